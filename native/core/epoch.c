@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "epoch.h"
+
+/**
+ * vc_epoch_enter - a block becomes dirty
+ * @e: the tag's epochs
+ *
+ * Return: the slot to give to vc_epoch_leave() when the block is durable.
+ */
+unsigned int vc_epoch_enter(struct vc_epoch *e)
+{
+	e->pending[e->open]++;
+	return e->open;
+}
+
+/* The draining slot is empty: hand out its waiters, start the next drain. */
+static void vc_epoch_turn(struct vc_epoch *e, struct vc_epoch_done *d)
+{
+	unsigned int old = !e->open;
+
+	while (e->draining && !e->pending[old]) {
+		d->done |= 1U << old;
+		if (e->failed[old])
+			d->failed |= 1U << old;
+		e->draining = false;
+		if (!e->wanted)
+			break;
+		e->wanted = false;
+		e->draining = true;
+		old = e->open;
+		e->open = !e->open;
+	}
+}
+
+/**
+ * vc_epoch_leave - a block of @slot is durable, or could not be made so
+ * @e: the tag's epochs
+ * @slot: what vc_epoch_enter() returned for it
+ * @failed: it could not be made durable
+ *
+ * A block that failed and stays buffered must enter again *before* it leaves,
+ * so that a flush which already waits for the open slot covers it too.
+ *
+ * Return: the slots whose waiters are to be completed now.
+ */
+struct vc_epoch_done vc_epoch_leave(struct vc_epoch *e, unsigned int slot,
+				    bool failed)
+{
+	struct vc_epoch_done d = { 0, 0 };
+
+	e->pending[slot]--;
+	if (failed)
+		e->failed[slot] = true;
+	vc_epoch_turn(e, &d);
+	return d;
+}
+
+/**
+ * vc_epoch_flush - find what a flush has to wait for
+ * @e: the tag's epochs
+ *
+ * Return: the slot on whose list the flush has to wait, or VC_EPOCH_IDLE when
+ * everything is durable already.
+ */
+int vc_epoch_flush(struct vc_epoch *e)
+{
+	unsigned int slot = e->open;
+
+	if (!e->pending[slot])
+		return e->draining ? !slot : VC_EPOCH_IDLE;
+	if (e->draining) {
+		if (!e->wanted)
+			e->failed[slot] = false;
+		e->wanted = true;
+		return slot;
+	}
+	e->failed[slot] = false;
+	e->draining = true;
+	e->open = !slot;
+	return slot;
+}
+
+/**
+ * vc_epoch_idle - is nothing pending?
+ * @e: the tag's epochs
+ */
+bool vc_epoch_idle(const struct vc_epoch *e)
+{
+	return !e->pending[0] && !e->pending[1];
+}

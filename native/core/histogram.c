@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "histogram.h"
+
+/**
+ * vc_hist_bucket - the bucket of a value
+ * @value: for instance a latency in ns
+ *
+ * Return: 0 ... VC_HIST_BUCKETS - 1; the last one takes all larger values.
+ */
+unsigned int vc_hist_bucket(u64 value)
+{
+	unsigned int log, b;
+
+	if (value < 4)
+		return value;
+	log = 63 - __builtin_clzll(value);
+	b = (log - 1) * 4 + ((value >> (log - 2)) & 3);
+	return b < VC_HIST_BUCKETS ? b : VC_HIST_BUCKETS - 1;
+}
+
+/**
+ * vc_hist_lower - the least value of a bucket
+ * @bucket: 0 ... VC_HIST_BUCKETS
+ */
+u64 vc_hist_lower(unsigned int bucket)
+{
+	if (bucket < 4)
+		return bucket;
+	return (u64)(4 + bucket % 4) << (bucket / 4 - 1);
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Latency histogram with four buckets to each power of two: a quantile read
+ * from it is at most 25 % too high, over 4 ns to 13 s, in one KiB.
+ */
+#ifndef VCACHE_CORE_HISTOGRAM_H
+#define VCACHE_CORE_HISTOGRAM_H
+
+#include "types.h"
+
+#define VC_HIST_BUCKETS 128
+
+unsigned int vc_hist_bucket(u64 value);
+u64 vc_hist_lower(unsigned int bucket);
+
+#endif /* VCACHE_CORE_HISTOGRAM_H */

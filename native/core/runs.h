@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Which sectors belong to whom: sorted, disjoint runs of sectors, each with
+ * an owner. The functions never change a map but write a new one into memory
+ * of the caller, who swaps the two (RCU in the kernel).
+ */
+#ifndef VCACHE_CORE_RUNS_H
+#define VCACHE_CORE_RUNS_H
+
+#include "types.h"
+
+/**
+ * struct vc_run - a run of sectors with an owner
+ * @start: first sector
+ * @len: number of sectors, not 0
+ * @owner: opaque, not NULL
+ */
+struct vc_run {
+	u64 start;
+	u64 len;
+	void *owner;
+};
+
+/**
+ * struct vc_sectors - a run of sectors as user space sends it
+ * @start: first sector
+ * @len: number of sectors
+ *
+ * The layout of struct vcache_extent of the netlink interface.
+ */
+struct vc_sectors {
+	u64 start;
+	u64 len;
+};
+
+int vc_sectors_check(const struct vc_sectors *s, size_t n, u64 from, u64 size);
+void *vc_runs_owner(const struct vc_run *runs, size_t n, u64 start, u64 len);
+size_t vc_runs_subtract(const struct vc_run *runs, size_t n, u64 start,
+			u64 len, struct vc_run *out);
+int vc_runs_replace(const struct vc_run *runs, size_t n, void *owner,
+		    const struct vc_sectors *s, size_t m, struct vc_run *out,
+		    size_t *out_n);
+
+#endif /* VCACHE_CORE_RUNS_H */
