@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+# Do not edit, generated from native/netlink/vcache.yaml by generate.py.
+"""Messages of the generic-netlink family "vcache"."""
+
+import enum
+import struct
+from typing import NamedTuple
+
+from pyroute2.netlink import genlmsg, nla
+
+FAMILY_NAME = 'vcache'
+FAMILY_VERSION = 1
+
+#: Multicast group.
+MCGRP_EVENTS = 'events'
+#: Longest tag name in bytes.
+NAME_MAX = 127
+#: Largest tag number.
+TAG_MAX = 65535
+#: Largest weight.
+WEIGHT_MAX = 1000
+#: Most cgroups of one tag.
+CGROUPS_MAX = 16
+#: Buckets of a latency histogram. Bucket b counts values of
+#: [lower(b), lower(b + 1)) ns, four buckets to each power of two;
+#: lower(b) = b for b < 4, else (4 + b % 4) << (b / 4 - 1).
+#: The last bucket takes everything above.
+HISTOGRAM_BUCKETS = 128
+
+
+class Command(enum.IntEnum):
+    """Commands of the family."""
+
+    #: Dump the devices.
+    DEVICE_GET = 1
+    #: Get one tag (major, minor, id), or dump the tags of a device (major,
+    #: minor) or of all devices.
+    TAG_GET = 2
+    #: Make a tag or change it; what is not given stays. Volume scope has only
+    #: the tag of its table line.
+    TAG_SET = 3
+    #: Remove a tag. Its buffered data is taken over by hTag, so every flush
+    #: covers it; nothing is dropped.
+    TAG_DEL = 4
+    #: Replace the extents of a tag. A long list takes several messages: the
+    #: first has extents-begin, the last extents-commit, a short one both; the
+    #: old list is in force until the commit. Sectors may be owned by one tag
+    #: only; a commit that claims another tag's sectors is refused whole.
+    TAG_EXTENTS = 5
+    #: Something an operator or the agent should know.
+    EVENT_NTF = 6
+
+
+class Mode(enum.IntEnum):
+    """What a device does with writes."""
+
+    #: a tagged write buffer over the origin, no cache device
+    FLUSH_ONLY = 0
+
+
+class Scope(enum.IntEnum):
+    """How a request gets its tag."""
+
+    #: one fixed tag for the whole device
+    VOLUME = 0
+    #: by the submitter's cgroup and the image's extents
+    FILESYSTEM = 1
+
+
+class Isolation(enum.IntEnum):
+    """How data is made durable, and so whether tags are isolated."""
+
+    #: the origin has no volatile cache, a completed write is durable
+    WRITE_THROUGH = 0
+    #: each write-out carries FUA
+    FUA = 1
+    #: the origin has a volatile cache and no FUA, flushes are device-wide
+    DEGRADED = 2
+
+
+class EventKind(enum.IntEnum):
+    """What happened."""
+
+    #: writers of a tag had to wait for room in its buffer
+    PRESSURE = 0
+    #: a write-out to the origin failed, the data stays buffered
+    ORIGIN_ERROR = 1
+    #: write-outs that had failed have all succeeded since
+    ORIGIN_OK = 2
+    #: a tag's extents were dropped (no memory for a discard), set again
+    EXTENTS_LOST = 3
+
+
+class Extent(NamedTuple):
+    """A run of sectors.
+
+    Host byte order; sorted, not empty, not overlapping.
+    """
+
+    #: first sector (512 bytes) on the mapped device
+    start: int
+    #: number of sectors, at least 1
+    len: int
+
+
+#: Layout of one Extent in its binary attribute.
+EXTENT_LAYOUT = struct.Struct('=QQ')
+
+
+class Stats(nla):
+    """Attributes of the set "stats"."""
+
+    prefix = 'VCACHE_A_STATS_'
+    nla_map = (
+        ('VCACHE_A_STATS_UNSPEC', 'none'),
+        ('VCACHE_A_STATS_READS', 'uint64'),
+        ('VCACHE_A_STATS_READ_BYTES', 'uint64'),
+        ('VCACHE_A_STATS_READ_HIT_BYTES', 'uint64'),
+        ('VCACHE_A_STATS_WRITES', 'uint64'),
+        ('VCACHE_A_STATS_WRITE_BYTES', 'uint64'),
+        ('VCACHE_A_STATS_ABSORBED_BYTES', 'uint64'),
+        ('VCACHE_A_STATS_FUA_WRITES', 'uint64'),
+        ('VCACHE_A_STATS_WRITEOUTS', 'uint64'),
+        ('VCACHE_A_STATS_WRITEOUT_BYTES', 'uint64'),
+        ('VCACHE_A_STATS_WRITEOUT_ERRORS', 'uint64'),
+        ('VCACHE_A_STATS_FLUSHES', 'uint64'),
+        ('VCACHE_A_STATS_FLUSH_NS', 'uint64'),
+        ('VCACHE_A_STATS_FLUSH_HIST', 'cdata'),
+        ('VCACHE_A_STATS_WAITS', 'uint64'),
+        ('VCACHE_A_STATS_WAIT_NS', 'uint64'),
+        ('VCACHE_A_STATS_DISCARDS', 'uint64'),
+        ('VCACHE_A_STATS_DEVICE_FLUSHES', 'uint64'),
+        ('VCACHE_A_STATS_PAD', 'none'),
+    )
+
+
+class DeviceMessage(genlmsg):
+    """Attributes of the set "device"."""
+
+    prefix = 'VCACHE_A_DEVICE_'
+    nla_map = (
+        ('VCACHE_A_DEVICE_UNSPEC', 'none'),
+        ('VCACHE_A_DEVICE_MAJOR', 'uint32'),
+        ('VCACHE_A_DEVICE_MINOR', 'uint32'),
+        ('VCACHE_A_DEVICE_NAME', 'asciiz'),
+        ('VCACHE_A_DEVICE_MODE', 'uint32'),
+        ('VCACHE_A_DEVICE_SCOPE', 'uint32'),
+        ('VCACHE_A_DEVICE_ISOLATION', 'uint32'),
+        ('VCACHE_A_DEVICE_SECTORS', 'uint64'),
+        ('VCACHE_A_DEVICE_ORIGIN', 'asciiz'),
+        ('VCACHE_A_DEVICE_DIRTY_BYTES', 'uint64'),
+        ('VCACHE_A_DEVICE_TAGS', 'uint32'),
+        ('VCACHE_A_DEVICE_SUSPENDED', 'flag'),
+        ('VCACHE_A_DEVICE_BROKEN', 'flag'),
+        ('VCACHE_A_DEVICE_PAD', 'none'),
+    )
+
+
+class TagMessage(genlmsg):
+    """Attributes of the set "tag"."""
+
+    prefix = 'VCACHE_A_TAG_'
+    nla_map = (
+        ('VCACHE_A_TAG_UNSPEC', 'none'),
+        ('VCACHE_A_TAG_MAJOR', 'uint32'),
+        ('VCACHE_A_TAG_MINOR', 'uint32'),
+        ('VCACHE_A_TAG_ID', 'uint32'),
+        ('VCACHE_A_TAG_NAME', 'asciiz'),
+        ('VCACHE_A_TAG_WEIGHT', 'uint32'),
+        ('VCACHE_A_TAG_CGROUP', 'uint64'),
+        ('VCACHE_A_TAG_EXTENTS', 'cdata'),
+        ('VCACHE_A_TAG_EXTENTS_BEGIN', 'flag'),
+        ('VCACHE_A_TAG_EXTENTS_COMMIT', 'flag'),
+        ('VCACHE_A_TAG_EXTENTS_COUNT', 'uint32'),
+        ('VCACHE_A_TAG_EXTENTS_SECTORS', 'uint64'),
+        ('VCACHE_A_TAG_LIMIT_BYTES', 'uint64'),
+        ('VCACHE_A_TAG_DIRTY_BYTES', 'uint64'),
+        ('VCACHE_A_TAG_INFLIGHT_BYTES', 'uint64'),
+        ('VCACHE_A_TAG_STATS', 'Stats'),
+        ('VCACHE_A_TAG_BROKEN', 'flag'),
+        ('VCACHE_A_TAG_PAD', 'none'),
+    )
+
+    Stats = Stats
+
+
+class EventMessage(genlmsg):
+    """Attributes of the set "event"."""
+
+    prefix = 'VCACHE_A_EVENT_'
+    nla_map = (
+        ('VCACHE_A_EVENT_UNSPEC', 'none'),
+        ('VCACHE_A_EVENT_KIND', 'uint32'),
+        ('VCACHE_A_EVENT_MAJOR', 'uint32'),
+        ('VCACHE_A_EVENT_MINOR', 'uint32'),
+        ('VCACHE_A_EVENT_TAG', 'uint32'),
+        ('VCACHE_A_EVENT_PAD', 'none'),
+    )
+
+
+#: Which message a command carries, in both directions.
+MESSAGES: dict[Command, type[genlmsg]] = {
+    Command.DEVICE_GET: DeviceMessage,
+    Command.TAG_GET: TagMessage,
+    Command.TAG_SET: TagMessage,
+    Command.TAG_DEL: TagMessage,
+    Command.TAG_EXTENTS: TagMessage,
+    Command.EVENT_NTF: EventMessage,
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Do not edit, generated from native/netlink/vcache.yaml by generate.py. */
+#include "nl_gen.h"
+
+static struct netlink_range_validation vcache_nl_tag_id_range = {
+	.max = VCACHE_TAG_MAX,
+};
+
+/* VCACHE_CMD_DEVICE_GET */
+static const struct nla_policy
+vcache_nl_device_get_policy[VCACHE_A_DEVICE_MAJOR + 1] = {
+	[VCACHE_A_DEVICE_MAJOR] = { .type = NLA_REJECT, },
+};
+
+/* VCACHE_CMD_TAG_GET */
+static const struct nla_policy
+vcache_nl_tag_get_policy[VCACHE_A_TAG_ID + 1] = {
+	[VCACHE_A_TAG_MAJOR] = { .type = NLA_U32, },
+	[VCACHE_A_TAG_MINOR] = { .type = NLA_U32, },
+	[VCACHE_A_TAG_ID] = NLA_POLICY_FULL_RANGE(NLA_U32, &vcache_nl_tag_id_range),
+};
+
+/* VCACHE_CMD_TAG_SET */
+static const struct nla_policy
+vcache_nl_tag_set_policy[VCACHE_A_TAG_CGROUP + 1] = {
+	[VCACHE_A_TAG_MAJOR] = { .type = NLA_U32, },
+	[VCACHE_A_TAG_MINOR] = { .type = NLA_U32, },
+	[VCACHE_A_TAG_ID] = NLA_POLICY_FULL_RANGE(NLA_U32, &vcache_nl_tag_id_range),
+	[VCACHE_A_TAG_NAME] = { .type = NLA_NUL_STRING, .len = VCACHE_NAME_MAX, },
+	[VCACHE_A_TAG_WEIGHT] = NLA_POLICY_RANGE(NLA_U32, 1, VCACHE_WEIGHT_MAX),
+	[VCACHE_A_TAG_CGROUP] = { .type = NLA_U64, },
+};
+
+/* VCACHE_CMD_TAG_DEL */
+static const struct nla_policy
+vcache_nl_tag_del_policy[VCACHE_A_TAG_ID + 1] = {
+	[VCACHE_A_TAG_MAJOR] = { .type = NLA_U32, },
+	[VCACHE_A_TAG_MINOR] = { .type = NLA_U32, },
+	[VCACHE_A_TAG_ID] = NLA_POLICY_FULL_RANGE(NLA_U32, &vcache_nl_tag_id_range),
+};
+
+/* VCACHE_CMD_TAG_EXTENTS */
+static const struct nla_policy
+vcache_nl_tag_extents_policy[VCACHE_A_TAG_EXTENTS_COMMIT + 1] = {
+	[VCACHE_A_TAG_MAJOR] = { .type = NLA_U32, },
+	[VCACHE_A_TAG_MINOR] = { .type = NLA_U32, },
+	[VCACHE_A_TAG_ID] = NLA_POLICY_FULL_RANGE(NLA_U32, &vcache_nl_tag_id_range),
+	[VCACHE_A_TAG_EXTENTS] = { .type = NLA_BINARY, },
+	[VCACHE_A_TAG_EXTENTS_BEGIN] = { .type = NLA_FLAG, },
+	[VCACHE_A_TAG_EXTENTS_COMMIT] = { .type = NLA_FLAG, },
+};
+
+const struct genl_ops vcache_nl_ops[VCACHE_NL_OPS_COUNT] = {
+	{
+		.cmd = VCACHE_CMD_DEVICE_GET,
+		.dumpit = vcache_nl_device_get_dumpit,
+		.policy = vcache_nl_device_get_policy,
+		.maxattr = VCACHE_A_DEVICE_MAJOR,
+	},
+	{
+		.cmd = VCACHE_CMD_TAG_GET,
+		.doit = vcache_nl_tag_get_doit,
+		.dumpit = vcache_nl_tag_get_dumpit,
+		.policy = vcache_nl_tag_get_policy,
+		.maxattr = VCACHE_A_TAG_ID,
+	},
+	{
+		.cmd = VCACHE_CMD_TAG_SET,
+		.doit = vcache_nl_tag_set_doit,
+		.policy = vcache_nl_tag_set_policy,
+		.maxattr = VCACHE_A_TAG_CGROUP,
+		.flags = GENL_ADMIN_PERM,
+	},
+	{
+		.cmd = VCACHE_CMD_TAG_DEL,
+		.doit = vcache_nl_tag_del_doit,
+		.policy = vcache_nl_tag_del_policy,
+		.maxattr = VCACHE_A_TAG_ID,
+		.flags = GENL_ADMIN_PERM,
+	},
+	{
+		.cmd = VCACHE_CMD_TAG_EXTENTS,
+		.doit = vcache_nl_tag_extents_doit,
+		.policy = vcache_nl_tag_extents_policy,
+		.maxattr = VCACHE_A_TAG_EXTENTS_COMMIT,
+		.flags = GENL_ADMIN_PERM,
+	},
+};
+
+const struct genl_multicast_group
+vcache_nl_mcgrps[VCACHE_NL_MCGRPS_COUNT] = {
+	[VCACHE_NLGRP_EVENTS] = { .name = VCACHE_MCGRP_EVENTS, },
+};
