@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Command line of the box: ``python -m tests.box [options] -- command ...``."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from tests.box.box import REPO, Box, BoxError, BoxTimeout, Disk
+from tests.box.kernels import KernelNotFound
+
+
+def _disk(text: str) -> Disk:
+    name, _, path = text.partition("=")
+    if not (name and path and Path(path).exists()):
+        raise argparse.ArgumentTypeError(f"{text!r}: must be NAME=PATH of an existing image")
+    return Disk(Path(path), name)
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be NAME=VALUE")
+    return name, value
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    p = argparse.ArgumentParser(
+        prog="python -m tests.box",
+        description="Run a command as root under a real kernel over this root file system.")
+    p.add_argument("--kernel", default="6.1", metavar="RELEASE",
+                   help="release or its beginning; the newest match in /boot (%(default)s)")
+    p.add_argument("--cpus", type=int, default=2, help="processors (%(default)s)")
+    p.add_argument("--memory", default="2G", help="memory (%(default)s)")
+    p.add_argument("--icount", action="store_true",
+                   help="virtual time: 1 ns an instruction, one CPU, no KVM")
+    p.add_argument("--rw", action="append", type=Path, default=[], metavar="DIR",
+                   help="host folder the command may write (build/ always is)")
+    p.add_argument("--disk", action="append", type=_disk, default=[], metavar="NAME=PATH",
+                   help="extra virtio disk, /dev/disk/by-id/virtio-NAME")
+    p.add_argument("--env", action="append", type=_variable, default=[], metavar="NAME=VALUE",
+                   help="variable set for the command")
+    p.add_argument("--append", action="append", default=[], metavar="PARAMETER",
+                   help="further kernel parameter")
+    p.add_argument("--network", action="store_true", help="user-mode network")
+    p.add_argument("--timeout", type=float, default=600, metavar="SECONDS",
+                   help="time limit of the command, boot not counted (%(default)s)")
+    p.add_argument("--allow-splats", action="store_true",
+                   help="a kernel fault in the log does not make the run fail")
+    p.add_argument("command", nargs="+", metavar="COMMAND", help="after --")
+    return p
+
+
+def main() -> int:
+    """Run the command in a box and return its exit status."""
+    a = parser().parse_args()
+    box = Box(kernel=a.kernel, cpus=a.cpus, memory=a.memory, icount=a.icount,
+              rw=[REPO / "build", *a.rw], disks=a.disk, network=a.network,
+              env=dict(a.env), kernel_args=a.append, allow_splats=a.allow_splats)
+    try:
+        return box.run(a.command, timeout=a.timeout).status
+    except BoxTimeout as error:
+        print(error, file=sys.stderr)
+        return 124
+    except (BoxError, KernelNotFound) as error:
+        print(error, file=sys.stderr)
+        return 125
+
+
+if __name__ == "__main__":
+    sys.exit(main())

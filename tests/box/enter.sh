@@ -1,0 +1,55 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# First thing that runs inside the box, as root: finishes the file systems
+# that virtme-ng leaves read-only or missing, runs the command, and records its
+# exit status where the host reads it. $1 is the folder shared with the host.
+io=$1
+status=setup        # anything but a number: the box itself failed
+
+finish() {
+    dmesg > "$io/dmesg" 2>/dev/null
+    echo "$status" > "$io/status.new"
+    mv "$io/status.new" "$io/status"
+    sync
+    exit 0
+}
+trap finish EXIT
+
+# Folders of libvirt start empty: what the host has there is not ours, and the
+# sockets and xattrs libvirt wants do not work through 9p.
+for dir in lib cache log; do
+    mkdir -p "/var/$dir/libvirt"
+    mount -t tmpfs -o mode=0755 "libvirt-$dir" "/var/$dir/libvirt" || exit 0
+    mkdir -p "/var/$dir/libvirt/qemu"
+done
+mkdir -p /run/libvirt /run/lock
+
+# A cgroup v2 hierarchy with the controllers that libvirt and we need.
+mountpoint -q /sys/fs/cgroup || mount -t cgroup2 cgroup2 /sys/fs/cgroup || exit 0
+for controller in cpu cpuset io memory pids; do
+    echo "+$controller" > /sys/fs/cgroup/cgroup.subtree_control 2>/dev/null
+done
+
+# Writable host folders, mounted by virtme-ng under /run/box, go to their place.
+while read -r source target; do
+    [ -n "$source" ] || continue
+    mount --bind "$source" "$target" || exit 0
+done < "$io/binds"
+
+# A virtio port can be opened only once, but programs do open /dev/stderr: a
+# FIFO before it.
+mkfifo /run/box/stderr || exit 0
+cat /run/box/stderr > /dev/virtio-ports/box.stderr &
+cat=$!
+
+. "$io/environment"
+cd "$VCACHE_BOX_CWD" || exit 0
+: > "$io/started"
+sh "$io/command" < /dev/null 2> /run/box/stderr
+status=$?
+
+# Let the last lines through; a daemon left running may hold the FIFO open.
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+    kill -0 "$cat" 2>/dev/null || break
+    sleep 0.1
+done

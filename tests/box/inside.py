@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Helpers that run inside the box, as root: the module, KVM and libvirtd.
+
+As a command, for shell scripts: ``python -m tests.box.inside module-load``.
+Python takes a second or two to start under TCG, so a script that needs
+several of these should rather be one Python program.
+"""
+
+import argparse
+import contextlib
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+MODULE = "dm_vcache"
+LIBVIRT_SOCKET = Path("/run/libvirt/libvirt-sock")
+HOOKS = Path("/etc/libvirt/hooks")
+
+# The box has neither systemd nor udev rules for a qemu user.
+_QEMU_CONF = """
+user = "root"
+group = "root"
+dynamic_ownership = 0
+remember_owner = 0
+security_driver = "none"
+namespaces = []
+"""
+_LIBVIRTD_CONF = """
+unix_sock_group = "root"
+auth_unix_ro = "none"
+auth_unix_rw = "none"
+"""
+
+_START_SECONDS = 60
+_STOP_SECONDS = 20
+
+
+class InsideError(Exception):
+    """Something the command needs does not work in this box."""
+
+
+def run(*command: str, timeout: float = 120) -> str:
+    """Run a command and return its output; its errors are in the exception."""
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=timeout, check=False)
+    if done.returncode:
+        raise InsideError(f"{' '.join(command)}: exit status {done.returncode}: "
+                          f"{done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+def module_path() -> Path:
+    """Return where `make module` puts the module for the running kernel."""
+    return REPO / "build" / "module" / os.uname().release / "dm-vcache.ko"
+
+
+def load_module(*parameters: str) -> None:
+    """Load dm-vcache.ko with what it depends on.
+
+    :param parameters: module parameters, such as ``buffer_mb=64``
+    """
+    path = module_path()
+    if not path.exists():
+        raise InsideError(f"{path} does not exist: run `make module` first")
+    run("modprobe", "dm-mod")
+    run("insmod", str(path), *parameters)
+
+
+def unload_module() -> None:
+    """Unload dm-vcache.ko; fails while a device uses it."""
+    run("rmmod", MODULE)
+
+
+def domain_type() -> str:
+    """Return the libvirt domain type that runs here: ``kvm`` or ``qemu``."""
+    flags = Path("/proc/cpuinfo").read_text()
+    module = "kvm_amd" if " svm " in flags else "kvm_intel" if " vmx " in flags else None
+    if module is not None:
+        subprocess.run(["modprobe", module], check=False, capture_output=True)
+    return "kvm" if os.access("/dev/kvm", os.R_OK | os.W_OK) else "qemu"
+
+
+def _terminate(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _wait_for(socket: Path, process: subprocess.Popen[bytes], log: Path) -> None:
+    limit = time.monotonic() + _START_SECONDS
+    while not socket.exists():
+        if process.poll() is not None or time.monotonic() > limit:
+            raise InsideError(f"{process.args}: no {socket}: {log.read_text()[-2000:]}")
+        time.sleep(0.1)
+
+
+def _daemon(command: Sequence[str], socket: Path, logs: Path) -> subprocess.Popen[bytes]:
+    log = logs / f"{Path(command[0]).name}.log"
+    with open(log, "ab") as file:
+        process = subprocess.Popen(list(command), stdin=subprocess.DEVNULL,
+                                   stdout=file, stderr=file)
+    try:
+        _wait_for(socket, process, log)
+    except InsideError:
+        _terminate(process)
+        raise
+    return process
+
+
+def domains() -> list[str]:
+    """Return the names of the running domains."""
+    return run("virsh", "-q", "list", "--name").split()
+
+
+@contextlib.contextmanager
+def libvirt(hook: Path | None = None) -> Iterator[None]:
+    """Run virtlogd and libvirtd; at the end destroy all domains and stop them.
+
+    :param hook: program to be installed as a qemu hook (as a link, so that it
+        finds what lies beside it)
+    """
+    logs = Path("/var/log/libvirt")
+    configuration = Path("/etc/libvirt")
+    with open(configuration / "qemu.conf", "a") as file:
+        file.write(_QEMU_CONF)
+    with open(configuration / "libvirtd.conf", "a") as file:
+        file.write(_LIBVIRTD_CONF)
+    if hook is not None:
+        (HOOKS / "qemu.d").mkdir(parents=True, exist_ok=True)
+        (HOOKS / "qemu.d" / hook.name).symlink_to(hook.resolve())
+    virtlogd = _daemon(["virtlogd"], Path("/run/libvirt/virtlogd-sock"), logs)
+    try:
+        libvirtd = _daemon(["libvirtd"], LIBVIRT_SOCKET, logs)
+        try:
+            run("virsh", "-q", "list")
+            yield
+            for name in domains():
+                run("virsh", "destroy", name)
+        finally:
+            _terminate(libvirtd)
+    finally:
+        _terminate(virtlogd)
+
+
+def main() -> None:
+    """Command line for shell scripts in the box."""
+    p = argparse.ArgumentParser(prog="python -m tests.box.inside", description=__doc__)
+    commands = p.add_subparsers(dest="command", required=True)
+    load = commands.add_parser("module-load", help="load dm-vcache.ko")
+    load.add_argument("parameters", nargs="*", metavar="NAME=VALUE")
+    commands.add_parser("module-unload", help="unload dm-vcache.ko")
+    commands.add_parser("domain-type", help="print kvm or qemu")
+    with_libvirt = commands.add_parser("with-libvirt", help="run a command beside libvirtd")
+    with_libvirt.add_argument("argv", nargs="+", metavar="COMMAND")
+    a = p.parse_args()
+    if a.command == "module-load":
+        load_module(*a.parameters)
+    elif a.command == "module-unload":
+        unload_module()
+    elif a.command == "domain-type":
+        print(domain_type())
+    else:
+        with libvirt():
+            subprocess.run(a.argv, check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which kernels a box can boot, and whether KVM can run them."""
+
+import functools
+import hashlib
+import json
+import os
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+BOOT = Path("/boot")
+QEMU = "qemu-system-x86_64"
+
+# A kernel without a root file system panics within about a second of real
+# virtualisation; where /dev/kvm exists but cannot run a stock kernel it hangs
+# in the firmware instead.
+_PROBE_SECONDS = 10
+
+
+class KernelNotFound(Exception):
+    """No kernel image of the wanted release is installed."""
+
+
+def _version_key(release: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", release)]
+
+
+def installed(boot: Path = BOOT) -> list[str]:
+    """Return the releases of the installed kernel images, oldest first."""
+    names = (p.name.removeprefix("vmlinuz-") for p in boot.glob("vmlinuz-*"))
+    return sorted(names, key=_version_key)
+
+
+def select(wanted: str = "6.1", boot: Path = BOOT) -> str:
+    """Return the newest installed release that is, or starts with, `wanted`.
+
+    :param wanted: a full release or its beginning, such as ``6.1`` or ``6.12``
+    :raises KernelNotFound: if none is installed
+    """
+    releases = installed(boot)
+    for release in reversed(releases):
+        if release == wanted or re.match(re.escape(wanted) + r"[.\-]", release):
+            return release
+    raise KernelNotFound(
+        f"no kernel image {boot}/vmlinuz-{wanted}*; installed: "
+        f"{', '.join(releases) or 'none'} (apt-get install linux-image-amd64)")
+
+
+def image(release: str, boot: Path = BOOT) -> Path:
+    """Return the path of a release's kernel image."""
+    path = boot / f"vmlinuz-{release}"
+    if not path.is_file():
+        raise KernelNotFound(f"no kernel image {path}")
+    return path
+
+
+def _probe(kernel: Path) -> bool:
+    """Boot `kernel` under KVM until it panics for want of a root."""
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return False
+    command = [
+        QEMU, "-accel", "kvm", "-cpu", "host", "-m", "256M", "-display", "none",
+        "-nodefaults", "-no-reboot", "-serial", "stdio", "-kernel", str(kernel),
+        "-append", "console=ttyS0 panic=-1"]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True,
+            timeout=_PROBE_SECONDS, check=False)
+    except (subprocess.TimeoutExpired, FileNotFoundError):
+        return False
+    return done.returncode == 0 and b"Linux version" in done.stdout
+
+
+@functools.cache
+def kvm_works(kernel: Path) -> bool:
+    """Tell whether KVM runs a stock kernel here; probed once per host boot.
+
+    The answer is kept in a small file in the temporary directory, named by the
+    host's boot and the kernel, so that a run of many boxes probes only once.
+    """
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    key = hashlib.sha256(f"{boot_id} {os.getuid()} {kernel}".encode()).hexdigest()[:16]
+    cache = Path(tempfile.gettempdir()) / f"vcache-box-kvm-{key}.json"
+    try:
+        return bool(json.loads(cache.read_text())["kvm"])
+    except (OSError, ValueError, KeyError):
+        works = _probe(kernel)
+        cache.write_text(json.dumps({"kvm": works}))
+        return works

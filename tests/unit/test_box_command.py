@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the box hands to virtme-run and to the script inside."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.box import box as box_module
+from tests.box import kernels
+from tests.box.__main__ import parser
+from tests.box.box import REPO, Box, BoxError, Disk, KernelSplat
+
+
+@pytest.fixture(autouse=True)
+def image(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(kernels, "select", lambda wanted: "6.1.0-1-amd64")
+    monkeypatch.setattr(kernels, "image", lambda release: tmp_path / f"vmlinuz-{release}")
+    monkeypatch.setattr(kernels, "kvm_works", lambda image: True)
+
+
+def _line(box: Box, state: Path) -> list[str]:
+    return box._virtme_run("6.1.0-1-amd64", state, 9)
+
+
+def test_icount_takes_one_cpu_and_no_kvm(tmp_path: Path) -> None:
+    line = _line(Box(cpus=4, icount=True), tmp_path)
+    assert line[line.index("--cpus") + 1] == "1"
+    assert "--disable-kvm" in line
+    assert line[line.index("-icount") + 1] == "shift=0,sleep=off"
+
+
+def test_kvm_where_the_probe_passed(tmp_path: Path) -> None:
+    assert "--disable-kvm" not in _line(Box(), tmp_path)
+
+
+def test_disk_with_a_comma_in_its_path(tmp_path: Path) -> None:
+    line = _line(Box(disks=[Disk(Path("/images/a,b.img"), "ssd")]), tmp_path)
+    drive = line[line.index("-drive") + 1]
+    assert "file=/images/a,,b.img," in drive
+    assert any(option.endswith("serial=ssd") for option in line)
+
+
+def test_command_survives_the_shell(tmp_path: Path) -> None:
+    words = ["printf", "%s|", "a b", "$HOME", "it's", "", "x;y", "\n"]
+    Box(env={"WORD": "two words"})._write_state(tmp_path, words)
+    script = tmp_path / "io" / "command"
+    out = subprocess.run(["sh", str(script)], capture_output=True, text=True, check=True)
+    assert out.stdout == "".join(f"{word}|" for word in words[2:])
+    env = subprocess.run(["sh", "-c", f". {tmp_path}/io/environment; printf %s \"$WORD\""],
+                         capture_output=True, text=True, check=True)
+    assert env.stdout == "two words"
+
+
+def test_writable_folders_are_bound(tmp_path: Path) -> None:
+    Box(rw=[REPO / "build", tmp_path])._write_state(tmp_path, ["true"])
+    assert (tmp_path / "io" / "binds").read_text() == (
+        f"/run/box/rw0 {REPO / 'build'}\n/run/box/rw1 {tmp_path}\n")
+
+
+def _state(tmp_path: Path, status: str | None, console: str = "") -> Path:
+    (tmp_path / "io").mkdir()
+    (tmp_path / "console").write_text(console)
+    if status is not None:
+        (tmp_path / "io" / "status").write_text(status + "\n")
+    return tmp_path
+
+
+def test_exit_status_is_the_commands(tmp_path: Path) -> None:
+    result = Box()._judge(_state(tmp_path, "42"), ["false"], False, b"out", 1.0)
+    assert (result.status, result.stdout) == (42, b"out")
+
+
+def test_check_raises(tmp_path: Path) -> None:
+    with pytest.raises(BoxError, match="exit status 42"):
+        Box()._judge(_state(tmp_path, "42"), ["false"], True, b"", 1.0)
+
+
+def test_splat_fails_a_command_that_succeeded(tmp_path: Path) -> None:
+    state = _state(tmp_path, "0", "Oops: 0002 [#1]")
+    with pytest.raises(KernelSplat, match="Oops"):
+        Box()._judge(state, ["true"], False, b"", 1.0)
+    assert Box(allow_splats=True)._judge(state, ["true"], False, b"", 1.0).status == 0
+
+
+@pytest.mark.parametrize("status", [None, "setup"])
+def test_box_that_failed_itself(tmp_path: Path, status: str | None) -> None:
+    with pytest.raises(BoxError, match="last words"):
+        Box()._judge(_state(tmp_path, status, "last words"), ["true"], False, b"", 1.0)
+
+
+def test_no_command() -> None:
+    with pytest.raises(ValueError, match="needs a command"):
+        Box().run([])
+
+
+def test_time_limit_starts_with_the_command(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(box_module, "_BOOT_SECONDS", 0)
+    sleeper = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    try:
+        with pytest.raises(box_module.BoxTimeout, match="not booted"):
+            box_module._wait(sleeper, _state(tmp_path, None), 60, ["true"])
+        (tmp_path / "io" / "started").touch()
+        with pytest.raises(box_module.BoxTimeout, match="not finished after 0.1 s"):
+            box_module._wait(sleeper, tmp_path, 0.1, ["true"])
+    finally:
+        box_module._kill_group(sleeper)
+    assert sleeper.poll() is not None
+
+
+def test_bad_option_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(["--disk", "nothing", "--", "true"])
+    assert "must be NAME=PATH" in capsys.readouterr().err
