@@ -173,7 +173,7 @@ def python_module(spec: Spec) -> str:
             sections.append(
                 python_attributes(spec, name, 'nla', py_class(name))
             )
-    rows = [
+    commands = [
         f'    Command.{py_const(op.name)}: '
         f'{py_class(op.raw["attribute-set"])}Message,'
         for op in spec.operations
@@ -183,7 +183,7 @@ def python_module(spec: Spec) -> str:
             [
                 '#: Which message a command carries, in both directions.',
                 'MESSAGES: dict[Command, type[genlmsg]] = {',
-                *rows,
+                *commands,
                 '}',
             ]
         )

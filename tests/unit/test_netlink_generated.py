@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from pyroute2.netlink import genlmsg, nla
+
 from vcache_agent.netlink import spec
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -45,7 +46,7 @@ def c_enum(name: str) -> dict[str, int]:
 
 def generate(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the generator as ``make generate`` does."""
-    return subprocess.run(  # noqa: S603 - our own script
+    return subprocess.run(
         [sys.executable, str(NETLINK / 'generate.py'), *arguments],
         capture_output=True,
         text=True,

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run the test suites and add up what they ran: suite.py [SUITE ...].
+
+A suite is a folder under tests/; one that has no folder is left out. Each
+leaves a JUnit file in build/test/, from which the last line is counted. A
+suite that fails without having said so in that file counts as one failure,
+and so does one that ran no test.
+"""
+
+import argparse
+import dataclasses
+import os
+import pathlib
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "build" / "test"
+
+
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    """One folder of tests and where its tests run.
+
+    :param folder: below tests/
+    :param boxed: pytest itself runs inside the box, as root under our kernel;
+        otherwise it runs here, and boots boxes as its tests need them
+    :param minutes: time limit
+    """
+
+    folder: str
+    boxed: bool
+    minutes: int
+
+
+SUITES = (
+    Suite("unit", boxed=False, minutes=5),
+    Suite("core", boxed=False, minutes=10),
+    Suite("kernel", boxed=True, minutes=20),
+    Suite("host", boxed=True, minutes=20),
+    Suite("powercut", boxed=False, minutes=30),
+)
+
+
+@dataclasses.dataclass
+class Counts:
+    """What became of the tests of one or more suites."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def add(self, other: "Counts") -> None:
+        """Add the counts of another suite."""
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+
+    def __str__(self) -> str:
+        return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
+
+
+def read_junit(path: pathlib.Path) -> Counts:
+    """Count the test cases of a JUnit file; none if there is no such file."""
+    counts = Counts()
+    try:
+        cases = ET.parse(path).getroot().iter("testcase")  # noqa: S314 - our own file
+    except (FileNotFoundError, ET.ParseError):
+        return counts
+    for case in cases:
+        outcomes = {child.tag for child in case}
+        if outcomes & {"failure", "error"}:
+            counts.failed += 1
+        elif "skipped" in outcomes:
+            counts.skipped += 1
+        else:
+            counts.passed += 1
+    return counts
+
+
+def command(suite: Suite, junit: pathlib.Path) -> list[str]:
+    """Return the command line of a suite."""
+    pytest = [
+        sys.executable, "-m", "pytest", "-p", "no:cacheprovider",
+        f"--junitxml={junit}", f"tests/{suite.folder}"]
+    if not suite.boxed:
+        return pytest
+    box = [sys.executable, "-m", "tests.box", "--timeout", str(suite.minutes * 60)]
+    kernel = os.environ.get("VCACHE_KERNEL")
+    if kernel:
+        box += ["--kernel", kernel]
+    return [*box, "--", *pytest]
+
+
+def run(suite: Suite) -> Counts:
+    """Run one suite and return its counts."""
+    junit = RESULTS / f"{suite.folder}.xml"
+    junit.unlink(missing_ok=True)
+    print(f"==== tests/{suite.folder}", flush=True)
+    start = time.monotonic()
+    try:
+        # The box has its own limit for the command; this one is the last resort.
+        status = subprocess.run(
+            command(suite, junit), cwd=ROOT, stdin=subprocess.DEVNULL, check=False,
+            timeout=(suite.minutes + 5) * 60).returncode
+    except subprocess.TimeoutExpired:
+        print(f"tests/{suite.folder}: not finished after {suite.minutes} minutes", flush=True)
+        status = 1
+    counts = read_junit(junit)
+    if status and not counts.failed:
+        print(f"tests/{suite.folder}: exit status {status}", flush=True)
+        counts.failed += 1
+    elif not counts.passed and not counts.failed:
+        print(f"tests/{suite.folder}: no test ran", flush=True)
+        counts.failed += 1
+    print(f"==== tests/{suite.folder}: {counts} in {time.monotonic() - start:.0f} s", flush=True)
+    return counts
+
+
+def main() -> int:
+    """Run the suites that were asked for, or all."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help="folders below tests/")
+    wanted = parser.parse_args().suites
+    known = [suite.folder for suite in SUITES]
+    unknown = sorted(set(wanted) - set(known))
+    if unknown:
+        parser.error(f"no suite {unknown[0]!r}; there are {', '.join(known)}")
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    total = Counts()
+    for suite in SUITES:
+        if wanted and suite.folder not in wanted:
+            continue
+        if not (ROOT / "tests" / suite.folder).is_dir():
+            continue
+        total.add(run(suite))
+    print(total)
+    return 1 if total.failed or not total.passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+# One entry for everything: "make help". Each target sets up what it needs, can
+# be run twice, and writes only to build/ and .venv/.
+
+SHELL := /bin/sh
+PYTHON := .venv/bin/python
+
+# The kernel to build for and to test under. Asked for when it is needed first:
+# "make deps" may be what installs it.
+KREL ?= $(eval KREL := $$(shell .ci/kernel))$(KREL)
+NATIVE := $(shell find native -type f 2>/dev/null)
+
+.DEFAULT_GOAL := help
+.PHONY: help
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo '  KREL=RELEASE         another kernel than the newest installed 6.1 or 6.12'
+
+# ---- set-up ----
+
+.PHONY: deps
+deps: ## install missing system packages (as root)
+	@.ci/deps build test
+
+.PHONY: venv
+venv: deps .venv/complete ## .venv with every command of ours
+
+.venv/complete: pyproject.toml setup.cfg requirements.txt test-requirements.txt \
+		lint-requirements.txt doc/requirements.txt .ci/venv
+	@.ci/venv
+	@touch $@
+
+# ---- build ----
+
+.PHONY: module
+module: deps ## build/module/KREL/dm-vcache.ko
+	@$(MAKE) --no-print-directory "KREL=$(KREL)" "build/module/$(KREL)/dm-vcache.ko"
+
+build/module/%/dm-vcache.ko: $(NATIVE) .ci/module
+	@.ci/module $* build/module/$*
+
+.PHONY: module-all
+module-all: deps ## build for 6.1 and 6.12 with W=1, warnings are errors
+	@for version in 6.1 6.12; do \
+		release=$$(.ci/kernel --headers $$version) && \
+		.ci/module "$$release" "build/module-all/$$release" W=1 || exit 1; \
+	done
+
+.PHONY: generate
+generate: venv ## what is made from native/netlink/vcache.yaml
+	@$(PYTHON) native/netlink/generate.py
+
+.PHONY: docs
+docs: venv ## build/doc/html/index.html
+	@rm -rf build/doc
+	@$(PYTHON) -m sphinx -q -W --keep-going -b html -d build/doc/doctrees doc/source build/doc/html
+	@echo 'docs: build/doc/html/index.html'
+
+# ---- check ----
+
+.PHONY: lint
+lint: ## ruff, hacking, mypy, checkpatch, sparse
+	@.ci/deps build lint
+	@$(MAKE) --no-print-directory .venv/complete
+	@.ci/lint
+
+.PHONY: test-quick
+test-quick: venv ## unit and core tests, under two minutes
+	@$(PYTHON) .ci/suite.py unit core
+
+.PHONY: test
+test: venv module ## everything: also the kernel, libvirt and a power-cut sample
+	@VCACHE_KERNEL="$(KREL)" $(PYTHON) .ci/suite.py
+
+.PHONY: powercut
+powercut: venv module ## the whole power-cut replay: build/powercut/report.json
+	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m tests.powercut
+
+# ---- show ----
+
+.PHONY: demo
+demo: venv module ## two VMs, isolated flushes: build/demo/report.json
+	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.demo
+
+.PHONY: bench-overhead
+bench-overhead: venv module ## cost without a flush: build/bench/overhead.json
+	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.overhead
+
+.PHONY: clean
+clean: ## remove build/ and .venv/
+	rm -rf build .venv

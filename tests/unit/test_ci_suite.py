@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The closing line that continuous integration judges a run by."""
+
+import importlib.util
+import pathlib
+import sys
+import types
+
+import pytest
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / ".ci" / "suite.py"
+
+
+@pytest.fixture
+def suite(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """Return the script as a module, at work on an empty repository."""
+    spec = importlib.util.spec_from_file_location("ci_suite", SCRIPT)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "ci_suite", module)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr(module, "RESULTS", tmp_path / "build" / "test")
+    return module
+
+
+def write(root: pathlib.Path, folder: str, text: str) -> None:
+    (root / "tests" / folder).mkdir(parents=True)
+    (root / "tests" / folder / "test_one.py").write_text(text)
+
+
+def run(suite: types.ModuleType, monkeypatch: pytest.MonkeyPatch, *folders: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["suite.py", *folders])
+    return int(suite.main())
+
+
+def test_counts_are_added_over_suites(
+        suite: types.ModuleType, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+        capfd: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "unit", "def test_a(): pass\ndef test_b(): pass\n")
+    write(tmp_path, "core",
+          "import pytest\ndef test_c(): pass\n@pytest.mark.skip\ndef test_d(): pass\n")
+    assert run(suite, monkeypatch) == 0
+    assert capfd.readouterr().out.splitlines()[-1] == "3 passed, 0 failed, 1 skipped"
+
+
+def test_a_failure_in_one_suite_does_not_stop_the_next(
+        suite: types.ModuleType, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+        capfd: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "unit", "def test_a(): assert False\n")
+    write(tmp_path, "core", "def test_b(): pass\n")
+    assert run(suite, monkeypatch) == 1
+    assert capfd.readouterr().out.splitlines()[-1] == "1 passed, 1 failed, 0 skipped"
+
+
+@pytest.mark.parametrize("text", ["", "import pytest\npytest.exit('gone', 0)\n", "raise OSError\n"])
+def test_a_suite_that_ran_nothing_has_failed(
+        suite: types.ModuleType, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+        capfd: pytest.CaptureFixture[str], text: str) -> None:
+    write(tmp_path, "unit", text)
+    assert run(suite, monkeypatch) == 1
+    assert capfd.readouterr().out.splitlines()[-1] == "0 passed, 1 failed, 0 skipped"
+
+
+def test_only_what_was_asked_for_runs(
+        suite: types.ModuleType, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+        capfd: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "unit", "def test_a(): pass\n")
+    write(tmp_path, "core", "def test_b(): assert False\n")
+    assert run(suite, monkeypatch, "unit") == 0
+    assert capfd.readouterr().out.splitlines()[-1] == "1 passed, 0 failed, 0 skipped"
+
+
+def test_no_suite_at_all_is_a_failure(
+        suite: types.ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(suite, monkeypatch) == 1
+
+
+def test_the_box_gets_the_kernel_of_the_build(
+        suite: types.ModuleType, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VCACHE_KERNEL", "6.12.95")
+    boxed = suite.Suite("kernel", boxed=True, minutes=2)
+    line = suite.command(boxed, tmp_path / "x.xml")
+    split = line.index("--")
+    assert line[1:split] == ["-m", "tests.box", "--timeout", "120", "--kernel", "6.12.95"]
+    assert line[split + 1:][-1] == "tests/kernel"
