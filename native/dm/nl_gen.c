@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /* Do not edit, generated from native/netlink/vcache.yaml by generate.py. */
 #include "nl_gen.h"
 

@@ -144,7 +144,7 @@ def kernel_header(spec: Spec) -> str:
     """native/dm/nl_gen.h: tables and the handlers written by hand."""
     count = sum(op.requests for op in spec.operations)
     out = [
-        '/* SPDX-License-Identifier: GPL-2.0 */',
+        '/* SPDX-License-Identifier: GPL-2.0-only */',
         f'/* Do not edit, generated from {SPEC_NAME} by generate.py. */',
         '#ifndef _VCACHE_NL_GEN_H',
         '#define _VCACHE_NL_GEN_H',
@@ -286,7 +286,7 @@ def kernel_source(spec: Spec) -> str:
     )
     return '\n'.join(
         [
-            '// SPDX-License-Identifier: GPL-2.0',
+            '// SPDX-License-Identifier: GPL-2.0-only',
             f'/* Do not edit, generated from {SPEC_NAME} by generate.py. */',
             '#include "nl_gen.h"',
             '',

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a host gets that installs nova-vcache."""
+
+import configparser
+import importlib
+import pathlib
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """Build the wheel once."""
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "-q", "--disable-pip-version-check", "--no-deps",
+         "-w", str(folder), str(ROOT)],
+        check=True, timeout=300)
+    (path,) = folder.glob("nova_vcache-*.whl")
+    return zipfile.ZipFile(path)
+
+
+def test_nothing_but_our_two_packages_is_installed(wheel: zipfile.ZipFile) -> None:
+    top = {name.split("/")[0] for name in wheel.namelist()}
+    assert {name for name in top if not name.endswith((".dist-info", ".data"))} == {
+        "nova_vcache", "vcache_agent"}
+
+
+def test_every_module_of_the_packages_is_installed(wheel: zipfile.ZipFile) -> None:
+    sources = {
+        path.relative_to(base).as_posix()
+        for base, package in ((ROOT, "nova_vcache"), (ROOT / "agent", "vcache_agent"))
+        for path in (base / package).rglob("*.py")}
+    assert sources <= set(wheel.namelist())
+
+
+def test_entry_points_exist(wheel: zipfile.ZipFile) -> None:
+    (name,) = (n for n in wheel.namelist() if n.endswith(".dist-info/entry_points.txt"))
+    points = configparser.ConfigParser()
+    points.optionxform = str  # type: ignore[assignment,method-assign]
+    points.read_string(wheel.read(name).decode())
+    assert set(points["console_scripts"]) == {"vcache", "vcache-agent"}
+    for section in points.sections():
+        for target in points[section].values():
+            module, _, function = target.partition(":")
+            assert callable(getattr(importlib.import_module(module), function))

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernel module builds without a warning, and as DKMS builds it."""
+
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+OUTPUT = ROOT / "build" / "packaging"
+
+
+def kernels_with_headers() -> list[str]:
+    """Return the installed kernels that a module can be built for."""
+    return sorted(makefile.parts[3] for makefile in pathlib.Path("/lib/modules").glob("*/build/Makefile"))
+
+
+def modinfo(module: pathlib.Path, field: str) -> str:
+    """Return a field of a module's description."""
+    path = os.environ["PATH"] + ":/usr/sbin:/sbin"
+    return subprocess.run(
+        ["modinfo", "-F", field, str(module)], check=True, capture_output=True, text=True,
+        env={**os.environ, "PATH": path}).stdout.strip()
+
+
+@pytest.mark.parametrize("release", kernels_with_headers())
+def test_builds_without_a_warning(release: str) -> None:
+    output = OUTPUT / release
+    # .ci/module fails on any warning.
+    done = subprocess.run(
+        [str(ROOT / ".ci" / "module"), release, str(output), "W=1"],
+        capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr
+    module = output / "dm-vcache.ko"
+    assert modinfo(module, "vermagic").split()[0] == release
+    assert modinfo(module, "license") == "GPL"
+
+
+def test_builds_under_dkms() -> None:
+    release = os.environ.get("VCACHE_KERNEL") or subprocess.run(
+        [str(ROOT / ".ci" / "kernel")], check=True, capture_output=True, text=True).stdout.strip()
+    done = subprocess.run(
+        [str(ROOT / ".ci" / "dkms"), release], capture_output=True, text=True, check=False,
+        timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = (line for line in done.stdout.splitlines() if line.endswith(".ko"))
+    assert modinfo(pathlib.Path(path), "vermagic").split()[0] == release
