@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: whose I/O is it?
+ *
+ * In filesystem scope a write is a tag's only if the submitter is in one of
+ * the tag's cgroups *and* every sector is in the tag's known, written
+ * extents; anything else is hTag's (vFLUSH, section III-A: allocating writes
+ * are the host's, for the file system's own journal must cover them). So an
+ * extent map that is out of date does no harm when blocks move to another
+ * owner: that one's writes do not come from the first one's cgroup.
+ *
+ * The submitter is the task that runs here. dm calls map in the context of
+ * submit_bio(), and where a layer above has handed the request to a thread of
+ * the kernel, that thread is in no tag's cgroup and the request is hTag's, or
+ * a flush of everything. A kernel thread is never taken for a tag.
+ *
+ * Attribution may only ever narrow what is safe: whenever something is not
+ * known for sure, a write is hTag's, which all flushes cover, and a flush
+ * covers everything.
+ */
+#include <linux/cgroup.h>
+#include <linux/sched.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+
+#include "vcache.h"
+
+static_assert(sizeof(struct vc_sectors) == sizeof(struct vcache_extent));
+static_assert(offsetof(struct vc_sectors, len) ==
+	      offsetof(struct vcache_extent, len));
+
+/* The submitter's cgroup, or NULL when it can be in no tag's. */
+static struct cgroup *vc_submitter(void)
+{
+	if (current->flags & PF_KTHREAD)
+		return NULL;
+	return task_dfl_cgroup(current);
+}
+
+/* Walks from a cgroup up to below the root. */
+#define vc_for_each_level(cg) \
+	for (; (cg) && cgroup_parent(cg); (cg) = cgroup_parent(cg))
+
+/**
+ * vc_tag_has_cgroup - is a cgroup one of the tag's own?
+ * @tag: the tag
+ * @id: cgroup v2 id
+ */
+bool vc_tag_has_cgroup(struct vc_tag *tag, u64 id)
+{
+	struct vc_cgroups *cgs;
+	bool has = false;
+	unsigned int i;
+
+	rcu_read_lock();
+	cgs = rcu_dereference(tag->cgroups);
+	for (i = 0; cgs && i < cgs->nr && !has; i++)
+		has = cgs->id[i] == id;
+	rcu_read_unlock();
+	return has;
+}
+
+static bool vc_tag_has_submitter(struct vc_tag *tag)
+{
+	struct cgroup *cg = vc_submitter();
+
+	vc_for_each_level(cg) {
+		if (vc_tag_has_cgroup(tag, cgroup_id(cg)))
+			return true;
+	}
+	return false;
+}
+
+/**
+ * vc_tag_of_range - the tag that owns the sectors of a request
+ * @vt: the target
+ * @bio: the request
+ *
+ * Called under rcu_read_lock().
+ *
+ * Return: NULL when it is not known to be one tag alone.
+ */
+struct vc_tag *vc_tag_of_range(struct vc_target *vt, struct bio *bio)
+{
+	struct vc_map *map;
+
+	if (vt->scope == VCACHE_SCOPE_VOLUME)
+		return vt->tag;
+	map = rcu_dereference(vt->dev->map);
+	if (!map)
+		return NULL;
+	return vc_runs_owner(map->run, map->nr, bio->bi_iter.bi_sector,
+			     bio_sectors(bio));
+}
+
+/**
+ * vc_tag_of_write - the tag of a write
+ * @vt: the target
+ * @bio: the write, in the context of its submitter
+ *
+ * Called under rcu_read_lock().
+ */
+struct vc_tag *vc_tag_of_write(struct vc_target *vt, struct bio *bio)
+{
+	struct vc_tag *tag = vc_tag_of_range(vt, bio);
+
+	if (vt->scope == VCACHE_SCOPE_VOLUME)
+		return tag;
+	return tag && vc_tag_has_submitter(tag) ? tag : vt->dev->host;
+}
+
+/**
+ * vc_scope_of_flush - what a flush covers
+ * @vt: the target
+ * @f: the flush, in the context of its submitter; @all, @cgroup and @owner
+ *     are set
+ *
+ * Called under rcu_read_lock().
+ */
+void vc_scope_of_flush(struct vc_target *vt, struct vc_flush *f)
+{
+	struct cgroup *cg = vc_submitter();
+	struct vc_tag *tag;
+
+	f->all = true;
+	f->owner = vt->dev->host;
+	if (vt->scope == VCACHE_SCOPE_VOLUME) {
+		f->owner = vt->tag;
+		return;
+	}
+	vc_for_each_level(cg) {
+		u64 id = cgroup_id(cg);
+
+		list_for_each_entry_rcu(tag, &vt->dev->tags, node) {
+			if (!vc_tag_has_cgroup(tag, id))
+				continue;
+			f->all = false;
+			f->cgroup = id;
+			f->owner = tag;
+			return;
+		}
+	}
+}
+
+/**
+ * vc_tag_set_cgroups - replace the cgroups of a tag
+ * @tag: the tag
+ * @id: cgroup v2 ids
+ * @nr: how many; 0: none
+ *
+ * Called under vc_dev.lock. Return: 0 or -ENOMEM.
+ */
+int vc_tag_set_cgroups(struct vc_tag *tag, const u64 *id, unsigned int nr)
+{
+	struct vc_cgroups *old, *new = NULL;
+
+	if (nr) {
+		new = kmalloc(struct_size(new, id, nr), GFP_KERNEL);
+		if (!new)
+			return -ENOMEM;
+		new->nr = nr;
+		memcpy(new->id, id, nr * sizeof(*id));
+	}
+	old = rcu_replace_pointer(tag->cgroups, new,
+				  lockdep_is_held(&tag->dev->lock));
+	/* Flushes on their way cover everything from here on. */
+	atomic_inc(&tag->dev->attr_gen);
+	if (old)
+		kfree_rcu(old, rcu);
+	return 0;
+}
+
+static struct vc_map *vc_map_alloc(size_t runs)
+{
+	struct vc_map *map = kvmalloc(struct_size(map, run, runs),
+				      GFP_KERNEL | __GFP_NOWARN);
+
+	return map;
+}
+
+/* Called under vc_dev.lock. */
+static void vc_map_swap(struct vc_dev *dev, struct vc_map *new)
+{
+	struct vc_map *old;
+
+	if (new && !new->nr) {
+		kvfree(new);
+		new = NULL;
+	}
+	old = rcu_replace_pointer(dev->map, new, lockdep_is_held(&dev->lock));
+	if (old)
+		kvfree_rcu(old, rcu);
+}
+
+static struct vc_map *vc_map_locked(struct vc_dev *dev)
+{
+	return rcu_dereference_protected(dev->map,
+					 lockdep_is_held(&dev->lock));
+}
+
+/**
+ * vc_map_drop - everything is hTag's until the agent has set extents again
+ * @dev: the device
+ *
+ * What to do when there is no memory for a new map. Called under vc_dev.lock.
+ */
+void vc_map_drop(struct vc_dev *dev)
+{
+	struct vc_tag *tag;
+
+	vc_map_swap(dev, NULL);
+	list_for_each_entry(tag, &dev->tags, node)
+		vc_tag_event(tag, VCACHE_EVENT_KIND_EXTENTS_LOST);
+}
+
+/**
+ * vc_tag_set_extents - replace the extents of a tag
+ * @tag: the tag
+ * @s: checked by vc_sectors_check()
+ * @nr: how many; 0: none
+ *
+ * Called under vc_dev.lock. Return: 0, -ENOMEM, or -EEXIST when a sector is
+ * another tag's; then nothing has changed.
+ */
+int vc_tag_set_extents(struct vc_tag *tag, const struct vc_sectors *s,
+		       size_t nr)
+{
+	struct vc_map *old = vc_map_locked(tag->dev), *new;
+	size_t had = old ? old->nr : 0;
+	int r;
+
+	new = vc_map_alloc(had + nr);
+	if (!new)
+		return -ENOMEM;
+	r = vc_runs_replace(old ? old->run : NULL, had, tag, s, nr, new->run,
+			    &new->nr);
+	if (r) {
+		kvfree(new);
+		return r;
+	}
+	vc_map_swap(tag->dev, new);
+	return 0;
+}
+
+/**
+ * vc_tag_extents - how much does the map hold of a tag?
+ * @tag: the tag
+ * @count: its runs
+ * @sectors: their sectors
+ *
+ * Called under vc_dev.lock.
+ */
+void vc_tag_extents(struct vc_tag *tag, u32 *count, u64 *sectors)
+{
+	struct vc_map *map = vc_map_locked(tag->dev);
+	size_t i;
+
+	*count = 0;
+	*sectors = 0;
+	for (i = 0; map && i < map->nr; i++) {
+		if (map->run[i].owner != tag)
+			continue;
+		(*count)++;
+		*sectors += map->run[i].len;
+	}
+}
+
+/**
+ * vc_map_punch - take a range that is discarded out of all tags' extents
+ * @dev: the device
+ * @start: first sector
+ * @len: number of sectors
+ *
+ * Writes after this one's completion must not be taken for a tag's by extents
+ * that are no more.
+ */
+void vc_map_punch(struct vc_dev *dev, sector_t start, sector_t len)
+{
+	struct vc_map *old, *new;
+	unsigned int noio;
+
+	if (!rcu_access_pointer(dev->map))
+		return;
+	noio = memalloc_noio_save();
+	mutex_lock(&dev->lock);
+	old = vc_map_locked(dev);
+	new = vc_map_alloc(old ? old->nr + 1 : 1);
+	if (old && new) {
+		new->nr = vc_runs_subtract(old->run, old->nr, start, len,
+					   new->run);
+		vc_map_swap(dev, new);
+	} else if (old) {
+		vc_map_drop(dev);
+	} else {
+		kvfree(new);
+	}
+	mutex_unlock(&dev->lock);
+	memalloc_noio_restore(noio);
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: the state of a mapped device, from its first table to its end.
+ *
+ * Tags and buffered data belong to the mapped device, not to a table: while a
+ * new table replaces the old one both refer to the same state.
+ */
+#include <linux/blkdev.h>
+#include <linux/slab.h>
+
+#include "vcache.h"
+
+/* Write-out requests that can always be made, whatever the memory. */
+#define VC_BIOS_MIN 64
+
+DEFINE_MUTEX(vc_registry_lock);
+LIST_HEAD(vc_devices);
+
+static void vc_dev_free(struct vc_dev *dev)
+{
+	vc_tags_free(dev);
+	kvfree(rcu_dereference_protected(dev->map, true));
+	xa_destroy(&dev->blocks);
+	if (dev->wq)
+		destroy_workqueue(dev->wq);
+	bioset_exit(&dev->bs);
+	mutex_destroy(&dev->lock);
+	kfree(dev);
+}
+
+static struct vc_dev *vc_dev_make(struct mapped_device *md)
+{
+	struct vc_dev *dev = kzalloc(sizeof(*dev), GFP_KERNEL);
+
+	if (!dev)
+		return NULL;
+	dev->md = md;
+	dev->suspended = true;
+	mutex_init(&dev->lock);
+	INIT_LIST_HEAD(&dev->tags);
+	xa_init_flags(&dev->blocks, XA_FLAGS_LOCK_IRQ);
+	init_llist_head(&dev->reap);
+	INIT_WORK(&dev->reap_work, vc_reap_work);
+	spin_lock_init(&dev->park_lock);
+	INIT_LIST_HEAD(&dev->parked);
+	INIT_WORK(&dev->park_work, vc_park_work);
+	spin_lock_init(&dev->flush_lock);
+	bio_list_init(&dev->flushq);
+	INIT_WORK(&dev->flush_work, vc_flush_work);
+	INIT_DELAYED_WORK(&dev->age_work, vc_age_work);
+	INIT_DELAYED_WORK(&dev->event_work, vc_event_work);
+	init_waitqueue_head(&dev->idle);
+
+	dev->wq = alloc_workqueue("vcache/%s", WQ_MEM_RECLAIM, 0,
+				  dm_device_name(md));
+	if (!dev->wq || bioset_init(&dev->bs, VC_BIOS_MIN, 0,
+				    BIOSET_NEED_BVECS))
+		goto bad;
+	mutex_lock(&dev->lock);
+	dev->host = vc_tag_make(dev, 0);
+	mutex_unlock(&dev->lock);
+	if (!dev->host)
+		goto bad;
+	strscpy(dev->host->name, "host", sizeof(dev->host->name));
+	return dev;
+bad:
+	vc_dev_free(dev);
+	return NULL;
+}
+
+/**
+ * vc_dev_get - the state of a mapped device, for one more table
+ * @md: the mapped device
+ *
+ * Return: NULL without memory.
+ */
+struct vc_dev *vc_dev_get(struct mapped_device *md)
+{
+	struct vc_dev *dev;
+
+	mutex_lock(&vc_registry_lock);
+	list_for_each_entry(dev, &vc_devices, registry) {
+		if (dev->md == md)
+			goto found;
+	}
+	dev = vc_dev_make(md);
+	if (!dev)
+		goto out;
+	list_add_tail(&dev->registry, &vc_devices);
+found:
+	dev->tables++;
+out:
+	mutex_unlock(&vc_registry_lock);
+	return dev;
+}
+
+/* Stop all work; what is still buffered stays where it is. */
+static void vc_dev_quiesce(struct vc_dev *dev)
+{
+	struct vc_tag *tag;
+
+	WRITE_ONCE(dev->suspended, true);
+	cancel_delayed_work_sync(&dev->age_work);
+	mutex_lock(&dev->lock);
+	list_for_each_entry(tag, &dev->tags, node)
+		flush_work(&tag->work);
+	mutex_unlock(&dev->lock);
+	wait_event(dev->idle, !atomic_read(&dev->inflight));
+	flush_work(&dev->reap_work);
+	flush_work(&dev->park_work);
+}
+
+/* Free what could not be written out and say so: the device is going. */
+static void vc_dev_drop(struct vc_dev *dev)
+{
+	unsigned long index, sectors = 0;
+	struct vc_block *b;
+
+	xa_for_each(&dev->blocks, index, b) {
+		sectors += bitmap_weight(b->valid, VC_PAGE_SECTORS);
+		vc_block_put(b);
+	}
+	if (sectors)
+		DMERR("%s: removed while its origin failed: %lu sectors of completed, not flushed writes are lost",
+		      dm_device_name(dev->md), sectors);
+}
+
+/**
+ * vc_dev_put - a table goes
+ * @dev: its device
+ *
+ * With the last one goes the device. It has been suspended then, and so is
+ * drained, but after a noflush suspend: try once more.
+ */
+void vc_dev_put(struct vc_dev *dev)
+{
+	mutex_lock(&vc_registry_lock);
+	if (--dev->tables) {
+		mutex_unlock(&vc_registry_lock);
+		return;
+	}
+	list_del(&dev->registry);
+	mutex_unlock(&vc_registry_lock);
+
+	if (atomic_long_read(&dev->nblocks)) {
+		vc_dev_resume(dev);
+		vc_dev_write_out(dev);
+		wait_event(dev->idle, vc_dev_drained(dev));
+	}
+	vc_dev_quiesce(dev);
+	cancel_delayed_work_sync(&dev->event_work);
+	vc_dev_drop(dev);
+	vc_dev_free(dev);
+}
+
+/* Without a tag of its own a volume would have no one to count for. */
+static int vc_dev_fix_tag(struct vc_dev *dev, struct vc_target *vt)
+{
+	struct vc_tag *tag, *next;
+
+	if (vt->scope != VCACHE_SCOPE_VOLUME)
+		return 0;
+	vt->tag = vc_tag_find(dev, vt->tag_id) ?: vc_tag_make(dev, vt->tag_id);
+	if (!vt->tag)
+		return -ENOMEM;
+	list_for_each_entry_safe(tag, next, &dev->tags, node) {
+		if (tag != vt->tag && tag != dev->host && !tag->orphan)
+			vc_tag_remove(tag);
+	}
+	return 0;
+}
+
+/**
+ * vc_dev_activate - a table comes into force
+ * @dev: its device, suspended
+ * @vt: the table
+ *
+ * What was written to the origin before we had it may be in its volatile
+ * cache; from now on no flush of ours reaches that, so flush it here.
+ *
+ * Return: 0 or a negative errno; then the old table stays in force.
+ */
+int vc_dev_activate(struct vc_dev *dev, struct vc_target *vt)
+{
+	struct block_device *bdev = vt->origin->bdev;
+	unsigned long beyond = vt->ti->len >> VC_PAGE_SECTORS_SHIFT;
+	int r;
+
+	if (xa_find(&dev->blocks, &beyond, ULONG_MAX, XA_PRESENT)) {
+		DMERR("%s: buffered data lies behind the end of the new table",
+		      dm_device_name(dev->md));
+		return -EBUSY;
+	}
+	if (dev->flushed_origin != bdev->bd_dev) {
+		r = blkdev_issue_flush(bdev);
+		if (r && r != -EOPNOTSUPP) {
+			DMERR("%s: cannot flush the origin: error %d",
+			      dm_device_name(dev->md), r);
+			return r;
+		}
+		dev->flushed_origin = bdev->bd_dev;
+	}
+	if (vc_isolation(bdev) == VCACHE_ISOLATION_DEGRADED)
+		DMWARN("%s: the origin has a volatile cache and no FUA: flushes are device-wide (isolation=degraded)",
+		       dm_device_name(dev->md));
+	mutex_lock(&dev->lock);
+	r = vc_dev_fix_tag(dev, vt);
+	if (!r)
+		dev->target = vt;
+	mutex_unlock(&dev->lock);
+	return r;
+}
+
+/**
+ * vc_dev_presuspend - a suspend begins
+ * @dev: the device
+ * @noflush: what waits goes back to dm instead of waiting for the origin
+ */
+void vc_dev_presuspend(struct vc_dev *dev, bool noflush)
+{
+	struct vc_tag *tag;
+
+	if (!noflush)
+		return;
+	WRITE_ONCE(dev->noflush, true);
+	mutex_lock(&dev->lock);
+	list_for_each_entry(tag, &dev->tags, node)
+		vc_tag_requeue(tag);
+	mutex_unlock(&dev->lock);
+	vc_parked_requeue(dev);
+	vc_flush_requeue(dev);
+}
+
+/**
+ * vc_dev_postsuspend - no request of dm is in flight any more
+ * @dev: the device
+ *
+ * After a noflush suspend the data stays in memory, for the next table.
+ */
+void vc_dev_postsuspend(struct vc_dev *dev)
+{
+	if (!dev->noflush) {
+		vc_dev_write_out(dev);
+		wait_event(dev->idle, vc_dev_drained(dev));
+		flush_work(&dev->reap_work);
+		if (atomic_long_read(&dev->nblocks))
+			DMWARN("%s: suspended with data that its origin refuses",
+			       dm_device_name(dev->md));
+	}
+	vc_dev_quiesce(dev);
+}
+
+/**
+ * vc_dev_resume - I/O may go on
+ * @dev: the device
+ */
+void vc_dev_resume(struct vc_dev *dev)
+{
+	struct vc_tag *tag;
+
+	WRITE_ONCE(dev->noflush, false);
+	WRITE_ONCE(dev->suspended, false);
+	mutex_lock(&dev->lock);
+	list_for_each_entry(tag, &dev->tags, node)
+		queue_work(dev->wq, &tag->work);
+	mutex_unlock(&dev->lock);
+	queue_work(dev->wq, &dev->park_work);
+	queue_delayed_work(dev->wq, &dev->age_work, 1);
+}

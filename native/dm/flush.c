@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: flushes.
+ *
+ * A flush covers a set of tags: in volume scope the one there is; in
+ * filesystem scope those of the submitter's cgroup, hTag and tags that were
+ * removed, or all. It first has all of them written out, side by side, then
+ * visits one after the other and waits until the writes completed before are
+ * durable. It needs no memory but its request's and takes no lock of a tag
+ * that it does not cover.
+ *
+ * The tags it covers are found again at each step. When the cgroups of a tag
+ * change on the way, what the flush had to cover may have moved: from then on
+ * it covers everything.
+ */
+#include <linux/ktime.h>
+
+#include "vcache.h"
+
+static bool vc_flush_covers(const struct vc_flush *f, struct vc_tag *tag)
+{
+	return f->all || tag == tag->dev->host || READ_ONCE(tag->orphan) ||
+	       vc_tag_has_cgroup(tag, f->cgroup);
+}
+
+/*
+ * May read the counters without the lock: the completion of every write that
+ * the flush has to cover came before the flush.
+ */
+static bool vc_tag_durable(struct vc_tag *tag)
+{
+	return !READ_ONCE(tag->epoch.pending[0]) &&
+	       !READ_ONCE(tag->epoch.pending[1]);
+}
+
+enum vc_flush_next {
+	VC_FLUSH_GO_ON,
+	VC_FLUSH_WAITS,
+	VC_FLUSH_REQUEUE,
+};
+
+/* Wait for a tag, if there is anything to wait for. */
+static enum vc_flush_next vc_flush_wait(struct vc_flush *f,
+					struct vc_tag *tag)
+{
+	enum vc_flush_next next = VC_FLUSH_GO_ON;
+	unsigned long flags;
+	int slot;
+
+	if (vc_tag_durable(tag))
+		return VC_FLUSH_GO_ON;
+	spin_lock_irqsave(&tag->lock, flags);
+	if (tag->dev->noflush) {
+		next = VC_FLUSH_REQUEUE;
+	} else {
+		slot = vc_epoch_flush(&tag->epoch);
+		if (slot != VC_EPOCH_IDLE) {
+			list_add_tail(&f->node, &tag->waiters[slot]);
+			tag->goal = tag->ndirty;
+			next = VC_FLUSH_WAITS;
+		}
+	}
+	spin_unlock_irqrestore(&tag->lock, flags);
+	if (next == VC_FLUSH_WAITS)
+		queue_work(tag->dev->wq, &tag->work);
+	return next;
+}
+
+static void vc_flush_complete(struct vc_dev *dev, struct bio *bio,
+			      struct vc_flush *f)
+{
+	unsigned long flags;
+
+	if (f->failed) {
+		bio_io_error(bio);
+	} else if (vc_isolation(bio->bi_bdev) == VCACHE_ISOLATION_DEGRADED) {
+		spin_lock_irqsave(&dev->flush_lock, flags);
+		bio_list_add(&dev->flushq, bio);
+		spin_unlock_irqrestore(&dev->flush_lock, flags);
+		queue_work(dev->wq, &dev->flush_work);
+	} else {
+		bio_endio(bio);
+	}
+}
+
+static void vc_flush_give_back(struct vc_flush *f)
+{
+	struct bio *bio = vc_io_bio(container_of(f, struct vc_io, flush));
+
+	bio->bi_status = BLK_STS_DM_REQUEUE;
+	bio_endio(bio);
+}
+
+/* Go on to the next tag that has something to wait for; else complete. */
+static void vc_flush_step(struct vc_flush *f)
+{
+	struct vc_io *io = container_of(f, struct vc_io, flush);
+	enum vc_flush_next next = VC_FLUSH_GO_ON;
+	struct vc_dev *dev = io->dev;
+	struct vc_tag *tag;
+
+	rcu_read_lock();
+	if (!f->all && f->gen != atomic_read(&dev->attr_gen)) {
+		f->all = true;
+		f->cursor = 0;
+	}
+	list_for_each_entry_rcu(tag, &dev->tags, node) {
+		if (tag->seq <= f->cursor || !vc_flush_covers(f, tag))
+			continue;
+		f->cursor = tag->seq;
+		next = vc_flush_wait(f, tag);
+		if (next != VC_FLUSH_GO_ON)
+			break;
+	}
+	rcu_read_unlock();
+	if (next == VC_FLUSH_GO_ON)
+		vc_flush_complete(dev, vc_io_bio(io), f);
+	else if (next == VC_FLUSH_REQUEUE)
+		vc_flush_give_back(f);
+}
+
+/**
+ * vc_flush_bio - map a flush
+ * @vt: the target
+ * @bio: an empty flush
+ * @io: our part of it
+ *
+ * Return: what the map function of a target returns.
+ */
+int vc_flush_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io)
+{
+	struct vc_flush *f = &io->flush;
+	struct vc_dev *dev = vt->dev;
+	struct vc_tag *tag;
+
+	io->kind = VC_IO_FLUSH;
+	f->cursor = 0;
+	f->failed = false;
+	f->start = ktime_get_ns();
+	rcu_read_lock();
+	f->gen = atomic_read(&dev->attr_gen);
+	vc_scope_of_flush(vt, f);
+	atomic_inc(&f->owner->flushing);
+	list_for_each_entry_rcu(tag, &dev->tags, node) {
+		if (vc_flush_covers(f, tag) && !vc_tag_durable(tag))
+			vc_tag_write_out(tag, UINT_MAX);
+	}
+	rcu_read_unlock();
+	vc_flush_step(f);
+	return DM_MAPIO_SUBMITTED;
+}
+
+/**
+ * vc_flush_wake - let flushes go on that waited for a tag
+ * @waiters: the flushes, empty on return
+ * @failed: a write-out failed that they cover
+ */
+void vc_flush_wake(struct list_head *waiters, bool failed)
+{
+	struct vc_flush *f, *next;
+
+	list_for_each_entry_safe(f, next, waiters, node) {
+		list_del(&f->node);
+		f->failed |= failed;
+		vc_flush_step(f);
+	}
+}
+
+/**
+ * vc_flush_work - end flushes on an origin that needs a FLUSH command
+ * @work: vc_dev.flush_work
+ *
+ * With a volatile cache and without FUA there is no other way to make data
+ * durable: this is isolation=degraded.
+ */
+void vc_flush_work(struct work_struct *work)
+{
+	struct vc_dev *dev = container_of(work, struct vc_dev, flush_work);
+	struct bio_list list;
+	struct bio *bio;
+
+	spin_lock_irq(&dev->flush_lock);
+	list = dev->flushq;
+	bio_list_init(&dev->flushq);
+	spin_unlock_irq(&dev->flush_lock);
+
+	while ((bio = bio_list_pop(&list))) {
+		atomic64_inc(&vc_io(bio)->flush.owner->stats.device_flushes);
+		submit_bio_noacct(bio);
+	}
+}
+
+/**
+ * vc_flush_done - count a flush that is complete
+ * @bio: the flush
+ * @io: our part of it
+ */
+void vc_flush_done(struct bio *bio, struct vc_io *io)
+{
+	struct vc_flush *f = &io->flush;
+	struct vc_stats *st = &f->owner->stats;
+	u64 ns = ktime_get_ns() - f->start;
+
+	if (bio->bi_status != BLK_STS_DM_REQUEUE) {
+		atomic64_inc(&st->flushes);
+		atomic64_add(ns, &st->flush_ns);
+		atomic64_inc(&st->flush_hist[vc_hist_bucket(ns)]);
+	}
+	atomic_dec(&f->owner->flushing);
+}
+
+/**
+ * vc_flush_requeue - give waiting flushes back to dm
+ * @dev: a device that is being suspended without a flush
+ */
+void vc_flush_requeue(struct vc_dev *dev)
+{
+	struct vc_flush *f, *next;
+	struct vc_tag *tag;
+	LIST_HEAD(list);
+	unsigned int s;
+
+	rcu_read_lock();
+	list_for_each_entry_rcu(tag, &dev->tags, node) {
+		spin_lock_irq(&tag->lock);
+		for (s = 0; s < VC_EPOCH_SLOTS; s++)
+			list_splice_tail_init(&tag->waiters[s], &list);
+		spin_unlock_irq(&tag->lock);
+	}
+	rcu_read_unlock();
+
+	list_for_each_entry_safe(f, next, &list, node) {
+		list_del(&f->node);
+		vc_flush_give_back(f);
+	}
+}

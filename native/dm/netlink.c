@@ -1,0 +1,618 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: the handlers of the generic-netlink family "vcache".
+ *
+ * The family is described by native/netlink/vcache.yaml; policies and command
+ * tables are generated from there. Every handler holds vc_registry_lock and
+ * the lock of the device it works on, so a device cannot go meanwhile.
+ */
+#include <linux/dm-ioctl.h>
+#include <linux/slab.h>
+#include <linux/version.h>
+
+#include "nl_gen.h"
+#include "vcache.h"
+
+static_assert(VC_HIST_BUCKETS == VCACHE_HISTOGRAM_BUCKETS);
+
+static struct genl_family vcache_family = {
+	.name = VCACHE_FAMILY_NAME,
+	.version = VCACHE_FAMILY_VERSION,
+	.maxattr = VCACHE_A_TAG_MAX,
+	.module = THIS_MODULE,
+	.ops = vcache_nl_ops,
+	.n_ops = VCACHE_NL_OPS_COUNT,
+	.mcgrps = vcache_nl_mcgrps,
+	.n_mcgrps = VCACHE_NL_MCGRPS_COUNT,
+	.resv_start_op = VCACHE_CMD_DEVICE_GET,
+};
+
+static struct nlattr **vc_dump_attrs(struct netlink_callback *cb)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 7, 0)
+	return genl_info_dump(cb)->attrs;
+#else
+	return genl_dumpit_info(cb)->attrs;
+#endif
+}
+
+static dev_t vc_dev_number(struct vc_dev *dev)
+{
+	return disk_devt(dm_disk(dev->md));
+}
+
+static int vc_put_number(struct sk_buff *skb, struct vc_dev *dev, int major,
+			 int minor)
+{
+	dev_t number = vc_dev_number(dev);
+
+	return nla_put_u32(skb, major, MAJOR(number)) ?:
+	       nla_put_u32(skb, minor, MINOR(number));
+}
+
+/* Find the device that a request names and lock it; or say what is wrong. */
+static struct vc_dev *vc_nl_device(struct nlattr **attrs,
+				   struct netlink_ext_ack *extack)
+{
+	struct vc_dev *dev;
+	dev_t number;
+
+	if (!attrs[VCACHE_A_TAG_MAJOR] || !attrs[VCACHE_A_TAG_MINOR]) {
+		NL_SET_ERR_MSG(extack, "major and minor of the device are required");
+		return ERR_PTR(-EINVAL);
+	}
+	number = MKDEV(nla_get_u32(attrs[VCACHE_A_TAG_MAJOR]),
+		       nla_get_u32(attrs[VCACHE_A_TAG_MINOR]));
+	mutex_lock(&vc_registry_lock);
+	list_for_each_entry(dev, &vc_devices, registry) {
+		if (vc_dev_number(dev) != number)
+			continue;
+		mutex_lock(&dev->lock);
+		if (dev->target)
+			return dev;
+		mutex_unlock(&dev->lock);
+	}
+	mutex_unlock(&vc_registry_lock);
+	NL_SET_ERR_MSG(extack, "no active vcache device has this major:minor");
+	return ERR_PTR(-ENODEV);
+}
+
+static void vc_nl_release(struct vc_dev *dev)
+{
+	mutex_unlock(&dev->lock);
+	mutex_unlock(&vc_registry_lock);
+}
+
+static struct vc_tag *vc_nl_tag(struct vc_dev *dev, struct genl_info *info)
+{
+	struct vc_tag *tag;
+
+	if (!info->attrs[VCACHE_A_TAG_ID]) {
+		NL_SET_ERR_MSG(info->extack, "id of the tag is required");
+		return ERR_PTR(-EINVAL);
+	}
+	tag = vc_tag_find(dev, nla_get_u32(info->attrs[VCACHE_A_TAG_ID]));
+	if (!tag) {
+		NL_SET_ERR_MSG_ATTR(info->extack, info->attrs[VCACHE_A_TAG_ID],
+				    "the device has no tag of this id");
+		return ERR_PTR(-ENOENT);
+	}
+	return tag;
+}
+
+static u64 vc_dev_dirty(struct vc_dev *dev, u32 *tags, bool *broken)
+{
+	struct vc_tag *tag;
+	u64 sectors = 0;
+
+	*tags = 0;
+	*broken = false;
+	list_for_each_entry(tag, &dev->tags, node) {
+		*tags += !tag->orphan;
+		sectors += atomic64_read(&tag->dirty_sectors);
+		*broken |= READ_ONCE(tag->bad);
+	}
+	return sectors << SECTOR_SHIFT;
+}
+
+static int vc_put_name(struct sk_buff *skb, struct vc_dev *dev)
+{
+	char *name = kmalloc(DM_NAME_LEN, GFP_KERNEL);
+	int r;
+
+	if (!name)
+		return -ENOMEM;
+	r = dm_copy_name_and_uuid(dev->md, name, NULL);
+	/* -ENXIO: dm is about to remove the device. */
+	if (!r)
+		r = nla_put_string(skb, VCACHE_A_DEVICE_NAME, name);
+	else if (r == -ENXIO)
+		r = 0;
+	kfree(name);
+	return r;
+}
+
+static int vc_fill_device(struct sk_buff *skb, struct vc_dev *dev)
+{
+	struct vc_target *vt = dev->target;
+	bool broken;
+	u32 tags;
+	u64 dirty = vc_dev_dirty(dev, &tags, &broken);
+
+	return vc_put_number(skb, dev, VCACHE_A_DEVICE_MAJOR,
+			     VCACHE_A_DEVICE_MINOR) ?:
+	       vc_put_name(skb, dev) ?:
+	       nla_put_u32(skb, VCACHE_A_DEVICE_MODE,
+			   VCACHE_MODE_FLUSH_ONLY) ?:
+	       nla_put_u32(skb, VCACHE_A_DEVICE_SCOPE, vt->scope) ?:
+	       nla_put_u32(skb, VCACHE_A_DEVICE_ISOLATION,
+			   vc_isolation(vt->origin->bdev)) ?:
+	       nla_put_u64_64bit(skb, VCACHE_A_DEVICE_SECTORS, vt->ti->len,
+				 VCACHE_A_DEVICE_PAD) ?:
+	       nla_put_string(skb, VCACHE_A_DEVICE_ORIGIN, vt->origin->name) ?:
+	       nla_put_u64_64bit(skb, VCACHE_A_DEVICE_DIRTY_BYTES, dirty,
+				 VCACHE_A_DEVICE_PAD) ?:
+	       nla_put_u32(skb, VCACHE_A_DEVICE_TAGS,
+			   tags) ?:
+	       (dev->suspended ?
+		nla_put_flag(skb, VCACHE_A_DEVICE_SUSPENDED) : 0) ?:
+	       (broken ? nla_put_flag(skb, VCACHE_A_DEVICE_BROKEN) : 0);
+}
+
+static int vc_fill_stats(struct sk_buff *skb, struct vc_stats *st)
+{
+	const struct {
+		int attr;
+		atomic64_t *value;
+		unsigned int shift;
+	} counters[] = {
+		{ VCACHE_A_STATS_READS, &st->reads },
+		{ VCACHE_A_STATS_READ_BYTES, &st->read_sectors, SECTOR_SHIFT },
+		{ VCACHE_A_STATS_READ_HIT_BYTES, &st->read_hit_sectors,
+		  SECTOR_SHIFT },
+		{ VCACHE_A_STATS_WRITES, &st->writes },
+		{ VCACHE_A_STATS_WRITE_BYTES, &st->write_sectors,
+		  SECTOR_SHIFT },
+		{ VCACHE_A_STATS_ABSORBED_BYTES, &st->absorbed_sectors,
+		  SECTOR_SHIFT },
+		{ VCACHE_A_STATS_FUA_WRITES, &st->fua_writes },
+		{ VCACHE_A_STATS_WRITEOUTS, &st->writeouts },
+		{ VCACHE_A_STATS_WRITEOUT_BYTES, &st->writeout_sectors,
+		  SECTOR_SHIFT },
+		{ VCACHE_A_STATS_WRITEOUT_ERRORS, &st->writeout_errors },
+		{ VCACHE_A_STATS_FLUSHES, &st->flushes },
+		{ VCACHE_A_STATS_FLUSH_NS, &st->flush_ns },
+		{ VCACHE_A_STATS_WAITS, &st->waits },
+		{ VCACHE_A_STATS_WAIT_NS, &st->wait_ns },
+		{ VCACHE_A_STATS_DISCARDS, &st->discards },
+		{ VCACHE_A_STATS_DEVICE_FLUSHES, &st->device_flushes },
+	};
+	struct nlattr *nest, *hist;
+	unsigned int i;
+	u64 count;
+
+	nest = nla_nest_start(skb, VCACHE_A_TAG_STATS);
+	if (!nest)
+		return -EMSGSIZE;
+	for (i = 0; i < ARRAY_SIZE(counters); i++) {
+		count = atomic64_read(counters[i].value);
+		if (nla_put_u64_64bit(skb, counters[i].attr,
+				      count << counters[i].shift,
+				      VCACHE_A_STATS_PAD))
+			return -EMSGSIZE;
+	}
+	hist = nla_reserve(skb, VCACHE_A_STATS_FLUSH_HIST,
+			   VC_HIST_BUCKETS * sizeof(u64));
+	if (!hist)
+		return -EMSGSIZE;
+	for (i = 0; i < VC_HIST_BUCKETS; i++) {
+		count = atomic64_read(&st->flush_hist[i]);
+		memcpy(nla_data(hist) + i * sizeof(count), &count,
+		       sizeof(count));
+	}
+	nla_nest_end(skb, nest);
+	return 0;
+}
+
+static int vc_fill_cgroups(struct sk_buff *skb, struct vc_tag *tag)
+{
+	struct vc_cgroups *cgs;
+	unsigned int i;
+	int r = 0;
+
+	cgs = rcu_dereference_protected(tag->cgroups,
+					lockdep_is_held(&tag->dev->lock));
+	for (i = 0; cgs && i < cgs->nr && !r; i++)
+		r = nla_put_u64_64bit(skb, VCACHE_A_TAG_CGROUP, cgs->id[i],
+				      VCACHE_A_TAG_PAD);
+	return r;
+}
+
+static int vc_fill_tag(struct sk_buff *skb, struct vc_tag *tag)
+{
+	u64 extent_sectors;
+	u32 extents;
+
+	vc_tag_extents(tag, &extents, &extent_sectors);
+	return vc_put_number(skb, tag->dev, VCACHE_A_TAG_MAJOR,
+			     VCACHE_A_TAG_MINOR) ?:
+	       nla_put_u32(skb, VCACHE_A_TAG_ID, tag->id) ?:
+	       nla_put_string(skb, VCACHE_A_TAG_NAME, tag->name) ?:
+	       nla_put_u32(skb, VCACHE_A_TAG_WEIGHT, tag->weight) ?:
+	       vc_fill_cgroups(skb, tag) ?:
+	       nla_put_u32(skb, VCACHE_A_TAG_EXTENTS_COUNT, extents) ?:
+	       nla_put_u64_64bit(skb, VCACHE_A_TAG_EXTENTS_SECTORS,
+				 extent_sectors, VCACHE_A_TAG_PAD) ?:
+	       nla_put_u64_64bit(skb, VCACHE_A_TAG_LIMIT_BYTES,
+				 (u64)READ_ONCE(tag->limit) << PAGE_SHIFT,
+				 VCACHE_A_TAG_PAD) ?:
+	       nla_put_u64_64bit(skb, VCACHE_A_TAG_DIRTY_BYTES,
+				 (u64)atomic64_read(&tag->dirty_sectors)
+				 << SECTOR_SHIFT, VCACHE_A_TAG_PAD) ?:
+	       nla_put_u64_64bit(skb, VCACHE_A_TAG_INFLIGHT_BYTES,
+				 (u64)atomic_read(&tag->inflight_sectors)
+				 << SECTOR_SHIFT, VCACHE_A_TAG_PAD) ?:
+	       vc_fill_stats(skb, &tag->stats) ?:
+	       (READ_ONCE(tag->bad) ?
+		nla_put_flag(skb, VCACHE_A_TAG_BROKEN) : 0);
+}
+
+static void *vc_nl_put(struct sk_buff *skb, struct netlink_callback *cb,
+		       u8 cmd)
+{
+	return genlmsg_put(skb, NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq,
+			   &vcache_family, NLM_F_MULTI, cmd);
+}
+
+/* cb->args[0]: devices done. */
+int vcache_nl_device_get_dumpit(struct sk_buff *skb,
+				struct netlink_callback *cb)
+{
+	struct vc_dev *dev;
+	long i = 0;
+	int r = 0;
+
+	mutex_lock(&vc_registry_lock);
+	list_for_each_entry(dev, &vc_devices, registry) {
+		void *msg;
+
+		if (i++ < cb->args[0])
+			continue;
+		mutex_lock(&dev->lock);
+		if (dev->target) {
+			msg = vc_nl_put(skb, cb, VCACHE_CMD_DEVICE_GET);
+			r = msg ? vc_fill_device(skb, dev) : -EMSGSIZE;
+			if (r && msg)
+				genlmsg_cancel(skb, msg);
+			else if (msg)
+				genlmsg_end(skb, msg);
+		}
+		mutex_unlock(&dev->lock);
+		if (r)
+			break;
+		cb->args[0] = i;
+	}
+	mutex_unlock(&vc_registry_lock);
+	return r == -EMSGSIZE && skb->len ? (int)skb->len : r;
+}
+
+/* The tags of one device behind the last one dumped. */
+static int vc_dump_tags(struct sk_buff *skb, struct netlink_callback *cb,
+			struct vc_dev *dev)
+{
+	struct vc_tag *tag;
+
+	list_for_each_entry(tag, &dev->tags, node) {
+		void *msg;
+
+		if (tag->orphan || tag->seq <= (u64)cb->args[1])
+			continue;
+		msg = vc_nl_put(skb, cb, VCACHE_CMD_TAG_GET);
+		if (!msg)
+			return -EMSGSIZE;
+		if (vc_fill_tag(skb, tag)) {
+			genlmsg_cancel(skb, msg);
+			return -EMSGSIZE;
+		}
+		genlmsg_end(skb, msg);
+		cb->args[1] = tag->seq;
+	}
+	cb->args[1] = 0;
+	return 0;
+}
+
+/* cb->args[0]: devices done; cb->args[1]: last tag done of the next one. */
+int vcache_nl_tag_get_dumpit(struct sk_buff *skb, struct netlink_callback *cb)
+{
+	struct nlattr **attrs = vc_dump_attrs(cb);
+	struct vc_dev *dev;
+	long i = 0;
+	int r = 0;
+
+	if (attrs[VCACHE_A_TAG_MAJOR] || attrs[VCACHE_A_TAG_MINOR]) {
+		if (cb->args[0])
+			return 0;
+		dev = vc_nl_device(attrs, cb->extack);
+		if (IS_ERR(dev))
+			return PTR_ERR(dev);
+		r = vc_dump_tags(skb, cb, dev);
+		if (!r)
+			cb->args[0] = 1;
+		vc_nl_release(dev);
+		return r == -EMSGSIZE && skb->len ? (int)skb->len : r;
+	}
+	mutex_lock(&vc_registry_lock);
+	list_for_each_entry(dev, &vc_devices, registry) {
+		if (i++ < cb->args[0])
+			continue;
+		mutex_lock(&dev->lock);
+		r = dev->target ? vc_dump_tags(skb, cb, dev) : 0;
+		mutex_unlock(&dev->lock);
+		if (r)
+			break;
+		cb->args[0] = i;
+	}
+	mutex_unlock(&vc_registry_lock);
+	return r == -EMSGSIZE && skb->len ? (int)skb->len : r;
+}
+
+int vcache_nl_tag_get_doit(struct sk_buff *skb, struct genl_info *info)
+{
+	struct sk_buff *reply = nlmsg_new(NLMSG_GOODSIZE, GFP_KERNEL);
+	struct vc_dev *dev;
+	struct vc_tag *tag;
+	void *msg;
+	int r;
+
+	if (!reply)
+		return -ENOMEM;
+	dev = vc_nl_device(info->attrs, info->extack);
+	if (IS_ERR(dev)) {
+		nlmsg_free(reply);
+		return PTR_ERR(dev);
+	}
+	tag = vc_nl_tag(dev, info);
+	msg = genlmsg_put_reply(reply, info, &vcache_family, 0,
+				VCACHE_CMD_TAG_GET);
+	r = IS_ERR(tag) ? PTR_ERR(tag) :
+	    !msg ? -EMSGSIZE : vc_fill_tag(reply, tag);
+	vc_nl_release(dev);
+	if (r) {
+		nlmsg_free(reply);
+		return r;
+	}
+	genlmsg_end(reply, msg);
+	return genlmsg_reply(reply, info);
+}
+
+/* Return: the number of ids, or -EINVAL when they are too many or not ids. */
+static int vc_nl_cgroups(struct genl_info *info, u64 *ids)
+{
+	struct nlattr *attr;
+	bool zero = false;
+	int rem, n = 0;
+
+	nlmsg_for_each_attr(attr, info->nlhdr, GENL_HDRLEN, rem) {
+		if (nla_type(attr) != VCACHE_A_TAG_CGROUP)
+			continue;
+		if (n == VCACHE_CGROUPS_MAX) {
+			NL_SET_ERR_MSG_ATTR(info->extack, attr,
+					    "a tag has 16 cgroups at most");
+			return -EINVAL;
+		}
+		ids[n] = nla_get_u64(attr);
+		zero |= !ids[n++];
+	}
+	if (zero && n == 1)
+		return 0;
+	if (zero) {
+		NL_SET_ERR_MSG(info->extack, "cgroup 0 is allowed alone only, it empties the list");
+		return -EINVAL;
+	}
+	return n;
+}
+
+/* The tag to be set, made when it is new. */
+static struct vc_tag *vc_nl_make_tag(struct vc_dev *dev,
+				     struct genl_info *info)
+{
+	struct vc_tag *tag;
+
+	if (!info->attrs[VCACHE_A_TAG_ID]) {
+		NL_SET_ERR_MSG(info->extack, "id of the tag is required");
+		return ERR_PTR(-EINVAL);
+	}
+	tag = vc_tag_find(dev, nla_get_u32(info->attrs[VCACHE_A_TAG_ID]));
+	if (tag)
+		return tag;
+	if (dev->target->scope == VCACHE_SCOPE_VOLUME) {
+		NL_SET_ERR_MSG_ATTR(info->extack, info->attrs[VCACHE_A_TAG_ID],
+				    "a device in volume scope has only the tag of its table line");
+		return ERR_PTR(-EINVAL);
+	}
+	tag = vc_tag_make(dev, nla_get_u32(info->attrs[VCACHE_A_TAG_ID]));
+	return tag ?: ERR_PTR(-ENOMEM);
+}
+
+static int vc_nl_set_tag(struct vc_dev *dev, struct genl_info *info)
+{
+	struct nlattr **attrs = info->attrs;
+	u64 ids[VCACHE_CGROUPS_MAX];
+	struct vc_tag *tag;
+	int n = 0, r;
+
+	if (attrs[VCACHE_A_TAG_CGROUP]) {
+		n = vc_nl_cgroups(info, ids);
+		if (n < 0)
+			return n;
+	}
+	tag = vc_nl_make_tag(dev, info);
+	if (IS_ERR(tag))
+		return PTR_ERR(tag);
+	if (attrs[VCACHE_A_TAG_CGROUP] && tag == dev->host) {
+		NL_SET_ERR_MSG_ATTR(info->extack, attrs[VCACHE_A_TAG_CGROUP],
+				    "tag 0 is the host's, it has no cgroups");
+		return -EINVAL;
+	}
+	if (attrs[VCACHE_A_TAG_CGROUP]) {
+		r = vc_tag_set_cgroups(tag, ids, n);
+		if (r)
+			return r;
+	}
+	if (attrs[VCACHE_A_TAG_NAME])
+		nla_strscpy(tag->name, attrs[VCACHE_A_TAG_NAME],
+			    sizeof(tag->name));
+	if (attrs[VCACHE_A_TAG_WEIGHT]) {
+		tag->weight = nla_get_u32(attrs[VCACHE_A_TAG_WEIGHT]);
+		vc_limits_update();
+	}
+	return 0;
+}
+
+int vcache_nl_tag_set_doit(struct sk_buff *skb, struct genl_info *info)
+{
+	struct vc_dev *dev = vc_nl_device(info->attrs, info->extack);
+	int r;
+
+	if (IS_ERR(dev))
+		return PTR_ERR(dev);
+	r = vc_nl_set_tag(dev, info);
+	vc_nl_release(dev);
+	return r;
+}
+
+int vcache_nl_tag_del_doit(struct sk_buff *skb, struct genl_info *info)
+{
+	struct vc_dev *dev = vc_nl_device(info->attrs, info->extack);
+	struct vc_tag *tag;
+	int r = 0;
+
+	if (IS_ERR(dev))
+		return PTR_ERR(dev);
+	tag = vc_nl_tag(dev, info);
+	if (IS_ERR(tag)) {
+		r = PTR_ERR(tag);
+	} else if (tag == dev->host || tag == dev->target->tag) {
+		NL_SET_ERR_MSG_ATTR(info->extack, info->attrs[VCACHE_A_TAG_ID],
+				    "tag 0 and the tag of the table line cannot be removed");
+		r = -EBUSY;
+	} else {
+		vc_tag_remove(tag);
+	}
+	vc_nl_release(dev);
+	return r;
+}
+
+static void vc_nl_unstage(struct vc_tag *tag)
+{
+	kvfree(tag->staged);
+	tag->staged = NULL;
+	tag->staged_nr = 0;
+}
+
+/* Add a message's extents to those staged before. */
+static int vc_nl_stage(struct vc_tag *tag, struct nlattr *attr,
+		       struct netlink_ext_ack *extack)
+{
+	size_t nr = nla_len(attr) / sizeof(struct vc_sectors);
+	size_t had = tag->staged_nr;
+	struct vc_sectors *all;
+	u64 from = 0;
+
+	if (nla_len(attr) % sizeof(struct vc_sectors)) {
+		NL_SET_ERR_MSG_ATTR(extack, attr, "extents is not a whole number of {u64 start, u64 len}");
+		return -EINVAL;
+	}
+	all = kvmalloc_array(had + nr, sizeof(*all), GFP_KERNEL);
+	if (!all)
+		return -ENOMEM;
+	if (had) {
+		memcpy(all, tag->staged, had * sizeof(*all));
+		from = all[had - 1].start + all[had - 1].len;
+	}
+	memcpy(all + had, nla_data(attr), nr * sizeof(*all));
+	if (vc_sectors_check(all + had, nr, from, tag->dev->target->ti->len)) {
+		kvfree(all);
+		NL_SET_ERR_MSG_ATTR(extack, attr, "extents must be sorted, not empty, not overlapping and on the device");
+		return -EINVAL;
+	}
+	kvfree(tag->staged);
+	tag->staged = all;
+	tag->staged_nr = had + nr;
+	return 0;
+}
+
+static int vc_nl_set_extents(struct vc_tag *tag, struct genl_info *info)
+{
+	struct nlattr **attrs = info->attrs;
+	int r = 0;
+
+	if (tag->dev->target->scope == VCACHE_SCOPE_VOLUME ||
+	    tag == tag->dev->host) {
+		NL_SET_ERR_MSG(info->extack, "only tags other than 0 of devices in filesystem scope have extents");
+		return -EINVAL;
+	}
+	if (attrs[VCACHE_A_TAG_EXTENTS_BEGIN])
+		vc_nl_unstage(tag);
+	if (attrs[VCACHE_A_TAG_EXTENTS])
+		r = vc_nl_stage(tag, attrs[VCACHE_A_TAG_EXTENTS],
+				info->extack);
+	if (!r && !attrs[VCACHE_A_TAG_EXTENTS_COMMIT])
+		return 0;
+	if (!r)
+		r = vc_tag_set_extents(tag, tag->staged, tag->staged_nr);
+	if (r == -EEXIST)
+		NL_SET_ERR_MSG(info->extack, "a sector belongs to another tag already");
+	vc_nl_unstage(tag);
+	return r;
+}
+
+int vcache_nl_tag_extents_doit(struct sk_buff *skb, struct genl_info *info)
+{
+	struct vc_dev *dev = vc_nl_device(info->attrs, info->extack);
+	struct vc_tag *tag;
+	int r;
+
+	if (IS_ERR(dev))
+		return PTR_ERR(dev);
+	tag = vc_nl_tag(dev, info);
+	r = IS_ERR(tag) ? PTR_ERR(tag) : vc_nl_set_extents(tag, info);
+	vc_nl_release(dev);
+	return r;
+}
+
+/**
+ * vc_netlink_event - tell all listeners
+ * @dev: where it happened
+ * @tag: to which tag
+ * @kind: what happened
+ */
+void vc_netlink_event(struct vc_dev *dev, u32 tag, enum vcache_event_kind kind)
+{
+	struct sk_buff *skb = nlmsg_new(NLMSG_DEFAULT_SIZE, GFP_NOIO);
+	void *msg;
+
+	if (!skb)
+		return;
+	msg = genlmsg_put(skb, 0, 0, &vcache_family, 0, VCACHE_CMD_EVENT_NTF);
+	if (!msg || nla_put_u32(skb, VCACHE_A_EVENT_KIND, kind) ||
+	    vc_put_number(skb, dev, VCACHE_A_EVENT_MAJOR,
+			  VCACHE_A_EVENT_MINOR) ||
+	    nla_put_u32(skb, VCACHE_A_EVENT_TAG, tag)) {
+		nlmsg_free(skb);
+		return;
+	}
+	genlmsg_end(skb, msg);
+	genlmsg_multicast(&vcache_family, skb, 0, VCACHE_NLGRP_EVENTS,
+			  GFP_NOIO);
+}
+
+int __init vc_netlink_init(void)
+{
+	return genl_register_family(&vcache_family);
+}
+
+void vc_netlink_exit(void)
+{
+	genl_unregister_family(&vcache_family);
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: requests that need a range of the device for themselves.
+ *
+ * Discards, and writes that go past the buffer while the buffer holds some of
+ * their sectors, must be ordered against what is buffered. Such a request is
+ * parked until its range has been written out and has left the buffer, then
+ * goes to the origin. Writes that overlap it park behind it, in their order,
+ * so it cannot be overtaken for ever.
+ */
+#include "vcache.h"
+
+static bool vc_parked_meets(const struct vc_parked *p, sector_t start,
+			    sector_t end)
+{
+	return p->start < end && start < p->end;
+}
+
+/**
+ * vc_parked_overlap - does a parked request want sectors of this one?
+ * @dev: the device
+ * @bio: a write
+ */
+bool vc_parked_overlap(struct vc_dev *dev, struct bio *bio)
+{
+	struct vc_parked *p;
+	unsigned long flags;
+	bool meets = false;
+
+	spin_lock_irqsave(&dev->park_lock, flags);
+	list_for_each_entry(p, &dev->parked, node) {
+		meets = vc_parked_meets(p, bio->bi_iter.bi_sector,
+					bio_end_sector(bio));
+		if (meets)
+			break;
+	}
+	spin_unlock_irqrestore(&dev->park_lock, flags);
+	return meets;
+}
+
+/**
+ * vc_park - let a request wait for its range
+ * @dev: the device
+ * @bio: the request, bound for the origin
+ * @io: our part of it
+ *
+ * Return: what a map function returns, always DM_MAPIO_SUBMITTED.
+ */
+int vc_park(struct vc_dev *dev, struct bio *bio, struct vc_io *io)
+{
+	unsigned long flags;
+	bool noflush;
+
+	io->parked.start = bio->bi_iter.bi_sector;
+	io->parked.end = bio_end_sector(bio);
+	io->parked.sent = false;
+	io->parked.pass = READ_ONCE(dev->park_pass) - 1;
+	spin_lock_irqsave(&dev->park_lock, flags);
+	noflush = dev->noflush;
+	if (!noflush) {
+		io->kind = VC_IO_PARKED;
+		list_add_tail(&io->parked.node, &dev->parked);
+		atomic_inc(&dev->nparked);
+	}
+	spin_unlock_irqrestore(&dev->park_lock, flags);
+
+	if (noflush) {
+		bio->bi_status = BLK_STS_DM_REQUEUE;
+		bio_endio(bio);
+	} else {
+		queue_work(dev->wq, &dev->park_work);
+	}
+	return DM_MAPIO_SUBMITTED;
+}
+
+static void vc_parked_unlink(struct vc_dev *dev, struct vc_io *io)
+{
+	list_del(&io->parked.node);
+	atomic_dec(&dev->nparked);
+	io->kind = VC_IO_PLAIN;
+}
+
+/**
+ * vc_parked_done - the origin has answered a request that was parked
+ * @dev: the device
+ * @io: our part of the request
+ */
+void vc_parked_done(struct vc_dev *dev, struct vc_io *io)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&dev->park_lock, flags);
+	vc_parked_unlink(dev, io);
+	spin_unlock_irqrestore(&dev->park_lock, flags);
+	if (atomic_read(&dev->nparked))
+		queue_work(dev->wq, &dev->park_work);
+}
+
+/**
+ * vc_parked_requeue - give parked requests back to dm
+ * @dev: a device that is being suspended without a flush
+ *
+ * Those already sent are the origin's to complete.
+ */
+void vc_parked_requeue(struct vc_dev *dev)
+{
+	struct vc_parked *p, *next;
+	LIST_HEAD(list);
+
+	spin_lock_irq(&dev->park_lock);
+	list_for_each_entry_safe(p, next, &dev->parked, node) {
+		if (p->sent)
+			continue;
+		vc_parked_unlink(dev, container_of(p, struct vc_io, parked));
+		list_add_tail(&p->node, &list);
+	}
+	spin_unlock_irq(&dev->park_lock);
+
+	list_for_each_entry_safe(p, next, &list, node) {
+		struct bio *bio = vc_io_bio(container_of(p, struct vc_io,
+							 parked));
+
+		bio->bi_status = BLK_STS_DM_REQUEUE;
+		bio_endio(bio);
+	}
+}
+
+enum vc_range {
+	VC_RANGE_FREE,
+	VC_RANGE_BUSY,
+	VC_RANGE_FAILED,
+};
+
+/* Is anything of the range in the buffer? If so, have it written out. */
+static enum vc_range vc_range_clear(struct vc_dev *dev,
+				    const struct vc_parked *p)
+{
+	pgoff_t last = (p->end - 1) >> VC_PAGE_SECTORS_SHIFT;
+	XA_STATE(xas, &dev->blocks, p->start >> VC_PAGE_SECTORS_SHIFT);
+	enum vc_range range = VC_RANGE_FREE;
+	struct vc_tag *kicked = NULL;
+	struct vc_block *b;
+
+	rcu_read_lock();
+	xas_for_each(&xas, b, last) {
+		unsigned long flags;
+		struct vc_tag *home;
+		u8 state;
+		bool failed;
+
+		if (xas_retry(&xas, b))
+			continue;
+		spin_lock_irqsave(&b->lock, flags);
+		home = vc_block_home(b);
+		state = b->state;
+		failed = b->failed;
+		spin_unlock_irqrestore(&b->lock, flags);
+		if (state == VC_DEAD)
+			continue;
+		range = VC_RANGE_BUSY;
+		if (state == VC_DIRTY && failed) {
+			range = VC_RANGE_FAILED;
+			break;
+		}
+		if (state == VC_DIRTY && home != kicked) {
+			vc_tag_write_out(home, UINT_MAX);
+			kicked = home;
+		}
+	}
+	rcu_read_unlock();
+	return range;
+}
+
+/*
+ * The first request that was not looked at in this pass and meets none before
+ * it. The list is short but for discards, and those do not meet one another.
+ */
+static struct vc_parked *vc_parked_next(struct vc_dev *dev)
+{
+	struct vc_parked *p, *q;
+
+	list_for_each_entry(p, &dev->parked, node) {
+		bool meets = false;
+
+		if (p->sent || p->pass == dev->park_pass)
+			continue;
+		list_for_each_entry(q, &dev->parked, node) {
+			if (q == p)
+				break;
+			meets = vc_parked_meets(q, p->start, p->end);
+			if (meets)
+				break;
+		}
+		if (!meets)
+			return p;
+	}
+	return NULL;
+}
+
+static void vc_parked_send(struct vc_dev *dev, struct vc_parked *p)
+{
+	struct vc_io *io = container_of(p, struct vc_io, parked);
+	struct bio *bio = vc_io_bio(io);
+
+	switch (vc_range_clear(dev, p)) {
+	case VC_RANGE_FREE:
+		if (bio_op(bio) == REQ_OP_DISCARD)
+			vc_map_punch(dev, p->start, p->end - p->start);
+		submit_bio_noacct(bio);
+		break;
+	case VC_RANGE_FAILED:
+		bio_io_error(bio);
+		break;
+	case VC_RANGE_BUSY:
+		spin_lock_irq(&dev->park_lock);
+		p->sent = false;
+		spin_unlock_irq(&dev->park_lock);
+		if (READ_ONCE(dev->noflush))
+			vc_parked_requeue(dev);
+		break;
+	}
+}
+
+/**
+ * vc_park_work - send parked requests whose range has become free
+ * @work: vc_dev.park_work
+ *
+ * Runs when a request is parked or completes, and when blocks have left the
+ * buffer.
+ */
+void vc_park_work(struct work_struct *work)
+{
+	struct vc_dev *dev = container_of(work, struct vc_dev, park_work);
+	struct vc_parked *p;
+
+	dev->park_pass++;
+	for (;;) {
+		spin_lock_irq(&dev->park_lock);
+		p = vc_parked_next(dev);
+		if (p) {
+			p->sent = true;
+			p->pass = dev->park_pass;
+		}
+		spin_unlock_irq(&dev->park_lock);
+		if (!p)
+			break;
+		vc_parked_send(dev, p);
+	}
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: reads.
+ *
+ * What the buffer holds is newer than the origin. A read that the buffer
+ * covers is served from it; one that it covers in part reads the origin as a
+ * whole and lays the buffered sectors over it when that has completed, so
+ * that no read is ever cut into pages. The blocks are noted *before* the
+ * origin is asked: a block that becomes durable and leaves the buffer in the
+ * meantime is either in the origin's answer or laid over it.
+ */
+#include <linux/highmem.h>
+#include <linux/slab.h>
+
+#include "vcache.h"
+
+static void vc_read_unpin(struct vc_read *rd)
+{
+	unsigned int i;
+
+	for (i = 0; i < rd->nr; i++)
+		vc_block_put(rd->pin[i]);
+	if (rd->pin != rd->few)
+		kfree(rd->pin);
+	rd->nr = 0;
+}
+
+/* Make room for one more block. Return: false when there is no memory. */
+static bool vc_read_grow(struct vc_read *rd, unsigned int most)
+{
+	struct vc_block **more;
+
+	if (rd->pin != rd->few || rd->nr < VC_READ_PINS)
+		return true;
+	more = kmalloc_array(most, sizeof(*more), GFP_NOWAIT | __GFP_NOWARN);
+	if (!more)
+		return false;
+	memcpy(more, rd->few, sizeof(rd->few));
+	rd->pin = more;
+	return true;
+}
+
+/*
+ * Note the blocks of the range. Without memory for all of them the read is
+ * cut behind those noted; dm sends the rest again.
+ */
+static void vc_read_pin(struct vc_dev *dev, struct bio *bio,
+			struct vc_read *rd)
+{
+	pgoff_t last = vc_last_page(bio);
+	XA_STATE(xas, &dev->blocks, vc_first_page(bio));
+	struct vc_block *b;
+
+	rcu_read_lock();
+	xas_for_each(&xas, b, last) {
+		if (xas_retry(&xas, b) || !refcount_inc_not_zero(&b->ref))
+			continue;
+		if (!vc_read_grow(rd, vc_bio_pages(bio))) {
+			sector_t end = b->index << VC_PAGE_SECTORS_SHIFT;
+
+			vc_block_put(b);
+			dm_accept_partial_bio(bio,
+					      end - bio->bi_iter.bi_sector);
+			break;
+		}
+		rd->pin[rd->nr++] = b;
+	}
+	rcu_read_unlock();
+}
+
+/* Does the buffer hold every sector of the read? */
+static bool vc_read_covered(struct bio *bio, struct vc_read *rd)
+{
+	sector_t pos = bio->bi_iter.bi_sector, end = bio_end_sector(bio);
+	unsigned int i;
+
+	for (i = 0; i < rd->nr && pos < end; i++) {
+		struct vc_block *b = rd->pin[i];
+		sector_t base = b->index << VC_PAGE_SECTORS_SHIFT;
+		unsigned int upto;
+
+		if (pos < base)
+			return false;
+		upto = min_t(sector_t, end - base, VC_PAGE_SECTORS);
+		if (find_next_zero_bit(b->valid, upto, pos - base) < upto)
+			return false;
+		pos = base + upto;
+	}
+	return pos >= end;
+}
+
+static void vc_bio_put_data(struct bio *bio, struct bvec_iter *iter,
+			    const void *from, unsigned int len)
+{
+	while (len) {
+		struct bio_vec bv = bio_iter_iovec(bio, *iter);
+
+		bv.bv_len = min(bv.bv_len, len);
+		memcpy_to_bvec(&bv, from);
+		bio_advance_iter_single(bio, iter, bv.bv_len);
+		from += bv.bv_len;
+		len -= bv.bv_len;
+	}
+}
+
+/* Copy what the noted blocks hold into the read. Return: sectors copied. */
+static unsigned int vc_read_overlay(struct bio *bio, struct bvec_iter iter,
+				    struct vc_read *rd)
+{
+	sector_t end = iter.bi_sector + (iter.bi_size >> SECTOR_SHIFT);
+	unsigned int i, copied = 0;
+
+	for (i = 0; i < rd->nr; i++) {
+		struct vc_block *b = rd->pin[i];
+		sector_t base = b->index << VC_PAGE_SECTORS_SHIFT;
+		unsigned int s, e, from = 0, upto;
+		unsigned long flags;
+
+		if (base < iter.bi_sector)
+			from = iter.bi_sector - base;
+		upto = min_t(sector_t, end - base, VC_PAGE_SECTORS);
+		spin_lock_irqsave(&b->lock, flags);
+		for (s = find_next_bit(b->valid, upto, from); s < upto;
+		     s = find_next_bit(b->valid, upto, e)) {
+			e = find_next_zero_bit(b->valid, upto, s);
+			bio_advance_iter(bio, &iter,
+					 (base + s - iter.bi_sector)
+					 << SECTOR_SHIFT);
+			vc_bio_put_data(bio, &iter, page_address(b->page) +
+					(s << SECTOR_SHIFT),
+					(e - s) << SECTOR_SHIFT);
+			copied += e - s;
+		}
+		spin_unlock_irqrestore(&b->lock, flags);
+	}
+	return copied;
+}
+
+static void vc_read_count_hit(struct vc_io *io, unsigned int sectors)
+{
+	if (io->tag)
+		atomic64_add(sectors, &io->tag->stats.read_hit_sectors);
+}
+
+/**
+ * vc_read_bio - map a read
+ * @dev: the device
+ * @bio: the read, bound for the origin
+ * @io: our part of it
+ *
+ * Return: what the map function of a target returns.
+ */
+int vc_read_bio(struct vc_dev *dev, struct bio *bio, struct vc_io *io)
+{
+	struct vc_read *rd = &io->read;
+
+	if (!atomic_long_read(&dev->nblocks))
+		return DM_MAPIO_REMAPPED;
+	rd->nr = 0;
+	rd->pin = rd->few;
+	vc_read_pin(dev, bio, rd);
+	if (!rd->nr)
+		return DM_MAPIO_REMAPPED;
+	if (vc_read_covered(bio, rd)) {
+		vc_read_count_hit(io, vc_read_overlay(bio, bio->bi_iter, rd));
+		vc_read_unpin(rd);
+		bio_endio(bio);
+		return DM_MAPIO_SUBMITTED;
+	}
+	rd->iter = bio->bi_iter;
+	io->kind = VC_IO_READ;
+	return DM_MAPIO_REMAPPED;
+}
+
+/**
+ * vc_read_done - the origin has answered a read that is partly buffered
+ * @bio: the read
+ * @io: our part of it
+ * @status: the origin's answer
+ */
+void vc_read_done(struct bio *bio, struct vc_io *io, blk_status_t status)
+{
+	if (!status)
+		vc_read_count_hit(io, vc_read_overlay(bio, io->read.iter,
+						      &io->read));
+	vc_read_unpin(&io->read);
+}

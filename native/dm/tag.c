@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: tags, their shares of the buffer memory, and their end.
+ */
+#include <linux/module.h>
+#include <linux/slab.h>
+
+#include "vcache.h"
+
+#define VC_WEIGHT_DEFAULT 100U
+
+/* Events of a kind are announced at most ten times a second. */
+#define VC_EVENT_DELAY (HZ / 10)
+
+/* All tags of the host; guards vc_tag.limit. Taken under vc_dev.lock. */
+static DEFINE_MUTEX(vc_limits_lock);
+static LIST_HEAD(vc_limits_tags);
+
+static unsigned int buffer_mb = 128;
+
+static void vc_limits_share(void)
+{
+	u64 pages = ((u64)READ_ONCE(buffer_mb) << 20) >> PAGE_SHIFT;
+	struct vc_tag *tag;
+	u64 weights = 0;
+
+	list_for_each_entry(tag, &vc_limits_tags, registry)
+		weights += tag->weight;
+	list_for_each_entry(tag, &vc_limits_tags, registry)
+		WRITE_ONCE(tag->limit,
+			   max_t(u64, div64_u64(pages * tag->weight, weights),
+				 VC_LIMIT_MIN));
+}
+
+/**
+ * vc_limits_update - share the buffer memory out by weight again
+ *
+ * A tag above its new limit takes no new pages until enough of its data has
+ * been written out.
+ */
+void vc_limits_update(void)
+{
+	mutex_lock(&vc_limits_lock);
+	vc_limits_share();
+	mutex_unlock(&vc_limits_lock);
+}
+
+static int vc_buffer_mb_set(const char *val, const struct kernel_param *kp)
+{
+	int r = param_set_uint_minmax(val, kp, 1, 1U << 20);
+
+	if (!r)
+		vc_limits_update();
+	return r;
+}
+
+static const struct kernel_param_ops vc_buffer_mb_ops = {
+	.set = vc_buffer_mb_set,
+	.get = param_get_uint,
+};
+module_param_cb(buffer_mb, &vc_buffer_mb_ops, &buffer_mb, 0644);
+MODULE_PARM_DESC(buffer_mb, "Write buffer memory of the host in MiB, shared by weight (1..1048576, default 128)");
+
+/**
+ * vc_tag_find - find a tag by its number
+ * @dev: the device
+ * @id: the number
+ *
+ * Called under vc_dev.lock or rcu_read_lock(). Return: NULL when there is
+ * none.
+ */
+struct vc_tag *vc_tag_find(struct vc_dev *dev, u32 id)
+{
+	struct vc_tag *tag;
+
+	list_for_each_entry_rcu(tag, &dev->tags, node,
+				lockdep_is_held(&dev->lock)) {
+		if (tag->id == id && !tag->orphan)
+			return tag;
+	}
+	return NULL;
+}
+
+/**
+ * vc_tag_make - make a tag
+ * @dev: the device
+ * @id: a number that no tag of the device has
+ *
+ * Called under vc_dev.lock. Return: the tag, or NULL without memory.
+ */
+struct vc_tag *vc_tag_make(struct vc_dev *dev, u32 id)
+{
+	struct vc_tag *tag = kzalloc(sizeof(*tag), GFP_KERNEL);
+	unsigned int s;
+
+	if (!tag)
+		return NULL;
+	tag->dev = dev;
+	tag->id = id;
+	tag->seq = ++dev->next_seq;
+	tag->weight = VC_WEIGHT_DEFAULT;
+	spin_lock_init(&tag->lock);
+	for (s = 0; s < VC_EPOCH_SLOTS; s++)
+		INIT_LIST_HEAD(&tag->waiters[s]);
+	INIT_LIST_HEAD(&tag->dirty);
+	INIT_LIST_HEAD(&tag->ready);
+	INIT_LIST_HEAD(&tag->batch);
+	bio_list_init(&tag->waiting);
+	INIT_WORK(&tag->work, vc_tag_work);
+
+	mutex_lock(&vc_limits_lock);
+	list_add_tail(&tag->registry, &vc_limits_tags);
+	vc_limits_share();
+	mutex_unlock(&vc_limits_lock);
+	list_add_tail_rcu(&tag->node, &dev->tags);
+	return tag;
+}
+
+/**
+ * vc_tag_remove - user space removes a tag
+ * @tag: not hTag
+ *
+ * Its data becomes the host's: every flush covers it from now on. The tag
+ * itself goes when it is drained. Called under vc_dev.lock.
+ */
+void vc_tag_remove(struct vc_tag *tag)
+{
+	WRITE_ONCE(tag->orphan, true);
+	/* Taking all away needs no memory for a cgroup list ... */
+	vc_tag_set_cgroups(tag, NULL, 0);
+	/* ... but a map; without it everybody's extents go. */
+	if (vc_tag_set_extents(tag, NULL, 0))
+		vc_map_drop(tag->dev);
+	/* From here on no write gets this tag any more. */
+	synchronize_rcu();
+	vc_tag_write_out(tag, UINT_MAX);
+	mod_delayed_work(tag->dev->wq, &tag->dev->age_work, 1);
+}
+
+static void vc_tag_free(struct vc_tag *tag)
+{
+	cancel_work_sync(&tag->work);
+	mutex_lock(&vc_limits_lock);
+	list_del(&tag->registry);
+	vc_limits_share();
+	mutex_unlock(&vc_limits_lock);
+	kvfree(tag->staged);
+	kfree(rcu_dereference_protected(tag->cgroups, true));
+	kfree(tag);
+}
+
+static bool vc_tag_unused(struct vc_tag *tag)
+{
+	bool unused;
+
+	spin_lock_irq(&tag->lock);
+	unused = vc_epoch_idle(&tag->epoch) && bio_list_empty(&tag->waiting) &&
+		 !atomic_read(&tag->used) && !atomic_read(&tag->flushing) &&
+		 !atomic_read(&tag->inflight);
+	spin_unlock_irq(&tag->lock);
+	return unused;
+}
+
+/**
+ * vc_tags_collect - free removed tags that are drained
+ * @dev: the device
+ *
+ * Return: true when some are left.
+ */
+bool vc_tags_collect(struct vc_dev *dev)
+{
+	struct vc_tag *tag, *next;
+	bool left = false;
+	LIST_HEAD(gone);
+
+	mutex_lock(&dev->lock);
+	list_for_each_entry_safe(tag, next, &dev->tags, node) {
+		if (!tag->orphan)
+			continue;
+		if (vc_tag_unused(tag)) {
+			list_del_rcu(&tag->node);
+			list_add(&tag->gone, &gone);
+		} else {
+			left = true;
+		}
+	}
+	mutex_unlock(&dev->lock);
+	if (list_empty(&gone))
+		return left;
+	/* Flushes may stand on it, and the reaper may just have let it go. */
+	synchronize_rcu();
+	flush_work(&dev->reap_work);
+	list_for_each_entry_safe(tag, next, &gone, gone)
+		vc_tag_free(tag);
+	return left;
+}
+
+/**
+ * vc_tags_free - free all tags of a device that nothing uses any more
+ * @dev: the device
+ */
+void vc_tags_free(struct vc_dev *dev)
+{
+	struct vc_tag *tag, *next;
+
+	list_for_each_entry_safe(tag, next, &dev->tags, node) {
+		list_del(&tag->node);
+		vc_tag_free(tag);
+	}
+}
+
+/**
+ * vc_tag_event - announce something about a tag, soon
+ * @tag: the tag
+ * @kind: what happened
+ *
+ * May be called anywhere, also with locks held and in interrupts.
+ */
+void vc_tag_event(struct vc_tag *tag, enum vcache_event_kind kind)
+{
+	if (!test_and_set_bit(kind, &tag->events))
+		queue_delayed_work(tag->dev->wq, &tag->dev->event_work,
+				   VC_EVENT_DELAY);
+}
+
+/**
+ * vc_event_work - announce events of a device's tags
+ * @work: vc_dev.event_work
+ */
+void vc_event_work(struct work_struct *work)
+{
+	struct vc_dev *dev = container_of(to_delayed_work(work), struct vc_dev,
+					  event_work);
+	enum vcache_event_kind kind;
+	struct vc_tag *tag;
+
+	mutex_lock(&dev->lock);
+	list_for_each_entry(tag, &dev->tags, node) {
+		for (kind = 0; kind <= VCACHE_EVENT_KIND_EXTENTS_LOST; kind++) {
+			if (test_and_clear_bit(kind, &tag->events))
+				vc_netlink_event(dev, tag->id, kind);
+		}
+	}
+	mutex_unlock(&dev->lock);
+}

@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * dm-vcache: the structures, and who may touch what.
+ *
+ * DOC: Objects
+ *
+ * A &struct vc_dev belongs to a mapped device and outlives its tables, so that
+ * tags and buffered data survive a table reload, also a noflush one. A &struct
+ * vc_target is what one table line says. A &struct vc_tag is one tag of a
+ * device: its share, its dirty list, its flush epochs and its statistics. A
+ * &struct vc_block is one page of buffered data of a tag.
+ *
+ * DOC: Block states
+ *
+ *   DIRTY ──write-out starts──► WRITEOUT ──durable──► CLEAN ──reaped──► DEAD
+ *     ▲                            │
+ *     └────────── failed ──────────┘
+ *
+ * Only a DIRTY block may change its content: what is on its way to the device
+ * must not, or a power cut could leave a sector half of one write and half of
+ * another. A write that meets a block in WRITEOUT makes a newer block that
+ * inherits its content and takes its place in the index; the newer one is not
+ * written out before the older one has arrived, so the device never sees two
+ * versions of a sector at once. There are at most two.
+ *
+ * DOC: Tags of a block
+ *
+ * A block belongs to the tag that first dirtied it. When another tag writes
+ * to it, it becomes *shared*: it also enters the epochs of hTag, which every
+ * flush covers, and so it is covered by the flushes of both.
+ *
+ * DOC: Locks
+ *
+ *   vc_block.lock (of the older, then of the newer version)
+ *     └── vc_tag.lock, or the xa_lock of vc_dev.blocks, one at a time
+ *
+ * All are taken in interrupts. A flush takes the lock of each tag it covers,
+ * one after the other, and none that belongs to the whole device: the index
+ * is changed by writers and by the reaper only. Lists of tags and maps of
+ * sectors are read under RCU and changed under vc_dev.lock (a mutex). The list
+ * of devices is under vc_registry_lock, taken before it, the limits are under
+ * vc_limits_lock, taken after it.
+ */
+#ifndef DM_VCACHE_H
+#define DM_VCACHE_H
+
+#include <linux/bio.h>
+#include <linux/device-mapper.h>
+#include <linux/list.h>
+#include <linux/llist.h>
+#include <linux/mutex.h>
+#include <linux/rcupdate.h>
+#include <linux/refcount.h>
+#include <linux/spinlock.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+
+#include "../core/epoch.h"
+#include "../core/histogram.h"
+#include "../core/runs.h"
+#include "../netlink/vcache_uapi.h"
+
+#define DM_MSG_PREFIX "vcache"
+
+#define VC_PAGE_SECTORS_SHIFT	(PAGE_SHIFT - SECTOR_SHIFT)
+#define VC_PAGE_SECTORS		(1U << VC_PAGE_SECTORS_SHIFT)
+
+/*
+ * Write-outs of one tag that may be at the origin at once. Enough to keep an
+ * SSD busy; few enough that a large flush leaves room in the origin's queue
+ * for the requests of others.
+ */
+#define VC_INFLIGHT_MAX		32U
+
+/* Blocks sorted together before they are written out: 4 MiB of pages. */
+#define VC_BATCH_MAX		1024U
+
+/* Blocks that a read notes without allocating. */
+#define VC_READ_PINS		4U
+
+/* A tag can always buffer this many pages, however small its share. */
+#define VC_LIMIT_MIN		64U
+
+#define VC_AGE_MS_DEFAULT	5000U
+#define VC_AGE_MS_MAX		600000U
+
+struct vc_dev;
+struct vc_tag;
+
+enum vc_block_state {
+	VC_DIRTY,
+	VC_WRITEOUT,
+	VC_CLEAN,
+	VC_DEAD,
+};
+
+/**
+ * struct vc_block - one page of buffered data
+ * @lock: guards all below except where said; taken in interrupts
+ * @ref: the index or the reaper holds one, each noting read one
+ * @state: see "Block states"
+ * @shared: also in the epochs of hTag, see "Tags of a block"
+ * @want: write out as soon as @older has arrived
+ * @failed: a part of the present write-out failed
+ * @bad: the last write-out failed; counted in vc_tag.bad
+ * @queued: on a dirty list; under the lock of vc_block_home()
+ * @slot: epoch slot of @tag
+ * @host_slot: epoch slot of hTag, when @shared
+ * @parts: requests of this write-out that have not completed
+ * @index: page number on the device
+ * @page: the data; page_private points back here
+ * @tag: who dirtied it first; also whose memory it is
+ * @older: previous version, still in WRITEOUT
+ * @newer: version that replaced this one, while this is in WRITEOUT
+ * @since: when it became dirty, jiffies
+ * @node: dirty list, ready list or the worker's batch
+ * @reap: list of blocks to free
+ * @rcu: frees the structure
+ * @valid: the sectors that hold data; in WRITEOUT those on their way
+ */
+struct vc_block {
+	spinlock_t lock;
+	refcount_t ref;
+	u8 state;
+	bool shared;
+	bool want;
+	bool failed;
+	bool bad;
+	bool queued;
+	u8 slot;
+	u8 host_slot;
+	unsigned int parts;
+	pgoff_t index;
+	struct page *page;
+	struct vc_tag *tag;
+	struct vc_block *older;
+	struct vc_block *newer;
+	unsigned long since;
+	struct list_head node;
+	union {
+		struct llist_node reap;
+		struct rcu_head rcu;
+	};
+	DECLARE_BITMAP(valid, VC_PAGE_SECTORS);
+};
+
+/**
+ * struct vc_cgroups - the cgroups whose I/O is a tag's
+ * @rcu: frees it
+ * @nr: how many
+ * @id: cgroup v2 ids
+ */
+struct vc_cgroups {
+	struct rcu_head rcu;
+	unsigned int nr;
+	u64 id[];
+};
+
+/**
+ * struct vc_map - the tags' sectors, in filesystem scope
+ * @rcu: frees it
+ * @nr: how many runs
+ * @run: sorted; owners are &struct vc_tag
+ */
+struct vc_map {
+	struct rcu_head rcu;
+	size_t nr;
+	struct vc_run run[];
+};
+
+/* Counters of a tag, as the netlink attributes of the same names. */
+struct vc_stats {
+	atomic64_t reads;
+	atomic64_t read_sectors;
+	atomic64_t read_hit_sectors;
+	atomic64_t writes;
+	atomic64_t write_sectors;
+	atomic64_t absorbed_sectors;
+	atomic64_t fua_writes;
+	atomic64_t writeouts;
+	atomic64_t writeout_sectors;
+	atomic64_t writeout_errors;
+	atomic64_t flushes;
+	atomic64_t flush_ns;
+	atomic64_t flush_hist[VC_HIST_BUCKETS];
+	atomic64_t waits;
+	atomic64_t wait_ns;
+	atomic64_t discards;
+	atomic64_t device_flushes;
+};
+
+/**
+ * struct vc_tag - one tag of a device
+ * @node: vc_dev.tags, in the order of @seq
+ * @registry: list of all tags of the host, for the limits
+ * @gone: list of tags being freed
+ * @dev: the device
+ * @seq: number of the tag in the life of the device, never used twice
+ * @id: what user space calls it
+ * @orphan: removed by user space; its data is covered by every flush
+ * @weight: share of the buffer memory
+ * @name: for people
+ * @cgroups: may be NULL
+ * @staged: extents received but not committed, under vc_dev.lock
+ * @staged_nr: how many
+ * @used: pages taken or reserved
+ * @limit: pages that may be taken
+ * @dirty_sectors: sectors completed and not durable
+ * @flushing: flushes whose latency is to be counted here
+ * @lock: guards from here to @waiting; taken in interrupts
+ * @epoch: flush epochs
+ * @waiters: flushes that wait for a slot
+ * @dirty: blocks to write out, the oldest first
+ * @ready: blocks that waited for their older version
+ * @ndirty: length of @dirty
+ * @goal: how many of them to write out now
+ * @bad: blocks whose last write-out failed
+ * @waiting: writes that wait for room
+ * @stalled: the worker stopped at VC_INFLIGHT_MAX
+ * @inflight: requests at the origin
+ * @inflight_sectors: their size
+ * @batch: blocks being written out in order; the worker's own
+ * @work: the worker
+ * @events: kinds of events to be announced, bits
+ * @stats: counters
+ */
+struct vc_tag {
+	struct list_head node;
+	struct list_head registry;
+	struct list_head gone;
+	struct vc_dev *dev;
+	u64 seq;
+	u32 id;
+	bool orphan;
+	u32 weight;
+	char name[VCACHE_NAME_MAX + 1];
+	struct vc_cgroups __rcu *cgroups;
+	struct vc_sectors *staged;
+	size_t staged_nr;
+
+	atomic_t used;
+	unsigned int limit;
+	atomic64_t dirty_sectors;
+	atomic_t flushing;
+
+	spinlock_t lock;
+	struct vc_epoch epoch;
+	struct list_head waiters[VC_EPOCH_SLOTS];
+	struct list_head dirty;
+	struct list_head ready;
+	unsigned int ndirty;
+	unsigned int goal;
+	unsigned int bad;
+	struct bio_list waiting;
+
+	bool stalled;
+	atomic_t inflight;
+	atomic_t inflight_sectors;
+	struct list_head batch;
+	struct work_struct work;
+	unsigned long events;
+	struct vc_stats stats;
+};
+
+/**
+ * struct vc_target - what a table line says
+ * @dev: the device it belongs to
+ * @ti: dm's view of it
+ * @origin: the origin
+ * @scope: how requests get their tag
+ * @tag_id: the tag in volume scope
+ * @tag: the same, found when the table is resumed
+ * @age_ms: longest time that data stays buffered
+ * @nr_args: optional arguments given, for the table line
+ */
+struct vc_target {
+	struct vc_dev *dev;
+	struct dm_target *ti;
+	struct dm_dev *origin;
+	enum vcache_scope scope;
+	u32 tag_id;
+	struct vc_tag *tag;
+	unsigned int age_ms;
+	unsigned int nr_args;
+};
+
+/**
+ * struct vc_dev - the state of a mapped device
+ * @registry: list of all devices
+ * @md: the mapped device
+ * @tables: tables that refer to it, under vc_registry_lock
+ * @target: the table in force; changes only while the device is suspended
+ * @flushed_origin: origin whose volatile cache has been flushed since we own it
+ * @lock: control path: tags, maps
+ * @tags: all tags, hTag first; RCU
+ * @host: hTag
+ * @next_seq: for vc_tag.seq
+ * @attr_gen: grows when a tag's cgroups change or a tag goes
+ * @map: the tags' sectors; may be NULL; RCU
+ * @blocks: index of the buffered blocks by page number
+ * @nblocks: blocks in @blocks
+ * @reap: CLEAN blocks to be taken out of the index
+ * @reap_work: does it
+ * @park_lock: guards @parked; taken in interrupts
+ * @parked: requests that need a range for themselves, in order
+ * @nparked: length of @parked
+ * @park_pass: number of the present pass over @parked; the worker's own
+ * @park_work: submits them
+ * @flush_lock: guards @flushq; taken in interrupts
+ * @flushq: flushes that need a FLUSH of the origin (isolation=degraded)
+ * @flush_work: submits them
+ * @age_work: ages the dirty lists
+ * @event_work: announces events
+ * @wq: for all work of this device
+ * @bs: write-out requests
+ * @inflight: write-outs at the origin
+ * @idle: woken when @inflight reaches 0 and when a tag is drained
+ * @suspended: no I/O to the origin
+ * @noflush: suspending without flushing: nothing may wait
+ */
+struct vc_dev {
+	struct list_head registry;
+	struct mapped_device *md;
+	unsigned int tables;
+	struct vc_target *target;
+	dev_t flushed_origin;
+	struct mutex lock;
+	struct list_head tags;
+	struct vc_tag *host;
+	u64 next_seq;
+	atomic_t attr_gen;
+	struct vc_map __rcu *map;
+	struct xarray blocks;
+	atomic_long_t nblocks;
+	struct llist_head reap;
+	struct work_struct reap_work;
+	spinlock_t park_lock;
+	struct list_head parked;
+	atomic_t nparked;
+	unsigned int park_pass;
+	struct work_struct park_work;
+	spinlock_t flush_lock;
+	struct bio_list flushq;
+	struct work_struct flush_work;
+	struct delayed_work age_work;
+	struct delayed_work event_work;
+	struct workqueue_struct *wq;
+	struct bio_set bs;
+	atomic_t inflight;
+	wait_queue_head_t idle;
+	bool suspended;
+	bool noflush;
+};
+
+enum vc_io_kind {
+	VC_IO_PLAIN,
+	VC_IO_READ,
+	VC_IO_FLUSH,
+	VC_IO_PARKED,
+};
+
+/**
+ * struct vc_read - a read that is partly in the buffer
+ * @iter: where the data goes
+ * @nr: blocks noted
+ * @pin: the blocks, @few or allocated
+ * @few: room for most cases
+ */
+struct vc_read {
+	struct bvec_iter iter;
+	unsigned int nr;
+	struct vc_block **pin;
+	struct vc_block *few[VC_READ_PINS];
+};
+
+/**
+ * struct vc_flush - a flush on its way through the tags it covers
+ * @node: vc_tag.waiters
+ * @cursor: vc_tag.seq of the last tag seen
+ * @cgroup: covers the tags of this cgroup, when not @all
+ * @gen: vc_dev.attr_gen when @cgroup was found
+ * @all: covers every tag
+ * @failed: some data could not be made durable
+ * @owner: whose statistics count it
+ * @start: ns
+ */
+struct vc_flush {
+	struct list_head node;
+	u64 cursor;
+	u64 cgroup;
+	int gen;
+	bool all;
+	bool failed;
+	struct vc_tag *owner;
+	u64 start;
+};
+
+/**
+ * struct vc_parked - a request that needs a range for itself
+ * @node: vc_dev.parked
+ * @start: first sector
+ * @end: the sector behind the last
+ * @pass: vc_dev.park_pass when the worker last looked at it
+ * @sent: on its way to the origin
+ */
+struct vc_parked {
+	struct list_head node;
+	sector_t start;
+	sector_t end;
+	unsigned int pass;
+	bool sent;
+};
+
+/**
+ * struct vc_io - what we keep for each request of dm
+ * @dev: the device
+ * @tag: tag of a write
+ * @kind: which member of the union is used
+ * @start: when a write began to wait for room, ns
+ */
+struct vc_io {
+	struct vc_dev *dev;
+	struct vc_tag *tag;
+	enum vc_io_kind kind;
+	union {
+		u64 start;
+		struct vc_read read;
+		struct vc_flush flush;
+		struct vc_parked parked;
+	};
+};
+
+static inline struct vc_io *vc_io(struct bio *bio)
+{
+	return dm_per_bio_data(bio, sizeof(struct vc_io));
+}
+
+static inline struct bio *vc_io_bio(struct vc_io *io)
+{
+	return dm_bio_from_per_bio_data(io, sizeof(struct vc_io));
+}
+
+/* The tag on whose dirty list a block belongs. */
+static inline struct vc_tag *vc_block_home(const struct vc_block *b)
+{
+	return b->shared ? b->tag->dev->host : b->tag;
+}
+
+static inline pgoff_t vc_first_page(const struct bio *bio)
+{
+	return bio->bi_iter.bi_sector >> VC_PAGE_SECTORS_SHIFT;
+}
+
+static inline pgoff_t vc_last_page(const struct bio *bio)
+{
+	return (bio_end_sector((struct bio *)bio) - 1) >> VC_PAGE_SECTORS_SHIFT;
+}
+
+static inline unsigned int vc_bio_pages(const struct bio *bio)
+{
+	return vc_last_page(bio) - vc_first_page(bio) + 1;
+}
+
+/* buffer.c */
+int vc_buffer_write(struct vc_tag *tag, struct bio *bio, gfp_t gfp,
+		    unsigned int *taken);
+bool vc_buffer_covers(struct vc_dev *dev, pgoff_t first, pgoff_t last);
+void vc_block_put(struct vc_block *b);
+void vc_reap_work(struct work_struct *work);
+int vc_buffer_init(void);
+void vc_buffer_exit(void);
+
+/* read.c */
+int vc_read_bio(struct vc_dev *dev, struct bio *bio, struct vc_io *io);
+void vc_read_done(struct bio *bio, struct vc_io *io, blk_status_t status);
+
+/* write.c */
+int vc_write_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io);
+void vc_tag_admit(struct vc_tag *tag);
+void vc_tag_requeue(struct vc_tag *tag);
+
+/* park.c */
+int vc_park(struct vc_dev *dev, struct bio *bio, struct vc_io *io);
+bool vc_parked_overlap(struct vc_dev *dev, struct bio *bio);
+void vc_parked_done(struct vc_dev *dev, struct vc_io *io);
+void vc_parked_requeue(struct vc_dev *dev);
+void vc_park_work(struct work_struct *work);
+
+/* writeout.c */
+enum vcache_isolation vc_isolation(struct block_device *bdev);
+blk_opf_t vc_durable_flags(struct block_device *bdev);
+void vc_tag_write_out(struct vc_tag *tag, unsigned int goal);
+void vc_tag_work(struct work_struct *work);
+void vc_age_work(struct work_struct *work);
+void vc_dev_write_out(struct vc_dev *dev);
+bool vc_dev_drained(struct vc_dev *dev);
+
+/* flush.c */
+int vc_flush_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io);
+void vc_flush_wake(struct list_head *waiters, bool failed);
+void vc_flush_done(struct bio *bio, struct vc_io *io);
+void vc_flush_requeue(struct vc_dev *dev);
+void vc_flush_work(struct work_struct *work);
+
+/* attribute.c */
+struct vc_tag *vc_tag_of_write(struct vc_target *vt, struct bio *bio);
+struct vc_tag *vc_tag_of_range(struct vc_target *vt, struct bio *bio);
+void vc_scope_of_flush(struct vc_target *vt, struct vc_flush *f);
+bool vc_tag_has_cgroup(struct vc_tag *tag, u64 id);
+int vc_tag_set_cgroups(struct vc_tag *tag, const u64 *id, unsigned int nr);
+int vc_tag_set_extents(struct vc_tag *tag, const struct vc_sectors *s,
+		       size_t nr);
+void vc_tag_extents(struct vc_tag *tag, u32 *count, u64 *sectors);
+void vc_map_drop(struct vc_dev *dev);
+void vc_map_punch(struct vc_dev *dev, sector_t start, sector_t len);
+
+/* tag.c */
+struct vc_tag *vc_tag_find(struct vc_dev *dev, u32 id);
+struct vc_tag *vc_tag_make(struct vc_dev *dev, u32 id);
+void vc_tag_remove(struct vc_tag *tag);
+bool vc_tags_collect(struct vc_dev *dev);
+void vc_tags_free(struct vc_dev *dev);
+void vc_limits_update(void);
+void vc_tag_event(struct vc_tag *tag, enum vcache_event_kind kind);
+void vc_event_work(struct work_struct *work);
+
+/* device.c */
+extern struct mutex vc_registry_lock;
+extern struct list_head vc_devices;
+struct vc_dev *vc_dev_get(struct mapped_device *md);
+void vc_dev_put(struct vc_dev *dev);
+int vc_dev_activate(struct vc_dev *dev, struct vc_target *vt);
+void vc_dev_presuspend(struct vc_dev *dev, bool noflush);
+void vc_dev_postsuspend(struct vc_dev *dev);
+void vc_dev_resume(struct vc_dev *dev);
+
+/* netlink.c */
+int vc_netlink_init(void);
+void vc_netlink_exit(void);
+void vc_netlink_event(struct vc_dev *dev, u32 tag, enum vcache_event_kind kind);
+
+#endif /* DM_VCACHE_H */

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: writes.
+ *
+ * A write is complete when it is in the buffer. It goes past the buffer, with
+ * FUA, when it asks for FUA or is larger than its tag's share. Room in the
+ * buffer is reserved before the data is copied; a write that finds none waits
+ * on its own tag's list, and so nobody else does.
+ */
+#include <linux/ktime.h>
+
+#include "vcache.h"
+
+static bool vc_tag_reserve(struct vc_tag *tag, unsigned int pages)
+{
+	if (atomic_add_return(pages, &tag->used) <= READ_ONCE(tag->limit))
+		return true;
+	atomic_sub(pages, &tag->used);
+	return false;
+}
+
+/*
+ * Start writing out before the buffer is full: at half, down to three
+ * eighths, so that a burst finds room and overwrites are still absorbed.
+ */
+static void vc_tag_check_fill(struct vc_tag *tag)
+{
+	unsigned int used = atomic_read(&tag->used);
+	unsigned int limit = READ_ONCE(tag->limit);
+
+	if (used > limit / 2)
+		vc_tag_write_out(tag, used - limit / 8 * 3);
+	if (!delayed_work_pending(&tag->dev->age_work))
+		queue_delayed_work(tag->dev->wq, &tag->dev->age_work,
+				   msecs_to_jiffies(tag->dev->target->age_ms) /
+				   2);
+}
+
+/* Return: 0 when the write is complete, -ENOMEM when it must go another way. */
+static int vc_write_buffered(struct vc_tag *tag, struct bio *bio, gfp_t gfp)
+{
+	unsigned int pages = vc_bio_pages(bio), taken;
+	int r = vc_buffer_write(tag, bio, gfp, &taken);
+
+	atomic_sub(pages - taken, &tag->used);
+	if (r)
+		return r;
+	vc_tag_check_fill(tag);
+	bio_endio(bio);
+	return 0;
+}
+
+/* Make a write durable by itself. */
+static int vc_write_direct(struct vc_dev *dev, struct bio *bio,
+			   struct vc_io *io)
+{
+	bio->bi_opf |= vc_durable_flags(bio->bi_bdev);
+	if (vc_buffer_covers(dev, vc_first_page(bio), vc_last_page(bio)))
+		return vc_park(dev, bio, io);
+	return DM_MAPIO_REMAPPED;
+}
+
+/* Wait for room. Return: what a map function returns. */
+static int vc_write_wait(struct vc_tag *tag, struct bio *bio,
+			 struct vc_io *io)
+{
+	unsigned long flags;
+	bool noflush;
+
+	io->start = ktime_get_ns();
+	spin_lock_irqsave(&tag->lock, flags);
+	noflush = tag->dev->noflush;
+	if (!noflush)
+		bio_list_add(&tag->waiting, bio);
+	spin_unlock_irqrestore(&tag->lock, flags);
+	if (noflush)
+		return DM_MAPIO_REQUEUE;
+	atomic64_inc(&tag->stats.waits);
+	vc_tag_write_out(tag, READ_ONCE(tag->ndirty) / 2 + 1);
+	vc_tag_event(tag, VCACHE_EVENT_KIND_PRESSURE);
+	return DM_MAPIO_SUBMITTED;
+}
+
+/**
+ * vc_write_bio - map a write
+ * @vt: the target
+ * @bio: the write, bound for the origin
+ * @io: our part of it
+ *
+ * Return: what the map function of a target returns.
+ */
+int vc_write_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io)
+{
+	struct vc_dev *dev = vt->dev;
+	struct vc_tag *tag;
+	int r;
+
+	/* The tag cannot go while it is read here or has pages reserved. */
+	rcu_read_lock();
+	tag = vc_tag_of_write(vt, bio);
+	io->tag = tag;
+	atomic64_inc(&tag->stats.writes);
+	atomic64_add(bio_sectors(bio), &tag->stats.write_sectors);
+
+	if (atomic_read(&dev->nparked) && vc_parked_overlap(dev, bio)) {
+		bio->bi_opf |= vc_durable_flags(bio->bi_bdev);
+		r = vc_park(dev, bio, io);
+	} else if (bio->bi_opf & REQ_FUA) {
+		atomic64_inc(&tag->stats.fua_writes);
+		r = vc_write_direct(dev, bio, io);
+	} else if (vc_bio_pages(bio) > READ_ONCE(tag->limit)) {
+		r = vc_write_direct(dev, bio, io);
+	} else if (!bio_list_empty(&tag->waiting) ||
+		   !vc_tag_reserve(tag, vc_bio_pages(bio))) {
+		r = vc_write_wait(tag, bio, io);
+	} else if (vc_write_buffered(tag, bio, GFP_NOWAIT | __GFP_NOWARN)) {
+		bio->bi_opf |= vc_durable_flags(bio->bi_bdev);
+		r = vc_park(dev, bio, io);
+	} else {
+		r = DM_MAPIO_SUBMITTED;
+	}
+	rcu_read_unlock();
+	return r;
+}
+
+/* What becomes of a write that has waited. */
+enum vc_admission {
+	VC_ADMIT_BUFFER,
+	VC_ADMIT_DIRECT,
+	VC_ADMIT_ERROR,
+};
+
+static struct bio *vc_tag_next_waiting(struct vc_tag *tag,
+				       enum vc_admission *how)
+{
+	struct bio *bio;
+
+	spin_lock_irq(&tag->lock);
+	bio = bio_list_peek(&tag->waiting);
+	if (bio) {
+		if (tag->bad)
+			*how = VC_ADMIT_ERROR;
+		else if (vc_bio_pages(bio) > READ_ONCE(tag->limit))
+			*how = VC_ADMIT_DIRECT;
+		else if (vc_tag_reserve(tag, vc_bio_pages(bio)))
+			*how = VC_ADMIT_BUFFER;
+		else
+			bio = NULL;
+	}
+	if (bio)
+		bio_list_pop(&tag->waiting);
+	spin_unlock_irq(&tag->lock);
+	return bio;
+}
+
+/**
+ * vc_tag_admit - let writes in for which there is room now
+ * @tag: the tag, called by its worker
+ *
+ * While write-outs to the origin fail, room does not come back: the writes
+ * get the error instead of waiting for ever. A share may have shrunk below
+ * the size of a write that waits: that one goes past the buffer.
+ */
+void vc_tag_admit(struct vc_tag *tag)
+{
+	enum vc_admission how;
+	struct bio *bio;
+
+	while ((bio = vc_tag_next_waiting(tag, &how))) {
+		struct vc_io *io = vc_io(bio);
+
+		atomic64_add(ktime_get_ns() - io->start, &tag->stats.wait_ns);
+		if (how == VC_ADMIT_ERROR) {
+			bio_io_error(bio);
+		} else if (how == VC_ADMIT_DIRECT ||
+			   vc_write_buffered(tag, bio, GFP_NOIO)) {
+			bio->bi_opf |= vc_durable_flags(bio->bi_bdev);
+			vc_park(tag->dev, bio, io);
+		}
+	}
+}
+
+/**
+ * vc_tag_requeue - give waiting writes back to dm
+ * @tag: a tag of a device that is being suspended without a flush
+ */
+void vc_tag_requeue(struct vc_tag *tag)
+{
+	struct bio_list list;
+	struct bio *bio;
+
+	spin_lock_irq(&tag->lock);
+	list = tag->waiting;
+	bio_list_init(&tag->waiting);
+	spin_unlock_irq(&tag->lock);
+
+	while ((bio = bio_list_pop(&list))) {
+		bio->bi_status = BLK_STS_DM_REQUEUE;
+		bio_endio(bio);
+	}
+}

@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: writing dirty blocks out to their place on the origin.
+ *
+ * Each tag has a worker of its own. It takes blocks from its tag's dirty list
+ * in the order in which they became dirty, as many as somebody asked for
+ * (&vc_tag.goal), sorts them and sends neighbours as one request. Requests
+ * hold blocks of one tag only, but for blocks shared with it. Every request
+ * is durable when it completes, so a flush has nothing to do but to wait.
+ *
+ * Blocks that have become durable are left in the index, CLEAN, for the
+ * reaper, see vc_reap_work().
+ */
+#include <linux/list_sort.h>
+
+#include "vcache.h"
+
+/**
+ * vc_isolation - how data is made durable on a device
+ * @bdev: the origin
+ *
+ * Asked each time: an administrator may change it under us in sysfs.
+ */
+enum vcache_isolation vc_isolation(struct block_device *bdev)
+{
+	if (!bdev_write_cache(bdev))
+		return VCACHE_ISOLATION_WRITE_THROUGH;
+	if (bdev_fua(bdev))
+		return VCACHE_ISOLATION_FUA;
+	return VCACHE_ISOLATION_DEGRADED;
+}
+
+/**
+ * vc_durable_flags - what makes a single write to a device durable
+ * @bdev: the origin
+ *
+ * Nothing when there is no volatile cache. Nothing either when FUA would be
+ * emulated by a FLUSH of the whole device after each write: there one FLUSH
+ * at the end of a flush is cheaper, see vc_flush_work().
+ */
+blk_opf_t vc_durable_flags(struct block_device *bdev)
+{
+	return vc_isolation(bdev) == VCACHE_ISOLATION_FUA ? REQ_FUA : 0;
+}
+
+static void vc_tag_kick(struct vc_tag *tag)
+{
+	queue_work(tag->dev->wq, &tag->work);
+}
+
+/**
+ * vc_tag_write_out - have the oldest dirty blocks of a tag written out
+ * @tag: the tag
+ * @goal: how many at least; UINT_MAX: all that are dirty now
+ */
+void vc_tag_write_out(struct vc_tag *tag, unsigned int goal)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&tag->lock, flags);
+	tag->goal = max(tag->goal, min(goal, tag->ndirty));
+	spin_unlock_irqrestore(&tag->lock, flags);
+	vc_tag_kick(tag);
+}
+
+/**
+ * vc_dev_write_out - have everything that is dirty written out
+ * @dev: the device
+ */
+void vc_dev_write_out(struct vc_dev *dev)
+{
+	struct vc_tag *tag;
+
+	rcu_read_lock();
+	list_for_each_entry_rcu(tag, &dev->tags, node)
+		vc_tag_write_out(tag, UINT_MAX);
+	rcu_read_unlock();
+}
+
+/**
+ * vc_dev_drained - is all data durable, but for what the origin refuses?
+ * @dev: the device
+ */
+bool vc_dev_drained(struct vc_dev *dev)
+{
+	struct vc_tag *tag;
+	bool drained = true;
+
+	if (atomic_read(&dev->inflight))
+		return false;
+	rcu_read_lock();
+	list_for_each_entry_rcu(tag, &dev->tags, node) {
+		spin_lock_irq(&tag->lock);
+		drained = tag->epoch.pending[0] + tag->epoch.pending[1] ==
+			  tag->bad;
+		spin_unlock_irq(&tag->lock);
+		if (!drained)
+			break;
+	}
+	rcu_read_unlock();
+	return drained;
+}
+
+/* What one block's completion asks for, done when no lock is held. */
+struct vc_after {
+	struct list_head waiters[2];	/* flushes: fine, failed */
+	struct vc_tag *kick;
+};
+
+/*
+ * The block leaves its epoch in @tag; one that failed and stays enters again
+ * first, so that flushes which wait already cover the next try too. Called
+ * with the locks of block and tag held.
+ */
+static void vc_tag_leave(struct vc_tag *tag, struct vc_block *b, u8 *slot,
+			 bool stays, struct vc_after *after)
+{
+	struct vc_epoch_done d;
+	u8 was = *slot;
+	unsigned int s;
+
+	if (b->bad)
+		tag->bad--;
+	if (stays) {
+		tag->bad++;
+		*slot = vc_epoch_enter(&tag->epoch);
+	}
+	d = vc_epoch_leave(&tag->epoch, was, b->failed);
+	for (s = 0; s < VC_EPOCH_SLOTS; s++) {
+		bool failed = d.failed & BIT(s);
+
+		if (d.done & BIT(s))
+			list_splice_tail_init(&tag->waiters[s],
+					      &after->waiters[failed]);
+	}
+}
+
+/* Called with the lock of the block held. */
+static void vc_block_left(struct vc_block *b, bool stays,
+			  struct vc_after *after)
+{
+	struct vc_tag *home = vc_block_home(b), *host = b->tag->dev->host;
+	bool broken, was;
+
+	spin_lock(&b->tag->lock);
+	was = b->tag->bad;
+	vc_tag_leave(b->tag, b, &b->slot, stays, after);
+	broken = b->tag->bad;
+	spin_unlock(&b->tag->lock);
+	if (broken != was)
+		vc_tag_event(b->tag, broken ? VCACHE_EVENT_KIND_ORIGIN_ERROR :
+					      VCACHE_EVENT_KIND_ORIGIN_OK);
+	/* Writes that wait for room must hear of it. */
+	if (broken && !was)
+		after->kick = b->tag;
+
+	if (b->shared) {
+		spin_lock(&host->lock);
+		vc_tag_leave(host, b, &b->host_slot, stays, after);
+		spin_unlock(&host->lock);
+	}
+	b->bad = stays;
+	if (!stays)
+		return;
+	spin_lock(&home->lock);
+	list_add_tail(&b->node, &home->dirty);
+	b->queued = true;
+	b->since = jiffies;
+	home->ndirty++;
+	/* Flushes that came during the failed try get one of their own. */
+	if (home->epoch.draining) {
+		home->goal = home->ndirty;
+		after->kick = home;
+	}
+	spin_unlock(&home->lock);
+}
+
+/* The newer version need not wait any more. Called with b->lock held. */
+static void vc_block_release_newer(struct vc_block *b, struct vc_after *after)
+{
+	struct vc_block *n = b->newer;
+
+	spin_lock_nested(&n->lock, SINGLE_DEPTH_NESTING);
+	n->older = NULL;
+	if (n->want) {
+		n->want = false;
+		spin_lock(&n->tag->lock);
+		list_add_tail(&n->node, &n->tag->ready);
+		spin_unlock(&n->tag->lock);
+		after->kick = n->tag;
+	}
+	spin_unlock(&n->lock);
+	b->newer = NULL;
+}
+
+/*
+ * All parts of the block's write-out have completed. On failure the data
+ * stays dirty, here or in the newer version, which has all of it.
+ */
+static void vc_block_written(struct vc_block *b, struct vc_after *after)
+{
+	unsigned int sectors = bitmap_weight(b->valid, VC_PAGE_SECTORS);
+	bool stays = b->failed && !b->newer;
+
+	b->state = stays ? VC_DIRTY : VC_CLEAN;
+	if (!stays)
+		atomic64_sub(sectors, &b->tag->dirty_sectors);
+	if (b->failed)
+		atomic64_inc(&b->tag->stats.writeout_errors);
+	vc_block_left(b, stays, after);
+	if (b->newer)
+		vc_block_release_newer(b, after);
+	if (!stays && llist_add(&b->reap, &b->tag->dev->reap))
+		queue_work(b->tag->dev->wq, &b->tag->dev->reap_work);
+}
+
+static void vc_block_part_done(struct vc_block *b, blk_status_t status)
+{
+	struct vc_after after = { };
+	unsigned long flags;
+
+	INIT_LIST_HEAD(&after.waiters[0]);
+	INIT_LIST_HEAD(&after.waiters[1]);
+
+	spin_lock_irqsave(&b->lock, flags);
+	if (status)
+		b->failed = true;
+	if (!--b->parts)
+		vc_block_written(b, &after);
+	spin_unlock_irqrestore(&b->lock, flags);
+
+	if (after.kick)
+		vc_tag_kick(after.kick);
+	vc_flush_wake(&after.waiters[0], false);
+	vc_flush_wake(&after.waiters[1], true);
+}
+
+static void vc_writeout_end(struct bio *bio)
+{
+	struct vc_tag *tag = bio->bi_private;
+	struct vc_dev *dev = tag->dev;
+	unsigned int sectors = 0;
+	struct bvec_iter_all all;
+	struct bio_vec *bv;
+
+	bio_for_each_segment_all(bv, bio, all) {
+		sectors += bv->bv_len >> SECTOR_SHIFT;
+		vc_block_part_done((struct vc_block *)page_private(bv->bv_page),
+				   bio->bi_status);
+	}
+	bio_put(bio);
+	atomic_sub(sectors, &tag->inflight_sectors);
+	if (atomic_dec_return(&tag->inflight) <= VC_INFLIGHT_MAX / 2 &&
+	    READ_ONCE(tag->stalled))
+		vc_tag_kick(tag);
+	if (atomic_dec_and_test(&dev->inflight))
+		wake_up(&dev->idle);
+}
+
+static void vc_writeout_submit(struct vc_tag *tag, struct bio *bio)
+{
+	atomic64_inc(&tag->stats.writeouts);
+	atomic64_add(bio_sectors(bio), &tag->stats.writeout_sectors);
+	atomic_add(bio_sectors(bio), &tag->inflight_sectors);
+	atomic_inc(&tag->inflight);
+	atomic_inc(&tag->dev->inflight);
+	submit_bio_noacct(bio);
+}
+
+/* How many blocks at the head of the batch follow one another? */
+static unsigned int vc_batch_run(struct vc_tag *tag, const struct vc_block *b)
+{
+	const struct vc_block *next;
+	unsigned int n = 1;
+
+	list_for_each_entry(next, &tag->batch, node) {
+		if (n == BIO_MAX_VECS || next->index != b->index + n)
+			break;
+		n++;
+	}
+	return n;
+}
+
+static struct bio *vc_writeout_alloc(struct vc_tag *tag,
+				     const struct vc_block *b, sector_t sector)
+{
+	struct block_device *bdev = tag->dev->target->origin->bdev;
+	struct bio *bio = bio_alloc_bioset(bdev, vc_batch_run(tag, b),
+					   REQ_OP_WRITE | REQ_SYNC |
+					   vc_durable_flags(bdev),
+					   GFP_NOIO, &tag->dev->bs);
+
+	bio->bi_iter.bi_sector = sector;
+	bio->bi_private = tag;
+	bio->bi_end_io = vc_writeout_end;
+	return bio;
+}
+
+/*
+ * Add the block's runs of sectors to @bio where they continue it, else to a
+ * new request. Return: the request that is still open.
+ */
+static struct bio *vc_writeout_add(struct vc_tag *tag, struct bio *bio,
+				   struct vc_block *b)
+{
+	sector_t base = b->index << VC_PAGE_SECTORS_SHIFT;
+	unsigned int s, e = 0, parts = b->parts;
+
+	/* With its last part on its way the block may be gone. */
+	while (parts--) {
+		unsigned int len;
+
+		s = find_next_bit(b->valid, VC_PAGE_SECTORS, e);
+		e = find_next_zero_bit(b->valid, VC_PAGE_SECTORS, s);
+		len = (e - s) << SECTOR_SHIFT;
+		if (bio && (bio_end_sector(bio) != base + s ||
+			    !bio_add_page(bio, b->page, len,
+					  s << SECTOR_SHIFT))) {
+			vc_writeout_submit(tag, bio);
+			bio = NULL;
+		} else if (bio) {
+			continue;
+		}
+		bio = vc_writeout_alloc(tag, b, base + s);
+		__bio_add_page(bio, b->page, len, s << SECTOR_SHIFT);
+	}
+	return bio;
+}
+
+/* Freeze a block for writing. Return: false when its older version is out. */
+static bool vc_block_start(struct vc_block *b)
+{
+	unsigned int s, e;
+	unsigned long flags;
+	bool start;
+
+	spin_lock_irqsave(&b->lock, flags);
+	start = !b->older;
+	if (start) {
+		b->state = VC_WRITEOUT;
+		b->failed = false;
+		b->parts = 0;
+		for (s = find_first_bit(b->valid, VC_PAGE_SECTORS);
+		     s < VC_PAGE_SECTORS;
+		     s = find_next_bit(b->valid, VC_PAGE_SECTORS, e)) {
+			e = find_next_zero_bit(b->valid, VC_PAGE_SECTORS, s);
+			b->parts++;
+		}
+	} else {
+		b->want = true;
+	}
+	spin_unlock_irqrestore(&b->lock, flags);
+	return start;
+}
+
+static int vc_block_cmp(void *priv, const struct list_head *a,
+			const struct list_head *b)
+{
+	pgoff_t x = list_entry(a, struct vc_block, node)->index;
+	pgoff_t y = list_entry(b, struct vc_block, node)->index;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Take the next blocks off the lists. Return: false when there are none. */
+static bool vc_batch_fill(struct vc_tag *tag)
+{
+	struct vc_block *b;
+	unsigned int n = 0;
+
+	spin_lock_irq(&tag->lock);
+	list_splice_tail_init(&tag->ready, &tag->batch);
+	while (tag->goal && n++ < VC_BATCH_MAX) {
+		tag->goal--;
+		b = list_first_entry_or_null(&tag->dirty, struct vc_block,
+					     node);
+		if (!b)
+			break;
+		list_move_tail(&b->node, &tag->batch);
+		b->queued = false;
+		tag->ndirty--;
+	}
+	if (list_empty(&tag->dirty))
+		tag->goal = 0;
+	spin_unlock_irq(&tag->lock);
+	list_sort(NULL, &tag->batch, vc_block_cmp);
+	return !list_empty(&tag->batch);
+}
+
+/* May the worker send one more request? If not, completions wake it. */
+static bool vc_tag_may_send(struct vc_tag *tag)
+{
+	WRITE_ONCE(tag->stalled, false);
+	if (atomic_read(&tag->inflight) < VC_INFLIGHT_MAX)
+		return true;
+	WRITE_ONCE(tag->stalled, true);
+	smp_mb(); /* pairs with the atomic in vc_writeout_end() */
+	return atomic_read(&tag->inflight) < VC_INFLIGHT_MAX / 2;
+}
+
+/**
+ * vc_tag_work - the worker of a tag
+ * @work: vc_tag.work
+ *
+ * Never waits for I/O but in the block layer's own request allocation.
+ */
+void vc_tag_work(struct work_struct *work)
+{
+	struct vc_tag *tag = container_of(work, struct vc_tag, work);
+	struct bio *bio = NULL;
+	struct blk_plug plug;
+	struct vc_block *b;
+
+	vc_tag_admit(tag);
+	blk_start_plug(&plug);
+	while (!READ_ONCE(tag->dev->suspended) && vc_tag_may_send(tag)) {
+		if (list_empty(&tag->batch) && !vc_batch_fill(tag))
+			break;
+		b = list_first_entry(&tag->batch, struct vc_block, node);
+		list_del_init(&b->node);
+		if (vc_block_start(b))
+			bio = vc_writeout_add(tag, bio, b);
+	}
+	if (bio)
+		vc_writeout_submit(tag, bio);
+	blk_finish_plug(&plug);
+}
+
+/* How many blocks at the head of the list are older than the limit? */
+static unsigned int vc_tag_aged(struct vc_tag *tag, unsigned long limit)
+{
+	unsigned int n = 0;
+	struct vc_block *b;
+
+	if (tag->bad)
+		return tag->ndirty;
+	list_for_each_entry(b, &tag->dirty, node) {
+		if (time_before(jiffies, b->since + limit))
+			break;
+		n++;
+	}
+	return n;
+}
+
+/**
+ * vc_age_work - write out what has been dirty for too long, retry failures
+ * @work: vc_dev.age_work
+ *
+ * Runs only while something is dirty: an idle device does no I/O.
+ */
+void vc_age_work(struct work_struct *work)
+{
+	struct vc_dev *dev = container_of(to_delayed_work(work), struct vc_dev,
+					  age_work);
+	bool orphans = vc_tags_collect(dev);
+	unsigned long limit;
+	struct vc_tag *tag;
+
+	if (READ_ONCE(dev->suspended) ||
+	    (!orphans && !atomic_long_read(&dev->nblocks)))
+		return;
+	limit = msecs_to_jiffies(dev->target->age_ms);
+	rcu_read_lock();
+	list_for_each_entry_rcu(tag, &dev->tags, node) {
+		unsigned int aged;
+
+		spin_lock_irq(&tag->lock);
+		aged = vc_tag_aged(tag, limit);
+		spin_unlock_irq(&tag->lock);
+		if (aged)
+			vc_tag_write_out(tag, aged);
+	}
+	rcu_read_unlock();
+	queue_delayed_work(dev->wq, &dev->age_work, limit / 2 + 1);
+}
