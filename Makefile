@@ -34,6 +34,7 @@ venv: deps .venv/complete ## .venv with every command of ours
 
 .PHONY: module
 module: deps ## build/module/KREL/dm-vcache.ko
+	@[ -n "$(KREL)" ]
 	@$(MAKE) --no-print-directory "KREL=$(KREL)" "build/module/$(KREL)/dm-vcache.ko"
 
 build/module/%/dm-vcache.ko: $(NATIVE) .ci/module
