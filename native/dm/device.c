@@ -206,8 +206,9 @@ int vc_dev_activate(struct vc_dev *dev, struct vc_target *vt)
 	mutex_lock(&dev->lock);
 	r = vc_dev_fix_tag(dev, vt);
 	if (!r)
-		dev->target = vt;
+		WRITE_ONCE(dev->target, vt);
 	mutex_unlock(&dev->lock);
+	vc_limits_update();
 	return r;
 }
 

@@ -18,6 +18,16 @@ static LIST_HEAD(vc_limits_tags);
 
 static unsigned int buffer_mb = 128;
 
+/* In volume scope nothing is hTag's, so it takes no share from the others. */
+static unsigned int vc_limits_weight(const struct vc_tag *tag)
+{
+	const struct vc_target *vt = READ_ONCE(tag->dev->target);
+
+	if (vt && vt->scope == VCACHE_SCOPE_VOLUME && tag == tag->dev->host)
+		return 0;
+	return tag->weight;
+}
+
 static void vc_limits_share(void)
 {
 	u64 pages = ((u64)READ_ONCE(buffer_mb) << 20) >> PAGE_SHIFT;
@@ -25,11 +35,14 @@ static void vc_limits_share(void)
 	u64 weights = 0;
 
 	list_for_each_entry(tag, &vc_limits_tags, registry)
-		weights += tag->weight;
+		weights += vc_limits_weight(tag);
+	if (!weights)
+		return;
 	list_for_each_entry(tag, &vc_limits_tags, registry)
 		WRITE_ONCE(tag->limit,
-			   max_t(u64, div64_u64(pages * tag->weight, weights),
-				 VC_LIMIT_MIN));
+			   max_t(u64, VC_LIMIT_MIN,
+				 div64_u64(pages * vc_limits_weight(tag),
+					   weights)));
 }
 
 /**

@@ -106,6 +106,8 @@ static int vc_parse_options(struct vc_target *vt, struct dm_arg_set *as)
 	int r;
 
 	vt->age_ms = VC_AGE_MS_DEFAULT;
+	if (!as->argc)
+		return 0;
 	r = dm_read_arg_group(&count_arg, as, &n, &vt->ti->error);
 	if (r)
 		return r;
