@@ -13,7 +13,8 @@ OUTPUT = ROOT / "build" / "packaging"
 
 def kernels_with_headers() -> list[str]:
     """Return the installed kernels that a module can be built for."""
-    return sorted(makefile.parts[3] for makefile in pathlib.Path("/lib/modules").glob("*/build/Makefile"))
+    makefiles = pathlib.Path("/lib/modules").glob("*/build/Makefile")
+    return sorted(makefile.parts[3] for makefile in makefiles)
 
 
 def modinfo(module: pathlib.Path, field: str) -> str:
@@ -44,5 +45,5 @@ def test_builds_under_dkms() -> None:
         [str(ROOT / ".ci" / "dkms"), release], capture_output=True, text=True, check=False,
         timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
-    (path,) = (line for line in done.stdout.splitlines() if line.endswith(".ko"))
-    assert modinfo(pathlib.Path(path), "vermagic").split()[0] == release
+    module = pathlib.Path(done.stdout.splitlines()[-1])
+    assert modinfo(module, "vermagic").split()[0] == release
