@@ -10,7 +10,6 @@ project = "nova-vcache"
 copyright = "the nova-vcache authors"
 extensions = ["flavor_keys", "openstackdocstheme"]
 html_theme = "openstackdocs"
-html_static_path = ["_static"]
 # Not hosted on docs.openstack.org: no repository and no bug tracker there.
 openstackdocs_auto_name = False
 openstackdocs_auto_version = False
