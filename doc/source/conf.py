@@ -8,11 +8,14 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent / "_ext"))
 
 project = "nova-vcache"
 copyright = "the nova-vcache authors"
-extensions = ["flavor_keys", "openstackdocstheme"]
-html_theme = "openstackdocs"
-# Not hosted on docs.openstack.org: no repository and no bug tracker there.
-openstackdocs_auto_name = False
-openstackdocs_auto_version = False
-openstackdocs_use_storyboard = False
-html_theme_options = {"display_global_toc_section": True}
+extensions = ["flavor_keys"]
+# Sphinx's own theme: pages that load nothing from elsewhere. The OpenStack
+# theme carries the navigation and the logs of docs.openstack.org.
+html_theme = "alabaster"
+html_theme_options = {
+    "description": "Isolated flushes for the disks of OpenStack instances",
+    "fixed_sidebar": True,
+    "page_width": "1080px",
+    "sidebar_width": "240px",
+}
 nitpicky = True
