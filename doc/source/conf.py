@@ -10,7 +10,7 @@ project = "nova-vcache"
 copyright = "the nova-vcache authors"
 extensions = ["flavor_keys"]
 # Sphinx's own theme: pages that load nothing from elsewhere. The OpenStack
-# theme carries the navigation and the logs of docs.openstack.org.
+# theme carries the navigation and the look of docs.openstack.org.
 html_theme = "alabaster"
 html_theme_options = {
     "description": "Isolated flushes for the disks of OpenStack instances",
