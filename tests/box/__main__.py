@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from tests.box.box import REPO, Box, BoxError, BoxTimeout, Disk
-from tests.box.kernels import KernelNotFound
+from tests.box.kernels import KernelNotFound, default
 
 
 def _disk(text: str) -> Disk:
@@ -28,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
         prog="python -m tests.box",
         description="Run a command as root under a real kernel over this root file system.")
-    p.add_argument("--kernel", default="6.1", metavar="RELEASE",
+    p.add_argument("--kernel", default=default(), metavar="RELEASE",
                    help="release or its beginning; the newest match in /boot (%(default)s)")
     p.add_argument("--cpus", type=int, default=2, help="processors (%(default)s)")
     p.add_argument("--memory", default="2G", help="memory (%(default)s)")

@@ -74,6 +74,7 @@ class Box:
     """One kind of box; each :meth:`run` boots it anew.
 
     :param kernel: kernel release or its beginning; the newest match is booted
+        (default: $VCACHE_KERNEL, else 6.1)
     :param cpus: processors
     :param memory: memory as QEMU takes it
     :param icount: QEMU's clock counts instructions, 1 ns each (one CPU, TCG)
@@ -88,7 +89,7 @@ class Box:
         commands that provoke one)
     """
 
-    kernel: str = "6.1"
+    kernel: str = field(default_factory=kernels.default)
     cpus: int = 2
     memory: str = "2G"
     icount: bool = False

@@ -24,6 +24,10 @@ for dir in lib cache log; do
 done
 mkdir -p /run/libvirt /run/lock
 
+# configfs is a module of Debian's kernel, virtme-ng mounts it only if built in.
+modprobe configfs && { mountpoint -q /sys/kernel/config ||
+    mount -t configfs configfs /sys/kernel/config; }
+
 # A cgroup v2 hierarchy with the controllers that libvirt and we need.
 mountpoint -q /sys/fs/cgroup || mount -t cgroup2 cgroup2 /sys/fs/cgroup || exit 0
 for controller in cpu cpuset io memory pids; do

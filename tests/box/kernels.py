@@ -23,6 +23,11 @@ class KernelNotFound(Exception):
     """No kernel image of the wanted release is installed."""
 
 
+def default() -> str:
+    """Return the kernel wanted by the environment, as make sets it, or 6.1."""
+    return os.environ.get("VCACHE_KERNEL") or "6.1"
+
+
 def _version_key(release: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", release)]
 
