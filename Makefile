@@ -41,7 +41,8 @@ build/module/%/dm-vcache.ko: $(NATIVE) .ci/module
 	@.ci/module $* build/module/$*
 
 .PHONY: module-all
-module-all: deps ## build for 6.1 and 6.12 with W=1, warnings are errors
+module-all: ## build for 6.1 and 6.12 with W=1, warnings are errors
+	@.ci/deps build headers
 	@for version in 6.1 6.12; do \
 		release=$$(.ci/kernel --headers $$version) && \
 		.ci/module "$$release" "build/module-all/$$release" W=1 || exit 1; \
@@ -61,7 +62,7 @@ docs: venv ## build/doc/html/index.html
 
 .PHONY: lint
 lint: ## ruff, hacking, mypy, checkpatch, sparse
-	@.ci/deps build lint
+	@.ci/deps build lint headers
 	@$(MAKE) --no-print-directory .venv/complete
 	@.ci/lint
 
