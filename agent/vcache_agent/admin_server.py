@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers the ``vcache`` command: JSON requests on a socket of root's.
+
+A request is ``{"op": NAME, ...}``, the answer ``{"ok": true, ...}`` or
+``{"ok": false, "error": TEXT}``.
+"""
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from oslo_log import log as logging
+
+from vcache_agent import view
+from vcache_agent.admin_client import AdminError
+from vcache_agent.model import Device, Tag
+from vcache_agent.netlink import spec
+from vcache_agent.netlink.client import Client, NetlinkError
+
+if TYPE_CHECKING:
+    from vcache_agent.service import Agent
+
+LOG = logging.getLogger(__name__)
+
+REQUEST_BYTES = 64 << 10
+#: Seconds for a request to arrive and for its answer to be taken.
+SECONDS = 5.0
+_PASS_SECONDS = 20.0
+
+
+class AdminServer:
+    """The requests.
+
+    :param agent: what they are about
+    """
+
+    def __init__(self, agent: "Agent") -> None:
+        self._agent = agent
+        self._operations = {"state": self._state, "tag-set": self._tag_set,
+                            "reconcile": self._reconcile}
+
+    def handle(self, request: bytes) -> bytes:
+        """Answer one request."""
+        try:
+            answer = {"ok": True, **self._dispatch(request)}
+        except AdminError as error:
+            answer = {"ok": False, "error": str(error)}
+        except Exception as error:
+            LOG.exception("admin request failed")
+            answer = {"ok": False, "error": f"internal error of the agent: {error!r}"}
+        return json.dumps(answer).encode()
+
+    def _dispatch(self, request: bytes) -> dict[str, Any]:
+        try:
+            fields = json.loads(request)
+        except (ValueError, RecursionError):
+            raise AdminError("the request is not JSON") from None
+        name = fields.get("op") if isinstance(fields, dict) else None
+        operation = self._operations.get(name) if isinstance(name, str) else None
+        if operation is None:
+            known = ", ".join(self._operations)
+            raise AdminError(f"op {str(name)[:40]!r} is not known, there are {known}")
+        return operation(fields)
+
+    def _state(self, _fields: dict[str, Any]) -> dict[str, Any]:
+        outcome = self._agent.worker.outcome
+        devices: list[Device] = []
+        tags: list[Tag] = []
+        problem = outcome.problem
+        try:
+            with Client() as client:
+                devices, tags = client.devices(), client.tags()
+        except NetlinkError as error:
+            problem = str(error.strerror)
+        return {
+            **view.kernel(devices, tags),
+            "agent": {"problem": problem, "libvirt": outcome.snapshot.complete,
+                      "domains": len(outcome.snapshot.entries)},
+            "disks": view.disks(outcome, tags), "orphans": view.orphans(outcome)}
+
+    def _tag_set(self, fields: dict[str, Any]) -> dict[str, Any]:
+        tag, weight = fields.get("tag"), fields.get("weight")
+        if type(tag) is not int or not 1 <= tag <= spec.TAG_MAX:
+            raise AdminError(f"tag {tag!r} must be an integer from 1 to {spec.TAG_MAX}")
+        if weight is not None and (type(weight) is not int or not 1 <= weight <= spec.WEIGHT_MAX):
+            raise AdminError(f"weight {weight!r} must be an integer from 1 to {spec.WEIGHT_MAX}, "
+                             "or null for the flavor's")
+        if not self._agent.store.set_weight(tag, weight):
+            raise AdminError(f"tag {tag} is not that of a disk")
+        self._run_pass(fresh=False)
+        return {}
+
+    def _reconcile(self, _fields: dict[str, Any]) -> dict[str, Any]:
+        asked = time.monotonic()
+        self._agent.watch.refresh()
+        limit = asked + SECONDS
+        # Without libvirt, what is known is looked at.
+        while not self._agent.inventory.listed_since(asked) and time.monotonic() < limit:
+            time.sleep(0.02)
+        self._run_pass(fresh=True)
+        return {"libvirt": self._agent.inventory.listed_since(asked)}
+
+    def _run_pass(self, fresh: bool) -> None:
+        worker = self._agent.worker
+        if not worker.wait(worker.kick(fresh), _PASS_SECONDS):
+            raise AdminError(f"noted, but the kernel was not changed within {_PASS_SECONDS:g} s")
+        outcome = worker.outcome
+        if outcome.problem:
+            raise AdminError(f"noted, but the kernel could not be changed: {outcome.problem}")

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find the cgroup of a running domain, without asking libvirt."""
+
+import dataclasses
+import os
+import re
+from pathlib import Path
+
+# The directory libvirt makes for a domain: machine-qemu\x2d1\x2dNAME.scope by
+# systemd's machined, or qemu-1-NAME.libvirt-qemu without it.
+_MACHINE = re.compile(r"machine-qemu\\x2d.+\.scope|qemu-.+\.libvirt-qemu")
+
+_PID_BYTES = 32
+_CGROUP_BYTES = 64 << 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Cgroup:
+    """A cgroup v2.
+
+    :param id: its number in the kernel, the inode of its directory
+    :param path: its directory below the mount point
+    """
+
+    id: int
+    path: str
+
+
+class CgroupError(Exception):
+    """The domain has no cgroup that could be its tags'."""
+
+
+def mount_point(mounts: Path = Path("/proc/self/mounts")) -> Path:
+    """Return where cgroup v2 is mounted."""
+    for line in mounts.read_text(errors="surrogateescape").splitlines():
+        fields = line.split()
+        if len(fields) > 2 and fields[2] == "cgroup2":
+            return Path(fields[1])
+    raise CgroupError("no cgroup v2 hierarchy is mounted")
+
+
+def of_domain(name: str, run_dir: Path, proc: Path = Path("/proc"),
+              root: Path | None = None) -> Cgroup:
+    """Return the cgroup of a domain that runs.
+
+    :param name: the domain's name
+    :param run_dir: where libvirt writes NAME.pid
+    :raises CgroupError: if QEMU does not run, or not in a cgroup of its own
+    """
+    pid_file = run_dir / f"{name}.pid"
+    try:
+        with open(pid_file, "rb") as file:
+            pid = int(file.read(_PID_BYTES))
+        with open(proc / str(pid) / "cgroup", "rb") as file:
+            text = os.fsdecode(file.read(_CGROUP_BYTES))
+    except ValueError:
+        raise CgroupError(f"{pid_file}: not a number") from None
+    except OSError as error:
+        raise CgroupError(f"domain {name}: {error.filename}: {error.strerror}") from None
+    path = _machine_path(text)
+    if path is None:
+        raise CgroupError(f"domain {name}: process {pid} is in no cgroup of a domain")
+    directory = (root or mount_point()) / path
+    try:
+        return Cgroup(directory.stat().st_ino, f"/{path}")
+    except OSError as error:
+        raise CgroupError(f"domain {name}: {directory}: {error.strerror}") from None
+
+
+def _machine_path(text: str) -> Path | None:
+    """Return the domain's part of the cgroup v2 line of /proc/PID/cgroup."""
+    for line in text.splitlines():
+        if not line.startswith("0::/"):
+            continue
+        parts = Path(line[len("0::/"):]).parts
+        for number, part in enumerate(parts, 1):
+            # A stale PID file could name a process of somebody else.
+            if _MACHINE.fullmatch(part) and ".." not in parts:
+                return Path(*parts[:number])
+    return None

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command vcache-agent: the daemon of a compute host."""
+
+import importlib.metadata
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from vcache_agent import conf as options
+from vcache_agent.service import Agent, AlreadyRunning
+from vcache_agent.store import StoreError
+
+LOG = logging.getLogger(__name__)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the agent until it is told to end."""
+    conf = cfg.ConfigOpts()
+    logging.register_options(conf)
+    options.register(conf)
+    conf(sys.argv[1:] if argv is None else argv, project="vcache", prog="vcache-agent",
+         version=importlib.metadata.version("nova-vcache"),
+         default_config_files=_config_files())
+    logging.setup(conf, "vcache-agent")
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        agent = Agent(conf)
+    except (AlreadyRunning, StoreError, OSError) as error:
+        LOG.critical("vcache-agent: %s", error)
+        return 1
+    agent.start()
+    LOG.info("vcache-agent runs, hooks are answered on %s", conf.agent.hook_socket)
+    _notify("READY=1")
+    stop.wait()
+    _notify("STOPPING=1")
+    agent.stop()
+    LOG.info("vcache-agent has ended; tags stay in the kernel")
+    # A thread may hang in a call to libvirt that is never answered.
+    os._exit(0)
+
+
+def _config_files() -> list[str]:
+    path = "/etc/vcache/vcache-agent.conf"
+    return [path] if os.path.exists(path) else []
+
+
+def _notify(state: str) -> None:
+    """Tell systemd, if it started us (sd_notify(3))."""
+    path = os.environ.get("NOTIFY_SOCKET")
+    if not path:
+        return
+    address = "\0" + path[1:] if path.startswith("@") else path
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notify:
+            notify.sendto(state.encode(), address)
+    except OSError as error:
+        LOG.warning("systemd could not be notified: %s", error)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command vcache: look at the tags of this host, and set them.
+
+Exit status: 0 done; 1 it could not be done; 2 wrong usage; 3 the kernel module
+is not loaded; 4 no permission; 5 the agent does not run and is needed.
+"""
+
+import argparse
+import errno
+import importlib.metadata
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vcache_agent import tables, view
+from vcache_agent.admin_client import AdminDenied, AdminError, AgentNotRunning, ask
+from vcache_agent.netlink import spec
+from vcache_agent.netlink.client import Client, ModuleNotLoaded, NetlinkError
+
+EXIT_FAILED, EXIT_USAGE, EXIT_NO_MODULE, EXIT_PERMISSION, EXIT_NO_AGENT = 1, 2, 3, 4, 5
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return int(arguments.run(arguments) or 0)
+    except AgentNotRunning as error:
+        return _fail(EXIT_NO_AGENT, str(error))
+    except ModuleNotLoaded as error:
+        return _fail(EXIT_NO_MODULE, str(error.strerror))
+    except NetlinkError as error:
+        denied = error.errno in (errno.EPERM, errno.EACCES)
+        return _fail(EXIT_PERMISSION if denied else EXIT_FAILED, f"kernel: {error.strerror}")
+    except AdminDenied as error:
+        return _fail(EXIT_PERMISSION, str(error))
+    except AdminError as error:
+        return _fail(EXIT_FAILED, str(error))
+    except BrokenPipeError:
+        return 0
+
+
+def _fail(status: int, text: str) -> int:
+    print(f"vcache: {text}", file=sys.stderr)
+    return status
+
+
+def _integer(low: int, high: int) -> Any:
+    def convert(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or not low <= int(text[:9]) <= high:
+            raise argparse.ArgumentTypeError(f"{text!r}: must be an integer from {low} to {high}")
+        return int(text)
+    return convert
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="vcache", description="Isolated flushes on this host.")
+    parser.add_argument("--version", action="version",
+                        version=importlib.metadata.version("nova-vcache"))
+    parser.add_argument("--socket", type=Path, default=Path("/run/vcache/admin.sock"),
+                        metavar="PATH", help="admin socket of the agent (%(default)s)")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, run, text in (
+            ("status", _status, "the devices, their tags, and what needs attention"),
+            ("disks", _disks, "the disks of this host's domains, and their tags")):
+        command = commands.add_parser(name, help=text)
+        command.add_argument("--json", action="store_true", help="for programs")
+        command.set_defaults(run=run)
+    command = commands.add_parser(
+        "reconcile", help="make the agent look at libvirt, the disks and the kernel now")
+    command.set_defaults(run=_reconcile)
+    tag = commands.add_parser("tag", help="change a tag")
+    tag_commands = tag.add_subparsers(required=True, metavar="COMMAND")
+    command = tag_commands.add_parser(
+        "set", help="set a tag's weight",
+        description="Set a tag's weight. It holds until it is set to the flavor's again, also "
+                    "over restarts of the domain and the agent.")
+    command.add_argument("tag", type=_integer(1, spec.TAG_MAX), metavar="TAG")
+    group = command.add_mutually_exclusive_group(required=True)
+    group.add_argument("--weight", type=_integer(1, spec.WEIGHT_MAX), metavar="1..1000")
+    group.add_argument("--flavor-weight", action="store_true", help="what its flavor says")
+    command.set_defaults(run=_tag_set)
+    return parser
+
+
+def _load(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return what the agent knows, or without one what the kernel knows."""
+    try:
+        state = ask(arguments.socket, {"op": "state"})
+        del state["ok"]
+    except AgentNotRunning as error:
+        with Client() as client:
+            state = view.kernel(client.devices(), client.tags())
+        state |= {"agent": {"problem": str(error), "libvirt": False, "domains": None},
+                  "disks": [], "orphans": []}
+    return state
+
+
+def _status(arguments: argparse.Namespace) -> None:
+    state = _load(arguments)
+    print(json.dumps(state, indent=2) if arguments.json else tables.status(state))
+
+
+def _disks(arguments: argparse.Namespace) -> int:
+    state = _load(arguments)
+    if arguments.json:
+        print(json.dumps({"agent": state["agent"], "disks": state["disks"]}, indent=2))
+    else:
+        print(tables.disks(state))
+    if state["agent"]["domains"] is None:
+        # Only the agent knows disks; an empty list would be a wrong answer.
+        raise AgentNotRunning(state["agent"]["problem"])
+    return 0
+
+
+def _reconcile(arguments: argparse.Namespace) -> int:
+    answer = ask(arguments.socket, {"op": "reconcile"}, seconds=60.0)
+    if not answer["libvirt"]:
+        return _fail(EXIT_FAILED, "libvirt did not answer; what is known of its domains was used")
+    return 0
+
+
+def _tag_set(arguments: argparse.Namespace) -> None:
+    ask(arguments.socket, {"op": "tag-set", "tag": arguments.tag, "weight": arguments.weight})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read what the agent needs from a libvirt domain's XML.
+
+The XML is bounded in size, depth and number of elements, and may not have a
+document type: so there are no entities to expand and nothing external to load.
+"""
+
+import uuid
+from collections.abc import Iterator
+from xml.etree import ElementTree
+from xml.parsers import expat
+
+from vcache_agent.model import DiskSource, Domain
+
+#: Largest XML that is read; the hook sends no more either.
+MAX_BYTES = 4 << 20
+_MAX_DEPTH = 64
+_MAX_ELEMENTS = 50_000
+_MAX_NAME = 255
+
+# Where nova-compute puts the flavor (since nova 32), with namespaces.
+_NOVA = "{http://openstack.org/xmlns/libvirt/nova/1.1}"
+_EXTRA_SPECS = f"metadata/{_NOVA}instance/{_NOVA}flavor/{_NOVA}extraSpecs/{_NOVA}extraSpec"
+
+# Attribute of <source> that holds the host path, for types that have one.
+_PATH_ATTRIBUTES = {"file": "file", "block": "dev"}
+
+
+class DomainXmlError(ValueError):
+    """The XML is not that of a domain, or is not safe to read."""
+
+
+def parse(xml: bytes) -> Domain:
+    """Return the domain that the XML describes.
+
+    :raises DomainXmlError: saying what is wrong with it
+    """
+    root = _tree(xml)
+    if root.tag != "domain":
+        raise DomainXmlError(f"domain XML: the root element is {root.tag[:80]!r}, "
+                             "must be 'domain'")
+    name = _text(root, "name")
+    if len(name) > _MAX_NAME or "/" in name or "\0" in name:
+        raise DomainXmlError(f"domain XML: name {name[:80]!r} must have at most {_MAX_NAME} "
+                             "characters and no slash")
+    text = _text(root, "uuid")
+    try:
+        identity = str(uuid.UUID(text))
+    except ValueError:
+        raise DomainXmlError(f"domain XML: uuid {text[:80]!r} is not a UUID") from None
+    return Domain(identity, name, dict(_extra_specs(root)), tuple(_disks(root)))
+
+
+def _tree(xml: bytes) -> ElementTree.Element:
+    if len(xml) > MAX_BYTES:
+        raise DomainXmlError(f"domain XML: {len(xml)} bytes, at most {MAX_BYTES} are allowed")
+    builder = ElementTree.TreeBuilder()
+    # "}" as separator yields the names that ElementTree uses, but for their "{".
+    parser = expat.ParserCreate(namespace_separator="}")
+    parser.buffer_text = True
+    depth = elements = 0
+
+    def fixed(name: str) -> str:
+        return "{" + name if "}" in name else name
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        nonlocal depth, elements
+        depth += 1
+        elements += 1
+        if depth > _MAX_DEPTH or elements > _MAX_ELEMENTS:
+            raise DomainXmlError(f"domain XML: more than {_MAX_ELEMENTS} elements or "
+                                 f"{_MAX_DEPTH} levels")
+        builder.start(fixed(name), {fixed(key): value for key, value in attributes.items()})
+
+    def end(name: str) -> None:
+        nonlocal depth
+        depth -= 1
+        builder.end(fixed(name))
+
+    def doctype(*_: object) -> None:
+        raise DomainXmlError("domain XML: a document type is not allowed")
+
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    parser.CharacterDataHandler = builder.data
+    parser.StartDoctypeDeclHandler = doctype
+    try:
+        parser.Parse(xml, True)
+    except expat.ExpatError as error:
+        raise DomainXmlError(f"domain XML: {error}") from None
+    except (LookupError, ValueError) as error:  # an unknown or unusable encoding
+        if isinstance(error, DomainXmlError):
+            raise
+        raise DomainXmlError(f"domain XML: {error}") from None
+    return builder.close()
+
+
+def _text(root: ElementTree.Element, tag: str) -> str:
+    text = (root.findtext(tag) or "").strip()
+    if not text:
+        raise DomainXmlError(f"domain XML: {tag} is missing or empty")
+    return text
+
+
+def _extra_specs(root: ElementTree.Element) -> Iterator[tuple[str, str]]:
+    for element in root.iterfind(_EXTRA_SPECS):
+        name = element.get("name")
+        if name:
+            yield name, (element.text or "").strip()
+
+
+def _disks(root: ElementTree.Element) -> Iterator[DiskSource]:
+    for disk in root.iterfind("devices/disk"):
+        target = disk.find("target")
+        name = target.get("dev", "") if target is not None else ""
+        if not name:
+            continue
+        kind = disk.get("type", "")
+        source = disk.find("source")
+        attribute = _PATH_ATTRIBUTES.get(kind)
+        path = source.get(attribute) if source is not None and attribute else None
+        if path is not None and (not path.startswith("/") or "\0" in path):
+            path = None
+        # A CD or floppy is written by nobody worth a tag, whatever it says.
+        readonly = (disk.find("readonly") is not None
+                    or disk.get("device", "disk") not in ("disk", "lun"))
+        yield DiskSource(name, kind, path, readonly)

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps the inventory as libvirt sees it: lists, events, reconnects.
+
+libvirt's calls may block as long as libvirtd does, so they are made only from
+the thread of this module, which nothing else waits for.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import libvirt
+from oslo_log import log as logging
+
+from vcache_agent import domain_xml
+from vcache_agent.inventory import Inventory
+from vcache_agent.model import Domain, Phase
+
+LOG = logging.getLogger(__name__)
+
+_RETRY_FIRST = 1.0
+_RETRY_MOST = 30.0
+_KEEPALIVE_SECONDS = 5
+_KEEPALIVE_COUNT = 3
+
+# Put in the queue instead of a UUID.
+_STOP = "stop"
+_LIST = "list"
+
+
+class LibvirtWatch:
+    """Tells an inventory which domains there are.
+
+    :param uri: libvirt's connection URI
+    :param interval: seconds between lists, for what no event tells
+    :param changed: called after each change of the inventory
+    """
+
+    def __init__(self, uri: str, inventory: Inventory, interval: float,
+                 changed: Callable[[], None]) -> None:
+        self._uri = uri
+        self._inventory = inventory
+        self._interval = interval
+        self._changed = changed
+        self._queue: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="libvirt", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch."""
+        libvirt.registerErrorHandler(_log_error, None)
+        libvirt.virEventRegisterDefaultImpl()
+        threading.Thread(target=_event_loop, name="libvirt-events", daemon=True).start()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop to watch; a call that libvirtd does not answer is left behind."""
+        self._stopping.set()
+        self._queue.put(_STOP)
+        self._thread.join(_KEEPALIVE_SECONDS)
+
+    def refresh(self) -> None:
+        """List all domains soon."""
+        self._queue.put(_LIST)
+
+    def _run(self) -> None:
+        retry = _RETRY_FIRST
+        while not self._stopping.is_set():
+            try:
+                connection = self._connect()
+            except libvirt.libvirtError as error:
+                self._inventory.lost()
+                LOG.warning("libvirt %s: %s; next try in %g s", self._uri, error, retry)
+                self._stopping.wait(retry)
+                retry = min(retry * 2, _RETRY_MOST)
+                continue
+            retry = _RETRY_FIRST
+            try:
+                self._watch(connection)
+            except libvirt.libvirtError as error:
+                LOG.warning("libvirt: %s", error)
+            self._inventory.lost()
+            self._changed()
+            _close(connection)
+
+    def _connect(self) -> Any:
+        connection = libvirt.open(self._uri)
+        _keep_alive(connection)
+        connection.registerCloseCallback(lambda *_: self._queue.put(_LIST), None)
+        register = connection.domainEventRegisterAny
+        for event in (libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE,
+                      libvirt.VIR_DOMAIN_EVENT_ID_DEVICE_ADDED,
+                      libvirt.VIR_DOMAIN_EVENT_ID_DEVICE_REMOVED,
+                      libvirt.VIR_DOMAIN_EVENT_ID_BLOCK_JOB_2,
+                      libvirt.VIR_DOMAIN_EVENT_ID_METADATA_CHANGE):
+            register(None, event, self._event, None)
+        LOG.info("connected to libvirt %s", self._uri)
+        return connection
+
+    def _event(self, _connection: Any, domain: Any, *_: Any) -> None:
+        """Note that a domain has changed; runs in the event loop."""
+        self._queue.put(domain.UUIDString())
+
+    def _watch(self, connection: Any) -> None:
+        """List, then follow events until the connection breaks."""
+        while not self._stopping.is_set():
+            self._list(connection)
+            limit = time.monotonic() + self._interval
+            while True:
+                try:
+                    item = self._queue.get(timeout=max(0.0, limit - time.monotonic()))
+                except queue.Empty:
+                    break
+                if item in (_STOP, _LIST):
+                    break
+                self._one(connection, item)
+            if not connection.isAlive():
+                raise libvirt.libvirtError("the connection is closed")
+
+    def _list(self, connection: Any) -> None:
+        began = time.monotonic()
+        running, defined, unclear = [], [], []
+        for found in connection.listAllDomains(0):
+            uuid = found.UUIDString()
+            defined.append(uuid)
+            try:
+                domain = _running(found)
+            except domain_xml.DomainXmlError as error:
+                LOG.error("libvirt, domain %s: %s", uuid, error)
+                unclear.append(uuid)
+                continue
+            if domain is not None:
+                running.append(domain)
+        self._inventory.listed(running, defined, began, unclear)
+        self._changed()
+
+    def _one(self, connection: Any, uuid: str) -> None:
+        began = time.monotonic()
+        try:
+            domain = _running(connection.lookupByUUIDString(uuid))
+        except domain_xml.DomainXmlError as error:
+            LOG.error("libvirt, domain %s: %s", uuid, error)
+            return
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
+                raise
+            domain = None
+        if domain is not None:
+            self._inventory.told(domain, Phase.RUNNING)
+        else:
+            self._inventory.not_running(uuid, began)
+        self._changed()
+
+
+def _running(found: Any) -> Domain | None:
+    """Return a domain if it runs."""
+    try:
+        if not found.isActive():
+            return None
+        return domain_xml.parse(found.XMLDesc(0).encode())
+    except libvirt.libvirtError as error:
+        # It went while we looked; anything else concerns the connection.
+        if error.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN,
+                                      libvirt.VIR_ERR_OPERATION_INVALID):
+            return None
+        raise
+
+
+def _event_loop() -> None:
+    while True:
+        if libvirt.virEventRunDefaultImpl() < 0:
+            LOG.error("libvirt's event loop failed")
+            time.sleep(_RETRY_FIRST)
+
+
+def _keep_alive(connection: Any) -> None:
+    """Have a libvirtd that hangs noticed; drivers inside this process need none."""
+    try:
+        connection.setKeepAlive(_KEEPALIVE_SECONDS, _KEEPALIVE_COUNT)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:
+            raise
+
+
+def _close(connection: Any) -> None:
+    try:
+        connection.close()
+    except libvirt.libvirtError:
+        pass  # it was broken
+
+
+def _log_error(_context: Any, error: tuple[Any, ...]) -> None:
+    """Keep libvirt from writing errors, which become exceptions, to stderr."""
+    LOG.debug("libvirt: %s", error[2])

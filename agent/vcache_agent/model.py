@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent knows about: mapped devices, tags, disks and domains.
+
+Plain values without behaviour that touches the host, so that decisions can be
+taken, tested and replayed without one.
+"""
+
+import dataclasses
+import enum
+from typing import NamedTuple
+
+from nova_vcache.extra_specs import ExtraSpecs
+from vcache_agent.netlink import spec
+
+SECTOR_BYTES = 512
+
+
+class DeviceNumber(NamedTuple):
+    """Number of a block device."""
+
+    major: int
+    minor: int
+
+    def __str__(self) -> str:
+        return f"{self.major}:{self.minor}"
+
+
+class Extent(NamedTuple):
+    """A run of sectors on a device."""
+
+    start: int
+    length: int
+
+
+Extents = tuple[Extent, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Stats:
+    """Counters of a tag; see the netlink specification for each."""
+
+    reads: int = 0
+    read_bytes: int = 0
+    read_hit_bytes: int = 0
+    writes: int = 0
+    write_bytes: int = 0
+    absorbed_bytes: int = 0
+    fua_writes: int = 0
+    writeouts: int = 0
+    writeout_bytes: int = 0
+    writeout_errors: int = 0
+    flushes: int = 0
+    flush_ns: int = 0
+    flush_hist: tuple[int, ...] = ()
+    waits: int = 0
+    wait_ns: int = 0
+    discards: int = 0
+    device_flushes: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    """A mapped device of the target vcache, as the kernel reports it."""
+
+    number: DeviceNumber
+    name: str
+    mode: spec.Mode
+    scope: spec.Scope
+    isolation: spec.Isolation
+    sectors: int
+    origin: str
+    dirty_bytes: int = 0
+    tags: int = 0
+    suspended: bool = False
+    broken: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Tag:
+    """A tag of a device, as the kernel reports it."""
+
+    device: DeviceNumber
+    id: int
+    name: str = ""
+    weight: int = 100
+    cgroups: frozenset[int] = frozenset()
+    extents_count: int = 0
+    extents_sectors: int = 0
+    limit_bytes: int = 0
+    dirty_bytes: int = 0
+    inflight_bytes: int = 0
+    broken: bool = False
+    stats: Stats = Stats()
+
+
+class Phase(enum.StrEnum):
+    """How far a domain has come."""
+
+    #: libvirt is about to start it; it has no cgroup yet
+    PREPARING = "preparing"
+    #: QEMU runs
+    RUNNING = "running"
+
+
+@dataclasses.dataclass(frozen=True)
+class DiskSource:
+    """A disk as the domain's XML describes it.
+
+    :param target: name in the domain, such as ``vda``
+    :param kind: ``file``, ``block``, or another of libvirt's source types
+    :param path: host path of its file or block device
+    :param readonly: the guest cannot write it
+    """
+
+    target: str
+    kind: str
+    path: str | None
+    readonly: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Domain:
+    """A domain as its XML describes it.
+
+    :param extra_specs: those of its flavor, unchecked
+    """
+
+    uuid: str
+    name: str
+    extra_specs: dict[str, str]
+    disks: tuple[DiskSource, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Location:
+    """Where a disk's data is on a mapped device of the target vcache.
+
+    :param key: identity of the virtual disk on this host, which stays the same
+        over restarts of the domain, the agent and the host
+    :param device: the mapped device
+    :param extents: its sectors there; empty in volume scope, where every
+        sector is the disk's
+    """
+
+    key: str
+    device: DeviceNumber
+    extents: Extents = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class DiskState:
+    """A disk of a domain that runs or is about to.
+
+    :param specs: what its flavor asks for
+    :param location: where it is, or None when it cannot be tagged
+    :param reason: why it cannot be tagged
+    :param cgroup: id of the domain's cgroup, when it has one
+    """
+
+    domain: Domain
+    source: DiskSource
+    specs: ExtraSpecs
+    location: Location | None
+    reason: str = ""
+    cgroup: int | None = None
+
+    @property
+    def label(self) -> str:
+        """Return the name the kernel keeps for its tag."""
+        return f"{self.domain.uuid}:{self.source.target}"

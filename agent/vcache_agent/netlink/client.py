@@ -1,0 +1,404 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Client of the generic-netlink family "vcache".
+
+The messages are pyroute2's, generated from the family's specification; the
+socket is our own, because every call here has a time limit and must be usable
+from any thread.
+"""
+
+import errno
+import os
+import socket
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from pyroute2.netlink import ctrlmsg, genlmsg
+
+from vcache_agent.model import Device, DeviceNumber, Extent, Stats, Tag
+from vcache_agent.netlink import spec
+
+# From linux/netlink.h and linux/genetlink.h; Python's socket has none of them.
+_NETLINK_GENERIC = 16
+_SOL_NETLINK = 270
+_NETLINK_ADD_MEMBERSHIP = 1
+_NETLINK_NO_ENOBUFS = 5
+_NETLINK_CAP_ACK = 10
+_NETLINK_EXT_ACK = 11
+_NLM_F_REQUEST = 0x1
+_NLM_F_ACK = 0x4
+_NLM_F_DUMP_INTR = 0x10
+_NLM_F_DUMP = 0x300
+_NLM_F_ACK_TLVS = 0x200
+_NLMSG_ERROR = 2
+_NLMSG_DONE = 3
+_NLMSGERR_ATTR_MSG = 1
+_GENL_ID_CTRL = 16
+_CTRL_CMD_GETFAMILY = 3
+
+_HEADER = struct.Struct("=IHHII")
+_ATTRIBUTE = struct.Struct("=HH")
+_RECEIVE_BYTES = 1 << 17
+
+# An attribute's length has 16 bits; a message of this many extents is 32 KiB.
+EXTENTS_PER_MESSAGE = 2048
+
+# A dump that was disturbed by a change is read again; so often at most.
+_DUMP_TRIES = 10
+
+
+class NetlinkError(OSError):
+    """The kernel refused a request; the text is the kernel's own."""
+
+
+class ModuleNotLoaded(NetlinkError):
+    """The kernel does not know the family: dm-vcache is not loaded."""
+
+
+class NetlinkTimeout(NetlinkError):
+    """The kernel did not answer in time."""
+
+
+class _Socket:
+    """A generic-netlink socket that knows the family."""
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._sequence = 0
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC,
+                                     _NETLINK_GENERIC)
+        try:
+            self._socket.bind((0, 0))
+            self._socket.setsockopt(_SOL_NETLINK, _NETLINK_CAP_ACK, 1)
+            self._socket.setsockopt(_SOL_NETLINK, _NETLINK_EXT_ACK, 1)
+            self.family, self.groups = self._resolve()
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def _resolve(self) -> tuple[int, dict[str, int]]:
+        message = ctrlmsg()
+        message["cmd"] = _CTRL_CMD_GETFAMILY
+        message["version"] = 1
+        message["attrs"] = [("CTRL_ATTR_FAMILY_NAME", spec.FAMILY_NAME)]
+        try:
+            answer = next(iter(self._exchange(message, _GENL_ID_CTRL, 0)), None)
+        except NetlinkError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            answer = None
+        if answer is None:
+            raise ModuleNotLoaded(
+                errno.ENOENT, "the kernel has no netlink family 'vcache': "
+                "load the module dm-vcache (modprobe dm-vcache)")
+        decoded = _decode(ctrlmsg, answer)
+        groups = {
+            group.get_attr("CTRL_ATTR_MCAST_GRP_NAME"): group.get_attr("CTRL_ATTR_MCAST_GRP_ID")
+            for group in decoded.get_attr("CTRL_ATTR_MCAST_GROUPS") or ()}
+        return decoded.get_attr("CTRL_ATTR_FAMILY_ID"), groups
+
+    def request(self, command: spec.Command, attributes: Sequence[tuple[str, Any]],
+                flags: int = 0) -> list[genlmsg]:
+        """Send a request and return the decoded answers."""
+        kind = spec.MESSAGES[command]
+        message = kind()
+        message["cmd"] = int(command)
+        message["version"] = spec.FAMILY_VERSION
+        message["attrs"] = list(attributes)
+        return [_decode(kind, data) for data in self._exchange(message, self.family, flags)]
+
+    def _exchange(self, message: genlmsg, kind: int, flags: int) -> list[bytes]:
+        """Send a message; return the raw answers up to the acknowledgement."""
+        self._sequence += 1
+        header = message["header"]
+        header["type"] = kind
+        header["flags"] = _NLM_F_REQUEST | _NLM_F_ACK | flags
+        header["sequence_number"] = self._sequence
+        message.encode()
+        deadline = time.monotonic() + self._timeout
+        self._set_timeout(deadline)
+        try:
+            self._socket.sendto(bytes(message.data), (0, 0))
+        except TimeoutError:
+            raise NetlinkTimeout(errno.ETIMEDOUT, "the kernel took no request") from None
+        answers: list[bytes] = []
+        interrupted = False
+        while True:
+            self._set_timeout(deadline)
+            for kind, flags, sequence, data in self._receive():
+                if sequence != self._sequence:
+                    continue  # a late answer to a request that timed out
+                interrupted |= bool(flags & _NLM_F_DUMP_INTR)
+                if kind in (_NLMSG_ERROR, _NLMSG_DONE):
+                    _raise_error(kind, flags, data)
+                    if interrupted:
+                        raise NetlinkError(errno.EINTR, "the dump was interrupted by a change")
+                    return answers
+                answers.append(data)
+
+    def join(self, group: str) -> None:
+        """Listen to a multicast group."""
+        self._socket.setsockopt(_SOL_NETLINK, _NETLINK_ADD_MEMBERSHIP, self.groups[group])
+        # A lost event is no error: whoever listens looks at the whole anyway.
+        self._socket.setsockopt(_SOL_NETLINK, _NETLINK_NO_ENOBUFS, 1)
+
+    def listen(self, seconds: float) -> list[tuple[int, bytes]]:
+        """Return (type, message) of what comes within some time, or nothing."""
+        self._set_timeout(time.monotonic() + seconds)
+        try:
+            return [(kind, data) for kind, _, _, data in self._receive()]
+        except NetlinkTimeout:
+            return []
+
+    def _set_timeout(self, deadline: float) -> None:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise NetlinkTimeout(errno.ETIMEDOUT, f"no answer within {self._timeout:g} s")
+        self._socket.settimeout(left)
+
+    def _receive(self) -> Iterator[tuple[int, int, int, bytes]]:
+        """Yield (type, flags, sequence, whole message) of one datagram."""
+        try:
+            data, (sender, _) = self._socket.recvfrom(_RECEIVE_BYTES)
+        except TimeoutError:
+            raise NetlinkTimeout(errno.ETIMEDOUT, f"no answer within {self._timeout:g} s") from None
+        if sender != 0:
+            return  # any process may write to us; only the kernel is port 0
+        offset = 0
+        while offset + _HEADER.size <= len(data):
+            length, kind, flags, sequence, _ = _HEADER.unpack_from(data, offset)
+            if length < _HEADER.size or offset + length > len(data):
+                raise NetlinkError(errno.EBADMSG, "a truncated message from the kernel")
+            yield kind, flags, sequence, data[offset:offset + length]
+            offset += (length + 3) & ~3
+
+
+def _decode(kind: type[genlmsg], data: bytes) -> genlmsg:
+    message = kind(data=data)
+    message.decode()
+    return message
+
+
+def _raise_error(kind: int, flags: int, data: bytes) -> None:
+    """Raise what an acknowledgement says, if it is an error."""
+    if len(data) < _HEADER.size + 4:
+        return  # a DONE without a status
+    code = -int.from_bytes(data[_HEADER.size:_HEADER.size + 4], "little", signed=True)
+    if code <= 0:
+        return
+    # An error is followed by the header of the request, which CAP_ACK leaves.
+    offset = _HEADER.size + 4 + (_HEADER.size if kind == _NLMSG_ERROR else 0)
+    text = _error_text(data, offset) if flags & _NLM_F_ACK_TLVS else ""
+    text = text or os.strerror(code)
+    if code in (errno.EPERM, errno.EACCES) and "CAP_NET_ADMIN" not in text:
+        text += " (CAP_NET_ADMIN is needed, run as root)"
+    raise NetlinkError(code, text)
+
+
+def _error_text(data: bytes, offset: int) -> str:
+    """Return the text of an extended acknowledgement."""
+    while offset + _ATTRIBUTE.size <= len(data):
+        length, kind = _ATTRIBUTE.unpack_from(data, offset)
+        if length < _ATTRIBUTE.size:
+            break
+        if kind == _NLMSGERR_ATTR_MSG:
+            value = data[offset + _ATTRIBUTE.size:offset + length]
+            return value.rstrip(b"\0").decode("utf-8", "replace")
+        offset += (length + 3) & ~3
+    return ""
+
+
+class Client:
+    """Requests to the family; for one thread at a time.
+
+    :param timeout: seconds that one request may take
+    :raises ModuleNotLoaded: if the kernel does not know the family
+    """
+
+    def __init__(self, timeout: float = 5.0) -> None:
+        self._socket = _Socket(timeout)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def devices(self) -> list[Device]:
+        """Return all mapped devices of the target."""
+        return [_device(message) for message in self._dump(spec.Command.DEVICE_GET, ())]
+
+    def tags(self, device: DeviceNumber | None = None) -> list[Tag]:
+        """Return the tags of a device, or of all."""
+        attributes = _device_attributes(device) if device else []
+        return [_tag(message) for message in self._dump(spec.Command.TAG_GET, attributes)]
+
+    def tag(self, device: DeviceNumber, number: int) -> Tag:
+        """Return one tag."""
+        answers = self._socket.request(spec.Command.TAG_GET, _tag_attributes(device, number))
+        if not answers:
+            raise NetlinkError(errno.EBADMSG, "the kernel acknowledged without an answer")
+        return _tag(answers[0])
+
+    def tag_set(self, device: DeviceNumber, number: int, *, name: str | None = None,
+                weight: int | None = None, cgroups: Sequence[int] | None = None) -> None:
+        """Make a tag or change it; what is None stays.
+
+        :param cgroups: cgroup ids that replace the tag's; empty: none
+        """
+        attributes = _tag_attributes(device, number)
+        if name is not None:
+            text = name.encode()[:spec.NAME_MAX].decode(errors="ignore")
+            attributes.append(("VCACHE_A_TAG_NAME", text))
+        if weight is not None:
+            attributes.append(("VCACHE_A_TAG_WEIGHT", weight))
+        if cgroups is not None:
+            attributes += [("VCACHE_A_TAG_CGROUP", cgroup) for cgroup in list(cgroups) or [0]]
+        self._socket.request(spec.Command.TAG_SET, attributes)
+
+    def tag_del(self, device: DeviceNumber, number: int) -> None:
+        """Remove a tag; its buffered data becomes the host's."""
+        self._socket.request(spec.Command.TAG_DEL, _tag_attributes(device, number))
+
+    def set_extents(self, device: DeviceNumber, number: int, extents: Sequence[Extent]) -> None:
+        """Replace the extents of a tag, in as many messages as it takes."""
+        starts = range(0, len(extents), EXTENTS_PER_MESSAGE) or range(1)
+        for start in starts:
+            attributes = _tag_attributes(device, number)
+            chunk = extents[start:start + EXTENTS_PER_MESSAGE]
+            if chunk:
+                attributes.append(("VCACHE_A_TAG_EXTENTS", b"".join(
+                    spec.EXTENT_LAYOUT.pack(*extent) for extent in chunk)))
+            if start == starts[0]:
+                attributes.append(("VCACHE_A_TAG_EXTENTS_BEGIN", None))
+            if start == starts[-1]:
+                attributes.append(("VCACHE_A_TAG_EXTENTS_COMMIT", None))
+            self._socket.request(spec.Command.TAG_EXTENTS, attributes)
+
+    def _dump(self, command: spec.Command,
+              attributes: Sequence[tuple[str, Any]]) -> list[genlmsg]:
+        for _ in range(_DUMP_TRIES - 1):
+            try:
+                return self._socket.request(command, attributes, _NLM_F_DUMP)
+            except NetlinkError as error:
+                if error.errno != errno.EINTR:
+                    raise
+        return self._socket.request(command, attributes, _NLM_F_DUMP)
+
+
+class EventListener:
+    """Receives the family's events.
+
+    :raises ModuleNotLoaded: if the kernel does not know the family
+    """
+
+    def __init__(self) -> None:
+        self._socket = _Socket(5.0)
+        self._socket.join(spec.MCGRP_EVENTS)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def receive(self, timeout: float) -> list[tuple[spec.EventKind, DeviceNumber, int]]:
+        """Wait for events; return (kind, device, tag) of each, none after the timeout."""
+        events = []
+        for kind, data in self._socket.listen(timeout):
+            if kind != self._socket.family:
+                continue
+            message = _decode(spec.EventMessage, data)
+            try:
+                what = spec.EventKind(message.get_attr("VCACHE_A_EVENT_KIND"))
+            except ValueError:
+                continue  # of a newer module
+            number = DeviceNumber(message.get_attr("VCACHE_A_EVENT_MAJOR"),
+                                  message.get_attr("VCACHE_A_EVENT_MINOR"))
+            events.append((what, number, message.get_attr("VCACHE_A_EVENT_TAG")))
+        return events
+
+
+def _device_attributes(device: DeviceNumber) -> list[tuple[str, Any]]:
+    return [("VCACHE_A_TAG_MAJOR", device.major), ("VCACHE_A_TAG_MINOR", device.minor)]
+
+
+def _tag_attributes(device: DeviceNumber, number: int) -> list[tuple[str, Any]]:
+    return [*_device_attributes(device), ("VCACHE_A_TAG_ID", number)]
+
+
+def _device(message: genlmsg) -> Device:
+    def value(name: str) -> Any:
+        return message.get_attr(f"VCACHE_A_DEVICE_{name}")
+
+    return Device(
+        number=DeviceNumber(value("MAJOR"), value("MINOR")),
+        name=value("NAME") or "",
+        mode=spec.Mode(value("MODE")),
+        scope=spec.Scope(value("SCOPE")),
+        isolation=spec.Isolation(value("ISOLATION")),
+        sectors=value("SECTORS"),
+        origin=value("ORIGIN") or "",
+        dirty_bytes=value("DIRTY_BYTES") or 0,
+        tags=value("TAGS") or 0,
+        suspended=_has(message, "VCACHE_A_DEVICE_SUSPENDED"),
+        broken=_has(message, "VCACHE_A_DEVICE_BROKEN"))
+
+
+def _tag(message: genlmsg) -> Tag:
+    def value(name: str) -> Any:
+        return message.get_attr(f"VCACHE_A_TAG_{name}")
+
+    return Tag(
+        device=DeviceNumber(value("MAJOR"), value("MINOR")),
+        id=value("ID"),
+        name=value("NAME") or "",
+        weight=value("WEIGHT") or 0,
+        cgroups=frozenset(message.get_attrs("VCACHE_A_TAG_CGROUP")),
+        extents_count=value("EXTENTS_COUNT") or 0,
+        extents_sectors=value("EXTENTS_SECTORS") or 0,
+        limit_bytes=value("LIMIT_BYTES") or 0,
+        dirty_bytes=value("DIRTY_BYTES") or 0,
+        inflight_bytes=value("INFLIGHT_BYTES") or 0,
+        broken=_has(message, "VCACHE_A_TAG_BROKEN"),
+        stats=_stats(value("STATS")))
+
+
+def _stats(nest: Any) -> Stats:
+    if nest is None:
+        return Stats()
+    values: dict[str, Any] = {}
+    for name, value in nest["attrs"]:
+        field = name.removeprefix(spec.Stats.prefix).lower()
+        if field == "flush_hist":
+            data = bytes.fromhex(value.replace(":", "")) if isinstance(value, str) else value
+            values[field] = struct.unpack(f"={len(data) // 8}Q", data[:len(data) // 8 * 8])
+        elif field in Stats.__dataclass_fields__:
+            values[field] = value
+    return Stats(**values)
+
+
+def _has(message: genlmsg, name: str) -> bool:
+    return any(attribute[0] == name for attribute in message["attrs"])

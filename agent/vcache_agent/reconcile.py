@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decide what has to change: libvirt's domains + intent + the kernel's tags → actions.
+
+A pure function, so that any state can be tested. Applying its actions and
+asking again yields no more actions, whatever was interrupted in between; that
+is why every start of the agent, and every event, is simply a reconcile.
+"""
+
+import dataclasses
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from nova_vcache.extra_specs import Mode
+from vcache_agent import tags as numbers
+from vcache_agent.model import Device, DeviceNumber, DiskState, Extents, Location, Tag
+from vcache_agent.netlink import spec
+from vcache_agent.store import Assignment
+
+# Names that we give to tags: DiskState.label.
+_LABEL = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:.+")
+
+TagKey = tuple[DeviceNumber, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """Everything a decision is made from.
+
+    :param disks: disks of the domains that run or are about to
+    :param complete: libvirt has said which domains run, so others do not
+    :param defined: UUIDs of all domains libvirt knows; None when unknown
+    :param assignments: the intent, by key of the disk
+    :param last_tag: the tag number given last
+    :param applied: extents this agent has set, by device and tag
+    :param now: Unix time
+    :param forget_after: seconds that the tag number of a disk whose domain
+        libvirt no longer knows is kept for it
+    """
+
+    disks: tuple[DiskState, ...]
+    devices: tuple[Device, ...]
+    tags: tuple[Tag, ...]
+    complete: bool = True
+    defined: frozenset[str] | None = None
+    assignments: Mapping[str, Assignment] = dataclasses.field(default_factory=dict)
+    last_tag: int = 0
+    applied: Mapping[TagKey, Extents] = dataclasses.field(default_factory=dict)
+    now: float = 0.0
+    forget_after: float = 86400.0
+
+
+@dataclasses.dataclass(frozen=True)
+class SetTag:
+    """Make a tag or change it."""
+
+    device: DeviceNumber
+    tag: int
+    name: str
+    weight: int
+    cgroups: tuple[int, ...] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class SetExtents:
+    """Replace a tag's extents."""
+
+    device: DeviceNumber
+    tag: int
+    extents: Extents
+
+
+@dataclasses.dataclass(frozen=True)
+class DeleteTag:
+    """Remove a tag that nobody uses."""
+
+    device: DeviceNumber
+    tag: int
+
+
+Action = SetTag | SetExtents | DeleteTag
+
+
+@dataclasses.dataclass(frozen=True)
+class DiskReport:
+    """What became of a disk of a domain.
+
+    :param tag: its tag, or None when it runs untagged
+    :param mode: what it gets
+    :param note: why it gets less than its flavor asks for, or other than usual
+    """
+
+    state: DiskState
+    tag: int | None
+    mode: Mode
+    weight: int = 0
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Orphan:
+    """A tag, in the kernel or only intended, without a running domain."""
+
+    device: DeviceNumber | None
+    tag: int
+    name: str
+    dirty_bytes: int
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What to do, and how things stand once it is done."""
+
+    actions: tuple[Action, ...]
+    changed: tuple[Assignment, ...]
+    forgotten: tuple[str, ...]
+    last_tag: int
+    disks: tuple[DiskReport, ...]
+    orphans: tuple[Orphan, ...]
+
+
+def effective_mode(asked: Mode) -> tuple[Mode, str]:
+    """Return what a host without a cache pool gives, and why it is less."""
+    if asked in (Mode.WRITEBACK, Mode.WRITETHROUGH):
+        return Mode.FLUSH_ONLY, f"{asked} needs a cache pool, which this host does not have"
+    return asked, ""
+
+
+def plan(world: World) -> Plan:
+    """Return what has to change so that the kernel does what the domains ask for."""
+    return _Planner(world).plan()
+
+
+class _Planner:
+    """The intermediate results of one decision."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.devices = {device.number: device for device in world.devices}
+        self.kernel: dict[TagKey, Tag] = {
+            (tag.device, tag.id): tag for tag in world.tags if tag.id != numbers.HOST_TAG}
+        self.rows = dict(world.assignments)
+        self.groups: dict[str, list[DiskState]] = defaultdict(list)
+        self.taken = {tag for _, tag in self.kernel}
+        self.taken |= {row.tag for row in world.assignments.values()}
+        self.last_tag = world.last_tag
+        self.actions: list[Action] = []
+        self.changed: list[Assignment] = []
+        self.forgotten: list[str] = []
+        self.reports: list[DiskReport] = []
+        self.orphans: list[Orphan] = []
+        self.used: set[TagKey] = set()
+
+    def plan(self) -> Plan:
+        groups = self.groups
+        for state in sorted(self.world.disks, key=lambda disk: disk.label):
+            if state.location is None or state.specs.mode is Mode.NONE:
+                self.reports.append(DiskReport(state, None, Mode.NONE, note=state.reason))
+            else:
+                groups[state.location.key].append(state)
+        for key, states in groups.items():
+            self._disk(key, states)
+        self._unused_tags()
+        self._unused_assignments()
+        # Sectors are given up before others claim them.
+        order = {DeleteTag: 0, SetTag: 1, SetExtents: 2}
+        self.actions.sort(key=lambda action: (
+            order[type(action)] if not _frees(action) else 0))
+        return Plan(tuple(self.actions), tuple(self.changed), tuple(self.forgotten),
+                    self.last_tag, tuple(self.reports), tuple(self.orphans))
+
+    def _disk(self, key: str, states: list[DiskState]) -> None:
+        """Decide about one disk and the domains that use it."""
+        location = states[0].location
+        assert location is not None  # noqa: S101 - they were grouped by it
+        device = self.devices.get(location.device)
+        if device is None:
+            self._untagged(states, f"device {location.device} has gone")
+            return
+        assigned = self.world.assignments.get(key)
+        try:
+            tag = self._number(device, key, states)
+        except numbers.TagsExhausted as error:
+            self._untagged(states, str(error))
+            return
+        if tag is None:
+            self._untagged(states, f"device {device.name} has no tag in its table")
+            return
+        weight = max(state.specs.weight for state in states)
+        if assigned is not None and assigned.weight is not None:
+            weight = assigned.weight
+        cgroups = sorted({state.cgroup for state in states if state.cgroup is not None})
+        excess = len(cgroups) > spec.CGROUPS_MAX
+        self._kernel_tag(device, tag, location, states[0].label, weight,
+                         tuple(cgroups[:spec.CGROUPS_MAX]))
+        self.used.add((device.number, tag))
+        conflict = self._assign(key, tag, states[0])
+        for state in states:
+            mode, note = effective_mode(state.specs.mode)
+            if excess:
+                note = f"used by more than {spec.CGROUPS_MAX} domains, some are not isolated"
+            note = conflict or note
+            self.reports.append(DiskReport(state, tag, mode, weight, note))
+
+    def _untagged(self, states: Iterable[DiskState], reason: str) -> None:
+        self.reports += [DiskReport(state, None, Mode.NONE, note=reason) for state in states]
+
+    def _number(self, device: Device, key: str, states: list[DiskState]) -> int | None:
+        """Return the disk's tag number: fixed, remembered, found in the kernel, or new."""
+        if device.scope == spec.Scope.VOLUME:
+            return next((tag for number, tag in self.kernel if number == device.number), None)
+        assigned = self.world.assignments.get(key)
+        if assigned is not None:
+            return assigned.tag
+        remembered = {row.tag for row in self.world.assignments.values()}
+        labels = {state.label for state in states}
+        for (number, tag), found in self.kernel.items():
+            # The intent has been lost, the kernel still knows.
+            if number == device.number and found.name in labels and tag not in remembered \
+                    and (number, tag) not in self.used:
+                return tag
+        self.last_tag = numbers.allocate(self.last_tag, self.taken)
+        self.taken.add(self.last_tag)
+        return self.last_tag
+
+    def _kernel_tag(self, device: Device, tag: int, location: Location, name: str, weight: int,
+                    cgroups: tuple[int, ...]) -> None:
+        """Add the actions that make the kernel's tag as it should be."""
+        found = self.kernel.get((device.number, tag))
+        volume = device.scope == spec.Scope.VOLUME
+        if found is None or found.name != name or found.weight != weight \
+                or (not volume and found.cgroups != frozenset(cgroups)):
+            # In volume scope the table line says whose the I/O is.
+            self.actions.append(SetTag(device.number, tag, name, weight,
+                                       None if volume else cgroups))
+        if volume:
+            return
+        applied = self.world.applied.get((device.number, tag))
+        in_force = (0, 0) if found is None else (found.extents_count, found.extents_sectors)
+        wanted = (len(location.extents), sum(extent.length for extent in location.extents))
+        if in_force != wanted or (applied != location.extents and wanted != (0, 0)):
+            self.actions.append(SetExtents(device.number, tag, location.extents))
+
+    def _assign(self, key: str, tag: int, state: DiskState) -> str:
+        """Remember a disk's tag; return a note if that cannot be."""
+        old = self.rows.get(key)
+        other = next((row for row in self.rows.values() if row.tag == tag and row.key != key),
+                     None)
+        if other is not None:
+            # Only a table line, which knows nothing of us, can bring this about.
+            if other.key in self.groups:
+                return f"tag {tag} is also that of {other.path}, tags should be unique"
+            del self.rows[other.key]
+            self.forgotten.append(other.key)
+        row = Assignment(key, tag, state.domain.uuid, state.domain.name, state.source.target,
+                         state.source.path or "", old.weight if old else None)
+        if row != old:
+            self.rows[key] = row
+            self.changed.append(row)
+        return ""
+
+    def _unused_tags(self) -> None:
+        """Let go of tags in the kernel that no domain uses."""
+        ours = {row.tag for row in self.world.assignments.values()}
+        for (number, tag), found in self.kernel.items():
+            device = self.devices.get(number)
+            if (number, tag) in self.used or device is None \
+                    or device.scope == spec.Scope.VOLUME:
+                continue
+            if tag not in ours and not _LABEL.fullmatch(found.name):
+                self._orphan(found, "not set by this agent, left alone")
+            elif not self.world.complete:
+                self._orphan(found, "libvirt cannot be asked whether its domain runs")
+            else:
+                self._release(found)
+
+    def _release(self, found: Tag) -> None:
+        """Take everything from a tag; remove it once its data is durable."""
+        if found.extents_count:
+            self.actions.append(SetExtents(found.device, found.id, ()))
+        if found.cgroups:
+            self.actions.append(SetTag(found.device, found.id, found.name, found.weight, ()))
+        if found.dirty_bytes or found.inflight_bytes:
+            self._orphan(found, "its domain has stopped, its data is not durable yet")
+        else:
+            self.actions.append(DeleteTag(found.device, found.id))
+
+    def _orphan(self, found: Tag, reason: str) -> None:
+        self.orphans.append(Orphan(found.device, found.id, found.name, found.dirty_bytes, reason))
+
+    def _unused_assignments(self) -> None:
+        """Note when disks are released; forget those whose domain is no more."""
+        world = self.world
+        if not world.complete:
+            return
+        in_kernel = {tag for _, tag in self.kernel}
+        for key, row in list(self.rows.items()):
+            if key in self.groups:
+                continue
+            if row.released is None:
+                self.changed.append(dataclasses.replace(row, released=world.now))
+            elif world.defined is None or row.domain in world.defined or row.tag in in_kernel:
+                continue
+            elif world.now - row.released > world.forget_after:
+                self.forgotten.append(key)
+            else:
+                self.orphans.append(Orphan(None, row.tag, f"{row.domain}:{row.target}", 0,
+                                           "libvirt no longer knows its domain"))
+
+
+def _frees(action: Action) -> bool:
+    return isinstance(action, SetExtents) and not action.extents

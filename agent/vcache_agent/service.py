@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent: its threads, and how they hang together.
+
+::
+
+    hook ──► hook server ──┐
+                           ├─► inventory ──► worker ──► kernel
+    libvirt ──► watch ─────┘                 ▲   └──► store
+    kernel ──► event listener ───────────────┘
+    vcache ──► admin server ──► store, worker
+
+Nothing that a hook waits for asks libvirt, and only the worker changes tags.
+"""
+
+import fcntl
+import os
+import threading
+import time
+from pathlib import Path
+from typing import NoReturn
+
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from vcache_agent import admin_server, hook_server, tags
+from vcache_agent.admission import Host, admit
+from vcache_agent.blockstack import BlockStack
+from vcache_agent.disks import DiskFinder
+from vcache_agent.inventory import Inventory
+from vcache_agent.libvirt_watch import LibvirtWatch
+from vcache_agent.model import Domain, Phase
+from vcache_agent.netlink import spec
+from vcache_agent.netlink.client import Client, EventListener, NetlinkError
+from vcache_agent.store import Store
+from vcache_agent.unix_server import UnixServer
+from vcache_agent.worker import Settings, Worker
+
+LOG = logging.getLogger(__name__)
+
+# Seconds between tries to listen to a kernel without the module, and after
+# which a listener is made anew: a reloaded module has another family number.
+_LISTEN_RETRY = 5.0
+_LISTEN_AGAIN = 60.0
+# Pressure may last; it is a reason to look again, but not all the time.
+_PRESSURE_PAUSE = 1.0
+
+
+class AlreadyRunning(Exception):
+    """Another agent uses the same store."""
+
+
+class Agent:
+    """All parts of the agent.
+
+    :param conf: with the options of conf.py
+    :raises AlreadyRunning: if there is another one
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        state = Path(conf.agent.state_path)
+        state.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = _lock(state.with_suffix(".lock"))
+        self._stopping = threading.Event()
+        self._netlink_timeout = conf.agent.netlink_timeout
+        self.store = Store(state)
+        self.inventory = Inventory(conf.agent.prepare_grace)
+        self.worker = Worker(self.inventory, self.store, Settings(
+            refresh_interval=conf.agent.refresh_interval,
+            forget_after=conf.agent.forget_after,
+            netlink_timeout=conf.agent.netlink_timeout,
+            run_dir=Path(conf.libvirt.run_dir)))
+        self.watch = LibvirtWatch(conf.libvirt.uri, self.inventory, conf.libvirt.list_interval,
+                                  self._look)
+        callbacks = hook_server.Callbacks(self._prepare, self._running, self._ended)
+        self._servers = [
+            UnixServer(Path(conf.agent.hook_socket),
+                       lambda request: hook_server.handle(request, callbacks),
+                       request_bytes=hook_server.REQUEST_BYTES, seconds=hook_server.SECONDS),
+            UnixServer(Path(conf.agent.admin_socket), admin_server.AdminServer(self).handle,
+                       request_bytes=admin_server.REQUEST_BYTES, seconds=admin_server.SECONDS)]
+        self._events = threading.Thread(target=self._listen, name="events", daemon=True)
+
+    def start(self) -> None:
+        """Start all threads."""
+        self.worker.start()
+        for server in self._servers:
+            server.start()
+        self.watch.start()
+        self._events.start()
+
+    def stop(self) -> None:
+        """Stop all threads; the kernel's tags stay, I/O goes on."""
+        self._stopping.set()
+        for server in self._servers:
+            server.stop()
+        self.watch.stop()
+        self.worker.stop()
+        self.store.close()
+        os.close(self._lock)
+
+    def _prepare(self, domain: Domain) -> str:
+        """Decide whether a domain may start; in a thread of the hook server."""
+        note = admit(domain, self._host())
+        self.inventory.told(domain, Phase.PREPARING)
+        self.worker.kick()
+        return note
+
+    def _host(self) -> Host:
+        try:
+            with Client(self._netlink_timeout) as client:
+                stack = BlockStack(client.devices())
+        except NetlinkError as error:
+            return Host(_nowhere, 0, str(error.strerror))
+        finder = DiskFinder()
+        taken = {row.tag for row in self.store.assignments().values()}
+        return Host(lambda disk: finder.locate(disk, stack, extents=False),
+                    spec.TAG_MAX - len(taken - {tags.HOST_TAG}))
+
+    def _look(self) -> None:
+        self.worker.kick()
+
+    def _running(self, domain: Domain) -> None:
+        self.inventory.told(domain, Phase.RUNNING)
+        self.worker.kick()
+
+    def _ended(self, domain: Domain) -> None:
+        self.inventory.ended(domain.uuid)
+        self.worker.kick()
+
+    def _listen(self) -> None:
+        """Follow the kernel's events."""
+        while not self._stopping.is_set():
+            try:
+                with EventListener() as listener:
+                    self._follow(listener)
+            except NetlinkError as error:
+                LOG.debug("netlink events: %s", error.strerror)
+                self._stopping.wait(_LISTEN_RETRY)
+            except OSError as error:
+                LOG.warning("netlink events: %s", error)
+                self._stopping.wait(_LISTEN_RETRY)
+
+    def _follow(self, listener: EventListener) -> None:
+        again = time.monotonic() + _LISTEN_AGAIN
+        pressure = 0.0
+        while not self._stopping.is_set() and time.monotonic() < again:
+            for kind, device, tag in listener.receive(1.0):
+                if kind is spec.EventKind.EXTENTS_LOST:
+                    LOG.warning("device %s tag %d: the kernel dropped its extents", device, tag)
+                    self.worker.kick(fresh=True)
+                elif kind is spec.EventKind.ORIGIN_ERROR:
+                    LOG.error("device %s tag %d: writing to the origin failed, the data stays "
+                              "buffered", device, tag)
+                elif kind is spec.EventKind.ORIGIN_OK:
+                    LOG.warning("device %s tag %d: writing to the origin works again", device,
+                                tag)
+                elif time.monotonic() > pressure:
+                    # Perhaps an image grows, and what is written there is the host's.
+                    pressure = time.monotonic() + _PRESSURE_PAUSE
+                    self.worker.kick()
+
+
+def _nowhere(*_: object) -> NoReturn:
+    raise AssertionError("not asked when the host has a problem")
+
+
+def _lock(path: Path) -> int:
+    """Take the lock that makes the agent the only one; it ends with the process."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        raise AlreadyRunning(f"{path}: locked, another vcache-agent runs") from None
+    return fd

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent intends, in a small SQLite file.
+
+libvirt knows which domains there are and the kernel which tags there are; this
+file only remembers which disk has which tag, and what an operator has set. It
+may be lost: tags are then given anew, except to disks whose tag the kernel
+still has.
+
+Every change is one transaction in write-ahead mode, so the file is consistent
+whenever the process ends. It is not synced at each commit: after a power cut
+the domains are gone as well, and a hook must not wait for a busy disk.
+"""
+
+import contextlib
+import dataclasses
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+_VERSION = 1
+
+_SCHEMA = """
+CREATE TABLE disks (
+    key TEXT PRIMARY KEY,
+    tag INTEGER NOT NULL UNIQUE CHECK (tag BETWEEN 1 AND 65535),
+    domain TEXT NOT NULL,
+    name TEXT NOT NULL,
+    target TEXT NOT NULL,
+    path TEXT NOT NULL,
+    weight INTEGER,
+    released REAL
+) STRICT;
+CREATE TABLE meta (
+    name TEXT PRIMARY KEY,
+    value INTEGER NOT NULL
+) STRICT;
+INSERT INTO meta VALUES ('last_tag', 0);
+"""
+
+
+class StoreError(Exception):
+    """The file cannot be used."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Assignment:
+    """A disk and its tag.
+
+    :param key: identity of the disk; see :class:`vcache_agent.model.Location`
+    :param domain: UUID of the domain that used it last
+    :param name: name of that domain
+    :param weight: set by an operator, instead of the flavor's; or None
+    :param released: when no domain used it any more (Unix time), or None
+    """
+
+    key: str
+    tag: int
+    domain: str
+    name: str
+    target: str
+    path: str
+    weight: int | None = None
+    released: float | None = None
+
+
+_FIELDS = [field.name for field in dataclasses.fields(Assignment)]
+_COLUMNS = ", ".join(_FIELDS)
+_UPSERT = (
+    f"INSERT INTO disks ({_COLUMNS}) VALUES ({', '.join('?' * len(_FIELDS))}) "  # noqa: S608
+    "ON CONFLICT (key) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in _FIELDS[1:]))
+
+
+class Store:
+    """The file; may be used from several threads.
+
+    :param path: the file, made with its folder when missing
+    :raises StoreError: if it is not ours, newer than us, or damaged
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.Lock()
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._db = sqlite3.connect(path, timeout=10, isolation_level=None,
+                                       check_same_thread=False)
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = NORMAL")
+            self._migrate(path)
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f"{path}: {error}") from None
+
+    def _migrate(self, path: Path) -> None:
+        with self._transaction():
+            (version,) = self._db.execute("PRAGMA user_version").fetchone()
+            if version > _VERSION:
+                raise StoreError(f"{path}: schema version {version} is of a newer agent, "
+                                 f"this one knows up to {_VERSION}")
+            if version == 0:
+                for statement in _SCHEMA.split(";"):
+                    self._db.execute(statement)
+                self._db.execute(f"PRAGMA user_version = {_VERSION}")
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._db.close()
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._lock:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+    def assignments(self) -> dict[str, Assignment]:
+        """Return all disks by their key."""
+        with self._lock:
+            rows = self._db.execute(f"SELECT {_COLUMNS} FROM disks").fetchall()  # noqa: S608
+        return {row[0]: Assignment(*row) for row in rows}
+
+    def last_tag(self) -> int:
+        """Return the tag number that was given last."""
+        with self._lock:
+            return int(self._db.execute(
+                "SELECT value FROM meta WHERE name = 'last_tag'").fetchone()[0])
+
+    def update(self, changed: Iterable[Assignment], forgotten: Iterable[str] = (),
+               last_tag: int | None = None) -> None:
+        """Write disks and drop others, all or nothing."""
+        with self._transaction():
+            self._db.executemany("DELETE FROM disks WHERE key = ?",
+                                 [(key,) for key in forgotten])
+            self._db.executemany(_UPSERT, [dataclasses.astuple(row) for row in changed])
+            if last_tag is not None:
+                self._db.execute("UPDATE meta SET value = ? WHERE name = 'last_tag'", (last_tag,))
+
+    def set_weight(self, tag: int, weight: int | None) -> bool:
+        """Set or clear an operator's weight; tell whether there is such a tag."""
+        with self._transaction():
+            return self._db.execute("UPDATE disks SET weight = ? WHERE tag = ?",
+                                    (weight, tag)).rowcount > 0

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of the ``vcache`` command."""
+
+from collections.abc import Sequence
+from typing import Any
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return rows under headings; columns of numbers are aligned to the right."""
+    cells = [["-" if cell is None or cell == "" else str(cell) for cell in row] for row in rows]
+    widths = [max([len(heading), *(len(row[column]) for row in cells)])
+              for column, heading in enumerate(headings)]
+    right = [all(row[column][:1].isdigit() or row[column] == "-" for row in cells) and bool(cells)
+             for column in range(len(headings))]
+
+    def line(row: Sequence[str]) -> str:
+        return "  ".join(cell.rjust(width) if flush else cell.ljust(width)
+                         for cell, width, flush in zip(row, widths, right, strict=True)).rstrip()
+
+    return "\n".join([line(headings), *map(line, cells)])
+
+
+def size(count: int | None) -> str | None:
+    """Return a number of bytes for people."""
+    if count is None:
+        return None
+    value, unit = float(count), 0
+    while value >= 1024 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{value:.0f} {_UNITS[unit]}" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
+
+
+def microseconds(value: float | None) -> str | None:
+    """Return a duration for people, in the unit that suits it."""
+    if value is None:
+        return None
+    if value < 1000:
+        return f"{value:.0f} us"
+    return f"{value / 1000:.1f} ms" if value < 1_000_000 else f"{value / 1_000_000:.2f} s"
+
+
+def status(state: dict[str, Any]) -> str:
+    """Return what ``vcache status`` prints."""
+    parts = attention(state)
+    parts.append(table(
+        ("DEVICE", "NAME", "SCOPE", "ISOLATION", "SIZE", "DIRTY", "TAGS", "STATE"),
+        [(item["device"], item["name"], item["scope"], _loud(item["isolation"]),
+          size(item["size_bytes"]), size(item["dirty_bytes"]), item["tags"], _condition(item))
+         for item in state["devices"]]) if state["devices"] else "no vcache device")
+    if state["tags"]:
+        parts.append(table(
+            ("TAG", "DEVICE", "NAME", "WEIGHT", "LIMIT", "DIRTY", "EXTENTS", "FLUSHES", "MEAN",
+             "P50", "P99"),
+            [(item["tag"], item["device_name"] or item["device"],
+              "the host" if item["tag"] == 0 else item["name"], item["weight"],
+              size(item["limit_bytes"]), size(item["dirty_bytes"]), item["extents"],
+              item["flush"]["count"], *_latencies(item["flush"])) for item in state["tags"]]))
+    if state["orphans"]:
+        parts.append("Tags without a running domain:\n" + table(
+            ("TAG", "DEVICE", "NAME", "DIRTY", "REASON"),
+            [(item["tag"], item["device"], item["name"], size(item["dirty_bytes"]),
+              item["reason"]) for item in state["orphans"]]))
+    return "\n\n".join(parts)
+
+
+def disks(state: dict[str, Any]) -> str:
+    """Return what ``vcache disks`` prints."""
+    parts = attention(state)
+    rows = [(item["domain"], item["disk"], item["tag"], item["device"], item["mode"],
+             item["state"], item["weight"], item["extents"], size(item["dirty_bytes"]),
+             *_latencies(item["flush"]), item["note"]) for item in state["disks"]]
+    parts.append(table(
+        ("DOMAIN", "DISK", "TAG", "DEVICE", "MODE", "STATE", "WEIGHT", "EXTENTS", "DIRTY", "MEAN",
+         "P50", "P99", "NOTE"), rows) if rows else "no disk of a domain is known")
+    return "\n\n".join(parts)
+
+
+def attention(state: dict[str, Any]) -> list[str]:
+    """Return what should be read before anything else."""
+    lines = []
+    if state["agent"]["problem"]:
+        lines.append(f"WARNING: {state['agent']['problem']}")
+    elif not state["agent"]["libvirt"]:
+        lines.append("WARNING: libvirt cannot be asked; tags are kept as they are")
+    for item in state["devices"]:
+        if item["isolation"] == "degraded":
+            lines.append(f"WARNING: {item['name']}: isolation=degraded: its origin has a volatile "
+                         "cache and no FUA, so each flush is device-wide and tenants are NOT "
+                         "isolated")
+        if item["broken"]:
+            lines.append(f"WARNING: {item['name']}: writes to the origin {item['origin']} fail, "
+                         "the data stays in memory")
+    return ["\n".join(lines)] if lines else []
+
+
+def _latencies(flush: dict[str, Any] | None) -> tuple[str | None, ...]:
+    if flush is None:
+        return None, None, None
+    return tuple(microseconds(flush[name]) for name in ("mean_us", "p50_us", "p99_us"))
+
+
+def _loud(isolation: str) -> str:
+    return "DEGRADED" if isolation == "degraded" else isolation
+
+
+def _condition(item: dict[str, Any]) -> str:
+    words = [word for word in ("suspended", "broken") if item[word]]
+    return ", ".join(words) or "active"

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``vcache --json`` shows: devices, tags, disks and orphans as plain values."""
+
+from typing import TYPE_CHECKING, Any
+
+from vcache_agent import histogram
+from vcache_agent.model import Device, Phase, Stats, Tag
+from vcache_agent.netlink import spec
+
+if TYPE_CHECKING:
+    from vcache_agent.reconcile import DiskReport
+    from vcache_agent.worker import Outcome
+
+Json = dict[str, Any]
+
+
+def word(value: spec.Scope | spec.Mode | spec.Isolation) -> str:
+    """Return the name an enumerated value has in the specification."""
+    return value.name.lower().replace("_", "-")
+
+
+def device(item: Device) -> Json:
+    """Return a device."""
+    return {
+        "device": str(item.number), "name": item.name, "mode": word(item.mode),
+        "scope": word(item.scope), "isolation": word(item.isolation),
+        "size_bytes": item.sectors * 512, "origin": item.origin,
+        "dirty_bytes": item.dirty_bytes, "tags": item.tags, "suspended": item.suspended,
+        "broken": item.broken}
+
+
+def tag(item: Tag, names: dict[str, str]) -> Json:
+    """Return a tag; `names` are those of the devices by number."""
+    return {
+        "device": str(item.device), "device_name": names.get(str(item.device), ""),
+        "tag": item.id, "name": item.name, "weight": item.weight,
+        "cgroups": sorted(item.cgroups), "extents": item.extents_count,
+        "extents_bytes": item.extents_sectors * 512, "limit_bytes": item.limit_bytes,
+        "dirty_bytes": item.dirty_bytes, "inflight_bytes": item.inflight_bytes,
+        "broken": item.broken, "flush": flush(item.stats), "stats": stats(item.stats)}
+
+
+def flush(item: Stats) -> Json:
+    """Return a tag's flush latency, in microseconds; None without a flush."""
+    def microseconds(ns: float | None) -> float | None:
+        return None if ns is None else round(ns / 1000, 3)
+
+    return {
+        "count": item.flushes,
+        "mean_us": microseconds(item.flush_ns / item.flushes if item.flushes else None),
+        "p50_us": microseconds(histogram.percentile(item.flush_hist, 0.50)),
+        "p99_us": microseconds(histogram.percentile(item.flush_hist, 0.99))}
+
+
+def stats(item: Stats) -> Json:
+    """Return a tag's counters, without the histogram."""
+    return {name: getattr(item, name) for name in Stats.__dataclass_fields__
+            if name != "flush_hist"}
+
+
+def kernel(devices: list[Device], tags: list[Tag]) -> Json:
+    """Return what the kernel alone tells."""
+    names = {str(item.number): item.name for item in devices}
+    return {"devices": [device(item) for item in devices],
+            "tags": [tag(item, names) for item in tags]}
+
+
+def disks(outcome: "Outcome", tags: list[Tag]) -> list[Json]:
+    """Return all disks of domains that run or are about to, and of what became of them."""
+    if outcome.plan is None:
+        return []
+    found = {(item.device, item.id): item for item in tags}
+    phases = {entry.domain.uuid: entry.phase for entry in outcome.snapshot.entries}
+    rows = []
+    for report in outcome.plan.disks:
+        state = report.state
+        number = state.location.device if state.location else None
+        item = found.get((number, report.tag)) if number and report.tag is not None else None
+        phase = phases.get(state.domain.uuid, Phase.RUNNING)
+        note = report.note or outcome.cgroup_notes.get(state.domain.uuid, "")
+        if number and report.tag is not None:
+            note = outcome.errors.get((number, report.tag), note)
+        rows.append({
+            "domain": state.domain.name, "uuid": state.domain.uuid,
+            "disk": state.source.target, "path": state.source.path, "phase": str(phase),
+            "device": str(number) if number else None, "tag": report.tag,
+            "mode_asked": str(state.specs.mode), "mode": str(report.mode),
+            "weight": report.weight if report.tag is not None else None,
+            "required": state.specs.required,
+            "cgroup": state.cgroup, "cgroup_path": outcome.cgroup_paths.get(state.domain.uuid),
+            "state": _state(report, item, phase, outcome),
+            "note": note,
+            "extents": item.extents_count if item else None,
+            "extents_bytes": item.extents_sectors * 512 if item else None,
+            "dirty_bytes": item.dirty_bytes if item else None,
+            "flush": flush(item.stats) if item else None})
+    return rows
+
+
+def _state(report: "DiskReport", item: Tag | None, phase: Phase, outcome: "Outcome") -> str:
+    """Return in a word how a disk is served."""
+    location = report.state.location
+    if report.tag is None or location is None:
+        return "untagged"
+    if item is None or (location.device, report.tag) in outcome.errors:
+        return "failed"
+    if phase is Phase.PREPARING:
+        return "preparing"
+    if location.key.startswith("volume:"):
+        return "isolated"  # by its table line, whoever the submitter is
+    return "isolated" if report.state.cgroup in item.cgroups else "no-cgroup"
+
+
+def orphans(outcome: "Outcome") -> list[Json]:
+    """Return tags without a running domain."""
+    if outcome.plan is None:
+        return []
+    return [{"device": str(item.device) if item.device else None, "tag": item.tag,
+             "name": item.name, "dirty_bytes": item.dirty_bytes, "reason": item.reason}
+            for item in outcome.plan.orphans]

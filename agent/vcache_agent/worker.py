@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one thread that changes tags: looks, decides, applies, again and again."""
+
+import dataclasses
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from oslo_log import log as logging
+
+from nova_vcache.extra_specs import ExtraSpecs, Mode
+from vcache_agent import cgroups, reconcile
+from vcache_agent.admission import specs_of
+from vcache_agent.blockstack import BlockStack, NotOnVcache
+from vcache_agent.disks import DiskFinder
+from vcache_agent.inventory import Entry, Inventory, Snapshot
+from vcache_agent.kernel import Executor
+from vcache_agent.model import Device, DiskSource, DiskState, Location, Phase
+from vcache_agent.netlink import spec
+from vcache_agent.netlink.client import Client, NetlinkError
+from vcache_agent.store import Store
+
+LOG = logging.getLogger(__name__)
+
+# A pass is repeated at once while tags claim sectors that others give up.
+_CLAIM_PASSES = 3
+# Seconds between passes at least, and while something is about to change.
+_PAUSE = 0.05
+_SOON = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Limits of the worker; see conf.py."""
+
+    refresh_interval: float
+    forget_after: float
+    netlink_timeout: float
+    run_dir: Path
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How the last pass ended.
+
+    :param problem: why the kernel could not be asked, or empty
+    :param errors: actions that failed, by device and tag
+    """
+
+    plan: reconcile.Plan | None = None
+    snapshot: Snapshot = dataclasses.field(
+        default_factory=lambda: Snapshot((), False, None))
+    problem: str = "not looked yet"
+    errors: dict[reconcile.TagKey, str] = dataclasses.field(default_factory=dict)
+    cgroup_notes: dict[str, str] = dataclasses.field(default_factory=dict)
+    cgroup_paths: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+class Worker:
+    """Keeps the kernel's tags as the inventory's domains ask for.
+
+    :param inventory: the domains
+    :param store: the intent
+    """
+
+    def __init__(self, inventory: Inventory, store: Store, settings: Settings) -> None:
+        self._inventory = inventory
+        self._store = store
+        self._settings = settings
+        self._finder = DiskFinder()
+        self._executor = Executor()
+        self._wake = threading.Condition()
+        self._asked = 0
+        self._done = 0
+        self._fresh = False
+        self._stopping = False
+        self._said: set[str] = set()
+        self._outcome = Outcome()
+        self._thread = threading.Thread(target=self._run, name="worker", daemon=True)
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return how the last pass ended."""
+        return self._outcome
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End behind the pass that runs, if it ends soon."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify_all()
+        self._thread.join(self._settings.netlink_timeout)
+
+    def kick(self, fresh: bool = False) -> int:
+        """Ask for a pass soon; return its number, for :meth:`wait`.
+
+        :param fresh: read all extents again
+        """
+        with self._wake:
+            self._asked += 1
+            self._fresh |= fresh
+            self._wake.notify_all()
+            return self._asked
+
+    def wait(self, number: int, seconds: float) -> bool:
+        """Wait until the pass that was asked for is done."""
+        with self._wake:
+            return self._wake.wait_for(lambda: self._done >= number, seconds)
+
+    def _run(self) -> None:
+        interval = 0.0
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda: self._stopping or self._asked > self._done, interval)
+                if self._stopping:
+                    return
+                asked, fresh, self._fresh = self._asked, self._fresh, False
+            try:
+                interval = self._pass(fresh)
+            except NetlinkError as error:
+                interval = self._failed(str(error.strerror))
+            except Exception as error:  # the next pass may well succeed
+                LOG.exception("reconcile failed")
+                interval = self._failed(repr(error))
+            with self._wake:
+                self._done = max(self._done, asked)
+                self._wake.notify_all()
+            time.sleep(_PAUSE)
+
+    def _failed(self, problem: str) -> float:
+        snapshot = self._inventory.snapshot()
+        self._outcome = Outcome(snapshot=snapshot, problem=problem)
+        self._say([problem])
+        return self._settings.refresh_interval
+
+    def _pass(self, fresh: bool) -> float:
+        """Look, decide and apply; return the seconds until the next pass."""
+        with Client(self._settings.netlink_timeout) as client:
+            for _ in range(_CLAIM_PASSES):
+                snapshot = self._inventory.snapshot()
+                look = _Look(self._settings.run_dir, self._finder, client.devices(), fresh)
+                plan = reconcile.plan(reconcile.World(
+                    disks=tuple(look.disks(snapshot)), devices=look.devices,
+                    tags=tuple(client.tags()), complete=snapshot.complete,
+                    defined=snapshot.defined, assignments=self._store.assignments(),
+                    last_tag=self._store.last_tag(), applied=self._executor.applied,
+                    now=time.time(), forget_after=self._settings.forget_after))
+                # Intent first: a tag that is set is one that is remembered.
+                if plan.changed or plan.forgotten:
+                    self._store.update(plan.changed, plan.forgotten, plan.last_tag)
+                claimed = self._executor.apply(client, plan.actions)
+                if not claimed:
+                    break
+                fresh = True
+        self._executor.forget_device({device.number for device in look.devices}.__contains__)
+        self._finder.prune()
+        self._outcome = Outcome(plan, snapshot, "", dict(self._executor.errors),
+                                look.cgroup_notes, look.cgroup_paths)
+        self._say(_remarks(plan, look))
+        changing = bool(plan.orphans or look.cgroup_notes)
+        return min(_SOON, self._settings.refresh_interval) if changing \
+            else self._settings.refresh_interval
+
+    def _say(self, remarks: list[str]) -> None:
+        """Log what is new."""
+        for remark in remarks:
+            if remark not in self._said:
+                LOG.warning("%s", remark)
+        self._said = set(remarks)
+
+
+class _Look:
+    """One look at domains, disks and cgroups."""
+
+    def __init__(self, run_dir: Path, finder: DiskFinder, devices: list[Device],
+                 fresh: bool) -> None:
+        self.devices = tuple(devices)
+        self.cgroup_notes: dict[str, str] = {}
+        self.cgroup_paths: dict[str, str] = {}
+        self._run_dir = run_dir
+        self._finder = finder
+        self._fresh = fresh
+        self._stack = BlockStack(devices)
+
+    def disks(self, snapshot: Snapshot) -> Iterator[DiskState]:
+        """Yield the state of each disk of each domain."""
+        for entry in snapshot.entries:
+            specs, problem = specs_of(entry.domain.extra_specs)
+            cgroup = self._cgroup(entry) if specs.mode is not Mode.NONE else None
+            for source in entry.domain.disks:
+                location, reason = self._locate(source, specs, problem)
+                yield DiskState(entry.domain, source, specs, location, reason, cgroup)
+
+    def _locate(self, source: DiskSource, specs: ExtraSpecs,
+                problem: str) -> tuple[Location | None, str]:
+        if problem or specs.mode is Mode.NONE:
+            return None, problem or "its flavor does not ask for vcache"
+        try:
+            return self._finder.locate(source, self._stack, fresh=self._fresh), ""
+        except NotOnVcache as error:
+            return None, str(error)
+
+    def _cgroup(self, entry: Entry) -> int | None:
+        if entry.phase is not Phase.RUNNING:
+            return None
+        try:
+            cgroup = cgroups.of_domain(entry.domain.name, self._run_dir)
+        except cgroups.CgroupError as error:
+            self.cgroup_notes[entry.domain.uuid] = str(error)
+            return None
+        self.cgroup_paths[entry.domain.uuid] = cgroup.path
+        return cgroup.id
+
+
+def _remarks(plan: reconcile.Plan, look: _Look) -> list[str]:
+    """Return what an operator should read in the log."""
+    remarks = [f"device {device.name}: isolation=degraded, its origin has a volatile cache and "
+               "no FUA: flushes are device-wide"
+               for device in look.devices if device.isolation == spec.Isolation.DEGRADED]
+    remarks += [f"device {device.name}: writes to its origin {device.origin} fail"
+                for device in look.devices if device.broken]
+    remarks += look.cgroup_notes.values()
+    for report in plan.disks:
+        asked = report.state.specs.mode is not Mode.NONE
+        wrong = report.state.reason and not asked and report.state.domain.extra_specs
+        if report.note and (asked or wrong) and not report.state.source.readonly:
+            remarks.append(f"domain {report.state.domain.name} ({report.state.domain.uuid}) "
+                           f"disk {report.state.source.target}: {report.note}")
+    remarks += [f"orphaned tag {orphan.tag} ({orphan.name}): {orphan.reason}"
+                for orphan in plan.orphans]
+    return remarks
