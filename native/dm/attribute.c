@@ -20,7 +20,6 @@
  */
 #include <linux/cgroup.h>
 #include <linux/sched.h>
-#include <linux/sched/mm.h>
 #include <linux/slab.h>
 
 #include "vcache.h"
@@ -109,11 +108,26 @@ struct vc_tag *vc_tag_of_write(struct vc_target *vt, struct bio *bio)
 	return tag && vc_tag_has_submitter(tag) ? tag : vt->dev->host;
 }
 
+/* The first tag of a cgroup. */
+static struct vc_tag *vc_tag_of_cgroup(struct vc_dev *dev, u64 id)
+{
+	struct vc_tag *tag;
+
+	list_for_each_entry_rcu(tag, &dev->tags, node) {
+		if (vc_tag_has_cgroup(tag, id))
+			return tag;
+	}
+	return NULL;
+}
+
 /**
  * vc_scope_of_flush - what a flush covers
  * @vt: the target
  * @f: the flush, in the context of its submitter; @all, @cgroup and @owner
  *     are set
+ *
+ * A submitter may have written as a tag of its cgroup or of one above. When
+ * more than one level has tags, cover everything rather than keep a list.
  *
  * Called under rcu_read_lock().
  */
@@ -129,17 +143,32 @@ void vc_scope_of_flush(struct vc_target *vt, struct vc_flush *f)
 		return;
 	}
 	vc_for_each_level(cg) {
-		u64 id = cgroup_id(cg);
-
-		list_for_each_entry_rcu(tag, &vt->dev->tags, node) {
-			if (!vc_tag_has_cgroup(tag, id))
-				continue;
-			f->all = false;
-			f->cgroup = id;
-			f->owner = tag;
+		tag = vc_tag_of_cgroup(vt->dev, cgroup_id(cg));
+		if (!tag)
+			continue;
+		if (!f->all) {
+			f->all = true;
 			return;
 		}
+		f->all = false;
+		f->cgroup = cgroup_id(cg);
+		f->owner = tag;
 	}
+}
+
+/* Is a cgroup of the old list not in the new one? */
+static bool vc_cgroups_lose(const struct vc_cgroups *old, const u64 *id,
+			    unsigned int nr)
+{
+	unsigned int i, k;
+
+	for (i = 0; old && i < old->nr; i++) {
+		for (k = 0; k < nr && id[k] != old->id[i]; k++)
+			;
+		if (k == nr)
+			return true;
+	}
+	return false;
 }
 
 /**
@@ -148,11 +177,16 @@ void vc_scope_of_flush(struct vc_target *vt, struct vc_flush *f)
  * @id: cgroup v2 ids
  * @nr: how many; 0: none
  *
- * Called under vc_dev.lock. Return: 0 or -ENOMEM.
+ * What a cgroup has written as this tag stays covered by that cgroup's
+ * flushes, though it is taken from the tag: every flush covers the tag until
+ * it has been durable once. Called under vc_dev.lock.
+ *
+ * Return: 0 or -ENOMEM.
  */
 int vc_tag_set_cgroups(struct vc_tag *tag, const u64 *id, unsigned int nr)
 {
 	struct vc_cgroups *old, *new = NULL;
+	bool loses;
 
 	if (nr) {
 		new = kmalloc(struct_size(new, id, nr), GFP_KERNEL);
@@ -161,10 +195,20 @@ int vc_tag_set_cgroups(struct vc_tag *tag, const u64 *id, unsigned int nr)
 		new->nr = nr;
 		memcpy(new->id, id, nr * sizeof(*id));
 	}
-	old = rcu_replace_pointer(tag->cgroups, new,
-				  lockdep_is_held(&tag->dev->lock));
-	/* Flushes on their way cover everything from here on. */
+	old = rcu_dereference_protected(tag->cgroups,
+					lockdep_is_held(&tag->dev->lock));
+	loses = vc_cgroups_lose(old, id, nr);
+	if (loses)
+		WRITE_ONCE(tag->exposed, VC_EXPOSED_CHANGING);
+	/* Flushes on their way cover everything, begun before or within. */
 	atomic_inc(&tag->dev->attr_gen);
+	rcu_assign_pointer(tag->cgroups, new);
+	atomic_inc(&tag->dev->attr_gen);
+	if (loses) {
+		synchronize_rcu();
+		WRITE_ONCE(tag->exposed, VC_EXPOSED);
+		mod_delayed_work(tag->dev->wq, &tag->dev->age_work, 1);
+	}
 	if (old)
 		kfree_rcu(old, rcu);
 	return 0;
@@ -277,12 +321,10 @@ void vc_tag_extents(struct vc_tag *tag, u32 *count, u64 *sectors)
 void vc_map_punch(struct vc_dev *dev, sector_t start, sector_t len)
 {
 	struct vc_map *old, *new;
-	unsigned int noio;
 
 	if (!rcu_access_pointer(dev->map))
 		return;
-	noio = memalloc_noio_save();
-	mutex_lock(&dev->lock);
+	vc_dev_lock(dev);
 	old = vc_map_locked(dev);
 	new = vc_map_alloc(old ? old->nr + 1 : 1);
 	if (old && new) {
@@ -294,6 +336,5 @@ void vc_map_punch(struct vc_dev *dev, sector_t start, sector_t len)
 	} else {
 		kvfree(new);
 	}
-	mutex_unlock(&dev->lock);
-	memalloc_noio_restore(noio);
+	vc_dev_unlock(dev);
 }

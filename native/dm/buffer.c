@@ -13,14 +13,16 @@
 
 static struct kmem_cache *vc_block_cache;
 
-static struct vc_block *vc_block_alloc(struct vc_tag *tag, pgoff_t index,
-				       gfp_t gfp)
+/* Writes do not wait for memory: without any they go past the buffer. */
+#define VC_BLOCK_GFP (GFP_NOWAIT | __GFP_NOWARN)
+
+static struct vc_block *vc_block_alloc(struct vc_tag *tag, pgoff_t index)
 {
-	struct vc_block *b = kmem_cache_zalloc(vc_block_cache, gfp);
+	struct vc_block *b = kmem_cache_zalloc(vc_block_cache, VC_BLOCK_GFP);
 
 	if (!b)
 		return NULL;
-	b->page = alloc_page(gfp);
+	b->page = alloc_page(VC_BLOCK_GFP);
 	if (!b->page) {
 		kmem_cache_free(vc_block_cache, b);
 		return NULL;
@@ -93,6 +95,7 @@ static void vc_block_enter(struct vc_block *b)
 	struct vc_tag *tag = b->tag;
 
 	b->since = jiffies;
+	atomic_long_inc(&tag->dev->unsettled);
 	spin_lock(&tag->lock);
 	b->slot = vc_epoch_enter(&tag->epoch);
 	list_add_tail(&b->node, &tag->dirty);
@@ -122,10 +125,9 @@ static void vc_block_share(struct vc_block *b)
 	b->shared = true;
 	spin_lock(&host->lock);
 	b->host_slot = vc_epoch_enter(&host->epoch);
-	if (b->bad)
-		host->bad++;
 	if (queued) {
-		list_add_tail(&b->node, &host->dirty);
+		/* In front: it is older than it looks there. */
+		list_add(&b->node, &host->dirty);
 		host->ndirty++;
 	}
 	spin_unlock(&host->lock);
@@ -193,8 +195,7 @@ static int vc_piece_publish(struct vc_piece *p, struct vc_block *n,
 			    struct vc_block *old)
 {
 	struct vc_dev *dev = p->tag->dev;
-	void *was = xa_cmpxchg(&dev->blocks, p->index, old, n,
-			       GFP_NOWAIT | __GFP_NOWARN);
+	void *was = xa_cmpxchg(&dev->blocks, p->index, old, n, VC_BLOCK_GFP);
 
 	if (xa_is_err(was))
 		return -ENOMEM;
@@ -267,7 +268,7 @@ static int vc_piece_insert(struct vc_piece *p, struct vc_block *n,
 }
 
 /* Return: 1 when a new block was needed, 0 when not, or -ENOMEM. */
-static int vc_piece_write(struct vc_piece *p, gfp_t gfp)
+static int vc_piece_write(struct vc_piece *p)
 {
 	struct vc_block *n = NULL, *b;
 	int r;
@@ -285,7 +286,7 @@ static int vc_piece_write(struct vc_piece *p, gfp_t gfp)
 		if (r != -EAGAIN)
 			break;
 		if (!n)
-			n = vc_block_alloc(p->tag, p->index, gfp);
+			n = vc_block_alloc(p->tag, p->index);
 		if (!n)
 			return -ENOMEM;
 	}
@@ -298,14 +299,12 @@ static int vc_piece_write(struct vc_piece *p, gfp_t gfp)
  * vc_buffer_write - take a write into the buffer
  * @tag: whose data it is
  * @bio: the write
- * @gfp: how memory may be got
  * @taken: the number of new pages that it took
  *
  * Return: 0, or -ENOMEM: then a part of it may be in the buffer, as with any
  * write that has not completed.
  */
-int vc_buffer_write(struct vc_tag *tag, struct bio *bio, gfp_t gfp,
-		    unsigned int *taken)
+int vc_buffer_write(struct vc_tag *tag, struct bio *bio, unsigned int *taken)
 {
 	struct bvec_iter iter = bio->bi_iter;
 	struct vc_piece p = { .tag = tag, .bio = bio, .iter = &iter };
@@ -318,7 +317,7 @@ int vc_buffer_write(struct vc_tag *tag, struct bio *bio, gfp_t gfp,
 		p.off = iter.bi_sector & (VC_PAGE_SECTORS - 1);
 		p.sectors = min(VC_PAGE_SECTORS - p.off,
 				iter.bi_size >> SECTOR_SHIFT);
-		r = vc_piece_write(&p, gfp);
+		r = vc_piece_write(&p);
 		if (r < 0)
 			return r;
 		*taken += r;

@@ -56,9 +56,9 @@ static struct vc_dev *vc_dev_make(struct mapped_device *md)
 	if (!dev->wq || bioset_init(&dev->bs, VC_BIOS_MIN, 0,
 				    BIOSET_NEED_BVECS))
 		goto bad;
-	mutex_lock(&dev->lock);
+	vc_dev_lock(dev);
 	dev->host = vc_tag_make(dev, 0);
-	mutex_unlock(&dev->lock);
+	vc_dev_unlock(dev);
 	if (!dev->host)
 		goto bad;
 	strscpy(dev->host->name, "host", sizeof(dev->host->name));
@@ -101,10 +101,10 @@ static void vc_dev_quiesce(struct vc_dev *dev)
 
 	WRITE_ONCE(dev->suspended, true);
 	cancel_delayed_work_sync(&dev->age_work);
-	mutex_lock(&dev->lock);
+	vc_dev_lock(dev);
 	list_for_each_entry(tag, &dev->tags, node)
 		flush_work(&tag->work);
-	mutex_unlock(&dev->lock);
+	vc_dev_unlock(dev);
 	wait_event(dev->idle, !atomic_read(&dev->inflight));
 	flush_work(&dev->reap_work);
 	flush_work(&dev->park_work);
@@ -125,28 +125,36 @@ static void vc_dev_drop(struct vc_dev *dev)
 		      dm_device_name(dev->md), sectors);
 }
 
+/* The table goes; the next one in force brings its own origin. */
+static void vc_dev_forget(struct vc_dev *dev, struct vc_target *vt)
+{
+	vc_dev_lock(dev);
+	if (dev->target == vt)
+		WRITE_ONCE(dev->target, NULL);
+	vc_dev_unlock(dev);
+}
+
 /**
  * vc_dev_put - a table goes
  * @dev: its device
+ * @vt: the table
  *
- * With the last one goes the device. It has been suspended then, and so is
- * drained, but after a noflush suspend: try once more.
+ * With the last one goes the device. It has been suspended and so is drained,
+ * but for what the origin refused. That is not tried again here: the origin
+ * may be in other hands already, and hold newer data.
  */
-void vc_dev_put(struct vc_dev *dev)
+void vc_dev_put(struct vc_dev *dev, struct vc_target *vt)
 {
-	mutex_lock(&vc_registry_lock);
-	if (--dev->tables) {
-		mutex_unlock(&vc_registry_lock);
-		return;
-	}
-	list_del(&dev->registry);
-	mutex_unlock(&vc_registry_lock);
+	bool last;
 
-	if (atomic_long_read(&dev->nblocks)) {
-		vc_dev_resume(dev);
-		vc_dev_write_out(dev);
-		wait_event(dev->idle, vc_dev_drained(dev));
-	}
+	mutex_lock(&vc_registry_lock);
+	last = !--dev->tables;
+	if (last)
+		list_del(&dev->registry);
+	vc_dev_forget(dev, vt);
+	mutex_unlock(&vc_registry_lock);
+	if (!last)
+		return;
 	vc_dev_quiesce(dev);
 	cancel_delayed_work_sync(&dev->event_work);
 	vc_dev_drop(dev);
@@ -170,6 +178,21 @@ static int vc_dev_fix_tag(struct vc_dev *dev, struct vc_target *vt)
 	return 0;
 }
 
+/* Does the buffer hold sectors behind the end of a device of this size? */
+static bool vc_dev_has_beyond(struct vc_dev *dev, sector_t len)
+{
+	unsigned long index = len >> VC_PAGE_SECTORS_SHIFT;
+	unsigned int rest = len & (VC_PAGE_SECTORS - 1);
+	struct vc_block *b;
+
+	b = rest ? xa_load(&dev->blocks, index) : NULL;
+	if (b && find_next_bit(b->valid, VC_PAGE_SECTORS, rest) <
+		 VC_PAGE_SECTORS)
+		return true;
+	index += !!rest;
+	return xa_find(&dev->blocks, &index, ULONG_MAX, XA_PRESENT);
+}
+
 /**
  * vc_dev_activate - a table comes into force
  * @dev: its device, suspended
@@ -178,15 +201,15 @@ static int vc_dev_fix_tag(struct vc_dev *dev, struct vc_target *vt)
  * What was written to the origin before we had it may be in its volatile
  * cache; from now on no flush of ours reaches that, so flush it here.
  *
- * Return: 0 or a negative errno; then the old table stays in force.
+ * Return: 0 or a negative errno; then dm leaves the device suspended, and
+ * what is buffered waits for a better table.
  */
 int vc_dev_activate(struct vc_dev *dev, struct vc_target *vt)
 {
 	struct block_device *bdev = vt->origin->bdev;
-	unsigned long beyond = vt->ti->len >> VC_PAGE_SECTORS_SHIFT;
 	int r;
 
-	if (xa_find(&dev->blocks, &beyond, ULONG_MAX, XA_PRESENT)) {
+	if (vc_dev_has_beyond(dev, vt->ti->len)) {
 		DMERR("%s: buffered data lies behind the end of the new table",
 		      dm_device_name(dev->md));
 		return -EBUSY;
@@ -203,11 +226,13 @@ int vc_dev_activate(struct vc_dev *dev, struct vc_target *vt)
 	if (vc_isolation(bdev) == VCACHE_ISOLATION_DEGRADED)
 		DMWARN("%s: the origin has a volatile cache and no FUA: flushes are device-wide (isolation=degraded)",
 		       dm_device_name(dev->md));
-	mutex_lock(&dev->lock);
+	vc_dev_lock(dev);
 	r = vc_dev_fix_tag(dev, vt);
-	if (!r)
+	if (!r) {
 		WRITE_ONCE(dev->target, vt);
-	mutex_unlock(&dev->lock);
+		dev->volume = vt->scope == VCACHE_SCOPE_VOLUME;
+	}
+	vc_dev_unlock(dev);
 	vc_limits_update();
 	return r;
 }
@@ -224,10 +249,10 @@ void vc_dev_presuspend(struct vc_dev *dev, bool noflush)
 	if (!noflush)
 		return;
 	WRITE_ONCE(dev->noflush, true);
-	mutex_lock(&dev->lock);
+	vc_dev_lock(dev);
 	list_for_each_entry(tag, &dev->tags, node)
 		vc_tag_requeue(tag);
-	mutex_unlock(&dev->lock);
+	vc_dev_unlock(dev);
 	vc_parked_requeue(dev);
 	vc_flush_requeue(dev);
 }
@@ -236,19 +261,19 @@ void vc_dev_presuspend(struct vc_dev *dev, bool noflush)
  * vc_dev_postsuspend - no request of dm is in flight any more
  * @dev: the device
  *
- * After a noflush suspend the data stays in memory, for the next table.
+ * Everything is written out, also in a noflush suspend: then the requests
+ * that waited have been given back, but data that was accepted must not
+ * depend on the next table being one of ours. What the origin refuses stays
+ * in memory.
  */
 void vc_dev_postsuspend(struct vc_dev *dev)
 {
-	if (!dev->noflush) {
-		vc_dev_write_out(dev);
-		wait_event(dev->idle, vc_dev_drained(dev));
-		flush_work(&dev->reap_work);
-		if (atomic_long_read(&dev->nblocks))
-			DMWARN("%s: suspended with data that its origin refuses",
-			       dm_device_name(dev->md));
-	}
+	vc_dev_write_out(dev);
+	wait_event(dev->idle, vc_dev_drained(dev));
 	vc_dev_quiesce(dev);
+	if (atomic_long_read(&dev->nblocks))
+		DMWARN("%s: suspended with data that its origin refuses",
+		       dm_device_name(dev->md));
 }
 
 /**
@@ -257,14 +282,10 @@ void vc_dev_postsuspend(struct vc_dev *dev)
  */
 void vc_dev_resume(struct vc_dev *dev)
 {
-	struct vc_tag *tag;
-
 	WRITE_ONCE(dev->noflush, false);
 	WRITE_ONCE(dev->suspended, false);
-	mutex_lock(&dev->lock);
-	list_for_each_entry(tag, &dev->tags, node)
-		queue_work(dev->wq, &tag->work);
-	mutex_unlock(&dev->lock);
+	/* Refused data may be welcome now. */
+	vc_dev_write_out(dev);
 	queue_work(dev->wq, &dev->park_work);
 	queue_delayed_work(dev->wq, &dev->age_work, 1);
 }

@@ -20,7 +20,7 @@
 static bool vc_flush_covers(const struct vc_flush *f, struct vc_tag *tag)
 {
 	return f->all || tag == tag->dev->host || READ_ONCE(tag->orphan) ||
-	       vc_tag_has_cgroup(tag, f->cgroup);
+	       READ_ONCE(tag->exposed) || vc_tag_has_cgroup(tag, f->cgroup);
 }
 
 /*
@@ -100,10 +100,7 @@ static void vc_flush_step(struct vc_flush *f)
 	struct vc_tag *tag;
 
 	rcu_read_lock();
-	if (!f->all && f->gen != atomic_read(&dev->attr_gen)) {
-		f->all = true;
-		f->cursor = 0;
-	}
+again:
 	list_for_each_entry_rcu(tag, &dev->tags, node) {
 		if (tag->seq <= f->cursor || !vc_flush_covers(f, tag))
 			continue;
@@ -111,6 +108,12 @@ static void vc_flush_step(struct vc_flush *f)
 		next = vc_flush_wait(f, tag);
 		if (next != VC_FLUSH_GO_ON)
 			break;
+	}
+	if (next == VC_FLUSH_GO_ON && !f->all &&
+	    f->gen != atomic_read(&dev->attr_gen)) {
+		f->all = true;
+		f->cursor = 0;
+		goto again;
 	}
 	rcu_read_unlock();
 	if (next == VC_FLUSH_GO_ON)

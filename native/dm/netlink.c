@@ -67,10 +67,10 @@ static struct vc_dev *vc_nl_device(struct nlattr **attrs,
 	list_for_each_entry(dev, &vc_devices, registry) {
 		if (vc_dev_number(dev) != number)
 			continue;
-		mutex_lock(&dev->lock);
+		vc_dev_lock(dev);
 		if (dev->target)
 			return dev;
-		mutex_unlock(&dev->lock);
+		vc_dev_unlock(dev);
 	}
 	mutex_unlock(&vc_registry_lock);
 	NL_SET_ERR_MSG(extack, "no active vcache device has this major:minor");
@@ -79,7 +79,7 @@ static struct vc_dev *vc_nl_device(struct nlattr **attrs,
 
 static void vc_nl_release(struct vc_dev *dev)
 {
-	mutex_unlock(&dev->lock);
+	vc_dev_unlock(dev);
 	mutex_unlock(&vc_registry_lock);
 }
 
@@ -110,7 +110,7 @@ static u64 vc_dev_dirty(struct vc_dev *dev, u32 *tags, bool *broken)
 	list_for_each_entry(tag, &dev->tags, node) {
 		*tags += !tag->orphan;
 		sectors += atomic64_read(&tag->dirty_sectors);
-		*broken |= READ_ONCE(tag->bad);
+		*broken |= atomic_read(&tag->bad);
 	}
 	return sectors << SECTOR_SHIFT;
 }
@@ -253,7 +253,7 @@ static int vc_fill_tag(struct sk_buff *skb, struct vc_tag *tag)
 				 (u64)atomic_read(&tag->inflight_sectors)
 				 << SECTOR_SHIFT, VCACHE_A_TAG_PAD) ?:
 	       vc_fill_stats(skb, &tag->stats) ?:
-	       (READ_ONCE(tag->bad) ?
+	       (atomic_read(&tag->bad) ?
 		nla_put_flag(skb, VCACHE_A_TAG_BROKEN) : 0);
 }
 
@@ -278,7 +278,7 @@ int vcache_nl_device_get_dumpit(struct sk_buff *skb,
 
 		if (i++ < cb->args[0])
 			continue;
-		mutex_lock(&dev->lock);
+		vc_dev_lock(dev);
 		if (dev->target) {
 			msg = vc_nl_put(skb, cb, VCACHE_CMD_DEVICE_GET);
 			r = msg ? vc_fill_device(skb, dev) : -EMSGSIZE;
@@ -287,7 +287,7 @@ int vcache_nl_device_get_dumpit(struct sk_buff *skb,
 			else if (msg)
 				genlmsg_end(skb, msg);
 		}
-		mutex_unlock(&dev->lock);
+		vc_dev_unlock(dev);
 		if (r)
 			break;
 		cb->args[0] = i;
@@ -345,9 +345,9 @@ int vcache_nl_tag_get_dumpit(struct sk_buff *skb, struct netlink_callback *cb)
 	list_for_each_entry(dev, &vc_devices, registry) {
 		if (i++ < cb->args[0])
 			continue;
-		mutex_lock(&dev->lock);
+		vc_dev_lock(dev);
 		r = dev->target ? vc_dump_tags(skb, cb, dev) : 0;
-		mutex_unlock(&dev->lock);
+		vc_dev_unlock(dev);
 		if (r)
 			break;
 		cb->args[0] = i;

@@ -10,10 +10,14 @@
  */
 #include "vcache.h"
 
-static bool vc_parked_meets(const struct vc_parked *p, sector_t start,
-			    sector_t end)
+/*
+ * By pages, as the buffer is: a neighbour in the same page would keep that in
+ * the buffer too.
+ */
+static bool vc_parked_meets(const struct vc_parked *p, pgoff_t first,
+			    pgoff_t last)
 {
-	return p->start < end && start < p->end;
+	return p->first <= last && first <= p->last;
 }
 
 /**
@@ -29,8 +33,8 @@ bool vc_parked_overlap(struct vc_dev *dev, struct bio *bio)
 
 	spin_lock_irqsave(&dev->park_lock, flags);
 	list_for_each_entry(p, &dev->parked, node) {
-		meets = vc_parked_meets(p, bio->bi_iter.bi_sector,
-					bio_end_sector(bio));
+		meets = vc_parked_meets(p, vc_first_page(bio),
+					vc_last_page(bio));
 		if (meets)
 			break;
 	}
@@ -51,9 +55,10 @@ int vc_park(struct vc_dev *dev, struct bio *bio, struct vc_io *io)
 	unsigned long flags;
 	bool noflush;
 
-	io->parked.start = bio->bi_iter.bi_sector;
-	io->parked.end = bio_end_sector(bio);
+	io->parked.first = vc_first_page(bio);
+	io->parked.last = vc_last_page(bio);
 	io->parked.sent = false;
+	io->parked.retried = false;
 	io->parked.pass = READ_ONCE(dev->park_pass) - 1;
 	spin_lock_irqsave(&dev->park_lock, flags);
 	noflush = dev->noflush;
@@ -131,43 +136,47 @@ enum vc_range {
 	VC_RANGE_FAILED,
 };
 
-/* Is anything of the range in the buffer? If so, have it written out. */
-static enum vc_range vc_range_clear(struct vc_dev *dev,
-				    const struct vc_parked *p)
+/*
+ * Is anything of the range in the buffer? If so, have it written out; what
+ * the origin has refused before gets one more try.
+ */
+static enum vc_range vc_range_clear(struct vc_dev *dev, struct vc_parked *p)
 {
-	pgoff_t last = (p->end - 1) >> VC_PAGE_SECTORS_SHIFT;
-	XA_STATE(xas, &dev->blocks, p->start >> VC_PAGE_SECTORS_SHIFT);
+	XA_STATE(xas, &dev->blocks, p->first);
 	enum vc_range range = VC_RANGE_FREE;
 	struct vc_tag *kicked = NULL;
+	bool refused = false;
 	struct vc_block *b;
 
 	rcu_read_lock();
-	xas_for_each(&xas, b, last) {
+	xas_for_each(&xas, b, p->last) {
 		unsigned long flags;
 		struct vc_tag *home;
+		bool bad;
 		u8 state;
-		bool failed;
 
 		if (xas_retry(&xas, b))
 			continue;
 		spin_lock_irqsave(&b->lock, flags);
 		home = vc_block_home(b);
 		state = b->state;
-		failed = b->failed;
+		bad = b->bad;
 		spin_unlock_irqrestore(&b->lock, flags);
 		if (state == VC_DEAD)
 			continue;
 		range = VC_RANGE_BUSY;
-		if (state == VC_DIRTY && failed) {
+		if (state == VC_DIRTY && bad && p->retried) {
 			range = VC_RANGE_FAILED;
 			break;
 		}
+		refused |= bad;
 		if (state == VC_DIRTY && home != kicked) {
 			vc_tag_write_out(home, UINT_MAX);
 			kicked = home;
 		}
 	}
 	rcu_read_unlock();
+	p->retried |= refused;
 	return range;
 }
 
@@ -187,7 +196,7 @@ static struct vc_parked *vc_parked_next(struct vc_dev *dev)
 		list_for_each_entry(q, &dev->parked, node) {
 			if (q == p)
 				break;
-			meets = vc_parked_meets(q, p->start, p->end);
+			meets = vc_parked_meets(q, p->first, p->last);
 			if (meets)
 				break;
 		}
@@ -205,7 +214,8 @@ static void vc_parked_send(struct vc_dev *dev, struct vc_parked *p)
 	switch (vc_range_clear(dev, p)) {
 	case VC_RANGE_FREE:
 		if (bio_op(bio) == REQ_OP_DISCARD)
-			vc_map_punch(dev, p->start, p->end - p->start);
+			vc_map_punch(dev, bio->bi_iter.bi_sector,
+				     bio_sectors(bio));
 		submit_bio_noacct(bio);
 		break;
 	case VC_RANGE_FAILED:

@@ -68,25 +68,20 @@ static void vc_read_pin(struct vc_dev *dev, struct bio *bio,
 	rcu_read_unlock();
 }
 
-/* Does the buffer hold every sector of the read? */
-static bool vc_read_covered(struct bio *bio, struct vc_read *rd)
+/* How many sectors of the read does the buffer hold? */
+static unsigned int vc_read_hits(struct bio *bio, struct vc_read *rd)
 {
-	sector_t pos = bio->bi_iter.bi_sector, end = bio_end_sector(bio);
-	unsigned int i;
+	sector_t start = bio->bi_iter.bi_sector, end = bio_end_sector(bio);
+	unsigned int i, s, hits = 0;
 
-	for (i = 0; i < rd->nr && pos < end; i++) {
+	for (i = 0; i < rd->nr; i++) {
 		struct vc_block *b = rd->pin[i];
 		sector_t base = b->index << VC_PAGE_SECTORS_SHIFT;
-		unsigned int upto;
 
-		if (pos < base)
-			return false;
-		upto = min_t(sector_t, end - base, VC_PAGE_SECTORS);
-		if (find_next_zero_bit(b->valid, upto, pos - base) < upto)
-			return false;
-		pos = base + upto;
+		for_each_set_bit(s, b->valid, VC_PAGE_SECTORS)
+			hits += base + s >= start && base + s < end;
 	}
-	return pos >= end;
+	return hits;
 }
 
 static void vc_bio_put_data(struct bio *bio, struct bvec_iter *iter,
@@ -103,12 +98,12 @@ static void vc_bio_put_data(struct bio *bio, struct bvec_iter *iter,
 	}
 }
 
-/* Copy what the noted blocks hold into the read. Return: sectors copied. */
-static unsigned int vc_read_overlay(struct bio *bio, struct bvec_iter iter,
-				    struct vc_read *rd)
+/* Copy what the noted blocks hold into the read. */
+static void vc_read_overlay(struct bio *bio, struct bvec_iter iter,
+			    struct vc_read *rd)
 {
 	sector_t end = iter.bi_sector + (iter.bi_size >> SECTOR_SHIFT);
-	unsigned int i, copied = 0;
+	unsigned int i;
 
 	for (i = 0; i < rd->nr; i++) {
 		struct vc_block *b = rd->pin[i];
@@ -129,40 +124,37 @@ static unsigned int vc_read_overlay(struct bio *bio, struct bvec_iter iter,
 			vc_bio_put_data(bio, &iter, page_address(b->page) +
 					(s << SECTOR_SHIFT),
 					(e - s) << SECTOR_SHIFT);
-			copied += e - s;
 		}
 		spin_unlock_irqrestore(&b->lock, flags);
 	}
-	return copied;
-}
-
-static void vc_read_count_hit(struct vc_io *io, unsigned int sectors)
-{
-	if (io->tag)
-		atomic64_add(sectors, &io->tag->stats.read_hit_sectors);
 }
 
 /**
  * vc_read_bio - map a read
- * @dev: the device
+ * @tag: whose statistics count it
  * @bio: the read, bound for the origin
  * @io: our part of it
  *
+ * Called under rcu_read_lock(), for @tag.
+ *
  * Return: what the map function of a target returns.
  */
-int vc_read_bio(struct vc_dev *dev, struct bio *bio, struct vc_io *io)
+int vc_read_bio(struct vc_tag *tag, struct bio *bio, struct vc_io *io)
 {
 	struct vc_read *rd = &io->read;
+	unsigned int hits;
 
-	if (!atomic_long_read(&dev->nblocks))
+	if (!atomic_long_read(&tag->dev->nblocks))
 		return DM_MAPIO_REMAPPED;
 	rd->nr = 0;
 	rd->pin = rd->few;
-	vc_read_pin(dev, bio, rd);
+	vc_read_pin(tag->dev, bio, rd);
 	if (!rd->nr)
 		return DM_MAPIO_REMAPPED;
-	if (vc_read_covered(bio, rd)) {
-		vc_read_count_hit(io, vc_read_overlay(bio, bio->bi_iter, rd));
+	hits = vc_read_hits(bio, rd);
+	atomic64_add(hits, &tag->stats.read_hit_sectors);
+	if (hits == bio_sectors(bio)) {
+		vc_read_overlay(bio, bio->bi_iter, rd);
 		vc_read_unpin(rd);
 		bio_endio(bio);
 		return DM_MAPIO_SUBMITTED;
@@ -181,7 +173,6 @@ int vc_read_bio(struct vc_dev *dev, struct bio *bio, struct vc_io *io)
 void vc_read_done(struct bio *bio, struct vc_io *io, blk_status_t status)
 {
 	if (!status)
-		vc_read_count_hit(io, vc_read_overlay(bio, io->read.iter,
-						      &io->read));
+		vc_read_overlay(bio, io->read.iter, &io->read);
 	vc_read_unpin(&io->read);
 }

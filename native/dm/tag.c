@@ -3,7 +3,9 @@
  * dm-vcache: tags, their shares of the buffer memory, and their end.
  */
 #include <linux/module.h>
+#include <linux/shrinker.h>
 #include <linux/slab.h>
+#include <linux/version.h>
 
 #include "vcache.h"
 
@@ -21,11 +23,7 @@ static unsigned int buffer_mb = 128;
 /* In volume scope nothing is hTag's, so it takes no share from the others. */
 static unsigned int vc_limits_weight(const struct vc_tag *tag)
 {
-	const struct vc_target *vt = READ_ONCE(tag->dev->target);
-
-	if (vt && vt->scope == VCACHE_SCOPE_VOLUME && tag == tag->dev->host)
-		return 0;
-	return tag->weight;
+	return tag == tag->dev->host && tag->dev->volume ? 0 : tag->weight;
 }
 
 static void vc_limits_share(void)
@@ -73,6 +71,70 @@ static const struct kernel_param_ops vc_buffer_mb_ops = {
 };
 module_param_cb(buffer_mb, &vc_buffer_mb_ops, &buffer_mb, 0644);
 MODULE_PARM_DESC(buffer_mb, "Write buffer memory of the host in MiB, shared by weight (1..1048576, default 128)");
+
+static unsigned long vc_shrink_count(struct shrinker *shrinker,
+				     struct shrink_control *sc)
+{
+	unsigned long pages = 0;
+	struct vc_tag *tag;
+
+	if (!mutex_trylock(&vc_limits_lock))
+		return 0;
+	list_for_each_entry(tag, &vc_limits_tags, registry)
+		pages += atomic_read(&tag->used);
+	mutex_unlock(&vc_limits_lock);
+	return pages;
+}
+
+/* Memory is short: write out what is dirty. The pages come back later. */
+static unsigned long vc_shrink_scan(struct shrinker *shrinker,
+				    struct shrink_control *sc)
+{
+	struct vc_tag *tag;
+
+	if (!mutex_trylock(&vc_limits_lock))
+		return SHRINK_STOP;
+	list_for_each_entry(tag, &vc_limits_tags, registry)
+		vc_tag_write_out(tag, sc->nr_to_scan);
+	mutex_unlock(&vc_limits_lock);
+	return SHRINK_STOP;
+}
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 7, 0)
+static struct shrinker *vc_shrinker;
+
+int __init vc_shrinker_init(void)
+{
+	vc_shrinker = shrinker_alloc(0, "dm-vcache");
+	if (!vc_shrinker)
+		return -ENOMEM;
+	vc_shrinker->count_objects = vc_shrink_count;
+	vc_shrinker->scan_objects = vc_shrink_scan;
+	shrinker_register(vc_shrinker);
+	return 0;
+}
+
+void vc_shrinker_exit(void)
+{
+	shrinker_free(vc_shrinker);
+}
+#else
+static struct shrinker vc_shrinker = {
+	.count_objects = vc_shrink_count,
+	.scan_objects = vc_shrink_scan,
+	.seeks = DEFAULT_SEEKS,
+};
+
+int __init vc_shrinker_init(void)
+{
+	return register_shrinker(&vc_shrinker, "dm-vcache");
+}
+
+void vc_shrinker_exit(void)
+{
+	unregister_shrinker(&vc_shrinker);
+}
+#endif
 
 /**
  * vc_tag_find - find a tag by its number
@@ -186,7 +248,7 @@ bool vc_tags_collect(struct vc_dev *dev)
 	bool left = false;
 	LIST_HEAD(gone);
 
-	mutex_lock(&dev->lock);
+	vc_dev_lock(dev);
 	list_for_each_entry_safe(tag, next, &dev->tags, node) {
 		if (!tag->orphan)
 			continue;
@@ -197,7 +259,7 @@ bool vc_tags_collect(struct vc_dev *dev)
 			left = true;
 		}
 	}
-	mutex_unlock(&dev->lock);
+	vc_dev_unlock(dev);
 	if (list_empty(&gone))
 		return left;
 	/* Flushes may stand on it, and the reaper may just have let it go. */
@@ -247,12 +309,12 @@ void vc_event_work(struct work_struct *work)
 	enum vcache_event_kind kind;
 	struct vc_tag *tag;
 
-	mutex_lock(&dev->lock);
+	vc_dev_lock(dev);
 	list_for_each_entry(tag, &dev->tags, node) {
 		for (kind = 0; kind <= VCACHE_EVENT_KIND_EXTENTS_LOST; kind++) {
 			if (test_and_clear_bit(kind, &tag->events))
 				vc_netlink_event(dev, tag->id, kind);
 		}
 	}
-	mutex_unlock(&dev->lock);
+	vc_dev_unlock(dev);
 }

@@ -23,9 +23,9 @@ static int vc_map(struct dm_target *ti, struct bio *bio)
 	struct vc_target *vt = ti->private;
 	struct vc_io *io = vc_io(bio);
 	struct vc_tag *tag;
+	int r;
 
 	io->dev = vt->dev;
-	io->tag = NULL;
 	io->kind = VC_IO_PLAIN;
 	bio_set_dev(bio, vt->origin->bdev);
 	if (bio->bi_opf & REQ_PREFLUSH)
@@ -37,8 +37,9 @@ static int vc_map(struct dm_target *ti, struct bio *bio)
 		tag = vc_tag_of_range(vt, bio) ?: vt->dev->host;
 		atomic64_inc(&tag->stats.reads);
 		atomic64_add(bio_sectors(bio), &tag->stats.read_sectors);
+		r = vc_read_bio(tag, bio, io);
 		rcu_read_unlock();
-		return vc_read_bio(vt->dev, bio, io);
+		return r;
 	case REQ_OP_WRITE:
 		return vc_write_bio(vt, bio, io);
 	case REQ_OP_DISCARD:
@@ -201,7 +202,7 @@ static void vc_dtr(struct dm_target *ti)
 {
 	struct vc_target *vt = ti->private;
 
-	vc_dev_put(vt->dev);
+	vc_dev_put(vt->dev, vt);
 	dm_put_device(ti, vt->origin);
 	kfree(vt);
 }
@@ -340,6 +341,9 @@ static int __init vc_init(void)
 	r = vc_buffer_init();
 	if (r)
 		return r;
+	r = vc_shrinker_init();
+	if (r)
+		goto bad_shrinker;
 	r = vc_netlink_init();
 	if (r)
 		goto bad_netlink;
@@ -350,6 +354,8 @@ static int __init vc_init(void)
 bad_target:
 	vc_netlink_exit();
 bad_netlink:
+	vc_shrinker_exit();
+bad_shrinker:
 	vc_buffer_exit();
 	return r;
 }
@@ -358,6 +364,7 @@ static void __exit vc_exit(void)
 {
 	dm_unregister_target(&vcache_target);
 	vc_netlink_exit();
+	vc_shrinker_exit();
 	vc_buffer_exit();
 }
 

@@ -51,6 +51,7 @@
 #include <linux/mutex.h>
 #include <linux/rcupdate.h>
 #include <linux/refcount.h>
+#include <linux/sched/mm.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
@@ -105,6 +106,7 @@ enum vc_block_state {
  * @failed: a part of the present write-out failed
  * @bad: the last write-out failed; counted in vc_tag.bad
  * @queued: on a dirty list; under the lock of vc_block_home()
+ * @settled: failed and not taken for another try; under the same lock
  * @slot: epoch slot of @tag
  * @host_slot: epoch slot of hTag, when @shared
  * @parts: requests of this write-out that have not completed
@@ -128,6 +130,7 @@ struct vc_block {
 	bool failed;
 	bool bad;
 	bool queued;
+	bool settled;
 	u8 slot;
 	u8 host_slot;
 	unsigned int parts;
@@ -190,6 +193,13 @@ struct vc_stats {
 	atomic64_t device_flushes;
 };
 
+/* Why a tag is covered by every flush though it is nobody else's. */
+enum vc_exposure {
+	VC_NOT_EXPOSED,
+	VC_EXPOSED_CHANGING,	/* writes may still come under the old cgroups */
+	VC_EXPOSED,		/* until what was dirty then is durable */
+};
+
 /**
  * struct vc_tag - one tag of a device
  * @node: vc_dev.tags, in the order of @seq
@@ -199,6 +209,7 @@ struct vc_stats {
  * @seq: number of the tag in the life of the device, never used twice
  * @id: what user space calls it
  * @orphan: removed by user space; its data is covered by every flush
+ * @exposed: has lost a cgroup; covered by every flush until it is durable once
  * @weight: share of the buffer memory
  * @name: for people
  * @cgroups: may be NULL
@@ -215,8 +226,8 @@ struct vc_stats {
  * @ready: blocks that waited for their older version
  * @ndirty: length of @dirty
  * @goal: how many of them to write out now
- * @bad: blocks whose last write-out failed
  * @waiting: writes that wait for room
+ * @bad: blocks of its memory whose last write-out failed
  * @stalled: the worker stopped at VC_INFLIGHT_MAX
  * @inflight: requests at the origin
  * @inflight_sectors: their size
@@ -233,6 +244,7 @@ struct vc_tag {
 	u64 seq;
 	u32 id;
 	bool orphan;
+	enum vc_exposure exposed;
 	u32 weight;
 	char name[VCACHE_NAME_MAX + 1];
 	struct vc_cgroups __rcu *cgroups;
@@ -251,8 +263,9 @@ struct vc_tag {
 	struct list_head ready;
 	unsigned int ndirty;
 	unsigned int goal;
-	unsigned int bad;
 	struct bio_list waiting;
+
+	atomic_t bad;
 
 	bool stalled;
 	atomic_t inflight;
@@ -291,8 +304,10 @@ struct vc_target {
  * @md: the mapped device
  * @tables: tables that refer to it, under vc_registry_lock
  * @target: the table in force; changes only while the device is suspended
+ * @volume: the table in force has volume scope
  * @flushed_origin: origin whose volatile cache has been flushed since we own it
- * @lock: control path: tags, maps
+ * @lock: control path: tags, maps; see vc_dev_lock()
+ * @noio: allocation scope of the holder of @lock
  * @tags: all tags, hTag first; RCU
  * @host: hTag
  * @next_seq: for vc_tag.seq
@@ -300,6 +315,7 @@ struct vc_target {
  * @map: the tags' sectors; may be NULL; RCU
  * @blocks: index of the buffered blocks by page number
  * @nblocks: blocks in @blocks
+ * @unsettled: blocks that are neither durable nor known to be refused
  * @reap: CLEAN blocks to be taken out of the index
  * @reap_work: does it
  * @park_lock: guards @parked; taken in interrupts
@@ -324,8 +340,10 @@ struct vc_dev {
 	struct mapped_device *md;
 	unsigned int tables;
 	struct vc_target *target;
+	bool volume;
 	dev_t flushed_origin;
 	struct mutex lock;
+	unsigned int noio;
 	struct list_head tags;
 	struct vc_tag *host;
 	u64 next_seq;
@@ -333,6 +351,7 @@ struct vc_dev {
 	struct vc_map __rcu *map;
 	struct xarray blocks;
 	atomic_long_t nblocks;
+	atomic_long_t unsettled;
 	struct llist_head reap;
 	struct work_struct reap_work;
 	spinlock_t park_lock;
@@ -399,29 +418,29 @@ struct vc_flush {
 /**
  * struct vc_parked - a request that needs a range for itself
  * @node: vc_dev.parked
- * @start: first sector
- * @end: the sector behind the last
+ * @first: first page number
+ * @last: last page number
  * @pass: vc_dev.park_pass when the worker last looked at it
  * @sent: on its way to the origin
+ * @retried: has had refused blocks of its range tried again
  */
 struct vc_parked {
 	struct list_head node;
-	sector_t start;
-	sector_t end;
+	pgoff_t first;
+	pgoff_t last;
 	unsigned int pass;
 	bool sent;
+	bool retried;
 };
 
 /**
  * struct vc_io - what we keep for each request of dm
  * @dev: the device
- * @tag: tag of a write
  * @kind: which member of the union is used
  * @start: when a write began to wait for room, ns
  */
 struct vc_io {
 	struct vc_dev *dev;
-	struct vc_tag *tag;
 	enum vc_io_kind kind;
 	union {
 		u64 start;
@@ -462,9 +481,24 @@ static inline unsigned int vc_bio_pages(const struct bio *bio)
 	return vc_last_page(bio) - vc_first_page(bio) + 1;
 }
 
+/*
+ * The control path's lock. Discards need it, so its holder must not wait for
+ * memory that only I/O of this very device could make free.
+ */
+static inline void vc_dev_lock(struct vc_dev *dev)
+{
+	mutex_lock(&dev->lock);
+	dev->noio = memalloc_noio_save();
+}
+
+static inline void vc_dev_unlock(struct vc_dev *dev)
+{
+	memalloc_noio_restore(dev->noio);
+	mutex_unlock(&dev->lock);
+}
+
 /* buffer.c */
-int vc_buffer_write(struct vc_tag *tag, struct bio *bio, gfp_t gfp,
-		    unsigned int *taken);
+int vc_buffer_write(struct vc_tag *tag, struct bio *bio, unsigned int *taken);
 bool vc_buffer_covers(struct vc_dev *dev, pgoff_t first, pgoff_t last);
 void vc_block_put(struct vc_block *b);
 void vc_reap_work(struct work_struct *work);
@@ -472,7 +506,7 @@ int vc_buffer_init(void);
 void vc_buffer_exit(void);
 
 /* read.c */
-int vc_read_bio(struct vc_dev *dev, struct bio *bio, struct vc_io *io);
+int vc_read_bio(struct vc_tag *tag, struct bio *bio, struct vc_io *io);
 void vc_read_done(struct bio *bio, struct vc_io *io, blk_status_t status);
 
 /* write.c */
@@ -492,6 +526,7 @@ enum vcache_isolation vc_isolation(struct block_device *bdev);
 blk_opf_t vc_durable_flags(struct block_device *bdev);
 void vc_tag_write_out(struct vc_tag *tag, unsigned int goal);
 void vc_tag_work(struct work_struct *work);
+unsigned long vc_age_tick(struct vc_dev *dev);
 void vc_age_work(struct work_struct *work);
 void vc_dev_write_out(struct vc_dev *dev);
 bool vc_dev_drained(struct vc_dev *dev);
@@ -522,6 +557,8 @@ void vc_tag_remove(struct vc_tag *tag);
 bool vc_tags_collect(struct vc_dev *dev);
 void vc_tags_free(struct vc_dev *dev);
 void vc_limits_update(void);
+int vc_shrinker_init(void);
+void vc_shrinker_exit(void);
 void vc_tag_event(struct vc_tag *tag, enum vcache_event_kind kind);
 void vc_event_work(struct work_struct *work);
 
@@ -529,7 +566,7 @@ void vc_event_work(struct work_struct *work);
 extern struct mutex vc_registry_lock;
 extern struct list_head vc_devices;
 struct vc_dev *vc_dev_get(struct mapped_device *md);
-void vc_dev_put(struct vc_dev *dev);
+void vc_dev_put(struct vc_dev *dev, struct vc_target *vt);
 int vc_dev_activate(struct vc_dev *dev, struct vc_target *vt);
 void vc_dev_presuspend(struct vc_dev *dev, bool noflush);
 void vc_dev_postsuspend(struct vc_dev *dev);

@@ -32,15 +32,14 @@ static void vc_tag_check_fill(struct vc_tag *tag)
 		vc_tag_write_out(tag, used - limit / 8 * 3);
 	if (!delayed_work_pending(&tag->dev->age_work))
 		queue_delayed_work(tag->dev->wq, &tag->dev->age_work,
-				   msecs_to_jiffies(tag->dev->target->age_ms) /
-				   2);
+				   vc_age_tick(tag->dev));
 }
 
 /* Return: 0 when the write is complete, -ENOMEM when it must go another way. */
-static int vc_write_buffered(struct vc_tag *tag, struct bio *bio, gfp_t gfp)
+static int vc_write_buffered(struct vc_tag *tag, struct bio *bio)
 {
 	unsigned int pages = vc_bio_pages(bio), taken;
-	int r = vc_buffer_write(tag, bio, gfp, &taken);
+	int r = vc_buffer_write(tag, bio, &taken);
 
 	atomic_sub(pages - taken, &tag->used);
 	if (r)
@@ -76,7 +75,7 @@ static int vc_write_wait(struct vc_tag *tag, struct bio *bio,
 	if (noflush)
 		return DM_MAPIO_REQUEUE;
 	atomic64_inc(&tag->stats.waits);
-	vc_tag_write_out(tag, READ_ONCE(tag->ndirty) / 2 + 1);
+	queue_work(tag->dev->wq, &tag->work);
 	vc_tag_event(tag, VCACHE_EVENT_KIND_PRESSURE);
 	return DM_MAPIO_SUBMITTED;
 }
@@ -98,7 +97,6 @@ int vc_write_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io)
 	/* The tag cannot go while it is read here or has pages reserved. */
 	rcu_read_lock();
 	tag = vc_tag_of_write(vt, bio);
-	io->tag = tag;
 	atomic64_inc(&tag->stats.writes);
 	atomic64_add(bio_sectors(bio), &tag->stats.write_sectors);
 
@@ -113,7 +111,7 @@ int vc_write_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io)
 	} else if (!bio_list_empty(&tag->waiting) ||
 		   !vc_tag_reserve(tag, vc_bio_pages(bio))) {
 		r = vc_write_wait(tag, bio, io);
-	} else if (vc_write_buffered(tag, bio, GFP_NOWAIT | __GFP_NOWARN)) {
+	} else if (vc_write_buffered(tag, bio)) {
 		bio->bi_opf |= vc_durable_flags(bio->bi_bdev);
 		r = vc_park(dev, bio, io);
 	} else {
@@ -123,12 +121,46 @@ int vc_write_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io)
 	return r;
 }
 
+/*
+ * Have as much written out as a write lacks. Called with tag->lock held, by
+ * the worker, which goes on to do it. Return: false, there is no room yet.
+ */
+static bool vc_tag_make_room(struct vc_tag *tag, unsigned int pages)
+{
+	unsigned int want = atomic_read(&tag->used) + pages;
+	unsigned int limit = READ_ONCE(tag->limit);
+
+	if (want > limit)
+		tag->goal = max(tag->goal, min(want - limit, tag->ndirty));
+	return false;
+}
+
 /* What becomes of a write that has waited. */
 enum vc_admission {
 	VC_ADMIT_BUFFER,
 	VC_ADMIT_DIRECT,
 	VC_ADMIT_ERROR,
 };
+
+/*
+ * Decide on a write of so many pages; have room made while there is none.
+ * Called with tag->lock held. Return: false when the write has to wait on.
+ */
+static bool vc_tag_try_admit(struct vc_tag *tag, unsigned int pages,
+			     enum vc_admission *how)
+{
+	unsigned int limit = READ_ONCE(tag->limit);
+
+	if (pages > limit)
+		*how = VC_ADMIT_DIRECT;
+	else if (vc_tag_reserve(tag, pages))
+		*how = VC_ADMIT_BUFFER;
+	else if (atomic_read(&tag->bad) + pages > limit)
+		*how = VC_ADMIT_ERROR;
+	else
+		return vc_tag_make_room(tag, pages);
+	return true;
+}
 
 static struct bio *vc_tag_next_waiting(struct vc_tag *tag,
 				       enum vc_admission *how)
@@ -137,18 +169,10 @@ static struct bio *vc_tag_next_waiting(struct vc_tag *tag,
 
 	spin_lock_irq(&tag->lock);
 	bio = bio_list_peek(&tag->waiting);
-	if (bio) {
-		if (tag->bad)
-			*how = VC_ADMIT_ERROR;
-		else if (vc_bio_pages(bio) > READ_ONCE(tag->limit))
-			*how = VC_ADMIT_DIRECT;
-		else if (vc_tag_reserve(tag, vc_bio_pages(bio)))
-			*how = VC_ADMIT_BUFFER;
-		else
-			bio = NULL;
-	}
-	if (bio)
+	if (bio && vc_tag_try_admit(tag, vc_bio_pages(bio), how))
 		bio_list_pop(&tag->waiting);
+	else
+		bio = NULL;
 	spin_unlock_irq(&tag->lock);
 	return bio;
 }
@@ -157,9 +181,11 @@ static struct bio *vc_tag_next_waiting(struct vc_tag *tag,
  * vc_tag_admit - let writes in for which there is room now
  * @tag: the tag, called by its worker
  *
- * While write-outs to the origin fail, room does not come back: the writes
- * get the error instead of waiting for ever. A share may have shrunk below
- * the size of a write that waits: that one goes past the buffer.
+ * When so much of the share is data that the origin refuses that room for a
+ * write cannot come back, the write gets the error instead of waiting for
+ * ever. A share may have shrunk below the size of a write that waits: that
+ * one goes past the buffer. So does one for which there is no memory; the
+ * worker must not wait for any, for it is what makes memory free.
  */
 void vc_tag_admit(struct vc_tag *tag)
 {
@@ -173,7 +199,7 @@ void vc_tag_admit(struct vc_tag *tag)
 		if (how == VC_ADMIT_ERROR) {
 			bio_io_error(bio);
 		} else if (how == VC_ADMIT_DIRECT ||
-			   vc_write_buffered(tag, bio, GFP_NOIO)) {
+			   vc_write_buffered(tag, bio)) {
 			bio->bi_opf |= vc_durable_flags(bio->bi_bdev);
 			vc_park(tag->dev, bio, io);
 		}

@@ -80,31 +80,30 @@ void vc_dev_write_out(struct vc_dev *dev)
 /**
  * vc_dev_drained - is all data durable, but for what the origin refuses?
  * @dev: the device
+ *
+ * Nothing may be dirtied meanwhile. Blocks that were refused before count
+ * again from when the worker takes them for another try; it does that under
+ * the lock under which it counts the goal down.
  */
 bool vc_dev_drained(struct vc_dev *dev)
 {
 	struct vc_tag *tag;
-	bool drained = true;
+	bool asked = false;
 
-	if (atomic_read(&dev->inflight))
-		return false;
 	rcu_read_lock();
 	list_for_each_entry_rcu(tag, &dev->tags, node) {
 		spin_lock_irq(&tag->lock);
-		drained = tag->epoch.pending[0] + tag->epoch.pending[1] ==
-			  tag->bad;
+		asked |= tag->goal;
 		spin_unlock_irq(&tag->lock);
-		if (!drained)
-			break;
 	}
 	rcu_read_unlock();
-	return drained;
+	return !asked && !atomic_long_read(&dev->unsettled) &&
+	       !atomic_read(&dev->inflight);
 }
 
-/* What one block's completion asks for, done when no lock is held. */
+/* Flushes to go on when no lock is held: those that are fine, and not. */
 struct vc_after {
-	struct list_head waiters[2];	/* flushes: fine, failed */
-	struct vc_tag *kick;
+	struct list_head waiters[2];
 };
 
 /*
@@ -119,12 +118,8 @@ static void vc_tag_leave(struct vc_tag *tag, struct vc_block *b, u8 *slot,
 	u8 was = *slot;
 	unsigned int s;
 
-	if (b->bad)
-		tag->bad--;
-	if (stays) {
-		tag->bad++;
+	if (stays)
 		*slot = vc_epoch_enter(&tag->epoch);
-	}
 	d = vc_epoch_leave(&tag->epoch, was, b->failed);
 	for (s = 0; s < VC_EPOCH_SLOTS; s++) {
 		bool failed = d.failed & BIT(s);
@@ -135,48 +130,70 @@ static void vc_tag_leave(struct vc_tag *tag, struct vc_block *b, u8 *slot,
 	}
 }
 
+/*
+ * Keep the books of refused blocks and tell who waits for them. Called with
+ * the lock of the block held.
+ */
+static void vc_block_judge(struct vc_block *b, bool stays)
+{
+	struct vc_tag *tag = b->tag;
+
+	if (stays && !b->bad && atomic_inc_return(&tag->bad) == 1)
+		vc_tag_event(tag, VCACHE_EVENT_KIND_ORIGIN_ERROR);
+	if (!stays && b->bad && atomic_dec_and_test(&tag->bad))
+		vc_tag_event(tag, VCACHE_EVENT_KIND_ORIGIN_OK);
+	b->bad = stays;
+	if (!stays)
+		return;
+	/* Writes that wait for room or for the range may have to give up. */
+	vc_tag_kick(tag);
+	if (atomic_read(&tag->dev->nparked))
+		queue_work(tag->dev->wq, &tag->dev->park_work);
+}
+
+/* Put a refused block back on its list. Called with its lock held. */
+static void vc_block_return(struct vc_block *b)
+{
+	struct vc_tag *home = vc_block_home(b);
+	bool retry = READ_ONCE(b->tag->epoch.draining);
+
+	spin_lock(&home->lock);
+	list_add_tail(&b->node, &home->dirty);
+	b->queued = true;
+	b->settled = true;
+	b->since = jiffies;
+	home->ndirty++;
+	/* Flushes that came during the failed try get one of their own. */
+	retry |= home->epoch.draining;
+	if (retry)
+		home->goal = home->ndirty;
+	spin_unlock(&home->lock);
+	if (retry)
+		vc_tag_kick(home);
+}
+
 /* Called with the lock of the block held. */
 static void vc_block_left(struct vc_block *b, bool stays,
 			  struct vc_after *after)
 {
-	struct vc_tag *home = vc_block_home(b), *host = b->tag->dev->host;
-	bool broken, was;
+	struct vc_tag *host = b->tag->dev->host;
 
 	spin_lock(&b->tag->lock);
-	was = b->tag->bad;
 	vc_tag_leave(b->tag, b, &b->slot, stays, after);
-	broken = b->tag->bad;
 	spin_unlock(&b->tag->lock);
-	if (broken != was)
-		vc_tag_event(b->tag, broken ? VCACHE_EVENT_KIND_ORIGIN_ERROR :
-					      VCACHE_EVENT_KIND_ORIGIN_OK);
-	/* Writes that wait for room must hear of it. */
-	if (broken && !was)
-		after->kick = b->tag;
-
 	if (b->shared) {
 		spin_lock(&host->lock);
 		vc_tag_leave(host, b, &b->host_slot, stays, after);
 		spin_unlock(&host->lock);
 	}
-	b->bad = stays;
-	if (!stays)
-		return;
-	spin_lock(&home->lock);
-	list_add_tail(&b->node, &home->dirty);
-	b->queued = true;
-	b->since = jiffies;
-	home->ndirty++;
-	/* Flushes that came during the failed try get one of their own. */
-	if (home->epoch.draining) {
-		home->goal = home->ndirty;
-		after->kick = home;
-	}
-	spin_unlock(&home->lock);
+	vc_block_judge(b, stays);
+	if (stays)
+		vc_block_return(b);
+	atomic_long_dec(&b->tag->dev->unsettled);
 }
 
 /* The newer version need not wait any more. Called with b->lock held. */
-static void vc_block_release_newer(struct vc_block *b, struct vc_after *after)
+static void vc_block_release_newer(struct vc_block *b)
 {
 	struct vc_block *n = b->newer;
 
@@ -187,7 +204,7 @@ static void vc_block_release_newer(struct vc_block *b, struct vc_after *after)
 		spin_lock(&n->tag->lock);
 		list_add_tail(&n->node, &n->tag->ready);
 		spin_unlock(&n->tag->lock);
-		after->kick = n->tag;
+		vc_tag_kick(n->tag);
 	}
 	spin_unlock(&n->lock);
 	b->newer = NULL;
@@ -209,14 +226,14 @@ static void vc_block_written(struct vc_block *b, struct vc_after *after)
 		atomic64_inc(&b->tag->stats.writeout_errors);
 	vc_block_left(b, stays, after);
 	if (b->newer)
-		vc_block_release_newer(b, after);
+		vc_block_release_newer(b);
 	if (!stays && llist_add(&b->reap, &b->tag->dev->reap))
 		queue_work(b->tag->dev->wq, &b->tag->dev->reap_work);
 }
 
 static void vc_block_part_done(struct vc_block *b, blk_status_t status)
 {
-	struct vc_after after = { };
+	struct vc_after after;
 	unsigned long flags;
 
 	INIT_LIST_HEAD(&after.waiters[0]);
@@ -229,8 +246,6 @@ static void vc_block_part_done(struct vc_block *b, blk_status_t status)
 		vc_block_written(b, &after);
 	spin_unlock_irqrestore(&b->lock, flags);
 
-	if (after.kick)
-		vc_tag_kick(after.kick);
 	vc_flush_wake(&after.waiters[0], false);
 	vc_flush_wake(&after.waiters[1], true);
 }
@@ -379,6 +394,10 @@ static bool vc_batch_fill(struct vc_tag *tag)
 		list_move_tail(&b->node, &tag->batch);
 		b->queued = false;
 		tag->ndirty--;
+		if (b->settled) {
+			b->settled = false;
+			atomic_long_inc(&tag->dev->unsettled);
+		}
 	}
 	if (list_empty(&tag->dirty))
 		tag->goal = 0;
@@ -426,13 +445,25 @@ void vc_tag_work(struct work_struct *work)
 	blk_finish_plug(&plug);
 }
 
-/* How many blocks at the head of the list are older than the limit? */
+/**
+ * vc_age_tick - time between two looks at the age of dirty data
+ * @dev: the device
+ *
+ * A quarter of the age limit, in jiffies: what is three quarters old when it
+ * is looked at would be too old the next time.
+ */
+unsigned long vc_age_tick(struct vc_dev *dev)
+{
+	return max(msecs_to_jiffies(dev->target->age_ms) / 4, 1UL);
+}
+
+/* How many blocks at the head of the list are older than @limit? */
 static unsigned int vc_tag_aged(struct vc_tag *tag, unsigned long limit)
 {
 	unsigned int n = 0;
 	struct vc_block *b;
 
-	if (tag->bad)
+	if (atomic_read(&tag->bad))
 		return tag->ndirty;
 	list_for_each_entry(b, &tag->dirty, node) {
 		if (time_before(jiffies, b->since + limit))
@@ -440,6 +471,19 @@ static unsigned int vc_tag_aged(struct vc_tag *tag, unsigned long limit)
 		n++;
 	}
 	return n;
+}
+
+static void vc_tag_age(struct vc_tag *tag, unsigned long limit)
+{
+	unsigned int aged;
+
+	spin_lock_irq(&tag->lock);
+	aged = vc_tag_aged(tag, limit);
+	if (tag->exposed == VC_EXPOSED && vc_epoch_idle(&tag->epoch))
+		tag->exposed = VC_NOT_EXPOSED;
+	spin_unlock_irq(&tag->lock);
+	if (aged)
+		vc_tag_write_out(tag, aged);
 }
 
 /**
@@ -453,23 +497,14 @@ void vc_age_work(struct work_struct *work)
 	struct vc_dev *dev = container_of(to_delayed_work(work), struct vc_dev,
 					  age_work);
 	bool orphans = vc_tags_collect(dev);
-	unsigned long limit;
 	struct vc_tag *tag;
 
-	if (READ_ONCE(dev->suspended) ||
-	    (!orphans && !atomic_long_read(&dev->nblocks)))
+	if (READ_ONCE(dev->suspended))
 		return;
-	limit = msecs_to_jiffies(dev->target->age_ms);
 	rcu_read_lock();
-	list_for_each_entry_rcu(tag, &dev->tags, node) {
-		unsigned int aged;
-
-		spin_lock_irq(&tag->lock);
-		aged = vc_tag_aged(tag, limit);
-		spin_unlock_irq(&tag->lock);
-		if (aged)
-			vc_tag_write_out(tag, aged);
-	}
+	list_for_each_entry_rcu(tag, &dev->tags, node)
+		vc_tag_age(tag, vc_age_tick(dev) * 3);
 	rcu_read_unlock();
-	queue_delayed_work(dev->wq, &dev->age_work, limit / 2 + 1);
+	if (orphans || atomic_long_read(&dev->nblocks))
+		queue_delayed_work(dev->wq, &dev->age_work, vc_age_tick(dev));
 }
