@@ -9,7 +9,6 @@ and so does one that ran no test.
 
 import argparse
 import dataclasses
-import os
 import pathlib
 import subprocess
 import sys
@@ -25,8 +24,9 @@ class Suite:
     """One folder of tests and where its tests run.
 
     :param folder: below tests/
-    :param boxed: pytest itself runs inside the box, as root under our kernel;
-        otherwise it runs here, and boots boxes as its tests need them
+    :param boxed: pytest itself runs inside the box, as root under our kernel,
+        which `python -m tests.FOLDER PYTEST-ARGUMENT...` boots; otherwise it
+        runs here, and boots boxes as its tests need them
     :param minutes: time limit
     """
 
@@ -39,8 +39,8 @@ SUITES = (
     Suite("unit", boxed=False, minutes=5),
     Suite("core", boxed=False, minutes=10),
     Suite("packaging", boxed=False, minutes=15),
-    Suite("kernel", boxed=True, minutes=20),
-    Suite("host", boxed=True, minutes=20),
+    Suite("kernel", boxed=True, minutes=25),
+    Suite("host", boxed=True, minutes=25),
     Suite("powercut", boxed=False, minutes=30),
 )
 
@@ -83,16 +83,10 @@ def read_junit(path: pathlib.Path) -> Counts:
 
 def command(suite: Suite, junit: pathlib.Path) -> list[str]:
     """Return the command line of a suite."""
-    pytest = [
-        sys.executable, "-m", "pytest", "-p", "no:cacheprovider",
-        f"--junitxml={junit}", f"tests/{suite.folder}"]
-    if not suite.boxed:
-        return pytest
-    box = [sys.executable, "-m", "tests.box", "--timeout", str(suite.minutes * 60)]
-    kernel = os.environ.get("VCACHE_KERNEL")
-    if kernel:
-        box += ["--kernel", kernel]
-    return [*box, "--", *pytest]
+    module = f"tests.{suite.folder}" if suite.boxed else "pytest"
+    return [
+        sys.executable, "-m", module, "-p", "no:cacheprovider", f"--junitxml={junit}",
+        f"tests/{suite.folder}"]
 
 
 def run(suite: Suite) -> Counts:
@@ -102,10 +96,10 @@ def run(suite: Suite) -> Counts:
     print(f"==== tests/{suite.folder}", flush=True)
     start = time.monotonic()
     try:
-        # The box has its own limit for the command; this one is the last resort.
+        # The last resort: a box has a shorter limit of its own.
         status = subprocess.run(
             command(suite, junit), cwd=ROOT, stdin=subprocess.DEVNULL, check=False,
-            timeout=(suite.minutes + 5) * 60).returncode
+            timeout=suite.minutes * 60).returncode
     except subprocess.TimeoutExpired:
         print(f"tests/{suite.folder}: not finished after {suite.minutes} minutes", flush=True)
         status = 1
