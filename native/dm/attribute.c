@@ -36,9 +36,11 @@ static struct cgroup *vc_submitter(void)
 	return task_dfl_cgroup(current);
 }
 
-/* Walks from a cgroup up to below the root. */
-#define vc_for_each_level(cg) \
-	for (; (cg) && cgroup_parent(cg); (cg) = cgroup_parent(cg))
+/* The next level up; the root is nobody's. Return: NULL above the last. */
+static struct cgroup *vc_level(struct cgroup *cg)
+{
+	return cg && cgroup_parent(cg) ? cg : NULL;
+}
 
 /**
  * vc_tag_has_cgroup - is a cgroup one of the tag's own?
@@ -61,9 +63,10 @@ bool vc_tag_has_cgroup(struct vc_tag *tag, u64 id)
 
 static bool vc_tag_has_submitter(struct vc_tag *tag)
 {
-	struct cgroup *cg = vc_submitter();
+	struct cgroup *cg;
 
-	vc_for_each_level(cg) {
+	for (cg = vc_level(vc_submitter()); cg;
+	     cg = vc_level(cgroup_parent(cg))) {
 		if (vc_tag_has_cgroup(tag, cgroup_id(cg)))
 			return true;
 	}
@@ -133,8 +136,8 @@ static struct vc_tag *vc_tag_of_cgroup(struct vc_dev *dev, u64 id)
  */
 void vc_scope_of_flush(struct vc_target *vt, struct vc_flush *f)
 {
-	struct cgroup *cg = vc_submitter();
 	struct vc_tag *tag;
+	struct cgroup *cg;
 
 	f->all = true;
 	f->owner = vt->dev->host;
@@ -142,7 +145,8 @@ void vc_scope_of_flush(struct vc_target *vt, struct vc_flush *f)
 		f->owner = vt->tag;
 		return;
 	}
-	vc_for_each_level(cg) {
+	for (cg = vc_level(vc_submitter()); cg;
+	     cg = vc_level(cgroup_parent(cg))) {
 		tag = vc_tag_of_cgroup(vt->dev, cgroup_id(cg));
 		if (!tag)
 			continue;

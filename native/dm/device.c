@@ -13,6 +13,7 @@
 /* Write-out requests that can always be made, whatever the memory. */
 #define VC_BIOS_MIN 64
 
+/* The list of devices and the number of their tables. */
 DEFINE_MUTEX(vc_registry_lock);
 LIST_HEAD(vc_devices);
 
@@ -121,7 +122,7 @@ static void vc_dev_drop(struct vc_dev *dev)
 		vc_block_put(b);
 	}
 	if (sectors)
-		DMERR("%s: removed while its origin failed: %lu sectors of completed, not flushed writes are lost",
+		DMERR("%s: removed while its origin failed: %lu sectors are lost",
 		      dm_device_name(dev->md), sectors);
 }
 
@@ -224,7 +225,7 @@ int vc_dev_activate(struct vc_dev *dev, struct vc_target *vt)
 		dev->flushed_origin = bdev->bd_dev;
 	}
 	if (vc_isolation(bdev) == VCACHE_ISOLATION_DEGRADED)
-		DMWARN("%s: the origin has a volatile cache and no FUA: flushes are device-wide (isolation=degraded)",
+		DMWARN("%s: no FUA on the origin: flushes are device-wide (isolation=degraded)",
 		       dm_device_name(dev->md));
 	vc_dev_lock(dev);
 	r = vc_dev_fix_tag(dev, vt);

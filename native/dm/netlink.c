@@ -8,8 +8,8 @@
  */
 #include <linux/dm-ioctl.h>
 #include <linux/slab.h>
-#include <linux/version.h>
 
+#include "compat.h"
 #include "nl_gen.h"
 #include "vcache.h"
 
@@ -26,15 +26,6 @@ static struct genl_family vcache_family = {
 	.n_mcgrps = VCACHE_NL_MCGRPS_COUNT,
 	.resv_start_op = VCACHE_CMD_DEVICE_GET,
 };
-
-static struct nlattr **vc_dump_attrs(struct netlink_callback *cb)
-{
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 7, 0)
-	return genl_info_dump(cb)->attrs;
-#else
-	return genl_dumpit_info(cb)->attrs;
-#endif
-}
 
 static dev_t vc_dev_number(struct vc_dev *dev)
 {
@@ -427,7 +418,7 @@ static struct vc_tag *vc_nl_make_tag(struct vc_dev *dev,
 		return tag;
 	if (dev->target->scope == VCACHE_SCOPE_VOLUME) {
 		NL_SET_ERR_MSG_ATTR(info->extack, info->attrs[VCACHE_A_TAG_ID],
-				    "a device in volume scope has only the tag of its table line");
+				    "in volume scope there is only the table line's tag");
 		return ERR_PTR(-EINVAL);
 	}
 	tag = vc_tag_make(dev, nla_get_u32(info->attrs[VCACHE_A_TAG_ID]));
@@ -520,7 +511,7 @@ static int vc_nl_stage(struct vc_tag *tag, struct nlattr *attr,
 	u64 from = 0;
 
 	if (nla_len(attr) % sizeof(struct vc_sectors)) {
-		NL_SET_ERR_MSG_ATTR(extack, attr, "extents is not a whole number of {u64 start, u64 len}");
+		NL_SET_ERR_MSG_ATTR(extack, attr, "extents must be {u64 start, u64 len} each");
 		return -EINVAL;
 	}
 	all = kvmalloc_array(had + nr, sizeof(*all), GFP_KERNEL);
@@ -533,7 +524,7 @@ static int vc_nl_stage(struct vc_tag *tag, struct nlattr *attr,
 	memcpy(all + had, nla_data(attr), nr * sizeof(*all));
 	if (vc_sectors_check(all + had, nr, from, tag->dev->target->ti->len)) {
 		kvfree(all);
-		NL_SET_ERR_MSG_ATTR(extack, attr, "extents must be sorted, not empty, not overlapping and on the device");
+		NL_SET_ERR_MSG_ATTR(extack, attr, "extents must be sorted, disjoint and on the device");
 		return -EINVAL;
 	}
 	kvfree(tag->staged);
@@ -549,7 +540,7 @@ static int vc_nl_set_extents(struct vc_tag *tag, struct genl_info *info)
 
 	if (tag->dev->target->scope == VCACHE_SCOPE_VOLUME ||
 	    tag == tag->dev->host) {
-		NL_SET_ERR_MSG(info->extack, "only tags other than 0 of devices in filesystem scope have extents");
+		NL_SET_ERR_MSG(info->extack, "hTag and tags in volume scope have no extents");
 		return -EINVAL;
 	}
 	if (attrs[VCACHE_A_TAG_EXTENTS_BEGIN])

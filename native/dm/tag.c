@@ -3,10 +3,9 @@
  * dm-vcache: tags, their shares of the buffer memory, and their end.
  */
 #include <linux/module.h>
-#include <linux/shrinker.h>
 #include <linux/slab.h>
-#include <linux/version.h>
 
+#include "compat.h"
 #include "vcache.h"
 
 #define VC_WEIGHT_DEFAULT 100U
@@ -100,41 +99,18 @@ static unsigned long vc_shrink_scan(struct shrinker *shrinker,
 	return SHRINK_STOP;
 }
 
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 7, 0)
 static struct shrinker *vc_shrinker;
 
 int __init vc_shrinker_init(void)
 {
-	vc_shrinker = shrinker_alloc(0, "dm-vcache");
-	if (!vc_shrinker)
-		return -ENOMEM;
-	vc_shrinker->count_objects = vc_shrink_count;
-	vc_shrinker->scan_objects = vc_shrink_scan;
-	shrinker_register(vc_shrinker);
-	return 0;
+	vc_shrinker = vc_shrinker_make(vc_shrink_count, vc_shrink_scan);
+	return vc_shrinker ? 0 : -ENOMEM;
 }
 
 void vc_shrinker_exit(void)
 {
-	shrinker_free(vc_shrinker);
+	vc_shrinker_drop(vc_shrinker);
 }
-#else
-static struct shrinker vc_shrinker = {
-	.count_objects = vc_shrink_count,
-	.scan_objects = vc_shrink_scan,
-	.seeks = DEFAULT_SEEKS,
-};
-
-int __init vc_shrinker_init(void)
-{
-	return register_shrinker(&vc_shrinker, "dm-vcache");
-}
-
-void vc_shrinker_exit(void)
-{
-	unregister_shrinker(&vc_shrinker);
-}
-#endif
 
 /**
  * vc_tag_find - find a tag by its number

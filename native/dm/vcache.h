@@ -12,9 +12,9 @@
  *
  * DOC: Block states
  *
- *   DIRTY ──write-out starts──► WRITEOUT ──durable──► CLEAN ──reaped──► DEAD
- *     ▲                            │
- *     └────────── failed ──────────┘
+ *   DIRTY --write-out--> WRITEOUT --durable--> CLEAN --reaped--> DEAD
+ *     ^                     |
+ *     +------- failed ------+
  *
  * Only a DIRTY block may change its content: what is on its way to the device
  * must not, or a power cut could leave a sector half of one write and half of
@@ -65,7 +65,7 @@
 #define DM_MSG_PREFIX "vcache"
 
 #define VC_PAGE_SECTORS_SHIFT	(PAGE_SHIFT - SECTOR_SHIFT)
-#define VC_PAGE_SECTORS		(1U << VC_PAGE_SECTORS_SHIFT)
+#define VC_PAGE_SECTORS		((unsigned int)(PAGE_SIZE >> SECTOR_SHIFT))
 
 /*
  * Write-outs of one tag that may be at the origin at once. Enough to keep an
@@ -122,7 +122,7 @@ enum vc_block_state {
  * @valid: the sectors that hold data; in WRITEOUT those on their way
  */
 struct vc_block {
-	spinlock_t lock;
+	spinlock_t lock; /* state and content of the block */
 	refcount_t ref;
 	u8 state;
 	bool shared;
@@ -256,7 +256,7 @@ struct vc_tag {
 	atomic64_t dirty_sectors;
 	atomic_t flushing;
 
-	spinlock_t lock;
+	spinlock_t lock; /* lists, epochs and waiters of the tag */
 	struct vc_epoch epoch;
 	struct list_head waiters[VC_EPOCH_SLOTS];
 	struct list_head dirty;
@@ -342,7 +342,7 @@ struct vc_dev {
 	struct vc_target *target;
 	bool volume;
 	dev_t flushed_origin;
-	struct mutex lock;
+	struct mutex lock; /* control path, see vc_dev_lock() */
 	unsigned int noio;
 	struct list_head tags;
 	struct vc_tag *host;
@@ -354,12 +354,12 @@ struct vc_dev {
 	atomic_long_t unsettled;
 	struct llist_head reap;
 	struct work_struct reap_work;
-	spinlock_t park_lock;
+	spinlock_t park_lock; /* parked */
 	struct list_head parked;
 	atomic_t nparked;
 	unsigned int park_pass;
 	struct work_struct park_work;
-	spinlock_t flush_lock;
+	spinlock_t flush_lock; /* flushq */
 	struct bio_list flushq;
 	struct work_struct flush_work;
 	struct delayed_work age_work;

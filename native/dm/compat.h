@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * dm-vcache: where the kernels that we build for differ, and nothing else.
+ */
+#ifndef DM_VCACHE_COMPAT_H
+#define DM_VCACHE_COMPAT_H
+
+#include <linux/shrinker.h>
+#include <linux/slab.h>
+#include <linux/version.h>
+#include <net/genetlink.h>
+
+typedef unsigned long (*vc_shrink_fn)(struct shrinker *shrinker,
+				      struct shrink_control *sc);
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 7, 0)
+
+static inline struct nlattr **vc_dump_attrs(struct netlink_callback *cb)
+{
+	return genl_info_dump(cb)->attrs;
+}
+
+static inline struct shrinker *vc_shrinker_make(vc_shrink_fn count,
+						vc_shrink_fn scan)
+{
+	struct shrinker *s = shrinker_alloc(0, "dm-vcache");
+
+	if (!s)
+		return NULL;
+	s->count_objects = count;
+	s->scan_objects = scan;
+	shrinker_register(s);
+	return s;
+}
+
+static inline void vc_shrinker_drop(struct shrinker *s)
+{
+	shrinker_free(s);
+}
+
+#else
+
+static inline struct nlattr **vc_dump_attrs(struct netlink_callback *cb)
+{
+	return (struct nlattr **)genl_dumpit_info(cb)->attrs;
+}
+
+static inline struct shrinker *vc_shrinker_make(vc_shrink_fn count,
+						vc_shrink_fn scan)
+{
+	struct shrinker *s = kzalloc(sizeof(*s), GFP_KERNEL);
+
+	if (!s)
+		return NULL;
+	s->count_objects = count;
+	s->scan_objects = scan;
+	s->seeks = DEFAULT_SEEKS;
+	if (register_shrinker(s, "dm-vcache")) {
+		kfree(s);
+		return NULL;
+	}
+	return s;
+}
+
+static inline void vc_shrinker_drop(struct shrinker *s)
+{
+	unregister_shrinker(s);
+	kfree(s);
+}
+
+#endif
+
+#endif /* DM_VCACHE_COMPAT_H */
