@@ -158,6 +158,8 @@ void vc_dev_put(struct vc_dev *dev, struct vc_target *vt)
 		return;
 	vc_dev_quiesce(dev);
 	cancel_delayed_work_sync(&dev->event_work);
+	/* The last write-out may still be about to wake somebody. */
+	synchronize_rcu();
 	vc_dev_drop(dev);
 	vc_dev_free(dev);
 }

@@ -264,12 +264,15 @@ static void vc_writeout_end(struct bio *bio)
 				   bio->bi_status);
 	}
 	bio_put(bio);
+	/* Whoever finds the counters 0 waits for this before it frees them. */
+	rcu_read_lock();
 	atomic_sub(sectors, &tag->inflight_sectors);
 	if (atomic_dec_return(&tag->inflight) <= VC_INFLIGHT_MAX / 2 &&
 	    READ_ONCE(tag->stalled))
 		vc_tag_kick(tag);
 	if (atomic_dec_and_test(&dev->inflight))
 		wake_up(&dev->idle);
+	rcu_read_unlock();
 }
 
 static void vc_writeout_submit(struct vc_tag *tag, struct bio *bio)
@@ -300,11 +303,14 @@ static struct bio *vc_writeout_alloc(struct vc_tag *tag,
 				     const struct vc_block *b, sector_t sector)
 {
 	struct block_device *bdev = tag->dev->target->origin->bdev;
-	struct bio *bio = bio_alloc_bioset(bdev, vc_batch_run(tag, b),
-					   REQ_OP_WRITE | REQ_SYNC |
-					   vc_durable_flags(bdev),
-					   GFP_NOIO, &tag->dev->bs);
+	blk_opf_t opf = REQ_OP_WRITE | vc_durable_flags(bdev);
+	struct bio *bio;
 
+	/* Only what nobody waits for may be throttled as writeback below. */
+	if (READ_ONCE(tag->epoch.draining))
+		opf |= REQ_SYNC | REQ_IDLE;
+	bio = bio_alloc_bioset(bdev, vc_batch_run(tag, b), opf, GFP_NOIO,
+			       &tag->dev->bs);
 	bio->bi_iter.bi_sector = sector;
 	bio->bi_private = tag;
 	bio->bi_end_io = vc_writeout_end;
