@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Boot a Debian kernel over a copy-on-write view of this root, run a command."""
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -10,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -238,7 +239,8 @@ class Box:
         for pump in pumps:
             pump.start()
         try:
-            _wait(process, state, timeout, command)
+            with _terminate_as_exit():
+                _wait(process, state, timeout, command)
         finally:
             _kill_group(process)
             for pump in pumps:
@@ -300,6 +302,23 @@ def _wait(process: subprocess.Popen[bytes], state: Path, timeout: float,
                          + _tail(state), log)
     if not ended(_POWEROFF_SECONDS):
         raise BoxTimeout("box: it did not power off" + _tail(state), log)
+
+
+@contextlib.contextmanager
+def _terminate_as_exit() -> Iterator[None]:
+    """Let SIGTERM end this process in order, so that the box does not outlive it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, frame: object) -> None:
+        sys.exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the box hands to virtme-run and to the script inside."""
 
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -113,3 +115,24 @@ def test_bad_option_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parser().parse_args(["--disk", "nothing", "--", "true"])
     assert "must be NAME=PATH" in capsys.readouterr().err
+
+
+def test_sigterm_ends_the_box_too() -> None:
+    program = (
+        "import subprocess\n"
+        "from tests.box import box\n"
+        "child = subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
+        "print(child.pid, flush=True)\n"
+        "try:\n"
+        "    with box._terminate_as_exit():\n"
+        "        child.wait()\n"
+        "finally:\n"
+        "    box._kill_group(child)\n")
+    parent = subprocess.Popen([sys.executable, "-c", program], cwd=REPO, text=True,
+                              stdout=subprocess.PIPE)
+    assert parent.stdout
+    child = int(parent.stdout.readline())
+    parent.terminate()
+    assert parent.wait(10) == 128 + signal.SIGTERM
+    parent.stdout.close()
+    assert not Path(f"/proc/{child}").exists()
