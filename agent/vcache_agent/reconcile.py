@@ -33,6 +33,7 @@ class World:
     :param assignments: the intent, by key of the disk
     :param last_tag: the tag number given last
     :param applied: extents this agent has set, by device and tag
+    :param missing: keys of released disks whose image is no more
     :param now: Unix time
     :param forget_after: seconds that the tag number of a disk whose domain
         libvirt no longer knows is kept for it
@@ -46,6 +47,7 @@ class World:
     assignments: Mapping[str, Assignment] = dataclasses.field(default_factory=dict)
     last_tag: int = 0
     applied: Mapping[TagKey, Extents] = dataclasses.field(default_factory=dict)
+    missing: frozenset[str] = frozenset()
     now: float = 0.0
     forget_after: float = 86400.0
 
@@ -276,15 +278,15 @@ class _Planner:
                 self._release(found)
 
     def _release(self, found: Tag) -> None:
-        """Take everything from a tag; remove it once its data is durable."""
+        """Remove a tag; while it has data that is not durable, only its I/O and sectors."""
+        if not found.dirty_bytes and not found.inflight_bytes:
+            self.actions.append(DeleteTag(found.device, found.id))
+            return
         if found.extents_count:
             self.actions.append(SetExtents(found.device, found.id, ()))
         if found.cgroups:
             self.actions.append(SetTag(found.device, found.id, found.name, found.weight, ()))
-        if found.dirty_bytes or found.inflight_bytes:
-            self._orphan(found, "its domain has stopped, its data is not durable yet")
-        else:
-            self.actions.append(DeleteTag(found.device, found.id))
+        self._orphan(found, "its domain has stopped, its data is not durable yet")
 
     def _orphan(self, found: Tag, reason: str) -> None:
         self.orphans.append(Orphan(found.device, found.id, found.name, found.dirty_bytes, reason))
@@ -302,7 +304,7 @@ class _Planner:
                 self.changed.append(dataclasses.replace(row, released=world.now))
             elif world.defined is None or row.domain in world.defined or row.tag in in_kernel:
                 continue
-            elif world.now - row.released > world.forget_after:
+            elif key in world.missing or world.now - row.released > world.forget_after:
                 self.forgotten.append(key)
             else:
                 self.orphans.append(Orphan(None, row.tag, f"{row.domain}:{row.target}", 0,

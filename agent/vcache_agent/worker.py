@@ -2,6 +2,7 @@
 """The one thread that changes tags: looks, decides, applies, again and again."""
 
 import dataclasses
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from vcache_agent.kernel import Executor
 from vcache_agent.model import Device, DiskSource, DiskState, Location, Phase
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client, NetlinkError
-from vcache_agent.store import Store
+from vcache_agent.store import Assignment, Store
 
 LOG = logging.getLogger(__name__)
 
@@ -143,11 +144,13 @@ class Worker:
             for _ in range(_CLAIM_PASSES):
                 snapshot = self._inventory.snapshot()
                 look = _Look(self._settings.run_dir, self._finder, client.devices(), fresh)
+                rows = self._store.assignments()
                 plan = reconcile.plan(reconcile.World(
                     disks=tuple(look.disks(snapshot)), devices=look.devices,
                     tags=tuple(client.tags()), complete=snapshot.complete,
-                    defined=snapshot.defined, assignments=self._store.assignments(),
+                    defined=snapshot.defined, assignments=rows,
                     last_tag=self._store.last_tag(), applied=self._executor.applied,
+                    missing=frozenset(row.key for row in rows.values() if _is_missing(row)),
                     now=time.time(), forget_after=self._settings.forget_after))
                 # Intent first: a tag that is set is one that is remembered.
                 if plan.changed or plan.forgotten:
@@ -161,7 +164,7 @@ class Worker:
         self._outcome = Outcome(plan, snapshot, "", dict(self._executor.errors),
                                 look.cgroup_notes, look.cgroup_paths)
         self._say(_remarks(plan, look))
-        changing = bool(plan.orphans or look.cgroup_notes)
+        changing = look.cgroup_notes or any(orphan.dirty_bytes for orphan in plan.orphans)
         return min(_SOON, self._settings.refresh_interval) if changing \
             else self._settings.refresh_interval
 
@@ -214,6 +217,10 @@ class _Look:
             return None
         self.cgroup_paths[entry.domain.uuid] = cgroup.path
         return cgroup.id
+
+
+def _is_missing(row: Assignment) -> bool:
+    return row.released is not None and not os.path.exists(row.path)
 
 
 def _remarks(plan: reconcile.Plan, look: _Look) -> list[str]:

@@ -128,12 +128,12 @@ def test_what_is_written_is_read_again(specs):
     | st.text().map("vcache:".__add__) | st.text(),
     st.text() | st.integers().map(str) | st.floats().map(str)))
 def test_any_text_is_parsed_or_refused_with_its_keys(specs):
+    named: set[str] | None = None
     try:
         parsed = parse(specs)
     except InvalidExtraSpecs as error:
         named = {problem.key for problem in error.problems}
     else:
-        named = None
         assert 1 <= parsed.weight <= 1000
         assert parsed.max_mb is None or parsed.min_mb <= parsed.max_mb
     assert named is None or (named and named <= set(specs))

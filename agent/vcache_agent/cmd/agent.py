@@ -21,6 +21,9 @@ LOG = logging.getLogger(__name__)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the agent until it is told to end."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
     conf = cfg.ConfigOpts()
     logging.register_options(conf)
     options.register(conf)
@@ -28,9 +31,6 @@ def main(argv: Sequence[str] | None = None) -> int:
          version=importlib.metadata.version("nova-vcache"),
          default_config_files=_config_files())
     logging.setup(conf, "vcache-agent")
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
     try:
         agent = Agent(conf)
     except (AlreadyRunning, StoreError, OSError) as error:

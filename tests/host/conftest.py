@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures: one libvirtd, one file system on a vcache device, an agent each."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.box import inside
+from tests.host import lab
+from vcache_agent.model import DeviceNumber
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not os.environ.get("VCACHE_BOX"):
+        for item in items:
+            item.add_marker(pytest.mark.skip(reason="runs in the box: python -m tests.host"))
+
+
+@pytest.fixture(scope="session")
+def libvirtd() -> Iterator[None]:
+    lab.set_hook(timeout=lab.HOOK_PATIENCE)
+    with inside.libvirt(hook=lab.HOOK):
+        yield
+
+
+@pytest.fixture(scope="session")
+def module() -> None:
+    inside.load_module("buffer_mb=64")
+    # Two RAM disks: one for images, one used as a volume.
+    inside.run("modprobe", "brd", "rd_nr=2", "rd_size=262144")
+
+
+@pytest.fixture(scope="session")
+def filesystem(module: None) -> Iterator[Path]:
+    with lab.mapped("instances", Path("/dev/ram0"), "filesystem") as device, \
+            lab.mounted(device, Path("/run/instances")) as folder:
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def device(filesystem: Path) -> DeviceNumber:
+    return lab.number_of(Path("/dev/mapper/instances"))
+
+
+@pytest.fixture
+def agent(libvirtd: None, filesystem: Path) -> Iterator[lab.Agent]:
+    lab.set_hook(timeout=lab.HOOK_PATIENCE)
+    lab.AGENT_CONF.write_text("[agent]\nrefresh_interval = 1\n")
+    lab.AGENT_LOG.unlink(missing_ok=True)
+    running = lab.Agent()
+    running.start()
+    yield running
+    assert running.stop() == 0
+
+
+@pytest.fixture
+def vm(libvirtd: None) -> Iterator[Callable[..., lab.Vm]]:
+    made: list[lab.Vm] = []
+
+    def make(*arguments: object, **options: object) -> lab.Vm:
+        made.append(lab.Vm(*arguments, **options))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.end()
+        for path in one.disks:
+            if path.is_file():
+                path.unlink()

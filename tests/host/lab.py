@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of this folder are made of: devices, domains, the agent.
+
+The domains boot nothing: their QEMU is real, with its disks open in its own
+cgroup, and its monitor's ``qemu-io`` command makes it read, write and flush
+as a guest would.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+from xml.sax.saxutils import escape, quoteattr
+
+from tests.box.inside import InsideError, domain_type, run
+from vcache_agent.admin_client import AdminError, ask
+from vcache_agent.model import DeviceNumber, Tag
+from vcache_agent.netlink.client import Client
+
+REPO = Path(__file__).resolve().parents[2]
+HOOK = REPO / "libvirt_hooks" / "qemu"
+HOOK_CONF = Path("/etc/vcache/hook.conf")
+HOOK_SOCKET = Path("/run/vcache/hook.sock")
+ADMIN_SOCKET = Path("/run/vcache/admin.sock")
+AGENT_CONF = Path("/etc/vcache/vcache-agent.conf")
+AGENT_LOG = Path("/var/log/vcache-agent.log")
+STATE = Path("/var/lib/vcache/agent.sqlite")
+NOVA = "http://openstack.org/xmlns/libvirt/nova/1.1"
+
+# Under TCG everything takes about ten times longer than on a compute host.
+PATIENCE = 60.0
+HOOK_PATIENCE = 30.0
+
+T = TypeVar("T")
+
+
+def eventually(probe: Callable[[], T], what: str, seconds: float = PATIENCE) -> T:
+    """Return the first true value of a probe.
+
+    :param what: what is waited for, in the message if it does not come
+    """
+    limit = time.monotonic() + seconds
+    while True:
+        value = probe()
+        if value:
+            return value
+        if time.monotonic() > limit:
+            log = AGENT_LOG.read_text(errors="replace")[-3000:] if AGENT_LOG.exists() else ""
+            raise AssertionError(f"not within {seconds:g} s: {what}; last: {value!r}\n{log}")
+        time.sleep(0.2)
+
+
+def number_of(node: Path) -> DeviceNumber:
+    """Return the number of a block device."""
+    status = node.stat()
+    return DeviceNumber(os.major(status.st_rdev), os.minor(status.st_rdev))
+
+
+@contextlib.contextmanager
+def mapped(name: str, origin: Path, mode: str) -> Iterator[Path]:
+    """Map a device by vcache; `mode` is the end of the table line."""
+    sectors = run("blockdev", "--getsz", str(origin)).strip()
+    run("dmsetup", "create", name, "--table", f"0 {sectors} vcache flush-only {origin} {mode}")
+    run("dmsetup", "mknodes", name)
+    try:
+        yield Path("/dev/mapper") / name
+    finally:
+        run("dmsetup", "remove", "--retry", name)
+
+
+@contextlib.contextmanager
+def mounted(device: Path, folder: Path, filesystem: str = "ext4") -> Iterator[Path]:
+    """Make a file system and mount it."""
+    run(f"mkfs.{filesystem}", "-q", str(device))
+    folder.mkdir(parents=True, exist_ok=True)
+    run("mount", str(device), str(folder))
+    try:
+        yield folder
+    finally:
+        run("umount", str(folder))
+
+
+def image(path: Path, mebibytes: int, written: bool = True) -> Path:
+    """Make a raw image, written or sparse."""
+    if written:
+        run("dd", "if=/dev/zero", f"of={path}", "bs=1M", f"count={mebibytes}",
+            "oflag=direct", "conv=fsync")
+    else:
+        with open(path, "wb") as file:
+            file.truncate(mebibytes << 20)
+    return path
+
+
+def tags(device: DeviceNumber) -> dict[int, Tag]:
+    """Return the kernel's tags of a device but the host's, by number."""
+    with Client() as client:
+        return {tag.id: tag for tag in client.tags(device) if tag.id}
+
+
+def set_hook(**options: object) -> None:
+    """Write the hook's configuration."""
+    HOOK_CONF.parent.mkdir(parents=True, exist_ok=True)
+    HOOK_CONF.write_text("".join(f"{key} = {value}\n" for key, value in options.items()))
+
+
+class Agent:
+    """The real agent, as a process."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it and wait until it answers hooks."""
+        with open(AGENT_LOG, "ab") as log:
+            self._process = subprocess.Popen(["vcache-agent", "--debug"], stdin=subprocess.DEVNULL,
+                                             stdout=log, stderr=log)
+        eventually(self._answers, "the agent answers")
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise AssertionError(f"the agent ended: {AGENT_LOG.read_text()[-3000:]}")
+        try:
+            return bool(ask(ADMIN_SOCKET, {"op": "state"}))
+        except AdminError:
+            return False
+
+    def signal(self, number: int) -> None:
+        """Send a signal; behind a SIGKILL the process is gone."""
+        assert self._process is not None
+        self._process.send_signal(number)
+        if number == signal.SIGKILL:
+            self._process.wait()
+
+    def kill(self) -> None:
+        """End it as no program should be ended."""
+        self.signal(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """End it as systemd does; return its status."""
+        assert self._process is not None
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGCONT)
+            self._process.terminate()
+        return self._process.wait(PATIENCE)
+
+    def restart(self) -> None:
+        """Start it again behind :meth:`kill`."""
+        self.start()
+
+    def reconcile(self) -> None:
+        """Have it look now, and wait for it."""
+        ask(ADMIN_SOCKET, {"op": "reconcile"}, seconds=PATIENCE)
+
+    def disks(self) -> dict[tuple[str, str], dict[str, Any]]:
+        """Return what it says of disks, by domain and target."""
+        state = ask(ADMIN_SOCKET, {"op": "state"}, seconds=PATIENCE)
+        return {(disk["domain"], disk["disk"]): disk for disk in state["disks"]}
+
+    def orphans(self) -> list[dict[str, Any]]:
+        """Return what it says of tags without a domain."""
+        return list(ask(ADMIN_SOCKET, {"op": "state"}, seconds=PATIENCE)["orphans"])
+
+
+def cli(*arguments: str, status: int = 0) -> str:
+    """Run the command vcache; return its output."""
+    done = subprocess.run(["vcache", *arguments], capture_output=True, text=True, check=False,
+                          timeout=PATIENCE)
+    assert done.returncode == status, f"{arguments}: {done.returncode}: {done.stderr}"
+    return done.stdout if status == 0 else done.stderr
+
+
+class Vm:
+    """A libvirt domain with nova's metadata.
+
+    :param name: of the domain
+    :param disks: paths of images or block devices, as vda, vdb, ...
+    :param specs: extra specs of its flavor, without ``vcache:``
+    :param shared: the disks may be used by several domains
+    """
+
+    def __init__(self, name: str, disks: Sequence[Path], specs: Mapping[str, str],
+                 shared: bool = False) -> None:
+        self.name = name
+        self.uuid = str(uuid.uuid5(uuid.NAMESPACE_URL, name))
+        self.disks = list(disks)
+        self.specs = dict(specs)
+        self.shared = shared
+
+    def disk_xml(self, path: Path, target: str) -> str:
+        """Return a <disk> element."""
+        kind, attribute = ("block", "dev") if path.is_block_device() else ("file", "file")
+        shareable = "<shareable/>" if self.shared else ""
+        return (f'<disk type="{kind}" device="disk">'
+                '<driver name="qemu" type="raw" cache="none"/>'
+                f'<source {attribute}={quoteattr(str(path))}/>'
+                f'<target dev="{target}" bus="virtio"/>{shareable}</disk>')
+
+    def xml(self) -> str:
+        """Return the domain's XML."""
+        specs = "".join(
+            f'<nova:extraSpec name={quoteattr(f"vcache:{key}")}>{escape(value)}</nova:extraSpec>'
+            for key, value in self.specs.items())
+        disks = "".join(self.disk_xml(path, f"vd{chr(97 + number)}")
+                        for number, path in enumerate(self.disks))
+        return f"""<domain type="{domain_type()}">
+  <uuid>{self.uuid}</uuid><name>{self.name}</name><memory unit="MiB">64</memory><vcpu>1</vcpu>
+  <metadata><nova:instance xmlns:nova="{NOVA}"><nova:name>{self.name}</nova:name>
+    <nova:flavor name="test" id="1"><nova:memory>64</nova:memory>
+      <nova:extraSpecs>{specs}</nova:extraSpecs></nova:flavor></nova:instance></metadata>
+  <os><type arch="x86_64" machine="pc">hvm</type></os>
+  <features><acpi/></features>
+  <devices>{disks}<controller type="usb" index="0" model="none"/>
+    <memballoon model="none"/></devices>
+</domain>"""
+
+    def start(self) -> float:
+        """Start it; return the seconds that took."""
+        path = Path("/run") / f"{self.name}.xml"
+        path.write_text(self.xml())
+        run("virsh", "-q", "define", str(path))
+        began = time.monotonic()
+        run("virsh", "-q", "start", self.name)
+        return time.monotonic() - began
+
+    def destroy(self) -> None:
+        """Stop it as nova does."""
+        run("virsh", "-q", "destroy", self.name)
+
+    def undefine(self) -> None:
+        """Have libvirt forget it."""
+        run("virsh", "-q", "undefine", self.name)
+
+    def end(self) -> None:
+        """Stop and forget it, whatever its state is."""
+        for command in ("destroy", "undefine"):
+            with contextlib.suppress(InsideError):
+                run("virsh", "-q", command, self.name)
+
+    @property
+    def pid(self) -> int:
+        """Return the process number of its QEMU."""
+        return int((Path("/run/libvirt/qemu") / f"{self.name}.pid").read_text())
+
+    @property
+    def cgroup(self) -> int:
+        """Return the id of its cgroup, found in another way than the agent's."""
+        found = [folder for folder in Path("/sys/fs/cgroup").rglob("*")
+                 if folder.is_dir() and folder.name.endswith(f"-{self.name}.libvirt-qemu")]
+        assert len(found) == 1, found
+        return found[0].stat().st_ino
+
+    def io(self, command: str, disk: int = 0) -> str:
+        """Have its QEMU do I/O, such as ``write 0 64k`` or ``flush``."""
+        done = run("virsh", "-q", "qemu-monitor-command", self.name, "--hmp",
+                   f'qemu-io -d /machine/peripheral/virtio-disk{disk}/virtio-backend "{command}"')
+        if "error" in done.lower() or "failed" in done.lower():
+            raise InsideError(f"{self.name}: qemu-io {command}: {done}")
+        return done
+
+
+def reset_state() -> None:
+    """Remove what an earlier agent has left."""
+    shutil.rmtree(STATE.parent, ignore_errors=True)

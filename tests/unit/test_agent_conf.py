@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options, and the sample that is generated from them."""
+
+from pathlib import Path
+
+import pytest
+from oslo_config import cfg, generator
+
+from vcache_agent import conf as options
+
+ETC = Path(__file__).parents[2] / "agent" / "etc"
+
+
+def ours(text: str) -> str:
+    """Return the sections of our own options; those of oslo.log change with its version."""
+    return text[text.index("[agent]"):]
+
+
+def test_the_sample_is_up_to_date(tmp_path: Path) -> None:
+    sample = tmp_path / "sample"
+    generator.main(["--config-file", str(ETC / "config-generator.conf"),
+                    "--output-file", str(sample)])
+    assert ours(sample.read_text()) == ours((ETC / "vcache-agent.conf.sample").read_text()), \
+        "run: oslo-config-generator --config-file agent/etc/config-generator.conf"
+
+
+def load(folder: Path, text: str) -> cfg.ConfigOpts:
+    file = folder / "c.conf"
+    file.write_text(text)
+    conf = cfg.ConfigOpts()
+    options.register(conf)
+    conf(["--config-file", str(file)], project="vcache")
+    return conf
+
+
+def test_the_sample_itself_is_a_valid_configuration(tmp_path: Path) -> None:
+    conf = load(tmp_path, (ETC / "vcache-agent.conf.sample").read_text())
+    assert conf.agent.hook_socket == "/run/vcache/hook.sock"
+    assert conf.libvirt.uri == "qemu:///system"
+
+
+@pytest.mark.parametrize("line", ["refresh_interval = 0.1", "refresh_interval = x",
+                                  "netlink_timeout = 100", "prepare_grace = 1"])
+def test_a_value_out_of_range_is_refused(tmp_path: Path, line: str) -> None:
+    conf = load(tmp_path, f"[agent]\n{line}\n")
+    with pytest.raises(cfg.ConfigFileValueError, match=line.split()[0]):
+        getattr(conf.agent, line.split()[0])
+
+
+def test_every_option_says_what_it_is() -> None:
+    for _, items in options.list_opts():
+        assert all(len(item.help) > 20 for item in items)

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Inventory, libvirt (its own test driver), histograms, tables and the command."""
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import libvirt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vcache_agent import histogram, tables
+from vcache_agent.admin_client import AdminError, ask
+from vcache_agent.inventory import Inventory
+from vcache_agent.libvirt_watch import LibvirtWatch
+from vcache_agent.model import Domain, Phase
+from vcache_agent.netlink import spec
+
+GRACE = 100.0
+
+
+def domain(uuid: str) -> Domain:
+    return Domain(uuid, uuid, {}, ())
+
+
+def running(inventory: Inventory) -> dict[str, Phase]:
+    return {entry.domain.uuid: entry.phase for entry in inventory.snapshot().entries}
+
+
+def test_libvirts_list_replaces_what_was_known() -> None:
+    inventory = Inventory(GRACE)
+    assert not inventory.snapshot().complete
+    inventory.told(domain("a"), Phase.RUNNING)
+    inventory.listed([domain("b")], ["b", "c"], time.monotonic())
+    assert running(inventory) == {"b": Phase.RUNNING}
+    assert inventory.snapshot().complete
+    assert inventory.snapshot().defined == {"b", "c"}
+    inventory.lost()
+    assert not inventory.snapshot().complete
+    assert running(inventory) == {"b": Phase.RUNNING}
+
+
+def test_a_domain_that_starts_is_not_taken_for_gone() -> None:
+    inventory = Inventory(GRACE)
+    inventory.told(domain("a"), Phase.PREPARING)
+    inventory.listed([], ["a"], time.monotonic())
+    inventory.not_running("a", time.monotonic())
+    assert running(inventory) == {"a": Phase.PREPARING}
+    inventory.told(domain("a"), Phase.RUNNING)
+    inventory.ended("a")
+    assert running(inventory) == {}
+    hasty = Inventory(0.0)
+    hasty.told(domain("a"), Phase.PREPARING)
+    hasty.listed([], ["a"], time.monotonic())
+    assert running(hasty) == {}
+
+
+def test_what_is_told_while_libvirt_lists_is_newer() -> None:
+    inventory = Inventory(GRACE)
+    inventory.told(domain("a"), Phase.RUNNING)
+    began = time.monotonic()
+    inventory.told(domain("b"), Phase.RUNNING)
+    inventory.ended("a")
+    inventory.listed([domain("a")], ["a"], began)
+    inventory.not_running("b", began)
+    assert running(inventory) == {"b": Phase.RUNNING}
+
+
+def test_a_domain_that_libvirt_describes_badly_is_kept() -> None:
+    inventory = Inventory(GRACE)
+    inventory.told(domain("a"), Phase.RUNNING)
+    inventory.listed([], ["a"], time.monotonic(), ["a"])
+    assert running(inventory) == {"a": Phase.RUNNING}
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Inventory, list[float]]]:
+    """A watch on libvirt's test driver, which has one running domain, "test"."""
+    inventory, changes = Inventory(GRACE), []
+    watch = LibvirtWatch("test:///default", inventory, 60.0,
+                         lambda: changes.append(time.monotonic()))
+    watch.start()
+    yield inventory, changes
+    watch.stop()
+
+
+def until(probe: object, seconds: float = 20.0) -> None:
+    limit = time.monotonic() + seconds
+    while not probe():  # type: ignore[operator]
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+
+
+def test_libvirts_domains_and_events(watched: tuple[Inventory, list[float]]) -> None:
+    inventory, changes = watched
+    until(lambda: inventory.snapshot().complete)
+    assert [entry.domain.name for entry in inventory.snapshot().entries] == ["test"]
+    # test:///default is one and the same for all connections of a process.
+    connection = libvirt.open("test:///default")
+    found = connection.lookupByName("test")
+    before = len(changes)
+    found.destroy()
+    until(lambda: not running(inventory))
+    found.create()
+    until(lambda: running(inventory))
+    assert len(changes) > before
+    connection.close()
+
+
+def test_a_libvirt_that_is_away_leaves_the_inventory_incomplete() -> None:
+    inventory = Inventory(GRACE)
+    watch = LibvirtWatch("qemu+unix:///system?socket=/nonexistent", inventory, 60.0, lambda: None)
+    watch.start()
+    time.sleep(0.3)
+    assert not inventory.snapshot().complete
+    watch.stop()
+
+
+def test_buckets_of_the_histogram_touch() -> None:
+    lowers = [histogram.lower(bucket) for bucket in range(spec.HISTOGRAM_BUCKETS + 1)]
+    assert lowers[:10] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 10]
+    assert lowers == sorted(set(lowers))
+
+
+@given(st.lists(st.integers(0, 10**9), min_size=1, max_size=200), st.floats(0.01, 1))
+def test_a_percentile_is_right_to_a_bucket(values: list[int], part: float) -> None:
+    lowers = [histogram.lower(bucket) for bucket in range(spec.HISTOGRAM_BUCKETS + 1)]
+    counts = [0] * spec.HISTOGRAM_BUCKETS
+    for value in values:
+        counts[max(bucket for bucket in range(spec.HISTOGRAM_BUCKETS)
+                   if lowers[bucket] <= value)] += 1
+    rank = max(1, -int(-part * len(values) // 1))
+    true = sorted(values)[min(rank, len(values)) - 1]
+    found = histogram.percentile(counts, part)
+    assert found is not None
+    # Four buckets to a power of two: a quarter off at most, a rank to each side.
+    assert found >= 0.79 * true - 1
+    assert found <= 1.26 * sorted(values)[min(rank, len(values) - 1)] + 2
+
+
+def test_no_value_has_no_percentile() -> None:
+    assert histogram.percentile([0] * 128, 0.5) is None
+
+
+def test_a_table_is_aligned() -> None:
+    text = tables.table(("NAME", "COUNT"), [("a", 5), ("long", 1234), (None, 1)])
+    assert text.splitlines() == ["NAME  COUNT", "a         5", "long   1234", "-         1"]
+
+
+@given(st.integers(0, 2**63))
+def test_sizes_for_people(count: int) -> None:
+    text = tables.size(count)
+    assert text is not None
+    value, unit = text.split()
+    factor = 1024 ** ("B", "KiB", "MiB", "GiB", "TiB", "PiB").index(unit)
+    assert abs(float(value) * factor - count) <= 0.051 * factor + (count > 2**60) * count
+
+
+STATE = {
+    "agent": {"problem": "", "libvirt": True, "domains": 1},
+    "devices": [{"device": "254:0", "name": "images", "scope": "filesystem",
+                 "isolation": "degraded", "size_bytes": 1 << 30, "dirty_bytes": 0, "tags": 2,
+                 "suspended": False, "broken": True, "origin": "8:0"}],
+    "tags": [{"tag": 3, "device": "254:0", "device_name": "images", "name": "u:vda",
+              "weight": 100, "limit_bytes": 1 << 20, "dirty_bytes": 4096, "extents": 7,
+              "flush": {"count": 2, "mean_us": 1500.0, "p50_us": 900.0, "p99_us": None}}],
+    "disks": [], "orphans": [{"tag": 9, "device": None, "name": "x", "dirty_bytes": 0,
+                              "reason": "gone"}]}
+
+
+def test_what_is_wrong_stands_first_and_loud() -> None:
+    text = tables.status(STATE)
+    assert text.startswith("WARNING: images: isolation=degraded")
+    assert "NOT" in text and "DEGRADED" in text and "writes to the origin 8:0 fail" in text
+    assert "1.5 ms" in text and "900 us" in text and "4.0 KiB" in text and "gone" in text
+
+
+def vcache(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "vcache_agent.cmd.cli", *arguments],
+                          capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.parametrize("arguments", [
+    (), ("tag",), ("tag", "set", "5"), ("tag", "set", "0", "--weight", "5"),
+    ("tag", "set", "65536", "--weight", "5"), ("tag", "set", "5", "--weight", "1001"),
+    ("tag", "set", "5", "--weight", "x"), ("tag", "set", "5", "--weight", "5", "--flavor-weight")])
+def test_wrong_usage_is_status_2_and_says_what_is_allowed(arguments: tuple[str, ...]) -> None:
+    done = vcache(*arguments)
+    assert done.returncode == 2
+    assert "usage: vcache" in done.stderr
+
+
+def test_without_an_agent(tmp_path: Path) -> None:
+    where = ("--socket", str(tmp_path / "s.sock"))
+    done = vcache(*where, "tag", "set", "5", "--weight", "5")
+    assert done.returncode == 5
+    assert "vcache-agent is not running" in done.stderr
+    if not Path("/sys/module/dm_vcache").exists():
+        done = vcache(*where, "status")
+        assert done.returncode == 3
+        assert "modprobe dm-vcache" in done.stderr
+
+
+def answers(path: Path) -> bool:
+    try:
+        return bool(ask(path, {"op": "state"}))
+    except AdminError:
+        return False
+
+
+def start_agent(folder: Path) -> subprocess.Popen[bytes]:
+    conf = folder / "agent.conf"
+    conf.write_text(f"[agent]\nstate_path = {folder}/state.sqlite\n"
+                    f"hook_socket = {folder}/hook.sock\nadmin_socket = {folder}/admin.sock\n"
+                    "refresh_interval = 0.5\n[libvirt]\nuri = test:///default\n")
+    with open(folder / "log", "ab") as log:
+        return subprocess.Popen([sys.executable, "-m", "vcache_agent.cmd.agent", "--config-file",
+                                 str(conf)], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+
+def test_the_agent_without_the_module_says_so_and_goes_on(tmp_path: Path) -> None:
+    if Path("/sys/module/dm_vcache").exists():
+        pytest.skip("the module is loaded")
+    where = ("--socket", str(tmp_path / "admin.sock"))
+    agent = start_agent(tmp_path)
+    try:
+        until(lambda: answers(tmp_path / "admin.sock"))
+        until(lambda: json.loads(vcache(*where, "status", "--json").stdout)["agent"]["problem"]
+              != "not looked yet")
+        assert "modprobe dm-vcache" in vcache(*where, "disks").stdout
+        done = vcache(*where, "tag", "set", "5", "--weight", "5")
+        assert (done.returncode, "not that of a disk" in done.stderr) == (1, True)
+        second = start_agent(tmp_path)
+        assert second.wait(60) == 1
+        assert "another vcache-agent runs" in (tmp_path / "log").read_text()
+    finally:
+        agent.terminate()
+        assert agent.wait(60) == 0
+    assert not (tmp_path / "admin.sock").exists()
+
+
+def test_the_agent_can_be_killed_at_any_moment_of_its_start(tmp_path: Path) -> None:
+    chance = random.Random(1)
+    for _ in range(4):
+        agent = start_agent(tmp_path)
+        time.sleep(chance.random() * 1.5)
+        agent.kill()
+        agent.wait()
+    agent = start_agent(tmp_path)
+    try:
+        # A socket may be there still, of one that was killed.
+        until(lambda: answers(tmp_path / "admin.sock"))
+        done = vcache("--socket", str(tmp_path / "admin.sock"), "disks", "--json")
+        assert json.loads(done.stdout)["disks"] == []
+    finally:
+        agent.terminate()
+        assert agent.wait(60) == 0

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's sockets: bounded, for root only, and what they answer."""
+
+import contextlib
+import json
+import os
+import socket
+import stat
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vcache_agent import hook_server, unix_server
+from vcache_agent.admission import Host, admit
+from vcache_agent.blockstack import NotOnVcache
+from vcache_agent.framing import ProtocolError, receive, send
+from vcache_agent.hook_server import Callbacks, Refused
+from vcache_agent.model import DeviceNumber, DiskSource, Domain, Location
+from vcache_agent.unix_server import UnixServer
+
+UUID = "11111111-2222-4333-8444-555555555555"
+XML = f"<domain><name>vm</name><uuid>{UUID}</uuid></domain>".encode()
+SECONDS = 0.5
+
+Make = Callable[..., Path]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Make]:
+    servers: list[UnixServer] = []
+
+    def make(handler: Callable[[bytes], bytes], **options: int) -> Path:
+        path = tmp_path / "run" / "s.sock"
+        servers.append(UnixServer(path, handler, request_bytes=1000, seconds=SECONDS, **options))
+        servers[-1].start()
+        return path
+
+    yield make
+    for server in servers:
+        server.stop()
+
+
+def connect(path: Path) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(10)
+    connection.connect(str(path))
+    return connection
+
+
+def asked(path: Path, request: bytes) -> bytes:
+    with connect(path) as connection:
+        send(connection, request, time.monotonic() + 10)
+        return receive(connection, 10_000, time.monotonic() + 10)
+
+
+def test_a_request_is_answered_and_the_socket_is_roots(serve: Make) -> None:
+    path = serve(bytes.upper)
+    assert asked(path, b"abc") == b"ABC"
+    assert asked(path, b"") == b""
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_stale_socket_is_replaced_but_no_file(tmp_path: Path, serve: Make) -> None:
+    (tmp_path / "run").mkdir()
+    stale = socket.socket(socket.AF_UNIX)
+    stale.bind(str(tmp_path / "run" / "s.sock"))
+    stale.close()
+    assert asked(serve(bytes.upper), b"a") == b"A"
+    file = tmp_path / "file"
+    file.write_text("precious")
+    with pytest.raises(OSError, match="not a socket"):
+        UnixServer(file, bytes.upper, request_bytes=1, seconds=1)
+    assert file.read_text() == "precious"
+
+
+@pytest.mark.parametrize("data", [
+    b"", b"\0", struct.pack(">I", 1001) + b"x" * 1001, struct.pack(">I", 2**32 - 1),
+    struct.pack(">I", 10) + b"short"])
+def test_hostile_requests_are_dropped_in_time(serve: Make, data: bytes) -> None:
+    path = serve(bytes.upper)
+    with connect(path) as connection:
+        connection.sendall(data)
+        try:
+            answer = connection.recv(100)
+        except ConnectionResetError:  # closed with some of it unread
+            answer = b""
+        assert answer == b""
+    assert asked(path, b"still there") == b"STILL THERE"
+
+
+def test_a_slow_peer_has_a_limit(serve: Make) -> None:
+    path = serve(bytes.upper)
+    with connect(path) as connection:
+        began = time.monotonic()
+        sent = 0
+        with contextlib.suppress(OSError):
+            for byte in struct.pack(">I", 500) + b"x" * 500:
+                connection.sendall(bytes([byte]))
+                sent += 1
+                time.sleep(SECONDS / 10)
+        assert sent < 504, "it was cut off"
+        assert time.monotonic() - began < SECONDS * 10
+
+
+def test_a_handler_that_fails_ends_only_its_connection(serve: Make) -> None:
+    def handler(request: bytes) -> bytes:
+        if request == b"bad":
+            raise RuntimeError("as in a test")
+        return b"good"
+
+    path = serve(handler)
+    with pytest.raises(ProtocolError, match="closed"):
+        asked(path, b"bad")
+    assert asked(path, b"x") == b"good"
+
+
+def test_more_connections_than_allowed_are_closed(serve: Make) -> None:
+    busy, go = threading.Event(), threading.Event()
+
+    def handler(request: bytes) -> bytes:
+        busy.set()
+        go.wait(10)
+        return b"done"
+
+    path = serve(handler, connections=1)
+    first = connect(path)
+    send(first, b"x", time.monotonic() + 10)
+    assert busy.wait(10)
+    with connect(path) as second:
+        assert second.recv(1) == b""
+    go.set()
+    assert receive(first, 100, time.monotonic() + 10) == b"done"
+    first.close()
+
+
+def test_only_root_is_served(serve: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = serve(bytes.upper)
+    peer = struct.pack("=iII", 4711, 1000, 1000)
+    monkeypatch.setattr(unix_server, "_PEER", type(
+        "Forged", (), {"size": 12, "unpack": staticmethod(
+            lambda data: struct.unpack("=iII", peer))}))
+    with pytest.raises((ProtocolError, ConnectionResetError)):
+        asked(path, b"x")
+
+
+class Calls:
+    """Notes what the hook server asks for."""
+
+    def __init__(self, refuse: str = "") -> None:
+        self.seen: list[tuple[str, str]] = []
+        self._refuse = refuse
+
+    def callbacks(self) -> Callbacks:
+        def prepare(domain: Domain) -> str:
+            self.seen.append(("prepare", domain.uuid))
+            if self._refuse:
+                raise Refused(self._refuse)
+            return "a note"
+
+        return Callbacks(prepare, lambda domain: self.seen.append(("running", domain.uuid)),
+                         lambda domain: self.seen.append(("ended", domain.uuid)))
+
+
+def hook_request(operation: str, xml: bytes = XML, version: bytes = b"1") -> bytes:
+    return b"\0".join([version, b"vm", operation.encode(), b"begin", b"-", xml])
+
+
+@pytest.mark.parametrize(("operation", "called"), [
+    ("prepare", "prepare"), ("started", "running"), ("reconnect", "running"),
+    ("stopped", "ended"), ("release", "ended"), ("start", None), ("migrate", None),
+    ("restore", None), ("attach", None), ("of a newer libvirt", None)])
+def test_what_each_operation_means(operation: str, called: str | None) -> None:
+    calls = Calls()
+    answer = hook_server.handle(hook_request(operation), calls.callbacks())
+    assert answer.split(b"\0")[0] == b"accept"
+    assert calls.seen == ([(called, UUID)] if called else [])
+
+
+def test_a_refusal_and_an_error() -> None:
+    assert hook_server.handle(hook_request("prepare"), Calls("no").callbacks()) == b"refuse\0no"
+    for request in (b"", b"1\0vm", hook_request("prepare", version=b"2"),
+                    hook_request("prepare", b"<x/>")):
+        assert hook_server.handle(request, Calls().callbacks()).startswith(b"error\0")
+
+
+@given(st.binary(max_size=300))
+def test_any_request_gets_an_answer(request: bytes) -> None:
+    status, _, text = hook_server.handle(request, Calls().callbacks()).partition(b"\0")
+    assert status in (b"accept", b"error")
+    text.decode()
+
+
+def domain(*disks: DiskSource, **specs: str) -> Domain:
+    return Domain(UUID, "vm", {f"vcache:{key}": value for key, value in specs.items()}, disks)
+
+
+GOOD = DiskSource("vda", "file", "/good")
+BAD = DiskSource("vdb", "file", "/bad")
+NETWORK = DiskSource("vdc", "network", None)
+CD = DiskSource("sda", "file", "/bad", readonly=True)
+
+
+def locate(disk: DiskSource) -> Location:
+    if disk.path != "/good":
+        raise NotOnVcache("somewhere else")
+    return Location("file:dm0:1", DeviceNumber(254, 0))
+
+
+HOST = Host(locate, 10)
+
+
+@pytest.mark.parametrize(("disks", "specs", "host", "words"), [
+    ((GOOD,), {"mode": "flush-only"}, HOST, ""),
+    ((GOOD, CD, NETWORK), {"mode": "flush-only"}, HOST, ""),
+    ((BAD,), {}, HOST, ""),
+    ((BAD,), {"mode": "none"}, Host(locate, 0, "no module"), ""),
+    ((GOOD,), {"mode": "writeback"}, HOST, "cache pool"),
+    ((GOOD, BAD), {"mode": "flush-only"}, HOST, "vdb is not isolated: somewhere else"),
+    ((NETWORK,), {"mode": "flush-only"}, HOST, "none of its disks"),
+    ((), {"mode": "flush-only"}, HOST, "none of its disks"),
+    ((GOOD, GOOD), {"mode": "flush-only"}, Host(locate, 1), "free tags"),
+    ((GOOD,), {"mode": "flush-only"}, Host(locate, 10, "no module"), "no module"),
+    ((GOOD,), {"mode": "fast"}, HOST, "vcache:mode"),
+])
+def test_admission(disks: tuple[DiskSource, ...], specs: dict[str, str], host: Host,
+                   words: str) -> None:
+    note = admit(domain(*disks, **specs), host)
+    assert words in note
+    assert bool(note) == bool(words)
+    demanding = domain(*disks, required="true", **specs)
+    if words:
+        with pytest.raises(Refused, match=words):
+            admit(demanding, host)
+    else:
+        assert admit(demanding, host) == ""
+
+
+def test_a_request_to_the_admin_socket_is_checked() -> None:
+    from vcache_agent.admin_server import AdminServer
+
+    server = AdminServer(agent=None)  # type: ignore[arg-type] # none is reached
+    for request in (b"", b"[]", b"{}", b'{"op": 1}', b'{"op": "nothing"}', b"[" * 100_000,
+                    b'{"op": "tag-set"}', b'{"op": "tag-set", "tag": true}',
+                    b'{"op": "tag-set", "tag": 65536}', b'{"op": "tag-set", "tag": 1, "weight": 0}',
+                    b'{"op": "tag-set", "tag": 1, "weight": 1001}', os.urandom(100)):
+        answer = json.loads(server.handle(request))
+        assert answer["ok"] is False
+        assert answer["error"] and "internal" not in answer["error"]

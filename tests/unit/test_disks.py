@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a disk's path to sectors of a vcache device, and from a domain to its cgroup."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vcache_agent import cgroups
+from vcache_agent.blockstack import BlockStack, NotOnVcache, Segment, follow
+from vcache_agent.disks import DiskFinder
+from vcache_agent.model import Device, DeviceNumber, DiskSource, Extent
+from vcache_agent.netlink import spec
+
+VCACHE, OTHER = DeviceNumber(254, 0), DeviceNumber(254, 9)
+
+
+def device(number: DeviceNumber = VCACHE, scope: spec.Scope = spec.Scope.FILESYSTEM) -> Device:
+    return Device(number, f"dm{number.minor}", spec.Mode.FLUSH_ONLY, scope, spec.Isolation.FUA,
+                  10_000, "8:0")
+
+
+class Sysfs:
+    """A /sys/dev/block with partitions and mapped devices."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.tables: dict[DeviceNumber, list[str]] = {}
+
+    def partition(self, number: DeviceNumber, parent: DeviceNumber, start: int,
+                  size: int) -> None:
+        disk = self.folder / f"disk-{parent}"
+        part = disk / "part"
+        part.mkdir(parents=True)
+        (disk / "dev").write_text(f"{parent}\n")
+        for name, value in (("partition", 1), ("start", start), ("size", size)):
+            (part / name).write_text(f"{value}\n")
+        (self.folder / str(number)).symlink_to(part)
+
+    def mapped(self, number: DeviceNumber, *lines: str,
+               slaves: tuple[DeviceNumber, ...] = ()) -> None:
+        folder = self.folder / str(number)
+        (folder / "dm").mkdir(parents=True)
+        for slave in slaves:
+            (folder / "slaves" / str(slave)).mkdir(parents=True)
+            (folder / "slaves" / str(slave) / "dev").write_text(f"{slave}\n")
+        self.tables[number] = list(lines)
+
+    def stack(self, *devices: Device) -> BlockStack:
+        return BlockStack(devices or (device(),), self.folder, self.tables.__getitem__)
+
+
+@pytest.fixture
+def sysfs(tmp_path: Path) -> Sysfs:
+    return Sysfs(tmp_path)
+
+
+def moved(segments: list[Segment], *extents: tuple[int, int]) -> list[tuple[int, int]]:
+    return [tuple(extent) for extent in  # type: ignore[misc]
+            follow(segments, [Extent(*extent) for extent in extents])[1]]
+
+
+def test_the_device_itself(sysfs: Sysfs) -> None:
+    assert moved(sysfs.stack().segments(VCACHE), (5, 7)) == [(5, 7)]
+
+
+def test_a_partition_adds_its_start(sysfs: Sysfs) -> None:
+    sysfs.partition(DeviceNumber(259, 1), VCACHE, 2048, 1000)
+    assert moved(sysfs.stack().segments(DeviceNumber(259, 1)), (0, 8), (992, 8)) == [
+        (2048, 8), (3040, 8)]
+
+
+def test_a_volume_of_several_segments_splits_an_extent(sysfs: Sysfs) -> None:
+    volume = DeviceNumber(254, 5)
+    sysfs.mapped(volume, "0 100 linear 254:0 5000", "100 50 linear 254:0 200")
+    assert moved(sysfs.stack().segments(volume), (90, 30)) == [(5090, 10), (200, 20)]
+
+
+def test_a_volume_in_a_partition(sysfs: Sysfs) -> None:
+    volume, partition = DeviceNumber(254, 5), DeviceNumber(259, 1)
+    sysfs.partition(partition, VCACHE, 1000, 500)
+    sysfs.mapped(volume, "0 100 linear 259:1 50")
+    assert moved(sysfs.stack().segments(volume), (0, 10)) == [(1050, 10)]
+
+
+@pytest.mark.parametrize(("lines", "words"), [
+    (["0 100 crypt aes 0 254:0 0"], "'crypt' lies between"),
+    (["0 50 linear 254:0 0", "50 50 linear 254:9 0"], "several vcache devices"),
+    (["0 100 linear 8:0 0"], "no vcache device lies under device 8:0"),
+    (["0 100 linear 254:5 0"], "stacked"), ([], "no table"), (["0 100"], "no table"),
+    (["0 100 linear here 0"], "not the number of a device")])
+def test_what_cannot_be_followed_is_refused_by_name(
+        sysfs: Sysfs, lines: list[str], words: str) -> None:
+    volume = DeviceNumber(254, 5)
+    sysfs.mapped(volume, *lines, slaves=(VCACHE,))
+    stack = sysfs.stack(device(), device(OTHER))
+    with pytest.raises(NotOnVcache, match=words):
+        follow(stack.segments(volume), [])
+
+
+def test_without_a_vcache_device_below(sysfs: Sysfs) -> None:
+    for number in (DeviceNumber(8, 0), DeviceNumber(0, 35)):
+        with pytest.raises(NotOnVcache):
+            sysfs.stack().segments(number)
+    sysfs.mapped(DeviceNumber(254, 5), "0 100 crypt aes 0 8:0 0")
+    with pytest.raises(NotOnVcache, match="no vcache device lies under"):
+        sysfs.stack().segments(DeviceNumber(254, 5))
+
+
+def test_an_extent_beyond_the_end_is_refused(sysfs: Sysfs) -> None:
+    with pytest.raises(NotOnVcache, match="beyond the end"):
+        moved(sysfs.stack().segments(VCACHE), (9_999, 2))
+
+
+@given(st.lists(st.integers(1, 20), min_size=1, max_size=6), st.data())
+def test_following_moves_each_sector_by_its_segment(
+        lengths: list[int], data: st.DataObject) -> None:
+    starts = [sum(lengths[:number]) for number in range(len(lengths))]
+    targets = data.draw(st.permutations([number * 100 for number in range(len(lengths))]))
+    segments = [Segment(start, length, device(), target)
+                for start, length, target in zip(starts, lengths, targets, strict=True)]
+    begin = data.draw(st.integers(0, sum(lengths) - 1))
+    length = data.draw(st.integers(1, sum(lengths) - begin))
+    expected = [segment.target + sector - segment.start
+                for sector in range(begin, begin + length)
+                for segment in segments
+                if segment.start <= sector < segment.start + segment.length]
+    assert [sector for start, size in moved(segments, (begin, length))
+            for sector in range(start, start + size)] == expected
+
+
+def own_device(path: Path) -> DeviceNumber:
+    status = path.stat()
+    return DeviceNumber(os.major(status.st_dev), os.minor(status.st_dev))
+
+
+def test_a_file_is_found_by_its_inode(tmp_path: Path, sysfs: Sysfs) -> None:
+    image = tmp_path / "image"
+    image.write_bytes(b"x" * 4096)
+    stack = sysfs.stack(device(own_device(image)))
+    finder = DiskFinder()
+    found = finder.locate(DiskSource("vda", "file", str(image)), stack, extents=False)
+    link = tmp_path / "link"
+    link.symlink_to(image)
+    assert finder.locate(DiskSource("vda", "file", str(link)), stack, extents=False) == found
+    assert str(image.stat().st_ino) in found.key
+    other = tmp_path / "other"
+    other.write_bytes(b"")
+    assert finder.locate(DiskSource("vda", "file", str(other)), stack, extents=False) != found
+
+
+def test_extents_are_read_again_only_when_the_file_has_changed(
+        tmp_path: Path, sysfs: Sysfs, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = tmp_path / "image"
+    image.write_bytes(b"x" * 4096)
+    stack = sysfs.stack(device(own_device(image)))
+    finder = DiskFinder()
+    reads: list[int] = []
+    monkeypatch.setattr("vcache_agent.disks.fiemap.written_extents",
+                        lambda fd: reads.append(fd) or (Extent(len(reads), 1),))
+    source = DiskSource("vda", "file", str(image))
+
+    def look(**options: bool) -> int:
+        return finder.locate(source, stack, **options).extents[0].start
+
+    assert (look(), look(), look(fresh=True)) == (1, 1, 2)
+    image.write_bytes(b"y" * 4096)
+    finder._seen = {file: seen._replace(again=0.0) for file, seen in finder._seen.items()}
+    assert (look(), look()) == (3, 3)
+    finder.prune()
+    assert look() == 3
+    finder.prune()
+    finder.prune()
+    assert look() == 4
+
+
+@pytest.mark.parametrize(("source", "words"), [
+    (DiskSource("sda", "file", "/x", readonly=True), "read-only"),
+    (DiskSource("vda", "network", None), "'network'"),
+    (DiskSource("vda", "file", None), "no source"),
+    (DiskSource("vda", "file", "/nonexistent/x"), "No such file"),
+    (DiskSource("vda", "file", "/proc/version"), "no single block device"),
+    (DiskSource("vda", "block", "/dev/null"), "no single block device|no vcache device")])
+def test_disks_that_cannot_be_tagged_say_why(
+        sysfs: Sysfs, source: DiskSource, words: str) -> None:
+    with pytest.raises(NotOnVcache, match=words):
+        DiskFinder().locate(source, sysfs.stack())
+
+
+class Host:
+    """A /proc, a cgroup hierarchy and libvirt's PID files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.proc, self.root, self.run = folder / "proc", folder / "cgroup", folder / "run"
+        self.run.mkdir()
+
+    def process(self, name: str, pid: int, path: str) -> None:
+        (self.run / f"{name}.pid").write_text(f"{pid}\n")
+        (self.proc / str(pid)).mkdir(parents=True)
+        (self.proc / str(pid) / "cgroup").write_text(f"1:name=systemd:/\n0::{path}\n")
+        (self.root / path.lstrip("/")).mkdir(parents=True)
+
+    def find(self, name: str) -> cgroups.Cgroup:
+        return cgroups.of_domain(name, self.run, self.proc, self.root)
+
+
+@pytest.mark.parametrize(("path", "machine"), [
+    (r"/machine.slice/machine-qemu\x2d1\x2dvm.scope/libvirt/emulator",
+     r"/machine.slice/machine-qemu\x2d1\x2dvm.scope"),
+    ("/machine/qemu-4-vm.libvirt-qemu/emulator", "/machine/qemu-4-vm.libvirt-qemu"),
+    ("/machine/qemu-4-vm.libvirt-qemu", "/machine/qemu-4-vm.libvirt-qemu")])
+def test_the_cgroup_of_a_domain(tmp_path: Path, path: str, machine: str) -> None:
+    host = Host(tmp_path)
+    host.process("vm", 4711, path)
+    found = host.find("vm")
+    assert found.path == machine
+    assert found.id == (host.root / machine.lstrip("/")).stat().st_ino
+
+
+def test_processes_that_are_not_a_domains(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    host.process("sshd", 1, "/system.slice/ssh.service")
+    host.process("odd", 2, "/../qemu-1-odd.libvirt-qemu")
+    for name in ("sshd", "odd"):
+        with pytest.raises(cgroups.CgroupError, match="no cgroup of a domain"):
+            host.find(name)
+    with pytest.raises(cgroups.CgroupError, match="gone.pid: No such file"):
+        host.find("gone")
+    (host.run / "bad.pid").write_text("x")
+    with pytest.raises(cgroups.CgroupError, match="not a number"):
+        host.find("bad")
+    (host.run / "old.pid").write_text("99")
+    with pytest.raises(cgroups.CgroupError, match="No such file"):
+        host.find("old")
+
+
+def test_where_cgroup_v2_is(tmp_path: Path) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text("tmpfs /run tmpfs rw 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n")
+    assert cgroups.mount_point(mounts) == Path("/sys/fs/cgroup/unified")
+    mounts.write_text("")
+    with pytest.raises(cgroups.CgroupError, match="no cgroup v2"):
+        cgroups.mount_point(mounts)

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The netlink client against messages as the kernel writes them.
+
+The kernel's end of the socket is a stand-in, because this host need not have
+the module; tests/kernel and tests/host use the real one.
+"""
+
+import contextlib
+import errno
+import os
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from pyroute2.netlink import ctrlmsg, genlmsg
+
+from vcache_agent.model import DeviceNumber, Extent
+from vcache_agent.netlink import client, spec
+
+FAMILY = 0x23
+DEVICE = DeviceNumber(254, 3)
+HEADER = struct.Struct("=IHHII")
+
+Answer = Callable[[int, bytes], list[bytes]]
+
+
+def framed(kind: int, flags: int, sequence: int, payload: bytes) -> bytes:
+    padded = payload + b"\0" * (-len(payload) % 4)
+    return HEADER.pack(HEADER.size + len(payload), kind, flags, sequence, 0) + padded
+
+
+def body(message: genlmsg, command: int, attributes: list[Any]) -> bytes:
+    message["cmd"] = command
+    message["version"] = 1
+    message["attrs"] = attributes
+    message.encode()
+    return bytes(message.data[HEADER.size:])
+
+
+def acknowledged(sequence: int, code: int = 0, text: str = "") -> bytes:
+    """An acknowledgement, extended by a text, without the request (CAP_ACK)."""
+    payload = struct.pack("=i", -code) + HEADER.pack(HEADER.size, 0, 0, sequence, 0)
+    flags = 0x100
+    if text:
+        value = text.encode() + b"\0"
+        payload += struct.pack("=HH", 4 + len(value), 1) + value
+        flags |= 0x200
+    return framed(2, flags, sequence, payload)
+
+
+class FakeKernel:
+    """The other end of a netlink socket; speaks the generated messages."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[int, genlmsg]] = []
+        self.pending: list[tuple[bytes, int]] = []
+        self.answer: Answer = lambda sequence, data: [acknowledged(sequence)]
+        self.loaded = True
+
+    # What client.py uses of a socket.
+    def bind(self, address: object) -> None: ...
+    def setsockopt(self, *arguments: int) -> None: ...
+    def settimeout(self, seconds: float) -> None: ...
+    def close(self) -> None: ...
+
+    def sendto(self, data: bytes, address: tuple[int, int]) -> None:
+        length, kind, flags, sequence, _ = HEADER.unpack_from(data)
+        assert length == len(data)
+        assert address == (0, 0)
+        if kind == 16:
+            self._send(self._family(sequence))
+            return
+        assert kind == FAMILY
+        message = spec.MESSAGES[spec.Command(data[HEADER.size])](data=data)
+        message.decode()
+        self.requests.append((flags, message))
+        self._send(self.answer(sequence, data))
+
+    def recvfrom(self, size: int) -> tuple[bytes, tuple[int, int]]:
+        if not self.pending:
+            raise TimeoutError
+        data, sender = self.pending.pop(0)
+        return data[:size], (sender, 0)
+
+    def _send(self, datagrams: Sequence[bytes]) -> None:
+        self.pending += [(data, 0) for data in datagrams]
+
+    def _family(self, sequence: int) -> list[bytes]:
+        if not self.loaded:
+            return [acknowledged(sequence, errno.ENOENT)]
+        groups = [{"attrs": [("CTRL_ATTR_MCAST_GRP_NAME", "events"),
+                             ("CTRL_ATTR_MCAST_GRP_ID", 7)]}]
+        return [framed(16, 0, sequence, body(ctrlmsg(), 1, [
+            ("CTRL_ATTR_FAMILY_NAME", "vcache"), ("CTRL_ATTR_FAMILY_ID", FAMILY),
+            ("CTRL_ATTR_MCAST_GROUPS", groups)])), acknowledged(sequence)]
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> FakeKernel:
+    fake = FakeKernel()
+    monkeypatch.setattr("vcache_agent.netlink.client.socket.socket", lambda *_: fake)
+    return fake
+
+
+@pytest.fixture
+def connected(kernel: FakeKernel) -> Iterator[client.Client]:
+    with client.Client(timeout=1.0) as made:
+        yield made
+
+
+def attributes(message: genlmsg) -> list[tuple[str, Any]]:
+    return [(item[0].removeprefix(message.prefix), item[1]) for item in message["attrs"]]
+
+
+def test_without_the_module(kernel: FakeKernel) -> None:
+    kernel.loaded = False
+    with pytest.raises(client.ModuleNotLoaded, match="modprobe dm-vcache"):
+        client.Client()
+
+
+def test_a_tag_is_set_with_what_is_given(kernel: FakeKernel, connected: client.Client) -> None:
+    connected.tag_set(DEVICE, 5)
+    connected.tag_set(DEVICE, 5, name="u:vda", weight=7, cgroups=[11, 12])
+    connected.tag_set(DEVICE, 5, cgroups=[])
+    where = [("MAJOR", 254), ("MINOR", 3), ("ID", 5)]
+    assert [attributes(message) for _, message in kernel.requests] == [
+        where,
+        [*where, ("NAME", "u:vda"), ("WEIGHT", 7), ("CGROUP", 11), ("CGROUP", 12)],
+        [*where, ("CGROUP", 0)]]
+    assert {message["cmd"] for _, message in kernel.requests} == {spec.Command.TAG_SET}
+    assert {flags for flags, _ in kernel.requests} == {0x5}
+
+
+def test_a_long_name_is_cut_between_characters(
+        kernel: FakeKernel, connected: client.Client) -> None:
+    connected.tag_set(DEVICE, 5, name="ä" * 100)
+    name = dict(attributes(kernel.requests[0][1]))["NAME"]
+    assert name == "ä" * (spec.NAME_MAX // 2)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2048, 2049, 5000])
+def test_extents_go_in_as_many_messages_as_it_takes(
+        kernel: FakeKernel, connected: client.Client, count: int) -> None:
+    extents = [Extent(number * 16, 8) for number in range(count)]
+    connected.set_extents(DEVICE, 5, extents)
+    messages = [dict(attributes(message)) for _, message in kernel.requests]
+    assert len(messages) == max(1, -(-count // 2048))
+    data = b"".join(message.get("EXTENTS", b"") for message in messages)
+    assert [Extent(*item) for item in spec.EXTENT_LAYOUT.iter_unpack(data)] == extents
+    assert [number for number, message in enumerate(messages) if "EXTENTS_BEGIN" in message] == [0]
+    assert [number for number, message in enumerate(messages)
+            if "EXTENTS_COMMIT" in message] == [len(messages) - 1]
+
+
+def test_devices_and_tags_are_read_from_a_dump(
+        kernel: FakeKernel, connected: client.Client) -> None:
+    histogram = struct.pack("=128Q", *range(128))
+    device = body(spec.DeviceMessage(), 1, [
+        ("VCACHE_A_DEVICE_MAJOR", 254), ("VCACHE_A_DEVICE_MINOR", 3),
+        ("VCACHE_A_DEVICE_NAME", "images"), ("VCACHE_A_DEVICE_MODE", 0),
+        ("VCACHE_A_DEVICE_SCOPE", 1), ("VCACHE_A_DEVICE_ISOLATION", 2),
+        ("VCACHE_A_DEVICE_SECTORS", 2048), ("VCACHE_A_DEVICE_ORIGIN", "8:0"),
+        ("VCACHE_A_DEVICE_DIRTY_BYTES", 4096), ("VCACHE_A_DEVICE_TAGS", 2),
+        ("VCACHE_A_DEVICE_BROKEN", None)])
+    tag = body(spec.TagMessage(), 2, [
+        ("VCACHE_A_TAG_MAJOR", 254), ("VCACHE_A_TAG_MINOR", 3), ("VCACHE_A_TAG_ID", 9),
+        ("VCACHE_A_TAG_NAME", "n"), ("VCACHE_A_TAG_WEIGHT", 50), ("VCACHE_A_TAG_CGROUP", 1),
+        ("VCACHE_A_TAG_CGROUP", 2), ("VCACHE_A_TAG_DIRTY_BYTES", 512),
+        ("VCACHE_A_TAG_STATS", {"attrs": [("VCACHE_A_STATS_FLUSHES", 3),
+                                          ("VCACHE_A_STATS_FLUSH_NS", 9000),
+                                          ("VCACHE_A_STATS_FLUSH_HIST", histogram)]})])
+
+    def answer(sequence: int, data: bytes) -> list[bytes]:
+        what = device if data[HEADER.size] == spec.Command.DEVICE_GET else tag
+        part = framed(FAMILY, 2, sequence, what)
+        # Two in a datagram, one in the next, then the end.
+        return [part * 2, part, framed(3, 2, sequence, b"\0\0\0\0")]
+
+    kernel.answer = answer
+    devices = connected.devices()
+    assert len(devices) == 3
+    assert (devices[0].number, devices[0].name, devices[0].isolation, devices[0].scope) == (
+        DEVICE, "images", spec.Isolation.DEGRADED, spec.Scope.FILESYSTEM)
+    assert devices[0].broken and not devices[0].suspended
+    tags = connected.tags(DEVICE)
+    assert len(tags) == 3
+    assert (tags[0].id, tags[0].cgroups, tags[0].dirty_bytes) == (9, {1, 2}, 512)
+    assert (tags[0].stats.flushes, tags[0].stats.flush_hist) == (3, tuple(range(128)))
+    assert all(flags == 0x305 for flags, _ in kernel.requests)
+
+
+def test_the_kernels_text_is_the_exceptions(kernel: FakeKernel, connected: client.Client) -> None:
+    text = "a sector belongs to another tag already"
+    kernel.answer = lambda sequence, data: [acknowledged(sequence, errno.EEXIST, text)]
+    with pytest.raises(client.NetlinkError, match=text) as caught:
+        connected.set_extents(DEVICE, 5, [Extent(0, 1)])
+    assert caught.value.errno == errno.EEXIST
+    kernel.answer = lambda sequence, data: [acknowledged(sequence, errno.EPERM)]
+    with pytest.raises(client.NetlinkError, match="CAP_NET_ADMIN"):
+        connected.tag_del(DEVICE, 5)
+    kernel.answer = lambda sequence, data: [acknowledged(sequence, errno.ENOMEM)]
+    with pytest.raises(client.NetlinkError, match=os.strerror(errno.ENOMEM)):
+        connected.tag_del(DEVICE, 5)
+
+
+def test_a_disturbed_dump_is_read_again(kernel: FakeKernel, connected: client.Client) -> None:
+    done = [0]
+
+    def answer(sequence: int, data: bytes) -> list[bytes]:
+        done[0] += 1
+        return [framed(3, 0x12 if done[0] < 3 else 2, sequence, b"\0\0\0\0")]
+
+    kernel.answer = answer
+    assert connected.devices() == []
+    assert done[0] == 3
+
+
+def test_silence_ends_in_time_and_late_answers_are_not_taken(
+        kernel: FakeKernel, connected: client.Client) -> None:
+    late: list[bytes] = []
+
+    def silent(sequence: int, data: bytes) -> list[bytes]:
+        late.append(acknowledged(sequence, errno.EIO))
+        return []
+
+    kernel.answer = silent
+    with pytest.raises(client.NetlinkTimeout, match="within 1 s"):
+        connected.tag_del(DEVICE, 5)
+    kernel.answer = lambda sequence, data: [*late, acknowledged(sequence)]
+    connected.tag_del(DEVICE, 5)
+
+
+def test_only_the_kernel_is_listened_to(kernel: FakeKernel, connected: client.Client) -> None:
+    forged = acknowledged(2, errno.EIO)
+    kernel.answer = lambda sequence, data: [acknowledged(sequence)]
+    kernel.pending.append((forged, 4711))
+    connected.tag_del(DEVICE, 5)
+    assert not kernel.pending
+
+
+@pytest.mark.parametrize("data", [b"\x05\0\0\0" + b"\0" * 12, b"\xff\0\0\0" + b"\0" * 12])
+def test_a_truncated_message_is_an_error(
+        kernel: FakeKernel, connected: client.Client, data: bytes) -> None:
+    kernel.answer = lambda sequence, _: [data]
+    with pytest.raises(client.NetlinkError, match="truncated"):
+        connected.devices()
+
+
+def test_events(kernel: FakeKernel) -> None:
+    event = body(spec.EventMessage(), spec.Command.EVENT_NTF, [
+        ("VCACHE_A_EVENT_KIND", 3), ("VCACHE_A_EVENT_MAJOR", 254), ("VCACHE_A_EVENT_MINOR", 3),
+        ("VCACHE_A_EVENT_TAG", 9)])
+    newer = body(spec.EventMessage(), spec.Command.EVENT_NTF, [("VCACHE_A_EVENT_KIND", 99)])
+    with contextlib.closing(client.EventListener()) as listener:
+        assert listener.receive(0.1) == []
+        kernel.pending = [(framed(FAMILY, 0, 0, newer) + framed(FAMILY, 0, 0, event), 0)]
+        assert listener.receive(0.1) == [(spec.EventKind.EXTENTS_LOST, DEVICE, 9)]

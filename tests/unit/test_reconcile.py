@@ -1,0 +1,356 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The decision, against a model of the kernel that does what it is told."""
+
+import dataclasses
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nova_vcache.extra_specs import ExtraSpecs, Mode
+from vcache_agent.model import (
+    Device,
+    DeviceNumber,
+    DiskSource,
+    DiskState,
+    Domain,
+    Extent,
+    Location,
+    Tag,
+)
+from vcache_agent.netlink import spec
+from vcache_agent.reconcile import DeleteTag, Plan, SetExtents, SetTag, World, plan
+from vcache_agent.store import Assignment
+
+FILES, VOLUME = DeviceNumber(254, 0), DeviceNumber(254, 1)
+
+
+def device(number: DeviceNumber = FILES, scope: spec.Scope = spec.Scope.FILESYSTEM) -> Device:
+    return Device(number, f"dm{number.minor}", spec.Mode.FLUSH_ONLY, scope, spec.Isolation.FUA,
+                  1 << 20, "8:0")
+
+
+DEVICES = (device(), device(VOLUME, spec.Scope.VOLUME))
+
+
+def uuid(number: int) -> str:
+    return f"{number:08x}-0000-4000-8000-000000000000"
+
+
+def disk(number: int, *, key: str | None = None, cgroup: int | None = None,
+         extents: tuple[Extent, ...] | None = None, target: str = "vda",
+         mode: Mode = Mode.FLUSH_ONLY, weight: int = 100,
+         on: DeviceNumber = FILES) -> DiskState:
+    key = key or (f"file:dm0:{number}" if on == FILES else f"volume:dm{on.minor}")
+    if extents is None:
+        extents = (Extent(number * 100, 50),) if on == FILES else ()
+    return DiskState(
+        Domain(uuid(number), f"vm{number}", {}, ()), DiskSource(target, "file", f"/{key}"),
+        ExtraSpecs(mode=mode, weight=weight), Location(key, on, extents), "", cgroup)
+
+
+class Kernel:
+    """The kernel's tags; refuses what the real one refuses."""
+
+    def __init__(self, *volume_tags: int) -> None:
+        self.tags = {(VOLUME, tag): Tag(VOLUME, tag) for tag in volume_tags}
+        self.extents: dict[tuple[DeviceNumber, int], tuple[Extent, ...]] = {}
+
+    def apply(self, decided: Plan, limit: int | None = None) -> None:
+        for action in decided.actions[:limit]:
+            key = (action.device, action.tag)
+            if isinstance(action, DeleteTag):
+                assert not self.tags[key].dirty_bytes, "dirty data must not be let go"
+                del self.tags[key]
+                self.extents.pop(key, None)
+            elif isinstance(action, SetTag):
+                tag = self.tags.get(key, Tag(*key))
+                assert action.device != VOLUME or key in self.tags
+                cgroups = tag.cgroups if action.cgroups is None else frozenset(action.cgroups)
+                assert len(cgroups) <= spec.CGROUPS_MAX
+                self.tags[key] = dataclasses.replace(
+                    tag, name=action.name, weight=action.weight, cgroups=cgroups)
+            else:
+                self._set_extents(action)
+
+    def _set_extents(self, action: SetExtents) -> None:
+        key = (action.device, action.tag)
+        for other, extents in self.extents.items():
+            if other != key and other[0] == key[0]:
+                assert not any(a.start < b.start + b.length and b.start < a.start + a.length
+                               for a in extents for b in action.extents), "claimed twice"
+        self.extents[key] = action.extents
+        self.tags[key] = dataclasses.replace(
+            self.tags[key], extents_count=len(action.extents),
+            extents_sectors=sum(extent.length for extent in action.extents))
+
+    def dirty(self, key: tuple[DeviceNumber, int], count: int) -> None:
+        self.tags[key] = dataclasses.replace(self.tags[key], dirty_bytes=count)
+
+
+class Host:
+    """A world whose state carries on from one decision to the next."""
+
+    def __init__(self, *volume_tags: int) -> None:
+        self.kernel = Kernel(*volume_tags)
+        self.rows: dict[str, Assignment] = {}
+        self.last_tag = 0
+        self.applied: dict[tuple[DeviceNumber, int], tuple[Extent, ...]] = {}
+        self.now = 1000.0
+
+    def decide(self, *disks: DiskState, complete: bool = True,
+               defined: frozenset[str] | None = None,
+               missing: frozenset[str] = frozenset()) -> Plan:
+        return plan(World(
+            disks=disks, devices=DEVICES, tags=tuple(self.kernel.tags.values()),
+            complete=complete, defined=defined, assignments=self.rows, last_tag=self.last_tag,
+            applied=self.applied, missing=missing, now=self.now))
+
+    def remember(self, decided: Plan) -> None:
+        for key in decided.forgotten:
+            del self.rows[key]
+        self.rows |= {row.key: row for row in decided.changed}
+        assert len({row.tag for row in self.rows.values()}) == len(self.rows)
+        self.last_tag = decided.last_tag
+
+    def step(self, *disks: DiskState, complete: bool = True,
+             defined: frozenset[str] | None = None,
+             missing: frozenset[str] = frozenset()) -> Plan:
+        decided = self.decide(*disks, complete=complete, defined=defined, missing=missing)
+        self.remember(decided)
+        self.kernel.apply(decided)
+        self.applied = {key: self.kernel.extents[key] for key in self.kernel.extents}
+        return decided
+
+
+def test_a_disk_gets_a_tag_then_nothing_changes() -> None:
+    host = Host()
+    first = host.step(disk(1, cgroup=77, weight=300))
+    (report,) = first.disks
+    tag = host.kernel.tags[FILES, report.tag or 0]
+    assert (tag.name, tag.weight, tag.cgroups) == (f"{uuid(1)}:vda", 300, {77})
+    assert host.kernel.extents[FILES, tag.id] == (Extent(100, 50),)
+    again = host.step(disk(1, cgroup=77, weight=300))
+    assert not again.actions and not again.changed and not again.forgotten
+
+
+def test_the_cgroup_comes_later_and_extents_grow() -> None:
+    host = Host()
+    host.step(disk(1, extents=()))
+    decided = host.step(disk(1, extents=(), cgroup=5))
+    assert [type(action) for action in decided.actions] == [SetTag]
+    decided = host.step(disk(1, cgroup=5, extents=(Extent(8, 8), Extent(32, 8))))
+    assert [type(action) for action in decided.actions] == [SetExtents]
+
+
+def test_a_shared_disk_has_one_tag_with_both_cgroups() -> None:
+    host = Host()
+    both = disk(1, key="file:dm0:9", cgroup=5, extents=(), weight=10), \
+        disk(2, key="file:dm0:9", cgroup=6, extents=(), weight=20)
+    decided = host.step(*both)
+    assert len({report.tag for report in decided.disks}) == 1
+    (tag,) = host.kernel.tags.values()
+    assert (tag.cgroups, tag.weight) == ({5, 6}, 20)
+    host.step(both[1])
+    (tag,) = host.kernel.tags.values()
+    assert (tag.cgroups, tag.id) == ({6}, decided.disks[0].tag)
+
+
+def test_too_many_domains_on_one_disk_are_told() -> None:
+    host = Host()
+    decided = host.step(*(disk(number, key="file:dm0:9", cgroup=number, extents=())
+                          for number in range(1, 18)))
+    assert all("more than 16" in report.note for report in decided.disks)
+
+
+def test_dirty_data_keeps_the_tag_as_an_orphan() -> None:
+    host = Host()
+    tag = host.step(disk(1, cgroup=5)).disks[0].tag or 0
+    host.kernel.dirty((FILES, tag), 4096)
+    decided = host.step()
+    assert [(orphan.tag, orphan.dirty_bytes) for orphan in decided.orphans] == [(tag, 4096)]
+    left = host.kernel.tags[FILES, tag]
+    assert not left.cgroups and not host.kernel.extents[FILES, tag]
+    host.kernel.dirty((FILES, tag), 0)
+    assert host.step().actions == (DeleteTag(FILES, tag),)
+    # It is remembered, and used again.
+    assert host.step(disk(1)).disks[0].tag == tag
+
+
+def test_nothing_is_let_go_while_libvirt_cannot_be_asked() -> None:
+    host = Host()
+    host.step(disk(1, cgroup=5))
+    decided = host.step(complete=False)
+    assert not decided.actions and not decided.changed
+    assert "libvirt" in decided.orphans[0].reason
+    # What is told by the hook is done all the same.
+    assert host.step(disk(2), complete=False).actions
+
+
+def test_tags_of_others_are_left_alone() -> None:
+    host = Host()
+    host.kernel.tags[FILES, 12] = Tag(FILES, 12, name="by hand")
+    decided = host.step(disk(1))
+    assert (FILES, 12) in host.kernel.tags
+    assert decided.disks[0].tag != 12
+    assert "left alone" in decided.orphans[0].reason
+
+
+def test_a_lost_store_is_filled_from_the_kernel() -> None:
+    host = Host()
+    disks = [disk(number, cgroup=number) for number in range(1, 6)]
+    before = {report.state.label: report.tag for report in host.step(*disks).disks}
+    host.rows, host.last_tag, host.applied = {}, 0, {}
+    after = {report.state.label: report.tag for report in host.step(*reversed(disks)).disks}
+    assert after == before
+    # And those of domains that have ended meanwhile are cleared away.
+    host.rows, host.last_tag = {}, 0
+    host.step(disks[0])
+    host.step(disks[0])
+    assert [tag for _, tag in host.kernel.tags] == [before[disks[0].label]]
+
+
+def test_a_volume_keeps_the_tag_of_its_table_line() -> None:
+    host = Host(40)
+    decided = host.step(disk(1, on=VOLUME, cgroup=5, weight=7))
+    assert decided.disks[0].tag == 40
+    assert host.kernel.tags[VOLUME, 40].weight == 7
+    assert not any(isinstance(action, SetExtents) for action in decided.actions)
+    assert not host.step().actions
+    for number in range(1, 60):
+        assert host.step(disk(number)).disks[0].tag != 40
+
+
+def test_a_table_line_that_takes_a_number_away() -> None:
+    host = Host()
+    tag = host.step(disk(1, cgroup=5)).disks[0].tag or 0
+    host.kernel.tags[VOLUME, tag] = Tag(VOLUME, tag)
+    decided = host.step(disk(1, cgroup=5), disk(2, on=VOLUME, cgroup=6))
+    notes = [report.note for report in decided.disks if report.state.location.device == VOLUME]
+    assert "unique" in notes[0]
+    # Once the first disk is out of use, the volume has the number.
+    host.step(disk(2, on=VOLUME, cgroup=6))
+    host.step(disk(2, on=VOLUME, cgroup=6))
+    assert host.rows["volume:dm1"].tag == tag
+    assert host.step(disk(1), disk(2, on=VOLUME)).disks[0].tag != tag
+
+
+def test_a_weight_set_by_hand_holds() -> None:
+    host = Host()
+    host.step(disk(1, weight=100))
+    host.rows = {key: dataclasses.replace(row, weight=5) for key, row in host.rows.items()}
+    decided = host.step(disk(1, weight=100))
+    assert decided.disks[0].weight == 5
+    assert next(iter(host.kernel.tags.values())).weight == 5
+    host.step()
+    host.step()
+    host.step(disk(1, weight=100))
+    assert next(iter(host.kernel.tags.values())).weight == 5
+
+
+@pytest.mark.parametrize("mode", [Mode.WRITEBACK, Mode.WRITETHROUGH])
+def test_a_mode_that_needs_a_pool_becomes_flush_only_and_says_so(mode: Mode) -> None:
+    (report,) = Host().step(disk(1, mode=mode)).disks
+    assert report.mode is Mode.FLUSH_ONLY
+    assert mode.value in report.note and "pool" in report.note
+
+
+def test_mode_none_and_disks_elsewhere_are_untagged() -> None:
+    elsewhere = dataclasses.replace(disk(2), location=None, reason="on another host")
+    decided = Host().step(disk(1, mode=Mode.NONE), elsewhere)
+    assert [report.tag for report in decided.disks] == [None, None]
+    assert "on another host" in [report.note for report in decided.disks]
+    assert not decided.actions
+
+
+def test_no_tag_left() -> None:
+    host = Host()
+    host.rows = {f"file:dm0:{number}": Assignment(f"file:dm0:{number}", number, "", "", "", "")
+                 for number in range(10, 65536 + 9) if number <= 65535}
+    host.rows |= {f"x{number}": Assignment(f"x{number}", number, "", "", "", "")
+                  for number in range(1, 10)}
+    decided = host.decide(disk(3))
+    assert decided.disks[0].tag is None
+    assert "65535" in decided.disks[0].note
+
+
+def test_disks_of_undefined_domains_are_forgotten_in_the_end() -> None:
+    host = Host()
+    host.step(disk(1))
+    host.step(disk(1), defined=frozenset({uuid(1)}))
+    host.step(defined=frozenset({uuid(1)}))
+    host.step(defined=frozenset({uuid(1)}))
+    assert host.rows
+    decided = host.step(defined=frozenset())
+    assert "no longer knows" in decided.orphans[0].reason
+    host.now += 90000
+    host.step(defined=frozenset({uuid(1)}))
+    assert host.rows, "it is only stopped"
+    host.step(defined=frozenset())
+    assert not host.rows
+
+
+def test_an_image_that_is_gone_needs_no_number() -> None:
+    host = Host()
+    host.step(disk(1))
+    host.step(defined=frozenset())
+    decided = host.step(defined=frozenset(), missing=frozenset({"file:dm0:1"}))
+    assert not host.rows and not decided.orphans
+
+
+def test_a_device_that_came_back_empty_is_filled_again() -> None:
+    host = Host()
+    host.step(disk(1, cgroup=5))
+    before = dict(host.kernel.tags)
+    host.kernel.tags.clear()
+    host.kernel.extents.clear()
+    host.step(disk(1, cgroup=5))
+    assert host.kernel.tags == before
+
+
+DISKS = st.lists(st.builds(
+    disk, st.integers(1, 6), cgroup=st.none() | st.integers(1, 40),
+    weight=st.integers(1, 1000), on=st.sampled_from([FILES, FILES, VOLUME]),
+    mode=st.sampled_from(Mode), target=st.sampled_from(["vda", "vdb"])),
+    max_size=8, unique_by=lambda state: state.label)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(DISKS, st.booleans(), st.integers(0, 2**32)), min_size=1, max_size=5))
+def test_any_history_converges_and_keeps_its_promises(
+        history: list[tuple[list[DiskState], bool, int]]) -> None:
+    host = Host(40)
+    for disks, complete, seed in history:
+        chance = random.Random(seed)
+        for key in host.kernel.tags:
+            host.kernel.dirty(key, chance.choice([0, 0, 4096]))
+        running = {state.label for state in disks}
+        decided = host.decide(*disks, complete=complete)
+        if chance.random() < 0.3:
+            # Killed half-way: intent is written first, then the actions.
+            host.remember(decided)
+            host.kernel.apply(decided, chance.randint(0, len(decided.actions)))
+            host.applied = {}
+        host.step(*disks, complete=complete)
+        after = host.step(*disks, complete=complete)
+        # Converged: but for a tag that waits for its data to become durable.
+        assert not after.actions and not after.changed
+        tagged = [report for report in after.disks if report.tag is not None]
+        assert {report.state.label for report in after.disks} == running
+        by_key: dict[str, set[int | None]] = {}
+        for report in tagged:
+            assert report.state.specs.mode is not Mode.NONE
+            location = report.state.location
+            assert location is not None
+            by_key.setdefault(location.key, set()).add(report.tag)
+            tag = host.kernel.tags[location.device, report.tag or 0]
+            if report.state.cgroup is not None and location.device == FILES:
+                assert report.state.cgroup in tag.cgroups
+        assert all(len(numbers) == 1 for numbers in by_key.values())
+        numbers = [next(iter(found)) for found in by_key.values()]
+        assert len(set(numbers)) == len(numbers), "a tag is one disk's"
+        cgroups = {report.state.cgroup for report in tagged}
+        for tag in host.kernel.tags.values():
+            if complete and tag.device == FILES:
+                assert tag.cgroups <= cgroups, "a cgroup that is no longer used"
