@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The durability contract: which writes a flush has to cover.
+
+A flush covers what its submitter's cgroup wrote, what is in the tags of that
+cgroup, and everything that is no tag's. A flush that has no known cgroup (of
+a process outside, or asynchronous, which a kernel thread sends) covers
+everything. A write is a tag's only if it comes from one of the tag's cgroups.
+"""
+
+from tests.powercut.journal import Op
+from tests.powercut.ledger import Covers
+from tests.powercut.scenario import Scenario
+
+
+class Attribution:
+    """Who did what, as far as the contract needs to know."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+        self._cgroup = {w.id: w.cgroup for w in scenario.workers}
+        self._tag = {t.file: t for t in scenario.tags}
+        self._tagged = {name for t in scenario.tags for name in t.cgroups}
+        self.images = {t.file: t.sectors for t in scenario.tags}
+
+    def covers(self, flush: Op, write: Op) -> bool:
+        """Tell whether a flush covers a write to an image, or to the volume."""
+        if not self._scenario.fs:
+            return True
+        if flush.detail == "sync":
+            # xfs sends no flush for it when its log has nothing new.
+            return self._scenario.fs == "ext4"
+        mine = self._cgroup.get(flush.worker, "")
+        if flush.detail == "aio" or mine not in self._tagged:
+            return True
+        theirs = self._cgroup.get(write.worker, "")
+        tag = self._tag.get(write.file)
+        return theirs == mine or tag is None or mine in tag.cgroups or theirs not in tag.cgroups
+
+    def covers_file(self, flush: Op, write: Op) -> bool:
+        """Tell the same of a write to any file, seen through the file system.
+
+        A file that changes its blocks needs its own flush: that of another
+        file need not make them known to the file system.
+        """
+        if flush.file == write.file:
+            return True
+        return write.file in self.images and self.covers(flush, write)
+
+
+def block_rule(scenario: Scenario) -> Covers:
+    """Return the rule for sectors whose place does not change."""
+    return Attribution(scenario).covers
+
+
+def file_rule(scenario: Scenario) -> Covers:
+    """Return the rule for the content of files."""
+    return Attribution(scenario).covers_file

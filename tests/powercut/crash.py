@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The crash model: what the origin may hold after a power cut.
+
+The origin has a volatile cache. Durable at a moment is each FUA write that
+has completed, and each other write or discard that had completed when a flush
+was sent which has completed. Everything else that was sent before the moment,
+whether it has completed or is in flight, may be there or not, sector by
+sector: the cache may have written it back, or any part of it. What was sent
+later is not there. A cut is a moment and a choice among these.
+"""
+
+import random
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tests.powercut.journal import NEVER, Request
+from tests.powercut.logwrites import Flag
+
+#: For each sector of the origin the log's sector that it is a copy of.
+Image = npt.NDArray[np.int64]
+
+#: What survives of that which need not: nothing, all of it, or some, drawn.
+Survives = Literal["none", "all", "some"]
+
+
+@dataclass(frozen=True, order=True)
+class Cut:
+    """A power cut.
+
+    :param time: after this event of the trace
+    :param survives: what is there of the writes that are not durable
+    :param seed: of the draw
+    """
+
+    time: int
+    survives: Survives = "none"
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What the origin promises; other than an honest one for self-tests.
+
+    :param honours_fua: a FUA write is durable when it completes
+    :param honours_flush: a flush makes durable what completed before it
+    """
+
+    honours_fua: bool = True
+    honours_flush: bool = True
+
+
+#: What is under the target in reality.
+HONEST = Origin()
+
+
+class Replay:
+    """The origin's state, from the beginning of the log on.
+
+    :param sectors: size of the origin
+    """
+
+    def __init__(self, requests: list[Request], sectors: int,
+                 origin: Origin = HONEST) -> None:
+        self._origin = origin
+        self._starts = sorted(requests, key=lambda r: r.submit)
+        self._ends = sorted(requests, key=lambda r: r.complete)
+        self._started = self._ended = 0
+        self.time = 0
+        #: What is durable.
+        self.durable: Image = np.zeros(sectors, np.int64)
+        # When the durable content of a sector was sent: what completed before
+        # that was overwritten by it.
+        self._since: Image = np.zeros(sectors, np.int64)
+        self._cached: list[Request] = []
+        self._flying: dict[int, Request] = {}
+
+    def advance(self, time: int) -> None:
+        """Go on to a later moment.
+
+        :param time: all events of the trace up to this one have happened
+        """
+        if time < self.time:
+            raise ValueError(f"cannot go back from {self.time} to {time}")
+        self.time = time
+        while (self._started < len(self._starts)
+               and self._starts[self._started].submit <= time):
+            request = self._starts[self._started]
+            self._flying[id(request)] = request
+            self._started += 1
+        while self._ended < len(self._ends) and self._ends[self._ended].complete <= time:
+            request = self._ends[self._ended]
+            del self._flying[id(request)]
+            self._complete(request)
+            self._ended += 1
+
+    def _complete(self, request: Request) -> None:
+        if request.flags & Flag.FLUSH:
+            if not self._origin.honours_flush:
+                return
+            still = []
+            for write in self._cached:
+                if write.complete < request.submit:
+                    self._persist(write)
+                else:
+                    still.append(write)
+            self._cached = still
+        elif request.flags & Flag.FUA and self._origin.honours_fua:
+            self._persist(request)
+        else:
+            self._cached.append(request)
+
+    def _persist(self, write: Request) -> None:
+        at = slice(write.sector, write.sector + write.count)
+        newer = write.complete > self._since[at]
+        self.durable[at][newer] = _content(write)[newer]
+        self._since[at][newer] = write.submit
+
+    def volatile(self) -> list[Request]:
+        """Return what may or may not be there, in the order it was sent."""
+        writes = [w for w in [*self._cached, *self._flying.values()]
+                  if not w.flags & Flag.FLUSH]
+        return sorted(writes, key=lambda w: w.submit)
+
+    def image(self, cut: Cut) -> Image:
+        """Return the content of the origin after a cut at the present moment."""
+        if cut.time != self.time:
+            raise ValueError(f"the cut is at {cut.time}, the replay at {self.time}")
+        image = self.durable.copy()
+        if cut.survives == "none":
+            return image
+        draw = random.Random(cut.seed)  # noqa: S311 - repeatable, not secret
+        for write in self.volatile():
+            completed = write.complete if write.complete <= cut.time else NEVER
+            at = slice(write.sector, write.sector + write.count)
+            there = completed > self._since[at]
+            if cut.survives == "some":
+                there &= _some(draw, write.count)
+            image[at][there] = _content(write)[there]
+        return image
+
+
+def _content(write: Request) -> Image:
+    if write.flags & Flag.DISCARD:
+        return np.zeros(write.count, np.int64)
+    return np.arange(write.data, write.data + write.count)
+
+
+def _some(draw: random.Random, count: int) -> npt.NDArray[np.bool_]:
+    """Draw which sectors of a write survive: none, all, a part."""
+    kind = draw.randrange(4)
+    if kind < 2:
+        return np.full(count, bool(kind))
+    bits = draw.getrandbits(count)
+    drawn = np.frombuffer(bits.to_bytes((count + 7) // 8, "little"), np.uint8)
+    return np.unpackbits(drawn, count=count, bitorder="little").astype(bool)
+
+
+def overlapping(requests: list[Request]) -> list[tuple[Request, Request]]:
+    """Find writes that were at the origin at the same time for the same sector.
+
+    Which of the two stays is the origin's choice.
+    """
+    found: list[tuple[Request, Request]] = []
+    flying: list[Request] = []
+    for request in sorted(requests, key=lambda r: r.submit):
+        if request.flags & Flag.FLUSH:
+            continue
+        flying = [other for other in flying if other.complete > request.submit]
+        found += [(other, request) for other in flying
+                  if other.sector < request.sector + request.count
+                  and request.sector < other.sector + other.count]
+        flying.append(request)
+    return found

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replays a recording at many cuts and compares what is left with the contract."""
+
+import json
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from tests.powercut import crash, journal, logwrites, scenario, stamps
+from tests.powercut.contract import Attribution
+from tests.powercut.crash import HONEST, Cut, Image, Origin, Replay
+from tests.powercut.journal import Journal, Request
+from tests.powercut.ledger import Ledger, Violation
+from tests.powercut.logwrites import Flag
+from tests.powercut.stamps import Ops, Sectors
+
+# Violations of one cut that are kept; one bad flush gives thousands.
+_KEPT = 5
+
+
+#: Name of the file with the log of dm-log-writes.
+LOG = "log"
+
+
+class RecordingError(Exception):
+    """A recording cannot be judged."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where on the origin a run of an image file's sectors is."""
+
+    file: int
+    sector: int
+    device: int
+    count: int
+
+
+@dataclass
+class Finding:
+    """A cut after which the contract does not hold."""
+
+    cut: Cut | None
+    violations: list[str]
+    count: int
+
+
+@dataclass
+class Verdict:
+    """What became of all cuts of a recording."""
+
+    cuts: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    #: Sectors of which the contract demanded something, summed over the cuts.
+    demands: int = 0
+
+    def add(self, cut: Cut | None, violations: Sequence[object]) -> None:
+        """Count a cut; keep the first of its violations."""
+        self.cuts += cut is not None
+        if violations:
+            self.findings.append(
+                Finding(cut, [str(v) for v in violations[:_KEPT]], len(violations)))
+
+    @property
+    def violations(self) -> int:
+        """Number of cuts, or faults of the whole recording, that broke the contract."""
+        return len(self.findings)
+
+
+class Recording:
+    """What the box recorded, read and joined.
+
+    :param folder: with scenario.json, trace.txt, extents.json and LOG
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.scenario = scenario.load(folder / "scenario.json")
+        with open(folder / "trace.txt", errors="replace") as lines:
+            self.journal: Journal = journal.read(lines)
+        parsed = logwrites.read(folder / LOG)
+        journal.join(self.journal, parsed)
+        self.data: Sectors = parsed.sectors
+        extents = json.loads((folder / "extents.json").read_text())
+        self.places = _places(self.scenario, extents)
+        self._ops, self._files, self._sectors = _contents(self.journal.requests, self.data)
+        for name in ("start", "end"):
+            if name not in self.journal.marks:
+                raise RecordingError(f"{folder}: the load did not {name}")
+        self._look_up()
+
+    def _look_up(self) -> None:
+        """Prepare to look at all watched sectors at once."""
+        self._device = np.concatenate(
+            [np.arange(p.device, p.device + p.count) for p in self.places])
+        self._file = np.concatenate([np.full(p.count, p.file) for p in self.places])
+        self._sector = np.concatenate(
+            [np.arange(p.sector, p.sector + p.count) for p in self.places])
+        order = np.lexsort((self._sector, self._file))
+        self._device, self._file, self._sector = (
+            part[order] for part in (self._device, self._file, self._sector))
+
+    def found(self, image: Image) -> Ops:
+        """Tell for each watched sector which op it holds after a cut."""
+        source = image[self._device]
+        ops = self._ops[source].copy()
+        stamped = (ops != stamps.ZERO) & (ops != stamps.TORN)
+        misplaced = stamped & ((self._files[source] != self._file)
+                               | (self._sectors[source] != self._sector))
+        ops[misplaced] = stamps.FOREIGN
+        return ops
+
+    def ledger(self) -> Ledger:
+        """Return the demands of the contract on the watched sectors."""
+        rule = Attribution(self.scenario)
+        files = {f: rule.images[f] for f in sorted(rule.images)}
+        return Ledger(files, self.journal.ops, rule.covers)
+
+    def bytes_of(self, image: Image) -> Iterator[tuple[int, bytes]]:
+        """Yield (sector, data) of all that is not zero after a cut."""
+        written = np.flatnonzero(image)
+        if not len(written):
+            return
+        for run in np.split(written, np.flatnonzero(np.diff(written) != 1) + 1):
+            yield int(run[0]), self.data[image[run]].tobytes()
+
+    def faults(self) -> list[str]:
+        """Find what is wrong whatever the moment of the cut."""
+        found = [f"a read saw old content: {text}" for text in self.journal.misreads]
+        torn = {int(s) for s in np.flatnonzero(self._ops == np.uint64(stamps.TORN))}
+        if torn:
+            found.append(f"{len(torn)} sectors were torn when they were written to the origin")
+        if self.scenario.target == "vcache":
+            found += self._races()
+        return found
+
+    def _races(self) -> list[str]:
+        """Find writes that the load did one after the other but the origin got at once."""
+        ops = {op.number: op for op in self.journal.ops}
+        found = []
+        for a, b in crash.overlapping(self.journal.requests):
+            if not a.data or not b.data:
+                continue
+            sector = max(a.sector, b.sector)
+            first = ops.get(int(self._ops[a.data + sector - a.sector]))
+            second = ops.get(int(self._ops[b.data + sector - b.sector]))
+            if first and second and (first.complete < second.submit
+                                     or second.complete < first.submit):
+                found.append(f"sector {sector}: ops {first} and {second} at the origin at once")
+        return found
+
+
+def _places(s: scenario.Scenario, extents: dict[str, list[list[int]]]) -> list[Place]:
+    if not s.fs:
+        return [Place(0, 0, 0, s.tags[0].sectors)]
+    places = [Place(int(file), *extent) for file, runs in extents.items() for extent in runs]
+    for tag in s.tags:
+        have = sum(p.count for p in places if p.file == tag.file)
+        if have != tag.sectors:
+            raise RecordingError(f"file {tag.file}: {have} of {tag.sectors} sectors are mapped")
+    return places
+
+
+def _contents(requests: Iterable[Request], data: Sectors
+              ) -> tuple[Ops, npt.NDArray[np.uint32], Ops]:
+    """Decode the log's sectors that are data; the others are nobody's."""
+    is_data = np.zeros(len(data), bool)
+    for request in requests:
+        if request.data:
+            is_data[request.data:request.data + request.count] = True
+    ops = np.full(len(data), stamps.FOREIGN, np.uint64)
+    files = np.zeros(len(data), np.uint32)
+    sectors = np.zeros(len(data), np.uint64)
+    is_data[0] = True  # stands for zeroes
+    ops[is_data], files[is_data], sectors[is_data] = stamps.decode(data[is_data])
+    return ops, files, sectors
+
+
+def moments(j: Journal) -> list[int]:
+    """Return the moments at which something has just become durable, or should have."""
+    start, end = j.marks["start"], j.marks["end"]
+    times = [r.complete for r in j.requests if r.flags & (Flag.FUA | Flag.FLUSH)]
+    times += [op.complete for op in j.ops if op.kind == "F" or op.detail == "D"]
+    return sorted({t for t in times if start <= t <= end})
+
+
+def choose(j: Journal, seed: int, count: int | None) -> list[Cut]:
+    """Draw the cuts of a recording.
+
+    :param count: how many; None: at every moment of moments(), and as many
+        again at random
+    """
+    draw = random.Random(seed)  # noqa: S311 - repeatable, not secret
+    at = moments(j)
+    if not at:
+        raise RecordingError("nothing was made durable during the load")
+    between = (j.marks["start"], max(at[-1], j.marks["end"]))
+    if count is None:
+        cuts = {Cut(time) for time in at}
+        count = 2 * len(cuts)
+    else:
+        cuts = {Cut(time) for time in draw.sample(at, min(len(at), count // 2))}
+    while len(cuts) < count:
+        time = draw.choice(at) if draw.randrange(2) else draw.randint(*between)
+        survives: crash.Survives = "all" if not draw.randrange(5) else "some"
+        cuts.add(Cut(time, survives, draw.getrandbits(32)))
+    return sorted(cuts)
+
+
+def judge(recording: Recording, cuts: Iterable[Cut], origin: Origin = HONEST) -> Verdict:
+    """Replay the cuts, in their order, and check each."""
+    verdict = Verdict()
+    replay = Replay(recording.journal.requests, recording.scenario.sectors, origin)
+    ledger = recording.ledger()
+    faults = recording.faults()
+    if faults:
+        verdict.add(None, faults)
+    for cut in sorted(cuts):
+        replay.advance(cut.time)
+        ledger.advance(cut.time)
+        violations: list[Violation] = ledger.check(recording.found(replay.image(cut)))
+        verdict.demands += int(ledger.must_mask().sum())
+        verdict.add(cut, violations)
+    return verdict

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What must be there after a power cut, sector by sector.
+
+The rule, for each sector: of the writes to it that a completed flush covers
+(or that are durable by themselves), take those that were complete when the
+flush was sent. The sector holds one of them, or a write that was not
+complete before each of them was sent. If there is none, it may hold any of
+its writes, or what was there before. It never holds anything else: no parts
+of two writes in one sector, no other sector's content, no other file's.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tests.powercut import stamps
+from tests.powercut.journal import NEVER, Op, name
+from tests.powercut.stamps import Ops
+
+#: Tells whether a flush covers a write; both are of the journal.
+Covers = Callable[[Op, Op], bool]
+
+_NOTHING = -1
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A sector that holds what it may not."""
+
+    file: int
+    sector: int
+    found: int
+    must: int | None
+
+    def __str__(self) -> str:
+        what = {stamps.TORN: "torn: parts of two writes", stamps.ZERO: "zeroes",
+                stamps.FOREIGN: "another place's or another owner's content",
+                }.get(self.found, f"op {name(self.found)}")
+        if self.must is not None:
+            what += f", but the write sent at {self.must} was made durable"
+        return f"file {self.file} sector {self.sector}: {what}"
+
+
+class Ledger:
+    """Follows the journal and knows what each moment demands.
+
+    :param files: the files that are watched: number -> sectors
+    :param ops: all operations of the journal
+    :param covers: which writes a flush covers
+    """
+
+    def __init__(self, files: Mapping[int, int], ops: Iterable[Op], covers: Covers) -> None:
+        self._covers = covers
+        self._base: dict[int, int] = {}
+        size = 0
+        for file, sectors in files.items():
+            self._base[file] = size
+            size += sectors
+        self._size = dict(files)
+        #: Number of watched sectors.
+        self.size = size
+        # The latest submission of a write that must be there, by sector.
+        self._must = np.full(size, _NOTHING, np.int64)
+        # The completion of the latest request that made zeroes.
+        self._zeroed = np.zeros(size, np.int64)
+        everything = list(ops)
+        watched = [op for op in everything if op.file in self._base and op.kind in "WZD"]
+        self._numbers, self._completed = _completions(watched)
+        events = [(op.submit, 0, op) for op in everything]
+        events += [(op.complete, 1, op) for op in everything if op.complete != NEVER]
+        self._events = sorted(events, key=lambda event: event[0])
+        self._next = 0
+        self._pending: list[Op] = []
+        self._zeroing: dict[int, Op] = {}
+
+    def span(self, op: Op) -> slice:
+        """Return where an operation's sectors are among all watched ones."""
+        base = self._base[op.file]
+        return slice(base + op.sector, base + min(op.sector + op.count, self._size[op.file]))
+
+    def whole(self, file: int) -> slice:
+        """Return where the sectors of a file are among all watched ones."""
+        return slice(self._base[file], self._base[file] + self._size[file])
+
+    def advance(self, time: int) -> None:
+        """Take in all events up to a later moment."""
+        while self._next < len(self._events) and self._events[self._next][0] <= time:
+            _, done, op = self._events[self._next]
+            self._next += 1
+            if op.kind == "F" and done:
+                self._flushed(op)
+            elif op.kind in "WZD" and op.file in self._base:
+                self._wrote(op, bool(done))
+
+    def _wrote(self, op: Op, done: bool) -> None:
+        if op.kind in "ZD":
+            if done:
+                del self._zeroing[op.number]
+            else:
+                self._zeroing[op.number] = op
+            self._zeroed[self.span(op)] = op.complete if done else NEVER
+            for other in self._zeroing.values():
+                if other.file == op.file:
+                    self._zeroed[self.span(other)] = NEVER
+        if not done or op.kind == "D":
+            return
+        if op.detail == "D":
+            self._demand(op)
+        else:
+            self._pending.append(op)
+
+    def _flushed(self, flush: Op) -> None:
+        left = []
+        for op in self._pending:
+            if op.complete < flush.submit and self._covers(flush, op):
+                self._demand(op)
+            else:
+                left.append(op)
+        self._pending = left
+
+    def _demand(self, op: Op) -> None:
+        at = self.span(op)
+        np.maximum(self._must[at], op.submit, out=self._must[at])
+
+    def check(self, found: Ops) -> list[Violation]:
+        """Compare the content of all watched sectors with what must be there.
+
+        :param found: for each the op that wrote it, or ZERO, TORN, FOREIGN
+        """
+        places = np.searchsorted(self._numbers, found)
+        places[places == len(self._numbers)] = 0
+        known = self._numbers[places] == found
+        completed = np.where(known, self._completed[places], _NOTHING - 1)
+        completed = np.where(found == stamps.ZERO, self._zeroed, completed)
+        wrong = np.flatnonzero(completed <= self._must)
+        return [self._violation(int(at), int(found[at])) for at in wrong]
+
+    def must_mask(self) -> npt.NDArray[np.bool_]:
+        """Return which sectors something must be in."""
+        return self._must != _NOTHING
+
+    def _violation(self, at: int, found: int) -> Violation:
+        file = max((f for f, base in self._base.items() if base <= at),
+                   key=lambda f: self._base[f])
+        must = int(self._must[at])
+        return Violation(file, at - self._base[file], found,
+                         None if must == _NOTHING else must)
+
+
+def _completions(ops: list[Op]) -> tuple[Ops, npt.NDArray[np.int64]]:
+    """Return the numbers of the writes, sorted, and when each completed."""
+    writes = sorted((op for op in ops if op.kind == "W"), key=lambda op: op.number)
+    numbers = np.array([op.number for op in writes] or [0], np.uint64)
+    completed = np.array([op.complete for op in writes] or [_NOTHING - 1], np.int64)
+    return numbers, completed

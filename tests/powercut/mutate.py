@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the target with one of its rules broken, to see that the harness notices.
+
+A mutation is a patch in mutations/, made against native/; its first lines say
+what it breaks, and "Scenario: NAME" which load shows it.
+"""
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+NATIVE = HERE.parents[1] / "native"
+
+_SCENARIO = re.compile(r"^Scenario: (\S+)$", re.MULTILINE)
+
+
+class MutationError(Exception):
+    """A mutation does not apply or does not build."""
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A patch that breaks a rule of the target."""
+
+    patch: Path
+
+    @property
+    def name(self) -> str:
+        """What it is called in reports."""
+        return self.patch.stem
+
+    @property
+    def scenario(self) -> str:
+        """Name of the load that must notice it: volume, ext4 or xfs."""
+        match = _SCENARIO.search(self.patch.read_text())
+        if not match:
+            raise MutationError(f"{self.patch}: has no line 'Scenario: volume|ext4|xfs'")
+        return match[1]
+
+    def apply(self, tree: Path, *, back: bool = False) -> None:
+        """Patch a copy of native/, or take the patch back.
+
+        :raises MutationError: if it does not fit native/ any more
+        """
+        _run(["patch", "-p2", "--batch", "--fuzz=3", "--no-backup-if-mismatch",
+              *(["--reverse"] if back else []), "--directory", str(tree),
+              "--input", str(self.patch)],
+             f"{self.patch}: does not apply to native/ any more")
+
+
+def build(mutations: Sequence[Mutation], release: str, folder: Path) -> dict[str, str]:
+    """Build the module of each mutation for a kernel.
+
+    :param folder: where the modules go
+    :return: their paths, by the names of the mutations
+    :raises MutationError: if one does not apply or does not compile
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = {}
+    # In one tree, one after the other: only what the patch changes is compiled.
+    with tempfile.TemporaryDirectory(dir=folder.resolve()) as work:
+        tree = Path(work) / "native"
+        shutil.copytree(NATIVE, tree)
+        for mutation in mutations:
+            mutation.apply(tree)
+            _run(["make", "-C", f"/lib/modules/{release}/build", f"M={tree / 'dm'}", "modules"],
+                 f"{mutation.patch}: does not build")
+            result = folder.resolve() / f"{mutation.name}.ko"
+            shutil.copy(tree / "dm" / "dm-vcache.ko", result)
+            paths[mutation.name] = str(result)
+            mutation.apply(tree, back=True)
+    return paths
+
+
+def _run(command: list[str], problem: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise MutationError(f"{problem}:\n{done.stdout}{done.stderr}")
+
+
+def all_mutations() -> list[Mutation]:
+    """Return the mutations, in the order of their names."""
+    return [Mutation(path) for path in sorted((HERE / "mutations").glob("*.patch"))]

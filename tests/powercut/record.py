@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs in the box: builds the stack, runs the load, keeps trace and log.
+
+    python -m tests.powercut.record LOAD FOLDER...
+
+LOAD is the load generator. A folder has a scenario.json; it gets trace.txt,
+extents.json and status.txt. The log goes to the disk that LOG_DISK names, with
+the number of the folder, from 0.
+"""
+
+import argparse
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import struct
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.box import inside
+from tests.powercut import scenario
+from tests.powercut.scenario import Scenario, Tag, Worker
+from vcache_agent.model import DeviceNumber, Extent
+from vcache_agent.netlink.client import Client, NetlinkError
+
+#: Serial number of the disk for a log.
+LOG_DISK = "log{}"
+
+TRACING = Path("/sys/kernel/tracing")
+CGROUPS = Path("/sys/fs/cgroup")
+MOUNT = Path("/mnt")
+ORIGIN = "nullb9"
+DEVICE = "pc"
+
+# Enough for a recording; what does not fit fails it, see _check_trace().
+_TRACE_KB = 49152
+_REFRESH_SECONDS = 0.7
+
+_FIEMAP = 0xC020660B  # FS_IOC_FIEMAP of linux/fs.h
+_FIEMAP_HEAD = struct.Struct("=QQIIII")
+_FIEMAP_EXTENT = struct.Struct("=QQQ2QIIII")
+_FIEMAP_ROOM = 512
+_FIEMAP_LAST = 0x1
+# Not known, not yet allocated, encoded, unaligned, inline, or not written.
+_FIEMAP_UNUSABLE = 0x2 | 0x4 | 0x8 | 0x100 | 0x200 | 0x400 | 0x800
+
+
+def fiemap(path: Path) -> list[tuple[int, int, int]]:
+    """Return the written extents of a file: (sector in it, sector on the device, sectors)."""
+    found: list[tuple[int, int, int]] = []
+    offset = 0
+    with open(path, "rb") as file:
+        while True:
+            request = bytearray(_FIEMAP_HEAD.size + _FIEMAP_ROOM * _FIEMAP_EXTENT.size)
+            _FIEMAP_HEAD.pack_into(request, 0, offset, (1 << 64) - 1 - offset, 0, 0,
+                                   _FIEMAP_ROOM, 0)
+            fcntl.ioctl(file, _FIEMAP, request)
+            mapped = _FIEMAP_HEAD.unpack_from(request)[3]
+            flags = _FIEMAP_LAST
+            for number in range(mapped):
+                logical, physical, length, _, _, flags, *_ = _FIEMAP_EXTENT.unpack_from(
+                    request, _FIEMAP_HEAD.size + number * _FIEMAP_EXTENT.size)
+                offset = logical + length
+                if not flags & _FIEMAP_UNUSABLE:
+                    found.append((logical // 512, physical // 512, length // 512))
+            if flags & _FIEMAP_LAST:
+                return found
+
+
+class Tracing:
+    """The kernel's trace of the requests to one device and of the load's events."""
+
+    def __init__(self) -> None:
+        if not (TRACING / "trace").exists():
+            inside.run("mount", "-t", "tracefs", "tracefs", str(TRACING))
+
+    def _set(self, name: str, value: str) -> None:
+        (TRACING / name).write_text(value)
+
+    @contextlib.contextmanager
+    def on(self, device: DeviceNumber, output: Path) -> Iterator[None]:
+        """Trace what happens in the block; then write it to `output`."""
+        wanted = f'dev == {device.major << 20 | device.minor} && (rwbs ~ "*W*" || rwbs ~ "*D*")'
+        events = ["block_bio_queue", "block_bio_complete"]
+        self._set("tracing_on", "0")
+        self._set("trace_clock", "counter")
+        self._set("buffer_size_kb", str(_TRACE_KB))
+        self._set("trace", "")
+        for event in events:
+            self._set(f"events/block/{event}/filter", wanted)
+            self._set(f"events/block/{event}/enable", "1")
+        self._set("tracing_on", "1")
+        try:
+            yield
+        finally:
+            self._set("tracing_on", "0")
+            for event in events:
+                self._set(f"events/block/{event}/enable", "0")
+        self._check()
+        with open(TRACING / "trace", "rb") as source, open(output, "wb") as sink:
+            while chunk := source.read(1 << 20):
+                sink.write(chunk)
+        self._set("trace", "")
+
+    def _check(self) -> None:
+        for stats in TRACING.glob("per_cpu/cpu*/stats"):
+            for line in stats.read_text().splitlines():
+                name, _, value = line.partition(": ")
+                if name in ("overrun", "commit overrun", "dropped events") and int(value):
+                    raise inside.InsideError(f"the trace lost events: {line}")
+
+    @staticmethod
+    def mark(text: str) -> None:
+        """Put a mark into the journal."""
+        (TRACING / "trace_marker").write_text(f"pc mark {text}")
+
+
+def _number(device: str) -> DeviceNumber:
+    rdev = os.stat(device).st_rdev
+    return DeviceNumber(os.major(rdev), os.minor(rdev))
+
+
+@contextlib.contextmanager
+def _origin(megabytes: int) -> Iterator[None]:
+    """A block device with a volatile cache that knows FUA."""
+    folder = Path("/sys/kernel/config/nullb") / ORIGIN
+    folder.mkdir()
+    for name, value in {"size": megabytes, "memory_backed": 1, "cache_size": 4, "discard": 1,
+                        "blocksize": 512, "submit_queues": 1, "irqmode": 0, "queue_mode": 2,
+                        "power": 1}.items():
+        (folder / name).write_text(str(value))
+    try:
+        yield
+    finally:
+        (folder / "power").write_text("0")
+        folder.rmdir()
+
+
+@contextlib.contextmanager
+def _mapped(name: str, table: str) -> Iterator[None]:
+    inside.run("dmsetup", "create", name, "--table", table)
+    try:
+        yield
+    finally:
+        inside.run("dmsetup", "remove", "--retry", name)
+
+
+class Recording:
+    """One scenario, from the empty origin to the trace of its load."""
+
+    def __init__(self, load: Path, folder: Path) -> None:
+        self.load = load
+        self.folder = folder
+        self.scenario: Scenario = scenario.load(folder / "scenario.json")
+        self.device = f"/dev/mapper/{DEVICE}"
+        self.client: Client | None = None
+
+    def _line(self, worker: Worker) -> str:
+        """Return a worker as the load generator takes it."""
+        if not self.scenario.fs:
+            path = self.device
+        else:
+            path = str(MOUNT if worker.kind == "files" else MOUNT / str(worker.file))
+        cgroup = str(CGROUPS / f"pc-{worker.cgroup}") if worker.cgroup else "-"
+        weights = " ".join(f"{name}={weight}" for name, weight in worker.weights.items())
+        return (f"{worker.kind} id={worker.id} seed={self.scenario.seed * 1000 + worker.id} "
+                f"ops={self.scenario.ops} ms={int(self.scenario.seconds * 1000)} "
+                f"cgroup={cgroup} path={path} file={worker.file} first={worker.first} "
+                f"count={worker.count} grain={worker.grain} largest={worker.largest} {weights}")
+
+    def _run(self, *lines: str) -> None:
+        inside.run(str(self.load), "run", str(TRACING / "trace_marker"), *lines,
+                   timeout=self.scenario.seconds * 4 + 120)
+
+    def record(self, log: str, tracing: Tracing) -> None:
+        """Record into a log device."""
+        s = self.scenario
+        with _origin(s.megabytes), _mapped(
+                "pclog", f"0 {s.sectors} log-writes /dev/{ORIGIN} {log}"):
+            with tracing.on(_number("/dev/mapper/pclog"), self.folder / "trace.txt"):
+                with _mapped(DEVICE, self._table()):
+                    self._use(tracing)
+                    status = inside.run("dmsetup", "status", DEVICE)
+                status += inside.run("dmsetup", "status", "pclog")
+        (self.folder / "status.txt").write_text(status)
+        if "logging_disabled" in status:
+            raise inside.InsideError(f"{s.name}: dm-log-writes gave up, log too small?")
+
+    def _table(self) -> str:
+        s = self.scenario
+        if s.target == "linear":
+            return f"0 {s.sectors} linear /dev/mapper/pclog 0"
+        scope = "filesystem" if s.fs else f"volume {s.tags[0].id}"
+        return (f"0 {s.sectors} vcache flush-only /dev/mapper/pclog {scope} "
+                f"2 age_ms {s.age_ms}")
+
+    def _use(self, tracing: Tracing) -> None:
+        for name in self.scenario.cgroups():
+            (CGROUPS / f"pc-{name}").mkdir(exist_ok=True)
+        if not self.scenario.fs:
+            (self.folder / "extents.json").write_text("{}\n")
+            self._load(tracing)
+            return
+        with self._mounted():
+            self._fill()
+            self._load(tracing)
+
+    @contextlib.contextmanager
+    def _mounted(self) -> Iterator[None]:
+        if self.scenario.fs == "ext4":
+            inside.run("mkfs.ext4", "-q", "-J", "size=4", "-E",
+                       "nodiscard,lazy_itable_init=0,lazy_journal_init=0", self.device)
+        else:
+            inside.run("mkfs.xfs", "-q", "-K", "-f", self.device)
+        options = "discard" if self.scenario.discard else "nodiscard"
+        inside.run("mount", "-t", self.scenario.fs, "-o", options, self.device, str(MOUNT))
+        try:
+            yield
+        finally:
+            inside.run("umount", str(MOUNT))
+
+    def _fill(self) -> None:
+        """Make the images and tell the target whose they are."""
+        # Worker 100 + tag: an id of its own for each.
+        self._run(*(f"fill id={100 + tag.id} path={MOUNT / str(tag.file)} file={tag.file} "
+                    f"count={tag.sectors} fdatasync=1" for tag in self.scenario.tags))
+        inside.run("sync")
+        (self.folder / "extents.json").write_text(json.dumps(
+            {tag.file: fiemap(MOUNT / str(tag.file)) for tag in self.scenario.tags}))
+        if self.scenario.target != "vcache":
+            return
+        self.client = Client(30)
+        for tag in self.scenario.tags:
+            ids = [(CGROUPS / f"pc-{name}").stat().st_ino for name in tag.cgroups]
+            self.client.tag_set(_number(self.device), tag.id, cgroups=ids)
+            self._set_extents(tag)
+
+    def _set_extents(self, tag: Tag) -> None:
+        """Do what the agent does as images grow."""
+        names = [str(tag.file)]
+        names += [name for name in os.listdir(MOUNT) if name.isdigit()
+                  and int(name) // scenario.FILES_OF_WORKER in tag.growing]
+        extents: list[tuple[int, int]] = []
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                extents += [(start, count) for _, start, count in fiemap(MOUNT / name)]
+        assert self.client
+        merged: list[Extent] = []
+        for start, count in sorted(extents):
+            if merged and start < sum(merged[-1]):
+                continue  # a block that has moved while we looked
+            merged.append(Extent(start, count))
+        try:
+            self.client.set_extents(_number(self.device), tag.id, merged)
+        except NetlinkError as error:
+            if error.errno != errno.EEXIST:  # a block that is in another tag's list still
+                raise
+
+    def _refresh(self, stop: threading.Event) -> None:
+        while not stop.wait(_REFRESH_SECONDS):
+            for tag in self.scenario.tags:
+                if tag.growing:
+                    self._set_extents(tag)
+
+    def _load(self, tracing: Tracing) -> None:
+        stop = threading.Event()
+        refresh = threading.Thread(target=self._refresh, args=(stop,))
+        tracing.mark("start")
+        if self.client:
+            refresh.start()
+        try:
+            self._run(*(self._line(worker) for worker in self.scenario.workers))
+        finally:
+            stop.set()
+            if self.client:
+                refresh.join()
+                self.client.close()
+        tracing.mark("end")
+
+
+def main() -> None:
+    """Record the scenarios of the folders given."""
+    p = argparse.ArgumentParser(prog="python -m tests.powercut.record", description=__doc__)
+    p.add_argument("load", type=Path)
+    p.add_argument("folders", nargs="+", type=Path)
+    a = p.parse_args()
+    inside.run("modprobe", "-a", "dm-mod", "dm-log-writes", "ext4", "xfs")
+    inside.run("modprobe", "null_blk", "nr_devices=0")
+    tracing = Tracing()
+    for number, folder in enumerate(a.folders):
+        recording = Recording(a.load, folder)
+        s = recording.scenario
+        print(f"powercut: recording {s.name}", flush=True)
+        if s.module:
+            inside.run("insmod", s.module, f"buffer_mb={s.buffer_mb}")
+        try:
+            recording.record(f"/dev/disk/by-id/virtio-{LOG_DISK.format(number)}", tracing)
+        finally:
+            if s.module:
+                inside.unload_module()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (inside.InsideError, OSError, subprocess.TimeoutExpired) as error:
+        raise SystemExit(f"powercut: {error}") from error

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records scenarios in the box, replays them here, mounts crash images in the box."""
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tests.box import Box
+from tests.box.box import Disk
+from tests.box.kernels import default, select
+from tests.powercut import judge, mount, record
+from tests.powercut.crash import Cut, Replay
+from tests.powercut.files import FileOracle
+from tests.powercut.judge import Recording, Verdict
+from tests.powercut.scenario import Scenario
+from tests.powercut.stamps import SECTOR
+
+REPO = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+BUILD = REPO / "build" / "powercut"
+
+# Enough for half a minute of load; the file is sparse.
+_LOG_BYTES = 1 << 30
+# The box boots and starts Python once; each recording mounts, fills and runs.
+_BASE_SECONDS = 120
+_RECORD_SECONDS = 180
+_MOUNT_SECONDS = 60
+
+
+class PowercutError(Exception):
+    """The harness itself could not do its work."""
+
+
+def release() -> str:
+    """Return the release of the kernel that the box boots."""
+    return select(default())
+
+
+def build_load() -> Path:
+    """Compile the load generator, static, for the box."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    load = BUILD / "load"
+    sources = sorted(str(path) for path in (HERE / "load").glob("*.c"))
+    # Aside and into place: another run may be using it.
+    fresh = BUILD / f"load.{os.getpid()}"
+    subprocess.run([os.environ.get("CC", "cc"), "-std=gnu11", "-O2", "-static", "-Wall",
+                    "-Wextra", "-Werror", "-o", str(fresh), *sources], check=True)
+    fresh.replace(load)
+    return load
+
+
+def module() -> str:
+    """Return the path of the target's module."""
+    path = REPO / "build" / "module" / release() / "dm-vcache.ko"
+    if not path.exists():
+        raise PowercutError(f"{path} does not exist: run `make module` first")
+    return str(path)
+
+
+def record_all(batch: str, scenarios: Sequence[Scenario]) -> dict[str, Path]:
+    """Record scenarios in one box, one after the other.
+
+    :param batch: folder below build/powercut
+    :return: the folders of the recordings, by the scenarios' names
+    :raises PowercutError: if that failed
+    """
+    shutil.rmtree(BUILD / batch, ignore_errors=True)
+    folders = {}
+    disks = []
+    for number, s in enumerate(scenarios):
+        folder = BUILD / batch / s.name
+        folder.mkdir(parents=True)
+        s.save(folder / "scenario.json")
+        with open(folder / judge.LOG, "wb") as log:
+            log.truncate(_LOG_BYTES)
+        folders[s.name] = folder
+        disks.append(Disk(folder / judge.LOG, record.LOG_DISK.format(number)))
+    command = [sys.executable, "-m", "tests.powercut.record", str(build_load()),
+               *map(str, folders.values())]
+    result = Box(memory="3G", disks=disks).run(
+        command, timeout=_BASE_SECONDS + _RECORD_SECONDS * len(scenarios))
+    if result.status:
+        raise PowercutError(f"{batch}: the recording failed in the box")
+    return folders
+
+
+def _sample(cuts: Sequence[Cut], seed: int, count: int) -> list[Cut]:
+    draw = random.Random(seed)  # noqa: S311 - repeatable, not secret
+    return sorted(draw.sample(cuts, min(count, len(cuts))))
+
+
+class Mounted:
+    """Crash images of recordings, to be mounted in one box.
+
+    :param folder: for the images and what is found in them
+    """
+
+    def __init__(self, folder: Path) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        self._folder = folder
+        self._wanted: list[tuple[Recording, Cut]] = []
+        self._images: list[dict[str, object]] = []
+        self._sectors = 0
+
+    def add(self, recording: Recording, cuts: Sequence[Cut]) -> None:
+        """Make the images of some cuts."""
+        replay = Replay(recording.journal.requests, recording.scenario.sectors)
+        with open(self._folder / "images", "ab") as disk:
+            for cut in sorted(cuts):
+                replay.advance(cut.time)
+                start = self._sectors
+                self._sectors += recording.scenario.sectors
+                disk.truncate(self._sectors * SECTOR)
+                for sector, data in recording.bytes_of(replay.image(cut)):
+                    os.pwrite(disk.fileno(), data, (start + sector) * SECTOR)
+                self._wanted.append((recording, cut))
+                self._images.append({"fs": recording.scenario.fs, "start": start,
+                                     "sectors": recording.scenario.sectors})
+
+    def examine(self) -> Iterator[tuple[Recording, Cut, list[str]]]:
+        """Mount all in a box; yield what is wrong with each."""
+        (self._folder / "images.json").write_text(json.dumps(self._images))
+        command = [sys.executable, "-m", "tests.powercut.mount", str(build_load()),
+                   str(self._folder)]
+        result = Box(memory="2G", disks=[Disk(self._folder / "images", mount.IMAGES_DISK)]).run(
+            command, timeout=_BASE_SECONDS + _MOUNT_SECONDS * len(self._images))
+        if result.status:
+            raise PowercutError("the crash images could not be examined in the box")
+        oracles: dict[Path, FileOracle] = {}
+        for number, (recording, cut) in enumerate(self._wanted):
+            oracle = oracles.setdefault(
+                recording.folder, FileOracle(recording.scenario, recording.journal))
+            error = self._folder / f"{number}.error"
+            wrong = [error.read_text()] if error.exists() else []
+            dump = self._folder / f"{number}.dump"
+            if dump.exists():
+                wrong += oracle.check(cut.time, dump.read_bytes())
+            elif not wrong:
+                raise PowercutError(f"image {number} was not examined")
+            yield recording, cut, wrong
+        (self._folder / "images").unlink()
+
+
+def reproduce(folder: Path, cut: Cut | None, mounted: bool = False) -> str:
+    """Return the command that replays one cut again."""
+    line = f"python -m tests.powercut --replay {folder.relative_to(REPO)}"
+    if cut:
+        line += f" --cut {cut.time}:{cut.survives}:{cut.seed}"
+    return line + (" --mount" if mounted else "")
+
+
+def report(name: str, verdict: Verdict, folder: Path, mounted: bool = False) -> None:
+    """Print a verdict and how to see each violation again."""
+    print(f"powercut: {name}: {verdict.cuts} cuts, {verdict.violations} violations", flush=True)
+    for finding in verdict.findings[:5]:
+        print(f"  {finding.count} wrong, first: {finding.violations[0]}")
+        print(f"    {reproduce(folder, finding.cut, mounted)}", flush=True)
+
+
+def judge_all(folders: Mapping[str, Path], count: int | None
+              ) -> Iterator[tuple[Recording, Verdict]]:
+    """Replay recordings at `count` cuts each (None: at all)."""
+    for name, folder in folders.items():
+        recording = Recording(folder)
+        cuts = judge.choose(recording.journal, recording.scenario.seed, count)
+        verdict = judge.judge(recording, cuts)
+        report(name, verdict, folder)
+        yield recording, verdict
+
+
+def mount_some(recordings: Sequence[Recording], count: int) -> dict[str, Verdict]:
+    """Mount the crash images of `count` cuts of each recording.
+
+    :return: the verdicts, by the scenarios' names
+    """
+    images = Mounted(BUILD / "mounted")
+    for recording in recordings:
+        seed = recording.scenario.seed
+        images.add(recording, _sample(judge.choose(recording.journal, seed, 20 * count),
+                                      seed, count))
+    verdicts = {recording.scenario.name: Verdict() for recording in recordings}
+    folders = {}
+    for recording, cut, wrong in images.examine():
+        verdicts[recording.scenario.name].add(cut, wrong)
+        folders[recording.scenario.name] = recording.folder
+    for name, verdict in verdicts.items():
+        report(f"{name}, mounted", verdict, folders[name], mounted=True)
+    return verdicts

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is recorded: a stack of devices, tags, and the workers that write."""
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+Target = Literal["vcache", "linear"]
+
+#: The first file number of a worker that makes files of its own.
+FILES_OF_WORKER = 1000
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A process of the load.
+
+    :param kind: "range": writes sectors that are there; "files": makes,
+        extends and deletes files
+    :param cgroup: name of its cgroup; empty: the root cgroup
+    :param file: the file of a range worker, 0 in volume mode
+    :param first: first sector it writes
+    :param count: sectors it writes; of a files worker the limit of a file
+    :param grain: alignment of its writes in sectors
+    :param largest: largest write in sectors
+    :param weights: how often it does what
+    """
+
+    id: int
+    kind: Literal["range", "files"]
+    cgroup: str
+    count: int
+    weights: dict[str, int]
+    file: int = 0
+    first: int = 0
+    grain: int = 1
+    largest: int = 64
+
+
+@dataclass(frozen=True)
+class Tag:
+    """A virtual disk: its tag, the image file, and the cgroups it belongs to.
+
+    :param file: number of its image file
+    :param sectors: size of that file
+    :param cgroups: names
+    :param growing: ids of the files workers whose files are extents of the
+        tag as well, refreshed as the load runs
+    """
+
+    id: int
+    file: int
+    sectors: int
+    cgroups: list[str]
+    growing: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One recording.
+
+    :param name: also of its folder
+    :param fs: empty: the workers write the device itself (volume mode)
+    :param seed: of the load and of the cuts
+    :param module: path of dm-vcache.ko; empty with target "linear"
+    :param megabytes: size of the origin
+    :param seconds: how long the load runs at most
+    :param ops: how many operations each worker does at most
+    :param discard: the file system discards blocks that it frees
+    :param buffer_mb: the target's write buffer
+    :param age_ms: the target's age limit
+    """
+
+    name: str
+    target: Target
+    fs: Literal["", "ext4", "xfs"]
+    seed: int
+    workers: list[Worker]
+    tags: list[Tag] = field(default_factory=list)
+    module: str = ""
+    megabytes: int = 64
+    seconds: float = 8
+    ops: int = 1000000
+    discard: bool = True
+    buffer_mb: int = 4
+    age_ms: int = 500
+
+    @property
+    def mode(self) -> str:
+        """Scope of the target: volume or filesystem."""
+        return "filesystem" if self.fs else "volume"
+
+    @property
+    def sectors(self) -> int:
+        """Size of the origin in sectors."""
+        return self.megabytes * 2048
+
+    def cgroups(self) -> list[str]:
+        """Return the names of all cgroups, in their order."""
+        names = [w.cgroup for w in self.workers] + [c for t in self.tags for c in t.cgroups]
+        return sorted({name for name in names if name})
+
+    def save(self, path: Path) -> None:
+        """Write it where the box or a later replay reads it."""
+        path.write_text(json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+
+
+def load(path: Path) -> Scenario:
+    """Read a scenario that was saved."""
+    values: dict[str, Any] = json.loads(path.read_text())
+    values["workers"] = [Worker(**worker) for worker in values["workers"]]
+    values["tags"] = [Tag(**tag) for tag in values["tags"]]
+    return Scenario(**values)
+
+
+_RANGE = {"write": 40, "aio": 12, "dsync": 4, "fdatasync": 6, "aiosync": 3}
+_FILES = {"append": 30, "hole": 6, "prealloc": 6, "write": 20, "dsync": 4, "discard": 5,
+          "fdatasync": 8, "aiosync": 4, "replace": 3}
+
+
+def volume(name: str, seed: int, **settings: Any) -> Scenario:
+    """One volume: private ranges, one that all write, zeroes and discards."""
+    part = 12 * 2048
+    private = {**_RANGE, "read": 8, "discard": 3, "zero": 3}
+    workers = [
+        Worker(1, "range", "a", part, private, first=0, largest=256),
+        Worker(2, "range", "b", part, private, first=part, grain=8, largest=2048),
+        Worker(3, "range", "a", 2048, _RANGE, first=2 * part, largest=16),
+        Worker(4, "range", "", 2048, {**_RANGE, "discard": 2}, first=2 * part, largest=16),
+    ]
+    return Scenario(name, "vcache", "", seed, workers, [Tag(7, 0, 32 * 2048, ["a"])], **settings)
+
+
+def filesystem(name: str, fs: Literal["ext4", "xfs"], seed: int, **settings: Any) -> Scenario:
+    """Images of three virtual machines and files that come and go.
+
+    VM a has two disks (tags 1 and 2), b one (3), and a and c share one (4).
+    Workers of other cgroups and of none write into a's and b's images.
+    """
+    size = 3 * 2048
+    rare = {**_RANGE, "fdatasync": 2, "aiosync": 1, "dsync": 1}
+    never = {"write": 40, "aio": 10}
+    workers = [
+        Worker(1, "range", "a", size // 2, {**_RANGE, "read": 5}, file=1, largest=256),
+        Worker(2, "range", "a", size, never, file=2, grain=8, largest=2048),
+        Worker(3, "range", "b", size // 2, {**rare, "read": 5}, file=3, largest=256),
+        Worker(4, "range", "c", size, rare, file=4),
+        # Untagged: the second halves of a's and b's images.
+        Worker(5, "range", "b", size // 2, rare, file=1, first=size // 2),
+        Worker(6, "range", "", size // 2, {**never, "fdatasync": 1}, file=3, first=size // 2),
+        # The same sectors from two cgroups.
+        Worker(7, "range", "c", 1024, {**never, "fdatasync": 2}, file=1, grain=8, largest=32),
+        Worker(8, "files", "a", 2048, _FILES, file=8 * FILES_OF_WORKER, grain=8, largest=512),
+        Worker(9, "files", "b", 2048, _FILES, file=9 * FILES_OF_WORKER, grain=8, largest=512),
+    ]
+    tags = [Tag(1, 1, size, ["a"], [8]), Tag(2, 2, size, ["a"]), Tag(3, 3, size, ["b"], [9]),
+            Tag(4, 4, size, ["a", "c"])]
+    settings.setdefault("megabytes", 96 if fs == "ext4" else 320)
+    return Scenario(name, "vcache", fs, seed, workers, tags, **settings)
+
+
+def linear(scenario: Scenario, name: str) -> Scenario:
+    """Return the same load without the target: the harness must find nothing."""
+    return dataclasses.replace(scenario, name=name, target="linear", module="")

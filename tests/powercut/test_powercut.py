@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A seeded sample of the power-cut replay, and the mutations that it must notice."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.powercut import mutate
+from tests.powercut.__main__ import SAMPLE, run_mutations, run_target
+
+Rows = Mapping[str, Mapping[str, Any]]
+
+MUTATIONS = [mutation.name for mutation in mutate.all_mutations()]
+
+
+@pytest.fixture(scope="module")
+def target() -> Rows:
+    """The target and the controls, recorded in one box and replayed."""
+    return {row["name"]: row for row in run_target(SAMPLE)}
+
+
+@pytest.fixture(scope="module")
+def mutants() -> Rows:
+    """All mutations, recorded in one box and replayed."""
+    return {row["name"]: row for row in run_mutations(SAMPLE.cuts)}
+
+
+@pytest.mark.parametrize("mode", ["volume", "ext4", "xfs"])
+def test_the_contract_holds_at_every_cut(target: Rows, mode: str) -> None:
+    row = target[f"{mode}-1"]
+    assert row["cuts"] == SAMPLE.cuts
+    assert row["demands_per_cut"] > 1000
+    assert row["mounted"] == (0 if mode == "volume" else SAMPLE.mounted)
+    assert row["violations"] == 0
+
+
+@pytest.mark.parametrize("mode", ["volume", "ext4", "xfs"])
+def test_a_device_without_the_target_passes(target: Rows, mode: str) -> None:
+    row = target[f"linear-{mode}-1"]
+    assert (row["cuts"], row["violations"]) == (SAMPLE.cuts, 0)
+
+
+@pytest.mark.parametrize("mode", ["volume", "ext4", "xfs"])
+def test_an_origin_that_lies_is_noticed(target: Rows, mode: str) -> None:
+    assert target[f"{mode}-1"]["lying_origin_caught"]
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_mutation_is_caught(mutants: Rows, name: str) -> None:
+    assert mutants[name]["caught"]

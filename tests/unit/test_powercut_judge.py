@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole synthetic recordings: a sound one passes, each planted violation is caught."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.powercut import judge, logwrites, stamps
+from tests.powercut.crash import Cut, Origin
+from tests.powercut.judge import Recording, Verdict
+from tests.powercut.logwrites import Flag
+from tests.powercut.scenario import Scenario, Tag, Worker
+
+SECTORS = 16
+WRITE = 1 << 32 | 1
+AGAIN = 1 << 32 | 2
+FLUSH = 1 << 32 | 3
+
+
+class Tape:
+    """Makes a recording, event by event."""
+
+    def __init__(self, folder: Path, fs: str = "") -> None:
+        self.folder = folder
+        self.events: list[str] = ["tracing_mark_write: pc mark start"]
+        self.entries: list[tuple[Flag, int, int, bytes]] = []
+        worker = Worker(1, "range", "a", SECTORS, {"write": 1}, file=1 if fs else 0)
+        tag = Tag(7, 1 if fs else 0, SECTORS, ["a"])
+        Scenario("tape", "vcache", "ext4" if fs else "", 1, [worker], [tag],
+                 megabytes=1).save(folder / "scenario.json")
+        # An image in two parts, in the wrong order on the device.
+        extents = {"1": [[0, 108, 8], [8, 100, 8]]} if fs else {}
+        (folder / "extents.json").write_text(json.dumps(extents))
+
+    def load(self, event: str) -> None:
+        self.events.append(f"tracing_mark_write: pc {event}")
+
+    def sent(self, sector: int, count: int, rwbs: str = "WFS") -> None:
+        self.events.append(f"block_bio_queue: 252,0 {rwbs} {sector} + {count} [x]")
+
+    def done(self, sector: int, count: int, data: bytes, rwbs: str = "WFS") -> None:
+        self.events.append(f"block_bio_complete: 252,0 {rwbs} {sector} + {count} [0]")
+        self.entries.append((Flag.FUA if "F" in rwbs else Flag(0), sector, count, data))
+
+    def wrote(self, op: int, sector: int = 0, count: int = 4, file: int = 0) -> None:
+        self.load(f"W {op} {file} {sector} {count} -")
+        self.load(f"C {op} 0")
+
+    def flushed(self, op: int = FLUSH, file: int = 0) -> None:
+        self.load(f"F {op} {file} fdatasync")
+        self.load(f"C {op} 0")
+
+    def recording(self) -> Recording:
+        self.load("mark end")
+        (self.folder / "trace.txt").write_text("".join(
+            f" x-1 [000] ..... {time}: {event}\n" for time, event in enumerate(self.events, 1)))
+        logwrites.write(self.folder / "log", self.entries)
+        return Recording(self.folder)
+
+    def judged(self, origin: Origin | None = None) -> Verdict:
+        recording = self.recording()
+        cuts = judge.choose(recording.journal, 1, None)
+        return judge.judge(recording, cuts, *([origin] if origin else []))
+
+
+@pytest.fixture
+def tape(tmp_path: Path) -> Tape:
+    return Tape(tmp_path)
+
+
+def first(verdict: Verdict) -> str:
+    assert verdict.findings, "the violation was not noticed"
+    return verdict.findings[0].violations[0]
+
+
+def sound(tape: Tape) -> None:
+    data = stamps.make(WRITE, 0, 0, 4)
+    tape.wrote(WRITE)
+    tape.sent(0, 4)
+    tape.done(0, 4, data)
+    tape.flushed()
+
+
+def test_a_sound_recording_passes(tape: Tape) -> None:
+    sound(tape)
+    verdict = tape.judged()
+    assert verdict.cuts > 3
+    assert verdict.violations == 0
+    assert verdict.demands > 0
+
+
+def test_a_dropped_fua_is_caught(tape: Tape) -> None:
+    tape.wrote(WRITE)
+    tape.sent(0, 4, "WS")
+    tape.done(0, 4, stamps.make(WRITE, 0, 0, 4), "WS")
+    tape.flushed()
+    assert "zeroes, but the write sent at" in first(tape.judged())
+
+
+def test_a_flush_that_completes_early_is_caught(tape: Tape) -> None:
+    tape.wrote(WRITE)
+    tape.sent(0, 4)
+    tape.flushed()
+    tape.done(0, 4, stamps.make(WRITE, 0, 0, 4))
+    assert "was made durable" in first(tape.judged())
+
+
+def test_an_older_version_that_comes_last_is_caught(tape: Tape) -> None:
+    tape.wrote(WRITE)
+    tape.wrote(AGAIN)
+    for op in (AGAIN, WRITE):
+        tape.sent(0, 4)
+        tape.done(0, 4, stamps.make(op, 0, 0, 4))
+    tape.flushed()
+    assert "op 1.1, but the write sent at" in first(tape.judged())
+
+
+def test_torn_content_is_caught(tape: Tape) -> None:
+    old, new = stamps.make(WRITE, 0, 0, 1), stamps.make(AGAIN, 0, 0, 1)
+    tape.wrote(WRITE, count=1)
+    tape.wrote(AGAIN, count=1)
+    tape.sent(0, 1)
+    tape.done(0, 1, old[:100] + new[100:])
+    verdict = tape.judged()
+    assert "torn when they were written" in first(verdict)
+    assert "torn" in verdict.findings[-1].violations[0]
+
+
+def test_misplaced_content_is_caught(tape: Tape) -> None:
+    tape.wrote(WRITE)
+    tape.sent(4, 4)
+    tape.done(4, 4, stamps.make(WRITE, 0, 0, 4))
+    assert "another place's" in first(tape.judged())
+
+
+def test_two_versions_at_the_origin_at_once_are_caught(tape: Tape) -> None:
+    tape.wrote(WRITE, count=1)
+    tape.wrote(AGAIN, count=1)
+    tape.sent(0, 1)
+    tape.sent(0, 2)
+    tape.done(0, 1, stamps.make(WRITE, 0, 0, 1))
+    tape.done(0, 2, stamps.make(AGAIN, 0, 0, 1) + bytes(512))
+    tape.flushed()
+    assert "at the origin at once" in first(tape.judged())
+
+
+def test_a_read_of_old_content_is_caught(tape: Tape) -> None:
+    sound(tape)
+    tape.load("X 9 0 0 1 2")
+    assert "a read saw old content" in first(tape.judged())
+
+
+@pytest.mark.parametrize("origin", [
+    Origin(honours_fua=False), Origin(honours_fua=False, honours_flush=False)])
+def test_an_origin_that_lies_is_caught(tape: Tape, origin: Origin) -> None:
+    sound(tape)
+    assert tape.judged(origin).violations > 0
+
+
+def test_an_image_is_found_through_its_extents(tmp_path: Path) -> None:
+    tape = Tape(tmp_path, fs="ext4")
+    tape.wrote(WRITE, sector=6, count=4, file=1)
+    data = stamps.make(WRITE, 1, 6, 4)
+    rest = [(108, stamps.make(AGAIN, 1, 0, 6)), (102, stamps.make(AGAIN, 1, 10, 6))]
+    tape.wrote(AGAIN, sector=0, count=16, file=1)
+    for sector, part in [(114, data[:1024]), (100, data[1024:]), *rest]:
+        tape.sent(sector, len(part) // 512)
+        tape.done(sector, len(part) // 512, part)
+    verdict = tape.judged()
+    assert verdict.violations == 0
+    recording = tape.recording()
+    replay = judge.Replay(recording.journal.requests, recording.scenario.sectors)
+    end = recording.journal.marks["end"]
+    replay.advance(end)
+    assert recording.found(replay.image(Cut(end))).tolist() == [AGAIN] * 6 + [WRITE] * 4 + [
+        AGAIN] * 6
+
+
+def test_another_files_content_is_caught(tmp_path: Path) -> None:
+    tape = Tape(tmp_path, fs="ext4")
+    tape.wrote(WRITE, file=1)
+    tape.sent(108, 4)
+    tape.done(108, 4, stamps.make(WRITE, 2, 0, 4))
+    assert "another owner's content" in first(tape.judged())
+
+
+def test_the_bytes_of_an_image_are_those_that_were_written(tape: Tape) -> None:
+    sound(tape)
+    recording = tape.recording()
+    replay = judge.Replay(recording.journal.requests, recording.scenario.sectors)
+    end = recording.journal.marks["end"]
+    replay.advance(end)
+    assert list(recording.bytes_of(replay.image(Cut(end)))) == [(0, stamps.make(WRITE, 0, 0, 4))]
+
+
+def test_nothing_durable_is_no_test(tape: Tape) -> None:
+    with pytest.raises(judge.RecordingError, match="nothing was made durable"):
+        tape.judged()
