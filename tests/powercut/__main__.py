@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from tests.powercut import crash, judge, mutate, runner, scenario
+from tests.powercut import judge, mutate, runner, scenario
 from tests.powercut.crash import Cut, Origin, Survives
 from tests.powercut.judge import Recording, Verdict
 from tests.powercut.runner import BUILD
@@ -29,16 +29,19 @@ class Size:
     :param seconds: of load in each
     :param cuts: replayed of each recording at most; None: all
     :param mounted: crash images of each recording that are mounted
+    :param origins: other kinds of origin, under one volume each
     """
 
     seeds: Sequence[int]
     seconds: float
     cuts: int | None
     mounted: int
+    origins: Sequence[str] = ()
 
 
 SAMPLE = Size(seeds=(1,), seconds=5, cuts=400, mounted=6)
-WHOLE = Size(seeds=(1, 2), seconds=12, cuts=6000, mounted=40)
+WHOLE = Size(seeds=(1, 2), seconds=12, cuts=6000, mounted=40,
+             origins=("write-through", "degraded"))
 
 
 def scenarios(size: Size, module: str) -> list[Scenario]:
@@ -51,6 +54,9 @@ def scenarios(size: Size, module: str) -> list[Scenario]:
         settings["discard"] = bool(seed % 2)
         made.append(scenario.filesystem(f"ext4-{seed}", "ext4", seed, **settings))
         made.append(scenario.filesystem(f"xfs-{seed}", "xfs", seed, **settings))
+    for origin in size.origins:
+        made.append(scenario.volume(f"volume-{origin}", 1, origin=origin, module=module,
+                                    seconds=size.seconds))
     return made
 
 
@@ -159,7 +165,7 @@ def replay(folder: Path, cut: Cut | None, mounted: bool) -> int:
         images.add(recording, [cut] if cut else [])
         wrong = [text for _, _, texts in images.examine() for text in texts]
     elif cut:
-        state = crash.Replay(recording.journal.requests, recording.scenario.sectors)
+        state = recording.replay()
         ledger = recording.ledger()
         state.advance(cut.time)
         ledger.advance(cut.time)

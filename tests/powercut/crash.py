@@ -42,17 +42,19 @@ class Cut:
 
 @dataclass(frozen=True)
 class Origin:
-    """What the origin promises; other than an honest one for self-tests.
+    """What the origin promises.
 
+    :param volatile: it has a volatile cache; else what has completed is durable
     :param honours_fua: a FUA write is durable when it completes
     :param honours_flush: a flush makes durable what completed before it
     """
 
+    volatile: bool = True
     honours_fua: bool = True
     honours_flush: bool = True
 
 
-#: What is under the target in reality.
+#: What is under the target in most recordings.
 HONEST = Origin()
 
 
@@ -107,7 +109,8 @@ class Replay:
                 else:
                     still.append(write)
             self._cached = still
-        elif request.flags & Flag.FUA and self._origin.honours_fua:
+        elif not self._origin.volatile or (
+                request.flags & Flag.FUA and self._origin.honours_fua):
             self._persist(request)
         else:
             self._cached.append(request)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tests.powercut import crash, journal, logwrites, scenario, stamps
 from tests.powercut.contract import Attribution
-from tests.powercut.crash import HONEST, Cut, Image, Origin, Replay
+from tests.powercut.crash import Cut, Image, Origin, Replay
 from tests.powercut.journal import Journal, Request
 from tests.powercut.ledger import Ledger, Violation
 from tests.powercut.logwrites import Flag
@@ -114,6 +114,14 @@ class Recording:
         ops[misplaced] = stamps.FOREIGN
         return ops
 
+    def replay(self, origin: Origin | None = None) -> Replay:
+        """Return the origin's state, at the beginning.
+
+        :param origin: another one than was recorded with
+        """
+        honest = Origin(volatile=self.scenario.origin != "write-through")
+        return Replay(self.journal.requests, self.scenario.sectors, origin or honest)
+
     def ledger(self) -> Ledger:
         """Return the demands of the contract on the watched sectors."""
         rule = Attribution(self.scenario)
@@ -211,10 +219,13 @@ def choose(j: Journal, seed: int, count: int | None) -> list[Cut]:
     return sorted(cuts)
 
 
-def judge(recording: Recording, cuts: Iterable[Cut], origin: Origin = HONEST) -> Verdict:
-    """Replay the cuts, in their order, and check each."""
+def judge(recording: Recording, cuts: Iterable[Cut], origin: Origin | None = None) -> Verdict:
+    """Replay the cuts, in their order, and check each.
+
+    :param origin: another one than was recorded with
+    """
     verdict = Verdict()
-    replay = Replay(recording.journal.requests, recording.scenario.sectors, origin)
+    replay = recording.replay(origin)
     ledger = recording.ledger()
     faults = recording.faults()
     if faults:

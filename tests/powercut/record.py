@@ -124,19 +124,36 @@ def _number(device: str) -> DeviceNumber:
 
 
 @contextlib.contextmanager
-def _origin(megabytes: int) -> Iterator[None]:
-    """A block device with a volatile cache that knows FUA."""
+def _null_blk(megabytes: int, cache: int) -> Iterator[str]:
+    """A block device in memory; with a cache it is volatile and knows FUA."""
     folder = Path("/sys/kernel/config/nullb") / ORIGIN
     folder.mkdir()
-    for name, value in {"size": megabytes, "memory_backed": 1, "cache_size": 4, "discard": 1,
+    for name, value in {"size": megabytes, "memory_backed": 1, "cache_size": cache, "discard": 1,
                         "blocksize": 512, "submit_queues": 1, "irqmode": 0, "queue_mode": 2,
                         "power": 1}.items():
         (folder / name).write_text(str(value))
     try:
-        yield
+        yield f"/dev/{ORIGIN}"
     finally:
         (folder / "power").write_text("0")
         folder.rmdir()
+
+
+@contextlib.contextmanager
+def _ram_disk(megabytes: int) -> Iterator[str]:
+    """A block device that says it has a volatile cache, but knows no FUA."""
+    inside.run("modprobe", "brd", "rd_nr=1", f"rd_size={megabytes * 1024}")
+    Path("/sys/block/ram0/queue/write_cache").write_text("write back")
+    try:
+        yield "/dev/ram0"
+    finally:
+        inside.run("rmmod", "brd")
+
+
+def _origin(s: Scenario) -> contextlib.AbstractContextManager[str]:
+    if s.origin == "degraded":
+        return _ram_disk(s.megabytes)
+    return _null_blk(s.megabytes, 4 if s.origin == "fua" else 0)
 
 
 @contextlib.contextmanager
@@ -178,8 +195,7 @@ class Recording:
     def record(self, log: str, tracing: Tracing) -> None:
         """Record into a log device."""
         s = self.scenario
-        with _origin(s.megabytes), _mapped(
-                "pclog", f"0 {s.sectors} log-writes /dev/{ORIGIN} {log}"):
+        with _origin(s) as origin, _mapped("pclog", f"0 {s.sectors} log-writes {origin} {log}"):
             with tracing.on(_number("/dev/mapper/pclog"), self.folder / "trace.txt"):
                 with _mapped(DEVICE, self._table()):
                     self._use(tracing)

@@ -14,7 +14,7 @@ from tests.box import Box
 from tests.box.box import Disk
 from tests.box.kernels import default, select
 from tests.powercut import judge, mount, record
-from tests.powercut.crash import Cut, Replay
+from tests.powercut.crash import Cut
 from tests.powercut.files import FileOracle
 from tests.powercut.judge import Recording, Verdict
 from tests.powercut.scenario import Scenario
@@ -110,7 +110,7 @@ class Mounted:
 
     def add(self, recording: Recording, cuts: Sequence[Cut]) -> None:
         """Make the images of some cuts."""
-        replay = Replay(recording.journal.requests, recording.scenario.sectors)
+        replay = recording.replay()
         with open(self._folder / "images", "ab") as disk:
             for cut in sorted(cuts):
                 replay.advance(cut.time)

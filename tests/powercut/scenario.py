@@ -64,6 +64,8 @@ class Scenario:
     :param name: also of its folder
     :param fs: empty: the workers write the device itself (volume mode)
     :param seed: of the load and of the cuts
+    :param origin: what the origin has: a volatile cache and FUA; no volatile
+        cache; or a volatile cache without FUA
     :param module: path of dm-vcache.ko; empty with target "linear"
     :param megabytes: size of the origin
     :param seconds: how long the load runs at most
@@ -79,6 +81,7 @@ class Scenario:
     seed: int
     workers: list[Worker]
     tags: list[Tag] = field(default_factory=list)
+    origin: Literal["fua", "write-through", "degraded"] = "fua"
     module: str = ""
     megabytes: int = 64
     seconds: float = 8

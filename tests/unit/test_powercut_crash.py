@@ -82,6 +82,11 @@ def test_a_lying_origin_makes_nothing_durable() -> None:
     assert states(requests, 4, origin=lying) == {(0, 0, 0, 0), (10, 0, 0, 0)}
 
 
+def test_without_a_volatile_cache_what_has_completed_is_there() -> None:
+    requests = [write(0, 1, PLAIN, 1, 2, 10), write(1, 1, PLAIN, 3, 9, 20)]
+    assert states(requests, 4, origin=Origin(volatile=False)) == {(10, 0, 0, 0), (10, 20, 0, 0)}
+
+
 def test_a_draw_can_be_repeated() -> None:
     requests = [write(0, 64, PLAIN, 1, 2, 100)]
     replay = Replay(requests, 64)

@@ -63,7 +63,8 @@ def test_content_of_others_is_caught_at_any_time(content: int) -> None:
 
 def test_a_deleted_file_may_be_there_cut_short_or_gone() -> None:
     ops = [CREATE, WRITE, FLUSH, op(4, "U", 7, 8, count=0)]
-    for files in ({}, {NEW: []}, {NEW: [name(2), name(2)]}):
+    allowed: list[dict[int, list[int]]] = [{}, {NEW: []}, {NEW: [name(2), name(2)]}]
+    for files in allowed:
         assert wrong(ops, 8, files) == []
     assert wrong(ops, 8, {NEW: [stamps.FOREIGN, 0]})
 
