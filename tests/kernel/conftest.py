@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The module, and what must hold after every test."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.box import console, inside
+from tests.kernel import dm, stack
+from tests.kernel.disk import Disk
+from vcache_agent.netlink.client import Client, EventListener
+
+
+class KernelLog:
+    """The kernel's log from now on."""
+
+    def __init__(self) -> None:
+        self._fd = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+        os.lseek(self._fd, 0, os.SEEK_END)
+        self.text = ""
+
+    def read(self) -> str:
+        """Return all that was logged since the test began."""
+        while True:
+            try:
+                record = os.read(self._fd, 8192).decode(errors="replace")
+            except BlockingIOError:
+                return self.text
+            except BrokenPipeError:
+                continue  # records were overwritten before we read them
+            self.text += record.partition(";")[2].splitlines()[0] + "\n"
+
+    def close(self) -> None:
+        """Close it."""
+        os.close(self._fd)
+
+
+def pytest_sessionstart() -> None:
+    """Refuse to run on the machine itself."""
+    if not os.environ.get("VCACHE_BOX"):
+        pytest.exit("the kernel tests run in the box: python -m tests.kernel", returncode=2)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _module() -> Iterator[None]:
+    module = os.environ.get("VCACHE_MODULE")
+    if module:  # see mutations.py
+        stack.run("modprobe", "dm-mod")
+        stack.run("insmod", module)
+    else:
+        inside.load_module()
+    # Not nr_devices=1, its default: a disk that nobody asked for.
+    stack.run("modprobe", "null_blk", "nr_devices=0")
+    for name in ("dm-log-writes", "dm-flakey", "dm-delay", "loop"):
+        stack.run("modprobe", name)
+    yield
+    if Path("/sys/module/dm_vcache").exists():
+        inside.unload_module()
+
+
+@pytest.fixture(autouse=True)
+def kmsg() -> Iterator[KernelLog]:
+    """Give the kernel's log; fail the test if there is a fault in it, or a device left."""
+    log = KernelLog()
+    yield log
+    splat = console.find_splat(log.read())
+    log.close()
+    assert not splat, splat
+    assert dm.names() == []
+    users = Path("/sys/module/dm_vcache/refcnt")
+    assert not users.exists() or users.read_text().strip() == "0"
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    """Give a netlink client."""
+    with Client() as connection:
+        yield connection
+
+
+@pytest.fixture
+def events() -> Iterator[EventListener]:
+    """Give a listener for the family's events."""
+    with EventListener() as listener:
+        yield listener
+
+
+@pytest.fixture(scope="session")
+def _disk() -> Iterator[str]:
+    with stack.null_blk(discard=True) as path:
+        yield path
+
+
+@pytest.fixture
+def origin(_disk: str) -> str:
+    """Give an empty disk of 64 MiB with a volatile cache, FUA and discard."""
+    with Disk(_disk) as disk:
+        disk.discard(0, stack.sectors(_disk))
+    return _disk
+
+
+class Cgroup:
+    """A cgroup of a test.
+
+    :param path: its directory
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.id = path.stat().st_ino
+
+    def child(self, name: str) -> "Cgroup":
+        """Make a cgroup below this one."""
+        path = self.path / name
+        path.mkdir()
+        return Cgroup(path)
+
+    def run(self, work: Callable[[], None]) -> None:
+        """Do `work` in a process of this cgroup; its OSError is raised here."""
+        reader, writer = os.pipe()
+        child = os.fork()
+        if not child:
+            status = 1
+            try:
+                (self.path / "cgroup.procs").write_text(str(os.getpid()))
+                work()
+                status = 0
+            except OSError as error:
+                os.write(writer, str(error.errno).encode())
+            finally:
+                os._exit(status)
+        os.close(writer)
+        code = os.read(reader, 16)
+        os.close(reader)
+        _, status = os.waitpid(child, 0)
+        if code:
+            raise OSError(int(code), os.strerror(int(code)))
+        assert status == 0, f"a process in {self.path} ended with status {status}"
+
+    def remove(self) -> None:
+        """Remove it and those below."""
+        for path in sorted(self.path.rglob("*/"), reverse=True):
+            if path.is_dir():
+                path.rmdir()
+        self.path.rmdir()
+
+
+@pytest.fixture
+def cgroup() -> Iterator[Callable[[str], Cgroup]]:
+    """Give a maker of cgroups; all are removed at the end."""
+    made: list[Cgroup] = []
+
+    def make(name: str) -> Cgroup:
+        path = Path("/sys/fs/cgroup") / stack.unique(f"test-{name}-")
+        path.mkdir()
+        made.append(Cgroup(path))
+        return made[-1]
+
+    yield make
+    for group in made:
+        group.remove()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Print a failure when it happens: a later fault may end the box."""
+    if report.failed:
+        print(f"\n{report.longreprtext}", flush=True)

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Break the target on purpose: the tests have to notice.
+
+``python -m tests.kernel.mutations [--kernel 6.12] [WORD ...]`` builds the module once for each
+mutation whose name has one of the words, boots the box once, and runs with each module the test
+that has to fail. Not a part of make test: the box takes a minute for each.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.box import Box
+from tests.box.kernels import default, select
+
+REPO = Path(__file__).resolve().parents[2]
+BUILD = REPO / "build" / "kernel-mutations"
+
+
+class Mutation(NamedTuple):
+    """One line of the target, what it is replaced by, and the test that notices."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    test: str
+
+
+MUTATIONS = [
+    Mutation("write-out without FUA", "writeout.c",
+             "vc_isolation(bdev) == VCACHE_ISOLATION_FUA ? REQ_FUA : 0", "0",
+             "test_flush.py::test_flushes_send_fua_and_no_flush"),
+    Mutation("flush without the untagged data", "flush.c",
+             "f->all || tag == tag->dev->host ||", "f->all ||",
+             "test_scope.py::test_flush_covers_its_tag_and_the_host_only"),
+    Mutation("flush of nobody covers nothing", "attribute.c",
+             "f->all = true;\n\tf->owner = vt->dev->host;",
+             "f->all = false;\n\tf->cgroup = 0;\n\tf->owner = vt->dev->host;",
+             "test_scope.py::test_flush_of_nobody_covers_everything"),
+    Mutation("flush covers everything", "flush.c",
+             "return f->all ||", "return true || f->all ||",
+             "test_scope.py::test_flush_covers_its_tag_and_the_host_only"),
+    Mutation("tag by extents alone", "attribute.c",
+             "tag && vc_tag_has_submitter(tag) ? tag : vt->dev->host", "tag ?: vt->dev->host",
+             "test_scope.py::test_write_needs_cgroup_and_extents"),
+    Mutation("block of two tags is one's", "buffer.c",
+             "b->tag != p->tag && b->tag != host && !b->shared", "0",
+             "test_scope.py::test_block_of_two_tags_is_covered_by_both"),
+    Mutation("partly buffered reads are the origin's", "read.c",
+             "vc_read_overlay(bio, io->read.iter, &io->read);", ";",
+             "test_data.py::test_read_that_is_partly_buffered"),
+    Mutation("failed write-out is not told", "flush.c",
+             "f->failed |= failed;", "",
+             "test_failure.py::test_write_out_fails"),
+    Mutation("direct write overtakes the buffer", "park.c",
+             "range = VC_RANGE_BUSY;", "range = VC_RANGE_FREE;",
+             "test_flush.py::test_fua_write_over_buffered_data_wins"),
+    Mutation("discard leaves the extents", "park.c",
+             "if (bio_op(bio) == REQ_OP_DISCARD)", "if (0)",
+             "test_discard.py::test_discard_punches_extents"),
+    Mutation("buffer without a bound", "write.c",
+             "atomic_add_return(pages, &tag->used) <= READ_ONCE(tag->limit)",
+             "atomic_add_return(pages, &tag->used)",
+             "test_pressure.py::test_a_full_buffer_makes_only_its_owner_wait"),
+    Mutation("origin is not flushed when taken over", "device.c",
+             "dev->flushed_origin != bdev->bd_dev", "0",
+             "test_flush.py::test_origin_is_flushed_once_when_taken_over"),
+]
+
+
+def _folder(number: int) -> Path:
+    return BUILD / str(number)
+
+
+def build(number: int, mutation: Mutation, release: str) -> None:
+    """Build the module with one mutation."""
+    folder = _folder(number)
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(REPO / "native", folder / "native")
+    shutil.copytree(REPO / ".ci", folder / ".ci")
+    source = folder / "native" / "dm" / mutation.file
+    text = source.read_text()
+    if text.count(mutation.old) != 1:
+        raise SystemExit(f"{mutation.name}: {mutation.file} has the line to be broken "
+                         f"{text.count(mutation.old)} times")
+    source.write_text(text.replace(mutation.old, mutation.new))
+    # Not to be refused for what the mutation leaves unused.
+    subprocess.run(
+        ["make", "-s", "-C", f"/lib/modules/{release}/build", f"M={folder / 'native' / 'dm'}",
+         "KCFLAGS=-w", "modules"], check=True, stdout=subprocess.DEVNULL)
+
+
+def inside(numbers: list[int]) -> int:
+    """Run the tests in the box; return how many mutations nobody noticed."""
+    missed = 0
+    for number in numbers:
+        mutation = MUTATIONS[number]
+        module = _folder(number) / "native" / "dm" / "dm-vcache.ko"
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=line",
+             f"tests/kernel/{mutation.test}"],
+            env={**os.environ, "VCACHE_MODULE": str(module)}, capture_output=True, text=True,
+            timeout=240, check=False)
+        # 1: tests have failed; anything else is no answer.
+        noticed = done.returncode == 1 and "failed" in done.stdout
+        missed += not noticed
+        print(f"{'noticed' if noticed else 'MISSED '}  {mutation.name}: {mutation.test}",
+              flush=True)
+        if not noticed:
+            print(done.stdout, done.stderr, flush=True)
+    return missed
+
+
+def main() -> int:
+    """Build and run; the status tells whether each mutation was noticed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.kernel.mutations", description=__doc__)
+    parser.add_argument("--kernel", default=default())
+    parser.add_argument("words", nargs="*")
+    options = parser.parse_args()
+    wanted = [number for number, mutation in enumerate(MUTATIONS)
+              if not options.words or any(word in mutation.name for word in options.words)]
+    if os.environ.get("VCACHE_BOX"):
+        return min(inside(wanted), 1)
+    release = select(options.kernel)
+    for number in wanted:
+        build(number, MUTATIONS[number], release)
+    command = [sys.executable, "-m", "tests.kernel.mutations", *options.words]
+    return Box(kernel=options.kernel).run(command, timeout=1800).status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

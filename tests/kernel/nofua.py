@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A disk that has a volatile cache but no FUA: a loop device."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.kernel import stack
+
+
+@contextlib.contextmanager
+def loop_device(backing: str) -> Iterator[str]:
+    """Put a loop device over a device; the kernel gives it no FUA."""
+    path = stack.run("losetup", "--direct-io=on", "--find", "--show", backing).strip()
+    try:
+        queue = Path(f"/sys/block/{Path(path).name}/queue")
+        assert (queue / "write_cache").read_text().strip() == "write back"
+        assert (queue / "fua").read_text().strip() == "0"
+        yield path
+    finally:
+        stack.run("losetup", "--detach", path)

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Block-device stacks as context managers: null_blk, device mapper, the target."""
+
+import contextlib
+import itertools
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tests.kernel import dm
+from vcache_agent.model import DeviceNumber
+
+NULLB = Path("/sys/kernel/config/nullb")
+SECTOR = 512
+
+# Nothing is written out by age unless a test is about that.
+NEVER_MS = 600000
+
+_numbers = itertools.count()
+
+
+class StackError(Exception):
+    """A command that builds or changes a stack failed."""
+
+
+def run(*command: str, timeout: float = 120) -> str:
+    """Run a command and return its output."""
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=timeout, check=False)
+    if done.returncode:
+        raise StackError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+def wait_until(what: Callable[[], bool], seconds: float = 20, every: float = 0.02) -> bool:
+    """Wait until `what` holds; tell whether it did."""
+    limit = time.monotonic() + seconds
+    while not what():
+        if time.monotonic() > limit:
+            return False
+        time.sleep(every)
+    return True
+
+
+def sectors(path: str) -> int:
+    """Return the size of a block device in sectors."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return os.lseek(fd, 0, os.SEEK_END) // SECTOR
+    finally:
+        os.close(fd)
+
+
+def unique(prefix: str) -> str:
+    """Return a name that no device has had before."""
+    return f"{prefix}{next(_numbers)}"
+
+
+@contextlib.contextmanager
+def null_blk(mb: int = 64, *, cache: bool = True, discard: bool = False, block: int = 512,
+             completion_us: int = 0) -> Iterator[str]:
+    """Make a RAM disk.
+
+    :param mb: its size
+    :param cache: it has a volatile cache, and FUA
+    :param discard: it supports discard
+    :param block: logical block size
+    :param completion_us: time that each request takes
+    """
+    name = unique("nullb")
+    folder = NULLB / name
+    folder.mkdir()
+    settings = {"size": mb, "memory_backed": 1, "blocksize": block, "discard": int(discard),
+                "submit_queues": 2, "hw_queue_depth": 128}
+    if cache:
+        settings["cache_size"] = mb
+    if completion_us:
+        settings |= {"irqmode": 2, "completion_nsec": completion_us * 1000}
+    try:
+        for key, value in settings.items():
+            (folder / key).write_text(str(value))
+        (folder / "power").write_text("1")
+        yield f"/dev/{name}"
+    finally:
+        (folder / "power").write_text("0")
+        folder.rmdir()
+
+
+class Mapped:
+    """A mapped device.
+
+    :param name: its name
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.number = DeviceNumber(*dm.number(name))
+        self.path = f"/dev/dm-{self.number.minor}"
+        self.removed = False
+
+    def suspend(self, flags: int = 0) -> None:
+        """Suspend it; flags as of dm."""
+        dm.suspend(self.name, flags)
+
+    def load(self, table: str) -> None:
+        """Load a table, which is inactive until resume()."""
+        dm.load(self.name, table)
+
+    def resume(self) -> None:
+        """Resume it, with the table that was loaded."""
+        dm.resume(self.name)
+
+    def swap(self, table: str, flags: int = 0) -> None:
+        """Replace its table."""
+        self.load(table)
+        self.suspend(flags)
+        self.resume()
+
+    def status(self) -> list[str]:
+        """Return the words of the status line behind the target's name."""
+        return dm.lines(self.name, table=False)[0].split()[3:]
+
+    def table(self) -> str:
+        """Return the table."""
+        return "\n".join(dm.lines(self.name, table=True))
+
+    def message(self, text: str) -> None:
+        """Send a message to its target."""
+        dm.message(self.name, text)
+
+    def remove(self) -> None:
+        """Remove it now."""
+        dm.remove(self.name)
+        self.removed = True
+
+
+@contextlib.contextmanager
+def mapped(table: str, name: str = "") -> Iterator[Mapped]:
+    """Make a mapped device; it is removed at the end."""
+    name = name or unique("test")
+    dm.create(name)
+    try:
+        dm.load(name, table)
+        dm.resume(name)
+    except dm.DmError:
+        dm.remove(name)
+        raise
+    device = Mapped(name)
+    try:
+        yield device
+    finally:
+        if not device.removed:
+            # A test that failed may have left it suspended.
+            with contextlib.suppress(dm.DmError):
+                dm.resume(name)
+            wait_until(lambda: _removed(name), 10)
+
+
+def _removed(name: str) -> bool:
+    try:
+        dm.remove(name)
+    except dm.DmError as error:
+        # A child that has not quite ended may still have it open.
+        if dm.is_busy(error):
+            return False
+        raise
+    return True
+
+
+def linear(path: str, size: int | None = None) -> str:
+    """Return the table line that maps all of a device."""
+    return f"0 {size or sectors(path)} linear {path} 0"
+
+
+def with_bad_sectors(path: str, start: int, length: int) -> str:
+    """Return a table that maps a device but for a range that fails."""
+    end, size = start + length, sectors(path)
+    lines = [f"0 {start} linear {path} 0"] if start else []
+    lines.append(f"{start} {length} error")
+    if end < size:
+        lines.append(f"{end} {size - end} linear {path} {end}")
+    return "\n".join(lines)
+
+
+def vcache_table(origin: str, scope: str = "volume 7", *, age_ms: int | None = NEVER_MS,
+                 size: int | None = None) -> str:
+    """Return a table line of the target."""
+    options = "" if age_ms is None else f" 2 age_ms {age_ms}"
+    return f"0 {size or sectors(origin)} vcache flush-only {origin} {scope}{options}"
+
+
+@contextlib.contextmanager
+def vcache(origin: str, scope: str = "volume 7", *, age_ms: int | None = NEVER_MS,
+           size: int | None = None, name: str = "") -> Iterator[Mapped]:
+    """Make a device of the target."""
+    with mapped(vcache_table(origin, scope, age_ms=age_ms, size=size),
+                name or unique("vc")) as device:
+        yield device
+
+
+@contextlib.contextmanager
+def buffer_mb(megabytes: int) -> Iterator[None]:
+    """Change the buffer memory of the host for a while."""
+    parameter = Path("/sys/module/dm_vcache/parameters/buffer_mb")
+    before = parameter.read_text()
+    parameter.write_text(str(megabytes))
+    try:
+        yield
+    finally:
+        parameter.write_text(before)
