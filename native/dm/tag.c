@@ -190,11 +190,12 @@ void vc_tag_remove(struct vc_tag *tag)
 
 static void vc_tag_free(struct vc_tag *tag)
 {
-	cancel_work_sync(&tag->work);
+	/* First out of the shrinker's sight, which starts the worker. */
 	mutex_lock(&vc_limits_lock);
 	list_del(&tag->registry);
 	vc_limits_share();
 	mutex_unlock(&vc_limits_lock);
+	cancel_work_sync(&tag->work);
 	kvfree(tag->staged);
 	kfree(rcu_dereference_protected(tag->cgroups, true));
 	kfree(tag);

@@ -449,6 +449,9 @@ void vc_tag_work(struct work_struct *work)
 	if (bio)
 		vc_writeout_submit(tag, bio);
 	blk_finish_plug(&plug);
+	/* A goal may have come to nothing, which a suspend waits to hear. */
+	if (wq_has_sleeper(&tag->dev->idle))
+		wake_up(&tag->dev->idle);
 }
 
 /**
@@ -485,7 +488,8 @@ static void vc_tag_age(struct vc_tag *tag, unsigned long limit)
 
 	spin_lock_irq(&tag->lock);
 	aged = vc_tag_aged(tag, limit);
-	if (tag->exposed == VC_EXPOSED && vc_epoch_idle(&tag->epoch))
+	if (tag->exposed == VC_EXPOSED && vc_epoch_idle(&tag->epoch) &&
+	    bio_list_empty(&tag->waiting))
 		tag->exposed = VC_NOT_EXPOSED;
 	spin_unlock_irq(&tag->lock);
 	if (aged)
