@@ -62,13 +62,16 @@ def handle(request: bytes, callbacks: Callbacks) -> bytes:
         status = "accept"
     except Refused as error:
         status, text = "refuse", str(error)
-        LOG.warning("refused: %s", text)
     except domain_xml.DomainXmlError as error:
         text = str(error)
-        LOG.error("hook: %s", text)
     except Exception as error:
         text = f"internal error of the agent: {error!r}"
         LOG.exception("hook request failed")
+    # Not in the handlers above: there, oslo.log adds the exception once more.
+    if status != "accept":
+        LOG.warning("hook: %s: %s", status, text)
+    elif text:
+        LOG.warning("hook: %s", text)
     return f"{status}\0{text}".encode()
 
 

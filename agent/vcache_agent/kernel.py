@@ -41,7 +41,8 @@ class Executor:
                     continue  # gone with its device, or deleted by hand
                 claimed |= isinstance(action, SetExtents) and error.errno == errno.EEXIST
                 self.errors[key] = f"{type(action).__name__}: {error.strerror}"
-                LOG.warning("device %s tag %d: %s", action.device, action.tag, self.errors[key])
+        for (device, tag), text in self.errors.items():
+            LOG.warning("device %s tag %d: %s", device, tag, text)
         return claimed
 
     def _apply(self, client: Client, action: Action) -> None:

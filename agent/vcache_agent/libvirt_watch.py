@@ -46,6 +46,7 @@ class LibvirtWatch:
         self._changed = changed
         self._queue: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._stopping = threading.Event()
+        self._listed = False
         self._thread = threading.Thread(target=self._run, name="libvirt", daemon=True)
 
     def start(self) -> None:
@@ -66,24 +67,31 @@ class LibvirtWatch:
         self._queue.put(_LIST)
 
     def _run(self) -> None:
-        retry = _RETRY_FIRST
+        retry = _RETRY_FIRST / 2
         while not self._stopping.is_set():
-            try:
-                connection = self._connect()
-            except libvirt.libvirtError as error:
-                self._inventory.lost()
-                LOG.warning("libvirt %s: %s; next try in %g s", self._uri, error, retry)
-                self._stopping.wait(retry)
-                retry = min(retry * 2, _RETRY_MOST)
-                continue
-            retry = _RETRY_FIRST
-            try:
-                self._watch(connection)
-            except libvirt.libvirtError as error:
-                LOG.warning("libvirt: %s", error)
+            problem = self._session()
             self._inventory.lost()
+            if self._stopping.is_set():
+                return
+            # A session of some length was none of a row of failures.
+            retry = _RETRY_FIRST if self._listed else min(retry * 2, _RETRY_MOST)
+            LOG.warning("libvirt %s: %s; next try in %g s", self._uri, problem, retry)
             self._changed()
-            _close(connection)
+            self._stopping.wait(retry)
+
+    def _session(self) -> str:
+        """Connect and watch until the connection breaks; return why it did."""
+        self._listed = False
+        connection = None
+        try:
+            connection = self._connect()
+            self._watch(connection)
+        except libvirt.libvirtError as error:
+            return str(error)
+        finally:
+            if connection is not None:
+                _close(connection)
+        return "stopped"
 
     def _connect(self) -> Any:
         connection = libvirt.open(self._uri)
@@ -134,6 +142,7 @@ class LibvirtWatch:
             if domain is not None:
                 running.append(domain)
         self._inventory.listed(running, defined, began, unclear)
+        self._listed = True
         self._changed()
 
     def _one(self, connection: Any, uuid: str) -> None:

@@ -120,13 +120,16 @@ class Worker:
                 if self._stopping:
                     return
                 asked, fresh, self._fresh = self._asked, self._fresh, False
+            problem = ""
             try:
                 interval = self._pass(fresh)
             except NetlinkError as error:
-                interval = self._failed(str(error.strerror))
+                problem = str(error.strerror)
             except Exception as error:  # the next pass may well succeed
+                problem = f"reconcile failed: {error!r}"
                 LOG.exception("reconcile failed")
-                interval = self._failed(repr(error))
+            if problem:
+                interval = self._failed(problem)
             with self._wake:
                 self._done = max(self._done, asked)
                 self._wake.notify_all()

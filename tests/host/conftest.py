@@ -44,15 +44,22 @@ def device(filesystem: Path) -> DeviceNumber:
     return lab.number_of(Path("/dev/mapper/instances"))
 
 
-@pytest.fixture
-def agent(libvirtd: None, filesystem: Path) -> Iterator[lab.Agent]:
-    lab.set_hook(timeout=lab.HOOK_PATIENCE)
+@pytest.fixture(scope="session")
+def one_agent(libvirtd: None, filesystem: Path) -> Iterator[lab.Agent]:
     lab.AGENT_CONF.write_text("[agent]\nrefresh_interval = 1\n")
-    lab.AGENT_LOG.unlink(missing_ok=True)
     running = lab.Agent()
-    running.start()
     yield running
-    assert running.stop() == 0
+    if running.runs:
+        assert running.stop() == 0
+
+
+@pytest.fixture
+def agent(one_agent: lab.Agent) -> lab.Agent:
+    """An agent that runs; a test may kill it, the next one has it again."""
+    lab.set_hook(timeout=lab.HOOK_PATIENCE)
+    if not one_agent.runs:
+        one_agent.start()
+    return one_agent
 
 
 @pytest.fixture

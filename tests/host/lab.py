@@ -7,8 +7,8 @@ as a guest would.
 """
 
 import contextlib
+import json
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -17,6 +17,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from xml.sax.saxutils import escape, quoteattr
+
+import libvirt
+import libvirt_qemu  # type: ignore[import-untyped]
 
 from tests.box.inside import InsideError, domain_type, run
 from vcache_agent.admin_client import AdminError, ask
@@ -30,7 +33,6 @@ HOOK_SOCKET = Path("/run/vcache/hook.sock")
 ADMIN_SOCKET = Path("/run/vcache/admin.sock")
 AGENT_CONF = Path("/etc/vcache/vcache-agent.conf")
 AGENT_LOG = Path("/var/log/vcache-agent.log")
-STATE = Path("/var/lib/vcache/agent.sqlite")
 NOVA = "http://openstack.org/xmlns/libvirt/nova/1.1"
 
 # Under TCG everything takes about ten times longer than on a compute host.
@@ -40,7 +42,7 @@ HOOK_PATIENCE = 30.0
 T = TypeVar("T")
 
 
-def eventually(probe: Callable[[], T], what: str, seconds: float = PATIENCE) -> T:
+def eventually(probe: Callable[[], T | None], what: str, seconds: float = PATIENCE) -> T:
     """Return the first true value of a probe.
 
     :param what: what is waited for, in the message if it does not come
@@ -150,9 +152,18 @@ class Agent:
             self._process.terminate()
         return self._process.wait(PATIENCE)
 
-    def restart(self) -> None:
-        """Start it again behind :meth:`kill`."""
-        self.start()
+    @property
+    def runs(self) -> bool:
+        """Tell whether it runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def wait_for(self, words: str, since: int) -> None:
+        """Wait until its log has some words, behind a position."""
+        eventually(lambda: words in self.log()[since:], f"{words!r} in the log")
+
+    def log(self) -> str:
+        """Return its log."""
+        return AGENT_LOG.read_text(errors="replace")
 
     def reconcile(self) -> None:
         """Have it look now, and wait for it."""
@@ -222,26 +233,47 @@ class Vm:
 
     def start(self) -> float:
         """Start it; return the seconds that took."""
-        path = Path("/run") / f"{self.name}.xml"
-        path.write_text(self.xml())
-        run("virsh", "-q", "define", str(path))
-        began = time.monotonic()
-        run("virsh", "-q", "start", self.name)
-        return time.monotonic() - began
+        with connection() as host:
+            domain = host.defineXML(self.xml())
+            began = time.monotonic()
+            domain.create()
+            return time.monotonic() - began
 
     def destroy(self) -> None:
         """Stop it as nova does."""
-        run("virsh", "-q", "destroy", self.name)
+        with self._domain() as domain:
+            domain.destroy()
 
     def undefine(self) -> None:
         """Have libvirt forget it."""
-        run("virsh", "-q", "undefine", self.name)
+        with self._domain() as domain:
+            domain.undefine()
+
+    def is_active(self) -> bool:
+        """Tell whether it runs."""
+        with self._domain() as domain:
+            return bool(domain.isActive())
+
+    def attach(self, path: Path, target: str) -> None:
+        """Plug in a disk."""
+        with self._domain() as domain:
+            domain.attachDeviceFlags(self.disk_xml(path, target), libvirt.VIR_DOMAIN_AFFECT_LIVE)
+
+    def detach(self, path: Path, target: str) -> None:
+        """Unplug a disk."""
+        with self._domain() as domain:
+            domain.detachDeviceFlags(self.disk_xml(path, target), libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
     def end(self) -> None:
         """Stop and forget it, whatever its state is."""
-        for command in ("destroy", "undefine"):
-            with contextlib.suppress(InsideError):
-                run("virsh", "-q", command, self.name)
+        for step in (self.destroy, self.undefine):
+            with contextlib.suppress(libvirt.libvirtError):
+                step()
+
+    @contextlib.contextmanager
+    def _domain(self) -> Iterator[Any]:
+        with connection() as host:
+            yield host.lookupByName(self.name)
 
     @property
     def pid(self) -> int:
@@ -256,15 +288,35 @@ class Vm:
         assert len(found) == 1, found
         return found[0].stat().st_ino
 
-    def io(self, command: str, disk: int = 0) -> str:
+    def io(self, command: str, target: str = "vda") -> str:
         """Have its QEMU do I/O, such as ``write 0 64k`` or ``flush``."""
-        done = run("virsh", "-q", "qemu-monitor-command", self.name, "--hmp",
-                   f'qemu-io -d /machine/peripheral/virtio-disk{disk}/virtio-backend "{command}"')
+        with self._domain() as domain:
+            # QEMU numbers its block nodes as it likes; libvirt knows which is which.
+            node = self._node(domain, target)
+            done = str(libvirt_qemu.qemuMonitorCommand(
+                domain, f'qemu-io {node} "{command}"',
+                libvirt_qemu.VIR_DOMAIN_QEMU_MONITOR_COMMAND_HMP))
         if "error" in done.lower() or "failed" in done.lower():
             raise InsideError(f"{self.name}: qemu-io {command}: {done}")
         return done
 
+    def _node(self, domain: Any, target: str) -> str:
+        """Return QEMU's block node of a disk."""
+        answer = json.loads(libvirt_qemu.qemuMonitorCommand(
+            domain, '{"execute": "query-block"}', 0))
+        path = str(self.disks[ord(target[-1]) - ord("a")])
+        for item in answer["return"]:
+            inserted = item.get("inserted")
+            if inserted and inserted["file"] == path:
+                return str(inserted["node-name"])
+        raise InsideError(f"{self.name}: QEMU has no disk {path}")
 
-def reset_state() -> None:
-    """Remove what an earlier agent has left."""
-    shutil.rmtree(STATE.parent, ignore_errors=True)
+
+@contextlib.contextmanager
+def connection() -> Iterator[Any]:
+    """Connect to libvirt."""
+    opened = libvirt.open("qemu:///system")
+    try:
+        yield opened
+    finally:
+        opened.close()

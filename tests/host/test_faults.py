@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An agent that is killed, hangs or is away; a libvirtd that is restarted."""
+
+import functools
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import libvirt
+import pytest
+
+from tests.host import lab
+from tests.host.lab import Agent, Vm, cli, eventually, image, tags
+from tests.host.test_lifecycle import no_tag_of, tag_of
+from vcache_agent.model import DeviceNumber
+
+MakeVm = Callable[..., Vm]
+
+# What the hook may hold libvirt up, and what the emulated machine adds to it.
+LIMIT = 3.0
+SLACK = 12.0
+
+
+@pytest.fixture
+def limited(libvirtd: None) -> Iterator[None]:
+    lab.set_hook(timeout=LIMIT)
+    yield
+    lab.set_hook(timeout=lab.HOOK_PATIENCE)
+
+
+def in_background(task: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=task)
+    thread.start()
+    return thread
+
+
+def test_without_an_agent_a_domain_starts_and_is_taken_on_later(
+        agent: Agent, limited: None, vm: MakeVm, filesystem: Path, device: DeviceNumber) -> None:
+    agent.kill()
+    one = vm("alone", [image(filesystem / "alone", 2)], {"mode": "flush-only"})
+    assert one.start() < LIMIT + SLACK
+    assert not any(one.uuid in tag.name for tag in tags(device).values())
+    one.io("write 0 64k")
+    assert "not running" in cli("tag", "set", "5", "--weight", "5", status=5)
+    assert "WARNING" in cli("status")
+    agent.start()
+    assert tag_of(one, device).cgroups == {one.cgroup}
+
+
+def test_a_hung_agent_delays_no_longer_than_the_limit(
+        agent: Agent, limited: None, vm: MakeVm, filesystem: Path, device: DeviceNumber) -> None:
+    usual = vm("usual", [image(filesystem / "usual", 2)], {"mode": "flush-only"})
+    quick = usual.start()
+    agent.signal(signal.SIGSTOP)
+    try:
+        one = vm("hung", [image(filesystem / "hung", 2)], {"mode": "flush-only"})
+        slow = one.start()
+        demanding = vm("hung-required", [image(filesystem / "hung-required", 2)],
+                       {"mode": "flush-only", "required": "true"})
+        with pytest.raises(libvirt.libvirtError, match="vcache:required"):
+            demanding.start()
+        # Three hooks at a start, two at a stop, each with its limit.
+        assert slow < quick + 3 * LIMIT + SLACK
+        began = time.monotonic()
+        one.destroy()
+        assert time.monotonic() - began < 2 * LIMIT + SLACK
+        one.start()
+    finally:
+        agent.signal(signal.SIGCONT)
+    assert tag_of(one, device).cgroups == {one.cgroup}
+
+
+def test_required_is_refused_when_the_host_cannot_give_it(
+        agent: Agent, vm: MakeVm, filesystem: Path, device: DeviceNumber) -> None:
+    required = {"mode": "flush-only", "required": "true"}
+    elsewhere = vm("elsewhere", [image(Path("/run/elsewhere"), 1, written=False)], required)
+    with pytest.raises(libvirt.libvirtError, match="vda is not isolated"):
+        elsewhere.start()
+    bad = vm("bad-spec", [image(filesystem / "bad-spec", 1)], {**required, "weight": "0"})
+    with pytest.raises(libvirt.libvirtError, match="vcache:weight.*1 to 1000"):
+        bad.start()
+    pool = vm("pool", [image(filesystem / "pool", 1)], {**required, "mode": "writeback"})
+    with pytest.raises(libvirt.libvirtError, match="cache pool"):
+        pool.start()
+    good = vm("good", [image(filesystem / "good", 1)], required)
+    good.start()
+    tag_of(good, device)
+    # A bad spec that is not required starts without a tag, and that is said.
+    lax = vm("lax", [image(filesystem / "lax", 1)], {"mode": "flush-only", "weight": "0"})
+    lax.start()
+    disk = eventually(lambda: agent.disks().get(("lax", "vda")), "the disk is known")
+    assert disk["tag"] is None
+    assert "vcache:weight" in disk["note"]
+
+
+def test_killed_in_the_middle_of_a_start(
+        agent: Agent, vm: MakeVm, filesystem: Path, device: DeviceNumber) -> None:
+    for number, moment in enumerate(("hook: prepare", "hook: started")):
+        one = vm(f"midstart{number}", [image(filesystem / f"midstart{number}", 2)],
+                 {"mode": "flush-only"})
+        position = len(agent.log())
+        thread = in_background(one.start)
+        agent.wait_for(moment, position)
+        agent.kill()
+        thread.join()
+        assert one.is_active()
+        agent.start()
+        assert tag_of(one, device).cgroups == {one.cgroup}
+
+
+def test_killed_in_the_middle_of_a_stop(
+        agent: Agent, vm: MakeVm, filesystem: Path, device: DeviceNumber) -> None:
+    one = vm("midstop", [image(filesystem / "midstop", 2)], {"mode": "flush-only"})
+    one.start()
+    tag = tag_of(one, device)
+    one.io("write 0 1M")
+    position = len(agent.log())
+    thread = in_background(one.destroy)
+    agent.wait_for("hook: stopped", position)
+    agent.kill()
+    thread.join()
+    agent.start()
+    no_tag_of(one, device)
+    one.start()
+    assert tag_of(one, device).id == tag.id
+
+
+def test_killed_under_load_io_goes_on(
+        agent: Agent, vm: MakeVm, filesystem: Path, device: DeviceNumber) -> None:
+    pair = [vm(f"load{number}", [image(filesystem / f"load{number}", 4)],
+               {"mode": "flush-only"}) for number in range(2)]
+    for one in pair:
+        one.start()
+    before = [tag_of(one, device) for one in pair]
+    ended = threading.Event()
+    rounds = [0, 0]
+
+    def load(number: int) -> None:
+        while not ended.is_set():
+            pair[number].io(f"write {rounds[number] % 4}M 64k")
+            pair[number].io("flush")
+            rounds[number] += 1
+
+    threads = [in_background(functools.partial(load, number)) for number in range(2)]
+    try:
+        for _ in range(3):
+            eventually(lambda: min(rounds) >= 1, "load")
+            agent.kill()
+            done = list(rounds)
+            eventually(functools.partial(advanced, rounds, done), "I/O goes on without the agent")
+            agent.start()
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+    agent.reconcile()
+    after = [tag_of(one, device) for one in pair]
+    for then, now in zip(before, after, strict=True):
+        assert (now.id, now.cgroups, now.weight) == (then.id, then.cgroups, then.weight)
+        assert now.extents_sectors == 4 * 2048
+        assert now.stats.flushes > then.stats.flushes
+
+
+def test_changes_while_the_agent_is_away_are_made_up_for(
+        agent: Agent, limited: None, vm: MakeVm, filesystem: Path, device: DeviceNumber) -> None:
+    gone, stays = (vm(name, [image(filesystem / name, 1)], {"mode": "flush-only"})
+                   for name in ("gone", "stays"))
+    for one in (gone, stays):
+        one.start()
+    tag_of(gone, device)
+    kept = tag_of(stays, device)
+    agent.kill()
+    gone.destroy()
+    new = vm("new", [image(filesystem / "new", 1)], {"mode": "flush-only"})
+    new.start()
+    agent.start()
+    no_tag_of(gone, device)
+    assert tag_of(new, device).cgroups == {new.cgroup}
+    assert tag_of(stays, device).id == kept.id
+
+
+def test_a_store_that_is_lost_is_filled_again(
+        agent: Agent, vm: MakeVm, filesystem: Path, device: DeviceNumber) -> None:
+    pair = [vm(f"store{number}", [image(filesystem / f"store{number}", 1)],
+               {"mode": "flush-only"}) for number in range(2)]
+    for one in pair:
+        one.start()
+    before = [tag_of(one, device).id for one in pair]
+    agent.kill()
+    for path in Path("/var/lib/vcache").glob("agent.sqlite*"):
+        path.unlink()
+    agent.start()
+    agent.reconcile()
+    assert [tag_of(one, device).id for one in pair] == before
+
+
+def test_a_restarted_libvirtd_is_found_again(
+        agent: Agent, vm: MakeVm, filesystem: Path, device: DeviceNumber) -> None:
+    one = vm("daemon", [image(filesystem / "daemon", 1)], {"mode": "flush-only"})
+    one.start()
+    before = tag_of(one, device)
+    position = len(agent.log())
+    pid = int(Path("/run/libvirtd.pid").read_text())
+    os.kill(pid, signal.SIGTERM)
+    eventually(lambda: not is_running(pid), "libvirtd has ended")
+    # The domain goes on, so its tag does.
+    time.sleep(2)
+    assert tags(device)[before.id].cgroups == before.cgroups
+    one_pid = one.pid
+    subprocess.run(["libvirtd", "-d"], check=True)
+    agent.wait_for("connected to libvirt", position)
+    agent.reconcile()
+    assert one.pid == one_pid and one.is_active()
+    assert tags(device)[before.id].cgroups == before.cgroups
+    agent.wait_for("hook: reconnect daemon", position)
+
+
+def advanced(now: list[int], then: list[int]) -> bool:
+    """Tell whether every counter has grown."""
+    return all(new > old for new, old in zip(now, then, strict=True))
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether a process runs; one that only waits to be reaped does not."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return text.rpartition(")")[2].split()[0] != "Z"

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The worker with real files of this host, and a stand-in for the kernel's tags."""
+
+import dataclasses
+import errno
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from vcache_agent import fiemap, view
+from vcache_agent.cgroups import Cgroup, CgroupError
+from vcache_agent.inventory import Inventory
+from vcache_agent.model import Device, DeviceNumber, DiskSource, Domain, Extent, Phase, Tag
+from vcache_agent.netlink import spec
+from vcache_agent.netlink.client import ModuleNotLoaded, NetlinkError
+from vcache_agent.store import Store
+from vcache_agent.worker import Outcome, Settings, Worker
+
+SPECS = {"vcache:mode": "flush-only", "vcache:weight": "40"}
+
+
+class Kernel:
+    """Tags and extents of one device; stands in for netlink.client.Client."""
+
+    def __init__(self, number: DeviceNumber) -> None:
+        self.device = Device(number, "images", spec.Mode.FLUSH_ONLY, spec.Scope.FILESYSTEM,
+                             spec.Isolation.FUA, 1 << 50, "8:0")
+        self.table: dict[int, Tag] = {}
+        self.extents: dict[int, tuple[Extent, ...]] = {}
+        self.refused = 0
+        self.loaded = True
+        self.lock = threading.Lock()
+
+    def __call__(self, timeout: float) -> "Kernel":
+        if not self.loaded:
+            raise ModuleNotLoaded(errno.ENOENT, "load the module dm-vcache")
+        return self
+
+    def __enter__(self) -> "Kernel":
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def devices(self) -> list[Device]:
+        return [self.device]
+
+    def tags(self) -> list[Tag]:
+        with self.lock:
+            return [dataclasses.replace(
+                tag, extents_count=len(self.extents.get(number, ())),
+                extents_sectors=sum(extent.length for extent in self.extents.get(number, ())))
+                for number, tag in self.table.items()]
+
+    def tag_set(self, device: DeviceNumber, number: int, *, name: str, weight: int,
+                cgroups: Sequence[int]) -> None:
+        with self.lock:
+            self.table[number] = Tag(device, number, name, weight, frozenset(cgroups))
+
+    def tag_del(self, device: DeviceNumber, number: int) -> None:
+        with self.lock:
+            del self.table[number]
+            self.extents.pop(number, None)
+
+    def set_extents(self, device: DeviceNumber, number: int, extents: Sequence[Extent]) -> None:
+        with self.lock:
+            for other, theirs in self.extents.items():
+                if other != number and any(
+                        a.start < b.start + b.length and b.start < a.start + a.length
+                        for a in theirs for b in extents):
+                    self.refused += 1
+                    raise NetlinkError(errno.EEXIST, "a sector belongs to another tag already")
+            self.extents[number] = tuple(extents)
+
+
+@dataclasses.dataclass
+class Host:
+    """A worker with all it needs."""
+
+    folder: Path
+    kernel: Kernel
+    inventory: Inventory
+    store: Store
+    worker: Worker
+    cgroups: dict[str, int]
+
+    def image(self, name: str, blocks: int = 1) -> Path:
+        path = self.folder / name
+        with open(path, "wb") as file:
+            file.write(b"x" * 4096 * blocks)
+            file.flush()
+            os.fsync(file.fileno())
+        return path
+
+    def tell(self, name: str, path: Path, phase: Phase = Phase.RUNNING) -> Domain:
+        number = sum(name.encode())
+        domain = Domain(f"{number:08x}-0000-4000-8000-000000000000", name, SPECS,
+                        (DiskSource("vda", "file", str(path)),))
+        self.inventory.told(domain, phase)
+        return domain
+
+    def look(self, fresh: bool = False) -> Outcome:
+        assert self.worker.wait(self.worker.kick(fresh), 20)
+        return self.worker.outcome
+
+    def tag(self, domain: Domain) -> Tag:
+        return next(tag for tag in self.kernel.tags() if tag.name.startswith(domain.uuid))
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    status = tmp_path.stat()
+    kernel = Kernel(DeviceNumber(os.major(status.st_dev), os.minor(status.st_dev)))
+    cgroups: dict[str, int] = {}
+
+    def of_domain(name: str, _run_dir: Path) -> Cgroup:
+        if name not in cgroups:
+            raise CgroupError(f"domain {name}: none")
+        return Cgroup(cgroups[name], f"/machine/{name}")
+
+    monkeypatch.setattr("vcache_agent.worker.Client", kernel)
+    monkeypatch.setattr("vcache_agent.worker.cgroups.of_domain", of_domain)
+    inventory, store = Inventory(100.0), Store(tmp_path / "state" / "s.sqlite")
+    worker = Worker(inventory, store, Settings(3600.0, 3600.0, 5.0, tmp_path))
+    made = Host(tmp_path, kernel, inventory, store, worker, cgroups)
+    if not has_fiemap(made.image("probe")):
+        pytest.skip("the temporary folder's file system tells no places")
+    worker.start()
+    yield made
+    worker.stop()
+    store.close()
+
+
+def has_fiemap(path: Path) -> bool:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return bool(fiemap.written_extents(fd))
+    except fiemap.FiemapError:
+        return False
+    finally:
+        os.close(fd)
+
+
+def test_from_prepare_to_release(host: Host) -> None:
+    path = host.image("a", 4)
+    domain = host.tell("a", path, Phase.PREPARING)
+    outcome = host.look()
+    assert host.tag(domain).cgroups == frozenset()
+    assert host.tag(domain).extents_sectors == 32
+    assert [row["state"] for row in view.disks(outcome, host.kernel.tags())] == ["preparing"]
+
+    host.tell("a", path)
+    outcome = host.look()
+    assert [row["state"] for row in view.disks(outcome, host.kernel.tags())] == ["no-cgroup"]
+    host.cgroups["a"] = 77
+    outcome = host.look()
+    assert (host.tag(domain).cgroups, host.tag(domain).weight) == ({77}, 40)
+    (row,) = view.disks(outcome, host.kernel.tags())
+    assert (row["state"], row["cgroup_path"], row["mode"]) == (
+        "isolated", "/machine/a", "flush-only")
+
+    host.inventory.listed([], [], time.monotonic())
+    host.look()
+    assert not host.kernel.table
+    assert next(iter(host.store.assignments().values())).released is not None
+
+
+def test_growth_is_followed(host: Host) -> None:
+    path = host.image("a", 1)
+    domain = host.tell("a", path)
+    host.look()
+    assert host.tag(domain).extents_sectors == 8
+    host.image("a", 64)
+    host.look(fresh=True)
+    assert host.tag(domain).extents_sectors == 512
+
+
+def test_sectors_that_change_hands(host: Host) -> None:
+    # Named so that the one that claims is set before the one that gives.
+    claims, gives = host.tell("aa", host.image("claims", 8)), host.tell("zz", host.image("gives"))
+    host.look()
+    mine, theirs = host.tag(claims).id, host.tag(gives).id
+    stolen = host.kernel.extents[mine]
+    host.kernel.extents[mine] = ()
+    host.kernel.extents[theirs] += stolen
+    outcome = host.look()
+    assert host.kernel.refused >= 1
+    assert host.kernel.extents[mine] == stolen
+    assert not outcome.errors
+
+
+def test_a_claim_that_is_never_given_up_is_told(host: Host) -> None:
+    domain = host.tell("a", host.image("a", 8))
+    host.look()
+    stolen = host.kernel.extents[host.tag(domain).id]
+    host.kernel.table[999] = Tag(host.kernel.device.number, 999, "by hand")
+    host.kernel.extents[host.tag(domain).id] = ()
+    host.kernel.extents[999] = stolen
+    outcome = host.look()
+    assert "another tag" in outcome.errors[host.kernel.device.number, host.tag(domain).id]
+    (row,) = view.disks(outcome, host.kernel.tags())
+    assert row["state"] == "failed"
+    assert "another tag" in row["note"]
+
+
+def test_a_kernel_without_the_module_and_then_with_it(
+        host: Host, caplog: pytest.LogCaptureFixture) -> None:
+    host.kernel.loaded = False
+    host.tell("a", host.image("a"))
+    for _ in range(3):
+        assert "load the module" in host.look().problem
+    assert sum("load the module" in record.message for record in caplog.records) == 1, \
+        "said once, not at each look"
+    host.kernel.loaded = True
+    assert not host.look().problem
+    assert host.kernel.table
+
+
+def test_a_pass_that_fails_is_not_the_last(
+        host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> list[Device]:
+        raise RuntimeError("as in a test")
+
+    works: Callable[[], list[Device]] = host.kernel.devices
+    monkeypatch.setattr(host.kernel, "devices", broken)
+    host.tell("a", host.image("a"))
+    assert "as in a test" in host.look().problem
+    monkeypatch.setattr(host.kernel, "devices", works)
+    assert not host.look().problem
+    assert host.kernel.table
