@@ -4,22 +4,29 @@
 A flush covers what its submitter's cgroup wrote, what is in the tags of that
 cgroup, and everything that is no tag's. A flush that has no known cgroup (of
 a process outside, or asynchronous, which a kernel thread sends) covers
-everything. A write is a tag's only if it comes from one of the tag's cgroups.
+everything. A write is a tag's only if it comes from one of the tag's cgroups,
+and only as long as the tag is there: what a removed tag leaves behind is
+covered by every flush.
 """
 
+from collections.abc import Iterable
+
 from tests.powercut.journal import Op
-from tests.powercut.ledger import Covers
 from tests.powercut.scenario import Scenario
 
 
 class Attribution:
-    """Who did what, as far as the contract needs to know."""
+    """Who did what, as far as the contract needs to know.
 
-    def __init__(self, scenario: Scenario) -> None:
+    :param ops: the journal's, for the tags that are removed
+    """
+
+    def __init__(self, scenario: Scenario, ops: Iterable[Op] = ()) -> None:
         self._scenario = scenario
         self._cgroup = {w.id: w.cgroup for w in scenario.workers}
         self._tag = {t.file: t for t in scenario.tags}
         self._tagged = {name for t in scenario.tags for name in t.cgroups}
+        self._removed = [op for op in ops if op.kind == "T"]
         self.images = {t.file: t.sectors for t in scenario.tags}
 
     def covers(self, flush: Op, write: Op) -> bool:
@@ -34,7 +41,10 @@ class Attribution:
             return True
         theirs = self._cgroup.get(write.worker, "")
         tag = self._tag.get(write.file)
-        return theirs == mine or tag is None or mine in tag.cgroups or theirs not in tag.cgroups
+        if theirs == mine or tag is None or mine in tag.cgroups or theirs not in tag.cgroups:
+            return True
+        return any(write.complete < removal.submit and removal.complete < flush.submit
+                   for removal in self._removed if removal.file == write.file)
 
     def covers_file(self, flush: Op, write: Op) -> bool:
         """Tell the same of a write to any file, seen through the file system.
@@ -45,13 +55,3 @@ class Attribution:
         if flush.file == write.file:
             return True
         return write.file in self.images and self.covers(flush, write)
-
-
-def block_rule(scenario: Scenario) -> Covers:
-    """Return the rule for sectors whose place does not change."""
-    return Attribution(scenario).covers
-
-
-def file_rule(scenario: Scenario) -> Covers:
-    """Return the rule for the content of files."""
-    return Attribution(scenario).covers_file

@@ -39,7 +39,7 @@ class FileOracle:
     """What the files must hold after a cut; asked for one cut after the other."""
 
     def __init__(self, scenario: Scenario, journal: Journal) -> None:
-        rule = Attribution(scenario)
+        rule = Attribution(scenario, journal.ops)
         self._ops = journal.ops
         self._images = set(rule.images)
         self._sizes = dict(rule.images)

@@ -53,7 +53,8 @@ class Request:
 class Op:
     """An operation of the load.
 
-    :param kind: W write, Z zeroes, D discard, F flush, N new file, U unlink
+    :param kind: W write, Z zeroes, D discard, F flush, N new file, U unlink,
+        T the tag of the file is removed
     :param detail: of a write D: durable by itself; of a flush how it was made
     :param complete: NEVER also if it failed
     """
@@ -173,7 +174,7 @@ def _op(time: int, kind: str, words: list[str]) -> Op:
         return Op(number, kind, file, int(words[2]), int(words[3]), detail, time)
     if kind == "F":
         return Op(number, kind, file, 0, 0, words[2], time)
-    if kind in "NU":
+    if kind in "NUT":
         return Op(number, kind, file, 0, 0, "", time)
     raise JournalError(f"an event of unknown kind {kind!r}")
 

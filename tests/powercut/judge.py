@@ -124,7 +124,7 @@ class Recording:
 
     def ledger(self) -> Ledger:
         """Return the demands of the contract on the watched sectors."""
-        rule = Attribution(self.scenario)
+        rule = Attribution(self.scenario, self.journal.ops)
         files = {f: rule.images[f] for f in sorted(rule.images)}
         return Ledger(files, self.journal.ops, rule.covers)
 

@@ -9,9 +9,11 @@ the number of the folder, from 0.
 """
 
 import argparse
+import concurrent.futures
 import contextlib
 import errno
 import fcntl
+import itertools
 import json
 import os
 import struct
@@ -37,7 +39,10 @@ DEVICE = "pc"
 
 # Enough for a recording; what does not fit fails it, see _check_trace().
 _TRACE_KB = 49152
-_REFRESH_SECONDS = 0.7
+_DISTURB_SECONDS = 0.5
+
+# Worker number of what happens beside the load.
+_DISTURBER = 99
 
 _FIEMAP = 0xC020660B  # FS_IOC_FIEMAP of linux/fs.h
 _FIEMAP_HEAD = struct.Struct("=QQIIII")
@@ -113,9 +118,9 @@ class Tracing:
                     raise inside.InsideError(f"the trace lost events: {line}")
 
     @staticmethod
-    def mark(text: str) -> None:
-        """Put a mark into the journal."""
-        (TRACING / "trace_marker").write_text(f"pc mark {text}")
+    def event(text: str) -> None:
+        """Put an event into the journal."""
+        (TRACING / "trace_marker").write_text(f"pc {text}")
 
 
 def _number(device: str) -> DeviceNumber:
@@ -173,7 +178,6 @@ class Recording:
         self.folder = folder
         self.scenario: Scenario = scenario.load(folder / "scenario.json")
         self.device = f"/dev/mapper/{DEVICE}"
-        self.client: Client | None = None
 
     def _line(self, worker: Worker) -> str:
         """Return a worker as the load generator takes it."""
@@ -248,13 +252,11 @@ class Recording:
             {tag.file: fiemap(MOUNT / str(tag.file)) for tag in self.scenario.tags}))
         if self.scenario.target != "vcache":
             return
-        self.client = Client(30)
-        for tag in self.scenario.tags:
-            ids = [(CGROUPS / f"pc-{name}").stat().st_ino for name in tag.cgroups]
-            self.client.tag_set(_number(self.device), tag.id, cgroups=ids)
-            self._set_extents(tag)
+        with Client(30) as client:
+            for tag in self.scenario.tags:
+                self._set_tag(client, tag)
 
-    def _set_extents(self, tag: Tag) -> None:
+    def _set_extents(self, client: Client, tag: Tag) -> None:
         """Do what the agent does as images grow."""
         names = [str(tag.file)]
         names += [name for name in os.listdir(MOUNT) if name.isdigit()
@@ -263,38 +265,65 @@ class Recording:
         for name in names:
             with contextlib.suppress(FileNotFoundError):
                 extents += [(start, count) for _, start, count in fiemap(MOUNT / name)]
-        assert self.client
         merged: list[Extent] = []
         for start, count in sorted(extents):
             if merged and start < sum(merged[-1]):
                 continue  # a block that has moved while we looked
             merged.append(Extent(start, count))
         try:
-            self.client.set_extents(_number(self.device), tag.id, merged)
+            client.set_extents(_number(self.device), tag.id, merged)
         except NetlinkError as error:
             if error.errno != errno.EEXIST:  # a block that is in another tag's list still
                 raise
 
-    def _refresh(self, stop: threading.Event) -> None:
-        while not stop.wait(_REFRESH_SECONDS):
-            for tag in self.scenario.tags:
-                if tag.growing:
-                    self._set_extents(tag)
+    def _set_tag(self, client: Client, tag: Tag) -> None:
+        ids = [(CGROUPS / f"pc-{name}").stat().st_ino for name in tag.cgroups]
+        client.tag_set(_number(self.device), tag.id, cgroups=ids)
+        self._set_extents(client, tag)
+
+    def _remove_tag(self, client: Client, tag: Tag, number: int) -> None:
+        op = _DISTURBER << 32 | number
+        Tracing.event(f"T {op} {tag.file}")
+        client.tag_del(_number(self.device), tag.id)
+        Tracing.event(f"C {op} 0")
+
+    def _reload(self) -> None:
+        """Put the same table in force again, with data in the buffer."""
+        inside.run("dmsetup", "reload", DEVICE, "--table", self._table())
+        inside.run("dmsetup", "suspend", "--noflush", "--nolockfs", DEVICE)
+        inside.run("dmsetup", "resume", DEVICE)
+
+    def _disturb(self, stop: threading.Event) -> None:
+        """Do what an agent and an administrator do while the load runs."""
+        with Client(30) as client:
+            for number in itertools.count(1):
+                if stop.wait(_DISTURB_SECONDS):
+                    return
+                for tag in self.scenario.tags:
+                    if tag.growing:
+                        self._set_extents(client, tag)
+                    elif tag.removed and self.scenario.disturb and number % 2:
+                        self._remove_tag(client, tag, number)
+                    elif tag.removed and self.scenario.disturb:
+                        self._set_tag(client, tag)
+                if self.scenario.disturb and number % 3 == 0:
+                    self._reload()
 
     def _load(self, tracing: Tracing) -> None:
         stop = threading.Event()
-        refresh = threading.Thread(target=self._refresh, args=(stop,))
-        tracing.mark("start")
-        if self.client:
-            refresh.start()
-        try:
-            self._run(*(self._line(worker) for worker in self.scenario.workers))
-        finally:
-            stop.set()
-            if self.client:
-                refresh.join()
-                self.client.close()
-        tracing.mark("end")
+        lines = [self._line(worker) for worker in self.scenario.workers]
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            tracing.event("mark start")
+            disturbing = None
+            if self.scenario.target == "vcache":
+                disturbing = pool.submit(self._disturb, stop)
+            try:
+                self._run(*lines)
+            finally:
+                stop.set()
+            if disturbing:
+                disturbing.result()
+            tracing.event("mark end")
 
 
 def main() -> None:

@@ -48,6 +48,7 @@ class Tag:
     :param cgroups: names
     :param growing: ids of the files workers whose files are extents of the
         tag as well, refreshed as the load runs
+    :param removed: the tag is removed and made again as the load runs
     """
 
     id: int
@@ -55,6 +56,7 @@ class Tag:
     sectors: int
     cgroups: list[str]
     growing: list[int] = field(default_factory=list)
+    removed: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ class Scenario:
     :param megabytes: size of the origin
     :param seconds: how long the load runs at most
     :param ops: how many operations each worker does at most
+    :param disturb: meanwhile the table is reloaded without a flush, and tags
+        are removed and made again
     :param discard: the file system discards blocks that it frees
     :param buffer_mb: the target's write buffer
     :param age_ms: the target's age limit
@@ -86,6 +90,7 @@ class Scenario:
     megabytes: int = 64
     seconds: float = 8
     ops: int = 1000000
+    disturb: bool = True
     discard: bool = True
     buffer_mb: int = 4
     age_ms: int = 500
@@ -143,10 +148,12 @@ def filesystem(name: str, fs: Literal["ext4", "xfs"], seed: int, **settings: Any
     Workers of other cgroups and of none write into a's and b's images.
     """
     size = 3 * 2048
+    shared = 1024
     rare = {**_RANGE, "fdatasync": 2, "aiosync": 1, "dsync": 1}
     never = {"write": 40, "aio": 10}
     workers = [
-        Worker(1, "range", "a", size // 2, {**_RANGE, "read": 5}, file=1, largest=256),
+        Worker(1, "range", "a", size // 2 - shared, {**_RANGE, "read": 5}, file=1, first=shared,
+               largest=256),
         Worker(2, "range", "a", size, never, file=2, grain=8, largest=2048),
         Worker(3, "range", "b", size // 2, {**rare, "read": 5}, file=3, largest=256),
         Worker(4, "range", "c", size, rare, file=4),
@@ -154,12 +161,13 @@ def filesystem(name: str, fs: Literal["ext4", "xfs"], seed: int, **settings: Any
         Worker(5, "range", "b", size // 2, rare, file=1, first=size // 2),
         Worker(6, "range", "", size // 2, {**never, "fdatasync": 1}, file=3, first=size // 2),
         # The same sectors from two cgroups.
-        Worker(7, "range", "c", 1024, {**never, "fdatasync": 2}, file=1, grain=8, largest=32),
+        Worker(7, "range", "c", shared, {**never, "fdatasync": 2}, file=1, grain=8, largest=32),
+        Worker(10, "range", "a", shared, {**never, "fdatasync": 2}, file=1, largest=32),
         Worker(8, "files", "a", 2048, _FILES, file=8 * FILES_OF_WORKER, grain=8, largest=512),
         Worker(9, "files", "b", 2048, _FILES, file=9 * FILES_OF_WORKER, grain=8, largest=512),
     ]
-    tags = [Tag(1, 1, size, ["a"], [8]), Tag(2, 2, size, ["a"]), Tag(3, 3, size, ["b"], [9]),
-            Tag(4, 4, size, ["a", "c"])]
+    tags = [Tag(1, 1, size, ["a"], [8]), Tag(2, 2, size, ["a"], removed=True),
+            Tag(3, 3, size, ["b"], [9]), Tag(4, 4, size, ["a", "c"])]
     settings.setdefault("megabytes", 96 if fs == "ext4" else 320)
     return Scenario(name, "vcache", fs, seed, workers, tags, **settings)
 

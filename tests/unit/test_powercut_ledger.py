@@ -132,6 +132,17 @@ def test_which_writes_a_flush_covers(flusher: int, how: str, writer: int, file: 
     assert covers(EXT4, flush, op(1, "W", 1, 2, worker=writer, file=file)) is covered
 
 
+def test_what_a_removed_tag_left_is_covered_by_every_flush() -> None:
+    removal = op(1, "T", 5, 6, file=2, worker=99)
+    rule = Attribution(EXT4, [removal])
+    before = op(1, "W", 1, 2, worker=2, file=2)
+    after = op(2, "W", 7, 8, worker=2, file=2)
+    early, late = (op(3, "F", at, at + 9, detail="fdatasync", worker=3) for at in (4, 10))
+    assert rule.covers(late, before)
+    assert not rule.covers(early, before)
+    assert not rule.covers(late, after)
+
+
 def test_in_volume_mode_a_flush_covers_everything() -> None:
     flush = op(9, "F", 5, 6, detail="fdatasync", worker=1)
     assert covers(volume("v", 1), flush, op(1, "W", 1, 2, worker=4))
