@@ -49,8 +49,9 @@ module-all: ## build for 6.1 and 6.12 with W=1, warnings are errors
 	done
 
 .PHONY: generate
-generate: venv ## what is made from native/netlink/vcache.yaml
+generate: venv ## the committed files made from the netlink spec and the agent's options
 	@$(PYTHON) native/netlink/generate.py
+	@.venv/bin/oslo-config-generator --config-file agent/oslo-config-generator.conf
 
 .PHONY: docs
 docs: venv ## build/doc/html/index.html
