@@ -51,7 +51,7 @@ module-all: ## build for 6.1 and 6.12 with W=1, warnings are errors
 .PHONY: generate
 generate: venv ## the committed files made from the netlink spec and the agent's options
 	@$(PYTHON) native/netlink/generate.py
-	@.venv/bin/oslo-config-generator --config-file agent/oslo-config-generator.conf
+	@.venv/bin/oslo-config-generator --config-file agent/etc/config-generator.conf
 
 .PHONY: docs
 docs: venv ## build/doc/html/index.html
