@@ -39,9 +39,9 @@ SUITES = (
     Suite("unit", boxed=False, minutes=5),
     Suite("core", boxed=False, minutes=10),
     Suite("packaging", boxed=False, minutes=15),
-    Suite("kernel", boxed=True, minutes=25),
-    Suite("host", boxed=True, minutes=25),
-    Suite("powercut", boxed=False, minutes=30),
+    Suite("kernel", boxed=True, minutes=30),
+    Suite("host", boxed=True, minutes=30),
+    Suite("powercut", boxed=False, minutes=40),
 )
 
 
