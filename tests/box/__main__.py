@@ -34,6 +34,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--memory", default="2G", help="memory (%(default)s)")
     p.add_argument("--icount", action="store_true",
                    help="virtual time: 1 ns an instruction, one CPU, no KVM")
+    p.add_argument("--icount-sleep", action="store_true",
+                   help="with --icount: idle time passes at its real pace, is not skipped")
     p.add_argument("--rw", action="append", type=Path, default=[], metavar="DIR",
                    help="host folder the command may write (build/ always is)")
     p.add_argument("--disk", action="append", type=_disk, default=[], metavar="NAME=PATH",
@@ -55,6 +57,7 @@ def main() -> int:
     """Run the command in a box and return its exit status."""
     a = parser().parse_args()
     box = Box(kernel=a.kernel, cpus=a.cpus, memory=a.memory, icount=a.icount,
+              icount_sleep=a.icount_sleep,
               rw=[REPO / "build", *a.rw], disks=a.disk, network=a.network,
               env=dict(a.env), kernel_args=a.append, allow_splats=a.allow_splats)
     try:

@@ -79,6 +79,9 @@ class Box:
     :param cpus: processors
     :param memory: memory as QEMU takes it
     :param icount: QEMU's clock counts instructions, 1 ns each (one CPU, TCG)
+    :param icount_sleep: with icount, time in which the CPU idles passes at its
+        real pace instead of being skipped; needed where the box waits for what
+        the clock knows nothing of, such as many files over 9p or nested VMs
     :param rw: host folders that the command may write; all else is a
         copy-on-write view that is gone when the box ends
     :param disks: extra virtio disks
@@ -94,6 +97,7 @@ class Box:
     cpus: int = 2
     memory: str = "2G"
     icount: bool = False
+    icount_sleep: bool = False
     rw: Sequence[Path] = (REPO / "build",)
     disks: Sequence[Disk] = ()
     network: bool = False
@@ -183,8 +187,8 @@ class Box:
             "--memory", self.memory, "--cpus", str(1 if self.icount else self.cpus),
             "--script-sh", "sh /run/box/io/enter.sh /run/box/io",
             "--rwdir", f"/run/box/io={state / 'io'}"]
-        for folder in overlays:
-            line += ["--overlay-rwdir", folder]
+        for overlay in overlays:
+            line += ["--overlay-rwdir", overlay]
         for number, folder in enumerate(self.rw):
             line += ["--rwdir", f"/run/box/rw{number}={Path(folder).resolve()}"]
         if not self.uses_kvm():
@@ -208,13 +212,14 @@ class Box:
             "-device", "virtio-serial-pci",
             "-device", "virtserialport,name=box.stderr,chardev=boxerr"]
         if self.icount:
-            options += ["-icount", "shift=0,sleep=off"]
+            sleep = "on" if self.icount_sleep else "off"
+            options += ["-icount", f"shift=0,sleep={sleep}"]
         for number, disk in enumerate(self.disks):
             # QEMU's options double a comma that is part of a value.
-            path = str(disk.path.resolve()).replace(",", ",,")
+            file = str(disk.path.resolve()).replace(",", ",,")
             readonly = "on" if disk.readonly else "off"
             options += [
-                "-drive", f"if=none,id=boxdisk{number},format=raw,file={path},"
+                "-drive", f"if=none,id=boxdisk{number},format=raw,file={file},"
                           f"readonly={readonly}",
                 "-device", f"virtio-blk-pci,drive=boxdisk{number},serial={disk.name}"]
         return options

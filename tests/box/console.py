@@ -15,7 +15,8 @@ _SPLAT = re.compile(
     | \bgeneral\ protection\ fault\b
     | \binvalid\ opcode:
     | \bdivide\ error:
-    | \bWARNING:\ (?:CPU|possible|suspicious|inconsistent|bad\ unlock|held\ lock|lock\ held|Nested\ lock)
+    | \bWARNING:\ (?:CPU|possible|suspicious|inconsistent|bad\ unlock|held\ lock
+                     |lock\ held|Nested\ lock)
     | \bINFO:\ (?:possible|suspicious|inconsistent|trying\ to\ register|rcu\S*\ |task\ .*\ blocked)
     | \brcu:\ INFO:
     | \bUBSAN:

@@ -93,10 +93,11 @@ def _terminate(process: subprocess.Popen[bytes]) -> None:
 
 
 def _wait_for(socket: Path, process: subprocess.Popen[bytes], log: Path) -> None:
+    name = log.stem
     limit = time.monotonic() + _START_SECONDS
     while not socket.exists():
         if process.poll() is not None or time.monotonic() > limit:
-            raise InsideError(f"{process.args}: no {socket}: {log.read_text()[-2000:]}")
+            raise InsideError(f"{name}: no {socket}: {log.read_text()[-2000:]}")
         time.sleep(0.1)
 
 

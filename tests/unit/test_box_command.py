@@ -122,9 +122,9 @@ def test_sigterm_ends_the_box_too() -> None:
         "import subprocess\n"
         "from tests.box import box\n"
         "child = subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
-        "print(child.pid, flush=True)\n"
         "try:\n"
         "    with box._terminate_as_exit():\n"
+        "        print(child.pid, flush=True)\n"
         "        child.wait()\n"
         "finally:\n"
         "    box._kill_group(child)\n")

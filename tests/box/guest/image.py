@@ -20,7 +20,7 @@ MODULES = ("virtio_pci", "virtio_blk")
 
 # What QEMU must tell the kernel: nothing but faults on the console that
 # carries vload's replies.
-CMDLINE = "root=/dev/vda console=ttyS0 quiet loglevel=1 panic=-1"
+CMDLINE = "root=/dev/vda console=ttyS0 quiet loglevel=1 panic=-1 mitigations=off"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demo's report: what it computes from single measurements."""
+
+import base64
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.demo import plot, report
+from bench.demo.settings import INTERVALS, NEVER, Settings, schedule
+from bench.demo.vm import Instance
+from tests.box.guest.image import Guest
+
+
+def _latency(mean: int, count: int = 10) -> dict[str, Any]:
+    if not count:
+        return {"N": 0}
+    return {"N": count, "min": mean // 2, "max": mean * 3, "mean": mean,
+            "percentile": {"50.000000": mean, "99.000000": mean * 2}}
+
+
+def _vm(iops: float, flush: int | None) -> dict[str, Any]:
+    return {"write": {"iops": iops, "clat_ns": _latency(300_000)},
+            "sync": {"lat_ns": _latency(flush or 0, 10 if flush else 0)}}
+
+
+def _runs(rounds: int, loss: float, flush_ms: float) -> list[dict[str, Any]]:
+    """Each round the machine is a tenth slower; the loss stays what it is."""
+    runs = []
+    for number in range(rounds):
+        speed = 1000.0 * 0.9 ** number
+        for interval in schedule(number):
+            share = 1 - loss / 100 if interval else 1
+            runs.append({
+                "round": number, "interval": interval, "quiet": _vm(speed * share, None),
+                "syncer": _vm(500, int(flush_ms * 1e6) if interval else None)})
+    return runs
+
+
+def _found(bare_loss: float = 60, vcache_loss: float = 2,
+           flush: tuple[float, float] = (20, 5)) -> dict[str, Any]:
+    tag = {"role": "quiet", "id": 1, "name": "u/vda", "weight": 100,
+           "cgroup_paths": ["machine/qemu-1-x"], "extents_count": 3, "limit_bytes": 2**20}
+    own = {name: {"mean": 100.0, "p50": 90.0, "p99": 200.0, "count": 5, "device_flushes": 0}
+           for name in ("write_us", "fua_write_us", "flush_us")}
+    return {
+        "versions": {"kernel": "6.1"},
+        "device": {"parts": "null_blk & co", "write_cache": "write back", "fua": 1,
+                   "queue_depth": 1, "command_ns": 83000, "flush_table": "0 1 delay"},
+        "bare": {"own": own, "runs": _runs(3, bare_loss, flush[0]), "device_flushes": 99},
+        "vcache": {"runs": _runs(3, vcache_loss, flush[1]), "device_flushes": 1,
+                   "tags": [tag], "tags_after": [tag], "table": "t", "status": "s"},
+    }
+
+
+def _build(**options: Any) -> dict[str, Any]:
+    return report.build(_found(**options), {"rounds": 3}, 12.34)
+
+
+def test_form_of_the_top_level() -> None:
+    result = _build()
+    for name in ("neighbour_loss_pct", "flush_mean_us"):
+        assert set(result[name]) == {"bare", "vcache"}
+        for half in result[name].values():
+            assert list(half) == ["32", "16", "8", "4", "2", "1"]
+
+
+def test_loss_is_relative_to_the_same_round() -> None:
+    result = _build()
+    assert result["neighbour_loss_pct"]["bare"] == pytest.approx(
+        {str(k): 60 for k in INTERVALS})
+    assert result["neighbour_loss_pct"]["vcache"]["1"] == pytest.approx(2)
+    # each round the machine is slower, no round's loss is
+    assert result["loss_pct_of_each_round"]["bare"]["8"] == pytest.approx([60] * 3)
+
+
+def test_gain_is_not_hidden() -> None:
+    assert _build(vcache_loss=-40)["neighbour_loss_pct"]["vcache"]["4"] == pytest.approx(-40)
+
+
+def test_flush_latency_in_microseconds() -> None:
+    result = _build()
+    assert result["flush_mean_us"]["bare"]["1"] == pytest.approx(20_000)
+    assert result["flush_us"]["vcache"]["1"] == pytest.approx(
+        {"mean": 5000, "p50": 5000, "p99": 10_000, "count": 30})
+
+
+def test_aims_are_judged_by_the_figures() -> None:
+    assert _build()["aims"]["quiet_vm_loses_at_most_5_pct_there"]
+    assert not _build(vcache_loss=5.5)["aims"]["quiet_vm_loses_at_most_5_pct_there"]
+    assert _build()["aims"]["flush_mean_at_most_half_of_bare"]
+    assert not _build(flush=(20, 11))["aims"]["flush_mean_at_most_half_of_bare"]
+    assert _build(bare_loss=20)["aims"]["settings_where_bare_loses_30_pct"] == []
+
+
+def test_round_without_a_reference_is_an_error() -> None:
+    found = _found()
+    found["bare"]["runs"] = [run for run in found["bare"]["runs"]
+                             if run["interval"] != NEVER or run["round"] != 1]
+    with pytest.raises(report.ReportError, match="round 2"):
+        report.build(found, {}, 1)
+
+
+def test_setting_without_a_flush_is_an_error() -> None:
+    found = _found()
+    for run in found["vcache"]["runs"]:
+        if run["interval"] == 8:
+            run["syncer"]["sync"]["lat_ns"] = {"N": 0}
+    with pytest.raises(report.ReportError, match="sync at setting 8"):
+        report.build(found, {}, 1)
+
+
+def test_every_round_measures_every_setting_between_two_references() -> None:
+    for number in range(4):
+        order = schedule(number)
+        assert order[0] == order[-1] == NEVER
+        assert sorted(order[1:-1]) == sorted(INTERVALS)
+    assert schedule(0) != schedule(1)
+
+
+def test_table_and_page_show_the_figures(tmp_path: Path) -> None:
+    result = _build()
+    text = report.table(result)
+    assert len({len(line) for line in text.splitlines()}) == 1
+    assert "60.0" in text
+    picture, page = tmp_path / "demo.png", tmp_path / "report.html"
+    plot.draw(result, picture)
+    plot.write_page(result, picture, page)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    content = page.read_text()
+    assert base64.b64encode(picture.read_bytes()).decode() in content
+    assert "null_blk &amp; co" in content
+    assert "machine/qemu-1-x" in content
+    # self-contained: nothing is fetched
+    assert not re.search(r'(src|href)="(?!data:)', content)
+
+
+def test_settings_survive_the_command_line() -> None:
+    settings = Settings(rounds=5, buffer_mb=7)
+    assert Settings.from_json(settings.to_json()) == settings
+    assert json.loads(settings.to_json())["rounds"] == 5
+
+
+def test_domain_carries_the_flavor_as_nova_writes_it() -> None:
+    from xml.etree import ElementTree as ET
+    vm = Instance(17, "quiet", {"vcache:mode": "flush-only", "hw:note": "<&\">"})
+    guest = Guest(Path("/k"), Path("/i"), "console=ttyS0")
+    root = ET.fromstring(vm.domain_xml(guest, 96, "kvm"))  # noqa: S314 our own text
+    nova = "{http://openstack.org/xmlns/libvirt/nova/1.1}"
+    specs = root.findall(
+        f"metadata/{nova}instance/{nova}flavor/{nova}extraSpecs/{nova}extraSpec")
+    assert {spec.get("name"): spec.text for spec in specs} == vm.extra_specs
+    assert root.findtext("name") == "instance-00000011"
+    disk = root.find("devices/disk")
+    assert disk is not None
+    driver, source = disk.find("driver"), disk.find("source")
+    assert driver is not None
+    assert source is not None
+    assert (driver.get("cache"), driver.get("io")) == ("none", "native")
+    assert source.get("file") == f"/var/lib/nova/instances/{vm.uuid}/disk"
