@@ -22,7 +22,7 @@ def main() -> int:
                         help="fill freed memory, so that its use shows (slower)")
     options, arguments = parser.parse_known_args()
     box = Box(kernel=options.kernel, memory="2G",
-              kernel_args=["slub_debug=FZPU", "page_poison=1"] if options.poison else [])
+              kernel_args=["slub_debug=FP,vc_block,kmalloc-*"] if options.poison else [])
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider",
                "-v", "--tb=short"]
     paths = [a for a in arguments if not a.startswith("-") and "tests/" in a]

@@ -11,7 +11,7 @@ import threading
 _HEADER = struct.Struct("=3IIIIiIIIQ128s129s7x")
 _SPEC = struct.Struct("=QQiI16s")
 _VERSION = (4, 0, 0)
-_BUFFER = 1 << 14
+_BUFFER = 1 << 12
 
 _LIST, _CREATE, _REMOVE, _SUSPEND, _STATUS = 2, 3, 4, 6, 7
 _LOAD, _CLEAR, _TABLE, _MESSAGE = 9, 10, 12, 14

@@ -127,11 +127,11 @@ def test_writers_go_on_when_the_share_changes(origin: str, client: Client) -> No
 def test_memory_runs_out(client: Client) -> None:
     """Page cache of the device fills the memory; nothing locks up, nothing is lost."""
     available = _meminfo("MemAvailable")
-    size_mb = 256
+    size_mb = 96
     with null_blk(size_mb, cache=True) as origin, stack.buffer_mb(1024):
         with vcache(origin, age_ms=5000) as device:
             # Leaves less than the data needs twice, in the RAM disk and in the buffer.
-            hog = _Hog(max(0, available - (size_mb + 200)))
+            hog = _Hog(max(0, available - (size_mb + 160)))
             try:
                 with open(device.path, "r+b", buffering=0) as file:
                     for at in range(0, size_mb - 16):
