@@ -14,7 +14,8 @@ from tests.box.kernels import default
 
 def main() -> int:
     """Run the tests and return pytest's exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.kernel", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.kernel", description=__doc__,
+                                     allow_abbrev=False)
     parser.add_argument("--kernel", default=default(),
                         help="release or its beginning (%(default)s)")
     parser.add_argument("--timeout", type=float, default=1200, help="seconds (%(default)s)")
