@@ -17,9 +17,6 @@ from tests.powercut.judge import Recording, Verdict
 from tests.powercut.runner import BUILD
 from tests.powercut.scenario import Scenario
 
-# Loads of mutations are stopped early: the faults show in every second.
-_MUTATION_SECONDS = 5
-
 
 @dataclasses.dataclass(frozen=True)
 class Size:
@@ -29,6 +26,8 @@ class Size:
     :param seconds: of load in each
     :param cuts: replayed of each recording at most; None: all
     :param mounted: crash images of each recording that are mounted
+    :param controls: how many modes are recorded without the target as well
+    :param mutation_seconds: of load in each mutation; the faults show at once
     :param origins: other kinds of origin, under one volume each
     """
 
@@ -36,11 +35,13 @@ class Size:
     seconds: float
     cuts: int | None
     mounted: int
+    controls: int
+    mutation_seconds: float
     origins: Sequence[str] = ()
 
 
-SAMPLE = Size(seeds=(1,), seconds=5, cuts=400, mounted=6)
-WHOLE = Size(seeds=(1, 2), seconds=12, cuts=6000, mounted=40,
+SAMPLE = Size(seeds=(1,), seconds=5, cuts=400, mounted=4, controls=2, mutation_seconds=4)
+WHOLE = Size(seeds=(1, 2), seconds=12, cuts=6000, mounted=40, controls=3, mutation_seconds=8,
              origins=("write-through", "degraded"))
 
 
@@ -62,18 +63,18 @@ def scenarios(size: Size, module: str) -> list[Scenario]:
 
 def controls(size: Size) -> list[Scenario]:
     """Return the loads without the target, which must show no violation."""
-    return [scenario.linear(s, f"linear-{s.name}") for s in scenarios(size, "")[:3]]
+    return [scenario.linear(s, f"linear-{s.name}") for s in scenarios(size, "")[:size.controls]]
 
 
-def mutants(names: Sequence[str] | None = None) -> dict[str, Scenario]:
+def mutants(seconds: float) -> list[Scenario]:
     """Build the mutations; return what is recorded of each."""
-    wanted = [m for m in mutate.all_mutations() if names is None or m.name in names]
+    wanted = mutate.all_mutations()
     modules = mutate.build(wanted, runner.release(), BUILD / "modules")
-    made: dict[str, Scenario] = {}
+    made = []
     for m in wanted:
-        settings: dict[str, Any] = {"module": modules[m.name], "seconds": _MUTATION_SECONDS}
-        made[m.name] = (scenario.volume(m.name, 1, **settings) if m.scenario == "volume"
-                        else scenario.filesystem(m.name, _fs(m.scenario), 1, **settings))
+        settings: dict[str, Any] = {"module": modules[m.name], "seconds": seconds}
+        made.append(scenario.volume(m.name, 1, **settings) if m.scenario == "volume"
+                    else scenario.filesystem(m.name, _fs(m.scenario), 1, **settings))
     return made
 
 
@@ -119,13 +120,13 @@ def caught_lying(recording: Recording, cuts: int | None) -> bool:
     return verdict.violations > 0
 
 
-def run_mutations(cuts: int | None) -> list[dict[str, Any]]:
+def run_mutations(size: Size) -> list[dict[str, Any]]:
     """Record and replay the mutations; return the report's part."""
-    folders = runner.record_all("mutations", list(mutants().values()))
+    folders = runner.record_all("mutations", mutants(size.mutation_seconds))
     return [{"name": recording.scenario.name, "caught": verdict.violations > 0,
              "violations": verdict.violations, "cuts": verdict.cuts,
              "first": verdict.findings[0].violations[0] if verdict.findings else None}
-            for recording, verdict in runner.judge_all(folders, cuts)]
+            for recording, verdict in runner.judge_all(folders, size.cuts)]
 
 
 def run(size: Size) -> int:
@@ -134,7 +135,7 @@ def run(size: Size) -> int:
     runs = run_target(size)
     found = {"runs": [r for r in runs if r["target"] == "vcache"],
              "controls": [r for r in runs if r["target"] == "linear"],
-             "mutations": run_mutations(size.cuts),
+             "mutations": run_mutations(size),
              "seconds": 0}
     found["seconds"] = round(time.monotonic() - start)
     path = BUILD / "report.json"

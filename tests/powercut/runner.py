@@ -107,11 +107,12 @@ class Mounted:
         self._wanted: list[tuple[Recording, Cut]] = []
         self._images: list[dict[str, object]] = []
         self._sectors = 0
+        (folder / "images").touch()
 
     def add(self, recording: Recording, cuts: Sequence[Cut]) -> None:
         """Make the images of some cuts."""
         replay = recording.replay()
-        with open(self._folder / "images", "ab") as disk:
+        with open(self._folder / "images", "r+b") as disk:
             for cut in sorted(cuts):
                 replay.advance(cut.time)
                 start = self._sectors

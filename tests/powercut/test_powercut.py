@@ -23,7 +23,7 @@ def target() -> Rows:
 @pytest.fixture(scope="module")
 def mutants() -> Rows:
     """All mutations, recorded in one box and replayed."""
-    return {row["name"]: row for row in run_mutations(SAMPLE.cuts)}
+    return {row["name"]: row for row in run_mutations(SAMPLE)}
 
 
 @pytest.mark.parametrize("mode", ["volume", "ext4", "xfs"])
@@ -35,7 +35,7 @@ def test_the_contract_holds_at_every_cut(target: Rows, mode: str) -> None:
     assert row["violations"] == 0
 
 
-@pytest.mark.parametrize("mode", ["volume", "ext4", "xfs"])
+@pytest.mark.parametrize("mode", ["volume", "ext4"])
 def test_a_device_without_the_target_passes(target: Rows, mode: str) -> None:
     row = target[f"linear-{mode}-1"]
     assert (row["cuts"], row["violations"]) == (SAMPLE.cuts, 0)
