@@ -34,7 +34,7 @@ class Settings:
     tail_ms: int = 50
     warm_ms: int = 1500
     image_mb: int = 64
-    vm_memory_mb: int = 96
+    vm_memory_mb: int = 128
     command_us: int = 83
     flush_ms: int = 16
     device_mb: int = 256
