@@ -167,4 +167,5 @@ class DiskState:
     @property
     def label(self) -> str:
         """Return the name the kernel keeps for its tag."""
-        return f"{self.domain.uuid}:{self.source.target}"
+        name = f"{self.domain.uuid}:{self.source.target}"
+        return name.encode()[:spec.NAME_MAX].decode(errors="ignore")

@@ -143,9 +143,10 @@ class _Planner:
         self.kernel: dict[TagKey, Tag] = {
             (tag.device, tag.id): tag for tag in world.tags if tag.id != numbers.HOST_TAG}
         self.rows = dict(world.assignments)
+        self.by_tag = {row.tag: row for row in self.rows.values()}
         self.groups: dict[str, list[DiskState]] = defaultdict(list)
         self.taken = {tag for _, tag in self.kernel}
-        self.taken |= {row.tag for row in world.assignments.values()}
+        self.taken |= self.by_tag.keys()
         self.last_tag = world.last_tag
         self.actions: list[Action] = []
         self.changed: list[Assignment] = []
@@ -215,11 +216,10 @@ class _Planner:
         assigned = self.world.assignments.get(key)
         if assigned is not None:
             return assigned.tag
-        remembered = {row.tag for row in self.world.assignments.values()}
         labels = {state.label for state in states}
         for (number, tag), found in self.kernel.items():
             # The intent has been lost, the kernel still knows.
-            if number == device.number and found.name in labels and tag not in remembered \
+            if number == device.number and found.name in labels and tag not in self.by_tag \
                     and (number, tag) not in self.used:
                 return tag
         self.last_tag = numbers.allocate(self.last_tag, self.taken)
@@ -247,9 +247,8 @@ class _Planner:
     def _assign(self, key: str, tag: int, state: DiskState) -> str:
         """Remember a disk's tag; return a note if that cannot be."""
         old = self.rows.get(key)
-        other = next((row for row in self.rows.values() if row.tag == tag and row.key != key),
-                     None)
-        if other is not None:
+        other = self.by_tag.get(tag)
+        if other is not None and other.key != key:
             # Only a table line, which knows nothing of us, can bring this about.
             if other.key in self.groups:
                 return f"tag {tag} is also that of {other.path}, tags should be unique"
@@ -258,19 +257,18 @@ class _Planner:
         row = Assignment(key, tag, state.domain.uuid, state.domain.name, state.source.target,
                          state.source.path or "", old.weight if old else None)
         if row != old:
-            self.rows[key] = row
+            self.rows[key] = self.by_tag[tag] = row
             self.changed.append(row)
         return ""
 
     def _unused_tags(self) -> None:
         """Let go of tags in the kernel that no domain uses."""
-        ours = {row.tag for row in self.world.assignments.values()}
         for (number, tag), found in self.kernel.items():
             device = self.devices.get(number)
             if (number, tag) in self.used or device is None \
                     or device.scope == spec.Scope.VOLUME:
                 continue
-            if tag not in ours and not _LABEL.fullmatch(found.name):
+            if tag not in self.by_tag and not _LABEL.fullmatch(found.name):
                 self._orphan(found, "not set by this agent, left alone")
             elif not self.world.complete:
                 self._orphan(found, "libvirt cannot be asked whether its domain runs")

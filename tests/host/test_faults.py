@@ -78,7 +78,7 @@ def test_required_is_refused_when_the_host_cannot_give_it(
         agent: Agent, vm: MakeVm, filesystem: Path, device: DeviceNumber) -> None:
     required = {"mode": "flush-only", "required": "true"}
     elsewhere = vm("elsewhere", [image(Path("/run/elsewhere"), 1, written=False)], required)
-    with pytest.raises(libvirt.libvirtError, match="vda is not isolated"):
+    with pytest.raises(libvirt.libvirtError, match="sda is not isolated"):
         elsewhere.start()
     bad = vm("bad-spec", [image(filesystem / "bad-spec", 1)], {**required, "weight": "0"})
     with pytest.raises(libvirt.libvirtError, match="vcache:weight.*1 to 1000"):
@@ -92,7 +92,7 @@ def test_required_is_refused_when_the_host_cannot_give_it(
     # A bad spec that is not required starts without a tag, and that is said.
     lax = vm("lax", [image(filesystem / "lax", 1)], {"mode": "flush-only", "weight": "0"})
     lax.start()
-    disk = eventually(lambda: agent.disks().get(("lax", "vda")), "the disk is known")
+    disk = eventually(lambda: agent.disks().get(("lax", "sda")), "the disk is known")
     assert disk["tag"] is None
     assert "vcache:weight" in disk["note"]
 

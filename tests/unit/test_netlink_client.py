@@ -132,13 +132,6 @@ def test_a_tag_is_set_with_what_is_given(kernel: FakeKernel, connected: client.C
     assert {flags for flags, _ in kernel.requests} == {0x5}
 
 
-def test_a_long_name_is_cut_between_characters(
-        kernel: FakeKernel, connected: client.Client) -> None:
-    connected.tag_set(DEVICE, 5, name="ä" * 100)
-    name = dict(attributes(kernel.requests[0][1]))["NAME"]
-    assert name == "ä" * (spec.NAME_MAX // 2)
-
-
 @pytest.mark.parametrize("count", [0, 1, 2048, 2049, 5000])
 def test_extents_go_in_as_many_messages_as_it_takes(
         kernel: FakeKernel, connected: client.Client, count: int) -> None:

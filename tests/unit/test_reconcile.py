@@ -135,6 +135,14 @@ def test_a_disk_gets_a_tag_then_nothing_changes() -> None:
     assert not again.actions and not again.changed and not again.forgotten
 
 
+def test_a_long_name_is_cut_between_characters_and_stays() -> None:
+    host = Host()
+    host.step(disk(1, target="ä" * 100))
+    (tag,) = host.kernel.tags.values()
+    assert len(tag.name.encode()) == spec.NAME_MAX
+    assert not host.step(disk(1, target="ä" * 100)).actions
+
+
 def test_the_cgroup_comes_later_and_extents_grow() -> None:
     host = Host()
     host.step(disk(1, extents=()))

@@ -265,8 +265,7 @@ class Client:
         """
         attributes = _tag_attributes(device, number)
         if name is not None:
-            text = name.encode()[:spec.NAME_MAX].decode(errors="ignore")
-            attributes.append(("VCACHE_A_TAG_NAME", text))
+            attributes.append(("VCACHE_A_TAG_NAME", name))
         if weight is not None:
             attributes.append(("VCACHE_A_TAG_WEIGHT", weight))
         if cgroups is not None:
