@@ -17,6 +17,10 @@ from tests.powercut.judge import Recording, Verdict
 from tests.powercut.runner import BUILD
 from tests.powercut.scenario import Scenario
 
+# A mutation is caught by one violation; it may take many cuts to meet it.
+_MUTATION_CUTS = 6000
+_ENOUGH = 3
+
 
 @dataclasses.dataclass(frozen=True)
 class Size:
@@ -110,13 +114,25 @@ def _row(recording: Recording, verdict: Verdict) -> dict[str, Any]:
     s = recording.scenario
     return {"name": s.name, "target": s.target, "mode": s.mode, "fs": s.fs or None,
             "seed": s.seed, "cuts": verdict.cuts, "violations": verdict.violations,
-            "demands_per_cut": verdict.demands // max(1, verdict.cuts)}
+            "demands_per_cut": verdict.demands // max(1, verdict.cuts),
+            "flushes": flushes((recording.folder / "status.txt").read_text())}
+
+
+def flushes(status: str) -> dict[str, int]:
+    """Return how many flushes the target counted for each tag, from dmsetup status."""
+    words = status.splitlines()[0].split()
+    if words[2] != "vcache":
+        return {}
+    # flush-only SCOPE ISOLATION DIRTY NTAGS {TAG WEIGHT DIRTY LIMIT FLUSHES MEAN}*
+    tags = words[8:]
+    return {tags[at]: int(tags[at + 4]) for at in range(0, len(tags), 6)}
 
 
 def caught_lying(recording: Recording, cuts: int | None) -> bool:
     """Tell whether the oracle notices an origin that ignores FUA and FLUSH."""
     chosen = judge.choose(recording.journal, 1, min(cuts or 100, 100))
-    verdict = judge.judge(recording, chosen, Origin(honours_fua=False, honours_flush=False))
+    verdict = judge.judge(recording, chosen, Origin(honours_fua=False, honours_flush=False),
+                          enough=1)
     return verdict.violations > 0
 
 
@@ -126,7 +142,7 @@ def run_mutations(size: Size) -> list[dict[str, Any]]:
     return [{"name": recording.scenario.name, "caught": verdict.violations > 0,
              "violations": verdict.violations, "cuts": verdict.cuts,
              "first": verdict.findings[0].violations[0] if verdict.findings else None}
-            for recording, verdict in runner.judge_all(folders, size.cuts)]
+            for recording, verdict in runner.judge_all(folders, _MUTATION_CUTS, _ENOUGH)]
 
 
 def run(size: Size) -> int:

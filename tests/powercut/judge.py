@@ -219,10 +219,12 @@ def choose(j: Journal, seed: int, count: int | None) -> list[Cut]:
     return sorted(cuts)
 
 
-def judge(recording: Recording, cuts: Iterable[Cut], origin: Origin | None = None) -> Verdict:
+def judge(recording: Recording, cuts: Iterable[Cut], origin: Origin | None = None,
+          enough: int | None = None) -> Verdict:
     """Replay the cuts, in their order, and check each.
 
     :param origin: another one than was recorded with
+    :param enough: stop when so many violations have been found
     """
     verdict = Verdict()
     replay = recording.replay(origin)
@@ -236,4 +238,6 @@ def judge(recording: Recording, cuts: Iterable[Cut], origin: Origin | None = Non
         violations: list[Violation] = ledger.check(recording.found(replay.image(cut)))
         verdict.demands += int(ledger.must_mask().sum())
         verdict.add(cut, violations)
+        if enough and verdict.violations >= enough:
+            break
     return verdict

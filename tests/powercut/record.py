@@ -41,6 +41,10 @@ DEVICE = "pc"
 _TRACE_KB = 49152
 _DISTURB_SECONDS = 0.5
 
+# How long the origin takes for a request: much is in flight at a cut, and
+# overwritten while it is.
+_REQUEST_NSEC = 2000000
+
 # Worker number of what happens beside the load.
 _DISTURBER = 99
 
@@ -134,8 +138,8 @@ def _null_blk(megabytes: int, cache: int) -> Iterator[str]:
     folder = Path("/sys/kernel/config/nullb") / ORIGIN
     folder.mkdir()
     for name, value in {"size": megabytes, "memory_backed": 1, "cache_size": cache, "discard": 1,
-                        "blocksize": 512, "submit_queues": 1, "irqmode": 0, "queue_mode": 2,
-                        "power": 1}.items():
+                        "blocksize": 512, "submit_queues": 1, "queue_mode": 2,
+                        "irqmode": 2, "completion_nsec": _REQUEST_NSEC, "power": 1}.items():
         (folder / name).write_text(str(value))
     try:
         yield f"/dev/{ORIGIN}"

@@ -24,6 +24,8 @@ REPO = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 BUILD = REPO / "build" / "powercut"
 
+# Logs, each a disk, of one box: a PC has not many slots.
+_DISKS = 10
 # Enough for half a minute of load; the file is sparse.
 _LOG_BYTES = 1 << 30
 # The box boots and starts Python once; each recording mounts, fills and runs.
@@ -63,17 +65,24 @@ def module() -> str:
 
 
 def record_all(batch: str, scenarios: Sequence[Scenario]) -> dict[str, Path]:
-    """Record scenarios in one box, one after the other.
+    """Record scenarios in a box, one after the other.
 
     :param batch: folder below build/powercut
     :return: the folders of the recordings, by the scenarios' names
     :raises PowercutError: if that failed
     """
     shutil.rmtree(BUILD / batch, ignore_errors=True)
+    folders: dict[str, Path] = {}
+    for first in range(0, len(scenarios), _DISKS):
+        folders |= _record(BUILD / batch, scenarios[first:first + _DISKS])
+    return folders
+
+
+def _record(batch: Path, scenarios: Sequence[Scenario]) -> dict[str, Path]:
     folders = {}
     disks = []
     for number, s in enumerate(scenarios):
-        folder = BUILD / batch / s.name
+        folder = batch / s.name
         folder.mkdir(parents=True)
         s.save(folder / "scenario.json")
         with open(folder / judge.LOG, "wb") as log:
@@ -85,7 +94,7 @@ def record_all(batch: str, scenarios: Sequence[Scenario]) -> dict[str, Path]:
     result = Box(memory="3G", disks=disks).run(
         command, timeout=_BASE_SECONDS + _RECORD_SECONDS * len(scenarios))
     if result.status:
-        raise PowercutError(f"{batch}: the recording failed in the box")
+        raise PowercutError(f"{batch.name}: the recording failed in the box")
     return folders
 
 
@@ -164,13 +173,16 @@ def report(name: str, verdict: Verdict, folder: Path, mounted: bool = False) -> 
         print(f"    {reproduce(folder, finding.cut, mounted)}", flush=True)
 
 
-def judge_all(folders: Mapping[str, Path], count: int | None
+def judge_all(folders: Mapping[str, Path], count: int | None, enough: int | None = None
               ) -> Iterator[tuple[Recording, Verdict]]:
-    """Replay recordings at `count` cuts each (None: at all)."""
+    """Replay recordings at `count` cuts each (None: at all).
+
+    :param enough: violations after which one may stop
+    """
     for name, folder in folders.items():
         recording = Recording(folder)
         cuts = judge.choose(recording.journal, recording.scenario.seed, count)
-        verdict = judge.judge(recording, cuts)
+        verdict = judge.judge(recording, cuts, enough=enough)
         report(name, verdict, folder)
         yield recording, verdict
 

@@ -35,6 +35,13 @@ def test_the_contract_holds_at_every_cut(target: Rows, mode: str) -> None:
     assert row["violations"] == 0
 
 
+@pytest.mark.parametrize("mode", ["ext4", "xfs"])
+def test_flushes_were_attributed(target: Rows, mode: str) -> None:
+    # Only then is there anything narrow about them. Tag 2's VM has tag 1 too.
+    counted = target[f"{mode}-1"]["flushes"]
+    assert all(counted[tag] > 0 for tag in ("0", "1", "3", "4"))
+
+
 @pytest.mark.parametrize("mode", ["volume", "ext4"])
 def test_a_device_without_the_target_passes(target: Rows, mode: str) -> None:
     row = target[f"linear-{mode}-1"]
