@@ -524,7 +524,8 @@ static int vc_nl_stage(struct vc_tag *tag, struct nlattr *attr,
 	memcpy(all + had, nla_data(attr), nr * sizeof(*all));
 	if (vc_sectors_check(all + had, nr, from, tag->dev->target->ti->len)) {
 		kvfree(all);
-		NL_SET_ERR_MSG_ATTR(extack, attr, "extents must be sorted, disjoint and on the device");
+		NL_SET_ERR_MSG_ATTR(extack, attr,
+				    "extents must be sorted, disjoint and on the device");
 		return -EINVAL;
 	}
 	kvfree(tag->staged);
