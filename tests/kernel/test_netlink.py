@@ -321,7 +321,8 @@ def test_many_tags(filesystem: Mapped, client: Client) -> None:
 def test_removed_tag_leaves_its_data_to_every_flush(
         origin: str, client: Client, cgroup: Callable[[str], Cgroup]) -> None:
     one, two = cgroup("one"), cgroup("two")
-    with vcache(origin, "filesystem") as device, Disk(device.path) as disk:
+    # Removed tags are collected with the age tick.
+    with vcache(origin, "filesystem", age_ms=20000) as device, Disk(device.path) as disk:
         client.tag_set(device.number, 1, cgroups=[one.id])
         client.tag_set(device.number, 2, cgroups=[two.id])
         client.set_extents(device.number, 1, [Extent(0, 1024)])
