@@ -5,6 +5,7 @@ libvirt's calls may block as long as libvirtd does, so they are made only from
 the thread of this module, which nothing else waits for.
 """
 
+import contextlib
 import queue
 import threading
 import time
@@ -28,6 +29,7 @@ _KEEPALIVE_COUNT = 3
 # Put in the queue instead of a UUID.
 _STOP = "stop"
 _LIST = "list"
+_WAKE = "wake"
 
 
 class LibvirtWatch:
@@ -66,6 +68,10 @@ class LibvirtWatch:
         """List all domains soon."""
         self._queue.put(_LIST)
 
+    def wake(self) -> None:
+        """Note that libvirtd lives: try again now, if it could not be reached."""
+        self._queue.put(_WAKE)
+
     def _run(self) -> None:
         retry = _RETRY_FIRST / 2
         while not self._stopping.is_set():
@@ -77,7 +83,8 @@ class LibvirtWatch:
             retry = _RETRY_FIRST if self._listed else min(retry * 2, _RETRY_MOST)
             LOG.warning("libvirt %s: %s; next try in %g s", self._uri, problem, retry)
             self._changed()
-            self._stopping.wait(retry)
+            with contextlib.suppress(queue.Empty):
+                self._queue.get(timeout=retry)
 
     def _session(self) -> str:
         """Connect and watch until the connection breaks; return why it did."""
@@ -123,7 +130,8 @@ class LibvirtWatch:
                     break
                 if item in (_STOP, _LIST):
                     break
-                self._one(connection, item)
+                if item != _WAKE:
+                    self._one(connection, item)
             if not connection.isAlive():
                 raise libvirt.libvirtError("the connection is closed")
 

@@ -100,6 +100,7 @@ class Agent:
 
     def _prepare(self, domain: Domain) -> str:
         """Decide whether a domain may start; in a thread of the hook server."""
+        self.watch.wake()
         note = admit(domain, self._host())
         self.inventory.told(domain, Phase.PREPARING)
         self.worker.kick()

@@ -7,7 +7,6 @@ read, write and flush as a guest would. make demo is where guests do.
 """
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -228,8 +227,8 @@ class Vm:
       <nova:extraSpecs>{specs}</nova:extraSpecs></nova:flavor></nova:instance></metadata>
   <os><type arch="x86_64" machine="pc">hvm</type></os>
   <features><acpi/></features>
-  <devices>{disks}<controller type="scsi" model="virtio-scsi"/><controller type="usb" index="0" model="none"/>
-    <memballoon model="none"/></devices>
+  <devices>{disks}<controller type="scsi" model="virtio-scsi"/>
+    <controller type="usb" index="0" model="none"/><memballoon model="none"/></devices>
 </domain>"""
 
     def start(self) -> float:
@@ -289,28 +288,16 @@ class Vm:
         assert len(found) == 1, found
         return found[0].stat().st_ino
 
-    def io(self, command: str, target: str = "sda") -> str:
+    def io(self, command: str, target: str = "sda") -> None:
         """Have its QEMU do I/O, such as ``write 0 64k`` or ``flush``."""
+        # The name libvirt gives the disk in QEMU: controller, bus, target, unit.
+        device = f"scsi0-0-0-{ord(target[-1]) - ord('a')}"
         with self._domain() as domain:
-            # QEMU numbers its block nodes as it likes; libvirt knows which is which.
-            node = self._node(domain, target)
-            done = str(libvirt_qemu.qemuMonitorCommand(
-                domain, f'qemu-io {node} "{command}"',
-                libvirt_qemu.VIR_DOMAIN_QEMU_MONITOR_COMMAND_HMP))
-        if "error" in done.lower() or "failed" in done.lower():
-            raise InsideError(f"{self.name}: qemu-io {command}: {done}")
-        return done
-
-    def _node(self, domain: Any, target: str) -> str:
-        """Return QEMU's block node of a disk."""
-        answer = json.loads(libvirt_qemu.qemuMonitorCommand(
-            domain, '{"execute": "query-block"}', 0))
-        path = str(self.disks[ord(target[-1]) - ord("a")])
-        for item in answer["return"]:
-            inserted = item.get("inserted")
-            if inserted and inserted["file"] == path:
-                return str(inserted["node-name"])
-        raise InsideError(f"{self.name}: QEMU has no disk {path}")
+            answer = str(libvirt_qemu.qemuMonitorCommand(
+                domain, f'qemu-io -d {device} "{command}"',
+                libvirt_qemu.VIR_DOMAIN_QEMU_MONITOR_COMMAND_HMP)).strip()
+        if answer:  # what it has done goes to QEMU's log, only errors come back
+            raise InsideError(f"{self.name}: qemu-io {command}: {answer}")
 
 
 @contextlib.contextmanager
