@@ -58,11 +58,13 @@ class Log:
         """Put a mark into the log."""
         self.device.message(f"mark {name}")
 
-    def between(self, first: str, last: str = "") -> list[Entry]:
-        """Return what lies between two marks; the second may be the end.
+    def settle(self) -> None:
+        """Have all logged by a FLUSH of our own: what has no FUA is logged with the next FLUSH."""
+        with Disk(self.path) as disk:
+            disk.flush()
 
-        What is neither a FLUSH nor FUA is logged with the next FLUSH, or at the end.
-        """
+    def between(self, first: str, last: str = "") -> list[Entry]:
+        """Return what lies between two marks; the second may be the end."""
         marks = [e.mark for e in self.entries]
         start = marks.index(first) + 1
         end = marks.index(last) if last else len(marks)
