@@ -81,11 +81,10 @@ def _device_rows(report: dict[str, Any]) -> str:
                 f"p99 {own[name]['p99'] / 1000:.2f}")
 
     return _rows([
-        ["made of", device["parts"]],
+        ["made of", device["made_of"]],
         ["volatile cache", f"{device['write_cache']}, FUA {device['fua']}, "
                            f"{device['queue_depth']} command at a time"],
         ["charged for every command, cached or FUA", f"{device['command_ns'] / 1000:.0f} us"],
-        ["charged for a FLUSH (last field, ms)", device["flush_table"]],
         ["write, measured", latency("write_us")],
         ["write with FUA, measured", latency("fua_write_us")],
         ["flush, measured", latency("flush_us")],

@@ -17,13 +17,11 @@ _BARE_LOSES, _MAY_LOSE, _FLUSH_SHARE = 30.0, 5.0, 0.5
 METHOD = (
     "Both VMs write 4 KiB blocks at random over their whole disks, one at a time, O_DIRECT, all "
     "the time; the syncer calls fdatasync after every k-th write, the quiet VM never does. Each "
-    "round measures every setting, and at both ends what happens when neither fsyncs. Loss at "
-    "k = 1 - (quiet VM's writes/s at k) / (mean of its writes/s at both ends of the round); the "
+    "setting is measured between two runs in which neither fsyncs. Loss at k = 1 - (quiet VM's "
+    "writes/s at k) / (mean of its writes/s in the runs without fsync before and after it); the "
     "figure given is the median over the rounds, as for all other figures. A negative loss is a "
     "gain: what a VM that waits for its own fsync does not use is left to its neighbour. "
-    "Latencies are those of the system calls in the guest. The box runs in virtual time: one "
-    "processor of 1 ns an instruction that host and both VMs share, so that the figures do not "
-    "depend on what else this machine does."
+    "Latencies are those of the system calls in the guest."
 )
 
 
@@ -38,17 +36,18 @@ def _key(interval: int) -> str:
 def _losses(runs: list[dict[str, Any]]) -> dict[str, list[float]]:
     """Return the quiet VM's loss in percent, per setting, one value a round."""
     found: dict[str, list[float]] = {_key(k): [] for k in INTERVALS}
-    for number in sorted({run["round"] for run in runs}):
-        rates = [(run["interval"], run["quiet"]["write"]["iops"])
-                 for run in runs if run["round"] == number]
-        references = [rate for interval, rate in rates if interval == NEVER]
-        if not references or not all(references):
-            raise ReportError(f"round {number + 1}: the quiet VM wrote nothing, or was not "
-                              "measured, while neither fsyncs")
-        reference = statistics.mean(references)
-        for interval, rate in rates:
-            if interval != NEVER:
-                found[_key(interval)].append(100 * (1 - rate / reference))
+    for number, run in enumerate(runs):
+        if run["interval"] == NEVER:
+            continue
+        # The schedule puts a run without fsync before and after each setting.
+        sides = [side for side in runs[max(0, number - 1):number + 2] if side is not run]
+        rates = [side["quiet"]["write"]["iops"] for side in sides]
+        if len(sides) != 2 or any(side["interval"] != NEVER for side in sides) or not all(rates):
+            raise ReportError(
+                f"round {run['round'] + 1}, fsync every {run['interval']}: the quiet VM was not "
+                "measured, or wrote nothing, without fsync before and after")
+        share = run["quiet"]["write"]["iops"] / statistics.mean(rates)
+        found[_key(run["interval"])].append(100 * (1 - share))
     return found
 
 

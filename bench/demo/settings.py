@@ -20,25 +20,21 @@ class Settings:
     :param warm_ms: time both VMs write before the first setting
     :param image_mb: size of a VM's disk; all of it is written at random
     :param vm_memory_mb: memory of a VM
-    :param command_us: what the device charges for every command
-    :param flush_ms: what the device charges for a FLUSH, in steps of 4 ms
+    :param command_us: what the device charges for every command but FLUSH
     :param device_mb: size of the device
-    :param device_cache_mb: size of the device's volatile cache
-    :param buffer_mb: module parameter of dm-vcache; small against the disks,
-        so that it is the device that limits both VMs, not their buffers
+    :param buffer_mb: module parameter of dm-vcache, memory for all tags; small
+        against the disks, so that not everything is absorbed
     """
 
-    rounds: int = 2
-    time_ms: int = 800
-    ramp_ms: int = 150
-    tail_ms: int = 50
-    warm_ms: int = 1500
+    rounds: int = 3
+    time_ms: int = 1600
+    ramp_ms: int = 400
+    tail_ms: int = 200
+    warm_ms: int = 6000
     image_mb: int = 64
     vm_memory_mb: int = 128
-    command_us: int = 83
-    flush_ms: int = 16
+    command_us: int = 250
     device_mb: int = 256
-    device_cache_mb: int = 64
     buffer_mb: int = 32
 
     def to_json(self) -> str:
@@ -54,9 +50,12 @@ class Settings:
 def schedule(round_number: int) -> list[int]:
     """Return the fsync intervals of one round in the order they are measured.
 
-    A loss is relative to what the neighbour reaches while nobody fsyncs, so
-    that is measured at both ends of a round. Every second round runs backwards,
-    so that no setting always follows the same one.
+    A loss is relative to what the neighbour reaches while nobody fsyncs. The
+    speed of a machine that emulates processors drifts within seconds, so each
+    setting is measured between two runs without fsync and compared with those.
+    Every second round runs backwards, so that no setting is always the last.
     """
-    intervals = INTERVALS[::-1] if round_number % 2 else INTERVALS
-    return [NEVER, *intervals, NEVER]
+    order = [NEVER]
+    for interval in INTERVALS:
+        order += [interval, NEVER]
+    return order[::-1] if round_number % 2 else order
