@@ -29,7 +29,8 @@ class Size:
     :param seeds: recordings of each mode
     :param seconds: of load in each
     :param cuts: replayed of each recording at most; None: all
-    :param mounted: crash images of each recording that are mounted
+    :param mounted: crash images of each recording that are mounted; a quarter
+        of it of each control
     :param controls: how many modes are recorded without the target as well
     :param mutation_seconds: of load in each mutation; the faults show at once
     :param origins: other kinds of origin, under one volume each
@@ -44,14 +45,17 @@ class Size:
     origins: Sequence[str] = ()
 
 
-SAMPLE = Size(seeds=(1,), seconds=5, cuts=400, mounted=4, controls=2, mutation_seconds=4)
-WHOLE = Size(seeds=(1, 2), seconds=12, cuts=6000, mounted=40, controls=3, mutation_seconds=8,
+#: Loads that dwell on few rules; what mutations are recorded with.
+FOCUSED = {"hot": scenario.hot, "tags": scenario.tags}
+
+SAMPLE = Size(seeds=(1,), seconds=4, cuts=400, mounted=4, controls=2, mutation_seconds=3)
+WHOLE = Size(seeds=(1, 2), seconds=12, cuts=6000, mounted=30, controls=3, mutation_seconds=8,
              origins=("write-through", "degraded"))
 
 
 def scenarios(size: Size, module: str) -> list[Scenario]:
     """Return what is recorded of the target as it is."""
-    made = []
+    made: list[Scenario] = []
     for seed in size.seeds:
         # Every other seed: blocks are reused without a discard between.
         settings: dict[str, Any] = {"module": module, "seconds": size.seconds}
@@ -59,6 +63,9 @@ def scenarios(size: Size, module: str) -> list[Scenario]:
         settings["discard"] = bool(seed % 2)
         made.append(scenario.filesystem(f"ext4-{seed}", "ext4", seed, **settings))
         made.append(scenario.filesystem(f"xfs-{seed}", "xfs", seed, **settings))
+    # The loads of the mutations must find nothing where nothing is broken.
+    made += [load(name, 1, module=module, seconds=size.mutation_seconds)
+             for name, load in FOCUSED.items()]
     for origin in size.origins:
         made.append(scenario.volume(f"volume-{origin}", 1, origin=origin, module=module,
                                     seconds=size.seconds))
@@ -74,18 +81,8 @@ def mutants(seconds: float) -> list[Scenario]:
     """Build the mutations; return what is recorded of each."""
     wanted = mutate.all_mutations()
     modules = mutate.build(wanted, runner.release(), BUILD / "modules")
-    made = []
-    for m in wanted:
-        settings: dict[str, Any] = {"module": modules[m.name], "seconds": seconds}
-        made.append(scenario.volume(m.name, 1, **settings) if m.scenario == "volume"
-                    else scenario.filesystem(m.name, _fs(m.scenario), 1, **settings))
-    return made
-
-
-def _fs(name: str) -> Any:
-    if name not in ("ext4", "xfs"):
-        raise mutate.MutationError(f"there is no scenario {name!r}")
-    return name
+    return [FOCUSED[m.scenario](m.name, 1, module=modules[m.name], seconds=seconds)
+            for m in wanted]
 
 
 def run_target(size: Size) -> list[dict[str, Any]]:
@@ -102,7 +99,8 @@ def run_target(size: Size) -> list[dict[str, Any]]:
             mountable.append(recording)
         if recording.scenario.target == "vcache":
             rows[-1]["lying_origin_caught"] = caught_lying(recording, size.cuts)
-    mounted = runner.mount_some(mountable, size.mounted)
+    mounted = runner.mount_some({r: size.mounted // (1 if r.scenario.target == "vcache" else 4)
+                                 for r in mountable})
     for row in rows:
         verdict = mounted.get(row["name"], Verdict())
         row["mounted"] = verdict.cuts

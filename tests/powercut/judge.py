@@ -153,13 +153,20 @@ class Recording:
         for a, b in crash.overlapping(self.journal.requests):
             if not a.data or not b.data:
                 continue
-            sector = max(a.sector, b.sector)
-            first = ops.get(int(self._ops[a.data + sector - a.sector]))
-            second = ops.get(int(self._ops[b.data + sector - b.sector]))
-            if first and second and (first.complete < second.submit
-                                     or second.complete < first.submit):
-                found.append(f"sector {sector}: ops {first} and {second} at the origin at once")
+            start = max(a.sector, b.sector)
+            count = min(a.sector + a.count, b.sector + b.count) - start
+            pairs = {(int(x), int(y)) for x, y in zip(
+                self._ops_at(a, start, count), self._ops_at(b, start, count), strict=True)}
+            for first, second in ((ops.get(x), ops.get(y)) for x, y in pairs if x != y):
+                if first and second and (first.complete < second.submit
+                                         or second.complete < first.submit):
+                    found.append(f"sectors {start} + {count}: ops {first} and {second} at the "
+                                 "origin at once")
         return found
+
+    def _ops_at(self, write: Request, start: int, count: int) -> Ops:
+        at = write.data + start - write.sector
+        return self._ops[at:at + count]
 
 
 def _places(s: scenario.Scenario, extents: dict[str, list[list[int]]]) -> list[Place]:

@@ -187,13 +187,14 @@ def judge_all(folders: Mapping[str, Path], count: int | None, enough: int | None
         yield recording, verdict
 
 
-def mount_some(recordings: Sequence[Recording], count: int) -> dict[str, Verdict]:
-    """Mount the crash images of `count` cuts of each recording.
+def mount_some(recordings: Mapping[Recording, int]) -> dict[str, Verdict]:
+    """Mount crash images, in one box.
 
+    :param recordings: and how many cuts of each
     :return: the verdicts, by the scenarios' names
     """
     images = Mounted(BUILD / "mounted")
-    for recording in recordings:
+    for recording, count in recordings.items():
         seed = recording.scenario.seed
         images.add(recording, _sample(judge.choose(recording.journal, seed, 20 * count),
                                       seed, count))

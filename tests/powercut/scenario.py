@@ -172,6 +172,36 @@ def filesystem(name: str, fs: Literal["ext4", "xfs"], seed: int, **settings: Any
     return Scenario(name, "vcache", fs, seed, workers, tags, **settings)
 
 
+def hot(name: str, seed: int, **settings: Any) -> Scenario:
+    """A few pages of a volume, always dirty, on their way out and overwritten."""
+    weights = {"write": 40, "dsync": 4, "fdatasync": 15}
+    workers = [Worker(id, "range", "a", 128, weights, largest=8) for id in (1, 2, 3)]
+    return Scenario(name, "vcache", "", seed, workers, [Tag(7, 0, 128, ["a"])], megabytes=16,
+                    age_ms=5000, **settings)
+
+
+def tags(name: str, seed: int, **settings: Any) -> Scenario:
+    """Small images that stay dirty until the right flush comes.
+
+    a's second image (tag 2) is written and never flushed, but its tag goes
+    and comes; c overwrites what a has in the buffer; nobody's worker writes
+    into b's image; flushes of everything are rare.
+    """
+    size = 512
+    workers = [
+        Worker(1, "range", "a", size, {"write": 40, "fdatasync": 1}, file=1, largest=8),
+        Worker(2, "range", "a", size, {"write": 1}, file=2, largest=8),
+        Worker(3, "range", "b", size, {"write": 10, "fdatasync": 10}, file=3, largest=8),
+        Worker(4, "range", "c", size, {"write": 10, "fdatasync": 5}, file=1, largest=8),
+        Worker(5, "range", "", size, {"write": 1}, file=3, largest=8),
+        Worker(6, "range", "b", size, {"write": 60, "aiosync": 1}, file=3, largest=8),
+    ]
+    virtual_disks = [Tag(1, 1, size, ["a"]), Tag(2, 2, size, ["a"], removed=True),
+                     Tag(3, 3, size, ["b"]), Tag(4, 4, size, ["c"])]
+    return Scenario(name, "vcache", "ext4", seed, workers, virtual_disks, megabytes=32,
+                    age_ms=5000, **settings)
+
+
 def linear(scenario: Scenario, name: str) -> Scenario:
     """Return the same load without the target: the harness must find nothing."""
     return dataclasses.replace(scenario, name=name, target="linear", module="")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.powercut import mutate
-from tests.powercut.__main__ import SAMPLE, run_mutations, run_target
+from tests.powercut.__main__ import FOCUSED, SAMPLE, run_mutations, run_target
 
 Rows = Mapping[str, Mapping[str, Any]]
 
@@ -33,6 +33,12 @@ def test_the_contract_holds_at_every_cut(target: Rows, mode: str) -> None:
     assert row["demands_per_cut"] > 1000
     assert row["mounted"] == (0 if mode == "volume" else SAMPLE.mounted)
     assert row["violations"] == 0
+
+
+@pytest.mark.parametrize("load", list(FOCUSED))
+def test_the_loads_of_the_mutations_pass_without_one(target: Rows, load: str) -> None:
+    assert target[load]["cuts"] == SAMPLE.cuts
+    assert target[load]["violations"] == 0
 
 
 @pytest.mark.parametrize("mode", ["ext4", "xfs"])
