@@ -73,26 +73,29 @@ MUTATIONS = [
 ]
 
 
-def _folder(number: int) -> Path:
-    return BUILD / str(number)
+def _module(number: int) -> Path:
+    return BUILD / f"{number}.ko"
 
 
-def build(number: int, mutation: Mutation, release: str) -> None:
-    """Build the module with one mutation."""
-    folder = _folder(number)
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(REPO / "native", folder / "native")
-    shutil.copytree(REPO / ".ci", folder / ".ci")
-    source = folder / "native" / "dm" / mutation.file
-    text = source.read_text()
-    if text.count(mutation.old) != 1:
-        raise SystemExit(f"{mutation.name}: {mutation.file} has the line to be broken "
-                         f"{text.count(mutation.old)} times")
-    source.write_text(text.replace(mutation.old, mutation.new))
-    # Not to be refused for what the mutation leaves unused.
-    subprocess.run(
-        ["make", "-s", "-C", f"/lib/modules/{release}/build", f"M={folder / 'native' / 'dm'}",
-         "KCFLAGS=-w", "modules"], check=True, stdout=subprocess.DEVNULL)
+def build(wanted: list[int], release: str) -> None:
+    """Build the module once for each mutation."""
+    shutil.rmtree(BUILD, ignore_errors=True)
+    shutil.copytree(REPO / "native", BUILD / "native")
+    folder = BUILD / "native" / "dm"
+    for number in wanted:
+        mutation = MUTATIONS[number]
+        source = folder / mutation.file
+        text = source.read_text()
+        if text.count(mutation.old) != 1:
+            raise SystemExit(f"{mutation.name}: {mutation.file} has the line to be broken "
+                             f"{text.count(mutation.old)} times")
+        source.write_text(text.replace(mutation.old, mutation.new))
+        # Without warnings: a mutation may leave something unused.
+        subprocess.run(
+            ["make", "-s", "-C", f"/lib/modules/{release}/build", f"M={folder}", "KCFLAGS=-w",
+             "modules"], check=True, stdout=subprocess.DEVNULL)
+        shutil.copy(folder / "dm-vcache.ko", _module(number))
+        source.write_text(text)
 
 
 def inside(numbers: list[int]) -> int:
@@ -100,11 +103,10 @@ def inside(numbers: list[int]) -> int:
     missed = 0
     for number in numbers:
         mutation = MUTATIONS[number]
-        module = _folder(number) / "native" / "dm" / "dm-vcache.ko"
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=line",
              f"tests/kernel/{mutation.test}"],
-            env={**os.environ, "VCACHE_MODULE": str(module)}, capture_output=True, text=True,
+            env={**os.environ, "VCACHE_MODULE": str(_module(number))}, capture_output=True, text=True,
             timeout=240, check=False)
         # 1: tests have failed; anything else is no answer.
         noticed = done.returncode == 1 and "failed" in done.stdout
@@ -126,9 +128,7 @@ def main() -> int:
               if not options.words or any(word in mutation.name for word in options.words)]
     if os.environ.get("VCACHE_BOX"):
         return min(inside(wanted), 1)
-    release = select(options.kernel)
-    for number in wanted:
-        build(number, MUTATIONS[number], release)
+    build(wanted, select(options.kernel))
     command = [sys.executable, "-m", "tests.kernel.mutations", *options.words]
     return Box(kernel=options.kernel).run(command, timeout=1800).status
 
