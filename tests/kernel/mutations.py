@@ -106,8 +106,8 @@ def inside(numbers: list[int]) -> int:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=line",
              f"tests/kernel/{mutation.test}"],
-            env={**os.environ, "VCACHE_MODULE": str(_module(number))}, capture_output=True, text=True,
-            timeout=240, check=False)
+            env={**os.environ, "VCACHE_MODULE": str(_module(number))}, capture_output=True,
+            text=True, timeout=240, check=False)
         # 1: tests have failed; anything else is no answer.
         noticed = done.returncode == 1 and "failed" in done.stdout
         missed += not noticed
