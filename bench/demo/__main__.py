@@ -82,6 +82,9 @@ def main() -> int:
     print()
     print(report.table(result))
     print()
+    warning = report.noise(result)
+    if warning:
+        print(f"demo: {warning}")
     for name in ("report.json", "demo.png", "report.html"):
         print(f"demo: {(OUT / name).relative_to(REPO)}")
     print(f"demo: {result['seconds']:.0f} s")

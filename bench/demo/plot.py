@@ -14,7 +14,7 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-from bench.demo.report import HALVES, table
+from bench.demo.report import HALVES, noise, table
 from bench.demo.settings import INTERVALS
 
 _PAGE = Path(__file__).with_name("report.html.in")
@@ -95,6 +95,7 @@ def _device_rows(report: dict[str, Any]) -> str:
 
 def write_page(report: dict[str, Any], picture: Path, path: Path) -> None:
     """Write a page that needs nothing but itself."""
+    warning = noise(report)
     image = base64.b64encode(picture.read_bytes()).decode()
     details = {key: report[key] for key in ("settings", "versions", "vcache", "aims", "seconds")}
     path.write_text(string.Template(_PAGE.read_text()).substitute(
@@ -102,6 +103,7 @@ def write_page(report: dict[str, Any], picture: Path, path: Path) -> None:
         table=html.escape(table(report)),
         tags=_tag_rows(report),
         device=_device_rows(report),
+        noise=html.escape(f"Note: {warning}." if warning else ""),
         method=html.escape(report["method"]),
         details=html.escape(json.dumps(details, indent=2)),
     ))

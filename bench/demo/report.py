@@ -14,6 +14,9 @@ ROLES = ("quiet", "syncer")
 # flush may take half of bare's mean latency.
 _BARE_LOSES, _MAY_LOSE, _FLUSH_SHARE = 30.0, 5.0, 0.5
 
+# Runs without fsync differ by less than this on a machine left alone.
+_QUIET_MACHINE_SPREAD = 50.0
+
 METHOD = (
     "Both VMs write 4 KiB blocks at random over their whole disks, one at a time, O_DIRECT, all "
     "the time; the syncer calls fdatasync after every k-th write, the quiet VM never does. Each "
@@ -76,6 +79,15 @@ def _throughput(runs: list[dict[str, Any]], role: str) -> dict[str, float]:
         for interval in (NEVER, *INTERVALS)}
 
 
+def _spread(runs: list[dict[str, Any]]) -> float:
+    """Return how far the runs without fsync differ, in percent of their median.
+
+    All of them measure the same thing, so this is the noise of the machine.
+    """
+    rates = [run["quiet"]["write"]["iops"] for run in runs if run["interval"] == NEVER]
+    return 100 * (max(rates) - min(rates)) / statistics.median(rates)
+
+
 def _half(found: dict[str, Any]) -> dict[str, Any]:
     runs = found["runs"]
     losses = _losses(runs)
@@ -120,6 +132,7 @@ def build(found: dict[str, Any], settings: dict[str, Any], seconds: float) -> di
         "aims": _aims(loss, flush),
         "flush_us": {name: half["flush"] for name, half in halves.items()},
         "vms": {name: half["vms"] for name, half in halves.items()},
+        "reference_spread_pct": {name: _spread(found[name]["runs"]) for name in HALVES},
         "loss_pct_of_each_round": {name: half["loss_rounds"] for name, half in halves.items()},
         "tags": found["vcache"]["tags"],
         "tags_after": found["vcache"]["tags_after"],
@@ -135,6 +148,16 @@ def build(found: dict[str, Any], settings: dict[str, Any], seconds: float) -> di
         "seconds": round(seconds, 1),
         "runs": {name: found[name]["runs"] for name in HALVES},
     }
+
+
+def noise(report: dict[str, Any]) -> str | None:
+    """Return a warning if the machine was too busy for the figures to be trusted."""
+    spread = report["reference_spread_pct"]
+    if max(spread.values()) <= _QUIET_MACHINE_SPREAD:
+        return None
+    found = ", ".join(f"{half} {value:.0f} %" for half, value in spread.items())
+    return (f"the runs without fsync differ by more than {_QUIET_MACHINE_SPREAD:.0f} % ({found}): "
+            "the machine was busy with other work, the figures are rough")
 
 
 def table(report: dict[str, Any]) -> str:

@@ -129,6 +129,15 @@ def test_every_round_measures_every_setting_between_two_references() -> None:
     assert schedule(0) != schedule(1)
 
 
+def test_busy_machine_is_said() -> None:
+    found = _found()
+    assert report.noise(_build()) is None
+    found["vcache"]["runs"][0]["quiet"]["write"]["iops"] = 100
+    warning = report.noise(report.build(found, {}, 1))
+    assert warning is not None
+    assert "vcache 10" in warning
+
+
 def test_table_and_page_show_the_figures(tmp_path: Path) -> None:
     result = _build()
     text = report.table(result)
