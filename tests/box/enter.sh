@@ -45,6 +45,8 @@ done < "$io/binds"
 mkfifo /run/box/stderr || exit 0
 cat /run/box/stderr > /dev/virtio-ports/box.stderr &
 cat=$!
+# virtme-ng's init points it to the console, which is not the command's.
+ln -sf /proc/self/fd/2 /dev/stderr
 
 . "$io/environment"
 cd "$VCACHE_BOX_CWD" || exit 0
