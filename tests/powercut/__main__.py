@@ -46,11 +46,11 @@ class Size:
 
 
 #: Loads that dwell on few rules; what mutations are recorded with.
-FOCUSED = {"hot": scenario.hot, "tags": scenario.tags}
+FOCUSED = {"hot": scenario.hot, "tags": scenario.tags, "removed": scenario.removed}
 
 SAMPLE = Size(seeds=(1,), seconds=4, cuts=400, mounted=4, controls=2, mutation_seconds=3)
 WHOLE = Size(seeds=(1, 2), seconds=12, cuts=6000, mounted=30, controls=3, mutation_seconds=8,
-             origins=("write-through", "degraded"))
+             origins=("write-through",))
 
 
 def scenarios(size: Size, module: str) -> list[Scenario]:

@@ -43,7 +43,8 @@ class Attribution:
         tag = self._tag.get(write.file)
         if theirs == mine or tag is None or mine in tag.cgroups or theirs not in tag.cgroups:
             return True
-        return any(write.complete < removal.submit and removal.complete < flush.submit
+        # Once the tag is gone, what was sent to it is the host's.
+        return any(write.submit < removal.complete < flush.submit
                    for removal in self._removed if removal.file == write.file)
 
     def covers_file(self, flush: Op, write: Op) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 NATIVE = HERE.parents[1] / "native"
 
-_SCENARIO = re.compile(r"^Scenario: (hot|tags)$", re.MULTILINE)
+_SCENARIO = re.compile(r"^Scenario: (hot|tags|removed)$", re.MULTILINE)
 
 
 class MutationError(Exception):
@@ -36,10 +36,10 @@ class Mutation:
 
     @property
     def scenario(self) -> str:
-        """Name of the load that must notice it: hot or tags, of scenario.py."""
+        """Name of the load that must notice it: hot, tags or removed, of scenario.py."""
         match = _SCENARIO.search(self.patch.read_text())
         if not match:
-            raise MutationError(f"{self.patch}: has no line 'Scenario: hot|tags'")
+            raise MutationError(f"{self.patch}: has no line 'Scenario: hot|tags|removed'")
         return match[1]
 
     def apply(self, tree: Path, *, back: bool = False) -> None:

@@ -32,6 +32,11 @@ from vcache_agent.netlink.client import Client, NetlinkError
 LOG_DISK = "log{}"
 
 TRACING = Path("/sys/kernel/tracing")
+_EVENTS = ("block_bio_queue", "block_bio_complete")
+#: Kernel parameters of the box. The events are on from the start and never
+#: switched: that patches the kernel's code, and under QEMU 7.2 without KVM a
+#: processor may go on for ever with the breakpoint it has met meanwhile.
+KERNEL_ARGS = ("trace_event=" + ",".join(f"block:{event}" for event in _EVENTS),)
 CGROUPS = Path("/sys/fs/cgroup")
 MOUNT = Path("/mnt")
 ORIGIN = "nullb9"
@@ -85,6 +90,9 @@ class Tracing:
     def __init__(self) -> None:
         if not (TRACING / "trace").exists():
             inside.run("mount", "-t", "tracefs", "tracefs", str(TRACING))
+        self._set("tracing_on", "0")
+        self._set("trace_clock", "counter")
+        self._set("buffer_size_kb", str(_TRACE_KB))
 
     def _set(self, name: str, value: str) -> None:
         (TRACING / name).write_text(value)
@@ -93,21 +101,14 @@ class Tracing:
     def on(self, device: DeviceNumber, output: Path) -> Iterator[None]:
         """Trace what happens in the block; then write it to `output`."""
         wanted = f'dev == {device.major << 20 | device.minor} && (rwbs ~ "*W*" || rwbs ~ "*D*")'
-        events = ["block_bio_queue", "block_bio_complete"]
-        self._set("tracing_on", "0")
-        self._set("trace_clock", "counter")
-        self._set("buffer_size_kb", str(_TRACE_KB))
         self._set("trace", "")
-        for event in events:
+        for event in _EVENTS:
             self._set(f"events/block/{event}/filter", wanted)
-            self._set(f"events/block/{event}/enable", "1")
         self._set("tracing_on", "1")
         try:
             yield
         finally:
             self._set("tracing_on", "0")
-            for event in events:
-                self._set(f"events/block/{event}/enable", "0")
         self._check()
         with open(TRACING / "trace", "rb") as source, open(output, "wb") as sink:
             while chunk := source.read(1 << 20):
@@ -133,36 +134,19 @@ def _number(device: str) -> DeviceNumber:
 
 
 @contextlib.contextmanager
-def _null_blk(megabytes: int, cache: int) -> Iterator[str]:
-    """A block device in memory; with a cache it is volatile and knows FUA."""
+def _origin(megabytes: int) -> Iterator[None]:
+    """A block device in memory, with a volatile cache and FUA."""
     folder = Path("/sys/kernel/config/nullb") / ORIGIN
     folder.mkdir()
-    for name, value in {"size": megabytes, "memory_backed": 1, "cache_size": cache, "discard": 1,
+    for name, value in {"size": megabytes, "memory_backed": 1, "cache_size": 4, "discard": 1,
                         "blocksize": 512, "submit_queues": 1, "queue_mode": 2,
                         "irqmode": 2, "completion_nsec": _REQUEST_NSEC, "power": 1}.items():
         (folder / name).write_text(str(value))
     try:
-        yield f"/dev/{ORIGIN}"
+        yield
     finally:
         (folder / "power").write_text("0")
         folder.rmdir()
-
-
-@contextlib.contextmanager
-def _ram_disk(megabytes: int) -> Iterator[str]:
-    """A block device that says it has a volatile cache, but knows no FUA."""
-    inside.run("modprobe", "brd", "rd_nr=1", f"rd_size={megabytes * 1024}")
-    Path("/sys/block/ram0/queue/write_cache").write_text("write back")
-    try:
-        yield "/dev/ram0"
-    finally:
-        inside.run("rmmod", "brd")
-
-
-def _origin(s: Scenario) -> contextlib.AbstractContextManager[str]:
-    if s.origin == "degraded":
-        return _ram_disk(s.megabytes)
-    return _null_blk(s.megabytes, 4 if s.origin == "fua" else 0)
 
 
 @contextlib.contextmanager
@@ -200,10 +184,16 @@ class Recording:
         inside.run(str(self.load), "run", str(TRACING / "trace_marker"), *lines,
                    timeout=self.scenario.seconds * 4 + 120)
 
-    def record(self, log: str, tracing: Tracing) -> None:
-        """Record into a log device."""
+    def record(self, number: int, tracing: Tracing) -> None:
+        """Record into the log disk of this number."""
         s = self.scenario
-        with _origin(s) as origin, _mapped("pclog", f"0 {s.sectors} log-writes {origin} {log}"):
+        log = f"/dev/disk/by-id/virtio-{LOG_DISK.format(number)}"
+        with _origin(s.megabytes), _mapped(
+                "pclog", f"0 {s.sectors} log-writes /dev/{ORIGIN} {log}"):
+            if s.origin == "write-through":
+                # dm-log-writes says it has a volatile cache whatever is below.
+                cache = f"/sys/dev/block/{_number('/dev/mapper/pclog')}/queue/write_cache"
+                Path(cache).write_text("write through")
             with tracing.on(_number("/dev/mapper/pclog"), self.folder / "trace.txt"):
                 with _mapped(DEVICE, self._table()):
                     self._use(tracing)
@@ -212,6 +202,8 @@ class Recording:
         (self.folder / "status.txt").write_text(status)
         if "logging_disabled" in status:
             raise inside.InsideError(f"{s.name}: dm-log-writes gave up, log too small?")
+        if s.target == "vcache" and status.split()[5] != s.origin:
+            raise inside.InsideError(f"{s.name}: isolation is not {s.origin}: {status}")
 
     def _table(self) -> str:
         s = self.scenario
@@ -346,7 +338,7 @@ def main() -> None:
         if s.module:
             inside.run("insmod", s.module, f"buffer_mb={s.buffer_mb}")
         try:
-            recording.record(f"/dev/disk/by-id/virtio-{LOG_DISK.format(number)}", tracing)
+            recording.record(number, tracing)
         finally:
             if s.module:
                 inside.unload_module()

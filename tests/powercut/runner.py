@@ -91,7 +91,7 @@ def _record(batch: Path, scenarios: Sequence[Scenario]) -> dict[str, Path]:
         disks.append(Disk(folder / judge.LOG, record.LOG_DISK.format(number)))
     command = [sys.executable, "-m", "tests.powercut.record", str(build_load()),
                *map(str, folders.values())]
-    result = Box(memory="3G", disks=disks).run(
+    result = Box(memory="3G", disks=disks, kernel_args=record.KERNEL_ARGS).run(
         command, timeout=_BASE_SECONDS + _RECORD_SECONDS * len(scenarios))
     if result.status:
         raise PowercutError(f"{batch.name}: the recording failed in the box")

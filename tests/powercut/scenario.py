@@ -66,8 +66,7 @@ class Scenario:
     :param name: also of its folder
     :param fs: empty: the workers write the device itself (volume mode)
     :param seed: of the load and of the cuts
-    :param origin: what the origin has: a volatile cache and FUA; no volatile
-        cache; or a volatile cache without FUA
+    :param origin: the origin has a volatile cache and FUA, or no volatile cache
     :param module: path of dm-vcache.ko; empty with target "linear"
     :param megabytes: size of the origin
     :param seconds: how long the load runs at most
@@ -85,7 +84,7 @@ class Scenario:
     seed: int
     workers: list[Worker]
     tags: list[Tag] = field(default_factory=list)
-    origin: Literal["fua", "write-through", "degraded"] = "fua"
+    origin: Literal["fua", "write-through"] = "fua"
     module: str = ""
     megabytes: int = 64
     seconds: float = 8
@@ -183,9 +182,9 @@ def hot(name: str, seed: int, **settings: Any) -> Scenario:
 def tags(name: str, seed: int, **settings: Any) -> Scenario:
     """Small images that stay dirty until the right flush comes.
 
-    a's second image (tag 2) is written and never flushed, but its tag goes
-    and comes; c overwrites what a has in the buffer; nobody's worker writes
-    into b's image; flushes of everything are rare.
+    a's second image is written and never flushed; c overwrites what a has in
+    the buffer; nobody's worker writes into b's image; flushes of everything
+    are rare.
     """
     size = 512
     workers = [
@@ -196,10 +195,26 @@ def tags(name: str, seed: int, **settings: Any) -> Scenario:
         Worker(5, "range", "", size, {"write": 1}, file=3, largest=8),
         Worker(6, "range", "b", size, {"write": 60, "aiosync": 1}, file=3, largest=8),
     ]
-    virtual_disks = [Tag(1, 1, size, ["a"]), Tag(2, 2, size, ["a"], removed=True),
-                     Tag(3, 3, size, ["b"]), Tag(4, 4, size, ["c"])]
-    return Scenario(name, "vcache", "ext4", seed, workers, virtual_disks, megabytes=32,
-                    age_ms=5000, **settings)
+    disks = [Tag(1, 1, size, ["a"]), Tag(2, 2, size, ["a"]), Tag(3, 3, size, ["b"]),
+             Tag(4, 4, size, ["c"])]
+    return Scenario(name, "vcache", "ext4", seed, workers, disks, megabytes=32, age_ms=5000,
+                    **settings)
+
+
+def removed(name: str, seed: int, **settings: Any) -> Scenario:
+    """An image is written and never flushed while its tag goes and comes.
+
+    The other one's flushes are rare: one that is on its way when the tag goes
+    would cover everything.
+    """
+    size = 512
+    workers = [
+        Worker(1, "range", "a", size, {"write": 1}, file=1, largest=8),
+        Worker(2, "range", "b", size, {"write": 30, "fdatasync": 1}, file=2, largest=8),
+    ]
+    disks = [Tag(1, 1, size, ["a"], removed=True), Tag(2, 2, size, ["b"])]
+    return Scenario(name, "vcache", "ext4", seed, workers, disks, megabytes=32, age_ms=5000,
+                    **settings)
 
 
 def linear(scenario: Scenario, name: str) -> Scenario:

@@ -61,7 +61,7 @@ class Tape:
     def judged(self, origin: Origin | None = None) -> Verdict:
         recording = self.recording()
         cuts = judge.choose(recording.journal, 1, None)
-        return judge.judge(recording, cuts, *([origin] if origin else []))
+        return judge.judge(recording, cuts, origin or Origin())
 
 
 @pytest.fixture
