@@ -2,6 +2,7 @@
 """Fixtures: one libvirtd, one file system on a vcache device, an agent each."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +11,6 @@ import pytest
 from tests.box import inside
 from tests.host import lab
 from vcache_agent.model import DeviceNumber
-
 
 # Tests that do not yet hold on a slow machine; everything else is in `make
 # test`. `python -m tests.host --unstable` runs these too.
@@ -44,10 +44,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="runs in the box: python -m tests.host"))
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    # At once: a box that meets its time limit would take the reasons along.
+    if report.failed:
+        print(f"\n{report.nodeid}, {report.when}: {report.longreprtext}", file=sys.stderr)
+
+
 @pytest.fixture(scope="session")
 def libvirtd() -> Iterator[None]:
     lab.set_hook(timeout=lab.HOOK_PATIENCE)
-    with inside.libvirt(hook=lab.HOOK):
+    with inside.libvirt(hook=lab.timed_hook()):
         yield
 
 

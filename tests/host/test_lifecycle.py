@@ -81,7 +81,8 @@ def test_disks_are_plugged_and_unplugged(
     assert second.cgroups == first.cgroups
     one.io("write 0 64k", "sdb")
     eventually(lambda: tags(device)[second.id].stats.write_bytes >= 65536, "writes of sdb")
-    # A flush covers all disks of the domain.
+    # A flush covers all disks of the domain; QEMU sends one only behind a write.
+    one.io("write 0 4k", "sda")
     one.io("flush", "sda")
     assert tags(device)[second.id].dirty_bytes == 0
     one.detach(second_path, "sdb")
