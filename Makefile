@@ -21,6 +21,7 @@ help: ## show this list
 .PHONY: deps
 deps: ## install missing system packages (as root)
 	@.ci/deps build test
+	@.ci/qemu
 
 .PHONY: venv
 venv: deps .venv/complete ## .venv with every command of ours

@@ -185,7 +185,7 @@ class Box:
             found, "--kimg", str(kernels.image(release)), "--mods", "auto",
             "--force-9p", "--disable-monitor", "--show-boot-console", "--name", "box",
             "--memory", self.memory, "--cpus", str(1 if self.icount else self.cpus),
-            "--script-sh", "sh /run/box/io/enter.sh /run/box/io",
+            "--qemu-bin", kernels.qemu(), "--script-sh", "sh /run/box/io/enter.sh /run/box/io",
             "--rwdir", f"/run/box/io={state / 'io'}"]
         for overlay in overlays:
             line += ["--overlay-rwdir", overlay]
@@ -207,7 +207,10 @@ class Box:
     def _qemu_options(self, stderr: int) -> list[str]:
         # virtme-run sends the kernel's console to its own standard error, so
         # the command's errors get a port of their own.
+        # -nodefaults: there is nothing in the CD drive that QEMU adds otherwise,
+        # and the firmware of QEMU 10 waits half a minute for it.
         options = [
+            "-nodefaults",
             "-chardev", f"file,id=boxerr,path=/proc/self/fd/{stderr}",
             "-device", "virtio-serial-pci",
             "-device", "virtserialport,name=box.stderr,chardev=boxerr"]
@@ -234,7 +237,8 @@ class Box:
             process = subprocess.Popen(
                 self._virtme_run(release, state, writer), stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=log, pass_fds=(writer,),
-                start_new_session=True, env={**os.environ, "TMPDIR": str(state)})
+                start_new_session=True,
+                env={**os.environ, "TMPDIR": str(state), **kernels.qemu_environment()})
         os.close(writer)
         assert process.stdout
         output = bytearray()

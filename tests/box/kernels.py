@@ -6,12 +6,13 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
 BOOT = Path("/boot")
-QEMU = "qemu-system-x86_64"
+_OWN_QEMU = Path(__file__).resolve().parents[2] / "build/qemu/usr/bin/qemu-system-x86_64"
 
 # A kernel without a root file system panics within about a second of real
 # virtualisation; where /dev/kvm exists but cannot run a stock kernel it hangs
@@ -20,7 +21,7 @@ _PROBE_SECONDS = 10
 
 
 class KernelNotFound(Exception):
-    """No kernel image of the wanted release is installed."""
+    """No kernel image of the wanted release is installed, or no QEMU to boot it."""
 
 
 def default() -> str:
@@ -53,6 +54,23 @@ def select(wanted: str = "6.1", boot: Path = BOOT) -> str:
         f"{', '.join(releases) or 'none'} (apt-get install linux-image-amd64)")
 
 
+def qemu() -> str:
+    """Return the QEMU to use: the one of .ci/qemu if there is one, else the system's."""
+    if _OWN_QEMU.exists():
+        return str(_OWN_QEMU)
+    found = shutil.which("qemu-system-x86_64")
+    if found is None:
+        raise KernelNotFound("qemu-system-x86_64 is not on PATH (apt-get install qemu-system-x86)")
+    return found
+
+
+def qemu_environment() -> dict[str, str]:
+    """Return what QEMU needs in its environment: where its own modules are."""
+    if not _OWN_QEMU.exists():
+        return {}
+    return {"QEMU_MODULE_DIR": str(_OWN_QEMU.parents[1] / "lib/x86_64-linux-gnu/qemu")}
+
+
 def image(release: str, boot: Path = BOOT) -> Path:
     """Return the path of a release's kernel image."""
     path = boot / f"vmlinuz-{release}"
@@ -66,7 +84,7 @@ def _probe(kernel: Path) -> bool:
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
     command = [
-        QEMU, "-accel", "kvm", "-cpu", "host", "-m", "256M", "-display", "none",
+        qemu(), "-accel", "kvm", "-cpu", "host", "-m", "256M", "-display", "none",
         "-nodefaults", "-no-reboot", "-serial", "stdio", "-kernel", str(kernel),
         "-append", "console=ttyS0 panic=-1"]
     try:
