@@ -71,7 +71,12 @@ def measure(vms: list[Instance], interval: int, settings: Settings, seed: int) -
                 fsync=interval if vm.role == SYNCER else NEVER, ramp_ms=settings.ramp_ms,
                 time_ms=settings.time_ms, tail_ms=settings.tail_ms, seed=seed)
     seconds = (settings.ramp_ms + settings.time_ms + settings.tail_ms) / 1000
-    return {vm.role: vm.receive(seconds + _CONSOLE_SECONDS) for vm in vms}
+    found = {vm.role: vm.receive(seconds + _CONSOLE_SECONDS) for vm in vms}
+    for vm in vms:
+        if "write" not in found[vm.role]:
+            raise box.InsideError(f"{vm.role}: answered {found[vm.role]} to a run; its console: "
+                                  f"{vm.console_tail()}")
+    return found
 
 
 def measure_all(vms: list[Instance], settings: Settings, name: str) -> list[dict[str, Any]]:

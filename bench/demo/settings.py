@@ -27,7 +27,7 @@ class Settings:
     """
 
     rounds: int = 3
-    time_ms: int = 1600
+    time_ms: int = 2500
     ramp_ms: int = 400
     tail_ms: int = 200
     warm_ms: int = 6000

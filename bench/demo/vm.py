@@ -150,8 +150,15 @@ class Instance:
                                   f"{self._pending[-500:]!r}")
             self._pending += os.read(self._pty, 65536)
 
+    def console_tail(self) -> str:
+        """Return the end of what the guest has written on its console."""
+        return (self.folder / "console.log").read_text(errors="replace")[-2000:]
+
     def _parse(self, text: bytes) -> dict[str, Any]:
-        reply: dict[str, Any] = json.loads(text)
+        try:
+            reply: dict[str, Any] = json.loads(text)
+        except ValueError:
+            raise InsideError(f"{self.role}: answered {text!r}") from None
         if "error" in reply:
             raise InsideError(f"{self.role}: {reply['error']}")
         return reply
