@@ -195,16 +195,25 @@ class _Planner:
             weight = assigned.weight
         cgroups = sorted({state.cgroup for state in states if state.cgroup is not None})
         excess = len(cgroups) > spec.CGROUPS_MAX
-        self._kernel_tag(device, tag, location, states[0].label, weight,
+        owner = self._owner((device.number, tag), states)
+        self._kernel_tag(device, tag, location, owner.label, weight,
                          tuple(cgroups[:spec.CGROUPS_MAX]))
         self.used.add((device.number, tag))
-        conflict = self._assign(key, tag, states[0])
+        conflict = self._assign(key, tag, owner)
         for state in states:
             mode, note = effective_mode(state.specs.mode)
             if excess:
                 note = f"used by more than {spec.CGROUPS_MAX} domains, some are not isolated"
             note = conflict or note
             self.reports.append(DiskReport(state, tag, mode, weight, note))
+
+    def _owner(self, key: TagKey, states: list[DiskState]) -> DiskState:
+        """Return whose name the tag of a disk has that several domains may use.
+
+        Who has it keeps it as others come and go: statistics are looked up by it.
+        """
+        found = self.kernel.get(key)
+        return next((state for state in states if found and state.label == found.name), states[0])
 
     def _untagged(self, states: Iterable[DiskState], reason: str) -> None:
         self.reports += [DiskReport(state, None, Mode.NONE, note=reason) for state in states]

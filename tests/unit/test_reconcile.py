@@ -165,6 +165,18 @@ def test_a_shared_disk_has_one_tag_with_both_cgroups() -> None:
     assert (tag.cgroups, tag.id) == ({6}, decided.disks[0].tag)
 
 
+def test_a_shared_disk_keeps_its_name_while_that_domain_uses_it() -> None:
+    # A domain that comes later may sort before it.
+    host = Host()
+    early, late = (disk(number, key="file:dm0:9", cgroup=number, extents=()) for number in (2, 1))
+    names = []
+    for running in [early], [early, late], [late]:
+        host.step(*running)
+        names += [tag.name for tag in host.kernel.tags.values()]
+    assert names == [early.label, early.label, late.label]
+    assert not host.step(late).actions
+
+
 def test_too_many_domains_on_one_disk_are_told() -> None:
     host = Host()
     decided = host.step(*(disk(number, key="file:dm0:9", cgroup=number, extents=())
