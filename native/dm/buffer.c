@@ -126,9 +126,14 @@ static void vc_block_share(struct vc_block *b)
 	spin_lock(&host->lock);
 	b->host_slot = vc_epoch_enter(&host->epoch);
 	if (queued) {
-		/* In front: it is older than it looks there. */
+		/*
+		 * In front: it is older than it looks there. What somebody has
+		 * asked for is now one place further back.
+		 */
 		list_add(&b->node, &host->dirty);
 		host->ndirty++;
+		if (host->goal)
+			host->goal++;
 	}
 	spin_unlock(&host->lock);
 }

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Filesystem scope: whose write, whose flush."""
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
 
+from tests.kernel import stack
 from tests.kernel.conftest import Cgroup
 from tests.kernel.disk import SECTOR, Disk, pattern, read
-from tests.kernel.stack import Mapped, vcache
+from tests.kernel.stack import Mapped, null_blk, vcache
 from vcache_agent.model import Extent
 from vcache_agent.netlink.client import Client
 
@@ -189,6 +191,34 @@ def test_host_overwrites_a_tag(host: Host) -> None:
     assert read(host.origin, ONE + 64, 2) == pattern(3, 8)[:2 * SECTOR]
     host.one.run(host.disk.flush)
     assert read(host.origin, ONE + 66, 2) == pattern(4, 2)
+
+
+def test_flush_reaches_the_hosts_blocks_as_others_become_the_hosts(
+        client: Client, cgroup: Callable[[str], Cgroup]) -> None:
+    """Those go to the front of the host's list, where a flush is being served."""
+    one, two = cgroup("one"), cgroup("two")
+    many, more = 1400, 600  # more than one batch of the worker
+    with (null_blk(completion_us=50_000) as origin, stack.buffer_mb(64),
+          vcache(origin, "filesystem") as device, Disk(device.path) as disk):
+        client.tag_set(device.number, 1, cgroups=[one.id])
+        client.tag_set(device.number, 2, cgroups=[two.id])
+        client.set_extents(device.number, 1, [Extent(0, 16 * more)])
+
+        def write(first: int, count: int) -> None:
+            for page in range(first, first + 2 * count, 2):
+                disk.write(8 * page, pattern(page, 1))
+
+        one.run(lambda: write(0, more))
+        write(2 * more, many)
+        flusher = threading.Thread(target=lambda: two.run(disk.flush))
+        flusher.start()
+        assert stack.wait_until(lambda: client.tag(device.number, 0).inflight_bytes > 0)
+        write(0, more)  # the host overwrites the tag's
+        flusher.join(20)
+        in_time = not flusher.is_alive()
+        disk.flush()  # of everything; the other one must not stay behind
+        flusher.join()
+        assert in_time, "a flush of 1400 blocks took 20 s"
 
 
 def test_cgroup_that_was_taken_away(host: Host) -> None:

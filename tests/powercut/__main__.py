@@ -105,6 +105,7 @@ def run_target(size: Size) -> list[dict[str, Any]]:
         verdict = mounted.get(row["name"], Verdict())
         row["mounted"] = verdict.cuts
         row["violations"] += verdict.violations
+        row["first"] = row["first"] or _first(verdict)
     return rows
 
 
@@ -112,8 +113,14 @@ def _row(recording: Recording, verdict: Verdict) -> dict[str, Any]:
     s = recording.scenario
     return {"name": s.name, "target": s.target, "mode": s.mode, "fs": s.fs or None,
             "seed": s.seed, "cuts": verdict.cuts, "violations": verdict.violations,
+            "first": _first(verdict),
             "demands_per_cut": verdict.demands // max(1, verdict.cuts),
             "flushes": flushes((recording.folder / "status.txt").read_text())}
+
+
+def _first(verdict: Verdict) -> str | None:
+    """Return one violation, as people read it; None: there is none."""
+    return verdict.findings[0].violations[0] if verdict.findings else None
 
 
 def flushes(status: str) -> dict[str, int]:
@@ -139,7 +146,7 @@ def run_mutations(size: Size) -> list[dict[str, Any]]:
     folders = runner.record_all("mutations", mutants(size.mutation_seconds))
     return [{"name": recording.scenario.name, "caught": verdict.violations > 0,
              "violations": verdict.violations, "cuts": verdict.cuts,
-             "first": verdict.findings[0].violations[0] if verdict.findings else None}
+             "first": _first(verdict)}
             for recording, verdict in runner.judge_all(folders, _MUTATION_CUTS, _ENOUGH)]
 
 

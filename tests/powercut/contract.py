@@ -50,9 +50,10 @@ class Attribution:
     def covers_file(self, flush: Op, write: Op) -> bool:
         """Tell the same of a write to any file, seen through the file system.
 
-        A file that changes its blocks needs its own flush: that of another
-        file need not make them known to the file system.
+        The blocks of an image stay where they are. A file that changes its
+        blocks needs its own flush: that of another file need not make them
+        known to the file system.
         """
-        if flush.file == write.file:
-            return True
-        return write.file in self.images and self.covers(flush, write)
+        if write.file in self.images:
+            return self.covers(flush, write)
+        return flush.file == write.file

@@ -204,17 +204,18 @@ def tags(name: str, seed: int, **settings: Any) -> Scenario:
 def removed(name: str, seed: int, **settings: Any) -> Scenario:
     """An image is written and never flushed while its tag goes and comes.
 
-    The other one's flushes are rare: one that is on its way when the tag goes
-    would cover everything.
+    It is so large, and fits into the buffer, that most of it is still as it
+    was sent to the tag when the other one's next flush comes. Those are rare:
+    one that is on its way when the tag goes would cover everything.
     """
-    size = 512
+    size = 8192
     workers = [
         Worker(1, "range", "a", size, {"write": 1}, file=1, largest=8),
-        Worker(2, "range", "b", size, {"write": 30, "fdatasync": 1}, file=2, largest=8),
+        Worker(2, "range", "b", 512, {"write": 30, "fdatasync": 1}, file=2, largest=8),
     ]
-    disks = [Tag(1, 1, size, ["a"], removed=True), Tag(2, 2, size, ["b"])]
+    disks = [Tag(1, 1, size, ["a"], removed=True), Tag(2, 2, 512, ["b"])]
     return Scenario(name, "vcache", "ext4", seed, workers, disks, megabytes=32, age_ms=5000,
-                    **settings)
+                    buffer_mb=32, **settings)
 
 
 def linear(scenario: Scenario, name: str) -> Scenario:

@@ -154,3 +154,11 @@ def test_a_growing_file_needs_its_own_flush() -> None:
     assert rule.covers_file(flush, op(1, "W", 1, 2, worker=8, file=8000))
     assert not rule.covers_file(flush, op(1, "W", 1, 2, worker=8, file=8001))
     assert rule.covers_file(flush, op(1, "W", 1, 2, worker=1, file=1))
+
+
+def test_a_neighbours_flush_of_an_image_is_still_only_the_neighbours() -> None:
+    # Seen through the file system as well: who sends it counts, not the file.
+    rule = Attribution(EXT4)
+    flush = op(9, "F", 5, 6, detail="fdatasync", worker=5, file=1)
+    assert not rule.covers_file(flush, op(1, "W", 1, 2, worker=1, file=1))
+    assert rule.covers_file(flush, op(1, "W", 1, 2, worker=5, file=1))
