@@ -108,34 +108,34 @@ static void vc_block_enter(struct vc_block *b)
  * Another tag than the block's own writes to it: let hTag, and so every
  * flush, cover it from now on. Called with b->lock held, DIRTY. A block that
  * the worker of its tag has taken already stays with the worker.
+ *
+ * What somebody asks the worker of a list for are the first blocks of it, so
+ * what goes in front of them asks for one more. What was asked for in its old
+ * list is in the new one as well. Both locks are held, as a flush that looks
+ * at one list after the other has to find the block in one of them.
  */
 static void vc_block_share(struct vc_block *b)
 {
-	struct vc_tag *host = b->tag->dev->host;
-	bool queued;
+	struct vc_tag *tag = b->tag, *host = tag->dev->host;
+	bool asked;
 
-	spin_lock(&b->tag->lock);
-	queued = b->queued;
-	if (queued) {
-		list_del(&b->node);
-		b->tag->ndirty--;
-	}
-	spin_unlock(&b->tag->lock);
-
+	spin_lock(&tag->lock);
+	spin_lock_nested(&host->lock, SINGLE_DEPTH_NESTING);
 	b->shared = true;
-	spin_lock(&host->lock);
 	b->host_slot = vc_epoch_enter(&host->epoch);
-	if (queued) {
-		/*
-		 * In front: it is older than it looks there. What somebody has
-		 * asked for is now one place further back.
-		 */
-		list_add(&b->node, &host->dirty);
+	asked = b->queued && (tag->goal || tag->epoch.draining);
+	if (b->queued) {
+		tag->ndirty--;
+		/* In front: it is older than it looks there. */
+		list_move(&b->node, &host->dirty);
 		host->ndirty++;
-		if (host->goal)
+		if (asked || host->goal)
 			host->goal++;
 	}
 	spin_unlock(&host->lock);
+	spin_unlock(&tag->lock);
+	if (asked)
+		queue_work(host->dev->wq, &host->work);
 }
 
 /* Return: how many of the written sectors were not in the block before. */

@@ -91,6 +91,20 @@ static void vc_flush_give_back(struct vc_flush *f)
 	bio_endio(bio);
 }
 
+/*
+ * Have all that the flush covers written out, side by side, before it waits
+ * for any of it. Called under RCU.
+ */
+static void vc_flush_write_out(const struct vc_flush *f, struct vc_dev *dev)
+{
+	struct vc_tag *tag;
+
+	list_for_each_entry_rcu(tag, &dev->tags, node) {
+		if (vc_flush_covers(f, tag) && !vc_tag_durable(tag))
+			vc_tag_write_out(tag, UINT_MAX);
+	}
+}
+
 /* Go on to the next tag that has something to wait for; else complete. */
 static void vc_flush_step(struct vc_flush *f)
 {
@@ -113,6 +127,7 @@ again:
 	    f->gen != atomic_read(&dev->attr_gen)) {
 		f->all = true;
 		f->cursor = 0;
+		vc_flush_write_out(f, dev);
 		goto again;
 	}
 	rcu_read_unlock();
@@ -134,7 +149,6 @@ int vc_flush_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io)
 {
 	struct vc_flush *f = &io->flush;
 	struct vc_dev *dev = vt->dev;
-	struct vc_tag *tag;
 
 	io->kind = VC_IO_FLUSH;
 	f->cursor = 0;
@@ -144,10 +158,7 @@ int vc_flush_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io)
 	f->gen = atomic_read(&dev->attr_gen);
 	vc_scope_of_flush(vt, f);
 	atomic_inc(&f->owner->flushing);
-	list_for_each_entry_rcu(tag, &dev->tags, node) {
-		if (vc_flush_covers(f, tag) && !vc_tag_durable(tag))
-			vc_tag_write_out(tag, UINT_MAX);
-	}
+	vc_flush_write_out(f, dev);
 	rcu_read_unlock();
 	vc_flush_step(f);
 	return DM_MAPIO_SUBMITTED;

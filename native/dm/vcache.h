@@ -32,7 +32,8 @@
  * DOC: Locks
  *
  *   vc_block.lock (of the older, then of the newer version)
- *     └── vc_tag.lock, or the xa_lock of vc_dev.blocks, one at a time
+ *     └── vc_tag.lock, or the xa_lock of vc_dev.blocks, one at a time;
+ *         only vc_block_share() takes hTag's inside another tag's
  *
  * All are taken in interrupts. A flush takes the lock of each tag it covers,
  * one after the other, and none that belongs to the whole device: the index

@@ -193,32 +193,35 @@ def test_host_overwrites_a_tag(host: Host) -> None:
     assert read(host.origin, ONE + 66, 2) == pattern(4, 2)
 
 
-def test_flush_reaches_the_hosts_blocks_as_others_become_the_hosts(
-        client: Client, cgroup: Callable[[str], Cgroup]) -> None:
-    """Those go to the front of the host's list, where a flush is being served."""
-    one, two = cgroup("one"), cgroup("two")
-    many, more = 1400, 600  # more than one batch of the worker
+@pytest.mark.parametrize(("flusher", "hosts"), [("one", 0), ("two", 1400)])
+def test_flush_is_not_held_up_when_blocks_become_the_hosts(
+        client: Client, cgroup: Callable[[str], Cgroup], flusher: str, hosts: int) -> None:
+    """They leave the list that the flush is served from, or come in front of its blocks."""
+    groups = {"one": cgroup("one"), "two": cgroup("two")}
+    tags = 1400  # more than a worker takes at once
     with (null_blk(completion_us=50_000) as origin, stack.buffer_mb(64),
           vcache(origin, "filesystem") as device, Disk(device.path) as disk):
-        client.tag_set(device.number, 1, cgroups=[one.id])
-        client.tag_set(device.number, 2, cgroups=[two.id])
-        client.set_extents(device.number, 1, [Extent(0, 16 * more)])
+        for tag, group in enumerate(groups.values(), start=1):
+            client.tag_set(device.number, tag, cgroups=[group.id])
+        client.set_extents(device.number, 1, [Extent(0, 16 * tags)])
 
-        def write(first: int, count: int) -> None:
-            for page in range(first, first + 2 * count, 2):
-                disk.write(8 * page, pattern(page, 1))
+        def write(first: int, end: int) -> None:
+            for page in range(first, end):
+                disk.write(16 * page, pattern(page, 1))  # each a request of its own
 
-        one.run(lambda: write(0, more))
-        write(2 * more, many)
-        flusher = threading.Thread(target=lambda: two.run(disk.flush))
-        flusher.start()
-        assert stack.wait_until(lambda: client.tag(device.number, 0).inflight_bytes > 0)
-        write(0, more)  # the host overwrites the tag's
-        flusher.join(20)
-        in_time = not flusher.is_alive()
+        groups["one"].run(lambda: write(0, tags))
+        write(tags, tags + hosts)
+        flush = threading.Thread(target=lambda: groups[flusher].run(disk.flush))
+        flush.start()
+        served = 1 if flusher == "one" else 0
+        assert stack.wait_until(
+            lambda: client.tag(device.number, served).inflight_bytes > 0)
+        write(tags - 500, tags)  # the host overwrites the tag's
+        flush.join(20)
+        in_time = not flush.is_alive()
         disk.flush()  # of everything; the other one must not stay behind
-        flusher.join()
-        assert in_time, "a flush of 1400 blocks took 20 s"
+        flush.join()
+        assert in_time, "the flush took 20 s"
 
 
 def test_cgroup_that_was_taken_away(host: Host) -> None:
