@@ -12,33 +12,8 @@ from tests.box import inside
 from tests.host import lab
 from vcache_agent.model import DeviceNumber
 
-# Tests that do not yet hold on a slow machine; everything else is in `make
-# test`. `python -m tests.host --unstable` runs these too.
-UNSTABLE = frozenset({
-    "test_disks_are_plugged_and_unplugged",
-    "test_a_disk_of_two_domains_has_one_tag",
-    "test_without_an_agent_a_domain_starts_and_is_taken_on_later",
-    "test_a_hung_agent_delays_no_longer_than_the_limit",
-    "test_required_is_refused_when_the_host_cannot_give_it",
-    "test_killed_in_the_middle_of_a_start",
-    "test_killed_in_the_middle_of_a_stop",
-    "test_killed_under_load_io_goes_on",
-    "test_changes_while_the_agent_is_away_are_made_up_for",
-    "test_a_store_that_is_lost_is_filled_again",
-    "test_a_restarted_libvirtd_is_found_again",
-})
 
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--unstable", action="store_true",
-                     help="also the tests that do not yet hold on a slow machine")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--unstable"):
-        for item in items:
-            if item.name in UNSTABLE:
-                item.add_marker(pytest.mark.skip(reason="unstable: --unstable runs it"))
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not os.environ.get("VCACHE_BOX"):
         for item in items:
             item.add_marker(pytest.mark.skip(reason="runs in the box: python -m tests.host"))
