@@ -68,7 +68,8 @@ def measure(vms: list[Instance], interval: int, settings: Settings, seed: int) -
     """Let both instances write, the syncer with an fsync every `interval` writes."""
     for vm in vms:
         vm.send("run", dev="/dev/vda", size=settings.image_mb << 20,
-                fsync=interval if vm.role == SYNCER else NEVER, ramp_ms=settings.ramp_ms,
+                fsync=interval if vm.role == SYNCER else NEVER,
+                think_us=settings.think_us, ramp_ms=settings.ramp_ms,
                 time_ms=settings.time_ms, tail_ms=settings.tail_ms, seed=seed)
     seconds = (settings.ramp_ms + settings.time_ms + settings.tail_ms) / 1000
     found = {vm.role: vm.receive(seconds + _CONSOLE_SECONDS) for vm in vms}

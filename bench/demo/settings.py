@@ -14,8 +14,11 @@ class Settings:
     """Settings of one demo; every field is in the report.
 
     :param rounds: how often all settings are measured; medians are reported
+    :param think_us: what each VM sleeps after each write (and its fsync): the
+        emulated processor must not be what the VMs compete for
     :param time_ms: measured time of one setting
-    :param ramp_ms: time both VMs write before it
+    :param ramp_ms: time both VMs write before it; the first fsync also writes
+        out what is left of the run before, and has to be over by then
     :param tail_ms: time both VMs write after it
     :param warm_ms: time both VMs write before the first setting
     :param image_mb: size of a VM's disk; all of it is written at random
@@ -26,16 +29,17 @@ class Settings:
         against the disks, so that not everything is absorbed
     """
 
-    rounds: int = 3
-    time_ms: int = 2500
-    ramp_ms: int = 400
-    tail_ms: int = 200
+    rounds: int = 4
+    think_us: int = 6000
+    time_ms: int = 1500
+    ramp_ms: int = 600
+    tail_ms: int = 100
     warm_ms: int = 6000
     image_mb: int = 64
     vm_memory_mb: int = 128
     command_us: int = 250
     device_mb: int = 256
-    buffer_mb: int = 32
+    buffer_mb: int = 8
 
     def to_json(self) -> str:
         """Return the settings as JSON, for the command line in the box."""

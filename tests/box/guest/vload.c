@@ -5,14 +5,14 @@
  * Reads one command a line on its console, answers each with one line
  * "@vload <JSON>", so that one boot of the guest serves any number of runs:
  *
- *   run dev=/dev/vda size=67108864 fsync=8 ramp_ms=500 time_ms=5000 tail_ms=500 seed=1
+ *   run dev=/dev/vda size=67108864 fsync=8 think_us=0 ramp_ms=500 time_ms=5000 tail_ms=500 seed=1
  *   fill dev=/dev/vda size=67108864
  *   ping
  *   poweroff
  *
  * "run" does what fio calls --rw=randwrite --bs=4k --ioengine=psync --direct=1
  * --fdatasync=K: one writer, one write at a time, an fdatasync after every K
- * writes (0: never). It writes for ramp + time + tail; only what begins in the
+ * writes (0: never), and --thinktime=T us of sleep after each. It writes for ramp + time + tail; only what begins in the
  * time between ramp and tail is counted, so that two guests started a little
  * apart are measured while both are busy. Latencies are CLOCK_MONOTONIC
  * around the system call, percentiles are exact (all samples are kept).
@@ -44,6 +44,7 @@ struct job {
 	char dev[64];
 	uint64_t size;		/* bytes of the device that are written */
 	uint64_t fsync;		/* writes between two fdatasync, 0: never */
+	uint64_t think_us;	/* slept after each write and its fdatasync */
 	uint64_t ramp_ms, time_ms, tail_ms;
 	uint64_t seed;
 };
@@ -155,8 +156,8 @@ static void report(const struct job *job, uint64_t window_ns,
 	}
 	fprintf(f, "{\"job options\": {\"filename\": \"%s\", \"rw\": \"randwrite\", "
 		"\"bs\": %u, \"size\": %" PRIu64 ", \"fdatasync\": %" PRIu64
-		", \"randseed\": %" PRIu64 "}, ",
-		job->dev, BLOCK, job->size, job->fsync, job->seed);
+		", \"thinktime\": %" PRIu64 ", \"randseed\": %" PRIu64 "}, ",
+		job->dev, BLOCK, job->size, job->fsync, job->think_us, job->seed);
 	fprintf(f, "\"write\": {\"total_ios\": %zu, \"io_bytes\": %" PRIu64
 		", \"runtime_ns\": %" PRIu64 ", \"iops\": %.3f, \"bw_bytes\": %.0f, ",
 		writes->count, (uint64_t)writes->count * BLOCK, window_ns,
@@ -171,6 +172,16 @@ static void report(const struct job *job, uint64_t window_ns,
 	free(text);
 }
 
+static void think(uint64_t us)
+{
+	struct timespec t = {
+		.tv_sec = (time_t)(us / 1000000u),
+		.tv_nsec = (long)(us % 1000000u) * 1000,
+	};
+
+	nanosleep(&t, NULL);
+}
+
 /* Write and sync until the time is over. False: an error has been replied. */
 static bool drive(int fd, char *buffer, const struct job *job,
 		  struct samples *writes, struct samples *syncs, uint64_t *window_ns)
@@ -183,7 +194,7 @@ static bool drive(int fd, char *buffer, const struct job *job,
 	uint64_t blocks = job->size / BLOCK;
 
 	*window_ns = to - from;
-	for (uint64_t before = start; before < end;) {
+	for (uint64_t before = start; before < end; before = now_ns()) {
 		uint64_t block = next_random(&random) % blocks, after;
 
 		/* Each block carries its number and a fresh value. */
@@ -196,18 +207,19 @@ static bool drive(int fd, char *buffer, const struct job *job,
 		after = now_ns();
 		if (before >= from && before < to && !add_sample(writes, after - before))
 			goto no_memory;
-		before = after;
-		if (!job->fsync || ++since_sync < job->fsync)
-			continue;
-		since_sync = 0;
-		if (fdatasync(fd)) {
-			reply_errno("fdatasync");
-			return false;
+		if (job->fsync && ++since_sync == job->fsync) {
+			since_sync = 0;
+			before = after;
+			if (fdatasync(fd)) {
+				reply_errno("fdatasync");
+				return false;
+			}
+			after = now_ns();
+			if (before >= from && before < to && !add_sample(syncs, after - before))
+				goto no_memory;
 		}
-		after = now_ns();
-		if (before >= from && before < to && !add_sample(syncs, after - before))
-			goto no_memory;
-		before = after;
+		if (job->think_us)
+			think(job->think_us);
 	}
 	return true;
 no_memory:
@@ -301,6 +313,7 @@ static bool parse_job(char *words, struct job *job)
 	} numbers[] = {
 		{ "size", offsetof(struct job, size) },
 		{ "fsync", offsetof(struct job, fsync) },
+		{ "think_us", offsetof(struct job, think_us) },
 		{ "ramp_ms", offsetof(struct job, ramp_ms) },
 		{ "time_ms", offsetof(struct job, time_ms) },
 		{ "tail_ms", offsetof(struct job, tail_ms) },
