@@ -242,6 +242,8 @@ void vs_get_stats(const struct vs_ssd *s, struct vs_stats *out);
 /* False when the tag has no state of its own. */
 bool vs_get_tag_stats(const struct vs_ssd *s, uint32_t tag,
 		      struct vs_tag_stats *out);
+/* Erase blocks that data may fill: neither metadata's, spare nor reserve. */
+uint64_t vs_data_blocks(const struct vs_ssd *s);
 /* Good blocks by erases: out[i] has those erased i * width times and more. */
 void vs_erase_histogram(const struct vs_ssd *s, uint32_t width, uint32_t *out,
 			uint32_t buckets);

@@ -19,6 +19,17 @@ bool vs_get_tag_stats(const struct vs_ssd *s, uint32_t tag,
 	return log != VS_HTAG_LOG || tag == VS_TAG_HOST;
 }
 
+uint64_t vs_data_blocks(const struct vs_ssd *s)
+{
+	uint64_t blocks = s->blocks_all;
+	uint32_t i;
+
+	for (i = 0; i < s->c.lanes; i++)
+		blocks -= s->lane[i].meta_share + s->c.bad_blocks +
+			  VS_GC_RESERVE;
+	return blocks;
+}
+
 void vs_erase_histogram(const struct vs_ssd *s, uint32_t width, uint32_t *out,
 			uint32_t buckets)
 {

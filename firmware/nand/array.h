@@ -29,7 +29,7 @@ struct image_head {
 enum op_kind { OP_PROGRAM, OP_ERASE, OP_MARK };
 
 /* An operation that a power cut can still hit. */
-struct op {
+struct nand_op {
 	enum op_kind kind;
 	struct vs_page at;
 	vs_time start, done;
@@ -54,7 +54,7 @@ struct nand {
 	uint64_t cut_seed;
 	vs_time cut_time;
 	bool off;
-	struct op *op;		/* under way; only while a cut is planned */
+	struct nand_op *op;		/* under way; only while a cut is planned */
 	size_t ops, ops_room;
 };
 
@@ -80,8 +80,8 @@ void nand_save_block(const struct nand *n, struct vs_page at, uint8_t *to);
 void nand_restore_block(struct nand *n, struct vs_page at, const uint8_t *from);
 
 /* powercut.c */
-void nand_note(struct nand *n, struct op op);
-bool nand_cut_now(struct nand *n, struct op op);
+void nand_note(struct nand *n, struct nand_op op);
+bool nand_cut_now(struct nand *n, struct nand_op op);
 void nand_forget(struct nand *n, vs_time over);
 
 #endif /* VCACHE_NAND_ARRAY_H */

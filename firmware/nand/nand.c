@@ -17,12 +17,12 @@
 #define RULE(cond, n, at)						\
 	do {								\
 		if (!(cond))						\
-			broken(#cond, at);				\
+			abort_on(#cond, at);				\
 	} while (0)
 
 #define UNREADABLE 0x80		/* with enum page_state, in nand.state */
 
-static _Noreturn void broken(const char *rule, struct vs_page at)
+static void abort_on(const char *rule, struct vs_page at)
 {
 	fprintf(stderr, "nand: broken rule: %s (bank %u block %u page %u)\n",
 		rule, at.bank, at.block, at.page);
@@ -106,7 +106,7 @@ static void trace(struct nand *n, uint64_t value)
 	n->count.trace = (n->count.trace ^ value) * 0x100000001b3ULL;
 }
 
-static void trace_op(struct nand *n, const struct op *op)
+static void trace_op(struct nand *n, const struct nand_op *op)
 {
 	trace(n, op->kind);
 	trace(n, nand_page_index(n, op->at));
@@ -115,7 +115,7 @@ static void trace_op(struct nand *n, const struct op *op)
 }
 
 /* Carried out; may have been cut. */
-static enum vs_status finish(struct nand *n, struct op op, enum vs_status status,
+static enum vs_status finish(struct nand *n, struct nand_op op, enum vs_status status,
 			     vs_time *done)
 {
 	n->count.ops++;
@@ -186,7 +186,7 @@ static enum vs_status nand_read(void *ctx, vs_time now, struct vs_page at,
 	return n->state[page] & UNREADABLE ? VS_EMEDIA : VS_OK;
 }
 
-static void program_time(struct nand *n, struct op *op, vs_time now)
+static void program_time(struct nand *n, struct nand_op *op, vs_time now)
 {
 	const struct vs_geometry *g = &n->c.geometry;
 	uint64_t busy = n->c.timing.program_lsb_ns;
@@ -206,7 +206,7 @@ static enum vs_status nand_program(void *ctx, vs_time now, struct vs_page at,
 	struct nand *n = ctx;
 	const struct vs_geometry *g = &n->c.geometry;
 	struct block_state *block;
-	struct op op = { .kind = OP_PROGRAM, .at = at };
+	struct nand_op op = { .kind = OP_PROGRAM, .at = at };
 	struct vs_page pair = at;
 
 	if (n->off)
@@ -246,7 +246,7 @@ static enum vs_status nand_erase(void *ctx, vs_time now, struct vs_page at,
 	struct nand *n = ctx;
 	const struct vs_geometry *g = &n->c.geometry;
 	struct block_state *block;
-	struct op op = { .kind = OP_ERASE, .at = at };
+	struct nand_op op = { .kind = OP_ERASE, .at = at };
 
 	if (n->off)
 		return VS_EPOWER;
@@ -291,7 +291,7 @@ static enum vs_status nand_mark_bad(void *ctx, vs_time now, struct vs_page at,
 {
 	struct nand *n = ctx;
 	struct block_state *block;
-	struct op op = { .kind = OP_MARK, .at = at };
+	struct nand_op op = { .kind = OP_MARK, .at = at };
 
 	if (n->off)
 		return VS_EPOWER;
@@ -325,22 +325,26 @@ uint32_t nand_erase_count(const struct nand *n, uint32_t bank, uint32_t block)
 	return n->block[nand_block_index(n, at)].erases;
 }
 
-/* Point into the image; the size of it in @n->image_size. */
+static size_t image_size(const struct nand *n)
+{
+	const struct vs_geometry *g = &n->c.geometry;
+	size_t blocks = (size_t)nand_banks(n) * g->blocks;
+
+	return sizeof(struct image_head) + blocks * sizeof(*n->block) +
+	       blocks * g->pages * (1 + n->oob_size + g->page_size);
+}
+
+/* Point into the image: head, blocks, page states, spare bytes, data. */
 static void lay_out(struct nand *n)
 {
 	const struct vs_geometry *g = &n->c.geometry;
 	size_t blocks = (size_t)nand_banks(n) * g->blocks;
-	size_t pages = blocks * g->pages, at = sizeof(struct image_head);
+	size_t pages = blocks * g->pages;
 
-	n->oob_size = VS_OOB_SIZE(g->page_size);
-	n->block = (struct block_state *)(n->image + at);
-	at += blocks * sizeof(*n->block);
-	n->state = n->image + at;
-	at += pages;
-	n->oob = n->image + at;
-	at += pages * n->oob_size;
-	n->data = n->image + at;
-	n->image_size = at + pages * g->page_size;
+	n->block = (struct block_state *)(n->image + sizeof(struct image_head));
+	n->state = (uint8_t *)(n->block + blocks);
+	n->oob = n->state + pages;
+	n->data = n->oob + pages * n->oob_size;
 }
 
 static void blank_image(struct nand *n)
@@ -420,7 +424,8 @@ struct nand *nand_open(const struct nand_config *c)
 	n->bank_free = calloc(nand_banks(n), sizeof(*n->bank_free));
 	n->channel_free = calloc(c->geometry.channels,
 				 sizeof(*n->channel_free));
-	lay_out(n);
+	n->oob_size = VS_OOB_SIZE(c->geometry.page_size);
+	n->image_size = image_size(n);
 	error = n->bank_free && n->channel_free ? map_image(n) : -ENOMEM;
 	if (error) {
 		nand_close(n);

@@ -46,12 +46,36 @@ static inline struct vs_config shape(unsigned int i,
 	return c;
 }
 
+/*
+ * Real timings, and two that keep operations under way for long while others
+ * come and go: what has to wait and does not is caught by them.
+ */
+static inline struct nand_timing timing(uint64_t seed)
+{
+	static const struct nand_timing slow_msb = {
+		20000, 200000, 6000000, 400000, 100,
+	}, slow_program = {
+		20000, 4000000, 4000000, 150000, 100,
+	};
+
+	switch (seed % 4) {
+	case 0:
+		return nand_tlc;
+	case 1:
+		return slow_msb;
+	case 2:
+		return slow_program;
+	default:
+		return nand_jasmine;
+	}
+}
+
 static inline struct device device_new(struct vs_config c, uint64_t seed)
 {
 	struct device d = { .c = c };
 	struct nand_config n = {
 		.geometry = c.geometry,
-		.timing = seed % 2 ? nand_jasmine : nand_tlc,
+		.timing = timing(seed),
 		.seed = seed,
 	};
 

@@ -164,7 +164,8 @@ int main(int argc, char **argv)
 	CHECK(argc == 5 || argc == 6);
 	job.c = shape((unsigned int)atoi(argv[2]),
 		      (enum vs_personality)atoi(argv[3]));
-	check_seed = job.seed = strtoull(argv[4], NULL, 0);
+	job.seed = strtoull(argv[4], NULL, 0);
+	check_seed = job.seed;
 	job.only = argc > 5 ? strtoull(argv[5], NULL, 0) : 0;
 	if (!strcmp(argv[1], "long"))
 		cut_long(&job);
