@@ -75,7 +75,7 @@ static void test_model(unsigned int i, enum vs_personality personality)
 	device_format(&d);
 	o = oracle_new(vs_blocks(d.ssd));
 	CHECK(workload_fill(&d, o) == VS_OK);
-	CHECK(workload_run(&d, o, &seed, 1500) == VS_OK);
+	CHECK(workload_run(&d, o, &seed, 800) == VS_OK);
 	check_sums(&d, start);
 	check_erase_histogram(&d);
 	CHECK(workload_fill(&d, o) == VS_OK);

@@ -80,11 +80,11 @@ MUTATIONS = [
 
 #: Kind, shape, personality, seed.
 RUNS = [
-    ("long", 1, 0, 1), ("sweep", 1, 0, 2), ("sweep", 0, 0, 2), ("long", 2, 0, 1),
+    ("long", 1, 0, 1), ("sweep", 1, 0, 1), ("sweep", 1, 0, 2), ("sweep", 0, 0, 2), ("long", 2, 0, 1),
     ("sweep", 2, 0, 2), ("long", 3, 0, 1), ("recovery", 1, 0, 2), ("long", 1, 1, 1),
     ("sweep", 1, 1, 2), ("long", 4, 0, 1), ("long", 0, 0, 1), ("long", 1, 0, 2),
     ("long", 2, 0, 2), ("long", 1, 0, 3), ("sweep", 1, 0, 4), ("sweep", 4, 0, 4),
-    ("long", 4, 0, 2), ("long", 3, 1, 1), ("sweep", 3, 0, 2), ("sweep", 2, 0, 3),
+    ("long", 4, 0, 2), ("long", 3, 1, 1), ("sweep", 3, 0, 2), ("sweep", 1, 0, 21),
 ]
 
 

@@ -12,7 +12,7 @@ from tests.firmware import build
 SHAPES = range(5)
 PERSONALITIES = {"tagged": "0", "baseline": "1"}
 #: Of the fuzzer, beyond its corpus.
-RUNS = 150
+RUNS = 80
 
 
 @pytest.fixture(scope="module", params=["gcc", "clang"])
