@@ -151,40 +151,19 @@ static enum vs_status batch_tag(struct vs_ssd *s, struct batch *b, uint32_t log,
 	return status;
 }
 
-/* FUA: of what has just been written, no more. */
-static enum vs_status write_through(struct vs_ssd *s, uint64_t block,
-				    uint32_t count, vs_time now, vs_time *done)
+/* FUA: the block that has just been put into the buffer, and no other. */
+static enum vs_status write_through(struct vs_ssd *s, uint32_t lpn, vs_time now,
+				    vs_time *done)
 {
-	struct batch batch = { .done = now };
-	bool host = false, own = false;
-	uint32_t log = VS_HTAG_LOG, i;
-	enum vs_status status = VS_OK;
-	vs_time at;
+	uint32_t entry = vs_buffer_find(s, lpn);
+	uint32_t log = s->entry[entry].log;
+	enum vs_status status;
+	vs_time at = now;
 
-	for (i = 0; status == VS_OK && i < count; i++) {
-		uint32_t e = vs_buffer_find(s, (uint32_t)block + i);
-
-		/* Evicted already, by the blocks after it: see below. */
-		if (e == VS_NONE)
-			continue;
-		if (s->entry[e].log == VS_HTAG_LOG)
-			host = true;
-		else
-			log = s->entry[e].log;
-		own = own || log != VS_HTAG_LOG;
-		status = batch_add(s, &batch, e, now);
-	}
+	status = vs_buffer_program(s, &entry, 1, now, done);
 	if (status == VS_OK)
-		status = batch_end(s, &batch, now);
-	*done = vs_later(*done, batch.done);
-	if (status == VS_OK && own) {
 		status = vs_log_commit(s, log, now, &at);
-		*done = vs_later(*done, at);
-	}
-	if (status == VS_OK && (host || !own)) {
-		status = vs_log_commit(s, VS_HTAG_LOG, now, &at);
-		*done = vs_later(*done, at);
-	}
+	*done = vs_later(*done, at);
 	return status;
 }
 
@@ -210,7 +189,7 @@ struct vs_result vs_write(struct vs_ssd *s, vs_time now, uint32_t tag,
 		done = vs_later(done, at);
 		/* At once, lest the blocks after it push it out. */
 		if (status == VS_OK && fua) {
-			status = write_through(s, block + i, 1, now, &at);
+			status = write_through(s, (uint32_t)block + i, now, &at);
 			done = vs_later(done, at);
 		}
 	}

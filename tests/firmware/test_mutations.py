@@ -39,7 +39,8 @@ MUTATIONS = [
              "own = vs_later(vs_later(own, host), batch.done);", "own = batch.done;"),
     Mutation("a flush of a range forgets the logs", "ssd",
              "logged_in(&s->log[i], first, first + count))", "0)"),
-    Mutation("FUA forgets the log", "ssd", "if (status == VS_OK && own) {", "if (0) {"),
+    Mutation("FUA forgets the log", "ssd",
+             "if (status == VS_OK)\n\t\tstatus = vs_log_commit(s, log, now, &at);", ""),
     Mutation("a TRIM is not logged", "ssd",
              "vs_map_set(s, VS_HTAG_LOG, (uint32_t)block + i, VS_NONE, now);",
              "vs_map_set(s, VS_NONE, (uint32_t)block + i, VS_NONE, now);"),
@@ -80,7 +81,8 @@ MUTATIONS = [
 
 #: Kind, shape, personality, seed.
 RUNS = [
-    ("long", 1, 0, 1), ("sweep", 1, 0, 1), ("sweep", 1, 0, 2), ("sweep", 0, 0, 2), ("long", 2, 0, 1),
+    ("long", 1, 0, 1), ("sweep", 1, 0, 1), ("sweep", 1, 0, 2), ("sweep", 0, 0, 2),
+    ("long", 2, 0, 1),
     ("sweep", 2, 0, 2), ("long", 3, 0, 1), ("recovery", 1, 0, 2), ("long", 1, 1, 1),
     ("sweep", 1, 1, 2), ("long", 4, 0, 1), ("long", 0, 0, 1), ("long", 1, 0, 2),
     ("long", 2, 0, 2), ("long", 1, 0, 3), ("sweep", 1, 0, 4), ("sweep", 4, 0, 4),
