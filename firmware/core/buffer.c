@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Tag-based write buffer (vFLUSH, section III-C): one LRU list over all blocks
+ * and one list for each tag.
+ *
+ * A block overwritten under another tag becomes hTag's, which every flush
+ * covers, and so both tags' flushes do.
+ */
+#include "internal.h"
+
+#include "crc32c.h"
+
+static uint32_t *bucket(const struct vs_ssd *s, uint32_t lpn)
+{
+	/* Knuth's multiplicative hash. */
+	return &s->hash[(lpn * 2654435761u >> 7) & s->hash_mask];
+}
+
+static void copy(uint8_t *to, const uint8_t *from)
+{
+	uint32_t i;
+
+	for (i = 0; i < VS_BLOCK; i++)
+		to[i] = from[i];
+}
+
+/**
+ * vs_buffer_init - all entries free
+ * @s: the device, otherwise zeroed
+ */
+void vs_buffer_init(struct vs_ssd *s)
+{
+	uint32_t i;
+
+	for (i = 0; i <= s->hash_mask; i++)
+		s->hash[i] = VS_NONE;
+	for (i = 0; i < s->c.buffer_blocks; i++) {
+		s->entry[i].lpn = VS_NONE;
+		s->entry[i].newer = i + 1;
+	}
+	s->entry[i - 1].newer = VS_NONE;
+	s->free_head = 0;
+	s->free_tail = i - 1;
+	s->free_count = i;
+	s->newest = VS_NONE;
+	s->oldest = VS_NONE;
+}
+
+/**
+ * vs_buffer_find - the entry of a block
+ * @s: the device
+ * @lpn: the block
+ *
+ * Return: its index, or VS_NONE.
+ */
+uint32_t vs_buffer_find(const struct vs_ssd *s, uint32_t lpn)
+{
+	uint32_t e = *bucket(s, lpn);
+
+	while (e != VS_NONE && s->entry[e].lpn != lpn)
+		e = s->entry[e].chain;
+	return e;
+}
+
+static void lru_add(struct vs_ssd *s, uint32_t e)
+{
+	s->entry[e].older = s->newest;
+	s->entry[e].newer = VS_NONE;
+	if (s->newest != VS_NONE)
+		s->entry[s->newest].newer = e;
+	else
+		s->oldest = e;
+	s->newest = e;
+}
+
+static void lru_remove(struct vs_ssd *s, uint32_t e)
+{
+	const struct vs_entry *x = &s->entry[e];
+
+	if (x->newer != VS_NONE)
+		s->entry[x->newer].older = x->older;
+	else
+		s->newest = x->older;
+	if (x->older != VS_NONE)
+		s->entry[x->older].newer = x->newer;
+	else
+		s->oldest = x->newer;
+}
+
+static void tag_add(struct vs_ssd *s, uint32_t log, uint32_t e)
+{
+	struct vs_log *l = &s->log[log];
+
+	s->entry[e].log = log;
+	s->entry[e].tag_older = l->tail;
+	s->entry[e].tag_newer = VS_NONE;
+	if (l->tail != VS_NONE)
+		s->entry[l->tail].tag_newer = e;
+	else
+		l->head = e;
+	l->tail = e;
+	l->stats.buffered++;
+}
+
+static void tag_remove(struct vs_ssd *s, uint32_t e)
+{
+	const struct vs_entry *x = &s->entry[e];
+	struct vs_log *l = &s->log[x->log];
+
+	if (x->tag_newer != VS_NONE)
+		s->entry[x->tag_newer].tag_older = x->tag_older;
+	else
+		l->tail = x->tag_older;
+	if (x->tag_older != VS_NONE)
+		s->entry[x->tag_older].tag_newer = x->tag_newer;
+	else
+		l->head = x->tag_newer;
+	l->stats.buffered--;
+}
+
+/**
+ * vs_buffer_drop - take a block out of the buffer
+ * @s: the device
+ * @entry: its entry
+ * @free_at: when its memory can be used again
+ */
+void vs_buffer_drop(struct vs_ssd *s, uint32_t entry, vs_time free_at)
+{
+	struct vs_entry *e = &s->entry[entry];
+	uint32_t *link = bucket(s, e->lpn);
+
+	while (*link != entry)
+		link = &s->entry[*link].chain;
+	*link = e->chain;
+	lru_remove(s, entry);
+	tag_remove(s, entry);
+	e->lpn = VS_NONE;
+	e->free_at = free_at;
+	e->newer = VS_NONE;
+	if (s->free_count)
+		s->entry[s->free_tail].newer = entry;
+	else
+		s->free_head = entry;
+	s->free_tail = entry;
+	s->free_count++;
+}
+
+/**
+ * vs_buffer_program - program blocks of the buffer into one page
+ * @s: the device
+ * @entries: the blocks, whose tags all want the same lane
+ * @n: 1 ... blocks of a page; the rest of the page is padding
+ * @now: time
+ * @done: when they are programmed; the map says so then, durable or not
+ */
+enum vs_status vs_buffer_program(struct vs_ssd *s, uint32_t *entries,
+				 uint32_t n, vs_time now, vs_time *done)
+{
+	enum vs_status status;
+	uint32_t i, address;
+
+	for (i = 0; i < n; i++) {
+		status = vs_log_room(s, s->entry[entries[i]].log, n, now);
+		if (status != VS_OK)
+			return status;
+	}
+	for (i = 0; i < s->slots; i++) {
+		const uint8_t *data = s->data + (size_t)entries[i < n ? i : 0] *
+				      VS_BLOCK;
+
+		s->oob->slot[i] = (struct vs_oob_slot){ VS_NONE, 0 };
+		copy(s->page + i * VS_BLOCK, data);
+		if (i >= n)
+			continue;
+		s->oob->slot[i].lpn = s->entry[entries[i]].lpn;
+		s->oob->slot[i].crc = vs_crc32c(0, data, VS_BLOCK);
+	}
+	status = vs_program_data(s, vs_tag_lane(s, s->entry[entries[0]].log),
+				 false, now, s->page, s->oob, &address, done);
+	if (status != VS_OK)
+		return status;
+	for (i = 0; i < n; i++) {
+		vs_map_set(s, s->entry[entries[i]].log,
+			   s->entry[entries[i]].lpn, address * s->slots + i,
+			   *done);
+		vs_buffer_drop(s, entries[i], *done);
+	}
+	return VS_OK;
+}
+
+/* The least recently used blocks that fill a page of one lane. */
+static enum vs_status evict(struct vs_ssd *s, vs_time now)
+{
+	uint32_t entries[32], n = 0, e, lane;
+	vs_time done;
+
+	lane = s->log[s->entry[s->oldest].log].lane;
+	for (e = s->oldest; e != VS_NONE && n < s->slots; e = s->entry[e].newer) {
+		if (s->log[s->entry[e].log].lane == lane)
+			entries[n++] = e;
+	}
+	return vs_buffer_program(s, entries, n, now, &done);
+}
+
+/*
+ * Entries kept free or on their way to the NAND, so that a write finds a place
+ * while all banks are busy with what came before.
+ */
+static uint32_t ahead(const struct vs_ssd *s)
+{
+	uint32_t n = s->banks * s->slots, half = s->c.buffer_blocks / 2;
+
+	return n < half ? n : half;
+}
+
+/**
+ * vs_buffer_put - a block that the host writes
+ * @s: the device
+ * @log: index of its tag
+ * @lpn: the block
+ * @data: its content
+ * @now: time
+ * @done: when the buffer has taken it
+ */
+enum vs_status vs_buffer_put(struct vs_ssd *s, uint32_t log, uint32_t lpn,
+			     const void *data, vs_time now, vs_time *done)
+{
+	uint32_t e = vs_buffer_find(s, lpn);
+	enum vs_status status;
+
+	*done = now;
+	if (e != VS_NONE) {
+		s->stats.absorbed++;
+		lru_remove(s, e);
+		tag_remove(s, e);
+		if (s->entry[e].log != log)
+			log = VS_HTAG_LOG;
+	} else {
+		while (s->free_count <= ahead(s)) {
+			status = evict(s, now);
+			if (status != VS_OK)
+				return status;
+		}
+		e = s->free_head;
+		s->free_head = s->entry[e].newer;
+		s->free_count--;
+		*done = vs_later(now, s->entry[e].free_at);
+		s->entry[e].lpn = lpn;
+		s->entry[e].chain = *bucket(s, lpn);
+		*bucket(s, lpn) = e;
+	}
+	copy(s->data + (size_t)e * VS_BLOCK, data);
+	lru_add(s, e);
+	tag_add(s, log, e);
+	s->stats.written++;
+	s->log[log].stats.written++;
+	return VS_OK;
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Programming pages where they come next, and reading them back.
+ *
+ * Paired pages (rule 2): once a page holds what has been promised to be
+ * durable, the MSB page of its word line is left out, for ever. Leaving out
+ * costs space but no time, unlike programming it with padding before each
+ * flush. LSB pages alone are a legal order of programming MLC (FlexFS, USENIX
+ * ATC '09, has it as "SLC programming").
+ */
+#include "internal.h"
+
+#include "crc32c.h"
+#include "pairing.h"
+
+/* The page to be programmed next; number of pages if the block is full. */
+static uint32_t next_page(const struct vs_ssd *s, const struct vs_frontier *f)
+{
+	uint32_t pages = s->c.geometry.pages, page = f->next;
+
+	while (s->c.geometry.paired && page < pages) {
+		uint32_t lsb = vs_pair_of_msb(pages, page);
+
+		if (lsb == VS_NO_PAIR || lsb >= f->promised)
+			break;
+		page++;
+	}
+	return page;
+}
+
+/**
+ * vs_has_page - can a frontier take a page without opening a block?
+ * @s: the device
+ * @f: any frontier
+ */
+bool vs_has_page(const struct vs_ssd *s, const struct vs_frontier *f)
+{
+	return f->block != VS_NONE &&
+	       next_page(s, f) < s->c.geometry.pages;
+}
+
+/**
+ * vs_promise - from now on nothing programmed so far may be lost
+ * @s: the device
+ *
+ * Called when a change of the map becomes durable. It may point to pages of
+ * any frontier, and it does so for a while, so all of them are kept.
+ */
+void vs_promise(struct vs_ssd *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->banks; i++)
+		s->host[i].promised = s->host[i].next;
+	for (i = 0; i < s->c.lanes; i++)
+		s->lane[i].gc.promised = s->lane[i].gc.next;
+	for (i = 0; i < s->c.lanes * s->c.meta_stripe; i++)
+		s->meta[i].promised = s->meta[i].next;
+}
+
+/**
+ * vs_oob_crc - checksum of spare bytes
+ * @s: the device
+ * @oob: its own checksum counts as 0
+ */
+uint32_t vs_oob_crc(const struct vs_ssd *s, const struct vs_oob *oob)
+{
+	uint32_t zero = 0;
+	uint32_t crc = vs_crc32c(0, &zero, sizeof(zero));
+
+	return vs_crc32c(crc, (const uint8_t *)oob + sizeof(zero),
+			 VS_OOB_SIZE(s->c.geometry.page_size) - sizeof(zero));
+}
+
+/**
+ * vs_page_crc - checksum of a metadata page
+ * @s: the device
+ * @page: its own checksum counts as 0
+ */
+uint32_t vs_page_crc(const struct vs_ssd *s, const void *page)
+{
+	uint32_t zero = 0;
+	uint32_t crc = vs_crc32c(0, &zero, sizeof(zero));
+
+	return vs_crc32c(crc, (const uint8_t *)page + sizeof(zero),
+			 s->c.geometry.page_size - sizeof(zero));
+}
+
+/*
+ * Program one page. A block that fails keeps what it has until garbage
+ * collection has emptied it; the caller tries the next block.
+ */
+static enum vs_status put(struct vs_ssd *s, struct vs_frontier *f, bool meta,
+			  vs_time now, const void *data, struct vs_oob *oob,
+			  uint32_t *address, vs_time *done)
+{
+	uint32_t page = next_page(s, f), pages = s->c.geometry.pages;
+	struct vs_lane *l = &s->lane[vs_lane_of(s, f->block)];
+	struct vs_block *b = &s->block[f->block];
+	enum vs_status status;
+
+	oob->magic = VS_MAGIC;
+	oob->erases = b->erases;
+	oob->crc = vs_oob_crc(s, oob);
+	*address = vs_page_address(s, f->block, page);
+	status = s->ops->program(s->ctx, now, vs_place(s, *address), data, oob,
+				 done);
+	if (status == VS_EMEDIA) {
+		b->retire = true;
+		/* So that the sum over the causes stays the NAND's. */
+		s->stats.programmed[VS_CAUSE_PADDING] += s->slots;
+		vs_close(s, f, meta);
+		return status;
+	}
+	if (status != VS_OK)
+		return status;
+	s->stats.skipped += page - f->next;
+	f->next = page + 1;
+	if (s->c.geometry.paired && vs_pair_of_msb(pages, page) != VS_NO_PAIR)
+		l->msb_done = vs_later(l->msb_done, *done);
+	return VS_OK;
+}
+
+static void count_data(struct vs_ssd *s, const struct vs_oob *oob, bool gc)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->slots; i++)
+		s->stats.programmed[oob->slot[i].lpn == VS_NONE ?
+				    VS_CAUSE_PADDING : gc ? VS_CAUSE_GC :
+				    VS_CAUSE_HOST]++;
+}
+
+/**
+ * vs_program_data - program a page of data
+ * @s: the device
+ * @lane: where
+ * @gc: to the frontier of garbage collection, which may use the reserve
+ * @now: time
+ * @data: the page
+ * @oob: its slots are filled in
+ * @address: where it went, a page address
+ * @done: when it is programmed
+ *
+ * For the host, room is made first. Return: VS_OK, VS_EREADONLY, VS_EPOWER.
+ */
+enum vs_status vs_program_data(struct vs_ssd *s, uint32_t lane, bool gc,
+			       vs_time now, const void *data,
+			       struct vs_oob *oob, uint32_t *address,
+			       vs_time *done)
+{
+	struct vs_lane *l = &s->lane[lane];
+	uint32_t bank = l->first_bank + l->turn;
+	struct vs_frontier *f = gc ? &l->gc : &s->host[bank];
+	enum vs_status status = VS_OK;
+
+	if (!gc)
+		l->turn = (l->turn + 1) % l->banks;
+	oob->type = VS_PAGE_DATA;
+	do {
+		if (!gc)
+			status = vs_gc(s, lane, now);
+		if (status != VS_OK && status != VS_EMEDIA)
+			return status;
+		if (!vs_has_page(s, f)) {
+			if (f->block != VS_NONE)
+				vs_close(s, f, false);
+			if (vs_room(s, lane) <= (gc ? 0 : VS_GC_RESERVE))
+				return VS_EREADONLY;
+			status = vs_open(s, lane, bank, gc, now, f);
+			if (status != VS_OK)
+				return status;
+		}
+		oob->seq = ++s->seq;
+		status = put(s, f, false, now, data, oob, address, done);
+	} while (status == VS_EMEDIA);
+	if (status != VS_OK)
+		return status;
+	s->data_done = vs_later(s->data_done, *done);
+	count_data(s, oob, gc);
+	return VS_OK;
+}
+
+/* Open a metadata block, in @lane if that has a share left. */
+static enum vs_status open_meta(struct vs_ssd *s, uint32_t lane, uint32_t bank,
+				vs_time now, struct vs_frontier *f)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->c.lanes; i++) {
+		uint32_t at = (lane + i) % s->c.lanes;
+		enum vs_status status;
+
+		if (s->lane[at].meta >= s->lane[at].meta_share)
+			continue;
+		status = vs_open(s, at, bank, false, now, f);
+		if (status == VS_OK)
+			s->lane[at].meta++;
+		if (status != VS_EREADONLY)
+			return status;
+	}
+	return VS_EREADONLY;
+}
+
+/**
+ * vs_program_meta - program a metadata page
+ * @s: the device
+ * @lane: preferred
+ * @now: time
+ * @page: begins with struct vs_meta, of which checksum and number are set here
+ * @address: where it went, a page address
+ * @done: when it is programmed
+ *
+ * Return: VS_OK, VS_EREADONLY when metadata has no room left, VS_EPOWER.
+ */
+enum vs_status vs_program_meta(struct vs_ssd *s, uint32_t lane, vs_time now,
+			       void *page, uint32_t *address, vs_time *done)
+{
+	struct vs_lane *l = &s->lane[lane];
+	struct vs_frontier *f = &s->meta[lane * s->c.meta_stripe + l->meta_turn];
+	struct vs_meta *meta = page;
+	enum vs_status status;
+	uint32_t i;
+
+	do {
+		if (!vs_has_page(s, f)) {
+			if (f->block != VS_NONE)
+				vs_close(s, f, true);
+			status = open_meta(s, lane, l->first_bank + l->meta_turn,
+					   now, f);
+			if (status != VS_OK)
+				return status;
+		}
+		meta->seq = ++s->seq;
+		meta->crc = vs_page_crc(s, page);
+		s->meta_oob->type = (uint16_t)meta->type;
+		s->meta_oob->seq = meta->seq;
+		for (i = 0; i < s->slots; i++)
+			s->meta_oob->slot[i].lpn = VS_NONE;
+		status = put(s, f, true, now, page, s->meta_oob, address, done);
+	} while (status == VS_EMEDIA);
+	l->meta_turn = (l->meta_turn + 1) % s->c.meta_stripe;
+	if (status == VS_OK)
+		s->stats.programmed[meta->type == VS_PAGE_LOG ? VS_CAUSE_LOG :
+				    VS_CAUSE_MAP] += s->slots;
+	return status;
+}
+
+/**
+ * vs_read_page - read a page and check its spare bytes
+ * @s: the device
+ * @now: time
+ * @address: a page address on the device
+ * @data: the page, or NULL for the spare bytes only
+ * @oob: the spare bytes
+ * @done: when it is read
+ *
+ * Return: VS_OK; VS_EMEDIA when it cannot be read or is none of ours.
+ */
+enum vs_status vs_read_page(struct vs_ssd *s, vs_time now, uint32_t address,
+			    void *data, struct vs_oob *oob, vs_time *done)
+{
+	enum vs_status status = s->ops->read(s->ctx, now, vs_place(s, address),
+					     data, oob, done);
+
+	if (status != VS_OK)
+		return status;
+	if (oob->magic != VS_MAGIC || oob->crc != vs_oob_crc(s, oob))
+		return VS_EMEDIA;
+	return VS_OK;
+}

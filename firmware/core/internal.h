@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The firmware's state, shared by its files only.
+ *
+ * Four rules keep data through a power cut; each is in one place:
+ *
+ *  1. A change of the map is made durable (log page, root) only after all data
+ *     it points to is on the NAND: vs_log_commit(), vs_checkpoint().
+ *  2. Once it is durable, no MSB page is programmed whose LSB page holds what
+ *     it points to: vs_promise(), next_page().
+ *  3. A block is erased only when no map entry points to it, and none that is
+ *     durable on the NAND either: vs_block.unsafe, release().
+ *  4. Erasing waits for the completion, not the issue, of what made it safe:
+ *     vs_ssd.commit_done.
+ */
+#ifndef VCACHE_FW_INTERNAL_H
+#define VCACHE_FW_INTERNAL_H
+
+#include "layout.h"
+#include "ssd.h"
+
+/* Blocks of a lane that are left to garbage collection alone. */
+#define VS_GC_RESERVE 1u
+#define VS_MAX_TAGS 256u
+#define VS_HTAG_LOG 0u
+
+enum vs_block_state {
+	VS_BLOCK_FREE,		/* erased when it is opened, not before */
+	VS_BLOCK_OPEN,		/* a frontier's */
+	VS_BLOCK_DATA,		/* full, or closed for another reason */
+	VS_BLOCK_META,
+	VS_BLOCK_STUCK,		/* valid data in it cannot be read */
+	VS_BLOCK_RETIRED,	/* empty, failed, not marked yet */
+	VS_BLOCK_BAD,
+};
+
+/**
+ * struct vs_block - an erase block
+ * @valid: map entries that point to it; of a metadata block, map pages of the
+ *	newest checkpoint in it
+ * @unsafe: changes of the map that took a block out of it and are not durable
+ * @erases: known number of erases
+ * @opened: vs_ssd.opens when it was opened: its age
+ * @state: enum vs_block_state
+ * @retire: mark it bad when it is empty
+ * @root: has a page of the newest root
+ * @keep: only used while reclaimable() counts
+ */
+struct vs_block {
+	uint32_t valid;
+	uint32_t unsafe;
+	uint32_t erases;
+	uint32_t opened;
+	uint8_t state;
+	bool retire;
+	bool root;
+	bool keep;
+};
+
+/**
+ * struct vs_frontier - a block being filled
+ * @block: VS_NONE: none
+ * @next: page to be programmed next, at the earliest
+ * @promised: pages below it hold what must not be lost any more
+ */
+struct vs_frontier {
+	uint32_t block;
+	uint32_t next;
+	uint32_t promised;
+};
+
+/**
+ * struct vs_lane - a group of channels
+ * @first_bank: of it; its banks are contiguous
+ * @banks: how many
+ * @free: blocks in state FREE
+ * @meta: metadata blocks, open or not
+ * @meta_share: how many of these it must have room for
+ * @valid: map entries that point into it
+ * @quota: as many as it can bear
+ * @turn: bank that the next page goes to
+ * @meta_turn: the same for metadata
+ * @victim: block being collected step by step, or VS_NONE
+ * @cursor: its next page
+ * @picks: victims taken
+ * @dedicated: keep others out
+ * @gc: where collected data goes
+ * @msb_done: when the last MSB page over a page not promised is programmed
+ */
+struct vs_lane {
+	uint32_t first_bank;
+	uint32_t banks;
+	uint32_t free;
+	uint32_t meta;
+	uint32_t meta_share;
+	uint32_t valid;
+	uint32_t quota;
+	uint32_t turn;
+	uint32_t meta_turn;
+	uint32_t victim;
+	uint32_t cursor;
+	uint32_t picks;
+	bool dedicated;
+	struct vs_frontier gc;
+	vs_time msb_done;
+};
+
+/**
+ * struct vs_log - a tag's map log, the vFLUSH paper's logging area (III-D)
+ * @used: has a tag
+ * @tag: which
+ * @lane: where its data and log pages go, or VS_LANE_ANY
+ * @page: a page of memory: struct vs_meta, then entries
+ * @entry: the entries in it
+ * @old: the place that each change took a block from, or VS_NONE
+ * @count: entries
+ * @durable: of these, on the NAND
+ * @lanes: bit for each lane that entries not durable point into
+ * @data_done: when all data that the entries point to is programmed
+ * @commit_done: when the newest log page is
+ * @head: oldest of the tag's buffered blocks, an index of vs_entry
+ * @tail: newest
+ * @at: where its newest page was found by recovery
+ * @stats: what vs_get_tag_stats() shows
+ */
+struct vs_log {
+	bool used;
+	uint32_t tag;
+	uint32_t lane;
+	uint8_t *page;
+	struct vs_log_entry *entry;
+	uint32_t *old;
+	uint32_t count;
+	uint32_t durable;
+	uint32_t lanes;
+	vs_time data_done;
+	vs_time commit_done;
+	uint32_t head, tail;
+	uint32_t at;
+	struct vs_tag_stats stats;
+};
+
+/**
+ * struct vs_entry - a block of the write buffer
+ * @lpn: logical block, VS_NONE when it is free
+ * @log: index of its tag
+ * @newer: in the LRU list, or in the list of free ones
+ * @older: in the LRU list
+ * @tag_newer: in its tag's list
+ * @tag_older: the same
+ * @chain: next with the same hash
+ * @free_at: when its last content has left for the NAND
+ */
+struct vs_entry {
+	uint32_t lpn;
+	uint32_t log;
+	uint32_t newer, older;
+	uint32_t tag_newer, tag_older;
+	uint32_t chain;
+	vs_time free_at;
+};
+
+struct vs_ssd {
+	struct vs_config c;
+	const struct vs_nand_ops *ops;
+	void *ctx;
+	enum vs_status status;	/* VS_OK, or why nothing can be written */
+
+	/* Sizes that follow from the configuration. */
+	uint32_t banks, slots, blocks_all, blocks;
+	uint32_t map_per_page, map_pages, roots_per_page, root_pages;
+	uint32_t log_entries, logs, gc_log, meta_blocks, meta_need, hash_mask;
+
+	struct vs_lane *lane;
+	struct vs_block *block;
+	struct vs_frontier *host;	/* one for each bank */
+	struct vs_frontier *meta;	/* meta_stripe for each lane */
+	struct vs_log *log;
+
+	uint32_t *map;		/* slot address of each logical block */
+	uint32_t *map_at;	/* page address of each map page */
+	uint32_t *map_new;	/* the same in a checkpoint under way */
+	uint8_t *dirty;		/* map pages that have changed */
+
+	struct vs_entry *entry;
+	uint8_t *data;		/* of the entries */
+	uint32_t *hash;
+	uint32_t newest, oldest;
+	uint32_t free_head, free_tail, free_count;
+
+	/* A page each: of the host, read, of collected data, metadata. */
+	uint8_t *page, *read_page, *stage, *meta_page;
+	struct vs_oob *oob, *read_oob, *stage_oob, *meta_oob;
+	uint32_t staged;
+
+	uint64_t seq;		/* of pages */
+	uint64_t checkpoint;	/* id of the newest */
+	uint64_t checkpoint_max;	/* highest id ever seen */
+	uint32_t order;		/* of map changes since the checkpoint */
+	uint32_t opens;
+	uint32_t retired;	/* blocks in state RETIRED */
+	uint32_t any_turn;
+	vs_time data_done;	/* all data pages programmed so far */
+	vs_time commit_done;	/* all log pages and roots so far */
+	struct vs_stats stats;
+};
+
+/* geometry.c */
+bool vs_lay_out(struct vs_ssd *s, const struct vs_config *c, uint8_t *mem,
+		size_t *size);
+
+static inline uint32_t vs_block_of(const struct vs_ssd *s, uint32_t slot)
+{
+	return slot / (s->c.geometry.pages * s->slots);
+}
+
+static inline uint32_t vs_lane_of(const struct vs_ssd *s, uint32_t block)
+{
+	uint32_t bank = block / s->c.geometry.blocks;
+
+	return bank / s->c.geometry.ways * s->c.lanes / s->c.geometry.channels;
+}
+
+static inline uint32_t vs_page_address(const struct vs_ssd *s, uint32_t block,
+				       uint32_t page)
+{
+	return block * s->c.geometry.pages + page;
+}
+
+static inline struct vs_page vs_place(const struct vs_ssd *s, uint32_t address)
+{
+	uint32_t block = address / s->c.geometry.pages;
+
+	return (struct vs_page){
+		.bank = block / s->c.geometry.blocks,
+		.block = block % s->c.geometry.blocks,
+		.page = address % s->c.geometry.pages,
+	};
+}
+
+static inline vs_time vs_later(vs_time a, vs_time b)
+{
+	return a > b ? a : b;
+}
+
+/* block.c */
+uint32_t vs_room(const struct vs_ssd *s, uint32_t lane);
+uint32_t vs_meta_room(const struct vs_ssd *s);
+void vs_release(struct vs_ssd *s, uint32_t block);
+enum vs_status vs_open(struct vs_ssd *s, uint32_t lane, uint32_t bank,
+		       bool worn, vs_time now, struct vs_frontier *f);
+void vs_close(struct vs_ssd *s, struct vs_frontier *f, bool meta);
+
+/* frontier.c */
+void vs_promise(struct vs_ssd *s);
+bool vs_has_page(const struct vs_ssd *s, const struct vs_frontier *f);
+uint32_t vs_oob_crc(const struct vs_ssd *s, const struct vs_oob *oob);
+uint32_t vs_page_crc(const struct vs_ssd *s, const void *page);
+enum vs_status vs_program_data(struct vs_ssd *s, uint32_t lane, bool gc,
+			       vs_time now, const void *data,
+			       struct vs_oob *oob, uint32_t *address,
+			       vs_time *done);
+enum vs_status vs_program_meta(struct vs_ssd *s, uint32_t lane, vs_time now,
+			       void *page, uint32_t *address, vs_time *done);
+enum vs_status vs_read_page(struct vs_ssd *s, vs_time now, uint32_t address,
+			    void *data, struct vs_oob *oob, vs_time *done);
+
+/* map.c */
+void vs_map_set(struct vs_ssd *s, uint32_t log, uint32_t lpn, uint32_t slot,
+		vs_time done);
+
+/* tag.c */
+uint32_t vs_tag_find(const struct vs_ssd *s, uint32_t tag);
+uint32_t vs_tag_get(struct vs_ssd *s, uint32_t tag);
+uint32_t vs_tag_lane(struct vs_ssd *s, uint32_t log);
+
+/* log.c */
+enum vs_status vs_log_room(struct vs_ssd *s, uint32_t log, uint32_t n,
+			   vs_time now);
+enum vs_status vs_log_commit(struct vs_ssd *s, uint32_t log, vs_time now,
+			     vs_time *done);
+void vs_log_durable(struct vs_ssd *s, struct vs_log *log);
+
+/* checkpoint.c */
+bool vs_meta_tight(const struct vs_ssd *s);
+enum vs_status vs_checkpoint(struct vs_ssd *s, vs_time now, vs_time *done);
+uint32_t vs_shape(const struct vs_ssd *s);
+
+/* gc.c */
+enum vs_status vs_gc(struct vs_ssd *s, uint32_t lane, vs_time now);
+
+/* buffer.c */
+void vs_buffer_init(struct vs_ssd *s);
+uint32_t vs_buffer_find(const struct vs_ssd *s, uint32_t lpn);
+enum vs_status vs_buffer_put(struct vs_ssd *s, uint32_t log, uint32_t lpn,
+			     const void *data, vs_time now, vs_time *done);
+void vs_buffer_drop(struct vs_ssd *s, uint32_t entry, vs_time free_at);
+enum vs_status vs_buffer_program(struct vs_ssd *s, uint32_t *entries,
+				 uint32_t n, vs_time now, vs_time *done);
+
+#endif /* VCACHE_FW_INTERNAL_H */

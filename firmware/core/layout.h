@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is on the NAND.
+ *
+ * Every page has the spare bytes of struct vs_oob. Data pages hold blocks of
+ * the host. Metadata pages begin with struct vs_meta and are one of
+ *
+ *	map	a page full of map entries: slot address of LPN index * n ...
+ *	root	directory of the map pages; commits the checkpoint it belongs to
+ *	log	a tag's log area since that checkpoint, always from its begin:
+ *		of one tag's pages the newest is enough
+ *
+ * Numbers have the processor's order, which is little-endian in every port.
+ * All checksums are CRC32C, taken with the checksum's own field as 0.
+ */
+#ifndef VCACHE_FW_LAYOUT_H
+#define VCACHE_FW_LAYOUT_H
+
+#include <stdint.h>
+
+#define VS_MAGIC 0x5656u
+#define VS_NONE UINT32_MAX
+
+enum vs_page_type {
+	VS_PAGE_DATA = 1,
+	VS_PAGE_MAP,
+	VS_PAGE_ROOT,
+	VS_PAGE_LOG,
+};
+
+/**
+ * struct vs_oob_slot - one block of a data page
+ * @lpn: logical block, VS_NONE for padding
+ * @crc: of its 4 KiB; goes with the data when that is moved
+ */
+struct vs_oob_slot {
+	uint32_t lpn;
+	uint32_t crc;
+};
+
+/**
+ * struct vs_oob - spare bytes of every page
+ * @crc: of all spare bytes
+ * @magic: VS_MAGIC
+ * @type: enum vs_page_type
+ * @erases: of the block, this one included
+ * @seq: higher than that of all pages programmed before
+ * @slot: one for each VS_BLOCK of the page
+ */
+struct vs_oob {
+	uint32_t crc;
+	uint16_t magic;
+	uint16_t type;
+	uint32_t erases;
+	uint32_t reserved;
+	uint64_t seq;
+	struct vs_oob_slot slot[];
+};
+
+/**
+ * struct vs_meta - the begin of a metadata page
+ * @crc: of the whole page
+ * @type: enum vs_page_type
+ * @checkpoint: a map page and a root: theirs; a log: the one it adds to
+ * @seq: of the page, as in its spare bytes
+ * @index: which map page, which page of the root, which log area
+ * @count: entries that follow; in a root: pages that it has
+ * @tag: of a log
+ * @blocks: of the device, in a root
+ * @shape: checksum of geometry and lanes, in a root
+ */
+struct vs_meta {
+	uint32_t crc;
+	uint32_t type;
+	uint64_t checkpoint;
+	uint64_t seq;
+	uint32_t index;
+	uint32_t count;
+	uint32_t tag;
+	uint32_t blocks;
+	uint32_t shape;
+	uint32_t reserved;
+};
+
+/**
+ * struct vs_log_entry - one change of the map
+ * @lpn: logical block
+ * @slot: its new place, VS_NONE after a TRIM
+ * @order: 1 for the first change after the checkpoint, counted over all tags
+ */
+struct vs_log_entry {
+	uint32_t lpn;
+	uint32_t slot;
+	uint32_t order;
+};
+
+_Static_assert(sizeof(struct vs_oob) == 24, "spare bytes");
+_Static_assert(sizeof(struct vs_oob_slot) == 8, "spare bytes");
+_Static_assert(sizeof(struct vs_meta) == 48, "metadata head");
+_Static_assert(sizeof(struct vs_log_entry) == 12, "log entry");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "byte order");
+
+#endif /* VCACHE_FW_LAYOUT_H */

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Tag-based map-table logging (vFLUSH, section III-D).
+ *
+ * Each tag has a log area of one page in memory, with every change of the map
+ * since the checkpoint that its blocks have caused. A flush programs the area
+ * of its tag as it is, whole and hence atomically, and no other's. When an
+ * area is full, a checkpoint makes all of them empty. Garbage collection logs
+ * what it moves in an area of its own: replaying all areas in the order of the
+ * changes gives the map, whoever made them.
+ */
+#include "internal.h"
+
+/**
+ * vs_log_room - see to it that a log area has room
+ * @s: the device
+ * @log: index
+ * @n: entries; not more than an area has
+ * @now: time
+ */
+enum vs_status vs_log_room(struct vs_ssd *s, uint32_t log, uint32_t n,
+			   vs_time now)
+{
+	vs_time done;
+
+	if (s->log[log].count + n <= s->log_entries)
+		return VS_OK;
+	return vs_checkpoint(s, now, &done);
+}
+
+/**
+ * vs_log_durable - all changes in a log area are durable
+ * @s: the device
+ * @log: the log
+ *
+ * What they replaced is not needed any more.
+ */
+void vs_log_durable(struct vs_ssd *s, struct vs_log *log)
+{
+	for (; log->durable < log->count; log->durable++) {
+		uint32_t old = log->old[log->durable];
+
+		if (old == VS_NONE)
+			continue;
+		s->block[vs_block_of(s, old)].unsafe--;
+		vs_release(s, vs_block_of(s, old));
+	}
+	log->lanes = 0;
+}
+
+/*
+ * When the log page may be programmed: not before its data is there, nor while
+ * a word line with such data is being programmed further (rules 1 and 2).
+ */
+static vs_time earliest(const struct vs_ssd *s, const struct vs_log *log,
+			vs_time now)
+{
+	uint32_t i;
+
+	now = vs_later(now, log->data_done);
+	for (i = 0; i < s->c.lanes; i++) {
+		if (log->lanes & 1u << i)
+			now = vs_later(now, s->lane[i].msb_done);
+	}
+	return now;
+}
+
+/**
+ * vs_log_commit - make all changes in a log area durable
+ * @s: the device
+ * @log: index
+ * @now: time
+ * @done: when they are
+ *
+ * In the Baseline personality, and when metadata is short of room, that is a
+ * checkpoint.
+ */
+enum vs_status vs_log_commit(struct vs_ssd *s, uint32_t log, vs_time now,
+			     vs_time *done)
+{
+	struct vs_log *l = &s->log[log];
+	struct vs_meta *meta = (struct vs_meta *)l->page;
+	enum vs_status status;
+	uint32_t address;
+
+	if (s->c.personality == VS_BASELINE)
+		return vs_checkpoint(s, now, done);
+	*done = vs_later(now, l->commit_done);
+	if (l->durable == l->count)
+		return VS_OK;
+	if (vs_meta_tight(s))
+		return vs_checkpoint(s, now, done);
+	*meta = (struct vs_meta){
+		.type = VS_PAGE_LOG,
+		.checkpoint = s->checkpoint,
+		.index = log,
+		.count = l->count,
+		.tag = l->tag,
+	};
+	status = vs_program_meta(s, vs_tag_lane(s, log), earliest(s, l, now),
+				 l->page, &address, done);
+	if (status != VS_OK)
+		return status;
+	vs_promise(s);
+	l->commit_done = *done;
+	l->stats.log_pages++;
+	s->commit_done = vs_later(s->commit_done, *done);
+	vs_log_durable(s, l);
+	return VS_OK;
+}

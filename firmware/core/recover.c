@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * From the NAND's content to a device: making an empty one, and recovery.
+ *
+ * Recovery takes the newest root that is complete, the map pages it names, and
+ * of each log area the newest page that belongs to that root; the changes in
+ * them are applied in their order. Then a checkpoint is written and the device
+ * is as after a checkpoint. Until that exists nothing that was found has been
+ * erased, so recovery can be interrupted anywhere and begun again.
+ */
+#include "internal.h"
+
+static size_t align(const void *mem)
+{
+	return (16 - (uintptr_t)mem % 16) % 16;
+}
+
+static size_t head_size(void)
+{
+	return (sizeof(struct vs_ssd) + 15) / 16 * 16;
+}
+
+size_t vs_size_needed(const struct vs_config *c)
+{
+	struct vs_ssd s = { 0 };
+	size_t size;
+
+	if (!vs_lay_out(&s, c, NULL, &size))
+		return 0;
+	return 15 + head_size() + size;
+}
+
+static void clear(uint8_t *mem, size_t size)
+{
+	while (size--)
+		*mem++ = 0;
+}
+
+/* A device without a single block in use, from whatever was in @mem. */
+static struct vs_ssd *prepare(void *mem, const struct vs_config *c,
+			      const struct vs_nand_ops *ops, void *ctx)
+{
+	size_t size = vs_size_needed(c);
+	uint8_t *at = mem;
+	struct vs_ssd *s;
+	uint32_t i;
+
+	if (!size)
+		return NULL;
+	clear(mem, size);
+	at += align(mem);
+	s = (struct vs_ssd *)at;
+	vs_lay_out(s, c, at + head_size(), &size);
+	s->ops = ops;
+	s->ctx = ctx;
+	for (i = 0; i < s->banks; i++)
+		s->host[i].block = VS_NONE;
+	for (i = 0; i < c->lanes * c->meta_stripe; i++)
+		s->meta[i].block = VS_NONE;
+	for (i = 0; i < s->blocks; i++)
+		s->map[i] = VS_NONE;
+	for (i = 0; i < s->map_pages; i++)
+		s->map_at[i] = VS_NONE;
+	s->log[VS_HTAG_LOG].used = true;
+	s->log[s->gc_log].used = true;
+	vs_buffer_init(s);
+	for (i = 0; i < s->blocks_all; i++) {
+		if (ops->is_bad(ctx, vs_place(s, vs_page_address(s, i, 0)))) {
+			s->block[i].state = VS_BLOCK_BAD;
+			s->stats.bad_blocks++;
+		}
+	}
+	return s;
+}
+
+/* What is neither bad nor pointed to is free. */
+static void count_free(struct vs_ssd *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->blocks_all; i++) {
+		struct vs_lane *l = &s->lane[vs_lane_of(s, i)];
+
+		l->free += s->block[i].state == VS_BLOCK_FREE;
+		l->meta += s->block[i].state == VS_BLOCK_META;
+	}
+}
+
+static struct vs_result finish(struct vs_ssd *s, vs_time now)
+{
+	struct vs_result r = { VS_OK, now };
+
+	r.status = vs_checkpoint(s, now, &r.done);
+	return r;
+}
+
+struct vs_result vs_format(struct vs_ssd **out, void *mem,
+			   const struct vs_config *c,
+			   const struct vs_nand_ops *ops, void *ctx,
+			   vs_time now)
+{
+	struct vs_ssd *s = prepare(mem, c, ops, ctx);
+	vs_time erased = now;
+	uint32_t i;
+
+	*out = s;
+	if (!s)
+		return (struct vs_result){ VS_EINVAL, now };
+	for (i = 0; i < s->blocks_all; i++) {
+		struct vs_page at = vs_place(s, vs_page_address(s, i, 0));
+		enum vs_status status;
+		vs_time done = now;
+
+		if (s->block[i].state == VS_BLOCK_BAD)
+			continue;
+		status = ops->read(ctx, now, at, NULL, s->read_oob, &done);
+		if (status == VS_OK && s->read_oob->magic == VS_MAGIC &&
+		    s->read_oob->crc == vs_oob_crc(s, s->read_oob))
+			s->block[i].erases = s->read_oob->erases;
+		if (status != VS_EPOWER)
+			status = ops->erase(ctx, now, at, &done);
+		if (status == VS_EPOWER)
+			return (struct vs_result){ status, now };
+		s->block[i].erases++;
+		s->stats.erases++;
+		if (status == VS_EMEDIA) {
+			s->block[i].state = VS_BLOCK_RETIRED;
+			s->retired++;
+		}
+		erased = vs_later(erased, done);
+	}
+	count_free(s);
+	return finish(s, erased);
+}
+
+/* One page at mount time; counted, with its time added up. */
+static enum vs_status load(struct vs_ssd *s, uint32_t address, bool whole,
+			   vs_time now, vs_time *all)
+{
+	enum vs_status status;
+	vs_time done = now;
+
+	status = vs_read_page(s, now, address, whole ? s->read_page : NULL,
+			      s->read_oob, &done);
+	s->stats.recovery_pages++;
+	*all = vs_later(*all, done);
+	return status;
+}
+
+/* A metadata page that is whole and what it is said to be. */
+static enum vs_status load_meta(struct vs_ssd *s, uint32_t address,
+				uint32_t type, vs_time now, vs_time *all)
+{
+	const struct vs_meta *meta = (const struct vs_meta *)s->read_page;
+	enum vs_status status = load(s, address, true, now, all);
+
+	if (status != VS_OK)
+		return status;
+	if (meta->crc != vs_page_crc(s, s->read_page) || meta->type != type ||
+	    s->read_oob->type != type)
+		return VS_EMEDIA;
+	return VS_OK;
+}
+
+static void note_seen(struct vs_ssd *s, uint64_t seq)
+{
+	if (seq > s->seq)
+		s->seq = seq;
+}
+
+/* Find the metadata blocks and how often blocks have been erased. */
+static enum vs_status scan_blocks(struct vs_ssd *s, vs_time now, vs_time *all)
+{
+	uint64_t erases = 0;
+	uint32_t i, known = 0;
+
+	for (i = 0; i < s->blocks_all; i++) {
+		enum vs_status status;
+
+		if (s->block[i].state == VS_BLOCK_BAD)
+			continue;
+		status = load(s, vs_page_address(s, i, 0), false, now, all);
+		if (status == VS_EPOWER)
+			return status;
+		if (status != VS_OK)
+			continue;
+		note_seen(s, s->read_oob->seq);
+		s->block[i].erases = s->read_oob->erases;
+		erases += s->read_oob->erases;
+		known++;
+		if (s->read_oob->type != VS_PAGE_DATA)
+			s->block[i].state = VS_BLOCK_META;
+	}
+	/* Of a block whose first page is gone: as many as the others have. */
+	for (i = 0; known && i < s->blocks_all; i++) {
+		if (!s->block[i].erases)
+			s->block[i].erases = (uint32_t)(erases / known);
+	}
+	return VS_OK;
+}
+
+typedef void visitor(struct vs_ssd *s, uint32_t address, void *arg);
+
+/* Show all whole metadata pages of one type to @visit, in s->read_page. */
+static enum vs_status visit_meta(struct vs_ssd *s, uint32_t type, vs_time now,
+				 vs_time *all, visitor *visit, void *arg)
+{
+	uint32_t i, page;
+
+	for (i = 0; i < s->blocks_all; i++) {
+		if (s->block[i].state != VS_BLOCK_META)
+			continue;
+		for (page = 0; page < s->c.geometry.pages; page++) {
+			uint32_t address = vs_page_address(s, i, page);
+			enum vs_status status;
+
+			status = load(s, address, false, now, all);
+			if (status == VS_OK)
+				note_seen(s, s->read_oob->seq);
+			if (status == VS_OK && s->read_oob->type == type)
+				status = load_meta(s, address, type, now, all);
+			else if (status == VS_OK)
+				continue;
+			if (status == VS_EPOWER)
+				return status;
+			if (status == VS_OK)
+				visit(s, address, arg);
+		}
+	}
+	return VS_OK;
+}
+
+static const struct vs_meta *seen(const struct vs_ssd *s)
+{
+	return (const struct vs_meta *)s->read_page;
+}
+
+/* Ids of checkpoints begun but not finished must not be used again. */
+static void see_id(struct vs_ssd *s, uint32_t address, void *arg)
+{
+	(void)address;
+	(void)arg;
+	if (seen(s)->checkpoint > s->checkpoint_max)
+		s->checkpoint_max = seen(s)->checkpoint;
+}
+
+struct newest {
+	uint64_t below, best;
+};
+
+static void see_newest(struct vs_ssd *s, uint32_t address, void *arg)
+{
+	struct newest *n = arg;
+
+	see_id(s, address, NULL);
+	if (seen(s)->checkpoint < n->below && seen(s)->checkpoint > n->best &&
+	    seen(s)->shape == vs_shape(s) && seen(s)->blocks == s->blocks &&
+	    seen(s)->count == s->root_pages)
+		n->best = seen(s)->checkpoint;
+}
+
+struct search {
+	uint64_t root;		/* id of the root wanted */
+	uint32_t pages;		/* of it found */
+};
+
+static void take_root(struct vs_ssd *s, uint32_t address, void *arg)
+{
+	struct search *search = arg;
+	const uint32_t *entry = (const uint32_t *)(seen(s) + 1);
+	uint32_t i, first;
+
+	if (seen(s)->checkpoint != search->root ||
+	    seen(s)->index >= s->root_pages)
+		return;
+	first = seen(s)->index * s->roots_per_page;
+	for (i = 0; i < s->roots_per_page && first + i < s->map_pages; i++)
+		s->map_at[first + i] = entry[i];
+	s->block[address / s->c.geometry.pages].root = true;
+	search->pages++;
+}
+
+/* The newest root of which all pages are there. */
+static enum vs_status find_root(struct vs_ssd *s, vs_time now, vs_time *all)
+{
+	struct newest newest = { .below = UINT64_MAX };
+	enum vs_status status;
+	uint32_t i;
+
+	status = visit_meta(s, VS_PAGE_MAP, now, all, see_id, NULL);
+	while (status == VS_OK) {
+		struct search search = { 0 };
+
+		newest.best = 0;
+		status = visit_meta(s, VS_PAGE_ROOT, now, all, see_newest,
+				    &newest);
+		if (status != VS_OK)
+			return status;
+		if (!newest.best)
+			return VS_EMEDIA;
+		search.root = newest.best;
+		status = visit_meta(s, VS_PAGE_ROOT, now, all, take_root,
+				    &search);
+		if (search.pages == s->root_pages)
+			break;
+		for (i = 0; i < s->blocks_all; i++)
+			s->block[i].root = false;
+		newest.below = newest.best;
+	}
+	s->checkpoint = newest.best;
+	return status;
+}
+
+static bool valid_slot(const struct vs_ssd *s, uint32_t slot)
+{
+	return slot == VS_NONE ||
+	       slot < s->blocks_all * s->c.geometry.pages * s->slots;
+}
+
+/* A map page that a root names is there, or the metadata is lost. */
+static enum vs_status load_map(struct vs_ssd *s, vs_time now, vs_time *all)
+{
+	const uint32_t *entry = (const uint32_t *)(seen(s) + 1);
+	uint32_t i, k;
+
+	for (i = 0; i < s->map_pages; i++) {
+		enum vs_status status;
+
+		if (s->map_at[i] / s->c.geometry.pages >= s->blocks_all)
+			return VS_EMEDIA;
+		status = load_meta(s, s->map_at[i], VS_PAGE_MAP, now, all);
+		if (status != VS_OK)
+			return status;
+		if (seen(s)->index != i ||
+		    s->block[s->map_at[i] / s->c.geometry.pages].state !=
+		    VS_BLOCK_META)
+			return VS_EMEDIA;
+		s->block[s->map_at[i] / s->c.geometry.pages].valid++;
+		for (k = 0; k < s->map_per_page; k++) {
+			uint64_t lpn = (uint64_t)i * s->map_per_page + k;
+
+			if (lpn >= s->blocks)
+				break;
+			if (!valid_slot(s, entry[k]))
+				return VS_EMEDIA;
+			s->map[lpn] = entry[k];
+		}
+	}
+	return VS_OK;
+}
+
+/* Keep the newest page of each log area that belongs to the root. */
+static void take_log(struct vs_ssd *s, uint32_t address, void *arg)
+{
+	const struct vs_meta *meta = seen(s);
+	struct vs_log *l;
+	uint32_t i;
+
+	(void)arg;
+	if (meta->checkpoint != s->checkpoint || meta->index >= s->logs ||
+	    meta->count > s->log_entries)
+		return;
+	l = &s->log[meta->index];
+	if (l->count && ((struct vs_meta *)l->page)->seq > meta->seq)
+		return;
+	l->at = address;
+	for (i = 0; i < s->c.geometry.page_size; i++)
+		l->page[i] = s->read_page[i];
+	l->count = meta->count;
+}
+
+/* Merge the log areas, each of which is in order already. */
+static enum vs_status replay(struct vs_ssd *s)
+{
+	for (;;) {
+		struct vs_log *next = NULL;
+		uint32_t i;
+
+		for (i = 0; i < s->logs; i++) {
+			struct vs_log *l = &s->log[i];
+
+			if (l->durable < l->count &&
+			    (!next || l->entry[l->durable].order <
+				      next->entry[next->durable].order))
+				next = l;
+		}
+		if (!next)
+			return VS_OK;
+		i = next->durable++;
+		if (next->entry[i].lpn >= s->blocks ||
+		    !valid_slot(s, next->entry[i].slot))
+			return VS_EMEDIA;
+		s->map[next->entry[i].lpn] = next->entry[i].slot;
+		s->dirty[next->entry[i].lpn / s->map_per_page] = 1;
+		s->stats.replayed++;
+	}
+}
+
+/* Blocks that nothing found points to are free, the others closed. */
+static enum vs_status sort_blocks(struct vs_ssd *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->logs; i++) {
+		if (s->log[i].count)
+			s->block[s->log[i].at / s->c.geometry.pages].root = true;
+	}
+	for (i = 0; i < s->blocks_all; i++) {
+		struct vs_block *b = &s->block[i];
+
+		if (b->state == VS_BLOCK_META && !b->valid && !b->root)
+			b->state = VS_BLOCK_FREE;
+	}
+	for (i = 0; i < s->blocks; i++) {
+		uint32_t block = vs_block_of(s, s->map[i]);
+		struct vs_block *b = &s->block[block];
+
+		if (s->map[i] == VS_NONE)
+			continue;
+		if (b->state == VS_BLOCK_META)
+			return VS_EMEDIA;
+		if (b->state == VS_BLOCK_FREE)
+			b->state = VS_BLOCK_DATA;
+		b->valid++;
+		s->lane[vs_lane_of(s, block)].valid++;
+	}
+	count_free(s);
+	return VS_OK;
+}
+
+struct vs_result vs_mount(struct vs_ssd **out, void *mem,
+			  const struct vs_config *c,
+			  const struct vs_nand_ops *ops, void *ctx, vs_time now)
+{
+	struct vs_ssd *s = prepare(mem, c, ops, ctx);
+	vs_time all = now;
+	enum vs_status status;
+
+	*out = s;
+	if (!s)
+		return (struct vs_result){ VS_EINVAL, now };
+	status = scan_blocks(s, now, &all);
+	if (status == VS_OK)
+		status = find_root(s, now, &all);
+	if (status == VS_OK)
+		status = load_map(s, now, &all);
+	if (status == VS_OK)
+		status = visit_meta(s, VS_PAGE_LOG, now, &all, take_log, NULL);
+	if (status == VS_OK)
+		status = replay(s);
+	if (status == VS_OK)
+		status = sort_blocks(s);
+	if (status != VS_OK)
+		return (struct vs_result){ status, all };
+	/* No block seen by its first page has pages that go beyond this. */
+	s->seq += (s->banks + s->c.lanes * (1 + s->c.meta_stripe)) *
+		  s->c.geometry.pages;
+	return finish(s, all);
+}

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The host's commands. What each promises is in doc/source/firmware.rst.
+ */
+#include "internal.h"
+
+#include "crc32c.h"
+
+static bool in_range(const struct vs_ssd *s, uint64_t block, uint64_t count)
+{
+	return block <= s->blocks && count <= s->blocks - block;
+}
+
+/* No command after the power has gone or the media has let us down. */
+static struct vs_result result(struct vs_ssd *s, enum vs_status status,
+			       vs_time done)
+{
+	if (status == VS_EPOWER || status == VS_EREADONLY)
+		s->status = status;
+	return (struct vs_result){ status, done };
+}
+
+uint64_t vs_blocks(const struct vs_ssd *s)
+{
+	return s->blocks;
+}
+
+static void fill(uint8_t *to, const uint8_t *from)
+{
+	uint32_t i;
+
+	for (i = 0; i < VS_BLOCK; i++)
+		to[i] = from ? from[i] : 0;
+}
+
+/* A page read ahead of the blocks that are wanted from it. */
+struct page_read {
+	uint32_t address;
+	enum vs_status status;
+	vs_time done;
+};
+
+static enum vs_status read_slot(struct vs_ssd *s, vs_time now, uint32_t lpn,
+				uint8_t *to, struct page_read *page)
+{
+	uint32_t slot = s->map[lpn], i = slot % s->slots;
+	const struct vs_oob_slot *oob;
+
+	if (page->address != slot / s->slots) {
+		page->address = slot / s->slots;
+		page->done = now;
+		page->status = vs_read_page(s, now, page->address,
+					    s->read_page, s->read_oob,
+					    &page->done);
+	}
+	if (page->status != VS_OK)
+		return page->status;
+	oob = &s->read_oob->slot[i];
+	fill(to, s->read_page + i * VS_BLOCK);
+	if (oob->lpn != lpn || oob->crc != vs_crc32c(0, to, VS_BLOCK))
+		return VS_EMEDIA;
+	return VS_OK;
+}
+
+struct vs_result vs_read(struct vs_ssd *s, vs_time now, uint64_t block,
+			 uint32_t count, void *data)
+{
+	struct page_read page = { .address = VS_NONE };
+	vs_time done = now;
+	uint32_t i;
+
+	if (!in_range(s, block, count))
+		return (struct vs_result){ VS_EINVAL, now };
+	if (s->status == VS_EPOWER)
+		return (struct vs_result){ VS_EPOWER, now };
+	for (i = 0; i < count; i++) {
+		uint32_t lpn = (uint32_t)block + i;
+		uint8_t *to = (uint8_t *)data + (size_t)i * VS_BLOCK;
+		uint32_t e = vs_buffer_find(s, lpn);
+		enum vs_status status;
+
+		if (e != VS_NONE) {
+			fill(to, s->data + (size_t)e * VS_BLOCK);
+			continue;
+		}
+		if (s->map[lpn] == VS_NONE) {
+			fill(to, NULL);
+			continue;
+		}
+		status = read_slot(s, now, lpn, to, &page);
+		done = vs_later(done, page.done);
+		if (status != VS_OK) {
+			s->stats.lost_reads++;
+			return result(s, status, done);
+		}
+	}
+	return result(s, VS_OK, done);
+}
+
+/*
+ * Entries that are being put together to pages. A page has blocks that want
+ * the same lane.
+ */
+struct batch {
+	uint32_t entry[32];
+	uint32_t n;
+	vs_time done;
+};
+
+static enum vs_status batch_end(struct vs_ssd *s, struct batch *b, vs_time now)
+{
+	enum vs_status status;
+	vs_time done;
+
+	if (!b->n)
+		return VS_OK;
+	status = vs_buffer_program(s, b->entry, b->n, now, &done);
+	b->n = 0;
+	b->done = vs_later(b->done, done);
+	return status;
+}
+
+static enum vs_status batch_add(struct vs_ssd *s, struct batch *b,
+				uint32_t entry, vs_time now)
+{
+	enum vs_status status = VS_OK;
+
+	if (b->n && s->log[s->entry[b->entry[0]].log].lane !=
+		    s->log[s->entry[entry].log].lane)
+		status = batch_end(s, b, now);
+	b->entry[b->n++] = entry;
+	if (status == VS_OK && b->n == s->slots)
+		status = batch_end(s, b, now);
+	return status;
+}
+
+/* Program all buffered blocks of one tag. */
+static enum vs_status batch_tag(struct vs_ssd *s, struct batch *b, uint32_t log,
+				vs_time now)
+{
+	enum vs_status status = VS_OK;
+	uint32_t e = s->log[log].head;
+
+	while (status == VS_OK && e != VS_NONE) {
+		uint32_t next = s->entry[e].tag_newer;
+
+		s->log[log].stats.flushed++;
+		status = batch_add(s, b, e, now);
+		e = next;
+	}
+	return status;
+}
+
+/* FUA: the block that has just been put into the buffer, and no other. */
+static enum vs_status write_through(struct vs_ssd *s, uint32_t lpn, vs_time now,
+				    vs_time *done)
+{
+	uint32_t entry = vs_buffer_find(s, lpn);
+	uint32_t log = s->entry[entry].log;
+	enum vs_status status;
+	vs_time at = now;
+
+	status = vs_buffer_program(s, &entry, 1, now, done);
+	if (status == VS_OK)
+		status = vs_log_commit(s, log, now, &at);
+	*done = vs_later(*done, at);
+	return status;
+}
+
+struct vs_result vs_write(struct vs_ssd *s, vs_time now, uint32_t tag,
+			  uint64_t block, uint32_t count, const void *data,
+			  bool fua)
+{
+	const uint8_t *from = data;
+	enum vs_status status = VS_OK;
+	vs_time done = now;
+	uint32_t i, log;
+
+	if (!in_range(s, block, count))
+		return (struct vs_result){ VS_EINVAL, now };
+	if (s->status != VS_OK)
+		return (struct vs_result){ s->status, now };
+	log = vs_tag_get(s, tag);
+	for (i = 0; status == VS_OK && i < count; i++) {
+		vs_time at = now;
+
+		status = vs_buffer_put(s, log, (uint32_t)block + i,
+				       from + (size_t)i * VS_BLOCK, now, &at);
+		done = vs_later(done, at);
+		/* At once, lest the blocks after it push it out. */
+		if (status == VS_OK && fua) {
+			status = write_through(s, (uint32_t)block + i, now, &at);
+			done = vs_later(done, at);
+		}
+	}
+	return result(s, status, done);
+}
+
+/* More than a log area takes: straight into the map, then a checkpoint. */
+static enum vs_status trim_many(struct vs_ssd *s, vs_time now, uint32_t block,
+				uint32_t count, vs_time *done)
+{
+	uint32_t i;
+
+	for (i = 0; i < count; i++) {
+		if (s->map[block + i] != VS_NONE)
+			vs_map_set(s, VS_NONE, block + i, VS_NONE, now);
+	}
+	return vs_checkpoint(s, now, done);
+}
+
+struct vs_result vs_trim(struct vs_ssd *s, vs_time now, uint64_t block,
+			 uint64_t count)
+{
+	enum vs_status status = VS_OK;
+	uint32_t i, mapped = 0, e;
+	vs_time done = now;
+
+	if (!in_range(s, block, count))
+		return (struct vs_result){ VS_EINVAL, now };
+	if (s->status != VS_OK)
+		return (struct vs_result){ s->status, now };
+	for (i = 0; i < count; i++) {
+		e = vs_buffer_find(s, (uint32_t)block + i);
+		if (e != VS_NONE)
+			vs_buffer_drop(s, e, now);
+		mapped += s->map[block + i] != VS_NONE;
+	}
+	if (mapped > s->log_entries / 2)
+		return result(s, trim_many(s, now, (uint32_t)block,
+					   (uint32_t)count, &done), done);
+	for (i = 0; i < count; i++) {
+		if (s->map[block + i] == VS_NONE)
+			continue;
+		status = vs_log_room(s, VS_HTAG_LOG, 1, now);
+		if (status != VS_OK)
+			break;
+		vs_map_set(s, VS_HTAG_LOG, (uint32_t)block + i, VS_NONE, now);
+	}
+	return result(s, status, done);
+}
+
+static bool logged_in(const struct vs_log *l, uint64_t first, uint64_t end)
+{
+	uint32_t i;
+
+	for (i = l->durable; i < l->count; i++) {
+		if (l->entry[i].lpn >= first && l->entry[i].lpn < end)
+			return true;
+	}
+	return false;
+}
+
+/* Program what is buffered of a range of blocks, of all tags. */
+static enum vs_status batch_range(struct vs_ssd *s, struct batch *b,
+				  uint64_t first, uint64_t end, vs_time now)
+{
+	enum vs_status status = VS_OK;
+	uint32_t e = s->oldest;
+
+	while (status == VS_OK && e != VS_NONE) {
+		uint32_t next = s->entry[e].newer;
+
+		if (s->entry[e].lpn >= first && s->entry[e].lpn < end)
+			status = batch_add(s, b, e, now);
+		e = next;
+	}
+	return status == VS_OK ? batch_end(s, b, now) : status;
+}
+
+struct vs_result vs_flush(struct vs_ssd *s, vs_time now, uint64_t first,
+			  uint64_t count)
+{
+	struct batch batch = { .done = now };
+	enum vs_status status;
+	uint32_t i;
+
+	if (!in_range(s, first, count))
+		return (struct vs_result){ VS_EINVAL, now };
+	if (s->status != VS_OK)
+		return (struct vs_result){ s->status, now };
+	if (s->c.personality == VS_BASELINE) {
+		first = 0;
+		count = s->blocks;
+	}
+	status = batch_range(s, &batch, first, first + count, now);
+	for (i = 0; status == VS_OK && i < s->gc_log; i++) {
+		vs_time at = now;
+
+		/* What became durable on its own may still be under way. */
+		batch.done = vs_later(batch.done, s->log[i].commit_done);
+		if (s->c.personality == VS_BASELINE ? !i :
+		    logged_in(&s->log[i], first, first + count))
+			status = vs_log_commit(s, i, now, &at);
+		batch.done = vs_later(batch.done, at);
+	}
+	return result(s, status, batch.done);
+}
+
+struct vs_result vs_flush_tag(struct vs_ssd *s, vs_time now, uint32_t tag)
+{
+	uint32_t log = vs_tag_find(s, tag);
+	struct vs_tag_stats *stats = &s->log[log].stats;
+	struct batch batch = { .done = now };
+	enum vs_status status;
+	vs_time host = now, own = now;
+
+	if (s->status != VS_OK)
+		return (struct vs_result){ s->status, now };
+	if (s->c.personality == VS_BASELINE) {
+		struct vs_result r = vs_flush(s, now, 0, s->blocks);
+
+		status = r.status;
+		own = r.done;
+	} else {
+		status = batch_tag(s, &batch, log, now);
+		if (status == VS_OK && log != VS_HTAG_LOG)
+			status = batch_tag(s, &batch, VS_HTAG_LOG, now);
+		if (status == VS_OK)
+			status = batch_end(s, &batch, now);
+		if (status == VS_OK)
+			status = vs_log_commit(s, log, now, &own);
+		if (status == VS_OK && log != VS_HTAG_LOG)
+			status = vs_log_commit(s, VS_HTAG_LOG, now, &host);
+	}
+	own = vs_later(vs_later(own, host), batch.done);
+	stats->flushes++;
+	stats->flush_ns += own - now;
+	stats->flush_max_ns = vs_later(stats->flush_max_ns, own - now);
+	return result(s, status, own);
+}

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compile the test programs of the firmware, below build/firmware/."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.core.build import SANITIZERS, WARNINGS, run
+
+__all__ = ["BUILD", "FAST", "REPO", "compile_program", "copy_tree", "run"]
+
+REPO = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+BUILD = REPO / "build" / "firmware"
+
+#: Instead of the sanitizers, where many runs say more than a careful one.
+FAST = ("-g", "-O2")
+
+
+def compile_program(name: str, compiler: str, folder: Path, *flags: str,
+                    tree: Path = REPO, kind: tuple[str, ...] = SANITIZERS) -> Path:
+    """Compile one program with the firmware, the NAND model and the oracle.
+
+    :param name: file in this folder, without ``.c``
+    :param compiler: ``gcc`` or ``clang``
+    :param folder: where the program goes
+    :param flags: further compiler flags
+    :param tree: copy of the repository made by :func:`copy_tree`
+    :param kind: SANITIZERS or FAST
+    :raises AssertionError: with the compiler's messages, if it has any
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / name
+    tests = tree / "tests" / "firmware"
+    sources = [tests / f"{name}.c", tests / "oracle.c", tests / "workload.c",
+               *sorted((tree / "firmware").glob("*/*.c"))]
+    done = subprocess.run(
+        [compiler, *WARNINGS, "-D_GNU_SOURCE", *kind, *flags, "-o", str(program),
+         *map(str, sources)],
+        capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr, done.stderr
+    return program
+
+
+def copy_tree(to: Path) -> Path:
+    """Copy what the programs are made of, to be changed there."""
+    shutil.rmtree(to, ignore_errors=True)
+    for folder in ("firmware/core", "firmware/nand", "tests/core", "tests/firmware"):
+        (to / folder).mkdir(parents=True)
+        for source in (REPO / folder).glob("*.[ch]"):
+            shutil.copy(source, to / folder)
+    return to

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Devices to test: a NAND array with the firmware on it. */
+#ifndef VCACHE_TESTS_DEVICE_H
+#define VCACHE_TESTS_DEVICE_H
+
+#include <stdlib.h>
+
+#include "../core/check.h"
+#include "../../firmware/core/ssd.h"
+#include "../../firmware/nand/nand.h"
+
+struct device {
+	struct vs_config c;
+	struct nand *nand;
+	void *mem;
+	struct vs_ssd *ssd;
+	vs_time now;
+};
+
+/* Small devices, each with something special. */
+#define SHAPES 5
+
+static inline struct vs_config shape(unsigned int i,
+				     enum vs_personality personality)
+{
+	static const struct vs_config all[SHAPES] = {
+		/* As small as it gets, one block a page. */
+		{ { 1, 1, 28, 8, 4096, false }, 6, 3, 1, 1, 0, 0,
+		  .gc_pages = 2, .wear_gap = 4 },
+		/* MLC, two blocks a page. */
+		{ { 1, 2, 24, 8, 8192, true }, 8, 4, 1, 1, 0, 0,
+		  .gc_pages = 2 },
+		/* Two lanes of MLC, more tags than log areas. */
+		{ { 2, 2, 28, 8, 8192, true }, 16, 3, 2, 1, 5, 2,
+		  .gc = VS_GC_COST_BENEFIT, .gc_pages = 4, .wear_gap = 8 },
+		/* Striped metadata, four blocks a page. */
+		{ { 4, 1, 18, 8, 16384, false }, 24, 5, 2, 2, 5, 1,
+		  .gc_pages = 4 },
+		/* A single tag: hTag. */
+		{ { 2, 1, 20, 16, 8192, true }, 8, 1, 1, 2, 10, 0,
+		  .gc = VS_GC_COST_BENEFIT, .gc_pages = 1 },
+	};
+	struct vs_config c = all[i];
+
+	c.personality = personality;
+	return c;
+}
+
+/*
+ * Real timings, and two that keep operations under way for long while others
+ * come and go: what has to wait and does not is caught by them.
+ */
+static inline struct nand_timing timing(uint64_t seed)
+{
+	static const struct nand_timing slow_msb = {
+		20000, 200000, 6000000, 400000, 100,
+	}, slow_program = {
+		20000, 4000000, 4000000, 150000, 100,
+	};
+
+	switch (seed % 4) {
+	case 0:
+		return nand_tlc;
+	case 1:
+		return slow_msb;
+	case 2:
+		return slow_program;
+	default:
+		return nand_jasmine;
+	}
+}
+
+static inline struct device device_new(struct vs_config c, uint64_t seed)
+{
+	struct device d = { .c = c };
+	struct nand_config n = {
+		.geometry = c.geometry,
+		.timing = timing(seed),
+		.seed = seed,
+	};
+
+	d.nand = nand_open(&n);
+	CHECK(d.nand);
+	CHECK(vs_size_needed(&c));
+	d.mem = malloc(vs_size_needed(&c));
+	CHECK(d.mem);
+	return d;
+}
+
+static inline void device_format(struct device *d)
+{
+	struct vs_result r = vs_format(&d->ssd, d->mem, &d->c, &nand_ops,
+				       d->nand, d->now);
+
+	CHECK(r.status == VS_OK);
+	d->now = r.done;
+}
+
+static inline enum vs_status device_mount(struct device *d)
+{
+	struct vs_result r = vs_mount(&d->ssd, d->mem, &d->c, &nand_ops,
+				      d->nand, d->now);
+
+	if (r.status == VS_OK)
+		d->now = r.done;
+	return r.status;
+}
+
+/* Another device in the same state, whose power has just gone. */
+static inline struct device device_copy(const struct device *d)
+{
+	struct device copy = *d;
+
+	copy.nand = nand_copy(d->nand);
+	copy.mem = malloc(vs_size_needed(&d->c));
+	copy.ssd = NULL;
+	CHECK(copy.nand && copy.mem);
+	return copy;
+}
+
+static inline void device_free(struct device *d)
+{
+	nand_close(d->nand);
+	free(d->mem);
+}
+
+#endif /* VCACHE_TESTS_DEVICE_H */

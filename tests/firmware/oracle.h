@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a block may read as: the history of every block, and how much of it a
+ * completed flush or FUA write has made durable.
+ *
+ * Each write or TRIM of a block is a version of it. A version's content names
+ * block and version and fills all 4 KiB, so nothing torn or from elsewhere can
+ * pass. After a power cut a block has to read as its floor or a later version.
+ */
+#ifndef VCACHE_TESTS_ORACLE_H
+#define VCACHE_TESTS_ORACLE_H
+
+#include "device.h"
+
+struct oracle;
+
+struct oracle *oracle_new(uint64_t blocks);
+/* Without promises still open. */
+struct oracle *oracle_copy(const struct oracle *o);
+void oracle_free(struct oracle *o);
+/* Give the block a new version by a tag; @data gets its content. */
+void oracle_write(struct oracle *o, uint64_t block, uint32_t tag, void *data);
+void oracle_trim(struct oracle *o, uint64_t block);
+/*
+ * At time @done versions of [first, first + count) are durable: those by @tag
+ * and hTag and TRIMs, or of all tags.
+ */
+void oracle_flush(struct oracle *o, vs_time done, bool all, uint32_t tag,
+		  uint64_t first, uint64_t count);
+/* The clock shows @now: what is done by then holds. */
+void oracle_tick(struct oracle *o, vs_time now);
+/* The power went at @time: promises not kept by then are void. */
+void oracle_cut(struct oracle *o, vs_time time);
+/* Without a power cut since: exactly the newest version. */
+void oracle_check_read(const struct oracle *o, uint64_t block, const void *data);
+/* After one: read everything, compare; what is read is what holds from now. */
+void oracle_check_recovered(struct oracle *o, struct device *d);
+/* The device has lost nothing at all. */
+void oracle_check_all(const struct oracle *o, struct device *d);
+
+#endif /* VCACHE_TESTS_ORACLE_H */

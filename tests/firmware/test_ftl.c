@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The device without power cuts: what it counts, whom a flush concerns, what
+ * happens when it is full, when blocks fail, when lanes are set.
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include "workload.h"
+
+static uint8_t block_data[VS_BLOCK];
+
+static void write_one(struct device *d, uint32_t tag, uint64_t block)
+{
+	struct vs_result r;
+
+	memset(block_data, (int)(block + 1), sizeof(block_data));
+	r = vs_write(d->ssd, d->now, tag, block, 1, block_data, false);
+	CHECK(r.status == VS_OK);
+	d->now = r.done;
+}
+
+static void flush_tag(struct device *d, uint32_t tag)
+{
+	struct vs_result r = vs_flush_tag(d->ssd, d->now, tag);
+
+	CHECK(r.status == VS_OK);
+	d->now = r.done;
+}
+
+static struct vs_tag_stats tag_stats(struct device *d, uint32_t tag)
+{
+	struct vs_tag_stats t;
+
+	CHECK(vs_get_tag_stats(d->ssd, tag, &t));
+	return t;
+}
+
+/* Every page that the NAND has programmed is there for a known cause. */
+static void check_sums(struct device *d, struct nand_counters since)
+{
+	uint64_t sum = 0, slots = d->c.geometry.page_size / VS_BLOCK;
+	struct nand_counters c = nand_count(d->nand);
+	struct vs_stats s;
+	int i;
+
+	vs_get_stats(d->ssd, &s);
+	for (i = 0; i < VS_CAUSES; i++)
+		sum += s.programmed[i];
+	CHECK(sum == (c.programs - since.programs) * slots);
+	CHECK(s.erases == c.erases - since.erases);
+}
+
+static void check_erase_histogram(struct device *d)
+{
+	const struct vs_geometry *g = &d->c.geometry;
+	uint32_t out[512], expected[512] = { 0 }, i, k;
+
+	for (i = 0; i < g->channels * g->ways; i++) {
+		for (k = 0; k < g->blocks; k++)
+			expected[nand_erase_count(d->nand, i, k)]++;
+	}
+	vs_erase_histogram(d->ssd, 1, out, 512);
+	CHECK(!memcmp(out, expected, sizeof(out)));
+}
+
+/* Long random runs on a full device, read back against the oracle. */
+static void test_model(unsigned int i, enum vs_personality personality)
+{
+	struct device d = device_new(shape(i, personality), check_seed);
+	struct nand_counters start = nand_count(d.nand);
+	uint64_t seed = check_seed * 2 + 1;
+	struct oracle *o;
+
+	device_format(&d);
+	o = oracle_new(vs_blocks(d.ssd));
+	CHECK(workload_fill(&d, o) == VS_OK);
+	CHECK(workload_run(&d, o, &seed, 800) == VS_OK);
+	check_sums(&d, start);
+	check_erase_histogram(&d);
+	CHECK(workload_fill(&d, o) == VS_OK);
+	oracle_check_all(o, &d);
+	oracle_free(o);
+	device_free(&d);
+}
+
+/* The same seed gives the same operations at the same times. */
+static void test_determinism(void)
+{
+	uint64_t trace[2], i;
+	uint32_t hash[2];
+
+	for (i = 0; i < 2; i++) {
+		struct device d = device_new(shape(2, VS_TAGGED), 7);
+		uint64_t seed = 7;
+		struct oracle *o;
+
+		device_format(&d);
+		o = oracle_new(vs_blocks(d.ssd));
+		CHECK(workload_run(&d, o, &seed, 1000) == VS_OK);
+		trace[i] = nand_count(d.nand).trace;
+		hash[i] = vs_map_hash(d.ssd);
+		oracle_free(o);
+		device_free(&d);
+	}
+	CHECK(trace[0] == trace[1]);
+	CHECK(hash[0] == hash[1]);
+}
+
+/* A flush takes the tag's own blocks and hTag's, and logs those two only. */
+static void test_isolation(void)
+{
+	struct device d = device_new(shape(3, VS_TAGGED), 1);
+	struct vs_stats before, after;
+
+	device_format(&d);
+	write_one(&d, 1, 1);
+	write_one(&d, 2, 2);
+	write_one(&d, VS_TAG_HOST, 3);
+	vs_get_stats(d.ssd, &before);
+	flush_tag(&d, 1);
+	vs_get_stats(d.ssd, &after);
+	CHECK(tag_stats(&d, 1).buffered == 0);
+	CHECK(tag_stats(&d, 1).unlogged == 0);
+	CHECK(tag_stats(&d, 1).flushes == 1);
+	CHECK(tag_stats(&d, 1).log_pages == 1);
+	CHECK(tag_stats(&d, 1).flush_ns == tag_stats(&d, 1).flush_max_ns);
+	CHECK(tag_stats(&d, 2).buffered == 1);
+	CHECK(tag_stats(&d, 2).log_pages == 0);
+	CHECK(tag_stats(&d, VS_TAG_HOST).buffered == 0);
+	CHECK(tag_stats(&d, VS_TAG_HOST).log_pages == 1);
+	CHECK(after.checkpoints == before.checkpoints);
+	/* Two log pages of four blocks; two blocks of data in one page. */
+	CHECK(after.programmed[VS_CAUSE_LOG] == 8);
+	CHECK(after.programmed[VS_CAUSE_HOST] == 2);
+	CHECK(after.programmed[VS_CAUSE_PADDING] == 2);
+	/* Again: nothing to do, no time. */
+	vs_get_stats(d.ssd, &before);
+	flush_tag(&d, 1);
+	vs_get_stats(d.ssd, &after);
+	CHECK(!memcmp(&before, &after, sizeof(before)));
+	device_free(&d);
+}
+
+/* The Baseline writes what everybody has, and the map, at each flush. */
+static void test_baseline(void)
+{
+	struct device d = device_new(shape(3, VS_BASELINE), 1);
+	struct vs_stats before, after;
+
+	device_format(&d);
+	write_one(&d, 1, 1);
+	write_one(&d, 2, 2);
+	vs_get_stats(d.ssd, &before);
+	flush_tag(&d, 1);
+	vs_get_stats(d.ssd, &after);
+	CHECK(tag_stats(&d, 2).buffered == 0);
+	CHECK(after.checkpoints == before.checkpoints + 1);
+	CHECK(after.programmed[VS_CAUSE_LOG] == 0);
+	device_free(&d);
+}
+
+/* Blocks go to the tag's lane, and only there, until that is full. */
+static void test_lanes(void)
+{
+	struct device d = device_new(shape(3, VS_TAGGED), 1);
+	struct vs_stats s;
+	uint64_t i;
+
+	device_format(&d);
+	CHECK(vs_set_lane(d.ssd, 1, 2, false) == VS_EINVAL);
+	CHECK(vs_set_lane(d.ssd, 1, 1, true) == VS_OK);
+	for (i = 0; i < vs_blocks(d.ssd) / 2; i++)
+		write_one(&d, 1, i);
+	vs_get_stats(d.ssd, &s);
+	CHECK(s.spilled == 0);
+	for (; i < vs_blocks(d.ssd); i++)
+		write_one(&d, 1, i);
+	flush_tag(&d, 1);
+	vs_get_stats(d.ssd, &s);
+	CHECK(s.spilled > 0);
+	device_free(&d);
+}
+
+/* A tag's log area is free again once nothing of the tag is left. */
+static void test_tag_reuse(void)
+{
+	struct device d = device_new(shape(1, VS_TAGGED), 1);
+	struct vs_tag_stats t;
+	uint32_t tag;
+
+	device_format(&d);
+	for (tag = 1; tag <= 5; tag++)
+		write_one(&d, tag, tag);
+	CHECK(vs_get_tag_stats(d.ssd, 3, &t));
+	CHECK(!vs_get_tag_stats(d.ssd, 4, &t));
+	CHECK(tag_stats(&d, VS_TAG_HOST).written == 2);
+	CHECK(vs_set_lane(d.ssd, 4, 0, false) == VS_EINVAL);
+	/* Whoever shares hTag's area is flushed with everyone. */
+	flush_tag(&d, 4);
+	CHECK(tag_stats(&d, VS_TAG_HOST).buffered == 0);
+	CHECK(vs_trim(d.ssd, d.now, 0, 8).status == VS_OK);
+	for (tag = 0; tag < 400; tag++) {
+		write_one(&d, VS_TAG_HOST, 9);
+		flush_tag(&d, VS_TAG_HOST);
+	}
+	write_one(&d, 6, 1);
+	CHECK(vs_get_tag_stats(d.ssd, 6, &t));
+	device_free(&d);
+}
+
+static void test_range(void)
+{
+	struct device d = device_new(shape(1, VS_TAGGED), 1);
+	uint64_t n;
+
+	device_format(&d);
+	n = vs_blocks(d.ssd);
+	CHECK(vs_read(d.ssd, 0, n, 1, block_data).status == VS_EINVAL);
+	CHECK(vs_read(d.ssd, 0, UINT64_MAX, 2, block_data).status == VS_EINVAL);
+	CHECK(vs_write(d.ssd, 0, 0, n - 1, 2, block_data, false).status ==
+	      VS_EINVAL);
+	CHECK(vs_trim(d.ssd, 0, 1, UINT64_MAX).status == VS_EINVAL);
+	CHECK(vs_flush(d.ssd, 0, 0, n + 1).status == VS_EINVAL);
+	CHECK(vs_flush(d.ssd, 0, n, 0).status == VS_OK);
+	device_free(&d);
+}
+
+/* Factory and grown bad blocks; in the end, read-only and all readable. */
+static void test_bad_blocks(void)
+{
+	struct vs_config c = shape(2, VS_TAGGED);
+	struct nand_config n = {
+		.geometry = c.geometry,
+		.timing = nand_tlc,
+		.seed = check_seed,
+		.factory_bad = 2,
+		.fail_ppm = 600,
+	};
+	struct device d = { .c = c, .nand = nand_open(&n) };
+	uint64_t seed = check_seed * 2 + 1;
+	enum vs_status status = VS_OK;
+	struct vs_stats s;
+	struct vs_result r = { VS_OK, 0 };
+	struct oracle *o;
+	uint32_t i;
+
+	c.bad_blocks = 3;
+	d.c = c;
+	d.mem = malloc(vs_size_needed(&c));
+	device_format(&d);
+	o = oracle_new(vs_blocks(d.ssd));
+	CHECK(workload_fill(&d, o) == VS_OK);
+	for (i = 0; i < 8; i++) {
+		vs_get_stats(d.ssd, &s);
+		if (s.bad_blocks > 6)
+			break;
+		CHECK(workload_run(&d, o, &seed, 100) == VS_OK);
+	}
+	vs_get_stats(d.ssd, &s);
+	CHECK(s.bad_blocks > 2);
+	oracle_check_all(o, &d);
+	r = vs_flush(d.ssd, d.now, 0, vs_blocks(d.ssd));
+	CHECK(r.status == VS_OK);
+	d.now = r.done;
+	CHECK(device_mount(&d) == VS_OK);
+	oracle_check_all(o, &d);
+	/* Until it is worn out. */
+	for (i = 0; status == VS_OK && i < 200000; i++) {
+		uint64_t block = check_below(&seed,
+					     (unsigned int)vs_blocks(d.ssd));
+
+		oracle_write(o, block, 1, block_data);
+		r = vs_write(d.ssd, d.now, 1, block, 1, block_data, true);
+		status = r.status;
+		d.now = r.done;
+	}
+	CHECK(status == VS_EREADONLY);
+	for (i = 0; i < vs_blocks(d.ssd); i++)
+		CHECK(vs_read(d.ssd, d.now, i, 1, block_data).status == VS_OK);
+	oracle_free(o);
+	device_free(&d);
+}
+
+/* Cold data does not keep its blocks young. */
+static void test_wear(void)
+{
+	struct vs_config c = shape(0, VS_TAGGED);
+	struct device d = device_new(c, 1);
+	uint32_t out[4], i;
+
+	device_format(&d);
+	for (i = 0; i < vs_blocks(d.ssd); i++)
+		write_one(&d, 1, i);
+	for (i = 0; i < 6000; i++)
+		write_one(&d, 1, i % 8);
+	/* Erases of all blocks within 0.5 ... 1.5 of the mean. */
+	i = (uint32_t)nand_count(d.nand).erases / c.geometry.blocks / 2;
+	vs_erase_histogram(d.ssd, i, out, 4);
+	CHECK(out[0] == 0);
+	CHECK(out[3] == 0);
+	device_free(&d);
+}
+
+/* An image file outlives its process; one of another geometry is refused. */
+static void test_image(void)
+{
+	char path[] = "/tmp/nand-XXXXXX";
+	struct vs_config c = shape(1, VS_TAGGED);
+	struct nand_config n = {
+		.geometry = c.geometry, .timing = nand_tlc, .path = path,
+	};
+	struct device d = { .c = c };
+	uint8_t data[VS_BLOCK];
+
+	CHECK(mkstemp(path) >= 0);
+	d.mem = malloc(vs_size_needed(&c));
+	d.nand = nand_open(&n);
+	CHECK(d.nand);
+	CHECK(device_mount(&d) == VS_EMEDIA);
+	device_format(&d);
+	write_one(&d, 1, 5);
+	flush_tag(&d, 1);
+	nand_close(d.nand);
+	d.nand = nand_open(&n);
+	CHECK(device_mount(&d) == VS_OK);
+	CHECK(vs_read(d.ssd, d.now, 5, 1, data).status == VS_OK);
+	CHECK(!memcmp(data, block_data, sizeof(data)));
+	device_free(&d);
+	n.geometry.blocks++;
+	CHECK(!nand_open(&n));
+	unlink(path);
+}
+
+int main(int argc, char **argv)
+{
+	unsigned int i;
+
+	check_seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
+	test_range();
+	test_isolation();
+	test_baseline();
+	test_lanes();
+	test_tag_reuse();
+	test_determinism();
+	test_image();
+	test_wear();
+	test_bad_blocks();
+	for (i = 0; i < SHAPES; i++) {
+		test_model(i, VS_TAGGED);
+		test_model(i, VS_BASELINE);
+	}
+	return 0;
+}

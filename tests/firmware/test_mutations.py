@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The power-cut tests notice when the firmware is wrong.
+
+Each mutation breaks one rule of it on purpose, and one of the runs below has
+to fail. They are tried in turn, so the first should be the most telling.
+"""
+
+import hashlib
+from typing import NamedTuple
+
+import pytest
+
+from tests.firmware import build
+
+
+class Mutation(NamedTuple):
+    """One rule of the firmware and how it is broken."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+MUTATIONS = [
+    Mutation("a log page is programmed before its data", "log",
+             "now = vs_later(now, log->data_done);", ""),
+    Mutation("a log page does not wait for the other half of a word line", "log",
+             "now = vs_later(now, s->lane[i].msb_done);", ";"),
+    Mutation("what a log made durable may lose its pair", "log",
+             "\tvs_promise(s);\n", ""),
+    Mutation("a flush leaves out hTag's data", "ssd",
+             "status = batch_tag(s, &batch, VS_HTAG_LOG, now);", ";"),
+    Mutation("a flush leaves out hTag's log", "ssd",
+             "status = vs_log_commit(s, VS_HTAG_LOG, now, &host);", ";"),
+    Mutation("a flush leaves out its own log", "ssd",
+             "status = vs_log_commit(s, log, now, &own);", ";"),
+    Mutation("a flush is acknowledged before its log page is there", "ssd",
+             "own = vs_later(vs_later(own, host), batch.done);", "own = batch.done;"),
+    Mutation("a flush of a range forgets the logs", "ssd",
+             "logged_in(&s->log[i], first, first + count))", "0)"),
+    Mutation("FUA forgets the log", "ssd",
+             "if (status == VS_OK)\n\t\tstatus = vs_log_commit(s, log, now, &at);", ""),
+    Mutation("a TRIM is not logged", "ssd",
+             "vs_map_set(s, VS_HTAG_LOG, (uint32_t)block + i, VS_NONE, now);",
+             "vs_map_set(s, VS_NONE, (uint32_t)block + i, VS_NONE, now);"),
+    Mutation("a TRIM leaves the buffered block", "ssd",
+             "if (e != VS_NONE)\n\t\t\tvs_buffer_drop(s, e, now);", ""),
+    Mutation("a block overwritten by another tag is no longer the first one's", "buffer",
+             "if (s->entry[e].log != log)\n\t\t\tlog = VS_HTAG_LOG;", ""),
+    Mutation("collection does not wait for durability", "block",
+             "|| b->valid || b->unsafe)", "|| b->valid)"),
+    Mutation("an erase does not wait until it is safe", "block",
+             "now = vs_later(now, s->commit_done);", ""),
+    Mutation("collection moves what is no longer valid", "gc",
+             "if (slot[i].lpn >= s->blocks ||\n"
+             "\t\t    s->map[slot[i].lpn] != address * s->slots + i)",
+             "if (slot[i].lpn >= s->blocks)"),
+    Mutation("a root is programmed before its map pages", "checkpoint",
+             "*all = vs_later(*all, done);", ""),
+    Mutation("a root is programmed before the data", "checkpoint",
+             "all = vs_later(now, s->data_done)", "all = now"),
+    Mutation("what a root made durable may lose its pair", "checkpoint",
+             "\tvs_promise(s);\n", ""),
+    Mutation("an unfinished checkpoint frees blocks", "checkpoint",
+             "\tstatus = write_map(s, now, &all);",
+             "\tadopt(s);\n\tstatus = write_map(s, now, &all);"),
+    Mutation("replay ignores the order of changes", "recover",
+             "(!next || l->entry[l->durable].order <\n"
+             "\t\t\t\t      next->entry[next->durable].order))", "!next)"),
+    Mutation("the oldest page of a log is taken", "recover",
+             "->seq > meta->seq)", "->seq < meta->seq)"),
+    Mutation("logs of an older checkpoint are replayed", "recover",
+             "if (meta->checkpoint != s->checkpoint || ", "if ("),
+    Mutation("logs are not replayed", "recover", "status = replay(s);", ";"),
+    Mutation("recovery reuses blocks that it still needs", "recover",
+             "if (s->log[i].count)\n", "if (0)\n"),
+    Mutation("metadata pages are not checked", "recover",
+             "meta->crc != vs_page_crc(s, s->read_page) || ", ""),
+]
+
+#: Kind, shape, personality, seed.
+RUNS = [
+    ("long", 1, 0, 1), ("sweep", 1, 0, 1), ("sweep", 1, 0, 2), ("sweep", 0, 0, 2),
+    ("long", 2, 0, 1),
+    ("sweep", 2, 0, 2), ("long", 3, 0, 1), ("recovery", 1, 0, 2), ("long", 1, 1, 1),
+    ("sweep", 1, 1, 2), ("long", 4, 0, 1), ("long", 0, 0, 1), ("long", 1, 0, 2),
+    ("long", 2, 0, 2), ("long", 1, 0, 3), ("sweep", 1, 0, 4), ("sweep", 4, 0, 4),
+    ("long", 4, 0, 2), ("long", 3, 1, 1), ("sweep", 3, 0, 2), ("sweep", 1, 0, 21),
+]
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.name)
+def test_mutation_is_noticed(mutation: Mutation) -> None:
+    folder = build.BUILD / "mutation" / hashlib.sha256(mutation.name.encode()).hexdigest()[:12]
+    tree = build.copy_tree(folder / "tree")
+    source = tree / "firmware" / "core" / f"{mutation.file}.c"
+    text = source.read_text()
+    assert text.count(mutation.old) == 1, "the line to be broken is not there (any more)"
+    source.write_text(text.replace(mutation.old, mutation.new))
+    program = build.compile_program("test_powercut", "gcc", folder, "-O1", "-w", "-Wno-error",
+                                    tree=tree, kind=())
+    assert any(build.run(program, *map(str, run)).returncode for run in RUNS)

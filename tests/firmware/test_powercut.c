@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Power cuts: test_powercut sweep|long|recovery SHAPE PERSONALITY SEED [CUT].
+ *
+ * sweep: one short run, cut at every program and erase of it
+ * recovery: the same, each time cut again at every one of the recovery
+ * long: one device that is cut at random again and again
+ */
+#include <string.h>
+
+#include "workload.h"
+
+#define SWEEP_STEPS 60
+#define LONG_ROUNDS 40
+#define AFTER_STEPS 12
+
+struct job {
+	struct vs_config c;
+	uint64_t seed;
+	uint64_t only;		/* this cut alone; 0: all */
+	uint64_t cuts;
+};
+
+/* Half of the runs begin with every block written: collection is at work. */
+static struct oracle *begin(struct device *d, uint64_t seed)
+{
+	struct oracle *o = oracle_new(vs_blocks(d->ssd));
+
+	if (seed % 2 == 0) {
+		struct vs_result r;
+
+		CHECK(workload_fill(d, o) == VS_OK);
+		r = vs_flush(d->ssd, d->now, 0, vs_blocks(d->ssd));
+		CHECK(r.status == VS_OK);
+		d->now = r.done;
+		oracle_flush(o, d->now, true, 0, 0, vs_blocks(d->ssd));
+		oracle_tick(o, d->now);
+	}
+	return o;
+}
+
+static void power_on(struct device *d, struct oracle *o)
+{
+	CHECK(nand_is_off(d->nand));
+	oracle_cut(o, nand_cut_time(d->nand));
+	nand_power_on(d->nand);
+}
+
+/* The device has come through; it works on, and keeps all when shut down. */
+static void live_on(struct device *d, struct oracle *o, uint64_t seed)
+{
+	struct vs_result r;
+
+	oracle_check_recovered(o, d);
+	CHECK(workload_run(d, o, &seed, AFTER_STEPS) == VS_OK);
+	r = vs_flush(d->ssd, d->now, 0, vs_blocks(d->ssd));
+	CHECK(r.status == VS_OK);
+	d->now = r.done;
+	CHECK(device_mount(d) == VS_OK);
+	oracle_check_all(o, d);
+}
+
+/* Cut each program and erase of a recovery, and recover from that. */
+static void cut_recovery(const struct device *d, struct job *job)
+{
+	uint64_t i;
+
+	for (i = 1;; i++) {
+		struct device copy = device_copy(d);
+		enum vs_status status;
+		uint32_t hash;
+
+		nand_cut(copy.nand, i, job->seed + i);
+		status = device_mount(&copy);
+		if (status == VS_EPOWER) {
+			nand_power_on(copy.nand);
+			CHECK(device_mount(&copy) == VS_OK);
+			job->cuts++;
+		}
+		hash = vs_map_hash(copy.ssd);
+		device_free(&copy);
+		/* Interrupted or not, the same device comes out. */
+		copy = device_copy(d);
+		CHECK(device_mount(&copy) == VS_OK);
+		CHECK(vs_map_hash(copy.ssd) == hash);
+		device_free(&copy);
+		if (status == VS_OK)
+			return;
+	}
+}
+
+static bool cut_run(struct job *job, const struct device *fresh,
+		    const struct oracle *start, uint64_t cut, bool recovery)
+{
+	struct device d = device_copy(fresh);
+	struct oracle *o = oracle_copy(start);
+	uint64_t seed = job->seed * 2 + 1;
+	enum vs_status status;
+
+	CHECK(device_mount(&d) == VS_OK);
+	nand_cut(d.nand, cut, job->seed * 1000 + cut);
+	status = workload_run(&d, o, &seed, SWEEP_STEPS);
+	if (status == VS_EPOWER) {
+		job->cuts++;
+		power_on(&d, o);
+		if (recovery)
+			cut_recovery(&d, job);
+		CHECK(device_mount(&d) == VS_OK);
+		live_on(&d, o, job->seed * 77 + cut + 1);
+	}
+	oracle_free(o);
+	device_free(&d);
+	return status == VS_EPOWER;
+}
+
+static void sweep(struct job *job, bool recovery)
+{
+	struct device fresh = device_new(job->c, job->seed);
+	uint64_t cut = job->only ? job->only : 1;
+	struct oracle *start;
+
+	device_format(&fresh);
+	start = begin(&fresh, job->seed);
+	/* Cuts during recovery square the work: only each seventh. */
+	while (cut_run(job, &fresh, start, cut, recovery) && !job->only)
+		cut += recovery ? 7 : 1;
+	oracle_free(start);
+	device_free(&fresh);
+}
+
+static void cut_long(struct job *job)
+{
+	struct device d = device_new(job->c, job->seed);
+	uint64_t seed = job->seed * 2 + 1;
+	struct oracle *o;
+	unsigned int i;
+
+	device_format(&d);
+	o = oracle_new(vs_blocks(d.ssd));
+	for (i = 0; i < LONG_ROUNDS; i++) {
+		nand_cut(d.nand, 1 + check_below(&seed, 300),
+			 check_next(&seed));
+		if (i % 8 || workload_fill(&d, o) == VS_OK)
+			workload_run(&d, o, &seed, UINT32_MAX);
+		do {
+			job->cuts++;
+			power_on(&d, o);
+			/* Two recoveries in three are cut as well. */
+			if (check_below(&seed, 3))
+				nand_cut(d.nand, 1 + check_below(&seed, 12),
+					 check_next(&seed));
+		} while (device_mount(&d) == VS_EPOWER);
+		nand_cut(d.nand, 0, 0);
+		oracle_check_recovered(o, &d);
+	}
+	oracle_free(o);
+	device_free(&d);
+}
+
+int main(int argc, char **argv)
+{
+	struct job job = { 0 };
+
+	CHECK(argc == 5 || argc == 6);
+	job.c = shape((unsigned int)atoi(argv[2]),
+		      (enum vs_personality)atoi(argv[3]));
+	job.seed = strtoull(argv[4], NULL, 0);
+	check_seed = job.seed;
+	job.only = argc > 5 ? strtoull(argv[5], NULL, 0) : 0;
+	if (!strcmp(argv[1], "long"))
+		cut_long(&job);
+	else
+		sweep(&job, !strcmp(argv[1], "recovery"));
+	CHECK(job.cuts > 0);
+	printf("%llu cuts\n", (unsigned long long)job.cuts);
+	return 0;
+}

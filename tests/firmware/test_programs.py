@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The test programs of the firmware, under both compilers and their sanitizers."""
+
+import itertools
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.firmware import build
+
+SHAPES = range(5)
+PERSONALITIES = {"tagged": "0", "baseline": "1"}
+#: Of the fuzzer, beyond its corpus.
+RUNS = 80
+
+
+@pytest.fixture(scope="module", params=["gcc", "clang"])
+def checked(request: pytest.FixtureRequest) -> Path:
+    """Return the power-cut program under sanitizers."""
+    return build.compile_program("test_powercut", request.param, build.BUILD / request.param)
+
+
+@pytest.fixture(scope="module")
+def fast() -> Path:
+    """Return the power-cut program, optimised."""
+    return build.compile_program("test_powercut", "gcc", build.BUILD / "fast", kind=build.FAST)
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_ftl(compiler: str) -> None:
+    program = build.compile_program("test_ftl", compiler, build.BUILD / compiler)
+    done = build.run(program)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("personality", PERSONALITIES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_cut_again_and_again(checked: Path, shape: int, personality: str) -> None:
+    done = build.run(checked, "long", str(shape), PERSONALITIES[personality], "1")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("shape", "personality", "seed"),
+                         list(itertools.product(SHAPES, PERSONALITIES, [1, 2, 3, 4])))
+def test_cut_at_every_operation(fast: Path, shape: int, personality: str, seed: int) -> None:
+    done = build.run(fast, "sweep", str(shape), PERSONALITIES[personality], str(seed))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("shape", "personality"),
+                         list(itertools.product(SHAPES, PERSONALITIES)))
+def test_cut_at_every_operation_of_recovery(fast: Path, shape: int, personality: str) -> None:
+    done = build.run(fast, "recovery", str(shape), PERSONALITIES[personality], "2")
+    assert done.returncode == 0, done.stderr
+
+
+def test_fuzz_smoke() -> None:
+    folder = build.BUILD / "fuzz"
+    program = build.compile_program("fuzz_mount", "clang", folder, "-fsanitize=fuzzer")
+    corpus = folder / "corpus"
+    corpus.mkdir(exist_ok=True)
+    numbers = random.Random(1)
+    for i in range(40):
+        (corpus / f"seed-{i}").write_bytes(numbers.randbytes(1 + 6 * (i % 20)))
+    done = build.run(program, f"-runs={RUNS}", "-max_len=241", "-seed=1",
+                     f"-artifact_prefix={folder}/", str(corpus))
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+def test_core_is_freestanding() -> None:
+    """Nothing but what a bare-metal port has."""
+    allowed = {"#include <stdbool.h>", "#include <stddef.h>", "#include <stdint.h>"}
+    for source in (build.REPO / "firmware" / "core").glob("*.[ch]"):
+        text = source.read_text()
+        includes = {line for line in text.splitlines() if line.startswith("#include <")}
+        assert includes <= allowed, f"{source.name}: {includes}"
+        assert not any(word in text for word in ("malloc(", "float ", "double ")), source.name
