@@ -110,10 +110,9 @@ bool pdu_check(const struct pdu_ch *ch, const struct pdu_session *session,
 	*layout = (struct pdu_layout){
 		.header = hlen + (session->hdgst ? PDU_DIGEST : 0),
 	};
+	/* Without data there is nothing to digest. */
 	if (ch->type == PDU_CAPSULECMD &&
-	    le32_to_cpu(ch->plen) == layout->header) {
-		/* Without data there is nothing to digest. */
+	    le32_to_cpu(ch->plen) == layout->header)
 		return true;
-	}
 	return check_data(ch, session, layout, error);
 }
