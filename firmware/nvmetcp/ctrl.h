@@ -59,7 +59,6 @@ struct error_entry {
  * @aer: parked Asynchronous Event Requests
  * @aers: how many
  * @events: that are to be told, a bit each
- * @masked: events whose log page was not read since, a bit each
  * @changed: all namespaces are on the changed namespace list
  * @errors: since it was made
  * @error_log: the last of them, by their count modulo the size
@@ -84,7 +83,6 @@ struct ctrl {
 	struct request *aer[AER_LIMIT];
 	unsigned int aers;
 	unsigned int events;
-	unsigned int masked;
 	bool changed;
 	uint64_t errors;
 	struct error_entry error_log[ERROR_LOG_ENTRIES];
@@ -104,6 +102,5 @@ void ctrl_write_cc(struct ctrl *k, uint32_t cc);
 void aer_park(struct ctrl *k, struct request *r);
 bool aer_abort(struct ctrl *k, uint16_t cid);
 void aer_raise_all(struct subsys *s, enum event event);
-void aer_log_read(struct ctrl *k, uint8_t lid);
 
 #endif /* VCACHE_NVMETCP_CTRL_H */

@@ -154,10 +154,8 @@ uint16_t log_execute(struct request *r)
 		log_vcache_tags(k->subsys, &w);
 		break;
 	}
-	if (cdw10 & CDW10_RAE)
-		return SC_SUCCESS;
-	if (lid == LOG_CHANGED_NAMESPACES)
+	/* Retain Asynchronous Event: the list is not read for good yet. */
+	if (lid == LOG_CHANGED_NAMESPACES && !(cdw10 & CDW10_RAE))
 		k->changed = false;
-	aer_log_read(k, lid);
 	return SC_SUCCESS;
 }

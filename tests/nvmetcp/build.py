@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compile vcache-ssd in front of the stand-in for its SSD, below build/nvmetcp/."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -17,11 +16,11 @@ SANITIZERS = ("-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefi
 PLAIN = ("-g", "-O2")
 
 
-def sources(tree: Path, without: tuple[str, ...] = ()) -> list[Path]:
+def sources(without: tuple[str, ...] = ()) -> list[Path]:
     """Return the C files of the program, without some of them, and the stand-in."""
-    program = [source for source in sorted((tree / "firmware" / "nvmetcp").glob("*.c"))
+    program = [source for source in sorted((REPO / "firmware" / "nvmetcp").glob("*.c"))
                if source.stem not in without]
-    return [*program, tree / "tests" / "nvmetcp" / "ram_ssd.c"]
+    return [*program, HERE / "ram_ssd.c"]
 
 
 def compile_files(program: Path, compiler: str, files: list[Path], *flags: str) -> Path:
@@ -38,22 +37,11 @@ def compile_files(program: Path, compiler: str, files: list[Path], *flags: str) 
     return program
 
 
-def vcache_ssd(compiler: str, folder: Path, *flags: str, tree: Path = REPO) -> Path:
+def vcache_ssd(compiler: str, folder: Path, *flags: str) -> Path:
     """Compile vcache-ssd.
 
     :param compiler: ``gcc`` or ``clang``
     :param folder: where the program goes
     :param flags: how; none: with sanitizers
-    :param tree: copy of the repository's ``firmware`` and ``tests/nvmetcp``
     """
-    return compile_files(folder / "vcache-ssd", compiler, sources(tree), *(flags or SANITIZERS))
-
-
-def copy_tree(to: Path) -> Path:
-    """Copy what the program is made of, to be changed there."""
-    shutil.rmtree(to, ignore_errors=True)
-    shutil.copytree(REPO / "firmware", to / "firmware")
-    (to / "tests" / "nvmetcp").mkdir(parents=True)
-    for source in HERE.glob("*.[ch]"):
-        shutil.copy(source, to / "tests" / "nvmetcp")
-    return to
+    return compile_files(folder / "vcache-ssd", compiler, sources(), *(flags or SANITIZERS))

@@ -146,7 +146,7 @@ class Queue:
 
     # ---- bytes and PDUs ----
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes | bytearray) -> None:
         self.socket.sendall(data)
 
     def receive(self, count: int) -> bytes:
@@ -210,6 +210,14 @@ class Queue:
         except Closed:
             return
         raise AssertionError("bytes instead of the end")
+
+    def expect_end_after_pdus(self) -> None:
+        """Receive whatever PDUs there are, and the end of the connection."""
+        try:
+            while True:
+                self.receive_pdu()
+        except Closed:
+            return
 
     def expect_termination(self) -> Terminated:
         """Receive a C2HTermReq, and the end of the connection."""

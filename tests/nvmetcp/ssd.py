@@ -4,8 +4,8 @@
 import os
 import signal
 import subprocess
-from contextlib import ExitStack, contextmanager
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.nvmetcp.client import Queue

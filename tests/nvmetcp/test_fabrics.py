@@ -4,6 +4,7 @@
 import struct
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,9 @@ SEQUENCE_ERROR, INVALID_FIELD, INVALID_OPCODE = 0x0c, 0x02, 0x01
 DATA = 1 << 16
 
 
-def _connect(ssd: Ssd, subnqn: str = NQN, **fields: object) -> client.Completion:
+def _connect(ssd: Ssd, subnqn: str = NQN, **fields: Any) -> client.Completion:
     with Queue(ssd.address) as q:
-        return q.initialise().connect(subnqn, **fields)  # type: ignore[arg-type]
+        return q.initialise().connect(subnqn, **fields)
 
 
 def test_controllers_have_ids_of_their_own(ssd: Ssd) -> None:
@@ -45,7 +46,7 @@ def test_controllers_have_ids_of_their_own(ssd: Ssd) -> None:
     ({"qid": 65535}, PARAMETERS, 42),
     ({"qid": 1}, PARAMETERS, DATA | 16),
 ], ids=str)
-def test_connect_that_is_refused(ssd: Ssd, fields: dict[str, object], code: int,
+def test_connect_that_is_refused(ssd: Ssd, fields: dict[str, Any], code: int,
                                  where: int) -> None:
     done = _connect(ssd, **fields)
     assert (done.code, done.dw0) == (code, where)
@@ -178,6 +179,15 @@ def test_shutdown_takes_its_time(program: Path) -> None:
         assert h.admin.get_property(CSTS).dw0 & 0xc == 8
 
 
+def _identify_until_the_end(q: Queue) -> None:
+    try:
+        for _ in range(60):
+            q.identify(1)
+            time.sleep(0.05)
+    except (client.Closed, OSError):
+        return
+
+
 def test_keep_alive(ssd: Ssd) -> None:
     """Other commands do not count, and all connections of the controller go."""
     with host(ssd, kato=1000) as h:
@@ -186,10 +196,7 @@ def test_keep_alive(ssd: Ssd) -> None:
             time.sleep(0.4)
             assert h.admin.command(0x18).status == 0
         start = time.monotonic()
-        with pytest.raises((client.Closed, BrokenPipeError, ConnectionResetError)):
-            for _ in range(100):
-                h.admin.identify(1)
-                time.sleep(0.05)
+        _identify_until_the_end(h.admin)
         assert 0.8 < time.monotonic() - start < 3
         io.expect_end()
 
@@ -249,7 +256,7 @@ def test_discovery_over_ipv6(program: Path) -> None:
     ({"length": 0xffffffff}, 0x0f)], ids=str)
 def test_descriptors_that_are_wrong(ssd: Ssd, changes: dict[str, int], code: int) -> None:
     with host(ssd) as h:
-        fields = {"length": 4096, **changes}
+        fields: dict[str, Any] = {"length": 4096, **changes}
         for opcode, nsid, q in ((0x06, 0, h.admin), (0x01, 1, h.io(1)), (0x02, 1, h.io(2))):
             done = q.command(opcode, nsid=nsid, cdw=(1 if opcode == 6 else 0,), **fields)
             assert done.code == code

@@ -230,6 +230,16 @@ def test_write_is_volatile_until_it_is_flushed(durable: Durable) -> None:
         _data(1), bytes(4096), bytes(4096)]
 
 
+def test_flush_of_the_second_namespace(durable: Durable) -> None:
+    with durable.start() as ssd, host(ssd) as h:
+        q = h.io()
+        q.write(0, _data(1))
+        q.write(BLOCKS - 1, _data(2), nsid=2)
+        assert q.flush(2).status == 0
+        ssd.cut_power()
+    assert _read_after_cut(durable, [(1, 0), (2, BLOCKS - 1)]) == [bytes(4096), _data(2)]
+
+
 def test_flush_of_all_namespaces(durable: Durable) -> None:
     with durable.start() as ssd, host(ssd) as h:
         q = h.io()
@@ -327,7 +337,7 @@ def test_answers_in_the_order_of_their_times(program: Path) -> None:
         flush = q.start(0x00, nsid=1)
         read = q.start(0x02, nsid=1, length=4096)
         write = q.start(0x01, nsid=1, data=bytes(4096))
-        order = []
+        order: list[int] = []
         while len(order) < 3:
             answer = q.receive_pdu()
             if answer.type == client.RESPONSE:
