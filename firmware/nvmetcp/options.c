@@ -147,8 +147,17 @@ static void default_nqn(struct options *o)
 		 u[10], u[11], u[12], u[13], u[14], u[15]);
 }
 
-enum { LISTEN = 1, IMAGE, SIZE, NAMESPACE_COUNT, BLOCK_SIZE, NQN, TIMING,
-       PEER_TIMEOUT, HELP };
+enum {
+	LISTEN = 1,
+	IMAGE,
+	SIZE,
+	NAMESPACE_COUNT,
+	BLOCK_SIZE,
+	NQN,
+	TIMING,
+	PEER_TIMEOUT,
+	HELP,
+};
 
 static const struct option long_options[] = {
 	{ "listen", required_argument, NULL, LISTEN },

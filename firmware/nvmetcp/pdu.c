@@ -95,15 +95,16 @@ bool pdu_check(const struct pdu_ch *ch, const struct pdu_session *session,
 	       struct pdu_layout *layout, struct pdu_error *error)
 {
 	uint32_t hlen = header_length(ch->type);
+	bool icreq = ch->type == PDU_ICREQ;
 
 	/* §3.4.1: ICReq first, and once. */
-	if ((ch->type == PDU_ICREQ) == session->initialised)
+	if (icreq == session->initialised)
 		return refuse(error, FES_PDU_SEQUENCE_ERROR, 0);
 	if (!hlen)
 		return invalid(error, offsetof(struct pdu_ch, type));
 	if (ch->hlen != hlen)
 		return invalid(error, offsetof(struct pdu_ch, hlen));
-	if (ch->type == PDU_ICREQ || ch->type == PDU_H2CTERMREQ)
+	if (icreq || ch->type == PDU_H2CTERMREQ)
 		return check_plain(ch, layout, error);
 	if (!!(ch->flags & PDU_HDGSTF) != session->hdgst)
 		return invalid(error, offsetof(struct pdu_ch, flags));

@@ -123,6 +123,8 @@ sha256sum < "$dir/mnt/file" | cmp - "$dir/sum"
 echo "the file is right"
 umount "$dir/mnt"
 nvme disconnect -n $nqn
+say kernel
+dmesg | grep nvme
 say stop
 kill $ssd
 wait $ssd

@@ -45,6 +45,10 @@ def test_namespaces_are_there(said: dict[str, str]) -> None:
     assert "nova-vcache emulated SSD" in said["list"]
 
 
+def test_several_io_queues(said: dict[str, str]) -> None:
+    assert "creating 2 I/O queues" in said["kernel"]
+
+
 def test_cache_and_fua_are_used(said: dict[str, str]) -> None:
     queue = _words(said["queue"])
     assert queue == {"logical_block_size": "4096", "max_hw_sectors_kb": "1024",

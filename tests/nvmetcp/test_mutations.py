@@ -40,7 +40,7 @@ MUTATIONS = [
     Mutation("DATAL may lie", "rx", "if (datal != c->rx.layout.data) {", "if (0) {",
              "test_transport.py::test_data_with_a_wrong_header"),
     Mutation("ICReq may come again", "pdu",
-             "(ch->type == PDU_ICREQ) == session->initialised", "0",
+             "icreq == session->initialised", "0",
              "test_transport.py::test_icreq_comes_once"),
     Mutation("in-capsule data has no limit", "pdu", "data > IN_CAPSULE_DATA", "0",
              "test_transport.py::test_capsule_with_a_wrong_header"),
