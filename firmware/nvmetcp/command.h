@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each command is: one table a command set. */
+#ifndef VCACHE_NVMETCP_COMMAND_H
+#define VCACHE_NVMETCP_COMMAND_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nvme.h"
+
+struct request;
+
+/* Commands Supported and Effects (figure 204) */
+#define EFFECT_CSUPP (1u << 0)
+#define EFFECT_LBCC (1u << 1)
+
+/**
+ * struct command - a command
+ * @opcode: or FCTYPE; its bits 1:0 are the direction of the data
+ * @effects: for the Commands Supported and Effects log page
+ * @prepare: check the fields, set @length; NULL: nothing to check, no data.
+ *	Data that is not in the capsule has not been asked for yet.
+ * @execute: do it
+ *
+ * Both return a status; @execute may return STATUS_PARKED.
+ */
+struct command {
+	uint8_t opcode;
+	uint32_t effects;
+	uint16_t (*prepare)(struct request *r);
+	uint16_t (*execute)(struct request *r);
+};
+
+/**
+ * struct command_set - commands
+ * @commands: they
+ * @count: how many
+ */
+struct command_set {
+	const struct command *commands;
+	size_t count;
+};
+
+extern const struct command_set fabrics_commands;
+extern const struct command_set admin_commands;
+extern const struct command_set discovery_commands;
+extern const struct command_set io_commands;
+
+static inline unsigned int command_transfer(const struct command *command)
+{
+	return command->opcode & TRANSFER_MASK;
+}
+
+/* Two of the admin commands have files of their own. */
+uint16_t identify_prepare(struct request *r);
+uint16_t identify_execute(struct request *r);
+uint16_t discovery_identify_prepare(struct request *r);
+uint16_t log_prepare(struct request *r);
+uint16_t log_execute(struct request *r);
+uint16_t features_get(struct request *r);
+uint16_t features_set(struct request *r);
+uint16_t features_get_prepare(struct request *r);
+uint16_t features_set_prepare(struct request *r);
+
+#endif /* VCACHE_NVMETCP_COMMAND_H */

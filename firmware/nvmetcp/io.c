@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The NVM command set (NVM Command Set 1.0 §3.2) and three commands of ours,
+ * which are Flush, Write and Read with a tag in CDW2.
+ */
+#include "command.h"
+#include "conn.h"
+#include "ctrl.h"
+#include "media.h"
+
+static uint16_t check_namespace(struct request *r)
+{
+	if (!subsys_has_namespace(r->conn->subsys, request_nsid(r)))
+		return request_refuse(r, SC_INVALID_NAMESPACE,
+				      offsetof(struct sqe, nsid));
+	return SC_SUCCESS;
+}
+
+static uint16_t out_of_range(struct request *r)
+{
+	return request_refuse(r, SC_LBA_OUT_OF_RANGE,
+			      offsetof(struct sqe, cdw10));
+}
+
+/* Is this a range of the namespace? Where on the SSD? */
+static bool find_extent(const struct request *r, uint64_t slba, uint64_t lbas,
+			struct extent *e)
+{
+	const struct subsys *s = r->conn->subsys;
+	uint64_t size = subsys_namespace_lbas(s);
+
+	if (slba > size || lbas > size - slba)
+		return false;
+	e->offset = subsys_first_block(s, request_nsid(r)) * VS_BLOCK +
+		    (slba << s->config.lba_shift);
+	e->length = lbas << s->config.lba_shift;
+	return true;
+}
+
+static bool command_extent(const struct request *r, struct extent *e)
+{
+	uint64_t slba = (uint64_t)le32_to_cpu(r->sqe.cdw11) << 32 |
+			le32_to_cpu(r->sqe.cdw10);
+	/* NLB is 0's based. */
+	uint64_t lbas = (le32_to_cpu(r->sqe.cdw12) & CDW12_NLB) + 1;
+
+	return find_extent(r, slba, lbas, e);
+}
+
+static struct extent extent_of(const struct request *r)
+{
+	struct extent e = { 0, 0 };
+
+	command_extent(r, &e);
+	return e;
+}
+
+static uint16_t check_extent(struct request *r, struct extent *e)
+{
+	uint16_t status = check_namespace(r);
+
+	if (status)
+		return status;
+	if (!command_extent(r, e))
+		return out_of_range(r);
+	/* MDTS, and WZSL: the same. */
+	if (e->length > MDTS_BYTES)
+		return request_invalid(r, cdw12);
+	return SC_SUCCESS;
+}
+
+static uint16_t transfer_prepare(struct request *r)
+{
+	struct extent e;
+	uint16_t status = check_extent(r, &e);
+
+	if (!status)
+		r->length = (uint32_t)e.length;
+	return status;
+}
+
+static uint16_t check_tag(struct request *r)
+{
+	if (le32_to_cpu(r->sqe.cdw2) > r->conn->subsys->tags.max)
+		return request_invalid(r, cdw2);
+	return SC_SUCCESS;
+}
+
+static uint16_t tagged_transfer_prepare(struct request *r)
+{
+	uint16_t status = transfer_prepare(r);
+
+	return status ? status : check_tag(r);
+}
+
+static bool is_fua(const struct request *r)
+{
+	return le32_to_cpu(r->sqe.cdw12) & CDW12_FUA;
+}
+
+static uint16_t do_read(struct request *r, uint32_t tag)
+{
+	struct subsys *s = r->conn->subsys;
+	struct tag_stats *t = tags_get(&s->tags, tag);
+	uint16_t status = SC_SUCCESS;
+
+	/* FUA: what is returned is durable (Base 1.4 §6.9). */
+	if (is_fua(r))
+		status = media_flush(s, extent_of(r), &r->done);
+	if (!status)
+		status = media_read(s, extent_of(r), r->data, &r->done);
+	if (status)
+		return status;
+	s->health.reads++;
+	s->health.sectors_read += r->length / VS_SECTOR;
+	t->reads++;
+	t->sectors_read += r->length / VS_SECTOR;
+	return SC_SUCCESS;
+}
+
+static uint16_t do_write(struct request *r, uint32_t tag)
+{
+	struct subsys *s = r->conn->subsys;
+	struct tag_stats *t = tags_get(&s->tags, tag);
+	uint16_t status;
+
+	status = media_write(s, tag, extent_of(r), r->data, is_fua(r),
+			     &r->done);
+	if (status)
+		return status;
+	s->health.writes++;
+	s->health.sectors_written += r->length / VS_SECTOR;
+	t->writes++;
+	t->sectors_written += r->length / VS_SECTOR;
+	return SC_SUCCESS;
+}
+
+static void count_flush(struct request *r, uint32_t tag)
+{
+	struct subsys *s = r->conn->subsys;
+	struct tag_stats *t = tags_get(&s->tags, tag);
+	uint64_t time = r->done > s->now ? r->done - s->now : 0;
+
+	s->health.flushes++;
+	t->flushes++;
+	t->flush_time += time;
+	if (time > t->flush_longest)
+		t->flush_longest = time;
+}
+
+static uint16_t read_execute(struct request *r)
+{
+	return do_read(r, VS_TAG_HOST);
+}
+
+static uint16_t write_execute(struct request *r)
+{
+	return do_write(r, VS_TAG_HOST);
+}
+
+static uint16_t tagged_read_execute(struct request *r)
+{
+	return do_read(r, le32_to_cpu(r->sqe.cdw2));
+}
+
+static uint16_t tagged_write_execute(struct request *r)
+{
+	return do_write(r, le32_to_cpu(r->sqe.cdw2));
+}
+
+static uint16_t compare_execute(struct request *r)
+{
+	return media_compare(r->conn->subsys, extent_of(r), r->data, &r->done);
+}
+
+static uint16_t flush_prepare(struct request *r)
+{
+	/* VWC bits 2:1: all namespaces may be flushed at once. */
+	if (request_nsid(r) == NSID_ALL)
+		return SC_SUCCESS;
+	return check_namespace(r);
+}
+
+static uint16_t flush_execute(struct request *r)
+{
+	struct subsys *s = r->conn->subsys;
+	struct extent e = { 0, s->namespace_blocks * VS_BLOCK };
+	uint16_t status;
+
+	if (request_nsid(r) == NSID_ALL) {
+		status = subsys_flush_all(s, &r->done);
+	} else {
+		e.offset = subsys_first_block(s, request_nsid(r)) * VS_BLOCK;
+		status = media_flush(s, e, &r->done);
+	}
+	if (!status)
+		count_flush(r, VS_TAG_HOST);
+	return status;
+}
+
+static uint16_t tagged_flush_prepare(struct request *r)
+{
+	uint16_t status = flush_prepare(r);
+
+	return status ? status : check_tag(r);
+}
+
+static uint16_t tagged_flush_execute(struct request *r)
+{
+	struct subsys *s = r->conn->subsys;
+	uint32_t tag = le32_to_cpu(r->sqe.cdw2);
+	struct vs_result result;
+	uint16_t status;
+
+	result = vs_flush_tag(s->config.device.ssd, s->now, tag);
+	r->done = result.done;
+	status = subsys_status(s, result.status);
+	if (!status)
+		count_flush(r, tag);
+	return status;
+}
+
+static uint16_t write_zeroes_prepare(struct request *r)
+{
+	struct extent e;
+
+	return check_extent(r, &e);
+}
+
+static uint16_t write_zeroes_execute(struct request *r)
+{
+	struct subsys *s = r->conn->subsys;
+	struct extent e = extent_of(r);
+	uint16_t status;
+
+	/* What is deallocated reads as zeroes, but only as whole blocks. */
+	if (!(le32_to_cpu(r->sqe.cdw12) & CDW12_DEAC) ||
+	    !media_whole_blocks(e))
+		return media_write(s, VS_TAG_HOST, e, s->zeroes, is_fua(r),
+				   &r->done);
+	status = media_trim(s, e, &r->done);
+	if (!status && (is_fua(r) || !s->write_cache))
+		status = media_flush(s, e, &r->done);
+	return status;
+}
+
+static uint16_t dsm_prepare(struct request *r)
+{
+	/* NR is 0's based and has eight bits. */
+	r->length = (r->sqe.cdw10.b[0] + 1u) * sizeof(struct dsm_range);
+	return check_namespace(r);
+}
+
+static uint16_t dsm_execute(struct request *r)
+{
+	const struct dsm_range *range = (const void *)r->data;
+	uint32_t n = r->length / sizeof(*range), i;
+	struct extent e[DSM_RANGES];
+	uint16_t status = SC_SUCCESS;
+
+	/* All is checked before anything is done. */
+	for (i = 0; i < n; i++) {
+		if (!find_extent(r, le64_to_cpu(range[i].slba),
+				 le32_to_cpu(range[i].length), &e[i]))
+			return out_of_range(r);
+	}
+	/* The other attributes are hints, which nothing here heeds. */
+	if (!(le32_to_cpu(r->sqe.cdw11) & DSM_AD))
+		return SC_SUCCESS;
+	for (i = 0; i < n && !status; i++)
+		status = media_trim(r->conn->subsys, e[i], &r->done);
+	return status;
+}
+
+#define CHANGES (EFFECT_CSUPP | EFFECT_LBCC)
+
+static const struct command commands[] = {
+	{ IO_FLUSH, EFFECT_CSUPP, flush_prepare, flush_execute },
+	{ IO_WRITE, CHANGES, transfer_prepare, write_execute },
+	{ IO_READ, EFFECT_CSUPP, transfer_prepare, read_execute },
+	{ IO_COMPARE, EFFECT_CSUPP, transfer_prepare, compare_execute },
+	{ IO_WRITE_ZEROES, CHANGES, write_zeroes_prepare,
+	  write_zeroes_execute },
+	{ IO_DATASET_MANAGEMENT, CHANGES, dsm_prepare, dsm_execute },
+	{ IO_TAGGED_FLUSH, EFFECT_CSUPP, tagged_flush_prepare,
+	  tagged_flush_execute },
+	{ IO_TAGGED_WRITE, CHANGES, tagged_transfer_prepare,
+	  tagged_write_execute },
+	{ IO_TAGGED_READ, EFFECT_CSUPP, tagged_transfer_prepare,
+	  tagged_read_execute },
+};
+
+const struct command_set io_commands = {
+	commands, sizeof(commands) / sizeof(commands[0]),
+};

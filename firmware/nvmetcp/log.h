@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Log pages: NVMe Base 1.4 §5.14, Fabrics 1.1 §5.3, and our own. */
+#ifndef VCACHE_NVMETCP_LOG_H
+#define VCACHE_NVMETCP_LOG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bytes.h"
+
+enum log_identifier {
+	LOG_ERROR = 0x01,
+	LOG_SMART = 0x02,
+	LOG_FIRMWARE_SLOT = 0x03,
+	LOG_CHANGED_NAMESPACES = 0x04,
+	LOG_EFFECTS = 0x05,
+	LOG_DISCOVERY = 0x70,
+	LOG_VCACHE = 0xc0,
+	LOG_VCACHE_TAGS = 0xc1,
+};
+
+#define SMART_WARNING_READ_ONLY (1u << 3)
+
+struct log_error_entry {
+	struct le64 error_count;
+	struct le16 sqid;
+	struct le16 cid;
+	struct le16 status;
+	struct le16 parameter_error_location;
+	struct le64 lba;
+	struct le32 nsid;
+	uint8_t vendor_log_page;
+	uint8_t trtype;
+	uint8_t reserved[34];
+};
+
+/* Counters are of 16 bytes; these never need the upper half. */
+struct log_counter {
+	struct le64 low;
+	struct le64 high;
+};
+
+struct log_smart {
+	uint8_t critical_warning;
+	struct le16 composite_temperature;
+	uint8_t available_spare;
+	uint8_t available_spare_threshold;
+	uint8_t percentage_used;
+	uint8_t reserved6[26];
+	struct log_counter data_units_read;
+	struct log_counter data_units_written;
+	struct log_counter host_read_commands;
+	struct log_counter host_write_commands;
+	struct log_counter controller_busy_time;
+	struct log_counter power_cycles;
+	struct log_counter power_on_hours;
+	struct log_counter unsafe_shutdowns;
+	struct log_counter media_errors;
+	struct log_counter error_log_entries;
+	uint8_t reserved192[320];
+};
+
+struct log_firmware_slot {
+	uint8_t active;
+	uint8_t reserved1[7];
+	char revision[7][8];
+	uint8_t reserved64[448];
+};
+
+struct log_effects {
+	struct le32 admin[256];
+	struct le32 io[256];
+	uint8_t reserved2048[2048];
+};
+
+struct log_changed_namespaces {
+	struct le32 nsid[1024];
+};
+
+/* doc/source/reference/nvme.rst has these two byte by byte. */
+#define VCACHE_SIGNATURE "vcacheSS"
+#define VCACHE_VERSION 1
+#define VCACHE_TAGGED_FLUSH (1u << 0)
+#define VCACHE_TAGGED_WRITE (1u << 1)
+#define VCACHE_TAGGED_READ (1u << 2)
+#define VCACHE_TAG_STATISTICS (1u << 3)
+
+struct log_vcache {
+	char signature[8];
+	struct le16 version;
+	uint8_t tagged_flush;
+	uint8_t tagged_write;
+	uint8_t tagged_read;
+	uint8_t reserved13[3];
+	struct le32 capabilities;
+	struct le32 max_tag;
+	struct le32 tags_used;
+	uint8_t reserved28[4];
+	struct le64 flushes;
+	struct le64 late_completions;
+	struct le64 latest_completion;
+	uint8_t reserved56[456];
+};
+
+struct log_tags_header {
+	char signature[8];
+	struct le16 version;
+	struct le16 entry_size;
+	struct le32 entries;
+	uint8_t reserved16[48];
+};
+
+struct log_tags_entry {
+	struct le32 tag;
+	uint8_t reserved4[4];
+	struct le64 reads;
+	struct le64 writes;
+	struct le64 flushes;
+	struct le64 sectors_read;
+	struct le64 sectors_written;
+	struct le64 flush_time;
+	struct le64 flush_longest;
+};
+
+_Static_assert(sizeof(struct log_error_entry) == 64, "error log");
+_Static_assert(sizeof(struct log_smart) == 512, "SMART log");
+_Static_assert(offsetof(struct log_smart, media_errors) == 160, "SMART log");
+_Static_assert(sizeof(struct log_firmware_slot) == 512, "firmware slot log");
+_Static_assert(sizeof(struct log_effects) == 4096, "effects log");
+_Static_assert(sizeof(struct log_changed_namespaces) == 4096, "changed");
+_Static_assert(sizeof(struct log_vcache) == 512, "vendor log");
+_Static_assert(sizeof(struct log_tags_header) == 64, "tag log");
+_Static_assert(sizeof(struct log_tags_entry) == 64, "tag log entry");
+
+struct conn;
+struct ctrl;
+struct subsys;
+
+/**
+ * struct log_window - the part of a log page that the host asked for
+ * @out: where to, zeroes at first
+ * @from: its first byte
+ * @length: bytes
+ */
+struct log_window {
+	uint8_t *out;
+	uint64_t from;
+	uint32_t length;
+};
+
+void log_put(struct log_window *w, uint64_t at, const void *data, size_t n);
+
+void log_vcache(const struct subsys *s, struct log_window *w);
+void log_vcache_tags(const struct subsys *s, struct log_window *w);
+uint64_t log_vcache_tags_size(const struct subsys *s);
+void log_discovery(const struct conn *c, struct log_window *w);
+void log_smart(const struct subsys *s, struct log_window *w);
+void log_errors(const struct ctrl *k, struct log_window *w);
+
+#define LOG_DISCOVERY_BYTES 2048u
+
+#endif /* VCACHE_NVMETCP_LOG_H */

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "media.h"
+
+#include <string.h>
+
+#include "nvme.h"
+
+static uint64_t first_block(struct extent e)
+{
+	return e.offset / VS_BLOCK;
+}
+
+/* One behind the last block that has a byte of it. */
+static uint64_t end_block(struct extent e)
+{
+	return (e.offset + e.length + VS_BLOCK - 1) / VS_BLOCK;
+}
+
+static uint32_t head_bytes(struct extent e)
+{
+	return e.offset % VS_BLOCK;
+}
+
+static uint16_t take(struct subsys *s, struct vs_result result, vs_time *done)
+{
+	if (result.done > *done)
+		*done = result.done;
+	return subsys_status(s, result.status);
+}
+
+static uint16_t read_blocks(struct subsys *s, uint64_t block, uint64_t count,
+			    void *data, vs_time *done)
+{
+	return take(s, vs_read(s->config.device.ssd, s->now, block,
+			       (uint32_t)count, data), done);
+}
+
+/* All blocks that have a byte of it, into the bounce buffer. */
+static uint16_t read_bounce(struct subsys *s, struct extent e, vs_time *done)
+{
+	return read_blocks(s, first_block(e), end_block(e) - first_block(e),
+			   s->bounce, done);
+}
+
+/**
+ * media_read - read
+ * @s: the subsystem
+ * @e: what
+ * @data: where to
+ * @done: raised to when it is done
+ *
+ * Return: the status.
+ */
+uint16_t media_read(struct subsys *s, struct extent e, void *data,
+		    vs_time *done)
+{
+	uint16_t status;
+
+	if (media_whole_blocks(e))
+		return read_blocks(s, first_block(e), e.length / VS_BLOCK, data,
+				   done);
+	status = read_bounce(s, e, done);
+	if (!status)
+		memcpy(data, s->bounce + head_bytes(e), e.length);
+	return status;
+}
+
+/**
+ * media_compare - compare with what is there
+ * @s: the subsystem
+ * @e: what
+ * @data: what it should be
+ * @done: raised to when it is done
+ *
+ * Return: the status, Compare Failure if it is something else.
+ */
+uint16_t media_compare(struct subsys *s, struct extent e, const void *data,
+		       vs_time *done)
+{
+	uint16_t status = read_bounce(s, e, done);
+
+	if (!status && memcmp(data, s->bounce + head_bytes(e), e.length))
+		status = SC_COMPARE_FAILURE;
+	return status;
+}
+
+/* The first and the last block, where they are not written as a whole. */
+static uint16_t read_edges(struct subsys *s, struct extent e, vs_time *done)
+{
+	uint64_t first = first_block(e), last = end_block(e) - 1;
+	bool head = head_bytes(e);
+	bool tail = (e.offset + e.length) % VS_BLOCK;
+	uint16_t status = SC_SUCCESS;
+
+	if (head || (tail && first == last))
+		status = read_blocks(s, first, 1, s->bounce, done);
+	if (!status && tail && first != last)
+		status = read_blocks(s, last, 1,
+				     s->bounce + (last - first) * VS_BLOCK,
+				     done);
+	return status;
+}
+
+/**
+ * media_write - write
+ * @s: the subsystem
+ * @tag: whose data it is
+ * @e: what
+ * @data: from where
+ * @fua: it is durable when it is done
+ * @done: raised to when it is
+ *
+ * Blocks in part are read first, at the same time on the device's clock, so
+ * that calls stay in the order of their times; that cost is added.
+ *
+ * Return: the status.
+ */
+uint16_t media_write(struct subsys *s, uint32_t tag, struct extent e,
+		     const void *data, bool fua, vs_time *done)
+{
+	uint64_t count = end_block(e) - first_block(e);
+	struct vs_result result;
+	vs_time read = s->now;
+	uint16_t status;
+
+	if (!media_whole_blocks(e)) {
+		status = read_edges(s, e, &read);
+		if (status)
+			return status;
+		memcpy(s->bounce + head_bytes(e), data, e.length);
+		data = s->bounce;
+	}
+	result = vs_write(s->config.device.ssd, s->now, tag, first_block(e),
+			  (uint32_t)count, data, fua || !s->write_cache);
+	result.done += read - s->now;
+	return take(s, result, done);
+}
+
+/**
+ * media_trim - deallocate the blocks that are part of it as a whole
+ * @s: the subsystem
+ * @e: what
+ * @done: raised to when it is done
+ *
+ * Return: the status.
+ */
+uint16_t media_trim(struct subsys *s, struct extent e, vs_time *done)
+{
+	uint64_t first = (e.offset + VS_BLOCK - 1) / VS_BLOCK;
+	uint64_t end = (e.offset + e.length) / VS_BLOCK;
+
+	if (first >= end)
+		return SC_SUCCESS;
+	return take(s, vs_trim(s->config.device.ssd, s->now, first,
+			       end - first), done);
+}
+
+/**
+ * media_flush - make all data of it durable
+ * @s: the subsystem
+ * @e: what
+ * @done: raised to when it is
+ *
+ * Return: the status.
+ */
+uint16_t media_flush(struct subsys *s, struct extent e, vs_time *done)
+{
+	return take(s, vs_flush(s->config.device.ssd, s->now, first_block(e),
+				end_block(e) - first_block(e)), done);
+}

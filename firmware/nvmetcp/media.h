@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bytes of the SSD, for hosts whose logical block is less than VS_BLOCK. */
+#ifndef VCACHE_NVMETCP_MEDIA_H
+#define VCACHE_NVMETCP_MEDIA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "subsys.h"
+
+/**
+ * struct extent - a piece of the SSD
+ * @offset: its first byte
+ * @length: bytes, at most MDTS_BYTES where data is moved
+ */
+struct extent {
+	uint64_t offset;
+	uint64_t length;
+};
+
+uint16_t media_read(struct subsys *s, struct extent e, void *data,
+		    vs_time *done);
+uint16_t media_compare(struct subsys *s, struct extent e, const void *data,
+		       vs_time *done);
+uint16_t media_write(struct subsys *s, uint32_t tag, struct extent e,
+		     const void *data, bool fua, vs_time *done);
+uint16_t media_trim(struct subsys *s, struct extent e, vs_time *done);
+uint16_t media_flush(struct subsys *s, struct extent e, vs_time *done);
+
+static inline bool media_whole_blocks(struct extent e)
+{
+	return !(e.offset % VS_BLOCK) && !(e.length % VS_BLOCK);
+}
+
+#endif /* VCACHE_NVMETCP_MEDIA_H */

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "identity.h"
+#include "limits.h"
+
+static const char usage[] =
+"usage: vcache-ssd [OPTION]...\n"
+"An emulated SSD that a host connects to over NVMe/TCP.\n"
+"\n"
+"  --listen ADDR:PORT    where to listen; port 0: any (127.0.0.1:4420)\n"
+"  --image FILE          what holds the SSD's medium (none: in memory)\n"
+"  --size BYTES          of the SSD; K, M, G and T are powers of 1024\n"
+"                        (as the image says)\n"
+"  --namespaces N        equal parts of the SSD (1)\n"
+"  --block-size BYTES    logical block: 512 or 4096 (4096)\n"
+"  --nqn NQN             name of the subsystem (made of the image's path)\n"
+"  --timing on|off       complete commands when the device says, or at\n"
+"                        once (on)\n"
+"  --peer-timeout SECS   how long a host may be in the middle of\n"
+"                        something (30)\n"
+"  --help                show this\n";
+
+static bool bad(const char *option, const char *value, const char *allowed)
+{
+	fprintf(stderr, "vcache-ssd: --%s %s: must be %s\n", option, value,
+		allowed);
+	return false;
+}
+
+static bool parse_number(const char *text, uint64_t low, uint64_t high,
+			 uint64_t *number)
+{
+	char *end;
+
+	if (!isdigit((unsigned char)*text))
+		return false;
+	errno = 0;
+	*number = strtoull(text, &end, 10);
+	return !errno && !*end && *number >= low && *number <= high;
+}
+
+static bool parse_size(const char *text, uint64_t *size)
+{
+	static const char units[] = "KMGT";
+	const char *unit = NULL;
+	unsigned int shift = 0;
+	char digits[24];
+	size_t n = strlen(text);
+
+	if (!n || n >= sizeof(digits))
+		return false;
+	memcpy(digits, text, n + 1);
+	unit = strchr(units, digits[n - 1]);
+	if (unit) {
+		shift = 10 * (unsigned int)(unit - units + 1);
+		digits[n - 1] = '\0';
+	}
+	if (!parse_number(digits, 1, INT64_MAX >> shift, size))
+		return false;
+	*size <<= shift;
+	return true;
+}
+
+/* ADDR:PORT; an IPv6 address is in brackets. */
+static bool parse_listen(struct options *o, const char *text)
+{
+	struct addrinfo hints = {
+		.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
+		.ai_socktype = SOCK_STREAM,
+	};
+	struct addrinfo *found;
+	char host[64];
+	const char *colon = strrchr(text, ':');
+	const char *from = text, *to = colon;
+	uint64_t port;
+
+	if (!colon || !parse_number(colon + 1, 0, 65535, &port))
+		return false;
+	if (*from == '[') {
+		if (to[-1] != ']')
+			return false;
+		from++;
+		to--;
+	} else if (memchr(from, ':', (size_t)(to - from))) {
+		return false;
+	}
+	if (to <= from || (size_t)(to - from) >= sizeof(host))
+		return false;
+	memcpy(host, from, (size_t)(to - from));
+	host[to - from] = '\0';
+	if (getaddrinfo(host, colon + 1, &hints, &found))
+		return false;
+	memcpy(&o->address, found->ai_addr, found->ai_addrlen);
+	o->address_length = found->ai_addrlen;
+	freeaddrinfo(found);
+	return true;
+}
+
+static bool parse_nqn(struct options *o, const char *text)
+{
+	size_t i, n = strlen(text);
+
+	if (n < 5 || n >= NQN_SIZE || strncmp(text, "nqn.", 4) ||
+	    !strcmp(text, DISCOVERY_NQN))
+		return false;
+	for (i = 0; i < n; i++) {
+		if (!isgraph((unsigned char)text[i]))
+			return false;
+	}
+	memcpy(o->nqn, text, n + 1);
+	return true;
+}
+
+/* The same image has the same name; what is in memory has a new one. */
+static void default_nqn(struct options *o)
+{
+	char seed[PATH_MAX] = "";
+	uint8_t u[16];
+
+	if (!o->image) {
+		uint64_t random = 0;
+
+		if (getrandom(&random, sizeof(random), 0) < 0)
+			perror("vcache-ssd: getrandom");
+		snprintf(seed, sizeof(seed), "%016" PRIx64, random);
+	} else if (!realpath(o->image, seed)) {
+		snprintf(seed, sizeof(seed), "%s", o->image);
+	}
+	identity_uuid(seed, 0, u);
+	snprintf(o->nqn, sizeof(o->nqn),
+		 "nqn.2014-08.org.nvmexpress:uuid:"
+		 "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-"
+		 "%02x%02x%02x%02x%02x%02x",
+		 u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9],
+		 u[10], u[11], u[12], u[13], u[14], u[15]);
+}
+
+enum {
+	LISTEN = 1,
+	IMAGE,
+	SIZE,
+	NAMESPACE_COUNT,
+	BLOCK_SIZE,
+	NQN,
+	TIMING,
+	PEER_TIMEOUT,
+	HELP,
+};
+
+static const struct option long_options[] = {
+	{ "listen", required_argument, NULL, LISTEN },
+	{ "image", required_argument, NULL, IMAGE },
+	{ "size", required_argument, NULL, SIZE },
+	{ "namespaces", required_argument, NULL, NAMESPACE_COUNT },
+	{ "block-size", required_argument, NULL, BLOCK_SIZE },
+	{ "nqn", required_argument, NULL, NQN },
+	{ "timing", required_argument, NULL, TIMING },
+	{ "peer-timeout", required_argument, NULL, PEER_TIMEOUT },
+	{ "help", no_argument, NULL, HELP },
+	{ NULL, 0, NULL, 0 },
+};
+
+static bool take_numbers(struct options *o, int option, const char *value)
+{
+	uint64_t number;
+
+	switch (option) {
+	case NAMESPACE_COUNT:
+		if (!parse_number(value, 1, NAMESPACES, &number))
+			return bad("namespaces", value, "1 to 1024");
+		o->namespaces = (uint32_t)number;
+		return true;
+	case BLOCK_SIZE:
+		if (!parse_number(value, 512, 4096, &number) ||
+		    (number != 512 && number != 4096))
+			return bad("block-size", value, "512 or 4096");
+		o->lba_shift = number == 512 ? 9 : 12;
+		return true;
+	default:
+		if (!parse_number(value, 1, 3600, &number))
+			return bad("peer-timeout", value,
+				   "1 to 3600 seconds");
+		o->peer_timeout = (uint32_t)number;
+		return true;
+	}
+}
+
+static bool take(struct options *o, int option, const char *value)
+{
+	switch (option) {
+	case LISTEN:
+		return parse_listen(o, value) ||
+		       bad("listen", value,
+			   "ADDR:PORT, an IPv6 address in brackets");
+	case IMAGE:
+		o->image = value;
+		return *value || bad("image", "''", "the name of a file");
+	case SIZE:
+		return parse_size(value, &o->size) ||
+		       bad("size", value,
+			   "a number of bytes, perhaps with K, M, G or T");
+	case NQN:
+		return parse_nqn(o, value) ||
+		       bad("nqn", value,
+			   "an NVMe qualified name, nqn.YYYY-MM.DOMAIN:NAME, of up to 223 characters");
+	case TIMING:
+		o->timing = !strcmp(value, "on");
+		return o->timing || !strcmp(value, "off") ||
+		       bad("timing", value, "on or off");
+	default:
+		return take_numbers(o, option, value);
+	}
+}
+
+/**
+ * options_parse - read the command line
+ * @o: what it asks for
+ * @argc: its words
+ * @argv: its words
+ *
+ * Return: whether it is right; what is wrong has been said.
+ */
+enum options_result options_parse(struct options *o, int argc, char **argv)
+{
+	int option;
+
+	*o = (struct options){
+		.namespaces = 1,
+		.lba_shift = 12,
+		.timing = true,
+		.peer_timeout = 30,
+	};
+	if (!parse_listen(o, "127.0.0.1:4420"))
+		return OPTIONS_BAD;
+	while ((option = getopt_long(argc, argv, "", long_options, NULL)) !=
+	       -1) {
+		if (option == HELP) {
+			fputs(usage, stdout);
+			return OPTIONS_HELP;
+		}
+		/* getopt_long() has said what it does not know. */
+		if (option == '?' || !take(o, option, optarg))
+			return OPTIONS_BAD;
+	}
+	if (optind < argc) {
+		fprintf(stderr, "vcache-ssd: %s: not an option\n",
+			argv[optind]);
+		return OPTIONS_BAD;
+	}
+	if (!*o->nqn)
+		default_nqn(o);
+	return OPTIONS_OK;
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tags.h"
+
+#include <stdlib.h>
+
+/**
+ * tags_init - no tag has been used yet
+ * @t: the counters
+ * @max: the largest tag
+ *
+ * Room for all of them is taken now, so that no command can fail for it; the
+ * system gives the memory when it is written.
+ *
+ * Return: was there memory?
+ */
+bool tags_init(struct tags *t, uint32_t max)
+{
+	t->max = max;
+	t->count = 0;
+	t->slot = calloc((size_t)max + 1, sizeof(*t->slot));
+	t->stats = calloc((size_t)max + 1, sizeof(*t->stats));
+	return t->slot && t->stats;
+}
+
+void tags_destroy(struct tags *t)
+{
+	free(t->slot);
+	free(t->stats);
+}
+
+/**
+ * tags_get - the counters of a tag
+ * @t: all counters
+ * @tag: at most @t->max
+ *
+ * Return: them, zero at first.
+ */
+struct tag_stats *tags_get(struct tags *t, uint32_t tag)
+{
+	if (!t->slot[tag]) {
+		t->stats[t->count].tag = tag;
+		t->slot[tag] = ++t->count;
+	}
+	return &t->stats[t->slot[tag] - 1];
+}

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program is built once a run; most tests share a process that holds no state of theirs."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.nvmetcp import build
+from tests.nvmetcp.ssd import Ssd
+
+
+@pytest.fixture(scope="session")
+def program() -> Path:
+    """Vcache-ssd under clang's sanitizers, or what test_mutations.py has made of it."""
+    if changed := os.environ.get("VCACHE_SSD_PROGRAM"):
+        return Path(changed)
+    return build.vcache_ssd("clang", build.BUILD / "clang")
+
+
+@pytest.fixture
+def ssd(program: Path) -> Iterator[Ssd]:
+    """An SSD of 16 MiB in memory, two namespaces, no timing."""
+    with Ssd(program, "--namespaces", "2", "--timing", "off") as running:
+        yield running

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A running vcache-ssd, and a host that is connected to it."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tests.nvmetcp.client import Queue
+
+NQN = "nqn.2026-01.org.example:ssd"
+
+
+class Ssd:
+    """A process; what its stand-in for an SSD is to do is in the environment."""
+
+    def __init__(self, program: Path, *options: str, size: str | None = "16M",
+                 nqn: str | None = NQN, env: Mapping[str, str] | None = None,
+                 listen: str = "127.0.0.1:0") -> None:
+        line = [str(program), "--listen", listen, *options]
+        line += ["--size", size] if size else []
+        line += ["--nqn", nqn] if nqn else []
+        self.process = subprocess.Popen(
+            line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, **(env or {})})
+        assert self.process.stdout
+        said = self.process.stdout.readline().split()
+        if len(said) != 4:
+            raise RuntimeError(self.process.communicate()[1])
+        self.nqn = said[1]
+        host, _, port = said[3].rpartition(":")
+        self.address = (host.strip("[]"), int(port))
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        """End it and return its status and what it complained about."""
+        self.process.send_signal(how)
+        errors = self.process.communicate(timeout=30)[1]
+        return self.process.returncode, errors
+
+    def cut_power(self) -> None:
+        """End it at once."""
+        assert self.end(signal.SIGKILL)[0] == -signal.SIGKILL
+
+    def __enter__(self) -> "Ssd":
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if self.process.poll() is None:
+            status, errors = self.end()
+        else:
+            errors = self.process.communicate()[1]
+            status = self.process.returncode
+        # A sanitizer's report is the reason of whatever else failed.
+        if status not in (0, -signal.SIGKILL) or (errors and not kind):
+            raise AssertionError(f"exit status {status}:\n{errors}")
+
+
+class Host:
+    """A host: an admin queue and as many I/O queues as it is asked for."""
+
+    def __init__(self, ssd: Ssd, stack: ExitStack, *, kato: int = 0, cattr: int = 0,
+                 **options: object) -> None:
+        self.ssd, self.stack, self.options, self.cattr = ssd, stack, options, cattr
+        self.admin = self._queue()
+        done = self.admin.connect(ssd.nqn, kato=kato, cattr=cattr)
+        assert done.status == 0
+        self.cntlid = done.dw0
+        self.admin.enable()
+
+    def _queue(self) -> Queue:
+        queue = Queue(self.ssd.address, **self.options)  # type: ignore[arg-type]
+        return self.stack.enter_context(queue).initialise()
+
+    def io(self, qid: int = 1, sqsize: int = 127) -> Queue:
+        """Connect an I/O queue."""
+        queue = self._queue()
+        done = queue.connect(self.ssd.nqn, cntlid=self.cntlid, qid=qid, sqsize=sqsize,
+                             cattr=self.cattr)
+        assert (done.status, done.dw0) == (0, self.cntlid)
+        return queue
+
+
+@contextmanager
+def host(ssd: Ssd, **options: object) -> Iterator[Host]:
+    """Connect a host; its connections end with the block."""
+    with ExitStack() as stack:
+        yield Host(ssd, stack, **options)  # type: ignore[arg-type]

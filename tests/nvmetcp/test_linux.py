@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Linux's own host and nvme-cli, in the box, against vcache-ssd."""
+
+import re
+import shutil
+
+import pytest
+
+from tests.box import Box
+from tests.nvmetcp import build
+
+
+def _sections(text: str) -> dict[str, str]:
+    """Return the script's output by the headings in it."""
+    parts = re.split(r"^== (.*)\n", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def _words(text: str) -> dict[str, str]:
+    """Return the first two words of each line."""
+    return dict(line.split()[:2] for line in text.splitlines() if len(line.split()) > 1)
+
+
+@pytest.fixture(scope="module")
+def said() -> dict[str, str]:
+    """What was printed in the box, all of which has to succeed."""
+    if not shutil.which("nvme"):
+        pytest.fail("nvme-cli is missing (make deps)")
+    program = build.vcache_ssd("gcc", build.BUILD / "plain", *build.PLAIN)
+    result = Box(cpus=1, memory="1G").run(
+        ["sh", str(build.HERE / "linux_host.sh"), str(program)], timeout=240)
+    text = result.stdout.decode()
+    assert result.status == 0, text[-3000:]
+    return _sections(text)
+
+
+def test_discovery(said: dict[str, str]) -> None:
+    assert "subnqn:  nqn.2026-01.org.example:boxed" in said["discover"]
+    assert re.search(r"traddr: +127\.0\.0\.1$", said["discover"], re.MULTILINE)
+
+
+def test_namespaces_are_there(said: dict[str, str]) -> None:
+    assert "/dev/nvme0n1" in said["list"]
+    assert "/dev/nvme0n2" in said["list"]
+    assert "nova-vcache emulated SSD" in said["list"]
+
+
+def test_several_io_queues(said: dict[str, str]) -> None:
+    assert "creating 2 I/O queues" in said["kernel"]
+
+
+def test_cache_and_fua_are_used(said: dict[str, str]) -> None:
+    queue = _words(said["queue"])
+    assert queue == {"logical_block_size": "4096", "max_hw_sectors_kb": "1024",
+                     "write_cache": "write", "fua": "1", "discard_max_bytes": queue[
+                         "discard_max_bytes"], "write_zeroes_max_bytes": "1048576"}
+    assert int(queue["discard_max_bytes"]) > 0
+
+
+def test_file_system(said: dict[str, str]) -> None:
+    assert "file system is right" in said["file system"]
+    assert "trimmed" in said["file system"]
+
+
+def test_commands(said: dict[str, str]) -> None:
+    words = _words(said["commands"])
+    assert words["written"] == words["data"]
+    assert words["deallocated"] == words["zeroed"] == words["zeroes"]
+
+
+def test_tagged_commands(said: dict[str, str]) -> None:
+    data = _words(said["commands"])["data"]
+    assert _words(said["tagged"])["read"] == data
+    assert "vcacheSS" in said["tagged"]
+
+
+def test_tag_that_was_flushed_survives_a_power_cut(said: dict[str, str]) -> None:
+    """The host reconnects by itself, to a process that has only what was durable."""
+    words = _words(said["commands"])
+    cut = _words(said["power cut"])
+    assert (cut["before"], cut["flushed"], cut["unflushed"]) == (
+        words["data"], words["data"], words["zeroes"])
+
+
+def test_without_digests(said: dict[str, str]) -> None:
+    assert "the file is right" in said["again without digests"]
+    assert _words(said["stop"])["status"] == "0"

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tests of the controller notice when it is wrong.
+
+Each mutation breaks one line of it on purpose; a test has to fail. Only that
+file is compiled again, without sanitizers: it is the test that has to notice.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.nvmetcp import build
+
+
+class Mutation(NamedTuple):
+    """One line of the controller, what it is replaced by, and who has to notice."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    test: str
+
+
+MUTATIONS = [
+    Mutation("header digests are not looked at", "rx", "if (!header_digest_right(&c->rx)) {",
+             "if (0) {", "test_transport.py::test_wrong_header_digest"),
+    Mutation("data digests are not looked at", "rx", "r->data_bad = true;", ";",
+             "test_transport.py::test_wrong_data_digest_fails_the_command_alone"),
+    Mutation("data may come out of order", "rx",
+             "le32_to_cpu(pdu->datao) != r->received ||\n\t    ", "",
+             "test_transport.py::test_data_with_a_wrong_header"),
+    Mutation("data may be for another command", "rx",
+             "if (le16_to_cpu(pdu->cccid) != request_cid(r)) {", "if (0) {",
+             "test_transport.py::test_data_with_a_wrong_header"),
+    Mutation("DATAL may lie", "rx", "if (datal != c->rx.layout.data) {", "if (0) {",
+             "test_transport.py::test_data_with_a_wrong_header"),
+    Mutation("ICReq may come again", "pdu",
+             "icreq == session->initialised", "0",
+             "test_transport.py::test_icreq_comes_once"),
+    Mutation("in-capsule data has no limit", "pdu", "data > IN_CAPSULE_DATA", "0",
+             "test_transport.py::test_capsule_with_a_wrong_header"),
+    Mutation("commands have no memory limit", "conn",
+             "return c->bytes + r->length <= CONNECTION_BYTES;",
+             "return c->bytes || r->length || 1;",
+             "test_transport.py::test_memory_of_a_connection_is_bounded"),
+    Mutation("the queue has no end", "conn", "if (c->used - parked >= c->entries)", "if (!r)",
+             "test_transport.py::test_more_commands_than_entries"),
+    Mutation("slow hosts are waited for", "conn",
+             "passed(c->pdu_deadline, now) ||", "", "test_transport.py::test_slow_hosts"),
+    Mutation("the upper bits of CID are lost", "tx", ".cid = r->sqe.cid,",
+             ".cid = cpu_to_le16(request_cid(r) & 0xfff),",
+             "test_transport.py::test_commands_out_of_order_of_their_data"),
+    Mutation("SUCCESS although SQHD is wanted", "tx", "c->sq_flow || ", "",
+             "test_transport.py::test_sqhd_counts_commands"),
+    Mutation("anybody joins a controller", "fabrics",
+             "memcmp(data->hostid, k->hostid, sizeof(k->hostid)) ||\n\t    ", "",
+             "test_fabrics.py::test_io_queue_that_is_refused"),
+    Mutation("shutdown does not flush", "ctrl",
+             "!k->discovery && subsys_flush_all(k->subsys, &done)", "0",
+             "test_io.py::test_shutdown_flushes"),
+    Mutation("keep alive never ends", "ctrl",
+             "k->subsys->now >= k->keep_alive", "0", "test_fabrics.py::test_keep_alive"),
+    Mutation("any command keeps alive", "identify",
+             "memset(r->data, 0, r->length);",
+             "memset(r->data, 0, r->length); ctrl_keep_alive(r->conn->ctrl);",
+             "test_fabrics.py::test_keep_alive"),
+    Mutation("events are told again and again", "aer", "k->events &= ~(1u << event);", "",
+             "test_admin.py::test_events_when_the_medium_takes_no_more"),
+    Mutation("the range may wrap", "io", "slba > size || lbas > size - slba",
+             "slba + lbas > size", "test_io.py::test_ranges_that_are_not_there"),
+    Mutation("FUA is not honoured", "media", "fua || !s->write_cache", "!s->write_cache",
+             "test_io.py::test_fua"),
+    Mutation("the cache cannot be switched off", "media", "fua || !s->write_cache", "fua",
+             "test_io.py::test_write_cache_that_is_off"),
+    Mutation("a flush is of the first namespace", "io",
+             "e.offset = subsys_first_block(s, request_nsid(r)) * VS_BLOCK;\n\t\tstatus", "status",
+             "test_io.py::test_flush_of_the_second_namespace"),
+    Mutation("a flush is of everything", "io", "if (request_nsid(r) == NSID_ALL) {", "if (1) {",
+             "test_io.py::test_write_is_volatile_until_it_is_flushed"),
+    Mutation("the tag of a flush is lost", "io",
+             "vs_flush_tag(s->config.device.ssd, s->now, tag)",
+             "vs_flush_tag(s->config.device.ssd, s->now, 0)",
+             "test_io.py::test_tagged_flush_covers_its_tag_and_the_hosts"),
+    Mutation("the edges of a block are not read", "media",
+             "if (head || (tail && first == last))", "if (0)",
+             "test_io.py::test_small_blocks_against_a_model"),
+    Mutation("deallocation takes blocks in part", "media",
+             "(e.offset + VS_BLOCK - 1) / VS_BLOCK;\n\tuint64_t end", "e.offset / VS_BLOCK;"
+             "\n\tuint64_t end", "test_io.py::test_small_blocks_deallocate_whole_ones_only"),
+    Mutation("answers do not wait for the device", "request",
+             "s->config.timing && r->done > s->now", "0",
+             "test_io.py::test_answers_come_when_the_device_says"),
+    Mutation("the later answer goes first", "heap",
+             "h->at[(i - 1) / 2]->done > r->done", "h->at[(i - 1) / 2]->done < r->done",
+             "test_io.py::test_answers_in_the_order_of_their_times"),
+    Mutation("the program ends without a flush", "main", "subsys_flush_all(s, &done)", "done",
+             "test_io.py::test_stop_flushes"),
+]
+
+FLAGS = (*(w for w in build.WARNINGS if w != "-Werror"), "-w", "-O1", "-g")
+
+
+def _compile(source: Path, to: Path, *include: str) -> None:
+    subprocess.run(["gcc", *FLAGS, *include, "-c", "-o", str(to), str(source)], check=True)
+
+
+@pytest.fixture(scope="module")
+def objects() -> dict[str, Path]:
+    """Each file of the program, compiled as it is."""
+    folder = build.BUILD / "objects"
+    folder.mkdir(parents=True, exist_ok=True)
+    compiled = {}
+    for source in build.sources():
+        compiled[source.stem] = folder / f"{source.stem}.o"
+        _compile(source, compiled[source.stem])
+    return compiled
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.name)
+def test_mutation_is_noticed(mutation: Mutation, objects: dict[str, Path],
+                             tmp_path: Path) -> None:
+    original = build.REPO / "firmware" / "nvmetcp" / f"{mutation.file}.c"
+    text = original.read_text()
+    assert text.count(mutation.old) == 1, "the line to be broken is not there (any more)"
+    source = tmp_path / original.name
+    text = text.replace('"../core/', f'"{build.REPO}/firmware/core/')
+    source.write_text(text.replace(mutation.old, mutation.new))
+    _compile(source, tmp_path / "changed.o", f"-I{original.parent}")
+    program = tmp_path / "vcache-ssd"
+    linked = {**objects, mutation.file: tmp_path / "changed.o"}
+    subprocess.run(["gcc", "-o", str(program), *map(str, linked.values())], check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider",
+         f"tests/nvmetcp/{mutation.test}"],
+        cwd=build.REPO, capture_output=True, text=True, check=False, timeout=200,
+        env={**os.environ, "VCACHE_SSD_PROGRAM": str(program)})
+    assert done.returncode == 1, done.stdout[-2000:]
