@@ -49,6 +49,15 @@ module-all: ## build for 6.1 and 6.12 with W=1, warnings are errors
 		.ci/module "$$release" "build/module-all/$$release" W=1 || exit 1; \
 	done
 
+FIRMWARE := $(wildcard firmware/*/*.c firmware/*/*.h)
+
+.PHONY: firmware
+firmware: deps build/firmware/vcache-ssd ## the emulated SSD: build/firmware/vcache-ssd
+
+build/firmware/vcache-ssd: $(FIRMWARE)
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -o $@ $(filter %.c,$^)
+
 .PHONY: generate
 generate: venv ## the committed files made from the netlink spec and the agent's options
 	@$(PYTHON) native/netlink/generate.py

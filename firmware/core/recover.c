@@ -30,6 +30,14 @@ size_t vs_size_needed(const struct vs_config *c)
 	return 15 + head_size() + size;
 }
 
+uint64_t vs_capacity(const struct vs_config *c)
+{
+	struct vs_ssd s = { 0 };
+	size_t size;
+
+	return vs_lay_out(&s, c, NULL, &size) ? s.blocks : 0;
+}
+
 static void clear(uint8_t *mem, size_t size)
 {
 	while (size--)

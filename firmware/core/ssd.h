@@ -139,6 +139,8 @@ struct vs_config {
 
 /* Bytes of memory for a device, of any alignment; 0: the values are wrong. */
 size_t vs_size_needed(const struct vs_config *c);
+/* Blocks that such a device shows; 0: the values are wrong. */
+uint64_t vs_capacity(const struct vs_config *c);
 /* Erase everything, then an empty device. What was there is gone. */
 struct vs_result vs_format(struct vs_ssd **out, void *mem,
 			   const struct vs_config *c,

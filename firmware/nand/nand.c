@@ -412,6 +412,27 @@ fail:
 	return -errno;
 }
 
+int nand_image_geometry(const char *path, struct vs_geometry *geometry)
+{
+	struct image_head head;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return -1;
+	n = read(fd, &head, sizeof(head));
+	close(fd);
+	if (n < 0)
+		return -1;
+	if (n != sizeof(head) ||
+	    memcmp(head.magic, "vsnand1", sizeof(head.magic))) {
+		errno = EINVAL;
+		return -1;
+	}
+	*geometry = head.geometry;
+	return 0;
+}
+
 struct nand *nand_open(const struct nand_config *c)
 {
 	struct nand *n = calloc(1, sizeof(*n));

@@ -57,6 +57,8 @@ extern const struct vs_nand_ops nand_ops;
 
 /* NULL with errno set, or EINVAL for an image of another geometry. */
 struct nand *nand_open(const struct nand_config *c);
+/* Of an image file; -1 with errno set, or EINVAL when it is none. */
+int nand_image_geometry(const char *path, struct vs_geometry *geometry);
 void nand_close(struct nand *n);
 /* Of the same content and state, in memory; for what-if. */
 struct nand *nand_copy(const struct nand *n);

@@ -12,14 +12,18 @@
 
 #define BACKEND_ERROR_SIZE 256
 
+struct backend;
+
 /**
  * struct backend_device - an open SSD
  * @ssd: it
  * @max_tag: the largest tag that it takes, at most 65535
+ * @backend: the backend's own
  */
 struct backend_device {
 	struct vs_ssd *ssd;
 	uint32_t max_tag;
+	struct backend *backend;
 };
 
 /**

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compile vcache-ssd in front of the stand-in for its SSD, below build/nvmetcp/."""
+"""Compile vcache-ssd below build/nvmetcp/: with its SSD, or with the stand-in for that."""
 
 import subprocess
 from pathlib import Path
@@ -21,6 +21,13 @@ def sources(without: tuple[str, ...] = ()) -> list[Path]:
     program = [source for source in sorted((REPO / "firmware" / "nvmetcp").glob("*.c"))
                if source.stem not in without]
     return [*program, HERE / "ram_ssd.c"]
+
+
+def real_sources() -> list[Path]:
+    """Return the C files of the program with the SSD it is shipped with."""
+    folders = ("core", "nand", "host", "nvmetcp")
+    return [source for folder in folders
+            for source in sorted((REPO / "firmware" / folder).glob("*.c"))]
 
 
 def compile_files(program: Path, compiler: str, files: list[Path], *flags: str) -> Path:

@@ -13,7 +13,7 @@ say() {
 }
 
 start() {
-    "$program" --listen 127.0.0.1:4420 --image "$dir/image" --size 192M --namespaces 2 \
+    "$program" --listen 127.0.0.1:4420 --image "$dir/image" --size 128M --namespaces 2 \
         --nqn $nqn > "$dir/out" &
     ssd=$!
     until [ -s "$dir/out" ]; do sleep 0.1; done

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Linux's own host and nvme-cli, in the box, against vcache-ssd."""
+"""Linux's own host and nvme-cli, in the box, against vcache-ssd with the real firmware."""
 
 import re
 import shutil
@@ -26,7 +26,8 @@ def said() -> dict[str, str]:
     """What was printed in the box, all of which has to succeed."""
     if not shutil.which("nvme"):
         pytest.fail("nvme-cli is missing (make deps)")
-    program = build.vcache_ssd("gcc", build.BUILD / "plain", *build.PLAIN)
+    program = build.compile_files(build.BUILD / "plain" / "vcache-ssd", "gcc",
+                                  build.real_sources(), *build.PLAIN)
     result = Box(cpus=1, memory="1G").run(
         ["sh", str(build.HERE / "linux_host.sh"), str(program)], timeout=240)
     text = result.stdout.decode()
