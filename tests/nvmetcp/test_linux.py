@@ -60,7 +60,9 @@ def test_cache_and_fua_are_used(said: dict[str, str]) -> None:
 def test_file_system(said: dict[str, str]) -> None:
     assert "file system is right" in said["file system"]
     # ext4 trims what was freed since: 8 MiB and more
-    assert int(re.search(r"\((\d+) bytes\) trimmed", said["file system"])[1]) >= 8 << 20
+    trimmed = re.search(r"\((\d+) bytes\) trimmed", said["file system"])
+    assert trimmed
+    assert int(trimmed[1]) >= 8 << 20
 
 
 def test_commands(said: dict[str, str]) -> None:
