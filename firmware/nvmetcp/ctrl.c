@@ -125,11 +125,9 @@ void ctrl_tick(struct ctrl *k)
 		conn_close(k->queues[0]);
 }
 
-uint64_t ctrl_cap(const struct ctrl *k)
+uint64_t ctrl_cap(void)
 {
-	uint32_t entries = k->discovery ? ADMIN_QUEUE_ENTRIES : QUEUE_ENTRIES;
-
-	return (entries - 1) | CAP_CQR | CAP_TO << CAP_TO_SHIFT | CAP_CSS_NVM;
+	return (QUEUE_ENTRIES - 1) | CAP_CQR | CAP_TO << CAP_TO_SHIFT | CAP_CSS_NVM;
 }
 
 uint32_t ctrl_csts(const struct ctrl *k)

@@ -139,7 +139,7 @@ static uint16_t property_get_execute(struct request *r)
 
 	switch (le32_to_cpu(sqe->ofst)) {
 	case PROPERTY_CAP:
-		value = ctrl_cap(k);
+		value = ctrl_cap();
 		size = ATTRIB_8_BYTES;
 		break;
 	case PROPERTY_VS:

@@ -244,17 +244,29 @@ static uint16_t write_zeroes_execute(struct request *r)
 	return status;
 }
 
+/* NR is 0's based and has eight bits. */
+static uint32_t dsm_ranges(const struct request *r)
+{
+	return r->sqe.cdw10.b[0] + 1u;
+}
+
 static uint16_t dsm_prepare(struct request *r)
 {
-	/* NR is 0's based and has eight bits. */
-	r->length = (r->sqe.cdw10.b[0] + 1u) * sizeof(struct dsm_range);
+	uint32_t length = le32_to_cpu(r->sqe.sgl.length);
+
+	/* Linux always sends room for all ranges, however few there are. */
+	if (length < dsm_ranges(r) * sizeof(struct dsm_range) ||
+	    length > DSM_RANGES * sizeof(struct dsm_range))
+		return request_refuse(r, SC_DATA_SGL_LENGTH_INVALID,
+				      offsetof(struct sqe, sgl.length));
+	r->length = length;
 	return check_namespace(r);
 }
 
 static uint16_t dsm_execute(struct request *r)
 {
 	const struct dsm_range *range = (const void *)r->data;
-	uint32_t n = r->length / sizeof(*range), i;
+	uint32_t n = dsm_ranges(r), i;
 	struct extent e[DSM_RANGES];
 	uint16_t status = SC_SUCCESS;
 

@@ -124,7 +124,7 @@ echo "the file is right"
 umount "$dir/mnt"
 nvme disconnect -n $nqn
 say kernel
-dmesg | grep nvme
+dmesg | grep 'nvme' | grep -v -e ommand.line -e virtme
 say stop
 kill $ssd
 wait $ssd

@@ -114,6 +114,18 @@ def test_deallocate(ssd: Ssd) -> None:
         assert q.read(0).data == _data(2)
 
 
+def test_deallocate_with_more_data_than_ranges(ssd: Ssd) -> None:
+    """Linux's way: 4 KiB for any number of ranges; what is behind them is not looked at."""
+    with host(ssd) as h:
+        q = h.io()
+        q.write(0, _data(1, 2))
+        data = struct.pack("<IIQ", 0, 1, 0).ljust(4096, b"\xff")
+        for size, code in ((4096, 0), (16, 0), (12, 0x0f), (4112, 0x0f)):
+            done = q.command(0x09, data=data.ljust(size)[:size], nsid=1, cdw=(0, 4))
+            assert done.code == code
+        assert q.read(0, 2).data == bytes(4096) + _data(1, 2)[4096:]
+
+
 @pytest.mark.parametrize("flags", [0, DEAC, FUA, DEAC | FUA])
 def test_write_zeroes(ssd: Ssd, flags: int) -> None:
     with host(ssd) as h:
