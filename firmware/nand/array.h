@@ -73,7 +73,12 @@ static inline size_t nand_page_index(const struct nand *n, struct vs_page at)
 	return nand_block_index(n, at) * n->c.geometry.pages + at.page;
 }
 
+/* array.c */
 uint64_t nand_random(uint64_t *state);
+/* Bytes of the array's own state: blocks, page states, spare bytes, data. */
+size_t nand_array_size(const struct nand *n);
+/* Point into @memory, zeros for a new array; @n has its sizes. */
+void nand_lay_out(struct nand *n, uint8_t *memory);
 /* Saved pages of a block: states, spare bytes, data. */
 size_t nand_saved_size(const struct nand *n);
 void nand_save_block(const struct nand *n, struct vs_page at, uint8_t *to);
@@ -83,5 +88,13 @@ void nand_restore_block(struct nand *n, struct vs_page at, const uint8_t *from);
 void nand_note(struct nand *n, struct nand_op op);
 bool nand_cut_now(struct nand *n, struct nand_op op);
 void nand_forget(struct nand *n, vs_time over);
+
+/*
+ * Of who runs the array: nand.c on the host, a port elsewhere. There is always
+ * memory, or nand_alloc() does not return; freeing NULL is allowed.
+ */
+void *nand_alloc(size_t size);
+void nand_free(void *p);
+_Noreturn void nand_broken(const char *rule, struct vs_page at);
 
 #endif /* VCACHE_NAND_ARRAY_H */

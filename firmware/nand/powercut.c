@@ -9,7 +9,6 @@
  * anything, with an error or without. An MSB program under way may take its
  * LSB page along.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "../core/pairing.h"
@@ -118,10 +117,14 @@ static void settle(struct nand *n, const struct nand_op *op, uint64_t *seed)
 void nand_note(struct nand *n, struct nand_op op)
 {
 	if (n->ops == n->ops_room) {
-		n->ops_room = n->ops_room ? 2 * n->ops_room : 64;
-		n->op = realloc(n->op, n->ops_room * sizeof(*n->op));
-		if (!n->op)
-			abort();
+		size_t room = n->ops_room ? 2 * n->ops_room : 64;
+		struct nand_op *grown = nand_alloc(room * sizeof(*grown));
+
+		if (n->ops)
+			memcpy(grown, n->op, n->ops * sizeof(*grown));
+		nand_free(n->op);
+		n->op = grown;
+		n->ops_room = room;
 	}
 	n->op[n->ops++] = op;
 }
@@ -159,7 +162,7 @@ void nand_forget(struct nand *n, vs_time over)
 
 	for (i = 0; i < n->ops; i++) {
 		if (n->op[i].done <= over)
-			free(n->op[i].saved);
+			nand_free(n->op[i].saved);
 		else
 			n->op[kept++] = n->op[i];
 	}
