@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The devices that the self-test tries. */
+#include "selftest.h"
+
+/* Two banks' lanes of MLC as on the Jasmine board, small. */
+static const struct vs_config mlc = {
+	.geometry = { 2, 2, 28, 16, 8192, true },
+	.buffer_blocks = 32,
+	.max_tags = 4,
+	.lanes = 2,
+	.meta_stripe = 1,
+	.spare_percent = 5,
+	.bad_blocks = 2,
+	.gc_pages = 4,
+	.wear_gap = 8,
+};
+
+/* Four channels of TLC, programmed in one shot. */
+static const struct vs_config tlc = {
+	.geometry = { 4, 1, 24, 16, 16384, false },
+	.buffer_blocks = 64,
+	.max_tags = 8,
+	.lanes = 1,
+	.meta_stripe = 2,
+	.spare_percent = 7,
+	.bad_blocks = 3,
+	.gc_pages = 4,
+};
+
+const struct st_config st_configs[] = {
+	{ "tagged-mlc", &mlc, VS_TAGGED, VS_GC_COST_BENEFIT, &nand_jasmine, 0 },
+	{ "baseline-mlc", &mlc, VS_BASELINE, VS_GC_GREEDY, &nand_jasmine, 0 },
+	{ "tagged-tlc", &tlc, VS_TAGGED, VS_GC_GREEDY, &nand_tlc, 100 },
+	{ "baseline-tlc", &tlc, VS_BASELINE, VS_GC_GREEDY, &nand_tlc, 0 },
+};
+
+const uint32_t st_config_count = sizeof(st_configs) / sizeof(st_configs[0]);

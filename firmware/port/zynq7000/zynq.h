@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The port's own, shared by its files only. */
+#ifndef ZYNQ_H
+#define ZYNQ_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A device's register. */
+#define REG(address) (*(volatile uint32_t *)(uintptr_t)(address))
+
+/* Of QEMU, when the program is over. */
+#define EXIT_OK 0u
+#define EXIT_TEST 1u		/* the self-test says no */
+#define EXIT_FAULT 2u		/* an exception */
+#define EXIT_PANIC 3u		/* the firmware has broken a rule */
+
+/* What the fault stacks and the stack are painted with. */
+#define PAINT 0xdeadbeefu
+
+/**
+ * struct zynq_frame - what start.S saves when an exception comes
+ * @r: r0 ... r12
+ * @pc: instruction that did it
+ * @spsr: the state before
+ * @sp: of the program
+ * @lr: of the program
+ */
+struct zynq_frame {
+	uint32_t sp;
+	uint32_t lr;
+	uint32_t spsr;
+	uint32_t r[13];
+	uint32_t pc;
+};
+
+/* zynq7000.ld */
+extern uint32_t zynq_stack_bottom[], zynq_stack_top[];
+extern uint32_t zynq_fault_stack_bottom[], zynq_fault_stack_top[];
+extern uint8_t zynq_text[], zynq_text_end[], zynq_ram[], zynq_ram_end[];
+extern uint8_t zynq_stack_section[];
+
+/* start.S */
+_Noreturn void zynq_semihosting_exit(uint32_t status);
+
+/* mmu.c */
+void zynq_mmu_on(void);
+
+/* uart.c */
+void zynq_uart_init(void);
+void zynq_uart_write(const char *text);
+void zynq_uart_drain(void);
+
+/* fault.c */
+_Noreturn void zynq_exit(uint32_t status);
+_Noreturn void zynq_panic(const char *what);
+_Noreturn void zynq_fault(uint32_t kind, const struct zynq_frame *frame);
+
+/* main.c */
+_Noreturn void zynq_main(void);
+
+#endif /* ZYNQ_H */
