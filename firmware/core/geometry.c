@@ -13,10 +13,10 @@
 /* One allocator for measuring (@mem NULL) and for doing. */
 struct arena {
 	uint8_t *mem;
-	size_t used;
+	uint64_t used;		/* may be more than there are addresses */
 };
 
-static void *carve(struct arena *a, size_t n, size_t size)
+static void *carve(struct arena *a, uint64_t n, size_t size)
 {
 	void *p = a->mem ? a->mem + a->used : NULL;
 
@@ -184,6 +184,7 @@ bool vs_lay_out(struct vs_ssd *s, const struct vs_config *c, uint8_t *mem,
 	s->dirty = carve(&a, s->map_pages, 1);
 	carve_logs(s, &a);
 	carve_buffers(s, &a);
-	*size = a.used;
-	return true;
+	*size = (size_t)a.used;
+	/* No object may be larger. */
+	return a.used <= PTRDIFF_MAX;
 }

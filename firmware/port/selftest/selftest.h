@@ -72,6 +72,9 @@ bool st_fail(const struct st_device *d, const char *what);
 void st_report_config(const struct st_device *d);
 void st_report(const struct st_device *d, const char *phase);
 
+/* dram.c */
+bool st_dram(void);
+
 /* oracle.c */
 void st_oracle_init(void);
 void st_oracle_write(uint32_t block, uint32_t tag, void *data);

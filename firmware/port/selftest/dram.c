@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * How much memory a device needs: at all, for one tag, for one block of the
+ * write buffer, for a GiB of capacity. Pointers count, so it is the port's.
+ */
+#include "selftest.h"
+
+#define GIB (1u << 30)
+
+static const struct {
+	const char *name;
+	struct vs_config c;
+} drives[] = {
+	{ "jasmine-64g", {
+		.geometry = { 2, 4, 4096, 256, 8192, true },
+		.buffer_blocks = 2048, .max_tags = 16, .lanes = 2,
+		.meta_stripe = 1, .spare_percent = 7, .bad_blocks = 64,
+		.gc_pages = 4 } },
+	{ "tlc-128g", {
+		.geometry = { 4, 4, 2048, 256, 16384, false },
+		.buffer_blocks = 4096, .max_tags = 64, .lanes = 4,
+		.meta_stripe = 2, .spare_percent = 7, .bad_blocks = 32,
+		.gc_pages = 4 } },
+	{ "tlc-1t", {
+		.geometry = { 8, 8, 4096, 256, 16384, false },
+		.buffer_blocks = 16384, .max_tags = 256, .lanes = 8,
+		.meta_stripe = 2, .spare_percent = 7, .bad_blocks = 64,
+		.gc_pages = 4 } },
+	/* Its map alone has more bytes than 32 bits can count. */
+	{ "tlc-8t", {
+		.geometry = { 16, 8, 16384, 256, 16384, false },
+		.buffer_blocks = 16384, .max_tags = 256, .lanes = 8,
+		.meta_stripe = 2, .spare_percent = 7, .bad_blocks = 64,
+		.gc_pages = 4 } },
+};
+
+static void report(const char *name, const struct vs_config *c)
+{
+	uint64_t bytes = vs_size_needed(c), blocks = vs_capacity(c);
+	struct vs_config one_less = *c, half = *c;
+
+	one_less.max_tags--;
+	st_print("port dram ");
+	st_print(name);
+	st_print_number("bytes", bytes);
+	st_print_number("capacity", blocks * VS_BLOCK);
+	st_print_number("bytes_per_tag", bytes - vs_size_needed(&one_less));
+	one_less = *c;
+	one_less.buffer_blocks--;
+	st_print_number("bytes_per_buffered_block",
+			bytes - vs_size_needed(&one_less));
+	half.geometry.blocks /= 2;
+	blocks -= vs_capacity(&half);
+	if (blocks)
+		st_print_number("bytes_per_gib",
+				(bytes - vs_size_needed(&half)) *
+				(GIB / VS_BLOCK) / blocks);
+	st_print("\n");
+}
+
+/* False: a size that is told is too small for the map. */
+bool st_dram(void)
+{
+	uint32_t i, wrong = 0;
+
+	for (i = 0; i < sizeof(drives) / sizeof(drives[0]); i++) {
+		uint64_t blocks = vs_capacity(&drives[i].c);
+
+		report(drives[i].name, &drives[i].c);
+		if (vs_size_needed(&drives[i].c) < blocks * sizeof(uint32_t))
+			wrong++;
+	}
+	if (wrong)
+		st_print("fail dram sizes are too small for the map\n");
+	return !wrong;
+}
