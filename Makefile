@@ -13,8 +13,8 @@ NATIVE := $(shell find native -type f 2>/dev/null)
 .DEFAULT_GOAL := help
 .PHONY: help
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo '  KREL=RELEASE         another kernel than the newest installed 6.1 or 6.12'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo '  KREL=RELEASE               another kernel than the newest installed 6.1 or 6.12'
 
 # ---- set-up ----
 
@@ -58,6 +58,10 @@ build/firmware/vcache-ssd: $(FIRMWARE)
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -o $@ $(filter %.c,$^)
 
+.PHONY: firmware-arm
+firmware-arm: deps ## the self-test for the Zynq-7000: build/firmware/zynq7000/vcache-fw.elf
+	@$(MAKE) --no-print-directory -C firmware/port/zynq7000 OUT=$(CURDIR)/build/firmware/zynq7000
+
 .PHONY: generate
 generate: venv ## the committed files made from the netlink spec and the agent's options
 	@$(PYTHON) native/netlink/generate.py
@@ -98,6 +102,10 @@ demo: venv module ## two VMs, isolated flushes: build/demo/report.json
 .PHONY: bench-overhead
 bench-overhead: venv module ## cost without a flush: build/bench/overhead.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.overhead
+
+.PHONY: firmware-arm-selftest
+firmware-arm-selftest: venv ## boot it, compare it with the host: build/firmware/zynq7000/selftest.json
+	@$(PYTHON) -m tests.firmware.arm
 
 .PHONY: clean
 clean: ## remove build/ and .venv/

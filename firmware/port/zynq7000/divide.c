@@ -2,10 +2,6 @@
 /* What libgcc's divisions call when the divisor is 0. */
 #include "zynq.h"
 
-/* The run-time ABI's names. */
-_Noreturn void __aeabi_idiv0(void);
-_Noreturn void __aeabi_ldiv0(void);
-
 _Noreturn void __aeabi_idiv0(void)
 {
 	zynq_panic("division by zero");

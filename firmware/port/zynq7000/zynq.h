@@ -15,7 +15,7 @@
 #define EXIT_FAULT 2u		/* an exception */
 #define EXIT_PANIC 3u		/* the firmware has broken a rule */
 
-/* What the fault stacks and the stack are painted with. */
+/* What the stack is painted with. */
 #define PAINT 0xdeadbeefu
 
 /**
@@ -38,7 +38,6 @@ struct zynq_frame {
 extern uint32_t zynq_stack_bottom[], zynq_stack_top[];
 extern uint32_t zynq_fault_stack_bottom[], zynq_fault_stack_top[];
 extern uint8_t zynq_text[], zynq_text_end[], zynq_ram[], zynq_ram_end[];
-extern uint8_t zynq_stack_section[];
 
 /* start.S */
 _Noreturn void zynq_semihosting_exit(uint32_t status);
@@ -55,6 +54,10 @@ void zynq_uart_drain(void);
 _Noreturn void zynq_exit(uint32_t status);
 _Noreturn void zynq_panic(const char *what);
 _Noreturn void zynq_fault(uint32_t kind, const struct zynq_frame *frame);
+
+/* divide.c, under the names of the run-time ABI */
+_Noreturn void __aeabi_idiv0(void);
+_Noreturn void __aeabi_ldiv0(void);
 
 /* main.c */
 _Noreturn void zynq_main(void);
