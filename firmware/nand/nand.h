@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A NAND array in memory or in an image file, for the host.
+ * A NAND array in memory or, on the host, in an image file.
  *
  * It keeps payload and spare bytes, and aborts when the firmware breaks a rule
  * of NAND: a block is erased before it is programmed, its pages are programmed

@@ -26,10 +26,16 @@ LIMIT = 120.0
 
 
 class Boot(NamedTuple):
-    """How a boot ended: exit status of the program (None: time limit), console."""
+    """How a boot ended.
+
+    :param status: of the program; None: the time limit was over
+    :param lines: of the console
+    :param errors: QEMU's own messages
+    """
 
     status: int | None
     lines: list[str]
+    errors: str
 
 
 def build_board(out: Path = OUT, tree: Path = REPO, *variables: str) -> Path:
@@ -84,10 +90,11 @@ def boot(image: Path, limit: float = LIMIT) -> Boot:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               timeout=limit, check=False)
     except subprocess.TimeoutExpired as expired:
+        # Bytes, whatever was asked for.
         output = expired.stdout or b""
         text = output if isinstance(output, str) else output.decode(errors="replace")
-        return Boot(None, text.splitlines())
-    return Boot(done.returncode, (done.stdout + done.stderr).splitlines())
+        return Boot(None, text.splitlines(), "")
+    return Boot(done.returncode, done.stdout.splitlines(), done.stderr)
 
 
 def differences(host: list[str], board: list[str]) -> list[str]:
@@ -202,6 +209,7 @@ def main() -> int:
                           timeout=LIMIT, check=False).stdout.splitlines()
     board = boot(image)
     print("\n".join(board.lines))
+    print(board.errors, end="", file=sys.stderr)
     report = result(host, board)
     print_sizes(report)
     (OUT / "selftest.json").write_text(json.dumps(report, indent=1) + "\n")

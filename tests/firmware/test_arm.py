@@ -53,7 +53,7 @@ def broken(tree: Path) -> Iterator[Broken]:
 
 def said(boot: arm.Boot, kind: str) -> dict[str, str]:
     """Return what a fault's line tells; the program must have ended with it."""
-    assert boot.status == 2, boot.lines[-5:]
+    assert boot.status == 2, (boot.lines[-5:], boot.errors)
     assert boot.lines[-1] == "RESULT fail"
     line = next(line for line in boot.lines if line.startswith(f"fault {kind}"))
     return dict(word.split("=", 1) for word in line.replace("not ", "not-").split() if "=" in word)
@@ -62,7 +62,7 @@ def said(boot: arm.Boot, kind: str) -> dict[str, str]:
 def test_same_device_as_on_the_host(host: list[str]) -> None:
     image = arm.build_board()
     board = arm.boot(image)
-    assert board.status == 0, board.lines[-5:]
+    assert board.status == 0, (board.lines[-5:], board.errors)
     assert arm.differences(host, board.lines) == []
     assert board.lines[-1] == "RESULT ok"
     report = arm.result(host, board)

@@ -72,6 +72,13 @@ static bool check_load(const struct st_device *d)
 	return true;
 }
 
+/* One tag has a lane for itself, until the power goes. */
+static bool set_lanes(struct st_device *d)
+{
+	return d->c.lanes == 1 ||
+	       vs_set_lane(d->ssd, 1, d->c.lanes - 1, true) == VS_OK;
+}
+
 static bool load(struct st_device *d)
 {
 	struct vs_result r;
@@ -81,6 +88,8 @@ static bool load(struct st_device *d)
 	if (r.status != VS_OK)
 		return st_fail(d, "cannot be formatted");
 	d->now = r.done;
+	if (!set_lanes(d))
+		return st_fail(d, "a tag cannot have a lane");
 	if (st_fill(d) != VS_OK)
 		return st_fail(d, "cannot be filled");
 	st_report(d, "fill");
