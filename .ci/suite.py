@@ -38,7 +38,7 @@ class Suite:
 SUITES = (
     Suite("unit", boxed=False, minutes=5),
     Suite("core", boxed=False, minutes=10),
-    Suite("firmware", boxed=False, minutes=10),
+    Suite("firmware", boxed=False, minutes=15),
     Suite("nvmetcp", boxed=False, minutes=10),
     Suite("packaging", boxed=False, minutes=15),
     Suite("kernel", boxed=True, minutes=30),

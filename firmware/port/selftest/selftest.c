@@ -3,7 +3,7 @@
 #include "selftest.h"
 
 #define SEED 0x76636163u
-#define STEPS 1500u
+#define STEPS 1000u
 #define CUTS 4u
 /* After a cut, and before the next one. */
 #define STEPS_BETWEEN 150u
