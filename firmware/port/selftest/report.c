@@ -2,6 +2,16 @@
 /* The lines about a device. */
 #include "selftest.h"
 
+static const char *const causes[] = {
+	[VS_CAUSE_HOST] = "host",
+	[VS_CAUSE_GC] = "gc",
+	[VS_CAUSE_LOG] = "log",
+	[VS_CAUSE_MAP] = "map",
+	[VS_CAUSE_PADDING] = "padding",
+};
+
+_Static_assert(sizeof(causes) / sizeof(causes[0]) == VS_CAUSES, "a name each");
+
 static void begin(const char *kind, const struct st_device *d,
 		  const char *phase)
 {
@@ -59,7 +69,7 @@ void st_report(const struct st_device *d, const char *phase)
 {
 	struct nand_counters n = nand_count(d->nand);
 	struct vs_stats s;
-	uint32_t tag;
+	uint32_t cause, tag;
 
 	vs_get_stats(d->ssd, &s);
 	begin("phase ", d, phase);
@@ -70,11 +80,8 @@ void st_report(const struct st_device *d, const char *phase)
 	st_print_number("programs", n.programs);
 	st_print_number("nand_erases", n.erases);
 	begin("\nstats ", d, phase);
-	st_print_number("host", s.programmed[VS_CAUSE_HOST]);
-	st_print_number("gc", s.programmed[VS_CAUSE_GC]);
-	st_print_number("log", s.programmed[VS_CAUSE_LOG]);
-	st_print_number("map", s.programmed[VS_CAUSE_MAP]);
-	st_print_number("padding", s.programmed[VS_CAUSE_PADDING]);
+	for (cause = 0; cause < VS_CAUSES; cause++)
+		st_print_number(causes[cause], s.programmed[cause]);
 	st_print_number("written", s.written);
 	st_print_number("absorbed", s.absorbed);
 	st_print_number("skipped", s.skipped);
