@@ -285,6 +285,7 @@ static uint16_t dsm_execute(struct request *r)
 }
 
 #define CHANGES (EFFECT_CSUPP | EFFECT_LBCC)
+#define TAGGED_COMMANDS 3u
 
 static const struct command commands[] = {
 	{ IO_FLUSH, EFFECT_CSUPP, flush_prepare, flush_execute },
@@ -294,6 +295,7 @@ static const struct command commands[] = {
 	{ IO_WRITE_ZEROES, CHANGES, write_zeroes_prepare,
 	  write_zeroes_execute },
 	{ IO_DATASET_MANAGEMENT, CHANGES, dsm_prepare, dsm_execute },
+	/* These are the last. */
 	{ IO_TAGGED_FLUSH, EFFECT_CSUPP, tagged_flush_prepare,
 	  tagged_flush_execute },
 	{ IO_TAGGED_WRITE, CHANGES, tagged_transfer_prepare,
@@ -302,6 +304,14 @@ static const struct command commands[] = {
 	  tagged_read_execute },
 };
 
-const struct command_set io_commands = {
-	commands, sizeof(commands) / sizeof(commands[0]),
-};
+#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+const struct command_set *io_commands(const struct subsys *s)
+{
+	static const struct command_set all = { commands, COMMANDS };
+	static const struct command_set untagged = {
+		commands, COMMANDS - TAGGED_COMMANDS,
+	};
+
+	return s->config.device.tagged ? &all : &untagged;
+}

@@ -95,7 +95,7 @@ struct log_vcache {
 	struct le32 capabilities;
 	struct le32 max_tag;
 	struct le32 tags_used;
-	uint8_t reserved28[4];
+	struct le32 max_tags;
 	struct le64 flushes;
 	struct le64 late_completions;
 	struct le64 latest_completion;

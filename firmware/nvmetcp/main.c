@@ -101,7 +101,7 @@ int main(int argc, char **argv)
 	default:
 		break;
 	}
-	if (backend_open(&device, o.image, o.size, error)) {
+	if (backend_open(&device, &o.device, error)) {
 		fprintf(stderr, "vcache-ssd: %s\n", error);
 		return STATUS_FAILED;
 	}

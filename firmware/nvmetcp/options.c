@@ -23,6 +23,12 @@ static const char usage[] =
 "  --image FILE          what holds the SSD's medium (none: in memory)\n"
 "  --size BYTES          of the SSD; K, M, G and T are powers of 1024\n"
 "                        (as the image says)\n"
+"  --personality tagged|baseline\n"
+"                        a flush is of a tag or of everything (tagged)\n"
+"  --nand tlc|jasmine|none\n"
+"                        kind of NAND; none: TLC that takes no time (tlc)\n"
+"  --tags N              tags that have state at a time (64)\n"
+"  --buffer MIB          write buffer (8; of jasmine, 32)\n"
 "  --namespaces N        equal parts of the SSD (1)\n"
 "  --block-size BYTES    logical block: 512 or 4096 (4096)\n"
 "  --nqn NQN             name of the subsystem (made of the image's path)\n"
@@ -129,14 +135,14 @@ static void default_nqn(struct options *o)
 	char seed[PATH_MAX] = "";
 	uint8_t u[16];
 
-	if (!o->image) {
+	if (!o->device.image) {
 		uint64_t random = 0;
 
 		if (getrandom(&random, sizeof(random), 0) < 0)
 			perror("vcache-ssd: getrandom");
 		snprintf(seed, sizeof(seed), "%016" PRIx64, random);
-	} else if (!realpath(o->image, seed)) {
-		snprintf(seed, sizeof(seed), "%s", o->image);
+	} else if (!realpath(o->device.image, seed)) {
+		snprintf(seed, sizeof(seed), "%s", o->device.image);
 	}
 	identity_uuid(seed, 0, u);
 	snprintf(o->nqn, sizeof(o->nqn),
@@ -151,6 +157,10 @@ enum {
 	LISTEN = 1,
 	IMAGE,
 	SIZE,
+	PERSONALITY,
+	NAND,
+	TAGS,
+	BUFFER,
 	NAMESPACE_COUNT,
 	BLOCK_SIZE,
 	NQN,
@@ -163,6 +173,10 @@ static const struct option long_options[] = {
 	{ "listen", required_argument, NULL, LISTEN },
 	{ "image", required_argument, NULL, IMAGE },
 	{ "size", required_argument, NULL, SIZE },
+	{ "personality", required_argument, NULL, PERSONALITY },
+	{ "nand", required_argument, NULL, NAND },
+	{ "tags", required_argument, NULL, TAGS },
+	{ "buffer", required_argument, NULL, BUFFER },
 	{ "namespaces", required_argument, NULL, NAMESPACE_COUNT },
 	{ "block-size", required_argument, NULL, BLOCK_SIZE },
 	{ "nqn", required_argument, NULL, NQN },
@@ -171,6 +185,50 @@ static const struct option long_options[] = {
 	{ "help", no_argument, NULL, HELP },
 	{ NULL, 0, NULL, 0 },
 };
+
+/* The first of the names is 1, in the order of its enumeration. */
+static bool take_name(uint32_t *choice, const char *option, const char *value,
+		      const char *const names[], const char *allowed)
+{
+	uint32_t i;
+
+	for (i = 0; names[i]; i++) {
+		if (!strcmp(value, names[i])) {
+			*choice = i + 1;
+			return true;
+		}
+	}
+	return bad(option, value, allowed);
+}
+
+static const char *const personalities[] = { "tagged", "baseline", NULL };
+static const char *const nands[] = { "tlc", "jasmine", "none", NULL };
+
+/* What the SSD is to be, besides its image and its size. */
+static bool take_device(struct backend_options *d, int option,
+			const char *value)
+{
+	uint64_t number;
+
+	switch (option) {
+	case PERSONALITY:
+		return take_name(&d->personality, "personality", value,
+				 personalities, "tagged or baseline");
+	case NAND:
+		return take_name(&d->nand, "nand", value, nands,
+				 "tlc, jasmine or none");
+	case TAGS:
+		if (!parse_number(value, 1, 256, &number))
+			return bad("tags", value, "1 to 256");
+		d->tags = (uint32_t)number;
+		return true;
+	default:
+		if (!parse_number(value, 1, 4096, &number))
+			return bad("buffer", value, "1 to 4096 MiB");
+		d->buffer = number << 20;
+		return true;
+	}
+}
 
 static bool take_numbers(struct options *o, int option, const char *value)
 {
@@ -205,12 +263,17 @@ static bool take(struct options *o, int option, const char *value)
 		       bad("listen", value,
 			   "ADDR:PORT, an IPv6 address in brackets");
 	case IMAGE:
-		o->image = value;
+		o->device.image = value;
 		return *value || bad("image", "''", "the name of a file");
 	case SIZE:
-		return parse_size(value, &o->size) ||
+		return parse_size(value, &o->device.size) ||
 		       bad("size", value,
 			   "a number of bytes, perhaps with K, M, G or T");
+	case PERSONALITY:
+	case NAND:
+	case TAGS:
+	case BUFFER:
+		return take_device(&o->device, option, value);
 	case NQN:
 		return parse_nqn(o, value) ||
 		       bad("nqn", value,
