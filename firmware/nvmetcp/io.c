@@ -200,8 +200,13 @@ static uint16_t flush_execute(struct request *r)
 
 static uint16_t tagged_flush_prepare(struct request *r)
 {
+	uint32_t instance = le32_to_cpu(r->sqe.cdw10);
 	uint16_t status = flush_prepare(r);
 
+	/* What the host believes to be in the cache went with the power. */
+	if (!status && instance && instance != r->conn->subsys->instance)
+		return request_refuse(r, SC_INSTANCE_MISMATCH,
+				      offsetof(struct sqe, cdw10));
 	return status ? status : check_tag(r);
 }
 

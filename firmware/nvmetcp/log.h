@@ -99,7 +99,8 @@ struct log_vcache {
 	struct le64 flushes;
 	struct le64 late_completions;
 	struct le64 latest_completion;
-	uint8_t reserved56[456];
+	struct le32 instance;
+	uint8_t reserved60[452];
 };
 
 struct log_tags_header {

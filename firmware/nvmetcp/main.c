@@ -65,6 +65,7 @@ static enum exit_status run(const struct options *o,
 		.nqn = o->nqn,
 		.namespaces = o->namespaces,
 		.lba_shift = o->lba_shift,
+		.multipath = o->multipath,
 		.timing = o->timing,
 		.peer_timeout = o->peer_timeout * NS_PER_S,
 	};

@@ -32,6 +32,7 @@ static const char usage[] =
 "  --namespaces N        equal parts of the SSD (1)\n"
 "  --block-size BYTES    logical block: 512 or 4096 (4096)\n"
 "  --nqn NQN             name of the subsystem (made of the image's path)\n"
+"  --multipath on|off    a host may connect by several paths (off)\n"
 "  --timing on|off       complete commands when the device says, or at\n"
 "                        once (on)\n"
 "  --peer-timeout SECS   how long a host may be in the middle of\n"
@@ -164,6 +165,7 @@ enum {
 	NAMESPACE_COUNT,
 	BLOCK_SIZE,
 	NQN,
+	MULTIPATH,
 	TIMING,
 	PEER_TIMEOUT,
 	HELP,
@@ -180,11 +182,18 @@ static const struct option long_options[] = {
 	{ "namespaces", required_argument, NULL, NAMESPACE_COUNT },
 	{ "block-size", required_argument, NULL, BLOCK_SIZE },
 	{ "nqn", required_argument, NULL, NQN },
+	{ "multipath", required_argument, NULL, MULTIPATH },
 	{ "timing", required_argument, NULL, TIMING },
 	{ "peer-timeout", required_argument, NULL, PEER_TIMEOUT },
 	{ "help", no_argument, NULL, HELP },
 	{ NULL, 0, NULL, 0 },
 };
+
+static bool parse_switch(bool *on, const char *name, const char *value)
+{
+	*on = !strcmp(value, "on");
+	return *on || !strcmp(value, "off") || bad(name, value, "on or off");
+}
 
 /* The first of the names is 1, in the order of its enumeration. */
 static bool take_name(uint32_t *choice, const char *option, const char *value,
@@ -278,10 +287,10 @@ static bool take(struct options *o, int option, const char *value)
 		return parse_nqn(o, value) ||
 		       bad("nqn", value,
 			   "an NVMe qualified name, nqn.YYYY-MM.DOMAIN:NAME, of up to 223 characters");
+	case MULTIPATH:
+		return parse_switch(&o->multipath, "multipath", value);
 	case TIMING:
-		o->timing = !strcmp(value, "on");
-		return o->timing || !strcmp(value, "off") ||
-		       bad("timing", value, "on or off");
+		return parse_switch(&o->timing, "timing", value);
 	default:
 		return take_numbers(o, option, value);
 	}

@@ -18,6 +18,7 @@
  * @namespaces: how many
  * @lba_shift: logical block size
  * @nqn: name of the subsystem
+ * @multipath: say that several controllers are possible
  * @timing: complete when the device says
  * @peer_timeout: seconds
  */
@@ -28,6 +29,7 @@ struct options {
 	uint32_t namespaces;
 	uint8_t lba_shift;
 	char nqn[NQN_SIZE];
+	bool multipath;
 	bool timing;
 	uint32_t peer_timeout;
 };

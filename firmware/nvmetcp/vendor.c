@@ -28,6 +28,7 @@ void log_vcache(const struct subsys *s, struct log_window *w)
 		.flushes = cpu_to_le64(s->health.flushes),
 		.late_completions = cpu_to_le64(s->health.late),
 		.latest_completion = cpu_to_le64(s->health.latest),
+		.instance = cpu_to_le32(s->instance),
 	};
 
 	memcpy(page.signature, VCACHE_SIGNATURE, sizeof(page.signature));
