@@ -21,9 +21,6 @@
 #define VC_NVME_TAGGED_FLUSH	0xc0
 #define VC_NVME_TAGGED_WRITE	0xc1
 
-/* In a header of nvme-core that is not installed, therefore once more here. */
-void nvme_init_request(struct request *req, struct nvme_command *cmd);
-
 /**
  * vc_nvme_enter - may one more write-out be tagged?
  * @dev: the device

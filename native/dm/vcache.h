@@ -323,6 +323,9 @@ struct vc_target {
 struct request;
 struct nvme_command;
 
+/* Exported by nvme-core; its header is not among those that are installed. */
+void nvme_init_request(struct request *req, struct nvme_command *cmd);
+
 /**
  * struct vc_nvme - an origin that understands tags, see nvme.c
  * @init_request: of nvme-core, which stays loaded while this is set

@@ -100,7 +100,7 @@ def test_drive_with_tags(sysfs: Path) -> None:
 
 def _replaced(**changes: object) -> Device:
     return Device(**{**{name: getattr(DEVICE, name) for name in DEVICE.__dataclass_fields__},
-                     **changes})  # type: ignore[arg-type]
+                     **changes})
 
 
 @pytest.mark.parametrize("device", [
