@@ -56,6 +56,7 @@ class Stats:
     wait_ns: int = 0
     discards: int = 0
     device_flushes: int = 0
+    tagged_flushes: int = 0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -155,6 +155,10 @@ class Agent:
                 elif kind is spec.EventKind.ORIGIN_OK:
                     LOG.warning("device %s tag %d: writing to the origin works again", device,
                                 tag)
+                elif kind is spec.EventKind.TAGS_LOST:
+                    LOG.warning("device %s: its origin refused a tagged command, FUA is used "
+                                "until the origin is asked for its tags again", device)
+                    self.worker.kick()
                 elif time.monotonic() > pressure:
                     # Perhaps an image grows, and what is written there is the host's.
                     pressure = time.monotonic() + _PRESSURE_PAUSE

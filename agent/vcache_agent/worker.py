@@ -20,6 +20,7 @@ from vcache_agent.kernel import Executor
 from vcache_agent.model import Device, DiskSource, DiskState, Location, Phase
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client, NetlinkError
+from vcache_agent.nvme import Drives
 from vcache_agent.store import Assignment, Store
 
 LOG = logging.getLogger(__name__)
@@ -71,6 +72,7 @@ class Worker:
         self._settings = settings
         self._finder = DiskFinder()
         self._executor = Executor()
+        self._drives = Drives()
         self._wake = threading.Condition()
         self._asked = 0
         self._done = 0
@@ -162,11 +164,12 @@ class Worker:
                 if not claimed:
                     break
                 fresh = True
+            refused = self._drives.use_tags(client, look.devices)
         self._executor.forget_device({device.number for device in look.devices}.__contains__)
         self._finder.prune()
         self._outcome = Outcome(plan, snapshot, "", dict(self._executor.errors),
                                 look.cgroup_notes, look.cgroup_paths)
-        self._say(_remarks(plan, look))
+        self._say(_remarks(plan, look) + refused)
         changing = look.cgroup_notes or any(orphan.dirty_bytes for orphan in plan.orphans)
         return min(_SOON, self._settings.refresh_interval) if changing \
             else self._settings.refresh_interval

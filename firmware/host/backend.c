@@ -14,35 +14,21 @@
 
 #include "../nand/nand.h"
 #include "../nvmetcp/backend.h"
+#include "drive.h"
 
 /* What a tag's number may be; the firmware has room for any, see max_tags. */
 #define MAX_TAG 65535u
 #define MAX_BLOCKS (1u << 16)
 
-/*
- * A modern TLC drive, small: 8 dies on 4 channels, 16 KiB pages programmed in
- * one shot, 8 MiB of write buffer, 7 % spare. The blocks follow the size.
- */
-static const struct vs_config drive = {
-	.geometry = {
-		.channels = 4,
-		.ways = 2,
-		.pages = 128,
-		.page_size = 16384,
-	},
-	.buffer_blocks = 2048,
-	.max_tags = 64,
-	.lanes = 1,
-	.meta_stripe = 2,
-	.spare_percent = 7,
-	.bad_blocks = 4,
-	.personality = VS_TAGGED,
-	.gc = VS_GC_GREEDY,
-	.gc_pages = 8,
-	.wear_gap = 64,
+/* What an SSD was made as, besides its geometry; in the label of its image. */
+struct kind {
+	uint32_t personality;
+	uint32_t nand;
+	uint32_t tags;
 };
 
 struct backend {
+	struct kind kind;
 	struct nand *nand;
 	void *memory;
 };
@@ -74,23 +60,109 @@ static bool fit(struct vs_config *c, uint64_t size)
 	return true;
 }
 
-static int choose(struct vs_config *c, const char *image, uint64_t size,
-		  bool fresh, char error[BACKEND_ERROR_SIZE])
+static const struct drive *drive_of(uint32_t nand)
+{
+	switch (nand) {
+	case BACKEND_JASMINE:
+		return &drive_jasmine;
+	case BACKEND_NO_TIME:
+		return &drive_no_time;
+	default:
+		return &drive_tlc;
+	}
+}
+
+static void write_label(uint8_t label[NAND_LABEL], const struct kind *k)
+{
+	label[0] = (uint8_t)k->personality;
+	label[1] = (uint8_t)k->nand;
+	label[2] = (uint8_t)k->tags;
+	label[3] = (uint8_t)(k->tags >> 8);
+}
+
+static struct kind read_label(const uint8_t label[NAND_LABEL])
+{
+	return (struct kind){
+		.personality = label[0],
+		.nand = label[1],
+		.tags = label[2] | (uint32_t)label[3] << 8,
+	};
+}
+
+/* Of a new SSD: what was asked for, and defaults. */
+static struct kind new_kind(const struct backend_options *o)
+{
+	struct kind k = { o->personality, o->nand, o->tags };
+
+	if (!k.personality)
+		k.personality = BACKEND_TAGGED;
+	if (!k.nand)
+		k.nand = BACKEND_TLC;
+	if (!k.tags)
+		k.tags = drive_of(k.nand)->config.max_tags;
+	return k;
+}
+
+/* An image stays what it was made as. */
+static int same_kind(const struct backend_options *o, const struct kind *made,
+		     char error[BACKEND_ERROR_SIZE])
+{
+	static const char *const personality[] = { "?", "tagged", "baseline" };
+	static const char *const nand[] = { "?", "tlc", "jasmine", "none" };
+
+	if (made->personality - 1 >= BACKEND_BASELINE ||
+	    made->nand - 1 >= BACKEND_NO_TIME)
+		return refuse(error, "--image %s: not an image of an SSD",
+			      o->image);
+	if (o->personality && o->personality != made->personality)
+		return refuse(error, "--image %s: made with --personality %s",
+			      o->image, personality[made->personality]);
+	if (o->nand && o->nand != made->nand)
+		return refuse(error, "--image %s: made with --nand %s",
+			      o->image, nand[made->nand]);
+	if (o->tags && o->tags != made->tags)
+		return refuse(error, "--image %s: made with --tags %u",
+			      o->image, made->tags);
+	return 0;
+}
+
+static struct vs_config config_of(const struct kind *k, uint64_t buffer)
+{
+	struct vs_config c = drive_of(k->nand)->config;
+
+	c.personality = k->personality == BACKEND_BASELINE ? VS_BASELINE :
+			VS_TAGGED;
+	c.max_tags = k->tags;
+	if (buffer)
+		c.buffer_blocks = (uint32_t)(buffer / VS_BLOCK);
+	return c;
+}
+
+/* What the SSD of an image is, or the new one that is to be made. */
+static int choose(struct backend *b, struct vs_config *c,
+		  const struct backend_options *o, bool fresh,
+		  char error[BACKEND_ERROR_SIZE])
 {
 	struct vs_geometry found;
+	uint8_t label[NAND_LABEL];
 
-	*c = drive;
-	if (size && !fit(c, size))
-		return refuse(error, "--size: larger than the largest SSD");
-	if (fresh)
-		return size ? 0 : refuse(error, "--size is needed for a new SSD");
-	if (nand_image_geometry(image, &found))
-		return refuse(error, "--image %s: %s", image,
+	if (fresh && !o->size)
+		return refuse(error, "--size is needed for a new SSD");
+	if (!fresh && nand_image_head(o->image, &found, label))
+		return refuse(error, "--image %s: %s", o->image,
 			      errno == EINVAL ? "not an image of an SSD" :
 			      strerror(errno));
-	if (size && found.blocks != c->geometry.blocks)
+	b->kind = fresh ? new_kind(o) : read_label(label);
+	if (!fresh && same_kind(o, &b->kind, error))
+		return -1;
+	*c = config_of(&b->kind, o->buffer);
+	if (o->size && !fit(c, o->size))
+		return refuse(error, "--size: larger than the largest SSD");
+	if (fresh)
+		return 0;
+	if (o->size && found.blocks != c->geometry.blocks)
 		return refuse(error, "--image %s: has not the size of --size",
-			      image);
+			      o->image);
 	c->geometry = found;
 	return 0;
 }
@@ -99,15 +171,16 @@ static int choose(struct vs_config *c, const char *image, uint64_t size,
 static int start(struct backend_device *device, const struct vs_config *c,
 		 const char *path, bool fresh, char error[BACKEND_ERROR_SIZE])
 {
+	struct backend *b = device->backend;
 	struct nand_config nand = {
 		.geometry = c->geometry,
-		.timing = nand_tlc,
+		.timing = *drive_of(b->kind.nand)->timing,
 		.seed = 1,
 		.path = path,
 	};
-	struct backend *b = device->backend;
 	struct vs_result r;
 
+	write_label(nand.label, &b->kind);
 	b->nand = nand_open(&nand);
 	if (!b->nand)
 		return refuse(error, "--image %s: %s", path ? path : "(none)",
@@ -122,13 +195,16 @@ static int start(struct backend_device *device, const struct vs_config *c,
 			      r.status == VS_EMEDIA ?
 			      "its metadata is lost, or of another version" :
 			      "has no room left for what it needs");
+	device->tagged = c->personality == VS_TAGGED;
+	device->max_tags = c->max_tags;
 	return 0;
 }
 
-int backend_open(struct backend_device *device, const char *image,
-		 uint64_t size, char error[BACKEND_ERROR_SIZE])
+int backend_open(struct backend_device *device,
+		 const struct backend_options *o,
+		 char error[BACKEND_ERROR_SIZE])
 {
-	bool fresh = !image || access(image, F_OK);
+	bool fresh = !o->image || access(o->image, F_OK);
 	char path[4096] = "";
 	struct vs_config c;
 
@@ -136,16 +212,17 @@ int backend_open(struct backend_device *device, const char *image,
 	device->backend = calloc(1, sizeof(*device->backend));
 	if (!device->backend)
 		return refuse(error, "no memory");
-	if (image && snprintf(path, sizeof(path), "%s%s", image,
-			      fresh ? ".new" : "") >= (int)sizeof(path))
-		refuse(error, "--image %s: too long", image);
-	else if (!choose(&c, image, size, fresh, error)) {
-		if (fresh && image)
+	if (o->image && snprintf(path, sizeof(path), "%s%s", o->image,
+				 fresh ? ".new" : "") >= (int)sizeof(path))
+		refuse(error, "--image %s: too long", o->image);
+	else if (!choose(device->backend, &c, o, fresh, error)) {
+		if (fresh && o->image)
 			(void)unlink(path);
-		if (!start(device, &c, image ? path : NULL, fresh, error)) {
-			if (!fresh || !image || !rename(path, image))
+		if (!start(device, &c, o->image ? path : NULL, fresh, error)) {
+			if (!fresh || !o->image || !rename(path, o->image))
 				return 0;
-			refuse(error, "--image %s: %s", image, strerror(errno));
+			refuse(error, "--image %s: %s", o->image,
+			       strerror(errno));
 		}
 	}
 	backend_close(device);

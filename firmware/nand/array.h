@@ -20,10 +20,13 @@ struct block_state {
 	uint8_t unused;
 };
 
+#define IMAGE_MAGIC "vsnand2"
+
 /* First in an image file. */
 struct image_head {
 	char magic[8];
 	struct vs_geometry geometry;
+	uint8_t label[NAND_LABEL];
 };
 
 enum op_kind { OP_PROGRAM, OP_ERASE, OP_MARK };

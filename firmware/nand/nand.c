@@ -52,7 +52,8 @@ static void blank_image(struct nand *n)
 		n->block[b].bad = 1;
 	}
 	head->geometry = *g;
-	memcpy(head->magic, "vsnand1", sizeof(head->magic));
+	memcpy(head->label, n->c.label, sizeof(head->label));
+	memcpy(head->magic, IMAGE_MAGIC, sizeof(head->magic));
 }
 
 static bool same_geometry(const struct vs_geometry *a,
@@ -94,7 +95,7 @@ static int map_image(struct nand *n)
 	head = (struct image_head *)n->image;
 	if (!head->magic[0])
 		blank_image(n);
-	else if (memcmp(head->magic, "vsnand1", sizeof(head->magic)) ||
+	else if (memcmp(head->magic, IMAGE_MAGIC, sizeof(head->magic)) ||
 		 !same_geometry(&head->geometry, &n->c.geometry))
 		return -EINVAL;
 	return 0;
@@ -104,7 +105,8 @@ fail:
 	return -errno;
 }
 
-int nand_image_geometry(const char *path, struct vs_geometry *geometry)
+int nand_image_head(const char *path, struct vs_geometry *geometry,
+		    uint8_t label[NAND_LABEL])
 {
 	struct image_head head;
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -117,11 +119,12 @@ int nand_image_geometry(const char *path, struct vs_geometry *geometry)
 	if (n < 0)
 		return -1;
 	if (n != sizeof(head) ||
-	    memcmp(head.magic, "vsnand1", sizeof(head.magic))) {
+	    memcmp(head.magic, IMAGE_MAGIC, sizeof(head.magic))) {
 		errno = EINVAL;
 		return -1;
 	}
 	*geometry = head.geometry;
+	memcpy(label, head.label, sizeof(head.label));
 	return 0;
 }
 

@@ -17,6 +17,8 @@
 #include "../core/ssd.h"
 #include "timing.h"
 
+#define NAND_LABEL 16
+
 /**
  * struct nand_config - an array
  * @geometry: see there
@@ -25,6 +27,7 @@
  * @factory_bad: blocks marked bad from the start, seeded
  * @fail_ppm: programs and erases that fail, in millionths
  * @path: image file, made when it is not there; NULL: memory
+ * @label: kept in a new image, for whoever opens it again
  */
 struct nand_config {
 	struct vs_geometry geometry;
@@ -33,6 +36,7 @@ struct nand_config {
 	uint32_t factory_bad;
 	uint32_t fail_ppm;
 	const char *path;
+	uint8_t label[NAND_LABEL];
 };
 
 /**
@@ -58,7 +62,8 @@ extern const struct vs_nand_ops nand_ops;
 /* NULL with errno set, or EINVAL for an image of another geometry. */
 struct nand *nand_open(const struct nand_config *c);
 /* Of an image file; -1 with errno set, or EINVAL when it is none. */
-int nand_image_geometry(const char *path, struct vs_geometry *geometry);
+int nand_image_head(const char *path, struct vs_geometry *geometry,
+		    uint8_t label[NAND_LABEL]);
 void nand_close(struct nand *n);
 /* Of the same content and state, in memory; for what-if. */
 struct nand *nand_copy(const struct nand *n);

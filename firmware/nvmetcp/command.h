@@ -9,6 +9,7 @@
 #include "nvme.h"
 
 struct request;
+struct subsys;
 
 /* Commands Supported and Effects (figure 204) */
 #define EFFECT_CSUPP (1u << 0)
@@ -44,7 +45,9 @@ struct command_set {
 extern const struct command_set fabrics_commands;
 extern const struct command_set admin_commands;
 extern const struct command_set discovery_commands;
-extern const struct command_set io_commands;
+
+/* Of an SSD that knows of tags, or of one that does not. */
+const struct command_set *io_commands(const struct subsys *s);
 
 static inline unsigned int command_transfer(const struct command *command)
 {

@@ -69,7 +69,7 @@ static void fill_io_controller(const struct ctrl *k,
 	const struct subsys *s = k->subsys;
 
 	id->cntrltype = CNTRLTYPE_IO;
-	id->cmic = CMIC_MULTIPLE_CONTROLLERS;
+	id->cmic = s->config.multipath ? CMIC_MULTIPLE_CONTROLLERS : 0;
 	id->oaes = cpu_to_le32(OAES_NAMESPACE_ATTRIBUTE);
 	id->rtd3e = cpu_to_le32(RTD3E_US);
 	id->acl = ABORT_LIMIT - 1;

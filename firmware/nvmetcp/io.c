@@ -200,8 +200,13 @@ static uint16_t flush_execute(struct request *r)
 
 static uint16_t tagged_flush_prepare(struct request *r)
 {
+	uint32_t instance = le32_to_cpu(r->sqe.cdw10);
 	uint16_t status = flush_prepare(r);
 
+	/* What the host believes to be in the cache went with the power. */
+	if (!status && instance && instance != r->conn->subsys->instance)
+		return request_refuse(r, SC_INSTANCE_MISMATCH,
+				      offsetof(struct sqe, cdw10));
 	return status ? status : check_tag(r);
 }
 
@@ -285,6 +290,7 @@ static uint16_t dsm_execute(struct request *r)
 }
 
 #define CHANGES (EFFECT_CSUPP | EFFECT_LBCC)
+#define TAGGED_COMMANDS 3u
 
 static const struct command commands[] = {
 	{ IO_FLUSH, EFFECT_CSUPP, flush_prepare, flush_execute },
@@ -294,6 +300,7 @@ static const struct command commands[] = {
 	{ IO_WRITE_ZEROES, CHANGES, write_zeroes_prepare,
 	  write_zeroes_execute },
 	{ IO_DATASET_MANAGEMENT, CHANGES, dsm_prepare, dsm_execute },
+	/* These are the last. */
 	{ IO_TAGGED_FLUSH, EFFECT_CSUPP, tagged_flush_prepare,
 	  tagged_flush_execute },
 	{ IO_TAGGED_WRITE, CHANGES, tagged_transfer_prepare,
@@ -302,6 +309,14 @@ static const struct command commands[] = {
 	  tagged_read_execute },
 };
 
-const struct command_set io_commands = {
-	commands, sizeof(commands) / sizeof(commands[0]),
-};
+#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+const struct command_set *io_commands(const struct subsys *s)
+{
+	static const struct command_set all = { commands, COMMANDS };
+	static const struct command_set untagged = {
+		commands, COMMANDS - TAGGED_COMMANDS,
+	};
+
+	return s->config.device.tagged ? &all : &untagged;
+}

@@ -57,12 +57,12 @@ static void effects_of(const struct command_set *set, struct le32 *effects)
 			cpu_to_le32(set->commands[i].effects);
 }
 
-static void effects(struct log_window *w)
+static void effects(const struct subsys *s, struct log_window *w)
 {
 	struct log_effects page = { 0 };
 
 	effects_of(&admin_commands, page.admin);
-	effects_of(&io_commands, page.io);
+	effects_of(io_commands(s), page.io);
 	log_put(w, 0, &page, sizeof(page));
 }
 
@@ -91,7 +91,9 @@ static uint64_t page_size(const struct request *r, uint8_t lid)
 	case LOG_EFFECTS:
 		return sizeof(struct log_effects);
 	case LOG_VCACHE:
-		return sizeof(struct log_vcache);
+		/* It is by this page that hosts know that there are tags. */
+		return k->subsys->config.device.tagged ?
+		       sizeof(struct log_vcache) : 0;
 	case LOG_VCACHE_TAGS:
 		return log_vcache_tags_size(k->subsys);
 	default:
@@ -142,7 +144,7 @@ uint16_t log_execute(struct request *r)
 		changed_namespaces(k, &w);
 		break;
 	case LOG_EFFECTS:
-		effects(&w);
+		effects(k->subsys, &w);
 		break;
 	case LOG_DISCOVERY:
 		log_discovery(r->conn, &w);

@@ -95,11 +95,12 @@ struct log_vcache {
 	struct le32 capabilities;
 	struct le32 max_tag;
 	struct le32 tags_used;
-	uint8_t reserved28[4];
+	struct le32 max_tags;
 	struct le64 flushes;
 	struct le64 late_completions;
 	struct le64 latest_completion;
-	uint8_t reserved56[456];
+	struct le32 instance;
+	uint8_t reserved60[452];
 };
 
 struct log_tags_header {

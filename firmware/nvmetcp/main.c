@@ -65,6 +65,7 @@ static enum exit_status run(const struct options *o,
 		.nqn = o->nqn,
 		.namespaces = o->namespaces,
 		.lba_shift = o->lba_shift,
+		.multipath = o->multipath,
 		.timing = o->timing,
 		.peer_timeout = o->peer_timeout * NS_PER_S,
 	};
@@ -101,7 +102,7 @@ int main(int argc, char **argv)
 	default:
 		break;
 	}
-	if (backend_open(&device, o.image, o.size, error)) {
+	if (backend_open(&device, &o.device, error)) {
 		fprintf(stderr, "vcache-ssd: %s\n", error);
 		return STATUS_FAILED;
 	}

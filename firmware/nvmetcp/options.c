@@ -23,9 +23,16 @@ static const char usage[] =
 "  --image FILE          what holds the SSD's medium (none: in memory)\n"
 "  --size BYTES          of the SSD; K, M, G and T are powers of 1024\n"
 "                        (as the image says)\n"
+"  --personality tagged|baseline\n"
+"                        a flush is of a tag or of everything (tagged)\n"
+"  --nand tlc|jasmine|none\n"
+"                        kind of NAND; none: TLC that takes no time (tlc)\n"
+"  --tags N              tags that have state at a time (64)\n"
+"  --buffer MIB          write buffer (8; of jasmine, 32)\n"
 "  --namespaces N        equal parts of the SSD (1)\n"
 "  --block-size BYTES    logical block: 512 or 4096 (4096)\n"
 "  --nqn NQN             name of the subsystem (made of the image's path)\n"
+"  --multipath on|off    a host may connect by several paths (off)\n"
 "  --timing on|off       complete commands when the device says, or at\n"
 "                        once (on)\n"
 "  --peer-timeout SECS   how long a host may be in the middle of\n"
@@ -129,14 +136,14 @@ static void default_nqn(struct options *o)
 	char seed[PATH_MAX] = "";
 	uint8_t u[16];
 
-	if (!o->image) {
+	if (!o->device.image) {
 		uint64_t random = 0;
 
 		if (getrandom(&random, sizeof(random), 0) < 0)
 			perror("vcache-ssd: getrandom");
 		snprintf(seed, sizeof(seed), "%016" PRIx64, random);
-	} else if (!realpath(o->image, seed)) {
-		snprintf(seed, sizeof(seed), "%s", o->image);
+	} else if (!realpath(o->device.image, seed)) {
+		snprintf(seed, sizeof(seed), "%s", o->device.image);
 	}
 	identity_uuid(seed, 0, u);
 	snprintf(o->nqn, sizeof(o->nqn),
@@ -151,9 +158,14 @@ enum {
 	LISTEN = 1,
 	IMAGE,
 	SIZE,
+	PERSONALITY,
+	NAND,
+	TAGS,
+	BUFFER,
 	NAMESPACE_COUNT,
 	BLOCK_SIZE,
 	NQN,
+	MULTIPATH,
 	TIMING,
 	PEER_TIMEOUT,
 	HELP,
@@ -163,14 +175,69 @@ static const struct option long_options[] = {
 	{ "listen", required_argument, NULL, LISTEN },
 	{ "image", required_argument, NULL, IMAGE },
 	{ "size", required_argument, NULL, SIZE },
+	{ "personality", required_argument, NULL, PERSONALITY },
+	{ "nand", required_argument, NULL, NAND },
+	{ "tags", required_argument, NULL, TAGS },
+	{ "buffer", required_argument, NULL, BUFFER },
 	{ "namespaces", required_argument, NULL, NAMESPACE_COUNT },
 	{ "block-size", required_argument, NULL, BLOCK_SIZE },
 	{ "nqn", required_argument, NULL, NQN },
+	{ "multipath", required_argument, NULL, MULTIPATH },
 	{ "timing", required_argument, NULL, TIMING },
 	{ "peer-timeout", required_argument, NULL, PEER_TIMEOUT },
 	{ "help", no_argument, NULL, HELP },
 	{ NULL, 0, NULL, 0 },
 };
+
+static bool parse_switch(bool *on, const char *name, const char *value)
+{
+	*on = !strcmp(value, "on");
+	return *on || !strcmp(value, "off") || bad(name, value, "on or off");
+}
+
+/* The first of the names is 1, in the order of its enumeration. */
+static bool take_name(uint32_t *choice, const char *option, const char *value,
+		      const char *const names[], const char *allowed)
+{
+	uint32_t i;
+
+	for (i = 0; names[i]; i++) {
+		if (!strcmp(value, names[i])) {
+			*choice = i + 1;
+			return true;
+		}
+	}
+	return bad(option, value, allowed);
+}
+
+static const char *const personalities[] = { "tagged", "baseline", NULL };
+static const char *const nands[] = { "tlc", "jasmine", "none", NULL };
+
+/* What the SSD is to be, besides its image and its size. */
+static bool take_device(struct backend_options *d, int option,
+			const char *value)
+{
+	uint64_t number;
+
+	switch (option) {
+	case PERSONALITY:
+		return take_name(&d->personality, "personality", value,
+				 personalities, "tagged or baseline");
+	case NAND:
+		return take_name(&d->nand, "nand", value, nands,
+				 "tlc, jasmine or none");
+	case TAGS:
+		if (!parse_number(value, 1, 256, &number))
+			return bad("tags", value, "1 to 256");
+		d->tags = (uint32_t)number;
+		return true;
+	default:
+		if (!parse_number(value, 1, 4096, &number))
+			return bad("buffer", value, "1 to 4096 MiB");
+		d->buffer = number << 20;
+		return true;
+	}
+}
 
 static bool take_numbers(struct options *o, int option, const char *value)
 {
@@ -205,20 +272,25 @@ static bool take(struct options *o, int option, const char *value)
 		       bad("listen", value,
 			   "ADDR:PORT, an IPv6 address in brackets");
 	case IMAGE:
-		o->image = value;
+		o->device.image = value;
 		return *value || bad("image", "''", "the name of a file");
 	case SIZE:
-		return parse_size(value, &o->size) ||
+		return parse_size(value, &o->device.size) ||
 		       bad("size", value,
 			   "a number of bytes, perhaps with K, M, G or T");
+	case PERSONALITY:
+	case NAND:
+	case TAGS:
+	case BUFFER:
+		return take_device(&o->device, option, value);
 	case NQN:
 		return parse_nqn(o, value) ||
 		       bad("nqn", value,
 			   "an NVMe qualified name, nqn.YYYY-MM.DOMAIN:NAME, of up to 223 characters");
+	case MULTIPATH:
+		return parse_switch(&o->multipath, "multipath", value);
 	case TIMING:
-		o->timing = !strcmp(value, "on");
-		return o->timing || !strcmp(value, "off") ||
-		       bad("timing", value, "on or off");
+		return parse_switch(&o->timing, "timing", value);
 	default:
 		return take_numbers(o, option, value);
 	}

@@ -7,28 +7,29 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "backend.h"
 #include "fabrics.h"
 
 /**
  * struct options - what the command line asks for
  * @address: where to listen
  * @address_length: of it
- * @image: file of the SSD, or NULL
- * @size: of the SSD in bytes; 0: as the image says
+ * @device: the SSD
  * @namespaces: how many
  * @lba_shift: logical block size
  * @nqn: name of the subsystem
+ * @multipath: say that several controllers are possible
  * @timing: complete when the device says
  * @peer_timeout: seconds
  */
 struct options {
 	struct sockaddr_storage address;
 	socklen_t address_length;
-	const char *image;
-	uint64_t size;
+	struct backend_options device;
 	uint32_t namespaces;
 	uint8_t lba_shift;
 	char nqn[NQN_SIZE];
+	bool multipath;
 	bool timing;
 	uint32_t peer_timeout;
 };

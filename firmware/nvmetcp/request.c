@@ -24,7 +24,7 @@ static const struct command_set *command_set(const struct conn *c)
 	if (!c->ctrl || !c->ctrl->ready)
 		return NULL;
 	if (c->qid)
-		return &io_commands;
+		return io_commands(c->subsys);
 	return c->ctrl->discovery ? &discovery_commands : &admin_commands;
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "conn.h"
 #include "ctrl.h"
@@ -25,13 +26,24 @@ void subsys_namespace_id(const struct subsys *s, uint32_t nsid,
 	identity_uuid(s->nqn, nsid, id);
 }
 
+/* Random, as a counter would have to be durable. */
+static bool make_instance(uint32_t *instance)
+{
+	do {
+		if (getrandom(instance, sizeof(*instance), 0) !=
+		    sizeof(*instance))
+			return false;
+	} while (!*instance);
+	return true;
+}
+
 /**
  * subsys_init - make a subsystem
  * @s: it
  * @config: how it is to be; copied, with the name
  * @now: the time
  *
- * Return: was there memory?
+ * Return: were there memory and randomness?
  */
 bool subsys_init(struct subsys *s, const struct subsys_config *config,
 		 vs_time now)
@@ -52,6 +64,8 @@ bool subsys_init(struct subsys *s, const struct subsys_config *config,
 	LIST_INIT(&s->ctrls);
 	LIST_INIT(&s->conns);
 	STAILQ_INIT(&s->ready);
+	if (!make_instance(&s->instance))
+		return false;
 	s->bounce = malloc(MDTS_BYTES + 2 * VS_BLOCK);
 	s->zeroes = calloc(1, MDTS_BYTES);
 	return s->bounce && s->zeroes &&

@@ -25,6 +25,7 @@
  * @nqn: its name
  * @namespaces: into how many equal parts the SSD is divided
  * @lba_shift: the logical block's size, 9 or 12
+ * @multipath: several controllers are the same host's paths
  * @timing: complete commands when the device says, not at once
  * @peer_timeout: for how long a host may be in the middle of something, ns
  */
@@ -33,6 +34,7 @@ struct subsys_config {
 	const char *nqn;
 	uint32_t namespaces;
 	uint8_t lba_shift;
+	bool multipath;
 	bool timing;
 	vs_time peer_timeout;
 };
@@ -76,6 +78,7 @@ struct ctrl;
  * @serial: of the SSD, made from the name
  * @namespace_blocks: VS_BLOCK blocks of each namespace
  * @now: the time; the server sets it before it hands on an event
+ * @instance: random, of this power-on; not 0
  * @write_cache: the Volatile Write Cache feature
  * @read_only: the device takes no more writes
  * @failed: the device is gone (its power is off)
@@ -97,6 +100,7 @@ struct subsys {
 	char serial[SERIAL_SIZE + 1];
 	uint64_t namespace_blocks;
 	vs_time now;
+	uint32_t instance;
 	bool write_cache;
 	bool read_only;
 	bool failed;

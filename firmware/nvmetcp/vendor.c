@@ -24,9 +24,11 @@ void log_vcache(const struct subsys *s, struct log_window *w)
 					    VCACHE_TAG_STATISTICS),
 		.max_tag = cpu_to_le32(s->tags.max),
 		.tags_used = cpu_to_le32(s->tags.count),
+		.max_tags = cpu_to_le32(s->config.device.max_tags),
 		.flushes = cpu_to_le64(s->health.flushes),
 		.late_completions = cpu_to_le64(s->health.late),
 		.latest_completion = cpu_to_le64(s->health.latest),
+		.instance = cpu_to_le32(s->instance),
 	};
 
 	memcpy(page.signature, VCACHE_SIGNATURE, sizeof(page.signature));

@@ -22,6 +22,9 @@ static void vc_dev_free(struct vc_dev *dev)
 	vc_tags_free(dev);
 	kvfree(rcu_dereference_protected(dev->map, true));
 	xa_destroy(&dev->blocks);
+	vc_nvme_drop(dev);
+	if (dev->flush_wq)
+		destroy_workqueue(dev->flush_wq);
 	if (dev->wq)
 		destroy_workqueue(dev->wq);
 	bioset_exit(&dev->bs);
@@ -54,8 +57,10 @@ static struct vc_dev *vc_dev_make(struct mapped_device *md)
 
 	dev->wq = alloc_workqueue("vcache/%s", WQ_MEM_RECLAIM, 0,
 				  dm_device_name(md));
-	if (!dev->wq || bioset_init(&dev->bs, VC_BIOS_MIN, 0,
-				    BIOSET_NEED_BVECS))
+	dev->flush_wq = alloc_workqueue("vcache-flush/%s", WQ_MEM_RECLAIM, 0,
+					dm_device_name(md));
+	if (!dev->wq || !dev->flush_wq ||
+	    bioset_init(&dev->bs, VC_BIOS_MIN, 0, BIOSET_NEED_BVECS))
 		goto bad;
 	vc_dev_lock(dev);
 	dev->host = vc_tag_make(dev, 0);
@@ -210,6 +215,7 @@ static bool vc_dev_has_beyond(struct vc_dev *dev, sector_t len)
 int vc_dev_activate(struct vc_dev *dev, struct vc_target *vt)
 {
 	struct block_device *bdev = vt->origin->bdev;
+	bool moved = false;
 	int r;
 
 	if (vc_dev_has_beyond(dev, vt->ti->len)) {
@@ -224,12 +230,15 @@ int vc_dev_activate(struct vc_dev *dev, struct vc_target *vt)
 			      dm_device_name(dev->md), r);
 			return r;
 		}
+		moved = true;
 		dev->flushed_origin = bdev->bd_dev;
 	}
 	if (vc_isolation(bdev) == VCACHE_ISOLATION_DEGRADED)
 		DMWARN("%s: no FUA on the origin: flushes are device-wide (isolation=degraded)",
 		       dm_device_name(dev->md));
 	vc_dev_lock(dev);
+	if (moved)
+		vc_nvme_drop(dev);
 	r = vc_dev_fix_tag(dev, vt);
 	if (!r) {
 		WRITE_ONCE(dev->target, vt);

@@ -41,6 +41,10 @@ static int vc_put_number(struct sk_buff *skb, struct vc_dev *dev, int major,
 	       nla_put_u32(skb, minor, MINOR(number));
 }
 
+/* A request names its device alike whichever set its attributes are from. */
+static_assert((int)VCACHE_A_DEVICE_MAJOR == (int)VCACHE_A_TAG_MAJOR);
+static_assert((int)VCACHE_A_DEVICE_MINOR == (int)VCACHE_A_TAG_MINOR);
+
 /* Find the device that a request names and lock it; or say what is wrong. */
 static struct vc_dev *vc_nl_device(struct nlattr **attrs,
 				   struct netlink_ext_ack *extack)
@@ -137,7 +141,7 @@ static int vc_fill_device(struct sk_buff *skb, struct vc_dev *dev)
 			   VCACHE_MODE_FLUSH_ONLY) ?:
 	       nla_put_u32(skb, VCACHE_A_DEVICE_SCOPE, vt->scope) ?:
 	       nla_put_u32(skb, VCACHE_A_DEVICE_ISOLATION,
-			   vc_isolation(vt->origin->bdev)) ?:
+			   vc_target_isolation(vt)) ?:
 	       nla_put_u64_64bit(skb, VCACHE_A_DEVICE_SECTORS, vt->ti->len,
 				 VCACHE_A_DEVICE_PAD) ?:
 	       nla_put_string(skb, VCACHE_A_DEVICE_ORIGIN, vt->origin->name) ?:
@@ -177,6 +181,7 @@ static int vc_fill_stats(struct sk_buff *skb, struct vc_stats *st)
 		{ VCACHE_A_STATS_WAIT_NS, &st->wait_ns },
 		{ VCACHE_A_STATS_DISCARDS, &st->discards },
 		{ VCACHE_A_STATS_DEVICE_FLUSHES, &st->device_flushes },
+		{ VCACHE_A_STATS_TAGGED_FLUSHES, &st->tagged_flushes },
 	};
 	struct nlattr *nest, *hist;
 	unsigned int i;
@@ -569,6 +574,44 @@ int vcache_nl_tag_extents_doit(struct sk_buff *skb, struct genl_info *info)
 		return PTR_ERR(dev);
 	tag = vc_nl_tag(dev, info);
 	r = IS_ERR(tag) ? PTR_ERR(tag) : vc_nl_set_extents(tag, info);
+	vc_nl_release(dev);
+	return r;
+}
+
+static int vc_nl_set_origin(struct vc_dev *dev, struct genl_info *info)
+{
+	struct nlattr **attrs = info->attrs;
+	struct nlattr *nsid = attrs[VCACHE_A_DEVICE_ORIGIN_NSID];
+	struct nlattr *tag_max = attrs[VCACHE_A_DEVICE_ORIGIN_TAG_MAX];
+	struct nlattr *instance = attrs[VCACHE_A_DEVICE_ORIGIN_INSTANCE];
+	struct vc_nvme as = { };
+	const char *error = NULL;
+	int r;
+
+	if (!nsid || (nla_get_u32(nsid) &&
+		      (!tag_max || !instance || !nla_get_u32(instance)))) {
+		NL_SET_ERR_MSG(info->extack, "origin-nsid is required, and unless 0 tag-max and instance");
+		return -EINVAL;
+	}
+	as.nsid = nla_get_u32(nsid);
+	if (as.nsid) {
+		as.tag_max = nla_get_u32(tag_max);
+		as.instance = nla_get_u32(instance);
+	}
+	r = vc_nvme_set(dev, &as, &error);
+	if (error && info->extack)
+		info->extack->_msg = error;
+	return r;
+}
+
+int vcache_nl_device_set_doit(struct sk_buff *skb, struct genl_info *info)
+{
+	struct vc_dev *dev = vc_nl_device(info->attrs, info->extack);
+	int r;
+
+	if (IS_ERR(dev))
+		return PTR_ERR(dev);
+	r = vc_nl_set_origin(dev, info);
 	vc_nl_release(dev);
 	return r;
 }

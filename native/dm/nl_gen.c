@@ -50,6 +50,16 @@ vcache_nl_tag_extents_policy[VCACHE_A_TAG_EXTENTS_COMMIT + 1] = {
 	[VCACHE_A_TAG_EXTENTS_COMMIT] = { .type = NLA_FLAG, },
 };
 
+/* VCACHE_CMD_DEVICE_SET */
+static const struct nla_policy
+vcache_nl_device_set_policy[VCACHE_A_DEVICE_ORIGIN_INSTANCE + 1] = {
+	[VCACHE_A_DEVICE_MAJOR] = { .type = NLA_U32, },
+	[VCACHE_A_DEVICE_MINOR] = { .type = NLA_U32, },
+	[VCACHE_A_DEVICE_ORIGIN_NSID] = { .type = NLA_U32, },
+	[VCACHE_A_DEVICE_ORIGIN_TAG_MAX] = { .type = NLA_U32, },
+	[VCACHE_A_DEVICE_ORIGIN_INSTANCE] = { .type = NLA_U32, },
+};
+
 const struct genl_ops vcache_nl_ops[VCACHE_NL_OPS_COUNT] = {
 	{
 		.cmd = VCACHE_CMD_DEVICE_GET,
@@ -83,6 +93,13 @@ const struct genl_ops vcache_nl_ops[VCACHE_NL_OPS_COUNT] = {
 		.doit = vcache_nl_tag_extents_doit,
 		.policy = vcache_nl_tag_extents_policy,
 		.maxattr = VCACHE_A_TAG_EXTENTS_COMMIT,
+		.flags = GENL_ADMIN_PERM,
+	},
+	{
+		.cmd = VCACHE_CMD_DEVICE_SET,
+		.doit = vcache_nl_device_set_doit,
+		.policy = vcache_nl_device_set_policy,
+		.maxattr = VCACHE_A_DEVICE_ORIGIN_INSTANCE,
 		.flags = GENL_ADMIN_PERM,
 	},
 };

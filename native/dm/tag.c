@@ -157,7 +157,11 @@ struct vc_tag *vc_tag_make(struct vc_dev *dev, u32 id)
 	INIT_LIST_HEAD(&tag->ready);
 	INIT_LIST_HEAD(&tag->batch);
 	bio_list_init(&tag->waiting);
+	bio_list_init(&tag->sent);
+	bio_list_init(&tag->committing);
+	bio_list_init(&tag->refused);
 	INIT_WORK(&tag->work, vc_tag_work);
+	INIT_WORK(&tag->commit_work, vc_commit_work);
 
 	mutex_lock(&vc_limits_lock);
 	list_add_tail(&tag->registry, &vc_limits_tags);
@@ -196,6 +200,7 @@ static void vc_tag_free(struct vc_tag *tag)
 	vc_limits_share();
 	mutex_unlock(&vc_limits_lock);
 	cancel_work_sync(&tag->work);
+	cancel_work_sync(&tag->commit_work);
 	kvfree(tag->staged);
 	kfree(rcu_dereference_protected(tag->cgroups, true));
 	kfree(tag);
@@ -288,7 +293,7 @@ void vc_event_work(struct work_struct *work)
 
 	vc_dev_lock(dev);
 	list_for_each_entry(tag, &dev->tags, node) {
-		for (kind = 0; kind <= VCACHE_EVENT_KIND_EXTENTS_LOST; kind++) {
+		for (kind = 0; kind <= VCACHE_EVENT_KIND_TAGS_LOST; kind++) {
 			if (test_and_clear_bit(kind, &tag->events))
 				vc_netlink_event(dev, tag->id, kind);
 		}

@@ -254,6 +254,7 @@ static void vc_status_info(struct vc_target *vt, char *result,
 		[VCACHE_ISOLATION_WRITE_THROUGH] = "write-through",
 		[VCACHE_ISOLATION_FUA] = "fua",
 		[VCACHE_ISOLATION_DEGRADED] = "degraded",
+		[VCACHE_ISOLATION_TAGGED] = "tagged",
 	};
 	unsigned int sz = 0, tags = 0;
 	struct vc_tag *tag;
@@ -266,7 +267,7 @@ static void vc_status_info(struct vc_target *vt, char *result,
 	}
 	DMEMIT("flush-only %s %s %llu %u",
 	       vt->scope == VCACHE_SCOPE_VOLUME ? "volume" : "filesystem",
-	       isolation[vc_isolation(vt->origin->bdev)], dirty, tags);
+	       isolation[vc_target_isolation(vt)], dirty, tags);
 	list_for_each_entry_rcu(tag, &vt->dev->tags, node) {
 		u64 flushes = atomic64_read(&tag->stats.flushes);
 

@@ -75,6 +75,12 @@
  */
 #define VC_INFLIGHT_MAX		32U
 
+/*
+ * How much more may be on its way when the origin understands tags: what has
+ * arrived there and waits for its tagged flush, and that flush itself.
+ */
+#define VC_GROUPS_MAX		8U
+
 /* Blocks sorted together before they are written out: 4 MiB of pages. */
 #define VC_BATCH_MAX		1024U
 
@@ -192,6 +198,7 @@ struct vc_stats {
 	atomic64_t wait_ns;
 	atomic64_t discards;
 	atomic64_t device_flushes;
+	atomic64_t tagged_flushes;
 };
 
 /* Why a tag is covered by every flush though it is nobody else's. */
@@ -220,7 +227,7 @@ enum vc_exposure {
  * @limit: pages that may be taken
  * @dirty_sectors: sectors completed and not durable
  * @flushing: flushes whose latency is to be counted here
- * @lock: guards from here to @waiting; taken in interrupts
+ * @lock: guards from here to @refused; taken in interrupts
  * @epoch: flush epochs
  * @waiters: flushes that wait for a slot
  * @dirty: blocks to write out, the oldest first
@@ -229,8 +236,15 @@ enum vc_exposure {
  * @goal: how many of them to write out now
  * @waiting: writes that wait for room
  * @bad: blocks of its memory whose last write-out failed
+ * @sent: tagged writes in the origin's volatile cache, see tagged.c
+ * @nsent: length of @sent
+ * @committing: those that the tagged flush on its way covers
+ * @busy: a tagged flush is on its way
+ * @refused: tagged writes to be done again with FUA
+ * @commit_work: sends tagged flushes
  * @stalled: the worker stopped at VC_INFLIGHT_MAX
- * @inflight: requests at the origin
+ * @sending: requests at the origin
+ * @inflight: requests whose data is not durable, those in @sending included
  * @inflight_sectors: their size
  * @batch: blocks being written out in order; the worker's own
  * @work: the worker
@@ -265,10 +279,17 @@ struct vc_tag {
 	unsigned int ndirty;
 	unsigned int goal;
 	struct bio_list waiting;
+	struct bio_list sent;
+	unsigned int nsent;
+	struct bio_list committing;
+	bool busy;
+	struct bio_list refused;
+	struct work_struct commit_work;
 
 	atomic_t bad;
 
 	bool stalled;
+	atomic_t sending;
 	atomic_t inflight;
 	atomic_t inflight_sectors;
 	struct list_head batch;
@@ -297,6 +318,30 @@ struct vc_target {
 	struct vc_tag *tag;
 	unsigned int age_ms;
 	unsigned int nr_args;
+};
+
+struct request;
+struct nvme_command;
+
+/* Exported by nvme-core; its header is not among those that are installed. */
+void nvme_init_request(struct request *req, struct nvme_command *cmd);
+
+/**
+ * struct vc_nvme - an origin that understands tags, see nvme.c
+ * @init_request: of nvme-core, which stays loaded while this is set
+ * @on: write-outs are tagged
+ * @users: tagged write-outs that are not durable
+ * @nsid: namespace
+ * @tag_max: largest tag the drive knows
+ * @instance: of the drive's power-on; after another one a flush fails
+ */
+struct vc_nvme {
+	void (*init_request)(struct request *rq, struct nvme_command *cmd);
+	bool on;
+	atomic_t users;
+	u32 nsid;
+	u32 tag_max;
+	u32 instance;
 };
 
 /**
@@ -329,7 +374,9 @@ struct vc_target {
  * @flush_work: submits them
  * @age_work: ages the dirty lists
  * @event_work: announces events
- * @wq: for all work of this device
+ * @nvme: what tagged commands need, under @lock but for what nvme.c says
+ * @wq: for all work of this device but tagged flushes
+ * @flush_wq: for those
  * @bs: write-out requests
  * @inflight: write-outs at the origin
  * @idle: woken when @inflight reaches 0 and when a tag is drained
@@ -365,7 +412,9 @@ struct vc_dev {
 	struct work_struct flush_work;
 	struct delayed_work age_work;
 	struct delayed_work event_work;
+	struct vc_nvme nvme;
 	struct workqueue_struct *wq;
+	struct workqueue_struct *flush_wq;
 	struct bio_set bs;
 	atomic_t inflight;
 	wait_queue_head_t idle;
@@ -524,13 +573,33 @@ void vc_park_work(struct work_struct *work);
 
 /* writeout.c */
 enum vcache_isolation vc_isolation(struct block_device *bdev);
+enum vcache_isolation vc_target_isolation(const struct vc_target *vt);
 blk_opf_t vc_durable_flags(struct block_device *bdev);
+void vc_writeout_arrived(struct vc_tag *tag);
+void vc_writeout_done(struct bio *bio);
+void vc_writeout_end(struct bio *bio);
 void vc_tag_write_out(struct vc_tag *tag, unsigned int goal);
 void vc_tag_work(struct work_struct *work);
 unsigned long vc_age_tick(struct vc_dev *dev);
 void vc_age_work(struct work_struct *work);
 void vc_dev_write_out(struct vc_dev *dev);
 bool vc_dev_drained(struct vc_dev *dev);
+
+/* tagged.c */
+void vc_tagged_end(struct bio *bio);
+void vc_tagged_flushed(struct vc_tag *tag, blk_status_t status);
+void vc_commit_work(struct work_struct *work);
+
+/* nvme.c */
+bool vc_nvme_enter(struct vc_dev *dev);
+void vc_nvme_leave(struct vc_dev *dev);
+void vc_nvme_lost(struct vc_tag *tag);
+unsigned int vc_nvme_max_bytes(struct block_device *bdev);
+void vc_nvme_write(struct vc_tag *tag, struct bio *bio);
+void vc_nvme_flush(struct vc_tag *tag);
+void vc_nvme_drop(struct vc_dev *dev);
+int vc_nvme_set(struct vc_dev *dev, const struct vc_nvme *as,
+		const char **error);
 
 /* flush.c */
 int vc_flush_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io);

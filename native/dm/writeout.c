@@ -31,6 +31,17 @@ enum vcache_isolation vc_isolation(struct block_device *bdev)
 }
 
 /**
+ * vc_target_isolation - the same, of what write-outs use now
+ * @vt: a table
+ */
+enum vcache_isolation vc_target_isolation(const struct vc_target *vt)
+{
+	if (vt->dev->target == vt && READ_ONCE(vt->dev->nvme.on))
+		return VCACHE_ISOLATION_TAGGED;
+	return vc_isolation(vt->origin->bdev);
+}
+
+/**
  * vc_durable_flags - what makes a single write to a device durable
  * @bdev: the origin
  *
@@ -250,7 +261,22 @@ static void vc_block_part_done(struct vc_block *b, blk_status_t status)
 	vc_flush_wake(&after.waiters[1], true);
 }
 
-static void vc_writeout_end(struct bio *bio)
+/**
+ * vc_writeout_arrived - the origin has answered a request of a tag
+ * @tag: the tag, which something else than this request keeps
+ */
+void vc_writeout_arrived(struct vc_tag *tag)
+{
+	if (atomic_dec_return(&tag->sending) <= VC_INFLIGHT_MAX / 2 &&
+	    READ_ONCE(tag->stalled))
+		vc_tag_kick(tag);
+}
+
+/**
+ * vc_writeout_done - a write-out is durable, or has failed
+ * @bio: its request, which goes
+ */
+void vc_writeout_done(struct bio *bio)
 {
 	struct vc_tag *tag = bio->bi_private;
 	struct vc_dev *dev = tag->dev;
@@ -267,12 +293,22 @@ static void vc_writeout_end(struct bio *bio)
 	/* Whoever finds the counters 0 waits for this before it frees them. */
 	rcu_read_lock();
 	atomic_sub(sectors, &tag->inflight_sectors);
-	if (atomic_dec_return(&tag->inflight) <= VC_INFLIGHT_MAX / 2 &&
-	    READ_ONCE(tag->stalled))
+	if (atomic_dec_return(&tag->inflight) <=
+	    VC_INFLIGHT_MAX * VC_GROUPS_MAX / 2 && READ_ONCE(tag->stalled))
 		vc_tag_kick(tag);
 	if (atomic_dec_and_test(&dev->inflight))
 		wake_up(&dev->idle);
 	rcu_read_unlock();
+}
+
+/**
+ * vc_writeout_end - a request that makes its data durable by itself completes
+ * @bio: the request
+ */
+void vc_writeout_end(struct bio *bio)
+{
+	vc_writeout_arrived(bio->bi_private);
+	vc_writeout_done(bio);
 }
 
 static void vc_writeout_submit(struct vc_tag *tag, struct bio *bio)
@@ -280,9 +316,13 @@ static void vc_writeout_submit(struct vc_tag *tag, struct bio *bio)
 	atomic64_inc(&tag->stats.writeouts);
 	atomic64_add(bio_sectors(bio), &tag->stats.writeout_sectors);
 	atomic_add(bio_sectors(bio), &tag->inflight_sectors);
+	atomic_inc(&tag->sending);
 	atomic_inc(&tag->inflight);
 	atomic_inc(&tag->dev->inflight);
-	submit_bio_noacct(bio);
+	if (bio->bi_end_io == vc_tagged_end)
+		vc_nvme_write(tag, bio);
+	else
+		submit_bio_noacct(bio);
 }
 
 /* How many blocks at the head of the batch follow one another? */
@@ -303,9 +343,11 @@ static struct bio *vc_writeout_alloc(struct vc_tag *tag,
 				     const struct vc_block *b, sector_t sector)
 {
 	struct block_device *bdev = tag->dev->target->origin->bdev;
-	blk_opf_t opf = REQ_OP_WRITE | vc_durable_flags(bdev);
+	bool tagged = vc_nvme_enter(tag->dev);
 	struct bio *bio;
+	blk_opf_t opf;
 
+	opf = tagged ? REQ_OP_DRV_OUT : REQ_OP_WRITE | vc_durable_flags(bdev);
 	/* Only what nobody waits for may be throttled as writeback below. */
 	if (READ_ONCE(tag->epoch.draining))
 		opf |= REQ_SYNC | REQ_IDLE;
@@ -313,8 +355,15 @@ static struct bio *vc_writeout_alloc(struct vc_tag *tag,
 			       &tag->dev->bs);
 	bio->bi_iter.bi_sector = sector;
 	bio->bi_private = tag;
-	bio->bi_end_io = vc_writeout_end;
+	bio->bi_end_io = tagged ? vc_tagged_end : vc_writeout_end;
 	return bio;
+}
+
+/* The block layer splits a write that is too large, but no tagged one. */
+static bool vc_writeout_full(const struct bio *bio, unsigned int len)
+{
+	return bio->bi_end_io == vc_tagged_end &&
+	       bio->bi_iter.bi_size + len > vc_nvme_max_bytes(bio->bi_bdev);
 }
 
 /*
@@ -335,6 +384,7 @@ static struct bio *vc_writeout_add(struct vc_tag *tag, struct bio *bio,
 		e = find_next_zero_bit(b->valid, VC_PAGE_SECTORS, s);
 		len = (e - s) << SECTOR_SHIFT;
 		if (bio && (bio_end_sector(bio) != base + s ||
+			    vc_writeout_full(bio, len) ||
 			    !bio_add_page(bio, b->page, len,
 					  s << SECTOR_SHIFT))) {
 			vc_writeout_submit(tag, bio);
@@ -412,15 +462,21 @@ static bool vc_batch_fill(struct vc_tag *tag)
 	return !list_empty(&tag->batch);
 }
 
+static bool vc_tag_sent_below(struct vc_tag *tag, unsigned int max)
+{
+	return atomic_read(&tag->sending) < max &&
+	       atomic_read(&tag->inflight) < max * VC_GROUPS_MAX;
+}
+
 /* May the worker send one more request? If not, completions wake it. */
 static bool vc_tag_may_send(struct vc_tag *tag)
 {
 	WRITE_ONCE(tag->stalled, false);
-	if (atomic_read(&tag->inflight) < VC_INFLIGHT_MAX)
+	if (vc_tag_sent_below(tag, VC_INFLIGHT_MAX))
 		return true;
 	WRITE_ONCE(tag->stalled, true);
-	smp_mb(); /* pairs with the atomic in vc_writeout_end() */
-	return atomic_read(&tag->inflight) < VC_INFLIGHT_MAX / 2;
+	smp_mb(); /* pairs with the atomics of those who see @stalled */
+	return vc_tag_sent_below(tag, VC_INFLIGHT_MAX / 2);
 }
 
 /**

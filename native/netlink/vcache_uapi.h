@@ -57,11 +57,14 @@ enum vcache_scope {
  * @VCACHE_ISOLATION_FUA: each write-out carries FUA
  * @VCACHE_ISOLATION_DEGRADED: the origin has a volatile cache and no FUA,
  *   flushes are device-wide
+ * @VCACHE_ISOLATION_TAGGED: the origin understands tags, a tagged flush makes a
+ *   tag's write-outs durable
  */
 enum vcache_isolation {
 	VCACHE_ISOLATION_WRITE_THROUGH,
 	VCACHE_ISOLATION_FUA,
 	VCACHE_ISOLATION_DEGRADED,
+	VCACHE_ISOLATION_TAGGED,
 };
 
 /**
@@ -74,12 +77,15 @@ enum vcache_isolation {
  *   since
  * @VCACHE_EVENT_KIND_EXTENTS_LOST: a tag's extents were dropped (no memory for
  *   a discard), set again
+ * @VCACHE_EVENT_KIND_TAGS_LOST: the origin refused a tagged command, FUA is
+ *   used until device-set tells its tags again
  */
 enum vcache_event_kind {
 	VCACHE_EVENT_KIND_PRESSURE,
 	VCACHE_EVENT_KIND_ORIGIN_ERROR,
 	VCACHE_EVENT_KIND_ORIGIN_OK,
 	VCACHE_EVENT_KIND_EXTENTS_LOST,
+	VCACHE_EVENT_KIND_TAGS_LOST,
 };
 
 /**
@@ -107,6 +113,12 @@ struct vcache_extent {
  * @VCACHE_A_DEVICE_TAGS: number of tags with hTag
  * @VCACHE_A_DEVICE_SUSPENDED: the device is suspended
  * @VCACHE_A_DEVICE_BROKEN: write-outs to the origin fail at present
+ * @VCACHE_A_DEVICE_ORIGIN_NSID: NVMe namespace of the origin; 0: send no tagged
+ *   commands
+ * @VCACHE_A_DEVICE_ORIGIN_TAG_MAX: largest tag the origin knows, from its log
+ *   page C0h
+ * @VCACHE_A_DEVICE_ORIGIN_INSTANCE: what the origin's log page C0h says of this
+ *   power-on, not 0
  * @VCACHE_A_DEVICE_PAD: aligns 64-bit values, no content
  */
 enum vcache_a_device {
@@ -122,6 +134,9 @@ enum vcache_a_device {
 	VCACHE_A_DEVICE_TAGS,
 	VCACHE_A_DEVICE_SUSPENDED,
 	VCACHE_A_DEVICE_BROKEN,
+	VCACHE_A_DEVICE_ORIGIN_NSID,
+	VCACHE_A_DEVICE_ORIGIN_TAG_MAX,
+	VCACHE_A_DEVICE_ORIGIN_INSTANCE,
 	VCACHE_A_DEVICE_PAD,
 
 	/* private: */
@@ -196,6 +211,7 @@ enum vcache_a_tag {
  * @VCACHE_A_STATS_DISCARDS: discard requests
  * @VCACHE_A_STATS_DEVICE_FLUSHES: FLUSH commands sent to the origin for this
  *   tag (isolation=degraded)
+ * @VCACHE_A_STATS_TAGGED_FLUSHES: tagged flushes sent to the origin
  * @VCACHE_A_STATS_PAD: aligns 64-bit values, no content
  */
 enum vcache_a_stats {
@@ -216,6 +232,7 @@ enum vcache_a_stats {
 	VCACHE_A_STATS_WAIT_NS,
 	VCACHE_A_STATS_DISCARDS,
 	VCACHE_A_STATS_DEVICE_FLUSHES,
+	VCACHE_A_STATS_TAGGED_FLUSHES,
 	VCACHE_A_STATS_PAD,
 
 	/* private: */
@@ -258,6 +275,10 @@ enum vcache_a_event {
  *   owned by one tag only; a commit that claims another tag's sectors is
  *   refused whole.
  * @VCACHE_CMD_EVENT_NTF: Something an operator or the agent should know.
+ * @VCACHE_CMD_DEVICE_SET: Tell that a device's origin is an NVMe namespace that
+ *   understands tags, or with origin-nsid 0 that it is not to be used so.
+ *   Refused when the origin is no NVMe namespace itself or does not take a
+ *   tagged flush.
  */
 enum vcache_cmd {
 	VCACHE_CMD_DEVICE_GET = 1,
@@ -266,6 +287,7 @@ enum vcache_cmd {
 	VCACHE_CMD_TAG_DEL,
 	VCACHE_CMD_TAG_EXTENTS,
 	VCACHE_CMD_EVENT_NTF,
+	VCACHE_CMD_DEVICE_SET,
 
 	/* private: */
 	__VCACHE_CMD_MAX,

@@ -7,7 +7,7 @@
 import argparse
 import sys
 
-from tests.box import Box
+from tests.box import Box, ssd
 from tests.box.box import BoxError, BoxTimeout
 from tests.box.kernels import default
 
@@ -26,6 +26,7 @@ def main() -> int:
               kernel_args=["slub_debug=FP,vc_block,kmalloc-*"] if options.poison else [])
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider",
                "-v", "--tb=short"]
+    ssd.build()
     paths = [a for a in arguments if not a.startswith("-") and "tests/" in a]
     try:
         return box.run([*command, *arguments, *([] if paths else ["tests/kernel"])],

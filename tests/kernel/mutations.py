@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.box import Box
+from tests.box import Box, ssd
 from tests.box.kernels import default, select
 
 REPO = Path(__file__).resolve().parents[2]
@@ -70,6 +70,39 @@ MUTATIONS = [
     Mutation("origin is not flushed when taken over", "device.c",
              "dev->flushed_origin != bdev->bd_dev", "0",
              "test_flush.py::test_origin_is_flushed_once_when_taken_over"),
+    Mutation("tagged write counts as durable", "tagged.c",
+             "bio_list_add(&tag->sent, bio);\n\t\ttag->nsent++;",
+             "vc_writeout_arrived(tag);\n\t\tspin_unlock_irqrestore(&tag->lock, flags);\n"
+             "\t\tvc_nvme_leave(tag->dev);\n\t\tvc_writeout_done(bio);\n"
+             "\t\trcu_read_unlock();\n\t\treturn;",
+             "test_tagged.py::test_flush_is_a_tagged_flush"),
+    Mutation("refused tagged flush counts as done", "tagged.c",
+             "bio_list_merge(status ? &tag->refused : &durable, &tag->committing);",
+             "bio_list_merge(&durable, &tag->committing);",
+             "test_tagged.py::test_drive_that_lost_its_power_between_write_and_flush"),
+    Mutation("power-on is not checked", "nvme.c",
+             ".common.cdw10 = cpu_to_le32(tag->dev->nvme.instance),", "",
+             "test_tagged.py::test_drive_that_lost_its_power_between_write_and_flush"),
+    Mutation("refused tagged write is lost", "tagged.c",
+             "while ((bio = bio_list_pop(&refused)))\n\t\tvc_tagged_redo(tag, bio);",
+             "while ((bio = bio_list_pop(&refused))) {\n\t\tvc_nvme_leave(tag->dev);\n"
+             "\t\tatomic_inc(&tag->sending);\n\t\tbio->bi_status = 0;\n"
+             "\t\tvc_writeout_end(bio);\n\t}",
+             "test_tagged.py::test_drive_that_forgets_its_tags"),
+    Mutation("redone write at the wrong place", "tagged.c",
+             "(first->bv_offset >> SECTOR_SHIFT);", "8;",
+             "test_tagged.py::test_drive_that_forgets_its_tags"),
+    Mutation("partition is taken for the drive", "nvme.c",
+             "get_start_sect(bio->bi_bdev)", "0", "test_tagged.py::test_partition"),
+    Mutation("tagged write of any size", "writeout.c",
+             "bio->bi_iter.bi_size + len > vc_nvme_max_bytes(bio->bi_bdev)", "false",
+             "test_tagged.py::test_large_write_outs"),
+    Mutation("controller that resets fails requests", "nvme.c",
+             "rq->cmd_flags &= ~REQ_FAILFAST_DRIVER;", "",
+             "test_tagged.py::test_power_cuts_under_load"),
+    Mutation("new origin is sent tags", "device.c",
+             "if (moved)\n\t\tvc_nvme_drop(dev);", "",
+             "test_tagged.py::test_another_origin_is_not_sent_tags"),
 ]
 
 
@@ -128,6 +161,7 @@ def main() -> int:
               if not options.words or any(word in mutation.name for word in options.words)]
     if os.environ.get("VCACHE_BOX"):
         return min(inside(wanted), 1)
+    ssd.build()
     build(wanted, select(options.kernel))
     command = [sys.executable, "-m", "tests.kernel.mutations", *options.words]
     return Box(kernel=options.kernel).run(command, timeout=1800).status

@@ -19,6 +19,15 @@ def program() -> Path:
     return build.vcache_ssd("clang", build.BUILD / "clang")
 
 
+@pytest.fixture(scope="session")
+def drive_program() -> Path:
+    """Vcache-ssd with the real firmware, under clang's sanitizers."""
+    if changed := os.environ.get("VCACHE_DRIVE_PROGRAM"):
+        return Path(changed)
+    return build.compile_files(build.BUILD / "clang-drive" / "vcache-ssd", "clang",
+                               build.real_sources(), *build.SANITIZERS)
+
+
 @pytest.fixture
 def ssd(program: Path) -> Iterator[Ssd]:
     """An SSD of 16 MiB in memory, two namespaces, no timing."""

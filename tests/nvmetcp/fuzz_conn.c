@@ -208,6 +208,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
+	const struct backend_options ram = { .size = 64 << 10 };
 	char error[BACKEND_ERROR_SIZE];
 	struct subsys_config config = {
 		.nqn = NQN, .namespaces = 2, .timing = true,
@@ -217,7 +218,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 
 	if (!len)
 		return 0;
-	assert(!backend_open(&config.device, NULL, 64 << 10, error));
+	assert(!backend_open(&config.device, &ram, error));
 	config.device.max_tag = 255;
 	config.lba_shift = data[0] & 0x80 ? 9 : 12;
 	memset(&r, 0, sizeof(r));

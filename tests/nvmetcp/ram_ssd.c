@@ -198,9 +198,12 @@ static int open_image(struct vs_ssd *s, const char *image, uint64_t *size,
 	return 0;
 }
 
-int backend_open(struct backend_device *device, const char *image,
-		 uint64_t size, char error[BACKEND_ERROR_SIZE])
+int backend_open(struct backend_device *device,
+		 const struct backend_options *o,
+		 char error[BACKEND_ERROR_SIZE])
 {
+	const char *image = o->image;
+	uint64_t size = o->size;
 	struct vs_ssd *s = calloc(1, sizeof(*s));
 
 	if (!s)
@@ -215,7 +218,9 @@ int backend_open(struct backend_device *device, const char *image,
 		.calls_left = setting("RAM_SSD_POWER", UINT64_MAX),
 	};
 	device->ssd = s;
+	device->tagged = o->personality != BACKEND_BASELINE;
 	device->max_tag = MAX_TAG;
+	device->max_tags = o->tags ? o->tags : 64;
 	if (image && open_image(s, image, &size, error)) {
 		backend_close(device);
 		return -1;

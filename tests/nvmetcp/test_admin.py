@@ -161,7 +161,20 @@ def test_vendor_log(ssd: Ssd) -> None:
     with host(ssd) as h:
         data = h.admin.get_log(VCACHE, 512).data
         assert data[:8] == b"vcacheSS"
-        assert struct.unpack("<HBBB3xIII", data[8:28]) == (1, 0xc0, 0xc1, 0xc2, 0xf, 65535, 0)
+        assert struct.unpack("<HBBB3xIIII", data[8:32]) == (
+            1, 0xc0, 0xc1, 0xc2, 0xf, 65535, 0, 64)
+
+
+def test_nothing_is_said_of_tags(program: Path) -> None:
+    """An SSD that cannot flush by tag: hosts must not believe that it can."""
+    with Ssd(program, "--personality", "baseline") as ssd, host(ssd) as h:
+        q = h.io()
+        assert h.admin.get_log(VCACHE, 512).code == 0x109
+        assert [q.command(opcode, nsid=1).code for opcode in (0xc0, 0xc1, 0xc2)] == [1, 1, 1]
+        effects = struct.unpack("<1024I", h.admin.get_log(EFFECTS, 4096).data)
+        assert not any(effects[256 + 0x80:512])
+        assert q.write(0, bytes(4096)).status == 0
+        assert q.flush().status == 0
 
 
 def test_tag_log(program: Path) -> None:

@@ -290,6 +290,22 @@ def test_tagged_flush_covers_its_tag_and_the_hosts(durable: Durable) -> None:
         _data(1), bytes(4096), _data(3), _data(4)]
 
 
+def test_tagged_flush_of_another_power_on(durable: Durable) -> None:
+    """A host whose writes went with the power is not told that they are durable."""
+    seen = []
+    for _ in range(2):
+        with durable.start() as ssd, host(ssd) as h:
+            seen.append(int.from_bytes(h.admin.get_log(0xc0, 512).data[56:60], "little"))
+            q = h.io()
+            q.write(0, _data(1), opcode=0xc1, tag=7)
+            codes = [q.command(0xc0, nsid=1, cdw2=7, cdw=(instance,)).code
+                     for instance in (*seen, 0, seen[-1] ^ 1)]
+            assert codes == [*[0x7c0] * (len(seen) - 1), 0, 0, 0x7c0]
+            ssd.cut_power()
+    assert 0 not in seen
+    assert len(set(seen)) == 2
+
+
 def test_tagged_flush_of_the_host(durable: Durable) -> None:
     with durable.start() as ssd, host(ssd) as h:
         q = h.io()

@@ -86,6 +86,8 @@ MUTATIONS = [
              "vs_flush_tag(s->config.device.ssd, s->now, tag)",
              "vs_flush_tag(s->config.device.ssd, s->now, 0)",
              "test_io.py::test_tagged_flush_covers_its_tag_and_the_hosts"),
+    Mutation("any power-on will do", "io", "instance != r->conn->subsys->instance", "0",
+             "test_io.py::test_tagged_flush_of_another_power_on"),
     Mutation("the edges of a block are not read", "media",
              "if (head || (tail && first == last))", "if (0)",
              "test_io.py::test_small_blocks_against_a_model"),

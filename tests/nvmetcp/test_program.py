@@ -49,6 +49,12 @@ def test_crc32c_against_the_slow_way(program: Path) -> None:
     (["--size", "K"], "must be a number of bytes"),
     (["--size", "9999999T"], "must be a number of bytes"),
     (["--size", "99999999999999999999999999"], "must be a number of bytes"),
+    (["--personality", "Tagged"], "--personality Tagged: must be tagged or baseline"),
+    (["--nand", "slc"], "--nand slc: must be tlc, jasmine or none"),
+    (["--tags", "0"], "--tags 0: must be 1 to 256"),
+    (["--tags", "257"], "must be 1 to 256"),
+    (["--buffer", "0"], "--buffer 0: must be 1 to 4096 MiB"),
+    (["--buffer", "4097"], "must be 1 to 4096 MiB"),
     (["--namespaces", "0"], "--namespaces 0: must be 1 to 1024"),
     (["--namespaces", "1025"], "must be 1 to 1024"),
     (["--namespaces", "two"], "must be 1 to 1024"),
@@ -74,8 +80,8 @@ def test_wrong_options(program: Path, options: list[str], says: str) -> None:
 def test_help(program: Path) -> None:
     done = _run(program, "--help")
     assert (done.returncode, done.stderr) == (0, "")
-    for option in ("listen", "image", "size", "namespaces", "block-size", "nqn", "timing",
-                   "peer-timeout"):
+    for option in ("listen", "image", "size", "personality", "nand", "tags", "buffer",
+                   "namespaces", "block-size", "nqn", "timing", "peer-timeout"):
         assert f"--{option}" in done.stdout
 
 

@@ -245,6 +245,20 @@ class Client:
         """Return all mapped devices of the target."""
         return [_device(message) for message in self._dump(spec.Command.DEVICE_GET, ())]
 
+    def device_set(self, device: DeviceNumber, *, nsid: int, tag_max: int = 0,
+                   instance: int = 0) -> None:
+        """Tell that a device's origin understands tags; see :mod:`vcache_agent.nvme`.
+
+        :param nsid: the origin's namespace; 0: its tags are not to be used
+        """
+        attributes = [("VCACHE_A_DEVICE_MAJOR", device.major),
+                      ("VCACHE_A_DEVICE_MINOR", device.minor),
+                      ("VCACHE_A_DEVICE_ORIGIN_NSID", nsid)]
+        if nsid:
+            attributes += [("VCACHE_A_DEVICE_ORIGIN_TAG_MAX", tag_max),
+                           ("VCACHE_A_DEVICE_ORIGIN_INSTANCE", instance)]
+        self._socket.request(spec.Command.DEVICE_SET, attributes)
+
     def tags(self, device: DeviceNumber | None = None) -> list[Tag]:
         """Return the tags of a device, or of all."""
         attributes = _device_attributes(device) if device else []

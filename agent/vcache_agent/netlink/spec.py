@@ -49,6 +49,10 @@ class Command(enum.IntEnum):
     TAG_EXTENTS = 5
     #: Something an operator or the agent should know.
     EVENT_NTF = 6
+    #: Tell that a device's origin is an NVMe namespace that understands tags,
+    #: or with origin-nsid 0 that it is not to be used so. Refused when the
+    #: origin is no NVMe namespace itself or does not take a tagged flush.
+    DEVICE_SET = 7
 
 
 class Mode(enum.IntEnum):
@@ -76,6 +80,9 @@ class Isolation(enum.IntEnum):
     FUA = 1
     #: the origin has a volatile cache and no FUA, flushes are device-wide
     DEGRADED = 2
+    #: the origin understands tags, a tagged flush makes a tag's write-outs
+    #: durable
+    TAGGED = 3
 
 
 class EventKind(enum.IntEnum):
@@ -89,6 +96,9 @@ class EventKind(enum.IntEnum):
     ORIGIN_OK = 2
     #: a tag's extents were dropped (no memory for a discard), set again
     EXTENTS_LOST = 3
+    #: the origin refused a tagged command, FUA is used until device-set tells
+    #: its tags again
+    TAGS_LOST = 4
 
 
 class Extent(NamedTuple):
@@ -130,6 +140,7 @@ class Stats(nla):
         ('VCACHE_A_STATS_WAIT_NS', 'uint64'),
         ('VCACHE_A_STATS_DISCARDS', 'uint64'),
         ('VCACHE_A_STATS_DEVICE_FLUSHES', 'uint64'),
+        ('VCACHE_A_STATS_TAGGED_FLUSHES', 'uint64'),
         ('VCACHE_A_STATS_PAD', 'none'),
     )
 
@@ -152,6 +163,9 @@ class DeviceMessage(genlmsg):
         ('VCACHE_A_DEVICE_TAGS', 'uint32'),
         ('VCACHE_A_DEVICE_SUSPENDED', 'flag'),
         ('VCACHE_A_DEVICE_BROKEN', 'flag'),
+        ('VCACHE_A_DEVICE_ORIGIN_NSID', 'uint32'),
+        ('VCACHE_A_DEVICE_ORIGIN_TAG_MAX', 'uint32'),
+        ('VCACHE_A_DEVICE_ORIGIN_INSTANCE', 'uint32'),
         ('VCACHE_A_DEVICE_PAD', 'none'),
     )
 
@@ -206,4 +220,5 @@ MESSAGES: dict[Command, type[genlmsg]] = {
     Command.TAG_DEL: TagMessage,
     Command.TAG_EXTENTS: TagMessage,
     Command.EVENT_NTF: EventMessage,
+    Command.DEVICE_SET: DeviceMessage,
 }
