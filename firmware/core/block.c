@@ -148,6 +148,8 @@ enum vs_status vs_open(struct vs_ssd *s, uint32_t lane, uint32_t bank,
 			b->state = VS_BLOCK_OPEN;
 			b->retire = false;
 			b->root = false;
+			b->log = false;
+			b->lbn = VS_NONE;
 			b->opened = ++s->opens;
 			*f = (struct vs_frontier){ .block = i };
 			return VS_OK;

@@ -61,7 +61,7 @@ static struct vs_ssd *prepare(void *mem, const struct vs_config *c,
 	vs_lay_out(s, c, at + head_size(), &size);
 	s->ops = ops;
 	s->ctx = ctx;
-	for (i = 0; i < s->banks; i++)
+	for (i = 0; i < s->hosts; i++)
 		s->host[i].block = VS_NONE;
 	for (i = 0; i < c->lanes * c->meta_stripe; i++)
 		s->meta[i].block = VS_NONE;
@@ -460,8 +460,9 @@ struct vs_result vs_mount(struct vs_ssd **out, void *mem,
 		status = sort_blocks(s);
 	if (status != VS_OK)
 		return (struct vs_result){ status, all };
+	s->placement->found(s);
 	/* No block seen by its first page has pages that go beyond this. */
-	s->seq += (s->banks + s->c.lanes * (1 + s->c.meta_stripe)) *
+	s->seq += (s->hosts + s->c.lanes * (1 + s->c.meta_stripe)) *
 		  s->c.geometry.pages;
 	return finish(s, all);
 }
