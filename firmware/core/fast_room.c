@@ -3,7 +3,7 @@
  * How FAST comes by free blocks: the oldest log block is merged out.
  *
  * Let L be the logical blocks, H the data blocks with anything valid in them,
- * and slack = free - (L - H). A full merge takes a free block. It gives back
+ * and slack = free - (L - H), without what is kept for blocks that fail. A full merge takes a free block. It gives back
  * the data block that it replaces, once it is durable; if there was none, L - H
  * gets smaller instead. So with slack >= 1 any merge can be made, and after it
  * and vs_settle() slack is what it was. As data blocks, log blocks and free
@@ -40,7 +40,7 @@ static int64_t slack(const struct vs_ssd *s)
 
 		data += b->state == VS_BLOCK_DATA && !b->log && b->valid;
 	}
-	return (int64_t)vs_room(s, 0) - s->lbns + data;
+	return (int64_t)vs_room(s, 0) - vs_spare(s, 0) - s->lbns + data;
 }
 
 /* Random log blocks, with the one that is open. */

@@ -113,6 +113,7 @@ static enum vs_status put(struct vs_ssd *s, struct vs_frontier *f, bool meta,
 				 done);
 	if (status == VS_EMEDIA) {
 		b->retire = true;
+		l->failed++;
 		/* So that the sum over the causes stays the NAND's. */
 		s->stats.programmed[VS_CAUSE_PADDING] += s->slots;
 		vs_close(s, f, meta);

@@ -144,7 +144,7 @@ static enum vs_status collect(struct vs_ssd *s, uint32_t lane, uint32_t victim,
 	       b->valid > s->staged && pages--) {
 		if (!whole) {
 			if (!vs_has_page(s, &s->lane[lane].gc) &&
-			    vs_room(s, lane) <= VS_GC_RESERVE)
+			    vs_room(s, lane) <= vs_reserve(s, lane))
 				break;
 			status = vs_log_room(s, s->gc_log,
 					     s->staged + s->slots, now);
@@ -216,9 +216,9 @@ enum vs_status vs_gc(struct vs_ssd *s, uint32_t lane, vs_time now)
 	uint32_t tries = 4 * l->banks * s->c.geometry.blocks;
 	enum vs_status status = VS_OK;
 
-	if (vs_room(s, lane) == VS_GC_RESERVE + 1)
+	if (vs_room(s, lane) == vs_reserve(s, lane) + 1)
 		status = step(s, lane, now);
-	while (status == VS_OK && vs_room(s, lane) <= VS_GC_RESERVE) {
+	while (status == VS_OK && vs_room(s, lane) <= vs_reserve(s, lane)) {
 		if (!tries--)
 			return VS_EREADONLY;
 		if (vs_one_waits(s, lane))

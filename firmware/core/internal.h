@@ -79,6 +79,7 @@ struct vs_frontier {
  * @first_bank: of it; its banks are contiguous
  * @banks: how many
  * @free: blocks in state FREE
+ * @failed: bad ones, and those that have failed and are to be
  * @meta: metadata blocks, open or not
  * @meta_share: how many of these it must have room for
  * @valid: map entries that point into it
@@ -96,6 +97,7 @@ struct vs_lane {
 	uint32_t first_bank;
 	uint32_t banks;
 	uint32_t free;
+	uint32_t failed;
 	uint32_t meta;
 	uint32_t meta_share;
 	uint32_t valid;
@@ -275,11 +277,18 @@ static inline vs_time vs_later(vs_time a, vs_time b)
 
 /* block.c */
 uint32_t vs_room(const struct vs_ssd *s, uint32_t lane);
+uint32_t vs_spare(const struct vs_ssd *s, uint32_t lane);
 uint32_t vs_meta_room(const struct vs_ssd *s);
 void vs_release(struct vs_ssd *s, uint32_t block);
 enum vs_status vs_open(struct vs_ssd *s, uint32_t lane, uint32_t bank,
 		       bool worn, vs_time now, struct vs_frontier *f);
 void vs_close(struct vs_ssd *s, struct vs_frontier *f, bool meta);
+
+/* Blocks of a lane that the host's data may not take. */
+static inline uint32_t vs_reserve(const struct vs_ssd *s, uint32_t lane)
+{
+	return VS_GC_RESERVE + vs_spare(s, lane);
+}
 
 /* frontier.c */
 void vs_promise(struct vs_ssd *s);

@@ -53,7 +53,7 @@ enum vs_status vs_page_program(struct vs_ssd *s, uint32_t lane, bool gc,
 		if (!vs_has_page(s, f)) {
 			if (f->block != VS_NONE)
 				vs_close(s, f, false);
-			if (vs_room(s, lane) <= (gc ? 0 : VS_GC_RESERVE))
+			if (vs_room(s, lane) <= (gc ? 0 : vs_reserve(s, lane)))
 				return VS_EREADONLY;
 			status = vs_open(s, lane, bank, gc, now, f);
 			if (status != VS_OK)

@@ -81,7 +81,7 @@ static struct vs_ssd *prepare(void *mem, const struct vs_config *c,
 	return s;
 }
 
-/* What is neither bad nor pointed to is free. */
+/* How many of each lane are what. */
 static void count_free(struct vs_ssd *s)
 {
 	uint32_t i;
@@ -90,6 +90,8 @@ static void count_free(struct vs_ssd *s)
 		struct vs_lane *l = &s->lane[vs_lane_of(s, i)];
 
 		l->free += s->block[i].state == VS_BLOCK_FREE;
+		l->failed += s->block[i].state == VS_BLOCK_BAD ||
+			     s->block[i].state == VS_BLOCK_RETIRED;
 		l->meta += s->block[i].state == VS_BLOCK_META;
 	}
 }
@@ -99,6 +101,7 @@ static struct vs_result finish(struct vs_ssd *s, vs_time now)
 	struct vs_result r = { VS_OK, now };
 
 	r.status = vs_checkpoint(s, now, &r.done);
+	s->status = r.status;
 	return r;
 }
 

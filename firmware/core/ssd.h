@@ -160,7 +160,8 @@ struct vs_result vs_format(struct vs_ssd **out, void *mem,
 			   vs_time now);
 /*
  * Recover a formatted device, after a power cut or not. VS_EMEDIA: there is
- * none of this geometry, lanes and size, or its metadata is lost.
+ * none of this geometry, lanes and size, or its metadata is lost. VS_EREADONLY:
+ * the device is worn out, and can be read.
  */
 struct vs_result vs_mount(struct vs_ssd **out, void *mem,
 			  const struct vs_config *c,

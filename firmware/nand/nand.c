@@ -325,6 +325,21 @@ uint32_t nand_erase_count(const struct nand *n, uint32_t bank, uint32_t block)
 	return n->block[nand_block_index(n, at)].erases;
 }
 
+void nand_wear(struct nand *n, uint32_t fail_ppm)
+{
+	n->c.fail_ppm = fail_ppm;
+}
+
+uint32_t nand_failed(const struct nand *n)
+{
+	size_t blocks = (size_t)nand_banks(n) * n->c.geometry.blocks, i;
+	uint32_t failed = 0;
+
+	for (i = 0; i < blocks; i++)
+		failed += n->block[i].bad || n->block[i].failed;
+	return failed;
+}
+
 static size_t image_size(const struct nand *n)
 {
 	const struct vs_geometry *g = &n->c.geometry;

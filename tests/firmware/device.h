@@ -46,7 +46,7 @@ static inline struct vs_config shape(unsigned int i,
 		{ { 1, 2, 24, 8, 8192, true }, 8, 4, 1, 1, 0, 0,
 		  .gc_pages = 1, .mapping = VS_MAP_FAST, .log_blocks = 3 },
 		/* FAST, four blocks a page, the fewest log blocks. */
-		{ { 4, 1, 18, 8, 16384, false }, 24, 5, 1, 2, 5, 1,
+		{ { 4, 1, 12, 8, 16384, false }, 24, 5, 1, 2, 5, 1,
 		  .gc_pages = 1, .wear_gap = 8, .mapping = VS_MAP_FAST,
 		  .log_blocks = 2 },
 		/* FAST on MLC with a single tag. */
@@ -83,13 +83,18 @@ static inline struct nand_timing timing(uint64_t seed)
 	}
 }
 
-static inline struct device device_new(struct vs_config c, uint64_t seed)
+/* Blocks of it fail: at once, and @fail_ppm of all programs and erases. */
+static inline struct device device_new_bad(struct vs_config c, uint64_t seed,
+					   uint32_t factory_bad,
+					   uint32_t fail_ppm)
 {
 	struct device d = { .c = c };
 	struct nand_config n = {
 		.geometry = c.geometry,
 		.timing = timing(seed),
 		.seed = seed,
+		.factory_bad = factory_bad,
+		.fail_ppm = fail_ppm,
 	};
 
 	d.nand = nand_open(&n);
@@ -98,6 +103,11 @@ static inline struct device device_new(struct vs_config c, uint64_t seed)
 	d.mem = malloc(vs_size_needed(&c));
 	CHECK(d.mem);
 	return d;
+}
+
+static inline struct device device_new(struct vs_config c, uint64_t seed)
+{
+	return device_new_bad(c, seed, 0, 0);
 }
 
 static inline void device_format(struct device *d)
