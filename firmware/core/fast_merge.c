@@ -182,22 +182,15 @@ enum vs_status vs_fast_merge(struct vs_ssd *s, uint32_t lbn, bool worn,
 }
 
 /*
- * Can the sequential log block become the data block? Nothing that has its
- * place in the part written is elsewhere, and no page of the rest has to be
- * left out for the sake of its pair (rule 2).
+ * Can the rest be copied to the sequential log block, or has a page of it to be
+ * left out for the sake of its pair (rule 2)? What is written already is the
+ * newest: any other write of the logical block has ended it before.
  */
 static bool can_complete(const struct vs_ssd *s, const struct vs_frontier *f,
 			 uint32_t lbn)
 {
 	struct vs_frontier at = *f;
-	uint32_t first = lbn * per_block(s), i;
 
-	for (i = first; i < end_of(s, lbn) && i < first + f->next * s->slots;
-	     i++) {
-		if (s->map[i] != VS_NONE &&
-		    vs_block_of(s, s->map[i]) != f->block)
-			return false;
-	}
 	for (; at.next < pages_used(s, lbn); at.next++) {
 		if (vs_next_page(s, &at) != at.next)
 			return false;

@@ -16,7 +16,7 @@
  */
 #include "internal.h"
 
-/* Full merges between two for wear alone. */
+/* Blocks opened between two merges for wear alone. */
 #define WEAR_TURN 8u
 
 /**
@@ -167,8 +167,9 @@ enum vs_status vs_fast_reserve(struct vs_ssd *s, vs_time now)
 enum vs_status vs_fast_room(struct vs_ssd *s, uint32_t most, vs_time now)
 {
 	uint32_t tries = 4 * s->blocks_all;
-	enum vs_status status = VS_OK;
+	enum vs_status status = level(s, now);
 
+	s->lane[0].picks++;
 	while (status == VS_OK && tries--) {
 		bool full = random_logs(s) > most;
 		uint32_t victim;
@@ -183,8 +184,6 @@ enum vs_status vs_fast_room(struct vs_ssd *s, uint32_t most, vs_time now)
 		if (victim == VS_NONE)
 			return VS_EREADONLY;
 		status = merge_out(s, victim, now);
-		if (status == VS_OK)
-			status = level(s, now);
 	}
 	return status == VS_OK ? VS_EREADONLY : status;
 }

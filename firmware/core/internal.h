@@ -88,7 +88,7 @@ struct vs_frontier {
  * @meta_turn: the same for metadata
  * @victim: block being collected step by step, or VS_NONE
  * @cursor: its next page
- * @picks: victims taken; of FAST, full merges since the last one for wear
+ * @picks: victims taken; of FAST, blocks opened since wear was looked at
  * @dedicated: keep others out
  * @gc: where collected, or merged, data goes
  * @msb_done: when the last MSB page over a page not promised is programmed

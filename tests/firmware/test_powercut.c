@@ -10,6 +10,7 @@
  */
 #include <string.h>
 
+#include "places.h"
 #include "workload.h"
 
 #define SWEEP_STEPS 60
@@ -69,6 +70,8 @@ static void live_on(struct device *d, struct oracle *o, uint64_t seed)
 	d->now = r.done;
 	CHECK(device_mount(d) == VS_OK);
 	oracle_check_all(o, d);
+	if (d->c.mapping == VS_MAP_FAST)
+		check_data_blocks(d->ssd);
 }
 
 /* Cut each program and erase of a recovery, and recover from that. */
