@@ -24,6 +24,22 @@ uint32_t vs_room(const struct vs_ssd *s, uint32_t lane)
 }
 
 /**
+ * vs_spare - blocks of a lane kept free for others that fail
+ * @s: the device
+ * @lane: index
+ *
+ * A block may fail when there is no time to make room: while a victim is being
+ * collected. So what was set aside for bad blocks, and is not used up, stays
+ * free. Return: how many.
+ */
+uint32_t vs_spare(const struct vs_ssd *s, uint32_t lane)
+{
+	uint32_t failed = s->lane[lane].failed;
+
+	return failed < s->c.bad_blocks ? s->c.bad_blocks - failed : 0;
+}
+
+/**
  * vs_meta_room - blocks that metadata can still open
  * @s: the device
  */
@@ -148,6 +164,8 @@ enum vs_status vs_open(struct vs_ssd *s, uint32_t lane, uint32_t bank,
 			b->state = VS_BLOCK_OPEN;
 			b->retire = false;
 			b->root = false;
+			b->log = false;
+			b->lbn = VS_NONE;
 			b->opened = ++s->opens;
 			*f = (struct vs_frontier){ .block = i };
 			return VS_OK;
@@ -156,6 +174,7 @@ enum vs_status vs_open(struct vs_ssd *s, uint32_t lane, uint32_t bank,
 			break;
 		b->state = VS_BLOCK_RETIRED;
 		s->retired++;
+		s->lane[lane].failed++;
 		status = mark_retired(s, now);
 	}
 	return status;

@@ -175,8 +175,8 @@ enum vs_status vs_buffer_program(struct vs_ssd *s, uint32_t *entries,
 		s->oob->slot[i].lpn = s->entry[entries[i]].lpn;
 		s->oob->slot[i].crc = vs_crc32c(0, data, VS_BLOCK);
 	}
-	status = vs_program_data(s, vs_tag_lane(s, s->entry[entries[0]].log),
-				 false, now, s->page, s->oob, &address, done);
+	status = s->placement->program(s, vs_tag_lane(s, s->entry[*entries].log),
+				       now, s->page, s->oob, &address, done);
 	if (status != VS_OK)
 		return status;
 	for (i = 0; i < n; i++) {
@@ -188,15 +188,22 @@ enum vs_status vs_buffer_program(struct vs_ssd *s, uint32_t *entries,
 	return VS_OK;
 }
 
-/* The least recently used blocks that fill a page of one lane. */
+/*
+ * The least recently used block, with those of its own page or with the next
+ * ones that have no page of their own, of one lane.
+ */
 static enum vs_status evict(struct vs_ssd *s, vs_time now)
 {
-	uint32_t entries[32], n = 0, e, lane;
+	uint32_t entries[32], mates[32], n, e, lane;
 	vs_time done;
 
 	lane = s->log[s->entry[s->oldest].log].lane;
+	n = s->placement->whole(s, s->oldest, entries);
+	if (n)
+		return vs_buffer_program(s, entries, n, now, &done);
 	for (e = s->oldest; e != VS_NONE && n < s->slots; e = s->entry[e].newer) {
-		if (s->log[s->entry[e].log].lane == lane)
+		if (s->log[s->entry[e].log].lane == lane &&
+		    !s->placement->whole(s, e, mates))
 			entries[n++] = e;
 	}
 	return vs_buffer_program(s, entries, n, now, &done);

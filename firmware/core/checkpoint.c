@@ -20,7 +20,8 @@ uint32_t vs_shape(const struct vs_ssd *s)
 	const struct vs_geometry *g = &s->c.geometry;
 	uint32_t shape[] = {
 		g->channels, g->ways, g->blocks, g->pages, g->page_size,
-		g->paired, s->c.lanes, s->c.max_tags,
+		g->paired | (uint32_t)s->c.mapping << 1, s->c.lanes,
+		s->c.max_tags,
 	};
 
 	return vs_crc32c(0, shape, sizeof(shape));

@@ -13,8 +13,14 @@
 #include "crc32c.h"
 #include "pairing.h"
 
-/* The page to be programmed next; number of pages if the block is full. */
-static uint32_t next_page(const struct vs_ssd *s, const struct vs_frontier *f)
+/**
+ * vs_next_page - the page that a frontier programs next
+ * @s: the device
+ * @f: has a block
+ *
+ * Return: the number of pages if the block is full.
+ */
+uint32_t vs_next_page(const struct vs_ssd *s, const struct vs_frontier *f)
 {
 	uint32_t pages = s->c.geometry.pages, page = f->next;
 
@@ -36,7 +42,7 @@ static uint32_t next_page(const struct vs_ssd *s, const struct vs_frontier *f)
 bool vs_has_page(const struct vs_ssd *s, const struct vs_frontier *f)
 {
 	return f->block != VS_NONE &&
-	       next_page(s, f) < s->c.geometry.pages;
+	       vs_next_page(s, f) < s->c.geometry.pages;
 }
 
 /**
@@ -50,7 +56,7 @@ void vs_promise(struct vs_ssd *s)
 {
 	uint32_t i;
 
-	for (i = 0; i < s->banks; i++)
+	for (i = 0; i < s->hosts; i++)
 		s->host[i].promised = s->host[i].next;
 	for (i = 0; i < s->c.lanes; i++)
 		s->lane[i].gc.promised = s->lane[i].gc.next;
@@ -94,7 +100,7 @@ static enum vs_status put(struct vs_ssd *s, struct vs_frontier *f, bool meta,
 			  vs_time now, const void *data, struct vs_oob *oob,
 			  uint32_t *address, vs_time *done)
 {
-	uint32_t page = next_page(s, f), pages = s->c.geometry.pages;
+	uint32_t page = vs_next_page(s, f), pages = s->c.geometry.pages;
 	struct vs_lane *l = &s->lane[vs_lane_of(s, f->block)];
 	struct vs_block *b = &s->block[f->block];
 	enum vs_status status;
@@ -107,6 +113,7 @@ static enum vs_status put(struct vs_ssd *s, struct vs_frontier *f, bool meta,
 				 done);
 	if (status == VS_EMEDIA) {
 		b->retire = true;
+		l->failed++;
 		/* So that the sum over the causes stays the NAND's. */
 		s->stats.programmed[VS_CAUSE_PADDING] += s->slots;
 		vs_close(s, f, meta);
@@ -121,63 +128,43 @@ static enum vs_status put(struct vs_ssd *s, struct vs_frontier *f, bool meta,
 	return VS_OK;
 }
 
-static void count_data(struct vs_ssd *s, const struct vs_oob *oob, bool gc)
+static void count_data(struct vs_ssd *s, const struct vs_oob *oob,
+		       enum vs_cause cause)
 {
 	uint32_t i;
 
 	for (i = 0; i < s->slots; i++)
 		s->stats.programmed[oob->slot[i].lpn == VS_NONE ?
-				    VS_CAUSE_PADDING : gc ? VS_CAUSE_GC :
-				    VS_CAUSE_HOST]++;
+				    VS_CAUSE_PADDING : cause]++;
 }
 
 /**
- * vs_program_data - program a page of data
+ * vs_append - program the next page of data
  * @s: the device
- * @lane: where
- * @gc: to the frontier of garbage collection, which may use the reserve
+ * @f: where; vs_has_page()
+ * @cause: what for
  * @now: time
  * @data: the page
  * @oob: its slots are filled in
  * @address: where it went, a page address
  * @done: when it is programmed
  *
- * For the host, room is made first. Return: VS_OK, VS_EREADONLY, VS_EPOWER.
+ * Return: VS_OK; VS_EMEDIA when the block has failed, which @f has let go of;
+ * VS_EPOWER.
  */
-enum vs_status vs_program_data(struct vs_ssd *s, uint32_t lane, bool gc,
-			       vs_time now, const void *data,
-			       struct vs_oob *oob, uint32_t *address,
-			       vs_time *done)
+enum vs_status vs_append(struct vs_ssd *s, struct vs_frontier *f,
+			 enum vs_cause cause, vs_time now, const void *data,
+			 struct vs_oob *oob, uint32_t *address, vs_time *done)
 {
-	struct vs_lane *l = &s->lane[lane];
-	uint32_t bank = l->first_bank + l->turn;
-	struct vs_frontier *f = gc ? &l->gc : &s->host[bank];
-	enum vs_status status = VS_OK;
+	enum vs_status status;
 
-	if (!gc)
-		l->turn = (l->turn + 1) % l->banks;
 	oob->type = VS_PAGE_DATA;
-	do {
-		if (!gc)
-			status = vs_gc(s, lane, now);
-		if (status != VS_OK && status != VS_EMEDIA)
-			return status;
-		if (!vs_has_page(s, f)) {
-			if (f->block != VS_NONE)
-				vs_close(s, f, false);
-			if (vs_room(s, lane) <= (gc ? 0 : VS_GC_RESERVE))
-				return VS_EREADONLY;
-			status = vs_open(s, lane, bank, gc, now, f);
-			if (status != VS_OK)
-				return status;
-		}
-		oob->seq = ++s->seq;
-		status = put(s, f, false, now, data, oob, address, done);
-	} while (status == VS_EMEDIA);
+	oob->seq = ++s->seq;
+	status = put(s, f, false, now, data, oob, address, done);
 	if (status != VS_OK)
 		return status;
 	s->data_done = vs_later(s->data_done, *done);
-	count_data(s, oob, gc);
+	count_data(s, oob, cause);
 	return VS_OK;
 }
 

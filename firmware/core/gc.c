@@ -49,8 +49,15 @@ static uint32_t best_victim(const struct vs_ssd *s, uint32_t lane)
 	return best;
 }
 
-/* The least worn block with data, if it lags too far behind. */
-static uint32_t least_worn(const struct vs_ssd *s, uint32_t lane)
+/**
+ * vs_least_worn - whose data is moved for the sake of wear
+ * @s: the device
+ * @lane: index
+ *
+ * Return: the least worn block with data, of FAST only a data block, if it
+ * lags too far behind; VS_NONE if not.
+ */
+uint32_t vs_least_worn(const struct vs_ssd *s, uint32_t lane)
 {
 	const struct vs_lane *l = &s->lane[lane];
 	uint32_t first = l->first_bank * s->c.geometry.blocks, i;
@@ -61,7 +68,7 @@ static uint32_t least_worn(const struct vs_ssd *s, uint32_t lane)
 
 		if (b->state != VS_BLOCK_BAD && b->erases > most)
 			most = b->erases;
-		if (b->state == VS_BLOCK_DATA && b->valid &&
+		if (b->state == VS_BLOCK_DATA && b->valid && !b->log &&
 		    (best == VS_NONE || b->erases < s->block[best].erases))
 			best = i;
 	}
@@ -81,7 +88,7 @@ static enum vs_status unstage(struct vs_ssd *s, uint32_t lane, vs_time now)
 		return VS_OK;
 	for (i = s->staged; i < s->slots; i++)
 		s->stage_oob->slot[i] = (struct vs_oob_slot){ VS_NONE, 0 };
-	status = vs_program_data(s, lane, true, now, s->stage, s->stage_oob,
+	status = vs_page_program(s, lane, true, now, s->stage, s->stage_oob,
 				 &address, &done);
 	if (status != VS_OK)
 		return status;
@@ -137,7 +144,7 @@ static enum vs_status collect(struct vs_ssd *s, uint32_t lane, uint32_t victim,
 	       b->valid > s->staged && pages--) {
 		if (!whole) {
 			if (!vs_has_page(s, &s->lane[lane].gc) &&
-			    vs_room(s, lane) <= VS_GC_RESERVE)
+			    vs_room(s, lane) <= vs_reserve(s, lane))
 				break;
 			status = vs_log_room(s, s->gc_log,
 					     s->staged + s->slots, now);
@@ -162,7 +169,7 @@ static enum vs_status step(struct vs_ssd *s, uint32_t lane, vs_time now)
 
 	if (l->victim == VS_NONE) {
 		if (s->c.wear_gap && ++l->picks % WEAR_TURN == 0)
-			l->victim = least_worn(s, lane);
+			l->victim = vs_least_worn(s, lane);
 		if (l->victim == VS_NONE)
 			l->victim = best_victim(s, lane);
 		l->cursor = 0;
@@ -175,52 +182,6 @@ static enum vs_status step(struct vs_ssd *s, uint32_t lane, vs_time now)
 				     !s->block[l->victim].valid))
 		l->victim = VS_NONE;
 	return status;
-}
-
-/* Is it only not yet durable changes that keep the block? */
-static bool waits(const struct vs_ssd *s, uint32_t block)
-{
-	return s->block[block].state == VS_BLOCK_DATA && !s->block[block].valid;
-}
-
-static bool one_waits(const struct vs_ssd *s, uint32_t lane)
-{
-	const struct vs_lane *l = &s->lane[lane];
-	uint32_t first = l->first_bank * s->c.geometry.blocks, i;
-
-	for (i = first; i < first + l->banks * s->c.geometry.blocks; i++) {
-		if (waits(s, i))
-			return true;
-	}
-	return false;
-}
-
-/* Make those changes durable, of whatever tag, that blocks wait for. */
-static enum vs_status settle(struct vs_ssd *s, uint32_t lane, vs_time now)
-{
-	vs_time done;
-	uint32_t i, k;
-
-	if (s->c.personality == VS_BASELINE)
-		return vs_checkpoint(s, now, &done);
-	for (i = 0; i < s->logs; i++) {
-		struct vs_log *l = &s->log[i];
-		enum vs_status status;
-
-		for (k = l->durable; k < l->count; k++) {
-			uint32_t old = l->old[k];
-
-			if (old != VS_NONE && waits(s, vs_block_of(s, old)) &&
-			    vs_lane_of(s, vs_block_of(s, old)) == lane)
-				break;
-		}
-		if (k >= l->count)
-			continue;
-		status = vs_log_commit(s, i, now, &done);
-		if (status != VS_OK)
-			return status;
-	}
-	return VS_OK;
 }
 
 /* Collect the best victim whole, down into the reserve. */
@@ -255,13 +216,13 @@ enum vs_status vs_gc(struct vs_ssd *s, uint32_t lane, vs_time now)
 	uint32_t tries = 4 * l->banks * s->c.geometry.blocks;
 	enum vs_status status = VS_OK;
 
-	if (vs_room(s, lane) == VS_GC_RESERVE + 1)
+	if (vs_room(s, lane) == vs_reserve(s, lane) + 1)
 		status = step(s, lane, now);
-	while (status == VS_OK && vs_room(s, lane) <= VS_GC_RESERVE) {
+	while (status == VS_OK && vs_room(s, lane) <= vs_reserve(s, lane)) {
 		if (!tries--)
 			return VS_EREADONLY;
-		if (one_waits(s, lane))
-			status = settle(s, lane, now);
+		if (vs_one_waits(s, lane))
+			status = vs_settle(s, lane, now);
 		else
 			status = collect_whole(s, lane, now);
 	}

@@ -45,6 +45,7 @@ static bool check(const struct vs_config *c)
 	       within(c->max_tags, 1, VS_MAX_TAGS) &&
 	       within(c->meta_stripe, 1, g->channels / c->lanes * g->ways) &&
 	       within(c->spare_percent, 0, 90) && c->gc_pages &&
+	       within(c->mapping, VS_MAP_PAGE, VS_MAP_FAST) &&
 	       c->buffer_blocks >= 2 * (g->page_size / VS_BLOCK) &&
 	       within(c->buffer_blocks, 2, 1u << 24);
 }
@@ -175,8 +176,12 @@ bool vs_lay_out(struct vs_ssd *s, const struct vs_config *c, uint8_t *mem,
 		if (!size_lane(s, i))
 			return false;
 	}
+	s->placement = c->mapping == VS_MAP_FAST ? &vs_fast_mapping :
+						   &vs_page_mapping;
+	if (!s->placement->size(s))
+		return false;
 	s->block = carve(&a, s->blocks_all, sizeof(*s->block));
-	s->host = carve(&a, s->banks, sizeof(*s->host));
+	s->host = carve(&a, s->hosts, sizeof(*s->host));
 	s->meta = carve(&a, c->lanes * c->meta_stripe, sizeof(*s->meta));
 	s->map = carve(&a, s->blocks, sizeof(*s->map));
 	s->map_at = carve(&a, s->map_pages, sizeof(*s->map_at));

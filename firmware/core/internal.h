@@ -45,6 +45,9 @@ enum vs_block_state {
  * @retire: mark it bad when it is empty
  * @root: has a page of the newest root
  * @keep: only used while reclaimable() counts
+ * @log: a log block of FAST
+ * @lbn: whose data block, or sequential log block, it is: a logical block of
+ *	FAST, or VS_NONE
  */
 struct vs_block {
 	uint32_t valid;
@@ -55,6 +58,8 @@ struct vs_block {
 	bool retire;
 	bool root;
 	bool keep;
+	bool log;
+	uint32_t lbn;
 };
 
 /**
@@ -74,6 +79,7 @@ struct vs_frontier {
  * @first_bank: of it; its banks are contiguous
  * @banks: how many
  * @free: blocks in state FREE
+ * @failed: bad ones, and those that have failed and are to be
  * @meta: metadata blocks, open or not
  * @meta_share: how many of these it must have room for
  * @valid: map entries that point into it
@@ -82,15 +88,16 @@ struct vs_frontier {
  * @meta_turn: the same for metadata
  * @victim: block being collected step by step, or VS_NONE
  * @cursor: its next page
- * @picks: victims taken
+ * @picks: victims taken; of FAST, blocks opened since wear was looked at
  * @dedicated: keep others out
- * @gc: where collected data goes
+ * @gc: where collected, or merged, data goes
  * @msb_done: when the last MSB page over a page not promised is programmed
  */
 struct vs_lane {
 	uint32_t first_bank;
 	uint32_t banks;
 	uint32_t free;
+	uint32_t failed;
 	uint32_t meta;
 	uint32_t meta_share;
 	uint32_t valid;
@@ -160,8 +167,32 @@ struct vs_entry {
 	vs_time free_at;
 };
 
+/**
+ * struct vs_placement - what page mapping and FAST do differently
+ * @size: set @hosts and other sizes; false when it cannot be done. Capacity
+ *	and metadata are laid out already
+ * @whole: buffered blocks that fill the page in which @entry has its own
+ *	place, to be programmed together; their number, 0: it has no such page,
+ *	or blocks of it are missing
+ * @program: program a page of the host, after making room
+ * @found: recovery has found the map
+ *
+ * The map, its logs and checkpoints are the same for both, and with them what
+ * a power cut leaves.
+ */
+struct vs_placement {
+	bool (*size)(struct vs_ssd *s);
+	uint32_t (*whole)(const struct vs_ssd *s, uint32_t entry,
+			  uint32_t *mates);
+	enum vs_status (*program)(struct vs_ssd *s, uint32_t lane, vs_time now,
+				  const void *data, struct vs_oob *oob,
+				  uint32_t *address, vs_time *done);
+	void (*found)(struct vs_ssd *s);
+};
+
 struct vs_ssd {
 	struct vs_config c;
+	const struct vs_placement *placement;
 	const struct vs_nand_ops *ops;
 	void *ctx;
 	enum vs_status status;	/* VS_OK, or why nothing can be written */
@@ -170,10 +201,11 @@ struct vs_ssd {
 	uint32_t banks, slots, blocks_all, blocks;
 	uint32_t map_per_page, map_pages, roots_per_page, root_pages;
 	uint32_t log_entries, logs, gc_log, meta_blocks, meta_need, hash_mask;
+	uint32_t hosts, lbns;
 
 	struct vs_lane *lane;
 	struct vs_block *block;
-	struct vs_frontier *host;	/* one for each bank */
+	struct vs_frontier *host;	/* of the placement */
 	struct vs_frontier *meta;	/* meta_stripe for each lane */
 	struct vs_log *log;
 
@@ -245,21 +277,28 @@ static inline vs_time vs_later(vs_time a, vs_time b)
 
 /* block.c */
 uint32_t vs_room(const struct vs_ssd *s, uint32_t lane);
+uint32_t vs_spare(const struct vs_ssd *s, uint32_t lane);
 uint32_t vs_meta_room(const struct vs_ssd *s);
 void vs_release(struct vs_ssd *s, uint32_t block);
 enum vs_status vs_open(struct vs_ssd *s, uint32_t lane, uint32_t bank,
 		       bool worn, vs_time now, struct vs_frontier *f);
 void vs_close(struct vs_ssd *s, struct vs_frontier *f, bool meta);
 
+/* Blocks of a lane that the host's data may not take. */
+static inline uint32_t vs_reserve(const struct vs_ssd *s, uint32_t lane)
+{
+	return VS_GC_RESERVE + vs_spare(s, lane);
+}
+
 /* frontier.c */
 void vs_promise(struct vs_ssd *s);
+uint32_t vs_next_page(const struct vs_ssd *s, const struct vs_frontier *f);
 bool vs_has_page(const struct vs_ssd *s, const struct vs_frontier *f);
 uint32_t vs_oob_crc(const struct vs_ssd *s, const struct vs_oob *oob);
 uint32_t vs_page_crc(const struct vs_ssd *s, const void *page);
-enum vs_status vs_program_data(struct vs_ssd *s, uint32_t lane, bool gc,
-			       vs_time now, const void *data,
-			       struct vs_oob *oob, uint32_t *address,
-			       vs_time *done);
+enum vs_status vs_append(struct vs_ssd *s, struct vs_frontier *f,
+			 enum vs_cause cause, vs_time now, const void *data,
+			 struct vs_oob *oob, uint32_t *address, vs_time *done);
 enum vs_status vs_program_meta(struct vs_ssd *s, uint32_t lane, vs_time now,
 			       void *page, uint32_t *address, vs_time *done);
 enum vs_status vs_read_page(struct vs_ssd *s, vs_time now, uint32_t address,
@@ -286,8 +325,40 @@ bool vs_meta_tight(const struct vs_ssd *s);
 enum vs_status vs_checkpoint(struct vs_ssd *s, vs_time now, vs_time *done);
 uint32_t vs_shape(const struct vs_ssd *s);
 
+/* settle.c */
+bool vs_one_waits(const struct vs_ssd *s, uint32_t lane);
+enum vs_status vs_settle(struct vs_ssd *s, uint32_t lane, vs_time now);
+
+/* page.c */
+extern const struct vs_placement vs_page_mapping;
+enum vs_status vs_page_program(struct vs_ssd *s, uint32_t lane, bool gc,
+			       vs_time now, const void *data,
+			       struct vs_oob *oob, uint32_t *address,
+			       vs_time *done);
+
 /* gc.c */
+uint32_t vs_least_worn(const struct vs_ssd *s, uint32_t lane);
 enum vs_status vs_gc(struct vs_ssd *s, uint32_t lane, vs_time now);
+
+/* fast.c */
+#define VS_FAST_SEQUENTIAL 0u	/* frontiers of the host */
+#define VS_FAST_RANDOM 1u
+extern const struct vs_placement vs_fast_mapping;
+
+static inline uint32_t vs_lbn_of(const struct vs_ssd *s, uint32_t lpn)
+{
+	return lpn / (s->c.geometry.pages * s->slots);
+}
+
+/* fast_merge.c */
+enum vs_status vs_fast_end(struct vs_ssd *s, vs_time now);
+enum vs_status vs_fast_merge(struct vs_ssd *s, uint32_t lbn, bool worn,
+			     vs_time now);
+
+/* fast_room.c */
+uint32_t vs_fast_bank(struct vs_ssd *s);
+enum vs_status vs_fast_reserve(struct vs_ssd *s, vs_time now);
+enum vs_status vs_fast_room(struct vs_ssd *s, uint32_t most, vs_time now);
 
 /* buffer.c */
 void vs_buffer_init(struct vs_ssd *s);

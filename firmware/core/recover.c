@@ -61,7 +61,7 @@ static struct vs_ssd *prepare(void *mem, const struct vs_config *c,
 	vs_lay_out(s, c, at + head_size(), &size);
 	s->ops = ops;
 	s->ctx = ctx;
-	for (i = 0; i < s->banks; i++)
+	for (i = 0; i < s->hosts; i++)
 		s->host[i].block = VS_NONE;
 	for (i = 0; i < c->lanes * c->meta_stripe; i++)
 		s->meta[i].block = VS_NONE;
@@ -81,7 +81,7 @@ static struct vs_ssd *prepare(void *mem, const struct vs_config *c,
 	return s;
 }
 
-/* What is neither bad nor pointed to is free. */
+/* How many of each lane are what. */
 static void count_free(struct vs_ssd *s)
 {
 	uint32_t i;
@@ -90,6 +90,8 @@ static void count_free(struct vs_ssd *s)
 		struct vs_lane *l = &s->lane[vs_lane_of(s, i)];
 
 		l->free += s->block[i].state == VS_BLOCK_FREE;
+		l->failed += s->block[i].state == VS_BLOCK_BAD ||
+			     s->block[i].state == VS_BLOCK_RETIRED;
 		l->meta += s->block[i].state == VS_BLOCK_META;
 	}
 }
@@ -99,6 +101,7 @@ static struct vs_result finish(struct vs_ssd *s, vs_time now)
 	struct vs_result r = { VS_OK, now };
 
 	r.status = vs_checkpoint(s, now, &r.done);
+	s->status = r.status;
 	return r;
 }
 
@@ -460,8 +463,9 @@ struct vs_result vs_mount(struct vs_ssd **out, void *mem,
 		status = sort_blocks(s);
 	if (status != VS_OK)
 		return (struct vs_result){ status, all };
+	s->placement->found(s);
 	/* No block seen by its first page has pages that go beyond this. */
-	s->seq += (s->banks + s->c.lanes * (1 + s->c.meta_stripe)) *
+	s->seq += (s->hosts + s->c.lanes * (1 + s->c.meta_stripe)) *
 		  s->c.geometry.pages;
 	return finish(s, all);
 }

@@ -120,11 +120,19 @@ static enum vs_status batch_end(struct vs_ssd *s, struct batch *b, vs_time now)
 	return status;
 }
 
+/* Blocks that fill a page of their own do not wait for others. */
 static enum vs_status batch_add(struct vs_ssd *s, struct batch *b,
 				uint32_t entry, vs_time now)
 {
 	enum vs_status status = VS_OK;
+	uint32_t mates[32], n = s->placement->whole(s, entry, mates);
+	vs_time done = now;
 
+	if (n) {
+		status = vs_buffer_program(s, mates, n, now, &done);
+		b->done = vs_later(b->done, done);
+		return status;
+	}
 	if (b->n && s->log[s->entry[b->entry[0]].log].lane !=
 		    s->log[s->entry[entry].log].lane)
 		status = batch_end(s, b, now);
@@ -134,6 +142,16 @@ static enum vs_status batch_add(struct vs_ssd *s, struct batch *b,
 	return status;
 }
 
+/* Will batch_add() of @entry take @other along? */
+static bool goes_along(const struct vs_ssd *s, uint32_t entry, uint32_t other)
+{
+	uint32_t mates[32];
+
+	return other != VS_NONE && s->entry[other].lpn / s->slots ==
+				   s->entry[entry].lpn / s->slots &&
+	       s->placement->whole(s, entry, mates);
+}
+
 /* Program all buffered blocks of one tag. */
 static enum vs_status batch_tag(struct vs_ssd *s, struct batch *b, uint32_t log,
 				vs_time now)
@@ -141,10 +159,12 @@ static enum vs_status batch_tag(struct vs_ssd *s, struct batch *b, uint32_t log,
 	enum vs_status status = VS_OK;
 	uint32_t e = s->log[log].head;
 
+	s->log[log].stats.flushed += s->log[log].stats.buffered;
 	while (status == VS_OK && e != VS_NONE) {
 		uint32_t next = s->entry[e].tag_newer;
 
-		s->log[log].stats.flushed++;
+		while (goes_along(s, e, next))
+			next = s->entry[next].tag_newer;
 		status = batch_add(s, b, e, now);
 		e = next;
 	}
@@ -260,8 +280,11 @@ static enum vs_status batch_range(struct vs_ssd *s, struct batch *b,
 
 	while (status == VS_OK && e != VS_NONE) {
 		uint32_t next = s->entry[e].newer;
+		bool in = s->entry[e].lpn >= first && s->entry[e].lpn < end;
 
-		if (s->entry[e].lpn >= first && s->entry[e].lpn < end)
+		while (in && goes_along(s, e, next))
+			next = s->entry[next].newer;
+		if (in)
 			status = batch_add(s, b, e, now);
 		e = next;
 	}

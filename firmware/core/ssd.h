@@ -103,6 +103,11 @@ enum vs_gc_policy {
 	VS_GC_COST_BENEFIT,	/* age * free / (2 * used), as LFS has it */
 };
 
+enum vs_mapping {
+	VS_MAP_PAGE,	/* any block of the host anywhere */
+	VS_MAP_FAST,	/* hybrid: data blocks, and log blocks merged with them */
+};
+
 #define VS_LANE_ANY UINT32_MAX
 
 /**
@@ -122,6 +127,11 @@ enum vs_gc_policy {
  *	of the host, as long as blocks are left
  * @wear_gap: erases that the least worn block may lag behind the most worn
  *	one before its data is moved; 0: never moved
+ * @mapping: where data goes and how room is made for it. Both show the same
+ *	capacity, with the same blocks spare. VS_MAP_FAST has one lane, and
+ *	uses neither @gc nor @gc_pages
+ * @log_blocks: of VS_MAP_FAST, the sequential one included: at least 2, at
+ *	most what is spare; 0: as many as that gives
  */
 struct vs_config {
 	struct vs_geometry geometry;
@@ -135,6 +145,8 @@ struct vs_config {
 	enum vs_gc_policy gc;
 	uint32_t gc_pages;
 	uint32_t wear_gap;
+	enum vs_mapping mapping;
+	uint32_t log_blocks;
 };
 
 /* Bytes of memory for a device, of any alignment; 0: the values are wrong. */
@@ -148,7 +160,8 @@ struct vs_result vs_format(struct vs_ssd **out, void *mem,
 			   vs_time now);
 /*
  * Recover a formatted device, after a power cut or not. VS_EMEDIA: there is
- * none of this geometry, lanes and size, or its metadata is lost.
+ * none of this geometry, lanes and size, or its metadata is lost. VS_EREADONLY:
+ * the device is worn out, and can be read.
  */
 struct vs_result vs_mount(struct vs_ssd **out, void *mem,
 			  const struct vs_config *c,
@@ -186,7 +199,16 @@ enum vs_cause {
 	VS_CAUSE_LOG,		/* tags' log areas */
 	VS_CAUSE_MAP,		/* map pages and roots of checkpoints */
 	VS_CAUSE_PADDING,	/* rest of a data page that had to be written */
+	VS_CAUSE_MERGE,		/* data moved by merges of VS_MAP_FAST */
 	VS_CAUSES
+};
+
+/* How a log block of VS_MAP_FAST and a logical block become one again. */
+enum vs_merge {
+	VS_MERGE_SWITCH,	/* the log block is the data block from now on */
+	VS_MERGE_PARTIAL,	/* so it is, with its rest copied to it */
+	VS_MERGE_FULL,		/* all that is valid copied to a new block */
+	VS_MERGES
 };
 
 /**
@@ -203,6 +225,9 @@ enum vs_cause {
  * @lost_reads: reads that the media failed
  * @recovery_pages: pages read by vs_mount()
  * @replayed: log entries applied by vs_mount()
+ * @merges: of each kind, each of one logical block
+ * @merged: blocks of VS_BLOCK that merges of each kind have copied; their sum
+ *	is what was programmed for VS_CAUSE_MERGE
  */
 struct vs_stats {
 	uint64_t programmed[VS_CAUSES];
@@ -216,6 +241,8 @@ struct vs_stats {
 	uint64_t lost_reads;
 	uint64_t recovery_pages;
 	uint64_t replayed;
+	uint64_t merges[VS_MERGES];
+	uint64_t merged[VS_MERGES];
 };
 
 /**

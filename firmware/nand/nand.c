@@ -34,6 +34,21 @@ void nand_free(void *p)
 	free(p);
 }
 
+void nand_wear(struct nand *n, uint32_t fail_ppm)
+{
+	n->c.fail_ppm = fail_ppm;
+}
+
+uint32_t nand_failed(const struct nand *n)
+{
+	size_t blocks = (size_t)nand_banks(n) * n->c.geometry.blocks, i;
+	uint32_t failed = 0;
+
+	for (i = 0; i < blocks; i++)
+		failed += n->block[i].bad || n->block[i].failed;
+	return failed;
+}
+
 static size_t image_size(const struct nand *n)
 {
 	return sizeof(struct image_head) + nand_array_size(n);

@@ -82,6 +82,10 @@ void nand_power_on(struct nand *n);
 
 struct nand_counters nand_count(const struct nand *n);
 uint32_t nand_erase_count(const struct nand *n, uint32_t bank, uint32_t block);
+/* From now on so many programs and erases fail, in millionths. */
+void nand_wear(struct nand *n, uint32_t fail_ppm);
+/* Blocks that carry the mark, or have failed since they were erased last. */
+uint32_t nand_failed(const struct nand *n);
 /* A page's bytes, to look at and to damage. */
 uint8_t *nand_data(struct nand *n, struct vs_page at);
 uint8_t *nand_oob(struct nand *n, struct vs_page at);

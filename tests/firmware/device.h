@@ -18,7 +18,7 @@ struct device {
 };
 
 /* Small devices, each with something special. */
-#define SHAPES 5
+#define SHAPES 9
 
 static inline struct vs_config shape(unsigned int i,
 				     enum vs_personality personality)
@@ -39,6 +39,19 @@ static inline struct vs_config shape(unsigned int i,
 		/* A single tag: hTag. */
 		{ { 2, 1, 20, 16, 8192, true }, 8, 1, 1, 2, 10, 0,
 		  .gc = VS_GC_COST_BENEFIT, .gc_pages = 1 },
+		/* FAST, one block a page, log blocks down to the last block. */
+		{ { 1, 1, 28, 8, 4096, false }, 6, 3, 1, 1, 0, 0,
+		  .gc_pages = 1, .wear_gap = 4, .mapping = VS_MAP_FAST },
+		/* FAST on MLC, few log blocks, a tail of a logical block. */
+		{ { 1, 2, 24, 8, 8192, true }, 8, 4, 1, 1, 0, 0,
+		  .gc_pages = 1, .mapping = VS_MAP_FAST, .log_blocks = 3 },
+		/* FAST, four blocks a page, the fewest log blocks. */
+		{ { 4, 1, 12, 8, 16384, false }, 24, 5, 1, 2, 5, 1,
+		  .gc_pages = 1, .wear_gap = 8, .mapping = VS_MAP_FAST,
+		  .log_blocks = 2 },
+		/* FAST on MLC with a single tag. */
+		{ { 2, 1, 20, 16, 8192, true }, 8, 1, 1, 2, 10, 0,
+		  .gc_pages = 1, .mapping = VS_MAP_FAST, .log_blocks = 4 },
 	};
 	struct vs_config c = all[i];
 
@@ -70,13 +83,18 @@ static inline struct nand_timing timing(uint64_t seed)
 	}
 }
 
-static inline struct device device_new(struct vs_config c, uint64_t seed)
+/* Blocks of it fail: at once, and @fail_ppm of all programs and erases. */
+static inline struct device device_new_bad(struct vs_config c, uint64_t seed,
+					   uint32_t factory_bad,
+					   uint32_t fail_ppm)
 {
 	struct device d = { .c = c };
 	struct nand_config n = {
 		.geometry = c.geometry,
 		.timing = timing(seed),
 		.seed = seed,
+		.factory_bad = factory_bad,
+		.fail_ppm = fail_ppm,
 	};
 
 	d.nand = nand_open(&n);
@@ -85,6 +103,11 @@ static inline struct device device_new(struct vs_config c, uint64_t seed)
 	d.mem = malloc(vs_size_needed(&c));
 	CHECK(d.mem);
 	return d;
+}
+
+static inline struct device device_new(struct vs_config c, uint64_t seed)
+{
+	return device_new_bad(c, seed, 0, 0);
 }
 
 static inline void device_format(struct device *d)

@@ -14,7 +14,7 @@
 
 #define COMMAND 6
 
-static struct device used[2];
+static struct device used[3];
 
 static void make_used(struct device *d, unsigned int i)
 {
@@ -87,10 +87,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *in, size_t len)
 	if (!used[0].nand) {
 		make_used(&used[0], 1);
 		make_used(&used[1], 0);
+		make_used(&used[2], 5);
 	}
 	if (!len)
 		return 0;
-	d = device_copy(&used[*in++ % 2]);
+	d = device_copy(&used[*in++ % 3]);
 	for (len--; len >= COMMAND; len -= COMMAND, in += COMMAND)
 		damage(&d, in);
 	if (device_mount(&d) == VS_OK)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "places.h"
 #include "workload.h"
 
 static uint8_t block_data[VS_BLOCK];
@@ -80,6 +81,26 @@ static void test_model(unsigned int i, enum vs_personality personality)
 	check_erase_histogram(&d);
 	CHECK(workload_fill(&d, o) == VS_OK);
 	oracle_check_all(o, &d);
+	if (d.c.mapping == VS_MAP_FAST) {
+		check_data_blocks(d.ssd);
+		check_log_blocks(d.ssd);
+	}
+	oracle_free(o);
+	device_free(&d);
+}
+
+/* Recovery finds out how often blocks have been erased. */
+static void test_known_erases(unsigned int i)
+{
+	struct device d = device_new(shape(i, VS_TAGGED), 1);
+	uint64_t seed = 3;
+	struct oracle *o;
+
+	device_format(&d);
+	o = oracle_new(vs_blocks(d.ssd));
+	CHECK(workload_run(&d, o, &seed, 3000) == VS_OK);
+	CHECK(device_mount(&d) == VS_OK);
+	check_erase_histogram(&d);
 	oracle_free(o);
 	device_free(&d);
 }
@@ -282,10 +303,95 @@ static void test_bad_blocks(void)
 	device_free(&d);
 }
 
-/* Cold data does not keep its blocks young. */
-static void test_wear(void)
+/* A page of several blocks that FAST keeps together has one tag's only. */
+static void test_fast_isolation(void)
 {
-	struct vs_config c = shape(0, VS_TAGGED);
+	struct device d = device_new(shape(7, VS_TAGGED), 1);
+	struct vs_stats s;
+
+	device_format(&d);
+	write_one(&d, 1, 0);
+	write_one(&d, 1, 1);
+	write_one(&d, 2, 2);
+	write_one(&d, 2, 3);
+	flush_tag(&d, 1);
+	CHECK(tag_stats(&d, 1).buffered == 0);
+	CHECK(tag_stats(&d, 2).buffered == 2);
+	write_one(&d, 2, 0);
+	write_one(&d, 2, 1);
+	flush_tag(&d, 2);
+	vs_get_stats(d.ssd, &s);
+	CHECK(s.programmed[VS_CAUSE_HOST] == 6);
+	CHECK(s.programmed[VS_CAUSE_PADDING] == 2);
+	device_free(&d);
+}
+
+/* What cannot be read stays lost, alone; its block is not used again. */
+static void test_fast_unreadable(void)
+{
+	struct device d = device_new(shape(5, VS_TAGGED), 1);
+	struct vs_stats s;
+	uint64_t i, lost = 10;
+	uint8_t data[VS_BLOCK];
+
+	device_format(&d);
+	for (i = 0; i < vs_blocks(d.ssd); i++)
+		write_one(&d, 1, i);
+	flush_tag(&d, 1);
+	nand_damage(d.nand, vs_place(d.ssd, d.ssd->map[lost]));
+	for (i = 0; i < 400; i++)
+		write_one(&d, 1, lost + 1 + i * 11 % 37);
+	vs_get_stats(d.ssd, &s);
+	CHECK(s.merges[VS_MERGE_FULL] > 0);
+	CHECK(s.lost_reads > 0);
+	for (i = 0; i < vs_blocks(d.ssd); i++) {
+		enum vs_status status = vs_read(d.ssd, d.now, i, 1, data).status;
+
+		CHECK(status == (i == lost ? VS_EMEDIA : VS_OK));
+	}
+	check_data_blocks(d.ssd);
+	device_free(&d);
+}
+
+/* What makes no sense, or does not fit. */
+static void test_fast_sizes(void)
+{
+	struct vs_config page = shape(0, VS_TAGGED), fast = shape(5, VS_TAGGED);
+	struct vs_config c = shape(2, VS_TAGGED);
+
+	CHECK(vs_capacity(&fast) == vs_capacity(&page));
+	fast.log_blocks = 1;
+	CHECK(vs_capacity(&fast) == 0);
+	fast.log_blocks = 2;
+	CHECK(vs_capacity(&fast) == vs_capacity(&page));
+	while (vs_capacity(&fast))
+		fast.log_blocks++;
+	/* 28 blocks, 13 of metadata, 9 of data, one that merges go to. */
+	CHECK(fast.log_blocks == 28 - 13 - 9);
+	CHECK(c.lanes == 2 && vs_size_needed(&c));
+	c.mapping = VS_MAP_FAST;
+	CHECK(vs_size_needed(&c) == 0);
+	c.mapping = (enum vs_mapping)2;
+	CHECK(vs_size_needed(&c) == 0);
+}
+
+/* The content of a NAND is of one mapping. */
+static void test_fast_is_not_page(void)
+{
+	struct device d = device_new(shape(0, VS_TAGGED), 1);
+
+	device_format(&d);
+	d.c = shape(5, VS_TAGGED);
+	free(d.mem);
+	d.mem = malloc(vs_size_needed(&d.c));
+	CHECK(device_mount(&d) == VS_EMEDIA);
+	device_free(&d);
+}
+
+/* Cold data does not keep its blocks young. */
+static void test_wear(unsigned int which)
+{
+	struct vs_config c = shape(which, VS_TAGGED);
 	struct device d = device_new(c, 1);
 	uint32_t out[4], i;
 
@@ -344,7 +450,14 @@ int main(int argc, char **argv)
 	test_tag_reuse();
 	test_determinism();
 	test_image();
-	test_wear();
+	test_wear(0);
+	test_wear(5);
+	test_known_erases(0);
+	test_known_erases(5);
+	test_fast_isolation();
+	test_fast_unreadable();
+	test_fast_sizes();
+	test_fast_is_not_page();
 	test_bad_blocks();
 	for (i = 0; i < SHAPES; i++) {
 		test_model(i, VS_TAGGED);

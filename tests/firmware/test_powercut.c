@@ -1,22 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Power cuts: test_powercut sweep|long|recovery SHAPE PERSONALITY SEED [CUT].
+ * Power cuts: test_powercut [bad-]sweep|long|recovery SHAPE PERSONALITY SEED
+ * [CUT].
  *
  * sweep: one short run, cut at every program and erase of it
  * recovery: the same, each time cut again at every one of the recovery
  * long: one device that is cut at random again and again
+ * bad-: on NAND with bad blocks from the start, on which more fail
  */
 #include <string.h>
 
+#include "places.h"
 #include "workload.h"
 
 #define SWEEP_STEPS 60
 #define LONG_ROUNDS 40
+#define WEAR_STEPS 2000
 #define AFTER_STEPS 12
+/* Bad blocks: from the start, set aside in a lane, and how fast they come. */
+#define FACTORY_BAD 2
+#define BAD_BLOCKS 10
+#define SWEEP_FAIL_PPM 15000
+#define LONG_FAIL_PPM 2500
+#define WORN_FAIL_PPM 250000
 
 struct job {
 	struct vs_config c;
 	uint64_t seed;
+	uint32_t factory_bad;
+	uint32_t fail_ppm;
 	uint64_t only;		/* this cut alone; 0: all */
 	uint64_t cuts;
 };
@@ -58,6 +70,8 @@ static void live_on(struct device *d, struct oracle *o, uint64_t seed)
 	d->now = r.done;
 	CHECK(device_mount(d) == VS_OK);
 	oracle_check_all(o, d);
+	if (d->c.mapping == VS_MAP_FAST)
+		check_data_blocks(d->ssd);
 }
 
 /* Cut each program and erase of a recovery, and recover from that. */
@@ -115,7 +129,8 @@ static bool cut_run(struct job *job, const struct device *fresh,
 
 static void sweep(struct job *job, bool recovery)
 {
-	struct device fresh = device_new(job->c, job->seed);
+	struct device fresh = device_new_bad(job->c, job->seed,
+					     job->factory_bad, job->fail_ppm);
 	uint64_t cut = job->only ? job->only : 1;
 	struct oracle *start;
 
@@ -128,10 +143,53 @@ static void sweep(struct job *job, bool recovery)
 	device_free(&fresh);
 }
 
+static enum vs_status one_life(struct device *d, struct oracle *o,
+			       uint64_t *seed, bool fill)
+{
+	enum vs_status status = fill ? workload_fill(d, o) : VS_OK;
+
+	return status == VS_OK ? workload_run(d, o, seed, UINT32_MAX) : status;
+}
+
+static void read_all(struct device *d)
+{
+	static uint8_t data[VS_BLOCK];
+	uint64_t i;
+
+	for (i = 0; i < vs_blocks(d->ssd); i++)
+		CHECK(vs_read(d->ssd, d->now, i, 1, data).status == VS_OK);
+}
+
+/*
+ * Nothing can be written any more, as more blocks have failed than were set
+ * aside, but everything can be read. When the power has come back, blocks may
+ * have become free; so on, until it does not even start.
+ */
+static void wear_out(struct device *d, struct oracle *o, uint64_t *seed)
+{
+	enum vs_status status = VS_EREADONLY;
+	unsigned int i;
+
+	nand_cut(d->nand, 0, 0);
+	nand_wear(d->nand, WORN_FAIL_PPM);
+	for (i = 0; i < LONG_ROUNDS && status == VS_EREADONLY; i++) {
+		CHECK(nand_failed(d->nand) > d->c.bad_blocks);
+		read_all(d);
+		oracle_cut(o, d->now);
+		status = device_mount(d);
+		CHECK(status == VS_OK || status == VS_EREADONLY);
+		oracle_check_recovered(o, d);
+		if (status == VS_OK)
+			status = workload_run(d, o, seed, WEAR_STEPS);
+	}
+}
+
 static void cut_long(struct job *job)
 {
-	struct device d = device_new(job->c, job->seed);
+	struct device d = device_new_bad(job->c, job->seed, job->factory_bad,
+					 job->fail_ppm);
 	uint64_t seed = job->seed * 2 + 1;
+	enum vs_status status;
 	struct oracle *o;
 	unsigned int i;
 
@@ -140,8 +198,8 @@ static void cut_long(struct job *job)
 	for (i = 0; i < LONG_ROUNDS; i++) {
 		nand_cut(d.nand, 1 + check_below(&seed, 300),
 			 check_next(&seed));
-		if (i % 8 || workload_fill(&d, o) == VS_OK)
-			workload_run(&d, o, &seed, UINT32_MAX);
+		if (one_life(&d, o, &seed, i % 8 == 0) == VS_EREADONLY)
+			break;
 		do {
 			job->cuts++;
 			power_on(&d, o);
@@ -149,28 +207,47 @@ static void cut_long(struct job *job)
 			if (check_below(&seed, 3))
 				nand_cut(d.nand, 1 + check_below(&seed, 12),
 					 check_next(&seed));
-		} while (device_mount(&d) == VS_EPOWER);
+			status = device_mount(&d);
+		} while (status == VS_EPOWER);
+		CHECK(status == VS_OK);
 		nand_cut(d.nand, 0, 0);
 		oracle_check_recovered(o, &d);
 	}
+	if (i < LONG_ROUNDS)
+		wear_out(&d, o, &seed);
 	oracle_free(o);
 	device_free(&d);
+}
+
+/* More blocks, so that there are enough good ones. */
+static void make_bad(struct job *job, bool is_long)
+{
+	job->c.bad_blocks = BAD_BLOCKS;
+	job->c.geometry.blocks += BAD_BLOCKS;
+	job->factory_bad = FACTORY_BAD;
+	job->fail_ppm = is_long ? LONG_FAIL_PPM : SWEEP_FAIL_PPM;
 }
 
 int main(int argc, char **argv)
 {
 	struct job job = { 0 };
+	const char *kind;
+	bool bad;
 
 	CHECK(argc == 5 || argc == 6);
+	bad = !strncmp(argv[1], "bad-", 4);
+	kind = argv[1] + (bad ? 4 : 0);
 	job.c = shape((unsigned int)atoi(argv[2]),
 		      (enum vs_personality)atoi(argv[3]));
 	job.seed = strtoull(argv[4], NULL, 0);
 	check_seed = job.seed;
 	job.only = argc > 5 ? strtoull(argv[5], NULL, 0) : 0;
-	if (!strcmp(argv[1], "long"))
+	if (bad)
+		make_bad(&job, !strcmp(kind, "long"));
+	if (!strcmp(kind, "long"))
 		cut_long(&job);
 	else
-		sweep(&job, !strcmp(argv[1], "recovery"));
+		sweep(&job, !strcmp(kind, "recovery"));
 	CHECK(job.cuts > 0);
 	printf("%llu cuts\n", (unsigned long long)job.cuts);
 	return 0;

@@ -9,8 +9,12 @@ import pytest
 
 from tests.firmware import build
 
-SHAPES = range(5)
+#: Page mapping and FAST.
+PAGE, FAST = range(5), range(5, 9)
+SHAPES = [*PAGE, *FAST]
 PERSONALITIES = {"tagged": "0", "baseline": "1"}
+#: Shape, personality, seed: read-only too early once, or worn out in the end.
+BAD = [(4, "tagged", 3), (4, "baseline", 10), (1, "baseline", 5), (5, "baseline", 4)]
 #: Of the fuzzer, beyond its corpus.
 RUNS = 80
 
@@ -42,7 +46,8 @@ def test_cut_again_and_again(checked: Path, shape: int, personality: str) -> Non
 
 
 @pytest.mark.parametrize(("shape", "personality", "seed"),
-                         list(itertools.product(SHAPES, PERSONALITIES, [1, 2, 3, 4])))
+                         [*itertools.product(PAGE, PERSONALITIES, [1, 2, 3, 4]),
+                          *itertools.product(FAST, PERSONALITIES, [1, 2])])
 def test_cut_at_every_operation(fast: Path, shape: int, personality: str, seed: int) -> None:
     done = build.run(fast, "sweep", str(shape), PERSONALITIES[personality], str(seed))
     assert done.returncode == 0, done.stderr
@@ -52,6 +57,21 @@ def test_cut_at_every_operation(fast: Path, shape: int, personality: str, seed: 
                          list(itertools.product(SHAPES, PERSONALITIES)))
 def test_cut_at_every_operation_of_recovery(fast: Path, shape: int, personality: str) -> None:
     done = build.run(fast, "recovery", str(shape), PERSONALITIES[personality], "2")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("shape", "personality", "seed"),
+                         [*itertools.product(SHAPES, PERSONALITIES, [1, 2]), *BAD])
+def test_cut_again_and_again_with_bad_blocks(fast: Path, shape: int, personality: str,
+                                             seed: int) -> None:
+    done = build.run(fast, "bad-long", str(shape), PERSONALITIES[personality], str(seed))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("shape", "personality"),
+                         list(itertools.product([0, 1, 2, 5, 6], PERSONALITIES)))
+def test_cut_at_every_operation_with_bad_blocks(fast: Path, shape: int, personality: str) -> None:
+    done = build.run(fast, "bad-sweep", str(shape), PERSONALITIES[personality], "2")
     assert done.returncode == 0, done.stderr
 
 

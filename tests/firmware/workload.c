@@ -121,8 +121,8 @@ enum vs_status workload_run(struct device *d, struct oracle *o, uint64_t *seed,
 			r = do_flush(d, o, seed);
 		else
 			r = do_read(d, o, seed);
-		if (r.status == VS_EPOWER)
-			return VS_EPOWER;
+		if (r.status == VS_EPOWER || r.status == VS_EREADONLY)
+			return r.status;
 		CHECK(r.status == VS_OK);
 		CHECK(r.done >= d->now);
 		advance(d, o, seed, r.done);
@@ -140,8 +140,8 @@ enum vs_status workload_fill(struct device *d, struct oracle *o)
 
 		oracle_write(o, i, i % TAGS, data);
 		r = vs_write(d->ssd, d->now, i % TAGS, i, 1, data, false);
-		if (r.status == VS_EPOWER)
-			return VS_EPOWER;
+		if (r.status == VS_EPOWER || r.status == VS_EREADONLY)
+			return r.status;
 		CHECK(r.status == VS_OK);
 		d->now = r.done;
 		nand_tick(d->nand, d->now);

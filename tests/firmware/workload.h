@@ -5,10 +5,13 @@
 
 #include "oracle.h"
 
-/* Run @steps commands; VS_EPOWER if the power went meanwhile. */
+/*
+ * Run @steps commands; VS_EPOWER if the power went meanwhile, VS_EREADONLY if
+ * the device is worn out.
+ */
 enum vs_status workload_run(struct device *d, struct oracle *o, uint64_t *seed,
 			    unsigned int steps);
-/* Write every block once. */
+/* Write every block once; likewise. */
 enum vs_status workload_fill(struct device *d, struct oracle *o);
 
 #endif /* VCACHE_TESTS_WORKLOAD_H */

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is always so of FAST, looked up in the firmware's own state. */
+#ifndef VCACHE_TESTS_PLACES_H
+#define VCACHE_TESTS_PLACES_H
+
+#include "../core/check.h"
+#include "../../firmware/core/internal.h"
+
+/* All that is not in log blocks is at its place, in one block. */
+static inline void check_data_blocks(const struct vs_ssd *s)
+{
+	uint32_t per = s->c.geometry.pages * s->slots, data = VS_NONE, i;
+
+	for (i = 0; i < s->blocks; i++) {
+		uint32_t block = vs_block_of(s, s->map[i]);
+
+		if (i % per == 0)
+			data = VS_NONE;
+		if (s->map[i] == VS_NONE || s->block[block].log ||
+		    s->block[block].state == VS_BLOCK_STUCK)
+			continue;
+		if (data == VS_NONE)
+			data = block;
+		CHECK(block == data);
+		CHECK(s->map[i] % per == i % per);
+		CHECK(s->block[block].lbn == i / per);
+	}
+}
+
+/* Log blocks with anything in them, at most as many as there may be. */
+static inline void check_log_blocks(const struct vs_ssd *s)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < s->blocks_all; i++)
+		n += s->block[i].log && s->block[i].valid;
+	CHECK(n <= s->c.log_blocks);
+}
+
+#endif /* VCACHE_TESTS_PLACES_H */
