@@ -28,10 +28,18 @@ static const struct vs_config tlc = {
 };
 
 const struct st_config st_configs[] = {
-	{ "tagged-mlc", &mlc, VS_TAGGED, VS_GC_COST_BENEFIT, &nand_jasmine, 0 },
-	{ "baseline-mlc", &mlc, VS_BASELINE, VS_GC_GREEDY, &nand_jasmine, 0 },
-	{ "tagged-tlc", &tlc, VS_TAGGED, VS_GC_GREEDY, &nand_tlc, 100 },
-	{ "baseline-tlc", &tlc, VS_BASELINE, VS_GC_GREEDY, &nand_tlc, 0 },
+	{ "tagged-mlc", &mlc, VS_TAGGED, VS_GC_COST_BENEFIT, &nand_jasmine, 0,
+	  VS_MAP_PAGE },
+	{ "baseline-mlc", &mlc, VS_BASELINE, VS_GC_GREEDY, &nand_jasmine, 0,
+	  VS_MAP_PAGE },
+	{ "tagged-tlc", &tlc, VS_TAGGED, VS_GC_GREEDY, &nand_tlc, 100,
+	  VS_MAP_PAGE },
+	{ "baseline-tlc", &tlc, VS_BASELINE, VS_GC_GREEDY, &nand_tlc, 0,
+	  VS_MAP_PAGE },
+	{ "fast-mlc", &mlc, VS_TAGGED, VS_GC_GREEDY, &nand_jasmine, 0,
+	  VS_MAP_FAST },
+	{ "fast-tlc", &tlc, VS_BASELINE, VS_GC_GREEDY, &nand_tlc, 0,
+	  VS_MAP_FAST },
 };
 
 const uint32_t st_config_count = sizeof(st_configs) / sizeof(st_configs[0]);

@@ -8,6 +8,7 @@ static const char *const causes[] = {
 	[VS_CAUSE_LOG] = "log",
 	[VS_CAUSE_MAP] = "map",
 	[VS_CAUSE_PADDING] = "padding",
+	[VS_CAUSE_MERGE] = "merge",
 };
 
 _Static_assert(sizeof(causes) / sizeof(causes[0]) == VS_CAUSES, "a name each");

@@ -175,6 +175,9 @@ static bool try_config(const struct st_config *config)
 
 	d.c.personality = config->personality;
 	d.c.gc = config->gc;
+	d.c.mapping = config->mapping;
+	if (d.c.mapping == VS_MAP_FAST)
+		d.c.lanes = 1;
 	d.random = SEED;
 	st_report_config(&d);
 	if (!vs_size_needed(&d.c) || vs_capacity(&d.c) > ST_BLOCKS)

@@ -37,6 +37,7 @@ bool selftest_run(void);
  * @gc: its choice of victims
  * @timing: of the NAND
  * @fail_ppm: programs and erases that fail, in millionths
+ * @mapping: where data goes; one lane for VS_MAP_FAST
  */
 struct st_config {
 	const char *name;
@@ -45,6 +46,7 @@ struct st_config {
 	enum vs_gc_policy gc;
 	const struct nand_timing *timing;
 	uint32_t fail_ppm;
+	enum vs_mapping mapping;
 };
 
 extern const struct st_config st_configs[];
