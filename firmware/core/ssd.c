@@ -171,19 +171,39 @@ static enum vs_status batch_tag(struct vs_ssd *s, struct batch *b, uint32_t log,
 	return status;
 }
 
-/* FUA: the block that has just been put into the buffer, and no other. */
-static enum vs_status write_through(struct vs_ssd *s, uint32_t lpn, vs_time now,
-				    vs_time *done)
+/*
+ * FUA: program what has just been put into the buffer, and no other tag's.
+ * @host: some of it may be in hTag's log. So is what was another tag's in the
+ * buffer; of a block that those behind it have pushed out nobody knows.
+ */
+static enum vs_status batch_blocks(struct vs_ssd *s, struct batch *b,
+				   uint32_t lpn, uint32_t count, vs_time now,
+				   bool *host)
 {
-	uint32_t entry = vs_buffer_find(s, lpn);
-	uint32_t log = s->entry[entry].log;
-	enum vs_status status;
-	vs_time at = now;
+	enum vs_status status = VS_OK;
+	uint32_t i;
 
-	status = vs_buffer_program(s, &entry, 1, now, done);
-	if (status == VS_OK)
-		status = vs_log_commit(s, log, now, &at);
-	*done = vs_later(*done, at);
+	for (i = 0; status == VS_OK && i < count; i++) {
+		uint32_t entry = vs_buffer_find(s, lpn + i);
+
+		*host |= entry == VS_NONE ||
+			 s->entry[entry].log == VS_HTAG_LOG;
+		if (entry != VS_NONE)
+			status = batch_add(s, b, entry, now);
+	}
+	/* Entries in the batch must not be pushed out by further blocks. */
+	return status == VS_OK ? batch_end(s, b, now) : status;
+}
+
+static enum vs_status commit_logs(struct vs_ssd *s, uint32_t log, bool host,
+				  vs_time now, vs_time *done)
+{
+	vs_time own = now, others = now;
+	enum vs_status status = vs_log_commit(s, log, now, &own);
+
+	if (status == VS_OK && host && log != VS_HTAG_LOG)
+		status = vs_log_commit(s, VS_HTAG_LOG, now, &others);
+	*done = vs_later(*done, vs_later(own, others));
 	return status;
 }
 
@@ -191,10 +211,12 @@ struct vs_result vs_write(struct vs_ssd *s, vs_time now, uint32_t tag,
 			  uint64_t block, uint32_t count, const void *data,
 			  bool fua)
 {
+	struct batch batch = { .done = now };
 	const uint8_t *from = data;
 	enum vs_status status = VS_OK;
+	uint32_t i, log, fresh = 0;
+	bool host = false;
 	vs_time done = now;
-	uint32_t i, log;
 
 	if (!in_range(s, block, count))
 		return (struct vs_result){ VS_EINVAL, now };
@@ -207,13 +229,17 @@ struct vs_result vs_write(struct vs_ssd *s, vs_time now, uint32_t tag,
 		status = vs_buffer_put(s, log, (uint32_t)block + i,
 				       from + (size_t)i * VS_BLOCK, now, &at);
 		done = vs_later(done, at);
-		/* At once, lest the blocks after it push it out. */
-		if (status == VS_OK && fua) {
-			status = write_through(s, (uint32_t)block + i, now, &at);
-			done = vs_later(done, at);
+		if (status == VS_OK && fua &&
+		    (++fresh == s->slots || i + 1 == count)) {
+			status = batch_blocks(s, &batch,
+					      (uint32_t)block + i + 1 - fresh,
+					      fresh, now, &host);
+			fresh = 0;
 		}
 	}
-	return result(s, status, done);
+	if (status == VS_OK && fua)
+		status = commit_logs(s, log, host, now, &batch.done);
+	return result(s, status, vs_later(done, batch.done));
 }
 
 /* More than a log area takes: straight into the map, then a checkpoint. */

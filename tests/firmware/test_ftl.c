@@ -163,6 +163,35 @@ static void test_isolation(void)
 	device_free(&d);
 }
 
+/* A write with FUA fills its pages and has one log page, however long it is. */
+static void test_fua(void)
+{
+	static const uint8_t data[10 * VS_BLOCK];
+	struct device d = device_new(shape(3, VS_TAGGED), 1);
+	struct vs_stats before, after;
+	struct vs_result r;
+
+	device_format(&d);
+	write_one(&d, 2, 20);
+	vs_get_stats(d.ssd, &before);
+	r = vs_write(d.ssd, d.now, 1, 0, 10, data, true);
+	CHECK(r.status == VS_OK);
+	vs_get_stats(d.ssd, &after);
+	CHECK(after.programmed[VS_CAUSE_HOST] == 10);
+	CHECK(after.programmed[VS_CAUSE_PADDING] == 2);
+	CHECK(after.programmed[VS_CAUSE_LOG] == 4);
+	CHECK(after.checkpoints == before.checkpoints);
+	CHECK(tag_stats(&d, 1).buffered == 0);
+	CHECK(tag_stats(&d, 1).unlogged == 0);
+	CHECK(tag_stats(&d, 2).buffered == 1);
+	/* What was another tag's in the buffer is in hTag's log. */
+	r = vs_write(d.ssd, r.done, 1, 20, 1, data, true);
+	CHECK(r.status == VS_OK);
+	CHECK(tag_stats(&d, VS_TAG_HOST).log_pages == 1);
+	CHECK(tag_stats(&d, VS_TAG_HOST).unlogged == 0);
+	device_free(&d);
+}
+
 /* The Baseline writes what everybody has, and the map, at each flush. */
 static void test_baseline(void)
 {
@@ -445,6 +474,7 @@ int main(int argc, char **argv)
 	check_seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
 	test_range();
 	test_isolation();
+	test_fua();
 	test_baseline();
 	test_lanes();
 	test_tag_reuse();

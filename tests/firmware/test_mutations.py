@@ -23,6 +23,13 @@ class Mutation(NamedTuple):
 
 
 MUTATIONS = [
+    Mutation("FUA does not write its log", "ssd",
+             "enum vs_status status = vs_log_commit(s, log, now, &own);",
+             "enum vs_status status = VS_OK;"),
+    Mutation("FUA forgets hTag's log", "ssd",
+             "if (status == VS_OK && host && log != VS_HTAG_LOG)", "if (0)"),
+    Mutation("FUA leaves the rest of its last page", "ssd",
+             "(++fresh == s->slots || i + 1 == count)", "++fresh == s->slots"),
     Mutation("a log page is programmed before its data", "log",
              "now = vs_later(now, log->data_done);", ""),
     Mutation("a log page does not wait for the other half of a word line", "log",
@@ -39,8 +46,6 @@ MUTATIONS = [
              "own = vs_later(vs_later(own, host), batch.done);", "own = batch.done;"),
     Mutation("a flush of a range forgets the logs", "ssd",
              "logged_in(&s->log[i], first, first + count))", "0)"),
-    Mutation("FUA forgets the log", "ssd",
-             "if (status == VS_OK)\n\t\tstatus = vs_log_commit(s, log, now, &at);", ""),
     Mutation("a TRIM is not logged", "ssd",
              "vs_map_set(s, VS_HTAG_LOG, (uint32_t)block + i, VS_NONE, now);",
              "vs_map_set(s, VS_NONE, (uint32_t)block + i, VS_NONE, now);"),
