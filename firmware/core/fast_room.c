@@ -3,12 +3,13 @@
  * How FAST comes by free blocks: the oldest log block is merged out.
  *
  * Let L be the logical blocks, H the data blocks with anything valid in them,
- * and slack = free - (L - H), without what is kept for blocks that fail. A full merge takes a free block. It gives back
- * the data block that it replaces, once it is durable; if there was none, L - H
- * gets smaller instead. So with slack >= 1 any merge can be made, and after it
- * and vs_settle() slack is what it was. As data blocks, log blocks and free
- * ones are all there is, it is then also the good blocks less L less the log
- * blocks: at least 1 with as many log blocks as there may be (fast.c, size()).
+ * and slack = free - (L - H), without what is kept for blocks that fail. A full
+ * merge takes a free block. It gives back the data block that it replaces, once
+ * it is durable; if there was none, L - H gets smaller instead. So with
+ * slack >= 1 any merge can be made, and after it and vs_settle() slack is what
+ * it was. As data blocks, log blocks and free ones are all there is, it is then
+ * also the good blocks less L less the log blocks: at least 1 with as many log
+ * blocks as there may be (fast.c, size()).
  *
  * A power cut takes back what is not durable. Each merge undone gives its block
  * back as it takes a data block back, and opened log blocks get free, so

@@ -355,6 +355,37 @@ static void test_fast_isolation(void)
 	device_free(&d);
 }
 
+static const struct vs_ssd *watched;
+
+/* One may be being opened for metadata. */
+static enum vs_status watch_erase(void *ctx, vs_time now, struct vs_page at,
+				  vs_time *done)
+{
+	const struct vs_lane *l = &watched->lane[0];
+
+	CHECK(l->free + l->meta + 1 >= l->meta_share);
+	return nand_ops.erase(ctx, now, at, done);
+}
+
+/* However many merges a log block costs, metadata's blocks stay its own. */
+static void test_fast_leaves_metadata_room(void)
+{
+	struct device d = device_new(shape(5, VS_TAGGED), 1);
+	struct vs_nand_ops ops = nand_ops;
+	uint64_t seed = 5;
+	struct oracle *o;
+
+	device_format(&d);
+	watched = d.ssd;
+	ops.erase = watch_erase;
+	d.ssd->ops = &ops;
+	o = oracle_new(vs_blocks(d.ssd));
+	CHECK(workload_fill(&d, o) == VS_OK);
+	CHECK(workload_run(&d, o, &seed, 1500) == VS_OK);
+	oracle_free(o);
+	device_free(&d);
+}
+
 /* What cannot be read stays lost, alone; its block is not used again. */
 static void test_fast_unreadable(void)
 {
@@ -485,6 +516,7 @@ int main(int argc, char **argv)
 	test_known_erases(0);
 	test_known_erases(5);
 	test_fast_isolation();
+	test_fast_leaves_metadata_room();
 	test_fast_unreadable();
 	test_fast_sizes();
 	test_fast_is_not_page();
