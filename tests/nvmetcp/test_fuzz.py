@@ -33,6 +33,7 @@ _TIME = _step(TIME, n=50) + _step(SEND, 0, n=9999) + _step(SEND, 1, n=9999)
 _ADMIN = [
     sqe(0x06, 1, length=4096, cdw=(1,)), sqe(0x06, 2, nsid=1, length=4096, cdw=(3,)),
     sqe(0x02, 3, length=512, cdw=(0x007f00c0,)), sqe(0x02, 4, length=128, cdw=(0x001f00c1, 0, 64)),
+    sqe(0x02, 11, length=512, cdw=(0x007f00c2,)), sqe(0x02, 12, length=512, cdw=(0x007f00c3,)),
     sqe(0x02, 5, length=64, cdw=(0x000f0001,)), sqe(0x09, 6, cdw=(7, 0x10001)),
     sqe(0x0a, 7, length=16, cdw=(0x81, 1)), sqe(0x0c, 8), sqe(0x08, 9, cdw=(8 << 16,)),
     sqe(0x18, 10), property_sqe(4, 0, size=1), property_sqe(0, 0x14, 0x464001)]
