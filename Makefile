@@ -103,6 +103,10 @@ demo: venv module ## two VMs, isolated flushes: build/demo/report.json
 bench-overhead: venv module ## cost without a flush: build/bench/overhead.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.overhead
 
+.PHONY: bench-nvmetcp
+bench-nvmetcp: venv firmware ## the emulated SSD's controller against the kernel's: build/bench/nvmetcp.json
+	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.nvmetcp
+
 .PHONY: firmware-arm-selftest
 firmware-arm-selftest: venv ## boot it, compare it with the host: build/firmware/zynq7000/selftest.json
 	@$(PYTHON) -m tests.firmware.arm

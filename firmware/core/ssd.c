@@ -27,10 +27,10 @@ uint64_t vs_blocks(const struct vs_ssd *s)
 
 static void fill(uint8_t *to, const uint8_t *from)
 {
-	uint32_t i;
-
-	for (i = 0; i < VS_BLOCK; i++)
-		to[i] = from ? from[i] : 0;
+	if (from)
+		__builtin_memcpy(to, from, VS_BLOCK);
+	else
+		__builtin_memset(to, 0, VS_BLOCK);
 }
 
 /* A page read ahead of the blocks that are wanted from it. */

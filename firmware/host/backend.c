@@ -197,6 +197,8 @@ static int start(struct backend_device *device, const struct vs_config *c,
 			      "has no room left for what it needs");
 	device->tagged = c->personality == VS_TAGGED;
 	device->max_tags = c->max_tags;
+	device->endurance = drive_of(b->kind.nand)->endurance;
+	device->spare_blocks = c->bad_blocks * c->lanes;
 	return 0;
 }
 

@@ -50,6 +50,8 @@ struct backend;
  * @tagged: flushes can be of a tag; if not, nothing is said of tags
  * @max_tag: the largest tag that it takes, at most 65535
  * @max_tags: tags that have state at a time, hTag included
+ * @endurance: erases that a block is made for; 0: not known
+ * @spare_blocks: set aside for blocks that go bad
  * @backend: the backend's own
  */
 struct backend_device {
@@ -57,6 +59,8 @@ struct backend_device {
 	bool tagged;
 	uint32_t max_tag;
 	uint32_t max_tags;
+	uint32_t endurance;
+	uint32_t spare_blocks;
 	struct backend *backend;
 };
 

@@ -6,6 +6,7 @@
 #define NS_PER_HOUR 3600000000000ull
 /* SMART counts data in thousands of 512 B, rounded up (Base 1.4 figure 194). */
 #define DATA_UNIT 1000u
+#define SPARE_THRESHOLD 10
 
 static struct log_counter counter(uint64_t value)
 {
@@ -17,31 +18,63 @@ static struct log_counter data_units(uint64_t sectors)
 	return counter((sectors + DATA_UNIT - 1) / DATA_UNIT);
 }
 
+/* Of the blocks set aside for bad ones, those that are left, in percent. */
+static uint8_t spare(const struct backend_device *d, uint64_t bad_blocks)
+{
+	if (!d->spare_blocks)
+		return 100;
+	if (bad_blocks >= d->spare_blocks)
+		return 0;
+	return (uint8_t)(100 * (d->spare_blocks - bad_blocks) /
+			 d->spare_blocks);
+}
+
+/* Erases of the mean block, of those that it is made for; 255 is the most. */
+static uint8_t percentage_used(const struct backend_device *d)
+{
+	uint32_t blocks[256], i;
+	uint64_t sum = 0, all = 0;
+
+	if (d->endurance < 100)
+		return 0;
+	vs_erase_histogram(d->ssd, d->endurance / 100, blocks, 256);
+	for (i = 0; i < 256; i++) {
+		sum += (uint64_t)i * blocks[i];
+		all += blocks[i];
+	}
+	return all ? (uint8_t)(sum / all) : 0;
+}
+
 /**
  * log_smart - SMART / Health Information, of the SSD as a whole
  * @s: the subsystem
  * @w: the part that is wanted
  *
- * Counters begin with the process. There is no sensor: the temperature is 0,
- * and no wear is known, so that all of the spare is there.
+ * Counters begin with the process, erase counts are those of the medium. There
+ * is no sensor: the temperature is 0.
  */
 void log_smart(const struct subsys *s, struct log_window *w)
 {
 	const struct subsys_health *h = &s->health;
 	struct log_smart page = {
 		.critical_warning = s->read_only ? SMART_WARNING_READ_ONLY : 0,
-		.available_spare = 100,
-		.available_spare_threshold = 10,
+		.available_spare_threshold = SPARE_THRESHOLD,
+		.percentage_used = percentage_used(&s->config.device),
 		.data_units_read = data_units(h->sectors_read),
 		.data_units_written = data_units(h->sectors_written),
 		.host_read_commands = counter(h->reads),
 		.host_write_commands = counter(h->writes),
 		.power_cycles = counter(1),
 		.power_on_hours = counter((s->now - h->start) / NS_PER_HOUR),
-		.media_errors = counter(h->media_errors),
 		.error_log_entries = counter(h->errors),
 	};
+	struct vs_stats stats;
 
+	vs_get_stats(s->config.device.ssd, &stats);
+	page.media_errors = counter(stats.lost_reads);
+	page.available_spare = spare(&s->config.device, stats.bad_blocks);
+	if (page.available_spare < SPARE_THRESHOLD)
+		page.critical_warning |= SMART_WARNING_SPARE;
 	log_put(w, 0, &page, sizeof(page));
 }
 

@@ -96,6 +96,10 @@ static uint64_t page_size(const struct request *r, uint8_t lid)
 		       sizeof(struct log_vcache) : 0;
 	case LOG_VCACHE_TAGS:
 		return log_vcache_tags_size(k->subsys);
+	case LOG_VCACHE_WRITES:
+		return sizeof(struct log_writes);
+	case LOG_VCACHE_ERASES:
+		return sizeof(struct log_erases);
 	default:
 		return 0;
 	}
@@ -154,6 +158,12 @@ uint16_t log_execute(struct request *r)
 		break;
 	case LOG_VCACHE_TAGS:
 		log_vcache_tags(k->subsys, &w);
+		break;
+	case LOG_VCACHE_WRITES:
+		log_vcache_writes(k->subsys, &w);
+		break;
+	case LOG_VCACHE_ERASES:
+		log_vcache_erases(k->subsys, &w);
 		break;
 	}
 	/* Retain Asynchronous Event: the list is not read for good yet. */

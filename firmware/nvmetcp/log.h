@@ -17,8 +17,11 @@ enum log_identifier {
 	LOG_DISCOVERY = 0x70,
 	LOG_VCACHE = 0xc0,
 	LOG_VCACHE_TAGS = 0xc1,
+	LOG_VCACHE_WRITES = 0xc2,
+	LOG_VCACHE_ERASES = 0xc3,
 };
 
+#define SMART_WARNING_SPARE (1u << 0)
 #define SMART_WARNING_READ_ONLY (1u << 3)
 
 struct log_error_entry {
@@ -77,13 +80,15 @@ struct log_changed_namespaces {
 	struct le32 nsid[1024];
 };
 
-/* doc/source/reference/nvme.rst has these two byte by byte. */
+/* doc/source/reference/nvme.rst has these byte by byte. */
 #define VCACHE_SIGNATURE "vcacheSS"
 #define VCACHE_VERSION 1
 #define VCACHE_TAGGED_FLUSH (1u << 0)
 #define VCACHE_TAGGED_WRITE (1u << 1)
 #define VCACHE_TAGGED_READ (1u << 2)
 #define VCACHE_TAG_STATISTICS (1u << 3)
+#define VCACHE_WRITES (1u << 4)
+#define VCACHE_ERASES (1u << 5)
 
 struct log_vcache {
 	char signature[8];
@@ -113,7 +118,7 @@ struct log_tags_header {
 
 struct log_tags_entry {
 	struct le32 tag;
-	uint8_t reserved4[4];
+	struct le32 flags;
 	struct le64 reads;
 	struct le64 writes;
 	struct le64 flushes;
@@ -121,6 +126,51 @@ struct log_tags_entry {
 	struct le64 sectors_written;
 	struct le64 flush_time;
 	struct le64 flush_longest;
+	struct le64 buffered;
+	struct le64 unlogged;
+	struct le64 flushed;
+	struct le64 log_pages;
+	struct le64 written;
+	uint8_t reserved104[24];
+};
+
+#define TAG_HAS_STATE (1u << 0)
+
+#define LOG_WRITES_CAUSES 16u
+
+struct log_writes {
+	char signature[8];
+	struct le16 version;
+	struct le16 causes;
+	struct le32 block_size;
+	struct le64 flushes;
+	struct le64 late_completions;
+	struct le64 latest_completion;
+	struct le64 written;
+	struct le64 absorbed;
+	struct le64 skipped;
+	struct le64 erases;
+	struct le64 checkpoints;
+	struct le64 spilled;
+	struct le64 bad_blocks;
+	struct le64 lost_reads;
+	struct le64 recovery_pages;
+	struct le64 replayed;
+	struct le64 data_blocks;
+	struct le64 programmed[LOG_WRITES_CAUSES];
+	uint8_t reserved256[256];
+};
+
+#define LOG_ERASES_BUCKETS 256u
+
+struct log_erases {
+	char signature[8];
+	struct le16 version;
+	struct le16 buckets;
+	struct le32 width;
+	struct le32 endurance;
+	uint8_t reserved20[44];
+	struct le32 blocks[LOG_ERASES_BUCKETS];
 };
 
 _Static_assert(sizeof(struct log_error_entry) == 64, "error log");
@@ -131,7 +181,10 @@ _Static_assert(sizeof(struct log_effects) == 4096, "effects log");
 _Static_assert(sizeof(struct log_changed_namespaces) == 4096, "changed");
 _Static_assert(sizeof(struct log_vcache) == 512, "vendor log");
 _Static_assert(sizeof(struct log_tags_header) == 64, "tag log");
-_Static_assert(sizeof(struct log_tags_entry) == 64, "tag log entry");
+_Static_assert(sizeof(struct log_tags_entry) == 128, "tag log entry");
+_Static_assert(offsetof(struct log_writes, programmed) == 128, "writes log");
+_Static_assert(sizeof(struct log_writes) == 512, "writes log");
+_Static_assert(sizeof(struct log_erases) == 1088, "erases log");
 
 struct conn;
 struct ctrl;
@@ -154,6 +207,8 @@ void log_put(struct log_window *w, uint64_t at, const void *data, size_t n);
 void log_vcache(const struct subsys *s, struct log_window *w);
 void log_vcache_tags(const struct subsys *s, struct log_window *w);
 uint64_t log_vcache_tags_size(const struct subsys *s);
+void log_vcache_writes(const struct subsys *s, struct log_window *w);
+void log_vcache_erases(const struct subsys *s, struct log_window *w);
 void log_discovery(const struct conn *c, struct log_window *w);
 void log_smart(const struct subsys *s, struct log_window *w);
 void log_errors(const struct ctrl *k, struct log_window *w);

@@ -153,7 +153,6 @@ uint16_t subsys_status(struct subsys *s, enum vs_status status)
 	case VS_OK:
 		return SC_SUCCESS;
 	case VS_EMEDIA:
-		s->health.media_errors++;
 		return SC_UNRECOVERED_READ_ERROR | SC_DNR;
 	case VS_EREADONLY:
 		note_read_only(s);

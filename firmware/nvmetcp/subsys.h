@@ -45,7 +45,6 @@ struct subsys_config {
  * @sectors_written: 512 B sectors
  * @reads: commands
  * @writes: commands
- * @media_errors: commands that the medium failed
  * @errors: commands that were given an error log entry
  * @flushes: commands
  * @late: completions given to the transport after their time, by LATE_NS
@@ -57,7 +56,6 @@ struct subsys_health {
 	uint64_t sectors_written;
 	uint64_t reads;
 	uint64_t writes;
-	uint64_t media_errors;
 	uint64_t errors;
 	uint64_t flushes;
 	uint64_t late;

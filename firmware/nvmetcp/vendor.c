@@ -21,7 +21,8 @@ void log_vcache(const struct subsys *s, struct log_window *w)
 		.capabilities = cpu_to_le32(VCACHE_TAGGED_FLUSH |
 					    VCACHE_TAGGED_WRITE |
 					    VCACHE_TAGGED_READ |
-					    VCACHE_TAG_STATISTICS),
+					    VCACHE_TAG_STATISTICS |
+					    VCACHE_WRITES | VCACHE_ERASES),
 		.max_tag = cpu_to_le32(s->tags.max),
 		.tags_used = cpu_to_le32(s->tags.count),
 		.max_tags = cpu_to_le32(s->config.device.max_tags),
@@ -41,9 +42,11 @@ uint64_t log_vcache_tags_size(const struct subsys *s)
 	       (uint64_t)s->tags.count * sizeof(struct log_tags_entry);
 }
 
-static void put_entry(const struct tag_stats *t, uint64_t at,
-		      struct log_window *w)
+/* The controller's counters of a tag, and the SSD's, while that has any. */
+static void put_entry(const struct subsys *s, const struct tag_stats *t,
+		      uint64_t at, struct log_window *w)
 {
+	struct vs_tag_stats ssd;
 	struct log_tags_entry entry = {
 		.tag = cpu_to_le32(t->tag),
 		.reads = cpu_to_le64(t->reads),
@@ -55,6 +58,14 @@ static void put_entry(const struct tag_stats *t, uint64_t at,
 		.flush_longest = cpu_to_le64(t->flush_longest),
 	};
 
+	if (vs_get_tag_stats(s->config.device.ssd, t->tag, &ssd)) {
+		entry.flags = cpu_to_le32(TAG_HAS_STATE);
+		entry.buffered = cpu_to_le64(ssd.buffered);
+		entry.unlogged = cpu_to_le64(ssd.unlogged);
+		entry.flushed = cpu_to_le64(ssd.flushed);
+		entry.log_pages = cpu_to_le64(ssd.log_pages);
+		entry.written = cpu_to_le64(ssd.written);
+	}
 	log_put(w, at, &entry, sizeof(entry));
 }
 
@@ -82,6 +93,6 @@ void log_vcache_tags(const struct subsys *s, struct log_window *w)
 
 		if (entry >= w->from + w->length)
 			break;
-		put_entry(&s->tags.stats[i], entry, w);
+		put_entry(s, &s->tags.stats[i], entry, w);
 	}
 }

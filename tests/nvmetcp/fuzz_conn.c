@@ -3,7 +3,8 @@
  * Bytes of hosts, any bytes: the controller has to stand them. An input is
  * digests (u8), then steps: {u8 kind, u8 connection, u16 n} and n bytes.
  * Kinds: bytes as they are; a PDU whose common header and digests are made
- * right; a connection set up by the book; sending; time; the end of it.
+ * right; a connection set up by the book, with the discovery subsystem if n is
+ * odd; sending; time; the end of it.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -132,7 +133,8 @@ static void command(struct conn *c, const void *sqe, const void *data,
 }
 
 /* ICReq, Connect, and for an admin queue CC.EN. */
-static void set_up(struct run *r, struct conn *c, uint16_t qid)
+static void set_up(struct run *r, struct conn *c, uint16_t qid,
+		   bool discovery)
 {
 	struct pdu_icreq icreq = {
 		.ch = { .type = PDU_ICREQ, .hlen = 128,
@@ -157,9 +159,10 @@ static void set_up(struct run *r, struct conn *c, uint16_t qid)
 	const struct ctrl *k = LIST_FIRST(&r->subsys.ctrls);
 	struct connect_data data = {
 		.cntlid = cpu_to_le16(qid && k ? k->cntlid : CNTLID_DYNAMIC),
-		.subnqn = NQN, .hostnqn = "nqn.host",
+		.hostnqn = "nqn.host",
 	};
 
+	strcpy(data.subnqn, discovery ? DISCOVERY_NQN : NQN);
 	conn_input(c, (const uint8_t *)&icreq, sizeof(icreq));
 	command(c, &sqe, &data, sizeof(data));
 	output(c, SIZE_MAX);
@@ -188,7 +191,7 @@ static void step(struct run *r, const uint8_t head[4], const uint8_t *bytes,
 		send_pdu(c, bytes, n);
 		break;
 	case CONNECT:
-		set_up(r, c, head[1] % CONNS);
+		set_up(r, c, head[1] % CONNS, n & 1);
 		break;
 	case SEND:
 		output(c, n);

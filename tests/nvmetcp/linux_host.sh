@@ -102,7 +102,11 @@ tagged 0xc0 7 0
 tagged 0xc2 7 12 --data-len=4096 --read --raw-binary > "$dir/got"
 echo "read $(sha256sum < "$dir/got" | cut -c1-16)"
 nvme get-log /dev/nvme0 --log-id=0xc0 --log-len=64
-nvme get-log /dev/nvme0 --log-id=0xc1 --log-len=256
+nvme get-log /dev/nvme0 --log-id=0xc1 --log-len=320
+for log in 0xc0:512 0xc1:320 0xc2:512 0xc3:1088; do
+    say "log ${log%:*}"
+    nvme get-log /dev/nvme0 --log-id="${log%:*}" --log-len="${log#*:}" --raw-binary | od -An -v -tx1
+done
 
 say power cut
 tagged 0xc1 8 13 --data-len=4096 --write --input-file="$dir/data"

@@ -5,7 +5,8 @@
  * (without one, in memory too): SIGKILL is a power cut.
  *
  * From the environment: RAM_SSD_READ_US, RAM_SSD_WRITE_US and RAM_SSD_FLUSH_US
- * are what commands cost; RAM_SSD_BAD_BLOCK cannot be read; after
+ * are what commands cost; RAM_SSD_ERASES is how often each block was erased,
+ * RAM_SSD_BAD how many went bad; RAM_SSD_BAD_BLOCK cannot be read; after
  * RAM_SSD_WRITES writes the medium takes no more; after RAM_SSD_POWER calls the
  * power is off.
  */
@@ -37,6 +38,8 @@ struct vs_ssd {
 	uint64_t bad_block;
 	uint64_t writes_left;
 	uint64_t calls_left;
+	uint64_t erases;
+	struct vs_stats stats;
 	vs_time last;
 };
 
@@ -74,8 +77,10 @@ struct vs_result vs_read(struct vs_ssd *s, vs_time now, uint64_t block,
 	for (i = 0; i < count && r.status == VS_OK; i++) {
 		const struct dirty *d = &s->dirty[block + i];
 
-		if (block + i == s->bad_block)
+		if (block + i == s->bad_block) {
 			r.status = VS_EMEDIA;
+			s->stats.lost_reads++;
+		}
 		memcpy((uint8_t *)data + (size_t)i * VS_BLOCK,
 		       d->data ? d->data :
 		       s->durable + (block + i) * VS_BLOCK, VS_BLOCK);
@@ -92,6 +97,7 @@ static void make_durable(struct vs_ssd *s, uint64_t block)
 	memcpy(s->durable + block * VS_BLOCK, d->data, VS_BLOCK);
 	free(d->data);
 	d->data = NULL;
+	s->stats.programmed[VS_CAUSE_HOST]++;
 }
 
 struct vs_result vs_write(struct vs_ssd *s, vs_time now, uint32_t tag,
@@ -108,6 +114,7 @@ struct vs_result vs_write(struct vs_ssd *s, vs_time now, uint32_t tag,
 	if (r.status != VS_OK)
 		return r;
 	s->writes_left--;
+	s->stats.written += count;
 	for (i = 0; i < count; i++) {
 		struct dirty *d = &s->dirty[block + i];
 
@@ -174,6 +181,37 @@ uint64_t vs_blocks(const struct vs_ssd *s)
 	return s->blocks;
 }
 
+void vs_get_stats(const struct vs_ssd *s, struct vs_stats *out)
+{
+	*out = s->stats;
+}
+
+/* Each tag has state as long as it has data that is not durable. */
+bool vs_get_tag_stats(const struct vs_ssd *s, uint32_t tag,
+		      struct vs_tag_stats *out)
+{
+	uint64_t i;
+
+	*out = (struct vs_tag_stats){ 0 };
+	for (i = 0; i < s->blocks; i++)
+		out->buffered += s->dirty[i].data && s->dirty[i].tag == tag;
+	return out->buffered;
+}
+
+uint64_t vs_data_blocks(const struct vs_ssd *s)
+{
+	return s->blocks;
+}
+
+void vs_erase_histogram(const struct vs_ssd *s, uint32_t width, uint32_t *out,
+			uint32_t buckets)
+{
+	uint64_t bucket = s->erases / width;
+
+	memset(out, 0, buckets * sizeof(*out));
+	out[bucket < buckets ? bucket : buckets - 1] = (uint32_t)s->blocks;
+}
+
 static int refuse(char *error, const char *image, const char *why)
 {
 	snprintf(error, BACKEND_ERROR_SIZE, "%s: %s", image ? image : "--size",
@@ -216,11 +254,15 @@ int backend_open(struct backend_device *device,
 		.bad_block = setting("RAM_SSD_BAD_BLOCK", UINT64_MAX),
 		.writes_left = setting("RAM_SSD_WRITES", UINT64_MAX),
 		.calls_left = setting("RAM_SSD_POWER", UINT64_MAX),
+		.erases = setting("RAM_SSD_ERASES", 0),
+		.stats.bad_blocks = setting("RAM_SSD_BAD", 0),
 	};
 	device->ssd = s;
 	device->tagged = o->personality != BACKEND_BASELINE;
 	device->max_tag = MAX_TAG;
 	device->max_tags = o->tags ? o->tags : 64;
+	device->endurance = 1000;
+	device->spare_blocks = 20;
 	if (image && open_image(s, image, &size, error)) {
 		backend_close(device);
 		return -1;

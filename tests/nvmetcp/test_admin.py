@@ -11,7 +11,8 @@ from tests.nvmetcp import client
 from tests.nvmetcp.client import Queue
 from tests.nvmetcp.ssd import NQN, Ssd, host
 
-ERROR, SMART, FIRMWARE, CHANGED, EFFECTS, VCACHE, TAGS = 1, 2, 3, 4, 5, 0xc0, 0xc1
+ERROR, SMART, FIRMWARE, CHANGED, EFFECTS = 1, 2, 3, 4, 5
+VCACHE, TAGS, WRITES, ERASES = 0xc0, 0xc1, 0xc2, 0xc3
 INVALID_FIELD, INVALID_NAMESPACE, SEQUENCE_ERROR = 0x02, 0x0b, 0x0c
 ABORTED = 0x07
 
@@ -93,7 +94,7 @@ def test_names_stay_the_same(program: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("lid", "size"), [
     (ERROR, 4096), (SMART, 512), (FIRMWARE, 512), (CHANGED, 4096), (EFFECTS, 4096),
-    (VCACHE, 512), (TAGS, 64)])
+    (VCACHE, 512), (TAGS, 64), (WRITES, 512), (ERASES, 1088)])
 def test_log_in_parts(ssd: Ssd, lid: int, size: int) -> None:
     with host(ssd) as h:
         h.admin.command(0xff)  # something for the error log
@@ -111,7 +112,7 @@ def test_log_in_parts(ssd: Ssd, lid: int, size: int) -> None:
 
 def test_log_that_is_not_there(ssd: Ssd) -> None:
     with host(ssd) as h:
-        for lid in (0x00, 0x06, 0x70, 0xc2, 0xff):
+        for lid in (0x00, 0x06, 0x70, 0xc4, 0xff):
             assert h.admin.get_log(lid, 512).code == 0x109
 
 
@@ -162,7 +163,7 @@ def test_vendor_log(ssd: Ssd) -> None:
         data = h.admin.get_log(VCACHE, 512).data
         assert data[:8] == b"vcacheSS"
         assert struct.unpack("<HBBB3xIIII", data[8:32]) == (
-            1, 0xc0, 0xc1, 0xc2, 0xf, 65535, 0, 64)
+            1, 0xc0, 0xc1, 0xc2, 0x3f, 65535, 0, 64)
 
 
 def test_nothing_is_said_of_tags(program: Path) -> None:
@@ -185,12 +186,56 @@ def test_tag_log(program: Path) -> None:
         q.read(0, opcode=0xc2, tag=3)
         q.flush(opcode=0xc0, tag=3)
         q.flush(opcode=0xc0, tag=3)
-        data = h.admin.get_log(TAGS, 64 + 3 * 64).data
-        assert struct.unpack("<8sHHI", data[:16]) == (b"vcacheSS", 1, 64, 3)
-        entries = [struct.unpack("<I4x7Q", data[at:at + 64]) for at in (64, 128, 192)]
+        q.write(2, bytes(4096), opcode=0xc1, tag=9)
+        data = h.admin.get_log(TAGS, 64 + 3 * 128).data
+        assert struct.unpack("<8sHHI", data[:16]) == (b"vcacheSS", 1, 128, 3)
+        entries = [struct.unpack("<II12Q24x", data[at:at + 128]) for at in (64, 192, 320)]
         assert [e[0] for e in entries] == [9, 65535, 3]
-        assert entries[0][1:] == (0, 1, 0, 0, 16, 0, 0)
-        assert entries[2][1:] == (1, 1, 2, 8, 16, 4_000_000, 2_000_000)
+        # state, and one block that is not durable: what was flushed is none
+        assert entries[0][1:] == (1, 0, 2, 0, 0, 24, 0, 0, 1, 0, 0, 0, 0)
+        assert entries[2][1:] == (0, 1, 1, 2, 8, 16, 4_000_000, 2_000_000, 0, 0, 0, 0, 0)
+
+
+def test_writes_log(program: Path) -> None:
+    with Ssd(program, "--personality", "baseline") as ssd, host(ssd) as h:
+        q = h.io()
+        q.write(3, bytes(5 * 4096))
+        before = struct.unpack("<8sHHI13Q", h.admin.get_log(WRITES, 128).data[:120])
+        q.flush()
+        data = h.admin.get_log(WRITES, 512).data
+        assert before[:5] == (b"vcacheSS", 1, 5, 4096, 0)
+        assert struct.unpack("<Q", data[16:24])[0] == 1
+        assert struct.unpack("<Q", data[40:48])[0] == 5
+        assert struct.unpack("<Q", data[120:128])[0] == 4096
+        assert struct.unpack("<16Q", data[128:256]) == (5, *[0] * 15)
+
+
+@pytest.mark.parametrize(("erases", "width"), [(0, 1), (254, 1), (255, 2), (509, 2), (510, 4),
+                                               (2000, 8)])
+def test_erases_log(program: Path, erases: int, width: int) -> None:
+    with Ssd(program, env={"RAM_SSD_ERASES": str(erases)}) as ssd, host(ssd) as h:
+        data = h.admin.get_log(ERASES, 1088).data
+        assert struct.unpack("<8sHHII", data[:20]) == (b"vcacheSS", 1, 256, width, 1000)
+        blocks = struct.unpack("<256I", data[64:])
+        assert {i: n for i, n in enumerate(blocks) if n} == {erases // width: 4096}
+
+
+@pytest.mark.parametrize(("erases", "bad", "warning", "spare", "used"), [
+    (0, 0, 0, 100, 0), (9, 1, 0, 95, 0), (10, 18, 0, 10, 1), (995, 19, 1, 5, 99),
+    (1500, 20, 1, 0, 150), (9999, 30, 1, 0, 255)])
+def test_wear_in_the_smart_log(program: Path, erases: int, bad: int, warning: int, spare: int,
+                               used: int) -> None:
+    env = {"RAM_SSD_ERASES": str(erases), "RAM_SSD_BAD": str(bad)}
+    with Ssd(program, env=env) as ssd, host(ssd) as h:
+        data = h.admin.get_log(SMART, 512).data
+        assert (data[0], *data[3:6]) == (warning, spare, 10, used)
+
+
+def test_media_errors_in_the_smart_log(program: Path) -> None:
+    with Ssd(program, env={"RAM_SSD_BAD_BLOCK": "5"}) as ssd, host(ssd) as h:
+        q = h.io()
+        assert [q.read(at).code for at in (4, 5, 5)] == [0, 0x281, 0x281]
+        assert _le(h.admin.get_log(SMART, 512).data, 160, 16) == 2
 
 
 # ---- features ----

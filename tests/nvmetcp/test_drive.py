@@ -2,14 +2,15 @@
 """The drives that vcache-ssd can be, with the real firmware."""
 
 import random
+import struct
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.nvmetcp.ssd import NQN, Ssd, host
+from tests.nvmetcp.ssd import NQN, Host, Ssd, host
 
-VCACHE = 0xc0
+VCACHE, TAGS, WRITES, ERASES = range(0xc0, 0xc4)
 NANDS = ["tlc", "jasmine", "none"]
 
 
@@ -70,7 +71,7 @@ def _flush_time(program: Path, nand: str) -> int:
         for at in range(0, 1024, 64):
             assert q.write(at, bytes(64 * 4096)).status == 0
         assert q.flush().status == 0
-        return int.from_bytes(h.admin.get_log(0xc1, 128).data[112:120], "little")
+        return int.from_bytes(h.admin.get_log(TAGS, 128).data[112:120], "little")
 
 
 def test_times_of_the_nands(drive_program: Path) -> None:
@@ -79,3 +80,72 @@ def test_times_of_the_nands(drive_program: Path) -> None:
     assert times["none"] == 0
     assert 32 * 561_000 < times["tlc"] < 48 * 561_000
     assert 32 * 1_300_000 < times["jasmine"] < 48 * 1_300_000
+
+
+HOST, GC, LOG, MAP, PADDING = range(5)
+_COUNTERS = ("flushes", "late", "latest", "written", "absorbed", "skipped", "erases",
+             "checkpoints", "spilled", "bad_blocks", "lost_reads", "recovery_pages", "replayed",
+             "data_blocks")
+
+
+def _writes(h: Host) -> tuple[dict[str, int], tuple[int, ...]]:
+    """Return log page C2h: counters, and blocks programmed by cause."""
+    data = h.admin.get_log(WRITES, 512).data
+    numbers = struct.unpack("<14Q", data[16:128])
+    return dict(zip(_COUNTERS, numbers, strict=True)), struct.unpack("<16Q", data[128:256])
+
+
+def _erase_counts(h: Host) -> tuple[int, int]:
+    """Return how many blocks log page C3h counts, and how many erases, at least."""
+    data = h.admin.get_log(ERASES, 1088).data
+    width = struct.unpack("<I", data[12:16])[0]
+    blocks = struct.unpack("<256I", data[64:])
+    return sum(blocks), sum(i * width * n for i, n in enumerate(blocks))
+
+
+def test_writes_are_told_by_cause(drive_program: Path, tmp_path: Path) -> None:
+    """Overwritten at random until blocks have to be collected, then mounted again."""
+    image = str(tmp_path / "image")
+    some = random.Random(1)  # noqa: S311 - no secret
+    with Ssd(drive_program, "--image", image, "--nand", "none", size="24M") as ssd:
+        with host(ssd) as h:
+            q = h.io()
+            new, _ = _writes(h)
+            blocks, formatted = _erase_counts(h)
+            assert blocks % 8 == 0
+            for _ in range(5000):
+                assert q.write(some.randrange(6000), bytes(32768)).status == 0
+            assert q.flush().status == 0
+            counters, programmed = _writes(h)
+            assert counters["written"] == 5000 * 8
+            # each block is programmed, or absorbed by a later write
+            assert programmed[HOST] == counters["written"] - counters["absorbed"]
+            assert min(programmed[GC], programmed[MAP], programmed[PADDING]) > 0
+            # pages of four blocks
+            assert sum(programmed) % 4 == 0
+            assert not any(programmed[5:])
+            assert counters["erases"] > new["erases"]
+            erases = counters["erases"] - new["erases"]
+            assert _erase_counts(h) == (blocks, formatted + erases)
+            before = _erase_counts(h)
+    with Ssd(drive_program, "--image", image, size=None) as ssd, host(ssd) as h:
+        counters, _ = _writes(h)
+        assert counters["written"] == 0
+        assert counters["recovery_pages"] > 0
+        # what was free has no page to be known by, and gets the mean
+        found = _erase_counts(h)
+        assert found[0] == before[0]
+        assert abs(found[1] - before[1]) <= before[0]
+
+
+def test_state_of_a_tag(drive_program: Path) -> None:
+    with Ssd(drive_program, "--nand", "none", size="24M") as ssd, host(ssd) as h:
+        q = h.io()
+        assert q.write(0, bytes(3 * 4096), opcode=0xc1, tag=9).status == 0
+        entry = struct.unpack("<II12Q24x", h.admin.get_log(TAGS, 192).data[64:])
+        assert entry == (9, 1, 0, 1, 0, 0, 24, 0, 0, 3, 0, 0, 0, 3)
+        assert q.flush(opcode=0xc0, tag=9).status == 0
+        flags, *_, buffered, unlogged, flushed, log_pages, written = struct.unpack(
+            "<4xI12Q24x", h.admin.get_log(TAGS, 192).data[64:])
+        assert (buffered, unlogged) == (0, 0)
+        assert (flags, flushed, log_pages, written) == (1, 3, 1, 3)

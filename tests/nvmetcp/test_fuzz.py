@@ -33,9 +33,15 @@ _TIME = _step(TIME, n=50) + _step(SEND, 0, n=9999) + _step(SEND, 1, n=9999)
 _ADMIN = [
     sqe(0x06, 1, length=4096, cdw=(1,)), sqe(0x06, 2, nsid=1, length=4096, cdw=(3,)),
     sqe(0x02, 3, length=512, cdw=(0x007f00c0,)), sqe(0x02, 4, length=128, cdw=(0x001f00c1, 0, 64)),
+    sqe(0x02, 11, length=512, cdw=(0x007f00c2,)), sqe(0x02, 12, length=512, cdw=(0x007f00c3,)),
     sqe(0x02, 5, length=64, cdw=(0x000f0001,)), sqe(0x09, 6, cdw=(7, 0x10001)),
     sqe(0x0a, 7, length=16, cdw=(0x81, 1)), sqe(0x0c, 8), sqe(0x08, 9, cdw=(8 << 16,)),
     sqe(0x18, 10), property_sqe(4, 0, size=1), property_sqe(0, 0x14, 0x464001)]
+_LOGS = [sqe(0x02, lid, length=1088, cdw=(0x010f0000 | lid,)) for lid in (1, 2, 3, 4, 5, 0xc1)]
+_FEATURES = [sqe(0x0a, fid, cdw=(fid,)) for fid in (6, 7, 0x0b, 0x0f)] + [
+    sqe(0x09, 6, cdw=(6, 0)), sqe(0x09, 11, cdw=(11, 0x100)), sqe(0x09, 15, cdw=(15, 2000))]
+_DISCOVERY = [sqe(0x06, 1, length=4096, cdw=(1,)), sqe(0x02, 2, length=2048, cdw=(0x01ff0070,)),
+              sqe(0x0c, 3), property_sqe(4, 0x1c)]
 _IO = [
     sqe(0x00, 1, nsid=1), sqe(0x00, 2, nsid=0xffffffff), sqe(0xc0, 3, nsid=1, cdw2=7),
     sqe(0x02, 4, nsid=1, length=8192, cdw=(0, 0, 1)), sqe(0x08, 5, nsid=2, cdw=(0, 0, 1 << 25)),
@@ -43,6 +49,9 @@ _IO = [
 
 SEEDS = {
     "admin": _UP + b"".join(_command(0, entry) for entry in _ADMIN) + _TIME,
+    "logs": _UP + b"".join(_command(0, entry) for entry in _LOGS) + _TIME,
+    "features": _UP + b"".join(_command(0, entry) for entry in _FEATURES) + _TIME,
+    "discovery": _step(CONNECT, 0, n=1) + b"".join(_command(0, e) for e in _DISCOVERY) + _TIME,
     "io": _UP + b"".join(_command(1, entry) for entry in _IO) + _TIME,
     "in-capsule": _UP + _command(1, sqe(0xc1, 1, nsid=1, cdw2=9, length=4096, sgl=OFFSET_SGL),
                                  bytes(4096)) + _TIME,

@@ -3,6 +3,7 @@
 
 import re
 import shutil
+import struct
 
 import pytest
 
@@ -76,6 +77,35 @@ def test_tagged_commands(said: dict[str, str]) -> None:
     data = _words(said["commands"])["data"]
     assert _words(said["tagged"])["read"] == data
     assert "vcacheSS" in said["tagged"]
+
+
+def _log(said: dict[str, str], lid: str) -> bytes:
+    """Return a log page as nvme-cli has got it."""
+    return bytes.fromhex("".join(said[f"log {lid}"].split()))
+
+
+def test_vendor_logs(said: dict[str, str]) -> None:
+    pages = {lid: _log(said, lid) for lid in ("0xc0", "0xc1", "0xc2", "0xc3")}
+    assert {page[:10] for page in pages.values()} == {b"vcacheSS\1\0"}
+    tags = [struct.unpack("<II12Q", pages["0xc1"][at:at + 104]) for at in (64, 192)]
+    assert [tag[0] for tag in tags] == [0, 7]
+    # a write, a flush and a read of one block of 4 KiB
+    assert tags[1][2:7] == (1, 1, 1, 8, 8)
+    assert tags[1][9:14] == (0, 0, 1, 1, 1)
+    written, absorbed = struct.unpack("<QQ", pages["0xc2"][40:56])
+    host = struct.unpack("<Q", pages["0xc2"][128:136])[0]
+    buffered = sum(tag[9] for tag in tags)
+    assert written > 1000
+    # trimmed blocks leave the buffer, too
+    assert 0 < host + buffered <= written - absorbed
+    assert sum(struct.unpack("<256I", pages["0xc3"][64:])) > 0
+
+
+def test_smart_log(said: dict[str, str]) -> None:
+    smart = dict(line.split(":", 1) for line in said["logs"].splitlines() if ":" in line)
+    smart = {key.strip(): value.strip() for key, value in smart.items()}
+    assert smart["available_spare"] == "100%"
+    assert smart["percentage_used"] == "0%"
 
 
 def test_tag_that_was_flushed_survives_a_power_cut(said: dict[str, str]) -> None:

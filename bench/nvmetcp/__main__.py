@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The controller's own speed, against the kernel's target: ``python -m bench.nvmetcp``.
+
+Boots the box in virtual time (QEMU counts instructions, 1 ns each), so the
+figures repeat whatever else the machine does. One host, Linux's, over loopback
+TCP with one I/O queue and no digests; two targets, neither of which waits for a
+medium: vcache-ssd with NAND that takes no time, and nvmet-tcp on memory-backed
+null_blk. Writes build/bench/nvmetcp.json.
+"""
+
+import json
+import pathlib
+import shutil
+import sys
+
+from tests.box import Box, kernels
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+OUT = ROOT / "build" / "bench"
+PROGRAM = ROOT / "build" / "firmware" / "vcache-ssd"
+TARGETS = ("nvmet", "vcache")
+LOADS = tuple(f"{direction}-{depth}" for direction in ("read", "write") for depth in (1, 32))
+
+
+def fio(path: pathlib.Path) -> dict[str, float]:
+    """Return the speed that fio saw, times in virtual ns.
+
+    :param path: its JSON file, NAME-DIRECTION-DEPTH.json
+    """
+    direction = path.stem.split("-")[1]
+    job = json.loads(path.read_text())["jobs"][0]
+    if job["error"] or not job[direction]["total_ios"]:
+        raise SystemExit(f"bench-nvmetcp: {path}: fio failed with error {job['error']}")
+    latency = job[direction]["lat_ns"]
+    percentile = latency["percentile"]
+    return {"iops": job[direction]["iops"], "mean_ns": latency["mean"],
+            "p50_ns": percentile["50.000000"], "p99_ns": percentile["99.000000"],
+            "requests": job[direction]["total_ios"]}
+
+
+def measure(raw: pathlib.Path, release: str) -> None:
+    """Run all loads on both targets in one box."""
+    if not PROGRAM.exists():
+        raise SystemExit(f"bench-nvmetcp: {PROGRAM} is missing: run `make firmware`")
+    shutil.rmtree(raw, ignore_errors=True)
+    raw.mkdir(parents=True)
+    # The kernel tests its ciphers as it boots, which this mode can make fail.
+    box = Box(kernel=release, icount=True, memory="2G", rw=[ROOT / "build"],
+              kernel_args=["cryptomgr.notests"])
+    result = box.run(["sh", "bench/nvmetcp/targets.sh", str(raw), str(PROGRAM)], timeout=1500)
+    if result.status:
+        raise SystemExit(f"bench-nvmetcp: the run in the box failed with {result.status}")
+
+
+def report(raw: pathlib.Path, release: str) -> dict[str, object]:
+    """Collect what fio wrote; a ratio above 1 is a win of ours."""
+    figures = {target: {load: fio(raw / f"{target}-{load}.json") for load in LOADS}
+               for target in TARGETS}
+    ratios = {load: figures["vcache"][load]["iops"] / figures["nvmet"][load]["iops"]
+              for load in LOADS}
+    return {
+        "targets": figures,
+        "iops_ratio": ratios,
+        "kernel": release,
+        "method": "fio libaio 4 KiB random, direct, 64 MiB, over loopback NVMe/TCP, one I/O "
+                  "queue, no digests; QEMU icount shift=0 (1 ns an instruction), one CPU; "
+                  "vcache-ssd --nand none against nvmet-tcp on memory-backed null_blk; "
+                  "latencies from submission to completion",
+    }
+
+
+def table(figures: dict[str, object]) -> str:
+    """Return the figures as people read them."""
+    targets, ratios = figures["targets"], figures["iops_ratio"]
+    assert isinstance(targets, dict) and isinstance(ratios, dict)  # noqa: S101
+    lines = [f"{'':10}{'':8}{'IOPS':>9}{'mean us':>9}{'p50 us':>9}{'p99 us':>9}"]
+    for load in LOADS:
+        for target in TARGETS:
+            one = targets[target][load]
+            times = "".join(f"{one[name] / 1000:9.1f}" for name in ("mean_ns", "p50_ns", "p99_ns"))
+            lines.append(f"{load:10}{target:8}{one['iops']:9.0f}{times}")
+        lines.append(f"{load:10}IOPS of vcache-ssd are {ratios[load]:.2f} times nvmet's")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Measure and report."""
+    raw = OUT / "nvmetcp"
+    release = kernels.select(kernels.default())
+    measure(raw, release)
+    figures = report(raw, release)
+    path = OUT / "nvmetcp.json"
+    path.write_text(json.dumps(figures, indent=1) + "\n")
+    print(table(figures))
+    print(f"bench-nvmetcp: {path.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

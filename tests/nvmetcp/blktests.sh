@@ -1,0 +1,36 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# In the box: blktests' tests of NVMe against vcache-ssd.
+#   blktests.sh CHECKOUT PROGRAM TEST...
+set -eu
+checkout=$1
+export VCACHE_SSD="$2"
+shift 2
+VCACHE_RUN=$(mktemp -d)
+export VCACHE_RUN
+NVME_TARGET_CONTROL=$(realpath "$(dirname "$0")/blktests_target.sh")
+export NVME_TARGET_CONTROL
+
+ip link set lo up
+modprobe nvme-tcp
+
+# The UUID of a namespace is made of the SSD's name: ask the host.
+"$NVME_TARGET_CONTROL" setup
+nqn=$("$NVME_TARGET_CONTROL" config --show-subsysnqn)
+nvme connect -t tcp -a 127.0.0.1 -s 4420 -n "$nqn"
+until [ -e /sys/block/nvme0n1/uuid ]; do sleep 0.1; done
+VCACHE_UUID=$(cat /sys/block/nvme0n1/uuid)
+export VCACHE_UUID
+nvme disconnect -n "$nqn"
+"$NVME_TARGET_CONTROL" cleanup
+
+cd "$checkout"
+# Emulated, a run of everything takes long enough with small numbers.
+NVME_IMG_SIZE=64M NVME_NUM_ITER=5 TIMEOUT=30 ./check -o "$VCACHE_RUN/results" "$@" || true
+# What a test said that failed.
+find "$VCACHE_RUN/results" -name '*.out.bad' -o -name '*.dmesg' | while read -r file; do
+    echo "== ${file#"$VCACHE_RUN/results/"}"
+    tail -n 40 "$file"
+done
+echo "== errors of vcache-ssd"
+cat "$VCACHE_RUN/errors"

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Let fio write and verify for minutes: ``python -m tests.nvmetcp.soak --minutes 10``.
+
+In the box, Linux's own host with both digests against vcache-ssd as it is
+shipped, on an image file. The program is stopped and killed in between, and fio
+goes on when the host has connected again. Exits with 1 if fio read anything
+but what it had written, or a power cut took what was durable.
+"""
+
+import argparse
+import sys
+
+from tests.box import Box
+from tests.nvmetcp import build
+
+
+def main() -> int:
+    """Run it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--minutes", type=float, default=10, help="at least (default: 10)")
+    options = parser.parse_args()
+    program = build.compile_files(build.BUILD / "plain" / "vcache-ssd", "gcc",
+                                  build.real_sources(), *build.PLAIN)
+    seconds = int(options.minutes * 60)
+    result = Box(cpus=1, memory="1G").run(
+        ["sh", str(build.HERE / "soak.sh"), str(program), str(seconds)], timeout=2 * seconds + 600)
+    return 1 if result.status else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
