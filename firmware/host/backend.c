@@ -23,6 +23,7 @@
 /* What an SSD was made as, besides its geometry; in the label of its image. */
 struct kind {
 	uint32_t personality;
+	uint32_t mapping;
 	uint32_t nand;
 	uint32_t tags;
 };
@@ -78,6 +79,7 @@ static void write_label(uint8_t label[NAND_LABEL], const struct kind *k)
 	label[1] = (uint8_t)k->nand;
 	label[2] = (uint8_t)k->tags;
 	label[3] = (uint8_t)(k->tags >> 8);
+	label[4] = (uint8_t)k->mapping;
 }
 
 static struct kind read_label(const uint8_t label[NAND_LABEL])
@@ -86,16 +88,19 @@ static struct kind read_label(const uint8_t label[NAND_LABEL])
 		.personality = label[0],
 		.nand = label[1],
 		.tags = label[2] | (uint32_t)label[3] << 8,
+		.mapping = label[4],
 	};
 }
 
 /* Of a new SSD: what was asked for, and defaults. */
 static struct kind new_kind(const struct backend_options *o)
 {
-	struct kind k = { o->personality, o->nand, o->tags };
+	struct kind k = { o->personality, o->mapping, o->nand, o->tags };
 
 	if (!k.personality)
 		k.personality = BACKEND_TAGGED;
+	if (!k.mapping)
+		k.mapping = BACKEND_PAGE;
 	if (!k.nand)
 		k.nand = BACKEND_TLC;
 	if (!k.tags)
@@ -108,15 +113,20 @@ static int same_kind(const struct backend_options *o, const struct kind *made,
 		     char error[BACKEND_ERROR_SIZE])
 {
 	static const char *const personality[] = { "?", "tagged", "baseline" };
+	static const char *const mapping[] = { "?", "page", "fast" };
 	static const char *const nand[] = { "?", "tlc", "jasmine", "none" };
 
 	if (made->personality - 1 >= BACKEND_BASELINE ||
+	    made->mapping - 1 >= BACKEND_FAST ||
 	    made->nand - 1 >= BACKEND_NO_TIME)
 		return refuse(error, "--image %s: not an image of an SSD",
 			      o->image);
 	if (o->personality && o->personality != made->personality)
 		return refuse(error, "--image %s: made with --personality %s",
 			      o->image, personality[made->personality]);
+	if (o->mapping && o->mapping != made->mapping)
+		return refuse(error, "--image %s: made with --mapping %s",
+			      o->image, mapping[made->mapping]);
 	if (o->nand && o->nand != made->nand)
 		return refuse(error, "--image %s: made with --nand %s",
 			      o->image, nand[made->nand]);
@@ -132,6 +142,7 @@ static struct vs_config config_of(const struct kind *k, uint64_t buffer)
 
 	c.personality = k->personality == BACKEND_BASELINE ? VS_BASELINE :
 			VS_TAGGED;
+	c.mapping = k->mapping == BACKEND_FAST ? VS_MAP_FAST : VS_MAP_PAGE;
 	c.max_tags = k->tags;
 	if (buffer)
 		c.buffer_blocks = (uint32_t)(buffer / VS_BLOCK);
@@ -190,7 +201,8 @@ static int start(struct backend_device *device, const struct vs_config *c,
 		return refuse(error, "no memory for an SSD of this size");
 	r = (fresh ? vs_format : vs_mount)(&device->ssd, b->memory, c,
 					   &nand_ops, b->nand, 0);
-	if (r.status != VS_OK)
+	/* One that is worn out can still be read. */
+	if (r.status != VS_OK && (fresh || r.status != VS_EREADONLY))
 		return refuse(error, "--image %s: %s", path ? path : "(none)",
 			      r.status == VS_EMEDIA ?
 			      "its metadata is lost, or of another version" :

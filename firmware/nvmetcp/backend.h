@@ -18,6 +18,11 @@ enum backend_personality {
 	BACKEND_BASELINE,
 };
 
+enum backend_mapping {
+	BACKEND_PAGE = 1,
+	BACKEND_FAST,
+};
+
 enum backend_nand {
 	BACKEND_TLC = 1,
 	BACKEND_JASMINE,
@@ -29,6 +34,7 @@ enum backend_nand {
  * @image: the file that holds its medium; NULL: in memory, gone at the end
  * @size: bytes that the host is to see; 0: as the image says
  * @personality: enum backend_personality, or 0
+ * @mapping: enum backend_mapping, or 0
  * @nand: enum backend_nand, or 0
  * @tags: tags that have state at a time, hTag included; 0: see above
  * @buffer: bytes of write buffer; 0: as many as such an SSD has
@@ -37,6 +43,7 @@ struct backend_options {
 	const char *image;
 	uint64_t size;
 	uint32_t personality;
+	uint32_t mapping;
 	uint32_t nand;
 	uint32_t tags;
 	uint64_t buffer;

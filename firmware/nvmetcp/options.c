@@ -25,6 +25,7 @@ static const char usage[] =
 "                        (as the image says)\n"
 "  --personality tagged|baseline\n"
 "                        a flush is of a tag or of everything (tagged)\n"
+"  --mapping page|fast   page mapping or the hybrid FAST (page)\n"
 "  --nand tlc|jasmine|none\n"
 "                        kind of NAND; none: TLC that takes no time (tlc)\n"
 "  --tags N              tags that have state at a time (64)\n"
@@ -159,6 +160,7 @@ enum {
 	IMAGE,
 	SIZE,
 	PERSONALITY,
+	MAPPING,
 	NAND,
 	TAGS,
 	BUFFER,
@@ -176,6 +178,7 @@ static const struct option long_options[] = {
 	{ "image", required_argument, NULL, IMAGE },
 	{ "size", required_argument, NULL, SIZE },
 	{ "personality", required_argument, NULL, PERSONALITY },
+	{ "mapping", required_argument, NULL, MAPPING },
 	{ "nand", required_argument, NULL, NAND },
 	{ "tags", required_argument, NULL, TAGS },
 	{ "buffer", required_argument, NULL, BUFFER },
@@ -211,6 +214,7 @@ static bool take_name(uint32_t *choice, const char *option, const char *value,
 }
 
 static const char *const personalities[] = { "tagged", "baseline", NULL };
+static const char *const mappings[] = { "page", "fast", NULL };
 static const char *const nands[] = { "tlc", "jasmine", "none", NULL };
 
 /* What the SSD is to be, besides its image and its size. */
@@ -223,6 +227,9 @@ static bool take_device(struct backend_options *d, int option,
 	case PERSONALITY:
 		return take_name(&d->personality, "personality", value,
 				 personalities, "tagged or baseline");
+	case MAPPING:
+		return take_name(&d->mapping, "mapping", value, mappings,
+				 "page or fast");
 	case NAND:
 		return take_name(&d->nand, "nand", value, nands,
 				 "tlc, jasmine or none");
@@ -279,6 +286,7 @@ static bool take(struct options *o, int option, const char *value)
 		       bad("size", value,
 			   "a number of bytes, perhaps with K, M, G or T");
 	case PERSONALITY:
+	case MAPPING:
 	case NAND:
 	case TAGS:
 	case BUFFER:

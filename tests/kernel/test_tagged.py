@@ -57,7 +57,7 @@ class TagLog:
 
 def _tag_log(path: str) -> dict[int, TagLog]:
     """Return what the drive says of its tags."""
-    page = (ctypes.c_char * (64 * 65))()
+    page = (ctypes.c_char * (64 + 128 * 64))()
     command = bytearray(struct.pack(
         "=BBHIIIQQII6III", 0x02, 0, 0, 0xFFFFFFFF, 0, 0, 0, ctypes.addressof(page), 0, len(page),
         _TAG_LOG | (len(page) // 4 - 1) << 16, 0, 0, 0, 0, 0, 2000, 0))
@@ -66,8 +66,8 @@ def _tag_log(path: str) -> dict[int, TagLog]:
         assert fcntl.ioctl(descriptor, _ADMIN, command) == 0
     finally:
         os.close(descriptor)
-    count = struct.unpack_from("<I", page.raw, 12)[0]
-    entries = [struct.unpack_from("<I4x5Q", page.raw, 64 + 64 * i) for i in range(count)]
+    size, count = struct.unpack_from("<HI", page.raw, 10)
+    entries = [struct.unpack_from("<I4x5Q", page.raw, 64 + size * i) for i in range(count)]
     return {e[0]: TagLog(writes=e[2], flushes=e[3], sectors=e[5]) for e in entries}
 
 

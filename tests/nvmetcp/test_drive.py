@@ -18,13 +18,14 @@ def _blocks(seed: int, count: int) -> bytes:
     return random.Random(seed).randbytes(count * 4096)  # noqa: S311 - no secret
 
 
+@pytest.mark.parametrize("mapping", ["page", "fast"])
 @pytest.mark.parametrize("personality", ["tagged", "baseline"])
 @pytest.mark.parametrize("nand", NANDS)
 def test_what_was_flushed_survives_a_power_cut(drive_program: Path, tmp_path: Path, nand: str,
-                                               personality: str) -> None:
+                                               personality: str, mapping: str) -> None:
     image = str(tmp_path / "image")
     made = Ssd(drive_program, "--image", image, "--nand", nand, "--personality", personality,
-               "--tags", "5", "--buffer", "2", size="24M")
+               "--mapping", mapping, "--tags", "5", "--buffer", "2", size="24M")
     with host(made) as h:
         q = h.io()
         for at in range(0, 1024, 64):
@@ -44,6 +45,7 @@ def test_what_was_flushed_survives_a_power_cut(drive_program: Path, tmp_path: Pa
 
 @pytest.mark.parametrize(("options", "says"), [
     (["--personality", "tagged"], "made with --personality baseline"),
+    (["--mapping", "fast"], "made with --mapping page"),
     (["--nand", "tlc"], "made with --nand jasmine"),
     (["--nand", "none"], "made with --nand jasmine"),
     (["--tags", "6"], "made with --tags 7"),

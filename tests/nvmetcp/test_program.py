@@ -51,6 +51,7 @@ def test_crc32c_against_the_slow_way(program: Path) -> None:
     (["--size", "99999999999999999999999999"], "must be a number of bytes"),
     (["--personality", "Tagged"], "--personality Tagged: must be tagged or baseline"),
     (["--nand", "slc"], "--nand slc: must be tlc, jasmine or none"),
+    (["--mapping", "block"], "--mapping block: must be page or fast"),
     (["--tags", "0"], "--tags 0: must be 1 to 256"),
     (["--tags", "257"], "must be 1 to 256"),
     (["--buffer", "0"], "--buffer 0: must be 1 to 4096 MiB"),
@@ -80,7 +81,7 @@ def test_wrong_options(program: Path, options: list[str], says: str) -> None:
 def test_help(program: Path) -> None:
     done = _run(program, "--help")
     assert (done.returncode, done.stderr) == (0, "")
-    for option in ("listen", "image", "size", "personality", "nand", "tags", "buffer",
+    for option in ("listen", "image", "size", "personality", "mapping", "nand", "tags", "buffer",
                    "namespaces", "block-size", "nqn", "timing", "peer-timeout"):
         assert f"--{option}" in done.stdout
 
