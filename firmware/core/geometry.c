@@ -187,6 +187,7 @@ bool vs_lay_out(struct vs_ssd *s, const struct vs_config *c, uint8_t *mem,
 	s->map_at = carve(&a, s->map_pages, sizeof(*s->map_at));
 	s->map_new = carve(&a, s->map_pages, sizeof(*s->map_new));
 	s->dirty = carve(&a, s->map_pages, 1);
+	s->live = carve(&a, (size_t)s->blocks_all * c->geometry.pages, 1);
 	carve_logs(s, &a);
 	carve_buffers(s, &a);
 	*size = (size_t)a.used;

@@ -213,6 +213,7 @@ struct vs_ssd {
 	uint32_t *map_at;	/* page address of each map page */
 	uint32_t *map_new;	/* the same in a checkpoint under way */
 	uint8_t *dirty;		/* map pages that have changed */
+	uint8_t *live;		/* map entries that point to each page */
 
 	struct vs_entry *entry;
 	uint8_t *data;		/* of the entries */

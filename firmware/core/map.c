@@ -40,11 +40,13 @@ void vs_map_set(struct vs_ssd *s, uint32_t log, uint32_t lpn, uint32_t slot,
 		block = vs_block_of(s, old);
 		s->block[block].valid--;
 		s->block[block].unsafe++;
+		s->live[old / s->slots]--;
 		s->lane[vs_lane_of(s, block)].valid--;
 	}
 	if (slot != VS_NONE) {
 		block = vs_block_of(s, slot);
 		s->block[block].valid++;
+		s->live[slot / s->slots]++;
 		s->lane[vs_lane_of(s, block)].valid++;
 	}
 	s->map[lpn] = slot;

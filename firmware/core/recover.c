@@ -433,6 +433,7 @@ static enum vs_status sort_blocks(struct vs_ssd *s)
 		if (b->state == VS_BLOCK_FREE)
 			b->state = VS_BLOCK_DATA;
 		b->valid++;
+		s->live[s->map[i] / s->slots]++;
 		s->lane[vs_lane_of(s, block)].valid++;
 	}
 	count_free(s);

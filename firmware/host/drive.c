@@ -43,6 +43,7 @@ const struct drive drive_no_time = {
  * each of two planes. The board has 64 MB of DRAM. How much of it the paper's
  * firmware took for its write buffer is not published; here it is half, so
  * that the map, log areas and buffers of reads and moves have the other half.
+ * Map pages go to all banks at once, as those of the board's own firmware do.
  */
 const struct drive drive_jasmine = {
 	.config = {
@@ -56,7 +57,7 @@ const struct drive drive_jasmine = {
 		.buffer_blocks = 8192,
 		.max_tags = 64,
 		.lanes = 1,
-		.meta_stripe = 2,
+		.meta_stripe = 8,
 		.spare_percent = 7,
 		.bad_blocks = 4,
 		.gc = VS_GC_GREEDY,

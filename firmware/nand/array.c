@@ -146,7 +146,9 @@ static void fetch(struct nand *n, struct vs_page at, void *data, void *oob)
 		memset(oob, 0xff, n->oob_size);
 		return;
 	}
-	if (data)
+	if (data && n->c.no_data)
+		memset(data, 0, size);
+	else if (data)
 		memcpy(data, nand_data(n, at), size);
 	memcpy(oob, nand_oob(n, at), n->oob_size);
 }
@@ -214,7 +216,8 @@ static enum vs_status nand_program(void *ctx, vs_time now, struct vs_page at,
 	program_time(n, &op, now);
 	block->next = at.page + 1;
 	n->count.programs++;
-	memcpy(nand_data(n, at), data, g->page_size);
+	if (!n->c.no_data)
+		memcpy(nand_data(n, at), data, g->page_size);
 	memcpy(nand_oob(n, at), oob, n->oob_size);
 	/* The spare bytes have checksums of the data. */
 	for (size_t i = 0; i < n->oob_size; i++)

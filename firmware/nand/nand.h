@@ -28,6 +28,8 @@
  * @fail_ppm: programs and erases that fail, in millionths
  * @path: image file, made when it is not there; NULL: memory
  * @label: kept in a new image, for whoever opens it again
+ * @no_data: bytes of pages are not kept, and read as zeros: for long runs on
+ *	large arrays, of which only time and counters matter
  */
 struct nand_config {
 	struct vs_geometry geometry;
@@ -37,6 +39,7 @@ struct nand_config {
 	uint32_t fail_ppm;
 	const char *path;
 	uint8_t label[NAND_LABEL];
+	bool no_data;
 };
 
 /**
