@@ -111,6 +111,10 @@ bench-nvmetcp: venv firmware ## the emulated SSD's controller against the kernel
 firmware-arm-selftest: venv ## boot it, compare it with the host: build/firmware/zynq7000/selftest.json
 	@$(PYTHON) -m tests.firmware.arm
 
+.PHONY: bench-vflush
+bench-vflush: venv module firmware ## the vFLUSH paper's experiments: build/bench/vflush.json
+	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.vflush
+
 .PHONY: clean
 clean: ## remove build/ and .venv/
 	rm -rf build .venv

@@ -322,7 +322,7 @@ struct vs_result vs_flush(struct vs_ssd *s, vs_time now, uint64_t first,
 {
 	struct batch batch = { .done = now };
 	enum vs_status status;
-	uint32_t i;
+	uint32_t i, free;
 
 	if (!in_range(s, first, count))
 		return (struct vs_result){ VS_EINVAL, now };
@@ -332,7 +332,9 @@ struct vs_result vs_flush(struct vs_ssd *s, vs_time now, uint64_t first,
 		first = 0;
 		count = s->blocks;
 	}
+	free = s->free_count;
 	status = batch_range(s, &batch, first, first + count, now);
+	s->log[VS_HTAG_LOG].stats.flushed += s->free_count - free;
 	for (i = 0; status == VS_OK && i < s->gc_log; i++) {
 		vs_time at = now;
 

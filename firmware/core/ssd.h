@@ -251,7 +251,8 @@ struct vs_stats {
  * @unlogged: changes of the map that are not durable yet
  * @written: blocks written under this tag
  * @flushes: completed
- * @flushed: blocks that its flushes took out of the buffer
+ * @flushed: blocks that its flushes took out of the buffer; of hTag, also
+ *	those that vs_flush() took, whoever's they were
  * @log_pages: of its log, programmed
  * @flush_ns: sum of the flushes' durations
  * @flush_max_ns: the longest

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In the box: one system after the other, each on a drive of its own."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bench.vflush import settings
+from bench.vflush.box import logs
+from tests.box.inside import InsideError, load_module, run, unload_module
+from tests.box.ssd import ssd
+from vcache_agent import fiemap
+from vcache_agent.model import DeviceNumber
+from vcache_agent.netlink.client import Client
+from vcache_agent.nvme import Drives
+
+CGROUPS = Path("/sys/fs/cgroup")
+MOUNT = Path("/run/vflush")
+MAPPED = "vflush"
+VMS = ("vm1", "vm2")
+#: From starting the loads to their first write.
+_HEAD_START_NS = 300_000_000
+
+
+def _images() -> list[Path]:
+    return [MOUNT / f"{vm}.img" for vm in VMS]
+
+
+def progress(text: str) -> None:
+    """Print a line, with the virtual time."""
+    print(f"box {time.monotonic():6.1f} s: {text}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def target(origin: str) -> Iterator[str]:
+    """Map the drive by dm-vcache in filesystem mode; use its tags if it has some."""
+    load_module(f"buffer_mb={settings.BOX['buffer_mb']}")
+    sectors = run("blockdev", "--getsz", origin).strip()
+    run("dmsetup", "create", MAPPED, "--table",
+        f"0 {sectors} vcache flush-only {origin} filesystem")
+    try:
+        with Client() as client:
+            problems = Drives().use_tags(client, client.devices())
+        if problems:
+            raise InsideError("; ".join(problems))
+        yield f"/dev/mapper/{MAPPED}"
+    finally:
+        run("dmsetup", "remove", "--retry", MAPPED)
+        unload_module()
+
+
+@contextlib.contextmanager
+def filesystem(device: str) -> Iterator[None]:
+    """Make ext4 and the images, every block of them written; mount it."""
+    run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard", device)
+    MOUNT.mkdir(exist_ok=True)
+    run("mount", "-t", "ext4", "-o", "noatime", device, str(MOUNT))
+    try:
+        for image in _images():
+            run("dd", "if=/dev/zero", f"of={image}", "bs=1M", f"count={settings.BOX['image_mb']}",
+                "oflag=direct", timeout=3000)
+        run("sync")
+        yield
+    finally:
+        run("umount", str(MOUNT))
+
+
+def give_tags() -> None:
+    """Do what the agent does for two domains: tags with their cgroups and extents."""
+    number = os.stat(f"/dev/mapper/{MAPPED}").st_rdev
+    device = DeviceNumber(os.major(number), os.minor(number))
+    with Client() as client:
+        for tag, (vm, image) in enumerate(zip(VMS, _images(), strict=True), 1):
+            descriptor = os.open(image, os.O_RDONLY)
+            try:
+                extents = fiemap.written_extents(descriptor)
+            finally:
+                os.close(descriptor)
+            cgroup = (CGROUPS / vm).stat().st_ino
+            client.tag_set(device, tag, name=vm, cgroups=[cgroup])
+            client.set_extents(device, tag, extents)
+
+
+def measure(load: str, every: int, seed: int) -> list[dict[str, Any]]:
+    """Let both VMs write, VM2 with a sync every `every` writes."""
+    start = time.monotonic_ns() + _HEAD_START_NS
+    box = settings.BOX
+    children = []
+    for i, (vm, image) in enumerate(zip(VMS, _images(), strict=True)):
+        words = [image, box["image_mb"] << 20, every if i else settings.NEVER,
+                 box["think_us"], start, box["ramp_ms"], box["time_ms"], box["tail_ms"],
+                 2 * seed + i]
+        script = 'echo $$ >"$0"/cgroup.procs && exec "$@"'
+        children.append(subprocess.Popen(
+            ["sh", "-c", script, str(CGROUPS / vm), load, *map(str, words)],
+            stdout=subprocess.PIPE, text=True))
+    found = [child.communicate()[0] for child in children]
+    if any(child.returncode for child in children):
+        raise InsideError("a load failed")
+    return [json.loads(text) for text in found]
+
+
+def system(name: str, load: str) -> Iterator[dict[str, Any]]:
+    """Measure one system at all intervals."""
+    personality, mapped = settings.BOX_SYSTEMS[name]
+    progress(f"{name}: starting the drive")
+    with ssd("--personality", personality, "--nand", "jasmine", "--size",
+             f"{settings.BOX['drive_mb']}M") as drive, contextlib.ExitStack() as stack:
+        node = drive.namespace()
+        Path(f"/sys/block/{Path(node).name}/queue/scheduler").write_text("none")
+        device = stack.enter_context(target(node)) if mapped else node
+        stack.enter_context(filesystem(device))
+        status = ""
+        if mapped:
+            give_tags()
+            status = run("dmsetup", "status", MAPPED).strip()
+        progress(f"{name}: ready {status}")
+        for number, every in enumerate((settings.NEVER, *settings.INTERVALS)):
+            before = logs.counters(node)
+            vms = measure(load, every, 1 + number)
+            spent = logs.difference(logs.counters(node), before)
+            yield {"system": name, "every": every, "vms": vms, "drive": spent, "status": status}
+
+
+def main() -> None:
+    """Measure all systems: ``inside LOAD OUT``."""
+    load, out = sys.argv[1:]
+    for vm in VMS:
+        (CGROUPS / vm).mkdir(exist_ok=True)
+    runs = []
+    for name in settings.BOX_SYSTEMS:
+        for found in system(name, load):
+            runs.append(found)
+            progress(f"{name}, an fsync every {found['every'] or 'never'}: VM1 "
+                     f"{found['vms'][0]['writes']['count']}, VM2 "
+                     f"{found['vms'][1]['writes']['count']} writes")
+            Path(out).write_text(json.dumps(runs))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Build the simulation, run experiments in it, read what it prints."""
+
+import json
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from bench.vflush import settings
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build" / "bench" / "vflush"
+PARTS = ("bench/vflush/*.c", "firmware/core/*.c", "firmware/nand/*.c", "firmware/host/drive.c")
+
+Run = dict[str, Any]
+#: System, loads of the VMs ("random/8": an fsync every 8 writes).
+Experiment = tuple[str, str]
+
+
+def build(folder: Path = BUILD, tree: Path = ROOT, *flags: str) -> Path:
+    """Compile the simulation.
+
+    :param tree: the repository, or a copy of it with something changed
+    :param flags: of the compiler, instead of optimisation
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / "vflush"
+    sources = [str(path) for part in PARTS for path in sorted(tree.glob(part))]
+    subprocess.run(["cc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror",
+                    *(flags or ("-O3", "-g")), "-Wl,--wrap=vs_crc32c", "-o", str(program),
+                    *sources], check=True)
+    return program
+
+
+def random_loads(every: int) -> str:
+    """Return the loads of the micro-benchmark: VM1 never syncs, VM2 every `every` writes."""
+    return f"random,random/{every}" if every else "random,random"
+
+
+def experiments() -> list[Experiment]:
+    """Return everything that is simulated."""
+    everything = [(system, random_loads(every)) for system in settings.SYSTEMS
+                  for every in (settings.NEVER, *settings.INTERVALS)]
+    everything += [(system, ",".join(mix)) for system in ("baseline", "tagged")
+                   for mix in settings.MIXES]
+    return everything
+
+
+def _run_all(program: Path, personality: str, wanted: Sequence[Experiment],
+             hardware: Mapping[str, int], times: str) -> list[Run]:
+    """Run all experiments of a personality, each from the same preconditioned SSD."""
+    lines = [f"loads={loads} {settings.SYSTEMS[system][1]} {times}" for system, loads in wanted]
+    words = [f"{name}={value}" for name, value in hardware.items()]
+    done = subprocess.run([str(program), f"personality={personality}", *words],
+                          input="\n".join(lines), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"bench-vflush: the simulation failed: {done.stderr}")
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    return [{"system": system, "loads": loads, **result}
+            for (system, loads), result in zip(wanted, results, strict=True)]
+
+
+def run(program: Path, wanted: Iterable[Experiment],
+        hardware: Mapping[str, int] = settings.HARDWARE, warm_ms: int = settings.WARM_MS,
+        run_ms: int = settings.RUN_MS, sample_ms: int = settings.SAMPLE_MS) -> list[Run]:
+    """Simulate; the result depends on nothing but the arguments."""
+    times = f"warm_ms={warm_ms} run_ms={run_ms} sample_ms={sample_ms}"
+    wanted = list(wanted)
+    groups = {personality: [(s, loads) for s, loads in wanted
+                            if settings.SYSTEMS[s][0] == personality]
+              for personality in ("baseline", "tagged")}
+    with ThreadPoolExecutor() as pool:
+        found = [pool.submit(_run_all, program, personality, group, hardware, times)
+                 for personality, group in groups.items() if group]
+        return [one for part in found for one in part.result()]
