@@ -6,9 +6,7 @@
 #include <string.h>
 
 #include "../../firmware/core/crc32c.h"
-
-uint32_t __real_vs_crc32c(uint32_t crc, const void *data, size_t len);
-uint32_t __wrap_vs_crc32c(uint32_t crc, const void *data, size_t len);
+#include "sim.h"
 
 #ifdef __x86_64__
 __attribute__((target("sse4.2")))

@@ -139,4 +139,8 @@ void load_start(uint32_t vm, struct journal *journal, struct journal *host);
 
 uint64_t vm_base(uint32_t owner);
 
+/* crc32c.c, instead of the firmware's: see there */
+uint32_t __real_vs_crc32c(uint32_t crc, const void *data, size_t len);
+uint32_t __wrap_vs_crc32c(uint32_t crc, const void *data, size_t len);
+
 #endif /* VCACHE_BENCH_SIM_H */

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench.vflush import settings
 from tests.box import Box, kernels
 from tests.box import ssd as drive
 
