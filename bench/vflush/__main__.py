@@ -30,7 +30,7 @@ def measured(part: str) -> dict[str, Any]:
     result: dict[str, Any]
     if part == "simulation":
         say(f"simulating {len(simulate.experiments())} runs on the preconditioned SSD")
-        result = {"runs": simulate.run(simulate.build(), simulate.experiments())}
+        result = {"runs": simulate.run(simulate.build(), simulate.experiments(), report=say)}
     else:
         say(f"booting the box for {', '.join(settings.BOX_SYSTEMS)}")
         kernel, runs = measure.measure(OUT / "vflush")

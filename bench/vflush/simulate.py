@@ -3,7 +3,7 @@
 
 import json
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -49,29 +49,39 @@ def experiments() -> list[Experiment]:
 
 
 def _run_all(program: Path, personality: str, wanted: Sequence[Experiment],
-             hardware: Mapping[str, int], times: str) -> list[Run]:
+             hardware: Mapping[str, int], times: str,
+             report: Callable[[str], None]) -> list[Run]:
     """Run all experiments of a personality, each from the same preconditioned SSD."""
     lines = [f"loads={loads} {settings.SYSTEMS[system][1]} {times}" for system, loads in wanted]
     words = [f"{name}={value}" for name, value in hardware.items()]
-    done = subprocess.run([str(program), f"personality={personality}", *words],
-                          input="\n".join(lines), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"bench-vflush: the simulation failed: {done.stderr}")
-    results = [json.loads(line) for line in done.stdout.splitlines()]
-    return [{"system": system, "loads": loads, **result}
-            for (system, loads), result in zip(wanted, results, strict=True)]
+    found = []
+    with subprocess.Popen([str(program), f"personality={personality}", *words], text=True,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin and process.stdout  # noqa: S101 - for the type checker
+        process.stdin.write("\n".join(lines))
+        process.stdin.close()
+        for (system, loads), line in zip(wanted, process.stdout, strict=False):
+            found.append({"system": system, "loads": loads, **json.loads(line)})
+            report(f"{personality} {len(found)}/{len(wanted)}: {system}, {loads}")
+    if process.returncode or len(found) != len(wanted):
+        raise SystemExit(f"bench-vflush: the simulation ended with {process.returncode}")
+    return found
 
 
 def run(program: Path, wanted: Iterable[Experiment],
         hardware: Mapping[str, int] = settings.HARDWARE, warm_ms: int = settings.WARM_MS,
-        run_ms: int = settings.RUN_MS, sample_ms: int = settings.SAMPLE_MS) -> list[Run]:
-    """Simulate; the result depends on nothing but the arguments."""
+        run_ms: int = settings.RUN_MS, sample_ms: int = settings.SAMPLE_MS,
+        report: Callable[[str], None] = lambda _: None) -> list[Run]:
+    """Simulate; the result depends on nothing but the arguments.
+
+    :param report: is told of each run that is over
+    """
     times = f"warm_ms={warm_ms} run_ms={run_ms} sample_ms={sample_ms}"
     wanted = list(wanted)
     groups = {personality: [(s, loads) for s, loads in wanted
                             if settings.SYSTEMS[s][0] == personality]
               for personality in ("baseline", "tagged")}
     with ThreadPoolExecutor() as pool:
-        found = [pool.submit(_run_all, program, personality, group, hardware, times)
+        found = [pool.submit(_run_all, program, personality, group, hardware, times, report)
                  for personality, group in groups.items() if group]
         return [one for part in found for one in part.result()]
