@@ -590,7 +590,7 @@ static int vc_nl_set_origin(struct vc_dev *dev, struct genl_info *info)
 
 	if (!nsid || (nla_get_u32(nsid) &&
 		      (!tag_max || !instance || !nla_get_u32(instance)))) {
-		NL_SET_ERR_MSG(info->extack, "origin-nsid is required, and unless 0 tag-max and instance");
+		NL_SET_ERR_MSG(info->extack, "origin-nsid, tag-max and instance are required");
 		return -EINVAL;
 	}
 	as.nsid = nla_get_u32(nsid);
