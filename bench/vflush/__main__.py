@@ -33,7 +33,7 @@ def measured(part: str) -> dict[str, Any]:
         result = {"runs": simulate.run(simulate.build(), simulate.experiments(), report=say)}
     else:
         say(f"booting the box for {', '.join(settings.BOX_SYSTEMS)}")
-        kernel, runs = measure.measure(OUT / "vflush")
+        kernel, runs = measure.measure(OUT / "vflush", list(settings.BOX_SYSTEMS))
         result = {"kernel": kernel, "runs": runs}
     (OUT / "vflush" / f"{part}-runs.json").write_text(json.dumps(result))
     say(f"{part}: {time.monotonic() - started:.0f} s")

@@ -74,6 +74,6 @@ BOX = {
 #: Firmware, and whether dm-vcache is on top.
 BOX_SYSTEMS = {
     "baseline": ("baseline", False),
-    "fua": ("baseline", True),
     "full": ("tagged", True),
+    "fua": ("baseline", True),
 }

@@ -141,13 +141,11 @@ static enum vs_status collect(struct vs_ssd *s, uint32_t lane, uint32_t victim,
 	enum vs_status status = VS_OK;
 
 	while (status == VS_OK && *cursor < s->c.geometry.pages &&
-	       b->valid > s->staged) {
+	       b->valid > s->staged && pages--) {
 		if (!s->live[vs_page_address(s, victim, *cursor)]) {
 			(*cursor)++;
 			continue;
 		}
-		if (!pages--)
-			break;
 		if (!whole) {
 			if (!vs_has_page(s, &s->lane[lane].gc) &&
 			    vs_room(s, lane) <= vs_reserve(s, lane))

@@ -123,8 +123,8 @@ enum vs_mapping {
  * @bad_blocks: per lane, set aside for factory and grown bad blocks
  * @personality: of the flush
  * @gc: choice of victims
- * @gc_pages: pages that garbage collection reads at most along with one page
- *	of the host, as long as blocks are left
+ * @gc_pages: pages that garbage collection goes over at most along with one
+ *	page of the host, as long as blocks are left; empty ones are not read
  * @wear_gap: erases that the least worn block may lag behind the most worn
  *	one before its data is moved; 0: never moved
  * @mapping: where data goes and how room is made for it. Both show the same

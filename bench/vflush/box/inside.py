@@ -56,19 +56,24 @@ def target(origin: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def filesystem(device: str) -> Iterator[None]:
-    """Make ext4 and the images, every block of them written; mount it."""
-    run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard", device)
+def mounted(device: str) -> Iterator[None]:
+    """Mount the file system."""
     MOUNT.mkdir(exist_ok=True)
     run("mount", "-t", "ext4", "-o", "noatime", device, str(MOUNT))
     try:
+        yield
+    finally:
+        run("umount", str(MOUNT))
+
+
+def make_images(drive: str) -> None:
+    """Make ext4 and the images, every block of them written, without dm-vcache."""
+    run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard", drive)
+    with mounted(drive):
         for image in _images():
             run("dd", "if=/dev/zero", f"of={image}", "bs=1M", f"count={settings.BOX['image_mb']}",
                 "oflag=direct", timeout=3000)
         run("sync")
-        yield
-    finally:
-        run("umount", str(MOUNT))
 
 
 def give_tags() -> None:
@@ -108,16 +113,16 @@ def measure(load: str, every: int, seed: int) -> list[dict[str, Any]]:
 
 def system(name: str, load: str) -> Iterator[dict[str, Any]]:
     """Measure one system at all intervals."""
-    personality, mapped = settings.BOX_SYSTEMS[name]
+    personality, mapping = settings.BOX_SYSTEMS[name]
     progress(f"{name}: starting the drive")
     with ssd("--personality", personality, "--nand", "jasmine", "--size",
              f"{settings.BOX['drive_mb']}M") as drive, contextlib.ExitStack() as stack:
         node = drive.namespace()
         Path(f"/sys/block/{Path(node).name}/queue/scheduler").write_text("none")
-        device = stack.enter_context(target(node)) if mapped else node
-        stack.enter_context(filesystem(device))
+        make_images(node)
+        stack.enter_context(mounted(stack.enter_context(target(node)) if mapping else node))
         status = ""
-        if mapped:
+        if mapping:
             give_tags()
             status = run("dmsetup", "status", MAPPED).strip()
         progress(f"{name}: ready {status}")
@@ -129,12 +134,14 @@ def system(name: str, load: str) -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    """Measure all systems: ``inside LOAD OUT``."""
-    load, out = sys.argv[1:]
+    """Measure systems: ``inside LOAD OUT SYSTEM...``."""
+    load, out, *systems = sys.argv[1:]
+    # By FUA on the Baseline firmware, what is queued can take longer than 30 s.
+    run("modprobe", "nvme-core", "io_timeout=240")
     for vm in VMS:
         (CGROUPS / vm).mkdir(exist_ok=True)
     runs = []
-    for name in settings.BOX_SYSTEMS:
+    for name in systems:
         for found in system(name, load):
             runs.append(found)
             progress(f"{name}, an fsync every {found['every'] or 'never'}: VM1 "

@@ -4,6 +4,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from tests.box import ssd as drive
 HERE = Path(__file__).resolve().parent
 
 
-def measure(folder: Path, timeout: int = 2400) -> tuple[str, list[dict[str, Any]]]:
-    """Measure all systems; return the kernel's release and the runs.
+def measure(folder: Path, systems: Sequence[str],
+            timeout: int = 2400) -> tuple[str, list[dict[str, Any]]]:
+    """Measure systems; return the kernel's release and the runs.
 
     :param folder: where the load's program and the runs go
     """
@@ -32,8 +34,8 @@ def measure(folder: Path, timeout: int = 2400) -> tuple[str, list[dict[str, Any]
     # The kernel tests its ciphers as it boots, which this mode can make fail.
     box = Box(kernel=release, icount=True, memory="3G",
               rw=[drive.REPO / "build"], kernel_args=["cryptomgr.notests"])
-    result = box.run([sys.executable, "-m", "bench.vflush.box.inside", str(load), str(out)],
-                     timeout=timeout)
+    command = [sys.executable, "-m", "bench.vflush.box.inside", str(load), str(out), *systems]
+    result = box.run(command, timeout=timeout)
     if result.status:
         raise SystemExit(f"bench-vflush: the run in the box failed with {result.status}")
     runs: list[dict[str, Any]] = json.loads(out.read_text())
