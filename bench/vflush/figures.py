@@ -75,13 +75,14 @@ def reduction(new: float, old: float) -> float:
 
 
 def against(new: Mapping[int, Point], old: Mapping[int, Point]) -> dict[int, dict[str, float]]:
-    """Return the reductions at each interval at which VM2 syncs."""
+    """Return the reductions at each interval at which a sync of VM2 has ended in both."""
     names = {"flush_latency_reduction_pct": "flush_ms",
              "flushed_data_reduction_pct": "flushed_kib",
              "map_pages_reduction_pct": "map_pages", "entries_reduction_pct": "entries_all"}
     return {every: {name: reduction(new[every][key], old[every][key])
                     for name, key in names.items()}
-            for every in new if every != settings.NEVER and every in old}
+            for every in new if every != settings.NEVER and every in old
+            and new[every]["flush_ms"] and old[every]["flush_ms"]}
 
 
 def loss(found: Mapping[int, Point], key: str) -> dict[int, float]:

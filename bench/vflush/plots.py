@@ -31,7 +31,10 @@ def _names(intervals: Sequence[int]) -> list[str]:
 def _lines(axes: Axes, points: Points, systems: Sequence[str], key: str,
            intervals: Sequence[int] = ALL) -> None:
     for system in systems:
-        axes.plot(_names(intervals), [points[system][every][key] for every in intervals],
+        # Of what has never ended there is no latency.
+        values = [points[system][every][key] or (float("nan") if key == "flush_ms" else 0.0)
+                  for every in intervals]
+        axes.plot(_names(intervals), values,
                   marker="o", label=system.replace("_", ", "), color=_COLOURS[system])
     axes.set_ylim(bottom=0)
     axes.set_xlabel("VM2's writes between two fsyncs")

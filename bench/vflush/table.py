@@ -36,9 +36,8 @@ def _systems(title: str, systems: Mapping[str, Any]) -> list[str]:
              f"{'KiB/flush':>10}{'map pages':>10}"]
     for name, found in systems.items():
         for every, one in found["points"].items():
-            flush = one["flush_ms"]
             lines.append(f"{name:24}{every or 'never':>6}{one['vm1_mb_s']:10.2f}"
-                         f"{one['vm2_mb_s']:10.2f}{flush:10.2f}{one['flushed_kib']:10.0f}"
+                         f"{one['vm2_mb_s']:10.2f}{one['flush_ms']:10.2f}{one['flushed_kib']:10.0f}"
                          f"{one['map_pages']:10.1f}")
     return lines
 

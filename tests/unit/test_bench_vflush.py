@@ -155,6 +155,14 @@ def test_points_of_the_box() -> None:
     assert fua["entries_all"] == pytest.approx(2 / scale)
 
 
+def test_no_sync_is_no_gain() -> None:
+    """A system so slow that none has ended must not look as if it had cost nothing."""
+    stuck = _box_run("fua", 8)
+    stuck["vms"][1]["syncs"] = {"count": 0, "ns": 0, "max_ns": 0}
+    points = boxpoints.points([_box_run("baseline", 8, flushed=4000), stuck])
+    assert figures.against(points["fua"], points["baseline"]) == {}
+
+
 def _report(runs: list[Run]) -> dict[str, Any]:
     box = [_box_run(system, every, flushed=400 if system == "full" else 4000,
                     map=160 if system == "full" else 1600)
