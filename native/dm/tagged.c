@@ -31,7 +31,7 @@ static bool vc_tagged_due(struct vc_tag *tag)
 	if (!bio_list_empty(&tag->refused))
 		return true;
 	return !tag->busy && !bio_list_empty(&tag->sent) &&
-	       (!atomic_read(&tag->sending) ||
+	       (!atomic_read(&tag->tagging) ||
 		tag->nsent >= VC_INFLIGHT_MAX * VC_GROUPS_MAX / 2);
 }
 
@@ -61,6 +61,7 @@ void vc_tagged_end(struct bio *bio)
 		bio_list_add(&tag->sent, bio);
 		tag->nsent++;
 	}
+	atomic_dec(&tag->tagging);
 	vc_writeout_arrived(tag);
 	vc_tagged_kick(tag);
 	spin_unlock_irqrestore(&tag->lock, flags);

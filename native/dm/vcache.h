@@ -244,6 +244,7 @@ enum vc_exposure {
  * @commit_work: sends tagged flushes
  * @stalled: the worker stopped at VC_INFLIGHT_MAX
  * @sending: requests at the origin
+ * @tagging: those of them that are tagged writes
  * @inflight: requests whose data is not durable, those in @sending included
  * @inflight_sectors: their size
  * @batch: blocks being written out in order; the worker's own
@@ -290,6 +291,7 @@ struct vc_tag {
 
 	bool stalled;
 	atomic_t sending;
+	atomic_t tagging;
 	atomic_t inflight;
 	atomic_t inflight_sectors;
 	struct list_head batch;

@@ -319,10 +319,12 @@ static void vc_writeout_submit(struct vc_tag *tag, struct bio *bio)
 	atomic_inc(&tag->sending);
 	atomic_inc(&tag->inflight);
 	atomic_inc(&tag->dev->inflight);
-	if (bio->bi_end_io == vc_tagged_end)
+	if (bio->bi_end_io == vc_tagged_end) {
+		atomic_inc(&tag->tagging);
 		vc_nvme_write(tag, bio);
-	else
+	} else {
 		submit_bio_noacct(bio);
+	}
 }
 
 /* How many blocks at the head of the batch follow one another? */
