@@ -41,7 +41,7 @@ MUTATIONS = [
     Mutation("a flush leaves out hTag's log", "ssd",
              "status = vs_log_commit(s, VS_HTAG_LOG, now, &host);", ";"),
     Mutation("a flush leaves out its own log", "ssd",
-             "status = vs_log_commit(s, log, now, &own);", ";"),
+             "\t\t\tstatus = vs_log_commit(s, log, now, &own);", ";"),
     Mutation("a flush is acknowledged before its log page is there", "ssd",
              "own = vs_later(vs_later(own, host), batch.done);", "own = batch.done;"),
     Mutation("a flush of a range forgets the logs", "ssd",
@@ -92,6 +92,7 @@ RUNS = [
     ("sweep", 1, 1, 2), ("long", 4, 0, 1), ("long", 0, 0, 1), ("long", 1, 0, 2),
     ("long", 2, 0, 2), ("long", 1, 0, 3), ("sweep", 1, 0, 4), ("sweep", 4, 0, 4),
     ("long", 4, 0, 2), ("long", 3, 1, 1), ("sweep", 3, 0, 2), ("sweep", 1, 0, 21),
+    ("sweep", 1, 0, 14), ("long", 1, 0, 14), ("long", 3, 0, 3),
 ]
 
 

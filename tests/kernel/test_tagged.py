@@ -279,8 +279,8 @@ def test_power_cuts_under_load(drive: Ssd, client: Client) -> None:
             time.sleep(chance.uniform(0.2, 1.2))
             drive.cut_power()
             drive.power_on()
-            stack.wait_until(lambda: Drives().use_tags(client, client.devices()) == [] and
-                             _device(client, device) is spec.Isolation.TAGGED)
+            assert stack.wait_until(lambda: Drives().use_tags(client, client.devices()) == [] and
+                                    _device(client, device) is spec.Isolation.TAGGED)
             tagged = client.tag(device.number, 7).stats.tagged_flushes
         time.sleep(0.5)
         drive.cut_power()
