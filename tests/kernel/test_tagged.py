@@ -177,9 +177,18 @@ def test_partition(drive: Ssd, client: Client) -> None:
             disk.flush()
             assert client.tag(device.number, 7).stats.tagged_flushes == 1
     finally:
-        stack.run("delpart", path, "1")
+        # udev may still look at it.
+        assert stack.wait_until(lambda: _delete_partition(path))
     assert read(path, 8192 + 800, _BLOCK) == pattern(4, _BLOCK)
     assert read(path, 800, _BLOCK) == bytes(_BLOCK * SECTOR)
+
+
+def _delete_partition(path: str) -> bool:
+    try:
+        stack.run("delpart", path, "1")
+    except stack.StackError:
+        return False
+    return True
 
 
 def test_two_volumes_have_their_own_flushes(drive: Ssd, client: Client) -> None:
