@@ -32,7 +32,7 @@ def test_identify_controller(ssd: Ssd) -> None:
         assert _le(data, 77, 1) == 8
         assert _le(data, 80, 4) == 0x10400
         assert _le(data, 111, 1) == 1
-        assert data[76] & 2
+        assert data[76] == 0
         assert _le(data, 320, 2) == 1
         assert (data[512], data[513]) == (0x66, 0x44)
         assert _le(data, 514, 2) == 128
@@ -203,7 +203,7 @@ def test_writes_log(program: Path) -> None:
         before = struct.unpack("<8sHHI13Q", h.admin.get_log(WRITES, 128).data[:120])
         q.flush()
         data = h.admin.get_log(WRITES, 512).data
-        assert before[:5] == (b"vcacheSS", 1, 5, 4096, 0)
+        assert before[:5] == (b"vcacheSS", 1, 6, 4096, 0)
         assert struct.unpack("<Q", data[16:24])[0] == 1
         assert struct.unpack("<Q", data[40:48])[0] == 5
         assert struct.unpack("<Q", data[120:128])[0] == 4096
@@ -236,6 +236,11 @@ def test_media_errors_in_the_smart_log(program: Path) -> None:
         q = h.io()
         assert [q.read(at).code for at in (4, 5, 5)] == [0, 0x281, 0x281]
         assert _le(h.admin.get_log(SMART, 512).data, 160, 16) == 2
+
+
+def test_multipath_is_said_when_asked_for(program: Path) -> None:
+    with Ssd(program, "--multipath", "on") as ssd, host(ssd) as h:
+        assert h.admin.identify(1).data[76] == 2
 
 
 # ---- features ----
