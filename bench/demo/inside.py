@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.demo import vcache
-from bench.demo.device import Device, emulated_ssd, own_figures
+from bench.demo.device import Device, own_figures, simulated_ssd
 from bench.demo.settings import NEVER, Settings, schedule
 from bench.demo.vm import INSTANCES, Instance, place_guest
 from tests.box import inside as box
@@ -181,7 +181,7 @@ def _measure_into(found: dict[str, Any], only: str | None, settings: Settings,
                   vms: list[Instance], guest: Guest) -> None:
     """Measure both halves, or only one, into `found`."""
     with contextlib.ExitStack() as stack:
-        device = stack.enter_context(emulated_ssd(settings))
+        device = stack.enter_context(simulated_ssd(settings))
         found["device"] = device.describe()
         say(f"device: {found['device']}")
         stack.enter_context(box.libvirt(hook=vcache.HOOK if vcache.HOOK.exists() else None))

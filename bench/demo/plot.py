@@ -82,8 +82,9 @@ def _device_rows(report: dict[str, Any]) -> str:
 
     return _rows([
         ["made of", device["made_of"]],
-        ["NAND timings", device["nand"]],
-        ["volatile cache", f"{device['write_cache']}, FUA {device['fua']}"],
+        ["volatile cache", f"{device['write_cache']}, FUA {device['fua']}, "
+                           f"{device['queue_depth']} command at a time"],
+        ["charged for every command, cached or FUA", f"{device['command_ns'] / 1000:.0f} us"],
         ["write, measured", latency("write_us")],
         ["write with FUA, measured", latency("fua_write_us")],
         ["flush, measured", latency("flush_us")],

@@ -23,7 +23,7 @@ class Settings:
     :param warm_ms: time both VMs write before the first setting
     :param image_mb: size of a VM's disk; all of it is written at random
     :param vm_memory_mb: memory of a VM
-    :param nand: timings of the device's NAND, as vcache-ssd knows them
+    :param command_us: what the device charges for every command but FLUSH
     :param device_mb: size of the device
     :param buffer_mb: module parameter of dm-vcache, memory for all tags; small
         against the disks, so that not everything is absorbed
@@ -37,7 +37,7 @@ class Settings:
     warm_ms: int = 6000
     image_mb: int = 64
     vm_memory_mb: int = 128
-    nand: str = "jasmine"
+    command_us: int = 250
     device_mb: int = 256
     buffer_mb: int = 8
 

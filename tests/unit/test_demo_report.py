@@ -48,8 +48,8 @@ def _found(bare_loss: float = 60, vcache_loss: float = 2,
            for name in ("write_us", "fua_write_us", "flush_us")}
     return {
         "versions": {"kernel": "6.1"},
-        "device": {"made_of": "disk & co", "nand": "jasmine", "write_cache": "write back",
-                   "fua": 1},
+        "device": {"made_of": "disk & co", "write_cache": "write back", "fua": 1,
+                   "queue_depth": 1, "command_ns": 250_000},
         "bare": {"own": own, "runs": _runs(3, bare_loss, flush[0]), "device_flushes": 99},
         "vcache": {"runs": _runs(3, vcache_loss, flush[1]), "device_flushes": 1,
                    "tags": [tag], "tags_after": [tag], "table": "t", "status": "s"},
