@@ -69,6 +69,10 @@ class Ssd:
             raise InsideError("vcache-ssd did not start")
         self._port = int(said[3].rpartition(":")[2])
 
+    def model(self) -> str:
+        """Return what the drive calls itself."""
+        return (self._controller / "model").read_text().strip()
+
     def cut_power(self) -> None:
         """End the drive at once; what it had not made durable is lost."""
         self._process.kill()
