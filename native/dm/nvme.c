@@ -69,9 +69,9 @@ unsigned int vc_nvme_max_bytes(struct block_device *bdev)
 {
 	struct request_queue *q = bdev_get_queue(bdev);
 
-	return min(queue_max_hw_sectors(q) << SECTOR_SHIFT,
-		   min_t(unsigned int, queue_max_segments(q), BIO_MAX_VECS)
-		   << PAGE_SHIFT);
+	return min(queue_max_hw_sectors(q),
+		   min_t(unsigned int, queue_max_segments(q), BIO_MAX_VECS) *
+		   VC_PAGE_SECTORS) << SECTOR_SHIFT;
 }
 
 static struct request *vc_nvme_request(struct vc_dev *dev,
