@@ -178,14 +178,26 @@ static int choose(struct backend *b, struct vs_config *c,
 	return 0;
 }
 
+static struct nand_timing slowed(struct nand_timing t, uint32_t times)
+{
+	t.read_ns *= times;
+	t.program_lsb_ns *= times;
+	t.program_msb_ns *= times;
+	t.erase_ns *= times;
+	t.byte_ps *= times;
+	return t;
+}
+
 /* Power up; @fresh: with nothing on it. */
 static int start(struct backend_device *device, const struct vs_config *c,
-		 const char *path, bool fresh, char error[BACKEND_ERROR_SIZE])
+		 const struct backend_options *o, const char *path, bool fresh,
+		 char error[BACKEND_ERROR_SIZE])
 {
 	struct backend *b = device->backend;
 	struct nand_config nand = {
 		.geometry = c->geometry,
-		.timing = *drive_of(b->kind.nand)->timing,
+		.timing = slowed(*drive_of(b->kind.nand)->timing,
+				 o->slowdown),
 		.seed = 1,
 		.path = path,
 	};
@@ -232,7 +244,8 @@ int backend_open(struct backend_device *device,
 	else if (!choose(device->backend, &c, o, fresh, error)) {
 		if (fresh && o->image)
 			(void)unlink(path);
-		if (!start(device, &c, o->image ? path : NULL, fresh, error)) {
+		if (!start(device, &c, o, o->image ? path : NULL, fresh,
+			   error)) {
 			if (!fresh || !o->image || !rename(path, o->image))
 				return 0;
 			refuse(error, "--image %s: %s", o->image,

@@ -38,6 +38,7 @@ enum backend_nand {
  * @nand: enum backend_nand, or 0
  * @tags: tags that have state at a time, hTag included; 0: see above
  * @buffer: bytes of write buffer; 0: as many as such an SSD has
+ * @slowdown: what all times of the NAND are multiplied by, 1 to 1000
  */
 struct backend_options {
 	const char *image;
@@ -47,6 +48,7 @@ struct backend_options {
 	uint32_t nand;
 	uint32_t tags;
 	uint64_t buffer;
+	uint32_t slowdown;
 };
 
 struct backend;

@@ -135,12 +135,14 @@ static uint16_t do_write(struct request *r, uint32_t tag)
 	return SC_SUCCESS;
 }
 
-static void count_flush(struct request *r, uint32_t tag)
+/* @start: when the device began it, which may be after it came. */
+static void note_flush(struct request *r, uint32_t tag, vs_time start)
 {
 	struct subsys *s = r->conn->subsys;
 	struct tag_stats *t = tags_get(&s->tags, tag);
-	uint64_t time = r->done > s->now ? r->done - s->now : 0;
+	uint64_t time = r->done > start ? r->done - start : 0;
 
+	subsys_hold(s, r->done);
 	s->health.flushes++;
 	t->flushes++;
 	t->flush_time += time;
@@ -185,6 +187,7 @@ static uint16_t flush_execute(struct request *r)
 {
 	struct subsys *s = r->conn->subsys;
 	struct extent e = { 0, s->namespace_blocks * VS_BLOCK };
+	vs_time start = subsys_clock(s);
 	uint16_t status;
 
 	if (request_nsid(r) == NSID_ALL) {
@@ -194,7 +197,7 @@ static uint16_t flush_execute(struct request *r)
 		status = media_flush(s, e, &r->done);
 	}
 	if (!status)
-		count_flush(r, VS_TAG_HOST);
+		note_flush(r, VS_TAG_HOST, start);
 	return status;
 }
 
@@ -214,14 +217,15 @@ static uint16_t tagged_flush_execute(struct request *r)
 {
 	struct subsys *s = r->conn->subsys;
 	uint32_t tag = le32_to_cpu(r->sqe.cdw2);
+	vs_time start = subsys_clock(s);
 	struct vs_result result;
 	uint16_t status;
 
-	result = vs_flush_tag(s->config.device.ssd, s->now, tag);
+	result = vs_flush_tag(s->config.device.ssd, start, tag);
 	r->done = result.done;
 	status = subsys_status(s, result.status);
 	if (!status)
-		count_flush(r, tag);
+		note_flush(r, tag, start);
 	return status;
 }
 

@@ -67,6 +67,7 @@ static enum exit_status run(const struct options *o,
 		.lba_shift = o->lba_shift,
 		.multipath = o->multipath,
 		.timing = o->timing,
+		.exclusive_flush = o->exclusive_flush,
 		.peer_timeout = o->peer_timeout * NS_PER_S,
 	};
 	enum exit_status status = STATUS_FAILED;

@@ -31,7 +31,7 @@ static uint16_t take(struct subsys *s, struct vs_result result, vs_time *done)
 static uint16_t read_blocks(struct subsys *s, uint64_t block, uint64_t count,
 			    void *data, vs_time *done)
 {
-	return take(s, vs_read(s->config.device.ssd, s->now, block,
+	return take(s, vs_read(s->config.device.ssd, subsys_clock(s), block,
 			       (uint32_t)count, data), done);
 }
 
@@ -119,8 +119,8 @@ uint16_t media_write(struct subsys *s, uint32_t tag, struct extent e,
 		     const void *data, bool fua, vs_time *done)
 {
 	uint64_t count = end_block(e) - first_block(e);
+	vs_time start = subsys_clock(s), read = start;
 	struct vs_result result;
-	vs_time read = s->now;
 	uint16_t status;
 
 	if (!media_whole_blocks(e)) {
@@ -130,9 +130,9 @@ uint16_t media_write(struct subsys *s, uint32_t tag, struct extent e,
 		memcpy(s->bounce + head_bytes(e), data, e.length);
 		data = s->bounce;
 	}
-	result = vs_write(s->config.device.ssd, s->now, tag, first_block(e),
+	result = vs_write(s->config.device.ssd, start, tag, first_block(e),
 			  (uint32_t)count, data, fua || !s->write_cache);
-	result.done += read - s->now;
+	result.done += read - start;
 	return take(s, result, done);
 }
 
@@ -151,7 +151,7 @@ uint16_t media_trim(struct subsys *s, struct extent e, vs_time *done)
 
 	if (first >= end)
 		return SC_SUCCESS;
-	return take(s, vs_trim(s->config.device.ssd, s->now, first,
+	return take(s, vs_trim(s->config.device.ssd, subsys_clock(s), first,
 			       end - first), done);
 }
 
@@ -165,6 +165,7 @@ uint16_t media_trim(struct subsys *s, struct extent e, vs_time *done)
  */
 uint16_t media_flush(struct subsys *s, struct extent e, vs_time *done)
 {
-	return take(s, vs_flush(s->config.device.ssd, s->now, first_block(e),
-				end_block(e) - first_block(e)), done);
+	return take(s, vs_flush(s->config.device.ssd, subsys_clock(s),
+				first_block(e), end_block(e) - first_block(e)),
+		    done);
 }

@@ -36,6 +36,10 @@ static const char usage[] =
 "  --multipath on|off    a host may connect by several paths (off)\n"
 "  --timing on|off       complete commands when the device says, or at\n"
 "                        once (on)\n"
+"  --flush overlapped|exclusive\n"
+"                        exclusive: a flush holds back every command that\n"
+"                        comes after it (overlapped)\n"
+"  --slowdown N          multiply all times of the NAND (1)\n"
 "  --peer-timeout SECS   how long a host may be in the middle of\n"
 "                        something (30)\n"
 "  --help                show this\n";
@@ -169,6 +173,8 @@ enum {
 	NQN,
 	MULTIPATH,
 	TIMING,
+	FLUSH,
+	SLOWDOWN,
 	PEER_TIMEOUT,
 	HELP,
 };
@@ -187,6 +193,8 @@ static const struct option long_options[] = {
 	{ "nqn", required_argument, NULL, NQN },
 	{ "multipath", required_argument, NULL, MULTIPATH },
 	{ "timing", required_argument, NULL, TIMING },
+	{ "flush", required_argument, NULL, FLUSH },
+	{ "slowdown", required_argument, NULL, SLOWDOWN },
 	{ "peer-timeout", required_argument, NULL, PEER_TIMEOUT },
 	{ "help", no_argument, NULL, HELP },
 	{ NULL, 0, NULL, 0 },
@@ -196,6 +204,13 @@ static bool parse_switch(bool *on, const char *name, const char *value)
 {
 	*on = !strcmp(value, "on");
 	return *on || !strcmp(value, "off") || bad(name, value, "on or off");
+}
+
+static bool parse_flush(bool *exclusive, const char *value)
+{
+	*exclusive = !strcmp(value, "exclusive");
+	return *exclusive || !strcmp(value, "overlapped") ||
+	       bad("flush", value, "overlapped or exclusive");
 }
 
 /* The first of the names is 1, in the order of its enumeration. */
@@ -237,6 +252,11 @@ static bool take_device(struct backend_options *d, int option,
 		if (!parse_number(value, 1, 256, &number))
 			return bad("tags", value, "1 to 256");
 		d->tags = (uint32_t)number;
+		return true;
+	case SLOWDOWN:
+		if (!parse_number(value, 1, 1000, &number))
+			return bad("slowdown", value, "1 to 1000");
+		d->slowdown = (uint32_t)number;
 		return true;
 	default:
 		if (!parse_number(value, 1, 4096, &number))
@@ -290,6 +310,7 @@ static bool take(struct options *o, int option, const char *value)
 	case NAND:
 	case TAGS:
 	case BUFFER:
+	case SLOWDOWN:
 		return take_device(&o->device, option, value);
 	case NQN:
 		return parse_nqn(o, value) ||
@@ -299,6 +320,8 @@ static bool take(struct options *o, int option, const char *value)
 		return parse_switch(&o->multipath, "multipath", value);
 	case TIMING:
 		return parse_switch(&o->timing, "timing", value);
+	case FLUSH:
+		return parse_flush(&o->exclusive_flush, value);
 	default:
 		return take_numbers(o, option, value);
 	}
@@ -317,6 +340,7 @@ enum options_result options_parse(struct options *o, int argc, char **argv)
 	int option;
 
 	*o = (struct options){
+		.device.slowdown = 1,
 		.namespaces = 1,
 		.lba_shift = 12,
 		.timing = true,

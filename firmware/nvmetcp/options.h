@@ -20,6 +20,7 @@
  * @nqn: name of the subsystem
  * @multipath: say that several controllers are possible
  * @timing: complete when the device says
+ * @exclusive_flush: a flush holds back what comes after it
  * @peer_timeout: seconds
  */
 struct options {
@@ -31,6 +32,7 @@ struct options {
 	char nqn[NQN_SIZE];
 	bool multipath;
 	bool timing;
+	bool exclusive_flush;
 	uint32_t peer_timeout;
 };
 

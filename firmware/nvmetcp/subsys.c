@@ -122,6 +122,33 @@ void subsys_complete_due(struct subsys *s)
 	}
 }
 
+/**
+ * subsys_clock - the time at which the device begins what it is given now
+ * @s: the subsystem
+ *
+ * Whatever asks the device for something has to use it: the device's time must
+ * not go back.
+ *
+ * Return: the time.
+ */
+vs_time subsys_clock(const struct subsys *s)
+{
+	return s->held_until > s->now ? s->held_until : s->now;
+}
+
+/**
+ * subsys_hold - a flush was begun; hold back what comes, if flushes do that
+ * @s: the subsystem
+ * @until: when it is done
+ */
+void subsys_hold(struct subsys *s, vs_time until)
+{
+	/* Without timing it is done already. */
+	if (s->config.exclusive_flush && s->config.timing &&
+	    until > s->held_until)
+		s->held_until = until;
+}
+
 static void note_read_only(struct subsys *s)
 {
 	if (s->read_only)
@@ -176,7 +203,8 @@ uint16_t subsys_status(struct subsys *s, enum vs_status status)
 uint16_t subsys_flush_all(struct subsys *s, vs_time *done)
 {
 	struct vs_ssd *ssd = s->config.device.ssd;
-	struct vs_result result = vs_flush(ssd, s->now, 0, vs_blocks(ssd));
+	struct vs_result result = vs_flush(ssd, subsys_clock(s), 0,
+					    vs_blocks(ssd));
 
 	if (result.done > *done)
 		*done = result.done;

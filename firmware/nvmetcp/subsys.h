@@ -27,6 +27,7 @@
  * @lba_shift: the logical block's size, 9 or 12
  * @multipath: several controllers are the same host's paths
  * @timing: complete commands when the device says, not at once
+ * @exclusive_flush: a flush holds back what comes after it until it is done
  * @peer_timeout: for how long a host may be in the middle of something, ns
  */
 struct subsys_config {
@@ -36,6 +37,7 @@ struct subsys_config {
 	uint8_t lba_shift;
 	bool multipath;
 	bool timing;
+	bool exclusive_flush;
 	vs_time peer_timeout;
 };
 
@@ -76,6 +78,7 @@ struct ctrl;
  * @serial: of the SSD, made from the name
  * @namespace_blocks: VS_BLOCK blocks of each namespace
  * @now: the time; the server sets it before it hands on an event
+ * @held_until: the device takes nothing before this time
  * @instance: random, of this power-on; not 0
  * @write_cache: the Volatile Write Cache feature
  * @read_only: the device takes no more writes
@@ -98,6 +101,7 @@ struct subsys {
 	char serial[SERIAL_SIZE + 1];
 	uint64_t namespace_blocks;
 	vs_time now;
+	vs_time held_until;
 	uint32_t instance;
 	bool write_cache;
 	bool read_only;
@@ -120,6 +124,8 @@ bool subsys_init(struct subsys *s, const struct subsys_config *config,
 void subsys_destroy(struct subsys *s);
 void subsys_tick(struct subsys *s);
 void subsys_complete_due(struct subsys *s);
+vs_time subsys_clock(const struct subsys *s);
+void subsys_hold(struct subsys *s, vs_time until);
 uint16_t subsys_status(struct subsys *s, enum vs_status status);
 uint16_t subsys_flush_all(struct subsys *s, vs_time *done);
 void subsys_namespace_id(const struct subsys *s, uint32_t nsid,

@@ -66,9 +66,10 @@ def test_image_stays_what_it_was_made_as(drive_program: Path, tmp_path: Path, op
         pass
 
 
-def _flush_time(program: Path, nand: str) -> int:
+def _flush_time(program: Path, nand: str, slowdown: int = 1) -> int:
     """Return ns that the SSD says a flush of 4 MiB takes it."""
-    with Ssd(program, "--nand", nand, "--timing", "off", size="24M") as ssd, host(ssd) as h:
+    options = ("--nand", nand, "--slowdown", str(slowdown), "--timing", "off")
+    with Ssd(program, *options, size="24M") as ssd, host(ssd) as h:
         q = h.io()
         for at in range(0, 1024, 64):
             assert q.write(at, bytes(64 * 4096)).status == 0
@@ -82,6 +83,11 @@ def test_times_of_the_nands(drive_program: Path) -> None:
     assert times["none"] == 0
     assert 32 * 561_000 < times["tlc"] < 48 * 561_000
     assert 32 * 1_300_000 < times["jasmine"] < 48 * 1_300_000
+
+
+def test_times_of_a_slow_nand(drive_program: Path) -> None:
+    assert _flush_time(drive_program, "none", 1000) == 0
+    assert 32_000 * 561_000 < _flush_time(drive_program, "tlc", 1000) < 48_000 * 561_000
 
 
 HOST, GC, LOG, MAP, PADDING = range(5)

@@ -365,12 +365,73 @@ def test_answers_in_the_order_of_their_times(program: Path) -> None:
         flush = q.start(0x00, nsid=1)
         read = q.start(0x02, nsid=1, length=4096)
         write = q.start(0x01, nsid=1, data=bytes(4096))
-        order: list[int] = []
-        while len(order) < 3:
-            answer = q.receive_pdu()
-            if answer.type == client.RESPONSE:
-                order.append(struct.unpack("<H", answer.header[20:22])[0])
-        assert order == [write, read, flush]
+        assert _answers(q, 3) == [write, read, flush]
+
+
+def _answers(q: client.Queue, count: int) -> list[int]:
+    """Return the CIDs of so many commands, in the order of their responses."""
+    order: list[int] = []
+    while len(order) < count:
+        answer = q.receive_pdu()
+        if answer.type == client.RESPONSE:
+            order.append(struct.unpack("<H", answer.header[20:22])[0])
+    return order
+
+
+_SLOW_FLUSH = {"RAM_SSD_READ_US": "2000", "RAM_SSD_WRITE_US": "1000",
+               "RAM_SSD_FLUSH_US": "300000"}
+
+
+@pytest.mark.parametrize("flush", [0x00, 0xc0])
+@pytest.mark.parametrize("nsid", [1, 2])
+def test_exclusive_flush_holds_back_what_comes(program: Path, flush: int, nsid: int) -> None:
+    """On all of the SSD; commands that were there before are not concerned."""
+    with Ssd(program, "--flush", "exclusive", "--namespaces", "2", env=_SLOW_FLUSH) as ssd:
+        with host(ssd) as h:
+            q = h.io()
+            before = q.start(0x02, nsid=nsid, length=4096)
+            flushes = [q.start(flush, nsid=1), q.start(flush, nsid=1)]
+            read = q.start(0x02, nsid=nsid, length=4096)
+            write = q.start(0x01, nsid=nsid, data=bytes(4096))
+            assert _answers(q, 5) == [before, *flushes, write, read]
+            # each for itself: the second does not count what it waited
+            entry = h.admin.get_log(0xc1, 192).data[64:]
+            assert struct.unpack("<QQ", entry[48:64]) == (600_000_000, 300_000_000)
+
+
+@pytest.mark.parametrize("flush", [0x00, 0xc0])
+@pytest.mark.parametrize("options", [(), ("--flush", "overlapped")], ids=["default", "overlapped"])
+def test_overlapped_flush_holds_nothing_back(program: Path, flush: int,
+                                             options: tuple[str, ...]) -> None:
+    with Ssd(program, *options, env=_SLOW_FLUSH) as ssd, host(ssd) as h:
+        q = h.io()
+        flushed = q.start(flush, nsid=1)
+        read = q.start(0x02, nsid=1, length=4096)
+        assert _answers(q, 2) == [read, flushed]
+
+
+def test_fua_holds_nothing_back(program: Path) -> None:
+    env = {"RAM_SSD_READ_US": "1000", "RAM_SSD_WRITE_US": "300000"}
+    with Ssd(program, "--flush", "exclusive", env=env) as ssd, host(ssd) as h:
+        q = h.io()
+        write = q.start(0x01, nsid=1, data=bytes(4096), cdw=(0, 0, 1 << 30))
+        read = q.start(0x02, nsid=1, length=4096, cdw=(1, 0, 0))
+        assert _answers(q, 2) == [read, write]
+
+
+@pytest.mark.parametrize("shutdown", [False, True])
+def test_end_while_a_flush_holds(program: Path, shutdown: bool) -> None:
+    """The SSD is ahead of the time, and stays so."""
+    env = {"RAM_SSD_FLUSH_US": "3000000"}
+    with Ssd(program, "--flush", "exclusive", env=env) as ssd, host(ssd) as h:
+        q = h.io()
+        q.start(0x00, nsid=1)
+        q.start(0x01, nsid=1, data=bytes(4096))
+        # answered at once, so the others have been begun
+        assert h.io(2).command(0x02, nsid=9, length=4096).code == 0x0b
+        if shutdown:
+            assert h.admin.set_property(0x14, 0x464001).status == 0
+        assert ssd.end() == (0, "")
 
 
 def test_partial_block_costs_its_read(program: Path) -> None:

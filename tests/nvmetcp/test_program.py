@@ -65,6 +65,10 @@ def test_crc32c_against_the_slow_way(program: Path) -> None:
     (["--nqn", "nqn.a b"], "must be an NVMe qualified name"),
     (["--nqn", "nqn.2014-08.org.nvmexpress.discovery"], "must be an NVMe qualified name"),
     (["--timing", "slow"], "--timing slow: must be on or off"),
+    (["--flush", "sata"], "--flush sata: must be overlapped or exclusive"),
+    (["--slowdown", "0"], "--slowdown 0: must be 1 to 1000"),
+    (["--slowdown", "1001"], "must be 1 to 1000"),
+    (["--slowdown", "1.5"], "must be 1 to 1000"),
     (["--peer-timeout", "0"], "--peer-timeout 0: must be 1 to 3600 seconds"),
     (["--image", ""], "--image '': must be the name of a file"),
     (["--image"], "requires an argument"),
@@ -82,7 +86,8 @@ def test_help(program: Path) -> None:
     done = _run(program, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     for option in ("listen", "image", "size", "personality", "mapping", "nand", "tags", "buffer",
-                   "namespaces", "block-size", "nqn", "timing", "peer-timeout"):
+                   "namespaces", "block-size", "nqn", "timing", "flush", "slowdown",
+                   "peer-timeout"):
         assert f"--{option}" in done.stdout
 
 
