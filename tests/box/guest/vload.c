@@ -5,12 +5,12 @@
  * Reads one command a line on its console, answers each with one line
  * "@vload <JSON>", so that one boot of the guest serves any number of runs:
  *
- *   run dev=/dev/vda size=67108864 fsync=8 think_us=0 ramp_ms=500 time_ms=5000 tail_ms=500 seed=1
+ *   run dev=/dev/vda size=67108864 bs=4096 fsync=8 think_us=0 ramp_ms=500 time_ms=5000 tail_ms=500 seed=1
  *   fill dev=/dev/vda size=67108864
  *   ping
  *   poweroff
  *
- * "run" does what fio calls --rw=randwrite --bs=4k --ioengine=psync --direct=1
+ * "run" does what fio calls --rw=randwrite --bs=N --ioengine=psync --direct=1
  * --fdatasync=K: one writer, one write at a time, an fdatasync after every K
  * writes (0: never), and --thinktime=T us of sleep after each. It writes for ramp + time + tail; only what begins in the
  * time between ramp and tail is counted, so that two guests started a little
@@ -37,12 +37,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BLOCK 4096u
+#define BLOCK 4096u		/* bs, if it is not said */
 #define FILL_BYTES (1u << 20)
 
 struct job {
 	char dev[64];
 	uint64_t size;		/* bytes of the device that are written */
+	uint64_t bs;		/* bytes of a write */
 	uint64_t fsync;		/* writes between two fdatasync, 0: never */
 	uint64_t think_us;	/* slept after each write and its fdatasync */
 	uint64_t ramp_ms, time_ms, tail_ms;
@@ -155,14 +156,14 @@ static void report(const struct job *job, uint64_t window_ns,
 		return;
 	}
 	fprintf(f, "{\"job options\": {\"filename\": \"%s\", \"rw\": \"randwrite\", "
-		"\"bs\": %u, \"size\": %" PRIu64 ", \"fdatasync\": %" PRIu64
+		"\"bs\": %" PRIu64 ", \"size\": %" PRIu64 ", \"fdatasync\": %" PRIu64
 		", \"thinktime\": %" PRIu64 ", \"randseed\": %" PRIu64 "}, ",
-		job->dev, BLOCK, job->size, job->fsync, job->think_us, job->seed);
+		job->dev, job->bs, job->size, job->fsync, job->think_us, job->seed);
 	fprintf(f, "\"write\": {\"total_ios\": %zu, \"io_bytes\": %" PRIu64
 		", \"runtime_ns\": %" PRIu64 ", \"iops\": %.3f, \"bw_bytes\": %.0f, ",
-		writes->count, (uint64_t)writes->count * BLOCK, window_ns,
+		writes->count, writes->count * job->bs, window_ns,
 		(double)writes->count / seconds,
-		(double)writes->count * BLOCK / seconds);
+		(double)writes->count * (double)job->bs / seconds);
 	print_latency(f, "clat_ns", writes);
 	fputs("}, \"sync\": {", f);
 	print_latency(f, "lat_ns", syncs);
@@ -191,7 +192,7 @@ static bool drive(int fd, char *buffer, const struct job *job,
 	uint64_t from = start + job->ramp_ms * 1000000u;
 	uint64_t to = from + job->time_ms * 1000000u;
 	uint64_t end = to + job->tail_ms * 1000000u;
-	uint64_t blocks = job->size / BLOCK;
+	uint64_t blocks = job->size / job->bs;
 
 	*window_ns = to - from;
 	for (uint64_t before = start; before < end; before = now_ns()) {
@@ -200,7 +201,7 @@ static bool drive(int fd, char *buffer, const struct job *job,
 		/* Each block carries its number and a fresh value. */
 		memcpy(buffer, &block, sizeof(block));
 		memcpy(buffer + sizeof(block), &random, sizeof(random));
-		if (pwrite(fd, buffer, BLOCK, (off_t)(block * BLOCK)) != BLOCK) {
+		if (pwrite(fd, buffer, job->bs, (off_t)(block * job->bs)) != (ssize_t)job->bs) {
 			reply_errno("pwrite");
 			return false;
 		}
@@ -238,13 +239,13 @@ static void run(const struct job *job)
 		reply_errno(job->dev);
 		return;
 	}
-	if (ioctl(fd, BLKGETSIZE64, &size) || job->size < BLOCK || job->size > size ||
+	if (ioctl(fd, BLKGETSIZE64, &size) || !job->bs || job->size < job->bs || job->size > size ||
 	    !job->time_ms) {
-		reply("{\"error\": \"size must be %u to %" PRIu64 ", time_ms at least 1\"}",
-		      BLOCK, size);
+		reply("{\"error\": \"size must be bs to %" PRIu64
+		      ", bs and time_ms at least 1\"}", size);
 		goto out;
 	}
-	buffer = mmap(NULL, BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	buffer = mmap(NULL, job->bs, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (buffer == MAP_FAILED) {
 		reply_errno("mmap");
 		goto out;
@@ -253,7 +254,7 @@ static void run(const struct job *job)
 		report(job, window_ns, &writes, &syncs);
 out:
 	if (buffer != MAP_FAILED)
-		munmap(buffer, BLOCK);
+		munmap(buffer, job->bs);
 	free(writes.ns);
 	free(syncs.ns);
 	close(fd);
@@ -312,6 +313,7 @@ static bool parse_job(char *words, struct job *job)
 		size_t offset;
 	} numbers[] = {
 		{ "size", offsetof(struct job, size) },
+		{ "bs", offsetof(struct job, bs) },
 		{ "fsync", offsetof(struct job, fsync) },
 		{ "think_us", offsetof(struct job, think_us) },
 		{ "ramp_ms", offsetof(struct job, ramp_ms) },
@@ -321,7 +323,7 @@ static bool parse_job(char *words, struct job *job)
 	};
 	char *save, *word;
 
-	memset(job, 0, sizeof(*job));
+	*job = (struct job){ .bs = BLOCK };
 	for (word = strtok_r(words, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
 		char *value = strchr(word, '=');
 		bool known = false;
