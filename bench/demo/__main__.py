@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.demo import report
 from bench.demo.settings import Settings
-from tests.box import Box, BoxError
+from tests.box import Box, BoxError, ssd
 from tests.box.guest import image
 from tests.box.kernels import KernelNotFound
 
@@ -46,17 +46,18 @@ def parser() -> argparse.ArgumentParser:
     defaults = Settings()
     for field in dataclasses.fields(Settings):
         default = getattr(defaults, field.name)
-        p.add_argument(f"--{field.name.replace('_', '-')}", type=int, default=default,
-                       metavar="N", help=f"default {default}")
+        p.add_argument(f"--{field.name.replace('_', '-')}", type=type(default),
+                       default=default, metavar="X", help=f"default {default}")
     return p
 
 
 def measure(settings: Settings) -> dict[str, Any]:
     """Run the part in the box and return what it measured."""
     guest = image.build()
+    ssd.build()
     raw = OUT / "measurements.json"
     raw.unlink(missing_ok=True)
-    result = Box(cpus=_CPUS, memory="3G", kernel_args=_KERNEL_ARGS).run(
+    result = Box(cpus=_CPUS, memory="4G", kernel_args=_KERNEL_ARGS).run(
         [sys.executable, "-m", "bench.demo.inside", "--settings", settings.to_json(),
          "--kernel", str(guest.kernel), "--initrd", str(guest.initrd), "--output", str(raw)],
         timeout=_LIMIT_SECONDS)

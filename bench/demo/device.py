@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The SSD of the demo: Linux's SCSI disk simulator, one command at a time.
+"""The SSD of the demo: our emulated one, by Linux's own NVMe/TCP host.
 
-README.md says why this stands in fairly for an SSD. What the report says of
-the device is read back from the kernel or measured.
+What the report says of the device is read back from the kernel or measured.
 """
 
 import contextlib
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,17 +13,22 @@ from typing import Any
 
 from bench.demo.settings import Settings
 from tests.box.inside import InsideError, run
+from tests.box.ssd import ssd
 
-_DRIVER = Path("/sys/bus/pseudo/drivers/scsi_debug")
-_PARAMETERS = Path("/sys/module/scsi_debug/parameters")
 _PROBE_SECONDS = 2
 
 
 @dataclass(frozen=True)
 class Device:
-    """A block device and what the kernel says of it."""
+    """A block device and what the kernel says of it.
+
+    :param model: what it calls itself
+    :param options: what vcache-ssd was told about its times
+    """
 
     node: Path
+    model: str
+    options: dict[str, Any]
 
     def _sysfs(self, attribute: str) -> str:
         return Path(f"/sys/block/{self.node.name}/{attribute}").read_text().strip()
@@ -33,12 +36,11 @@ class Device:
     def describe(self) -> dict[str, Any]:
         """Return what the report says about the device."""
         return {
-            "made_of": f"{self._sysfs('device/vendor')} {self._sysfs('device/model')}",
+            "made_of": self.model,
+            **self.options,
             "size_bytes": int(self._sysfs("size")) * 512,
             "write_cache": self._sysfs("queue/write_cache"),
             "fua": int(self._sysfs("queue/fua")),
-            "queue_depth": int(self._sysfs("device/queue_depth")),
-            "command_ns": int((_PARAMETERS / "ndelay").read_text()),
         }
 
     def device_flushes(self) -> int:
@@ -48,29 +50,16 @@ class Device:
 
 
 @contextlib.contextmanager
-def simulated_ssd(settings: Settings) -> Iterator[Device]:
-    """Make the device; remove it at the end."""
-    run("modprobe", "scsi_debug", f"dev_size_mb={settings.device_mb}",
-        f"ndelay={settings.command_us * 1000}", "max_queue=1", "host_max_queue=1")
-    try:
-        run("udevadm", "settle")
-        nodes = list(_DRIVER.glob("adapter*/host*/target*/*/block/*"))
-        if len(nodes) != 1:
-            raise InsideError(f"scsi_debug made {len(nodes)} disks instead of one")
-        device = Device(Path("/dev") / nodes[0].name)
+def emulated_ssd(settings: Settings) -> Iterator[Device]:
+    """Start the drive and connect to it; end it at the end."""
+    options = {"nand": settings.nand, "flush": settings.flush, "slowdown": settings.slowdown}
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    with ssd("--size", f"{settings.device_mb}M", *words) as drive:
+        device = Device(Path(drive.namespace()), drive.model(), options)
         found = device.describe()
-        if (found["write_cache"], found["fua"], found["queue_depth"]) != ("write back", 1, 1):
-            raise InsideError(f"not a device with a volatile cache, FUA and one command: {found}")
-        # A plain queue: the device, not a scheduler, decides about fairness.
-        Path(f"/sys/block/{device.node.name}/queue/scheduler").write_text("none")
+        if (found["write_cache"], found["fua"]) != ("write back", 1):
+            raise InsideError(f"not a device with a volatile cache and FUA: {found}")
         yield device
-    finally:
-        # udev may still look at the disk that was just closed.
-        for _ in range(50):
-            with contextlib.suppress(InsideError):
-                run("rmmod", "scsi_debug")
-                break
-            time.sleep(0.2)
 
 
 def _fio(path: Path, *options: str) -> dict[str, Any]:

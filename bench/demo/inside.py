@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.demo import vcache
-from bench.demo.device import Device, own_figures, simulated_ssd
+from bench.demo.device import Device, emulated_ssd, own_figures
 from bench.demo.settings import NEVER, Settings, schedule
 from bench.demo.vm import INSTANCES, Instance, place_guest
 from tests.box import inside as box
@@ -68,6 +68,7 @@ def measure(vms: list[Instance], interval: int, settings: Settings, seed: int) -
     """Let both instances write, the syncer with an fsync every `interval` writes."""
     for vm in vms:
         vm.send("run", dev="/dev/vda", size=settings.image_mb << 20,
+                bs=settings.quiet_kb << 10 if vm.role == QUIET else 4096,
                 fsync=interval if vm.role == SYNCER else NEVER,
                 think_us=settings.think_us, ramp_ms=settings.ramp_ms,
                 time_ms=settings.time_ms, tail_ms=settings.tail_ms, seed=seed)
@@ -181,7 +182,7 @@ def _measure_into(found: dict[str, Any], only: str | None, settings: Settings,
                   vms: list[Instance], guest: Guest) -> None:
     """Measure both halves, or only one, into `found`."""
     with contextlib.ExitStack() as stack:
-        device = stack.enter_context(simulated_ssd(settings))
+        device = stack.enter_context(emulated_ssd(settings))
         found["device"] = device.describe()
         say(f"device: {found['device']}")
         stack.enter_context(box.libvirt(hook=vcache.HOOK if vcache.HOOK.exists() else None))

@@ -82,9 +82,9 @@ def _device_rows(report: dict[str, Any]) -> str:
 
     return _rows([
         ["made of", device["made_of"]],
-        ["volatile cache", f"{device['write_cache']}, FUA {device['fua']}, "
-                           f"{device['queue_depth']} command at a time"],
-        ["charged for every command, cached or FUA", f"{device['command_ns'] / 1000:.0f} us"],
+        ["NAND", f"{device['nand']}, all times multiplied by {device['slowdown']}"],
+        ["a flush and what comes after it", device["flush"]],
+        ["volatile cache", f"{device['write_cache']}, FUA {device['fua']}"],
         ["write, measured", latency("write_us")],
         ["write with FUA, measured", latency("fua_write_us")],
         ["flush, measured", latency("flush_us")],

@@ -18,9 +18,9 @@ _BARE_LOSES, _MAY_LOSE, _FLUSH_SHARE = 30.0, 5.0, 0.5
 _QUIET_MACHINE_SPREAD = 50.0
 
 METHOD = (
-    "Both VMs write 4 KiB blocks at random over their whole disks, one at a time, O_DIRECT, and "
-    "sleep for think_us after each; the syncer calls fdatasync after every k-th write, the quiet "
-    "VM never does. Each "
+    "Both VMs write at random over their whole disks, the syncer 4 KiB and the quiet VM quiet_kb "
+    "at a time, one write at a time, O_DIRECT, and sleep for think_us after each; the syncer calls "
+    "fdatasync after every k-th write, the quiet VM never does. Each "
     "setting is measured between two runs in which neither fsyncs. Loss at k = 1 - (quiet VM's "
     "writes/s at k) / (mean of its writes/s in the runs without fsync before and after it); the "
     "figure given is the median over the rounds, as for all other figures. A negative loss is a "

@@ -16,6 +16,7 @@ class Settings:
     :param rounds: how often all settings are measured; medians are reported
     :param think_us: what each VM sleeps after each write (and its fsync): the
         emulated processor must not be what the VMs compete for
+    :param quiet_kb: KiB of a write of the quiet VM; the syncer's have 4
     :param time_ms: measured time of one setting
     :param ramp_ms: time both VMs write before it; the first fsync also writes
         out what is left of the run before, and has to be over by then
@@ -23,22 +24,28 @@ class Settings:
     :param warm_ms: time both VMs write before the first setting
     :param image_mb: size of a VM's disk; all of it is written at random
     :param vm_memory_mb: memory of a VM
-    :param command_us: what the device charges for every command but FLUSH
-    :param device_mb: size of the device
+    :param nand: kind of the device's NAND, as vcache-ssd knows them
+    :param flush: whether the device's flushes hold back what comes after them
+    :param slowdown: what all times of the NAND are multiplied by
+    :param device_mb: size of the device; more than is written in all, so that garbage
+        collection does not begin in one half only
     :param buffer_mb: module parameter of dm-vcache, memory for all tags; small
         against the disks, so that not everything is absorbed
     """
 
-    rounds: int = 4
+    rounds: int = 3
     think_us: int = 6000
+    quiet_kb: int = 64
     time_ms: int = 1500
     ramp_ms: int = 600
     tail_ms: int = 100
     warm_ms: int = 6000
     image_mb: int = 64
     vm_memory_mb: int = 128
-    command_us: int = 250
-    device_mb: int = 256
+    nand: str = "jasmine"
+    flush: str = "exclusive"
+    slowdown: int = 10
+    device_mb: int = 1024
     buffer_mb: int = 8
 
     def to_json(self) -> str:

@@ -68,8 +68,6 @@ def mapped(origin: Path) -> Iterator[Mapped]:
     try:
         run("udevadm", "settle")
         device = Mapped(_NAME)
-        if device.status.split()[5] != "fua":
-            raise InsideError(f"vcache does not isolate on this device: {device.status}")
         yield device
     finally:
         run("dmsetup", "remove", "--retry", _NAME)
@@ -147,6 +145,8 @@ def tags(device: Mapped, vms: Sequence[Instance]) -> list[dict[str, Any]]:
 def wait_for_tags(device: Mapped, vms: Sequence[Instance], sectors: int) -> list[dict[str, Any]]:
     """Wait until the agent has given each instance a tag that covers its disk.
 
+    And until it has found out that the device understands tags.
+
     :param sectors: size of an instance's disk
     :raises InsideError: if an instance has none in time
     """
@@ -155,8 +155,10 @@ def wait_for_tags(device: Mapped, vms: Sequence[Instance], sectors: int) -> list
         found = tags(device, vms)
         complete = {tag["role"] for tag in found if tag["extents_sectors"] >= sectors}
         missing = [vm for vm in vms if vm.role not in complete]
-        if not missing:
+        if not missing and device.status.split()[5] == "tagged":
             return found
+        if not missing and time.monotonic() > limit:
+            raise _agent_failed(f"does not use the device's tags: {device.status}")
         if time.monotonic() > limit:
             names = ", ".join(f"{vm.role} ({vm.name})" for vm in missing)
             raise _agent_failed(f"assigned no tag that covers its disk to: {names}")

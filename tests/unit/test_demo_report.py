@@ -48,8 +48,8 @@ def _found(bare_loss: float = 60, vcache_loss: float = 2,
            for name in ("write_us", "fua_write_us", "flush_us")}
     return {
         "versions": {"kernel": "6.1"},
-        "device": {"made_of": "disk & co", "write_cache": "write back", "fua": 1,
-                   "queue_depth": 1, "command_ns": 250_000},
+        "device": {"made_of": "disk & co", "nand": "jasmine", "flush": "exclusive",
+                   "slowdown": 7, "write_cache": "write back", "fua": 1},
         "bare": {"own": own, "runs": _runs(3, bare_loss, flush[0]), "device_flushes": 99},
         "vcache": {"runs": _runs(3, vcache_loss, flush[1]), "device_flushes": 1,
                    "tags": [tag], "tags_after": [tag], "table": "t", "status": "s"},
@@ -150,6 +150,7 @@ def test_table_and_page_show_the_figures(tmp_path: Path) -> None:
     content = page.read_text()
     assert base64.b64encode(picture.read_bytes()).decode() in content
     assert "disk &amp; co" in content
+    assert "jasmine, all times multiplied by 7" in content
     assert "machine/qemu-1-x" in content
     # self-contained: nothing is fetched
     assert not re.search(r'(src|href)="(?!data:)', content)
