@@ -58,6 +58,21 @@ uint32_t vs_meta_room(const struct vs_ssd *s)
 }
 
 /**
+ * vs_await - count a data block that only waits for durability
+ * @s: the device
+ * @block: index; any, in any state
+ */
+void vs_await(struct vs_ssd *s, uint32_t block)
+{
+	struct vs_block *b = &s->block[block];
+
+	if (b->state != VS_BLOCK_DATA || b->valid || !b->unsafe || b->waiting)
+		return;
+	b->waiting = true;
+	s->bank[block / s->c.geometry.blocks].waiting++;
+}
+
+/**
  * vs_release - a data block is free once nothing needs it (rule 3)
  * @s: the device
  * @block: index; any, in any state
@@ -66,16 +81,21 @@ void vs_release(struct vs_ssd *s, uint32_t block)
 {
 	struct vs_block *b = &s->block[block];
 	struct vs_lane *l = &s->lane[vs_lane_of(s, block)];
+	struct vs_bank *c = &s->bank[block / s->c.geometry.blocks];
 
 	if (b->state != VS_BLOCK_DATA || b->valid || b->unsafe)
 		return;
-	if (l->victim == block)
-		l->victim = VS_NONE;
+	c->waiting -= b->waiting;
+	b->waiting = false;
+	if (c->victim == block)
+		c->victim = VS_NONE;
+	b->free_at = s->commit_done;
 	if (b->retire) {
 		b->state = VS_BLOCK_RETIRED;
 		s->retired++;
 	} else {
 		b->state = VS_BLOCK_FREE;
+		c->free++;
 		l->free++;
 	}
 }
@@ -146,7 +166,6 @@ enum vs_status vs_open(struct vs_ssd *s, uint32_t lane, uint32_t bank,
 	enum vs_status status;
 	vs_time done;
 
-	now = vs_later(now, s->commit_done);
 	status = mark_retired(s, now);
 	while (status == VS_OK) {
 		uint32_t i = pick(s, lane, bank, worn);
@@ -155,7 +174,8 @@ enum vs_status vs_open(struct vs_ssd *s, uint32_t lane, uint32_t bank,
 		if (i == VS_NONE)
 			return VS_EREADONLY;
 		s->lane[lane].free--;
-		status = s->ops->erase(s->ctx, now,
+		s->bank[i / s->c.geometry.blocks].free--;
+		status = s->ops->erase(s->ctx, vs_later(now, b->free_at),
 				       vs_place(s, vs_page_address(s, i, 0)),
 				       &done);
 		s->stats.erases++;
@@ -192,5 +212,6 @@ void vs_close(struct vs_ssd *s, struct vs_frontier *f, bool meta)
 
 	s->block[block].state = meta ? VS_BLOCK_META : VS_BLOCK_DATA;
 	f->block = VS_NONE;
+	vs_await(s, block);
 	vs_release(s, block);
 }

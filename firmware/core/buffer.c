@@ -157,11 +157,8 @@ enum vs_status vs_buffer_program(struct vs_ssd *s, uint32_t *entries,
 	enum vs_status status;
 	uint32_t i, address;
 
-	for (i = 0; i < n; i++) {
-		status = vs_log_room(s, s->entry[entries[i]].log, n, now);
-		if (status != VS_OK)
-			return status;
-	}
+	for (i = 0; i < n; i++)
+		vs_log_room(s, s->entry[entries[i]].log, n);
 	for (i = 0; i < s->slots; i++) {
 		const uint8_t *data = s->data + (size_t)entries[i < n ? i : 0] *
 				      VS_BLOCK;
@@ -216,6 +213,45 @@ static uint32_t ahead(const struct vs_ssd *s)
 	uint32_t n = s->banks * s->slots, half = s->c.buffer_blocks / 2;
 
 	return n < half ? n : half;
+}
+
+/* Make a bank the next of its lane that will be done by then. */
+static bool find_idle(struct vs_ssd *s, vs_time until)
+{
+	uint32_t lane = s->log[s->entry[s->oldest].log].lane, i;
+	struct vs_lane *l;
+
+	/* As vs_tag_lane() will have it, unless that is full. */
+	if (lane == VS_LANE_ANY)
+		lane = (s->any_turn + 1) % s->c.lanes;
+	l = &s->lane[lane];
+	for (i = 0; i < l->banks; i++) {
+		if (s->bank[l->first_bank + l->turn].done <= until)
+			return true;
+		l->turn = (l->turn + 1) % l->banks;
+	}
+	return false;
+}
+
+/**
+ * vs_buffer_idle - let banks write back that have nothing to do
+ * @s: the device
+ * @now: time
+ * @until: when they might have something to do again
+ */
+enum vs_status vs_buffer_idle(struct vs_ssd *s, vs_time now, vs_time until)
+{
+	uint32_t some = (uint32_t)((uint64_t)s->c.buffer_blocks *
+				   s->c.idle_percent / 100);
+	enum vs_status status = VS_OK;
+
+	if (!s->c.idle_percent || s->c.mapping == VS_MAP_FAST)
+		return VS_OK;
+	while (status == VS_OK &&
+	       s->c.buffer_blocks - s->free_count > some &&
+	       find_idle(s, until))
+		status = evict(s, now);
+	return status;
 }
 
 /**

@@ -21,7 +21,7 @@ uint32_t vs_shape(const struct vs_ssd *s)
 	uint32_t shape[] = {
 		g->channels, g->ways, g->blocks, g->pages, g->page_size,
 		g->paired | (uint32_t)s->c.mapping << 1, s->c.lanes,
-		s->c.max_tags,
+		s->c.max_tags, s->log_entries,
 	};
 
 	return vs_crc32c(0, shape, sizeof(shape));
@@ -146,9 +146,12 @@ static void adopt(struct vs_ssd *s)
 	for (i = 0; i < s->logs; i++) {
 		s->log[i].count = 0;
 		s->log[i].durable = 0;
+		s->log[i].unlogged = 0;
+		s->log[i].full = false;
 		s->log[i].lanes = 0;
 		s->log[i].commit_done = s->commit_done;
 	}
+	s->full_logs = 0;
 	s->order = 0;
 	s->checkpoint = s->checkpoint_max;
 	for (i = 0; i < s->blocks_all; i++) {

@@ -155,13 +155,12 @@ static void mark_stuck(struct vs_ssd *s, uint32_t lbn, uint32_t data)
 enum vs_status vs_fast_merge(struct vs_ssd *s, uint32_t lbn, bool worn,
 			     vs_time now)
 {
-	struct vs_frontier *f = &s->lane[0].gc;
+	struct vs_frontier *f = &s->bank->to;
 	enum vs_status status;
 
 	do {
-		status = vs_log_room(s, s->gc_log, per_block(s), now);
-		if (status == VS_OK)
-			status = vs_fast_reserve(s, now);
+		vs_log_room(s, s->gc_log, per_block(s));
+		status = vs_fast_reserve(s, now);
 		if (status == VS_OK)
 			status = vs_open(s, 0, vs_fast_bank(s), worn, now, f);
 		if (status != VS_OK)
@@ -227,9 +226,7 @@ enum vs_status vs_fast_end(struct vs_ssd *s, vs_time now)
 	uint32_t lbn = s->block[f->block].lbn;
 	enum vs_status status;
 
-	status = vs_log_room(s, s->gc_log, per_block(s), now);
-	if (status != VS_OK)
-		return status;
+	vs_log_room(s, s->gc_log, per_block(s));
 	/* Trimmed meanwhile: nothing to be merged. */
 	if (!s->block[f->block].valid) {
 		vs_close(s, f, false);

@@ -133,7 +133,7 @@ static enum vs_status level(struct vs_ssd *s, vs_time now)
 	if (!s->c.wear_gap || s->lane[0].picks < WEAR_TURN)
 		return VS_OK;
 	s->lane[0].picks = 0;
-	least = vs_least_worn(s, 0);
+	least = vs_least_worn(s, 0, s->banks);
 	if (least == VS_NONE)
 		return VS_OK;
 	return merge(s, s->block[least].lbn, true, now);

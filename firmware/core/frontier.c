@@ -45,12 +45,64 @@ bool vs_has_page(const struct vs_ssd *s, const struct vs_frontier *f)
 	       vs_next_page(s, f) < s->c.geometry.pages;
 }
 
+static bool promise_in(struct vs_frontier *f, uint32_t block, uint32_t page)
+{
+	if (f->block != block)
+		return false;
+	if (f->promised <= page)
+		f->promised = page + 1;
+	return true;
+}
+
+static void promise_page(struct vs_ssd *s, uint32_t address)
+{
+	uint32_t block = address / s->c.geometry.pages, i;
+	uint32_t page = address % s->c.geometry.pages;
+
+	/* What is closed is not programmed any more. */
+	if (s->block[block].state != VS_BLOCK_OPEN)
+		return;
+	for (i = 0; i < s->hosts; i++) {
+		if (promise_in(&s->host[i], block, page))
+			return;
+	}
+	for (i = 0; i < s->banks; i++) {
+		if (promise_in(&s->bank[i].to, block, page))
+			return;
+	}
+	for (i = 0; i < s->c.lanes * s->c.meta_stripe; i++) {
+		if (promise_in(&s->meta[i], block, page))
+			return;
+	}
+}
+
+/**
+ * vs_promise_log - what a log has just made durable may not be lost any more
+ * @s: the device
+ * @log: the log, before vs_log_durable()
+ * @address: of its new page
+ *
+ * What other tags have programmed meanwhile is not durable yet, and so may be
+ * lost: their word lines are filled up.
+ */
+void vs_promise_log(struct vs_ssd *s, const struct vs_log *log, uint32_t address)
+{
+	uint32_t i;
+
+	if (!s->c.geometry.paired)
+		return;
+	promise_page(s, address);
+	for (i = log->durable; i < log->count; i++) {
+		if (log->entry[i].slot != VS_NONE)
+			promise_page(s, log->entry[i].slot / s->slots);
+	}
+}
+
 /**
  * vs_promise - from now on nothing programmed so far may be lost
  * @s: the device
  *
- * Called when a change of the map becomes durable. It may point to pages of
- * any frontier, and it does so for a while, so all of them are kept.
+ * Called when a checkpoint exists, which points to pages of all frontiers.
  */
 void vs_promise(struct vs_ssd *s)
 {
@@ -58,8 +110,8 @@ void vs_promise(struct vs_ssd *s)
 
 	for (i = 0; i < s->hosts; i++)
 		s->host[i].promised = s->host[i].next;
-	for (i = 0; i < s->c.lanes; i++)
-		s->lane[i].gc.promised = s->lane[i].gc.next;
+	for (i = 0; i < s->banks; i++)
+		s->bank[i].to.promised = s->bank[i].to.next;
 	for (i = 0; i < s->c.lanes * s->c.meta_stripe; i++)
 		s->meta[i].promised = s->meta[i].next;
 }
@@ -102,6 +154,7 @@ static enum vs_status put(struct vs_ssd *s, struct vs_frontier *f, bool meta,
 {
 	uint32_t page = vs_next_page(s, f), pages = s->c.geometry.pages;
 	struct vs_lane *l = &s->lane[vs_lane_of(s, f->block)];
+	struct vs_bank *bank = &s->bank[f->block / s->c.geometry.blocks];
 	struct vs_block *b = &s->block[f->block];
 	enum vs_status status;
 
@@ -121,6 +174,7 @@ static enum vs_status put(struct vs_ssd *s, struct vs_frontier *f, bool meta,
 	}
 	if (status != VS_OK)
 		return status;
+	bank->done = vs_later(bank->done, *done);
 	s->stats.skipped += page - f->next;
 	f->next = page + 1;
 	if (s->c.geometry.paired && vs_pair_of_msb(pages, page) != VS_NO_PAIR)

@@ -2,16 +2,20 @@
 /*
  * Garbage collection and wear levelling.
  *
- * Along with each page of the host a few pages of a victim are moved. When
- * only the reserve is left, whole victims are collected at once: their moves
- * become durable all together or not at all, so that a power cut never finds
- * the reserve gone and two half-filled blocks in its place. The capacity is
- * chosen such that the best victim always gains something (geometry.c).
+ * Along with each page of the host some of a victim is moved, within the bank
+ * that the page of the host goes to, and as little as will do: a flush waits
+ * for it. When only the reserve is left, whole victims are collected at once:
+ * their moves become durable all together or not at all, so that a power cut
+ * never finds the reserve gone and two half-filled blocks in its place. The
+ * capacity is chosen such that the best victim always gains something
+ * (geometry.c).
  */
 #include "internal.h"
 
-/* Erases per lane between two victims chosen for wear alone. */
+/* Blocks that the host opens in a bank between two looks at wear. */
 #define WEAR_TURN 8u
+/* Pages of a victim begun that are moved with one of the host, in 1/256. */
+#define BEGUN 64u
 
 /* Higher is better; 0: not at all. */
 static uint64_t score(const struct vs_ssd *s, const struct vs_block *b)
@@ -31,14 +35,14 @@ static uint64_t score(const struct vs_ssd *s, const struct vs_block *b)
 	       (2 * (uint64_t)b->valid) + 1;
 }
 
-static uint32_t best_victim(const struct vs_ssd *s, uint32_t lane)
+static uint32_t best_victim(const struct vs_ssd *s, uint32_t bank,
+			    uint32_t banks)
 {
-	const struct vs_lane *l = &s->lane[lane];
-	uint32_t first = l->first_bank * s->c.geometry.blocks, i;
+	uint32_t first = bank * s->c.geometry.blocks, i;
 	uint32_t best = VS_NONE;
 	uint64_t best_score = 0;
 
-	for (i = first; i < first + l->banks * s->c.geometry.blocks; i++) {
+	for (i = first; i < first + banks * s->c.geometry.blocks; i++) {
 		uint64_t sc = score(s, &s->block[i]);
 
 		if (sc > best_score) {
@@ -52,18 +56,18 @@ static uint32_t best_victim(const struct vs_ssd *s, uint32_t lane)
 /**
  * vs_least_worn - whose data is moved for the sake of wear
  * @s: the device
- * @lane: index
+ * @bank: the first of those looked at
+ * @banks: how many
  *
  * Return: the least worn block with data, of FAST only a data block, if it
  * lags too far behind; VS_NONE if not.
  */
-uint32_t vs_least_worn(const struct vs_ssd *s, uint32_t lane)
+uint32_t vs_least_worn(const struct vs_ssd *s, uint32_t bank, uint32_t banks)
 {
-	const struct vs_lane *l = &s->lane[lane];
-	uint32_t first = l->first_bank * s->c.geometry.blocks, i;
+	uint32_t first = bank * s->c.geometry.blocks, i;
 	uint32_t best = VS_NONE, most = 0;
 
-	for (i = first; i < first + l->banks * s->c.geometry.blocks; i++) {
+	for (i = first; i < first + banks * s->c.geometry.blocks; i++) {
 		const struct vs_block *b = &s->block[i];
 
 		if (b->state != VS_BLOCK_BAD && b->erases > most)
@@ -78,7 +82,7 @@ uint32_t vs_least_worn(const struct vs_ssd *s, uint32_t lane)
 }
 
 /* Program what has been staged; a page may be filled up with padding. */
-static enum vs_status unstage(struct vs_ssd *s, uint32_t lane, vs_time now)
+static enum vs_status unstage(struct vs_ssd *s, uint32_t bank, vs_time now)
 {
 	uint32_t address, i;
 	enum vs_status status;
@@ -88,8 +92,8 @@ static enum vs_status unstage(struct vs_ssd *s, uint32_t lane, vs_time now)
 		return VS_OK;
 	for (i = s->staged; i < s->slots; i++)
 		s->stage_oob->slot[i] = (struct vs_oob_slot){ VS_NONE, 0 };
-	status = vs_page_program(s, lane, true, now, s->stage, s->stage_oob,
-				 &address, &done);
+	status = vs_page_move(s, bank, now, s->stage, s->stage_oob, &address,
+			      &done);
 	if (status != VS_OK)
 		return status;
 	for (i = 0; i < s->staged; i++)
@@ -100,106 +104,151 @@ static enum vs_status unstage(struct vs_ssd *s, uint32_t lane, vs_time now)
 }
 
 /*
- * Stage the valid blocks of one page. What cannot be read stays where it is.
- * The checksum goes along as it is: what is damaged stays recognisable.
+ * Stage valid blocks of one page, as many as fit. What cannot be read stays
+ * where it is, and @lost is set. The checksum goes along as it is: what is
+ * damaged stays recognisable.
  */
-static enum vs_status move_page(struct vs_ssd *s, uint32_t lane,
-				uint32_t address, vs_time *now)
+static enum vs_status stage(struct vs_ssd *s, uint32_t address, bool *lost,
+			    vs_time *now)
 {
-	uint8_t *to = s->stage, *from = s->read_page;
 	struct vs_oob_slot *slot = s->read_oob->slot;
 	enum vs_status status;
-	uint32_t i, k;
+	uint32_t i;
 
-	status = vs_read_page(s, *now, address, from, s->read_oob, now);
-	if (status == VS_EMEDIA) {
+	status = vs_read_page(s, *now, address, s->read_page, s->read_oob, now);
+	*lost = status == VS_EMEDIA;
+	if (*lost)
 		s->stats.lost_reads++;
-		return VS_OK;
-	}
-	for (i = 0; status == VS_OK && i < s->slots; i++) {
+	if (status != VS_OK)
+		return *lost ? VS_OK : status;
+	for (i = 0; i < s->slots && s->staged < s->slots; i++) {
 		if (slot[i].lpn >= s->blocks ||
 		    s->map[slot[i].lpn] != address * s->slots + i)
 			continue;
-		for (k = 0; k < VS_BLOCK; k++)
-			to[s->staged * VS_BLOCK + k] = from[i * VS_BLOCK + k];
+		__builtin_memcpy(s->stage + s->staged * VS_BLOCK,
+				 s->read_page + i * VS_BLOCK, VS_BLOCK);
 		s->stage_oob->slot[s->staged++] = slot[i];
-		if (s->staged == s->slots)
-			status = unstage(s, lane, *now);
 	}
-	return status;
+	return VS_OK;
 }
 
 /*
- * Collect a victim from @*cursor on, at most @pages pages. @whole: the caller
- * has made room in the log for all of it, and it may take the reserve.
+ * Move a page full of a victim's valid blocks, from @*cursor on; less when
+ * there are no more. A page of which only some fitted is read again next time:
+ * what has been moved is no longer valid there.
  */
-static enum vs_status collect(struct vs_ssd *s, uint32_t lane, uint32_t victim,
-			      uint32_t *cursor, uint32_t pages, bool whole,
-			      vs_time now)
+static enum vs_status move(struct vs_ssd *s, uint32_t victim, uint32_t *cursor,
+			   vs_time *now)
 {
-	struct vs_block *b = &s->block[victim];
 	enum vs_status status = VS_OK;
 
-	while (status == VS_OK && *cursor < s->c.geometry.pages &&
-	       b->valid > s->staged && pages--) {
-		if (!s->live[vs_page_address(s, victim, *cursor)]) {
-			(*cursor)++;
+	for (; *cursor < s->c.geometry.pages; (*cursor)++) {
+		uint32_t address = vs_page_address(s, victim, *cursor);
+		uint32_t before = s->staged;
+		bool lost;
+
+		if (!s->live[address])
 			continue;
+		status = stage(s, address, &lost, now);
+		if (status != VS_OK)
+			return status;
+		if (s->staged == s->slots) {
+			*cursor += lost || s->live[address] ==
+					   s->staged - before;
+			break;
 		}
-		if (!whole) {
-			if (!vs_has_page(s, &s->lane[lane].gc) &&
-			    vs_room(s, lane) <= vs_reserve(s, lane))
-				break;
-			status = vs_log_room(s, s->gc_log,
-					     s->staged + s->slots, now);
-			if (status != VS_OK)
-				break;
-		}
-		status = move_page(s, lane, vs_page_address(s, victim,
-							    (*cursor)++), &now);
 	}
-	if (status == VS_OK)
-		status = unstage(s, lane, now);
-	if (status == VS_OK && *cursor == s->c.geometry.pages && b->valid)
-		b->state = VS_BLOCK_STUCK;
-	return status;
+	return unstage(s, victim / s->c.geometry.blocks, *now);
 }
 
-/* Some pages of a victim, as long as there is no need to hurry. */
-static enum vs_status step(struct vs_ssd *s, uint32_t lane, vs_time now)
+/* A victim of which something can't be read is none any more. */
+static void end_of(struct vs_ssd *s, uint32_t victim, uint32_t cursor)
 {
-	struct vs_lane *l = &s->lane[lane];
-	enum vs_status status;
+	struct vs_block *b = &s->block[victim];
 
-	if (l->victim == VS_NONE) {
-		if (s->c.wear_gap && ++l->picks % WEAR_TURN == 0)
-			l->victim = vs_least_worn(s, lane);
-		if (l->victim == VS_NONE)
-			l->victim = best_victim(s, lane);
-		l->cursor = 0;
+	if (cursor == s->c.geometry.pages && b->valid)
+		b->state = VS_BLOCK_STUCK;
+}
+
+/* A bank's part of what its lane keeps for metadata, failures and the reserve. */
+static uint32_t kept(const struct vs_ssd *s, uint32_t lane)
+{
+	const struct vs_lane *l = &s->lane[lane];
+	uint32_t claim = l->meta < l->meta_share ? l->meta_share - l->meta : 0;
+
+	return (claim + vs_reserve(s, lane) + l->banks - 1) / l->banks;
+}
+
+/*
+ * Pages to be moved along with one of the host, in 1/256: the more the fewer
+ * blocks the bank has left, so that where there is little to move little is
+ * moved at a time. What has been emptied counts, durable or not. A victim that
+ * was begun is moved on, slowly: perhaps it was chosen for its wear.
+ */
+static uint32_t pace(const struct vs_ssd *s, uint32_t lane, uint32_t bank)
+{
+	uint32_t have = s->bank[bank].free + s->bank[bank].waiting;
+	uint32_t want = kept(s, lane) + VS_GC_TURN, missing;
+
+	if (have >= want)
+		return s->bank[bank].victim == VS_NONE ? 0 : BEGUN;
+	missing = want - have < VS_GC_TURN ? want - have : VS_GC_TURN;
+	return 256 * s->c.gc_pages * missing * missing /
+	       (VS_GC_TURN * VS_GC_TURN);
+}
+
+/* Some pages of a bank's victim, as long as there is no need to hurry. */
+static enum vs_status step(struct vs_ssd *s, uint32_t lane, uint32_t bank,
+			   vs_time now)
+{
+	struct vs_bank *b = &s->bank[bank];
+	enum vs_status status = VS_OK;
+
+	if (s->c.wear_gap && b->victim == VS_NONE && b->opened >= WEAR_TURN) {
+		b->victim = vs_least_worn(s, bank, 1);
+		b->cursor = 0;
+		b->opened = 0;
 	}
-	if (l->victim == VS_NONE)
-		return VS_OK;
-	status = collect(s, lane, l->victim, &l->cursor, s->c.gc_pages, false,
-			 now);
-	if (l->victim != VS_NONE && (l->cursor == s->c.geometry.pages ||
-				     !s->block[l->victim].valid))
-		l->victim = VS_NONE;
+	for (b->owed += pace(s, lane, bank); b->owed >= 256 && status == VS_OK;
+	     b->owed -= 256) {
+		uint32_t victim;
+
+		if (b->victim == VS_NONE) {
+			b->victim = best_victim(s, bank, 1);
+			b->cursor = 0;
+		}
+		victim = b->victim;
+		if (victim == VS_NONE ||
+		    (!vs_has_page(s, vs_page_to(s, lane, bank)) &&
+		     vs_room(s, lane) <= vs_reserve(s, lane)))
+			break;
+		vs_log_room(s, s->gc_log, s->slots);
+		status = move(s, victim, &b->cursor, &now);
+		if (status == VS_OK)
+			end_of(s, victim, b->cursor);
+		if (b->cursor == s->c.geometry.pages || !s->block[victim].valid)
+			b->victim = VS_NONE;
+	}
+	b->owed %= 256;
 	return status;
 }
 
 /* Collect the best victim whole, down into the reserve. */
 static enum vs_status collect_whole(struct vs_ssd *s, uint32_t lane, vs_time now)
 {
-	uint32_t victim = best_victim(s, lane), cursor = 0;
-	enum vs_status status;
+	uint32_t victim = best_victim(s, s->lane[lane].first_bank,
+				      s->lane[lane].banks);
+	enum vs_status status = VS_OK;
+	uint32_t cursor = 0;
 
 	if (victim == VS_NONE)
 		return VS_EREADONLY;
-	status = vs_log_room(s, s->gc_log, s->block[victim].valid, now);
+	vs_log_room(s, s->gc_log, s->block[victim].valid);
+	while (status == VS_OK && s->block[victim].valid &&
+	       cursor < s->c.geometry.pages)
+		status = move(s, victim, &cursor, &now);
 	if (status == VS_OK)
-		status = collect(s, lane, victim, &cursor, UINT32_MAX, true,
-				 now);
+		end_of(s, victim, cursor);
 	return status;
 }
 
@@ -207,6 +256,7 @@ static enum vs_status collect_whole(struct vs_ssd *s, uint32_t lane, vs_time now
  * vs_gc - garbage collection before a page of the host is programmed
  * @s: the device
  * @lane: where it will be
+ * @bank: of that lane
  * @now: time
  *
  * Afterwards a block beyond the reserve is free, or the frontiers have room.
@@ -214,14 +264,19 @@ static enum vs_status collect_whole(struct vs_ssd *s, uint32_t lane, vs_time now
  * Return: VS_OK; VS_EREADONLY when nothing is left to be gained, which takes
  * more bad blocks than were set aside; VS_EPOWER.
  */
-enum vs_status vs_gc(struct vs_ssd *s, uint32_t lane, vs_time now)
+enum vs_status vs_gc(struct vs_ssd *s, uint32_t lane, uint32_t bank,
+		     vs_time now)
 {
 	struct vs_lane *l = &s->lane[lane];
 	uint32_t tries = 4 * l->banks * s->c.geometry.blocks;
 	enum vs_status status = VS_OK;
 
-	if (vs_room(s, lane) == vs_reserve(s, lane) + 1)
-		status = step(s, lane, now);
+	/* Before there is a need to hurry, if it takes no checkpoint. */
+	if (s->c.personality == VS_TAGGED && !s->full_logs &&
+	    s->bank[bank].waiting && s->bank[bank].free <= kept(s, lane))
+		status = vs_settle(s, lane, now);
+	if (status == VS_OK && vs_room(s, lane) > vs_reserve(s, lane))
+		status = step(s, lane, bank, now);
 	while (status == VS_OK && vs_room(s, lane) <= vs_reserve(s, lane)) {
 		if (!tries--)
 			return VS_EREADONLY;

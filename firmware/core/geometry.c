@@ -44,7 +44,8 @@ static bool check(const struct vs_config *c)
 	return slots < VS_NONE && within(c->lanes, 1, g->channels) &&
 	       within(c->max_tags, 1, VS_MAX_TAGS) &&
 	       within(c->meta_stripe, 1, g->channels / c->lanes * g->ways) &&
-	       within(c->spare_percent, 0, 90) && c->gc_pages &&
+	       within(c->spare_percent, 0, 90) &&
+	       within(c->idle_percent, 0, 99) && c->gc_pages &&
 	       within(c->mapping, VS_MAP_PAGE, VS_MAP_FAST) &&
 	       c->buffer_blocks >= 2 * (g->page_size / VS_BLOCK) &&
 	       within(c->buffer_blocks, 2, 1u << 24);
@@ -70,6 +71,8 @@ static void size_metadata(struct vs_ssd *s)
 	s->root_pages = (s->map_pages + s->roots_per_page - 1) /
 			s->roots_per_page;
 	s->log_entries = payload / sizeof(struct vs_log_entry);
+	if (s->c.log_entries && s->c.log_entries < s->log_entries)
+		s->log_entries = s->c.log_entries;
 	s->logs = s->c.max_tags + 1;
 	s->gc_log = s->c.max_tags;
 	s->meta_need = (s->map_pages + s->root_pages + usable - 1) / usable +
@@ -80,7 +83,7 @@ static void size_metadata(struct vs_ssd *s)
 static bool size_lane(struct vs_ssd *s, uint32_t i)
 {
 	const struct vs_geometry *g = &s->c.geometry;
-	struct vs_lane lane = { .victim = VS_NONE, .gc.block = VS_NONE };
+	struct vs_lane lane = { 0 };
 	uint32_t channel, blocks, apart, margin = g->paired ? 5 : 1;
 
 	for (channel = 0; channel < g->channels; channel++) {
@@ -93,9 +96,9 @@ static bool size_lane(struct vs_ssd *s, uint32_t i)
 	blocks = lane.banks * g->blocks;
 	lane.meta_share = ((uint64_t)s->meta_blocks * blocks +
 			   s->blocks_all - 1) / s->blocks_all;
-	/* Frontiers of the host and of collection, reserve, one to turn. */
-	apart = lane.meta_share + s->c.bad_blocks + lane.banks + 1 +
-		VS_GC_RESERVE + 2;
+	/* Frontiers of the host and of collection, reserve, some to turn. */
+	apart = lane.meta_share + s->c.bad_blocks + 2 * lane.banks +
+		VS_GC_RESERVE + 1 + VS_GC_TURN * lane.banks;
 	if (blocks < apart + 2 || g->pages <= margin)
 		return false;
 	lane.quota = (uint64_t)(blocks - apart) * (g->pages - margin) *
@@ -169,8 +172,6 @@ bool vs_lay_out(struct vs_ssd *s, const struct vs_config *c, uint8_t *mem,
 	s->slots = c->geometry.page_size / VS_BLOCK;
 	s->blocks_all = s->banks * c->geometry.blocks;
 	size_metadata(s);
-	if (c->geometry.pages * s->slots > s->log_entries)
-		return false;
 	s->lane = carve(&a, c->lanes, sizeof(*s->lane));
 	for (i = 0; i < c->lanes; i++) {
 		if (!size_lane(s, i))
@@ -183,6 +184,7 @@ bool vs_lay_out(struct vs_ssd *s, const struct vs_config *c, uint8_t *mem,
 	s->block = carve(&a, s->blocks_all, sizeof(*s->block));
 	s->host = carve(&a, s->hosts, sizeof(*s->host));
 	s->meta = carve(&a, c->lanes * c->meta_stripe, sizeof(*s->meta));
+	s->bank = carve(&a, s->banks, sizeof(*s->bank));
 	s->map = carve(&a, s->blocks, sizeof(*s->map));
 	s->map_at = carve(&a, s->map_pages, sizeof(*s->map_at));
 	s->map_new = carve(&a, s->map_pages, sizeof(*s->map_new));

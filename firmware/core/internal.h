@@ -7,11 +7,11 @@
  *  1. A change of the map is made durable (log page, root) only after all data
  *     it points to is on the NAND: vs_log_commit(), vs_checkpoint().
  *  2. Once it is durable, no MSB page is programmed whose LSB page holds what
- *     it points to: vs_promise(), next_page().
+ *     it points to: vs_promise(), vs_promise_log(), vs_next_page().
  *  3. A block is erased only when no map entry points to it, and none that is
- *     durable on the NAND either: vs_block.unsafe, release().
+ *     durable on the NAND either: vs_block.unsafe, vs_release().
  *  4. Erasing waits for the completion, not the issue, of what made it safe:
- *     vs_ssd.commit_done.
+ *     vs_block.free_at.
  */
 #ifndef VCACHE_FW_INTERNAL_H
 #define VCACHE_FW_INTERNAL_H
@@ -21,6 +21,8 @@
 
 /* Blocks of a lane that are left to garbage collection alone. */
 #define VS_GC_RESERVE 1u
+/* Blocks of each bank beyond it that collection tries to keep free. */
+#define VS_GC_TURN 3u
 #define VS_MAX_TAGS 256u
 #define VS_HTAG_LOG 0u
 
@@ -41,9 +43,11 @@ enum vs_block_state {
  * @unsafe: changes of the map that took a block out of it and are not durable
  * @erases: known number of erases
  * @opened: vs_ssd.opens when it was opened: its age
+ * @free_at: when all is durable that made it free
  * @state: enum vs_block_state
  * @retire: mark it bad when it is empty
  * @root: has a page of the newest root
+ * @waiting: counted in vs_bank.waiting
  * @keep: only used while reclaimable() counts
  * @log: a log block of FAST
  * @lbn: whose data block, or sequential log block, it is: a logical block of
@@ -54,9 +58,11 @@ struct vs_block {
 	uint32_t unsafe;
 	uint32_t erases;
 	uint32_t opened;
+	vs_time free_at;
 	uint8_t state;
 	bool retire;
 	bool root;
+	bool waiting;
 	bool keep;
 	bool log;
 	uint32_t lbn;
@@ -75,6 +81,31 @@ struct vs_frontier {
 };
 
 /**
+ * struct vs_bank - a bank, and garbage collection in it
+ * @done: when all is programmed that it has been given
+ * @free: blocks in state FREE
+ * @waiting: blocks that only wait for changes of the map to become durable
+ * @to: where moved, or merged, data goes; FAST has one, that of bank 0
+ * @victim: block of the bank being collected step by step, or VS_NONE
+ * @cursor: its next page
+ * @owed: pages that it has to move, in 1/256
+ * @opened: blocks that the host has opened since wear was looked at
+ *
+ * Each bank moves its own data: neither reads nor programs of one wait for
+ * what is queued in another.
+ */
+struct vs_bank {
+	vs_time done;
+	uint32_t free;
+	uint32_t waiting;
+	struct vs_frontier to;
+	uint32_t victim;
+	uint32_t cursor;
+	uint32_t owed;
+	uint32_t opened;
+};
+
+/**
  * struct vs_lane - a group of channels
  * @first_bank: of it; its banks are contiguous
  * @banks: how many
@@ -86,11 +117,8 @@ struct vs_frontier {
  * @quota: as many as it can bear
  * @turn: bank that the next page goes to
  * @meta_turn: the same for metadata
- * @victim: block being collected step by step, or VS_NONE
- * @cursor: its next page
- * @picks: victims taken; of FAST, blocks opened since wear was looked at
+ * @picks: of FAST, blocks opened since wear was looked at
  * @dedicated: keep others out
- * @gc: where collected, or merged, data goes
  * @msb_done: when the last MSB page over a page not promised is programmed
  */
 struct vs_lane {
@@ -104,11 +132,8 @@ struct vs_lane {
 	uint32_t quota;
 	uint32_t turn;
 	uint32_t meta_turn;
-	uint32_t victim;
-	uint32_t cursor;
 	uint32_t picks;
 	bool dedicated;
-	struct vs_frontier gc;
 	vs_time msb_done;
 };
 
@@ -122,6 +147,8 @@ struct vs_lane {
  * @old: the place that each change took a block from, or VS_NONE
  * @count: entries
  * @durable: of these, on the NAND
+ * @full: there was no room for a change, so the next flush is a checkpoint
+ * @unlogged: changes not durable that it has no entries of, being full
  * @lanes: bit for each lane that entries not durable point into
  * @data_done: when all data that the entries point to is programmed
  * @commit_done: when the newest log page is
@@ -139,6 +166,8 @@ struct vs_log {
 	uint32_t *old;
 	uint32_t count;
 	uint32_t durable;
+	uint32_t unlogged;
+	bool full;
 	uint32_t lanes;
 	vs_time data_done;
 	vs_time commit_done;
@@ -207,6 +236,7 @@ struct vs_ssd {
 	struct vs_block *block;
 	struct vs_frontier *host;	/* of the placement */
 	struct vs_frontier *meta;	/* meta_stripe for each lane */
+	struct vs_bank *bank;
 	struct vs_log *log;
 
 	uint32_t *map;		/* slot address of each logical block */
@@ -230,6 +260,7 @@ struct vs_ssd {
 	uint64_t checkpoint;	/* id of the newest */
 	uint64_t checkpoint_max;	/* highest id ever seen */
 	uint32_t order;		/* of map changes since the checkpoint */
+	uint32_t full_logs;
 	uint32_t opens;
 	uint32_t retired;	/* blocks in state RETIRED */
 	uint32_t any_turn;
@@ -280,6 +311,7 @@ static inline vs_time vs_later(vs_time a, vs_time b)
 uint32_t vs_room(const struct vs_ssd *s, uint32_t lane);
 uint32_t vs_spare(const struct vs_ssd *s, uint32_t lane);
 uint32_t vs_meta_room(const struct vs_ssd *s);
+void vs_await(struct vs_ssd *s, uint32_t block);
 void vs_release(struct vs_ssd *s, uint32_t block);
 enum vs_status vs_open(struct vs_ssd *s, uint32_t lane, uint32_t bank,
 		       bool worn, vs_time now, struct vs_frontier *f);
@@ -293,6 +325,8 @@ static inline uint32_t vs_reserve(const struct vs_ssd *s, uint32_t lane)
 
 /* frontier.c */
 void vs_promise(struct vs_ssd *s);
+void vs_promise_log(struct vs_ssd *s, const struct vs_log *log,
+		    uint32_t address);
 uint32_t vs_next_page(const struct vs_ssd *s, const struct vs_frontier *f);
 bool vs_has_page(const struct vs_ssd *s, const struct vs_frontier *f);
 uint32_t vs_oob_crc(const struct vs_ssd *s, const struct vs_oob *oob);
@@ -315,8 +349,7 @@ uint32_t vs_tag_get(struct vs_ssd *s, uint32_t tag);
 uint32_t vs_tag_lane(struct vs_ssd *s, uint32_t log);
 
 /* log.c */
-enum vs_status vs_log_room(struct vs_ssd *s, uint32_t log, uint32_t n,
-			   vs_time now);
+void vs_log_room(struct vs_ssd *s, uint32_t log, uint32_t n);
 enum vs_status vs_log_commit(struct vs_ssd *s, uint32_t log, vs_time now,
 			     vs_time *done);
 void vs_log_durable(struct vs_ssd *s, struct vs_log *log);
@@ -332,14 +365,16 @@ enum vs_status vs_settle(struct vs_ssd *s, uint32_t lane, vs_time now);
 
 /* page.c */
 extern const struct vs_placement vs_page_mapping;
-enum vs_status vs_page_program(struct vs_ssd *s, uint32_t lane, bool gc,
-			       vs_time now, const void *data,
-			       struct vs_oob *oob, uint32_t *address,
-			       vs_time *done);
+struct vs_frontier *vs_page_to(const struct vs_ssd *s, uint32_t lane,
+			       uint32_t bank);
+enum vs_status vs_page_move(struct vs_ssd *s, uint32_t bank, vs_time now,
+			    const void *data, struct vs_oob *oob,
+			    uint32_t *address, vs_time *done);
 
 /* gc.c */
-uint32_t vs_least_worn(const struct vs_ssd *s, uint32_t lane);
-enum vs_status vs_gc(struct vs_ssd *s, uint32_t lane, vs_time now);
+uint32_t vs_least_worn(const struct vs_ssd *s, uint32_t bank, uint32_t banks);
+enum vs_status vs_gc(struct vs_ssd *s, uint32_t lane, uint32_t bank,
+		     vs_time now);
 
 /* fast.c */
 #define VS_FAST_SEQUENTIAL 0u	/* frontiers of the host */
@@ -364,6 +399,7 @@ enum vs_status vs_fast_room(struct vs_ssd *s, uint32_t most, vs_time now);
 /* buffer.c */
 void vs_buffer_init(struct vs_ssd *s);
 uint32_t vs_buffer_find(const struct vs_ssd *s, uint32_t lpn);
+enum vs_status vs_buffer_idle(struct vs_ssd *s, vs_time now, vs_time until);
 enum vs_status vs_buffer_put(struct vs_ssd *s, uint32_t log, uint32_t lpn,
 			     const void *data, vs_time now, vs_time *done);
 void vs_buffer_drop(struct vs_ssd *s, uint32_t entry, vs_time free_at);

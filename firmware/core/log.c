@@ -5,27 +5,32 @@
  * Each tag has a log area of one page in memory, with every change of the map
  * since the checkpoint that its blocks have caused. A flush programs the area
  * of its tag as it is, whole and hence atomically, and no other's. When an
- * area is full, a checkpoint makes all of them empty. Garbage collection logs
+ * area is full, the tag's next flush is a checkpoint, which makes all of them
+ * empty; who never flushes needs none. Garbage collection logs
  * what it moves in an area of its own: replaying all areas in the order of the
  * changes gives the map, whoever made them.
  */
 #include "internal.h"
 
 /**
- * vs_log_room - see to it that a log area has room
+ * vs_log_room - see to it that a log area has room, or needs none
  * @s: the device
  * @log: index
- * @n: entries; not more than an area has
- * @now: time
+ * @n: entries
+ *
+ * What does not fit is not logged, nor is what is not durable of the area: all
+ * of it becomes durable with a checkpoint, or not at all.
  */
-enum vs_status vs_log_room(struct vs_ssd *s, uint32_t log, uint32_t n,
-			   vs_time now)
+void vs_log_room(struct vs_ssd *s, uint32_t log, uint32_t n)
 {
-	vs_time done;
+	struct vs_log *l = &s->log[log];
 
-	if (s->log[log].count + n <= s->log_entries)
-		return VS_OK;
-	return vs_checkpoint(s, now, &done);
+	if (l->full || l->count + n <= s->log_entries)
+		return;
+	l->full = true;
+	s->full_logs++;
+	l->unlogged = l->count - l->durable;
+	l->count = l->durable;
 }
 
 /**
@@ -72,8 +77,8 @@ static vs_time earliest(const struct vs_ssd *s, const struct vs_log *log,
  * @now: time
  * @done: when they are
  *
- * In the Baseline personality, and when metadata is short of room, that is a
- * checkpoint.
+ * In the Baseline personality, when they were more than the area takes, and
+ * when metadata is short of room, that is a checkpoint.
  */
 enum vs_status vs_log_commit(struct vs_ssd *s, uint32_t log, vs_time now,
 			     vs_time *done)
@@ -83,7 +88,7 @@ enum vs_status vs_log_commit(struct vs_ssd *s, uint32_t log, vs_time now,
 	enum vs_status status;
 	uint32_t address;
 
-	if (s->c.personality == VS_BASELINE)
+	if (s->c.personality == VS_BASELINE || l->full)
 		return vs_checkpoint(s, now, done);
 	*done = vs_later(now, l->commit_done);
 	if (l->durable == l->count)
@@ -101,7 +106,7 @@ enum vs_status vs_log_commit(struct vs_ssd *s, uint32_t log, vs_time now,
 				 l->page, &address, done);
 	if (status != VS_OK)
 		return status;
-	vs_promise(s);
+	vs_promise_log(s, l, address);
 	l->commit_done = *done;
 	l->stats.log_pages++;
 	s->commit_done = vs_later(s->commit_done, *done);

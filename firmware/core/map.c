@@ -8,6 +8,10 @@
 static void note(struct vs_ssd *s, struct vs_log *log, uint32_t lpn,
 		 uint32_t slot, uint32_t old, vs_time done)
 {
+	if (log->full) {
+		log->unlogged++;
+		return;
+	}
 	log->entry[log->count] = (struct vs_log_entry){
 		.lpn = lpn,
 		.slot = slot,
@@ -42,6 +46,7 @@ void vs_map_set(struct vs_ssd *s, uint32_t log, uint32_t lpn, uint32_t slot,
 		s->block[block].unsafe++;
 		s->live[old / s->slots]--;
 		s->lane[vs_lane_of(s, block)].valid--;
+		vs_await(s, block);
 	}
 	if (slot != VS_NONE) {
 		block = vs_block_of(s, slot);

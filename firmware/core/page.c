@@ -20,56 +20,95 @@ static uint32_t whole(const struct vs_ssd *s, uint32_t entry, uint32_t *mates)
 	return 0;
 }
 
-/**
- * vs_page_program - program a page of data
- * @s: the device
- * @lane: where
- * @gc: to the frontier of garbage collection, which may use the reserve
- * @now: time
- * @data: the page
- * @oob: its slots are filled in
- * @address: where it went, a page address
- * @done: when it is programmed
- *
- * For the host, room is made first. Return: VS_OK, VS_EREADONLY, VS_EPOWER.
- */
-enum vs_status vs_page_program(struct vs_ssd *s, uint32_t lane, bool gc,
-			       vs_time now, const void *data,
-			       struct vs_oob *oob, uint32_t *address,
-			       vs_time *done)
+/* Program a page, in the next block if the one at hand is full. */
+static enum vs_status append(struct vs_ssd *s, uint32_t lane, uint32_t bank,
+			     bool gc, struct vs_frontier *f, vs_time now,
+			     const void *data, struct vs_oob *oob,
+			     uint32_t *address, vs_time *done)
 {
-	struct vs_lane *l = &s->lane[lane];
-	uint32_t bank = l->first_bank + l->turn;
-	struct vs_frontier *f = gc ? &l->gc : &s->host[bank];
-	enum vs_status status = VS_OK;
+	enum vs_status status;
 
-	if (!gc)
-		l->turn = (l->turn + 1) % l->banks;
-	do {
-		if (!gc)
-			status = vs_gc(s, lane, now);
-		if (status != VS_OK && status != VS_EMEDIA)
+	if (!vs_has_page(s, f)) {
+		if (f->block != VS_NONE)
+			vs_close(s, f, false);
+		if (vs_room(s, lane) <= (gc ? 0 : vs_reserve(s, lane)))
+			return VS_EREADONLY;
+		s->bank[bank].opened += !gc;
+		status = vs_open(s, lane, bank, gc, now, f);
+		if (status != VS_OK)
 			return status;
-		if (!vs_has_page(s, f)) {
-			if (f->block != VS_NONE)
-				vs_close(s, f, false);
-			if (vs_room(s, lane) <= (gc ? 0 : vs_reserve(s, lane)))
-				return VS_EREADONLY;
-			status = vs_open(s, lane, bank, gc, now, f);
-			if (status != VS_OK)
-				return status;
-		}
-		status = vs_append(s, f, gc ? VS_CAUSE_GC : VS_CAUSE_HOST, now,
-				   data, oob, address, done);
-	} while (status == VS_EMEDIA);
-	return status;
+	}
+	return vs_append(s, f, gc ? VS_CAUSE_GC : VS_CAUSE_HOST, now, data,
+			 oob, address, done);
 }
 
 static enum vs_status program(struct vs_ssd *s, uint32_t lane, vs_time now,
 			      const void *data, struct vs_oob *oob,
 			      uint32_t *address, vs_time *done)
 {
-	return vs_page_program(s, lane, false, now, data, oob, address, done);
+	struct vs_lane *l = &s->lane[lane];
+	uint32_t bank = l->first_bank + l->turn;
+	enum vs_status status;
+
+	l->turn = (l->turn + 1) % l->banks;
+	do {
+		status = vs_gc(s, lane, bank, now);
+		if (status == VS_OK)
+			status = append(s, lane, bank, false, &s->host[bank],
+					now, data, oob, address, done);
+	} while (status == VS_EMEDIA);
+	return status;
+}
+
+/**
+ * vs_page_to - where collection programs the next page that it moves
+ * @s: the device
+ * @lane: of @bank
+ * @bank: of the victim
+ *
+ * Within the bank. But only one block is opened from the reserve, and only when
+ * no bank of the lane has a page left.
+ */
+struct vs_frontier *vs_page_to(const struct vs_ssd *s, uint32_t lane,
+			       uint32_t bank)
+{
+	const struct vs_lane *l = &s->lane[lane];
+	struct vs_frontier *own = &s->bank[bank].to;
+	uint32_t i;
+
+	if (vs_has_page(s, own) || vs_room(s, lane) > vs_reserve(s, lane))
+		return own;
+	for (i = l->first_bank; i < l->first_bank + l->banks; i++) {
+		if (vs_has_page(s, &s->bank[i].to))
+			return &s->bank[i].to;
+	}
+	return own;
+}
+
+/**
+ * vs_page_move - program a page of data that is collected
+ * @s: the device
+ * @bank: where it came from
+ * @now: time
+ * @data: the page
+ * @oob: its slots are filled in
+ * @address: where it went, a page address
+ * @done: when it is programmed
+ *
+ * Return: VS_OK, VS_EREADONLY, VS_EPOWER.
+ */
+enum vs_status vs_page_move(struct vs_ssd *s, uint32_t bank, vs_time now,
+			    const void *data, struct vs_oob *oob,
+			    uint32_t *address, vs_time *done)
+{
+	uint32_t lane = vs_lane_of(s, bank * s->c.geometry.blocks);
+	enum vs_status status;
+
+	do {
+		status = append(s, lane, bank, true, vs_page_to(s, lane, bank),
+				now, data, oob, address, done);
+	} while (status == VS_EMEDIA);
+	return status;
 }
 
 static void found(struct vs_ssd *s)

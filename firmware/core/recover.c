@@ -65,6 +65,10 @@ static struct vs_ssd *prepare(void *mem, const struct vs_config *c,
 		s->host[i].block = VS_NONE;
 	for (i = 0; i < c->lanes * c->meta_stripe; i++)
 		s->meta[i].block = VS_NONE;
+	for (i = 0; i < s->banks; i++) {
+		s->bank[i].to.block = VS_NONE;
+		s->bank[i].victim = VS_NONE;
+	}
 	for (i = 0; i < s->blocks; i++)
 		s->map[i] = VS_NONE;
 	for (i = 0; i < s->map_pages; i++)
@@ -90,6 +94,8 @@ static void count_free(struct vs_ssd *s)
 		struct vs_lane *l = &s->lane[vs_lane_of(s, i)];
 
 		l->free += s->block[i].state == VS_BLOCK_FREE;
+		s->bank[i / s->c.geometry.blocks].free +=
+			s->block[i].state == VS_BLOCK_FREE;
 		l->failed += s->block[i].state == VS_BLOCK_BAD ||
 			     s->block[i].state == VS_BLOCK_RETIRED;
 		l->meta += s->block[i].state == VS_BLOCK_META;
@@ -466,7 +472,7 @@ struct vs_result vs_mount(struct vs_ssd **out, void *mem,
 		return (struct vs_result){ status, all };
 	s->placement->found(s);
 	/* No block seen by its first page has pages that go beyond this. */
-	s->seq += (s->hosts + s->c.lanes * (1 + s->c.meta_stripe)) *
+	s->seq += (s->hosts + s->banks + s->c.lanes * s->c.meta_stripe) *
 		  s->c.geometry.pages;
 	return finish(s, all);
 }

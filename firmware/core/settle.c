@@ -5,12 +5,6 @@
  */
 #include "internal.h"
 
-/* Is it only not yet durable changes that keep the block? */
-static bool waits(const struct vs_ssd *s, uint32_t block)
-{
-	return s->block[block].state == VS_BLOCK_DATA && !s->block[block].valid;
-}
-
 /**
  * vs_one_waits - is there a block that only waits?
  * @s: the device
@@ -19,10 +13,10 @@ static bool waits(const struct vs_ssd *s, uint32_t block)
 bool vs_one_waits(const struct vs_ssd *s, uint32_t lane)
 {
 	const struct vs_lane *l = &s->lane[lane];
-	uint32_t first = l->first_bank * s->c.geometry.blocks, i;
+	uint32_t i;
 
-	for (i = first; i < first + l->banks * s->c.geometry.blocks; i++) {
-		if (waits(s, i))
+	for (i = l->first_bank; i < l->first_bank + l->banks; i++) {
+		if (s->bank[i].waiting)
 			return true;
 	}
 	return false;
@@ -48,11 +42,12 @@ enum vs_status vs_settle(struct vs_ssd *s, uint32_t lane, vs_time now)
 		for (k = l->durable; k < l->count; k++) {
 			uint32_t old = l->old[k];
 
-			if (old != VS_NONE && waits(s, vs_block_of(s, old)) &&
+			if (old != VS_NONE &&
+			    s->block[vs_block_of(s, old)].waiting &&
 			    vs_lane_of(s, vs_block_of(s, old)) == lane)
 				break;
 		}
-		if (k >= l->count)
+		if (k >= l->count && !l->full)
 			continue;
 		status = vs_log_commit(s, i, now, &done);
 		if (status != VS_OK)

@@ -239,28 +239,15 @@ struct vs_result vs_write(struct vs_ssd *s, vs_time now, uint32_t tag,
 	}
 	if (status == VS_OK && fua)
 		status = commit_logs(s, log, host, now, &batch.done);
+	if (status == VS_OK)
+		status = vs_buffer_idle(s, now, now);
 	return result(s, status, vs_later(done, batch.done));
-}
-
-/* More than a log area takes: straight into the map, then a checkpoint. */
-static enum vs_status trim_many(struct vs_ssd *s, vs_time now, uint32_t block,
-				uint32_t count, vs_time *done)
-{
-	uint32_t i;
-
-	for (i = 0; i < count; i++) {
-		if (s->map[block + i] != VS_NONE)
-			vs_map_set(s, VS_NONE, block + i, VS_NONE, now);
-	}
-	return vs_checkpoint(s, now, done);
 }
 
 struct vs_result vs_trim(struct vs_ssd *s, vs_time now, uint64_t block,
 			 uint64_t count)
 {
-	enum vs_status status = VS_OK;
-	uint32_t i, mapped = 0, e;
-	vs_time done = now;
+	uint32_t i, e;
 
 	if (!in_range(s, block, count))
 		return (struct vs_result){ VS_EINVAL, now };
@@ -270,20 +257,12 @@ struct vs_result vs_trim(struct vs_ssd *s, vs_time now, uint64_t block,
 		e = vs_buffer_find(s, (uint32_t)block + i);
 		if (e != VS_NONE)
 			vs_buffer_drop(s, e, now);
-		mapped += s->map[block + i] != VS_NONE;
-	}
-	if (mapped > s->log_entries / 2)
-		return result(s, trim_many(s, now, (uint32_t)block,
-					   (uint32_t)count, &done), done);
-	for (i = 0; i < count; i++) {
 		if (s->map[block + i] == VS_NONE)
 			continue;
-		status = vs_log_room(s, VS_HTAG_LOG, 1, now);
-		if (status != VS_OK)
-			break;
+		vs_log_room(s, VS_HTAG_LOG, 1);
 		vs_map_set(s, VS_HTAG_LOG, (uint32_t)block + i, VS_NONE, now);
 	}
-	return result(s, status, done);
+	return (struct vs_result){ VS_OK, now };
 }
 
 static bool logged_in(const struct vs_log *l, uint64_t first, uint64_t end)
@@ -294,7 +273,7 @@ static bool logged_in(const struct vs_log *l, uint64_t first, uint64_t end)
 		if (l->entry[i].lpn >= first && l->entry[i].lpn < end)
 			return true;
 	}
-	return false;
+	return l->full;
 }
 
 /* Program what is buffered of a range of blocks, of all tags. */
@@ -375,6 +354,8 @@ struct vs_result vs_flush_tag(struct vs_ssd *s, vs_time now, uint32_t tag)
 			status = vs_log_commit(s, VS_HTAG_LOG, now, &host);
 	}
 	own = vs_later(vs_later(own, host), batch.done);
+	if (status == VS_OK)
+		status = vs_buffer_idle(s, now, own);
 	stats->flushes++;
 	stats->flush_ns += own - now;
 	stats->flush_max_ns = vs_later(stats->flush_max_ns, own - now);

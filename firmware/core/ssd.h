@@ -121,15 +121,20 @@ enum vs_mapping {
  * @spare_percent: over-provisioning, 0 ... 90, on top of what garbage
  *	collection must have to get on at all
  * @bad_blocks: per lane, set aside for factory and grown bad blocks
+ * @idle_percent: of the buffer. What is dirty beyond it, the oldest, is written
+ *	back by banks that have nothing to do. A flush later finds less to do;
+ *	what would soon have been overwritten is written in vain. 0: they never do
  * @personality: of the flush
  * @gc: choice of victims
- * @gc_pages: pages that garbage collection goes over at most along with one
- *	page of the host, as long as blocks are left; empty ones are not read
+ * @gc_pages: pages that garbage collection programs at most along with one
+ *	page of the host, as long as blocks are left
  * @wear_gap: erases that the least worn block may lag behind the most worn
  *	one before its data is moved; 0: never moved
  * @mapping: where data goes and how room is made for it. Both show the same
  *	capacity, with the same blocks spare. VS_MAP_FAST has one lane, and
- *	uses neither @gc nor @gc_pages
+ *	uses none of @gc, @gc_pages and @idle_percent
+ * @log_entries: changes of the map that a tag's log area takes, at most what a
+ *	page has room for; 0: that
  * @log_blocks: of VS_MAP_FAST, the sequential one included: at least 2, at
  *	most what is spare; 0: as many as that gives
  */
@@ -141,11 +146,13 @@ struct vs_config {
 	uint32_t meta_stripe;
 	uint32_t spare_percent;
 	uint32_t bad_blocks;
+	uint32_t idle_percent;
 	enum vs_personality personality;
 	enum vs_gc_policy gc;
 	uint32_t gc_pages;
 	uint32_t wear_gap;
 	enum vs_mapping mapping;
+	uint32_t log_entries;
 	uint32_t log_blocks;
 };
 

@@ -15,7 +15,8 @@ bool vs_get_tag_stats(const struct vs_ssd *s, uint32_t tag,
 	uint32_t log = vs_tag_find(s, tag);
 
 	*out = s->log[log].stats;
-	out->unlogged = s->log[log].count - s->log[log].durable;
+	out->unlogged = s->log[log].count - s->log[log].durable +
+			s->log[log].unlogged;
 	return log != VS_HTAG_LOG || tag == VS_TAG_HOST;
 }
 

@@ -42,7 +42,7 @@ uint32_t vs_tag_get(struct vs_ssd *s, uint32_t tag)
 	for (i = 1; i < s->c.max_tags; i++) {
 		struct vs_log *l = &s->log[i];
 
-		if (l->used && (l->head != VS_NONE || l->count))
+		if (l->used && (l->head != VS_NONE || l->count || l->full))
 			continue;
 		l->used = true;
 		l->tag = tag;

@@ -18,6 +18,7 @@
 	.meta_stripe = 2,						\
 	.spare_percent = 7,						\
 	.bad_blocks = 4,						\
+	.idle_percent = 3,						\
 	.gc = VS_GC_GREEDY,						\
 	.gc_pages = 8,							\
 	.wear_gap = 64,							\
@@ -60,6 +61,7 @@ const struct drive drive_jasmine = {
 		.meta_stripe = 8,
 		.spare_percent = 7,
 		.bad_blocks = 4,
+		.idle_percent = 3,
 		.gc = VS_GC_GREEDY,
 		.gc_pages = 8,
 		.wear_gap = 64,

@@ -24,33 +24,35 @@ static inline struct vs_config shape(unsigned int i,
 				     enum vs_personality personality)
 {
 	static const struct vs_config all[SHAPES] = {
-		/* As small as it gets, one block a page. */
-		{ { 1, 1, 28, 8, 4096, false }, 6, 3, 1, 1, 0, 0,
-		  .gc_pages = 2, .wear_gap = 4 },
-		/* MLC, two blocks a page. */
-		{ { 1, 2, 24, 8, 8192, true }, 8, 4, 1, 1, 0, 0,
-		  .gc_pages = 2 },
-		/* Two lanes of MLC, more tags than log areas. */
-		{ { 2, 2, 28, 8, 8192, true }, 16, 3, 2, 1, 5, 2,
-		  .gc = VS_GC_COST_BENEFIT, .gc_pages = 4, .wear_gap = 8 },
-		/* Striped metadata, four blocks a page. */
-		{ { 4, 1, 18, 8, 16384, false }, 24, 5, 2, 2, 5, 1,
-		  .gc_pages = 4 },
+		/* As small as it gets, one block a page, logs that get full. */
+		{ { 1, 1, 30, 8, 4096, false }, 6, 3, 1, 1, 0, 0,
+		  .gc_pages = 2, .wear_gap = 4, .log_entries = 12 },
+		/* MLC, two blocks a page, banks that write back. */
+		{ { 1, 2, 27, 8, 8192, true }, 8, 4, 1, 1, 0, 0,
+		  .idle_percent = 38, .gc_pages = 2 },
+		/* Two lanes of MLC, more tags than logs, which get full. */
+		{ { 2, 2, 31, 8, 8192, true }, 16, 3, 2, 1, 5, 2,
+		  .gc = VS_GC_COST_BENEFIT, .gc_pages = 4, .wear_gap = 8,
+		  .log_entries = 30 },
+		/* Striped metadata, four blocks a page, banks that write back. */
+		{ { 4, 1, 21, 8, 16384, false }, 24, 5, 2, 2, 5, 1,
+		  .idle_percent = 34, .gc_pages = 4 },
 		/* A single tag: hTag. */
-		{ { 2, 1, 20, 16, 8192, true }, 8, 1, 1, 2, 10, 0,
+		{ { 2, 1, 23, 16, 8192, true }, 8, 1, 1, 2, 10, 0,
 		  .gc = VS_GC_COST_BENEFIT, .gc_pages = 1 },
 		/* FAST, one block a page, log blocks down to the last block. */
-		{ { 1, 1, 28, 8, 4096, false }, 6, 3, 1, 1, 0, 0,
+		{ { 1, 1, 30, 8, 4096, false }, 6, 3, 1, 1, 0, 0,
 		  .gc_pages = 1, .wear_gap = 4, .mapping = VS_MAP_FAST },
-		/* FAST on MLC, few log blocks, a tail of a logical block. */
-		{ { 1, 2, 24, 8, 8192, true }, 8, 4, 1, 1, 0, 0,
-		  .gc_pages = 1, .mapping = VS_MAP_FAST, .log_blocks = 3 },
+		/* FAST on MLC, few log blocks, logs that get full, a tail. */
+		{ { 1, 2, 27, 8, 8192, true }, 8, 4, 1, 1, 0, 0,
+		  .gc_pages = 1, .mapping = VS_MAP_FAST, .log_entries = 40,
+		  .log_blocks = 3 },
 		/* FAST, four blocks a page, the fewest log blocks. */
-		{ { 4, 1, 12, 8, 16384, false }, 24, 5, 1, 2, 5, 1,
+		{ { 4, 1, 16, 8, 16384, false }, 24, 5, 1, 2, 5, 1,
 		  .gc_pages = 1, .wear_gap = 8, .mapping = VS_MAP_FAST,
 		  .log_blocks = 2 },
 		/* FAST on MLC with a single tag. */
-		{ { 2, 1, 20, 16, 8192, true }, 8, 1, 1, 2, 10, 0,
+		{ { 2, 1, 23, 16, 8192, true }, 8, 1, 1, 2, 10, 0,
 		  .gc_pages = 1, .mapping = VS_MAP_FAST, .log_blocks = 4 },
 	};
 	struct vs_config c = all[i];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is always so of FAST, looked up in the firmware's own state. */
+/* What is always so, looked up in the firmware's own state. */
 #ifndef VCACHE_TESTS_PLACES_H
 #define VCACHE_TESTS_PLACES_H
 
@@ -35,6 +35,32 @@ static inline void check_log_blocks(const struct vs_ssd *s)
 	for (i = 0; i < s->blocks_all; i++)
 		n += s->block[i].log && s->block[i].valid;
 	CHECK(n <= s->c.log_blocks);
+}
+
+/* What is counted of blocks is what there is. */
+static inline void check_banks(const struct vs_ssd *s)
+{
+	uint32_t bank, i, all = 0;
+
+	for (bank = 0; bank < s->banks; bank++) {
+		uint32_t first = bank * s->c.geometry.blocks;
+		uint32_t free = 0, waiting = 0;
+
+		for (i = first; i < first + s->c.geometry.blocks; i++) {
+			const struct vs_block *b = &s->block[i];
+
+			free += b->state == VS_BLOCK_FREE;
+			waiting += b->state == VS_BLOCK_DATA && !b->valid;
+			CHECK(b->state != VS_BLOCK_DATA || b->valid ||
+			      b->unsafe);
+		}
+		CHECK(s->bank[bank].free == free);
+		CHECK(s->bank[bank].waiting == waiting);
+		all += free;
+	}
+	for (i = 0; i < s->c.lanes; i++)
+		all -= s->lane[i].free;
+	CHECK(!all);
 }
 
 #endif /* VCACHE_TESTS_PLACES_H */

@@ -53,7 +53,7 @@ MUTATIONS = [
     Mutation("a partial merge goes on where the pair is durable", "fast_merge",
              "\t\tif (vs_next_page(s, &at) != at.next)\n", "\t\tif (0)\n"),
     Mutation("a merge does not wait for room", "fast_merge",
-             "\t\t\tstatus = vs_fast_reserve(s, now);", "\t\t\tstatus = VS_OK;"),
+             "\t\tstatus = vs_fast_reserve(s, now);", "\t\tstatus = VS_OK;"),
     Mutation("a data block stays a log block", "fast_merge",
              "\ts->block[f->block].log = false;\n\ts->block[f->block].lbn = lbn;\n",
              "\ts->block[f->block].lbn = lbn;\n"),

@@ -81,6 +81,7 @@ static void test_model(unsigned int i, enum vs_personality personality)
 	check_erase_histogram(&d);
 	CHECK(workload_fill(&d, o) == VS_OK);
 	oracle_check_all(o, &d);
+	check_banks(d.ssd);
 	if (d.c.mapping == VS_MAP_FAST) {
 		check_data_blocks(d.ssd);
 		check_log_blocks(d.ssd);
@@ -426,8 +427,8 @@ static void test_fast_sizes(void)
 	CHECK(vs_capacity(&fast) == vs_capacity(&page));
 	while (vs_capacity(&fast))
 		fast.log_blocks++;
-	/* 28 blocks, 13 of metadata, 9 of data, one that merges go to. */
-	CHECK(fast.log_blocks == 28 - 13 - 9);
+	/* 30 blocks, 13 of metadata, 9 of data, one that merges go to. */
+	CHECK(fast.log_blocks == 30 - 13 - 9);
 	CHECK(c.lanes == 2 && vs_size_needed(&c));
 	c.mapping = VS_MAP_FAST;
 	CHECK(vs_size_needed(&c) == 0);
@@ -465,6 +466,67 @@ static void test_wear(unsigned int which)
 	vs_erase_histogram(d.ssd, i, out, 4);
 	CHECK(out[0] == 0);
 	CHECK(out[3] == 0);
+	device_free(&d);
+}
+
+/* Banks without work write back what is beyond a limit, one page each. */
+static void test_idle(void)
+{
+	struct vs_config c = shape(1, VS_TAGGED);
+	struct vs_stats s;
+	struct device d;
+	uint32_t i;
+
+	c.buffer_blocks = 16;
+	c.idle_percent = 25;
+	d = device_new(c, 3);
+	device_format(&d);
+	for (i = 0; i < 12; i++)
+		CHECK(vs_write(d.ssd, d.now, 1, i, 1, block_data,
+			       false).status == VS_OK);
+	vs_get_stats(d.ssd, &s);
+	CHECK(s.programmed[VS_CAUSE_HOST] == 2 * 2);
+	CHECK(tag_stats(&d, 1).buffered == 12 - 2 * 2);
+	for (i = 0; i < 6; i++) {
+		d.now += 1000000000;
+		write_one(&d, 2, 20 + i);
+	}
+	CHECK(tag_stats(&d, 1).buffered + tag_stats(&d, 2).buffered == 4);
+	/* The oldest first. */
+	CHECK(tag_stats(&d, 1).buffered == 0);
+	/* What was written back is not durable for that. */
+	CHECK(tag_stats(&d, 1).unlogged == 12);
+	device_free(&d);
+}
+
+/*
+ * A flush leaves out pages of the word lines that its own data is in, and not
+ * of those where other tags' data goes at the same time.
+ */
+static void test_others_fill_their_word_lines(void)
+{
+	struct vs_config c = shape(1, VS_TAGGED);
+	struct vs_stats a, b;
+	struct device d;
+	uint32_t i, k;
+
+	c.geometry.channels = 2;
+	c.geometry.ways = 4;
+	c.idle_percent = 13;
+	d = device_new(c, 3);
+	device_format(&d);
+	vs_get_stats(d.ssd, &a);
+	for (i = 0; i < 100; i++) {
+		for (k = 0; k < 16; k++) {
+			d.now += 100000000;
+			write_one(&d, 1, 100 + (16 * i + k) % 400);
+		}
+		write_one(&d, 2, i % 8);
+		flush_tag(&d, 2);
+	}
+	vs_get_stats(d.ssd, &b);
+	/* Of a page of data and one of the log: two, and checkpoints. */
+	CHECK(b.skipped - a.skipped <= 100 * 3);
 	device_free(&d);
 }
 
@@ -511,6 +573,8 @@ int main(int argc, char **argv)
 	test_tag_reuse();
 	test_determinism();
 	test_image();
+	test_idle();
+	test_others_fill_their_word_lines();
 	test_wear(0);
 	test_wear(5);
 	test_known_erases(0);

@@ -35,7 +35,11 @@ MUTATIONS = [
     Mutation("a log page does not wait for the other half of a word line", "log",
              "now = vs_later(now, s->lane[i].msb_done);", ";"),
     Mutation("what a log made durable may lose its pair", "log",
-             "\tvs_promise(s);\n", ""),
+             "\tvs_promise_log(s, l, address);\n", ""),
+    Mutation("only a log page itself keeps its pair, not what it points to", "frontier",
+             "promise_page(s, log->entry[i].slot / s->slots);", ";"),
+    Mutation("only what a log points to keeps its pair", "frontier",
+             "\tpromise_page(s, address);\n", ""),
     Mutation("a flush leaves out hTag's data", "ssd",
              "status = batch_tag(s, &batch, VS_HTAG_LOG, now);", ";"),
     Mutation("a flush leaves out hTag's log", "ssd",
@@ -46,6 +50,10 @@ MUTATIONS = [
              "own = vs_later(vs_later(own, host), batch.done);", "own = batch.done;"),
     Mutation("a flush of a range forgets the logs", "ssd",
              "logged_in(&s->log[i], first, first + count))", "0)"),
+    Mutation("a flush of a range forgets changes that were not logged", "ssd",
+             "\treturn l->full;", "\treturn false;"),
+    Mutation("a flush forgets changes that were not logged", "log",
+             "VS_BASELINE || l->full)", "VS_BASELINE)"),
     Mutation("a TRIM is not logged", "ssd",
              "vs_map_set(s, VS_HTAG_LOG, (uint32_t)block + i, VS_NONE, now);",
              "vs_map_set(s, VS_NONE, (uint32_t)block + i, VS_NONE, now);"),
@@ -56,7 +64,9 @@ MUTATIONS = [
     Mutation("collection does not wait for durability", "block",
              "|| b->valid || b->unsafe)", "|| b->valid)"),
     Mutation("an erase does not wait until it is safe", "block",
-             "now = vs_later(now, s->commit_done);", ""),
+             "vs_later(now, b->free_at)", "now"),
+    Mutation("when an erase is safe is not noted", "block",
+             "\tb->free_at = s->commit_done;\n", ""),
     Mutation("collection moves what is no longer valid", "gc",
              "if (slot[i].lpn >= s->blocks ||\n"
              "\t\t    s->map[slot[i].lpn] != address * s->slots + i)",
@@ -93,6 +103,7 @@ RUNS = [
     ("long", 2, 0, 2), ("long", 1, 0, 3), ("sweep", 1, 0, 4), ("sweep", 4, 0, 4),
     ("long", 4, 0, 2), ("long", 3, 1, 1), ("sweep", 3, 0, 2), ("sweep", 1, 0, 21),
     ("sweep", 1, 0, 14), ("long", 1, 0, 14), ("long", 3, 0, 3),
+    ("long", 1, 1, 3), ("long", 3, 1, 8), ("long", 3, 0, 5),
 ]
 
 

@@ -70,6 +70,7 @@ static void live_on(struct device *d, struct oracle *o, uint64_t seed)
 	d->now = r.done;
 	CHECK(device_mount(d) == VS_OK);
 	oracle_check_all(o, d);
+	check_banks(d->ssd);
 	if (d->c.mapping == VS_MAP_FAST)
 		check_data_blocks(d->ssd);
 }

@@ -24,6 +24,7 @@ static const struct vs_config tlc = {
 	.meta_stripe = 2,
 	.spare_percent = 7,
 	.bad_blocks = 3,
+	.idle_percent = 25,
 	.gc_pages = 4,
 };
 
