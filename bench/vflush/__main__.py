@@ -66,7 +66,8 @@ def report(simulation: dict[str, Any], box: dict[str, Any]) -> dict[str, Any]:
     return {
         "settings": {"hardware": settings.HARDWARE, "systems": settings.SYSTEMS,
                      "warm_ms": settings.WARM_MS, "run_ms": settings.RUN_MS,
-                     "box": settings.BOX, "box_systems": settings.BOX_SYSTEMS,
+                     "box": settings.BOX, "box_drive": settings.BOX_DRIVE,
+                     "box_systems": settings.BOX_SYSTEMS,
                      "kernel": box["kernel"]},
         "published": settings.PUBLISHED,
         "aims": settings.AIMS,

@@ -67,10 +67,12 @@ BOX = {
     "image_mb": 192,
     "think_us": 1000,
     "ramp_ms": 500,
-    "time_ms": 2000,
+    "time_ms": 5000,  # each has one write-out of what is dirty in the host's memory
     "tail_ms": 100,
     "buffer_mb": 128,  # of dm-vcache, its default
 }
+#: Options of vcache-ssd. A FLUSH holds back what follows, as above.
+BOX_DRIVE = ("--nand", "jasmine", "--flush", "exclusive")
 #: Firmware, and whether dm-vcache is on top.
 BOX_SYSTEMS = {
     "baseline": ("baseline", False),

@@ -115,7 +115,7 @@ def system(name: str, load: str) -> Iterator[dict[str, Any]]:
     """Measure one system at all intervals."""
     personality, mapping = settings.BOX_SYSTEMS[name]
     progress(f"{name}: starting the drive")
-    with ssd("--personality", personality, "--nand", "jasmine", "--size",
+    with ssd("--personality", personality, *settings.BOX_DRIVE, "--size",
              f"{settings.BOX['drive_mb']}M") as drive, contextlib.ExitStack() as stack:
         node = drive.namespace()
         Path(f"/sys/block/{Path(node).name}/queue/scheduler").write_text("none")
