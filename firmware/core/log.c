@@ -87,6 +87,7 @@ enum vs_status vs_log_commit(struct vs_ssd *s, uint32_t log, vs_time now,
 	struct vs_meta *meta = (struct vs_meta *)l->page;
 	enum vs_status status;
 	uint32_t address;
+	vs_time at;
 
 	if (s->c.personality == VS_BASELINE || l->full)
 		return vs_checkpoint(s, now, done);
@@ -103,9 +104,11 @@ enum vs_status vs_log_commit(struct vs_ssd *s, uint32_t log, vs_time now,
 		.tag = l->tag,
 	};
 	status = vs_program_meta(s, vs_tag_lane(s, log), earliest(s, l, now),
-				 l->page, &address, done);
+				 l->page, &address, &at);
 	if (status != VS_OK)
 		return status;
+	/* The page is worth nothing until the checkpoint that it names is there. */
+	*done = vs_later(*done, at);
 	vs_promise_log(s, l, address);
 	l->commit_done = *done;
 	l->stats.log_pages++;

@@ -252,7 +252,10 @@ static const struct vs_meta *seen(const struct vs_ssd *s)
 	return (const struct vs_meta *)s->read_page;
 }
 
-/* Ids of checkpoints begun but not finished must not be used again. */
+/*
+ * Ids of checkpoints begun but not finished must not be used again: pages that
+ * name them are there, of logs as well.
+ */
 static void see_id(struct vs_ssd *s, uint32_t address, void *arg)
 {
 	(void)address;
@@ -373,7 +376,7 @@ static void take_log(struct vs_ssd *s, uint32_t address, void *arg)
 	struct vs_log *l;
 	uint32_t i;
 
-	(void)arg;
+	see_id(s, address, arg);
 	if (meta->checkpoint != s->checkpoint || meta->index >= s->logs ||
 	    meta->count > s->log_entries)
 		return;

@@ -73,7 +73,7 @@ MUTATIONS = [
 #: Kind, shape, personality, seed of test_powercut.
 RUNS = [("long", 5, 0, 1), ("long", 6, 0, 1), ("sweep", 6, 0, 2), ("bad-long", 5, 0, 1),
         ("bad-long", 4, 0, 3), ("bad-long", 5, 1, 4), ("bad-long", 6, 0, 1), ("sweep", 5, 0, 2),
-        ("long", 8, 0, 1), ("sweep", 8, 0, 2)]
+        ("long", 8, 0, 1), ("sweep", 8, 0, 2), ("bad-long", 0, 0, 35)]
 
 
 def counts_differ(program: Path) -> bool:

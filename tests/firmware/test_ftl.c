@@ -530,6 +530,62 @@ static void test_others_fill_their_word_lines(void)
 	device_free(&d);
 }
 
+/* A tag whose log is full flushes by a checkpoint, and hTag at once its log. */
+static void flush_both(struct device *d, unsigned int round)
+{
+	uint64_t blocks = vs_blocks(d->ssd);
+	struct vs_result first, second;
+	struct vs_stats a, b;
+	unsigned int i;
+
+	for (i = 0; i < 40; i++)
+		write_one(d, 1, (round * 40 + i) % (blocks - 1));
+	vs_get_stats(d->ssd, &a);
+	first = vs_flush_tag(d->ssd, d->now, 1);
+	write_one(d, VS_TAG_HOST, blocks - 1);
+	second = vs_flush_tag(d->ssd, d->now, VS_TAG_HOST);
+	vs_get_stats(d->ssd, &b);
+	CHECK(first.status == VS_OK && second.status == VS_OK);
+	CHECK(b.checkpoints > a.checkpoints);
+	/* hTag's log names the checkpoint of the first. */
+	CHECK(second.done >= first.done);
+	d->now = vs_later(first.done, second.done);
+}
+
+/* Damage all pages of the map and of the root of a checkpoint. */
+static void damage_checkpoint(struct device *d, uint64_t id)
+{
+	uint32_t i;
+
+	for (i = 0; i < d->ssd->blocks_all * d->c.geometry.pages; i++) {
+		struct vs_page at = vs_place(d->ssd, i);
+		const struct vs_oob *oob = (void *)nand_oob(d->nand, at);
+		const struct vs_meta *meta = (void *)nand_data(d->nand, at);
+
+		if (oob->magic == VS_MAGIC && meta->checkpoint == id &&
+		    (oob->type == VS_PAGE_MAP || oob->type == VS_PAGE_ROOT))
+			nand_damage(d->nand, at);
+	}
+}
+
+/* No log ever belongs to another checkpoint than the one that it was of. */
+static void test_logs_and_their_checkpoint(void)
+{
+	struct device d = device_new(shape(2, VS_TAGGED), 1);
+	unsigned int i;
+	uint64_t id;
+
+	device_format(&d);
+	for (i = 0; i < 50; i++)
+		flush_both(&d, i);
+	/* As if the power had gone while its root was programmed. */
+	id = d.ssd->checkpoint;
+	damage_checkpoint(&d, id);
+	CHECK(device_mount(&d) == VS_OK);
+	CHECK(d.ssd->checkpoint > id);
+	device_free(&d);
+}
+
 /* An image file outlives its process; one of another geometry is refused. */
 static void test_image(void)
 {
@@ -573,6 +629,7 @@ int main(int argc, char **argv)
 	test_tag_reuse();
 	test_determinism();
 	test_image();
+	test_logs_and_their_checkpoint();
 	test_idle();
 	test_others_fill_their_word_lines();
 	test_wear(0);
