@@ -50,9 +50,13 @@ class Device:
 
 
 @contextlib.contextmanager
-def emulated_ssd(settings: Settings) -> Iterator[Device]:
-    """Start the drive and connect to it; end it at the end."""
-    options = {"nand": settings.nand, "flush": settings.flush, "slowdown": settings.slowdown}
+def emulated_ssd(settings: Settings, personality: str) -> Iterator[Device]:
+    """Start a new drive and connect to it; end it at the end.
+
+    :param personality: of its firmware: what a flush writes, and whether it knows tags
+    """
+    options = {"personality": personality, "nand": settings.nand, "flush": settings.flush,
+               "slowdown": settings.slowdown}
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     with ssd("--size", f"{settings.device_mb}M", *words) as drive:
         device = Device(Path(drive.namespace()), drive.model(), options)

@@ -100,9 +100,9 @@ def measure_all(vms: list[Instance], settings: Settings, name: str) -> list[dict
     return runs
 
 
-def bare_half(device: Device, vms: list[Instance], guest: Guest,
-              settings: Settings) -> dict[str, Any]:
-    """Make the file system and the disks; measure on the bare device."""
+def prepare(device: Device, vms: list[Instance], settings: Settings) -> dict[str, Any]:
+    """Make the file system and the disks; return what the device does by itself."""
+    say(f"device: {device.describe()}")
     box.run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0",
             str(device.node))
     with mounted(device.node):
@@ -111,17 +111,24 @@ def bare_half(device: Device, vms: list[Instance], guest: Guest,
         say("writing the disks of the instances")
         for vm in vms:
             vm.create_disk(settings.image_mb)
+    return {**device.describe(), "own_figures": own}
+
+
+def bare_half(device: Device, vms: list[Instance], guest: Guest,
+              settings: Settings) -> dict[str, Any]:
+    """Measure on the bare device."""
+    with mounted(device.node):
         flushes = device.device_flushes()
         say("bare: starting the instances")
         with running(vms, guest, settings):
             runs = measure_all(vms, settings, "bare")
         flushes = device.device_flushes() - flushes
-    return {"own": own, "runs": runs, "device_flushes": flushes}
+    return {"runs": runs, "device_flushes": flushes}
 
 
 def vcache_half(device: Device, vms: list[Instance], guest: Guest,
                 settings: Settings) -> dict[str, Any]:
-    """Put the device under vcache with the agent running; measure again."""
+    """Put the device under vcache with the agent running; measure."""
     with vcache.mapped(device.node) as mapped, mounted(mapped.node), vcache.agent():
         flushes = device.device_flushes()
         say("vcache: starting the instances")
@@ -181,14 +188,15 @@ def main() -> None:
 def _measure_into(found: dict[str, Any], only: str | None, settings: Settings,
                   vms: list[Instance], guest: Guest) -> None:
     """Measure both halves, or only one, into `found`."""
-    with contextlib.ExitStack() as stack:
-        device = stack.enter_context(emulated_ssd(settings))
-        found["device"] = device.describe()
-        say(f"device: {found['device']}")
-        stack.enter_context(box.libvirt(hook=vcache.HOOK if vcache.HOOK.exists() else None))
+    with box.libvirt(hook=vcache.HOOK if vcache.HOOK.exists() else None):
         say("libvirtd is up")
-        found["bare"] = bare_half(device, vms, guest, settings)
-        if only is None:
+        with emulated_ssd(settings, "baseline") as device:
+            found["device"] = {"bare": prepare(device, vms, settings)}
+            found["bare"] = bare_half(device, vms, guest, settings)
+        if only:
+            return
+        with emulated_ssd(settings, "tagged") as device, contextlib.ExitStack() as stack:
+            found["device"]["vcache"] = prepare(device, vms, settings)
             vcache.load(settings)
             stack.callback(box.unload_module)
             found["vcache"] = vcache_half(device, vms, guest, settings)

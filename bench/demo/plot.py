@@ -73,23 +73,24 @@ def _tag_rows(report: dict[str, Any]) -> str:
 
 
 def _device_rows(report: dict[str, Any]) -> str:
-    device = report["device"]
-    own = device["own_figures"]
+    devices = [report["device"][half] for half in HALVES]
 
-    def latency(name: str) -> str:
-        return (f"mean {own[name]['mean'] / 1000:.2f} ms, p50 {own[name]['p50'] / 1000:.2f}, "
-                f"p99 {own[name]['p99'] / 1000:.2f}")
+    def latency(device: dict[str, Any], name: str) -> str:
+        own = device["own_figures"][name]
+        return (f"mean {own['mean'] / 1000:.2f} ms, p50 {own['p50'] / 1000:.2f}, "
+                f"p99 {own['p99'] / 1000:.2f}")
 
     return _rows([
-        ["made of", device["made_of"]],
-        ["NAND", f"{device['nand']}, all times multiplied by {device['slowdown']}"],
-        ["a flush and what comes after it", device["flush"]],
-        ["volatile cache", f"{device['write_cache']}, FUA {device['fua']}"],
-        ["write, measured", latency("write_us")],
-        ["write with FUA, measured", latency("fua_write_us")],
-        ["flush, measured", latency("flush_us")],
-        ["FLUSH commands during the VMs' runs",
-         ", ".join(f"{_NAMES[half]}: {device['flush_commands'][half]}" for half in HALVES)],
+        ["", *(_NAMES[half] for half in HALVES)],
+        ["made of", *(d["made_of"] for d in devices)],
+        ["firmware", *(d["personality"] for d in devices)],
+        ["NAND", *(f"{d['nand']}, all times multiplied by {d['slowdown']}" for d in devices)],
+        ["a flush and what comes after it", *(d["flush"] for d in devices)],
+        ["volatile cache", *(f"{d['write_cache']}, FUA {d['fua']}" for d in devices)],
+        ["write, measured", *(latency(d, "write_us") for d in devices)],
+        ["write with FUA, measured", *(latency(d, "fua_write_us") for d in devices)],
+        ["flush, measured", *(latency(d, "flush_us") for d in devices)],
+        ["FLUSH commands during the VMs' runs", *(str(d["flush_commands"]) for d in devices)],
     ])
 
 

@@ -137,11 +137,9 @@ def build(found: dict[str, Any], settings: dict[str, Any], seconds: float) -> di
         "loss_pct_of_each_round": {name: half["loss_rounds"] for name, half in halves.items()},
         "tags": found["vcache"]["tags"],
         "tags_after": found["vcache"]["tags_after"],
-        "device": {
-            **found["device"],
-            "own_figures": found["bare"]["own"],
-            "flush_commands": {name: found[name]["device_flushes"] for name in HALVES},
-        },
+        "device": {name: {**found["device"][name],
+                          "flush_commands": found[name]["device_flushes"]}
+                   for name in HALVES},
         "vcache": {key: found["vcache"][key] for key in ("table", "status")},
         "method": METHOD,
         "settings": settings,

@@ -35,7 +35,7 @@ class Settings:
 
     rounds: int = 3
     think_us: int = 6000
-    quiet_kb: int = 64
+    quiet_kb: int = 16
     time_ms: int = 1500
     ramp_ms: int = 600
     tail_ms: int = 100

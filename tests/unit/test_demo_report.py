@@ -46,11 +46,13 @@ def _found(bare_loss: float = 60, vcache_loss: float = 2,
            "cgroup_paths": ["machine/qemu-1-x"], "extents_count": 3, "limit_bytes": 2**20}
     own = {name: {"mean": 100.0, "p50": 90.0, "p99": 200.0, "count": 5, "device_flushes": 0}
            for name in ("write_us", "fua_write_us", "flush_us")}
+    device = {"made_of": "disk & co", "nand": "jasmine", "flush": "exclusive", "slowdown": 7,
+              "write_cache": "write back", "fua": 1, "own_figures": own}
     return {
         "versions": {"kernel": "6.1"},
-        "device": {"made_of": "disk & co", "nand": "jasmine", "flush": "exclusive",
-                   "slowdown": 7, "write_cache": "write back", "fua": 1},
-        "bare": {"own": own, "runs": _runs(3, bare_loss, flush[0]), "device_flushes": 99},
+        "device": {"bare": {**device, "personality": "baseline"},
+                   "vcache": {**device, "personality": "tagged"}},
+        "bare": {"runs": _runs(3, bare_loss, flush[0]), "device_flushes": 99},
         "vcache": {"runs": _runs(3, vcache_loss, flush[1]), "device_flushes": 1,
                    "tags": [tag], "tags_after": [tag], "table": "t", "status": "s"},
     }
