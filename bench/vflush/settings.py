@@ -6,7 +6,7 @@ NEVER = 0
 INTERVALS = (32, 16, 8, 4, 2, 1)
 
 #: The SSD is the Jasmine set of firmware/host/drive.c. Half of the board's 64 GB,
-#: so that the map of 4 bytes a block is in memory beside a buffer of 32 MiB: 67.7 MB.
+#: so that the map of 4 bytes a block is in memory beside a buffer of 32 MiB: 67.9 MB.
 HARDWARE = {
     "blocks": 2048,  # of a bank, 2 MiB each
     "buffer_blocks": 8192,  # of 4 KiB
