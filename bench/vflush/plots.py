@@ -36,7 +36,6 @@ def _lines(axes: Axes, points: Points, systems: Sequence[str], key: str,
                   for every in intervals]
         axes.plot(_names(intervals), values,
                   marker="o", label=system.replace("_", ", "), color=_COLOURS[system])
-    axes.set_ylim(bottom=0)
     axes.set_xlabel("VM2's writes between two fsyncs")
     axes.grid(axis="y", alpha=0.3)
 
@@ -49,6 +48,10 @@ def _save(path: Path, title: str, draw: Sequence[Callable[[Axes], None]],
         function(one)
         if one.get_legend_handles_labels()[0]:
             one.legend(fontsize=8)
+    # Only now: it ends the scaling, of all panels if they share an axis.
+    for one in axes[0]:
+        if not one.yaxis_inverted():
+            one.set_ylim(bottom=0)
     figure.suptitle(title)
     figure.tight_layout()
     figure.savefig(path, dpi=110)
@@ -64,7 +67,6 @@ def _bandwidth(points: Points, system: str, title: str) -> Callable[[Axes], None
         axes.set_title(title, fontsize=10)
         axes.set_ylabel("MB/s")
         axes.set_xlabel("VM2's writes between two fsyncs")
-        axes.set_ylim(bottom=0)
         axes.grid(axis="y", alpha=0.3)
     return draw
 
@@ -92,7 +94,6 @@ def _normalised(points: Points) -> Callable[[Axes], None]:
                       for every in settings.INTERVALS]
             axes.plot(_names(settings.INTERVALS), ratios, marker="o", label=name)
         axes.axhline(1, color="#7f7f7f", linestyle=":")
-        axes.set_ylim(bottom=0)
         axes.set_ylabel("tagged / Baseline, for each flush")
         axes.set_xlabel("VM2's writes between two fsyncs")
         axes.grid(axis="y", alpha=0.3)
