@@ -9,6 +9,18 @@
 #include "internal.h"
 
 /**
+ * vs_claim - free blocks of a lane that metadata has a claim to
+ * @s: the device
+ * @lane: index
+ */
+uint32_t vs_claim(const struct vs_ssd *s, uint32_t lane)
+{
+	const struct vs_lane *l = &s->lane[lane];
+
+	return l->meta < l->meta_share ? l->meta_share - l->meta : 0;
+}
+
+/**
  * vs_room - blocks of a lane that data may take
  * @s: the device
  * @lane: index
@@ -17,10 +29,9 @@
  */
 uint32_t vs_room(const struct vs_ssd *s, uint32_t lane)
 {
-	const struct vs_lane *l = &s->lane[lane];
-	uint32_t claim = l->meta < l->meta_share ? l->meta_share - l->meta : 0;
+	uint32_t free = s->lane[lane].free, claim = vs_claim(s, lane);
 
-	return l->free > claim ? l->free - claim : 0;
+	return free > claim ? free - claim : 0;
 }
 
 /**
@@ -48,11 +59,9 @@ uint32_t vs_meta_room(const struct vs_ssd *s)
 	uint32_t i, room = 0;
 
 	for (i = 0; i < s->c.lanes; i++) {
-		const struct vs_lane *l = &s->lane[i];
-		uint32_t claim = l->meta < l->meta_share ?
-				 l->meta_share - l->meta : 0;
+		uint32_t free = s->lane[i].free, claim = vs_claim(s, i);
 
-		room += claim < l->free ? claim : l->free;
+		room += claim < free ? claim : free;
 	}
 	return room;
 }

@@ -173,10 +173,9 @@ static void end_of(struct vs_ssd *s, uint32_t victim, uint32_t cursor)
 /* A bank's part of what its lane keeps for metadata, failures and the reserve. */
 static uint32_t kept(const struct vs_ssd *s, uint32_t lane)
 {
-	const struct vs_lane *l = &s->lane[lane];
-	uint32_t claim = l->meta < l->meta_share ? l->meta_share - l->meta : 0;
+	uint32_t banks = s->lane[lane].banks;
 
-	return (claim + vs_reserve(s, lane) + l->banks - 1) / l->banks;
+	return (vs_claim(s, lane) + vs_reserve(s, lane) + banks - 1) / banks;
 }
 
 /*

@@ -308,6 +308,7 @@ static inline vs_time vs_later(vs_time a, vs_time b)
 }
 
 /* block.c */
+uint32_t vs_claim(const struct vs_ssd *s, uint32_t lane);
 uint32_t vs_room(const struct vs_ssd *s, uint32_t lane);
 uint32_t vs_spare(const struct vs_ssd *s, uint32_t lane);
 uint32_t vs_meta_room(const struct vs_ssd *s);
