@@ -155,7 +155,7 @@ def test_model_counts_the_same(program: Path, drive: tuple[int, int, int, int],
     blocks = capacity(program, drive)
     trace = random_trace(random.Random(seed), blocks, 1500)
     model = check_model(program, drive, trace, blocks)
-    assert all(count > 5 for count in model.merges.values()), model.merges
+    assert all(count > 9 for count in model.merges.values()), model.merges
 
 
 @hypothesis.settings(max_examples=40, deadline=None, derandomize=True, database=None,

@@ -469,6 +469,24 @@ static void test_wear(unsigned int which)
 	device_free(&d);
 }
 
+/* A block all of which is trimmed while it is open waits from its end on. */
+static void test_trimmed_open_block(void)
+{
+	struct device d = device_new(shape(0, VS_TAGGED), 1);
+	uint32_t i;
+
+	device_format(&d);
+	for (i = 0; i < d.c.geometry.pages; i++)
+		write_one(&d, 1, i);
+	flush_tag(&d, 1);
+	CHECK(vs_trim(d.ssd, d.now, 0, i).status == VS_OK);
+	for (; i < 2 * d.c.geometry.pages; i++)
+		write_one(&d, 1, i);
+	CHECK(d.ssd->bank[0].waiting == 1);
+	check_banks(d.ssd);
+	device_free(&d);
+}
+
 /* Banks without work write back what is beyond a limit, one page each. */
 static void test_idle(void)
 {
@@ -630,6 +648,7 @@ int main(int argc, char **argv)
 	test_determinism();
 	test_image();
 	test_logs_and_their_checkpoint();
+	test_trimmed_open_block();
 	test_idle();
 	test_others_fill_their_word_lines();
 	test_wear(0);
