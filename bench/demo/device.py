@@ -23,7 +23,7 @@ class Device:
     """A block device and what the kernel says of it.
 
     :param model: what it calls itself
-    :param options: what vcache-ssd was told about its times
+    :param options: what vcache-ssd was told: firmware, NAND, times
     """
 
     node: Path
