@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compile the test programs of the core, below build/core/."""
 
+import functools
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,39 +10,78 @@ REPO = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 BUILD = REPO / "build" / "core"
 
-WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-Wmissing-prototypes", "-Wshadow")
+WARNINGS = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror",
+            "-Wmissing-prototypes", "-Wshadow")
 SANITIZERS = ("-g", "-O1", "-fno-omit-frame-pointer",
               "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
-#: Each program and the file of the core that it tests.
+#: Each program and the files of the core that are in it.
 PROGRAMS = {
-    "test_epoch": "epoch",
-    "test_histogram": "histogram",
-    "test_runs": "runs",
-    "fuzz_runs": "runs",
+    "test_crc32c": ("crc32c",),
+    "test_epoch": ("epoch",),
+    "test_histogram": ("histogram",),
+    "test_index": ("index",),
+    "test_log": ("log", "meta", "crc32c"),
+    "test_meta": ("meta", "crc32c"),
+    "test_recover": ("recover", "seal", "index", "log", "meta", "crc32c"),
+    "test_replay": ("recover", "seal", "index", "log", "meta", "crc32c"),
+    "test_runs": ("runs",),
+    "fuzz_recover": ("recover", "seal", "index", "log", "meta", "crc32c"),
+    "fuzz_runs": ("runs",),
 }
 
 
-def compile_program(name: str, compiler: str, folder: Path, *flags: str,
-                    tree: Path = REPO) -> Path:
+def compile_program(name: str, compiler: str, folder: Path, *flags: str) -> Path:
     """Compile one program and return its path.
 
     :param name: one of PROGRAMS
     :param compiler: ``gcc`` or ``clang``
     :param folder: where the program goes
     :param flags: further compiler flags
-    :param tree: copy of the repository's ``native/core`` and ``tests/core``
     :raises AssertionError: with the compiler's messages, if it has any
     """
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / name
     done = subprocess.run(
         [compiler, *WARNINGS, *SANITIZERS, *flags, "-o", str(program),
-         str(tree / "tests" / "core" / f"{name}.c"),
-         str(tree / "native" / "core" / f"{PROGRAMS[name]}.c")],
+         str(HERE / f"{name}.c"),
+         *(str(REPO / "native" / "core" / f"{file}.c") for file in PROGRAMS[name])],
         capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert not done.stderr, done.stderr
+    return program
+
+
+def _compile_object(source: Path, to: Path) -> Path:
+    to.parent.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(["clang", *WARNINGS, *SANITIZERS, "-w", "-c", "-o", str(to), str(source)],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return to
+
+
+@functools.cache
+def _unchanged_object(source: Path) -> Path:
+    return _compile_object(source, BUILD / "mutation" / "unchanged" / f"{source.stem}.o")
+
+
+def compile_mutant(name: str, folder: Path, tree: Path, changed: Path) -> Path:
+    """Compile one program of which a file was changed, with clang; warnings do not matter.
+
+    :param name: one of PROGRAMS
+    :param folder: where the program goes
+    :param tree: copy of the sources
+    :param changed: the file in it, relative to it; what includes it is compiled, too
+    """
+    sources = [Path("tests/core") / f"{name}.c",
+               *(Path("native/core") / f"{file}.c" for file in PROGRAMS[name])]
+    objects = [_compile_object(tree / source, folder / f"{source.stem}.o")
+               if source == changed or f'{changed.name}"' in (tree / source).read_text()
+               else _unchanged_object(REPO / source) for source in sources]
+    program = folder / name
+    done = subprocess.run(["clang", *SANITIZERS, "-o", str(program), *map(str, objects)],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     return program
 
 

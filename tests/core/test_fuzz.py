@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A short run of the fuzzer over extents as user space sends them."""
+"""Short runs of the fuzzers."""
 
 import struct
-from pathlib import Path
+from collections.abc import Mapping
 
 from tests.core import build
 
@@ -29,20 +29,50 @@ def _encode(size: int, commands: list[tuple[int, int, list[tuple[int, int]]]]) -
     return data
 
 
-def _seed_corpus(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, (size, commands) in SEEDS.items():
-        (folder / name).write_bytes(_encode(size, commands))
+#: Chunk, place, flags (4: a seal), generation, sequence number, tag, data
+#: blocks, turn, entries: block, mask, place, argument.
+Block = tuple[int, int, int, int, int, int, int, int, list[tuple[int, int, int, int]]]
+POOLS: dict[str, tuple[int, list[Block]]] = {
+    "open": (0, [(0, 0, 0, 10, 10, 1, 2, 0, [(5, 255, 1, 0), (6, 15, 2, 0)]),
+                 (0, 3, 0, 10, 12, 1, 0, 0, [(5, 0, 3, 2)])]),
+    "two-logs": (0, [(0, 0, 0, 10, 10, 1, 1, 0, [(5, 255, 1, 0)]),
+                     (1, 0, 0, 11, 11, 2, 1, 0, [(5, 15, 1, 0)]),
+                     (0, 2, 0, 10, 12, 1, 1, 0, [(5, 3, 3, 0)]),
+                     (1, 2, 0, 11, 13, 2, 0, 0, [(0, 0, 2, 255)])]),
+    "sealed": (1, [(2, 204, 4, 10, 20, 1, 0, 1, [(5, 255, 1, 0), (5, 255, 1, 0)])]),
+    "large": (2, [(0, 204, 4, 10, 20, 1, 0, 1, [(5, 255, 1, 0)]),
+                  (0, 205, 4, 10, 20, 1, 0, 1, [(6, 255, 2, 0)])]),
+}
 
 
-def test_fuzz_smoke() -> None:
-    folder = build.BUILD / "fuzz"
-    program = build.compile_program("fuzz_runs", "clang", folder, "-fsanitize=fuzzer")
-    _seed_corpus(folder / "corpus")
+def _encode_pool(flags: int, blocks: list[Block]) -> bytes:
+    data = struct.pack("=B", flags)
+    for *head, entries in blocks:
+        data += struct.pack("=9B", *head, len(entries))
+        data += b"".join(struct.pack("=4B", *entry) for entry in entries)
+    return data
+
+
+def _fuzz(name: str, seeds: Mapping[str, bytes]) -> int:
+    """Run a fuzzer and return how many inputs it tried."""
+    folder = build.BUILD / "fuzz" / name.removeprefix("fuzz_")
+    corpus = folder / "corpus"
+    corpus.mkdir(parents=True, exist_ok=True)
+    for seed, data in seeds.items():
+        (corpus / seed).write_bytes(data)
+    program = build.compile_program(name, "clang", folder, "-fsanitize=fuzzer")
     done = build.run(program, f"-max_total_time={SECONDS}", "-max_len=2048", "-seed=1",
-                     "-print_final_stats=1", f"-artifact_prefix={folder}/",
-                     str(folder / "corpus"))
+                     "-print_final_stats=1", f"-artifact_prefix={folder}/", str(corpus))
     assert done.returncode == 0, done.stderr[-4000:]
-    executed = next(int(line.split()[-1]) for line in done.stderr.splitlines()
-                    if line.startswith("stat::number_of_executed_units"))
-    assert executed > 10_000
+    return next(int(line.split()[-1]) for line in done.stderr.splitlines()
+                if line.startswith("stat::number_of_executed_units"))
+
+
+def test_extents() -> None:
+    """Extents as user space sends them."""
+    assert _fuzz("fuzz_runs", {name: _encode(*seed) for name, seed in SEEDS.items()}) > 10_000
+
+
+def test_pools() -> None:
+    """What may be on a cache device."""
+    assert _fuzz("fuzz_recover", {name: _encode_pool(*pool) for name, pool in POOLS.items()}) > 500

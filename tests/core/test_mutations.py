@@ -6,6 +6,8 @@ has to fail. A line that can be broken unnoticed is a line without a test.
 """
 
 import hashlib
+import subprocess
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -14,7 +16,7 @@ from tests.core import build
 
 
 class Mutation(NamedTuple):
-    """One line of the core and what it is replaced by."""
+    """One line of the core, or of a writer's rules, and what it is replaced by."""
 
     name: str
     file: str
@@ -63,17 +65,163 @@ MUTATIONS = [
              "((value >> (log - 2)) & 3)", "((value >> (log - 2)) & 2)"),
     Mutation("large values leave the table", "histogram",
              "b < VC_HIST_BUCKETS ? b : VC_HIST_BUCKETS - 1", "b"),
+    Mutation("the polynomial is another", "crc32c",
+             "0x82f63b78, 0x92a8fc17", "0x82f63b79, 0x92a8fc17"),
+    Mutation("the checksum is not inverted", "crc32c",
+             "return ~vc_crc32c_more", "return vc_crc32c_more"),
+    Mutation("half a byte is left out", "crc32c",
+             "crc = crc >> 4 ^ vc_crc32c_nibble[crc & 15];\n\t}", "}"),
+    Mutation("the instruction is for one byte", "crc32c",
+             "__builtin_ia32_crc32di(crc, word)", "__builtin_ia32_crc32qi(crc, *p)"),
+    Mutation("chunks need not be a power of two", "meta",
+             "||\n\t    (chunk_blocks & (chunk_blocks - 1))", ""),
+    Mutation("the chunk table is too short", "meta", "return n / d + !!(n % d);", "return n / d;"),
+    Mutation("a place leaves 32 bits", "meta", "if (chunks > (~0U >> shift))", "if (0)"),
+    Mutation("both copies are in one place", "meta",
+             "(u64)g->copy_blocks * copy + index;", "index;"),
+    Mutation("the checksum is not looked at", "meta",
+             "le32_to_cpu(h->crc) == vc_meta_crc(block);", "1;"),
+    Mutation("another pool's block is ours", "meta", "&& le64_to_cpu(h->key) == key", ""),
+    Mutation("another block's copy is ours", "meta",
+             "&&\n\t       le32_to_cpu(h->index) == index;", ";"),
+    Mutation("the older copy counts", "meta",
+             "if (good && le64_to_cpu(h->seq) > seq) {", "if (0) {"),
+    Mutation("the newer copy is written over by the older", "meta",
+             "||\n\t\t    (good && le64_to_cpu(h->seq) < seq)", ""),
+    Mutation("an older copy is as good", "meta", "bad |= good;", ";"),
+    Mutation("a damaged copy is not repaired", "meta", "if (bad >> copy & 1)", "if (0)"),
+    Mutation("a change has no number", "meta", "le64_to_cpu(h->seq) + 1", "le64_to_cpu(h->seq)"),
+    Mutation("copy 1 is written after copy 0 failed", "meta",
+             "for (copy = 0; copy < VC_COPIES && !r; copy++)\n\t\tr = st",
+             "for (copy = 0; copy < VC_COPIES; copy++)\n\t\tr = st"),
+    Mutation("unknown features are ignored", "meta", "|| d->incompat ||", "||"),
+    Mutation("a pool larger than its device", "meta", "if (has > blocks)", "if (0)"),
+    Mutation("far superblocks are not found", "meta", "last = g.copy_blocks;\n", "last = 4096;\n"),
+    Mutation("any superblock is the second", "meta",
+             "if (!r && vc_meta_place(g, VC_META_SUPER, 0, 1) == at)", "if (0)"),
+    Mutation("older superblocks stay", "meta",
+             "memset(block, 0, VC_BLOCK_SIZE);\n\t\tr = st->write(st->ctx, at, 1, block);", ";"),
+    Mutation("the superblock comes first", "meta",
+             "r = vc_super_wipe(st, (u64)g->chunks * g->chunk_blocks, block);",
+             "memset(block, 0, VC_BLOCK_SIZE); memcpy(sb.uuid, uuid, sizeof(sb.uuid));\n"
+             "\tr = vc_super_save(st, g, &sb, block);"),
+    Mutation("strangers in a bucket are taken", "index",
+             "while (c != VC_CELL_NONE && ((ix->where[c] & ~0xffULL) != key ||",
+             "while (c != VC_CELL_NONE && ("),
+    Mutation("other sectors of the block are taken", "index",
+             "||\n\t\t\t\t     !(ix->where[c] & mask)", ""),
+    Mutation("strangers in a bucket hold sectors", "index",
+             "if ((ix->where[c] & ~0xffULL) == key)\n", ""),
+    Mutation("one cell of a block is all", "index", "held |= vc", "held = vc"),
+    Mutation("a cut takes the whole cell", "index",
+             "ix->where[c] &= ~(u64)mask;", "ix->where[c] &= ~0xffULL;"),
+    Mutation("an empty cell stays in its bucket", "index", "*link = ix->next[c];", ";"),
+    Mutation("a cut ends at the first cell", "index", "\t\tlink = &ix->next[c];", "\t\tbreak;"),
+    Mutation("a new cell replaces its bucket", "index",
+             "ix->next[cell] = *head;", "ix->next[cell] = VC_CELL_NONE;"),
+    Mutation("a dropped cell keeps its sectors", "index", "ix->where[cell] = 0;", ""),
+    Mutation("all volumes are one", "index", "return (u64)slot << 48 | block << 8;",
+             "return block << 8;"),
+    Mutation("what a guest wrote is a record", "log",
+             "le32_to_cpu(h->crc) != vc_log_crc(block)", "0"),
+    Mutation("a block of another chunk is a record", "log", "info->chunk == chunk &&", ""),
+    Mutation("the place of data is cut off", "log",
+             "e->place = where >> VC_WHERE_PLACE_SHIFT;",
+             "e->place = (where >> VC_WHERE_PLACE_SHIFT) & 7;"),
+    Mutation("data may be in another record", "log",
+             "if (e.mask && (e.place < first || e.place > last))", "if (0)"),
+    Mutation("a discard may name any record", "log", "e.place < low || e.place > high ||", ""),
+    Mutation("a discard may wrap", "log", "||\n\t\t\t\te.arg > VC_WHERE_BLOCK_MAX - e.block", ""),
+    Mutation("data may be behind the chunk", "log", "in->data < room - in->at && ", ""),
+    Mutation("a record may have any number of entries", "log",
+             "in->nr > VC_ENTRIES_PER_BLOCK ||", ""),
+    Mutation("a seal of an older life counts", "seal", "||\n\t\t    info.gen != gen) {", ") {"),
+    Mutation("half a seal of each writing counts", "seal", "info.turn == first->turn && ", ""),
+    Mutation("the older copy of a seal counts", "seal",
+             "if (good && info.turn > s->info.turn) {", "if (0) {"),
+    Mutation("the newer copy of a seal is passed over", "seal",
+             "||\n\t\t    (good && info.turn < s->info.turn)", ""),
+    Mutation("the good copy of a seal is written first", "seal",
+             "copy = s.bad & 1 ? 0 : 1;", "copy = s.bad & 1 ? 1 : 0;"),
+    Mutation("one copy of a seal is sealed again", "seal",
+             "for (i = 0; i < VC_SEAL_COPIES && !r; i++, copy ^= 1)", "for (i = 0; i < 1; i++)"),
+    Mutation("a seal keeps its turn", "seal", "s.info.turn = s.turn + 1;", ""),
+    Mutation("a torn seal's turn is taken again", "seal",
+             "s.info.turn = s.turn + 1;", "s.info.turn++;"),
+    Mutation("a seal keeps what is superseded", "seal",
+             "if (!e.mask)\n\t\t\t\t\tcontinue;", ";"),
+    Mutation("a seal loses its discards", "seal", "if (e.mask) {\n", "if (1) {\n"),
+    Mutation("the dead live", "recover", "||\n\t\t    info.gen <= dead", ""),
+    Mutation("a seal alone is not enough", "recover",
+             "for (i = 0; i < 3; i++) {", "for (i = 0; i < 1; i++) {"),
+    Mutation("chunks are in the order of their places", "recover",
+             "for (i = n / 2; i--;)\n\t\tvc_sift_down(list, i, n, found);", "return;"),
+    Mutation("later chunks count more", "recover",
+             "return vc_record_seq(rp, chunk, place) > a->seq;", "return false;"),
+    Mutation("the order of places is not looked at", "recover",
+             "return place > a->place;", "return false;"),
+    Mutation("the order of generations is not looked at", "recover",
+             "return there->gen > here->gen;", "return false;"),
+    Mutation("concurrent logs are taken for successive ones", "recover",
+             "there->last < here->gen", "there->gen < here->gen"),
+    Mutation("a record has no data", "recover", "if (at + info.data >= place)", "if (at >= place)"),
+    Mutation("torn data counts", "recover",
+             "if (!vc_replay_data_good(rp, data, &e))\n\t\t\t\tcontinue;", ""),
+    Mutation("a record of an older life counts", "recover", "info->gen == f->gen && ", ""),
+    Mutation("data is searched for records", "recover",
+             "\t\t\tn++;\n\t\t}\n\t\tat += info.data;", "\t\t\tn++;\n\t\t}"),
+    Mutation("the first torn record ends a chunk", "recover",
+             "&info))\n\t\t\tcontinue;\n\t\tsealed.seq", "&info))\n\t\t\tbreak;\n\t\tsealed.seq"),
+    Mutation("discards come with the entries", "recover",
+             "rp->chunk[chunk].discards = true;",
+             "vc_replay_discard(rp, &a, e->block, e->arg);"),
+    Mutation("discards are forgotten", "recover", "if (rp->chunk[list[i]].discards)", "if (0)"),
+    Mutation("large discards are forgotten", "recover", "b >= block && b - block < blocks", "0"),
+    Mutation("what was taken from a chunk is not marked", "recover",
+             "rp->chunk[chunk].stale = true;", ";"),
+    Mutation("only the newest chunk of a log is stale", "recover",
+             "older->stale |= older->lost;", ""),
+    Mutation("a chunk is sealed while only reading", "recover", "if (rp->readonly)", "if (0)"),
+    Mutation("what was open is not sealed", "recover", "if (rp->readonly)", "if (1)"),
+    Mutation("entries may share a block of the cache", "recover",
+             "|| vc_cell_mask(rp->ix, cell)) {", ") {"),
+    Mutation("entries may be behind the volume", "recover", "if (e->block >= rp->limit ||", "if ("),
+    Mutation("what cannot be read is given up", "recover", "if (failed)\n\t\treturn -EIO;", ""),
+    Mutation("chunks of a log die in any order", "writer",
+             "w->found[c].gen < w->found[oldest].gen", "w->found[c].gen > w->found[oldest].gen"),
+    Mutation("a chunk dies before those it has superseded", "writer",
+             "!w->found[c].stale)", "1)"),
+    Mutation("only the chunk that was hit is stale", "writer", "o->stale = true;", ";"),
 ]
+
+#: The programs that test a file, if it is not that of the same name alone.
+PROGRAMS = {
+    "log": ("log", "recover"),
+    "seal": ("replay", "recover"),
+    "recover": ("replay", "recover"),
+    "writer": ("recover",),
+}
+
+#: Longer than a program takes: one that hangs has noticed, too.
+HANGS = 60
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.name)
 def test_mutation_is_noticed(mutation: Mutation) -> None:
     folder = build.BUILD / "mutation" / hashlib.sha256(mutation.name.encode()).hexdigest()[:12]
     tree = build.copy_tree(folder / "tree")
-    source = tree / "native" / "core" / f"{mutation.file}.c"
-    text = source.read_text()
+    changed = Path("tests/core/writer.h" if mutation.file == "writer"
+                   else f"native/core/{mutation.file}.c")
+    text = (tree / changed).read_text()
     assert text.count(mutation.old) == 1, "the line to be broken is not there (any more)"
-    source.write_text(text.replace(mutation.old, mutation.new))
-    program = build.compile_program(f"test_{mutation.file}", "clang", folder,
-                                    "-Wno-error", "-w", tree=tree)
-    assert build.run(program).returncode != 0
+    (tree / changed).write_text(text.replace(mutation.old, mutation.new))
+    assert any(notices(build.compile_mutant(f"test_{name}", folder, tree, changed))
+               for name in PROGRAMS.get(mutation.file, (mutation.file,)))
+
+
+def notices(program: Path) -> bool:
+    """Tell whether the program fails."""
+    try:
+        return build.run(program, timeout=HANGS).returncode != 0
+    except subprocess.TimeoutExpired:
+        return True

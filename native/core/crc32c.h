@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* CRC32C (Castagnoli), as of RFC 3720 appendix B.4; the kernel's own there. */
+#ifndef VCACHE_CORE_CRC32C_H
+#define VCACHE_CORE_CRC32C_H
+
+#include "types.h"
+
+u32 vc_crc32c(const void *data, size_t len);
+
+#endif /* VCACHE_CORE_CRC32C_H */

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "index.h"
+
+static u64 vc_cell_key(u16 slot, u64 block)
+{
+	return (u64)slot << 48 | block << 8;
+}
+
+/**
+ * vc_index_buckets - how many buckets for so many cells
+ * @cells: how many
+ *
+ * Return: the largest power of two that is not more, but at least one group.
+ */
+u32 vc_index_buckets(u32 cells)
+{
+	u32 n = 1U << VC_GROUP_SHIFT;
+
+	while (n <= cells / 2)
+		n <<= 1;
+	return n;
+}
+
+/**
+ * vc_index_init - make the index empty
+ * @ix: its arrays and sizes are set
+ */
+void vc_index_init(struct vc_index *ix)
+{
+	u32 i;
+
+	for (i = 0; i < ix->cells; i++) {
+		ix->where[i] = 0;
+		ix->next[i] = VC_CELL_NONE;
+	}
+	for (i = 0; i < ix->buckets; i++)
+		ix->head[i] = VC_CELL_NONE;
+}
+
+/**
+ * vc_index_group - which group of buckets a block is in
+ * @ix: the index
+ * @slot: the volume
+ * @block: the block
+ *
+ * Return: less than @ix->buckets >> VC_GROUP_SHIFT.
+ */
+u32 vc_index_group(const struct vc_index *ix, u16 slot, u64 block)
+{
+	u64 x = (u64)slot << 48 | block >> VC_GROUP_SHIFT;
+
+	/* The finalizer of MurmurHash3. */
+	x ^= x >> 33;
+	x *= 0xff51afd7ed558ccdULL;
+	x ^= x >> 33;
+	x *= 0xc4ceb9fe1a85ec53ULL;
+	x ^= x >> 33;
+	return x & ((ix->buckets >> VC_GROUP_SHIFT) - 1);
+}
+
+static u32 *vc_index_bucket(const struct vc_index *ix, u16 slot, u64 block)
+{
+	u32 group = vc_index_group(ix, slot, block);
+	u32 in = block & ((1U << VC_GROUP_SHIFT) - 1);
+
+	return &ix->head[group << VC_GROUP_SHIFT | in];
+}
+
+/**
+ * vc_index_find - find a cell that holds one of some sectors of a block
+ * @ix: the index
+ * @slot: the volume
+ * @block: the block
+ * @mask: the sectors
+ *
+ * Return: the cell, or VC_CELL_NONE.
+ */
+u32 vc_index_find(const struct vc_index *ix, u16 slot, u64 block, u8 mask)
+{
+	u64 key = vc_cell_key(slot, block);
+	u32 c = *vc_index_bucket(ix, slot, block);
+
+	while (c != VC_CELL_NONE && ((ix->where[c] & ~0xffULL) != key ||
+				     !(ix->where[c] & mask)))
+		c = ix->next[c];
+	return c;
+}
+
+/**
+ * vc_index_held - which sectors of a block does any cell hold?
+ * @ix: the index
+ * @slot: the volume
+ * @block: the block
+ *
+ * Return: the sectors, bit 0 the first.
+ */
+u8 vc_index_held(const struct vc_index *ix, u16 slot, u64 block)
+{
+	u64 key = vc_cell_key(slot, block);
+	u32 c = *vc_index_bucket(ix, slot, block);
+	u8 held = 0;
+
+	for (; c != VC_CELL_NONE; c = ix->next[c]) {
+		if ((ix->where[c] & ~0xffULL) == key)
+			held |= vc_cell_mask(ix, c);
+	}
+	return held;
+}
+
+/**
+ * vc_index_cut - forget where some sectors of a block are
+ * @ix: the index
+ * @slot: the volume
+ * @block: the block
+ * @mask: the sectors
+ * @touched: room for VC_CELLS_PER_BLOCK cells: those that held some of them;
+ *	they are empty now if their mask is 0
+ *
+ * Return: the number of cells touched.
+ */
+unsigned int vc_index_cut(struct vc_index *ix, u16 slot, u64 block, u8 mask,
+			  u32 *touched)
+{
+	u64 key = vc_cell_key(slot, block);
+	u32 *link = vc_index_bucket(ix, slot, block);
+	unsigned int n = 0;
+
+	while (*link != VC_CELL_NONE) {
+		u32 c = *link;
+
+		if ((ix->where[c] & ~0xffULL) == key &&
+		    (ix->where[c] & mask)) {
+			ix->where[c] &= ~(u64)mask;
+			touched[n++] = c;
+			if (!vc_cell_mask(ix, c)) {
+				*link = ix->next[c];
+				ix->next[c] = VC_CELL_NONE;
+				continue;
+			}
+		}
+		link = &ix->next[c];
+	}
+	return n;
+}
+
+/**
+ * vc_index_put - say what an empty cell holds
+ * @ix: the index
+ * @cell: the cell
+ * @slot: the volume
+ * @block: the block
+ * @mask: the sectors, not 0; no cell holds any of them, see vc_index_cut()
+ */
+void vc_index_put(struct vc_index *ix, u32 cell, u16 slot, u64 block, u8 mask)
+{
+	u32 *head = vc_index_bucket(ix, slot, block);
+
+	ix->where[cell] = vc_cell_key(slot, block) | mask;
+	ix->next[cell] = *head;
+	*head = cell;
+}
+
+/**
+ * vc_index_drop - make a cell empty
+ * @ix: the index
+ * @cell: the cell; may be empty already
+ */
+void vc_index_drop(struct vc_index *ix, u32 cell)
+{
+	u32 *link;
+
+	if (!vc_cell_mask(ix, cell))
+		return;
+	link = vc_index_bucket(ix, vc_cell_slot(ix, cell),
+			       vc_cell_block(ix, cell));
+	while (*link != cell)
+		link = &ix->next[*link];
+	*link = ix->next[cell];
+	ix->next[cell] = VC_CELL_NONE;
+	ix->where[cell] = 0;
+}

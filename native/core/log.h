@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Records and seals: what is in a chunk. See format.h. */
+#ifndef VCACHE_CORE_LOG_H
+#define VCACHE_CORE_LOG_H
+
+#include "meta.h"
+
+/**
+ * struct vc_entry - a block of an origin in a log
+ * @block: its number on the origin, in units of VC_BLOCK_SIZE
+ * @arg: checksum of its data; of a discard the number of blocks
+ * @place: where in the chunk the data is; of a discard: its record
+ * @mask: sectors that count, bit 0 the first; 0: a discard
+ */
+struct vc_entry {
+	u64 block;
+	u32 arg;
+	u16 place;
+	u8 mask;
+};
+
+/**
+ * struct vc_log_info - head of a record or a seal, decoded
+ * @gen: generation of the chunk
+ * @seq: of this record; in a seal that of the last record
+ * @volume: number of the volume
+ * @chunk: number of the chunk
+ * @tag: number of the tag
+ * @type: enum vc_log_type
+ * @at: where in the chunk the block is
+ * @nr: entries in the block
+ * @data: data blocks that follow
+ * @turn: of a seal: how often the chunk was sealed
+ */
+struct vc_log_info {
+	u64 gen;
+	u64 seq;
+	u32 volume;
+	u32 chunk;
+	u16 tag;
+	u16 type;
+	u16 at;
+	u16 nr;
+	u16 data;
+	u32 turn;
+};
+
+void vc_log_put_entry(void *block, unsigned int i, const struct vc_entry *e);
+void vc_log_get_entry(const void *block, unsigned int i, struct vc_entry *e);
+void vc_log_finish(void *block, u64 key, const struct vc_log_info *info);
+bool vc_log_parse(void *block, const struct vc_geometry *g, u32 chunk,
+		  u32 at, struct vc_log_info *info);
+
+/* Blocks of a chunk that records and data can take. */
+static inline u32 vc_log_room(const struct vc_geometry *g)
+{
+	return g->chunk_blocks - VC_SEAL_COPIES * g->seal_blocks;
+}
+
+/* Entries that a seal can hold. */
+static inline u32 vc_seal_room(const struct vc_geometry *g)
+{
+	return g->seal_blocks * VC_ENTRIES_PER_BLOCK;
+}
+
+#endif /* VCACHE_CORE_LOG_H */

@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "crc32c.h"
+#include "meta.h"
+
+static u32 vc_div_up(u32 n, u32 d)
+{
+	return n / d + !!(n % d);
+}
+
+/**
+ * vc_geometry_set - compute where things are
+ * @g: is filled in
+ * @key: random number of the pool
+ * @chunk_blocks: blocks of a chunk
+ * @blocks: size of the device
+ *
+ * Return: 0; -EINVAL when the chunk size is not allowed; -ENOSPC when fewer
+ * than two chunks would be left for data; -EFBIG when a place would not fit
+ * in 32 bits.
+ */
+int vc_geometry_set(struct vc_geometry *g, u64 key, u32 chunk_blocks,
+		    u64 blocks)
+{
+	u32 shift = 0;
+	u64 chunks;
+
+	if (chunk_blocks < VC_CHUNK_BLOCKS_MIN ||
+	    chunk_blocks > VC_CHUNK_BLOCKS_MAX ||
+	    (chunk_blocks & (chunk_blocks - 1)))
+		return -EINVAL;
+	while (1U << shift < chunk_blocks)
+		shift++;
+	chunks = blocks >> shift;
+	if (chunks > (~0U >> shift))
+		return -EFBIG;
+	g->key = key;
+	g->chunk_blocks = chunk_blocks;
+	g->chunks = chunks;
+	g->slot_blocks = VC_SLOT_BLOCKS;
+	g->table_blocks = vc_div_up(chunks, VC_CHUNKS_PER_BLOCK);
+	g->copy_blocks = vc_div_up(1 + g->slot_blocks + g->table_blocks,
+				   chunk_blocks) * chunk_blocks;
+	g->first_chunk = VC_COPIES * (g->copy_blocks >> shift);
+	g->seal_blocks = vc_div_up(chunk_blocks, VC_ENTRIES_PER_BLOCK);
+	return g->first_chunk + 2 > chunks ? -ENOSPC : 0;
+}
+
+/**
+ * vc_meta_place - where a metadata block is
+ * @g: the geometry
+ * @type: kind of block
+ * @index: its number among those of its kind
+ * @copy: which of the copies
+ *
+ * Return: a block number.
+ */
+u64 vc_meta_place(const struct vc_geometry *g, enum vc_meta_type type,
+		  u32 index, unsigned int copy)
+{
+	u64 base = (u64)g->copy_blocks * copy + index;
+
+	switch (type) {
+	case VC_META_SUPER:
+		return base;
+	case VC_META_SLOTS:
+		return base + 1;
+	case VC_META_TABLE:
+		break;
+	}
+	return base + 1 + g->slot_blocks;
+}
+
+static u32 vc_meta_crc(void *block)
+{
+	struct vc_meta_head *h = block;
+	__le32 was = h->crc;
+	u32 crc;
+
+	h->crc = 0;
+	crc = vc_crc32c(block, VC_BLOCK_SIZE);
+	h->crc = was;
+	return crc;
+}
+
+static bool vc_meta_intact(void *block)
+{
+	struct vc_meta_head *h = block;
+
+	return le32_to_cpu(h->magic) == VC_META_MAGIC &&
+	       le32_to_cpu(h->crc) == vc_meta_crc(block);
+}
+
+/**
+ * vc_meta_valid - is this a metadata block of this pool, whole?
+ * @block: VC_BLOCK_SIZE bytes
+ * @key: random number of the pool
+ * @type: expected kind
+ * @index: expected number
+ */
+bool vc_meta_valid(void *block, u64 key, enum vc_meta_type type, u32 index)
+{
+	struct vc_meta_head *h = block;
+
+	return vc_meta_intact(block) && le64_to_cpu(h->key) == key &&
+	       le16_to_cpu(h->type) == type &&
+	       le16_to_cpu(h->version) == VC_FORMAT_VERSION &&
+	       le32_to_cpu(h->index) == index;
+}
+
+/**
+ * vc_meta_load - read a metadata block
+ * @st: the device
+ * @g: its geometry
+ * @type: kind of block
+ * @index: its number
+ * @block: where it goes
+ * @spare: VC_BLOCK_SIZE bytes to work in
+ *
+ * Return: 0; or the copies that are damaged or older, bit 0 for copy 0, which
+ * vc_meta_repair() has to write before the block is changed; -EBADMSG when
+ * none is good.
+ */
+int vc_meta_load(const struct vc_store *st, const struct vc_geometry *g,
+		 enum vc_meta_type type, u32 index, void *block, void *spare)
+{
+	struct vc_meta_head *h = spare;
+	unsigned int copy, bit, bad = 0, good = 0;
+	u64 seq = 0;
+
+	for (copy = 0; copy < VC_COPIES; copy++) {
+		bit = 1U << copy;
+		if (st->read(st->ctx, vc_meta_place(g, type, index, copy), 1,
+			     spare) ||
+		    !vc_meta_valid(spare, g->key, type, index) ||
+		    (good && le64_to_cpu(h->seq) < seq)) {
+			bad |= bit;
+			continue;
+		}
+		if (good && le64_to_cpu(h->seq) > seq) {
+			bad |= good;
+			good = 0;
+		}
+		good |= bit;
+		seq = le64_to_cpu(h->seq);
+		memcpy(block, spare, VC_BLOCK_SIZE);
+	}
+	return good ? (int)bad : -EBADMSG;
+}
+
+/**
+ * vc_meta_repair - make the copies of a metadata block the same
+ * @st: the device
+ * @g: its geometry
+ * @type: kind of block
+ * @index: its number
+ * @block: its content as it was loaded
+ * @bad: what vc_meta_load() has returned
+ *
+ * vc_meta_save() writes copy 0 in place. If that is torn, copy 1 counts: it
+ * must not be damaged, nor older than what was loaded and acted on.
+ *
+ * Return: 0 or a negative errno; then the good copy is still there.
+ */
+int vc_meta_repair(const struct vc_store *st, const struct vc_geometry *g,
+		   enum vc_meta_type type, u32 index, const void *block,
+		   unsigned int bad)
+{
+	unsigned int copy;
+	int r = 0;
+
+	for (copy = 0; copy < VC_COPIES && !r; copy++) {
+		if (bad >> copy & 1)
+			r = st->write(st->ctx,
+				      vc_meta_place(g, type, index, copy), 1,
+				      block);
+	}
+	return r;
+}
+
+/**
+ * vc_meta_save - write a metadata block
+ * @st: the device
+ * @g: its geometry
+ * @type: kind of block
+ * @index: its number
+ * @block: its content; the head is filled in, with the next sequence number
+ *
+ * If the copies were not the same when it was loaded, vc_meta_repair() first.
+ *
+ * Return: 0, or a negative errno: then the change is durable or it is not.
+ */
+int vc_meta_save(const struct vc_store *st, const struct vc_geometry *g,
+		 enum vc_meta_type type, u32 index, void *block)
+{
+	struct vc_meta_head *h = block;
+	unsigned int copy;
+	int r = 0;
+
+	h->magic = cpu_to_le32(VC_META_MAGIC);
+	h->key = cpu_to_le64(g->key);
+	h->seq = cpu_to_le64(le64_to_cpu(h->seq) + 1);
+	h->type = cpu_to_le16(type);
+	h->version = cpu_to_le16(VC_FORMAT_VERSION);
+	h->index = cpu_to_le32(index);
+	h->crc = cpu_to_le32(vc_meta_crc(block));
+	for (copy = 0; copy < VC_COPIES && !r; copy++)
+		r = st->write(st->ctx, vc_meta_place(g, type, index, copy), 1,
+			      block);
+	return r;
+}
+
+/* Take what the superblock in @block says. Return: 0 or a negative errno. */
+static int vc_super_decode(const void *block, u64 blocks,
+			   struct vc_geometry *g, struct vc_super *sb)
+{
+	const struct vc_super_disk *d = block;
+	u64 has;
+	int r;
+
+	if (le16_to_cpu(d->head.version) != VC_FORMAT_VERSION || d->incompat ||
+	    d->ro_compat)
+		return -EOPNOTSUPP;
+	has = (u64)le32_to_cpu(d->chunks) * le32_to_cpu(d->chunk_blocks);
+	if (has > blocks)
+		return -ENXIO;
+	r = vc_geometry_set(g, le64_to_cpu(d->head.key),
+			    le32_to_cpu(d->chunk_blocks), has);
+	if (r || le32_to_cpu(d->slot_blocks) != g->slot_blocks)
+		return -EBADMSG;
+	memcpy(sb->uuid, d->uuid, sizeof(sb->uuid));
+	sb->flags = le32_to_cpu(d->flags);
+	sb->next_seq = le64_to_cpu(d->next_seq);
+	return 0;
+}
+
+static bool vc_super_intact(void *block)
+{
+	struct vc_meta_head *h = block;
+
+	return vc_meta_intact(block) && le16_to_cpu(h->type) == VC_META_SUPER;
+}
+
+/*
+ * The last block where a second superblock can be. It begins a chunk, of
+ * whatever size, so it is at a multiple of VC_CHUNK_BLOCKS_MIN.
+ */
+static u64 vc_super_last(u64 blocks)
+{
+	u64 most = blocks < ~0U ? blocks : ~0U;
+	struct vc_geometry g = { 0 };
+	u64 last = 0;
+	u32 n;
+
+	for (n = VC_CHUNK_BLOCKS_MIN; n <= VC_CHUNK_BLOCKS_MAX; n *= 2) {
+		/* Too small for such chunks: then it is not there. */
+		if (!vc_geometry_set(&g, 0, n, most) && g.copy_blocks > last)
+			last = g.copy_blocks;
+	}
+	return last;
+}
+
+/* Find the second superblock when the first is gone. */
+static int vc_super_search(const struct vc_store *st, u64 blocks,
+			   struct vc_geometry *g, struct vc_super *sb,
+			   void *block)
+{
+	u64 at, last = vc_super_last(blocks);
+	int r = -EBADMSG;
+
+	for (at = VC_CHUNK_BLOCKS_MIN; at <= last; at += VC_CHUNK_BLOCKS_MIN) {
+		if (st->read(st->ctx, at, 1, block) || !vc_super_intact(block))
+			continue;
+		r = vc_super_decode(block, blocks, g, sb);
+		if (!r && vc_meta_place(g, VC_META_SUPER, 0, 1) == at)
+			return 1;
+		r = r ? r : -EBADMSG;
+	}
+	return r;
+}
+
+/* Both superblocks, of which one was found, and what they say. */
+static int vc_super_both(const struct vc_store *st, u64 blocks,
+			 struct vc_geometry *g, struct vc_super *sb,
+			 void *block, void *spare)
+{
+	int r, bad;
+
+	bad = vc_meta_load(st, g, VC_META_SUPER, 0, block, spare);
+	if (bad < 0)
+		return bad;
+	r = vc_super_decode(block, blocks, g, sb);
+	return r ? r : bad;
+}
+
+/**
+ * vc_super_find - find the pool on a device, also if it begins with zeroes
+ * @st: the device
+ * @blocks: its size
+ * @g: is filled in
+ * @sb: is filled in
+ * @block: the superblock goes here, for vc_super_save()
+ * @spare: VC_BLOCK_SIZE bytes to work in
+ *
+ * Return: as vc_super_load() does, but never -ENODATA.
+ */
+int vc_super_find(const struct vc_store *st, u64 blocks, struct vc_geometry *g,
+		  struct vc_super *sb, void *block, void *spare)
+{
+	int r;
+
+	if (!st->read(st->ctx, 0, 1, block) && vc_super_intact(block))
+		r = vc_super_decode(block, blocks, g, sb);
+	else
+		r = vc_super_search(st, blocks, g, sb, block);
+	return r < 0 ? r : vc_super_both(st, blocks, g, sb, block, spare);
+}
+
+/**
+ * vc_super_load - find the pool on a device
+ * @st: the device
+ * @blocks: its size
+ * @g: is filled in
+ * @sb: is filled in
+ * @block: the superblock goes here, for vc_super_save()
+ * @spare: VC_BLOCK_SIZE bytes to work in
+ *
+ * Return: as vc_meta_load() does; -ENODATA when the device begins with zeroes;
+ * -EBADMSG when there is no superblock of ours; -EOPNOTSUPP when it needs a
+ * newer version; -ENXIO when the device is too small for its pool.
+ */
+int vc_super_load(const struct vc_store *st, u64 blocks, struct vc_geometry *g,
+		  struct vc_super *sb, void *block, void *spare)
+{
+	const u8 *byte = block;
+	unsigned int i;
+
+	if (!st->read(st->ctx, 0, 1, block)) {
+		for (i = 0; i < VC_BLOCK_SIZE && !byte[i]; i++)
+			;
+		if (i == VC_BLOCK_SIZE)
+			return -ENODATA;
+	}
+	return vc_super_find(st, blocks, g, sb, block, spare);
+}
+
+/**
+ * vc_super_save - write the superblock
+ * @st: the device
+ * @g: its geometry
+ * @sb: what it says
+ * @block: as it was read or written last
+ *
+ * Return: 0 or a negative errno.
+ */
+int vc_super_save(const struct vc_store *st, const struct vc_geometry *g,
+		  const struct vc_super *sb, void *block)
+{
+	struct vc_super_disk *d = block;
+
+	memcpy(d->uuid, sb->uuid, sizeof(d->uuid));
+	d->chunk_blocks = cpu_to_le32(g->chunk_blocks);
+	d->chunks = cpu_to_le32(g->chunks);
+	d->slot_blocks = cpu_to_le32(g->slot_blocks);
+	d->flags = cpu_to_le32(sb->flags);
+	d->next_seq = cpu_to_le64(sb->next_seq);
+	return vc_meta_save(st, g, VC_META_SUPER, 0, block);
+}
+
+/*
+ * Destroy the superblocks of older pools. Otherwise half a format would leave
+ * one whose other blocks are gone, and a second one, at another place, could
+ * later be taken for ours.
+ */
+static int vc_super_wipe(const struct vc_store *st, u64 blocks, void *block)
+{
+	u64 at, last = vc_super_last(blocks);
+	int r;
+
+	memset(block, 0, VC_BLOCK_SIZE);
+	r = st->write(st->ctx, 0, 1, block);
+	for (at = VC_CHUNK_BLOCKS_MIN; at <= last && !r;
+	     at += VC_CHUNK_BLOCKS_MIN) {
+		if (st->read(st->ctx, at, 1, block) || !vc_super_intact(block))
+			continue;
+		memset(block, 0, VC_BLOCK_SIZE);
+		r = st->write(st->ctx, at, 1, block);
+	}
+	return r;
+}
+
+/**
+ * vc_pool_format - make an empty pool
+ * @st: the device
+ * @g: its geometry, with a key that no pool on this device has had before
+ * @uuid: for people and tools
+ * @block: VC_BLOCK_SIZE bytes to work in
+ *
+ * Older superblocks go first and ours come last: half a format is none.
+ *
+ * Return: 0 or a negative errno.
+ */
+int vc_pool_format(const struct vc_store *st, const struct vc_geometry *g,
+		   const u8 uuid[16], void *block)
+{
+	struct vc_super sb = { .flags = VC_SUPER_CLEAN,
+			       .next_seq = VC_SEQ_FIRST };
+	u32 i;
+	int r;
+
+	r = vc_super_wipe(st, (u64)g->chunks * g->chunk_blocks, block);
+	for (i = 0; i < g->slot_blocks && !r; i++) {
+		memset(block, 0, VC_BLOCK_SIZE);
+		r = vc_meta_save(st, g, VC_META_SLOTS, i, block);
+	}
+	for (i = 0; i < g->table_blocks && !r; i++) {
+		memset(block, 0, VC_BLOCK_SIZE);
+		r = vc_meta_save(st, g, VC_META_TABLE, i, block);
+	}
+	memcpy(sb.uuid, uuid, sizeof(sb.uuid));
+	memset(block, 0, VC_BLOCK_SIZE);
+	return r ? r : vc_super_save(st, g, &sb, block);
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Metadata of a cache device: where it is, what it says, how it changes. */
+#ifndef VCACHE_CORE_META_H
+#define VCACHE_CORE_META_H
+
+#include "format.h"
+
+/**
+ * struct vc_store - access to a cache device
+ * @ctx: for the functions
+ * @read: read @n blocks from @block on into @buf
+ * @write: write them; they are durable on return
+ *
+ * Both return 0 or a negative errno.
+ */
+struct vc_store {
+	void *ctx;
+	int (*read)(void *ctx, u64 block, u32 n, void *buf);
+	int (*write)(void *ctx, u64 block, u32 n, const void *buf);
+};
+
+/**
+ * struct vc_geometry - where things are on a cache device
+ * @key: random number of the pool
+ * @chunk_blocks: blocks of a chunk, VC_CHUNK_BLOCKS_MIN ... _MAX, a power of 2
+ * @chunks: chunks of the device
+ * @slot_blocks: blocks with volume slots
+ * @table_blocks: blocks of the chunk table
+ * @copy_blocks: distance between the two copies of the metadata
+ * @first_chunk: first one for data
+ * @seal_blocks: blocks of a copy of a seal
+ */
+struct vc_geometry {
+	u64 key;
+	u32 chunk_blocks;
+	u32 chunks;
+	u32 slot_blocks;
+	u32 table_blocks;
+	u32 copy_blocks;
+	u32 first_chunk;
+	u32 seal_blocks;
+};
+
+/**
+ * struct vc_super - the superblock, decoded
+ * @uuid: for people and tools
+ * @flags: VC_SUPER_*
+ * @next_seq: lower bound of the next sequence number
+ */
+struct vc_super {
+	u8 uuid[16];
+	u32 flags;
+	u64 next_seq;
+};
+
+int vc_geometry_set(struct vc_geometry *g, u64 key, u32 chunk_blocks,
+		    u64 blocks);
+u64 vc_meta_place(const struct vc_geometry *g, enum vc_meta_type type,
+		  u32 index, unsigned int copy);
+bool vc_meta_valid(void *block, u64 key, enum vc_meta_type type,
+		   u32 index);
+int vc_meta_load(const struct vc_store *st, const struct vc_geometry *g,
+		 enum vc_meta_type type, u32 index, void *block, void *spare);
+int vc_meta_repair(const struct vc_store *st, const struct vc_geometry *g,
+		   enum vc_meta_type type, u32 index, const void *block,
+		   unsigned int bad);
+int vc_meta_save(const struct vc_store *st, const struct vc_geometry *g,
+		 enum vc_meta_type type, u32 index, void *block);
+int vc_super_load(const struct vc_store *st, u64 blocks, struct vc_geometry *g,
+		  struct vc_super *sb, void *block, void *spare);
+int vc_super_find(const struct vc_store *st, u64 blocks, struct vc_geometry *g,
+		  struct vc_super *sb, void *block, void *spare);
+int vc_super_save(const struct vc_store *st, const struct vc_geometry *g,
+		  const struct vc_super *sb, void *block);
+int vc_pool_format(const struct vc_store *st, const struct vc_geometry *g,
+		   const u8 uuid[16], void *block);
+
+#endif /* VCACHE_CORE_META_H */

@@ -1,0 +1,481 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "crc32c.h"
+#include "recover.h"
+
+static u64 vc_chunk_start(const struct vc_geometry *g, u32 chunk)
+{
+	return (u64)chunk * g->chunk_blocks;
+}
+
+/**
+ * vc_chunk_scan - find out whose a chunk is
+ * @st: the cache device
+ * @g: its geometry
+ * @chunk: the chunk
+ * @dead: what the chunk table says of it
+ * @block: VC_BLOCK_SIZE bytes to work in
+ * @found: is filled in
+ *
+ * Return: 0, or -EIO when the chunk cannot be read where it matters.
+ */
+int vc_chunk_scan(const struct vc_store *st, const struct vc_geometry *g,
+		  u32 chunk, u64 dead, void *block, struct vc_found *found)
+{
+	const u32 places[] = { 0, vc_seal_place(g, 0), vc_seal_place(g, 1) };
+	struct vc_log_info info;
+	unsigned int i;
+	int failed = 0;
+
+	memset(found, 0, sizeof(*found));
+	for (i = 0; i < 3; i++) {
+		if (st->read(st->ctx, vc_chunk_start(g, chunk) + places[i], 1,
+			     block)) {
+			failed++;
+			continue;
+		}
+		if (!vc_log_parse(block, g, chunk, places[i], &info) ||
+		    info.gen <= dead)
+			continue;
+		found->gen = info.gen;
+		found->last = info.seq;
+		found->volume = info.volume;
+		found->tag = info.tag;
+		found->damaged = i;
+		return 0;
+	}
+	return failed ? -EIO : 0;
+}
+
+static void vc_sift_down(u32 *list, u32 root, u32 n,
+			 const struct vc_found *found)
+{
+	for (;;) {
+		u32 child = 2 * root + 1, top = list[root];
+
+		if (child >= n)
+			return;
+		if (child + 1 < n &&
+		    found[list[child]].gen < found[list[child + 1]].gen)
+			child++;
+		if (found[top].gen >= found[list[child]].gen)
+			return;
+		list[root] = list[child];
+		list[child] = top;
+		root = child;
+	}
+}
+
+/**
+ * vc_chunks_sort - sort chunks by generation
+ * @list: their numbers
+ * @n: how many
+ * @found: what is known of the chunks, by number
+ */
+void vc_chunks_sort(u32 *list, u32 n, const struct vc_found *found)
+{
+	u32 i;
+
+	for (i = n / 2; i--;)
+		vc_sift_down(list, i, n, found);
+	for (i = n; i-- > 1;) {
+		u32 top = list[0];
+
+		list[0] = list[i];
+		list[i] = top;
+		vc_sift_down(list, 0, i, found);
+	}
+}
+
+/*
+ * Sequence number of the record in which a place is. Needed only where two
+ * logs meet, see vc_replay_newer(). A record that cannot be read counts as the
+ * oldest of its chunk.
+ */
+static u64 vc_record_seq(struct vc_replay *rp, u32 chunk, u32 place)
+{
+	const struct vc_geometry *g = rp->g;
+	u8 *block = rp->work + (size_t)g->chunk_blocks * VC_BLOCK_SIZE;
+	struct vc_log_info info;
+	u32 at;
+
+	/* A record is in front of its data, by at most this. */
+	for (at = place + 1; at--;) {
+		if (place - at > VC_ENTRIES_PER_BLOCK)
+			break;
+		if (rp->st->read(rp->st->ctx, vc_chunk_start(g, chunk) + at, 1,
+				 block) ||
+		    !vc_log_parse(block, g, chunk, at, &info) ||
+		    info.gen != rp->chunk[chunk].gen)
+			continue;
+		if (at + info.data >= place)
+			return info.seq;
+	}
+	return rp->chunk[chunk].gen;
+}
+
+/* The entry that is being applied. */
+struct vc_applied {
+	u32 chunk;
+	u32 place;
+	u64 seq; /* 0: not known yet, it comes from a seal */
+};
+
+/*
+ * Does an entry already in the index count more than the one being applied?
+ * Within a log the order is that of the generations, and of the places. Two
+ * logs may have written at the same time; only then their records have to be
+ * asked.
+ */
+static bool vc_replay_newer(struct vc_replay *rp, u32 cell,
+			    struct vc_applied *a)
+{
+	u32 chunk = cell / rp->g->chunk_blocks;
+	u32 place = cell % rp->g->chunk_blocks;
+	const struct vc_found *there = &rp->chunk[chunk];
+	const struct vc_found *here = &rp->chunk[a->chunk];
+
+	if (chunk == a->chunk)
+		return place > a->place;
+	if (there->tag == here->tag)
+		return there->gen > here->gen;
+	if (there->last < here->gen)
+		return false;
+	if (there->gen > here->last)
+		return true;
+	if (!a->seq)
+		a->seq = vc_record_seq(rp, a->chunk, a->place);
+	return vc_record_seq(rp, chunk, place) > a->seq;
+}
+
+static void vc_replay_mark(struct vc_replay *rp, u32 chunk, u32 by)
+{
+	rp->chunk[chunk].lost = true;
+	if (rp->chunk[chunk].tag != rp->chunk[by].tag)
+		rp->chunk[chunk].stale = true;
+}
+
+/*
+ * Others may use the index for other volumes at the same time, and share
+ * buckets with this one; its own cells are ours alone.
+ */
+static void vc_replay_lock(struct vc_replay *rp, u64 block, bool on)
+{
+	if (rp->lock)
+		rp->lock(rp->ctx, rp->slot, block, on);
+}
+
+static u32 vc_replay_find(struct vc_replay *rp, u64 block, u8 mask)
+{
+	u32 cell;
+
+	vc_replay_lock(rp, block, true);
+	cell = vc_index_find(rp->ix, rp->slot, block, mask);
+	vc_replay_lock(rp, block, false);
+	return cell;
+}
+
+/* The sectors of a block for which the entry counts. */
+static u8 vc_replay_wins(struct vc_replay *rp, struct vc_applied *a, u64 block,
+			 u8 mask)
+{
+	struct vc_index *ix = rp->ix;
+	u8 left = mask, wins = 0;
+	u32 cell;
+
+	while (left) {
+		u8 has;
+
+		cell = vc_replay_find(rp, block, left);
+		if (cell == VC_CELL_NONE)
+			return wins | left;
+		has = left & vc_cell_mask(ix, cell);
+		if (vc_replay_newer(rp, cell, a))
+			vc_replay_mark(rp, a->chunk,
+				       cell / rp->g->chunk_blocks);
+		else
+			wins |= has;
+		left &= ~has;
+	}
+	return wins;
+}
+
+static u8 vc_replay_cut(struct vc_replay *rp, struct vc_applied *a, u64 block,
+			u8 mask)
+{
+	u32 touched[VC_CELLS_PER_BLOCK];
+	unsigned int i, n;
+
+	mask = vc_replay_wins(rp, a, block, mask);
+	vc_replay_lock(rp, block, true);
+	n = vc_index_cut(rp->ix, rp->slot, block, mask, touched);
+	vc_replay_lock(rp, block, false);
+	for (i = 0; i < n; i++)
+		vc_replay_mark(rp, touched[i] / rp->g->chunk_blocks, a->chunk);
+	return mask;
+}
+
+/* A discard may be larger than the cache: then go through the cache. */
+static void vc_replay_discard(struct vc_replay *rp, struct vc_applied *a,
+			      u64 block, u64 blocks)
+{
+	u32 cell;
+	u64 i;
+
+	if (blocks <= rp->ix->cells) {
+		for (i = 0; i < blocks; i++)
+			vc_replay_cut(rp, a, block + i, VC_MASK_ALL);
+		return;
+	}
+	for (cell = 0; cell < rp->ix->cells; cell++) {
+		u64 b = vc_cell_block(rp->ix, cell);
+
+		if (vc_cell_mask(rp->ix, cell) &&
+		    vc_cell_slot(rp->ix, cell) == rp->slot &&
+		    b >= block && b - block < blocks)
+			vc_replay_cut(rp, a, b, VC_MASK_ALL);
+	}
+}
+
+/*
+ * Discards leave nothing in the index that an older entry, replayed later,
+ * could be compared with. So they come when all entries are there.
+ */
+static void vc_replay_entry(struct vc_replay *rp, u32 chunk,
+			    const struct vc_entry *e, u64 seq)
+{
+	struct vc_applied a = { .chunk = chunk, .place = e->place,
+				.seq = seq };
+	u32 cell = chunk * rp->g->chunk_blocks + e->place;
+	u8 mask;
+
+	if (!e->mask) {
+		rp->chunk[chunk].discards = true;
+		return;
+	}
+	/* A block of the cache has one entry. */
+	if (e->block >= rp->limit || vc_cell_mask(rp->ix, cell)) {
+		rp->errors++;
+		return;
+	}
+	mask = vc_replay_cut(rp, &a, e->block, e->mask);
+	if (!mask)
+		return;
+	vc_replay_lock(rp, e->block, true);
+	vc_index_put(rp->ix, cell, rp->slot, e->block, mask);
+	vc_replay_lock(rp, e->block, false);
+}
+
+typedef void vc_replay_fn(struct vc_replay *rp, u32 chunk,
+			  const struct vc_entry *e, u64 seq);
+
+/* Go through the entries of a seal. */
+static void vc_replay_seal(struct vc_replay *rp, u32 chunk, const u8 *seal,
+			   vc_replay_fn *fn)
+{
+	const struct vc_log_head *h;
+	struct vc_entry e;
+	unsigned int k;
+	u32 i;
+
+	for (i = 0; i < rp->g->seal_blocks; i++) {
+		const u8 *block = seal + (size_t)i * VC_BLOCK_SIZE;
+
+		h = (const void *)block;
+		for (k = 0; k < le16_to_cpu(h->nr); k++) {
+			vc_log_get_entry(block, k, &e);
+			fn(rp, chunk, &e, 0);
+		}
+	}
+}
+
+static bool vc_replay_data_good(struct vc_replay *rp, u8 *chunk,
+				const struct vc_entry *e)
+{
+	if (!e->mask)
+		return true;
+	if (vc_crc32c(chunk + (size_t)e->place * VC_BLOCK_SIZE,
+		      VC_BLOCK_SIZE) == e->arg)
+		return true;
+	rp->bad_blocks++;
+	return false;
+}
+
+/*
+ * Read what is in front of the seal. A block that cannot be read is as one
+ * that is not whole. Return: whether there are such blocks.
+ */
+static bool vc_replay_read(struct vc_replay *rp, u32 chunk, u8 *data)
+{
+	u64 start = vc_chunk_start(rp->g, chunk);
+	u32 at, room = vc_log_room(rp->g);
+	bool failed = false;
+
+	if (!rp->st->read(rp->st->ctx, start, room, data))
+		return false;
+	for (at = 0; at < room; at++) {
+		u8 *block = data + (size_t)at * VC_BLOCK_SIZE;
+
+		if (rp->st->read(rp->st->ctx, start + at, 1, block)) {
+			memset(block, 0, VC_BLOCK_SIZE);
+			failed = true;
+		}
+	}
+	return failed;
+}
+
+/* Is this block a record of the chunk? */
+static bool vc_replay_record(struct vc_replay *rp, u32 chunk, u32 at,
+			     u8 *block, struct vc_log_info *info)
+{
+	const struct vc_found *f = &rp->chunk[chunk];
+
+	return vc_log_parse(block, rp->g, chunk, at, info) &&
+	       info->gen == f->gen && info->volume == f->volume &&
+	       info->tag == f->tag;
+}
+
+/* Replay a chunk that was open: what its checksums confirm counts. */
+static int vc_replay_open(struct vc_replay *rp, u32 chunk, u32 turn)
+{
+	const struct vc_geometry *g = rp->g;
+	struct vc_found *f = &rp->chunk[chunk];
+	u8 *data = rp->work;
+	u8 *seal = data + (size_t)vc_log_room(g) * VC_BLOCK_SIZE;
+	struct vc_log_info info, sealed = {
+		.gen = f->gen, .seq = f->gen, .volume = f->volume,
+		.chunk = chunk, .tag = f->tag, .turn = turn };
+	u32 at, k, n = 0;
+	bool failed = vc_replay_read(rp, chunk, data);
+
+	memset(seal, 0, VC_SEAL_COPIES * vc_seal_bytes(g));
+	for (at = 0; at < vc_log_room(g); at++) {
+		u8 *block = data + (size_t)at * VC_BLOCK_SIZE;
+
+		/* Behind one that is not whole others may be. */
+		if (!vc_replay_record(rp, chunk, at, block, &info))
+			continue;
+		sealed.seq = info.seq;
+		f->last = info.seq;
+		for (k = 0; k < info.nr; k++) {
+			struct vc_entry e;
+
+			vc_log_get_entry(block, k, &e);
+			if (!vc_replay_data_good(rp, data, &e))
+				continue;
+			vc_replay_entry(rp, chunk, &e, info.seq);
+			if (n < vc_seal_room(g))
+				vc_seal_put(seal, n, &e);
+			n++;
+		}
+		at += info.data;
+	}
+	/* What could not be read now may be readable later. */
+	if (failed)
+		return -EIO;
+	if (n > vc_seal_room(g))
+		return -EBADMSG;
+	if (rp->readonly)
+		return 0;
+	vc_seal_copies(g, seal, n, &sealed);
+	return rp->st->write(rp->st->ctx, vc_chunk_start(g, chunk) +
+			     vc_log_room(g), VC_SEAL_COPIES * g->seal_blocks,
+			     seal);
+}
+
+/**
+ * vc_replay_chunk - put what a chunk holds into the index
+ * @rp: the replay; chunks come in the order of their generations
+ * @chunk: its number; vc_chunk_scan() has found something in it
+ *
+ * A chunk that was open is sealed. Doing it again, also after a crash in
+ * between, comes to the same. When all are done, vc_replay_finish().
+ *
+ * Return: 0; -EIO when the chunk cannot be read or sealed; -EBADMSG when its
+ * records cannot be ours.
+ */
+int vc_replay_chunk(struct vc_replay *rp, u32 chunk)
+{
+	struct vc_found *f = &rp->chunk[chunk];
+	struct vc_seal s;
+	int r;
+
+	if (vc_seal_load(rp->st, rp->g, chunk, f->gen, rp->work, &s)) {
+		f->last = s.info.seq;
+		/* The better copy is the only one: make it two again. */
+		f->stale |= !!s.bad;
+		vc_replay_seal(rp, chunk, s.block, vc_replay_entry);
+		return 0;
+	}
+	r = vc_replay_open(rp, chunk, s.turn + 1);
+	if (r)
+		rp->errors++;
+	return r;
+}
+
+static void vc_replay_discarded(struct vc_replay *rp, u32 chunk,
+				const struct vc_entry *e, u64 seq)
+{
+	struct vc_applied a = { .chunk = chunk, .place = e->place,
+				.seq = seq };
+
+	if (!e->mask)
+		vc_replay_discard(rp, &a, e->block, e->arg);
+}
+
+/* The discards of a chunk; it has no seal if it could not be written. */
+static void vc_replay_discards(struct vc_replay *rp, u32 chunk)
+{
+	struct vc_log_info info;
+	struct vc_entry e;
+	struct vc_seal s;
+	u32 at, k;
+
+	if (vc_seal_load(rp->st, rp->g, chunk, rp->chunk[chunk].gen, rp->work,
+			 &s)) {
+		vc_replay_seal(rp, chunk, s.block, vc_replay_discarded);
+		return;
+	}
+	vc_replay_read(rp, chunk, rp->work);
+	for (at = 0; at < vc_log_room(rp->g); at++) {
+		u8 *block = rp->work + (size_t)at * VC_BLOCK_SIZE;
+
+		if (!vc_replay_record(rp, chunk, at, block, &info))
+			continue;
+		for (k = 0; k < info.nr; k++) {
+			vc_log_get_entry(block, k, &e);
+			vc_replay_discarded(rp, chunk, &e, info.seq);
+		}
+		at += info.data;
+	}
+}
+
+/**
+ * vc_replay_finish - apply the discards, find the stale chunks
+ * @rp: the replay; vc_replay_chunk() was called for all chunks
+ * @list: all chunks of the volume, in the order of their generations
+ * @n: how many
+ */
+void vc_replay_finish(struct vc_replay *rp, const u32 *list, u32 n)
+{
+	u32 i, k;
+
+	for (i = 0; i < n; i++) {
+		if (rp->chunk[list[i]].discards)
+			vc_replay_discards(rp, list[i]);
+	}
+	/* See rule 2 in format.h. One pass for each log is enough. */
+	for (i = n; i--;) {
+		struct vc_found *f = &rp->chunk[list[i]];
+
+		if (!f->stale || f->below)
+			continue;
+		for (k = i; k--;) {
+			struct vc_found *older = &rp->chunk[list[k]];
+
+			if (older->tag != f->tag)
+				continue;
+			older->below = true;
+			older->stale |= older->lost;
+		}
+	}
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "seal.h"
+
+/**
+ * vc_seal_put - write an entry into a seal
+ * @seal: a copy, zeroed at first
+ * @i: which entry, less than vc_seal_room()
+ * @e: the entry; the place of a discard is that of its record
+ */
+void vc_seal_put(u8 *seal, u32 i, const struct vc_entry *e)
+{
+	vc_log_put_entry(seal + (size_t)(i / VC_ENTRIES_PER_BLOCK) *
+			 VC_BLOCK_SIZE, i % VC_ENTRIES_PER_BLOCK, e);
+}
+
+/**
+ * vc_seal_finish - fill in the heads of a copy of a seal
+ * @g: the geometry
+ * @seal: the copy, its entries are in it
+ * @n: how many
+ * @info: whose it is, sequence number of the last record, turn
+ * @copy: which copy this will be
+ */
+void vc_seal_finish(const struct vc_geometry *g, u8 *seal, u32 n,
+		    const struct vc_log_info *info, unsigned int copy)
+{
+	struct vc_log_info head = *info;
+	u32 i;
+
+	head.type = VC_LOG_SEAL;
+	head.data = 0;
+	for (i = 0; i < g->seal_blocks; i++) {
+		u32 nr = n;
+
+		if (nr > VC_ENTRIES_PER_BLOCK)
+			nr = VC_ENTRIES_PER_BLOCK;
+		head.at = vc_seal_place(g, copy) + i;
+		head.nr = nr;
+		vc_log_finish(seal + (size_t)i * VC_BLOCK_SIZE, g->key, &head);
+		n -= nr;
+	}
+}
+
+/**
+ * vc_seal_copies - make the first seal of a chunk
+ * @g: the geometry
+ * @seal: VC_SEAL_COPIES times vc_seal_bytes(), entries are in the first copy;
+ *	to be written at vc_log_room() of the chunk
+ * @n: how many entries
+ * @info: whose it is, sequence number of the last record, turn: 1 or what
+ *	vc_seal_load() says
+ *
+ * The copies may be written at once: until one is there the records count.
+ */
+void vc_seal_copies(const struct vc_geometry *g, u8 *seal, u32 n,
+		    const struct vc_log_info *info)
+{
+	unsigned int copy;
+
+	for (copy = 1; copy < VC_SEAL_COPIES; copy++)
+		memcpy(seal + copy * vc_seal_bytes(g), seal,
+		       vc_seal_bytes(g));
+	for (copy = 0; copy < VC_SEAL_COPIES; copy++)
+		vc_seal_finish(g, seal + copy * vc_seal_bytes(g), n, info,
+			       copy);
+}
+
+/* Are all blocks of this copy good, and of one and the same writing? */
+static bool vc_seal_good(const struct vc_geometry *g, u32 chunk, u64 gen,
+			 u8 *seal, unsigned int copy,
+			 struct vc_log_info *first, u32 *turn)
+{
+	struct vc_log_info info;
+	bool good = true;
+	u32 i;
+
+	for (i = 0; i < g->seal_blocks; i++) {
+		if (!vc_log_parse(seal + (size_t)i * VC_BLOCK_SIZE, g, chunk,
+				  vc_seal_place(g, copy) + i, &info) ||
+		    info.gen != gen) {
+			good = false;
+			continue;
+		}
+		if (!i)
+			*first = info;
+		if (info.turn > *turn)
+			*turn = info.turn;
+		good &= info.turn == first->turn && info.seq == first->seq &&
+			info.volume == first->volume && info.tag == first->tag;
+	}
+	return good;
+}
+
+/**
+ * vc_seal_load - read the seal of a chunk
+ * @st: the cache device
+ * @g: its geometry
+ * @chunk: the chunk
+ * @gen: its generation
+ * @work: VC_SEAL_COPIES times vc_seal_bytes()
+ * @s: is filled in
+ *
+ * Return: false when the chunk has no seal; then only @s->turn is set.
+ */
+bool vc_seal_load(const struct vc_store *st, const struct vc_geometry *g,
+		  u32 chunk, u64 gen, u8 *work, struct vc_seal *s)
+{
+	u64 start = (u64)chunk * g->chunk_blocks;
+	struct vc_log_info info = { 0 };
+	unsigned int copy, good = 0;
+
+	s->bad = 0;
+	s->turn = 0;
+	for (copy = 0; copy < VC_SEAL_COPIES; copy++) {
+		u8 *seal = work + copy * vc_seal_bytes(g);
+		unsigned int bit = 1U << copy;
+
+		if (st->read(st->ctx, start + vc_seal_place(g, copy),
+			     g->seal_blocks, seal) ||
+		    !vc_seal_good(g, chunk, gen, seal, copy, &info,
+				  &s->turn) ||
+		    (good && info.turn < s->info.turn)) {
+			s->bad |= bit;
+			continue;
+		}
+		if (good && info.turn > s->info.turn) {
+			s->bad |= good;
+			good = 0;
+		}
+		good |= bit;
+		s->info = info;
+		s->block = seal;
+	}
+	return good;
+}
+
+/* Take out what the index does not have. Return: how many entries are left. */
+static u32 vc_seal_filter(const struct vc_geometry *g,
+			  const struct vc_index *ix, u32 chunk, u8 *seal)
+{
+	u32 i, n = 0;
+
+	/* The entries only move to the front. */
+	for (i = 0; i < g->seal_blocks; i++) {
+		u8 *block = seal + (size_t)i * VC_BLOCK_SIZE;
+		const struct vc_log_head *h = (const void *)block;
+		struct vc_entry e;
+		unsigned int k;
+
+		for (k = 0; k < le16_to_cpu(h->nr); k++) {
+			vc_log_get_entry(block, k, &e);
+			if (e.mask) {
+				e.mask &= vc_cell_mask(ix, chunk *
+						       g->chunk_blocks +
+						       e.place);
+				if (!e.mask)
+					continue;
+			}
+			vc_seal_put(seal, n++, &e);
+		}
+	}
+	return n;
+}
+
+/**
+ * vc_chunk_reseal - take out of a seal what does not count any more
+ * @st: the cache device
+ * @g: its geometry
+ * @ix: the index; may change meanwhile, what it loses then is taken out by
+ *	the next call
+ * @chunk: the chunk, sealed
+ * @gen: its generation
+ * @work: VC_SEAL_COPIES times vc_seal_bytes()
+ *
+ * The copy that does not count is written first: what was taken out earlier,
+ * and on which others rely, does not come back if that is torn.
+ *
+ * Return: 0; -EBADMSG when the chunk has no seal; another negative errno.
+ */
+int vc_chunk_reseal(const struct vc_store *st, const struct vc_geometry *g,
+		    const struct vc_index *ix, u32 chunk, u64 gen, u8 *work)
+{
+	unsigned int copy, i;
+	struct vc_seal s;
+	int r = 0;
+	u32 n;
+
+	if (!vc_seal_load(st, g, chunk, gen, work, &s))
+		return -EBADMSG;
+	n = vc_seal_filter(g, ix, chunk, s.block);
+	/* Unlike that of a writing that was torn, of which blocks are left. */
+	s.info.turn = s.turn + 1;
+	copy = s.bad & 1 ? 0 : 1;
+	for (i = 0; i < VC_SEAL_COPIES && !r; i++, copy ^= 1) {
+		vc_seal_finish(g, s.block, n, &s.info, copy);
+		r = st->write(st->ctx, (u64)chunk * g->chunk_blocks +
+			      vc_seal_place(g, copy), g->seal_blocks, s.block);
+	}
+	return r;
+}

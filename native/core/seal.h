@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The seal at the end of a chunk: all its entries, twice. See format.h. */
+#ifndef VCACHE_CORE_SEAL_H
+#define VCACHE_CORE_SEAL_H
+
+#include "index.h"
+#include "log.h"
+
+/**
+ * struct vc_seal - the seal of a chunk, loaded
+ * @block: its first block, in the buffer that was given
+ * @info: head of the first block
+ * @bad: copies that are damaged or older, bit 0 for copy 0
+ * @turn: the highest of any block, also of one whose copy is not whole: the
+ *	next turn has to be above it
+ */
+struct vc_seal {
+	u8 *block;
+	struct vc_log_info info;
+	unsigned int bad;
+	u32 turn;
+};
+
+/* Bytes of a copy of the seal; all copies follow one another. */
+static inline size_t vc_seal_bytes(const struct vc_geometry *g)
+{
+	return (size_t)g->seal_blocks * VC_BLOCK_SIZE;
+}
+
+/* Where in the chunk a copy is. */
+static inline u32 vc_seal_place(const struct vc_geometry *g, unsigned int copy)
+{
+	return vc_log_room(g) + copy * g->seal_blocks;
+}
+
+void vc_seal_put(u8 *seal, u32 i, const struct vc_entry *e);
+void vc_seal_finish(const struct vc_geometry *g, u8 *seal, u32 n,
+		    const struct vc_log_info *info, unsigned int copy);
+void vc_seal_copies(const struct vc_geometry *g, u8 *seal, u32 n,
+		    const struct vc_log_info *info);
+bool vc_seal_load(const struct vc_store *st, const struct vc_geometry *g,
+		  u32 chunk, u64 gen, u8 *work, struct vc_seal *s);
+int vc_chunk_reseal(const struct vc_store *st, const struct vc_geometry *g,
+		    const struct vc_index *ix, u32 chunk, u64 gen, u8 *work);
+
+#endif /* VCACHE_CORE_SEAL_H */

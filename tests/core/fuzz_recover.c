@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Any blocks as the chunks of a cache device: scan, replay and reseal neither
+ * leave their memory nor run for ever, and leave an index that is one. The
+ * harness makes the checksums good. An input is a byte of flags, then blocks:
+ * struct item with as many entries as it says.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../native/core/crc32c.h"
+#include "../../native/core/recover.h"
+
+#define KEY 0x66757a7a66757a7aULL
+#define CHUNKS 5
+#define BLOCKS_MAX (CHUNKS * 512)
+
+struct item {
+	uint8_t chunk;
+	uint8_t place;	/* above 200: in the seals */
+	uint8_t flags;	/* 1: at is wrong, 2: so is the chunk, 4: a seal */
+	uint8_t gen;
+	uint8_t seq;
+	uint8_t tag;
+	uint8_t data;
+	uint8_t turn;
+	uint8_t nr;
+};
+
+struct item_entry {
+	uint8_t block;
+	uint8_t mask;
+	uint8_t place;
+	uint8_t arg;	/* 255: as large as can be */
+};
+
+static struct vc_geometry g;
+static u8 disk[BLOCKS_MAX][VC_BLOCK_SIZE];
+
+static int disk_read(void *ctx, u64 block, u32 n, void *buf)
+{
+	u64 first = (u64)g.first_chunk * g.chunk_blocks;
+
+	(void)ctx;
+	assert(block >= first && n && block - first + n <=
+	       CHUNKS * g.chunk_blocks);
+	memcpy(buf, disk[block - first], (size_t)n * VC_BLOCK_SIZE);
+	return 0;
+}
+
+static int disk_write(void *ctx, u64 block, u32 n, const void *buf)
+{
+	u64 first = (u64)g.first_chunk * g.chunk_blocks;
+
+	(void)ctx;
+	assert(block >= first && n && block - first + n <=
+	       CHUNKS * g.chunk_blocks);
+	memcpy(disk[block - first], buf, (size_t)n * VC_BLOCK_SIZE);
+	return 0;
+}
+
+static const struct vc_store store = { .read = disk_read,
+				       .write = disk_write };
+
+/* Make one block of the input. Return: how much of the input it took. */
+static size_t make(const uint8_t *data, size_t len, u32 crc_of_zeroes)
+{
+	struct vc_log_info info = { .volume = 1, .type = VC_LOG_RECORD };
+	struct item_entry from;
+	struct item item;
+	size_t took = sizeof(item);
+	u32 chunk, place, i;
+	u8 *block;
+
+	if (len < sizeof(item))
+		return len;
+	memcpy(&item, data, sizeof(item));
+	chunk = item.chunk % CHUNKS;
+	place = item.place % vc_log_room(&g);
+	if (item.place > 200)
+		place = vc_log_room(&g) + item.place % (2 * g.seal_blocks);
+	block = disk[chunk * g.chunk_blocks + place];
+	memset(block, 0, VC_BLOCK_SIZE);
+	for (i = 0; i < item.nr && len - took >= sizeof(from); i++) {
+		struct vc_entry e;
+
+		memcpy(&from, data + took, sizeof(from));
+		took += sizeof(from);
+		e = (struct vc_entry){ .block = from.block, .mask = from.mask,
+				       .place = from.place, .arg = from.arg };
+		if (e.mask)
+			e.arg = crc_of_zeroes + (from.arg == 255);
+		else if (from.arg == 255)
+			e.arg = ~0U - from.place;
+		vc_log_put_entry(block, i, &e);
+	}
+	info.chunk = g.first_chunk + chunk + !!(item.flags & 2);
+	info.at = place + (item.flags & 1);
+	info.type += !!(item.flags & 4);
+	info.gen = item.gen;
+	info.seq = item.seq;
+	info.tag = item.tag % 3;
+	info.data = item.data;
+	info.turn = item.turn;
+	info.nr = item.flags & 8 ? 0xffff : i;
+	vc_log_finish(block, KEY, &info);
+	return took;
+}
+
+/* Each cell is in its bucket once, or in none. */
+static void check_index(const struct vc_index *ix)
+{
+	u32 b, c, seen = 0, used = 0;
+
+	for (b = 0; b < ix->buckets; b++) {
+		for (c = ix->head[b]; c != VC_CELL_NONE; c = ix->next[c]) {
+			assert(vc_cell_mask(ix, c));
+			assert(++seen <= ix->cells);
+		}
+	}
+	for (c = 0; c < ix->cells; c++)
+		used += !!vc_cell_mask(ix, c);
+	assert(seen == used);
+}
+
+static void replay(struct vc_replay *rp)
+{
+	u32 list[CHUNKS], n = 0, c, last = g.first_chunk + CHUNKS;
+	u8 block[VC_BLOCK_SIZE];
+
+	vc_index_init(rp->ix);
+	for (c = g.first_chunk; c < last; c++) {
+		assert(!vc_chunk_scan(&store, &g, c, 3, block,
+				      &rp->chunk[c]));
+		if (rp->chunk[c].gen)
+			list[n++] = c;
+	}
+	vc_chunks_sort(list, n, rp->chunk);
+	for (c = 0; c < n; c++)
+		vc_replay_chunk(rp, list[c]);
+	vc_replay_finish(rp, list, n);
+	check_index(rp->ix);
+	for (c = 0; c < n && !rp->readonly; c++)
+		vc_chunk_reseal(&store, &g, rp->ix, list[c],
+				rp->chunk[list[c]].gen, rp->work);
+}
+
+static void *room(size_t n)
+{
+	void *p = calloc(n, 1);
+
+	assert(p);
+	return p;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+	u32 chunk_blocks = len && data[0] & 2 ? 512 : 16;
+	u32 meta = 2 * ((66 + chunk_blocks - 1) / chunk_blocks);
+	struct vc_index ix = { .cells = (meta + CHUNKS) * chunk_blocks };
+	struct vc_replay rp = { .st = &store, .g = &g, .ix = &ix, .limit = 99 };
+	static const u8 zeroes[VC_BLOCK_SIZE];
+	size_t at = 1;
+
+	assert(!vc_geometry_set(&g, KEY, chunk_blocks, ix.cells));
+	memset(disk, 0, (size_t)CHUNKS * chunk_blocks * VC_BLOCK_SIZE);
+	while (at < len)
+		at += make(data + at, len - at,
+			   vc_crc32c(zeroes, VC_BLOCK_SIZE));
+	ix.buckets = vc_index_buckets(ix.cells);
+	ix.where = room(ix.cells * sizeof(u64));
+	ix.next = room(ix.cells * sizeof(u32));
+	ix.head = room(ix.buckets * sizeof(u32));
+	rp.chunk = room(g.chunks * sizeof(*rp.chunk));
+	rp.work = room(vc_replay_room(&g));
+	rp.readonly = len && data[0] & 1;
+	replay(&rp);
+	replay(&rp);
+	free(ix.where);
+	free(ix.next);
+	free(ix.head);
+	free(rp.chunk);
+	free(rp.work);
+	return 0;
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The index against an array that says for each sector which cell has it. The
+ * arrays are as large as they have to be and no larger. Few buckets and block
+ * numbers far apart make chains with strangers in them.
+ */
+#include "check.h"
+#include "../../native/core/index.h"
+
+#define SLOTS 3
+#define BLOCKS 20
+#define CELLS 40
+
+static const u16 slot_names[SLOTS] = { 0, 1, 0xffff };
+
+struct model {
+	struct vc_index ix;
+	u32 has[SLOTS][BLOCKS][VC_BLOCK_SECTORS];
+	u64 names[BLOCKS];
+	uint64_t rng;
+};
+
+static void model_init(struct model *m, uint64_t seed)
+{
+	unsigned int i, k, s;
+
+	m->rng = seed;
+	m->ix.cells = CELLS;
+	m->ix.buckets = vc_index_buckets(CELLS);
+	m->ix.where = calloc(CELLS, sizeof(u64));
+	m->ix.next = calloc(CELLS, sizeof(u32));
+	m->ix.head = calloc(m->ix.buckets, sizeof(u32));
+	vc_index_init(&m->ix);
+	for (i = 0; i < BLOCKS; i++) {
+		m->names[i] = i < BLOCKS / 2 ? i : VC_WHERE_BLOCK_MAX - 16 * i;
+		for (k = 0; k < SLOTS; k++) {
+			for (s = 0; s < VC_BLOCK_SECTORS; s++)
+				m->has[k][i][s] = VC_CELL_NONE;
+		}
+	}
+}
+
+static void model_free(struct model *m)
+{
+	free(m->ix.where);
+	free(m->ix.next);
+	free(m->ix.head);
+}
+
+static void model_forget(struct model *m, u32 cell)
+{
+	u32 *has = &m->has[0][0][0];
+	unsigned int i;
+
+	for (i = 0; i < SLOTS * BLOCKS * VC_BLOCK_SECTORS; i++) {
+		if (has[i] == cell)
+			has[i] = VC_CELL_NONE;
+	}
+}
+
+/* The sectors of a block that a cell has, by the model. */
+static u8 model_mask(const u32 *has, u32 cell)
+{
+	u8 mask = 0;
+	int s;
+
+	for (s = 0; s < (int)VC_BLOCK_SECTORS; s++)
+		mask |= (has[s] == cell) << s;
+	return mask;
+}
+
+static void check_block(struct model *m, unsigned int k, unsigned int i)
+{
+	const u32 *has = m->has[k][i];
+	int s;
+
+	for (s = 0; s < (int)VC_BLOCK_SECTORS; s++) {
+		u32 cell = vc_index_find(&m->ix, slot_names[k], m->names[i],
+					 1 << s);
+
+		CHECK(cell == has[s]);
+		if (cell == VC_CELL_NONE)
+			continue;
+		CHECK(vc_cell_slot(&m->ix, cell) == slot_names[k]);
+		CHECK(vc_cell_block(&m->ix, cell) == m->names[i]);
+		CHECK(vc_cell_mask(&m->ix, cell) == model_mask(has, cell));
+	}
+	/* What is held, and what is not, is all. */
+	CHECK(vc_index_held(&m->ix, slot_names[k], m->names[i]) +
+	      model_mask(has, VC_CELL_NONE) == VC_MASK_ALL);
+}
+
+static void check_model(struct model *m)
+{
+	bool used[CELLS] = { 0 };
+	unsigned int k, i, s;
+	u32 c;
+
+	for (k = 0; k < SLOTS; k++) {
+		for (i = 0; i < BLOCKS; i++) {
+			check_block(m, k, i);
+			for (s = 0; s < VC_BLOCK_SECTORS; s++) {
+				if (m->has[k][i][s] != VC_CELL_NONE)
+					used[m->has[k][i][s]] = true;
+			}
+		}
+	}
+	for (c = 0; c < CELLS; c++)
+		CHECK(used[c] == !!vc_cell_mask(&m->ix, c));
+}
+
+static void do_cut(struct model *m, unsigned int k, unsigned int i, u8 mask)
+{
+	u32 touched[VC_CELLS_PER_BLOCK];
+	u32 *has = m->has[k][i];
+	unsigned int n, t, s, expected = 0;
+
+	for (s = 0; s < VC_BLOCK_SECTORS; s++) {
+		if (!(mask >> s & 1) || has[s] == VC_CELL_NONE)
+			continue;
+		/* Count each cell at its first sector that is cut. */
+		if (!(model_mask(has, has[s]) & mask & ((1 << s) - 1)))
+			expected++;
+	}
+	n = vc_index_cut(&m->ix, slot_names[k], m->names[i], mask, touched);
+	CHECK(n == expected);
+	for (t = 0; t < n; t++)
+		CHECK(model_mask(has, touched[t]) & mask);
+	for (s = 0; s < VC_BLOCK_SECTORS; s++) {
+		if (mask >> s & 1)
+			has[s] = VC_CELL_NONE;
+	}
+}
+
+static void do_put(struct model *m, unsigned int k, unsigned int i, u8 mask)
+{
+	u32 cell = check_below(&m->rng, CELLS);
+	unsigned int s;
+
+	vc_index_drop(&m->ix, cell);
+	model_forget(m, cell);
+	do_cut(m, k, i, mask);
+	vc_index_put(&m->ix, cell, slot_names[k], m->names[i], mask);
+	for (s = 0; s < VC_BLOCK_SECTORS; s++) {
+		if (mask >> s & 1)
+			m->has[k][i][s] = cell;
+	}
+}
+
+static void check_find(struct model *m, unsigned int k, unsigned int i,
+		       u8 mask)
+{
+	u32 cell = vc_index_find(&m->ix, slot_names[k], m->names[i], mask);
+	const u32 *has = m->has[k][i];
+	unsigned int s;
+
+	if (cell != VC_CELL_NONE) {
+		CHECK(model_mask(has, cell) & mask);
+		return;
+	}
+	for (s = 0; s < VC_BLOCK_SECTORS; s++)
+		CHECK(!(mask >> s & 1) || has[s] == VC_CELL_NONE);
+}
+
+static void test_random(uint64_t seed)
+{
+	struct model m;
+	int step;
+
+	model_init(&m, seed);
+	for (step = 0; step < 400; step++) {
+		unsigned int k = check_below(&m.rng, SLOTS);
+		unsigned int i = check_below(&m.rng, BLOCKS);
+		u8 mask = 1 + check_below(&m.rng, VC_MASK_ALL);
+		u32 cell;
+
+		switch (check_below(&m.rng, 6)) {
+		case 0:
+			do_cut(&m, k, i, mask);
+			break;
+		case 1:
+			cell = check_below(&m.rng, CELLS);
+			vc_index_drop(&m.ix, cell);
+			model_forget(&m, cell);
+			break;
+		case 2:
+			check_find(&m, k, i, mask);
+			break;
+		default:
+			do_put(&m, k, i, mask);
+		}
+		if (step % 16 == 0)
+			check_model(&m);
+	}
+	check_model(&m);
+	model_free(&m);
+}
+
+/* One sector each: the most cells that a block can have. */
+static void test_most_cells(void)
+{
+	u32 touched[VC_CELLS_PER_BLOCK], s;
+	struct model m;
+
+	model_init(&m, 1);
+	for (s = 0; s < VC_BLOCK_SECTORS; s++)
+		vc_index_put(&m.ix, s, 7, 5, 1 << s);
+	CHECK(vc_index_cut(&m.ix, 7, 5, VC_MASK_ALL, touched) ==
+	      VC_CELLS_PER_BLOCK);
+	CHECK(vc_index_find(&m.ix, 7, 5, VC_MASK_ALL) == VC_CELL_NONE);
+	check_model(&m);
+	model_free(&m);
+}
+
+static void test_sizes(void)
+{
+	struct vc_index ix = { .buckets = 1024 };
+	u64 block;
+
+	CHECK(vc_index_buckets(0) == 16);
+	CHECK(vc_index_buckets(31) == 16);
+	CHECK(vc_index_buckets(32) == 32);
+	CHECK(vc_index_buckets(63) == 32);
+	CHECK(vc_index_buckets(1U << 31) == 1U << 31);
+	CHECK(vc_index_buckets(~0U) == 1U << 31);
+	for (block = 0; block < 5000; block++) {
+		u32 group = vc_index_group(&ix, 3, block);
+
+		CHECK(group < 1024 >> VC_GROUP_SHIFT);
+		CHECK(group == vc_index_group(&ix, 3, block & ~15ULL));
+	}
+}
+
+int main(int argc, char **argv)
+{
+	test_sizes();
+	test_most_cells();
+	check_seeds(argc, argv, 300, test_random);
+	return 0;
+}

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A cache that writes, destages and loses its power at any write, also while
+ * it recovers, against an oracle: each sector reads as what has completed
+ * last or was on its way, whole. See writer.h.
+ */
+#include "writer.h"
+
+struct shape {
+	u32 chunk_blocks;
+	u32 chunks;	/* for data */
+	u32 tags;
+	u32 entries;
+	u32 apart;
+};
+
+static unsigned long kills, reseals, recoveries;
+
+static void pool_init(struct writer *w, const struct shape *shape,
+		      uint64_t seed)
+{
+	u32 meta = 2 * ((66 + shape->chunk_blocks - 1) / shape->chunk_blocks);
+	u64 blocks = (u64)(meta + shape->chunks) * shape->chunk_blocks;
+	static const u8 uuid[16];
+	u32 i;
+
+	memset(w, 0, sizeof(*w));
+	w->rng = seed * 0xd1342543de82ef95ULL + 1;
+	disk_init(&w->d, blocks, seed);
+	w->st = disk_store(&w->d);
+	CHECK(!vc_geometry_set(&w->g, KEY, shape->chunk_blocks, blocks));
+	CHECK(w->g.chunks <= CHUNKS);
+	w->tags = shape->tags;
+	w->entries = shape->entries;
+	w->apart = shape->apart;
+	w->table = calloc(1, VC_BLOCK_SIZE);
+	w->super = calloc(1, VC_BLOCK_SIZE);
+	w->work = malloc(vc_replay_room(&w->g));
+	w->origin = calloc(ORIGIN, VC_BLOCK_SIZE);
+	w->ix.cells = blocks;
+	w->ix.buckets = vc_index_buckets(blocks);
+	w->ix.where = calloc(blocks, sizeof(u64));
+	w->ix.next = calloc(blocks, sizeof(u32));
+	w->ix.head = calloc(w->ix.buckets, sizeof(u32));
+	vc_index_init(&w->ix);
+	for (i = 0; i < CHUNKS; i++)
+		w->chunk[i].e = calloc(vc_seal_room(&w->g),
+				       sizeof(struct vc_entry));
+	CHECK(!vc_pool_format(&w->st, &w->g, uuid, w->super));
+}
+
+static void pool_free(struct writer *w)
+{
+	u32 i;
+
+	w->d.dead = true;
+	lose(w);
+	for (i = 0; i < CHUNKS; i++)
+		free(w->chunk[i].e);
+	free(w->d.data);
+	free(w->table);
+	free(w->super);
+	free(w->work);
+	free(w->origin);
+	free(w->ix.where);
+	free(w->ix.next);
+	free(w->ix.head);
+	kills += w->kills;
+	reseals += w->reseals;
+}
+
+/* Load what is not in chunks. Return: false when the power has failed. */
+static bool load_meta(struct writer *w, bool readonly)
+{
+	u8 spare[VC_BLOCK_SIZE];
+	int bad;
+
+	bad = vc_super_load(&w->st, w->d.blocks, &w->g, &w->sb, w->super,
+			    spare);
+	CHECK(bad >= 0);
+	if (!readonly && vc_meta_repair(&w->st, &w->g, VC_META_SUPER, 0,
+					w->super, bad))
+		return false;
+	bad = vc_meta_load(&w->st, &w->g, VC_META_TABLE, 0, w->table, spare);
+	CHECK(bad >= 0);
+	return readonly || !vc_meta_repair(&w->st, &w->g, VC_META_TABLE, 0,
+					   w->table, bad);
+}
+
+static void see(struct writer *w, u64 seq)
+{
+	if (seq >= w->next_seq)
+		w->next_seq = seq + 1;
+}
+
+/* Fill in found and the index. Return: false when the power has failed. */
+static bool replay(struct writer *w, bool readonly)
+{
+	struct vc_replay rp = { .st = &w->st, .g = &w->g, .ix = &w->ix,
+				.chunk = w->found, .slot = SLOT,
+				.work = w->work, .readonly = readonly,
+				.limit = ORIGIN };
+	u32 list[CHUNKS], n = 0, c, i;
+	u8 block[VC_BLOCK_SIZE];
+
+	vc_index_init(&w->ix);
+	for (c = w->g.first_chunk; c < w->g.chunks; c++) {
+		u64 dead = le64_to_cpu(table_entry(w, c)->dead);
+
+		see(w, dead);
+		CHECK(!vc_chunk_scan(&w->st, &w->g, c, dead, block,
+				     &w->found[c]));
+		if (!w->found[c].gen)
+			continue;
+		CHECK(w->found[c].volume == VOLUME);
+		list[n++] = c;
+	}
+	vc_chunks_sort(list, n, w->found);
+	for (i = 0; i < n; i++) {
+		CHECK(!i || w->found[list[i]].gen > w->found[list[i - 1]].gen);
+		if (vc_replay_chunk(&rp, list[i])) {
+			CHECK(w->d.dead && !readonly);
+			return false;
+		}
+		see(w, w->found[list[i]].last);
+	}
+	vc_replay_finish(&rp, list, n);
+	CHECK(!rp.errors);
+	return true;
+}
+
+static bool recover(struct writer *w)
+{
+	u32 c;
+
+	w->next_seq = VC_SEQ_FIRST;
+	if (!load_meta(w, false) || !replay(w, false))
+		return false;
+	see(w, w->sb.next_seq);
+	w->next_seq += 1ULL << 32;
+	w->sb.next_seq = w->next_seq;
+	if (vc_super_save(&w->st, &w->g, &w->sb, w->super))
+		return false;
+	for (c = w->g.first_chunk; c < w->g.chunks; c++) {
+		w->chunk[c].state = w->found[c].gen ? SEALED : FREE;
+		w->chunk[c].outstanding = 0;
+	}
+	recoveries++;
+	return true;
+}
+
+/* The index that a recovery finds; nothing else of @w is changed. */
+static u64 *what_recovers(struct writer *w, bool readonly)
+{
+	u64 *where = malloc(w->ix.cells * sizeof(u64));
+	struct writer *copy = malloc(sizeof(*copy));
+	unsigned long writes = w->d.writes;
+	struct vc_index ix = w->ix;
+
+	memcpy(copy, w, sizeof(*copy));
+	copy->ix.where = where;
+	copy->ix.next = malloc(ix.cells * sizeof(u32));
+	copy->ix.head = malloc(ix.buckets * sizeof(u32));
+	CHECK(load_meta(copy, readonly));
+	CHECK(replay(copy, readonly));
+	CHECK(!readonly || copy->d.writes == writes);
+	w->d.writes = copy->d.writes;
+	free(copy->ix.next);
+	free(copy->ix.head);
+	free(copy);
+	return where;
+}
+
+/* The power is back; it may fail again, @again writes later. */
+static void come_back(struct writer *w, unsigned long again)
+{
+	u64 *first, *second;
+
+	lose(w);
+	w->d.dead = false;
+	w->d.crash_at = again ? w->d.writes + again : 0;
+	while (!recover(w)) {
+		CHECK(w->d.dead);
+		w->d.dead = false;
+		w->d.crash_at = again > 1 && check_below(&w->d.rng, 2) ?
+				w->d.writes + 1 + check_below(&w->d.rng, 6) : 0;
+	}
+	w->d.crash_at = 0;
+	check_recovered(w);
+	first = what_recovers(w, true);
+	CHECK(!memcmp(first, w->ix.where, w->ix.cells * sizeof(u64)));
+	second = what_recovers(w, false);
+	CHECK(!memcmp(first, second, w->ix.cells * sizeof(u64)));
+	free(first);
+	free(second);
+}
+
+/* Read without changing anything, while records are on their way. */
+static void check_readonly(struct writer *w)
+{
+	u8 *before = malloc(w->d.blocks * VC_BLOCK_SIZE);
+	u64 *where;
+
+	memcpy(before, w->d.data, w->d.blocks * VC_BLOCK_SIZE);
+	where = what_recovers(w, true);
+	CHECK(!memcmp(before, w->d.data, w->d.blocks * VC_BLOCK_SIZE));
+	free(where);
+	free(before);
+}
+
+static void run(struct writer *w, unsigned int steps)
+{
+	while (steps-- && !w->d.dead)
+		step(w);
+}
+
+static void garbage(struct writer *w, u64 block, u32 blocks)
+{
+	u8 *at = disk_at(&w->d, block);
+	size_t i;
+
+	for (i = 0; i < (size_t)blocks * VC_BLOCK_SIZE; i += 8) {
+		u64 word = check_next(&w->rng);
+
+		memcpy(at + i, &word, 8);
+	}
+}
+
+/* A log is destroyed: what the others wrote last is read as before. */
+static void check_destroyed(struct writer *w)
+{
+	size_t bytes = w->d.blocks * VC_BLOCK_SIZE;
+	u8 *saved = malloc(bytes);
+	u16 tag = below(w, w->tags);
+	u32 c, s;
+
+	memcpy(saved, w->d.data, bytes);
+	for (c = w->g.first_chunk; c < w->g.chunks; c++) {
+		if (w->found[c].gen && w->found[c].tag == tag)
+			garbage(w, (u64)c * w->g.chunk_blocks,
+				w->g.chunk_blocks);
+	}
+	CHECK(replay(w, true));
+	for (s = 0; s < SECTORS; s++) {
+		if (w->sector[s].tag != tag)
+			check_running(w, s);
+	}
+	memcpy(w->d.data, saved, bytes);
+	free(saved);
+	CHECK(replay(w, true));
+}
+
+/* One copy of each seal is damaged: nothing changes. */
+static void check_seal_copies(struct writer *w)
+{
+	size_t bytes = w->d.blocks * VC_BLOCK_SIZE;
+	u8 *saved = malloc(bytes);
+	u64 *where;
+	u32 c;
+
+	memcpy(saved, w->d.data, bytes);
+	for (c = w->g.first_chunk; c < w->g.chunks; c++) {
+		struct vc_seal s;
+		u32 copy = below(w, 2);
+
+		if (!w->found[c].gen)
+			continue;
+		CHECK(vc_seal_load(&w->st, &w->g, c, w->found[c].gen, w->work,
+				   &s));
+		/* The older one is as good as damaged already. */
+		if (s.bad)
+			copy = s.bad >> 1;
+		garbage(w, (u64)c * w->g.chunk_blocks +
+			vc_seal_place(&w->g, copy) +
+			below(w, w->g.seal_blocks), 1);
+	}
+	where = what_recovers(w, true);
+	CHECK(!memcmp(where, w->ix.where, w->ix.cells * sizeof(u64)));
+	free(where);
+	memcpy(w->d.data, saved, bytes);
+	free(saved);
+}
+
+static struct writer *w;
+
+static void rounds(const struct shape *shape, uint64_t seed, u32 n)
+{
+	u32 i;
+
+	pool_init(w, shape, seed);
+	come_back(w, 0);
+	for (i = 0; i < n; i++) {
+		if (check_below(&w->d.rng, 4))
+			w->d.crash_at = w->d.writes + 1 +
+					check_below(&w->d.rng, 60);
+		run(w, 50 + below(w, 400));
+		if (!below(w, 4))
+			check_readonly(w);
+		come_back(w, check_below(&w->d.rng, 2) *
+			  (1 + check_below(&w->d.rng, 12)));
+		if (i % 4 == 0)
+			check_destroyed(w);
+		if (i % 4 == 1)
+			check_seal_copies(w);
+	}
+	pool_free(w);
+}
+
+static void test_random(uint64_t seed)
+{
+	const struct shape shape = {
+		.chunk_blocks = 16, .chunks = 6 + seed % 9,
+		.tags = 2 + seed % 3, .entries = 1 + seed % 5,
+		.apart = 1 << seed % 6 };
+
+	rounds(&shape, seed, 12);
+}
+
+/* Seals of two blocks. */
+static void test_large(uint64_t seed)
+{
+	const struct shape shape = {
+		.chunk_blocks = 512, .chunks = 5, .tags = 2, .entries = 40,
+		.apart = 2 };
+
+	rounds(&shape, seed, 5);
+}
+
+/* The same short run, with a crash at each of its writes. */
+static void test_each_write(uint64_t seed)
+{
+	const struct shape shape = {
+		.chunk_blocks = 16, .chunks = 7, .tags = 2, .entries = 3,
+		.apart = 8 };
+	unsigned long at;
+	bool crashed;
+
+	for (at = 1, crashed = true; crashed; at++) {
+		pool_init(w, &shape, seed);
+		come_back(w, 0);
+		w->d.crash_at = w->d.writes + at;
+		run(w, 600);
+		crashed = w->d.dead;
+		come_back(w, at % 3 ? 1 + at % 7 : 0);
+		run(w, 100);
+		come_back(w, 0);
+		pool_free(w);
+	}
+	CHECK(at > 100);
+}
+
+int main(int argc, char **argv)
+{
+	w = malloc(sizeof(*w));
+	check_seeds(argc, argv, 100, test_random);
+	check_seeds(argc, argv, 3, test_each_write);
+	check_seeds(argc, argv, 4, test_large);
+	/* Otherwise nothing was tested. */
+	CHECK(argc > 1 || (kills > 500 && reseals > 500));
+	printf("%lu recoveries, %lu chunks died, %lu were sealed again\n",
+	       recoveries, kills, reseals);
+	free(w);
+	return 0;
+}
