@@ -8,7 +8,7 @@
 #include <linux/blkdev.h>
 #include <linux/slab.h>
 
-#include "vcache.h"
+#include "pool.h"
 
 /* Write-out requests that can always be made, whatever the memory. */
 #define VC_BIOS_MIN 64
@@ -166,6 +166,9 @@ void vc_dev_put(struct vc_dev *dev, struct vc_target *vt)
 	/* The last write-out may still be about to wake somebody. */
 	synchronize_rcu();
 	vc_dev_drop(dev);
+	vc_tags_free(dev);
+	if (dev->vol)
+		vc_volume_detach(dev->vol, false);
 	vc_dev_free(dev);
 }
 
@@ -184,6 +187,89 @@ static int vc_dev_fix_tag(struct vc_dev *dev, struct vc_target *vt)
 			vc_tag_remove(tag);
 	}
 	return 0;
+}
+
+/* All tags begin to write to their logs. Called under vc_dev.lock. */
+static int vc_dev_join(struct vc_dev *dev)
+{
+	struct vc_tag *tag;
+	int r = 0;
+
+	list_for_each_entry(tag, &dev->tags, node) {
+		if (!r)
+			r = vc_volume_join(dev->vol, tag);
+	}
+	return r;
+}
+
+/* Leave the volume that the table before this one used. */
+static int vc_dev_leave_volume(struct vc_dev *dev)
+{
+	struct vc_tag *tag;
+	int r;
+
+	r = vc_volume_detach(dev->vol, true);
+	if (r)
+		return r;
+	list_for_each_entry(tag, &dev->tags, node)
+		vc_volume_part(tag);
+	dev->vol = NULL;
+	return 0;
+}
+
+/*
+ * Use the volume that the table line names, or none. The device is suspended,
+ * so nothing is buffered. Called under vc_dev.lock.
+ */
+static int vc_dev_fix_volume(struct vc_dev *dev, struct vc_target *vt)
+{
+	struct vc_pool *p = vt->pool_dev ? vc_pool_find(vt->pool_dev->bdev) :
+			    NULL;
+	u32 mode = vt->mode == VCACHE_MODE_WRITEBACK ? VC_VOLUME_WRITEBACK :
+		   VC_VOLUME_WRITETHROUGH;
+	struct vc_volume *v = dev->vol;
+	int r;
+
+	if (v && (v->pool != p || v->id != vt->volume)) {
+		r = vc_dev_leave_volume(dev);
+		if (r)
+			return r;
+	} else if (v) {
+		return vc_volume_change(v, mode, vt->origin->bdev,
+					vt->ti->len);
+	}
+	if (!p)
+		return 0;
+	r = vc_volume_attach(p, vt->volume, mode, dev, vt->origin->bdev,
+			     vt->ti->len, &v);
+	if (r)
+		return r;
+	dev->vol = v;
+	return vc_dev_join(dev);
+}
+
+/**
+ * vc_dev_keeps_volume - would a table strand data in the cache?
+ * @dev: its device
+ * @vt: the table
+ *
+ * To ask this when the table is loaded is kinder than to refuse the resume,
+ * which leaves the device suspended. A drain that has begun is finished by the
+ * suspend.
+ */
+bool vc_dev_keeps_volume(struct vc_dev *dev, struct vc_target *vt)
+{
+	bool keeps = false;
+
+	vc_dev_lock(dev);
+	if (dev->vol && dev->writeback && !READ_ONCE(dev->vol->drain) &&
+	    (vt->mode != VCACHE_MODE_WRITEBACK ||
+	     vt->volume != dev->vol->id ||
+	     vc_pool_find(vt->pool_dev->bdev) != dev->vol->pool))
+		keeps = vc_volume_dirty(dev->vol) ||
+			atomic_long_read(&dev->nblocks);
+	vc_dev_unlock(dev);
+	return keeps;
 }
 
 /* Does the buffer hold sectors behind the end of a device of this size? */
@@ -239,14 +325,39 @@ int vc_dev_activate(struct vc_dev *dev, struct vc_target *vt)
 	vc_dev_lock(dev);
 	if (moved)
 		vc_nvme_drop(dev);
-	r = vc_dev_fix_tag(dev, vt);
+	r = vc_dev_fix_volume(dev, vt) ?: vc_dev_fix_tag(dev, vt);
 	if (!r) {
 		WRITE_ONCE(dev->target, vt);
 		dev->volume = vt->scope == VCACHE_SCOPE_VOLUME;
+		dev->writeback = vt->mode == VCACHE_MODE_WRITEBACK;
+		dev->store = dev->writeback ? dev->vol->pool->bdev : bdev;
 	}
 	vc_dev_unlock(dev);
 	vc_limits_update();
 	return r;
+}
+
+/**
+ * vc_dev_bypass - the cache has failed and has nothing that the origin has not
+ * @dev: the device; called in no interrupt
+ *
+ * From now on write-outs go to the origin. Those that the cache has refused
+ * are still buffered.
+ */
+void vc_dev_bypass(struct vc_dev *dev)
+{
+	WRITE_ONCE(dev->store, dev->vol->origin);
+	WRITE_ONCE(dev->writeback, false);
+	vc_dev_write_out(dev);
+}
+
+/*
+ * Can what is buffered not be written out because the cache is full and its
+ * origin refuses what is in it?
+ */
+static bool vc_dev_stuck(struct vc_dev *dev)
+{
+	return dev->vol && vc_volume_stuck(dev->vol);
 }
 
 /**
@@ -281,8 +392,10 @@ void vc_dev_presuspend(struct vc_dev *dev, bool noflush)
 void vc_dev_postsuspend(struct vc_dev *dev)
 {
 	vc_dev_write_out(dev);
-	wait_event(dev->idle, vc_dev_drained(dev));
+	wait_event(dev->idle, vc_dev_drained(dev) || vc_dev_stuck(dev));
 	vc_dev_quiesce(dev);
+	if (dev->vol)
+		vc_volume_settle(dev->vol);
 	if (atomic_long_read(&dev->nblocks))
 		DMWARN("%s: suspended with data that its origin refuses",
 		       dm_device_name(dev->md));
@@ -296,6 +409,8 @@ void vc_dev_resume(struct vc_dev *dev)
 {
 	WRITE_ONCE(dev->noflush, false);
 	WRITE_ONCE(dev->suspended, false);
+	if (dev->vol)
+		vc_volume_go(dev->vol);
 	/* Refused data may be welcome now. */
 	vc_dev_write_out(dev);
 	queue_work(dev->wq, &dev->park_work);

@@ -15,10 +15,13 @@
  */
 #include <linux/ktime.h>
 
-#include "vcache.h"
+#include "pool.h"
 
+/* A write with FUA covers its own tag, and what several tags have written. */
 static bool vc_flush_covers(const struct vc_flush *f, struct vc_tag *tag)
 {
+	if (f->fua)
+		return tag == f->owner || tag == tag->dev->host;
 	return f->all || tag == tag->dev->host || READ_ONCE(tag->orphan) ||
 	       READ_ONCE(tag->exposed) || vc_tag_has_cgroup(tag, f->cgroup);
 }
@@ -66,6 +69,13 @@ static enum vc_flush_next vc_flush_wait(struct vc_flush *f,
 	return next;
 }
 
+/* Do some tags have their data on an origin that needs a FLUSH? */
+static bool vc_flush_origin_too(struct vc_dev *dev)
+{
+	return READ_ONCE(dev->writeback) && READ_ONCE(dev->through) &&
+	       vc_isolation(dev->vol->origin) == VCACHE_ISOLATION_DEGRADED;
+}
+
 static void vc_flush_complete(struct vc_dev *dev, struct bio *bio,
 			      struct vc_flush *f)
 {
@@ -73,7 +83,8 @@ static void vc_flush_complete(struct vc_dev *dev, struct bio *bio,
 
 	if (f->failed) {
 		bio_io_error(bio);
-	} else if (vc_isolation(bio->bi_bdev) == VCACHE_ISOLATION_DEGRADED) {
+	} else if (vc_isolation(dev->store) == VCACHE_ISOLATION_DEGRADED ||
+		   vc_flush_origin_too(dev)) {
 		spin_lock_irqsave(&dev->flush_lock, flags);
 		bio_list_add(&dev->flushq, bio);
 		spin_unlock_irqrestore(&dev->flush_lock, flags);
@@ -123,7 +134,7 @@ again:
 		if (next != VC_FLUSH_GO_ON)
 			break;
 	}
-	if (next == VC_FLUSH_GO_ON && !f->all &&
+	if (next == VC_FLUSH_GO_ON && !f->all && !f->fua &&
 	    f->gen != atomic_read(&dev->attr_gen)) {
 		f->all = true;
 		f->cursor = 0;
@@ -153,6 +164,7 @@ int vc_flush_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io)
 	io->kind = VC_IO_FLUSH;
 	f->cursor = 0;
 	f->failed = false;
+	f->fua = false;
 	f->start = ktime_get_ns();
 	rcu_read_lock();
 	f->gen = atomic_read(&dev->attr_gen);
@@ -162,6 +174,28 @@ int vc_flush_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io)
 	rcu_read_unlock();
 	vc_flush_step(f);
 	return DM_MAPIO_SUBMITTED;
+}
+
+/**
+ * vc_flush_write - a write with FUA is in the buffer: make it durable
+ * @tag: its tag
+ * @bio: the write
+ * @io: our part of it
+ *
+ * Called under rcu_read_lock(), for @tag.
+ */
+void vc_flush_write(struct vc_tag *tag, struct bio *bio, struct vc_io *io)
+{
+	struct vc_flush *f = &io->flush;
+
+	io->kind = VC_IO_FLUSH;
+	memset(f, 0, sizeof(*f));
+	f->fua = true;
+	f->owner = tag;
+	f->start = ktime_get_ns();
+	atomic_inc(&tag->flushing);
+	vc_flush_write_out(f, tag->dev);
+	vc_flush_step(f);
 }
 
 /**
@@ -199,7 +233,20 @@ void vc_flush_work(struct work_struct *work)
 	spin_unlock_irq(&dev->flush_lock);
 
 	while ((bio = bio_list_pop(&list))) {
-		atomic64_inc(&vc_io(bio)->flush.owner->stats.device_flushes);
+		struct vc_flush *f = &vc_io(bio)->flush;
+
+		atomic64_inc(&f->owner->stats.device_flushes);
+		if (vc_flush_origin_too(dev) &&
+		    blkdev_issue_flush(dev->vol->origin)) {
+			bio_io_error(bio);
+			continue;
+		}
+		bio_set_dev(bio, dev->store);
+		/* The data of a write has been written from the buffer. */
+		if (f->fua) {
+			bio->bi_opf = REQ_OP_WRITE | REQ_PREFLUSH;
+			bio->bi_iter.bi_size = 0;
+		}
 		submit_bio_noacct(bio);
 	}
 }
@@ -215,7 +262,7 @@ void vc_flush_done(struct bio *bio, struct vc_io *io)
 	struct vc_stats *st = &f->owner->stats;
 	u64 ns = ktime_get_ns() - f->start;
 
-	if (bio->bi_status != BLK_STS_DM_REQUEUE) {
+	if (bio->bi_status != BLK_STS_DM_REQUEUE && !f->fua) {
 		atomic64_inc(&st->flushes);
 		atomic64_add(ns, &st->flush_ns);
 		atomic64_inc(&st->flush_hist[vc_hist_bucket(ns)]);

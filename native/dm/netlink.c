@@ -11,9 +11,7 @@
 
 #include "compat.h"
 #include "nl_gen.h"
-#include "vcache.h"
-
-static_assert(VC_HIST_BUCKETS == VCACHE_HISTOGRAM_BUCKETS);
+#include "netlink.h"
 
 static struct genl_family vcache_family = {
 	.name = VCACHE_FAMILY_NAME,
@@ -26,20 +24,6 @@ static struct genl_family vcache_family = {
 	.n_mcgrps = VCACHE_NL_MCGRPS_COUNT,
 	.resv_start_op = VCACHE_CMD_DEVICE_GET,
 };
-
-static dev_t vc_dev_number(struct vc_dev *dev)
-{
-	return disk_devt(dm_disk(dev->md));
-}
-
-static int vc_put_number(struct sk_buff *skb, struct vc_dev *dev, int major,
-			 int minor)
-{
-	dev_t number = vc_dev_number(dev);
-
-	return nla_put_u32(skb, major, MAJOR(number)) ?:
-	       nla_put_u32(skb, minor, MINOR(number));
-}
 
 /* A request names its device alike whichever set its attributes are from. */
 static_assert((int)VCACHE_A_DEVICE_MAJOR == (int)VCACHE_A_TAG_MAJOR);
@@ -93,164 +77,6 @@ static struct vc_tag *vc_nl_tag(struct vc_dev *dev, struct genl_info *info)
 		return ERR_PTR(-ENOENT);
 	}
 	return tag;
-}
-
-static u64 vc_dev_dirty(struct vc_dev *dev, u32 *tags, bool *broken)
-{
-	struct vc_tag *tag;
-	u64 sectors = 0;
-
-	*tags = 0;
-	*broken = false;
-	list_for_each_entry(tag, &dev->tags, node) {
-		*tags += !tag->orphan;
-		sectors += atomic64_read(&tag->dirty_sectors);
-		*broken |= atomic_read(&tag->bad);
-	}
-	return sectors << SECTOR_SHIFT;
-}
-
-static int vc_put_name(struct sk_buff *skb, struct vc_dev *dev)
-{
-	char *name = kmalloc(DM_NAME_LEN, GFP_KERNEL);
-	int r;
-
-	if (!name)
-		return -ENOMEM;
-	r = dm_copy_name_and_uuid(dev->md, name, NULL);
-	/* -ENXIO: dm is about to remove the device. */
-	if (!r)
-		r = nla_put_string(skb, VCACHE_A_DEVICE_NAME, name);
-	else if (r == -ENXIO)
-		r = 0;
-	kfree(name);
-	return r;
-}
-
-static int vc_fill_device(struct sk_buff *skb, struct vc_dev *dev)
-{
-	struct vc_target *vt = dev->target;
-	bool broken;
-	u32 tags;
-	u64 dirty = vc_dev_dirty(dev, &tags, &broken);
-
-	return vc_put_number(skb, dev, VCACHE_A_DEVICE_MAJOR,
-			     VCACHE_A_DEVICE_MINOR) ?:
-	       vc_put_name(skb, dev) ?:
-	       nla_put_u32(skb, VCACHE_A_DEVICE_MODE,
-			   VCACHE_MODE_FLUSH_ONLY) ?:
-	       nla_put_u32(skb, VCACHE_A_DEVICE_SCOPE, vt->scope) ?:
-	       nla_put_u32(skb, VCACHE_A_DEVICE_ISOLATION,
-			   vc_target_isolation(vt)) ?:
-	       nla_put_u64_64bit(skb, VCACHE_A_DEVICE_SECTORS, vt->ti->len,
-				 VCACHE_A_DEVICE_PAD) ?:
-	       nla_put_string(skb, VCACHE_A_DEVICE_ORIGIN, vt->origin->name) ?:
-	       nla_put_u64_64bit(skb, VCACHE_A_DEVICE_DIRTY_BYTES, dirty,
-				 VCACHE_A_DEVICE_PAD) ?:
-	       nla_put_u32(skb, VCACHE_A_DEVICE_TAGS,
-			   tags) ?:
-	       (dev->suspended ?
-		nla_put_flag(skb, VCACHE_A_DEVICE_SUSPENDED) : 0) ?:
-	       (broken ? nla_put_flag(skb, VCACHE_A_DEVICE_BROKEN) : 0);
-}
-
-static int vc_fill_stats(struct sk_buff *skb, struct vc_stats *st)
-{
-	const struct {
-		int attr;
-		atomic64_t *value;
-		unsigned int shift;
-	} counters[] = {
-		{ VCACHE_A_STATS_READS, &st->reads },
-		{ VCACHE_A_STATS_READ_BYTES, &st->read_sectors, SECTOR_SHIFT },
-		{ VCACHE_A_STATS_READ_HIT_BYTES, &st->read_hit_sectors,
-		  SECTOR_SHIFT },
-		{ VCACHE_A_STATS_WRITES, &st->writes },
-		{ VCACHE_A_STATS_WRITE_BYTES, &st->write_sectors,
-		  SECTOR_SHIFT },
-		{ VCACHE_A_STATS_ABSORBED_BYTES, &st->absorbed_sectors,
-		  SECTOR_SHIFT },
-		{ VCACHE_A_STATS_FUA_WRITES, &st->fua_writes },
-		{ VCACHE_A_STATS_WRITEOUTS, &st->writeouts },
-		{ VCACHE_A_STATS_WRITEOUT_BYTES, &st->writeout_sectors,
-		  SECTOR_SHIFT },
-		{ VCACHE_A_STATS_WRITEOUT_ERRORS, &st->writeout_errors },
-		{ VCACHE_A_STATS_FLUSHES, &st->flushes },
-		{ VCACHE_A_STATS_FLUSH_NS, &st->flush_ns },
-		{ VCACHE_A_STATS_WAITS, &st->waits },
-		{ VCACHE_A_STATS_WAIT_NS, &st->wait_ns },
-		{ VCACHE_A_STATS_DISCARDS, &st->discards },
-		{ VCACHE_A_STATS_DEVICE_FLUSHES, &st->device_flushes },
-		{ VCACHE_A_STATS_TAGGED_FLUSHES, &st->tagged_flushes },
-	};
-	struct nlattr *nest, *hist;
-	unsigned int i;
-	u64 count;
-
-	nest = nla_nest_start(skb, VCACHE_A_TAG_STATS);
-	if (!nest)
-		return -EMSGSIZE;
-	for (i = 0; i < ARRAY_SIZE(counters); i++) {
-		count = atomic64_read(counters[i].value);
-		if (nla_put_u64_64bit(skb, counters[i].attr,
-				      count << counters[i].shift,
-				      VCACHE_A_STATS_PAD))
-			return -EMSGSIZE;
-	}
-	hist = nla_reserve(skb, VCACHE_A_STATS_FLUSH_HIST,
-			   VC_HIST_BUCKETS * sizeof(u64));
-	if (!hist)
-		return -EMSGSIZE;
-	for (i = 0; i < VC_HIST_BUCKETS; i++) {
-		count = atomic64_read(&st->flush_hist[i]);
-		memcpy(nla_data(hist) + i * sizeof(count), &count,
-		       sizeof(count));
-	}
-	nla_nest_end(skb, nest);
-	return 0;
-}
-
-static int vc_fill_cgroups(struct sk_buff *skb, struct vc_tag *tag)
-{
-	struct vc_cgroups *cgs;
-	unsigned int i;
-	int r = 0;
-
-	cgs = rcu_dereference_protected(tag->cgroups,
-					lockdep_is_held(&tag->dev->lock));
-	for (i = 0; cgs && i < cgs->nr && !r; i++)
-		r = nla_put_u64_64bit(skb, VCACHE_A_TAG_CGROUP, cgs->id[i],
-				      VCACHE_A_TAG_PAD);
-	return r;
-}
-
-static int vc_fill_tag(struct sk_buff *skb, struct vc_tag *tag)
-{
-	u64 extent_sectors;
-	u32 extents;
-
-	vc_tag_extents(tag, &extents, &extent_sectors);
-	return vc_put_number(skb, tag->dev, VCACHE_A_TAG_MAJOR,
-			     VCACHE_A_TAG_MINOR) ?:
-	       nla_put_u32(skb, VCACHE_A_TAG_ID, tag->id) ?:
-	       nla_put_string(skb, VCACHE_A_TAG_NAME, tag->name) ?:
-	       nla_put_u32(skb, VCACHE_A_TAG_WEIGHT, tag->weight) ?:
-	       vc_fill_cgroups(skb, tag) ?:
-	       nla_put_u32(skb, VCACHE_A_TAG_EXTENTS_COUNT, extents) ?:
-	       nla_put_u64_64bit(skb, VCACHE_A_TAG_EXTENTS_SECTORS,
-				 extent_sectors, VCACHE_A_TAG_PAD) ?:
-	       nla_put_u64_64bit(skb, VCACHE_A_TAG_LIMIT_BYTES,
-				 (u64)READ_ONCE(tag->limit) << PAGE_SHIFT,
-				 VCACHE_A_TAG_PAD) ?:
-	       nla_put_u64_64bit(skb, VCACHE_A_TAG_DIRTY_BYTES,
-				 (u64)atomic64_read(&tag->dirty_sectors)
-				 << SECTOR_SHIFT, VCACHE_A_TAG_PAD) ?:
-	       nla_put_u64_64bit(skb, VCACHE_A_TAG_INFLIGHT_BYTES,
-				 (u64)atomic_read(&tag->inflight_sectors)
-				 << SECTOR_SHIFT, VCACHE_A_TAG_PAD) ?:
-	       vc_fill_stats(skb, &tag->stats) ?:
-	       (atomic_read(&tag->bad) ?
-		nla_put_flag(skb, VCACHE_A_TAG_BROKEN) : 0);
 }
 
 static void *vc_nl_put(struct sk_buff *skb, struct netlink_callback *cb,
@@ -430,6 +256,25 @@ static struct vc_tag *vc_nl_make_tag(struct vc_dev *dev,
 	return tag ?: ERR_PTR(-ENOMEM);
 }
 
+/* Can a tag of this device be in the mode that is asked for? */
+static bool vc_nl_mode_fits(struct vc_dev *dev, struct genl_info *info)
+{
+	struct nlattr *attr = info->attrs[VCACHE_A_TAG_MODE];
+	u32 mode = nla_get_u32(attr);
+
+	if (mode >= VCACHE_MODE_NONE) {
+		NL_SET_ERR_MSG_ATTR(info->extack, attr,
+				    "mode must be flush-only, writeback or writethrough");
+		return false;
+	}
+	if (dev->target->mode == VCACHE_MODE_WRITEBACK ||
+	    mode == dev->target->mode)
+		return true;
+	NL_SET_ERR_MSG_ATTR(info->extack, attr,
+			    "only on a device in mode writeback can tags have other modes");
+	return false;
+}
+
 static int vc_nl_set_tag(struct vc_dev *dev, struct genl_info *info)
 {
 	struct nlattr **attrs = info->attrs;
@@ -442,6 +287,8 @@ static int vc_nl_set_tag(struct vc_dev *dev, struct genl_info *info)
 		if (n < 0)
 			return n;
 	}
+	if (attrs[VCACHE_A_TAG_MODE] && !vc_nl_mode_fits(dev, info))
+		return -EINVAL;
 	tag = vc_nl_make_tag(dev, info);
 	if (IS_ERR(tag))
 		return PTR_ERR(tag);
@@ -455,6 +302,8 @@ static int vc_nl_set_tag(struct vc_dev *dev, struct genl_info *info)
 		if (r)
 			return r;
 	}
+	if (attrs[VCACHE_A_TAG_MODE])
+		vc_tag_set_mode(tag, nla_get_u32(attrs[VCACHE_A_TAG_MODE]));
 	if (attrs[VCACHE_A_TAG_NAME])
 		nla_strscpy(tag->name, attrs[VCACHE_A_TAG_NAME],
 			    sizeof(tag->name));

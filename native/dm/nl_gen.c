@@ -22,13 +22,14 @@ vcache_nl_tag_get_policy[VCACHE_A_TAG_ID + 1] = {
 
 /* VCACHE_CMD_TAG_SET */
 static const struct nla_policy
-vcache_nl_tag_set_policy[VCACHE_A_TAG_CGROUP + 1] = {
+vcache_nl_tag_set_policy[VCACHE_A_TAG_MODE + 1] = {
 	[VCACHE_A_TAG_MAJOR] = { .type = NLA_U32, },
 	[VCACHE_A_TAG_MINOR] = { .type = NLA_U32, },
 	[VCACHE_A_TAG_ID] = NLA_POLICY_FULL_RANGE(NLA_U32, &vcache_nl_tag_id_range),
 	[VCACHE_A_TAG_NAME] = { .type = NLA_NUL_STRING, .len = VCACHE_NAME_MAX, },
 	[VCACHE_A_TAG_WEIGHT] = NLA_POLICY_RANGE(NLA_U32, 1, VCACHE_WEIGHT_MAX),
 	[VCACHE_A_TAG_CGROUP] = { .type = NLA_U64, },
+	[VCACHE_A_TAG_MODE] = NLA_POLICY_MAX(NLA_U32, VCACHE_MODE_NONE),
 };
 
 /* VCACHE_CMD_TAG_DEL */
@@ -78,7 +79,7 @@ const struct genl_ops vcache_nl_ops[VCACHE_NL_OPS_COUNT] = {
 		.cmd = VCACHE_CMD_TAG_SET,
 		.doit = vcache_nl_tag_set_doit,
 		.policy = vcache_nl_tag_set_policy,
-		.maxattr = VCACHE_A_TAG_CGROUP,
+		.maxattr = VCACHE_A_TAG_MODE,
 		.flags = GENL_ADMIN_PERM,
 	},
 	{

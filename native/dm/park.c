@@ -8,7 +8,7 @@
  * goes to the origin. Writes that overlap it park behind it, in their order,
  * so it cannot be overtaken for ever.
  */
-#include "vcache.h"
+#include "pool.h"
 
 /*
  * By pages, as the buffer is: a neighbour in the same page would keep that in
@@ -206,6 +206,74 @@ static struct vc_parked *vc_parked_next(struct vc_dev *dev)
 	return NULL;
 }
 
+/*
+ * In writeback mode a write has only waited for requests in front of it: it
+ * goes to the buffer after all, from here as nobody's, which is always safe.
+ */
+static void vc_parked_write(struct vc_dev *dev, struct vc_io *io,
+			    struct bio *bio)
+{
+	vc_parked_done(dev, io);
+	if (vc_write_bio(dev->target, bio, io) == DM_MAPIO_REQUEUE) {
+		bio->bi_status = BLK_STS_DM_REQUEUE;
+		bio_endio(bio);
+	}
+}
+
+/*
+ * Blocks that lie in the range as a whole; parts are not worth a record.
+ * Return: 0; -EAGAIN when the cache has no room to note it; -EIO.
+ */
+static int vc_parked_uncache(struct vc_dev *dev, struct bio *bio)
+{
+	u64 first = DIV_ROUND_UP_ULL(bio->bi_iter.bi_sector, VC_BLOCK_SECTORS);
+	u64 end = bio_end_sector(bio) / VC_BLOCK_SECTORS;
+	struct vc_tag *tag;
+	int r;
+
+	if (!READ_ONCE(dev->writeback)) {
+		vc_write_uncache(dev, bio);
+		return 0;
+	}
+	if (first >= end)
+		return 0;
+	/*
+	 * What the origin has may be older than the cache: it has to go before
+	 * the cache forgets, and what is destaged meanwhile after that.
+	 */
+	r = blkdev_issue_discard(dev->vol->origin, first * VC_BLOCK_SECTORS,
+				 (end - first) * VC_BLOCK_SECTORS, GFP_NOIO);
+	/* The device is not suspended with this on its way, so the tag stays. */
+	tag = dev->volume ? dev->target->tag : dev->host;
+	return r ?: vc_append_discard(tag->log, first, end - first);
+}
+
+/* The range is free of buffered data. */
+static void vc_parked_go(struct vc_dev *dev, struct vc_io *io, struct bio *bio)
+{
+	int r = 0;
+
+	if (bio_op(bio) == REQ_OP_WRITE && READ_ONCE(dev->writeback)) {
+		vc_parked_write(dev, io, bio);
+		return;
+	}
+	if (bio_op(bio) == REQ_OP_DISCARD) {
+		vc_map_punch(dev, bio->bi_iter.bi_sector, bio_sectors(bio));
+		r = vc_parked_uncache(dev, bio);
+	} else {
+		vc_write_uncache(dev, bio);
+	}
+	if (!r) {
+		submit_bio_noacct(bio);
+	} else if (r == -EAGAIN) {
+		/* A discard is a hint; nothing has changed. */
+		bio_endio(bio);
+	} else {
+		bio->bi_status = errno_to_blk_status(r);
+		bio_endio(bio);
+	}
+}
+
 static void vc_parked_send(struct vc_dev *dev, struct vc_parked *p)
 {
 	struct vc_io *io = container_of(p, struct vc_io, parked);
@@ -213,10 +281,7 @@ static void vc_parked_send(struct vc_dev *dev, struct vc_parked *p)
 
 	switch (vc_range_clear(dev, p)) {
 	case VC_RANGE_FREE:
-		if (bio_op(bio) == REQ_OP_DISCARD)
-			vc_map_punch(dev, bio->bi_iter.bi_sector,
-				     bio_sectors(bio));
-		submit_bio_noacct(bio);
+		vc_parked_go(dev, io, bio);
 		break;
 	case VC_RANGE_FAILED:
 		bio_io_error(bio);

@@ -12,7 +12,7 @@
 #include <linux/highmem.h>
 #include <linux/slab.h>
 
-#include "vcache.h"
+#include "pool.h"
 
 static void vc_read_unpin(struct vc_read *rd)
 {
@@ -69,9 +69,11 @@ static void vc_read_pin(struct vc_dev *dev, struct bio *bio,
 }
 
 /* How many sectors of the read does the buffer hold? */
-static unsigned int vc_read_hits(struct bio *bio, struct vc_read *rd)
+static unsigned int vc_read_hits(const struct bvec_iter *iter,
+				 struct vc_read *rd)
 {
-	sector_t start = bio->bi_iter.bi_sector, end = bio_end_sector(bio);
+	sector_t start = iter->bi_sector;
+	sector_t end = start + (iter->bi_size >> SECTOR_SHIFT);
 	unsigned int i, s, hits = 0;
 
 	for (i = 0; i < rd->nr; i++) {
@@ -129,6 +131,50 @@ static void vc_read_overlay(struct bio *bio, struct bvec_iter iter,
 	}
 }
 
+/* Let go of the blocks behind the end of a read that was cut. */
+static void vc_read_trim(struct vc_read *rd)
+{
+	sector_t end = rd->iter.bi_sector + (rd->iter.bi_size >> SECTOR_SHIFT);
+	pgoff_t last = (end - 1) >> VC_PAGE_SECTORS_SHIFT;
+
+	while (rd->nr && rd->pin[rd->nr - 1]->index > last)
+		vc_block_put(rd->pin[--rd->nr]);
+	if (!rd->nr && rd->pin != rd->few) {
+		kfree(rd->pin);
+		rd->pin = rd->few;
+	}
+}
+
+/*
+ * Send the read where its first sector is, cut to what is there in one piece;
+ * dm sends the rest again. The buffer has been looked at before: what leaves
+ * it meanwhile is in the index already.
+ */
+static void vc_read_aim(struct vc_dev *dev, struct bio *bio, struct vc_io *io)
+{
+	struct vc_volume *v = dev->vol;
+	unsigned int n;
+
+	n = vc_lookup(v, bio->bi_iter.bi_sector, bio_sectors(bio), &io->cell);
+	if (n < bio_sectors(bio))
+		dm_accept_partial_bio(bio, n);
+	if (io->cell == VC_IO_NO_CELL) {
+		WRITE_ONCE(v->read_at, jiffies);
+		return;
+	}
+	bio_set_dev(bio, v->pool->bdev);
+	bio->bi_iter.bi_sector = (sector_t)io->cell * VC_BLOCK_SECTORS +
+				 bio->bi_iter.bi_sector % VC_BLOCK_SECTORS;
+}
+
+static void vc_read_count(struct vc_tag *tag, struct bio *bio,
+			  unsigned int hits)
+{
+	atomic64_inc(&tag->stats.reads);
+	atomic64_add(bio_sectors(bio), &tag->stats.read_sectors);
+	atomic64_add(hits, &tag->stats.read_hit_sectors);
+}
+
 /**
  * vc_read_bio - map a read
  * @tag: whose statistics count it
@@ -142,25 +188,33 @@ static void vc_read_overlay(struct bio *bio, struct bvec_iter iter,
 int vc_read_bio(struct vc_tag *tag, struct bio *bio, struct vc_io *io)
 {
 	struct vc_read *rd = &io->read;
+	struct vc_dev *dev = tag->dev;
 	unsigned int hits;
 
-	if (!atomic_long_read(&tag->dev->nblocks))
-		return DM_MAPIO_REMAPPED;
 	rd->nr = 0;
 	rd->pin = rd->few;
-	vc_read_pin(tag->dev, bio, rd);
-	if (!rd->nr)
-		return DM_MAPIO_REMAPPED;
-	hits = vc_read_hits(bio, rd);
-	atomic64_add(hits, &tag->stats.read_hit_sectors);
-	if (hits == bio_sectors(bio)) {
+	if (atomic_long_read(&dev->nblocks))
+		vc_read_pin(dev, bio, rd);
+	hits = vc_read_hits(&bio->bi_iter, rd);
+	if (rd->nr && hits == bio_sectors(bio)) {
+		vc_read_count(tag, bio, hits);
 		vc_read_overlay(bio, bio->bi_iter, rd);
 		vc_read_unpin(rd);
 		bio_endio(bio);
 		return DM_MAPIO_SUBMITTED;
 	}
 	rd->iter = bio->bi_iter;
-	io->kind = VC_IO_READ;
+	if (dev->vol && !dev->vol->bypass) {
+		vc_read_aim(dev, bio, io);
+		rd->iter.bi_size = bio->bi_iter.bi_size;
+		vc_read_trim(rd);
+	}
+	/* Counted as sent: what was cut off comes again. */
+	if (io->cell != VC_IO_NO_CELL)
+		atomic64_add(bio_sectors(bio), &tag->stats.cache_hit_sectors);
+	vc_read_count(tag, bio, vc_read_hits(&rd->iter, rd));
+	if (rd->nr)
+		io->kind = VC_IO_READ;
 	return DM_MAPIO_REMAPPED;
 }
 

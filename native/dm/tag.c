@@ -6,7 +6,7 @@
 #include <linux/slab.h>
 
 #include "compat.h"
-#include "vcache.h"
+#include "pool.h"
 
 #define VC_WEIGHT_DEFAULT 100U
 
@@ -150,6 +150,7 @@ struct vc_tag *vc_tag_make(struct vc_dev *dev, u32 id)
 	tag->id = id;
 	tag->seq = ++dev->next_seq;
 	tag->weight = VC_WEIGHT_DEFAULT;
+	tag->mode = VCACHE_MODE_WRITEBACK;
 	spin_lock_init(&tag->lock);
 	for (s = 0; s < VC_EPOCH_SLOTS; s++)
 		INIT_LIST_HEAD(&tag->waiters[s]);
@@ -162,6 +163,10 @@ struct vc_tag *vc_tag_make(struct vc_dev *dev, u32 id)
 	bio_list_init(&tag->refused);
 	INIT_WORK(&tag->work, vc_tag_work);
 	INIT_WORK(&tag->commit_work, vc_commit_work);
+	if (dev->vol && vc_volume_join(dev->vol, tag)) {
+		kfree(tag);
+		return NULL;
+	}
 
 	mutex_lock(&vc_limits_lock);
 	list_add_tail(&tag->registry, &vc_limits_tags);
@@ -169,6 +174,23 @@ struct vc_tag *vc_tag_make(struct vc_dev *dev, u32 id)
 	mutex_unlock(&vc_limits_lock);
 	list_add_tail_rcu(&tag->node, &dev->tags);
 	return tag;
+}
+
+/**
+ * vc_tag_set_mode - say what becomes of the write-outs of a tag
+ * @tag: the tag, of a device in writeback mode; or the mode of its device
+ * @mode: writeback, writethrough or flush-only
+ *
+ * From the next write-out on. What is dirty in the cache is destaged as ever.
+ */
+void vc_tag_set_mode(struct vc_tag *tag, enum vcache_mode mode)
+{
+	if (!tag->dev->writeback)
+		return;
+	/* Flushes have to know before the first of these is written out. */
+	if (mode != VCACHE_MODE_WRITEBACK)
+		WRITE_ONCE(tag->dev->through, true);
+	WRITE_ONCE(tag->mode, mode);
 }
 
 /**
@@ -201,6 +223,7 @@ static void vc_tag_free(struct vc_tag *tag)
 	mutex_unlock(&vc_limits_lock);
 	cancel_work_sync(&tag->work);
 	cancel_work_sync(&tag->commit_work);
+	vc_volume_part(tag);
 	kvfree(tag->staged);
 	kfree(rcu_dereference_protected(tag->cgroups, true));
 	kfree(tag);
@@ -293,7 +316,7 @@ void vc_event_work(struct work_struct *work)
 
 	vc_dev_lock(dev);
 	list_for_each_entry(tag, &dev->tags, node) {
-		for (kind = 0; kind <= VCACHE_EVENT_KIND_TAGS_LOST; kind++) {
+		for (kind = 0; kind <= VCACHE_EVENT_KIND_CACHE_LOST; kind++) {
 			if (test_and_clear_bit(kind, &tag->events))
 				vc_netlink_event(dev, tag->id, kind);
 		}

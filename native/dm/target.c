@@ -4,11 +4,17 @@
  *
  * A table line reads
  *
- *   <start> <len> vcache flush-only <origin> volume <tag> [<#args> <args>]
- *   <start> <len> vcache flush-only <origin> filesystem   [<#args> <args>]
+ *   <start> <len> vcache <mode> <origin> volume <tag> [<#args> <args>]
+ *   <start> <len> vcache <mode> <origin> filesystem   [<#args> <args>]
  *
- * with the optional argument "age_ms <n>": the longest time that data which
- * nobody flushes stays in memory, 1 ... 600000 (5000).
+ * with a mode of flush-only, writeback, writethrough, none, and the optional
+ * arguments
+ *
+ *   age_ms <n>			the longest time that data which nobody flushes
+ *				stays in memory, 1 ... 600000 (5000)
+ *   pool <device> <volume>	a vcache-pool, and the number of the origin in
+ *				it, 1 ... 4294967295; for writeback and
+ *				writethrough only, and needed there
  *
  * Write-zeroes are offered only on an origin without a volatile cache: there
  * is no FUA for them, and a flush of one tag must not flush the device. The
@@ -16,7 +22,14 @@
  */
 #include <linux/module.h>
 
-#include "vcache.h"
+#include "pool.h"
+
+static const char * const vc_mode_names[] = {
+	[VCACHE_MODE_FLUSH_ONLY] = "flush-only",
+	[VCACHE_MODE_WRITEBACK] = "writeback",
+	[VCACHE_MODE_WRITETHROUGH] = "writethrough",
+	[VCACHE_MODE_NONE] = "none",
+};
 
 static int vc_map(struct dm_target *ti, struct bio *bio)
 {
@@ -27,7 +40,11 @@ static int vc_map(struct dm_target *ti, struct bio *bio)
 
 	io->dev = vt->dev;
 	io->kind = VC_IO_PLAIN;
+	io->taken = false;
+	io->cell = VC_IO_NO_CELL;
 	bio_set_dev(bio, vt->origin->bdev);
+	if (vt->mode == VCACHE_MODE_NONE)
+		return DM_MAPIO_REMAPPED;
 	if (bio->bi_opf & REQ_PREFLUSH)
 		return vc_flush_bio(vt, bio, io);
 
@@ -35,8 +52,6 @@ static int vc_map(struct dm_target *ti, struct bio *bio)
 	case REQ_OP_READ:
 		rcu_read_lock();
 		tag = vc_tag_of_range(vt, bio) ?: vt->dev->host;
-		atomic64_inc(&tag->stats.reads);
-		atomic64_add(bio_sectors(bio), &tag->stats.read_sectors);
 		r = vc_read_bio(tag, bio, io);
 		rcu_read_unlock();
 		return r;
@@ -60,6 +75,8 @@ static int vc_end_io(struct dm_target *ti, struct bio *bio,
 {
 	struct vc_io *io = vc_io(bio);
 
+	if (io->cell != VC_IO_NO_CELL)
+		vc_lookup_done(io->dev->vol->pool, io->cell);
 	switch (io->kind) {
 	case VC_IO_READ:
 		vc_read_done(bio, io, *error);
@@ -95,13 +112,79 @@ static int vc_parse_scope(struct vc_target *vt, struct dm_arg_set *as)
 	return -EINVAL;
 }
 
+static int vc_parse_age(struct vc_target *vt, struct dm_arg_set *as)
+{
+	static const struct dm_arg age_arg = {
+		1, VC_AGE_MS_MAX, "age_ms must be 1..600000"
+	};
+
+	return dm_read_arg(&age_arg, as, &vt->age_ms, &vt->ti->error);
+}
+
+static int vc_parse_pool(struct vc_target *vt, struct dm_arg_set *as)
+{
+	static const struct dm_arg volume_arg = {
+		1, UINT_MAX, "the volume must be 1..4294967295"
+	};
+	const char *path = dm_shift_arg(as);
+	int r;
+
+	if (vt->pool_dev) {
+		vt->ti->error = "'pool' is given twice";
+		return -EINVAL;
+	}
+	r = dm_read_arg(&volume_arg, as, &vt->volume, &vt->ti->error);
+	if (r)
+		return r;
+	r = dm_get_device(vt->ti, path, dm_table_get_mode(vt->ti->table),
+			  &vt->pool_dev);
+	if (r) {
+		vt->ti->error = "cannot open the device of the pool";
+		return r;
+	}
+	if (!vc_pool_find(vt->pool_dev->bdev)) {
+		vt->ti->error = "the device given as pool is no vcache-pool in use";
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* Do the parts of the table line go together? */
+static int vc_parse_check(struct vc_target *vt)
+{
+	bool cached = vt->mode == VCACHE_MODE_WRITEBACK ||
+		      vt->mode == VCACHE_MODE_WRITETHROUGH;
+	struct block_device *cache;
+
+	if (cached != !!vt->pool_dev) {
+		vt->ti->error = cached ?
+			"writeback and writethrough need 'pool <device> <volume>'" :
+			"a pool goes with writeback and writethrough only";
+		return -EINVAL;
+	}
+	if (!cached)
+		return 0;
+	cache = vc_pool_find(vt->pool_dev->bdev)->bdev;
+	if (bdev_logical_block_size(cache) >
+	    bdev_logical_block_size(vt->origin->bdev)) {
+		vt->ti->error = "the cache device has larger sectors than the origin";
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static void vc_put_devices(struct vc_target *vt)
+{
+	if (vt->pool_dev)
+		dm_put_device(vt->ti, vt->pool_dev);
+	if (vt->origin)
+		dm_put_device(vt->ti, vt->origin);
+}
+
 static int vc_parse_options(struct vc_target *vt, struct dm_arg_set *as)
 {
 	static const struct dm_arg count_arg = {
-		0, 2, "number of optional arguments must be 0 or 2"
-	};
-	static const struct dm_arg age_arg = {
-		1, VC_AGE_MS_MAX, "age_ms must be 1..600000"
+		0, 5, "number of optional arguments must be 0..5"
 	};
 	unsigned int n;
 	int r;
@@ -113,14 +196,19 @@ static int vc_parse_options(struct vc_target *vt, struct dm_arg_set *as)
 	if (r)
 		return r;
 	vt->nr_args = n;
-	for (; n; n -= 2) {
+	while (n) {
 		const char *name = dm_shift_arg(as);
 
-		if (n < 2 || strcasecmp(name, "age_ms")) {
-			vt->ti->error = "the only optional argument is 'age_ms <n>'";
-			return -EINVAL;
+		if (n >= 2 && !strcasecmp(name, "age_ms")) {
+			r = vc_parse_age(vt, as);
+			n -= 2;
+		} else if (n >= 3 && !strcasecmp(name, "pool")) {
+			r = vc_parse_pool(vt, as);
+			n -= 3;
+		} else {
+			vt->ti->error = "optional: 'age_ms <n>', 'pool <device> <volume>'";
+			r = -EINVAL;
 		}
-		r = dm_read_arg(&age_arg, as, &vt->age_ms, &vt->ti->error);
 		if (r)
 			return r;
 	}
@@ -131,18 +219,30 @@ static int vc_parse_options(struct vc_target *vt, struct dm_arg_set *as)
 	return 0;
 }
 
+static int vc_parse_mode(struct vc_target *vt, const char *name)
+{
+	unsigned int i;
+
+	for (i = 0; name && i < ARRAY_SIZE(vc_mode_names); i++) {
+		if (!strcasecmp(name, vc_mode_names[i])) {
+			vt->mode = i;
+			return 0;
+		}
+	}
+	vt->ti->error = "mode must be flush-only, writeback, writethrough or none";
+	return -EINVAL;
+}
+
 static int vc_parse(struct vc_target *vt, unsigned int argc, char **argv)
 {
 	struct dm_arg_set as = { argc, argv };
 	struct dm_target *ti = vt->ti;
-	const char *mode = dm_shift_arg(&as);
 	const char *origin;
 	int r;
 
-	if (!mode || strcasecmp(mode, "flush-only")) {
-		ti->error = "mode must be 'flush-only'";
-		return -EINVAL;
-	}
+	r = vc_parse_mode(vt, dm_shift_arg(&as));
+	if (r)
+		return r;
 	origin = dm_shift_arg(&as);
 	if (!origin) {
 		ti->error = "no origin device given";
@@ -158,11 +258,10 @@ static int vc_parse(struct vc_target *vt, unsigned int argc, char **argv)
 		return r;
 	}
 	if (bdev_is_zoned(vt->origin->bdev)) {
-		dm_put_device(ti, vt->origin);
 		ti->error = "the origin is a zoned device, that is not supported";
 		return -EINVAL;
 	}
-	return 0;
+	return vc_parse_check(vt);
 }
 
 static int vc_ctr(struct dm_target *ti, unsigned int argc, char **argv)
@@ -181,8 +280,13 @@ static int vc_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	vt->dev = vc_dev_get(dm_table_get_md(ti->table));
 	if (!vt->dev) {
 		ti->error = "out of memory";
-		dm_put_device(ti, vt->origin);
 		r = -ENOMEM;
+		goto bad;
+	}
+	if (vc_dev_keeps_volume(vt->dev, vt)) {
+		ti->error = "the cache has data that the origin has not: send 'drain' first";
+		vc_dev_put(vt->dev, vt);
+		r = -EBUSY;
 		goto bad;
 	}
 	ti->private = vt;
@@ -190,10 +294,17 @@ static int vc_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	ti->flush_supported = true;
 	ti->num_flush_bios = 1;
 	ti->num_discard_bios = 1;
-	if (vc_isolation(vt->origin->bdev) == VCACHE_ISOLATION_WRITE_THROUGH)
+	/* The pool's device has none, and ours go to the origin. */
+	if (vt->pool_dev)
+		ti->discards_supported =
+			bdev_max_discard_sectors(vt->origin->bdev) > 0;
+	/* With a log zeroes are data: it has no record for them. */
+	if (!vt->pool_dev &&
+	    vc_isolation(vt->origin->bdev) == VCACHE_ISOLATION_WRITE_THROUGH)
 		ti->num_write_zeroes_bios = 1;
 	return 0;
 bad:
+	vc_put_devices(vt);
 	kfree(vt);
 	return r;
 }
@@ -203,7 +314,7 @@ static void vc_dtr(struct dm_target *ti)
 	struct vc_target *vt = ti->private;
 
 	vc_dev_put(vt->dev, vt);
-	dm_put_device(ti, vt->origin);
+	vc_put_devices(vt);
 	kfree(vt);
 }
 
@@ -242,9 +353,55 @@ static void vc_resume(struct dm_target *ti)
 	vc_dev_resume(vt->dev);
 }
 
+static int vc_message(struct dm_target *ti, unsigned int argc, char **argv,
+		      char *result, unsigned int maxlen)
+{
+	struct vc_target *vt = ti->private;
+	int r = 0;
+
+	if (argc != 1 || strcasecmp(argv[0], "drain")) {
+		DMERR("%s: the only message is 'drain'",
+		      dm_device_name(vt->dev->md));
+		return -EINVAL;
+	}
+	vc_dev_lock(vt->dev);
+	if (vt->dev->vol && vt->dev->target == vt)
+		vc_volume_drain(vt->dev->vol);
+	else
+		r = -ENODEV;
+	vc_dev_unlock(vt->dev);
+	return r;
+}
+
 static u64 vc_mean_us(u64 ns, u64 n)
 {
 	return n ? div64_u64(ns, n * NSEC_PER_USEC) : 0;
+}
+
+static const char *vc_cache_state(struct vc_volume *v, u64 dirty)
+{
+	if (READ_ONCE(v->bypass))
+		return "bypassed";
+	if (READ_ONCE(v->pool->state) == VC_POOL_FAILED)
+		return "lost";
+	if (READ_ONCE(v->failing))
+		return "failing";
+	if (!dirty)
+		return "clean";
+	return READ_ONCE(v->drain) ? "draining" : "dirty";
+}
+
+/* What the volume has in the cache, behind the tags. */
+static unsigned int vc_status_cache(struct vc_volume *v, char *result,
+				    unsigned int maxlen, unsigned int sz)
+{
+	u64 dirty = vc_volume_dirty(v);
+
+	DMEMIT(" cache %u %s %llu %llu %d %llu", v->id,
+	       vc_cache_state(v, dirty), dirty,
+	       (u64)atomic64_read(&v->destaged),
+	       atomic_read(&v->cache_errors), v->damaged);
+	return sz;
 }
 
 static void vc_status_info(struct vc_target *vt, char *result,
@@ -257,6 +414,7 @@ static void vc_status_info(struct vc_target *vt, char *result,
 		[VCACHE_ISOLATION_TAGGED] = "tagged",
 	};
 	unsigned int sz = 0, tags = 0;
+	struct vc_volume *v;
 	struct vc_tag *tag;
 	u64 dirty = 0;
 
@@ -265,7 +423,7 @@ static void vc_status_info(struct vc_target *vt, char *result,
 		dirty += atomic64_read(&tag->dirty_sectors);
 		tags++;
 	}
-	DMEMIT("flush-only %s %s %llu %u",
+	DMEMIT("%s %s %s %llu %u", vc_mode_names[vt->mode],
 	       vt->scope == VCACHE_SCOPE_VOLUME ? "volume" : "filesystem",
 	       isolation[vc_target_isolation(vt)], dirty, tags);
 	list_for_each_entry_rcu(tag, &vt->dev->tags, node) {
@@ -281,6 +439,9 @@ static void vc_status_info(struct vc_target *vt, char *result,
 				  flushes));
 	}
 	rcu_read_unlock();
+	v = vt->dev->target == vt ? READ_ONCE(vt->dev->vol) : NULL;
+	if (v)
+		vc_status_cache(v, result, maxlen, sz);
 }
 
 static void vc_status(struct dm_target *ti, status_type_t type,
@@ -295,13 +456,17 @@ static void vc_status(struct dm_target *ti, status_type_t type,
 		vc_status_info(vt, result, maxlen);
 		break;
 	case STATUSTYPE_TABLE:
-		DMEMIT("flush-only %s ", vt->origin->name);
+		DMEMIT("%s %s ", vc_mode_names[vt->mode], vt->origin->name);
 		if (vt->scope == VCACHE_SCOPE_VOLUME)
 			DMEMIT("volume %u", vt->tag_id);
 		else
 			DMEMIT("filesystem");
 		if (vt->nr_args)
-			DMEMIT(" %u age_ms %u", vt->nr_args, vt->age_ms);
+			DMEMIT(" %u", vt->nr_args);
+		if (vt->nr_args == 2 || vt->nr_args == 5)
+			DMEMIT(" age_ms %u", vt->age_ms);
+		if (vt->pool_dev)
+			DMEMIT(" pool %s %u", vt->pool_dev->name, vt->volume);
 		break;
 	case STATUSTYPE_IMA:
 		*result = '\0';
@@ -313,8 +478,14 @@ static int vc_iterate_devices(struct dm_target *ti,
 			      iterate_devices_callout_fn fn, void *data)
 {
 	struct vc_target *vt = ti->private;
+	int r;
 
-	return fn(ti, vt->origin, 0, ti->len, data);
+	r = fn(ti, vt->origin, 0, ti->len, data);
+	/* Reads go there as well: its limits are the cache device's. */
+	if (!r && vt->pool_dev)
+		r = fn(ti, vt->pool_dev, 0,
+		       bdev_nr_sectors(vt->pool_dev->bdev), data);
+	return r;
 }
 
 static struct target_type vcache_target = {
@@ -332,6 +503,7 @@ static struct target_type vcache_target = {
 	.preresume = vc_preresume,
 	.resume = vc_resume,
 	.status = vc_status,
+	.message = vc_message,
 	.iterate_devices = vc_iterate_devices,
 };
 
@@ -348,11 +520,16 @@ static int __init vc_init(void)
 	r = vc_netlink_init();
 	if (r)
 		goto bad_netlink;
+	r = vc_pool_init();
+	if (r)
+		goto bad_pool;
 	r = dm_register_target(&vcache_target);
 	if (r)
 		goto bad_target;
 	return 0;
 bad_target:
+	vc_pool_exit();
+bad_pool:
 	vc_netlink_exit();
 bad_netlink:
 	vc_shrinker_exit();
@@ -364,6 +541,7 @@ bad_shrinker:
 static void __exit vc_exit(void)
 {
 	dm_unregister_target(&vcache_target);
+	vc_pool_exit();
 	vc_netlink_exit();
 	vc_shrinker_exit();
 	vc_buffer_exit();

@@ -93,8 +93,13 @@
 #define VC_AGE_MS_DEFAULT	5000U
 #define VC_AGE_MS_MAX		600000U
 
+/* Largest write that is taken at once: a part of what a tag can buffer. */
+#define VC_WRITE_MAX_SHARE	4U
+
 struct vc_dev;
+struct vc_log;
 struct vc_tag;
+struct vc_volume;
 
 enum vc_block_state {
 	VC_DIRTY,
@@ -184,6 +189,7 @@ struct vc_stats {
 	atomic64_t reads;
 	atomic64_t read_sectors;
 	atomic64_t read_hit_sectors;
+	atomic64_t cache_hit_sectors;
 	atomic64_t writes;
 	atomic64_t write_sectors;
 	atomic64_t absorbed_sectors;
@@ -221,6 +227,8 @@ enum vc_exposure {
  * @weight: share of the buffer memory
  * @name: for people
  * @cgroups: may be NULL
+ * @mode: what becomes of its write-outs on a device in writeback mode
+ * @log: its log in the pool, or NULL
  * @staged: extents received but not committed, under vc_dev.lock
  * @staged_nr: how many
  * @used: pages taken or reserved
@@ -264,6 +272,8 @@ struct vc_tag {
 	u32 weight;
 	char name[VCACHE_NAME_MAX + 1];
 	struct vc_cgroups __rcu *cgroups;
+	enum vcache_mode mode;
+	struct vc_log *log;
 	struct vc_sectors *staged;
 	size_t staged_nr;
 
@@ -305,6 +315,9 @@ struct vc_tag {
  * @dev: the device it belongs to
  * @ti: dm's view of it
  * @origin: the origin
+ * @mode: what becomes of writes
+ * @pool_dev: the device of the pool, or NULL
+ * @volume: number of the origin in the pool
  * @scope: how requests get their tag
  * @tag_id: the tag in volume scope
  * @tag: the same, found when the table is resumed
@@ -315,6 +328,9 @@ struct vc_target {
 	struct vc_dev *dev;
 	struct dm_target *ti;
 	struct dm_dev *origin;
+	enum vcache_mode mode;
+	struct dm_dev *pool_dev;
+	u32 volume;
 	enum vcache_scope scope;
 	u32 tag_id;
 	struct vc_tag *tag;
@@ -353,6 +369,10 @@ struct vc_nvme {
  * @tables: tables that refer to it, under vc_registry_lock
  * @target: the table in force; changes only while the device is suspended
  * @volume: the table in force has volume scope
+ * @writeback: write-outs go to the log in the cache
+ * @through: those of some tags go to the origin as well
+ * @vol: the origin's volume in a pool, or NULL; changes while suspended
+ * @store: what write-outs go to, of the table in force
  * @flushed_origin: origin whose volatile cache has been flushed since we own it
  * @lock: control path: tags, maps; see vc_dev_lock()
  * @noio: allocation scope of the holder of @lock
@@ -391,6 +411,10 @@ struct vc_dev {
 	unsigned int tables;
 	struct vc_target *target;
 	bool volume;
+	bool writeback;
+	bool through;
+	struct vc_volume *vol;
+	struct block_device *store;
 	dev_t flushed_origin;
 	struct mutex lock; /* control path, see vc_dev_lock() */
 	unsigned int noio;
@@ -453,6 +477,7 @@ struct vc_read {
  * @gen: vc_dev.attr_gen when @cgroup was found
  * @all: covers every tag
  * @failed: some data could not be made durable
+ * @fua: it is a write with FUA, which is in the buffer
  * @owner: whose statistics count it
  * @start: ns
  */
@@ -463,6 +488,7 @@ struct vc_flush {
 	int gen;
 	bool all;
 	bool failed;
+	bool fua;
 	struct vc_tag *owner;
 	u64 start;
 };
@@ -489,11 +515,15 @@ struct vc_parked {
  * struct vc_io - what we keep for each request of dm
  * @dev: the device
  * @kind: which member of the union is used
+ * @taken: a write that has been cut to size and counted
+ * @cell: what a read from the cache reads, or VC_IO_NO_CELL
  * @start: when a write began to wait for room, ns
  */
 struct vc_io {
 	struct vc_dev *dev;
 	enum vc_io_kind kind;
+	bool taken;
+	u32 cell;
 	union {
 		u64 start;
 		struct vc_read read;
@@ -501,6 +531,8 @@ struct vc_io {
 		struct vc_parked parked;
 	};
 };
+
+#define VC_IO_NO_CELL (~0U)
 
 static inline struct vc_io *vc_io(struct bio *bio)
 {
@@ -563,6 +595,7 @@ void vc_read_done(struct bio *bio, struct vc_io *io, blk_status_t status);
 
 /* write.c */
 int vc_write_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io);
+void vc_write_uncache(struct vc_dev *dev, struct bio *bio);
 void vc_tag_admit(struct vc_tag *tag);
 void vc_tag_requeue(struct vc_tag *tag);
 
@@ -578,14 +611,23 @@ enum vcache_isolation vc_isolation(struct block_device *bdev);
 enum vcache_isolation vc_target_isolation(const struct vc_target *vt);
 blk_opf_t vc_durable_flags(struct block_device *bdev);
 void vc_writeout_arrived(struct vc_tag *tag);
+void vc_writeout_sent(struct vc_tag *tag, unsigned int sectors);
+void vc_writeout_settled(struct vc_tag *tag, unsigned int sectors);
+void vc_block_part_done(struct vc_block *b, blk_status_t status);
+bool vc_block_start(struct vc_block *b, bool runs, bool copy);
+struct bio *vc_writeout_add(struct vc_tag *tag, struct bio *bio,
+			    struct vc_block *b);
+void vc_writeout_submit(struct vc_tag *tag, struct bio *bio);
 void vc_writeout_done(struct bio *bio);
 void vc_writeout_end(struct bio *bio);
 void vc_tag_write_out(struct vc_tag *tag, unsigned int goal);
 void vc_tag_work(struct work_struct *work);
-unsigned long vc_age_tick(struct vc_dev *dev);
-void vc_age_work(struct work_struct *work);
 void vc_dev_write_out(struct vc_dev *dev);
 bool vc_dev_drained(struct vc_dev *dev);
+
+/* age.c */
+unsigned long vc_age_tick(struct vc_dev *dev);
+void vc_age_work(struct work_struct *work);
 
 /* tagged.c */
 void vc_tagged_end(struct bio *bio);
@@ -605,6 +647,7 @@ int vc_nvme_set(struct vc_dev *dev, const struct vc_nvme *as,
 
 /* flush.c */
 int vc_flush_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io);
+void vc_flush_write(struct vc_tag *tag, struct bio *bio, struct vc_io *io);
 void vc_flush_wake(struct list_head *waiters, bool failed);
 void vc_flush_done(struct bio *bio, struct vc_io *io);
 void vc_flush_requeue(struct vc_dev *dev);
@@ -625,6 +668,7 @@ void vc_map_punch(struct vc_dev *dev, sector_t start, sector_t len);
 /* tag.c */
 struct vc_tag *vc_tag_find(struct vc_dev *dev, u32 id);
 struct vc_tag *vc_tag_make(struct vc_dev *dev, u32 id);
+void vc_tag_set_mode(struct vc_tag *tag, enum vcache_mode mode);
 void vc_tag_remove(struct vc_tag *tag);
 bool vc_tags_collect(struct vc_dev *dev);
 void vc_tags_free(struct vc_dev *dev);
@@ -640,6 +684,8 @@ extern struct list_head vc_devices;
 struct vc_dev *vc_dev_get(struct mapped_device *md);
 void vc_dev_put(struct vc_dev *dev, struct vc_target *vt);
 int vc_dev_activate(struct vc_dev *dev, struct vc_target *vt);
+bool vc_dev_keeps_volume(struct vc_dev *dev, struct vc_target *vt);
+void vc_dev_bypass(struct vc_dev *dev);
 void vc_dev_presuspend(struct vc_dev *dev, bool noflush);
 void vc_dev_postsuspend(struct vc_dev *dev);
 void vc_dev_resume(struct vc_dev *dev);

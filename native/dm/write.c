@@ -9,7 +9,7 @@
  */
 #include <linux/ktime.h>
 
-#include "vcache.h"
+#include "pool.h"
 
 static bool vc_tag_reserve(struct vc_tag *tag, unsigned int pages)
 {
@@ -35,8 +35,12 @@ static void vc_tag_check_fill(struct vc_tag *tag)
 				   vc_age_tick(tag->dev));
 }
 
-/* Return: 0 when the write is complete, -ENOMEM when it must go another way. */
-static int vc_write_buffered(struct vc_tag *tag, struct bio *bio)
+/*
+ * Return: 0 when the write is complete, or has become a flush; -ENOMEM when it
+ * must go another way.
+ */
+static int vc_write_buffered(struct vc_tag *tag, struct bio *bio,
+			     struct vc_io *io)
 {
 	unsigned int pages = vc_bio_pages(bio), taken;
 	int r = vc_buffer_write(tag, bio, &taken);
@@ -45,14 +49,38 @@ static int vc_write_buffered(struct vc_tag *tag, struct bio *bio)
 	if (r)
 		return r;
 	vc_tag_check_fill(tag);
-	bio_endio(bio);
+	if (bio->bi_opf & REQ_FUA)
+		vc_flush_write(tag, bio, io);
+	else
+		bio_endio(bio);
 	return 0;
 }
 
-/* Make a write durable by itself. */
+/**
+ * vc_write_uncache - what the cache has of a range is about to become old
+ * @dev: the device, not in writeback mode
+ * @bio: the write
+ */
+void vc_write_uncache(struct vc_dev *dev, struct bio *bio)
+{
+	sector_t at = bio->bi_iter.bi_sector, end = bio_end_sector(bio);
+
+	while (dev->vol && at < end) {
+		unsigned int from = at % VC_BLOCK_SECTORS;
+		unsigned int n = min_t(sector_t, end - at,
+				       VC_BLOCK_SECTORS - from);
+
+		vc_lookup_cut(dev->vol, NULL, at / VC_BLOCK_SECTORS,
+			      GENMASK(from + n - 1, from));
+		at += n;
+	}
+}
+
+/* Make a write durable by itself, on the origin. Not in writeback mode. */
 static int vc_write_direct(struct vc_dev *dev, struct bio *bio,
 			   struct vc_io *io)
 {
+	vc_write_uncache(dev, bio);
 	bio->bi_opf |= vc_durable_flags(bio->bi_bdev);
 	if (vc_buffer_covers(dev, vc_first_page(bio), vc_last_page(bio)))
 		return vc_park(dev, bio, io);
@@ -80,6 +108,43 @@ static int vc_write_wait(struct vc_tag *tag, struct bio *bio,
 	return DM_MAPIO_SUBMITTED;
 }
 
+static void vc_write_cut(struct vc_tag *tag, struct bio *bio)
+{
+	unsigned int most = READ_ONCE(tag->limit) / VC_WRITE_MAX_SHARE;
+
+	if (vc_bio_pages(bio) > most)
+		dm_accept_partial_bio(bio, (most - 1) << VC_PAGE_SECTORS_SHIFT);
+}
+
+/* A write that comes again after it was parked has been here before. */
+static void vc_write_take(struct vc_tag *tag, struct bio *bio,
+			  struct vc_io *io)
+{
+	if (io->taken)
+		return;
+	io->taken = true;
+	if (READ_ONCE(tag->dev->writeback))
+		vc_write_cut(tag, bio);
+	atomic64_inc(&tag->stats.writes);
+	atomic64_add(bio_sectors(bio), &tag->stats.write_sectors);
+	if (bio->bi_opf & REQ_FUA)
+		atomic64_inc(&tag->stats.fua_writes);
+}
+
+/*
+ * In writeback mode nothing goes past the buffer to the origin, where the log
+ * would not know of it. A write that is too large is taken in pieces, and one
+ * for which there is no memory waits for some.
+ */
+static int vc_write_log(struct vc_tag *tag, struct bio *bio, struct vc_io *io)
+{
+	if (!bio_list_empty(&tag->waiting) ||
+	    !vc_tag_reserve(tag, vc_bio_pages(bio)) ||
+	    vc_write_buffered(tag, bio, io))
+		return vc_write_wait(tag, bio, io);
+	return DM_MAPIO_SUBMITTED;
+}
+
 /**
  * vc_write_bio - map a write
  * @vt: the target
@@ -97,21 +162,20 @@ int vc_write_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io)
 	/* The tag cannot go while it is read here or has pages reserved. */
 	rcu_read_lock();
 	tag = vc_tag_of_write(vt, bio);
-	atomic64_inc(&tag->stats.writes);
-	atomic64_add(bio_sectors(bio), &tag->stats.write_sectors);
-
+	vc_write_take(tag, bio, io);
 	if (atomic_read(&dev->nparked) && vc_parked_overlap(dev, bio)) {
 		bio->bi_opf |= vc_durable_flags(bio->bi_bdev);
 		r = vc_park(dev, bio, io);
+	} else if (READ_ONCE(dev->writeback)) {
+		r = vc_write_log(tag, bio, io);
 	} else if (bio->bi_opf & REQ_FUA) {
-		atomic64_inc(&tag->stats.fua_writes);
 		r = vc_write_direct(dev, bio, io);
 	} else if (vc_bio_pages(bio) > READ_ONCE(tag->limit)) {
 		r = vc_write_direct(dev, bio, io);
 	} else if (!bio_list_empty(&tag->waiting) ||
 		   !vc_tag_reserve(tag, vc_bio_pages(bio))) {
 		r = vc_write_wait(tag, bio, io);
-	} else if (vc_write_buffered(tag, bio)) {
+	} else if (vc_write_buffered(tag, bio, io)) {
 		bio->bi_opf |= vc_durable_flags(bio->bi_bdev);
 		r = vc_park(dev, bio, io);
 	} else {
@@ -135,6 +199,12 @@ static bool vc_tag_make_room(struct vc_tag *tag, unsigned int pages)
 	return false;
 }
 
+/* Its share has become smaller than a write of a tag that has nothing else. */
+static bool vc_tag_force(struct vc_tag *tag, unsigned int pages)
+{
+	return !atomic_cmpxchg(&tag->used, 0, pages);
+}
+
 /* What becomes of a write that has waited. */
 enum vc_admission {
 	VC_ADMIT_BUFFER,
@@ -150,10 +220,12 @@ static bool vc_tag_try_admit(struct vc_tag *tag, unsigned int pages,
 			     enum vc_admission *how)
 {
 	unsigned int limit = READ_ONCE(tag->limit);
+	bool log = READ_ONCE(tag->dev->writeback);
 
-	if (pages > limit)
+	if (pages > limit && !log)
 		*how = VC_ADMIT_DIRECT;
-	else if (vc_tag_reserve(tag, pages))
+	else if (vc_tag_reserve(tag, pages) ||
+		 (log && pages > limit && vc_tag_force(tag, pages)))
 		*how = VC_ADMIT_BUFFER;
 	else if (atomic_read(&tag->bad) + pages > limit)
 		*how = VC_ADMIT_ERROR;
@@ -177,6 +249,26 @@ static struct bio *vc_tag_next_waiting(struct vc_tag *tag,
 	return bio;
 }
 
+/*
+ * A write that was let in has found no memory, or is larger than the share
+ * has become. Return: true when it has to wait on.
+ */
+static bool vc_tag_refuse(struct vc_tag *tag, struct bio *bio,
+			  struct vc_io *io)
+{
+	if (!READ_ONCE(tag->dev->writeback)) {
+		bio->bi_opf |= vc_durable_flags(bio->bi_bdev);
+		vc_park(tag->dev, bio, io);
+		return false;
+	}
+	io->start = ktime_get_ns();
+	spin_lock_irq(&tag->lock);
+	bio_list_add_head(&tag->waiting, bio);
+	spin_unlock_irq(&tag->lock);
+	vc_tag_write_out(tag, UINT_MAX);
+	return true;
+}
+
 /**
  * vc_tag_admit - let writes in for which there is room now
  * @tag: the tag, called by its worker
@@ -196,13 +288,13 @@ void vc_tag_admit(struct vc_tag *tag)
 		struct vc_io *io = vc_io(bio);
 
 		atomic64_add(ktime_get_ns() - io->start, &tag->stats.wait_ns);
-		if (how == VC_ADMIT_ERROR) {
+		if (how == VC_ADMIT_ERROR)
 			bio_io_error(bio);
-		} else if (how == VC_ADMIT_DIRECT ||
-			   vc_write_buffered(tag, bio)) {
-			bio->bi_opf |= vc_durable_flags(bio->bi_bdev);
-			vc_park(tag->dev, bio, io);
-		}
+		else if (how == VC_ADMIT_BUFFER &&
+			 !vc_write_buffered(tag, bio, io))
+			continue;
+		else if (vc_tag_refuse(tag, bio, io))
+			break;
 	}
 }
 

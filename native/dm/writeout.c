@@ -13,7 +13,7 @@
  */
 #include <linux/list_sort.h>
 
-#include "vcache.h"
+#include "pool.h"
 
 /**
  * vc_isolation - how data is made durable on a device
@@ -36,9 +36,11 @@ enum vcache_isolation vc_isolation(struct block_device *bdev)
  */
 enum vcache_isolation vc_target_isolation(const struct vc_target *vt)
 {
-	if (vt->dev->target == vt && READ_ONCE(vt->dev->nvme.on))
+	if (vt->dev->target != vt)
+		return vc_isolation(vt->origin->bdev);
+	if (READ_ONCE(vt->dev->nvme.on))
 		return VCACHE_ISOLATION_TAGGED;
-	return vc_isolation(vt->origin->bdev);
+	return vc_isolation(vt->dev->store);
 }
 
 /**
@@ -242,7 +244,12 @@ static void vc_block_written(struct vc_block *b, struct vc_after *after)
 		queue_work(b->tag->dev->wq, &b->tag->dev->reap_work);
 }
 
-static void vc_block_part_done(struct vc_block *b, blk_status_t status)
+/**
+ * vc_block_part_done - a request with data of a block has completed
+ * @b: the block, which may go with this
+ * @status: how
+ */
+void vc_block_part_done(struct vc_block *b, blk_status_t status)
 {
 	struct vc_after after;
 	unsigned long flags;
@@ -273,23 +280,14 @@ void vc_writeout_arrived(struct vc_tag *tag)
 }
 
 /**
- * vc_writeout_done - a write-out is durable, or has failed
- * @bio: its request, which goes
+ * vc_writeout_settled - a write-out is durable, or has failed, and so counted
+ * @tag: the tag, which may go with this
+ * @sectors: size of the write-out
  */
-void vc_writeout_done(struct bio *bio)
+void vc_writeout_settled(struct vc_tag *tag, unsigned int sectors)
 {
-	struct vc_tag *tag = bio->bi_private;
 	struct vc_dev *dev = tag->dev;
-	unsigned int sectors = 0;
-	struct bvec_iter_all all;
-	struct bio_vec *bv;
 
-	bio_for_each_segment_all(bv, bio, all) {
-		sectors += bv->bv_len >> SECTOR_SHIFT;
-		vc_block_part_done((struct vc_block *)page_private(bv->bv_page),
-				   bio->bi_status);
-	}
-	bio_put(bio);
 	/* Whoever finds the counters 0 waits for this before it frees them. */
 	rcu_read_lock();
 	atomic_sub(sectors, &tag->inflight_sectors);
@@ -302,6 +300,26 @@ void vc_writeout_done(struct bio *bio)
 }
 
 /**
+ * vc_writeout_done - a write-out is durable, or has failed
+ * @bio: its request, which goes
+ */
+void vc_writeout_done(struct bio *bio)
+{
+	struct vc_tag *tag = bio->bi_private;
+	unsigned int sectors = 0;
+	struct bvec_iter_all all;
+	struct bio_vec *bv;
+
+	bio_for_each_segment_all(bv, bio, all) {
+		sectors += bv->bv_len >> SECTOR_SHIFT;
+		vc_block_part_done((struct vc_block *)page_private(bv->bv_page),
+				   bio->bi_status);
+	}
+	bio_put(bio);
+	vc_writeout_settled(tag, sectors);
+}
+
+/**
  * vc_writeout_end - a request that makes its data durable by itself completes
  * @bio: the request
  */
@@ -311,14 +329,29 @@ void vc_writeout_end(struct bio *bio)
 	vc_writeout_done(bio);
 }
 
-static void vc_writeout_submit(struct vc_tag *tag, struct bio *bio)
+/**
+ * vc_writeout_sent - a write-out is about to be sent
+ * @tag: the tag
+ * @sectors: its size
+ */
+void vc_writeout_sent(struct vc_tag *tag, unsigned int sectors)
 {
 	atomic64_inc(&tag->stats.writeouts);
-	atomic64_add(bio_sectors(bio), &tag->stats.writeout_sectors);
-	atomic_add(bio_sectors(bio), &tag->inflight_sectors);
+	atomic64_add(sectors, &tag->stats.writeout_sectors);
+	atomic_add(sectors, &tag->inflight_sectors);
 	atomic_inc(&tag->sending);
 	atomic_inc(&tag->inflight);
 	atomic_inc(&tag->dev->inflight);
+}
+
+/**
+ * vc_writeout_submit - send a write-out to the origin
+ * @tag: whose it is
+ * @bio: the request
+ */
+void vc_writeout_submit(struct vc_tag *tag, struct bio *bio)
+{
+	vc_writeout_sent(tag, bio_sectors(bio));
 	if (bio->bi_end_io == vc_tagged_end) {
 		atomic_inc(&tag->tagging);
 		vc_nvme_write(tag, bio);
@@ -368,18 +401,34 @@ static bool vc_writeout_full(const struct bio *bio, unsigned int len)
 	       bio->bi_iter.bi_size + len > vc_nvme_max_bytes(bio->bi_bdev);
 }
 
-/*
- * Add the block's runs of sectors to @bio where they continue it, else to a
- * new request. Return: the request that is still open.
+/* Runs of sectors that a block holds. */
+static unsigned int vc_block_runs(const struct vc_block *b)
+{
+	unsigned int s, n = 0;
+
+	for (s = 0; s < VC_PAGE_SECTORS; s++)
+		n += test_bit(s, b->valid) &&
+		     (!s || !test_bit(s - 1, b->valid));
+	return n;
+}
+
+/**
+ * vc_writeout_add - add a block to a write-out to the origin
+ * @tag: whose write-out it is
+ * @bio: request that is open, or NULL
+ * @b: the block, started
+ *
+ * Its runs of sectors are added to @bio where they continue it, else to a new
+ * request. Return: the request that is still open.
  */
-static struct bio *vc_writeout_add(struct vc_tag *tag, struct bio *bio,
-				   struct vc_block *b)
+struct bio *vc_writeout_add(struct vc_tag *tag, struct bio *bio,
+			    struct vc_block *b)
 {
 	sector_t base = b->index << VC_PAGE_SECTORS_SHIFT;
-	unsigned int s, e = 0, parts = b->parts;
+	unsigned int s, e = 0, runs = vc_block_runs(b);
 
 	/* With its last part on its way the block may be gone. */
-	while (parts--) {
+	while (runs--) {
 		unsigned int len;
 
 		s = find_next_bit(b->valid, VC_PAGE_SECTORS, e);
@@ -400,10 +449,16 @@ static struct bio *vc_writeout_add(struct vc_tag *tag, struct bio *bio,
 	return bio;
 }
 
-/* Freeze a block for writing. Return: false when its older version is out. */
-static bool vc_block_start(struct vc_block *b)
+/**
+ * vc_block_start - freeze a block for writing
+ * @b: the block
+ * @runs: its runs of sectors are written to the origin, each is a part
+ * @copy: the page is written to the cache, that is a part
+ *
+ * Return: false when its older version is out; then it waits for that.
+ */
+bool vc_block_start(struct vc_block *b, bool runs, bool copy)
 {
-	unsigned int s, e;
 	unsigned long flags;
 	bool start;
 
@@ -412,13 +467,7 @@ static bool vc_block_start(struct vc_block *b)
 	if (start) {
 		b->state = VC_WRITEOUT;
 		b->failed = false;
-		b->parts = 0;
-		for (s = find_first_bit(b->valid, VC_PAGE_SECTORS);
-		     s < VC_PAGE_SECTORS;
-		     s = find_next_bit(b->valid, VC_PAGE_SECTORS, e)) {
-			e = find_next_zero_bit(b->valid, VC_PAGE_SECTORS, s);
-			b->parts++;
-		}
+		b->parts = copy + (runs ? vc_block_runs(b) : 0);
 	} else {
 		b->want = true;
 	}
@@ -481,98 +530,89 @@ static bool vc_tag_may_send(struct vc_tag *tag)
 	return vc_tag_sent_below(tag, VC_INFLIGHT_MAX / 2);
 }
 
-/**
- * vc_tag_work - the worker of a tag
- * @work: vc_tag.work
- *
- * Never waits for I/O but in the block layer's own request allocation.
+/*
+ * Add a block of the batch to a write-out to the origin, if it can go now.
+ * Return: the request that is open.
  */
-void vc_tag_work(struct work_struct *work)
+static struct bio *vc_block_to_origin(struct vc_tag *tag, struct bio *bio,
+				      struct vc_block *b)
 {
-	struct vc_tag *tag = container_of(work, struct vc_tag, work);
+	list_del_init(&b->node);
+	if (!vc_block_start(b, true, false))
+		return bio;
+	/* Until this has arrived reads find the block here. */
+	if (tag->dev->vol && !READ_ONCE(tag->dev->writeback))
+		vc_lookup_cut(tag->dev->vol, tag->log, b->index, *b->valid);
+	return vc_writeout_add(tag, bio, b);
+}
+
+/* Write what was asked for to the origin. */
+static void vc_tag_to_origin(struct vc_tag *tag)
+{
 	struct bio *bio = NULL;
-	struct blk_plug plug;
 	struct vc_block *b;
 
-	vc_tag_admit(tag);
-	blk_start_plug(&plug);
+	while (!READ_ONCE(tag->dev->suspended) && vc_tag_may_send(tag)) {
+		if (list_empty(&tag->batch) && !vc_batch_fill(tag))
+			break;
+		if (tag->dev->vol && vc_append_copy(tag))
+			continue;
+		b = list_first_entry(&tag->batch, struct vc_block, node);
+		bio = vc_block_to_origin(tag, bio, b);
+	}
+	if (bio)
+		vc_writeout_submit(tag, bio);
+}
+
+/*
+ * May the block go past the log? Only of a tag without a cache, and where the
+ * cache has nothing of it.
+ */
+static bool vc_block_is_past_log(struct vc_tag *tag, const struct vc_block *b)
+{
+	return READ_ONCE(tag->mode) == VCACHE_MODE_FLUSH_ONLY &&
+	       !vc_lookup_any(tag->dev->vol, b->index, 1);
+}
+
+/* Write what was asked for to the log of the tag. */
+static void vc_tag_to_log(struct vc_tag *tag)
+{
+	struct bio *bio = NULL;
+	struct vc_block *b;
+
 	while (!READ_ONCE(tag->dev->suspended) && vc_tag_may_send(tag)) {
 		if (list_empty(&tag->batch) && !vc_batch_fill(tag))
 			break;
 		b = list_first_entry(&tag->batch, struct vc_block, node);
-		list_del_init(&b->node);
-		if (vc_block_start(b))
-			bio = vc_writeout_add(tag, bio, b);
+		if (vc_block_is_past_log(tag, b))
+			bio = vc_block_to_origin(tag, bio, b);
+		else if (!vc_append(tag) && !vc_append_refuse(tag))
+			break;
 	}
 	if (bio)
 		vc_writeout_submit(tag, bio);
+}
+
+/**
+ * vc_tag_work - the worker of a tag
+ * @work: vc_tag.work
+ *
+ * Never waits for I/O but in the block layer's own request allocation, and
+ * for memory that comes back when its requests complete.
+ */
+void vc_tag_work(struct work_struct *work)
+{
+	struct vc_tag *tag = container_of(work, struct vc_tag, work);
+	struct blk_plug plug;
+
+	vc_tag_admit(tag);
+	blk_start_plug(&plug);
+	if (READ_ONCE(tag->dev->writeback))
+		vc_tag_to_log(tag);
+	else
+		vc_tag_to_origin(tag);
 	blk_finish_plug(&plug);
 	/* A goal may have come to nothing, which a suspend waits to hear. */
 	if (wq_has_sleeper(&tag->dev->idle))
 		wake_up(&tag->dev->idle);
-}
-
-/**
- * vc_age_tick - time between two looks at the age of dirty data
- * @dev: the device
- *
- * A quarter of the age limit, in jiffies: what is three quarters old when it
- * is looked at would be too old the next time.
- */
-unsigned long vc_age_tick(struct vc_dev *dev)
-{
-	return max(msecs_to_jiffies(dev->target->age_ms) / 4, 1UL);
-}
-
-/* How many blocks at the head of the list are older than @limit? */
-static unsigned int vc_tag_aged(struct vc_tag *tag, unsigned long limit)
-{
-	unsigned int n = 0;
-	struct vc_block *b;
-
-	if (atomic_read(&tag->bad))
-		return tag->ndirty;
-	list_for_each_entry(b, &tag->dirty, node) {
-		if (time_before(jiffies, b->since + limit))
-			break;
-		n++;
-	}
-	return n;
-}
-
-static void vc_tag_age(struct vc_tag *tag, unsigned long limit)
-{
-	unsigned int aged;
-
-	spin_lock_irq(&tag->lock);
-	aged = vc_tag_aged(tag, limit);
-	if (tag->exposed == VC_EXPOSED && vc_epoch_idle(&tag->epoch) &&
-	    bio_list_empty(&tag->waiting))
-		tag->exposed = VC_NOT_EXPOSED;
-	spin_unlock_irq(&tag->lock);
-	if (aged)
-		vc_tag_write_out(tag, aged);
-}
-
-/**
- * vc_age_work - write out what has been dirty for too long, retry failures
- * @work: vc_dev.age_work
- *
- * Runs only while something is dirty: an idle device does no I/O.
- */
-void vc_age_work(struct work_struct *work)
-{
-	struct vc_dev *dev = container_of(to_delayed_work(work), struct vc_dev,
-					  age_work);
-	bool orphans = vc_tags_collect(dev);
-	struct vc_tag *tag;
-
-	if (READ_ONCE(dev->suspended))
-		return;
-	rcu_read_lock();
-	list_for_each_entry_rcu(tag, &dev->tags, node)
-		vc_tag_age(tag, vc_age_tick(dev) * 3);
-	rcu_read_unlock();
-	if (orphans || atomic_long_read(&dev->nblocks))
-		queue_delayed_work(dev->wq, &dev->age_work, vc_age_tick(dev));
 }

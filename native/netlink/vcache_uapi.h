@@ -34,9 +34,17 @@
  * enum vcache_mode - What a device does with writes.
  * @VCACHE_MODE_FLUSH_ONLY: a tagged write buffer over the origin, no cache
  *   device
+ * @VCACHE_MODE_WRITEBACK: write-outs go to the log of their tag in a cache, and
+ *   to the origin later
+ * @VCACHE_MODE_WRITETHROUGH: write-outs go to the origin, the cache has copies
+ * @VCACHE_MODE_NONE: requests go to the origin as they are, flushes are device-
+ *   wide
  */
 enum vcache_mode {
 	VCACHE_MODE_FLUSH_ONLY,
+	VCACHE_MODE_WRITEBACK,
+	VCACHE_MODE_WRITETHROUGH,
+	VCACHE_MODE_NONE,
 };
 
 /**
@@ -79,6 +87,7 @@ enum vcache_isolation {
  *   a discard), set again
  * @VCACHE_EVENT_KIND_TAGS_LOST: the origin refused a tagged command, FUA is
  *   used until device-set tells its tags again
+ * @VCACHE_EVENT_KIND_CACHE_LOST: the cache device of the pool has failed
  */
 enum vcache_event_kind {
 	VCACHE_EVENT_KIND_PRESSURE,
@@ -86,6 +95,7 @@ enum vcache_event_kind {
 	VCACHE_EVENT_KIND_ORIGIN_OK,
 	VCACHE_EVENT_KIND_EXTENTS_LOST,
 	VCACHE_EVENT_KIND_TAGS_LOST,
+	VCACHE_EVENT_KIND_CACHE_LOST,
 };
 
 /**
@@ -113,6 +123,11 @@ struct vcache_extent {
  * @VCACHE_A_DEVICE_TAGS: number of tags with hTag
  * @VCACHE_A_DEVICE_SUSPENDED: the device is suspended
  * @VCACHE_A_DEVICE_BROKEN: write-outs to the origin fail at present
+ * @VCACHE_A_DEVICE_POOL: major:minor of the pool's mapped device, with a cache
+ * @VCACHE_A_DEVICE_VOLUME: number of the origin in the pool
+ * @VCACHE_A_DEVICE_CACHE_DIRTY_BYTES: in the cache and not on the origin yet
+ * @VCACHE_A_DEVICE_CACHE_BROKEN: the cache or the origin below it fails at
+ *   present
  * @VCACHE_A_DEVICE_ORIGIN_NSID: NVMe namespace of the origin; 0: send no tagged
  *   commands
  * @VCACHE_A_DEVICE_ORIGIN_TAG_MAX: largest tag the origin knows, from its log
@@ -134,6 +149,10 @@ enum vcache_a_device {
 	VCACHE_A_DEVICE_TAGS,
 	VCACHE_A_DEVICE_SUSPENDED,
 	VCACHE_A_DEVICE_BROKEN,
+	VCACHE_A_DEVICE_POOL,
+	VCACHE_A_DEVICE_VOLUME,
+	VCACHE_A_DEVICE_CACHE_DIRTY_BYTES,
+	VCACHE_A_DEVICE_CACHE_BROKEN,
 	VCACHE_A_DEVICE_ORIGIN_NSID,
 	VCACHE_A_DEVICE_ORIGIN_TAG_MAX,
 	VCACHE_A_DEVICE_ORIGIN_INSTANCE,
@@ -163,6 +182,10 @@ enum vcache_a_device {
  * @VCACHE_A_TAG_INFLIGHT_BYTES: of these being written to the origin
  * @VCACHE_A_TAG_STATS: stats
  * @VCACHE_A_TAG_BROKEN: write-outs of this tag fail at present
+ * @VCACHE_A_TAG_MODE: what becomes of its writes on a device in writeback mode:
+ *   writeback, writethrough or flush-only; elsewhere that of the device
+ * @VCACHE_A_TAG_CACHED_BYTES: in chunks of the cache device that are its own
+ * @VCACHE_A_TAG_CACHE_DIRTY_BYTES: of these not on the origin yet
  * @VCACHE_A_TAG_PAD: aligns 64-bit values, no content
  */
 enum vcache_a_tag {
@@ -182,6 +205,9 @@ enum vcache_a_tag {
 	VCACHE_A_TAG_INFLIGHT_BYTES,
 	VCACHE_A_TAG_STATS,
 	VCACHE_A_TAG_BROKEN,
+	VCACHE_A_TAG_MODE,
+	VCACHE_A_TAG_CACHED_BYTES,
+	VCACHE_A_TAG_CACHE_DIRTY_BYTES,
 	VCACHE_A_TAG_PAD,
 
 	/* private: */
@@ -212,6 +238,7 @@ enum vcache_a_tag {
  * @VCACHE_A_STATS_DEVICE_FLUSHES: FLUSH commands sent to the origin for this
  *   tag (isolation=degraded)
  * @VCACHE_A_STATS_TAGGED_FLUSHES: tagged flushes sent to the origin
+ * @VCACHE_A_STATS_CACHE_HIT_BYTES: reads served from the cache device
  * @VCACHE_A_STATS_PAD: aligns 64-bit values, no content
  */
 enum vcache_a_stats {
@@ -233,6 +260,7 @@ enum vcache_a_stats {
 	VCACHE_A_STATS_DISCARDS,
 	VCACHE_A_STATS_DEVICE_FLUSHES,
 	VCACHE_A_STATS_TAGGED_FLUSHES,
+	VCACHE_A_STATS_CACHE_HIT_BYTES,
 	VCACHE_A_STATS_PAD,
 
 	/* private: */

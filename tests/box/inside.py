@@ -65,7 +65,7 @@ def load_module(*parameters: str) -> None:
     path = module_path()
     if not path.exists():
         raise InsideError(f"{path} does not exist: run `make module` first")
-    run("modprobe", "dm-mod")
+    run("modprobe", "-a", "dm-mod", "libcrc32c")
     run("insmod", str(path), *parameters)
 
 

@@ -23,7 +23,7 @@ echo lost > "$2"
 test "$(head -c 4 /dev/disk/by-id/virtio-smoke)" = data
 grep -qw io /sys/fs/cgroup/cgroup.subtree_control
 touch /etc/libvirt/probe /var/lib/libvirt/probe /run/probe /tmp/probe
-modprobe dm-mod
+modprobe -a dm-mod libcrc32c
 dmsetup version > /dev/null
 seq 1 100000
 exit 42

@@ -47,7 +47,7 @@ def pytest_sessionstart() -> None:
 def _module() -> Iterator[None]:
     module = os.environ.get("VCACHE_MODULE")
     if module:  # see mutations.py
-        stack.run("modprobe", "dm-mod")
+        stack.run("modprobe", "-a", "dm-mod", "libcrc32c")
         stack.run("insmod", module)
     else:
         inside.load_module()

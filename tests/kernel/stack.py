@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.kernel import dm
 from vcache_agent.model import DeviceNumber
@@ -210,3 +211,73 @@ def buffer_mb(megabytes: int) -> Iterator[None]:
         yield
     finally:
         parameter.write_text(before)
+
+
+class PoolStatus(NamedTuple):
+    """The status line of a pool."""
+
+    state: str
+    chunk_sectors: int
+    chunks: int
+    free: int
+    used: int
+    dirty: int
+    volumes: int
+    attached: int
+    needs_check: int
+    bytes_per_block: float
+    carried: int
+
+
+def pool_status(pool: Mapped) -> PoolStatus:
+    """Return what a pool says of itself."""
+    words = pool.status()
+    return PoolStatus._make([words[0], *map(int, words[1:9]), float(words[9]),
+                             int(words[10])])
+
+
+class CacheStatus(NamedTuple):
+    """What the status line of a volume says of its cache."""
+
+    volume: int
+    state: str
+    dirty: int
+    destaged: int
+    cache_errors: int
+    damaged: int
+
+
+def cache_status(device: Mapped) -> CacheStatus:
+    """Return what a volume says of its cache; sizes in sectors."""
+    words = device.status()
+    at = words.index("cache")
+    return CacheStatus._make([int(words[at + 1]), words[at + 2], *map(int, words[at + 3:at + 7])])
+
+
+def pool_table(cache: str, chunk_kib: int | None = None) -> str:
+    """Return the table line of a pool on a cache device."""
+    options = "" if chunk_kib is None else f" 2 chunk_kib {chunk_kib}"
+    return f"0 {sectors(cache)} vcache-pool {cache}{options}"
+
+
+@contextlib.contextmanager
+def pool(cache: str, *, chunk_kib: int | None = None, name: str = "") -> Iterator[Mapped]:
+    """Make a pool on a cache device."""
+    with mapped(pool_table(cache, chunk_kib), name or unique("pool")) as device:
+        yield device
+
+
+def cached_table(origin: str, pool: Mapped, volume: int = 1, scope: str = "volume 7", *,
+                 mode: str = "writeback", age_ms: int = NEVER_MS) -> str:
+    """Return a table line of a volume of a pool."""
+    return (f"0 {sectors(origin)} vcache {mode} {origin} {scope} "
+            f"5 age_ms {age_ms} pool {pool.path} {volume}")
+
+
+@contextlib.contextmanager
+def cached(origin: str, pool: Mapped, volume: int = 1, scope: str = "volume 7", *,
+           mode: str = "writeback", age_ms: int = NEVER_MS, name: str = "") -> Iterator[Mapped]:
+    """Make a device that is a volume of a pool."""
+    with mapped(cached_table(origin, pool, volume, scope, mode=mode, age_ms=age_ms),
+                name or unique("vc")) as device:
+        yield device

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: data that nobody flushes does not stay in memory for long.
+ */
+#include "vcache.h"
+
+/**
+ * vc_age_tick - time between two looks at the age of dirty data
+ * @dev: the device
+ *
+ * A quarter of the age limit, in jiffies: what is three quarters old when it
+ * is looked at would be too old the next time.
+ */
+unsigned long vc_age_tick(struct vc_dev *dev)
+{
+	return max(msecs_to_jiffies(dev->target->age_ms) / 4, 1UL);
+}
+
+/* How many blocks at the head of the list are older than @limit? */
+static unsigned int vc_tag_aged(struct vc_tag *tag, unsigned long limit)
+{
+	unsigned int n = 0;
+	struct vc_block *b;
+
+	if (atomic_read(&tag->bad))
+		return tag->ndirty;
+	list_for_each_entry(b, &tag->dirty, node) {
+		if (time_before(jiffies, b->since + limit))
+			break;
+		n++;
+	}
+	return n;
+}
+
+static void vc_tag_age(struct vc_tag *tag, unsigned long limit)
+{
+	unsigned int aged;
+
+	spin_lock_irq(&tag->lock);
+	aged = vc_tag_aged(tag, limit);
+	if (tag->exposed == VC_EXPOSED && vc_epoch_idle(&tag->epoch) &&
+	    bio_list_empty(&tag->waiting))
+		tag->exposed = VC_NOT_EXPOSED;
+	spin_unlock_irq(&tag->lock);
+	if (aged)
+		vc_tag_write_out(tag, aged);
+}
+
+/**
+ * vc_age_work - write out what has been dirty for too long, retry failures
+ * @work: vc_dev.age_work
+ *
+ * Runs only while something is dirty: an idle device does no I/O.
+ */
+void vc_age_work(struct work_struct *work)
+{
+	struct vc_dev *dev = container_of(to_delayed_work(work), struct vc_dev,
+					  age_work);
+	bool orphans = vc_tags_collect(dev);
+	struct vc_tag *tag;
+
+	if (READ_ONCE(dev->suspended))
+		return;
+	rcu_read_lock();
+	list_for_each_entry_rcu(tag, &dev->tags, node)
+		vc_tag_age(tag, vc_age_tick(dev) * 3);
+	rcu_read_unlock();
+	if (orphans || atomic_long_read(&dev->nblocks))
+		queue_delayed_work(dev->wq, &dev->age_work, vc_age_tick(dev));
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: the chunk that a log writes to: opened, filled, closed, sealed.
+ *
+ * A log takes its next chunk when the open one is full, and a seal to collect
+ * its entries with. Closed chunks get their seal when their last record is
+ * complete. Whoever finds no chunk, or no seal, is woken when there is one.
+ */
+#include "pool.h"
+
+/* Let the writer of a log try again. */
+static void vc_log_kick(struct vc_log *log)
+{
+	struct vc_tag *tag;
+
+	rcu_read_lock();
+	tag = rcu_dereference(log->user);
+	if (tag)
+		queue_work(tag->dev->wq, &tag->work);
+	rcu_read_unlock();
+}
+
+/**
+ * vc_log_wake - a chunk or a seal has become free
+ * @log: the log
+ */
+void vc_log_wake(struct vc_log *log)
+{
+	unsigned long flags;
+	bool starved;
+
+	spin_lock_irqsave(&log->lock, flags);
+	starved = log->starved;
+	log->starved = false;
+	spin_unlock_irqrestore(&log->lock, flags);
+	if (starved)
+		vc_log_kick(log);
+}
+
+static void vc_sealing_done(struct vc_log *log, struct vc_sealing *s)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&log->lock, flags);
+	s->chunk->sealing = NULL;
+	s->chunk->state = VC_CHUNK_SEALED;
+	list_move_tail(&s->node, &log->seals);
+	spin_unlock_irqrestore(&log->lock, flags);
+	vc_log_wake(log);
+	if (!READ_ONCE(log->vol->stopped))
+		mod_delayed_work(log->vol->pool->wq, &log->vol->destage, 0);
+	/* It may be what a kill waits for. */
+	vc_space_kick(log->vol->pool);
+	wake_up(&log->vol->idle);
+}
+
+/* Write a seal. Without it the chunk is as good, but slower to recover. */
+static void vc_seal_write(struct vc_log *log, struct vc_sealing *s)
+{
+	struct vc_pool *p = log->vol->pool;
+	u32 chunk = vc_chunk_nr(p, s->chunk);
+	struct vc_log_info info = {
+		.gen = s->chunk->gen, .seq = s->seq ?: s->chunk->gen,
+		.volume = log->vol->id, .chunk = chunk, .tag = log->tag,
+		.turn = 1,
+	};
+
+	vc_seal_copies(&p->g, s->data, s->nr, &info);
+	if (!s->chunk->failed &&
+	    p->store.write(p, (u64)chunk * p->g.chunk_blocks +
+			   vc_log_room(&p->g),
+			   VC_SEAL_COPIES * p->g.seal_blocks, s->data))
+		DMWARN_LIMIT("%s: the seal of chunk %u cannot be written",
+			     dm_device_name(p->md), chunk);
+	vc_sealing_done(log, s);
+}
+
+/**
+ * vc_seal_work - write the seals of chunks whose records are complete
+ * @work: vc_log.seal_work
+ */
+void vc_seal_work(struct work_struct *work)
+{
+	struct vc_log *log = container_of(work, struct vc_log, seal_work);
+	struct vc_sealing *s;
+
+	for (;;) {
+		spin_lock_irq(&log->lock);
+		s = list_first_entry_or_null(&log->closed, struct vc_sealing,
+					     node);
+		if (s)
+			list_del_init(&s->node);
+		spin_unlock_irq(&log->lock);
+		if (!s)
+			break;
+		vc_seal_write(log, s);
+	}
+}
+
+/**
+ * vc_chunk_settled - a record of a chunk is complete, or the chunk was closed
+ * @log: its log
+ * @c: the chunk
+ */
+void vc_chunk_settled(struct vc_log *log, struct vc_chunk *c)
+{
+	unsigned long flags;
+
+	if (!atomic_dec_and_test(&c->pending))
+		return;
+	spin_lock_irqsave(&log->lock, flags);
+	list_add_tail(&c->sealing->node, &log->closed);
+	spin_unlock_irqrestore(&log->lock, flags);
+	queue_work(log->vol->pool->wq, &log->seal_work);
+}
+
+/**
+ * vc_log_close - write no more to the chunk that is open
+ * @log: the log, its append lock is held
+ */
+void vc_log_close(struct vc_log *log)
+{
+	struct vc_chunk *c = log->open;
+
+	if (!c)
+		return;
+	log->open = NULL;
+	WRITE_ONCE(c->state, VC_CHUNK_CLOSED);
+	vc_chunk_settled(log, c);
+}
+
+/* A drain would not end if it were overtaken. */
+static bool vc_log_held_up(struct vc_log *log)
+{
+	return READ_ONCE(log->vol->drain) && log->dirty >= VC_DRAIN_CHUNKS;
+}
+
+/* Which chunk comes next? NULL: there is none. The lock of the log is held. */
+static struct vc_chunk *vc_log_next(struct vc_log *log, enum vc_append_kind kind)
+{
+	struct vc_chunk *c;
+
+	if (kind != VC_APPEND_CARRY && vc_log_held_up(log))
+		return NULL;
+	c = log->spare;
+	log->spare = NULL;
+	return c ?: vc_chunk_take(log->vol->pool, log,
+				  kind == VC_APPEND_CARRY);
+}
+
+/* Take the next chunk. Return: false when there is none, or no seal, yet. */
+static bool vc_log_open(struct vc_log *log, enum vc_append_kind kind)
+{
+	struct vc_pool *p = log->vol->pool;
+	struct vc_chunk *c = NULL;
+	struct vc_sealing *s;
+	unsigned long flags;
+
+	spin_lock_irqsave(&log->lock, flags);
+	s = list_first_entry_or_null(&log->seals, struct vc_sealing, node);
+	if (s)
+		c = vc_log_next(log, kind);
+	/* The writer may be waiting while something is carried. */
+	if (kind != VC_APPEND_CARRY)
+		log->starved = !c;
+	if (c) {
+		list_del_init(&s->node);
+		memset(s->data, 0, vc_seal_bytes(&p->g));
+		s->nr = 0;
+		s->seq = 0;
+		s->chunk = c;
+		c->sealing = s;
+		c->gen = atomic64_inc_return(&p->seq);
+		c->log = log;
+		c->clean = vc_append_is_clean(kind);
+		c->failed = false;
+		c->stale = false;
+		c->state = VC_CHUNK_OPEN;
+		atomic_set(&c->dirty, 0);
+		atomic_set(&c->pending, 1);
+		list_add_tail(&c->node, &log->chunks);
+		log->nr++;
+		log->dirty += !c->clean;
+		log->open = c;
+		log->at = 0;
+	}
+	spin_unlock_irqrestore(&log->lock, flags);
+	vc_space_kick(p);
+	return c;
+}
+
+/* Has the open chunk come to its end? */
+static bool vc_log_full(struct vc_log *log, bool clean)
+{
+	struct vc_pool *p = log->vol->pool;
+	struct vc_chunk *c = log->open;
+
+	return READ_ONCE(c->stale) || READ_ONCE(c->failed) ||
+	       c->clean != clean || log->at + 2 > vc_log_room(&p->g) ||
+	       c->sealing->nr == vc_seal_room(&p->g);
+}
+
+/**
+ * vc_log_space - how many data blocks can the next record have?
+ * @log: the log, its append lock is held
+ * @kind: what the record will be; a chunk has only such that are clean, or
+ *	only such that are not
+ *
+ * Opens a chunk if need be. Return: 0 when there is none.
+ */
+u32 vc_log_space(struct vc_log *log, enum vc_append_kind kind)
+{
+	struct vc_pool *p = log->vol->pool;
+	u32 room;
+
+	if (log->open && vc_log_full(log, vc_append_is_clean(kind)))
+		vc_log_close(log);
+	if (!log->open && !vc_log_open(log, kind))
+		return 0;
+	room = min(vc_log_room(&p->g) - log->at - 1,
+		   vc_seal_room(&p->g) - log->open->sealing->nr);
+	return min(room, VC_RECORD_MAX);
+}

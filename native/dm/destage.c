@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: from the cache to the origin, in the background.
+ *
+ * A round takes the oldest chunks of a log that are not clean, sorts what
+ * still counts in them by its place on the origin, and copies it: neighbours
+ * there are read into neighbouring pages and written as one request. What
+ * follows there and is dirty goes with them, in whatever chunk it is: for a
+ * slow disk a long request costs hardly more than a short one. When all of it
+ * is durable on the origin the chunks are clean. They stay in the cache for
+ * reads until space.c needs them.
+ *
+ * A volume has one round at a time, also for logs of different tags: a newer
+ * version of a block, whoever wrote it, must not reach the origin before an
+ * older one. Rounds need no memory but what the volume got when it was
+ * attached, so that they go on when there is none.
+ *
+ * They start when the log has a good part of its share dirty, when nothing
+ * has been written for a while, when chunks run short, or when all has to go.
+ * Their writes are background writes for the block layer, whose writeback
+ * throttling (blk-wbt) keeps them from delaying reads of the origin, where it
+ * is there. While reads come, a round also sends few requests at a time, and
+ * rests as long as they have taken: a read finds no long queue, and half of
+ * the origin's time is its own. Only when somebody waits for a chunk does it
+ * go on at full speed, and then it is that one's own data.
+ */
+#include <linux/blkdev.h>
+#include <linux/delay.h>
+#include <linux/sort.h>
+
+#include "round.h"
+
+/* A volume without a write for so long is destaged. */
+#define VC_IDLE_MS	2000U
+
+/* Look again after so long, while something is dirty. */
+#define VC_DESTAGE_TICK	(HZ / 2)
+
+/* After the origin has refused something, wait for so long. */
+#define VC_RETRY_DELAY	(5 * HZ)
+
+/* How long a round should take at most. */
+#define VC_ROUND_TIME	(HZ / 2)
+
+/* Reads that came so long ago still count. */
+#define VC_READ_RECENT	(HZ / 5)
+
+/* Blocks that are destaged at a time while reads of the origin come. */
+#define VC_WINDOW_GENTLE	8U
+
+/* Fewest at other times: an origin may be far away rather than slow. */
+#define VC_WINDOW_MIN		32U
+
+/* How long a window should take at most. */
+#define VC_WINDOW_TIME		(HZ / 10)
+
+/* Longest rest between two such windows. */
+#define VC_REST_MAX_MS	200U
+
+/* Take the oldest dirty chunks of a log. Return: false when there are none. */
+static bool vc_round_fill(struct vc_round *r, struct vc_log *log)
+{
+	struct vc_pool *p = log->vol->pool;
+	struct vc_chunk *c;
+	u32 dirty = 0, n = 0, i;
+
+	r->nr = 0;
+	spin_lock_irq(&log->lock);
+	list_for_each_entry(c, &log->chunks, node) {
+		if (c->clean)
+			continue;
+		dirty += atomic_read(&c->dirty);
+		if (c->state != VC_CHUNK_SEALED || dirty > r->cells ||
+		    (n && dirty > r->most) || n == VC_ROUND_CHUNKS)
+			break;
+		r->gen[n] = c->gen;
+		r->chunk[n++] = c;
+	}
+	spin_unlock_irq(&log->lock);
+	r->chunks = n;
+	for (i = 0; i < n; i++)
+		vc_round_note(r, p, r->chunk[i]);
+	sort(r->cell, r->nr, sizeof(r->cell[0]), vc_round_cmp, NULL);
+	return n;
+}
+
+/* Write a window to the origin, durably; what follows there in one request. */
+static int vc_round_write(struct vc_round *r, struct vc_volume *v, u32 n)
+{
+	blk_opf_t opf = REQ_OP_WRITE | vc_durable_flags(v->origin);
+	struct bio *bio = NULL;
+	struct blk_plug plug;
+	int bad;
+	u32 i;
+
+	vc_round_begin(r);
+	blk_start_plug(&plug);
+	for (i = 0; i < n; i++) {
+		struct vc_round_cell *c = &r->window[i];
+		unsigned long mask = c->mask;
+		unsigned int s, e;
+
+		/* Something newer has taken its place meanwhile. */
+		mask &= READ_ONCE(v->pool->ix.where[c->cell]);
+		for (s = find_first_bit(&mask, VC_BLOCK_SECTORS);
+		     s < VC_BLOCK_SECTORS;
+		     s = find_next_bit(&mask, VC_BLOCK_SECTORS, e)) {
+			sector_t at = c->block * VC_BLOCK_SECTORS + s;
+
+			e = find_next_zero_bit(&mask, VC_BLOCK_SECTORS, s);
+			if (bio && bio_end_sector(bio) != at) {
+				submit_bio_noacct(bio);
+				bio = NULL;
+			}
+			if (!bio)
+				bio = vc_round_bio(r, v->pool, v->origin, opf,
+						   n - i, at);
+			__bio_add_page(bio, r->page[i],
+				       (e - s) << SECTOR_SHIFT,
+				       s << SECTOR_SHIFT);
+			atomic64_add(e - s, &v->destaged);
+		}
+	}
+	if (bio)
+		submit_bio_noacct(bio);
+	blk_finish_plug(&plug);
+	bad = vc_round_wait(r);
+	if (!bad && vc_isolation(v->origin) == VCACHE_ISOLATION_DEGRADED)
+		bad = blkdev_issue_flush(v->origin);
+	return bad;
+}
+
+/* Does the origin have readers, and nobody waits for what is destaged? */
+static bool vc_volume_gentle(struct vc_volume *v, struct vc_log *log)
+{
+	return time_before(jiffies, READ_ONCE(v->read_at) + VC_READ_RECENT) &&
+	       !READ_ONCE(log->starved) && !READ_ONCE(v->stopped);
+}
+
+/*
+ * Add what follows the last block of the window on the origin, and is dirty,
+ * wherever it is in the cache: there it is one request with it.
+ */
+static u32 vc_window_extend(struct vc_round *r, struct vc_volume *v, u32 n,
+			    u32 most)
+{
+	while (n < most && r->window[n - 1].mask == VC_MASK_ALL) {
+		struct vc_round_cell *c = &r->window[n];
+
+		c->block = r->window[n - 1].block + 1;
+		if (!vc_lookup_dirty(v, c->block, &c->cell))
+			break;
+		c->mask = VC_MASK_ALL;
+		c->extra = true;
+		n++;
+	}
+	return n;
+}
+
+/*
+ * Fill the window, with the @from-th block of the round and what comes next.
+ * Return: how many of the round's are dealt with.
+ */
+static u32 vc_window_fill(struct vc_round *r, struct vc_volume *v, u32 from,
+			  u32 most, u32 *n)
+{
+	u32 i;
+
+	*n = 0;
+	for (i = from; i < r->nr && *n < most; i++) {
+		const struct vc_round_cell *last = &r->window[*n - 1];
+		struct vc_round_cell *c = &r->cell[i];
+
+		/* It goes with the one before. */
+		if (*n && last->extra && c->block <= last->block)
+			continue;
+		/* Something newer has taken its place, or it went already. */
+		c->mask = vc_lookup_pin(v, c->cell, c->block);
+		if (!c->mask)
+			continue;
+		r->window[(*n)++] = *c;
+		*n = vc_window_extend(r, v, *n, most);
+	}
+	return i - from;
+}
+
+/* The window is done with. @clean: it is on the origin, durably. */
+static void vc_window_put(struct vc_round *r, struct vc_volume *v, u32 n,
+			  bool clean)
+{
+	struct vc_pool *p = v->pool;
+	u32 i;
+
+	for (i = 0; i < n; i++) {
+		if (clean)
+			vc_lookup_clean(p, r->window[i].cell);
+		vc_lookup_done(p, r->window[i].cell);
+	}
+	/* Chunks may die now. */
+	if (clean && READ_ONCE(p->short_of_space))
+		vc_space_kick(p);
+}
+
+/* Chunks of a window cannot die: let it be short, as the origin is slow. */
+static void vc_window_adapt(struct vc_round *r, unsigned long took)
+{
+	if (took > VC_WINDOW_TIME)
+		r->width = max(r->width / 2, VC_WINDOW_MIN);
+	else if (took < VC_WINDOW_TIME / 4)
+		r->width = min(r->width * 2, VC_WINDOW);
+}
+
+/* What was refused stays dirty. Nothing is lost, and nothing dies. */
+static int vc_round_copy(struct vc_round *r, struct vc_volume *v,
+			 struct vc_log *log)
+{
+	u32 from, n;
+	int bad = 0;
+
+	for (from = 0; from < r->nr;) {
+		bool gentle = vc_volume_gentle(v, log);
+		unsigned long start = jiffies;
+
+		from += vc_window_fill(r, v, from, gentle ? VC_WINDOW_GENTLE :
+				       r->width, &n);
+		if (!n)
+			break;
+		bad = vc_round_read(r, v->pool, r->window, n) ?:
+		      vc_round_write(r, v, n);
+		vc_window_put(r, v, n, !bad);
+		if (bad)
+			return bad;
+		vc_window_adapt(r, jiffies - start);
+		if (gentle)
+			msleep(min(jiffies_to_msecs(jiffies - start),
+				   VC_REST_MAX_MS));
+		cond_resched();
+	}
+	return 0;
+}
+
+/*
+ * The chunk table need not say that chunks are clean before they die, but a
+ * clean shutdown is one with that. Return: how many have become clean.
+ */
+static u32 vc_round_clean(struct vc_round *r, struct vc_log *log)
+{
+	struct vc_pool *p = log->vol->pool;
+	u32 i, nr, n = 0;
+
+	mutex_lock(&p->table_lock);
+	for (i = 0; i < r->chunks; i++) {
+		struct vc_chunk *c = r->chunk[i];
+		bool clean;
+
+		spin_lock_irq(&log->lock);
+		clean = c->log == log && c->gen == r->gen[i] &&
+			c->state == VC_CHUNK_SEALED &&
+			!atomic_read(&c->dirty);
+		if (clean) {
+			c->clean = true;
+			log->dirty--;
+		}
+		spin_unlock_irq(&log->lock);
+		if (!clean)
+			continue;
+		n++;
+		nr = vc_chunk_nr(p, c);
+		vc_table_entry(p, nr)->clean = cpu_to_le64(r->gen[i]);
+		set_bit(nr / VC_CHUNKS_PER_BLOCK, p->table_dirty);
+	}
+	mutex_unlock(&p->table_lock);
+	vc_log_wake(log);
+	return n;
+}
+
+/* Is it time for this log? */
+static bool vc_log_due(struct vc_log *log)
+{
+	struct vc_volume *v = log->vol;
+
+	return v->drain || READ_ONCE(v->pool->short_of_space) ||
+	       READ_ONCE(log->starved) ||
+	       READ_ONCE(log->dirty) > READ_ONCE(log->share) / 4 ||
+	       time_after(jiffies, READ_ONCE(log->written) +
+			  msecs_to_jiffies(VC_IDLE_MS));
+}
+
+/**
+ * vc_log_close_idle - close the chunk being written, if nobody writes to it now
+ * @log: the log
+ *
+ * Only a chunk that is closed can be destaged, or sealed again.
+ */
+void vc_log_close_idle(struct vc_log *log)
+{
+	if (!mutex_trylock(&log->append))
+		return;
+	if (log->open && log->at)
+		vc_log_close(log);
+	mutex_unlock(&log->append);
+}
+
+/*
+ * Chunks of a round become clean together. On a slow origin take few at a
+ * time, or who waits for one waits for all of them.
+ */
+static void vc_round_adapt(struct vc_round *r, unsigned long took)
+{
+	if (took > VC_ROUND_TIME)
+		r->most = max(r->most / 2, 1U);
+	else if (took < VC_ROUND_TIME / 4)
+		r->most = min(r->most * 2, r->cells);
+}
+
+/* Return: a round was done; false: nothing to do, or it failed. */
+static bool vc_destage_log(struct vc_volume *v, struct vc_log *log)
+{
+	unsigned long start = jiffies;
+	u32 cleaned = 0;
+	int r;
+
+	if (!vc_round_fill(v->round, log)) {
+		vc_log_close_idle(log);
+		return false;
+	}
+	r = vc_round_copy(v->round, v, log);
+	if (!r)
+		cleaned = vc_round_clean(v->round, log);
+	vc_round_adapt(v->round, jiffies - start);
+	if (r && !v->failing)
+		DMERR("%s: destaging volume %u fails with error %d, its data stays in the cache",
+		      dm_device_name(v->pool->md), v->id, r);
+	v->failing = r;
+	if (!r)
+		vc_space_kick(v->pool);
+	else
+		wake_up(&v->dev->idle);
+	return !r && (cleaned || v->round->nr);
+}
+
+/* One round of each log that has something to do. Return: more to do. */
+static bool vc_destage_pass(struct vc_volume *v)
+{
+	struct vc_log *log;
+	bool more = false;
+
+	list_for_each_entry_lockless(log, &v->logs, node) {
+		if (READ_ONCE(v->stopped))
+			return false;
+		if (READ_ONCE(log->dirty) && vc_log_due(log))
+			more |= vc_destage_log(v, log);
+	}
+	return more && !v->failing;
+}
+
+/**
+ * vc_destage_work - destage a volume
+ * @work: vc_volume.destage
+ */
+void vc_destage_work(struct work_struct *work)
+{
+	struct vc_volume *v = container_of(to_delayed_work(work),
+					   struct vc_volume, destage);
+	struct vc_log *log;
+	bool dirty = false;
+
+	while (vc_destage_pass(v))
+		wake_up(&v->idle);
+	wake_up(&v->idle);
+	if (READ_ONCE(v->stopped))
+		return;
+	list_for_each_entry_lockless(log, &v->logs, node)
+		dirty |= READ_ONCE(log->dirty);
+	if (dirty)
+		queue_delayed_work(v->pool->wq, &v->destage, v->failing ?
+				   VC_RETRY_DELAY : VC_DESTAGE_TICK);
+}

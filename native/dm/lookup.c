@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: where in the cache a sector is; the index under its locks.
+ */
+#include "pool.h"
+
+/* Which of the block's sectors from @from on follow one another in @mask? */
+static unsigned int vc_run_in(u8 mask, unsigned int from)
+{
+	unsigned int n = 0;
+
+	while (from + n < VC_BLOCK_SECTORS && (mask & BIT(from + n)))
+		n++;
+	return n;
+}
+
+/*
+ * Look at one block from sector @from of it on. Return: the sectors that are
+ * where the first one is: in @cell, or not in the cache at all.
+ */
+static unsigned int vc_lookup_block(struct vc_volume *v, u64 block,
+				    unsigned int from, u32 *cell, bool use)
+{
+	struct vc_pool *p = v->pool;
+	spinlock_t *lock = vc_cell_lock(p, v->slot, block);
+	unsigned long flags;
+	unsigned int n;
+
+	spin_lock_irqsave(lock, flags);
+	*cell = vc_index_find(&p->ix, v->slot, block, BIT(from));
+	if (*cell != VC_CELL_NONE) {
+		n = vc_run_in(vc_cell_mask(&p->ix, *cell), from);
+		if (use)
+			atomic_inc(&vc_cell_chunk(p, *cell)->users);
+	} else {
+		n = vc_run_in(~vc_index_held(&p->ix, v->slot, block), from);
+	}
+	spin_unlock_irqrestore(lock, flags);
+	return n;
+}
+
+/* Is @next the place right behind @cell, in the same chunk? */
+static bool vc_cell_follows(struct vc_pool *p, u32 cell, u32 next)
+{
+	if (cell == VC_CELL_NONE || next == VC_CELL_NONE)
+		return cell == next;
+	return next == cell + 1 &&
+	       vc_cell_chunk(p, cell) == vc_cell_chunk(p, next);
+}
+
+/**
+ * vc_lookup - find out where a range is
+ * @v: the volume
+ * @sector: the first sector
+ * @len: how many
+ * @cell: where the first one is, or VC_CELL_NONE when that is the origin; in
+ *	the first case vc_lookup_done() must be called when it has been read
+ *
+ * Return: how many sectors are there in one piece, 1 ... @len.
+ */
+unsigned int vc_lookup(struct vc_volume *v, sector_t sector, unsigned int len,
+		       u32 *cell)
+{
+	u64 block = sector / VC_BLOCK_SECTORS;
+	unsigned int from = sector % VC_BLOCK_SECTORS;
+	unsigned int n = vc_lookup_block(v, block, from, cell, true);
+	u32 at = *cell, next;
+
+	/* A piece may go on only where a block is used up to its end. */
+	while (n < len && !((from + n) % VC_BLOCK_SECTORS)) {
+		unsigned int more = vc_lookup_block(v, ++block, 0, &next,
+						    false);
+
+		if (!vc_cell_follows(v->pool, at, next))
+			break;
+		at = next;
+		n += more;
+	}
+	return min(n, len);
+}
+
+/**
+ * vc_lookup_done - what was found in the cache has been read
+ * @p: the pool
+ * @cell: what vc_lookup() gave
+ */
+void vc_lookup_done(struct vc_pool *p, u32 cell)
+{
+	atomic_dec(&vc_cell_chunk(p, cell)->users);
+}
+
+/* Called with the lock of the group. */
+static void vc_lookup_cut_locked(struct vc_volume *v, struct vc_log *by,
+				 u64 block, u8 mask)
+{
+	u32 touched[VC_CELLS_PER_BLOCK];
+	struct vc_pool *p = v->pool;
+	unsigned int i, n;
+
+	n = vc_index_cut(&p->ix, v->slot, block, mask, touched);
+	for (i = 0; i < n; i++) {
+		struct vc_chunk *c = vc_cell_chunk(p, touched[i]);
+
+		if (by && c->log != by)
+			WRITE_ONCE(c->stale, true);
+		if (!vc_cell_mask(&p->ix, touched[i]) &&
+		    !test_bit(touched[i], p->cell_clean))
+			atomic_dec(&c->dirty);
+	}
+}
+
+/**
+ * vc_lookup_cut - some sectors of a block are not in the cache any more
+ * @v: the volume
+ * @by: the log whose record says so; NULL in write-through mode: none does
+ * @block: the block
+ * @mask: the sectors
+ */
+void vc_lookup_cut(struct vc_volume *v, struct vc_log *by, u64 block, u8 mask)
+{
+	spinlock_t *lock = vc_cell_lock(v->pool, v->slot, block);
+	unsigned long flags;
+
+	spin_lock_irqsave(lock, flags);
+	vc_lookup_cut_locked(v, by, block, mask);
+	spin_unlock_irqrestore(lock, flags);
+}
+
+/* Called with the lock of the group. */
+static void vc_lookup_put_locked(struct vc_volume *v, u32 cell, u64 block,
+				 u8 mask, bool clean)
+{
+	struct vc_pool *p = v->pool;
+
+	vc_index_put(&p->ix, cell, v->slot, block, mask);
+	if (clean) {
+		set_bit(cell, p->cell_clean);
+	} else {
+		clear_bit(cell, p->cell_clean);
+		atomic_inc(&vc_cell_chunk(p, cell)->dirty);
+	}
+}
+
+/**
+ * vc_lookup_put - some sectors of a block are in a cell now, and nowhere else
+ * @v: the volume
+ * @by: the log whose record says so
+ * @cell: the cell
+ * @block: the block
+ * @mask: the sectors
+ */
+void vc_lookup_put(struct vc_volume *v, struct vc_log *by, u32 cell, u64 block,
+		   u8 mask)
+{
+	spinlock_t *lock = vc_cell_lock(v->pool, v->slot, block);
+	unsigned long flags;
+
+	spin_lock_irqsave(lock, flags);
+	vc_lookup_cut_locked(v, by, block, mask);
+	vc_lookup_put_locked(v, cell, block, mask,
+			     vc_cell_chunk(v->pool, cell)->clean);
+	spin_unlock_irqrestore(lock, flags);
+}
+
+/**
+ * vc_lookup_drop - empty a cell, whatever it holds
+ * @p: the pool
+ * @cell: the cell, of a chunk that is not written any more
+ */
+void vc_lookup_drop(struct vc_pool *p, u32 cell)
+{
+	u16 slot = vc_cell_slot(&p->ix, cell);
+	u64 block = vc_cell_block(&p->ix, cell);
+	spinlock_t *lock = vc_cell_lock(p, slot, block);
+	unsigned long flags;
+
+	if (!vc_cell_mask(&p->ix, cell))
+		return;
+	/* What a cell is about does not change while its chunk lives. */
+	spin_lock_irqsave(lock, flags);
+	if (vc_cell_mask(&p->ix, cell)) {
+		vc_index_drop(&p->ix, cell);
+		if (!test_bit(cell, p->cell_clean))
+			atomic_dec(&vc_cell_chunk(p, cell)->dirty);
+	}
+	spin_unlock_irqrestore(lock, flags);
+}
+
+/**
+ * vc_lookup_dirty - is a block as a whole in one cell, and not on the origin?
+ * @v: the volume
+ * @block: the block
+ * @cell: which; its chunk stays until vc_lookup_done()
+ */
+bool vc_lookup_dirty(struct vc_volume *v, u64 block, u32 *cell)
+{
+	struct vc_pool *p = v->pool;
+	spinlock_t *lock = vc_cell_lock(p, v->slot, block);
+	unsigned long flags;
+	bool found;
+
+	spin_lock_irqsave(lock, flags);
+	*cell = vc_index_find(&p->ix, v->slot, block, VC_MASK_ALL);
+	found = *cell != VC_CELL_NONE &&
+		vc_cell_mask(&p->ix, *cell) == VC_MASK_ALL &&
+		!test_bit(*cell, p->cell_clean);
+	if (found)
+		atomic_inc(&vc_cell_chunk(p, *cell)->users);
+	spin_unlock_irqrestore(lock, flags);
+	return found;
+}
+
+/**
+ * vc_lookup_pin - is a cell still what it was noted as, and dirty?
+ * @v: the volume
+ * @cell: the cell
+ * @block: the block it was noted with
+ *
+ * Return: the sectors that it holds; then its chunk stays until
+ * vc_lookup_done(). Else 0.
+ */
+u8 vc_lookup_pin(struct vc_volume *v, u32 cell, u64 block)
+{
+	struct vc_pool *p = v->pool;
+	spinlock_t *lock = vc_cell_lock(p, v->slot, block);
+	unsigned long flags;
+	u8 mask = 0;
+
+	spin_lock_irqsave(lock, flags);
+	if (vc_cell_slot(&p->ix, cell) == v->slot &&
+	    vc_cell_block(&p->ix, cell) == block &&
+	    !test_bit(cell, p->cell_clean))
+		mask = vc_cell_mask(&p->ix, cell);
+	if (mask)
+		atomic_inc(&vc_cell_chunk(p, cell)->users);
+	spin_unlock_irqrestore(lock, flags);
+	return mask;
+}
+
+/**
+ * vc_lookup_clean - what a cell holds is on the origin as well, durably
+ * @p: the pool
+ * @cell: the cell; something keeps its chunk
+ */
+void vc_lookup_clean(struct vc_pool *p, u32 cell)
+{
+	spinlock_t *lock = vc_cell_lock(p, vc_cell_slot(&p->ix, cell),
+					vc_cell_block(&p->ix, cell));
+	unsigned long flags;
+
+	spin_lock_irqsave(lock, flags);
+	if (vc_cell_mask(&p->ix, cell) &&
+	    !test_and_set_bit(cell, p->cell_clean))
+		atomic_dec(&vc_cell_chunk(p, cell)->dirty);
+	spin_unlock_irqrestore(lock, flags);
+}
+
+/**
+ * vc_lookup_mask - which sectors of its block does a cell hold?
+ * @p: the pool
+ * @cell: the cell, of a chunk that is not written any more
+ */
+u8 vc_lookup_mask(struct vc_pool *p, u32 cell)
+{
+	spinlock_t *lock = vc_cell_lock(p, vc_cell_slot(&p->ix, cell),
+					vc_cell_block(&p->ix, cell));
+	unsigned long flags;
+	u8 mask;
+
+	spin_lock_irqsave(lock, flags);
+	mask = vc_cell_mask(&p->ix, cell);
+	spin_unlock_irqrestore(lock, flags);
+	return mask;
+}
+
+/* Has another log something newer of these sectors, or none at all? */
+static bool vc_lookup_lost(struct vc_volume *v, u64 block, u8 mask,
+			   struct vc_log *log)
+{
+	struct vc_pool *p = v->pool;
+
+	while (mask) {
+		u32 cell = vc_index_find(&p->ix, v->slot, block, mask);
+
+		if (cell == VC_CELL_NONE || vc_cell_chunk(p, cell)->log != log)
+			return true;
+		mask &= ~vc_cell_mask(&p->ix, cell);
+	}
+	return false;
+}
+
+/**
+ * vc_lookup_move - what a cell holds is in another one of the same log now
+ * @v: the volume
+ * @from: where it was
+ * @to: where it is, an empty cell
+ * @mask: the sectors that the record of @to names
+ *
+ * Those that @from does not hold any more are superseded by something newer
+ * than the record. Where that is not of the same log, the chunk is stale.
+ */
+void vc_lookup_move(struct vc_volume *v, u32 from, u32 to, u8 mask)
+{
+	struct vc_pool *p = v->pool;
+	u64 block = vc_cell_block(&p->ix, from);
+	spinlock_t *lock = vc_cell_lock(p, v->slot, block);
+	struct vc_chunk *c = vc_cell_chunk(p, to);
+	unsigned long flags;
+	bool clean;
+	u8 got;
+
+	spin_lock_irqsave(lock, flags);
+	got = vc_cell_mask(&p->ix, from) & mask;
+	if (got) {
+		clean = test_bit(from, p->cell_clean);
+		vc_lookup_cut_locked(v, c->log, block, got);
+		vc_lookup_put_locked(v, to, block, got, clean);
+	}
+	if (vc_lookup_lost(v, block, mask & ~got, c->log))
+		WRITE_ONCE(c->stale, true);
+	spin_unlock_irqrestore(lock, flags);
+}
+
+/**
+ * vc_lookup_any - is any part of a range in the cache?
+ * @v: the volume
+ * @block: first block
+ * @blocks: how many
+ *
+ * A range larger than the cache is said to be.
+ */
+bool vc_lookup_any(struct vc_volume *v, u64 block, u64 blocks)
+{
+	u32 cell;
+	u64 i;
+
+	if (blocks > v->pool->ix.cells)
+		return true;
+	for (i = 0; i < blocks; i++) {
+		struct vc_pool *p = v->pool;
+		spinlock_t *lock = vc_cell_lock(p, v->slot, block + i);
+		unsigned long flags;
+
+		spin_lock_irqsave(lock, flags);
+		cell = vc_index_find(&p->ix, v->slot, block + i, VC_MASK_ALL);
+		spin_unlock_irqrestore(lock, flags);
+		if (cell != VC_CELL_NONE)
+			return true;
+	}
+	return false;
+}

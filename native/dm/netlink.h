@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* dm-vcache: what the netlink handlers use of netlink_fill.c. */
+#ifndef DM_VCACHE_NETLINK_H
+#define DM_VCACHE_NETLINK_H
+
+#include <net/netlink.h>
+
+#include "pool.h"
+
+dev_t vc_dev_number(struct vc_dev *dev);
+int vc_put_number(struct sk_buff *skb, struct vc_dev *dev, int major,
+		  int minor);
+int vc_fill_device(struct sk_buff *skb, struct vc_dev *dev);
+int vc_fill_tag(struct sk_buff *skb, struct vc_tag *tag);
+
+#endif /* DM_VCACHE_NETLINK_H */

@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: the device-mapper target "vcache-pool".
+ *
+ * A table line reads
+ *
+ *   <start> <len> vcache-pool <cache device> [<#args> chunk_kib <n>]
+ *
+ * chunk_kib is the size of a chunk in a pool that is made now, a power of two
+ * in 64 ... 16384 (1024). A pool is made on a device that begins with 4 KiB of
+ * zeroes; on one that has a pool, the pool says how large its chunks are.
+ *
+ * No I/O goes to the device itself: it is there for the tables of "vcache".
+ */
+#include <linux/module.h>
+#include <linux/slab.h>
+#include <linux/vmalloc.h>
+
+#include "pool.h"
+
+#define VC_CHUNK_KIB_DEFAULT	1024U
+
+/* Records that can always be made, whatever the memory. */
+#define VC_RECORDS_MIN		64
+
+static DEFINE_MUTEX(vc_pools_lock);
+static LIST_HEAD(vc_pools);
+static struct kmem_cache *vc_record_cache;
+
+/**
+ * struct vc_pool_target - what a table line of a pool says
+ * @pool: the pool
+ * @cache: the cache device
+ * @chunk_kib: as given
+ * @nr_args: optional arguments given
+ */
+struct vc_pool_target {
+	struct vc_pool *pool;
+	struct dm_dev *cache;
+	unsigned int chunk_kib;
+	unsigned int nr_args;
+};
+
+static void vc_pool_free(struct vc_pool *p)
+{
+	if (p->wq) {
+		cancel_delayed_work_sync(&p->space_work);
+		destroy_workqueue(p->wq);
+	}
+	vc_pool_unload(p);
+	mempool_exit(&p->pages);
+	mempool_exit(&p->records);
+	bioset_exit(&p->bs);
+	mutex_destroy(&p->table_lock);
+	mutex_destroy(&p->lock);
+	kfree(p);
+}
+
+static struct vc_pool *vc_pool_make(struct mapped_device *md)
+{
+	struct vc_pool *p = kzalloc(sizeof(*p), GFP_KERNEL);
+
+	if (!p)
+		return NULL;
+	p->md = md;
+	mutex_init(&p->lock);
+	mutex_init(&p->table_lock);
+	INIT_LIST_HEAD(&p->volumes);
+	INIT_LIST_HEAD(&p->free);
+	spin_lock_init(&p->free_lock);
+	INIT_DELAYED_WORK(&p->space_work, vc_space_work);
+	INIT_WORK(&p->fail_work, vc_fail_work);
+	vc_store_init(p);
+	p->wq = alloc_workqueue("vcache-pool/%s", WQ_MEM_RECLAIM | WQ_UNBOUND,
+				0, dm_device_name(md));
+	if (!p->wq ||
+	    bioset_init(&p->bs, VC_RECORDS_MIN, 0, BIOSET_NEED_BVECS) ||
+	    mempool_init_slab_pool(&p->records, VC_RECORDS_MIN,
+				   vc_record_cache) ||
+	    mempool_init_page_pool(&p->pages, VC_RECORDS_MIN, 0)) {
+		vc_pool_free(p);
+		return NULL;
+	}
+	return p;
+}
+
+static struct vc_pool *vc_pool_get(struct mapped_device *md)
+{
+	struct vc_pool *p;
+
+	mutex_lock(&vc_pools_lock);
+	list_for_each_entry(p, &vc_pools, registry) {
+		if (p->md == md)
+			goto found;
+	}
+	p = vc_pool_make(md);
+	if (!p)
+		goto out;
+	list_add_tail(&p->registry, &vc_pools);
+found:
+	p->tables++;
+out:
+	mutex_unlock(&vc_pools_lock);
+	return p;
+}
+
+static void vc_pool_put(struct vc_pool *p)
+{
+	bool last;
+
+	mutex_lock(&vc_pools_lock);
+	last = !--p->tables;
+	if (last)
+		list_del(&p->registry);
+	mutex_unlock(&vc_pools_lock);
+	if (last)
+		vc_pool_free(p);
+}
+
+/**
+ * vc_pool_find - the pool behind a block device
+ * @bdev: the device, held by the caller's table
+ *
+ * Return: NULL when it is no pool, or has not been resumed yet.
+ */
+struct vc_pool *vc_pool_find(struct block_device *bdev)
+{
+	struct mapped_device *md = dm_get_md(bdev->bd_dev);
+	struct vc_pool *p, *found = NULL;
+
+	if (!md)
+		return NULL;
+	mutex_lock(&vc_pools_lock);
+	list_for_each_entry(p, &vc_pools, registry) {
+		if (p->md == md && READ_ONCE(p->loaded))
+			found = p;
+	}
+	mutex_unlock(&vc_pools_lock);
+	dm_put(md);
+	return found;
+}
+
+static int vc_pool_parse(struct dm_target *ti, struct vc_pool_target *pt,
+			 struct dm_arg_set *as)
+{
+	static const struct dm_arg count_arg = {
+		0, 2, "number of optional arguments must be 0 or 2"
+	};
+	static const struct dm_arg chunk_arg = {
+		64, 16384, "chunk_kib must be a power of two in 64..16384"
+	};
+	const char *name;
+	unsigned int n;
+	int r;
+
+	pt->chunk_kib = VC_CHUNK_KIB_DEFAULT;
+	if (!as->argc)
+		return 0;
+	r = dm_read_arg_group(&count_arg, as, &n, &ti->error);
+	if (r)
+		return r;
+	pt->nr_args = n;
+	if (n) {
+		name = dm_shift_arg(as);
+		if (n != 2 || strcasecmp(name, "chunk_kib")) {
+			ti->error = "the only optional argument is 'chunk_kib <n>'";
+			return -EINVAL;
+		}
+		r = dm_read_arg(&chunk_arg, as, &pt->chunk_kib, &ti->error);
+		if (r)
+			return r;
+		if (!is_power_of_2(pt->chunk_kib)) {
+			ti->error = chunk_arg.error;
+			return -EINVAL;
+		}
+	}
+	if (as->argc) {
+		ti->error = "too many arguments";
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static int vc_pool_ctr(struct dm_target *ti, unsigned int argc, char **argv)
+{
+	struct dm_arg_set as = { argc, argv };
+	struct vc_pool_target *pt;
+	const char *cache;
+	int r = -EINVAL;
+
+	pt = kzalloc(sizeof(*pt), GFP_KERNEL);
+	if (!pt) {
+		ti->error = "out of memory";
+		return -ENOMEM;
+	}
+	cache = dm_shift_arg(&as);
+	if (!cache)
+		ti->error = "no cache device given";
+	else if (PAGE_SIZE != VC_BLOCK_SIZE)
+		ti->error = "a pool needs a kernel with pages of 4 KiB";
+	else
+		r = vc_pool_parse(ti, pt, &as);
+	if (r)
+		goto bad;
+	r = dm_get_device(ti, cache, dm_table_get_mode(ti->table), &pt->cache);
+	if (r) {
+		ti->error = "cannot open the cache device";
+		goto bad;
+	}
+	r = -EINVAL;
+	ti->error = "the cache device is a zoned device, that is not supported";
+	if (bdev_is_zoned(pt->cache->bdev))
+		goto bad_device;
+	r = -ENOMEM;
+	ti->error = "out of memory";
+	pt->pool = vc_pool_get(dm_table_get_md(ti->table));
+	if (!pt->pool)
+		goto bad_device;
+	ti->error = NULL;
+	ti->private = pt;
+	return 0;
+bad_device:
+	dm_put_device(ti, pt->cache);
+bad:
+	kfree(pt);
+	return r;
+}
+
+static void vc_pool_dtr(struct dm_target *ti)
+{
+	struct vc_pool_target *pt = ti->private;
+
+	vc_pool_put(pt->pool);
+	dm_put_device(ti, pt->cache);
+	kfree(pt);
+}
+
+static int vc_pool_map(struct dm_target *ti, struct bio *bio)
+{
+	if (bio->bi_opf & REQ_PREFLUSH) {
+		bio_endio(bio);
+		return DM_MAPIO_SUBMITTED;
+	}
+	return DM_MAPIO_KILL;
+}
+
+static int vc_pool_first(struct vc_pool *p, struct vc_pool_target *pt)
+{
+	const char *error = NULL;
+	int r;
+
+	p->bdev = pt->cache->bdev;
+	r = vc_pool_load(p, pt->chunk_kib / (VC_BLOCK_SIZE / 1024), &error);
+	if (r) {
+		DMERR("%s: %s", dm_device_name(p->md), error);
+		vc_pool_unload(p);
+	}
+	return r;
+}
+
+static int vc_pool_preresume(struct dm_target *ti)
+{
+	struct vc_pool_target *pt = ti->private;
+	struct vc_pool *p = pt->pool;
+	int r = 0;
+
+	mutex_lock(&p->lock);
+	if (!p->loaded) {
+		r = vc_pool_first(p, pt);
+	} else if (p->bdev->bd_dev != pt->cache->bdev->bd_dev) {
+		DMERR("%s: the cache device of a pool cannot be exchanged",
+		      dm_device_name(p->md));
+		r = -EINVAL;
+	} else {
+		p->bdev = pt->cache->bdev;
+		r = vc_pool_set_flags(p, p->sb.flags & ~VC_SUPER_CLEAN);
+	}
+	mutex_unlock(&p->lock);
+	return r;
+}
+
+static void vc_pool_postsuspend(struct dm_target *ti)
+{
+	struct vc_pool_target *pt = ti->private;
+	struct vc_pool *p = pt->pool;
+
+	flush_delayed_work(&p->space_work);
+	mutex_lock(&p->lock);
+	if (p->loaded && !p->attached && p->state == VC_POOL_OK &&
+	    vc_pool_close(p))
+		DMERR("%s: the pool could not be shut down cleanly",
+		      dm_device_name(p->md));
+	mutex_unlock(&p->lock);
+}
+
+/* Memory of the map, for each block of the cache, in hundredths of a byte. */
+static u64 vc_pool_cost(const struct vc_pool *p)
+{
+	u64 bytes = (u64)p->ix.cells * (sizeof(u64) + sizeof(u32)) +
+		    (u64)p->ix.buckets * sizeof(u32) + p->ix.cells / 8 +
+		    (u64)p->g.chunks * (sizeof(struct vc_chunk) +
+					sizeof(struct vc_found) +
+					sizeof(struct vc_chunk_disk));
+
+	return div_u64(bytes * 100, p->ix.cells);
+}
+
+static void vc_pool_info(struct vc_pool *p, char *result, unsigned int maxlen)
+{
+	static const char * const state[] = { "ok", "read-only", "failed" };
+	u32 volumes = 0, dirty = 0, used = 0;
+	struct vc_volume *v;
+	struct vc_log *log;
+	unsigned int sz = 0;
+	u64 cost;
+
+	mutex_lock(&p->lock);
+	if (!p->loaded) {
+		mutex_unlock(&p->lock);
+		DMEMIT("not-loaded");
+		return;
+	}
+	list_for_each_entry(v, &p->volumes, node) {
+		volumes++;
+		list_for_each_entry(log, &v->logs, node) {
+			used += log->nr;
+			dirty += log->dirty;
+		}
+	}
+	cost = vc_pool_cost(p);
+	DMEMIT("%s %u %u %u %u %u %u %u %u %u.%02u %llu", state[p->state],
+	       p->g.chunk_blocks * VC_BLOCK_SECTORS,
+	       p->g.chunks - p->g.first_chunk, p->nfree, used, dirty, volumes,
+	       p->attached, !!(p->sb.flags & VC_SUPER_NEEDS_CHECK),
+	       (u32)cost / 100, (u32)cost % 100,
+	       (u64)atomic64_read(&p->carried));
+	mutex_unlock(&p->lock);
+}
+
+static void vc_pool_status(struct dm_target *ti, status_type_t type,
+			   unsigned int status_flags, char *result,
+			   unsigned int maxlen)
+{
+	struct vc_pool_target *pt = ti->private;
+	unsigned int sz = 0;
+
+	switch (type) {
+	case STATUSTYPE_INFO:
+		vc_pool_info(pt->pool, result, maxlen);
+		break;
+	case STATUSTYPE_TABLE:
+		DMEMIT("%s", pt->cache->name);
+		if (pt->nr_args)
+			DMEMIT(" %u chunk_kib %u", pt->nr_args, pt->chunk_kib);
+		break;
+	case STATUSTYPE_IMA:
+		*result = '\0';
+		break;
+	}
+}
+
+static int vc_pool_message(struct dm_target *ti, unsigned int argc,
+			   char **argv, char *result, unsigned int maxlen)
+{
+	struct vc_pool_target *pt = ti->private;
+	const char *error = "messages are: drop <volume> [force]";
+	bool force = argc == 3 && !strcasecmp(argv[2], "force");
+	int r = -EINVAL;
+	u32 id;
+
+	if (argc >= 2 && argc == 2 + force && !strcasecmp(argv[0], "drop") &&
+	    !kstrtou32(argv[1], 10, &id))
+		r = vc_volume_drop(pt->pool, id, force, &error);
+	if (r)
+		DMERR("%s: %s", dm_device_name(pt->pool->md), error);
+	return r;
+}
+
+static int vc_pool_iterate_devices(struct dm_target *ti,
+				   iterate_devices_callout_fn fn, void *data)
+{
+	struct vc_pool_target *pt = ti->private;
+
+	return fn(ti, pt->cache, 0, ti->len, data);
+}
+
+static struct target_type vcache_pool_target = {
+	.name = "vcache-pool",
+	.version = {1, 0, 0},
+	.features = DM_TARGET_SINGLETON | DM_TARGET_ALWAYS_WRITEABLE |
+		    DM_TARGET_IMMUTABLE,
+	.module = THIS_MODULE,
+	.ctr = vc_pool_ctr,
+	.dtr = vc_pool_dtr,
+	.map = vc_pool_map,
+	.preresume = vc_pool_preresume,
+	.postsuspend = vc_pool_postsuspend,
+	.status = vc_pool_status,
+	.message = vc_pool_message,
+	.iterate_devices = vc_pool_iterate_devices,
+};
+
+int __init vc_pool_init(void)
+{
+	int r;
+
+	vc_record_cache = KMEM_CACHE(vc_record, 0);
+	if (!vc_record_cache)
+		return -ENOMEM;
+	r = dm_register_target(&vcache_pool_target);
+	if (r)
+		kmem_cache_destroy(vc_record_cache);
+	return r;
+}
+
+void vc_pool_exit(void)
+{
+	dm_unregister_target(&vcache_pool_target);
+	kmem_cache_destroy(vc_record_cache);
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: from the chunks of a volume to its cells and logs, when it is
+ * used for the first time since its pool was loaded.
+ */
+#include <linux/vmalloc.h>
+
+#include "pool.h"
+
+/* The replay takes and drops it; sparse need not follow it there. */
+static void vc_replay_cells(void *ctx, u16 slot, u64 block, bool on)
+{
+	spinlock_t *lock = vc_cell_lock(ctx, slot, block);
+
+	if (on) {
+		spin_lock_irq(lock);
+		__release(lock);
+	} else {
+		__acquire(lock);
+		spin_unlock_irq(lock);
+	}
+}
+
+/* Make the logs that the chunks of a volume are of. The pool is locked. */
+static int vc_volume_make_logs(struct vc_volume *v, const u32 *list, u32 n)
+{
+	u32 i;
+
+	for (i = 0; i < n; i++) {
+		if (!vc_log_get(v, v->pool->found[list[i]].tag))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/*
+ * Give the chunks of a replayed volume to its logs, which are there. The pool
+ * is locked.
+ */
+static void vc_volume_hand_out(struct vc_volume *v, const u32 *list, u32 n)
+{
+	struct vc_pool *p = v->pool;
+	u32 i, k;
+
+	for (i = 0; i < n; i++) {
+		u32 cell = list[i] * p->g.chunk_blocks;
+		struct vc_chunk *c = &p->chunk[list[i]];
+		struct vc_log *log = vc_log_get(v, p->found[list[i]].tag);
+		u32 dirty = 0;
+
+		for (k = 0; k < vc_log_room(&p->g); k++) {
+			if (c->clean)
+				set_bit(cell + k, p->cell_clean);
+			else
+				dirty += !!vc_cell_mask(&p->ix, cell + k);
+		}
+		atomic_set(&c->dirty, dirty);
+		c->log = log;
+		c->stale = p->found[list[i]].stale;
+		spin_lock_irq(&log->lock);
+		list_add_tail(&c->node, &log->chunks);
+		log->nr++;
+		log->dirty += !c->clean;
+		spin_unlock_irq(&log->lock);
+		cond_resched();
+	}
+}
+
+static int vc_volume_replay_chunks(struct vc_volume *v, u32 *list, u32 n)
+{
+	struct vc_pool *p = v->pool;
+	struct vc_replay rp = {
+		.st = &p->store, .g = &p->g, .ix = &p->ix, .chunk = p->found,
+		.slot = v->slot, .lock = vc_replay_cells, .ctx = p,
+		.limit = DIV_ROUND_UP_ULL(v->sectors, VC_BLOCK_SECTORS),
+	};
+	u32 i;
+
+	rp.work = vmalloc(vc_replay_room(&p->g));
+	if (!rp.work)
+		return -ENOMEM;
+	for (i = 0; i < n; i++) {
+		if (vc_replay_chunk(&rp, list[i]))
+			DMERR("%s: chunk %u of volume %u tag %u cannot be replayed",
+			      dm_device_name(p->md), list[i], v->id,
+			      p->found[list[i]].tag);
+		cond_resched();
+	}
+	vc_replay_finish(&rp, list, n);
+	vfree(rp.work);
+	v->damaged = rp.errors;
+	return 0;
+}
+
+/* Make the logs, with the lock of the pool, which the caller may have. */
+static int vc_volume_prepare(struct vc_volume *v, const u32 *list, u32 n,
+			     bool locked)
+{
+	int r;
+
+	if (locked)
+		return vc_volume_make_logs(v, list, n);
+	mutex_lock(&v->pool->lock);
+	r = vc_volume_make_logs(v, list, n);
+	mutex_unlock(&v->pool->lock);
+	return r;
+}
+
+static void vc_volume_complete(struct vc_volume *v, const u32 *list, u32 n,
+			       bool locked)
+{
+	if (!locked)
+		mutex_lock(&v->pool->lock);
+	vc_volume_hand_out(v, list, n);
+	v->replayed = true;
+	if (!locked)
+		mutex_unlock(&v->pool->lock);
+}
+
+/**
+ * vc_volume_replay - find out what a volume has in the cache
+ * @v: the volume; nothing uses it yet
+ * @locked: the pool is locked; else it is only for a moment: others need it
+ *
+ * Return: 0 or a negative errno; then it can be tried again.
+ */
+int vc_volume_replay(struct vc_volume *v, bool locked)
+{
+	struct vc_pool *p = v->pool;
+	ktime_t start = ktime_get();
+	u32 *list, i, n = 0;
+	int r;
+
+	list = vmalloc(array_size(p->g.chunks, sizeof(*list)));
+	if (!list)
+		return -ENOMEM;
+	for (i = p->g.first_chunk; i < p->g.chunks; i++) {
+		if (p->found[i].gen && p->found[i].volume == v->id)
+			list[n++] = i;
+	}
+	vc_chunks_sort(list, n, p->found);
+	r = vc_volume_prepare(v, list, n, locked) ?:
+	    vc_volume_replay_chunks(v, list, n);
+	if (!r)
+		vc_volume_complete(v, list, n, locked);
+	vfree(list);
+	if (n && !r)
+		DMINFO("%s: volume %u: %u chunks replayed in %lld ms",
+		       dm_device_name(p->md), v->id, n,
+		       ktime_ms_delta(ktime_get(), start));
+	return r;
+}

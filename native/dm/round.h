@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * dm-vcache: blocks of a cache that are copied to somewhere else, sorted by
+ * their place on the origin.
+ */
+#ifndef DM_VCACHE_ROUND_H
+#define DM_VCACHE_ROUND_H
+
+#include "pool.h"
+
+/* Pages that are copied at a time: 512 KiB. */
+#define VC_WINDOW		128U
+
+#define VC_ROUND_CHUNKS		64U
+
+/**
+ * struct vc_round_cell - a block to copy
+ * @block: its number on the origin
+ * @cell: where it is
+ * @mask: sectors of it that count
+ * @extra: it was not noted, but follows what was
+ */
+struct vc_round_cell {
+	u64 block;
+	u32 cell;
+	u8 mask;
+	bool extra;
+};
+
+/**
+ * struct vc_round - blocks that are copied, and the memory for it
+ * @cells: room in @cell
+ * @nr: used of it
+ * @most: cells of a round that the origin takes in good time
+ * @width: and of a window
+ * @chunks: used of @chunk
+ * @chunk: the chunks, the oldest first
+ * @gen: and their generations: they may die meanwhile
+ * @page: data of a window
+ * @window: blocks of it
+ * @pending: requests on their way, and one while more are made
+ * @status: of those that failed the last one
+ * @done: all are complete
+ * @cell: sorted by block
+ */
+struct vc_round {
+	u32 cells;
+	u32 nr;
+	u32 most;
+	u32 width;
+	u32 chunks;
+	struct vc_chunk *chunk[VC_ROUND_CHUNKS];
+	u64 gen[VC_ROUND_CHUNKS];
+	struct page *page[VC_WINDOW];
+	struct vc_round_cell window[VC_WINDOW];
+	atomic_t pending;
+	blk_status_t status;
+	struct completion done;
+	struct vc_round_cell cell[];
+};
+
+int vc_round_cmp(const void *a, const void *b);
+void vc_round_note(struct vc_round *r, struct vc_pool *p, struct vc_chunk *c);
+void vc_round_begin(struct vc_round *r);
+int vc_round_wait(struct vc_round *r);
+struct bio *vc_round_bio(struct vc_round *r, struct vc_pool *p,
+			 struct block_device *bdev, blk_opf_t opf,
+			 unsigned int pages, sector_t sector);
+int vc_round_read(struct vc_round *r, struct vc_pool *p,
+		  const struct vc_round_cell *cell, u32 n);
+struct vc_round *vc_round_make(u32 cells);
+void vc_round_free(struct vc_round *r);
+
+#endif /* DM_VCACHE_ROUND_H */

@@ -1,0 +1,597 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: volumes of a pool: from their first use to their end.
+ *
+ * A volume keeps its chunks when no target uses it. It is replayed when it is
+ * used for the first time since the pool was loaded, by itself: neither its
+ * size nor its state stops another one.
+ */
+#include <linux/blkdev.h>
+#include <linux/slab.h>
+
+#include "round.h"
+
+/**
+ * vc_volume_find - find a volume by its number
+ * @p: the pool, under its lock
+ * @id: the number
+ *
+ * Return: NULL when there is none.
+ */
+struct vc_volume *vc_volume_find(struct vc_pool *p, u32 id)
+{
+	struct vc_volume *v;
+
+	list_for_each_entry(v, &p->volumes, node) {
+		if (v->id == id)
+			return v;
+	}
+	return NULL;
+}
+
+static void vc_log_free(struct vc_log *log)
+{
+	unsigned int i;
+
+	cancel_work_sync(&log->seal_work);
+	for (i = 0; i < VC_SEALS; i++)
+		kfree(log->sealing[i].data);
+	mutex_destroy(&log->append);
+	kfree(log);
+}
+
+/**
+ * vc_volume_free - free a volume that nothing uses
+ * @v: the volume
+ */
+void vc_volume_free(struct vc_volume *v)
+{
+	struct vc_log *log, *next;
+
+	cancel_delayed_work_sync(&v->destage);
+	list_for_each_entry_safe(log, next, &v->logs, node) {
+		v->pool->nlogs--;
+		vc_log_free(log);
+	}
+	vc_round_free(v->round);
+	list_del(&v->node);
+	kfree(v);
+}
+
+/**
+ * vc_log_get - the log of a tag, made if need be
+ * @v: the volume; its pool is locked
+ * @tag: number of the tag
+ *
+ * Return: NULL without memory.
+ */
+struct vc_log *vc_log_get(struct vc_volume *v, u16 tag)
+{
+	struct vc_pool *p = v->pool;
+	struct vc_log *log;
+	unsigned int i;
+
+	list_for_each_entry(log, &v->logs, node) {
+		if (log->tag == tag)
+			return log;
+	}
+	log = kzalloc(sizeof(*log), GFP_KERNEL);
+	if (!log)
+		return NULL;
+	log->vol = v;
+	log->tag = tag;
+	mutex_init(&log->append);
+	spin_lock_init(&log->lock);
+	INIT_LIST_HEAD(&log->chunks);
+	INIT_LIST_HEAD(&log->records);
+	INIT_LIST_HEAD(&log->seals);
+	INIT_LIST_HEAD(&log->closed);
+	INIT_WORK(&log->seal_work, vc_seal_work);
+	for (i = 0; i < VC_SEALS; i++) {
+		struct vc_sealing *s = &log->sealing[i];
+
+		s->data = kmalloc_array(VC_SEAL_COPIES, vc_seal_bytes(&p->g),
+					GFP_KERNEL);
+		if (!s->data) {
+			vc_log_free(log);
+			return NULL;
+		}
+		list_add_tail(&s->node, &log->seals);
+	}
+	p->nlogs++;
+	list_add_tail_rcu(&log->node, &v->logs);
+	return log;
+}
+
+/**
+ * vc_volume_alloc - a volume that is not in use
+ * @p: the pool, locked
+ * @id: number of the volume
+ * @slot: its slot
+ *
+ * Return: NULL without memory.
+ */
+struct vc_volume *vc_volume_alloc(struct vc_pool *p, u32 id, u16 slot)
+{
+	struct vc_volume *v = kzalloc(sizeof(*v), GFP_KERNEL);
+
+	if (!v)
+		return NULL;
+	v->pool = p;
+	v->id = id;
+	v->slot = slot;
+	v->stopped = true;
+	INIT_LIST_HEAD(&v->logs);
+	INIT_DELAYED_WORK(&v->destage, vc_destage_work);
+	init_waitqueue_head(&v->idle);
+	list_add_tail(&v->node, &p->volumes);
+	return v;
+}
+
+/* A new volume, in the first free slot. The pool is locked. */
+static struct vc_volume *vc_volume_make(struct vc_pool *p, u32 id)
+{
+	u32 slots = p->g.slot_blocks * VC_SLOTS_PER_BLOCK;
+	unsigned long *used = bitmap_zalloc(slots, GFP_KERNEL);
+	struct vc_volume *v;
+
+	if (!used)
+		return ERR_PTR(-ENOMEM);
+	list_for_each_entry(v, &p->volumes, node)
+		__set_bit(v->slot, used);
+	slots = find_first_zero_bit(used, slots);
+	bitmap_free(used);
+	if (slots == p->g.slot_blocks * VC_SLOTS_PER_BLOCK)
+		return ERR_PTR(-ENOSPC);
+	v = vc_volume_alloc(p, id, slots);
+	if (!v)
+		return ERR_PTR(-ENOMEM);
+	v->replayed = true;
+	/* A number that was used before may have left chunks. */
+	v->floor = atomic64_read(&p->seq) + 1;
+	return v;
+}
+
+/**
+ * vc_log_dirty - sectors of a log that are in the cache only
+ * @log: the log
+ *
+ * At least; what is in part superseded counts as whole blocks.
+ */
+u64 vc_log_dirty(struct vc_log *log)
+{
+	struct vc_chunk *c;
+	u64 blocks = 0;
+
+	spin_lock_irq(&log->lock);
+	list_for_each_entry(c, &log->chunks, node)
+		blocks += atomic_read(&c->dirty);
+	spin_unlock_irq(&log->lock);
+	return blocks * VC_BLOCK_SECTORS;
+}
+
+/**
+ * vc_volume_dirty - sectors that are in the cache only
+ * @v: the volume
+ */
+u64 vc_volume_dirty(struct vc_volume *v)
+{
+	struct vc_log *log;
+	u64 sectors = 0;
+
+	list_for_each_entry_lockless(log, &v->logs, node)
+		sectors += READ_ONCE(log->dirty) ? vc_log_dirty(log) : 0;
+	return sectors;
+}
+
+/* May the volume be used by this device? The pool is locked. */
+static int vc_volume_claim(struct vc_volume *v, struct vc_dev *dev)
+{
+	if (v->dev) {
+		DMERR("%s: volume %u is in use by %s",
+		      dm_device_name(v->pool->md), v->id,
+		      dm_device_name(v->dev->md));
+		return -EBUSY;
+	}
+	if (!v->round)
+		v->round = vc_round_make(max(v->pool->g.chunk_blocks,
+					     VC_ROUND_CELLS));
+	if (!v->round)
+		return -ENOMEM;
+	v->dev = dev;
+	v->pool->attached++;
+	return 0;
+}
+
+/*
+ * Make everything that the volume has in the cache die. The pool is locked.
+ * Return: 0; -EBUSY when something is dirty; another negative errno.
+ */
+static int vc_volume_clear(struct vc_volume *v)
+{
+	struct vc_log *log;
+	int r;
+
+	if (vc_volume_dirty(v)) {
+		DMERR("%s: volume %u has data that is only in the cache, drain it first",
+		      dm_device_name(v->pool->md), v->id);
+		return -EBUSY;
+	}
+	/* One write, and after a crash nothing of it comes back. */
+	v->floor = atomic64_inc_return(&v->pool->seq);
+	r = vc_slot_save(v);
+	list_for_each_entry(log, &v->logs, node) {
+		if (!r)
+			r = vc_log_clear(log);
+	}
+	return r;
+}
+
+/**
+ * vc_volume_change - a table says how a volume is used
+ * @v: the volume, attached; its device is suspended
+ * @mode: enum vc_volume_mode
+ * @origin: its origin
+ * @sectors: size of that
+ *
+ * Only in writeback mode does the log know of all writes. So what is in the
+ * cache goes with a change of the mode.
+ *
+ * Return: 0; -EBUSY when data is only in the cache and the mode changes;
+ * -EFBIG when the origin has become smaller; another negative errno.
+ */
+int vc_volume_change(struct vc_volume *v, u32 mode,
+		     struct block_device *origin, sector_t sectors)
+{
+	int r = 0;
+
+	mutex_lock(&v->pool->lock);
+	if (sectors < v->sectors) {
+		DMERR("%s: volume %u had %llu sectors, its origin has %llu now",
+		      dm_device_name(v->pool->md), v->id, v->sectors,
+		      (u64)sectors);
+		r = -EFBIG;
+	} else if (mode != v->mode) {
+		r = vc_volume_clear(v);
+	}
+	if (!r && (mode != v->mode || sectors != v->sectors)) {
+		v->mode = mode;
+		v->sectors = sectors;
+		r = vc_slot_save(v);
+	}
+	if (!r) {
+		v->drain = false;
+		v->origin = origin;
+	}
+	mutex_unlock(&v->pool->lock);
+	return r;
+}
+
+/**
+ * vc_volume_start - find out what a volume has in the cache, and what of it
+ *	counts
+ * @v: the volume; nothing uses it yet
+ * @locked: the pool is locked
+ *
+ * Writes in write-through mode leave no record where no copy is made, so what
+ * is found of copies is not what was there.
+ *
+ * Return: 0 or a negative errno.
+ */
+int vc_volume_start(struct vc_volume *v, bool locked)
+{
+	int r = vc_volume_replay(v, locked);
+
+	if (r || v->mode != VC_VOLUME_WRITETHROUGH)
+		return r;
+	if (locked)
+		return vc_volume_clear(v);
+	mutex_lock(&v->pool->lock);
+	r = vc_volume_clear(v);
+	mutex_unlock(&v->pool->lock);
+	return r;
+}
+
+/**
+ * vc_volume_attach - a target begins to use a volume
+ * @p: the pool
+ * @id: number of the volume, made if there is none
+ * @mode: enum vc_volume_mode
+ * @dev: who uses it
+ * @origin: its origin
+ * @sectors: size of that
+ * @out: the volume; it does not destage before vc_volume_go()
+ *
+ * Return: 0 or a negative errno; the reason is in the log.
+ */
+int vc_volume_attach(struct vc_pool *p, u32 id, u32 mode, struct vc_dev *dev,
+		     struct block_device *origin, sector_t sectors,
+		     struct vc_volume **out)
+{
+	struct vc_volume *v;
+	int r = -EROFS;
+
+	mutex_lock(&p->lock);
+	v = vc_volume_find(p, id);
+	if (!p->loaded || p->state != VC_POOL_OK) {
+		DMERR("%s: the pool is not usable", dm_device_name(p->md));
+		goto out;
+	}
+	/* One that is suspended has been shut down. */
+	if ((p->sb.flags & VC_SUPER_CLEAN) &&
+	    vc_pool_set_flags(p, p->sb.flags & ~VC_SUPER_CLEAN))
+		goto out;
+	if (!v)
+		v = vc_volume_make(p, id);
+	r = PTR_ERR_OR_ZERO(v) ?: vc_volume_claim(v, dev);
+out:
+	mutex_unlock(&p->lock);
+	if (r)
+		return r;
+	if (!v->replayed)
+		r = vc_volume_start(v, false);
+	if (!r)
+		r = vc_volume_change(v, mode, origin, sectors);
+	if (r)
+		vc_volume_detach(v, false);
+	else
+		*out = v;
+	return r;
+}
+
+/**
+ * vc_volume_join - a tag begins to write to its log
+ * @v: the volume
+ * @tag: the tag
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int vc_volume_join(struct vc_volume *v, struct vc_tag *tag)
+{
+	struct vc_log *log;
+
+	mutex_lock(&v->pool->lock);
+	log = vc_log_get(v, tag->id);
+	if (log) {
+		rcu_assign_pointer(log->user, tag);
+		tag->log = log;
+	}
+	mutex_unlock(&v->pool->lock);
+	if (!log)
+		return -ENOMEM;
+	vc_space_kick(v->pool);
+	return 0;
+}
+
+/* Nobody writes to the log: others may need the chunk that it has ready. */
+static void vc_log_unprovide(struct vc_log *log)
+{
+	struct vc_chunk *spare;
+
+	spin_lock_irq(&log->lock);
+	spare = log->spare;
+	log->spare = NULL;
+	spin_unlock_irq(&log->lock);
+	if (spare)
+		vc_chunk_free(log->vol->pool, spare);
+}
+
+/**
+ * vc_volume_part - a tag writes no more to its log
+ * @tag: the tag, idle
+ */
+void vc_volume_part(struct vc_tag *tag)
+{
+	struct vc_log *log = tag->log;
+
+	if (!log)
+		return;
+	mutex_lock(&log->append);
+	vc_log_close(log);
+	mutex_unlock(&log->append);
+	mutex_lock(&log->vol->pool->lock);
+	/* A new tag of the same number may write it already. */
+	if (rcu_access_pointer(log->user) == tag) {
+		RCU_INIT_POINTER(log->user, NULL);
+		vc_log_unprovide(log);
+	}
+	mutex_unlock(&log->vol->pool->lock);
+	tag->log = NULL;
+	synchronize_rcu();
+}
+
+static bool vc_log_sealed(struct vc_log *log)
+{
+	bool sealed;
+
+	spin_lock_irq(&log->lock);
+	sealed = list_count_nodes(&log->seals) == VC_SEALS;
+	spin_unlock_irq(&log->lock);
+	return sealed;
+}
+
+/* Seal everything that is open; nothing writes to it. */
+static void vc_volume_close(struct vc_volume *v)
+{
+	struct vc_log *log;
+
+	list_for_each_entry_lockless(log, &v->logs, node) {
+		mutex_lock(&log->append);
+		vc_log_close(log);
+		mutex_unlock(&log->append);
+		wait_event(v->idle, vc_log_sealed(log));
+	}
+}
+
+static void vc_volume_stop(struct vc_volume *v)
+{
+	WRITE_ONCE(v->stopped, true);
+	cancel_delayed_work_sync(&v->destage);
+	/* What is being carried has the lock; it opens chunks. */
+	mutex_lock(&v->pool->lock);
+	mutex_unlock(&v->pool->lock);
+}
+
+/**
+ * vc_volume_harden - make durable what tags have written through
+ * @v: the volume, in use
+ *
+ * Before the log forgets it. Needed only where the origin has no FUA.
+ *
+ * Return: 0 or a negative errno.
+ */
+int vc_volume_harden(struct vc_volume *v)
+{
+	if (!v->dev || !READ_ONCE(v->dev->through) ||
+	    vc_isolation(v->origin) != VCACHE_ISOLATION_DEGRADED)
+		return 0;
+	return blkdev_issue_flush(v->origin);
+}
+
+/**
+ * vc_volume_stuck - is the cache full of what the origin refuses?
+ * @v: the volume
+ */
+bool vc_volume_stuck(struct vc_volume *v)
+{
+	struct vc_log *log;
+	bool starved = false;
+
+	list_for_each_entry_lockless(log, &v->logs, node)
+		starved |= READ_ONCE(log->starved);
+	return starved && READ_ONCE(v->failing);
+}
+
+/**
+ * vc_volume_drain - have everything that is dirty written to the origin
+ * @v: the volume, in use
+ *
+ * Until a table changes the mode, or the volume is not used any more. Writers
+ * have to wait for it, so it ends.
+ */
+void vc_volume_drain(struct vc_volume *v)
+{
+	WRITE_ONCE(v->drain, true);
+	if (!v->stopped)
+		mod_delayed_work(v->pool->wq, &v->destage, 0);
+}
+
+/**
+ * vc_volume_settle - no I/O to the origin from now on, all chunks sealed
+ * @v: the volume; nothing is buffered for it
+ *
+ * A drain comes to its end first, unless the origin fails: only a round or two
+ * are left, since it holds writers up.
+ */
+void vc_volume_settle(struct vc_volume *v)
+{
+	vc_volume_close(v);
+	vc_volume_harden(v);
+	if (v->drain && !v->stopped) {
+		mod_delayed_work(v->pool->wq, &v->destage, 0);
+		wait_event(v->idle, !vc_volume_dirty(v) || v->failing);
+	}
+	vc_volume_stop(v);
+	vc_volume_close(v);
+}
+
+/**
+ * vc_volume_go - I/O to the origin may go on
+ * @v: the volume
+ */
+void vc_volume_go(struct vc_volume *v)
+{
+	WRITE_ONCE(v->stopped, false);
+	queue_delayed_work(v->pool->wq, &v->destage, 0);
+	vc_space_kick(v->pool);
+}
+
+/**
+ * vc_volume_detach - a target does not use a volume any more
+ * @v: the volume
+ * @forget: the origin will change without us: what is cached of it must go
+ *
+ * Return: 0; -EBUSY when something is dirty that was to be forgotten: then
+ * the volume stays attached.
+ */
+int vc_volume_detach(struct vc_volume *v, bool forget)
+{
+	struct vc_pool *p = v->pool;
+	int r = 0;
+
+	vc_volume_stop(v);
+	vc_volume_close(v);
+	mutex_lock(&p->lock);
+	if (forget)
+		r = vc_volume_clear(v);
+	if (!r) {
+		v->dev = NULL;
+		v->origin = NULL;
+		v->drain = false;
+		p->attached--;
+	}
+	mutex_unlock(&p->lock);
+	return r;
+}
+
+/* The slot becomes free, and so what the chunks say is of no volume. */
+static int vc_volume_erase(struct vc_volume *v)
+{
+	struct vc_pool *p = v->pool;
+	u32 i, k, id = v->id;
+	int r;
+
+	cancel_delayed_work_sync(&v->destage);
+	v->id = 0;
+	r = vc_slot_save(v);
+	if (r) {
+		v->id = id;
+		return r;
+	}
+	for (i = p->g.first_chunk; i < p->g.chunks; i++) {
+		struct vc_chunk *c = &p->chunk[i];
+
+		if (c->log ? c->log->vol != v :
+		    !p->found[i].gen || p->found[i].volume != id)
+			continue;
+		for (k = 0; c->log && k < vc_log_room(&p->g); k++)
+			vc_lookup_drop(p, i * p->g.chunk_blocks + k);
+		p->found[i].gen = 0;
+		list_del_init(&c->node);
+		vc_chunk_release(p, c);
+	}
+	vc_volume_free(v);
+	return 0;
+}
+
+/**
+ * vc_volume_drop - an administrator has no more use for a volume
+ * @p: the pool
+ * @id: its number
+ * @force: also when that loses data
+ * @error: says what was wrong
+ *
+ * Return: 0 or a negative errno.
+ */
+int vc_volume_drop(struct vc_pool *p, u32 id, bool force, const char **error)
+{
+	struct vc_volume *v;
+	int r = 0;
+
+	mutex_lock(&p->lock);
+	v = vc_volume_find(p, id);
+	if (!v) {
+		*error = "there is no such volume";
+		r = -ENOENT;
+	} else if (v->dev) {
+		*error = "the volume is in use";
+		r = -EBUSY;
+	} else if (!force && (!v->replayed || vc_volume_dirty(v))) {
+		*error = "the volume may have data that is only in the cache";
+		r = -EBUSY;
+	}
+	if (!r)
+		r = vc_volume_erase(v);
+	mutex_unlock(&p->lock);
+	return r;
+}

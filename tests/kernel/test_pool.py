@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pool and its volumes: data goes through buffer, cache and origin and stays the same."""
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kernel import dm, stack
+from tests.kernel.conftest import KernelLog
+from tests.kernel.disk import Disk, pattern
+from vcache_agent.netlink.client import Client, NetlinkError
+from vcache_agent.netlink.spec import Mode
+
+
+@pytest.fixture
+def cache() -> Iterator[str]:
+    """Give an empty cache device of 64 MiB."""
+    with stack.null_blk(discard=True) as path:
+        yield path
+
+
+def test_pool_is_made_and_found_again(cache: str) -> None:
+    with stack.pool(cache) as pool:
+        first = stack.pool_status(pool)
+        assert first.state == "ok"
+        assert first.chunk_sectors == 2048
+        assert first.free == first.chunks == 62
+        assert first.volumes == 0
+        assert first.bytes_per_block <= 24
+    with stack.pool(cache) as pool:
+        assert stack.pool_status(pool) == first
+
+
+def test_a_device_with_other_data_is_not_taken(cache: str, kmsg: KernelLog) -> None:
+    with Disk(cache) as disk:
+        disk.write(0, b"\1" * 512)
+    with pytest.raises(dm.DmError), stack.pool(cache):
+        pass
+    assert "no pool on the cache device" in kmsg.read()
+    with Disk(cache) as disk:
+        assert disk.read(0, 1) == b"\1" * 512
+
+
+def test_a_pool_that_cannot_be_loaded_can_be_when_it_is_mended(
+        cache: str, kmsg: KernelLog) -> None:
+    """What a failed try has left must not be in the way of the next."""
+    with stack.pool(cache):
+        pass
+    # The first block of the chunk table, behind superblock and slots, in both copies.
+    tables = [(chunk * 256 + 65) * 8 for chunk in (0, 1)]
+    with Disk(cache) as disk:
+        good = [disk.read(sector, 8) for sector in tables]
+        for sector in tables:
+            disk.write(sector, bytes(4096))
+    name = stack.unique("pool")
+    dm.create(name)
+    try:
+        dm.load(name, stack.pool_table(cache))
+        for _ in range(3):
+            with pytest.raises(dm.DmError):
+                dm.resume(name)
+            assert "both copies of block 0 of the chunk table are damaged" in kmsg.read()
+        with Disk(cache) as disk:
+            for sector, data in zip(tables, good, strict=True):
+                disk.write(sector, data)
+        dm.resume(name)
+        status = stack.pool_status(stack.Mapped(name))
+        assert (status.state, status.free) == ("ok", 62)
+    finally:
+        dm.remove(name)
+
+
+def test_write_is_read_back_from_buffer_cache_and_origin(cache: str, origin: str) -> None:
+    data = pattern(1, 2048)
+    with stack.pool(cache) as pool, stack.cached(origin, pool) as device:
+        with Disk(device.path) as disk, Disk(origin) as below:
+            disk.write(8, data)
+            assert disk.read(8, 2048) == data
+            disk.flush()
+            assert device.status()[3] == "0"
+            assert disk.read(8, 2048) == data
+            assert below.read(8, 2048) == bytes(len(data))
+            assert stack.wait_until(lambda: stack.pool_status(pool).dirty == 0)
+            assert below.read(8, 2048) == data
+            assert disk.read(8, 2048) == data
+
+
+def test_data_is_there_again_with_the_device_and_with_the_pool(cache: str, origin: str) -> None:
+    data = pattern(2, 512)
+    with stack.pool(cache) as pool:
+        with stack.cached(origin, pool) as device, Disk(device.path) as disk:
+            disk.write(3, data)
+        with stack.cached(origin, pool) as device, Disk(device.path) as disk:
+            assert disk.read(3, 512) == data
+    with Disk(origin) as disk:
+        assert disk.read(3, 512) == bytes(len(data))
+    with stack.pool(cache) as pool, stack.cached(origin, pool) as device:
+        with Disk(device.path) as disk:
+            assert disk.read(3, 512) == data
+
+
+def test_a_clean_cache_is_clean_after_a_restart(cache: str, origin: str) -> None:
+    with stack.pool(cache) as pool:
+        with stack.cached(origin, pool) as device, Disk(device.path) as disk:
+            disk.write(0, pattern(3, 4096))
+            device.message("drain")
+            assert stack.wait_until(lambda: stack.cache_status(device).state == "clean")
+        used = stack.pool_status(pool).used
+        assert used >= 2
+    with stack.pool(cache) as pool, stack.cached(origin, pool) as device:
+        assert stack.cache_status(device).state == "clean"
+        assert stack.pool_status(pool).used == used
+        with Disk(device.path) as disk:
+            assert disk.read(0, 4096) == pattern(3, 4096)
+
+
+@pytest.mark.parametrize("mode", ["writeback", "writethrough"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_random_io_is_as_on_a_plain_disk(cache: str, origin: str, mode: str, seed: int) -> None:
+    """Requests of all sizes, in a range that the cache cannot hold, against an array."""
+    rng = random.Random(seed)
+    size = 3 * 16384  # 24 MiB over a cache of 8
+    written = 0
+    with stack.mapped(f"0 {20 * 2048} linear {cache} 0") as small, \
+            stack.pool(small.path, chunk_kib=64) as pool, \
+            stack.cached(origin, pool, mode=mode, age_ms=50) as device, \
+            Disk(device.path) as disk:
+        expected = bytearray(size * 512)
+        for step in range(3000):
+            start = rng.randrange(size)
+            length = min(rng.choice((1, 3, 8, 8, 8, 64, 500)), size - start)
+            choice = rng.random()
+            at, end = start * 512, (start + length) * 512
+            if choice < 0.55:
+                data = pattern(step + 10, length)
+                expected[at:end] = data
+                disk.write(start, data, fua=choice < 0.05)
+                written += length
+            elif choice < 0.65:
+                disk.flush()
+            elif choice < 0.68:
+                disk.zero_out(start, length)
+                expected[at:end] = bytes(end - at)
+            else:
+                assert disk.read(start, length) == expected[at:end], (step, start, length)
+        assert disk.read(0, size) == expected
+        assert written > 2 * 20 * 2048
+        status = stack.pool_status(pool)
+        assert status.used + status.free <= status.chunks
+        device.message("drain")
+        assert stack.wait_until(lambda: stack.cache_status(device).dirty == 0)
+        with Disk(origin) as below:
+            assert below.read(0, size) == expected
+
+
+def test_a_discard_drops_what_is_cached(cache: str, origin: str) -> None:
+    data = pattern(4, 64)
+    with stack.pool(cache) as pool:
+        with stack.cached(origin, pool) as device, Disk(device.path) as disk:
+            disk.write(0, data)
+            disk.flush()
+            disk.discard(8, 16)
+            assert disk.read(0, 64) == data[:8 * 512] + bytes(16 * 512) + data[24 * 512:]
+        with stack.cached(origin, pool):
+            pass
+    # The record of it is found as well.
+    with stack.pool(cache) as pool, stack.cached(origin, pool) as device:
+        with Disk(device.path) as disk:
+            assert disk.read(0, 64) == data[:8 * 512] + bytes(16 * 512) + data[24 * 512:]
+
+
+def test_neighbours_reach_the_origin_in_one_request(cache: str, origin: str) -> None:
+    """Blocks are written in any order, and so are in any chunk."""
+    order = list(range(4096))
+    random.Random(5).shuffle(order)
+    counters = f"/sys/class/block/{os.path.basename(origin)}/stat"
+    with stack.pool(cache, chunk_kib=256) as pool, stack.cached(origin, pool) as device:
+        with Disk(device.path) as disk:
+            for number, block in enumerate(order):
+                disk.write(block * 8, pattern(block, 8), fua=number % 16 == 0)
+            disk.flush()
+        before = int(Path(counters).read_text().split()[4])
+        device.message("drain")
+        assert stack.wait_until(lambda: stack.cache_status(device).state == "clean")
+        requests = int(Path(counters).read_text().split()[4]) - before
+        with Disk(origin) as raw:
+            for block in order:
+                assert raw.read(block * 8, 8) == pattern(block, 8)
+    # What was destaged while blocks came was in pieces.
+    assert 0 < requests < 400
+
+
+def test_volumes_are_apart(cache: str, origin: str) -> None:
+    with stack.null_blk() as second, stack.pool(cache) as pool:
+        with stack.cached(origin, pool, 1) as a, stack.cached(second, pool, 4294967295) as b, \
+                Disk(a.path) as of_a, Disk(b.path) as of_b:
+            of_a.write(0, pattern(5, 64), fua=True)
+            of_b.write(0, pattern(6, 32), fua=True)
+            assert of_a.read(0, 64) == pattern(5, 64)
+            assert of_b.read(0, 64) == pattern(6, 32) + bytes(32 * 512)
+            assert stack.pool_status(pool).volumes == 2
+        pool.message("drop 1 force")
+        assert stack.pool_status(pool).volumes == 1
+        with stack.cached(second, pool, 4294967295) as b, Disk(b.path) as of_b:
+            assert of_b.read(0, 32) == pattern(6, 32)
+        with stack.cached(origin, pool, 1) as a, Disk(a.path) as of_a:
+            assert of_a.read(0, 64) == bytes(64 * 512)
+
+
+def test_a_volume_is_used_once(cache: str, origin: str, kmsg: KernelLog) -> None:
+    with stack.null_blk() as second, stack.pool(cache) as pool, stack.cached(origin, pool):
+        with pytest.raises(dm.DmError), stack.cached(second, pool):
+            pass
+        assert "is in use" in kmsg.read()
+        with pytest.raises(dm.DmError):
+            pool.message("drop 1")
+
+
+def test_dirty_data_is_not_dropped_unasked(cache: str, origin: str, kmsg: KernelLog) -> None:
+    with stack.pool(cache) as pool:
+        with stack.cached(origin, pool) as device, Disk(device.path) as disk:
+            disk.write(0, pattern(7, 8))
+        with pytest.raises(dm.DmError):
+            pool.message("drop 1")
+        assert "only in the cache" in kmsg.read()
+        assert stack.pool_status(pool).volumes == 1
+
+
+def test_the_mode_changes_when_all_is_drained(cache: str, origin: str, kmsg: KernelLog) -> None:
+    data = pattern(8, 512)
+    with stack.pool(cache) as pool, stack.cached(origin, pool) as device:
+        with Disk(device.path) as disk:
+            disk.write(0, data)
+            disk.flush()
+        with pytest.raises(dm.DmError):
+            device.load(stack.cached_table(origin, pool, mode="writethrough"))
+        assert "send 'drain' first" in kmsg.read()
+        device.message("drain")
+        for mode in ("writethrough", "writeback", "none", "flush-only", "writeback"):
+            table = (stack.cached_table(origin, pool, mode=mode) if mode.startswith("write")
+                     else f"0 {stack.sectors(origin)} vcache {mode} {origin} volume 7")
+            if mode != "writeback":
+                assert stack.wait_until(lambda: "cache" not in device.status() or
+                                        stack.cache_status(device).dirty == 0)
+            device.swap(table)
+            assert device.status()[0] == mode
+            with Disk(device.path) as disk:
+                assert disk.read(0, 512) == data
+                data = pattern(9, 512) if data == pattern(8, 512) else pattern(8, 512)
+                disk.write(0, data, fua=True)
+                assert disk.read(0, 512) == data
+            if mode == "writeback":
+                device.message("drain")
+
+
+def test_reads_of_copies_come_from_the_cache(cache: str, origin: str) -> None:
+    with stack.pool(cache) as pool, stack.cached(origin, pool, mode="writethrough") as device:
+        with Disk(device.path) as disk, Disk(origin) as below:
+            disk.write(0, pattern(1, 64), fua=True)
+            disk.write(64, pattern(2, 64))
+            disk.flush()
+            assert below.read(64, 64) == pattern(2, 64)
+            assert stack.cache_status(device).state == "clean"
+            # Only a read that does not go there sees the old one.
+            below.write(64, pattern(3, 64))
+            assert disk.read(64, 64) == pattern(2, 64)
+            assert disk.read(0, 64) == pattern(1, 64)
+
+
+def test_tags_of_one_device_have_modes_of_their_own(cache: str, origin: str,
+                                                    client: Client) -> None:
+    """On a device in writeback mode a tag can write through, or do without the cache."""
+    with stack.pool(cache) as pool, stack.cached(origin, pool) as device, \
+            Disk(device.path) as disk, Disk(origin) as below:
+        disk.write(0, pattern(1, 64), fua=True)
+        assert below.read(0, 64) == bytes(64 * 512)
+
+        client.tag_set(device.number, 7, mode=Mode.WRITETHROUGH)
+        assert client.tag(device.number, 7).mode is Mode.WRITETHROUGH
+        disk.write(8, pattern(2, 64), fua=True)
+        assert below.read(8, 64) == pattern(2, 64)
+        assert disk.read(0, 72) == pattern(1, 8) + pattern(2, 64)
+
+        client.tag_set(device.number, 7, mode=Mode.FLUSH_ONLY)
+        used = client.tag(device.number, 7).stats.cache_hit_bytes
+        disk.write(1024, pattern(3, 64), fua=True)
+        assert below.read(1024, 64) == pattern(3, 64)
+        assert disk.read(1024, 64) == pattern(3, 64)
+        assert client.tag(device.number, 7).stats.cache_hit_bytes == used
+        # What the cache has an older version of is known to it.
+        disk.write(4, pattern(4, 8), fua=True)
+        expected = pattern(1, 4) + pattern(4, 8) + pattern(2, 64)[4 * 512:]
+        assert disk.read(0, 72) == expected
+    with stack.pool(cache) as pool, stack.cached(origin, pool) as device:
+        with Disk(device.path) as disk:
+            assert disk.read(0, 72) == expected
+
+
+def test_a_tag_has_no_mode_that_its_device_has_not(cache: str, origin: str,
+                                                   client: Client) -> None:
+    with stack.pool(cache) as pool, stack.cached(origin, pool, mode="writethrough") as device:
+        with pytest.raises(NetlinkError, match="only on a device in mode writeback"):
+            client.tag_set(device.number, 7, mode=Mode.WRITEBACK)
+        with pytest.raises(NetlinkError, match="mode must be"):
+            client.tag_set(device.number, 7, mode=Mode.NONE)
+        client.tag_set(device.number, 7, mode=Mode.WRITETHROUGH)
