@@ -49,6 +49,18 @@ module-all: ## build for 6.1 and 6.12 with W=1, warnings are errors
 		.ci/module "$$release" "build/module-all/$$release" W=1 || exit 1; \
 	done
 
+TOOLS := vcache-check vcache-dump vcache-repair
+TOOLS_CORE := $(addprefix native/core/,crc32c.c index.c log.c meta.c recover.c seal.c)
+
+.PHONY: tools
+tools: $(addprefix build/tools/,$(TOOLS)) ## build/tools/vcache-check, vcache-dump, vcache-repair
+
+$(addprefix build/tools/,$(TOOLS)): build/tools/vcache-%: native/tools/vcache_%.c \
+		native/tools/pool.c native/tools/check.c $(TOOLS_CORE) \
+		$(wildcard native/tools/*.h native/core/*.h)
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -o $@ $(filter %.c,$^)
+
 FIRMWARE := $(wildcard firmware/*/*.c firmware/*/*.h)
 
 .PHONY: firmware
@@ -82,7 +94,7 @@ lint: ## ruff, hacking, mypy, checkpatch, sparse
 	@.ci/lint
 
 .PHONY: test-quick
-test-quick: venv ## unit and core tests, under two minutes
+test-quick: venv ## unit and core tests, about three minutes
 	@$(PYTHON) .ci/suite.py unit core
 
 .PHONY: test
@@ -103,6 +115,10 @@ demo: venv module ## two VMs, isolated flushes: build/demo/report.json
 bench-overhead: venv module ## cost without a flush: build/bench/overhead.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.overhead
 
+.PHONY: bench-write
+bench-write: venv module ## tenants that write through a cache, against its peers: build/bench/write.json
+	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.write
+
 .PHONY: bench-nvmetcp
 bench-nvmetcp: venv firmware ## the emulated SSD's controller against the kernel's: build/bench/nvmetcp.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.nvmetcp
@@ -114,6 +130,10 @@ firmware-arm-selftest: venv ## boot it, compare it with the host: build/firmware
 .PHONY: bench-vflush
 bench-vflush: venv module firmware ## the vFLUSH paper's experiments: build/bench/vflush.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.vflush
+
+.PHONY: bench-svd
+bench-svd: venv module firmware ## erases and WAF, images on the SSD or cached in it: build/bench/svd.json
+	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.svd
 
 .PHONY: clean
 clean: ## remove build/ and .venv/

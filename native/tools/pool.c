@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: GPL-2.0
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <linux/fs.h>
+
+#include "../core/crc32c.h"
+#include "pool.h"
+
+static int pool_read(void *ctx, u64 block, u32 n, void *buf)
+{
+	struct pool *p = ctx;
+	size_t left = (size_t)n * VC_BLOCK_SIZE;
+	off_t at = block * VC_BLOCK_SIZE;
+	u8 *to = buf;
+
+	while (left) {
+		ssize_t r = pread(p->fd, to, left, at);
+
+		if (r < 0 && errno == EINTR)
+			continue;
+		if (r <= 0)
+			return -EIO;
+		left -= r;
+		at += r;
+		to += r;
+	}
+	return 0;
+}
+
+static int pool_write(void *ctx, u64 block, u32 n, const void *buf)
+{
+	struct pool *p = ctx;
+	size_t left = (size_t)n * VC_BLOCK_SIZE;
+	off_t at = block * VC_BLOCK_SIZE;
+	const u8 *from = buf;
+
+	while (left) {
+		ssize_t r = pwrite(p->fd, from, left, at);
+
+		if (r < 0 && errno == EINTR)
+			continue;
+		if (r <= 0)
+			return -EIO;
+		left -= r;
+		at += r;
+		from += r;
+	}
+	return fdatasync(p->fd) ? -errno : 0;
+}
+
+/**
+ * pool_open - open a device or an image
+ * @p: is filled in
+ * @path: its name
+ * @write: to be written: then nobody else may have a block device open
+ *
+ * Return: 0 or a negative errno.
+ */
+int pool_open(struct pool *p, const char *path, bool write)
+{
+	int flags = (write ? O_RDWR : O_RDONLY) | O_CLOEXEC;
+	struct stat st;
+	u64 bytes;
+
+	memset(p, 0, sizeof(*p));
+	p->path = path;
+	p->fd = -1;
+	if (stat(path, &st))
+		return -errno;
+	if (S_ISBLK(st.st_mode) && write)
+		flags |= O_EXCL;
+	else if (!S_ISBLK(st.st_mode) && !S_ISREG(st.st_mode))
+		return -ENOTBLK;
+	p->fd = open(path, flags);
+	if (p->fd < 0)
+		return -errno;
+	bytes = st.st_size;
+	if (S_ISBLK(st.st_mode) && ioctl(p->fd, BLKGETSIZE64, &bytes))
+		return -errno;
+	p->blocks = bytes / VC_BLOCK_SIZE;
+	p->st = (struct vc_store){ .ctx = p, .read = pool_read,
+				   .write = pool_write };
+	return 0;
+}
+
+/* Load blocks of a kind; one whose copies are both lost is zeroes. */
+static int pool_load_kind(struct pool *p, enum vc_meta_type type, u32 n,
+			  u8 **blocks, int **bad)
+{
+	u8 spare[VC_BLOCK_SIZE];
+	u32 i;
+
+	*blocks = calloc(n, VC_BLOCK_SIZE);
+	*bad = calloc(n, sizeof(**bad));
+	if (!*blocks || !*bad)
+		return -ENOMEM;
+	for (i = 0; i < n; i++)
+		(*bad)[i] = vc_meta_load(&p->st, &p->g, type, i,
+					 *blocks + (size_t)i * VC_BLOCK_SIZE,
+					 spare);
+	return 0;
+}
+
+/**
+ * pool_load - read the metadata
+ * @p: the device, open
+ *
+ * Return: 0, also when part of it is damaged; what vc_super_find() says when
+ * there is no superblock.
+ */
+int pool_load(struct pool *p)
+{
+	u8 spare[VC_BLOCK_SIZE];
+	int r;
+
+	if (!p->blocks)
+		return -EBADMSG;
+	p->super_bad = vc_super_find(&p->st, p->blocks, &p->g, &p->sb,
+				     p->super, spare);
+	if (p->super_bad < 0)
+		return p->super_bad;
+	p->work = malloc((size_t)p->g.chunk_blocks * VC_BLOCK_SIZE);
+	if (!p->work)
+		return -ENOMEM;
+	r = pool_load_kind(p, VC_META_SLOTS, p->g.slot_blocks, &p->slots,
+			   &p->slots_bad);
+	if (r)
+		return r;
+	return pool_load_kind(p, VC_META_TABLE, p->g.table_blocks, &p->table,
+			      &p->table_bad);
+}
+
+/**
+ * pool_close - close it
+ * @p: the device
+ */
+void pool_close(struct pool *p)
+{
+	free(p->slots);
+	free(p->slots_bad);
+	free(p->table);
+	free(p->table_bad);
+	free(p->work);
+	if (p->fd >= 0)
+		close(p->fd);
+}
+
+/** pool_slots - how many volume slots there are */
+u32 pool_slots(const struct pool *p)
+{
+	return p->g.slot_blocks * VC_SLOTS_PER_BLOCK;
+}
+
+/** pool_slot - one of them */
+const struct vc_slot_disk *pool_slot(const struct pool *p, u32 i)
+{
+	const u8 *block = p->slots +
+			  i / VC_SLOTS_PER_BLOCK * (size_t)VC_BLOCK_SIZE;
+
+	return (const void *)(block + sizeof(struct vc_meta_head) +
+			      i % VC_SLOTS_PER_BLOCK *
+			      sizeof(struct vc_slot_disk));
+}
+
+/** pool_volume - the slot of a volume, or NULL */
+const struct vc_slot_disk *pool_volume(const struct pool *p, u32 volume)
+{
+	u32 i;
+
+	for (i = 0; i < pool_slots(p); i++) {
+		if (le32_to_cpu(pool_slot(p, i)->volume) == volume)
+			return pool_slot(p, i);
+	}
+	return NULL;
+}
+
+/** pool_table - what the chunk table says of a chunk */
+const struct vc_chunk_disk *pool_table(const struct pool *p, u32 chunk)
+{
+	const u8 *block = p->table +
+			  chunk / VC_CHUNKS_PER_BLOCK * (size_t)VC_BLOCK_SIZE;
+
+	return (const void *)(block + sizeof(struct vc_meta_head) +
+			      chunk % VC_CHUNKS_PER_BLOCK *
+			      sizeof(struct vc_chunk_disk));
+}
+
+/** pool_data_good - is the data of an entry what it was? */
+bool pool_data_good(struct pool *p, u32 chunk, const struct vc_entry *e)
+{
+	u8 block[VC_BLOCK_SIZE];
+
+	return !pool_read(p, (u64)chunk * p->g.chunk_blocks + e->place, 1,
+			  block) &&
+	       vc_crc32c(block, VC_BLOCK_SIZE) == e->arg;
+}
+
+static void view_seal(struct pool *p, struct view *v)
+{
+	u32 i, k;
+
+	for (i = 0; i < p->g.seal_blocks; i++) {
+		const u8 *block = v->seal.block + (size_t)i * VC_BLOCK_SIZE;
+		const struct vc_log_head *h = (const void *)block;
+
+		for (k = 0; k < le16_to_cpu(h->nr); k++)
+			vc_log_get_entry(block, k, &v->e[v->nr++]);
+	}
+}
+
+/* As vc_replay_chunk() does with a chunk that was open. */
+static void view_records(struct pool *p, struct view *v)
+{
+	u64 start = (u64)v->chunk * p->g.chunk_blocks;
+	struct vc_log_info info;
+	u8 block[VC_BLOCK_SIZE];
+	u32 at, k;
+
+	for (at = 0; at < vc_log_room(&p->g); at++) {
+		if (pool_read(p, start + at, 1, block) ||
+		    !vc_log_parse(block, &p->g, v->chunk, at, &info) ||
+		    info.type != VC_LOG_RECORD || info.gen != v->found.gen ||
+		    info.volume != v->found.volume ||
+		    info.tag != v->found.tag)
+			continue;
+		v->found.last = info.seq;
+		for (k = 0; k < info.nr; k++) {
+			struct vc_entry *e = &v->e[v->nr];
+
+			/* No writer puts in more than a seal can hold. */
+			if (v->nr == vc_seal_room(&p->g)) {
+				v->unreadable = true;
+				return;
+			}
+			vc_log_get_entry(block, k, e);
+			if (!e->mask || pool_data_good(p, v->chunk, e))
+				v->nr++;
+			else
+				v->bad_data++;
+		}
+		at += info.data;
+	}
+}
+
+/**
+ * pool_view - read a chunk
+ * @p: the device
+ * @chunk: its number
+ * @v: is filled in; the caller frees v->e. The seal is in p->work.
+ */
+void pool_view(struct pool *p, u32 chunk, struct view *v)
+{
+	u8 block[VC_BLOCK_SIZE];
+
+	memset(v, 0, sizeof(*v));
+	v->chunk = chunk;
+	if (vc_chunk_scan(&p->st, &p->g, chunk,
+			  le64_to_cpu(pool_table(p, chunk)->dead), block,
+			  &v->found))
+		v->unreadable = true;
+	if (!v->found.gen)
+		return;
+	v->e = calloc(vc_seal_room(&p->g), sizeof(*v->e));
+	if (!v->e) {
+		v->unreadable = true;
+		return;
+	}
+	v->sealed = vc_seal_load(&p->st, &p->g, chunk, v->found.gen, p->work,
+				 &v->seal);
+	if (v->sealed) {
+		v->found.last = v->seal.info.seq;
+		view_seal(p, v);
+	} else {
+		view_records(p, v);
+	}
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * make_image FILE clean|crashed: a small pool. Two volumes; chunks of 16
+ * blocks, data from chunk 10: sealed chunks 10 (volume 1, tag 1) and 11
+ * (volume 1, tag 2), chunk 12 (volume 2, tag 1) that a crash leaves open, and
+ * chunk 13, which is dead.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "../../native/core/crc32c.h"
+#include "../../native/core/seal.h"
+
+#define BLOCKS 320
+#define KEY 0x7465737474657374ULL
+
+static u8 image[BLOCKS][VC_BLOCK_SIZE];
+static struct vc_geometry g;
+
+static int image_read(void *ctx, u64 block, u32 n, void *buf)
+{
+	(void)ctx;
+	memcpy(buf, image[block], (size_t)n * VC_BLOCK_SIZE);
+	return 0;
+}
+
+static int image_write(void *ctx, u64 block, u32 n, const void *buf)
+{
+	(void)ctx;
+	memcpy(image[block], buf, (size_t)n * VC_BLOCK_SIZE);
+	return 0;
+}
+
+static const struct vc_store store = { .read = image_read,
+				       .write = image_write };
+
+static void volumes(void)
+{
+	static u8 block[VC_BLOCK_SIZE];
+	struct vc_slot_disk *s;
+	u32 i;
+
+	image_read(NULL, vc_meta_place(&g, VC_META_SLOTS, 0, 0), 1, block);
+	s = (void *)(block + sizeof(struct vc_meta_head));
+	for (i = 0; i < 2; i++) {
+		s[i].volume = cpu_to_le32(i + 1);
+		s[i].mode = cpu_to_le32(i + 1);
+		s[i].sectors = cpu_to_le64(800);
+		sprintf((char *)s[i].name, "volume-%u", i + 1);
+	}
+	vc_meta_save(&store, &g, VC_META_SLOTS, 0, block);
+}
+
+/* A chunk with two records of a block each, and a discard in the second. */
+static void chunk(u32 c, u32 volume, u16 tag, u64 gen, bool sealed)
+{
+	struct vc_log_info info = {
+		.gen = gen, .seq = gen, .volume = volume, .chunk = c,
+		.tag = tag, .type = VC_LOG_RECORD, .turn = 0 };
+	static u8 seal[VC_SEAL_COPIES][VC_BLOCK_SIZE];
+	u8 (*at)[VC_BLOCK_SIZE] = &image[c * 16];
+	struct vc_entry e;
+	u32 i, n = 0;
+
+	memset(seal, 0, sizeof(seal));
+	for (i = 0; i < 2; i++) {
+		info.at = 2 * i;
+		info.data = 1;
+		info.nr = 1 + i;
+		memset(at[info.at + 1], 'a' + i, VC_BLOCK_SIZE);
+		e = (struct vc_entry){
+			.block = gen + i, .mask = VC_MASK_ALL,
+			.place = info.at + 1,
+			.arg = vc_crc32c(at[info.at + 1], VC_BLOCK_SIZE) };
+		vc_log_put_entry(at[info.at], 0, &e);
+		vc_seal_put(seal[0], n++, &e);
+		e = (struct vc_entry){ .block = 90, .arg = 3,
+				       .place = info.at };
+		if (i) {
+			vc_log_put_entry(at[info.at], 1, &e);
+			vc_seal_put(seal[0], n++, &e);
+		}
+		vc_log_finish(at[info.at], KEY, &info);
+		info.seq++;
+	}
+	info.seq--;
+	info.turn = 1;
+	vc_seal_copies(&g, seal[0], n, &info);
+	if (sealed)
+		image_write(NULL, c * 16 + vc_log_room(&g), 2, seal);
+}
+
+int main(int argc, char **argv)
+{
+	static u8 block[VC_BLOCK_SIZE];
+	const u8 uuid[16] = { 1, 2, 3 };
+	struct vc_super sb = { .uuid = { 1, 2, 3 }, .next_seq = 1000 };
+	bool clean;
+	FILE *f;
+
+	if (argc != 3)
+		return 2;
+	clean = !strcmp(argv[2], "clean");
+	sb.flags = clean ? VC_SUPER_CLEAN : VC_SUPER_NEEDS_CHECK;
+	if (vc_geometry_set(&g, KEY, 16, BLOCKS) ||
+	    vc_pool_format(&store, &g, uuid, block) ||
+	    vc_super_save(&store, &g, &sb, block))
+		return 1;
+	volumes();
+	chunk(10, 1, 1, 10, true);
+	chunk(11, 1, 2, 20, true);
+	chunk(12, 2, 1, 30, clean);
+	chunk(13, 1, 1, 5, true);
+	image_read(NULL, vc_meta_place(&g, VC_META_TABLE, 0, 0), 1, block);
+	((struct vc_chunk_disk *)(block + sizeof(struct vc_meta_head)))[13]
+		.dead = cpu_to_le64(5);
+	vc_meta_save(&store, &g, VC_META_TABLE, 0, block);
+	f = fopen(argv[1], "w");
+	if (!f || fwrite(image, VC_BLOCK_SIZE, BLOCKS, f) != BLOCKS ||
+	    fclose(f))
+		return 1;
+	return 0;
+}
