@@ -13,7 +13,7 @@ from oslo_log import log as logging
 
 from vcache_agent import view
 from vcache_agent.admin_client import AdminError
-from vcache_agent.model import Device, Tag
+from vcache_agent.model import TAG_MODES, Device, Tag
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client, NetlinkError
 
@@ -85,7 +85,17 @@ class AdminServer:
         if weight is not None and (type(weight) is not int or not 1 <= weight <= spec.WEIGHT_MAX):
             raise AdminError(f"weight {weight!r} must be an integer from 1 to {spec.WEIGHT_MAX}, "
                              "or null for the flavor's")
-        if not self._agent.store.set_weight(tag, weight):
+        mode = fields.get("mode")
+        if mode is not None and mode not in TAG_MODES:
+            raise AdminError(f"mode {mode!r} must be one of {', '.join(TAG_MODES)}, or null for "
+                             "the flavor's")
+        # What is not in the request stays; a request without both is one for the weight.
+        known = True
+        if "weight" in fields or "mode" not in fields:
+            known = self._agent.store.set_weight(tag, weight)
+        if known and "mode" in fields:
+            known = self._agent.store.set_mode(tag, mode)
+        if not known:
             raise AdminError(f"tag {tag} is not that of a disk")
         self._run_pass(fresh=False)
         return {}

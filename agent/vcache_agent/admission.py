@@ -8,7 +8,7 @@ from nova_vcache import extra_specs
 from nova_vcache.extra_specs import ExtraSpecs, InvalidExtraSpecs, Mode
 from vcache_agent.blockstack import NotOnVcache
 from vcache_agent.hook_server import Refused
-from vcache_agent.model import DiskSource, Domain, Location
+from vcache_agent.model import Device, DeviceNumber, DiskSource, Domain, Location
 from vcache_agent.reconcile import effective_mode
 
 # What can lie on this host; a network disk is none of a host cache's business.
@@ -34,11 +34,13 @@ class Host:
     :param locate: finds a disk, or raises NotOnVcache
     :param free_tags: tag numbers that can be given
     :param problem: why nothing can be done at all, or empty
+    :param devices: the devices of the target
     """
 
     locate: Callable[[DiskSource], Location]
     free_tags: int
     problem: str = ""
+    devices: Mapping[DeviceNumber, Device] = dataclasses.field(default_factory=dict)
 
 
 def admit(domain: Domain, host: Host) -> str:
@@ -63,18 +65,19 @@ def _shortcomings(domain: Domain, specs: ExtraSpecs, host: Host) -> list[str]:
     if host.problem:
         return [host.problem]
     notes = []
-    _, lacking = effective_mode(specs.mode)
-    if lacking:
-        notes.append(lacking)
     located = 0
     for disk in domain.disks:
         if disk.readonly or disk.kind not in _LOCAL:
             continue
         try:
-            host.locate(disk)
+            device = host.devices[host.locate(disk).device]
             located += 1
         except NotOnVcache as error:
             notes.append(f"disk {disk.target} is not isolated: {error}")
+            continue
+        given = effective_mode(specs.mode, device)
+        if given.lacking:
+            notes.append(f"disk {disk.target}: {given.note}")
     if not located:
         notes.append("none of its disks is on a vcache device")
     if located > host.free_tags:

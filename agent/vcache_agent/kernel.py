@@ -49,9 +49,10 @@ class Executor:
         key = (action.device, action.tag)
         if isinstance(action, SetTag):
             client.tag_set(action.device, action.tag, name=action.name, weight=action.weight,
-                           cgroups=action.cgroups)
-            LOG.info("device %s tag %d: %s, weight %d, cgroups %s", action.device, action.tag,
-                     action.name, action.weight, list(action.cgroups or ()))
+                           cgroups=action.cgroups, mode=action.mode)
+            LOG.info("device %s tag %d: %s, weight %d, cgroups %s, mode %s", action.device,
+                     action.tag, action.name, action.weight, list(action.cgroups or ()),
+                     "as it is" if action.mode is None else action.mode.name.lower())
         elif isinstance(action, SetExtents):
             self.applied.pop(key, None)
             client.set_extents(action.device, action.tag, action.extents)

@@ -9,10 +9,13 @@ import dataclasses
 import enum
 from typing import NamedTuple
 
-from nova_vcache.extra_specs import ExtraSpecs
+from nova_vcache.extra_specs import ExtraSpecs, Mode
 from vcache_agent.netlink import spec
 
 SECTOR_BYTES = 512
+
+#: Modes that a tag can be in, on a device in mode writeback.
+TAG_MODES = tuple(mode.value for mode in (Mode.WRITEBACK, Mode.WRITETHROUGH, Mode.FLUSH_ONLY))
 
 
 class DeviceNumber(NamedTuple):
@@ -57,6 +60,7 @@ class Stats:
     discards: int = 0
     device_flushes: int = 0
     tagged_flushes: int = 0
+    cache_hit_bytes: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +78,10 @@ class Device:
     tags: int = 0
     suspended: bool = False
     broken: bool = False
+    pool: str = ""
+    volume: int = 0
+    cache_dirty_bytes: int = 0
+    cache_broken: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +100,9 @@ class Tag:
     inflight_bytes: int = 0
     broken: bool = False
     stats: Stats = Stats()
+    mode: spec.Mode = spec.Mode.FLUSH_ONLY
+    cached_bytes: int = 0
+    cache_dirty_bytes: int = 0
 
 
 class Phase(enum.StrEnum):

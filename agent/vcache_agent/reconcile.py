@@ -10,6 +10,7 @@ import dataclasses
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from nova_vcache.extra_specs import Mode
 from vcache_agent import tags as numbers
@@ -54,13 +55,18 @@ class World:
 
 @dataclasses.dataclass(frozen=True)
 class SetTag:
-    """Make a tag or change it."""
+    """Make a tag or change it.
+
+    :param cgroups: None: as they are
+    :param mode: None: as it is; only a device in mode writeback has a choice
+    """
 
     device: DeviceNumber
     tag: int
     name: str
     weight: int
     cgroups: tuple[int, ...] | None
+    mode: spec.Mode | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,11 +128,43 @@ class Plan:
     orphans: tuple[Orphan, ...]
 
 
-def effective_mode(asked: Mode) -> tuple[Mode, str]:
-    """Return what a host without a cache pool gives, and why it is less."""
-    if asked in (Mode.WRITEBACK, Mode.WRITETHROUGH):
-        return Mode.FLUSH_ONLY, f"{asked} needs a cache pool, which this host does not have"
-    return asked, ""
+class Effective(NamedTuple):
+    """What a disk gets on its device.
+
+    :param mode: the mode
+    :param note: why it is not the one that was asked for, or empty
+    :param lacking: it is less than that, or does not work at present
+    """
+
+    mode: Mode
+    note: str = ""
+    lacking: bool = False
+
+
+# From what has least of the cache to what has most.
+_ORDER = (Mode.NONE, Mode.FLUSH_ONLY, Mode.WRITETHROUGH, Mode.WRITEBACK)
+_CACHED = (Mode.WRITEBACK, Mode.WRITETHROUGH)
+_MODES = {mode: Mode(mode.name.lower().replace("_", "-")) for mode in spec.Mode}
+_KERNEL_MODES = {ours: mode for mode, ours in _MODES.items()}
+
+
+def effective_mode(asked: Mode, device: Device) -> Effective:
+    """Return what a disk gets on a device when its flavor asks for something."""
+    served = _MODES[device.mode]
+    if asked is Mode.NONE:
+        return Effective(asked)
+    if served is Mode.WRITEBACK or asked is served:
+        if asked in _CACHED and device.cache_broken:
+            return Effective(asked, f"the cache of device {device.name} fails at present", True)
+        return Effective(asked)
+    if served is Mode.NONE:
+        return Effective(served, f"device {device.name} is in mode none, which isolates nothing",
+                         True)
+    if served is Mode.FLUSH_ONLY:
+        return Effective(served, f"{asked} needs a cache pool, which device {device.name} does "
+                         "not have: it is flush-only", True)
+    return Effective(served, f"device {device.name} is in mode {served}, for all its tags",
+                     _ORDER.index(served) < _ORDER.index(asked))
 
 
 def plan(world: World) -> Plan:
@@ -193,19 +231,28 @@ class _Planner:
         weight = max(state.specs.weight for state in states)
         if assigned is not None and assigned.weight is not None:
             weight = assigned.weight
+        given = effective_mode(self._asked(states, assigned), device)
         cgroups = sorted({state.cgroup for state in states if state.cgroup is not None})
         excess = len(cgroups) > spec.CGROUPS_MAX
         owner = self._owner((device.number, tag), states)
-        self._kernel_tag(device, tag, location, owner.label, weight,
-                         tuple(cgroups[:spec.CGROUPS_MAX]))
+        self._kernel_tag(device, location, SetTag(
+            device.number, tag, owner.label, weight, tuple(cgroups[:spec.CGROUPS_MAX]),
+            _KERNEL_MODES[given.mode] if device.mode is spec.Mode.WRITEBACK else None))
         self.used.add((device.number, tag))
         conflict = self._assign(key, tag, owner)
         for state in states:
-            mode, note = effective_mode(state.specs.mode)
+            note = given.note or _other_mode(state.specs.mode, given.mode)
             if excess:
                 note = f"used by more than {spec.CGROUPS_MAX} domains, some are not isolated"
             note = conflict or note
-            self.reports.append(DiskReport(state, tag, mode, weight, note))
+            self.reports.append(DiskReport(state, tag, given.mode, weight, note))
+
+    @staticmethod
+    def _asked(states: list[DiskState], assigned: Assignment | None) -> Mode:
+        """Return the mode of a disk: an operator's, or the most that is asked for."""
+        if assigned is not None and assigned.mode is not None:
+            return Mode(assigned.mode)
+        return max((state.specs.mode for state in states), key=_ORDER.index)
 
     def _owner(self, key: TagKey, states: list[DiskState]) -> DiskState:
         """Return whose name the tag of a disk has that several domains may use.
@@ -235,16 +282,16 @@ class _Planner:
         self.taken.add(self.last_tag)
         return self.last_tag
 
-    def _kernel_tag(self, device: Device, tag: int, location: Location, name: str, weight: int,
-                    cgroups: tuple[int, ...]) -> None:
+    def _kernel_tag(self, device: Device, location: Location, wish: SetTag) -> None:
         """Add the actions that make the kernel's tag as it should be."""
+        tag = wish.tag
         found = self.kernel.get((device.number, tag))
         volume = device.scope == spec.Scope.VOLUME
-        if found is None or found.name != name or found.weight != weight \
-                or (not volume and found.cgroups != frozenset(cgroups)):
-            # In volume scope the table line says whose the I/O is.
-            self.actions.append(SetTag(device.number, tag, name, weight,
-                                       None if volume else cgroups))
+        if volume:
+            # The table line says whose the I/O is.
+            wish = dataclasses.replace(wish, cgroups=None)
+        if found is None or _differs(found, wish, device):
+            self.actions.append(wish)
         if volume:
             return
         applied = self.world.applied.get((device.number, tag))
@@ -264,7 +311,8 @@ class _Planner:
             del self.rows[other.key]
             self.forgotten.append(other.key)
         row = Assignment(key, tag, state.domain.uuid, state.domain.name, state.source.target,
-                         state.source.path or "", old.weight if old else None)
+                         state.source.path or "", old.weight if old else None,
+                         mode=old.mode if old else None)
         if row != old:
             self.rows[key] = self.by_tag[tag] = row
             self.changed.append(row)
@@ -316,6 +364,21 @@ class _Planner:
             else:
                 self.orphans.append(Orphan(None, row.tag, f"{row.domain}:{row.target}", 0,
                                            "libvirt no longer knows its domain"))
+
+
+def _differs(found: Tag, wish: SetTag, device: Device) -> bool:
+    """Tell whether a tag of the kernel is not as it should be."""
+    # A device whose cache has failed does not say which mode its tags are in.
+    other_mode = wish.mode is not None and not device.cache_broken and found.mode is not wish.mode
+    return other_mode or found.name != wish.name or found.weight != wish.weight \
+        or (wish.cgroups is not None and found.cgroups != frozenset(wish.cgroups))
+
+
+def _other_mode(asked: Mode, given: Mode) -> str:
+    """Return a note for a disk whose flavor did not decide about its mode."""
+    if asked is given:
+        return ""
+    return f"{given} instead of {asked}: set by hand, or for another domain that uses the disk"
 
 
 def _frees(action: Action) -> bool:

@@ -109,13 +109,14 @@ class Agent:
     def _host(self) -> Host:
         try:
             with Client(self._netlink_timeout) as client:
-                stack = BlockStack(client.devices())
+                devices = client.devices()
         except NetlinkError as error:
             return Host(_nowhere, 0, str(error.strerror))
-        finder = DiskFinder()
+        finder, stack = DiskFinder(), BlockStack(devices)
         taken = {row.tag for row in self.store.assignments().values()}
         return Host(lambda disk: finder.locate(disk, stack, extents=False),
-                    spec.TAG_MAX - len(taken - {tags.HOST_TAG}))
+                    spec.TAG_MAX - len(taken - {tags.HOST_TAG}),
+                    devices={device.number: device for device in devices})
 
     def _look(self) -> None:
         self.worker.kick()

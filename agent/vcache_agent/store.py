@@ -18,9 +18,10 @@ import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-_VERSION = 1
+_VERSION = 2
 
-_SCHEMA = """
+# One script for each version, from the one before.
+_SCHEMAS = ("""
 CREATE TABLE disks (
     key TEXT PRIMARY KEY,
     tag INTEGER NOT NULL UNIQUE CHECK (tag BETWEEN 1 AND 65535),
@@ -36,7 +37,16 @@ CREATE TABLE meta (
     value INTEGER NOT NULL
 ) STRICT;
 INSERT INTO meta VALUES ('last_tag', 0);
-"""
+""", """
+ALTER TABLE disks ADD COLUMN mode TEXT;
+CREATE TABLE volumes (
+    pool TEXT NOT NULL,
+    device TEXT NOT NULL,
+    volume INTEGER NOT NULL CHECK (volume BETWEEN 1 AND 4294967295),
+    PRIMARY KEY (pool, device),
+    UNIQUE (pool, volume)
+) STRICT;
+""")
 
 
 class StoreError(Exception):
@@ -52,6 +62,7 @@ class Assignment:
     :param name: name of that domain
     :param weight: set by an operator, instead of the flavor's; or None
     :param released: when no domain used it any more (Unix time), or None
+    :param mode: set by an operator, instead of the flavor's; or None
     """
 
     key: str
@@ -62,6 +73,7 @@ class Assignment:
     path: str
     weight: int | None = None
     released: float | None = None
+    mode: str | None = None
 
 
 _FIELDS = [field.name for field in dataclasses.fields(Assignment)]
@@ -97,9 +109,10 @@ class Store:
             if version > _VERSION:
                 raise StoreError(f"{path}: schema version {version} is of a newer agent, "
                                  f"this one knows up to {_VERSION}")
-            if version == 0:
-                for statement in _SCHEMA.split(";"):
+            for script in _SCHEMAS[version:]:
+                for statement in script.split(";"):
                     self._db.execute(statement)
+            if version < _VERSION:
                 self._db.execute(f"PRAGMA user_version = {_VERSION}")
 
     def close(self) -> None:
@@ -145,3 +158,26 @@ class Store:
         with self._transaction():
             return self._db.execute("UPDATE disks SET weight = ? WHERE tag = ?",
                                     (weight, tag)).rowcount > 0
+
+    def set_mode(self, tag: int, mode: str | None) -> bool:
+        """Set or clear an operator's mode; tell whether there is such a tag."""
+        with self._transaction():
+            return self._db.execute("UPDATE disks SET mode = ? WHERE tag = ?",
+                                    (mode, tag)).rowcount > 0
+
+    def volumes(self, pool: str) -> dict[str, int]:
+        """Return the volume numbers of a pool by the identity of the device that has them."""
+        with self._lock:
+            return dict(self._db.execute(
+                "SELECT device, volume FROM volumes WHERE pool = ?", (pool,)).fetchall())
+
+    def remember_volume(self, pool: str, device: str, volume: int) -> None:
+        """Note whose a volume of a pool is."""
+        with self._transaction():
+            self._db.execute("INSERT OR REPLACE INTO volumes VALUES (?, ?, ?)",
+                             (pool, device, volume))
+
+    def forget_volume(self, pool: str, volume: int) -> None:
+        """Note that a volume of a pool is nobody's."""
+        with self._transaction():
+            self._db.execute("DELETE FROM volumes WHERE pool = ? AND volume = ?", (pool, volume))

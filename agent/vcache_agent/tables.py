@@ -45,17 +45,20 @@ def status(state: dict[str, Any]) -> str:
     """Return what ``vcache status`` prints."""
     parts = attention(state)
     parts.append(table(
-        ("DEVICE", "NAME", "SCOPE", "ISOLATION", "SIZE", "DIRTY", "TAGS", "STATE"),
-        [(item["device"], item["name"], item["scope"], _loud(item["isolation"]),
-          size(item["size_bytes"]), size(item["dirty_bytes"]), item["tags"], _condition(item))
+        ("DEVICE", "NAME", "MODE", "SCOPE", "ISOLATION", "SIZE", "DIRTY", "POOL", "VOLUME",
+         "CACHE-DIRTY", "TAGS", "STATE"),
+        [(item["device"], item["name"], item["mode"], item["scope"], _loud(item["isolation"]),
+          size(item["size_bytes"]), size(item["dirty_bytes"]), *_cache(item), item["tags"],
+          _condition(item))
          for item in state["devices"]]) if state["devices"] else "no vcache device")
     if state["tags"]:
         parts.append(table(
-            ("TAG", "DEVICE", "NAME", "WEIGHT", "LIMIT", "DIRTY", "EXTENTS", "FLUSHES", "MEAN",
-             "P50", "P99"),
+            ("TAG", "DEVICE", "NAME", "MODE", "WEIGHT", "LIMIT", "DIRTY", "CACHED",
+             "CACHE-DIRTY", "EXTENTS", "FLUSHES", "MEAN", "P50", "P99"),
             [(item["tag"], item["device_name"] or item["device"],
-              "the host" if item["tag"] == 0 else item["name"], item["weight"],
-              size(item["limit_bytes"]), size(item["dirty_bytes"]), item["extents"],
+              "the host" if item["tag"] == 0 else item["name"], item["mode"], item["weight"],
+              size(item["limit_bytes"]), size(item["dirty_bytes"]), size(item["cached_bytes"]),
+              size(item["cache_dirty_bytes"]), item["extents"],
               item["flush"]["count"], *_latencies(item["flush"])) for item in state["tags"]]))
     if state["orphans"]:
         parts.append("Tags without a running domain:\n" + table(
@@ -70,10 +73,30 @@ def disks(state: dict[str, Any]) -> str:
     parts = attention(state)
     rows = [(item["domain"], item["disk"], item["tag"], item["device"], item["mode"],
              item["state"], item["weight"], item["extents"], size(item["dirty_bytes"]),
+             size(item["cached_bytes"]), size(item["cache_dirty_bytes"]),
              *_latencies(item["flush"]), item["note"]) for item in state["disks"]]
     parts.append(table(
-        ("DOMAIN", "DISK", "TAG", "DEVICE", "MODE", "STATE", "WEIGHT", "EXTENTS", "DIRTY", "MEAN",
-         "P50", "P99", "NOTE"), rows) if rows else "no disk of a domain is known")
+        ("DOMAIN", "DISK", "TAG", "DEVICE", "MODE", "STATE", "WEIGHT", "EXTENTS", "DIRTY",
+         "CACHED", "CACHE-DIRTY", "MEAN", "P50", "P99", "NOTE"), rows)
+        if rows else "no disk of a domain is known")
+    return "\n\n".join(parts)
+
+
+def pools(rows: list[dict[str, Any]]) -> str:
+    """Return what ``vcache pool list`` prints."""
+    if not rows:
+        return "no pool"
+    parts = [table(
+        ("POOL", "DEVICE", "CACHE DEVICE", "STATE", "CHUNK", "SIZE", "FREE", "DIRTY", "VOLUMES"),
+        [(row["name"], row["device"], row["cache_device"], row["state"],
+          size(row["chunk_bytes"]), size(row["size_bytes"]), size(row["free_bytes"]),
+          size(row["dirty_bytes"]), row["volumes"]) for row in rows])]
+    members = [(member["name"], member["device"], row["name"], member["volume"], member["mode"],
+                member["state"], size(member["dirty_bytes"]), member["cache_errors"])
+               for row in rows for member in row["members"]]
+    if members:
+        parts.append(table(
+            ("NAME", "DEVICE", "POOL", "VOLUME", "MODE", "STATE", "DIRTY", "ERRORS"), members))
     return "\n\n".join(parts)
 
 
@@ -92,6 +115,10 @@ def attention(state: dict[str, Any]) -> list[str]:
         if item["broken"]:
             lines.append(f"WARNING: {item['name']}: writes to the origin {item['origin']} fail, "
                          "the data stays in memory")
+        if item["cache"] and item["cache"]["broken"]:
+            lines.append(f"WARNING: {item['name']}: its cache in pool {item['cache']['pool']}, or "
+                         f"the origin {item['origin']} below it, fails; "
+                         f"{size(item['cache']['dirty_bytes'])} are only in the cache")
     return ["\n".join(lines)] if lines else []
 
 
@@ -101,10 +128,19 @@ def _latencies(flush: dict[str, Any] | None) -> tuple[str | None, ...]:
     return tuple(microseconds(flush[name]) for name in ("mean_us", "p50_us", "p99_us"))
 
 
+def _cache(item: dict[str, Any]) -> tuple[object, ...]:
+    cache = item["cache"]
+    if cache is None:
+        return None, None, None
+    return cache["pool"], cache["volume"], size(cache["dirty_bytes"])
+
+
 def _loud(isolation: str) -> str:
     return "DEGRADED" if isolation == "degraded" else isolation
 
 
 def _condition(item: dict[str, Any]) -> str:
     words = [word for word in ("suspended", "broken") if item[word]]
+    if item["cache"] and item["cache"]["broken"]:
+        words.append("cache fails")
     return ", ".join(words) or "active"

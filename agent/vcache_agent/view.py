@@ -26,7 +26,15 @@ def device(item: Device) -> Json:
         "scope": word(item.scope), "isolation": word(item.isolation),
         "size_bytes": item.sectors * 512, "origin": item.origin,
         "dirty_bytes": item.dirty_bytes, "tags": item.tags, "suspended": item.suspended,
-        "broken": item.broken}
+        "broken": item.broken, "cache": cache(item)}
+
+
+def cache(item: Device) -> Json | None:
+    """Return what a device has in the cache of a pool; None without one."""
+    if not item.pool:
+        return None
+    return {"pool": item.pool, "volume": item.volume, "dirty_bytes": item.cache_dirty_bytes,
+            "broken": item.cache_broken}
 
 
 def tag(item: Tag, names: dict[str, str]) -> Json:
@@ -37,6 +45,8 @@ def tag(item: Tag, names: dict[str, str]) -> Json:
         "cgroups": sorted(item.cgroups), "extents": item.extents_count,
         "extents_bytes": item.extents_sectors * 512, "limit_bytes": item.limit_bytes,
         "dirty_bytes": item.dirty_bytes, "inflight_bytes": item.inflight_bytes,
+        "mode": word(item.mode), "cached_bytes": item.cached_bytes,
+        "cache_dirty_bytes": item.cache_dirty_bytes,
         "broken": item.broken, "flush": flush(item.stats), "stats": stats(item.stats)}
 
 
@@ -93,6 +103,8 @@ def disks(outcome: "Outcome", tags: list[Tag]) -> list[Json]:
             "extents": item.extents_count if item else None,
             "extents_bytes": item.extents_sectors * 512 if item else None,
             "dirty_bytes": item.dirty_bytes if item else None,
+            "cached_bytes": item.cached_bytes if item else None,
+            "cache_dirty_bytes": item.cache_dirty_bytes if item else None,
             "flush": flush(item.stats) if item else None})
     return rows
 

@@ -236,6 +236,8 @@ def _remarks(plan: reconcile.Plan, look: _Look) -> list[str]:
                for device in look.devices if device.isolation == spec.Isolation.DEGRADED]
     remarks += [f"device {device.name}: writes to its origin {device.origin} fail"
                 for device in look.devices if device.broken]
+    remarks += [f"device {device.name}: its cache, or the origin below it, fails"
+                for device in look.devices if device.cache_broken]
     remarks += look.cgroup_notes.values()
     for report in plan.disks:
         asked = report.state.specs.mode is not Mode.NONE

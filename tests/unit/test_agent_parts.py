@@ -165,8 +165,11 @@ STATE = {
     "agent": {"problem": "", "libvirt": True, "domains": 1},
     "devices": [{"device": "254:0", "name": "images", "scope": "filesystem",
                  "isolation": "degraded", "size_bytes": 1 << 30, "dirty_bytes": 0, "tags": 2,
-                 "suspended": False, "broken": True, "origin": "8:0"}],
+                 "suspended": False, "broken": True, "origin": "8:0", "mode": "writeback",
+                 "cache": {"pool": "254:9", "volume": 3, "dirty_bytes": 5 << 20,
+                           "broken": True}}],
     "tags": [{"tag": 3, "device": "254:0", "device_name": "images", "name": "u:vda",
+              "mode": "writethrough", "cached_bytes": 3 << 20, "cache_dirty_bytes": 2 << 20,
               "weight": 100, "limit_bytes": 1 << 20, "dirty_bytes": 4096, "extents": 7,
               "flush": {"count": 2, "mean_us": 1500.0, "p50_us": 900.0, "p99_us": None}}],
     "disks": [], "orphans": [{"tag": 9, "device": None, "name": "x", "dirty_bytes": 0,
@@ -178,6 +181,8 @@ def test_what_is_wrong_stands_first_and_loud() -> None:
     assert text.startswith("WARNING: images: isolation=degraded")
     assert "NOT" in text and "DEGRADED" in text and "writes to the origin 8:0 fail" in text
     assert "1.5 ms" in text and "900 us" in text and "4.0 KiB" in text and "gone" in text
+    assert "5.0 MiB are only in the cache" in text and "cache fails" in text
+    assert "writethrough" in text and "3.0 MiB" in text and "2.0 MiB" in text
 
 
 def vcache(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -188,7 +193,9 @@ def vcache(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("arguments", [
     (), ("tag",), ("tag", "set", "5"), ("tag", "set", "0", "--weight", "5"),
     ("tag", "set", "65536", "--weight", "5"), ("tag", "set", "5", "--weight", "1001"),
-    ("tag", "set", "5", "--weight", "x"), ("tag", "set", "5", "--weight", "5", "--flavor-weight")])
+    ("tag", "set", "5", "--weight", "x"), ("tag", "set", "5", "--weight", "5", "--flavor-weight"),
+    ("tag", "set", "5", "--mode", "none"), ("tag", "set", "5", "--mode", "writeback",
+                                            "--flavor-mode")])
 def test_wrong_usage_is_status_2_and_says_what_is_allowed(arguments: tuple[str, ...]) -> None:
     done = vcache(*arguments)
     assert done.returncode == 2

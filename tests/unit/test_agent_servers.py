@@ -21,7 +21,8 @@ from vcache_agent.admission import Host, admit
 from vcache_agent.blockstack import NotOnVcache
 from vcache_agent.framing import ProtocolError, receive, send
 from vcache_agent.hook_server import Callbacks, Refused
-from vcache_agent.model import DeviceNumber, DiskSource, Domain, Location
+from vcache_agent.model import Device, DeviceNumber, DiskSource, Domain, Location
+from vcache_agent.netlink import spec
 from vcache_agent.unix_server import UnixServer
 
 UUID = "11111111-2222-4333-8444-555555555555"
@@ -145,7 +146,7 @@ def test_only_root_is_served(serve: Make, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(unix_server, "_PEER", type(
         "Forged", (), {"size": 12, "unpack": staticmethod(
             lambda data: struct.unpack("=iII", peer))}))
-    with pytest.raises((ProtocolError, ConnectionResetError)):
+    with pytest.raises((ProtocolError, ConnectionError)):
         asked(path, b"x")
 
 
@@ -212,7 +213,13 @@ def locate(disk: DiskSource) -> Location:
     return Location("file:dm0:1", DeviceNumber(254, 0))
 
 
-HOST = Host(locate, 10)
+def on_mode(mode: spec.Mode, free: int = 10) -> Host:
+    number = DeviceNumber(254, 0)
+    return Host(locate, free, devices={number: Device(
+        number, "images", mode, spec.Scope.FILESYSTEM, spec.Isolation.FUA, 1 << 20, "8:0")})
+
+
+HOST = on_mode(spec.Mode.FLUSH_ONLY)
 
 
 @pytest.mark.parametrize(("disks", "specs", "host", "words"), [
@@ -220,11 +227,17 @@ HOST = Host(locate, 10)
     ((GOOD, CD, NETWORK), {"mode": "flush-only"}, HOST, ""),
     ((BAD,), {}, HOST, ""),
     ((BAD,), {"mode": "none"}, Host(locate, 0, "no module"), ""),
-    ((GOOD,), {"mode": "writeback"}, HOST, "cache pool"),
+    ((GOOD,), {"mode": "writeback"}, HOST, "vda: writeback needs a cache pool"),
+    ((GOOD,), {"mode": "writeback"}, on_mode(spec.Mode.WRITEBACK), ""),
+    ((GOOD,), {"mode": "flush-only"}, on_mode(spec.Mode.WRITEBACK), ""),
+    ((GOOD,), {"mode": "writeback"}, on_mode(spec.Mode.WRITETHROUGH), "in mode writethrough"),
+    ((GOOD,), {"mode": "writethrough"}, on_mode(spec.Mode.WRITETHROUGH), ""),
+    ((GOOD,), {"mode": "flush-only"}, on_mode(spec.Mode.WRITETHROUGH), ""),
+    ((GOOD,), {"mode": "flush-only"}, on_mode(spec.Mode.NONE), "isolates nothing"),
     ((GOOD, BAD), {"mode": "flush-only"}, HOST, "vdb is not isolated: somewhere else"),
     ((NETWORK,), {"mode": "flush-only"}, HOST, "none of its disks"),
     ((), {"mode": "flush-only"}, HOST, "none of its disks"),
-    ((GOOD, GOOD), {"mode": "flush-only"}, Host(locate, 1), "free tags"),
+    ((GOOD, GOOD), {"mode": "flush-only"}, on_mode(spec.Mode.FLUSH_ONLY, 1), "free tags"),
     ((GOOD,), {"mode": "flush-only"}, Host(locate, 10, "no module"), "no module"),
     ((GOOD,), {"mode": "fast"}, HOST, "vcache:mode"),
 ])
@@ -248,7 +261,9 @@ def test_a_request_to_the_admin_socket_is_checked() -> None:
     for request in (b"", b"[]", b"{}", b'{"op": 1}', b'{"op": "nothing"}', b"[" * 100_000,
                     b'{"op": "tag-set"}', b'{"op": "tag-set", "tag": true}',
                     b'{"op": "tag-set", "tag": 65536}', b'{"op": "tag-set", "tag": 1, "weight": 0}',
-                    b'{"op": "tag-set", "tag": 1, "weight": 1001}', os.urandom(100)):
+                    b'{"op": "tag-set", "tag": 1, "weight": 1001}',
+                    b'{"op": "tag-set", "tag": 1, "mode": "none"}',
+                    b'{"op": "tag-set", "tag": 1, "mode": []}', os.urandom(100)):
         answer = json.loads(server.handle(request))
         assert answer["ok"] is False
         assert answer["error"] and "internal" not in answer["error"]

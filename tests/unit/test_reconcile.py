@@ -20,15 +20,23 @@ from vcache_agent.model import (
     Tag,
 )
 from vcache_agent.netlink import spec
-from vcache_agent.reconcile import DeleteTag, Plan, SetExtents, SetTag, World, plan
+from vcache_agent.reconcile import (
+    DeleteTag,
+    Plan,
+    SetExtents,
+    SetTag,
+    World,
+    effective_mode,
+    plan,
+)
 from vcache_agent.store import Assignment
 
 FILES, VOLUME = DeviceNumber(254, 0), DeviceNumber(254, 1)
 
 
-def device(number: DeviceNumber = FILES, scope: spec.Scope = spec.Scope.FILESYSTEM) -> Device:
-    return Device(number, f"dm{number.minor}", spec.Mode.FLUSH_ONLY, scope, spec.Isolation.FUA,
-                  1 << 20, "8:0")
+def device(number: DeviceNumber = FILES, scope: spec.Scope = spec.Scope.FILESYSTEM,
+           mode: spec.Mode = spec.Mode.FLUSH_ONLY) -> Device:
+    return Device(number, f"dm{number.minor}", mode, scope, spec.Isolation.FUA, 1 << 20, "8:0")
 
 
 DEVICES = (device(), device(VOLUME, spec.Scope.VOLUME))
@@ -54,6 +62,7 @@ class Kernel:
     """The kernel's tags; refuses what the real one refuses."""
 
     def __init__(self, *volume_tags: int) -> None:
+        self.modes = {item.number: item.mode for item in DEVICES}
         self.tags = {(VOLUME, tag): Tag(VOLUME, tag) for tag in volume_tags}
         self.extents: dict[tuple[DeviceNumber, int], tuple[Extent, ...]] = {}
 
@@ -65,7 +74,10 @@ class Kernel:
                 del self.tags[key]
                 self.extents.pop(key, None)
             elif isinstance(action, SetTag):
-                tag = self.tags.get(key, Tag(*key))
+                tag = self.tags.get(key, Tag(*key, mode=self.modes[action.device]))
+                if action.mode is not None:
+                    assert self.modes[action.device] is spec.Mode.WRITEBACK
+                    tag = dataclasses.replace(tag, mode=action.mode)
                 assert action.device != VOLUME or key in self.tags
                 cgroups = tag.cgroups if action.cgroups is None else frozenset(action.cgroups)
                 assert len(cgroups) <= spec.CGROUPS_MAX
@@ -98,12 +110,21 @@ class Host:
         self.last_tag = 0
         self.applied: dict[tuple[DeviceNumber, int], tuple[Extent, ...]] = {}
         self.now = 1000.0
+        self.devices: tuple[Device, ...] = DEVICES
+
+    def use(self, mode: spec.Mode, **fields: object) -> None:
+        """Put both devices in a mode, as a table that is loaded does."""
+        self.devices = tuple(dataclasses.replace(item, mode=mode, **fields)  # type: ignore[arg-type]
+                             for item in DEVICES)
+        self.kernel.modes = {item.number: mode for item in DEVICES}
+        self.kernel.tags = {key: dataclasses.replace(tag, mode=mode)
+                            for key, tag in self.kernel.tags.items()}
 
     def decide(self, *disks: DiskState, complete: bool = True,
                defined: frozenset[str] | None = None,
                missing: frozenset[str] = frozenset()) -> Plan:
         return plan(World(
-            disks=disks, devices=DEVICES, tags=tuple(self.kernel.tags.values()),
+            disks=disks, devices=self.devices, tags=tuple(self.kernel.tags.values()),
             complete=complete, defined=defined, assignments=self.rows, last_tag=self.last_tag,
             applied=self.applied, missing=missing, now=self.now))
 
@@ -276,6 +297,94 @@ def test_a_mode_that_needs_a_pool_becomes_flush_only_and_says_so(mode: Mode) -> 
     assert mode.value in report.note and "pool" in report.note
 
 
+@pytest.mark.parametrize(("served", "asked", "given", "words", "lacking"), [
+    ("WRITEBACK", Mode.WRITEBACK, Mode.WRITEBACK, "", False),
+    ("WRITEBACK", Mode.WRITETHROUGH, Mode.WRITETHROUGH, "", False),
+    ("WRITEBACK", Mode.FLUSH_ONLY, Mode.FLUSH_ONLY, "", False),
+    ("WRITETHROUGH", Mode.WRITEBACK, Mode.WRITETHROUGH, "mode writethrough", True),
+    ("WRITETHROUGH", Mode.WRITETHROUGH, Mode.WRITETHROUGH, "", False),
+    ("WRITETHROUGH", Mode.FLUSH_ONLY, Mode.WRITETHROUGH, "mode writethrough", False),
+    ("FLUSH_ONLY", Mode.WRITEBACK, Mode.FLUSH_ONLY, "writeback needs a cache pool", True),
+    ("FLUSH_ONLY", Mode.WRITETHROUGH, Mode.FLUSH_ONLY, "dm0 does not have", True),
+    ("FLUSH_ONLY", Mode.FLUSH_ONLY, Mode.FLUSH_ONLY, "", False),
+    ("NONE", Mode.FLUSH_ONLY, Mode.NONE, "isolates nothing", True),
+    ("NONE", Mode.NONE, Mode.NONE, "", False),
+])
+def test_what_each_mode_becomes_on_each_device(served: str, asked: Mode, given: Mode, words: str,
+                                               lacking: bool) -> None:
+    found = effective_mode(asked, device(mode=spec.Mode[served]))
+    assert (found.mode, found.lacking) == (given, lacking)
+    assert words in found.note
+    assert bool(words) == bool(found.note)
+
+
+def test_a_cache_that_fails_is_told_to_who_uses_it() -> None:
+    broken = dataclasses.replace(device(mode=spec.Mode.WRITEBACK), cache_broken=True)
+    assert effective_mode(Mode.WRITEBACK, broken).lacking
+    assert "fails" in effective_mode(Mode.WRITETHROUGH, broken).note
+    assert not effective_mode(Mode.FLUSH_ONLY, broken).note
+
+
+@pytest.mark.parametrize("on", [FILES, VOLUME])
+def test_the_mode_reaches_the_kernel_and_changes_online(on: DeviceNumber) -> None:
+    host = Host(40)
+    host.use(spec.Mode.WRITEBACK)
+    for mode in (Mode.WRITETHROUGH, Mode.FLUSH_ONLY, Mode.WRITEBACK):
+        decided = host.step(disk(1, on=on, cgroup=5, mode=mode))
+        (report,) = decided.disks
+        assert (report.mode, report.note) == (mode, "")
+        assert host.kernel.tags[on, report.tag or 0].mode.name.lower().replace("_", "-") == mode
+        assert not host.step(disk(1, on=on, cgroup=5, mode=mode)).actions
+
+
+@pytest.mark.parametrize("served", [spec.Mode.WRITETHROUGH, spec.Mode.FLUSH_ONLY, spec.Mode.NONE])
+@pytest.mark.parametrize("asked", [Mode.WRITEBACK, Mode.WRITETHROUGH, Mode.FLUSH_ONLY])
+def test_a_device_with_one_mode_is_not_asked_for_others(served: spec.Mode, asked: Mode) -> None:
+    host = Host(40)
+    host.use(served)
+    for on in FILES, VOLUME:
+        host.step(disk(1, on=on, cgroup=5, mode=asked))
+        assert not host.step(disk(1, on=on, cgroup=5, mode=asked)).actions
+
+
+def test_a_device_that_gets_a_pool_later() -> None:
+    host = Host()
+    host.step(disk(1, cgroup=5, mode=Mode.WRITETHROUGH))
+    host.use(spec.Mode.WRITEBACK)
+    (action,) = host.step(disk(1, cgroup=5, mode=Mode.WRITETHROUGH)).actions
+    assert isinstance(action, SetTag)
+    assert action.mode is spec.Mode.WRITETHROUGH
+    # One that has lost its cache does not say its tags' modes.
+    host.use(spec.Mode.WRITEBACK, cache_broken=True)
+    assert not host.step(disk(1, cgroup=5, mode=Mode.WRITETHROUGH)).actions
+
+
+def test_a_mode_set_by_hand_holds_and_is_told() -> None:
+    host = Host()
+    host.use(spec.Mode.WRITEBACK)
+    host.step(disk(1, cgroup=5, mode=Mode.WRITEBACK))
+    host.rows = {key: dataclasses.replace(row, mode="flush-only")
+                 for key, row in host.rows.items()}
+    for _ in range(2):
+        (report,) = host.step(disk(1, cgroup=5, mode=Mode.WRITEBACK)).disks
+        assert report.mode is Mode.FLUSH_ONLY
+        assert "by hand" in report.note
+        host.step()
+        host.step()
+    assert host.rows["file:dm0:1"].mode == "flush-only"
+
+
+def test_domains_that_share_a_disk_get_the_most_that_one_asks_for() -> None:
+    host = Host()
+    host.use(spec.Mode.WRITEBACK)
+    both = disk(1, key="file:dm0:9", cgroup=5, extents=(), mode=Mode.FLUSH_ONLY), \
+        disk(2, key="file:dm0:9", cgroup=6, extents=(), mode=Mode.WRITEBACK)
+    reports = host.step(*both).disks
+    assert [report.mode for report in reports] == [Mode.WRITEBACK, Mode.WRITEBACK]
+    assert "another domain" in reports[0].note and not reports[1].note
+    assert not host.step(*both).actions
+
+
 def test_mode_none_and_disks_elsewhere_are_untagged() -> None:
     elsewhere = dataclasses.replace(disk(2), location=None, reason="on another host")
     decided = Host().step(disk(1, mode=Mode.NONE), elsewhere)
@@ -337,10 +446,12 @@ DISKS = st.lists(st.builds(
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.tuples(DISKS, st.booleans(), st.integers(0, 2**32)), min_size=1, max_size=5))
+@given(st.lists(st.tuples(DISKS, st.booleans(), st.integers(0, 2**32)), min_size=1, max_size=5),
+       st.sampled_from(spec.Mode))
 def test_any_history_converges_and_keeps_its_promises(
-        history: list[tuple[list[DiskState], bool, int]]) -> None:
+        history: list[tuple[list[DiskState], bool, int]], served: spec.Mode) -> None:
     host = Host(40)
+    host.use(served)
     for disks, complete, seed in history:
         chance = random.Random(seed)
         for key in host.kernel.tags:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vcache_agent import store as store_module
 from vcache_agent.store import Assignment, Store, StoreError
 from vcache_agent.tags import TagsExhausted, allocate
 
@@ -52,6 +53,34 @@ def test_what_is_written_is_there_again(tmp_path: Path) -> None:
     assert not again.set_weight(1, 30)
     assert again.assignments()["a"].weight == 30
     again.close()
+
+
+def test_a_file_of_the_first_version_is_kept(tmp_path: Path) -> None:
+    old = sqlite3.connect(tmp_path / "s.sqlite")
+    for statement in store_module._SCHEMAS[0].split(";"):
+        old.execute(statement)
+    old.execute("INSERT INTO disks VALUES ('a', 1, 'uuid', 'name', 'vda', '/path', 7, NULL)")
+    old.execute("PRAGMA user_version = 1")
+    old.commit()
+    old.close()
+    store = Store(tmp_path / "s.sqlite")
+    assert store.assignments() == {"a": row("a", 1, weight=7)}
+    assert store.set_mode(1, "writethrough")
+    assert not store.set_mode(2, None)
+    assert store.assignments()["a"].mode == "writethrough"
+    store.close()
+
+
+def test_a_volume_is_of_one_device_and_a_device_has_one(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.sqlite")
+    store.remember_volume("8:16", "LVM-a", 1)
+    store.remember_volume("8:16", "LVM-b", 2)
+    store.remember_volume("8:32", "LVM-a", 1)
+    assert store.volumes("8:16") == {"LVM-a": 1, "LVM-b": 2}
+    store.forget_volume("8:16", 1)
+    assert store.volumes("8:16") == {"LVM-b": 2}
+    assert store.volumes("8:32") == {"LVM-a": 1}
+    store.close()
 
 
 def test_an_update_is_all_or_nothing(tmp_path: Path) -> None:

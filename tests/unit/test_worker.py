@@ -56,9 +56,10 @@ class Kernel:
                 for number, tag in self.table.items()]
 
     def tag_set(self, device: DeviceNumber, number: int, *, name: str, weight: int,
-                cgroups: Sequence[int]) -> None:
+                cgroups: Sequence[int], mode: spec.Mode | None) -> None:
         with self.lock:
-            self.table[number] = Tag(device, number, name, weight, frozenset(cgroups))
+            self.table[number] = Tag(device, number, name, weight, frozenset(cgroups),
+                                     mode=self.device.mode if mode is None else mode)
 
     def tag_del(self, device: DeviceNumber, number: int) -> None:
         with self.lock:
@@ -166,6 +167,25 @@ def test_from_prepare_to_release(host: Host) -> None:
     host.look()
     assert not host.kernel.table
     assert next(iter(host.store.assignments().values())).released is not None
+
+
+def test_a_mode_of_a_flavor_reaches_the_tag_and_so_does_an_operators(host: Host) -> None:
+    host.kernel.device = dataclasses.replace(
+        host.kernel.device, mode=spec.Mode.WRITEBACK, pool="254:9", volume=3)
+    path = host.image("a", 4)
+    domain = host.tell("a", path)
+    host.cgroups["a"] = 77
+    host.look()
+    assert host.tag(domain).mode is spec.Mode.FLUSH_ONLY
+    host.store.set_mode(host.tag(domain).id, "writethrough")
+    outcome = host.look()
+    assert host.tag(domain).mode is spec.Mode.WRITETHROUGH
+    (row,) = view.disks(outcome, host.kernel.tags())
+    assert (row["mode_asked"], row["mode"], row["cached_bytes"]) == (
+        "flush-only", "writethrough", 0)
+    shown = view.kernel(host.kernel.devices(), host.kernel.tags())
+    assert shown["devices"][0]["cache"]["volume"] == 3
+    assert shown["tags"][0]["mode"] == "writethrough"
 
 
 def test_growth_is_followed(host: Host) -> None:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command vcache: look at the tags of this host, and set them.
+"""The command vcache: look at the tags of this host, set them, and give devices a cache.
 
 Exit status: 0 done; 1 it could not be done; 2 wrong usage; 3 the kernel module
-is not loaded; 4 no permission; 5 the agent does not run and is needed.
+is not loaded; 4 no permission; 5 the agent does not run and is needed; 130
+interrupted.
 """
 
 import argparse
@@ -16,10 +17,16 @@ from typing import Any
 
 from vcache_agent import tables, view
 from vcache_agent.admin_client import AdminDenied, AdminError, AgentNotRunning, ask
+from vcache_agent.cmd import pool_cli
+from vcache_agent.dm import DmError
+from vcache_agent.model import TAG_MODES
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client, ModuleNotLoaded, NetlinkError
+from vcache_agent.pools import PoolError
+from vcache_agent.store import StoreError
 
 EXIT_FAILED, EXIT_USAGE, EXIT_NO_MODULE, EXIT_PERMISSION, EXIT_NO_AGENT = 1, 2, 3, 4, 5
+EXIT_INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,8 +43,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(EXIT_PERMISSION if denied else EXIT_FAILED, f"kernel: {error.strerror}")
     except AdminDenied as error:
         return _fail(EXIT_PERMISSION, str(error))
-    except AdminError as error:
+    except (AdminError, PoolError, StoreError) as error:
         return _fail(EXIT_FAILED, str(error))
+    except DmError as error:
+        denied = error.errno in (errno.EPERM, errno.EACCES)
+        return _fail(EXIT_PERMISSION if denied else EXIT_FAILED, str(error.strerror))
+    except KeyboardInterrupt:
+        return _fail(EXIT_INTERRUPTED, "interrupted; call again to go on")
     except BrokenPipeError:
         return 0
 
@@ -74,14 +86,19 @@ def _parser() -> argparse.ArgumentParser:
     tag = commands.add_parser("tag", help="change a tag")
     tag_commands = tag.add_subparsers(required=True, metavar="COMMAND")
     command = tag_commands.add_parser(
-        "set", help="set a tag's weight",
-        description="Set a tag's weight. It holds until it is set to the flavor's again, also "
-                    "over restarts of the domain and the agent.")
+        "set", help="set a tag's weight or mode",
+        description="Set a tag's weight or mode. It holds until it is set to the flavor's again, "
+                    "also over restarts of the domain and the agent.")
     command.add_argument("tag", type=_integer(1, spec.TAG_MAX), metavar="TAG")
-    group = command.add_mutually_exclusive_group(required=True)
+    group = command.add_mutually_exclusive_group()
     group.add_argument("--weight", type=_integer(1, spec.WEIGHT_MAX), metavar="1..1000")
     group.add_argument("--flavor-weight", action="store_true", help="what its flavor says")
-    command.set_defaults(run=_tag_set)
+    group = command.add_mutually_exclusive_group()
+    group.add_argument("--mode", choices=TAG_MODES,
+                       help="what becomes of its writes, on a device in mode writeback")
+    group.add_argument("--flavor-mode", action="store_true", help="what its flavor says")
+    command.set_defaults(run=_tag_set, usage=command.error)
+    pool_cli.add_commands(commands)
     return parser
 
 
@@ -123,7 +140,14 @@ def _reconcile(arguments: argparse.Namespace) -> int:
 
 
 def _tag_set(arguments: argparse.Namespace) -> None:
-    ask(arguments.socket, {"op": "tag-set", "tag": arguments.tag, "weight": arguments.weight})
+    request = {"op": "tag-set", "tag": arguments.tag}
+    if arguments.weight is not None or arguments.flavor_weight:
+        request["weight"] = arguments.weight
+    if arguments.mode is not None or arguments.flavor_mode:
+        request["mode"] = arguments.mode
+    if len(request) == 2:
+        arguments.usage("one of --weight, --flavor-weight, --mode, --flavor-mode is needed")
+    ask(arguments.socket, request)
 
 
 if __name__ == "__main__":

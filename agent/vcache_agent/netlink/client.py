@@ -272,16 +272,20 @@ class Client:
         return _tag(answers[0])
 
     def tag_set(self, device: DeviceNumber, number: int, *, name: str | None = None,
-                weight: int | None = None, cgroups: Sequence[int] | None = None) -> None:
+                weight: int | None = None, cgroups: Sequence[int] | None = None,
+                mode: spec.Mode | None = None) -> None:
         """Make a tag or change it; what is None stays.
 
         :param cgroups: cgroup ids that replace the tag's; empty: none
+        :param mode: of its writes, on a device in mode writeback
         """
         attributes = _tag_attributes(device, number)
         if name is not None:
             attributes.append(("VCACHE_A_TAG_NAME", name))
         if weight is not None:
             attributes.append(("VCACHE_A_TAG_WEIGHT", weight))
+        if mode is not None:
+            attributes.append(("VCACHE_A_TAG_MODE", int(mode)))
         if cgroups is not None:
             attributes += [("VCACHE_A_TAG_CGROUP", cgroup) for cgroup in list(cgroups) or [0]]
         self._socket.request(spec.Command.TAG_SET, attributes)
@@ -377,7 +381,11 @@ def _device(message: genlmsg) -> Device:
         dirty_bytes=value("DIRTY_BYTES") or 0,
         tags=value("TAGS") or 0,
         suspended=_has(message, "VCACHE_A_DEVICE_SUSPENDED"),
-        broken=_has(message, "VCACHE_A_DEVICE_BROKEN"))
+        broken=_has(message, "VCACHE_A_DEVICE_BROKEN"),
+        pool=value("POOL") or "",
+        volume=value("VOLUME") or 0,
+        cache_dirty_bytes=value("CACHE_DIRTY_BYTES") or 0,
+        cache_broken=_has(message, "VCACHE_A_DEVICE_CACHE_BROKEN"))
 
 
 def _tag(message: genlmsg) -> Tag:
@@ -396,7 +404,10 @@ def _tag(message: genlmsg) -> Tag:
         dirty_bytes=value("DIRTY_BYTES") or 0,
         inflight_bytes=value("INFLIGHT_BYTES") or 0,
         broken=_has(message, "VCACHE_A_TAG_BROKEN"),
-        stats=_stats(value("STATS")))
+        stats=_stats(value("STATS")),
+        mode=spec.Mode(value("MODE") or 0),
+        cached_bytes=value("CACHED_BYTES") or 0,
+        cache_dirty_bytes=value("CACHE_DIRTY_BYTES") or 0)
 
 
 def _stats(nest: Any) -> Stats:

@@ -60,6 +60,13 @@ class Mode(enum.IntEnum):
 
     #: a tagged write buffer over the origin, no cache device
     FLUSH_ONLY = 0
+    #: write-outs go to the log of their tag in a cache, and to the origin
+    #: later
+    WRITEBACK = 1
+    #: write-outs go to the origin, the cache has copies
+    WRITETHROUGH = 2
+    #: requests go to the origin as they are, flushes are device-wide
+    NONE = 3
 
 
 class Scope(enum.IntEnum):
@@ -99,6 +106,8 @@ class EventKind(enum.IntEnum):
     #: the origin refused a tagged command, FUA is used until device-set tells
     #: its tags again
     TAGS_LOST = 4
+    #: the cache device of the pool has failed
+    CACHE_LOST = 5
 
 
 class Extent(NamedTuple):
@@ -141,6 +150,7 @@ class Stats(nla):
         ('VCACHE_A_STATS_DISCARDS', 'uint64'),
         ('VCACHE_A_STATS_DEVICE_FLUSHES', 'uint64'),
         ('VCACHE_A_STATS_TAGGED_FLUSHES', 'uint64'),
+        ('VCACHE_A_STATS_CACHE_HIT_BYTES', 'uint64'),
         ('VCACHE_A_STATS_PAD', 'none'),
     )
 
@@ -163,6 +173,10 @@ class DeviceMessage(genlmsg):
         ('VCACHE_A_DEVICE_TAGS', 'uint32'),
         ('VCACHE_A_DEVICE_SUSPENDED', 'flag'),
         ('VCACHE_A_DEVICE_BROKEN', 'flag'),
+        ('VCACHE_A_DEVICE_POOL', 'asciiz'),
+        ('VCACHE_A_DEVICE_VOLUME', 'uint32'),
+        ('VCACHE_A_DEVICE_CACHE_DIRTY_BYTES', 'uint64'),
+        ('VCACHE_A_DEVICE_CACHE_BROKEN', 'flag'),
         ('VCACHE_A_DEVICE_ORIGIN_NSID', 'uint32'),
         ('VCACHE_A_DEVICE_ORIGIN_TAG_MAX', 'uint32'),
         ('VCACHE_A_DEVICE_ORIGIN_INSTANCE', 'uint32'),
@@ -192,6 +206,9 @@ class TagMessage(genlmsg):
         ('VCACHE_A_TAG_INFLIGHT_BYTES', 'uint64'),
         ('VCACHE_A_TAG_STATS', 'Stats'),
         ('VCACHE_A_TAG_BROKEN', 'flag'),
+        ('VCACHE_A_TAG_MODE', 'uint32'),
+        ('VCACHE_A_TAG_CACHED_BYTES', 'uint64'),
+        ('VCACHE_A_TAG_CACHE_DIRTY_BYTES', 'uint64'),
         ('VCACHE_A_TAG_PAD', 'none'),
     )
 

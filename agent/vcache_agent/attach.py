@@ -1,0 +1,446 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Put a cache under a mapped device that is in use, and take it away again.
+
+The table of the device moves to a new one, ``<name>-vcorigin``, and its own
+becomes a line of the target with that as the origin: no path changes. A device
+that is one of the target already needs no second one.
+
+Each step leaves something that works, so a command may be killed between any
+two; the next call finds out from the tables how far it came and goes on, or
+says what is the matter. A table is put in force by one ioctl, that suspends
+and resumes. Only the last step of a detach holds the device suspended: what
+the origin has refused is still in memory then, and must not be thrown away.
+"""
+
+import contextlib
+import ctypes
+import errno
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from vcache_agent import pools
+from vcache_agent.dm import HIDDEN, NAME_MAX, Dm, DmError, Info, KernelWords, Line, Lines
+from vcache_agent.pools import Mapping, PoolError
+from vcache_agent.store import Store
+
+#: Targets whose tables can be in force twice, on the device and on the hidden one.
+TWICE = ("linear", "striped")
+SUFFIX = "-vcorigin"
+_UUID = "VCACHE-ORIGIN-"
+
+CACHED = ("writeback", "writethrough")
+
+# Seconds between looks at a drain, and for which the origin may refuse all of it.
+_LOOK = 0.2
+_STALL = 30.0
+# Seconds that a device may stay open that nobody needs any more.
+_REMOVE = 5.0
+
+_LOCK_ALL = 3  # MCL_CURRENT | MCL_FUTURE of mlockall(2)
+
+Say = Callable[[str], None]
+
+
+def attach(dm: Dm, store: Store, device: str, pool: str, *, mode: str = "writeback",
+           volume: int | None = None, scope: str | None = None, recover: bool = False) -> str:
+    """Make a device a volume of a pool; return what was done.
+
+    :param scope: ``volume <tag>`` or ``filesystem``; None: as it is
+    :param recover: what the pool has of the volume is this device's
+    :raises PoolError: if that is not possible; then the device is as it was
+    """
+    found = pools.pool(dm, pool)
+    info = _tidy(dm, pools.find(dm, device))
+    mapping = pools.mapping_of(dm, info)
+    if mapping is not None and mapping.pool is not None:
+        return _attached_already(info, mapping, found, mode, volume, scope)
+    if found.state != "ok":
+        raise PoolError(f"pool {found.info.name} is {found.state}: only one that is ok is allowed")
+    _check_place(dm, info, found)
+    scope = _scope(dm, info, mapping, scope)
+    lines = dm.table(info.name)
+    if mapping is None:
+        _check_table(info, lines)
+    chosen = pools.allocate(dm, store, found, info, volume, recover=recover)
+    with _Steps(dm, info, lines) as steps:
+        if mapping is None:
+            hidden = steps.hide()
+            mapping = Mapping(_length(lines), "flush-only", hidden.number, scope)
+        steps.swap([Mapping(mapping.length, mode, mapping.origin, scope, mapping.age_ms,
+                            found.info.number, chosen).line()])
+    return f"{info.name} is volume {chosen} of pool {found.info.name}, mode {mode}"
+
+
+def detach(dm: Dm, store: Store, device: str, say: Say, *, force: bool = False) -> str:
+    """Take the cache of a device away when all is on its origin; return what was done.
+
+    :param say: is told how far it is
+    :param force: give up what only a cache that has failed has
+    :raises PoolError: if that is not possible; then the device works as it did
+    """
+    found = pools.find(dm, device)
+    before = _hidden(dm, found)
+    info = _tidy(dm, found)
+    mapping = pools.mapping_of(dm, info)
+    hidden = _origin_of(dm, mapping) if mapping else None
+    if mapping is None or (mapping.pool is None and hidden is None):
+        if before is not None and _hidden(dm, info) is None:
+            return f"{info.name} has its own table again; what a call before left is removed"
+        raise PoolError(f"{info.name} has no cache; only a device that was attached is allowed")
+    whole = True
+    if mapping.pool is not None:
+        whole = _leave_pool(dm, store, info, mapping, say, force=force)
+    lines = dm.table(hidden.name) if hidden else (mapping.plain().line(),)
+    with _Steps(dm, info, dm.table(info.name)) as steps:
+        if not whole and hidden is None:
+            # The target gives up a volume that it cannot clear only with its table.
+            steps.swap([Line(0, mapping.length, "linear", f"{mapping.origin} 0")])
+            steps.swap(lines)
+        elif hidden is not None:
+            steps.put_back(lines, force=force)
+    if hidden is not None:
+        _remove(dm, hidden)
+    return f"{info.name} has no cache any more, it is as it was before"
+
+
+def change_mode(dm: Dm, device: str, mode: str, say: Say) -> str:
+    """Change the mode of a device that is attached; return what was done."""
+    info = _tidy(dm, pools.find(dm, device))
+    mapping = pools.mapping_of(dm, info)
+    if mapping is None or mapping.pool is None:
+        raise PoolError(f"{info.name} has no cache; attach it to a pool first")
+    if mapping.mode == mode:
+        return f"{info.name} is in mode {mode} already"
+    cache = pools.cache_state(dm, info)
+    if cache is None or cache.state in ("bypassed", "lost"):
+        raise PoolError(f"the cache of {info.name} has failed; only 'vcache detach' is allowed")
+    if mapping.mode == "writeback":
+        drain(dm, info, say)
+    wanted = Mapping(mapping.length, mode, mapping.origin, mapping.scope, mapping.age_ms,
+                     mapping.pool, mapping.volume)
+    with _Steps(dm, info, dm.table(info.name)) as steps:
+        steps.swap([wanted.line()])
+    return f"{info.name} is in mode {mode}"
+
+
+def drain(dm: Dm, info: Info, say: Say) -> None:
+    """Have everything written to the origin that only the cache has.
+
+    The kernel makes writers wait for a drain, so it ends. It goes on when we
+    do not.
+    """
+    dm.message(info.name, "drain")
+    said, least, moved = 0.0, None, time.monotonic()
+    while True:
+        cache = pools.cache_state(dm, info)
+        if cache is None or not cache.dirty:
+            return
+        left = f"{cache.dirty / (1 << 20):.1f} MiB"
+        now = time.monotonic()
+        if least is None or cache.dirty < least or cache.state != "failing":
+            least, moved = cache.dirty, now
+        if cache.state in ("lost", "bypassed"):
+            raise PoolError(f"the cache of {info.name} has failed with {left} that are nowhere "
+                            "else")
+        if now - moved > _STALL:
+            raise PoolError(f"the origin of {info.name} refuses writes, {left} are only in the "
+                            "cache; the drain goes on when it takes them, call again then")
+        if now - said >= 1:
+            say(f"{info.name}: {left} left")
+            said = now
+        time.sleep(_LOOK)
+
+
+def _leave_pool(dm: Dm, store: Store, info: Info, mapping: Mapping, say: Say, *,
+                force: bool) -> bool:
+    """Make a device one without a cache, if its volume can be cleared; tell whether."""
+    found = pools.pool(dm, _name(dm, mapping))
+    cache = pools.cache_state(dm, info)
+    state = cache.state if cache else "lost"
+    if state == "lost" and not force:
+        left = f"{cache.dirty / (1 << 20):.1f} MiB" if cache else "data"
+        raise PoolError(f"the cache of {info.name} has failed with {left} that are nowhere else; "
+                        "--force gives them up, what the origin has then is older")
+    if state in ("lost", "bypassed"):
+        # What the cache still has is older than the origin from now on.
+        store.forget_volume(found.info.name, mapping.volume)
+        return False
+    if mapping.mode == "writeback":
+        drain(dm, info, say)
+    # Only the target can tell that nothing came in between.
+    with _Steps(dm, info, dm.table(info.name)) as steps:
+        steps.swap([mapping.plain().line()])
+    with contextlib.suppress(PoolError):
+        pools.drop(dm, store, found.info.name, mapping.volume, force=False)
+    return True
+
+
+def _name(dm: Dm, mapping: Mapping) -> str:
+    info = dm.info(mapping.pool) if mapping.pool else None
+    if info is None:
+        raise PoolError(f"the pool {mapping.pool} is no more")
+    return info.name
+
+
+def _attached_already(info: Info, mapping: Mapping, found: pools.Pool, mode: str,
+                      volume: int | None, scope: str | None) -> str:
+    same = mapping.pool == found.info.number and volume in (None, mapping.volume) \
+        and scope in (None, mapping.scope)
+    if not same:
+        raise PoolError(f"{info.name} is volume {mapping.volume} of pool {mapping.pool} already "
+                        f"({mapping.scope}): detach it first")
+    if mode != mapping.mode:
+        raise PoolError(f"{info.name} is attached in mode {mapping.mode}: change that by "
+                        f"'vcache mode {info.name} {mode}'")
+    return f"{info.name} is volume {mapping.volume} of pool {found.info.name} already"
+
+
+def _scope(dm: Dm, info: Info, mapping: Mapping | None, asked: str | None) -> str:
+    if mapping is None and asked is None:
+        raise PoolError("--tag N (all of it is one disk's) or --filesystem (it has a file system "
+                        "with disk images) is needed")
+    if mapping is not None:
+        if asked not in (None, mapping.scope):
+            raise PoolError(f"{info.name} is a vcache device of scope '{mapping.scope}', it "
+                            "keeps that: leave --tag and --filesystem out")
+        return mapping.scope
+    assert asked is not None  # noqa: S101 - see above
+    for other in pools.devices(dm):
+        theirs = pools.mapping_of(dm, other)
+        if asked != "filesystem" and theirs is not None and theirs.scope == asked:
+            raise PoolError(f"tag {asked.split()[1]} is that of {other.name}: one that no other "
+                            "device of the host has is allowed")
+    return asked
+
+
+def _check_table(info: Info, lines: Lines) -> None:
+    if not lines:
+        raise PoolError(f"{info.name} has no table")
+    if info.readonly:
+        raise PoolError(f"{info.name} is read-only: only a device that can be written is allowed")
+    other = sorted({line.target for line in lines} - set(TWICE))
+    if other:
+        raise PoolError(f"{info.name} is of dm target {', '.join(other)}: allowed are "
+                        f"{', '.join(TWICE)} (logical volumes) and vcache in mode flush-only")
+    if len(info.name) + len(SUFFIX) > NAME_MAX:
+        raise PoolError(f"the name {info.name} is too long, at most {NAME_MAX - len(SUFFIX)} "
+                        "characters are allowed")
+
+
+def _check_place(dm: Dm, info: Info, found: pools.Pool) -> None:
+    """Refuse a device that the pool itself lies on."""
+    pending, seen = [found.info.number, found.cache], set()
+    while pending:
+        current = pending.pop()
+        if current == info.number:
+            raise PoolError(f"pool {found.info.name} lies on {info.name} itself")
+        if current in seen:
+            continue
+        seen.add(current)
+        for slave in (Path("/sys/dev/block") / str(current)).glob("slaves/*/dev"):
+            pending.append(pools.number(slave.read_text().strip()))
+    mapping = pools.mapping_of(dm, info)
+    if mapping is not None and mapping.mode == "none":
+        raise PoolError(f"{info.name} is in mode none: flush-only is allowed")
+
+
+def _hidden_uuid(info: Info) -> str:
+    return (_UUID + pools.identity(info))[:128]
+
+
+def _hidden(dm: Dm, info: Info) -> Info | None:
+    """Return the device that has the former table of another, if there is one."""
+    return dm.info(info.name + SUFFIX) if len(info.name) + len(SUFFIX) <= NAME_MAX else None
+
+
+def _origin_of(dm: Dm, mapping: Mapping) -> Info | None:
+    """Return the hidden device below one, if it was made by us."""
+    info = dm.info(mapping.origin)
+    return info if info is not None and info.uuid.startswith(_UUID) else None
+
+
+def _tidy(dm: Dm, info: Info) -> Info:
+    """Put right what a call that was killed has left of a device; return it as it is then."""
+    hidden = _hidden(dm, info)
+    if hidden is not None and hidden.uuid != _hidden_uuid(info):
+        raise PoolError(f"a device {hidden.name} exists that is not of this command: rename or "
+                        "remove it")
+    if info.inactive:
+        _drop_loaded(dm, info, hidden)
+    if info.suspended:
+        _wake(dm, info, hidden)
+    mapping = pools.mapping_of(dm, info)
+    if hidden is not None and (mapping is None or mapping.origin != hidden.number):
+        _remove(dm, hidden)
+    again = dm.info(info.number)
+    if again is None:
+        raise PoolError(f"{info.name} has gone")
+    return again
+
+
+def _drop_loaded(dm: Dm, info: Info, hidden: Info | None) -> None:
+    """Drop a table that was loaded and never put in force, if it is one of ours."""
+    loaded = dm.table(info.name, inactive=True)
+    ours = any(line.target == pools.TARGET for line in loaded) or (
+        hidden is not None and hidden.active and loaded == dm.table(hidden.name))
+    if not ours:
+        raise PoolError(f"another program is changing the table of {info.name}: try again later")
+    dm.clear(info.name)
+
+
+def _wake(dm: Dm, info: Info, hidden: Info | None) -> None:
+    """Resume a device that was left suspended."""
+    if hidden is None and pools.mapping_of(dm, info) is None:
+        raise PoolError(f"{info.name} is suspended, by another program: 'dmsetup resume "
+                        f"{info.name}' if nobody works at it")
+    words = KernelWords()
+    try:
+        dm.resume(info.name)
+    except DmError as error:
+        # A table that never came into force has nothing in the cache.
+        if hidden is None or not hidden.active or pools.cache_state(dm, info) is not None:
+            raise PoolError(f"{info.name} is suspended and cannot be resumed: "
+                            f"{words.last() or error.strerror}") from None
+        dm.load(info.name, dm.table(hidden.name))
+        dm.resume(info.name)
+    finally:
+        words.close()
+
+
+def _remove(dm: Dm, hidden: Info) -> None:
+    """Remove a hidden device; udev may still look at it."""
+    limit = time.monotonic() + _REMOVE
+    while True:
+        try:
+            dm.remove(hidden.name, HIDDEN)
+        except DmError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            if time.monotonic() > limit:
+                raise PoolError(f"{hidden.name} is not needed any more, but in use: remove it "
+                                f"when it is not, or call again") from None
+            time.sleep(_LOOK)
+        else:
+            return
+
+
+def _length(lines: Lines) -> int:
+    return sum(line.length for line in lines)
+
+
+class _Steps:
+    """The steps of a change; when one fails, those before it are undone.
+
+    :param lines: the table to go back to
+    """
+
+    def __init__(self, dm: Dm, info: Info, lines: Lines) -> None:
+        self._dm = dm
+        self._info = info
+        self._lines = lines
+        self._made: Info | None = None
+        self._words = KernelWords()
+
+    def __enter__(self) -> "_Steps":
+        # A signal waits for the end: what is half done is worse than a moment.
+        self._mask = signal.pthread_sigmask(
+            signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: object) -> None:
+        reason = self._words.last()
+        try:
+            if error is not None:
+                self._undo()
+        finally:
+            self._words.close()
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+        if isinstance(error, DmError):
+            raise PoolError(f"{self._info.name} is as it was: {reason or error.strerror}") from None
+
+    def hide(self) -> Info:
+        """Make the second device with the table of the first."""
+        name = self._info.name + SUFFIX
+        self._dm.create(name, _hidden_uuid(self._info))
+        self._made = self._dm.info(name)
+        assert self._made is not None  # noqa: S101 - it was made just now
+        self._dm.load(name, self._lines)
+        self._dm.resume(name, HIDDEN)
+        return self._made
+
+    def swap(self, lines: list[Line] | Lines) -> None:
+        """Replace the table, at one go."""
+        self._dm.load(self._info.name, lines)
+        with _memory_locked():
+            try:
+                self._dm.resume(self._info.name)
+            except DmError:
+                # It may be suspended now, perhaps under our own program.
+                self._restore()
+                raise
+        self._lines = tuple(lines)
+
+    def put_back(self, lines: Lines, *, force: bool) -> None:
+        """Replace the table by one without the target, when nothing is left in memory."""
+        name = self._info.name
+        if not force:
+            _flush(self._info)
+        self._dm.load(name, lines)
+        with _memory_locked():
+            self._dm.suspend(name)
+            left = pools.buffered(self._dm, self._info)
+            if left and not force:
+                self._dm.clear(name)
+                self._dm.resume(name)
+            else:
+                self._dm.resume(name)
+        if left and not force:
+            raise PoolError(f"the origin of {name} refuses writes, {left >> 10} KiB are only in "
+                            "memory; call again when it takes them")
+
+    def _restore(self) -> None:
+        info = self._dm.info(self._info.name)
+        if info is None:
+            return
+        if info.inactive:
+            self._dm.clear(info.name)
+        if info.suspended:
+            self._dm.load(info.name, self._lines)
+            self._dm.resume(info.name)
+
+    def _undo(self) -> None:
+        self._restore()
+        if self._made is not None:
+            with contextlib.suppress(DmError):
+                self._dm.remove(self._made.name, HIDDEN)
+
+
+def _flush(info: Info) -> None:
+    """Have everything that is in memory written to the origin, or say that it refuses."""
+    try:
+        fd = os.open(info.path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise PoolError(f"{info.path}: {error.strerror}") from None
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        raise PoolError(f"the origin of {info.name} refuses writes ({error.strerror}), what is "
+                        "in memory is nowhere else; call again when it takes them") from None
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def _memory_locked() -> Iterator[None]:
+    """Keep the program in memory: it may lie on the device that is suspended."""
+    libc = ctypes.CDLL(None)
+    locked = libc.mlockall(_LOCK_ALL) == 0
+    try:
+        yield
+    finally:
+        if locked:
+            libc.munlockall()

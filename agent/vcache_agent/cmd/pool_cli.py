@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands of ``vcache`` about pools, and the devices that use them.
+
+They work on device mapper themselves, as root, whether the agent runs or not.
+"""
+
+import argparse
+import contextlib
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from vcache_agent import attach, pools, tables
+from vcache_agent.dm import Dm
+from vcache_agent.netlink import spec
+from vcache_agent.netlink.client import ModuleNotLoaded
+from vcache_agent.pools import PoolError
+from vcache_agent.store import Store
+
+_MODULE = Path("/sys/module/dm_vcache")
+
+
+def add_commands(commands: Any) -> None:
+    """Add the commands to those of ``vcache``."""
+    pool = commands.add_parser("pool", help="pools on cache devices")
+    pool_commands = pool.add_subparsers(required=True, metavar="COMMAND")
+    command = pool_commands.add_parser(
+        "create", help="make a pool on a cache device, or find the one that is on it",
+        description="Make a pool on a cache device that begins with 4 KiB of zeroes, or put the "
+                    "one that is on it in use. Needed again after each start of the host.")
+    command.add_argument("name", metavar="NAME")
+    command.add_argument("device", metavar="DEVICE", help="an SSD, a partition, a volume")
+    command.add_argument("--chunk-kib", type=_chunk, metavar="N",
+                         help="unit of the cache, a power of two from 64 to 16384 (1024)")
+    command.set_defaults(run=_create)
+    command = pool_commands.add_parser("list", help="the pools, and who uses them")
+    command.add_argument("--json", action="store_true", help="for programs")
+    command.set_defaults(run=_list)
+    command = pool_commands.add_parser(
+        "remove", help="take a pool out of use; its cache device keeps what it has")
+    command.add_argument("name", metavar="NAME")
+    command.set_defaults(run=_remove)
+    command = pool_commands.add_parser(
+        "drop", help="forget what a pool has of a volume that no device uses")
+    command.add_argument("name", metavar="NAME")
+    command.add_argument("volume", type=_volume, metavar="VOLUME")
+    command.add_argument("--force", action="store_true",
+                         help="also what is only in the cache")
+    _add_state(command)
+    command.set_defaults(run=_drop)
+    _add_attach(commands)
+    command = commands.add_parser(
+        "detach", help="take the cache of a device away, when all is on its origin",
+        description="Write everything to the origin, take the cache away and put the device's "
+                    "own table back. It may be in use. Can be interrupted and called again.")
+    command.add_argument("device", metavar="DEVICE", help="path or name of a mapped device")
+    command.add_argument("--force", action="store_true",
+                         help="give up what only a cache has that has failed")
+    _add_state(command)
+    command.set_defaults(run=_detach)
+    command = commands.add_parser("mode", help="change the mode of a device that has a cache")
+    command.add_argument("device", metavar="DEVICE", help="path or name of a mapped device")
+    command.add_argument("mode", choices=attach.CACHED, metavar="|".join(attach.CACHED))
+    _add_state(command)
+    command.set_defaults(run=_mode)
+
+
+def _add_attach(commands: Any) -> None:
+    command = commands.add_parser(
+        "attach", help="put a cache under a mapped device, which may be in use",
+        description="Make a mapped device, such as a logical volume, a volume of a pool. Its path "
+                    "stays the same and it may be in use: its table moves to a second device, "
+                    "which becomes the origin. A vcache device in mode flush-only gets a cache "
+                    "as it is.")
+    command.add_argument("device", metavar="DEVICE", help="path or name of a mapped device")
+    command.add_argument("--pool", required=True, metavar="NAME")
+    command.add_argument("--mode", choices=attach.CACHED, default="writeback",
+                         help="(%(default)s)")
+    command.add_argument("--volume", type=_volume, metavar="N",
+                         help="number in the pool (the one it had, or the lowest free one)")
+    group = command.add_mutually_exclusive_group()
+    group.add_argument("--tag", type=_tag, metavar="N", help="all of it is one virtual disk's")
+    group.add_argument("--filesystem", action="store_true",
+                       help="it has a file system with disk images")
+    command.add_argument("--recover", action="store_true",
+                         help="what the pool has of volume N is this device's data")
+    _add_state(command)
+    command.set_defaults(run=_attach)
+
+
+def _add_state(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--state", type=Path, default=Path("/var/lib/vcache/agent.sqlite"),
+                         metavar="PATH", help="the agent's state_path (%(default)s)")
+
+
+def _number(text: str, low: int, high: int) -> int:
+    if not text.isascii() or not text.isdigit() or not low <= int(text[:11]) <= high:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be an integer from {low} to {high}")
+    return int(text)
+
+
+def _volume(text: str) -> int:
+    return _number(text, 1, pools.VOLUME_MAX)
+
+
+def _tag(text: str) -> int:
+    return _number(text, 1, spec.TAG_MAX)
+
+
+def _chunk(text: str) -> int:
+    found = _number(text, *pools.CHUNK_KIB)
+    if found & (found - 1):
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a power of two from 64 to 16384")
+    return found
+
+
+@contextlib.contextmanager
+def _mapper() -> Iterator[Dm]:
+    """Connect to device mapper, if the target is there."""
+    if not _MODULE.is_dir():
+        raise ModuleNotLoaded(errno.ENOENT, "the kernel has no target 'vcache': load the module "
+                              "dm-vcache (modprobe dm-vcache)")
+    with Dm() as dm:
+        yield dm
+
+
+@contextlib.contextmanager
+def _store(path: Path) -> Iterator[Store]:
+    """Open the state, for the only one of these commands that runs."""
+    store = Store(path)
+    fd = os.open(path.with_suffix(".attach"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise PoolError("another attach, detach or mode runs; wait for its end") from None
+        yield store
+    finally:
+        os.close(fd)
+        store.close()
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _create(arguments: argparse.Namespace) -> None:
+    with _mapper() as dm:
+        _say(pools.create(dm, arguments.name, arguments.device, arguments.chunk_kib))
+
+
+def _remove(arguments: argparse.Namespace) -> None:
+    with _mapper() as dm:
+        _say(pools.remove(dm, arguments.name))
+
+
+def _drop(arguments: argparse.Namespace) -> None:
+    with _mapper() as dm, _store(arguments.state) as store:
+        _say(pools.drop(dm, store, arguments.name, arguments.volume, force=arguments.force))
+
+
+def _attach(arguments: argparse.Namespace) -> None:
+    scope = "filesystem" if arguments.filesystem else None
+    if arguments.tag is not None:
+        scope = f"volume {arguments.tag}"
+    with _mapper() as dm, _store(arguments.state) as store:
+        _say(attach.attach(dm, store, arguments.device, arguments.pool, mode=arguments.mode,
+                           volume=arguments.volume, scope=scope, recover=arguments.recover))
+
+
+def _detach(arguments: argparse.Namespace) -> None:
+    with _mapper() as dm, _store(arguments.state) as store:
+        _say(attach.detach(dm, store, arguments.device, _say, force=arguments.force))
+
+
+def _mode(arguments: argparse.Namespace) -> None:
+    with _mapper() as dm, _store(arguments.state):
+        _say(attach.change_mode(dm, arguments.device, arguments.mode, _say))
+
+
+def _list(arguments: argparse.Namespace) -> None:
+    with _mapper() as dm:
+        rows = [_row(pool, pools.members(dm, pool)) for pool in pools.pools(dm)]
+    print(json.dumps({"pools": rows}, indent=2) if arguments.json else tables.pools(rows))
+
+
+def _row(pool: pools.Pool, members: list[pools.Member]) -> dict[str, Any]:
+    """Return a pool as plain values."""
+    return {
+        "name": pool.info.name, "device": str(pool.info.number),
+        "cache_device": pools.device_name(pool.cache), "state": pool.state,
+        "chunk_bytes": pool.chunk_bytes, "size_bytes": pool.chunks * pool.chunk_bytes,
+        "free_bytes": pool.free * pool.chunk_bytes, "used_bytes": pool.used * pool.chunk_bytes,
+        "dirty_bytes": pool.dirty * pool.chunk_bytes, "volumes": pool.volumes,
+        "members": [{
+            "name": member.info.name, "device": str(member.info.number),
+            "volume": member.mapping.volume, "mode": member.mapping.mode,
+            "state": member.cache.state if member.cache else "unknown",
+            "dirty_bytes": member.cache.dirty if member.cache else None,
+            "cache_errors": member.cache.errors if member.cache else None}
+            for member in members]}

@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pools on cache devices, and the numbers of the volumes in them.
+
+A number stands for the data of one device. Which device has which is in the
+agent's store, by the UUID of the mapped device; the pool itself only knows
+numbers. So one is given anew only when no device is noted for it and the pool
+says that nothing is lost with what it has of it.
+"""
+
+import dataclasses
+import errno
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from vcache_agent.dm import NAME_MAX, Dm, DmError, Info, KernelWords, Line, block_number
+from vcache_agent.model import SECTOR_BYTES, DeviceNumber
+from vcache_agent.store import Store
+
+POOL_TARGET, TARGET = "vcache-pool", "vcache"
+CHUNK_KIB = (64, 16384)
+VOLUME_MAX = 2**32 - 1
+
+_NAME = re.compile(rf"[A-Za-z0-9#+.:=@_-]{{1,{NAME_MAX}}}")
+_POOL_UUID = "VCACHE-POOL-"
+# Most volumes of a pool that are tried when a free number is looked for.
+_TRIES = 4096
+
+
+class PoolError(Exception):
+    """It cannot be done; the text says why, and what is allowed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Mapping:
+    """What the table line of the target says.
+
+    :param origin: ``major:minor``
+    :param scope: ``volume <tag>`` or ``filesystem``
+    :param pool: ``major:minor``, or empty
+    """
+
+    length: int
+    mode: str
+    origin: DeviceNumber
+    scope: str
+    age_ms: int | None = None
+    pool: DeviceNumber | None = None
+    volume: int = 0
+
+    @classmethod
+    def parse(cls, line: Line) -> "Mapping":
+        """Read a line as the kernel shows it."""
+        mode, origin, *rest = line.arguments.split()
+        scope = "filesystem" if rest[0] == "filesystem" else f"volume {rest[1]}"
+        options = rest[2 if scope == "filesystem" else 3:]
+        age_ms = pool = None
+        volume = 0
+        while options:
+            if options[0] == "age_ms":
+                age_ms, options = int(options[1]), options[2:]
+            else:
+                pool, volume, options = number(options[1]), int(options[2]), options[3:]
+        return cls(line.length, mode, number(origin), scope, age_ms, pool, volume)
+
+    def line(self) -> Line:
+        """Return the table line."""
+        options: list[object] = []
+        if self.age_ms is not None:
+            options += ["age_ms", self.age_ms]
+        if self.pool is not None:
+            options += ["pool", self.pool, self.volume]
+        if options:
+            options.insert(0, len(options))
+        return Line(0, self.length, TARGET, " ".join(
+            map(str, [self.mode, self.origin, self.scope, *options])))
+
+    def plain(self) -> "Mapping":
+        """Return the same without a cache."""
+        return dataclasses.replace(self, mode="flush-only", pool=None, volume=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class CacheState:
+    """What the status line of a device says of its cache; sizes in bytes."""
+
+    volume: int
+    state: str
+    dirty: int
+    destaged: int
+    errors: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Member:
+    """A device that uses a pool."""
+
+    info: Info
+    mapping: Mapping
+    cache: CacheState | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Pool:
+    """A pool; sizes in chunks but for the chunk's."""
+
+    info: Info
+    cache: DeviceNumber
+    state: str
+    chunk_bytes: int = 0
+    chunks: int = 0
+    free: int = 0
+    used: int = 0
+    dirty: int = 0
+    volumes: int = 0
+    attached: int = 0
+
+
+def number(text: str) -> DeviceNumber:
+    """Return a device number of a table."""
+    major, _, minor = text.partition(":")
+    return DeviceNumber(int(major), int(minor))
+
+
+def mapping_of(dm: Dm, info: Info) -> Mapping | None:
+    """Return what the table in force says, if it is one of the target."""
+    lines = dm.table(info.name) if info.active else ()
+    if len(lines) != 1 or lines[0].target != TARGET:
+        return None
+    return Mapping.parse(lines[0])
+
+
+def cache_state(dm: Dm, info: Info) -> CacheState | None:
+    """Return how the cache of a device is; None when it has none in use."""
+    words = dm.status(info.name)[0].arguments.split()
+    if "cache" not in words:
+        return None
+    volume, state, *counts = words[words.index("cache") + 1:][:5]
+    dirty, destaged, errors = map(int, counts)
+    return CacheState(int(volume), state, dirty * SECTOR_BYTES, destaged * SECTOR_BYTES, errors)
+
+
+def buffered(dm: Dm, info: Info) -> int:
+    """Return how many bytes of a device are in memory only."""
+    return int(dm.status(info.name)[0].arguments.split()[3]) * SECTOR_BYTES
+
+
+def find(dm: Dm, device: str) -> Info:
+    """Return a mapped device by path or name."""
+    at = block_number(device) or (device if "/" not in device else None)
+    info = dm.info(at) if at is not None else None
+    if info is None:
+        raise PoolError(f"{device} is not a mapped device (dm): a logical volume or another "
+                        "device of device mapper is allowed, by path or name")
+    return info
+
+
+def devices(dm: Dm) -> Iterator[Info]:
+    """Return all mapped devices that are there."""
+    for name in dm.names():
+        info = dm.info(name)
+        if info is not None:
+            yield info
+
+
+def pools(dm: Dm) -> list[Pool]:
+    """Return all pools."""
+    return [found for info in devices(dm) if (found := _pool(dm, info)) is not None]
+
+
+def _pool(dm: Dm, info: Info) -> Pool | None:
+    lines = dm.table(info.name) if info.active else ()
+    if len(lines) != 1 or lines[0].target != POOL_TARGET:
+        return None
+    cache = number(lines[0].arguments.split()[0])
+    words = dm.status(info.name)[0].arguments.split()
+    if len(words) < 8:
+        return Pool(info, cache, words[0] if words else "unknown")
+    chunk, *counts = map(int, words[1:8])
+    return Pool(info, cache, words[0], chunk * SECTOR_BYTES, *counts)
+
+
+def pool(dm: Dm, name: str) -> Pool:
+    """Return a pool by its name or path."""
+    at = block_number(name)
+    info = dm.info(at or name)
+    found = _pool(dm, info) if info else None
+    if found is None:
+        there = ", ".join(item.info.name for item in pools(dm)) or "none"
+        raise PoolError(f"{name} is not a pool; pools of this host: {there}")
+    return found
+
+
+def members(dm: Dm, of: Pool | None = None) -> list[Member]:
+    """Return the devices that use a pool, or any."""
+    found = []
+    for info in devices(dm):
+        mapping = mapping_of(dm, info)
+        if mapping is None or mapping.pool is None or (of and mapping.pool != of.info.number):
+            continue
+        found.append(Member(info, mapping, cache_state(dm, info)))
+    return found
+
+
+def device_name(at: DeviceNumber) -> str:
+    """Return how the kernel calls a block device."""
+    try:
+        return (Path("/sys/dev/block") / str(at)).resolve().name
+    except OSError:
+        return str(at)
+
+
+def create(dm: Dm, name: str, device: str, chunk_kib: int | None) -> str:
+    """Make a pool on a cache device, or find the one that is on it; return what was done."""
+    if not _NAME.fullmatch(name):
+        raise PoolError(f"{name!r} is not allowed as a name: 1 to {NAME_MAX} letters, digits and "
+                        "#+-.:=@_")
+    cache = block_number(device)
+    if cache is None:
+        mapped = dm.info(device) if "/" not in device else None
+        if mapped is None:
+            raise PoolError(f"{device} is not a block device")
+        cache = mapped.number
+    there = dm.info(name)
+    if there is not None:
+        found = _pool(dm, there)
+        if found is not None and found.cache == cache:
+            return f"pool {name} is there already"
+        if there.active or there.uuid != _POOL_UUID + name:
+            raise PoolError(f"a mapped device {name} exists already, and is not this pool")
+        dm.remove(name)  # of a call that was killed
+    size = _check_cache(dm, cache, device)
+    options = f" 2 chunk_kib {chunk_kib}" if chunk_kib else ""
+    words = KernelWords()
+    dm.create(name, _POOL_UUID + name)
+    try:
+        dm.load(name, [Line(0, size, POOL_TARGET, f"{cache}{options}")])
+        dm.resume(name)
+    except DmError as error:
+        dm.remove(name)
+        raise PoolError(f"no pool on {device}: {words.last() or error.strerror}; a device that "
+                        "begins with 4 KiB of zeroes (blkdiscard, or wipefs and dd), or one that "
+                        "has a pool, is allowed") from None
+    finally:
+        words.close()
+    made = pool(dm, name)
+    return f"pool {name}: {made.chunks} chunks of {made.chunk_bytes >> 10} KiB, " \
+           f"{made.volumes} volumes"
+
+
+def _check_cache(dm: Dm, cache: DeviceNumber, device: str) -> int:
+    """Return the size of a cache device in sectors, if nobody uses it."""
+    for other in pools(dm):
+        if other.cache == cache:
+            raise PoolError(f"{device} is the cache device of pool {other.info.name} already")
+    try:
+        fd = os.open(f"/dev/block/{cache}" if "/" not in device else device,
+                     os.O_RDWR | os.O_EXCL | os.O_CLOEXEC)
+    except OSError as error:
+        raise PoolError(f"{device} cannot be used: {error.strerror}; it must not be mounted or "
+                        "in use otherwise") from None
+    try:
+        return os.lseek(fd, 0, os.SEEK_END) // SECTOR_BYTES
+    finally:
+        os.close(fd)
+
+
+def remove(dm: Dm, name: str) -> str:
+    """Take a pool out of use; what is on its cache device stays there."""
+    found = pool(dm, name)
+    users = members(dm, found)
+    if users:
+        raise PoolError(f"pool {name} is used by {', '.join(user.info.name for user in users)}: "
+                        "detach them first")
+    try:
+        dm.remove(found.info.name)
+    except DmError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        raise PoolError(f"pool {name} is open; nobody may use it") from None
+    if found.dirty:
+        return (f"pool {name} is removed; its cache device {device_name(found.cache)} still has "
+                "data that no origin has: make the pool again before the device is used "
+                "otherwise")
+    return f"pool {name} is removed, its cache device {device_name(found.cache)} is as it was"
+
+
+def drop(dm: Dm, store: Store, name: str, volume: int, *, force: bool) -> str:
+    """Forget a volume of a pool that no device uses."""
+    found = pool(dm, name)
+    words = KernelWords()
+    try:
+        dm.message(found.info.name, f"drop {volume}{' force' if force else ''}")
+    except DmError as error:
+        if error.errno != errno.ENOENT:
+            hint = "" if force else "; --force drops it all the same"
+            raise PoolError(f"volume {volume} of pool {name}: "
+                            f"{words.last() or error.strerror}{hint}") from None
+        store.forget_volume(found.info.name, volume)
+        raise PoolError(f"pool {name} has no volume {volume}") from None
+    finally:
+        words.close()
+    store.forget_volume(found.info.name, volume)
+    return f"volume {volume} of pool {name} is dropped"
+
+
+def _try_drop(dm: Dm, found: Pool, volume: int) -> bool:
+    """Make sure that a volume has nothing in the pool, if that loses nothing."""
+    try:
+        dm.message(found.info.name, f"drop {volume}")
+    except DmError as error:
+        return error.errno == errno.ENOENT
+    return True
+
+
+def identity(info: Info) -> str:
+    """Return by what a device is known over restarts."""
+    return info.uuid or f"name:{info.name}"
+
+
+def allocate(dm: Dm, store: Store, found: Pool, info: Info, wanted: int | None, *,
+             recover: bool) -> int:
+    """Return the number of a device's volume, and note it.
+
+    :param recover: what the pool has of the wanted volume is this device's
+    """
+    noted = store.volumes(found.info.name)
+    mine = noted.get(identity(info))
+    others = {volume: device for device, volume in noted.items() if device != identity(info)}
+    attached = {member.mapping.volume: member.info.name for member in members(dm, found)}
+    chosen = wanted or mine
+    if wanted and mine and wanted != mine and not recover:
+        raise PoolError(f"{info.name} has volume {mine} of pool {found.info.name} already; leave "
+                        f"--volume out, or drop that one first: 'vcache pool drop "
+                        f"{found.info.name} {mine}'")
+    if chosen is None:
+        chosen = next((volume for volume in range(1, _TRIES + 1)
+                       if volume not in others and volume not in attached
+                       and _try_drop(dm, found, volume)), None)
+        if chosen is None:
+            raise PoolError(f"pool {found.info.name} has no free volume number below {_TRIES}")
+    elif chosen in attached:
+        raise PoolError(f"volume {chosen} of pool {found.info.name} is used by "
+                        f"{attached[chosen]}")
+    elif chosen in others and not recover:
+        raise PoolError(f"volume {chosen} of pool {found.info.name} is noted for "
+                        f"{others[chosen]}; leave --volume out for a free one")
+    elif not recover:
+        _check_content(dm, found, info, chosen, known=chosen == mine)
+    store.forget_volume(found.info.name, chosen)
+    store.remember_volume(found.info.name, identity(info), chosen)
+    return chosen
+
+
+def _check_content(dm: Dm, found: Pool, info: Info, volume: int, *, known: bool) -> None:
+    """Refuse what may be another device's data, or older than what the device has."""
+    if known and not info.opened:
+        return  # as after a start of the host: it goes on with its cache
+    if _try_drop(dm, found, volume):
+        return
+    why = (f"{info.name} is in use and may have been written without it: attach it while nobody "
+           "has it open") if known else "whose data that is, is not known"
+    raise PoolError(f"volume {volume} of pool {found.info.name} may have data that is only in "
+                    f"the cache, and {why}; --recover takes it as {info.name}'s, 'vcache pool "
+                    f"drop {found.info.name} {volume} --force' throws it away")
