@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from tests.powercut import judge, mutate, runner, scenario
+from tests.powercut import judge, mutate, pools, runner, scenario
 from tests.powercut.crash import Cut, Origin, Survives
 from tests.powercut.judge import Recording, Verdict
 from tests.powercut.runner import BUILD
@@ -20,6 +20,8 @@ from tests.powercut.scenario import Scenario
 # A mutation is caught by one violation; it may take many cuts to meet it.
 _MUTATION_CUTS = 6000
 _ENOUGH = 3
+# Or, of a pool, by a cut in one of so many recoveries.
+_MUTATION_INTERRUPTED = 200
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,10 +32,13 @@ class Size:
     :param seconds: of load in each
     :param cuts: replayed of each recording at most; None: all
     :param mounted: crash images of each recording that are mounted; a quarter
-        of it of each control
+        of it of each control, a sixth of each pool, which the kernel recovers
     :param controls: how many modes are recorded without the target as well
     :param mutation_seconds: of load in each mutation; the faults show at once
     :param origins: other kinds of origin, under one volume each
+    :param pools: all loads on a pool, and all mutations of it; else one of them
+    :param interrupted: cuts of each recording of a pool whose recovery is cut
+        again, at each of its writes; and see runner.more_of_pool()
     """
 
     seeds: Sequence[int]
@@ -43,12 +48,23 @@ class Size:
     controls: int
     mutation_seconds: float
     origins: Sequence[str] = ()
+    pools: bool = True
+    interrupted: int = 40
+
+    def wants(self, name: str) -> bool:
+        """Tell whether a load or a mutation, by its name, is part of it."""
+        return self.pools or not name.startswith("pool-") or name in _SAMPLE_POOLS
 
 
-#: Loads that dwell on few rules; what mutations are recorded with.
-FOCUSED = {"hot": scenario.hot, "tags": scenario.tags, "removed": scenario.removed}
+#: Name of the recording that is cut at every write.
+EVERY_WRITE = "pool-every-write"
+_SHORT = 2
 
-SAMPLE = Size(seeds=(1,), seconds=4, cuts=400, mounted=4, controls=2, mutation_seconds=3)
+# The load on a pool that is in the sample, and two mutations of it.
+_SAMPLE_POOLS = ("pool-hot", "pool-no-fua", "pool-seal-too-early")
+
+SAMPLE = Size(seeds=(1,), seconds=4, cuts=400, mounted=4, controls=2, mutation_seconds=3,
+              pools=False, interrupted=5)
 WHOLE = Size(seeds=(1, 2), seconds=12, cuts=6000, mounted=30, controls=3, mutation_seconds=8,
              origins=("write-through",))
 
@@ -65,10 +81,23 @@ def scenarios(size: Size, module: str) -> list[Scenario]:
         made.append(scenario.filesystem(f"xfs-{seed}", "xfs", seed, **settings))
     # The loads of the mutations must find nothing where nothing is broken.
     made += [load(name, 1, module=module, seconds=size.mutation_seconds)
-             for name, load in FOCUSED.items()]
+             for name, load in scenario.FOCUSED.items() if size.wants(name)]
     for origin in size.origins:
         made.append(scenario.volume(f"volume-{origin}", 1, origin=origin, module=module,
                                     seconds=size.seconds))
+    return made + (_pools(size, module) if size.pools else [])
+
+
+def _pools(size: Size, module: str) -> list[Scenario]:
+    """Return what is recorded of pools beside the loads of the mutations."""
+    settings: dict[str, Any] = {"module": module, "seconds": size.seconds}
+    made = [scenario.pool_volume(EVERY_WRITE, 3, **{**settings, "seconds": _SHORT}),
+            scenario.pool_volume("pool-write-through", 1, origin="write-through", **settings)]
+    for seed in size.seeds:
+        made.append(scenario.pool_volume(f"pool-volume-{seed}", seed, **settings))
+        for fs in get_args(scenario.FileSystem):
+            load = scenario.filesystem(f"{fs}-{seed}", fs, seed)
+            made.append(scenario.pooled(load, cache_mb=8, **settings))
     return made
 
 
@@ -77,11 +106,13 @@ def controls(size: Size) -> list[Scenario]:
     return [scenario.linear(s, f"linear-{s.name}") for s in scenarios(size, "")[:size.controls]]
 
 
-def mutants(seconds: float) -> list[Scenario]:
+def mutants(size: Size) -> list[Scenario]:
     """Build the mutations; return what is recorded of each."""
-    wanted = mutate.all_mutations()
-    modules = mutate.build(wanted, runner.release(), BUILD / "modules")
-    return [FOCUSED[m.scenario](m.name, 1, module=modules[m.name], seconds=seconds)
+    wanted = [m for m in mutate.all_mutations() if size.wants(m.name)]
+    built = mutate.build(wanted, runner.release(), BUILD / "modules")
+    return [scenario.FOCUSED[m.scenario](m.name, 1, module=built[m.name].module,
+                                         recover=built[m.name].recover,
+                                         seconds=size.mutation_seconds)
             for m in wanted]
 
 
@@ -93,14 +124,18 @@ def run_target(size: Size) -> list[dict[str, Any]]:
     wanted = [*scenarios(size, str(module)), *controls(size)]
     folders = runner.record_all("target", wanted)
     rows, mountable = [], []
-    for recording, verdict in runner.judge_all(folders, size.cuts):
+    for recording, verdict in runner.judge_all(folders, size.cuts, every_write=EVERY_WRITE):
         rows.append(_row(recording, verdict))
-        if recording.scenario.fs:
+        if recording.scenario.fs or recording.scenario.cache_mb:
             mountable.append(recording)
         if recording.scenario.target == "vcache":
             rows[-1]["lying_origin_caught"] = caught_lying(recording, size.cuts)
-    mounted = runner.mount_some({r: size.mounted // (1 if r.scenario.target == "vcache" else 4)
-                                 for r in mountable})
+        if recording.scenario.cache_mb:
+            again = runner.more_of_pool(recording, size.interrupted)
+            rows[-1]["interrupted"] = again.cuts
+            rows[-1]["violations"] += again.violations
+            rows[-1]["first"] = rows[-1]["first"] or _first(again)
+    mounted = runner.mount_some({r: _images(size, r.scenario) for r in mountable})
     for row in rows:
         verdict = mounted.get(row["name"], Verdict())
         row["mounted"] = verdict.cuts
@@ -109,12 +144,20 @@ def run_target(size: Size) -> list[dict[str, Any]]:
     return rows
 
 
+def _images(size: Size, s: Scenario) -> int:
+    """Return how many crash images of a recording are mounted."""
+    if s.cache_mb:
+        return max(2, size.mounted // 6)
+    return size.mounted if s.target == "vcache" else size.mounted // 4
+
+
 def _row(recording: Recording, verdict: Verdict) -> dict[str, Any]:
     s = recording.scenario
     return {"name": s.name, "target": s.target, "mode": s.mode, "fs": s.fs or None,
             "seed": s.seed, "cuts": verdict.cuts, "violations": verdict.violations,
             "first": _first(verdict),
             "demands_per_cut": verdict.demands // max(1, verdict.cuts),
+            "chunk_uses": pools.chunk_uses(recording),
             "flushes": flushes((recording.folder / "status.txt").read_text())}
 
 
@@ -128,8 +171,9 @@ def flushes(status: str) -> dict[str, int]:
     words = status.splitlines()[0].split()
     if words[2] != "vcache":
         return {}
-    # flush-only SCOPE ISOLATION DIRTY NTAGS {TAG WEIGHT DIRTY LIMIT FLUSHES MEAN}*
-    tags = words[8:]
+    # MODE SCOPE ISOLATION DIRTY NTAGS {TAG WEIGHT DIRTY LIMIT FLUSHES MEAN}*, and what
+    # the volume has in a cache.
+    tags = words[8:8 + 6 * int(words[7])]
     return {tags[at]: int(tags[at + 4]) for at in range(0, len(tags), 6)}
 
 
@@ -143,11 +187,18 @@ def caught_lying(recording: Recording, cuts: int | None) -> bool:
 
 def run_mutations(size: Size) -> list[dict[str, Any]]:
     """Record and replay the mutations; return the report's part."""
-    folders = runner.record_all("mutations", mutants(size.mutation_seconds))
-    return [{"name": recording.scenario.name, "caught": verdict.violations > 0,
-             "violations": verdict.violations, "cuts": verdict.cuts,
-             "first": _first(verdict)}
+    folders = runner.record_all("mutations", mutants(size))
+    return [_mutation_row(recording, verdict)
             for recording, verdict in runner.judge_all(folders, _MUTATION_CUTS, _ENOUGH)]
+
+
+def _mutation_row(recording: Recording, verdict: Verdict) -> dict[str, Any]:
+    if recording.scenario.cache_mb and not verdict.violations:
+        again = runner.more_of_pool(recording, _MUTATION_INTERRUPTED)
+        verdict.cuts += again.cuts
+        verdict.findings += again.findings
+    return {"name": recording.scenario.name, "caught": verdict.violations > 0,
+            "violations": verdict.violations, "cuts": verdict.cuts, "first": _first(verdict)}
 
 
 def run(size: Size) -> int:
@@ -191,9 +242,12 @@ def replay(folder: Path, cut: Cut | None, mounted: bool) -> int:
         ledger = recording.ledger()
         state.advance(cut.time)
         ledger.advance(cut.time)
-        wrong = [str(v) for v in ledger.check(recording.found(state.image(cut)))]
+        wrong = [str(v) for v in judge.check(recording, ledger, state.image(cut))]
     else:
         wrong = recording.faults()
+        if recording.scenario.cache_mb:
+            again = runner.more_of_pool(recording, _MUTATION_INTERRUPTED)
+            wrong += [text for finding in again.findings for text in finding.violations]
     print("\n".join([*wrong, f"{len(wrong)} violations"]))
     return 1 if wrong else 0
 

@@ -23,7 +23,6 @@ class Attribution:
 
     def __init__(self, scenario: Scenario, ops: Iterable[Op] = ()) -> None:
         self._scenario = scenario
-        self._cgroup = {w.id: w.cgroup for w in scenario.workers}
         self._tag = {t.file: t for t in scenario.tags}
         self._tagged = {name for t in scenario.tags for name in t.cgroups}
         self._removed = [op for op in ops if op.kind == "T"]
@@ -36,10 +35,10 @@ class Attribution:
         if flush.detail == "sync":
             # xfs sends no flush for it when its log has nothing new.
             return self._scenario.fs == "ext4"
-        mine = self._cgroup.get(flush.worker, "")
+        mine = self._scenario.cgroup_of(flush.worker)
         if flush.detail == "aio" or mine not in self._tagged:
             return True
-        theirs = self._cgroup.get(write.worker, "")
+        theirs = self._scenario.cgroup_of(write.worker)
         tag = self._tag.get(write.file)
         if theirs == mine or tag is None or mine in tag.cgroups or theirs not in tag.cgroups:
             return True

@@ -109,6 +109,7 @@ class _Reader:
     def __init__(self) -> None:
         self.journal = Journal()
         self._ops: dict[int, Op] = {}
+        self._crashed = False
         self._open: dict[tuple[Flag, int, int], deque[Request]] = defaultdict(deque)
 
     def line(self, line: str) -> None:
@@ -156,10 +157,13 @@ class _Reader:
         elif kind == "X":
             self.journal.misreads.append(
                 f"file {words[3]} sector {words[4]}: read op {words[5]}, wrote op {words[6]}")
+        elif kind in ("crash", "alive"):
+            # What a target answers that is cut off from its device is void.
+            self._crashed = kind == "crash"
         elif kind == "C":
             op = self._ops[int(words[2])]
             op.error = int(words[3])
-            if not op.error:
+            if not op.error and not self._crashed:
                 op.complete = time
         else:
             op = _op(time, kind, [*words[2:]])

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replays a recording at many cuts and compares what is left with the contract."""
 
+import functools
 import json
 import random
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,17 +12,20 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tests.powercut import crash, journal, logwrites, scenario, stamps
+from tests.powercut import crash, journal, logwrites, record, recovery, scenario, stamps
 from tests.powercut.contract import Attribution
 from tests.powercut.crash import Cut, Image, Origin, Replay
 from tests.powercut.journal import Journal, Request
-from tests.powercut.ledger import Ledger, Violation
+from tests.powercut.ledger import Ledger
 from tests.powercut.logwrites import Flag
+from tests.powercut.recovery import Recovered, Recoverer, RecoveryError
 from tests.powercut.stamps import Ops, Sectors
 
 # Violations of one cut that are kept; one bad flush gives thousands.
 _KEPT = 5
 
+# Sectors that are put together at a time.
+_PIECE = 1 << 14
 
 #: Name of the file with the log of dm-log-writes.
 LOG = "log"
@@ -91,6 +96,9 @@ class Recording:
         for name in ("start", "end"):
             if name not in self.journal.marks:
                 raise RecordingError(f"{folder}: the load did not {name}")
+        if self.scenario.cache_mb:
+            # The end of the pool is a part of it: seals, and the clean shutdown.
+            self.journal.marks["end"] = max(r.complete for r in self.journal.requests)
         self._look_up()
 
     def _look_up(self) -> None:
@@ -104,9 +112,45 @@ class Recording:
         self._device, self._file, self._sector = (
             part[order] for part in (self._device, self._file, self._sector))
 
+    @functools.cached_property
+    def _recoverer(self) -> Recoverer:
+        s = self.scenario
+        program = Path(s.recover) if s.recover else recovery.build()
+        return Recoverer(program, self.folder / LOG, len(self.data), s.cache_sectors, s.sectors,
+                         record.VOLUME)
+
+    def recover(self, image: Image, used: int = 0) -> Recovered:
+        """Recover the pool from what is left of its cache device after a cut.
+
+        :param used: sectors that an earlier recovery wrote, which are in the image
+        :raises RecoveryError: if it does not come back whole
+        """
+        recovered = self._recoverer.recover(image[:self.scenario.cache_sectors], used)
+        if recovered.errors:
+            raise RecoveryError(f"{recovered.errors} chunks or entries cannot be used")
+        return recovered
+
+    def content(self, image: Image) -> Image:
+        """Return what the volume holds after a cut.
+
+        :param image: of the device that was recorded
+        :raises RecoveryError: if its pool does not come back whole
+        """
+        cache = self.scenario.cache_sectors
+        if not cache:
+            return image
+        return self.recover(image).content(image[:cache], image[cache:])
+
+    def watched(self, image: Image) -> Image:
+        """Return what an image of the volume says of the watched sectors."""
+        return image[self._device]
+
     def found(self, image: Image) -> Ops:
-        """Tell for each watched sector which op it holds after a cut."""
-        source = image[self._device]
+        """Tell for each watched sector which op it holds.
+
+        :param image: of the volume
+        """
+        source = self.watched(image)
         ops = self._ops[source].copy()
         stamped = (ops != stamps.ZERO) & (ops != stamps.TORN)
         misplaced = stamped & ((self._files[source] != self._file)
@@ -120,21 +164,39 @@ class Recording:
         :param origin: another one than was recorded with
         """
         honest = Origin(volatile=self.scenario.origin != "write-through")
-        return Replay(self.journal.requests, self.scenario.sectors, origin or honest)
+        return Replay(self.journal.requests, self.scenario.recorded_sectors, origin or honest)
 
     def ledger(self) -> Ledger:
         """Return the demands of the contract on the watched sectors."""
         rule = Attribution(self.scenario, self.journal.ops)
         files = {f: rule.images[f] for f in sorted(rule.images)}
-        return Ledger(files, self.journal.ops, rule.covers)
+        # A file system's own blocks it discards only when nobody may see them.
+        forget = bool(self.scenario.cache_mb) and not self.scenario.fs
+        return Ledger(files, self.journal.ops, rule.covers, discards_forget=forget)
 
     def bytes_of(self, image: Image) -> Iterator[tuple[int, bytes]]:
-        """Yield (sector, data) of all that is not zero after a cut."""
+        """Yield (sector, data) of all that is not zero in an image."""
         written = np.flatnonzero(image)
         if not len(written):
             return
         for run in np.split(written, np.flatnonzero(np.diff(written) != 1) + 1):
             yield int(run[0]), self.data[image[run]].tobytes()
+
+    def checksum(self, image: Image) -> int | None:
+        """Return the CRC of what the volume holds after a cut.
+
+        :return: None: it is no volume of a pool, or that does not come back
+        """
+        if not self.scenario.cache_mb:
+            return None
+        try:
+            content = self.content(image)
+        except RecoveryError:
+            return None
+        crc = 0
+        for part in np.split(content, range(_PIECE, len(content), _PIECE)):
+            crc = zlib.crc32(self.data[part].tobytes(), crc)
+        return crc
 
     def faults(self) -> list[str]:
         """Find what is wrong whatever the moment of the cut."""
@@ -144,6 +206,34 @@ class Recording:
             found.append(f"{len(torn)} sectors were torn when they were written to the origin")
         if self.scenario.target == "vcache":
             found += self._races()
+        if self.scenario.cache_mb:
+            found += self._backwards()
+        return found
+
+    def _backwards(self) -> list[str]:
+        """Find writes to the origin of a pool that were older than what was there.
+
+        A cut shows that only when the newer version has left the cache.
+        """
+        cache = self.scenario.cache_sectors
+        newest = np.zeros(self.scenario.recorded_sectors, np.int64)
+        ops = sorted((op for op in self.journal.ops if op.kind == "W"), key=lambda op: op.number)
+        numbers = np.array([op.number for op in ops] or [0], np.uint64)
+        submits, completes = (np.array(times or [0], np.int64) for times in (
+            [op.submit for op in ops], [op.complete for op in ops]))
+        found = []
+        for write in sorted(self.journal.requests, key=lambda r: r.submit):
+            if write.sector < cache or not write.data:
+                continue
+            there = self._ops_at(write, write.sector, write.count)
+            which = np.searchsorted(numbers, there)
+            which[which == len(numbers)] = 0
+            known = numbers[which] == there
+            at = slice(write.sector, write.sector + write.count)
+            if (known & (completes[which] < newest[at])).any():
+                found.append(f"sectors {write.sector - cache} + {write.count}: an older version "
+                             f"was sent to the origin at {write.submit}")
+            newest[at] = np.where(known, np.maximum(newest[at], submits[which]), newest[at])
         return found
 
     def _races(self) -> list[str]:
@@ -203,11 +293,12 @@ def moments(j: Journal) -> list[int]:
     return sorted({t for t in times if start <= t <= end})
 
 
-def choose(j: Journal, seed: int, count: int | None) -> list[Cut]:
+def choose(j: Journal, seed: int, count: int | None, also: Sequence[int] = ()) -> list[Cut]:
     """Draw the cuts of a recording.
 
     :param count: how many; None: at every moment of moments(), and as many
         again at random
+    :param also: moments that are worth a part of them
     """
     draw = random.Random(seed)  # noqa: S311 - repeatable, not secret
     at = moments(j)
@@ -221,9 +312,41 @@ def choose(j: Journal, seed: int, count: int | None) -> list[Cut]:
         cuts = {Cut(time) for time in draw.sample(at, min(len(at), count // 2))}
     while len(cuts) < count:
         time = draw.choice(at) if draw.randrange(2) else draw.randint(*between)
+        if also and not draw.randrange(3):
+            time = draw.choice(also)
         survives: crash.Survives = "all" if not draw.randrange(5) else "some"
         cuts.add(Cut(time, survives, draw.getrandbits(32)))
     return sorted(cuts)
+
+
+def check(recording: Recording, ledger: Ledger, image: Image) -> Sequence[object]:
+    """Compare what a cut leaves with what must be there; return what is wrong.
+
+    :param image: of the device that was recorded
+    """
+    s = recording.scenario
+    if not s.cache_mb:
+        return ledger.check(recording.found(recording.content(image)))
+    try:
+        recovered = recording.recover(image)
+    except RecoveryError as error:
+        return [str(error)]
+    found = recording.found(recovered.content(image[:s.cache_sectors], image[s.cache_sectors:]))
+    wrong: list[object] = [*ledger.check(found)]
+    if not s.fs:
+        wrong += [f"{v}, discarded, is in the cache again" for v in
+                  ledger.check_cache(found, recording.watched(recovered.map) >= 0)]
+    return wrong
+
+
+def every_write(j: Journal, seed: int) -> list[Cut]:
+    """Return cuts before and after the end of each request of a load."""
+    draw = random.Random(seed)  # noqa: S311 - repeatable, not secret
+    start, end = j.marks["start"], j.marks["end"]
+    times = sorted({time for r in j.requests for time in (r.submit, r.complete)
+                    if start <= time <= end})
+    survives: tuple[crash.Survives, ...] = ("none", "all", "some")
+    return [Cut(time, kind, draw.getrandbits(32)) for time in times for kind in survives]
 
 
 def judge(recording: Recording, cuts: Iterable[Cut], origin: Origin | None = None,
@@ -242,9 +365,8 @@ def judge(recording: Recording, cuts: Iterable[Cut], origin: Origin | None = Non
     for cut in sorted(cuts):
         replay.advance(cut.time)
         ledger.advance(cut.time)
-        violations: list[Violation] = ledger.check(recording.found(replay.image(cut)))
         verdict.demands += int(ledger.must_mask().sum())
-        verdict.add(cut, violations)
+        verdict.add(cut, check(recording, ledger, replay.image(cut)))
         if enough and verdict.violations >= enough:
             break
     return verdict

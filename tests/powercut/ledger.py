@@ -24,6 +24,9 @@ Covers = Callable[[Op, Op], bool]
 
 _NOTHING = -1
 
+# Sectors of a block of the cache.
+_BLOCK = 8
+
 
 @dataclass(frozen=True)
 class Violation:
@@ -49,10 +52,14 @@ class Ledger:
     :param files: the files that are watched: number -> sectors
     :param ops: all operations of the journal
     :param covers: which writes a flush covers
+    :param discards_forget: a discard takes back what was demanded of its
+        sectors: they may hold any of their writes, until one that came after it
     """
 
-    def __init__(self, files: Mapping[int, int], ops: Iterable[Op], covers: Covers) -> None:
+    def __init__(self, files: Mapping[int, int], ops: Iterable[Op], covers: Covers, *,
+                 discards_forget: bool = False) -> None:
         self._covers = covers
+        self._forget = discards_forget
         self._base: dict[int, int] = {}
         size = 0
         for file, sectors in files.items():
@@ -65,6 +72,10 @@ class Ledger:
         self._must = np.full(size, _NOTHING, np.int64)
         # The completion of the latest request that made zeroes.
         self._zeroed = np.zeros(size, np.int64)
+        # What was sent before this is at the mercy of a discard.
+        self._forgotten = np.full(size, _NOTHING, np.int64)
+        # When the latest discard that is complete was sent.
+        self._dropped = np.full(size, _NOTHING, np.int64)
         everything = list(ops)
         watched = [op for op in everything if op.file in self._base and op.kind in "WZD"]
         self._numbers, self._completed = _completions(watched)
@@ -104,12 +115,24 @@ class Ledger:
             for other in self._zeroing.values():
                 if other.file == op.file:
                     self._zeroed[self.span(other)] = NEVER
+        if op.kind == "D" and self._forget:
+            self._discarded(op, done)
         if not done or op.kind == "D":
             return
         if op.detail == "D":
             self._demand(op)
         else:
             self._pending.append(op)
+
+    def _discarded(self, op: Op, done: bool) -> None:
+        at = self.span(op)
+        self._must[at] = _NOTHING
+        self._forgotten[at] = op.complete if done else NEVER
+        if done:
+            self._dropped[_blocks(at)] = op.submit
+        for other in self._zeroing.values():
+            if other.kind == "D" and other.file == op.file:
+                self._forgotten[self.span(other)] = NEVER
 
     def _flushed(self, flush: Op) -> None:
         left = []
@@ -122,7 +145,8 @@ class Ledger:
 
     def _demand(self, op: Op) -> None:
         at = self.span(op)
-        np.maximum(self._must[at], op.submit, out=self._must[at])
+        kept = self._forgotten[at] < op.submit
+        np.maximum(self._must[at], op.submit, out=self._must[at], where=kept)
 
     def check(self, found: Ops) -> list[Violation]:
         """Compare the content of all watched sectors with what must be there.
@@ -137,16 +161,38 @@ class Ledger:
         wrong = np.flatnonzero(completed <= self._must)
         return [self._violation(int(at), int(found[at])) for at in wrong]
 
+    def check_cache(self, found: Ops, cached: npt.NDArray[np.bool_]) -> list[Violation]:
+        """Find what was discarded and is in the cache again.
+
+        :param found: as for check()
+        :param cached: which of the sectors the cache has
+        """
+        places = np.searchsorted(self._numbers, found)
+        places[places == len(self._numbers)] = 0
+        known = self._numbers[places] == found
+        wrong = np.flatnonzero(cached & known & (self._completed[places] < self._dropped))
+        return [Violation(self._file(int(at)), int(at) - self._base[self._file(int(at))],
+                          int(found[at]), None) for at in wrong]
+
     def must_mask(self) -> npt.NDArray[np.bool_]:
         """Return which sectors something must be in."""
         return self._must != _NOTHING
 
-    def _violation(self, at: int, found: int) -> Violation:
-        file = max((f for f, base in self._base.items() if base <= at),
+    def _file(self, at: int) -> int:
+        return max((f for f, base in self._base.items() if base <= at),
                    key=lambda f: self._base[f])
+
+    def _violation(self, at: int, found: int) -> Violation:
+        file = self._file(at)
         must = int(self._must[at])
         return Violation(file, at - self._base[file], found,
                          None if must == _NOTHING else must)
+
+
+def _blocks(at: slice) -> slice:
+    """Return the part of a range that is whole blocks: of others a pool keeps what it has."""
+    start = -(-at.start // _BLOCK) * _BLOCK
+    return slice(start, max(start, at.stop // _BLOCK * _BLOCK))
 
 
 def _completions(ops: list[Op]) -> tuple[Ops, npt.NDArray[np.int64]]:

@@ -3,17 +3,24 @@
 
     python -m tests.powercut.mount LOAD FOLDER
 
-LOAD is the load generator. FOLDER has images.json, a list of objects with fs,
-start and sectors: the images on the disk that IMAGES_DISK names. For image
-number N the folder gets N.dump, what its files hold, or N.error.
+LOAD is the load generator. FOLDER has images.json, a list of objects with
+start, the image's first sector on the disk that IMAGES_DISK names, and
+scenario, the path of that. For image number N the folder gets N.dump, what its
+files hold, or N.error. Of a pool it gets N.crc, of all that the volume holds.
 """
 
 import argparse
+import contextlib
+import dataclasses
 import json
 import subprocess
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.box import inside
+from tests.powercut import record, scenario
+from tests.powercut.scenario import Scenario
 
 #: Serial number of the disk with the images.
 IMAGES_DISK = "images"
@@ -37,24 +44,55 @@ def _examine(load: Path, fs: str, device: str, dump: Path) -> None:
     inside.run(*_CHECK[fs], device)
 
 
+def checksum(device: str) -> int:
+    """Return the CRC of all that a device holds."""
+    crc = 0
+    with open(device, "rb", buffering=0) as disk:
+        while piece := disk.read(1 << 20):
+            crc = zlib.crc32(piece, crc)
+    return crc
+
+
+@contextlib.contextmanager
+def _assembled(start: int, s: Scenario) -> Iterator[None]:
+    """Make the device of an image: of a pool as after any power cut."""
+    disk = f"/dev/disk/by-id/virtio-{IMAGES_DISK}"
+    if not s.cache_mb:
+        with record.mapped(_NAME, f"0 {s.sectors} linear {disk} {start}"):
+            yield
+        return
+    inside.run("insmod", s.module)
+    try:
+        s = dataclasses.replace(s, origin_delay_ms=0)
+        with record.pool(disk, start, s), record.mapped(_NAME, record.volume_table(s)):
+            yield
+    finally:
+        inside.unload_module()
+
+
+def _image(load: Path, start: int, s: Scenario, result: Path) -> None:
+    device = f"/dev/mapper/{_NAME}"
+    with _assembled(start, s):
+        if s.cache_mb:
+            result.with_suffix(".crc").write_text(str(checksum(device)))
+        if s.fs:
+            _examine(load, s.fs, device, result.with_suffix(".dump"))
+
+
 def main() -> None:
     """Examine all images."""
     p = argparse.ArgumentParser(prog="python -m tests.powercut.mount", description=__doc__)
     p.add_argument("load", type=Path)
     p.add_argument("folder", type=Path)
     a = p.parse_args()
-    inside.run("modprobe", "-a", "dm-mod", "ext4", "xfs")
+    inside.run("modprobe", "-a", "dm-mod", "libcrc32c", "ext4", "xfs")
     images = json.loads((a.folder / "images.json").read_text())
     for number, image in enumerate(images):
-        table = (f"0 {image['sectors']} linear /dev/disk/by-id/virtio-{IMAGES_DISK} "
-                 f"{image['start']}")
-        inside.run("dmsetup", "create", _NAME, "--table", table)
+        result = a.folder / str(number)
         try:
-            _examine(a.load, image["fs"], f"/dev/mapper/{_NAME}", a.folder / f"{number}.dump")
+            _image(a.load, image["start"], scenario.load(Path(image["scenario"])), result)
         except inside.InsideError as error:
-            (a.folder / f"{number}.error").write_text(str(error))
-        finally:
-            inside.run("dmsetup", "remove", "--retry", _NAME)
+            result.with_suffix(".error").write_text(str(error))
 
 
 if __name__ == "__main__":

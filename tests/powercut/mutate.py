@@ -13,10 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.powercut import recovery
+
 HERE = Path(__file__).resolve().parent
 NATIVE = HERE.parents[1] / "native"
 
-_SCENARIO = re.compile(r"^Scenario: (hot|tags|removed)$", re.MULTILINE)
+_SCENARIO = re.compile(r"^Scenario: ([a-z-]+)$", re.MULTILINE)
 
 
 class MutationError(Exception):
@@ -36,10 +38,10 @@ class Mutation:
 
     @property
     def scenario(self) -> str:
-        """Name of the load that must notice it: hot, tags or removed, of scenario.py."""
+        """Name of the load that must notice it, one of scenario.FOCUSED."""
         match = _SCENARIO.search(self.patch.read_text())
         if not match:
-            raise MutationError(f"{self.patch}: has no line 'Scenario: hot|tags|removed'")
+            raise MutationError(f"{self.patch}: has no line 'Scenario: NAME'")
         return match[1]
 
     def apply(self, tree: Path, *, back: bool = False) -> None:
@@ -53,11 +55,23 @@ class Mutation:
              f"{self.patch}: does not apply to native/ any more")
 
 
-def build(mutations: Sequence[Mutation], release: str, folder: Path) -> dict[str, str]:
+@dataclass(frozen=True)
+class Built:
+    """What a mutation has been built into.
+
+    :param module: path of the module
+    :param recover: path of the program that recovers its pools on the host
+    """
+
+    module: str
+    recover: str
+
+
+def build(mutations: Sequence[Mutation], release: str, folder: Path) -> dict[str, Built]:
     """Build the module of each mutation for a kernel.
 
     :param folder: where the modules go
-    :return: their paths, by the names of the mutations
+    :return: by the names of the mutations
     :raises MutationError: if one does not apply or does not compile
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -72,7 +86,8 @@ def build(mutations: Sequence[Mutation], release: str, folder: Path) -> dict[str
                  f"{mutation.patch}: does not build")
             result = folder.resolve() / f"{mutation.name}.ko"
             shutil.copy(tree / "dm" / "dm-vcache.ko", result)
-            paths[mutation.name] = str(result)
+            program = recovery.build(tree / "core", f"recover-{mutation.name}")
+            paths[mutation.name] = Built(str(result), str(program))
             mutation.apply(tree, back=True)
     return paths
 

@@ -39,16 +39,28 @@ _EVENTS = ("block_bio_queue", "block_bio_complete")
 KERNEL_ARGS = ("trace_event=" + ",".join(f"block:{event}" for event in _EVENTS),)
 CGROUPS = Path("/sys/fs/cgroup")
 MOUNT = Path("/mnt")
-ORIGIN = "nullb9"
 DEVICE = "pc"
+
+POOL = "pcpool"
+_CACHE = "pccache"
+_POOLED = "pcorigin"
+_DELAYED = "pcdelayed"
+_AFTERLIFE = "/dev/nullb7"
+
+#: Number of the volume in its pool.
+VOLUME = 1
 
 # Enough for a recording; what does not fit fails it, see _check_trace().
 _TRACE_KB = 49152
 _DISTURB_SECONDS = 0.5
+_CRASH_SECONDS = 0.1
 
 # How long the origin takes for a request: much is in flight at a cut, and
 # overwritten while it is.
 _REQUEST_NSEC = 2000000
+
+# Sectors of a stripe: small records lie in one.
+_STRIPE = 16
 
 # Worker number of what happens beside the load.
 _DISTURBER = 99
@@ -134,28 +146,75 @@ def _number(device: str) -> DeviceNumber:
 
 
 @contextlib.contextmanager
-def _origin(megabytes: int) -> Iterator[None]:
+def _memory(name: str, megabytes: int, request_ns: int) -> Iterator[str]:
     """A block device in memory, with a volatile cache and FUA."""
-    folder = Path("/sys/kernel/config/nullb") / ORIGIN
+    folder = Path("/sys/kernel/config/nullb") / name
     folder.mkdir()
-    for name, value in {"size": megabytes, "memory_backed": 1, "cache_size": 4, "discard": 1,
-                        "blocksize": 512, "submit_queues": 1, "queue_mode": 2,
-                        "irqmode": 2, "completion_nsec": _REQUEST_NSEC, "power": 1}.items():
-        (folder / name).write_text(str(value))
+    for setting, value in {"size": megabytes, "memory_backed": 1, "cache_size": 4, "discard": 1,
+                           "blocksize": 512, "submit_queues": 1, "queue_mode": 2,
+                           "irqmode": 2, "completion_nsec": request_ns, "power": 1}.items():
+        (folder / setting).write_text(str(value))
     try:
-        yield
+        yield f"/dev/{name}"
     finally:
         (folder / "power").write_text("0")
         folder.rmdir()
 
 
 @contextlib.contextmanager
-def _mapped(name: str, table: str) -> Iterator[None]:
+def _device(s: Scenario) -> Iterator[str]:
+    """Make the device below dm-log-writes.
+
+    Below a pool it is in stripes, of which every other one is slow: records
+    of a log do not arrive in the order in which they were sent. A chunk begins
+    in a slow one, for without its first record it is lost.
+    """
+    megabytes = s.recorded_sectors // 2048
+    if not s.cache_mb:
+        with _memory("nullb9", megabytes, _REQUEST_NSEC) as path:
+            yield path
+        return
+    half = (megabytes + 1) // 2
+    with _memory("nullb8", half, _REQUEST_NSEC) as quick, \
+            _memory("nullb9", half, 3 * _REQUEST_NSEC) as slow, \
+            mapped("pcstripes", f"0 {half * 4096} striped 2 {_STRIPE} {slow} 0 {quick} 0"):
+        yield "/dev/mapper/pcstripes"
+
+
+@contextlib.contextmanager
+def mapped(name: str, table: str) -> Iterator[None]:
     inside.run("dmsetup", "create", name, "--table", table)
     try:
         yield
     finally:
         inside.run("dmsetup", "remove", "--retry", name)
+
+
+@contextlib.contextmanager
+def pool(device: str, start: int, s: Scenario) -> Iterator[None]:
+    """Cut a device in two, cache device and origin, and make the pool.
+
+    :param start: of both on the device, in sectors
+    """
+    below = f"/dev/mapper/{_POOLED} 0"
+    delay = mapped(_DELAYED, f"0 {s.sectors} delay {below} 0 {below} {s.origin_delay_ms}")
+    with mapped(_CACHE, f"0 {s.cache_sectors} linear {device} {start}"), \
+            mapped(_POOLED, f"0 {s.sectors} linear {device} {start + s.cache_sectors}"), \
+            mapped(POOL, f"0 {s.cache_sectors} vcache-pool /dev/mapper/{_CACHE} "
+                          f"2 chunk_kib {s.chunk_kib}"), \
+            delay if s.origin_delay_ms else contextlib.nullcontext():
+        yield
+
+
+def volume_table(s: Scenario) -> str:
+    """Return the table of the volume in the pool that pool() has made."""
+    origin = _DELAYED if s.origin_delay_ms else _POOLED
+    return (f"0 {s.sectors} vcache writeback /dev/mapper/{origin} {_scope(s)} "
+            f"5 age_ms {s.age_ms} pool /dev/mapper/{POOL} {VOLUME}")
+
+
+def _scope(s: Scenario) -> str:
+    return "filesystem" if s.fs else f"volume {s.tags[0].id}"
 
 
 class Recording:
@@ -167,15 +226,19 @@ class Recording:
         self.scenario: Scenario = scenario.load(folder / "scenario.json")
         self.device = f"/dev/mapper/{DEVICE}"
 
-    def _line(self, worker: Worker) -> str:
-        """Return a worker as the load generator takes it."""
+    def _line(self, worker: Worker, again: bool) -> str:
+        """Return a worker as the load generator takes it.
+
+        :param again: behind a crash, under another number
+        """
+        number = worker.id + scenario.AFTER_CRASH * again
         if not self.scenario.fs:
             path = self.device
         else:
             path = str(MOUNT if worker.kind == "files" else MOUNT / str(worker.file))
         cgroup = str(CGROUPS / f"pc-{worker.cgroup}") if worker.cgroup else "-"
         weights = " ".join(f"{name}={weight}" for name, weight in worker.weights.items())
-        return (f"{worker.kind} id={worker.id} seed={self.scenario.seed * 1000 + worker.id} "
+        return (f"{worker.kind} id={number} seed={self.scenario.seed * 1000 + number} "
                 f"ops={self.scenario.ops} ms={int(self.scenario.seconds * 1000)} "
                 f"cgroup={cgroup} path={path} file={worker.file} first={worker.first} "
                 f"count={worker.count} grain={worker.grain} largest={worker.largest} {weights}")
@@ -188,45 +251,72 @@ class Recording:
         """Record into the log disk of this number."""
         s = self.scenario
         log = f"/dev/disk/by-id/virtio-{LOG_DISK.format(number)}"
-        with _origin(s.megabytes), _mapped(
-                "pclog", f"0 {s.sectors} log-writes /dev/{ORIGIN} {log}"):
+        with _device(s) as device, mapped(
+                "pclog", f"0 {s.recorded_sectors} log-writes {device} {log}"):
             if s.origin == "write-through":
                 # dm-log-writes says it has a volatile cache whatever is below.
                 cache = f"/sys/dev/block/{_number('/dev/mapper/pclog')}/queue/write_cache"
                 Path(cache).write_text("write through")
             with tracing.on(_number("/dev/mapper/pclog"), self.folder / "trace.txt"):
-                with _mapped(DEVICE, self._table()):
-                    self._use(tracing)
+                if s.crash:
+                    with self._afterlife(), self._stack():
+                        self._use(tracing)
+                    Tracing.event("alive")
+                with self._stack():
+                    self._use(tracing, again=s.crash)
                     status = inside.run("dmsetup", "status", DEVICE)
+                    if s.cache_mb:
+                        status += inside.run("dmsetup", "status", POOL)
                 status += inside.run("dmsetup", "status", "pclog")
         (self.folder / "status.txt").write_text(status)
         if "logging_disabled" in status:
             raise inside.InsideError(f"{s.name}: dm-log-writes gave up, log too small?")
         if s.target == "vcache" and status.split()[5] != s.origin:
             raise inside.InsideError(f"{s.name}: isolation is not {s.origin}: {status}")
+        if s.origin_delay_ms and not int(status.splitlines()[1].split()[13]):
+            raise inside.InsideError(f"{s.name}: nothing was carried forward: {status}")
+
+    @contextlib.contextmanager
+    def _stack(self) -> Iterator[None]:
+        """Build what is above the recorded device."""
+        with contextlib.ExitStack() as stack:
+            if self.scenario.cache_mb:
+                stack.enter_context(pool("/dev/mapper/pclog", 0, self.scenario))
+            stack.enter_context(mapped(DEVICE, self._table()))
+            yield
 
     def _table(self) -> str:
         s = self.scenario
         if s.target == "linear":
-            return f"0 {s.sectors} linear /dev/mapper/pclog 0"
-        scope = "filesystem" if s.fs else f"volume {s.tags[0].id}"
-        return (f"0 {s.sectors} vcache flush-only /dev/mapper/pclog {scope} "
-                f"2 age_ms {s.age_ms}")
+            return f"0 {s.sectors} linear /dev/mapper/pclog {s.cache_sectors}"
+        return volume_table(s) if s.cache_mb else (
+            f"0 {s.sectors} vcache flush-only /dev/mapper/pclog {_scope(s)} 2 age_ms {s.age_ms}")
 
-    def _use(self, tracing: Tracing) -> None:
+    def _use(self, tracing: Tracing, *, again: bool = False) -> None:
+        """Run the load.
+
+        :param again: behind a crash, on what is there
+        """
         for name in self.scenario.cgroups():
             (CGROUPS / f"pc-{name}").mkdir(exist_ok=True)
         if not self.scenario.fs:
             (self.folder / "extents.json").write_text("{}\n")
-            self._load(tracing)
+            self._load(tracing, again)
             return
-        with self._mounted():
-            self._fill()
-            self._load(tracing)
+        with self._mounted(again):
+            if not again:
+                self._fill()
+            if self.scenario.target == "vcache":
+                with Client(30) as client:
+                    for tag in self.scenario.tags:
+                        self._set_tag(client, tag)
+            self._load(tracing, again)
 
     @contextlib.contextmanager
-    def _mounted(self) -> Iterator[None]:
-        if self.scenario.fs == "ext4":
+    def _mounted(self, again: bool) -> Iterator[None]:
+        if again:
+            pass
+        elif self.scenario.fs == "ext4":
             inside.run("mkfs.ext4", "-q", "-J", "size=4", "-E",
                        "nodiscard,lazy_itable_init=0,lazy_journal_init=0", self.device)
         else:
@@ -239,18 +329,13 @@ class Recording:
             inside.run("umount", str(MOUNT))
 
     def _fill(self) -> None:
-        """Make the images and tell the target whose they are."""
+        """Make the images."""
         # Worker 100 + tag: an id of its own for each.
         self._run(*(f"fill id={100 + tag.id} path={MOUNT / str(tag.file)} file={tag.file} "
                     f"count={tag.sectors} fdatasync=1" for tag in self.scenario.tags))
         inside.run("sync")
         (self.folder / "extents.json").write_text(json.dumps(
             {tag.file: fiemap(MOUNT / str(tag.file)) for tag in self.scenario.tags}))
-        if self.scenario.target != "vcache":
-            return
-        with Client(30) as client:
-            for tag in self.scenario.tags:
-                self._set_tag(client, tag)
 
     def _set_extents(self, client: Client, tag: Tag) -> None:
         """Do what the agent does as images grow."""
@@ -305,20 +390,50 @@ class Recording:
                 if self.scenario.disturb and number % 3 == 0:
                     self._reload()
 
-    def _load(self, tracing: Tracing) -> None:
+    def _afterlife(self) -> contextlib.AbstractContextManager[str]:
+        megabytes = self.scenario.recorded_sectors // 2048
+        return _memory(Path(_AFTERLIFE).name, megabytes, _REQUEST_NSEC)
+
+    def _crash(self) -> None:
+        """Cut the target off: what it sends from now on goes to other memory.
+
+        An answer behind the mark is none; see journal.py. Both devices are
+        suspended before one goes on: the origin must not get what the cache
+        has never held.
+        """
+        Tracing.event("crash")
+        at = self.scenario.cache_sectors
+        for name, sectors, start in ((_CACHE, at, 0), (_POOLED, self.scenario.sectors, at)):
+            inside.run("dmsetup", "reload", name, "--table",
+                       f"0 {sectors} linear {_AFTERLIFE} {start}")
+        for name in (_CACHE, _POOLED):
+            inside.run("dmsetup", "suspend", "--noflush", "--nolockfs", name)
+        for name in (_CACHE, _POOLED):
+            inside.run("dmsetup", "resume", name)
+
+    def _until_crash(self, stop: threading.Event) -> None:
+        """Crash shortly before the load ends."""
+        if not stop.wait(self.scenario.seconds - _CRASH_SECONDS):
+            self._crash()
+
+    def _load(self, tracing: Tracing, again: bool) -> None:
         stop = threading.Event()
-        lines = [self._line(worker) for worker in self.scenario.workers]
-        with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            tracing.event("mark start")
-            disturbing = None
+        lines = [self._line(worker, again) for worker in self.scenario.workers]
+        beside = self._disturb
+        if self.scenario.crash and not again:
+            beside = self._until_crash
+        with concurrent.futures.ThreadPoolExecutor(1) as threads:
+            if not again:
+                tracing.event("mark start")
+            besides = None
             if self.scenario.target == "vcache":
-                disturbing = pool.submit(self._disturb, stop)
+                besides = threads.submit(beside, stop)
             try:
                 self._run(*lines)
             finally:
                 stop.set()
-            if disturbing:
-                disturbing.result()
+            if besides:
+                besides.result()
             tracing.event("mark end")
 
 
@@ -328,7 +443,7 @@ def main() -> None:
     p.add_argument("load", type=Path)
     p.add_argument("folders", nargs="+", type=Path)
     a = p.parse_args()
-    inside.run("modprobe", "-a", "dm-mod", "dm-log-writes", "ext4", "xfs")
+    inside.run("modprobe", "-a", "dm-mod", "libcrc32c", "dm-log-writes", "ext4", "xfs")
     inside.run("modprobe", "null_blk", "nr_devices=0")
     tracing = Tracing()
     for number, folder in enumerate(a.folders):

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.box import Box
 from tests.box.box import Disk
 from tests.box.kernels import default, select
-from tests.powercut import judge, mount, record
+from tests.powercut import judge, mount, pools, record
 from tests.powercut.crash import Cut
 from tests.powercut.files import FileOracle
 from tests.powercut.judge import Recording, Verdict
@@ -104,7 +104,7 @@ def _sample(cuts: Sequence[Cut], seed: int, count: int) -> list[Cut]:
 
 
 class Mounted:
-    """Crash images of recordings, to be mounted in one box.
+    """Crash images of recordings, to be mounted in one box; those of pools are recovered there.
 
     :param folder: for the images and what is found in them
     """
@@ -115,6 +115,8 @@ class Mounted:
         self._folder = folder
         self._wanted: list[tuple[Recording, Cut]] = []
         self._images: list[dict[str, object]] = []
+        # What the volume must hold if it is one of a pool.
+        self._checksums: list[int | None] = []
         self._sectors = 0
         (folder / "images").touch()
 
@@ -125,13 +127,15 @@ class Mounted:
             for cut in sorted(cuts):
                 replay.advance(cut.time)
                 start = self._sectors
-                self._sectors += recording.scenario.sectors
+                self._sectors += recording.scenario.recorded_sectors
                 disk.truncate(self._sectors * SECTOR)
-                for sector, data in recording.bytes_of(replay.image(cut)):
+                image = replay.image(cut)
+                for sector, data in recording.bytes_of(image):
                     os.pwrite(disk.fileno(), data, (start + sector) * SECTOR)
                 self._wanted.append((recording, cut))
-                self._images.append({"fs": recording.scenario.fs, "start": start,
-                                     "sectors": recording.scenario.sectors})
+                self._checksums.append(recording.checksum(image))
+                self._images.append({"scenario": str(recording.folder / "scenario.json"),
+                                     "start": start})
 
     def examine(self) -> Iterator[tuple[Recording, Cut, list[str]]]:
         """Mount all in a box; yield what is wrong with each."""
@@ -146,15 +150,20 @@ class Mounted:
         for number, (recording, cut) in enumerate(self._wanted):
             oracle = oracles.setdefault(
                 recording.folder, FileOracle(recording.scenario, recording.journal))
-            error = self._folder / f"{number}.error"
-            wrong = [error.read_text()] if error.exists() else []
-            dump = self._folder / f"{number}.dump"
-            if dump.exists():
-                wrong += oracle.check(cut.time, dump.read_bytes())
-            elif not wrong:
-                raise PowercutError(f"image {number} was not examined")
-            yield recording, cut, wrong
+            yield recording, cut, self._judged(number, oracle)
         (self._folder / "images").unlink()
+
+    def _judged(self, number: int, oracle: FileOracle) -> list[str]:
+        recording, cut = self._wanted[number]
+        error, dump, crc = (self._folder / f"{number}.{kind}" for kind in ("error", "dump", "crc"))
+        wrong = [error.read_text()] if error.exists() else []
+        if crc.exists() and int(crc.read_text()) != self._checksums[number]:
+            wrong.append("the kernel's recovery gives another content than recover/ does")
+        if dump.exists():
+            wrong += oracle.check(cut.time, dump.read_bytes())
+        elif not wrong and (recording.scenario.fs or not crc.exists()):
+            raise PowercutError(f"image {number} was not examined")
+        return wrong
 
 
 def reproduce(folder: Path, cut: Cut | None, mounted: bool = False) -> str:
@@ -165,26 +174,57 @@ def reproduce(folder: Path, cut: Cut | None, mounted: bool = False) -> str:
     return line + (" --mount" if mounted else "")
 
 
-def report(name: str, verdict: Verdict, folder: Path, mounted: bool = False) -> None:
-    """Print a verdict and how to see each violation again."""
+def report(name: str, verdict: Verdict, folder: Path, mounted: bool = False,
+           cut: bool = True) -> None:
+    """Print a verdict and how to see each violation again.
+
+    :param cut: by its cut; else they show in the recording as a whole
+    """
     print(f"powercut: {name}: {verdict.cuts} cuts, {verdict.violations} violations", flush=True)
     for finding in verdict.findings[:5]:
         print(f"  {finding.count} wrong, first: {finding.violations[0]}")
-        print(f"    {reproduce(folder, finding.cut, mounted)}", flush=True)
+        print(f"    {reproduce(folder, finding.cut if cut else None, mounted)}", flush=True)
 
 
-def judge_all(folders: Mapping[str, Path], count: int | None, enough: int | None = None
-              ) -> Iterator[tuple[Recording, Verdict]]:
+def judge_all(folders: Mapping[str, Path], count: int | None, enough: int | None = None,
+              every_write: str = "") -> Iterator[tuple[Recording, Verdict]]:
     """Replay recordings at `count` cuts each (None: at all).
 
     :param enough: violations after which one may stop
+    :param every_write: name of one that is cut at every write instead
     """
     for name, folder in folders.items():
         recording = Recording(folder)
-        cuts = judge.choose(recording.journal, recording.scenario.seed, count)
+        if name == every_write:
+            cuts = judge.every_write(recording.journal, recording.scenario.seed)
+        else:
+            cuts = judge.choose(recording.journal, recording.scenario.seed, count,
+                                _times(recording))
         verdict = judge.judge(recording, cuts, enough=enough)
         report(name, verdict, folder)
         yield recording, verdict
+
+
+def _times(recording: Recording) -> list[int]:
+    """Return moments of a recording that are worth cuts of their own."""
+    return [write.submit for write in pools.in_place(recording)]
+
+
+def more_of_pool(recording: Recording, count: int) -> Verdict:
+    """Cut the power in recoveries, and in writes that overwrite something in place.
+
+    :param count: recoveries, and five times as many of these writes
+    """
+    name, seed = recording.scenario.name, recording.scenario.seed
+    cuts = _sample(judge.choose(recording.journal, seed, 20 * count, _times(recording)),
+                   seed, count)
+    verdict = pools.judge_recovery(recording, cuts)
+    report(f"{name}, cut in the recovery", verdict, recording.folder, cut=False)
+    in_place = pools.judge_in_place(recording, 5 * count)
+    report(f"{name}, cut in a write in place", in_place, recording.folder, cut=False)
+    verdict.cuts += in_place.cuts
+    verdict.findings += in_place.findings
+    return verdict
 
 
 def mount_some(recordings: Mapping[Recording, int]) -> dict[str, Verdict]:

@@ -3,14 +3,19 @@
 
 import dataclasses
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 Target = Literal["vcache", "linear"]
+FileSystem = Literal["ext4", "xfs"]
 
 #: The first file number of a worker that makes files of its own.
 FILES_OF_WORKER = 1000
+
+#: Behind the crash of a scenario a worker has its number and this.
+AFTER_CRASH = 20
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,15 @@ class Scenario:
     :param discard: the file system discards blocks that it frees
     :param buffer_mb: the target's write buffer
     :param age_ms: the target's age limit
+    :param cache_mb: size of the cache device of a pool, in front of the origin
+        on the device that is recorded; 0: no pool
+    :param chunk_kib: size of its chunks
+    :param origin_delay_ms: how much later writes reach the origin of a pool: what
+        counts has to be carried forward in the cache
+    :param crash: there is a crash in the middle: the target is cut off from
+        the device, and built again on what that holds, for more of the load
+    :param recover: program that recovers the pool on the host; empty: the one
+        of the present sources
     """
 
     name: str
@@ -93,6 +107,11 @@ class Scenario:
     discard: bool = True
     buffer_mb: int = 4
     age_ms: int = 500
+    cache_mb: int = 0
+    chunk_kib: int = 64
+    origin_delay_ms: int = 0
+    crash: bool = False
+    recover: str = ""
 
     @property
     def mode(self) -> str:
@@ -103,6 +122,21 @@ class Scenario:
     def sectors(self) -> int:
         """Size of the origin in sectors."""
         return self.megabytes * 2048
+
+    @property
+    def cache_sectors(self) -> int:
+        """Size of the cache device in sectors."""
+        return self.cache_mb * 2048
+
+    @property
+    def recorded_sectors(self) -> int:
+        """Size of the device that is recorded: the cache device and the origin behind it."""
+        return self.cache_sectors + self.sectors
+
+    def cgroup_of(self, worker: int) -> str:
+        """Return the cgroup of a worker, by its number; empty: none that is known."""
+        return next((w.cgroup for w in self.workers
+                     if worker in (w.id, w.id + AFTER_CRASH * self.crash)), "")
 
     def cgroups(self) -> list[str]:
         """Return the names of all cgroups, in their order."""
@@ -140,7 +174,7 @@ def volume(name: str, seed: int, **settings: Any) -> Scenario:
     return Scenario(name, "vcache", "", seed, workers, [Tag(7, 0, 32 * 2048, ["a"])], **settings)
 
 
-def filesystem(name: str, fs: Literal["ext4", "xfs"], seed: int, **settings: Any) -> Scenario:
+def filesystem(name: str, fs: FileSystem, seed: int, **settings: Any) -> Scenario:
     """Images of three virtual machines and files that come and go.
 
     VM a has two disks (tags 1 and 2), b one (3), and a and c share one (4).
@@ -179,14 +213,15 @@ def hot(name: str, seed: int, **settings: Any) -> Scenario:
                     age_ms=5000, **settings)
 
 
-def tags(name: str, seed: int, **settings: Any) -> Scenario:
+def tags(name: str, seed: int, size: int = 512, **settings: Any) -> Scenario:
     """Small images that stay dirty until the right flush comes.
 
     a's second image is written and never flushed; c overwrites what a has in
     the buffer; nobody's worker writes into b's image; flushes of everything
     are rare.
+
+    :param size: of an image, in sectors
     """
-    size = 512
     workers = [
         Worker(1, "range", "a", size, {"write": 40, "fdatasync": 1}, file=1, largest=8),
         Worker(2, "range", "a", size, {"write": 1}, file=2, largest=8),
@@ -218,6 +253,76 @@ def removed(name: str, seed: int, **settings: Any) -> Scenario:
                     buffer_mb=32, **settings)
 
 
+def pooled(scenario: Scenario, **settings: Any) -> Scenario:
+    """Return the same load on a volume of a pool much smaller than what it writes.
+
+    The chunks of that are filled, destaged, let go and used again all the time.
+    """
+    changed = {"name": f"pool-{scenario.name}", "cache_mb": 4,
+               "age_ms": min(scenario.age_ms, 200), **settings}
+    return dataclasses.replace(scenario, **changed)
+
+
+def pool_volume(name: str, seed: int, **settings: Any) -> Scenario:
+    """A volume of a pool, with discards; what is read is checked."""
+    return pooled(volume(name, seed), name=name, **settings)
+
+
+def pool_hot(name: str, seed: int, **settings: Any) -> Scenario:
+    """Small records, in few chunks, of a few pages."""
+    return pooled(hot(name, seed), name=name, **{"cache_mb": 3, **settings})
+
+
+def pool_tags(name: str, seed: int, **settings: Any) -> Scenario:
+    """Logs that overwrite one another's blocks."""
+    return pooled(tags(name, seed), name=name, **settings)
+
+
+def pool_wide(name: str, seed: int, **settings: Any) -> Scenario:
+    """The same in chunks whose seals have more than one sector.
+
+    The images are so large that most of what a seal has lost is on the origin,
+    and not in another chunk, when that seal is written again.
+    """
+    return pooled(tags(name, seed, size=4096), name=name, chunk_kib=256,
+                  **{"cache_mb": 8, **settings})
+
+
+def pool_crashed(name: str, seed: int, **settings: Any) -> Scenario:
+    """Logs that overwrite one another's blocks, a crash, and more of the same."""
+    return pooled(tags(name, seed), name=name, crash=True, disturb=False, **settings)
+
+
+def pool_carried(name: str, seed: int, **settings: Any) -> Scenario:
+    """Logs that overwrite one another's blocks, and an origin that cannot follow."""
+    return pooled(tags(name, seed), name=name, origin_delay_ms=1000, disturb=False,
+                  **{"cache_mb": 3, **settings})
+
+
+def pool_carried_volume(name: str, seed: int, **settings: Any) -> Scenario:
+    """A small volume, much of it on its way, and an origin that cannot follow."""
+    busy = {"write": 30, "dsync": 20, "fdatasync": 10, "aiosync": 5}
+    workers = [
+        Worker(1, "range", "a", 384, busy, first=0, largest=16),
+        Worker(2, "range", "b", 384, {**busy, "read": 8}, first=384, grain=8, largest=16),
+        Worker(3, "range", "a", 256, busy, first=768, largest=16),
+        # A discard waits for the origin.
+        Worker(4, "range", "", 256, {**busy, "discard": 3}, first=768, largest=16),
+    ]
+    return pooled(Scenario(name, "vcache", "", seed, workers, [Tag(7, 0, 1024, ["a"])],
+                           megabytes=16), name=name, origin_delay_ms=1000, disturb=False,
+                  **{"cache_mb": 2, **settings})
+
+
+#: Loads that dwell on few rules; what mutations are recorded with.
+FOCUSED: Mapping[str, Callable[..., Scenario]] = {
+    "hot": hot, "tags": tags, "removed": removed, "pool-volume": pool_volume,
+    "pool-hot": pool_hot, "pool-tags": pool_tags, "pool-wide": pool_wide,
+    "pool-crashed": pool_crashed, "pool-carried": pool_carried,
+    "pool-carried-volume": pool_carried_volume}
+
+
 def linear(scenario: Scenario, name: str) -> Scenario:
     """Return the same load without the target: the harness must find nothing."""
-    return dataclasses.replace(scenario, name=name, target="linear", module="")
+    return dataclasses.replace(scenario, name=name, target="linear", module="",
+                               cache_mb=0)

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.powercut import mutate
-from tests.powercut.__main__ import FOCUSED, SAMPLE, run_mutations, run_target
+from tests.powercut import mutate, scenario
+from tests.powercut.__main__ import SAMPLE, run_mutations, run_target
 
 Rows = Mapping[str, Mapping[str, Any]]
 
-MUTATIONS = [mutation.name for mutation in mutate.all_mutations()]
+LOADS = [name for name in scenario.FOCUSED if SAMPLE.wants(name)]
+MUTATIONS = [mutation.name for mutation in mutate.all_mutations() if SAMPLE.wants(mutation.name)]
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +36,17 @@ def test_the_contract_holds_at_every_cut(target: Rows, mode: str) -> None:
     assert (row["violations"], row["first"]) == (0, None)
 
 
-@pytest.mark.parametrize("load", list(FOCUSED))
+@pytest.mark.parametrize("load", LOADS)
 def test_the_loads_of_the_mutations_pass_without_one(target: Rows, load: str) -> None:
     assert (target[load]["violations"], target[load]["first"]) == (0, None)
     assert target[load]["cuts"] == SAMPLE.cuts
+
+
+def test_a_pool_is_recovered_at_every_cut(target: Rows) -> None:
+    row = target["pool-hot"]
+    assert row["chunk_uses"] > 1
+    assert row["mounted"] == 2
+    assert row["interrupted"] > 3 * SAMPLE.interrupted
 
 
 @pytest.mark.parametrize("mode", ["ext4", "xfs"])

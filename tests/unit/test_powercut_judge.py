@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.powercut import judge, logwrites, stamps
+from tests.powercut import judge, logwrites, pools, stamps
 from tests.powercut.crash import Cut, Origin
 from tests.powercut.judge import Recording, Verdict
 from tests.powercut.logwrites import Flag
@@ -21,14 +21,14 @@ FLUSH = 1 << 32 | 3
 class Tape:
     """Makes a recording, event by event."""
 
-    def __init__(self, folder: Path, fs: str = "") -> None:
+    def __init__(self, folder: Path, fs: str = "", cache_mb: int = 0) -> None:
         self.folder = folder
         self.events: list[str] = ["tracing_mark_write: pc mark start"]
         self.entries: list[tuple[Flag, int, int, bytes]] = []
         worker = Worker(1, "range", "a", SECTORS, {"write": 1}, file=1 if fs else 0)
         tag = Tag(7, 1 if fs else 0, SECTORS, ["a"])
         Scenario("tape", "vcache", "ext4" if fs else "", 1, [worker], [tag],
-                 megabytes=1).save(folder / "scenario.json")
+                 megabytes=1, cache_mb=cache_mb).save(folder / "scenario.json")
         # An image in two parts, in the wrong order on the device.
         extents = {"1": [[0, 108, 8], [8, 100, 8]]} if fs else {}
         (folder / "extents.json").write_text(json.dumps(extents))
@@ -197,3 +197,50 @@ def test_the_bytes_of_an_image_are_those_that_were_written(tape: Tape) -> None:
 def test_nothing_durable_is_no_test(tape: Tape) -> None:
     with pytest.raises(judge.RecordingError, match="nothing was made durable"):
         tape.judged()
+
+
+CACHE = 2048  # sectors of the cache device, behind which the origin is
+
+
+@pytest.fixture
+def pooled(tmp_path: Path) -> Tape:
+    return Tape(tmp_path, cache_mb=1)
+
+
+def test_an_older_version_sent_to_the_origin_of_a_pool_is_caught(pooled: Tape) -> None:
+    pooled.wrote(WRITE)
+    pooled.wrote(AGAIN)
+    for op in (WRITE, AGAIN):
+        pooled.sent(CACHE, 4)
+        pooled.done(CACHE, 4, stamps.make(op, 0, 0, 4))
+    assert pooled.recording().faults() == []
+    pooled.sent(CACHE, 4)
+    pooled.done(CACHE, 4, stamps.make(WRITE, 0, 0, 4))
+    assert "an older version was sent" in pooled.recording().faults()[0]
+
+
+def test_a_pool_that_does_not_come_back_is_caught(pooled: Tape) -> None:
+    pooled.sent(0, 8)
+    pooled.done(0, 8, b"x" * 4096)
+    assert "the pool does not come back" in first(pooled.judged())
+
+
+def test_what_is_changed_in_place_is_found(pooled: Tape) -> None:
+    for sector in (0, 1280 + 112, 1280 + 16, CACHE + 112):
+        pooled.sent(sector, 8)
+        pooled.done(sector, 8, bytes(4096))
+    assert [w.sector for w in pools.in_place(pooled.recording())] == [0, 1392]
+
+
+def test_every_write_is_cut_before_and_after_its_end(tape: Tape) -> None:
+    sound(tape)
+    cuts = judge.every_write(tape.recording().journal, 1)
+    assert {cut.survives for cut in cuts} == {"none", "all", "some"}
+    assert sorted({cut.time for cut in cuts}) == [4, 5]
+
+
+def test_uses_of_chunks_are_counted(pooled: Tape) -> None:
+    for sector in (1280, 1280, 1408, 1416):
+        pooled.sent(sector, 8)
+        pooled.done(sector, 8, bytes(4096))
+    assert pools.chunk_uses(pooled.recording()) == 1.5

@@ -162,3 +162,43 @@ def test_a_neighbours_flush_of_an_image_is_still_only_the_neighbours() -> None:
     flush = op(9, "F", 5, 6, detail="fdatasync", worker=5, file=1)
     assert not rule.covers_file(flush, op(1, "W", 1, 2, worker=1, file=1))
     assert rule.covers_file(flush, op(1, "W", 1, 2, worker=5, file=1))
+
+
+def pooled(ops: list[Op], time: int, *found: int, cached: bool = True) -> list[str]:
+    """What is wrong in a pool, whose discards take demands back."""
+    ledger = Ledger({0: len(found)}, ops, lambda flush, write: True, discards_forget=True)
+    ledger.advance(time)
+    numbers = np.array([n | 1 << 32 if 0 < n < 1000 else n for n in found], np.uint64)
+    return [str(v) for v in [*ledger.check(numbers),
+                             *ledger.check_cache(numbers, np.full(len(found), cached))]]
+
+
+BOTH = [op(1, "W", 1, 2, count=8), op(2, "W", 3, 4, count=8), op(3, "F", 5, 6)]
+
+
+def test_in_a_pool_a_discard_may_bring_older_content_back() -> None:
+    discard = op(4, "D", 7, 9, count=8)
+    assert pooled(BOTH, 6, *[1] * 8)
+    for time in (7, 9):
+        assert pooled([*BOTH, discard], time, *[1] * 8, cached=False) == []
+    assert pooled([*BOTH, discard], 9, *[stamps.FOREIGN] * 8, cached=False)
+
+
+def test_in_a_pool_what_is_written_after_a_discard_must_be_there() -> None:
+    ops = [*BOTH, op(4, "D", 7, 9, count=8), op(5, "W", 10, 11, count=8), op(6, "F", 12, 13)]
+    assert pooled(ops, 13, *[5] * 8) == []
+    assert pooled(ops, 13, *[2] * 8, cached=False)
+
+
+def test_a_write_during_a_discard_is_at_its_mercy() -> None:
+    ops = [*BOTH, op(4, "D", 7, 12, count=8), op(5, "W", 8, 9, count=8), op(6, "F", 10, 11)]
+    assert pooled(ops, 11, *[1] * 8, cached=False) == []
+    assert pooled(ops, 13, *[1] * 8, cached=False) == []
+
+
+def test_what_was_discarded_is_not_in_the_cache_again() -> None:
+    ops = [*BOTH, op(4, "D", 7, 9, count=8)]
+    assert pooled(ops, 8, *[2] * 8) == []
+    assert pooled(ops, 9, *[2] * 8)
+    # Of parts of blocks the cache keeps what it has.
+    assert pooled([*BOTH, op(4, "D", 7, 9, sector=1, count=7)], 9, *[2] * 8) == []

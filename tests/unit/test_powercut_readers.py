@@ -107,6 +107,14 @@ def test_events_of_the_load() -> None:
     assert read.misreads == ["file 0 sector 8: read op 1, wrote op 2"]
 
 
+def test_what_is_answered_behind_a_crash_is_void() -> None:
+    read = journal.read(trace(
+        "tracing_mark_write: pc W 1 0 8 2 -", "tracing_mark_write: pc crash",
+        "tracing_mark_write: pc C 1 0", "tracing_mark_write: pc alive",
+        "tracing_mark_write: pc W 2 0 8 2 -", "tracing_mark_write: pc C 2 0"))
+    assert [op.complete for op in read.ops] == [NEVER, 6]
+
+
 def joined(tmp_path: Path, entries: list[tuple[Flag, int, int, bytes]], *events: str
            ) -> tuple[journal.Journal, logwrites.Log]:
     logwrites.write(tmp_path / "log", entries)

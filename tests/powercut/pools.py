@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is tried of pools beyond the cuts that all recordings get."""
+
+import random
+from collections.abc import Iterable
+
+import numpy as np
+
+from tests.powercut.crash import Cut
+from tests.powercut.journal import Request
+from tests.powercut.judge import Recording, Verdict
+from tests.powercut.recovery import RecoveryError
+
+# Of a pool: its metadata, but for the chunk table, and what a block of that has.
+_METADATA_BLOCKS = 65
+_CHUNKS_PER_BLOCK = 254
+
+# Sectors at the end of a chunk, where its seal is, twice.
+_SEAL = 16
+
+
+def in_place(recording: Recording) -> list[Request]:
+    """Return the writes of what a pool overwrites in place, in the order they were sent.
+
+    That is its metadata and its seals: torn, they must not take anything along.
+    """
+    s = recording.scenario
+    if not s.cache_mb:
+        return []
+    size = s.chunk_kib * 2
+    start = recording.journal.marks["start"]
+    metadata = _METADATA_BLOCKS + -(-s.cache_sectors // size // _CHUNKS_PER_BLOCK)
+    first = 2 * (-(-metadata * 8 // size) * size)
+    return sorted((r for r in recording.journal.requests
+                   if r.data and r.sector < s.cache_sectors and r.submit >= start
+                   and (r.sector % size >= size - _SEAL or r.sector < first)),
+                  key=lambda r: r.submit)
+
+
+def chunk_uses(recording: Recording) -> float:
+    """Tell how often the chunks of a pool were written from their beginning, in the mean."""
+    s = recording.scenario
+    if not s.cache_mb:
+        return 0
+    size = s.chunk_kib * 2
+    begun = [r.sector // size for r in recording.journal.requests
+             if r.data and r.sector < s.cache_sectors and not r.sector % size]
+    return round(len(begun) / max(1, len(set(begun))), 1)
+
+
+def judge_recovery(recording: Recording, cuts: Iterable[Cut]) -> Verdict:
+    """Cut the power again at each write of the recovery: it must come to the same."""
+    verdict = Verdict()
+    replay = recording.replay()
+    cache = recording.scenario.cache_sectors
+    for cut in sorted(cuts):
+        replay.advance(cut.time)
+        image = replay.image(cut)
+        try:
+            verdict.add(cut, [])
+            first = recording.recover(image)
+            wanted = first.content(image[:cache], image[cache:])
+            for torn in (0, 1 + cut.time % 7):
+                for number, (again, used) in enumerate(first.interrupted(image[:cache], torn)):
+                    got = recording.recover(again, used).content(again, image[cache:])
+                    other = np.flatnonzero(got != wanted)
+                    verdict.add(cut, [f"sector {other[0]} and {len(other) - 1} others: another "
+                                      f"content after a cut at write {number} of the recovery"]
+                                if len(other) else [])
+        except RecoveryError as error:
+            verdict.add(cut, [f"cut in the recovery: {error}"])
+    return verdict
+
+
+def judge_in_place(recording: Recording, count: int) -> Verdict:
+    """Cut the power in writes that overwrite something in place.
+
+    No such write changes what the volume holds: a chunk that dies is on the
+    origin as well, and a seal says what the records say, or what is left of it.
+
+    :param count: of writes
+    """
+    verdict = Verdict()
+    draw = random.Random(recording.scenario.seed)  # noqa: S311 - repeatable, not secret
+    writes = in_place(recording)
+    chosen = {id(w) for w in draw.sample(writes, min(count, len(writes)))}
+    replay = recording.replay()
+    for write in writes:
+        if id(write) not in chosen:
+            continue
+        replay.advance(write.submit)
+        cut = Cut(write.submit)
+        image = replay.image(cut)
+        try:
+            before = recording.found(recording.content(image))
+            torn = draw.randrange(1, write.count)
+            for first, last in ((0, torn), (torn, write.count), (0, write.count)):
+                partly = image.copy()
+                partly[write.sector + first:write.sector + last] = np.arange(
+                    write.data + first, write.data + last)
+                other = np.flatnonzero(recording.found(recording.content(partly)) != before)
+                verdict.add(cut, [f"what {len(other)} sectors hold changes with sectors {first} to "
+                                  f"{last} of the write of {write.sector}"] if len(other) else [])
+        except RecoveryError as error:
+            verdict.add(cut, [f"cut in the write of {write.sector}: {error}"])
+    return verdict
