@@ -68,6 +68,8 @@ static const struct drive *drive_of(uint32_t nand)
 		return &drive_jasmine;
 	case BACKEND_NO_TIME:
 		return &drive_no_time;
+	case BACKEND_SVD:
+		return &drive_svd;
 	default:
 		return &drive_tlc;
 	}
@@ -114,11 +116,12 @@ static int same_kind(const struct backend_options *o, const struct kind *made,
 {
 	static const char *const personality[] = { "?", "tagged", "baseline" };
 	static const char *const mapping[] = { "?", "page", "fast" };
-	static const char *const nand[] = { "?", "tlc", "jasmine", "none" };
+	static const char *const nand[] = { "?", "tlc", "jasmine", "none",
+					    "svd" };
 
 	if (made->personality - 1 >= BACKEND_BASELINE ||
 	    made->mapping - 1 >= BACKEND_FAST ||
-	    made->nand - 1 >= BACKEND_NO_TIME)
+	    made->nand - 1 >= BACKEND_SVD)
 		return refuse(error, "--image %s: not an image of an SSD",
 			      o->image);
 	if (o->personality && o->personality != made->personality)

@@ -69,3 +69,32 @@ const struct drive drive_jasmine = {
 	.timing = &nand_jasmine,
 	.endurance = 5000,
 };
+
+/*
+ * Erases in the SVD paper are counted by a simulator of 4 KiB pages and 512 KiB
+ * blocks, which knows of no paired pages; so there are none here. It says
+ * nothing of time and of parallelism: the times are those of a chip with this
+ * geometry, four of them on two channels.
+ */
+const struct drive drive_svd = {
+	.config = {
+		.geometry = {
+			.channels = 2,
+			.ways = 2,
+			.pages = 128,
+			.page_size = 4096,
+		},
+		.buffer_blocks = 2048,
+		.max_tags = 64,
+		.lanes = 1,
+		.meta_stripe = 2,
+		.spare_percent = 7,
+		.bad_blocks = 4,
+		.idle_percent = 3,
+		.gc = VS_GC_GREEDY,
+		.gc_pages = 8,
+		.wear_gap = 64,
+	},
+	.timing = &nand_mlc,
+	.endurance = 5000,
+};

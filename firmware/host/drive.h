@@ -22,6 +22,8 @@ struct drive {
 extern const struct drive drive_tlc;
 /* The OpenSSD Jasmine board, on which vFLUSH was measured. */
 extern const struct drive drive_jasmine;
+/* The geometry on which SVD's erases were counted, small. */
+extern const struct drive drive_svd;
 /* The TLC drive with NAND that takes no time: what is left is our own. */
 extern const struct drive drive_no_time;
 

@@ -29,6 +29,13 @@ struct nand_timing {
 extern const struct nand_timing nand_jasmine;
 
 /*
+ * MLC chips with pages of 4 KiB and blocks of 512 KiB, such as Samsung's
+ * K9GAG08U0M. The times are assumed, of the order of such chips: 60 us, 800 us,
+ * 1.5 ms, a cycle of 25 ns for each byte.
+ */
+extern const struct nand_timing nand_mlc;
+
+/*
  * A modern TLC drive: ZN540 as NVMeVirt has it, 50 us for 4 KiB, 561 us for a
  * one-shot program, 450 MB/s; erase 3.5 ms as AERO (arXiv 2404.10355) has it.
  */

@@ -27,6 +27,7 @@ enum backend_nand {
 	BACKEND_TLC = 1,
 	BACKEND_JASMINE,
 	BACKEND_NO_TIME,	/* TLC that takes no time at all */
+	BACKEND_SVD,
 };
 
 /**

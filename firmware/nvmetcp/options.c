@@ -26,7 +26,7 @@ static const char usage[] =
 "  --personality tagged|baseline\n"
 "                        a flush is of a tag or of everything (tagged)\n"
 "  --mapping page|fast   page mapping or the hybrid FAST (page)\n"
-"  --nand tlc|jasmine|none\n"
+"  --nand tlc|jasmine|none|svd\n"
 "                        kind of NAND; none: TLC that takes no time (tlc)\n"
 "  --tags N              tags that have state at a time (64)\n"
 "  --buffer MIB          write buffer (8; of jasmine, 32)\n"
@@ -230,7 +230,8 @@ static bool take_name(uint32_t *choice, const char *option, const char *value,
 
 static const char *const personalities[] = { "tagged", "baseline", NULL };
 static const char *const mappings[] = { "page", "fast", NULL };
-static const char *const nands[] = { "tlc", "jasmine", "none", NULL };
+static const char *const nands[] = { "tlc", "jasmine", "none", "svd",
+				     NULL };
 
 /* What the SSD is to be, besides its image and its size. */
 static bool take_device(struct backend_options *d, int option,
@@ -247,7 +248,7 @@ static bool take_device(struct backend_options *d, int option,
 				 "page or fast");
 	case NAND:
 		return take_name(&d->nand, "nand", value, nands,
-				 "tlc, jasmine or none");
+				 "tlc, jasmine, none or svd");
 	case TAGS:
 		if (!parse_number(value, 1, 256, &number))
 			return bad("tags", value, "1 to 256");

@@ -11,7 +11,7 @@ import pytest
 from tests.nvmetcp.ssd import NQN, Host, Ssd, host
 
 VCACHE, TAGS, WRITES, ERASES = range(0xc0, 0xc4)
-NANDS = ["tlc", "jasmine", "none"]
+NANDS = ["tlc", "jasmine", "none", "svd"]
 
 
 def _blocks(seed: int, count: int) -> bytes:
@@ -81,11 +81,12 @@ def _flush_time(program: Path, nand: str, slowdown: int = 1) -> int:
 
 
 def test_times_of_the_nands(drive_program: Path) -> None:
-    """Of 256 pages on eight dies, 32 rounds, and then a log page."""
+    """Of 256 pages on eight dies, 32 rounds, and then a log page; of svd, 1024 on four."""
     times = {nand: _flush_time(drive_program, nand) for nand in NANDS}
     assert times["none"] == 0
     assert 32 * 561_000 < times["tlc"] < 48 * 561_000
     assert 32 * 1_300_000 < times["jasmine"] < 48 * 1_300_000
+    assert 256 * 800_000 < times["svd"] < 384 * 800_000
 
 
 def test_times_of_a_slow_nand(drive_program: Path) -> None:
