@@ -17,7 +17,7 @@ load() { # target, device, name, then fio arguments
     target=$1 device=$2 name=$3
     shift 3
     fio --name="$name" --filename="$device" --ioengine=libaio --direct=1 --size=${region}m \
-        --randseed=7 --allow_file_create=0 --output-format=json --lat_percentiles=1 \
+        --randrepeat=0 --randseed=7 --allow_file_create=0 --output-format=json --lat_percentiles=1 \
         --output="$out/$target-$name.json" "$@"
 }
 

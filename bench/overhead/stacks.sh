@@ -32,7 +32,7 @@ load() { # stack, device, name, then fio arguments
     stack=$1 device=$2 name=$3
     shift 3
     fio --name="$name" --filename="$device" --ioengine=psync --direct=1 --size=${region}m \
-        --randseed=7 --allow_file_create=0 --output-format=json \
+        --randrepeat=0 --randseed=7 --allow_file_create=0 --output-format=json \
         --output="$out/$stack-$name.json" "$@"
 }
 
@@ -49,7 +49,7 @@ measure() { # stack, device
 
 mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
 modprobe null_blk nr_devices=0
-modprobe dm-mod
+modprobe -a dm-mod libcrc32c
 insmod "$module"
 
 pair() { # sets $origin and $fast

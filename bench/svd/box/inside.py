@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In the box: one case after the other, each on an SSD of its own."""
+
+import contextlib
+import json
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bench.svd import settings
+from bench.svd.box import counters
+from tests.box.inside import load_module, run, unload_module
+from tests.box.ssd import image_folder, ssd
+
+NULLB = Path("/sys/kernel/config/nullb")
+SLOW = "slow"
+MOUNT = Path("/run/svd")
+DISK = "/dev/nbd0"
+POOL, VOLUME = "svd-pool", "svd-disk"
+_LONG = 3000
+
+
+def progress(text: str) -> None:
+    """Print a line, with the virtual time."""
+    print(f"box {time.monotonic():6.1f} s: {text}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def slow_disk() -> Iterator[str]:
+    """Make the slow disk."""
+    folder = NULLB / SLOW
+    folder.mkdir()
+    for name, value in {"size": settings.DRIVE_MB, "blocksize": 4096, "memory_backed": 1,
+                        "irqmode": 2, "completion_nsec": settings.SLOW_US * 1000,
+                        "submit_queues": 1, "hw_queue_depth": 1, "discard": 1,
+                        "power": 1}.items():
+        (folder / name).write_text(str(value))
+    try:
+        yield f"/dev/{SLOW}"
+    finally:
+        (folder / "power").write_text("0")
+        folder.rmdir()
+
+
+@contextlib.contextmanager
+def cached(origin: str, cache: str) -> Iterator[str]:
+    """Put the whole SSD as a cache before the origin."""
+    load_module(f"buffer_mb={settings.BUFFER_MB}")
+    run("dd", "if=/dev/zero", f"of={cache}", "bs=4096", "count=1", "oflag=direct")
+    run("dmsetup", "create", POOL, "--table",
+        f"0 {run('blockdev', '--getsz', cache).strip()} vcache-pool {cache}")
+    run("dmsetup", "create", VOLUME, "--table",
+        f"0 {run('blockdev', '--getsz', origin).strip()} vcache writeback {origin} "
+        f"volume 1 3 pool /dev/mapper/{POOL} 1")
+    try:
+        yield f"/dev/mapper/{VOLUME}"
+    finally:
+        run("dmsetup", "remove", "--retry", VOLUME, timeout=_LONG)
+        run("dmsetup", "remove", "--retry", POOL)
+        unload_module()
+
+
+@contextlib.contextmanager
+def mounted(device: str) -> Iterator[Path]:
+    """Mount the host's file system."""
+    MOUNT.mkdir(exist_ok=True)
+    run("mount", "-t", "ext4", "-o", "noatime", device, str(MOUNT))
+    try:
+        yield MOUNT
+    finally:
+        run("umount", str(MOUNT), timeout=_LONG)
+
+
+@contextlib.contextmanager
+def virtual_disk(image: Path, form: str) -> Iterator[str]:
+    """Show an image as a disk, by QEMU, as a VM has it with cache='none'."""
+    run("qemu-nbd", "--fork", "--connect", DISK, "--format", form, "--cache", "none",
+        "--aio", "native", "--discard", "ignore", "--persistent", str(image))
+    try:
+        while run("blockdev", "--getsize64", DISK).strip() == "0":
+            time.sleep(0.1)
+        yield DISK
+    finally:
+        run("qemu-nbd", "--disconnect", DISK, timeout=_LONG)
+        time.sleep(1)
+
+
+def seeded(seed: int) -> tuple[str, str]:
+    """Return the options for random numbers of a seed's own.
+
+    With randrepeat, its default, fio takes the same ones whatever the seed is.
+    """
+    return "--randrepeat=0", f"--randseed={seed}"
+
+
+def fio(disk: str, *options: str) -> dict[str, Any]:
+    """Run one job on the virtual disk and return what fio says of its writes."""
+    done = run("fio", "--name=load", f"--filename={disk}", "--direct=1", "--allow_file_create=0",
+               "--output-format=json", *options, timeout=_LONG)
+    job = json.loads(done[done.index("{"):])["jobs"][0]
+    if job["error"]:
+        raise OSError(f"fio: error {job['error']}")
+    return job
+
+
+def settle(image: Path, size: str, count: int) -> None:
+    """Write the image at random, past QEMU, which would only make it take longer.
+
+    What is written is of no importance, but for the metadata that qcow2 has in
+    the first MiB.
+
+    :param size: of a write
+    """
+    run("fio", "--name=settle", f"--filename={image}", "--direct=1", "--allow_file_create=0",
+        f"--bs={size}", "--rw=randwrite", "--norandommap", "--offset=1m",
+        f"--size={settings.WORKING_SET_MB}m", "--io_size=1t", "--ioengine=libaio",
+        "--iodepth=16", f"--number_ios={count}", "--end_fsync=1",
+        *seeded(settings.SEED), timeout=_LONG)
+
+
+def pool_status() -> dict[str, int]:
+    """Return the pool's chunks, if there is a pool."""
+    if not Path(f"/dev/mapper/{POOL}").exists():
+        return {}
+    return counters.parse_pool(run("dmsetup", "status", POOL))
+
+
+def load(disk: str, drive: str, number: int, every: int) -> dict[str, Any]:
+    """Write at random, with an fsync after every so many, and count.
+
+    :param number: of the load: each writes other blocks
+    """
+    random = ("--bs=4k", "--rw=randwrite", "--norandommap", "--ioengine=psync",
+              f"--size={settings.WORKING_SET_MB}m", "--io_size=1t", f"--fsync={every}")
+    seed = settings.SEED + 1 + 2 * number
+    fio(disk, *random, f"--number_ios={settings.WARM_WRITES}", *seeded(seed))
+    pool = [pool_status()]
+    before = counters.read(drive)
+    job = fio(disk, *random, f"--number_ios={settings.WRITES}", *seeded(seed + 1))
+    spent = counters.difference(counters.read(drive), before)
+    return {"writes": job["write"]["total_ios"], "seconds": job["job_runtime"] / 1000,
+            "fsync_us": {"mean": job["sync"]["lat_ns"]["mean"] / 1000,
+                         "p99": job["sync"]["lat_ns"]["percentile"]["99.000000"] / 1000},
+            "drive": spent, "pool": [*pool, pool_status()]}
+
+
+def case(prepared: Path, scratch: Path, place: str, mapping: str,
+         form: str) -> Iterator[dict[str, Any]]:
+    """Measure one case, a load at a time.
+
+    :param prepared: what prepare.py has made
+    :param scratch: a folder in memory
+    """
+    name = f"{place}, {mapping} mapping, {form}"
+    progress(name)
+    with contextlib.ExitStack() as stack:
+        ssd_image = scratch / "ssd"
+        shutil.copy(prepared / f"{mapping}-{form}.ssd", ssd_image)
+        stack.callback(ssd_image.unlink)
+        drive = stack.enter_context(ssd(*settings.DRIVE, "--image", str(ssd_image))).namespace()
+        Path(f"/sys/block/{Path(drive).name}/queue/scheduler").write_text("none")
+        begun = counters.read(drive)
+        if place == "vcache":
+            slow = stack.enter_context(slow_disk())
+            run("dd", f"if={prepared / form}.ext4", f"of={slow}", "bs=1M", "oflag=direct",
+                timeout=_LONG)
+            device = stack.enter_context(cached(slow, drive))
+        else:
+            device = drive
+        image = stack.enter_context(mounted(device)) / "image"
+        disk = stack.enter_context(virtual_disk(image, form))
+        settle(image, *settings.SETTLE[place])
+        before = counters.difference(counters.read(drive), begun)
+        progress(f"{name}: ready, {before}")
+        for number, (load_name, every) in enumerate(settings.LOADS.items()):
+            found = load(disk, drive, number, every)
+            progress(f"{name}, {load_name}: {found}")
+            yield {"place": place, "mapping": mapping, "format": form, "load": load_name,
+                   **found, "before": before}
+
+
+def main() -> None:
+    """Measure cases: ``inside PREPARED OUT PLACE/MAPPING/FORMAT...``."""
+    prepared, out, *wanted = sys.argv[1:]
+    run("modprobe", "nvme-core", "io_timeout=240")
+    run("modprobe", "null_blk", "nr_devices=0")
+    run("modprobe", "nbd", "nbds_max=1", "max_part=0")
+    scratch = image_folder()
+    runs = []
+    for one in wanted:
+        for found in case(Path(prepared), scratch, *one.split("/")):
+            runs.append(found)
+            Path(out).write_text(json.dumps(runs))
+
+
+if __name__ == "__main__":
+    main()

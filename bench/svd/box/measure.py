@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Boot a box in virtual time for each mapping and read what was measured."""
+
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from bench.svd import prepare, settings
+from tests.box import Box, kernels
+from tests.box import ssd as drive
+
+
+def _box(release: str, folder: Path, mapping: str, timeout: float) -> list[dict[str, Any]]:
+    out = folder / f"{mapping}.json"
+    out.unlink(missing_ok=True)
+    cases = [f"{place}/{mapping}/{form}" for form in settings.FORMATS
+             for place in settings.PLACES]
+    # The kernel tests its ciphers as it boots, which this mode can make fail.
+    box = Box(kernel=release, icount=True, memory="2G", rw=[drive.REPO / "build"],
+              kernel_args=["cryptomgr.notests"])
+    result = box.run([sys.executable, "-m", "bench.svd.box.inside", str(folder), str(out),
+                      *cases],
+                     timeout=timeout)
+    if result.status:
+        raise SystemExit(f"bench-svd: {mapping}: the run in the box failed with {result.status}")
+    runs: list[dict[str, Any]] = json.loads(out.read_text())
+    return runs
+
+
+def measure(folder: Path, boxes: int, timeout: float = 3600) -> tuple[str, list[dict[str, Any]]]:
+    """Measure all cases; return the kernel's release and the runs.
+
+    :param folder: where all that is prepared and the runs go
+    :param boxes: how many run at a time; no figure depends on it
+    """
+    drive.build()
+    prepare.prepare(folder)
+    release = kernels.select(kernels.default())
+    module = drive.REPO / "build" / "module" / release / "dm-vcache.ko"
+    if not module.exists():
+        raise SystemExit(f"bench-svd: {module} is missing: run `make module`")
+    with ThreadPoolExecutor(boxes) as pool:
+        found = list(pool.map(lambda mapping: _box(release, folder, mapping, timeout),
+                              settings.MAPPINGS))
+    runs = [run for part in found for run in part]
+    loads = list(settings.LOADS)
+    runs.sort(key=lambda run: loads.index(run["load"]))
+    return release, runs

@@ -1,0 +1,196 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Runs in the box, in virtual time: up to four tenants write through each cache
+# in turn. fio's results go to the folder $1, one file for each stack, load and
+# number of tenants, with what the SSD saw beside it.
+#
+# The SSD is one null_blk with a volatile cache: a request takes 80 us, and a
+# FLUSH as long as it takes to write back all that the cache holds, whoever
+# wrote it. The origins are on one disk that does one request at a time, 4 ms
+# each, large or small.
+set -eu
+out=$1
+module=$2
+shift 2
+config=/sys/kernel/config/nullb
+tenants=4
+region=48  # MiB of a tenant's disk
+slice=60   # MiB of SSD a tenant has, with the peers; the pool has them all
+seconds=${SECONDS_EACH:-3}
+
+disk() { # name, MiB, then attribute=value
+    mkdir "$config/$1"
+    folder=$config/$1
+    echo "$2" >"$folder/size"
+    echo 1 >"$folder/memory_backed"
+    echo 2 >"$folder/irqmode"
+    echo 1 >"$folder/submit_queues"
+    shift 2
+    for setting; do
+        echo "${setting#*=}" >"$folder/${setting%%=*}"
+    done
+    echo 1 >"$folder/power"
+}
+
+drop() {
+    echo 0 >"$config/$1/power"
+    rmdir "$config/$1"
+}
+
+sectors() { # MiB
+    echo $(($1 * 2048))
+}
+
+hardware() {
+    disk ssd $((tenants * slice + 16)) completion_nsec=80000 hw_queue_depth=64 \
+        cache_size=$((tenants * slice + 16)) discard=1
+    disk hdd $((tenants * (region + 16))) completion_nsec=4000000 hw_queue_depth=1
+    for t in $(seq $tenants); do
+        dmsetup create "origin$t" --table \
+            "0 $(sectors $region) linear /dev/hdd $(sectors $(((t - 1) * (region + 16))))"
+        dmsetup create "fast$t" --table \
+            "0 $(sectors $slice) linear /dev/ssd $(sectors $(((t - 1) * slice)))"
+    done
+}
+
+strip() {
+    for t in $(seq $tenants); do
+        dmsetup remove "origin$t"
+        dmsetup remove "fast$t"
+    done
+    drop ssd
+    drop hdd
+}
+
+job() { # tenant, fio arguments of its own
+    t=$1
+    shift
+    echo "[tenant$t]"
+    echo "filename=$(device "$t")"
+    echo "randseed=$t"
+    for line; do
+        echo "$line"
+    done
+}
+
+run() { # stack, load, tenants; the job file is on standard input
+    name=$1-$2-$3
+    {
+        echo '[global]'
+        printf '%s\n' ioengine=psync direct=1 "size=32m" randrepeat=0 allow_file_create=0 \
+            time_based "runtime=$seconds" thread group_reporting=0
+        cat
+    } >"$out/$name.fio"
+    cat /sys/block/ssd/stat >"$out/$name.before"
+    fio --output-format=json --output="$out/$name.json" "$out/$name.fio"
+    cat /sys/block/ssd/stat >"$out/$name.after"
+    echo "bench-write: $name"
+}
+
+measure() { # stack
+    stack=$1
+    # Every block exists and, where there is a cache, is in it.
+    for t in $(seq $tenants); do
+        fio --name=fill --filename="$(device "$t")" --ioengine=psync --direct=1 --size=32m \
+            --rw=write --bs=64k --loops=2 --end_fsync=1 --allow_file_create=0 >/dev/null
+    done
+    sleep 20
+    for n in 1 2 4; do
+        for t in $(seq $n); do
+            job "$t" rw=randwrite bs=4k fsync=1
+        done | run "$stack" sync "$n"
+        for t in $(seq $n); do
+            job "$t" rw=randrw rwmixread=70 bs=4k fsync=16
+        done | run "$stack" mixed "$n"
+        for t in $(seq $n); do
+            job "$t" rw=write bs=256k fsync=64
+        done | run "$stack" sequential "$n"
+        # One that never syncs, at a rate that all of them can keep; the others sync.
+        for t in $(seq $n); do
+            if [ "$t" = 1 ]; then
+                job 1 rw=randwrite bs=16k rate_iops=400
+            else
+                job "$t" rw=randwrite bs=4k fsync=1
+            fi
+        done | run "$stack" neighbour "$n"
+    done
+}
+
+mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
+modprobe null_blk nr_devices=0
+modprobe -a dm-mod libcrc32c dm-cache dm-cache-smq dm-writecache bcache
+insmod "$module"
+
+dm_cache() {
+    hardware
+    for t in $(seq $tenants); do
+        disk "meta$t" 16 completion_nsec=80000
+        dmsetup create "t$t" --table \
+            "0 $(sectors $region) cache /dev/meta$t /dev/mapper/fast$t /dev/mapper/origin$t 64 1 writeback smq 0"
+    done
+    device() { echo "/dev/mapper/t$1"; }
+    measure dm-cache
+    for t in $(seq $tenants); do
+        dmsetup remove "t$t"
+        drop "meta$t"
+    done
+    strip
+}
+
+dm_writecache() {
+    hardware
+    for t in $(seq $tenants); do
+        dmsetup create "t$t" --table \
+            "0 $(sectors $region) writecache s /dev/mapper/origin$t /dev/mapper/fast$t 4096 0"
+    done
+    device() { echo "/dev/mapper/t$1"; }
+    measure dm-writecache
+    for t in $(seq $tenants); do
+        dmsetup remove "t$t"
+    done
+    strip
+}
+
+vcache() {
+    hardware
+    dmsetup create pool --table "0 $(sectors $((tenants * slice))) vcache-pool /dev/ssd"
+    for t in $(seq $tenants); do
+        dmsetup create "t$t" --table \
+            "0 $(sectors $region) vcache writeback /dev/mapper/origin$t volume $t 3 pool /dev/mapper/pool $t"
+    done
+    device() { echo "/dev/mapper/t$1"; }
+    measure vcache
+    dmsetup status pool >"$out/vcache.status"
+    for t in $(seq $tenants); do
+        dmsetup status "t$t" >>"$out/vcache.status"
+        dmsetup remove "t$t"
+    done
+    dmsetup remove pool
+    strip
+}
+
+# One cache set for all, as bcache is meant to be used. Last: it does not go.
+bcache() {
+    hardware
+    make-bcache --writeback -C /dev/ssd >/dev/null
+    for t in $(seq $tenants); do
+        make-bcache --writeback -B "/dev/mapper/origin$t" >/dev/null
+    done
+    for disk in /dev/ssd $(for t in $(seq $tenants); do echo "/dev/mapper/origin$t"; done); do
+        echo "$disk" 2>/dev/null >/sys/fs/bcache/register || true
+    done
+    set_uuid=$(basename "$(echo /sys/fs/bcache/*-*-*)")
+    for n in 0 1 2 3; do
+        until [ -e "/sys/block/bcache$n" ]; do sleep 0.1; done
+        echo "$set_uuid" >"/sys/block/bcache$n/bcache/attach"
+        echo writeback >"/sys/block/bcache$n/bcache/cache_mode"
+        echo 0 >"/sys/block/bcache$n/bcache/sequential_cutoff"
+    done
+    device() { echo "/dev/bcache$(($1 - 1))"; }
+    measure bcache
+}
+
+for stack; do
+    echo "bench-write: stack $stack"
+    "$(echo "$stack" | tr - _)"
+done
