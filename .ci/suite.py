@@ -5,9 +5,15 @@ A suite is a folder under tests/; one that has no folder is left out. Each
 leaves a JUnit file in build/test/, from which the last line is counted. A
 suite that fails without having said so in that file counts as one failure,
 and so does one that ran no test.
+
+Two suites run at a time, one of either lane: what keeps one processor busy,
+and what waits in a box now and then. What the first lane prints is shown when
+a suite of it has ended.
 """
 
 import argparse
+import concurrent.futures
+import contextlib
 import dataclasses
 import pathlib
 import subprocess
@@ -28,22 +34,25 @@ class Suite:
         which `python -m tests.FOLDER PYTEST-ARGUMENT...` boots; otherwise it
         runs here, and boots boxes as its tests need them
     :param minutes: time limit
+    :param lane: 0 or 1, see above
     """
 
     folder: str
     boxed: bool
     minutes: int
+    lane: int = 0
 
 
 SUITES = (
     Suite("unit", boxed=False, minutes=5),
-    Suite("core", boxed=False, minutes=10),
+    Suite("core", boxed=False, minutes=15),
+    Suite("tools", boxed=False, minutes=5),
     Suite("firmware", boxed=False, minutes=15),
     Suite("nvmetcp", boxed=False, minutes=10),
     Suite("packaging", boxed=False, minutes=15),
-    Suite("kernel", boxed=True, minutes=30),
-    Suite("host", boxed=True, minutes=30),
-    Suite("powercut", boxed=False, minutes=40),
+    Suite("kernel", boxed=True, minutes=30, lane=1),
+    Suite("host", boxed=True, minutes=30, lane=1),
+    Suite("powercut", boxed=False, minutes=40, lane=1),
 )
 
 
@@ -91,20 +100,28 @@ def command(suite: Suite, junit: pathlib.Path) -> list[str]:
         f"tests/{suite.folder}"]
 
 
-def run(suite: Suite) -> Counts:
-    """Run one suite and return its counts."""
+def run(suite: Suite, *, quiet: bool = False) -> Counts:
+    """Run one suite and return its counts.
+
+    :param quiet: keep what it prints until it has ended
+    """
     junit = RESULTS / f"{suite.folder}.xml"
+    log = RESULTS / f"{suite.folder}.log"
     junit.unlink(missing_ok=True)
     print(f"==== tests/{suite.folder}", flush=True)
     start = time.monotonic()
     try:
-        # The last resort: a box has a shorter limit of its own.
-        status = subprocess.run(
-            command(suite, junit), cwd=ROOT, stdin=subprocess.DEVNULL, check=False,
-            timeout=suite.minutes * 60).returncode
+        with open(log, "w") if quiet else contextlib.nullcontext() as output:
+            # The last resort: a box has a shorter limit of its own.
+            status = subprocess.run(
+                command(suite, junit), cwd=ROOT, stdin=subprocess.DEVNULL, check=False,
+                stdout=output, stderr=subprocess.STDOUT if quiet else None,
+                timeout=suite.minutes * 60).returncode
     except subprocess.TimeoutExpired:
         print(f"tests/{suite.folder}: not finished after {suite.minutes} minutes", flush=True)
         status = 1
+    if quiet:
+        print(log.read_text(errors="replace"), end="", flush=True)
     counts = read_junit(junit)
     if status and not counts.failed:
         print(f"tests/{suite.folder}: exit status {status}", flush=True)
@@ -120,17 +137,35 @@ def run(suite: Suite) -> Counts:
 RETRY_BEFORE = time.monotonic() + 35 * 60
 
 
-def attempt(suite: Suite) -> Counts:
+def attempt(suite: Suite, *, quiet: bool = False) -> Counts:
     """Run one suite; once more, and say so, if that failed.
 
     Boxes emulate processors in real time: on a machine that is busy with
     other things a time limit may pass that has nothing to do with the code.
     """
-    counts = run(suite)
+    counts = run(suite, quiet=quiet)
     if counts.failed and time.monotonic() < RETRY_BEFORE:
         print(f"==== tests/{suite.folder}: failed, a second and last try", flush=True)
-        counts = run(suite)
+        counts = run(suite, quiet=quiet)
     return counts
+
+
+def run_lanes(suites: list[Suite]) -> Counts:
+    """Run the lanes side by side and add up what they ran."""
+    lanes = [[suite for suite in suites if suite.lane == lane] for lane in (0, 1)]
+    both = all(lanes)
+
+    def follow(lane: int) -> Counts:
+        total = Counts()
+        for suite in lanes[lane]:
+            total.add(attempt(suite, quiet=both and not lane))
+        return total
+
+    total = Counts()
+    with concurrent.futures.ThreadPoolExecutor(2) as threads:
+        for counts in threads.map(follow, (0, 1)):
+            total.add(counts)
+    return total
 
 
 def main() -> int:
@@ -143,13 +178,9 @@ def main() -> int:
     if unknown:
         parser.error(f"no suite {unknown[0]!r}; there are {', '.join(known)}")
     RESULTS.mkdir(parents=True, exist_ok=True)
-    total = Counts()
-    for suite in SUITES:
-        if wanted and suite.folder not in wanted:
-            continue
-        if not (ROOT / "tests" / suite.folder).is_dir():
-            continue
-        total.add(attempt(suite))
+    total = run_lanes([suite for suite in SUITES
+                       if (not wanted or suite.folder in wanted)
+                       and (ROOT / "tests" / suite.folder).is_dir()])
     print(total)
     return 1 if total.failed or not total.passed else 0
 

@@ -18,7 +18,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.host", description=__doc__)
     parser.add_argument("--kernel", default=default(),
                         help="release or its beginning (%(default)s)")
-    parser.add_argument("--timeout", type=float, default=1500, help="seconds (%(default)s)")
+    parser.add_argument("--timeout", type=float, default=1700, help="seconds (%(default)s)")
     options, arguments = parser.parse_known_args()
     # Compiled here, where that takes a tenth of the time.
     image.build(options.kernel)

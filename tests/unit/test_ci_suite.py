@@ -71,6 +71,25 @@ def test_only_what_was_asked_for_runs(
     assert capfd.readouterr().out.splitlines()[-1] == "1 passed, 0 failed, 0 skipped"
 
 
+def test_lanes_run_side_by_side(
+        suite: types.ModuleType, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+        capfd: pytest.CaptureFixture[str]) -> None:
+    """Each waits for the other; what the first prints comes in one piece."""
+    meet = ("import pathlib, time\n"
+            "def test_meet():\n"
+            "    pathlib.Path('{mine}').touch()\n"
+            "    limit = time.monotonic() + 30\n"
+            "    while not pathlib.Path('{other}').exists():\n"
+            "        assert time.monotonic() < limit\n"
+            "        time.sleep(0.05)\n")
+    write(tmp_path, "unit", meet.format(mine=tmp_path / "a", other=tmp_path / "b"))
+    write(tmp_path, "powercut", meet.format(mine=tmp_path / "b", other=tmp_path / "a"))
+    assert run(suite, monkeypatch) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[-1] == "2 passed, 0 failed, 0 skipped"
+    assert any(line.startswith("tests/unit/test_one.py .") for line in lines)
+
+
 def test_no_suite_at_all_is_a_failure(
         suite: types.ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(suite, monkeypatch) == 1
