@@ -331,6 +331,7 @@ static int vc_append_discard_one(struct vc_log *log, u64 block, u32 blocks)
 	int r = -EAGAIN;
 
 	mutex_lock(&log->append);
+	/* It goes into whatever chunk is open. */
 	if (vc_log_space(log, log->open && log->open->clean ?
 			 VC_APPEND_COPY : VC_APPEND_LOG)) {
 		rec = vc_record_make(log, NULL);

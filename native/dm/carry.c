@@ -4,8 +4,8 @@
  * to its end.
  *
  * Then the chunk can go, without having to wait for the origin. That costs a
- * copy inside the cache, so it is worth it only while most of what the log has
- * is superseded: see vc_log_worth_carrying() in space.c.
+ * copy inside the cache, so it is worth it only while enough of what the log
+ * has is superseded or on the origin: see vc_log_burden() in space.c.
  *
  * DOC: Order
  *
@@ -43,7 +43,7 @@ static bool vc_carry_overtaken(struct vc_volume *v, u64 block)
 	return busy;
 }
 
-/* Add a cell to the record, if it still counts. @cell: where the next is. */
+/* Add a cell to the record, if it still has to last. */
 static void vc_carry_add(struct vc_record *rec, struct vc_round_cell *c,
 			 struct page *page, u32 sum)
 {
@@ -55,16 +55,21 @@ static void vc_carry_add(struct vc_record *rec, struct vc_round_cell *c,
 		c->mask = 0;
 		return;
 	}
-	c->mask &= vc_lookup_mask(v->pool, c->cell);
+	c->mask = vc_lookup_pin(v, c->cell, c->block);
 	if (!c->mask)
 		return;
+	/* The lock of the pool keeps it as well. */
+	vc_lookup_done(v->pool, c->cell);
 	e.mask = c->mask;
 	e.place = rec->info.at + 1 + rec->info.data++;
 	vc_record_add(rec, &e);
 	__bio_add_page(rec->bio, page, VC_BLOCK_SIZE, 0);
 }
 
-/* Make and send a record with @n cells that have been read. NULL: not now. */
+/*
+ * Make and send a record with @n cells that have been read. NULL: not now, or
+ * none of them has to last any more; then the next try does not find them.
+ */
 static struct vc_record *vc_carry_send(struct vc_log *log, struct vc_round *r,
 				       u32 from, u32 n, const u32 *sum,
 				       struct completion *done)
@@ -129,10 +134,12 @@ static u32 vc_carry_some(struct vc_log *log, struct vc_round *r, u32 from)
 	if (!rec)
 		return 0;
 	wait_for_completion_io(&done);
-	if (rec->status)
+	if (rec->status) {
 		n = 0;
-	else
+	} else {
 		vc_carry_apply(rec, &r->cell[from], n);
+		atomic64_add(rec->info.data, &p->carried);
+	}
 	vc_chunk_settled(log, rec->chunk);
 	vc_record_free(p, rec);
 	return n;
@@ -154,9 +161,7 @@ bool vc_carry_chunk(struct vc_log *log, struct vc_chunk *c)
 	r->nr = 0;
 	vc_round_note(r, p, c);
 	sort(r->cell, r->nr, sizeof(r->cell[0]), vc_round_cmp, NULL);
-	for (from = 0; from < r->nr && n; from += n) {
+	for (from = 0; from < r->nr && n; from += n)
 		n = vc_carry_some(log, r, from);
-		atomic64_add(n, &p->carried);
-	}
 	return !atomic_read(&c->dirty);
 }

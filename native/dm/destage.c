@@ -6,14 +6,14 @@
  * still counts in them by its place on the origin, and copies it: neighbours
  * there are read into neighbouring pages and written as one request. What
  * follows there and is dirty goes with them, in whatever chunk it is: for a
- * slow disk a long request costs hardly more than a short one. When all of it
- * is durable on the origin the chunks are clean. They stay in the cache for
- * reads until space.c needs them.
+ * slow disk a long request costs hardly more than a short one. That goes by
+ * windows. When one is durable on the origin its cells are clean, and a chunk
+ * with no other cells can die; until then it stays in the cache for reads.
  *
  * A volume has one round at a time, also for logs of different tags: a newer
  * version of a block, whoever wrote it, must not reach the origin before an
- * older one. Rounds need no memory but what the volume got when it was
- * attached, so that they go on when there is none.
+ * older one. Memory for some rounds is set aside, so that they go on when
+ * there is none.
  *
  * They start when the log has a good part of its share dirty, when nothing
  * has been written for a while, when chunks run short, or when all has to go.
@@ -60,7 +60,7 @@
 /* Take the oldest dirty chunks of a log. Return: false when there are none. */
 static bool vc_round_fill(struct vc_round *r, struct vc_log *log)
 {
-	struct vc_pool *p = log->vol->pool;
+	struct vc_volume *v = log->vol;
 	struct vc_chunk *c;
 	u32 dirty = 0, n = 0, i;
 
@@ -71,7 +71,7 @@ static bool vc_round_fill(struct vc_round *r, struct vc_log *log)
 			continue;
 		dirty += atomic_read(&c->dirty);
 		if (c->state != VC_CHUNK_SEALED || dirty > r->cells ||
-		    (n && dirty > r->most) || n == VC_ROUND_CHUNKS)
+		    (n && dirty > v->most) || n == VC_ROUND_CHUNKS)
 			break;
 		r->gen[n] = c->gen;
 		r->chunk[n++] = c;
@@ -79,7 +79,7 @@ static bool vc_round_fill(struct vc_round *r, struct vc_log *log)
 	spin_unlock_irq(&log->lock);
 	r->chunks = n;
 	for (i = 0; i < n; i++)
-		vc_round_note(r, p, r->chunk[i]);
+		vc_round_note(r, v->pool, r->chunk[i]);
 	sort(r->cell, r->nr, sizeof(r->cell[0]), vc_round_cmp, NULL);
 	return n;
 }
@@ -90,7 +90,7 @@ static int vc_round_write(struct vc_round *r, struct vc_volume *v, u32 n)
 	blk_opf_t opf = REQ_OP_WRITE | vc_durable_flags(v->origin);
 	struct bio *bio = NULL;
 	struct blk_plug plug;
-	int bad;
+	int error;
 	u32 i;
 
 	vc_round_begin(r);
@@ -124,10 +124,10 @@ static int vc_round_write(struct vc_round *r, struct vc_volume *v, u32 n)
 	if (bio)
 		submit_bio_noacct(bio);
 	blk_finish_plug(&plug);
-	bad = vc_round_wait(r);
-	if (!bad && vc_isolation(v->origin) == VCACHE_ISOLATION_DEGRADED)
-		bad = blkdev_issue_flush(v->origin);
-	return bad;
+	error = vc_round_wait(r);
+	if (!error && vc_isolation(v->origin) == VCACHE_ISOLATION_DEGRADED)
+		error = blkdev_issue_flush(v->origin);
+	return error;
 }
 
 /* Does the origin have readers, and nobody waits for what is destaged? */
@@ -157,6 +157,12 @@ static u32 vc_window_extend(struct vc_round *r, struct vc_volume *v, u32 n,
 	return n;
 }
 
+/* Does the block go with those that follow what was noted? */
+static bool vc_window_has(const struct vc_round *r, u32 n, u64 block)
+{
+	return n && r->window[n - 1].extra && block <= r->window[n - 1].block;
+}
+
 /*
  * Fill the window, with the @from-th block of the round and what comes next.
  * Return: how many of the round's are dealt with.
@@ -168,11 +174,9 @@ static u32 vc_window_fill(struct vc_round *r, struct vc_volume *v, u32 from,
 
 	*n = 0;
 	for (i = from; i < r->nr && *n < most; i++) {
-		const struct vc_round_cell *last = &r->window[*n - 1];
 		struct vc_round_cell *c = &r->cell[i];
 
-		/* It goes with the one before. */
-		if (*n && last->extra && c->block <= last->block)
+		if (vc_window_has(r, *n, c->block))
 			continue;
 		/* Something newer has taken its place, or it went already. */
 		c->mask = vc_lookup_pin(v, c->cell, c->block);
@@ -202,12 +206,12 @@ static void vc_window_put(struct vc_round *r, struct vc_volume *v, u32 n,
 }
 
 /* Chunks of a window cannot die: let it be short, as the origin is slow. */
-static void vc_window_adapt(struct vc_round *r, unsigned long took)
+static void vc_window_adapt(struct vc_volume *v, unsigned long took)
 {
 	if (took > VC_WINDOW_TIME)
-		r->width = max(r->width / 2, VC_WINDOW_MIN);
+		v->width = max(v->width / 2, VC_WINDOW_MIN);
 	else if (took < VC_WINDOW_TIME / 4)
-		r->width = min(r->width * 2, VC_WINDOW);
+		v->width = min(v->width * 2, VC_WINDOW);
 }
 
 /* What was refused stays dirty. Nothing is lost, and nothing dies. */
@@ -215,22 +219,22 @@ static int vc_round_copy(struct vc_round *r, struct vc_volume *v,
 			 struct vc_log *log)
 {
 	u32 from, n;
-	int bad = 0;
+	int error;
 
-	for (from = 0; from < r->nr;) {
+	for (from = 0; from < r->nr && !READ_ONCE(v->stopped);) {
 		bool gentle = vc_volume_gentle(v, log);
 		unsigned long start = jiffies;
 
 		from += vc_window_fill(r, v, from, gentle ? VC_WINDOW_GENTLE :
-				       r->width, &n);
+				       v->width, &n);
 		if (!n)
 			break;
-		bad = vc_round_read(r, v->pool, r->window, n) ?:
-		      vc_round_write(r, v, n);
-		vc_window_put(r, v, n, !bad);
-		if (bad)
-			return bad;
-		vc_window_adapt(r, jiffies - start);
+		error = vc_round_read(r, v->pool, r->window, n) ?:
+			vc_round_write(r, v, n);
+		vc_window_put(r, v, n, !error);
+		if (error)
+			return error;
+		vc_window_adapt(v, jiffies - start);
 		if (gentle)
 			msleep(min(jiffies_to_msecs(jiffies - start),
 				   VC_REST_MAX_MS));
@@ -302,41 +306,51 @@ void vc_log_close_idle(struct vc_log *log)
 }
 
 /*
- * Chunks of a round become clean together. On a slow origin take few at a
- * time, or who waits for one waits for all of them.
+ * The other logs of the volume wait for a round. On a slow origin take few
+ * chunks at a time.
  */
-static void vc_round_adapt(struct vc_round *r, unsigned long took)
+static void vc_round_adapt(struct vc_volume *v, unsigned long took)
 {
 	if (took > VC_ROUND_TIME)
-		r->most = max(r->most / 2, 1U);
+		v->most = max(v->most / 2, 1U);
 	else if (took < VC_ROUND_TIME / 4)
-		r->most = min(r->most * 2, r->cells);
+		v->most = min(v->most * 2, VC_ROUND_CELLS);
 }
 
 /* Return: a round was done; false: nothing to do, or it failed. */
-static bool vc_destage_log(struct vc_volume *v, struct vc_log *log)
+static bool vc_destage_round(struct vc_round *r, struct vc_volume *v,
+			     struct vc_log *log)
 {
 	unsigned long start = jiffies;
 	u32 cleaned = 0;
-	int r;
+	int error;
 
-	if (!vc_round_fill(v->round, log)) {
+	if (!vc_round_fill(r, log)) {
 		vc_log_close_idle(log);
 		return false;
 	}
-	r = vc_round_copy(v->round, v, log);
-	if (!r)
-		cleaned = vc_round_clean(v->round, log);
-	vc_round_adapt(v->round, jiffies - start);
-	if (r && !v->failing)
+	error = vc_round_copy(r, v, log);
+	if (!error)
+		cleaned = vc_round_clean(r, log);
+	vc_round_adapt(v, jiffies - start);
+	if (error && !v->failing)
 		DMERR("%s: destaging volume %u fails with error %d, its data stays in the cache",
-		      dm_device_name(v->pool->md), v->id, r);
-	v->failing = r;
-	if (!r)
+		      dm_device_name(v->pool->md), v->id, error);
+	v->failing = error;
+	if (!error)
 		vc_space_kick(v->pool);
 	else
 		wake_up(&v->dev->idle);
-	return !r && (cleaned || v->round->nr);
+	return !error && (cleaned || r->nr);
+}
+
+static bool vc_destage_log(struct vc_volume *v, struct vc_log *log)
+{
+	struct vc_round *r = mempool_alloc(&v->pool->rounds, GFP_NOIO);
+	bool done = vc_destage_round(r, v, log);
+
+	mempool_free(r, &v->pool->rounds);
+	return done;
 }
 
 /* One round of each log that has something to do. Return: more to do. */

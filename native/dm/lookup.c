@@ -255,24 +255,6 @@ void vc_lookup_clean(struct vc_pool *p, u32 cell)
 	spin_unlock_irqrestore(lock, flags);
 }
 
-/**
- * vc_lookup_mask - which sectors of its block does a cell hold?
- * @p: the pool
- * @cell: the cell, of a chunk that is not written any more
- */
-u8 vc_lookup_mask(struct vc_pool *p, u32 cell)
-{
-	spinlock_t *lock = vc_cell_lock(p, vc_cell_slot(&p->ix, cell),
-					vc_cell_block(&p->ix, cell));
-	unsigned long flags;
-	u8 mask;
-
-	spin_lock_irqsave(lock, flags);
-	mask = vc_cell_mask(&p->ix, cell);
-	spin_unlock_irqrestore(lock, flags);
-	return mask;
-}
-
 /* Has another log something newer of these sectors, or none at all? */
 static bool vc_lookup_lost(struct vc_volume *v, u64 block, u8 mask,
 			   struct vc_log *log)

@@ -266,7 +266,7 @@ static void vc_parked_go(struct vc_dev *dev, struct vc_io *io, struct bio *bio)
 	if (!r) {
 		submit_bio_noacct(bio);
 	} else if (r == -EAGAIN) {
-		/* A discard is a hint; nothing has changed. */
+		/* A discard is a hint; a part of it may have been done. */
 		bio_endio(bio);
 	} else {
 		bio->bi_status = errno_to_blk_status(r);

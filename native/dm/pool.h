@@ -53,9 +53,6 @@
 /* Chunks that a log may have dirty while it is drained. */
 #define VC_DRAIN_CHUNKS		2U
 
-/* Cells that are sorted together before they are destaged: 8 MiB. */
-#define VC_ROUND_CELLS		2048U
-
 enum vc_chunk_state {
 	VC_CHUNK_FREE,
 	VC_CHUNK_SPARE,
@@ -225,7 +222,8 @@ struct vc_round;
  * @read_at: when a read was sent to the origin last, jiffies
  * @destage: rounds
  * @idle: woken when a round ends
- * @round: memory of the rounds
+ * @most: cells of a round that the origin takes in good time
+ * @width: and blocks of a window
  * @destaged: sectors written to the origin
  * @cache_errors: records that the cache device refused
  */
@@ -250,7 +248,8 @@ struct vc_volume {
 	unsigned long read_at;
 	struct delayed_work destage;
 	wait_queue_head_t idle;
-	struct vc_round *round;
+	u32 most;
+	u32 width;
 	atomic64_t destaged;
 	atomic_t cache_errors;
 };
@@ -299,6 +298,7 @@ enum vc_pool_state {
  * @bs: requests to the cache device and origins
  * @records: memory for records
  * @pages: and for their first blocks
+ * @rounds: memory to destage with
  * @work: memory to seal a chunk again, under @lock
  * @carrying: memory to carry blocks forward, under @lock
  * @carried: blocks carried forward so far
@@ -340,6 +340,7 @@ struct vc_pool {
 	struct bio_set bs;
 	mempool_t records;
 	mempool_t pages;
+	mempool_t rounds;
 	u8 *work;
 	struct vc_round *carrying;
 	atomic64_t carried;
@@ -397,7 +398,7 @@ struct vc_chunk_disk *vc_table_entry(struct vc_pool *p, u32 chunk);
 void vc_store_init(struct vc_pool *p);
 
 /* replay.c */
-int vc_volume_replay(struct vc_volume *v, bool locked);
+int vc_volume_replay(struct vc_volume *v);
 
 /* volume.c */
 struct vc_log *vc_log_get(struct vc_volume *v, u16 tag);
@@ -406,7 +407,7 @@ int vc_volume_attach(struct vc_pool *p, u32 id, u32 mode, struct vc_dev *dev,
 		     struct block_device *origin, sector_t sectors,
 		     struct vc_volume **out);
 int vc_volume_detach(struct vc_volume *v, bool forget);
-int vc_volume_start(struct vc_volume *v, bool locked);
+int vc_volume_start(struct vc_volume *v);
 void vc_volume_free(struct vc_volume *v);
 struct vc_volume *vc_volume_find(struct vc_pool *p, u32 id);
 int vc_volume_join(struct vc_volume *v, struct vc_tag *tag);
@@ -452,7 +453,6 @@ void vc_lookup_put(struct vc_volume *v, struct vc_log *by, u32 cell, u64 block,
 		   u8 mask);
 void vc_lookup_drop(struct vc_pool *p, u32 cell);
 bool vc_lookup_any(struct vc_volume *v, u64 block, u64 blocks);
-u8 vc_lookup_mask(struct vc_pool *p, u32 cell);
 bool vc_lookup_dirty(struct vc_volume *v, u64 block, u32 *cell);
 u8 vc_lookup_pin(struct vc_volume *v, u32 cell, u64 block);
 void vc_lookup_clean(struct vc_pool *p, u32 cell);

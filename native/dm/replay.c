@@ -92,39 +92,16 @@ static int vc_volume_replay_chunks(struct vc_volume *v, u32 *list, u32 n)
 	return 0;
 }
 
-/* Make the logs, with the lock of the pool, which the caller may have. */
-static int vc_volume_prepare(struct vc_volume *v, const u32 *list, u32 n,
-			     bool locked)
-{
-	int r;
-
-	if (locked)
-		return vc_volume_make_logs(v, list, n);
-	mutex_lock(&v->pool->lock);
-	r = vc_volume_make_logs(v, list, n);
-	mutex_unlock(&v->pool->lock);
-	return r;
-}
-
-static void vc_volume_complete(struct vc_volume *v, const u32 *list, u32 n,
-			       bool locked)
-{
-	if (!locked)
-		mutex_lock(&v->pool->lock);
-	vc_volume_hand_out(v, list, n);
-	v->replayed = true;
-	if (!locked)
-		mutex_unlock(&v->pool->lock);
-}
-
 /**
  * vc_volume_replay - find out what a volume has in the cache
- * @v: the volume; nothing uses it yet
- * @locked: the pool is locked; else it is only for a moment: others need it
+ * @v: the volume, its pool is locked; nothing uses it yet
+ *
+ * Where a device is about to use it, nobody else takes it, and others get the
+ * lock while its chunks are read.
  *
  * Return: 0 or a negative errno; then it can be tried again.
  */
-int vc_volume_replay(struct vc_volume *v, bool locked)
+int vc_volume_replay(struct vc_volume *v)
 {
 	struct vc_pool *p = v->pool;
 	ktime_t start = ktime_get();
@@ -139,10 +116,18 @@ int vc_volume_replay(struct vc_volume *v, bool locked)
 			list[n++] = i;
 	}
 	vc_chunks_sort(list, n, p->found);
-	r = vc_volume_prepare(v, list, n, locked) ?:
-	    vc_volume_replay_chunks(v, list, n);
-	if (!r)
-		vc_volume_complete(v, list, n, locked);
+	r = vc_volume_make_logs(v, list, n);
+	if (!r) {
+		if (v->dev)
+			mutex_unlock(&p->lock);
+		r = vc_volume_replay_chunks(v, list, n);
+		if (v->dev)
+			mutex_lock(&p->lock);
+	}
+	if (!r) {
+		vc_volume_hand_out(v, list, n);
+		v->replayed = true;
+	}
 	vfree(list);
 	if (n && !r)
 		DMINFO("%s: volume %u: %u chunks replayed in %lld ms",

@@ -6,6 +6,9 @@
 
 #include "round.h"
 
+/* Rounds that go on when there is no memory. */
+#define VC_ROUNDS_MIN 2
+
 /**
  * vc_round_free - free what vc_round_make() has made
  * @r: the round, or NULL
@@ -26,29 +29,55 @@ void vc_round_free(struct vc_round *r)
 /**
  * vc_round_make - the memory for rounds
  * @cells: blocks that one can have
+ * @gfp: how to get it
  *
  * Return: NULL without memory.
  */
-struct vc_round *vc_round_make(u32 cells)
+struct vc_round *vc_round_make(u32 cells, gfp_t gfp)
 {
 	struct vc_round *r;
 	unsigned int i;
 
-	r = kvzalloc(struct_size(r, cell, cells), GFP_KERNEL);
+	r = kvzalloc(struct_size(r, cell, cells), gfp);
 	if (!r)
 		return NULL;
 	r->cells = cells;
-	r->most = cells;
-	r->width = VC_WINDOW;
 	init_completion(&r->done);
 	for (i = 0; i < VC_WINDOW; i++) {
-		r->page[i] = alloc_page(GFP_KERNEL);
+		r->page[i] = alloc_page(gfp);
 		if (!r->page[i]) {
 			vc_round_free(r);
 			return NULL;
 		}
 	}
 	return r;
+}
+
+static void *vc_rounds_alloc(gfp_t gfp, void *p)
+{
+	u32 cells = max(((struct vc_pool *)p)->g.chunk_blocks, VC_ROUND_CELLS);
+
+	return vc_round_make(cells, gfp);
+}
+
+static void vc_rounds_free(void *r, void *p)
+{
+	vc_round_free(r);
+}
+
+/**
+ * vc_rounds_init - set memory for rounds of destage aside
+ * @p: the pool; its geometry is known
+ *
+ * Half a MiB each. While there is memory every volume gets some for as long as
+ * its round takes; when there is none they take turns.
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int vc_rounds_init(struct vc_pool *p)
+{
+	return mempool_init(&p->rounds, VC_ROUNDS_MIN, vc_rounds_alloc,
+			    vc_rounds_free, p);
 }
 
 /**

@@ -11,6 +11,9 @@
 /* Pages that are copied at a time: 512 KiB. */
 #define VC_WINDOW		128U
 
+/* Cells that are sorted together before they are destaged: 8 MiB. */
+#define VC_ROUND_CELLS		2048U
+
 #define VC_ROUND_CHUNKS		64U
 
 /**
@@ -31,8 +34,6 @@ struct vc_round_cell {
  * struct vc_round - blocks that are copied, and the memory for it
  * @cells: room in @cell
  * @nr: used of it
- * @most: cells of a round that the origin takes in good time
- * @width: and of a window
  * @chunks: used of @chunk
  * @chunk: the chunks, the oldest first
  * @gen: and their generations: they may die meanwhile
@@ -46,8 +47,6 @@ struct vc_round_cell {
 struct vc_round {
 	u32 cells;
 	u32 nr;
-	u32 most;
-	u32 width;
 	u32 chunks;
 	struct vc_chunk *chunk[VC_ROUND_CHUNKS];
 	u64 gen[VC_ROUND_CHUNKS];
@@ -68,7 +67,8 @@ struct bio *vc_round_bio(struct vc_round *r, struct vc_pool *p,
 			 unsigned int pages, sector_t sector);
 int vc_round_read(struct vc_round *r, struct vc_pool *p,
 		  const struct vc_round_cell *cell, u32 n);
-struct vc_round *vc_round_make(u32 cells);
+struct vc_round *vc_round_make(u32 cells, gfp_t gfp);
 void vc_round_free(struct vc_round *r);
+int vc_rounds_init(struct vc_pool *p);
 
 #endif /* DM_VCACHE_ROUND_H */

@@ -144,7 +144,7 @@ static bool vc_chunk_may_die(struct vc_chunk *c)
 	       !atomic_read(&c->dirty);
 }
 
-/* The chunk of a log that may go, or NULL. */
+/* The oldest chunk of a log, if it may go; or NULL. */
 static struct vc_chunk *vc_log_victim(struct vc_log *log)
 {
 	struct vc_chunk *c;
@@ -163,27 +163,27 @@ static u64 vc_log_excess(struct vc_log *log)
 	return div_u64((u64)READ_ONCE(log->nr) * 1000, log->share + 1);
 }
 
-static struct vc_chunk *vc_pool_victim(struct vc_pool *p)
+/* The chunk that @of finds in the log furthest over its share, or NULL. */
+static struct vc_chunk *vc_pool_first(struct vc_pool *p,
+				      struct vc_chunk *(*of)(struct vc_log *))
 {
-	struct vc_chunk *c, *victim = NULL;
+	struct vc_chunk *c, *first = NULL;
 	struct vc_volume *v;
 	struct vc_log *log;
 	u64 most = 0;
 
 	list_for_each_entry(v, &p->volumes, node) {
-		if (!v->replayed)
-			continue;
 		list_for_each_entry(log, &v->logs, node) {
-			if (victim && vc_log_excess(log) <= most)
+			if (first && vc_log_excess(log) <= most)
 				continue;
-			c = vc_log_victim(log);
+			c = of(log);
 			if (c) {
-				victim = c;
+				first = c;
 				most = vc_log_excess(log);
 			}
 		}
 	}
-	return victim;
+	return first;
 }
 
 /*
@@ -192,9 +192,13 @@ static struct vc_chunk *vc_pool_victim(struct vc_pool *p)
  */
 static struct vc_chunk *vc_log_burden(struct vc_log *log)
 {
+	struct vc_volume *v = log->vol;
 	struct vc_chunk *c, *first;
 	u64 dirty = 0;
 
+	if (READ_ONCE(v->stopped) || READ_ONCE(v->drain) ||
+	    v->pool->state != VC_POOL_OK)
+		return NULL;
 	spin_lock_irq(&log->lock);
 	list_for_each_entry(c, &log->chunks, node)
 		dirty += atomic_read(&c->dirty);
@@ -202,36 +206,10 @@ static struct vc_chunk *vc_log_burden(struct vc_log *log)
 	if (first && (first->state != VC_CHUNK_SEALED ||
 		      !atomic_read(&first->dirty) ||
 		      dirty * 4 > (u64)log->nr * 3 *
-				 vc_log_room(&log->vol->pool->g)))
+				 vc_log_room(&v->pool->g)))
 		first = NULL;
 	spin_unlock_irq(&log->lock);
 	return first;
-}
-
-/* Where it pays most: of the log that is furthest over its share. */
-static struct vc_chunk *vc_pool_burden(struct vc_pool *p)
-{
-	struct vc_chunk *c, *burden = NULL;
-	struct vc_volume *v;
-	struct vc_log *log;
-	u64 most = 0;
-
-	if (p->state != VC_POOL_OK)
-		return NULL;
-	list_for_each_entry(v, &p->volumes, node) {
-		if (READ_ONCE(v->stopped) || READ_ONCE(v->drain))
-			continue;
-		list_for_each_entry(log, &v->logs, node) {
-			if (burden && vc_log_excess(log) <= most)
-				continue;
-			c = vc_log_burden(log);
-			if (c) {
-				burden = c;
-				most = vc_log_excess(log);
-			}
-		}
-	}
-	return burden;
 }
 
 /* The newest chunk of a log that is stale, or NULL. */
@@ -392,7 +370,7 @@ static bool vc_pool_look_further(struct vc_pool *p)
 
 	list_for_each_entry(v, &p->volumes, node) {
 		if (!v->replayed && !v->dev)
-			return !vc_volume_start(v, true);
+			return !vc_volume_start(v);
 	}
 	return false;
 }
@@ -420,8 +398,8 @@ static void vc_pool_make_room(struct vc_pool *p)
 	bool more = true;
 
 	while (more && READ_ONCE(p->nfree) < vc_pool_low(p)) {
-		c = vc_pool_victim(p);
-		burden = c ? NULL : vc_pool_burden(p);
+		c = vc_pool_first(p, vc_log_victim);
+		burden = c ? NULL : vc_pool_first(p, vc_log_burden);
 		if (c)
 			more = !vc_chunk_kill(p, c);
 		else if (burden)

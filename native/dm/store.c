@@ -220,11 +220,11 @@ static int vc_pool_alloc(struct vc_pool *p)
 	p->group = kvmalloc_array(locks, sizeof(*p->group), GFP_KERNEL);
 	p->group_mask = locks - 1;
 	p->work = vmalloc(vc_replay_room(&p->g));
-	p->carrying = vc_round_make(p->g.chunk_blocks);
+	p->carrying = vc_round_make(p->g.chunk_blocks, GFP_KERNEL);
 	if (!p->slots || !p->table || !p->table_dirty || !p->chunk ||
 	    !p->found || !p->cell_clean || !p->ix.where || !p->ix.next ||
-	    !p->ix.head ||
-	    !p->group || !p->work || !p->carrying)
+	    !p->ix.head || !p->group || !p->work || !p->carrying ||
+	    vc_rounds_init(p))
 		return -ENOMEM;
 	for (i = 0; i < locks; i++)
 		spin_lock_init(&p->group[i]);
@@ -475,6 +475,7 @@ void vc_pool_unload(struct vc_pool *p)
 	vfree(p->slots);
 	vfree(p->work);
 	vc_round_free(p->carrying);
+	mempool_exit(&p->rounds);
 	free_page((unsigned long)p->super);
 	p->group = NULL;
 	memset(&p->ix, 0, sizeof(p->ix));

@@ -53,7 +53,6 @@ void vc_volume_free(struct vc_volume *v)
 		v->pool->nlogs--;
 		vc_log_free(log);
 	}
-	vc_round_free(v->round);
 	list_del(&v->node);
 	kfree(v);
 }
@@ -121,6 +120,8 @@ struct vc_volume *vc_volume_alloc(struct vc_pool *p, u32 id, u16 slot)
 	v->id = id;
 	v->slot = slot;
 	v->stopped = true;
+	v->most = VC_ROUND_CELLS;
+	v->width = VC_WINDOW;
 	INIT_LIST_HEAD(&v->logs);
 	INIT_DELAYED_WORK(&v->destage, vc_destage_work);
 	init_waitqueue_head(&v->idle);
@@ -193,11 +194,6 @@ static int vc_volume_claim(struct vc_volume *v, struct vc_dev *dev)
 		      dm_device_name(v->dev->md));
 		return -EBUSY;
 	}
-	if (!v->round)
-		v->round = vc_round_make(max(v->pool->g.chunk_blocks,
-					     VC_ROUND_CELLS));
-	if (!v->round)
-		return -ENOMEM;
 	v->dev = dev;
 	v->pool->attached++;
 	return 0;
@@ -270,26 +266,41 @@ int vc_volume_change(struct vc_volume *v, u32 mode,
 /**
  * vc_volume_start - find out what a volume has in the cache, and what of it
  *	counts
- * @v: the volume; nothing uses it yet
- * @locked: the pool is locked
+ * @v: the volume, its pool is locked; see vc_volume_replay()
  *
  * Writes in write-through mode leave no record where no copy is made, so what
  * is found of copies is not what was there.
  *
  * Return: 0 or a negative errno.
  */
-int vc_volume_start(struct vc_volume *v, bool locked)
+int vc_volume_start(struct vc_volume *v)
 {
-	int r = vc_volume_replay(v, locked);
+	int r = vc_volume_replay(v);
 
-	if (r || v->mode != VC_VOLUME_WRITETHROUGH)
-		return r;
-	if (locked)
-		return vc_volume_clear(v);
-	mutex_lock(&v->pool->lock);
-	r = vc_volume_clear(v);
-	mutex_unlock(&v->pool->lock);
+	if (!r && v->mode == VC_VOLUME_WRITETHROUGH)
+		r = vc_volume_clear(v);
 	return r;
+}
+
+/* Find a volume, or make it, for a device. The pool is locked. */
+static struct vc_volume *vc_volume_take(struct vc_pool *p, u32 id,
+					struct vc_dev *dev)
+{
+	struct vc_volume *v = vc_volume_find(p, id);
+	int r;
+
+	if (!p->loaded || p->state != VC_POOL_OK) {
+		DMERR("%s: the pool is not usable", dm_device_name(p->md));
+		return ERR_PTR(-EROFS);
+	}
+	/* One that is suspended has been shut down. */
+	if ((p->sb.flags & VC_SUPER_CLEAN) &&
+	    vc_pool_set_flags(p, p->sb.flags & ~VC_SUPER_CLEAN))
+		return ERR_PTR(-EROFS);
+	if (!v)
+		v = vc_volume_make(p, id);
+	r = PTR_ERR_OR_ZERO(v) ?: vc_volume_claim(v, dev);
+	return r ? ERR_PTR(r) : v;
 }
 
 /**
@@ -309,27 +320,15 @@ int vc_volume_attach(struct vc_pool *p, u32 id, u32 mode, struct vc_dev *dev,
 		     struct vc_volume **out)
 {
 	struct vc_volume *v;
-	int r = -EROFS;
+	int r = 0;
 
 	mutex_lock(&p->lock);
-	v = vc_volume_find(p, id);
-	if (!p->loaded || p->state != VC_POOL_OK) {
-		DMERR("%s: the pool is not usable", dm_device_name(p->md));
-		goto out;
-	}
-	/* One that is suspended has been shut down. */
-	if ((p->sb.flags & VC_SUPER_CLEAN) &&
-	    vc_pool_set_flags(p, p->sb.flags & ~VC_SUPER_CLEAN))
-		goto out;
-	if (!v)
-		v = vc_volume_make(p, id);
-	r = PTR_ERR_OR_ZERO(v) ?: vc_volume_claim(v, dev);
-out:
+	v = vc_volume_take(p, id, dev);
+	if (!IS_ERR(v) && !v->replayed)
+		r = vc_volume_start(v);
 	mutex_unlock(&p->lock);
-	if (r)
-		return r;
-	if (!v->replayed)
-		r = vc_volume_start(v, false);
+	if (IS_ERR(v))
+		return PTR_ERR(v);
 	if (!r)
 		r = vc_volume_change(v, mode, origin, sectors);
 	if (r)
