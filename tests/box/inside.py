@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -50,6 +51,11 @@ def run(*command: str, timeout: float = 120) -> str:
         raise InsideError(f"{' '.join(command)}: exit status {done.returncode}: "
                           f"{done.stderr.strip() or done.stdout.strip()}")
     return done.stdout
+
+
+def progress(text: str) -> None:
+    """Print a line, with the time since the box has booted."""
+    print(f"box {time.monotonic():6.1f} s: {text}", file=sys.stderr, flush=True)
 
 
 def module_path() -> Path:

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.box import disks
 from tests.kernel import dm
 from vcache_agent.model import DeviceNumber
 
-NULLB = Path("/sys/kernel/config/nullb")
 SECTOR = 512
 
 # Nothing is written out by age unless a test is about that.
@@ -59,9 +59,8 @@ def unique(prefix: str) -> str:
     return f"{prefix}{next(_numbers)}"
 
 
-@contextlib.contextmanager
 def null_blk(mb: int = 64, *, cache: bool = True, discard: bool = False, block: int = 512,
-             completion_us: int = 0) -> Iterator[str]:
+             completion_us: int = 0) -> contextlib.AbstractContextManager[str]:
     """Make a RAM disk.
 
     :param mb: its size
@@ -70,23 +69,13 @@ def null_blk(mb: int = 64, *, cache: bool = True, discard: bool = False, block: 
     :param block: logical block size
     :param completion_us: time that each request takes
     """
-    name = unique("nullb")
-    folder = NULLB / name
-    folder.mkdir()
     settings = {"size": mb, "memory_backed": 1, "blocksize": block, "discard": int(discard),
                 "submit_queues": 2, "hw_queue_depth": 128}
     if cache:
         settings["cache_size"] = mb
     if completion_us:
         settings |= {"irqmode": 2, "completion_nsec": completion_us * 1000}
-    try:
-        for key, value in settings.items():
-            (folder / key).write_text(str(value))
-        (folder / "power").write_text("1")
-        yield f"/dev/{name}"
-    finally:
-        (folder / "power").write_text("0")
-        folder.rmdir()
+    return disks.null_block(unique("nullb"), **settings)
 
 
 class Mapped:

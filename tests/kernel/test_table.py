@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.box.disks import null_block
 from tests.kernel import stack
 from tests.kernel.conftest import KernelLog
 from tests.kernel.disk import Disk, pattern, read
@@ -70,18 +71,10 @@ def test_other_targets_beside_it_are_refused(origin: str, kmsg: KernelLog) -> No
 
 
 def test_zoned_origin_is_refused(kmsg: KernelLog) -> None:
-    folder = stack.NULLB / stack.unique("zoned")
-    folder.mkdir()
-    for key, value in {"size": 64, "zoned": 1, "zone_size": 4, "memory_backed": 1}.items():
-        (folder / key).write_text(str(value))
-    (folder / "power").write_text("1")
-    try:
-        with pytest.raises(DmError), vcache(f"/dev/{folder.name}"):
-            pass
-        assert "zoned" in kmsg.read()
-    finally:
-        (folder / "power").write_text("0")
-        folder.rmdir()
+    with null_block(stack.unique("zoned"), size=64, zoned=1, zone_size=4,
+                    memory_backed=1) as zoned, pytest.raises(DmError), vcache(zoned):
+        pass
+    assert "zoned" in kmsg.read()
 
 
 #: As given, and as it is shown.

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.box import inside
+from tests.box.disks import mapped
 from tests.powercut import record, scenario
 from tests.powercut.scenario import Scenario
 
@@ -58,13 +59,13 @@ def _assembled(start: int, s: Scenario) -> Iterator[None]:
     """Make the device of an image: of a pool as after any power cut."""
     disk = f"/dev/disk/by-id/virtio-{IMAGES_DISK}"
     if not s.cache_mb:
-        with record.mapped(_NAME, f"0 {s.sectors} linear {disk} {start}"):
+        with mapped(_NAME, f"0 {s.sectors} linear {disk} {start}"):
             yield
         return
     inside.run("insmod", s.module)
     try:
         s = dataclasses.replace(s, origin_delay_ms=0)
-        with record.pool(disk, start, s), record.mapped(_NAME, record.volume_table(s)):
+        with record.pool(disk, start, s), mapped(_NAME, record.volume_table(s)):
             yield
     finally:
         inside.unload_module()

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.box import inside
+from tests.box.disks import mapped, null_block
 from tests.powercut import scenario
 from tests.powercut.scenario import Scenario, Tag, Worker
 from vcache_agent.model import DeviceNumber, Extent
@@ -145,20 +146,12 @@ def _number(device: str) -> DeviceNumber:
     return DeviceNumber(os.major(rdev), os.minor(rdev))
 
 
-@contextlib.contextmanager
-def _memory(name: str, megabytes: int, request_ns: int) -> Iterator[str]:
+def _memory(name: str, megabytes: int,
+            request_ns: int) -> contextlib.AbstractContextManager[str]:
     """A block device in memory, with a volatile cache and FUA."""
-    folder = Path("/sys/kernel/config/nullb") / name
-    folder.mkdir()
-    for setting, value in {"size": megabytes, "memory_backed": 1, "cache_size": 4, "discard": 1,
-                           "blocksize": 512, "submit_queues": 1, "queue_mode": 2,
-                           "irqmode": 2, "completion_nsec": request_ns, "power": 1}.items():
-        (folder / setting).write_text(str(value))
-    try:
-        yield f"/dev/{name}"
-    finally:
-        (folder / "power").write_text("0")
-        folder.rmdir()
+    return null_block(name, size=megabytes, memory_backed=1, cache_size=4, discard=1,
+                      blocksize=512, submit_queues=1, queue_mode=2, irqmode=2,
+                      completion_nsec=request_ns)
 
 
 @contextlib.contextmanager
@@ -177,17 +170,9 @@ def _device(s: Scenario) -> Iterator[str]:
     half = (megabytes + 1) // 2
     with _memory("nullb8", half, _REQUEST_NSEC) as quick, \
             _memory("nullb9", half, 3 * _REQUEST_NSEC) as slow, \
-            mapped("pcstripes", f"0 {half * 4096} striped 2 {_STRIPE} {slow} 0 {quick} 0"):
-        yield "/dev/mapper/pcstripes"
-
-
-@contextlib.contextmanager
-def mapped(name: str, table: str) -> Iterator[None]:
-    inside.run("dmsetup", "create", name, "--table", table)
-    try:
-        yield
-    finally:
-        inside.run("dmsetup", "remove", "--retry", name)
+            mapped("pcstripes",
+                   f"0 {half * 4096} striped 2 {_STRIPE} {slow} 0 {quick} 0") as striped:
+        yield striped
 
 
 @contextlib.contextmanager

@@ -12,10 +12,10 @@ from typing import Any
 
 from bench.svd import settings
 from bench.svd.box import counters
-from tests.box.inside import load_module, run, unload_module
+from tests.box.disks import mapped, mounted, null_block
+from tests.box.inside import load_module, progress, run, unload_module
 from tests.box.ssd import image_folder, ssd
 
-NULLB = Path("/sys/kernel/config/nullb")
 SLOW = "slow"
 MOUNT = Path("/run/svd")
 DISK = "/dev/nbd0"
@@ -23,26 +23,11 @@ POOL, VOLUME = "svd-pool", "svd-disk"
 _LONG = 3000
 
 
-def progress(text: str) -> None:
-    """Print a line, with the virtual time."""
-    print(f"box {time.monotonic():6.1f} s: {text}", file=sys.stderr, flush=True)
-
-
-@contextlib.contextmanager
-def slow_disk() -> Iterator[str]:
+def slow_disk() -> contextlib.AbstractContextManager[str]:
     """Make the slow disk."""
-    folder = NULLB / SLOW
-    folder.mkdir()
-    for name, value in {"size": settings.DRIVE_MB, "blocksize": 4096, "memory_backed": 1,
-                        "irqmode": 2, "completion_nsec": settings.SLOW_US * 1000,
-                        "submit_queues": 1, "hw_queue_depth": 1, "discard": 1,
-                        "power": 1}.items():
-        (folder / name).write_text(str(value))
-    try:
-        yield f"/dev/{SLOW}"
-    finally:
-        (folder / "power").write_text("0")
-        folder.rmdir()
+    return null_block(SLOW, size=settings.DRIVE_MB, blocksize=4096, memory_backed=1, irqmode=2,
+                      completion_nsec=settings.SLOW_US * 1000, submit_queues=1,
+                      hw_queue_depth=1, discard=1)
 
 
 @contextlib.contextmanager
@@ -50,28 +35,13 @@ def cached(origin: str, cache: str) -> Iterator[str]:
     """Put the whole SSD as a cache before the origin."""
     load_module(f"buffer_mb={settings.BUFFER_MB}")
     run("dd", "if=/dev/zero", f"of={cache}", "bs=4096", "count=1", "oflag=direct")
-    run("dmsetup", "create", POOL, "--table",
-        f"0 {run('blockdev', '--getsz', cache).strip()} vcache-pool {cache}")
-    run("dmsetup", "create", VOLUME, "--table",
-        f"0 {run('blockdev', '--getsz', origin).strip()} vcache writeback {origin} "
-        f"volume 1 3 pool /dev/mapper/{POOL} 1")
     try:
-        yield f"/dev/mapper/{VOLUME}"
+        with mapped(POOL, f"0 {run('blockdev', '--getsz', cache).strip()} vcache-pool {cache}"), \
+                mapped(VOLUME, f"0 {run('blockdev', '--getsz', origin).strip()} vcache writeback "
+                       f"{origin} volume 1 3 pool /dev/mapper/{POOL} 1", timeout=_LONG) as disk:
+            yield disk
     finally:
-        run("dmsetup", "remove", "--retry", VOLUME, timeout=_LONG)
-        run("dmsetup", "remove", "--retry", POOL)
         unload_module()
-
-
-@contextlib.contextmanager
-def mounted(device: str) -> Iterator[Path]:
-    """Mount the host's file system."""
-    MOUNT.mkdir(exist_ok=True)
-    run("mount", "-t", "ext4", "-o", "noatime", device, str(MOUNT))
-    try:
-        yield MOUNT
-    finally:
-        run("umount", str(MOUNT), timeout=_LONG)
 
 
 @contextlib.contextmanager
@@ -170,7 +140,7 @@ def case(prepared: Path, scratch: Path, place: str, mapping: str,
             device = stack.enter_context(cached(slow, drive))
         else:
             device = drive
-        image = stack.enter_context(mounted(device)) / "image"
+        image = stack.enter_context(mounted(device, MOUNT, timeout=_LONG)) / "image"
         disk = stack.enter_context(virtual_disk(image, form))
         settle(image, *settings.SETTLE[place])
         before = counters.difference(counters.read(drive), begun)

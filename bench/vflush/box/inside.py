@@ -13,7 +13,8 @@ from typing import Any
 
 from bench.vflush import settings
 from bench.vflush.box import logs
-from tests.box.inside import InsideError, load_module, run, unload_module
+from tests.box.disks import mounted
+from tests.box.inside import InsideError, load_module, progress, run, unload_module
 from tests.box.ssd import ssd
 from vcache_agent import fiemap
 from vcache_agent.model import DeviceNumber
@@ -30,11 +31,6 @@ _HEAD_START_NS = 300_000_000
 
 def _images() -> list[Path]:
     return [MOUNT / f"{vm}.img" for vm in VMS]
-
-
-def progress(text: str) -> None:
-    """Print a line, with the virtual time."""
-    print(f"box {time.monotonic():6.1f} s: {text}", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
@@ -55,21 +51,10 @@ def target(origin: str) -> Iterator[str]:
         unload_module()
 
 
-@contextlib.contextmanager
-def mounted(device: str) -> Iterator[None]:
-    """Mount the file system."""
-    MOUNT.mkdir(exist_ok=True)
-    run("mount", "-t", "ext4", "-o", "noatime", device, str(MOUNT))
-    try:
-        yield
-    finally:
-        run("umount", str(MOUNT))
-
-
 def make_images(drive: str) -> None:
     """Make ext4 and the images, every block of them written, without dm-vcache."""
     run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard", drive)
-    with mounted(drive):
+    with mounted(drive, MOUNT):
         for image in _images():
             run("dd", "if=/dev/zero", f"of={image}", "bs=1M", f"count={settings.BOX['image_mb']}",
                 "oflag=direct", timeout=3000)
@@ -120,7 +105,8 @@ def system(name: str, load: str) -> Iterator[dict[str, Any]]:
         node = drive.namespace()
         Path(f"/sys/block/{Path(node).name}/queue/scheduler").write_text("none")
         make_images(node)
-        stack.enter_context(mounted(stack.enter_context(target(node)) if mapping else node))
+        device = stack.enter_context(target(node)) if mapping else node
+        stack.enter_context(mounted(device, MOUNT))
         status = ""
         if mapping:
             give_tags()
