@@ -73,8 +73,8 @@ const struct drive drive_jasmine = {
 /*
  * Erases in the SVD paper are counted by a simulator of 4 KiB pages and 512 KiB
  * blocks, which knows of no paired pages; so there are none here. It says
- * nothing of time and of parallelism: the times are those of a chip with this
- * geometry, four of them on two channels.
+ * nothing of time and of parallelism: the times are assumed, as are four chips
+ * on two channels.
  */
 const struct drive drive_svd = {
 	.config = {
