@@ -92,17 +92,18 @@ def read_junit(path: pathlib.Path) -> Counts:
     return counts
 
 
-def command(suite: Suite, junit: pathlib.Path) -> list[str]:
+def command(suite: Suite, junit: pathlib.Path, *options: str) -> list[str]:
     """Return the command line of a suite."""
     module = f"tests.{suite.folder}" if suite.boxed else "pytest"
     return [
         sys.executable, "-m", module, "-p", "no:cacheprovider", f"--junitxml={junit}",
-        f"tests/{suite.folder}"]
+        *options, f"tests/{suite.folder}"]
 
 
-def run(suite: Suite, *, quiet: bool = False) -> Counts:
+def run(suite: Suite, *options: str, quiet: bool = False) -> Counts:
     """Run one suite and return its counts.
 
+    :param options: for pytest
     :param quiet: keep what it prints until it has ended
     """
     junit = RESULTS / f"{suite.folder}.xml"
@@ -114,7 +115,7 @@ def run(suite: Suite, *, quiet: bool = False) -> Counts:
         with open(log, "w") if quiet else contextlib.nullcontext() as output:
             # The last resort: a box has a shorter limit of its own.
             status = subprocess.run(
-                command(suite, junit), cwd=ROOT, stdin=subprocess.DEVNULL, check=False,
+                command(suite, junit, *options), cwd=ROOT, stdin=subprocess.DEVNULL, check=False,
                 stdout=output, stderr=subprocess.STDOUT if quiet else None,
                 timeout=suite.minutes * 60).returncode
     except subprocess.TimeoutExpired:
@@ -137,20 +138,20 @@ def run(suite: Suite, *, quiet: bool = False) -> Counts:
 RETRY_BEFORE = time.monotonic() + 35 * 60
 
 
-def attempt(suite: Suite, *, quiet: bool = False) -> Counts:
+def attempt(suite: Suite, *options: str, quiet: bool = False) -> Counts:
     """Run one suite; once more, and say so, if that failed.
 
     Boxes emulate processors in real time: on a machine that is busy with
     other things a time limit may pass that has nothing to do with the code.
     """
-    counts = run(suite, quiet=quiet)
+    counts = run(suite, *options, quiet=quiet)
     if counts.failed and time.monotonic() < RETRY_BEFORE:
         print(f"==== tests/{suite.folder}: failed, a second and last try", flush=True)
-        counts = run(suite, quiet=quiet)
+        counts = run(suite, *options, quiet=quiet)
     return counts
 
 
-def run_lanes(suites: list[Suite]) -> Counts:
+def run_lanes(suites: list[Suite], *options: str) -> Counts:
     """Run the lanes side by side and add up what they ran."""
     lanes = [[suite for suite in suites if suite.lane == lane] for lane in (0, 1)]
     both = all(lanes)
@@ -158,7 +159,7 @@ def run_lanes(suites: list[Suite]) -> Counts:
     def follow(lane: int) -> Counts:
         total = Counts()
         for suite in lanes[lane]:
-            total.add(attempt(suite, quiet=both and not lane))
+            total.add(attempt(suite, *options, quiet=both and not lane))
         return total
 
     total = Counts()
@@ -172,7 +173,9 @@ def main() -> int:
     """Run the suites that were asked for, or all."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("suites", nargs="*", metavar="SUITE", help="folders below tests/")
-    wanted = parser.parse_args().suites
+    parser.add_argument("--quick", action="store_true", help="without tests marked slow")
+    arguments = parser.parse_args()
+    wanted = arguments.suites
     known = [suite.folder for suite in SUITES]
     unknown = sorted(set(wanted) - set(known))
     if unknown:
@@ -180,7 +183,8 @@ def main() -> int:
     RESULTS.mkdir(parents=True, exist_ok=True)
     total = run_lanes([suite for suite in SUITES
                        if (not wanted or suite.folder in wanted)
-                       and (ROOT / "tests" / suite.folder).is_dir()])
+                       and (ROOT / "tests" / suite.folder).is_dir()],
+                      *(["-m", "not slow"] if arguments.quick else []))
     print(total)
     return 1 if total.failed or not total.passed else 0
 

@@ -4,7 +4,11 @@
 import struct
 from collections.abc import Mapping
 
+import pytest
+
 from tests.core import build
+
+pytestmark = pytest.mark.slow
 
 SECONDS = 12
 

@@ -14,6 +14,8 @@ import pytest
 
 from tests.core import build
 
+pytestmark = pytest.mark.slow
+
 
 class Mutation(NamedTuple):
     """One line of the core, or of a writer's rules, and what it is replaced by."""

@@ -44,6 +44,16 @@ def test_counts_are_added_over_suites(
     assert capfd.readouterr().out.splitlines()[-1] == "3 passed, 0 failed, 1 skipped"
 
 
+def test_a_quick_run_leaves_out_what_is_slow(
+        suite: types.ModuleType, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+        capfd: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "unit", "import pytest\ndef test_a(): pass\n"
+          "@pytest.mark.slow\ndef test_b(): assert False\n")
+    assert run(suite, monkeypatch, "--quick", "unit") == 0
+    assert capfd.readouterr().out.splitlines()[-1] == "1 passed, 0 failed, 0 skipped"
+    assert run(suite, monkeypatch, "unit") == 1
+
+
 def test_a_failure_in_one_suite_does_not_stop_the_next(
         suite: types.ModuleType, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
         capfd: pytest.CaptureFixture[str]) -> None:
