@@ -400,5 +400,7 @@ int vc_append_discard(struct vc_log *log, u64 block, u64 blocks)
 		cond_resched();
 	}
 	atomic_dec(&log->vol->discards);
+	/* Less of the log counts now: what does may be worth carrying. */
+	vc_space_kick(log->vol->pool);
 	return r;
 }

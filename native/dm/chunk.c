@@ -175,6 +175,7 @@ static bool vc_log_open(struct vc_log *log, enum vc_append_kind kind)
 		c->clean = vc_append_is_clean(kind);
 		c->failed = false;
 		c->stale = false;
+		c->wanted = false;
 		c->state = VC_CHUNK_OPEN;
 		atomic_set(&c->dirty, 0);
 		atomic_set(&c->pending, 1);

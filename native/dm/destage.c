@@ -192,17 +192,13 @@ static u32 vc_window_fill(struct vc_round *r, struct vc_volume *v, u32 from,
 static void vc_window_put(struct vc_round *r, struct vc_volume *v, u32 n,
 			  bool clean)
 {
-	struct vc_pool *p = v->pool;
 	u32 i;
 
 	for (i = 0; i < n; i++) {
 		if (clean)
-			vc_lookup_clean(p, r->window[i].cell);
-		vc_lookup_done(p, r->window[i].cell);
+			vc_lookup_clean(v->pool, r->window[i].cell);
+		vc_lookup_done(v->pool, r->window[i].cell);
 	}
-	/* Chunks may die now. */
-	if (clean && READ_ONCE(p->short_of_space))
-		vc_space_kick(p);
 }
 
 /* Chunks of a window cannot die: let it be short, as the origin is slow. */

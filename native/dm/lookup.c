@@ -86,7 +86,20 @@ unsigned int vc_lookup(struct vc_volume *v, sector_t sector, unsigned int len,
  */
 void vc_lookup_done(struct vc_pool *p, u32 cell)
 {
-	atomic_dec(&vc_cell_chunk(p, cell)->users);
+	struct vc_chunk *c = vc_cell_chunk(p, cell);
+
+	if (atomic_dec_and_test(&c->users) && READ_ONCE(c->wanted)) {
+		WRITE_ONCE(c->wanted, false);
+		vc_space_kick(p);
+	}
+}
+
+/* A cell is not dirty any more: its chunk may be able to go. */
+static void vc_cell_settled(struct vc_pool *p, u32 cell)
+{
+	if (atomic_dec_and_test(&vc_cell_chunk(p, cell)->dirty) &&
+	    READ_ONCE(p->short_of_space))
+		vc_space_kick(p);
 }
 
 /* Called with the lock of the group. */
@@ -105,7 +118,7 @@ static void vc_lookup_cut_locked(struct vc_volume *v, struct vc_log *by,
 			WRITE_ONCE(c->stale, true);
 		if (!vc_cell_mask(&p->ix, touched[i]) &&
 		    !test_bit(touched[i], p->cell_clean))
-			atomic_dec(&c->dirty);
+			vc_cell_settled(p, touched[i]);
 	}
 }
 
@@ -181,7 +194,7 @@ void vc_lookup_drop(struct vc_pool *p, u32 cell)
 	if (vc_cell_mask(&p->ix, cell)) {
 		vc_index_drop(&p->ix, cell);
 		if (!test_bit(cell, p->cell_clean))
-			atomic_dec(&vc_cell_chunk(p, cell)->dirty);
+			vc_cell_settled(p, cell);
 	}
 	spin_unlock_irqrestore(lock, flags);
 }
@@ -251,7 +264,7 @@ void vc_lookup_clean(struct vc_pool *p, u32 cell)
 	spin_lock_irqsave(lock, flags);
 	if (vc_cell_mask(&p->ix, cell) &&
 	    !test_and_set_bit(cell, p->cell_clean))
-		atomic_dec(&vc_cell_chunk(p, cell)->dirty);
+		vc_cell_settled(p, cell);
 	spin_unlock_irqrestore(lock, flags);
 }
 

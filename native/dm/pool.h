@@ -70,6 +70,7 @@ enum vc_chunk_state {
  * @gen: generation
  * @dirty: cells that hold something the origin has not
  * @users: reads from it on their way
+ * @wanted: it would have gone but for them
  * @pending: records on their way, one more while it is open
  * @state: enum vc_chunk_state, under the lock of the log or of the free list
  * @clean: all that counts in it is on the origin; set once, or from the start
@@ -88,6 +89,7 @@ struct vc_chunk {
 	bool clean;
 	bool failed;
 	bool stale;
+	bool wanted;
 	struct vc_sealing *sealing;
 };
 

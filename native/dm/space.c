@@ -14,6 +14,14 @@
  * Where none can go like that, and most of what a log has in the cache is
  * superseded, the rest of its oldest chunk is carried to its end: so a log
  * whose data fits into the cache does not wait for its origin.
+ *
+ * DOC: Waking up
+ *
+ * Once the pool is said to be short of space, whatever lets one more chunk go
+ * has to call vc_space_kick(), or writers wait for ever: nothing dirty is left
+ * in a chunk (vc_cell_settled()), who kept one we wanted lets go of it
+ * (vc_lookup_done()), a seal is there, something is discarded. What merely has
+ * to be tried again is, after VC_SPACE_RETRY.
  */
 #include <linux/blkdev.h>
 #include <linux/delay.h>
@@ -26,8 +34,8 @@
 /* Chunks that are carried before others get their turn. */
 #define VC_CARRY_BATCH 4U
 
-/* When something could not be carried, look again after so long. */
-#define VC_CARRY_DELAY 1UL
+/* When something could not be done now, look again after so long. */
+#define VC_SPACE_RETRY 1UL
 
 static u32 vc_pool_reserve(const struct vc_pool *p)
 {
@@ -140,8 +148,13 @@ static void vc_log_provide(struct vc_log *log)
  */
 static bool vc_chunk_may_die(struct vc_chunk *c)
 {
-	return c->state == VC_CHUNK_SEALED && !atomic_read(&c->users) &&
-	       !atomic_read(&c->dirty);
+	if (c->state != VC_CHUNK_SEALED || atomic_read(&c->dirty))
+		return false;
+	if (!atomic_read(&c->users))
+		return true;
+	WRITE_ONCE(c->wanted, true);
+	smp_mb(); /* the last one that has it lets go first, and looks then */
+	return !atomic_read(&c->users);
 }
 
 /* The oldest chunk of a log, if it may go; or NULL. */
@@ -384,10 +397,20 @@ static bool vc_pool_carry(struct vc_pool *p, struct vc_chunk *c, u32 *left)
 		(*left)--;
 		if (vc_carry_chunk(c->log, c))
 			return true;
-		delay = VC_CARRY_DELAY;
+		delay = VC_SPACE_RETRY;
 	}
 	mod_delayed_work(p->wq, &p->space_work, delay);
 	return false;
+}
+
+/* Let a chunk die. Return: false: not now. */
+static bool vc_pool_kill(struct vc_pool *p, struct vc_chunk *c)
+{
+	int r = vc_chunk_kill(p, c);
+
+	if (r == -EAGAIN)
+		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
+	return !r;
 }
 
 static void vc_pool_make_room(struct vc_pool *p)
@@ -397,11 +420,13 @@ static void vc_pool_make_room(struct vc_pool *p)
 	struct vc_volume *v;
 	bool more = true;
 
+	WRITE_ONCE(p->short_of_space, p->nfree < vc_pool_low(p));
+	smp_mb(); /* what we do not see yet of the chunks, kicks us */
 	while (more && READ_ONCE(p->nfree) < vc_pool_low(p)) {
 		c = vc_pool_first(p, vc_log_victim);
 		burden = c ? NULL : vc_pool_first(p, vc_log_burden);
 		if (c)
-			more = !vc_chunk_kill(p, c);
+			more = vc_pool_kill(p, c);
 		else if (burden)
 			more = vc_pool_carry(p, burden, &left);
 		else
