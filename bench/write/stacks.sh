@@ -55,8 +55,8 @@ hardware() {
 
 strip() {
     for t in $(seq $tenants); do
-        dmsetup remove "origin$t"
-        dmsetup remove "fast$t"
+        dmsetup remove --retry "origin$t"
+        dmsetup remove --retry "fast$t"
     done
     drop ssd
     drop hdd
@@ -131,7 +131,7 @@ dm_cache() {
     device() { echo "/dev/mapper/t$1"; }
     measure dm-cache
     for t in $(seq $tenants); do
-        dmsetup remove "t$t"
+        dmsetup remove --retry "t$t"
         drop "meta$t"
     done
     strip
@@ -146,7 +146,7 @@ dm_writecache() {
     device() { echo "/dev/mapper/t$1"; }
     measure dm-writecache
     for t in $(seq $tenants); do
-        dmsetup remove "t$t"
+        dmsetup remove --retry "t$t"
     done
     strip
 }
@@ -163,9 +163,9 @@ vcache() {
     dmsetup status pool >"$out/vcache.status"
     for t in $(seq $tenants); do
         dmsetup status "t$t" >>"$out/vcache.status"
-        dmsetup remove "t$t"
+        dmsetup remove --retry "t$t"
     done
-    dmsetup remove pool
+    dmsetup remove --retry pool
     strip
 }
 
