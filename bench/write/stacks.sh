@@ -51,6 +51,8 @@ hardware() {
         dmsetup create "fast$t" --table \
             "0 $(sectors $slice) linear /dev/ssd $(sectors $(((t - 1) * slice)))"
     done
+    # udev looks at each of them; bcache wants them for itself.
+    udevadm settle
 }
 
 strip() {

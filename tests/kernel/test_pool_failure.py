@@ -201,6 +201,45 @@ def test_a_log_whose_data_fits_does_not_wait_for_the_origin(
             _check(raw, expected)
 
 
+def test_a_reader_holds_up_writers_only_while_it_reads(origin: str) -> None:
+    """Whoever has what is to go wakes those that wait for it, when nothing else does."""
+    blocks, written = 3400, []
+    with stack.null_blk(12, discard=True) as cache, mapped(linear(cache)) as slow, \
+            stack.pool(slow.path, chunk_kib=64) as pool, mapped(linear(origin)) as below, \
+            stack.cached(below.path, pool) as device:
+        with Disk(device.path) as disk:
+            for number in range(0, blocks, 8):
+                disk.write(number * 8, pattern(number, 64))
+            disk.flush()
+        assert stack.wait_until(lambda: stack.cache_status(device).state == "clean", 60)
+        # From now on nothing comes from destage, neither room nor a reason to look for some.
+        below.swap(f"0 {stack.sectors(origin)} flakey {origin} 0 0 3600 1 error_writes")
+        slow.swap(f"0 {stack.sectors(cache)} delay {cache} 0 3000 {cache} 0 0")
+
+        def read() -> None:
+            with Disk(device.path) as disk:
+                disk.read((blocks - 2400) * 8, 2400 * 8)
+
+        def write() -> None:
+            with Disk(device.path) as disk:
+                for number in range(700):
+                    disk.write(number * 8, pattern(number, 8), fua=True)
+                    written.append(number)
+
+        reader, writer = threading.Thread(target=read), threading.Thread(target=write)
+        reader.start()
+        time.sleep(0.5)
+        writer.start()
+        reader.join(60)
+        try:
+            assert len(written) < 600, "the cache had more room than was meant"
+            slow.swap(linear(cache))
+            assert stack.wait_until(lambda: len(written) == 700, 60)
+        finally:
+            below.swap(linear(origin))
+            writer.join(60)
+
+
 def _check(disk: Disk, expected: dict[int, int]) -> None:
     for at, number in expected.items():
         assert disk.read(at * 8, 8) == (pattern(number, 8) if number else bytes(4096)), at
