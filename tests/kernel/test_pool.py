@@ -149,7 +149,8 @@ def test_random_io_is_as_on_a_plain_disk(cache: str, origin: str, mode: str, see
         assert disk.read(0, size) == expected
         assert written > 2 * 20 * 2048
         status = stack.pool_status(pool)
-        assert status.used + status.free <= status.chunks
+        # Each of the two logs, the tag's and the host's, has its next one ready at most.
+        assert 0 <= status.chunks - status.used - status.free <= 2
         device.message("drain")
         assert stack.wait_until(lambda: stack.cache_status(device).dirty == 0)
         with Disk(origin) as below:
