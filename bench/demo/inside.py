@@ -3,101 +3,19 @@
 
 import argparse
 import contextlib
-import dataclasses
 import json
 import os
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from bench.demo import vcache
 from bench.demo.device import Device, emulated_ssd, own_figures
-from bench.demo.settings import NEVER, Settings, schedule
+from bench.demo.pair import instances, measure_all, mounted, running, say
+from bench.demo.settings import Settings
 from bench.demo.vm import INSTANCES, Instance, place_guest
 from tests.box import inside as box
 from tests.box.guest.image import Guest
-
-QUIET, SYNCER = "quiet", "syncer"
-_CONSOLE_SECONDS = 60
-
-
-def say(text: str) -> None:
-    """Print one line of progress."""
-    print(f"[{time.monotonic():6.0f} s] {text}", flush=True)
-
-
-def instances() -> list[Instance]:
-    """Return the two instances; equal but for what they will do."""
-    specs = {"vcache:mode": "flush-only", "vcache:weight": "100"}
-    return [Instance(1, QUIET, dict(specs)), Instance(2, SYNCER, dict(specs))]
-
-
-@contextlib.contextmanager
-def mounted(node: Path) -> Iterator[None]:
-    """Mount nova's instances folder from `node`."""
-    INSTANCES.mkdir(parents=True, exist_ok=True)
-    box.run("mount", "-t", "ext4", "-o", "noatime", str(node), str(INSTANCES))
-    try:
-        yield
-    finally:
-        box.run("umount", str(INSTANCES))
-
-
-@contextlib.contextmanager
-def running(vms: list[Instance], guest: Guest, settings: Settings) -> Iterator[None]:
-    """Start the instances and stop them at the end."""
-    kind = box.domain_type()
-    started: list[Instance] = []
-    try:
-        for vm in vms:
-            vm.start(guest, settings.vm_memory_mb, kind)
-            started.append(vm)
-            say(f"{vm.role} ({vm.name}) is started")
-        for vm in vms:
-            vm.wait_ready()
-            say(f"{vm.role} is up")
-        yield
-    finally:
-        for vm in started:
-            vm.stop()
-
-
-def measure(vms: list[Instance], interval: int, settings: Settings, seed: int) -> dict[str, Any]:
-    """Let both instances write, the syncer with an fsync every `interval` writes."""
-    for vm in vms:
-        vm.send("run", dev="/dev/vda", size=settings.image_mb << 20,
-                bs=settings.quiet_kb << 10 if vm.role == QUIET else 4096,
-                fsync=interval if vm.role == SYNCER else NEVER,
-                think_us=settings.think_us, ramp_ms=settings.ramp_ms,
-                time_ms=settings.time_ms, tail_ms=settings.tail_ms, seed=seed)
-    seconds = (settings.ramp_ms + settings.time_ms + settings.tail_ms) / 1000
-    found = {vm.role: vm.receive(seconds + _CONSOLE_SECONDS) for vm in vms}
-    for vm in vms:
-        if "write" not in found[vm.role]:
-            raise box.InsideError(f"{vm.role}: answered {found[vm.role]} to a run; its console: "
-                                  f"{vm.console_tail()}")
-    return found
-
-
-def measure_all(vms: list[Instance], settings: Settings, name: str) -> list[dict[str, Any]]:
-    """Run all rounds; return every single measurement."""
-    runs: list[dict[str, Any]] = []
-    # Not counted: fills buffers and caches, so that the first setting finds
-    # the device as busy as every later one does.
-    warm = dataclasses.replace(settings, ramp_ms=0, time_ms=settings.warm_ms, tail_ms=0)
-    measure(vms, NEVER, warm, seed=999)
-    for number in range(settings.rounds):
-        for interval in schedule(number):
-            result = measure(vms, interval, settings, seed=1 + len(runs))
-            runs.append({"round": number, "interval": interval, **result})
-            sync = result[SYNCER]["sync"]["lat_ns"]
-            flush = f", flush {sync['mean'] / 1e6:6.1f} ms" if sync["N"] else ""
-            say(f"{name}: round {number + 1}/{settings.rounds}, fsync every "
-                f"{interval or 'never':>5}: quiet {result[QUIET]['write']['iops']:6.0f}/s, "
-                f"syncer {result[SYNCER]['write']['iops']:6.0f}/s{flush}")
-    return runs
 
 
 def prepare(device: Device, vms: list[Instance], settings: Settings) -> dict[str, Any]:
@@ -121,7 +39,7 @@ def bare_half(device: Device, vms: list[Instance], guest: Guest,
         flushes = device.device_flushes()
         say("bare: starting the instances")
         with running(vms, guest, settings):
-            runs = measure_all(vms, settings, "bare")
+            runs = measure_all(vms, settings, "bare", settings.rounds)
         flushes = device.device_flushes() - flushes
     return {"runs": runs, "device_flushes": flushes}
 
@@ -138,7 +56,7 @@ def vcache_half(device: Device, vms: list[Instance], guest: Guest,
                 say(f"vcache: agent assigned tag {tag['id']} to {tag['role']} ({tag['name']}), "
                     f"weight {tag['weight']}, cgroups {tag['cgroup_paths']}, "
                     f"{tag['extents_count']} extents")
-            runs = measure_all(vms, settings, "vcache")
+            runs = measure_all(vms, settings, "vcache", settings.rounds)
             found = {"runs": runs, "tags": tags, "tags_after": vcache.tags(mapped, vms),
                      "table": mapped.table, "status": mapped.status}
         return {**found, "device_flushes": device.device_flushes() - flushes}
@@ -174,10 +92,9 @@ def main() -> None:
     settings: Settings = a.settings
     say("the box is up")
     guest = place_guest(Guest(a.kernel, a.initrd))
-    vms = instances()
     found: dict[str, Any] = {"versions": versions()}
     try:
-        _measure_into(found, a.only, settings, vms, guest)
+        _measure_into(found, a.only, settings, guest)
     except box.InsideError as error:
         # One line is enough: what failed, and why.
         sys.exit(f"demo: {error}")
@@ -186,20 +103,26 @@ def main() -> None:
 
 
 def _measure_into(found: dict[str, Any], only: str | None, settings: Settings,
-                  vms: list[Instance], guest: Guest) -> None:
-    """Measure both halves, or only one, into `found`."""
+                  guest: Guest) -> None:
+    """Measure into `found`."""
     with box.libvirt(hook=vcache.HOOK if vcache.HOOK.exists() else None):
         say("libvirtd is up")
-        with emulated_ssd(settings, "baseline") as device:
-            found["device"] = {"bare": prepare(device, vms, settings)}
-            found["bare"] = bare_half(device, vms, guest, settings)
-        if only:
-            return
-        with emulated_ssd(settings, "tagged") as device, contextlib.ExitStack() as stack:
-            found["device"]["vcache"] = prepare(device, vms, settings)
-            vcache.load(settings)
-            stack.callback(box.unload_module)
-            found["vcache"] = vcache_half(device, vms, guest, settings)
+        _ssd_into(found, only, settings, guest)
+
+
+def _ssd_into(found: dict[str, Any], only: str | None, settings: Settings, guest: Guest) -> None:
+    """Measure both halves on the emulated SSD, or only the bare one."""
+    vms = instances("flush-only", 100)
+    with emulated_ssd(settings, "baseline") as device:
+        found["device"] = {"bare": prepare(device, vms, settings)}
+        found["bare"] = bare_half(device, vms, guest, settings)
+    if only:
+        return
+    with emulated_ssd(settings, "tagged") as device, contextlib.ExitStack() as stack:
+        found["device"]["vcache"] = prepare(device, vms, settings)
+        vcache.load(settings)
+        stack.callback(box.unload_module)
+        found["vcache"] = vcache_half(device, vms, guest, settings)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """From single measurements to the report: medians, losses, the table."""
 
-import statistics
 from typing import Any
 
+from bench.demo import figures
+from bench.demo.figures import ReportError
 from bench.demo.settings import INTERVALS, NEVER
 
+__all__ = ["HALVES", "METHOD", "ReportError", "build", "noise", "table"]
+
 HALVES = ("bare", "vcache")
-ROLES = ("quiet", "syncer")
 
 # What the report's loss and latencies are compared with, from the project's
 # goals: where the bare device loses at least 30 %, vcache may lose 5 %; a
@@ -27,80 +29,6 @@ METHOD = (
     "gain: what a VM that waits for its own fsync does not use is left to its neighbour. "
     "Latencies are those of the system calls in the guest."
 )
-
-
-class ReportError(Exception):
-    """The measurements do not hold what the report needs."""
-
-
-def _key(interval: int) -> str:
-    return "never" if interval == NEVER else str(interval)
-
-
-def _losses(runs: list[dict[str, Any]]) -> dict[str, list[float]]:
-    """Return the quiet VM's loss in percent, per setting, one value a round."""
-    found: dict[str, list[float]] = {_key(k): [] for k in INTERVALS}
-    for number, run in enumerate(runs):
-        if run["interval"] == NEVER:
-            continue
-        # The schedule puts a run without fsync before and after each setting.
-        sides = [side for side in runs[max(0, number - 1):number + 2] if side is not run]
-        rates = [side["quiet"]["write"]["iops"] for side in sides]
-        if len(sides) != 2 or any(side["interval"] != NEVER for side in sides) or not all(rates):
-            raise ReportError(
-                f"round {run['round'] + 1}, fsync every {run['interval']}: the quiet VM was not "
-                "measured, or wrote nothing, without fsync before and after")
-        share = run["quiet"]["write"]["iops"] / statistics.mean(rates)
-        found[_key(run["interval"])].append(100 * (1 - share))
-    return found
-
-
-def _medians(runs: list[dict[str, Any]], role: str, group: str, latency: str,
-             intervals: tuple[int, ...]) -> dict[str, dict[str, float]]:
-    """Return medians over the rounds of a latency, in us, per setting."""
-    table = {}
-    for interval in intervals:
-        found = [run[role][group][latency] for run in runs if run["interval"] == interval]
-        found = [entry for entry in found if entry["N"]]
-        if not found:
-            raise ReportError(f"the {role} VM has no {group} at setting {_key(interval)}")
-        table[_key(interval)] = {
-            "mean": statistics.median(e["mean"] for e in found) / 1000,
-            "p50": statistics.median(e["percentile"]["50.000000"] for e in found) / 1000,
-            "p99": statistics.median(e["percentile"]["99.000000"] for e in found) / 1000,
-            "count": sum(e["N"] for e in found),
-        }
-    return table
-
-
-def _throughput(runs: list[dict[str, Any]], role: str) -> dict[str, float]:
-    return {
-        _key(interval): statistics.median(
-            run[role]["write"]["iops"] for run in runs if run["interval"] == interval)
-        for interval in (NEVER, *INTERVALS)}
-
-
-def _spread(runs: list[dict[str, Any]]) -> float:
-    """Return how far the runs without fsync differ, in percent of their median.
-
-    All of them measure the same thing, so this is the noise of the machine.
-    """
-    rates = [run["quiet"]["write"]["iops"] for run in runs if run["interval"] == NEVER]
-    return 100 * (max(rates) - min(rates)) / statistics.median(rates)
-
-
-def _half(found: dict[str, Any]) -> dict[str, Any]:
-    runs = found["runs"]
-    losses = _losses(runs)
-    return {
-        "loss": {key: statistics.median(values) for key, values in losses.items()},
-        "loss_rounds": losses,
-        "flush": _medians(runs, "syncer", "sync", "lat_ns", INTERVALS),
-        "vms": {role: {
-            "writes_per_s": _throughput(runs, role),
-            "write_us": _medians(runs, role, "write", "clat_ns", (NEVER, *INTERVALS)),
-        } for role in ROLES},
-    }
 
 
 def _aims(loss: dict[str, Any], flush: dict[str, Any]) -> dict[str, Any]:
@@ -123,7 +51,7 @@ def build(found: dict[str, Any], settings: dict[str, Any], seconds: float) -> di
     :param settings: settings of the run
     :param seconds: how long the demo took
     """
-    halves = {name: _half(found[name]) for name in HALVES}
+    halves = {name: figures.half(found[name]["runs"], INTERVALS) for name in HALVES}
     loss = {name: half["loss"] for name, half in halves.items()}
     flush = {name: {k: entry["mean"] for k, entry in half["flush"].items()}
              for name, half in halves.items()}
@@ -133,7 +61,7 @@ def build(found: dict[str, Any], settings: dict[str, Any], seconds: float) -> di
         "aims": _aims(loss, flush),
         "flush_us": {name: half["flush"] for name, half in halves.items()},
         "vms": {name: half["vms"] for name, half in halves.items()},
-        "reference_spread_pct": {name: _spread(found[name]["runs"]) for name in HALVES},
+        "reference_spread_pct": {name: figures.spread(found[name]["runs"]) for name in HALVES},
         "loss_pct_of_each_round": {name: half["loss_rounds"] for name, half in halves.items()},
         "tags": found["vcache"]["tags"],
         "tags_after": found["vcache"]["tags_after"],
@@ -164,18 +92,14 @@ def table(report: dict[str, Any]) -> str:
     loss, flush, vms = report["neighbour_loss_pct"], report["flush_us"], report["vms"]
     groups = ("quiet VM, writes/s", "quiet VM loses, %", "flush mean, ms", "flush p99, ms",
               "syncer, writes/s")
-    lines = [
-        "fsync  " + "".join(f"{group:>21}" for group in groups),
-        "every  " + "".join(f"{half:>12}" if half == HALVES[0] else f"{half:>9}"
-                            for _ in groups for half in HALVES)]
+    rows = {}
     for interval in (NEVER, *INTERVALS):
-        k = _key(interval)
-        pairs = [
+        k = figures.key(interval)
+        rows[k] = [
             [f"{vms[half]['quiet']['writes_per_s'][k]:.0f}" for half in HALVES],
             [f"{loss[half][k]:.1f}" if interval else "" for half in HALVES],
             [f"{flush[half][k]['mean'] / 1000:.1f}" if interval else "" for half in HALVES],
             [f"{flush[half][k]['p99'] / 1000:.1f}" if interval else "" for half in HALVES],
             [f"{vms[half]['syncer']['writes_per_s'][k]:.0f}" for half in HALVES],
         ]
-        lines.append(f"{k:<7}" + "".join(f"{bare:>12}{vcache:>9}" for bare, vcache in pairs))
-    return "\n".join(lines)
+    return figures.grid(HALVES, groups, rows)

@@ -58,7 +58,7 @@ class Settings:
         return cls(**json.loads(text))
 
 
-def schedule(round_number: int) -> list[int]:
+def schedule(round_number: int, intervals: tuple[int, ...] = INTERVALS) -> list[int]:
     """Return the fsync intervals of one round in the order they are measured.
 
     A loss is relative to what the neighbour reaches while nobody fsyncs. The
@@ -67,6 +67,6 @@ def schedule(round_number: int) -> list[int]:
     Every second round runs backwards, so that no setting is always the last.
     """
     order = [NEVER]
-    for interval in INTERVALS:
+    for interval in intervals:
         order += [interval, NEVER]
     return order[::-1] if round_number % 2 else order
