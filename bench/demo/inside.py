@@ -51,7 +51,7 @@ def vcache_half(device: Device, vms: list[Instance], guest: Guest,
         flushes = device.device_flushes()
         say("vcache: starting the instances")
         with running(vms, guest, settings):
-            tags = vcache.wait_for_tags(mapped, vms, settings.image_mb << 11)
+            tags = vcache.wait_for_tags(mapped, vms, settings.image_mb << 11, tagged=True)
             for tag in tags:
                 say(f"vcache: agent assigned tag {tag['id']} to {tag['role']} ({tag['name']}), "
                     f"weight {tag['weight']}, cgroups {tag['cgroup_paths']}, "

@@ -24,6 +24,7 @@ HOOK = REPO / "libvirt_hooks" / "qemu"
 HOOK_CONFIGURATION = Path("/etc/vcache/hook.conf")
 HOOK_SOCKET = Path("/run/vcache/hook.sock")
 AGENT_LOG = Path("/var/log/vcache-agent.log")
+STATE = Path("/var/lib/vcache")
 CGROUPS = Path("/sys/fs/cgroup")
 _NAME = "nova-instances"
 
@@ -82,8 +83,10 @@ def _agent_failed(text: str) -> InsideError:
 def agent() -> Iterator[None]:
     """Run the host agent, ready for the hook."""
     # systemd makes these for the unit.
-    for folder in (HOOK_CONFIGURATION.parent, HOOK_SOCKET.parent, Path("/var/lib/vcache")):
+    for folder in (HOOK_CONFIGURATION.parent, HOOK_SOCKET.parent, STATE):
         folder.mkdir(parents=True, exist_ok=True)
+    # An agent that was killed leaves it; it would be taken for the new one's.
+    HOOK_SOCKET.unlink(missing_ok=True)
     HOOK_CONFIGURATION.write_text(f"timeout = {_HOOK_SECONDS}\n")
     with open(AGENT_LOG, "wb") as log:
         process = subprocess.Popen(["vcache-agent"], stdin=subprocess.DEVNULL, stdout=log,
@@ -125,7 +128,8 @@ def _is_of(path: Path, vm: Instance) -> bool:
 def _describe(tag: Tag, role: str, paths: list[Path]) -> dict[str, Any]:
     fields = asdict(tag)
     return {**fields, "device": str(tag.device), "cgroups": sorted(tag.cgroups),
-            "role": role, "cgroup_paths": [str(path) for path in paths]}
+            "mode": tag.mode.name.lower().replace("_", "-"), "role": role,
+            "cgroup_paths": [str(path) for path in paths]}
 
 
 def tags(device: Mapped, vms: Sequence[Instance]) -> list[dict[str, Any]]:
@@ -142,24 +146,34 @@ def tags(device: Mapped, vms: Sequence[Instance]) -> list[dict[str, Any]]:
     return described
 
 
-def wait_for_tags(device: Mapped, vms: Sequence[Instance], sectors: int) -> list[dict[str, Any]]:
-    """Wait until the agent has given each instance a tag that covers its disk.
+def _as_asked(tag: dict[str, Any], vm: Instance) -> bool:
+    """Tell whether a tag has what the instance's flavor says."""
+    return (tag["mode"], str(tag["weight"])) == (vm.extra_specs["vcache:mode"],
+                                                 vm.extra_specs["vcache:weight"])
 
-    And until it has found out that the device understands tags.
+
+def wait_for_tags(device: Mapped, vms: Sequence[Instance], sectors: int, *,
+                  tagged: bool) -> list[dict[str, Any]]:
+    """Wait until the agent has given each instance what its flavor asks for.
+
+    A tag that covers its disk, with the mode and the weight of the flavor.
 
     :param sectors: size of an instance's disk
+    :param tagged: wait also until the agent has found out that the device understands tags
     :raises InsideError: if an instance has none in time
     """
     limit = time.monotonic() + _TAG_SECONDS
     while True:
         found = tags(device, vms)
-        complete = {tag["role"] for tag in found if tag["extents_sectors"] >= sectors}
-        missing = [vm for vm in vms if vm.role not in complete]
-        if not missing and device.status.split()[5] == "tagged":
+        missing = [vm for vm in vms if not any(
+            tag["role"] == vm.role and tag["extents_sectors"] >= sectors and _as_asked(tag, vm)
+            for tag in found)]
+        unused = tagged and device.status.split()[5] != "tagged"
+        if not missing and not unused:
             return found
-        if not missing and time.monotonic() > limit:
-            raise _agent_failed(f"does not use the device's tags: {device.status}")
         if time.monotonic() > limit:
             names = ", ".join(f"{vm.role} ({vm.name})" for vm in missing)
-            raise _agent_failed(f"assigned no tag that covers its disk to: {names}")
+            raise _agent_failed(
+                f"assigned no tag that covers its disk, as its flavor asks, to: {names}" if missing
+                else f"does not use the device's tags: {device.status}")
         time.sleep(0.5)
