@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench.demo import vcache
+from bench.demo import slow_disk, vcache
 from bench.demo.device import Device, emulated_ssd, own_figures
 from bench.demo.pair import instances, measure_all, mounted, running, say
 from bench.demo.settings import Settings
@@ -87,7 +87,7 @@ def main() -> None:
     p.add_argument("--kernel", required=True, type=Path, help="the guest's")
     p.add_argument("--initrd", required=True, type=Path, help="the guest's")
     p.add_argument("--output", required=True, type=Path)
-    p.add_argument("--only", choices=("bare",), help="leave the other half out")
+    p.add_argument("--only", choices=("bare", "slow-disk"), help="leave the rest out")
     a = p.parse_args()
     settings: Settings = a.settings
     say("the box is up")
@@ -104,10 +104,13 @@ def main() -> None:
 
 def _measure_into(found: dict[str, Any], only: str | None, settings: Settings,
                   guest: Guest) -> None:
-    """Measure into `found`."""
+    """Measure all parts, or only one, into `found`."""
     with box.libvirt(hook=vcache.HOOK if vcache.HOOK.exists() else None):
         say("libvirtd is up")
-        _ssd_into(found, only, settings, guest)
+        if only != "slow-disk":
+            _ssd_into(found, only, settings, guest)
+        if only != "bare":
+            found["slow_disk"] = slow_disk.measure(settings, guest)
 
 
 def _ssd_into(found: dict[str, Any], only: str | None, settings: Settings, guest: Guest) -> None:

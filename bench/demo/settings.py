@@ -7,6 +7,8 @@ import json
 # Writes of 4 KiB between two fsyncs of the syncing VM; 0 = never.
 NEVER = 0
 INTERVALS = (32, 16, 8, 4, 2, 1)
+# The same on the slow disk, where there is less to tell apart.
+SLOW_INTERVALS = (8, 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,11 +28,22 @@ class Settings:
     :param vm_memory_mb: memory of a VM
     :param nand: kind of the device's NAND, as vcache-ssd knows them
     :param flush: whether the device's flushes hold back what comes after them
-    :param slowdown: what all times of the NAND are multiplied by
+    :param slowdown: what all times of the NAND, of the slow disk and of its cache are
+        multiplied by
     :param device_mb: size of the device; more than is written in all, so that garbage
         collection does not begin in one half only
     :param buffer_mb: module parameter of dm-vcache, memory for all tags; small
         against the disks, so that not everything is absorbed
+    :param slow_rounds: how often all settings are measured on the slow disk
+    :param slow_time_ms: measured time of one setting there; longer, for fewer writes
+        are done in it
+    :param slow_warm_ms: time both VMs write there before the first setting
+    :param slow_image_mb: size of a VM's disk there; smaller, for the drain at the end
+        takes the longer the more places were written
+    :param slow_mb: size of the slow disk
+    :param slow_us: what a request takes there; it does one at a time
+    :param cache_mb: size of the SSD in front of it
+    :param cache_us: what a request takes there
     """
 
     rounds: int = 3
@@ -47,6 +60,14 @@ class Settings:
     slowdown: int = 10
     device_mb: int = 1024
     buffer_mb: int = 8
+    slow_rounds: int = 1
+    slow_time_ms: int = 2500
+    slow_warm_ms: int = 2000
+    slow_image_mb: int = 32
+    slow_mb: int = 256
+    slow_us: int = 4000
+    cache_mb: int = 256
+    cache_us: int = 80
 
     def to_json(self) -> str:
         """Return the settings as JSON, for the command line in the box."""
