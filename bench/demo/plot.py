@@ -14,46 +14,56 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
+from bench.demo import slow_report
+from bench.demo.figures import key
 from bench.demo.report import HALVES, noise, table
 from bench.demo.settings import INTERVALS
 
 _PAGE = Path(__file__).with_name("report.html.in")
-_NAMES = {"bare": "bare device", "vcache": "under vcache"}
+_NAMES = {"bare": "bare device", "vcache": "under vcache",
+          "slow": "slow disk by itself", "cached": "with a cache on an SSD"}
 # Distinguishable without colour vision and in grey.
-_COLOURS = {"bare": "#b2560d", "vcache": "#1b6ca8"}
+_COLOURS = {"bare": "#b2560d", "vcache": "#1b6ca8", "slow": "#b2560d", "cached": "#1b6ca8"}
 
 
-def _bars(axes: Axes, values: dict[str, dict[str, float]], form: str) -> None:
-    """Draw one pair of bars for each setting, with its value."""
+def _bars(axes: Axes, values: dict[str, dict[str, float]], form: str,
+          intervals: tuple[int, ...]) -> None:
+    """Draw one pair of bars for each setting, with its value; one half beside the other."""
     width = 0.38
-    for number, half in enumerate(HALVES):
-        places = [x + (number - 0.5) * width for x in range(len(INTERVALS))]
-        heights = [values[half][str(k)] for k in INTERVALS]
+    names = [key(k) for k in intervals]
+    for number, half in enumerate(values):
+        places = [x + (number - 0.5) * width for x in range(len(names))]
+        heights = [values[half][name] for name in names]
         bars = axes.bar(places, heights, width, label=_NAMES[half], color=_COLOURS[half],
                         zorder=2)
         axes.bar_label(bars, [form.format(height) for height in heights], fontsize=8, padding=2)
-    axes.set_xticks(range(len(INTERVALS)), [str(k) for k in INTERVALS])
-    axes.set_xlabel("the other VM fsyncs every k writes of 4 KiB")
+    axes.set_xticks(range(len(names)), names)
+    axes.set_xlabel("one VM fsyncs every k writes of 4 KiB")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, frameon=False)
     axes.yaxis.grid(True, color="#d0d0d0", linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def draw(report: dict[str, Any], path: Path) -> None:
     """Write the plot as PNG."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
-    _bars(left, report["neighbour_loss_pct"], "{:.0f}")
+    figure, (left, right, slow) = plt.subplots(
+        1, 3, figsize=(15, 4.4), layout="constrained", width_ratios=(6, 6, 4))
+    _bars(left, report["neighbour_loss_pct"], "{:.0f}", INTERVALS)
     left.axhline(0, color="#404040", linewidth=0.8)
     left.set_title("What a VM that never fsyncs loses to its neighbour", fontsize=11)
     left.set_ylabel("throughput lost, % (below 0: gained)")
     means = {half: {k: value / 1000 for k, value in report["flush_mean_us"][half].items()}
              for half in HALVES}
-    _bars(right, means, "{:.1f}")
+    _bars(right, means, "{:.1f}", INTERVALS)
     right.set_title("What an fsync takes in the VM that fsyncs", fontsize=11)
     right.set_ylabel("mean flush latency, ms")
-    for axes in (left, right):
+    means = {half: {k: value / 1000 for k, value in values.items()} for half, values
+             in report["slow_disk"]["write_with_fsync_mean_us"].items()}
+    _bars(slow, means, "{:.0f}", slow_report.SETTINGS)
+    slow.set_title("On an HDD-like disk: a write with its fsync", fontsize=11)
+    slow.set_ylabel("mean write + mean fsync / k, ms")
+    for axes in (left, right, slow):
         axes.margins(y=0.12)
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=2,
-                  frameon=False)
     figure.savefig(path, dpi=100)
     plt.close(figure)
 
@@ -64,12 +74,12 @@ def _rows(cells: list[list[str]]) -> str:
         for row in cells)
 
 
-def _tag_rows(report: dict[str, Any]) -> str:
+def _tag_rows(tags: list[dict[str, Any]]) -> str:
     return _rows([
-        [tag["role"], str(tag["id"]), tag["name"], str(tag["weight"]),
+        [tag["role"], str(tag["id"]), tag["name"], tag["mode"], str(tag["weight"]),
          ", ".join(tag["cgroup_paths"]), str(tag["extents_count"]),
          f"{tag['limit_bytes'] / 2**20:.0f} MiB"]
-        for tag in report["tags"]])
+        for tag in tags])
 
 
 def _device_rows(report: dict[str, Any]) -> str:
@@ -97,14 +107,19 @@ def _device_rows(report: dict[str, Any]) -> str:
 def write_page(report: dict[str, Any], picture: Path, path: Path) -> None:
     """Write a page that needs nothing but itself."""
     warning = noise(report)
+    slow = report["slow_disk"]
     image = base64.b64encode(picture.read_bytes()).decode()
     details = {key: report[key] for key in ("settings", "versions", "vcache", "aims", "seconds")}
     path.write_text(string.Template(_PAGE.read_text()).substitute(
         image=image,
         table=html.escape(table(report)),
-        tags=_tag_rows(report),
+        tags=_tag_rows(report["tags"]),
         device=_device_rows(report),
         noise=html.escape(f"Note: {warning}." if warning else ""),
         method=html.escape(report["method"]),
+        slow_table=html.escape(slow_report.table(slow)),
+        slow_tags=_tag_rows(slow["tags"]),
+        slow_cache=html.escape(slow_report.cache_line(slow)),
+        slow_method=html.escape(slow["method"]),
         details=html.escape(json.dumps(details, indent=2)),
     ))

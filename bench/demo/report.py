@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from bench.demo import figures
+from bench.demo import figures, slow_report
 from bench.demo.figures import ReportError
 from bench.demo.settings import INTERVALS, NEVER
 
@@ -69,6 +69,7 @@ def build(found: dict[str, Any], settings: dict[str, Any], seconds: float) -> di
                           "flush_commands": found[name]["device_flushes"]}
                    for name in HALVES},
         "vcache": {key: found["vcache"][key] for key in ("table", "status")},
+        "slow_disk": slow_report.build(found["slow_disk"]),
         "method": METHOD,
         "settings": settings,
         "versions": found["versions"],
@@ -79,7 +80,7 @@ def build(found: dict[str, Any], settings: dict[str, Any], seconds: float) -> di
 
 def noise(report: dict[str, Any]) -> str | None:
     """Return a warning if the machine was too busy for the figures to be trusted."""
-    spread = report["reference_spread_pct"]
+    spread = {**report["reference_spread_pct"], **report["slow_disk"]["reference_spread_pct"]}
     if max(spread.values()) <= _QUIET_MACHINE_SPREAD:
         return None
     found = ", ".join(f"{half} {value:.0f} %" for half, value in spread.items())

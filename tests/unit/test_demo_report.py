@@ -2,6 +2,7 @@
 """The demo's report: what it computes from single measurements."""
 
 import base64
+import html
 import json
 import re
 from pathlib import Path
@@ -9,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bench.demo import plot, report
-from bench.demo.settings import INTERVALS, NEVER, Settings, schedule
+from bench.demo import plot, report, slow_report
+from bench.demo.settings import INTERVALS, NEVER, SLOW_INTERVALS, Settings, schedule
 from bench.demo.vm import Instance
 from tests.box.guest.image import Guest
 
@@ -27,11 +28,12 @@ def _vm(iops: float, flush: int | None) -> dict[str, Any]:
             "sync": {"lat_ns": _latency(flush or 0, 10 if flush else 0)}}
 
 
-def _runs(rounds: int, loss: float, flush_ms: float) -> list[dict[str, Any]]:
+def _runs(rounds: int, loss: float, flush_ms: float,
+          intervals: tuple[int, ...] = INTERVALS) -> list[dict[str, Any]]:
     """The machine gets slower from run to run; the loss stays what it is."""
     runs = []
     for number in range(rounds):
-        for place, interval in enumerate(schedule(number)):
+        for place, interval in enumerate(schedule(number, intervals)):
             speed = 1000.0 - 100 * number - 10 * place
             share = 1 - loss / 100 if interval else 1
             runs.append({
@@ -40,10 +42,31 @@ def _runs(rounds: int, loss: float, flush_ms: float) -> list[dict[str, Any]]:
     return runs
 
 
+def _slow_disk_found() -> dict[str, Any]:
+    """What the part on the slow disk measures; its lines are those of a real run."""
+    tags = [{"role": role, "id": number, "name": f"u{number}:vda", "weight": 200,
+             "mode": "writeback", "cgroup_paths": [f"machine/qemu-{number}-y"],
+             "extents_count": 2, "limit_bytes": 2**20}
+            for number, role in enumerate(("quiet", "syncer"), 1)]
+    return {
+        "slow": {"runs": _runs(2, 10, 1, SLOW_INTERVALS)},
+        "cached": {
+            "runs": _runs(2, -5, 8, SLOW_INTERVALS), "tags": tags,
+            "table": "0 524288 vcache writeback 254:2 filesystem 3 pool 254:1 1",
+            "status": "0 524288 vcache writeback filesystem fua 3160 3 0 100 6 3272 8 58827 "
+                      "1 200 2066 6552 0 0 2 200 1088 6552 101 2320 "
+                      "cache 1 dirty 8664 23740 0 0",
+            "pool_table": "0 524288 vcache-pool 252:1",
+            "pool_status": "0 524288 vcache-pool ok 2048 254 215 36 1 1 1 0 16.56 0",
+            "detach_seconds": 27.6},
+    }
+
+
 def _found(bare_loss: float = 60, vcache_loss: float = 2,
            flush: tuple[float, float] = (20, 5)) -> dict[str, Any]:
     tag = {"role": "quiet", "id": 1, "name": "u/vda", "weight": 100,
-           "cgroup_paths": ["machine/qemu-1-x"], "extents_count": 3, "limit_bytes": 2**20}
+           "mode": "flush-only", "cgroup_paths": ["machine/qemu-1-x"], "extents_count": 3,
+           "limit_bytes": 2**20}
     own = {name: {"mean": 100.0, "p50": 90.0, "p99": 200.0, "count": 5, "device_flushes": 0}
            for name in ("write_us", "fua_write_us", "flush_us")}
     device = {"made_of": "disk & co", "nand": "jasmine", "flush": "exclusive", "slowdown": 7,
@@ -55,6 +78,7 @@ def _found(bare_loss: float = 60, vcache_loss: float = 2,
         "bare": {"runs": _runs(3, bare_loss, flush[0]), "device_flushes": 99},
         "vcache": {"runs": _runs(3, vcache_loss, flush[1]), "device_flushes": 1,
                    "tags": [tag], "tags_after": [tag], "table": "t", "status": "s"},
+        "slow_disk": _slow_disk_found(),
     }
 
 
@@ -129,6 +153,7 @@ def test_every_round_measures_every_setting_between_two_references() -> None:
         assert sorted(order[1::2]) == sorted(INTERVALS)
         assert len(order) == 2 * len(INTERVALS) + 1
     assert schedule(0) != schedule(1)
+    assert schedule(0, SLOW_INTERVALS) == [NEVER, 8, NEVER, 1, NEVER]
 
 
 def test_busy_machine_is_said() -> None:
@@ -138,6 +163,9 @@ def test_busy_machine_is_said() -> None:
     warning = report.noise(report.build(found, {}, 1))
     assert warning is not None
     assert "vcache 10" in warning
+    found = _found()
+    found["slow_disk"]["cached"]["runs"][0]["quiet"]["write"]["iops"] = 100
+    assert "cached 99 %" in (report.noise(report.build(found, {}, 1)) or "")
 
 
 def test_table_and_page_show_the_figures(tmp_path: Path) -> None:
@@ -154,8 +182,51 @@ def test_table_and_page_show_the_figures(tmp_path: Path) -> None:
     assert "disk &amp; co" in content
     assert "jasmine, all times multiplied by 7" in content
     assert "machine/qemu-1-x" in content
+    assert "<td>flush-only</td>" in content
+    assert slow_report.table(result["slow_disk"]) in html.unescape(content)
+    assert slow_report.cache_line(result["slow_disk"]) in html.unescape(content)
+    assert "<td>writeback</td><td>200</td><td>machine/qemu-2-y</td>" in content
     # self-contained: nothing is fetched
     assert not re.search(r'(src|href)="(?!data:)', content)
+
+
+def test_slow_disk_has_the_same_figures() -> None:
+    part = _build()["slow_disk"]
+    assert part["neighbour_loss_pct"]["slow"] == pytest.approx({"8": 10, "1": 10})
+    assert part["neighbour_loss_pct"]["cached"] == pytest.approx({"8": -5, "1": -5})
+    assert part["fsync_us"]["cached"]["1"] == pytest.approx(
+        {"mean": 8000, "p50": 8000, "p99": 16_000, "count": 20})
+    assert list(part["vms"]["slow"]["quiet"]["writes_per_s"]) == ["never", "8", "1"]
+
+
+def test_a_write_on_the_slow_disk_counts_its_share_of_the_fsync() -> None:
+    # a write of _vm takes 300 us, an fsync 1 ms and 8 ms
+    found = _build()["slow_disk"]["write_with_fsync_mean_us"]
+    assert found["slow"] == pytest.approx({"never": 300, "8": 300 + 125, "1": 300 + 1000})
+    assert found["cached"] == pytest.approx({"never": 300, "8": 300 + 1000, "1": 300 + 8000})
+
+
+def test_pool_and_volume_are_read_from_their_status() -> None:
+    part = _build()["slow_disk"]
+    assert (part["pool"]["state"], part["pool"]["chunks"]) == ("ok", 254)
+    assert (part["pool"]["used"], part["pool"]["dirty"]) == (36, 1)
+    assert part["volume"] == {"volume": 1, "state": "dirty", "dirty_sectors": 8664,
+                              "destaged_sectors": 23740, "errors": 0, "damaged": 0}
+    line = slow_report.cache_line(part)
+    assert "syncer: tag 2, writeback, weight 200" in line
+    assert "36 of 254 chunks used, 1 dirty" in line
+    assert "4.2 MiB left to write" in line
+
+
+@pytest.mark.parametrize(("name", "status"), [
+    ("status", "0 8 vcache flush-only filesystem fua 0 0"),
+    ("status", "0 8 vcache writeback filesystem fua 0 0 cache 1"),
+    ("pool_status", "0 8 vcache-pool failed")])
+def test_status_without_its_cache_is_an_error(name: str, status: str) -> None:
+    found = _found()
+    found["slow_disk"]["cached"][name] = status
+    with pytest.raises(report.ReportError, match="status"):
+        report.build(found, {}, 1)
 
 
 def test_settings_survive_the_command_line() -> None:
