@@ -51,8 +51,6 @@ hardware() {
         dmsetup create "fast$t" --table \
             "0 $(sectors $slice) linear /dev/ssd $(sectors $(((t - 1) * slice)))"
     done
-    # udev looks at each of them; bcache wants them for itself.
-    udevadm settle
 }
 
 strip() {
@@ -174,17 +172,22 @@ vcache() {
 # One cache set for all, as bcache is meant to be used. Last: it does not go.
 bcache() {
     hardware
-    make-bcache --writeback -C /dev/ssd >/dev/null
+    # It wants the whole SSD for itself.
     for t in $(seq $tenants); do
-        make-bcache --writeback -B "/dev/mapper/origin$t" >/dev/null
+        dmsetup remove --retry "fast$t"
     done
+    # Made together they find one another.
+    make-bcache --writeback -C /dev/ssd -B $(for t in $(seq $tenants); do echo "/dev/mapper/origin$t"; done) >/dev/null
     for disk in /dev/ssd $(for t in $(seq $tenants); do echo "/dev/mapper/origin$t"; done); do
         echo "$disk" 2>/dev/null >/sys/fs/bcache/register || true
     done
-    set_uuid=$(basename "$(echo /sys/fs/bcache/*-*-*)")
     for n in 0 1 2 3; do
-        until [ -e "/sys/block/bcache$n" ]; do sleep 0.1; done
-        echo "$set_uuid" >"/sys/block/bcache$n/bcache/attach"
+        tries=0
+        until [ -e "/sys/block/bcache$n/bcache/cache" ]; do
+            tries=$((tries + 1))
+            [ $tries -lt 600 ] || { echo "bench-write: bcache$n did not come up" >&2; exit 1; }
+            sleep 0.1
+        done
         echo writeback >"/sys/block/bcache$n/bcache/cache_mode"
         echo 0 >"/sys/block/bcache$n/bcache/sequential_cutoff"
     done
