@@ -56,7 +56,6 @@ void vc_age_work(struct work_struct *work)
 {
 	struct vc_dev *dev = container_of(to_delayed_work(work), struct vc_dev,
 					  age_work);
-	bool orphans = vc_tags_collect(dev);
 	struct vc_tag *tag;
 
 	if (READ_ONCE(dev->suspended))
@@ -65,6 +64,6 @@ void vc_age_work(struct work_struct *work)
 	list_for_each_entry_rcu(tag, &dev->tags, node)
 		vc_tag_age(tag, vc_age_tick(dev) * 3);
 	rcu_read_unlock();
-	if (orphans || atomic_long_read(&dev->nblocks))
+	if (atomic_long_read(&dev->nblocks))
 		queue_delayed_work(dev->wq, &dev->age_work, vc_age_tick(dev));
 }

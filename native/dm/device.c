@@ -53,6 +53,7 @@ static struct vc_dev *vc_dev_make(struct mapped_device *md)
 	INIT_WORK(&dev->flush_work, vc_flush_work);
 	INIT_DELAYED_WORK(&dev->age_work, vc_age_work);
 	INIT_DELAYED_WORK(&dev->event_work, vc_event_work);
+	INIT_DELAYED_WORK(&dev->collect_work, vc_collect_work);
 	init_waitqueue_head(&dev->idle);
 
 	dev->wq = alloc_workqueue("vcache/%s", WQ_MEM_RECLAIM, 0,
@@ -163,6 +164,7 @@ void vc_dev_put(struct vc_dev *dev, struct vc_target *vt)
 		return;
 	vc_dev_quiesce(dev);
 	cancel_delayed_work_sync(&dev->event_work);
+	cancel_delayed_work_sync(&dev->collect_work);
 	/* The last write-out may still be about to wake somebody. */
 	synchronize_rcu();
 	vc_dev_drop(dev);
@@ -415,4 +417,5 @@ void vc_dev_resume(struct vc_dev *dev)
 	vc_dev_write_out(dev);
 	queue_work(dev->wq, &dev->park_work);
 	queue_delayed_work(dev->wq, &dev->age_work, 1);
+	queue_delayed_work(system_long_wq, &dev->collect_work, 1);
 }

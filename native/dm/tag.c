@@ -212,6 +212,7 @@ void vc_tag_remove(struct vc_tag *tag)
 	synchronize_rcu();
 	vc_tag_write_out(tag, UINT_MAX);
 	mod_delayed_work(tag->dev->wq, &tag->dev->age_work, 1);
+	mod_delayed_work(system_long_wq, &tag->dev->collect_work, 1);
 }
 
 static void vc_tag_free(struct vc_tag *tag)
@@ -242,13 +243,17 @@ static bool vc_tag_unused(struct vc_tag *tag)
 }
 
 /**
- * vc_tags_collect - free removed tags that are drained
- * @dev: the device
+ * vc_collect_work - free removed tags that are drained
+ * @work: vc_dev.collect_work
  *
- * Return: true when some are left.
+ * It waits for the lock of the device, and that one's holder for the workers
+ * of tags. So it has no place in the workqueue of those: without memory all of
+ * them are one thread.
  */
-bool vc_tags_collect(struct vc_dev *dev)
+void vc_collect_work(struct work_struct *work)
 {
+	struct vc_dev *dev = container_of(to_delayed_work(work), struct vc_dev,
+					  collect_work);
 	struct vc_tag *tag, *next;
 	bool left = false;
 	LIST_HEAD(gone);
@@ -265,14 +270,16 @@ bool vc_tags_collect(struct vc_dev *dev)
 		}
 	}
 	vc_dev_unlock(dev);
-	if (list_empty(&gone))
-		return left;
-	/* Flushes may stand on it, and the reaper may just have let it go. */
-	synchronize_rcu();
-	flush_work(&dev->reap_work);
+	if (!list_empty(&gone)) {
+		/* Flushes may stand on it, the reaper may just let it go. */
+		synchronize_rcu();
+		flush_work(&dev->reap_work);
+	}
 	list_for_each_entry_safe(tag, next, &gone, gone)
 		vc_tag_free(tag);
-	return left;
+	if (left && !READ_ONCE(dev->suspended))
+		queue_delayed_work(system_long_wq, &dev->collect_work,
+				   vc_age_tick(dev));
 }
 
 /**
@@ -299,7 +306,7 @@ void vc_tags_free(struct vc_dev *dev)
 void vc_tag_event(struct vc_tag *tag, enum vcache_event_kind kind)
 {
 	if (!test_and_set_bit(kind, &tag->events))
-		queue_delayed_work(tag->dev->wq, &tag->dev->event_work,
+		queue_delayed_work(system_long_wq, &tag->dev->event_work,
 				   VC_EVENT_DELAY);
 }
 

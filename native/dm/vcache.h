@@ -396,6 +396,7 @@ struct vc_nvme {
  * @flush_work: submits them
  * @age_work: ages the dirty lists
  * @event_work: announces events
+ * @collect_work: frees removed tags
  * @nvme: what tagged commands need, under @lock but for what nvme.c says
  * @wq: for all work of this device but tagged flushes
  * @flush_wq: for those
@@ -438,6 +439,7 @@ struct vc_dev {
 	struct work_struct flush_work;
 	struct delayed_work age_work;
 	struct delayed_work event_work;
+	struct delayed_work collect_work;
 	struct vc_nvme nvme;
 	struct workqueue_struct *wq;
 	struct workqueue_struct *flush_wq;
@@ -670,7 +672,7 @@ struct vc_tag *vc_tag_find(struct vc_dev *dev, u32 id);
 struct vc_tag *vc_tag_make(struct vc_dev *dev, u32 id);
 void vc_tag_set_mode(struct vc_tag *tag, enum vcache_mode mode);
 void vc_tag_remove(struct vc_tag *tag);
-bool vc_tags_collect(struct vc_dev *dev);
+void vc_collect_work(struct work_struct *work);
 void vc_tags_free(struct vc_dev *dev);
 void vc_limits_update(void);
 int vc_shrinker_init(void);
