@@ -8,7 +8,9 @@
  * follows there and is dirty goes with them, in whatever chunk it is: for a
  * slow disk a long request costs hardly more than a short one. That goes by
  * windows. When one is durable on the origin its cells are clean, and a chunk
- * with no other cells can die; until then it stays in the cache for reads.
+ * with no other cells can die; until then it stays in the cache for reads. A
+ * window keeps its chunks only while it is read: writing it takes as long as
+ * the origin does, and what has been carried on meanwhile need not stay.
  *
  * A volume has one round at a time, also for logs of different tags: a newer
  * version of a block, whoever wrote it, must not reach the origin before an
@@ -84,6 +86,14 @@ static bool vc_round_fill(struct vc_round *r, struct vc_log *log)
 	return n;
 }
 
+/* What of a block has not been superseded, or carried on, since it was read? */
+static u8 vc_window_mask(struct vc_pool *p, const struct vc_round_cell *c)
+{
+	if (READ_ONCE(vc_cell_chunk(p, c->cell)->lives) != c->lives)
+		return 0;
+	return c->mask & READ_ONCE(p->ix.where[c->cell]);
+}
+
 /* Write a window to the origin, durably; what follows there in one request. */
 static int vc_round_write(struct vc_round *r, struct vc_volume *v, u32 n)
 {
@@ -97,11 +107,9 @@ static int vc_round_write(struct vc_round *r, struct vc_volume *v, u32 n)
 	blk_start_plug(&plug);
 	for (i = 0; i < n; i++) {
 		struct vc_round_cell *c = &r->window[i];
-		unsigned long mask = c->mask;
+		unsigned long mask = vc_window_mask(v->pool, c);
 		unsigned int s, e;
 
-		/* Something newer has taken its place meanwhile. */
-		mask &= READ_ONCE(v->pool->ix.where[c->cell]);
 		for (s = find_first_bit(&mask, VC_BLOCK_SECTORS);
 		     s < VC_BLOCK_SECTORS;
 		     s = find_next_bit(&mask, VC_BLOCK_SECTORS, e)) {
@@ -150,6 +158,7 @@ static u32 vc_window_extend(struct vc_round *r, struct vc_volume *v, u32 n,
 		c->block = r->window[n - 1].block + 1;
 		if (!vc_lookup_dirty(v, c->block, &c->cell))
 			break;
+		c->lives = vc_cell_chunk(v->pool, c->cell)->lives;
 		c->mask = VC_MASK_ALL;
 		c->extra = true;
 		n++;
@@ -182,26 +191,33 @@ static u32 vc_window_fill(struct vc_round *r, struct vc_volume *v, u32 from,
 		c->mask = vc_lookup_pin(v, c->cell, c->block);
 		if (!c->mask)
 			continue;
+		c->lives = vc_cell_chunk(v->pool, c->cell)->lives;
 		r->window[(*n)++] = *c;
 		*n = vc_window_extend(r, v, *n, most);
 	}
 	return i - from;
 }
 
-/* The window is done with. @clean: it is on the origin, durably. */
-static void vc_window_put(struct vc_round *r, struct vc_volume *v, u32 n,
-			  bool clean)
+/* Copy a window of @n blocks. Return: 0 or an error; then all stay dirty. */
+static int vc_window_copy(struct vc_round *r, struct vc_volume *v, u32 n)
 {
+	int error = vc_round_read(r, v->pool, r->window, n);
 	u32 i;
 
-	for (i = 0; i < n; i++) {
-		if (clean)
-			vc_lookup_clean(v->pool, r->window[i].cell);
+	for (i = 0; i < n; i++)
 		vc_lookup_done(v->pool, r->window[i].cell);
+	error = error ?: vc_round_write(r, v, n);
+	if (error)
+		return error;
+	for (i = 0; i < n; i++) {
+		struct vc_round_cell *c = &r->window[i];
+
+		vc_lookup_clean(v, c->cell, c->block, c->lives);
 	}
+	return 0;
 }
 
-/* Chunks of a window cannot die: let it be short, as the origin is slow. */
+/* Others of the volume wait for it: let it be short, as the origin is slow. */
 static void vc_window_adapt(struct vc_volume *v, unsigned long took)
 {
 	if (took > VC_WINDOW_TIME)
@@ -225,9 +241,7 @@ static int vc_round_copy(struct vc_round *r, struct vc_volume *v,
 				       v->width, &n);
 		if (!n)
 			break;
-		error = vc_round_read(r, v->pool, r->window, n) ?:
-			vc_round_write(r, v, n);
-		vc_window_put(r, v, n, !error);
+		error = vc_window_copy(r, v, n);
 		if (error)
 			return error;
 		vc_window_adapt(v, jiffies - start);

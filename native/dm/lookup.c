@@ -251,18 +251,24 @@ u8 vc_lookup_pin(struct vc_volume *v, u32 cell, u64 block)
 }
 
 /**
- * vc_lookup_clean - what a cell holds is on the origin as well, durably
- * @p: the pool
- * @cell: the cell; something keeps its chunk
+ * vc_lookup_clean - what a cell held is on the origin as well, durably
+ * @v: the volume
+ * @cell: the cell
+ * @block: the block it was noted with
+ * @lives: those of its chunk when that was kept; in another life the cell is
+ *	about something else, be it the same block
  */
-void vc_lookup_clean(struct vc_pool *p, u32 cell)
+void vc_lookup_clean(struct vc_volume *v, u32 cell, u64 block, u32 lives)
 {
-	spinlock_t *lock = vc_cell_lock(p, vc_cell_slot(&p->ix, cell),
-					vc_cell_block(&p->ix, cell));
+	struct vc_pool *p = v->pool;
+	spinlock_t *lock = vc_cell_lock(p, v->slot, block);
 	unsigned long flags;
+	u8 mask;
 
 	spin_lock_irqsave(lock, flags);
-	if (vc_cell_mask(&p->ix, cell) &&
+	mask = vc_cell_mask(&p->ix, cell);
+	smp_rmb(); /* a cell of the next life is filled after that began */
+	if (mask && READ_ONCE(vc_cell_chunk(p, cell)->lives) == lives &&
 	    !test_and_set_bit(cell, p->cell_clean))
 		vc_cell_settled(p, cell);
 	spin_unlock_irqrestore(lock, flags);

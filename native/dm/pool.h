@@ -68,6 +68,7 @@ enum vc_chunk_state {
  * @node: vc_log.chunks, or vc_pool.free
  * @log: whose it is
  * @gen: generation
+ * @lives: how often it was freed, for who cannot keep it: see vc_lookup_clean()
  * @dirty: cells that hold something the origin has not
  * @users: reads from it on their way
  * @wanted: it would have gone but for them
@@ -82,6 +83,7 @@ struct vc_chunk {
 	struct list_head node;
 	struct vc_log *log;
 	u64 gen;
+	u32 lives;
 	atomic_t dirty;
 	atomic_t users;
 	atomic_t pending;
@@ -457,7 +459,7 @@ void vc_lookup_drop(struct vc_pool *p, u32 cell);
 bool vc_lookup_any(struct vc_volume *v, u64 block, u64 blocks);
 bool vc_lookup_dirty(struct vc_volume *v, u64 block, u32 *cell);
 u8 vc_lookup_pin(struct vc_volume *v, u32 cell, u64 block);
-void vc_lookup_clean(struct vc_pool *p, u32 cell);
+void vc_lookup_clean(struct vc_volume *v, u32 cell, u64 block, u32 lives);
 void vc_lookup_move(struct vc_volume *v, u32 from, u32 to, u8 mask);
 
 /* destage.c */

@@ -82,6 +82,7 @@ void vc_chunk_free(struct vc_pool *p, struct vc_chunk *c)
 	p->found[vc_chunk_nr(p, c)].gen = 0;
 	c->log = NULL;
 	c->gen = 0;
+	WRITE_ONCE(c->lives, c->lives + 1);
 	c->state = VC_CHUNK_FREE;
 	list_add_tail(&c->node, &p->free);
 	p->nfree++;

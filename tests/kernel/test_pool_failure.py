@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.kernel import stack
+from tests.kernel import dm, stack
 from tests.kernel.conftest import KernelLog
 from tests.kernel.disk import Disk, pattern
 from tests.kernel.stack import Mapped, linear, mapped
@@ -197,6 +197,40 @@ def test_a_log_whose_data_fits_does_not_wait_for_the_origin(
                 _check(disk, expected)
             device.message("drain")
             assert stack.wait_until(lambda: stack.cache_status(device).state == "clean")
+        with Disk(origin) as raw:
+            _check(raw, expected)
+
+
+def test_a_write_that_hangs_at_the_origin_holds_nobody_up(origin: str) -> None:
+    """What is being destaged can be carried forward as well; its chunk need not stay."""
+    blocks = 800
+    dice = random.Random(9)
+    with stack.null_blk(12, discard=True) as cache, stack.pool(cache, chunk_kib=64) as pool, \
+            mapped(linear(origin)) as below, \
+            stack.cached(below.path, pool) as device, Disk(device.path) as disk:
+        expected = dict.fromkeys(range(blocks), 0)
+        below.suspend(dm.NOFLUSH | dm.SKIP_LOCKFS)
+        done: list[int] = []
+
+        def write() -> None:
+            for number in range(1, 5001):
+                at = dice.randrange(blocks)
+                disk.write(at * 8, pattern(number, 8), fua=number % 3 == 0)
+                expected[at] = number
+                done.append(number)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            assert stack.wait_until(lambda: len(done) == 5000, 120), len(done)
+        finally:
+            below.resume()
+            writer.join(60)
+        disk.flush()
+        _check(disk, expected)
+        # What was on its way is older than what came after it.
+        device.message("drain")
+        assert stack.wait_until(lambda: stack.cache_status(device).state == "clean", 60)
         with Disk(origin) as raw:
             _check(raw, expected)
 
