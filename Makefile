@@ -101,6 +101,15 @@ test-quick: venv ## unit and core tests but mutations and fuzzing: under two min
 test: venv module ## everything: also the kernel, libvirt and a power-cut sample
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) .ci/suite.py
 
+.PHONY: test-debug
+test-debug: venv ## the kernel tests with KASAN, lockdep, kmemleak, faults: build/debug/coverage.json
+	@.ci/deps build test debug
+	@release=$$(.ci/debug-kernel) && \
+		.ci/module "$$release" "build/module/$$release" GCOV_PROFILE=y UBSAN_SANITIZE=y && \
+		rm -rf build/debug && \
+		$(PYTHON) -m tests.kernel --kernel "$$release" --timeout 14400 && \
+		$(PYTHON) -m tests.kernel.coverage "$$release"
+
 .PHONY: powercut
 powercut: venv module ## the whole power-cut replay: build/powercut/report.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m tests.powercut

@@ -27,6 +27,7 @@ _STATES = REPO / "build" / "box"
 # Seconds a box may need to boot (20 to 30 are usual under TCG, more when the
 # machine is busy) and to power off.
 _BOOT_SECONDS = 180
+_DEBUG_BOOT_SECONDS = 600
 _POWEROFF_SECONDS = 30
 
 
@@ -249,7 +250,9 @@ class Box:
             pump.start()
         try:
             with _terminate_as_exit():
-                _wait(process, state, timeout, command)
+                debug = release.endswith(kernels.DEBUG)
+                _wait(process, state, _DEBUG_BOOT_SECONDS if debug else _BOOT_SECONDS,
+                      timeout, command)
         finally:
             _kill_group(process)
             for pump in pumps:
@@ -287,7 +290,7 @@ def _pump(source: int, sink: BinaryIO, copy: bytearray | None) -> None:
         sink.flush()
 
 
-def _wait(process: subprocess.Popen[bytes], state: Path, timeout: float,
+def _wait(process: subprocess.Popen[bytes], state: Path, boot: float, timeout: float,
           command: Sequence[str]) -> None:
     """Wait for the box to end; the command's time limit starts with it."""
     def ended(seconds: float) -> bool:
@@ -298,12 +301,12 @@ def _wait(process: subprocess.Popen[bytes], state: Path, timeout: float,
         return True
 
     log = state / "console"
-    boot_limit = time.monotonic() + _BOOT_SECONDS
+    boot_limit = time.monotonic() + boot
     while not (state / "io" / "started").exists():
         if ended(0.2):
             return
         if time.monotonic() > boot_limit:
-            raise BoxTimeout(f"box: not booted after {_BOOT_SECONDS} s" + _tail(state), log)
+            raise BoxTimeout(f"box: not booted after {boot} s" + _tail(state), log)
     if ended(timeout):
         return
     if not (state / "io" / "status").exists():

@@ -12,6 +12,8 @@ import tempfile
 from pathlib import Path
 
 BOOT = Path("/boot")
+# How the release of .ci/debug-kernel ends.
+DEBUG = "-vcache-debug"
 _OWN_QEMU = Path(__file__).resolve().parents[2] / "build/qemu/usr/bin/qemu-system-x86_64"
 
 # A kernel without a root file system panics within about a second of real
@@ -42,12 +44,15 @@ def installed(boot: Path = BOOT) -> list[str]:
 def select(wanted: str = "6.1", boot: Path = BOOT) -> str:
     """Return the newest installed release that is, or starts with, `wanted`.
 
-    :param wanted: a full release or its beginning, such as ``6.1`` or ``6.12``
+    :param wanted: a full release or its beginning, such as ``6.1`` or ``6.12``;
+        the debug kernel only by its full release
     :raises KernelNotFound: if none is installed
     """
     releases = installed(boot)
     for release in reversed(releases):
-        if release == wanted or re.match(re.escape(wanted) + r"[.\-]", release):
+        if release == wanted:
+            return release
+        if re.match(re.escape(wanted) + r"[.\-]", release) and not release.endswith(DEBUG):
             return release
     raise KernelNotFound(
         f"no kernel image {boot}/vmlinuz-{wanted}*; installed: "

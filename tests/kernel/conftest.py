@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.box import console, inside
-from tests.kernel import dm, stack
+from tests.kernel import debug, dm, stack
 from tests.kernel.disk import Disk
 from vcache_agent.netlink.client import Client, EventListener
+
+# What only the debug kernel can do.
+collect_ignore = [] if debug.FAILSLAB.exists() else ["test_faults.py"]
 
 
 class KernelLog:
@@ -56,8 +59,11 @@ def _module() -> Iterator[None]:
     for name in ("dm-log-writes", "dm-flakey", "dm-delay", "loop"):
         stack.run("modprobe", name)
     yield
+    lost = debug.leaks()
     if Path("/sys/module/dm_vcache").exists():
         inside.unload_module()
+    debug.save_counts(inside.REPO / "build" / "debug" / "gcov")
+    assert not lost, lost
 
 
 @pytest.fixture(autouse=True)

@@ -33,6 +33,12 @@ def test_full_release(boot: Path) -> None:
     assert kernels.image("6.1.0-9-amd64", boot) == boot / "vmlinuz-6.1.0-9-amd64"
 
 
+def test_debug_kernel_only_when_asked_for(boot: Path) -> None:
+    (boot / "vmlinuz-6.1.192-vcache-debug").touch()
+    assert kernels.select("6.1", boot) == "6.1.0-56-amd64"
+    assert kernels.select("6.1.192-vcache-debug", boot) == "6.1.192-vcache-debug"
+
+
 def test_none_installed(tmp_path: Path) -> None:
     with pytest.raises(kernels.KernelNotFound, match="none"):
         kernels.select("6.1", tmp_path)

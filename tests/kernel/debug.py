@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What only the debug kernel has: leaks that it finds, lines that ran, faults to order."""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+_DEBUGFS = Path("/sys/kernel/debug")
+_KMEMLEAK = _DEBUGFS / "kmemleak"
+_GCOV = _DEBUGFS / "gcov"
+FAILSLAB = _DEBUGFS / "failslab"
+
+# A block that is only in a register or on its way between two lists looks lost;
+# younger ones than this are not reported (kmemleak's own limit is five seconds).
+_SETTLE_SECONDS = 6
+
+
+def leaks() -> str:
+    """Return what of the module's memory nothing points to any more; "" if all is well."""
+    if not _KMEMLEAK.exists():
+        return ""
+    time.sleep(_SETTLE_SECONDS)
+    _KMEMLEAK.write_text("scan")
+    _KMEMLEAK.write_text("scan")
+    found = _KMEMLEAK.read_text().split("unreferenced object")[1:]
+    return "".join(f"unreferenced object{one}" for one in found if "vc_" in one)
+
+
+def save_counts(to: Path) -> None:
+    """Copy how often each line ran, if the kernel counts; after the module has gone."""
+    for source in _GCOV.rglob("*.gcda") if _GCOV.exists() else ():
+        # The files of debugfs have no size: a plain copy would be empty.
+        target = to / source.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(source.read_bytes())
+
+
+@contextlib.contextmanager
+def failing_allocation(number: int) -> Iterator[list[bool]]:
+    """Let one allocation of this thread fail, the `number`-th from here.
+
+    Gives a list that has, at the end, whether there were so many.
+    """
+    for name in ("failslab", "fail_page_alloc"):
+        (_DEBUGFS / name / "ignore-gfp-wait").write_text("N")
+    (_DEBUGFS / "fail_page_alloc" / "min-order").write_text("0")
+    failed: list[bool] = []
+    # Opened before, so that opening it is not what fails.
+    fd = os.open("/proc/thread-self/fail-nth", os.O_RDWR)
+    try:
+        os.write(fd, str(number).encode())
+        try:
+            yield failed
+        finally:
+            left = int(os.pread(fd, 16, 0))
+            os.pwrite(fd, b"0", 0)
+            failed.append(left == 0)
+    finally:
+        os.close(fd)

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory that runs out, at every place where some is asked for; requests that fail.
+
+Only the debug kernel can have that done: ``make test-debug``.
+"""
+
+import contextlib
+import errno
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kernel import debug, dm, stack
+from tests.kernel.disk import Disk, pattern
+from tests.kernel.stack import Mapped
+from vcache_agent.model import Extent
+from vcache_agent.netlink.client import Client
+
+
+def each_allocation_fails(work: Callable[[], None], undo: Callable[[bool], None]) -> int:
+    """Do the work again and again, with its first, second, ... allocation failing.
+
+    :param work: may raise OSError
+    :param undo: called after each time, told whether the work was done
+    :returns: how many allocations were made to fail
+    """
+    for number in itertools.count(1):
+        done = False
+        with debug.failing_allocation(number) as failed:
+            with contextlib.suppress(OSError, MemoryError):
+                work()
+                done = True
+        undo(done)
+        if not failed[0]:
+            assert done
+            return number - 1
+    raise AssertionError
+
+
+def make(name: str, table: str) -> Callable[[], None]:
+    """Return what loads a table and puts it in force."""
+    def work() -> None:
+        dm.load(name, table)
+        dm.resume(name)
+    return work
+
+
+@contextlib.contextmanager
+def device(name: str) -> Iterator[Callable[[bool], None]]:
+    """Make an empty device; give what makes it empty again."""
+    def again(_done: bool) -> None:
+        dm.remove(name)
+        dm.create(name)
+
+    dm.create(name)
+    try:
+        yield again
+    finally:
+        dm.remove(name)
+
+
+def test_device_is_made_or_refused(origin: str) -> None:
+    name = stack.unique("vc")
+    with device(name) as again:
+        assert each_allocation_fails(make(name, stack.vcache_table(origin)), again) > 20
+
+
+def test_pool_is_made_or_refused(origin: str) -> None:
+    with stack.null_blk() as cache:
+        name = stack.unique("pool")
+        with device(name) as again:
+            assert each_allocation_fails(make(name, stack.pool_table(cache)), again) > 20
+        # What a failed try has left does not keep the next from making one.
+        with stack.pool(cache) as pool, stack.cached(origin, pool) as volume:
+            assert stack.pool_status(pool).state == "ok"
+            assert stack.cache_status(volume).state == "clean"
+
+
+@pytest.mark.parametrize("mode", ["writeback", "writethrough"])
+def test_volume_with_data_in_the_cache_is_made_or_refused(origin: str, mode: str) -> None:
+    """Its log is replayed: whatever fails, what is dirty stays and is found at last."""
+    with stack.null_blk() as cache, stack.pool(cache) as pool:
+        with stack.cached(origin, pool) as volume, Disk(volume.path) as disk:
+            for part in range(8):
+                disk.write(part * 512, pattern(part, 128), fua=True)
+        name = stack.unique("vc")
+        with device(name) as again:
+            assert each_allocation_fails(
+                make(name, stack.cached_table(origin, pool, mode=mode)), again) > 20
+        with stack.cached(origin, pool) as volume, Disk(volume.path) as disk:
+            for part in range(8):
+                assert disk.read(part * 512, 128) == pattern(part, 128)
+
+
+def test_tag_is_set_or_stays_as_it_was(origin: str, client: Client) -> None:
+    with stack.vcache(origin, "extents") as volume:
+        number = volume.number
+        client.tag_set(number, 5, name="old", weight=100)
+        client.set_extents(number, 5, [Extent(0, 8)])
+        before = client.tag(number, 5)
+
+        def work() -> None:
+            client.tag_set(number, 5, name="new", weight=300)
+
+        def check(done: bool) -> None:
+            tag = client.tag(number, 5)
+            assert (tag.name, tag.weight) in {("old", 100), ("new", 300)}
+            if done:
+                assert tag.name == "new"
+            client.tag_set(number, 5, name="old", weight=100)
+
+        assert each_allocation_fails(work, check) > 3
+        wanted = [Extent(16 * n, 8) for n in range(100)]
+
+        def extents() -> None:
+            client.set_extents(number, 5, wanted)
+
+        def put_back(_done: bool) -> None:
+            client.set_extents(number, 5, [Extent(0, 8)])
+
+        assert each_allocation_fails(extents, put_back) > 3
+        assert client.tag(number, 5).name == before.name
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_write_is_done_or_refused(origin: str, cached: bool) -> None:
+    """A write that is refused may be there or not; one that is done is there."""
+    with contextlib.ExitStack() as layers:
+        if cached:
+            cache = layers.enter_context(stack.null_blk())
+            pool = layers.enter_context(stack.pool(cache))
+            volume: Mapped = layers.enter_context(stack.cached(origin, pool))
+        else:
+            volume = layers.enter_context(stack.vcache(origin))
+        disk = layers.enter_context(Disk(volume.path))
+        disk.write(0, pattern(0, 256))
+        seeds = itertools.count(1)
+        last = [0]
+
+        def work() -> None:
+            last[0] = next(seeds)
+            disk.write(3, pattern(last[0], 200))
+            disk.flush()
+
+        def check(done: bool) -> None:
+            data = disk.read(3, 200)
+            if done:
+                assert data == pattern(last[0], 200)
+
+        assert each_allocation_fails(work, check) > 3
+
+
+@contextlib.contextmanager
+def workers_short_of_memory(percent: int) -> Iterator[None]:
+    """Let so many of the allocations of the kernel's workers fail."""
+    tasks = [path for path in Path("/proc").glob("[0-9]*")
+             if path.name == "2" or (path / "comm").read_text().startswith("kworker")]
+    knobs = {"probability": percent, "times": -1, "task-filter": "Y", "verbose": 0,
+             "ignore-gfp-wait": "N"}
+    for task in tasks:
+        with contextlib.suppress(OSError):  # it may have ended
+            (task / "make-it-fail").write_text("1")
+    for name, value in knobs.items():
+        (debug.FAILSLAB / name).write_text(str(value))
+    try:
+        yield
+    finally:
+        (debug.FAILSLAB / "probability").write_text("0")
+        (debug.FAILSLAB / "task-filter").write_text("N")
+        for task in tasks:
+            with contextlib.suppress(OSError):
+                (task / "make-it-fail").write_text("0")
+
+
+def random_io(disk: Disk, sectors: int, steps: int, seed: int) -> None:
+    """Write, flush and read at random; all has to be as on a plain disk."""
+    rng = random.Random(seed)
+    expected = bytearray(disk.read(0, sectors))
+    for step in range(steps):
+        length = rng.choice((1, 8, 8, 64, 256))
+        start = rng.randrange(sectors - length)
+        if rng.random() < 0.6:
+            data = pattern(seed * 10000 + step, length)
+            disk.write(start, data, fua=rng.random() < 0.2)
+            expected[start * 512:(start + length) * 512] = data
+        else:
+            assert disk.read(start, length) == expected[start * 512:(start + length) * 512]
+        if rng.random() < 0.2:
+            disk.flush()
+    assert disk.read(0, sectors) == expected
+
+
+def test_io_goes_on_while_workers_find_no_memory() -> None:
+    """The pool's own work: records, seals, destage, chunks that die."""
+    sectors = 16 * 2048
+    # A disk that allocates nothing any more: it would fail itself.
+    with stack.null_blk(16, cache=False) as origin, stack.null_blk(8, cache=False) as cache:
+        for path in (origin, cache):
+            with Disk(path) as whole:
+                for at in range(0, stack.sectors(path), 2048):
+                    whole.write(at, bytes(2048 * 512))
+        with stack.pool(cache, chunk_kib=64) as pool, \
+                stack.cached(origin, pool, age_ms=50) as volume, \
+                Disk(volume.path) as disk:
+            with workers_short_of_memory(20):
+                random_io(disk, sectors, 400, 1)
+            volume.message("drain")
+            assert stack.wait_until(lambda: stack.cache_status(volume).state == "clean")
+            assert stack.pool_status(pool).state == "ok"
+        with Disk(origin) as below, stack.pool(cache) as pool, \
+                stack.cached(origin, pool) as volume, Disk(volume.path) as disk:
+            assert below.read(0, 4096) == disk.read(0, 4096)
+
+
+@contextlib.contextmanager
+def failing_requests(path: str, percent: int) -> Iterator[None]:
+    """Let so many of a disk's requests fail (fail_make_request)."""
+    folder = Path("/sys/kernel/debug/fail_make_request")
+    switch = Path("/sys/block") / Path(path).name / "make-it-fail"
+    for name, value in {"probability": percent, "times": -1, "verbose": 0}.items():
+        (folder / name).write_text(str(value))
+    switch.write_text("1")
+    try:
+        yield
+    finally:
+        switch.write_text("0")
+        (folder / "probability").write_text("0")
+
+
+@pytest.mark.parametrize("which", ["origin", "cache"])
+def test_requests_that_fail_now_and_then(origin: str, which: str) -> None:
+    """An error is said; what was said to be durable is there, or there is an error again."""
+    sectors = 4096
+    rng = random.Random(which)
+    with stack.null_blk() as cache, stack.pool(cache, chunk_kib=64) as pool, \
+            stack.cached(origin, pool, age_ms=50) as volume, Disk(volume.path) as disk:
+        expected = bytearray(sectors * 512)
+        unknown: set[int] = set()
+        with failing_requests(origin if which == "origin" else cache, 5):
+            for step in range(150):
+                start, length = rng.randrange(sectors // 8) * 8, 8
+                data = pattern(step + 1, length)
+                try:
+                    disk.write(start, data, fua=True)
+                except OSError as error:
+                    assert error.errno == errno.EIO
+                    unknown.add(start)
+                else:
+                    expected[start * 512:(start + length) * 512] = data
+                    unknown.discard(start)
+        # An origin that works again takes what it has refused.
+        if which == "origin":
+            volume.message("drain")
+            assert stack.wait_until(lambda: stack.cache_status(volume).state == "clean", 60)
+        for start in range(0, sectors, 8):
+            if start in unknown:
+                continue
+            try:
+                found = disk.read(start, 8)
+            except OSError:
+                # The cache has failed, and has what the origin has not.
+                assert which == "cache"
+                assert stack.pool_status(pool).state != "ok"
+            else:
+                assert found == expected[start * 512:(start + 8) * 512]
