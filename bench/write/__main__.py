@@ -21,8 +21,6 @@ from tests.box import Box
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "build" / "bench"
 STACKS = ("vcache", "dm-writecache", "dm-cache", "bcache")
-# bcache's disks do not attach to its cache set in the box: only when asked for.
-DEFAULT = STACKS[:-1]
 LOADS = ("sync", "mixed", "sequential", "neighbour")
 TENANTS = (1, 2, 4)
 
@@ -132,7 +130,7 @@ def main() -> int:
     """Measure and report."""
     parser = argparse.ArgumentParser(prog="python -m bench.write", description=__doc__)
     parser.add_argument("stack", nargs="*", metavar="STACK", help=f"some of {', '.join(STACKS)}")
-    stacks = parser.parse_args().stack or list(DEFAULT)
+    stacks = parser.parse_args().stack or list(STACKS)
     if unknown := set(stacks) - set(STACKS):
         parser.error(f"no such stack: {', '.join(sorted(unknown))}")
     raw = OUT / "write"

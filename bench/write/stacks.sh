@@ -7,7 +7,8 @@
 # The SSD is one null_blk with a volatile cache: a request takes 80 us, and a
 # FLUSH as long as it takes to write back all that the cache holds, whoever
 # wrote it. The origins are on one disk that does one request at a time, 4 ms
-# each, large or small.
+# each, large or small. It takes no discards: null_blk frees its memory for one,
+# half a millisecond of our only processor for a MiB, which no SSD does.
 set -eu
 out=$1
 module=$2
@@ -43,7 +44,7 @@ sectors() { # MiB
 
 hardware() {
     disk ssd $((tenants * slice + 16)) completion_nsec=80000 hw_queue_depth=64 \
-        cache_size=$((tenants * slice + 16)) discard=1
+        cache_size=$((tenants * slice + 16))
     disk hdd $((tenants * (region + 16))) completion_nsec=4000000 hw_queue_depth=1
     for t in $(seq $tenants); do
         dmsetup create "origin$t" --table \
@@ -116,6 +117,11 @@ measure() { # stack
     done
 }
 
+# After each load udevd would look at the disks, on the one processor, in the
+# midst of the next load.
+udevadm control --exit
+while udevadm control --ping --timeout 1 2>/dev/null; do sleep 0.1; done
+export DM_DISABLE_UDEV=1
 mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
 modprobe null_blk nr_devices=0
 modprobe -a dm-mod libcrc32c dm-cache dm-cache-smq dm-writecache bcache
@@ -169,15 +175,17 @@ vcache() {
     strip
 }
 
-# One cache set for all, as bcache is meant to be used. Last: it does not go.
+# One cache set for all, as bcache is meant to be used. Last: it does not go away.
 bcache() {
     hardware
     # It wants the whole SSD for itself.
     for t in $(seq $tenants); do
         dmsetup remove --retry "fast$t"
     done
-    # Made together they find one another.
-    make-bcache --writeback -C /dev/ssd -B $(for t in $(seq $tenants); do echo "/dev/mapper/origin$t"; done) >/dev/null
+    # Made together they find one another. Buckets small enough for the SSD: bcache
+    # refuses one of fewer than 513.
+    make-bcache --writeback --bucket 128k -C /dev/ssd \
+        -B $(for t in $(seq $tenants); do echo "/dev/mapper/origin$t"; done) >/dev/null
     for disk in /dev/ssd $(for t in $(seq $tenants); do echo "/dev/mapper/origin$t"; done); do
         echo "$disk" 2>/dev/null >/sys/fs/bcache/register || true
     done
