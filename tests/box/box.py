@@ -251,8 +251,8 @@ class Box:
         try:
             with _terminate_as_exit():
                 debug = release.endswith(kernels.DEBUG)
-                _wait(process, state, _DEBUG_BOOT_SECONDS if debug else _BOOT_SECONDS,
-                      timeout, command)
+                _wait(process, state, timeout, command,
+                      _DEBUG_BOOT_SECONDS if debug else _BOOT_SECONDS)
         finally:
             _kill_group(process)
             for pump in pumps:
@@ -290,8 +290,8 @@ def _pump(source: int, sink: BinaryIO, copy: bytearray | None) -> None:
         sink.flush()
 
 
-def _wait(process: subprocess.Popen[bytes], state: Path, boot: float, timeout: float,
-          command: Sequence[str]) -> None:
+def _wait(process: subprocess.Popen[bytes], state: Path, timeout: float,
+          command: Sequence[str], boot: float = _BOOT_SECONDS) -> None:
     """Wait for the box to end; the command's time limit starts with it."""
     def ended(seconds: float) -> bool:
         try:

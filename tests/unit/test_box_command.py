@@ -96,13 +96,11 @@ def test_no_command() -> None:
         Box().run([])
 
 
-def test_time_limit_starts_with_the_command(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(box_module, "_BOOT_SECONDS", 0)
+def test_time_limit_starts_with_the_command(tmp_path: Path) -> None:
     sleeper = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:
         with pytest.raises(box_module.BoxTimeout, match="not booted"):
-            box_module._wait(sleeper, _state(tmp_path, None), 60, ["true"])
+            box_module._wait(sleeper, _state(tmp_path, None), 60, ["true"], boot=0)
         (tmp_path / "io" / "started").touch()
         with pytest.raises(box_module.BoxTimeout, match="not finished after 0.1 s"):
             box_module._wait(sleeper, tmp_path, 0.1, ["true"])
