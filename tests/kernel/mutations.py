@@ -103,6 +103,9 @@ MUTATIONS = [
     Mutation("new origin is sent tags", "device.c",
              "if (moved)\n\t\tvc_nvme_drop(dev);", "",
              "test_tagged.py::test_another_origin_is_not_sent_tags"),
+    Mutation("clean in another life", "lookup.c",
+             "READ_ONCE(vc_cell_chunk(p, cell)->lives) == lives", "true",
+             "test_pool_failure.py::test_a_write_that_hangs_at_the_origin_holds_nobody_up"),
 ]
 
 
