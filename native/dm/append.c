@@ -231,6 +231,7 @@ static struct bio *vc_record_fill(struct vc_record *rec, struct vc_tag *tag,
 		__bio_add_page(rec->bio, b->page, VC_BLOCK_SIZE, 0);
 		if (rec->through)
 			through = vc_writeout_add(tag, through, b);
+		cond_resched();
 	}
 	return through;
 }

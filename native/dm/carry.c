@@ -124,8 +124,10 @@ static u32 vc_carry_some(struct vc_log *log, struct vc_round *r, u32 from)
 
 	if (vc_round_read(r, p, &r->cell[from], n))
 		return 0;
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n; i++) {
 		sum[i] = vc_crc32c(page_address(r->page[i]), VC_BLOCK_SIZE);
+		cond_resched();
+	}
 	mutex_lock(&log->append);
 	n = min(n, vc_log_space(log, VC_APPEND_CARRY));
 	if (n)

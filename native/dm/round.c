@@ -203,6 +203,8 @@ int vc_round_read(struct vc_round *r, struct vc_pool *p,
 			bio = vc_round_bio(r, p, p->bdev, REQ_OP_READ, n - i,
 					   (u64)cell[i].cell * VC_BLOCK_SECTORS);
 		__bio_add_page(bio, r->page[i], VC_BLOCK_SIZE, 0);
+		/* A request may take us 10 us, and somebody's flush waits. */
+		cond_resched();
 	}
 	submit_bio_noacct(bio);
 	blk_finish_plug(&plug);
