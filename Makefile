@@ -124,6 +124,10 @@ demo: venv module ## two VMs, isolated flushes: build/demo/report.json
 bench-overhead: venv module ## cost without a flush: build/bench/overhead.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.overhead
 
+.PHONY: bench-scale
+bench-scale: venv module ## depth and jobs, recovery, memory, drain: build/bench/scale.json
+	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.scale
+
 .PHONY: bench-write
 bench-write: venv module ## tenants that write through a cache, against its peers: build/bench/write.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.write
