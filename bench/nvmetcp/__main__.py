@@ -13,11 +13,11 @@ import pathlib
 import shutil
 import sys
 
-from tests.box import Box, kernels
+from bench import virtual
+from tests.box import kernels
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-OUT = ROOT / "build" / "bench"
-PROGRAM = ROOT / "build" / "firmware" / "vcache-ssd"
+OUT = virtual.ROOT / "build" / "bench"
+PROGRAM = virtual.ROOT / "build" / "firmware" / "vcache-ssd"
 TARGETS = ("nvmet", "vcache")
 LOADS = tuple(f"{direction}-{depth}" for direction in ("read", "write") for depth in (1, 32))
 
@@ -44,12 +44,9 @@ def measure(raw: pathlib.Path, release: str) -> None:
         raise SystemExit(f"bench-nvmetcp: {PROGRAM} is missing: run `make firmware`")
     shutil.rmtree(raw, ignore_errors=True)
     raw.mkdir(parents=True)
-    # The kernel tests its ciphers as it boots, which this mode can make fail.
-    box = Box(kernel=release, icount=True, memory="2G", rw=[ROOT / "build"],
-              kernel_args=["cryptomgr.notests"])
-    result = box.run(["sh", "bench/nvmetcp/targets.sh", str(raw), str(PROGRAM)], timeout=1500)
-    if result.status:
-        raise SystemExit(f"bench-nvmetcp: the run in the box failed with {result.status}")
+    virtual.run("bench-nvmetcp", release,
+                ["sh", "bench/nvmetcp/targets.sh", str(raw), str(PROGRAM)],
+                memory="2G", timeout=1500)
 
 
 def report(raw: pathlib.Path, release: str) -> dict[str, object]:
@@ -92,7 +89,7 @@ def main() -> int:
     path = OUT / "nvmetcp.json"
     path.write_text(json.dumps(figures, indent=1) + "\n")
     print(table(figures))
-    print(f"bench-nvmetcp: {path.relative_to(ROOT)}")
+    print(f"bench-nvmetcp: {path.relative_to(virtual.ROOT)}")
     return 0
 
 

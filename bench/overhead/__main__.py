@@ -7,16 +7,13 @@ one run. Writes build/bench/overhead.json.
 """
 
 import json
-import os
 import pathlib
 import shutil
-import subprocess
 import sys
 
-from tests.box import Box
+from bench import virtual
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-OUT = ROOT / "build" / "bench"
+OUT = virtual.ROOT / "build" / "bench"
 STACKS = ("raw", "dm-linear", "dm-cache", "dm-writecache", "bcache", "vcache")
 
 # Not goals of a test: what DESIGN asks for, printed beside what is.
@@ -40,19 +37,12 @@ def fio_ns(path: pathlib.Path, direction: str) -> dict[str, float]:
 
 def measure(raw: pathlib.Path) -> str:
     """Run all stacks in one box and return the kernel release."""
-    release = os.environ.get("VCACHE_KERNEL") or subprocess.run(
-        [ROOT / ".ci" / "kernel"], capture_output=True, text=True, check=True).stdout.strip()
-    module = ROOT / "build" / "module" / release / "dm-vcache.ko"
-    if not module.exists():
-        raise SystemExit(f"bench-overhead: {module} is missing: run `make module`")
+    release, module = virtual.built("bench-overhead")
     shutil.rmtree(raw, ignore_errors=True)
     raw.mkdir(parents=True)
-    # The kernel tests its ciphers as it boots, which this mode can make fail.
-    box = Box(kernel=release, icount=True, memory="4G", rw=[ROOT / "build"],
-              kernel_args=["cryptomgr.notests"])
-    result = box.run(["sh", "bench/overhead/stacks.sh", str(raw), str(module)], timeout=1500)
-    if result.status:
-        raise SystemExit(f"bench-overhead: the run in the box failed with {result.status}")
+    virtual.run("bench-overhead", release,
+                ["sh", "bench/overhead/stacks.sh", str(raw), str(module)],
+                memory="4G", timeout=1500)
     return release
 
 
@@ -95,7 +85,7 @@ def main() -> int:
     path = OUT / "overhead.json"
     path.write_text(json.dumps(figures, indent=1) + "\n")
     print(table(figures))
-    print(f"bench-overhead: {path.relative_to(ROOT)}")
+    print(f"bench-overhead: {path.relative_to(virtual.ROOT)}")
     return 0
 
 

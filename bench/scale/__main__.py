@@ -12,27 +12,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from bench import virtual
 from bench.scale import plot, settings
-from tests.box import Box, kernels
 
-ROOT = Path(__file__).resolve().parents[2]
-OUT = ROOT / "build" / "bench"
+OUT = virtual.ROOT / "build" / "bench"
 
 
 def measure(raw: Path) -> tuple[str, dict[str, Any]]:
     """Return the kernel's release and what was measured."""
-    release = kernels.select(kernels.default())
-    module = ROOT / "build" / "module" / release / "dm-vcache.ko"
-    if not module.exists():
-        raise SystemExit(f"bench-scale: {module} is missing: run `make module`")
+    release, _ = virtual.built("bench-scale")
     raw.parent.mkdir(parents=True, exist_ok=True)
     raw.unlink(missing_ok=True)
-    # The kernel tests its ciphers as it boots, which this mode can make fail.
-    box = Box(kernel=release, icount=True, memory="6G", rw=[ROOT / "build"],
-              kernel_args=["cryptomgr.notests"])
-    result = box.run([sys.executable, "-m", "bench.scale.inside", str(raw)], timeout=5400)
-    if result.status:
-        raise SystemExit(f"bench-scale: the run in the box failed with {result.status}")
+    virtual.run("bench-scale", release,
+                [sys.executable, "-m", "bench.scale.inside", str(raw)], memory="6G", timeout=5400)
     found: dict[str, Any] = json.loads(raw.read_text())
     return release, found
 

@@ -8,18 +8,15 @@ build/bench/write.json and build/bench/write.png.
 
 import argparse
 import json
-import os
 import shutil
-import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from bench import virtual
 from bench.write import plot
-from tests.box import Box
 
-ROOT = Path(__file__).resolve().parents[2]
-OUT = ROOT / "build" / "bench"
+OUT = virtual.ROOT / "build" / "bench"
 STACKS = ("vcache", "dm-writecache", "dm-cache", "bcache")
 LOADS = ("sync", "mixed", "sequential", "neighbour")
 TENANTS = (1, 2, 4)
@@ -109,20 +106,12 @@ def table(runs: list[Run]) -> str:
 
 def record(raw: Path, stacks: list[str]) -> str:
     """Run the stacks in one box and return the kernel's release."""
-    release = os.environ.get("VCACHE_KERNEL") or subprocess.run(
-        [ROOT / ".ci" / "kernel"], capture_output=True, text=True, check=True).stdout.strip()
-    module = ROOT / "build" / "module" / release / "dm-vcache.ko"
-    if not module.exists():
-        raise SystemExit(f"bench-write: {module} is missing: run `make module`")
+    release, module = virtual.built("bench-write")
     shutil.rmtree(raw, ignore_errors=True)
     raw.mkdir(parents=True)
-    # The kernel tests its ciphers as it boots, which this mode can make fail.
-    box = Box(kernel=release, icount=True, memory="4G", rw=[ROOT / "build"],
-              kernel_args=["cryptomgr.notests"])
-    result = box.run(["sh", "bench/write/stacks.sh", str(raw), str(module), *stacks],
-                     timeout=7200)
-    if result.status:
-        raise SystemExit(f"bench-write: the run in the box failed with {result.status}")
+    virtual.run("bench-write", release,
+                ["sh", "bench/write/stacks.sh", str(raw), str(module), *stacks],
+                memory="4G", timeout=7200)
     return release
 
 

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from bench import virtual
 from bench.svd import prepare, settings
-from tests.box import Box, kernels
 from tests.box import ssd as drive
 
 
@@ -17,14 +17,9 @@ def _box(release: str, folder: Path, mapping: str, timeout: float) -> list[dict[
     out.unlink(missing_ok=True)
     cases = [f"{place}/{mapping}/{form}" for form in settings.FORMATS
              for place in settings.PLACES]
-    # The kernel tests its ciphers as it boots, which this mode can make fail.
-    box = Box(kernel=release, icount=True, memory="2G", rw=[drive.REPO / "build"],
-              kernel_args=["cryptomgr.notests"])
-    result = box.run([sys.executable, "-m", "bench.svd.box.inside", str(folder), str(out),
-                      *cases],
-                     timeout=timeout)
-    if result.status:
-        raise SystemExit(f"bench-svd: {mapping}: the run in the box failed with {result.status}")
+    virtual.run(f"bench-svd: {mapping}", release,
+                [sys.executable, "-m", "bench.svd.box.inside", str(folder), str(out), *cases],
+                memory="2G", timeout=timeout)
     runs: list[dict[str, Any]] = json.loads(out.read_text())
     return runs
 
@@ -37,10 +32,7 @@ def measure(folder: Path, boxes: int, timeout: float = 3600) -> tuple[str, list[
     """
     drive.build()
     prepare.prepare(folder)
-    release = kernels.select(kernels.default())
-    module = drive.REPO / "build" / "module" / release / "dm-vcache.ko"
-    if not module.exists():
-        raise SystemExit(f"bench-svd: {module} is missing: run `make module`")
+    release, _ = virtual.built("bench-svd")
     with ThreadPoolExecutor(boxes) as pool:
         found = list(pool.map(lambda mapping: _box(release, folder, mapping, timeout),
                               settings.MAPPINGS))

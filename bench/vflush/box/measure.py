@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.box import Box, kernels
+from bench import virtual
 from tests.box import ssd as drive
 
 HERE = Path(__file__).resolve().parent
@@ -25,18 +25,10 @@ def measure(folder: Path, systems: Sequence[str],
     load = folder / "load"
     subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-static", "-o",
                     str(load), str(HERE / "load.c")], check=True)
-    release = kernels.select(kernels.default())
-    module = Path("build/module") / release / "dm-vcache.ko"
-    if not (drive.REPO / module).exists():
-        raise SystemExit(f"bench-vflush: {module} is missing: run `make module`")
+    release, _ = virtual.built("bench-vflush")
     out = folder / "box.json"
     out.unlink(missing_ok=True)
-    # The kernel tests its ciphers as it boots, which this mode can make fail.
-    box = Box(kernel=release, icount=True, memory="3G",
-              rw=[drive.REPO / "build"], kernel_args=["cryptomgr.notests"])
     command = [sys.executable, "-m", "bench.vflush.box.inside", str(load), str(out), *systems]
-    result = box.run(command, timeout=timeout)
-    if result.status:
-        raise SystemExit(f"bench-vflush: the run in the box failed with {result.status}")
+    virtual.run("bench-vflush", release, command, memory="3G", timeout=timeout)
     runs: list[dict[str, Any]] = json.loads(out.read_text())
     return release, runs

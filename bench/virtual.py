@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where most benchmarks run: the box in virtual time, with the module that make has built."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.box import Box, kernels
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def built(name: str) -> tuple[str, Path]:
+    """Return the kernel's release and the module for it.
+
+    :param name: the benchmark, for its message
+    """
+    release = kernels.select(kernels.default())
+    module = ROOT / "build" / "module" / release / "dm-vcache.ko"
+    if not module.exists():
+        raise SystemExit(f"{name}: {module} is missing: run `make module`")
+    return release, module
+
+
+def run(name: str, release: str, command: Sequence[str], *, memory: str, timeout: float) -> None:
+    """Run a command in a box whose clock counts instructions.
+
+    :param name: the benchmark, for its message
+    :param memory: of the box, as QEMU takes it
+    :param timeout: seconds of real time
+    """
+    box = Box(kernel=release, icount=True, memory=memory)
+    status = box.run(command, timeout=timeout).status
+    if status:
+        raise SystemExit(f"{name}: the run in the box failed with {status}")
