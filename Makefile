@@ -106,9 +106,10 @@ test-debug: venv ## the kernel tests with KASAN, lockdep, kmemleak, faults: buil
 	@.ci/deps build test debug
 	@release=$$(.ci/debug-kernel) && \
 		.ci/module "$$release" "build/module/$$release" GCOV_PROFILE=y UBSAN_SANITIZE=y && \
-		rm -rf build/debug && \
 		$(PYTHON) -m tests.kernel --kernel "$$release" --timeout 14400 && \
-		$(PYTHON) -m tests.kernel.coverage "$$release"
+		mkdir -p build/debug && \
+		.venv/bin/gcovr --root "build/module/$$release/tree" --txt - \
+			--json-summary build/debug/coverage.json "build/module/$$release/tree"
 
 .PHONY: powercut
 powercut: venv module ## the whole power-cut replay: build/powercut/report.json

@@ -62,7 +62,7 @@ def _module() -> Iterator[None]:
     lost = debug.leaks()
     if Path("/sys/module/dm_vcache").exists():
         inside.unload_module()
-    debug.save_counts(inside.REPO / "build" / "debug" / "gcov")
+    debug.save_counts()
     assert not lost, lost
 
 

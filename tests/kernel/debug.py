@@ -25,16 +25,17 @@ def leaks() -> str:
     _KMEMLEAK.write_text("scan")
     _KMEMLEAK.write_text("scan")
     found = _KMEMLEAK.read_text().split("unreferenced object")[1:]
-    return "".join(f"unreferenced object{one}" for one in found if "vc_" in one)
+    return "".join(f"unreferenced object{one}" for one in found if "[dm_vcache]" in one)
 
 
-def save_counts(to: Path) -> None:
-    """Copy how often each line ran, if the kernel counts; after the module has gone."""
+def save_counts() -> None:
+    """Copy how often each line ran, if the kernel counts, beside the objects of the module.
+
+    Where those are, debugfs says by its own folders. After the module has gone.
+    """
     for source in _GCOV.rglob("*.gcda") if _GCOV.exists() else ():
         # The files of debugfs have no size: a plain copy would be empty.
-        target = to / source.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(source.read_bytes())
+        (Path("/") / source.relative_to(_GCOV)).write_bytes(source.read_bytes())
 
 
 @contextlib.contextmanager
