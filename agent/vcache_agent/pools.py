@@ -240,8 +240,8 @@ def create(dm: Dm, name: str, device: str, chunk_kib: int | None) -> str:
     except DmError as error:
         dm.remove(name)
         raise PoolError(f"no pool on {device}: {words.last() or error.strerror}; a device that "
-                        "begins with 4 KiB of zeroes (blkdiscard, or wipefs and dd), or one that "
-                        "has a pool, is allowed") from None
+                        "begins with 4 KiB of zeroes (blkdiscard -z), or one that has a pool, is "
+                        "allowed") from None
     finally:
         words.close()
     made = pool(dm, name)
@@ -312,6 +312,25 @@ def _try_drop(dm: Dm, found: Pool, volume: int) -> bool:
     except DmError as error:
         return error.errno == errno.ENOENT
     return True
+
+
+def disown_bypassed(dm: Dm, store: Store) -> list[tuple[str, str, int]]:
+    """Note that what failed caches have of devices that go on without them is nobody's.
+
+    Should the cache come back, it is older than the devices are. The kernel tells it so,
+    if it still takes a write.
+
+    :returns: device, pool and volume of those that are so since the last call
+    """
+    found = []
+    for member in members(dm):
+        over = member.mapping.pool and dm.info(member.mapping.pool)
+        if not over or member.cache is None or member.cache.state != "bypassed":
+            continue
+        if member.mapping.volume in store.volumes(over.name).values():
+            store.forget_volume(over.name, member.mapping.volume)
+            found.append((member.info.name, over.name, member.mapping.volume))
+    return found
 
 
 def identity(info: Info) -> str:

@@ -14,6 +14,7 @@ Nothing that a hook waits for asks libvirt, and only the worker changes tags.
 
 import fcntl
 import os
+import sqlite3
 import threading
 import time
 from pathlib import Path
@@ -22,10 +23,11 @@ from typing import NoReturn
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from vcache_agent import admin_server, hook_server, tags
+from vcache_agent import admin_server, hook_server, pools, tags
 from vcache_agent.admission import Host, admit
 from vcache_agent.blockstack import BlockStack
 from vcache_agent.disks import DiskFinder
+from vcache_agent.dm import Dm
 from vcache_agent.inventory import Inventory
 from vcache_agent.libvirt_watch import LibvirtWatch
 from vcache_agent.model import Domain, Phase
@@ -145,6 +147,8 @@ class Agent:
     def _follow(self, listener: EventListener) -> None:
         again = time.monotonic() + _LISTEN_AGAIN
         pressure = 0.0
+        # An event may have been missed.
+        self._disown()
         while not self._stopping.is_set() and time.monotonic() < again:
             for kind, device, tag in listener.receive(1.0):
                 if kind is spec.EventKind.EXTENTS_LOST:
@@ -156,6 +160,10 @@ class Agent:
                 elif kind is spec.EventKind.ORIGIN_OK:
                     LOG.warning("device %s tag %d: writing to the origin works again", device,
                                 tag)
+                elif kind is spec.EventKind.CACHE_LOST:
+                    LOG.error("device %s: its cache device has failed", device)
+                    self._disown()
+                    self.worker.kick()
                 elif kind is spec.EventKind.TAGS_LOST:
                     LOG.warning("device %s: its origin refused a tagged command, FUA is used "
                                 "until the origin is asked for its tags again", device)
@@ -164,6 +172,19 @@ class Agent:
                     # Perhaps an image grows, and what is written there is the host's.
                     pressure = time.monotonic() + _PRESSURE_PAUSE
                     self.worker.kick()
+
+    def _disown(self) -> None:
+        """See to it that nothing old is read should a failed cache come back."""
+        try:
+            with Dm() as dm:
+                gone = pools.disown_bypassed(dm, self.store)
+        except (OSError, sqlite3.Error) as error:
+            LOG.warning("failed caches cannot be looked for: %s", error)
+            return
+        for name, pool, volume in gone:
+            LOG.error("device %s goes on without its cache; what pool %s has of it is old: should "
+                      "the cache device come back, 'vcache pool drop %s %d --force'", name, pool,
+                      pool, volume)
 
 
 def _nowhere(*_: object) -> NoReturn:

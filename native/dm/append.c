@@ -136,22 +136,30 @@ static void vc_record_finish(struct vc_record *rec)
 	}
 }
 
-/* A record has arrived: finish those that have nothing before them. */
+/*
+ * A record has arrived: finish those that have nothing before them. In a pool
+ * that has failed none counts; vc_fail_work() waits for those that do still.
+ */
 static void vc_record_end(struct bio *bio)
 {
 	struct vc_record *rec = bio->bi_private, *next;
 	struct vc_log *log = rec->log;
 	unsigned long flags;
 	LIST_HEAD(list);
+	bool dead;
 
 	if (rec->tag)
 		vc_writeout_arrived(rec->tag);
+	rcu_read_lock();
+	dead = READ_ONCE(log->vol->pool->state) == VC_POOL_FAILED;
 	spin_lock_irqsave(&log->lock, flags);
 	rec->status = bio->bi_status;
 	rec->arrived = true;
 	list_for_each_entry_safe(rec, next, &log->records, node) {
 		if (!rec->arrived)
 			break;
+		if (dead)
+			rec->status = BLK_STS_IOERR;
 		/* Recovery would not get past the failed one. */
 		if (rec->status)
 			rec->chunk->failed = true;
@@ -162,6 +170,7 @@ static void vc_record_end(struct bio *bio)
 	spin_unlock_irqrestore(&log->lock, flags);
 	list_for_each_entry_safe(rec, next, &list, node)
 		vc_record_finish(rec);
+	rcu_read_unlock();
 }
 
 /**

@@ -7,9 +7,11 @@
  * if they had no cache. The others have lost data: their writes fail, so that
  * nobody builds on it, and so do reads of what only the cache has.
  *
- * The device cannot be told of that. If it comes back it must not be used as
- * it is: the pool stays failed until it is removed, and what the volumes have
- * in it has to be dropped (message "drop") before they use it again.
+ * If the device comes back, what it has of a volume that went on is old. It is
+ * told so before the first write goes past it: it may refuse some writes only.
+ * One that is gone cannot be told. So the pool stays failed until it is
+ * removed, and user space sees to it that what these volumes have in it is
+ * dropped (message "drop") before they use it again.
  */
 #include "pool.h"
 
@@ -33,18 +35,22 @@ void vc_pool_record_done(struct vc_pool *p, bool failed)
 
 static void vc_volume_cache_lost(struct vc_volume *v)
 {
+	struct vc_pool *p = v->pool;
 	u64 dirty = vc_volume_dirty(v);
 
 	vc_tag_event(v->dev->host, VCACHE_EVENT_KIND_CACHE_LOST);
 	if (dirty) {
 		DMERR("%s: volume %u: %llu sectors are in the failed cache only; its writes fail",
-		      dm_device_name(v->pool->md), v->id, dirty);
-	} else {
-		DMERR("%s: volume %u goes on without its cache",
-		      dm_device_name(v->pool->md), v->id);
-		WRITE_ONCE(v->bypass, true);
-		vc_dev_bypass(v->dev);
+		      dm_device_name(p->md), v->id, dirty);
+		return;
 	}
+	if (p->last_words && vc_volume_forget(v))
+		p->last_words = false;
+	DMERR("%s: volume %u goes on without its cache%s",
+	      dm_device_name(p->md), v->id, p->last_words ? "" :
+	      "; if that comes back, drop the volume before it is used");
+	WRITE_ONCE(v->bypass, true);
+	vc_dev_bypass(v->dev);
 }
 
 /**
@@ -60,11 +66,18 @@ void vc_fail_work(struct work_struct *work)
 	if (p->state != VC_POOL_FAILED) {
 		DMERR("%s: the cache device has failed",
 		      dm_device_name(p->md));
-		p->state = VC_POOL_FAILED;
+		p->last_words = p->state == VC_POOL_OK;
+		WRITE_ONCE(p->state, VC_POOL_FAILED);
+		/*
+		 * Records that arrive from now on are refused: what is clean
+		 * now stays so. Pairs with vc_record_end().
+		 */
+		synchronize_rcu();
 		list_for_each_entry(v, &p->volumes, node) {
 			if (v->dev)
 				vc_volume_cache_lost(v);
 		}
+		p->last_words = false;
 	}
 	mutex_unlock(&p->lock);
 }

@@ -68,7 +68,8 @@ enum vc_chunk_state {
  * @node: vc_log.chunks, or vc_pool.free
  * @log: whose it is
  * @gen: generation
- * @lives: how often it was freed, for who cannot keep it: see vc_lookup_clean()
+ * @lives: how often it was freed, for who cannot keep it: see vc_lookup_clean();
+ *	32 bits, for it is read without a lock
  * @dirty: cells that hold something the origin has not
  * @users: reads from it on their way
  * @wanted: it would have gone but for them
@@ -272,6 +273,7 @@ enum vc_pool_state {
  * @bdev: the cache device of the table in force
  * @lock: control path, see "Locks"
  * @state: enum vc_pool_state
+ * @last_words: failed, but metadata may be written still; under @lock
  * @loaded: the metadata has been read
  * @attached: volumes in use
  * @nlogs: logs of all volumes
@@ -314,6 +316,7 @@ struct vc_pool {
 	struct block_device *bdev;
 	struct mutex lock; /* control path */
 	enum vc_pool_state state;
+	bool last_words;
 	bool loaded;
 	unsigned int attached;
 	unsigned int nlogs;
@@ -421,6 +424,7 @@ int vc_volume_change(struct vc_volume *v, u32 mode,
 void vc_volume_settle(struct vc_volume *v);
 bool vc_volume_stuck(struct vc_volume *v);
 void vc_volume_drain(struct vc_volume *v);
+int vc_volume_forget(struct vc_volume *v);
 int vc_volume_harden(struct vc_volume *v);
 void vc_volume_go(struct vc_volume *v);
 u64 vc_log_dirty(struct vc_log *log);

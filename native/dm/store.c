@@ -64,7 +64,7 @@ static int vc_store_write(void *ctx, u64 block, u32 n, const void *buf)
 	blk_opf_t opf = REQ_OP_WRITE | REQ_SYNC | REQ_FUA;
 	struct vc_pool *p = ctx;
 
-	if (p->state != VC_POOL_OK)
+	if (p->state != VC_POOL_OK && !p->last_words)
 		return -EROFS;
 	/* What it depends on may still be in the device's cache. */
 	if (vc_isolation(p->bdev) == VCACHE_ISOLATION_DEGRADED)
@@ -331,7 +331,7 @@ static int vc_pool_load_super(struct vc_pool *p, u32 chunk_blocks,
 	/* Zeroes, and yet a pool that has lost its first block? */
 	if (r == -ENODATA && vc_super_find(&p->store, blocks, &p->g, &p->sb,
 					   p->super, spare) >= 0) {
-		*error = "the first superblock is lost, the second is there: run vcache-repair";
+		*error = "the first superblock is lost, the second is there: run vcache-repair, or blkdiscard -z to give the pool up";
 		return -EBADMSG;
 	}
 	if (r == -ENODATA) {

@@ -199,6 +199,20 @@ static int vc_volume_claim(struct vc_volume *v, struct vc_dev *dev)
 	return 0;
 }
 
+/**
+ * vc_volume_forget - nothing that the volume has in the cache comes back
+ * @v: the volume, its pool is locked
+ *
+ * One write: records of now and before are void, wherever they are.
+ *
+ * Return: 0 or a negative errno.
+ */
+int vc_volume_forget(struct vc_volume *v)
+{
+	v->floor = atomic64_inc_return(&v->pool->seq);
+	return vc_slot_save(v);
+}
+
 /*
  * Make everything that the volume has in the cache die. The pool is locked.
  * Return: 0; -EBUSY when something is dirty; another negative errno.
@@ -213,9 +227,7 @@ static int vc_volume_clear(struct vc_volume *v)
 		      dm_device_name(v->pool->md), v->id);
 		return -EBUSY;
 	}
-	/* One write, and after a crash nothing of it comes back. */
-	v->floor = atomic64_inc_return(&v->pool->seq);
-	r = vc_slot_save(v);
+	r = vc_volume_forget(v);
 	list_for_each_entry(log, &v->logs, node) {
 		if (!r)
 			r = vc_log_clear(log);

@@ -106,6 +106,9 @@ MUTATIONS = [
     Mutation("clean in another life", "lookup.c",
              "READ_ONCE(vc_cell_chunk(p, cell)->lives) == lives", "true",
              "test_pool_failure.py::test_a_write_that_hangs_at_the_origin_holds_nobody_up"),
+    Mutation("failed cache is not told", "fail.c",
+             "p->last_words && vc_volume_forget(v)", "false",
+             "test_pool_failure.py::test_cache_that_comes_back_has_nothing_old"),
 ]
 
 

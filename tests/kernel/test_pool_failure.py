@@ -76,6 +76,32 @@ def test_cache_is_lost(cache_below: Mapped, origin: str, second: str, kmsg: Kern
         assert below.read(0, 128) == pattern(3, 64) + pattern(4, 64)
 
 
+def test_cache_that_comes_back_has_nothing_old(cache_below: Mapped, origin: str,
+                                               kmsg: KernelLog) -> None:
+    """It refused what lies behind its metadata: that it could be told of."""
+    size = stack.sectors(cache_below.path)
+    whole = cache_below.table()
+    with stack.pool(cache_below.path) as pool:
+        with stack.cached(origin, pool) as device, Disk(device.path) as disk:
+            disk.write(0, pattern(1, 2048), fua=True)
+            device.message("drain")
+            assert stack.wait_until(lambda: stack.cache_status(device).state == "clean")
+            at = stack.pool_status(pool)
+            first = size - size % at.chunk_sectors - at.chunks * at.chunk_sectors
+            backing = whole.split()[3]
+            cache_below.swap(f"0 {first} linear {backing} 0\n{first} {size - first} error")
+            assert stack.wait_until(lambda: _tries(disk) and
+                                    stack.pool_status(pool).state == "failed")
+            disk.write(64, pattern(4, 64), fua=True)
+            assert disk.read(0, 128) == pattern(3, 64) + pattern(4, 64)
+        assert "goes on without its cache\n" in kmsg.read()
+    cache_below.swap(whole)
+    with stack.pool(cache_below.path) as pool, stack.cached(origin, pool) as device, \
+            Disk(device.path) as disk:
+        assert stack.cache_status(device).state == "clean"
+        assert disk.read(0, 128) == pattern(3, 64) + pattern(4, 64)
+
+
 def _is_told(events: EventListener) -> bool:
     """Tell whether the loss is among the events that have come; others may come first."""
     return EventKind.CACHE_LOST in {kind for kind, _, _ in events.receive(0.2)}
