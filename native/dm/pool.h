@@ -414,6 +414,7 @@ int vc_volume_attach(struct vc_pool *p, u32 id, u32 mode, struct vc_dev *dev,
 		     struct block_device *origin, sector_t sectors,
 		     struct vc_volume **out);
 int vc_volume_detach(struct vc_volume *v, bool forget);
+u64 vc_volume_sectors(struct vc_pool *p, u32 id);
 int vc_volume_start(struct vc_volume *v);
 void vc_volume_free(struct vc_volume *v);
 struct vc_volume *vc_volume_find(struct vc_pool *p, u32 id);

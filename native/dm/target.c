@@ -154,7 +154,7 @@ static int vc_parse_check(struct vc_target *vt)
 {
 	bool cached = vt->mode == VCACHE_MODE_WRITEBACK ||
 		      vt->mode == VCACHE_MODE_WRITETHROUGH;
-	struct block_device *cache;
+	struct vc_pool *p;
 
 	if (cached != !!vt->pool_dev) {
 		vt->ti->error = cached ?
@@ -164,11 +164,16 @@ static int vc_parse_check(struct vc_target *vt)
 	}
 	if (!cached)
 		return 0;
-	cache = vc_pool_find(vt->pool_dev->bdev)->bdev;
-	if (bdev_logical_block_size(cache) >
+	p = vc_pool_find(vt->pool_dev->bdev);
+	if (bdev_logical_block_size(p->bdev) >
 	    bdev_logical_block_size(vt->origin->bdev)) {
 		vt->ti->error = "the cache device has larger sectors than the origin";
 		return -EINVAL;
+	}
+	/* A resume that is refused would leave the device suspended. */
+	if (vc_volume_sectors(p, vt->volume) > vt->ti->len) {
+		vt->ti->error = "the volume is larger: it can grow, not shrink; drop it first";
+		return -EFBIG;
 	}
 	return 0;
 }

@@ -29,6 +29,25 @@ struct vc_volume *vc_volume_find(struct vc_pool *p, u32 id)
 	return NULL;
 }
 
+/**
+ * vc_volume_sectors - how large is a volume?
+ * @p: the pool
+ * @id: number of the volume
+ *
+ * Return: sectors; 0 when there is none.
+ */
+u64 vc_volume_sectors(struct vc_pool *p, u32 id)
+{
+	struct vc_volume *v;
+	u64 sectors;
+
+	mutex_lock(&p->lock);
+	v = vc_volume_find(p, id);
+	sectors = v ? v->sectors : 0;
+	mutex_unlock(&p->lock);
+	return sectors;
+}
+
 static void vc_log_free(struct vc_log *log)
 {
 	unsigned int i;

@@ -257,6 +257,26 @@ def test_the_mode_changes_when_all_is_drained(cache: str, origin: str, kmsg: Ker
                 device.message("drain")
 
 
+def test_a_volume_grows_but_does_not_shrink(cache: str, origin: str, kmsg: KernelLog) -> None:
+    whole = stack.sectors(origin)
+    with stack.pool(cache) as pool:
+        line = stack.cached_table(origin, pool)
+        half = line.replace(f"0 {whole} ", f"0 {whole // 2} ", 1)
+        with stack.mapped(half) as device:
+            with Disk(device.path) as disk:
+                disk.write(0, pattern(1, 64), fua=True)
+            device.swap(line)
+            with Disk(device.path) as disk:
+                disk.write(whole - 64, pattern(2, 64), fua=True)
+                with pytest.raises(dm.DmError):
+                    device.load(half)
+                assert "can grow, not shrink" in kmsg.read()
+                assert disk.read(0, 64) == pattern(1, 64)
+                assert disk.read(whole - 64, 64) == pattern(2, 64)
+        with pytest.raises(dm.DmError), stack.mapped(half):
+            pass
+
+
 def test_reads_of_copies_come_from_the_cache(cache: str, origin: str) -> None:
     with stack.pool(cache) as pool, stack.cached(origin, pool, mode="writethrough") as device:
         with Disk(device.path) as disk, Disk(origin) as below:
