@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """In the box, in virtual time: measure all of it, write it to the file that is named."""
 
+import argparse
 import json
 import os
-import re
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -117,19 +116,18 @@ def _resident() -> int:
                if "[dm_vcache]" in line)
 
 
-def _pool_words() -> list[str]:
-    return run("dmsetup", "status", "pool").split()[3:]
+def _pool_words(dm: Dm) -> list[str]:
+    return dm.status("pool")[0].arguments.split()
 
 
-def _cache_words() -> list[str]:
-    words = run("dmsetup", "status", "volume").split()
+def _cache_words(dm: Dm) -> list[str]:
+    words = dm.status("volume")[0].arguments.split()
     return words[words.index("cache") + 1:]
 
 
 def _dirty(dm: Dm) -> int:
     """Return the sectors of the volume that its origin has not."""
-    words = dm.status("volume")[0].arguments.split()
-    return int(words[words.index("cache") + 3])
+    return int(_cache_words(dm)[2])
 
 
 @contextmanager
@@ -160,7 +158,7 @@ def recovery() -> Iterator[dict[str, object]]:
                     _timed(dm, "pool", megabytes, "vcache-pool", cache) as (path, pool_s), \
                     _timed(dm, "volume", megabytes, "vcache", f"writeback {origin} volume 1 3 "
                            f"pool {path} 1") as (_, volume_s):
-                words, pool = _cache_words(), _pool_words()
+                words, pool = _cache_words(dm), _pool_words(dm)
                 yield {"cache_mb": megabytes, "dirty_share": share, "pool_s": pool_s,
                        "volume_s": volume_s, "volume": words, "pool": pool,
                        "resident_bytes": _resident() - before}
@@ -189,17 +187,19 @@ def drain() -> dict[str, float]:
 
 def main() -> None:
     """Measure all."""
-    match = re.fullmatch(r"(/.+\.json)", sys.argv[1])
-    if match is None:
-        raise SystemExit("bench-scale: the file to write to is missing")
+    parser = argparse.ArgumentParser(prog="python -m bench.scale.inside", description=__doc__)
+    parser.add_argument("out", type=Path, help="the file to write to")
+    out: Path = parser.parse_args().out
     # It would look at each disk, on the only processor, and keep it from going.
     run("udevadm", "control", "--exit")
+    # Else lvm and dmsetup say that udev runs and does not answer.
+    Path("/run/udev/control").unlink(missing_ok=True)
     os.environ["DM_DISABLE_UDEV"] = "1"
     run("modprobe", "null_blk", "nr_devices=0")
     run("modprobe", "dm-flakey")
     load_module()
     found = {"drain": drain(), "recovery": list(recovery()), "widths": list(widths())}
-    Path(match[1]).write_text(json.dumps(found))
+    out.write_text(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -121,6 +121,7 @@ measure() { # stack
 # midst of the next load.
 udevadm control --exit
 while udevadm control --ping --timeout 1 2>/dev/null; do sleep 0.1; done
+rm -f /run/udev/control # else dmsetup says that udev runs and does not answer
 export DM_DISABLE_UDEV=1
 mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
 modprobe null_blk nr_devices=0
