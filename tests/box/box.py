@@ -27,7 +27,7 @@ _STATES = REPO / "build" / "box"
 # Seconds a box may need to boot (20 to 30 are usual under TCG, more when the
 # machine is busy) and to power off.
 _BOOT_SECONDS = 180
-_DEBUG_BOOT_SECONDS = 600
+_DEBUG_BOOT_SECONDS = 1200
 _POWEROFF_SECONDS = 30
 
 
