@@ -40,10 +40,17 @@ while read -r source target; do
     mount --bind "$source" "$target" || exit 0
 done < "$io/binds"
 
+# Not /dev/virtio-ports/box.stderr: udev makes that, later in a slow box.
+port=
+for name in /sys/class/virtio-ports/*/name; do
+    [ "$(cat "$name")" != box.stderr ] || port=${name%/name}
+done
+[ -n "$port" ] || { echo "box: there is no port for the errors" >&2; exit 0; }
+
 # A virtio port can be opened only once, but programs do open /dev/stderr: a
 # FIFO before it.
 mkfifo /run/box/stderr || exit 0
-cat /run/box/stderr > /dev/virtio-ports/box.stderr &
+cat /run/box/stderr > "/dev/${port##*/}" &
 cat=$!
 # virtme-ng's init points it to the console, which is not the command's.
 ln -sf /proc/self/fd/2 /dev/stderr
