@@ -95,6 +95,7 @@ def _pools(size: Size, module: str) -> list[Scenario]:
             scenario.pool_volume("pool-write-through", 1, origin="write-through", **settings)]
     for seed in size.seeds:
         made.append(scenario.pool_volume(f"pool-volume-{seed}", seed, **settings))
+        made.append(scenario.pool_through(f"pool-through-{seed}", seed, **settings))
         for fs in get_args(scenario.FileSystem):
             load = scenario.filesystem(f"{fs}-{seed}", fs, seed)
             made.append(scenario.pooled(load, cache_mb=8, **settings))

@@ -194,7 +194,7 @@ def pool(device: str, start: int, s: Scenario) -> Iterator[None]:
 def volume_table(s: Scenario) -> str:
     """Return the table of the volume in the pool that pool() has made."""
     origin = _DELAYED if s.origin_delay_ms else _POOLED
-    return (f"0 {s.sectors} vcache writeback /dev/mapper/{origin} {_scope(s)} "
+    return (f"0 {s.sectors} vcache {s.cache_mode} /dev/mapper/{origin} {_scope(s)} "
             f"5 age_ms {s.age_ms} pool /dev/mapper/{POOL} {VOLUME}")
 
 

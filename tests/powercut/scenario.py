@@ -82,6 +82,7 @@ class Scenario:
     :param buffer_mb: the target's write buffer
     :param age_ms: the target's age limit
     :param cache_mb: size of the cache device of a pool, in front of the origin
+    :param cache_mode: how the volume uses it
         on the device that is recorded; 0: no pool
     :param chunk_kib: size of its chunks
     :param origin_delay_ms: how much later writes reach the origin of a pool: what
@@ -108,6 +109,7 @@ class Scenario:
     buffer_mb: int = 4
     age_ms: int = 500
     cache_mb: int = 0
+    cache_mode: Literal["writeback", "writethrough"] = "writeback"
     chunk_kib: int = 64
     origin_delay_ms: int = 0
     crash: bool = False
@@ -266,6 +268,11 @@ def pooled(scenario: Scenario, **settings: Any) -> Scenario:
 def pool_volume(name: str, seed: int, **settings: Any) -> Scenario:
     """A volume of a pool, with discards; what is read is checked."""
     return pooled(volume(name, seed), name=name, **settings)
+
+
+def pool_through(name: str, seed: int, **settings: Any) -> Scenario:
+    """A volume whose writes go to the origin at once, with copies in the cache."""
+    return pool_volume(name, seed, cache_mode="writethrough", **settings)
 
 
 def pool_hot(name: str, seed: int, **settings: Any) -> Scenario:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Does what native/dm does between the table of a pool and the first request
- * to a volume of it: vc_pool_load() in store.c, vc_volume_replay() in volume.c.
+ * to a volume of it: vc_pool_load() in store.c, vc_volume_start() in volume.c.
  */
 #include <stdlib.h>
 
@@ -168,6 +168,12 @@ static int change_metadata(struct pool *p)
 	return r ? r : vc_meta_save(&p->st, &p->g, VC_META_SLOTS, 0, p->slots);
 }
 
+/* What a volume that is written through has in the cache are copies only. */
+static bool is_copy(const struct pool *p, int slot)
+{
+	return le32_to_cpu(slot_of(p, slot)->mode) == VC_VOLUME_WRITETHROUGH;
+}
+
 static void fill_map(const struct pool *p, int64_t *map, u64 origin)
 {
 	u32 cell;
@@ -197,8 +203,8 @@ int recover(struct device *d, u32 volume, int64_t *map, u64 origin,
 	    struct outcome *out)
 {
 	struct pool *p = room_for(1, sizeof(*p));
+	int r, slot = 0;
 	u64 i;
-	int r;
 
 	memset(out, 0, sizeof(*out));
 	for (i = 0; i < origin; i++)
@@ -206,13 +212,12 @@ int recover(struct device *d, u32 volume, int64_t *map, u64 origin,
 	device_store(d, &p->st);
 	r = load(p, d->sectors / VC_BLOCK_SECTORS);
 	if (!r) {
-		int slot = find_volume(p, volume);
-
+		slot = find_volume(p, volume);
 		r = slot < 0 ? slot : replay(p, volume, slot, out);
 	}
 	if (!r)
 		r = change_metadata(p);
-	if (!r)
+	if (!r && !is_copy(p, slot))
 		fill_map(p, map, origin);
 	free(p->slots);
 	free(p->table);
