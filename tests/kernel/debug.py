@@ -46,6 +46,8 @@ def failing_allocation(number: int) -> Iterator[list[bool]]:
     """
     for name in ("failslab", "fail_page_alloc"):
         (_DEBUGFS / name / "ignore-gfp-wait").write_text("N")
+        # Each failure with its stack takes seconds on an emulated console.
+        (_DEBUGFS / name / "verbose").write_text("0")
     (_DEBUGFS / "fail_page_alloc" / "min-order").write_text("0")
     failed: list[bool] = []
     # Opened before, so that opening it is not what fails.
