@@ -88,22 +88,25 @@ def test_pool_is_made_or_refused(origin: str) -> None:
 
 @pytest.mark.parametrize("mode", ["writeback", "writethrough"])
 def test_volume_with_data_in_the_cache_is_made_or_refused(origin: str, mode: str) -> None:
-    """Its log is replayed: whatever fails, what is dirty stays and is found at last."""
+    """Its log is replayed: whatever fails, what is dirty stays and is found at last.
+
+    What has been written through is on the origin; its copies are not used.
+    """
     with stack.null_blk() as cache, stack.pool(cache) as pool:
-        with stack.cached(origin, pool) as volume, Disk(volume.path) as disk:
+        with stack.cached(origin, pool, mode=mode) as volume, Disk(volume.path) as disk:
             for part in range(8):
                 disk.write(part * 512, pattern(part, 128), fua=True)
         name = stack.unique("vc")
         with device(name) as again:
             assert allocations_fail(
                 make(name, stack.cached_table(origin, pool, mode=mode)), again) > 20
-        with stack.cached(origin, pool) as volume, Disk(volume.path) as disk:
+        with stack.cached(origin, pool, mode=mode) as volume, Disk(volume.path) as disk:
             for part in range(8):
                 assert disk.read(part * 512, 128) == pattern(part, 128)
 
 
 def test_tag_is_set_or_stays_as_it_was(origin: str, client: Client) -> None:
-    with stack.vcache(origin, "extents") as volume:
+    with stack.vcache(origin, "filesystem") as volume:
         number = volume.number
         client.tag_set(number, 5, name="old", weight=100)
         client.set_extents(number, 5, [Extent(0, 8)])
