@@ -104,14 +104,10 @@ out:
 /* Stop all work; what is still buffered stays where it is. */
 static void vc_dev_quiesce(struct vc_dev *dev)
 {
-	struct vc_tag *tag;
-
 	WRITE_ONCE(dev->suspended, true);
 	cancel_delayed_work_sync(&dev->age_work);
-	vc_dev_lock(dev);
-	list_for_each_entry(tag, &dev->tags, node)
-		flush_work(&tag->work);
-	vc_dev_unlock(dev);
+	/* Not under @lock: discards take that in this workqueue. */
+	flush_workqueue(dev->wq);
 	wait_event(dev->idle, !atomic_read(&dev->inflight));
 	flush_work(&dev->reap_work);
 	flush_work(&dev->park_work);
