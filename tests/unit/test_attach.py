@@ -387,11 +387,11 @@ def test_a_detach_from_a_cache_that_has_failed(kernel: Kernel, store: Store,
 def test_a_bypassed_volume_is_not_the_devices_any_more(kernel: Kernel, store: Store) -> None:
     """The cache comes back after a restart of the host: its old data is not taken."""
     do_attach(kernel, store)
-    assert pools.disown_bypassed(Dm(kernel), store) == []
+    assert pools.disown_bypassed(as_dm(Dm(kernel)), store) == []
     kernel.devices["lv"].state = "bypassed"
-    assert pools.disown_bypassed(Dm(kernel), store) == [("lv", "fast", 1)]
+    assert pools.disown_bypassed(as_dm(Dm(kernel)), store) == [("lv", "fast", 1)]
     assert not store.volumes("fast")
-    assert pools.disown_bypassed(Dm(kernel), store) == []
+    assert pools.disown_bypassed(as_dm(Dm(kernel)), store) == []
     # Until it has been looked at, it may have data.
     kernel.volumes[1] = 8
     kernel.devices["lv"].state = ""
