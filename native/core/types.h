@@ -9,7 +9,9 @@
 #define VCACHE_CORE_TYPES_H
 
 #ifdef __KERNEL__
+#include <linux/bitops.h>
 #include <linux/errno.h>
+#include <linux/math64.h>
 #include <linux/string.h>
 #include <linux/types.h>
 #include <asm/byteorder.h>
@@ -41,6 +43,11 @@ typedef uint64_t __le64;
 #define le16_to_cpu(x) le16toh(x)
 #define le32_to_cpu(x) le32toh(x)
 #define le64_to_cpu(x) le64toh(x)
+
+static inline u64 div_u64(u64 dividend, u32 divisor)
+{
+	return dividend / divisor;
+}
 #endif
 
 #endif /* VCACHE_CORE_TYPES_H */

@@ -26,6 +26,7 @@ PROGRAMS = {
     "test_recover": ("recover", "seal", "index", "log", "meta", "crc32c"),
     "test_replay": ("recover", "seal", "index", "log", "meta", "crc32c"),
     "test_runs": ("runs",),
+    "test_shards": ("shards",),
     "fuzz_recover": ("recover", "seal", "index", "log", "meta", "crc32c"),
     "fuzz_runs": ("runs",),
 }
