@@ -53,13 +53,18 @@ TOOLS := vcache-check vcache-dump vcache-repair
 TOOLS_CORE := $(addprefix native/core/,crc32c.c index.c log.c meta.c recover.c seal.c)
 
 .PHONY: tools
-tools: $(addprefix build/tools/,$(TOOLS)) ## build/tools/vcache-check, vcache-dump, vcache-repair
+tools: $(addprefix build/tools/,$(TOOLS) vcache-mrc) ## build/tools/vcache-check, -dump, -repair, -mrc
 
 $(addprefix build/tools/,$(TOOLS)): build/tools/vcache-%: native/tools/vcache_%.c \
 		native/tools/pool.c native/tools/check.c $(TOOLS_CORE) \
 		$(wildcard native/tools/*.h native/core/*.h)
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -o $@ $(filter %.c,$^)
+
+build/tools/vcache-mrc: native/tools/vcache_mrc.c native/tools/trace.c native/core/shards.c \
+		native/tools/trace.h native/core/shards.h native/core/types.h
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -o $@ $(filter %.c,$^) -lm
 
 FIRMWARE := $(wildcard firmware/*/*.c firmware/*/*.h)
 
