@@ -17,7 +17,7 @@ from typing import Any
 
 from vcache_agent import tables, view
 from vcache_agent.admin_client import AdminDenied, AdminError, AgentNotRunning, ask
-from vcache_agent.cmd import pool_cli
+from vcache_agent.cmd import mrc_cli, pool_cli
 from vcache_agent.dm import DmError
 from vcache_agent.model import TAG_MODES
 from vcache_agent.netlink import spec
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(EXIT_PERMISSION if denied else EXIT_FAILED, f"kernel: {error.strerror}")
     except AdminDenied as error:
         return _fail(EXIT_PERMISSION, str(error))
-    except (AdminError, PoolError, StoreError) as error:
+    except (AdminError, PoolError, StoreError, mrc_cli.MrcError) as error:
         return _fail(EXIT_FAILED, str(error))
     except DmError as error:
         denied = error.errno in (errno.EPERM, errno.EACCES)
@@ -99,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     group.add_argument("--flavor-mode", action="store_true", help="what its flavor says")
     command.set_defaults(run=_tag_set, usage=command.error)
     pool_cli.add_commands(commands)
+    mrc_cli.add_command(commands)
     return parser
 
 
