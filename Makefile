@@ -154,6 +154,10 @@ bench-vflush: venv module firmware ## the vFLUSH paper's experiments: build/benc
 bench-svd: venv module firmware ## erases and WAF, images on the SSD or cached in it: build/bench/svd.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.svd
 
+.PHONY: bench-mrc
+bench-mrc: venv ## miss-ratio curves: how near, how fast, beside libCacheSim: build/bench/mrc.json
+	@$(PYTHON) -m bench.mrc
+
 .PHONY: clean
 clean: ## remove build/ and .venv/
 	rm -rf build .venv

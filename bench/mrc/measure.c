@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Exact and sampled miss-ratio curves of blocks in a file, and how long they
+ * took: measure SALTS RUNS SIZES < BLOCKS prints JSON. BLOCKS are numbers of
+ * 64 bits, SIZES is a file of the same. All is in memory before a clock runs.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "../../native/core/shards.h"
+
+#define SAMPLES 8192
+/* As vcache-mrc has them. */
+#define BUCKETS 32768
+#define ROOM_FIRST 65536
+#define RUNS_MAX 99
+
+static u64 *blocks, *sizes, *misses;
+static size_t nr, nr_sizes;
+
+static u64 *slurp(FILE *file, size_t *n)
+{
+	size_t room = 1 << 16, got;
+	u64 *p = NULL;
+
+	for (*n = 0;; room *= 2) {
+		p = realloc(p, room * sizeof(*p));
+		if (!p || !file)
+			exit(1);
+		got = fread(p + *n, sizeof(*p), room - *n, file);
+		*n += got;
+		if (*n < room)
+			return p;
+	}
+}
+
+static double cpu(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+static void *begin(struct vc_shards *s, const struct vc_shards_setup *setup)
+{
+	void *memory = malloc(vc_shards_size(setup));
+
+	if (!memory || vc_shards_init(s, setup, memory))
+		exit(1);
+	return memory;
+}
+
+/* From the first block to the last, with the memory that it takes. */
+static double run(struct vc_shards *s, struct vc_shards_setup setup, void **memory)
+{
+	double start = cpu();
+	size_t done;
+
+	*memory = begin(s, &setup);
+	done = vc_shards_touch(s, blocks, nr);
+	while (done < nr) {
+		struct vc_shards old = *s;
+		void *more;
+
+		setup.samples *= 2;
+		setup.buckets *= 2;
+		more = begin(s, &setup);
+		vc_shards_move(s, &old);
+		free(*memory);
+		*memory = more;
+		done += vc_shards_touch(s, blocks + done, nr - done);
+	}
+	return cpu() - start;
+}
+
+static int order(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Time @runs, and print the last's curve. */
+static void measure(const char *name, const struct vc_shards_setup *setup, int runs)
+{
+	double seconds[RUNS_MAX];
+	struct vc_shards s = { 0 };
+	void *memory = NULL;
+	size_t j;
+	int i;
+
+	for (i = 0; i < runs; i++) {
+		seconds[i] = run(&s, *setup, &memory);
+		if (i < runs - 1)
+			free(memory);
+	}
+	qsort(seconds, runs, sizeof(*seconds), order);
+	vc_shards_curve(&s, sizes, nr_sizes, misses);
+	printf("{\"name\": \"%s\", \"salt\": %" PRIu64 ", \"seconds\": %.9f, "
+	       "\"footprint\": %" PRIu64 ", \"misses\": [", name, setup->salt,
+	       seconds[runs / 2], vc_shards_footprint(&s));
+	for (j = 0; j < nr_sizes; j++)
+		printf("%s%" PRIu64, j ? ", " : "", misses[j]);
+	puts("]}");
+	free(memory);
+}
+
+int main(int argc, char **argv)
+{
+	struct vc_shards_setup exact = {
+		.samples = ROOM_FIRST, .buckets = ROOM_FIRST,
+		.fixed_rate = true, .limit = VC_SHARDS_ALL,
+	}, sampled = {
+		.samples = SAMPLES, .buckets = BUCKETS, .limit = VC_SHARDS_ALL,
+	};
+	int runs = argc == 4 ? atoi(argv[2]) : 0;
+	u64 salts = argc == 4 ? strtoull(argv[1], NULL, 10) : 0;
+
+	if (runs < 1 || runs > RUNS_MAX) {
+		fputs("Usage: measure SALTS RUNS SIZES < BLOCKS\n", stderr);
+		return 2;
+	}
+	sizes = slurp(fopen(argv[3], "rb"), &nr_sizes);
+	misses = malloc((nr_sizes + 1) * sizeof(*misses));
+	blocks = slurp(stdin, &nr);
+	if (!misses)
+		return 1;
+	measure("exact", &exact, runs);
+	for (sampled.salt = 1; sampled.salt <= salts; sampled.salt++)
+		measure("sampled", &sampled, runs);
+	return 0;
+}
