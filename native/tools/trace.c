@@ -3,6 +3,8 @@
 
 /* A timestamp, two numbers of 20 digits and one letter; anything behind it. */
 #define LINE_MAX_BYTES 1024
+/* No disk takes more at once; one line must not keep us busy for days. */
+#define REQUEST_MAX_BYTES (1ULL << 32)
 
 static void wrong(struct trace *t, const char *field, const char *allowed)
 {
@@ -67,6 +69,10 @@ static bool request(struct trace *t, const char *p)
 	if ((op != 'R' && op != 'W' && op != 'D') ||
 	    (p[1] && p[1] != ',' && p[1] != '\n' && p[1] != '\r')) {
 		wrong(t, "field 4, the operation", "R, W or D");
+		return false;
+	}
+	if (op != 'D' && size > REQUEST_MAX_BYTES) {
+		wrong(t, "field 3, the size", "up to 2^32 bytes in a read or a write");
 		return false;
 	}
 	if (op != 'D' && size) {

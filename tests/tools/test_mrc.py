@@ -138,6 +138,7 @@ def test_forms() -> None:
     (b"1,18446744073709551616,1,R\n", "line 1: field 2, the offset: must be bytes"),
     (b"1,0,4096.5,R\n", "line 1: field 3, the size: must be bytes, an integer"),
     (b"1,18446744073709551615,2,R\n", "line 1: field 3, the size: must be bytes, an integer"),
+    (b"1,0,4294967297,W\n", "line 1: field 3, the size: must be up to 2^32 bytes in a read"),
     (b"1,0,4096,X\n", "line 1: field 4, the operation: must be R, W or D"),
     (b"1,0,4096,RW\n", "line 1: field 4, the operation: must be R, W or D"),
     (b"1,0,4096\n", "line 1: field 3, the size: must be bytes"),
