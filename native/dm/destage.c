@@ -254,38 +254,65 @@ static int vc_round_copy(struct vc_round *r, struct vc_volume *v,
 }
 
 /*
+ * Note that a chunk is clean, if it is sealed and has nothing dirty. The table
+ * is locked. Return: it has become clean.
+ */
+static bool vc_chunk_note_clean(struct vc_log *log, struct vc_chunk *c, u64 gen)
+{
+	struct vc_pool *p = log->vol->pool;
+	u32 nr = vc_chunk_nr(p, c);
+	bool clean;
+
+	spin_lock_irq(&log->lock);
+	clean = c->log == log && c->gen == gen && !c->clean &&
+		c->state == VC_CHUNK_SEALED && !atomic_read(&c->dirty);
+	if (clean) {
+		c->clean = true;
+		log->dirty--;
+	}
+	spin_unlock_irq(&log->lock);
+	if (clean) {
+		vc_table_entry(p, nr)->clean = cpu_to_le64(gen);
+		set_bit(nr / VC_CHUNKS_PER_BLOCK, p->table_dirty);
+	}
+	return clean;
+}
+
+/*
  * The chunk table need not say that chunks are clean before they die, but a
  * clean shutdown is one with that. Return: how many have become clean.
  */
 static u32 vc_round_clean(struct vc_round *r, struct vc_log *log)
 {
 	struct vc_pool *p = log->vol->pool;
-	u32 i, nr, n = 0;
+	u32 i, n = 0;
 
 	mutex_lock(&p->table_lock);
-	for (i = 0; i < r->chunks; i++) {
-		struct vc_chunk *c = r->chunk[i];
-		bool clean;
-
-		spin_lock_irq(&log->lock);
-		clean = c->log == log && c->gen == r->gen[i] &&
-			c->state == VC_CHUNK_SEALED &&
-			!atomic_read(&c->dirty);
-		if (clean) {
-			c->clean = true;
-			log->dirty--;
-		}
-		spin_unlock_irq(&log->lock);
-		if (!clean)
-			continue;
-		n++;
-		nr = vc_chunk_nr(p, c);
-		vc_table_entry(p, nr)->clean = cpu_to_le64(r->gen[i]);
-		set_bit(nr / VC_CHUNKS_PER_BLOCK, p->table_dirty);
-	}
+	for (i = 0; i < r->chunks; i++)
+		n += vc_chunk_note_clean(log, r->chunk[i], r->gen[i]);
 	mutex_unlock(&p->table_lock);
 	vc_log_wake(log);
 	return n;
+}
+
+/**
+ * vc_volume_note_clean - note which chunks of a volume are clean
+ * @v: the volume, stopped, all of its chunks closed; its pool is locked
+ *
+ * What was dirty in the open chunk may have gone with others to the origin,
+ * and no round has looked at that chunk since.
+ */
+void vc_volume_note_clean(struct vc_volume *v)
+{
+	struct vc_chunk *c;
+	struct vc_log *log;
+
+	mutex_lock(&v->pool->table_lock);
+	list_for_each_entry(log, &v->logs, node) {
+		list_for_each_entry(c, &log->chunks, node)
+			vc_chunk_note_clean(log, c, c->gen);
+	}
+	mutex_unlock(&v->pool->table_lock);
 }
 
 /* Is it time for this log? */

@@ -468,6 +468,7 @@ void vc_lookup_clean(struct vc_volume *v, u32 cell, u64 block, u32 lives);
 void vc_lookup_move(struct vc_volume *v, u32 from, u32 to, u8 mask);
 
 /* destage.c */
+void vc_volume_note_clean(struct vc_volume *v);
 void vc_destage_work(struct work_struct *work);
 void vc_log_close_idle(struct vc_log *log);
 

@@ -552,6 +552,7 @@ int vc_volume_detach(struct vc_volume *v, bool forget)
 	vc_volume_stop(v);
 	vc_volume_close(v);
 	mutex_lock(&p->lock);
+	vc_volume_note_clean(v);
 	if (forget)
 		r = vc_volume_clear(v);
 	if (!r) {

@@ -117,6 +117,24 @@ def test_a_clean_cache_is_clean_after_a_restart(cache: str, origin: str) -> None
             assert disk.read(0, 4096) == pattern(3, 4096)
 
 
+def test_what_went_with_others_from_the_open_chunk_is_clean_after_a_restart(origin: str) -> None:
+    """Blocks that follow on the origin go in one request, in whatever chunk they are."""
+    with stack.null_blk(8) as cache:
+        with stack.pool(cache, chunk_kib=64) as pool, stack.cached(origin, pool) as device, \
+                Disk(device.path) as disk:
+            # Once a quarter of the chunks is dirty they go, and with them what follows.
+            for part in range(200):
+                disk.write(part * 32, pattern(part, 32), fua=True)
+                if stack.wait_until(lambda: stack.cache_status(device).dirty == 0, 0.1):
+                    break
+            else:
+                pytest.fail("nothing was destaged")
+        with stack.pool(cache) as pool, stack.cached(origin, pool) as device:
+            # What is dirty after a start goes soon.
+            assert not stack.wait_until(lambda: stack.cache_status(device).destaged > 0, 2)
+            assert stack.cache_status(device).state == "clean"
+
+
 @pytest.mark.parametrize("mode", ["writeback", "writethrough"])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_random_io_is_as_on_a_plain_disk(cache: str, origin: str, mode: str, seed: int) -> None:
