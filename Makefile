@@ -114,6 +114,7 @@ test-debug: venv ## the kernel tests with KASAN, lockdep, kmemleak, faults: buil
 		$(PYTHON) -m tests.kernel --kernel "$$release" --timeout 14400 && \
 		mkdir -p build/debug && \
 		.venv/bin/gcovr --root "build/module/$$release/tree" --txt - \
+			--gcov-ignore-errors=no_working_dir_found --gcov-ignore-errors=source_not_found \
 			--json-summary build/debug/coverage.json "build/module/$$release/tree"
 
 .PHONY: powercut
