@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
+#include "hash.h"
 #include "index.h"
 
 static u64 vc_cell_key(u16 slot, u64 block)
@@ -47,14 +48,8 @@ void vc_index_init(struct vc_index *ix)
  */
 u32 vc_index_group(const struct vc_index *ix, u16 slot, u64 block)
 {
-	u64 x = (u64)slot << 48 | block >> VC_GROUP_SHIFT;
+	u64 x = vc_hash((u64)slot << 48 | block >> VC_GROUP_SHIFT);
 
-	/* The finalizer of MurmurHash3. */
-	x ^= x >> 33;
-	x *= 0xff51afd7ed558ccdULL;
-	x ^= x >> 33;
-	x *= 0xc4ceb9fe1a85ec53ULL;
-	x ^= x >> 33;
 	return x & ((ix->buckets >> VC_GROUP_SHIFT) - 1);
 }
 

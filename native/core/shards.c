@@ -8,7 +8,11 @@
 #define VC_LINE 8U
 #define VC_WORD 64U
 #define VC_NODE 16U
+#ifdef __KERNEL__
+#define VC_BATCH 16U /* a stack has 16 KiB */
+#else
 #define VC_BATCH 64U
+#endif
 #define VC_SHARDS_FRACTION ((1U << VC_SHARDS_ONE_SHIFT) - 1)
 /* R of 2^-35: what is smaller is taken for it. */
 #define VC_SHARDS_LIMIT_MIN ((1ULL << 29) - 1)
@@ -261,24 +265,33 @@ static bool vc_replace(struct vc_shards *s, u64 hash)
 	return hash < largest;
 }
 
+/* Pairs of buckets become one. */
+static void vc_halve(u64 *hist, u32 n)
+{
+	u32 i;
+
+	for (i = 0; i < n; i++) {
+		u64 sum = 2 * i < n ? hist[2 * i] : 0;
+
+		if (2 * i + 1 < n)
+			sum += hist[2 * i + 1];
+		hist[i] = sum;
+	}
+}
+
 /* Twice as many distances to a bucket, until @distance is in the last. */
 static void vc_coarsen(struct vc_shards *s, u64 distance)
 {
-	u32 i, n = s->setup.buckets;
+	u32 i;
 
-	while (distance >> s->setup.grain_shift >= n) {
-		for (i = 0; i < n; i++) {
-			u64 sum = 2 * i < n ? s->hist[2 * i] : 0;
-
-			if (2 * i + 1 < n)
-				sum += s->hist[2 * i + 1];
-			s->hist[i] = sum;
-		}
+	while (distance >> s->setup.grain_shift >= s->setup.buckets) {
+		for (i = 0; i < s->setup.kinds; i++)
+			vc_halve(s->kind[i].hist, s->setup.buckets);
 		s->setup.grain_shift++;
 	}
 }
 
-static inline void vc_count(struct vc_shards *s, u32 distance)
+static inline void vc_count(struct vc_shards *s, u64 *hist, u32 distance)
 {
 	/* Less than 2^28 by 2^35, and of the fraction 2^28 by 2^16. */
 	u64 scaled = distance * (s->weight >> VC_SHARDS_ONE_SHIFT) +
@@ -287,16 +300,17 @@ static inline void vc_count(struct vc_shards *s, u32 distance)
 
 	if (scaled >> s->setup.grain_shift >= s->setup.buckets)
 		vc_coarsen(s, scaled);
-	s->hist[scaled >> s->setup.grain_shift] += s->weight;
+	hist[scaled >> s->setup.grain_shift] += s->weight;
 }
 
 /* An access to a block whose hash is under T; false: there is no room. */
-static inline bool vc_sampled(struct vc_shards *s, u64 hash, u32 home)
+static inline bool vc_sampled(struct vc_shards *s, struct vc_shards_kind *kind,
+			      u64 hash, u32 home)
 {
 	u32 slot = vc_find(s, hash, home), place = s->place[slot];
 
 	if (place) {
-		vc_count(s, s->used - vc_rank(s, place - 1));
+		vc_count(s, kind->hist, s->used - vc_rank(s, place - 1));
 		vc_clear(s, place - 1);
 	} else if (s->used < s->setup.samples) {
 		s->key[slot] = hash;
@@ -311,7 +325,7 @@ static inline bool vc_sampled(struct vc_shards *s, u64 hash, u32 home)
 	}
 	s->place[slot] = s->next + 1;
 	vc_mark(s);
-	s->weighed += s->weight;
+	kind->weighed += s->weight;
 	if (s->next == s->places)
 		vc_renumber(s);
 	return true;
@@ -336,14 +350,17 @@ static inline u32 vc_sample(const struct vc_shards *s, const u64 *blocks,
 /**
  * vc_shards_touch - blocks were accessed
  * @s: the estimate
+ * @kind: of the accesses, less than @s->setup.kinds
  * @blocks: their numbers, in units of the cache, in the order of the accesses
  * @n: how many
  *
  * Return: for how many of them there was room. Less than @n only at a fixed
  * rate; the caller can go on with the others after vc_shards_move().
  */
-size_t vc_shards_touch(struct vc_shards *s, const u64 *blocks, size_t n)
+size_t vc_shards_touch(struct vc_shards *s, u32 kind, const u64 *blocks,
+		       size_t n)
 {
+	struct vc_shards_kind *counted = &s->kind[kind];
 	u64 hash[VC_BATCH];
 	u32 home[VC_BATCH];
 	u8 which[VC_BATCH];
@@ -361,14 +378,14 @@ size_t vc_shards_touch(struct vc_shards *s, const u64 *blocks, size_t n)
 		for (i = 0; i < taken; i++) {
 			/* T may have become less on the way. */
 			if (hash[i] <= s->setup.limit &&
-			    !vc_sampled(s, hash[i], home[i])) {
+			    !vc_sampled(s, counted, hash[i], home[i])) {
 				done += which[i];
-				s->accesses += done;
+				counted->accesses += done;
 				return done;
 			}
 		}
 	}
-	s->accesses += n;
+	counted->accesses += n;
 	return n;
 }
 
@@ -391,13 +408,14 @@ static u32 vc_places(u32 samples)
  * @setup: what is wanted
  *
  * Return: bytes, 0 when @setup is not allowed. For 8,192 samples 262 KiB, and
- * 8 bytes a bucket.
+ * 8 bytes for a bucket of each kind.
  */
 size_t vc_shards_size(const struct vc_shards_setup *setup)
 {
 	u64 slots, places, size;
 
 	if (setup->samples < VC_SHARDS_MIN || setup->samples > VC_SHARDS_MAX ||
+	    !setup->kinds || setup->kinds > VC_SHARDS_KINDS ||
 	    setup->buckets < 2 || setup->buckets > 1U << 30 ||
 	    setup->grain_shift > 32 || setup->limit < VC_SHARDS_LIMIT_MIN)
 		return 0;
@@ -406,7 +424,7 @@ size_t vc_shards_size(const struct vc_shards_setup *setup)
 	size = slots * (sizeof(u64) + sizeof(u32)) + places / 8 +
 		vc_tree_nodes(places) * VC_NODE * sizeof(u32) +
 		(setup->fixed_rate ? 0 : setup->samples * sizeof(u64)) +
-		setup->buckets * sizeof(u64);
+		(u64)setup->kinds * setup->buckets * sizeof(u64);
 	return size == (size_t)size ? size : 0;
 }
 
@@ -422,7 +440,7 @@ int vc_shards_init(struct vc_shards *s, const struct vc_shards_setup *setup,
 		   void *memory)
 {
 	size_t size = vc_shards_size(setup);
-	u32 slots, n;
+	u32 slots, n, i;
 
 	if (!size)
 		return -EINVAL;
@@ -436,8 +454,11 @@ int vc_shards_init(struct vc_shards *s, const struct vc_shards_setup *setup,
 	slots = vc_slots(s);
 	s->key = memory;
 	s->live = s->key + slots;
-	s->hist = s->live + s->places / VC_WORD;
-	s->heap = s->hist + setup->buckets;
+	s->heap = s->live + s->places / VC_WORD;
+	for (i = 0; i < setup->kinds; i++) {
+		s->kind[i].hist = s->heap;
+		s->heap += setup->buckets;
+	}
 	s->place = (u32 *)(s->heap + (setup->fixed_rate ? 0 : setup->samples));
 	s->tree[0] = s->place + slots;
 	n = s->places / VC_WORD;
@@ -464,10 +485,13 @@ void vc_shards_move(struct vc_shards *to, const struct vc_shards *from)
 	to->setup.limit = from->setup.limit;
 	to->setup.grain_shift = from->setup.grain_shift;
 	to->weight = from->weight;
-	to->accesses = from->accesses;
-	to->weighed = from->weighed;
 	to->used = from->used;
-	memcpy(to->hist, from->hist, from->setup.buckets * sizeof(*to->hist));
+	for (i = 0; i < from->setup.kinds; i++) {
+		to->kind[i].accesses = from->kind[i].accesses;
+		to->kind[i].weighed = from->kind[i].weighed;
+		memcpy(to->kind[i].hist, from->kind[i].hist,
+		       from->setup.buckets * sizeof(u64));
+	}
 	for (i = 0; i < slots; i++) {
 		u32 slot;
 
@@ -496,34 +520,36 @@ u64 vc_shards_footprint(const struct vc_shards *s)
 /**
  * vc_shards_curve - how many of the accesses would have missed?
  * @s: the estimate
+ * @kind: of the accesses
  * @sizes: of the cache in blocks, in ascending order
  * @n: how many
  * @misses: of each of them. It falls with the size; in a bucket it falls
  *	evenly.
  */
-void vc_shards_curve(const struct vc_shards *s, const u64 *sizes, size_t n,
-		     u64 *misses)
+void vc_shards_curve(const struct vc_shards *s, u32 kind, const u64 *sizes,
+		     size_t n, u64 *misses)
 {
+	const struct vc_shards_kind *k = &s->kind[kind];
 	u32 shift = s->setup.grain_shift, bucket = 0;
 	u64 rest = (1ULL << shift) - 1;
 	/* SHARDS_adj; it wraps when it is less than 0, as does the sum. */
-	u64 hits = (s->accesses << VC_SHARDS_ONE_SHIFT) - s->weighed;
+	u64 hits = (k->accesses << VC_SHARDS_ONE_SHIFT) - k->weighed;
 	size_t i;
 
 	for (i = 0; i < n; i++) {
 		u64 part = 0, whole, size = sizes[i];
 
 		for (; bucket < size >> shift && bucket < s->setup.buckets; bucket++)
-			hits += s->hist[bucket];
+			hits += k->hist[bucket];
 		if (bucket < s->setup.buckets)
-			part = (s->hist[bucket] >> shift) * (size & rest) +
-				((s->hist[bucket] & rest) * (size & rest) >>
+			part = (k->hist[bucket] >> shift) * (size & rest) +
+				((k->hist[bucket] & rest) * (size & rest) >>
 				 shift);
 		part += hits;
 		if (!size || part >> 63)
 			part = 0;
 		whole = (part + VC_SHARDS_FRACTION / 2 + 1) >>
 			VC_SHARDS_ONE_SHIFT;
-		misses[i] = whole < s->accesses ? s->accesses - whole : 0;
+		misses[i] = whole < k->accesses ? k->accesses - whole : 0;
 	}
 }

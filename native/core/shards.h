@@ -34,11 +34,15 @@
 #define VC_SHARDS_ALL (~0ULL)
 /* 2^30 places, 64 to a word, 16 words or nodes to a node; one more for its end. */
 #define VC_SHARDS_LEVELS 8
+/* Reads and writes, say. */
+#define VC_SHARDS_KINDS 2
 
 /**
  * struct vc_shards_setup - what to estimate, and how
  * @samples: how many blocks at most, VC_SHARDS_MIN ... VC_SHARDS_MAX
- * @buckets: of the histogram, 2 ... 2^30. As many as @samples and @grain_shift
+ * @kinds: of accesses that are counted apart, 1 ... VC_SHARDS_KINDS; an access
+ *	of either finds what the other has touched
+ * @buckets: of a histogram, 2 ... 2^30. As many as @samples and @grain_shift
  *	0 make it exact while T has not changed.
  * @grain_shift: a bucket has 2^this distances in blocks, 0 ... 32. It grows,
  *	and pairs of buckets become one, when a distance is behind the last.
@@ -50,6 +54,7 @@
  */
 struct vc_shards_setup {
 	u32 samples;
+	u32 kinds;
 	u32 buckets;
 	u32 grain_shift;
 	bool fixed_rate;
@@ -58,11 +63,22 @@ struct vc_shards_setup {
 };
 
 /**
+ * struct vc_shards_kind - what was counted of one kind
+ * @accesses: how many blocks were accessed, sampled or not
+ * @weighed: Σ 1/R of the sampled ones, in units of 2^-16
+ * @hist: Σ 1/R by distance, in units of 2^-16
+ */
+struct vc_shards_kind {
+	u64 accesses;
+	u64 weighed;
+	u64 *hist;
+};
+
+/**
  * struct vc_shards - an estimate; its fields are private but for reading
  * @setup: as given to vc_shards_init(); @setup.limit and @setup.grain_shift
  *	are what they are now
- * @accesses: how many blocks were accessed, sampled or not
- * @weighed: Σ 1/R of the sampled ones, in units of 2^-16
+ * @kind: what was counted
  * @weight: 1/R, in units of 2^-16
  * @salt: @setup.salt, mixed
  * @used: blocks in the sample
@@ -75,12 +91,10 @@ struct vc_shards_setup {
  * @live: one bit a place: the last access to a block in the sample
  * @tree: Fenwick tree of the bits in each word of @live but the one of @next
  * @heap: the hashes in the sample, the largest first, once it was full
- * @hist: Σ 1/R by distance, in units of 2^-16
  */
 struct vc_shards {
 	struct vc_shards_setup setup;
-	u64 accesses;
-	u64 weighed;
+	struct vc_shards_kind kind[VC_SHARDS_KINDS];
 	u64 weight;
 	u64 salt;
 	u32 used;
@@ -94,16 +108,16 @@ struct vc_shards {
 	u32 levels;
 	u32 *tree[VC_SHARDS_LEVELS];
 	u64 *heap;
-	u64 *hist;
 };
 
 size_t vc_shards_size(const struct vc_shards_setup *setup);
 int vc_shards_init(struct vc_shards *s, const struct vc_shards_setup *setup,
 		   void *memory);
-size_t vc_shards_touch(struct vc_shards *s, const u64 *blocks, size_t n);
+size_t vc_shards_touch(struct vc_shards *s, u32 kind, const u64 *blocks,
+		       size_t n);
 void vc_shards_move(struct vc_shards *to, const struct vc_shards *from);
 u64 vc_shards_footprint(const struct vc_shards *s);
-void vc_shards_curve(const struct vc_shards *s, const u64 *sizes, size_t n,
-		     u64 *misses);
+void vc_shards_curve(const struct vc_shards *s, u32 kind, const u64 *sizes,
+		     size_t n, u64 *misses);
 
 #endif /* VCACHE_CORE_SHARDS_H */

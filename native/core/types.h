@@ -10,6 +10,7 @@
 
 #ifdef __KERNEL__
 #include <linux/bitops.h>
+#include <linux/compiler.h>
 #include <linux/errno.h>
 #include <linux/math64.h>
 #include <linux/string.h>
@@ -43,6 +44,10 @@ typedef uint64_t __le64;
 #define le16_to_cpu(x) le16toh(x)
 #define le32_to_cpu(x) le32toh(x)
 #define le64_to_cpu(x) le64toh(x)
+
+/* Outside the kernel there is one thread. */
+#define READ_ONCE(x) (x)
+#define WRITE_ONCE(x, to) ((x) = (to))
 
 static inline u64 div_u64(u64 dividend, u32 divisor)
 {

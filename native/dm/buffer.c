@@ -9,7 +9,7 @@
 #include <linux/highmem.h>
 #include <linux/slab.h>
 
-#include "vcache.h"
+#include "pool.h"
 
 static struct kmem_cache *vc_block_cache;
 
@@ -208,6 +208,9 @@ static int vc_piece_publish(struct vc_piece *p, struct vc_block *n,
 		return -EAGAIN;
 	if (!old)
 		atomic_long_inc(&dev->nblocks);
+	/* While it is locked it cannot get as far as the origin. */
+	if (dev->vol)
+		vc_lookup_change(dev->vol, p->index, 1);
 	vc_piece_fill(p, n);
 	vc_block_enter(n);
 	return 0;

@@ -145,7 +145,26 @@ static struct vc_chunk *vc_log_next(struct vc_log *log, enum vc_append_kind kind
 	c = log->spare;
 	log->spare = NULL;
 	return c ?: vc_chunk_take(log->vol->pool, log,
-				  kind == VC_APPEND_CARRY);
+				  kind == VC_APPEND_CARRY ? VC_TAKE_CARRY :
+				  VC_TAKE_WRITE);
+}
+
+/**
+ * vc_chunk_open - begin to fill a chunk
+ * @log: whose it is, its lock is held
+ * @c: the chunk, a spare one
+ *
+ * It stays open until the one who opens it settles it.
+ */
+void vc_chunk_open(struct vc_log *log, struct vc_chunk *c)
+{
+	c->log = log;
+	c->failed = false;
+	c->stale = false;
+	c->wanted = false;
+	c->state = VC_CHUNK_OPEN;
+	atomic_set(&c->dirty, 0);
+	atomic_set(&c->pending, 1);
 }
 
 /* Take the next chunk. Return: false when there is none, or no seal, yet. */
@@ -171,14 +190,8 @@ static bool vc_log_open(struct vc_log *log, enum vc_append_kind kind)
 		s->chunk = c;
 		c->sealing = s;
 		c->gen = atomic64_inc_return(&p->seq);
-		c->log = log;
 		c->clean = vc_append_is_clean(kind);
-		c->failed = false;
-		c->stale = false;
-		c->wanted = false;
-		c->state = VC_CHUNK_OPEN;
-		atomic_set(&c->dirty, 0);
-		atomic_set(&c->pending, 1);
+		vc_chunk_open(log, c);
 		list_add_tail(&c->node, &log->chunks);
 		log->nr++;
 		log->dirty += !c->clean;
@@ -201,6 +214,25 @@ static bool vc_log_full(struct vc_log *log, bool clean)
 	       c->sealing->nr == vc_seal_room(&p->g);
 }
 
+/*
+ * Carrying needs one more chunk at most to let one go, if nobody else fills it.
+ * So while it has less than its own chunks, all others wait.
+ */
+static bool vc_log_hold(struct vc_log *log)
+{
+	struct vc_pool *p = log->vol->pool;
+	unsigned long flags;
+
+	if (READ_ONCE(p->nfree) >= vc_pool_for_carry(p))
+		return false;
+	spin_lock_irqsave(&log->lock, flags);
+	log->starved = true;
+	log->held = true;
+	spin_unlock_irqrestore(&log->lock, flags);
+	vc_space_kick(p);
+	return true;
+}
+
 /**
  * vc_log_space - how many data blocks can the next record have?
  * @log: the log, its append lock is held
@@ -214,6 +246,8 @@ u32 vc_log_space(struct vc_log *log, enum vc_append_kind kind)
 	struct vc_pool *p = log->vol->pool;
 	u32 room;
 
+	if (kind != VC_APPEND_CARRY && vc_log_hold(log))
+		return 0;
 	if (log->open && vc_log_full(log, vc_append_is_clean(kind)))
 		vc_log_close(log);
 	if (!log->open && !vc_log_open(log, kind))

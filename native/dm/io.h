@@ -21,6 +21,7 @@ enum vc_io_kind {
 	VC_IO_READ,
 	VC_IO_FLUSH,
 	VC_IO_PARKED,
+	VC_IO_DIRECT,
 };
 
 /**
@@ -62,7 +63,8 @@ struct vc_flush {
 };
 
 /**
- * struct vc_parked - a request that needs a range for itself
+ * struct vc_parked - a request that needs a range for itself, or goes past the
+ *	buffer: then it has a range only
  * @node: vc_dev.parked
  * @first: first page number
  * @last: last page number

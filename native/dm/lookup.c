@@ -2,7 +2,7 @@
 /*
  * dm-vcache: where in the cache a sector is; the index under its locks.
  */
-#include "pool.h"
+#include "reads.h"
 
 /* Which of the block's sectors from @from on follow one another in @mask? */
 static unsigned int vc_run_in(u8 mask, unsigned int from)
@@ -39,6 +39,26 @@ static unsigned int vc_lookup_block(struct vc_volume *v, u64 block,
 	return n;
 }
 
+/*
+ * A block is read from here, so its chunk stays. Some are not counted when many
+ * read at once.
+ */
+static void vc_heat_up(struct vc_pool *p, u32 cell)
+{
+	struct vc_chunk *c;
+	u8 heat;
+
+	if (cell == VC_CELL_NONE)
+		return;
+	c = vc_cell_chunk(p, cell);
+	heat = READ_ONCE(p->heat[cell]);
+	if (!heat && c->reads == &c->log->reads[VC_READS_SMALL])
+		vc_level_hit(&c->log->level);
+	if (heat < VC_HEAT_MAX)
+		WRITE_ONCE(p->heat[cell], heat + 1);
+	vc_log_paid(c->log, 1);
+}
+
 /* Is @next the place right behind @cell, in the same chunk? */
 static bool vc_cell_follows(struct vc_pool *p, u32 cell, u32 next)
 {
@@ -66,6 +86,7 @@ unsigned int vc_lookup(struct vc_volume *v, sector_t sector, unsigned int len,
 	unsigned int n = vc_lookup_block(v, block, from, cell, true);
 	u32 at = *cell, next;
 
+	vc_heat_up(v->pool, at);
 	/* A piece may go on only where a block is used up to its end. */
 	while (n < len && !((from + n) % VC_BLOCK_SECTORS)) {
 		unsigned int more = vc_lookup_block(v, ++block, 0, &next,
@@ -73,6 +94,7 @@ unsigned int vc_lookup(struct vc_volume *v, sector_t sector, unsigned int len,
 
 		if (!vc_cell_follows(v->pool, at, next))
 			break;
+		vc_heat_up(v->pool, next);
 		at = next;
 		n += more;
 	}
@@ -94,6 +116,12 @@ void vc_lookup_done(struct vc_pool *p, u32 cell)
 	}
 }
 
+/* A cell is empty now. Called with the lock of the group. */
+static void vc_cell_emptied(struct vc_pool *p, u32 cell)
+{
+	atomic_dec(&vc_cell_chunk(p, cell)->log->live);
+}
+
 /* A cell is not dirty any more: its chunk may be able to go. */
 static void vc_cell_settled(struct vc_pool *p, u32 cell)
 {
@@ -102,24 +130,29 @@ static void vc_cell_settled(struct vc_pool *p, u32 cell)
 		vc_space_kick(p);
 }
 
-/* Called with the lock of the group. */
-static void vc_lookup_cut_locked(struct vc_volume *v, struct vc_log *by,
-				 u64 block, u8 mask)
+/* Called with the lock of the group. Return: how hot the block was. */
+static u8 vc_lookup_cut_locked(struct vc_volume *v, struct vc_log *by,
+			       u64 block, u8 mask)
 {
 	u32 touched[VC_CELLS_PER_BLOCK];
 	struct vc_pool *p = v->pool;
 	unsigned int i, n;
+	u8 heat = 0;
 
 	n = vc_index_cut(&p->ix, v->slot, block, mask, touched);
 	for (i = 0; i < n; i++) {
 		struct vc_chunk *c = vc_cell_chunk(p, touched[i]);
 
+		heat = max(heat, READ_ONCE(p->heat[touched[i]]));
 		if (by && c->log != by)
 			WRITE_ONCE(c->stale, true);
-		if (!vc_cell_mask(&p->ix, touched[i]) &&
-		    !test_bit(touched[i], p->cell_clean))
+		if (vc_cell_mask(&p->ix, touched[i]))
+			continue;
+		vc_cell_emptied(p, touched[i]);
+		if (!test_bit(touched[i], p->cell_clean))
 			vc_cell_settled(p, touched[i]);
 	}
+	return heat;
 }
 
 /**
@@ -141,10 +174,12 @@ void vc_lookup_cut(struct vc_volume *v, struct vc_log *by, u64 block, u8 mask)
 
 /* Called with the lock of the group. */
 static void vc_lookup_put_locked(struct vc_volume *v, u32 cell, u64 block,
-				 u8 mask, bool clean)
+				 u8 mask, bool clean, u8 heat)
 {
 	struct vc_pool *p = v->pool;
 
+	WRITE_ONCE(p->heat[cell], heat);
+	atomic_inc(&vc_cell_chunk(p, cell)->log->live);
 	vc_index_put(&p->ix, cell, v->slot, block, mask);
 	if (clean) {
 		set_bit(cell, p->cell_clean);
@@ -167,11 +202,12 @@ void vc_lookup_put(struct vc_volume *v, struct vc_log *by, u32 cell, u64 block,
 {
 	spinlock_t *lock = vc_cell_lock(v->pool, v->slot, block);
 	unsigned long flags;
+	u8 heat;
 
 	spin_lock_irqsave(lock, flags);
-	vc_lookup_cut_locked(v, by, block, mask);
+	heat = vc_lookup_cut_locked(v, by, block, mask);
 	vc_lookup_put_locked(v, cell, block, mask,
-			     vc_cell_chunk(v->pool, cell)->clean);
+			     vc_cell_chunk(v->pool, cell)->clean, heat);
 	spin_unlock_irqrestore(lock, flags);
 }
 
@@ -193,6 +229,7 @@ void vc_lookup_drop(struct vc_pool *p, u32 cell)
 	spin_lock_irqsave(lock, flags);
 	if (vc_cell_mask(&p->ix, cell)) {
 		vc_index_drop(&p->ix, cell);
+		vc_cell_emptied(p, cell);
 		if (!test_bit(cell, p->cell_clean))
 			vc_cell_settled(p, cell);
 	}
@@ -308,14 +345,14 @@ void vc_lookup_move(struct vc_volume *v, u32 from, u32 to, u8 mask)
 	struct vc_chunk *c = vc_cell_chunk(p, to);
 	unsigned long flags;
 	bool clean;
-	u8 got;
+	u8 got, heat;
 
 	spin_lock_irqsave(lock, flags);
 	got = vc_cell_mask(&p->ix, from) & mask;
 	if (got) {
 		clean = test_bit(from, p->cell_clean);
-		vc_lookup_cut_locked(v, c->log, block, got);
-		vc_lookup_put_locked(v, to, block, got, clean);
+		heat = vc_lookup_cut_locked(v, c->log, block, got);
+		vc_lookup_put_locked(v, to, block, got, clean, heat);
 	}
 	if (vc_lookup_lost(v, block, mask & ~got, c->log))
 		WRITE_ONCE(c->stale, true);
@@ -349,4 +386,102 @@ bool vc_lookup_any(struct vc_volume *v, u64 block, u64 blocks)
 			return true;
 	}
 	return false;
+}
+
+/**
+ * vc_lookup_changes - how often was something near a block written while
+ *	something was promoted?
+ * @v: the volume
+ * @block: the block
+ */
+int vc_lookup_changes(struct vc_volume *v, u64 block)
+{
+	return atomic_read(&v->pool->change[vc_cell_group(v->pool, v->slot,
+							  block)]);
+}
+
+/**
+ * vc_lookup_change - what is being promoted of a range may be old now
+ * @v: the volume
+ * @block: first block
+ * @blocks: how many
+ *
+ * Called when a write can be found in the buffer, and when a request that goes
+ * past it has been answered by the origin.
+ */
+void vc_lookup_change(struct vc_volume *v, u64 block, u64 blocks)
+{
+	struct vc_pool *p = v->pool;
+	u32 i;
+
+	smp_mb(); /* the write first; pairs with vc_promote_begin() */
+	if (!atomic_read(&v->promoting))
+		return;
+	if (blocks > p->group_mask) {
+		for (i = 0; i <= p->group_mask; i++)
+			atomic_inc(&p->change[i]);
+		return;
+	}
+	for (i = 0; i < blocks; i++)
+		atomic_inc(&p->change[vc_cell_group(p, v->slot, block + i)]);
+}
+
+/**
+ * vc_lookup_promote - a cell has what the origin has of a block
+ * @v: the volume
+ * @cell: the cell, empty
+ * @block: the block
+ * @changes: what vc_lookup_changes() said before the origin was read
+ *
+ * Return: false when there may be something newer: then the cell stays empty.
+ */
+bool vc_lookup_promote(struct vc_volume *v, u32 cell, u64 block, int changes)
+{
+	struct vc_pool *p = v->pool;
+	spinlock_t *lock = vc_cell_lock(p, v->slot, block);
+	unsigned long flags;
+	bool good;
+
+	spin_lock_irqsave(lock, flags);
+	good = vc_lookup_changes(v, block) == changes &&
+	       !vc_index_held(&p->ix, v->slot, block);
+	if (good)
+		vc_lookup_put_locked(v, cell, block, VC_MASK_ALL, true, 0);
+	spin_unlock_irqrestore(lock, flags);
+	return good;
+}
+
+/**
+ * vc_lookup_keep - a whole clean block is in another cell now
+ * @v: the volume
+ * @from: where it was
+ * @to: where it is, an empty cell of a chunk of reads
+ *
+ * A log that knows the block in @from finds nothing newer of its own behind
+ * it. For other logs its chunk is stale: what supersedes the block meets only
+ * @to, which has no record.
+ *
+ * Return: false when the block has been superseded: then @to stays empty.
+ */
+bool vc_lookup_keep(struct vc_volume *v, u32 from, u32 to)
+{
+	struct vc_pool *p = v->pool;
+	u64 block = vc_cell_block(&p->ix, from);
+	spinlock_t *lock = vc_cell_lock(p, v->slot, block);
+	unsigned long flags;
+	bool good;
+	u8 heat;
+
+	spin_lock_irqsave(lock, flags);
+	good = vc_cell_mask(&p->ix, from) == VC_MASK_ALL &&
+	       test_bit(from, p->cell_clean);
+	if (good) {
+		heat = READ_ONCE(p->heat[from]) / 2;
+		vc_index_drop(&p->ix, from);
+		vc_cell_emptied(p, from);
+		vc_lookup_put_locked(v, to, block, VC_MASK_ALL, true, heat);
+		WRITE_ONCE(vc_cell_chunk(p, from)->stale, true);
+	}
+	spin_unlock_irqrestore(lock, flags);
+	return good;
 }

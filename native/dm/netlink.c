@@ -28,6 +28,9 @@ static struct genl_family vcache_family = {
 /* A request names its device alike whichever set its attributes are from. */
 static_assert((int)VCACHE_A_DEVICE_MAJOR == (int)VCACHE_A_TAG_MAJOR);
 static_assert((int)VCACHE_A_DEVICE_MINOR == (int)VCACHE_A_TAG_MINOR);
+static_assert((int)VCACHE_A_CURVE_MAJOR == (int)VCACHE_A_TAG_MAJOR);
+static_assert((int)VCACHE_A_CURVE_MINOR == (int)VCACHE_A_TAG_MINOR);
+static_assert((int)VCACHE_A_CURVE_ID == (int)VCACHE_A_TAG_ID);
 
 /* Find the device that a request names and lock it; or say what is wrong. */
 static struct vc_dev *vc_nl_device(struct nlattr **attrs,
@@ -62,21 +65,26 @@ static void vc_nl_release(struct vc_dev *dev)
 	mutex_unlock(&vc_registry_lock);
 }
 
-static struct vc_tag *vc_nl_tag(struct vc_dev *dev, struct genl_info *info)
+/* Find the tag that a request names and lock its device; or say what is wrong. */
+static struct vc_tag *vc_nl_tag(struct genl_info *info)
 {
+	struct vc_dev *dev = vc_nl_device(info->attrs, info->extack);
+	struct nlattr *id = info->attrs[VCACHE_A_TAG_ID];
 	struct vc_tag *tag;
 
-	if (!info->attrs[VCACHE_A_TAG_ID]) {
+	if (IS_ERR(dev))
+		return ERR_CAST(dev);
+	tag = id ? vc_tag_find(dev, nla_get_u32(id)) : NULL;
+	if (tag)
+		return tag;
+	vc_nl_release(dev);
+	if (!id) {
 		NL_SET_ERR_MSG(info->extack, "id of the tag is required");
 		return ERR_PTR(-EINVAL);
 	}
-	tag = vc_tag_find(dev, nla_get_u32(info->attrs[VCACHE_A_TAG_ID]));
-	if (!tag) {
-		NL_SET_ERR_MSG_ATTR(info->extack, info->attrs[VCACHE_A_TAG_ID],
-				    "the device has no tag of this id");
-		return ERR_PTR(-ENOENT);
-	}
-	return tag;
+	NL_SET_ERR_MSG_ATTR(info->extack, id,
+			    "the device has no tag of this id");
+	return ERR_PTR(-ENOENT);
 }
 
 static void *vc_nl_put(struct sk_buff *skb, struct netlink_callback *cb,
@@ -181,24 +189,61 @@ int vcache_nl_tag_get_dumpit(struct sk_buff *skb, struct netlink_callback *cb)
 int vcache_nl_tag_get_doit(struct sk_buff *skb, struct genl_info *info)
 {
 	struct sk_buff *reply = nlmsg_new(NLMSG_GOODSIZE, GFP_KERNEL);
-	struct vc_dev *dev;
 	struct vc_tag *tag;
 	void *msg;
 	int r;
 
 	if (!reply)
 		return -ENOMEM;
-	dev = vc_nl_device(info->attrs, info->extack);
-	if (IS_ERR(dev)) {
+	tag = vc_nl_tag(info);
+	if (IS_ERR(tag)) {
 		nlmsg_free(reply);
-		return PTR_ERR(dev);
+		return PTR_ERR(tag);
 	}
-	tag = vc_nl_tag(dev, info);
 	msg = genlmsg_put_reply(reply, info, &vcache_family, 0,
 				VCACHE_CMD_TAG_GET);
-	r = IS_ERR(tag) ? PTR_ERR(tag) :
-	    !msg ? -EMSGSIZE : vc_fill_tag(reply, tag);
-	vc_nl_release(dev);
+	r = msg ? vc_fill_tag(reply, tag) : -EMSGSIZE;
+	vc_nl_release(tag->dev);
+	if (r) {
+		nlmsg_free(reply);
+		return r;
+	}
+	genlmsg_end(reply, msg);
+	return genlmsg_reply(reply, info);
+}
+
+/* What the sample of a tag says. Return: 0 or a negative errno. */
+static int vc_nl_read_curve(struct genl_info *info, struct vc_curve_said *said)
+{
+	struct vc_tag *tag = vc_nl_tag(info);
+	int r;
+
+	if (IS_ERR(tag))
+		return PTR_ERR(tag);
+	r = vc_curve_read(tag, said);
+	vc_nl_release(tag->dev);
+	if (r == -ENODATA)
+		NL_SET_ERR_MSG(info->extack,
+			       "the tag has no cache, or there was no memory for its sample");
+	return r;
+}
+
+int vcache_nl_curve_get_doit(struct sk_buff *skb, struct genl_info *info)
+{
+	struct vc_curve_said *said = kvzalloc(sizeof(*said), GFP_KERNEL);
+	struct sk_buff *reply = genlmsg_new(sizeof(*said) + NLMSG_GOODSIZE,
+					    GFP_KERNEL);
+	void *msg = NULL;
+	int r = -ENOMEM;
+
+	if (said && reply)
+		r = vc_nl_read_curve(info, said);
+	if (!r) {
+		msg = genlmsg_put_reply(reply, info, &vcache_family, 0,
+					VCACHE_CMD_CURVE_GET);
+		r = msg ? vc_fill_curve(reply, info->attrs, said) : -EMSGSIZE;
+	}
+	kvfree(said);
 	if (r) {
 		nlmsg_free(reply);
 		return r;
@@ -275,12 +320,40 @@ static bool vc_nl_mode_fits(struct vc_dev *dev, struct genl_info *info)
 	return false;
 }
 
+/* What a tag can have of the cache, in bytes; @most 0: all of it. */
+struct vc_nl_cache {
+	u64 least;
+	u64 most;
+};
+
+/*
+ * What the tag is to have of the cache, be it a new one. Return: false when that
+ * cannot be; the message says which of it.
+ */
+static bool vc_nl_cache_fits(struct vc_dev *dev, struct genl_info *info,
+			     struct vc_nl_cache *cache)
+{
+	struct nlattr *id = info->attrs[VCACHE_A_TAG_ID];
+	struct nlattr *least = info->attrs[VCACHE_A_TAG_CACHE_MIN_BYTES];
+	struct nlattr *most = info->attrs[VCACHE_A_TAG_CACHE_MAX_BYTES];
+	struct vc_tag *tag = id ? vc_tag_find(dev, nla_get_u32(id)) : NULL;
+
+	cache->least = least ? nla_get_u64(least) : tag ? tag->least : 0;
+	cache->most = most ? nla_get_u64(most) : tag ? tag->most : 0;
+	if (!cache->most || cache->least <= cache->most)
+		return true;
+	NL_SET_ERR_MSG_ATTR(info->extack, least ?: most,
+			    "cache-min-bytes is more than cache-max-bytes");
+	return false;
+}
+
 static int vc_nl_set_tag(struct vc_dev *dev, struct genl_info *info)
 {
 	struct nlattr **attrs = info->attrs;
 	u64 ids[VCACHE_CGROUPS_MAX];
+	struct vc_nl_cache cache;
 	struct vc_tag *tag;
-	int n = 0, r;
+	int n = 0, r = 0;
 
 	if (attrs[VCACHE_A_TAG_CGROUP]) {
 		n = vc_nl_cgroups(info, ids);
@@ -288,6 +361,8 @@ static int vc_nl_set_tag(struct vc_dev *dev, struct genl_info *info)
 			return n;
 	}
 	if (attrs[VCACHE_A_TAG_MODE] && !vc_nl_mode_fits(dev, info))
+		return -EINVAL;
+	if (!vc_nl_cache_fits(dev, info, &cache))
 		return -EINVAL;
 	tag = vc_nl_make_tag(dev, info);
 	if (IS_ERR(tag))
@@ -297,11 +372,12 @@ static int vc_nl_set_tag(struct vc_dev *dev, struct genl_info *info)
 				    "tag 0 is the host's, it has no cgroups");
 		return -EINVAL;
 	}
-	if (attrs[VCACHE_A_TAG_CGROUP]) {
+	if (attrs[VCACHE_A_TAG_CGROUP])
 		r = vc_tag_set_cgroups(tag, ids, n);
-		if (r)
-			return r;
-	}
+	if (r)
+		return r;
+	WRITE_ONCE(tag->least, cache.least);
+	WRITE_ONCE(tag->most, cache.most);
 	if (attrs[VCACHE_A_TAG_MODE])
 		vc_tag_set_mode(tag, nla_get_u32(attrs[VCACHE_A_TAG_MODE]));
 	if (attrs[VCACHE_A_TAG_NAME])
@@ -311,6 +387,8 @@ static int vc_nl_set_tag(struct vc_dev *dev, struct genl_info *info)
 		tag->weight = nla_get_u32(attrs[VCACHE_A_TAG_WEIGHT]);
 		vc_limits_update();
 	}
+	if (dev->vol)
+		vc_space_kick(dev->vol->pool);
 	return 0;
 }
 
@@ -328,16 +406,14 @@ int vcache_nl_tag_set_doit(struct sk_buff *skb, struct genl_info *info)
 
 int vcache_nl_tag_del_doit(struct sk_buff *skb, struct genl_info *info)
 {
-	struct vc_dev *dev = vc_nl_device(info->attrs, info->extack);
-	struct vc_tag *tag;
+	struct vc_tag *tag = vc_nl_tag(info);
+	struct vc_dev *dev;
 	int r = 0;
 
-	if (IS_ERR(dev))
-		return PTR_ERR(dev);
-	tag = vc_nl_tag(dev, info);
-	if (IS_ERR(tag)) {
-		r = PTR_ERR(tag);
-	} else if (tag == dev->host || tag == dev->target->tag) {
+	if (IS_ERR(tag))
+		return PTR_ERR(tag);
+	dev = tag->dev;
+	if (tag == dev->host || tag == dev->target->tag) {
 		NL_SET_ERR_MSG_ATTR(info->extack, info->attrs[VCACHE_A_TAG_ID],
 				    "tag 0 and the tag of the table line cannot be removed");
 		r = -EBUSY;
@@ -415,15 +491,13 @@ static int vc_nl_set_extents(struct vc_tag *tag, struct genl_info *info)
 
 int vcache_nl_tag_extents_doit(struct sk_buff *skb, struct genl_info *info)
 {
-	struct vc_dev *dev = vc_nl_device(info->attrs, info->extack);
-	struct vc_tag *tag;
+	struct vc_tag *tag = vc_nl_tag(info);
 	int r;
 
-	if (IS_ERR(dev))
-		return PTR_ERR(dev);
-	tag = vc_nl_tag(dev, info);
-	r = IS_ERR(tag) ? PTR_ERR(tag) : vc_nl_set_extents(tag, info);
-	vc_nl_release(dev);
+	if (IS_ERR(tag))
+		return PTR_ERR(tag);
+	r = vc_nl_set_extents(tag, info);
+	vc_nl_release(tag->dev);
 	return r;
 }
 

@@ -12,5 +12,7 @@ int vc_put_number(struct sk_buff *skb, struct vc_dev *dev, int major,
 		  int minor);
 int vc_fill_device(struct sk_buff *skb, struct vc_dev *dev);
 int vc_fill_tag(struct sk_buff *skb, struct vc_tag *tag);
+int vc_fill_curve(struct sk_buff *skb, struct nlattr **asked,
+		  const struct vc_curve_said *said);
 
 #endif /* DM_VCACHE_NETLINK_H */

@@ -207,10 +207,13 @@ static int vc_fill_log(struct sk_buff *skb, struct vc_log *log)
 		return 0;
 	chunk = (u64)log->vol->pool->g.chunk_blocks * VC_BLOCK_SIZE;
 	return nla_put_u64_64bit(skb, VCACHE_A_TAG_CACHED_BYTES,
-				 READ_ONCE(log->nr) * chunk,
+				 vc_log_chunks(log) * chunk,
 				 VCACHE_A_TAG_PAD) ?:
 	       nla_put_u64_64bit(skb, VCACHE_A_TAG_CACHE_DIRTY_BYTES,
 				 vc_log_dirty(log) << SECTOR_SHIFT,
+				 VCACHE_A_TAG_PAD) ?:
+	       nla_put_u64_64bit(skb, VCACHE_A_TAG_CACHE_SHARE_BYTES,
+				 READ_ONCE(log->share) * chunk,
 				 VCACHE_A_TAG_PAD);
 }
 
@@ -247,7 +250,51 @@ int vc_fill_tag(struct sk_buff *skb, struct vc_tag *tag)
 				 << SECTOR_SHIFT, VCACHE_A_TAG_PAD) ?:
 	       vc_fill_stats(skb, &tag->stats) ?:
 	       nla_put_u32(skb, VCACHE_A_TAG_MODE, vc_tag_mode(tag)) ?:
+	       nla_put_u64_64bit(skb, VCACHE_A_TAG_CACHE_MIN_BYTES,
+				 tag->least, VCACHE_A_TAG_PAD) ?:
+	       nla_put_u64_64bit(skb, VCACHE_A_TAG_CACHE_MAX_BYTES,
+				 tag->most, VCACHE_A_TAG_PAD) ?:
 	       vc_fill_log(skb, tag->log) ?:
 	       (atomic_read(&tag->bad) ?
 		nla_put_flag(skb, VCACHE_A_TAG_BROKEN) : 0);
+}
+
+/* Accesses of a kind, and those of them that each cache would have missed. */
+static int vc_put_misses(struct sk_buff *skb, const struct vc_curve_said *said,
+			 enum vc_curve_kind kind, int accesses, int misses)
+{
+	return nla_put_u64_64bit(skb, accesses, said->accesses[kind],
+				 VCACHE_A_CURVE_PAD) ?:
+	       nla_put(skb, misses, sizeof(said->misses[kind]),
+		       said->misses[kind]);
+}
+
+/**
+ * vc_fill_curve - write what a tag's sample says
+ * @skb: the message
+ * @asked: names the tag
+ * @said: what it says
+ *
+ * Return: 0 or -EMSGSIZE.
+ */
+int vc_fill_curve(struct sk_buff *skb, struct nlattr **asked,
+		  const struct vc_curve_said *said)
+{
+	u64 grain = said->sizes[1] * VC_BLOCK_SIZE;
+	u64 footprint = said->footprint * VC_BLOCK_SIZE;
+
+	return nla_put_u32(skb, VCACHE_A_CURVE_MAJOR,
+			   nla_get_u32(asked[VCACHE_A_CURVE_MAJOR])) ?:
+	       nla_put_u32(skb, VCACHE_A_CURVE_MINOR,
+			   nla_get_u32(asked[VCACHE_A_CURVE_MINOR])) ?:
+	       nla_put_u32(skb, VCACHE_A_CURVE_ID,
+			   nla_get_u32(asked[VCACHE_A_CURVE_ID])) ?:
+	       nla_put_u64_64bit(skb, VCACHE_A_CURVE_GRAIN_BYTES, grain,
+				 VCACHE_A_CURVE_PAD) ?:
+	       nla_put_u64_64bit(skb, VCACHE_A_CURVE_FOOTPRINT_BYTES,
+				 footprint, VCACHE_A_CURVE_PAD) ?:
+	       vc_put_misses(skb, said, VC_CURVE_READ, VCACHE_A_CURVE_READS,
+			     VCACHE_A_CURVE_READ_MISSES) ?:
+	       vc_put_misses(skb, said, VC_CURVE_WRITE, VCACHE_A_CURVE_WRITES,
+			     VCACHE_A_CURVE_WRITE_MISSES);
 }

@@ -6,6 +6,10 @@ static struct netlink_range_validation vcache_nl_tag_id_range = {
 	.max = VCACHE_TAG_MAX,
 };
 
+static struct netlink_range_validation vcache_nl_curve_id_range = {
+	.max = VCACHE_TAG_MAX,
+};
+
 /* VCACHE_CMD_DEVICE_GET */
 static const struct nla_policy
 vcache_nl_device_get_policy[VCACHE_A_DEVICE_MAJOR + 1] = {
@@ -22,7 +26,7 @@ vcache_nl_tag_get_policy[VCACHE_A_TAG_ID + 1] = {
 
 /* VCACHE_CMD_TAG_SET */
 static const struct nla_policy
-vcache_nl_tag_set_policy[VCACHE_A_TAG_MODE + 1] = {
+vcache_nl_tag_set_policy[VCACHE_A_TAG_CACHE_MAX_BYTES + 1] = {
 	[VCACHE_A_TAG_MAJOR] = { .type = NLA_U32, },
 	[VCACHE_A_TAG_MINOR] = { .type = NLA_U32, },
 	[VCACHE_A_TAG_ID] = NLA_POLICY_FULL_RANGE(NLA_U32, &vcache_nl_tag_id_range),
@@ -30,6 +34,8 @@ vcache_nl_tag_set_policy[VCACHE_A_TAG_MODE + 1] = {
 	[VCACHE_A_TAG_WEIGHT] = NLA_POLICY_RANGE(NLA_U32, 1, VCACHE_WEIGHT_MAX),
 	[VCACHE_A_TAG_CGROUP] = { .type = NLA_U64, },
 	[VCACHE_A_TAG_MODE] = NLA_POLICY_MAX(NLA_U32, VCACHE_MODE_NONE),
+	[VCACHE_A_TAG_CACHE_MIN_BYTES] = { .type = NLA_U64, },
+	[VCACHE_A_TAG_CACHE_MAX_BYTES] = { .type = NLA_U64, },
 };
 
 /* VCACHE_CMD_TAG_DEL */
@@ -61,6 +67,14 @@ vcache_nl_device_set_policy[VCACHE_A_DEVICE_ORIGIN_INSTANCE + 1] = {
 	[VCACHE_A_DEVICE_ORIGIN_INSTANCE] = { .type = NLA_U32, },
 };
 
+/* VCACHE_CMD_CURVE_GET */
+static const struct nla_policy
+vcache_nl_curve_get_policy[VCACHE_A_CURVE_ID + 1] = {
+	[VCACHE_A_CURVE_MAJOR] = { .type = NLA_U32, },
+	[VCACHE_A_CURVE_MINOR] = { .type = NLA_U32, },
+	[VCACHE_A_CURVE_ID] = NLA_POLICY_FULL_RANGE(NLA_U32, &vcache_nl_curve_id_range),
+};
+
 const struct genl_ops vcache_nl_ops[VCACHE_NL_OPS_COUNT] = {
 	{
 		.cmd = VCACHE_CMD_DEVICE_GET,
@@ -79,7 +93,7 @@ const struct genl_ops vcache_nl_ops[VCACHE_NL_OPS_COUNT] = {
 		.cmd = VCACHE_CMD_TAG_SET,
 		.doit = vcache_nl_tag_set_doit,
 		.policy = vcache_nl_tag_set_policy,
-		.maxattr = VCACHE_A_TAG_MODE,
+		.maxattr = VCACHE_A_TAG_CACHE_MAX_BYTES,
 		.flags = GENL_ADMIN_PERM,
 	},
 	{
@@ -101,6 +115,13 @@ const struct genl_ops vcache_nl_ops[VCACHE_NL_OPS_COUNT] = {
 		.doit = vcache_nl_device_set_doit,
 		.policy = vcache_nl_device_set_policy,
 		.maxattr = VCACHE_A_DEVICE_ORIGIN_INSTANCE,
+		.flags = GENL_ADMIN_PERM,
+	},
+	{
+		.cmd = VCACHE_CMD_CURVE_GET,
+		.doit = vcache_nl_curve_get_doit,
+		.policy = vcache_nl_curve_get_policy,
+		.maxattr = VCACHE_A_CURVE_ID,
 		.flags = GENL_ADMIN_PERM,
 	},
 };

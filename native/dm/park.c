@@ -86,14 +86,39 @@ static void vc_parked_unlink(struct vc_dev *dev, struct vc_io *io)
 }
 
 /**
+ * vc_past_done - the origin has answered a request that went past the buffer
+ * @dev: the device
+ * @io: our part of the request
+ * @op: what it was
+ *
+ * What was promoted of its range meanwhile may be what was there before. Of a
+ * discard that is as good as anything.
+ */
+void vc_past_done(struct vc_dev *dev, struct vc_io *io, enum req_op op)
+{
+	pgoff_t i;
+
+	if (!dev->vol)
+		return;
+	vc_lookup_change(dev->vol, io->parked.first, io->parked.last -
+			 io->parked.first + 1);
+	if (op != REQ_OP_WRITE || READ_ONCE(dev->writeback))
+		return;
+	for (i = io->parked.first; i <= io->parked.last; i++)
+		vc_lookup_cut(dev->vol, NULL, i, VC_MASK_ALL);
+}
+
+/**
  * vc_parked_done - the origin has answered a request that was parked
  * @dev: the device
  * @io: our part of the request
+ * @op: what it was
  */
-void vc_parked_done(struct vc_dev *dev, struct vc_io *io)
+void vc_parked_done(struct vc_dev *dev, struct vc_io *io, enum req_op op)
 {
 	unsigned long flags;
 
+	vc_past_done(dev, io, op);
 	spin_lock_irqsave(&dev->park_lock, flags);
 	vc_parked_unlink(dev, io);
 	spin_unlock_irqrestore(&dev->park_lock, flags);
@@ -213,7 +238,7 @@ static struct vc_parked *vc_parked_next(struct vc_dev *dev)
 static void vc_parked_write(struct vc_dev *dev, struct vc_io *io,
 			    struct bio *bio)
 {
-	vc_parked_done(dev, io);
+	vc_parked_done(dev, io, bio_op(bio));
 	if (vc_write_bio(dev->target, bio, io) == DM_MAPIO_REQUEUE) {
 		bio->bi_status = BLK_STS_DM_REQUEUE;
 		bio_endio(bio);
@@ -243,6 +268,8 @@ static int vc_parked_uncache(struct vc_dev *dev, struct bio *bio)
 	 */
 	r = blkdev_issue_discard(dev->vol->origin, first * VC_BLOCK_SECTORS,
 				 (end - first) * VC_BLOCK_SECTORS, GFP_NOIO);
+	/* What is promoted of it from here on is found, and forgotten. */
+	vc_lookup_change(dev->vol, first, end - first);
 	/* The device is not suspended with this on its way, so the tag stays. */
 	tag = dev->volume ? dev->target->tag : dev->host;
 	return r ?: vc_append_discard(tag->log, first, end - first);

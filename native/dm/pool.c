@@ -4,11 +4,14 @@
  *
  * A table line reads
  *
- *   <start> <len> vcache-pool <cache device> [<#args> chunk_kib <n>]
+ *   <start> <len> vcache-pool <cache device>
+ *	[<#args> [chunk_kib <n>] [reads_percent <n>]]
  *
  * chunk_kib is the size of a chunk in a pool that is made now, a power of two
  * in 64 ... 16384 (1024). A pool is made on a device that begins with 4 KiB of
  * zeroes; on one that has a pool, the pool says how large its chunks are.
+ * reads_percent is how much of what a tag has may be there because it is read
+ * before that goes first (75); the message "reads_percent <n>" changes it.
  *
  * No I/O goes to the device itself: it is there for the tables of "vcache".
  */
@@ -16,6 +19,7 @@
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
+#include "../core/replace.h"
 #include "pool.h"
 
 #define VC_CHUNK_KIB_DEFAULT	1024U
@@ -31,14 +35,19 @@ static struct kmem_cache *vc_record_cache;
  * struct vc_pool_target - what a table line of a pool says
  * @pool: the pool
  * @cache: the cache device
- * @chunk_kib: as given
- * @nr_args: optional arguments given
+ * @chunk_kib: as given, or 0
+ * @reads_percent: as given here or by a message, or VC_READS_PERCENT
  */
 struct vc_pool_target {
 	struct vc_pool *pool;
 	struct dm_dev *cache;
 	unsigned int chunk_kib;
-	unsigned int nr_args;
+	unsigned int reads_percent;
+};
+
+/* What reads_percent may be. */
+static const struct dm_arg vc_reads_arg = {
+	0, 100, "reads_percent must be in 0..100"
 };
 
 static void vc_pool_free(struct vc_pool *p)
@@ -140,39 +149,53 @@ struct vc_pool *vc_pool_find(struct block_device *bdev)
 	return found;
 }
 
+static int vc_pool_option(struct dm_target *ti, struct vc_pool_target *pt,
+			  struct dm_arg_set *as)
+{
+	static const struct dm_arg chunk_arg = {
+		64, 16384, "chunk_kib must be a power of two in 64..16384"
+	};
+	const char *name = dm_shift_arg(as);
+	int r = -EINVAL;
+
+	if (!strcasecmp(name, "reads_percent"))
+		return dm_read_arg(&vc_reads_arg, as, &pt->reads_percent,
+				   &ti->error);
+	if (strcasecmp(name, "chunk_kib")) {
+		ti->error = "optional arguments are: chunk_kib <n>, reads_percent <n>";
+		return r;
+	}
+	r = dm_read_arg(&chunk_arg, as, &pt->chunk_kib, &ti->error);
+	if (!r && !is_power_of_2(pt->chunk_kib)) {
+		ti->error = chunk_arg.error;
+		r = -EINVAL;
+	}
+	return r;
+}
+
 static int vc_pool_parse(struct dm_target *ti, struct vc_pool_target *pt,
 			 struct dm_arg_set *as)
 {
 	static const struct dm_arg count_arg = {
-		0, 2, "number of optional arguments must be 0 or 2"
+		0, 4, "number of optional arguments must be 0, 2 or 4"
 	};
-	static const struct dm_arg chunk_arg = {
-		64, 16384, "chunk_kib must be a power of two in 64..16384"
-	};
-	const char *name;
 	unsigned int n;
 	int r;
 
-	pt->chunk_kib = VC_CHUNK_KIB_DEFAULT;
+	pt->reads_percent = VC_READS_PERCENT;
 	if (!as->argc)
 		return 0;
 	r = dm_read_arg_group(&count_arg, as, &n, &ti->error);
 	if (r)
 		return r;
-	pt->nr_args = n;
-	if (n) {
-		name = dm_shift_arg(as);
-		if (n != 2 || strcasecmp(name, "chunk_kib")) {
-			ti->error = "the only optional argument is 'chunk_kib <n>'";
-			return -EINVAL;
-		}
-		r = dm_read_arg(&chunk_arg, as, &pt->chunk_kib, &ti->error);
+	if (n % 2) {
+		ti->error = count_arg.error;
+		return -EINVAL;
+	}
+	for (; n; n -= 2) {
+		r = vc_pool_option(ti, pt, as);
 		if (r)
 			return r;
-		if (!is_power_of_2(pt->chunk_kib)) {
-			ti->error = chunk_arg.error;
-			return -EINVAL;
-		}
 	}
 	if (as->argc) {
 		ti->error = "too many arguments";
@@ -250,7 +273,8 @@ static int vc_pool_first(struct vc_pool *p, struct vc_pool_target *pt)
 	int r;
 
 	p->bdev = pt->cache->bdev;
-	r = vc_pool_load(p, pt->chunk_kib / (VC_BLOCK_SIZE / 1024), &error);
+	r = vc_pool_load(p, (pt->chunk_kib ?: VC_CHUNK_KIB_DEFAULT) /
+			 (VC_BLOCK_SIZE / 1024), &error);
 	if (r) {
 		DMERR("%s: %s", dm_device_name(p->md), error);
 		vc_pool_unload(p);
@@ -275,6 +299,8 @@ static int vc_pool_preresume(struct dm_target *ti)
 		p->bdev = pt->cache->bdev;
 		r = vc_pool_set_flags(p, p->sb.flags & ~VC_SUPER_CLEAN);
 	}
+	if (!r)
+		WRITE_ONCE(p->reads_percent, pt->reads_percent);
 	mutex_unlock(&p->lock);
 	return r;
 }
@@ -296,7 +322,8 @@ static void vc_pool_postsuspend(struct dm_target *ti)
 /* Memory of the map, for each block of the cache, in hundredths of a byte. */
 static u64 vc_pool_cost(const struct vc_pool *p)
 {
-	u64 bytes = (u64)p->ix.cells * (sizeof(u64) + sizeof(u32)) +
+	u64 bytes = (u64)p->ix.cells * (sizeof(u64) + sizeof(u32) + 1) +
+		    (p->ghosts.mask + 1ULL) * sizeof(u16) +
 		    (u64)p->ix.buckets * sizeof(u32) + p->ix.cells / 8 +
 		    (u64)p->g.chunks * (sizeof(struct vc_chunk) +
 					sizeof(struct vc_found) +
@@ -308,7 +335,7 @@ static u64 vc_pool_cost(const struct vc_pool *p)
 static void vc_pool_info(struct vc_pool *p, char *result, unsigned int maxlen)
 {
 	static const char * const state[] = { "ok", "read-only", "failed" };
-	u32 volumes = 0, dirty = 0, used = 0;
+	u32 volumes = 0, dirty = 0, used = 0, reads = 0;
 	struct vc_volume *v;
 	struct vc_log *log;
 	unsigned int sz = 0;
@@ -323,18 +350,38 @@ static void vc_pool_info(struct vc_pool *p, char *result, unsigned int maxlen)
 	list_for_each_entry(v, &p->volumes, node) {
 		volumes++;
 		list_for_each_entry(log, &v->logs, node) {
-			used += log->nr;
+			used += vc_log_chunks(log);
+			reads += vc_log_reads(log);
 			dirty += log->dirty;
 		}
 	}
 	cost = vc_pool_cost(p);
-	DMEMIT("%s %u %u %u %u %u %u %u %u %u.%02u %llu", state[p->state],
+	DMEMIT("%s %u %u %u %u %u %u %u %u %u.%02u %llu %u %llu %u",
+	       state[p->state],
 	       p->g.chunk_blocks * VC_BLOCK_SECTORS,
 	       p->g.chunks - p->g.first_chunk, p->nfree, used, dirty, volumes,
 	       p->attached, !!(p->sb.flags & VC_SUPER_NEEDS_CHECK),
 	       (u32)cost / 100, (u32)cost % 100,
-	       (u64)atomic64_read(&p->carried));
+	       (u64)atomic64_read(&p->carried), reads,
+	       (u64)atomic64_read(&p->kept), p->reads_percent);
 	mutex_unlock(&p->lock);
+}
+
+/* The table that makes the pool as it is now. */
+static void vc_pool_table(struct vc_pool_target *pt, char *result,
+			  unsigned int maxlen)
+{
+	unsigned int reads = READ_ONCE(pt->reads_percent);
+	unsigned int nr = 2 * (!!pt->chunk_kib + (reads != VC_READS_PERCENT));
+	unsigned int sz = 0;
+
+	DMEMIT("%s", pt->cache->name);
+	if (nr)
+		DMEMIT(" %u", nr);
+	if (pt->chunk_kib)
+		DMEMIT(" chunk_kib %u", pt->chunk_kib);
+	if (reads != VC_READS_PERCENT)
+		DMEMIT(" reads_percent %u", reads);
 }
 
 static void vc_pool_status(struct dm_target *ti, status_type_t type,
@@ -342,16 +389,13 @@ static void vc_pool_status(struct dm_target *ti, status_type_t type,
 			   unsigned int maxlen)
 {
 	struct vc_pool_target *pt = ti->private;
-	unsigned int sz = 0;
 
 	switch (type) {
 	case STATUSTYPE_INFO:
 		vc_pool_info(pt->pool, result, maxlen);
 		break;
 	case STATUSTYPE_TABLE:
-		DMEMIT("%s", pt->cache->name);
-		if (pt->nr_args)
-			DMEMIT(" %u chunk_kib %u", pt->nr_args, pt->chunk_kib);
+		vc_pool_table(pt, result, maxlen);
 		break;
 	case STATUSTYPE_IMA:
 		*result = '\0';
@@ -359,11 +403,30 @@ static void vc_pool_status(struct dm_target *ti, status_type_t type,
 	}
 }
 
+static int vc_pool_tune(struct vc_pool_target *pt, const char *value,
+			const char **error)
+{
+	struct vc_pool *p = pt->pool;
+	unsigned int n;
+
+	if (kstrtouint(value, 10, &n) || n > vc_reads_arg.max) {
+		*error = vc_reads_arg.error;
+		return -EINVAL;
+	}
+	mutex_lock(&p->lock);
+	/* So that it lasts when the table is suspended. */
+	WRITE_ONCE(pt->reads_percent, n);
+	WRITE_ONCE(p->reads_percent, n);
+	mutex_unlock(&p->lock);
+	return 0;
+}
+
 static int vc_pool_message(struct dm_target *ti, unsigned int argc,
 			   char **argv, char *result, unsigned int maxlen)
 {
 	struct vc_pool_target *pt = ti->private;
-	const char *error = "messages are: drop <volume> [force]";
+	const char *error =
+		"messages are: drop <volume> [force], reads_percent <n>";
 	bool force = argc == 3 && !strcasecmp(argv[2], "force");
 	int r = -EINVAL;
 	u32 id;
@@ -371,6 +434,8 @@ static int vc_pool_message(struct dm_target *ti, unsigned int argc,
 	if (argc >= 2 && argc == 2 + force && !strcasecmp(argv[0], "drop") &&
 	    !kstrtou32(argv[1], 10, &id))
 		r = vc_volume_drop(pt->pool, id, force, &error);
+	else if (argc == 2 && !strcasecmp(argv[0], "reads_percent"))
+		r = vc_pool_tune(pt, argv[1], &error);
 	if (r)
 		DMERR("%s: %s", dm_device_name(pt->pool->md), error);
 	return r;

@@ -21,13 +21,19 @@
  * origin. Only a clean one, or one in which nothing counts any more, may die,
  * and it must be the oldest of its log.
  *
+ * What is promoted by reads goes to chunks of its own, which have no records:
+ * the origin has it all, and after a restart they are free. They are SEALED
+ * when they are full, without a seal, and may die in any order.
+ *
  * DOC: Locks
  *
  *   vc_dev.lock
  *     └── vc_pool.lock (mutex: volumes, attach and detach, kills, carrying)
  *           ├── vc_pool.table_lock (mutex: the chunk table)
- *           └── vc_log.append, when something is carried
+ *           ├── vc_log.append, when something is carried
+ *           └── vc_log.fill, when something is kept
  *   vc_log.append (mutex: who writes the next record)
+ *   vc_log.fill (mutex: who writes to the open chunk of reads)
  *     └── vc_log.lock (spin: its chunks and records on their way)
  *           └── vc_pool.free_lock (spin: the free list)
  *   vc_pool.group[] (spin: cells of some origin blocks), innermost
@@ -41,167 +47,20 @@
 #include <linux/mempool.h>
 
 #include "../core/crc32c.h"
+#include "../core/ghost.h"
 #include "../core/recover.h"
+#include "taglog.h"
 #include "vcache.h"
 
-/* Data blocks of one record: 512 KiB. */
-#define VC_RECORD_MAX		128U
+/* Chunks that every log can have. */
+#define VC_CHUNKS_MIN		2U
 
-/* Chunks of a log that may be waiting for their seal. */
-#define VC_SEALS		4U
+/* Chunks that are there for carrying alone, of each so many; no more than that. */
+#define VC_CARRY_OF		8U
+#define VC_CARRY_MAX		2U
 
 /* Chunks that a log may have dirty while it is drained. */
 #define VC_DRAIN_CHUNKS		2U
-
-enum vc_chunk_state {
-	VC_CHUNK_FREE,
-	VC_CHUNK_SPARE,
-	VC_CHUNK_OPEN,
-	VC_CHUNK_CLOSED,
-	VC_CHUNK_SEALED,
-	VC_CHUNK_DYING,
-	VC_CHUNK_BAD,
-};
-
-/**
- * struct vc_chunk - a chunk of a pool
- * @node: vc_log.chunks, or vc_pool.free
- * @log: whose it is
- * @gen: generation
- * @lives: how often it was freed, for who cannot keep it: see vc_lookup_clean();
- *	32 bits, for it is read without a lock
- * @dirty: cells that hold something the origin has not
- * @users: reads from it on their way
- * @wanted: it would have gone but for them
- * @pending: records on their way, one more while it is open
- * @state: enum vc_chunk_state, under the lock of the log or of the free list
- * @clean: all that counts in it is on the origin; set once, or from the start
- * @failed: a record of it could not be written; it gets no more and no seal
- * @stale: records of other logs supersede entries of it, see vc_kill_reseal()
- * @sealing: what its seal will say, until it is written
- */
-struct vc_chunk {
-	struct list_head node;
-	struct vc_log *log;
-	u64 gen;
-	u32 lives;
-	atomic_t dirty;
-	atomic_t users;
-	atomic_t pending;
-	u8 state;
-	bool clean;
-	bool failed;
-	bool stale;
-	bool wanted;
-	struct vc_sealing *sealing;
-};
-
-/* What a record is to its log. */
-enum vc_append_kind {
-	VC_APPEND_LOG,		/* it is all there is of the data */
-	VC_APPEND_THROUGH,	/* the data goes to the origin as well */
-	VC_APPEND_COPY,		/* and what is in the cache need not last */
-	VC_APPEND_CARRY,	/* the data was in an older chunk of the log */
-};
-
-/* Is what such a record has on the origin, too? */
-static inline bool vc_append_is_clean(enum vc_append_kind kind)
-{
-	return kind == VC_APPEND_THROUGH || kind == VC_APPEND_COPY;
-}
-
-/**
- * struct vc_sealing - a seal being collected
- * @node: vc_log.seals or vc_log.closed
- * @chunk: whose it is
- * @seq: of the last record
- * @nr: entries
- * @data: its blocks, all copies
- */
-struct vc_sealing {
-	struct list_head node;
-	struct vc_chunk *chunk;
-	u64 seq;
-	u32 nr;
-	u8 *data;
-};
-
-/**
- * struct vc_record - a record on its way to the cache device
- * @node: vc_log.records
- * @log: whose it is
- * @tag: whose write-out it is; NULL: a discard
- * @chunk: where it goes
- * @head: its first block
- * @info: what the head says
- * @arrived: the device has answered
- * @through: the data goes to the origin as well
- * @copy: and nothing depends on it here
- * @carry: who sends it says when its chunk may be closed
- * @status: what
- * @done: told that it is durable, then the waiter frees it
- * @bio: the request
- */
-struct vc_record {
-	struct list_head node;
-	struct vc_log *log;
-	struct vc_tag *tag;
-	struct vc_chunk *chunk;
-	struct page *head;
-	struct vc_log_info info;
-	bool arrived;
-	bool through;
-	bool copy;
-	bool carry;
-	blk_status_t status;
-	struct completion *done;
-	struct bio *bio;
-};
-
-/**
- * struct vc_log - the log of a tag of a volume
- * @node: vc_volume.logs
- * @vol: the volume
- * @tag: number of the tag
- * @user: the tag that writes it now; RCU, may be NULL
- * @append: serialises the writers of records
- * @open: chunk being written, or NULL; under @append
- * @at: where the next record goes; under @append
- * @lock: guards what follows; taken in interrupts
- * @chunks: all its chunks, the oldest first
- * @records: records on their way, the oldest first
- * @nr: chunks in @chunks
- * @dirty: of those the ones that are not clean
- * @spare: the next chunk
- * @starved: the writer waits for a chunk or for a seal
- * @share: chunks that are its share of the pool
- * @written: when the last record was sent, jiffies
- * @seals: seals that are not in use
- * @closed: seals of chunks whose records are complete
- * @seal_work: writes those
- */
-struct vc_log {
-	struct list_head node;
-	struct vc_volume *vol;
-	u16 tag;
-	struct vc_tag __rcu *user;
-	struct mutex append; /* writers of records */
-	struct vc_chunk *open;
-	u32 at;
-	spinlock_t lock; /* chunks and records */
-	struct list_head chunks;
-	struct list_head records;
-	u32 nr;
-	u32 dirty;
-	struct vc_chunk *spare;
-	bool starved;
-	u32 share;
-	unsigned long written;
-	struct list_head seals;
-	struct list_head closed;
-	struct work_struct seal_work;
-	struct vc_sealing sealing[VC_SEALS];
-};
 
 struct vc_round;
 
@@ -229,6 +88,8 @@ struct vc_round;
  * @idle: woken when a round ends
  * @most: cells of a round that the origin takes in good time
  * @width: and blocks of a window
+ * @promoting: promotions on their way, see promote.c
+ * @promoted: blocks promoted
  * @destaged: sectors written to the origin
  * @cache_errors: records that the cache device refused
  */
@@ -255,6 +116,8 @@ struct vc_volume {
 	wait_queue_head_t idle;
 	u32 most;
 	u32 width;
+	atomic_t promoting;
+	atomic64_t promoted;
 	atomic64_t destaged;
 	atomic_t cache_errors;
 };
@@ -278,6 +141,7 @@ enum vc_pool_state {
  * @attached: volumes in use
  * @nlogs: logs of all volumes
  * @short_of_space: fewer chunks are free than should be
+ * @reads_percent: what was read goes first where it is more of what a tag has
  * @g: geometry
  * @sb: superblock
  * @super: its block
@@ -288,7 +152,10 @@ enum vc_pool_state {
  * @store: access for ../core
  * @ix: what is in the cache
  * @cell_clean: by cell: the origin has it, too; a bit, under the cell's lock
+ * @heat: by cell: how often it was read, up to VC_HEAT_MAX
+ * @ghosts: what was missed not long ago
  * @group: locks of its groups
+ * @change: and by group, writes that came while something was promoted
  * @group_mask: number of those less one
  * @chunk: the chunks
  * @found: what the scan has found in them
@@ -308,6 +175,7 @@ enum vc_pool_state {
  * @work: memory to seal a chunk again, under @lock
  * @carrying: memory to carry blocks forward, under @lock
  * @carried: blocks carried forward so far
+ * @kept: and those that were hot, when their chunk went
  */
 struct vc_pool {
 	struct list_head registry;
@@ -321,6 +189,7 @@ struct vc_pool {
 	unsigned int attached;
 	unsigned int nlogs;
 	bool short_of_space;
+	u32 reads_percent;
 	struct vc_geometry g;
 	struct vc_super sb;
 	void *super;
@@ -331,6 +200,9 @@ struct vc_pool {
 	struct vc_store store;
 	struct vc_index ix;
 	unsigned long *cell_clean;
+	u8 *heat;
+	struct vc_ghosts ghosts;
+	atomic_t *change;
 	spinlock_t *group; /* cells of some origin blocks */
 	u32 group_mask;
 	struct vc_chunk *chunk;
@@ -351,6 +223,7 @@ struct vc_pool {
 	u8 *work;
 	struct vc_round *carrying;
 	atomic64_t carried;
+	atomic64_t kept;
 };
 
 /* Chunks have become free, or more of them are needed. Any context. */
@@ -370,23 +243,21 @@ static inline struct vc_chunk *vc_cell_chunk(struct vc_pool *p, u32 cell)
 	return &p->chunk[cell / p->g.chunk_blocks];
 }
 
-static inline spinlock_t *vc_cell_lock(struct vc_pool *p, u16 slot, u64 block)
+static inline u32 vc_cell_group(struct vc_pool *p, u16 slot, u64 block)
 {
-	return &p->group[vc_index_group(&p->ix, slot, block) & p->group_mask];
+	return vc_index_group(&p->ix, slot, block) & p->group_mask;
 }
 
-/* Weight of the tag that uses a log; in volume scope hTag has no data. */
-static inline u32 vc_log_weight(struct vc_log *log)
+static inline spinlock_t *vc_cell_lock(struct vc_pool *p, u16 slot, u64 block)
 {
-	struct vc_tag *tag;
-	u32 weight = 0;
+	return &p->group[vc_cell_group(p, slot, block)];
+}
 
-	rcu_read_lock();
-	tag = rcu_dereference(log->user);
-	if (tag && !(tag == tag->dev->host && tag->dev->volume))
-		weight = READ_ONCE(tag->weight);
-	rcu_read_unlock();
-	return weight;
+/* Chunks that are there for carrying alone. */
+static inline u32 vc_pool_for_carry(const struct vc_pool *p)
+{
+	return min((p->g.chunks - p->g.first_chunk) / VC_CARRY_OF,
+		   VC_CARRY_MAX);
 }
 
 /* pool.c */
@@ -425,30 +296,15 @@ int vc_volume_change(struct vc_volume *v, u32 mode,
 void vc_volume_settle(struct vc_volume *v);
 bool vc_volume_stuck(struct vc_volume *v);
 void vc_volume_drain(struct vc_volume *v);
-int vc_volume_forget(struct vc_volume *v);
 int vc_volume_harden(struct vc_volume *v);
 void vc_volume_go(struct vc_volume *v);
 u64 vc_log_dirty(struct vc_log *log);
 u64 vc_volume_dirty(struct vc_volume *v);
+
+/* drop.c */
+int vc_volume_forget(struct vc_volume *v);
+int vc_volume_clear(struct vc_volume *v);
 int vc_volume_drop(struct vc_pool *p, u32 id, bool force, const char **error);
-
-/* append.c */
-bool vc_append(struct vc_tag *tag);
-bool vc_append_copy(struct vc_tag *tag);
-int vc_append_discard(struct vc_log *log, u64 block, u64 blocks);
-bool vc_append_refuse(struct vc_tag *tag);
-blk_opf_t vc_append_flags(struct vc_pool *p);
-struct vc_record *vc_record_make(struct vc_log *log, struct vc_tag *tag);
-void vc_record_add(struct vc_record *rec, const struct vc_entry *e);
-void vc_record_send(struct vc_record *rec);
-void vc_record_free(struct vc_pool *p, struct vc_record *rec);
-
-/* chunk.c */
-u32 vc_log_space(struct vc_log *log, enum vc_append_kind kind);
-void vc_chunk_settled(struct vc_log *log, struct vc_chunk *c);
-void vc_log_close(struct vc_log *log);
-void vc_seal_work(struct work_struct *work);
-void vc_log_wake(struct vc_log *log);
 
 /* carry.c */
 bool vc_carry_chunk(struct vc_log *log, struct vc_chunk *c);
@@ -466,6 +322,10 @@ bool vc_lookup_dirty(struct vc_volume *v, u64 block, u32 *cell);
 u8 vc_lookup_pin(struct vc_volume *v, u32 cell, u64 block);
 void vc_lookup_clean(struct vc_volume *v, u32 cell, u64 block, u32 lives);
 void vc_lookup_move(struct vc_volume *v, u32 from, u32 to, u8 mask);
+int vc_lookup_changes(struct vc_volume *v, u64 block);
+void vc_lookup_change(struct vc_volume *v, u64 block, u64 blocks);
+bool vc_lookup_promote(struct vc_volume *v, u32 cell, u64 block, int changes);
+bool vc_lookup_keep(struct vc_volume *v, u32 from, u32 to);
 
 /* destage.c */
 void vc_volume_note_clean(struct vc_volume *v);
@@ -476,10 +336,13 @@ void vc_log_close_idle(struct vc_log *log);
 void vc_pool_record_done(struct vc_pool *p, bool failed);
 void vc_fail_work(struct work_struct *work);
 
+/* share.c */
+void vc_pool_share(struct vc_pool *p);
+
 /* space.c */
 void vc_space_work(struct work_struct *work);
 struct vc_chunk *vc_chunk_take(struct vc_pool *p, struct vc_log *log,
-			       bool any);
+			       enum vc_take take);
 void vc_chunk_release(struct vc_pool *p, struct vc_chunk *c);
 void vc_chunk_free(struct vc_pool *p, struct vc_chunk *c);
 int vc_log_clear(struct vc_log *log);

@@ -12,7 +12,7 @@
 #include <linux/highmem.h>
 #include <linux/slab.h>
 
-#include "pool.h"
+#include "reads.h"
 
 static void vc_read_unpin(struct vc_read *rd)
 {
@@ -167,11 +167,14 @@ static void vc_read_aim(struct vc_dev *dev, struct bio *bio, struct vc_io *io)
 				 bio->bi_iter.bi_sector % VC_BLOCK_SECTORS;
 }
 
-static void vc_read_count(struct vc_tag *tag, struct bio *bio,
+static void vc_read_count(struct vc_tag *tag, const struct bvec_iter *iter,
 			  unsigned int hits)
 {
+	unsigned int sectors = iter->bi_size >> SECTOR_SHIFT;
+
+	vc_curve_touch(tag, VC_CURVE_READ, iter->bi_sector, sectors);
 	atomic64_inc(&tag->stats.reads);
-	atomic64_add(bio_sectors(bio), &tag->stats.read_sectors);
+	atomic64_add(sectors, &tag->stats.read_sectors);
 	atomic64_add(hits, &tag->stats.read_hit_sectors);
 }
 
@@ -180,12 +183,15 @@ static void vc_read_count(struct vc_tag *tag, struct bio *bio,
  * @tag: whose statistics count it
  * @bio: the read, bound for the origin
  * @io: our part of it
+ * @send: set to a request that is to be sent instead; not under rcu_read_lock(),
+ *	for that may sleep
  *
  * Called under rcu_read_lock(), for @tag.
  *
  * Return: what the map function of a target returns.
  */
-int vc_read_bio(struct vc_tag *tag, struct bio *bio, struct vc_io *io)
+int vc_read_bio(struct vc_tag *tag, struct bio *bio, struct vc_io *io,
+		struct bio **send)
 {
 	struct vc_read *rd = &io->read;
 	struct vc_dev *dev = tag->dev;
@@ -197,7 +203,7 @@ int vc_read_bio(struct vc_tag *tag, struct bio *bio, struct vc_io *io)
 		vc_read_pin(dev, bio, rd);
 	hits = vc_read_hits(&bio->bi_iter, rd);
 	if (rd->nr && hits == bio_sectors(bio)) {
-		vc_read_count(tag, bio, hits);
+		vc_read_count(tag, &bio->bi_iter, hits);
 		vc_read_overlay(bio, bio->bi_iter, rd);
 		vc_read_unpin(rd);
 		bio_endio(bio);
@@ -212,10 +218,12 @@ int vc_read_bio(struct vc_tag *tag, struct bio *bio, struct vc_io *io)
 	/* Counted as sent: what was cut off comes again. */
 	if (io->cell != VC_IO_NO_CELL)
 		atomic64_add(bio_sectors(bio), &tag->stats.cache_hit_sectors);
-	vc_read_count(tag, bio, vc_read_hits(&rd->iter, rd));
+	vc_read_count(tag, &rd->iter, vc_read_hits(&rd->iter, rd));
 	if (rd->nr)
 		io->kind = VC_IO_READ;
-	return DM_MAPIO_REMAPPED;
+	else if (io->cell == VC_IO_NO_CELL)
+		*send = vc_promote_read(tag, bio);
+	return *send ? DM_MAPIO_SUBMITTED : DM_MAPIO_REMAPPED;
 }
 
 /**

@@ -46,15 +46,15 @@ static void vc_volume_hand_out(struct vc_volume *v, const u32 *list, u32 n)
 		u32 cell = list[i] * p->g.chunk_blocks;
 		struct vc_chunk *c = &p->chunk[list[i]];
 		struct vc_log *log = vc_log_get(v, p->found[list[i]].tag);
-		u32 dirty = 0;
+		u32 live = 0;
 
 		for (k = 0; k < vc_log_room(&p->g); k++) {
+			live += !!vc_cell_mask(&p->ix, cell + k);
 			if (c->clean)
 				set_bit(cell + k, p->cell_clean);
-			else
-				dirty += !!vc_cell_mask(&p->ix, cell + k);
 		}
-		atomic_set(&c->dirty, dirty);
+		atomic_set(&c->dirty, c->clean ? 0 : live);
+		atomic_add(live, &log->live);
 		c->log = log;
 		c->stale = p->found[list[i]].stale;
 		spin_lock_irq(&log->lock);

@@ -5,11 +5,13 @@
  * A log may have more than its share while a tenth of the pool is free; that
  * tenth is for logs below theirs. So a tag that writes faster than its origin
  * can follow ends up waiting for its own destage, and nobody else does. Every
- * log can have two chunks whatever its share.
+ * log can have two chunks to write to, whatever its share. The last two that are
+ * free are for carrying (see below), and nobody else writes when these are in use.
  *
- * When chunks run short the oldest one of a log goes, of the log furthest over
- * its share first. What counts in it has to be on the origin. First the chunk
- * table says that it is dead, then it is trimmed, then it is free.
+ * How much is whose share: share.c. When chunks run short the oldest one of a log
+ * goes, of the log furthest over its share first. What counts in it has to be on
+ * the origin. First the chunk table says that it is dead, then it is trimmed,
+ * then it is free.
  *
  * Where none can go like that, and most of what a log has in the cache is
  * superseded, the rest of its oldest chunk is carried to its end: so a log
@@ -26,13 +28,13 @@
 #include <linux/blkdev.h>
 #include <linux/delay.h>
 
-#include "pool.h"
-
-/* What every log can have. */
-#define VC_CHUNKS_MIN 2U
+#include "reads.h"
 
 /* Chunks that are carried before others get their turn. */
 #define VC_CARRY_BATCH 4U
+
+/* Chunks that go in a tick because they are above a limit. */
+#define VC_DEFLATE_BATCH 4U
 
 /* When something could not be done now, look again after so long. */
 #define VC_SPACE_RETRY 1UL
@@ -42,24 +44,49 @@ static u32 vc_pool_reserve(const struct vc_pool *p)
 	return (p->g.chunks - p->g.first_chunk) / 10;
 }
 
+/* May a log have one more chunk, by its share and by what others need? */
+static bool vc_log_may_grow(struct vc_pool *p, struct vc_log *log)
+{
+	u32 has = vc_log_chunks(log);
+
+	return has < READ_ONCE(log->most) &&
+	       (p->nfree > vc_pool_reserve(p) || has < READ_ONCE(log->share));
+}
+
+/* Called with the lock of the free list. */
+static bool vc_chunk_may_take(struct vc_pool *p, struct vc_log *log,
+			      enum vc_take take)
+{
+	/* Without one to carry to, no chunk could go whose data has to last. */
+	if (p->nfree <= (take == VC_TAKE_CARRY ? 0 : vc_pool_for_carry(p)))
+		return false;
+	switch (take) {
+	case VC_TAKE_WRITE:
+		return log->nr < VC_CHUNKS_MIN || vc_log_may_grow(p, log);
+	case VC_TAKE_READ:
+		return vc_log_may_grow(p, log);
+	default:
+		/* It makes more of them free. */
+		return true;
+	}
+}
+
 /**
  * vc_chunk_take - take a free chunk for a log
  * @p: the pool
  * @log: the log, its lock is held
- * @any: also one that should be left to others: it makes more of them free
+ * @take: what for
  *
  * Return: NULL when there is none, or the log has to leave it to others.
  */
 struct vc_chunk *vc_chunk_take(struct vc_pool *p, struct vc_log *log,
-			       bool any)
+			       enum vc_take take)
 {
 	struct vc_chunk *c = NULL;
 	unsigned long flags;
 
 	spin_lock_irqsave(&p->free_lock, flags);
-	if (p->nfree && (any || p->nfree > vc_pool_reserve(p) ||
-			 log->nr < max(READ_ONCE(log->share),
-				       VC_CHUNKS_MIN))) {
+	if (vc_chunk_may_take(p, log, take)) {
 		c = list_first_entry(&p->free, struct vc_chunk, node);
 		list_del_init(&c->node);
 		c->state = VC_CHUNK_SPARE;
@@ -82,6 +109,7 @@ void vc_chunk_free(struct vc_pool *p, struct vc_chunk *c)
 	p->found[vc_chunk_nr(p, c)].gen = 0;
 	c->log = NULL;
 	c->gen = 0;
+	c->reads = NULL;
 	WRITE_ONCE(c->lives, c->lives + 1);
 	c->state = VC_CHUNK_FREE;
 	list_add_tail(&c->node, &p->free);
@@ -105,26 +133,6 @@ void vc_chunk_release(struct vc_pool *p, struct vc_chunk *c)
 	vc_chunk_free(p, c);
 }
 
-/* Share the chunks out by weight among the logs that are in use. */
-static void vc_pool_share(struct vc_pool *p)
-{
-	u32 chunks = p->g.chunks - p->g.first_chunk;
-	struct vc_volume *v;
-	struct vc_log *log;
-	u64 weights = 0;
-
-	list_for_each_entry(v, &p->volumes, node) {
-		list_for_each_entry(log, &v->logs, node)
-			weights += vc_log_weight(log);
-	}
-	list_for_each_entry(v, &p->volumes, node) {
-		list_for_each_entry(log, &v->logs, node)
-			WRITE_ONCE(log->share, weights ?
-				   div64_u64((u64)chunks * vc_log_weight(log),
-					     weights) : 0);
-	}
-}
-
 /* Have the next chunk ready before a flush needs it. */
 static void vc_log_provide(struct vc_log *log)
 {
@@ -134,9 +142,13 @@ static void vc_log_provide(struct vc_log *log)
 	spin_lock_irq(&log->lock);
 	if (!log->spare && rcu_access_pointer(log->user) &&
 	    (log->starved || log->nr)) {
-		log->spare = vc_chunk_take(p, log, false);
+		log->spare = vc_chunk_take(p, log, VC_TAKE_WRITE);
 		/* With one there already, it is not a chunk that it lacks. */
 		wake = log->spare && log->starved;
+	}
+	if (log->held && READ_ONCE(p->nfree) >= vc_pool_for_carry(p)) {
+		log->held = false;
+		wake = true;
 	}
 	spin_unlock_irq(&log->lock);
 	if (wake)
@@ -158,15 +170,41 @@ static bool vc_chunk_may_die(struct vc_chunk *c)
 	return !atomic_read(&c->users);
 }
 
-/* The oldest chunk of a log, if it may go; or NULL. */
+/* Are so many chunks of a log more than so many percent of what it has? */
+static bool vc_log_exceeds(struct vc_log *log, u32 nr, u32 percent)
+{
+	return (u64)nr * 100 > (u64)vc_log_chunks(log) * percent;
+}
+
+/* The oldest chunk of a list of a log, if it may go; or NULL. */
+static struct vc_chunk *vc_log_oldest(struct list_head *list)
+{
+	struct vc_chunk *c = list_first_entry_or_null(list, struct vc_chunk,
+						      node);
+
+	return c && vc_chunk_may_die(c) ? c : NULL;
+}
+
+/*
+ * The chunk of a log that goes first, if there is one that may go; or NULL.
+ * What was missed once has little room; what was written goes before what was
+ * read, until most of it was read.
+ */
 static struct vc_chunk *vc_log_victim(struct vc_log *log)
 {
-	struct vc_chunk *c;
+	struct vc_reads *small = &log->reads[VC_READS_SMALL];
+	struct vc_reads *main = &log->reads[VC_READS_MAIN];
+	struct vc_chunk *c = NULL;
+	bool reads;
 
 	spin_lock_irq(&log->lock);
-	c = list_first_entry_or_null(&log->chunks, struct vc_chunk, node);
-	if (c && !vc_chunk_may_die(c))
-		c = NULL;
+	reads = vc_log_exceeds(log, vc_log_reads(log),
+			       READ_ONCE(log->vol->pool->reads_percent));
+	if (vc_log_exceeds(log, small->nr, VC_SMALL_PERCENT))
+		c = vc_log_oldest(&small->chunks);
+	c = c ?: vc_log_oldest(reads ? &main->chunks : &log->chunks) ?:
+	    vc_log_oldest(reads ? &log->chunks : &main->chunks) ?:
+	    vc_log_oldest(&small->chunks);
 	spin_unlock_irq(&log->lock);
 	return c;
 }
@@ -174,7 +212,7 @@ static struct vc_chunk *vc_log_victim(struct vc_log *log)
 /* How far is a log over its share, in thousandths of it? */
 static u64 vc_log_excess(struct vc_log *log)
 {
-	return div_u64((u64)READ_ONCE(log->nr) * 1000, log->share + 1);
+	return div_u64((u64)vc_log_chunks(log) * 1000, log->share + 1);
 }
 
 /* The chunk that @of finds in the log furthest over its share, or NULL. */
@@ -298,13 +336,19 @@ static int vc_kill_reseal(struct vc_pool *p, struct vc_log *log)
 	return r;
 }
 
-/* Say on the device that a chunk is dead. Return: 0 or a negative errno. */
+/*
+ * Say on the device that a chunk is dead; one of reads never was alive there.
+ * Return: 0 or a negative errno.
+ */
 static int vc_chunk_bury(struct vc_pool *p, struct vc_chunk *c)
 {
 	struct vc_log *log = c->log;
 	u32 nr = vc_chunk_nr(p, c);
-	int r = vc_kill_reseal(p, log) ?: vc_volume_harden(log->vol);
+	int r;
 
+	if (c->reads)
+		return 0;
+	r = vc_kill_reseal(p, log) ?: vc_volume_harden(log->vol);
 	if (r)
 		return r;
 	mutex_lock(&p->table_lock);
@@ -357,7 +401,10 @@ static int vc_chunk_kill(struct vc_pool *p, struct vc_chunk *c)
 		usleep_range(50, 200);
 	spin_lock_irq(&log->lock);
 	list_del_init(&c->node);
-	log->nr--;
+	if (c->reads)
+		c->reads->nr--;
+	else
+		log->nr--;
 	if (!c->clean)
 		log->dirty--;
 	spin_unlock_irq(&log->lock);
@@ -404,14 +451,43 @@ static bool vc_pool_carry(struct vc_pool *p, struct vc_chunk *c, u32 *left)
 	return false;
 }
 
-/* Let a chunk die. Return: false: not now. */
+/* Keep what is hot in a chunk, and let it die. Return: false: not now. */
 static bool vc_pool_kill(struct vc_pool *p, struct vc_chunk *c)
 {
-	int r = vc_chunk_kill(p, c);
+	int r;
+
+	vc_reads_keep(c);
+	r = vc_chunk_kill(p, c);
 
 	if (r == -EAGAIN)
 		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
 	return !r;
+}
+
+/*
+ * Let go what logs have above their limits, a few chunks at a time: others use
+ * the device, too. What is dirty goes when it is on the origin; with its share
+ * that has become small as well.
+ */
+static void vc_pool_deflate(struct vc_pool *p)
+{
+	u32 left = VC_DEFLATE_BATCH;
+	struct vc_volume *v;
+	struct vc_log *log;
+	struct vc_chunk *c;
+
+	list_for_each_entry(v, &p->volumes, node) {
+		list_for_each_entry(log, &v->logs, node) {
+			while (left && vc_log_chunks(log) >= log->most) {
+				c = vc_log_victim(log);
+				if (!c || !vc_pool_kill(p, c))
+					break;
+				left--;
+			}
+		}
+	}
+	if (!left)
+		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
 }
 
 static void vc_pool_make_room(struct vc_pool *p)
@@ -456,6 +532,7 @@ void vc_space_work(struct work_struct *work)
 
 	mutex_lock(&p->lock);
 	vc_pool_share(p);
+	vc_pool_deflate(p);
 	vc_pool_make_room(p);
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node)
@@ -476,7 +553,8 @@ int vc_log_clear(struct vc_log *log)
 	struct vc_chunk *c;
 	int r = 0;
 
+	vc_reads_close(log);
 	while (!r && (c = vc_log_victim(log)))
 		r = vc_chunk_kill(p, c);
-	return r ?: log->nr ? -EBUSY : 0;
+	return r ?: vc_log_chunks(log) ? -EBUSY : 0;
 }

@@ -218,12 +218,18 @@ static int vc_pool_alloc(struct vc_pool *p)
 	p->ix.buckets = vc_index_buckets(p->ix.cells);
 	p->ix.head = vmalloc(array_size(p->ix.buckets, sizeof(u32)));
 	p->group = kvmalloc_array(locks, sizeof(*p->group), GFP_KERNEL);
+	p->change = kvcalloc(locks, sizeof(*p->change), GFP_KERNEL);
 	p->group_mask = locks - 1;
+	p->heat = vzalloc(p->ix.cells);
+	p->ghosts.mask = roundup_pow_of_two(p->ix.cells) - 1;
+	p->ghosts.entry = vzalloc(array_size(p->ghosts.mask + 1ULL,
+					     sizeof(u16)));
 	p->work = vmalloc(vc_replay_room(&p->g));
 	p->carrying = vc_round_make(p->g.chunk_blocks, GFP_KERNEL);
 	if (!p->slots || !p->table || !p->table_dirty || !p->chunk ||
 	    !p->found || !p->cell_clean || !p->ix.where || !p->ix.next ||
-	    !p->ix.head || !p->group || !p->work || !p->carrying ||
+	    !p->ix.head || !p->heat || !p->ghosts.entry || !p->change ||
+	    !p->group || !p->work || !p->carrying ||
 	    vc_rounds_init(p))
 		return -ENOMEM;
 	for (i = 0; i < locks; i++)
@@ -331,7 +337,7 @@ static int vc_pool_load_super(struct vc_pool *p, u32 chunk_blocks,
 	/* Zeroes, and yet a pool that has lost its first block? */
 	if (r == -ENODATA && vc_super_find(&p->store, blocks, &p->g, &p->sb,
 					   p->super, spare) >= 0) {
-		*error = "the first superblock is lost, the second is there: run vcache-repair, or blkdiscard -z to give the pool up";
+		*error = "first superblock lost, second found: vcache-repair, or blkdiscard -z it";
 		return -EBADMSG;
 	}
 	if (r == -ENODATA) {
@@ -464,6 +470,9 @@ void vc_pool_unload(struct vc_pool *p)
 	list_for_each_entry_safe(v, next, &p->volumes, node)
 		vc_volume_free(v);
 	kvfree(p->group);
+	kvfree(p->change);
+	vfree(p->heat);
+	vfree(p->ghosts.entry);
 	vfree(p->ix.head);
 	vfree(p->ix.next);
 	vfree(p->ix.where);
@@ -478,6 +487,9 @@ void vc_pool_unload(struct vc_pool *p)
 	mempool_exit(&p->rounds);
 	free_page((unsigned long)p->super);
 	p->group = NULL;
+	p->change = NULL;
+	p->heat = NULL;
+	p->ghosts.entry = NULL;
 	memset(&p->ix, 0, sizeof(p->ix));
 	p->cell_clean = NULL;
 	p->found = NULL;

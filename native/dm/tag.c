@@ -227,6 +227,7 @@ static void vc_tag_free(struct vc_tag *tag)
 	vc_volume_part(tag);
 	kvfree(tag->staged);
 	kfree(rcu_dereference_protected(tag->cgroups, true));
+	vc_curve_free(tag->curve);
 	kfree(tag);
 }
 

@@ -35,6 +35,7 @@ static int vc_map(struct dm_target *ti, struct bio *bio)
 {
 	struct vc_target *vt = ti->private;
 	struct vc_io *io = vc_io(bio);
+	struct bio *send = NULL;
 	struct vc_tag *tag;
 	int r;
 
@@ -52,8 +53,10 @@ static int vc_map(struct dm_target *ti, struct bio *bio)
 	case REQ_OP_READ:
 		rcu_read_lock();
 		tag = vc_tag_of_range(vt, bio) ?: vt->dev->host;
-		r = vc_read_bio(tag, bio, io);
+		r = vc_read_bio(tag, bio, io, &send);
 		rcu_read_unlock();
+		if (send)
+			submit_bio_noacct(send);
 		return r;
 	case REQ_OP_WRITE:
 		return vc_write_bio(vt, bio, io);
@@ -85,7 +88,10 @@ static int vc_end_io(struct dm_target *ti, struct bio *bio,
 		vc_flush_done(bio, io);
 		break;
 	case VC_IO_PARKED:
-		vc_parked_done(io->dev, io);
+		vc_parked_done(io->dev, io, bio_op(bio));
+		break;
+	case VC_IO_DIRECT:
+		vc_past_done(io->dev, io, bio_op(bio));
 		break;
 	case VC_IO_PLAIN:
 		break;
@@ -402,10 +408,11 @@ static unsigned int vc_status_cache(struct vc_volume *v, char *result,
 {
 	u64 dirty = vc_volume_dirty(v);
 
-	DMEMIT(" cache %u %s %llu %llu %d %llu", v->id,
+	DMEMIT(" cache %u %s %llu %llu %d %llu %llu", v->id,
 	       vc_cache_state(v, dirty), dirty,
 	       (u64)atomic64_read(&v->destaged),
-	       atomic_read(&v->cache_errors), v->damaged);
+	       atomic_read(&v->cache_errors), v->damaged,
+	       (u64)atomic64_read(&v->promoted));
 	return sz;
 }
 

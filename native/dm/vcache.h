@@ -62,7 +62,9 @@
 #include "../core/histogram.h"
 #include "../core/runs.h"
 #include "../netlink/vcache_uapi.h"
+#include "curve.h"
 #include "io.h"
+#include "nvme.h"
 
 #define DM_MSG_PREFIX "vcache"
 
@@ -90,9 +92,6 @@
 
 #define VC_AGE_MS_DEFAULT	5000U
 #define VC_AGE_MS_MAX		600000U
-
-/* Largest write that is taken at once: a part of what a tag can buffer. */
-#define VC_WRITE_MAX_SHARE	4U
 
 struct vc_dev;
 struct vc_log;
@@ -222,11 +221,14 @@ enum vc_exposure {
  * @id: what user space calls it
  * @orphan: removed by user space; its data is covered by every flush
  * @exposed: has lost a cgroup; covered by every flush until it is durable once
- * @weight: share of the buffer memory
+ * @weight: share of the buffer memory and of the cache
+ * @least: of the cache it has this share at least, bytes
+ * @most: and this much at most, bytes; 0: no limit
  * @name: for people
  * @cgroups: may be NULL
  * @mode: what becomes of its write-outs on a device in writeback mode
  * @log: its log in the pool, or NULL
+ * @curve: what a cache would do for it, or NULL
  * @staged: extents received but not committed, under vc_dev.lock
  * @staged_nr: how many
  * @used: pages taken or reserved
@@ -268,10 +270,13 @@ struct vc_tag {
 	bool orphan;
 	enum vc_exposure exposed;
 	u32 weight;
+	u64 least;
+	u64 most;
 	char name[VCACHE_NAME_MAX + 1];
 	struct vc_cgroups __rcu *cgroups;
 	enum vcache_mode mode;
 	struct vc_log *log;
+	struct vc_curve *curve;
 	struct vc_sectors *staged;
 	size_t staged_nr;
 
@@ -334,30 +339,6 @@ struct vc_target {
 	struct vc_tag *tag;
 	unsigned int age_ms;
 	unsigned int nr_args;
-};
-
-struct request;
-struct nvme_command;
-
-/* Exported by nvme-core; its header is not among those that are installed. */
-void nvme_init_request(struct request *req, struct nvme_command *cmd);
-
-/**
- * struct vc_nvme - an origin that understands tags, see nvme.c
- * @init_request: of nvme-core, which stays loaded while this is set
- * @on: write-outs are tagged
- * @users: tagged write-outs that are not durable
- * @nsid: namespace
- * @tag_max: largest tag the drive knows
- * @instance: of the drive's power-on; after another one a flush fails
- */
-struct vc_nvme {
-	void (*init_request)(struct request *rq, struct nvme_command *cmd);
-	bool on;
-	atomic_t users;
-	u32 nsid;
-	u32 tag_max;
-	u32 instance;
 };
 
 /**
@@ -494,7 +475,8 @@ int vc_buffer_init(void);
 void vc_buffer_exit(void);
 
 /* read.c */
-int vc_read_bio(struct vc_tag *tag, struct bio *bio, struct vc_io *io);
+int vc_read_bio(struct vc_tag *tag, struct bio *bio, struct vc_io *io,
+		struct bio **send);
 void vc_read_done(struct bio *bio, struct vc_io *io, blk_status_t status);
 
 /* write.c */
@@ -506,7 +488,8 @@ void vc_tag_requeue(struct vc_tag *tag);
 /* park.c */
 int vc_park(struct vc_dev *dev, struct bio *bio, struct vc_io *io);
 bool vc_parked_overlap(struct vc_dev *dev, struct bio *bio);
-void vc_parked_done(struct vc_dev *dev, struct vc_io *io);
+void vc_past_done(struct vc_dev *dev, struct vc_io *io, enum req_op op);
+void vc_parked_done(struct vc_dev *dev, struct vc_io *io, enum req_op op);
 void vc_parked_requeue(struct vc_dev *dev);
 void vc_park_work(struct work_struct *work);
 
@@ -532,22 +515,6 @@ bool vc_dev_drained(struct vc_dev *dev);
 /* age.c */
 unsigned long vc_age_tick(struct vc_dev *dev);
 void vc_age_work(struct work_struct *work);
-
-/* tagged.c */
-void vc_tagged_end(struct bio *bio);
-void vc_tagged_flushed(struct vc_tag *tag, blk_status_t status);
-void vc_commit_work(struct work_struct *work);
-
-/* nvme.c */
-bool vc_nvme_enter(struct vc_dev *dev);
-void vc_nvme_leave(struct vc_dev *dev);
-void vc_nvme_lost(struct vc_tag *tag);
-unsigned int vc_nvme_max_bytes(struct block_device *bdev);
-void vc_nvme_write(struct vc_tag *tag, struct bio *bio);
-void vc_nvme_flush(struct vc_tag *tag);
-void vc_nvme_drop(struct vc_dev *dev);
-int vc_nvme_set(struct vc_dev *dev, const struct vc_nvme *as,
-		const char **error);
 
 /* flush.c */
 int vc_flush_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io);

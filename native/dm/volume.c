@@ -9,6 +9,7 @@
 #include <linux/blkdev.h>
 #include <linux/slab.h>
 
+#include "reads.h"
 #include "round.h"
 
 /**
@@ -53,9 +54,11 @@ static void vc_log_free(struct vc_log *log)
 	unsigned int i;
 
 	cancel_work_sync(&log->seal_work);
+	cancel_work_sync(&log->promote_work);
 	for (i = 0; i < VC_SEALS; i++)
 		kfree(log->sealing[i].data);
 	mutex_destroy(&log->append);
+	mutex_destroy(&log->fill);
 	kfree(log);
 }
 
@@ -98,6 +101,8 @@ struct vc_log *vc_log_get(struct vc_volume *v, u16 tag)
 		return NULL;
 	log->vol = v;
 	log->tag = tag;
+	log->most = U32_MAX;
+	log->credit = VC_CREDIT_MAX;
 	mutex_init(&log->append);
 	spin_lock_init(&log->lock);
 	INIT_LIST_HEAD(&log->chunks);
@@ -105,6 +110,12 @@ struct vc_log *vc_log_get(struct vc_volume *v, u16 tag)
 	INIT_LIST_HEAD(&log->seals);
 	INIT_LIST_HEAD(&log->closed);
 	INIT_WORK(&log->seal_work, vc_seal_work);
+	mutex_init(&log->fill);
+	for (i = 0; i < VC_READS_KINDS; i++)
+		INIT_LIST_HEAD(&log->reads[i].chunks);
+	INIT_LIST_HEAD(&log->promotions);
+	INIT_WORK(&log->promote_work, vc_promote_work);
+	spin_lock_init(&log->stream_lock);
 	for (i = 0; i < VC_SEALS; i++) {
 		struct vc_sealing *s = &log->sealing[i];
 
@@ -216,42 +227,6 @@ static int vc_volume_claim(struct vc_volume *v, struct vc_dev *dev)
 	v->dev = dev;
 	v->pool->attached++;
 	return 0;
-}
-
-/**
- * vc_volume_forget - nothing that the volume has in the cache comes back
- * @v: the volume, its pool is locked
- *
- * One write: records of now and before are void, wherever they are.
- *
- * Return: 0 or a negative errno.
- */
-int vc_volume_forget(struct vc_volume *v)
-{
-	v->floor = atomic64_inc_return(&v->pool->seq);
-	return vc_slot_save(v);
-}
-
-/*
- * Make everything that the volume has in the cache die. The pool is locked.
- * Return: 0; -EBUSY when something is dirty; another negative errno.
- */
-static int vc_volume_clear(struct vc_volume *v)
-{
-	struct vc_log *log;
-	int r;
-
-	if (vc_volume_dirty(v)) {
-		DMERR("%s: volume %u has data that is only in the cache, drain it first",
-		      dm_device_name(v->pool->md), v->id);
-		return -EBUSY;
-	}
-	r = vc_volume_forget(v);
-	list_for_each_entry(log, &v->logs, node) {
-		if (!r)
-			r = vc_log_clear(log);
-	}
-	return r;
 }
 
 /**
@@ -389,6 +364,10 @@ int vc_volume_join(struct vc_volume *v, struct vc_tag *tag)
 	mutex_unlock(&v->pool->lock);
 	if (!log)
 		return -ENOMEM;
+	/* In volume scope hTag has no data. */
+	if (!tag->curve && (tag->id || !tag->dev->volume))
+		/* Filled in first; requests are on their way already. */
+		smp_store_release(&tag->curve, vc_curve_make());
 	vc_space_kick(v->pool);
 	return 0;
 }
@@ -419,6 +398,7 @@ void vc_volume_part(struct vc_tag *tag)
 	mutex_lock(&log->append);
 	vc_log_close(log);
 	mutex_unlock(&log->append);
+	vc_reads_close(log);
 	mutex_lock(&log->vol->pool->lock);
 	/* A new tag of the same number may write it already. */
 	if (rcu_access_pointer(log->user) == tag) {
@@ -426,6 +406,8 @@ void vc_volume_part(struct vc_tag *tag)
 		vc_log_unprovide(log);
 	}
 	mutex_unlock(&log->vol->pool->lock);
+	/* Others share what it had. */
+	vc_space_kick(log->vol->pool);
 	tag->log = NULL;
 	synchronize_rcu();
 }
@@ -449,6 +431,7 @@ static void vc_volume_close(struct vc_volume *v)
 		mutex_lock(&log->append);
 		vc_log_close(log);
 		mutex_unlock(&log->append);
+		vc_reads_close(log);
 		wait_event(v->idle, vc_log_sealed(log));
 	}
 }
@@ -456,6 +439,9 @@ static void vc_volume_close(struct vc_volume *v)
 static void vc_volume_stop(struct vc_volume *v)
 {
 	WRITE_ONCE(v->stopped, true);
+	smp_mb(); /* pairs with vc_promote_begin() */
+	wait_event(v->idle, !atomic_read(&v->promoting));
+	synchronize_rcu();
 	cancel_delayed_work_sync(&v->destage);
 	/* What is being carried has the lock; it opens chunks. */
 	mutex_lock(&v->pool->lock);
@@ -561,68 +547,6 @@ int vc_volume_detach(struct vc_volume *v, bool forget)
 		v->drain = false;
 		p->attached--;
 	}
-	mutex_unlock(&p->lock);
-	return r;
-}
-
-/* The slot becomes free, and so what the chunks say is of no volume. */
-static int vc_volume_erase(struct vc_volume *v)
-{
-	struct vc_pool *p = v->pool;
-	u32 i, k, id = v->id;
-	int r;
-
-	cancel_delayed_work_sync(&v->destage);
-	v->id = 0;
-	r = vc_slot_save(v);
-	if (r) {
-		v->id = id;
-		return r;
-	}
-	for (i = p->g.first_chunk; i < p->g.chunks; i++) {
-		struct vc_chunk *c = &p->chunk[i];
-
-		if (c->log ? c->log->vol != v :
-		    !p->found[i].gen || p->found[i].volume != id)
-			continue;
-		for (k = 0; c->log && k < vc_log_room(&p->g); k++)
-			vc_lookup_drop(p, i * p->g.chunk_blocks + k);
-		p->found[i].gen = 0;
-		list_del_init(&c->node);
-		vc_chunk_release(p, c);
-	}
-	vc_volume_free(v);
-	return 0;
-}
-
-/**
- * vc_volume_drop - an administrator has no more use for a volume
- * @p: the pool
- * @id: its number
- * @force: also when that loses data
- * @error: says what was wrong
- *
- * Return: 0 or a negative errno.
- */
-int vc_volume_drop(struct vc_pool *p, u32 id, bool force, const char **error)
-{
-	struct vc_volume *v;
-	int r = 0;
-
-	mutex_lock(&p->lock);
-	v = vc_volume_find(p, id);
-	if (!v) {
-		*error = "there is no such volume";
-		r = -ENOENT;
-	} else if (v->dev) {
-		*error = "the volume is in use";
-		r = -EBUSY;
-	} else if (!force && (!v->replayed || vc_volume_dirty(v))) {
-		*error = "the volume may have data that is only in the cache";
-		r = -EBUSY;
-	}
-	if (!r)
-		r = vc_volume_erase(v);
 	mutex_unlock(&p->lock);
 	return r;
 }

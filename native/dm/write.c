@@ -11,6 +11,9 @@
 
 #include "pool.h"
 
+/* Largest write that is taken at once: a part of what a tag can buffer. */
+#define VC_WRITE_MAX_SHARE	4U
+
 static bool vc_tag_reserve(struct vc_tag *tag, unsigned int pages)
 {
 	if (atomic_add_return(pages, &tag->used) <= READ_ONCE(tag->limit))
@@ -84,6 +87,9 @@ static int vc_write_direct(struct vc_dev *dev, struct bio *bio,
 	bio->bi_opf |= vc_durable_flags(bio->bi_bdev);
 	if (vc_buffer_covers(dev, vc_first_page(bio), vc_last_page(bio)))
 		return vc_park(dev, bio, io);
+	io->kind = VC_IO_DIRECT;
+	io->parked.first = vc_first_page(bio);
+	io->parked.last = vc_last_page(bio);
 	return DM_MAPIO_REMAPPED;
 }
 
@@ -125,6 +131,8 @@ static void vc_write_take(struct vc_tag *tag, struct bio *bio,
 	io->taken = true;
 	if (READ_ONCE(tag->dev->writeback))
 		vc_write_cut(tag, bio);
+	vc_curve_touch(tag, VC_CURVE_WRITE, bio->bi_iter.bi_sector,
+		       bio_sectors(bio));
 	atomic64_inc(&tag->stats.writes);
 	atomic64_add(bio_sectors(bio), &tag->stats.write_sectors);
 	if (bio->bi_opf & REQ_FUA)

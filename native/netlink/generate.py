@@ -51,6 +51,9 @@ def main(arguments: list[str] | None = None) -> int:
             'agent/vcache_agent/netlink/spec.py': render_text.python_module(
                 spec
             ),
+            'agent/vcache_agent/netlink/messages.py': (
+                render_text.python_messages(spec)
+            ),
             'doc/source/reference/netlink.rst': render_text.reference(spec),
         }
     except (SpecError, yaml.YAMLError, OSError) as error:

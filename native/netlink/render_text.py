@@ -119,17 +119,15 @@ def set_order(spec: Spec) -> list[str]:
 
 
 def python_module(spec: Spec) -> str:
-    """agent/vcache_agent/netlink/spec.py: pyroute2 messages of the family."""
+    """agent/vcache_agent/netlink/spec.py: names and numbers of the family."""
     head = [
         '# SPDX-License-Identifier: Apache-2.0',
         f'# Do not edit, generated from {SPEC_NAME} by generate.py.',
-        f'"""Messages of the generic-netlink family "{spec.name}"."""',
+        f'"""Names and numbers of the generic-netlink family "{spec.name}"."""',
         '',
         'import enum',
         'import struct',
         'from typing import NamedTuple',
-        '',
-        'from pyroute2.netlink import genlmsg, nla',
         '',
         f"FAMILY_NAME = '{spec.name}'",
         f'FAMILY_VERSION = {spec.version}',
@@ -161,6 +159,24 @@ def python_module(spec: Spec) -> str:
         ]
         sections.append(python_enum(py_class(item['name']), item['doc'], rows))
     sections += [python_struct(item) for item in spec.structs]
+    return '\n\n'.join(sections)
+
+
+def python_messages(spec: Spec) -> str:
+    """agent/vcache_agent/netlink/messages.py: its messages, for pyroute2."""
+    head = [
+        '# SPDX-License-Identifier: Apache-2.0',
+        f'# Do not edit, generated from {SPEC_NAME} by generate.py.',
+        f'"""Messages of the generic-netlink family "{spec.name}".',
+        '',
+        'pyroute2 takes longer to import than most commands take: spec.py does without.',
+        '"""',
+        '',
+        'from pyroute2.netlink import genlmsg, nla',
+        '',
+        'from vcache_agent.netlink.spec import Command',
+    ]
+    sections = ['\n'.join(head) + '\n']
     used = {op.raw['attribute-set'] for op in spec.operations}
     for name in set_order(spec):
         if name in used:

@@ -30,6 +30,9 @@
  */
 #define VCACHE_HISTOGRAM_BUCKETS	128
 
+/* Points of a miss curve, the first for no cache at all. */
+#define VCACHE_CURVE_POINTS	1025
+
 /**
  * enum vcache_mode - What a device does with writes.
  * @VCACHE_MODE_FLUSH_ONLY: a tagged write buffer over the origin, no cache
@@ -169,7 +172,7 @@ enum vcache_a_device {
  * @VCACHE_A_TAG_MINOR: minor number of the mapped device
  * @VCACHE_A_TAG_ID: tag number
  * @VCACHE_A_TAG_NAME: free text for people
- * @VCACHE_A_TAG_WEIGHT: share of the buffer memory
+ * @VCACHE_A_TAG_WEIGHT: share of the buffer memory and of the cache
  * @VCACHE_A_TAG_CGROUP: cgroup v2 id (inode of its directory); replaces the
  *   tag's list; 0 alone empties it
  * @VCACHE_A_TAG_EXTENTS: extents, see tag-extents
@@ -186,6 +189,12 @@ enum vcache_a_device {
  *   writeback, writethrough or flush-only; elsewhere that of the device
  * @VCACHE_A_TAG_CACHED_BYTES: in chunks of the cache device that are its own
  * @VCACHE_A_TAG_CACHE_DIRTY_BYTES: of these not on the origin yet
+ * @VCACHE_A_TAG_CACHE_MIN_BYTES: its share of the cache is at least this, in
+ *   whole chunks, if all of these fit; what they leave is shared by weight
+ * @VCACHE_A_TAG_CACHE_MAX_BYTES: most that it may have in any case, in whole
+ *   chunks, two at least; 0: no limit
+ * @VCACHE_A_TAG_CACHE_SHARE_BYTES: its share now: what it has even if all want
+ *   more
  * @VCACHE_A_TAG_PAD: aligns 64-bit values, no content
  */
 enum vcache_a_tag {
@@ -208,6 +217,9 @@ enum vcache_a_tag {
 	VCACHE_A_TAG_MODE,
 	VCACHE_A_TAG_CACHED_BYTES,
 	VCACHE_A_TAG_CACHE_DIRTY_BYTES,
+	VCACHE_A_TAG_CACHE_MIN_BYTES,
+	VCACHE_A_TAG_CACHE_MAX_BYTES,
+	VCACHE_A_TAG_CACHE_SHARE_BYTES,
 	VCACHE_A_TAG_PAD,
 
 	/* private: */
@@ -269,6 +281,38 @@ enum vcache_a_stats {
 };
 
 /**
+ * enum vcache_a_curve - attributes of the set "curve"
+ * @VCACHE_A_CURVE_MAJOR: major number of the mapped device
+ * @VCACHE_A_CURVE_MINOR: minor number of the mapped device
+ * @VCACHE_A_CURVE_ID: tag number
+ * @VCACHE_A_CURVE_GRAIN_BYTES: by so much the cache of a point is larger than
+ *   that of the one before; doubles as need be
+ * @VCACHE_A_CURVE_FOOTPRINT_BYTES: about so much was accessed at all
+ * @VCACHE_A_CURVE_READS: blocks of 4 KiB that were read
+ * @VCACHE_A_CURVE_WRITES: and written
+ * @VCACHE_A_CURVE_READ_MISSES: of the reads, those that an LRU cache of each
+ *   size would have missed: curve-points times u64, host byte order
+ * @VCACHE_A_CURVE_WRITE_MISSES: the same of the writes
+ * @VCACHE_A_CURVE_PAD: aligns 64-bit values, no content
+ */
+enum vcache_a_curve {
+	VCACHE_A_CURVE_MAJOR = 1,
+	VCACHE_A_CURVE_MINOR,
+	VCACHE_A_CURVE_ID,
+	VCACHE_A_CURVE_GRAIN_BYTES,
+	VCACHE_A_CURVE_FOOTPRINT_BYTES,
+	VCACHE_A_CURVE_READS,
+	VCACHE_A_CURVE_WRITES,
+	VCACHE_A_CURVE_READ_MISSES,
+	VCACHE_A_CURVE_WRITE_MISSES,
+	VCACHE_A_CURVE_PAD,
+
+	/* private: */
+	__VCACHE_A_CURVE_MAX,
+	VCACHE_A_CURVE_MAX = (__VCACHE_A_CURVE_MAX - 1)
+};
+
+/**
  * enum vcache_a_event - attributes of the set "event"
  * @VCACHE_A_EVENT_KIND: kind
  * @VCACHE_A_EVENT_MAJOR: major
@@ -307,6 +351,9 @@ enum vcache_a_event {
  *   understands tags, or with origin-nsid 0 that it is not to be used so.
  *   Refused when the origin is no NVMe namespace itself or does not take a
  *   tagged flush.
+ * @VCACHE_CMD_CURVE_GET: Get the miss-ratio curve of a tag, estimated from a
+ *   sample of its blocks (SHARDS). Refused with ENODATA for a tag whose device
+ *   has no cache, and where there was no memory for a sample.
  */
 enum vcache_cmd {
 	VCACHE_CMD_DEVICE_GET = 1,
@@ -316,6 +363,7 @@ enum vcache_cmd {
 	VCACHE_CMD_TAG_EXTENTS,
 	VCACHE_CMD_EVENT_NTF,
 	VCACHE_CMD_DEVICE_SET,
+	VCACHE_CMD_CURVE_GET,
 
 	/* private: */
 	__VCACHE_CMD_MAX,

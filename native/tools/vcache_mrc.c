@@ -20,7 +20,7 @@
 #define RATE_MIN 0.000000001
 
 static struct vc_shards_setup setup = {
-	.samples = SAMPLES_DEFAULT, .buckets = BUCKETS, .limit = VC_SHARDS_ALL,
+	.samples = SAMPLES_DEFAULT, .kinds = 1, .buckets = BUCKETS, .limit = VC_SHARDS_ALL,
 };
 static u64 sizes[SIZES_MAX];
 static size_t nr_sizes;
@@ -114,11 +114,11 @@ static int estimate(struct vc_shards *s, void **p)
 	size_t n, done;
 
 	while ((n = trace_blocks(&trace, stdin, blocks))) {
-		done = vc_shards_touch(s, blocks, n);
+		done = vc_shards_touch(s, 0, blocks, n);
 		while (done < n) {
 			if (!grow(s, p))
 				return EXIT_FAILED;
-			done += vc_shards_touch(s, blocks + done, n - done);
+			done += vc_shards_touch(s, 0, blocks + done, n - done);
 		}
 	}
 	if (*trace.error) {
@@ -148,13 +148,13 @@ static void default_sizes(u64 footprint)
 
 static void print(const struct vc_shards *s)
 {
-	u64 footprint = vc_shards_footprint(s), accesses = s->accesses;
+	u64 footprint = vc_shards_footprint(s), accesses = s->kind[0].accesses;
 	static u64 misses[SIZES_MAX];
 	size_t i;
 
 	if (!nr_sizes)
 		default_sizes(footprint);
-	vc_shards_curve(s, sizes, nr_sizes, misses);
+	vc_shards_curve(s, 0, sizes, nr_sizes, misses);
 	if (json)
 		printf("{\"accesses\": %" PRIu64 ", \"sizes\": [", accesses);
 	else

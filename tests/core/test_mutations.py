@@ -227,17 +227,40 @@ MUTATIONS = [
              "\ts->weight = vc_weight_of(s->setup.limit);\n\treturn", "\treturn"),
     Mutation("a block too many is sampled", "shards", "return hash < largest;", "return true;"),
     Mutation("T rises", "shards", "if (hash[i] <= s->setup.limit &&\n\t\t\t    !", "if (!"),
+    Mutation("only the first kind is made coarser", "shards",
+             "for (i = 0; i < s->setup.kinds; i++)", "for (i = 0; i < 1; i++)"),
+    Mutation("all kinds are one", "shards", "counted = &s->kind[kind];", "counted = s->kind;"),
     Mutation("odd buckets are lost", "shards", "if (2 * i + 1 < n)", "if (0)"),
     Mutation("what there was no room for counts", "shards", "\t\t\t\tdone += which[i];\n", ""),
     Mutation("what was not sampled is forgotten", "shards",
-             "(s->accesses << VC_SHARDS_ONE_SHIFT) - s->weighed;", "0;"),
+             "(k->accesses << VC_SHARDS_ONE_SHIFT) - k->weighed;", "0;"),
     Mutation("less than no hits are many", "shards", "|| part >> 63", ""),
     Mutation("a cache of no blocks hits", "shards", "if (!size || ", "if ("),
     Mutation("buckets fall at their end", "shards", "\t\tpart += hits;\n", "\t\tpart = hits;\n"),
     Mutation("what was counted is left behind", "shards",
-             "\tto->weighed = from->weighed;\n", ""),
+             "\t\tto->kind[i].weighed = from->kind[i].weighed;\n", ""),
     Mutation("places move with their gaps", "shards",
              "= vc_rank(from, from->place[i] - 1);", "= from->place[i];"),
+    Mutation("a miss is remembered for ever", "ghost",
+             "met = age < VC_GHOST_WINDOW ? age : VC_GHOST_WINDOW;", "met = age;"),
+    Mutation("a miss is that of any volume", "ghost", "(u64)slot << 48 ^ block", "block"),
+    Mutation("the newest miss goes", "ghost", "if (age >= oldest) {", "if (age <= oldest) {"),
+    Mutation("only the first miss counts", "ghost", "\tWRITE_ONCE(e[place],",
+             "\tif (met == VC_GHOST_WINDOW)\n\t\tWRITE_ONCE(e[place],"),
+    Mutation("what comes back is not heard", "level", "again > first / part", "0"),
+    Mutation("once is enough at the first that comes back", "level", "again > first / part",
+             "again > 0"),
+    Mutation("once is enough for ever", "level", "WRITE_ONCE(l->once, again > first / part);",
+             "WRITE_ONCE(l->once, l->once || again > first / part);"),
+    Mutation("once ends as it begins", "level",
+             "READ_ONCE(l->once) ? VC_LEVEL_ENDS : VC_LEVEL_BEGINS", "VC_LEVEL_BEGINS"),
+    Mutation("decided at each miss", "level", "first > cells / VC_LEVEL_PERIODS", "1"),
+    Mutation("what was long ago counts as much", "level", "\t\tfirst /= 2;\n\t\tagain /= 2;\n", ""),
+    Mutation("what is not hot is kept", "replace", "while (k.level > hot &&", "while (k.level &&"),
+    Mutation("one more is kept", "replace", "if (!k->rest)\n\t\treturn false;", ""),
+    Mutation("the coldest are kept", "replace", "return heat > k->level;",
+             "return heat < k->level;"),
+    Mutation("all is kept though nobody has paid", "replace", "credit >= room &&", ""),
     Mutation("chunks of a log die in any order", "writer",
              "w->found[c].gen < w->found[oldest].gen", "w->found[c].gen > w->found[oldest].gen"),
     Mutation("a chunk dies before those it has superseded", "writer",
@@ -253,6 +276,9 @@ PROGRAMS = {
     "writer": ("recover",),
 }
 
+#: What is in a header.
+HEADERS = {"replace": "native/core/replace.h", "writer": "tests/core/writer.h"}
+
 #: Longer than a program takes: one that hangs has noticed, too.
 HANGS = 60
 
@@ -261,8 +287,7 @@ HANGS = 60
 def test_mutation_is_noticed(mutation: Mutation) -> None:
     folder = build.BUILD / "mutation" / hashlib.sha256(mutation.name.encode()).hexdigest()[:12]
     tree = build.copy_tree(folder / "tree")
-    changed = Path("tests/core/writer.h" if mutation.file == "writer"
-                   else f"native/core/{mutation.file}.c")
+    changed = Path(HEADERS.get(mutation.file, f"native/core/{mutation.file}.c"))
     text = (tree / changed).read_text()
     assert text.count(mutation.old) == 1, "the line to be broken is not there (any more)"
     (tree / changed).write_text(text.replace(mutation.old, mutation.new))

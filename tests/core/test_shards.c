@@ -46,12 +46,12 @@ static void grow(struct vc_shards *s)
 	*s = to;
 }
 
-static void touch(struct vc_shards *s, const u64 *blocks, size_t n)
+static void touch_as(struct vc_shards *s, u32 kind, const u64 *blocks, size_t n)
 {
 	size_t done = 0;
 
 	for (;;) {
-		done += vc_shards_touch(s, blocks + done, n - done);
+		done += vc_shards_touch(s, kind, blocks + done, n - done);
 		if (done == n)
 			return;
 		CHECK(s->setup.fixed_rate && s->used == s->setup.samples);
@@ -59,8 +59,16 @@ static void touch(struct vc_shards *s, const u64 *blocks, size_t n)
 	}
 }
 
-/* The misses of caches of 0 ... SIZES - 1 blocks; the number of blocks. */
-static size_t mattson(const u64 *blocks, size_t n, u64 *misses)
+static void touch(struct vc_shards *s, const u64 *blocks, size_t n)
+{
+	touch_as(s, 0, blocks, n);
+}
+
+/*
+ * The misses of caches of 0 ... SIZES - 1 blocks, of accesses of a kind; the number of
+ * blocks. @kinds may be NULL: all are of one.
+ */
+static size_t mattson(const u64 *blocks, const u8 *kinds, u8 kind, size_t n, u64 *misses)
 {
 	static u64 stack[LENGTH];
 	size_t depth = 0, i, at, size;
@@ -70,7 +78,7 @@ static size_t mattson(const u64 *blocks, size_t n, u64 *misses)
 		for (at = 0; at < depth && stack[at] != blocks[i]; at++)
 			;
 		for (size = 0; size < SIZES && (size <= at || at == depth); size++)
-			misses[size]++;
+			misses[size] += !kinds || kinds[i] == kind;
 		depth += at == depth;
 		memmove(stack + 1, stack, at * sizeof(*stack));
 		stack[0] = blocks[i];
@@ -103,7 +111,7 @@ static void history(uint64_t *state, u64 *blocks, size_t n)
 	}
 }
 
-static void check_exact(struct vc_shards *s, const u64 *want, size_t blocks,
+static void check_exact(struct vc_shards *s, u32 kind, const u64 *want, size_t blocks,
 			size_t n)
 {
 	u64 sizes[SIZES], misses[SIZES];
@@ -111,41 +119,49 @@ static void check_exact(struct vc_shards *s, const u64 *want, size_t blocks,
 
 	for (i = 0; i < SIZES; i++)
 		sizes[i] = i;
-	CHECK(s->accesses == n);
+	CHECK(s->kind[kind].accesses == n);
 	CHECK(vc_shards_footprint(s) == blocks);
-	vc_shards_curve(s, sizes, SIZES, misses);
+	vc_shards_curve(s, kind, sizes, SIZES, misses);
 	for (i = 0; i < SIZES; i++)
 		CHECK(misses[i] == want[i]);
 }
 
+/* Also when reads find what writes have touched, and the other way round. */
 static void a_history_is_exact(uint64_t seed)
 {
 	uint64_t state = seed * 0x9e3779b97f4a7c15ULL;
 	static u64 blocks[LENGTH], want[SIZES];
-	size_t n = 1 + check_below(&state, LENGTH), at, found;
+	static u8 kinds[LENGTH];
+	size_t n = 1 + check_below(&state, LENGTH), at, found, of_kind[VC_SHARDS_KINDS] = {};
+	u32 kind, nr_kinds = 1 + seed % 2;
 	struct vc_shards_setup fixed_size = {
-		.samples = BLOCKS, .buckets = BLOCKS, .limit = VC_SHARDS_ALL,
-		.salt = check_next(&state),
+		.samples = BLOCKS, .kinds = nr_kinds, .buckets = BLOCKS,
+		.limit = VC_SHARDS_ALL, .salt = check_next(&state),
 	};
 	struct vc_shards_setup growing = {
-		.samples = VC_SHARDS_MIN, .buckets = VC_SHARDS_MIN,
+		.samples = VC_SHARDS_MIN, .kinds = nr_kinds, .buckets = VC_SHARDS_MIN,
 		.limit = VC_SHARDS_ALL, .salt = seed, .fixed_rate = true,
 	};
 	struct vc_shards a = make(&fixed_size), b = make(&growing);
 
 	history(&state, blocks, n);
-	found = mattson(blocks, n, want);
 	/* In parts of any length: how it is called is no matter. */
 	for (at = 0; at < n; ) {
 		size_t part = check_below(&state, 200);
 
+		kind = check_below(&state, nr_kinds);
 		part = part < n - at ? part : n - at;
-		touch(&a, blocks + at, part);
-		touch(&b, blocks + at, part);
+		memset(kinds + at, kind, part);
+		of_kind[kind] += part;
+		touch_as(&a, kind, blocks + at, part);
+		touch_as(&b, kind, blocks + at, part);
 		at += part;
 	}
-	check_exact(&a, want, found, n);
-	check_exact(&b, want, found, n);
+	for (kind = 0; kind < nr_kinds; kind++) {
+		found = mattson(blocks, kinds, kind, n, want);
+		check_exact(&a, kind, want, found, of_kind[kind]);
+		check_exact(&b, kind, want, found, of_kind[kind]);
+	}
 	CHECK(a.setup.limit == VC_SHARDS_ALL);
 	drop(&a);
 	drop(&b);
@@ -156,22 +172,27 @@ static void buckets_of_many_blocks(uint64_t seed)
 {
 	uint64_t state = seed * 0x9e3779b97f4a7c15ULL;
 	static u64 blocks[LENGTH], want[SIZES];
+	static u8 kinds[LENGTH];
 	struct vc_shards_setup setup = {
-		.samples = BLOCKS, .buckets = 3 + check_below(&state, 60),
+		.samples = BLOCKS, .kinds = 2, .buckets = 3 + check_below(&state, 60),
 		.grain_shift = check_below(&state, 5), .limit = VC_SHARDS_ALL,
 		.salt = seed,
 	};
 	struct vc_shards s = make(&setup);
 	u64 grain, size;
+	size_t i;
 
 	history(&state, blocks, LENGTH);
-	mattson(blocks, LENGTH, want);
-	touch(&s, blocks, LENGTH);
+	for (i = 0; i < LENGTH; i++) {
+		kinds[i] = check_below(&state, 2);
+		touch_as(&s, kinds[i], blocks + i, 1);
+	}
+	mattson(blocks, kinds, 1, LENGTH, want);
 	grain = 1ULL << s.setup.grain_shift;
 	for (size = 0; size < SIZES; size++) {
 		u64 low = size / grain * grain, high = low + grain, at, misses;
 
-		vc_shards_curve(&s, &size, 1, &misses);
+		vc_shards_curve(&s, 1, &size, 1, &misses);
 		if (high >= SIZES)
 			break;
 		at = size - low;
@@ -281,7 +302,7 @@ static void a_sample_is_near(uint64_t seed)
 	enum shape shape = seed % SHAPES;
 	u64 sizes[POINTS], want[POINTS], got[POINTS], footprint;
 	struct vc_shards_setup exact = {
-		.samples = 1 << 19, .buckets = 1 << 19, .limit = VC_SHARDS_ALL,
+		.samples = 1 << 19, .kinds = 1, .buckets = 1 << 19, .limit = VC_SHARDS_ALL,
 	};
 	int i, rate;
 
@@ -291,11 +312,11 @@ static void a_sample_is_near(uint64_t seed)
 	footprint = vc_shards_footprint(&s);
 	for (i = 0; i < POINTS; i++)
 		sizes[i] = footprint * (i + 1) / POINTS;
-	vc_shards_curve(&s, sizes, POINTS, want);
+	vc_shards_curve(&s, 0, sizes, POINTS, want);
 	drop(&s);
 	for (rate = 0; rate < 2; rate++) {
 		struct vc_shards_setup setup = {
-			.samples = 2048, .buckets = 4096,
+			.samples = 2048, .kinds = 1, .buckets = 4096,
 			.limit = VC_SHARDS_ALL, .salt = seed,
 		};
 		u64 off, about, t;
@@ -312,7 +333,7 @@ static void a_sample_is_near(uint64_t seed)
 			CHECK(s.setup.limit <= t);
 			check_sample(&s);
 		}
-		vc_shards_curve(&s, sizes, POINTS, got);
+		vc_shards_curve(&s, 0, sizes, POINTS, got);
 		off = difference(want, got, LONG);
 		about = vc_shards_footprint(&s);
 		CHECK(off <= limit[shape]);
@@ -331,7 +352,7 @@ static void a_sample_is_near(uint64_t seed)
 static void weights(void)
 {
 	struct vc_shards_setup setup = {
-		.samples = VC_SHARDS_MIN, .buckets = 2, .limit = VC_SHARDS_ALL,
+		.samples = VC_SHARDS_MIN, .kinds = 1, .buckets = 2, .limit = VC_SHARDS_ALL,
 	};
 	struct vc_shards s = make(&setup);
 	u64 third;
@@ -362,11 +383,11 @@ static void weights(void)
 static void what_is_not_allowed(void)
 {
 	static const struct vc_shards_setup good = {
-		.samples = 8192, .buckets = 2048, .grain_shift = 8,
+		.samples = 8192, .kinds = 1, .buckets = 2048, .grain_shift = 8,
 		.limit = VC_SHARDS_ALL,
 	};
-	struct vc_shards_setup bad[7] = {
-		good, good, good, good, good, good, good,
+	struct vc_shards_setup bad[9] = {
+		good, good, good, good, good, good, good, good, good,
 	};
 	struct vc_shards s;
 	int i;
@@ -379,7 +400,9 @@ static void what_is_not_allowed(void)
 	bad[4].grain_shift = 33;
 	bad[5].limit = 0;
 	bad[6].limit = (1ULL << 29) - 2;
-	for (i = 0; i < 7; i++) {
+	bad[7].kinds = 0;
+	bad[8].kinds = VC_SHARDS_KINDS + 1;
+	for (i = 0; i < 9; i++) {
 		CHECK(!vc_shards_size(&bad[i]));
 		CHECK(vc_shards_init(&s, &bad[i], NULL) == -EINVAL);
 	}
@@ -390,7 +413,7 @@ static void runs_are_sampled_evenly(uint64_t seed)
 {
 	uint64_t state = seed * 0x9e3779b97f4a7c15ULL;
 	struct vc_shards_setup setup = {
-		.samples = 4096, .buckets = 2, .limit = VC_SHARDS_ALL / 32,
+		.samples = 4096, .kinds = 1, .buckets = 2, .limit = VC_SHARDS_ALL / 32,
 		.fixed_rate = true, .salt = seed,
 	};
 	static u64 blocks[4096];
@@ -412,7 +435,7 @@ static void runs_are_sampled_evenly(uint64_t seed)
 static void a_hot_block_is_no_miss(uint64_t seed)
 {
 	struct vc_shards_setup setup = {
-		.samples = 16, .buckets = 16, .limit = VC_SHARDS_ALL / 2,
+		.samples = 16, .kinds = 1, .buckets = 16, .limit = VC_SHARDS_ALL / 2,
 		.fixed_rate = true, .salt = seed,
 	};
 	struct vc_shards s = make(&setup);
@@ -422,7 +445,7 @@ static void a_hot_block_is_no_miss(uint64_t seed)
 
 	for (i = 0; i < 1000; i++)
 		touch(&s, &seed, 1);
-	vc_shards_curve(&s, sizes, 4, misses);
+	vc_shards_curve(&s, 0, sizes, 4, misses);
 	CHECK(misses[0] == 1000);
 	CHECK(misses[1] <= 2 && misses[2] <= 2 && misses[3] <= 2);
 	drop(&s);
@@ -436,7 +459,7 @@ static void another_salt_is_another_sample(void)
 		blocks[i] = i;
 	for (salt = 0; salt < 4; salt++) {
 		struct vc_shards_setup setup = {
-			.samples = 16, .buckets = 16, .limit = VC_SHARDS_ALL,
+			.samples = 16, .kinds = 1, .buckets = 16, .limit = VC_SHARDS_ALL,
 			.salt = salt,
 		};
 		struct vc_shards s = make(&setup);
@@ -454,7 +477,7 @@ static void batches_are_no_matter(uint64_t seed)
 	uint64_t state = seed * 0x9e3779b97f4a7c15ULL;
 	static u64 blocks[LENGTH];
 	struct vc_shards_setup setup = {
-		.samples = 16 + check_below(&state, 100), .buckets = 64,
+		.samples = 16 + check_below(&state, 100), .kinds = 1, .buckets = 64,
 		.limit = VC_SHARDS_ALL, .salt = seed,
 	};
 	struct vc_shards a = make(&setup), b = make(&setup);
@@ -466,8 +489,9 @@ static void batches_are_no_matter(uint64_t seed)
 		touch(&b, blocks + i, 1);
 	check_sample(&a);
 	CHECK(a.setup.limit == b.setup.limit);
-	CHECK(a.weighed == b.weighed && a.accesses == b.accesses);
-	CHECK(!memcmp(a.hist, b.hist, setup.buckets * sizeof(*a.hist)));
+	CHECK(a.kind[0].weighed == b.kind[0].weighed);
+	CHECK(a.kind[0].accesses == b.kind[0].accesses);
+	CHECK(!memcmp(a.kind[0].hist, b.kind[0].hist, setup.buckets * sizeof(u64)));
 	drop(&a);
 	drop(&b);
 }

@@ -216,13 +216,16 @@ class PoolStatus(NamedTuple):
     needs_check: int
     bytes_per_block: float
     carried: int
+    reads: int
+    kept: int
+    reads_percent: int
 
 
 def pool_status(pool: Mapped) -> PoolStatus:
     """Return what a pool says of itself."""
     words = pool.status()
     return PoolStatus._make([words[0], *map(int, words[1:9]), float(words[9]),
-                             int(words[10])])
+                             *map(int, words[10:14])])
 
 
 class CacheStatus(NamedTuple):
@@ -234,13 +237,14 @@ class CacheStatus(NamedTuple):
     destaged: int
     cache_errors: int
     damaged: int
+    promoted: int
 
 
 def cache_status(device: Mapped) -> CacheStatus:
     """Return what a volume says of its cache; sizes in sectors."""
     words = device.status()
     at = words.index("cache")
-    return CacheStatus._make([int(words[at + 1]), words[at + 2], *map(int, words[at + 3:at + 7])])
+    return CacheStatus._make([int(words[at + 1]), words[at + 2], *map(int, words[at + 3:at + 8])])
 
 
 def pool_table(cache: str, chunk_kib: int | None = None) -> str:

@@ -30,11 +30,9 @@ def allocations_fail(work: Callable[[], None], undo: Callable[[bool], None]) -> 
     :param undo: called after each time, told whether the work was done
     :returns: how many allocations there were, nearly
     """
-    seed = random.randrange(1 << 32)
-    print("seed", seed)
-    rng = random.Random(seed)
     number = 1
     while True:
+        print("allocation", number)
         done = False
         with debug.failing_allocation(number) as failed:
             with contextlib.suppress(OSError, MemoryError):
@@ -44,7 +42,7 @@ def allocations_fail(work: Callable[[], None], undo: Callable[[bool], None]) -> 
         if not failed[0]:
             assert done
             return number - 1
-        number += rng.randint(1, 1 + number // 8) if number > 16 else 1
+        number += random.randint(1, 1 + number // 8) if number > 16 else 1
 
 
 def make(name: str, table: str) -> Callable[[], None]:

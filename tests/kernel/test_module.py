@@ -11,7 +11,8 @@ from tests.box import inside
 from tests.kernel import stack
 from tests.kernel.disk import Disk, pattern, read
 from tests.kernel.stack import Mapped, mapped, null_blk, vcache, vcache_table
-from vcache_agent.netlink.client import Client, ModuleNotLoaded
+from vcache_agent.netlink.client import Client
+from vcache_agent.netlink.errors import ModuleNotLoaded
 
 #: null_blk is no type of disk that LVM knows; there is no udev in the box.
 LVM_CONFIG = ('devices { types=["nullb",16] use_devicesfile=0 scan_lvs=0 } '

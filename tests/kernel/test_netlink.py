@@ -15,7 +15,8 @@ from tests.kernel.conftest import Cgroup
 from tests.kernel.disk import SECTOR, Disk, pattern, read
 from tests.kernel.stack import Mapped, null_blk, vcache
 from vcache_agent.model import DeviceNumber, Extent, Stats, Tag
-from vcache_agent.netlink.client import Client, NetlinkError
+from vcache_agent.netlink.client import Client
+from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.netlink.spec import (
     CGROUPS_MAX,
     EXTENT_LAYOUT,

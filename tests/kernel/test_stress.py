@@ -15,7 +15,8 @@ from tests.kernel.disk import SECTOR, Disk, pattern
 from tests.kernel.dm import NOFLUSH
 from tests.kernel.stack import Mapped, linear, mapped, vcache, vcache_table
 from vcache_agent.model import Extent
-from vcache_agent.netlink.client import Client, NetlinkError
+from vcache_agent.netlink.client import Client
+from vcache_agent.netlink.errors import NetlinkError
 
 # Neighbours share a page: the regions do not begin at one.
 REGION, SHIFT, VMS = 1020, 4, 4

@@ -20,7 +20,8 @@ from tests.kernel import stack
 from tests.kernel.disk import SECTOR, Disk, pattern, read
 from tests.kernel.stack import Mapped, vcache
 from vcache_agent.netlink import spec
-from vcache_agent.netlink.client import Client, EventListener, NetlinkError
+from vcache_agent.netlink.client import Client, EventListener
+from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.nvme import Drives, TaggedDrive, read_drive
 
 _BLOCK = 8  # sectors

@@ -27,7 +27,8 @@ from tests.box.disks import mapped, null_block
 from tests.powercut import scenario
 from tests.powercut.scenario import Scenario, Tag, Worker
 from vcache_agent.model import DeviceNumber, Extent
-from vcache_agent.netlink.client import Client, NetlinkError
+from vcache_agent.netlink.client import Client
+from vcache_agent.netlink.errors import NetlinkError
 
 #: Serial number of the disk for a log.
 LOG_DISK = "log{}"
@@ -223,8 +224,9 @@ class Recording:
             path = str(MOUNT if worker.kind == "files" else MOUNT / str(worker.file))
         cgroup = str(CGROUPS / f"pc-{worker.cgroup}") if worker.cgroup else "-"
         weights = " ".join(f"{name}={weight}" for name, weight in worker.weights.items())
+        ops = 1 if worker.behind else self.scenario.ops
         return (f"{worker.kind} id={number} seed={self.scenario.seed * 1000 + number} "
-                f"ops={self.scenario.ops} ms={int(self.scenario.seconds * 1000)} "
+                f"ops={ops} ms={int(self.scenario.seconds * 1000)} "
                 f"cgroup={cgroup} path={path} file={worker.file} first={worker.first} "
                 f"count={worker.count} grain={worker.grain} largest={worker.largest} {weights}")
 
@@ -260,6 +262,8 @@ class Recording:
             raise inside.InsideError(f"{s.name}: isolation is not {s.origin}: {status}")
         if s.origin_delay_ms and not int(status.splitlines()[1].split()[13]):
             raise inside.InsideError(f"{s.name}: nothing was carried forward: {status}")
+        if s.reads and not int(status.splitlines()[1].split()[15]):
+            raise inside.InsideError(f"{s.name}: nothing was promoted and kept: {status}")
 
     @contextlib.contextmanager
     def _stack(self) -> Iterator[None]:
@@ -347,11 +351,14 @@ class Recording:
         client.tag_set(_number(self.device), tag.id, cgroups=ids)
         self._set_extents(client, tag)
 
-    def _remove_tag(self, client: Client, tag: Tag, number: int) -> None:
-        op = _DISTURBER << 32 | number
+    def _remove_tag(self, client: Client, tag: Tag, nth: int) -> None:
+        op = _DISTURBER << 32 | nth
         Tracing.event(f"T {op} {tag.file}")
         client.tag_del(_number(self.device), tag.id)
         Tracing.event(f"C {op} 0")
+        lines = [self._line(w, False) for w in self.scenario.workers if w.behind == nth]
+        if lines:
+            self._run(*lines)
 
     def _reload(self) -> None:
         """Put the same table in force again, with data in the buffer."""
@@ -361,6 +368,7 @@ class Recording:
 
     def _disturb(self, stop: threading.Event) -> None:
         """Do what an agent and an administrator do while the load runs."""
+        removals = itertools.count(1)
         with Client(30) as client:
             for number in itertools.count(1):
                 if stop.wait(_DISTURB_SECONDS):
@@ -369,10 +377,10 @@ class Recording:
                     if tag.growing:
                         self._set_extents(client, tag)
                     elif tag.removed and self.scenario.disturb and number % 2:
-                        self._remove_tag(client, tag, number)
+                        self._remove_tag(client, tag, next(removals))
                     elif tag.removed and self.scenario.disturb:
                         self._set_tag(client, tag)
-                if self.scenario.disturb and number % 3 == 0:
+                if self.scenario.disturb and self.scenario.reload and number % 3 == 0:
                     self._reload()
 
     def _afterlife(self) -> contextlib.AbstractContextManager[str]:
@@ -403,7 +411,8 @@ class Recording:
 
     def _load(self, tracing: Tracing, again: bool) -> None:
         stop = threading.Event()
-        lines = [self._line(worker, again) for worker in self.scenario.workers]
+        lines = [self._line(worker, again) for worker in self.scenario.workers
+                 if not worker.behind]
         beside = self._disturb
         if self.scenario.crash and not again:
             beside = self._until_crash

@@ -142,7 +142,8 @@ class Mounted:
         (self._folder / "images.json").write_text(json.dumps(self._images))
         command = [sys.executable, "-m", "tests.powercut.mount", str(build_load()),
                    str(self._folder)]
-        result = Box(memory="2G", disks=[Disk(self._folder / "images", mount.IMAGES_DISK)]).run(
+        result = Box(cpus=1, memory="2G",
+                     disks=[Disk(self._folder / "images", mount.IMAGES_DISK)]).run(
             command, timeout=_BASE_SECONDS + _MOUNT_SECONDS * len(self._images))
         if result.status:
             raise PowercutError("the crash images could not be examined in the box")

@@ -31,6 +31,8 @@ class Worker:
     :param grain: alignment of its writes in sectors
     :param largest: largest write in sectors
     :param weights: how often it does what
+    :param behind: 0: it runs as long as the load does; n: it does one thing, right
+        behind the n-th time that a tag is removed
     """
 
     id: int
@@ -42,6 +44,7 @@ class Worker:
     first: int = 0
     grain: int = 1
     largest: int = 64
+    behind: int = 0
 
 
 @dataclass(frozen=True)
@@ -78,15 +81,18 @@ class Scenario:
     :param ops: how many operations each worker does at most
     :param disturb: meanwhile the table is reloaded without a flush, and tags
         are removed and made again
+    :param reload: or tags are only removed and made again
     :param discard: the file system discards blocks that it frees
     :param buffer_mb: the target's write buffer
     :param age_ms: the target's age limit
     :param cache_mb: size of the cache device of a pool, in front of the origin
-    :param cache_mode: how the volume uses it
         on the device that is recorded; 0: no pool
+    :param cache_mode: how the volume uses it
     :param chunk_kib: size of its chunks
     :param origin_delay_ms: how much later writes reach the origin of a pool: what
         counts has to be carried forward in the cache
+    :param reads: the load has so many reads that blocks must have been promoted, and
+        the hot ones kept
     :param crash: there is a crash in the middle: the target is cut off from
         the device, and built again on what that holds, for more of the load
     :param recover: program that recovers the pool on the host; empty: the one
@@ -105,6 +111,7 @@ class Scenario:
     seconds: float = 8
     ops: int = 1000000
     disturb: bool = True
+    reload: bool = True
     discard: bool = True
     buffer_mb: int = 4
     age_ms: int = 500
@@ -112,6 +119,7 @@ class Scenario:
     cache_mode: Literal["writeback", "writethrough"] = "writeback"
     chunk_kib: int = 64
     origin_delay_ms: int = 0
+    reads: bool = False
     crash: bool = False
     recover: str = ""
 
@@ -242,17 +250,20 @@ def removed(name: str, seed: int, **settings: Any) -> Scenario:
     """An image is written and never flushed while its tag goes and comes.
 
     It is so large, and fits into the buffer, that most of it is still as it
-    was sent to the tag when the other one's next flush comes. Those are rare:
-    one that is on its way when the tag goes would cover everything.
+    was sent to the tag when the other one's flush comes, right behind the removal.
+    None is on its way when the tag goes: that one would cover everything. A table
+    that is loaded would write out what the tag leaves, so none is.
     """
     size = 8192
     workers = [
         Worker(1, "range", "a", size, {"write": 1}, file=1, largest=8),
-        Worker(2, "range", "b", 512, {"write": 30, "fdatasync": 1}, file=2, largest=8),
+        Worker(2, "range", "b", 512, {"write": 1}, file=2, largest=8),
+        *(Worker(2 + nth, "range", "b", 512, {"fdatasync": 1}, file=2, behind=nth)
+          for nth in range(1, 9)),
     ]
     disks = [Tag(1, 1, size, ["a"], removed=True), Tag(2, 2, 512, ["b"])]
     return Scenario(name, "vcache", "ext4", seed, workers, disks, megabytes=32, age_ms=5000,
-                    buffer_mb=32, **settings)
+                    buffer_mb=32, reload=False, **settings)
 
 
 def pooled(scenario: Scenario, **settings: Any) -> Scenario:
@@ -321,12 +332,20 @@ def pool_carried_volume(name: str, seed: int, **settings: Any) -> Scenario:
                   **{"cache_mb": 2, **settings})
 
 
+def pool_read(name: str, seed: int, **settings: Any) -> Scenario:
+    """Logs that overwrite one another's blocks, which are promoted and kept when hot."""
+    load = tags(name, seed, size=2048)
+    workers = [dataclasses.replace(w, weights={**w.weights, "look": 80}) for w in load.workers]
+    return pooled(dataclasses.replace(load, workers=workers), name=name, reads=True,
+                  disturb=False, **settings)
+
+
 #: Loads that dwell on few rules; what mutations are recorded with.
 FOCUSED: Mapping[str, Callable[..., Scenario]] = {
     "hot": hot, "tags": tags, "removed": removed, "pool-volume": pool_volume,
     "pool-hot": pool_hot, "pool-tags": pool_tags, "pool-wide": pool_wide,
     "pool-crashed": pool_crashed, "pool-carried": pool_carried,
-    "pool-carried-volume": pool_carried_volume}
+    "pool-carried-volume": pool_carried_volume, "pool-read": pool_read}
 
 
 def linear(scenario: Scenario, name: str) -> Scenario:

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from pyroute2.netlink import ctrlmsg, genlmsg
 
-from vcache_agent.model import DeviceNumber, Extent
-from vcache_agent.netlink import client, spec
+from vcache_agent.model import Curve, DeviceNumber, Extent
+from vcache_agent.netlink import client, errors, messages, spec
 
 FAMILY = 0x23
 DEVICE = DeviceNumber(254, 3)
@@ -72,7 +72,7 @@ class FakeKernel:
             self._send(self._family(sequence))
             return
         assert kind == FAMILY
-        message = spec.MESSAGES[spec.Command(data[HEADER.size])](data=data)
+        message = messages.MESSAGES[spec.Command(data[HEADER.size])](data=data)
         message.decode()
         self.requests.append((flags, message))
         self._send(self.answer(sequence, data))
@@ -115,7 +115,7 @@ def attributes(message: genlmsg) -> list[tuple[str, Any]]:
 
 def test_without_the_module(kernel: FakeKernel) -> None:
     kernel.loaded = False
-    with pytest.raises(client.ModuleNotLoaded, match="modprobe dm-vcache"):
+    with pytest.raises(errors.ModuleNotLoaded, match="modprobe dm-vcache"):
         client.Client()
 
 
@@ -149,14 +149,14 @@ def test_extents_go_in_as_many_messages_as_it_takes(
 def test_devices_and_tags_are_read_from_a_dump(
         kernel: FakeKernel, connected: client.Client) -> None:
     histogram = struct.pack("=128Q", *range(128))
-    device = body(spec.DeviceMessage(), 1, [
+    device = body(messages.DeviceMessage(), 1, [
         ("VCACHE_A_DEVICE_MAJOR", 254), ("VCACHE_A_DEVICE_MINOR", 3),
         ("VCACHE_A_DEVICE_NAME", "images"), ("VCACHE_A_DEVICE_MODE", 0),
         ("VCACHE_A_DEVICE_SCOPE", 1), ("VCACHE_A_DEVICE_ISOLATION", 2),
         ("VCACHE_A_DEVICE_SECTORS", 2048), ("VCACHE_A_DEVICE_ORIGIN", "8:0"),
         ("VCACHE_A_DEVICE_DIRTY_BYTES", 4096), ("VCACHE_A_DEVICE_TAGS", 2),
         ("VCACHE_A_DEVICE_BROKEN", None)])
-    tag = body(spec.TagMessage(), 2, [
+    tag = body(messages.TagMessage(), 2, [
         ("VCACHE_A_TAG_MAJOR", 254), ("VCACHE_A_TAG_MINOR", 3), ("VCACHE_A_TAG_ID", 9),
         ("VCACHE_A_TAG_NAME", "n"), ("VCACHE_A_TAG_WEIGHT", 50), ("VCACHE_A_TAG_CGROUP", 1),
         ("VCACHE_A_TAG_CGROUP", 2), ("VCACHE_A_TAG_DIRTY_BYTES", 512),
@@ -183,17 +183,40 @@ def test_devices_and_tags_are_read_from_a_dump(
     assert all(flags == 0x305 for flags, _ in kernel.requests)
 
 
+def test_a_curve_is_read(kernel: FakeKernel, connected: client.Client) -> None:
+    points = struct.pack("=1025Q", *range(2000, 975, -1))
+    kernel.answer = lambda sequence, data: [
+        framed(FAMILY, 0, sequence, body(messages.CurveMessage(), spec.Command.CURVE_GET, [
+            ("VCACHE_A_CURVE_MAJOR", 254), ("VCACHE_A_CURVE_MINOR", 3), ("VCACHE_A_CURVE_ID", 5),
+            ("VCACHE_A_CURVE_GRAIN_BYTES", 1 << 20), ("VCACHE_A_CURVE_FOOTPRINT_BYTES", 5 << 20),
+            ("VCACHE_A_CURVE_READS", 2000), ("VCACHE_A_CURVE_WRITES", 4000),
+            ("VCACHE_A_CURVE_READ_MISSES", points),
+            ("VCACHE_A_CURVE_WRITE_MISSES", points)])), acknowledged(sequence)]
+    curve = connected.curve(DEVICE, 5)
+    assert attributes(kernel.requests[-1][1]) == [("MAJOR", 254), ("MINOR", 3), ("ID", 5)]
+    assert (curve.grain, curve.footprint, curve.reads, curve.writes) == (
+        1 << 20, 5 << 20, 2000, 4000)
+    assert curve.read_misses == curve.write_misses == tuple(range(2000, 975, -1))
+
+
+@pytest.mark.parametrize(("size", "misses"), [
+    (0, (100, 50)), (3, (93, 50)), (10, (75, 50)), (15, (60, 25)), (20, (45, 0)), (29, (45, 0)),
+    (1 << 40, (45, 0))])
+def test_between_two_points_a_curve_falls_evenly(size: int, misses: tuple[int, int]) -> None:
+    assert Curve(10, 30, 100, 50, (100, 75, 45), (50, 50, 0)).misses(size) == misses
+
+
 def test_the_kernels_text_is_the_exceptions(kernel: FakeKernel, connected: client.Client) -> None:
     text = "a sector belongs to another tag already"
     kernel.answer = lambda sequence, data: [acknowledged(sequence, errno.EEXIST, text)]
-    with pytest.raises(client.NetlinkError, match=text) as caught:
+    with pytest.raises(errors.NetlinkError, match=text) as caught:
         connected.set_extents(DEVICE, 5, [Extent(0, 1)])
     assert caught.value.errno == errno.EEXIST
     kernel.answer = lambda sequence, data: [acknowledged(sequence, errno.EPERM)]
-    with pytest.raises(client.NetlinkError, match="CAP_NET_ADMIN"):
+    with pytest.raises(errors.NetlinkError, match="CAP_NET_ADMIN"):
         connected.tag_del(DEVICE, 5)
     kernel.answer = lambda sequence, data: [acknowledged(sequence, errno.ENOMEM)]
-    with pytest.raises(client.NetlinkError, match=os.strerror(errno.ENOMEM)):
+    with pytest.raises(errors.NetlinkError, match=os.strerror(errno.ENOMEM)):
         connected.tag_del(DEVICE, 5)
 
 
@@ -218,7 +241,7 @@ def test_silence_ends_in_time_and_late_answers_are_not_taken(
         return []
 
     kernel.answer = silent
-    with pytest.raises(client.NetlinkTimeout, match="within 1 s"):
+    with pytest.raises(errors.NetlinkTimeout, match="within 1 s"):
         connected.tag_del(DEVICE, 5)
     kernel.answer = lambda sequence, data: [*late, acknowledged(sequence)]
     connected.tag_del(DEVICE, 5)
@@ -236,15 +259,15 @@ def test_only_the_kernel_is_listened_to(kernel: FakeKernel, connected: client.Cl
 def test_a_truncated_message_is_an_error(
         kernel: FakeKernel, connected: client.Client, data: bytes) -> None:
     kernel.answer = lambda sequence, _: [data]
-    with pytest.raises(client.NetlinkError, match="truncated"):
+    with pytest.raises(errors.NetlinkError, match="truncated"):
         connected.devices()
 
 
 def test_events(kernel: FakeKernel) -> None:
-    event = body(spec.EventMessage(), spec.Command.EVENT_NTF, [
+    event = body(messages.EventMessage(), spec.Command.EVENT_NTF, [
         ("VCACHE_A_EVENT_KIND", 3), ("VCACHE_A_EVENT_MAJOR", 254), ("VCACHE_A_EVENT_MINOR", 3),
         ("VCACHE_A_EVENT_TAG", 9)])
-    newer = body(spec.EventMessage(), spec.Command.EVENT_NTF, [("VCACHE_A_EVENT_KIND", 99)])
+    newer = body(messages.EventMessage(), spec.Command.EVENT_NTF, [("VCACHE_A_EVENT_KIND", 99)])
     with contextlib.closing(client.EventListener()) as listener:
         assert listener.receive(0.1) == []
         kernel.pending = [(framed(FAMILY, 0, 0, newer) + framed(FAMILY, 0, 0, event), 0)]

@@ -9,17 +9,17 @@ import sys
 import pytest
 from pyroute2.netlink import genlmsg, nla
 
-from vcache_agent.netlink import spec
+from vcache_agent.netlink import messages, spec
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NETLINK = ROOT / 'native' / 'netlink'
 HEADER = (NETLINK / 'vcache_uapi.h').read_text(encoding='utf-8')
 
 ATTRIBUTE_SETS: dict[str, type[genlmsg] | type[nla]] = {
-    'device': spec.DeviceMessage,
-    'tag': spec.TagMessage,
-    'stats': spec.Stats,
-    'event': spec.EventMessage,
+    'device': messages.DeviceMessage,
+    'tag': messages.TagMessage,
+    'stats': messages.Stats,
+    'event': messages.EventMessage,
 }
 ENUMS = {
     'vcache_mode': ('VCACHE_MODE_', spec.Mode),
@@ -76,6 +76,7 @@ def test_a_changed_spec_makes_every_output_stale(
     assert result.returncode == 1
     stale = re.findall(r'^(\S+) is stale', result.stderr, re.M)
     assert sorted(stale) == [
+        'agent/vcache_agent/netlink/messages.py',
         'agent/vcache_agent/netlink/spec.py',
         'doc/source/reference/netlink.rst',
         'native/dm/nl_gen.c',
@@ -91,7 +92,7 @@ def test_a_changed_spec_makes_every_output_stale(
             'attribute-set: event',
             'attribute-set: evnt',
             "operations: event-ntf: 'evnt' is not one of "
-            'device, event, stats, tag',
+            'curve, device, event, stats, tag',
         ),
         (
             'max: weight-max',
@@ -153,7 +154,7 @@ def test_messages_survive_encode_and_decode() -> None:
         for extent in (spec.Extent(8, 16), spec.Extent(2**40, 1))
     )
     histogram = bytes(8 * spec.HISTOGRAM_BUCKETS)
-    sent = spec.TagMessage()
+    sent = messages.TagMessage()
     sent['cmd'] = spec.Command.TAG_SET
     sent['version'] = spec.FAMILY_VERSION
     sent['attrs'] = [
@@ -174,7 +175,7 @@ def test_messages_survive_encode_and_decode() -> None:
         ),
     ]
     sent.encode()
-    received = spec.TagMessage(sent.data)
+    received = messages.TagMessage(sent.data)
     received.decode()
     assert received['cmd'] == spec.Command.TAG_SET
     assert received.get('id') == spec.TAG_MAX

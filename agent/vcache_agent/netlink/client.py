@@ -17,8 +17,9 @@ from typing import Any, Self
 
 from pyroute2.netlink import ctrlmsg, genlmsg
 
-from vcache_agent.model import Device, DeviceNumber, Extent, Stats, Tag
-from vcache_agent.netlink import spec
+from vcache_agent.model import Curve, Device, DeviceNumber, Extent, Stats, Tag
+from vcache_agent.netlink import messages, spec
+from vcache_agent.netlink.errors import ModuleNotLoaded, NetlinkError, NetlinkTimeout
 
 # From linux/netlink.h and linux/genetlink.h; Python's socket has none of them.
 _NETLINK_GENERIC = 16
@@ -47,18 +48,6 @@ EXTENTS_PER_MESSAGE = 2048
 
 # A dump that was disturbed by a change is read again; so often at most.
 _DUMP_TRIES = 10
-
-
-class NetlinkError(OSError):
-    """The kernel refused a request; the text is the kernel's own."""
-
-
-class ModuleNotLoaded(NetlinkError):
-    """The kernel does not know the family: dm-vcache is not loaded."""
-
-
-class NetlinkTimeout(NetlinkError):
-    """The kernel did not answer in time."""
 
 
 class _Socket:
@@ -112,7 +101,7 @@ class _Socket:
     def request(self, command: spec.Command, attributes: Sequence[tuple[str, Any]],
                 flags: int = 0) -> list[genlmsg]:
         """Send a request and return the decoded answers."""
-        kind = spec.MESSAGES[command]
+        kind = messages.MESSAGES[command]
         message = kind()
         message["cmd"] = int(command)
         message["version"] = spec.FAMILY_VERSION
@@ -266,18 +255,27 @@ class Client:
 
     def tag(self, device: DeviceNumber, number: int) -> Tag:
         """Return one tag."""
-        answers = self._socket.request(spec.Command.TAG_GET, _tag_attributes(device, number))
-        if not answers:
-            raise NetlinkError(errno.EBADMSG, "the kernel acknowledged without an answer")
-        return _tag(answers[0])
+        return _tag(self._answer(spec.Command.TAG_GET, _tag_attributes(device, number)))
+
+    def curve(self, device: DeviceNumber, number: int) -> Curve:
+        """Return the miss-ratio curve of a tag.
+
+        :raises NetlinkError: with ENODATA if the tag has no cache, or no sample
+        """
+        return _curve(self._answer(spec.Command.CURVE_GET, [
+            ("VCACHE_A_CURVE_MAJOR", device.major), ("VCACHE_A_CURVE_MINOR", device.minor),
+            ("VCACHE_A_CURVE_ID", number)]))
 
     def tag_set(self, device: DeviceNumber, number: int, *, name: str | None = None,
                 weight: int | None = None, cgroups: Sequence[int] | None = None,
-                mode: spec.Mode | None = None) -> None:
+                mode: spec.Mode | None = None, cache_min: int | None = None,
+                cache_max: int | None = None) -> None:
         """Make a tag or change it; what is None stays.
 
         :param cgroups: cgroup ids that replace the tag's; empty: none
         :param mode: of its writes, on a device in mode writeback
+        :param cache_min: bytes that its share of the cache is at least
+        :param cache_max: bytes of the cache that it may have at most; 0: no limit
         """
         attributes = _tag_attributes(device, number)
         if name is not None:
@@ -286,6 +284,10 @@ class Client:
             attributes.append(("VCACHE_A_TAG_WEIGHT", weight))
         if mode is not None:
             attributes.append(("VCACHE_A_TAG_MODE", int(mode)))
+        if cache_min is not None:
+            attributes.append(("VCACHE_A_TAG_CACHE_MIN_BYTES", cache_min))
+        if cache_max is not None:
+            attributes.append(("VCACHE_A_TAG_CACHE_MAX_BYTES", cache_max))
         if cgroups is not None:
             attributes += [("VCACHE_A_TAG_CGROUP", cgroup) for cgroup in list(cgroups) or [0]]
         self._socket.request(spec.Command.TAG_SET, attributes)
@@ -308,6 +310,12 @@ class Client:
             if start == starts[-1]:
                 attributes.append(("VCACHE_A_TAG_EXTENTS_COMMIT", None))
             self._socket.request(spec.Command.TAG_EXTENTS, attributes)
+
+    def _answer(self, command: spec.Command, attributes: Sequence[tuple[str, Any]]) -> genlmsg:
+        answers = self._socket.request(command, attributes)
+        if not answers:
+            raise NetlinkError(errno.EBADMSG, "the kernel acknowledged without an answer")
+        return answers[0]
 
     def _dump(self, command: spec.Command,
               attributes: Sequence[tuple[str, Any]]) -> list[genlmsg]:
@@ -347,7 +355,7 @@ class EventListener:
         for kind, data in self._socket.listen(timeout):
             if kind != self._socket.family:
                 continue
-            message = _decode(spec.EventMessage, data)
+            message = _decode(messages.EventMessage, data)
             try:
                 what = spec.EventKind(message.get_attr("VCACHE_A_EVENT_KIND"))
             except ValueError:
@@ -407,7 +415,26 @@ def _tag(message: genlmsg) -> Tag:
         stats=_stats(value("STATS")),
         mode=spec.Mode(value("MODE") or 0),
         cached_bytes=value("CACHED_BYTES") or 0,
-        cache_dirty_bytes=value("CACHE_DIRTY_BYTES") or 0)
+        cache_dirty_bytes=value("CACHE_DIRTY_BYTES") or 0,
+        cache_min_bytes=value("CACHE_MIN_BYTES") or 0,
+        cache_max_bytes=value("CACHE_MAX_BYTES") or 0,
+        cache_share_bytes=value("CACHE_SHARE_BYTES") or 0)
+
+
+def _curve(message: genlmsg) -> Curve:
+    def value(name: str) -> Any:
+        return message.get_attr(f"VCACHE_A_CURVE_{name}")
+
+    return Curve(
+        grain=value("GRAIN_BYTES"), footprint=value("FOOTPRINT_BYTES"), reads=value("READS"),
+        writes=value("WRITES"), read_misses=_numbers(value("READ_MISSES")),
+        write_misses=_numbers(value("WRITE_MISSES")))
+
+
+def _numbers(value: Any) -> tuple[int, ...]:
+    """Return the u64 of a binary attribute."""
+    data = bytes.fromhex(value.replace(":", "")) if isinstance(value, str) else value
+    return struct.unpack(f"={len(data) // 8}Q", data[:len(data) // 8 * 8])
 
 
 def _stats(nest: Any) -> Stats:
@@ -415,10 +442,9 @@ def _stats(nest: Any) -> Stats:
         return Stats()
     values: dict[str, Any] = {}
     for name, value in nest["attrs"]:
-        field = name.removeprefix(spec.Stats.prefix).lower()
+        field = name.removeprefix(messages.Stats.prefix).lower()
         if field == "flush_hist":
-            data = bytes.fromhex(value.replace(":", "")) if isinstance(value, str) else value
-            values[field] = struct.unpack(f"={len(data) // 8}Q", data[:len(data) // 8 * 8])
+            values[field] = _numbers(value)
         elif field in Stats.__dataclass_fields__:
             values[field] = value
     return Stats(**values)

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Do not edit, generated from native/netlink/vcache.yaml by generate.py.
-"""Messages of the generic-netlink family "vcache"."""
+"""Names and numbers of the generic-netlink family "vcache"."""
 
 import enum
 import struct
 from typing import NamedTuple
-
-from pyroute2.netlink import genlmsg, nla
 
 FAMILY_NAME = 'vcache'
 FAMILY_VERSION = 1
@@ -26,6 +24,8 @@ CGROUPS_MAX = 16
 #: lower(b) = b for b < 4, else (4 + b % 4) << (b / 4 - 1).
 #: The last bucket takes everything above.
 HISTOGRAM_BUCKETS = 128
+#: Points of a miss curve, the first for no cache at all.
+CURVE_POINTS = 1025
 
 
 class Command(enum.IntEnum):
@@ -53,6 +53,10 @@ class Command(enum.IntEnum):
     #: or with origin-nsid 0 that it is not to be used so. Refused when the
     #: origin is no NVMe namespace itself or does not take a tagged flush.
     DEVICE_SET = 7
+    #: Get the miss-ratio curve of a tag, estimated from a sample of its blocks
+    #: (SHARDS). Refused with ENODATA for a tag whose device has no cache, and
+    #: where there was no memory for a sample.
+    CURVE_GET = 8
 
 
 class Mode(enum.IntEnum):
@@ -124,118 +128,3 @@ class Extent(NamedTuple):
 
 #: Layout of one Extent in its binary attribute.
 EXTENT_LAYOUT = struct.Struct('=QQ')
-
-
-class Stats(nla):
-    """Attributes of the set "stats"."""
-
-    prefix = 'VCACHE_A_STATS_'
-    nla_map = (
-        ('VCACHE_A_STATS_UNSPEC', 'none'),
-        ('VCACHE_A_STATS_READS', 'uint64'),
-        ('VCACHE_A_STATS_READ_BYTES', 'uint64'),
-        ('VCACHE_A_STATS_READ_HIT_BYTES', 'uint64'),
-        ('VCACHE_A_STATS_WRITES', 'uint64'),
-        ('VCACHE_A_STATS_WRITE_BYTES', 'uint64'),
-        ('VCACHE_A_STATS_ABSORBED_BYTES', 'uint64'),
-        ('VCACHE_A_STATS_FUA_WRITES', 'uint64'),
-        ('VCACHE_A_STATS_WRITEOUTS', 'uint64'),
-        ('VCACHE_A_STATS_WRITEOUT_BYTES', 'uint64'),
-        ('VCACHE_A_STATS_WRITEOUT_ERRORS', 'uint64'),
-        ('VCACHE_A_STATS_FLUSHES', 'uint64'),
-        ('VCACHE_A_STATS_FLUSH_NS', 'uint64'),
-        ('VCACHE_A_STATS_FLUSH_HIST', 'cdata'),
-        ('VCACHE_A_STATS_WAITS', 'uint64'),
-        ('VCACHE_A_STATS_WAIT_NS', 'uint64'),
-        ('VCACHE_A_STATS_DISCARDS', 'uint64'),
-        ('VCACHE_A_STATS_DEVICE_FLUSHES', 'uint64'),
-        ('VCACHE_A_STATS_TAGGED_FLUSHES', 'uint64'),
-        ('VCACHE_A_STATS_CACHE_HIT_BYTES', 'uint64'),
-        ('VCACHE_A_STATS_PAD', 'none'),
-    )
-
-
-class DeviceMessage(genlmsg):
-    """Attributes of the set "device"."""
-
-    prefix = 'VCACHE_A_DEVICE_'
-    nla_map = (
-        ('VCACHE_A_DEVICE_UNSPEC', 'none'),
-        ('VCACHE_A_DEVICE_MAJOR', 'uint32'),
-        ('VCACHE_A_DEVICE_MINOR', 'uint32'),
-        ('VCACHE_A_DEVICE_NAME', 'asciiz'),
-        ('VCACHE_A_DEVICE_MODE', 'uint32'),
-        ('VCACHE_A_DEVICE_SCOPE', 'uint32'),
-        ('VCACHE_A_DEVICE_ISOLATION', 'uint32'),
-        ('VCACHE_A_DEVICE_SECTORS', 'uint64'),
-        ('VCACHE_A_DEVICE_ORIGIN', 'asciiz'),
-        ('VCACHE_A_DEVICE_DIRTY_BYTES', 'uint64'),
-        ('VCACHE_A_DEVICE_TAGS', 'uint32'),
-        ('VCACHE_A_DEVICE_SUSPENDED', 'flag'),
-        ('VCACHE_A_DEVICE_BROKEN', 'flag'),
-        ('VCACHE_A_DEVICE_POOL', 'asciiz'),
-        ('VCACHE_A_DEVICE_VOLUME', 'uint32'),
-        ('VCACHE_A_DEVICE_CACHE_DIRTY_BYTES', 'uint64'),
-        ('VCACHE_A_DEVICE_CACHE_BROKEN', 'flag'),
-        ('VCACHE_A_DEVICE_ORIGIN_NSID', 'uint32'),
-        ('VCACHE_A_DEVICE_ORIGIN_TAG_MAX', 'uint32'),
-        ('VCACHE_A_DEVICE_ORIGIN_INSTANCE', 'uint32'),
-        ('VCACHE_A_DEVICE_PAD', 'none'),
-    )
-
-
-class TagMessage(genlmsg):
-    """Attributes of the set "tag"."""
-
-    prefix = 'VCACHE_A_TAG_'
-    nla_map = (
-        ('VCACHE_A_TAG_UNSPEC', 'none'),
-        ('VCACHE_A_TAG_MAJOR', 'uint32'),
-        ('VCACHE_A_TAG_MINOR', 'uint32'),
-        ('VCACHE_A_TAG_ID', 'uint32'),
-        ('VCACHE_A_TAG_NAME', 'asciiz'),
-        ('VCACHE_A_TAG_WEIGHT', 'uint32'),
-        ('VCACHE_A_TAG_CGROUP', 'uint64'),
-        ('VCACHE_A_TAG_EXTENTS', 'cdata'),
-        ('VCACHE_A_TAG_EXTENTS_BEGIN', 'flag'),
-        ('VCACHE_A_TAG_EXTENTS_COMMIT', 'flag'),
-        ('VCACHE_A_TAG_EXTENTS_COUNT', 'uint32'),
-        ('VCACHE_A_TAG_EXTENTS_SECTORS', 'uint64'),
-        ('VCACHE_A_TAG_LIMIT_BYTES', 'uint64'),
-        ('VCACHE_A_TAG_DIRTY_BYTES', 'uint64'),
-        ('VCACHE_A_TAG_INFLIGHT_BYTES', 'uint64'),
-        ('VCACHE_A_TAG_STATS', 'Stats'),
-        ('VCACHE_A_TAG_BROKEN', 'flag'),
-        ('VCACHE_A_TAG_MODE', 'uint32'),
-        ('VCACHE_A_TAG_CACHED_BYTES', 'uint64'),
-        ('VCACHE_A_TAG_CACHE_DIRTY_BYTES', 'uint64'),
-        ('VCACHE_A_TAG_PAD', 'none'),
-    )
-
-    Stats = Stats
-
-
-class EventMessage(genlmsg):
-    """Attributes of the set "event"."""
-
-    prefix = 'VCACHE_A_EVENT_'
-    nla_map = (
-        ('VCACHE_A_EVENT_UNSPEC', 'none'),
-        ('VCACHE_A_EVENT_KIND', 'uint32'),
-        ('VCACHE_A_EVENT_MAJOR', 'uint32'),
-        ('VCACHE_A_EVENT_MINOR', 'uint32'),
-        ('VCACHE_A_EVENT_TAG', 'uint32'),
-        ('VCACHE_A_EVENT_PAD', 'none'),
-    )
-
-
-#: Which message a command carries, in both directions.
-MESSAGES: dict[Command, type[genlmsg]] = {
-    Command.DEVICE_GET: DeviceMessage,
-    Command.TAG_GET: TagMessage,
-    Command.TAG_SET: TagMessage,
-    Command.TAG_DEL: TagMessage,
-    Command.TAG_EXTENTS: TagMessage,
-    Command.EVENT_NTF: EventMessage,
-    Command.DEVICE_SET: DeviceMessage,
-}

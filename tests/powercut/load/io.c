@@ -227,8 +227,11 @@ void io_zero(struct worker *w, int fd, uint32_t file, struct span at)
 	note(w, at, 0);
 }
 
-/* What was written last must be seen at once, durable or not. */
-void io_read(struct worker *w, int fd, uint32_t file, struct span at)
+/*
+ * What was written last must be seen at once, durable or not. Where others write
+ * too it is not known what that was, but it was meant for this place.
+ */
+void io_read(struct worker *w, int fd, uint32_t file, struct span at, bool alone)
 {
 	const struct stamp *s = (const struct stamp *)w->buffer;
 	uint64_t op = op_next(w);
@@ -237,13 +240,16 @@ void io_read(struct worker *w, int fd, uint32_t file, struct span at)
 	if (n != (ssize_t)at.count * SECTOR)
 		die("read of %u sectors at %" PRIu64 " gave %zd", at.count, at.sector, n);
 	for (uint32_t i = 0; i < at.count; i++, s++) {
-		uint64_t wanted = w->last[at.sector - w->first + i];
+		uint64_t wanted = alone ? w->last[at.sector - w->first + i] : 0;
+		bool here = stamp_valid(s) && s->file == file && s->sector == at.sector + i;
 		bool right;
 
-		if (wanted == UINT64_MAX)	/* not known */
+		if (alone && wanted == UINT64_MAX)	/* not known */
 			continue;
-		right = wanted ? stamp_valid(s) && s->op == wanted && s->file == file &&
-				 s->sector == at.sector + i : s->magic == 0;
+		if (alone)
+			right = wanted ? here && s->op == wanted : s->magic == 0;
+		else
+			right = here;
 		if (!right)
 			journal("pc X %" PRIu64 " %u %" PRIu64 " %" PRIu64 " %" PRIu64, op, file,
 				at.sector + i, s->op, wanted);

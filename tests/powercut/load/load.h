@@ -3,6 +3,7 @@
 #ifndef POWERCUT_LOAD_H
 #define POWERCUT_LOAD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -25,6 +26,7 @@ enum action {
 	ACT_DISCARD,	/* BLKDISCARD, or a punched hole in a file */
 	ACT_ZERO,	/* BLKZEROOUT */
 	ACT_READ,	/* compare with what we wrote last */
+	ACT_LOOK,	/* others write it as well: is it of this place? */
 	ACT_APPEND,	/* writes that allocate blocks: at the end of a file, */
 	ACT_HOLE,	/* in a hole behind it */
 	ACT_PREALLOC,	/* fallocate; later writes convert unwritten extents */
@@ -66,7 +68,7 @@ void io_write_many(struct worker *w, int fd, uint32_t file, const struct span *a
 void io_flush(struct worker *w, int fd, uint32_t file, enum action how);
 void io_discard(struct worker *w, int fd, uint32_t file, struct span at);
 void io_zero(struct worker *w, int fd, uint32_t file, struct span at);
-void io_read(struct worker *w, int fd, uint32_t file, struct span at);
+void io_read(struct worker *w, int fd, uint32_t file, struct span at, bool alone);
 uint64_t now_ms(void);
 enum action act_next(struct worker *w);
 

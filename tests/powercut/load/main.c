@@ -20,7 +20,7 @@
 #include "load.h"
 
 static const char * const action_names[ACT_NR] = {
-	"write", "aio", "dsync", "fdatasync", "aiosync", "sync", "discard", "zero", "read",
+	"write", "aio", "dsync", "fdatasync", "aiosync", "sync", "discard", "zero", "read", "look",
 	"append", "hole", "prealloc", "replace",
 };
 

@@ -68,7 +68,8 @@ static void step(struct worker *w, int fd)
 		io_zero(w, fd, w->file, pick(w));
 		break;
 	case ACT_READ:
-		io_read(w, fd, w->file, pick(w));
+	case ACT_LOOK:
+		io_read(w, fd, w->file, pick(w), a == ACT_READ);
 		break;
 	default:
 		usleep(1000);

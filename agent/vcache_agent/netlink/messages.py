@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+# Do not edit, generated from native/netlink/vcache.yaml by generate.py.
+"""Messages of the generic-netlink family "vcache".
+
+pyroute2 takes longer to import than most commands take: spec.py does without.
+"""
+
+from pyroute2.netlink import genlmsg, nla
+
+from vcache_agent.netlink.spec import Command
+
+
+class Stats(nla):
+    """Attributes of the set "stats"."""
+
+    prefix = 'VCACHE_A_STATS_'
+    nla_map = (
+        ('VCACHE_A_STATS_UNSPEC', 'none'),
+        ('VCACHE_A_STATS_READS', 'uint64'),
+        ('VCACHE_A_STATS_READ_BYTES', 'uint64'),
+        ('VCACHE_A_STATS_READ_HIT_BYTES', 'uint64'),
+        ('VCACHE_A_STATS_WRITES', 'uint64'),
+        ('VCACHE_A_STATS_WRITE_BYTES', 'uint64'),
+        ('VCACHE_A_STATS_ABSORBED_BYTES', 'uint64'),
+        ('VCACHE_A_STATS_FUA_WRITES', 'uint64'),
+        ('VCACHE_A_STATS_WRITEOUTS', 'uint64'),
+        ('VCACHE_A_STATS_WRITEOUT_BYTES', 'uint64'),
+        ('VCACHE_A_STATS_WRITEOUT_ERRORS', 'uint64'),
+        ('VCACHE_A_STATS_FLUSHES', 'uint64'),
+        ('VCACHE_A_STATS_FLUSH_NS', 'uint64'),
+        ('VCACHE_A_STATS_FLUSH_HIST', 'cdata'),
+        ('VCACHE_A_STATS_WAITS', 'uint64'),
+        ('VCACHE_A_STATS_WAIT_NS', 'uint64'),
+        ('VCACHE_A_STATS_DISCARDS', 'uint64'),
+        ('VCACHE_A_STATS_DEVICE_FLUSHES', 'uint64'),
+        ('VCACHE_A_STATS_TAGGED_FLUSHES', 'uint64'),
+        ('VCACHE_A_STATS_CACHE_HIT_BYTES', 'uint64'),
+        ('VCACHE_A_STATS_PAD', 'none'),
+    )
+
+
+class DeviceMessage(genlmsg):
+    """Attributes of the set "device"."""
+
+    prefix = 'VCACHE_A_DEVICE_'
+    nla_map = (
+        ('VCACHE_A_DEVICE_UNSPEC', 'none'),
+        ('VCACHE_A_DEVICE_MAJOR', 'uint32'),
+        ('VCACHE_A_DEVICE_MINOR', 'uint32'),
+        ('VCACHE_A_DEVICE_NAME', 'asciiz'),
+        ('VCACHE_A_DEVICE_MODE', 'uint32'),
+        ('VCACHE_A_DEVICE_SCOPE', 'uint32'),
+        ('VCACHE_A_DEVICE_ISOLATION', 'uint32'),
+        ('VCACHE_A_DEVICE_SECTORS', 'uint64'),
+        ('VCACHE_A_DEVICE_ORIGIN', 'asciiz'),
+        ('VCACHE_A_DEVICE_DIRTY_BYTES', 'uint64'),
+        ('VCACHE_A_DEVICE_TAGS', 'uint32'),
+        ('VCACHE_A_DEVICE_SUSPENDED', 'flag'),
+        ('VCACHE_A_DEVICE_BROKEN', 'flag'),
+        ('VCACHE_A_DEVICE_POOL', 'asciiz'),
+        ('VCACHE_A_DEVICE_VOLUME', 'uint32'),
+        ('VCACHE_A_DEVICE_CACHE_DIRTY_BYTES', 'uint64'),
+        ('VCACHE_A_DEVICE_CACHE_BROKEN', 'flag'),
+        ('VCACHE_A_DEVICE_ORIGIN_NSID', 'uint32'),
+        ('VCACHE_A_DEVICE_ORIGIN_TAG_MAX', 'uint32'),
+        ('VCACHE_A_DEVICE_ORIGIN_INSTANCE', 'uint32'),
+        ('VCACHE_A_DEVICE_PAD', 'none'),
+    )
+
+
+class TagMessage(genlmsg):
+    """Attributes of the set "tag"."""
+
+    prefix = 'VCACHE_A_TAG_'
+    nla_map = (
+        ('VCACHE_A_TAG_UNSPEC', 'none'),
+        ('VCACHE_A_TAG_MAJOR', 'uint32'),
+        ('VCACHE_A_TAG_MINOR', 'uint32'),
+        ('VCACHE_A_TAG_ID', 'uint32'),
+        ('VCACHE_A_TAG_NAME', 'asciiz'),
+        ('VCACHE_A_TAG_WEIGHT', 'uint32'),
+        ('VCACHE_A_TAG_CGROUP', 'uint64'),
+        ('VCACHE_A_TAG_EXTENTS', 'cdata'),
+        ('VCACHE_A_TAG_EXTENTS_BEGIN', 'flag'),
+        ('VCACHE_A_TAG_EXTENTS_COMMIT', 'flag'),
+        ('VCACHE_A_TAG_EXTENTS_COUNT', 'uint32'),
+        ('VCACHE_A_TAG_EXTENTS_SECTORS', 'uint64'),
+        ('VCACHE_A_TAG_LIMIT_BYTES', 'uint64'),
+        ('VCACHE_A_TAG_DIRTY_BYTES', 'uint64'),
+        ('VCACHE_A_TAG_INFLIGHT_BYTES', 'uint64'),
+        ('VCACHE_A_TAG_STATS', 'Stats'),
+        ('VCACHE_A_TAG_BROKEN', 'flag'),
+        ('VCACHE_A_TAG_MODE', 'uint32'),
+        ('VCACHE_A_TAG_CACHED_BYTES', 'uint64'),
+        ('VCACHE_A_TAG_CACHE_DIRTY_BYTES', 'uint64'),
+        ('VCACHE_A_TAG_CACHE_MIN_BYTES', 'uint64'),
+        ('VCACHE_A_TAG_CACHE_MAX_BYTES', 'uint64'),
+        ('VCACHE_A_TAG_CACHE_SHARE_BYTES', 'uint64'),
+        ('VCACHE_A_TAG_PAD', 'none'),
+    )
+
+    Stats = Stats
+
+
+class CurveMessage(genlmsg):
+    """Attributes of the set "curve"."""
+
+    prefix = 'VCACHE_A_CURVE_'
+    nla_map = (
+        ('VCACHE_A_CURVE_UNSPEC', 'none'),
+        ('VCACHE_A_CURVE_MAJOR', 'uint32'),
+        ('VCACHE_A_CURVE_MINOR', 'uint32'),
+        ('VCACHE_A_CURVE_ID', 'uint32'),
+        ('VCACHE_A_CURVE_GRAIN_BYTES', 'uint64'),
+        ('VCACHE_A_CURVE_FOOTPRINT_BYTES', 'uint64'),
+        ('VCACHE_A_CURVE_READS', 'uint64'),
+        ('VCACHE_A_CURVE_WRITES', 'uint64'),
+        ('VCACHE_A_CURVE_READ_MISSES', 'cdata'),
+        ('VCACHE_A_CURVE_WRITE_MISSES', 'cdata'),
+        ('VCACHE_A_CURVE_PAD', 'none'),
+    )
+
+
+class EventMessage(genlmsg):
+    """Attributes of the set "event"."""
+
+    prefix = 'VCACHE_A_EVENT_'
+    nla_map = (
+        ('VCACHE_A_EVENT_UNSPEC', 'none'),
+        ('VCACHE_A_EVENT_KIND', 'uint32'),
+        ('VCACHE_A_EVENT_MAJOR', 'uint32'),
+        ('VCACHE_A_EVENT_MINOR', 'uint32'),
+        ('VCACHE_A_EVENT_TAG', 'uint32'),
+        ('VCACHE_A_EVENT_PAD', 'none'),
+    )
+
+
+#: Which message a command carries, in both directions.
+MESSAGES: dict[Command, type[genlmsg]] = {
+    Command.DEVICE_GET: DeviceMessage,
+    Command.TAG_GET: TagMessage,
+    Command.TAG_SET: TagMessage,
+    Command.TAG_DEL: TagMessage,
+    Command.TAG_EXTENTS: TagMessage,
+    Command.EVENT_NTF: EventMessage,
+    Command.DEVICE_SET: DeviceMessage,
+    Command.CURVE_GET: CurveMessage,
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "ghost.h"
+#include "hash.h"
+
+#define VC_GHOST_PRINT_BITS	12
+#define VC_GHOST_PRINT_MASK	((1U << VC_GHOST_PRINT_BITS) - 1)
+
+/* How many hours ago was an entry made? What never was is the oldest. */
+static u32 vc_ghost_age(u16 entry, u32 hour)
+{
+	u32 then = entry >> VC_GHOST_PRINT_BITS;
+
+	if (!then)
+		return VC_GHOST_HOURS;
+	return (hour + VC_GHOST_HOURS - then) % VC_GHOST_HOURS;
+}
+
+/**
+ * vc_ghost_meet - how long ago was a block missed? It has been now.
+ * @g: the table
+ * @slot: the volume
+ * @block: the block
+ * @hour: what the clock of its tag says, see vc_ghost_hour()
+ *
+ * Return: in hours; VC_GHOST_WINDOW when it was longer ago, or never.
+ */
+u32 vc_ghost_meet(const struct vc_ghosts *g, u16 slot, u64 block, u32 hour)
+{
+	u64 x = vc_hash((u64)slot << 48 ^ block);
+	u32 i, age, place = 0, oldest = 0, met = VC_GHOST_WINDOW;
+	u16 *e, entry, print;
+
+	e = &g->entry[(u32)x & g->mask & ~(VC_GHOST_WAYS - 1)];
+	print = x >> (64 - VC_GHOST_PRINT_BITS);
+	for (i = 0; i < VC_GHOST_WAYS; i++) {
+		entry = READ_ONCE(e[i]);
+		age = vc_ghost_age(entry, hour);
+		if (age < VC_GHOST_HOURS &&
+		    (entry & VC_GHOST_PRINT_MASK) == print) {
+			place = i;
+			met = age < VC_GHOST_WINDOW ? age : VC_GHOST_WINDOW;
+			break;
+		}
+		if (age >= oldest) {
+			oldest = age;
+			place = i;
+		}
+	}
+	WRITE_ONCE(e[place], (u16)(hour << VC_GHOST_PRINT_BITS | print));
+	return met;
+}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "level.h"
+
+/**
+ * vc_level_miss - blocks were missed
+ * @l: the level
+ * @first: so many for the first time
+ * @again: so many again, after a short time
+ * @cells: blocks of the cache that the tag can have
+ */
+void vc_level_miss(struct vc_level *l, u32 first, u32 again, u32 cells)
+{
+	first += READ_ONCE(l->first);
+	again += READ_ONCE(l->again);
+	if (first > cells / VC_LEVEL_PERIODS) {
+		u32 part = READ_ONCE(l->once) ? VC_LEVEL_ENDS : VC_LEVEL_BEGINS;
+
+		WRITE_ONCE(l->once, again > first / part);
+		/* What was before counts half as much each time. */
+		first /= 2;
+		again /= 2;
+	}
+	WRITE_ONCE(l->first, first);
+	WRITE_ONCE(l->again, again);
+}

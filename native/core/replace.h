@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What goes when the cache is full, and what of it is kept.
+ *
+ * Whole chunks go, the oldest of their kind first. What was hot in one is kept:
+ * copied on, the hotter half of it at most, so that room is made. All of it is
+ * kept while a quarter of what its log has holds nothing any more: then room is
+ * made without losing anything.
+ *
+ * The kinds are what was written, what was missed once, and what was missed twice
+ * or kept. What was missed once has little room, as in Yang et al., FIFO queues are
+ * all you need for cache eviction, SOSP 2023, section 4.
+ */
+#ifndef VCACHE_CORE_REPLACE_H
+#define VCACHE_CORE_REPLACE_H
+
+#include "types.h"
+
+/* A block that was read so often is as hot as can be. */
+#define VC_HEAT_MAX		15U
+
+/*
+ * A block is hot that was read so often since it was written, or missed once; and
+ * since it was missed twice, or kept: that one was read before.
+ */
+#define VC_HEAT_NEW		2U
+#define VC_HEAT_MAIN		1U
+
+/* Of the chunks of a log, those of reads go first when they are more; a default. */
+#define VC_READS_PERCENT	75U
+
+/* And before all others those of what was missed once, when they are more. */
+#define VC_SMALL_PERCENT	10U
+
+/*
+ * A block that is read pays for keeping so many that are not hot; what is paid
+ * lasts for so long, and so much a log has from the start: who writes often reads,
+ * later.
+ */
+#define VC_CREDIT_READ		2U
+#define VC_CREDIT_MAX		16384U
+
+/**
+ * struct vc_keep - what is kept of a chunk
+ * @level: what is hotter than that
+ * @rest: and of what is as hot, so many
+ */
+struct vc_keep {
+	u32 level;
+	u32 rest;
+};
+
+/**
+ * vc_keep_all - can all of a chunk be kept?
+ * @live: blocks of its log that hold something
+ * @cells: blocks that the log has
+ * @credit: blocks that may be kept though they are not hot
+ * @room: blocks of a chunk
+ */
+static inline bool vc_keep_all(u32 live, u64 cells, u32 credit, u32 room)
+{
+	return credit >= room && (u64)live * 4 <= cells * 3;
+}
+
+/**
+ * vc_keep_choose - decide what is kept of a chunk
+ * @count: its blocks by heat, up to VC_HEAT_MAX
+ * @hot: the least heat that is kept
+ * @most: blocks that are kept at most
+ */
+static inline struct vc_keep vc_keep_choose(const u32 *count, u32 hot, u32 most)
+{
+	struct vc_keep k = { .level = VC_HEAT_MAX, .rest = most };
+
+	while (k.level > hot && count[k.level] <= k.rest)
+		k.rest -= count[k.level--];
+	return k;
+}
+
+/**
+ * vc_keep_wants - is a block kept?
+ * @k: what is; asked once for each block of the chunk
+ * @heat: of the block
+ */
+static inline bool vc_keep_wants(struct vc_keep *k, u32 heat)
+{
+	if (heat != k->level)
+		return heat > k->level;
+	if (!k->rest)
+		return false;
+	k->rest--;
+	return true;
+}
+
+#endif /* VCACHE_CORE_REPLACE_H */

@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: promotion: what was read from the origin, and is read again, goes
+ * to the cache.
+ *
+ * The origin is read once, into memory of our own: the pages of the request may
+ * change while it is on its way, and what somebody scribbles into his own
+ * buffer must not be what others read later. When the data is there the request
+ * gets its copy and is complete; then the data is written to a chunk of reads,
+ * and when it is there the index says so. Nothing waits for a promotion, and
+ * whatever is in its way ends it: no memory, no chunk, a write.
+ *
+ * Whether it has to be missed twice is found out by what comes back, see
+ * ../core/ghost.h and ../core/level.h. What is part of a long sequential read is
+ * not promoted: an origin is good at that.
+ *
+ * DOC: Order
+ *
+ * A promoted block must be what the origin has, and what the origin has must
+ * be the newest there is but for the buffer. The buffer may have something
+ * newer at any time: it is looked at before the index, and what leaves it for
+ * the log supersedes what was promoted. But a write that came after the origin
+ * was read may have left the buffer, the log and the cache when the promotion
+ * comes to its end. So
+ *
+ * - a promotion is counted in vc_volume.promoting, then notes how many changes
+ *   there were to its blocks, then sees that neither buffer nor index has
+ *   anything of them, then reads the origin;
+ * - a write that has entered the buffer, and a request past the buffer that the
+ *   origin has answered, count a change if anything is being promoted; the
+ *   latter then takes what was promoted before that out of the cache.
+ *
+ * Then a promotion whose changes are what they were has missed none.
+ */
+#include <linux/slab.h>
+
+#include "reads.h"
+
+/* Most blocks of one: 128 KiB. Larger reads are what origins are good at. */
+#define VC_PROMOTION_MAX	32U
+
+/* Promotions of a volume on their way: 8 MiB at most. */
+#define VC_PROMOTIONS_MAX	64
+
+/* A sequential read of so many sectors is not promoted any more: 1 MiB. */
+#define VC_STREAM_LONG		2048U
+
+/* What the origin is told of a read, beside that it is one. */
+#define VC_READ_FLAGS (REQ_SYNC | REQ_META | REQ_PRIO | REQ_IDLE | REQ_RAHEAD)
+
+/**
+ * struct vc_promoted - a block of a promotion
+ * @page: its data
+ * @changes: vc_lookup_changes() of it
+ */
+struct vc_promoted {
+	struct page *page;
+	int changes;
+};
+
+/**
+ * struct vc_promotion - blocks on their way from the origin to the cache
+ * @node: vc_log.promotions
+ * @log: the log
+ * @user: the request that reads them, until it is complete
+ * @iter: where that wants what
+ * @bio: ours, first to the origin, then to the cache
+ * @block: the first one
+ * @n: how many
+ * @kind: to which chunks they go
+ * @cell: where there
+ * @part: the blocks
+ */
+struct vc_promotion {
+	struct list_head node;
+	struct vc_log *log;
+	struct bio *user;
+	struct bvec_iter iter;
+	struct bio *bio;
+	u64 block;
+	u32 n;
+	enum vc_reads_kind kind;
+	u32 cell;
+	struct vc_promoted part[];
+};
+
+/* One promotion less. */
+static void vc_promote_end(struct vc_volume *v)
+{
+	rcu_read_lock(); /* vc_volume_stop() waits for who is in here */
+	if (atomic_dec_and_test(&v->promoting) && READ_ONCE(v->stopped))
+		wake_up(&v->idle);
+	rcu_read_unlock();
+}
+
+static void vc_promotion_free(struct vc_promotion *pr)
+{
+	struct vc_volume *v = pr->log->vol;
+	u32 i;
+
+	if (pr->bio)
+		bio_put(pr->bio);
+	for (i = 0; i < pr->n && pr->part[i].page; i++)
+		__free_page(pr->part[i].page);
+	kfree(pr);
+	vc_promote_end(v);
+}
+
+/* Is the read part of a long sequential one? */
+static bool vc_promote_streams(struct vc_log *log, const struct bio *bio)
+{
+	struct vc_stream *s = NULL;
+	unsigned int i;
+	bool is_long;
+
+	spin_lock(&log->stream_lock);
+	for (i = 0; i < VC_STREAMS; i++) {
+		if (log->stream[i].next == bio->bi_iter.bi_sector)
+			s = &log->stream[i];
+	}
+	if (!s) {
+		s = &log->stream[log->stream_turn++ % VC_STREAMS];
+		s->run = 0;
+	}
+	s->run += bio_sectors(bio);
+	s->next = bio_end_sector((struct bio *)bio);
+	is_long = s->run > VC_STREAM_LONG;
+	spin_unlock(&log->stream_lock);
+	return is_long;
+}
+
+/*
+ * Where does a read go that was missed? To what was missed twice, if at least half
+ * of it was, not long ago. VC_READS_KINDS: nowhere.
+ */
+static enum vc_reads_kind vc_promote_kind(struct vc_log *log, u64 block, u32 n)
+{
+	struct vc_pool *p = log->vol->pool;
+	u32 cells = max(READ_ONCE(log->share), 1U) * p->g.chunk_blocks;
+	u32 hour = vc_ghost_hour(READ_ONCE(log->misses), cells);
+	u32 seen = 0, soon = 0, age, i;
+
+	for (i = 0; i < n; i++) {
+		age = vc_ghost_meet(&p->ghosts, log->vol->slot, block + i,
+				    hour);
+		seen += age < VC_GHOST_WINDOW;
+		soon += !age;
+	}
+	/* Time passes with what it has to remember. */
+	WRITE_ONCE(log->misses, READ_ONCE(log->misses) + n - seen);
+	vc_level_miss(&log->level, n - seen, soon, cells);
+	if (seen * 2 >= n)
+		return VC_READS_MAIN;
+	return READ_ONCE(log->level.once) ? VC_READS_SMALL : VC_READS_KINDS;
+}
+
+/*
+ * Note what there was of changes, and see that only the origin has the blocks.
+ * In this order: see "Order".
+ */
+static bool vc_promote_begin(struct vc_promotion *pr, struct vc_dev *dev)
+{
+	struct vc_volume *v = dev->vol;
+	unsigned long index = pr->block;
+	u32 i;
+
+	smp_mb__after_atomic(); /* the count first; pairs with vc_lookup_change() */
+	if (READ_ONCE(v->stopped))
+		return false;
+	for (i = 0; i < pr->n; i++)
+		pr->part[i].changes = vc_lookup_changes(v, pr->block + i);
+	smp_mb(); /* a write that is not found from here on, comes later */
+	if (xa_find(&dev->blocks, &index, pr->block + pr->n - 1, XA_PRESENT))
+		return false;
+	return !vc_lookup_any(v, pr->block, pr->n);
+}
+
+/* The request gets its data. */
+static void vc_promote_copy(struct vc_promotion *pr)
+{
+	struct bvec_iter from = {
+		.bi_size = pr->n * VC_BLOCK_SIZE,
+	}, to = pr->iter;
+	sector_t skip = pr->iter.bi_sector - pr->block * VC_BLOCK_SECTORS;
+
+	bio_advance_iter(pr->bio, &from, skip << SECTOR_SHIFT);
+	while (to.bi_size) {
+		struct bio_vec f = bio_iter_iovec(pr->bio, from);
+		struct bio_vec t = bio_iter_iovec(pr->user, to);
+		unsigned int len = min(f.bv_len, t.bv_len);
+
+		t.bv_len = len;
+		memcpy_to_bvec(&t, page_address(f.bv_page) + f.bv_offset);
+		bio_advance_iter_single(pr->bio, &from, len);
+		bio_advance_iter_single(pr->user, &to, len);
+	}
+}
+
+/* The origin has answered. */
+static void vc_promote_read_end(struct bio *bio)
+{
+	struct vc_promotion *pr = bio->bi_private;
+	struct vc_log *log = pr->log;
+	blk_status_t status = bio->bi_status;
+	unsigned long flags;
+
+	if (!status)
+		vc_promote_copy(pr);
+	pr->user->bi_status = status;
+	bio_endio(pr->user);
+	pr->user = NULL;
+	if (status) {
+		vc_promotion_free(pr);
+		return;
+	}
+	spin_lock_irqsave(&log->lock, flags);
+	list_add_tail(&pr->node, &log->promotions);
+	spin_unlock_irqrestore(&log->lock, flags);
+	queue_work(log->vol->pool->wq, &log->promote_work);
+}
+
+/* Pages and a request to read them with. Return: false without memory. */
+static bool vc_promotion_fill(struct vc_promotion *pr, const struct bio *user)
+{
+	struct vc_volume *v = pr->log->vol;
+	u32 i;
+
+	pr->bio = bio_alloc_bioset(v->origin, pr->n, REQ_OP_READ |
+				   (user->bi_opf & VC_READ_FLAGS),
+				   GFP_NOWAIT | __GFP_NOWARN, &v->pool->bs);
+	if (!pr->bio)
+		return false;
+	for (i = 0; i < pr->n; i++) {
+		struct page *page = alloc_page(GFP_NOWAIT | __GFP_NOWARN);
+
+		if (!page)
+			return false;
+		pr->part[i].page = page;
+		__bio_add_page(pr->bio, page, VC_BLOCK_SIZE, 0);
+	}
+	return true;
+}
+
+static struct vc_promotion *vc_promotion_make(struct vc_log *log,
+					      struct bio *user, u64 block,
+					      u32 n)
+{
+	struct vc_promotion *pr;
+
+	pr = kzalloc(struct_size(pr, part, n), GFP_NOWAIT | __GFP_NOWARN);
+	if (!pr)
+		return NULL;
+	pr->log = log;
+	pr->user = user;
+	pr->iter = user->bi_iter;
+	pr->block = block;
+	pr->n = n;
+	atomic_inc(&log->vol->promoting);
+	if (vc_promotion_fill(pr, user))
+		return pr;
+	vc_promotion_free(pr);
+	return NULL;
+}
+
+/* May reads of the tag be cached now? */
+static bool vc_promote_may(struct vc_tag *tag)
+{
+	enum vcache_mode mode = READ_ONCE(tag->mode);
+	struct vc_log *log = READ_ONCE(tag->log);
+
+	return log && (mode == VCACHE_MODE_WRITEBACK ||
+		       mode == VCACHE_MODE_WRITETHROUGH) &&
+	       !READ_ONCE(log->vol->stopped) &&
+	       READ_ONCE(log->vol->pool->state) == VC_POOL_OK &&
+	       atomic_read(&log->vol->promoting) < VC_PROMOTIONS_MAX;
+}
+
+/**
+ * vc_promote_read - read from the origin, with a copy for the cache
+ * @tag: whose data it is, under rcu_read_lock()
+ * @bio: the read; neither buffer nor cache had any of it
+ *
+ * Return: the request to send instead, which completes @bio; NULL when it is not
+ * worth it, or cannot be done: then nothing was.
+ */
+struct bio *vc_promote_read(struct vc_tag *tag, struct bio *bio)
+{
+	u64 block = bio->bi_iter.bi_sector / VC_BLOCK_SECTORS;
+	u64 end = DIV_ROUND_UP_ULL(bio_end_sector(bio), VC_BLOCK_SECTORS);
+	struct vc_log *log = READ_ONCE(tag->log);
+	struct vc_promotion *pr;
+	enum vc_reads_kind kind;
+
+	if (!vc_promote_may(tag) || vc_promote_streams(log, bio) ||
+	    end - block > VC_PROMOTION_MAX ||
+	    end * VC_BLOCK_SECTORS > log->vol->sectors)
+		return NULL;
+	vc_log_paid(log, end - block);
+	kind = vc_promote_kind(log, block, end - block);
+	if (kind == VC_READS_KINDS)
+		return NULL;
+	pr = vc_promotion_make(log, bio, block, end - block);
+	if (!pr)
+		return NULL;
+	pr->kind = kind;
+	if (!vc_promote_begin(pr, tag->dev)) {
+		vc_promotion_free(pr);
+		return NULL;
+	}
+	bio_clone_blkg_association(pr->bio, bio);
+	pr->bio->bi_ioprio = bio->bi_ioprio;
+	pr->bio->bi_iter.bi_sector = block * VC_BLOCK_SECTORS;
+	pr->bio->bi_private = pr;
+	pr->bio->bi_end_io = vc_promote_read_end;
+	return pr->bio;
+}
+
+/* The cache device has answered. */
+static void vc_promote_write_end(struct bio *bio)
+{
+	struct vc_promotion *pr = bio->bi_private;
+	struct vc_volume *v = pr->log->vol;
+	u32 i;
+
+	vc_pool_record_done(v->pool, bio->bi_status);
+	for (i = 0; i < pr->n && !bio->bi_status; i++) {
+		if (vc_lookup_promote(v, pr->cell + i, pr->block + i,
+				      pr->part[i].changes))
+			atomic64_inc(&v->promoted);
+	}
+	vc_reads_settled(pr->log, vc_cell_chunk(v->pool, pr->cell));
+	vc_promotion_free(pr);
+}
+
+/* Send it to its place. */
+static void vc_promote_write(struct vc_promotion *pr)
+{
+	struct vc_pool *p = pr->log->vol->pool;
+	u32 i;
+
+	bio_reset(pr->bio, p->bdev, REQ_OP_WRITE | REQ_BACKGROUND);
+	for (i = 0; i < pr->n; i++)
+		__bio_add_page(pr->bio, pr->part[i].page, VC_BLOCK_SIZE, 0);
+	pr->bio->bi_iter.bi_sector = (u64)pr->cell * VC_BLOCK_SECTORS;
+	pr->bio->bi_private = pr;
+	pr->bio->bi_end_io = vc_promote_write_end;
+	submit_bio_noacct(pr->bio);
+}
+
+static struct vc_promotion *vc_promote_next(struct vc_log *log)
+{
+	struct vc_promotion *pr;
+
+	spin_lock_irq(&log->lock);
+	pr = list_first_entry_or_null(&log->promotions, struct vc_promotion,
+				      node);
+	if (pr)
+		list_del_init(&pr->node);
+	spin_unlock_irq(&log->lock);
+	return pr;
+}
+
+/**
+ * vc_promote_work - give what has been read a place in the cache
+ * @work: vc_log.promote_work
+ */
+void vc_promote_work(struct work_struct *work)
+{
+	struct vc_log *log = container_of(work, struct vc_log, promote_work);
+	struct vc_promotion *pr;
+	struct blk_plug plug;
+
+	mutex_lock(&log->fill);
+	blk_start_plug(&plug);
+	while ((pr = vc_promote_next(log))) {
+		/* A promotion is one request: the rest of a chunk may go. */
+		if (vc_reads_space(log, pr->kind, pr->n, VC_TAKE_READ) >=
+		    pr->n) {
+			pr->cell = vc_reads_take(log, pr->kind, pr->n);
+			vc_promote_write(pr);
+		} else {
+			vc_promotion_free(pr);
+		}
+	}
+	blk_finish_plug(&plug);
+	mutex_unlock(&log->fill);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * dm-vcache: what is in the cache because it is read.
+ */
+#ifndef DM_VCACHE_READS_H
+#define DM_VCACHE_READS_H
+
+#include "../core/replace.h"
+#include "pool.h"
+
+/* So many blocks of a log's tag were read. Some may be missed. */
+static inline void vc_log_paid(struct vc_log *log, u32 blocks)
+{
+	u32 credit = READ_ONCE(log->credit);
+
+	if (credit < VC_CREDIT_MAX)
+		WRITE_ONCE(log->credit, credit + blocks * VC_CREDIT_READ);
+}
+
+/* promote.c */
+struct bio *vc_promote_read(struct vc_tag *tag, struct bio *bio);
+void vc_promote_work(struct work_struct *work);
+
+/* reads.c */
+u32 vc_reads_space(struct vc_log *log, enum vc_reads_kind kind, u32 least,
+		   enum vc_take take);
+u32 vc_reads_take(struct vc_log *log, enum vc_reads_kind kind, u32 n);
+void vc_reads_settled(struct vc_log *log, struct vc_chunk *c);
+void vc_reads_close(struct vc_log *log);
+void vc_reads_keep(struct vc_chunk *c);
+
+#endif /* DM_VCACHE_READS_H */

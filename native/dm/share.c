@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: how much of the cache is whose share.
+ *
+ * Each tag has its minimum, less in proportion if all of them are more than there
+ * is. What they leave is shared out by weight; what would be above a tag's
+ * maximum goes to the others. A share is soft: see space.c for what becomes of who
+ * has more. A maximum is not.
+ */
+#include "pool.h"
+
+/* Bytes in whole chunks, rounded up; no more than a pool has. */
+static u32 vc_pool_chunks(const struct vc_pool *p, u64 bytes)
+{
+	u64 chunk = (u64)p->g.chunk_blocks * VC_BLOCK_SIZE;
+
+	return min_t(u64, div64_u64(bytes, chunk) + !!(bytes & (chunk - 1)),
+		     p->g.chunks);
+}
+
+/* What does the tag of a log ask for? In volume scope hTag has no data. */
+static void vc_log_claim(struct vc_log *log)
+{
+	struct vc_pool *p = log->vol->pool;
+	struct vc_tag *tag;
+	u64 most;
+
+	memset(&log->claim, 0, sizeof(log->claim));
+	log->claim.most = U32_MAX;
+	rcu_read_lock();
+	tag = rcu_dereference(log->user);
+	if (tag && !(tag == tag->dev->host && tag->dev->volume)) {
+		log->claim.weight = READ_ONCE(tag->weight);
+		log->claim.least = vc_pool_chunks(p, READ_ONCE(tag->least));
+		most = READ_ONCE(tag->most);
+		if (most)
+			log->claim.most = max(VC_CHUNKS_MIN,
+					      vc_pool_chunks(p, most));
+	}
+	rcu_read_unlock();
+}
+
+/* Return: the sum of the minima. */
+static u64 vc_pool_claims(struct vc_pool *p)
+{
+	struct vc_volume *v;
+	struct vc_log *log;
+	u64 sum = 0;
+
+	list_for_each_entry(v, &p->volumes, node) {
+		list_for_each_entry(log, &v->logs, node) {
+			vc_log_claim(log);
+			sum += log->claim.least;
+		}
+	}
+	return sum;
+}
+
+/* Where all minima are more than there is, they become less. */
+static void vc_pool_scale(struct vc_pool *p, u64 chunks, u64 least)
+{
+	struct vc_volume *v;
+	struct vc_log *log;
+
+	list_for_each_entry(v, &p->volumes, node) {
+		list_for_each_entry(log, &v->logs, node)
+			log->claim.least = div64_u64(chunks * log->claim.least,
+						     least);
+	}
+}
+
+/*
+ * Share out what is left by weight. Return: some are above their maximum, and have
+ * that now; it has to be done again for the others.
+ */
+static bool vc_pool_divide(struct vc_pool *p, u64 chunks)
+{
+	struct vc_volume *v;
+	struct vc_log *log;
+	bool again = false;
+	u64 weights = 0;
+
+	list_for_each_entry(v, &p->volumes, node) {
+		list_for_each_entry(log, &v->logs, node) {
+			chunks -= log->claim.full ? log->claim.most :
+				  log->claim.least;
+			if (!log->claim.full)
+				weights += log->claim.weight;
+		}
+	}
+	list_for_each_entry(v, &p->volumes, node) {
+		list_for_each_entry(log, &v->logs, node) {
+			struct vc_claim *c = &log->claim;
+
+			c->share = c->full ? c->most : c->least +
+				   div64_u64(chunks * c->weight,
+					     weights ? weights : 1);
+			if (c->share > c->most) {
+				c->full = true;
+				again = true;
+			}
+		}
+	}
+	return again;
+}
+
+/**
+ * vc_pool_share - share the chunks out among the logs that are in use
+ * @p: the pool, locked
+ */
+void vc_pool_share(struct vc_pool *p)
+{
+	u64 chunks = p->g.chunks - p->g.first_chunk, least = vc_pool_claims(p);
+	struct vc_volume *v;
+	struct vc_log *log;
+
+	if (least > chunks)
+		vc_pool_scale(p, chunks, least);
+	while (vc_pool_divide(p, chunks))
+		;
+	list_for_each_entry(v, &p->volumes, node) {
+		list_for_each_entry(log, &v->logs, node) {
+			WRITE_ONCE(log->share, log->claim.share);
+			WRITE_ONCE(log->most, log->claim.most);
+		}
+	}
+}

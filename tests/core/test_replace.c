@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What is kept is the hottest, what is not hot is not, and there is never more than may be. */
+#include "check.h"
+#include "../../native/core/replace.h"
+
+#define ROOM 64U
+
+static uint64_t seed = 1;
+
+static u32 dice(u32 sides)
+{
+	return check_next(&seed) % sides;
+}
+
+/* Any chunk, against sorting it. */
+static void test_the_hottest_are_kept(void)
+{
+	u32 run, i, j;
+
+	for (run = 0; run < 2000; run++) {
+		u32 count[VC_HEAT_MAX + 1] = { 0 }, heat[ROOM], kept = 0, coldest = VC_HEAT_MAX;
+		u32 hot = dice(4), most = dice(ROOM + 1), hottest_left = 0, wanted = 0;
+		struct vc_keep k;
+		bool left = false;
+
+		for (i = 0; i < ROOM; i++) {
+			heat[i] = dice(2) ? dice(3) : dice(VC_HEAT_MAX + 1);
+			count[heat[i]]++;
+		}
+		for (j = hot; j <= VC_HEAT_MAX; j++)
+			wanted += count[j];
+		k = vc_keep_choose(count, hot, most);
+		for (i = 0; i < ROOM; i++) {
+			if (vc_keep_wants(&k, heat[i])) {
+				kept++;
+				if (heat[i] < coldest)
+					coldest = heat[i];
+			} else {
+				left = true;
+				if (heat[i] > hottest_left)
+					hottest_left = heat[i];
+			}
+		}
+		CHECK(kept == (wanted < most ? wanted : most));
+		CHECK(!kept || coldest >= hot);
+		CHECK(!kept || !left || hottest_left <= coldest);
+	}
+}
+
+/* While a quarter is empty, and somebody has paid. */
+static void test_when_all_is_kept(void)
+{
+	CHECK(vc_keep_all(750, 1000, ROOM, ROOM));
+	CHECK(!vc_keep_all(751, 1000, ROOM, ROOM));
+	CHECK(!vc_keep_all(750, 1000, ROOM - 1, ROOM));
+	CHECK(!vc_keep_all(3000000001U, 4000000000ULL, ROOM, ROOM));
+	CHECK(vc_keep_all(3000000000U, 4000000000ULL, ROOM, ROOM));
+}
+
+int main(void)
+{
+	test_the_hottest_are_kept();
+	test_when_all_is_kept();
+	return 0;
+}

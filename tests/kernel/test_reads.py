@@ -1,0 +1,384 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is read again is promoted, and what is promoted is never old."""
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from tests.kernel import stack
+from tests.kernel.disk import SECTOR, Disk, pattern
+from tests.kernel.stack import Mapped
+from vcache_agent.netlink.client import Client
+from vcache_agent.netlink.spec import Mode
+
+BLOCK = 8
+TAG = 7
+
+
+@pytest.fixture
+def cache() -> Iterator[str]:
+    """Give an empty cache device of 64 MiB."""
+    with stack.null_blk(discard=True) as path:
+        yield path
+
+
+def hits(client: Client, device: Mapped) -> int:
+    """Return the sectors that were read from the cache device so far."""
+    return client.tag(device.number, TAG).stats.cache_hit_bytes // SECTOR
+
+
+def promoted(device: Mapped) -> int:
+    """Return the blocks that were promoted so far."""
+    return stack.cache_status(device).promoted
+
+
+def promote(device: Mapped, disk: Disk, sector: int, sectors: int) -> None:
+    """Read a range until it is in the cache."""
+    blocks = (sector + sectors - 1) // BLOCK - sector // BLOCK + 1
+    before = promoted(device)
+    disk.read(sector, sectors)
+    disk.read(sector, sectors)
+    assert stack.wait_until(lambda: promoted(device) == before + blocks), (
+        f"{promoted(device) - before} of {blocks} blocks were promoted")
+
+
+@pytest.mark.parametrize("mode", ["writeback", "writethrough"])
+def test_the_second_read_promotes_and_the_third_hits(
+        cache: str, origin: str, client: Client, mode: str) -> None:
+    data = pattern(1, 64)
+    with Disk(origin) as below:
+        below.write(800, data)
+    with (stack.pool(cache) as pool, stack.cached(origin, pool, mode=mode) as device,
+          Disk(device.path) as disk):
+        assert disk.read(800, 64) == data
+        assert promoted(device) == 0
+        assert disk.read(800, 64) == data
+        assert stack.wait_until(lambda: promoted(device) == 8)
+        assert hits(client, device) == 0
+        # Only the cache can know it now.
+        with Disk(origin) as below:
+            below.write(800, bytes(64 * SECTOR))
+        assert disk.read(800, 64) == data
+        assert hits(client, device) == 64
+        assert stack.pool_status(pool).reads == 1
+        assert stack.pool_status(pool).dirty == 0
+
+
+def test_whole_blocks_are_promoted_and_each_sector_is_its_own(
+        cache: str, origin: str, client: Client) -> None:
+    data = pattern(2, 64)
+    with Disk(origin) as below:
+        below.write(0, data)
+    with (stack.pool(cache) as pool, stack.cached(origin, pool) as device,
+          Disk(device.path) as disk):
+        promote(device, disk, 13, 22)
+        assert hits(client, device) == 0
+        with Disk(origin) as below:
+            below.write(0, bytes(64 * SECTOR))
+        assert disk.read(8, 32) == data[8 * SECTOR:40 * SECTOR]
+        for sector in range(8, 40):
+            assert disk.read(sector, 1) == data[sector * SECTOR:(sector + 1) * SECTOR]
+        assert disk.read(0, 64) == (bytes(8 * SECTOR) + data[8 * SECTOR:40 * SECTOR]
+                                    + bytes(24 * SECTOR))
+        assert hits(client, device) == 32 * 3
+
+
+def test_what_is_read_once_is_not_promoted(cache: str, origin: str) -> None:
+    with (stack.pool(cache) as pool, stack.cached(origin, pool) as device,
+          Disk(device.path) as disk):
+        for sector in range(0, 8192, 16):
+            disk.read(sector, 8)
+        time.sleep(0.5)
+        assert promoted(device) == 0
+        assert stack.pool_status(pool).reads == 0
+
+
+def test_a_long_sequential_read_is_not_promoted(cache: str, origin: str) -> None:
+    with (stack.pool(cache) as pool, stack.cached(origin, pool) as device,
+          Disk(device.path) as disk):
+        for _ in range(3):
+            for sector in range(0, 32768, 128):
+                disk.read(sector, 128)
+        time.sleep(0.5)
+        # Its first MiB does not know yet what it is part of.
+        assert promoted(device) <= 256
+
+
+@pytest.mark.parametrize("fua", [False, True])
+@pytest.mark.parametrize("mode", ["writeback", "writethrough"])
+def test_a_write_supersedes_what_was_promoted(cache: str, origin: str, mode: str,
+                                              fua: bool) -> None:
+    old, new = pattern(3, 64), pattern(4, 12)
+    now = old[:12 * SECTOR] + new + old[24 * SECTOR:]
+    with Disk(origin) as below:
+        below.write(0, old)
+    with (stack.pool(cache) as pool, stack.cached(origin, pool, mode=mode) as device,
+          Disk(device.path) as disk):
+        promote(device, disk, 0, 64)
+        disk.write(12, new, fua=fua)
+        assert disk.read(0, 64) == now
+        disk.flush()
+        assert disk.read(0, 64) == now
+        device.message("drain")
+        assert stack.wait_until(lambda: stack.cache_status(device).state == "clean")
+        assert disk.read(0, 64) == now
+        with Disk(origin) as below:
+            assert below.read(0, 64) == now
+
+
+def test_a_discard_forgets_what_was_promoted(cache: str) -> None:
+    with (stack.null_blk(discard=True) as origin, stack.pool(cache) as pool,
+          stack.cached(origin, pool) as device, Disk(device.path) as disk):
+        with Disk(origin) as below:
+            below.write(0, pattern(5, 64))
+        promote(device, disk, 0, 64)
+        disk.discard(8, 40)
+        assert disk.read(0, 64) == (pattern(5, 64)[:8 * SECTOR] + bytes(40 * SECTOR)
+                                    + pattern(5, 64)[48 * SECTOR:])
+
+
+@pytest.fixture
+def slow() -> Iterator[str]:
+    """Give an origin that reads at once and answers a second later."""
+    with stack.null_blk(completion_us=1_000_000) as path:
+        yield path
+
+
+@contextlib.contextmanager
+def promoting(disk: Disk, sector: int, sectors: int) -> Iterator[None]:
+    """Have a range promoted that was missed before; it has been read in the body already."""
+    thread = threading.Thread(target=disk.read, args=(sector, sectors))
+    thread.start()
+    time.sleep(0.3)
+    yield
+    thread.join()
+    time.sleep(0.3)
+
+
+def test_a_write_that_has_come_and_gone_ends_a_promotion(
+        cache: str, slow: str, client: Client) -> None:
+    """It leaves nothing in buffer or index: its tag is not cached any more."""
+    with (stack.pool(cache) as pool, stack.cached(slow, pool) as device,
+          Disk(device.path) as disk):
+        disk.read(0, 64)
+        with promoting(disk, 0, 64):
+            client.tag_set(device.number, TAG, mode=Mode.FLUSH_ONLY)
+            disk.write(0, pattern(9, 64))
+            disk.flush()
+        assert disk.read(0, 64) == pattern(9, 64)
+        assert promoted(device) == 0
+
+
+def test_a_write_past_the_buffer_ends_a_promotion(cache: str, slow: str) -> None:
+    with (stack.pool(cache) as pool, stack.cached(slow, pool, mode="writethrough") as device,
+          Disk(device.path) as disk):
+        disk.read(0, 64)
+        with promoting(disk, 0, 64):
+            disk.write(0, pattern(9, 64), fua=True)
+        assert disk.read(0, 64) == pattern(9, 64)
+
+
+def test_two_readers_promote_once(cache: str, slow: str) -> None:
+    with (stack.pool(cache) as pool, stack.cached(slow, pool) as device,
+          Disk(device.path) as disk):
+        disk.read(0, 64)
+        with promoting(disk, 0, 64), promoting(disk, 0, 64):
+            pass
+        assert promoted(device) == 8
+
+
+def test_what_was_promoted_is_gone_with_its_pool(cache: str, origin: str) -> None:
+    """It has no records: after a restart its chunks are free, and nothing is found in them."""
+    with Disk(origin) as below:
+        below.write(0, pattern(6, 64))
+    with stack.pool(cache) as pool:
+        with stack.cached(origin, pool) as device, Disk(device.path) as disk:
+            promote(device, disk, 0, 64)
+        assert stack.pool_status(pool).reads == 1
+    with Disk(origin) as below:
+        below.write(0, pattern(7, 64))
+    with stack.pool(cache) as pool:
+        status = stack.pool_status(pool)
+        assert status.free == status.chunks
+        with stack.cached(origin, pool) as device, Disk(device.path) as disk:
+            assert disk.read(0, 64) == pattern(7, 64)
+
+
+def test_what_is_hot_is_kept_when_more_is_read_than_fits(client: Client, origin: str) -> None:
+    """A small working set stays while almost four times the cache is promoted past it."""
+    hot = range(0, 1024, BLOCK)
+    with (stack.null_blk(8, discard=True) as cache, stack.pool(cache, chunk_kib=64) as pool,
+          stack.cached(origin, pool) as device, Disk(device.path) as disk):
+        rng = random.Random(8)  # noqa: S311 - test data
+        cold = list(range(2048, 65536, BLOCK))
+        rng.shuffle(cold)
+        # So far apart that the first read is not taken for enough.
+        for start in range(0, len(cold), 512):
+            for _ in range(2):
+                for sector in cold[start:start + 512]:
+                    disk.read(sector, BLOCK)
+            for sector in hot:
+                disk.read(sector, BLOCK)
+        status = stack.pool_status(pool)
+        assert promoted(device) > len(cold) > 3.8 * 8 * 256
+        assert status.kept > 0
+        assert status.free > 0
+        before = hits(client, device)
+        for sector in hot:
+            disk.read(sector, BLOCK)
+        assert hits(client, device) - before > len(hot) * BLOCK * 0.9
+
+
+def read_blocks(disk: Disk, blocks: Iterable[int]) -> None:
+    for block in blocks:
+        disk.read(block * BLOCK, BLOCK)
+
+
+def read_again_soon(disk: Disk, blocks: list[int], lag: int) -> None:
+    """Read blocks once, and each a second time behind some of the others."""
+    for at, block in enumerate(blocks):
+        read_blocks(disk, [block, *blocks[max(at - lag, 0):][:at >= lag]])
+
+
+def shuffled(seed: int, blocks: range) -> list[int]:
+    found = list(blocks)
+    random.Random(seed).shuffle(found)
+    return found
+
+
+def test_once_is_enough_where_blocks_come_back_and_not_in_a_scan(
+        client: Client, origin: str) -> None:
+    with (stack.null_blk(20, discard=True) as cache, stack.pool(cache, chunk_kib=64) as pool,
+          stack.cached(origin, pool) as device, Disk(device.path) as disk):
+        read_again_soon(disk, shuffled(1, range(1000)), 50)
+        # What is read for the first time now is there the second time.
+        before = promoted(device)
+        new = shuffled(2, range(2000, 2200))
+        read_blocks(disk, new)
+        assert stack.wait_until(lambda: promoted(device) >= before + len(new))
+        found = hits(client, device)
+        read_blocks(disk, new)
+        assert hits(client, device) - found == len(new) * BLOCK
+        # As much as the cache can hold, and nobody wants it again.
+        read_blocks(disk, shuffled(3, range(2200, 7000)))
+        time.sleep(0.5)
+        before = promoted(device)
+        read_blocks(disk, shuffled(4, range(7000, 7300)))
+        time.sleep(0.5)
+        assert promoted(device) == before
+
+
+def test_what_was_missed_once_leaves_the_rest_alone(client: Client, origin: str) -> None:
+    """It is promoted past what was missed twice, more than twice the cache of it."""
+    twice = shuffled(5, range(400))
+    with (stack.null_blk(8, discard=True) as cache, stack.pool(cache, chunk_kib=64) as pool,
+          stack.cached(origin, pool) as device, Disk(device.path) as disk):
+        # So far apart that the first read is not taken for enough.
+        read_blocks(disk, twice * 2)
+        # A ghost or two may have been pushed out by others.
+        assert stack.wait_until(lambda: promoted(device) >= len(twice) * 0.98), promoted(device)
+        new = shuffled(6, range(1000, 6000))
+        for at in range(0, len(new), 5):
+            # One of five is read again, so that once stays enough.
+            read_blocks(disk, [*new[at:at + 5], new[at]])
+        assert stack.wait_until(lambda: promoted(device) > len(twice) + len(new) * 0.8)
+        before = hits(client, device)
+        read_blocks(disk, twice)
+        assert hits(client, device) - before > len(twice) * BLOCK * 0.95
+
+
+def test_data_that_fits_stays_though_the_log_goes_round(client: Client, origin: str) -> None:
+    """Most of what is in the chunks that go has been superseded; what has not is read."""
+    with (stack.null_blk(8, discard=True) as cache, stack.pool(cache, chunk_kib=64) as pool,
+          stack.cached(origin, pool) as device, Disk(device.path) as disk):
+        blocks = 3 * 256
+        for block in range(blocks):
+            disk.write(block * BLOCK, pattern(block, BLOCK))
+        disk.flush()
+        rng = random.Random(9)  # noqa: S311 - test data
+        before = client.tag(device.number, TAG).stats
+        for turn in range(8 * blocks):
+            disk.write(rng.randrange(blocks) * BLOCK, pattern(turn, BLOCK))
+            for _ in range(2):
+                disk.read(rng.randrange(blocks) * BLOCK, BLOCK)
+            if turn % 16 == 0:
+                disk.flush()
+        after = client.tag(device.number, TAG).stats
+        read = after.read_bytes - before.read_bytes
+        found = (after.read_hit_bytes - before.read_hit_bytes
+                 + after.cache_hit_bytes - before.cache_hit_bytes)
+        assert read == 16 * blocks * 4096
+        assert found > read * 0.98
+        assert stack.pool_status(pool).kept > 0
+
+
+class Model:
+    """A part of a device that one thread writes, while others read it.
+
+    :param device: the device
+    :param first: its first sector
+    :param sectors: its size
+    :param seed: of what is done
+    """
+
+    def __init__(self, device: Mapped, first: int, sectors: int, seed: int) -> None:
+        self.device, self.first, self.sectors, self.seed = device, first, sectors, seed
+        self.wrong: list[str] = []
+        self.turns = 0
+
+    def work(self, turns: int) -> None:
+        """Write, read and compare."""
+        rng = random.Random(self.seed)  # noqa: S311 - test data
+        content = bytearray(self.sectors * SECTOR)
+        with Disk(self.device.path) as disk:
+            disk.write(self.first, bytes(content))
+            while self.turns < turns and not self.wrong:
+                self.turns += 1
+                start = rng.randrange(self.sectors - 1)
+                length = min(rng.choice([1, 3, 8, 16, 64]), self.sectors - start)
+                where = slice(start * SECTOR, (start + length) * SECTOR)
+                kind = rng.choices(["write", "fua", "read", "flush", "discard"],
+                                   [20, 5, 60, 5, 3])[0]
+                if kind == "discard":
+                    # A hint: what is read behind it is not said. Then it is written.
+                    disk.discard(self.first + start, length)
+                if kind in ("write", "fua", "discard"):
+                    content[where] = pattern(self.seed * 10**6 + self.turns, length)
+                    disk.write(self.first + start, bytes(content[where]), fua=kind == "fua")
+                elif kind == "flush":
+                    disk.flush()
+                elif disk.read(self.first + start, length) != content[where]:
+                    self.wrong.append(f"turn {self.turns}: {length} sectors at {start} differ")
+
+
+@pytest.mark.parametrize("mode", ["writeback", "writethrough"])
+def test_reads_are_never_old_while_everything_moves(mode: str) -> None:
+    """Promotion, writes, destage, eviction and a small cache, all at once."""
+    stop = threading.Event()
+
+    def read_all(device: Mapped, seed: int) -> None:
+        rng = random.Random(seed)  # noqa: S311 - test data
+        with Disk(device.path) as disk:
+            while not stop.is_set():
+                disk.read(rng.randrange(8192 // BLOCK - 4) * BLOCK, rng.choice([8, 16, 32]))
+
+    with (stack.null_blk(64, discard=True, completion_us=200) as origin,
+          stack.null_blk(3, discard=True) as cache, stack.pool(cache, chunk_kib=64) as pool,
+          stack.cached(origin, pool, mode=mode, age_ms=50) as device):
+        models = [Model(device, number * 2048, 2048, number + 1) for number in range(4)]
+        readers = [threading.Thread(target=read_all, args=(device, number)) for number in (1, 2)]
+        writers = [threading.Thread(target=model.work, args=(500,)) for model in models]
+        for thread in [*readers, *writers]:
+            thread.start()
+        for thread in writers:
+            thread.join()
+        stop.set()
+        for thread in readers:
+            thread.join()
+        assert not any(model.wrong for model in models), [model.wrong for model in models]
+        assert promoted(device) > 500
+        assert stack.pool_status(pool).kept > 0

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much of the cache is whose: minima, weights, maxima, and what is lent."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.kernel import stack
+from tests.kernel.conftest import Cgroup
+from tests.kernel.disk import Disk, pattern
+from tests.kernel.stack import Mapped
+from vcache_agent.netlink.client import Client
+from vcache_agent.netlink.errors import NetlinkError
+
+MIB = 1 << 20
+TAG = 7
+
+
+@pytest.fixture
+def cache() -> Iterator[str]:
+    """Give an empty cache device of 64 MiB, of which 62 are for data."""
+    with stack.null_blk(discard=True) as path:
+        yield path
+
+
+def shares(client: Client, device: Mapped) -> dict[int, int]:
+    """Return the shares of the tags in MiB, once they are known."""
+    tags = client.tags(device.number)
+    return {tag.id: tag.cache_share_bytes // MIB for tag in tags}
+
+
+def write_all(disk: Disk, first_mb: int, megabytes: int, seed: int) -> None:
+    """Write so much data and make it durable, MiB by MiB."""
+    for mb in range(first_mb, first_mb + megabytes):
+        disk.write(mb * 2048, pattern(seed + mb, 2048))
+        disk.flush()
+
+
+def test_minima_come_first_then_weights_up_to_the_maxima(
+        cache: str, origin: str, client: Client) -> None:
+    with stack.pool(cache) as pool, stack.cached(origin, pool, scope="filesystem") as device:
+        client.tag_set(device.number, 1, weight=100)
+        client.tag_set(device.number, 2, weight=300)
+        assert stack.wait_until(lambda: shares(client, device) == {0: 12, 1: 12, 2: 37})
+        client.tag_set(device.number, 3, weight=100, cache_min=16 * MIB)
+        assert stack.wait_until(lambda: shares(client, device) == {0: 7, 1: 7, 2: 23, 3: 23})
+        client.tag_set(device.number, 3, cache_max=20 * MIB)
+        assert stack.wait_until(lambda: shares(client, device) == {0: 8, 1: 8, 2: 25, 3: 20})
+        client.tag_set(device.number, 2, cache_min=48 * MIB)
+        # More than there is: less in proportion, and nothing is left for weights.
+        assert stack.wait_until(lambda: shares(client, device) == {0: 0, 1: 0, 2: 46, 3: 15})
+        client.tag_del(device.number, 2)
+        client.tag_set(device.number, 3, cache_min=0, cache_max=0)
+        assert stack.wait_until(lambda: shares(client, device) == {0: 20, 1: 20, 3: 20})
+
+
+def test_a_minimum_above_the_maximum_is_refused(cache: str, origin: str, client: Client) -> None:
+    with stack.pool(cache) as pool, stack.cached(origin, pool) as device:
+        client.tag_set(device.number, TAG, cache_max=8 * MIB)
+        with pytest.raises(NetlinkError, match="cache-min-bytes is more than cache-max-bytes"):
+            client.tag_set(device.number, TAG, weight=7, cache_min=9 * MIB)
+        tag = client.tag(device.number, TAG)
+        assert (tag.weight, tag.cache_min_bytes, tag.cache_max_bytes) == (100, 0, 8 * MIB)
+
+
+def test_a_refused_share_makes_no_tag(cache: str, origin: str, client: Client) -> None:
+    with stack.pool(cache) as pool, stack.cached(origin, pool, scope="filesystem") as device:
+        with pytest.raises(NetlinkError, match="cache-min-bytes is more than cache-max-bytes"):
+            client.tag_set(device.number, 9, cache_min=2 * MIB, cache_max=MIB)
+        assert [tag.id for tag in client.tags(device.number)] == [0]
+
+
+def read_twice(disk: Disk, first_mb: int, megabytes: int) -> None:
+    """Read everything twice, in an order in which nothing is sequential."""
+    sectors = megabytes * 2048
+    for at in range(0, sectors, 64):
+        for _ in range(2):
+            disk.read(first_mb * 2048 + at * 37 % sectors, 64)
+
+
+def test_reads_are_lent_what_others_do_not_use(cache: str, origin: str, client: Client) -> None:
+    """Also to a tag that never writes; a tenth of the pool is left to who comes."""
+    with (stack.pool(cache) as pool, stack.cached(origin, pool) as device,
+          Disk(device.path) as disk, stack.null_blk() as second,
+          stack.cached(second, pool, 2, "volume 8")):
+        assert stack.wait_until(
+            lambda: client.tag(device.number, TAG).cache_share_bytes == 31 * MIB)
+        read_twice(disk, 0, 60)
+        assert stack.pool_status(pool).reads > 31
+        assert stack.pool_status(pool).free >= 6
+
+
+def test_reads_make_nobody_pass_the_maximum(cache: str, origin: str, client: Client) -> None:
+    """Nor do they where nothing can go for them: all that the tag has is dirty."""
+    size = stack.sectors(origin)
+    with (stack.pool(cache) as pool, stack.mapped(stack.linear(origin)) as below,
+          stack.cached(below.path, pool) as device, Disk(device.path) as disk):
+        client.tag_set(device.number, TAG, cache_max=8 * MIB)
+        below.swap(f"0 {size} flakey {origin} 0 0 3600 1 error_writes")
+        for mb in range(7):
+            disk.write(mb * 2048, pattern(mb, 2048))
+            disk.flush()
+        assert stack.pool_status(pool).dirty >= 7
+        read_twice(disk, 16, 16)
+        assert stack.pool_status(pool).reads == 0
+        below.swap(stack.linear(origin))
+        assert stack.wait_until(lambda: stack.pool_status(pool).dirty <= 1)
+        read_twice(disk, 16, 16)
+        assert 0 < stack.pool_status(pool).reads <= 8
+
+
+def test_what_others_do_not_use_is_lent(cache: str, origin: str, client: Client,
+                                        cgroup: Callable[[str], Cgroup]) -> None:
+    """A tag may have more than its share, until the owner of the rest comes."""
+    with (stack.pool(cache) as pool, stack.cached(origin, pool, 1, "volume 7") as device,
+          stack.null_blk() as second, stack.cached(second, pool, 2, "volume 8") as other,
+          Disk(device.path) as disk, Disk(other.path) as neighbour):
+        assert stack.wait_until(
+            lambda: client.tag(device.number, 7).cache_share_bytes == 31 * MIB)
+        write_all(disk, 0, 50, 1)
+        assert stack.wait_until(lambda: client.tag(device.number, 7).cached_bytes > 40 * MIB)
+        write_all(neighbour, 0, 50, 100)
+        assert stack.wait_until(lambda: client.tag(other.number, 8).cached_bytes > 24 * MIB)
+        assert client.tag(device.number, 7).cached_bytes <= 38 * MIB
+        for mb in range(50):
+            assert disk.read(mb * 2048, 2048) == pattern(1 + mb, 2048)
+            assert neighbour.read(mb * 2048, 2048) == pattern(100 + mb, 2048)
+
+
+def test_a_maximum_holds_and_is_changed_under_load(cache: str, origin: str,
+                                                   client: Client) -> None:
+    """Deflated with everything dirty, nothing is lost; inflated, there is more."""
+    def cached() -> int:
+        return client.tag(device.number, TAG).cached_bytes
+
+    with (stack.pool(cache) as pool, stack.cached(origin, pool) as device,
+          Disk(device.path) as disk):
+        client.tag_set(device.number, TAG, cache_max=8 * MIB)
+        write_all(disk, 0, 30, 1)
+        assert cached() <= 8 * MIB
+        client.tag_set(device.number, TAG, cache_max=48 * MIB)
+        write_all(disk, 0, 40, 200)
+        assert cached() > 30 * MIB
+        client.tag_set(device.number, TAG, cache_max=4 * MIB)
+        write_all(disk, 40, 10, 200)
+        assert stack.wait_until(lambda: cached() <= 4 * MIB)
+        for mb in range(50):
+            assert disk.read(mb * 2048, 2048) == pattern(200 + mb, 2048)
+        assert stack.pool_status(pool).free >= 57
