@@ -26,6 +26,15 @@ def build() -> None:
     subprocess.run(["make", "-s", str(PROGRAM.relative_to(REPO))], cwd=REPO, check=True)
 
 
+def _opens(path: str) -> bool:
+    """Tell whether a device can be used: its node is there some time before that."""
+    try:
+        os.close(os.open(path, os.O_RDONLY))
+    except OSError:
+        return False
+    return True
+
+
 class Ssd:
     """A running vcache-ssd and its namespaces.
 
@@ -49,7 +58,7 @@ class Ssd:
     def namespace(self, nsid: int = 1) -> str:
         """Return the path of a namespace, once it is there."""
         name = f"{self._controller.name}n{nsid}"
-        self._wait(lambda: Path(f"/dev/{name}").is_block_device(), f"namespace {name}")
+        self._wait(lambda: _opens(f"/dev/{name}"), f"namespace {name}")
         return f"/dev/{name}"
 
     def _wait(self, what: object, name: str) -> None:

@@ -35,8 +35,8 @@ def libvirtd() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def module() -> None:
     inside.load_module("buffer_mb=64")
-    # Two RAM disks: one for images, one used as a volume.
-    inside.run("modprobe", "brd", "rd_nr=2", "rd_size=262144")
+    # RAM disks: for images, for a volume, below two volumes, and for their cache.
+    inside.run("modprobe", "brd", "rd_nr=4", "rd_size=262144")
 
 
 @pytest.fixture(scope="session")

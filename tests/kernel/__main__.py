@@ -18,7 +18,7 @@ def main() -> int:
                                      allow_abbrev=False)
     parser.add_argument("--kernel", default=default(),
                         help="release or its beginning (%(default)s)")
-    parser.add_argument("--timeout", type=float, default=1700, help="seconds (%(default)s)")
+    parser.add_argument("--timeout", type=float, default=3200, help="seconds (%(default)s)")
     parser.add_argument("--poison", action="store_true",
                         help="fill freed memory, so that its use shows (slower)")
     options, arguments = parser.parse_known_args()

@@ -81,14 +81,14 @@ def test_only_what_was_asked_for_runs(
     assert capfd.readouterr().out.splitlines()[-1] == "1 passed, 0 failed, 0 skipped"
 
 
-def test_lanes_run_side_by_side(
+def test_suites_run_side_by_side(
         suite: types.ModuleType, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
         capfd: pytest.CaptureFixture[str]) -> None:
-    """Each waits for the other; what the first prints comes in one piece."""
+    """Each waits for the other; what the second prints comes in one piece."""
     meet = ("import pathlib, time\n"
             "def test_meet():\n"
             "    pathlib.Path('{mine}').touch()\n"
-            "    limit = time.monotonic() + 30\n"
+            "    limit = time.monotonic() + 240\n"
             "    while not pathlib.Path('{other}').exists():\n"
             "        assert time.monotonic() < limit\n"
             "        time.sleep(0.05)\n")
@@ -98,6 +98,45 @@ def test_lanes_run_side_by_side(
     lines = capfd.readouterr().out.splitlines()
     assert lines[-1] == "2 passed, 0 failed, 0 skipped"
     assert any(line.startswith("tests/unit/test_one.py .") for line in lines)
+
+
+def test_the_next_suite_does_not_wait_for_a_long_one(
+        suite: types.ModuleType, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+        capfd: pytest.CaptureFixture[str]) -> None:
+    """The first waits for the last; all others have to run beside it."""
+    first, *others = [one.folder for one in suite.SUITES if not one.boxed]
+    write(tmp_path, first,
+          "import pathlib, time\n"
+          "def test_long():\n"
+          "    limit = time.monotonic() + 240\n"
+          f"    while not pathlib.Path('{tmp_path / 'done'}').exists():\n"
+          "        assert time.monotonic() < limit\n"
+          "        time.sleep(0.05)\n")
+    for folder in others[:2]:
+        write(tmp_path, folder, "def test_short(): pass\n")
+    write(tmp_path, others[2],
+          f"import pathlib\ndef test_last(): pathlib.Path('{tmp_path / 'done'}').touch()\n")
+    assert run(suite, monkeypatch) == 0
+    assert capfd.readouterr().out.splitlines()[-1] == "4 passed, 0 failed, 0 skipped"
+
+
+def test_a_second_try_is_the_last(
+        suite: types.ModuleType, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+        capfd: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "unit",
+          "import pathlib\n"
+          "def test_a():\n"
+          f"    path = pathlib.Path('{tmp_path / 'tried'}')\n"
+          "    with open(path, 'a') as file:\n"
+          "        file.write('x')\n"
+          "    assert path.read_text() == 'xx'\n")
+    assert run(suite, monkeypatch) == 0
+    assert "a second and last try" in capfd.readouterr().out
+    # Without time for one the first is all there is.
+    (tmp_path / "tried").unlink()
+    monkeypatch.setattr(suite, "RETRY_UNTIL", 0)
+    assert run(suite, monkeypatch) == 1
+    assert (tmp_path / "tried").read_text() == "x"
 
 
 def test_no_suite_at_all_is_a_failure(
