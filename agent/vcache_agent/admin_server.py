@@ -15,7 +15,9 @@ from vcache_agent import view
 from vcache_agent.admin_client import AdminError
 from vcache_agent.model import TAG_MODES, Device, Tag
 from vcache_agent.netlink import spec
-from vcache_agent.netlink.client import Client, NetlinkError
+from vcache_agent.netlink.client import Client
+from vcache_agent.netlink.errors import NetlinkError
+from vcache_agent.policies import POLICIES
 
 if TYPE_CHECKING:
     from vcache_agent.service import Agent
@@ -37,7 +39,7 @@ class AdminServer:
     def __init__(self, agent: "Agent") -> None:
         self._agent = agent
         self._operations = {"state": self._state, "tag-set": self._tag_set,
-                            "reconcile": self._reconcile}
+                            "reconcile": self._reconcile, "policy-set": self._policy_set}
 
     def handle(self, request: bytes) -> bytes:
         """Answer one request."""
@@ -76,6 +78,8 @@ class AdminServer:
             **view.kernel(devices, tags),
             "agent": {"problem": problem, "libvirt": outcome.snapshot.complete,
                       "domains": len(outcome.snapshot.entries)},
+            "policy": {"name": self._agent.worker.policy,
+                       "set": self._agent.store.policy() is not None},
             "disks": view.disks(outcome, tags), "orphans": view.orphans(outcome)}
 
     def _tag_set(self, fields: dict[str, Any]) -> dict[str, Any]:
@@ -97,6 +101,15 @@ class AdminServer:
             known = self._agent.store.set_mode(tag, mode)
         if not known:
             raise AdminError(f"tag {tag} is not that of a disk")
+        self._run_pass(fresh=False)
+        return {}
+
+    def _policy_set(self, fields: dict[str, Any]) -> dict[str, Any]:
+        name = fields.get("policy")
+        if name is not None and (not isinstance(name, str) or name not in POLICIES):
+            raise AdminError(f"policy {str(name)[:40]!r} must be one of {', '.join(POLICIES)}, or "
+                             "null for the configured one")
+        self._agent.store.set_policy(name)
         self._run_pass(fresh=False)
         return {}
 

@@ -5,6 +5,8 @@ from typing import Any
 
 from oslo_config import cfg
 
+from vcache_agent import policies
+
 _AGENT = cfg.OptGroup("agent", title="The agent")
 _AGENT_OPTS = [
     cfg.StrOpt("state_path", default="/var/lib/vcache/agent.sqlite",
@@ -25,6 +27,10 @@ _AGENT_OPTS = [
     cfg.FloatOpt("forget_after", default=86400.0, min=0.0,
                  help="Seconds that a disk keeps its tag number after libvirt no longer knows "
                       "its domain."),
+    cfg.StrOpt("policy", default=policies.DEFAULT, choices=[
+        (name, policy.meaning) for name, policy in policies.POLICIES.items()],
+               help="How a pool is divided among the tags that use it, until an operator says "
+                    "otherwise by 'vcache policy set'."),
     cfg.FloatOpt("netlink_timeout", default=5.0, min=0.1, max=60.0,
                  help="Seconds that the kernel may take to answer one request."),
 ]

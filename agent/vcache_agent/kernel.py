@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from oslo_log import log as logging
 
 from vcache_agent.model import DeviceNumber, Extents
-from vcache_agent.netlink.client import Client, NetlinkError
+from vcache_agent.netlink.client import Client
+from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.reconcile import Action, DeleteTag, SetExtents, SetTag, TagKey
 
 LOG = logging.getLogger(__name__)
@@ -49,7 +50,8 @@ class Executor:
         key = (action.device, action.tag)
         if isinstance(action, SetTag):
             client.tag_set(action.device, action.tag, name=action.name, weight=action.weight,
-                           cgroups=action.cgroups, mode=action.mode)
+                           cgroups=action.cgroups, mode=action.mode, cache_min=action.cache_min,
+                           cache_max=action.cache_max)
             LOG.info("device %s tag %d: %s, weight %d, cgroups %s, mode %s", action.device,
                      action.tag, action.name, action.weight, list(action.cgroups or ()),
                      "as it is" if action.mode is None else action.mode.name.lower())

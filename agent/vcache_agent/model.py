@@ -13,6 +13,8 @@ from nova_vcache.extra_specs import ExtraSpecs, Mode
 from vcache_agent.netlink import spec
 
 SECTOR_BYTES = 512
+#: A block of a cache, and of the curves that tell its size.
+BLOCK_BYTES = 4096
 
 #: Modes that a tag can be in, on a device in mode writeback.
 TAG_MODES = tuple(mode.value for mode in (Mode.WRITEBACK, Mode.WRITETHROUGH, Mode.FLUSH_ONLY))
@@ -103,6 +105,43 @@ class Tag:
     mode: spec.Mode = spec.Mode.FLUSH_ONLY
     cached_bytes: int = 0
     cache_dirty_bytes: int = 0
+    cache_min_bytes: int = 0
+    cache_max_bytes: int = 0
+    cache_share_bytes: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """What a cache of any size would have done for a tag, since the tag was made.
+
+    :param grain: bytes by which the cache of a point is larger than that of the one before
+    :param footprint: bytes accessed at all, about
+    :param reads: blocks of 4 KiB read
+    :param writes: and written
+    :param read_misses: of the reads, those that a cache of 0, 1, 2 ... grains would have missed
+    :param write_misses: the same of the writes
+    """
+
+    grain: int
+    footprint: int
+    reads: int
+    writes: int
+    read_misses: tuple[int, ...]
+    write_misses: tuple[int, ...]
+
+    def misses(self, size: int) -> tuple[int, int]:
+        """Return the (reads, writes) that a cache of so many bytes would have missed.
+
+        Between two points they fall evenly; behind the last one they stay.
+        """
+        return self._at(self.read_misses, size), self._at(self.write_misses, size)
+
+    def _at(self, points: tuple[int, ...], size: int) -> int:
+        point, rest = divmod(size, self.grain)
+        if point >= len(points) - 1:
+            return points[-1]
+        fall = points[point] - points[point + 1]
+        return points[point] - fall * rest // self.grain
 
 
 class Phase(enum.StrEnum):

@@ -19,7 +19,8 @@ from oslo_log import log as logging
 
 from vcache_agent.model import Device
 from vcache_agent.netlink import spec
-from vcache_agent.netlink.client import Client, NetlinkError
+from vcache_agent.netlink.client import Client
+from vcache_agent.netlink.errors import NetlinkError
 
 LOG = logging.getLogger(__name__)
 

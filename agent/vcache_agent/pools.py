@@ -20,6 +20,7 @@ from vcache_agent.store import Store
 
 POOL_TARGET, TARGET = "vcache-pool", "vcache"
 CHUNK_KIB = (64, 16384)
+READS_PERCENT = (0, 100)
 VOLUME_MAX = 2**32 - 1
 
 _NAME = re.compile(rf"[A-Za-z0-9#+.:=@_-]{{1,{NAME_MAX}}}")
@@ -103,7 +104,11 @@ class Member:
 
 @dataclasses.dataclass(frozen=True)
 class Pool:
-    """A pool; sizes in chunks but for the chunk's."""
+    """A pool; sizes in chunks but for the chunk's.
+
+    :param reads: of the used ones, those with what was read; None: the module does not say
+    :param reads_percent: what was read goes first where it is more of what a disk has; likewise
+    """
 
     info: Info
     cache: DeviceNumber
@@ -115,6 +120,8 @@ class Pool:
     dirty: int = 0
     volumes: int = 0
     attached: int = 0
+    reads: int | None = None
+    reads_percent: int | None = None
 
 
 def number(text: str) -> DeviceNumber:
@@ -178,7 +185,10 @@ def _pool(dm: Dm, info: Info) -> Pool | None:
     if len(words) < 8:
         return Pool(info, cache, words[0] if words else "unknown")
     chunk, *counts = map(int, words[1:8])
-    return Pool(info, cache, words[0], chunk * SECTOR_BYTES, *counts)
+    found = Pool(info, cache, words[0], chunk * SECTOR_BYTES, *counts)
+    if len(words) < 14:
+        return found
+    return dataclasses.replace(found, reads=int(words[11]), reads_percent=int(words[13]))
 
 
 def pool(dm: Dm, name: str) -> Pool:
@@ -211,7 +221,8 @@ def device_name(at: DeviceNumber) -> str:
         return str(at)
 
 
-def create(dm: Dm, name: str, device: str, chunk_kib: int | None) -> str:
+def create(dm: Dm, name: str, device: str, chunk_kib: int | None,
+           reads_percent: int | None = None) -> str:
     """Make a pool on a cache device, or find the one that is on it; return what was done."""
     if not _NAME.fullmatch(name):
         raise PoolError(f"{name!r} is not allowed as a name: 1 to {NAME_MAX} letters, digits and "
@@ -231,7 +242,9 @@ def create(dm: Dm, name: str, device: str, chunk_kib: int | None) -> str:
             raise PoolError(f"a mapped device {name} exists already, and is not this pool")
         dm.remove(name)  # of a call that was killed
     size = _check_cache(dm, cache, device)
-    options = f" 2 chunk_kib {chunk_kib}" if chunk_kib else ""
+    given = {"chunk_kib": chunk_kib, "reads_percent": reads_percent}
+    options = "".join(f" {key} {value}" for key, value in given.items() if value is not None)
+    options = options and f" {len(options.split())}{options}"
     words = KernelWords()
     dm.create(name, _POOL_UUID + name)
     try:
@@ -264,6 +277,19 @@ def _check_cache(dm: Dm, cache: DeviceNumber, device: str) -> int:
         return os.lseek(fd, 0, os.SEEK_END) // SECTOR_BYTES
     finally:
         os.close(fd)
+
+
+def tune(dm: Dm, name: str, reads_percent: int) -> str:
+    """Change how much of what a disk has in a pool may be there because it is read."""
+    found = pool(dm, name)
+    words = KernelWords()
+    try:
+        dm.message(found.info.name, f"reads_percent {reads_percent}")
+    except DmError as error:
+        raise PoolError(f"pool {name}: {words.last() or error.strerror}") from None
+    finally:
+        words.close()
+    return f"pool {name}: reads_percent {reads_percent}, was {found.reads_percent}"
 
 
 def remove(dm: Dm, name: str) -> str:

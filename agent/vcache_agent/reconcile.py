@@ -8,14 +8,16 @@ is why every start of the agent, and every event, is simply a reconcile.
 
 import dataclasses
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from nova_vcache.extra_specs import Mode
+from vcache_agent import policies
 from vcache_agent import tags as numbers
 from vcache_agent.model import Device, DeviceNumber, DiskState, Extents, Location, Tag
 from vcache_agent.netlink import spec
+from vcache_agent.policies import Demand, Range
 from vcache_agent.store import Assignment
 
 # Names that we give to tags: DiskState.label.
@@ -38,6 +40,9 @@ class World:
     :param now: Unix time
     :param forget_after: seconds that the tag number of a disk whose domain
         libvirt no longer knows is kept for it
+    :param policy: name of the one that divides pools
+    :param pools: sizes of the pools in bytes, by number; of those that are known, and
+        only for a policy that divides by them
     """
 
     disks: tuple[DiskState, ...]
@@ -51,6 +56,8 @@ class World:
     missing: frozenset[str] = frozenset()
     now: float = 0.0
     forget_after: float = 86400.0
+    policy: str = policies.DEFAULT
+    pools: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +66,8 @@ class SetTag:
 
     :param cgroups: None: as they are
     :param mode: None: as it is; only a device in mode writeback has a choice
+    :param cache_min: bytes that its share of the cache is at least; None: as it is
+    :param cache_max: bytes of the cache that it has at most, 0: no limit; None: as it is
     """
 
     device: DeviceNumber
@@ -67,6 +76,8 @@ class SetTag:
     weight: int
     cgroups: tuple[int, ...] | None
     mode: spec.Mode | None = None
+    cache_min: int | None = None
+    cache_max: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,6 +183,18 @@ def plan(world: World) -> Plan:
     return _Planner(world).plan()
 
 
+class _Wish(NamedTuple):
+    """A tag as it should be, but for what it has of a cache.
+
+    :param demand: on its pool; None without one
+    """
+
+    device: Device
+    location: Location
+    tag: SetTag
+    demand: Demand | None
+
+
 class _Planner:
     """The intermediate results of one decision."""
 
@@ -192,6 +215,9 @@ class _Planner:
         self.reports: list[DiskReport] = []
         self.orphans: list[Orphan] = []
         self.used: set[TagKey] = set()
+        # Of each domain: disks whose device has a cache.
+        self.cached: Counter[str] = Counter()
+        self.wishes: list[_Wish] = []
 
     def plan(self) -> Plan:
         groups = self.groups
@@ -200,8 +226,12 @@ class _Planner:
                 self.reports.append(DiskReport(state, None, Mode.NONE, note=state.reason))
             else:
                 groups[state.location.key].append(state)
+        for states in groups.values():
+            if self._has_pool(states):
+                self.cached.update({state.domain.uuid for state in states})
         for key, states in groups.items():
             self._disk(key, states)
+        self._divide()
         self._unused_tags()
         self._unused_assignments()
         # Sectors are given up before others claim them.
@@ -210,6 +240,12 @@ class _Planner:
             order[type(action)] if not _frees(action) else 0))
         return Plan(tuple(self.actions), tuple(self.changed), tuple(self.forgotten),
                     self.last_tag, tuple(self.reports), tuple(self.orphans))
+
+    def _has_pool(self, states: list[DiskState]) -> bool:
+        """Tell whether the device of a disk has a cache."""
+        location = states[0].location
+        device = self.devices.get(location.device) if location else None
+        return device is not None and bool(device.pool)
 
     def _disk(self, key: str, states: list[DiskState]) -> None:
         """Decide about one disk and the domains that use it."""
@@ -235,9 +271,11 @@ class _Planner:
         cgroups = sorted({state.cgroup for state in states if state.cgroup is not None})
         excess = len(cgroups) > spec.CGROUPS_MAX
         owner = self._owner((device.number, tag), states)
-        self._kernel_tag(device, location, SetTag(
+        self.wishes.append(_Wish(device, location, SetTag(
             device.number, tag, owner.label, weight, tuple(cgroups[:spec.CGROUPS_MAX]),
-            _KERNEL_MODES[given.mode] if device.mode is spec.Mode.WRITEBACK else None))
+            _KERNEL_MODES[given.mode] if device.mode is spec.Mode.WRITEBACK else None),
+            Demand(weight, self._asked_range(states), given.mode in _CACHED)
+            if device.pool else None))
         self.used.add((device.number, tag))
         conflict = self._assign(key, tag, owner)
         for state in states:
@@ -246,6 +284,57 @@ class _Planner:
                 note = f"used by more than {spec.CGROUPS_MAX} domains, some are not isolated"
             note = conflict or note
             self.reports.append(DiskReport(state, tag, given.mode, weight, note))
+
+    def _divide(self) -> None:
+        """Divide the pools among the tags, by the policy, and add the tags' actions."""
+        of_pool: dict[str, list[_Wish]] = defaultdict(list)
+        for wish in self.wishes:
+            if wish.demand is None:
+                self._kernel_tag(wish.device, wish.location, wish.tag)
+            else:
+                of_pool[wish.device.pool].append(wish)
+        for pool, wishes in of_pool.items():
+            demands = [wish.demand for wish in wishes if wish.demand is not None]
+            for wish, given in zip(wishes, self._ranges(pool, demands), strict=True):
+                self._kernel_tag(wish.device, wish.location, dataclasses.replace(
+                    wish.tag, cache_min=given.least, cache_max=given.most))
+
+    def _ranges(self, pool: str, demands: list[Demand]) -> list[Range]:
+        """Return what the tags of a pool may have of it."""
+        policy = policies.POLICIES[self.world.policy]
+        size = self.world.pools.get(pool, 0)
+        if policy.sized and not size:
+            return [demand.asked for demand in demands]
+        # The host's own tags have a part, too: what nobody is given.
+        hosts = [Demand(tag.weight) for tag in self.world.tags
+                 if tag.id == numbers.HOST_TAG and self._shares(tag, pool)]
+        using = [at for at, demand in enumerate(demands) if demand.cached]
+        given = policy.divide([*(demands[at] for at in using), *hosts], size)
+        found = [demand.asked for demand in demands]
+        for at, item in zip(using, given[:len(using)], strict=True):
+            found[at] = item
+        return found
+
+    def _shares(self, tag: Tag, pool: str) -> bool:
+        """Tell whether data of a tag may be in a pool: of hTag not in volume scope."""
+        device = self.devices.get(tag.device)
+        return device is not None and device.pool == pool and \
+            device.scope == spec.Scope.FILESYSTEM
+
+    def _asked_range(self, states: list[DiskState]) -> Range:
+        """Return the least and the most bytes of cache that the flavors give a disk.
+
+        They are an instance's: each of its disks that can have cache gets an equal
+        part, in whole MiB.
+        """
+        least, most = 0, 0
+        for state in states:
+            disks = self.cached[state.domain.uuid]
+            least = max(least, state.specs.min_mb // disks)
+            if state.specs.max_mb is not None:
+                most = max(most, state.specs.max_mb // disks, 1)
+        limited = all(state.specs.max_mb is not None for state in states)
+        return Range(least << 20, most << 20 if limited else 0)
 
     @staticmethod
     def _asked(states: list[DiskState], assigned: Assignment | None) -> Mode:
@@ -322,8 +411,10 @@ class _Planner:
         """Let go of tags in the kernel that no domain uses."""
         for (number, tag), found in self.kernel.items():
             device = self.devices.get(number)
-            if (number, tag) in self.used or device is None \
-                    or device.scope == spec.Scope.VOLUME:
+            if (number, tag) in self.used or device is None:
+                continue
+            if device.scope == spec.Scope.VOLUME:
+                self._lend(found)
                 continue
             if tag not in self.by_tag and not _LABEL.fullmatch(found.name):
                 self._orphan(found, "not set by this agent, left alone")
@@ -331,6 +422,13 @@ class _Planner:
                 self._orphan(found, "libvirt cannot be asked whether its domain runs")
             else:
                 self._release(found)
+
+    def _lend(self, found: Tag) -> None:
+        """Promise nothing to a volume that no domain uses; what it has stays until needed."""
+        if self.world.complete and _LABEL.fullmatch(found.name) \
+                and (found.cache_min_bytes or found.cache_max_bytes):
+            self.actions.append(SetTag(found.device, found.id, found.name, found.weight, None,
+                                       cache_min=0, cache_max=0))
 
     def _release(self, found: Tag) -> None:
         """Remove a tag; while it has data that is not durable, only its I/O and sectors."""
@@ -370,7 +468,9 @@ def _differs(found: Tag, wish: SetTag, device: Device) -> bool:
     """Tell whether a tag of the kernel is not as it should be."""
     # A device whose cache has failed does not say which mode its tags are in.
     other_mode = wish.mode is not None and not device.cache_broken and found.mode is not wish.mode
-    return other_mode or found.name != wish.name or found.weight != wish.weight \
+    other_cache = (wish.cache_min not in (None, found.cache_min_bytes)
+                   or wish.cache_max not in (None, found.cache_max_bytes))
+    return other_mode or other_cache or found.name != wish.name or found.weight != wish.weight \
         or (wish.cgroups is not None and found.cgroups != frozenset(wish.cgroups))
 
 

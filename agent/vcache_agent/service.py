@@ -32,7 +32,8 @@ from vcache_agent.inventory import Inventory
 from vcache_agent.libvirt_watch import LibvirtWatch
 from vcache_agent.model import Domain, Phase
 from vcache_agent.netlink import spec
-from vcache_agent.netlink.client import Client, EventListener, NetlinkError
+from vcache_agent.netlink.client import Client, EventListener
+from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.store import Store
 from vcache_agent.unix_server import UnixServer
 from vcache_agent.worker import Settings, Worker
@@ -70,7 +71,7 @@ class Agent:
             refresh_interval=conf.agent.refresh_interval,
             forget_after=conf.agent.forget_after,
             netlink_timeout=conf.agent.netlink_timeout,
-            run_dir=Path(conf.libvirt.run_dir)))
+            run_dir=Path(conf.libvirt.run_dir), policy=conf.agent.policy))
         self.watch = LibvirtWatch(conf.libvirt.uri, self.inventory, conf.libvirt.list_interval,
                                   self._look)
         callbacks = hook_server.Callbacks(self._prepare, self._running, self._ended)

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-_VERSION = 2
+_VERSION = 3
 
 # One script for each version, from the one before.
 _SCHEMAS = ("""
@@ -45,6 +45,11 @@ CREATE TABLE volumes (
     volume INTEGER NOT NULL CHECK (volume BETWEEN 1 AND 4294967295),
     PRIMARY KEY (pool, device),
     UNIQUE (pool, volume)
+) STRICT;
+""", """
+CREATE TABLE settings (
+    name TEXT PRIMARY KEY,
+    value TEXT NOT NULL
 ) STRICT;
 """)
 
@@ -164,6 +169,19 @@ class Store:
         with self._transaction():
             return self._db.execute("UPDATE disks SET mode = ? WHERE tag = ?",
                                     (mode, tag)).rowcount > 0
+
+    def policy(self) -> str | None:
+        """Return the policy that an operator has set; None: the configured one."""
+        with self._lock:
+            row = self._db.execute("SELECT value FROM settings WHERE name = 'policy'").fetchone()
+        return row[0] if row else None
+
+    def set_policy(self, name: str | None) -> None:
+        """Set a policy, or with None the configured one."""
+        with self._transaction():
+            self._db.execute("DELETE FROM settings WHERE name = 'policy'")
+            if name is not None:
+                self._db.execute("INSERT INTO settings VALUES ('policy', ?)", (name,))
 
     def volumes(self, pool: str) -> dict[str, int]:
         """Return the volume numbers of a pool by the identity of the device that has them."""

@@ -47,6 +47,8 @@ def tag(item: Tag, names: dict[str, str]) -> Json:
         "dirty_bytes": item.dirty_bytes, "inflight_bytes": item.inflight_bytes,
         "mode": word(item.mode), "cached_bytes": item.cached_bytes,
         "cache_dirty_bytes": item.cache_dirty_bytes,
+        "cache_min_bytes": item.cache_min_bytes, "cache_max_bytes": item.cache_max_bytes,
+        "cache_share_bytes": item.cache_share_bytes,
         "broken": item.broken, "flush": flush(item.stats), "stats": stats(item.stats)}
 
 

@@ -11,15 +11,17 @@ from pathlib import Path
 from oslo_log import log as logging
 
 from nova_vcache.extra_specs import ExtraSpecs, Mode
-from vcache_agent import cgroups, reconcile
+from vcache_agent import cgroups, policies, pools, reconcile
 from vcache_agent.admission import specs_of
 from vcache_agent.blockstack import BlockStack, NotOnVcache
 from vcache_agent.disks import DiskFinder
+from vcache_agent.dm import Dm, DmError
 from vcache_agent.inventory import Entry, Inventory, Snapshot
 from vcache_agent.kernel import Executor
 from vcache_agent.model import Device, DiskSource, DiskState, Location, Phase
 from vcache_agent.netlink import spec
-from vcache_agent.netlink.client import Client, NetlinkError
+from vcache_agent.netlink.client import Client
+from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.nvme import Drives
 from vcache_agent.store import Assignment, Store
 
@@ -40,6 +42,7 @@ class Settings:
     forget_after: float
     netlink_timeout: float
     run_dir: Path
+    policy: str = policies.DEFAULT
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,6 +89,13 @@ class Worker:
     def outcome(self) -> Outcome:
         """Return how the last pass ended."""
         return self._outcome
+
+    @property
+    def policy(self) -> str:
+        """Return the name of the policy in force."""
+        # One of a newer agent is none here.
+        found = self._store.policy()
+        return found if found is not None and found in policies.POLICIES else self._settings.policy
 
     def start(self) -> None:
         """Begin."""
@@ -150,13 +160,16 @@ class Worker:
                 snapshot = self._inventory.snapshot()
                 look = _Look(self._settings.run_dir, self._finder, client.devices(), fresh)
                 rows = self._store.assignments()
+                policy = self.policy
+                sized = policies.POLICIES[policy].sized
                 plan = reconcile.plan(reconcile.World(
                     disks=tuple(look.disks(snapshot)), devices=look.devices,
                     tags=tuple(client.tags()), complete=snapshot.complete,
                     defined=snapshot.defined, assignments=rows,
                     last_tag=self._store.last_tag(), applied=self._executor.applied,
                     missing=frozenset(row.key for row in rows.values() if _is_missing(row)),
-                    now=time.time(), forget_after=self._settings.forget_after))
+                    now=time.time(), forget_after=self._settings.forget_after,
+                    policy=policy, pools=look.pool_sizes() if sized else {}))
                 # Intent first: a tag that is set is one that is remembered.
                 if plan.changed or plan.forgotten:
                     self._store.update(plan.changed, plan.forgotten, plan.last_tag)
@@ -190,6 +203,7 @@ class _Look:
         self.devices = tuple(devices)
         self.cgroup_notes: dict[str, str] = {}
         self.cgroup_paths: dict[str, str] = {}
+        self.pool_notes: list[str] = []
         self._run_dir = run_dir
         self._finder = finder
         self._fresh = fresh
@@ -203,6 +217,21 @@ class _Look:
             for source in entry.domain.disks:
                 location, reason = self._locate(source, specs, problem)
                 yield DiskState(entry.domain, source, specs, location, reason, cgroup)
+
+    def pool_sizes(self) -> dict[str, int]:
+        """Return the sizes in bytes of the pools that are used, by number."""
+        used = {device.pool for device in self.devices} - {""}
+        if not used:
+            return {}
+        try:
+            with Dm() as dm:
+                return {str(pool.info.number): pool.chunks * pool.chunk_bytes
+                        for pool in pools.pools(dm)
+                        if pool.chunks and str(pool.info.number) in used}
+        except DmError as error:
+            self.pool_notes = ["the sizes of pools are not known, the policy cannot divide them: "
+                               f"{error.strerror}"]
+            return {}
 
     def _locate(self, source: DiskSource, specs: ExtraSpecs,
                 problem: str) -> tuple[Location | None, str]:
@@ -239,6 +268,7 @@ def _remarks(plan: reconcile.Plan, look: _Look) -> list[str]:
     remarks += [f"device {device.name}: its cache, or the origin below it, fails"
                 for device in look.devices if device.cache_broken]
     remarks += look.cgroup_notes.values()
+    remarks += look.pool_notes
     for report in plan.disks:
         asked = report.state.specs.mode is not Mode.NONE
         wrong = report.state.reason and not asked and report.state.domain.extra_specs

@@ -263,7 +263,9 @@ def test_a_request_to_the_admin_socket_is_checked() -> None:
                     b'{"op": "tag-set", "tag": 65536}', b'{"op": "tag-set", "tag": 1, "weight": 0}',
                     b'{"op": "tag-set", "tag": 1, "weight": 1001}',
                     b'{"op": "tag-set", "tag": 1, "mode": "none"}',
-                    b'{"op": "tag-set", "tag": 1, "mode": []}', os.urandom(100)):
+                    b'{"op": "tag-set", "tag": 1, "mode": []}', os.urandom(100),
+                    b'{"op": "policy-set", "policy": "unknown"}',
+                    b'{"op": "policy-set", "policy": []}'):
         answer = json.loads(server.handle(request))
         assert answer["ok"] is False
         assert answer["error"] and "internal" not in answer["error"]

@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import errno
 import itertools
+import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -52,6 +53,7 @@ class Kernel:
         self.volumes: dict[int, int] = {}
         self.refuse_resume: str = ""
         self.refuse_load: str = ""
+        self.pool_status = "ok 2048 62 60 2 0 1 1 0 18.01 0 1 0 75"
 
     def add(self, name: str, *lines: Line, uuid: str = "", users: int = 0) -> Device:
         self.devices[name] = Device(DeviceNumber(MAJOR, next(self.numbers)), uuid, lines,
@@ -161,7 +163,7 @@ class Dm:
     def status(self, name: str) -> Lines:
         device = self._get(name)
         if device.live[0].target == "vcache-pool":
-            return (Line(0, 1, "vcache-pool", "ok 2048 62 60 2 0 1 1 0 18.01"),)
+            return (Line(0, 1, "vcache-pool", self.kernel.pool_status),)
         mapping = self.kernel.mapping(name)
         assert mapping
         text = f"{mapping.mode} volume fua 0 1 7 100 0 100 0 0"
@@ -178,6 +180,9 @@ class Dm:
         verb, *words = text.split()
         if verb == "drain":
             device.drain = True
+            return
+        if verb == "reads_percent":
+            self.kernel.pool_status = f"{self.kernel.pool_status.rpartition(' ')[0]} {words[0]}"
             return
         volume = int(words[0])
         if volume not in self.kernel.volumes:
@@ -528,10 +533,31 @@ def test_no_pool_and_its_users(kernel: Kernel, store: Store) -> None:
     assert "as it was" in pools.remove(as_dm(Dm(kernel)), "fast")
 
 
+def test_a_pool_is_tuned(kernel: Kernel, monkeypatch: pytest.MonkeyPatch,
+                         capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(pool_cli, "_mapper", lambda: contextlib.nullcontext(Dm(kernel)))
+    (found,) = pools.pools(as_dm(Dm(kernel)))
+    assert (found.reads, found.reads_percent) == (1, 75)
+    assert cli.main(["pool", "set", "fast", "--reads-percent", "20"]) == 0
+    assert capsys.readouterr().out == "pool fast: reads_percent 20, was 75\n"
+    assert cli.main(["pool", "list", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["pools"]
+    assert (row["read_bytes"], row["reads_percent"]) == (MIB, 20)
+    assert cli.main(["pool", "set", "slow", "--reads-percent", "20"]) != 0
+    assert "pools of this host: fast" in capsys.readouterr().err
+
+
+def test_a_module_that_does_not_say_what_is_read(kernel: Kernel) -> None:
+    kernel.pool_status = "ok 2048 62 60 2 0 1 1 0 18.01"
+    (found,) = pools.pools(as_dm(Dm(kernel)))
+    assert (found.free, found.reads, found.reads_percent) == (60, None, None)
+
+
 @pytest.mark.parametrize("arguments", [
     "attach lv", "attach lv --pool fast --mode none", "attach lv --pool fast --tag 0",
     "attach lv --pool fast --tag 7 --filesystem", "attach lv --pool fast --volume 4294967296",
-    "pool", "pool create fast", "pool create fast sdb --chunk-kib 100",
+    "pool", "pool create fast", "pool create fast sdb --chunk-kib 100", "pool set fast",
+    "pool set fast --reads-percent 101", "pool create fast sdb --reads-percent -1",
     "pool create fast sdb --chunk-kib 32", "pool drop fast 0", "mode lv flush-only", "detach"])
 def test_wrong_usage(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -542,7 +568,7 @@ def test_wrong_usage(arguments: str, capsys: pytest.CaptureFixture[str]) -> None
 
 @pytest.mark.parametrize("arguments", [
     "attach lv --pool fast --tag 7", "pool create fast sdb", "pool list", "detach lv",
-    "mode lv writeback", "pool drop fast 1"])
+    "mode lv writeback", "pool drop fast 1", "pool set fast --reads-percent 0"])
 def test_without_the_module(arguments: str, capsys: pytest.CaptureFixture[str],
                             monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("vcache_agent.cmd.pool_cli._MODULE", tmp_path / "none")

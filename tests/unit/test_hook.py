@@ -14,7 +14,9 @@ import pytest
 
 HOOK = Path(__file__).parents[2] / "libvirt_hooks" / "qemu"
 NOVA = "http://openstack.org/xmlns/libvirt/nova/1.1"
+# Of tests that wait for it; all others must not meet theirs on a busy machine.
 LIMIT = 0.5
+FAR = 20.0
 # Added to the limit for the interpreter's start on a busy machine.
 MARGIN = 5.0
 
@@ -35,7 +37,10 @@ class Hook:
     def __init__(self, folder: Path) -> None:
         self.conf = folder / "hook.conf"
         self.socket = folder / "hook.sock"
-        self.configure(f"timeout = {LIMIT}\nsocket = {self.socket}\n")
+        self.limit(FAR)
+
+    def limit(self, seconds: float) -> None:
+        self.configure(f"timeout = {seconds}\nsocket = {self.socket}\n")
 
     def configure(self, text: str) -> None:
         self.conf.write_text(text)
@@ -45,7 +50,7 @@ class Hook:
         done = subprocess.run(
             [HOOK, *(arguments or ("vm", operation, "begin", "-"))], input=xml,
             capture_output=True, env={"VCACHE_HOOK_CONF": str(self.conf)}, check=False,
-            timeout=LIMIT + 4 * MARGIN)
+            timeout=FAR + 4 * MARGIN)
         # libvirt takes what is on stdout for the domain's new XML.
         assert done.stdout == b""
         return done
@@ -167,6 +172,7 @@ def test_without_an_agent_required_decides(
 
 @pytest.mark.parametrize("name", USELESS)
 def test_a_useless_agent_is_as_good_as_none(hook: Hook, name: str) -> None:
+    hook.limit(LIMIT)
     with agent(hook, USELESS[name]):
         began = time.monotonic()
         done = hook.run(domain_xml())
@@ -178,6 +184,7 @@ def test_a_useless_agent_is_as_good_as_none(hook: Hook, name: str) -> None:
 
 
 def test_the_limit_holds_for_a_request_that_is_not_read(hook: Hook) -> None:
+    hook.limit(LIMIT)
     # More than a socket's buffer, so that sending it blocks.
     xml = domain_xml("true", before="<x>" + "y" * (3 << 20) + "</x>")
     with agent(hook, not_reading):
@@ -189,6 +196,7 @@ def test_the_limit_holds_for_a_request_that_is_not_read(hook: Hook) -> None:
 
 
 def test_the_limit_holds_for_libvirt_itself(hook: Hook) -> None:
+    hook.limit(LIMIT)
     process = subprocess.Popen([HOOK, "vm", "prepare", "begin", "-"], stdin=subprocess.PIPE,
                                stderr=subprocess.PIPE,
                                env={"VCACHE_HOOK_CONF": str(hook.conf)})

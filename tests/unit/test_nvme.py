@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from vcache_agent.model import Device, DeviceNumber
 from vcache_agent.netlink import spec
-from vcache_agent.netlink.client import NetlinkError
+from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.nvme import Drives, TaggedDrive, parse_log
 
 PAGE = struct.pack("<8sHBBB3xIIII24xI452x", b"vcacheSS", 1, 0xC0, 0xC1, 0xC2, 0xF, 65535, 3, 64,

@@ -71,6 +71,19 @@ def test_a_file_of_the_first_version_is_kept(tmp_path: Path) -> None:
     store.close()
 
 
+def test_an_operators_policy_is_kept(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.sqlite")
+    assert store.policy() is None
+    store.set_policy("static")
+    store.set_policy("weighted")
+    store.close()
+    store = Store(tmp_path / "s.sqlite")
+    assert store.policy() == "weighted"
+    store.set_policy(None)
+    assert store.policy() is None
+    store.close()
+
+
 def test_a_volume_is_of_one_device_and_a_device_has_one(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.sqlite")
     store.remember_volume("8:16", "LVM-a", 1)

@@ -13,13 +13,16 @@ import pytest
 
 from vcache_agent import fiemap, view
 from vcache_agent.cgroups import Cgroup, CgroupError
+from vcache_agent.dm import DmError, Info
 from vcache_agent.inventory import Inventory
 from vcache_agent.model import Device, DeviceNumber, DiskSource, Domain, Extent, Phase, Tag
 from vcache_agent.netlink import spec
-from vcache_agent.netlink.client import ModuleNotLoaded, NetlinkError
+from vcache_agent.netlink.errors import ModuleNotLoaded, NetlinkError
+from vcache_agent.pools import Pool
 from vcache_agent.store import Store
 from vcache_agent.worker import Outcome, Settings, Worker
 
+MIB = 1 << 20
 SPECS = {"vcache:mode": "flush-only", "vcache:weight": "40"}
 
 
@@ -56,10 +59,12 @@ class Kernel:
                 for number, tag in self.table.items()]
 
     def tag_set(self, device: DeviceNumber, number: int, *, name: str, weight: int,
-                cgroups: Sequence[int], mode: spec.Mode | None) -> None:
+                cgroups: Sequence[int], mode: spec.Mode | None,
+                cache_min: int | None, cache_max: int | None) -> None:
         with self.lock:
             self.table[number] = Tag(device, number, name, weight, frozenset(cgroups),
-                                     mode=self.device.mode if mode is None else mode)
+                                     mode=self.device.mode if mode is None else mode,
+                                     cache_min_bytes=cache_min or 0, cache_max_bytes=cache_max or 0)
 
     def tag_del(self, device: DeviceNumber, number: int) -> None:
         with self.lock:
@@ -186,6 +191,54 @@ def test_a_mode_of_a_flavor_reaches_the_tag_and_so_does_an_operators(host: Host)
     shown = view.kernel(host.kernel.devices(), host.kernel.tags())
     assert shown["devices"][0]["cache"]["volume"] == 3
     assert shown["tags"][0]["mode"] == "writethrough"
+
+
+class Pools:
+    """Device mapper, with a pool of 1000 chunks of 1 MiB or without its control device."""
+
+    def __init__(self) -> None:
+        self.refused: str | None = None
+
+    def __call__(self) -> "Pools":
+        return self
+
+    def __enter__(self) -> "Pools":
+        if self.refused:
+            raise DmError(errno.EACCES, self.refused)
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def test_a_policy_divides_the_pool(
+        host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    dm = Pools()
+    info = Info("pool", "", DeviceNumber(254, 9), 1, False, True, False, False)
+    pool = Pool(info, DeviceNumber(8, 16), "ok", MIB, 1000)
+    monkeypatch.setattr("vcache_agent.worker.Dm", dm)
+    monkeypatch.setattr("vcache_agent.worker.pools.pools", lambda _dm: [pool])
+    host.kernel.device = dataclasses.replace(
+        host.kernel.device, mode=spec.Mode.WRITEBACK, pool="254:9", volume=3)
+    first = host.tell("a", host.image("a", 4))
+    host.look()
+    host.store.set_mode(host.tag(first).id, "writeback")
+    host.look()
+    assert (host.tag(first).cache_min_bytes, host.tag(first).cache_max_bytes) == (0, 0)
+    host.store.set_policy("static")
+    host.look()
+    assert host.worker.policy == "static"
+    assert (host.tag(first).cache_min_bytes, host.tag(first).cache_max_bytes) == (
+        1000 * MIB, 1000 * MIB)
+    # One of a newer agent is none here; and without device mapper nothing is divided.
+    host.store.set_policy("clever")
+    host.look()
+    assert host.worker.policy == "weighted"
+    assert host.tag(first).cache_max_bytes == 0
+    dm.refused = "no control device"
+    host.store.set_policy("static")
+    host.look()
+    assert host.tag(first).cache_max_bytes == 0
+    assert "no control device" in caplog.text
 
 
 def test_growth_is_followed(host: Host) -> None:

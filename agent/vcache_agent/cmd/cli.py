@@ -8,7 +8,6 @@ interrupted.
 
 import argparse
 import errno
-import importlib.metadata
 import json
 import sys
 from collections.abc import Sequence
@@ -17,11 +16,11 @@ from typing import Any
 
 from vcache_agent import tables, view
 from vcache_agent.admin_client import AdminDenied, AdminError, AgentNotRunning, ask
-from vcache_agent.cmd import mrc_cli, pool_cli
+from vcache_agent.cmd import curve_cli, mrc_cli, policy_cli, pool_cli
 from vcache_agent.dm import DmError
 from vcache_agent.model import TAG_MODES
-from vcache_agent.netlink import spec
-from vcache_agent.netlink.client import Client, ModuleNotLoaded, NetlinkError
+from vcache_agent.netlink import connect, spec
+from vcache_agent.netlink.errors import ModuleNotLoaded, NetlinkError
 from vcache_agent.pools import PoolError
 from vcache_agent.store import StoreError
 
@@ -43,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(EXIT_PERMISSION if denied else EXIT_FAILED, f"kernel: {error.strerror}")
     except AdminDenied as error:
         return _fail(EXIT_PERMISSION, str(error))
-    except (AdminError, PoolError, StoreError, mrc_cli.MrcError) as error:
+    except (AdminError, PoolError, StoreError, curve_cli.CurveError, mrc_cli.MrcError) as error:
         return _fail(EXIT_FAILED, str(error))
     except DmError as error:
         denied = error.errno in (errno.EPERM, errno.EACCES)
@@ -67,10 +66,20 @@ def _integer(low: int, high: int) -> Any:
     return convert
 
 
+class _Version(argparse.Action):
+    """Look the version up when somebody asks for it: it is in a file of its own."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(version("nova-vcache"))
+        parser.exit()
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="vcache", description="Isolated flushes on this host.")
-    parser.add_argument("--version", action="version",
-                        version=importlib.metadata.version("nova-vcache"))
+    parser.add_argument("--version", action=_Version, nargs=0,
+                        help="show the program's version and exit")
     parser.add_argument("--socket", type=Path, default=Path("/run/vcache/admin.sock"),
                         metavar="PATH", help="admin socket of the agent (%(default)s)")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -83,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser(
         "reconcile", help="make the agent look at libvirt, the disks and the kernel now")
     command.set_defaults(run=_reconcile)
-    tag = commands.add_parser("tag", help="change a tag")
+    tag = commands.add_parser("tag", help="change a tag, or look at what it does")
     tag_commands = tag.add_subparsers(required=True, metavar="COMMAND")
     command = tag_commands.add_parser(
         "set", help="set a tag's weight or mode",
@@ -98,7 +107,9 @@ def _parser() -> argparse.ArgumentParser:
                        help="what becomes of its writes, on a device in mode writeback")
     group.add_argument("--flavor-mode", action="store_true", help="what its flavor says")
     command.set_defaults(run=_tag_set, usage=command.error)
+    curve_cli.add_command(tag_commands, _integer(0, spec.TAG_MAX))
     pool_cli.add_commands(commands)
+    policy_cli.add_commands(commands)
     mrc_cli.add_command(commands)
     return parser
 
@@ -109,7 +120,7 @@ def _load(arguments: argparse.Namespace) -> dict[str, Any]:
         state = ask(arguments.socket, {"op": "state"})
         del state["ok"]
     except AgentNotRunning as error:
-        with Client() as client:
+        with connect() as client:
             state = view.kernel(client.devices(), client.tags())
         state |= {"agent": {"problem": str(error), "libvirt": False, "domains": None},
                   "disks": [], "orphans": []}

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from vcache_agent import tables
+from vcache_agent.model import BLOCK_BYTES
 
-BLOCK_BYTES = 4096
 SAMPLES = (16, 1 << 28)
 RATE = (1e-9, 1.0)
 SIZES_MAX, BLOCKS_MAX = 4096, 1 << 52

@@ -17,7 +17,7 @@ from typing import Any
 from vcache_agent import attach, pools, tables
 from vcache_agent.dm import Dm
 from vcache_agent.netlink import spec
-from vcache_agent.netlink.client import ModuleNotLoaded
+from vcache_agent.netlink.errors import ModuleNotLoaded
 from vcache_agent.pools import PoolError
 from vcache_agent.store import Store
 
@@ -36,7 +36,15 @@ def add_commands(commands: Any) -> None:
     command.add_argument("device", metavar="DEVICE", help="an SSD, a partition, a volume")
     command.add_argument("--chunk-kib", type=_chunk, metavar="N",
                          help="unit of the cache, a power of two from 64 to 16384 (1024)")
+    _add_reads(command, required=False)
     command.set_defaults(run=_create)
+    command = pool_commands.add_parser(
+        "set", help="change a pool in use",
+        description="Change a pool in use. It lasts until the pool is removed, or the host "
+                    "stops: give 'pool create' the same then.")
+    command.add_argument("name", metavar="NAME")
+    _add_reads(command, required=True)
+    command.set_defaults(run=_set)
     command = pool_commands.add_parser("list", help="the pools, and who uses them")
     command.add_argument("--json", action="store_true", help="for programs")
     command.set_defaults(run=_list)
@@ -67,6 +75,12 @@ def add_commands(commands: Any) -> None:
     command.add_argument("mode", choices=attach.CACHED, metavar="|".join(attach.CACHED))
     _add_state(command)
     command.set_defaults(run=_mode)
+
+
+def _add_reads(command: argparse.ArgumentParser, *, required: bool) -> None:
+    command.add_argument("--reads-percent", type=_percent, metavar="N", required=required,
+                         help="what was read goes first where it is more than this of what a "
+                              "disk has in the pool, 0 to 100 (75)")
 
 
 def _add_attach(commands: Any) -> None:
@@ -118,6 +132,10 @@ def _chunk(text: str) -> int:
     return found
 
 
+def _percent(text: str) -> int:
+    return _number(text, *pools.READS_PERCENT)
+
+
 @contextlib.contextmanager
 def _mapper() -> Iterator[Dm]:
     """Connect to device mapper, if the target is there."""
@@ -150,7 +168,13 @@ def _say(text: str) -> None:
 
 def _create(arguments: argparse.Namespace) -> None:
     with _mapper() as dm:
-        _say(pools.create(dm, arguments.name, arguments.device, arguments.chunk_kib))
+        _say(pools.create(dm, arguments.name, arguments.device, arguments.chunk_kib,
+                          arguments.reads_percent))
+
+
+def _set(arguments: argparse.Namespace) -> None:
+    with _mapper() as dm:
+        _say(pools.tune(dm, arguments.name, arguments.reads_percent))
 
 
 def _remove(arguments: argparse.Namespace) -> None:
@@ -195,7 +219,10 @@ def _row(pool: pools.Pool, members: list[pools.Member]) -> dict[str, Any]:
         "cache_device": pools.device_name(pool.cache), "state": pool.state,
         "chunk_bytes": pool.chunk_bytes, "size_bytes": pool.chunks * pool.chunk_bytes,
         "free_bytes": pool.free * pool.chunk_bytes, "used_bytes": pool.used * pool.chunk_bytes,
-        "dirty_bytes": pool.dirty * pool.chunk_bytes, "volumes": pool.volumes,
+        "dirty_bytes": pool.dirty * pool.chunk_bytes,
+        "read_bytes": None if pool.reads is None else pool.reads * pool.chunk_bytes,
+        "reads_percent": pool.reads_percent,
+        "volumes": pool.volumes,
         "members": [{
             "name": member.info.name, "device": str(member.info.number),
             "volume": member.mapping.volume, "mode": member.mapping.mode,

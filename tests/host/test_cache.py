@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two volumes that share a pool: shares, policies, and what a larger share would do."""
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.box.inside import run
+from tests.host import lab
+from tests.host.lab import Agent, Vm, cli, eventually, tags
+from vcache_agent.model import Tag
+
+MIB = 1 << 20
+MakeVm = Callable[..., Vm]
+# The pool's chunks: those of 256 MiB but for one or two of metadata.
+POOL_MIB = range(250, 257)
+
+
+@contextlib.contextmanager
+def attached(name: str, start: int, tag: int) -> Iterator[Path]:
+    """Make a volume of 64 MiB, as LVM would, and put a cache under it."""
+    run("dmsetup", "create", name, "--table", f"0 131072 linear /dev/ram2 {start}")
+    run("dmsetup", "mknodes", name)
+    try:
+        cli("attach", name, "--pool", "lab", "--tag", str(tag))
+        try:
+            yield Path("/dev/mapper") / name
+        finally:
+            cli("detach", name)
+    finally:
+        run("dmsetup", "remove", "--retry", name)
+
+
+@pytest.fixture
+def volumes(agent: Agent) -> Iterator[list[Path]]:
+    """Two volumes of a pool, with tags 4001 and 4002."""
+    cli("pool", "create", "lab", "/dev/ram3")
+    try:
+        with attached("first", 0, 4001) as first, attached("second", 131072, 4002) as second:
+            yield [first, second]
+            cli("policy", "set", "configured")
+    finally:
+        cli("pool", "remove", "lab")
+
+
+def of(volume: Path, tag: int) -> Tag:
+    return tags(lab.number_of(volume))[tag]
+
+
+def test_a_policy_divides_the_pool_by_the_flavors(
+        agent: Agent, volumes: list[Path], vm: MakeVm) -> None:
+    first = vm("policy-a", [volumes[0]], {"mode": "writeback", "weight": "100"})
+    second = vm("policy-b", [volumes[1]], {"mode": "writeback", "weight": "300", "max_mb": "200"})
+    first.start()
+    second.start()
+
+    def most() -> list[int]:
+        return [of(volumes[0], 4001).cache_max_bytes // MIB,
+                of(volumes[1], 4002).cache_max_bytes // MIB]
+
+    eventually(lambda: most() == [0, 200], "what the flavors say")
+    assert json.loads(cli("policy", "show", "--json"))["policy"] == "weighted"
+    cli("policy", "set", "static")
+    # It is in force when the command comes back.
+    parts = most()
+    assert sum(parts) in POOL_MIB
+    assert abs(parts[1] - 3 * parts[0]) <= 3
+    shown = json.loads(cli("policy", "show", "--json"))
+    assert (shown["policy"], shown["set"]) == ("static", True)
+    assert {item["tag"]: item["cache_max_bytes"] // MIB for item in shown["tags"]
+            if item["tag"] > 4000} == {4001: parts[0], 4002: parts[1]}
+    assert "policy static, set by an operator" in cli("policy", "show")
+    # Who goes leaves his part to the other.
+    second.destroy()
+    eventually(lambda: most()[0] in POOL_MIB, "all of it")
+
+
+def test_what_a_tag_would_gain_from_a_cache(
+        agent: Agent, volumes: list[Path], vm: MakeVm) -> None:
+    one = vm("curve", [volumes[0]], {"mode": "writeback"})
+    one.start()
+    eventually(lambda: of(volumes[0], 4001).name.startswith(one.uuid), "its tag")
+    before = json.loads(cli("tag", "curve", "4001", "--json"))
+    one.io("write 0 8M")
+    for _ in range(2):
+        one.io("read 0 8M")
+    found = json.loads(cli("tag", "curve", "4001", "--json"))
+    assert found["writes"] - before["writes"] == 2048
+    assert found["reads"] - before["reads"] == 4096
+    largest = found["sizes"][-1]
+    assert largest["read_misses"] < before["reads"] + 100
+    # With a cache of half of it nothing would have been found again, with all of it everything.
+    half = next(item for item in found["sizes"] if item["blocks"] * 2 >= largest["blocks"])
+    assert half["read_misses"] > largest["read_misses"] + 4000
+    assert "READ-MISSES" in cli("tag", "curve", "4001")

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model of the kernel's tags, and a host that decides again and again."""
+
+import dataclasses
+
+from nova_vcache.extra_specs import ExtraSpecs, Mode
+from vcache_agent import policies
+from vcache_agent.model import (
+    Device,
+    DeviceNumber,
+    DiskSource,
+    DiskState,
+    Domain,
+    Extent,
+    Location,
+    Tag,
+)
+from vcache_agent.netlink import spec
+from vcache_agent.reconcile import (
+    DeleteTag,
+    Plan,
+    SetExtents,
+    SetTag,
+    World,
+    plan,
+)
+from vcache_agent.store import Assignment
+
+FILES, VOLUME = DeviceNumber(254, 0), DeviceNumber(254, 1)
+
+
+def device(number: DeviceNumber = FILES, scope: spec.Scope = spec.Scope.FILESYSTEM,
+           mode: spec.Mode = spec.Mode.FLUSH_ONLY) -> Device:
+    return Device(number, f"dm{number.minor}", mode, scope, spec.Isolation.FUA, 1 << 20, "8:0")
+
+
+DEVICES = (device(), device(VOLUME, spec.Scope.VOLUME))
+
+
+def uuid(number: int) -> str:
+    return f"{number:08x}-0000-4000-8000-000000000000"
+
+
+def disk(number: int, *, key: str | None = None, cgroup: int | None = None,
+         extents: tuple[Extent, ...] | None = None, target: str = "vda",
+         mode: Mode = Mode.FLUSH_ONLY, weight: int = 100,
+         on: DeviceNumber = FILES) -> DiskState:
+    key = key or (f"file:dm0:{number}" if on == FILES else f"volume:dm{on.minor}")
+    if extents is None:
+        extents = (Extent(number * 100, 50),) if on == FILES else ()
+    return DiskState(
+        Domain(uuid(number), f"vm{number}", {}, ()), DiskSource(target, "file", f"/{key}"),
+        ExtraSpecs(mode=mode, weight=weight), Location(key, on, extents), "", cgroup)
+
+
+class Kernel:
+    """The kernel's tags; refuses what the real one refuses."""
+
+    def __init__(self, *volume_tags: int) -> None:
+        self.modes = {item.number: item.mode for item in DEVICES}
+        self.pools = {item.number: item.pool for item in DEVICES}
+        self.tags = {(VOLUME, tag): Tag(VOLUME, tag) for tag in volume_tags}
+        self.extents: dict[tuple[DeviceNumber, int], tuple[Extent, ...]] = {}
+
+    def apply(self, decided: Plan, limit: int | None = None) -> None:
+        for action in decided.actions[:limit]:
+            key = (action.device, action.tag)
+            if isinstance(action, DeleteTag):
+                assert not self.tags[key].dirty_bytes, "dirty data must not be let go"
+                del self.tags[key]
+                self.extents.pop(key, None)
+            elif isinstance(action, SetTag):
+                tag = self.tags.get(key, Tag(*key, mode=self.modes[action.device]))
+                if action.mode is not None:
+                    assert self.modes[action.device] is spec.Mode.WRITEBACK
+                    tag = dataclasses.replace(tag, mode=action.mode)
+                assert action.device != VOLUME or key in self.tags
+                if action.cache_min is not None and action.cache_max is not None:
+                    assert self.pools[action.device], "a device without a pool has no cache"
+                    assert not action.cache_max or action.cache_min <= action.cache_max
+                    tag = dataclasses.replace(tag, cache_min_bytes=action.cache_min,
+                                              cache_max_bytes=action.cache_max)
+                cgroups = tag.cgroups if action.cgroups is None else frozenset(action.cgroups)
+                assert len(cgroups) <= spec.CGROUPS_MAX
+                self.tags[key] = dataclasses.replace(
+                    tag, name=action.name, weight=action.weight, cgroups=cgroups)
+            else:
+                self._set_extents(action)
+
+    def _set_extents(self, action: SetExtents) -> None:
+        key = (action.device, action.tag)
+        for other, extents in self.extents.items():
+            if other != key and other[0] == key[0]:
+                assert not any(a.start < b.start + b.length and b.start < a.start + a.length
+                               for a in extents for b in action.extents), "claimed twice"
+        self.extents[key] = action.extents
+        self.tags[key] = dataclasses.replace(
+            self.tags[key], extents_count=len(action.extents),
+            extents_sectors=sum(extent.length for extent in action.extents))
+
+    def dirty(self, key: tuple[DeviceNumber, int], count: int) -> None:
+        self.tags[key] = dataclasses.replace(self.tags[key], dirty_bytes=count)
+
+
+class Host:
+    """A world whose state carries on from one decision to the next."""
+
+    def __init__(self, *volume_tags: int) -> None:
+        self.kernel = Kernel(*volume_tags)
+        self.rows: dict[str, Assignment] = {}
+        self.last_tag = 0
+        self.applied: dict[tuple[DeviceNumber, int], tuple[Extent, ...]] = {}
+        self.now = 1000.0
+        self.devices: tuple[Device, ...] = DEVICES
+        self.policy = policies.DEFAULT
+        self.pools: dict[str, int] = {}
+
+    def use(self, mode: spec.Mode, **fields: object) -> None:
+        """Put both devices in a mode, as a table that is loaded does."""
+        self.devices = tuple(dataclasses.replace(item, mode=mode, **fields)  # type: ignore[arg-type]
+                             for item in DEVICES)
+        self.kernel.modes = {item.number: mode for item in DEVICES}
+        self.kernel.pools = {item.number: item.pool for item in self.devices}
+        self.kernel.tags = {key: dataclasses.replace(tag, mode=mode)
+                            for key, tag in self.kernel.tags.items()}
+
+    def decide(self, *disks: DiskState, complete: bool = True,
+               defined: frozenset[str] | None = None,
+               missing: frozenset[str] = frozenset()) -> Plan:
+        return plan(World(
+            disks=disks, devices=self.devices, tags=tuple(self.kernel.tags.values()),
+            complete=complete, defined=defined, assignments=self.rows, last_tag=self.last_tag,
+            applied=self.applied, missing=missing, now=self.now,
+            policy=self.policy, pools=self.pools))
+
+    def remember(self, decided: Plan) -> None:
+        for key in decided.forgotten:
+            del self.rows[key]
+        self.rows |= {row.key: row for row in decided.changed}
+        assert len({row.tag for row in self.rows.values()}) == len(self.rows)
+        self.last_tag = decided.last_tag
+
+    def step(self, *disks: DiskState, complete: bool = True,
+             defined: frozenset[str] | None = None,
+             missing: frozenset[str] = frozenset()) -> Plan:
+        decided = self.decide(*disks, complete=complete, defined=defined, missing=missing)
+        self.remember(decided)
+        self.kernel.apply(decided)
+        self.applied = {key: self.kernel.extents[key] for key in self.kernel.extents}
+        return decided
+
+

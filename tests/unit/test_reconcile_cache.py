@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the decision gives disks of a cache, against a model of the kernel."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from nova_vcache.extra_specs import Mode
+from tests.unit.reconcile_model import FILES, VOLUME, Host, disk
+from vcache_agent.model import (
+    DeviceNumber,
+    DiskState,
+    Extent,
+    Tag,
+)
+from vcache_agent.netlink import spec
+
+
+def with_cache(number: int, least: int, most: int | None, **fields: Any) -> DiskState:
+    made = disk(number, cgroup=number, mode=Mode.WRITEBACK, **fields)
+    specs = dataclasses.replace(made.specs, min_mb=least, max_mb=most)
+    return dataclasses.replace(made, specs=specs)
+
+
+@pytest.mark.parametrize("on", [FILES, VOLUME])
+def test_a_flavors_cache_reaches_the_kernel_and_changes_online(on: DeviceNumber) -> None:
+    host = Host(40)
+    host.use(spec.Mode.WRITEBACK, pool="254:9")
+    for least, most in ((0, None), (512, None), (512, 1024), (0, 64), (0, None)):
+        (report,) = host.step(with_cache(1, least, most, on=on)).disks
+        tag = host.kernel.tags[on, report.tag or 0]
+        assert (tag.cache_min_bytes, tag.cache_max_bytes) == (least << 20, (most or 0) << 20)
+        assert not host.step(with_cache(1, least, most, on=on)).actions
+
+
+def test_the_disks_of_an_instance_have_its_cache_in_equal_parts() -> None:
+    host = Host()
+    host.use(spec.Mode.WRITEBACK, pool="254:9")
+    parts = [with_cache(1, 1000, 2000, key=f"file:dm0:{n}", target=f"vd{n}",
+                        extents=(Extent(n * 100, 10),)) for n in (1, 2, 3)]
+    host.step(*parts, with_cache(5, 7, None))
+    assert sorted((tag.cache_min_bytes >> 20, tag.cache_max_bytes >> 20)
+                  for tag in host.kernel.tags.values()) == [(7, 0)] + [(333, 666)] * 3
+    # A disk is unplugged.
+    host.step(*parts[:2], with_cache(5, 7, None))
+    assert sorted(tag.cache_min_bytes >> 20 for tag in host.kernel.tags.values()) == [7, 500, 500]
+
+
+def test_a_disk_that_can_have_no_cache_takes_no_part_of_it() -> None:
+    host = Host(40)
+    host.use(spec.Mode.WRITEBACK, pool="254:9")
+    host.devices = tuple(item if item.number == FILES else dataclasses.replace(item, pool="")
+                         for item in host.devices)
+    host.kernel.pools[VOLUME] = ""
+    host.step(with_cache(1, 512, 1024), with_cache(1, 512, 1024, on=VOLUME, target="vdb"))
+    assert sorted((tag.device == FILES, tag.cache_min_bytes >> 20, tag.cache_max_bytes >> 20)
+                  for tag in host.kernel.tags.values()) == [(False, 0, 0), (True, 512, 1024)]
+
+
+def parts_of(host: Host) -> dict[int, tuple[int, int]]:
+    """Return the least and the most MiB of each tag."""
+    return {tag.id: (tag.cache_min_bytes >> 20, tag.cache_max_bytes >> 20)
+            for tag in host.kernel.tags.values() if tag.id}
+
+
+def test_static_parts_follow_weights_and_who_comes_and_goes() -> None:
+    host = Host()
+    host.use(spec.Mode.WRITEBACK, pool="254:9")
+    host.policy, host.pools = "static", {"254:9": 1000 << 20}
+    first = disk(1, cgroup=1, mode=Mode.WRITEBACK)
+    host.step(first)
+    assert parts_of(host) == {1: (1000, 1000)}
+    host.step(first, disk(2, cgroup=2, mode=Mode.WRITETHROUGH, weight=300),
+              disk(3, cgroup=3, mode=Mode.FLUSH_ONLY, weight=900))
+    assert parts_of(host) == {1: (250, 250), 2: (750, 750), 3: (0, 0)}
+    host.step(disk(1, cgroup=1, mode=Mode.WRITEBACK, weight=900),
+              disk(2, cgroup=2, mode=Mode.WRITETHROUGH, weight=300))
+    assert parts_of(host)[1] == (750, 750)
+    # An operator changes his mind.
+    host.policy = "weighted"
+    host.step(first)
+    assert parts_of(host)[1] == (0, 0)
+
+
+def test_a_volume_that_nobody_uses_is_promised_nothing() -> None:
+    host = Host(40)
+    host.use(spec.Mode.WRITEBACK, pool="254:9")
+    wanted = with_cache(1, 512, 1024, on=VOLUME)
+    host.step(wanted)
+    assert parts_of(host) == {40: (512, 1024)}
+    # Who knows whether it runs?
+    assert not host.step(complete=False).actions
+    host.step()
+    assert parts_of(host) == {40: (0, 0)}
+    assert not host.step().actions
+    host.step(wanted)
+    assert parts_of(host) == {40: (512, 1024)}
+
+
+def test_the_hosts_own_tag_has_a_static_part() -> None:
+    host = Host()
+    host.use(spec.Mode.WRITEBACK, pool="254:9")
+    host.policy, host.pools = "static", {"254:9": 1000 << 20}
+    host.kernel.tags[FILES, 0] = Tag(FILES, 0, weight=100)
+    host.step(disk(1, cgroup=1, mode=Mode.WRITEBACK))
+    assert parts_of(host) == {1: (500, 500)}
+
+
+def test_a_pool_whose_size_is_not_known_is_not_divided() -> None:
+    host = Host()
+    host.use(spec.Mode.WRITEBACK, pool="254:9")
+    host.policy, host.pools = "static", {"254:8": 1000 << 20}
+    host.step(with_cache(1, 10, 20))
+    assert parts_of(host) == {1: (10, 20)}
+
+
+def test_who_shares_a_disk_is_limited_only_if_all_are() -> None:
+    host = Host()
+    host.use(spec.Mode.WRITEBACK, pool="254:9")
+    shared = {"key": "file:dm0:9", "extents": ()}
+    host.step(with_cache(1, 10, 20, **shared), with_cache(2, 5, 30, **shared))
+    (tag,) = host.kernel.tags.values()
+    assert (tag.cache_min_bytes, tag.cache_max_bytes) == (10 << 20, 30 << 20)
+    host.step(with_cache(1, 10, 20, **shared), with_cache(2, 5, None, **shared))
+    (tag,) = host.kernel.tags.values()
+    assert (tag.cache_min_bytes, tag.cache_max_bytes) == (10 << 20, 0)
+
+
+def test_without_a_pool_nobody_is_given_a_cache() -> None:
+    host = Host()
+    host.use(spec.Mode.FLUSH_ONLY)
+    host.step(with_cache(1, 512, 1024))
+    (tag,) = host.kernel.tags.values()
+    assert (tag.cache_min_bytes, tag.cache_max_bytes) == (0, 0)
+    assert not host.step(with_cache(1, 512, 1024)).actions
