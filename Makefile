@@ -139,6 +139,10 @@ bench-scale: venv module ## depth and jobs, recovery, memory, drain: build/bench
 bench-write: venv module ## tenants that write through a cache, against its peers: build/bench/write.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.write
 
+.PHONY: bench-cache
+bench-cache: venv module ## tenants with different working sets in a cache, against its peers: build/bench/cache.json
+	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.cache
+
 .PHONY: bench-nvmetcp
 bench-nvmetcp: venv firmware ## the emulated SSD's controller against the kernel's: build/bench/nvmetcp.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.nvmetcp
@@ -158,6 +162,10 @@ bench-svd: venv module firmware ## erases and WAF, images on the SSD or cached i
 .PHONY: bench-mrc
 bench-mrc: venv ## miss-ratio curves: how near, how fast, beside libCacheSim: build/bench/mrc.json
 	@$(PYTHON) -m bench.mrc
+
+.PHONY: bench-replace
+bench-replace: venv ## what the cache's rules of replacement miss, beside LRU, S3-FIFO and others: build/bench/replace.json
+	@$(PYTHON) -m bench.replace
 
 .PHONY: clean
 clean: ## remove build/ and .venv/

@@ -12,7 +12,6 @@ import argparse
 import array
 import csv
 import json
-import lzma
 import os
 import statistics
 import subprocess
@@ -22,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from bench.mrc import plot, settings
+from bench.traces import SUFFIX, TRACES, read
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 OUT = ROOT / "build" / "bench"
 WORK = OUT / "mrc"
-TRACES = Path(os.environ.get("VCACHE_TRACES", ROOT.parent / "shared" / "traces"))
 
 Blocks = array.array  # of "Q"
 
@@ -58,18 +57,6 @@ def simulator() -> str | None:
     return str(python)
 
 
-def read(path: Path) -> Blocks:
-    """Return the blocks that a trace accesses."""
-    blocks = array.array("Q")
-    with lzma.open(path, "rt") as file:
-        for line in file:
-            _, offset, size, op = line.rstrip("\n").split(",")[:4]
-            if op in ("R", "W") and int(size):
-                blocks.extend(range(int(offset) // 4096,
-                                    (int(offset) + int(size) - 1) // 4096 + 1))
-    return blocks
-
-
 def expected() -> dict[str, dict[int, int]]:
     """Return the misses that independent programs agree on, by trace and size."""
     found: dict[str, dict[int, int]] = {}
@@ -80,18 +67,18 @@ def expected() -> dict[str, dict[int, int]]:
     return found
 
 
-def traces() -> Iterator[tuple[str, Blocks, dict[int, int]]]:
-    """Yield name, blocks and known misses of each trace: real ones, then made ones."""
+def traces() -> Iterator[tuple[str, Blocks, dict[int, int] | None]]:
+    """Yield name, blocks and known misses of each trace: real ones, then made ones (None)."""
     if (TRACES / "expected").is_dir():
         known = expected()
-        for path in sorted(TRACES.glob("*.csv.xz")):
-            name = path.name.removesuffix(".csv.xz")
-            yield name, read(path), known.get(name, {})
+        for path in sorted(TRACES.glob("*" + SUFFIX)):
+            name = path.name.removesuffix(SUFFIX)
+            yield name, read(path)[0], known.get(name, {})
     else:
         print(f"bench-mrc: no real traces: {TRACES}/expected is not there (VCACHE_TRACES)",
               file=sys.stderr)
     for name, make in settings.MADE.items():
-        yield name, array.array("Q", make()), {}
+        yield name, array.array("Q", make()), None
 
 
 def simulate(python: str, blocks: Blocks, size: int) -> dict[str, Any]:
@@ -108,8 +95,12 @@ def simulate(python: str, blocks: Blocks, size: int) -> dict[str, Any]:
 
 
 def measure(program: Path, python: str | None, blocks: Blocks,
-            known: dict[int, int]) -> dict[str, Any]:
-    """Return what is published of one trace."""
+            known: dict[int, int] | None) -> dict[str, Any]:
+    """Return what is published of one trace.
+
+    :param known: misses by size that are known of a real trace; None: it is made
+    """
+    real, known = known is not None, known or {}
     footprint = len(set(blocks))
     points = [max(1, footprint * (i + 1) // settings.POINTS) for i in range(settings.POINTS)]
     one_size = max(1, int(footprint * settings.SIMULATED))
@@ -128,7 +119,7 @@ def measure(program: Path, python: str | None, blocks: Blocks,
         simulated |= {"blocks": one_size, "per_s": n / simulated["seconds"],
                       "agrees": round(simulated["miss_ratio"] * n) == exact[one_size]}
     return {
-        "accesses": n, "footprint": footprint,
+        "accesses": n, "footprint": footprint, "real": real,
         "known_points": len(known),
         "wrong_points": sum(exact[size] != misses for size, misses in known.items()),
         "error_mean": statistics.mean(means), "error_worst_salt": max(means),
@@ -142,7 +133,7 @@ def measure(program: Path, python: str | None, blocks: Blocks,
 
 def summary(found: dict[str, Any]) -> dict[str, Any]:
     """Return the figures of all traces that are real."""
-    real = [one for one in found.values() if one["known_points"]]
+    real = [one for one in found.values() if one["real"]]
     large = [one for one in real if one["footprint"] >= settings.LARGE_BLOCKS]
     if not large:
         return {}

@@ -60,7 +60,7 @@ static double run(struct vc_shards *s, struct vc_shards_setup setup, void **memo
 	size_t done;
 
 	*memory = begin(s, &setup);
-	done = vc_shards_touch(s, blocks, nr);
+	done = vc_shards_touch(s, 0, blocks, nr);
 	while (done < nr) {
 		struct vc_shards old = *s;
 		void *more;
@@ -71,7 +71,7 @@ static double run(struct vc_shards *s, struct vc_shards_setup setup, void **memo
 		vc_shards_move(s, &old);
 		free(*memory);
 		*memory = more;
-		done += vc_shards_touch(s, blocks + done, nr - done);
+		done += vc_shards_touch(s, 0, blocks + done, nr - done);
 	}
 	return cpu() - start;
 }
@@ -98,7 +98,7 @@ static void measure(const char *name, const struct vc_shards_setup *setup, int r
 			free(memory);
 	}
 	qsort(seconds, runs, sizeof(*seconds), order);
-	vc_shards_curve(&s, sizes, nr_sizes, misses);
+	vc_shards_curve(&s, 0, sizes, nr_sizes, misses);
 	printf("{\"name\": \"%s\", \"salt\": %" PRIu64 ", \"seconds\": %.9f, "
 	       "\"footprint\": %" PRIu64 ", \"misses\": [", name, setup->salt,
 	       seconds[runs / 2], vc_shards_footprint(&s));
@@ -111,10 +111,10 @@ static void measure(const char *name, const struct vc_shards_setup *setup, int r
 int main(int argc, char **argv)
 {
 	struct vc_shards_setup exact = {
-		.samples = ROOM_FIRST, .buckets = ROOM_FIRST,
+		.samples = ROOM_FIRST, .kinds = 1, .buckets = ROOM_FIRST,
 		.fixed_rate = true, .limit = VC_SHARDS_ALL,
 	}, sampled = {
-		.samples = SAMPLES, .buckets = BUCKETS, .limit = VC_SHARDS_ALL,
+		.samples = SAMPLES, .kinds = 1, .buckets = BUCKETS, .limit = VC_SHARDS_ALL,
 	};
 	int runs = argc == 4 ? atoi(argv[2]) : 0;
 	u64 salts = argc == 4 ? strtoull(argv[1], NULL, 10) : 0;

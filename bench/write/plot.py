@@ -12,13 +12,13 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 if TYPE_CHECKING:
-    from bench.write.__main__ import Run
+    from bench.peers.result import Result
 
 _PANELS = (("sync", "4 KiB writes, each with fsync"), ("mixed", "7 reads to 3 writes"),
            ("sequential", "256 KiB in a row"))
 
 
-def draw(runs: list[Run], path: Path) -> None:
+def draw(runs: list[Result], path: Path) -> None:
     """Draw all runs into a PNG."""
     figure, axes = plt.subplots(2, len(_PANELS), figsize=(12, 6.5), layout="constrained")
     stacks = list(dict.fromkeys(run.stack for run in runs))

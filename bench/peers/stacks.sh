@@ -1,23 +1,23 @@
-#!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs in the box, in virtual time: up to four tenants write through each cache
-# in turn. fio's results go to the folder $1, one file for each stack, load and
-# number of tenants, with what the SSD saw beside it.
+# Read by the benchmarks' scripts in the box, in virtual time: caches on one SSD
+# before one slow disk, and how fio is run on them.
 #
-# The SSD is one null_blk with a volatile cache: a request takes 80 us, and a
-# FLUSH as long as it takes to write back all that the cache holds, whoever
-# wrote it. The origins are on one disk that does one request at a time, 4 ms
-# each, large or small. It takes no discards: null_blk frees its memory for one,
-# half a millisecond of our only processor for a MiB, which no SSD does.
-set -eu
-out=$1
-module=$2
-shift 2
+# The SSD is a null_blk with a volatile cache: a request takes 80 us, and a FLUSH
+# as long as it takes to write back all that the cache holds, whoever wrote it.
+# The origins are on one disk that does one request at a time, 4 ms each, large or
+# small. The SSD takes no discards: null_blk frees its memory for one, half a
+# millisecond of our only processor for a MiB, which no SSD does.
+#
+# Set before this is read:
+#   name      of the benchmark, for messages
+#   out       folder for results
+#   module    dm-vcache.ko
+#   tenants   how many disks there are
+#   region    MiB of such a disk
+#   slice     MiB of the SSD for each, under the peers that share nothing; the
+#             others have the sum of them
+# and `measure STACK` is a function that runs loads on the disks $(device 1), ...
 config=/sys/kernel/config/nullb
-tenants=4
-region=48  # MiB of a tenant's disk
-slice=60   # MiB of SSD a tenant has, with the peers; the pool has them all
-seconds=${SECONDS_EACH:-3}
 
 disk() { # name, MiB, then attribute=value
     mkdir "$config/$1"
@@ -63,70 +63,44 @@ strip() {
     drop hdd
 }
 
-job() { # tenant, fio arguments of its own
+job() { # tenant, fio arguments of its own; $seed, if set, gives another sequence
     t=$1
     shift
     echo "[tenant$t]"
     echo "filename=$(device "$t")"
-    echo "randseed=$t"
+    echo "randseed=$((t + ${seed:-0}))"
     for line; do
         echo "$line"
     done
 }
 
-run() { # stack, load, tenants; the job file is on standard input
-    name=$1-$2-$3
+run() { # name of the results, then lines for all jobs; the jobs are on standard input
+    result=$1
+    shift
     {
         echo '[global]'
-        printf '%s\n' ioengine=psync direct=1 "size=32m" randrepeat=0 allow_file_create=0 \
-            time_based "runtime=$seconds" thread group_reporting=0
+        printf '%s\n' ioengine=psync direct=1 randrepeat=0 allow_file_create=0 time_based \
+            thread group_reporting=0 "$@"
         cat
-    } >"$out/$name.fio"
-    cat /sys/block/ssd/stat >"$out/$name.before"
-    fio --output-format=json --output="$out/$name.json" "$out/$name.fio"
-    cat /sys/block/ssd/stat >"$out/$name.after"
-    echo "bench-write: $name"
+    } >"$out/$result.fio"
+    for disk in ssd hdd; do cat "/sys/block/$disk/stat"; done >"$out/$result.before"
+    fio --output-format=json --output="$out/$result.json" "$out/$result.fio"
+    for disk in ssd hdd; do cat "/sys/block/$disk/stat"; done >"$out/$result.after"
+    echo "$name: $result"
 }
 
-measure() { # stack
-    stack=$1
-    # Every block exists and, where there is a cache, is in it.
-    for t in $(seq $tenants); do
-        fio --name=fill --filename="$(device "$t")" --ioengine=psync --direct=1 --size=32m \
-            --rw=write --bs=64k --loops=2 --end_fsync=1 --allow_file_create=0 >/dev/null
-    done
-    sleep 20
-    for n in 1 2 4; do
-        for t in $(seq $n); do
-            job "$t" rw=randwrite bs=4k fsync=1
-        done | run "$stack" sync "$n"
-        for t in $(seq $n); do
-            job "$t" rw=randrw rwmixread=70 bs=4k fsync=16
-        done | run "$stack" mixed "$n"
-        for t in $(seq $n); do
-            job "$t" rw=write bs=256k fsync=64
-        done | run "$stack" sequential "$n"
-        # One that never syncs, at a rate that all of them can keep; the others sync.
-        for t in $(seq $n); do
-            if [ "$t" = 1 ]; then
-                job 1 rw=randwrite bs=16k rate_iops=400
-            else
-                job "$t" rw=randwrite bs=4k fsync=1
-            fi
-        done | run "$stack" neighbour "$n"
-    done
+prepare() {
+    # After each load udevd would look at the disks, on the one processor, in the
+    # midst of the next load.
+    udevadm control --exit
+    while udevadm control --ping --timeout 1 2>/dev/null; do sleep 0.1; done
+    rm -f /run/udev/control # else dmsetup says that udev runs and does not answer
+    export DM_DISABLE_UDEV=1
+    mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
+    modprobe null_blk nr_devices=0
+    modprobe -a dm-mod libcrc32c dm-cache dm-cache-smq dm-writecache bcache
+    insmod "$module"
 }
-
-# After each load udevd would look at the disks, on the one processor, in the
-# midst of the next load.
-udevadm control --exit
-while udevadm control --ping --timeout 1 2>/dev/null; do sleep 0.1; done
-rm -f /run/udev/control # else dmsetup says that udev runs and does not answer
-export DM_DISABLE_UDEV=1
-mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
-modprobe null_blk nr_devices=0
-modprobe -a dm-mod libcrc32c dm-cache dm-cache-smq dm-writecache bcache
-insmod "$module"
 
 dm_cache() {
     hardware
@@ -190,11 +164,11 @@ bcache() {
     for disk in /dev/ssd $(for t in $(seq $tenants); do echo "/dev/mapper/origin$t"; done); do
         echo "$disk" 2>/dev/null >/sys/fs/bcache/register || true
     done
-    for n in 0 1 2 3; do
+    for n in $(seq 0 $((tenants - 1))); do
         tries=0
         until [ -e "/sys/block/bcache$n/bcache/cache" ]; do
             tries=$((tries + 1))
-            [ $tries -lt 600 ] || { echo "bench-write: bcache$n did not come up" >&2; exit 1; }
+            [ $tries -lt 600 ] || { echo "$name: bcache$n did not come up" >&2; exit 1; }
             sleep 0.1
         done
         echo writeback >"/sys/block/bcache$n/bcache/cache_mode"
@@ -204,7 +178,10 @@ bcache() {
     measure bcache
 }
 
-for stack; do
-    echo "bench-write: stack $stack"
-    "$(echo "$stack" | tr - _)"
-done
+measure_all() { # stacks
+    prepare
+    for stack; do
+        echo "$name: stack $stack"
+        "$(echo "$stack" | tr - _)"
+    done
+}

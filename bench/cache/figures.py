@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is computed from the runs. Pure functions."""
+
+from collections.abc import Sequence
+
+from bench.peers.result import Result, Tenant
+
+US = "vcache"
+# The load and the number of tenants that the summary is of.
+_LOAD, _TENANTS = "mixed", 4
+
+DEFINITIONS = {
+    "total_vs_best_peer": "mixed, four tenants: reads and writes a second of all, over those of "
+                          "the peer that has most",
+    "worst_tenant_vs_best_peer": "reads, mixed, two and four tenants: the least that a tenant has "
+                                 "of what it has under the peer that is best for it",
+    "neighbour_loss_pct": "four tenants: what tenant 1, whose working set fits into its part, "
+                          "loses when the others read and sync more than fits",
+    "missed": "requests that the slow disk gets for reading, by reads of the tenants",
+}
+
+
+def operations(tenant: Tenant) -> float:
+    """Return reads and writes a second."""
+    return tenant.reads + tenant.writes
+
+
+def total(run: Result) -> float:
+    """Return reads and writes a second of all tenants."""
+    return sum(operations(one) for one in run.tenants)
+
+
+def missed(run: Result) -> float:
+    """Return requests for reading that the slow disk got for each read of a tenant."""
+    return run.disk_reads / max(1.0, sum(one.reads for one in run.tenants) * run.seconds)
+
+
+def find(runs: Sequence[Result], stack: str, load: str, tenants: int) -> Result:
+    """Return one run."""
+    return next(run for run in runs
+                if (run.stack, run.load, run.of) == (stack, load, tenants))
+
+
+def loss(runs: Sequence[Result], stack: str, tenants: int) -> float:
+    """Return what tenant 1 loses when it has neighbours, in percent; negative: it gains."""
+    alone = find(runs, stack, "alone", tenants)
+    among = find(runs, stack, "neighbours", tenants)
+    return 100 * (1 - among.tenants[0].reads / alone.tenants[0].reads)
+
+
+def summary(runs: Sequence[Result]) -> dict[str, object]:
+    """Return the figures that have an aim, and the same of the peers.
+
+    :param runs: ours, and those of one peer at least
+    """
+    stacks = list(dict.fromkeys(run.stack for run in runs))
+    peers = [stack for stack in stacks if stack != US]
+    ours = total(find(runs, US, _LOAD, _TENANTS))
+    totals = {peer: total(find(runs, peer, _LOAD, _TENANTS)) for peer in peers}
+    worst = min(
+        operations(mine) / max(operations(find(runs, peer, run.load, run.of).tenants[i])
+                               for peer in peers)
+        for run in runs if run.stack == US and run.load in ("reads", "mixed")
+        for i, mine in enumerate(run.tenants))
+    return {
+        "total_vs_best_peer": ours / max(totals.values()),
+        "worst_tenant_vs_best_peer": worst,
+        "neighbour_loss_pct": loss(runs, US, _TENANTS),
+        "best_peer": max(totals, key=lambda peer: totals[peer]),
+        "neighbour_loss_pct_of_peers": {peer: loss(runs, peer, _TENANTS) for peer in peers},
+    }

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a load on a stack has left: fio's figures, and what the disks counted."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+STACKS = ("vcache", "dm-writecache", "dm-cache", "bcache")
+
+# Fields of /sys/block/DEVICE/stat (Documentation/admin-guide/iostats.rst).
+_READS, _WRITES, _WRITE_SECTORS, _FLUSHES = 0, 4, 6, 15
+_PERCENTILES = {"p50": "50.000000", "p99": "99.000000", "p99.9": "99.900000"}
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """What one tenant got.
+
+    :param writes: a second
+    :param reads: a second
+    :param fsync_us: percentiles of its fsyncs in microseconds, and the longest
+    """
+
+    writes: float
+    reads: float
+    fsync_us: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One load on one stack.
+
+    :param of: how many tenants it was set up for; fewer may have run
+    :param seconds: how long it took, in virtual time
+    :param ssd_writes: requests that the SSD got, with what went on behind
+    :param ssd_mib: their size
+    :param ssd_flushes: FLUSH commands that it got
+    :param disk_reads: requests that the slow disk got
+    :param disk_writes: likewise
+    """
+
+    stack: str
+    load: str
+    of: int
+    tenants: list[Tenant]
+    seconds: float
+    ssd_writes: int
+    ssd_mib: float
+    ssd_flushes: int
+    disk_reads: int
+    disk_writes: int
+
+
+def tenant(job: Mapping[str, Any]) -> Tenant:
+    """Return what fio says of a job."""
+    seconds = job["job_runtime"] / 1000
+    found = job["sync"]["lat_ns"].get("percentile", {})
+    latency = {name: found[key] / 1000 for name, key in _PERCENTILES.items() if key in found}
+    if latency:
+        latency["max"] = job["sync"]["lat_ns"]["max"] / 1000
+    return Tenant(job["write"]["total_ios"] / seconds, job["read"]["total_ios"] / seconds, latency)
+
+
+def read(raw: Path, stack: str, load: str, tenants: int) -> Result:
+    """Collect what a load has left in the folder `raw`.
+
+    :raises SystemExit: fio says that I/O failed
+    """
+    name = f"{stack}-{load}-{tenants}"
+    jobs = json.loads((raw / f"{name}.json").read_text())["jobs"]
+    if any(job["error"] for job in jobs):
+        raise SystemExit(f"bench: {name}: fio failed")
+    ssd, disk = ([new - old for old, new in zip(*lines, strict=True)]
+                 for lines in zip(_stat(raw / f"{name}.before"), _stat(raw / f"{name}.after"),
+                                  strict=True))
+    return Result(stack, load, tenants, [tenant(job) for job in jobs],
+                  max(job["job_runtime"] for job in jobs) / 1000, ssd[_WRITES],
+                  ssd[_WRITE_SECTORS] / 2048, ssd[_FLUSHES], disk[_READS], disk[_WRITES])
+
+
+def _stat(path: Path) -> list[list[int]]:
+    """Read the counters of the SSD and of the slow disk."""
+    return [[int(word) for word in line.split()] for line in path.read_text().splitlines()]
+
+
+def slowest_fsync(result: Result) -> dict[str, float]:
+    """Return the fsyncs of the tenant for which they take longest; empty if nobody syncs."""
+    return max((one.fsync_us for one in result.tenants), key=lambda us: us.get("p99", 0))

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The rules of replacement of native/core, on the chunks of one tag that has the
+ * cache for itself: model CELLS BLOCKS < ACCESSES prints JSON. An access has 8
+ * bytes, twice the number of a block (below BLOCKS), and one more when it is written.
+ *
+ * It is a model of native/dm: reads.c, promote.c and space.c say what is done
+ * with chunks; here that takes no time. Left out are the write buffer, heads of
+ * records, the part of a pool that is kept free, and requests of several blocks.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "../../native/core/ghost.h"
+#include "../../native/core/level.h"
+#include "../../native/core/replace.h"
+
+/* A chunk is a 64th of the cache, and not larger than one of the target's. */
+#define CHUNKS		64U
+#define CHUNK_LEAST	4U
+#define CHUNK_MOST	256U
+#define NONE		(~0U)
+
+enum kind { WRITTEN, SMALL, MAIN, KINDS };
+
+struct queue {
+	u32 *chunk;		/* a ring of all chunks */
+	u32 first, nr;		/* the oldest closed one, and how many are */
+	u32 open, filled;
+};
+
+static u32 room, chunks, *free_chunk, nr_free;
+static u32 *block_of;		/* by cell: number of a block, or NONE */
+static u8 *heat;
+static enum kind *kind_of;	/* by chunk */
+static u32 *cell_of;		/* by block */
+static u32 live, credit, misses;
+static u64 promoted, kept;
+static struct queue queue[KINDS];
+static struct vc_ghosts ghosts;
+static struct vc_level level;
+
+static void *take(size_t n, size_t size)
+{
+	void *p = calloc(n, size);
+
+	if (!p)
+		exit(1);
+	return p;
+}
+
+static void forget(u32 cell)
+{
+	cell_of[block_of[cell]] = NONE;
+	block_of[cell] = NONE;
+	live--;
+}
+
+/* As vc_log_victim() has it. */
+static enum kind victim(void)
+{
+	u32 reads = queue[SMALL].nr + queue[MAIN].nr;
+
+	if (queue[SMALL].nr && queue[SMALL].nr * 100 > chunks * VC_SMALL_PERCENT)
+		return SMALL;
+	if (queue[MAIN].nr && (reads * 100 > chunks * VC_READS_PERCENT || !queue[WRITTEN].nr))
+		return MAIN;
+	return queue[WRITTEN].nr ? WRITTEN : SMALL;
+}
+
+static u32 place(enum kind kind, u32 block);
+
+/* The oldest chunk of a kind goes. */
+static void kill_chunk(void)
+{
+	static u32 blocks[CHUNK_MOST], hot[CHUNK_MOST];
+	enum kind kind = victim();
+	struct queue *q = &queue[kind];
+	u32 cell = q->chunk[q->first] * room, count[VC_HEAT_MAX + 1] = { 0 }, n = 0, i;
+	bool all = vc_keep_all(live, (u64)chunks * room, credit, room);
+	struct vc_keep keep;
+
+	for (i = 0; i < room; i++) {
+		if (block_of[cell + i] != NONE)
+			count[heat[cell + i]]++;
+	}
+	keep = vc_keep_choose(count, all ? 0 : kind == MAIN ? VC_HEAT_MAIN : VC_HEAT_NEW,
+			      all ? room : room / 2);
+	for (i = 0; i < room; i++) {
+		if (block_of[cell + i] == NONE)
+			continue;
+		if (vc_keep_wants(&keep, heat[cell + i])) {
+			blocks[n] = block_of[cell + i];
+			hot[n++] = heat[cell + i];
+		}
+		forget(cell + i);
+	}
+	free_chunk[nr_free++] = q->chunk[q->first];
+	q->first = (q->first + 1) % chunks;
+	q->nr--;
+	/* It makes room for more than it takes: half a chunk, or a quarter of all is empty. */
+	for (i = 0; i < n; i++)
+		heat[place(MAIN, blocks[i])] = hot[i] / 2;
+	kept += n;
+	credit -= n < credit ? n : credit;
+}
+
+static u32 place(enum kind kind, u32 block)
+{
+	struct queue *q = &queue[kind];
+	u32 cell;
+
+	if (q->open != NONE && q->filled == room) {
+		q->chunk[(q->first + q->nr++) % chunks] = q->open;
+		q->open = NONE;
+	}
+	if (q->open == NONE) {
+		if (!nr_free) {
+			kill_chunk();
+			/* What it has kept may have opened one, or filled it. */
+			return place(kind, block);
+		}
+		q->open = free_chunk[--nr_free];
+		q->filled = 0;
+		kind_of[q->open] = kind;
+	}
+	cell = q->open * room + q->filled++;
+	block_of[cell] = block;
+	heat[cell] = 0;
+	cell_of[block] = cell;
+	live++;
+	return cell;
+}
+
+static void hit(u32 cell)
+{
+	if (!heat[cell] && kind_of[cell / room] == SMALL)
+		vc_level_hit(&level);
+	if (heat[cell] < VC_HEAT_MAX)
+		heat[cell]++;
+	if (credit < VC_CREDIT_MAX)
+		credit += VC_CREDIT_READ;
+}
+
+/* As vc_promote_kind() has it, of one block. */
+static void miss(u32 block)
+{
+	u32 cells = chunks * room;
+	u32 age = vc_ghost_meet(&ghosts, 0, block, vc_ghost_hour(misses, cells));
+	bool seen = age < VC_GHOST_WINDOW;
+
+	misses += !seen;
+	if (credit < VC_CREDIT_MAX)
+		credit += VC_CREDIT_READ;
+	vc_level_miss(&level, !seen, !age, cells);
+	if (!seen && !level.once)
+		return;
+	place(seen ? MAIN : SMALL, block);
+	promoted++;
+}
+
+static void begin(u32 cells, u32 blocks)
+{
+	u32 entries = VC_GHOST_WAYS, i;
+
+	room = cells / CHUNKS;
+	room = room < CHUNK_LEAST ? CHUNK_LEAST : room > CHUNK_MOST ? CHUNK_MOST : room;
+	chunks = cells / room;
+	/* One for each kind, and one that goes. */
+	if (chunks < KINDS + 1) {
+		fprintf(stderr, "model: %u cells are too few\n", cells);
+		exit(2);
+	}
+	free_chunk = take(chunks, sizeof(*free_chunk));
+	kind_of = take(chunks, sizeof(*kind_of));
+	while (nr_free < chunks) {
+		free_chunk[nr_free] = nr_free;
+		nr_free++;
+	}
+	block_of = take((size_t)chunks * room, sizeof(*block_of));
+	heat = take((size_t)chunks * room, 1);
+	for (i = 0; i < chunks * room; i++)
+		block_of[i] = NONE;
+	cell_of = take(blocks, sizeof(*cell_of));
+	for (i = 0; i < blocks; i++)
+		cell_of[i] = NONE;
+	for (i = 0; i < KINDS; i++) {
+		queue[i].chunk = take(chunks, sizeof(u32));
+		queue[i].open = NONE;
+	}
+	/* As vc_pool_alloc() has it: an entry a cell at least. */
+	while (entries < chunks * room)
+		entries *= 2;
+	ghosts.entry = take(entries, sizeof(u16));
+	ghosts.mask = entries - 1;
+	credit = VC_CREDIT_MAX;
+}
+
+int main(int argc, char **argv)
+{
+	u64 access, n = 0, missed[2] = { 0 }, writes = 0;
+	char *end = "";
+
+	if (argc != 3 || (begin(strtoul(argv[1], &end, 10), strtoul(argv[2], NULL, 10)), *end)) {
+		fprintf(stderr, "usage: model CELLS BLOCKS < ACCESSES\n");
+		return 2;
+	}
+	while (fread(&access, sizeof(access), 1, stdin) == 1) {
+		u32 block = access / 2, cell = cell_of[block];
+		bool write = access % 2;
+
+		n++;
+		writes += write;
+		missed[write] += cell == NONE;
+		if (write) {
+			if (cell != NONE)
+				forget(cell);
+			place(WRITTEN, block);
+		} else if (cell == NONE) {
+			miss(block);
+		} else {
+			hit(cell);
+		}
+	}
+	printf("{\"accesses\": %" PRIu64 ", \"writes\": %" PRIu64, n, writes);
+	printf(", \"read_misses\": %" PRIu64 ", \"write_misses\": %" PRIu64, missed[0], missed[1]);
+	printf(", \"promoted\": %" PRIu64 ", \"kept\": %" PRIu64 "}\n", promoted, kept);
+	return 0;
+}

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real traces: they are not part of the project, and looked for beside it."""
+
+import array
+import lzma
+import os
+from pathlib import Path
+
+#: Where they are, and in expected/ what independent programs say of them.
+TRACES = Path(os.environ.get(
+    "VCACHE_TRACES", Path(__file__).resolve().parents[1].parent / "shared" / "traces"))
+SUFFIX = ".csv.xz"
+
+
+def read(path: Path) -> tuple[array.array, bytearray]:
+    """Return the blocks of 4 KiB that a trace accesses, and for each 1 if it is written."""
+    blocks, written = array.array("Q"), bytearray()
+    with lzma.open(path, "rt") as file:
+        for line in file:
+            _, offset, size, op = line.rstrip("\n").split(",")[:4]
+            if op in ("R", "W") and int(size):
+                first, last = int(offset) // 4096, (int(offset) + int(size) - 1) // 4096
+                blocks.extend(range(first, last + 1))
+                written.extend((op == "W",) * (last + 1 - first))
+    return blocks, written
