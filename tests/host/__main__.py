@@ -7,8 +7,7 @@
 import argparse
 import sys
 
-from tests.box import Box
-from tests.box.box import BoxError, BoxTimeout
+from tests.box import Box, boxed
 from tests.box.guest import image
 from tests.box.kernels import default
 
@@ -22,20 +21,9 @@ def main() -> int:
     options, arguments = parser.parse_known_args()
     # Compiled here, where that takes a tenth of the time.
     image.build(options.kernel)
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-v", "--tb=short"]
-    paths = [a for a in arguments if not a.startswith("-") and "tests/" in a]
-    try:
-        # Two processors of one box wait for one another where the machine has none to
-        # spare: beside another box, everything took three times as long with two.
-        return Box(kernel=options.kernel, cpus=1).run(
-            [*command, *arguments, *([] if paths else ["tests/host"])],
-            timeout=options.timeout).status
-    except BoxTimeout as error:
-        print(error, file=sys.stderr)
-        return 124
-    except BoxError as error:
-        print(error, file=sys.stderr)
-        return 125
+    # Two processors of one box wait for one another where the machine has none to
+    # spare: beside another box, everything took three times as long with two.
+    return boxed.run(Box(kernel=options.kernel, cpus=1), "host", arguments, options.timeout)
 
 
 if __name__ == "__main__":

@@ -185,6 +185,7 @@ def test_the_commands_under_a_mounted_file_system(volume: Mapped, tmp_path: Path
     check_filesystem("ext4", volume.path)
 
 
+@pytest.mark.smp
 def test_again_and_again_under_io(dm: Dm, store: Store, volume: Mapped, pool: Mapped,
                                   client: Client) -> None:
     before = volume.table()

@@ -140,6 +140,7 @@ def test_random_operations(block: int, seed: int) -> None:
         assert read(origin, 0, size) == model
 
 
+@pytest.mark.smp
 def test_concurrent_writers_of_one_page(origin: str) -> None:
     """Each owns a sector of the same pages; versions and write-outs meet."""
     rounds, pages = 60, 4
@@ -181,6 +182,7 @@ def test_last_sectors_of_an_odd_size() -> None:
             top.write(1000, pattern(1, 8))
 
 
+@pytest.mark.smp
 @pytest.mark.parametrize("memory", [1, 128])
 def test_fio_verifies(memory: int) -> None:
     """A heavy mix, checked by fio, with a buffer that is too small and one that is not."""

@@ -98,6 +98,7 @@ def test_files_survive(kind: str, scope: str) -> None:
                 assert (folder / f"file-{number}").read_bytes() == pattern(number, 1 + number * 3)
 
 
+@pytest.mark.smp
 @pytest.mark.parametrize("kind", KINDS)
 def test_images_of_two_vms(kind: str, client: Client, cgroup: Callable[[str], Cgroup]) -> None:
     """Overwrites in place are the VM's own; its fdatasync leaves its neighbour alone."""

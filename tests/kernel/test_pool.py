@@ -137,6 +137,7 @@ def test_what_went_with_others_from_the_open_chunk_is_clean_after_a_restart(orig
             assert stack.cache_status(device).state == "clean"
 
 
+@pytest.mark.smp
 @pytest.mark.parametrize("mode", ["writeback", "writethrough"])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_random_io_is_as_on_a_plain_disk(cache: str, origin: str, mode: str, seed: int) -> None:

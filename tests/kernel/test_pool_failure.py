@@ -157,6 +157,7 @@ def test_what_an_unused_volume_has_clean_makes_room(cache_below: Mapped, origin:
         assert stack.wait_until(lambda: stack.cache_status(device).state == "clean")
 
 
+@pytest.mark.smp
 def test_a_full_cache_holds_up_only_who_filled_it(origin: str, second: str) -> None:
     """One origin is stuck; its volume fills the cache; the other one does not notice."""
     with stack.null_blk(24, discard=True) as cache, stack.pool(cache, chunk_kib=64) as pool, \
@@ -197,6 +198,7 @@ def test_a_full_cache_holds_up_only_who_filled_it(origin: str, second: str) -> N
             assert disk.read(20 * MB, MB) == pattern(20, MB)
 
 
+@pytest.mark.smp
 def test_a_log_whose_data_fits_does_not_wait_for_the_origin(
         origin: str) -> None:
     """What counts in the oldest chunks is carried forward, and the rest makes room."""
@@ -227,6 +229,7 @@ def test_a_log_whose_data_fits_does_not_wait_for_the_origin(
             _check(raw, expected)
 
 
+@pytest.mark.smp
 def test_a_write_that_hangs_at_the_origin_holds_nobody_up(origin: str) -> None:
     """What is being destaged can be carried forward as well; its chunk need not stay."""
     blocks = 800
@@ -261,6 +264,7 @@ def test_a_write_that_hangs_at_the_origin_holds_nobody_up(origin: str) -> None:
             _check(raw, expected)
 
 
+@pytest.mark.smp
 def test_a_reader_holds_up_writers_only_while_it_reads(origin: str) -> None:
     """Whoever has what is to go wakes those that wait for it, when nothing else does."""
     blocks, written = 3400, []

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.kernel import stack
 from tests.kernel.conftest import Cgroup
 from tests.kernel.disk import Disk, pattern
@@ -24,6 +26,7 @@ def timed(work: Callable[[], None]) -> float:
     return time.monotonic() - start
 
 
+@pytest.mark.smp
 def test_a_full_buffer_makes_only_its_owner_wait(
         client: Client, events: EventListener, cgroup: Callable[[str], Cgroup]) -> None:
     one, two = cgroup("one"), cgroup("two")
@@ -89,6 +92,7 @@ def test_a_large_write_gets_its_room_at_once(origin: str, client: Client) -> Non
         assert disk.read(1, 512) == pattern(2, 512)
 
 
+@pytest.mark.smp
 def test_writers_go_on_when_the_share_changes(origin: str, client: Client) -> None:
     """Shrunk and grown under load, down to nothing but the least."""
     stop = threading.Event()
@@ -122,6 +126,7 @@ def test_writers_go_on_when_the_share_changes(origin: str, client: Client) -> No
         assert not problems
 
 
+@pytest.mark.smp
 def test_memory_runs_out(client: Client) -> None:
     """Page cache of the device fills the memory; nothing locks up, nothing is lost."""
     available = _meminfo("MemAvailable")
@@ -173,6 +178,7 @@ class _Hog:
         self._path.unlink()
 
 
+@pytest.mark.smp
 def test_readers_never_go_back(origin: str) -> None:
     """Reads while their blocks are written out and leave the buffer."""
     stop = threading.Event()

@@ -182,6 +182,7 @@ def test_a_write_past_the_buffer_ends_a_promotion(cache: str, slow: str) -> None
         assert disk.read(0, 64) == pattern(9, 64)
 
 
+@pytest.mark.smp
 def test_two_readers_promote_once(cache: str, slow: str) -> None:
     with (stack.pool(cache) as pool, stack.cached(slow, pool) as device,
           Disk(device.path) as disk):
@@ -355,6 +356,7 @@ class Model:
                     self.wrong.append(f"turn {self.turns}: {length} sectors at {start} differ")
 
 
+@pytest.mark.smp
 @pytest.mark.parametrize("mode", ["writeback", "writethrough"])
 def test_reads_are_never_old_while_everything_moves(mode: str) -> None:
     """Promotion, writes, destage, eviction and a small cache, all at once."""

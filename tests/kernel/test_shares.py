@@ -127,6 +127,7 @@ def test_what_others_do_not_use_is_lent(cache: str, origin: str, client: Client,
             assert neighbour.read(mb * 2048, 2048) == pattern(100 + mb, 2048)
 
 
+@pytest.mark.smp
 def test_a_maximum_holds_and_is_changed_under_load(cache: str, origin: str,
                                                    client: Client) -> None:
     """Deflated with everything dirty, nothing is lost; inflated, there is more."""

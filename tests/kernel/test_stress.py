@@ -153,6 +153,7 @@ class Agent:
         self.device.status()
 
 
+@pytest.mark.smp
 @pytest.mark.parametrize("seed", [1, 2])
 def test_tags_come_and_go_under_io(origin: str, client: Client,
                                    cgroup: Callable[[str], Cgroup], seed: int) -> None:

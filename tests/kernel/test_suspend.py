@@ -107,6 +107,7 @@ def test_requests_wait_while_suspended(origin: str) -> None:
         writer.finish()
 
 
+@pytest.mark.smp
 @pytest.mark.parametrize("flags", [0, NOFLUSH, NOFLUSH | SKIP_LOCKFS])
 def test_reload_under_io(origin: str, client: Client, flags: int) -> None:
     with vcache(origin) as device:
@@ -125,6 +126,7 @@ def test_reload_under_io(origin: str, client: Client, flags: int) -> None:
         assert tag.stats.writes >= sum(writer.turns for writer in writers)
 
 
+@pytest.mark.smp
 def test_fio_verifies_over_reloads() -> None:
     with (null_blk(32) as disk, mapped(linear(disk)) as below,
           vcache(below.path, age_ms=200) as device):

@@ -257,6 +257,7 @@ def test_drive_that_forgets_its_tags(client: Client, events: EventListener) -> N
             assert read(path, 80 * turn, 64) == pattern(10 + turn, 64)
 
 
+@pytest.mark.smp
 def test_power_cuts_under_load(drive: Ssd, client: Client) -> None:
     """What a flush has promised survives each of many losses of the drive's power.
 

@@ -147,6 +147,59 @@ def test_no_suite_at_all_is_a_failure(
 def test_a_boxed_suite_boots_its_own_box(
         suite: types.ModuleType, tmp_path: pathlib.Path) -> None:
     junit = tmp_path / "x.xml"
-    line = suite.command(suite.Suite("kernel", boxed=True, minutes=2), junit)
+    line = suite.command(suite.Suite("kernel", boxed=True, minutes=2), junit, [], [])
     assert line[1:3] == ["-m", "tests.kernel"]
     assert line[3:] == ["-p", "no:cacheprovider", f"--junitxml={junit}", "tests/kernel"]
+
+
+def test_a_part_of_a_suite_has_its_own_box_and_files(
+        suite: types.ModuleType, tmp_path: pathlib.Path) -> None:
+    junit = tmp_path / "x.xml"
+    part = suite.Suite("kernel", boxed=True, minutes=2, part="smp", marks="smp",
+                       box=("--cpus", "2"))
+    assert part.name == "kernel-smp"
+    line = suite.command(part, junit, [], [])
+    assert line[3:] == ["--cpus", "2", "-p", "no:cacheprovider", f"--junitxml={junit}",
+                        "-m", "smp", "tests/kernel"]
+    line = suite.command(part, junit, [], ["tests/kernel/test_one.py::test_a"])
+    assert line[7:] == [f"--junitxml={junit}", "tests/kernel/test_one.py::test_a"]
+
+
+def test_parts_run_each_test_once(suite: types.ModuleType) -> None:
+    kernel = [one for one in suite.SUITES if one.folder == "kernel"]
+    assert sorted(one.marks for one in kernel) == ["not smp", "smp"]
+    assert len({one.name for one in suite.SUITES}) == len(suite.SUITES)
+
+
+def test_a_second_try_is_of_what_failed(
+        suite: types.ModuleType, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+        capfd: pytest.CaptureFixture[str]) -> None:
+    """Whether it failed in the test or before it; what did not is not run again."""
+    tried = tmp_path / "tried"
+    write(tmp_path, "unit",
+          "import pathlib, pytest\n"
+          f"TRIED = pathlib.Path('{tried}')\n"
+          "def once(name):\n"
+          "    with open(TRIED, 'a') as file:\n"
+          "        file.write(name)\n"
+          "    return TRIED.read_text().count(name) > 1\n"
+          "@pytest.fixture\n"
+          "def setting():\n"
+          "    assert once('s')\n"
+          "def test_a(): once('a')\n"
+          "@pytest.mark.parametrize('x', ['p q', 'r'])\n"
+          "def test_b(x): assert x == 'r' or once('b')\n"
+          "def test_c(setting): pass\n"
+          "@pytest.mark.skip\n"
+          "def test_d(): pass\n")
+    assert run(suite, monkeypatch) == 0
+    assert capfd.readouterr().out.splitlines()[-1] == "4 passed, 0 failed, 1 skipped"
+    assert sorted(tried.read_text()) == ["a", "b", "b", "s", "s"]
+
+
+def test_what_fails_twice_has_failed(
+        suite: types.ModuleType, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+        capfd: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "unit", "def test_a(): pass\ndef test_b(): assert False\n")
+    assert run(suite, monkeypatch) == 1
+    assert capfd.readouterr().out.splitlines()[-1] == "1 passed, 1 failed, 0 skipped"
