@@ -17,8 +17,11 @@
  * older one. Memory for some rounds is set aside, so that they go on when
  * there is none.
  *
- * They start when the log has a good part of its share dirty, when nothing
+ * They go at full speed when the log has most of its share dirty, when nothing
  * has been written for a while, when chunks run short, or when all has to go.
+ * From a quarter of the share on they go slowly: there is no hurry, and what is
+ * overwritten meanwhile never goes.
+ *
  * Their writes are background writes for the block layer, whose writeback
  * throttling (blk-wbt) keeps them from delaying reads of the origin, where it
  * is there. While reads come, a round also sends few requests at a time, and
@@ -59,7 +62,17 @@
 /* Longest rest between two such windows. */
 #define VC_REST_MAX_MS	200U
 
-/* Take the oldest dirty chunks of a log. Return: false when there are none. */
+/* Where there is no hurry, a rest is so many times as long as the window took. */
+#define VC_REST_EASY	8U
+
+/* Whether there is one now, is asked so often. */
+#define VC_REST_SLICE_MS	20U
+
+/*
+ * Take the oldest dirty chunks of a log. Those in which all is superseded go by
+ * themselves: that costs nothing, and may be enough. Return: false when there are
+ * none.
+ */
 static bool vc_round_fill(struct vc_round *r, struct vc_log *log)
 {
 	struct vc_volume *v = log->vol;
@@ -69,12 +82,15 @@ static bool vc_round_fill(struct vc_round *r, struct vc_log *log)
 	r->nr = 0;
 	spin_lock_irq(&log->lock);
 	list_for_each_entry(c, &log->chunks, node) {
+		u32 more = atomic_read(&c->dirty);
+
 		if (c->clean)
 			continue;
-		dirty += atomic_read(&c->dirty);
-		if (c->state != VC_CHUNK_SEALED || dirty > r->cells ||
-		    (n && dirty > v->most) || n == VC_ROUND_CHUNKS)
+		if (c->state != VC_CHUNK_SEALED || n == VC_ROUND_CHUNKS ||
+		    dirty + more > r->cells ||
+		    (n && dirty + more > (dirty ? v->most : 0)))
 			break;
+		dirty += more;
 		r->gen[n] = c->gen;
 		r->chunk[n++] = c;
 	}
@@ -143,6 +159,52 @@ static bool vc_volume_gentle(struct vc_volume *v, struct vc_log *log)
 {
 	return time_before(jiffies, READ_ONCE(v->read_at) + VC_READ_RECENT) &&
 	       !READ_ONCE(log->starved) && !READ_ONCE(v->stopped);
+}
+
+/*
+ * Should what this log has dirty go as soon as it can? A writer that waits for
+ * a chunk is no reason while there are clean ones to let go.
+ */
+static bool vc_log_hurries(struct vc_log *log)
+{
+	struct vc_volume *v = log->vol;
+	u32 share = READ_ONCE(log->share), dirty = READ_ONCE(log->dirty);
+
+	return READ_ONCE(v->drain) || READ_ONCE(v->pool->short_of_clean) ||
+	       (READ_ONCE(log->starved) && dirty >= READ_ONCE(log->nr)) ||
+	       dirty > share - share / 4 ||
+	       time_after(jiffies, READ_ONCE(log->written) +
+			  msecs_to_jiffies(VC_IDLE_MS));
+}
+
+/* A round of one log keeps all others of its volume waiting. */
+static bool vc_volume_hurries(struct vc_volume *v)
+{
+	struct vc_log *log;
+
+	if (READ_ONCE(v->stopped))
+		return true;
+	list_for_each_entry_lockless(log, &v->logs, node) {
+		if (READ_ONCE(log->dirty) && vc_log_hurries(log))
+			return true;
+	}
+	return false;
+}
+
+/* Rest after a window that took so many jiffies. Return: for how many. */
+static unsigned long vc_volume_rest(struct vc_volume *v, unsigned long took,
+				    bool gentle)
+{
+	unsigned long start = jiffies;
+
+	v->rest_until = start + max(took, 1UL) * VC_REST_EASY;
+	while (time_before(jiffies, v->rest_until) && !vc_volume_hurries(v)) {
+		msleep(VC_REST_SLICE_MS);
+		gentle = false; /* it has rested */
+	}
+	if (gentle)
+		msleep(min(jiffies_to_msecs(took), VC_REST_MAX_MS));
+	return jiffies - start;
 }
 
 /*
@@ -226,13 +288,18 @@ static void vc_window_adapt(struct vc_volume *v, unsigned long took)
 		v->width = min(v->width * 2, VC_WINDOW);
 }
 
-/* What was refused stays dirty. Nothing is lost, and nothing dies. */
+/*
+ * What was refused stays dirty. Nothing is lost, and nothing dies. A round that
+ * was in no hurry ends when there is one: what is superseded by now may be enough.
+ */
 static int vc_round_copy(struct vc_round *r, struct vc_volume *v,
 			 struct vc_log *log)
 {
+	bool hurried = vc_volume_hurries(v);
 	u32 from, n;
 	int error;
 
+	r->rested = 0;
 	for (from = 0; from < r->nr && !READ_ONCE(v->stopped);) {
 		bool gentle = vc_volume_gentle(v, log);
 		unsigned long start = jiffies;
@@ -245,9 +312,9 @@ static int vc_round_copy(struct vc_round *r, struct vc_volume *v,
 		if (error)
 			return error;
 		vc_window_adapt(v, jiffies - start);
-		if (gentle)
-			msleep(min(jiffies_to_msecs(jiffies - start),
-				   VC_REST_MAX_MS));
+		r->rested += vc_volume_rest(v, jiffies - start, gentle);
+		if (!hurried && vc_volume_hurries(v))
+			break;
 		cond_resched();
 	}
 	return 0;
@@ -318,13 +385,9 @@ void vc_volume_note_clean(struct vc_volume *v)
 /* Is it time for this log? */
 static bool vc_log_due(struct vc_log *log)
 {
-	struct vc_volume *v = log->vol;
-
-	return v->drain || READ_ONCE(v->pool->short_of_space) ||
-	       READ_ONCE(log->starved) ||
-	       READ_ONCE(log->dirty) > READ_ONCE(log->share) / 4 ||
-	       time_after(jiffies, READ_ONCE(log->written) +
-			  msecs_to_jiffies(VC_IDLE_MS));
+	return vc_log_hurries(log) ||
+	       (READ_ONCE(log->dirty) > READ_ONCE(log->share) / 4 &&
+		time_after_eq(jiffies, log->vol->rest_until));
 }
 
 /**
@@ -369,7 +432,7 @@ static bool vc_destage_round(struct vc_round *r, struct vc_volume *v,
 	error = vc_round_copy(r, v, log);
 	if (!error)
 		cleaned = vc_round_clean(r, log);
-	vc_round_adapt(v, jiffies - start);
+	vc_round_adapt(v, jiffies - start - r->rested);
 	if (error && !v->failing)
 		DMERR("%s: destaging volume %u fails with error %d, its data stays in the cache",
 		      dm_device_name(v->pool->md), v->id, error);

@@ -88,6 +88,7 @@ struct vc_round;
  * @idle: woken when a round ends
  * @most: cells of a round that the origin takes in good time
  * @width: and blocks of a window
+ * @rest_until: where there is no hurry, the next window is not before, jiffies
  * @promoting: promotions on their way, see promote.c
  * @promoted: blocks promoted
  * @destaged: sectors written to the origin
@@ -116,6 +117,7 @@ struct vc_volume {
 	wait_queue_head_t idle;
 	u32 most;
 	u32 width;
+	unsigned long rest_until;
 	atomic_t promoting;
 	atomic64_t promoted;
 	atomic64_t destaged;
@@ -141,6 +143,7 @@ enum vc_pool_state {
  * @attached: volumes in use
  * @nlogs: logs of all volumes
  * @short_of_space: fewer chunks are free than should be
+ * @short_of_clean: and none of what is clean can go
  * @reads_percent: what was read goes first where it is more of what a tag has
  * @g: geometry
  * @sb: superblock
@@ -189,6 +192,7 @@ struct vc_pool {
 	unsigned int attached;
 	unsigned int nlogs;
 	bool short_of_space;
+	bool short_of_clean;
 	u32 reads_percent;
 	struct vc_geometry g;
 	struct vc_super sb;

@@ -37,6 +37,7 @@ struct vc_round_cell {
  * @cells: room in @cell
  * @nr: used of it
  * @chunks: used of @chunk
+ * @rested: jiffies of its time in which it did nothing
  * @chunk: the chunks, the oldest first
  * @gen: and their generations: they may die meanwhile
  * @page: data of a window
@@ -50,6 +51,7 @@ struct vc_round {
 	u32 cells;
 	u32 nr;
 	u32 chunks;
+	unsigned long rested;
 	struct vc_chunk *chunk[VC_ROUND_CHUNKS];
 	u64 gen[VC_ROUND_CHUNKS];
 	struct page *page[VC_WINDOW];

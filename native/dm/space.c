@@ -495,13 +495,14 @@ static void vc_pool_make_room(struct vc_pool *p)
 	u32 left = VC_CARRY_BATCH;
 	struct vc_chunk *c, *burden;
 	struct vc_volume *v;
-	bool more = true;
+	bool more = true, clean = true;
 
 	WRITE_ONCE(p->short_of_space, p->nfree < vc_pool_low(p));
 	smp_mb(); /* what we do not see yet of the chunks, kicks us */
 	while (more && READ_ONCE(p->nfree) < vc_pool_low(p)) {
 		c = vc_pool_first(p, vc_log_victim);
 		burden = c ? NULL : vc_pool_first(p, vc_log_burden);
+		clean = c;
 		if (c)
 			more = vc_pool_kill(p, c);
 		else if (burden)
@@ -511,6 +512,7 @@ static void vc_pool_make_room(struct vc_pool *p)
 		cond_resched();
 	}
 	WRITE_ONCE(p->short_of_space, p->nfree < vc_pool_low(p));
+	WRITE_ONCE(p->short_of_clean, p->short_of_space && !clean);
 	if (!p->short_of_space)
 		return;
 	list_for_each_entry(v, &p->volumes, node) {

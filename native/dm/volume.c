@@ -152,6 +152,7 @@ struct vc_volume *vc_volume_alloc(struct vc_pool *p, u32 id, u16 slot)
 	v->stopped = true;
 	v->most = VC_ROUND_CELLS;
 	v->width = VC_WINDOW;
+	v->rest_until = jiffies;
 	INIT_LIST_HEAD(&v->logs);
 	INIT_DELAYED_WORK(&v->destage, vc_destage_work);
 	init_waitqueue_head(&v->idle);

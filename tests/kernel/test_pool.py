@@ -3,6 +3,7 @@
 
 import os
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -213,6 +214,30 @@ def test_neighbours_reach_the_origin_in_one_request(cache: str, origin: str) -> 
                 assert raw.read(block * 8, 8) == pattern(block, 8)
     # What was destaged while blocks came was in pieces.
     assert 0 < requests < 600
+
+
+def test_what_is_overwritten_soon_is_not_hurried_to_the_origin() -> None:
+    """Between a quarter and three quarters of its share dirty, a tag leaves the origin in peace."""
+    with stack.null_blk(16) as cache, stack.null_blk(8, completion_us=150_000) as origin, \
+            stack.pool(cache, chunk_kib=64) as pool, \
+            stack.cached(origin, pool) as device, Disk(device.path) as disk:
+        counters = Path(f"/sys/class/block/{os.path.basename(origin)}/stat")
+        start = time.monotonic()
+        number = 0
+        # Four MiB again and again, which is more than a quarter.
+        while time.monotonic() - start < 8 or number < 48:
+            disk.write(number % 16 * 512, pattern(number, 512), fua=True)
+            number += 1
+        spent = (time.monotonic() - start) * 1000
+        assert stack.cache_status(device).destaged > 0
+        # Milliseconds that writes took; others may look at a new disk.
+        assert int(counters.read_text().split()[7]) < spent / 3
+        # Left alone it goes, and at full speed.
+        assert stack.wait_until(lambda: stack.cache_status(device).state == "clean", 60)
+        with Disk(origin) as raw:
+            for part in range(16):
+                last = max(n for n in range(number) if n % 16 == part)
+                assert raw.read(part * 512, 512) == pattern(last, 512)
 
 
 def test_volumes_are_apart(cache: str, origin: str) -> None:
