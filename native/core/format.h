@@ -106,13 +106,15 @@ struct vc_meta_head {
  * @head: type VC_META_SUPER
  * @uuid: for people and tools
  * @chunk_blocks: blocks of a chunk
- * @chunks: chunks of the device, those of the metadata included
+ * @chunks: chunks in use, those of the metadata included
  * @slot_blocks: blocks with volume slots
  * @flags: VC_SUPER_*
  * @next_seq: lower bound of the next sequence number
  * @compat: unknown bits do no harm
  * @ro_compat: unknown bits forbid writing
  * @incompat: unknown bits forbid reading
+ * @room: with VC_INCOMPAT_ROOM: chunks that the table has room for; without: as
+ *	many as there are
  */
 struct vc_super_disk {
 	struct vc_meta_head head;
@@ -125,7 +127,17 @@ struct vc_super_disk {
 	__le64 compat;
 	__le64 ro_compat;
 	__le64 incompat;
+	__le32 room;
 };
+
+/* The second copy of the metadata is where @room says. */
+#define VC_INCOMPAT_ROOM	1ULL
+
+/*
+ * A new pool has room for so many times its chunks, and may shrink to one of so
+ * many: at 16 bytes a chunk, twice, that costs next to nothing.
+ */
+#define VC_ROOM_TIMES		4U
 
 enum vc_volume_mode {
 	VC_VOLUME_WRITEBACK = 1,

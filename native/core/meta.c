@@ -7,8 +7,42 @@ static u32 vc_div_up(u32 n, u32 d)
 	return n / d + !!(n % d);
 }
 
+static u32 vc_log2(u32 n)
+{
+	u32 shift = 0;
+
+	while (n >> (shift + 1))
+		shift++;
+	return shift;
+}
+
+/* Where things are in a pool with so many chunks, and a table for @room. */
+static int vc_geometry_make(struct vc_geometry *g, u32 chunk_blocks,
+			    u64 chunks, u64 room)
+{
+	u32 shift = vc_log2(chunk_blocks);
+
+	if (chunk_blocks < VC_CHUNK_BLOCKS_MIN ||
+	    chunk_blocks > VC_CHUNK_BLOCKS_MAX ||
+	    (chunk_blocks & (chunk_blocks - 1)))
+		return -EINVAL;
+	if (chunks > room || room > (~0U >> shift))
+		return -EFBIG;
+	g->chunk_blocks = chunk_blocks;
+	g->chunks = chunks;
+	g->room = room;
+	g->slot_blocks = VC_SLOT_BLOCKS;
+	g->table_blocks = vc_div_up(chunks, VC_CHUNKS_PER_BLOCK);
+	g->copy_blocks = vc_div_up(1 + g->slot_blocks +
+				   vc_div_up(room, VC_CHUNKS_PER_BLOCK),
+				   chunk_blocks) * chunk_blocks;
+	g->first_chunk = VC_COPIES * (g->copy_blocks >> shift);
+	g->seal_blocks = vc_div_up(chunk_blocks, VC_ENTRIES_PER_BLOCK);
+	return g->chunks < vc_geometry_least(g) ? -ENOSPC : 0;
+}
+
 /**
- * vc_geometry_set - compute where things are
+ * vc_geometry_set - compute where things are in a new pool
  * @g: is filled in
  * @key: random number of the pool
  * @chunk_blocks: blocks of a chunk
@@ -21,28 +55,45 @@ static u32 vc_div_up(u32 n, u32 d)
 int vc_geometry_set(struct vc_geometry *g, u64 key, u32 chunk_blocks,
 		    u64 blocks)
 {
-	u32 shift = 0;
-	u64 chunks;
+	u32 shift = vc_log2(chunk_blocks), most = ~0U >> shift;
+	u64 chunks = blocks >> shift;
 
-	if (chunk_blocks < VC_CHUNK_BLOCKS_MIN ||
-	    chunk_blocks > VC_CHUNK_BLOCKS_MAX ||
-	    (chunk_blocks & (chunk_blocks - 1)))
-		return -EINVAL;
-	while (1U << shift < chunk_blocks)
-		shift++;
-	chunks = blocks >> shift;
-	if (chunks > (~0U >> shift))
-		return -EFBIG;
 	g->key = key;
-	g->chunk_blocks = chunk_blocks;
-	g->chunks = chunks;
-	g->slot_blocks = VC_SLOT_BLOCKS;
-	g->table_blocks = vc_div_up(chunks, VC_CHUNKS_PER_BLOCK);
-	g->copy_blocks = vc_div_up(1 + g->slot_blocks + g->table_blocks,
-				   chunk_blocks) * chunk_blocks;
-	g->first_chunk = VC_COPIES * (g->copy_blocks >> shift);
-	g->seal_blocks = vc_div_up(chunk_blocks, VC_ENTRIES_PER_BLOCK);
-	return g->first_chunk + 2 > chunks ? -ENOSPC : 0;
+	return vc_geometry_make(g, chunk_blocks, chunks,
+				chunks < most / VC_ROOM_TIMES ?
+				chunks * VC_ROOM_TIMES : most);
+}
+
+/**
+ * vc_geometry_least - the fewest chunks that a pool can have
+ * @g: its geometry
+ *
+ * Two for data. And with far fewer than there is room for, nobody would find
+ * the second superblock who has lost the first: see vc_super_last().
+ */
+u32 vc_geometry_least(const struct vc_geometry *g)
+{
+	u32 least = vc_div_up(g->room, VC_ROOM_TIMES * VC_ROOM_TIMES);
+
+	return least > g->first_chunk + 2 ? least : g->first_chunk + 2;
+}
+
+/**
+ * vc_geometry_resize - another number of chunks, everything else where it is
+ * @g: the geometry; not changed when this fails
+ * @chunks: how many
+ *
+ * Return: 0; -ENOSPC or -EFBIG when that is outside of vc_geometry_least() ...
+ * vc_geometry.room.
+ */
+int vc_geometry_resize(struct vc_geometry *g, u32 chunks)
+{
+	struct vc_geometry n = *g;
+	int r = vc_geometry_make(&n, g->chunk_blocks, chunks, g->room);
+
+	if (!r)
+		*g = n;
+	return r;
 }
 
 /**
@@ -214,17 +265,18 @@ static int vc_super_decode(const void *block, u64 blocks,
 			   struct vc_geometry *g, struct vc_super *sb)
 {
 	const struct vc_super_disk *d = block;
-	u64 has;
+	u32 chunks = le32_to_cpu(d->chunks), room = le32_to_cpu(d->room);
+	u64 needs = le64_to_cpu(d->incompat);
 	int r;
 
-	if (le16_to_cpu(d->head.version) != VC_FORMAT_VERSION || d->incompat ||
-	    d->ro_compat)
+	if (le16_to_cpu(d->head.version) != VC_FORMAT_VERSION ||
+	    (needs & ~VC_INCOMPAT_ROOM) || d->ro_compat)
 		return -EOPNOTSUPP;
-	has = (u64)le32_to_cpu(d->chunks) * le32_to_cpu(d->chunk_blocks);
-	if (has > blocks)
+	if ((u64)chunks * le32_to_cpu(d->chunk_blocks) > blocks)
 		return -ENXIO;
-	r = vc_geometry_set(g, le64_to_cpu(d->head.key),
-			    le32_to_cpu(d->chunk_blocks), has);
+	g->key = le64_to_cpu(d->head.key);
+	r = vc_geometry_make(g, le32_to_cpu(d->chunk_blocks), chunks,
+			     needs & VC_INCOMPAT_ROOM ? room : chunks);
 	if (r || le32_to_cpu(d->slot_blocks) != g->slot_blocks)
 		return -EBADMSG;
 	memcpy(sb->uuid, d->uuid, sizeof(sb->uuid));
@@ -241,19 +293,26 @@ static bool vc_super_intact(void *block)
 }
 
 /*
- * The last block where a second superblock can be. It begins a chunk, of
- * whatever size, so it is at a multiple of VC_CHUNK_BLOCKS_MIN.
+ * The last block where a second superblock can be, in a pool of any chunk size
+ * and with the most room for its chunks. It begins a chunk, so it is at a
+ * multiple of VC_CHUNK_BLOCKS_MIN.
  */
 static u64 vc_super_last(u64 blocks)
 {
-	u64 most = blocks < ~0U ? blocks : ~0U;
-	struct vc_geometry g = { 0 };
-	u64 last = 0;
+	u64 last = 0, chunks, most;
+	struct vc_geometry g;
 	u32 n;
 
 	for (n = VC_CHUNK_BLOCKS_MIN; n <= VC_CHUNK_BLOCKS_MAX; n *= 2) {
+		most = ~0U >> vc_log2(n);
+		chunks = blocks >> vc_log2(n);
+		if (chunks > most)
+			chunks = most;
+		if (chunks < most / (VC_ROOM_TIMES * VC_ROOM_TIMES))
+			most = chunks * VC_ROOM_TIMES * VC_ROOM_TIMES;
 		/* Too small for such chunks: then it is not there. */
-		if (!vc_geometry_set(&g, 0, n, most) && g.copy_blocks > last)
+		if (!vc_geometry_make(&g, n, chunks, most) &&
+		    g.copy_blocks > last)
 			last = g.copy_blocks;
 	}
 	return last;
@@ -363,6 +422,8 @@ int vc_super_save(const struct vc_store *st, const struct vc_geometry *g,
 	d->slot_blocks = cpu_to_le32(g->slot_blocks);
 	d->flags = cpu_to_le32(sb->flags);
 	d->next_seq = cpu_to_le64(sb->next_seq);
+	d->incompat = cpu_to_le64(VC_INCOMPAT_ROOM);
+	d->room = cpu_to_le32(g->room);
 	return vc_meta_save(st, g, VC_META_SUPER, 0, block);
 }
 

@@ -23,9 +23,10 @@ struct vc_store {
  * struct vc_geometry - where things are on a cache device
  * @key: random number of the pool
  * @chunk_blocks: blocks of a chunk, VC_CHUNK_BLOCKS_MIN ... _MAX, a power of 2
- * @chunks: chunks of the device
+ * @chunks: chunks of the device that are used
+ * @room: and so many the chunk table has room for
  * @slot_blocks: blocks with volume slots
- * @table_blocks: blocks of the chunk table
+ * @table_blocks: blocks of the chunk table for these chunks
  * @copy_blocks: distance between the two copies of the metadata
  * @first_chunk: first one for data
  * @seal_blocks: blocks of a copy of a seal
@@ -34,6 +35,7 @@ struct vc_geometry {
 	u64 key;
 	u32 chunk_blocks;
 	u32 chunks;
+	u32 room;
 	u32 slot_blocks;
 	u32 table_blocks;
 	u32 copy_blocks;
@@ -55,6 +57,8 @@ struct vc_super {
 
 int vc_geometry_set(struct vc_geometry *g, u64 key, u32 chunk_blocks,
 		    u64 blocks);
+u32 vc_geometry_least(const struct vc_geometry *g);
+int vc_geometry_resize(struct vc_geometry *g, u32 chunks);
 u64 vc_meta_place(const struct vc_geometry *g, enum vc_meta_type type,
 		  u32 index, unsigned int copy);
 bool vc_meta_valid(void *block, u64 key, enum vc_meta_type type,

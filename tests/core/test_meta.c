@@ -43,6 +43,37 @@ static void test_geometry(void)
 	}
 }
 
+/* What a pool may grow and shrink to, with everything where it was. */
+static void test_resize(void)
+{
+	struct vc_geometry g, was;
+	u32 n;
+
+	CHECK(!vc_geometry_set(&g, KEY, 16, 1000 * 16));
+	CHECK(g.chunks == 1000 && g.room == 4000 && g.table_blocks == 4);
+	was = g;
+	for (n = 0; n < 5000; n++) {
+		int r = vc_geometry_resize(&g, n);
+
+		CHECK(r == (n < 250 ? -ENOSPC : n > 4000 ? -EFBIG : 0));
+		if (r) {
+			CHECK(!memcmp(&g, &was, sizeof(g)));
+			continue;
+		}
+		CHECK(g.chunks == n && g.table_blocks == (n + 253) / 254);
+		CHECK(g.room == 4000 && g.copy_blocks == was.copy_blocks &&
+		      g.first_chunk == was.first_chunk);
+		g = was;
+	}
+	CHECK(vc_geometry_least(&g) == 250);
+	/* Two chunks for data there are always. */
+	CHECK(!vc_geometry_set(&g, KEY, 16, 12 * 16));
+	CHECK(vc_geometry_least(&g) == 12);
+	/* No more room than there are numbers for. */
+	CHECK(!vc_geometry_set(&g, KEY, 4096, 1ULL << 31));
+	CHECK(g.chunks == 1 << 19 && g.room == (1 << 20) - 1);
+}
+
 /* No two metadata blocks are in the same place, none is with the data. */
 static void test_places(void)
 {
@@ -338,6 +369,7 @@ static void test_search(u64 blocks)
 	u32 n;
 
 	for (n = 16; n <= 4096; n *= 2) {
+		d.blocks = blocks;
 		d.data = mmap(NULL, blocks * VC_BLOCK_SIZE,
 			      PROT_READ | PROT_WRITE, MAP_PRIVATE |
 			      MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -356,6 +388,14 @@ static void test_search(u64 blocks)
 		CHECK(vc_super_find(&st, blocks, &found, &sb, block, spare) ==
 		      1);
 		CHECK(sb.next_seq == 77 && sb.flags == 1);
+		/* The same when the pool has shrunk, and its device with it. */
+		if (vc_geometry_resize(&g, vc_geometry_least(&g)))
+			goto next;
+		d.blocks = (u64)g.chunks * n;
+		CHECK(!vc_super_save(&st, &g, &sb, block));
+		memset(d.data, 0x55, VC_BLOCK_SIZE);
+		CHECK(super_load(&d, &found) == 1);
+		CHECK(!memcmp(&g, &found, sizeof(g)));
 next:
 		munmap(d.data, blocks * VC_BLOCK_SIZE);
 	}
@@ -376,6 +416,22 @@ static void edit(struct disk *d, size_t offset, u8 value)
 	}
 }
 
+/* Pools that were made before the table had room to grow. */
+static void test_without_room(void)
+{
+	struct vc_geometry g;
+	struct disk d;
+
+	disk_init(&d, SMALL, 1);
+	CHECK(!format(&d, KEY, 16));
+	edit(&d, offsetof(struct vc_super_disk, incompat), 0);
+	edit(&d, offsetof(struct vc_super_disk, room), 9);
+	CHECK(!super_load(&d, &g));
+	CHECK(g.chunks == SMALL / 16 && g.room == g.chunks);
+	CHECK(vc_geometry_resize(&g, g.chunks + 1) == -EFBIG);
+	free(d.data);
+}
+
 static void test_refused(void)
 {
 	static const struct {
@@ -385,7 +441,9 @@ static void test_refused(void)
 	} cases[] = {
 		{ offsetof(struct vc_super_disk, compat), 1, 0 },
 		{ offsetof(struct vc_super_disk, ro_compat), 1, -EOPNOTSUPP },
-		{ offsetof(struct vc_super_disk, incompat), 1, -EOPNOTSUPP },
+		{ offsetof(struct vc_super_disk, incompat), 3, -EOPNOTSUPP },
+		{ offsetof(struct vc_super_disk, room), 24, -EBADMSG },
+		{ offsetof(struct vc_super_disk, room) + 3, 255, -EBADMSG },
 		{ offsetof(struct vc_super_disk, incompat) + 7, 1,
 		  -EOPNOTSUPP },
 		{ offsetof(struct vc_meta_head, version), 2, -EOPNOTSUPP },
@@ -472,6 +530,7 @@ static void test_format(u32 older)
 int main(int argc, char **argv)
 {
 	test_geometry();
+	test_resize();
 	test_places();
 	test_strangers();
 	test_torn();
@@ -481,6 +540,7 @@ int main(int argc, char **argv)
 	check_seeds(argc, argv, 100, test_rot);
 	test_search(1 << 15);
 	test_search(20ULL << 20);
+	test_without_room();
 	test_refused();
 	test_format(0);
 	test_format(16);
