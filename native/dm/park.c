@@ -246,20 +246,19 @@ static void vc_parked_write(struct vc_dev *dev, struct vc_io *io,
 }
 
 /*
- * Blocks that lie in the range as a whole; parts are not worth a record.
- * Return: 0; -EAGAIN when the cache has no room to note it; -EIO.
+ * Discard the blocks that lie in the range as a whole, on the origin and in the
+ * cache. Parts of blocks are not worth a record; and discarded on the origin alone
+ * they would change when the cache lets go of what it has of them.
+ *
+ * Return: 0; -EAGAIN when the cache has no room to note it; another errno.
  */
-static int vc_parked_uncache(struct vc_dev *dev, struct bio *bio)
+static int vc_parked_discard(struct vc_dev *dev, struct bio *bio)
 {
 	u64 first = DIV_ROUND_UP_ULL(bio->bi_iter.bi_sector, VC_BLOCK_SECTORS);
 	u64 end = bio_end_sector(bio) / VC_BLOCK_SECTORS;
 	struct vc_tag *tag;
 	int r;
 
-	if (!READ_ONCE(dev->writeback)) {
-		vc_write_uncache(dev, bio);
-		return 0;
-	}
 	if (first >= end)
 		return 0;
 	/*
@@ -278,27 +277,25 @@ static int vc_parked_uncache(struct vc_dev *dev, struct bio *bio)
 /* The range is free of buffered data. */
 static void vc_parked_go(struct vc_dev *dev, struct vc_io *io, struct bio *bio)
 {
-	int r = 0;
+	bool writeback = READ_ONCE(dev->writeback);
+	int r;
 
-	if (bio_op(bio) == REQ_OP_WRITE && READ_ONCE(dev->writeback)) {
+	if (bio_op(bio) == REQ_OP_WRITE && writeback) {
 		vc_parked_write(dev, io, bio);
 		return;
 	}
-	if (bio_op(bio) == REQ_OP_DISCARD) {
+	if (bio_op(bio) == REQ_OP_DISCARD)
 		vc_map_punch(dev, bio->bi_iter.bi_sector, bio_sectors(bio));
-		r = vc_parked_uncache(dev, bio);
-	} else {
+	if (bio_op(bio) != REQ_OP_DISCARD || !writeback) {
 		vc_write_uncache(dev, bio);
-	}
-	if (!r) {
 		submit_bio_noacct(bio);
-	} else if (r == -EAGAIN) {
-		/* A discard is a hint; a part of it may have been done. */
-		bio_endio(bio);
-	} else {
-		bio->bi_status = errno_to_blk_status(r);
-		bio_endio(bio);
+		return;
 	}
+	r = vc_parked_discard(dev, bio);
+	/* A discard is a hint; a part of it may have been done. */
+	if (r && r != -EAGAIN)
+		bio->bi_status = errno_to_blk_status(r);
+	bio_endio(bio);
 }
 
 static void vc_parked_send(struct vc_dev *dev, struct vc_parked *p)

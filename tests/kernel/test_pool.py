@@ -195,6 +195,23 @@ def test_a_discard_drops_what_is_cached(cache: str, origin: str) -> None:
             assert disk.read(0, 64) == data[:8 * 512] + bytes(16 * 512) + data[24 * 512:]
 
 
+def test_a_discard_leaves_parts_of_blocks_alone(cache: str, origin: str) -> None:
+    """In the cache and on the origin: else they change when the cache lets go of them."""
+    data = pattern(4, 64)
+    kept = data[:16 * 512] + bytes(8 * 512) + data[24 * 512:]
+    with (stack.pool(cache) as pool, stack.cached(origin, pool) as device,
+          Disk(device.path) as disk):
+        disk.write(0, data)
+        disk.flush()
+        device.message("drain")
+        assert stack.wait_until(lambda: stack.cache_status(device).dirty == 0)
+        disk.discard(11, 17)
+        disk.discard(41, 6)
+        for path in (device.path, origin):
+            with Disk(path, readonly=True) as there:
+                assert there.read(0, 64) == kept, path
+
+
 def test_neighbours_reach_the_origin_in_one_request(cache: str, origin: str) -> None:
     """Blocks are written in any order, and so are in any chunk."""
     order = list(range(4096))
