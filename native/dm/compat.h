@@ -5,10 +5,15 @@
 #ifndef DM_VCACHE_COMPAT_H
 #define DM_VCACHE_COMPAT_H
 
+#include <linux/device-mapper.h>
 #include <linux/shrinker.h>
 #include <linux/slab.h>
 #include <linux/version.h>
 #include <net/genetlink.h>
+
+/* Of drivers/md/dm.h, which out-of-tree modules do not get; dm-mod exports them. */
+void dm_internal_suspend_noflush(struct mapped_device *md);
+void dm_internal_resume(struct mapped_device *md);
 
 typedef unsigned long (*vc_shrink_fn)(struct shrinker *shrinker,
 				      struct shrink_control *sc);

@@ -171,6 +171,7 @@ static bool vc_log_hurries(struct vc_log *log)
 	u32 share = READ_ONCE(log->share), dirty = READ_ONCE(log->dirty);
 
 	return READ_ONCE(v->drain) || READ_ONCE(v->pool->short_of_clean) ||
+	       READ_ONCE(v->pool->leaving) ||
 	       (READ_ONCE(log->starved) && dirty >= READ_ONCE(log->nr)) ||
 	       dirty > share - share / 4 ||
 	       time_after(jiffies, READ_ONCE(log->written) +

@@ -325,7 +325,7 @@ static u64 vc_pool_cost(const struct vc_pool *p)
 	u64 bytes = (u64)p->ix.cells * (sizeof(u64) + sizeof(u32) + 1) +
 		    (p->ghosts.mask + 1ULL) * sizeof(u16) +
 		    (u64)p->ix.buckets * sizeof(u32) + p->ix.cells / 8 +
-		    (u64)p->g.chunks * (sizeof(struct vc_chunk) +
+		    (u64)vc_map_chunks(p) * (sizeof(struct vc_chunk) +
 					sizeof(struct vc_found) +
 					sizeof(struct vc_chunk_disk));
 
@@ -356,14 +356,15 @@ static void vc_pool_info(struct vc_pool *p, char *result, unsigned int maxlen)
 		}
 	}
 	cost = vc_pool_cost(p);
-	DMEMIT("%s %u %u %u %u %u %u %u %u %u.%02u %llu %u %llu %u",
+	DMEMIT("%s %u %u %u %u %u %u %u %u %u.%02u %llu %u %llu %u %u",
 	       state[p->state],
 	       p->g.chunk_blocks * VC_BLOCK_SECTORS,
-	       p->g.chunks - p->g.first_chunk, p->nfree, used, dirty, volumes,
+	       vc_pool_size(p), p->nfree, used, dirty, volumes,
 	       p->attached, !!(p->sb.flags & VC_SUPER_NEEDS_CHECK),
 	       (u32)cost / 100, (u32)cost % 100,
 	       (u64)atomic64_read(&p->carried), reads,
-	       (u64)atomic64_read(&p->kept), p->reads_percent);
+	       (u64)atomic64_read(&p->kept), p->reads_percent,
+	       vc_pool_shrinks(p) ? p->leaving : 0);
 	mutex_unlock(&p->lock);
 }
 
@@ -426,9 +427,10 @@ static int vc_pool_message(struct dm_target *ti, unsigned int argc,
 {
 	struct vc_pool_target *pt = ti->private;
 	const char *error =
-		"messages are: drop <volume> [force], reads_percent <n>";
+		"messages are: drop <volume> [force], reads_percent <n>, resize <sectors>";
 	bool force = argc == 3 && !strcasecmp(argv[2], "force");
 	int r = -EINVAL;
+	u64 sectors;
 	u32 id;
 
 	if (argc >= 2 && argc == 2 + force && !strcasecmp(argv[0], "drop") &&
@@ -436,6 +438,9 @@ static int vc_pool_message(struct dm_target *ti, unsigned int argc,
 		r = vc_volume_drop(pt->pool, id, force, &error);
 	else if (argc == 2 && !strcasecmp(argv[0], "reads_percent"))
 		r = vc_pool_tune(pt, argv[1], &error);
+	else if (argc == 2 && !strcasecmp(argv[0], "resize") &&
+		 !kstrtou64(argv[1], 10, &sectors))
+		r = vc_pool_resize(pt->pool, sectors, &error);
 	if (r)
 		DMERR("%s: %s", dm_device_name(pt->pool->md), error);
 	return r;

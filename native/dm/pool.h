@@ -19,7 +19,8 @@
  * of the pool. CLOSED: full, but some of its records or its seal are still on
  * their way. A SEALED chunk becomes clean when all that counts in it is on the
  * origin. Only a clean one, or one in which nothing counts any more, may die,
- * and it must be the oldest of its log.
+ * and it must be the oldest of its log. One that is AWAY is not the pool's: it is
+ * behind the end of what that uses of the device, see resize.c.
  *
  * What is promoted by reads goes to chunks of its own, which have no records:
  * the origin has it all, and after a restart they are free. They are SEALED
@@ -142,6 +143,9 @@ enum vc_pool_state {
  * @loaded: the metadata has been read
  * @attached: volumes in use
  * @nlogs: logs of all volumes
+ * @limit: chunks from here on are not given out; changes under @free_lock as well
+ * @leaving: chunks from there on that have still to go
+ * @resizing: somebody is at it; under @lock
  * @short_of_space: fewer chunks are free than should be
  * @short_of_clean: and none of what is clean can go
  * @reads_percent: what was read goes first where it is more of what a tag has
@@ -191,6 +195,9 @@ struct vc_pool {
 	bool loaded;
 	unsigned int attached;
 	unsigned int nlogs;
+	u32 limit;
+	u32 leaving;
+	bool resizing;
 	bool short_of_space;
 	bool short_of_clean;
 	u32 reads_percent;
@@ -257,11 +264,36 @@ static inline spinlock_t *vc_cell_lock(struct vc_pool *p, u16 slot, u64 block)
 	return &p->group[vc_cell_group(p, slot, block)];
 }
 
+/* Chunks that there are for data. */
+static inline u32 vc_pool_size(const struct vc_pool *p)
+{
+	return READ_ONCE(p->limit) - p->g.first_chunk;
+}
+
+/* Chunks that there is memory for. */
+static inline u32 vc_map_chunks(const struct vc_pool *p)
+{
+	return p->ix.cells / p->g.chunk_blocks;
+}
+
+/* Is the pool being made smaller? */
+static inline bool vc_pool_shrinks(const struct vc_pool *p)
+{
+	return READ_ONCE(p->limit) < p->g.chunks;
+}
+
+/* Is a chunk behind the new end of the pool still in use? */
+static inline bool vc_chunk_leaves(const struct vc_chunk *c)
+{
+	u8 state = READ_ONCE(c->state);
+
+	return state != VC_CHUNK_AWAY && state != VC_CHUNK_BAD;
+}
+
 /* Chunks that are there for carrying alone. */
 static inline u32 vc_pool_for_carry(const struct vc_pool *p)
 {
-	return min((p->g.chunks - p->g.first_chunk) / VC_CARRY_OF,
-		   VC_CARRY_MAX);
+	return min(vc_pool_size(p) / VC_CARRY_OF, VC_CARRY_MAX);
 }
 
 /* pool.c */
@@ -279,6 +311,15 @@ int vc_table_save(struct vc_pool *p, u32 chunk);
 struct vc_chunk_disk *vc_table_entry(struct vc_pool *p, u32 chunk);
 void vc_store_init(struct vc_pool *p);
 
+/* map.c */
+int vc_map_alloc(struct vc_pool *p, u32 chunks);
+void vc_map_free(struct vc_pool *p);
+void vc_map_move(struct vc_pool *p, struct vc_pool *n);
+
+/* resize.c */
+int vc_pool_resize(struct vc_pool *p, u64 sectors, const char **error);
+void vc_pool_shrunk(struct vc_pool *p);
+
 /* replay.c */
 int vc_volume_replay(struct vc_volume *v);
 
@@ -295,6 +336,7 @@ void vc_volume_free(struct vc_volume *v);
 struct vc_volume *vc_volume_find(struct vc_pool *p, u32 id);
 int vc_volume_join(struct vc_volume *v, struct vc_tag *tag);
 void vc_volume_part(struct vc_tag *tag);
+void vc_log_unprovide(struct vc_log *log);
 int vc_volume_change(struct vc_volume *v, u32 mode,
 		     struct block_device *origin, sector_t sectors);
 void vc_volume_settle(struct vc_volume *v);
@@ -343,12 +385,16 @@ void vc_fail_work(struct work_struct *work);
 /* share.c */
 void vc_pool_share(struct vc_pool *p);
 
+/* kill.c */
+void vc_chunk_free(struct vc_pool *p, struct vc_chunk *c);
+void vc_chunk_release(struct vc_pool *p, struct vc_chunk *c);
+bool vc_chunk_may_die(struct vc_chunk *c);
+int vc_chunk_kill(struct vc_pool *p, struct vc_chunk *c);
+
 /* space.c */
 void vc_space_work(struct work_struct *work);
 struct vc_chunk *vc_chunk_take(struct vc_pool *p, struct vc_log *log,
 			       enum vc_take take);
-void vc_chunk_release(struct vc_pool *p, struct vc_chunk *c);
-void vc_chunk_free(struct vc_pool *p, struct vc_chunk *c);
 int vc_log_clear(struct vc_log *log);
 
 #endif /* DM_VCACHE_POOL_H */

@@ -110,7 +110,7 @@ static bool vc_pool_divide(struct vc_pool *p, u64 chunks)
  */
 void vc_pool_share(struct vc_pool *p)
 {
-	u64 chunks = p->g.chunks - p->g.first_chunk, least = vc_pool_claims(p);
+	u64 chunks = vc_pool_size(p), least = vc_pool_claims(p);
 	struct vc_volume *v;
 	struct vc_log *log;
 

@@ -10,8 +10,7 @@
  *
  * How much is whose share: share.c. When chunks run short the oldest one of a log
  * goes, of the log furthest over its share first. What counts in it has to be on
- * the origin. First the chunk table says that it is dead, then it is trimmed,
- * then it is free.
+ * the origin. How it goes: kill.c.
  *
  * Where none can go like that, and most of what a log has in the cache is
  * superseded, the rest of its oldest chunk is carried to its end: so a log
@@ -25,10 +24,10 @@
  * (vc_lookup_done()), a seal is there, something is discarded. What merely has
  * to be tried again is, after VC_SPACE_RETRY.
  */
-#include <linux/blkdev.h>
-#include <linux/delay.h>
-
 #include "reads.h"
+
+/* Chunks that go before those who wait get some, and others the lock of the pool. */
+#define VC_KILL_BATCH 16U
 
 /* Chunks that are carried before others get their turn. */
 #define VC_CARRY_BATCH 4U
@@ -41,7 +40,7 @@
 
 static u32 vc_pool_reserve(const struct vc_pool *p)
 {
-	return (p->g.chunks - p->g.first_chunk) / 10;
+	return vc_pool_size(p) / 10;
 }
 
 /* May a log have one more chunk, by its share and by what others need? */
@@ -96,43 +95,6 @@ struct vc_chunk *vc_chunk_take(struct vc_pool *p, struct vc_log *log,
 	return c;
 }
 
-/**
- * vc_chunk_free - a chunk may be used again
- * @p: the pool
- * @c: the chunk; it is dead on the device
- */
-void vc_chunk_free(struct vc_pool *p, struct vc_chunk *c)
-{
-	unsigned long flags;
-
-	spin_lock_irqsave(&p->free_lock, flags);
-	p->found[vc_chunk_nr(p, c)].gen = 0;
-	c->log = NULL;
-	c->gen = 0;
-	c->reads = NULL;
-	WRITE_ONCE(c->lives, c->lives + 1);
-	c->state = VC_CHUNK_FREE;
-	list_add_tail(&c->node, &p->free);
-	p->nfree++;
-	spin_unlock_irqrestore(&p->free_lock, flags);
-}
-
-/**
- * vc_chunk_release - nothing is in a chunk any more: trim it, and free it
- * @p: the pool
- * @c: the chunk; it is dead on the device
- */
-void vc_chunk_release(struct vc_pool *p, struct vc_chunk *c)
-{
-	u64 block = (u64)vc_chunk_nr(p, c) * p->g.chunk_blocks;
-
-	if (bdev_max_discard_sectors(p->bdev))
-		blkdev_issue_discard(p->bdev, block * VC_BLOCK_SECTORS,
-				     p->g.chunk_blocks * VC_BLOCK_SECTORS,
-				     GFP_NOIO);
-	vc_chunk_free(p, c);
-}
-
 /* Have the next chunk ready before a flush needs it. */
 static void vc_log_provide(struct vc_log *log)
 {
@@ -153,21 +115,6 @@ static void vc_log_provide(struct vc_log *log)
 	spin_unlock_irq(&log->lock);
 	if (wake)
 		vc_log_wake(log);
-}
-
-/*
- * Called with the lock of the log held. Who reads from the chunk keeps it, and
- * would hold up all others who wait for room.
- */
-static bool vc_chunk_may_die(struct vc_chunk *c)
-{
-	if (c->state != VC_CHUNK_SEALED || atomic_read(&c->dirty))
-		return false;
-	if (!atomic_read(&c->users))
-		return true;
-	WRITE_ONCE(c->wanted, true);
-	smp_mb(); /* the last one that has it lets go first, and looks then */
-	return !atomic_read(&c->users);
 }
 
 /* Are so many chunks of a log more than so many percent of what it has? */
@@ -264,161 +211,19 @@ static struct vc_chunk *vc_log_burden(struct vc_log *log)
 	return first;
 }
 
-/* The newest chunk of a log that is stale, or NULL. */
-static struct vc_chunk *vc_log_stale(struct vc_log *log)
-{
-	struct vc_chunk *c, *stale = NULL;
-
-	spin_lock_irq(&log->lock);
-	list_for_each_entry_reverse(c, &log->chunks, node) {
-		if (READ_ONCE(c->stale)) {
-			stale = c;
-			break;
-		}
-	}
-	spin_unlock_irq(&log->lock);
-	return stale;
-}
-
-/* Seal a chunk again. Return: 0 or a negative errno. */
-static int vc_chunk_refresh(struct vc_pool *p, struct vc_chunk *c)
-{
-	int r;
-
-	WRITE_ONCE(c->stale, false);
-	smp_mb(); /* what makes it stale again empties the cell first */
-	r = vc_chunk_reseal(&p->store, &p->g, &p->ix, vc_chunk_nr(p, c),
-			    c->gen, p->work);
-	if (r)
-		WRITE_ONCE(c->stale, true);
-	return r;
-}
-
-/*
- * Seal the stale chunks of a log again, and those before them: what goes from
- * a seal may have hidden something older. Chunks leave the list only under the
- * lock of the pool, which is held.
- */
-static int vc_log_refresh(struct vc_pool *p, struct vc_log *log)
-{
-	struct vc_chunk *c, *last = vc_log_stale(log);
-	int r = 0;
-
-	if (!last)
-		return 0;
-	if (READ_ONCE(last->state) != VC_CHUNK_SEALED) {
-		/* Its seal brings us back here. */
-		vc_log_close_idle(log);
-		return -EAGAIN;
-	}
-	list_for_each_entry(c, &log->chunks, node) {
-		r = vc_chunk_refresh(p, c);
-		if (r || c == last)
-			break;
-	}
-	return r;
-}
-
-/*
- * Take out of the seals of other logs what records have superseded that are
- * to go now: it must not come back to life. See rule 2 in format.h. Return: 0,
- * or -EAGAIN when a chunk has no seal yet.
- */
-static int vc_kill_reseal(struct vc_pool *p, struct vc_log *log)
-{
-	struct vc_log *other;
-	int r = 0;
-
-	list_for_each_entry(other, &log->vol->logs, node) {
-		if (other != log && !r)
-			r = vc_log_refresh(p, other);
-	}
-	return r;
-}
-
-/*
- * Say on the device that a chunk is dead; one of reads never was alive there.
- * Return: 0 or a negative errno.
- */
-static int vc_chunk_bury(struct vc_pool *p, struct vc_chunk *c)
-{
-	struct vc_log *log = c->log;
-	u32 nr = vc_chunk_nr(p, c);
-	int r;
-
-	if (c->reads)
-		return 0;
-	r = vc_kill_reseal(p, log) ?: vc_volume_harden(log->vol);
-	if (r)
-		return r;
-	mutex_lock(&p->table_lock);
-	vc_table_entry(p, nr)->dead = cpu_to_le64(c->gen);
-	r = vc_table_save(p, nr);
-	mutex_unlock(&p->table_lock);
-	return r;
-}
-
-/*
- * From here on no round takes the chunk: it would find it in other hands when
- * it says that it is clean. Return: false when a round has it already.
- */
-static bool vc_chunk_doom(struct vc_log *log, struct vc_chunk *c)
-{
-	bool may;
-
-	spin_lock_irq(&log->lock);
-	may = vc_chunk_may_die(c);
-	if (may)
-		c->state = VC_CHUNK_DYING;
-	spin_unlock_irq(&log->lock);
-	return may;
-}
-
-/*
- * Let the oldest chunk of a log die. Until that is durable the index has what
- * is in it: what supersedes that has to know, see vc_kill_reseal(). Return: 0
- * or a negative errno.
- */
-static int vc_chunk_kill(struct vc_pool *p, struct vc_chunk *c)
-{
-	struct vc_log *log = c->log;
-	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, i;
-	int r;
-
-	if (!vc_chunk_doom(log, c))
-		return -EAGAIN;
-	r = vc_chunk_bury(p, c);
-	if (r) {
-		spin_lock_irq(&log->lock);
-		c->state = VC_CHUNK_SEALED;
-		spin_unlock_irq(&log->lock);
-		return r;
-	}
-	for (i = 0; i < vc_log_room(&p->g); i++)
-		vc_lookup_drop(p, cell + i);
-	/* Who found it before is still reading; nobody finds it any more. */
-	while (atomic_read(&c->users))
-		usleep_range(50, 200);
-	spin_lock_irq(&log->lock);
-	list_del_init(&c->node);
-	if (c->reads)
-		c->reads->nr--;
-	else
-		log->nr--;
-	if (!c->clean)
-		log->dirty--;
-	spin_unlock_irq(&log->lock);
-	vc_chunk_release(p, c);
-	return 0;
-}
-
 /* Chunks that should be free: the reserve, and one for each log. */
 static u32 vc_pool_low(struct vc_pool *p)
 {
-	u32 chunks = p->g.chunks - p->g.first_chunk, low;
+	u32 chunks = vc_pool_size(p), low;
 
 	low = vc_pool_reserve(p) + p->nlogs + 1;
 	return min(low, chunks / 2);
+}
+
+/* Is somebody to be told when one more chunk can go? */
+static bool vc_pool_short(struct vc_pool *p)
+{
+	return READ_ONCE(p->nfree) < vc_pool_low(p) || vc_pool_shrinks(p);
 }
 
 /*
@@ -490,20 +295,78 @@ static void vc_pool_deflate(struct vc_pool *p)
 		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
 }
 
+/* The log of a chunk that is to leave has to let go of its oldest first. */
+static struct vc_chunk *vc_leaving_first(struct vc_chunk *c)
+{
+	struct vc_log *log = c->log;
+	struct vc_chunk *first;
+
+	if (READ_ONCE(c->state) == VC_CHUNK_OPEN && c->reads)
+		vc_reads_close(log);
+	else if (READ_ONCE(c->state) == VC_CHUNK_OPEN)
+		vc_log_close_idle(log);
+	spin_lock_irq(&log->lock);
+	if (c->reads)
+		first = vc_chunk_may_die(c) ? c : NULL;
+	else
+		first = vc_log_oldest(&log->chunks);
+	spin_unlock_irq(&log->lock);
+	return first;
+}
+
+/*
+ * Let go of what is behind the new end of the pool, a few chunks at a time. What
+ * has still to be destaged kicks us when it is.
+ */
+static void vc_pool_vacate(struct vc_pool *p)
+{
+	u32 i, left = VC_DEFLATE_BATCH, leaving = 0;
+	bool further = false;
+	struct vc_chunk *first;
+
+	for (i = p->limit; i < p->g.chunks; i++) {
+		struct vc_chunk *c = &p->chunk[i];
+
+		if (left && vc_chunk_leaves(c) && c->log) {
+			first = vc_leaving_first(c);
+			/* What is in the way is so of others, too. */
+			if (first)
+				left = vc_pool_kill(p, first) ? left - 1 : 0;
+		}
+		leaving += vc_chunk_leaves(c);
+		further |= vc_chunk_leaves(c) && !c->log;
+		cond_resched();
+	}
+	WRITE_ONCE(p->leaving, leaving);
+	if (!leaving)
+		vc_pool_shrunk(p);
+	else if (!left || (further && vc_pool_look_further(p)))
+		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
+}
+
+/* Let others have the lock. Return: false: there is more to do. */
+static bool vc_pool_later(struct vc_pool *p)
+{
+	mod_delayed_work(p->wq, &p->space_work, 0);
+	return false;
+}
+
 static void vc_pool_make_room(struct vc_pool *p)
 {
-	u32 left = VC_CARRY_BATCH;
+	u32 left = VC_CARRY_BATCH, kills = VC_KILL_BATCH;
 	struct vc_chunk *c, *burden;
 	struct vc_volume *v;
 	bool more = true, clean = true;
 
-	WRITE_ONCE(p->short_of_space, p->nfree < vc_pool_low(p));
+	WRITE_ONCE(p->short_of_space, vc_pool_short(p));
 	smp_mb(); /* what we do not see yet of the chunks, kicks us */
 	while (more && READ_ONCE(p->nfree) < vc_pool_low(p)) {
 		c = vc_pool_first(p, vc_log_victim);
 		burden = c ? NULL : vc_pool_first(p, vc_log_burden);
 		clean = c;
-		if (c)
+		if (c && !kills--)
+			more = vc_pool_later(p);
+		else if (c)
 			more = vc_pool_kill(p, c);
 		else if (burden)
 			more = vc_pool_carry(p, burden, &left);
@@ -511,7 +374,7 @@ static void vc_pool_make_room(struct vc_pool *p)
 			more = vc_pool_look_further(p);
 		cond_resched();
 	}
-	WRITE_ONCE(p->short_of_space, p->nfree < vc_pool_low(p));
+	WRITE_ONCE(p->short_of_space, vc_pool_short(p));
 	WRITE_ONCE(p->short_of_clean, p->short_of_space && !clean);
 	if (!p->short_of_space)
 		return;
@@ -536,6 +399,8 @@ void vc_space_work(struct work_struct *work)
 	vc_pool_share(p);
 	vc_pool_deflate(p);
 	vc_pool_make_room(p);
+	if (vc_pool_shrinks(p))
+		vc_pool_vacate(p);
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node)
 			vc_log_provide(log);

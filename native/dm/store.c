@@ -204,37 +204,24 @@ static int vc_pool_load_meta(struct vc_pool *p, enum vc_meta_type type, u32 n,
 
 static int vc_pool_alloc(struct vc_pool *p)
 {
-	u32 i, locks = min_t(u32, 4096, vc_index_buckets(p->ix.cells) >>
-			     VC_GROUP_SHIFT);
+	u32 i, locks;
 
+	if (vc_map_alloc(p, p->g.chunks))
+		return -ENOMEM;
+	locks = min_t(u32, 4096, p->ix.buckets >> VC_GROUP_SHIFT);
 	p->slots = vzalloc((size_t)p->g.slot_blocks * VC_BLOCK_SIZE);
-	p->table = vzalloc((size_t)p->g.table_blocks * VC_BLOCK_SIZE);
-	p->table_dirty = bitmap_zalloc(p->g.table_blocks, GFP_KERNEL);
-	p->chunk = vzalloc(array_size(p->g.chunks, sizeof(*p->chunk)));
-	p->found = vzalloc(array_size(p->g.chunks, sizeof(*p->found)));
-	p->cell_clean = vzalloc(BITS_TO_LONGS(p->ix.cells) * sizeof(long));
-	p->ix.where = vmalloc(array_size(p->ix.cells, sizeof(u64)));
-	p->ix.next = vmalloc(array_size(p->ix.cells, sizeof(u32)));
-	p->ix.buckets = vc_index_buckets(p->ix.cells);
-	p->ix.head = vmalloc(array_size(p->ix.buckets, sizeof(u32)));
 	p->group = kvmalloc_array(locks, sizeof(*p->group), GFP_KERNEL);
 	p->change = kvcalloc(locks, sizeof(*p->change), GFP_KERNEL);
 	p->group_mask = locks - 1;
-	p->heat = vzalloc(p->ix.cells);
-	p->ghosts.mask = roundup_pow_of_two(p->ix.cells) - 1;
-	p->ghosts.entry = vzalloc(array_size(p->ghosts.mask + 1ULL,
-					     sizeof(u16)));
 	p->work = vmalloc(vc_replay_room(&p->g));
 	p->carrying = vc_round_make(p->g.chunk_blocks, GFP_KERNEL);
-	if (!p->slots || !p->table || !p->table_dirty || !p->chunk ||
-	    !p->found || !p->cell_clean || !p->ix.where || !p->ix.next ||
-	    !p->ix.head || !p->heat || !p->ghosts.entry || !p->change ||
-	    !p->group || !p->work || !p->carrying ||
-	    vc_rounds_init(p))
+	if (!p->slots || !p->change || !p->group || !p->work ||
+	    !p->carrying || vc_rounds_init(p))
 		return -ENOMEM;
 	for (i = 0; i < locks; i++)
 		spin_lock_init(&p->group[i]);
-	vc_index_init(&p->ix);
+	p->limit = p->g.chunks;
+	p->leaving = 0;
 	return 0;
 }
 
@@ -370,7 +357,6 @@ static int vc_pool_load_all(struct vc_pool *p, u32 chunk_blocks, void *spare,
 				   p->super, r);
 	if (r)
 		return r;
-	p->ix.cells = p->g.chunks * p->g.chunk_blocks;
 	r = vc_pool_alloc(p);
 	if (r) {
 		*error = "not enough memory for the map";
@@ -469,18 +455,9 @@ void vc_pool_unload(struct vc_pool *p)
 
 	list_for_each_entry_safe(v, next, &p->volumes, node)
 		vc_volume_free(v);
+	vc_map_free(p);
 	kvfree(p->group);
 	kvfree(p->change);
-	vfree(p->heat);
-	vfree(p->ghosts.entry);
-	vfree(p->ix.head);
-	vfree(p->ix.next);
-	vfree(p->ix.where);
-	vfree(p->cell_clean);
-	vfree(p->found);
-	vfree(p->chunk);
-	bitmap_free(p->table_dirty);
-	vfree(p->table);
 	vfree(p->slots);
 	vfree(p->work);
 	vc_round_free(p->carrying);
@@ -488,14 +465,6 @@ void vc_pool_unload(struct vc_pool *p)
 	free_page((unsigned long)p->super);
 	p->group = NULL;
 	p->change = NULL;
-	p->heat = NULL;
-	p->ghosts.entry = NULL;
-	memset(&p->ix, 0, sizeof(p->ix));
-	p->cell_clean = NULL;
-	p->found = NULL;
-	p->chunk = NULL;
-	p->table_dirty = NULL;
-	p->table = NULL;
 	p->slots = NULL;
 	p->work = NULL;
 	p->carrying = NULL;

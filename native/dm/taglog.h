@@ -34,6 +34,7 @@ enum vc_chunk_state {
 	VC_CHUNK_SEALED,
 	VC_CHUNK_DYING,
 	VC_CHUNK_BAD,
+	VC_CHUNK_AWAY,
 };
 
 /**

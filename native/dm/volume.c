@@ -373,8 +373,13 @@ int vc_volume_join(struct vc_volume *v, struct vc_tag *tag)
 	return 0;
 }
 
-/* Nobody writes to the log: others may need the chunk that it has ready. */
-static void vc_log_unprovide(struct vc_log *log)
+/**
+ * vc_log_unprovide - give back the chunk that a log has ready
+ * @log: the log; its pool is locked
+ *
+ * Nobody writes to it, or the pool shrinks: others may need the chunk.
+ */
+void vc_log_unprovide(struct vc_log *log)
 {
 	struct vc_chunk *spare;
 
@@ -518,7 +523,10 @@ void vc_volume_settle(struct vc_volume *v)
  */
 void vc_volume_go(struct vc_volume *v)
 {
+	/* Not while the map moves. */
+	mutex_lock(&v->pool->lock);
 	WRITE_ONCE(v->stopped, false);
+	mutex_unlock(&v->pool->lock);
 	queue_delayed_work(v->pool->wq, &v->destage, 0);
 	vc_space_kick(v->pool);
 }

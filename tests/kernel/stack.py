@@ -219,13 +219,14 @@ class PoolStatus(NamedTuple):
     reads: int
     kept: int
     reads_percent: int
+    leaving: int
 
 
 def pool_status(pool: Mapped) -> PoolStatus:
     """Return what a pool says of itself."""
     words = pool.status()
     return PoolStatus._make([words[0], *map(int, words[1:9]), float(words[9]),
-                             *map(int, words[10:14])])
+                             *map(int, words[10:15])])
 
 
 class CacheStatus(NamedTuple):

@@ -211,6 +211,7 @@ class Recording:
         self.folder = folder
         self.scenario: Scenario = scenario.load(folder / "scenario.json")
         self.device = f"/dev/mapper/{DEVICE}"
+        self.sizes: list[int] = []
 
     def _line(self, worker: Worker, again: bool) -> str:
         """Return a worker as the load generator takes it.
@@ -264,6 +265,8 @@ class Recording:
             raise inside.InsideError(f"{s.name}: nothing was carried forward: {status}")
         if s.reads and not int(status.splitlines()[1].split()[15]):
             raise inside.InsideError(f"{s.name}: nothing was promoted and kept: {status}")
+        if s.resizes and len(set(self.sizes)) < 2:
+            raise inside.InsideError(f"{s.name}: it has not shrunk and grown: {self.sizes}")
 
     @contextlib.contextmanager
     def _stack(self) -> Iterator[None]:
@@ -366,6 +369,21 @@ class Recording:
         inside.run("dmsetup", "suspend", "--noflush", "--nolockfs", DEVICE)
         inside.run("dmsetup", "resume", DEVICE)
 
+    def _resize(self) -> None:
+        """Make the pool smaller when it is large, and larger when it is small.
+
+        Now and then before it has come to its end.
+        """
+        words = inside.run("dmsetup", "status", POOL).split()
+        size, leaving = int(words[5]), int(words[17])
+        if leaving and len(self.sizes) % 5:
+            return
+        full, part = self.scenario.cache_sectors, self.scenario.cache_sectors // 2
+        small = size * self.scenario.chunk_kib * 2 <= part
+        inside.run("dmsetup", "message", POOL, "0", f"resize {full if small else part}")
+        if not leaving:
+            self.sizes.append(size)
+
     def _disturb(self, stop: threading.Event) -> None:
         """Do what an agent and an administrator do while the load runs."""
         removals = itertools.count(1)
@@ -380,6 +398,8 @@ class Recording:
                         self._remove_tag(client, tag, next(removals))
                     elif tag.removed and self.scenario.disturb:
                         self._set_tag(client, tag)
+                if self.scenario.resizes:
+                    self._resize()
                 if self.scenario.disturb and self.scenario.reload and number % 3 == 0:
                     self._reload()
 

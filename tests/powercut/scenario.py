@@ -93,6 +93,7 @@ class Scenario:
         counts has to be carried forward in the cache
     :param reads: the load has so many reads that blocks must have been promoted, and
         the hot ones kept
+    :param resizes: the pool is made smaller and larger all the time
     :param crash: there is a crash in the middle: the target is cut off from
         the device, and built again on what that holds, for more of the load
     :param recover: program that recovers the pool on the host; empty: the one
@@ -120,6 +121,7 @@ class Scenario:
     chunk_kib: int = 64
     origin_delay_ms: int = 0
     reads: bool = False
+    resizes: bool = False
     crash: bool = False
     recover: str = ""
 
@@ -340,12 +342,24 @@ def pool_read(name: str, seed: int, **settings: Any) -> Scenario:
                   disturb=False, **settings)
 
 
+def pool_resize(name: str, seed: int, **settings: Any) -> Scenario:
+    """Logs that overwrite one another's blocks in a pool that shrinks and grows.
+
+    Its chunk table has more than one block, so that what is added again had gone from it.
+    It takes a while to empty half of it.
+    """
+    settings["seconds"] = 3 * settings.get("seconds", Scenario.seconds)
+    return pooled(tags(name, seed, size=2048), name=name, resizes=True,
+                  **{"cache_mb": 17, "disturb": False, **settings})
+
+
 #: Loads that dwell on few rules; what mutations are recorded with.
 FOCUSED: Mapping[str, Callable[..., Scenario]] = {
     "hot": hot, "tags": tags, "removed": removed, "pool-volume": pool_volume,
     "pool-hot": pool_hot, "pool-tags": pool_tags, "pool-wide": pool_wide,
     "pool-crashed": pool_crashed, "pool-carried": pool_carried,
-    "pool-carried-volume": pool_carried_volume, "pool-read": pool_read}
+    "pool-carried-volume": pool_carried_volume, "pool-read": pool_read,
+    "pool-resize": pool_resize}
 
 
 def linear(scenario: Scenario, name: str) -> Scenario:

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pool grows and shrinks under I/O: nothing is lost, nothing comes back."""
+
+import contextlib
+import random
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kernel import stack
+from tests.kernel.conftest import KernelLog
+from tests.kernel.disk import Disk, pattern
+from tests.kernel.dm import DmError
+from tests.kernel.stack import Mapped
+
+MIB = 2048  # sectors
+BLOCK = 8
+
+
+@pytest.fixture
+def ssd() -> Iterator[str]:
+    """Give an empty SSD of 256 MiB."""
+    with stack.null_blk(256, discard=True) as path:
+        yield path
+
+
+@contextlib.contextmanager
+def volume_of(ssd: str, megabytes: int) -> Iterator[Mapped]:
+    """Give a part of it, as LVM does."""
+    with stack.mapped(stack.linear(ssd, megabytes * MIB)) as lv:
+        yield lv
+
+
+class Churn(threading.Thread):
+    """Writes, flushes and reads blocks in random order, and knows what each has to be.
+
+    :param device: where; all of it
+    :param seed: of the order, and of the data
+    """
+
+    def __init__(self, device: Mapped, seed: int) -> None:
+        super().__init__()
+        self.path, self.random = device.path, random.Random(seed)
+        self.blocks = stack.sectors(device.path) // BLOCK
+        self.seed, self.written = seed << 32, dict[int, int]()
+        self.done, self.rounds, self.error = threading.Event(), 0, ""
+
+    def run(self) -> None:
+        with Disk(self.path) as disk:
+            while not self.done.is_set() and not self.error:
+                self.step(disk)
+
+    def step(self, disk: Disk) -> None:
+        """Write some, make them durable now and then, and look at some of the others."""
+        start = self.random.randrange(self.blocks - 64)
+        blocks = range(start, start + self.random.randrange(1, 64))
+        seeds = range(self.seed, self.seed + len(blocks))
+        disk.write(start * BLOCK, b"".join(pattern(seed, BLOCK) for seed in seeds))
+        self.written.update(zip(blocks, seeds, strict=True))
+        self.seed = seeds.stop
+        if not self.rounds % 4:
+            disk.flush()
+        for block in self.random.sample(list(self.written), 4):
+            self.look(disk, block)
+        self.rounds += 1
+
+    def look(self, disk: Disk, block: int) -> None:
+        if disk.read(block * BLOCK, BLOCK) != pattern(self.written[block], BLOCK):
+            self.error = f"block {block} is not what was written to it"
+
+    def check(self, path: str) -> None:
+        """Look at everything."""
+        with Disk(path) as disk:
+            for block in self.written:
+                self.look(disk, block)
+        assert not self.error
+        assert self.rounds > 20
+
+
+@contextlib.contextmanager
+def churning(*devices: Mapped) -> Iterator[list[Churn]]:
+    """Have I/O on devices for a while; then all that was written has to be there."""
+    threads = [Churn(device, number) for number, device in enumerate(devices, 1)]
+    for thread in threads:
+        thread.start()
+    try:
+        assert stack.wait_until(lambda: all(thread.rounds > 20 for thread in threads), 60)
+        yield threads
+    finally:
+        for thread in threads:
+            thread.done.set()
+        for thread in threads:
+            thread.join()
+    for thread, device in zip(threads, devices, strict=True):
+        thread.check(device.path)
+
+
+def size(pool: Mapped) -> tuple[int, int]:
+    """Return the chunks of a pool, and how many have to leave."""
+    status = stack.pool_status(pool)
+    return status.chunks, status.leaving
+
+
+def settled(pool: Mapped, chunks: int) -> bool:
+    """Wait for a size."""
+    return stack.wait_until(lambda: size(pool) == (chunks, 0), 60)
+
+
+def test_a_pool_grows_and_shrinks_under_io(ssd: str, origin: str, kmsg: KernelLog) -> None:
+    """And its device with it; what it has is still there when it is found again."""
+    with stack.null_blk() as second, volume_of(ssd, 32) as lv:
+        with (stack.pool(lv.path) as pool, stack.cached(origin, pool) as device,
+              stack.cached(second, pool, 2, "volume 8") as other):
+            with churning(device, other) as threads:
+                lv.swap(stack.linear(ssd, 100 * MIB))
+                assert size(pool) == (30, 0)
+                pool.message("resize 0")
+                assert size(pool) == (98, 0)
+                assert stack.wait_until(lambda: stack.pool_status(pool).used > 40, 60)
+                pool.message(f"resize {24 * MIB}")
+                assert settled(pool, 22)
+                assert "the pool uses 22 chunks now" in kmsg.read()
+                lv.swap(stack.linear(ssd, 24 * MIB))
+                before = [thread.rounds for thread in threads]
+                assert stack.wait_until(lambda: all(
+                    thread.rounds > was + 20
+                    for thread, was in zip(threads, before, strict=True)), 60)
+        with (stack.pool(lv.path) as pool, stack.cached(origin, pool) as device,
+              stack.cached(second, pool, 2, "volume 8") as other):
+            assert size(pool) == (22, 0)
+            for thread, path in zip(threads, (device.path, other.path), strict=True):
+                thread.check(path)
+
+
+def test_what_is_only_in_the_cache_stays_until_it_is_on_the_origin(ssd: str, origin: str) -> None:
+    """A pool does not get smaller while the origin refuses; it takes no new data there."""
+    length = stack.sectors(origin)
+    with (volume_of(ssd, 64) as lv, stack.mapped(stack.linear(origin)) as below,
+          stack.pool(lv.path) as pool, stack.cached(below.path, pool) as device,
+          Disk(device.path) as disk):
+        below.swap(f"0 {length} flakey {origin} 0 0 3600 1 error_writes")
+        for mb in range(40):
+            disk.write(mb * MIB, pattern(mb, MIB))
+            disk.flush()
+        pool.message(f"resize {32 * MIB}")
+        assert stack.wait_until(lambda: size(pool)[1] > 0)
+        assert not stack.wait_until(lambda: size(pool)[1] == 0, 2)
+        below.swap(stack.linear(origin))
+        assert settled(pool, 30)
+        for mb in range(40):
+            assert disk.read(mb * MIB, MIB) == pattern(mb, MIB)
+
+
+def test_a_shrink_is_taken_back(ssd: str, origin: str) -> None:
+    """Before it has come to its end: chunks that were to go are used again."""
+    length = stack.sectors(origin)
+    with (volume_of(ssd, 64) as lv, stack.mapped(stack.linear(origin)) as below,
+          stack.pool(lv.path) as pool, stack.cached(below.path, pool) as device,
+          Disk(device.path) as disk):
+        below.swap(f"0 {length} flakey {origin} 0 0 3600 1 error_writes")
+        for mb in range(40):
+            disk.write(mb * MIB, pattern(mb, MIB))
+            disk.flush()
+        pool.message(f"resize {32 * MIB}")
+        assert stack.wait_until(lambda: size(pool)[1] > 0)
+        pool.message("resize 0")
+        assert stack.wait_until(lambda: size(pool) == (62, 0))
+        before = stack.pool_status(pool).used
+        for mb in range(40, 50):
+            disk.write(mb * MIB, pattern(mb, MIB))
+            disk.flush()
+        assert stack.pool_status(pool).used > before
+        below.swap(stack.linear(origin))
+        for mb in range(50):
+            assert disk.read(mb * MIB, MIB) == pattern(mb, MIB)
+
+
+def test_what_was_read_leaves(ssd: str, origin: str) -> None:
+    """At once, whatever its place; there is no more of it than fits then."""
+    with Disk(origin) as disk:
+        for mb in range(50):
+            disk.write(mb * MIB, pattern(mb, MIB))
+    with (volume_of(ssd, 64) as lv, stack.pool(lv.path) as pool,
+          stack.cached(origin, pool) as device, Disk(device.path) as disk):
+        for at in range(0, 50 * MIB, 64):
+            for _ in range(2):
+                disk.read(at * 37 % (50 * MIB), 64)
+        assert stack.pool_status(pool).reads > 40
+        pool.message(f"resize {20 * MIB}")
+        assert settled(pool, 18)
+        assert 0 < stack.pool_status(pool).reads <= 18
+        for mb in range(50):
+            assert disk.read(mb * MIB, MIB) == pattern(mb, MIB)
+
+
+def test_nothing_comes_back_where_a_pool_was_as_large_before(ssd: str, origin: str) -> None:
+    """What is added again is dead, whatever its part of the chunk table said.
+
+    In between the pool is made anew from its device, and the part of the device that it does
+    not use is put back to what it was.
+    """
+    with volume_of(ssd, 64) as lv:
+        with (stack.pool(lv.path, chunk_kib=64) as pool, stack.cached(origin, pool) as device,
+              Disk(device.path) as disk):
+            for mb in range(40):
+                disk.write(mb * MIB, pattern(mb, MIB))
+                disk.flush()
+            with Disk(ssd, readonly=True) as raw:
+                old = [raw.read(mb * MIB, MIB) for mb in range(32, 64)]
+            pool.message(f"resize {32 * MIB}")
+            assert stack.wait_until(lambda: size(pool)[1] == 0, 60)
+        with Disk(ssd) as raw:
+            for mb, data in enumerate(old, 32):
+                raw.write(mb * MIB, data)
+        with (stack.pool(lv.path) as pool, stack.cached(origin, pool) as device,
+              Disk(device.path) as disk):
+            for mb in range(40):
+                disk.write(mb * MIB, pattern(100 + mb, MIB))
+                disk.flush()
+            device.message("drain")
+            assert stack.wait_until(lambda: stack.cache_status(device).dirty == 0)
+            pool.message("resize 0")
+        with (stack.pool(lv.path) as pool, stack.cached(origin, pool) as device,
+              Disk(device.path) as disk):
+            for mb in range(40):
+                assert disk.read(mb * MIB, MIB) == pattern(100 + mb, MIB), mb
+
+
+def test_what_cannot_be_is_refused(ssd: str, origin: str, kmsg: KernelLog) -> None:
+    with volume_of(ssd, 32) as lv, stack.pool(lv.path) as pool, stack.cached(origin, pool):
+        for text, error in (
+                (f"resize {32 * MIB + 1}", "the cache device is smaller than that"),
+                (f"resize {4 * MIB - 1}", "a pool shrinks to"),
+                (f"resize {7 * MIB}", "a pool shrinks to a quarter of the size"),
+                ("resize", "messages are:"), ("resize 1 2", "messages are:"),
+                ("resize -1", "messages are:"), ("resize half", "messages are:")):
+            logged = len(kmsg.read())
+            with pytest.raises(DmError):
+                pool.message(text)
+            assert error in kmsg.read()[logged:], text
+        lv.swap(stack.linear(ssd, 129 * MIB))
+        with pytest.raises(DmError):
+            pool.message("resize 0")
+        assert "a pool grows to four times the size it was made with" in kmsg.read()
+        assert size(pool) == (30, 0)
+        pool.message(f"resize {128 * MIB}")
+        pool.message(f"resize {128 * MIB}")
+        assert size(pool) == (126, 0)
+
+
+def test_a_volume_that_is_suspended_stays_so(ssd: str, origin: str) -> None:
+    with (volume_of(ssd, 32) as lv, stack.pool(lv.path) as pool,
+          stack.cached(origin, pool) as device, Disk(device.path) as disk):
+        disk.write(0, pattern(1, MIB))
+        disk.flush()
+        device.suspend()
+        lv.swap(stack.linear(ssd, 64 * MIB))
+        pool.message("resize 0")
+        assert size(pool) == (62, 0)
+        late = threading.Thread(target=disk.write, args=(MIB, pattern(2, BLOCK)))
+        late.start()
+        late.join(0.5)
+        assert late.is_alive()
+        device.resume()
+        late.join(20)
+        assert not late.is_alive()
+        assert disk.read(0, MIB) == pattern(1, MIB)
+        assert disk.read(MIB, BLOCK) == pattern(2, BLOCK)
