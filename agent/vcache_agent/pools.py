@@ -11,7 +11,8 @@ import dataclasses
 import errno
 import os
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from vcache_agent.dm import NAME_MAX, Dm, DmError, Info, KernelWords, Line, block_number
@@ -22,6 +23,8 @@ POOL_TARGET, TARGET = "vcache-pool", "vcache"
 CHUNK_KIB = (64, 16384)
 READS_PERCENT = (0, 100)
 VOLUME_MAX = 2**32 - 1
+# How often a pool that shrinks is looked at.
+RESIZE_LOOK_S = 1.0
 
 _NAME = re.compile(rf"[A-Za-z0-9#+.:=@_-]{{1,{NAME_MAX}}}")
 _POOL_UUID = "VCACHE-POOL-"
@@ -108,6 +111,7 @@ class Pool:
 
     :param reads: of the used ones, those with what was read; None: the module does not say
     :param reads_percent: what was read goes first where it is more of what a disk has; likewise
+    :param leaving: chunks behind the end of a pool that shrinks, which have still to go; likewise
     """
 
     info: Info
@@ -122,6 +126,7 @@ class Pool:
     attached: int = 0
     reads: int | None = None
     reads_percent: int | None = None
+    leaving: int | None = None
 
 
 def number(text: str) -> DeviceNumber:
@@ -188,7 +193,8 @@ def _pool(dm: Dm, info: Info) -> Pool | None:
     found = Pool(info, cache, words[0], chunk * SECTOR_BYTES, *counts)
     if len(words) < 14:
         return found
-    return dataclasses.replace(found, reads=int(words[11]), reads_percent=int(words[13]))
+    return dataclasses.replace(found, reads=int(words[11]), reads_percent=int(words[13]),
+                               leaving=int(words[14]) if len(words) > 14 else None)
 
 
 def pool(dm: Dm, name: str) -> Pool:
@@ -279,17 +285,57 @@ def _check_cache(dm: Dm, cache: DeviceNumber, device: str) -> int:
         os.close(fd)
 
 
+def _tell(dm: Dm, found: Pool, text: str) -> None:
+    """Send a message to a pool; what it refuses, the kernel says why."""
+    words = KernelWords()
+    try:
+        dm.message(found.info.name, text)
+    except DmError as error:
+        raise PoolError(f"pool {found.info.name}: {words.last() or error.strerror}") from None
+    finally:
+        words.close()
+
+
 def tune(dm: Dm, name: str, reads_percent: int) -> str:
     """Change how much of what a disk has in a pool may be there because it is read."""
     found = pool(dm, name)
-    words = KernelWords()
-    try:
-        dm.message(found.info.name, f"reads_percent {reads_percent}")
-    except DmError as error:
-        raise PoolError(f"pool {name}: {words.last() or error.strerror}") from None
-    finally:
-        words.close()
+    _tell(dm, found, f"reads_percent {reads_percent}")
     return f"pool {name}: reads_percent {reads_percent}, was {found.reads_percent}"
+
+
+def resize(dm: Dm, name: str, size: int | None, say: Callable[[str], None], *,
+           wait: bool = True) -> str:
+    """Have a pool use so much of its cache device, while it is used.
+
+    :param size: bytes, metadata included; None: all of the device
+    :param say: told now and then how far a pool is that shrinks
+    :param wait: return when it has its size; else it goes on by itself
+    """
+    before = pool(dm, name)
+    if before.leaving is None:
+        raise PoolError(f"pool {name}: the module in the kernel is too old to resize it")
+    if size is not None and size < SECTOR_BYTES:
+        raise PoolError(f"{size} bytes: at least a sector")
+    _tell(dm, before, f"resize {(size or 0) // SECTOR_BYTES}")
+    now = pool(dm, name)
+    left = None
+    while wait and now.leaving:
+        if now.leaving != left:
+            left = now.leaving
+            say(f"pool {name}: {left} chunks have to go; what is dirty goes to the origins first"
+                + _stuck(now))
+        time.sleep(RESIZE_LOOK_S)
+        now = pool(dm, name)
+    return (f"pool {name}: {now.chunks} chunks of {now.chunk_bytes >> 10} KiB, "
+            f"was {before.chunks}" + (f"; {now.leaving} have still to go" if now.leaving else ""))
+
+
+def _stuck(found: Pool) -> str:
+    """Say what can keep a pool from shrinking that only an operator can change."""
+    if found.attached == found.volumes:
+        return ""
+    return (f"; what {found.volumes - found.attached} volumes that are not in use have only "
+            "there goes when they are attached")
 
 
 def remove(dm: Dm, name: str) -> str:

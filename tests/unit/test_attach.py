@@ -53,7 +53,8 @@ class Kernel:
         self.volumes: dict[int, int] = {}
         self.refuse_resume: str = ""
         self.refuse_load: str = ""
-        self.pool_status = "ok 2048 62 60 2 0 1 1 0 18.01 0 1 0 75"
+        self.pool_status = "ok 2048 62 60 2 0 1 1 0 18.01 0 1 0 75 0"
+        self.resized: int | None = None
 
     def add(self, name: str, *lines: Line, uuid: str = "", users: int = 0) -> Device:
         self.devices[name] = Device(DeviceNumber(MAJOR, next(self.numbers)), uuid, lines,
@@ -182,7 +183,11 @@ class Dm:
             device.drain = True
             return
         if verb == "reads_percent":
-            self.kernel.pool_status = f"{self.kernel.pool_status.rpartition(' ')[0]} {words[0]}"
+            said = self.kernel.pool_status.split()
+            self.kernel.pool_status = " ".join([*said[:13], words[0], *said[14:]])
+            return
+        if verb == "resize":
+            self.kernel.resized = int(words[0])
             return
         volume = int(words[0])
         if volume not in self.kernel.volumes:
@@ -547,6 +552,53 @@ def test_a_pool_is_tuned(kernel: Kernel, monkeypatch: pytest.MonkeyPatch,
     assert "pools of this host: fast" in capsys.readouterr().err
 
 
+def test_a_pool_is_resized(kernel: Kernel, monkeypatch: pytest.MonkeyPatch,
+                           capsys: pytest.CaptureFixture[str]) -> None:
+    """To shrink takes a while: the command says what is left, and waits if it is to."""
+    def look(_seconds: float) -> None:
+        said = kernel.pool_status.split()
+        kernel.pool_status = " ".join([*said[:14], str(max(int(said[14]) - 3, 0))])
+
+    monkeypatch.setattr(pool_cli, "_mapper", lambda: contextlib.nullcontext(Dm(kernel)))
+    monkeypatch.setattr("vcache_agent.pools.time.sleep", look)
+    assert cli.main(["pool", "resize", "fast"]) == 0
+    assert (kernel.resized, capsys.readouterr().out) == (
+        0, "pool fast: 62 chunks of 1024 KiB, was 62\n")
+    kernel.pool_status = " ".join([*kernel.pool_status.split()[:14], "5"])
+    assert cli.main(["pool", "resize", "fast", "3G", "--no-wait"]) == 0
+    assert kernel.resized == 6 << 20
+    assert capsys.readouterr().out.endswith("; 5 have still to go\n")
+    assert cli.main(["pool", "list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["pools"][0]["leaving_bytes"] == 5 * MIB
+    assert cli.main(["pool", "resize", "fast", "1000000"]) == 0
+    assert kernel.resized == 1953
+    first, second, last = capsys.readouterr().out.splitlines()
+    assert "5 chunks have to go" in first
+    assert "2 chunks have to go" in second
+    assert last == "pool fast: 62 chunks of 1024 KiB, was 62"
+    assert cli.main(["pool", "resize", "fast", "511"]) != 0
+    assert "at least a sector" in capsys.readouterr().err
+
+
+def test_volumes_that_are_not_in_use_can_hold_up_a_shrink(kernel: Kernel) -> None:
+    said: list[str] = []
+    kernel.pool_status = "ok 2048 62 60 2 0 3 1 0 18.01 0 1 0 75 4"
+
+    def say(text: str) -> None:
+        said.append(text)
+        kernel.pool_status = kernel.pool_status[:-1] + "0"
+
+    pools.resize(as_dm(Dm(kernel)), "fast", None, say)
+    assert "2 volumes that are not in use" in said[0]
+
+
+def test_an_older_module_does_not_resize(kernel: Kernel) -> None:
+    kernel.pool_status = "ok 2048 62 60 2 0 1 1 0 18.01 0 1 0 75"
+    with pytest.raises(PoolError, match="too old"):
+        pools.resize(as_dm(Dm(kernel)), "fast", None, print)
+    assert kernel.resized is None
+
+
 def test_a_module_that_does_not_say_what_is_read(kernel: Kernel) -> None:
     kernel.pool_status = "ok 2048 62 60 2 0 1 1 0 18.01"
     (found,) = pools.pools(as_dm(Dm(kernel)))
@@ -557,7 +609,10 @@ def test_a_module_that_does_not_say_what_is_read(kernel: Kernel) -> None:
     "attach lv", "attach lv --pool fast --mode none", "attach lv --pool fast --tag 0",
     "attach lv --pool fast --tag 7 --filesystem", "attach lv --pool fast --volume 4294967296",
     "pool", "pool create fast", "pool create fast sdb --chunk-kib 100", "pool set fast",
-    "pool set fast --reads-percent 101", "pool create fast sdb --reads-percent -1",
+    "pool set fast --reads-percent 101", "pool resize", "pool resize fast 0",
+    "pool resize fast -1", "pool resize fast 5X", "pool resize fast G",
+    "pool resize fast 10000000000000000000", "pool resize fast 9999999999T",
+    "pool create fast sdb --reads-percent -1",
     "pool create fast sdb --chunk-kib 32", "pool drop fast 0", "mode lv flush-only", "detach"])
 def test_wrong_usage(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

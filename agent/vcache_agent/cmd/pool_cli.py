@@ -22,6 +22,7 @@ from vcache_agent.pools import PoolError
 from vcache_agent.store import Store
 
 _MODULE = Path("/sys/module/dm_vcache")
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def add_commands(commands: Any) -> None:
@@ -45,6 +46,18 @@ def add_commands(commands: Any) -> None:
     command.add_argument("name", metavar="NAME")
     _add_reads(command, required=True)
     command.set_defaults(run=_set)
+    command = pool_commands.add_parser(
+        "resize", help="use more or less of the cache device",
+        description="Use more or less of the cache device, while the pool is in use: make the "
+                    "device larger first, or smaller afterwards. A pool grows to four times the "
+                    "size that it was made with, and shrinks to a quarter of it. To shrink it "
+                    "takes as long as what is dirty there takes to its origins; interrupted, "
+                    "it goes on by itself.")
+    command.add_argument("name", metavar="NAME")
+    command.add_argument("size", type=_size, nargs="?", metavar="SIZE",
+                         help="bytes of the device, or with K, M, G, T (all of it)")
+    command.add_argument("--no-wait", action="store_true", help="return at once")
+    command.set_defaults(run=_resize)
     command = pool_commands.add_parser("list", help="the pools, and who uses them")
     command.add_argument("--json", action="store_true", help="for programs")
     command.set_defaults(run=_list)
@@ -132,6 +145,17 @@ def _chunk(text: str) -> int:
     return found
 
 
+def _size(text: str) -> int:
+    digits, factor = text, 1
+    if text[-1:] in tuple(_UNITS):
+        digits, factor = text[:-1], _UNITS[text[-1]]
+    if not digits.isascii() or not digits.isdigit() or len(digits) > 16 or \
+            not 0 < int(digits) * factor < 1 << 63:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: must be a number of bytes, or one with K, M, G or T (times 1024)")
+    return int(digits) * factor
+
+
 def _percent(text: str) -> int:
     return _number(text, *pools.READS_PERCENT)
 
@@ -175,6 +199,12 @@ def _create(arguments: argparse.Namespace) -> None:
 def _set(arguments: argparse.Namespace) -> None:
     with _mapper() as dm:
         _say(pools.tune(dm, arguments.name, arguments.reads_percent))
+
+
+def _resize(arguments: argparse.Namespace) -> None:
+    with _mapper() as dm:
+        _say(pools.resize(dm, arguments.name, arguments.size, _say,
+                          wait=not arguments.no_wait))
 
 
 def _remove(arguments: argparse.Namespace) -> None:
@@ -222,6 +252,7 @@ def _row(pool: pools.Pool, members: list[pools.Member]) -> dict[str, Any]:
         "dirty_bytes": pool.dirty * pool.chunk_bytes,
         "read_bytes": None if pool.reads is None else pool.reads * pool.chunk_bytes,
         "reads_percent": pool.reads_percent,
+        "leaving_bytes": None if pool.leaving is None else pool.leaving * pool.chunk_bytes,
         "volumes": pool.volumes,
         "members": [{
             "name": member.info.name, "device": str(member.info.number),
