@@ -70,7 +70,7 @@ def _module_files(release: str) -> list[Path]:
 def _build_vload(target: Path) -> None:
     subprocess.run(
         [os.environ.get("CC", "cc"), "-std=gnu11", "-O2", "-static", "-Wall", "-Wextra",
-         "-Werror", "-o", str(target), str(HERE / "vload.c")], check=True)
+         "-Werror", "-o", str(target), str(HERE / "vload.c"), str(HERE / "mix.c")], check=True)
 
 
 def unpack_kernel(packed: bytes) -> bytes | None:

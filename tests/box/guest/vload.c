@@ -7,6 +7,8 @@
  *
  *   run dev=/dev/vda size=67108864 bs=4096 fsync=8 think_us=0 ramp_ms=500 time_ms=5000 tail_ms=500 seed=1
  *   fill dev=/dev/vda size=67108864
+ *   mix dev=/dev/vda size=67108864 bs=32768 reads=75 think_us=0 time_ms=60000 seed=1
+ *   verify dev=/dev/vda size=67108864 bs=32768
  *   ping
  *   poweroff
  *
@@ -17,6 +19,9 @@
  * apart are measured while both are busy. Latencies are CLOCK_MONOTONIC
  * around the system call, percentiles are exact (all samples are kept).
  * The report names its fields as fio's JSON does, times in ns.
+ *
+ * "mix" reads and writes, and checks what it reads, until its time is over or the
+ * next command is there; "verify" reads everything and checks it. See mix.c.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -37,18 +42,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "vload.h"
+
 #define BLOCK 4096u		/* bs, if it is not said */
 #define FILL_BYTES (1u << 20)
-
-struct job {
-	char dev[64];
-	uint64_t size;		/* bytes of the device that are written */
-	uint64_t bs;		/* bytes of a write */
-	uint64_t fsync;		/* writes between two fdatasync, 0: never */
-	uint64_t think_us;	/* slept after each write and its fdatasync */
-	uint64_t ramp_ms, time_ms, tail_ms;
-	uint64_t seed;
-};
 
 /* Latency samples in ns. */
 struct samples {
@@ -58,7 +55,7 @@ struct samples {
 
 static FILE *console;	/* replies */
 
-static void reply(const char *format, ...)
+void reply(const char *format, ...)
 {
 	va_list args;
 
@@ -70,12 +67,12 @@ static void reply(const char *format, ...)
 	va_end(args);
 }
 
-static void reply_errno(const char *what)
+void reply_errno(const char *what)
 {
 	reply("{\"error\": \"%s: %s\"}", what, strerror(errno));
 }
 
-static uint64_t now_ns(void)
+uint64_t now_ns(void)
 {
 	struct timespec t;
 
@@ -84,7 +81,7 @@ static uint64_t now_ns(void)
 }
 
 /* xorshift64*: quick, seeded, long period (Vigna 2016). */
-static uint64_t next_random(uint64_t *state)
+uint64_t next_random(uint64_t *state)
 {
 	uint64_t x = *state;
 
@@ -173,7 +170,7 @@ static void report(const struct job *job, uint64_t window_ns,
 	free(text);
 }
 
-static void think(uint64_t us)
+void think(uint64_t us)
 {
 	struct timespec t = {
 		.tv_sec = (time_t)(us / 1000000u),
@@ -315,6 +312,7 @@ static bool parse_job(char *words, struct job *job)
 		{ "size", offsetof(struct job, size) },
 		{ "bs", offsetof(struct job, bs) },
 		{ "fsync", offsetof(struct job, fsync) },
+		{ "reads", offsetof(struct job, reads) },
 		{ "think_us", offsetof(struct job, think_us) },
 		{ "ramp_ms", offsetof(struct job, ramp_ms) },
 		{ "time_ms", offsetof(struct job, time_ms) },
@@ -347,7 +345,8 @@ static bool parse_job(char *words, struct job *job)
 	return true;
 }
 
-static void obey(char *line)
+/* Do what a line says; a mix ends when there is another one in @commands. */
+static void obey(char *line, int commands)
 {
 	char *words = strchr(line, ' ');
 	struct job job;
@@ -360,15 +359,20 @@ static void obey(char *line)
 		sync();
 		reply("{\"poweroff\": 1}");
 		reboot(RB_POWER_OFF);
-	} else if (!strcmp(line, "run") || !strcmp(line, "fill")) {
+	} else if (!strcmp(line, "run") || !strcmp(line, "fill") || !strcmp(line, "mix") ||
+		   !strcmp(line, "verify")) {
 		if (!parse_job(words ? words : (char[]){ "" }, &job))
 			return;
 		if (!strcmp(line, "run"))
 			run(&job);
-		else
+		else if (!strcmp(line, "fill"))
 			fill(&job);
+		else if (!strcmp(line, "mix"))
+			mix(&job, commands);
+		else
+			verify(&job);
 	} else if (*line) {
-		reply("{\"error\": \"unknown command, use run, fill, ping or poweroff\"}");
+		reply("{\"error\": \"unknown command, use run, fill, mix, verify, ping or poweroff\"}");
 	}
 }
 
@@ -399,7 +403,7 @@ int main(int argc, char **argv)
 	reply("{\"ready\": 1}");
 	while (fgets(line, sizeof(line), commands)) {
 		line[strcspn(line, "\r\n")] = '\0';
-		obey(line);
+		obey(line, fd);
 	}
 	return 0;
 }
