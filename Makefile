@@ -124,7 +124,7 @@ powercut: venv module ## the whole power-cut replay: build/powercut/report.json
 # ---- show ----
 
 .PHONY: demo
-demo: venv module ## two VMs, isolated flushes: build/demo/report.json
+demo: venv module ## two VMs, isolated flushes, shares of a cache: build/demo/report.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.demo
 
 .PHONY: bench-overhead

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench.demo import slow_disk, vcache
+from bench.demo import slow_disk, vcache, weights
 from bench.demo.device import Device, emulated_ssd, own_figures
 from bench.demo.pair import instances, measure_all, mounted, running, say
 from bench.demo.settings import Settings
@@ -87,7 +87,7 @@ def main() -> None:
     p.add_argument("--kernel", required=True, type=Path, help="the guest's")
     p.add_argument("--initrd", required=True, type=Path, help="the guest's")
     p.add_argument("--output", required=True, type=Path)
-    p.add_argument("--only", choices=("bare", "slow-disk"), help="leave the rest out")
+    p.add_argument("--only", choices=("bare", "slow-disk", "weights"), help="leave the rest out")
     a = p.parse_args()
     settings: Settings = a.settings
     say("the box is up")
@@ -107,10 +107,12 @@ def _measure_into(found: dict[str, Any], only: str | None, settings: Settings,
     """Measure all parts, or only one, into `found`."""
     with box.libvirt(hook=vcache.HOOK if vcache.HOOK.exists() else None):
         say("libvirtd is up")
-        if only != "slow-disk":
+        if only in (None, "bare"):
             _ssd_into(found, only, settings, guest)
-        if only != "bare":
+        if only in (None, "slow-disk"):
             found["slow_disk"] = slow_disk.measure(settings, guest)
+        if only in (None, "weights"):
+            found["weights"] = weights.measure(settings, guest)
 
 
 def _ssd_into(found: dict[str, Any], only: str | None, settings: Settings, guest: Guest) -> None:

@@ -14,7 +14,7 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-from bench.demo import slow_report
+from bench.demo import slow_report, weights_plot, weights_report
 from bench.demo.figures import key
 from bench.demo.report import HALVES, noise, table
 from bench.demo.settings import INTERVALS
@@ -46,8 +46,11 @@ def _bars(axes: Axes, values: dict[str, dict[str, float]], form: str,
 
 def draw(report: dict[str, Any], path: Path) -> None:
     """Write the plot as PNG."""
-    figure, (left, right, slow) = plt.subplots(
-        1, 3, figsize=(15, 4.4), layout="constrained", width_ratios=(6, 6, 4))
+    figure = plt.figure(figsize=(15, 9), layout="constrained")
+    rows = figure.add_gridspec(2, 1)
+    left, right, slow = figure.add_subfigure(rows[0]).subplots(1, 3, width_ratios=(6, 6, 4))
+    sizes, hits = figure.add_subfigure(rows[1]).subplots(1, 2)
+    weights_plot.draw(sizes, hits, report["weights"])
     _bars(left, report["neighbour_loss_pct"], "{:.0f}", INTERVALS)
     left.axhline(0, color="#404040", linewidth=0.8)
     left.set_title("What a VM that never fsyncs loses to its neighbour", fontsize=11)
@@ -107,7 +110,7 @@ def _device_rows(report: dict[str, Any]) -> str:
 def write_page(report: dict[str, Any], picture: Path, path: Path) -> None:
     """Write a page that needs nothing but itself."""
     warning = noise(report)
-    slow = report["slow_disk"]
+    slow, shared = report["slow_disk"], report["weights"]
     image = base64.b64encode(picture.read_bytes()).decode()
     details = {key: report[key] for key in ("settings", "versions", "vcache", "aims", "seconds")}
     path.write_text(string.Template(_PAGE.read_text()).substitute(
@@ -121,5 +124,9 @@ def write_page(report: dict[str, Any], picture: Path, path: Path) -> None:
         slow_tags=_tag_rows(slow["tags"]),
         slow_cache=html.escape(slow_report.cache_line(slow)),
         slow_method=html.escape(slow["method"]),
+        weights_table=html.escape(weights_report.table(shared)),
+        weights_line=html.escape(weights_report.line(shared)),
+        weights_tags=_tag_rows(shared["tags"]),
+        weights_method=html.escape(shared["method"]),
         details=html.escape(json.dumps(details, indent=2)),
     ))

@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from bench.demo import figures, slow_report
+from bench.demo import figures, slow_report, weights_report
 from bench.demo.figures import ReportError
 from bench.demo.settings import INTERVALS, NEVER
 
@@ -70,6 +70,7 @@ def build(found: dict[str, Any], settings: dict[str, Any], seconds: float) -> di
                    for name in HALVES},
         "vcache": {key: found["vcache"][key] for key in ("table", "status")},
         "slow_disk": slow_report.build(found["slow_disk"]),
+        "weights": weights_report.build(found["weights"]),
         "method": METHOD,
         "settings": settings,
         "versions": found["versions"],

@@ -44,6 +44,20 @@ class Settings:
     :param slow_us: what a request takes there; it does one at a time
     :param cache_mb: size of the SSD in front of it
     :param cache_us: what a request takes there
+    :param mix_kb: KiB of each request of the two VMs that share a cache by weight
+    :param mix_reads_pct: percent of them that read
+    :param mix_think_us: what each of these VMs sleeps after each request
+    :param mix_small_mb: what the VM with the small weight reads and writes, of its disk;
+        more than it ever gets of the cache, so that it takes what the other leaves
+    :param mix_large_mb: the same of the VM with the large weight; size of both disks
+    :param mix_disk_us: what a request takes on the slow disk here, before `slowdown`;
+        less, for the cache is to be full soon
+    :param mix_cache_mb: size of the SSD here; small, for the same reason
+    :param mix_chunk_kb: KiB of a chunk; small, so that many are shared out
+    :param mix_most_mb: maximum that the VM with the large weight gets at last
+    :param mix_settle_mb: what both read together once the cache is full, before the
+        maximum and after it, until the sizes count as settled; the last half of either
+        time is what figures are taken from
     """
 
     rounds: int = 3
@@ -68,6 +82,16 @@ class Settings:
     slow_us: int = 4000
     cache_mb: int = 256
     cache_us: int = 80
+    mix_kb: int = 64
+    mix_reads_pct: int = 75
+    mix_think_us: int = 2000
+    mix_small_mb: int = 16
+    mix_large_mb: int = 24
+    mix_disk_us: int = 800
+    mix_cache_mb: int = 24
+    mix_chunk_kb: int = 256
+    mix_most_mb: int = 4
+    mix_settle_mb: int = 48
 
     def to_json(self) -> str:
         """Return the settings as JSON, for the command line in the box."""

@@ -21,7 +21,7 @@ from tests.box.disks import mapped, null_block
 from tests.box.guest.image import Guest
 
 # As logical volumes are mapped devices, so is this one.
-_NAME = "slow-instances"
+NAME = "slow-instances"
 _POOL = "fast"
 
 # Not the weight that the kernel gives by itself, so what is read back came from the flavor.
@@ -34,7 +34,7 @@ _MAX_SECTORS = 2560
 _DRAIN_SECONDS = 180
 
 
-def _vcache(*words: str, timeout: float = 120) -> str:
+def operator(*words: str, timeout: float = 120) -> str:
     """Run the operator's command; return what it says."""
     return box.run("vcache", *words, timeout=timeout).strip()
 
@@ -60,24 +60,26 @@ def disks(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 @contextlib.contextmanager
-def pool(fast: str) -> Iterator[vcache.Mapped]:
+def pool(fast: str, *options: str) -> Iterator[vcache.Mapped]:
     """Make a pool on the SSD, take it out of use at the end."""
-    pair.say(_vcache("pool", "create", _POOL, fast))
+    pair.say(operator("pool", "create", _POOL, fast, *options))
     try:
+        # udev makes its path.
+        box.run("udevadm", "settle")
         yield vcache.Mapped(_POOL)
     finally:
-        pair.say(_vcache("pool", "remove", _POOL))
+        pair.say(operator("pool", "remove", _POOL))
 
 
 @contextlib.contextmanager
 def attached() -> Iterator[vcache.Mapped]:
     """Put the cache under the device; at the end have all of it written to the disk."""
     vcache.STATE.mkdir(parents=True, exist_ok=True)
-    pair.say(_vcache("attach", _NAME, "--pool", _POOL, "--filesystem"))
+    pair.say(operator("attach", NAME, "--pool", _POOL, "--filesystem"))
     try:
-        yield vcache.Mapped(_NAME)
+        yield vcache.Mapped(NAME)
     finally:
-        pair.say(_vcache("detach", _NAME, timeout=_DRAIN_SECONDS).splitlines()[-1])
+        pair.say(operator("detach", NAME, timeout=_DRAIN_SECONDS).splitlines()[-1])
 
 
 def prepare(node: str, vms: list[Instance], settings: Settings) -> None:
@@ -124,7 +126,7 @@ def measure(settings: Settings, guest: Guest) -> dict[str, Any]:
     sectors = settings.slow_mb << 11
     box.run("modprobe", "dm-mod")
     with (disks(settings) as (slow, fast),
-          mapped(_NAME, f"0 {sectors} linear {slow} 0") as node):
+          mapped(NAME, f"0 {sectors} linear {slow} 0") as node):
         pair.say(f"slow disk: {settings.slow_us} us a request, one at a time, SSD: "
                  f"{settings.cache_us} us, all times multiplied by {settings.slowdown}")
         prepare(node, vms, settings)

@@ -135,20 +135,38 @@ class Instance:
 
         :raises InsideError: if it reports an error or is silent for `timeout` s
         """
-        assert self._pty is not None
         limit = time.monotonic() + timeout
-        while True:
-            *lines, self._pending = self._pending.split(b"\n")
-            for number, line in enumerate(lines):
-                if _REPLY in line:
-                    rest = b"\n".join([*lines[number + 1:], self._pending])
-                    self._pending = rest
-                    return self._parse(line.partition(_REPLY)[2])
-            left = limit - time.monotonic()
-            if left <= 0 or not select.select([self._pty], [], [], left)[0]:
+        while (reply := self._take()) is None:
+            if not self._more(max(0.0, limit - time.monotonic())):
                 raise InsideError(f"{self.role}: no answer within {timeout:g} s; console: "
                                   f"{self._pending[-500:]!r}")
-            self._pending += os.read(self._pty, 65536)
+        return reply
+
+    def poll(self) -> dict[str, Any] | None:
+        """Return the next reply of the load generator if it is there already.
+
+        :raises InsideError: if it reports an error
+        """
+        while (reply := self._take()) is None and self._more(0.0):
+            pass
+        return reply
+
+    def _more(self, timeout: float) -> bool:
+        """Read from the console; return whether there was something in time."""
+        assert self._pty is not None
+        if not select.select([self._pty], [], [], timeout)[0]:
+            return False
+        self._pending += os.read(self._pty, 65536)
+        return True
+
+    def _take(self) -> dict[str, Any] | None:
+        """Take the next reply out of what was read."""
+        *lines, self._pending = self._pending.split(b"\n")
+        for number, line in enumerate(lines):
+            if _REPLY in line:
+                self._pending = b"\n".join([*lines[number + 1:], self._pending])
+                return self._parse(line.partition(_REPLY)[2])
+        return None
 
     def console_tail(self) -> str:
         """Return the end of what the guest has written on its console."""

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from bench.demo import plot, report, slow_report
+from bench.demo import plot, report, slow_report, weights_report
 from bench.demo.settings import INTERVALS, NEVER, SLOW_INTERVALS, Settings, schedule
 from bench.demo.vm import Instance
 from tests.box.guest.image import Guest
+from tests.unit.demo_weights import weights_found
 
 
 def _latency(mean: int, count: int = 10) -> dict[str, Any]:
@@ -79,6 +80,7 @@ def _found(bare_loss: float = 60, vcache_loss: float = 2,
         "vcache": {"runs": _runs(3, vcache_loss, flush[1]), "device_flushes": 1,
                    "tags": [tag], "tags_after": [tag], "table": "t", "status": "s"},
         "slow_disk": _slow_disk_found(),
+        "weights": weights_found(),
     }
 
 
@@ -186,6 +188,8 @@ def test_table_and_page_show_the_figures(tmp_path: Path) -> None:
     assert slow_report.table(result["slow_disk"]) in html.unescape(content)
     assert slow_report.cache_line(result["slow_disk"]) in html.unescape(content)
     assert "<td>writeback</td><td>200</td><td>machine/qemu-2-y</td>" in content
+    assert weights_report.table(result["weights"]) in html.unescape(content)
+    assert weights_report.line(result["weights"]) in html.unescape(content)
     # self-contained: nothing is fetched
     assert not re.search(r'(src|href)="(?!data:)', content)
 
