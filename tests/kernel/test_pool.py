@@ -125,10 +125,12 @@ def test_what_went_with_others_from_the_open_chunk_is_clean_after_a_restart(orig
     with stack.null_blk(8) as cache:
         with stack.pool(cache, chunk_kib=64) as pool, stack.cached(origin, pool) as device, \
                 Disk(device.path) as disk:
-            # Once a quarter of the chunks is dirty they go, and with them what follows.
+            # Once a quarter of the chunks is dirty they go, and with them what follows. What
+            # is idle for two seconds would be closed.
             for part in range(200):
                 disk.write(part * 32, pattern(part, 32), fua=True)
-                if stack.wait_until(lambda: stack.cache_status(device).dirty == 0, 0.1):
+                if stack.cache_status(device).destaged and \
+                        stack.wait_until(lambda: stack.cache_status(device).dirty == 0, 1.5):
                     break
             else:
                 pytest.fail("nothing was destaged")
