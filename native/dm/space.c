@@ -26,8 +26,8 @@
  */
 #include "reads.h"
 
-/* Chunks that go before those who wait get some, and others the lock of the pool. */
-#define VC_KILL_BATCH 16U
+/* After so long those who wait get chunks, and others the lock of the pool. */
+#define VC_ROOM_TIME (HZ / 2)
 
 /* Chunks that are carried before others get their turn. */
 #define VC_CARRY_BATCH 4U
@@ -353,8 +353,9 @@ static bool vc_pool_later(struct vc_pool *p)
 
 static void vc_pool_make_room(struct vc_pool *p)
 {
-	u32 left = VC_CARRY_BATCH, kills = VC_KILL_BATCH;
+	unsigned long end = jiffies + VC_ROOM_TIME;
 	struct vc_chunk *c, *burden;
+	u32 left = VC_CARRY_BATCH;
 	struct vc_volume *v;
 	bool more = true, clean = true;
 
@@ -364,7 +365,7 @@ static void vc_pool_make_room(struct vc_pool *p)
 		c = vc_pool_first(p, vc_log_victim);
 		burden = c ? NULL : vc_pool_first(p, vc_log_burden);
 		clean = c;
-		if (c && !kills--)
+		if (time_after(jiffies, end))
 			more = vc_pool_later(p);
 		else if (c)
 			more = vc_pool_kill(p, c);

@@ -215,7 +215,8 @@ def test_nothing_comes_back_where_a_pool_was_as_large_before(ssd: str, origin: s
                 raw.write(mb * MIB, data)
         with (stack.pool(lv.path) as pool, stack.cached(origin, pool) as device,
               Disk(device.path) as disk):
-            for mb in range(40):
+            # What was written last before is written first: the cache lets go of that soon.
+            for mb in reversed(range(40)):
                 disk.write(mb * MIB, pattern(100 + mb, MIB))
                 disk.flush()
             device.message("drain")
