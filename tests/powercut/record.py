@@ -227,13 +227,13 @@ class Recording:
         weights = " ".join(f"{name}={weight}" for name, weight in worker.weights.items())
         ops = 1 if worker.behind else self.scenario.ops
         return (f"{worker.kind} id={number} seed={self.scenario.seed * 1000 + number} "
-                f"ops={ops} ms={int(self.scenario.seconds * 1000)} "
+                f"ops={ops} ms={int(self.scenario.load_seconds * 1000)} "
                 f"cgroup={cgroup} path={path} file={worker.file} first={worker.first} "
                 f"count={worker.count} grain={worker.grain} largest={worker.largest} {weights}")
 
     def _run(self, *lines: str) -> None:
         inside.run(str(self.load), "run", str(TRACING / "trace_marker"), *lines,
-                   timeout=self.scenario.seconds * 4 + 120)
+                   timeout=self.scenario.load_seconds * 4 + 120)
 
     def record(self, number: int, tracing: Tracing) -> None:
         """Record into the log disk of this number."""
@@ -426,7 +426,7 @@ class Recording:
 
     def _until_crash(self, stop: threading.Event) -> None:
         """Crash shortly before the load ends."""
-        if not stop.wait(self.scenario.seconds - _CRASH_SECONDS):
+        if not stop.wait(self.scenario.load_seconds - _CRASH_SECONDS):
             self._crash()
 
     def _load(self, tracing: Tracing, again: bool) -> None:

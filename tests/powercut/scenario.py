@@ -131,6 +131,11 @@ class Scenario:
         return "filesystem" if self.fs else "volume"
 
     @property
+    def load_seconds(self) -> float:
+        """How long the load runs: to empty half of a pool takes a while."""
+        return 3 * self.seconds if self.resizes else self.seconds
+
+    @property
     def sectors(self) -> int:
         """Size of the origin in sectors."""
         return self.megabytes * 2048
@@ -346,9 +351,7 @@ def pool_resize(name: str, seed: int, **settings: Any) -> Scenario:
     """Logs that overwrite one another's blocks in a pool that shrinks and grows.
 
     Its chunk table has more than one block, so that what is added again had gone from it.
-    It takes a while to empty half of it.
     """
-    settings["seconds"] = 3 * settings.get("seconds", Scenario.seconds)
     return pooled(tags(name, seed, size=2048), name=name, resizes=True,
                   **{"cache_mb": 17, "disturb": False, **settings})
 
