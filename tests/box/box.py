@@ -56,6 +56,10 @@ class BoxTimeout(BoxError):
     """The command did not end within its time limit."""
 
 
+class BoxNotBooted(BoxError):
+    """The box ended before it began with the command, and its kernel reported nothing."""
+
+
 class KernelSplat(BoxError):
     """The kernel reported a fault (panic, oops, BUG, lockdep, ...)."""
 
@@ -144,6 +148,16 @@ class Box:
         for package in _PROGRAMS:
             compileall.compile_dir(REPO / package, quiet=2)
         _STATES.mkdir(parents=True, exist_ok=True)
+        try:
+            return self._run(release, command, timeout, check, stdout, stderr)
+        except BoxNotBooted as error:
+            # Rare, under emulation on a busy host. Nothing of the command has run.
+            print(f"{error}\nbox: once more", file=sys.stderr, flush=True)
+            return self._run(release, command, timeout, check, stdout, stderr)
+
+    def _run(self, release: str, command: Sequence[str], timeout: float, check: bool,
+             stdout: BinaryIO | None, stderr: BinaryIO | None) -> Result:
+        """Do what run() says, once."""
         state = Path(tempfile.mkdtemp(prefix="run-", dir=_STATES))
         keep = False
         try:
@@ -294,6 +308,8 @@ class Box:
         try:
             text = (state / "io" / "status").read_text().strip()
         except OSError:
+            if not (state / "io" / "started").exists():
+                raise BoxNotBooted("box: it ended as it booted" + _tail(state), log) from None
             raise BoxError("box: it ended before the command did" + _tail(state), log) from None
         if not text.isdecimal():
             raise BoxError("box: its file systems could not be set up" + _tail(state), log)

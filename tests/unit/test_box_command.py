@@ -134,3 +134,34 @@ def test_sigterm_ends_the_box_too() -> None:
     assert parent.wait(10) == 128 + signal.SIGTERM
     parent.stdout.close()
     assert not Path(f"/proc/{child}").exists()
+
+
+@pytest.mark.parametrize(("deaths", "runs"), [(1, 2), (2, 2)])
+def test_a_box_that_does_not_boot_gets_another_try(
+        monkeypatch: pytest.MonkeyPatch, deaths: int, runs: int) -> None:
+    """One: nothing of the command has run. A box that ended later gets none."""
+    tries: list[int] = []
+
+    def boot(*_arguments: object) -> box_module.Result:
+        tries.append(1)
+        if len(tries) <= deaths:
+            raise box_module.BoxNotBooted("box: it ended as it booted")
+        return box_module.Result(0, b"", 1.0)
+
+    monkeypatch.setattr(Box, "_boot", boot)
+    if deaths < runs:
+        assert Box().run(["true"]).status == 0
+    else:
+        with pytest.raises(BoxError, match="as it booted"):
+            Box().run(["true"])
+    assert len(tries) == runs
+
+
+def test_a_box_that_ended_before_its_command_gets_no_other_try(tmp_path: Path) -> None:
+    (tmp_path / "io").mkdir()
+    with pytest.raises(box_module.BoxNotBooted):
+        Box()._judge(tmp_path, ["true"], False, b"", 1.0)
+    (tmp_path / "io" / "started").touch()
+    with pytest.raises(BoxError, match="before the command did") as error:
+        Box()._judge(tmp_path, ["true"], False, b"", 1.0)
+    assert not isinstance(error.value, box_module.BoxNotBooted)
