@@ -364,7 +364,7 @@ static void vc_pool_info(struct vc_pool *p, char *result, unsigned int maxlen)
 	       (u32)cost / 100, (u32)cost % 100,
 	       (u64)atomic64_read(&p->carried), reads,
 	       (u64)atomic64_read(&p->kept), p->reads_percent,
-	       vc_pool_shrinks(p) ? p->leaving : 0);
+	       p->leaving);
 	mutex_unlock(&p->lock);
 }
 

@@ -140,6 +140,16 @@ static int vc_resize_save(struct vc_pool *p, const struct vc_geometry *g)
 	return r;
 }
 
+/* Who hurries for their sake, and who waits for them, looks at the number. */
+static void vc_pool_count_leaving(struct vc_pool *p)
+{
+	u32 i, leaving = 0;
+
+	for (i = p->limit; i < p->g.chunks; i++)
+		leaving += vc_chunk_leaves(&p->chunk[i]);
+	WRITE_ONCE(p->leaving, leaving);
+}
+
 static int vc_pool_grow(struct vc_pool *p, const struct vc_geometry *g)
 {
 	u32 i, from = p->limit;
@@ -161,6 +171,7 @@ static int vc_pool_grow(struct vc_pool *p, const struct vc_geometry *g)
 		p->nfree++;
 	}
 	spin_unlock_irq(&p->free_lock);
+	vc_pool_count_leaving(p);
 	return 0;
 }
 
@@ -170,7 +181,6 @@ static void vc_pool_shrink(struct vc_pool *p, u32 chunks)
 	struct vc_chunk *c, *next;
 	struct vc_volume *v;
 	struct vc_log *log;
-	u32 i, leaving = 0;
 
 	spin_lock_irq(&p->free_lock);
 	WRITE_ONCE(p->limit, chunks);
@@ -186,9 +196,7 @@ static void vc_pool_shrink(struct vc_pool *p, u32 chunks)
 		list_for_each_entry(log, &v->logs, node)
 			vc_log_unprovide(log);
 	}
-	for (i = chunks; i < p->g.chunks; i++)
-		leaving += vc_chunk_leaves(&p->chunk[i]);
-	WRITE_ONCE(p->leaving, leaving);
+	vc_pool_count_leaving(p);
 }
 
 /* How many chunks are so many sectors? Return: 0 or a negative errno. */

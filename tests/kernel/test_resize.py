@@ -133,8 +133,12 @@ def test_a_pool_grows_and_shrinks_under_io(ssd: str, origin: str, kmsg: KernelLo
                 thread.check(path)
 
 
-def test_what_is_only_in_the_cache_stays_until_it_is_on_the_origin(ssd: str, origin: str) -> None:
-    """A pool does not get smaller while the origin refuses; it takes no new data there."""
+@contextlib.contextmanager
+def shrinking_while_dirty(ssd: str, origin: str) -> Iterator[tuple[Mapped, Mapped, Disk]]:
+    """Give a pool of 62 chunks that is to have 30 and cannot: its origin refuses what is dirty.
+
+    Beside it the origin, to be mended by another table, and the disk; 40 MiB are written.
+    """
     length = stack.sectors(origin)
     with (volume_of(ssd, 64) as lv, stack.mapped(stack.linear(origin)) as below,
           stack.pool(lv.path) as pool, stack.cached(below.path, pool) as device,
@@ -145,6 +149,12 @@ def test_what_is_only_in_the_cache_stays_until_it_is_on_the_origin(ssd: str, ori
             disk.flush()
         pool.message(f"resize {32 * MIB}")
         assert stack.wait_until(lambda: size(pool)[1] > 0)
+        yield pool, below, disk
+
+
+def test_what_is_only_in_the_cache_stays_until_it_is_on_the_origin(ssd: str, origin: str) -> None:
+    """A pool does not get smaller while the origin refuses; it takes no new data there."""
+    with shrinking_while_dirty(ssd, origin) as (pool, below, disk):
         assert not stack.wait_until(lambda: size(pool)[1] == 0, 2)
         below.swap(stack.linear(origin))
         assert settled(pool, 30)
@@ -154,18 +164,9 @@ def test_what_is_only_in_the_cache_stays_until_it_is_on_the_origin(ssd: str, ori
 
 def test_a_shrink_is_taken_back(ssd: str, origin: str) -> None:
     """Before it has come to its end: chunks that were to go are used again."""
-    length = stack.sectors(origin)
-    with (volume_of(ssd, 64) as lv, stack.mapped(stack.linear(origin)) as below,
-          stack.pool(lv.path) as pool, stack.cached(below.path, pool) as device,
-          Disk(device.path) as disk):
-        below.swap(f"0 {length} flakey {origin} 0 0 3600 1 error_writes")
-        for mb in range(40):
-            disk.write(mb * MIB, pattern(mb, MIB))
-            disk.flush()
-        pool.message(f"resize {32 * MIB}")
-        assert stack.wait_until(lambda: size(pool)[1] > 0)
+    with shrinking_while_dirty(ssd, origin) as (pool, below, disk):
         pool.message("resize 0")
-        assert stack.wait_until(lambda: size(pool) == (62, 0))
+        assert size(pool) == (62, 0)
         before = stack.pool_status(pool).used
         for mb in range(40, 50):
             disk.write(mb * MIB, pattern(mb, MIB))
