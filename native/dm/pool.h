@@ -318,6 +318,7 @@ void vc_map_move(struct vc_pool *p, struct vc_pool *n);
 
 /* resize.c */
 int vc_pool_resize(struct vc_pool *p, u64 sectors, const char **error);
+void vc_pool_count_leaving(struct vc_pool *p);
 void vc_pool_shrunk(struct vc_pool *p);
 
 /* replay.c */

@@ -140,8 +140,13 @@ static int vc_resize_save(struct vc_pool *p, const struct vc_geometry *g)
 	return r;
 }
 
-/* Who hurries for their sake, and who waits for them, looks at the number. */
-static void vc_pool_count_leaving(struct vc_pool *p)
+/**
+ * vc_pool_count_leaving - count the chunks behind the new end that are in use
+ * @p: the pool, locked
+ *
+ * Who hurries for their sake, and who waits for them, looks at the number.
+ */
+void vc_pool_count_leaving(struct vc_pool *p)
 {
 	u32 i, leaving = 0;
 

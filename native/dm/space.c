@@ -320,7 +320,7 @@ static struct vc_chunk *vc_leaving_first(struct vc_chunk *c)
  */
 static void vc_pool_vacate(struct vc_pool *p)
 {
-	u32 i, left = VC_DEFLATE_BATCH, leaving = 0;
+	u32 i, left = VC_DEFLATE_BATCH;
 	bool further = false;
 	struct vc_chunk *first;
 
@@ -333,12 +333,12 @@ static void vc_pool_vacate(struct vc_pool *p)
 			if (first)
 				left = vc_pool_kill(p, first) ? left - 1 : 0;
 		}
-		leaving += vc_chunk_leaves(c);
 		further |= vc_chunk_leaves(c) && !c->log;
 		cond_resched();
 	}
-	WRITE_ONCE(p->leaving, leaving);
-	if (!leaving)
+	/* The oldest chunk of a log may be one that we had passed. */
+	vc_pool_count_leaving(p);
+	if (!p->leaving)
 		vc_pool_shrunk(p);
 	else if (!left || (further && vc_pool_look_further(p)))
 		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
