@@ -124,7 +124,7 @@ void vc_log_close(struct vc_log *log)
 
 	if (!c)
 		return;
-	log->open = NULL;
+	WRITE_ONCE(log->open, NULL);
 	WRITE_ONCE(c->state, VC_CHUNK_CLOSED);
 	vc_chunk_settled(log, c);
 }
@@ -195,7 +195,7 @@ static bool vc_log_open(struct vc_log *log, enum vc_append_kind kind)
 		list_add_tail(&c->node, &log->chunks);
 		log->nr++;
 		log->dirty += !c->clean;
-		log->open = c;
+		WRITE_ONCE(log->open, c);
 		log->at = 0;
 	}
 	spin_unlock_irqrestore(&log->lock, flags);

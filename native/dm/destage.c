@@ -8,7 +8,9 @@
  * follows there and is dirty goes with them, in whatever chunk it is: for a
  * slow disk a long request costs hardly more than a short one. That goes by
  * windows. When one is durable on the origin its cells are clean, and a chunk
- * with no other cells can die; until then it stays in the cache for reads. A
+ * with no other cells can die; until then it stays in the cache for reads. The
+ * chunk that is open goes when no other is dirty, as far as it is written, and
+ * stays open: who writes little, now and then, needs no chunk each time. A
  * window keeps its chunks only while it is read: writing it takes as long as
  * the origin does, and what has been carried on meanwhile need not stay.
  *
@@ -69,6 +71,17 @@
 #define VC_REST_SLICE_MS	20U
 
 /*
+ * Can a round that has @n chunks so far have this one? In the open one records
+ * count when they are durable, so that what is found there may go.
+ */
+static bool vc_round_takes(struct vc_chunk *c, u32 n)
+{
+	if (c->state == VC_CHUNK_OPEN)
+		return !n && atomic_read(&c->dirty);
+	return c->state == VC_CHUNK_SEALED && n < VC_ROUND_CHUNKS;
+}
+
+/*
  * Take the oldest dirty chunks of a log. Those in which all is superseded go by
  * themselves: that costs nothing, and may be enough. Return: false when there are
  * none.
@@ -86,8 +99,7 @@ static bool vc_round_fill(struct vc_round *r, struct vc_log *log)
 
 		if (c->clean)
 			continue;
-		if (c->state != VC_CHUNK_SEALED || n == VC_ROUND_CHUNKS ||
-		    dirty + more > r->cells ||
+		if (!vc_round_takes(c, n) || dirty + more > r->cells ||
 		    (n && dirty + more > (dirty ? v->most : 0)))
 			break;
 		dirty += more;
@@ -186,7 +198,7 @@ static bool vc_volume_hurries(struct vc_volume *v)
 	if (READ_ONCE(v->stopped))
 		return true;
 	list_for_each_entry_lockless(log, &v->logs, node) {
-		if (READ_ONCE(log->dirty) && vc_log_hurries(log))
+		if (vc_log_dirty_chunks(log) && vc_log_hurries(log))
 			return true;
 	}
 	return false;
@@ -395,7 +407,7 @@ static bool vc_log_due(struct vc_log *log)
  * vc_log_close_idle - close the chunk being written, if nobody writes to it now
  * @log: the log
  *
- * Only a chunk that is closed can be destaged, or sealed again.
+ * Only a chunk that is closed can go, or be sealed again.
  */
 void vc_log_close_idle(struct vc_log *log)
 {
@@ -427,7 +439,8 @@ static bool vc_destage_round(struct vc_round *r, struct vc_volume *v,
 	int error;
 
 	if (!vc_round_fill(r, log)) {
-		vc_log_close_idle(log);
+		if (READ_ONCE(v->pool->short_of_clean))
+			vc_log_close_idle(log);
 		return false;
 	}
 	error = vc_round_copy(r, v, log);
@@ -470,6 +483,18 @@ static bool vc_destage_pass(struct vc_volume *v)
 }
 
 /**
+ * vc_destage_soon - something is dirty where nothing was
+ * @v: the volume
+ *
+ * Any context.
+ */
+void vc_destage_soon(struct vc_volume *v)
+{
+	if (!READ_ONCE(v->stopped))
+		queue_delayed_work(v->pool->wq, &v->destage, VC_DESTAGE_TICK);
+}
+
+/**
  * vc_destage_work - destage a volume
  * @work: vc_volume.destage
  */
@@ -486,7 +511,7 @@ void vc_destage_work(struct work_struct *work)
 	if (READ_ONCE(v->stopped))
 		return;
 	list_for_each_entry_lockless(log, &v->logs, node)
-		dirty |= READ_ONCE(log->dirty);
+		dirty |= vc_log_dirty_chunks(log);
 	if (dirty)
 		queue_delayed_work(v->pool->wq, &v->destage, v->failing ?
 				   VC_RETRY_DELAY : VC_DESTAGE_TICK);

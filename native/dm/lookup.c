@@ -185,7 +185,8 @@ static void vc_lookup_put_locked(struct vc_volume *v, u32 cell, u64 block,
 		set_bit(cell, p->cell_clean);
 	} else {
 		clear_bit(cell, p->cell_clean);
-		atomic_inc(&vc_cell_chunk(p, cell)->dirty);
+		if (atomic_inc_return(&vc_cell_chunk(p, cell)->dirty) == 1)
+			vc_destage_soon(v);
 	}
 }
 

@@ -352,7 +352,7 @@ static void vc_pool_info(struct vc_pool *p, char *result, unsigned int maxlen)
 		list_for_each_entry(log, &v->logs, node) {
 			used += vc_log_chunks(log);
 			reads += vc_log_reads(log);
-			dirty += log->dirty;
+			dirty += vc_log_dirty_chunks(log);
 		}
 	}
 	cost = vc_pool_cost(p);

@@ -346,6 +346,7 @@ void vc_volume_drain(struct vc_volume *v);
 int vc_volume_harden(struct vc_volume *v);
 void vc_volume_go(struct vc_volume *v);
 u64 vc_log_dirty(struct vc_log *log);
+u32 vc_log_dirty_chunks(struct vc_log *log);
 u64 vc_volume_dirty(struct vc_volume *v);
 
 /* drop.c */
@@ -376,6 +377,7 @@ bool vc_lookup_keep(struct vc_volume *v, u32 from, u32 to);
 
 /* destage.c */
 void vc_volume_note_clean(struct vc_volume *v);
+void vc_destage_soon(struct vc_volume *v);
 void vc_destage_work(struct work_struct *work);
 void vc_log_close_idle(struct vc_log *log);
 

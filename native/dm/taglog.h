@@ -201,7 +201,7 @@ struct vc_claim {
  * @tag: number of the tag
  * @user: the tag that writes it now; RCU, may be NULL
  * @append: serialises the writers of records
- * @open: chunk being written, or NULL; under @append
+ * @open: chunk being written, or NULL; changes under @append
  * @at: where the next record goes; under @append
  * @lock: guards what follows; taken in interrupts
  * @chunks: all its chunks, the oldest first

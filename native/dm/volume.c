@@ -203,6 +203,27 @@ u64 vc_log_dirty(struct vc_log *log)
 }
 
 /**
+ * vc_log_dirty_chunks - chunks of a log with something dirty, or not yet noted
+ *	as clean
+ * @log: the log
+ *
+ * One that is open is among them only while something in it is dirty.
+ */
+u32 vc_log_dirty_chunks(struct vc_log *log)
+{
+	struct vc_chunk *c;
+	u32 n;
+
+	spin_lock_irq(&log->lock);
+	n = log->dirty;
+	c = READ_ONCE(log->open);
+	if (c && !c->clean && !atomic_read(&c->dirty))
+		n--;
+	spin_unlock_irq(&log->lock);
+	return n;
+}
+
+/**
  * vc_volume_dirty - sectors that are in the cache only
  * @v: the volume
  */

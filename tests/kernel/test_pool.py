@@ -125,8 +125,8 @@ def test_what_went_with_others_from_the_open_chunk_is_clean_after_a_restart(orig
     with stack.null_blk(8) as cache:
         with stack.pool(cache, chunk_kib=64) as pool, stack.cached(origin, pool) as device, \
                 Disk(device.path) as disk:
-            # Once a quarter of the chunks is dirty they go, and with them what follows. What
-            # is idle for two seconds would be closed.
+            # Once a quarter of the chunks is dirty they go, and with them what follows. The
+            # open one goes by itself when it is idle for two seconds.
             for part in range(200):
                 disk.write(part * 32, pattern(part, 32), fua=True)
                 if stack.cache_status(device).destaged and \
@@ -138,6 +138,24 @@ def test_what_went_with_others_from_the_open_chunk_is_clean_after_a_restart(orig
             # What is dirty after a start goes soon.
             assert not stack.wait_until(lambda: stack.cache_status(device).destaged > 0, 2)
             assert stack.cache_status(device).state == "clean"
+
+
+def test_little_now_and_then_reaches_the_origin_from_one_chunk(cache: str, origin: str) -> None:
+    """A file system that commits every few seconds must not take a chunk for each commit."""
+    with stack.pool(cache) as pool, stack.cached(origin, pool) as device:
+        with Disk(device.path) as disk, Disk(origin) as below:
+            for part in range(5):
+                disk.write(part * 64, pattern(part, 8), fua=True)
+                assert stack.cache_status(device).dirty == 8
+                assert stack.wait_until(lambda: stack.cache_status(device).dirty == 0, 10)
+                assert stack.pool_status(pool).dirty == 0
+                assert below.read(part * 64, 8) == pattern(part, 8)
+        assert stack.pool_status(pool).used == 1
+        assert stack.cache_status(device).destaged == 5 * 8
+    # What is clean stays so, whatever the chunk is: nothing is to be done after a restart.
+    with stack.pool(cache) as pool, stack.cached(origin, pool) as device:
+        assert stack.cache_status(device).state == "clean"
+        assert stack.pool_status(pool).dirty == 0
 
 
 @pytest.mark.smp
