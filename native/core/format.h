@@ -25,6 +25,11 @@
  * because it is changed later, one copy after the other; the copy of the
  * later turn counts. The records still name what was taken out of the seal.
  *
+ * What is in the cache because it was read is in chunks that nothing on the
+ * device knows of, until a clean shutdown seals them. Such a seal says so: there
+ * are no records in front of it, and its entries have no checksums. From then
+ * on the chunk is one of the log, the newest.
+ *
  * DOC: Order
  *
  * Records have sequence numbers out of one counter for the whole pool, and a
@@ -189,6 +194,9 @@ enum vc_log_type {
 	VC_LOG_SEAL = 2,
 };
 
+/* The chunk is one of reads: no records, no checksums, data from its start on. */
+#define VC_SEAL_READS		1U
+
 /**
  * struct vc_log_head - the beginning of a record or a seal
  * @magic: VC_LOG_MAGIC
@@ -203,7 +211,7 @@ enum vc_log_type {
  * @at: where in the chunk this block is
  * @nr: entries in this block
  * @data: data blocks that follow a record
- * @zero: 0
+ * @flags: of a seal: VC_SEAL_*; of a record 0
  * @turn: of a seal: how often the chunk was sealed, the same in all blocks
  * @unused: 0
  */
@@ -220,7 +228,7 @@ struct vc_log_head {
 	__le16 at;
 	__le16 nr;
 	__le16 data;
-	__le16 zero;
+	__le16 flags;
 	__le32 turn;
 	u8 unused[8];
 };

@@ -76,6 +76,7 @@ void vc_log_finish(void *block, u64 key, const struct vc_log_info *info)
 	h->at = cpu_to_le16(info->at);
 	h->nr = cpu_to_le16(info->nr);
 	h->data = cpu_to_le16(info->data);
+	h->flags = cpu_to_le16(info->flags);
 	h->turn = cpu_to_le32(info->turn);
 	h->crc = cpu_to_le32(vc_log_crc(block));
 }
@@ -89,8 +90,9 @@ static bool vc_log_fits(const struct vc_geometry *g,
 	if (in->nr > VC_ENTRIES_PER_BLOCK || in->seq < in->gen)
 		return false;
 	if (in->type == VC_LOG_SEAL)
-		return in->at >= room && !in->data;
-	return in->type == VC_LOG_RECORD && in->at < room &&
+		return in->at >= room && !in->data &&
+		       !(in->flags & ~VC_SEAL_READS);
+	return in->type == VC_LOG_RECORD && in->at < room && !in->flags &&
 	       in->data < room - in->at && in->data <= in->nr;
 }
 
@@ -98,7 +100,8 @@ static bool vc_log_fits(const struct vc_geometry *g,
 static bool vc_log_entries_fit(const void *block, const struct vc_geometry *g,
 			       const struct vc_log_info *in)
 {
-	u32 first = 1, last = vc_log_room(g) - 1, low = 0, high = last;
+	u32 first = !(in->flags & VC_SEAL_READS);
+	u32 last = vc_log_room(g) - 1, low = 0, high = last;
 	struct vc_entry e;
 	unsigned int i;
 
@@ -145,6 +148,7 @@ bool vc_log_parse(void *block, const struct vc_geometry *g, u32 chunk,
 	info->at = le16_to_cpu(h->at);
 	info->nr = le16_to_cpu(h->nr);
 	info->data = le16_to_cpu(h->data);
+	info->flags = le16_to_cpu(h->flags);
 	info->turn = le32_to_cpu(h->turn);
 	return info->chunk == chunk && info->at == at && info->gen &&
 	       info->volume && vc_log_fits(g, info) &&

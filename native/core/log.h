@@ -30,6 +30,7 @@ struct vc_entry {
  * @at: where in the chunk the block is
  * @nr: entries in the block
  * @data: data blocks that follow
+ * @flags: of a seal: VC_SEAL_*
  * @turn: of a seal: how often the chunk was sealed
  */
 struct vc_log_info {
@@ -42,6 +43,7 @@ struct vc_log_info {
 	u16 at;
 	u16 nr;
 	u16 data;
+	u16 flags;
 	u32 turn;
 };
 

@@ -40,7 +40,7 @@ int vc_chunk_scan(const struct vc_store *st, const struct vc_geometry *g,
 		found->last = info.seq;
 		found->volume = info.volume;
 		found->tag = info.tag;
-		found->damaged = i;
+		found->damaged = i && !(info.flags & VC_SEAL_READS);
 		return 0;
 	}
 	return failed ? -EIO : 0;

@@ -65,6 +65,39 @@ void vc_seal_copies(const struct vc_geometry *g, u8 *seal, u32 n,
 			       copy);
 }
 
+/**
+ * vc_seal_reads - make the seal of a chunk of reads
+ * @g: the geometry
+ * @ix: the index, which has its cells
+ * @seal: VC_SEAL_COPIES times vc_seal_bytes(); to be written at vc_log_room()
+ *	of the chunk
+ * @info: whose it is, with a generation above everything that it comes after,
+ *	and that as sequence number
+ *
+ * Return: entries; 0: nothing in it counts, and there is no seal.
+ */
+u32 vc_seal_reads(const struct vc_geometry *g, const struct vc_index *ix,
+		  u8 *seal, struct vc_log_info *info)
+{
+	u32 cell = info->chunk * g->chunk_blocks, i, n = 0;
+
+	memset(seal, 0, VC_SEAL_COPIES * vc_seal_bytes(g));
+	for (i = 0; i < vc_log_room(g) && n < vc_seal_room(g); i++) {
+		struct vc_entry e = { .place = i };
+
+		e.mask = vc_cell_mask(ix, cell + i);
+		if (!e.mask)
+			continue;
+		e.block = vc_cell_block(ix, cell + i);
+		vc_seal_put(seal, n++, &e);
+	}
+	info->flags = VC_SEAL_READS;
+	info->turn = 1;
+	if (n)
+		vc_seal_copies(g, seal, n, info);
+	return n;
+}
+
 /* Are all blocks of this copy good, and of one and the same writing? */
 static bool vc_seal_good(const struct vc_geometry *g, u32 chunk, u64 gen,
 			 u8 *seal, unsigned int copy,
@@ -86,7 +119,8 @@ static bool vc_seal_good(const struct vc_geometry *g, u32 chunk, u64 gen,
 		if (info.turn > *turn)
 			*turn = info.turn;
 		good &= info.turn == first->turn && info.seq == first->seq &&
-			info.volume == first->volume && info.tag == first->tag;
+			info.volume == first->volume &&
+			info.tag == first->tag && info.flags == first->flags;
 	}
 	return good;
 }

@@ -38,6 +38,8 @@ void vc_seal_finish(const struct vc_geometry *g, u8 *seal, u32 n,
 		    const struct vc_log_info *info, unsigned int copy);
 void vc_seal_copies(const struct vc_geometry *g, u8 *seal, u32 n,
 		    const struct vc_log_info *info);
+u32 vc_seal_reads(const struct vc_geometry *g, const struct vc_index *ix,
+		  u8 *seal, struct vc_log_info *info);
 bool vc_seal_load(const struct vc_store *st, const struct vc_geometry *g,
 		  u32 chunk, u64 gen, u8 *work, struct vc_seal *s);
 int vc_chunk_reseal(const struct vc_store *st, const struct vc_geometry *g,

@@ -20,7 +20,7 @@
 #include <linux/vmalloc.h>
 
 #include "../core/replace.h"
-#include "pool.h"
+#include "reads.h"
 
 #define VC_CHUNK_KIB_DEFAULT	1024U
 
@@ -312,10 +312,14 @@ static void vc_pool_postsuspend(struct dm_target *ti)
 
 	flush_delayed_work(&p->space_work);
 	mutex_lock(&p->lock);
-	if (p->loaded && !p->attached && p->state == VC_POOL_OK &&
-	    vc_pool_close(p))
-		DMERR("%s: the pool could not be shut down cleanly",
-		      dm_device_name(p->md));
+	if (p->loaded && !p->attached && p->state == VC_POOL_OK) {
+		if (vc_pool_keep_reads(p))
+			DMWARN("%s: not all that was read is kept over a restart",
+			       dm_device_name(p->md));
+		if (vc_pool_close(p))
+			DMERR("%s: the pool could not be shut down cleanly",
+			      dm_device_name(p->md));
+	}
 	mutex_unlock(&p->lock);
 }
 

@@ -303,6 +303,7 @@ void vc_pool_exit(void);
 
 /* store.c */
 int vc_pool_load(struct vc_pool *p, u32 chunk_blocks, const char **error);
+int vc_store_io(struct vc_pool *p, blk_opf_t opf, u64 block, u32 n, void *buf);
 int vc_pool_close(struct vc_pool *p);
 void vc_pool_unload(struct vc_pool *p);
 int vc_pool_set_flags(struct vc_pool *p, u32 flags);

@@ -29,4 +29,7 @@ void vc_reads_settled(struct vc_log *log, struct vc_chunk *c);
 void vc_reads_close(struct vc_log *log);
 void vc_reads_keep(struct vc_chunk *c);
 
+/* warm.c */
+int vc_pool_keep_reads(struct vc_pool *p);
+
 #endif /* DM_VCACHE_READS_H */

@@ -23,8 +23,17 @@
 /* Chunks looked at between two chances for others to run. */
 #define VC_SCAN_BATCH 64U
 
-static int vc_store_io(struct vc_pool *p, blk_opf_t opf, u64 block, u32 n,
-		       void *buf)
+/**
+ * vc_store_io - read or write blocks of the cache device
+ * @p: the pool
+ * @opf: how
+ * @block: the first one
+ * @n: how many
+ * @buf: their memory, of any kind but the stack's
+ *
+ * Return: 0 or a negative errno.
+ */
+int vc_store_io(struct vc_pool *p, blk_opf_t opf, u64 block, u32 n, void *buf)
 {
 	u8 *at = buf;
 	int r = 0;

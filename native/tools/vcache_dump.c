@@ -134,8 +134,8 @@ static void dump_chunks(struct pool *p)
 		       " entries", json ? comma : "", c, v.found.volume,
 		       v.found.tag, v.found.gen, v.found.last,
 		       le64_to_cpu(t->dead), le64_to_cpu(t->clean),
-		       v.unreadable ? "unreadable" :
-		       v.sealed ? "sealed" : "open",
+		       v.unreadable ? "unreadable" : !v.sealed ? "open" :
+		       v.seal.info.flags & VC_SEAL_READS ? "reads" : "sealed",
 		       v.sealed ? v.seal.info.turn : 0, v.nr);
 		if (!json)
 			putchar('\n');

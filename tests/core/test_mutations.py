@@ -270,6 +270,24 @@ MUTATIONS = [
     Mutation("the coldest are kept", "replace", "return heat > k->level;",
              "return heat < k->level;"),
     Mutation("all is kept though nobody has paid", "replace", "credit >= room &&", ""),
+    Mutation("a seal of reads is as others are", "seal", "info->flags = VC_SEAL_READS;", ""),
+    Mutation("a seal of reads has whole blocks only", "seal",
+             "e.mask = vc_cell_mask(ix, cell + i);\n\t\tif (!e.mask)",
+             "e.mask = vc_cell_mask(ix, cell + i);\n\t\tif (e.mask != VC_MASK_ALL)"),
+    Mutation("a seal of reads is in one copy", "seal",
+             "if (n)\n\t\tvc_seal_copies(g, seal, n, info);",
+             "if (n)\n\t\tvc_seal_finish(g, seal, n, info, 0);"),
+    Mutation("sealed again, a chunk of reads is forgotten", "seal",
+             "s.info.turn = s.turn + 1;", "s.info.turn = s.turn + 1;\n\ts.info.flags = 0;"),
+    Mutation("the first block of a chunk of reads is a record", "log",
+             "!(in->flags & VC_SEAL_READS)", "1"),
+    Mutation("flags that nobody knows are ignored", "log",
+             " &&\n\t\t       !(in->flags & ~VC_SEAL_READS);", ";"),
+    Mutation("a record may have flags", "log", "!in->flags &&\n", "\n"),
+    Mutation("a chunk of reads is damaged", "recover",
+             "i && !(info.flags & VC_SEAL_READS)", "i"),
+    Mutation("what was read is older than what it followed", "warm",
+             "info.gen = w->next_seq++;", "info.gen = 1;"),
     Mutation("chunks of a log die in any order", "writer",
              "w->found[c].gen < w->found[oldest].gen", "w->found[c].gen > w->found[oldest].gen"),
     Mutation("a chunk dies before those it has superseded", "writer",
@@ -283,10 +301,12 @@ PROGRAMS = {
     "seal": ("replay", "recover"),
     "recover": ("replay", "recover"),
     "writer": ("recover",),
+    "warm": ("recover",),
 }
 
 #: What is in a header.
-HEADERS = {"replace": "native/core/replace.h", "writer": "tests/core/writer.h"}
+HEADERS = {"replace": "native/core/replace.h", "writer": "tests/core/writer.h",
+           "warm": "tests/core/warm.h"}
 
 #: Longer than a program takes: one that hangs has noticed, too.
 HANGS = 60

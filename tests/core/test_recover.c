@@ -2,9 +2,9 @@
 /*
  * A cache that writes, destages and loses its power at any write, also while
  * it recovers, against an oracle: each sector reads as what has completed
- * last or was on its way, whole. See writer.h.
+ * last or was on its way, whole. See writer.h; for what was read warm.h.
  */
-#include "writer.h"
+#include "warm.h"
 
 struct shape {
 	u32 chunk_blocks;
@@ -14,7 +14,7 @@ struct shape {
 	u32 apart;
 };
 
-static unsigned long kills, reseals, recoveries;
+static unsigned long kills, reseals, warmed, recoveries;
 
 static void pool_init(struct writer *w, const struct shape *shape,
 		      uint64_t seed)
@@ -67,6 +67,7 @@ static void pool_free(struct writer *w)
 	free(w->ix.head);
 	kills += w->kills;
 	reseals += w->reseals;
+	warmed += w->warmed;
 }
 
 /* Load what is not in chunks. Return: false when the power has failed. */
@@ -206,6 +207,60 @@ static void check_readonly(struct writer *w)
 	CHECK(!memcmp(before, w->d.data, w->d.blocks * VC_BLOCK_SIZE));
 	free(where);
 	free(before);
+}
+
+/* All is sealed: what recovers is what was there, with what was read. */
+static void check_shut_down(struct writer *w)
+{
+	u64 *where = what_recovers(w, true);
+	u32 i;
+
+	for (i = 0; i < w->ix.cells; i++) {
+		/* Of an empty cell nothing else counts. */
+		if (where[i] != w->ix.where[i])
+			CHECK(!(u8)where[i] && !vc_cell_mask(&w->ix, i));
+	}
+	free(where);
+}
+
+static void step(struct writer *w)
+{
+	u32 tag = below(w, w->tags);
+	u32 c = w->g.first_chunk + below(w, w->g.chunks - w->g.first_chunk);
+
+	switch (below(w, 16)) {
+	case 0:
+		if (w->chunk[c].state == OPEN && !below(w, 4))
+			w->chunk[c].state = CLOSED;
+		break;
+	case 1:
+	case 2:
+		seal(w, c);
+		break;
+	case 3:
+		/* The chunks of one log get old. */
+		if (tag || !below(w, 16))
+			kill_oldest(w, tag);
+		break;
+	case 4:
+		if (w->chunk[c].state == SEALED && !below(w, 16))
+			reseal(w, c);
+		break;
+	case 5:
+	case 6:
+	case 7:
+	case 8:
+	case 9:
+		submit(w, tag);
+		break;
+	case 10:
+		check_running(w, below(w, SECTORS));
+		if (!below(w, 8) && warm(w, tag))
+			check_shut_down(w);
+		break;
+	default:
+		progress(w, &w->log[tag]);
+	}
 }
 
 static void run(struct writer *w, unsigned int steps)
@@ -356,9 +411,9 @@ int main(int argc, char **argv)
 	check_seeds(argc, argv, 3, test_each_write);
 	check_seeds(argc, argv, 4, test_large);
 	/* Otherwise nothing was tested. */
-	CHECK(argc > 1 || (kills > 500 && reseals > 500));
-	printf("%lu recoveries, %lu chunks died, %lu were sealed again\n",
-	       recoveries, kills, reseals);
+	CHECK(argc > 1 || (kills > 500 && reseals > 500 && warmed > 500));
+	printf("%lu recoveries, %lu chunks died, %lu were sealed again, %lu were of reads\n",
+	       recoveries, kills, reseals, warmed);
 	free(w);
 	return 0;
 }

@@ -79,6 +79,7 @@ struct writer {
 	uint64_t rng;
 	unsigned long kills;
 	unsigned long reseals;
+	unsigned long warmed;
 };
 
 static unsigned int below(struct writer *w, unsigned int n)
@@ -563,46 +564,6 @@ static void kill_oldest(struct writer *w, u16 tag)
 		vc_index_drop(&w->ix, c * w->g.chunk_blocks + place);
 	w->chunk[c].state = FREE;
 	w->kills++;
-}
-
-/* ---- a run ---- */
-
-static void step(struct writer *w)
-{
-	u32 tag = below(w, w->tags);
-	u32 c = w->g.first_chunk + below(w, w->g.chunks - w->g.first_chunk);
-
-	switch (below(w, 16)) {
-	case 0:
-		if (w->chunk[c].state == OPEN && !below(w, 4))
-			w->chunk[c].state = CLOSED;
-		break;
-	case 1:
-	case 2:
-		seal(w, c);
-		break;
-	case 3:
-		/* The chunks of one log get old. */
-		if (tag || !below(w, 16))
-			kill_oldest(w, tag);
-		break;
-	case 4:
-		if (w->chunk[c].state == SEALED && !below(w, 16))
-			reseal(w, c);
-		break;
-	case 5:
-	case 6:
-	case 7:
-	case 8:
-	case 9:
-		submit(w, tag);
-		break;
-	case 10:
-		check_running(w, below(w, SECTORS));
-		break;
-	default:
-		progress(w, &w->log[tag]);
-	}
 }
 
 #endif /* VCACHE_TESTS_WRITER_H */

@@ -192,21 +192,83 @@ def test_two_readers_promote_once(cache: str, slow: str) -> None:
         assert promoted(device) == 8
 
 
-def test_what_was_promoted_is_gone_with_its_pool(cache: str, origin: str) -> None:
-    """It has no records: after a restart its chunks are free, and nothing is found in them."""
+def test_what_was_promoted_is_there_after_a_clean_restart(
+        cache: str, origin: str, client: Client) -> None:
+    """It becomes part of the log: it is read, superseded and let go as what was written is."""
+    data = pattern(6, 64)
+    with Disk(origin) as below:
+        below.write(0, data)
+    with stack.pool(cache) as pool:
+        with stack.cached(origin, pool) as device, Disk(device.path) as disk:
+            promote(device, disk, 0, 64)
+            disk.write(8, pattern(7, 3), fua=True)
+            device.message("drain")
+            assert stack.wait_until(lambda: stack.cache_status(device).dirty == 0)
+        before = stack.pool_status(pool)
+        assert before.reads == 1
+    expected = data[:8 * SECTOR] + pattern(7, 3) + data[11 * SECTOR:]
+    # Only the cache can know it now.
+    with Disk(origin) as below:
+        below.write(0, bytes(64 * SECTOR))
+    with stack.pool(cache) as pool:
+        with stack.cached(origin, pool) as device, Disk(device.path) as disk:
+            assert disk.read(0, 64) == expected
+            assert hits(client, device) == 64
+            status = stack.pool_status(pool)
+            assert (status.used, status.reads, status.dirty) == (before.used, 0, 0)
+            disk.write(16, pattern(8, 8), fua=True)
+            expected = expected[:16 * SECTOR] + pattern(8, 8) + expected[24 * SECTOR:]
+            assert disk.read(0, 64) == expected
+    with stack.pool(cache) as pool, stack.cached(origin, pool) as device:
+        with Disk(device.path) as disk:
+            assert disk.read(0, 64) == expected
+
+
+@contextlib.contextmanager
+def as_after_a_crash(cache: str) -> Iterator[str]:
+    """Give a device with what a cache device has now."""
+    with stack.null_blk(discard=True) as after:
+        with Disk(cache) as disk, Disk(after) as copy:
+            for sector in range(0, stack.sectors(cache), 2048):
+                copy.write(sector, disk.read(sector, 2048))
+        yield after
+
+
+def test_what_was_promoted_is_gone_with_a_crash(cache: str, origin: str) -> None:
+    """It has no records: its chunks are free, and nothing is found in them."""
+    with Disk(origin) as below:
+        below.write(0, pattern(6, 64))
+    with stack.pool(cache) as pool, stack.cached(origin, pool) as device, \
+            Disk(device.path) as disk:
+        promote(device, disk, 0, 64)
+        with as_after_a_crash(cache) as after, stack.pool(after) as other:
+            status = stack.pool_status(other)
+            assert status.free == status.chunks
+
+
+def test_a_pool_goes_on_with_what_was_promoted_when_it_is_resumed(
+        cache: str, origin: str, client: Client) -> None:
+    """Suspended without volumes it was shut down. What goes after that is gone on the device."""
     with Disk(origin) as below:
         below.write(0, pattern(6, 64))
     with stack.pool(cache) as pool:
         with stack.cached(origin, pool) as device, Disk(device.path) as disk:
             promote(device, disk, 0, 64)
         assert stack.pool_status(pool).reads == 1
-    with Disk(origin) as below:
-        below.write(0, pattern(7, 64))
-    with stack.pool(cache) as pool:
-        status = stack.pool_status(pool)
-        assert status.free == status.chunks
+        pool.suspend()
+        assert stack.pool_status(pool).reads == 0
+        pool.resume()
         with stack.cached(origin, pool) as device, Disk(device.path) as disk:
-            assert disk.read(0, 64) == pattern(7, 64)
+            disk.read(0, 64)
+            assert hits(client, device) == 64
+        with as_after_a_crash(cache) as after, stack.pool(after) as other:
+            assert stack.pool_status(other).used == 0 < stack.pool_status(other).volumes
+            assert stack.pool_status(other).free == stack.pool_status(other).chunks - 1
+        # What the cache has goes with the mode.
+        with stack.cached(origin, pool, mode="writethrough"):
+            assert stack.pool_status(pool).used == 0
+        with as_after_a_crash(cache) as after, stack.pool(after) as other:
+            assert stack.pool_status(other).free == stack.pool_status(other).chunks
 
 
 def test_what_is_hot_is_kept_when_more_is_read_than_fits(client: Client, origin: str) -> None:

@@ -203,6 +203,12 @@ def _scope(s: Scenario) -> str:
     return "filesystem" if s.fs else f"volume {s.tags[0].id}"
 
 
+def _chunks() -> tuple[int, int]:
+    """Return how many chunks of the pool are used, and in how many is what was read."""
+    words = inside.run("dmsetup", "status", POOL).split()
+    return int(words[7]), int(words[14])
+
+
 class Recording:
     """One scenario, from the empty origin to the trace of its load."""
 
@@ -216,9 +222,9 @@ class Recording:
     def _line(self, worker: Worker, again: bool) -> str:
         """Return a worker as the load generator takes it.
 
-        :param again: behind a crash, under another number
+        :param again: the second time, under another number
         """
-        number = worker.id + scenario.AFTER_CRASH * again
+        number = worker.id + scenario.SECOND_TIME * again
         if not self.scenario.fs:
             path = self.device
         else:
@@ -250,8 +256,15 @@ class Recording:
                     with self._afterlife(), self._stack():
                         self._use(tracing)
                     Tracing.event("alive")
+                if s.restarts:
+                    with self._stack():
+                        self._use(tracing)
+                        used, reads = _chunks()
                 with self._stack():
-                    self._use(tracing, again=s.crash)
+                    if s.restarts and not _chunks()[0] > used - reads / 2:
+                        raise inside.InsideError(f"{s.name}: of {used} chunks, {reads} of them "
+                                                 f"of reads, there are {_chunks()[0]} again")
+                    self._use(tracing, again=s.twice)
                     status = inside.run("dmsetup", "status", DEVICE)
                     if s.cache_mb:
                         status += inside.run("dmsetup", "status", POOL)
@@ -287,7 +300,7 @@ class Recording:
     def _use(self, tracing: Tracing, *, again: bool = False) -> None:
         """Run the load.
 
-        :param again: behind a crash, on what is there
+        :param again: the second time, on what is there
         """
         for name in self.scenario.cgroups():
             (CGROUPS / f"pc-{name}").mkdir(exist_ok=True)

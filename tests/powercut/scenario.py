@@ -14,8 +14,8 @@ FileSystem = Literal["ext4", "xfs"]
 #: The first file number of a worker that makes files of its own.
 FILES_OF_WORKER = 1000
 
-#: Behind the crash of a scenario a worker has its number and this.
-AFTER_CRASH = 20
+#: Where a scenario's load runs twice, a worker has its number and this the second time.
+SECOND_TIME = 20
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,7 @@ class Scenario:
     :param resizes: the pool is made smaller and larger all the time
     :param crash: there is a crash in the middle: the target is cut off from
         the device, and built again on what that holds, for more of the load
+    :param restarts: in the middle all is shut down, and built again for more of the load
     :param recover: program that recovers the pool on the host; empty: the one
         of the present sources
     """
@@ -123,12 +124,18 @@ class Scenario:
     reads: bool = False
     resizes: bool = False
     crash: bool = False
+    restarts: bool = False
     recover: str = ""
 
     @property
     def mode(self) -> str:
         """Scope of the target: volume or filesystem."""
         return "filesystem" if self.fs else "volume"
+
+    @property
+    def twice(self) -> bool:
+        """Tell whether the load runs again, on what it has left."""
+        return self.crash or self.restarts
 
     @property
     def load_seconds(self) -> float:
@@ -153,7 +160,7 @@ class Scenario:
     def cgroup_of(self, worker: int) -> str:
         """Return the cgroup of a worker, by its number; empty: none that is known."""
         return next((w.cgroup for w in self.workers
-                     if worker in (w.id, w.id + AFTER_CRASH * self.crash)), "")
+                     if worker in (w.id, w.id + SECOND_TIME * self.twice)), "")
 
     def cgroups(self) -> list[str]:
         """Return the names of all cgroups, in their order."""
@@ -347,6 +354,11 @@ def pool_read(name: str, seed: int, **settings: Any) -> Scenario:
                   disturb=False, **settings)
 
 
+def pool_warm(name: str, seed: int, **settings: Any) -> Scenario:
+    """The same, shut down in the middle: what was read becomes part of the logs."""
+    return pool_read(name, seed, restarts=True, **settings)
+
+
 def pool_resize(name: str, seed: int, **settings: Any) -> Scenario:
     """Logs that overwrite one another's blocks in a pool that shrinks and grows.
 
@@ -362,7 +374,7 @@ FOCUSED: Mapping[str, Callable[..., Scenario]] = {
     "pool-hot": pool_hot, "pool-tags": pool_tags, "pool-wide": pool_wide,
     "pool-crashed": pool_crashed, "pool-carried": pool_carried,
     "pool-carried-volume": pool_carried_volume, "pool-read": pool_read,
-    "pool-resize": pool_resize}
+    "pool-warm": pool_warm, "pool-resize": pool_resize}
 
 
 def linear(scenario: Scenario, name: str) -> Scenario:

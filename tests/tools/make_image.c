@@ -2,8 +2,8 @@
 /*
  * make_image FILE clean|crashed: a small pool. Two volumes; chunks of 16
  * blocks, data from chunk 10: sealed chunks 10 (volume 1, tag 1) and 11
- * (volume 1, tag 2), chunk 12 (volume 2, tag 1) that a crash leaves open, and
- * chunk 13, which is dead.
+ * (volume 1, tag 2), chunk 12 (volume 2, tag 1) that a crash leaves open,
+ * chunk 13, which is dead, and chunk 14 (volume 1, tag 2) of reads.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,6 +90,21 @@ static void chunk(u32 c, u32 volume, u16 tag, u64 gen, bool sealed)
 		image_write(NULL, c * 16 + vc_log_room(&g), 2, seal);
 }
 
+/* A chunk that was read: no records, no checksums, data from its start on. */
+static void reads(u32 c, u32 volume, u16 tag, u64 gen)
+{
+	static u8 seal[VC_SEAL_COPIES][VC_BLOCK_SIZE];
+	struct vc_log_info info = {
+		.gen = gen, .seq = gen, .volume = volume, .chunk = c,
+		.tag = tag, .flags = VC_SEAL_READS, .turn = 1 };
+	struct vc_entry e = { .block = gen, .mask = VC_MASK_ALL };
+
+	memset(image[c * 16], 'r', VC_BLOCK_SIZE);
+	vc_seal_put(seal[0], 0, &e);
+	vc_seal_copies(&g, seal[0], 1, &info);
+	image_write(NULL, c * 16 + vc_log_room(&g), 2, seal);
+}
+
 int main(int argc, char **argv)
 {
 	static u8 block[VC_BLOCK_SIZE];
@@ -111,6 +126,7 @@ int main(int argc, char **argv)
 	chunk(11, 1, 2, 20, true);
 	chunk(12, 2, 1, 30, clean);
 	chunk(13, 1, 1, 5, true);
+	reads(14, 1, 2, 40);
 	image_read(NULL, vc_meta_place(&g, VC_META_TABLE, 0, 0), 1, block);
 	((struct vc_chunk_disk *)(block + sizeof(struct vc_meta_head)))[13]
 		.dead = cpu_to_le64(5);

@@ -73,6 +73,7 @@ KNOWN = {
     "table": ([TABLE], "table block 0: copy 0 is damaged"),
     "seal": ([10 * CHUNK + SEALS[0]], "chunk 10: copy 0 of the seal is damaged"),
     "second seal": ([11 * CHUNK + SEALS[1]], "chunk 11: copy 1 of the seal is damaged"),
+    "seal of reads": ([14 * CHUNK + SEALS[1]], "chunk 14: copy 1 of the seal is damaged"),
     "both seals": ([11 * CHUNK + seal for seal in SEALS], "chunk 11: the seal is lost"),
 }
 #: The same of what no copy is left of.
@@ -161,7 +162,7 @@ def test_dump(clean: Path) -> None:
     assert [volume["name"] for volume in pool["volumes"]] == ["volume-1", "volume-2"]
     assert [(chunk["chunk"], chunk["volume"], chunk["tag"], chunk["state"])
             for chunk in pool["chunks"]] == [
-        (10, 1, 1, "sealed"), (11, 1, 2, "sealed"), (12, 2, 1, "sealed")]
+        (10, 1, 1, "sealed"), (11, 1, 2, "sealed"), (12, 2, 1, "sealed"), (14, 1, 2, "reads")]
     text = tool("dump", "--entries", clean)[1]
     assert "chunk 11: volume 1, tag 2, generation 20 to 21" in text
     assert "block 90, mask 0x00, place 2, blocks 3" in text

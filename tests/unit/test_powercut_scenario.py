@@ -7,7 +7,7 @@ import pytest
 
 from tests.powercut import scenario
 from tests.powercut.__main__ import SAMPLE, WHOLE, scenarios
-from tests.powercut.scenario import AFTER_CRASH, FOCUSED
+from tests.powercut.scenario import FOCUSED, SECOND_TIME
 
 
 @pytest.mark.parametrize("name", list(FOCUSED))
@@ -30,10 +30,11 @@ def test_the_control_of_a_pool_has_none() -> None:
     assert control.recorded_sectors == control.sectors
 
 
-def test_behind_a_crash_workers_have_other_numbers() -> None:
+def test_the_second_time_workers_have_other_numbers() -> None:
     made = scenario.pool_crashed("p", 1)
-    assert made.cgroup_of(3) == made.cgroup_of(3 + AFTER_CRASH) == "b"
-    assert scenario.pool_tags("p", 1).cgroup_of(3 + AFTER_CRASH) == ""
+    assert made.cgroup_of(3) == made.cgroup_of(3 + SECOND_TIME) == "b"
+    assert scenario.pool_warm("p", 1).cgroup_of(3 + SECOND_TIME) == "b"
+    assert scenario.pool_tags("p", 1).cgroup_of(3 + SECOND_TIME) == ""
 
 
 def test_the_sample_has_one_pool_and_the_whole_all() -> None:
