@@ -171,12 +171,14 @@ def test_write_is_done_or_refused(origin: str, cached: bool) -> None:
 @contextlib.contextmanager
 def workers_short_of_memory(percent: int) -> Iterator[None]:
     """Let so many of the allocations of the kernel's workers fail."""
-    tasks = [path for path in Path("/proc").glob("[0-9]*")
-             if path.name == "2" or (path / "comm").read_text().startswith("kworker")]
+    tasks = [Path("/proc/2")]
+    for task in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it may have ended
+            tasks += [task] * (task / "comm").read_text().startswith("kworker")
     knobs = {"probability": percent, "times": -1, "task-filter": "Y", "verbose": 0,
              "ignore-gfp-wait": "N"}
     for task in tasks:
-        with contextlib.suppress(OSError):  # it may have ended
+        with contextlib.suppress(OSError):
             (task / "make-it-fail").write_text("1")
     for name, value in knobs.items():
         (debug.FAILSLAB / name).write_text(str(value))
