@@ -10,7 +10,9 @@
  *
  * How much is whose share: share.c. When chunks run short the oldest one of a log
  * goes, of the log furthest over its share first. What counts in it has to be on
- * the origin. How it goes: kill.c.
+ * the origin. How it goes: kill.c. A log that has no more than its share loses
+ * nothing to one that has: only when that tenth is being used up, by other logs
+ * below theirs, it lets go as well.
  *
  * Where none can go like that, and most of what a log has in the cache is
  * superseded, the rest of its oldest chunk is carried to its end: so a log
@@ -38,9 +40,10 @@
 /* When something could not be done now, look again after so long. */
 #define VC_SPACE_RETRY 1UL
 
+/* That tenth; with what is for carrying there has to be one for a writer. */
 static u32 vc_pool_reserve(const struct vc_pool *p)
 {
-	return vc_pool_size(p) / 10;
+	return max(vc_pool_size(p) / 10, vc_pool_for_carry(p) + 1);
 }
 
 /* May a log have one more chunk, by its share and by what others need? */
@@ -156,13 +159,21 @@ static struct vc_chunk *vc_log_victim(struct vc_log *log)
 	return c;
 }
 
+static bool vc_log_is_over(struct vc_log *log)
+{
+	return vc_log_chunks(log) > log->share;
+}
+
 /* How far is a log over its share, in thousandths of it? */
 static u64 vc_log_excess(struct vc_log *log)
 {
 	return div_u64((u64)vc_log_chunks(log) * 1000, log->share + 1);
 }
 
-/* The chunk that @of finds in the log furthest over its share, or NULL. */
+/*
+ * The chunk that @of finds in the log furthest over its share, of those that have
+ * to give one; or NULL.
+ */
 static struct vc_chunk *vc_pool_first(struct vc_pool *p,
 				      struct vc_chunk *(*of)(struct vc_log *))
 {
@@ -170,10 +181,12 @@ static struct vc_chunk *vc_pool_first(struct vc_pool *p,
 	struct vc_volume *v;
 	struct vc_log *log;
 	u64 most = 0;
+	bool all = READ_ONCE(p->nfree) < vc_pool_reserve(p);
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
-			if (first && vc_log_excess(log) <= most)
+			if ((!all && !vc_log_is_over(log)) ||
+			    (first && vc_log_excess(log) <= most))
 				continue;
 			c = of(log);
 			if (c) {
@@ -211,13 +224,32 @@ static struct vc_chunk *vc_log_burden(struct vc_log *log)
 	return first;
 }
 
-/* Chunks that should be free: the reserve, and one for each log. */
+/* Has a log more than its share? */
+static bool vc_pool_has_over(struct vc_pool *p)
+{
+	struct vc_volume *v;
+	struct vc_log *log;
+
+	list_for_each_entry(v, &p->volumes, node) {
+		list_for_each_entry(log, &v->logs, node) {
+			if (vc_log_is_over(log))
+				return true;
+		}
+	}
+	return false;
+}
+
+/*
+ * Chunks that should be free: the reserve; and one for each log, as far as it
+ * takes that from logs over their share only.
+ */
 static u32 vc_pool_low(struct vc_pool *p)
 {
-	u32 chunks = vc_pool_size(p), low;
+	u32 low = vc_pool_reserve(p);
 
-	low = vc_pool_reserve(p) + p->nlogs + 1;
-	return min(low, chunks / 2);
+	if (vc_pool_has_over(p))
+		low += p->nlogs + 1;
+	return min(low, vc_pool_size(p) / 2);
 }
 
 /* Is somebody to be told when one more chunk can go? */

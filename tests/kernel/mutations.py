@@ -171,6 +171,27 @@ MUTATIONS = [
     Mutation("minimum is not heard", "share.c",
              "log->claim.least = vc_pool_chunks(p, READ_ONCE(tag->least));", "",
              "test_shares.py::test_minima_come_first_then_weights_up_to_the_maxima"),
+    Mutation("who has its share lets go for who has more", "space.c",
+             "(!all && !vc_log_is_over(log)) ||", "",
+             "test_shares.py::test_nobody_loses_of_its_share_to_one_that_has_more"),
+    Mutation("what little was written stays in the cache", "lookup.c",
+             "if (atomic_inc_return(&vc_cell_chunk(p, cell)->dirty) == 1)\n"
+             "\t\t\tvc_destage_soon(v);",
+             "atomic_inc(&vc_cell_chunk(p, cell)->dirty);",
+             "test_pool.py::test_little_now_and_then_reaches_the_origin_from_one_chunk"),
+    Mutation("an idle log's chunk is closed", "destage.c",
+             "if (READ_ONCE(v->pool->short_of_clean))\n\t\t\tvc_log_close_idle(log);",
+             "vc_log_close_idle(log);",
+             "test_pool.py::test_little_now_and_then_reaches_the_origin_from_one_chunk"),
+    Mutation("idle logs keep their chunks where all others are taken", "destage.c",
+             "if (READ_ONCE(v->pool->short_of_clean))\n\t\t\tvc_log_close_idle(log);", ";",
+             "test_pool.py::test_many_that_write_little_leave_room"),
+    Mutation("what was read is gone after a restart", "pool.c",
+             "if (vc_pool_keep_reads(p))", "if (0)",
+             "test_reads.py::test_what_was_promoted_is_there_after_a_clean_restart"),
+    Mutation("a sealed chunk of reads is one of reads still", "warm.c",
+             "if (!r)\n\t\tvc_warm_hand_over(log, c, info.gen);", "",
+             "test_reads.py::test_a_pool_goes_on_with_what_was_promoted_when_it_is_resumed"),
 ]
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pool and its volumes: data goes through buffer, cache and origin and stays the same."""
 
+import contextlib
 import os
 import random
 import time
@@ -156,6 +157,33 @@ def test_little_now_and_then_reaches_the_origin_from_one_chunk(cache: str, origi
     with stack.pool(cache) as pool, stack.cached(origin, pool) as device:
         assert stack.cache_status(device).state == "clean"
         assert stack.pool_status(pool).dirty == 0
+
+
+def test_many_that_write_little_leave_room(origin: str) -> None:
+    """Each has a chunk open, all of it clean; they are closed when nothing else can go."""
+    with contextlib.ExitStack() as after:
+        cache = after.enter_context(stack.null_blk(2))
+        pool = after.enter_context(stack.pool(cache, chunk_kib=64))
+        devices = []
+        for volume in range(1, 17):
+            part = after.enter_context(
+                stack.mapped(f"0 4096 linear {origin} {volume * 4096}"))
+            device = after.enter_context(
+                stack.cached(part.path, pool, volume, f"volume {volume}", age_ms=50))
+            devices.append(device)
+        *little, last = devices
+        for device in little:
+            with Disk(device.path) as disk:
+                disk.write(0, pattern(1, 8), fua=True)
+        assert stack.wait_until(lambda: stack.pool_status(pool).dirty == 0)
+        status = stack.pool_status(pool)
+        assert (status.used, status.chunks) == (15, 22)
+        with Disk(last.path) as disk:
+            for part in range(20):
+                disk.write(part * 128, pattern(part, 128))
+            assert stack.wait_until(lambda: last.status()[3] == "0", 10)
+            for part in range(20):
+                assert disk.read(part * 128, 128) == pattern(part, 128)
 
 
 @pytest.mark.smp

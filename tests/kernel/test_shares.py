@@ -127,6 +127,33 @@ def test_what_others_do_not_use_is_lent(cache: str, origin: str, client: Client,
             assert neighbour.read(mb * 2048, 2048) == pattern(100 + mb, 2048)
 
 
+def test_nobody_loses_of_its_share_to_one_that_has_more(
+        cache: str, origin: str, client: Client) -> None:
+    """Though that one's own chunks cannot go, since its origin takes nothing."""
+    def cached() -> int:
+        return client.tag(device.number, 7).cached_bytes
+
+    with (stack.pool(cache) as pool, stack.cached(origin, pool, 1, "volume 7") as device,
+          stack.null_blk() as second, stack.mapped(stack.linear(second)) as below,
+          stack.cached(below.path, pool, 2, "volume 8") as other,
+          stack.null_blk() as third, stack.cached(third, pool, 3, "volume 9"),
+          Disk(device.path) as disk, Disk(other.path) as neighbour):
+        assert stack.wait_until(
+            lambda: client.tag(device.number, 7).cache_share_bytes == 20 * MIB)
+        write_all(disk, 0, 18, 1)
+        assert stack.wait_until(lambda: stack.cache_status(device).dirty == 0)
+        before = cached()
+        assert before >= 18 * MIB
+        below.swap(f"0 {stack.sectors(second)} flakey {second} 0 0 3600 1 error_writes")
+        write_all(neighbour, 0, 32, 100)
+        assert client.tag(other.number, 8).cached_bytes >= 32 * MIB
+        # What the pool does now is no answer to a request: give it time to do it.
+        assert not stack.wait_until(lambda: cached() < before, 3)
+        below.swap(stack.linear(second))
+        for mb in range(32):
+            assert neighbour.read(mb * 2048, 2048) == pattern(100 + mb, 2048)
+
+
 @pytest.mark.smp
 def test_a_maximum_holds_and_is_changed_under_load(cache: str, origin: str,
                                                    client: Client) -> None:
