@@ -196,9 +196,7 @@ def _load(vms: list[Instance], settings: Settings,
 def shared(cache: vcache.Mapped, vms: list[Instance], guest: Guest,
            settings: Settings) -> dict[str, Any]:
     """Run both on the cache, the agent running; leave the disk without it."""
-    # Without lazytime the images' times of change have the journal write every 5 s,
-    # and each time that takes a chunk, until the host has all of its share.
-    with slow_disk.attached() as device, pair.mounted(device.node, "lazytime"), \
+    with slow_disk.attached() as device, pair.mounted(device.node), \
             vcache.agent(), pair.running(vms, guest, settings), Client() as client:
         tags = vcache.wait_for_tags(device, vms, settings.image_mb << 11, tagged=False)
         policy = json.loads(slow_disk.operator("policy", "show", "--json"))
