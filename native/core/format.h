@@ -42,7 +42,8 @@
  * So that no old entry comes back to life when the one that superseded it is
  * gone, there are two rules:
  *
- * 1. The chunks of a log die in the order of their generations.
+ * 1. The chunks of a log die in the order of their generations. One of reads may
+ *    die earlier: it has superseded nothing, and the origin has all of it.
  * 2. None dies before the stale chunks of the other logs of its volume are
  *    sealed, and sealed again without what is superseded.
  *

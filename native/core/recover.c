@@ -40,7 +40,8 @@ int vc_chunk_scan(const struct vc_store *st, const struct vc_geometry *g,
 		found->last = info.seq;
 		found->volume = info.volume;
 		found->tag = info.tag;
-		found->damaged = i && !(info.flags & VC_SEAL_READS);
+		found->reads = info.flags & VC_SEAL_READS;
+		found->damaged = i && !found->reads;
 		return 0;
 	}
 	return failed ? -EIO : 0;

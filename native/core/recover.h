@@ -11,6 +11,7 @@
  * @last: sequence number of its last record, once it is replayed
  * @volume: whose it is
  * @tag: whose it is
+ * @reads: it is of reads, and may die before older ones of its log
  * @damaged: its first block is not readable, its seal is
  * @lost: entries of it are superseded
  * @stale: it has to be sealed again before a chunk of another log dies
@@ -22,6 +23,7 @@ struct vc_found {
 	u64 last;
 	u32 volume;
 	u16 tag;
+	bool reads;
 	bool damaged;
 	bool lost;
 	bool stale;

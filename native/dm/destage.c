@@ -478,6 +478,8 @@ static bool vc_destage_pass(struct vc_volume *v)
 			return false;
 		if (READ_ONCE(log->dirty) && vc_log_due(log))
 			more |= vc_destage_log(v, log);
+		if (!READ_ONCE(log->dirty) && READ_ONCE(v->pool->short_of_clean))
+			vc_log_close_idle(log);
 	}
 	return more && !v->failing;
 }
@@ -512,7 +514,10 @@ void vc_destage_work(struct work_struct *work)
 		return;
 	list_for_each_entry_lockless(log, &v->logs, node)
 		dirty |= vc_log_dirty_chunks(log);
-	if (dirty)
+	/* What the origin has refused may be discarded by now. */
+	if (!dirty)
+		v->failing = false;
+	else
 		queue_delayed_work(v->pool->wq, &v->destage, v->failing ?
 				   VC_RETRY_DELAY : VC_DESTAGE_TICK);
 }

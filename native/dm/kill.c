@@ -178,7 +178,7 @@ static bool vc_chunk_doom(struct vc_log *log, struct vc_chunk *c)
 }
 
 /**
- * vc_chunk_kill - let the oldest chunk of a log die, or one of reads
+ * vc_chunk_kill - let the oldest chunk of a log die, or one that was read
  * @p: the pool, locked
  * @c: the chunk
  *
@@ -215,6 +215,8 @@ int vc_chunk_kill(struct vc_pool *p, struct vc_chunk *c)
 		log->nr--;
 	if (!c->clean)
 		log->dirty--;
+	if (c->warm)
+		log->warm--;
 	spin_unlock_irq(&log->lock);
 	vc_chunk_release(p, c);
 	return 0;

@@ -57,10 +57,12 @@ static void vc_volume_hand_out(struct vc_volume *v, const u32 *list, u32 n)
 		atomic_add(live, &log->live);
 		c->log = log;
 		c->stale = p->found[list[i]].stale;
+		c->warm = p->found[list[i]].reads;
 		spin_lock_irq(&log->lock);
 		list_add_tail(&c->node, &log->chunks);
 		log->nr++;
 		log->dirty += !c->clean;
+		log->warm += c->warm;
 		spin_unlock_irq(&log->lock);
 		cond_resched();
 	}

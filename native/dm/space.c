@@ -46,13 +46,17 @@ static u32 vc_pool_reserve(const struct vc_pool *p)
 	return max(vc_pool_size(p) / 10, vc_pool_for_carry(p) + 1);
 }
 
-/* May a log have one more chunk, by its share and by what others need? */
+/*
+ * May a log have one more chunk, by its share and by what others need? One that
+ * has just its share may have the last one above the reserve: then it has more,
+ * and gives its own, or it would wait for others to do so.
+ */
 static bool vc_log_may_grow(struct vc_pool *p, struct vc_log *log)
 {
-	u32 has = vc_log_chunks(log);
+	u32 has = vc_log_chunks(log), share = READ_ONCE(log->share);
 
 	return has < READ_ONCE(log->most) &&
-	       (p->nfree > vc_pool_reserve(p) || has < READ_ONCE(log->share));
+	       (p->nfree + (has <= share) > vc_pool_reserve(p) || has < share);
 }
 
 /* Called with the lock of the free list. */
@@ -136,6 +140,23 @@ static struct vc_chunk *vc_log_oldest(struct list_head *list)
 }
 
 /*
+ * A chunk of a log that was read before a restart, and may go, or NULL: it need
+ * not wait for what was written before it.
+ */
+static struct vc_chunk *vc_log_warm(struct vc_log *log)
+{
+	struct vc_chunk *c;
+
+	if (!log->warm)
+		return NULL;
+	list_for_each_entry(c, &log->chunks, node) {
+		if (c->warm && vc_chunk_may_die(c))
+			return c;
+	}
+	return NULL;
+}
+
+/*
  * The chunk of a log that goes first, if there is one that may go; or NULL.
  * What was missed once has little room; what was written goes before what was
  * read, until most of it was read.
@@ -154,7 +175,7 @@ static struct vc_chunk *vc_log_victim(struct vc_log *log)
 		c = vc_log_oldest(&small->chunks);
 	c = c ?: vc_log_oldest(reads ? &main->chunks : &log->chunks) ?:
 	    vc_log_oldest(reads ? &log->chunks : &main->chunks) ?:
-	    vc_log_oldest(&small->chunks);
+	    vc_log_oldest(&small->chunks) ?: vc_log_warm(log);
 	spin_unlock_irq(&log->lock);
 	return c;
 }
@@ -252,6 +273,21 @@ static u32 vc_pool_low(struct vc_pool *p)
 	return min(low, vc_pool_size(p) / 2);
 }
 
+/* Is there one who cannot write for want of a chunk, and its origin takes data? */
+static bool vc_pool_has_starved(struct vc_pool *p)
+{
+	struct vc_volume *v;
+	struct vc_log *log;
+
+	list_for_each_entry(v, &p->volumes, node) {
+		list_for_each_entry(log, &v->logs, node) {
+			if (READ_ONCE(log->starved) && !READ_ONCE(v->failing))
+				return true;
+		}
+	}
+	return false;
+}
+
 /* Is somebody to be told when one more chunk can go? */
 static bool vc_pool_short(struct vc_pool *p)
 {
@@ -338,7 +374,7 @@ static struct vc_chunk *vc_leaving_first(struct vc_chunk *c)
 	else if (READ_ONCE(c->state) == VC_CHUNK_OPEN)
 		vc_log_close_idle(log);
 	spin_lock_irq(&log->lock);
-	if (c->reads)
+	if (c->reads || c->warm)
 		first = vc_chunk_may_die(c) ? c : NULL;
 	else
 		first = vc_log_oldest(&log->chunks);
@@ -408,7 +444,9 @@ static void vc_pool_make_room(struct vc_pool *p)
 		cond_resched();
 	}
 	WRITE_ONCE(p->short_of_space, vc_pool_short(p));
-	WRITE_ONCE(p->short_of_clean, p->short_of_space && !clean);
+	WRITE_ONCE(p->short_of_clean, p->short_of_space && !clean &&
+		   (READ_ONCE(p->nfree) < vc_pool_reserve(p) ||
+		    vc_pool_has_starved(p)));
 	if (!p->short_of_space)
 		return;
 	list_for_each_entry(v, &p->volumes, node) {

@@ -52,6 +52,7 @@ enum vc_chunk_state {
  * @clean: all that counts in it is on the origin; set once, or from the start
  * @reads: what is in it was promoted, it has no records, and these are its like;
  *	or NULL
+ * @warm: it was of reads before the pool was shut down, see warm.c
  * @failed: a record of it could not be written; it gets no more and no seal
  * @stale: records of other logs supersede entries of it, see vc_kill_reseal()
  * @sealing: what its seal will say, until it is written
@@ -66,6 +67,7 @@ struct vc_chunk {
 	atomic_t pending;
 	u8 state;
 	bool clean;
+	bool warm;
 	bool failed;
 	bool stale;
 	bool wanted;
@@ -208,6 +210,7 @@ struct vc_claim {
  * @records: records on their way, the oldest first
  * @nr: chunks in @chunks
  * @dirty: of those the ones that are not clean
+ * @warm: and those that are warm
  * @spare: the next chunk
  * @starved: the writer waits for a chunk or for a seal
  * @held: it waits until carrying has its chunks, see vc_log_hold()
@@ -243,6 +246,7 @@ struct vc_log {
 	struct list_head records;
 	u32 nr;
 	u32 dirty;
+	u32 warm;
 	struct vc_chunk *spare;
 	bool starved;
 	bool held;

@@ -8,7 +8,8 @@
  * such chunks ones of the log: it gives each a generation above all there are,
  * says in the chunk table that they are clean, and seals them. From then on they
  * are as others are, also after a crash; and they are the log's newest, so that
- * what was written goes before what was read.
+ * what was written goes before what was read. But where what is older cannot go
+ * they may: what was read has superseded nothing, see rule 1 in format.h.
  *
  * How hot a block was is not kept. A volume in write-through mode begins with
  * nothing anyway.
@@ -43,8 +44,11 @@ static void vc_warm_hand_over(struct vc_log *log, struct vc_chunk *c, u64 gen)
 	c->gen = gen;
 	c->reads->nr--;
 	c->reads = NULL;
+	c->warm = true;
+	c->stale = false; /* its seal was made of what counts */
 	list_move_tail(&c->node, &log->chunks);
 	log->nr++;
+	log->warm++;
 	spin_unlock_irq(&log->lock);
 }
 

@@ -285,7 +285,7 @@ MUTATIONS = [
              " &&\n\t\t       !(in->flags & ~VC_SEAL_READS);", ";"),
     Mutation("a record may have flags", "log", "!in->flags &&\n", "\n"),
     Mutation("a chunk of reads is damaged", "recover",
-             "i && !(info.flags & VC_SEAL_READS)", "i"),
+             "i && !found->reads", "i"),
     Mutation("what was read is older than what it followed", "warm",
              "info.gen = w->next_seq++;", "info.gen = 1;"),
     Mutation("chunks of a log die in any order", "writer",

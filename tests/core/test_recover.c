@@ -14,7 +14,7 @@ struct shape {
 	u32 apart;
 };
 
-static unsigned long kills, reseals, warmed, recoveries;
+static unsigned long kills, reseals, warmed, early, recoveries;
 
 static void pool_init(struct writer *w, const struct shape *shape,
 		      uint64_t seed)
@@ -68,6 +68,7 @@ static void pool_free(struct writer *w)
 	kills += w->kills;
 	reseals += w->reseals;
 	warmed += w->warmed;
+	early += w->early;
 }
 
 /* Load what is not in chunks. Return: false when the power has failed. */
@@ -257,6 +258,8 @@ static void step(struct writer *w)
 		check_running(w, below(w, SECTORS));
 		if (!below(w, 8) && warm(w, tag))
 			check_shut_down(w);
+		if (!below(w, 4))
+			kill_warm(w, c);
 		break;
 	default:
 		progress(w, &w->log[tag]);
@@ -411,9 +414,10 @@ int main(int argc, char **argv)
 	check_seeds(argc, argv, 3, test_each_write);
 	check_seeds(argc, argv, 4, test_large);
 	/* Otherwise nothing was tested. */
-	CHECK(argc > 1 || (kills > 500 && reseals > 500 && warmed > 500));
-	printf("%lu recoveries, %lu chunks died, %lu were sealed again, %lu were of reads\n",
-	       recoveries, kills, reseals, warmed);
+	CHECK(argc > 1 || (kills > 500 && reseals > 500 && warmed > 500 &&
+			   early > 50));
+	printf("%lu recoveries, %lu chunks died, %lu were sealed again, %lu were of reads, %lu died early\n",
+	       recoveries, kills, reseals, warmed, early);
 	free(w);
 	return 0;
 }

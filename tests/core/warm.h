@@ -68,7 +68,7 @@ static void check_warm(struct writer *w, u32 c, u64 gen)
 	struct vc_seal s;
 
 	CHECK(!vc_chunk_scan(&w->st, &w->g, c, dead, block, &found));
-	CHECK(found.gen == gen && !found.damaged);
+	CHECK(found.gen == gen && found.reads && !found.damaged);
 	CHECK(vc_seal_load(&w->st, &w->g, c, gen, w->work, &s));
 	CHECK(!s.bad && s.info.flags == VC_SEAL_READS);
 }
@@ -99,6 +99,7 @@ static bool warm(struct writer *w, u16 tag)
 		w->found[c].gen = info.gen;
 		w->found[c].last = info.gen;
 		w->found[c].tag = tag;
+		w->found[c].reads = true;
 		w->chunk[c].state = SEALED;
 		w->warmed++;
 		check_warm(w, c, info.gen);
@@ -108,6 +109,23 @@ static bool warm(struct writer *w, u16 tag)
 	}
 	free(image);
 	return !w->d.dead;
+}
+
+/* What was read goes before what is older, and nothing of it to the origin. */
+static void kill_warm(struct writer *w, u32 c)
+{
+	u32 place;
+
+	if (w->chunk[c].state != SEALED || !w->found[c].reads ||
+	    !reseal_others(w, w->found[c].tag))
+		return;
+	table_entry(w, c)->dead = cpu_to_le64(w->found[c].gen);
+	if (vc_meta_save(&w->st, &w->g, VC_META_TABLE, 0, w->table))
+		return;
+	for (place = 0; place < w->g.chunk_blocks; place++)
+		vc_index_drop(&w->ix, c * w->g.chunk_blocks + place);
+	w->chunk[c].state = FREE;
+	w->early++;
 }
 
 #endif /* VCACHE_TESTS_WARM_H */

@@ -80,6 +80,7 @@ struct writer {
 	unsigned long kills;
 	unsigned long reseals;
 	unsigned long warmed;
+	unsigned long early;
 };
 
 static unsigned int below(struct writer *w, unsigned int n)

@@ -160,8 +160,7 @@ MUTATIONS = [
              "bio->bi_status = errno_to_blk_status(r);\n\tsubmit_bio_noacct(bio);",
              "test_pool.py::test_a_discard_leaves_parts_of_blocks_alone"),
     Mutation("nothing is lent", "space.c",
-             "(p->nfree > vc_pool_reserve(p) || has < READ_ONCE(log->share))",
-             "has < READ_ONCE(log->share)",
+             "(p->nfree + (has <= share) > vc_pool_reserve(p) || has < share)", "has < share",
              "test_shares.py::test_reads_are_lent_what_others_do_not_use"),
     Mutation("the curve takes a write for a read", "write.c",
              "VC_CURVE_WRITE", "VC_CURVE_READ", "test_curve.py"),
@@ -192,6 +191,12 @@ MUTATIONS = [
     Mutation("a sealed chunk of reads is one of reads still", "warm.c",
              "if (!r)\n\t\tvc_warm_hand_over(log, c, info.gen);", "",
              "test_reads.py::test_a_pool_goes_on_with_what_was_promoted_when_it_is_resumed"),
+    Mutation("who has just its share waits for others", "space.c",
+             "p->nfree + (has <= share) > vc_pool_reserve(p)", "p->nfree > vc_pool_reserve(p)",
+             "test_shares.py::test_who_has_its_share_goes_on_when_its_origin_does"),
+    Mutation("what was read waits for what was written before", "space.c",
+             " ?: vc_log_warm(log);", ";",
+             "test_reads.py::test_what_was_read_before_a_restart_makes_room_for_others"),
 ]
 
 

@@ -224,6 +224,30 @@ def test_what_was_promoted_is_there_after_a_clean_restart(
             assert disk.read(0, 64) == expected
 
 
+def test_what_was_read_before_a_restart_makes_room_for_others(
+        cache: str, origin: str, client: Client) -> None:
+    """Though its log has older chunks, dirty, and nothing takes them now."""
+    mib = 2048
+    with stack.pool(cache) as pool, stack.mapped(stack.linear(origin)) as below:
+        with stack.cached(below.path, pool) as device, Disk(device.path) as disk:
+            below.swap(f"0 {stack.sectors(origin)} flakey {origin} 0 0 3600 1 error_writes")
+            disk.write(50 * mib, pattern(1, mib), fua=True)
+            for at in range(0, 20 * mib, 64):
+                for _ in range(2):
+                    disk.read(at * 37 % (20 * mib), 64)
+            assert stack.wait_until(lambda: stack.pool_status(pool).reads > 18)
+        assert stack.pool_status(pool).dirty >= 1
+    with stack.pool(cache) as pool, stack.null_blk() as second, \
+            stack.cached(second, pool, 2, "volume 8") as device, Disk(device.path) as disk:
+        for mb in range(58):
+            disk.write(mb * mib, pattern(mb, mib))
+            disk.flush()
+        assert stack.wait_until(
+            lambda: client.tag(device.number, 8).cached_bytes > 48 << 20), (
+            client.tag(device.number, 8).cached_bytes >> 20)
+        assert stack.pool_status(pool).dirty >= 1
+
+
 @contextlib.contextmanager
 def as_after_a_crash(cache: str) -> Iterator[str]:
     """Give a device with what a cache device has now."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much of the cache is whose: minima, weights, maxima, and what is lent."""
 
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -151,6 +152,31 @@ def test_nobody_loses_of_its_share_to_one_that_has_more(
         assert not stack.wait_until(lambda: cached() < before, 3)
         below.swap(stack.linear(second))
         for mb in range(32):
+            assert neighbour.read(mb * 2048, 2048) == pattern(100 + mb, 2048)
+
+
+def test_who_has_its_share_goes_on_when_its_origin_does(
+        cache: str, origin: str, client: Client) -> None:
+    """It has no clean chunk and its neighbour, idle, is below its own share: nobody gives."""
+    with (stack.pool(cache) as pool, stack.cached(origin, pool, 1, "volume 7") as device,
+          stack.null_blk() as second, stack.mapped(stack.linear(second)) as below,
+          stack.cached(below.path, pool, 2, "volume 8") as other,
+          Disk(device.path) as disk, Disk(other.path) as neighbour):
+        assert stack.wait_until(
+            lambda: client.tag(device.number, 7).cache_share_bytes == 31 * MIB)
+        write_all(disk, 0, 28, 1)
+        assert stack.wait_until(lambda: stack.cache_status(device).dirty == 0)
+        below.swap(f"0 {stack.sectors(second)} flakey {second} 0 0 3600 1 error_writes")
+        writer = threading.Thread(target=write_all, args=(neighbour, 0, 60, 100))
+        writer.start()
+        assert stack.wait_until(
+            lambda: client.tag(other.number, 8).cached_bytes >= 30 * MIB)
+        writer.join(2)
+        assert writer.is_alive()
+        below.swap(stack.linear(second))
+        writer.join(60)
+        assert not writer.is_alive()
+        for mb in range(60):
             assert neighbour.read(mb * 2048, 2048) == pattern(100 + mb, 2048)
 
 
