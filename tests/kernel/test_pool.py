@@ -166,10 +166,10 @@ def test_many_that_write_little_leave_room(origin: str) -> None:
         pool = after.enter_context(stack.pool(cache, chunk_kib=64))
         devices = []
         for volume in range(1, 17):
-            part = after.enter_context(
+            below = after.enter_context(
                 stack.mapped(f"0 4096 linear {origin} {volume * 4096}"))
             device = after.enter_context(
-                stack.cached(part.path, pool, volume, f"volume {volume}", age_ms=50))
+                stack.cached(below.path, pool, volume, f"volume {volume}", age_ms=50))
             devices.append(device)
         *little, last = devices
         for device in little:
