@@ -194,7 +194,7 @@ static void begin(u32 cells, u32 blocks)
 		entries *= 2;
 	ghosts.entry = take(entries, sizeof(u16));
 	ghosts.mask = entries - 1;
-	credit = VC_CREDIT_MAX;
+	credit = VC_CREDIT_FIRST;
 }
 
 int main(int argc, char **argv)

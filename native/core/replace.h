@@ -34,11 +34,12 @@
 
 /*
  * A block that is read pays for keeping so many that are not hot; what is paid
- * lasts for so long, and so much a log has from the start: who writes often reads,
- * later.
+ * lasts for so long. And so many a log has from the start: who writes often reads,
+ * later. Where he never does, each is a block that the SSD has written for nothing.
  */
 #define VC_CREDIT_READ		2U
 #define VC_CREDIT_MAX		16384U
+#define VC_CREDIT_FIRST		4096U
 
 /**
  * struct vc_keep - what is kept of a chunk
