@@ -5,6 +5,7 @@
  * last or was on its way, whole. See writer.h; for what was read warm.h.
  */
 #include "warm.h"
+#include "writer.h"
 
 struct shape {
 	u32 chunk_blocks;
