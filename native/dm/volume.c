@@ -12,6 +12,9 @@
 #include "reads.h"
 #include "round.h"
 
+/* Somebody may have opened another chunk: close that after so long. */
+#define VC_CLOSE_AGAIN (HZ / 10 + 1)
+
 /**
  * vc_volume_find - find a volume by its number
  * @p: the pool, under its lock
@@ -449,17 +452,22 @@ static bool vc_log_sealed(struct vc_log *log)
 	return sealed;
 }
 
-/* Seal everything that is open; nothing writes to it. */
+/*
+ * Seal everything that is open; nothing writes to it. Until the volume is stopped
+ * a chunk may be opened to carry something: then that is sealed, too.
+ */
 static void vc_volume_close(struct vc_volume *v)
 {
 	struct vc_log *log;
 
 	list_for_each_entry_lockless(log, &v->logs, node) {
-		mutex_lock(&log->append);
-		vc_log_close(log);
-		mutex_unlock(&log->append);
-		vc_reads_close(log);
-		wait_event(v->idle, vc_log_sealed(log));
+		do {
+			mutex_lock(&log->append);
+			vc_log_close(log);
+			mutex_unlock(&log->append);
+			vc_reads_close(log);
+		} while (!wait_event_timeout(v->idle, vc_log_sealed(log),
+					     VC_CLOSE_AGAIN));
 	}
 }
 
