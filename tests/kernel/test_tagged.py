@@ -11,7 +11,6 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -280,9 +279,6 @@ def test_power_cuts_under_load(drive: Ssd, client: Client) -> None:
                 disk.flush()
                 promised[me] = turn
 
-    def further(seen: list[int]) -> bool:
-        return all(now > then for now, then in zip(promised, seen, strict=True))
-
     with vcache(path) as device:
         _use(client, device)
         threads = [threading.Thread(target=work, args=(me, device)) for me in range(4)]
@@ -297,9 +293,6 @@ def test_power_cuts_under_load(drive: Ssd, client: Client) -> None:
             assert stack.wait_until(lambda: Drives().use_tags(client, client.devices()) == [] and
                                     _device(client, device) is spec.Isolation.TAGGED)
             tagged = client.tag(device.number, 7).stats.tagged_flushes
-            # The NVMe driver fails a request that has met the sixth cut.
-            seen = list(promised)
-            assert stack.wait_until(partial(further, seen))
         time.sleep(0.5)
         drive.cut_power()
         sure = list(promised)
