@@ -114,18 +114,9 @@ static bool warm(struct writer *w, u16 tag)
 /* What was read goes before what is older, and nothing of it to the origin. */
 static void kill_warm(struct writer *w, u32 c)
 {
-	u32 place;
-
-	if (w->chunk[c].state != SEALED || !w->found[c].reads ||
-	    !reseal_others(w, w->found[c].tag))
-		return;
-	table_entry(w, c)->dead = cpu_to_le64(w->found[c].gen);
-	if (vc_meta_save(&w->st, &w->g, VC_META_TABLE, 0, w->table))
-		return;
-	for (place = 0; place < w->g.chunk_blocks; place++)
-		vc_index_drop(&w->ix, c * w->g.chunk_blocks + place);
-	w->chunk[c].state = FREE;
-	w->early++;
+	if (w->chunk[c].state == SEALED && w->found[c].reads &&
+	    reseal_others(w, w->found[c].tag) && die(w, c))
+		w->early++;
 }
 
 #endif /* VCACHE_TESTS_WARM_H */

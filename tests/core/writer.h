@@ -543,10 +543,24 @@ static struct vc_chunk_disk *table_entry(struct writer *w, u32 c)
 					sizeof(struct vc_meta_head)) + c;
 }
 
+/* A chunk dies, of which nothing counts that is not on the origin. */
+static bool die(struct writer *w, u32 c)
+{
+	u32 place;
+
+	table_entry(w, c)->dead = cpu_to_le64(w->found[c].gen);
+	if (vc_meta_save(&w->st, &w->g, VC_META_TABLE, 0, w->table))
+		return false;
+	for (place = 0; place < w->g.chunk_blocks; place++)
+		vc_index_drop(&w->ix, c * w->g.chunk_blocks + place);
+	w->chunk[c].state = FREE;
+	return true;
+}
+
 /* The oldest chunk of a log dies, if it may. */
 static void kill_oldest(struct writer *w, u16 tag)
 {
-	u32 c, oldest = NONE, place;
+	u32 c, oldest = NONE;
 
 	for (c = w->g.first_chunk; c < w->g.chunks; c++) {
 		if (w->chunk[c].state != FREE && w->found[c].tag == tag &&
@@ -556,15 +570,8 @@ static void kill_oldest(struct writer *w, u16 tag)
 	c = oldest;
 	if (c == NONE || w->chunk[c].state != SEALED)
 		return;
-	if (!reseal_others(w, tag) || !destage(w, c))
-		return;
-	table_entry(w, c)->dead = cpu_to_le64(w->found[c].gen);
-	if (vc_meta_save(&w->st, &w->g, VC_META_TABLE, 0, w->table))
-		return;
-	for (place = 0; place < w->g.chunk_blocks; place++)
-		vc_index_drop(&w->ix, c * w->g.chunk_blocks + place);
-	w->chunk[c].state = FREE;
-	w->kills++;
+	if (reseal_others(w, tag) && destage(w, c) && die(w, c))
+		w->kills++;
 }
 
 #endif /* VCACHE_TESTS_WRITER_H */
