@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * dm-vcache: the end of a chunk. First what it would bring back to life is taken
- * out of other seals, then the chunk table says that it is dead, then it is
- * trimmed, and then it is free.
+ * out of other seals, then the chunk table says that it is dead, then what is hot
+ * in it is copied, then it is trimmed, and then it is free.
  */
 #include <linux/blkdev.h>
 #include <linux/delay.h>
 
-#include "pool.h"
+#include "reads.h"
 
 /**
  * vc_chunk_free - a chunk may be used again
@@ -181,13 +181,15 @@ static bool vc_chunk_doom(struct vc_log *log, struct vc_chunk *c)
  * vc_chunk_kill - let the oldest chunk of a log die, or one that was read
  * @p: the pool, locked
  * @c: the chunk
+ * @keep: what is hot in it stays, as a copy
  *
  * Until that is durable the index has what is in it: what supersedes that has to
- * know, see vc_kill_reseal().
+ * know, see vc_kill_reseal(). So copies take its place only behind that: they have
+ * no record, and who supersedes one of them takes nothing back on the device.
  *
  * Return: 0; -EAGAIN when it may not; another negative errno.
  */
-int vc_chunk_kill(struct vc_pool *p, struct vc_chunk *c)
+int vc_chunk_kill(struct vc_pool *p, struct vc_chunk *c, bool keep)
 {
 	struct vc_log *log = c->log;
 	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, i;
@@ -202,6 +204,8 @@ int vc_chunk_kill(struct vc_pool *p, struct vc_chunk *c)
 		spin_unlock_irq(&log->lock);
 		return r;
 	}
+	if (keep)
+		vc_reads_keep(c);
 	for (i = 0; i < vc_log_room(&p->g); i++)
 		vc_lookup_drop(p, cell + i);
 	/* Who found it before is still reading; nobody finds it any more. */

@@ -455,12 +455,9 @@ bool vc_lookup_promote(struct vc_volume *v, u32 cell, u64 block, int changes)
 /**
  * vc_lookup_keep - a whole clean block is in another cell now
  * @v: the volume
- * @from: where it was
+ * @from: where it was, in a chunk that is dead on the device: nothing there
+ *	brings the block back
  * @to: where it is, an empty cell of a chunk of reads
- *
- * A log that knows the block in @from finds nothing newer of its own behind
- * it. For other logs its chunk is stale: what supersedes the block meets only
- * @to, which has no record.
  *
  * Return: false when the block has been superseded: then @to stays empty.
  */
@@ -481,7 +478,6 @@ bool vc_lookup_keep(struct vc_volume *v, u32 from, u32 to)
 		vc_index_drop(&p->ix, from);
 		vc_cell_emptied(p, from);
 		vc_lookup_put_locked(v, to, block, VC_MASK_ALL, true, heat);
-		WRITE_ONCE(vc_cell_chunk(p, from)->stale, true);
 	}
 	spin_unlock_irqrestore(lock, flags);
 	return good;

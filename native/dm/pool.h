@@ -393,7 +393,7 @@ void vc_pool_share(struct vc_pool *p);
 void vc_chunk_free(struct vc_pool *p, struct vc_chunk *c);
 void vc_chunk_release(struct vc_pool *p, struct vc_chunk *c);
 bool vc_chunk_may_die(struct vc_chunk *c);
-int vc_chunk_kill(struct vc_pool *p, struct vc_chunk *c);
+int vc_chunk_kill(struct vc_pool *p, struct vc_chunk *c, bool keep);
 
 /* space.c */
 void vc_space_work(struct work_struct *work);

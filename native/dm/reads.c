@@ -213,7 +213,8 @@ static u32 vc_reads_copy(struct vc_log *log, struct vc_round *r, u32 from)
 
 /**
  * vc_reads_keep - copy what is hot in a chunk that is to go
- * @c: the chunk, clean and sealed; its pool is locked
+ * @c: the chunk, clean and dead on the device, but not trimmed yet; its pool is
+ *	locked
  *
  * Whatever cannot be copied is read from the origin the next time.
  */

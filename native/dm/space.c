@@ -327,10 +327,7 @@ static bool vc_pool_carry(struct vc_pool *p, struct vc_chunk *c, u32 *left)
 /* Keep what is hot in a chunk, and let it die. Return: false: not now. */
 static bool vc_pool_kill(struct vc_pool *p, struct vc_chunk *c)
 {
-	int r;
-
-	vc_reads_keep(c);
-	r = vc_chunk_kill(p, c);
+	int r = vc_chunk_kill(p, c, true);
 
 	if (r == -EAGAIN)
 		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
@@ -493,6 +490,6 @@ int vc_log_clear(struct vc_log *log)
 
 	vc_reads_close(log);
 	while (!r && (c = vc_log_victim(log)))
-		r = vc_chunk_kill(p, c);
+		r = vc_chunk_kill(p, c, false);
 	return r ?: vc_log_chunks(log) ? -EBUSY : 0;
 }
