@@ -114,9 +114,13 @@ bool vc_dev_drained(struct vc_dev *dev)
 	       !atomic_read(&dev->inflight);
 }
 
-/* Flushes to go on when no lock is held: those that are fine, and not. */
+/*
+ * Flushes to go on when no lock is held: those that are fine, and not. @again: a
+ * flush drains now that has waited behind a failure, and wants a try of its own.
+ */
 struct vc_after {
 	struct list_head waiters[2];
+	bool again;
 };
 
 /*
@@ -134,6 +138,7 @@ static void vc_tag_leave(struct vc_tag *tag, struct vc_block *b, u8 *slot,
 	if (stays)
 		*slot = vc_epoch_enter(&tag->epoch);
 	d = vc_epoch_leave(&tag->epoch, was, b->failed);
+	after->again |= d.failed && tag->epoch.draining;
 	for (s = 0; s < VC_EPOCH_SLOTS; s++) {
 		bool failed = d.failed & BIT(s);
 
@@ -168,7 +173,6 @@ static void vc_block_judge(struct vc_block *b, bool stays)
 static void vc_block_return(struct vc_block *b)
 {
 	struct vc_tag *home = vc_block_home(b);
-	bool retry = READ_ONCE(b->tag->epoch.draining);
 
 	spin_lock(&home->lock);
 	list_add_tail(&b->node, &home->dirty);
@@ -176,13 +180,7 @@ static void vc_block_return(struct vc_block *b)
 	b->settled = true;
 	b->since = jiffies;
 	home->ndirty++;
-	/* Flushes that came during the failed try get one of their own. */
-	retry |= home->epoch.draining;
-	if (retry)
-		home->goal = home->ndirty;
 	spin_unlock(&home->lock);
-	if (retry)
-		vc_tag_kick(home);
 }
 
 /* Called with the lock of the block held. */
@@ -202,6 +200,14 @@ static void vc_block_left(struct vc_block *b, bool stays,
 	vc_block_judge(b, stays);
 	if (stays)
 		vc_block_return(b);
+	/*
+	 * Once for all that has been refused meanwhile: one try after the other,
+	 * while something else of the flush hangs, would keep a processor busy.
+	 */
+	if (after->again) {
+		vc_tag_write_out(b->tag, UINT_MAX);
+		vc_tag_write_out(host, UINT_MAX);
+	}
 	atomic_long_dec(&b->tag->dev->unsettled);
 }
 
@@ -251,7 +257,7 @@ static void vc_block_written(struct vc_block *b, struct vc_after *after)
  */
 void vc_block_part_done(struct vc_block *b, blk_status_t status)
 {
-	struct vc_after after;
+	struct vc_after after = {};
 	unsigned long flags;
 
 	INIT_LIST_HEAD(&after.waiters[0]);

@@ -197,6 +197,13 @@ MUTATIONS = [
     Mutation("what was read waits for what was written before", "space.c",
              " ?: vc_log_warm(log);", ";",
              "test_reads.py::test_what_was_read_before_a_restart_makes_room_for_others"),
+    Mutation("what is refused is tried again and again", "writeout.c",
+             "after->again |= d.failed && tag->epoch.draining;",
+             "after->again |= tag->epoch.draining;",
+             "test_failure.py::test_what_is_refused_is_tried_once_a_flush"),
+    Mutation("who waited behind a failure gets no try", "writeout.c",
+             "after->again |= d.failed && tag->epoch.draining;", "",
+             "test_failure.py::test_what_is_refused_is_tried_once_a_flush"),
 ]
 
 

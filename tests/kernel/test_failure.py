@@ -14,6 +14,7 @@ import pytest
 from tests.kernel import stack
 from tests.kernel.conftest import Cgroup, KernelLog
 from tests.kernel.disk import SECTOR, Disk, pattern, read
+from tests.kernel.dm import NOFLUSH
 from tests.kernel.stack import Mapped, linear, mapped, vcache, with_bad_sectors
 from vcache_agent.model import Extent
 from vcache_agent.netlink.client import Client, EventListener
@@ -97,6 +98,41 @@ def test_write_out_fails(failing: Origin, client: Client, events: EventListener)
         assert not tag.broken
         assert tag.dirty_bytes == 0
         assert not client.devices()[0].broken
+
+
+def test_what_is_refused_is_tried_once_a_flush(origin: str, client: Client) -> None:
+    """Not again and again while something else that the flush waits for hangs."""
+    with mapped(linear(origin)) as slow, mapped(
+            with_bad_sectors(slow.path, BAD, LENGTH)) as below, vcache(
+            below.path) as device, Disk(device.path) as disk:
+        answers: list[int | None] = []
+
+        def flush() -> None:
+            try:
+                disk.flush()
+                answers.append(None)
+            except OSError as error:
+                answers.append(error.errno)
+
+        def errors() -> int:
+            return client.tag(device.number, 7).stats.writeout_errors
+
+        slow.suspend(NOFLUSH)
+        try:
+            disk.write(0, pattern(1, 8))
+            disk.write(BAD, pattern(2, 8))
+            for _ in range(3):
+                threading.Thread(target=flush, daemon=True).start()
+                time.sleep(0.3)
+            tried = errors()
+        finally:
+            slow.resume()
+        assert tried == 3
+        # The two that waited behind the first get a try of their own, together.
+        assert stack.wait_until(lambda: len(answers) == 3, 10)
+        assert answers == [errno.EIO] * 3
+        assert errors() == 4
+        assert read(origin, 0, 8) == pattern(1, 8)
 
 
 def test_error_nobody_waited_for_is_not_forgotten(failing: Origin) -> None:
