@@ -143,6 +143,10 @@ bench-write: venv module ## tenants that write through a cache, against its peer
 bench-cache: venv module ## tenants with different working sets in a cache, against its peers: build/bench/cache.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.cache
 
+.PHONY: bench-resize
+bench-resize: venv module ## how fast shares and the pool change, and how near they come: build/bench/resize.json
+	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.resize
+
 .PHONY: bench-nvmetcp
 bench-nvmetcp: venv firmware ## the emulated SSD's controller against the kernel's: build/bench/nvmetcp.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.nvmetcp

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In the box: disks, tables and fio of the benchmarks whose loads are in Python."""
+
+import json
+import os
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from tests.box.disks import mapped, null_block
+from tests.box.inside import load_module, run
+
+_LONG = 3000
+
+
+def prepare() -> None:
+    """Load what is needed, and stop udev.
+
+    It would look at each disk, on the only processor, and keep it from going.
+    """
+    run("udevadm", "control", "--exit")
+    # Else lvm and dmsetup say that udev runs and does not answer.
+    Path("/run/udev/control").unlink(missing_ok=True)
+    os.environ["DM_DISABLE_UDEV"] = "1"
+    run("modprobe", "null_blk", "nr_devices=0")
+    run("modprobe", "dm-flakey")
+    load_module()
+
+
+def ssd(name: str, megabytes: int, micros: int) -> AbstractContextManager[str]:
+    """Make a disk with a volatile cache that has 64 requests at a time.
+
+    :param micros: that each of them takes; 0: none
+    """
+    return null_block(name, size=megabytes, memory_backed=1, irqmode=2 if micros else 0,
+                      completion_nsec=micros * 1000, submit_queues=1, hw_queue_depth=64,
+                      cache_size=megabytes)
+
+
+def slow_disk(name: str, megabytes: int, micros: int) -> AbstractContextManager[str]:
+    """Make a disk that has one request at a time.
+
+    :param micros: that it takes, of any size
+    """
+    return null_block(name, size=megabytes, memory_backed=1, irqmode=2,
+                      completion_nsec=micros * 1000, submit_queues=1, hw_queue_depth=1)
+
+
+def sectors(megabytes: int) -> int:
+    """Return how many sectors so many MiB are."""
+    return megabytes * 2048
+
+
+def linear(path: str, megabytes: int) -> str:
+    """Return the table of the first part of a disk."""
+    return f"0 {sectors(megabytes)} linear {path} 0"
+
+
+def pool(path: str, megabytes: int) -> AbstractContextManager[str]:
+    """Make a pool, /dev/mapper/pool, on a cache device."""
+    return mapped("pool", f"0 {sectors(megabytes)} vcache-pool {path}")
+
+
+def volume(origin: str, megabytes: int, number: int = 1) -> AbstractContextManager[str]:
+    """Make a volume of the pool, in writeback mode; its tag has the same number."""
+    name = "volume" if number == 1 else f"volume{number}"
+    return mapped(name, f"0 {sectors(megabytes)} vcache writeback {origin} volume {number} 3 pool "
+                  f"/dev/mapper/pool {number}", timeout=_LONG)
+
+
+def swap(name: str, table: str) -> None:
+    """Replace a table; what is on its way goes through the new one."""
+    run("dmsetup", "load", name, "--table", table)
+    run("dmsetup", "suspend", "--noflush", "--nolockfs", name)
+    run("dmsetup", "resume", name)
+
+
+def fio_command(device: str, **options: object) -> list[str]:
+    """Return fio's command line for one job on a device, with its report in JSON."""
+    options = {"name": "load", "filename": device, "direct": 1, "allow_file_create": 0,
+               "thread": 1, "group_reporting": 1, "randrepeat": 1, **options}
+    return ["fio", "--output-format=json",
+            *(f"--{name}={value}" for name, value in options.items())]
+
+
+def fio_report(text: str, device: str) -> dict[str, Any]:
+    """Return the figures of fio's first job.
+
+    :raises SystemExit: if it failed
+    """
+    report: dict[str, Any] = json.loads(text[text.index("{"):])
+    job: dict[str, Any] = report["jobs"][0]
+    if job["error"]:
+        raise SystemExit(f"bench: fio failed on {device}")
+    return job
+
+
+def fio(device: str, **options: object) -> dict[str, Any]:
+    """Run fio to its end and return its first job's figures."""
+    return fio_report(run(*fio_command(device, **options), timeout=_LONG), device)
