@@ -57,6 +57,17 @@ static void forget(u32 cell)
 	live--;
 }
 
+/* As vc_chunk_hot() has it, of the oldest chunk of a kind. */
+static u32 read_of(enum kind kind)
+{
+	struct queue *q = &queue[kind];
+	u32 cell = q->chunk[q->first] * room, n = 0, i;
+
+	for (i = cell; i < cell + room; i++)
+		n += block_of[i] != NONE && heat[i];
+	return n;
+}
+
 /* As vc_log_victim() has it. */
 static enum kind victim(void)
 {
@@ -66,6 +77,8 @@ static enum kind victim(void)
 		return SMALL;
 	if (queue[MAIN].nr && (reads * 100 > chunks * VC_READS_PERCENT || !queue[WRITTEN].nr))
 		return MAIN;
+	if (queue[WRITTEN].nr && queue[MAIN].nr)
+		return vc_written_goes(read_of(WRITTEN), read_of(MAIN)) ? WRITTEN : MAIN;
 	return queue[WRITTEN].nr ? WRITTEN : SMALL;
 }
 
@@ -86,7 +99,7 @@ static void kill_chunk(void)
 			count[heat[cell + i]]++;
 	}
 	keep = vc_keep_choose(count, all ? 0 : kind == MAIN ? VC_HEAT_MAIN : VC_HEAT_NEW,
-			      all ? room : room / 2);
+			      all ? room : vc_keep_most(room));
 	for (i = 0; i < room; i++) {
 		if (block_of[cell + i] == NONE)
 			continue;
@@ -99,7 +112,7 @@ static void kill_chunk(void)
 	free_chunk[nr_free++] = q->chunk[q->first];
 	q->first = (q->first + 1) % chunks;
 	q->nr--;
-	/* It makes room for more than it takes: half a chunk, or a quarter of all is empty. */
+	/* It makes room for more than it takes: a quarter of the chunk, or of all, is empty. */
 	for (i = 0; i < n; i++)
 		heat[place(MAIN, blocks[i])] = hot[i] / 2;
 	kept += n;
@@ -148,15 +161,15 @@ static void miss(u32 block)
 {
 	u32 cells = chunks * room;
 	u32 age = vc_ghost_meet(&ghosts, 0, block, vc_ghost_hour(misses, cells));
-	bool seen = age < VC_GHOST_WINDOW;
+	bool seen = age < VC_GHOST_WINDOW, fits = vc_fits(live, cells);
 
 	misses += !seen;
 	if (credit < VC_CREDIT_MAX)
 		credit += VC_CREDIT_READ;
 	vc_level_miss(&level, !seen, !age, cells);
-	if (!seen && !level.once)
+	if (!seen && !fits && !level.once)
 		return;
-	place(seen ? MAIN : SMALL, block);
+	place(seen || fits ? MAIN : SMALL, block);
 	promoted++;
 }
 

@@ -3,13 +3,15 @@
  * What goes when the cache is full, and what of it is kept.
  *
  * Whole chunks go, the oldest of their kind first. What was hot in one is kept:
- * copied on, the hotter half of it at most, so that room is made. All of it is
- * kept while a quarter of what its log has holds nothing any more: then room is
- * made without losing anything.
+ * copied on, the hottest three quarters of it at most, so that room is made. All of
+ * it is kept while a quarter of what its log has holds nothing any more: then room
+ * is made without losing anything. And as long as there is so much room, what is
+ * missed gets a place at once.
  *
  * The kinds are what was written, what was missed once, and what was missed twice
  * or kept. What was missed once has little room, as in Yang et al., FIFO queues are
- * all you need for cache eviction, SOSP 2023, section 4.
+ * all you need for cache eviction, SOSP 2023, section 4. Of the other two the one
+ * goes in whose oldest chunk less was read.
  */
 #ifndef VCACHE_CORE_REPLACE_H
 #define VCACHE_CORE_REPLACE_H
@@ -52,6 +54,35 @@ struct vc_keep {
 };
 
 /**
+ * vc_fits - is a quarter of what a log can have empty?
+ * @live: blocks of it that hold something
+ * @cells: blocks that it can have
+ */
+static inline bool vc_fits(u32 live, u64 cells)
+{
+	return (u64)live * 4 <= cells * 3;
+}
+
+/**
+ * vc_keep_most - how much of a chunk is kept at most, where not all of it is
+ * @room: blocks of it
+ */
+static inline u32 vc_keep_most(u32 room)
+{
+	return room - room / 4;
+}
+
+/**
+ * vc_written_goes - of what a log has written and what it has read, which goes?
+ * @written: blocks that were read in its oldest chunk of what was written
+ * @read: blocks that were read since they came there in that of what was read
+ */
+static inline bool vc_written_goes(u32 written, u32 read)
+{
+	return written <= read;
+}
+
+/**
  * vc_keep_all - can all of a chunk be kept?
  * @live: blocks of its log that hold something
  * @cells: blocks that the log has
@@ -60,7 +91,7 @@ struct vc_keep {
  */
 static inline bool vc_keep_all(u32 live, u64 cells, u32 credit, u32 room)
 {
-	return credit >= room && (u64)live * 4 <= cells * 3;
+	return credit >= room && vc_fits(live, cells);
 }
 
 /**

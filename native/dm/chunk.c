@@ -164,6 +164,7 @@ void vc_chunk_open(struct vc_log *log, struct vc_chunk *c)
 	c->wanted = false;
 	c->warm = false;
 	c->state = VC_CHUNK_OPEN;
+	atomic_set(&c->live, 0);
 	atomic_set(&c->dirty, 0);
 	atomic_set(&c->pending, 1);
 }

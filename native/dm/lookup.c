@@ -119,7 +119,11 @@ void vc_lookup_done(struct vc_pool *p, u32 cell)
 /* A cell is empty now. Called with the lock of the group. */
 static void vc_cell_emptied(struct vc_pool *p, u32 cell)
 {
-	atomic_dec(&vc_cell_chunk(p, cell)->log->live);
+	struct vc_chunk *c = vc_cell_chunk(p, cell);
+
+	atomic_dec(&c->log->live);
+	if (atomic_dec_and_test(&c->live) && READ_ONCE(p->short_of_space))
+		vc_space_kick(p);
 }
 
 /* A cell is not dirty any more: its chunk may be able to go. */
@@ -177,15 +181,17 @@ static void vc_lookup_put_locked(struct vc_volume *v, u32 cell, u64 block,
 				 u8 mask, bool clean, u8 heat)
 {
 	struct vc_pool *p = v->pool;
+	struct vc_chunk *c = vc_cell_chunk(p, cell);
 
 	WRITE_ONCE(p->heat[cell], heat);
-	atomic_inc(&vc_cell_chunk(p, cell)->log->live);
+	atomic_inc(&c->live);
+	atomic_inc(&c->log->live);
 	vc_index_put(&p->ix, cell, v->slot, block, mask);
 	if (clean) {
 		set_bit(cell, p->cell_clean);
 	} else {
 		clear_bit(cell, p->cell_clean);
-		if (atomic_inc_return(&vc_cell_chunk(p, cell)->dirty) == 1)
+		if (atomic_inc_return(&c->dirty) == 1)
 			vc_destage_soon(v);
 	}
 }

@@ -60,6 +60,9 @@
 #define VC_CARRY_OF		8U
 #define VC_CARRY_MAX		2U
 
+/* One of so many chunks is nobody's share: it is there for who comes. */
+#define VC_COMMON_OF		10U
+
 /* Chunks that a log may have dirty while it is drained. */
 #define VC_DRAIN_CHUNKS		2U
 

@@ -10,9 +10,9 @@
  * and when it is there the index says so. Nothing waits for a promotion, and
  * whatever is in its way ends it: no memory, no chunk, a write.
  *
- * Whether it has to be missed twice is found out by what comes back, see
- * ../core/ghost.h and ../core/level.h. What is part of a long sequential read is
- * not promoted: an origin is good at that.
+ * While the tag has room once is enough. Then whether it has to be missed twice is
+ * found out by what comes back, see ../core/ghost.h and ../core/level.h. What is
+ * part of a long sequential read is not promoted: an origin is good at that.
  *
  * DOC: Order
  *
@@ -129,9 +129,19 @@ static bool vc_promote_streams(struct vc_log *log, const struct bio *bio)
 	return is_long;
 }
 
+/* Is there room in what a log can have, so that what is missed goes there at once? */
+static bool vc_promote_fits(struct vc_log *log)
+{
+	u32 chunks = max(vc_log_chunks(log), READ_ONCE(log->share));
+
+	return vc_fits(atomic_read(&log->live),
+		       (u64)min(chunks, READ_ONCE(log->most)) *
+		       vc_log_room(&log->vol->pool->g));
+}
+
 /*
  * Where does a read go that was missed? To what was missed twice, if at least half
- * of it was, not long ago. VC_READS_KINDS: nowhere.
+ * of it was, not long ago, or there is room. VC_READS_KINDS: nowhere.
  */
 static enum vc_reads_kind vc_promote_kind(struct vc_log *log, u64 block, u32 n)
 {
@@ -149,7 +159,7 @@ static enum vc_reads_kind vc_promote_kind(struct vc_log *log, u64 block, u32 n)
 	/* Time passes with what it has to remember. */
 	WRITE_ONCE(log->misses, READ_ONCE(log->misses) + n - seen);
 	vc_level_miss(&log->level, n - seen, soon, cells);
-	if (seen * 2 >= n)
+	if (seen * 2 >= n || vc_promote_fits(log))
 		return VC_READS_MAIN;
 	return READ_ONCE(log->level.once) ? VC_READS_SMALL : VC_READS_KINDS;
 }

@@ -233,7 +233,7 @@ void vc_reads_keep(struct vc_chunk *c)
 	if (vc_reads_fit(log))
 		vc_reads_note(r, p, cell, 0, room);
 	else
-		vc_reads_note(r, p, cell, hot, room / 2);
+		vc_reads_note(r, p, cell, hot, vc_keep_most(room));
 	for (from = 0; from < r->nr && n; from += n)
 		n = vc_reads_copy(log, r, from);
 }

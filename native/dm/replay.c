@@ -53,6 +53,7 @@ static void vc_volume_hand_out(struct vc_volume *v, const u32 *list, u32 n)
 			if (c->clean)
 				set_bit(cell + k, p->cell_clean);
 		}
+		atomic_set(&c->live, live);
 		atomic_set(&c->dirty, c->clean ? 0 : live);
 		atomic_add(live, &log->live);
 		c->log = log;

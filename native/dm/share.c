@@ -2,10 +2,11 @@
 /*
  * dm-vcache: how much of the cache is whose share.
  *
- * Each tag has its minimum, less in proportion if all of them are more than there
- * is. What they leave is shared out by weight; what would be above a tag's
- * maximum goes to the others. A share is soft: see space.c for what becomes of who
- * has more. A maximum is not.
+ * Nine tenths of the chunks are shared out; the last one is nobody's. Each tag has
+ * its minimum, less in proportion if all of them are more than that. What they
+ * leave is shared out by weight; what would be above a tag's maximum goes to the
+ * others. A share is soft: see space.c for what becomes of who has more. A maximum
+ * is not.
  */
 #include "pool.h"
 
@@ -110,7 +111,8 @@ static bool vc_pool_divide(struct vc_pool *p, u64 chunks)
  */
 void vc_pool_share(struct vc_pool *p)
 {
-	u64 chunks = vc_pool_size(p), least = vc_pool_claims(p);
+	u64 chunks = vc_pool_size(p) - vc_pool_size(p) / VC_COMMON_OF;
+	u64 least = vc_pool_claims(p);
 	struct vc_volume *v;
 	struct vc_log *log;
 

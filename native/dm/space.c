@@ -8,11 +8,12 @@
  * log can have two chunks to write to, whatever its share. The last two that are
  * free are for carrying (see below), and nobody else writes when these are in use.
  *
- * How much is whose share: share.c. When chunks run short the oldest one of a log
- * goes, of the log furthest over its share first. What counts in it has to be on
- * the origin. How it goes: kill.c. A log that has no more than its share loses
- * nothing to one that has: only when that tenth is being used up, by other logs
- * below theirs, it lets go as well.
+ * How much is whose share: share.c. When chunks run short those go first in which
+ * nothing counts any more, whoever has them; then the oldest one of a log, of the
+ * log furthest over its share first. What counts in it has to be on the origin. How
+ * it goes: kill.c. A log that has no more than its share loses nothing to one that
+ * has: only when that tenth is being used up, by other logs below theirs, it lets
+ * go as well.
  *
  * Where none can go like that, and most of what a log has in the cache is
  * superseded, the rest of its oldest chunk is carried to its end: so a log
@@ -22,9 +23,9 @@
  *
  * Once the pool is said to be short of space, whatever lets one more chunk go
  * has to call vc_space_kick(), or writers wait for ever: nothing dirty is left
- * in a chunk (vc_cell_settled()), who kept one we wanted lets go of it
- * (vc_lookup_done()), a seal is there, something is discarded. What merely has
- * to be tried again is, after VC_SPACE_RETRY.
+ * in a chunk (vc_cell_settled()), or nothing at all (vc_cell_emptied()), who kept
+ * one we wanted lets go of it (vc_lookup_done()), a seal is there, something is
+ * discarded. What merely has to be tried again is, after VC_SPACE_RETRY.
  */
 #include "reads.h"
 
@@ -43,7 +44,7 @@
 /* That tenth; with what is for carrying there has to be one for a writer. */
 static u32 vc_pool_reserve(const struct vc_pool *p)
 {
-	return max(vc_pool_size(p) / 10, vc_pool_for_carry(p) + 1);
+	return max(vc_pool_size(p) / VC_COMMON_OF, vc_pool_for_carry(p) + 1);
 }
 
 /*
@@ -156,28 +157,91 @@ static struct vc_chunk *vc_log_warm(struct vc_log *log)
 	return NULL;
 }
 
+/* How many blocks of a chunk were read? The lock of the pool keeps the chunk. */
+static u32 vc_chunk_hot(struct vc_pool *p, const struct vc_chunk *c)
+{
+	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, hot = 0, i;
+
+	for (i = cell; i < cell + vc_log_room(&p->g); i++)
+		hot += READ_ONCE(p->heat[i]) && vc_cell_mask(&p->ix, i);
+	return hot;
+}
+
+/*
+ * Which goes of the oldest chunk of what a log has written, and of what it has
+ * read? Either may be NULL, then it is the other one.
+ */
+static struct vc_chunk *vc_log_choose(struct vc_pool *p,
+				      struct vc_chunk *written,
+				      struct vc_chunk *read)
+{
+	if (written && read && !vc_written_goes(vc_chunk_hot(p, written),
+						vc_chunk_hot(p, read)))
+		return read;
+	return written ?: read;
+}
+
 /*
  * The chunk of a log that goes first, if there is one that may go; or NULL.
- * What was missed once has little room; what was written goes before what was
- * read, until most of it was read.
+ * What was missed once has little room; of the others that goes of which less was
+ * read, until most of what there is was read.
  */
 static struct vc_chunk *vc_log_victim(struct vc_log *log)
 {
 	struct vc_reads *small = &log->reads[VC_READS_SMALL];
-	struct vc_reads *main = &log->reads[VC_READS_MAIN];
-	struct vc_chunk *c = NULL;
-	bool reads;
+	struct vc_pool *p = log->vol->pool;
+	struct vc_chunk *c = NULL, *written, *read;
 
 	spin_lock_irq(&log->lock);
-	reads = vc_log_exceeds(log, vc_log_reads(log),
-			       READ_ONCE(log->vol->pool->reads_percent));
 	if (vc_log_exceeds(log, small->nr, VC_SMALL_PERCENT))
 		c = vc_log_oldest(&small->chunks);
-	c = c ?: vc_log_oldest(reads ? &main->chunks : &log->chunks) ?:
-	    vc_log_oldest(reads ? &log->chunks : &main->chunks) ?:
-	    vc_log_oldest(&small->chunks) ?: vc_log_warm(log);
+	written = vc_log_oldest(&log->chunks);
+	read = vc_log_oldest(&log->reads[VC_READS_MAIN].chunks);
+	if (read && vc_log_exceeds(log, vc_log_reads(log),
+				   READ_ONCE(p->reads_percent)))
+		written = NULL;
+	if (!c && !written && !read)
+		c = vc_log_oldest(&small->chunks) ?: vc_log_warm(log);
+	spin_unlock_irq(&log->lock);
+	return c ?: vc_log_choose(p, written, read);
+}
+
+/* A chunk of a log in which nothing counts any more, and may go; or NULL. */
+static struct vc_chunk *vc_log_husk(struct vc_log *log)
+{
+	struct list_head *lists[] = {
+		&log->chunks,
+		&log->reads[VC_READS_SMALL].chunks,
+		&log->reads[VC_READS_MAIN].chunks,
+	};
+	struct vc_chunk *c = NULL;
+	u32 i;
+
+	spin_lock_irq(&log->lock);
+	for (i = 0; i < ARRAY_SIZE(lists) && !c; i++) {
+		c = vc_log_oldest(lists[i]);
+		if (c && atomic_read(&c->live))
+			c = NULL;
+	}
 	spin_unlock_irq(&log->lock);
 	return c;
+}
+
+/* Such a chunk, whoever has it: nobody loses anything with it. */
+static struct vc_chunk *vc_pool_husk(struct vc_pool *p)
+{
+	struct vc_chunk *c;
+	struct vc_volume *v;
+	struct vc_log *log;
+
+	list_for_each_entry(v, &p->volumes, node) {
+		list_for_each_entry(log, &v->logs, node) {
+			c = vc_log_husk(log);
+			if (c)
+				return c;
+		}
+	}
+	return NULL;
 }
 
 static bool vc_log_is_over(struct vc_log *log)
@@ -427,7 +491,7 @@ static void vc_pool_make_room(struct vc_pool *p)
 	WRITE_ONCE(p->short_of_space, vc_pool_short(p));
 	smp_mb(); /* what we do not see yet of the chunks, kicks us */
 	while (more && READ_ONCE(p->nfree) < vc_pool_low(p)) {
-		c = vc_pool_first(p, vc_log_victim);
+		c = vc_pool_husk(p) ?: vc_pool_first(p, vc_log_victim);
 		burden = c ? NULL : vc_pool_first(p, vc_log_burden);
 		clean = c;
 		if (time_after(jiffies, end))

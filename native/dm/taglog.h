@@ -44,7 +44,8 @@ enum vc_chunk_state {
  * @gen: generation
  * @lives: how often it was freed, for who cannot keep it: see vc_lookup_clean();
  *	32 bits, for it is read without a lock
- * @dirty: cells that hold something the origin has not
+ * @live: cells that hold something
+ * @dirty: of these, cells with what the origin has not
  * @users: reads from it on their way
  * @wanted: it would have gone but for them
  * @pending: records on their way, one more while it is open
@@ -62,6 +63,7 @@ struct vc_chunk {
 	struct vc_log *log;
 	u64 gen;
 	u32 lives;
+	atomic_t live;
 	atomic_t dirty;
 	atomic_t users;
 	atomic_t pending;

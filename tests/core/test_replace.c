@@ -57,9 +57,30 @@ static void test_when_all_is_kept(void)
 	CHECK(vc_keep_all(3000000000U, 4000000000ULL, ROOM, ROOM));
 }
 
+/* The hottest three quarters, so that something is gained even of the smallest chunk. */
+static void test_a_chunk_that_goes_gives_room(void)
+{
+	u32 room;
+
+	CHECK(vc_keep_most(256) == 192);
+	for (room = 4; room <= 4096; room++)
+		CHECK(vc_keep_most(room) < room && vc_keep_most(room) * 4 >= room * 3);
+}
+
+/* What was written goes before what was read, unless more of it was read. */
+static void test_which_goes(void)
+{
+	CHECK(vc_written_goes(0, 0));
+	CHECK(vc_written_goes(7, 7));
+	CHECK(vc_written_goes(6, 7));
+	CHECK(!vc_written_goes(8, 7));
+}
+
 int main(void)
 {
 	test_the_hottest_are_kept();
+	test_a_chunk_that_goes_gives_room();
+	test_which_goes();
 	test_when_all_is_kept();
 	return 0;
 }
