@@ -39,6 +39,7 @@ class Size:
     :param pools: all loads on a pool, and all mutations of it; else one of them
     :param interrupted: cuts of each recording of a pool whose recovery is cut
         again, at each of its writes; and see runner.more_of_pool()
+    :param only: parts of the names of what is done; none: all of it
     """
 
     seeds: Sequence[int]
@@ -50,10 +51,16 @@ class Size:
     origins: Sequence[str] = ()
     pools: bool = True
     interrupted: int = 40
+    only: Sequence[str] = ()
 
     def wants(self, name: str) -> bool:
         """Tell whether a load or a mutation, by its name, is part of it."""
-        return self.pools or not name.startswith("pool-") or name in _SAMPLE_POOLS
+        return (self.pools or not name.startswith("pool-") or name in _SAMPLE_POOLS) \
+            and self.chosen(name)
+
+    def chosen(self, name: str) -> bool:
+        """Tell whether something with this name was asked for."""
+        return not self.only or any(word in name for word in self.only)
 
 
 #: Name of the recording that is cut at every write.
@@ -104,7 +111,8 @@ def _pools(size: Size, module: str) -> list[Scenario]:
 
 def controls(size: Size) -> list[Scenario]:
     """Return the loads without the target, which must show no violation."""
-    return [scenario.linear(s, f"linear-{s.name}") for s in scenarios(size, "")[:size.controls]]
+    everything = scenarios(dataclasses.replace(size, only=()), "")
+    return [scenario.linear(s, f"linear-{s.name}") for s in everything[:size.controls]]
 
 
 def mutants(size: Size) -> list[Scenario]:
@@ -122,7 +130,7 @@ def run_target(size: Size) -> list[dict[str, Any]]:
     # A copy: a build meanwhile must not change what is recorded.
     BUILD.mkdir(parents=True, exist_ok=True)
     module = shutil.copy(runner.module(), BUILD / "dm-vcache.ko")
-    wanted = [*scenarios(size, str(module)), *controls(size)]
+    wanted = [s for s in (*scenarios(size, str(module)), *controls(size)) if size.chosen(s.name)]
     folders = runner.record_all("target", wanted)
     rows, mountable = [], []
     for recording, verdict in runner.judge_all(folders, size.cuts, every_write=EVERY_WRITE):
@@ -264,6 +272,9 @@ def main() -> int:
     """Command line."""
     p = argparse.ArgumentParser(prog="python -m tests.powercut", description=__doc__)
     p.add_argument("--sample", action="store_true", help="a few minutes instead of all")
+    p.add_argument("--only", action="append", metavar="WORD", default=[],
+                   help="only what has this in its name: recordings, controls (linear-...) and "
+                        "mutations; may be given again")
     p.add_argument("--replay", type=Path, metavar="FOLDER", help="judge a recording again")
     p.add_argument("--cut", type=_cut, metavar="TIME:SURVIVES:SEED",
                    help="with --replay: this cut; without: faults of the whole recording")
@@ -271,7 +282,7 @@ def main() -> int:
     a = p.parse_args()
     if a.replay:
         return replay(a.replay, a.cut, a.mount)
-    return run(SAMPLE if a.sample else WHOLE)
+    return run(dataclasses.replace(SAMPLE if a.sample else WHOLE, only=a.only))
 
 
 if __name__ == "__main__":
