@@ -34,6 +34,7 @@ static u32 room, chunks, *free_chunk, nr_free;
 static u32 *block_of;		/* by cell: number of a block, or NONE */
 static u8 *heat;
 static enum kind *kind_of;	/* by chunk */
+static u32 *live_in;		/* by chunk: blocks that it has */
 static u32 *cell_of;		/* by block */
 static u32 live, credit, misses;
 static u64 promoted, kept;
@@ -54,6 +55,7 @@ static void forget(u32 cell)
 {
 	cell_of[block_of[cell]] = NONE;
 	block_of[cell] = NONE;
+	live_in[cell / room]--;
 	live--;
 }
 
@@ -68,6 +70,22 @@ static u32 read_of(enum kind kind)
 	return n;
 }
 
+/* As vc_log_emptiest() has it: the chunk with the least in it is the first then. */
+static void emptiest_first(struct queue *q)
+{
+	u32 i, at, least = q->first, n = q->nr < VC_VICTIMS ? q->nr : VC_VICTIMS, chunk;
+
+	for (i = 1; i < n; i++) {
+		at = (q->first + i) % chunks;
+		if (live_in[q->chunk[at]] < live_in[q->chunk[least]])
+			least = at;
+	}
+	chunk = q->chunk[least];
+	for (at = least; at != q->first; at = (at + chunks - 1) % chunks)
+		q->chunk[at] = q->chunk[(at + chunks - 1) % chunks];
+	q->chunk[q->first] = chunk;
+}
+
 /* As vc_log_victim() has it. */
 static enum kind victim(void)
 {
@@ -75,6 +93,13 @@ static enum kind victim(void)
 
 	if (queue[SMALL].nr && queue[SMALL].nr * 100 > chunks * VC_SMALL_PERCENT)
 		return SMALL;
+	if (vc_keep_any(live, (u64)chunks * room, credit, room) && queue[MAIN].nr) {
+		emptiest_first(&queue[MAIN]);
+		return queue[WRITTEN].nr &&
+		       vc_written_goes(live_in[queue[WRITTEN].chunk[queue[WRITTEN].first]],
+				       live_in[queue[MAIN].chunk[queue[MAIN].first]]) ?
+		       WRITTEN : MAIN;
+	}
 	if (queue[MAIN].nr && (reads * 100 > chunks * VC_READS_PERCENT || !queue[WRITTEN].nr))
 		return MAIN;
 	if (queue[WRITTEN].nr && queue[MAIN].nr)
@@ -90,16 +115,16 @@ static void kill_chunk(void)
 	static u32 blocks[CHUNK_MOST], hot[CHUNK_MOST];
 	enum kind kind = victim();
 	struct queue *q = &queue[kind];
-	u32 cell = q->chunk[q->first] * room, count[VC_HEAT_MAX + 1] = { 0 }, n = 0, i;
-	bool all = vc_keep_all(live, (u64)chunks * room, credit, room);
+	u32 cell = q->chunk[q->first] * room, count[VC_HEAT_MAX + 1] = { 0 }, n = 0, i, spent;
+	bool any = vc_keep_any(live, (u64)chunks * room, credit, room);
 	struct vc_keep keep;
 
 	for (i = 0; i < room; i++) {
 		if (block_of[cell + i] != NONE)
 			count[heat[cell + i]]++;
 	}
-	keep = vc_keep_choose(count, all ? 0 : kind == MAIN ? VC_HEAT_MAIN : VC_HEAT_NEW,
-			      all ? room : vc_keep_most(room));
+	keep = vc_keep_choose(count, any ? 0 : kind == MAIN ? VC_HEAT_MAIN : VC_HEAT_NEW,
+			      vc_keep_most(room));
 	for (i = 0; i < room; i++) {
 		if (block_of[cell + i] == NONE)
 			continue;
@@ -112,11 +137,12 @@ static void kill_chunk(void)
 	free_chunk[nr_free++] = q->chunk[q->first];
 	q->first = (q->first + 1) % chunks;
 	q->nr--;
-	/* It makes room for more than it takes: a quarter of the chunk, or of all, is empty. */
+	/* It makes room for more than it takes: a quarter of the chunk. */
 	for (i = 0; i < n; i++)
 		heat[place(MAIN, blocks[i])] = hot[i] / 2;
 	kept += n;
-	credit -= n < credit ? n : credit;
+	spent = n * VC_CREDIT_KEEP;
+	credit -= spent < credit ? spent : credit;
 }
 
 static u32 place(enum kind kind, u32 block)
@@ -142,6 +168,7 @@ static u32 place(enum kind kind, u32 block)
 	block_of[cell] = block;
 	heat[cell] = 0;
 	cell_of[block] = cell;
+	live_in[cell / room]++;
 	live++;
 	return cell;
 }
@@ -187,6 +214,7 @@ static void begin(u32 cells, u32 blocks)
 	}
 	free_chunk = take(chunks, sizeof(*free_chunk));
 	kind_of = take(chunks, sizeof(*kind_of));
+	live_in = take(chunks, sizeof(*live_in));
 	while (nr_free < chunks) {
 		free_chunk[nr_free] = nr_free;
 		nr_free++;
@@ -227,6 +255,8 @@ int main(int argc, char **argv)
 		writes += write;
 		missed[write] += cell == NONE;
 		if (write) {
+			if (credit < VC_CREDIT_MAX)
+				credit += VC_CREDIT_WRITE;
 			if (cell != NONE)
 				forget(cell);
 			place(WRITTEN, block);

@@ -3,15 +3,15 @@
  * What goes when the cache is full, and what of it is kept.
  *
  * Whole chunks go, the oldest of their kind first. What was hot in one is kept:
- * copied on, the hottest three quarters of it at most, so that room is made. All of
- * it is kept while a quarter of what its log has holds nothing any more: then room
- * is made without losing anything. And as long as there is so much room, what is
- * missed gets a place at once.
+ * copied on, the hottest three quarters of it at most, so that room is made. While a
+ * quarter of what its log has holds nothing any more, a block need not be hot to be
+ * kept, and the chunk goes of which least has to be: then room is made without losing
+ * anything. And as long as there is so much room, what is missed gets a place at once.
  *
  * The kinds are what was written, what was missed once, and what was missed twice
  * or kept. What was missed once has little room, as in Yang et al., FIFO queues are
  * all you need for cache eviction, SOSP 2023, section 4. Of the other two the one
- * goes in whose oldest chunk less was read.
+ * goes in whose oldest chunk less was read. What was read may go in any order.
  */
 #ifndef VCACHE_CORE_REPLACE_H
 #define VCACHE_CORE_REPLACE_H
@@ -35,13 +35,16 @@
 #define VC_SMALL_PERCENT	10U
 
 /*
- * A block that is read pays for keeping so many that are not hot; what is paid
- * lasts for so long. And so many a log has from the start: who writes often reads,
- * later. Where he never does, each is a block that the SSD has written for nothing.
+ * To keep a block that is not hot costs so much; a block that is read pays for two,
+ * eight that are written for one. What is paid lasts for so long, and so much a log
+ * has from the start: who writes often reads, later. Where he never does, each is a
+ * block that the SSD has written for nothing.
  */
-#define VC_CREDIT_READ		2U
-#define VC_CREDIT_MAX		16384U
-#define VC_CREDIT_FIRST		4096U
+#define VC_CREDIT_KEEP		8U
+#define VC_CREDIT_READ		16U
+#define VC_CREDIT_WRITE		1U
+#define VC_CREDIT_MAX		(16384U * VC_CREDIT_KEEP)
+#define VC_CREDIT_FIRST		(4096U * VC_CREDIT_KEEP)
 
 /**
  * struct vc_keep - what is kept of a chunk
@@ -64,7 +67,7 @@ static inline bool vc_fits(u32 live, u64 cells)
 }
 
 /**
- * vc_keep_most - how much of a chunk is kept at most, where not all of it is
+ * vc_keep_most - how much of a chunk is kept at most
  * @room: blocks of it
  */
 static inline u32 vc_keep_most(u32 room)
@@ -72,10 +75,13 @@ static inline u32 vc_keep_most(u32 room)
 	return room - room / 4;
 }
 
+/* Chunks of what was read of which the one with the least in it is found. */
+#define VC_VICTIMS		64U
+
 /**
  * vc_written_goes - of what a log has written and what it has read, which goes?
- * @written: blocks that were read in its oldest chunk of what was written
- * @read: blocks that were read since they came there in that of what was read
+ * @written: what is lost, or has to be copied, with the chunk of what was written
+ * @read: and with that of what was read
  */
 static inline bool vc_written_goes(u32 written, u32 read)
 {
@@ -83,15 +89,15 @@ static inline bool vc_written_goes(u32 written, u32 read)
 }
 
 /**
- * vc_keep_all - can all of a chunk be kept?
+ * vc_keep_any - is a block of a chunk kept though it is not hot?
  * @live: blocks of its log that hold something
  * @cells: blocks that the log has
- * @credit: blocks that may be kept though they are not hot
+ * @credit: what the log may spend on blocks that are not hot
  * @room: blocks of a chunk
  */
-static inline bool vc_keep_all(u32 live, u64 cells, u32 credit, u32 room)
+static inline bool vc_keep_any(u32 live, u64 cells, u32 credit, u32 room)
 {
-	return credit >= room && vc_fits(live, cells);
+	return credit >= room * VC_CREDIT_KEEP && vc_fits(live, cells);
 }
 
 /**

@@ -12,7 +12,7 @@
 #include <linux/blkdev.h>
 #include <linux/slab.h>
 
-#include "pool.h"
+#include "reads.h"
 
 /* A discard that finds no room looks again after so long. */
 #define VC_DISCARD_WAIT (HZ / 50 + 1)
@@ -200,8 +200,10 @@ void vc_record_send(struct vc_record *rec)
 		VC_BLOCK_SECTORS;
 	rec->bio->bi_private = rec;
 	rec->bio->bi_end_io = vc_record_end;
-	if (rec->tag)
+	if (rec->tag) {
+		vc_log_paid(log, rec->info.data * VC_CREDIT_WRITE);
 		vc_writeout_sent(rec->tag, rec->info.data * VC_BLOCK_SECTORS);
+	}
 	submit_bio_noacct(rec->bio);
 }
 

@@ -56,7 +56,7 @@ static void vc_heat_up(struct vc_pool *p, u32 cell)
 		vc_level_hit(&c->log->level);
 	if (heat < VC_HEAT_MAX)
 		WRITE_ONCE(p->heat[cell], heat + 1);
-	vc_log_paid(c->log, 1);
+	vc_log_paid(c->log, VC_CREDIT_READ);
 }
 
 /* Is @next the place right behind @cell, in the same chunk? */

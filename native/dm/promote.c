@@ -305,7 +305,7 @@ struct bio *vc_promote_read(struct vc_tag *tag, struct bio *bio)
 	    end - block > VC_PROMOTION_MAX ||
 	    end * VC_BLOCK_SECTORS > log->vol->sectors)
 		return NULL;
-	vc_log_paid(log, end - block);
+	vc_log_paid(log, (end - block) * VC_CREDIT_READ);
 	kind = vc_promote_kind(log, block, end - block);
 	if (kind == VC_READS_KINDS)
 		return NULL;

@@ -13,8 +13,8 @@
  * When a chunk goes, what was hot in it is kept (../core/replace.h): copied to the
  * open chunk of the second kind. It is only half as hot from then on: what is not
  * read again goes the next time. What is kept though it was not hot costs copies
- * all the same, and so only as many blocks are as reads of the tag pay for, and
- * some at first: who never reads has no use for them.
+ * all the same, and so only as many blocks are as reads of the tag pay for, its
+ * writes a little, and some at first: who never reads has no use for them.
  */
 #include "reads.h"
 #include "round.h"
@@ -124,12 +124,16 @@ u32 vc_reads_take(struct vc_log *log, enum vc_reads_kind kind, u32 n)
 	return cell;
 }
 
-/* Is there so much room in what a log has that all of a chunk can be kept? */
-static bool vc_reads_fit(struct vc_log *log)
+/**
+ * vc_reads_fit - is there so much room in what a log has that nothing need be lost
+ *	with a chunk that goes?
+ * @log: the log
+ */
+bool vc_reads_fit(struct vc_log *log)
 {
 	u32 room = vc_log_room(&log->vol->pool->g);
 
-	return vc_keep_all(atomic_read(&log->live),
+	return vc_keep_any(atomic_read(&log->live),
 			   (u64)vc_log_chunks(log) * room,
 			   READ_ONCE(log->credit), room);
 }
@@ -206,7 +210,8 @@ static u32 vc_reads_copy(struct vc_log *log, struct vc_round *r, u32 from)
 			kept++;
 	}
 	atomic64_add(kept, &p->kept);
-	WRITE_ONCE(log->credit, log->credit - min(log->credit, kept));
+	WRITE_ONCE(log->credit, log->credit -
+		   min(log->credit, kept * VC_CREDIT_KEEP));
 	vc_reads_settled(log, c);
 	return error ? 0 : n;
 }
@@ -223,17 +228,14 @@ void vc_reads_keep(struct vc_chunk *c)
 	struct vc_log *log = c->log;
 	struct vc_pool *p = log->vol->pool;
 	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, from, n = 1;
-	u32 room = vc_log_room(&p->g);
 	struct vc_round *r = p->carrying;
 	u32 hot = c->reads == &log->reads[VC_READS_MAIN] ? VC_HEAT_MAIN :
 							   VC_HEAT_NEW;
 
 	if (READ_ONCE(log->vol->stopped) || p->state != VC_POOL_OK)
 		return;
-	if (vc_reads_fit(log))
-		vc_reads_note(r, p, cell, 0, room);
-	else
-		vc_reads_note(r, p, cell, hot, vc_keep_most(room));
+	vc_reads_note(r, p, cell, vc_reads_fit(log) ? 0 : hot,
+		      vc_keep_most(vc_log_room(&p->g)));
 	for (from = 0; from < r->nr && n; from += n)
 		n = vc_reads_copy(log, r, from);
 }

@@ -8,13 +8,13 @@
 #include "../core/replace.h"
 #include "pool.h"
 
-/* So many blocks of a log's tag were read. Some may be missed. */
-static inline void vc_log_paid(struct vc_log *log, u32 blocks)
+/* Blocks of a log's tag were read or written, for so much. Some may be missed. */
+static inline void vc_log_paid(struct vc_log *log, u32 paid)
 {
 	u32 credit = READ_ONCE(log->credit);
 
 	if (credit < VC_CREDIT_MAX)
-		WRITE_ONCE(log->credit, credit + blocks * VC_CREDIT_READ);
+		WRITE_ONCE(log->credit, credit + paid);
 }
 
 /* promote.c */
@@ -27,6 +27,7 @@ u32 vc_reads_space(struct vc_log *log, enum vc_reads_kind kind, u32 least,
 u32 vc_reads_take(struct vc_log *log, enum vc_reads_kind kind, u32 n);
 void vc_reads_settled(struct vc_log *log, struct vc_chunk *c);
 void vc_reads_close(struct vc_log *log);
+bool vc_reads_fit(struct vc_log *log);
 void vc_reads_keep(struct vc_chunk *c);
 
 /* warm.c */

@@ -168,42 +168,76 @@ static u32 vc_chunk_hot(struct vc_pool *p, const struct vc_chunk *c)
 }
 
 /*
- * Which goes of the oldest chunk of what a log has written, and of what it has
- * read? Either may be NULL, then it is the other one.
+ * The chunk with the least in it, of the oldest of what a log has missed twice that
+ * may go; or NULL. One that is full gives nothing without a loss, so that what is
+ * written had better go to the origin; unless that takes nothing, or there is no time.
+ * Called with the lock of the log.
  */
-static struct vc_chunk *vc_log_choose(struct vc_pool *p,
+static struct vc_chunk *vc_log_emptiest(struct vc_log *log)
+{
+	struct vc_pool *p = log->vol->pool;
+	u32 room = vc_log_room(&p->g), look = VC_VICTIMS;
+	struct vc_chunk *c, *least = NULL;
+	int live = vc_keep_most(room) + 1;
+
+	if (READ_ONCE(p->nfree) < vc_pool_reserve(p) / 2 ||
+	    READ_ONCE(log->vol->failing))
+		live = room + 1;
+	list_for_each_entry(c, &log->reads[VC_READS_MAIN].chunks, node) {
+		if (!look--)
+			break;
+		if (atomic_read(&c->live) < live && vc_chunk_may_die(c)) {
+			live = atomic_read(&c->live);
+			least = c;
+		}
+	}
+	return least;
+}
+
+/*
+ * Which goes of a chunk of what a log has written, and one of what it has read?
+ * Where it fits, that of which less has to be copied. Either may be NULL, then it
+ * is the other one.
+ */
+static struct vc_chunk *vc_log_choose(struct vc_pool *p, bool fits,
 				      struct vc_chunk *written,
 				      struct vc_chunk *read)
 {
-	if (written && read && !vc_written_goes(vc_chunk_hot(p, written),
-						vc_chunk_hot(p, read)))
-		return read;
-	return written ?: read;
+	if (!written || !read)
+		return written ?: read;
+	if (fits)
+		return vc_written_goes(atomic_read(&written->live),
+				       atomic_read(&read->live)) ?
+		       written : read;
+	return vc_written_goes(vc_chunk_hot(p, written),
+			       vc_chunk_hot(p, read)) ? written : read;
 }
 
 /*
  * The chunk of a log that goes first, if there is one that may go; or NULL.
- * What was missed once has little room; of the others that goes of which less was
- * read, until most of what there is was read.
+ * What was missed once has little room; of the others that goes with which less is
+ * lost, until most of what there is was read.
  */
 static struct vc_chunk *vc_log_victim(struct vc_log *log)
 {
 	struct vc_reads *small = &log->reads[VC_READS_SMALL];
 	struct vc_pool *p = log->vol->pool;
 	struct vc_chunk *c = NULL, *written, *read;
+	bool fits = vc_reads_fit(log);
 
 	spin_lock_irq(&log->lock);
 	if (vc_log_exceeds(log, small->nr, VC_SMALL_PERCENT))
 		c = vc_log_oldest(&small->chunks);
 	written = vc_log_oldest(&log->chunks);
-	read = vc_log_oldest(&log->reads[VC_READS_MAIN].chunks);
-	if (read && vc_log_exceeds(log, vc_log_reads(log),
-				   READ_ONCE(p->reads_percent)))
+	read = fits ? vc_log_emptiest(log) :
+	       vc_log_oldest(&log->reads[VC_READS_MAIN].chunks);
+	if (read && !fits && vc_log_exceeds(log, vc_log_reads(log),
+					    READ_ONCE(p->reads_percent)))
 		written = NULL;
 	if (!c && !written && !read)
 		c = vc_log_oldest(&small->chunks) ?: vc_log_warm(log);
 	spin_unlock_irq(&log->lock);
-	return c ?: vc_log_choose(p, written, read);
+	return c ?: vc_log_choose(p, fits, written, read);
 }
 
 /* A chunk of a log in which nothing counts any more, and may go; or NULL. */

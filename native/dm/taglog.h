@@ -228,7 +228,7 @@ struct vc_claim {
  * @promotions: what has been read and has no place yet; under @lock
  * @promote_work: gives it one
  * @live: cells of its chunks that hold something
- * @credit: blocks that may be kept though they are not hot, see vc_log_paid()
+ * @credit: what it may spend on blocks that are not hot, see vc_log_paid()
  * @misses: blocks missed for the first time, the clock of its ghosts
  * @level: how often these have to be missed
  * @stream_lock: guards @stream and @stream_turn; taken in no interrupt

@@ -48,13 +48,15 @@ static void test_the_hottest_are_kept(void)
 }
 
 /* While a quarter is empty, and somebody has paid. */
-static void test_when_all_is_kept(void)
+static void test_when_any_is_kept(void)
 {
-	CHECK(vc_keep_all(750, 1000, ROOM, ROOM));
-	CHECK(!vc_keep_all(751, 1000, ROOM, ROOM));
-	CHECK(!vc_keep_all(750, 1000, ROOM - 1, ROOM));
-	CHECK(!vc_keep_all(3000000001U, 4000000000ULL, ROOM, ROOM));
-	CHECK(vc_keep_all(3000000000U, 4000000000ULL, ROOM, ROOM));
+	u32 price = ROOM * VC_CREDIT_KEEP;
+
+	CHECK(vc_keep_any(750, 1000, price, ROOM));
+	CHECK(!vc_keep_any(751, 1000, price, ROOM));
+	CHECK(!vc_keep_any(750, 1000, price - 1, ROOM));
+	CHECK(!vc_keep_any(3000000001U, 4000000000ULL, price, ROOM));
+	CHECK(vc_keep_any(3000000000U, 4000000000ULL, price, ROOM));
 }
 
 /* The hottest three quarters, so that something is gained even of the smallest chunk. */
@@ -81,6 +83,6 @@ int main(void)
 	test_the_hottest_are_kept();
 	test_a_chunk_that_goes_gives_room();
 	test_which_goes();
-	test_when_all_is_kept();
+	test_when_any_is_kept();
 	return 0;
 }

@@ -261,7 +261,7 @@ def test_what_was_read_before_a_restart_makes_room_for_others(
             disk.write(mb * mib, pattern(mb, mib))
             disk.flush()
         assert stack.wait_until(
-            lambda: client.tag(device.number, 8).cached_bytes > 48 << 20), (
+            lambda: client.tag(device.number, 8).cached_bytes > 40 << 20), (
             client.tag(device.number, 8).cached_bytes >> 20)
         assert stack.pool_status(pool).dirty >= 1
 
