@@ -108,6 +108,8 @@ class Tag:
     cache_min_bytes: int = 0
     cache_max_bytes: int = 0
     cache_share_bytes: int = 0
+    prefetch_waiting_bytes: int = 0
+    prefetched_bytes: int = 0
 
 
 @dataclasses.dataclass(frozen=True)

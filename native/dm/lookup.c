@@ -439,10 +439,12 @@ void vc_lookup_change(struct vc_volume *v, u64 block, u64 blocks)
  * @cell: the cell, empty
  * @block: the block
  * @changes: what vc_lookup_changes() said before the origin was read
+ * @heat: how hot it is
  *
  * Return: false when there may be something newer: then the cell stays empty.
  */
-bool vc_lookup_promote(struct vc_volume *v, u32 cell, u64 block, int changes)
+bool vc_lookup_promote(struct vc_volume *v, u32 cell, u64 block, int changes,
+		       u8 heat)
 {
 	struct vc_pool *p = v->pool;
 	spinlock_t *lock = vc_cell_lock(p, v->slot, block);
@@ -453,9 +455,37 @@ bool vc_lookup_promote(struct vc_volume *v, u32 cell, u64 block, int changes)
 	good = vc_lookup_changes(v, block) == changes &&
 	       !vc_index_held(&p->ix, v->slot, block);
 	if (good)
-		vc_lookup_put_locked(v, cell, block, VC_MASK_ALL, true, 0);
+		vc_lookup_put_locked(v, cell, block, VC_MASK_ALL, true, heat);
 	spin_unlock_irqrestore(lock, flags);
 	return good;
+}
+
+/**
+ * vc_lookup_whole - does a cell hold a whole block of a volume?
+ * @v: the volume; its pool is locked
+ * @cell: the cell
+ * @block: set to the block
+ * @heat: set to how often it was read
+ */
+bool vc_lookup_whole(struct vc_volume *v, u32 cell, u64 *block, u8 *heat)
+{
+	struct vc_pool *p = v->pool;
+	u64 at = vc_cell_block(&p->ix, cell);
+	spinlock_t *lock = vc_cell_lock(p, v->slot, at);
+	unsigned long flags;
+	bool whole;
+
+	if (!vc_cell_mask(&p->ix, cell))
+		return false;
+	spin_lock_irqsave(lock, flags);
+	/* It may have been filled just now, and then with another block. */
+	whole = vc_cell_mask(&p->ix, cell) == VC_MASK_ALL &&
+		vc_cell_slot(&p->ix, cell) == v->slot &&
+		vc_cell_block(&p->ix, cell) == at;
+	*block = at;
+	*heat = READ_ONCE(p->heat[cell]);
+	spin_unlock_irqrestore(lock, flags);
+	return whole;
 }
 
 /**

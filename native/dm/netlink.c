@@ -13,7 +13,7 @@
 #include "nl_gen.h"
 #include "netlink.h"
 
-static struct genl_family vcache_family = {
+struct genl_family vcache_family = {
 	.name = VCACHE_FAMILY_NAME,
 	.version = VCACHE_FAMILY_VERSION,
 	.maxattr = VCACHE_A_TAG_MAX,
@@ -32,9 +32,19 @@ static_assert((int)VCACHE_A_CURVE_MAJOR == (int)VCACHE_A_TAG_MAJOR);
 static_assert((int)VCACHE_A_CURVE_MINOR == (int)VCACHE_A_TAG_MINOR);
 static_assert((int)VCACHE_A_CURVE_ID == (int)VCACHE_A_TAG_ID);
 
-/* Find the device that a request names and lock it; or say what is wrong. */
-static struct vc_dev *vc_nl_device(struct nlattr **attrs,
-				   struct netlink_ext_ack *extack)
+static_assert((int)VCACHE_A_CACHED_MAJOR == (int)VCACHE_A_TAG_MAJOR);
+static_assert((int)VCACHE_A_CACHED_MINOR == (int)VCACHE_A_TAG_MINOR);
+
+/**
+ * vc_nl_device - find the device that a request names and lock it; or say what is
+ *	wrong
+ * @attrs: of the request
+ * @extack: for that
+ *
+ * Return: the device, for vc_nl_release(); or an ERR_PTR().
+ */
+struct vc_dev *vc_nl_device(struct nlattr **attrs,
+			    struct netlink_ext_ack *extack)
 {
 	struct vc_dev *dev;
 	dev_t number;
@@ -59,7 +69,11 @@ static struct vc_dev *vc_nl_device(struct nlattr **attrs,
 	return ERR_PTR(-ENODEV);
 }
 
-static void vc_nl_release(struct vc_dev *dev)
+/**
+ * vc_nl_release - let go of what vc_nl_device() gave
+ * @dev: the device
+ */
+void vc_nl_release(struct vc_dev *dev)
 {
 	vc_dev_unlock(dev);
 	mutex_unlock(&vc_registry_lock);

@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* dm-vcache: what the netlink handlers use of netlink_fill.c. */
+/* dm-vcache: what the netlink handlers use of one another. */
 #ifndef DM_VCACHE_NETLINK_H
 #define DM_VCACHE_NETLINK_H
 
-#include <net/netlink.h>
+#include <net/genetlink.h>
 
 #include "pool.h"
 
+/* netlink.c */
+extern struct genl_family vcache_family;
+struct vc_dev *vc_nl_device(struct nlattr **attrs,
+			    struct netlink_ext_ack *extack);
+void vc_nl_release(struct vc_dev *dev);
+
+/* netlink_fill.c */
 dev_t vc_dev_number(struct vc_dev *dev);
 int vc_put_number(struct sk_buff *skb, struct vc_dev *dev, int major,
 		  int minor);

@@ -214,7 +214,13 @@ static int vc_fill_log(struct sk_buff *skb, struct vc_log *log)
 				 VCACHE_A_TAG_PAD) ?:
 	       nla_put_u64_64bit(skb, VCACHE_A_TAG_CACHE_SHARE_BYTES,
 				 READ_ONCE(log->share) * chunk,
-				 VCACHE_A_TAG_PAD);
+				 VCACHE_A_TAG_PAD) ?:
+	       nla_put_u64_64bit(skb, VCACHE_A_TAG_PREFETCH_WAITING_BYTES,
+				 atomic64_read(&log->prefetch.waiting) *
+				 VC_BLOCK_SIZE, VCACHE_A_TAG_PAD) ?:
+	       nla_put_u64_64bit(skb, VCACHE_A_TAG_PREFETCHED_BYTES,
+				 atomic64_read(&log->prefetch.done) *
+				 VC_BLOCK_SIZE, VCACHE_A_TAG_PAD);
 }
 
 /**

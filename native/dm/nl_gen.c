@@ -10,6 +10,10 @@ static struct netlink_range_validation vcache_nl_curve_id_range = {
 	.max = VCACHE_TAG_MAX,
 };
 
+static struct netlink_range_validation vcache_nl_cached_id_range = {
+	.max = VCACHE_TAG_MAX,
+};
+
 /* VCACHE_CMD_DEVICE_GET */
 static const struct nla_policy
 vcache_nl_device_get_policy[VCACHE_A_DEVICE_MAJOR + 1] = {
@@ -75,6 +79,31 @@ vcache_nl_curve_get_policy[VCACHE_A_CURVE_ID + 1] = {
 	[VCACHE_A_CURVE_ID] = NLA_POLICY_FULL_RANGE(NLA_U32, &vcache_nl_curve_id_range),
 };
 
+/* VCACHE_CMD_CACHE_MAP_GET */
+static const struct nla_policy
+vcache_nl_cache_map_get_policy[VCACHE_A_CACHED_ID + 1] = {
+	[VCACHE_A_CACHED_MAJOR] = { .type = NLA_U32, },
+	[VCACHE_A_CACHED_MINOR] = { .type = NLA_U32, },
+	[VCACHE_A_CACHED_ID] = NLA_POLICY_FULL_RANGE(NLA_U32, &vcache_nl_cached_id_range),
+};
+
+/* VCACHE_CMD_CACHE_PREFETCH */
+static const struct nla_policy
+vcache_nl_cache_prefetch_policy[VCACHE_A_CACHED_RUNS + 1] = {
+	[VCACHE_A_CACHED_MAJOR] = { .type = NLA_U32, },
+	[VCACHE_A_CACHED_MINOR] = { .type = NLA_U32, },
+	[VCACHE_A_CACHED_ID] = NLA_POLICY_FULL_RANGE(NLA_U32, &vcache_nl_cached_id_range),
+	[VCACHE_A_CACHED_RUNS] = { .type = NLA_BINARY, },
+};
+
+/* VCACHE_CMD_CACHE_DROP */
+static const struct nla_policy
+vcache_nl_cache_drop_policy[VCACHE_A_CACHED_ID + 1] = {
+	[VCACHE_A_CACHED_MAJOR] = { .type = NLA_U32, },
+	[VCACHE_A_CACHED_MINOR] = { .type = NLA_U32, },
+	[VCACHE_A_CACHED_ID] = NLA_POLICY_FULL_RANGE(NLA_U32, &vcache_nl_cached_id_range),
+};
+
 const struct genl_ops vcache_nl_ops[VCACHE_NL_OPS_COUNT] = {
 	{
 		.cmd = VCACHE_CMD_DEVICE_GET,
@@ -122,6 +151,27 @@ const struct genl_ops vcache_nl_ops[VCACHE_NL_OPS_COUNT] = {
 		.doit = vcache_nl_curve_get_doit,
 		.policy = vcache_nl_curve_get_policy,
 		.maxattr = VCACHE_A_CURVE_ID,
+		.flags = GENL_ADMIN_PERM,
+	},
+	{
+		.cmd = VCACHE_CMD_CACHE_MAP_GET,
+		.dumpit = vcache_nl_cache_map_get_dumpit,
+		.policy = vcache_nl_cache_map_get_policy,
+		.maxattr = VCACHE_A_CACHED_ID,
+		.flags = GENL_ADMIN_PERM,
+	},
+	{
+		.cmd = VCACHE_CMD_CACHE_PREFETCH,
+		.doit = vcache_nl_cache_prefetch_doit,
+		.policy = vcache_nl_cache_prefetch_policy,
+		.maxattr = VCACHE_A_CACHED_RUNS,
+		.flags = GENL_ADMIN_PERM,
+	},
+	{
+		.cmd = VCACHE_CMD_CACHE_DROP,
+		.doit = vcache_nl_cache_drop_doit,
+		.policy = vcache_nl_cache_drop_policy,
+		.maxattr = VCACHE_A_CACHED_ID,
 		.flags = GENL_ADMIN_PERM,
 	},
 };

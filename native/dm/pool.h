@@ -376,7 +376,9 @@ void vc_lookup_clean(struct vc_volume *v, u32 cell, u64 block, u32 lives);
 void vc_lookup_move(struct vc_volume *v, u32 from, u32 to, u8 mask);
 int vc_lookup_changes(struct vc_volume *v, u64 block);
 void vc_lookup_change(struct vc_volume *v, u64 block, u64 blocks);
-bool vc_lookup_promote(struct vc_volume *v, u32 cell, u64 block, int changes);
+bool vc_lookup_promote(struct vc_volume *v, u32 cell, u64 block, int changes,
+		       u8 heat);
+bool vc_lookup_whole(struct vc_volume *v, u32 cell, u64 *block, u8 *heat);
 bool vc_lookup_keep(struct vc_volume *v, u32 from, u32 to);
 
 /* destage.c */
@@ -402,6 +404,7 @@ int vc_chunk_kill(struct vc_pool *p, struct vc_chunk *c, bool keep);
 void vc_space_work(struct work_struct *work);
 struct vc_chunk *vc_chunk_take(struct vc_pool *p, struct vc_log *log,
 			       enum vc_take take);
+int vc_log_shed(struct vc_log *log, u32 most);
 int vc_log_clear(struct vc_log *log);
 
 #endif /* DM_VCACHE_POOL_H */

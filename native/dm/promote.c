@@ -34,10 +34,7 @@
  */
 #include <linux/slab.h>
 
-#include "reads.h"
-
-/* Most blocks of one: 128 KiB. Larger reads are what origins are good at. */
-#define VC_PROMOTION_MAX	32U
+#include "promote.h"
 
 /* Promotions of a volume on their way: 8 MiB at most. */
 #define VC_PROMOTIONS_MAX	64
@@ -49,43 +46,27 @@
 #define VC_READ_FLAGS (REQ_SYNC | REQ_META | REQ_PRIO | REQ_IDLE | REQ_RAHEAD)
 
 /**
- * struct vc_promoted - a block of a promotion
- * @page: its data
- * @changes: vc_lookup_changes() of it
+ * vc_promote_enter - count a promotion, so that the volume stays as it is
+ * @v: the volume
+ *
+ * Return: false when it is stopped: then there is none, and neither its origin nor
+ * who uses it may be looked at.
  */
-struct vc_promoted {
-	struct page *page;
-	int changes;
-};
+bool vc_promote_enter(struct vc_volume *v)
+{
+	atomic_inc(&v->promoting);
+	smp_mb__after_atomic(); /* pairs with vc_volume_stop(), vc_lookup_change() */
+	if (!READ_ONCE(v->stopped))
+		return true;
+	vc_promote_leave(v);
+	return false;
+}
 
 /**
- * struct vc_promotion - blocks on their way from the origin to the cache
- * @node: vc_log.promotions
- * @log: the log
- * @user: the request that reads them, until it is complete
- * @iter: where that wants what
- * @bio: ours, first to the origin, then to the cache
- * @block: the first one
- * @n: how many
- * @kind: to which chunks they go
- * @cell: where there
- * @part: the blocks
+ * vc_promote_leave - one promotion less
+ * @v: the volume
  */
-struct vc_promotion {
-	struct list_head node;
-	struct vc_log *log;
-	struct bio *user;
-	struct bvec_iter iter;
-	struct bio *bio;
-	u64 block;
-	u32 n;
-	enum vc_reads_kind kind;
-	u32 cell;
-	struct vc_promoted part[];
-};
-
-/* One promotion less. */
-static void vc_promote_end(struct vc_volume *v)
+void vc_promote_leave(struct vc_volume *v)
 {
 	rcu_read_lock(); /* vc_volume_stop() waits for who is in here */
 	if (atomic_dec_and_test(&v->promoting) && READ_ONCE(v->stopped))
@@ -93,17 +74,26 @@ static void vc_promote_end(struct vc_volume *v)
 	rcu_read_unlock();
 }
 
-static void vc_promotion_free(struct vc_promotion *pr)
+/**
+ * vc_promotion_free - a promotion has come to its end, whatever that is
+ * @pr: the promotion
+ */
+void vc_promotion_free(struct vc_promotion *pr)
 {
-	struct vc_volume *v = pr->log->vol;
+	struct vc_log *log = pr->log;
+	struct vc_volume *v = log->vol;
 	u32 i;
 
+	if (pr->cell != VC_CELL_NONE)
+		vc_reads_settled(log, vc_cell_chunk(v->pool, pr->cell));
 	if (pr->bio)
 		bio_put(pr->bio);
 	for (i = 0; i < pr->n && pr->part[i].page; i++)
 		__free_page(pr->part[i].page);
+	if (pr->ahead)
+		vc_prefetch_ended(log, pr->n);
 	kfree(pr);
-	vc_promote_end(v);
+	vc_promote_leave(v);
 }
 
 /* Is the read part of a long sequential one? */
@@ -164,23 +154,25 @@ static enum vc_reads_kind vc_promote_kind(struct vc_log *log, u64 block, u32 n)
 	return READ_ONCE(log->level.once) ? VC_READS_SMALL : VC_READS_KINDS;
 }
 
-/*
- * Note what there was of changes, and see that only the origin has the blocks.
+/**
+ * vc_promote_begin - note what there was of changes, and see that only the origin
+ *	has the blocks
+ * @pr: the promotion, counted before
+ *
  * In this order: see "Order".
+ *
+ * Return: false when somebody else has something of them.
  */
-static bool vc_promote_begin(struct vc_promotion *pr, struct vc_dev *dev)
+bool vc_promote_begin(struct vc_promotion *pr)
 {
-	struct vc_volume *v = dev->vol;
+	struct vc_volume *v = pr->log->vol;
 	unsigned long index = pr->block;
 	u32 i;
 
-	smp_mb__after_atomic(); /* the count first; pairs with vc_lookup_change() */
-	if (READ_ONCE(v->stopped))
-		return false;
 	for (i = 0; i < pr->n; i++)
 		pr->part[i].changes = vc_lookup_changes(v, pr->block + i);
 	smp_mb(); /* a write that is not found from here on, comes later */
-	if (xa_find(&dev->blocks, &index, pr->block + pr->n - 1, XA_PRESENT))
+	if (xa_find(&v->dev->blocks, &index, pr->block + pr->n - 1, XA_PRESENT))
 		return false;
 	return !vc_lookup_any(v, pr->block, pr->n);
 }
@@ -214,11 +206,13 @@ static void vc_promote_read_end(struct bio *bio)
 	blk_status_t status = bio->bi_status;
 	unsigned long flags;
 
-	if (!status)
-		vc_promote_copy(pr);
-	pr->user->bi_status = status;
-	bio_endio(pr->user);
-	pr->user = NULL;
+	if (pr->user) {
+		if (!status)
+			vc_promote_copy(pr);
+		pr->user->bi_status = status;
+		bio_endio(pr->user);
+		pr->user = NULL;
+	}
 	if (status) {
 		vc_promotion_free(pr);
 		return;
@@ -230,16 +224,18 @@ static void vc_promote_read_end(struct bio *bio)
 }
 
 /* Pages and a request to read them with. Return: false without memory. */
-static bool vc_promotion_fill(struct vc_promotion *pr, const struct bio *user)
+static bool vc_promotion_fill(struct vc_promotion *pr, blk_opf_t flags)
 {
 	struct vc_volume *v = pr->log->vol;
 	u32 i;
 
-	pr->bio = bio_alloc_bioset(v->origin, pr->n, REQ_OP_READ |
-				   (user->bi_opf & VC_READ_FLAGS),
+	pr->bio = bio_alloc_bioset(v->origin, pr->n, REQ_OP_READ | flags,
 				   GFP_NOWAIT | __GFP_NOWARN, &v->pool->bs);
 	if (!pr->bio)
 		return false;
+	pr->bio->bi_iter.bi_sector = pr->block * VC_BLOCK_SECTORS;
+	pr->bio->bi_private = pr;
+	pr->bio->bi_end_io = vc_promote_read_end;
 	for (i = 0; i < pr->n; i++) {
 		struct page *page = alloc_page(GFP_NOWAIT | __GFP_NOWARN);
 
@@ -251,9 +247,18 @@ static bool vc_promotion_fill(struct vc_promotion *pr, const struct bio *user)
 	return true;
 }
 
-static struct vc_promotion *vc_promotion_make(struct vc_log *log,
-					      struct bio *user, u64 block,
-					      u32 n)
+/**
+ * vc_promotion_make - have memory for a promotion
+ * @log: the log
+ * @block: the first block
+ * @n: how many
+ * @flags: what the origin is told of the read
+ *
+ * Return: a promotion of nobody's request; NULL without memory, or when the volume
+ * is stopped.
+ */
+struct vc_promotion *vc_promotion_make(struct vc_log *log, u64 block, u32 n,
+				       blk_opf_t flags)
 {
 	struct vc_promotion *pr;
 
@@ -261,19 +266,24 @@ static struct vc_promotion *vc_promotion_make(struct vc_log *log,
 	if (!pr)
 		return NULL;
 	pr->log = log;
-	pr->user = user;
-	pr->iter = user->bi_iter;
 	pr->block = block;
 	pr->n = n;
-	atomic_inc(&log->vol->promoting);
-	if (vc_promotion_fill(pr, user))
+	pr->cell = VC_CELL_NONE;
+	if (!vc_promote_enter(log->vol)) {
+		kfree(pr);
+		return NULL;
+	}
+	if (vc_promotion_fill(pr, flags))
 		return pr;
 	vc_promotion_free(pr);
 	return NULL;
 }
 
-/* May reads of the tag be cached now? */
-static bool vc_promote_may(struct vc_tag *tag)
+/**
+ * vc_promote_may - may reads of a tag be cached now?
+ * @tag: the tag, under rcu_read_lock()
+ */
+bool vc_promote_may(struct vc_tag *tag)
 {
 	enum vcache_mode mode = READ_ONCE(tag->mode);
 	struct vc_log *log = READ_ONCE(tag->log);
@@ -281,8 +291,7 @@ static bool vc_promote_may(struct vc_tag *tag)
 	return log && (mode == VCACHE_MODE_WRITEBACK ||
 		       mode == VCACHE_MODE_WRITETHROUGH) &&
 	       !READ_ONCE(log->vol->stopped) &&
-	       READ_ONCE(log->vol->pool->state) == VC_POOL_OK &&
-	       atomic_read(&log->vol->promoting) < VC_PROMOTIONS_MAX;
+	       READ_ONCE(log->vol->pool->state) == VC_POOL_OK;
 }
 
 /**
@@ -301,7 +310,9 @@ struct bio *vc_promote_read(struct vc_tag *tag, struct bio *bio)
 	struct vc_promotion *pr;
 	enum vc_reads_kind kind;
 
-	if (!vc_promote_may(tag) || vc_promote_streams(log, bio) ||
+	if (!vc_promote_may(tag) ||
+	    atomic_read(&log->vol->promoting) >= VC_PROMOTIONS_MAX ||
+	    vc_promote_streams(log, bio) ||
 	    end - block > VC_PROMOTION_MAX ||
 	    end * VC_BLOCK_SECTORS > log->vol->sectors)
 		return NULL;
@@ -309,19 +320,19 @@ struct bio *vc_promote_read(struct vc_tag *tag, struct bio *bio)
 	kind = vc_promote_kind(log, block, end - block);
 	if (kind == VC_READS_KINDS)
 		return NULL;
-	pr = vc_promotion_make(log, bio, block, end - block);
+	pr = vc_promotion_make(log, block, end - block,
+			       bio->bi_opf & VC_READ_FLAGS);
 	if (!pr)
 		return NULL;
 	pr->kind = kind;
-	if (!vc_promote_begin(pr, tag->dev)) {
+	if (!vc_promote_begin(pr)) {
 		vc_promotion_free(pr);
 		return NULL;
 	}
+	pr->user = bio;
+	pr->iter = bio->bi_iter;
 	bio_clone_blkg_association(pr->bio, bio);
 	pr->bio->bi_ioprio = bio->bi_ioprio;
-	pr->bio->bi_iter.bi_sector = block * VC_BLOCK_SECTORS;
-	pr->bio->bi_private = pr;
-	pr->bio->bi_end_io = vc_promote_read_end;
 	return pr->bio;
 }
 
@@ -330,15 +341,15 @@ static void vc_promote_write_end(struct bio *bio)
 {
 	struct vc_promotion *pr = bio->bi_private;
 	struct vc_volume *v = pr->log->vol;
-	u32 i;
+	u32 i, there = 0;
 
 	vc_pool_record_done(v->pool, bio->bi_status);
-	for (i = 0; i < pr->n && !bio->bi_status; i++) {
-		if (vc_lookup_promote(v, pr->cell + i, pr->block + i,
-				      pr->part[i].changes))
-			atomic64_inc(&v->promoted);
-	}
-	vc_reads_settled(pr->log, vc_cell_chunk(v->pool, pr->cell));
+	for (i = 0; i < pr->n && !bio->bi_status; i++)
+		there += vc_lookup_promote(v, pr->cell + i, pr->block + i,
+					   pr->part[i].changes, pr->heat);
+	atomic64_add(there, &v->promoted);
+	if (pr->ahead)
+		atomic64_add(there, &pr->log->prefetch.done);
 	vc_promotion_free(pr);
 }
 
@@ -383,6 +394,10 @@ void vc_promote_work(struct work_struct *work)
 	mutex_lock(&log->fill);
 	blk_start_plug(&plug);
 	while ((pr = vc_promote_next(log))) {
+		if (pr->cell != VC_CELL_NONE) {
+			vc_promote_write(pr);
+			continue;
+		}
 		/* A promotion is one request: the rest of a chunk may go. */
 		if (vc_reads_space(log, pr->kind, pr->n, VC_TAKE_READ) >=
 		    pr->n) {

@@ -30,6 +30,13 @@ void vc_reads_close(struct vc_log *log);
 bool vc_reads_fit(struct vc_log *log);
 void vc_reads_keep(struct vc_chunk *c);
 
+/* prefetch.c */
+void vc_prefetch_init(struct vc_log *log);
+void vc_prefetch_drop(struct vc_log *log);
+void vc_prefetch_go(struct vc_log *log);
+int vc_prefetch_add(struct vc_log *log, const void *run, u32 nr,
+		    const char **error);
+
 /* warm.c */
 int vc_pool_keep_reads(struct vc_pool *p);
 

@@ -60,6 +60,20 @@ static bool vc_log_may_grow(struct vc_pool *p, struct vc_log *log)
 	       (p->nfree + (has <= share) > vc_pool_reserve(p) || has < share);
 }
 
+/*
+ * What nobody waits for has no chunk of the reserve, or all would have to give;
+ * nor, above the share of its log, one that others over theirs would give; nor one
+ * for which the log would have to give another of its own.
+ */
+static bool vc_log_may_prefetch(struct vc_pool *p, struct vc_log *log)
+{
+	u32 has = vc_log_chunks(log), keep = vc_pool_reserve(p);
+
+	if (has >= READ_ONCE(log->share))
+		keep += p->nlogs + 1;
+	return has + 1 < READ_ONCE(log->most) && p->nfree > keep;
+}
+
 /* Called with the lock of the free list. */
 static bool vc_chunk_may_take(struct vc_pool *p, struct vc_log *log,
 			      enum vc_take take)
@@ -72,6 +86,8 @@ static bool vc_chunk_may_take(struct vc_pool *p, struct vc_log *log,
 		return log->nr < VC_CHUNKS_MIN || vc_log_may_grow(p, log);
 	case VC_TAKE_READ:
 		return vc_log_may_grow(p, log);
+	case VC_TAKE_PREFETCH:
+		return vc_log_may_prefetch(p, log);
 	default:
 		/* It makes more of them free. */
 		return true;
@@ -575,6 +591,25 @@ void vc_space_work(struct work_struct *work)
 }
 
 /**
+ * vc_log_shed - let chunks of a log die, of those that may
+ * @log: the log; its pool is locked
+ * @most: how many at most
+ *
+ * Return: 0 or a negative errno.
+ */
+int vc_log_shed(struct vc_log *log, u32 most)
+{
+	struct vc_chunk *c;
+	int r = 0;
+
+	while (!r && most-- && (c = vc_log_victim(log))) {
+		r = vc_chunk_kill(log->vol->pool, c, false);
+		cond_resched();
+	}
+	return r;
+}
+
+/**
  * vc_log_clear - let all chunks of a log die
  * @log: the log; its pool is locked, nothing uses it, all it has is clean
  *
@@ -582,12 +617,9 @@ void vc_space_work(struct work_struct *work)
  */
 int vc_log_clear(struct vc_log *log)
 {
-	struct vc_pool *p = log->vol->pool;
-	struct vc_chunk *c;
-	int r = 0;
+	int r;
 
 	vc_reads_close(log);
-	while (!r && (c = vc_log_victim(log)))
-		r = vc_chunk_kill(p, c, false);
+	r = vc_log_shed(log, U32_MAX);
 	return r ?: vc_log_chunks(log) ? -EBUSY : 0;
 }

@@ -81,6 +81,7 @@ struct vc_chunk {
 enum vc_take {
 	VC_TAKE_WRITE,		/* for records */
 	VC_TAKE_READ,		/* for what is promoted */
+	VC_TAKE_PREFETCH,	/* for what is promoted and nobody reads now */
 	VC_TAKE_KEEP,		/* for what was hot in a chunk that goes */
 	VC_TAKE_CARRY,		/* for what has to last in a chunk that goes */
 };
@@ -183,6 +184,29 @@ struct vc_reads {
 };
 
 /**
+ * struct vc_prefetch - blocks that are to be promoted before anybody reads them
+ * @lists: what is to be done; filled and emptied under vc_log.lock, the first is
+ *	read by @work alone
+ * @runs: of all lists; under vc_log.lock
+ * @waiting: blocks that have not come to their end
+ * @done: blocks that were promoted
+ * @flying: promotions on their way, one more while they are sent
+ * @began: when the first of these was sent, jiffies
+ * @tries: how often in a row there was no chunk, or no memory; of @work
+ * @work: sends the next ones
+ */
+struct vc_prefetch {
+	struct list_head lists;
+	u32 runs;
+	atomic64_t waiting;
+	atomic64_t done;
+	atomic_t flying;
+	unsigned long began;
+	u32 tries;
+	struct delayed_work work;
+};
+
+/**
  * struct vc_claim - what the tag of a log is to have of the chunks
  * @least: its minimum
  * @most: its maximum
@@ -227,6 +251,7 @@ struct vc_claim {
  * @reads: chunks with what was promoted
  * @promotions: what has been read and has no place yet; under @lock
  * @promote_work: gives it one
+ * @prefetch: what is to be promoted before it is read
  * @live: cells of its chunks that hold something
  * @credit: what it may spend on blocks that are not hot, see vc_log_paid()
  * @misses: blocks missed for the first time, the clock of its ghosts
@@ -263,6 +288,7 @@ struct vc_log {
 	struct vc_reads reads[VC_READS_KINDS];
 	struct list_head promotions;
 	struct work_struct promote_work;
+	struct vc_prefetch prefetch;
 	atomic_t live;
 	u32 credit;
 	u32 misses;

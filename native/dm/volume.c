@@ -58,6 +58,7 @@ static void vc_log_free(struct vc_log *log)
 
 	cancel_work_sync(&log->seal_work);
 	cancel_work_sync(&log->promote_work);
+	vc_prefetch_drop(log);
 	for (i = 0; i < VC_SEALS; i++)
 		kfree(log->sealing[i].data);
 	mutex_destroy(&log->append);
@@ -118,6 +119,7 @@ struct vc_log *vc_log_get(struct vc_volume *v, u16 tag)
 		INIT_LIST_HEAD(&log->reads[i].chunks);
 	INIT_LIST_HEAD(&log->promotions);
 	INIT_WORK(&log->promote_work, vc_promote_work);
+	vc_prefetch_init(log);
 	spin_lock_init(&log->stream_lock);
 	for (i = 0; i < VC_SEALS; i++) {
 		struct vc_sealing *s = &log->sealing[i];
@@ -552,9 +554,13 @@ void vc_volume_settle(struct vc_volume *v)
  */
 void vc_volume_go(struct vc_volume *v)
 {
+	struct vc_log *log;
+
 	/* Not while the map moves. */
 	mutex_lock(&v->pool->lock);
 	WRITE_ONCE(v->stopped, false);
+	list_for_each_entry(log, &v->logs, node)
+		vc_prefetch_go(log);
 	mutex_unlock(&v->pool->lock);
 	queue_delayed_work(v->pool->wq, &v->destage, 0);
 	vc_space_kick(v->pool);
@@ -571,9 +577,12 @@ void vc_volume_go(struct vc_volume *v)
 int vc_volume_detach(struct vc_volume *v, bool forget)
 {
 	struct vc_pool *p = v->pool;
+	struct vc_log *log;
 	int r = 0;
 
 	vc_volume_stop(v);
+	list_for_each_entry_lockless(log, &v->logs, node)
+		vc_prefetch_drop(log);
 	vc_volume_close(v);
 	mutex_lock(&p->lock);
 	vc_volume_note_clean(v);

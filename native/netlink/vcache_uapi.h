@@ -33,6 +33,12 @@
 /* Points of a miss curve, the first for no cache at all. */
 #define VCACHE_CURVE_POINTS	1025
 
+/* A block that was read so often is as hot as can be. */
+#define VCACHE_HEAT_MAX	15
+
+/* Most runs of one cache-prefetch. */
+#define VCACHE_PREFETCH_RUNS_MAX	2048
+
 /**
  * enum vcache_mode - What a device does with writes.
  * @VCACHE_MODE_FLUSH_ONLY: a tagged write buffer over the origin, no cache
@@ -110,6 +116,18 @@ enum vcache_event_kind {
 struct vcache_extent {
 	__u64 start;
 	__u64 len;
+};
+
+/**
+ * struct vcache_cached_run - A run of blocks in the cache. Host byte order.
+ * @start: first sector (512 bytes) on the mapped device, of a block of 4 KiB
+ * @len: number of sectors, whole blocks, at least one
+ * @heat: how often its blocks were read of late, up to heat-max
+ */
+struct vcache_cached_run {
+	__u64 start;
+	__u32 len;
+	__u32 heat;
 };
 
 /**
@@ -195,6 +213,10 @@ enum vcache_a_device {
  *   chunks, two at least; 0: no limit
  * @VCACHE_A_TAG_CACHE_SHARE_BYTES: its share now: what it has even if all want
  *   more
+ * @VCACHE_A_TAG_PREFETCH_WAITING_BYTES: of cache-prefetch, what has not come to
+ *   its end
+ * @VCACHE_A_TAG_PREFETCHED_BYTES: what cache-prefetch has brought into the
+ *   cache
  * @VCACHE_A_TAG_PAD: aligns 64-bit values, no content
  */
 enum vcache_a_tag {
@@ -220,6 +242,8 @@ enum vcache_a_tag {
 	VCACHE_A_TAG_CACHE_MIN_BYTES,
 	VCACHE_A_TAG_CACHE_MAX_BYTES,
 	VCACHE_A_TAG_CACHE_SHARE_BYTES,
+	VCACHE_A_TAG_PREFETCH_WAITING_BYTES,
+	VCACHE_A_TAG_PREFETCHED_BYTES,
 	VCACHE_A_TAG_PAD,
 
 	/* private: */
@@ -333,6 +357,31 @@ enum vcache_a_event {
 };
 
 /**
+ * enum vcache_a_cached - attributes of the set "cached"
+ * @VCACHE_A_CACHED_MAJOR: major number of the mapped device
+ * @VCACHE_A_CACHED_MINOR: minor number of the mapped device
+ * @VCACHE_A_CACHED_ID: tag number; a tag that was removed may have something
+ *   there still
+ * @VCACHE_A_CACHED_RUNS: runs
+ * @VCACHE_A_CACHED_CACHED_BYTES: in chunks of the cache device that are its own
+ * @VCACHE_A_CACHED_CACHE_DIRTY_BYTES: of these not on the origin yet
+ * @VCACHE_A_CACHED_PAD: aligns 64-bit values, no content
+ */
+enum vcache_a_cached {
+	VCACHE_A_CACHED_MAJOR = 1,
+	VCACHE_A_CACHED_MINOR,
+	VCACHE_A_CACHED_ID,
+	VCACHE_A_CACHED_RUNS,
+	VCACHE_A_CACHED_CACHED_BYTES,
+	VCACHE_A_CACHED_CACHE_DIRTY_BYTES,
+	VCACHE_A_CACHED_PAD,
+
+	/* private: */
+	__VCACHE_A_CACHED_MAX,
+	VCACHE_A_CACHED_MAX = (__VCACHE_A_CACHED_MAX - 1)
+};
+
+/**
  * enum vcache_cmd - commands
  * @VCACHE_CMD_DEVICE_GET: Dump the devices.
  * @VCACHE_CMD_TAG_GET: Get one tag (major, minor, id), or dump the tags of a
@@ -354,6 +403,17 @@ enum vcache_a_event {
  * @VCACHE_CMD_CURVE_GET: Get the miss-ratio curve of a tag, estimated from a
  *   sample of its blocks (SHARDS). Refused with ENODATA for a tag whose device
  *   has no cache, and where there was no memory for a sample.
+ * @VCACHE_CMD_CACHE_MAP_GET: Dump which blocks a tag has in the cache as a
+ *   whole, in the order of the cache, so not sorted; a message may have no
+ *   runs. It changes while it is read: a block may be missing, and one may be
+ *   there twice.
+ * @VCACHE_CMD_CACHE_PREFETCH: Bring blocks into the cache that only the origin
+ *   has, in the background, behind those of earlier requests. Runs are sorted
+ *   and do not overlap. A block is left out that the buffer or the cache has,
+ *   and the rest of all lists where chunks or memory stay short. EBUSY: too
+ *   much waits already.
+ * @VCACHE_CMD_CACHE_DROP: Give up chunks of a tag, some at a time, and tell
+ *   what is left. Only what the origin has as well is given up.
  */
 enum vcache_cmd {
 	VCACHE_CMD_DEVICE_GET = 1,
@@ -364,6 +424,9 @@ enum vcache_cmd {
 	VCACHE_CMD_EVENT_NTF,
 	VCACHE_CMD_DEVICE_SET,
 	VCACHE_CMD_CURVE_GET,
+	VCACHE_CMD_CACHE_MAP_GET,
+	VCACHE_CMD_CACHE_PREFETCH,
+	VCACHE_CMD_CACHE_DROP,
 
 	/* private: */
 	__VCACHE_CMD_MAX,

@@ -311,6 +311,37 @@ class Client:
                 attributes.append(("VCACHE_A_TAG_EXTENTS_COMMIT", None))
             self._socket.request(spec.Command.TAG_EXTENTS, attributes)
 
+    def cached(self, device: DeviceNumber, number: int) -> list[spec.CachedRun]:
+        """Return which blocks a tag has in the cache, in no order.
+
+        :param number: of a tag, or of one that was removed
+        """
+        found: list[spec.CachedRun] = []
+        for message in self._dump(spec.Command.CACHE_MAP_GET, _cached_attributes(device, number)):
+            found += map(spec.CachedRun._make, spec.CACHED_RUN_LAYOUT.iter_unpack(
+                _binary(message.get_attr("VCACHE_A_CACHED_RUNS"))))
+        return found
+
+    def prefetch(self, device: DeviceNumber, number: int, runs: Sequence[spec.CachedRun]) -> None:
+        """Have blocks brought into the cache, behind those of earlier calls.
+
+        :param runs: sorted, :data:`spec.PREFETCH_RUNS_MAX` at most
+        :raises NetlinkError: with EBUSY if too many wait already
+        """
+        self._socket.request(spec.Command.CACHE_PREFETCH, [
+            *_cached_attributes(device, number),
+            ("VCACHE_A_CACHED_RUNS",
+             b"".join(spec.CACHED_RUN_LAYOUT.pack(*run) for run in runs))])
+
+    def cache_drop(self, device: DeviceNumber, number: int) -> tuple[int, int]:
+        """Give up some of what a tag has in the cache and on the origin as well.
+
+        :return: bytes of chunks that it has left, and bytes of them that are dirty
+        """
+        answer = self._answer(spec.Command.CACHE_DROP, _cached_attributes(device, number))
+        return (answer.get_attr("VCACHE_A_CACHED_CACHED_BYTES") or 0,
+                answer.get_attr("VCACHE_A_CACHED_CACHE_DIRTY_BYTES") or 0)
+
     def _answer(self, command: spec.Command, attributes: Sequence[tuple[str, Any]]) -> genlmsg:
         answers = self._socket.request(command, attributes)
         if not answers:
@@ -374,6 +405,11 @@ def _tag_attributes(device: DeviceNumber, number: int) -> list[tuple[str, Any]]:
     return [*_device_attributes(device), ("VCACHE_A_TAG_ID", number)]
 
 
+def _cached_attributes(device: DeviceNumber, number: int) -> list[tuple[str, Any]]:
+    return [("VCACHE_A_CACHED_MAJOR", device.major), ("VCACHE_A_CACHED_MINOR", device.minor),
+            ("VCACHE_A_CACHED_ID", number)]
+
+
 def _device(message: genlmsg) -> Device:
     def value(name: str) -> Any:
         return message.get_attr(f"VCACHE_A_DEVICE_{name}")
@@ -418,7 +454,9 @@ def _tag(message: genlmsg) -> Tag:
         cache_dirty_bytes=value("CACHE_DIRTY_BYTES") or 0,
         cache_min_bytes=value("CACHE_MIN_BYTES") or 0,
         cache_max_bytes=value("CACHE_MAX_BYTES") or 0,
-        cache_share_bytes=value("CACHE_SHARE_BYTES") or 0)
+        cache_share_bytes=value("CACHE_SHARE_BYTES") or 0,
+        prefetch_waiting_bytes=value("PREFETCH_WAITING_BYTES") or 0,
+        prefetched_bytes=value("PREFETCHED_BYTES") or 0)
 
 
 def _curve(message: genlmsg) -> Curve:
@@ -431,9 +469,14 @@ def _curve(message: genlmsg) -> Curve:
         write_misses=_numbers(value("WRITE_MISSES")))
 
 
+def _binary(value: Any) -> bytes:
+    """Return a binary attribute as bytes."""
+    return bytes.fromhex(value.replace(":", "")) if isinstance(value, str) else bytes(value or b"")
+
+
 def _numbers(value: Any) -> tuple[int, ...]:
     """Return the u64 of a binary attribute."""
-    data = bytes.fromhex(value.replace(":", "")) if isinstance(value, str) else value
+    data = _binary(value)
     return struct.unpack(f"={len(data) // 8}Q", data[:len(data) // 8 * 8])
 
 

@@ -96,6 +96,8 @@ class TagMessage(genlmsg):
         ('VCACHE_A_TAG_CACHE_MIN_BYTES', 'uint64'),
         ('VCACHE_A_TAG_CACHE_MAX_BYTES', 'uint64'),
         ('VCACHE_A_TAG_CACHE_SHARE_BYTES', 'uint64'),
+        ('VCACHE_A_TAG_PREFETCH_WAITING_BYTES', 'uint64'),
+        ('VCACHE_A_TAG_PREFETCHED_BYTES', 'uint64'),
         ('VCACHE_A_TAG_PAD', 'none'),
     )
 
@@ -135,6 +137,22 @@ class EventMessage(genlmsg):
     )
 
 
+class CachedMessage(genlmsg):
+    """Attributes of the set "cached"."""
+
+    prefix = 'VCACHE_A_CACHED_'
+    nla_map = (
+        ('VCACHE_A_CACHED_UNSPEC', 'none'),
+        ('VCACHE_A_CACHED_MAJOR', 'uint32'),
+        ('VCACHE_A_CACHED_MINOR', 'uint32'),
+        ('VCACHE_A_CACHED_ID', 'uint32'),
+        ('VCACHE_A_CACHED_RUNS', 'cdata'),
+        ('VCACHE_A_CACHED_CACHED_BYTES', 'uint64'),
+        ('VCACHE_A_CACHED_CACHE_DIRTY_BYTES', 'uint64'),
+        ('VCACHE_A_CACHED_PAD', 'none'),
+    )
+
+
 #: Which message a command carries, in both directions.
 MESSAGES: dict[Command, type[genlmsg]] = {
     Command.DEVICE_GET: DeviceMessage,
@@ -145,4 +163,7 @@ MESSAGES: dict[Command, type[genlmsg]] = {
     Command.EVENT_NTF: EventMessage,
     Command.DEVICE_SET: DeviceMessage,
     Command.CURVE_GET: CurveMessage,
+    Command.CACHE_MAP_GET: CachedMessage,
+    Command.CACHE_PREFETCH: CachedMessage,
+    Command.CACHE_DROP: CachedMessage,
 }

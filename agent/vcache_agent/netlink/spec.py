@@ -26,6 +26,10 @@ CGROUPS_MAX = 16
 HISTOGRAM_BUCKETS = 128
 #: Points of a miss curve, the first for no cache at all.
 CURVE_POINTS = 1025
+#: A block that was read so often is as hot as can be.
+HEAT_MAX = 15
+#: Most runs of one cache-prefetch.
+PREFETCH_RUNS_MAX = 2048
 
 
 class Command(enum.IntEnum):
@@ -57,6 +61,18 @@ class Command(enum.IntEnum):
     #: (SHARDS). Refused with ENODATA for a tag whose device has no cache, and
     #: where there was no memory for a sample.
     CURVE_GET = 8
+    #: Dump which blocks a tag has in the cache as a whole, in the order of the
+    #: cache, so not sorted; a message may have no runs. It changes while it is
+    #: read: a block may be missing, and one may be there twice.
+    CACHE_MAP_GET = 9
+    #: Bring blocks into the cache that only the origin has, in the background,
+    #: behind those of earlier requests. Runs are sorted and do not overlap. A
+    #: block is left out that the buffer or the cache has, and the rest of all
+    #: lists where chunks or memory stay short. EBUSY: too much waits already.
+    CACHE_PREFETCH = 10
+    #: Give up chunks of a tag, some at a time, and tell what is left. Only
+    #: what the origin has as well is given up.
+    CACHE_DROP = 11
 
 
 class Mode(enum.IntEnum):
@@ -128,3 +144,21 @@ class Extent(NamedTuple):
 
 #: Layout of one Extent in its binary attribute.
 EXTENT_LAYOUT = struct.Struct('=QQ')
+
+
+class CachedRun(NamedTuple):
+    """A run of blocks in the cache.
+
+    Host byte order.
+    """
+
+    #: first sector (512 bytes) on the mapped device, of a block of 4 KiB
+    start: int
+    #: number of sectors, whole blocks, at least one
+    len: int
+    #: how often its blocks were read of late, up to heat-max
+    heat: int
+
+
+#: Layout of one CachedRun in its binary attribute.
+CACHED_RUN_LAYOUT = struct.Struct('=QII')

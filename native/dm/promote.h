@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * dm-vcache: a promotion, be it that somebody reads, or ahead of that.
+ */
+#ifndef DM_VCACHE_PROMOTE_H
+#define DM_VCACHE_PROMOTE_H
+
+#include "reads.h"
+
+/* Most blocks of one: 128 KiB. Larger reads are what origins are good at. */
+#define VC_PROMOTION_MAX	32U
+
+/**
+ * struct vc_promoted - a block of a promotion
+ * @page: its data
+ * @changes: vc_lookup_changes() of it
+ */
+struct vc_promoted {
+	struct page *page;
+	int changes;
+};
+
+/**
+ * struct vc_promotion - blocks on their way from the origin to the cache
+ * @node: vc_log.promotions
+ * @log: the log
+ * @user: the request that reads them, until it is complete; or NULL
+ * @iter: where that wants what
+ * @bio: ours, first to the origin, then to the cache
+ * @block: the first one
+ * @n: how many
+ * @kind: to which chunks they go
+ * @cell: where there, or VC_CELL_NONE while it has no place
+ * @heat: how hot they are then
+ * @ahead: nobody has asked for it, see prefetch.c
+ * @part: the blocks
+ */
+struct vc_promotion {
+	struct list_head node;
+	struct vc_log *log;
+	struct bio *user;
+	struct bvec_iter iter;
+	struct bio *bio;
+	u64 block;
+	u32 n;
+	enum vc_reads_kind kind;
+	u32 cell;
+	u8 heat;
+	bool ahead;
+	struct vc_promoted part[];
+};
+
+/* promote.c */
+bool vc_promote_enter(struct vc_volume *v);
+void vc_promote_leave(struct vc_volume *v);
+bool vc_promote_may(struct vc_tag *tag);
+bool vc_promote_begin(struct vc_promotion *pr);
+struct vc_promotion *vc_promotion_make(struct vc_log *log, u64 block, u32 n,
+				       blk_opf_t flags);
+void vc_promotion_free(struct vc_promotion *pr);
+
+/* prefetch.c */
+void vc_prefetch_ended(struct vc_log *log, u32 blocks);
+
+#endif /* DM_VCACHE_PROMOTE_H */
