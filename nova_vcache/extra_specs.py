@@ -124,7 +124,8 @@ KEYS: tuple[Key, ...] = (
     Key("slo_iops", Kind.NUMBER, None, unit="IOPS", minimum=1, maximum=100000000,
         doc="Objective: at least so many requests a second; none when absent."),
     Key("persist", Kind.BOOLEAN, False,
-        doc="Keep the cache while the instance is stopped."),
+        doc="What the instance has in the cache when it is stopped is there again soon after it "
+            "was started."),
     Key("required", Kind.BOOLEAN, False,
         doc="Without what vcache:mode asks for, the instance does not start; "
             "otherwise it starts uncached, and the host says so."),

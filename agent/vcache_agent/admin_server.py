@@ -80,7 +80,8 @@ class AdminServer:
                       "domains": len(outcome.snapshot.entries)},
             "policy": {"name": self._agent.worker.policy,
                        "set": self._agent.store.policy() is not None},
-            "disks": view.disks(outcome, tags), "orphans": view.orphans(outcome)}
+            "disks": view.disks(outcome, tags), "orphans": view.orphans(outcome),
+            "swapped": view.swapped(outcome)}
 
     def _tag_set(self, fields: dict[str, Any]) -> dict[str, Any]:
         tag, weight = fields.get("tag"), fields.get("weight")

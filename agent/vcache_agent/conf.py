@@ -27,6 +27,11 @@ _AGENT_OPTS = [
     cfg.FloatOpt("forget_after", default=86400.0, min=0.0,
                  help="Seconds that a disk keeps its tag number after libvirt no longer knows "
                       "its domain."),
+    cfg.FloatOpt("swap_after", default=600.0, min=0.0,
+                 help="Seconds that a domain has to be stopped until others get the room that its "
+                      "disks have in caches. Where its flavor says vcache:persist, a list of what "
+                      "was there is kept in the folder 'maps' beside state_path, and brought back "
+                      "when it is started."),
     cfg.StrOpt("policy", default=policies.DEFAULT, choices=[
         (name, policy.meaning) for name, policy in policies.POLICIES.items()],
                help="How a pool is divided among the tags that use it, until an operator says "

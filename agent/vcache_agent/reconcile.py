@@ -277,7 +277,7 @@ class _Planner:
             Demand(weight, self._asked_range(states), given.mode in _CACHED)
             if device.pool else None))
         self.used.add((device.number, tag))
-        conflict = self._assign(key, tag, owner)
+        conflict = self._assign(key, tag, owner, any(state.specs.persist for state in states))
         for state in states:
             note = given.note or _other_mode(state.specs.mode, given.mode)
             if excess:
@@ -389,7 +389,7 @@ class _Planner:
         if in_force != wanted or (applied != location.extents and wanted != (0, 0)):
             self.actions.append(SetExtents(device.number, tag, location.extents))
 
-    def _assign(self, key: str, tag: int, state: DiskState) -> str:
+    def _assign(self, key: str, tag: int, state: DiskState, persist: bool) -> str:
         """Remember a disk's tag; return a note if that cannot be."""
         old = self.rows.get(key)
         other = self.by_tag.get(tag)
@@ -401,7 +401,7 @@ class _Planner:
             self.forgotten.append(other.key)
         row = Assignment(key, tag, state.domain.uuid, state.domain.name, state.source.target,
                          state.source.path or "", old.weight if old else None,
-                         mode=old.mode if old else None)
+                         mode=old.mode if old else None, persist=persist)
         if row != old:
             self.rows[key] = self.by_tag[tag] = row
             self.changed.append(row)

@@ -71,7 +71,8 @@ class Agent:
             refresh_interval=conf.agent.refresh_interval,
             forget_after=conf.agent.forget_after,
             netlink_timeout=conf.agent.netlink_timeout,
-            run_dir=Path(conf.libvirt.run_dir), policy=conf.agent.policy))
+            run_dir=Path(conf.libvirt.run_dir), policy=conf.agent.policy,
+            swap_after=conf.agent.swap_after, maps=state.parent / "maps"))
         self.watch = LibvirtWatch(conf.libvirt.uri, self.inventory, conf.libvirt.list_interval,
                                   self._look)
         callbacks = hook_server.Callbacks(self._prepare, self._running, self._ended)

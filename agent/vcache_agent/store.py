@@ -18,7 +18,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-_VERSION = 3
+_VERSION = 4
 
 # One script for each version, from the one before.
 _SCHEMAS = ("""
@@ -51,6 +51,8 @@ CREATE TABLE settings (
     name TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT;
+""", """
+ALTER TABLE disks ADD COLUMN persist INTEGER NOT NULL DEFAULT 0;
 """)
 
 
@@ -68,6 +70,8 @@ class Assignment:
     :param weight: set by an operator, instead of the flavor's; or None
     :param released: when no domain used it any more (Unix time), or None
     :param mode: set by an operator, instead of the flavor's; or None
+    :param persist: its flavor says that what it has in the cache is to be there when it is
+        started again
     """
 
     key: str
@@ -79,6 +83,7 @@ class Assignment:
     weight: int | None = None
     released: float | None = None
     mode: str | None = None
+    persist: bool = False
 
 
 _FIELDS = [field.name for field in dataclasses.fields(Assignment)]
@@ -140,7 +145,8 @@ class Store:
         """Return all disks by their key."""
         with self._lock:
             rows = self._db.execute(f"SELECT {_COLUMNS} FROM disks").fetchall()  # noqa: S608
-        return {row[0]: Assignment(*row) for row in rows}
+        found = [Assignment(*row) for row in rows]
+        return {row.key: dataclasses.replace(row, persist=bool(row.persist)) for row in found}
 
     def last_tag(self) -> int:
         """Return the tag number that was given last."""

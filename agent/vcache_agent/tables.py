@@ -65,6 +65,11 @@ def status(state: dict[str, Any]) -> str:
             ("TAG", "DEVICE", "NAME", "DIRTY", "REASON"),
             [(item["tag"], item["device"], item["name"], size(item["dirty_bytes"]),
               item["reason"]) for item in state["orphans"]]))
+    if state.get("swapped"):
+        parts.append("Caches of stopped domains:\n" + table(
+            ("TAG", "DEVICE", "DOMAIN", "DISK", "CACHE", "NOTE"),
+            [(item["tag"], item["device_name"], item["domain"], item["disk"], _swapped(item),
+              item["note"]) for item in state["swapped"]]))
     return "\n\n".join(parts)
 
 
@@ -133,6 +138,10 @@ def _cache(item: dict[str, Any]) -> tuple[object, ...]:
     if cache is None:
         return None, None, None
     return cache["pool"], cache["volume"], size(cache["dirty_bytes"])
+
+
+def _swapped(item: dict[str, Any]) -> str:
+    return item["state"] + (f", {size(item['bytes'])}" if item["bytes"] else "")
 
 
 def _loud(isolation: str) -> str:

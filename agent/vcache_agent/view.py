@@ -125,6 +125,14 @@ def _state(report: "DiskReport", item: Tag | None, phase: Phase, outcome: "Outco
     return "isolated" if report.state.cgroup in item.cgroups else "no-cgroup"
 
 
+def swapped(outcome: "Outcome") -> list[Json]:
+    """Return how it stands with the caches of disks that are, or were, stopped."""
+    return [{"device": str(item.device.number), "device_name": item.device.name,
+             "tag": item.tag, "domain": item.row.name, "uuid": item.row.domain,
+             "disk": item.row.target, "state": item.state, "bytes": item.size,
+             "note": item.note} for item in outcome.swapped if item.state != "given up"]
+
+
 def orphans(outcome: "Outcome") -> list[Json]:
     """Return tags without a running domain."""
     if outcome.plan is None:

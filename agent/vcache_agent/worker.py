@@ -11,13 +11,14 @@ from pathlib import Path
 from oslo_log import log as logging
 
 from nova_vcache.extra_specs import ExtraSpecs, Mode
-from vcache_agent import cgroups, policies, pools, reconcile
+from vcache_agent import cgroups, policies, pools, reconcile, swap
 from vcache_agent.admission import specs_of
 from vcache_agent.blockstack import BlockStack, NotOnVcache
 from vcache_agent.disks import DiskFinder
 from vcache_agent.dm import Dm, DmError
 from vcache_agent.inventory import Entry, Inventory, Snapshot
 from vcache_agent.kernel import Executor
+from vcache_agent.mapfile import MapFolder
 from vcache_agent.model import Device, DiskSource, DiskState, Location, Phase
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client
@@ -36,13 +37,18 @@ _SOON = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Limits of the worker; see conf.py."""
+    """Limits of the worker; see conf.py.
+
+    :param maps: folder of the lists of what stopped disks had in caches
+    """
 
     refresh_interval: float
     forget_after: float
     netlink_timeout: float
     run_dir: Path
     policy: str = policies.DEFAULT
+    swap_after: float = 600.0
+    maps: Path = Path("/var/lib/vcache/maps")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +66,7 @@ class Outcome:
     errors: dict[reconcile.TagKey, str] = dataclasses.field(default_factory=dict)
     cgroup_notes: dict[str, str] = dataclasses.field(default_factory=dict)
     cgroup_paths: dict[str, str] = dataclasses.field(default_factory=dict)
+    swapped: tuple[swap.Swapped, ...] = ()
 
 
 class Worker:
@@ -76,6 +83,8 @@ class Worker:
         self._finder = DiskFinder()
         self._executor = Executor()
         self._drives = Drives()
+        self._maps = MapFolder(settings.maps)
+        self._swapper = swap.Swapper(self._maps)
         self._wake = threading.Condition()
         self._asked = 0
         self._done = 0
@@ -178,14 +187,23 @@ class Worker:
                     break
                 fresh = True
             refused = self._drives.use_tags(client, look.devices)
+            swapping = self._swapper.step(client, self._swap_plan(look, plan, snapshot.complete))
         self._executor.forget_device({device.number for device in look.devices}.__contains__)
         self._finder.prune()
         self._outcome = Outcome(plan, snapshot, "", dict(self._executor.errors),
-                                look.cgroup_notes, look.cgroup_paths)
-        self._say(_remarks(plan, look) + refused)
-        changing = look.cgroup_notes or any(orphan.dirty_bytes for orphan in plan.orphans)
+                                look.cgroup_notes, look.cgroup_paths, self._swapper.reports)
+        self._say(_remarks(plan, look) + refused + self._swapper.problems)
+        changing = look.cgroup_notes or swapping or any(
+            orphan.dirty_bytes for orphan in plan.orphans)
         return min(_SOON, self._settings.refresh_interval) if changing \
             else self._settings.refresh_interval
+
+    def _swap_plan(self, look: "_Look", plan: reconcile.Plan,
+                   complete: bool) -> swap.SwapPlan:
+        """Decide about the caches of disks, once it is noted which are in use."""
+        return swap.plan(self._store.assignments(), look.devices, plan.disks, self._maps,
+                         self._maps.names(), complete=complete, now=time.time(),
+                         after=self._settings.swap_after)
 
     def _say(self, remarks: list[str]) -> None:
         """Log what is new."""
