@@ -16,8 +16,9 @@ from typing import Any
 
 from vcache_agent import tables, view
 from vcache_agent.admin_client import AdminDenied, AdminError, AgentNotRunning, ask
-from vcache_agent.cmd import curve_cli, mrc_cli, policy_cli, pool_cli
+from vcache_agent.cmd import curve_cli, map_cli, mrc_cli, policy_cli, pool_cli
 from vcache_agent.dm import DmError
+from vcache_agent.mapfile import MapFileError
 from vcache_agent.model import TAG_MODES
 from vcache_agent.netlink import connect, spec
 from vcache_agent.netlink.errors import ModuleNotLoaded, NetlinkError
@@ -42,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(EXIT_PERMISSION if denied else EXIT_FAILED, f"kernel: {error.strerror}")
     except AdminDenied as error:
         return _fail(EXIT_PERMISSION, str(error))
-    except (AdminError, PoolError, StoreError, curve_cli.CurveError, mrc_cli.MrcError) as error:
+    except (AdminError, MapFileError, PoolError, StoreError, curve_cli.CurveError,
+            mrc_cli.MrcError) as error:
         return _fail(EXIT_FAILED, str(error))
     except DmError as error:
         denied = error.errno in (errno.EPERM, errno.EACCES)
@@ -108,6 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     group.add_argument("--flavor-mode", action="store_true", help="what its flavor says")
     command.set_defaults(run=_tag_set, usage=command.error)
     curve_cli.add_command(tag_commands, _integer(0, spec.TAG_MAX))
+    map_cli.add_commands(tag_commands, _integer(0, spec.TAG_MAX))
     pool_cli.add_commands(commands)
     policy_cli.add_commands(commands)
     mrc_cli.add_command(commands)

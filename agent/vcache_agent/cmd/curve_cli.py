@@ -14,7 +14,7 @@ PER_MILLE = (10, 20, 50, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000)
 
 
 class CurveError(Exception):
-    """There is no curve; says why."""
+    """There is no such tag, or no curve of it; says why."""
 
 
 def add_command(commands: Any, number: Any) -> None:
@@ -36,13 +36,14 @@ def add_command(commands: Any, number: Any) -> None:
 
 def _curve(arguments: argparse.Namespace) -> None:
     with connect() as client:
-        tag = _find(client.tags(), arguments.tag, arguments.device)
+        tag = find(client.tags(), arguments.tag, arguments.device)
         curve = client.curve(tag.device, tag.id)
     found = describe(tag, curve)
     print(json.dumps(found, indent=2) if arguments.json else text(found))
 
 
-def _find(tags: list[Tag], number: int, device: str | None) -> Tag:
+def find(tags: list[Tag], number: int, device: str | None) -> Tag:
+    """Return the tag that somebody means."""
     found = [tag for tag in tags if tag.id == number and device in (None, str(tag.device))]
     if not found:
         raise CurveError(f"no device has a tag {number}" if device is None else
