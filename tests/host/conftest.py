@@ -53,7 +53,7 @@ def device(filesystem: Path) -> DeviceNumber:
 
 @pytest.fixture(scope="session")
 def one_agent(libvirtd: None, filesystem: Path) -> Iterator[lab.Agent]:
-    lab.AGENT_CONF.write_text("[agent]\nrefresh_interval = 1\n")
+    lab.AGENT_CONF.write_text("[agent]\nrefresh_interval = 1\nswap_after = 2\n")
     running = lab.Agent()
     yield running
     if running.runs:

@@ -14,6 +14,7 @@ from tests.host.lab import Agent, Vm, cli, eventually, tags
 from vcache_agent.model import Tag
 
 MIB = 1 << 20
+MAPS = Path("/var/lib/vcache/maps")
 MakeVm = Callable[..., Vm]
 # The pool's chunks: those of 256 MiB but for one or two of metadata.
 POOL_MIB = range(250, 257)
@@ -48,6 +49,42 @@ def volumes(agent: Agent) -> Iterator[list[Path]]:
 
 def of(volume: Path, tag: int) -> Tag:
     return tags(lab.number_of(volume))[tag]
+
+
+def test_a_stopped_instance_gives_up_its_cache_and_has_it_back(
+        agent: Agent, volumes: list[Path], vm: MakeVm) -> None:
+    keeps = vm("swap-a", [volumes[0]], {"mode": "writeback", "persist": "true"})
+    forgets = vm("swap-b", [volumes[1]], {"mode": "writeback"})
+    for number, (one, volume) in enumerate(zip((keeps, forgets), volumes, strict=True)):
+        one.start()
+        eventually(lambda one=one, number=number, volume=volume:  # type: ignore[misc]
+                   of(volume, 4001 + number).name.startswith(one.uuid), "its tag")
+        one.io("write -P 0x5a 0 8M")
+        one.io("flush")
+        one.io("read -P 0x5a 0 4M")
+    assert min(of(volumes[0], 4001).cached_bytes, of(volumes[1], 4002).cached_bytes) >= 8 * MIB
+    keeps.destroy()
+    forgets.destroy()
+    eventually(lambda: not of(volumes[0], 4001).cached_bytes, "it is given up")
+    eventually(lambda: not of(volumes[1], 4002).cached_bytes, "it is given up")
+    eventually(lambda: "swapped out, 8." in cli("status"), "that is said")
+    (saved,) = MAPS.glob("*.map")
+    assert saved.stat().st_mode & 0o777 == 0o600
+    # It is there whatever becomes of the agent.
+    agent.kill()
+    agent.start()
+    eventually(lambda: "swapped out, 8." in cli("status"), "that is said again")
+    keeps.start()
+    eventually(lambda: not list(MAPS.glob("*.map")), "all is back")
+    tag = of(volumes[0], 4001)
+    assert tag.prefetched_bytes >= 8 * MIB
+    assert not tag.prefetch_waiting_bytes
+    keeps.io("read -P 0x5a 0 8M")
+    after = of(volumes[0], 4001)
+    assert after.stats.cache_hit_bytes - tag.stats.cache_hit_bytes >= 8 * MIB
+    # By hand: what is there already is passed over.
+    cli("tag", "save", "4001", "/run/saved.map")
+    assert "0 B of 8." in cli("tag", "load", "4001", "/run/saved.map")
 
 
 def test_a_policy_divides_the_pool_by_the_flavors(
