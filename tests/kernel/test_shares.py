@@ -145,6 +145,23 @@ def test_what_others_do_not_use_is_lent(cache: str, origin: str, client: Client,
             assert neighbour.read(mb * 2048, 2048) == pattern(100 + mb, 2048)
 
 
+def test_a_minimum_is_there_from_the_start_though_all_is_lent(
+        cache: str, origin: str, client: Client) -> None:
+    """It is what an instance begins with, whatever its weight: who was lent it gives it back."""
+    with (stack.pool(cache) as pool, stack.cached(origin, pool, 1, "volume 7") as device,
+          Disk(device.path) as disk):
+        client.tag_set(device.number, 7, weight=1000)
+        write_all(disk, 0, 55, 1)
+        assert stack.wait_until(lambda: client.tag(device.number, 7).cached_bytes > 50 * MIB)
+        with (stack.null_blk() as second, stack.cached(second, pool, 2, "volume 8") as other,
+              Disk(other.path) as neighbour):
+            client.tag_set(other.number, 8, weight=1, cache_min=20 * MIB)
+            write_all(neighbour, 0, 17, 100)
+            assert client.tag(other.number, 8).cached_bytes >= 17 * MIB
+            assert sum(run.len for run in client.cached(other.number, 8)) == 17 * 2048
+            assert 20 <= client.tag(other.number, 8).cache_share_bytes / MIB < 21
+
+
 def test_nobody_loses_of_its_share_to_one_that_has_more(
         cache: str, origin: str, client: Client) -> None:
     """Though that one's own chunks cannot go, since its origin takes nothing."""
