@@ -26,6 +26,7 @@ from tests.box import inside
 from tests.box.disks import mapped, null_block
 from tests.powercut import scenario
 from tests.powercut.scenario import Scenario, Tag, Worker
+from vcache_agent import mapfile
 from vcache_agent.model import DeviceNumber, Extent
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
@@ -218,6 +219,7 @@ class Recording:
         self.scenario: Scenario = scenario.load(folder / "scenario.json")
         self.device = f"/dev/mapper/{DEVICE}"
         self.sizes: list[int] = []
+        self.prefetched = 0
 
     def _line(self, worker: Worker, again: bool) -> str:
         """Return a worker as the load generator takes it.
@@ -278,6 +280,8 @@ class Recording:
             raise inside.InsideError(f"{s.name}: nothing was carried forward: {status}")
         if s.reads and not int(status.splitlines()[1].split()[15]):
             raise inside.InsideError(f"{s.name}: nothing was promoted and kept: {status}")
+        if s.swaps and not self.prefetched:
+            raise inside.InsideError(f"{s.name}: nothing was given up and brought back")
         if s.resizes and len(set(self.sizes)) < 2:
             raise inside.InsideError(f"{s.name}: it has not shrunk and grown: {self.sizes}")
 
@@ -397,6 +401,17 @@ class Recording:
         if not leaving:
             self.sizes.append(size)
 
+    def _swap(self, client: Client) -> None:
+        """Do what the agent does as instances are stopped and started, in the midst of it."""
+        device = _number(self.device)
+        for tag in self.scenario.tags:
+            runs = mapfile.tidy(client.cached(device, tag.id))
+            for _ in range(4):
+                client.cache_drop(device, tag.id)
+            for batch in mapfile.batches(runs):
+                client.prefetch(device, tag.id, batch)
+        self.prefetched = sum(tag.prefetched_bytes for tag in client.tags(device))
+
     def _disturb(self, stop: threading.Event) -> None:
         """Do what an agent and an administrator do while the load runs."""
         removals = itertools.count(1)
@@ -413,6 +428,8 @@ class Recording:
                         self._set_tag(client, tag)
                 if self.scenario.resizes:
                     self._resize()
+                if self.scenario.swaps:
+                    self._swap(client)
                 if self.scenario.disturb and self.scenario.reload and number % 3 == 0:
                     self._reload()
 

@@ -94,6 +94,8 @@ class Scenario:
     :param reads: the load has so many reads that blocks must have been promoted, and
         the hot ones kept
     :param resizes: the pool is made smaller and larger all the time
+    :param swaps: what tags have in the cache is listed, given up and brought back all the
+        time
     :param crash: there is a crash in the middle: the target is cut off from
         the device, and built again on what that holds, for more of the load
     :param restarts: in the middle all is shut down, and built again for more of the load
@@ -123,6 +125,7 @@ class Scenario:
     origin_delay_ms: int = 0
     reads: bool = False
     resizes: bool = False
+    swaps: bool = False
     crash: bool = False
     restarts: bool = False
     recover: str = ""
@@ -368,13 +371,21 @@ def pool_resize(name: str, seed: int, **settings: Any) -> Scenario:
                   **{"cache_mb": 17, "disturb": False, **settings})
 
 
+def pool_swap(name: str, seed: int, **settings: Any) -> Scenario:
+    """Logs that overwrite one another's blocks, which are given up and brought back."""
+    load = tags(name, seed, size=2048)
+    workers = [dataclasses.replace(w, weights={**w.weights, "look": 40}) for w in load.workers]
+    return pooled(dataclasses.replace(load, workers=workers), name=name, swaps=True,
+                  **{"disturb": False, **settings})
+
+
 #: Loads that dwell on few rules; what mutations are recorded with.
 FOCUSED: Mapping[str, Callable[..., Scenario]] = {
     "hot": hot, "tags": tags, "removed": removed, "pool-volume": pool_volume,
     "pool-hot": pool_hot, "pool-tags": pool_tags, "pool-wide": pool_wide,
     "pool-crashed": pool_crashed, "pool-carried": pool_carried,
     "pool-carried-volume": pool_carried_volume, "pool-read": pool_read,
-    "pool-warm": pool_warm, "pool-resize": pool_resize}
+    "pool-warm": pool_warm, "pool-resize": pool_resize, "pool-swap": pool_swap}
 
 
 def linear(scenario: Scenario, name: str) -> Scenario:
