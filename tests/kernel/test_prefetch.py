@@ -132,8 +132,13 @@ def test_what_was_given_up_comes_back_from_its_list(
         free = stack.pool_status(pool).free
         disk.write(0, pattern(3, 8192))
         disk.flush()
-        for _ in range(4):
+
+        def read_four_times() -> bool:
+            # What has just left the buffer may still be found there.
             disk.read(4096, 64)
+            return hits(client, device) >= 4 * 64
+
+        assert stack.wait_until(read_four_times)
         runs = client.cached(device.number, TAG)
         device.message("drain")
         assert stack.wait_until(lambda: clean(device))
