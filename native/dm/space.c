@@ -186,8 +186,8 @@ static u32 vc_chunk_hot(struct vc_pool *p, const struct vc_chunk *c)
 /*
  * The chunk with the least in it, of the oldest of what a log has missed twice that
  * may go; or NULL. One that is full gives nothing without a loss, so that what is
- * written had better go to the origin; unless that takes nothing, or there is no time.
- * Called with the lock of the log.
+ * dirty had better go to the origin, and its chunks then; unless there is nothing, or
+ * the origin takes nothing, or there is no time. Called with the lock of the log.
  */
 static struct vc_chunk *vc_log_emptiest(struct vc_log *log)
 {
@@ -196,8 +196,8 @@ static struct vc_chunk *vc_log_emptiest(struct vc_log *log)
 	struct vc_chunk *c, *least = NULL;
 	int live = vc_keep_most(room) + 1;
 
-	if (READ_ONCE(p->nfree) < vc_pool_reserve(p) / 2 ||
-	    READ_ONCE(log->vol->failing))
+	if (!log->dirty || READ_ONCE(log->vol->failing) ||
+	    READ_ONCE(p->nfree) < vc_pool_reserve(p) / 2)
 		live = room + 1;
 	list_for_each_entry(c, &log->reads[VC_READS_MAIN].chunks, node) {
 		if (!look--)
@@ -590,6 +590,20 @@ void vc_space_work(struct work_struct *work)
 	mutex_unlock(&p->lock);
 }
 
+/* Any chunk of a log that may go, or NULL. */
+static struct vc_chunk *vc_log_any(struct vc_log *log)
+{
+	struct vc_chunk *c;
+
+	spin_lock_irq(&log->lock);
+	c = vc_log_oldest(&log->chunks) ?:
+	    vc_log_oldest(&log->reads[VC_READS_SMALL].chunks) ?:
+	    vc_log_oldest(&log->reads[VC_READS_MAIN].chunks) ?:
+	    vc_log_warm(log);
+	spin_unlock_irq(&log->lock);
+	return c;
+}
+
 /**
  * vc_log_shed - let chunks of a log die, of those that may
  * @log: the log; its pool is locked
@@ -602,7 +616,7 @@ int vc_log_shed(struct vc_log *log, u32 most)
 	struct vc_chunk *c;
 	int r = 0;
 
-	while (!r && most-- && (c = vc_log_victim(log))) {
+	while (!r && most-- && (c = vc_log_any(log))) {
 		r = vc_chunk_kill(log->vol->pool, c, false);
 		cond_resched();
 	}
