@@ -12,6 +12,9 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
+#: Groups of entry points that only Nova's services load.
+NEED_NOVA = {"nova.api.extra_spec_validators"}
+
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
@@ -48,4 +51,8 @@ def test_entry_points_exist(wheel: zipfile.ZipFile) -> None:
     for section in points.sections():
         for target in points[section].values():
             module, _, function = target.partition(":")
-            assert callable(getattr(importlib.import_module(module), function))
+            if section in NEED_NOVA:
+                # tests/openstack calls it, where there is a Nova.
+                assert module.replace(".", "/") + ".py" in wheel.namelist()
+            else:
+                assert callable(getattr(importlib.import_module(module), function))
