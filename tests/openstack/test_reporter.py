@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reporter against the real Placement service, in this process."""
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from keystoneauth1 import adapter, session, token_endpoint
+from oslo_config import cfg
+from placement.tests.functional.fixtures.placement import PlacementFixture
+
+from nova_vcache.extra_specs import Mode
+from nova_vcache.placement import names
+from nova_vcache.placement.capacity import Capacity
+from nova_vcache.placement.client import Client, PlacementError
+from nova_vcache.placement.reporter import NoComputeNode, Reporter
+
+NODE = "node1"
+FULL = Capacity(tags=65535, tags_reserved=3, cache_mb=9000, largest_mb=6000, elastic=True,
+                modes=frozenset({Mode.WRITEBACK, Mode.WRITETHROUGH}))
+BOTH = {names.TAG: 1, names.CACHE_MB: 4000}
+
+
+class Placement:
+    """The service, and requests that are somebody else's."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.http = adapter.Adapter(
+            session.Session(token_endpoint.Token(endpoint, "admin"), timeout=30),
+            service_type="placement", endpoint_override=endpoint,
+            default_microversion="1.36", raise_exc=False)
+        self.client = Client(self.http)
+
+    def make_node(self, node: str = NODE, node_uuid: str | None = None) -> str:
+        node_uuid = node_uuid or str(uuid.uuid4())
+        answer = self.http.post("/resource_providers", json={"name": node, "uuid": node_uuid})
+        assert answer.status_code == 200
+        self.put(node_uuid, "inventories", inventories={"VCPU": {"total": 64}})
+        return node_uuid
+
+    def put(self, provider: str, what: str, **body: object) -> None:
+        generation = self.http.get(f"/resource_providers/{provider}").json()["generation"]
+        answer = self.http.put(f"/resource_providers/{provider}/{what}",
+                               json={"resource_provider_generation": generation, **body})
+        assert answer.status_code == 200, answer.text
+
+    def allocate(self, provider: str, resources: dict[str, int], consumer: str = "") -> str:
+        consumer = consumer or str(uuid.uuid4())
+        answer = self.http.put(f"/allocations/{consumer}", json={
+            "allocations": {provider: {"resources": resources}} if resources else {},
+            "project_id": "p", "user_id": "u",
+            "consumer_generation": None if resources else 1})
+        assert answer.status_code == 204, answer.text
+        return consumer
+
+    def free(self, consumer: str) -> None:
+        assert self.http.delete(f"/allocations/{consumer}").status_code == 204
+
+    def candidates(self, **query: str) -> list[dict]:
+        answer = self.http.get("/allocation_candidates", params=query)
+        assert answer.status_code == 200, answer.text
+        return answer.json()["allocation_requests"]
+
+
+@pytest.fixture
+def placement() -> Iterator[Placement]:
+    fixture = PlacementFixture()
+    fixture.setUp()
+    try:
+        yield Placement(fixture.endpoint)
+    finally:
+        fixture.cleanUp()
+        cfg.CONF.reset()
+
+
+@pytest.fixture
+def node(placement: Placement) -> str:
+    return placement.make_node()
+
+
+@pytest.fixture
+def reporter(placement: Placement, node: str) -> Reporter:
+    return Reporter(placement.client, NODE)
+
+
+def ask(specs: dict[str, int], *traits: str) -> dict[str, str]:
+    query = {"resources": ",".join(f"{name}:{amount}" for name, amount in specs.items())}
+    return query | ({"required": ",".join(traits)} if traits else {})
+
+
+def test_a_first_report_makes_the_whole_picture(placement, node, reporter):
+    report = reporter.report(FULL)
+    assert report.created and report.changed and not report.overcommitted
+    found = placement.client.provider(report.provider)
+    assert (found["name"], found["parent_provider_uuid"]) == ("node1_vcache", node)
+    inventories, _ = placement.client.inventories(report.provider)
+    assert inventories == FULL.inventories
+    assert inventories[names.CACHE_MB]["max_unit"] == 6000
+    traits, _ = placement.client.traits(report.provider)
+    assert traits == {names.OWNER, names.FLUSH_ISOLATION, names.ELASTIC, names.WRITEBACK,
+                      names.WRITETHROUGH}
+
+
+def test_a_second_report_of_the_same_writes_nothing(placement, reporter):
+    first = reporter.report(FULL)
+    generation = placement.client.provider(first.provider)["generation"]
+    assert reporter.report(FULL) == type(first)(first.provider, False, False, {})
+    assert Reporter(placement.client, NODE).report(FULL).changed is False
+    assert placement.client.provider(first.provider)["generation"] == generation
+
+
+def test_flavors_find_the_host_by_its_traits(placement, node, reporter):
+    provider = reporter.report(FULL).provider
+    query = ask({"VCPU": 1, **BOTH}, names.FLUSH_ISOLATION, names.WRITEBACK)
+    (found,) = placement.candidates(**query)
+    assert found["allocations"][provider]["resources"] == BOTH
+    assert placement.candidates(**ask({"VCPU": 1, **BOTH}, names.TAGGED_SSD)) == []
+    # More than one pool has, though all pools together have it.
+    assert placement.candidates(**ask({"VCPU": 1, names.TAG: 1, names.CACHE_MB: 6001})) == []
+    # A host without a cache is still there for who does not ask for one.
+    assert len(placement.candidates(**ask({"VCPU": 1}))) == 1
+
+
+def test_a_host_without_a_pool_has_tags_only(placement, reporter):
+    provider = reporter.report(Capacity(tags=100)).provider
+    inventories, _ = placement.client.inventories(provider)
+    assert set(inventories) == {names.TAG}
+    assert len(placement.candidates(
+        **ask({"VCPU": 1, names.TAG: 1}, names.FLUSH_ISOLATION))) == 1
+    assert placement.candidates(**ask({"VCPU": 1, names.TAG: 1}, names.WRITEBACK)) == []
+
+
+def test_what_is_reserved_cannot_be_allocated(placement, reporter):
+    reporter.report(Capacity(tags=10, tags_reserved=10))
+    assert placement.candidates(**ask({"VCPU": 1, names.TAG: 1})) == []
+
+
+def test_a_deleted_tree_is_made_again(placement, node, reporter):
+    """As `openstack compute service delete` does it, child and root."""
+    provider = reporter.report(FULL).provider
+    placement.client.delete(provider)
+    placement.client.delete(node)
+    with pytest.raises(NoComputeNode, match=NODE):
+        reporter.report(FULL)
+    # nova-compute keeps its UUID over that, by its file compute_id.
+    placement.make_node(node_uuid=node)
+    report = reporter.report(FULL)
+    assert report.created and report.provider == provider
+    assert placement.client.inventories(provider)[0] == FULL.inventories
+
+
+def test_a_node_that_comes_back_with_another_uuid_is_found(placement, node, reporter):
+    first = reporter.report(FULL).provider
+    placement.client.delete(first)
+    placement.client.delete(node)
+    other = placement.make_node()
+    report = reporter.report(FULL)
+    assert report.created and report.provider == names.provider_uuid(other) != first
+
+
+def test_only_the_child_is_gone(placement, reporter):
+    provider = reporter.report(FULL).provider
+    placement.client.delete(provider)
+    assert reporter.report(FULL).created
+
+
+def test_a_pool_that_grows_and_shrinks(placement, reporter):
+    provider = reporter.report(FULL).provider
+    larger = Capacity(tags=65535, cache_mb=20000, largest_mb=20000)
+    assert reporter.report(larger).changed
+    assert len(placement.candidates(**ask({"VCPU": 1, names.TAG: 1, names.CACHE_MB: 15000}))) == 1
+    placement.allocate(provider, {names.TAG: 1, names.CACHE_MB: 15000})
+    report = reporter.report(Capacity(tags=65535, cache_mb=10000, largest_mb=10000))
+    assert report.overcommitted == {names.CACHE_MB: 5000}
+    inventories, _ = placement.client.inventories(provider)
+    assert inventories[names.CACHE_MB]["total"] == 10000
+    assert placement.client.usages(provider)[names.CACHE_MB] == 15000
+    assert placement.candidates(**ask({"VCPU": 1, names.TAG: 1, names.CACHE_MB: 1})) == []
+
+
+def test_a_pool_that_vanishes_under_allocations(placement, reporter):
+    provider = reporter.report(FULL).provider
+    consumer = placement.allocate(provider, BOTH)
+    gone = Capacity(tags=65535)
+    report = reporter.report(gone)
+    assert report.overcommitted == {names.CACHE_MB: 4000}
+    inventory = placement.client.inventories(provider)[0][names.CACHE_MB]
+    assert inventory["total"] == inventory["reserved"] == 4000
+    assert placement.candidates(**ask({"VCPU": 1, names.TAG: 1, names.CACHE_MB: 1})) == []
+    assert reporter.report(gone).changed is False
+    placement.free(consumer)
+    assert reporter.report(gone).changed
+    assert set(placement.client.inventories(provider)[0]) == {names.TAG}
+
+
+def test_what_others_put_there_stays(placement, node, reporter):
+    provider = reporter.report(FULL).provider
+    placement.client.ensure_trait("CUSTOM_RACK_7")
+    placement.client.ensure_class("CUSTOM_OTHER")
+    placement.put(provider, "traits", traits=["CUSTOM_RACK_7", names.TAGGED_SSD])
+    placement.put(provider, "inventories", inventories={"CUSTOM_OTHER": {"total": 7}})
+    reporter.report(FULL)
+    traits, _ = placement.client.traits(provider)
+    assert traits == FULL.traits | {"CUSTOM_RACK_7"}
+    inventories, _ = placement.client.inventories(provider)
+    assert set(inventories) == {"CUSTOM_OTHER", names.TAG, names.CACHE_MB}
+    # Nothing of ours on the compute node's own provider.
+    assert placement.client.traits(node)[0] == set()
+    assert set(placement.client.inventories(node)[0]) == {"VCPU"}
+
+
+def test_a_conflict_is_read_and_written_again(placement, reporter, monkeypatch):
+    provider = reporter.report(FULL).provider
+    real = placement.client.inventories
+    calls: list[str] = []
+
+    def stale(asked):
+        found = real(asked)
+        if not calls:
+            placement.allocate(provider, BOTH)  # the generation goes on
+        calls.append(asked)
+        return found
+
+    monkeypatch.setattr(placement.client, "inventories", stale)
+    assert reporter.report(Capacity(tags=9, cache_mb=5000, largest_mb=5000)).changed
+    assert len(calls) == 2
+    assert real(provider)[0][names.CACHE_MB]["total"] == 5000
+
+
+def test_an_allocation_that_comes_just_before_an_inventory_goes(
+        placement, reporter, monkeypatch):
+    provider = reporter.report(FULL).provider
+    real = placement.client.usages
+    calls: list[str] = []
+
+    def late(asked):
+        found = real(asked)
+        if not calls:
+            placement.allocate(provider, BOTH)
+        calls.append(asked)
+        return found
+
+    monkeypatch.setattr(placement.client, "usages", late)
+    assert reporter.report(Capacity(tags=65535)).overcommitted == {names.CACHE_MB: 4000}
+    inventory = placement.client.inventories(provider)[0][names.CACHE_MB]
+    assert inventory["reserved"] == inventory["total"] == 4000
+
+
+def test_a_host_that_withdraws(placement, node, reporter):
+    provider = reporter.report(FULL).provider
+    consumer = placement.allocate(provider, BOTH)
+    assert reporter.withdraw() is False
+    assert placement.candidates(**ask({"VCPU": 1, names.TAG: 1})) == []
+    assert placement.client.traits(provider)[0] == {names.OWNER}
+    placement.free(consumer)
+    assert reporter.withdraw() is True
+    assert placement.client.provider(provider) is None
+    assert placement.client.provider(node) is not None
+    assert reporter.withdraw() is True
+
+
+def test_a_name_that_another_provider_has_is_an_error_that_says_so(placement, node, reporter):
+    placement.make_node("node1_vcache")
+    with pytest.raises(PlacementError, match=r"409.*node1_vcache"):
+        reporter.report(FULL)
+
+
+def test_a_child_is_not_taken_for_a_compute_node(placement, reporter):
+    reporter.report(FULL)
+    with pytest.raises(PlacementError, match="parent"):
+        Reporter(placement.client, "node1_vcache").report(FULL)
