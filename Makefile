@@ -102,6 +102,10 @@ lint: ## ruff, hacking, mypy, checkpatch, sparse
 test-quick: venv ## unit and core tests but mutations and fuzzing: under two minutes
 	@$(PYTHON) .ci/suite.py --quick unit core
 
+.PHONY: openstack-unit
+openstack-unit: venv ## Nova's side against real Nova and Placement code, in one process: two minutes
+	@$(PYTHON) .ci/suite.py openstack
+
 .PHONY: test
 test: venv module ## everything: also the kernel, libvirt and a power-cut sample
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) .ci/suite.py
@@ -170,6 +174,11 @@ bench-mrc: venv ## miss-ratio curves: how near, how fast, beside libCacheSim: bu
 .PHONY: bench-replace
 bench-replace: venv ## what the cache's rules of replacement miss, beside LRU, S3-FIFO and others: build/bench/replace.json
 	@$(PYTHON) -m bench.replace
+
+.PHONY: bench-scheduler
+bench-scheduler: ## filter and weigher for 1,000 and 10,000 hosts, beside Nova's: build/bench/scheduler.json
+	@.ci/openstack-venv
+	@build/openstack/venv/bin/python -m bench.scheduler
 
 .PHONY: clean
 clean: ## remove build/ and .venv/

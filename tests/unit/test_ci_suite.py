@@ -165,6 +165,26 @@ def test_a_part_of_a_suite_has_its_own_box_and_files(
     assert line[7:] == [f"--junitxml={junit}", "tests/kernel/test_one.py::test_a"]
 
 
+def test_a_suite_with_an_environment_of_its_own_has_it_made_first(
+        suite: types.ModuleType, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+        capfd: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "openstack", "def test_a(): pass\n")
+    script = tmp_path / ".ci" / "openstack-venv"
+    script.parent.mkdir()
+    script.write_text("#!/bin/sh\nmkdir -p build/openstack/venv/bin\n"
+                      f"ln -sf {sys.executable} build/openstack/venv/bin/python\n"
+                      "echo made\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PYTHONPATH", ":".join(sys.path))
+    assert run(suite, monkeypatch, "openstack") == 0
+    out = capfd.readouterr().out.splitlines()
+    assert "made" in out and out[-1] == "1 passed, 0 failed, 0 skipped"
+    # One that cannot be made is a failure.
+    script.write_text("#!/bin/sh\nexit 3\n")
+    assert run(suite, monkeypatch, "openstack") == 1
+    assert "openstack-venv" in capfd.readouterr().out
+
+
 def test_parts_run_each_test_once(suite: types.ModuleType) -> None:
     kernel = [one for one in suite.SUITES if one.folder == "kernel"]
     assert sorted(one.marks for one in kernel) == ["not smp", "smp"]
