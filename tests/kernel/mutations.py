@@ -150,10 +150,6 @@ MUTATIONS = [
     Mutation("room has no end", "promote.c",
              "seen * 2 >= n || vc_promote_fits(log)", "true",
              "test_reads.py::test_what_is_missed_gets_a_place_until_there_is_no_room"),
-    Mutation("what was written goes first though it is read", "space.c",
-             "return vc_written_goes(vc_chunk_hot(p, written),\n"
-             "\t\t\t       vc_chunk_hot(p, read)) ? written : read;", "return written;",
-             "test_reads.py::test_of_written_and_read_that_stays_which_is_read"),
     Mutation("reads have what every log can have", "space.c",
              "case VC_TAKE_READ:\n\t\treturn vc_log_may_grow(p, log);",
              "case VC_TAKE_READ:\n\t\treturn true;",
