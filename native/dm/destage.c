@@ -26,10 +26,7 @@
  *
  * Their writes are background writes for the block layer, whose writeback
  * throttling (blk-wbt) keeps them from delaying reads of the origin, where it
- * is there. While reads come, a round also sends few requests at a time, and
- * rests as long as they have taken: a read finds no long queue, and half of
- * the origin's time is its own. Only when somebody waits for a chunk does it
- * go on at full speed, and then it is that one's own data.
+ * is there. While reads come, windows are gentle: see gentle.c.
  */
 #include <linux/blkdev.h>
 #include <linux/delay.h>
@@ -49,20 +46,11 @@
 /* How long a round should take at most. */
 #define VC_ROUND_TIME	(HZ / 2)
 
-/* Reads that came so long ago still count. */
-#define VC_READ_RECENT	(HZ / 5)
-
-/* Blocks that are destaged at a time while reads of the origin come. */
-#define VC_WINDOW_GENTLE	8U
-
-/* Fewest at other times: an origin may be far away rather than slow. */
+/* Fewest blocks of another window: an origin may be far away rather than slow. */
 #define VC_WINDOW_MIN		32U
 
 /* How long a window should take at most. */
 #define VC_WINDOW_TIME		(HZ / 10)
-
-/* Longest rest between two such windows. */
-#define VC_REST_MAX_MS	200U
 
 /* Where there is no hurry, a rest is so many times as long as the window took. */
 #define VC_REST_EASY	8U
@@ -166,13 +154,6 @@ static int vc_round_write(struct vc_round *r, struct vc_volume *v, u32 n)
 	return error;
 }
 
-/* Does the origin have readers, and nobody waits for what is destaged? */
-static bool vc_volume_gentle(struct vc_volume *v, struct vc_log *log)
-{
-	return time_before(jiffies, READ_ONCE(v->read_at) + VC_READ_RECENT) &&
-	       !READ_ONCE(log->starved) && !READ_ONCE(v->stopped);
-}
-
 /*
  * Should what this log has dirty go as soon as it can? A writer that waits for
  * a chunk is no reason while there are clean ones to let go.
@@ -204,20 +185,12 @@ static bool vc_volume_hurries(struct vc_volume *v)
 	return false;
 }
 
-/* Rest after a window that took so many jiffies. Return: for how many. */
-static unsigned long vc_volume_rest(struct vc_volume *v, unsigned long took,
-				    bool gentle)
+/* Rest after a window that took so many jiffies, if there is no hurry. */
+static void vc_volume_rest(struct vc_volume *v, unsigned long took)
 {
-	unsigned long start = jiffies;
-
-	v->rest_until = start + max(took, 1UL) * VC_REST_EASY;
-	while (time_before(jiffies, v->rest_until) && !vc_volume_hurries(v)) {
+	v->rest_until = jiffies + max(took, 1UL) * VC_REST_EASY;
+	while (time_before(jiffies, v->rest_until) && !vc_volume_hurries(v))
 		msleep(VC_REST_SLICE_MS);
-		gentle = false; /* it has rested */
-	}
-	if (gentle)
-		msleep(min(jiffies_to_msecs(took), VC_REST_MAX_MS));
-	return jiffies - start;
 }
 
 /*
@@ -284,6 +257,7 @@ static int vc_window_copy(struct vc_round *r, struct vc_volume *v, u32 n)
 	error = error ?: vc_round_write(r, v, n);
 	if (error)
 		return error;
+	vc_gentle_learn(v, r);
 	for (i = 0; i < n; i++) {
 		struct vc_round_cell *c = &r->window[i];
 
@@ -302,6 +276,34 @@ static void vc_window_adapt(struct vc_volume *v, unsigned long took)
 }
 
 /*
+ * The next window, with the @from-th block of the round and what comes next. Sets
+ * @more to how many of them are dealt with; 0: there are none. Return: 0 or an error.
+ */
+static int vc_round_window(struct vc_round *r, struct vc_volume *v,
+			   struct vc_log *log, u32 from, u32 *more)
+{
+	bool gentle = vc_gentle(log), turn = gentle && vc_gentle_begin(v);
+	unsigned long start = jiffies, took = 0;
+	int error = 0;
+	u32 n;
+
+	*more = vc_window_fill(r, v, from, gentle ? VC_WINDOW_GENTLE : v->width,
+			       &n);
+	if (n) {
+		error = vc_window_copy(r, v, n);
+		took = jiffies - start;
+		r->worked += took;
+		if (!error)
+			vc_window_adapt(v, took);
+	} else {
+		*more = 0;
+	}
+	if (gentle)
+		vc_gentle_end(v, took, turn);
+	return error;
+}
+
+/*
  * What was refused stays dirty. Nothing is lost, and nothing dies. A round that
  * was in no hurry ends when there is one: what is superseded by now may be enough.
  */
@@ -312,20 +314,16 @@ static int vc_round_copy(struct vc_round *r, struct vc_volume *v,
 	u32 from, n;
 	int error;
 
-	r->rested = 0;
-	for (from = 0; from < r->nr && !READ_ONCE(v->stopped);) {
-		bool gentle = vc_volume_gentle(v, log);
-		unsigned long start = jiffies;
+	r->worked = 0;
+	for (from = 0; from < r->nr && !READ_ONCE(v->stopped); from += n) {
+		unsigned long worked = r->worked;
 
-		from += vc_window_fill(r, v, from, gentle ? VC_WINDOW_GENTLE :
-				       v->width, &n);
-		if (!n)
-			break;
-		error = vc_window_copy(r, v, n);
+		error = vc_round_window(r, v, log, from, &n);
 		if (error)
 			return error;
-		vc_window_adapt(v, jiffies - start);
-		r->rested += vc_volume_rest(v, jiffies - start, gentle);
+		if (!n)
+			break;
+		vc_volume_rest(v, r->worked - worked);
 		if (!hurried && vc_volume_hurries(v))
 			break;
 		cond_resched();
@@ -434,7 +432,6 @@ static void vc_round_adapt(struct vc_volume *v, unsigned long took)
 static bool vc_destage_round(struct vc_round *r, struct vc_volume *v,
 			     struct vc_log *log)
 {
-	unsigned long start = jiffies;
 	u32 cleaned = 0;
 	int error;
 
@@ -446,7 +443,7 @@ static bool vc_destage_round(struct vc_round *r, struct vc_volume *v,
 	error = vc_round_copy(r, v, log);
 	if (!error)
 		cleaned = vc_round_clean(r, log);
-	vc_round_adapt(v, jiffies - start - r->rested);
+	vc_round_adapt(v, r->worked);
 	if (error && !v->failing)
 		DMERR("%s: destaging volume %u fails with error %d, its data stays in the cache",
 		      dm_device_name(v->pool->md), v->id, error);

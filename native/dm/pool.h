@@ -46,6 +46,7 @@
 #define DM_VCACHE_POOL_H
 
 #include <linux/mempool.h>
+#include <linux/semaphore.h>
 
 #include "../core/crc32c.h"
 #include "../core/ghost.h"
@@ -93,6 +94,7 @@ struct vc_round;
  * @most: cells of a round that the origin takes in good time
  * @width: and blocks of a window
  * @rest_until: where there is no hurry, the next window is not before, jiffies
+ * @serial: how sure it is that the origin does one request after the other
  * @promoting: promotions on their way, see promote.c
  * @promoted: blocks promoted
  * @destaged: sectors written to the origin
@@ -122,6 +124,7 @@ struct vc_volume {
 	u32 most;
 	u32 width;
 	unsigned long rest_until;
+	u32 serial;
 	atomic_t promoting;
 	atomic64_t promoted;
 	atomic64_t destaged;
@@ -183,6 +186,10 @@ enum vc_pool_state {
  * @pages: and for their first blocks
  * @rounds: memory to destage with
  * @work: memory to seal a chunk again, under @lock
+ * @read_at: when a read was sent to an origin last, jiffies
+ * @reader: volume that did
+ * @mixed_at: when it was another one than before, and not long after
+ * @turn: for windows of those with slow origins, see gentle.c
  * @carrying: memory to carry blocks forward, under @lock
  * @carried: blocks carried forward so far
  * @kept: and those that were hot, when their chunk went
@@ -235,6 +242,10 @@ struct vc_pool {
 	mempool_t pages;
 	mempool_t rounds;
 	u8 *work;
+	unsigned long read_at;
+	u32 reader;
+	unsigned long mixed_at;
+	struct semaphore turn;
 	struct vc_round *carrying;
 	atomic64_t carried;
 	atomic64_t kept;
@@ -386,6 +397,10 @@ void vc_volume_note_clean(struct vc_volume *v);
 void vc_destage_soon(struct vc_volume *v);
 void vc_destage_work(struct work_struct *work);
 void vc_log_close_idle(struct vc_log *log);
+
+/* gentle.c */
+void vc_gentle_init(struct vc_pool *p);
+void vc_gentle_read(struct vc_volume *v);
 
 /* fail.c */
 void vc_pool_record_done(struct vc_pool *p, bool failed);

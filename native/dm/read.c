@@ -159,7 +159,7 @@ static void vc_read_aim(struct vc_dev *dev, struct bio *bio, struct vc_io *io)
 	if (n < bio_sectors(bio))
 		dm_accept_partial_bio(bio, n);
 	if (io->cell == VC_IO_NO_CELL) {
-		WRITE_ONCE(v->read_at, jiffies);
+		vc_gentle_read(v);
 		return;
 	}
 	bio_set_dev(bio, v->pool->bdev);

@@ -125,6 +125,8 @@ static void vc_round_end_io(struct bio *bio)
 
 	if (bio->bi_status)
 		r->status = bio->bi_status;
+	if (!READ_ONCE(r->first))
+		WRITE_ONCE(r->first, ktime_get_ns());
 	bio_put(bio);
 	if (atomic_dec_and_test(&r->pending))
 		complete(&r->done);
@@ -137,6 +139,9 @@ static void vc_round_end_io(struct bio *bio)
 void vc_round_begin(struct vc_round *r)
 {
 	r->status = BLK_STS_OK;
+	r->requests = 0;
+	r->began = ktime_get_ns();
+	r->first = 0;
 	reinit_completion(&r->done);
 	atomic_set(&r->pending, 1);
 }
@@ -173,6 +178,7 @@ struct bio *vc_round_bio(struct vc_round *r, struct vc_pool *p,
 	bio->bi_private = r;
 	bio->bi_end_io = vc_round_end_io;
 	atomic_inc(&r->pending);
+	r->requests++;
 	return bio;
 }
 

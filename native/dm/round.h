@@ -16,6 +16,9 @@
 
 #define VC_ROUND_CHUNKS		64U
 
+/* Blocks that are destaged at a time while reads of the origin come. */
+#define VC_WINDOW_GENTLE	8U
+
 /**
  * struct vc_round_cell - a block to copy
  * @block: its number on the origin
@@ -37,12 +40,15 @@ struct vc_round_cell {
  * @cells: room in @cell
  * @nr: used of it
  * @chunks: used of @chunk
- * @rested: jiffies of its time in which it did nothing
+ * @worked: jiffies of its time in which it copied
  * @chunk: the chunks, the oldest first
  * @gen: and their generations: they may die meanwhile
  * @page: data of a window
  * @window: blocks of it
  * @pending: requests on their way, and one while more are made
+ * @requests: how many there were since vc_round_begin()
+ * @began: when that was, ns
+ * @first: when the first of them was complete, ns; 0: none is
  * @status: of those that failed the last one
  * @done: all are complete
  * @cell: sorted by block
@@ -51,12 +57,15 @@ struct vc_round {
 	u32 cells;
 	u32 nr;
 	u32 chunks;
-	unsigned long rested;
+	unsigned long worked;
 	struct vc_chunk *chunk[VC_ROUND_CHUNKS];
 	u64 gen[VC_ROUND_CHUNKS];
 	struct page *page[VC_WINDOW];
 	struct vc_round_cell window[VC_WINDOW];
 	atomic_t pending;
+	u32 requests;
+	u64 began;
+	u64 first;
 	blk_status_t status;
 	struct completion done;
 	struct vc_round_cell cell[];
@@ -74,5 +83,11 @@ int vc_round_read(struct vc_round *r, struct vc_pool *p,
 struct vc_round *vc_round_make(u32 cells, gfp_t gfp);
 void vc_round_free(struct vc_round *r);
 int vc_rounds_init(struct vc_pool *p);
+
+/* gentle.c */
+bool vc_gentle(struct vc_log *log);
+bool vc_gentle_begin(struct vc_volume *v);
+void vc_gentle_end(struct vc_volume *v, unsigned long took, bool turn);
+void vc_gentle_learn(struct vc_volume *v, const struct vc_round *r);
 
 #endif /* DM_VCACHE_ROUND_H */

@@ -243,6 +243,12 @@ MUTATIONS = [
              "whole = vc_cell_mask(&p->ix, cell) == VC_MASK_ALL &&",
              "whole = vc_cell_mask(&p->ix, cell) &&",
              "test_prefetch.py::test_the_map_says_what_is_cached_and_how_hot"),
+    Mutation("the readers of others do not count", "gentle.c",
+             "return vc_gentle_others(v) ||", "return (false && vc_gentle_others(v)) ||",
+             "test_gentle.py::test_a_reader_does_not_wait_for_the_destage_of_others"),
+    Mutation("gentle windows take no turns", "gentle.c",
+             "return v->serial >= VC_SERIAL &&", "return false &&",
+             "test_gentle.py::test_a_reader_does_not_wait_for_the_destage_of_others"),
 ]
 
 

@@ -60,7 +60,7 @@ def unique(prefix: str) -> str:
 
 
 def null_blk(mb: int = 64, *, cache: bool = True, discard: bool = False, block: int = 512,
-             completion_us: int = 0) -> contextlib.AbstractContextManager[str]:
+             completion_us: int = 0, depth: int = 128) -> contextlib.AbstractContextManager[str]:
     """Make a RAM disk.
 
     :param mb: its size
@@ -68,9 +68,10 @@ def null_blk(mb: int = 64, *, cache: bool = True, discard: bool = False, block: 
     :param discard: it supports discard
     :param block: logical block size
     :param completion_us: time that each request takes
+    :param depth: how many it has under way, on each of two queues; 1: on one
     """
     settings = {"size": mb, "memory_backed": 1, "blocksize": block, "discard": int(discard),
-                "submit_queues": 2, "hw_queue_depth": 128}
+                "submit_queues": min(depth, 2), "hw_queue_depth": depth}
     if cache:
         settings["cache_size"] = mb
     if completion_us:

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes on one slow disk: who reads from it finds no queue of what others destage."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.kernel import stack
+from tests.kernel.disk import Disk, pattern
+
+MIB = 2048
+PART = 16
+WRITERS = 3
+DONE = 4
+
+
+def writes(path: str, field: int) -> int:
+    """Return a counter of a device (Documentation/admin-guide/iostats.rst, from 0 on)."""
+    return int(Path("/sys/block", Path(path).name, "stat").read_text().split()[field])
+
+
+def writing(path: str) -> bool:
+    """Tell whether a write is on its way to a device."""
+    return int(Path("/sys/block", Path(path).name, "inflight").read_text().split()[1]) > 0
+
+
+class Volumes(NamedTuple):
+    """A disk that does one request at a time, 4 ms each, and what is on it.
+
+    :param slow: the disk
+    :param parts: of it, an origin each
+    :param disks: the volumes of those
+    """
+
+    slow: str
+    parts: list[str]
+    disks: list[Disk]
+
+
+@pytest.fixture
+def volumes() -> Iterator[Volumes]:
+    with contextlib.ExitStack() as on:
+        slow = on.enter_context(stack.null_blk((WRITERS + 1) * PART, completion_us=4000, depth=1))
+        pool = on.enter_context(stack.pool(on.enter_context(stack.null_blk(discard=True))))
+        parts, disks = [], []
+        for nr in range(WRITERS + 1):
+            part = on.enter_context(stack.mapped(
+                f"0 {PART * MIB} linear {slow} {nr * PART * MIB}"))
+            device = on.enter_context(stack.cached(part.path, pool, volume=nr + 1))
+            parts.append(part.path)
+            disks.append(on.enter_context(Disk(device.path)))
+        yield Volumes(slow, parts, disks)
+
+
+@contextlib.contextmanager
+def reading(disk: Disk) -> Iterator[None]:
+    """Have blocks read, each of them missed, meanwhile."""
+    stop = threading.Event()
+
+    def read() -> None:
+        for nr in range(PART * MIB // 8):
+            if stop.is_set():
+                return
+            disk.read(nr * 8, 8)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    yield
+    stop.set()
+    thread.join()
+
+
+def test_a_reader_does_not_wait_for_the_destage_of_others(volumes: Volumes) -> None:
+    slow, parts, (reader, *writers) = volumes
+    for writer in writers:
+        # Every second block: each is a request of its own.
+        for block in range(0, 8 * MIB // 8, 2):
+            writer.write(block * 8, pattern(block, 8))
+        writer.flush()
+    before = writes(slow, DONE)
+    # They are idle, so all of it goes at full speed, until somebody reads.
+    assert stack.wait_until(lambda: writes(slow, DONE) > before + 50)
+    with reading(reader):
+        time.sleep(3)  # what has been sent before arrives
+        before, seen = writes(slow, DONE), []
+        for _ in range(200):
+            seen.append(sum(map(writing, parts[1:])))
+            time.sleep(0.005)
+        done = writes(slow, DONE) - before
+    together = sum(n > 1 for n in seen) / len(seen)
+    assert together < 0.2, (together, f"{seen}")
+    # It goes on, only more slowly.
+    assert done > 20 and any(seen)
