@@ -133,6 +133,9 @@ KEYS: tuple[Key, ...] = (
 
 _BY_KEY = {key.key: key for key in KEYS}
 
+#: Keys that may be set of one instance, instead of its flavor's, while it runs.
+OVERRIDABLE = ("weight", "slo_flush_ms", "slo_read_us", "slo_iops")
+
 
 @dataclasses.dataclass(frozen=True)
 class ExtraSpecs:
@@ -214,6 +217,35 @@ def parse(specs: Mapping[str, str]) -> ExtraSpecs:
     if problems:
         raise InvalidExtraSpecs(tuple(problems))
     return ExtraSpecs(**values)  # type: ignore[arg-type] # checked by kind
+
+
+def check_override(values: Mapping[str, object]) -> None:
+    """Check what is to be set of one instance, by name of the key without prefix.
+
+    None is always allowed: what the flavor says.
+
+    :param values: typed, as JSON has them
+    :raises InvalidExtraSpecs: naming each wrong one, its value and what is allowed
+    """
+    problems = []
+    for name, value in values.items():
+        key = _BY_KEY.get(PREFIX + name)
+        if key is None or name not in OVERRIDABLE:
+            problems.append(Problem(name, str(value),
+                                    f"absent (there are {', '.join(OVERRIDABLE)})"))
+        elif value is not None and not _in_range(key, value):
+            problems.append(Problem(name, str(value), f"{key.allowed}, or null for the flavor's"))
+    if problems:
+        raise InvalidExtraSpecs(tuple(problems))
+
+
+def _in_range(key: Key, value: object) -> bool:
+    # A boolean is an int in Python.
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    if key.kind is Kind.INTEGER and not isinstance(value, int):
+        return False
+    return key.minimum <= value <= key.maximum
 
 
 def is_required(specs: Mapping[str, str]) -> bool:

@@ -5,22 +5,29 @@ A request is ``{"op": NAME, ...}``, the answer ``{"ok": true, ...}`` or
 ``{"ok": false, "error": TEXT}``.
 """
 
+import dataclasses
 import json
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 from oslo_log import log as logging
 
-from vcache_agent import view
+from nova_vcache import extra_specs
+from nova_vcache.extra_specs import InvalidExtraSpecs
+from vcache_agent import report, view
 from vcache_agent.admin_client import AdminError
 from vcache_agent.model import TAG_MODES, Device, Tag
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
+from vcache_agent.overrides import NONE
 from vcache_agent.policies import POLICIES
+from vcache_agent.recent import Recent
 
 if TYPE_CHECKING:
     from vcache_agent.service import Agent
+    from vcache_agent.worker import Outcome
 
 LOG = logging.getLogger(__name__)
 
@@ -38,8 +45,12 @@ class AdminServer:
 
     def __init__(self, agent: "Agent") -> None:
         self._agent = agent
+        self._override_lock = threading.Lock()
+        self._latencies = Recent()
         self._operations = {"state": self._state, "tag-set": self._tag_set,
-                            "reconcile": self._reconcile, "policy-set": self._policy_set}
+                            "reconcile": self._reconcile, "policy-set": self._policy_set,
+                            "host": self._host, "instance-set": self._instance_set,
+                            "drain-set": self._drain_set}
 
     def handle(self, request: bytes) -> bytes:
         """Answer one request."""
@@ -65,23 +76,66 @@ class AdminServer:
         return operation(fields)
 
     def _state(self, _fields: dict[str, Any]) -> dict[str, Any]:
+        outcome, devices, tags, problem = self._look()
+        return {
+            **view.kernel(devices, tags), **self._common(outcome, problem),
+            "disks": view.disks(outcome, tags), "orphans": view.orphans(outcome),
+            "swapped": view.swapped(outcome)}
+
+    def _host(self, _fields: dict[str, Any]) -> dict[str, Any]:
+        outcome, devices, tags, problem = self._look()
+        return {**self._common(outcome, problem),
+                **report.host(outcome, self._agent.store, devices, tags, self._latencies)}
+
+    def _look(self) -> tuple["Outcome", list[Device], list[Tag], str]:
+        """Return how the last pass ended, what the kernel has, and why it cannot say."""
         outcome = self._agent.worker.outcome
-        devices: list[Device] = []
-        tags: list[Tag] = []
-        problem = outcome.problem
         try:
             with Client() as client:
-                devices, tags = client.devices(), client.tags()
+                return outcome, client.devices(), client.tags(), outcome.problem
         except NetlinkError as error:
-            problem = str(error.strerror)
+            return outcome, [], [], str(error.strerror)
+
+    def _common(self, outcome: "Outcome", problem: str) -> dict[str, Any]:
         return {
-            **view.kernel(devices, tags),
             "agent": {"problem": problem, "libvirt": outcome.snapshot.complete,
                       "domains": len(outcome.snapshot.entries)},
             "policy": {"name": self._agent.worker.policy,
-                       "set": self._agent.store.policy() is not None},
-            "disks": view.disks(outcome, tags), "orphans": view.orphans(outcome),
-            "swapped": view.swapped(outcome)}
+                       "set": self._agent.store.policy() is not None}}
+
+    def _instance_set(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Set what holds of an instance instead of its flavor's.
+
+        ``values`` has names of :data:`nova_vcache.extra_specs.OVERRIDABLE`; with
+        ``replace`` what is not in it is the flavor's again.
+        """
+        uuid, values = fields.get("uuid"), fields.get("values")
+        if not isinstance(values, dict):
+            raise AdminError(f"values {str(values)[:40]!r} must be an object")
+        try:
+            extra_specs.check_override(values)
+        except InvalidExtraSpecs as error:
+            raise AdminError(str(error)) from None
+        store = self._agent.store
+        known = {entry.domain.uuid for entry in self._agent.worker.outcome.snapshot.entries}
+        known |= {row.domain for row in store.assignments().values()}
+        if not isinstance(uuid, str) or uuid not in known:
+            raise AdminError(f"instance {str(uuid)[:40]!r} is not on this host")
+        # One at a time, or two that change different values lose one.
+        with self._override_lock:
+            old = NONE if fields.get("replace") else store.overrides().get(uuid, NONE)
+            override = dataclasses.replace(old, **values)
+            store.set_override(uuid, override)
+        self._run_pass(fresh=False)
+        return {"override": override.given}
+
+    def _drain_set(self, fields: dict[str, Any]) -> dict[str, Any]:
+        draining = fields.get("draining")
+        if not isinstance(draining, bool):
+            raise AdminError(f"draining {str(draining)[:40]!r} must be true or false")
+        self._agent.store.set_draining(draining)
+        self._run_pass(fresh=False)
+        return {}
 
     def _tag_set(self, fields: dict[str, Any]) -> dict[str, Any]:
         tag, weight = fields.get("tag"), fields.get("weight")

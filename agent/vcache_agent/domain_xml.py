@@ -20,6 +20,7 @@ _MAX_NAME = 255
 
 # Where nova-compute puts the flavor (since nova 32), with namespaces.
 _NOVA = "{http://openstack.org/xmlns/libvirt/nova/1.1}"
+_PROJECT = f"metadata/{_NOVA}instance/{_NOVA}owner/{_NOVA}project"
 _EXTRA_SPECS = f"metadata/{_NOVA}instance/{_NOVA}flavor/{_NOVA}extraSpecs/{_NOVA}extraSpec"
 
 # Attribute of <source> that holds the host path, for types that have one.
@@ -48,7 +49,7 @@ def parse(xml: bytes) -> Domain:
         identity = str(uuid.UUID(text))
     except ValueError:
         raise DomainXmlError(f"domain XML: uuid {text[:80]!r} is not a UUID") from None
-    return Domain(identity, name, dict(_extra_specs(root)), tuple(_disks(root)))
+    return Domain(identity, name, dict(_extra_specs(root)), tuple(_disks(root)), _project(root))
 
 
 def _tree(xml: bytes) -> ElementTree.Element:
@@ -100,6 +101,11 @@ def _text(root: ElementTree.Element, tag: str) -> str:
     if not text:
         raise DomainXmlError(f"domain XML: {tag} is missing or empty")
     return text
+
+
+def _project(root: ElementTree.Element) -> str:
+    element = root.find(_PROJECT)
+    return "" if element is None else element.get("uuid", "")[:_MAX_NAME]
 
 
 def _extra_specs(root: ElementTree.Element) -> Iterator[tuple[str, str]]:

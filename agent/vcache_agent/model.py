@@ -176,12 +176,14 @@ class Domain:
     """A domain as its XML describes it.
 
     :param extra_specs: those of its flavor, unchecked
+    :param project: id of the project that owns the instance; empty: Nova did not say
     """
 
     uuid: str
     name: str
     extra_specs: dict[str, str]
     disks: tuple[DiskSource, ...]
+    project: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

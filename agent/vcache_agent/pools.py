@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from vcache_agent.dm import NAME_MAX, Dm, DmError, Info, KernelWords, Line, block_number
 from vcache_agent.model import SECTOR_BYTES, DeviceNumber
@@ -217,6 +218,27 @@ def members(dm: Dm, of: Pool | None = None) -> list[Member]:
             continue
         found.append(Member(info, mapping, cache_state(dm, info)))
     return found
+
+
+def row(pool: Pool, members: list[Member]) -> dict[str, Any]:
+    """Return a pool as plain values, for programs."""
+    return {
+        "name": pool.info.name, "device": str(pool.info.number),
+        "cache_device": device_name(pool.cache), "state": pool.state,
+        "chunk_bytes": pool.chunk_bytes, "size_bytes": pool.chunks * pool.chunk_bytes,
+        "free_bytes": pool.free * pool.chunk_bytes, "used_bytes": pool.used * pool.chunk_bytes,
+        "dirty_bytes": pool.dirty * pool.chunk_bytes,
+        "read_bytes": None if pool.reads is None else pool.reads * pool.chunk_bytes,
+        "reads_percent": pool.reads_percent,
+        "leaving_bytes": None if pool.leaving is None else pool.leaving * pool.chunk_bytes,
+        "volumes": pool.volumes,
+        "members": [{
+            "name": member.info.name, "device": str(member.info.number),
+            "volume": member.mapping.volume, "mode": member.mapping.mode,
+            "state": member.cache.state if member.cache else "unknown",
+            "dirty_bytes": member.cache.dirty if member.cache else None,
+            "cache_errors": member.cache.errors if member.cache else None}
+            for member in members]}
 
 
 def device_name(at: DeviceNumber) -> str:

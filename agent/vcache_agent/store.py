@@ -15,10 +15,12 @@ import contextlib
 import dataclasses
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-_VERSION = 4
+from vcache_agent.overrides import NONE, Override
+
+_VERSION = 5
 
 # One script for each version, from the one before.
 _SCHEMAS = ("""
@@ -53,6 +55,15 @@ CREATE TABLE settings (
 ) STRICT;
 """, """
 ALTER TABLE disks ADD COLUMN persist INTEGER NOT NULL DEFAULT 0;
+""", """
+CREATE TABLE overrides (
+    domain TEXT PRIMARY KEY,
+    weight INTEGER,
+    slo_flush_ms REAL,
+    slo_read_us REAL,
+    slo_iops REAL,
+    gone REAL
+) STRICT;
 """)
 
 
@@ -88,6 +99,7 @@ class Assignment:
 
 _FIELDS = [field.name for field in dataclasses.fields(Assignment)]
 _COLUMNS = ", ".join(_FIELDS)
+_OVERRIDE = ", ".join(field.name for field in dataclasses.fields(Override))
 _UPSERT = (
     f"INSERT INTO disks ({_COLUMNS}) VALUES ({', '.join('?' * len(_FIELDS))}) "  # noqa: S608
     "ON CONFLICT (key) DO UPDATE SET "
@@ -188,6 +200,58 @@ class Store:
             self._db.execute("DELETE FROM settings WHERE name = 'policy'")
             if name is not None:
                 self._db.execute("INSERT INTO settings VALUES ('policy', ?)", (name,))
+
+    def draining(self) -> bool:
+        """Tell whether the host is to have nothing in caches that no origin has."""
+        with self._lock:
+            return self._db.execute(
+                "SELECT 1 FROM settings WHERE name = 'draining'").fetchone() is not None
+
+    def set_draining(self, draining: bool) -> None:
+        """Note whether the host is to have nothing in caches that no origin has."""
+        with self._transaction():
+            self._db.execute("DELETE FROM settings WHERE name = 'draining'")
+            if draining:
+                self._db.execute("INSERT INTO settings VALUES ('draining', '1')")
+
+    def overrides(self) -> dict[str, Override]:
+        """Return what was set of instances instead of their flavor's, by UUID of the domain."""
+        with self._lock:
+            return {domain: Override(*values) for domain, *values in self._db.execute(
+                f"SELECT domain, {_OVERRIDE} FROM overrides").fetchall()}  # noqa: S608
+
+    def set_override(self, domain: str, override: Override) -> None:
+        """Set what holds of an instance instead of its flavor's."""
+        with self._transaction():
+            self._db.execute("DELETE FROM overrides WHERE domain = ?", (domain,))
+            if override != NONE:
+                values = dataclasses.astuple(override)
+                self._db.execute(
+                    f"INSERT INTO overrides (domain, {_OVERRIDE}) VALUES "  # noqa: S608
+                    f"(?{', ?' * len(values)})", (domain, *values))
+
+    def tend_overrides(self, known: Collection[str], now: float, after: float) -> None:
+        """Drop overrides of instances that have been gone for a while.
+
+        :param known: UUIDs of all domains that there are
+        :param now: Unix time
+        :param after: seconds that one may be gone: an instance that is rebuilt, or comes
+            back from another host, is not defined for a moment
+        """
+        with self._lock:
+            rows = self._db.execute("SELECT domain, gone FROM overrides").fetchall()
+        for domain, gone in rows:
+            if domain in known:
+                if gone is not None:
+                    self._mark_override(domain, None)
+            elif gone is None:
+                self._mark_override(domain, now)
+            elif now - gone > after:
+                self.set_override(domain, NONE)
+
+    def _mark_override(self, domain: str, gone: float | None) -> None:
+        with self._transaction():
+            self._db.execute("UPDATE overrides SET gone = ? WHERE domain = ?", (gone, domain))
 
     def volumes(self, pool: str) -> dict[str, int]:
         """Return the volume numbers of a pool by the identity of the device that has them."""

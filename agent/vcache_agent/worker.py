@@ -24,6 +24,7 @@ from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.nvme import Drives
+from vcache_agent.overrides import Adjust
 from vcache_agent.store import Assignment, Store
 
 LOG = logging.getLogger(__name__)
@@ -167,7 +168,8 @@ class Worker:
         with Client(self._settings.netlink_timeout) as client:
             for _ in range(_CLAIM_PASSES):
                 snapshot = self._inventory.snapshot()
-                look = _Look(self._settings.run_dir, self._finder, client.devices(), fresh)
+                look = _Look(self._settings.run_dir, self._finder, client.devices(), fresh,
+                             Adjust(self._store.overrides(), self._store.draining()))
                 rows = self._store.assignments()
                 policy = self.policy
                 sized = policies.POLICIES[policy].sized
@@ -188,6 +190,9 @@ class Worker:
                 fresh = True
             refused = self._drives.use_tags(client, look.devices)
             swapping = self._swapper.step(client, self._swap_plan(look, plan, snapshot.complete))
+        if snapshot.complete and snapshot.defined is not None:
+            known = snapshot.defined | {entry.domain.uuid for entry in snapshot.entries}
+            self._store.tend_overrides(known, time.time(), self._settings.forget_after)
         self._executor.forget_device({device.number for device in look.devices}.__contains__)
         self._finder.prune()
         self._outcome = Outcome(plan, snapshot, "", dict(self._executor.errors),
@@ -217,7 +222,7 @@ class _Look:
     """One look at domains, disks and cgroups."""
 
     def __init__(self, run_dir: Path, finder: DiskFinder, devices: list[Device],
-                 fresh: bool) -> None:
+                 fresh: bool, adjust: Adjust) -> None:
         self.devices = tuple(devices)
         self.cgroup_notes: dict[str, str] = {}
         self.cgroup_paths: dict[str, str] = {}
@@ -225,12 +230,14 @@ class _Look:
         self._run_dir = run_dir
         self._finder = finder
         self._fresh = fresh
+        self._adjust = adjust
         self._stack = BlockStack(devices)
 
     def disks(self, snapshot: Snapshot) -> Iterator[DiskState]:
         """Yield the state of each disk of each domain."""
         for entry in snapshot.entries:
             specs, problem = specs_of(entry.domain.extra_specs)
+            specs = self._adjust.specs(entry.domain.uuid, specs)
             cgroup = self._cgroup(entry) if specs.mode is not Mode.NONE else None
             for source in entry.domain.disks:
                 location, reason = self._locate(source, specs, problem)

@@ -265,7 +265,10 @@ def test_a_request_to_the_admin_socket_is_checked() -> None:
                     b'{"op": "tag-set", "tag": 1, "mode": "none"}',
                     b'{"op": "tag-set", "tag": 1, "mode": []}', os.urandom(100),
                     b'{"op": "policy-set", "policy": "unknown"}',
-                    b'{"op": "policy-set", "policy": []}'):
+                    b'{"op": "policy-set", "policy": []}',
+                    b'{"op": "instance-set"}', b'{"op": "instance-set", "values": 1}',
+                    b'{"op": "instance-set", "values": {"weight": 0}}',
+                    b'{"op": "drain-set"}', b'{"op": "drain-set", "draining": 1}'):
         answer = json.loads(server.handle(request))
         assert answer["ok"] is False
         assert answer["error"] and "internal" not in answer["error"]

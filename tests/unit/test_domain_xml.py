@@ -22,6 +22,14 @@ def document(specs: str = "", disks: str = "", name: str = "instance-1", uuid: s
             f'<devices>{disks}</devices></domain>').encode()
 
 
+def test_the_project_is_the_owners() -> None:
+    assert parse(document()).project == ""
+    owner = '<nova:owner><nova:user uuid="u">n</nova:user><nova:project uuid="p1">n'
+    text = document().replace(b"<nova:flavor", f"{owner}</nova:project></nova:owner>".encode()
+                              + b"<nova:flavor", 1)
+    assert parse(text).project == "p1"
+
+
 def test_what_nova_writes() -> None:
     domain = parse(document(
         '<nova:extraSpec name="vcache:mode">flush-only</nova:extraSpec>'

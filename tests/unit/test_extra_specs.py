@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nova_vcache import extra_specs
-from nova_vcache.extra_specs import ExtraSpecs, InvalidExtraSpecs, Isolation, Kind, Mode, parse
+from nova_vcache.extra_specs import (
+    ExtraSpecs,
+    InvalidExtraSpecs,
+    Isolation,
+    Kind,
+    Mode,
+    check_override,
+    parse,
+)
 
 RANGED = [key for key in extra_specs.KEYS if key.kind in (Kind.INTEGER, Kind.NUMBER)]
 
@@ -137,3 +145,19 @@ def test_any_text_is_parsed_or_refused_with_its_keys(specs):
         assert 1 <= parsed.weight <= 1000
         assert parsed.max_mb is None or parsed.min_mb <= parsed.max_mb
     assert named is None or (named and named <= set(specs))
+
+
+@pytest.mark.parametrize(("values", "words"), [
+    ({"weight": 0}, "weight: '0' is not allowed, must be an integer from 1 to 1000, or null"),
+    ({"weight": 1.5}, "an integer"), ({"weight": True}, "an integer"), ({"weight": "5"}, "integer"),
+    ({"slo_iops": 0}, "a number from 1"), ({"slo_flush_ms": float("nan")}, "a number"),
+    ({"mode": "none"}, "absent (there are weight, slo_flush_ms, slo_read_us, slo_iops)"),
+])
+def test_an_override_that_cannot_be(values, words):
+    with pytest.raises(InvalidExtraSpecs) as caught:
+        check_override(values)
+    assert words in str(caught.value)
+
+
+def test_an_override_that_can_be():
+    check_override({"weight": 1000, "slo_flush_ms": 0.5, "slo_read_us": 3, "slo_iops": None})

@@ -3,6 +3,7 @@
 
 import dataclasses
 import errno
+import json
 import os
 import threading
 import time
@@ -12,12 +13,14 @@ from pathlib import Path
 import pytest
 
 from vcache_agent import fiemap, view
+from vcache_agent.admin_server import AdminServer
 from vcache_agent.cgroups import Cgroup, CgroupError
 from vcache_agent.dm import DmError, Info
 from vcache_agent.inventory import Inventory
 from vcache_agent.model import Device, DeviceNumber, DiskSource, Domain, Extent, Phase, Tag
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.errors import ModuleNotLoaded, NetlinkError
+from vcache_agent.overrides import Override
 from vcache_agent.pools import Pool
 from vcache_agent.store import Store
 from vcache_agent.worker import Outcome, Settings, Worker
@@ -239,6 +242,80 @@ def test_a_policy_divides_the_pool(
     host.look()
     assert host.tag(first).cache_max_bytes == 0
     assert "no control device" in caplog.text
+
+
+class AgentStub:
+    """What the admin server needs of the agent."""
+
+    def __init__(self, host: Host) -> None:
+        self.worker, self.store = host.worker, host.store
+
+
+@pytest.fixture
+def admin(host: Host, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict]:
+    monkeypatch.setattr("vcache_agent.admin_server.Client", lambda: host.kernel(1.0))
+    monkeypatch.setattr("vcache_agent.report.Dm", Pools())
+    monkeypatch.setattr("vcache_agent.report.pools.pools", lambda _dm: [])
+    server = AdminServer(AgentStub(host))  # type: ignore[arg-type]
+    return lambda op, **fields: json.loads(server.handle(json.dumps(
+        {"op": op, **fields}).encode()))
+
+
+def test_an_override_holds_instead_of_the_flavor(host: Host, admin: Callable[..., dict]) -> None:
+    domain = host.tell("a", host.image("a", 4))
+    host.cgroups["a"] = 77
+    host.look()
+    assert host.tag(domain).weight == 40
+    answer = admin("instance-set", uuid=domain.uuid, values={"weight": 7, "slo_flush_ms": 2.5})
+    assert answer == {"ok": True, "override": {"weight": 7, "slo_flush_ms": 2.5}}
+    assert host.tag(domain).weight == 7
+    # Others stay, null is the flavor's.
+    assert admin("instance-set", uuid=domain.uuid, values={"weight": None, "slo_iops": 5})[
+        "override"] == {"slo_flush_ms": 2.5, "slo_iops": 5}
+    assert host.tag(domain).weight == 40
+    (row,) = admin("host")["domains"]
+    assert (row["specs"]["slo_flush_ms"], row["flavor"]["slo_flush_ms"]) == (2.5, None)
+    assert row["override"] == {"slo_flush_ms": 2.5, "slo_iops": 5}
+    assert admin("instance-set", uuid=domain.uuid, values={}, replace=True)["override"] == {}
+    answer = admin("instance-set", uuid="another", values={"weight": 7})
+    assert "'another' is not on this host" in answer["error"]
+
+
+def test_an_override_goes_with_its_instance(host: Host) -> None:
+    domain = host.tell("a", host.image("a", 4))
+    host.store.set_override(domain.uuid, Override(weight=7))
+    host.inventory.listed([domain], [domain.uuid], time.monotonic())
+    host.look()
+    host.inventory.ended(domain.uuid)
+    host.inventory.listed([], [], time.monotonic())
+    host.look()
+    assert host.store.overrides() == {domain.uuid: Override(weight=7)}, "it may come back"
+    host.store.tend_overrides([domain.uuid], time.time(), 0.0)
+    host.store.tend_overrides([], 1000.0, 10.0)
+    host.store.tend_overrides([], 1009.0, 10.0)
+    assert host.store.overrides()
+    host.store.tend_overrides([], 1011.0, 10.0)
+    assert not host.store.overrides()
+
+
+def test_a_host_that_drains_has_no_writeback(host: Host, admin: Callable[..., dict]) -> None:
+    host.kernel.device = dataclasses.replace(
+        host.kernel.device, mode=spec.Mode.WRITEBACK, pool="254:9", volume=3)
+    path = host.image("a", 4)
+    domain = Domain("11111111-0000-4000-8000-000000000000", "a", {"vcache:mode": "writeback"},
+                    (DiskSource("vda", "file", str(path)),), "project-1")
+    host.inventory.told(domain, Phase.RUNNING)
+    host.look()
+    assert host.tag(domain).mode is spec.Mode.WRITEBACK
+    assert admin("drain-set", draining=True) == {"ok": True}
+    assert host.tag(domain).mode is spec.Mode.WRITETHROUGH
+    found = admin("host")
+    assert found["draining"] is True
+    assert found["domains"][0]["project"] == "project-1"
+    assert found["tags_of"] == {domain.uuid: 1}
+    assert (found["disks"][0]["pool"], found["disks"][0]["mode"]) == ("254:9", "writethrough")
+    admin("drain-set", draining=False)
+    assert host.tag(domain).mode is spec.Mode.WRITEBACK
 
 
 def test_growth_is_followed(host: Host) -> None:

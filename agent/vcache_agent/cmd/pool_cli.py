@@ -238,26 +238,5 @@ def _mode(arguments: argparse.Namespace) -> None:
 
 def _list(arguments: argparse.Namespace) -> None:
     with _mapper() as dm:
-        rows = [_row(pool, pools.members(dm, pool)) for pool in pools.pools(dm)]
+        rows = [pools.row(pool, pools.members(dm, pool)) for pool in pools.pools(dm)]
     print(json.dumps({"pools": rows}, indent=2) if arguments.json else tables.pools(rows))
-
-
-def _row(pool: pools.Pool, members: list[pools.Member]) -> dict[str, Any]:
-    """Return a pool as plain values."""
-    return {
-        "name": pool.info.name, "device": str(pool.info.number),
-        "cache_device": pools.device_name(pool.cache), "state": pool.state,
-        "chunk_bytes": pool.chunk_bytes, "size_bytes": pool.chunks * pool.chunk_bytes,
-        "free_bytes": pool.free * pool.chunk_bytes, "used_bytes": pool.used * pool.chunk_bytes,
-        "dirty_bytes": pool.dirty * pool.chunk_bytes,
-        "read_bytes": None if pool.reads is None else pool.reads * pool.chunk_bytes,
-        "reads_percent": pool.reads_percent,
-        "leaving_bytes": None if pool.leaving is None else pool.leaving * pool.chunk_bytes,
-        "volumes": pool.volumes,
-        "members": [{
-            "name": member.info.name, "device": str(member.info.number),
-            "volume": member.mapping.volume, "mode": member.mapping.mode,
-            "state": member.cache.state if member.cache else "unknown",
-            "dirty_bytes": member.cache.dirty if member.cache else None,
-            "cache_errors": member.cache.errors if member.cache else None}
-            for member in members]}

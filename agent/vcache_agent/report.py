@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What OpenStack's side asks the agent for: the whole host, as plain values.
+
+The answer to ``{"op": "host"}`` on the admin socket, see admin_server.py. Sizes are
+in bytes, times in the unit that the name ends with.
+"""
+
+import dataclasses
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from vcache_agent import histogram, pools, recent, view
+from vcache_agent.admission import specs_of
+from vcache_agent.dm import Dm, DmError
+from vcache_agent.model import Device, Tag
+from vcache_agent.netlink import spec
+from vcache_agent.overrides import NONE, Adjust
+
+if TYPE_CHECKING:
+    from vcache_agent.store import Store
+    from vcache_agent.worker import Outcome
+
+Json = dict[str, Any]
+
+
+def host(outcome: "Outcome", store: "Store", devices: list[Device], tags: list[Tag],
+         latencies: recent.Recent) -> Json:
+    """Return devices, pools, domains and their disks."""
+    lately = latencies.update(tags, time.monotonic())
+    found, problem = _pools()
+    return {
+        "draining": store.draining(),
+        "tags_max": spec.TAG_MAX,
+        "tags_of": Counter(row.domain for row in store.assignments().values()),
+        "flush_p99_us": _p99_us(recent.merged(lately.values())),
+        "devices": [view.device(item) for item in devices],
+        "pools": found, "pools_problem": problem,
+        "domains": _domains(outcome, store),
+        "disks": _disks(outcome, devices, tags, lately)}
+
+
+def _pools() -> tuple[list[Json], str]:
+    try:
+        with Dm() as dm:
+            return [pools.row(pool, pools.members(dm, pool)) for pool in pools.pools(dm)], ""
+    except DmError as error:
+        return [], f"pools cannot be listed: {error.strerror}"
+
+
+def _domains(outcome: "Outcome", store: "Store") -> list[Json]:
+    overrides = store.overrides()
+    adjust = Adjust(overrides, store.draining())
+    rows = []
+    for entry in outcome.snapshot.entries:
+        domain = entry.domain
+        flavor, problem = specs_of(domain.extra_specs)
+        rows.append({
+            "uuid": domain.uuid, "name": domain.name, "project": domain.project,
+            "phase": str(entry.phase), "problem": problem,
+            "specs": dataclasses.asdict(adjust.specs(domain.uuid, flavor)),
+            "flavor": dataclasses.asdict(flavor),
+            "override": overrides.get(domain.uuid, NONE).given})
+    return rows
+
+
+def _disks(outcome: "Outcome", devices: list[Device], tags: list[Tag],
+           lately: dict[recent.TagKey, recent.Counts]) -> list[Json]:
+    """Return the disks as ``vcache disks --json`` does, and what they have of a cache."""
+    pool_of = {str(item.number): item.pool for item in devices}
+    found = {(str(item.device), item.id): item for item in tags}
+    p99 = {(str(number), tag): _p99_us(counts) for (number, tag), counts in lately.items()}
+    rows = view.disks(outcome, tags)
+    for row in rows:
+        key = (row["device"], row["tag"])
+        tag = found.get(key)
+        row |= {"pool": pool_of.get(row["device"] or "") or None,
+                "cache_share_bytes": tag.cache_share_bytes if tag else None,
+                "flush_p99_us": p99.get(key)}
+    return rows
+
+
+def _p99_us(counts: recent.Counts) -> float | None:
+    found = histogram.percentile(counts, 0.99)
+    return None if found is None else round(found / 1000, 3)
