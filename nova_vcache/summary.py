@@ -102,13 +102,18 @@ class Summary:
         hosts = document.get("hosts") if isinstance(document, dict) else None
         if not isinstance(hosts, list):
             raise BadSummary("the summary has no list 'hosts'")
-        found = (_host(index, item) for index, item in enumerate(hosts))
+        found = (parse_host(f"hosts[{index}]", item) for index, item in enumerate(hosts))
         return cls(types.MappingProxyType({host.node: host for host in found}))
 
 
-def _host(index: int, item: Any) -> HostSummary:
+def parse_host(where: str, item: Any) -> HostSummary:
+    """Read one host of a document.
+
+    :param where: its place, for errors
+    :raises BadSummary: naming the host and the field
+    """
     if not isinstance(item, dict) or not isinstance(item.get("node"), str):
-        raise BadSummary(f"hosts[{index}] has no 'node'")
+        raise BadSummary(f"{where} has no 'node'")
     values: dict[str, Any] = {}
     for name, value in item.items():
         kind = _BY_NAME.get(name)

@@ -108,6 +108,25 @@ class Client:
             "GET", f"/resource_providers/{uuid}/usages")["usages"]
         return found
 
+    def allocations(self, uuid: str) -> dict[str, dict[str, int]]:
+        """Return what is allocated from a provider: by consumer, amounts by class.
+
+        Nothing of a provider that is not there.
+        """
+        try:
+            found = self._ask("GET", f"/resource_providers/{uuid}/allocations")
+        except NotFound:
+            return {}
+        return {consumer: item["resources"] for consumer, item in found["allocations"].items()}
+
+    def with_trait(self, trait: str) -> list[dict[str, Any]]:
+        """Return the providers that have a trait; none if there is no such trait yet."""
+        if not self.has_trait(trait):
+            return []
+        found: list[dict[str, Any]] = self._ask(
+            "GET", "/resource_providers", params={"required": trait})["resource_providers"]
+        return found
+
     def has_class(self, name: str) -> bool:
         """Tell whether a resource class exists."""
         return self._exists(f"/resource_classes/{name}")

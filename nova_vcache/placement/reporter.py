@@ -78,6 +78,16 @@ class Reporter:
         """
         return self._retry(lambda: self._report(capacity))
 
+    def provider(self) -> str | None:
+        """Return the UUID that the cache's provider has, or will have; None: not known yet.
+
+        :raises PlacementError: if it cannot be found out now
+        """
+        try:
+            return names.provider_uuid(self._find_root())
+        except NoComputeNode:
+            return None
+
     def withdraw(self) -> bool:
         """Take the host's provider away, for a host that is to have no cache any more.
 

@@ -1,65 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reporter against the real Placement service, in this process."""
 
-import uuid
 from collections.abc import Iterator
 
 import pytest
-from keystoneauth1 import adapter, session, token_endpoint
 from oslo_config import cfg
 from placement.tests.functional.fixtures.placement import PlacementFixture
 
 from nova_vcache.extra_specs import Mode
 from nova_vcache.placement import names
 from nova_vcache.placement.capacity import Capacity
-from nova_vcache.placement.client import Client, PlacementError
+from nova_vcache.placement.client import PlacementError
 from nova_vcache.placement.reporter import NoComputeNode, Reporter
+from tests.openstack.placements import Placement
 
 NODE = "node1"
 FULL = Capacity(tags=65535, tags_reserved=3, cache_mb=9000, largest_mb=6000, elastic=True,
                 modes=frozenset({Mode.WRITEBACK, Mode.WRITETHROUGH}))
 BOTH = {names.TAG: 1, names.CACHE_MB: 4000}
-
-
-class Placement:
-    """The service, and requests that are somebody else's."""
-
-    def __init__(self, endpoint: str) -> None:
-        self.http = adapter.Adapter(
-            session.Session(token_endpoint.Token(endpoint, "admin"), timeout=30),
-            service_type="placement", endpoint_override=endpoint,
-            default_microversion="1.36", raise_exc=False)
-        self.client = Client(self.http)
-
-    def make_node(self, node: str = NODE, node_uuid: str | None = None) -> str:
-        node_uuid = node_uuid or str(uuid.uuid4())
-        answer = self.http.post("/resource_providers", json={"name": node, "uuid": node_uuid})
-        assert answer.status_code == 200
-        self.put(node_uuid, "inventories", inventories={"VCPU": {"total": 64}})
-        return node_uuid
-
-    def put(self, provider: str, what: str, **body: object) -> None:
-        generation = self.http.get(f"/resource_providers/{provider}").json()["generation"]
-        answer = self.http.put(f"/resource_providers/{provider}/{what}",
-                               json={"resource_provider_generation": generation, **body})
-        assert answer.status_code == 200, answer.text
-
-    def allocate(self, provider: str, resources: dict[str, int], consumer: str = "") -> str:
-        consumer = consumer or str(uuid.uuid4())
-        answer = self.http.put(f"/allocations/{consumer}", json={
-            "allocations": {provider: {"resources": resources}} if resources else {},
-            "project_id": "p", "user_id": "u",
-            "consumer_generation": None if resources else 1})
-        assert answer.status_code == 204, answer.text
-        return consumer
-
-    def free(self, consumer: str) -> None:
-        assert self.http.delete(f"/allocations/{consumer}").status_code == 204
-
-    def candidates(self, **query: str) -> list[dict]:
-        answer = self.http.get("/allocation_candidates", params=query)
-        assert answer.status_code == 200, answer.text
-        return answer.json()["allocation_requests"]
 
 
 @pytest.fixture

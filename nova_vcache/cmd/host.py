@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command ``vcache-host``: a compute host's side of OpenStack, beside vcache-agent."""
+
+import importlib.metadata
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+
+from keystoneauth1 import exceptions as ks_exc
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from nova_vcache.host import conf as host_conf
+from nova_vcache.host.service import Service
+
+LOG = logging.getLogger(__name__)
+
+_CONFIG = "/etc/vcache/vcache-host.conf"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run until it is told to end."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    # oslo.messaging looks at the global one as well.
+    conf = cfg.CONF
+    logging.register_options(conf)
+    host_conf.register(conf)
+    conf(sys.argv[1:] if argv is None else argv, project="vcache", prog="vcache-host",
+         version=importlib.metadata.version("nova-vcache"),
+         default_config_files=[_CONFIG] if os.path.exists(_CONFIG) else [])
+    logging.setup(conf, "vcache-host")
+    try:
+        service = Service(conf)
+    except ks_exc.ClientException as error:
+        LOG.critical("vcache-host: [placement]: %s", error)
+        return 1
+    service.start()
+    LOG.info("vcache-host runs for compute node %s", service.host.node)
+    stop.wait()
+    service.stop()
+    LOG.info("vcache-host has ended")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

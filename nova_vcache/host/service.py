@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vcache-host: tells vcache-api and Placement what a host's agent says, and it what to do.
+
+::
+
+    agent's admin socket ◄── looks ──► reports ──► vcache-api (cast to all its processes)
+             ▲                └──────► reporter ──► Placement
+             └── RPC server ◄── vcache-api
+
+Three threads: one that looks, one that keeps Placement true - which may take its time -
+and oslo.messaging's. It keeps nothing; each may fail and the others go on.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import oslo_messaging as messaging
+from oslo_config import cfg
+
+from nova_vcache.host import conf as host_conf
+from nova_vcache.host.keeper import Keeper
+from nova_vcache.host.view import HostView, silent
+from nova_vcache.placement.client import Client
+from nova_vcache.placement.reporter import Reporter
+from nova_vcache.rpc import host_side
+from nova_vcache.rpc.api_side import ApiClient
+from nova_vcache.rpc.errors import AgentUnavailable, InstanceNotHere, Refused
+from nova_vcache.rpc.report import HostReport
+from vcache_agent.admin_client import AdminDenied, AdminError, AgentNotRunning, ask
+
+LOG = logging.getLogger(__name__)
+
+# What the agent may take beyond its own limit for a change to reach the kernel.
+_CHANGE_SECONDS = 30.0
+
+
+class Host:
+    """What is known of one host; used from several threads.
+
+    :param node: name of the compute node
+    :param ask_agent: asks the agent, as :func:`vcache_agent.admin_client.ask`, with the
+        request and the seconds that it may take
+    :param tell: sends a report to the API; raises MessagingException
+    :param report_interval: seconds between reports while nothing changes
+    """
+
+    def __init__(self, node: str, ask_agent: Callable[[dict[str, Any], float], dict[str, Any]],
+                 tell: Callable[[HostReport], None], *, agent_timeout: float = 5.0,
+                 report_interval: float = 10.0) -> None:
+        self.node = node
+        self._ask = ask_agent
+        self._tell = tell
+        self._agent_timeout = agent_timeout
+        self._report_interval = report_interval
+        self._lock = threading.Lock()
+        self._view: HostView | None = None
+        self._looked = 0.0
+        self._problem = "the agent has not been asked yet"
+        self._told: HostReport | None = None
+        self._told_at = 0.0
+        self._bus_problem = ""
+
+    def look(self) -> HostView | None:
+        """Ask the agent; return what is new of the whole host, None if it did not answer."""
+        asked = time.monotonic()
+        try:
+            answer = self._ask({"op": "host"}, self._agent_timeout)
+            view = HostView(self.node, answer)
+        except AdminError as error:
+            problem = str(error)
+        except (LookupError, TypeError, ValueError) as error:
+            problem = f"the agent's answer is not understood: {error!r}"
+        else:
+            with self._lock:
+                self._view, self._looked = view, asked
+            self._note(view.problem)
+            return view
+        self._note(problem)
+        return None
+
+    def report(self) -> HostReport:
+        """Return what is known now."""
+        with self._lock:
+            if self._view is None:
+                return silent(self.node, self._problem)
+            return self._view.report(time.monotonic() - self._looked, self._problem)
+
+    def tell(self, *, always: bool = False) -> None:
+        """Report to the API, if it is due or something has changed that it should know."""
+        report = self.report()
+        due = time.monotonic() - self._told_at >= self._report_interval
+        if not (always or due or _differs(report, self._told)):
+            return
+        try:
+            self._tell(report)
+        except messaging.MessagingException as error:
+            if not self._bus_problem:
+                LOG.warning("vcache-api is not told, the message bus cannot be reached: %s; "
+                            "tried again at each report", error)
+            self._bus_problem = str(error)
+            return
+        if self._bus_problem:
+            LOG.info("the message bus works again")
+        self._bus_problem = ""
+        self._told, self._told_at = report, time.monotonic()
+
+    def change(self, request: dict[str, Any]) -> HostReport:
+        """Have the agent change something; return how the host is then.
+
+        :raises HostError: one of its kinds that crosses the bus
+        """
+        try:
+            self._ask(request, self._agent_timeout + _CHANGE_SECONDS)
+        except (AgentNotRunning, AdminDenied) as error:
+            raise AgentUnavailable(str(error)) from None
+        except AdminError as error:
+            text = str(error)
+            if "is not on this host" in text:
+                raise InstanceNotHere(text) from None
+            # What it has noted, it will do; nothing has to be asked again.
+            if text.startswith(("noted,", "internal")) or "no answer" in text:
+                raise AgentUnavailable(text) from None
+            raise Refused(text) from None
+        self.look()
+        self.tell()
+        return self.report()
+
+    def _note(self, problem: str) -> None:
+        if problem != self._problem and problem:
+            LOG.warning("%s: %s", self.node, problem)
+        elif problem != self._problem:
+            LOG.info("%s: the agent answers", self.node)
+        with self._lock:
+            self._problem = problem
+
+
+def _differs(now: HostReport, told: HostReport | None) -> bool:
+    """Tell whether something has changed that the API should know at once.
+
+    Instances that come and go, what holds of them, modes and states; figures wait.
+    """
+    return told is None or _outline(now) != _outline(told)
+
+
+def _outline(report: HostReport) -> tuple[Any, ...]:
+    return (report.problem, report.policy, report.draining, report.summary.modes,
+            report.summary.cache_mb,
+            [(pool.name, pool.state) for pool in report.pools],
+            [(item.uuid, item.phase, item.specs, item.problem) for item in report.instances])
+
+
+class Endpoint:
+    """What vcache-api may ask; see nova_vcache/rpc/host_side.py for the versions."""
+
+    target = messaging.Target(version=host_side.VERSION)
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def report_now(self, _context: Mapping[str, Any]) -> None:
+        """Tell the API at once; what was last seen is new enough."""
+        self._host.tell(always=True)
+
+    @messaging.expected_exceptions(InstanceNotHere, AgentUnavailable, Refused)
+    def instance_set(self, _context: Mapping[str, Any], uuid: str, values: dict[str, Any],
+                     replace: bool) -> dict[str, Any]:
+        """Set what holds of an instance instead of its flavor's."""
+        return self._host.change({"op": "instance-set", "uuid": uuid, "values": values,
+                                  "replace": replace}).to_json()
+
+    @messaging.expected_exceptions(AgentUnavailable, Refused)
+    def host_set(self, _context: Mapping[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+        """Set the host's policy, or whether it drains."""
+        unknown = sorted(values.keys() - {"policy", "draining"})
+        if unknown or not values:
+            raise Refused(f"{unknown[0] if unknown else 'nothing'!r} cannot be set of a host, "
+                          "there are policy, draining")
+        if "policy" in values:
+            self._host.change({"op": "policy-set", "policy": values["policy"]})
+        if "draining" in values:
+            self._host.change({"op": "drain-set", "draining": values["draining"]})
+        return self._host.report().to_json()
+
+
+class Service:
+    """All threads of vcache-host.
+
+    :param conf: with the options of conf.py
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        group = conf[host_conf.GROUP]
+        path = Path(group.admin_socket)
+        node = host_conf.node_name(conf)
+        transport = messaging.get_rpc_transport(conf, allowed_remote_exmods=host_side.EXMODS)
+        self.host = Host(
+            node, lambda request, seconds: ask(path, request, seconds),
+            ApiClient(transport, group.rpc_api_cap).report,
+            agent_timeout=group.agent_timeout, report_interval=group.report_interval)
+        client = Client(host_conf.load_placement(conf))
+        self._keeper = Keeper(Reporter(client, node), client, interval=group.placement_interval,
+                              close_after=group.close_after)
+        self._look_interval = group.look_interval
+        self._server = messaging.get_rpc_server(
+            transport, messaging.Target(topic=host_side.TOPIC, server=node),
+            [Endpoint(self.host)])
+        self._stopping = threading.Event()
+        self._threads = [threading.Thread(target=self._look, name="look"),
+                         threading.Thread(target=self._keeper.run, name="placement",
+                                          args=(self._stopping,))]
+
+    def start(self) -> None:
+        """Start all threads; the bus may come later."""
+        for thread in self._threads:
+            thread.start()
+        self._server.start()
+
+    def stop(self) -> None:
+        """Stop all threads. Placement keeps what it knows: the host is still there."""
+        self._stopping.set()
+        self._keeper.wake()
+        self._server.stop()
+        for thread in self._threads:
+            thread.join()
+
+    def _look(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._keeper.seen(self.host.look())
+                self.host.tell()
+            except Exception:
+                # Whatever it is, the next look may work.
+                LOG.exception("looking at the host failed")
+            self._stopping.wait(self._look_interval)

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent says of its host, as Placement, the scheduler and the API have it.
+
+Pure functions of the agent's answer to ``{"op": "host"}`` (vcache_agent/report.py);
+standard library only.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from nova_vcache.extra_specs import Mode
+from nova_vcache.placement import names
+from nova_vcache.placement.capacity import Capacity, guaranteed_mb
+from nova_vcache.rpc.report import DiskReport, HostReport, InstanceReport, PoolReport
+from nova_vcache.summary import HostSummary
+
+Json = Mapping[str, Any]
+
+#: What is allocated from the host's provider, by consumer: amounts by resource class.
+Allocations = Mapping[str, Mapping[str, int]]
+
+#: Of a host that nobody can answer for.
+CLOSED = Capacity(tags=0, flush_isolation=False)
+
+_MIB = 1 << 20
+_CACHED = frozenset({Mode.WRITEBACK, Mode.WRITETHROUGH})
+
+
+class HostView:
+    """One answer of an agent.
+
+    :param node: name of the compute node
+    :param answer: the agent's
+    """
+
+    def __init__(self, node: str, answer: Json) -> None:
+        self._node = node
+        self._answer = answer
+        self._disks: dict[str, list[Json]] = {}
+        for disk in answer["disks"]:
+            self._disks.setdefault(disk["uuid"], []).append(disk)
+        self._domains = {item["uuid"]: item for item in answer["domains"]}
+        # A pool in another state takes no new data.
+        self._pools = [item for item in answer["pools"] if item["state"] == "ok"]
+        self._guaranteed = self._guarantees()
+
+    @property
+    def draining(self) -> bool:
+        """Tell whether the host is to take no more instances."""
+        return bool(self._answer["draining"])
+
+    @property
+    def instances(self) -> frozenset[str]:
+        """Return the UUIDs of the domains that run, or are about to."""
+        return frozenset(self._domains)
+
+    def capacity(self, allocations: Allocations) -> Capacity:
+        """Return what Placement is to know.
+
+        An instance that runs without an allocation from our provider - its flavor asks
+        for no guarantee, or does not ask Placement for it - takes what it has from
+        others, so that is reserved. While an instance migrates Nova keeps what it had
+        here for the migration: then it is counted twice for a moment, never too little.
+
+        :param allocations: from the host's provider
+        """
+        sizes = [guaranteed_mb(item["size_bytes"]) for item in self._pools]
+        tags, cache = int(self._answer["tags_max"]), sum(sizes)
+        reserved = tags if self.draining else min(tags, self._tags_reserved(allocations))
+        promised = cache if self.draining else min(cache, sum(
+            mib for uuid, mib in self._guaranteed.items()
+            if not allocations.get(uuid, {}).get(names.CACHE_MB)))
+        return Capacity(
+            tags=tags, tags_reserved=reserved, cache_mb=cache,
+            largest_mb=max(sizes, default=0), cache_reserved_mb=promised,
+            flush_isolation=self._isolates, elastic=self._elastic,
+            tagged_ssd=any(item["isolation"] == "tagged" for item in self._answer["devices"]),
+            modes=self._modes)
+
+    def report(self, age_s: float, problem: str = "") -> HostReport:
+        """Return what the API is to know.
+
+        :param age_s: seconds since the agent gave the answer
+        :param problem: why it has not given another one since
+        """
+        return HostReport(
+            summary=self._summary(age_s), problem=problem or self.problem,
+            policy=self._answer["policy"]["name"], draining=self.draining,
+            pools=tuple(self._pool(item) for item in self._answer["pools"]),
+            instances=tuple(self._instance(item) for item in self._domains.values()))
+
+    @property
+    def problem(self) -> str:
+        """Return why the agent could not look at all of it; empty: it has."""
+        return str(self._answer["agent"]["problem"] or self._answer["pools_problem"])
+
+    @property
+    def _isolates(self) -> bool:
+        return all(item["isolation"] != "degraded" for item in self._answer["devices"])
+
+    @property
+    def _elastic(self) -> bool:
+        return bool(self._pools) and self._answer["policy"]["name"] != "static"
+
+    @property
+    def _modes(self) -> frozenset[Mode]:
+        """Return the modes that disks can have here now."""
+        if self.problem:
+            return frozenset()
+        served = {Mode.WRITEBACK} if self._pools else set()
+        for item in self._answer["devices"]:
+            # One whose cache fails offers what is below it.
+            if not item["broken"] and item["mode"] != Mode.NONE:
+                broken = item["cache"] is not None and item["cache"]["broken"]
+                served.add(Mode.FLUSH_ONLY if broken else Mode(item["mode"]))
+        # A tag of a device in writeback can be in any mode.
+        return frozenset(served | _CACHED | {Mode.FLUSH_ONLY} if Mode.WRITEBACK in served
+                         else served)
+
+    def _tags_reserved(self, allocations: Allocations) -> int:
+        """Return the tags in use that no allocation stands for."""
+        taken: Counter[str] = Counter(self._answer["tags_of"])
+        counted = sum(1 for uuid in taken if allocations.get(uuid, {}).get(names.TAG))
+        return sum(taken.values()) - counted
+
+    def _guarantees(self) -> dict[str, int]:
+        """Return the MiB that are guaranteed, by instance; of those that have a cache."""
+        return {uuid: int(item["specs"]["min_mb"]) for uuid, item in self._domains.items()
+                if item["specs"]["min_mb"] and self._pool_of(uuid)}
+
+    def _pool_of(self, uuid: str) -> str | None:
+        """Return the pool that an instance's disks are in, as far as they have a cache."""
+        return next((disk["pool"] for disk in self._disks.get(uuid, ())
+                     if disk["pool"] and disk["mode"] in _CACHED), None)
+
+    def _of_pool(self, device: str) -> int:
+        """Return the MiB of a pool that are guaranteed."""
+        return sum(mib for uuid, mib in self._guaranteed.items() if self._pool_of(uuid) == device)
+
+    def _summary(self, age_s: float) -> HostSummary:
+        """Return what the scheduler is to know; nothing is to be had of a host that drains."""
+        free = [max(0, guaranteed_mb(item["size_bytes"]) - self._of_pool(item["device"]))
+                for item in self._pools]
+        tags = max(0, int(self._answer["tags_max"]) - sum(self._answer["tags_of"].values()))
+        objectives = [missed for uuid, item in self._domains.items()
+                      for missed in self._misses(uuid, item)]
+        p99 = self._answer["flush_p99_us"]
+        closed = self.draining or bool(self.problem)
+        return HostSummary(
+            node=self._node, age_s=age_s, modes=frozenset() if closed else self._modes,
+            flush_isolation=self._isolates and not self.problem,
+            tags_free=0 if closed else tags,
+            cache_mb=sum(guaranteed_mb(item["size_bytes"]) for item in self._pools),
+            cache_free_mb=0 if closed else sum(free),
+            largest_free_mb=0 if closed else max(free, default=0),
+            weight=sum(int(item["specs"]["weight"]) for uuid, item in self._domains.items()
+                       if self._pool_of(uuid)),
+            idle_mb=sum(max(0, (disk["cache_share_bytes"] or 0) - (disk["cached_bytes"] or 0))
+                        for disk in self._answer["disks"] if disk["pool"]) // _MIB,
+            flush_p99_ms=None if p99 is None else p99 / 1000,
+            slo_tags=len(objectives), slo_missed=sum(1 for missed in objectives if missed))
+
+    def _misses(self, uuid: str, item: Json) -> list[bool | None]:
+        """Return of each disk with an objective whether it misses it; None: not measured."""
+        specs = item["specs"]
+        if not any(specs[name] for name in ("slo_flush_ms", "slo_read_us", "slo_iops")):
+            return []
+        found: list[bool | None] = []
+        for disk in self._disks.get(uuid, ()):
+            if disk["tag"] is None:
+                continue
+            limit, now = specs["slo_flush_ms"], disk["flush_p99_us"]
+            found.append(None if limit is None or now is None else now > limit * 1000)
+        return found
+
+    def _instance(self, item: Json) -> InstanceReport:
+        misses = [missed for missed in self._misses(item["uuid"], item) if missed is not None]
+        return InstanceReport(
+            uuid=item["uuid"], name=item["name"], project=item["project"], phase=item["phase"],
+            problem=item["problem"], specs=dict(item["specs"]), flavor=dict(item["flavor"]),
+            override=dict(item["override"]), slo_missed=any(misses) if misses else None,
+            disks=tuple(_disk(disk) for disk in self._disks.get(item["uuid"], ())))
+
+    def _pool(self, item: Json) -> PoolReport:
+        return PoolReport(
+            name=item["name"], device=item["device"], state=item["state"],
+            chunk_bytes=item["chunk_bytes"], size_bytes=item["size_bytes"],
+            free_bytes=item["free_bytes"], used_bytes=item["used_bytes"],
+            dirty_bytes=item["dirty_bytes"], volumes=item["volumes"],
+            guaranteed_bytes=self._of_pool(item["device"]) * _MIB)
+
+
+def silent(node: str, problem: str) -> HostReport:
+    """Return the report of a host whose agent has never answered."""
+    return HostReport(HostSummary(node=node), problem=problem)
+
+
+def _disk(item: Json) -> DiskReport:
+    dirty = [item["dirty_bytes"], item["cache_dirty_bytes"]]
+    return DiskReport(
+        disk=item["disk"], mode=item["mode"], state=item["state"], note=item["note"],
+        tag=item["tag"], pool=item["pool"], cached_bytes=item["cached_bytes"],
+        share_bytes=item["cache_share_bytes"],
+        dirty_bytes=None if None in dirty else sum(dirty), flush_p99_us=item["flush_p99_us"])

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an agent answers, without a kernel; and one that answers on a real socket."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from vcache_agent.unix_server import UnixServer
+
+GIB = 1 << 30
+PROJECT = "11111111111111111111111111111111"
+
+
+def uuid_of(number: int) -> str:
+    return f"{number:08x}-0000-4000-8000-000000000000"
+
+
+SPECS: dict[str, Any] = {
+    "mode": "writeback", "weight": 100, "min_mb": 0, "max_mb": None, "isolation": "auto",
+    "slo_flush_ms": None, "slo_read_us": None, "slo_iops": None, "persist": False,
+    "required": False}
+
+
+class FakeAgent:
+    """A host with one pool of 10 GiB and no instances, until told otherwise."""
+
+    def __init__(self) -> None:
+        self.answer: dict[str, Any] = {
+            "ok": True, "agent": {"problem": "", "libvirt": True, "domains": 0},
+            "policy": {"name": "weighted", "set": False}, "draining": False,
+            "tags_max": 65535, "tags_of": {}, "flush_p99_us": None,
+            "devices": [{"device": "254:0", "name": "images", "mode": "writeback",
+                         "isolation": "fua", "broken": False,
+                         "cache": {"pool": "254:9", "volume": 1, "broken": False}}],
+            "pools": [{"name": "pool", "device": "254:9", "state": "ok", "chunk_bytes": 1 << 20,
+                       "size_bytes": 10 * GIB, "free_bytes": 9 * GIB, "used_bytes": GIB,
+                       "dirty_bytes": 0, "volumes": 1}],
+            "pools_problem": "", "domains": [], "disks": []}
+        self.requests: list[dict[str, Any]] = []
+        self.error = ""
+
+    def add(self, number: int, project: str = PROJECT, **specs: Any) -> str:
+        """Have an instance run, with one disk in the pool; return its UUID."""
+        uuid = uuid_of(number)
+        found = SPECS | specs
+        self.answer["domains"].append({
+            "uuid": uuid, "name": f"instance-{number}", "project": project, "phase": "running",
+            "problem": "", "specs": dict(found), "flavor": dict(found), "override": {}})
+        self.answer["disks"].append({
+            "uuid": uuid, "disk": "vda", "mode": found["mode"], "state": "isolated", "note": "",
+            "tag": number, "pool": "254:9", "cached_bytes": GIB // 4,
+            "cache_share_bytes": GIB, "dirty_bytes": 4096, "cache_dirty_bytes": 8192,
+            "flush_p99_us": 900.0})
+        self.answer["tags_of"][uuid] = 1
+        return uuid
+
+    def ask(self, request: dict[str, Any], _seconds: float = 1.0) -> dict[str, Any]:
+        """Answer as admin_client.ask does."""
+        from vcache_agent.admin_client import AdminError
+
+        answer = self.handle(request)
+        if not answer["ok"]:
+            raise AdminError(answer["error"])
+        return answer
+
+    def handle(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.requests.append(request)
+        if self.error:
+            return {"ok": False, "error": self.error}
+        if request["op"] == "host":
+            answer: dict[str, Any] = json.loads(json.dumps(self.answer))
+            return answer
+        if request["op"] == "drain-set":
+            self.answer["draining"] = request["draining"]
+        elif request["op"] == "policy-set":
+            self.answer["policy"]["name"] = request["policy"] or "weighted"
+        elif request["op"] == "instance-set":
+            return self._instance_set(request)
+        return {"ok": True}
+
+    def _instance_set(self, request: dict[str, Any]) -> dict[str, Any]:
+        for item in self.answer["domains"]:
+            if item["uuid"] == request["uuid"]:
+                old = {} if request["replace"] else item["override"]
+                item["override"] = {name: value for name, value in
+                                    (old | request["values"]).items() if value is not None}
+                item["specs"] = item["flavor"] | item["override"]
+                return {"ok": True, "override": item["override"]}
+        return {"ok": False, "error": f"instance {request['uuid']!r} is not on this host"}
+
+    def serve(self, path: Path) -> UnixServer:
+        """Answer on a socket, as vcache-agent's does."""
+        server = UnixServer(path, lambda data: json.dumps(self.handle(json.loads(data))).encode(),
+                            request_bytes=64 << 10, seconds=5.0)
+        server.start()
+        return server
