@@ -51,7 +51,8 @@ MODE_TRAITS: dict[Mode, tuple[str, ...]] = {
 _NAMESPACE = uuid.UUID("0c3b3c63-7f0c-4a0e-9a52-d9d7a5c5f1be")
 
 _PROVIDER_SUFFIX = "_vcache"
-_PROVIDER_NAME_MAX = 200
+#: Longest name of a provider.
+PROVIDER_NAME_MAX = 200
 
 
 def provider_uuid(root: str) -> str:
@@ -67,4 +68,4 @@ def provider_name(node: str) -> str:
 
     :param node: name of the compute node (its hypervisor host name)
     """
-    return node[:_PROVIDER_NAME_MAX - len(_PROVIDER_SUFFIX)] + _PROVIDER_SUFFIX
+    return node[:PROVIDER_NAME_MAX - len(_PROVIDER_SUFFIX)] + _PROVIDER_SUFFIX

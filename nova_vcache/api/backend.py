@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the handlers work on: the directory, hosts by RPC, notifications.
+
+The parts that need threads are started by the first request of a process, since servers
+fork after they have loaded the application, and a thread does not survive that.
+"""
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import oslo_messaging as messaging
+from oslo_config import cfg
+
+from nova_vcache.api import conf as api_conf
+from nova_vcache.api.directory import Directory, node_of
+from nova_vcache.host import conf as host_conf
+from nova_vcache.placement import names
+from nova_vcache.placement.client import Client
+from nova_vcache.rpc import api_side, host_side
+from nova_vcache.rpc.errors import BusDown
+from nova_vcache.rpc.host_side import HostClient
+from nova_vcache.rpc.report import BadReport, HostReport
+
+LOG = logging.getLogger(__name__)
+
+
+class Endpoint:
+    """What hosts tell; see nova_vcache/rpc/api_side.py for the versions."""
+
+    target = messaging.Target(version=api_side.VERSION)
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+
+    def report(self, _context: Mapping[str, Any], report: dict[str, Any]) -> None:
+        """Take a host's report."""
+        try:
+            self._directory.took(HostReport.parse(report))
+        except BadReport as error:
+            LOG.warning("a report is not used: %s", error)
+
+
+class Backend:
+    """Of one process.
+
+    :param conf: with the options of conf.py
+    :param transport: another bus than the configured one, for tests
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts,
+                 transport: messaging.Transport | None = None) -> None:
+        self.conf = conf
+        self._transport = transport
+        self._group = conf[api_conf.GROUP]
+        self._placement: Client | None = None
+        self.directory = Directory(self._known, self._group.stale_after)
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._pid = 0
+        self._hosts: HostClient | None = None
+        self._notifier: Any = None
+        self._server: Any = None
+
+    @property
+    def max_limit(self) -> int:
+        """Return how many items an answer has at most."""
+        return int(self._group.max_limit)
+
+    @property
+    def hosts(self) -> HostClient:
+        """Return the hosts by RPC; :meth:`ready` comes first."""
+        assert self._hosts is not None  # noqa: S101
+        return self._hosts
+
+    def ready(self) -> None:
+        """Start what this process needs, once; wait a little for what hosts say."""
+        if self._pid == os.getpid():
+            return
+        with self._lock:
+            if self._pid != os.getpid():
+                self._start()
+                self.directory.wait(self._group.first_wait)
+                self._pid = os.getpid()
+
+    def stop(self) -> None:
+        """End what :meth:`ready` has started; for tests."""
+        self._stopping.set()
+        if self._server is not None:
+            self._server.stop()
+            self._server.wait()
+
+    def notify(self, context: Mapping[str, Any], event: str, payload: dict[str, Any]) -> None:
+        """Emit a notification; that it cannot be is logged, the change is done."""
+        try:
+            self._notifier.info(dict(context), event, payload)
+        except Exception:
+            LOG.exception("notification %s of %s could not be emitted", event, payload)
+
+    def _start(self) -> None:
+        transport = self._transport or messaging.get_rpc_transport(
+            self.conf, allowed_remote_exmods=host_side.EXMODS)
+        api_conf.set_messaging_defaults(self.conf)
+        self._hosts = HostClient(transport, self._group.rpc_timeout, self._group.rpc_host_cap)
+        name = socket.gethostname()
+        self._notifier = messaging.Notifier(
+            messaging.get_notification_transport(self.conf), f"vcache.{name}", retry=2)
+        self._server = messaging.get_rpc_server(
+            transport, messaging.Target(topic=api_side.TOPIC, server=f"{name}.{os.getpid()}"),
+            [Endpoint(self.directory)])
+        threading.Thread(target=self._listen, args=(self._server, self._hosts),
+                         name="vcache-listen", daemon=True).start()
+        threading.Thread(target=self._refresh, name="vcache-hosts", daemon=True).start()
+
+    def _listen(self, server: Any, hosts: HostClient) -> None:
+        # Without a bus this waits for one; requests do not.
+        server.start()
+        try:
+            hosts.report_now({})
+        except BusDown as error:
+            LOG.warning("hosts are not asked for a report: %s; they report by themselves", error)
+
+    def _refresh(self) -> None:
+        interval = self._group.hosts_interval
+        while not self._stopping.is_set():
+            self.directory.refresh()
+            self._stopping.wait(interval)
+
+    def _known(self) -> set[str]:
+        """Return the compute nodes whose provider below has our trait."""
+        if self._placement is None:
+            self._placement = Client(host_conf.load_placement(self.conf))
+        found = set()
+        for provider in self._placement.with_trait(names.OWNER):
+            node = node_of(provider)
+            if node is None and provider.get("parent_provider_uuid"):
+                parent = self._placement.provider(provider["parent_provider_uuid"])
+                node = str(parent["name"]) if parent else None
+            if node is not None:
+                found.add(node)
+        return found

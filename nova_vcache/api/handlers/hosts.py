@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts: all of them, their summary, one, and what can be set of one."""
+
+from typing import Any
+
+from nova_vcache.api.directory import Entry
+from nova_vcache.api.errors import bad_request, not_found, of_host
+from nova_vcache.api.request import Call
+from nova_vcache.rpc.errors import HostError
+from nova_vcache.summary import Summary
+
+
+def _shown(entry: Entry) -> dict[str, Any]:
+    report = entry.report
+    return {**entry.summary.to_json(), "state": entry.state, "problem": entry.problem,
+            "policy": report.policy if report else "",
+            "draining": report.draining if report else False,
+            "pools": len(report.pools) if report else 0,
+            "instances": len(report.instances) if report else 0,
+            "dirty_bytes": sum(disk.dirty_bytes or 0 for item in report.instances
+                               for disk in item.disks) if report else 0}
+
+
+def find(call: Call, node: str) -> Entry:
+    """Return a host.
+
+    :raises ApiError: 404
+    """
+    entry = call.backend.directory.host(node)
+    if entry is None:
+        raise not_found(f"Host {node[:60]!r}")
+    return entry
+
+
+def list_(call: Call) -> dict[str, Any]:
+    """Return a page of hosts, or the summary of all."""
+    entries = call.backend.directory.hosts()
+    if call.query["view"] == "summary":
+        if call.query["limit"] is not None or call.query["marker"] is not None:
+            raise bad_request("Query parameters 'limit' and 'marker' do not go with view=summary, "
+                              "which is of all hosts.")
+        return Summary({entry.node: entry.summary for entry in entries}).to_json()
+    page, links = call.page(entries, lambda entry: entry.node)
+    return {"hosts": [_shown(entry) for entry in page], "links": links}
+
+
+def get(call: Call, node: str) -> dict[str, Any]:
+    """Return one host."""
+    return {"host": _shown(find(call, node))}
+
+
+def update(call: Call, node: str) -> dict[str, Any]:
+    """Set how a host's pools are divided, or whether it drains."""
+    find(call, node)
+    try:
+        report = call.backend.hosts.host_set(call.rpc_context, node, call.body)
+    except HostError as error:
+        raise of_host(error) from error
+    call.backend.directory.took(report)
+    call.backend.notify(call.rpc_context, "host.update", {"host": node, **call.body})
+    return get(call, node)

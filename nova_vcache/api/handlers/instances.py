@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instances: one's project's, without their host; and what is set of one.
+
+Another project's instance is not found, whether it is there or not: a 403 would tell.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from nova_vcache.api.directory import UP, Entry
+from nova_vcache.api.errors import not_found, of_host
+from nova_vcache.api.policies import instances as rules
+from nova_vcache.api.request import Call
+from nova_vcache.rpc.errors import HostError, InstanceNotHere
+from nova_vcache.rpc.report import InstanceReport
+
+Found = tuple[Entry, InstanceReport]
+
+# What tells of the host, or of others on it.
+_OF_HOST = ("note", "tag", "pool")
+
+
+def _shown(found: Found, *, host: bool) -> dict[str, Any]:
+    """Return an instance.
+
+    :param host: with what tells of its host
+    """
+    entry, item = found
+    values = {
+        "uuid": item.uuid, "project_id": item.project or None, "phase": item.phase,
+        "stale": entry.state != UP, "specs": item.specs, "flavor": item.flavor,
+        "override": item.override, "slo_missed": item.slo_missed,
+        "disks": [{name: value for name, value in dataclasses.asdict(disk).items()
+                   if host or name not in _OF_HOST} for disk in item.disks]}
+    if host:
+        values |= {"host": entry.node, "name": item.name, "problem": item.problem}
+    return values
+
+
+def list_(call: Call) -> dict[str, Any]:
+    """Return a page of instances."""
+    project = call.query["project_id"] or call.context.project_id
+    everywhere = call.query["all_projects"]
+    if everywhere or project != call.context.project_id:
+        call.require(rules.LIST_ALL)
+    if call.query["host"] is not None:
+        call.require(rules.SHOW_HOST)
+
+    def wanted(item: InstanceReport) -> bool:
+        return bool(item.project) and item.project == project
+
+    host = call.query["host"]
+    found = [item for item in call.backend.directory.instances(
+        (lambda _: True) if everywhere and not call.query["project_id"] else wanted)
+        if host in (None, item[0].node)]
+    page, links = call.page(found, lambda item: item[1].uuid)
+    shows = call.policy.allows(rules.SHOW_HOST)
+    return {"instances": [_shown(item, host=shows) for item in page], "links": links}
+
+
+def _find(call: Call, uuid: str) -> Found:
+    """Return an instance that who asks may see.
+
+    :raises ApiError: 404, also for another project's
+    """
+    found = call.backend.directory.instance(uuid.lower())
+    # Of one whose project is not known nobody is the owner.
+    if found is None or not call.policy.allows(rules.GET, found[1].project or "not known"):
+        raise not_found(f"Instance {uuid}")
+    return found
+
+
+def get(call: Call, uuid: str) -> dict[str, Any]:
+    """Return one instance."""
+    return {"instance": _shown(_find(call, uuid), host=call.policy.allows(rules.SHOW_HOST))}
+
+
+def put(call: Call, uuid: str) -> dict[str, Any]:
+    """Set what holds of an instance; what is absent is the flavor's."""
+    return _set(call, uuid, call.body, replace=True)
+
+
+def patch(call: Call, uuid: str) -> dict[str, Any]:
+    """Set some of what holds of an instance; what is absent stays."""
+    return _set(call, uuid, call.body, replace=False)
+
+
+def delete(call: Call, uuid: str) -> None:
+    """Have the flavor's hold again."""
+    _set(call, uuid, {}, replace=True)
+
+
+def _set(call: Call, uuid: str, values: Mapping[str, Any], *, replace: bool) -> dict[str, Any]:
+    """Have the instance's host set it, and tell others."""
+    entry, before = _find(call, uuid)
+    call.require(rules.OVERRIDE, before.project)
+    shows = call.policy.allows(rules.SHOW_HOST)
+    try:
+        report = call.backend.hosts.instance_set(
+            call.rpc_context, entry.node, before.uuid, values, replace=replace)
+    except InstanceNotHere:
+        # Gone, or moved away, since its host has reported.
+        raise not_found(f"Instance {uuid}") from None
+    except HostError as error:
+        raise of_host(error, names_host=shows) from error
+    call.backend.directory.took(report)
+    after = next((item for item in report.instances if item.uuid == before.uuid), before)
+    call.backend.notify(call.rpc_context, "instance.override", {
+        "instance_uuid": before.uuid, "project_id": before.project, "host": entry.node,
+        "user_id": call.context.user_id, "request_id": call.context.request_id,
+        "old": before.override, "new": after.override, "specs": after.specs})
+    return get(call, uuid)

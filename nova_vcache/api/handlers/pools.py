@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pools of hosts."""
+
+import dataclasses
+from typing import Any
+
+from nova_vcache.api.directory import Entry
+from nova_vcache.api.errors import not_found
+from nova_vcache.api.handlers import hosts
+from nova_vcache.api.request import Call
+from nova_vcache.rpc.report import PoolReport
+
+
+def _id(found: tuple[Entry, PoolReport]) -> str:
+    return f"{found[0].node}/{found[1].name}"
+
+
+def _shown(found: tuple[Entry, PoolReport]) -> dict[str, Any]:
+    return {"id": _id(found), "host": found[0].node, "host_state": found[0].state,
+            **dataclasses.asdict(found[1])}
+
+
+def list_(call: Call) -> dict[str, Any]:
+    """Return a page of pools; of a host that is not there, none."""
+    host = call.query["host"]
+    found = [(entry, pool) for entry in call.backend.directory.hosts()
+             if entry.report and host in (None, entry.node) for pool in entry.report.pools]
+    page, links = call.page(found, _id)
+    return {"pools": [_shown(item) for item in page], "links": links}
+
+
+def get(call: Call, node: str, pool: str) -> dict[str, Any]:
+    """Return one pool."""
+    entry = hosts.find(call, node)
+    for item in entry.report.pools if entry.report else ():
+        if item.name == pool:
+            return {"pool": _shown((entry, item))}
+    raise not_found(f"Pool {pool[:60]!r} of host {node[:60]!r}")

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules of pools."""
+
+from collections.abc import Iterable
+
+from oslo_policy import policy
+
+from nova_vcache.api.policies import base
+
+LIST, GET = "vcache:pools:list", "vcache:pools:get"
+
+
+def list_rules() -> Iterable[policy.RuleDefault]:
+    """Return the rules."""
+    return [
+        base.rule(LIST, base.ADMIN, "List pools.", ("GET", "/v1/pools")),
+        base.rule(GET, base.ADMIN, "Show a pool.", ("GET", "/v1/hosts/{node}/pools/{pool}")),
+    ]
