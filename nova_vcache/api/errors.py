@@ -59,7 +59,7 @@ def of_host(error: rpc.HostError, *, names_host: bool = True) -> ApiError:
 
     :param names_host: who asks may know which host it is
     """
-    status = _STATUS.get(type(error), 502)
+    status = next((found for kind, found in _STATUS.items() if isinstance(error, kind)), 502)
     return ApiError(status, str(error) if names_host else _WITHOUT_HOST[status])
 
 

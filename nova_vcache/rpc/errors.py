@@ -7,7 +7,18 @@ this module is in the transport's ``allowed_remote_exmods``.
 
 
 class HostError(Exception):
-    """A host could not do what was asked; the text says why."""
+    """A host could not do what was asked; the text says why.
+
+    :param text: for people
+    :param plain: the same; on its way oslo.messaging adds a traceback to the first
+        argument, and makes a class of its own of this one
+    """
+
+    def __init__(self, text: str, plain: str | None = None) -> None:
+        super().__init__(text, plain or text)
+
+    def __str__(self) -> str:
+        return str(self.args[1])
 
 
 class InstanceNotHere(HostError):
@@ -28,3 +39,10 @@ class HostTimeout(HostError):
 
 class BusDown(HostError):
     """The message bus cannot be reached."""
+
+
+def as_raised(error: HostError) -> HostError:
+    """Return an error that has crossed the bus as it was raised there."""
+    kind = next((kind for kind in (InstanceNotHere, AgentUnavailable, Refused)
+                 if isinstance(error, kind)), HostError)
+    return kind(str(error.args[1]))

@@ -20,7 +20,7 @@ from typing import Any
 
 import oslo_messaging as messaging
 
-from nova_vcache.rpc.errors import BusDown, HostError, HostTimeout
+from nova_vcache.rpc.errors import BusDown, HostError, HostTimeout, as_raised
 from nova_vcache.rpc.report import BadReport, HostReport
 
 TOPIC = "vcache-host"
@@ -82,8 +82,8 @@ class HostClient:
         try:
             answer = self._client.prepare(server=node).call(dict(context), method, **arguments)
             return HostReport.parse(answer)
-        except HostError:
-            raise
+        except HostError as error:
+            raise as_raised(error) from None
         except messaging.MessagingTimeout:
             raise HostTimeout(f"host {node}: no answer to {method} in time; is vcache-host "
                               "running there?") from None

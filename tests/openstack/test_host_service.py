@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """vcache-host with an agent's socket, a bus in this process, and the real Placement."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import oslo_messaging as messaging
 import pytest
 from oslo_config import cfg
+from oslo_messaging._drivers import common
 from placement.tests.functional.fixtures.placement import PlacementFixture
 
 from nova_vcache.host import conf as host_conf
@@ -17,7 +19,14 @@ from nova_vcache.host.view import HostView
 from nova_vcache.placement import names
 from nova_vcache.placement.reporter import Reporter
 from nova_vcache.rpc import api_side, host_side
-from nova_vcache.rpc.errors import AgentUnavailable, HostTimeout, InstanceNotHere, Refused
+from nova_vcache.rpc.errors import (
+    AgentUnavailable,
+    HostError,
+    HostTimeout,
+    InstanceNotHere,
+    Refused,
+    as_raised,
+)
 from nova_vcache.rpc.report import HostReport
 from tests.openstack.agents import FakeAgent, uuid_of
 from tests.openstack.placements import Placement
@@ -171,6 +180,19 @@ class TestBus:
         agent.error = "noted, but"
         with pytest.raises(AgentUnavailable, match="noted"):
             client.host_set({}, "n1", {"draining": True})
+
+    @pytest.mark.parametrize("kind", [InstanceNotHere, AgentUnavailable, Refused])
+    def test_what_a_real_bus_makes_of_an_error(self, kind):
+        # The bus in memory passes it as it is.
+        try:
+            raise kind("why")
+        except kind:
+            sent = common.serialize_remote_exception(sys.exc_info())
+        got = common.deserialize_remote_exception(sent, host_side.EXMODS)
+        assert "Traceback" in str(got) and type(got) is not kind
+        assert isinstance(got, HostError)
+        found = as_raised(got)
+        assert (type(found), str(found)) == (kind, "why")
 
     def test_nobody_there(self, client):
         began = time.monotonic()
