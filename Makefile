@@ -106,6 +106,20 @@ test-quick: venv ## unit and core tests but mutations and fuzzing: under two min
 openstack-unit: venv ## Nova's side against real Nova and Placement code, in one process: two minutes
 	@$(PYTHON) .ci/suite.py openstack
 
+.PHONY: openstack-api
+openstack-api: venv ## vcache-api and vcache-host with real Keystone, Placement and RabbitMQ: five minutes
+	@$(PYTHON) .ci/suite.py openstack_api
+
+.PHONY: openstack-samples
+openstack-samples: ## sample configuration and policy of the API and the hosts: build/openstack/etc/
+	@.ci/openstack-venv
+	@mkdir -p build/openstack/etc
+	@for name in api host; do build/openstack/venv/bin/oslo-config-generator \
+		--config-file nova_vcache/etc/vcache-$$name-generator.conf || exit 1; done
+	@build/openstack/venv/bin/oslopolicy-sample-generator --namespace vcache \
+		--output-file build/openstack/etc/policy.yaml.sample
+	@echo 'openstack-samples: build/openstack/etc/'
+
 .PHONY: test
 test: venv module ## everything: also the kernel, libvirt and a power-cut sample
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) .ci/suite.py

@@ -69,6 +69,7 @@ SUITES = (
     Suite("packaging", boxed=False, minutes=30),
     Suite("nvmetcp", boxed=False, minutes=25),
     Suite("openstack", boxed=False, minutes=20, venv="openstack"),
+    Suite("openstack_api", boxed=False, minutes=25, venv="openstack"),
     Suite("unit", boxed=False, minutes=25),
     Suite("core", boxed=False, minutes=35),
     Suite("tools", boxed=False, minutes=15),

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vcache-api and vcache-host with a real Keystone, Placement and RabbitMQ, on loopback."""

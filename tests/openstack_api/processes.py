@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that a test starts, and ends by their number."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+BIN = Path(sys.executable).parent
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"{what}: not within {seconds:g} s"
+        time.sleep(0.1)
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+class Process:
+    """One process in a session of its own.
+
+    :param name: of its log
+    """
+
+    def __init__(self, folder: Path, name: str, command: list[str],
+                 env: Mapping[str, str] | None = None) -> None:
+        self.log = folder / f"{name}.log"
+        self._name = name
+        self._command = command
+        self._folder = folder
+        self._env = {**os.environ, **(env or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        with open(self.log, "ab") as log:
+            self._process = subprocess.Popen(
+                self._command, cwd=self._folder, env=self._env, stdin=subprocess.DEVNULL,
+                stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(30)
+
+    def stop(self, seconds: float = 30.0) -> None:
+        assert self._process is not None
+        self._process.terminate()
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"{self._name} did not end within {seconds:g} s") from None
+
+
+def run(folder: Path, name: str, *command: str) -> None:
+    """Run a command to its end; its output is in a log."""
+    with open(folder / f"{name}.log", "ab") as log:
+        subprocess.run([str(BIN / command[0]), *command[1:]], cwd=folder, check=True,
+                       stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, timeout=300)
+
+
+def uwsgi(folder: Path, name: str, module: str, port: int, *, processes: int = 1,
+          **env: str) -> Process:
+    """Serve an application; answers when this returns."""
+    # "Connection: close": uWSGI's own server resets connections that are kept.
+    made = Process(folder, name, [
+        str(BIN / "uwsgi"), "--http-socket", f"127.0.0.1:{port}", "--module",
+        f"{module}:application", "--master", "--lazy-apps", "--processes", str(processes),
+        "--threads", "4", "--enable-threads", "--buffer-size", "65535", "--die-on-term",
+        "--need-app", "--http-chunked-input", "--add-header", "Connection: close"], env)
+    wait_for(lambda: listens(port), name)
+    return made

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A RabbitMQ of one's own: other ports, other files, no service manager."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from tests.openstack_api.processes import Process, free_port, wait_for
+
+_BIN = Path("/usr/lib/rabbitmq/bin")
+
+
+class Rabbit:
+    """A broker on loopback.
+
+    :param folder: for all of its files
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self._folder = folder
+        self._node = f"vcache{os.getpid()}@localhost"
+        port, dist, epmd = free_port(), free_port(), free_port()
+        (folder / "rabbitmq.conf").write_text(f"listeners.tcp.default = 127.0.0.1:{port}\n")
+        self._env = {
+            "RABBITMQ_NODENAME": self._node, "RABBITMQ_DIST_PORT": str(dist),
+            "ERL_EPMD_ADDRESS": "127.0.0.1", "ERL_EPMD_PORT": str(epmd),
+            "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
+            "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(folder / "log"), "RABBITMQ_PID_FILE": str(folder / "pid"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"), "HOME": str(folder),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}"}
+        self.url = f"rabbit://guest:guest@127.0.0.1:{port}/"
+        self._process = Process(folder, "rabbit", [str(_BIN / "rabbitmq-server")], self._env)
+        self._await()
+
+    def control(self, *words: str) -> str:
+        return subprocess.run(
+            [str(_BIN / "rabbitmqctl"), "-n", self._node, *words], env={**os.environ, **self._env},
+            check=True, capture_output=True, text=True, timeout=60).stdout
+
+    def stop(self) -> None:
+        self._process.stop(60)
+
+    def start(self) -> None:
+        self._process.start()
+        self._await()
+
+    def close(self) -> None:
+        self.stop()
+        # epmd is a daemon of its own, of this port alone.
+        subprocess.run(["epmd", "-port", self._env["ERL_EPMD_PORT"], "-kill"], check=False,
+                       env={**os.environ, **self._env}, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL, timeout=30)
+
+    def _await(self) -> None:
+        def up() -> bool:
+            try:
+                self.control("await_startup")
+            except subprocess.CalledProcessError:
+                return False
+            return True
+
+        wait_for(up, "RabbitMQ", 120)

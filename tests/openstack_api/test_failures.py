@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What becomes of requests when an agent, a host, the message bus or Placement is down."""
+
+import time
+
+from tests.openstack_api.conftest import MINE
+from tests.openstack_api.processes import wait_for
+
+OVERRIDE = f"/v1/instances/{MINE}/override"
+
+
+def sets(host):
+    return [item for item in host.agent.requests if item["op"] == "instance-set"]
+
+
+def test_an_agent_that_is_down(cloud, hosts):
+    hosts["n1"].stop_agent()
+    try:
+        cloud.await_states(20, n1="stale", n2="up")
+        shown = cloud.ask("GET", "/v1/hosts/n1").json()["host"]
+        assert "vcache-agent is not running" in shown["problem"]
+        answer = cloud.ask("PUT", OVERRIDE, json={"weight": 5})
+        assert (answer.status_code, answer.headers.get("Retry-After")) == (503, "5"), answer.text
+        assert "vcache-agent is not running" in answer.json()["errors"][0]["detail"]
+        # What was last known is still shown, and says so.
+        mine = cloud.ask("GET", f"/v1/instances/{MINE}", "member").json()["instance"]
+        assert mine["stale"] is True
+        found = cloud.placement("GET", "/resource_providers?name=n1_vcache").json()
+        at = f"/resource_providers/{found['resource_providers'][0]['uuid']}/traits"
+        wait_for(lambda: cloud.placement("GET", at).json()["traits"] == ["CUSTOM_OWNER_VCACHE"],
+                 "Placement offers nothing there", 30)
+    finally:
+        hosts["n1"].start_agent()
+    cloud.await_states(20, n1="up")
+    wait_for(lambda: len(cloud.placement("GET", at).json()["traits"]) > 1, "it is offered again")
+
+
+def test_a_host_that_is_killed(cloud, hosts):
+    before = len(sets(hosts["n1"]))
+    hosts["n1"].process.kill()
+    try:
+        cloud.await_states(20, n1="stale", n2="up")
+        began = time.monotonic()
+        answer = cloud.ask("PUT", OVERRIDE, json={"weight": 5})
+        assert answer.status_code == 504
+        assert time.monotonic() - began < 10
+        began = time.monotonic()
+        assert cloud.ask("GET", "/v1/hosts").status_code == 200
+        assert time.monotonic() - began < 2, "a dead host keeps nobody waiting"
+        assert "is vcache-host running there?" in cloud.ask(
+            "GET", "/v1/hosts/n1").json()["host"]["problem"]
+    finally:
+        hosts["n1"].process.start()
+    cloud.await_states(30, n1="up")
+    time.sleep(1)
+    assert len(sets(hosts["n1"])) == before, "what was given up is not done later"
+
+
+def test_a_bus_that_is_restarted(cloud, hosts):
+    cloud.rabbit.stop()
+    try:
+        began = time.monotonic()
+        assert cloud.ask("GET", "/v1/hosts").status_code == 200
+        assert cloud.ask("GET", "/v1/instances", "member").status_code == 200
+        assert time.monotonic() - began < 5, "lists need no bus"
+        began = time.monotonic()
+        answer = cloud.ask("PUT", OVERRIDE, json={"weight": 5})
+        assert answer.status_code in (503, 504), answer.text
+        assert time.monotonic() - began < 30
+        cloud.await_states(30, n1="stale", n2="stale")
+    finally:
+        cloud.rabbit.start()
+    cloud.await_states(60, n1="up", n2="up")
+    wait_for(lambda: cloud.ask("PUT", OVERRIDE, json={}).status_code == 200, "changes work", 60)
+
+
+def test_an_api_that_is_restarted_knows_all_again(cloud, hosts):
+    cloud.api.stop()
+    cloud.api.start()
+    wait_for(lambda: _answers(cloud), "the API")
+    # The first answer of a process waits for the hosts' reports.
+    assert cloud.states() == {"n1": "up", "n2": "up"} | {
+        node: state for node, state in cloud.states().items() if node not in ("n1", "n2")}
+
+
+def _answers(cloud):
+    import requests
+    try:
+        return cloud.ask("GET", "/healthcheck", None).status_code == 200
+    except requests.ConnectionError:
+        return False
