@@ -7,18 +7,7 @@ this module is in the transport's ``allowed_remote_exmods``.
 
 
 class HostError(Exception):
-    """A host could not do what was asked; the text says why.
-
-    :param text: for people
-    :param plain: the same; on its way oslo.messaging adds a traceback to the first
-        argument, and makes a class of its own of this one
-    """
-
-    def __init__(self, text: str, plain: str | None = None) -> None:
-        super().__init__(text, plain or text)
-
-    def __str__(self) -> str:
-        return str(self.args[1])
+    """A host could not do what was asked; the text says why."""
 
 
 class InstanceNotHere(HostError):
@@ -42,7 +31,11 @@ class BusDown(HostError):
 
 
 def as_raised(error: HostError) -> HostError:
-    """Return an error that has crossed the bus as it was raised there."""
+    """Return an error that has crossed the bus as it was raised there.
+
+    oslo.messaging makes one of a class of its own of it, whose text has a traceback; its
+    arguments are what they were.
+    """
     kind = next((kind for kind in (InstanceNotHere, AgentUnavailable, Refused)
                  if isinstance(error, kind)), HostError)
-    return kind(str(error.args[1]))
+    return kind(str(error.args[0]))

@@ -65,8 +65,8 @@ def _find(call: Call, uuid: str) -> Found:
     :raises ApiError: 404, also for another project's
     """
     found = call.backend.directory.instance(uuid.lower())
-    # Of one whose project is not known nobody is the owner.
-    if found is None or not call.policy.allows(rules.GET, found[1].project or "not known"):
+    # Of one whose project is not known, which is empty then, nobody is the owner.
+    if found is None or not call.policy.allows(rules.GET, found[1].project):
         raise not_found(f"Instance {uuid}")
     return found
 
