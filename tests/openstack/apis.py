@@ -11,6 +11,7 @@ import oslo_messaging as messaging
 import requests_mock
 from keystonemiddleware.fixture import AuthTokenFixture
 from oslo_config import cfg
+from oslo_messaging import conffixture
 from werkzeug.test import Client, TestResponse
 
 from nova_vcache.api import app, openapi
@@ -66,10 +67,13 @@ class Api:
 
     def __init__(self, path: Any, http: requests_mock.Mocker, extra: str = "") -> None:
         (path / "api.conf").write_text(CONF + extra)
-        self.conf = cfg.CONF
-        self.conf.reset()
+        # Not the global one, which is Nova's in these tests.
+        self.conf = cfg.ConfigOpts()
         api_conf.register(self.conf)
         self.conf([], project="vcache", default_config_files=[str(path / "api.conf")])
+        # What oslo.messaging registers at import, with the global one.
+        self._messaging = conffixture.ConfFixture(self.conf)
+        self._messaging.setUp()
         self._http = http
         self.nodes("n1", "n2")
         http.get(f"{PLACEMENT}/traits/{names.OWNER}", status_code=204)
@@ -93,7 +97,7 @@ class Api:
             for server in self._servers:
                 threads.submit(server.stop)
         self._tokens.cleanUp()
-        self.conf.reset()
+        self._messaging.cleanUp()
 
     def nodes(self, *nodes: str) -> None:
         """Have Placement know hosts."""

@@ -231,7 +231,8 @@ class TestHosts:
         api.nodes("n1", "n2", "n3")
         api.backend.ready()
         api.backend.directory.refresh()
-        seen, path = [], "/v1/hosts?limit=1"
+        seen: list[tuple[str, str]] = []
+        path = "/v1/hosts?limit=1"
         while path:
             answer = api.ask("GET", path).json
             assert len(seen) < 3, "a page again"

@@ -9,6 +9,7 @@ from pathlib import Path
 import oslo_messaging as messaging
 import pytest
 from oslo_config import cfg
+from oslo_messaging import conffixture
 from oslo_messaging._drivers import common
 from placement.tests.functional.fixtures.placement import PlacementFixture
 
@@ -140,13 +141,14 @@ class TestHost:
 
 @pytest.fixture
 def transport() -> Iterator[messaging.Transport]:
-    conf = cfg.CONF
-    conf.reset()
+    conf = cfg.ConfigOpts()
     conf([], project="vcache", default_config_files=[])
+    fixture = conffixture.ConfFixture(conf)
+    fixture.setUp()
     made = messaging.get_rpc_transport(conf, "fake://", allowed_remote_exmods=host_side.EXMODS)
     yield made
     made.cleanup()
-    conf.reset()
+    fixture.cleanUp()
 
 
 class TestBus:
