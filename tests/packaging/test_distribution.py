@@ -40,6 +40,8 @@ def test_every_module_of_the_packages_is_installed(wheel: zipfile.ZipFile) -> No
         for base, package in ((ROOT, "nova_vcache"), (ROOT / "agent", "vcache_agent"))
         for path in (base / package).rglob("*.py")}
     assert sources <= set(wheel.namelist())
+    # Read when it is imported.
+    assert "nova_vcache/api/openapi.yaml" in wheel.namelist()
 
 
 def test_entry_points_exist(wheel: zipfile.ZipFile) -> None:
@@ -53,6 +55,7 @@ def test_entry_points_exist(wheel: zipfile.ZipFile) -> None:
         for target in points[section].values():
             module, _, function = target.partition(":")
             if module.startswith(NOVA_SIDE):
-                assert module.replace(".", "/") + ".py" in wheel.namelist()
+                path = module.replace(".", "/")
+                assert {f"{path}.py", f"{path}/__init__.py"} & set(wheel.namelist())
             else:
                 assert callable(getattr(importlib.import_module(module), function))
