@@ -271,6 +271,14 @@ MUTATIONS = [
              "return heat < k->level;"),
     Mutation("any is kept though nobody has paid", "replace",
              "credit >= room * VC_CREDIT_KEEP &&", ""),
+    Mutation("what is hot may be the half", "place", "* VC_HOT_PERCENT", "* 50"),
+    Mutation("all goes to the own lanes", "place", "if (fits && lanes)", "if (0)"),
+    Mutation("what is not hot is given up", "place", "f.rest_most = most;", ";"),
+    Mutation("all is kept, hot or not", "place",
+             "f->rest_most < left ? f->rest_most : left", "f->rest_most"),
+    Mutation("nobody pays for changing places", "place", "paid < room ? paid : room", "room"),
+    Mutation("a block changes places for less", "place", "credit / VC_CREDIT_KEEP", "credit"),
+    Mutation("what is hot gives way", "place", "return cold * 2 >= room;", "return true;"),
     Mutation("a seal of reads is as others are", "seal", "info->flags = VC_SEAL_READS;", ""),
     Mutation("a seal of reads has whole blocks only", "seal",
              "e.mask = vc_cell_mask(ix, cell + i);\n\t\tif (!e.mask)",
@@ -306,8 +314,8 @@ PROGRAMS = {
 }
 
 #: What is in a header.
-HEADERS = {"replace": "native/core/replace.h", "writer": "tests/core/writer.h",
-           "warm": "tests/core/warm.h"}
+HEADERS = {"replace": "native/core/replace.h", "place": "native/core/place.h",
+           "writer": "tests/core/writer.h", "warm": "tests/core/warm.h"}
 
 #: Longer than a program takes: one that hangs has noticed, too.
 HANGS = 60

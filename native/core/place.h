@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Where in the cache does a block of a tag go that has lanes of its own?
+ *
+ * What is hot goes to its own lanes, what is warm to the shared ones: so those are
+ * not read much, and tags meet there as little as can be. What has become hot there
+ * changes places with what has become cold in its own lanes, when it is more than a
+ * watermark. After Du et al., OC-Cache: an open-channel SSD based cache for
+ * multi-tenant systems, IPCCC 2018, section IV.
+ */
+#ifndef VCACHE_CORE_PLACE_H
+#define VCACHE_CORE_PLACE_H
+
+#include "replace.h"
+#include "types.h"
+
+/* Lanes that are all tags', and those that are one's own. */
+enum vc_domain {
+	VC_SHARED,
+	VC_OWN,
+	VC_DOMAINS
+};
+
+/* A block in shared lanes is hot that was read so often since it came there. */
+#define VC_HEAT_SHARED		VC_HEAT_NEW
+
+/*
+ * So much of what a tag has in shared lanes may be hot: OC-Cache's watermark W_hot,
+ * section V.
+ */
+#define VC_HOT_PERCENT		20U
+
+/**
+ * struct vc_fate - what becomes of the blocks of a chunk that goes
+ * @hot: those that are at least so hot are kept; in the tag's own lanes if it has any
+ * @most: blocks that are kept at most, the hot ones first
+ * @rest_most: so many of those that are not hot; in shared lanes
+ */
+struct vc_fate {
+	u32 hot;
+	u32 most;
+	u32 rest_most;
+};
+
+/**
+ * vc_hot_passes - is too much of it hot?
+ * @hot: blocks that are hot
+ * @cells: of so many
+ */
+static inline bool vc_hot_passes(u32 hot, u64 cells)
+{
+	return (u64)hot * 100 > cells * VC_HOT_PERCENT;
+}
+
+/**
+ * vc_fate_goes - a chunk goes because there has to be room
+ * @hot: blocks that are so hot are kept
+ * @fits: and there is room for those that are not
+ * @most: blocks that are kept at most
+ * @lanes: the tag has lanes of its own
+ */
+static inline struct vc_fate vc_fate_goes(u32 hot, bool fits, u32 most,
+					  bool lanes)
+{
+	struct vc_fate f = { .hot = hot, .most = most };
+
+	if (fits && lanes)
+		f.rest_most = most;
+	else if (fits)
+		f.hot = 0;
+	return f;
+}
+
+/**
+ * vc_fate_swap - a chunk goes because its blocks are in the wrong lanes
+ * @own: it is in the tag's own lanes
+ * @credit: what the log may spend on blocks that are not hot
+ * @room: blocks of a chunk
+ *
+ * There need be no room: where it is, another gives way.
+ */
+static inline struct vc_fate vc_fate_swap(bool own, u32 credit, u32 room)
+{
+	u32 paid = credit / VC_CREDIT_KEEP;
+	struct vc_fate f = {
+		.hot = own ? VC_HEAT_MAIN : VC_HEAT_SHARED,
+		.most = room,
+		.rest_most = paid < room ? paid : room,
+	};
+
+	return f;
+}
+
+/**
+ * vc_fate_rest - how many blocks are kept that are not hot, at most?
+ * @f: what becomes of the chunk
+ * @kept: blocks of it that are, because they are hot
+ */
+static inline u32 vc_fate_rest(const struct vc_fate *f, u32 kept)
+{
+	u32 left = f->most - kept;
+
+	return f->rest_most < left ? f->rest_most : left;
+}
+
+/**
+ * vc_swap_pays - is there enough in a chunk of the tag's own lanes that is cold?
+ * @cold: blocks of it that are, or hold nothing
+ * @room: blocks of it
+ */
+static inline bool vc_swap_pays(u32 cold, u32 room)
+{
+	return cold * 2 >= room;
+}
+
+#endif /* VCACHE_CORE_PLACE_H */

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What is hot goes to a tag's own lanes, what is not to the shared ones; and when they change. */
+#include "check.h"
+#include "../../native/core/place.h"
+
+#define ROOM 64U
+
+static bool is(struct vc_fate f, u32 hot, u32 most, u32 rest_most)
+{
+	return f.hot == hot && f.most == most && f.rest_most == rest_most;
+}
+
+/* One fifth may be hot, no more. */
+static void test_the_watermark(void)
+{
+	CHECK(!vc_hot_passes(0, 0));
+	CHECK(vc_hot_passes(1, 0));
+	CHECK(!vc_hot_passes(20, 100));
+	CHECK(vc_hot_passes(21, 100));
+	CHECK(!vc_hot_passes(800000000U, 4000000000ULL));
+	CHECK(vc_hot_passes(800000001U, 4000000000ULL));
+}
+
+/* Without lanes of its own, a tag's blocks are kept in one place: any, or the hot ones. */
+static void test_there_is_one_place_without_lanes(void)
+{
+	CHECK(is(vc_fate_goes(2, true, 48, false), 0, 48, 0));
+	CHECK(is(vc_fate_goes(2, false, 48, false), 2, 48, 0));
+}
+
+/* With them the hot ones go there, and what else is kept does not. */
+static void test_what_is_not_hot_goes_to_shared_lanes(void)
+{
+	CHECK(is(vc_fate_goes(1, true, 48, true), 1, 48, 48));
+	CHECK(is(vc_fate_goes(1, false, 48, true), 1, 48, 0));
+}
+
+/* In both places together no more than in one. */
+static void test_the_hot_ones_come_first(void)
+{
+	struct vc_fate f = vc_fate_goes(1, true, 48, true);
+
+	CHECK(vc_fate_rest(&f, 0) == 48);
+	CHECK(vc_fate_rest(&f, 40) == 8);
+	CHECK(vc_fate_rest(&f, 48) == 0);
+	f = vc_fate_goes(1, false, 48, true);
+	CHECK(vc_fate_rest(&f, 0) == 0);
+	f = vc_fate_swap(true, 10 * VC_CREDIT_KEEP, ROOM);
+	CHECK(vc_fate_rest(&f, ROOM / 2) == 10);
+	CHECK(vc_fate_rest(&f, ROOM - 5) == 5);
+}
+
+/* When places are changed, what is not hot is kept as far as it is paid for. */
+static void test_what_changes_places(void)
+{
+	const u32 all = ROOM * VC_CREDIT_KEEP;
+
+	CHECK(is(vc_fate_swap(true, VC_CREDIT_MAX, ROOM), VC_HEAT_MAIN, ROOM, ROOM));
+	CHECK(is(vc_fate_swap(false, all, ROOM), VC_HEAT_SHARED, ROOM, ROOM));
+	CHECK(is(vc_fate_swap(false, all - 1, ROOM), VC_HEAT_SHARED, ROOM, ROOM - 1));
+	CHECK(is(vc_fate_swap(true, 10 * VC_CREDIT_KEEP, ROOM), VC_HEAT_MAIN, ROOM, 10));
+	CHECK(is(vc_fate_swap(false, 0, ROOM), VC_HEAT_SHARED, ROOM, 0));
+}
+
+/* A chunk gives way of which half is cold. */
+static void test_when_a_chunk_gives_way(void)
+{
+	CHECK(vc_swap_pays(ROOM, ROOM));
+	CHECK(vc_swap_pays(ROOM / 2, ROOM));
+	CHECK(!vc_swap_pays(ROOM / 2 - 1, ROOM));
+	CHECK(!vc_swap_pays(0, ROOM));
+	CHECK(vc_swap_pays(32, 63));
+	CHECK(!vc_swap_pays(31, 63));
+}
+
+int main(void)
+{
+	test_the_watermark();
+	test_there_is_one_place_without_lanes();
+	test_what_is_not_hot_goes_to_shared_lanes();
+	test_the_hot_ones_come_first();
+	test_what_changes_places();
+	test_when_a_chunk_gives_way();
+	return 0;
+}
