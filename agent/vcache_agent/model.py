@@ -63,6 +63,7 @@ class Stats:
     device_flushes: int = 0
     tagged_flushes: int = 0
     cache_hit_bytes: int = 0
+    migrated_blocks: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,6 +111,9 @@ class Tag:
     cache_share_bytes: int = 0
     prefetch_waiting_bytes: int = 0
     prefetched_bytes: int = 0
+    cache_lanes: int = 0
+    cache_own_bytes: int = 0
+    cache_hot_bytes: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,3 +228,13 @@ class DiskState:
         """Return the name the kernel keeps for its tag."""
         name = f"{self.domain.uuid}:{self.source.target}"
         return name.encode()[:spec.NAME_MAX].decode(errors="ignore")
+
+
+def lanes_of(mask: int) -> list[int]:
+    """Return the numbers of the lanes in a mask."""
+    return [lane for lane in range(mask.bit_length()) if mask >> lane & 1]
+
+
+def mask_of(lanes: str | None) -> int:
+    """Return the mask of lanes whose numbers are given, "1,3"; None, or nothing: no lane."""
+    return sum({1 << int(lane) for lane in lanes.split(",")}) if lanes else 0

@@ -146,7 +146,7 @@ static struct vc_chunk *vc_log_next(struct vc_log *log, enum vc_append_kind kind
 	log->spare = NULL;
 	return c ?: vc_chunk_take(log->vol->pool, log,
 				  kind == VC_APPEND_CARRY ? VC_TAKE_CARRY :
-				  VC_TAKE_WRITE);
+				  VC_TAKE_WRITE, VC_OWN);
 }
 
 /**
@@ -196,6 +196,7 @@ static bool vc_log_open(struct vc_log *log, enum vc_append_kind kind)
 		vc_chunk_open(log, c);
 		list_add_tail(&c->node, &log->chunks);
 		log->nr++;
+		log->nr_own += c->own;
 		log->dirty += !c->clean;
 		WRITE_ONCE(log->open, c);
 		log->at = 0;
@@ -225,7 +226,7 @@ static bool vc_log_hold(struct vc_log *log)
 	struct vc_pool *p = log->vol->pool;
 	unsigned long flags;
 
-	if (READ_ONCE(p->nfree) >= vc_pool_for_carry(p))
+	if (vc_log_may_write(log))
 		return false;
 	spin_lock_irqsave(&log->lock, flags);
 	log->starved = true;

@@ -154,6 +154,13 @@ static int vc_round_write(struct vc_round *r, struct vc_volume *v, u32 n)
 	return error;
 }
 
+/* Is there too little that is clean where this log has its chunks? */
+static bool vc_log_lacks_clean(const struct vc_log *log)
+{
+	return READ_ONCE(log->vol->pool->short_of_clean) ||
+	       READ_ONCE(log->own_short);
+}
+
 /*
  * Should what this log has dirty go as soon as it can? A writer that waits for
  * a chunk is no reason while there are clean ones to let go.
@@ -161,10 +168,10 @@ static int vc_round_write(struct vc_round *r, struct vc_volume *v, u32 n)
 static bool vc_log_hurries(struct vc_log *log)
 {
 	struct vc_volume *v = log->vol;
-	u32 share = READ_ONCE(log->share), dirty = READ_ONCE(log->dirty);
+	u32 share = vc_log_part(log), dirty = READ_ONCE(log->dirty);
 
-	return READ_ONCE(v->drain) || READ_ONCE(v->pool->short_of_clean) ||
-	       READ_ONCE(v->pool->leaving) ||
+	return READ_ONCE(v->drain) || vc_log_lacks_clean(log) ||
+	       READ_ONCE(v->pool->leaving) || vc_log_withdraws(log) ||
 	       (READ_ONCE(log->starved) && dirty >= READ_ONCE(log->nr)) ||
 	       dirty > share - share / 4 ||
 	       time_after(jiffies, READ_ONCE(log->written) +
@@ -397,7 +404,7 @@ void vc_volume_note_clean(struct vc_volume *v)
 static bool vc_log_due(struct vc_log *log)
 {
 	return vc_log_hurries(log) ||
-	       (READ_ONCE(log->dirty) > READ_ONCE(log->share) / 4 &&
+	       (READ_ONCE(log->dirty) > vc_log_part(log) / 4 &&
 		time_after_eq(jiffies, log->vol->rest_until));
 }
 
@@ -436,7 +443,7 @@ static bool vc_destage_round(struct vc_round *r, struct vc_volume *v,
 	int error;
 
 	if (!vc_round_fill(r, log)) {
-		if (READ_ONCE(v->pool->short_of_clean))
+		if (vc_log_lacks_clean(log))
 			vc_log_close_idle(log);
 		return false;
 	}
@@ -475,7 +482,7 @@ static bool vc_destage_pass(struct vc_volume *v)
 			return false;
 		if (READ_ONCE(log->dirty) && vc_log_due(log))
 			more |= vc_destage_log(v, log);
-		if (!READ_ONCE(log->dirty) && READ_ONCE(v->pool->short_of_clean))
+		if (!READ_ONCE(log->dirty) && vc_log_lacks_clean(log))
 			vc_log_close_idle(log);
 	}
 	return more && !v->failing;

@@ -24,12 +24,10 @@ void vc_chunk_free(struct vc_pool *p, struct vc_chunk *c)
 	c->gen = 0;
 	c->reads = NULL;
 	WRITE_ONCE(c->lives, c->lives + 1);
+	c->own = false;
 	c->state = VC_CHUNK_AWAY;
-	if (vc_chunk_nr(p, c) < p->limit) {
-		c->state = VC_CHUNK_FREE;
-		list_add_tail(&c->node, &p->free);
-		p->nfree++;
-	}
+	if (vc_chunk_nr(p, c) < p->limit)
+		vc_lane_add(p, c);
 	spin_unlock_irqrestore(&p->free_lock, flags);
 }
 
@@ -181,7 +179,7 @@ static bool vc_chunk_doom(struct vc_log *log, struct vc_chunk *c)
  * vc_chunk_kill - let the oldest chunk of a log die, or one that was read
  * @p: the pool, locked
  * @c: the chunk
- * @keep: what is hot in it stays, as a copy
+ * @how: what of it stays, as a copy
  *
  * Until that is durable the index has what is in it: what supersedes that has to
  * know, see vc_kill_reseal(). So copies take its place only behind that: they have
@@ -189,7 +187,7 @@ static bool vc_chunk_doom(struct vc_log *log, struct vc_chunk *c)
  *
  * Return: 0; -EAGAIN when it may not; another negative errno.
  */
-int vc_chunk_kill(struct vc_pool *p, struct vc_chunk *c, bool keep)
+int vc_chunk_kill(struct vc_pool *p, struct vc_chunk *c, enum vc_kill how)
 {
 	struct vc_log *log = c->log;
 	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, i;
@@ -204,8 +202,8 @@ int vc_chunk_kill(struct vc_pool *p, struct vc_chunk *c, bool keep)
 		spin_unlock_irq(&log->lock);
 		return r;
 	}
-	if (keep)
-		vc_reads_keep(c);
+	if (how != VC_KILL_ALL)
+		vc_reads_keep(c, how);
 	for (i = 0; i < vc_log_room(&p->g); i++)
 		vc_lookup_drop(p, cell + i);
 	/* Who found it before is still reading; nobody finds it any more. */
@@ -213,10 +211,12 @@ int vc_chunk_kill(struct vc_pool *p, struct vc_chunk *c, bool keep)
 		usleep_range(50, 200);
 	spin_lock_irq(&log->lock);
 	list_del_init(&c->node);
-	if (c->reads)
-		c->reads->nr--;
-	else
+	if (c->reads) {
+		c->reads->nr[c->own]--;
+	} else {
 		log->nr--;
+		log->nr_own -= c->own;
+	}
 	if (!c->clean)
 		log->dirty--;
 	if (c->warm)

@@ -40,6 +40,31 @@ static unsigned int vc_lookup_block(struct vc_volume *v, u64 block,
 }
 
 /*
+ * A block in a shared lane that is not hot there is read. How many are is counted
+ * under the lock of the group: what takes the block away looks at its heat.
+ */
+static void vc_heat_shared(struct vc_pool *p, struct vc_log *log, u32 cell)
+{
+	spinlock_t *lock = vc_cell_lock(p, vc_cell_slot(&p->ix, cell),
+					vc_cell_block(&p->ix, cell));
+	unsigned long flags;
+	bool hot = false;
+	u8 heat;
+
+	spin_lock_irqsave(lock, flags);
+	heat = READ_ONCE(p->heat[cell]);
+	if (vc_cell_mask(&p->ix, cell) && heat < VC_HEAT_SHARED) {
+		WRITE_ONCE(p->heat[cell], ++heat);
+		hot = heat == VC_HEAT_SHARED;
+	}
+	if (hot)
+		atomic_inc(&log->hot);
+	spin_unlock_irqrestore(lock, flags);
+	if (hot && READ_ONCE(log->lanes))
+		vc_migrate_soon(log);
+}
+
+/*
  * A block is read from here, so its chunk stays. Some are not counted when many
  * read at once.
  */
@@ -54,7 +79,9 @@ static void vc_heat_up(struct vc_pool *p, u32 cell)
 	heat = READ_ONCE(p->heat[cell]);
 	if (!heat && c->reads == &c->log->reads[VC_READS_SMALL])
 		vc_level_hit(&c->log->level);
-	if (heat < VC_HEAT_MAX)
+	if (heat < VC_HEAT_SHARED && !READ_ONCE(c->own))
+		vc_heat_shared(p, c->log, cell);
+	else if (heat < VC_HEAT_MAX)
 		WRITE_ONCE(p->heat[cell], heat + 1);
 	vc_log_paid(c->log, VC_CREDIT_READ);
 }
@@ -122,6 +149,8 @@ static void vc_cell_emptied(struct vc_pool *p, u32 cell)
 	struct vc_chunk *c = vc_cell_chunk(p, cell);
 
 	atomic_dec(&c->log->live);
+	if (READ_ONCE(p->heat[cell]) >= VC_HEAT_SHARED && !READ_ONCE(c->own))
+		atomic_dec(&c->log->hot);
 	if (atomic_dec_and_test(&c->live) && READ_ONCE(p->short_of_space))
 		vc_space_kick(p);
 }
@@ -186,6 +215,8 @@ static void vc_lookup_put_locked(struct vc_volume *v, u32 cell, u64 block,
 	WRITE_ONCE(p->heat[cell], heat);
 	atomic_inc(&c->live);
 	atomic_inc(&c->log->live);
+	if (heat >= VC_HEAT_SHARED && !READ_ONCE(c->own))
+		atomic_inc(&c->log->hot);
 	vc_index_put(&p->ix, cell, v->slot, block, mask);
 	if (clean) {
 		set_bit(cell, p->cell_clean);

@@ -106,13 +106,15 @@ static void vc_map_move_list(struct vc_pool *p, struct vc_pool *n,
 static void vc_map_move_log(struct vc_pool *p, struct vc_pool *n,
 			    struct vc_log *log)
 {
-	unsigned int i;
+	unsigned int i, k;
 
 	/* Who asks how much is dirty looks at the list. */
 	spin_lock_irq(&log->lock);
 	vc_map_move_list(p, n, &log->chunks);
-	for (i = 0; i < VC_READS_KINDS; i++)
-		vc_map_move_list(p, n, &log->reads[i].chunks);
+	for (i = 0; i < VC_READS_KINDS; i++) {
+		for (k = 0; k < VC_DOMAINS; k++)
+			vc_map_move_list(p, n, &log->reads[i].chunks[k]);
+	}
 	if (log->spare)
 		log->spare = &n->chunk[vc_chunk_nr(p, log->spare)];
 	spin_unlock_irq(&log->lock);
@@ -128,15 +130,18 @@ static void vc_map_move_chunks(struct vc_pool *p, struct vc_pool *n)
 	memcpy(n->chunk, p->chunk, had * sizeof(*p->chunk));
 	for (i = 0; i < has; i++) {
 		INIT_LIST_HEAD(&n->chunk[i].node);
-		if (i >= had)
-			n->chunk[i].state = VC_CHUNK_AWAY;
+		if (i < had)
+			continue;
+		n->chunk[i].state = VC_CHUNK_AWAY;
+		n->chunk[i].lane = p->nlanes - 1;
 	}
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node)
 			vc_map_move_log(p, n, log);
 	}
 	spin_lock_irq(&p->free_lock);
-	vc_map_move_list(p, n, &p->free);
+	for (i = 0; i < p->nlanes; i++)
+		vc_map_move_list(p, n, &p->lane[i].free);
 	spin_unlock_irq(&p->free_lock);
 }
 

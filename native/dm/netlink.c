@@ -376,7 +376,7 @@ static int vc_nl_set_tag(struct vc_dev *dev, struct genl_info *info)
 	}
 	if (attrs[VCACHE_A_TAG_MODE] && !vc_nl_mode_fits(dev, info))
 		return -EINVAL;
-	if (!vc_nl_cache_fits(dev, info, &cache))
+	if (!vc_nl_cache_fits(dev, info, &cache) || !vc_nl_lanes_fit(dev, info))
 		return -EINVAL;
 	tag = vc_nl_make_tag(dev, info);
 	if (IS_ERR(tag))
@@ -388,6 +388,9 @@ static int vc_nl_set_tag(struct vc_dev *dev, struct genl_info *info)
 	}
 	if (attrs[VCACHE_A_TAG_CGROUP])
 		r = vc_tag_set_cgroups(tag, ids, n);
+	if (!r && attrs[VCACHE_A_TAG_CACHE_LANES])
+		r = vc_tag_set_lanes(tag,
+				     nla_get_u64(attrs[VCACHE_A_TAG_CACHE_LANES]));
 	if (r)
 		return r;
 	WRITE_ONCE(tag->least, cache.least);

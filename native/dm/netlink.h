@@ -13,6 +13,9 @@ struct vc_dev *vc_nl_device(struct nlattr **attrs,
 			    struct netlink_ext_ack *extack);
 void vc_nl_release(struct vc_dev *dev);
 
+/* netlink_cached.c */
+bool vc_nl_lanes_fit(struct vc_dev *dev, struct genl_info *info);
+
 /* netlink_fill.c */
 dev_t vc_dev_number(struct vc_dev *dev);
 int vc_put_number(struct sk_buff *skb, struct vc_dev *dev, int major,

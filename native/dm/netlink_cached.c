@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * dm-vcache: netlink handlers about what a tag has in the cache: which blocks, have
- * more of them, have none.
+ * more of them, have none; and in which lanes.
  *
  * They are for a tag that exists, and for what the cache has of one that does not
  * any more: an instance that was stopped may have no tag.
@@ -297,4 +297,25 @@ int vcache_nl_cache_drop_doit(struct sk_buff *skb, struct genl_info *info)
 		return r;
 	}
 	return genlmsg_reply(reply, info);
+}
+
+/**
+ * vc_nl_lanes_fit - can a tag, be it a new one, have the lanes that are asked for?
+ * @dev: its device, locked
+ * @info: the request, for tag-set; told why not
+ */
+bool vc_nl_lanes_fit(struct vc_dev *dev, struct genl_info *info)
+{
+	struct nlattr *attr = info->attrs[VCACHE_A_TAG_CACHE_LANES];
+	struct nlattr *id = info->attrs[VCACHE_A_TAG_ID];
+	struct vc_tag *tag = id ? vc_tag_find(dev, nla_get_u32(id)) : NULL;
+	const char *error = NULL;
+
+	if (attr)
+		error = vc_tag_lanes_refuse(dev, tag, nla_get_u64(attr));
+	if (error && info->extack) {
+		info->extack->_msg = error;
+		NL_SET_BAD_ATTR(info->extack, attr);
+	}
+	return !error;
 }

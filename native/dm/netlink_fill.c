@@ -150,6 +150,7 @@ static int vc_fill_stats(struct sk_buff *skb, struct vc_stats *st)
 		{ VCACHE_A_STATS_TAGGED_FLUSHES, &st->tagged_flushes },
 		{ VCACHE_A_STATS_CACHE_HIT_BYTES, &st->cache_hit_sectors,
 		  SECTOR_SHIFT },
+		{ VCACHE_A_STATS_MIGRATED_BLOCKS, &st->migrated },
 	};
 	struct nlattr *nest, *hist;
 	unsigned int i;
@@ -213,13 +214,19 @@ static int vc_fill_log(struct sk_buff *skb, struct vc_log *log)
 				 vc_log_dirty(log) << SECTOR_SHIFT,
 				 VCACHE_A_TAG_PAD) ?:
 	       nla_put_u64_64bit(skb, VCACHE_A_TAG_CACHE_SHARE_BYTES,
-				 READ_ONCE(log->share) * chunk,
+				 vc_log_part(log) * chunk,
 				 VCACHE_A_TAG_PAD) ?:
 	       nla_put_u64_64bit(skb, VCACHE_A_TAG_PREFETCH_WAITING_BYTES,
 				 atomic64_read(&log->prefetch.waiting) *
 				 VC_BLOCK_SIZE, VCACHE_A_TAG_PAD) ?:
 	       nla_put_u64_64bit(skb, VCACHE_A_TAG_PREFETCHED_BYTES,
 				 atomic64_read(&log->prefetch.done) *
+				 VC_BLOCK_SIZE, VCACHE_A_TAG_PAD) ?:
+	       nla_put_u64_64bit(skb, VCACHE_A_TAG_CACHE_OWN_BYTES,
+				 vc_log_has(log, VC_OWN) * chunk,
+				 VCACHE_A_TAG_PAD) ?:
+	       nla_put_u64_64bit(skb, VCACHE_A_TAG_CACHE_HOT_BYTES,
+				 (u64)max(atomic_read(&log->hot), 0) *
 				 VC_BLOCK_SIZE, VCACHE_A_TAG_PAD);
 }
 
@@ -260,6 +267,8 @@ int vc_fill_tag(struct sk_buff *skb, struct vc_tag *tag)
 				 tag->least, VCACHE_A_TAG_PAD) ?:
 	       nla_put_u64_64bit(skb, VCACHE_A_TAG_CACHE_MAX_BYTES,
 				 tag->most, VCACHE_A_TAG_PAD) ?:
+	       nla_put_u64_64bit(skb, VCACHE_A_TAG_CACHE_LANES,
+				 tag->lanes, VCACHE_A_TAG_PAD) ?:
 	       vc_fill_log(skb, tag->log) ?:
 	       (atomic_read(&tag->bad) ?
 		nla_put_flag(skb, VCACHE_A_TAG_BROKEN) : 0);

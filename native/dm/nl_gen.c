@@ -30,7 +30,7 @@ vcache_nl_tag_get_policy[VCACHE_A_TAG_ID + 1] = {
 
 /* VCACHE_CMD_TAG_SET */
 static const struct nla_policy
-vcache_nl_tag_set_policy[VCACHE_A_TAG_CACHE_MAX_BYTES + 1] = {
+vcache_nl_tag_set_policy[VCACHE_A_TAG_CACHE_LANES + 1] = {
 	[VCACHE_A_TAG_MAJOR] = { .type = NLA_U32, },
 	[VCACHE_A_TAG_MINOR] = { .type = NLA_U32, },
 	[VCACHE_A_TAG_ID] = NLA_POLICY_FULL_RANGE(NLA_U32, &vcache_nl_tag_id_range),
@@ -40,6 +40,7 @@ vcache_nl_tag_set_policy[VCACHE_A_TAG_CACHE_MAX_BYTES + 1] = {
 	[VCACHE_A_TAG_MODE] = NLA_POLICY_MAX(NLA_U32, VCACHE_MODE_NONE),
 	[VCACHE_A_TAG_CACHE_MIN_BYTES] = { .type = NLA_U64, },
 	[VCACHE_A_TAG_CACHE_MAX_BYTES] = { .type = NLA_U64, },
+	[VCACHE_A_TAG_CACHE_LANES] = { .type = NLA_U64, },
 };
 
 /* VCACHE_CMD_TAG_DEL */
@@ -122,7 +123,7 @@ const struct genl_ops vcache_nl_ops[VCACHE_NL_OPS_COUNT] = {
 		.cmd = VCACHE_CMD_TAG_SET,
 		.doit = vcache_nl_tag_set_doit,
 		.policy = vcache_nl_tag_set_policy,
-		.maxattr = VCACHE_A_TAG_CACHE_MAX_BYTES,
+		.maxattr = VCACHE_A_TAG_CACHE_LANES,
 		.flags = GENL_ADMIN_PERM,
 	},
 	{

@@ -5,13 +5,15 @@
  * A table line reads
  *
  *   <start> <len> vcache-pool <cache device>
- *	[<#args> [chunk_kib <n>] [reads_percent <n>]]
+ *	[<#args> [chunk_kib <n>] [reads_percent <n>] [lane <sectors> ...]]
  *
  * chunk_kib is the size of a chunk in a pool that is made now, a power of two
  * in 64 ... 16384 (1024). A pool is made on a device that begins with 4 KiB of
  * zeroes; on one that has a pool, the pool says how large its chunks are.
  * reads_percent is how much of what a tag has may be there because it is read
- * before that goes first (75); the message "reads_percent <n>" changes it.
+ * before that goes first (75); the message "reads_percent <n>" changes it. Each
+ * "lane" is a lane of so many sectors, see lane.c: in their order, from the start of
+ * the device; what is left is one more.
  *
  * No I/O goes to the device itself: it is there for the tables of "vcache".
  */
@@ -37,12 +39,16 @@ static struct kmem_cache *vc_record_cache;
  * @cache: the cache device
  * @chunk_kib: as given, or 0
  * @reads_percent: as given here or by a message, or VC_READS_PERCENT
+ * @lane: sizes of lanes in sectors, as given
+ * @nlanes: how many
  */
 struct vc_pool_target {
 	struct vc_pool *pool;
 	struct dm_dev *cache;
 	unsigned int chunk_kib;
 	unsigned int reads_percent;
+	u64 lane[VC_LANES_MAX - 1];
+	unsigned int nlanes;
 };
 
 /* What reads_percent may be. */
@@ -76,8 +82,9 @@ static struct vc_pool *vc_pool_make(struct mapped_device *md)
 	mutex_init(&p->table_lock);
 	vc_gentle_init(p);
 	INIT_LIST_HEAD(&p->volumes);
-	INIT_LIST_HEAD(&p->free);
 	spin_lock_init(&p->free_lock);
+	vc_lanes_init(p);
+	p->migrate_at = jiffies;
 	INIT_DELAYED_WORK(&p->space_work, vc_space_work);
 	INIT_WORK(&p->fail_work, vc_fail_work);
 	vc_store_init(p);
@@ -150,6 +157,23 @@ struct vc_pool *vc_pool_find(struct block_device *bdev)
 	return found;
 }
 
+static int vc_pool_lane(struct dm_target *ti, struct vc_pool_target *pt,
+			struct dm_arg_set *as)
+{
+	u64 sectors;
+
+	if (pt->nlanes == ARRAY_SIZE(pt->lane)) {
+		ti->error = "lanes must be 64 at most, with what they leave";
+		return -EINVAL;
+	}
+	if (kstrtou64(dm_shift_arg(as), 10, &sectors) || !sectors) {
+		ti->error = "the size of a lane must be a number of sectors";
+		return -EINVAL;
+	}
+	pt->lane[pt->nlanes++] = sectors;
+	return 0;
+}
+
 static int vc_pool_option(struct dm_target *ti, struct vc_pool_target *pt,
 			  struct dm_arg_set *as)
 {
@@ -162,8 +186,11 @@ static int vc_pool_option(struct dm_target *ti, struct vc_pool_target *pt,
 	if (!strcasecmp(name, "reads_percent"))
 		return dm_read_arg(&vc_reads_arg, as, &pt->reads_percent,
 				   &ti->error);
+	if (!strcasecmp(name, "lane"))
+		return vc_pool_lane(ti, pt, as);
 	if (strcasecmp(name, "chunk_kib")) {
-		ti->error = "optional arguments are: chunk_kib <n>, reads_percent <n>";
+		ti->error =
+			"optional arguments are: chunk_kib <n>, reads_percent <n>, lane <sectors>";
 		return r;
 	}
 	r = dm_read_arg(&chunk_arg, as, &pt->chunk_kib, &ti->error);
@@ -178,7 +205,8 @@ static int vc_pool_parse(struct dm_target *ti, struct vc_pool_target *pt,
 			 struct dm_arg_set *as)
 {
 	static const struct dm_arg count_arg = {
-		0, 4, "number of optional arguments must be 0, 2 or 4"
+		0, 4 + 2 * (VC_LANES_MAX - 1),
+		"number of optional arguments must be even, 0..130"
 	};
 	unsigned int n;
 	int r;
@@ -275,7 +303,8 @@ static int vc_pool_first(struct vc_pool *p, struct vc_pool_target *pt)
 
 	p->bdev = pt->cache->bdev;
 	r = vc_pool_load(p, (pt->chunk_kib ?: VC_CHUNK_KIB_DEFAULT) /
-			 (VC_BLOCK_SIZE / 1024), &error);
+			 (VC_BLOCK_SIZE / 1024), &error) ?:
+	    vc_lanes_set(p, pt->lane, pt->nlanes, &error);
 	if (r) {
 		DMERR("%s: %s", dm_device_name(p->md), error);
 		vc_pool_unload(p);
@@ -287,6 +316,7 @@ static int vc_pool_preresume(struct dm_target *ti)
 {
 	struct vc_pool_target *pt = ti->private;
 	struct vc_pool *p = pt->pool;
+	const char *error = NULL;
 	int r = 0;
 
 	mutex_lock(&p->lock);
@@ -298,7 +328,10 @@ static int vc_pool_preresume(struct dm_target *ti)
 		r = -EINVAL;
 	} else {
 		p->bdev = pt->cache->bdev;
-		r = vc_pool_set_flags(p, p->sb.flags & ~VC_SUPER_CLEAN);
+		r = vc_lanes_set(p, pt->lane, pt->nlanes, &error);
+		if (r)
+			DMERR("%s: %s", dm_device_name(p->md), error);
+		r = r ?: vc_pool_set_flags(p, p->sb.flags & ~VC_SUPER_CLEAN);
 	}
 	if (!r)
 		WRITE_ONCE(p->reads_percent, pt->reads_percent);
@@ -361,15 +394,15 @@ static void vc_pool_info(struct vc_pool *p, char *result, unsigned int maxlen)
 		}
 	}
 	cost = vc_pool_cost(p);
-	DMEMIT("%s %u %u %u %u %u %u %u %u %u.%02u %llu %u %llu %u %u",
+	DMEMIT("%s %u %u %u %u %u %u %u %u %u.%02u %llu %u %llu %u %u %u %u",
 	       state[p->state],
 	       p->g.chunk_blocks * VC_BLOCK_SECTORS,
-	       vc_pool_size(p), p->nfree, used, dirty, volumes,
+	       vc_pool_size(p), vc_pool_free_chunks(p), used, dirty, volumes,
 	       p->attached, !!(p->sb.flags & VC_SUPER_NEEDS_CHECK),
 	       (u32)cost / 100, (u32)cost % 100,
 	       (u64)atomic64_read(&p->carried), reads,
 	       (u64)atomic64_read(&p->kept), p->reads_percent,
-	       p->leaving);
+	       p->leaving, p->nlanes, p->strays);
 	mutex_unlock(&p->lock);
 }
 
@@ -378,8 +411,9 @@ static void vc_pool_table(struct vc_pool_target *pt, char *result,
 			  unsigned int maxlen)
 {
 	unsigned int reads = READ_ONCE(pt->reads_percent);
-	unsigned int nr = 2 * (!!pt->chunk_kib + (reads != VC_READS_PERCENT));
-	unsigned int sz = 0;
+	unsigned int nr = 2 * (!!pt->chunk_kib + (reads != VC_READS_PERCENT) +
+			       pt->nlanes);
+	unsigned int sz = 0, i;
 
 	DMEMIT("%s", pt->cache->name);
 	if (nr)
@@ -388,6 +422,8 @@ static void vc_pool_table(struct vc_pool_target *pt, char *result,
 		DMEMIT(" chunk_kib %u", pt->chunk_kib);
 	if (reads != VC_READS_PERCENT)
 		DMEMIT(" reads_percent %u", reads);
+	for (i = 0; i < pt->nlanes; i++)
+		DMEMIT(" lane %llu", pt->lane[i]);
 }
 
 static void vc_pool_status(struct dm_target *ti, status_type_t type,

@@ -36,7 +36,7 @@
  *   vc_log.append (mutex: who writes the next record)
  *   vc_log.fill (mutex: who writes to the open chunk of reads)
  *     └── vc_log.lock (spin: its chunks and records on their way)
- *           └── vc_pool.free_lock (spin: the free list)
+ *           └── vc_pool.free_lock (spin: the free lists, whose the lanes are)
  *   vc_pool.group[] (spin: cells of some origin blocks), innermost
  *
  * All spin locks are taken in interrupts. A flush takes those of its own log,
@@ -67,7 +67,31 @@
 /* Chunks that a log may have dirty while it is drained. */
 #define VC_DRAIN_CHUNKS		2U
 
+/* When something could not be done now, look again after so long. */
+#define VC_SPACE_RETRY		1UL
+
+/* Lanes of a pool. */
+#define VC_LANES_MAX		64U
+
 struct vc_round;
+
+/**
+ * struct vc_lane - an isolation unit of the cache device
+ * @free: its free chunks, in the order in which they are used again
+ * @nfree: how many
+ * @first: its first chunk
+ * @end: the one behind its last; of the last lane as large as can be
+ * @sectors: its size as given in the table
+ * @owner: the log that has it for itself, or NULL: it is shared
+ */
+struct vc_lane {
+	struct list_head free;
+	u32 nfree;
+	u32 first;
+	u32 end;
+	u64 sectors;
+	struct vc_log *owner;
+};
 
 /**
  * struct vc_volume - an origin that a pool has a number for
@@ -131,6 +155,23 @@ struct vc_volume {
 	atomic_t cache_errors;
 };
 
+/* How a chunk goes. */
+enum vc_kill {
+	VC_KILL_ALL,		/* with all that is in it */
+	VC_KILL_KEEP,		/* what is hot stays, as a copy */
+	VC_KILL_SWAP,		/* and more: it goes so that hot and cold change places */
+};
+
+/**
+ * struct vc_clearing - chunks go because of where they are
+ * @left: so many may go; 0 when one could not go now as well
+ * @further: there are some of volumes that were not used yet
+ */
+struct vc_clearing {
+	u32 left;
+	bool further;
+};
+
 enum vc_pool_state {
 	VC_POOL_OK,
 	VC_POOL_READ_ONLY,	/* metadata is damaged or cannot be written */
@@ -174,9 +215,14 @@ enum vc_pool_state {
  * @found: what the scan has found in them
  * @volumes: all volumes known
  * @seq: last sequence number given out
- * @free_lock: guards @free; taken in interrupts
- * @free: free chunks, in the order in which they are used again
- * @nfree: how many
+ * @free_lock: guards @lane and @nfree; taken in interrupts
+ * @lane: its lanes
+ * @nlanes: how many
+ * @given: of those the ones that the table names
+ * @nfree: free chunks in the shared ones
+ * @shared: chunks of those
+ * @strays: chunks in lanes that are another log's, which have still to go
+ * @migrate_at: when hot and cold may change places again, jiffies
  * @wq: for all work of the pool
  * @space_work: gives out spares, and makes room
  * @fail_work: the cache device has failed
@@ -230,9 +276,14 @@ struct vc_pool {
 	struct vc_found *found;
 	struct list_head volumes;
 	atomic64_t seq;
-	spinlock_t free_lock; /* free */
-	struct list_head free;
+	spinlock_t free_lock; /* lane */
+	struct vc_lane lane[VC_LANES_MAX];
+	u32 nlanes;
+	u32 given;
 	u32 nfree;
+	u32 shared;
+	u32 strays;
+	unsigned long migrate_at;
 	struct workqueue_struct *wq;
 	struct delayed_work space_work;
 	struct work_struct fail_work;
@@ -296,6 +347,14 @@ static inline bool vc_pool_shrinks(const struct vc_pool *p)
 	return READ_ONCE(p->limit) < p->g.chunks;
 }
 
+/* Has a chunk something, or is it about to? */
+static inline bool vc_chunk_used(const struct vc_chunk *c)
+{
+	u8 state = READ_ONCE(c->state);
+
+	return state >= VC_CHUNK_OPEN && state < VC_CHUNK_BAD;
+}
+
 /* Is a chunk behind the new end of the pool still in use? */
 static inline bool vc_chunk_leaves(const struct vc_chunk *c)
 {
@@ -304,10 +363,16 @@ static inline bool vc_chunk_leaves(const struct vc_chunk *c)
 	return state != VC_CHUNK_AWAY && state != VC_CHUNK_BAD;
 }
 
-/* Chunks that are there for carrying alone. */
+/* Of so many chunks those that are there for carrying alone. */
+static inline u32 vc_for_carry(u32 chunks)
+{
+	return min(chunks / VC_CARRY_OF, VC_CARRY_MAX);
+}
+
+/* And in the shared lanes. */
 static inline u32 vc_pool_for_carry(const struct vc_pool *p)
 {
-	return min(vc_pool_size(p) / VC_CARRY_OF, VC_CARRY_MAX);
+	return vc_for_carry(READ_ONCE(p->shared));
 }
 
 /* pool.c */
@@ -413,12 +478,63 @@ void vc_pool_share(struct vc_pool *p);
 void vc_chunk_free(struct vc_pool *p, struct vc_chunk *c);
 void vc_chunk_release(struct vc_pool *p, struct vc_chunk *c);
 bool vc_chunk_may_die(struct vc_chunk *c);
-int vc_chunk_kill(struct vc_pool *p, struct vc_chunk *c, bool keep);
+int vc_chunk_kill(struct vc_pool *p, struct vc_chunk *c, enum vc_kill how);
+
+/* lane.c */
+void vc_lanes_init(struct vc_pool *p);
+int vc_lanes_set(struct vc_pool *p, const u64 *sectors, u32 n,
+		 const char **error);
+void vc_lanes_count(struct vc_pool *p);
+void vc_lane_add(struct vc_pool *p, struct vc_chunk *c);
+void vc_lane_cut(struct vc_pool *p);
+bool vc_lanes_fit(const struct vc_pool *p, u32 chunks);
+u32 vc_pool_free_chunks(const struct vc_pool *p);
+struct vc_chunk *vc_lane_get(struct vc_pool *p, const struct vc_log *log);
+u32 vc_lanes_free(const struct vc_pool *p, u64 lanes);
+void vc_log_set_lanes(struct vc_log *log, u64 lanes);
+const char *vc_tag_lanes_refuse(struct vc_dev *dev, const struct vc_tag *tag,
+				u64 lanes);
+int vc_tag_set_lanes(struct vc_tag *tag, u64 lanes);
+void vc_tag_keep_lanes(struct vc_tag *tag);
+
+/* own.c */
+bool vc_own_may_take(const struct vc_pool *p, const struct vc_log *log,
+		     enum vc_take take);
+bool vc_own_is_short(const struct vc_log *log);
+bool vc_own_hurries(const struct vc_log *log);
+bool vc_own_has_room(const struct vc_log *log);
+bool vc_log_may_write(const struct vc_log *log);
+bool vc_own_make_room(struct vc_pool *p, unsigned long end);
+void vc_own_clear(struct vc_pool *p);
+
+/* migrate.c */
+void vc_migrate_soon(struct vc_log *log);
+void vc_pool_migrate(struct vc_pool *p);
+
+/* clear.c */
+void vc_pool_clear(struct vc_pool *p, u32 from, u32 end,
+		   const struct vc_log *keeper, struct vc_clearing *by);
+void vc_pool_clear_again(struct vc_pool *p, const struct vc_clearing *by);
+void vc_pool_vacate(struct vc_pool *p);
+
+/* victim.c */
+u32 vc_chunk_heat(const struct vc_pool *p, const struct vc_chunk *c, u32 hot);
+struct vc_chunk *vc_log_oldest(struct vc_log *log);
+bool vc_log_gives(const struct vc_log *log, const struct vc_chunk *c,
+		  enum vc_domain domain);
+struct vc_chunk *vc_log_victim(struct vc_log *log, enum vc_domain domain);
+struct vc_chunk *vc_log_any(struct vc_log *log);
+struct vc_chunk *vc_log_husk(struct vc_log *log, enum vc_domain domain);
 
 /* space.c */
+u32 vc_pool_reserve(const struct vc_pool *p);
+bool vc_log_may_grow(const struct vc_pool *p, const struct vc_log *log);
+struct vc_chunk *vc_log_burden(struct vc_log *log, enum vc_domain domain);
+bool vc_pool_look_further(struct vc_pool *p);
+bool vc_pool_kill(struct vc_pool *p, struct vc_chunk *c);
 void vc_space_work(struct work_struct *work);
 struct vc_chunk *vc_chunk_take(struct vc_pool *p, struct vc_log *log,
-			       enum vc_take take);
+			       enum vc_take take, enum vc_domain first);
 int vc_log_shed(struct vc_log *log, u32 most);
 int vc_log_clear(struct vc_log *log);
 

@@ -122,10 +122,10 @@ static bool vc_promote_streams(struct vc_log *log, const struct bio *bio)
 /* Is there room in what a log can have, so that what is missed goes there at once? */
 static bool vc_promote_fits(struct vc_log *log)
 {
-	u32 chunks = max(vc_log_chunks(log), READ_ONCE(log->share));
+	u32 chunks = max(vc_log_chunks(log), vc_log_part(log));
 
 	return vc_fits(atomic_read(&log->live),
-		       (u64)min(chunks, READ_ONCE(log->most)) *
+		       min_t(u64, chunks, vc_log_most(log)) *
 		       vc_log_room(&log->vol->pool->g));
 }
 
@@ -136,7 +136,7 @@ static bool vc_promote_fits(struct vc_log *log)
 static enum vc_reads_kind vc_promote_kind(struct vc_log *log, u64 block, u32 n)
 {
 	struct vc_pool *p = log->vol->pool;
-	u32 cells = max(READ_ONCE(log->share), 1U) * p->g.chunk_blocks;
+	u32 cells = max(vc_log_part(log), 1U) * p->g.chunk_blocks;
 	u32 hour = vc_ghost_hour(READ_ONCE(log->misses), cells);
 	u32 seen = 0, soon = 0, age, i;
 

@@ -8,7 +8,8 @@
  *
  * A log has two kinds of them: for what it has missed once, where that is worth it
  * (../core/level.h), and for what it has missed twice. Those of the first kind are
- * few, and go first.
+ * few, and go first. One with lanes of its own has a third, in shared lanes, for what
+ * is kept though it is not hot: see ../core/place.h.
  *
  * When a chunk goes, what was hot in it is kept (../core/replace.h): copied to the
  * open chunk of the second kind. It is only half as hot from then on: what is not
@@ -18,6 +19,24 @@
  */
 #include "reads.h"
 #include "round.h"
+
+/**
+ * vc_reads_init - a log has nothing of reads, and nothing is on its way to it
+ * @log: a new log
+ */
+void vc_reads_init(struct vc_log *log)
+{
+	u32 i, k;
+
+	mutex_init(&log->fill);
+	for (i = 0; i < VC_READS_KINDS; i++) {
+		for (k = 0; k < VC_DOMAINS; k++)
+			INIT_LIST_HEAD(&log->reads[i].chunks[k]);
+	}
+	INIT_LIST_HEAD(&log->promotions);
+	INIT_WORK(&log->promote_work, vc_promote_work);
+	vc_prefetch_init(log);
+}
 
 /**
  * vc_reads_settled - something on its way to a chunk has arrived, or the chunk
@@ -62,6 +81,30 @@ void vc_reads_close(struct vc_log *log)
 	mutex_unlock(&log->fill);
 }
 
+/**
+ * vc_reads_leave - fill no more what is in the wrong lanes
+ * @log: the log
+ * @kind: which of its chunks of reads
+ * @domain: the wrong ones
+ */
+void vc_reads_leave(struct vc_log *log, enum vc_reads_kind kind,
+		    enum vc_domain domain)
+{
+	struct vc_reads *of = &log->reads[kind];
+
+	mutex_lock(&log->fill);
+	if (of->open && vc_chunk_domain(of->open) == domain)
+		vc_reads_shut(log, of);
+	mutex_unlock(&log->fill);
+}
+
+/* What is hot goes to a tag's own lanes, if it has any. */
+static enum vc_domain vc_reads_domain(const struct vc_log *log,
+				      const struct vc_reads *of)
+{
+	return of == &log->reads[VC_READS_MAIN] ? VC_OWN : VC_SHARED;
+}
+
 static void vc_reads_open(struct vc_log *log, struct vc_reads *of,
 			  enum vc_take take)
 {
@@ -69,13 +112,13 @@ static void vc_reads_open(struct vc_log *log, struct vc_reads *of,
 	struct vc_chunk *c;
 
 	spin_lock_irq(&log->lock);
-	c = vc_chunk_take(p, log, take);
+	c = vc_chunk_take(p, log, take, vc_reads_domain(log, of));
 	if (c) {
 		c->clean = true;
 		c->reads = of;
 		vc_chunk_open(log, c);
-		list_add_tail(&c->node, &of->chunks);
-		of->nr++;
+		list_add_tail(&c->node, &of->chunks[c->own]);
+		of->nr[c->own]++;
 	}
 	spin_unlock_irq(&log->lock);
 	of->open = c;
@@ -86,7 +129,7 @@ static void vc_reads_open(struct vc_log *log, struct vc_reads *of,
 /**
  * vc_reads_space - how many blocks has an open chunk of reads left?
  * @log: the log, its fill lock is held
- * @kind: which of its two
+ * @kind: which of its kinds
  * @least: when it has fewer it is closed, and another one opened
  * @take: what for
  *
@@ -108,7 +151,7 @@ u32 vc_reads_space(struct vc_log *log, enum vc_reads_kind kind, u32 least,
 /**
  * vc_reads_take - use cells of an open chunk of reads
  * @log: the log, its fill lock is held; vc_reads_space() said that there are
- * @kind: which of its two
+ * @kind: which of its kinds
  * @n: how many
  *
  * Return: the first one; vc_reads_settled() is due when all are written.
@@ -138,30 +181,35 @@ bool vc_reads_fit(struct vc_log *log)
 			   READ_ONCE(log->credit), room);
 }
 
-/* Count the whole blocks of a chunk by their heat. */
-static void vc_reads_count(struct vc_pool *p, u32 cell, u32 *count)
+/* Count the whole blocks of a chunk by their heat; those below @end only. */
+static void vc_reads_count(struct vc_pool *p, u32 cell, u32 end, u32 *count)
 {
-	u32 i;
+	u32 i, heat;
 
 	for (i = 0; i < vc_log_room(&p->g); i++) {
-		if (vc_cell_mask(&p->ix, cell + i) == VC_MASK_ALL)
-			count[READ_ONCE(p->heat[cell + i])]++;
+		heat = READ_ONCE(p->heat[cell + i]);
+		if (vc_cell_mask(&p->ix, cell + i) == VC_MASK_ALL && heat < end)
+			count[heat]++;
 	}
 }
 
-/* Note the hottest @limit cells of a chunk, of those that are hot, in order. */
+/*
+ * Note the hottest @limit cells of a chunk, of those that are at least @hot and
+ * below @end, in order.
+ */
 static void vc_reads_note(struct vc_round *r, struct vc_pool *p, u32 cell,
-			  u32 hot, u32 limit)
+			  u32 hot, u32 end, u32 limit)
 {
-	u32 count[VC_HEAT_MAX + 1] = {}, i;
+	u32 count[VC_HEAT_MAX + 1] = {}, i, heat;
 	struct vc_keep keep;
 
-	vc_reads_count(p, cell, count);
+	vc_reads_count(p, cell, end, count);
 	keep = vc_keep_choose(count, hot, limit);
 	r->nr = 0;
 	for (i = 0; i < vc_log_room(&p->g); i++) {
+		heat = READ_ONCE(p->heat[cell + i]);
 		if (vc_cell_mask(&p->ix, cell + i) == VC_MASK_ALL &&
-		    vc_keep_wants(&keep, READ_ONCE(p->heat[cell + i])))
+		    heat < end && vc_keep_wants(&keep, heat))
 			r->cell[r->nr++].cell = cell + i;
 	}
 }
@@ -185,22 +233,37 @@ static int vc_reads_move(struct vc_pool *p, struct vc_round *r, u32 from,
 	return vc_round_wait(r);
 }
 
-/*
- * Copy noted cells from the one at @from on, as many as go at a time. Return: how
- * many; 0 when that cannot be done now.
- */
-static u32 vc_reads_copy(struct vc_log *log, struct vc_round *r, u32 from)
+/* Blocks have changed lanes: their tag is told. */
+static void vc_reads_migrated(struct vc_log *log, u32 blocks)
 {
-	struct vc_pool *p = log->vol->pool;
+	struct vc_tag *tag;
+
+	rcu_read_lock();
+	tag = rcu_dereference(log->user);
+	if (tag)
+		atomic64_add(blocks, &tag->stats.migrated);
+	rcu_read_unlock();
+}
+
+/*
+ * Copy noted cells of a chunk from the one at @from on, as many as go at a time.
+ * Return: how many; 0 when that cannot be done now.
+ */
+static u32 vc_reads_copy(struct vc_chunk *of, struct vc_round *r, u32 from,
+			 enum vc_reads_kind kind)
+{
+	enum vc_take take = of->own ? VC_TAKE_KEEP_OWN : VC_TAKE_KEEP;
 	u32 n = min(r->nr - from, VC_WINDOW), to = 0, kept = 0, i;
+	struct vc_log *log = of->log;
+	struct vc_pool *p = log->vol->pool;
 	struct vc_chunk *c;
 	int error;
 
 	mutex_lock(&log->fill);
-	n = min(n, vc_reads_space(log, VC_READS_MAIN, 1, VC_TAKE_KEEP));
-	c = log->reads[VC_READS_MAIN].open;
+	n = min(n, vc_reads_space(log, kind, 1, take));
+	c = log->reads[kind].open;
 	if (n)
-		to = vc_reads_take(log, VC_READS_MAIN, n);
+		to = vc_reads_take(log, kind, n);
 	mutex_unlock(&log->fill);
 	if (!n)
 		return 0;
@@ -212,30 +275,59 @@ static u32 vc_reads_copy(struct vc_log *log, struct vc_round *r, u32 from)
 	atomic64_add(kept, &p->kept);
 	WRITE_ONCE(log->credit, log->credit -
 		   min(log->credit, kept * VC_CREDIT_KEEP));
+	if (c->own != of->own)
+		vc_reads_migrated(log, kept);
 	vc_reads_settled(log, c);
 	return error ? 0 : n;
+}
+
+static void vc_reads_copy_all(struct vc_chunk *of, struct vc_round *r,
+			      enum vc_reads_kind kind)
+{
+	u32 from, n = 1;
+
+	for (from = 0; from < r->nr && n; from += n)
+		n = vc_reads_copy(of, r, from, kind);
+}
+
+/* What becomes of the blocks of a chunk? */
+static struct vc_fate vc_reads_fate(struct vc_chunk *c, enum vc_kill how)
+{
+	struct vc_log *log = c->log;
+	u32 room = vc_log_room(&log->vol->pool->g);
+	u32 hot = c->reads == &log->reads[VC_READS_MAIN] ? VC_HEAT_MAIN :
+							   VC_HEAT_NEW;
+
+	if (how == VC_KILL_SWAP)
+		return vc_fate_swap(c->own, READ_ONCE(log->credit), room);
+	return vc_fate_goes(hot, vc_reads_fit(log), vc_keep_most(room),
+			    log->lanes);
 }
 
 /**
  * vc_reads_keep - copy what is hot in a chunk that is to go
  * @c: the chunk, clean and dead on the device, but not trimmed yet; its pool is
  *	locked
+ * @how: how it goes
  *
  * Whatever cannot be copied is read from the origin the next time.
  */
-void vc_reads_keep(struct vc_chunk *c)
+void vc_reads_keep(struct vc_chunk *c, enum vc_kill how)
 {
 	struct vc_log *log = c->log;
 	struct vc_pool *p = log->vol->pool;
-	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, from, n = 1;
+	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks;
+	struct vc_fate fate = vc_reads_fate(c, how);
 	struct vc_round *r = p->carrying;
-	u32 hot = c->reads == &log->reads[VC_READS_MAIN] ? VC_HEAT_MAIN :
-							   VC_HEAT_NEW;
+	u32 rest;
 
 	if (READ_ONCE(log->vol->stopped) || p->state != VC_POOL_OK)
 		return;
-	vc_reads_note(r, p, cell, vc_reads_fit(log) ? 0 : hot,
-		      vc_keep_most(vc_log_room(&p->g)));
-	for (from = 0; from < r->nr && n; from += n)
-		n = vc_reads_copy(log, r, from);
+	vc_reads_note(r, p, cell, fate.hot, VC_HEAT_MAX + 1, fate.most);
+	rest = vc_fate_rest(&fate, r->nr);
+	vc_reads_copy_all(c, r, VC_READS_MAIN);
+	if (!rest)
+		return;
+	vc_reads_note(r, p, cell, 0, fate.hot, rest);
+	vc_reads_copy_all(c, r, VC_READS_WARM);
 }

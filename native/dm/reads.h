@@ -22,13 +22,20 @@ struct bio *vc_promote_read(struct vc_tag *tag, struct bio *bio);
 void vc_promote_work(struct work_struct *work);
 
 /* reads.c */
+void vc_reads_init(struct vc_log *log);
 u32 vc_reads_space(struct vc_log *log, enum vc_reads_kind kind, u32 least,
 		   enum vc_take take);
 u32 vc_reads_take(struct vc_log *log, enum vc_reads_kind kind, u32 n);
 void vc_reads_settled(struct vc_log *log, struct vc_chunk *c);
 void vc_reads_close(struct vc_log *log);
+void vc_reads_leave(struct vc_log *log, enum vc_reads_kind kind,
+		    enum vc_domain domain);
 bool vc_reads_fit(struct vc_log *log);
-void vc_reads_keep(struct vc_chunk *c);
+void vc_reads_keep(struct vc_chunk *c, enum vc_kill how);
+
+/* victim.c */
+struct vc_chunk *vc_reads_oldest(struct vc_log *log, enum vc_reads_kind kind,
+				 enum vc_domain domain);
 
 /* prefetch.c */
 void vc_prefetch_init(struct vc_log *log);

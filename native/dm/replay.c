@@ -60,8 +60,11 @@ static void vc_volume_hand_out(struct vc_volume *v, const u32 *list, u32 n)
 		c->stale = p->found[list[i]].stale;
 		c->warm = p->found[list[i]].reads;
 		spin_lock_irq(&log->lock);
+		/* Of lanes that are this log's, too: it may be in use. */
+		c->own = p->lane[c->lane].owner == log;
 		list_add_tail(&c->node, &log->chunks);
 		log->nr++;
+		log->nr_own += c->own;
 		log->dirty += !c->clean;
 		log->warm += c->warm;
 		spin_unlock_irq(&log->lock);

@@ -171,11 +171,10 @@ static int vc_pool_grow(struct vc_pool *p, const struct vc_geometry *g)
 
 		if (c->state != VC_CHUNK_AWAY)
 			continue;
-		c->state = VC_CHUNK_FREE;
-		list_add_tail(&c->node, &p->free);
-		p->nfree++;
+		vc_lane_add(p, c);
 	}
 	spin_unlock_irq(&p->free_lock);
+	vc_lanes_count(p);
 	vc_pool_count_leaving(p);
 	return 0;
 }
@@ -183,20 +182,14 @@ static int vc_pool_grow(struct vc_pool *p, const struct vc_geometry *g)
 /* From here on no chunk behind the new end is given out. */
 static void vc_pool_shrink(struct vc_pool *p, u32 chunks)
 {
-	struct vc_chunk *c, *next;
 	struct vc_volume *v;
 	struct vc_log *log;
 
 	spin_lock_irq(&p->free_lock);
 	WRITE_ONCE(p->limit, chunks);
-	list_for_each_entry_safe(c, next, &p->free, node) {
-		if (vc_chunk_nr(p, c) < chunks)
-			continue;
-		list_del_init(&c->node);
-		c->state = VC_CHUNK_AWAY;
-		p->nfree--;
-	}
+	vc_lane_cut(p);
 	spin_unlock_irq(&p->free_lock);
+	vc_lanes_count(p);
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node)
 			vc_log_unprovide(log);
@@ -227,6 +220,10 @@ static int vc_resize_chunks(struct vc_pool *p, u64 sectors,
 	*error = r == -EFBIG ?
 		 "a pool grows to four times the size it was made with" :
 		 "a pool shrinks to a quarter of the size it was made with, and two chunks";
+	if (!r && !vc_lanes_fit(p, g->chunks)) {
+		*error = "only the last lane of a pool shrinks, to four chunks";
+		r = -EINVAL;
+	}
 	return r;
 }
 

@@ -7,6 +7,10 @@
  * leave is shared out by weight; what would be above a tag's maximum goes to the
  * others. A share is soft: see space.c for what becomes of who has more. A maximum
  * is not.
+ *
+ * This is about the shared lanes (lane.c). Who has lanes of its own has its minimum
+ * and its maximum there first, and claims here what is left of them: with a maximum
+ * that its own lanes hold, nothing.
  */
 #include "pool.h"
 
@@ -23,20 +27,28 @@ static u32 vc_pool_chunks(const struct vc_pool *p, u64 bytes)
 static void vc_log_claim(struct vc_log *log)
 {
 	struct vc_pool *p = log->vol->pool;
+	u32 own = vc_log_own(log);
 	struct vc_tag *tag;
 	u64 most;
 
 	memset(&log->claim, 0, sizeof(log->claim));
 	log->claim.most = U32_MAX;
+	log->claim.own_most = U32_MAX;
 	rcu_read_lock();
 	tag = rcu_dereference(log->user);
 	if (tag && !(tag == tag->dev->host && tag->dev->volume)) {
 		log->claim.weight = READ_ONCE(tag->weight);
 		log->claim.least = vc_pool_chunks(p, READ_ONCE(tag->least));
 		most = READ_ONCE(tag->most);
-		if (most)
+		if (most) {
 			log->claim.most = max(VC_CHUNKS_MIN,
 					      vc_pool_chunks(p, most));
+			log->claim.own_most = log->claim.most;
+		}
+		/* Its own lanes come first; what they leave is of the others. */
+		log->claim.least -= min(log->claim.least, own);
+		if (most)
+			log->claim.most -= min(log->claim.most, own);
 	}
 	rcu_read_unlock();
 }
@@ -111,7 +123,7 @@ static bool vc_pool_divide(struct vc_pool *p, u64 chunks)
  */
 void vc_pool_share(struct vc_pool *p)
 {
-	u64 chunks = vc_pool_size(p) - vc_pool_size(p) / VC_COMMON_OF;
+	u64 all = READ_ONCE(p->shared), chunks = all - all / VC_COMMON_OF;
 	u64 least = vc_pool_claims(p);
 	struct vc_volume *v;
 	struct vc_log *log;
@@ -124,6 +136,7 @@ void vc_pool_share(struct vc_pool *p)
 		list_for_each_entry(log, &v->logs, node) {
 			WRITE_ONCE(log->share, log->claim.share);
 			WRITE_ONCE(log->most, log->claim.most);
+			WRITE_ONCE(log->own_most, log->claim.own_most);
 		}
 	}
 }

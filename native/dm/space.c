@@ -38,43 +38,56 @@
 /* Chunks that go in a tick because they are above a limit. */
 #define VC_DEFLATE_BATCH 4U
 
-/* When something could not be done now, look again after so long. */
-#define VC_SPACE_RETRY 1UL
-
-/* That tenth; with what is for carrying there has to be one for a writer. */
-static u32 vc_pool_reserve(const struct vc_pool *p)
-{
-	return max(vc_pool_size(p) / VC_COMMON_OF, vc_pool_for_carry(p) + 1);
-}
-
-/*
- * May a log have one more chunk, by its share and by what others need? One that
- * has just its share may have the last one above the reserve: then it has more,
- * and gives its own, or it would wait for others to do so.
+/**
+ * vc_pool_reserve - that tenth; with what is for carrying there has to be one for a
+ *	writer
+ * @p: the pool
  */
-static bool vc_log_may_grow(struct vc_pool *p, struct vc_log *log)
+u32 vc_pool_reserve(const struct vc_pool *p)
 {
-	u32 has = vc_log_chunks(log), share = READ_ONCE(log->share);
+	return max(READ_ONCE(p->shared) / VC_COMMON_OF,
+		   vc_pool_for_carry(p) + 1);
+}
 
+/**
+ * vc_log_may_grow - may a log have one more chunk, by its share and by what others
+ *	need?
+ * @p: the pool
+ * @log: the log
+ *
+ * One that has just its share may have the last one above the reserve: then it has
+ * more, and gives its own, or it would wait for others to do so. One with lanes of its
+ * own takes nothing that would have to be given back at once: what is in the way of that
+ * is in its own lanes, and need not go.
+ */
+bool vc_log_may_grow(const struct vc_pool *p, const struct vc_log *log)
+{
+	u32 has = vc_log_has(log, VC_SHARED), share = READ_ONCE(log->share);
+
+	if (READ_ONCE(log->lanes))
+		return has < READ_ONCE(log->most) &&
+		       READ_ONCE(p->nfree) > vc_pool_reserve(p) +
+					     (has < share ? 0 : p->nlogs + 1);
 	return has < READ_ONCE(log->most) &&
-	       (p->nfree + (has <= share) > vc_pool_reserve(p) || has < share);
+	       (READ_ONCE(p->nfree) + (has <= share) > vc_pool_reserve(p) ||
+		has < share);
 }
 
 /*
- * What nobody waits for has no chunk of the reserve, or all would have to give;
- * nor, above the share of its log, one that others over theirs would give; nor one
- * for which the log would have to give another of its own.
+ * In shared lanes. What nobody waits for has no chunk of the reserve, or all would
+ * have to give; nor, above the share of its log, one that others over theirs would
+ * give; nor one for which the log would have to give another of its own.
  */
 static bool vc_log_may_prefetch(struct vc_pool *p, struct vc_log *log)
 {
-	u32 has = vc_log_chunks(log), keep = vc_pool_reserve(p);
+	u32 has = vc_log_has(log, VC_SHARED), keep = vc_pool_reserve(p);
 
 	if (has >= READ_ONCE(log->share))
 		keep += p->nlogs + 1;
 	return has + 1 < READ_ONCE(log->most) && p->nfree > keep;
 }
 
-/* Called with the lock of the free list. */
+/* In shared lanes; called with the lock of the free lists. */
 static bool vc_chunk_may_take(struct vc_pool *p, struct vc_log *log,
 			      enum vc_take take)
 {
@@ -85,9 +98,12 @@ static bool vc_chunk_may_take(struct vc_pool *p, struct vc_log *log,
 	case VC_TAKE_WRITE:
 		return log->nr < VC_CHUNKS_MIN || vc_log_may_grow(p, log);
 	case VC_TAKE_READ:
+	case VC_TAKE_KEEP_OWN:
 		return vc_log_may_grow(p, log);
 	case VC_TAKE_PREFETCH:
 		return vc_log_may_prefetch(p, log);
+	case VC_TAKE_CARRY:
+		return READ_ONCE(log->most);
 	default:
 		/* It makes more of them free. */
 		return true;
@@ -99,21 +115,27 @@ static bool vc_chunk_may_take(struct vc_pool *p, struct vc_log *log,
  * @p: the pool
  * @log: the log, its lock is held
  * @take: what for
+ * @first: in which lanes rather; in the others when it gets none there
  *
  * Return: NULL when there is none, or the log has to leave it to others.
  */
 struct vc_chunk *vc_chunk_take(struct vc_pool *p, struct vc_log *log,
-			       enum vc_take take)
+			       enum vc_take take, enum vc_domain first)
 {
 	struct vc_chunk *c = NULL;
 	unsigned long flags;
+	unsigned int i;
 
 	spin_lock_irqsave(&p->free_lock, flags);
-	if (vc_chunk_may_take(p, log, take)) {
-		c = list_first_entry(&p->free, struct vc_chunk, node);
-		list_del_init(&c->node);
-		c->state = VC_CHUNK_SPARE;
-		p->nfree--;
+	for (i = 0; i < VC_DOMAINS && !c; i++) {
+		bool own = i ? first == VC_SHARED : first == VC_OWN;
+
+		if (own ? !vc_own_may_take(p, log, take) :
+			  !vc_chunk_may_take(p, log, take))
+			continue;
+		c = vc_lane_get(p, own ? log : NULL);
+		if (c)
+			c->own = own;
 	}
 	spin_unlock_irqrestore(&p->free_lock, flags);
 	return c;
@@ -128,11 +150,11 @@ static void vc_log_provide(struct vc_log *log)
 	spin_lock_irq(&log->lock);
 	if (!log->spare && rcu_access_pointer(log->user) &&
 	    (log->starved || log->nr)) {
-		log->spare = vc_chunk_take(p, log, VC_TAKE_WRITE);
+		log->spare = vc_chunk_take(p, log, VC_TAKE_WRITE, VC_OWN);
 		/* With one there already, it is not a chunk that it lacks. */
 		wake = log->spare && log->starved;
 	}
-	if (log->held && READ_ONCE(p->nfree) >= vc_pool_for_carry(p)) {
+	if (log->held && vc_log_may_write(log)) {
 		log->held = false;
 		wake = true;
 	}
@@ -141,143 +163,7 @@ static void vc_log_provide(struct vc_log *log)
 		vc_log_wake(log);
 }
 
-/* Are so many chunks of a log more than so many percent of what it has? */
-static bool vc_log_exceeds(struct vc_log *log, u32 nr, u32 percent)
-{
-	return (u64)nr * 100 > (u64)vc_log_chunks(log) * percent;
-}
-
-/* The oldest chunk of a list of a log, if it may go; or NULL. */
-static struct vc_chunk *vc_log_oldest(struct list_head *list)
-{
-	struct vc_chunk *c = list_first_entry_or_null(list, struct vc_chunk,
-						      node);
-
-	return c && vc_chunk_may_die(c) ? c : NULL;
-}
-
-/*
- * A chunk of a log that was read before a restart, and may go, or NULL: it need
- * not wait for what was written before it.
- */
-static struct vc_chunk *vc_log_warm(struct vc_log *log)
-{
-	struct vc_chunk *c;
-
-	if (!log->warm)
-		return NULL;
-	list_for_each_entry(c, &log->chunks, node) {
-		if (c->warm && vc_chunk_may_die(c))
-			return c;
-	}
-	return NULL;
-}
-
-/* How many blocks of a chunk were read? The lock of the pool keeps the chunk. */
-static u32 vc_chunk_hot(struct vc_pool *p, const struct vc_chunk *c)
-{
-	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, hot = 0, i;
-
-	for (i = cell; i < cell + vc_log_room(&p->g); i++)
-		hot += READ_ONCE(p->heat[i]) && vc_cell_mask(&p->ix, i);
-	return hot;
-}
-
-/*
- * The chunk with the least in it, of the oldest of what a log has missed twice that
- * may go; or NULL. One that is full gives nothing without a loss, so that what is
- * dirty had better go to the origin, and its chunks then; unless there is nothing, or
- * the origin takes nothing, or there is no time. Called with the lock of the log.
- */
-static struct vc_chunk *vc_log_emptiest(struct vc_log *log)
-{
-	struct vc_pool *p = log->vol->pool;
-	u32 room = vc_log_room(&p->g), look = VC_VICTIMS;
-	struct vc_chunk *c, *least = NULL;
-	int live = vc_keep_most(room) + 1;
-
-	if (!log->dirty || READ_ONCE(log->vol->failing) ||
-	    READ_ONCE(p->nfree) < vc_pool_reserve(p) / 2)
-		live = room + 1;
-	list_for_each_entry(c, &log->reads[VC_READS_MAIN].chunks, node) {
-		if (!look--)
-			break;
-		if (atomic_read(&c->live) < live && vc_chunk_may_die(c)) {
-			live = atomic_read(&c->live);
-			least = c;
-		}
-	}
-	return least;
-}
-
-/*
- * Which goes of a chunk of what a log has written, and one of what it has read?
- * Where it fits, that of which less has to be copied. Either may be NULL, then it
- * is the other one.
- */
-static struct vc_chunk *vc_log_choose(struct vc_pool *p, bool fits,
-				      struct vc_chunk *written,
-				      struct vc_chunk *read)
-{
-	if (!written || !read)
-		return written ?: read;
-	if (fits)
-		return vc_written_goes(atomic_read(&written->live),
-				       atomic_read(&read->live)) ?
-		       written : read;
-	return vc_written_goes(vc_chunk_hot(p, written),
-			       vc_chunk_hot(p, read)) ? written : read;
-}
-
-/*
- * The chunk of a log that goes first, if there is one that may go; or NULL.
- * What was missed once has little room; of the others that goes with which less is
- * lost, until most of what there is was read.
- */
-static struct vc_chunk *vc_log_victim(struct vc_log *log)
-{
-	struct vc_reads *small = &log->reads[VC_READS_SMALL];
-	struct vc_pool *p = log->vol->pool;
-	struct vc_chunk *c = NULL, *written, *read;
-	bool fits = vc_reads_fit(log);
-
-	spin_lock_irq(&log->lock);
-	if (vc_log_exceeds(log, small->nr, VC_SMALL_PERCENT))
-		c = vc_log_oldest(&small->chunks);
-	written = vc_log_oldest(&log->chunks);
-	read = fits ? vc_log_emptiest(log) :
-	       vc_log_oldest(&log->reads[VC_READS_MAIN].chunks);
-	if (read && !fits && vc_log_exceeds(log, vc_log_reads(log),
-					    READ_ONCE(p->reads_percent)))
-		written = NULL;
-	if (!c && !written && !read)
-		c = vc_log_oldest(&small->chunks) ?: vc_log_warm(log);
-	spin_unlock_irq(&log->lock);
-	return c ?: vc_log_choose(p, fits, written, read);
-}
-
-/* A chunk of a log in which nothing counts any more, and may go; or NULL. */
-static struct vc_chunk *vc_log_husk(struct vc_log *log)
-{
-	struct list_head *lists[] = {
-		&log->chunks,
-		&log->reads[VC_READS_SMALL].chunks,
-		&log->reads[VC_READS_MAIN].chunks,
-	};
-	struct vc_chunk *c = NULL;
-	u32 i;
-
-	spin_lock_irq(&log->lock);
-	for (i = 0; i < ARRAY_SIZE(lists) && !c; i++) {
-		c = vc_log_oldest(lists[i]);
-		if (c && atomic_read(&c->live))
-			c = NULL;
-	}
-	spin_unlock_irq(&log->lock);
-	return c;
-}
-
-/* Such a chunk, whoever has it: nobody loses anything with it. */
+/* A chunk in which nothing counts, whoever has it: nobody loses anything with it. */
 static struct vc_chunk *vc_pool_husk(struct vc_pool *p)
 {
 	struct vc_chunk *c;
@@ -286,7 +172,7 @@ static struct vc_chunk *vc_pool_husk(struct vc_pool *p)
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
-			c = vc_log_husk(log);
+			c = vc_log_husk(log, VC_SHARED);
 			if (c)
 				return c;
 		}
@@ -296,13 +182,13 @@ static struct vc_chunk *vc_pool_husk(struct vc_pool *p)
 
 static bool vc_log_is_over(struct vc_log *log)
 {
-	return vc_log_chunks(log) > log->share;
+	return vc_log_has(log, VC_SHARED) > log->share;
 }
 
 /* How far is a log over its share, in thousandths of it? */
 static u64 vc_log_excess(struct vc_log *log)
 {
-	return div_u64((u64)vc_log_chunks(log) * 1000, log->share + 1);
+	return div_u64((u64)vc_log_has(log, VC_SHARED) * 1000, log->share + 1);
 }
 
 /*
@@ -310,7 +196,8 @@ static u64 vc_log_excess(struct vc_log *log)
  * to give one; or NULL.
  */
 static struct vc_chunk *vc_pool_first(struct vc_pool *p,
-				      struct vc_chunk *(*of)(struct vc_log *))
+				      struct vc_chunk *(*of)(struct vc_log *,
+							     enum vc_domain))
 {
 	struct vc_chunk *c, *first = NULL;
 	struct vc_volume *v;
@@ -323,7 +210,7 @@ static struct vc_chunk *vc_pool_first(struct vc_pool *p,
 			if ((!all && !vc_log_is_over(log)) ||
 			    (first && vc_log_excess(log) <= most))
 				continue;
-			c = of(log);
+			c = of(log, VC_SHARED);
 			if (c) {
 				first = c;
 				most = vc_log_excess(log);
@@ -333,24 +220,31 @@ static struct vc_chunk *vc_pool_first(struct vc_pool *p,
 	return first;
 }
 
-/*
- * The oldest chunk of a log, if carrying pays: where three quarters of what
- * the log has are dirty, a chunk that is gained costs three that are copied.
+/**
+ * vc_log_burden - the oldest chunk of a log, if carrying pays
+ * @log: the log
+ * @domain: where there has to be room
+ *
+ * Where three quarters of what the log has are dirty, a chunk that is gained costs
+ * three that are copied.
+ *
+ * Return: NULL when it does not.
  */
-static struct vc_chunk *vc_log_burden(struct vc_log *log)
+struct vc_chunk *vc_log_burden(struct vc_log *log, enum vc_domain domain)
 {
 	struct vc_volume *v = log->vol;
 	struct vc_chunk *c, *first;
 	u64 dirty = 0;
 
 	if (READ_ONCE(v->stopped) || READ_ONCE(v->drain) ||
-	    v->pool->state != VC_POOL_OK)
+	    v->pool->state != VC_POOL_OK || !vc_log_written_in(log, domain))
 		return NULL;
 	spin_lock_irq(&log->lock);
 	list_for_each_entry(c, &log->chunks, node)
 		dirty += atomic_read(&c->dirty);
 	first = list_first_entry_or_null(&log->chunks, struct vc_chunk, node);
 	if (first && (first->state != VC_CHUNK_SEALED ||
+		      !vc_log_gives(log, first, domain) ||
 		      !atomic_read(&first->dirty) ||
 		      dirty * 4 > (u64)log->nr * 3 *
 				 vc_log_room(&v->pool->g)))
@@ -384,7 +278,7 @@ static u32 vc_pool_low(struct vc_pool *p)
 
 	if (vc_pool_has_over(p))
 		low += p->nlogs + 1;
-	return min(low, vc_pool_size(p) / 2);
+	return min(low, READ_ONCE(p->shared) / 2);
 }
 
 /* Is there one who cannot write for want of a chunk, and its origin takes data? */
@@ -395,7 +289,8 @@ static bool vc_pool_has_starved(struct vc_pool *p)
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
-			if (READ_ONCE(log->starved) && !READ_ONCE(v->failing))
+			if (READ_ONCE(log->starved) && READ_ONCE(log->most) &&
+			    !READ_ONCE(v->failing))
 				return true;
 		}
 	}
@@ -405,14 +300,26 @@ static bool vc_pool_has_starved(struct vc_pool *p)
 /* Is somebody to be told when one more chunk can go? */
 static bool vc_pool_short(struct vc_pool *p)
 {
+	struct vc_volume *v;
+	struct vc_log *log;
+
+	list_for_each_entry(v, &p->volumes, node) {
+		list_for_each_entry(log, &v->logs, node) {
+			if (vc_own_is_short(log) || vc_log_withdraws(log))
+				return true;
+		}
+	}
 	return READ_ONCE(p->nfree) < vc_pool_low(p) || vc_pool_shrinks(p);
 }
 
-/*
- * Nothing can go of what is known: find out what a volume has that was not
- * used since the pool was loaded. Return: there was one.
+/**
+ * vc_pool_look_further - find out what a volume has that was not used since the
+ *	pool was loaded
+ * @p: the pool, locked
+ *
+ * Nothing can go of what is known. Return: there was one.
  */
-static bool vc_pool_look_further(struct vc_pool *p)
+bool vc_pool_look_further(struct vc_pool *p)
 {
 	struct vc_volume *v;
 
@@ -438,14 +345,42 @@ static bool vc_pool_carry(struct vc_pool *p, struct vc_chunk *c, u32 *left)
 	return false;
 }
 
-/* Keep what is hot in a chunk, and let it die. Return: false: not now. */
-static bool vc_pool_kill(struct vc_pool *p, struct vc_chunk *c)
+/**
+ * vc_pool_kill - keep what is hot in a chunk, and let it die
+ * @p: the pool, locked
+ * @c: the chunk
+ *
+ * Return: false: not now.
+ */
+bool vc_pool_kill(struct vc_pool *p, struct vc_chunk *c)
 {
-	int r = vc_chunk_kill(p, c, true);
+	int r = vc_chunk_kill(p, c, VC_KILL_KEEP);
 
 	if (r == -EAGAIN)
 		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
 	return !r;
+}
+
+/*
+ * What is being filled is in shared lanes, where the log may have nothing: it goes
+ * when it is closed.
+ */
+static void vc_log_withdraw(struct vc_log *log)
+{
+	enum vc_reads_kind kind;
+	struct vc_chunk *c;
+
+	if (log->most || !vc_log_has(log, VC_SHARED))
+		return;
+	for (kind = 0; kind < VC_READS_KINDS; kind++)
+		vc_reads_leave(log, kind, VC_SHARED);
+	spin_lock_irq(&log->lock);
+	c = READ_ONCE(log->open);
+	if (c && c->own)
+		c = NULL;
+	spin_unlock_irq(&log->lock);
+	if (c)
+		vc_log_close_idle(log);
 }
 
 /*
@@ -462,8 +397,10 @@ static void vc_pool_deflate(struct vc_pool *p)
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
-			while (left && vc_log_chunks(log) >= log->most) {
-				c = vc_log_victim(log);
+			vc_log_withdraw(log);
+			while (left && vc_log_has(log, VC_SHARED) >=
+				       log->most) {
+				c = vc_log_victim(log, VC_SHARED);
 				if (!c || !vc_pool_kill(p, c))
 					break;
 				left--;
@@ -471,55 +408,6 @@ static void vc_pool_deflate(struct vc_pool *p)
 		}
 	}
 	if (!left)
-		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
-}
-
-/* The log of a chunk that is to leave has to let go of its oldest first. */
-static struct vc_chunk *vc_leaving_first(struct vc_chunk *c)
-{
-	struct vc_log *log = c->log;
-	struct vc_chunk *first;
-
-	if (READ_ONCE(c->state) == VC_CHUNK_OPEN && c->reads)
-		vc_reads_close(log);
-	else if (READ_ONCE(c->state) == VC_CHUNK_OPEN)
-		vc_log_close_idle(log);
-	spin_lock_irq(&log->lock);
-	if (c->reads || c->warm)
-		first = vc_chunk_may_die(c) ? c : NULL;
-	else
-		first = vc_log_oldest(&log->chunks);
-	spin_unlock_irq(&log->lock);
-	return first;
-}
-
-/*
- * Let go of what is behind the new end of the pool, a few chunks at a time. What
- * has still to be destaged kicks us when it is.
- */
-static void vc_pool_vacate(struct vc_pool *p)
-{
-	u32 i, left = VC_DEFLATE_BATCH;
-	bool further = false;
-	struct vc_chunk *first;
-
-	for (i = p->limit; i < p->g.chunks; i++) {
-		struct vc_chunk *c = &p->chunk[i];
-
-		if (left && vc_chunk_leaves(c) && c->log) {
-			first = vc_leaving_first(c);
-			/* What is in the way is so of others, too. */
-			if (first)
-				left = vc_pool_kill(p, first) ? left - 1 : 0;
-		}
-		further |= vc_chunk_leaves(c) && !c->log;
-		cond_resched();
-	}
-	/* The oldest chunk of a log may be one that we had passed. */
-	vc_pool_count_leaving(p);
-	if (!p->leaving)
-		vc_pool_shrunk(p);
-	else if (!left || (further && vc_pool_look_further(p)))
 		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
 }
 
@@ -540,6 +428,8 @@ static void vc_pool_make_room(struct vc_pool *p)
 
 	WRITE_ONCE(p->short_of_space, vc_pool_short(p));
 	smp_mb(); /* what we do not see yet of the chunks, kicks us */
+	if (vc_own_make_room(p, end))
+		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
 	while (more && READ_ONCE(p->nfree) < vc_pool_low(p)) {
 		c = vc_pool_husk(p) ?: vc_pool_first(p, vc_log_victim);
 		burden = c ? NULL : vc_pool_first(p, vc_log_burden);
@@ -578,30 +468,19 @@ void vc_space_work(struct work_struct *work)
 	struct vc_log *log;
 
 	mutex_lock(&p->lock);
+	if (p->strays)
+		vc_own_clear(p);
 	vc_pool_share(p);
 	vc_pool_deflate(p);
 	vc_pool_make_room(p);
 	if (vc_pool_shrinks(p))
 		vc_pool_vacate(p);
+	vc_pool_migrate(p);
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node)
 			vc_log_provide(log);
 	}
 	mutex_unlock(&p->lock);
-}
-
-/* Any chunk of a log that may go, or NULL. */
-static struct vc_chunk *vc_log_any(struct vc_log *log)
-{
-	struct vc_chunk *c;
-
-	spin_lock_irq(&log->lock);
-	c = vc_log_oldest(&log->chunks) ?:
-	    vc_log_oldest(&log->reads[VC_READS_SMALL].chunks) ?:
-	    vc_log_oldest(&log->reads[VC_READS_MAIN].chunks) ?:
-	    vc_log_warm(log);
-	spin_unlock_irq(&log->lock);
-	return c;
 }
 
 /**
@@ -617,7 +496,7 @@ int vc_log_shed(struct vc_log *log, u32 most)
 	int r = 0;
 
 	while (!r && most-- && (c = vc_log_any(log))) {
-		r = vc_chunk_kill(log->vol->pool, c, false);
+		r = vc_chunk_kill(log->vol->pool, c, VC_KILL_ALL);
 		cond_resched();
 	}
 	return r;

@@ -231,6 +231,7 @@ static int vc_pool_alloc(struct vc_pool *p)
 		spin_lock_init(&p->group[i]);
 	p->limit = p->g.chunks;
 	p->leaving = 0;
+	vc_lanes_count(p);
 	return 0;
 }
 
@@ -271,9 +272,7 @@ static void vc_pool_place_chunk(struct vc_pool *p, u32 nr, int r)
 	v = f->gen ? vc_volume_find(p, f->volume) : NULL;
 	if (!v || f->gen < v->floor) {
 		f->gen = 0;
-		c->state = VC_CHUNK_FREE;
-		list_add_tail(&c->node, &p->free);
-		p->nfree++;
+		vc_lane_add(p, c);
 		return;
 	}
 	c->gen = f->gen;
@@ -478,8 +477,7 @@ void vc_pool_unload(struct vc_pool *p)
 	p->work = NULL;
 	p->carrying = NULL;
 	p->super = NULL;
-	INIT_LIST_HEAD(&p->free);
-	p->nfree = 0;
+	vc_lanes_init(p);
 	p->state = VC_POOL_OK;
 	p->loaded = false;
 }

@@ -12,6 +12,7 @@
 
 #include "../core/level.h"
 #include "../core/log.h"
+#include "../core/place.h"
 
 struct vc_pool;
 struct vc_tag;
@@ -39,7 +40,7 @@ enum vc_chunk_state {
 
 /**
  * struct vc_chunk - a chunk of a pool
- * @node: vc_log.chunks, vc_reads.chunks, or vc_pool.free
+ * @node: vc_log.chunks, vc_reads.chunks, or vc_lane.free
  * @log: whose it is
  * @gen: generation
  * @lives: how often it was freed, for who cannot keep it: see vc_lookup_clean();
@@ -50,6 +51,9 @@ enum vc_chunk_state {
  * @wanted: it would have gone but for them
  * @pending: records on their way, one more while it is open
  * @state: enum vc_chunk_state, under the lock of the log or of the free list
+ * @lane: its lane
+ * @own: that is one of its log's own, see lane.c; from when it is taken on, under
+ *	the lock of the log
  * @clean: all that counts in it is on the origin; set once, or from the start
  * @reads: what is in it was promoted, it has no records, and these are its like;
  *	or NULL
@@ -68,6 +72,8 @@ struct vc_chunk {
 	atomic_t users;
 	atomic_t pending;
 	u8 state;
+	u8 lane;
+	bool own;
 	bool clean;
 	bool warm;
 	bool failed;
@@ -77,12 +83,18 @@ struct vc_chunk {
 	struct vc_sealing *sealing;
 };
 
+static inline enum vc_domain vc_chunk_domain(const struct vc_chunk *c)
+{
+	return READ_ONCE(c->own) ? VC_OWN : VC_SHARED;
+}
+
 /* What a log takes a chunk for. */
 enum vc_take {
 	VC_TAKE_WRITE,		/* for records */
 	VC_TAKE_READ,		/* for what is promoted */
 	VC_TAKE_PREFETCH,	/* for what is promoted and nobody reads now */
-	VC_TAKE_KEEP,		/* for what was hot in a chunk that goes */
+	VC_TAKE_KEEP,		/* for what was hot in a chunk that goes, of shared lanes */
+	VC_TAKE_KEEP_OWN,	/* and in one of the log's own lanes */
 	VC_TAKE_CARRY,		/* for what has to last in a chunk that goes */
 };
 
@@ -166,19 +178,20 @@ struct vc_stream {
 enum vc_reads_kind {
 	VC_READS_SMALL,		/* it was missed once */
 	VC_READS_MAIN,		/* it was missed twice, or was hot in another chunk */
+	VC_READS_WARM,		/* it was kept, not hot: of a tag with lanes of its own */
 	VC_READS_KINDS
 };
 
 /**
  * struct vc_reads - chunks of reads, filled one after the other
- * @chunks: the oldest first; under vc_log.lock
+ * @chunks: the oldest first, by where they are; under vc_log.lock
  * @nr: how many; under vc_log.lock
  * @open: the one that is being filled, or NULL; under vc_log.fill
  * @filled: blocks of it in use; under vc_log.fill
  */
 struct vc_reads {
-	struct list_head chunks;
-	u32 nr;
+	struct list_head chunks[VC_DOMAINS];
+	u32 nr[VC_DOMAINS];
 	struct vc_chunk *open;
 	u32 filled;
 };
@@ -207,9 +220,10 @@ struct vc_prefetch {
 };
 
 /**
- * struct vc_claim - what the tag of a log is to have of the chunks
+ * struct vc_claim - what the tag of a log is to have of the chunks in shared lanes
  * @least: its minimum
  * @most: its maximum
+ * @own_most: its maximum in lanes of its own
  * @share: its share
  * @weight: 0 when nobody uses the log
  * @full: its share is its maximum
@@ -217,6 +231,7 @@ struct vc_prefetch {
 struct vc_claim {
 	u32 least;
 	u32 most;
+	u32 own_most;
 	u64 share;
 	u32 weight;
 	bool full;
@@ -235,14 +250,22 @@ struct vc_claim {
  * @chunks: all its chunks, the oldest first
  * @records: records on their way, the oldest first
  * @nr: chunks in @chunks
+ * @nr_own: of those the ones in lanes of its own
  * @dirty: of those the ones that are not clean
  * @warm: and those that are warm
  * @spare: the next chunk
  * @starved: the writer waits for a chunk or for a seal
  * @held: it waits until carrying has its chunks, see vc_log_hold()
  * @claim: how its share is found; under the lock of the pool
- * @share: chunks that are its share of the pool
- * @most: chunks that it may have at most
+ * @share: chunks that are its share of the shared lanes
+ * @most: chunks that it may have there at most
+ * @own_most: and in lanes of its own
+ * @lanes: lanes of its own, bits; under the lock of the pool, too
+ * @own_size: chunks of those
+ * @own_strays: of these the ones that others have still
+ * @own_short: too few of these are free, and what is clean cannot go
+ * @astray: chunks that it has in other logs' lanes
+ * @look_at: where the next chunk is looked for whose hot blocks migrate
  * @written: when the last record was sent, jiffies
  * @seals: seals that are not in use
  * @closed: seals of chunks whose records are complete
@@ -253,6 +276,7 @@ struct vc_claim {
  * @promote_work: gives it one
  * @prefetch: what is to be promoted before it is read
  * @live: cells of its chunks that hold something
+ * @hot: those in shared lanes that are hot there, or about so many
  * @credit: what it may spend on blocks that are not hot, see vc_log_paid()
  * @misses: blocks missed for the first time, the clock of its ghosts
  * @level: how often these have to be missed
@@ -272,6 +296,7 @@ struct vc_log {
 	struct list_head chunks;
 	struct list_head records;
 	u32 nr;
+	u32 nr_own;
 	u32 dirty;
 	u32 warm;
 	struct vc_chunk *spare;
@@ -280,6 +305,13 @@ struct vc_log {
 	struct vc_claim claim;
 	u32 share;
 	u32 most;
+	u32 own_most;
+	u64 lanes;
+	u32 own_size;
+	u32 own_strays;
+	bool own_short;
+	u32 astray;
+	u32 look_at;
 	unsigned long written;
 	struct list_head seals;
 	struct list_head closed;
@@ -290,6 +322,7 @@ struct vc_log {
 	struct work_struct promote_work;
 	struct vc_prefetch prefetch;
 	atomic_t live;
+	atomic_t hot;
 	u32 credit;
 	u32 misses;
 	struct vc_level level;
@@ -299,17 +332,73 @@ struct vc_log {
 	struct vc_sealing sealing[VC_SEALS];
 };
 
+/* Chunks of reads that a log has there. */
+static inline u32 vc_log_reads_in(const struct vc_log *log,
+				  enum vc_domain domain)
+{
+	return READ_ONCE(log->reads[VC_READS_SMALL].nr[domain]) +
+	       READ_ONCE(log->reads[VC_READS_MAIN].nr[domain]) +
+	       READ_ONCE(log->reads[VC_READS_WARM].nr[domain]);
+}
+
 /* Chunks of reads that a log has. */
 static inline u32 vc_log_reads(const struct vc_log *log)
 {
-	return READ_ONCE(log->reads[VC_READS_SMALL].nr) +
-	       READ_ONCE(log->reads[VC_READS_MAIN].nr);
+	return vc_log_reads_in(log, VC_SHARED) + vc_log_reads_in(log, VC_OWN);
+}
+
+/* Chunks that a log has written, there. */
+static inline u32 vc_log_written_in(const struct vc_log *log,
+				    enum vc_domain domain)
+{
+	u32 own = READ_ONCE(log->nr_own);
+
+	return domain == VC_OWN ? own : READ_ONCE(log->nr) - own;
+}
+
+/* Chunks that a log has there, written and read. */
+static inline u32 vc_log_has(const struct vc_log *log, enum vc_domain domain)
+{
+	return vc_log_written_in(log, domain) + vc_log_reads_in(log, domain);
 }
 
 /* Chunks that a log has, written and read. */
 static inline u32 vc_log_chunks(const struct vc_log *log)
 {
 	return READ_ONCE(log->nr) + vc_log_reads(log);
+}
+
+/* Chunks in a log's own lanes that nobody else has. */
+static inline u32 vc_log_own(const struct vc_log *log)
+{
+	u32 size = READ_ONCE(log->own_size);
+
+	return size - min(size, READ_ONCE(log->own_strays));
+}
+
+/* Chunks that a log can have in its own lanes. */
+static inline u32 vc_log_own_room(const struct vc_log *log)
+{
+	return min(vc_log_own(log), READ_ONCE(log->own_most));
+}
+
+/* Chunks that a log can have: its share, and its own lanes. */
+static inline u32 vc_log_part(const struct vc_log *log)
+{
+	return READ_ONCE(log->share) + vc_log_own_room(log);
+}
+
+/* Chunks that a log can have at most: there, and in its own lanes. */
+static inline u64 vc_log_most(const struct vc_log *log)
+{
+	return (u64)READ_ONCE(log->most) + vc_log_own_room(log);
+}
+
+/* Has a log chunks where it may not have any? */
+static inline bool vc_log_withdraws(const struct vc_log *log)
+{
+	return READ_ONCE(log->astray) ||
+	       (!READ_ONCE(log->most) && vc_log_has(log, VC_SHARED));
 }
 
 /* append.c */

@@ -187,6 +187,7 @@ struct vc_stats {
 	atomic64_t read_sectors;
 	atomic64_t read_hit_sectors;
 	atomic64_t cache_hit_sectors;
+	atomic64_t migrated;
 	atomic64_t writes;
 	atomic64_t write_sectors;
 	atomic64_t absorbed_sectors;
@@ -224,6 +225,7 @@ enum vc_exposure {
  * @weight: share of the buffer memory and of the cache
  * @least: of the cache it has this share at least, bytes
  * @most: and this much at most, bytes; 0: no limit
+ * @lanes: of its pool those that it has for itself, bits
  * @name: for people
  * @cgroups: may be NULL
  * @mode: what becomes of its write-outs on a device in writeback mode
@@ -272,6 +274,7 @@ struct vc_tag {
 	u32 weight;
 	u64 least;
 	u64 most;
+	u64 lanes;
 	char name[VCACHE_NAME_MAX + 1];
 	struct vc_cgroups __rcu *cgroups;
 	enum vcache_mode mode;

@@ -106,6 +106,7 @@ struct vc_log *vc_log_get(struct vc_volume *v, u16 tag)
 	log->vol = v;
 	log->tag = tag;
 	log->most = U32_MAX;
+	log->own_most = U32_MAX;
 	log->credit = VC_CREDIT_FIRST;
 	mutex_init(&log->append);
 	spin_lock_init(&log->lock);
@@ -114,12 +115,7 @@ struct vc_log *vc_log_get(struct vc_volume *v, u16 tag)
 	INIT_LIST_HEAD(&log->seals);
 	INIT_LIST_HEAD(&log->closed);
 	INIT_WORK(&log->seal_work, vc_seal_work);
-	mutex_init(&log->fill);
-	for (i = 0; i < VC_READS_KINDS; i++)
-		INIT_LIST_HEAD(&log->reads[i].chunks);
-	INIT_LIST_HEAD(&log->promotions);
-	INIT_WORK(&log->promote_work, vc_promote_work);
-	vc_prefetch_init(log);
+	vc_reads_init(log);
 	spin_lock_init(&log->stream_lock);
 	for (i = 0; i < VC_SEALS; i++) {
 		struct vc_sealing *s = &log->sealing[i];
@@ -387,6 +383,7 @@ int vc_volume_join(struct vc_volume *v, struct vc_tag *tag)
 	if (log) {
 		rcu_assign_pointer(log->user, tag);
 		tag->log = log;
+		vc_tag_keep_lanes(tag);
 	}
 	mutex_unlock(&v->pool->lock);
 	if (!log)
@@ -436,6 +433,7 @@ void vc_volume_part(struct vc_tag *tag)
 	if (rcu_access_pointer(log->user) == tag) {
 		RCU_INIT_POINTER(log->user, NULL);
 		vc_log_unprovide(log);
+		vc_log_set_lanes(log, 0);
 	}
 	mutex_unlock(&log->vol->pool->lock);
 	/* Others share what it had. */

@@ -42,12 +42,13 @@ static void vc_warm_hand_over(struct vc_log *log, struct vc_chunk *c, u64 gen)
 {
 	spin_lock_irq(&log->lock);
 	c->gen = gen;
-	c->reads->nr--;
+	c->reads->nr[c->own]--;
 	c->reads = NULL;
 	c->warm = true;
 	c->stale = false; /* its seal was made of what counts */
 	list_move_tail(&c->node, &log->chunks);
 	log->nr++;
+	log->nr_own += c->own;
 	log->warm++;
 	spin_unlock_irq(&log->lock);
 }
@@ -78,13 +79,14 @@ static int vc_warm_chunk(struct vc_log *log, struct vc_chunk *c)
 /* Those that were missed once come first: they are the first to go. */
 static int vc_warm_log(struct vc_log *log)
 {
+	struct vc_chunk *c, *next;
 	u32 kind, n = 0;
 	int r = 0;
 
 	for (kind = 0; kind < VC_READS_KINDS; kind++) {
-		struct vc_chunk *c, *next;
-
-		list_for_each_entry_safe(c, next, &log->reads[kind].chunks,
+		/* No volume is in use: all lanes are shared. */
+		list_for_each_entry_safe(c, next,
+					 &log->reads[kind].chunks[VC_SHARED],
 					 node) {
 			if (!r && c->state == VC_CHUNK_SEALED)
 				r = vc_warm_chunk(log, c);

@@ -217,6 +217,10 @@ enum vcache_a_device {
  *   its end
  * @VCACHE_A_TAG_PREFETCHED_BYTES: what cache-prefetch has brought into the
  *   cache
+ * @VCACHE_A_TAG_CACHE_LANES: lanes of the pool that it has for itself, a bit
+ *   each; 0: none
+ * @VCACHE_A_TAG_CACHE_OWN_BYTES: of cached-bytes those in its own lanes
+ * @VCACHE_A_TAG_CACHE_HOT_BYTES: of those in shared lanes what is hot there
  * @VCACHE_A_TAG_PAD: aligns 64-bit values, no content
  */
 enum vcache_a_tag {
@@ -244,6 +248,9 @@ enum vcache_a_tag {
 	VCACHE_A_TAG_CACHE_SHARE_BYTES,
 	VCACHE_A_TAG_PREFETCH_WAITING_BYTES,
 	VCACHE_A_TAG_PREFETCHED_BYTES,
+	VCACHE_A_TAG_CACHE_LANES,
+	VCACHE_A_TAG_CACHE_OWN_BYTES,
+	VCACHE_A_TAG_CACHE_HOT_BYTES,
 	VCACHE_A_TAG_PAD,
 
 	/* private: */
@@ -275,6 +282,8 @@ enum vcache_a_tag {
  *   tag (isolation=degraded)
  * @VCACHE_A_STATS_TAGGED_FLUSHES: tagged flushes sent to the origin
  * @VCACHE_A_STATS_CACHE_HIT_BYTES: reads served from the cache device
+ * @VCACHE_A_STATS_MIGRATED_BLOCKS: blocks of 4 KiB copied between its own lanes
+ *   and shared ones
  * @VCACHE_A_STATS_PAD: aligns 64-bit values, no content
  */
 enum vcache_a_stats {
@@ -297,6 +306,7 @@ enum vcache_a_stats {
 	VCACHE_A_STATS_DEVICE_FLUSHES,
 	VCACHE_A_STATS_TAGGED_FLUSHES,
 	VCACHE_A_STATS_CACHE_HIT_BYTES,
+	VCACHE_A_STATS_MIGRATED_BLOCKS,
 	VCACHE_A_STATS_PAD,
 
 	/* private: */

@@ -6,7 +6,7 @@ import itertools
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -221,13 +221,15 @@ class PoolStatus(NamedTuple):
     kept: int
     reads_percent: int
     leaving: int
+    lanes: int
+    strays: int
 
 
 def pool_status(pool: Mapped) -> PoolStatus:
     """Return what a pool says of itself."""
     words = pool.status()
     return PoolStatus._make([words[0], *map(int, words[1:9]), float(words[9]),
-                             *map(int, words[10:15])])
+                             *map(int, words[10:17])])
 
 
 class CacheStatus(NamedTuple):
@@ -249,16 +251,19 @@ def cache_status(device: Mapped) -> CacheStatus:
     return CacheStatus._make([int(words[at + 1]), words[at + 2], *map(int, words[at + 3:at + 8])])
 
 
-def pool_table(cache: str, chunk_kib: int | None = None) -> str:
-    """Return the table line of a pool on a cache device."""
-    options = "" if chunk_kib is None else f" 2 chunk_kib {chunk_kib}"
-    return f"0 {sectors(cache)} vcache-pool {cache}{options}"
+def pool_table(cache: str, chunk_kib: int | None = None, lanes: Sequence[int] = ()) -> str:
+    """Return the table line of a pool on a cache device; the lanes are in sectors."""
+    options = [] if chunk_kib is None else [f"chunk_kib {chunk_kib}"]
+    options += [f"lane {size}" for size in lanes]
+    words = f" {2 * len(options)} {' '.join(options)}" if options else ""
+    return f"0 {sectors(cache)} vcache-pool {cache}{words}"
 
 
 @contextlib.contextmanager
-def pool(cache: str, *, chunk_kib: int | None = None, name: str = "") -> Iterator[Mapped]:
+def pool(cache: str, *, chunk_kib: int | None = None, lanes: Sequence[int] = (),
+         name: str = "") -> Iterator[Mapped]:
     """Make a pool on a cache device."""
-    with mapped(pool_table(cache, chunk_kib), name or unique("pool")) as device:
+    with mapped(pool_table(cache, chunk_kib, lanes), name or unique("pool")) as device:
         yield device
 
 

@@ -19,13 +19,13 @@ BLOCK = 8  # sectors
 BAD_LINES = [
     ("", "no cache device given"),
     ("/dev/no-such-device", "cannot open the cache device"),
-    ("{cache} 6 chunk_kib 64 chunk_kib 64 chunk_kib 64", "arguments must be 0, 2 or 4"),
-    ("{cache} -2", "arguments must be 0, 2 or 4"),
-    ("{cache} 2 chunk_kib", "arguments must be 0, 2 or 4"),
-    ("{cache} 1 chunk_kib", "arguments must be 0, 2 or 4"),
-    ("{cache} 3 chunk_kib 64 reads_percent", "arguments must be 0, 2 or 4"),
-    ("{cache} 2 chunks 64", "optional arguments are: chunk_kib <n>, reads_percent <n>"),
-    ("{cache} 4 chunk_kib 64 reads 5", "optional arguments are: chunk_kib <n>, reads_percent <n>"),
+    ("{cache} 132 chunk_kib 64", "number of optional arguments must be even, 0..130"),
+    ("{cache} -2", "number of optional arguments must be even, 0..130"),
+    ("{cache} 2 chunk_kib", "number of optional arguments must be even, 0..130"),
+    ("{cache} 1 chunk_kib", "number of optional arguments must be even, 0..130"),
+    ("{cache} 3 chunk_kib 64 reads_percent", "number of optional arguments must be even, 0..130"),
+    ("{cache} 2 chunks 64", "optional arguments are: chunk_kib <n>, reads_percent"),
+    ("{cache} 4 chunk_kib 64 reads 5", "optional arguments are: chunk_kib <n>, reads_percent"),
     ("{cache} 2 chunk_kib 32", "chunk_kib must be a power of two in 64..16384"),
     ("{cache} 2 chunk_kib 32768", "chunk_kib must be a power of two in 64..16384"),
     ("{cache} 2 chunk_kib 100", "chunk_kib must be a power of two in 64..16384"),
@@ -33,6 +33,9 @@ BAD_LINES = [
     ("{cache} 2 reads_percent 101", "reads_percent must be in 0..100"),
     ("{cache} 2 reads_percent -1", "reads_percent must be in 0..100"),
     ("{cache} 2 reads_percent many", "reads_percent must be in 0..100"),
+    ("{cache} 2 lane 0", "the size of a lane must be a number of sectors"),
+    ("{cache} 2 lane half", "the size of a lane must be a number of sectors"),
+    ("{cache} 128 " + "lane 8 " * 64, "lanes must be 64 at most, with what they leave"),
     ("{cache} 0 chunk_kib 64", "too many arguments"),
     ("{cache} 2 chunk_kib 64 reads_percent 5", "too many arguments"),
 ]
@@ -54,6 +57,7 @@ GOOD_LINES = [
     (" 2 READS_PERCENT 0", " 2 reads_percent 0"),
     (" 4 reads_percent 100 chunk_kib 64", " 4 chunk_kib 64 reads_percent 100"),
     (" 2 reads_percent 75", ""),
+    (" 6 lane 4096 chunk_kib 64 LANE 2000", " 6 chunk_kib 64 lane 4096 lane 2000"),
 ]
 
 

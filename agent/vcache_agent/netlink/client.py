@@ -269,13 +269,14 @@ class Client:
     def tag_set(self, device: DeviceNumber, number: int, *, name: str | None = None,
                 weight: int | None = None, cgroups: Sequence[int] | None = None,
                 mode: spec.Mode | None = None, cache_min: int | None = None,
-                cache_max: int | None = None) -> None:
+                cache_max: int | None = None, cache_lanes: int | None = None) -> None:
         """Make a tag or change it; what is None stays.
 
         :param cgroups: cgroup ids that replace the tag's; empty: none
         :param mode: of its writes, on a device in mode writeback
         :param cache_min: bytes that its share of the cache is at least
         :param cache_max: bytes of the cache that it may have at most; 0: no limit
+        :param cache_lanes: lanes of its pool that it has for itself, a bit each; 0: none
         """
         attributes = _tag_attributes(device, number)
         if name is not None:
@@ -288,6 +289,8 @@ class Client:
             attributes.append(("VCACHE_A_TAG_CACHE_MIN_BYTES", cache_min))
         if cache_max is not None:
             attributes.append(("VCACHE_A_TAG_CACHE_MAX_BYTES", cache_max))
+        if cache_lanes is not None:
+            attributes.append(("VCACHE_A_TAG_CACHE_LANES", cache_lanes))
         if cgroups is not None:
             attributes += [("VCACHE_A_TAG_CGROUP", cgroup) for cgroup in list(cgroups) or [0]]
         self._socket.request(spec.Command.TAG_SET, attributes)
@@ -456,7 +459,10 @@ def _tag(message: genlmsg) -> Tag:
         cache_max_bytes=value("CACHE_MAX_BYTES") or 0,
         cache_share_bytes=value("CACHE_SHARE_BYTES") or 0,
         prefetch_waiting_bytes=value("PREFETCH_WAITING_BYTES") or 0,
-        prefetched_bytes=value("PREFETCHED_BYTES") or 0)
+        prefetched_bytes=value("PREFETCHED_BYTES") or 0,
+        cache_lanes=value("CACHE_LANES") or 0,
+        cache_own_bytes=value("CACHE_OWN_BYTES") or 0,
+        cache_hot_bytes=value("CACHE_HOT_BYTES") or 0)
 
 
 def _curve(message: genlmsg) -> Curve:

@@ -35,6 +35,7 @@ class Stats(nla):
         ('VCACHE_A_STATS_DEVICE_FLUSHES', 'uint64'),
         ('VCACHE_A_STATS_TAGGED_FLUSHES', 'uint64'),
         ('VCACHE_A_STATS_CACHE_HIT_BYTES', 'uint64'),
+        ('VCACHE_A_STATS_MIGRATED_BLOCKS', 'uint64'),
         ('VCACHE_A_STATS_PAD', 'none'),
     )
 
@@ -98,6 +99,9 @@ class TagMessage(genlmsg):
         ('VCACHE_A_TAG_CACHE_SHARE_BYTES', 'uint64'),
         ('VCACHE_A_TAG_PREFETCH_WAITING_BYTES', 'uint64'),
         ('VCACHE_A_TAG_PREFETCHED_BYTES', 'uint64'),
+        ('VCACHE_A_TAG_CACHE_LANES', 'uint64'),
+        ('VCACHE_A_TAG_CACHE_OWN_BYTES', 'uint64'),
+        ('VCACHE_A_TAG_CACHE_HOT_BYTES', 'uint64'),
         ('VCACHE_A_TAG_PAD', 'none'),
     )
 

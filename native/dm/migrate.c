@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: what has become hot in shared lanes changes places with what has become
+ * cold in a tag's own, see ../core/place.h.
+ *
+ * A chunk of the shared lanes goes, and what is hot in it is copied to the tag's own
+ * lanes; before that, if there is no room, the oldest there goes, and what is cold in
+ * it is copied to the shared ones. Where most of that is hot, too, it cools down
+ * instead, and others have their turn: what is read again stays hot. All of this
+ * is paid for as is what is kept (vc_log_paid()), and a few chunks go at a time:
+ * others use the device, too.
+ *
+ * What is written cannot go before what is older. So what is hot in the middle of a
+ * log stays where it is.
+ */
+#include "reads.h"
+
+/* How often chunks change places, while it has to be. */
+#define VC_MIGRATE_TICK		(HZ / 10 + 1)
+
+/* How often it is looked whether they can, when they could not. */
+#define VC_MIGRATE_LATER	HZ
+
+/* Chunks that go in a tick. */
+#define VC_MIGRATE_BATCH	4U
+
+/* Chunks that are looked at in a tick. */
+#define VC_MIGRATE_LOOK		1024U
+
+/* Is too much hot of what a log has in shared lanes? */
+static bool vc_log_swelters(struct vc_log *log)
+{
+	u64 cells = (u64)vc_log_has(log, VC_SHARED) *
+		    vc_log_room(&log->vol->pool->g);
+
+	return READ_ONCE(log->lanes) && vc_log_own_room(log) &&
+	       vc_hot_passes(max(atomic_read(&log->hot), 0), cells);
+}
+
+/**
+ * vc_migrate_soon - something has become hot in a shared lane
+ * @log: whose it is
+ *
+ * Any context.
+ */
+void vc_migrate_soon(struct vc_log *log)
+{
+	struct vc_pool *p = log->vol->pool;
+
+	if (vc_log_swelters(log))
+		queue_delayed_work(p->wq, &p->space_work, VC_MIGRATE_TICK);
+}
+
+/* Can a chunk in shared lanes go, and is it worth it? */
+static bool vc_chunk_swelters(struct vc_pool *p, struct vc_log *log,
+			      struct vc_chunk *c)
+{
+	bool may;
+
+	if (READ_ONCE(c->log) != log || c->own || !vc_chunk_used(c) ||
+	    !vc_hot_passes(vc_chunk_heat(p, c, VC_HEAT_SHARED),
+			   vc_log_room(&p->g)))
+		return false;
+	/* What is being filled goes the next time. */
+	if (READ_ONCE(c->state) == VC_CHUNK_OPEN && c->reads)
+		vc_reads_close(log);
+	spin_lock_irq(&log->lock);
+	may = c->reads || c->warm ? vc_chunk_may_die(c) :
+	      vc_log_oldest(log) == c;
+	spin_unlock_irq(&log->lock);
+	return may;
+}
+
+/* The next chunk in shared lanes of which much is hot; NULL: none was found. */
+static struct vc_chunk *vc_log_sweltering(struct vc_pool *p,
+					  struct vc_log *log)
+{
+	u32 i, chunks = p->g.chunks - p->g.first_chunk;
+
+	for (i = 0; i < min(chunks, VC_MIGRATE_LOOK); i++) {
+		struct vc_chunk *c;
+
+		log->look_at = (log->look_at + 1) % chunks;
+		c = &p->chunk[p->g.first_chunk + log->look_at];
+		if (vc_chunk_swelters(p, log, c))
+			return c;
+		if (!(i % 64))
+			cond_resched();
+	}
+	return NULL;
+}
+
+/* The chunk in a log's own lanes that gives way first; NULL: none can. */
+static struct vc_chunk *vc_log_giving(struct vc_log *log)
+{
+	struct vc_chunk *c;
+
+	spin_lock_irq(&log->lock);
+	c = vc_reads_oldest(log, VC_READS_SMALL, VC_OWN) ?:
+	    vc_reads_oldest(log, VC_READS_WARM, VC_OWN) ?:
+	    vc_reads_oldest(log, VC_READS_MAIN, VC_OWN) ?:
+	    vc_log_oldest(log);
+	if (c && !c->own)
+		c = NULL;
+	spin_unlock_irq(&log->lock);
+	return c;
+}
+
+/* Half as hot, and the last to be looked at again. What is here is not counted. */
+static void vc_chunk_cool(struct vc_pool *p, struct vc_log *log,
+			  struct vc_chunk *c)
+{
+	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, i;
+
+	for (i = 0; i < vc_log_room(&p->g); i++)
+		WRITE_ONCE(p->heat[cell + i], READ_ONCE(p->heat[cell + i]) / 2);
+	WRITE_ONCE(log->credit, log->credit -
+		   min(log->credit, i * VC_CREDIT_KEEP));
+	if (!c->reads)
+		return;
+	spin_lock_irq(&log->lock);
+	list_move_tail(&c->node, &c->reads->chunks[VC_OWN]);
+	spin_unlock_irq(&log->lock);
+}
+
+/*
+ * Have room for a chunk in a log's own lanes. Return: there is; or something was
+ * done, and there may be the next time.
+ */
+static bool vc_log_give_way(struct vc_pool *p, struct vc_log *log, bool *room)
+{
+	u32 cells = vc_log_room(&p->g);
+	struct vc_chunk *c;
+
+	*room = vc_own_has_room(log);
+	if (*room)
+		return true;
+	c = READ_ONCE(log->credit) >= cells * VC_CREDIT_KEEP ?
+	    vc_log_giving(log) : NULL;
+	if (!c)
+		return false;
+	if (vc_swap_pays(cells - vc_chunk_heat(p, c, VC_HEAT_MAIN), cells))
+		return !vc_chunk_kill(p, c, VC_KILL_SWAP);
+	vc_chunk_cool(p, log, c);
+	return true;
+}
+
+/* Up to @left chunks of a log change places, or cool down. Return: some did. */
+static bool vc_log_migrate(struct vc_pool *p, struct vc_log *log, u32 left)
+{
+	struct vc_chunk *c;
+	bool done = false, room;
+
+	if (!vc_log_swelters(log) || READ_ONCE(log->vol->stopped))
+		return false;
+	vc_reads_leave(log, VC_READS_MAIN, VC_SHARED);
+	vc_reads_leave(log, VC_READS_WARM, VC_OWN);
+	for (; left && vc_log_swelters(log); left--) {
+		if (!vc_log_give_way(p, log, &room))
+			break;
+		if (room) {
+			c = vc_log_sweltering(p, log);
+			if (!c || vc_chunk_kill(p, c, VC_KILL_SWAP))
+				break;
+		}
+		done = true;
+	}
+	return done;
+}
+
+/* Of how many logs is too much hot in shared lanes? */
+static u32 vc_pool_sweltering(struct vc_pool *p)
+{
+	struct vc_volume *v;
+	struct vc_log *log;
+	u32 n = 0;
+
+	list_for_each_entry(v, &p->volumes, node) {
+		list_for_each_entry(log, &v->logs, node)
+			n += vc_log_swelters(log) && !READ_ONCE(v->stopped);
+	}
+	return n;
+}
+
+/**
+ * vc_pool_migrate - have what is hot in tags' own lanes
+ * @p: the pool, locked
+ */
+void vc_pool_migrate(struct vc_pool *p)
+{
+	u32 logs = vc_pool_sweltering(p);
+	bool done = false;
+	struct vc_volume *v;
+	struct vc_log *log;
+
+	if (!logs || p->state != VC_POOL_OK)
+		return;
+	if (time_after_eq(jiffies, p->migrate_at)) {
+		list_for_each_entry(v, &p->volumes, node) {
+			list_for_each_entry(log, &v->logs, node)
+				done |= vc_log_migrate(p, log,
+						       max(VC_MIGRATE_BATCH /
+							   logs, 1U));
+		}
+		p->migrate_at = jiffies + (done ? VC_MIGRATE_TICK :
+						  VC_MIGRATE_LATER);
+	}
+	queue_delayed_work(p->wq, &p->space_work,
+			   max_t(long, p->migrate_at - jiffies, 1));
+}

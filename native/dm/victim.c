@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: which chunk of a log goes first, see ../core/replace.h.
+ *
+ * Room may be needed in shared lanes, or in those that are a log's own. What was read
+ * may die in any order, so there is a list of it for either. What was written dies in
+ * its order: where its oldest chunk is in the way of what is there, and nothing else
+ * can go, it goes wherever it is.
+ */
+#include "reads.h"
+
+/**
+ * vc_chunk_heat - how many blocks of a chunk are at least so hot?
+ * @p: the pool, locked: that keeps the chunk
+ * @c: the chunk
+ * @hot: so hot
+ */
+u32 vc_chunk_heat(const struct vc_pool *p, const struct vc_chunk *c, u32 hot)
+{
+	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, n = 0, i;
+
+	for (i = cell; i < cell + vc_log_room(&p->g); i++)
+		n += READ_ONCE(p->heat[i]) >= hot && vc_cell_mask(&p->ix, i);
+	return n;
+}
+
+/* Are so many chunks more than so many percent of what a log has there? */
+static bool vc_log_exceeds(struct vc_log *log, enum vc_domain domain, u32 nr,
+			   u32 percent)
+{
+	return (u64)nr * 100 > (u64)vc_log_has(log, domain) * percent;
+}
+
+/**
+ * vc_reads_oldest - the oldest chunk of reads of a log, if it may go
+ * @log: the log, locked
+ * @kind: of which kind
+ * @domain: and where
+ *
+ * Return: NULL: it may not.
+ */
+struct vc_chunk *vc_reads_oldest(struct vc_log *log, enum vc_reads_kind kind,
+				 enum vc_domain domain)
+{
+	struct list_head *list = &log->reads[kind].chunks[domain];
+	struct vc_chunk *c = list_first_entry_or_null(list, struct vc_chunk,
+						      node);
+
+	return c && vc_chunk_may_die(c) ? c : NULL;
+}
+
+/**
+ * vc_log_oldest - the oldest chunk of what a log has written, if it may go
+ * @log: the log, locked
+ *
+ * Return: NULL: it may not.
+ */
+struct vc_chunk *vc_log_oldest(struct vc_log *log)
+{
+	struct vc_chunk *c = list_first_entry_or_null(&log->chunks,
+						      struct vc_chunk, node);
+
+	return c && vc_chunk_may_die(c) ? c : NULL;
+}
+
+/* The same, if it is there. */
+static struct vc_chunk *vc_log_oldest_in(struct vc_log *log,
+					 enum vc_domain domain)
+{
+	struct vc_chunk *c = vc_log_oldest(log);
+
+	return c && vc_chunk_domain(c) == domain ? c : NULL;
+}
+
+/*
+ * A chunk of a log that was read before a restart, and may go, or NULL: it need
+ * not wait for what was written before it.
+ */
+static struct vc_chunk *vc_log_warm(struct vc_log *log, enum vc_domain domain)
+{
+	struct vc_chunk *c;
+
+	if (!log->warm)
+		return NULL;
+	list_for_each_entry(c, &log->chunks, node) {
+		if (c->warm && vc_chunk_domain(c) == domain &&
+		    vc_chunk_may_die(c))
+			return c;
+	}
+	return NULL;
+}
+
+/* Is a log's oldest chunk, once all in it is on the origin, one that makes room there? */
+static bool vc_log_may_give(struct vc_log *log, enum vc_domain domain)
+{
+	struct vc_chunk *c = list_first_entry_or_null(&log->chunks,
+						      struct vc_chunk, node);
+
+	return c && log->dirty && !READ_ONCE(log->vol->failing) &&
+	       vc_log_gives(log, c, domain);
+}
+
+/* Has a chunk to go there, be it with a loss? For nothing else does, or there is no time. */
+static bool vc_log_must_give(struct vc_log *log, enum vc_domain domain)
+{
+	struct vc_pool *p = log->vol->pool;
+
+	if (!vc_log_may_give(log, domain))
+		return true;
+	return domain == VC_OWN ? vc_own_hurries(log) :
+	       READ_ONCE(p->nfree) < vc_pool_reserve(p) / 2;
+}
+
+/*
+ * The chunk with the least in it, of the oldest of a list that may go; @live says
+ * what it has to have less than, and then what it has. NULL when there is none.
+ */
+static struct vc_chunk *vc_reads_emptiest(struct list_head *list, int *live)
+{
+	struct vc_chunk *c, *least = NULL;
+	u32 look = VC_VICTIMS;
+
+	list_for_each_entry(c, list, node) {
+		if (!look--)
+			break;
+		if (atomic_read(&c->live) < *live && vc_chunk_may_die(c)) {
+			*live = atomic_read(&c->live);
+			least = c;
+		}
+	}
+	return least;
+}
+
+/*
+ * Such a chunk of what a log has kept, or missed twice; or NULL. One that is full
+ * gives nothing without a loss, so that what is dirty had better go to the origin, and
+ * its chunks then; unless there is nothing that would make room here, or the origin
+ * takes nothing, or there is no time. Called with the lock of the log.
+ */
+static struct vc_chunk *vc_log_emptiest(struct vc_log *log,
+					enum vc_domain domain)
+{
+	u32 room = vc_log_room(&log->vol->pool->g);
+	struct vc_chunk *c;
+	int live = vc_keep_most(room) + 1;
+
+	if (vc_log_must_give(log, domain))
+		live = room + 1;
+	c = vc_reads_emptiest(&log->reads[VC_READS_WARM].chunks[domain], &live);
+	return vc_reads_emptiest(&log->reads[VC_READS_MAIN].chunks[domain],
+				 &live) ?: c;
+}
+
+/*
+ * Which goes of a chunk of what a log has written, and one of what it has read?
+ * Where it fits, that of which less has to be copied. Either may be NULL, then it
+ * is the other one.
+ */
+static struct vc_chunk *vc_log_choose(struct vc_pool *p, bool fits,
+				      struct vc_chunk *written,
+				      struct vc_chunk *read)
+{
+	if (!written || !read)
+		return written ?: read;
+	if (fits)
+		return vc_written_goes(atomic_read(&written->live),
+				       atomic_read(&read->live)) ?
+		       written : read;
+	return vc_written_goes(vc_chunk_heat(p, written, 1),
+			       vc_chunk_heat(p, read, 1)) ? written : read;
+}
+
+/**
+ * vc_log_gives - does a log let go of its oldest chunk so that there is room?
+ * @log: the log
+ * @c: the chunk, of what it has written
+ * @domain: where the room is needed
+ *
+ * It may be somewhere else, and in the way. In its own lanes it need not go for others
+ * while the log has no more than its share in shared ones.
+ */
+bool vc_log_gives(const struct vc_log *log, const struct vc_chunk *c,
+		  enum vc_domain domain)
+{
+	if (vc_chunk_domain(c) == domain)
+		return true;
+	return vc_log_written_in(log, domain) &&
+	       (domain == VC_OWN ||
+		vc_log_has(log, VC_SHARED) > READ_ONCE(log->share));
+}
+
+/* When neither of these can go: what was missed once, or what is in the way. */
+static struct vc_chunk *vc_log_last(struct vc_log *log, enum vc_domain domain)
+{
+	struct vc_chunk *c = vc_log_oldest(log);
+
+	return vc_reads_oldest(log, VC_READS_SMALL, domain) ?:
+	       vc_log_warm(log, domain) ?:
+	       (c && vc_log_gives(log, c, domain) ? c : NULL);
+}
+
+/**
+ * vc_log_victim - the chunk of a log that goes first, so that there is room
+ * @log: the log; its pool is locked
+ * @domain: where the room is needed
+ *
+ * What was missed once has little room; of the others that goes with which less is
+ * lost, until most of what there is was read.
+ *
+ * Return: NULL when none may go.
+ */
+struct vc_chunk *vc_log_victim(struct vc_log *log, enum vc_domain domain)
+{
+	struct vc_chunk *c = NULL, *written, *read;
+	struct vc_pool *p = log->vol->pool;
+	bool fits = vc_reads_fit(log);
+
+	spin_lock_irq(&log->lock);
+	if (vc_log_exceeds(log, domain, log->reads[VC_READS_SMALL].nr[domain],
+			   VC_SMALL_PERCENT))
+		c = vc_reads_oldest(log, VC_READS_SMALL, domain);
+	written = vc_log_oldest_in(log, domain);
+	read = fits ? vc_log_emptiest(log, domain) :
+	       vc_reads_oldest(log, VC_READS_WARM, domain) ?:
+	       vc_reads_oldest(log, VC_READS_MAIN, domain);
+	if (read && !fits &&
+	    vc_log_exceeds(log, domain, vc_log_reads_in(log, domain),
+			   READ_ONCE(p->reads_percent)))
+		written = NULL;
+	if (!c && !written && !read)
+		c = vc_log_last(log, domain);
+	spin_unlock_irq(&log->lock);
+	return c ?: vc_log_choose(p, fits, written, read);
+}
+
+/**
+ * vc_log_any - any chunk of a log that may go, wherever it is
+ * @log: the log; its pool is locked
+ *
+ * Return: NULL when none may.
+ */
+struct vc_chunk *vc_log_any(struct vc_log *log)
+{
+	struct vc_chunk *c;
+	u32 kind;
+
+	spin_lock_irq(&log->lock);
+	c = vc_log_oldest(log);
+	for (kind = 0; kind < VC_READS_KINDS && !c; kind++)
+		c = vc_reads_oldest(log, kind, VC_SHARED) ?:
+		    vc_reads_oldest(log, kind, VC_OWN);
+	c = c ?: vc_log_warm(log, VC_SHARED) ?: vc_log_warm(log, VC_OWN);
+	spin_unlock_irq(&log->lock);
+	return c;
+}
+
+/**
+ * vc_log_husk - a chunk of a log in which nothing counts any more, and may go
+ * @log: the log; its pool is locked
+ * @domain: where it is
+ *
+ * Return: NULL when there is none.
+ */
+struct vc_chunk *vc_log_husk(struct vc_log *log, enum vc_domain domain)
+{
+	struct vc_chunk *c;
+	u32 kind;
+
+	spin_lock_irq(&log->lock);
+	c = vc_log_oldest_in(log, domain);
+	for (kind = 0; kind < VC_READS_KINDS; kind++) {
+		if (c && !atomic_read(&c->live))
+			break;
+		c = vc_reads_oldest(log, kind, domain);
+	}
+	if (c && atomic_read(&c->live))
+		c = NULL;
+	spin_unlock_irq(&log->lock);
+	return c;
+}

@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lanes: ranges of the cache device, and tags that have some for themselves."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kernel import stack
+from tests.kernel.conftest import KernelLog
+from tests.kernel.disk import Disk, pattern
+from tests.kernel.dm import DmError
+from tests.kernel.stack import Mapped
+from tests.kernel.test_resize import Churn, churning, settled
+from tests.kernel.test_shares import read_twice, write_all
+from vcache_agent.model import Tag
+from vcache_agent.netlink.client import Client
+from vcache_agent.netlink.errors import NetlinkError
+
+MIB = 1 << 20
+SECTORS = 2048  # of a MiB
+TAG = 7
+
+
+class Ssd:
+    """Two devices, one behind the other: the first has the metadata.
+
+    :param parts: their paths
+    :param path: of both
+    :param lanes: the size of the first, as a lane
+    """
+
+    def __init__(self, parts: tuple[str, str], path: str) -> None:
+        self.parts, self.path = parts, path
+        self.lanes = [stack.sectors(parts[0])]
+
+    def requests(self, part: int) -> int:
+        """Return how many reads and writes a part has had."""
+        return self._stat(part, 0) + self._stat(part, 4)
+
+    def read_sectors(self, part: int) -> int:
+        """Return what has been read of a part."""
+        return self._stat(part, 2)
+
+    def _stat(self, part: int, word: int) -> int:
+        words = Path(f"/sys/block/{Path(self.parts[part]).name}/stat").read_text().split()
+        return int(words[word])
+
+
+@contextlib.contextmanager
+def concatenation(first: int, second: int) -> Iterator[Ssd]:
+    """Give two devices of so many MiB as one."""
+    with (stack.null_blk(first, discard=True) as one, stack.null_blk(second, discard=True) as two):
+        size, more = stack.sectors(one), stack.sectors(two)
+        with stack.mapped(f"0 {size} linear {one} 0\n{size} {more} linear {two} 0") as both:
+            yield Ssd((one, two), both.path)
+
+
+@pytest.fixture
+def ssd() -> Iterator[Ssd]:
+    """Give 32 MiB, of which 30 are for data, and 32 more."""
+    with concatenation(32, 32) as both:
+        yield both
+
+
+def cached(client: Client, device: Mapped, tag: int = TAG) -> tuple[int, int]:
+    """Return what a tag has in its own lanes and in shared ones, in MiB."""
+    found = client.tag(device.number, tag)
+    return found.cache_own_bytes // MIB, (found.cached_bytes - found.cache_own_bytes) // MIB
+
+
+def check_all(disk: Disk, first_mb: int, megabytes: int, seed: int) -> None:
+    """Look at what write_all() has written."""
+    for mb in range(first_mb, first_mb + megabytes):
+        assert disk.read(mb * SECTORS, SECTORS) == pattern(seed + mb, SECTORS), mb
+
+
+def test_a_pool_has_the_lanes_of_its_table(ssd: Ssd, origin: str, kmsg: KernelLog) -> None:
+    with stack.pool(ssd.path) as pool:
+        assert stack.pool_status(pool).lanes == 1
+    with stack.pool(ssd.path, lanes=ssd.lanes) as pool:
+        assert stack.pool_status(pool).lanes == 2
+        assert stack.pool_status(pool).free == 62
+        # They are others where nothing is in use.
+        pool.swap(stack.pool_table(ssd.path, lanes=[20 * SECTORS, 20 * SECTORS]))
+        assert stack.pool_status(pool).lanes == 3
+        with stack.cached(origin, pool):
+            pool.load(stack.pool_table(ssd.path, lanes=ssd.lanes))
+            pool.suspend()
+            with pytest.raises(DmError):
+                pool.resume()
+            assert "lanes change only while no volume is in use" in kmsg.read()
+            pool.load(stack.pool_table(ssd.path, lanes=[20 * SECTORS, 20 * SECTORS]))
+            pool.resume()
+    for lanes in ([4 * SECTORS], [32 * SECTORS, 3 * SECTORS], [61 * SECTORS, 8 * SECTORS],
+                  [1 << 50, 8 * SECTORS]):
+        logged = len(kmsg.read())
+        with pytest.raises(DmError), stack.pool(ssd.path, lanes=lanes):
+            pass
+        assert "a lane has to have four chunks for data" in kmsg.read()[logged:]
+    # What is left is too little for a lane, and the last one's.
+    with stack.pool(ssd.path, lanes=[30 * SECTORS, 32 * SECTORS]) as pool:
+        assert stack.pool_status(pool).lanes == 2
+        assert stack.pool_status(pool).free == 62
+
+
+def test_what_cannot_be_is_refused(ssd: Ssd, origin: str, client: Client) -> None:
+    def refused(device: Mapped, lanes: int, text: str, tag: int = TAG) -> None:
+        with pytest.raises(NetlinkError, match=text):
+            client.tag_set(device.number, tag, weight=9, cache_lanes=lanes)
+        assert client.tag(device.number, tag).weight == 100
+        assert client.tag(device.number, tag).cache_lanes == 0
+
+    with (stack.null_blk() as second, stack.vcache(second) as bare,
+          stack.pool(ssd.path, lanes=[16 * SECTORS, 16 * SECTORS]) as pool,
+          stack.cached(origin, pool) as device):
+        refused(bare, 1, "a device without a pool has no lanes")
+        refused(device, 8, "names a lane that the pool does not have")
+        refused(device, 1 << 63, "names a lane that the pool does not have")
+        refused(device, 7, "one lane at least has to be left to all tags")
+        with stack.null_blk() as third, stack.cached(third, pool, 3, "volume 8") as other:
+            client.tag_set(other.number, 8, cache_lanes=2)
+            refused(device, 6, "a lane of cache-lanes is another tag's")
+            refused(device, 5, "one lane at least has to be left to all tags")
+            client.tag_set(device.number, TAG, cache_lanes=4)
+            assert client.tag(device.number, TAG).cache_lanes == 4
+            # It may have others instead, but not all that are left.
+            client.tag_set(device.number, TAG, cache_lanes=1)
+        # Its lane is free again, for all or for one.
+        client.tag_set(device.number, TAG, cache_lanes=6)
+
+
+def test_a_new_tag_can_have_lanes(ssd: Ssd, origin: str, client: Client) -> None:
+    with (stack.pool(ssd.path, lanes=ssd.lanes) as pool,
+          stack.cached(origin, pool, scope="filesystem") as device):
+        with pytest.raises(NetlinkError, match="that the pool does not have"):
+            client.tag_set(device.number, 9, cache_lanes=4)
+        assert [tag.id for tag in client.tags(device.number)] == [0]
+        client.tag_set(device.number, 9, cache_lanes=2)
+        assert client.tag(device.number, 9).cache_lanes == 2
+        # A tag that goes gives its lanes back.
+        client.tag_del(device.number, 9)
+        assert stack.wait_until(lambda: not lanes_refused(client, device, 8, 2))
+
+
+def lanes_refused(client: Client, device: Mapped, tag: int, lanes: int) -> bool:
+    """Try to give a tag lanes; tell whether it was refused."""
+    try:
+        client.tag_set(device.number, tag, cache_lanes=lanes)
+    except NetlinkError:
+        return True
+    return False
+
+
+def test_what_is_written_and_what_is_hot_goes_to_the_own_lanes(
+        ssd: Ssd, origin: str, client: Client) -> None:
+    with (stack.pool(ssd.path, lanes=ssd.lanes) as pool, stack.cached(origin, pool) as device,
+          Disk(device.path) as disk):
+        client.tag_set(device.number, TAG, cache_lanes=2)
+        write_all(disk, 0, 12, 1)
+        assert cached(client, device)[0] >= 12
+        assert cached(client, device)[1] == 0
+        read_twice(disk, 20, 3)
+        assert stack.wait_until(lambda: stack.cache_status(device).promoted == 3 * 256)
+        assert cached(client, device)[0] >= 15
+        assert cached(client, device)[1] == 0
+        # What is more goes to the others.
+        write_all(disk, 0, 60, 100)
+        assert sum(cached(client, device)) > 45
+        check_all(disk, 0, 60, 100)
+
+
+def test_nobody_disturbs_a_tag_in_its_lanes(ssd: Ssd, origin: str, client: Client) -> None:
+    """A neighbour's flood takes no chunk there, and the device there has no request of it."""
+    with (stack.pool(ssd.path, lanes=ssd.lanes) as pool, stack.cached(origin, pool) as device,
+          stack.null_blk() as second, stack.cached(second, pool, 2, "volume 8") as other,
+          Disk(device.path) as disk, Disk(other.path) as neighbour):
+        client.tag_set(device.number, TAG, cache_lanes=2)
+        write_all(disk, 0, 20, 1)
+        assert stack.wait_until(lambda: stack.cache_status(device).dirty == 0)
+        had, before = cached(client, device), ssd.requests(1)
+        write_all(neighbour, 0, 60, 100)
+        read_twice(neighbour, 0, 40)
+        assert stack.wait_until(lambda: stack.cache_status(other).dirty == 0)
+        write_all(neighbour, 0, 60, 200)
+        assert ssd.requests(1) == before
+        assert cached(client, device) == had
+        assert cached(client, other, 8)[0] == 0
+        # And what it has is still all there.
+        hits = client.tag(device.number, TAG).stats.cache_hit_bytes
+        check_all(disk, 0, 20, 1)
+        assert client.tag(device.number, TAG).stats.cache_hit_bytes == hits + 20 * MIB
+        check_all(neighbour, 0, 60, 200)
+
+
+def test_a_maximum_that_its_lanes_hold_keeps_a_tag_in_them(
+        ssd: Ssd, origin: str, client: Client) -> None:
+    """Hard isolation: it disturbs nobody either; what it had elsewhere leaves."""
+    with (stack.pool(ssd.path, lanes=ssd.lanes) as pool, stack.cached(origin, pool) as device,
+          Disk(device.path) as disk):
+        write_all(disk, 0, 50, 1)
+        client.tag_set(device.number, TAG, cache_lanes=2, cache_max=16 * MIB)
+        assert stack.wait_until(lambda: cached(client, device)[1] == 0)
+        assert stack.wait_until(lambda: cached(client, device)[0] <= 16)
+        assert client.tag(device.number, TAG).cache_share_bytes == 16 * MIB
+        write_all(disk, 0, 50, 100)
+        read_twice(disk, 0, 50)
+        assert cached(client, device)[0] <= 16
+        assert cached(client, device)[1] == 0
+        check_all(disk, 0, 50, 100)
+
+
+def go_on(threads: list[Churn]) -> bool:
+    """Wait until each has done something; tell whether it did."""
+    was = [thread.rounds for thread in threads]
+    return stack.wait_until(lambda: all(
+        thread.rounds > before + 20 for thread, before in zip(threads, was, strict=True)), 60)
+
+
+def test_lanes_change_hands_under_io(origin: str, client: Client) -> None:
+    """Nothing is lost, and at the end each has what it should have and nobody anything else."""
+    with (stack.null_blk(96, discard=True) as cache, stack.null_blk() as second,
+          stack.pool(cache, lanes=[24 * SECTORS] * 3) as pool,
+          stack.cached(origin, pool) as device,
+          stack.cached(second, pool, 2, "volume 8") as other):
+        assert stack.pool_status(pool).lanes == 4
+        with churning(device, other) as threads:
+            for mine, others in ((1, 2), (0, 3), (4, 1), (2, 0), (8, 4), (3, 8), (0, 0), (6, 1)):
+                client.tag_set(device.number, TAG, cache_lanes=0)
+                client.tag_set(other.number, 8, cache_lanes=others)
+                client.tag_set(device.number, TAG, cache_lanes=mine)
+                assert go_on(threads)
+                assert stack.wait_until(lambda: stack.pool_status(pool).strays == 0, 60)
+            assert stack.wait_until(lambda: cached(client, device)[0] > 8)
+        tags = [client.tag(device.number, TAG), client.tag(other.number, 8)]
+        assert [tag.cache_lanes for tag in tags] == [6, 1]
+
+
+def test_who_has_everything_dirty_goes_on_when_its_origin_does(
+        ssd: Ssd, origin: str, client: Client) -> None:
+    """Though its oldest chunk is in a shared lane, and though the lane is another's now."""
+    length = stack.sectors(origin)
+    with (stack.mapped(stack.linear(origin)) as below, stack.pool(ssd.path, lanes=ssd.lanes) as
+          pool, stack.cached(below.path, pool) as device, stack.null_blk() as second,
+          stack.cached(second, pool, 2, "volume 8") as other,
+          Disk(device.path) as disk, Disk(other.path) as neighbour):
+        below.swap(f"0 {length} flakey {origin} 0 0 3600 1 error_writes")
+        write_all(disk, 0, 25, 1)
+        client.tag_set(device.number, TAG, cache_lanes=2)
+        write_all(disk, 25, 15, 1)
+        client.tag_set(device.number, TAG, cache_lanes=0)
+        client.tag_set(other.number, 8, cache_lanes=2)
+        assert stack.wait_until(lambda: stack.pool_status(pool).strays > 0)
+        # The owner does not wait for what is in its lane.
+        write_all(neighbour, 0, 30, 100)
+        below.swap(stack.linear(origin))
+        assert stack.wait_until(lambda: stack.pool_status(pool).strays == 0, 60)
+        write_all(disk, 40, 20, 1)
+        write_all(neighbour, 0, 60, 200)
+        check_all(disk, 0, 60, 1)
+        check_all(neighbour, 0, 60, 200)
+
+
+def swelters(tag: Tag) -> bool:
+    """Tell whether more than a fifth of what a tag has in shared lanes is hot."""
+    return tag.cache_hot_bytes * 5 > tag.cached_bytes - tag.cache_own_bytes
+
+
+def test_what_becomes_hot_in_shared_lanes_changes_places(origin: str, client: Client) -> None:
+    with Disk(origin) as disk:
+        write_all(disk, 0, 60, 1)
+    with (concatenation(48, 16) as ssd, stack.pool(ssd.path, lanes=ssd.lanes) as pool,
+          stack.cached(origin, pool) as device, Disk(device.path) as disk):
+        client.tag_set(device.number, TAG, cache_lanes=2)
+        read_twice(disk, 0, 14)
+        read_twice(disk, 20, 8)
+        assert stack.wait_until(lambda: stack.cache_status(device).promoted == 22 * 256)
+        assert cached(client, device)[1] >= 8
+        for _ in range(6):
+            check_all(disk, 20, 8, 1)
+        assert stack.wait_until(lambda: not swelters(client.tag(device.number, TAG)), 60), (
+            client.tag(device.number, TAG), stack.pool_status(pool))
+        tag = client.tag(device.number, TAG)
+        assert tag.stats.migrated_blocks > 1000
+        # More of what is hot is read in its own lanes now, and all is still in the cache.
+        before, shared = tag.stats.cache_hit_bytes, ssd.read_sectors(0)
+        check_all(disk, 20, 8, 1)
+        assert ssd.read_sectors(0) < shared + 5 * SECTORS
+        check_all(disk, 0, 14, 1)
+        assert client.tag(device.number, TAG).stats.cache_hit_bytes > before + 21 * MIB
+
+
+def test_lanes_are_the_same_after_a_restart(ssd: Ssd, origin: str, client: Client) -> None:
+    """What was written and read is still where it was; lanes are given again."""
+    with (stack.pool(ssd.path, lanes=ssd.lanes) as pool, stack.cached(origin, pool) as device,
+          Disk(device.path) as disk):
+        client.tag_set(device.number, TAG, cache_lanes=2)
+        write_all(disk, 0, 10, 1)
+        read_twice(disk, 20, 4)
+    with (stack.pool(ssd.path, lanes=ssd.lanes) as pool, stack.cached(origin, pool) as device,
+          Disk(device.path) as disk):
+        assert client.tag(device.number, TAG).cache_lanes == 0
+        client.tag_set(device.number, TAG, cache_lanes=2)
+        assert cached(client, device)[0] >= 14
+        assert stack.pool_status(pool).strays == 0
+        check_all(disk, 0, 10, 1)
+        # Another table of the device changes nothing.
+        device.swap(stack.cached_table(origin, pool))
+        assert client.tag(device.number, TAG).cache_lanes == 2
+        assert cached(client, device)[0] >= 14
+
+
+def test_only_the_last_lane_grows_and_shrinks(client: Client, origin: str,
+                                              kmsg: KernelLog) -> None:
+    with (stack.null_blk(64, discard=True) as cache,
+          stack.pool(cache, lanes=[24 * SECTORS]) as pool, stack.cached(origin, pool) as device,
+          Disk(device.path) as disk):
+        client.tag_set(device.number, TAG, cache_lanes=2)
+        write_all(disk, 0, 40, 1)
+        assert cached(client, device)[0] > 30
+        with pytest.raises(DmError):
+            pool.message(f"resize {27 * SECTORS}")
+        assert "only the last lane of a pool shrinks" in kmsg.read()
+        pool.message(f"resize {36 * SECTORS}")
+        assert settled(pool, 34)
+        assert cached(client, device)[0] <= 12
+        pool.message("resize 0")
+        write_all(disk, 0, 60, 100)
+        assert stack.wait_until(lambda: cached(client, device)[0] > 20)
+        check_all(disk, 0, 60, 100)
