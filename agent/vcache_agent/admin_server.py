@@ -7,6 +7,7 @@ A request is ``{"op": NAME, ...}``, the answer ``{"ok": true, ...}`` or
 
 import dataclasses
 import json
+import re
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,8 @@ REQUEST_BYTES = 64 << 10
 #: Seconds for a request to arrive and for its answer to be taken.
 SECONDS = 5.0
 _PASS_SECONDS = 20.0
+_LANE = "([0-9]|[1-5][0-9]|6[0-3])"
+_LANES = re.compile(f"{_LANE}(,{_LANE})*")
 
 
 class AdminServer:
@@ -148,12 +151,18 @@ class AdminServer:
         if mode is not None and mode not in TAG_MODES:
             raise AdminError(f"mode {mode!r} must be one of {', '.join(TAG_MODES)}, or null for "
                              "the flavor's")
-        # What is not in the request stays; a request without both is one for the weight.
+        lanes = fields.get("lanes")
+        if lanes is not None and not (isinstance(lanes, str) and _LANES.fullmatch(lanes)):
+            raise AdminError(f"lanes {lanes!r} must be numbers from 0 to 63, with commas between "
+                             "them, or null for none")
+        # What is not in the request stays; a request without all is one for the weight.
         known = True
-        if "weight" in fields or "mode" not in fields:
+        if "weight" in fields or not {"mode", "lanes"} & fields.keys():
             known = self._agent.store.set_weight(tag, weight)
         if known and "mode" in fields:
             known = self._agent.store.set_mode(tag, mode)
+        if known and "lanes" in fields:
+            known = self._agent.store.set_lanes(tag, lanes)
         if not known:
             raise AdminError(f"tag {tag} is not that of a disk")
         self._run_pass(fresh=False)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 
 from oslo_log import log as logging
 
-from vcache_agent.model import DeviceNumber, Extents
+from vcache_agent.model import DeviceNumber, Extents, lanes_of
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
-from vcache_agent.reconcile import Action, DeleteTag, SetExtents, SetTag, TagKey
+from vcache_agent.reconcile import Action, DeleteTag, SetExtents, SetLanes, SetTag, TagKey
 
 LOG = logging.getLogger(__name__)
 
@@ -55,6 +55,10 @@ class Executor:
             LOG.info("device %s tag %d: %s, weight %d, cgroups %s, mode %s", action.device,
                      action.tag, action.name, action.weight, list(action.cgroups or ()),
                      "as it is" if action.mode is None else action.mode.name.lower())
+        elif isinstance(action, SetLanes):
+            client.tag_set(action.device, action.tag, cache_lanes=action.lanes)
+            LOG.info("device %s tag %d: lanes %s", action.device, action.tag,
+                     ", ".join(map(str, lanes_of(action.lanes))) or "none of its own")
         elif isinstance(action, SetExtents):
             self.applied.pop(key, None)
             client.set_extents(action.device, action.tag, action.extents)

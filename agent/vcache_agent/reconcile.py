@@ -15,7 +15,7 @@ from typing import NamedTuple
 from nova_vcache.extra_specs import Mode
 from vcache_agent import policies
 from vcache_agent import tags as numbers
-from vcache_agent.model import Device, DeviceNumber, DiskState, Extents, Location, Tag
+from vcache_agent.model import Device, DeviceNumber, DiskState, Extents, Location, Tag, mask_of
 from vcache_agent.netlink import spec
 from vcache_agent.policies import Demand, Range
 from vcache_agent.store import Assignment
@@ -81,6 +81,18 @@ class SetTag:
 
 
 @dataclasses.dataclass(frozen=True)
+class SetLanes:
+    """Give a tag lanes of its pool for itself, a bit each; what it had is all tags' again.
+
+    Not a part of SetTag: lanes may be refused, and the tag has to be set all the same.
+    """
+
+    device: DeviceNumber
+    tag: int
+    lanes: int
+
+
+@dataclasses.dataclass(frozen=True)
 class SetExtents:
     """Replace a tag's extents."""
 
@@ -97,7 +109,7 @@ class DeleteTag:
     tag: int
 
 
-Action = SetTag | SetExtents | DeleteTag
+Action = SetTag | SetLanes | SetExtents | DeleteTag
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,8 +246,8 @@ class _Planner:
         self._divide()
         self._unused_tags()
         self._unused_assignments()
-        # Sectors are given up before others claim them.
-        order = {DeleteTag: 0, SetTag: 1, SetExtents: 2}
+        # Sectors and lanes are given up before others claim them.
+        order = {DeleteTag: 0, SetTag: 1, SetLanes: 2, SetExtents: 2}
         self.actions.sort(key=lambda action: (
             order[type(action)] if not _frees(action) else 0))
         return Plan(tuple(self.actions), tuple(self.changed), tuple(self.forgotten),
@@ -381,6 +393,10 @@ class _Planner:
             wish = dataclasses.replace(wish, cgroups=None)
         if found is None or _differs(found, wish, device):
             self.actions.append(wish)
+        row = self.world.assignments.get(location.key)
+        lanes = mask_of(row.lanes) if row and device.pool else 0
+        if lanes != (found.cache_lanes if found else 0):
+            self.actions.append(SetLanes(device.number, tag, lanes))
         if volume:
             return
         applied = self.world.applied.get((device.number, tag))
@@ -401,7 +417,8 @@ class _Planner:
             self.forgotten.append(other.key)
         row = Assignment(key, tag, state.domain.uuid, state.domain.name, state.source.target,
                          state.source.path or "", old.weight if old else None,
-                         mode=old.mode if old else None, persist=persist)
+                         mode=old.mode if old else None, persist=persist,
+                         lanes=old.lanes if old else None)
         if row != old:
             self.rows[key] = self.by_tag[tag] = row
             self.changed.append(row)
@@ -429,6 +446,8 @@ class _Planner:
                 and (found.cache_min_bytes or found.cache_max_bytes):
             self.actions.append(SetTag(found.device, found.id, found.name, found.weight, None,
                                        cache_min=0, cache_max=0))
+        if self.world.complete and _LABEL.fullmatch(found.name) and found.cache_lanes:
+            self.actions.append(SetLanes(found.device, found.id, 0))
 
     def _release(self, found: Tag) -> None:
         """Remove a tag; while it has data that is not durable, only its I/O and sectors."""
@@ -482,4 +501,5 @@ def _other_mode(asked: Mode, given: Mode) -> str:
 
 
 def _frees(action: Action) -> bool:
-    return isinstance(action, SetExtents) and not action.extents
+    return (isinstance(action, SetExtents) and not action.extents) or \
+        (isinstance(action, SetLanes) and not action.lanes)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from vcache_agent.overrides import NONE, Override
 
-_VERSION = 5
+_VERSION = 6
 
 # One script for each version, from the one before.
 _SCHEMAS = ("""
@@ -64,6 +64,8 @@ CREATE TABLE overrides (
     slo_iops REAL,
     gone REAL
 ) STRICT;
+""", """
+ALTER TABLE disks ADD COLUMN lanes TEXT;
 """)
 
 
@@ -83,6 +85,7 @@ class Assignment:
     :param mode: set by an operator, instead of the flavor's; or None
     :param persist: its flavor says that what it has in the cache is to be there when it is
         started again
+    :param lanes: numbers of the pool's lanes that an operator gave it, "1,3", or None
     """
 
     key: str
@@ -95,6 +98,7 @@ class Assignment:
     released: float | None = None
     mode: str | None = None
     persist: bool = False
+    lanes: str | None = None
 
 
 _FIELDS = [field.name for field in dataclasses.fields(Assignment)]
@@ -187,6 +191,12 @@ class Store:
         with self._transaction():
             return self._db.execute("UPDATE disks SET mode = ? WHERE tag = ?",
                                     (mode, tag)).rowcount > 0
+
+    def set_lanes(self, tag: int, lanes: str | None) -> bool:
+        """Set or clear the lanes that a tag has for itself; tell whether there is such a tag."""
+        with self._transaction():
+            return self._db.execute("UPDATE disks SET lanes = ? WHERE tag = ?",
+                                    (lanes, tag)).rowcount > 0
 
     def policy(self) -> str | None:
         """Return the policy that an operator has set; None: the configured one."""

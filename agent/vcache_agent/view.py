@@ -4,7 +4,7 @@
 from typing import TYPE_CHECKING, Any
 
 from vcache_agent import histogram
-from vcache_agent.model import Device, Phase, Stats, Tag
+from vcache_agent.model import Device, Phase, Stats, Tag, lanes_of
 from vcache_agent.netlink import spec
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ def tag(item: Tag, names: dict[str, str]) -> Json:
         "cache_dirty_bytes": item.cache_dirty_bytes,
         "cache_min_bytes": item.cache_min_bytes, "cache_max_bytes": item.cache_max_bytes,
         "cache_share_bytes": item.cache_share_bytes,
+        "cache_lanes": lanes_of(item.cache_lanes), "cache_own_bytes": item.cache_own_bytes,
+        "cache_hot_bytes": item.cache_hot_bytes,
         "broken": item.broken, "flush": flush(item.stats), "stats": stats(item.stats)}
 
 

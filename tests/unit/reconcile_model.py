@@ -20,6 +20,7 @@ from vcache_agent.reconcile import (
     DeleteTag,
     Plan,
     SetExtents,
+    SetLanes,
     SetTag,
     World,
     plan,
@@ -84,6 +85,9 @@ class Kernel:
                 assert len(cgroups) <= spec.CGROUPS_MAX
                 self.tags[key] = dataclasses.replace(
                     tag, name=action.name, weight=action.weight, cgroups=cgroups)
+            elif isinstance(action, SetLanes):
+                assert not action.lanes or self.pools[action.device]
+                self.tags[key] = dataclasses.replace(self.tags[key], cache_lanes=action.lanes)
             else:
                 self._set_extents(action)
 

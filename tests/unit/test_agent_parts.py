@@ -195,7 +195,8 @@ def vcache(*arguments: str) -> subprocess.CompletedProcess[str]:
     ("tag", "set", "65536", "--weight", "5"), ("tag", "set", "5", "--weight", "1001"),
     ("tag", "set", "5", "--weight", "x"), ("tag", "set", "5", "--weight", "5", "--flavor-weight"),
     ("tag", "set", "5", "--mode", "none"), ("tag", "set", "5", "--mode", "writeback",
-                                            "--flavor-mode")])
+                                            "--flavor-mode"),
+    ("tag", "set", "5", "--lanes", "64"), ("tag", "set", "5", "--lanes", "1,,2")])
 def test_wrong_usage_is_status_2_and_says_what_is_allowed(arguments: tuple[str, ...]) -> None:
     done = vcache(*arguments)
     assert done.returncode == 2

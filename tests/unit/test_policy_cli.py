@@ -16,7 +16,8 @@ CACHE = {"pool": "254:9", "volume": 3, "dirty_bytes": 0, "broken": False}
 def tag(device: str, number: int, **fields: Any) -> dict[str, Any]:
     return {"device": device, "tag": number, "name": f"vm{number}", "mode": "writeback",
             "weight": 100, "cache_min_bytes": 0, "cache_max_bytes": 0, "cache_share_bytes": 0,
-            "cached_bytes": 0, "stats": {}, **fields}
+            "cached_bytes": 0, "cache_lanes": [], "cache_own_bytes": 0, "cache_hot_bytes": 0,
+            "stats": {}, **fields}
 
 
 STATE = {
@@ -65,9 +66,17 @@ def test_show(asked: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "policy static, set by an operator"
     assert lines[2].split() == ["POOL", "DEVICE", "TAG", "NAME", "MODE", "WEIGHT", "MIN", "MAX",
-                                "SHARE", "HAS"]
+                                "SHARE", "HAS", "LANES", "OWN", "HOT"]
     assert lines[3].split()[:6] == ["254:9", "254:3", "1", "vm1", "writeback", "100"]
+    assert lines[3].split()[-3:] == ["-", "-", "-"]
     assert len(lines) == 4
+
+
+def test_show_lanes() -> None:
+    found = policy_cli.describe({**STATE, "tags": [tag(
+        "254:3", 1, cache_lanes=[1, 3], cache_own_bytes=2 * MIB, cache_hot_bytes=MIB)]})
+    line = policy_cli.text(found).splitlines()[3]
+    assert line.split()[-5:] == ["1,3", "2.0", "MiB", "1.0", "MiB"]
 
 
 def test_show_without_caches(

@@ -134,3 +134,32 @@ def test_without_a_pool_nobody_is_given_a_cache() -> None:
     (tag,) = host.kernel.tags.values()
     assert (tag.cache_min_bytes, tag.cache_max_bytes) == (0, 0)
     assert not host.step(with_cache(1, 512, 1024)).actions
+
+
+@pytest.mark.parametrize("on", [FILES, VOLUME])
+def test_lanes_that_an_operator_gave_are_given_again(on: DeviceNumber) -> None:
+    """After a restart of the kernel's side, too; a disk that nobody uses has none."""
+    def lanes() -> set[int]:
+        return {tag.cache_lanes for tag in host.kernel.tags.values() if tag.id}
+
+    host = Host(40)
+    host.use(spec.Mode.WRITEBACK, pool="254:9")
+    made = with_cache(1, 0, None, on=on)
+    host.step(made)
+    assert lanes() == {0}
+    (key,) = host.rows
+    host.rows[key] = dataclasses.replace(host.rows[key], lanes="1,3")
+    host.step(made)
+    assert max(lanes()) == 10
+    assert not host.step(made).actions
+    for number, tag in host.kernel.tags.items():
+        host.kernel.tags[number] = dataclasses.replace(tag, cache_lanes=0)
+    host.step(made)
+    assert max(lanes()) == 10
+    host.step()
+    assert lanes() <= {0}
+    host.step(made)
+    assert max(lanes()) == 10
+    host.rows[key] = dataclasses.replace(host.rows[key], lanes=None)
+    host.step(made)
+    assert lanes() == {0}

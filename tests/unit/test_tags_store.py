@@ -68,6 +68,9 @@ def test_a_file_of_the_first_version_is_kept(tmp_path: Path) -> None:
     assert store.set_mode(1, "writethrough")
     assert not store.set_mode(2, None)
     assert store.assignments()["a"].mode == "writethrough"
+    assert store.set_lanes(1, "1,3")
+    assert not store.set_lanes(2, "0")
+    assert store.assignments()["a"].lanes == "1,3"
     store.close()
 
 

@@ -68,6 +68,11 @@ def _integer(low: int, high: int) -> Any:
     return convert
 
 
+def _lanes(text: str) -> str | None:
+    lane = _integer(0, 63)
+    return None if text == "none" else ",".join(str(lane(part)) for part in text.split(","))
+
+
 class _Version(argparse.Action):
     """Look the version up when somebody asks for it: it is in a file of its own."""
 
@@ -97,9 +102,9 @@ def _parser() -> argparse.ArgumentParser:
     tag = commands.add_parser("tag", help="change a tag, or look at what it does")
     tag_commands = tag.add_subparsers(required=True, metavar="COMMAND")
     command = tag_commands.add_parser(
-        "set", help="set a tag's weight or mode",
-        description="Set a tag's weight or mode. It holds until it is set to the flavor's again, "
-                    "also over restarts of the domain and the agent.")
+        "set", help="set a tag's weight, mode or lanes",
+        description="Set a tag's weight, mode or lanes. It holds until it is set to the flavor's "
+                    "again, also over restarts of the domain and the agent.")
     command.add_argument("tag", type=_integer(1, spec.TAG_MAX), metavar="TAG")
     group = command.add_mutually_exclusive_group()
     group.add_argument("--weight", type=_integer(1, spec.WEIGHT_MAX), metavar="1..1000")
@@ -108,6 +113,8 @@ def _parser() -> argparse.ArgumentParser:
     group.add_argument("--mode", choices=TAG_MODES,
                        help="what becomes of its writes, on a device in mode writeback")
     group.add_argument("--flavor-mode", action="store_true", help="what its flavor says")
+    command.add_argument("--lanes", type=_lanes, default=argparse.SUPPRESS, metavar="N,N...|none",
+                         help="lanes of its pool that it has for itself")
     command.set_defaults(run=_tag_set, usage=command.error)
     curve_cli.add_command(tag_commands, _integer(0, spec.TAG_MAX))
     map_cli.add_commands(tag_commands, _integer(0, spec.TAG_MAX))
@@ -160,8 +167,11 @@ def _tag_set(arguments: argparse.Namespace) -> None:
         request["weight"] = arguments.weight
     if arguments.mode is not None or arguments.flavor_mode:
         request["mode"] = arguments.mode
+    if "lanes" in arguments:
+        request["lanes"] = arguments.lanes
     if len(request) == 2:
-        arguments.usage("one of --weight, --flavor-weight, --mode, --flavor-mode is needed")
+        arguments.usage(
+            "one of --weight, --flavor-weight, --mode, --flavor-mode, --lanes is needed")
     ask(arguments.socket, request)
 
 

@@ -45,7 +45,8 @@ def describe(state: dict[str, Any]) -> dict[str, Any]:
     return {"policy": state["policy"]["name"], "set": state["policy"]["set"], "tags": [
         {"pool": pool_of[item["device"]], **{name: item[name] for name in (
             "device", "tag", "name", "mode", "weight", "cache_min_bytes", "cache_max_bytes",
-            "cache_share_bytes", "cached_bytes")}}
+            "cache_share_bytes", "cached_bytes", "cache_lanes", "cache_own_bytes",
+            "cache_hot_bytes")}}
         for item in state["tags"] if item["device"] in pool_of]}
 
 
@@ -55,9 +56,19 @@ def text(found: dict[str, Any]) -> str:
     if not found["tags"]:
         return f"policy {found['policy']}, {said}; no tag has a cache"
     return f"policy {found['policy']}, {said}\n\n" + tables.table(
-        ("POOL", "DEVICE", "TAG", "NAME", "MODE", "WEIGHT", "MIN", "MAX", "SHARE", "HAS"),
+        ("POOL", "DEVICE", "TAG", "NAME", "MODE", "WEIGHT", "MIN", "MAX", "SHARE", "HAS", "LANES",
+         "OWN", "HOT"),
         [(item["pool"], item["device"], item["tag"], item["name"], item["mode"], item["weight"],
           tables.size(item["cache_min_bytes"]),
           tables.size(item["cache_max_bytes"]) if item["cache_max_bytes"] else None,
-          tables.size(item["cache_share_bytes"]), tables.size(item["cached_bytes"]))
+          tables.size(item["cache_share_bytes"]), tables.size(item["cached_bytes"]),
+          *_own(item))
          for item in found["tags"]])
+
+
+def _own(item: dict[str, Any]) -> tuple[str | None, str | None, str | None]:
+    """Return a tag's own lanes, what it has there, and what is hot elsewhere; or nothing."""
+    if not item["cache_lanes"]:
+        return None, None, None
+    return (",".join(map(str, item["cache_lanes"])), tables.size(item["cache_own_bytes"]),
+            tables.size(item["cache_hot_bytes"]))
