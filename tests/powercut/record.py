@@ -56,6 +56,9 @@ VOLUME = 1
 # Enough for a recording; what does not fit fails it, see _check_trace().
 _TRACE_KB = 49152
 _DISTURB_SECONDS = 0.5
+
+# Lanes change hands each time that many of these have passed.
+_LANES_TURN = 6
 _CRASH_SECONDS = 0.1
 
 # How long the origin takes for a request: much is in flight at a cut, and
@@ -188,7 +191,7 @@ def pool(device: str, start: int, s: Scenario) -> Iterator[None]:
     with mapped(_CACHE, f"0 {s.cache_sectors} linear {device} {start}"), \
             mapped(_POOLED, f"0 {s.sectors} linear {device} {start + s.cache_sectors}"), \
             mapped(POOL, f"0 {s.cache_sectors} vcache-pool /dev/mapper/{_CACHE} "
-                          f"2 chunk_kib {s.chunk_kib}"), \
+                          f"{s.pool_options}"), \
             delay if s.origin_delay_ms else contextlib.nullcontext():
         yield
 
@@ -220,6 +223,7 @@ class Recording:
         self.device = f"/dev/mapper/{DEVICE}"
         self.sizes: list[int] = []
         self.prefetched = 0
+        self.migrated = 0
 
     def _line(self, worker: Worker, again: bool) -> str:
         """Return a worker as the load generator takes it.
@@ -284,6 +288,8 @@ class Recording:
             raise inside.InsideError(f"{s.name}: nothing was given up and brought back")
         if s.resizes and len(set(self.sizes)) < 2:
             raise inside.InsideError(f"{s.name}: it has not shrunk and grown: {self.sizes}")
+        if s.lanes and not self.migrated:
+            raise inside.InsideError(f"{s.name}: nothing was copied between lanes: {status}")
 
     @contextlib.contextmanager
     def _stack(self) -> Iterator[None]:
@@ -412,6 +418,17 @@ class Recording:
                 client.prefetch(device, tag.id, batch)
         self.prefetched = sum(tag.prefetched_bytes for tag in client.tags(device))
 
+    def _turn_lanes(self, client: Client, turn: int) -> None:
+        """Give two of the tags a lane each, other ones each time."""
+        device, tags = _number(self.device), self.scenario.tags
+        found = [client.tag(device, tag.id) for tag in tags]
+        self.migrated = sum(tag.stats.migrated_blocks for tag in found)
+        for tag in tags:
+            client.tag_set(device, tag.id, cache_lanes=0)
+        for nth in range(2):
+            client.tag_set(device, tags[(turn + nth) % len(tags)].id,
+                           cache_lanes=1 << (turn + 2 * nth) % 4)
+
     def _disturb(self, stop: threading.Event) -> None:
         """Do what an agent and an administrator do while the load runs."""
         removals = itertools.count(1)
@@ -430,6 +447,8 @@ class Recording:
                     self._resize()
                 if self.scenario.swaps:
                     self._swap(client)
+                if self.scenario.lanes and number % _LANES_TURN == 1:
+                    self._turn_lanes(client, number // _LANES_TURN)
                 if self.scenario.disturb and self.scenario.reload and number % 3 == 0:
                     self._reload()
 

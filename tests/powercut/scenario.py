@@ -96,6 +96,8 @@ class Scenario:
     :param resizes: the pool is made smaller and larger all the time
     :param swaps: what tags have in the cache is listed, given up and brought back all the
         time
+    :param lanes: it has four lanes, which tags have for themselves in turn, and blocks must
+        have been copied between these and the shared ones
     :param crash: there is a crash in the middle: the target is cut off from
         the device, and built again on what that holds, for more of the load
     :param restarts: in the middle all is shut down, and built again for more of the load
@@ -126,6 +128,7 @@ class Scenario:
     reads: bool = False
     resizes: bool = False
     swaps: bool = False
+    lanes: bool = False
     crash: bool = False
     restarts: bool = False
     recover: str = ""
@@ -143,7 +146,14 @@ class Scenario:
     @property
     def load_seconds(self) -> float:
         """How long the load runs: to empty half of a pool takes a while."""
-        return 3 * self.seconds if self.resizes else self.seconds
+        return 3 * self.seconds if self.resizes or self.lanes else self.seconds
+
+    @property
+    def pool_options(self) -> str:
+        """The optional arguments of the table of the pool."""
+        options = [f"chunk_kib {self.chunk_kib}"]
+        options += [f"lane {self.cache_sectors // 4}"] * (3 * self.lanes)
+        return f"{2 * len(options)} {' '.join(options)}"
 
     @property
     def sectors(self) -> int:
@@ -379,13 +389,22 @@ def pool_swap(name: str, seed: int, **settings: Any) -> Scenario:
                   **{"disturb": False, **settings})
 
 
+def pool_lanes(name: str, seed: int, **settings: Any) -> Scenario:
+    """Logs that overwrite one another's blocks in lanes that change hands, and are read.
+
+    A lane holds less than what its tag writes and reads, so that there is some in others.
+    """
+    return pool_read(name, seed, lanes=True, **settings)
+
+
 #: Loads that dwell on few rules; what mutations are recorded with.
 FOCUSED: Mapping[str, Callable[..., Scenario]] = {
     "hot": hot, "tags": tags, "removed": removed, "pool-volume": pool_volume,
     "pool-hot": pool_hot, "pool-tags": pool_tags, "pool-wide": pool_wide,
     "pool-crashed": pool_crashed, "pool-carried": pool_carried,
     "pool-carried-volume": pool_carried_volume, "pool-read": pool_read,
-    "pool-warm": pool_warm, "pool-resize": pool_resize, "pool-swap": pool_swap}
+    "pool-warm": pool_warm, "pool-resize": pool_resize, "pool-swap": pool_swap,
+    "pool-lanes": pool_lanes}
 
 
 def linear(scenario: Scenario, name: str) -> Scenario:
