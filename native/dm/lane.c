@@ -302,21 +302,18 @@ static const char *vc_lanes_refuse(const struct vc_pool *p,
 	return shared ? NULL : "one lane at least has to be left to all tags";
 }
 
-/* A chunk of a log, which is locked, is in a lane of its own now, or is not. */
-static void vc_chunk_sort(struct vc_pool *p, struct vc_log *log,
+/*
+ * A chunk of a log, which is locked, is in a lane of its own now, or is not. Return:
+ * that is new.
+ */
+static bool vc_chunk_sort(struct vc_pool *p, struct vc_log *log,
 			  struct vc_chunk *c)
 {
 	bool own = p->lane[c->lane].owner == log;
-	u32 hot;
 
 	if (c->own == own)
-		return;
-	hot = vc_chunk_heat(p, c, VC_HEAT_SHARED);
-	c->own = own;
-	if (own)
-		atomic_sub(hot, &log->hot);
-	else
-		atomic_add(hot, &log->hot);
+		return false;
+	WRITE_ONCE(c->own, own);
 	if (c->reads) {
 		c->reads->nr[!own]--;
 		c->reads->nr[own]++;
@@ -326,24 +323,29 @@ static void vc_chunk_sort(struct vc_pool *p, struct vc_log *log,
 	} else {
 		log->nr_own--;
 	}
+	return true;
 }
 
 /* The chunks of a lane that has changed hands. */
 static void vc_lane_sort(struct vc_pool *p, const struct vc_lane *l)
 {
-	u32 i;
+	u32 i, k, n;
 
 	for (i = max(l->first, p->g.first_chunk);
 	     i < min(l->end, p->g.chunks); i++) {
 		struct vc_chunk *c = &p->chunk[i];
 		struct vc_log *log = READ_ONCE(c->log);
 
+		n = 0;
 		if (log) {
 			spin_lock_irq(&log->lock);
 			/* It does not go: the pool is locked. */
-			vc_chunk_sort(p, log, c);
+			if (vc_chunk_sort(p, log, c))
+				n = vc_log_room(&p->g);
 			spin_unlock_irq(&log->lock);
 		}
+		for (k = 0; k < n; k++)
+			vc_lookup_sort(p, i * p->g.chunk_blocks + k);
 		cond_resched();
 	}
 }

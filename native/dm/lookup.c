@@ -40,9 +40,26 @@ static unsigned int vc_lookup_block(struct vc_volume *v, u64 block,
 }
 
 /*
- * A block in a shared lane that is not hot there is read. How many are is counted
- * under the lock of the group: what takes the block away looks at its heat.
+ * Whether a cell holds what is hot in a shared lane has changed, maybe. Called with
+ * the lock of the group. A lane may change hands just now, so what was counted is
+ * noted: it is taken back once, whatever the chunk is by then.
+ *
+ * Return: it is hot now, and was not.
  */
+static bool vc_cell_count(struct vc_pool *p, u32 cell)
+{
+	struct vc_chunk *c = vc_cell_chunk(p, cell);
+	bool hot = vc_cell_mask(&p->ix, cell) && !READ_ONCE(c->own) &&
+		   READ_ONCE(p->heat[cell]) >= VC_HEAT_SHARED;
+
+	if (hot == test_bit(cell, p->cell_hot))
+		return false;
+	change_bit(cell, p->cell_hot);
+	atomic_add(hot ? 1 : -1, &c->log->hot);
+	return hot;
+}
+
+/* A block in a shared lane that is not hot there is read. */
 static void vc_heat_shared(struct vc_pool *p, struct vc_log *log, u32 cell)
 {
 	spinlock_t *lock = vc_cell_lock(p, vc_cell_slot(&p->ix, cell),
@@ -54,11 +71,9 @@ static void vc_heat_shared(struct vc_pool *p, struct vc_log *log, u32 cell)
 	spin_lock_irqsave(lock, flags);
 	heat = READ_ONCE(p->heat[cell]);
 	if (vc_cell_mask(&p->ix, cell) && heat < VC_HEAT_SHARED) {
-		WRITE_ONCE(p->heat[cell], ++heat);
-		hot = heat == VC_HEAT_SHARED;
+		WRITE_ONCE(p->heat[cell], heat + 1);
+		hot = vc_cell_count(p, cell);
 	}
-	if (hot)
-		atomic_inc(&log->hot);
 	spin_unlock_irqrestore(lock, flags);
 	if (hot && READ_ONCE(log->lanes))
 		vc_migrate_soon(log);
@@ -149,8 +164,7 @@ static void vc_cell_emptied(struct vc_pool *p, u32 cell)
 	struct vc_chunk *c = vc_cell_chunk(p, cell);
 
 	atomic_dec(&c->log->live);
-	if (READ_ONCE(p->heat[cell]) >= VC_HEAT_SHARED && !READ_ONCE(c->own))
-		atomic_dec(&c->log->hot);
+	vc_cell_count(p, cell);
 	if (atomic_dec_and_test(&c->live) && READ_ONCE(p->short_of_space))
 		vc_space_kick(p);
 }
@@ -215,9 +229,8 @@ static void vc_lookup_put_locked(struct vc_volume *v, u32 cell, u64 block,
 	WRITE_ONCE(p->heat[cell], heat);
 	atomic_inc(&c->live);
 	atomic_inc(&c->log->live);
-	if (heat >= VC_HEAT_SHARED && !READ_ONCE(c->own))
-		atomic_inc(&c->log->hot);
 	vc_index_put(&p->ix, cell, v->slot, block, mask);
+	vc_cell_count(p, cell);
 	if (clean) {
 		set_bit(cell, p->cell_clean);
 	} else {
@@ -271,6 +284,31 @@ void vc_lookup_drop(struct vc_pool *p, u32 cell)
 		if (!test_bit(cell, p->cell_clean))
 			vc_cell_settled(p, cell);
 	}
+	spin_unlock_irqrestore(lock, flags);
+}
+
+/**
+ * vc_lookup_sort - the chunk of a cell is in one of its log's own lanes now, or in
+ *	none any more
+ * @p: the pool, locked: that keeps the chunk
+ * @cell: the cell
+ *
+ * One that is filled or read right now may be counted as it was before.
+ */
+void vc_lookup_sort(struct vc_pool *p, u32 cell)
+{
+	u16 slot = vc_cell_slot(&p->ix, cell);
+	u64 block = vc_cell_block(&p->ix, cell);
+	spinlock_t *lock = vc_cell_lock(p, slot, block);
+	unsigned long flags;
+
+	if (!vc_cell_mask(&p->ix, cell))
+		return;
+	spin_lock_irqsave(lock, flags);
+	/* It may have been filled just now, and then the lock is another one's. */
+	if (vc_cell_mask(&p->ix, cell) && vc_cell_slot(&p->ix, cell) == slot &&
+	    vc_cell_block(&p->ix, cell) == block)
+		vc_cell_count(p, cell);
 	spin_unlock_irqrestore(lock, flags);
 }
 

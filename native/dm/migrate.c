@@ -34,7 +34,7 @@ static bool vc_log_swelters(struct vc_log *log)
 		    vc_log_room(&log->vol->pool->g);
 
 	return READ_ONCE(log->lanes) && vc_log_own_room(log) &&
-	       vc_hot_passes(max(atomic_read(&log->hot), 0), cells);
+	       vc_hot_passes(atomic_read(&log->hot), cells);
 }
 
 /**

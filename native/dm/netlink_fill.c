@@ -226,8 +226,8 @@ static int vc_fill_log(struct sk_buff *skb, struct vc_log *log)
 				 vc_log_has(log, VC_OWN) * chunk,
 				 VCACHE_A_TAG_PAD) ?:
 	       nla_put_u64_64bit(skb, VCACHE_A_TAG_CACHE_HOT_BYTES,
-				 (u64)max(atomic_read(&log->hot), 0) *
-				 VC_BLOCK_SIZE, VCACHE_A_TAG_PAD);
+				 (u64)atomic_read(&log->hot) * VC_BLOCK_SIZE,
+				 VCACHE_A_TAG_PAD);
 }
 
 /**

@@ -362,7 +362,7 @@ static u64 vc_pool_cost(const struct vc_pool *p)
 {
 	u64 bytes = (u64)p->ix.cells * (sizeof(u64) + sizeof(u32) + 1) +
 		    (p->ghosts.mask + 1ULL) * sizeof(u16) +
-		    (u64)p->ix.buckets * sizeof(u32) + p->ix.cells / 8 +
+		    (u64)p->ix.buckets * sizeof(u32) + p->ix.cells / 4 +
 		    (u64)vc_map_chunks(p) * (sizeof(struct vc_chunk) +
 					sizeof(struct vc_found) +
 					sizeof(struct vc_chunk_disk));

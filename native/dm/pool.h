@@ -206,6 +206,7 @@ enum vc_pool_state {
  * @store: access for ../core
  * @ix: what is in the cache
  * @cell_clean: by cell: the origin has it, too; a bit, under the cell's lock
+ * @cell_hot: by cell: it is one of vc_log.hot; as well
  * @heat: by cell: how often it was read, up to VC_HEAT_MAX
  * @ghosts: what was missed not long ago
  * @group: locks of its groups
@@ -267,6 +268,7 @@ struct vc_pool {
 	struct vc_store store;
 	struct vc_index ix;
 	unsigned long *cell_clean;
+	unsigned long *cell_hot;
 	u8 *heat;
 	struct vc_ghosts ghosts;
 	atomic_t *change;
@@ -445,6 +447,7 @@ void vc_lookup_cut(struct vc_volume *v, struct vc_log *by, u64 block, u8 mask);
 void vc_lookup_put(struct vc_volume *v, struct vc_log *by, u32 cell, u64 block,
 		   u8 mask);
 void vc_lookup_drop(struct vc_pool *p, u32 cell);
+void vc_lookup_sort(struct vc_pool *p, u32 cell);
 bool vc_lookup_any(struct vc_volume *v, u64 block, u64 blocks);
 bool vc_lookup_dirty(struct vc_volume *v, u64 block, u32 *cell);
 u8 vc_lookup_pin(struct vc_volume *v, u32 cell, u64 block);
