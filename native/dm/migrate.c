@@ -5,10 +5,11 @@
  *
  * A chunk of the shared lanes goes, and what is hot in it is copied to the tag's own
  * lanes; before that, if there is no room, the oldest there goes, and what is cold in
- * it is copied to the shared ones. Where most of that is hot, too, it cools down
- * instead, and others have their turn: what is read again stays hot. All of this
- * is paid for as is what is kept (vc_log_paid()), and a few chunks go at a time:
- * others use the device, too.
+ * it is copied to the shared ones; and before that, if the log may have no more
+ * there, one of its own there goes: others lose nothing. Where most of the oldest is
+ * hot, too, it cools down instead, and others have their turn: what is read again
+ * stays hot. All of this is paid for as is what is kept (vc_log_paid()), and a few
+ * chunks go at a time: others use the device, too.
  *
  * What is written cannot go before what is older. So what is hot in the middle of a
  * log stays where it is.
@@ -124,6 +125,21 @@ static void vc_chunk_cool(struct vc_pool *p, struct vc_log *log,
 }
 
 /*
+ * Have room for what is cold in shared lanes: without, it would be copied to where it
+ * was, and again the next time. Return: false: nothing can go.
+ */
+static bool vc_log_yield(struct vc_pool *p, struct vc_log *log)
+{
+	struct vc_chunk *c = vc_log_victim(log, VC_SHARED);
+
+	if (!c || c->own || vc_chunk_kill(p, c, VC_KILL_KEEP))
+		return false;
+	/* What it has kept there is in the way of what is to leave. */
+	vc_reads_leave(log, VC_READS_MAIN, VC_SHARED);
+	return true;
+}
+
+/*
  * Have room for a chunk in a log's own lanes. Return: there is; or something was
  * done, and there may be the next time.
  */
@@ -139,10 +155,13 @@ static bool vc_log_give_way(struct vc_pool *p, struct vc_log *log, bool *room)
 	    vc_log_giving(log) : NULL;
 	if (!c)
 		return false;
-	if (vc_swap_pays(cells - vc_chunk_heat(p, c, VC_HEAT_MAIN), cells))
-		return !vc_chunk_kill(p, c, VC_KILL_SWAP);
-	vc_chunk_cool(p, log, c);
-	return true;
+	if (!vc_swap_pays(cells - vc_chunk_heat(p, c, VC_HEAT_MAIN), cells)) {
+		vc_chunk_cool(p, log, c);
+		return true;
+	}
+	if (!vc_log_may_grow(p, log))
+		return vc_log_yield(p, log);
+	return !vc_chunk_kill(p, c, VC_KILL_SWAP);
 }
 
 /* Up to @left chunks of a log change places, or cool down. Return: some did. */

@@ -2,6 +2,7 @@
 """Lanes: ranges of the cache device, and tags that have some for themselves."""
 
 import contextlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -289,6 +290,34 @@ def test_what_becomes_hot_in_shared_lanes_changes_places(origin: str, client: Cl
         assert ssd.read_sectors(0) < shared + 5 * SECTORS
         check_all(disk, 0, 14, 1)
         assert client.tag(device.number, TAG).stats.cache_hit_bytes > before + 21 * MIB
+
+
+def test_they_change_places_where_a_tag_may_have_no_more(origin: str, client: Client) -> None:
+    """It gives chunks of its own, and when it is done nothing is copied any more."""
+    with Disk(origin) as disk:
+        write_all(disk, 0, 60, 1)
+    with (concatenation(48, 16) as ssd, stack.pool(ssd.path, lanes=ssd.lanes) as pool,
+          stack.cached(origin, pool) as device, stack.null_blk() as second,
+          stack.cached(second, pool, 2, "volume 8") as other,
+          Disk(device.path) as disk, Disk(other.path) as neighbour):
+        client.tag_set(device.number, TAG, cache_lanes=2)
+        write_all(neighbour, 0, 60, 100)
+        assert stack.wait_until(lambda: stack.cache_status(other).dirty == 0)
+        read_twice(disk, 0, 14)
+        read_twice(disk, 20, 20)
+        assert cached(client, device) == (13, 20)
+        for _ in range(6):
+            check_all(disk, 20, 10, 1)
+        assert stack.wait_until(lambda: not swelters(client.tag(device.number, TAG)), 60), (
+            client.tag(device.number, TAG), stack.pool_status(pool))
+        assert client.tag(device.number, TAG).stats.migrated_blocks > 1000
+        # What others have is still theirs.
+        assert client.tag(other.number, 8).cached_bytes >= 18 * MIB
+        time.sleep(1)
+        kept = stack.pool_status(pool).kept
+        time.sleep(2)
+        assert stack.pool_status(pool).kept == kept
+        check_all(disk, 0, 40, 1)
 
 
 def test_lanes_are_the_same_after_a_restart(ssd: Ssd, origin: str, client: Client) -> None:
