@@ -5,7 +5,7 @@
  * Room may be needed in shared lanes, or in those that are a log's own. What was read
  * may die in any order, so there is a list of it for either. What was written dies in
  * its order: where its oldest chunk is in the way of what is there, and nothing else
- * can go, it goes wherever it is.
+ * can go, or nothing in it counts any more, it goes wherever it is.
  */
 #include "reads.h"
 
@@ -257,7 +257,7 @@ struct vc_chunk *vc_log_any(struct vc_log *log)
 /**
  * vc_log_husk - a chunk of a log in which nothing counts any more, and may go
  * @log: the log; its pool is locked
- * @domain: where it is
+ * @domain: where it is, or what is behind it in the log
  *
  * Return: NULL when there is none.
  */
@@ -267,7 +267,7 @@ struct vc_chunk *vc_log_husk(struct vc_log *log, enum vc_domain domain)
 	u32 kind;
 
 	spin_lock_irq(&log->lock);
-	c = vc_log_oldest_in(log, domain);
+	c = vc_log_written_in(log, domain) ? vc_log_oldest(log) : NULL;
 	for (kind = 0; kind < VC_READS_KINDS; kind++) {
 		if (c && !atomic_read(&c->live))
 			break;
