@@ -82,6 +82,11 @@ def placement_keys(specs: ExtraSpecs) -> dict[str, str]:
     return keys
 
 
+def is_ours(key: str) -> bool:
+    """Tell whether an extra spec asks Placement for something of ours."""
+    return _OURS.fullmatch(key) is not None
+
+
 def disagreements(flavor: Mapping[str, str]) -> list[Disagreement]:
     """Return where a flavor's keys for Placement do not go with its ``vcache:*``.
 
@@ -92,7 +97,7 @@ def disagreements(flavor: Mapping[str, str]) -> list[Disagreement]:
     """
     specs = extra_specs.parse(flavor)
     wanted = placement_keys(specs)
-    found = {key: value for key, value in flavor.items() if _OURS.fullmatch(key)}
+    found = {key: value for key, value in flavor.items() if is_ours(key)}
     wrong = []
     for key in sorted(wanted.keys() | found.keys()):
         has, should = found.get(key), wanted.get(key)

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How values look in a table; in JSON, YAML and so on they are the API's own."""
+
+from typing import Any
+
+from cliff import columns
+
+_STEP = 1024
+
+
+def size(value: int | None) -> str:
+    """Return a size in bytes for people."""
+    if value is None:
+        return ""
+    amount, unit = float(value), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(amount) < _STEP or unit == "TiB":
+            break
+        amount /= _STEP
+    return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
+
+
+class Bytes(columns.FormattableColumn[Any]):
+    """A size in bytes; None: not known."""
+
+    def human_readable(self) -> str:
+        """Return it with a unit."""
+        return size(self._value)
+
+
+class Words(columns.FormattableColumn[Any]):
+    """A list of words."""
+
+    def human_readable(self) -> str:
+        """Return them in a line."""
+        return ", ".join(self._value)
+
+
+class Lines(columns.FormattableColumn[Any]):
+    """A list of sentences."""
+
+    def human_readable(self) -> str:
+        """Return each in a line."""
+        return "\n".join(self._value)
+
+
+class Specs(columns.FormattableColumn[Any]):
+    """Values by name; what is not set is left out."""
+
+    def human_readable(self) -> str:
+        """Return each in a line."""
+        return "\n".join(f"{name}={_plain(value)}" for name, value in self._value.items()
+                         if value is not None)
+
+
+class Disks(columns.FormattableColumn[Any]):
+    """The disks of an instance."""
+
+    def human_readable(self) -> str:
+        """Return each in a line."""
+        return "\n".join(map(_disk, self._value))
+
+
+def _plain(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _disk(disk: dict[str, Any]) -> str:
+    text = f"{disk['disk']}: {disk['mode']}, {disk['state']}"
+    if disk.get("tag") is not None:
+        text += f", tag {disk['tag']}"
+    if disk.get("cached_bytes") is not None:
+        text += f", {size(disk['cached_bytes'])} cached"
+        if disk.get("share_bytes") is not None:
+            text += f" of {size(disk['share_bytes'])}"
+    if disk.get("dirty_bytes") is not None:
+        text += f", {size(disk['dirty_bytes'])} dirty"
+    if disk.get("flush_p99_us") is not None:
+        text += f", flush p99 {disk['flush_p99_us']:g} us"
+    return f"{text} ({disk['note']})" if disk.get("note") else text

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``openstack vcache host``."""
+
+import argparse
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from osc_lib import exceptions
+from osc_lib.command import command
+
+from nova_vcache.osc import options
+from nova_vcache.osc.client import Client, path_of
+from nova_vcache.osc.columns import Bytes, Words, size
+
+# What "host set" calls "as the agent is configured".
+_CONFIGURED = "configured"
+
+_SHORT = (("Node", "node"), ("State", "state"), ("Draining", "draining"),
+          ("Instances", "instances"), ("Cache MiB", "cache_mb"),
+          ("Cache Free MiB", "cache_free_mb"), ("Tags Free", "tags_free"),
+          ("Dirty", "dirty_bytes"), ("Problem", "problem"))
+_LONG = (("Modes", "modes"), ("Policy", "policy"), ("Flush Isolation", "flush_isolation"),
+         ("Pools", "pools"), ("Largest Free MiB", "largest_free_mb"), ("Idle MiB", "idle_mb"),
+         ("Lanes Free", "lanes_free"), ("Flush p99 ms", "flush_p99_ms"),
+         ("Objectives", "slo_tags"), ("Missed", "slo_missed"), ("Age s", "age_s"))
+
+_FORMATTERS = {"dirty_bytes": Bytes, "modes": Words}
+
+# Seconds between two looks at a host that drains.
+_LOOK = 1.0
+
+
+def _value(item: dict[str, Any], field: str) -> Any:
+    value = item.get(field)
+    return _FORMATTERS[field](value) if field in _FORMATTERS and value is not None else value
+
+
+class ListHost(command.Lister):
+    """List the hosts that have a cache."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--long", action="store_true", help="List more of each host")
+        options.add_pages(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Any]:
+        """Return columns and rows."""
+        columns = _SHORT + (_LONG if parsed_args.long else ())
+        found = self.app.client_manager.vcache.list(
+            "hosts", "node", limit=parsed_args.limit, marker=parsed_args.marker)
+        return ([title for title, _ in columns],
+                [[_value(item, field) for _, field in columns] for item in found])
+
+
+class ShowHost(command.ShowOne):
+    """Show one host."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser."""
+        parser = super().get_parser(prog_name)
+        _add_node(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Any]:
+        """Return names and values."""
+        found = _get(self.app.client_manager.vcache, parsed_args.node)
+        # Fields may be added within a version of the API: all are shown.
+        return list(found), [_value(found, field) for field in found]
+
+
+class SetHost(command.Command):
+    """Set how a host's pools are divided, or whether it drains."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser."""
+        parser = super().get_parser(prog_name)
+        _add_node(parser)
+        parser.add_argument(
+            "--policy", choices=["static", "weighted", _CONFIGURED],
+            help=f"How the pools are divided; {_CONFIGURED}: as the agent's configuration says")
+        drain = parser.add_mutually_exclusive_group()
+        drain.add_argument("--draining", action="store_true", default=None,
+                           help="Take no more instances, and keep nothing that no origin has")
+        drain.add_argument("--no-draining", dest="draining", action="store_false", default=None,
+                           help="Take instances again")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Change the host."""
+        body: dict[str, Any] = {}
+        if parsed_args.policy is not None:
+            body["policy"] = None if parsed_args.policy == _CONFIGURED else parsed_args.policy
+        if parsed_args.draining is not None:
+            body["draining"] = parsed_args.draining
+        if not body:
+            raise exceptions.CommandError(
+                "Nothing to set: give --policy, --draining or --no-draining.")
+        self.app.client_manager.vcache.patch(path_of("hosts", parsed_args.node), body)
+
+
+class DrainHost(command.Command):
+    """Have a host take no more instances, and its caches keep nothing that no origin has."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser."""
+        parser = super().get_parser(prog_name)
+        _add_node(parser)
+        parser.add_argument("--wait", action="store_true",
+                            help="Wait until nothing dirty is left in its pools")
+        parser.add_argument("--timeout", metavar="<seconds>", type=float, default=3600.0,
+                            help="Wait no longer, and fail then (default: %(default)g)")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Have it drain."""
+        client, node = self.app.client_manager.vcache, parsed_args.node
+        client.patch(path_of("hosts", node), {"draining": True})
+        end = time.monotonic() + parsed_args.timeout
+        while parsed_args.wait:
+            left = _left(client, node)
+            if not left:
+                return
+            if time.monotonic() >= end:
+                raise exceptions.CommandError(
+                    f"Host {node!r} is not drained after {parsed_args.timeout:g} s: {left}. "
+                    "It goes on draining; 'openstack vcache host set --no-draining' ends that.")
+            time.sleep(_LOOK)
+
+
+def _left(client: Client, node: str) -> str:
+    """Say what keeps a host from being drained; empty: nothing."""
+    host = _get(client, node)
+    if host["state"] != "up":
+        return f"it is {host['state']}, {host['problem'] or 'so what is dirty is not known'}"
+    # A process of the API that has no newer report does not know of it yet.
+    if not host["draining"]:
+        return "it does not say that it drains"
+    if host["dirty_bytes"]:
+        return f"its instances have {size(host['dirty_bytes'])} dirty"
+    # Also what stopped instances have left there.
+    pools = client.list("pools", "id", host=node)
+    dirty = [f"{item['name']} {size(item['dirty_bytes'])}"
+             for item in pools if item["dirty_bytes"]]
+    return f"dirty in pools: {', '.join(dirty)}" if dirty else ""
+
+
+def _add_node(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("node", metavar="<node>",
+                        help="Name of the compute node, as 'openstack vcache host list' has it")
+
+
+def _get(client: Client, node: str) -> dict[str, Any]:
+    found: dict[str, Any] = client.get(path_of("hosts", node))["host"]
+    return found

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``openstack vcache instance``: what instances ask for and get, and what is set of one."""
+
+import argparse
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from osc_lib import exceptions
+from osc_lib.command import command
+
+from nova_vcache import extra_specs
+from nova_vcache.extra_specs import OVERRIDABLE, Kind
+from nova_vcache.osc import options
+from nova_vcache.osc.client import path_of
+from nova_vcache.osc.columns import Bytes, Disks, Specs
+
+_KEYS = [key for key in extra_specs.KEYS if key.name in OVERRIDABLE]
+_OPTIONS = ", ".join(options.option_of(key) for key in _KEYS)
+
+_COLUMNS = ("UUID", "Project", "Phase", "Mode", "Weight", "Cached", "Dirty", "Missed", "Stale")
+_FORMATTERS = {"specs": Specs, "flavor": Specs, "override": Specs, "disks": Disks}
+
+
+def _sum(item: dict[str, Any], field: str) -> Bytes:
+    known = [disk[field] for disk in item["disks"] if disk.get(field) is not None]
+    return Bytes(sum(known) if known else None)
+
+
+def _row(item: dict[str, Any]) -> list[Any]:
+    return [item["uuid"], item["project_id"], item["phase"], item["specs"].get("mode"),
+            item["specs"].get("weight"), _sum(item, "cached_bytes"), _sum(item, "dirty_bytes"),
+            item["slo_missed"], item["stale"]]
+
+
+class ListInstance(command.Lister):
+    """List the instances that run."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--all-projects", action="store_true", default=None,
+                            help="Of all projects (admin only)")
+        parser.add_argument("--project", metavar="<project>",
+                            help="Of this project, by name or ID (admin only)")
+        parser.add_argument("--host", metavar="<node>",
+                            help="Only on this compute node (admin only)")
+        options.add_pages(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Any]:
+        """Return columns and rows."""
+        manager = self.app.client_manager
+        project = parsed_args.project
+        if project is not None:
+            project = manager.sdk_connection.identity.find_project(
+                project, ignore_missing=False).id
+        found = manager.vcache.list(
+            "instances", "uuid", limit=parsed_args.limit, marker=parsed_args.marker,
+            all_projects=parsed_args.all_projects, project_id=project, host=parsed_args.host)
+        # Who may not know of hosts has no use for an empty column.
+        if not any("host" in item for item in found):
+            return _COLUMNS, [_row(item) for item in found]
+        return ((*_COLUMNS, "Host", "Problem"),
+                [[*_row(item), item.get("host"), item.get("problem")] for item in found])
+
+
+class ShowInstance(command.ShowOne):
+    """Show one instance."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser."""
+        parser = super().get_parser(prog_name)
+        _add_server(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Any]:
+        """Return names and values."""
+        manager = self.app.client_manager
+        found = manager.vcache.get(path_of("instances", _uuid(manager, parsed_args.server)))
+        item: dict[str, Any] = found["instance"]
+        return list(item), [_FORMATTERS[name](value) if name in _FORMATTERS else value
+                            for name, value in item.items()]
+
+
+class SetInstance(command.Command):
+    """Set weight and objectives of an instance, instead of its flavor's, while it runs."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser."""
+        parser = super().get_parser(prog_name)
+        _add_server(parser)
+        options.add_keys(parser, _KEYS)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Change the instance."""
+        texts = options.given(parsed_args, _KEYS)
+        if not texts:
+            raise exceptions.CommandError(f"Nothing to set: give one or more of {_OPTIONS}.")
+        kinds = {key.name: key.kind for key in _KEYS}
+        _change(self.app.client_manager, parsed_args.server, {
+            name: int(text) if kinds[name] is Kind.INTEGER else float(text)
+            for name, text in texts.items()})
+
+
+class UnsetInstance(command.Command):
+    """Have the flavor's values hold of an instance again."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser."""
+        parser = super().get_parser(prog_name)
+        _add_server(parser)
+        options.add_flags(parser, _KEYS, "Have the flavor's hold of")
+        parser.add_argument("--all", action="store_true", help="Have all of the flavor's hold")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Change the instance."""
+        names = options.given(parsed_args, _KEYS)
+        if bool(names) == parsed_args.all:
+            raise exceptions.CommandError(f"Give --all, or one or more of {_OPTIONS}.")
+        manager = self.app.client_manager
+        if parsed_args.all:
+            manager.vcache.delete(
+                path_of("instances", _uuid(manager, parsed_args.server), "override"))
+        else:
+            _change(manager, parsed_args.server, dict.fromkeys(names))
+
+
+def _change(manager: Any, server: str, values: dict[str, Any]) -> None:
+    manager.vcache.patch(path_of("instances", _uuid(manager, server), "override"), values)
+
+
+def _add_server(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("server", metavar="<server>",
+                        help="UUID of the instance, or its name if it is of your project")
+
+
+def _uuid(manager: Any, server: str) -> str:
+    """Return the UUID of an instance; vcache-api knows no names, and Nova is asked for one."""
+    try:
+        return str(uuid.UUID(server))
+    except ValueError:
+        found = manager.sdk_connection.compute.find_server(server, details=False)
+    if found is None:
+        raise exceptions.CommandError(
+            f"No server {server[:60]!r} in this project; another project's must be given by UUID.")
+    return str(found.id)

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``openstack vcache pool``."""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from osc_lib import exceptions
+from osc_lib.command import command
+
+from nova_vcache.osc import options
+from nova_vcache.osc.client import path_of
+from nova_vcache.osc.columns import Bytes
+
+_COLUMNS = (("ID", "id"), ("State", "state"), ("Host State", "host_state"),
+            ("Size", "size_bytes"), ("Used", "used_bytes"), ("Free", "free_bytes"),
+            ("Guaranteed", "guaranteed_bytes"), ("Dirty", "dirty_bytes"), ("Volumes", "volumes"))
+
+
+def _value(item: dict[str, Any], field: str) -> Any:
+    value = item.get(field)
+    return Bytes(value) if field.endswith("_bytes") else value
+
+
+class ListPool(command.Lister):
+    """List the pools of all hosts, or of one."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--host", metavar="<node>", help="Only of this compute node")
+        options.add_pages(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Any]:
+        """Return columns and rows."""
+        found = self.app.client_manager.vcache.list(
+            "pools", "id", limit=parsed_args.limit, marker=parsed_args.marker,
+            host=parsed_args.host)
+        return ([title for title, _ in _COLUMNS],
+                [[_value(item, field) for _, field in _COLUMNS] for item in found])
+
+
+class ShowPool(command.ShowOne):
+    """Show one pool."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("pool", metavar="<node>/<pool>",
+                            help="ID of the pool, as 'openstack vcache pool list' has it")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Any]:
+        """Return names and values."""
+        node, _, pool = parsed_args.pool.partition("/")
+        if not node or not pool:
+            raise exceptions.CommandError(
+                f"{parsed_args.pool!r} is no pool's ID: must be <node>/<pool>, as "
+                "'openstack vcache pool list' has it.")
+        found = self.app.client_manager.vcache.get(path_of("hosts", node, "pools", pool))["pool"]
+        return list(found), [_value(found, field) for field in found]
