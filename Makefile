@@ -107,7 +107,7 @@ openstack-unit: venv ## Nova's side against real Nova and Placement code, in one
 	@$(PYTHON) .ci/suite.py openstack
 
 .PHONY: openstack-api
-openstack-api: venv ## vcache-api and vcache-host with real Keystone, Placement and RabbitMQ: five minutes
+openstack-api: venv ## vcache-api and vcache-host with real Keystone, Placement and RabbitMQ: ten minutes
 	@$(PYTHON) .ci/suite.py openstack_api
 
 .PHONY: openstack-samples

@@ -2,6 +2,8 @@
 """Keystone, Placement, RabbitMQ, vcache-api and hosts; all of it from nothing in half a minute."""
 
 import json
+import os
+import subprocess
 import uuid
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,15 @@ connection = sqlite:///{folder}/placement.sqlite?timeout=60
 auth_strategy = keystone
 [keystone_authtoken]
 www_authenticate_uri = {auth}
+"""
+_NOVA = """
+[DEFAULT]
+transport_url = fake://
+state_path = {folder}
+[api_database]
+connection = sqlite:///{folder}/nova-api.sqlite?timeout=60
+[database]
+connection = sqlite:///{folder}/nova.sqlite?timeout=60
 """
 _API = """
 [DEFAULT]
@@ -196,11 +207,15 @@ class Cloud:
         made = uwsgi(self.folder, "placement", "placement.wsgi.api", port,
                      OS_PLACEMENT_CONFIG_DIR=str(self.folder))
         self._closing.append(made.stop)
-        service = self._make("service", name="placement", type="placement")
-        for kind in ("public", "internal"):
-            self._make("endpoint", service_id=service, interface=kind, url=url,
-                       region_id="RegionOne")
+        self._register("placement", url)
         self.placement_url = url
+
+    def _register(self, kind: str, url: str) -> None:
+        """Have the catalog know a service."""
+        service = self._make("service", name=kind, type=kind)
+        for interface in ("public", "internal"):
+            self._make("endpoint", service_id=service, interface=interface, url=url,
+                       region_id="RegionOne")
 
     def _api(self) -> None:
         port = free_port()
@@ -214,6 +229,21 @@ class Cloud:
         self.api = uwsgi(self.folder, "vcache-api", "nova_vcache.wsgi.api", port, processes=2,
                          OS_VCACHE_CONFIG_FILES=str(config))
         self._closing.append(self.api.stop)
+        self._register("vcache", self.url)
+
+    def nova_api(self) -> str:
+        """Have a nova-api run, with our validators; it has flavors, and nothing to run them."""
+        port = free_port()
+        config = str(self._write("nova.conf", _NOVA, "[keystone_authtoken]", _AUTH, user="vcache"))
+        for name, words in (("api_db", ["api_db", "sync"]), ("db", ["db", "sync", "--local_cell"])):
+            run(self.folder, f"nova-manage-{name}", "nova-manage", "--config-file", config, *words)
+        paste = BIN.parent / "etc/nova/api-paste.ini"
+        made = uwsgi(self.folder, "nova-api", "nova.wsgi.osapi_compute", port,
+                     OS_NOVA_CONFIG_FILES=f"{paste};{config}")
+        self._closing.append(made.stop)
+        url = f"http://127.0.0.1:{port}/v2.1"
+        self._register("compute", url)
+        return url
 
     def compute_node(self, node: str) -> str:
         """Make a compute node's provider, as nova-compute does."""
@@ -234,6 +264,17 @@ class Cloud:
         return requests.request(method, self.placement_url + path, timeout=60, headers={
             "X-Auth-Token": self.people["admin"].token,
             "OpenStack-API-Version": "placement 1.36"}, **options)
+
+    def openstack(self, *words: str, who: str = "admin", project: str = "admin",
+                  ) -> subprocess.CompletedProcess[str]:
+        """Run the command openstack."""
+        return subprocess.run(
+            [str(BIN / "openstack"), *words], cwd=self.folder, check=False, timeout=300,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, env={
+                **os.environ, "OS_AUTH_URL": self.auth_url, "OS_USERNAME": who,
+                "OS_PASSWORD": PASSWORD, "OS_PROJECT_NAME": project,
+                "OS_USER_DOMAIN_ID": "default", "OS_PROJECT_DOMAIN_ID": "default",
+                "OS_REGION_NAME": "RegionOne"})
 
     def ask(self, method: str, path: str, who: str | None = "admin", **options: Any,
             ) -> requests.Response:
