@@ -18,11 +18,22 @@ from vcache_agent.netlink import spec
 # A file's extents are read at most this part of the time.
 _FIEMAP_PART = 0.05
 
+# Nanoseconds after its last change in which a file's extents may become others with the same
+# state: a filesystem takes the time of a write, and the blocks, when it begins, and notes that
+# they are written when it ends. More than the block layer lets a request take.
+_SETTLE_NS = 60 * 10**9
+
 
 class _Seen(NamedTuple):
-    """The extents of a file, and when they were read."""
+    """The extents of a file.
+
+    :param state: of the file, before they were read
+    :param settled: nothing was on its way to the file then
+    :param again: when they may be read again, monotonic
+    """
 
     state: tuple[int, ...]
+    settled: bool
     extents: Extents
     again: float
 
@@ -89,11 +100,13 @@ class DiskFinder:
         state = (status.st_size, status.st_blocks, status.st_mtime_ns, status.st_ctime_ns)
         seen = self._seen.get(file)
         start = time.monotonic()
-        if seen and not fresh and (seen.state == state or start < seen.again):
+        if seen and not fresh and (start < seen.again or (seen.settled and seen.state == state)):
             return seen.extents
+        changed = max(status.st_mtime_ns, status.st_ctime_ns)
+        settled = time.time_ns() - changed > _SETTLE_NS
         found = fiemap.written_extents(fd)
         end = time.monotonic()
-        self._seen[file] = _Seen(state, found, end + (end - start) / _FIEMAP_PART)
+        self._seen[file] = _Seen(state, settled, found, end + (end - start) / _FIEMAP_PART)
         return found
 
     def prune(self) -> None:

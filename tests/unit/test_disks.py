@@ -2,6 +2,7 @@
 """From a disk's path to sectors of a vcache device, and from a domain to its cgroup."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -151,29 +152,58 @@ def test_a_file_is_found_by_its_inode(tmp_path: Path, sysfs: Sysfs) -> None:
     assert finder.locate(DiskSource("vda", "file", str(other)), stack, extents=False) != found
 
 
+class Looks:
+    """A file that is looked at: each read of its extents finds others."""
+
+    def __init__(self, path: Path, sysfs: Sysfs, monkeypatch: pytest.MonkeyPatch) -> None:
+        path.write_bytes(b"x" * 4096)
+        self._stack = sysfs.stack(device(own_device(path)))
+        self._source = DiskSource("vda", "file", str(path))
+        self.finder = DiskFinder()
+        reads: list[int] = []
+        monkeypatch.setattr("vcache_agent.disks.fiemap.written_extents",
+                            lambda fd: reads.append(fd) or (Extent(len(reads), 1),))
+
+    def __call__(self, **options: bool) -> int:
+        return self.finder.locate(self._source, self._stack, **options).extents[0].start
+
+    def pause_is_over(self) -> None:
+        """Let extents be read again at once."""
+        seen = self.finder._seen
+        self.finder._seen = {file: one._replace(again=0.0) for file, one in seen.items()}
+
+
 def test_extents_are_read_again_only_when_the_file_has_changed(
         tmp_path: Path, sysfs: Sysfs, monkeypatch: pytest.MonkeyPatch) -> None:
     image = tmp_path / "image"
-    image.write_bytes(b"x" * 4096)
-    stack = sysfs.stack(device(own_device(image)))
-    finder = DiskFinder()
-    reads: list[int] = []
-    monkeypatch.setattr("vcache_agent.disks.fiemap.written_extents",
-                        lambda fd: reads.append(fd) or (Extent(len(reads), 1),))
-    source = DiskSource("vda", "file", str(image))
-
-    def look(**options: bool) -> int:
-        return finder.locate(source, stack, **options).extents[0].start
-
+    look = Looks(image, sysfs, monkeypatch)
+    finder = look.finder
+    now = time.time_ns
+    monkeypatch.setattr("vcache_agent.disks.time.time_ns", lambda: now() + 120 * 10**9)
     assert (look(), look(), look(fresh=True)) == (1, 1, 2)
     image.write_bytes(b"y" * 4096)
-    finder._seen = {file: seen._replace(again=0.0) for file, seen in finder._seen.items()}
+    look.pause_is_over()
     assert (look(), look()) == (3, 3)
     finder.prune()
     assert look() == 3
     finder.prune()
     finder.prune()
     assert look() == 4
+
+
+def test_what_a_write_on_its_way_will_have_written_is_found(
+        tmp_path: Path, sysfs: Sysfs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write that began before the extents were read and ends after it changes no state."""
+    look = Looks(tmp_path / "image", sysfs, monkeypatch)
+    assert look() == 1
+    look.pause_is_over()
+    assert look() == 2
+    now = time.time_ns
+    monkeypatch.setattr("vcache_agent.disks.time.time_ns", lambda: now() + 120 * 10**9)
+    look.pause_is_over()
+    assert look() == 3
+    look.pause_is_over()
+    assert look() == 3
 
 
 @pytest.mark.parametrize(("source", "words"), [
