@@ -38,9 +38,18 @@
 #define VC_SERIAL_MOST		8U
 #define VC_SERIAL		4U
 
-static bool vc_recent(unsigned long at)
+static bool vc_recent(const unsigned long *at)
 {
-	return time_before(jiffies, READ_ONCE(at) + VC_READ_RECENT);
+	return time_before(jiffies, READ_ONCE(*at) + VC_READ_RECENT);
+}
+
+/* Readers of all volumes do this: once a jiffy, or they would fight for the line. */
+static void vc_stamp(unsigned long *at)
+{
+	unsigned long now = jiffies;
+
+	if (READ_ONCE(*at) != now)
+		WRITE_ONCE(*at, now);
 }
 
 /**
@@ -65,13 +74,22 @@ void vc_gentle_read(struct vc_volume *v)
 {
 	struct vc_pool *p = v->pool;
 
-	WRITE_ONCE(v->read_at, jiffies);
+	vc_stamp(&v->read_at);
 	if (READ_ONCE(p->reader) != v->id) {
-		if (vc_recent(p->read_at))
-			WRITE_ONCE(p->mixed_at, jiffies);
+		if (vc_recent(&p->read_at))
+			vc_stamp(&p->mixed_at);
 		WRITE_ONCE(p->reader, v->id);
 	}
-	WRITE_ONCE(p->read_at, jiffies);
+	vc_stamp(&p->read_at);
+}
+
+/**
+ * vc_pool_is_read - does somebody read from an origin?
+ * @p: the pool
+ */
+bool vc_pool_is_read(const struct vc_pool *p)
+{
+	return vc_recent(&p->read_at);
 }
 
 /* Has somebody else read from an origin? One of two who mix is. */
@@ -79,8 +97,8 @@ static bool vc_gentle_others(struct vc_volume *v)
 {
 	struct vc_pool *p = v->pool;
 
-	return vc_recent(p->mixed_at) ||
-	       (READ_ONCE(p->reader) != v->id && vc_recent(p->read_at));
+	return vc_recent(&p->mixed_at) ||
+	       (READ_ONCE(p->reader) != v->id && vc_pool_is_read(p));
 }
 
 /**
@@ -94,7 +112,7 @@ bool vc_gentle(struct vc_log *log)
 	if (READ_ONCE(v->stopped))
 		return false;
 	return vc_gentle_others(v) ||
-	       (vc_recent(v->read_at) && !READ_ONCE(log->starved));
+	       (vc_recent(&v->read_at) && !READ_ONCE(log->starved));
 }
 
 /**

@@ -386,8 +386,8 @@ void vc_log_set_lanes(struct vc_log *log, u64 lanes)
 	}
 	WRITE_ONCE(log->lanes, lanes);
 	WRITE_ONCE(log->own_strays, 0);
-	vc_lanes_count(p);
 	spin_unlock_irq(&p->free_lock);
+	vc_lanes_count(p);
 	/* What is ready for somebody may be in the wrong lanes. */
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(l, &v->logs, node)

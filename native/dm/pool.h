@@ -469,6 +469,7 @@ void vc_log_close_idle(struct vc_log *log);
 /* gentle.c */
 void vc_gentle_init(struct vc_pool *p);
 void vc_gentle_read(struct vc_volume *v);
+bool vc_pool_is_read(const struct vc_pool *p);
 
 /* fail.c */
 void vc_pool_record_done(struct vc_pool *p, bool failed);

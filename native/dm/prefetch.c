@@ -6,8 +6,8 @@
  *
  * Each is a promotion (promote.c) that no request waits for: by the same rules it is
  * not old, and by the same it is given up. What it adds is only when: some at a
- * time, a tick between them, and where somebody reads from the origin, half of the
- * time is his. It has its place in a chunk before the origin is read: so no read is
+ * time, a tick between them, and while somebody reads from an origin (gentle.c), half
+ * of the time is his. It has its place in a chunk before the origin is read: so no read is
  * for nothing, and when there is no chunk for it nothing is lost but time. What is
  * free beyond the reserve, and beyond what others above their shares would give, is
  * waited for, but not for long.
@@ -31,9 +31,6 @@
 /* Without a chunk, or memory, it is tried again after so long, and so often. */
 #define VC_PREFETCH_RETRY	(HZ / 10 + 1)
 #define VC_PREFETCH_TRIES	20U
-
-/* Somebody reads from the origin who has done so not longer ago. */
-#define VC_PREFETCH_READERS	(HZ / 10 + 1)
 
 /**
  * struct vc_prefetch_list - runs of one message
@@ -107,12 +104,11 @@ static void vc_prefetch_clear(struct vc_log *log)
 /* How long is the origin left alone now? */
 static unsigned long vc_prefetch_rest(struct vc_log *log)
 {
-	unsigned long read_at = READ_ONCE(log->vol->read_at);
 	unsigned long took = jiffies - log->prefetch.began;
 
 	if (READ_ONCE(log->prefetch.tries))
 		return VC_PREFETCH_RETRY;
-	if (time_after(jiffies, read_at + VC_PREFETCH_READERS))
+	if (!vc_pool_is_read(log->vol->pool))
 		return 1;
 	return took + 1;
 }
