@@ -6,7 +6,10 @@ from typing import Any
 from keystoneauth1 import loading
 from oslo_config import cfg
 
+from nova_vcache import keystone
+
 GROUP = "vcache"
+_SERVICE = "vcache"
 
 _TITLE = cfg.OptGroup(GROUP, title="vcache in the scheduler", help=(
     "Where nova-scheduler asks vcache-api for the summary of all hosts, and what it makes of "
@@ -47,26 +50,17 @@ _OPTS = [
 ]
 
 
-def _client_opts() -> list[Any]:
-    """Return keystoneauth's options of a service's client, with our defaults."""
-    session = loading.get_session_conf_options()
-    # Without a limit a request that hangs would be the last.
-    cfg.set_defaults(session, timeout=10)
-    adapter = loading.get_adapter_conf_options(include_deprecated=False)
-    cfg.set_defaults(adapter, service_type="vcache", valid_interfaces=["internal", "public"])
-    return [*session, *adapter]
-
-
 def list_opts() -> list[tuple[cfg.OptGroup, list[Any]]]:
     """Return all options by group, for oslo-config-generator."""
-    return [(_TITLE, [*_OPTS, *_client_opts(), *loading.get_auth_common_conf_options()])]
+    return [(_TITLE, [*_OPTS, *keystone.client_opts(_SERVICE),
+                      *loading.get_auth_common_conf_options()])]
 
 
 def register(conf: cfg.ConfigOpts) -> None:
     """Register all options; those of the auth plug-in when it is known."""
     conf.register_group(_TITLE)
-    conf.register_opts([*_OPTS, *_client_opts()], group=GROUP)
-    loading.register_auth_conf_options(conf, GROUP)
+    conf.register_opts(_OPTS, group=GROUP)
+    keystone.register(conf, GROUP, _SERVICE)
 
 
 def load_adapter(conf: cfg.ConfigOpts) -> Any | None:
@@ -74,8 +68,4 @@ def load_adapter(conf: cfg.ConfigOpts) -> Any | None:
 
     :raises keystoneauth1.exceptions.ClientException: if the credentials cannot be used
     """
-    auth = loading.load_auth_from_conf_options(conf, GROUP)
-    if auth is None and not conf[GROUP].endpoint_override:
-        return None
-    session = loading.load_session_from_conf_options(conf, GROUP, auth=auth)
-    return loading.load_adapter_from_conf_options(conf, GROUP, session=session, auth=auth)
+    return keystone.load_adapter(conf, GROUP)

@@ -24,6 +24,18 @@ class AgentNotRunning(AdminError):
     """Nobody answers on the socket."""
 
 
+class NotHere(AdminError):
+    """What the request is about is not on this host."""
+
+
+class Unfinished(AdminError):
+    """It has not been done yet, or it is not known whether it has; the request was fine."""
+
+
+#: By the ``kind`` of an answer; one of no kind is refused for what it asks.
+KINDS: dict[str, type[AdminError]] = {"not-here": NotHere, "unfinished": Unfinished}
+
+
 def ask(path: Path, request: dict[str, Any], seconds: float = 30.0) -> dict[str, Any]:
     """Ask the agent; return its answer.
 
@@ -45,7 +57,7 @@ def ask(path: Path, request: dict[str, Any], seconds: float = 30.0) -> dict[str,
             send(connection, json.dumps(request).encode(), deadline)
             answer = json.loads(receive(connection, _ANSWER_BYTES, deadline))
         except (OSError, ProtocolError, ValueError) as error:
-            raise AdminError(f"{path}: no answer of the agent: {error}") from None
+            raise Unfinished(f"{path}: no answer of the agent: {error}") from None
     if not answer.get("ok"):
-        raise AdminError(str(answer.get("error")))
+        raise KINDS.get(answer.get("kind"), AdminError)(str(answer.get("error")))
     return dict(answer)

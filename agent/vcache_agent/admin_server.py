@@ -2,7 +2,7 @@
 """Answers the ``vcache`` command: JSON requests on a socket of root's.
 
 A request is ``{"op": NAME, ...}``, the answer ``{"ok": true, ...}`` or
-``{"ok": false, "error": TEXT}``.
+``{"ok": false, "error": TEXT, "kind": KIND}``; see :data:`.admin_client.KINDS`.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from oslo_log import log as logging
 from nova_vcache import extra_specs
 from nova_vcache.extra_specs import InvalidExtraSpecs
 from vcache_agent import report, view
-from vcache_agent.admin_client import AdminError
+from vcache_agent.admin_client import KINDS, AdminError, NotHere, Unfinished
 from vcache_agent.model import TAG_MODES, Device, Tag
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client
@@ -40,6 +40,12 @@ _LANE = "([0-9]|[1-5][0-9]|6[0-3])"
 _LANES = re.compile(f"{_LANE}(,{_LANE})*")
 
 
+def _refusal(error: AdminError) -> dict[str, Any]:
+    """Return the answer for what cannot be done."""
+    kind = next((name for name, found in KINDS.items() if isinstance(error, found)), "")
+    return {"ok": False, "error": str(error), "kind": kind}
+
+
 class AdminServer:
     """The requests.
 
@@ -60,10 +66,10 @@ class AdminServer:
         try:
             answer = {"ok": True, **self._dispatch(request)}
         except AdminError as error:
-            answer = {"ok": False, "error": str(error)}
+            answer = _refusal(error)
         except Exception as error:
             LOG.exception("admin request failed")
-            answer = {"ok": False, "error": f"internal error of the agent: {error!r}"}
+            answer = _refusal(Unfinished(f"internal error of the agent: {error!r}"))
         return json.dumps(answer).encode()
 
     def _dispatch(self, request: bytes) -> dict[str, Any]:
@@ -123,7 +129,7 @@ class AdminServer:
         known = {entry.domain.uuid for entry in self._agent.worker.outcome.snapshot.entries}
         known |= {row.domain for row in store.assignments().values()}
         if not isinstance(uuid, str) or uuid not in known:
-            raise AdminError(f"instance {str(uuid)[:40]!r} is not on this host")
+            raise NotHere(f"instance {str(uuid)[:40]!r} is not on this host")
         # One at a time, or two that change different values lose one.
         with self._override_lock:
             old = NONE if fields.get("replace") else store.overrides().get(uuid, NONE)
@@ -190,7 +196,7 @@ class AdminServer:
     def _run_pass(self, fresh: bool) -> None:
         worker = self._agent.worker
         if not worker.wait(worker.kick(fresh), _PASS_SECONDS):
-            raise AdminError(f"noted, but the kernel was not changed within {_PASS_SECONDS:g} s")
+            raise Unfinished(f"noted, but the kernel was not changed within {_PASS_SECONDS:g} s")
         outcome = worker.outcome
         if outcome.problem:
-            raise AdminError(f"noted, but the kernel could not be changed: {outcome.problem}")
+            raise Unfinished(f"noted, but the kernel could not be changed: {outcome.problem}")

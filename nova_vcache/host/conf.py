@@ -7,6 +7,8 @@ from typing import Any
 from keystoneauth1 import loading
 from oslo_config import cfg
 
+from nova_vcache import keystone
+
 GROUP = "host"
 PLACEMENT = "placement"
 
@@ -36,37 +38,24 @@ _OPTS = [
 _PLACEMENT = cfg.OptGroup(PLACEMENT, title="Placement, as a client")
 
 
-def placement_opts() -> list[Any]:
-    """Return keystoneauth's options of a client of Placement, with our defaults."""
-    session = loading.get_session_conf_options()
-    # Without a limit a request that hangs would be the last.
-    cfg.set_defaults(session, timeout=10)
-    adapter = loading.get_adapter_conf_options(include_deprecated=False)
-    cfg.set_defaults(adapter, service_type="placement", valid_interfaces=["internal", "public"])
-    return [*session, *adapter]
-
-
 def register_placement(conf: cfg.ConfigOpts) -> None:
     """Register the options of a client of Placement."""
     conf.register_group(_PLACEMENT)
-    conf.register_opts(placement_opts(), group=PLACEMENT)
-    loading.register_auth_conf_options(conf, PLACEMENT)
+    keystone.register(conf, PLACEMENT, PLACEMENT)
 
 
-def load_placement(conf: cfg.ConfigOpts) -> Any:
-    """Return an adapter for Placement.
+def load_placement(conf: cfg.ConfigOpts) -> Any | None:
+    """Return an adapter for Placement; None: nothing says how.
 
     :raises keystoneauth1.exceptions.ClientException: if the credentials cannot be used
     """
-    auth = loading.load_auth_from_conf_options(conf, PLACEMENT)
-    session = loading.load_session_from_conf_options(conf, PLACEMENT, auth=auth)
-    return loading.load_adapter_from_conf_options(conf, PLACEMENT, session=session, auth=auth)
+    return keystone.load_adapter(conf, PLACEMENT)
 
 
 def list_opts() -> list[tuple[cfg.OptGroup, list[Any]]]:
     """Return all options by group, for oslo-config-generator."""
     return [(_HOST, list(_OPTS)),
-            (_PLACEMENT, [*placement_opts(), *loading.get_auth_common_conf_options(),
+            (_PLACEMENT, [*keystone.client_opts(PLACEMENT), *loading.get_auth_common_conf_options(),
                           *loading.get_auth_plugin_conf_options("password")])]
 
 

@@ -30,7 +30,14 @@ from nova_vcache.rpc import host_side
 from nova_vcache.rpc.api_side import ApiClient
 from nova_vcache.rpc.errors import AgentUnavailable, InstanceNotHere, Refused
 from nova_vcache.rpc.report import HostReport
-from vcache_agent.admin_client import AdminDenied, AdminError, AgentNotRunning, ask
+from vcache_agent.admin_client import (
+    AdminDenied,
+    AdminError,
+    AgentNotRunning,
+    NotHere,
+    Unfinished,
+    ask,
+)
 
 LOG = logging.getLogger(__name__)
 
@@ -115,16 +122,12 @@ class Host:
         """
         try:
             self._ask(request, self._agent_timeout + _CHANGE_SECONDS)
-        except (AgentNotRunning, AdminDenied) as error:
+        except NotHere as error:
+            raise InstanceNotHere(str(error)) from None
+        except (AgentNotRunning, AdminDenied, Unfinished) as error:
             raise AgentUnavailable(str(error)) from None
         except AdminError as error:
-            text = str(error)
-            if "is not on this host" in text:
-                raise InstanceNotHere(text) from None
-            # What it has noted, it will do; nothing has to be asked again.
-            if text.startswith(("noted,", "internal")) or "no answer" in text:
-                raise AgentUnavailable(text) from None
-            raise Refused(text) from None
+            raise Refused(str(error)) from None
         self.look()
         self.tell()
         return self.report()

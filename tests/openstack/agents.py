@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from vcache_agent.admin_client import KINDS, AdminError
 from vcache_agent.unix_server import UnixServer
 
 GIB = 1 << 30
@@ -37,7 +38,7 @@ class FakeAgent:
                        "dirty_bytes": 0, "volumes": 1}],
             "pools_problem": "", "domains": [], "disks": []}
         self.requests: list[dict[str, Any]] = []
-        self.error = ""
+        self.error = self.kind = ""
 
     def add(self, number: int, project: str = PROJECT, **specs: Any) -> str:
         """Have an instance run, with one disk in the pool; return its UUID."""
@@ -56,17 +57,15 @@ class FakeAgent:
 
     def ask(self, request: dict[str, Any], _seconds: float = 1.0) -> dict[str, Any]:
         """Answer as admin_client.ask does."""
-        from vcache_agent.admin_client import AdminError
-
         answer = self.handle(request)
         if not answer["ok"]:
-            raise AdminError(answer["error"])
+            raise KINDS.get(answer["kind"], AdminError)(answer["error"])
         return answer
 
     def handle(self, request: dict[str, Any]) -> dict[str, Any]:
         self.requests.append(request)
         if self.error:
-            return {"ok": False, "error": self.error}
+            return {"ok": False, "error": self.error, "kind": self.kind}
         if request["op"] == "host":
             answer: dict[str, Any] = json.loads(json.dumps(self.answer))
             return answer
@@ -86,7 +85,8 @@ class FakeAgent:
                                     (old | request["values"]).items() if value is not None}
                 item["specs"] = item["flavor"] | item["override"]
                 return {"ok": True, "override": item["override"]}
-        return {"ok": False, "error": f"instance {request['uuid']!r} is not on this host"}
+        return {"ok": False, "kind": "not-here",
+                "error": f"instance {request['uuid']!r} is not on this host"}
 
     def serve(self, path: Path) -> UnixServer:
         """Answer on a socket, as vcache-agent's does."""

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has to be set before Nova is imported."""
+"""What has to be set before Nova is imported, and a Placement for all tests."""
 
 import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
 
 # Nova's own switch: no test of ours patches the interpreter.
 os.environ["OS_NOVA_DISABLE_EVENTLET_PATCHING"] = "1"
@@ -10,3 +14,21 @@ from nova import monkey_patch
 
 # Before a test's imports bring eventlet in, which Nova's own would then refuse.
 monkey_patch.patch()
+
+
+@pytest.fixture
+def placement() -> Iterator[Any]:
+    """Give a real Placement, empty."""
+    # As Nova: not before the patch above.
+    from oslo_config import cfg
+    from placement.tests.functional.fixtures.placement import PlacementFixture
+
+    from tests.openstack.placements import Placement
+
+    fixture = PlacementFixture()
+    fixture.setUp()
+    try:
+        yield Placement(fixture.endpoint)
+    finally:
+        fixture.cleanUp()
+        cfg.CONF.reset()

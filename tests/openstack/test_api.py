@@ -316,14 +316,14 @@ class TestOverride:
             "weight": 7})
         assert payload["request_id"].startswith("req-") and payload["user_id"] == "user-admin"
 
-    @pytest.mark.parametrize(("error", "status", "words"), [
-        ("instance 'x' is not on this host", 404, "could not be found"),
-        ("noted, but the kernel was not changed within 20 s", 503, "noted, but"),
-        ("weight 7 is not liked today", 400, "weight 7 is not liked"),
+    @pytest.mark.parametrize(("error", "kind", "status", "words"), [
+        ("instance 'x' is not on this host", "not-here", 404, "could not be found"),
+        ("noted, but the kernel was not changed within 20 s", "unfinished", 503, "noted, but"),
+        ("weight 7 is not liked today", "", 400, "weight 7 is not liked"),
     ])
-    def test_what_the_host_cannot_do(self, api, agent, error, status, words):
+    def test_what_the_host_cannot_do(self, api, agent, error, kind, status, words):
         api.backend.ready()
-        agent.error = error
+        agent.error, agent.kind = error, kind
         answer = api.ask("PUT", OVERRIDE, json={"weight": 7})
         assert answer.status == status
         assert words in answer.detail

@@ -11,7 +11,6 @@ import pytest
 from oslo_config import cfg
 from oslo_messaging import conffixture
 from oslo_messaging._drivers import common
-from placement.tests.functional.fixtures.placement import PlacementFixture
 
 from nova_vcache.host import conf as host_conf
 from nova_vcache.host.keeper import Keeper
@@ -102,16 +101,12 @@ class TestHost:
         host.tell()
         assert "works again" in caplog.text
 
-    @pytest.mark.parametrize(("error", "kind"), [
-        ("instance 'x' is not on this host", InstanceNotHere),
-        ("noted, but the kernel was not changed within 20 s", AgentUnavailable),
-        ("/run/a: no answer of the agent: timed out", AgentUnavailable),
-        ("internal error of the agent: X", AgentUnavailable),
-        ("weight 0 must be an integer from 1 to 1000", Refused),
-    ])
-    def test_what_the_agent_refuses(self, agent, error, kind):
-        agent.error = error
-        with pytest.raises(kind, match=error[:20]):
+    @pytest.mark.parametrize(("kind", "error"), [
+        ("not-here", InstanceNotHere), ("unfinished", AgentUnavailable), ("", Refused),
+        ("of a newer agent", Refused)])
+    def test_what_the_agent_refuses(self, agent, kind, error):
+        agent.error, agent.kind = "as in a test", kind
+        with pytest.raises(error, match="as in a test"):
             host_of(agent, []).change({"op": "instance-set"})
 
     def test_an_agent_that_does_not_run(self):
@@ -179,7 +174,7 @@ class TestBus:
         for values in ({}, {"colour": 5}):
             with pytest.raises(Refused, match="there are policy, draining"):
                 client.host_set({}, "n1", values)
-        agent.error = "noted, but"
+        agent.error, agent.kind = "noted, but", "unfinished"
         with pytest.raises(AgentUnavailable, match="noted"):
             client.host_set({}, "n1", {"draining": True})
 
@@ -235,16 +230,6 @@ def wait_for(condition: Callable[[], bool], seconds: float = 10.0) -> None:
 
 
 class TestKeeper:
-    @pytest.fixture
-    def placement(self) -> Iterator[Placement]:
-        fixture = PlacementFixture()
-        fixture.setUp()
-        try:
-            yield Placement(fixture.endpoint)
-        finally:
-            fixture.cleanUp()
-            cfg.CONF.reset()
-
     @pytest.fixture
     def root(self, placement) -> str:
         return placement.make_node("n1")

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reporter against the real Placement service, in this process."""
 
-from collections.abc import Iterator
 
 import pytest
-from oslo_config import cfg
-from placement.tests.functional.fixtures.placement import PlacementFixture
 
 from nova_vcache.extra_specs import Mode
 from nova_vcache.placement import names
@@ -18,17 +15,6 @@ NODE = "node1"
 FULL = Capacity(tags=65535, tags_reserved=3, cache_mb=9000, largest_mb=6000, elastic=True,
                 modes=frozenset({Mode.WRITEBACK, Mode.WRITETHROUGH}))
 BOTH = {names.TAG: 1, names.CACHE_MB: 4000}
-
-
-@pytest.fixture
-def placement() -> Iterator[Placement]:
-    fixture = PlacementFixture()
-    fixture.setUp()
-    try:
-        yield Placement(fixture.endpoint)
-    finally:
-        fixture.cleanUp()
-        cfg.CONF.reset()
 
 
 @pytest.fixture

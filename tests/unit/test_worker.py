@@ -279,6 +279,7 @@ def test_an_override_holds_instead_of_the_flavor(host: Host, admin: Callable[...
     assert admin("instance-set", uuid=domain.uuid, values={}, replace=True)["override"] == {}
     answer = admin("instance-set", uuid="another", values={"weight": 7})
     assert "'another' is not on this host" in answer["error"]
+    assert answer["kind"] == "not-here"
 
 
 def test_an_override_goes_with_its_instance(host: Host) -> None:
