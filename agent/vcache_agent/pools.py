@@ -9,10 +9,11 @@ says that nothing is lost with what it has of it.
 
 import dataclasses
 import errno
+import itertools
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ POOL_TARGET, TARGET = "vcache-pool", "vcache"
 CHUNK_KIB = (64, 16384)
 READS_PERCENT = (0, 100)
 VOLUME_MAX = 2**32 - 1
+LANES_MAX = 64
 # How often a pool that shrinks is looked at.
 RESIZE_LOOK_S = 1.0
 
@@ -31,6 +33,10 @@ _NAME = re.compile(rf"[A-Za-z0-9#+.:=@_-]{{1,{NAME_MAX}}}")
 _POOL_UUID = "VCACHE-POOL-"
 # Most volumes of a pool that are tried when a free number is looked for.
 _TRIES = 4096
+
+
+#: Sizes in bytes, or how many equal ones.
+Lanes = Sequence[int] | int
 
 
 class PoolError(Exception):
@@ -113,6 +119,7 @@ class Pool:
     :param reads: of the used ones, those with what was read; None: the module does not say
     :param reads_percent: what was read goes first where it is more of what a disk has; likewise
     :param leaving: chunks behind the end of a pool that shrinks, which have still to go; likewise
+    :param lanes: bytes of each lane, of which the first has the metadata, too
     """
 
     info: Info
@@ -128,6 +135,7 @@ class Pool:
     reads: int | None = None
     reads_percent: int | None = None
     leaving: int | None = None
+    lanes: tuple[int, ...] = ()
 
 
 def number(text: str) -> DeviceNumber:
@@ -190,12 +198,27 @@ def _pool(dm: Dm, info: Info) -> Pool | None:
     words = dm.status(info.name)[0].arguments.split()
     if len(words) < 8:
         return Pool(info, cache, words[0] if words else "unknown")
-    chunk, *counts = map(int, words[1:8])
-    found = Pool(info, cache, words[0], chunk * SECTOR_BYTES, *counts)
+    chunk, chunks, free, used, dirty, volumes, attached = map(int, words[1:8])
+    found = Pool(info, cache, words[0], chunk * SECTOR_BYTES, chunks, free, used, dirty, volumes,
+                 attached)
     if len(words) < 14:
         return found
-    return dataclasses.replace(found, reads=int(words[11]), reads_percent=int(words[13]),
-                               leaving=int(words[14]) if len(words) > 14 else None)
+    return dataclasses.replace(
+        found, reads=int(words[11]), reads_percent=int(words[13]),
+        leaving=int(words[14]) if len(words) > 14 else None,
+        lanes=_lanes(lines[0], found, int(words[15])) if len(words) > 15 else ())
+
+
+def _lanes(line: Line, found: Pool, count: int) -> tuple[int, ...]:
+    """Return the sizes of a pool's lanes; of the last one what it has at least.
+
+    :param count: how many there are: what the table does not name is one more
+    """
+    words = line.arguments.split()
+    given = [int(size) * SECTOR_BYTES // found.chunk_bytes * found.chunk_bytes
+             for word, size in itertools.pairwise(words) if word == "lane"]
+    rest = found.chunks * found.chunk_bytes - sum(given[:count - 1])
+    return (*given[:count - 1], max(rest, 0))
 
 
 def pool(dm: Dm, name: str) -> Pool:
@@ -207,6 +230,13 @@ def pool(dm: Dm, name: str) -> Pool:
         there = ", ".join(item.info.name for item in pools(dm)) or "none"
         raise PoolError(f"{name} is not a pool; pools of this host: {there}")
     return found
+
+
+def by_number(dm: Dm, wanted: Iterable[str]) -> dict[str, Pool]:
+    """Return those pools, of given numbers, that are in use and have been loaded."""
+    infos = {at: dm.info(number(at)) for at in wanted}
+    return {at: found for at, info in infos.items()
+            if info and (found := _pool(dm, info)) is not None and found.chunks}
 
 
 def members(dm: Dm, of: Pool | None = None) -> list[Member]:
@@ -227,7 +257,7 @@ def row(pool: Pool, members: list[Member]) -> dict[str, Any]:
         "cache_device": device_name(pool.cache), "state": pool.state,
         "chunk_bytes": pool.chunk_bytes, "size_bytes": pool.chunks * pool.chunk_bytes,
         "free_bytes": pool.free * pool.chunk_bytes, "used_bytes": pool.used * pool.chunk_bytes,
-        "dirty_bytes": pool.dirty * pool.chunk_bytes,
+        "dirty_bytes": pool.dirty * pool.chunk_bytes, "lanes_bytes": list(pool.lanes),
         "read_bytes": None if pool.reads is None else pool.reads * pool.chunk_bytes,
         "reads_percent": pool.reads_percent,
         "leaving_bytes": None if pool.leaving is None else pool.leaving * pool.chunk_bytes,
@@ -250,8 +280,11 @@ def device_name(at: DeviceNumber) -> str:
 
 
 def create(dm: Dm, name: str, device: str, chunk_kib: int | None,
-           reads_percent: int | None = None) -> str:
-    """Make a pool on a cache device, or find the one that is on it; return what was done."""
+           reads_percent: int | None = None, lanes: Lanes = ()) -> str:
+    """Make a pool on a cache device, or find the one that is on it; return what was done.
+
+    :param lanes: sizes in bytes, what they leave is one more; or a number of equal ones
+    """
     if not _NAME.fullmatch(name):
         raise PoolError(f"{name!r} is not allowed as a name: 1 to {NAME_MAX} letters, digits and "
                         "#+-.:=@_")
@@ -272,6 +305,7 @@ def create(dm: Dm, name: str, device: str, chunk_kib: int | None,
     size = _check_cache(dm, cache, device)
     given = {"chunk_kib": chunk_kib, "reads_percent": reads_percent}
     options = "".join(f" {key} {value}" for key, value in given.items() if value is not None)
+    options += "".join(f" lane {sectors}" for sectors in _lane_sectors(lanes, size))
     options = options and f" {len(options.split())}{options}"
     words = KernelWords()
     dm.create(name, _POOL_UUID + name)
@@ -288,6 +322,17 @@ def create(dm: Dm, name: str, device: str, chunk_kib: int | None,
     made = pool(dm, name)
     return f"pool {name}: {made.chunks} chunks of {made.chunk_bytes >> 10} KiB, " \
            f"{made.volumes} volumes"
+
+
+def _lane_sectors(lanes: Lanes, size: int) -> list[int]:
+    """Return the lanes that a table is to name.
+
+    :param size: of the cache device in sectors
+    """
+    if isinstance(lanes, int):
+        # Of equal ones the last is what is left.
+        return [size // lanes] * (lanes - 1)
+    return [lane // SECTOR_BYTES for lane in lanes]
 
 
 def _check_cache(dm: Dm, cache: DeviceNumber, device: str) -> int:

@@ -9,10 +9,11 @@ is why every start of the agent, and every event, is simply a reconcile.
 import dataclasses
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from nova_vcache.extra_specs import Mode
+from nova_vcache.extra_specs import Isolation, Mode
+from vcache_agent import lanes as lanes_of_pool
 from vcache_agent import policies
 from vcache_agent import tags as numbers
 from vcache_agent.model import Device, DeviceNumber, DiskState, Extents, Location, Tag, mask_of
@@ -43,6 +44,7 @@ class World:
     :param policy: name of the one that divides pools
     :param pools: sizes of the pools in bytes, by number; of those that are known, and
         only for a policy that divides by them
+    :param lanes: sizes of the pools' lanes in bytes, by number; likewise, where lanes matter
     """
 
     disks: tuple[DiskState, ...]
@@ -58,6 +60,7 @@ class World:
     forget_after: float = 86400.0
     policy: str = policies.DEFAULT
     pools: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    lanes: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,11 +88,14 @@ class SetLanes:
     """Give a tag lanes of its pool for itself, a bit each; what it had is all tags' again.
 
     Not a part of SetTag: lanes may be refused, and the tag has to be set all the same.
+
+    :param had: those that it has now
     """
 
     device: DeviceNumber
     tag: int
     lanes: int
+    had: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,6 +211,7 @@ class _Wish(NamedTuple):
     location: Location
     tag: SetTag
     demand: Demand | None
+    isolation: Isolation
 
 
 class _Planner:
@@ -230,6 +237,8 @@ class _Planner:
         # Of each domain: disks whose device has a cache.
         self.cached: Counter[str] = Counter()
         self.wishes: list[_Wish] = []
+        # Of tags: what they lack that only the others of their pool decide about.
+        self.lacking: dict[TagKey, str] = {}
 
     def plan(self) -> Plan:
         groups = self.groups
@@ -243,15 +252,22 @@ class _Planner:
                 self.cached.update({state.domain.uuid for state in states})
         for key, states in groups.items():
             self._disk(key, states)
-        self._divide()
         self._unused_tags()
+        self._divide()
         self._unused_assignments()
         # Sectors and lanes are given up before others claim them.
         order = {DeleteTag: 0, SetTag: 1, SetLanes: 2, SetExtents: 2}
         self.actions.sort(key=lambda action: (
             order[type(action)] if not _frees(action) else 0))
         return Plan(tuple(self.actions), tuple(self.changed), tuple(self.forgotten),
-                    self.last_tag, tuple(self.reports), tuple(self.orphans))
+                    self.last_tag, tuple(map(self._noted, self.reports)), tuple(self.orphans))
+
+    def _noted(self, report: DiskReport) -> DiskReport:
+        """Return a report with what its tag lacks of its pool."""
+        location = report.state.location
+        lacks = self.lacking.get((location.device, report.tag)) \
+            if location and report.tag is not None else None
+        return dataclasses.replace(report, note=lacks) if lacks and not report.note else report
 
     def _has_pool(self, states: list[DiskState]) -> bool:
         """Tell whether the device of a disk has a cache."""
@@ -287,7 +303,7 @@ class _Planner:
             device.number, tag, owner.label, weight, tuple(cgroups[:spec.CGROUPS_MAX]),
             _KERNEL_MODES[given.mode] if device.mode is spec.Mode.WRITEBACK else None),
             Demand(weight, self._asked_range(states), given.mode in _CACHED)
-            if device.pool else None))
+            if device.pool else None, _isolation(states)))
         self.used.add((device.number, tag))
         conflict = self._assign(key, tag, owner, any(state.specs.persist for state in states))
         for state in states:
@@ -302,19 +318,83 @@ class _Planner:
         of_pool: dict[str, list[_Wish]] = defaultdict(list)
         for wish in self.wishes:
             if wish.demand is None:
-                self._kernel_tag(wish.device, wish.location, wish.tag)
+                self._kernel_tag(wish.device, wish.location, wish.tag, 0)
             else:
                 of_pool[wish.device.pool].append(wish)
         for pool, wishes in of_pool.items():
-            demands = [wish.demand for wish in wishes if wish.demand is not None]
-            for wish, given in zip(wishes, self._ranges(pool, demands), strict=True):
+            lanes = self._lanes(pool, wishes)
+            # Who is isolated by lanes has these, and nothing of what is divided.
+            alone = {at: size for at, wish in enumerate(wishes)
+                     if (size := self._alone(pool, wish, lanes[at]))}
+            rest = [wish.demand for at, wish in enumerate(wishes)
+                    if at not in alone and wish.demand is not None]
+            ranges = iter(self._ranges(pool, rest, sum(alone.values())))
+            for at, wish in enumerate(wishes):
+                given = _within(wish.demand.asked, alone[at]) \
+                    if at in alone and wish.demand else next(ranges)
                 self._kernel_tag(wish.device, wish.location, dataclasses.replace(
-                    wish.tag, cache_min=given.least, cache_max=given.most))
+                    wish.tag, cache_min=given.least, cache_max=given.most), lanes[at])
 
-    def _ranges(self, pool: str, demands: list[Demand]) -> list[Range]:
-        """Return what the tags of a pool may have of it."""
+    def _lanes(self, pool: str, wishes: list[_Wish]) -> list[int]:
+        """Return the lanes of the tags of a pool: an operator's, or as the flavors ask."""
+        rows = [self.world.assignments.get(wish.location.key) for wish in wishes]
+        keys = [(wish.device.number, wish.tag.tag) for wish in wishes]
+        held = [self._held(key) for key in keys]
+        found = [mask_of(row.lanes) if row and row.lanes is not None else had
+                 for row, had in zip(rows, held, strict=True)]
+        sizes = self.world.lanes.get(pool, ())
+        if not sizes:
+            # Not known: whoever has lanes keeps them.
+            return found
+        open_to = [at for at, row in enumerate(rows) if row is None or row.lanes is None]
+        others = {key for key in self.kernel if key not in set(keys)} - self._freed()
+        taken = sum({self._held(key) for key in others if self._pool(key[0]) == pool})
+        for at in set(range(len(wishes))) - set(open_to):
+            taken |= found[at]
+        claims = [lanes_of_pool.Claim(
+            wishes[at].isolation if wish.demand.cached else Isolation.SHARED,
+            wish.demand.asked.least, held[at])
+            for at in open_to if (wish := wishes[at]).demand is not None]
+        for at, given in zip(open_to, lanes_of_pool.assign(sizes, claims, taken), strict=True):
+            found[at] = given
+            wish = wishes[at]
+            if wish.isolation is Isolation.DEDICATED and wish.demand and wish.demand.cached \
+                    and not self._alone(pool, wish, given):
+                self.lacking[keys[at]] = (
+                    "vcache:isolation is dedicated, and the pool has no lane left for it"
+                    if not given else
+                    f"vcache:isolation is dedicated, and {given.bit_count()} lanes are left, "
+                    "which hold less than vcache:min_mb: it shares the others' lanes, too")
+        return found
+
+    def _alone(self, pool: str, wish: _Wish, lanes: int) -> int:
+        """Return the size of a tag's lanes if they are all that it has, else 0."""
+        if wish.isolation is not Isolation.DEDICATED or wish.demand is None or not lanes:
+            return 0
+        size = lanes_of_pool.capacity(self.world.lanes.get(pool, ()), lanes)
+        return size if size >= wish.demand.asked.least else 0
+
+    def _held(self, key: TagKey) -> int:
+        """Return the lanes that a tag has now."""
+        found = self.kernel.get(key)
+        return found.cache_lanes if found else 0
+
+    def _pool(self, number: DeviceNumber) -> str:
+        device = self.devices.get(number)
+        return device.pool if device else ""
+
+    def _freed(self) -> set[TagKey]:
+        """Return the tags that give up their lanes now."""
+        return {(action.device, action.tag) for action in self.actions if _frees(action)
+                and isinstance(action, SetLanes | DeleteTag)}
+
+    def _ranges(self, pool: str, demands: list[Demand], alone: int) -> list[Range]:
+        """Return what the tags of a pool may have of it.
+
+        :param alone: bytes of it that others have for themselves
+        """
         policy = policies.POLICIES[self.world.policy]
-        size = self.world.pools.get(pool, 0)
+        size = max(0, self.world.pools.get(pool, 0) - alone)
         if policy.sized and not size:
             return [demand.asked for demand in demands]
         # The host's own tags have a part, too: what nobody is given.
@@ -383,7 +463,7 @@ class _Planner:
         self.taken.add(self.last_tag)
         return self.last_tag
 
-    def _kernel_tag(self, device: Device, location: Location, wish: SetTag) -> None:
+    def _kernel_tag(self, device: Device, location: Location, wish: SetTag, lanes: int) -> None:
         """Add the actions that make the kernel's tag as it should be."""
         tag = wish.tag
         found = self.kernel.get((device.number, tag))
@@ -393,10 +473,9 @@ class _Planner:
             wish = dataclasses.replace(wish, cgroups=None)
         if found is None or _differs(found, wish, device):
             self.actions.append(wish)
-        row = self.world.assignments.get(location.key)
-        lanes = mask_of(row.lanes) if row and device.pool else 0
-        if lanes != (found.cache_lanes if found else 0):
-            self.actions.append(SetLanes(device.number, tag, lanes))
+        had = found.cache_lanes if found else 0
+        if lanes != had:
+            self.actions.append(SetLanes(device.number, tag, lanes, had))
         if volume:
             return
         applied = self.world.applied.get((device.number, tag))
@@ -447,7 +526,7 @@ class _Planner:
             self.actions.append(SetTag(found.device, found.id, found.name, found.weight, None,
                                        cache_min=0, cache_max=0))
         if self.world.complete and _LABEL.fullmatch(found.name) and found.cache_lanes:
-            self.actions.append(SetLanes(found.device, found.id, 0))
+            self.actions.append(SetLanes(found.device, found.id, 0, found.cache_lanes))
 
     def _release(self, found: Tag) -> None:
         """Remove a tag; while it has data that is not durable, only its I/O and sectors."""
@@ -500,6 +579,20 @@ def _other_mode(asked: Mode, given: Mode) -> str:
     return f"{given} instead of {asked}: set by hand, or for another domain that uses the disk"
 
 
+def _within(asked: Range, size: int) -> Range:
+    """Return a range that is not more than so many bytes."""
+    return Range(min(asked.least, size), min(asked.most or size, size))
+
+
+def _isolation(states: Iterable[DiskState]) -> Isolation:
+    """Return what the flavors of a disk's domains ask for: the strictest."""
+    asked = {state.specs.isolation for state in states}
+    return next(one for one in (Isolation.DEDICATED, Isolation.AUTO, Isolation.SHARED)
+                if one in asked)
+
+
 def _frees(action: Action) -> bool:
+    """Tell whether an action only gives up what others may be about to claim."""
     return (isinstance(action, SetExtents) and not action.extents) or \
-        (isinstance(action, SetLanes) and not action.lanes)
+        isinstance(action, DeleteTag) or \
+        (isinstance(action, SetLanes) and not action.lanes & ~action.had)

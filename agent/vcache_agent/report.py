@@ -10,10 +10,11 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from vcache_agent import histogram, pools, recent, view
+from nova_vcache.extra_specs import Isolation
+from vcache_agent import histogram, lanes, pools, recent, view
 from vcache_agent.admission import specs_of
 from vcache_agent.dm import Dm, DmError
-from vcache_agent.model import Device, Tag
+from vcache_agent.model import Device, Tag, lanes_of, mask_of
 from vcache_agent.netlink import spec
 from vcache_agent.overrides import NONE, Adjust
 
@@ -29,6 +30,12 @@ def host(outcome: "Outcome", store: "Store", devices: list[Device], tags: list[T
     """Return devices, pools, domains and their disks."""
     lately = latencies.update(tags, time.monotonic())
     found, problem = _pools()
+    domains = _domains(outcome, store)
+    disks = _disks(outcome, devices, tags, lately)
+    lenders = _lenders(store, domains, disks)
+    for pool in found:
+        lanes_of_disks(pool, disks)
+        pool["lanes_free"] = lanes_free(pool, devices, tags, lenders)
     return {
         "draining": store.draining(),
         "tags_max": spec.TAG_MAX,
@@ -36,8 +43,7 @@ def host(outcome: "Outcome", store: "Store", devices: list[Device], tags: list[T
         "flush_p99_us": _p99_us(recent.merged(lately.values())),
         "devices": [view.device(item) for item in devices],
         "pools": found, "pools_problem": problem,
-        "domains": _domains(outcome, store),
-        "disks": _disks(outcome, devices, tags, lately)}
+        "domains": domains, "disks": disks}
 
 
 def _pools() -> tuple[list[Json], str]:
@@ -46,6 +52,31 @@ def _pools() -> tuple[list[Json], str]:
             return [pools.row(pool, pools.members(dm, pool)) for pool in pools.pools(dm)], ""
     except DmError as error:
         return [], f"pools cannot be listed: {error.strerror}"
+
+
+def _lenders(store: "Store", domains: list[Json], disks: list[Json]) -> set[tuple[str, int]]:
+    """Return the tags whose lanes are for whoever asks for lanes of its own (lanes.py)."""
+    by_hand = {row.tag for row in store.assignments().values() if row.lanes is not None}
+    auto = {row["uuid"] for row in domains if row["specs"]["isolation"] == Isolation.AUTO}
+    return {(row["device"], row["tag"]) for row in disks
+            if row["uuid"] in auto and row["tag"] is not None and row["tag"] not in by_hand}
+
+
+def lanes_of_disks(pool: Json, disks: list[Json]) -> None:
+    """Say of the disks in a pool what the lanes hold that they have for themselves."""
+    for row in disks:
+        if row["pool"] == pool["device"]:
+            row["lanes_bytes"] = lanes.capacity(pool["lanes_bytes"], mask_of(row["lanes"]))
+
+
+def lanes_free(pool: Json, devices: list[Device], tags: list[Tag],
+               lenders: set[tuple[str, int]]) -> int:
+    """Return how many lanes of a pool an instance can have for itself."""
+    inside = {item.number for item in devices if item.pool == pool["device"]}
+    held = {lane for tag in tags if tag.device in inside
+            and (str(tag.device), tag.id) not in lenders for lane in lanes_of(tag.cache_lanes)}
+    # Lane 0 is everybody's.
+    return len(set(range(1, len(pool["lanes_bytes"]))) - held)
 
 
 def _domains(outcome: "Outcome", store: "Store") -> list[Json]:
@@ -76,6 +107,8 @@ def _disks(outcome: "Outcome", devices: list[Device], tags: list[Tag],
         tag = found.get(key)
         row |= {"pool": pool_of.get(row["device"] or "") or None,
                 "cache_share_bytes": tag.cache_share_bytes if tag else None,
+                "lanes": ",".join(map(str, lanes_of(tag.cache_lanes))) if tag else "",
+                "lanes_bytes": 0,
                 "flush_p99_us": p99.get(key)}
     return rows
 

@@ -92,10 +92,12 @@ def pools(rows: list[dict[str, Any]]) -> str:
     if not rows:
         return "no pool"
     parts = [table(
-        ("POOL", "DEVICE", "CACHE DEVICE", "STATE", "CHUNK", "SIZE", "FREE", "DIRTY", "VOLUMES"),
+        ("POOL", "DEVICE", "CACHE DEVICE", "STATE", "CHUNK", "SIZE", "FREE", "DIRTY", "LANES",
+         "VOLUMES"),
         [(row["name"], row["device"], row["cache_device"], row["state"],
           size(row["chunk_bytes"]), size(row["size_bytes"]), size(row["free_bytes"]),
-          size(row["dirty_bytes"]), row["volumes"]) for row in rows])]
+          size(row["dirty_bytes"]), len(row["lanes_bytes"]) or None, row["volumes"])
+         for row in rows])]
     members = [(member["name"], member["device"], row["name"], member["volume"], member["mode"],
                 member["state"], size(member["dirty_bytes"]), member["cache_errors"])
                for row in rows for member in row["members"]]

@@ -5,12 +5,12 @@ import dataclasses
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from oslo_log import log as logging
 
-from nova_vcache.extra_specs import ExtraSpecs, Mode
+from nova_vcache.extra_specs import ExtraSpecs, Isolation, Mode
 from vcache_agent import cgroups, policies, pools, reconcile, swap
 from vcache_agent.admission import specs_of
 from vcache_agent.blockstack import BlockStack, NotOnVcache
@@ -19,7 +19,7 @@ from vcache_agent.dm import Dm, DmError
 from vcache_agent.inventory import Entry, Inventory, Snapshot
 from vcache_agent.kernel import Executor
 from vcache_agent.mapfile import MapFolder
-from vcache_agent.model import Device, DiskSource, DiskState, Location, Phase
+from vcache_agent.model import Device, DiskSource, DiskState, Location, Phase, Tag
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
@@ -171,16 +171,18 @@ class Worker:
                 look = _Look(self._settings.run_dir, self._finder, client.devices(), fresh,
                              Adjust(self._store.overrides(), self._store.draining()))
                 rows = self._store.assignments()
-                policy = self.policy
-                sized = policies.POLICIES[policy].sized
+                disks, tags = tuple(look.disks(snapshot)), tuple(client.tags())
+                sized = policies.POLICIES[self.policy].sized
+                found = look.pools() if sized or _lanes_matter(disks, tags) else {}
                 plan = reconcile.plan(reconcile.World(
-                    disks=tuple(look.disks(snapshot)), devices=look.devices,
-                    tags=tuple(client.tags()), complete=snapshot.complete,
+                    disks=disks, devices=look.devices, tags=tags, complete=snapshot.complete,
                     defined=snapshot.defined, assignments=rows,
                     last_tag=self._store.last_tag(), applied=self._executor.applied,
                     missing=frozenset(row.key for row in rows.values() if _is_missing(row)),
                     now=time.time(), forget_after=self._settings.forget_after,
-                    policy=policy, pools=look.pool_sizes() if sized else {}))
+                    policy=self.policy,
+                    pools={at: pool.chunks * pool.chunk_bytes for at, pool in found.items()},
+                    lanes={at: pool.lanes for at, pool in found.items()}))
                 # Intent first: a tag that is set is one that is remembered.
                 if plan.changed or plan.forgotten:
                     self._store.update(plan.changed, plan.forgotten, plan.last_tag)
@@ -243,19 +245,17 @@ class _Look:
                 location, reason = self._locate(source, specs, problem)
                 yield DiskState(entry.domain, source, specs, location, reason, cgroup)
 
-    def pool_sizes(self) -> dict[str, int]:
-        """Return the sizes in bytes of the pools that are used, by number."""
+    def pools(self) -> dict[str, pools.Pool]:
+        """Return the pools that are used, by number."""
         used = {device.pool for device in self.devices} - {""}
         if not used:
             return {}
         try:
             with Dm() as dm:
-                return {str(pool.info.number): pool.chunks * pool.chunk_bytes
-                        for pool in pools.pools(dm)
-                        if pool.chunks and str(pool.info.number) in used}
+                return pools.by_number(dm, used)
         except DmError as error:
-            self.pool_notes = ["the sizes of pools are not known, the policy cannot divide them: "
-                               f"{error.strerror}"]
+            self.pool_notes = ["the pools are not known, neither a policy nor lanes can divide "
+                               f"them: {error.strerror}"]
             return {}
 
     def _locate(self, source: DiskSource, specs: ExtraSpecs,
@@ -277,6 +277,13 @@ class _Look:
             return None
         self.cgroup_paths[entry.domain.uuid] = cgroup.path
         return cgroup.id
+
+
+def _lanes_matter(disks: Iterable[DiskState], tags: Iterable[Tag]) -> bool:
+    """Tell whether anybody has lanes for itself, or may ask for some."""
+    return any(tag.cache_lanes for tag in tags) or any(
+        disk.specs.isolation is Isolation.DEDICATED
+        or (disk.specs.isolation is Isolation.AUTO and disk.specs.min_mb) for disk in disks)
 
 
 def _is_missing(row: Assignment) -> bool:

@@ -69,8 +69,8 @@ class HostView:
         tags, cache = int(self._answer["tags_max"]), sum(sizes)
         reserved = tags if self.draining else min(tags, self._tags_reserved(allocations))
         promised = cache if self.draining else min(cache, sum(
-            mib for uuid, mib in self._guaranteed.items()
-            if not allocations.get(uuid, {}).get(names.CACHE_MB)))
+            max(0, mib - allocations.get(uuid, {}).get(names.CACHE_MB, 0))
+            for uuid, mib in self._guaranteed.items()))
         return Capacity(
             tags=tags, tags_reserved=reserved, cache_mb=cache,
             largest_mb=max(sizes, default=0), cache_reserved_mb=promised,
@@ -125,9 +125,16 @@ class HostView:
         return sum(taken.values()) - counted
 
     def _guarantees(self) -> dict[str, int]:
-        """Return the MiB that are guaranteed, by instance; of those that have a cache."""
-        return {uuid: int(item["specs"]["min_mb"]) for uuid, item in self._domains.items()
-                if item["specs"]["min_mb"] and self._pool_of(uuid)}
+        """Return the MiB that are guaranteed, by instance; of those that have a cache.
+
+        Nobody else can have anything in lanes that an instance has for itself.
+        """
+        found = {uuid: max(int(item["specs"]["min_mb"]), self._lanes_mb(uuid))
+                 for uuid, item in self._domains.items() if self._pool_of(uuid)}
+        return {uuid: mib for uuid, mib in found.items() if mib}
+
+    def _lanes_mb(self, uuid: str) -> int:
+        return sum(disk["lanes_bytes"] for disk in self._disks.get(uuid, ())) // _MIB
 
     def _pool_of(self, uuid: str) -> str | None:
         """Return the pool that an instance's disks are in, as far as they have a cache."""
@@ -158,6 +165,7 @@ class HostView:
                        if self._pool_of(uuid)),
             idle_mb=sum(max(0, (disk["cache_share_bytes"] or 0) - (disk["cached_bytes"] or 0))
                         for disk in self._answer["disks"] if disk["pool"]) // _MIB,
+            lanes_free=0 if closed else sum(item["lanes_free"] for item in self._pools),
             flush_p99_ms=None if p99 is None else p99 / 1000,
             slo_tags=len(objectives), slo_missed=sum(1 for missed in objectives if missed))
 

@@ -38,7 +38,14 @@ def attached(name: str, start: int, tag: int) -> Iterator[Path]:
 @pytest.fixture
 def volumes(agent: Agent) -> Iterator[list[Path]]:
     """Two volumes of a pool, with tags 4001 and 4002."""
-    cli("pool", "create", "lab", "/dev/ram3")
+    with two_volumes() as found:
+        yield found
+
+
+@contextlib.contextmanager
+def two_volumes(*options: str) -> Iterator[list[Path]]:
+    """Make them; options of the pool."""
+    cli("pool", "create", "lab", "/dev/ram3", *options)
     try:
         with attached("first", 0, 4001) as first, attached("second", 131072, 4002) as second:
             yield [first, second]
@@ -133,3 +140,29 @@ def test_what_a_tag_would_gain_from_a_cache(
     half = next(item for item in found["sizes"] if item["blocks"] * 2 >= largest["blocks"])
     assert half["read_misses"] > largest["read_misses"] + 4000
     assert "READ-MISSES" in cli("tag", "curve", "4001")
+
+
+def test_a_dedicated_instance_has_a_lane_of_the_pool_and_the_next_one_is_told(
+        agent: Agent, vm: MakeVm) -> None:
+    with two_volumes("--lanes", "2") as volumes:
+        first = vm("lane-a", [volumes[0]], {"mode": "writeback", "isolation": "dedicated"})
+        second = vm("lane-b", [volumes[1]], {"mode": "writeback", "isolation": "dedicated"})
+        first.start()
+        eventually(lambda: of(volumes[0], 4001).cache_lanes == 2, "its lane")
+        second.start()
+        eventually(lambda: of(volumes[1], 4002).name.startswith(second.uuid), "its tag")
+        assert of(volumes[1], 4002).cache_lanes == 0
+        notes = {domain: row["note"] for (domain, _), row in agent.disks().items()}
+        assert "no lane left" in notes["lane-b"] and not notes["lane-a"]
+        (pool,) = json.loads(cli("pool", "list", "--json"))["pools"]
+        for one in (first, second):
+            one.io("write -P 0x5a 0 48M")
+            one.io("flush")
+        alone, shares = of(volumes[0], 4001), of(volumes[1], 4002)
+        assert 40 * MIB <= alone.cached_bytes == alone.cache_own_bytes <= pool["lanes_bytes"][1]
+        assert shares.cached_bytes >= 40 * MIB and shares.cache_own_bytes == 0
+        # The lane is the other's as soon as it is free.
+        first.destroy()
+        eventually(lambda: of(volumes[1], 4002).cache_lanes == 2, "the lane")
+        second.destroy()
+        eventually(lambda: of(volumes[1], 4002).cache_lanes == 0, "it is everybody's again")

@@ -185,6 +185,38 @@ def test_the_commands_under_a_mounted_file_system(volume: Mapped, tmp_path: Path
     check_filesystem("ext4", volume.path)
 
 
+@pytest.mark.parametrize(("options", "sizes"), [
+    (("--lanes", "1"), [62]), (("--lanes", "3"), [21, 21, 20]),
+    (("--lane", "16M", "--lane", "8M"), [16, 8, 38]), ((), [62])])
+def test_a_pool_has_the_lanes_that_are_asked_for(
+        volume: Mapped, client: Client, tmp_path: Path, options: tuple[str, ...],
+        sizes: list[int]) -> None:
+    """Each holds as much as is said of it, for a tag that has nothing elsewhere."""
+    with null_blk(discard=True) as cache:
+        vcache(tmp_path, "pool", "create", POOL, cache, *options)
+        (row,) = json.loads(vcache(tmp_path, "pool", "list", "--json"))["pools"]
+        assert [size >> 20 for size in row["lanes_bytes"]] == sizes
+        vcache(tmp_path, "attach", volume.path, "--pool", POOL, "--tag", "5")
+        if len(sizes) > 1:
+            lane, size = len(sizes) - 1, row["lanes_bytes"][-1]
+            client.tag_set(volume.number, 5, cache_lanes=1 << lane, cache_max=size)
+            with Disk(volume.path) as disk:
+                for at in range(0, 48 << 11, 1 << 11):
+                    disk.write(at, pattern(at, 1 << 11))
+                disk.flush()
+            (tag,) = (tag for tag in client.tags(volume.number) if tag.id == 5)
+            assert size // 2 < tag.cached_bytes == tag.cache_own_bytes <= size
+        vcache(tmp_path, "detach", volume.name)
+        vcache(tmp_path, "pool", "remove", POOL)
+
+
+def test_lanes_that_are_too_small_are_refused(tmp_path: Path) -> None:
+    with null_blk(discard=True) as cache:
+        said = vcache(tmp_path, "pool", "create", POOL, cache, "--lanes", "40", status=1)
+        assert "a lane has to have four chunks" in said
+        assert json.loads(vcache(tmp_path, "pool", "list", "--json")) == {"pools": []}
+
+
 @pytest.mark.smp
 def test_again_and_again_under_io(dm: Dm, store: Store, volume: Mapped, pool: Mapped,
                                   client: Client) -> None:

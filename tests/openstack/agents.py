@@ -35,7 +35,8 @@ class FakeAgent:
                          "cache": {"pool": "254:9", "volume": 1, "broken": False}}],
             "pools": [{"name": "pool", "device": "254:9", "state": "ok", "chunk_bytes": 1 << 20,
                        "size_bytes": 10 * GIB, "free_bytes": 9 * GIB, "used_bytes": GIB,
-                       "dirty_bytes": 0, "volumes": 1}],
+                       "dirty_bytes": 0, "volumes": 1, "lanes_bytes": [10 * GIB],
+                       "lanes_free": 0}],
             "pools_problem": "", "domains": [], "disks": []}
         self.requests: list[dict[str, Any]] = []
         self.error = self.kind = ""
@@ -50,8 +51,8 @@ class FakeAgent:
         self.answer["disks"].append({
             "uuid": uuid, "disk": "vda", "mode": found["mode"], "state": "isolated", "note": "",
             "tag": number, "pool": "254:9", "cached_bytes": GIB // 4,
-            "cache_share_bytes": GIB, "dirty_bytes": 4096, "cache_dirty_bytes": 8192,
-            "flush_p99_us": 900.0})
+            "cache_share_bytes": GIB, "lanes": "", "lanes_bytes": 0, "dirty_bytes": 4096,
+            "cache_dirty_bytes": 8192, "flush_p99_us": 900.0})
         self.answer["tags_of"][uuid] = 1
         return uuid
 

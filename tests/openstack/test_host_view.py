@@ -51,6 +51,23 @@ def test_what_no_allocation_stands_for_is_reserved(agent):
     assert third in view(agent).instances
 
 
+def test_lanes_that_one_has_for_itself_are_nobody_elses(agent):
+    agent.answer["pools"][0] |= {"lanes_bytes": [5 << 30, 5 << 30], "lanes_free": 1}
+    assert view(agent).report(0.0).summary.lanes_free == 1
+    uuid = agent.add(1, min_mb=100, isolation="dedicated")
+    agent.answer["disks"][0] |= {"lanes": "1", "lanes_bytes": 5 << 30}
+    agent.answer["pools"][0]["lanes_free"] = 0
+    summary = view(agent).report(0.0).summary
+    assert (summary.lanes_free, summary.cache_free_mb) == (0, 9216 - 5120)
+    # Placement knows of what the flavor asks for, not of what a lane holds.
+    for allocated, reserved in ((0, 5120), (100, 5020), (5120, 0), (6000, 0)):
+        capacity = view(agent).capacity({uuid: {names.CACHE_MB: allocated, names.TAG: 1}})
+        assert capacity.cache_reserved_mb == reserved
+    agent.answer["draining"] = True
+    agent.answer["pools"][0]["lanes_free"] = 1
+    assert view(agent).report(0.0).summary.lanes_free == 0
+
+
 def test_guarantees_count_in_the_pool_where_they_are(agent):
     agent.answer["pools"].append({**agent.answer["pools"][0], "name": "b", "device": "254:8",
                                   "size_bytes": 1 << 30})

@@ -2,11 +2,12 @@
 """A seeded sample of the power-cut replay, and the mutations that it must notice."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.powercut import mutate, scenario
+from tests.powercut import mutate, runner, scenario
 from tests.powercut.__main__ import SAMPLE, run_mutations, run_target
 
 Rows = Mapping[str, Mapping[str, Any]]
@@ -65,6 +66,13 @@ def test_a_device_without_the_target_passes(target: Rows, mode: str) -> None:
 @pytest.mark.parametrize("mode", ["volume", "ext4", "xfs"])
 def test_an_origin_that_lies_is_noticed(target: Rows, mode: str) -> None:
     assert target[f"{mode}-1"]["lying_origin_caught"]
+
+
+def test_every_mutation_builds(tmp_path: Path) -> None:
+    # The sample records some of them. A patch may still apply and yet not compile.
+    everything = mutate.all_mutations()
+    assert mutate.build(everything, runner.release(), tmp_path).keys() == {
+        mutation.name for mutation in everything}
 
 
 @pytest.mark.parametrize("name", MUTATIONS)

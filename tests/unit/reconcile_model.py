@@ -87,6 +87,9 @@ class Kernel:
                     tag, name=action.name, weight=action.weight, cgroups=cgroups)
             elif isinstance(action, SetLanes):
                 assert not action.lanes or self.pools[action.device]
+                assert action.had == self.tags[key].cache_lanes
+                assert not any(action.lanes & tag.cache_lanes for other, tag in self.tags.items()
+                               if other != key), "a lane is another tag's"
                 self.tags[key] = dataclasses.replace(self.tags[key], cache_lanes=action.lanes)
             else:
                 self._set_extents(action)
@@ -118,6 +121,7 @@ class Host:
         self.devices: tuple[Device, ...] = DEVICES
         self.policy = policies.DEFAULT
         self.pools: dict[str, int] = {}
+        self.lanes: dict[str, tuple[int, ...]] = {}
 
     def use(self, mode: spec.Mode, **fields: object) -> None:
         """Put both devices in a mode, as a table that is loaded does."""
@@ -135,7 +139,7 @@ class Host:
             disks=disks, devices=self.devices, tags=tuple(self.kernel.tags.values()),
             complete=complete, defined=defined, assignments=self.rows, last_tag=self.last_tag,
             applied=self.applied, missing=missing, now=self.now,
-            policy=self.policy, pools=self.pools))
+            policy=self.policy, pools=self.pools, lanes=self.lanes))
 
     def remember(self, decided: Plan) -> None:
         for key in decided.forgotten:

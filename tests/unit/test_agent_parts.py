@@ -196,7 +196,11 @@ def vcache(*arguments: str) -> subprocess.CompletedProcess[str]:
     ("tag", "set", "5", "--weight", "x"), ("tag", "set", "5", "--weight", "5", "--flavor-weight"),
     ("tag", "set", "5", "--mode", "none"), ("tag", "set", "5", "--mode", "writeback",
                                             "--flavor-mode"),
-    ("tag", "set", "5", "--lanes", "64"), ("tag", "set", "5", "--lanes", "1,,2")])
+    ("tag", "set", "5", "--lanes", "64"), ("tag", "set", "5", "--lanes", "1,,2"),
+    ("pool", "create", "p", "/dev/x", "--lanes", "0"),
+    ("pool", "create", "p", "/dev/x", "--lanes", "65"),
+    ("pool", "create", "p", "/dev/x", "--lane", "0"),
+    ("pool", "create", "p", "/dev/x", "--lanes", "2", "--lane", "1M")])
 def test_wrong_usage_is_status_2_and_says_what_is_allowed(arguments: tuple[str, ...]) -> None:
     done = vcache(*arguments)
     assert done.returncode == 2

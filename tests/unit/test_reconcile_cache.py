@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nova_vcache.extra_specs import Mode
+from nova_vcache.extra_specs import Isolation, Mode
 from tests.unit.reconcile_model import FILES, VOLUME, Host, disk
 from vcache_agent.model import (
     DeviceNumber,
@@ -144,6 +144,7 @@ def test_lanes_that_an_operator_gave_are_given_again(on: DeviceNumber) -> None:
 
     host = Host(40)
     host.use(spec.Mode.WRITEBACK, pool="254:9")
+    host.lanes = {"254:9": (1 << 30,) * 4}
     made = with_cache(1, 0, None, on=on)
     host.step(made)
     assert lanes() == {0}
@@ -163,3 +164,119 @@ def test_lanes_that_an_operator_gave_are_given_again(on: DeviceNumber) -> None:
     host.rows[key] = dataclasses.replace(host.rows[key], lanes=None)
     host.step(made)
     assert lanes() == {0}
+
+
+def isolated(number: int, least: int = 0, most: int | None = None,
+             isolation: Isolation = Isolation.DEDICATED, **fields: Any) -> DiskState:
+    made = with_cache(number, least, most, **fields)
+    return dataclasses.replace(
+        made, specs=dataclasses.replace(made.specs, isolation=isolation))
+
+
+def lanes_host(*volume_tags: int) -> Host:
+    """Give a host whose pool has a lane of 1 GiB for all and two of 2 GiB."""
+    host = Host(*volume_tags)
+    host.use(spec.Mode.WRITEBACK, pool="254:9")
+    host.pools = {"254:9": 5 << 30}
+    host.lanes = {"254:9": (1 << 30, 2 << 30, 2 << 30)}
+    return host
+
+
+def lanes_of_tags(host: Host) -> dict[int, int]:
+    return {tag.id: tag.cache_lanes for tag in host.kernel.tags.values() if tag.id}
+
+
+@pytest.mark.parametrize("on", [FILES, VOLUME])
+def test_a_dedicated_disk_has_lanes_and_nothing_elsewhere(on: DeviceNumber) -> None:
+    host = lanes_host(40)
+    (report,) = host.step(isolated(1, 512, on=on)).disks
+    tag = host.kernel.tags[on, report.tag or 0]
+    assert (tag.cache_lanes, tag.cache_min_bytes, tag.cache_max_bytes) == (2, 512 << 20, 2 << 30)
+    assert not report.note
+    assert not host.step(isolated(1, 512, on=on)).actions
+    # The flavor's maximum is less than a lane; it wants more than one; it shares.
+    for least, most, lanes, limit in ((0, 100, 2, 100), (2049, None, 6, 4096),
+                                      (2049, 3000, 6, 3000)):
+        host.step(isolated(1, least, most, on=on))
+        tag = host.kernel.tags[on, report.tag or 0]
+        assert (tag.cache_lanes, tag.cache_max_bytes >> 20) == (lanes, limit)
+    host.step(isolated(1, 512, isolation=Isolation.SHARED, on=on))
+    tag = host.kernel.tags[on, report.tag or 0]
+    assert (tag.cache_lanes, tag.cache_min_bytes, tag.cache_max_bytes) == (0, 512 << 20, 0)
+
+
+def test_when_no_lane_is_left_a_dedicated_disk_shares_and_says_so() -> None:
+    host = lanes_host()
+    both = [isolated(1), isolated(2)]
+    host.step(*both)
+    assert lanes_of_tags(host) == {1: 2, 2: 4}
+    reports = {report.tag: report for report in host.step(*both, isolated(3)).disks}
+    assert lanes_of_tags(host) == {1: 2, 2: 4, 3: 0}
+    assert [reports[tag].note for tag in (1, 2)] == ["", ""]
+    assert "no lane left" in reports[3].note
+    # One goes: its lane is free in the same decision.
+    (first, _) = both
+    reports = {report.tag: report for report in host.step(first, isolated(3)).disks}
+    assert lanes_of_tags(host) == {1: 2, 3: 4}
+    assert not reports[3].note
+    assert not host.step(first, isolated(3)).actions
+
+
+def test_one_that_cannot_have_its_guarantee_in_lanes_has_the_rest_of_the_shared_ones() -> None:
+    host = lanes_host()
+    reports = host.step(isolated(1, 4500)).disks
+    (tag,) = host.kernel.tags.values()
+    assert (tag.cache_lanes, tag.cache_min_bytes, tag.cache_max_bytes) == (6, 4500 << 20, 0)
+    assert "hold less than vcache:min_mb" in reports[0].note
+
+
+def test_auto_has_lanes_that_its_guarantee_fills_until_a_dedicated_disk_needs_them() -> None:
+    host = lanes_host()
+    autos = [isolated(number, 1024, isolation=Isolation.AUTO) for number in (1, 2)]
+    small = isolated(3, 1023, isolation=Isolation.AUTO)
+    host.step(*autos, small)
+    assert lanes_of_tags(host) == {1: 2, 2: 4, 3: 0}
+    assert not host.step(*autos, small).actions
+    host.step(*autos, small, isolated(4))
+    assert sorted(lanes_of_tags(host).items()) == [(1, 0), (2, 4), (3, 0), (4, 2)] or \
+        sorted(lanes_of_tags(host).items()) == [(1, 2), (2, 0), (3, 0), (4, 4)]
+    assert not host.step(*autos, small, isolated(4)).actions
+
+
+def test_an_operators_lanes_go_before_flavors() -> None:
+    host = lanes_host()
+    plain = disk(1, cgroup=1, mode=Mode.WRITEBACK)
+    host.step(plain)
+    (key,) = host.rows
+    host.rows[key] = dataclasses.replace(host.rows[key], lanes="1,2")
+    reports = host.step(plain, isolated(2)).disks
+    assert lanes_of_tags(host) == {1: 6, 2: 0}
+    assert "no lane left" in reports[1].note
+
+
+def test_while_a_pools_lanes_are_not_known_nobody_loses_his() -> None:
+    host = lanes_host()
+    host.step(isolated(1))
+    known, host.lanes = host.lanes, {}
+    host.step(isolated(1), isolated(2))
+    assert lanes_of_tags(host) == {1: 2, 2: 0}
+    host.lanes = known
+    host.step(isolated(1), isolated(2))
+    assert lanes_of_tags(host) == {1: 2, 2: 4}
+
+
+def test_static_parts_are_of_what_nobody_has_for_itself() -> None:
+    host = lanes_host()
+    host.policy = "static"
+    host.step(isolated(1), disk(2, cgroup=2, mode=Mode.WRITEBACK),
+              disk(3, cgroup=3, mode=Mode.WRITEBACK, weight=200))
+    assert parts_of(host) == {1: (0, 2048), 2: (1024, 1024), 3: (2048, 2048)}
+
+
+def test_a_volume_that_nobody_uses_gives_its_lanes_in_the_same_decision() -> None:
+    host = lanes_host(40)
+    host.lanes = {"254:9": (1 << 30, 1 << 30)}
+    host.step(isolated(1, on=VOLUME))
+    assert lanes_of_tags(host) == {40: 2}
+    host.step(isolated(2))
+    assert lanes_of_tags(host) == {40: 0, 1: 2}

@@ -61,10 +61,15 @@ class Kernel:
                 extents_sectors=sum(extent.length for extent in self.extents.get(number, ())))
                 for number, tag in self.table.items()]
 
-    def tag_set(self, device: DeviceNumber, number: int, *, name: str, weight: int,
-                cgroups: Sequence[int], mode: spec.Mode | None,
-                cache_min: int | None, cache_max: int | None) -> None:
+    def tag_set(self, device: DeviceNumber, number: int, *, name: str = "", weight: int = 100,
+                cgroups: Sequence[int] = (), mode: spec.Mode | None = None,
+                cache_min: int | None = None, cache_max: int | None = None,
+                cache_lanes: int | None = None) -> None:
         with self.lock:
+            if cache_lanes is not None:
+                self.table[number] = dataclasses.replace(
+                    self.table[number], cache_lanes=cache_lanes)
+                return
             self.table[number] = Tag(device, number, name, weight, frozenset(cgroups),
                                      mode=self.device.mode if mode is None else mode,
                                      cache_min_bytes=cache_min or 0, cache_max_bytes=cache_max or 0)
@@ -219,7 +224,8 @@ def test_a_policy_divides_the_pool(
     info = Info("pool", "", DeviceNumber(254, 9), 1, False, True, False, False)
     pool = Pool(info, DeviceNumber(8, 16), "ok", MIB, 1000)
     monkeypatch.setattr("vcache_agent.worker.Dm", dm)
-    monkeypatch.setattr("vcache_agent.worker.pools.pools", lambda _dm: [pool])
+    monkeypatch.setattr("vcache_agent.worker.pools.by_number",
+                        lambda _dm, wanted: {at: pool for at in wanted if at == "254:9"})
     host.kernel.device = dataclasses.replace(
         host.kernel.device, mode=spec.Mode.WRITEBACK, pool="254:9", volume=3)
     first = host.tell("a", host.image("a", 4))
@@ -297,6 +303,33 @@ def test_an_override_goes_with_its_instance(host: Host) -> None:
     assert host.store.overrides()
     host.store.tend_overrides([], 1011.0, 10.0)
     assert not host.store.overrides()
+
+
+def test_the_lanes_that_are_left_are_reported(
+        host: Host, admin: Callable[..., dict], monkeypatch: pytest.MonkeyPatch) -> None:
+    info = Info("pool", "", DeviceNumber(254, 9), 1, False, True, False, False)
+    pool = Pool(info, DeviceNumber(8, 16), "ok", MIB, 40, lanes=(10 * MIB,) * 4)
+    monkeypatch.setattr("vcache_agent.worker.Dm", Pools())
+    monkeypatch.setattr("vcache_agent.worker.pools.by_number", lambda _dm, _wanted: {"254:9": pool})
+    monkeypatch.setattr("vcache_agent.report.pools.pools", lambda _dm: [pool])
+    monkeypatch.setattr("vcache_agent.report.pools.members", lambda _dm, _pool: [])
+    host.kernel.device = dataclasses.replace(
+        host.kernel.device, mode=spec.Mode.WRITEBACK, pool="254:9", volume=3)
+    made = []
+    for number, specs in enumerate(({"isolation": "dedicated"}, {"min_mb": "5"}, {})):
+        path = host.image(f"disk{number}", 4)
+        made.append(Domain(
+            f"{number:08x}-0000-4000-8000-000000000000", f"vm{number}",
+            {"vcache:mode": "writeback"} | {f"vcache:{key}": word for key, word in specs.items()},
+            (DiskSource("vda", "file", str(path)),), "project-1"))
+        host.inventory.told(made[-1], Phase.RUNNING)
+    host.look()
+    assert [host.tag(domain).cache_lanes for domain in made] == [2, 4, 0]
+    # Of the three that are not everybody's the one's is lent.
+    answer = admin("host")
+    assert [row["lanes_free"] for row in answer["pools"]] == [2]
+    assert {row["domain"]: (row["lanes"], row["lanes_bytes"]) for row in answer["disks"]} == {
+        "vm0": ("1", 10 * MIB), "vm1": ("2", 10 * MIB), "vm2": ("", 0)}
 
 
 def test_a_host_that_drains_has_no_writeback(host: Host, admin: Callable[..., dict]) -> None:

@@ -38,6 +38,7 @@ def add_commands(commands: Any) -> None:
     command.add_argument("--chunk-kib", type=_chunk, metavar="N",
                          help="unit of the cache, a power of two from 64 to 16384 (1024)")
     _add_reads(command, required=False)
+    _add_lanes(command)
     command.set_defaults(run=_create)
     command = pool_commands.add_parser(
         "set", help="change a pool in use",
@@ -94,6 +95,20 @@ def _add_reads(command: argparse.ArgumentParser, *, required: bool) -> None:
     command.add_argument("--reads-percent", type=_percent, metavar="N", required=required,
                          help="what was read goes first where it is more than this of what a "
                               "disk has in the pool, 0 to 100 (75)")
+
+
+def _add_lanes(command: argparse.ArgumentParser) -> None:
+    group = command.add_mutually_exclusive_group()
+    group.add_argument("--lanes", type=_lanes, metavar="N",
+                       help="so many parts of the device, of a size, that do not disturb each "
+                            "other, 1 to 64; an instance may have one for itself (1)")
+    group.add_argument("--lane", dest="lanes", type=_size, action="append", metavar="SIZE",
+                       help="the next part of the device, in bytes or with K, M, G, T; may be "
+                            "given up to 63 times, what is left is one more")
+
+
+def _lanes(text: str) -> int:
+    return _number(text, 1, pools.LANES_MAX)
 
 
 def _add_attach(commands: Any) -> None:
@@ -193,7 +208,7 @@ def _say(text: str) -> None:
 def _create(arguments: argparse.Namespace) -> None:
     with _mapper() as dm:
         _say(pools.create(dm, arguments.name, arguments.device, arguments.chunk_kib,
-                          arguments.reads_percent))
+                          arguments.reads_percent, arguments.lanes or ()))
 
 
 def _set(arguments: argparse.Namespace) -> None:
