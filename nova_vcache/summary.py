@@ -39,9 +39,8 @@ class HostSummary:
     :param largest_free_mb: most that one instance can be guaranteed, in one pool
     :param weight: sum of ``vcache:weight`` of the instances that have a cache
     :param idle_mb: cache that its owners make no use of now, so that it is lent
-    :param loss_per_gb: requests a second that would miss the cache and now do not,
-        if the instances there had one GiB less, by their miss-ratio curves; None:
-        not known
+    :param loss_per_gb: reads a second that would miss the cache and now do not, if
+        the instances there had one GiB less, by their miss-ratio curves; None: not known
     :param lanes_free: lanes of which an instance can have one for itself
     :param flush_p99_ms: 99 % of the flushes take no longer; None: none to tell by
     :param read_p99_us: 99 % of the reads take no longer; None: none to tell by

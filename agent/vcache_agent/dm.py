@@ -263,6 +263,8 @@ def _reason(text: str) -> str:
     if parts[0] == "table":
         # The number of the device, and the target, whose words they are.
         parts = parts[3:]
+        if parts and parts[0].startswith("preresume failed"):
+            return ""  # the target has said why, in a line of its own
     elif parts[0].startswith("vcache"):
         parts = parts[2:]
     else:

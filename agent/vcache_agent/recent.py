@@ -5,15 +5,27 @@ import operator
 import threading
 from collections import deque
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
-from vcache_agent.model import DeviceNumber, Tag
+from vcache_agent.model import DeviceNumber, Stats, Tag
 
 TagKey = tuple[DeviceNumber, int]
 Counts = tuple[int, ...]
 
 
+class Lately(NamedTuple):
+    """What a tag did in about the last minute.
+
+    :param flushes: latencies of its flushes, a histogram
+    :param reads_per_s: read requests; None: not known yet
+    """
+
+    flushes: Counts
+    reads_per_s: float | None
+
+
 class Recent:
-    """Latencies of flushes in about the last minute; used from several threads.
+    """What tags did in about the last minute; used from several threads.
 
     :param seconds: how far it looks back
     """
@@ -21,24 +33,25 @@ class Recent:
     def __init__(self, seconds: float = 60.0) -> None:
         self._seconds = seconds
         self._lock = threading.Lock()
-        self._kept: deque[tuple[float, Mapping[TagKey, Counts]]] = deque()
+        self._kept: deque[tuple[float, Mapping[TagKey, Stats]]] = deque()
 
-    def update(self, tags: Iterable[Tag], now: float) -> dict[TagKey, Counts]:
+    def update(self, tags: Iterable[Tag], now: float) -> dict[TagKey, Lately]:
         """Take what the kernel says; return by tag what is newer than the time looked back.
 
         At the first call, all there is: since the tags were made.
 
         :param now: monotonic
         """
-        current = {(tag.device, tag.id): tag.stats.flush_hist for tag in tags}
+        current = {(tag.device, tag.id): tag.stats for tag in tags}
         with self._lock:
             # The first one kept is the newest that is as old as what is looked back to.
             while len(self._kept) > 1 and now - self._kept[1][0] >= self._seconds:
                 self._kept.popleft()
-            before = self._kept[0][1] if self._kept else {}
+            began, before = self._kept[0] if self._kept else (now, {})
             if not self._kept or now - self._kept[-1][0] >= self._seconds / 10:
                 self._kept.append((now, current))
-        return {key: _newer(counts, before.get(key, ())) for key, counts in current.items()}
+        return {key: _lately(stats, before.get(key), now - began)
+                for key, stats in current.items()}
 
 
 def merged(counts: Iterable[Counts]) -> Counts:
@@ -46,7 +59,12 @@ def merged(counts: Iterable[Counts]) -> Counts:
     return tuple(map(sum, zip(*(item for item in counts if item), strict=True)))
 
 
-def _newer(now: Counts, before: Counts) -> Counts:
-    if len(now) != len(before) or any(map(operator.lt, now, before)):
-        return now  # the tag was made anew
-    return tuple(map(operator.sub, now, before))
+def _lately(now: Stats, before: Stats | None, seconds: float) -> Lately:
+    old = before or Stats()
+    if len(now.flush_hist) != len(old.flush_hist) or now.reads < old.reads or \
+            any(map(operator.lt, now.flush_hist, old.flush_hist)):
+        before, old = None, Stats()  # the tag was made anew
+    flushes = tuple(map(operator.sub, now.flush_hist, old.flush_hist)) \
+        if old.flush_hist else now.flush_hist
+    known = before is not None and seconds > 0
+    return Lately(flushes, (now.reads - old.reads) / seconds if known else None)

@@ -8,13 +8,14 @@ in bytes, times in the unit that the name ends with.
 import dataclasses
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from nova_vcache.extra_specs import Isolation
-from vcache_agent import histogram, lanes, pools, recent, view
+from vcache_agent import histogram, lanes, marginal, pools, recent, view
 from vcache_agent.admission import specs_of
 from vcache_agent.dm import Dm, DmError
-from vcache_agent.model import Device, Tag, lanes_of, mask_of
+from vcache_agent.model import Curve, Device, Tag, lanes_of, mask_of
 from vcache_agent.netlink import spec
 from vcache_agent.overrides import NONE, Adjust
 
@@ -25,10 +26,14 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 
+#: Gives the curve of a tag; None: it has none.
+Curves = Callable[[Tag], Curve | None]
+
+
 def host(outcome: "Outcome", store: "Store", devices: list[Device], tags: list[Tag],
-         latencies: recent.Recent) -> Json:
+         latest: recent.Recent, curves: Curves) -> Json:
     """Return devices, pools, domains and their disks."""
-    lately = latencies.update(tags, time.monotonic())
+    lately = latest.update(tags, time.monotonic())
     found, problem = _pools()
     domains = _domains(outcome, store)
     disks = _disks(outcome, devices, tags, lately)
@@ -40,7 +45,8 @@ def host(outcome: "Outcome", store: "Store", devices: list[Device], tags: list[T
         "draining": store.draining(),
         "tags_max": spec.TAG_MAX,
         "tags_of": Counter(row.domain for row in store.assignments().values()),
-        "flush_p99_us": _p99_us(recent.merged(lately.values())),
+        "flush_p99_us": _p99_us(recent.merged(item.flushes for item in lately.values())),
+        "loss_per_gb": _loss_per_gb(tags, lately, curves),
         "devices": [view.device(item) for item in devices],
         "pools": found, "pools_problem": problem,
         "domains": domains, "disks": disks}
@@ -96,11 +102,11 @@ def _domains(outcome: "Outcome", store: "Store") -> list[Json]:
 
 
 def _disks(outcome: "Outcome", devices: list[Device], tags: list[Tag],
-           lately: dict[recent.TagKey, recent.Counts]) -> list[Json]:
+           lately: dict[recent.TagKey, recent.Lately]) -> list[Json]:
     """Return the disks as ``vcache disks --json`` does, and what they have of a cache."""
     pool_of = {str(item.number): item.pool for item in devices}
     found = {(str(item.device), item.id): item for item in tags}
-    p99 = {(str(number), tag): _p99_us(counts) for (number, tag), counts in lately.items()}
+    p99 = {(str(number), tag): _p99_us(item.flushes) for (number, tag), item in lately.items()}
     rows = view.disks(outcome, tags)
     for row in rows:
         key = (row["device"], row["tag"])
@@ -111,6 +117,22 @@ def _disks(outcome: "Outcome", devices: list[Device], tags: list[Tag],
                 "lanes_bytes": 0,
                 "flush_p99_us": p99.get(key)}
     return rows
+
+
+def _loss_per_gb(tags: list[Tag], lately: dict[recent.TagKey, recent.Lately],
+                 curves: Curves) -> float | None:
+    """Return what the tags would lose with one GiB less; None: how much they read is not known.
+
+    One that has come since is not asked about yet.
+    """
+    users, unknown = [], False
+    for tag in tags:
+        rate = lately[tag.device, tag.id].reads_per_s
+        unknown |= bool(tag.cached_bytes) and rate is None
+        curve = curves(tag) if tag.cached_bytes and rate is not None else None
+        if curve is not None and rate is not None:
+            users.append(marginal.User(curve, tag.cached_bytes, rate))
+    return None if unknown and not users else round(marginal.loss_per_gb(users), 3)
 
 
 def _p99_us(counts: recent.Counts) -> float | None:

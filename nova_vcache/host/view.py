@@ -166,6 +166,7 @@ class HostView:
             idle_mb=sum(max(0, (disk["cache_share_bytes"] or 0) - (disk["cached_bytes"] or 0))
                         for disk in self._answer["disks"] if disk["pool"]) // _MIB,
             lanes_free=0 if closed else sum(item["lanes_free"] for item in self._pools),
+            loss_per_gb=self._answer["loss_per_gb"],
             flush_p99_ms=None if p99 is None else p99 / 1000,
             slo_tags=len(objectives), slo_missed=sum(1 for missed in objectives if missed))
 

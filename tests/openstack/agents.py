@@ -30,6 +30,7 @@ class FakeAgent:
             "ok": True, "agent": {"problem": "", "libvirt": True, "domains": 0},
             "policy": {"name": "weighted", "set": False}, "draining": False,
             "tags_max": 65535, "tags_of": {}, "flush_p99_us": None,
+            "loss_per_gb": None,
             "devices": [{"device": "254:0", "name": "images", "mode": "writeback",
                          "isolation": "fua", "broken": False,
                          "cache": {"pool": "254:9", "volume": 1, "broken": False}}],

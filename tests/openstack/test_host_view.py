@@ -116,10 +116,10 @@ def test_objectives(agent):
     agent.add(1, slo_flush_ms=1.0)
     agent.add(2, slo_flush_ms=0.5)
     agent.add(3, slo_iops=100.0)
-    agent.answer["flush_p99_us"] = 900.0
+    agent.answer |= {"flush_p99_us": 900.0, "loss_per_gb": 12.5}
     report = view(agent).report(0.0)
     assert (report.summary.slo_tags, report.summary.slo_missed) == (3, 1)
-    assert report.summary.flush_p99_ms == 0.9
+    assert (report.summary.flush_p99_ms, report.summary.loss_per_gb) == (0.9, 12.5)
     assert [item.slo_missed for item in report.instances] == [False, True, None]
 
 

@@ -34,7 +34,7 @@ class Size:
     :param mounted: crash images of each recording that are mounted; a quarter
         of it of each control, a sixth of each pool, which the kernel recovers
     :param controls: how many modes are recorded without the target as well
-    :param mutation_seconds: of load in each mutation; the faults show at once
+    :param mutation_seconds: of load in each mutation; most faults show at once
     :param origins: other kinds of origin, under one volume each
     :param pools: all loads on a pool, and all mutations of it; else one of them
     :param interrupted: cuts of each recording of a pool whose recovery is cut
@@ -72,7 +72,7 @@ _SAMPLE_POOLS = ("pool-hot", "pool-no-fua", "pool-seal-too-early")
 
 SAMPLE = Size(seeds=(1,), seconds=4, cuts=400, mounted=4, controls=2, mutation_seconds=3,
               pools=False, interrupted=5)
-WHOLE = Size(seeds=(1, 2), seconds=12, cuts=6000, mounted=30, controls=3, mutation_seconds=8,
+WHOLE = Size(seeds=(1, 2), seconds=12, cuts=6000, mounted=30, controls=3, mutation_seconds=20,
              origins=("write-through",))
 
 

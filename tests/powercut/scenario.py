@@ -146,7 +146,7 @@ class Scenario:
     @property
     def load_seconds(self) -> float:
         """How long the load runs: to empty half of a pool takes a while."""
-        return self.seconds * (5 if self.resizes else 3 if self.lanes else 1)
+        return 3 * self.seconds if self.resizes or self.lanes else self.seconds
 
     @property
     def pool_options(self) -> str:

@@ -515,6 +515,7 @@ def test_a_line_is_read_as_the_kernel_shows_it() -> None:
 
 
 @pytest.mark.parametrize(("text", "reason"), [
+    ("device-mapper: table: 254:9: vcache-pool: preresume failed, error = -22", ""),
     ("device-mapper: table: 254:0: vcache: cannot open the origin device (-ENOENT)",
      "cannot open the origin device"),
     ("device-mapper: vcache: lv: cannot flush the origin: error -5",

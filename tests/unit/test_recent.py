@@ -11,19 +11,36 @@ def tags(*counts: int) -> list[Tag]:
     return [Tag(AT, 1, stats=Stats(flush_hist=counts))]
 
 
+def flushes(recent: Recent, counts: tuple[int, ...], now: float) -> tuple[int, ...]:
+    return recent.update(tags(*counts), now)[AT, 1].flushes
+
+
+def test_reads_a_second() -> None:
+    def reads(count: int, now: float) -> float | None:
+        return recent.update([Tag(AT, 1, stats=Stats(reads=count))], now)[AT, 1].reads_per_s
+
+    recent = Recent(60.0)
+    assert reads(500, 0.0) is None
+    assert reads(600, 10.0) == 10
+    assert reads(1100, 60.0) == 10
+    assert reads(1100, 130.0) == 0
+    # The tag is made anew.
+    assert reads(7, 131.0) is None
+
+
 def test_only_the_last_minute_counts() -> None:
     recent = Recent(60.0)
-    assert recent.update(tags(5, 0), 0.0) == {(AT, 1): (5, 0)}
+    assert flushes(recent, (5, 0), 0.0) == (5, 0)
     for second in range(10, 60, 10):
-        assert recent.update(tags(5, second), float(second)) == {(AT, 1): (0, second)}
-    assert recent.update(tags(5, 60), 70.0) == {(AT, 1): (0, 50)}, "since second 10"
-    assert recent.update(tags(5, 60), 130.0) == {(AT, 1): (0, 0)}
+        assert flushes(recent, (5, second), float(second)) == (0, second)
+    assert flushes(recent, (5, 60), 70.0) == (0, 50), "since second 10"
+    assert flushes(recent, (5, 60), 130.0) == (0, 0)
 
 
 def test_a_tag_that_is_made_anew_begins_again() -> None:
     recent = Recent(60.0)
     recent.update(tags(5, 5), 0.0)
-    assert recent.update(tags(1, 7), 1.0) == {(AT, 1): (1, 7)}
+    assert flushes(recent, (1, 7), 1.0) == (1, 7)
     assert recent.update([], 2.0) == {}
 
 

@@ -17,7 +17,17 @@ from vcache_agent.admin_server import AdminServer
 from vcache_agent.cgroups import Cgroup, CgroupError
 from vcache_agent.dm import DmError, Info
 from vcache_agent.inventory import Inventory
-from vcache_agent.model import Device, DeviceNumber, DiskSource, Domain, Extent, Phase, Tag
+from vcache_agent.model import (
+    Curve,
+    Device,
+    DeviceNumber,
+    DiskSource,
+    Domain,
+    Extent,
+    Phase,
+    Stats,
+    Tag,
+)
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.errors import ModuleNotLoaded, NetlinkError
 from vcache_agent.overrides import Override
@@ -36,6 +46,7 @@ class Kernel:
         self.device = Device(number, "images", spec.Mode.FLUSH_ONLY, spec.Scope.FILESYSTEM,
                              spec.Isolation.FUA, 1 << 50, "8:0")
         self.table: dict[int, Tag] = {}
+        self.curves: dict[int, Curve] = {}
         self.extents: dict[int, tuple[Extent, ...]] = {}
         self.refused = 0
         self.loaded = True
@@ -73,6 +84,11 @@ class Kernel:
             self.table[number] = Tag(device, number, name, weight, frozenset(cgroups),
                                      mode=self.device.mode if mode is None else mode,
                                      cache_min_bytes=cache_min or 0, cache_max_bytes=cache_max or 0)
+
+    def curve(self, device: DeviceNumber, number: int) -> Curve:
+        if number not in self.curves:
+            raise NetlinkError(errno.ENODATA, "the tag has no cache")
+        return self.curves[number]
 
     def tag_del(self, device: DeviceNumber, number: int) -> None:
         with self.lock:
@@ -303,6 +319,24 @@ def test_an_override_goes_with_its_instance(host: Host) -> None:
     assert host.store.overrides()
     host.store.tend_overrides([], 1011.0, 10.0)
     assert not host.store.overrides()
+
+
+def test_what_a_gib_less_would_cost_is_reported(
+        host: Host, admin: Callable[..., dict], monkeypatch: pytest.MonkeyPatch) -> None:
+    at = [1000.0]
+    monkeypatch.setattr("vcache_agent.report.time.monotonic", lambda: at[0])
+    domain = host.tell("a", host.image("a", 4))
+    host.look()
+    assert admin("host")["loss_per_gb"] == 0, "nobody has any cache"
+    number = host.tag(domain).id
+    host.kernel.table[number] = dataclasses.replace(
+        host.tag(domain), cached_bytes=1 << 30, stats=Stats(reads=300))
+    host.kernel.curves[number] = Curve(1 << 30, 4 << 30, 1000, 0, (1000, 400), (0, 0))
+    at[0] = 1030.0
+    # Ten reads a second, of which three in five hit.
+    assert admin("host")["loss_per_gb"] == 6.0
+    del host.kernel.curves[number]
+    assert admin("host")["loss_per_gb"] == 0, "there is no sample of it"
 
 
 def test_the_lanes_that_are_left_are_reported(
