@@ -64,6 +64,8 @@ class Stats:
     tagged_flushes: int = 0
     cache_hit_bytes: int = 0
     migrated_blocks: int = 0
+    read_ns: int = 0
+    read_hist: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

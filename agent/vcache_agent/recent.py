@@ -17,10 +17,12 @@ class Lately(NamedTuple):
     """What a tag did in about the last minute.
 
     :param flushes: latencies of its flushes, a histogram
+    :param reads: the same of its reads
     :param reads_per_s: read requests; None: not known yet
     """
 
     flushes: Counts
+    reads: Counts
     reads_per_s: float | None
 
 
@@ -60,11 +62,18 @@ def merged(counts: Iterable[Counts]) -> Counts:
 
 
 def _lately(now: Stats, before: Stats | None, seconds: float) -> Lately:
-    old = before or Stats()
-    if len(now.flush_hist) != len(old.flush_hist) or now.reads < old.reads or \
-            any(map(operator.lt, now.flush_hist, old.flush_hist)):
-        before, old = None, Stats()  # the tag was made anew
-    flushes = tuple(map(operator.sub, now.flush_hist, old.flush_hist)) \
-        if old.flush_hist else now.flush_hist
-    known = before is not None and seconds > 0
-    return Lately(flushes, (now.reads - old.reads) / seconds if known else None)
+    if before is None or _fell(now, before):
+        return Lately(now.flush_hist, now.read_hist, None)
+    return Lately(_less(now.flush_hist, before.flush_hist), _less(now.read_hist, before.read_hist),
+                  (now.reads - before.reads) / seconds if seconds > 0 else None)
+
+
+def _fell(now: Stats, before: Stats) -> bool:
+    """Tell whether the tag was made anew."""
+    return now.reads < before.reads or any(
+        len(new) != len(old) or any(map(operator.lt, new, old))
+        for new, old in ((now.flush_hist, before.flush_hist), (now.read_hist, before.read_hist)))
+
+
+def _less(now: Counts, before: Counts) -> Counts:
+    return tuple(map(operator.sub, now, before))

@@ -46,6 +46,7 @@ def host(outcome: "Outcome", store: "Store", devices: list[Device], tags: list[T
         "tags_max": spec.TAG_MAX,
         "tags_of": Counter(row.domain for row in store.assignments().values()),
         "flush_p99_us": _p99_us(recent.merged(item.flushes for item in lately.values())),
+        "read_p99_us": _p99_us(recent.merged(item.reads for item in lately.values())),
         "loss_per_gb": _loss_per_gb(tags, lately, curves),
         "devices": [view.device(item) for item in devices],
         "pools": found, "pools_problem": problem,
@@ -106,16 +107,17 @@ def _disks(outcome: "Outcome", devices: list[Device], tags: list[Tag],
     """Return the disks as ``vcache disks --json`` does, and what they have of a cache."""
     pool_of = {str(item.number): item.pool for item in devices}
     found = {(str(item.device), item.id): item for item in tags}
-    p99 = {(str(number), tag): _p99_us(item.flushes) for (number, tag), item in lately.items()}
+    found_lately = {(str(number), tag): item for (number, tag), item in lately.items()}
     rows = view.disks(outcome, tags)
     for row in rows:
         key = (row["device"], row["tag"])
-        tag = found.get(key)
+        tag, of = found.get(key), found_lately.get(key)
         row |= {"pool": pool_of.get(row["device"] or "") or None,
                 "cache_share_bytes": tag.cache_share_bytes if tag else None,
                 "lanes": ",".join(map(str, lanes_of(tag.cache_lanes))) if tag else "",
                 "lanes_bytes": 0,
-                "flush_p99_us": p99.get(key)}
+                "flush_p99_us": _p99_us(of.flushes) if of else None,
+                "read_p99_us": _p99_us(of.reads) if of else None}
     return rows
 
 

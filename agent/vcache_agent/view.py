@@ -51,25 +51,34 @@ def tag(item: Tag, names: dict[str, str]) -> Json:
         "cache_share_bytes": item.cache_share_bytes,
         "cache_lanes": lanes_of(item.cache_lanes), "cache_own_bytes": item.cache_own_bytes,
         "cache_hot_bytes": item.cache_hot_bytes,
-        "broken": item.broken, "flush": flush(item.stats), "stats": stats(item.stats)}
+        "broken": item.broken, "flush": flush(item.stats), "read": read(item.stats),
+        "stats": stats(item.stats)}
 
 
 def flush(item: Stats) -> Json:
     """Return a tag's flush latency, in microseconds; None without a flush."""
+    return _latency(item.flushes, item.flush_ns, item.flush_hist)
+
+
+def read(item: Stats) -> Json:
+    """Return a tag's read latency, likewise."""
+    return _latency(sum(item.read_hist), item.read_ns, item.read_hist)
+
+
+def _latency(count: int, ns: int, counts: tuple[int, ...]) -> Json:
     def microseconds(ns: float | None) -> float | None:
         return None if ns is None else round(ns / 1000, 3)
 
     return {
-        "count": item.flushes,
-        "mean_us": microseconds(item.flush_ns / item.flushes if item.flushes else None),
-        "p50_us": microseconds(histogram.percentile(item.flush_hist, 0.50)),
-        "p99_us": microseconds(histogram.percentile(item.flush_hist, 0.99))}
+        "count": count, "mean_us": microseconds(ns / count if count else None),
+        "p50_us": microseconds(histogram.percentile(counts, 0.50)),
+        "p99_us": microseconds(histogram.percentile(counts, 0.99))}
 
 
 def stats(item: Stats) -> Json:
-    """Return a tag's counters, without the histogram."""
+    """Return a tag's counters, without the histograms."""
     return {name: getattr(item, name) for name in Stats.__dataclass_fields__
-            if name != "flush_hist"}
+            if name not in ("flush_hist", "read_hist")}
 
 
 def kernel(devices: list[Device], tags: list[Tag]) -> Json:
@@ -109,7 +118,8 @@ def disks(outcome: "Outcome", tags: list[Tag]) -> list[Json]:
             "dirty_bytes": item.dirty_bytes if item else None,
             "cached_bytes": item.cached_bytes if item else None,
             "cache_dirty_bytes": item.cache_dirty_bytes if item else None,
-            "flush": flush(item.stats) if item else None})
+            "flush": flush(item.stats) if item else None,
+            "read": read(item.stats) if item else None})
     return rows
 
 

@@ -169,7 +169,7 @@ int vc_flush_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io)
 	rcu_read_lock();
 	f->gen = atomic_read(&dev->attr_gen);
 	vc_scope_of_flush(vt, f);
-	atomic_inc(&f->owner->flushing);
+	atomic_inc(&f->owner->timed);
 	vc_flush_write_out(f, dev);
 	rcu_read_unlock();
 	vc_flush_step(f);
@@ -193,7 +193,7 @@ void vc_flush_write(struct vc_tag *tag, struct bio *bio, struct vc_io *io)
 	f->fua = true;
 	f->owner = tag;
 	f->start = ktime_get_ns();
-	atomic_inc(&tag->flushing);
+	atomic_inc(&tag->timed);
 	vc_flush_write_out(f, tag->dev);
 	vc_flush_step(f);
 }
@@ -267,7 +267,7 @@ void vc_flush_done(struct bio *bio, struct vc_io *io)
 		atomic64_add(ns, &st->flush_ns);
 		atomic64_inc(&st->flush_hist[vc_hist_bucket(ns)]);
 	}
-	atomic_dec(&f->owner->flushing);
+	atomic_dec(&f->owner->timed);
 }
 
 /**

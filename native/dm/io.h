@@ -25,13 +25,17 @@ enum vc_io_kind {
 };
 
 /**
- * struct vc_read - a read that is partly in the buffer
+ * struct vc_read - a read, which may be partly in the buffer
+ * @tag: whose statistics count it
+ * @start: when it came, ns
  * @iter: where the data goes
  * @nr: blocks noted
  * @pin: the blocks, @few or allocated
  * @few: room for most cases
  */
 struct vc_read {
+	struct vc_tag *tag;
+	u64 start;
 	struct bvec_iter iter;
 	unsigned int nr;
 	struct vc_block **pin;

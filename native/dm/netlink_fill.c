@@ -120,6 +120,23 @@ int vc_fill_device(struct sk_buff *skb, struct vc_dev *dev)
 	       (broken ? nla_put_flag(skb, VCACHE_A_DEVICE_BROKEN) : 0);
 }
 
+static int vc_fill_histogram(struct sk_buff *skb, int attr, atomic64_t *counts)
+{
+	struct nlattr *hist;
+	unsigned int i;
+	u64 count;
+
+	hist = nla_reserve(skb, attr, VC_HIST_BUCKETS * sizeof(u64));
+	if (!hist)
+		return -EMSGSIZE;
+	for (i = 0; i < VC_HIST_BUCKETS; i++) {
+		count = atomic64_read(&counts[i]);
+		memcpy(nla_data(hist) + i * sizeof(count), &count,
+		       sizeof(count));
+	}
+	return 0;
+}
+
 static int vc_fill_stats(struct sk_buff *skb, struct vc_stats *st)
 {
 	const struct {
@@ -151,8 +168,9 @@ static int vc_fill_stats(struct sk_buff *skb, struct vc_stats *st)
 		{ VCACHE_A_STATS_CACHE_HIT_BYTES, &st->cache_hit_sectors,
 		  SECTOR_SHIFT },
 		{ VCACHE_A_STATS_MIGRATED_BLOCKS, &st->migrated },
+		{ VCACHE_A_STATS_READ_NS, &st->read_ns },
 	};
-	struct nlattr *nest, *hist;
+	struct nlattr *nest;
 	unsigned int i;
 	u64 count;
 
@@ -166,15 +184,9 @@ static int vc_fill_stats(struct sk_buff *skb, struct vc_stats *st)
 				      VCACHE_A_STATS_PAD))
 			return -EMSGSIZE;
 	}
-	hist = nla_reserve(skb, VCACHE_A_STATS_FLUSH_HIST,
-			   VC_HIST_BUCKETS * sizeof(u64));
-	if (!hist)
+	if (vc_fill_histogram(skb, VCACHE_A_STATS_FLUSH_HIST, st->flush_hist) ||
+	    vc_fill_histogram(skb, VCACHE_A_STATS_READ_HIST, st->read_hist))
 		return -EMSGSIZE;
-	for (i = 0; i < VC_HIST_BUCKETS; i++) {
-		count = atomic64_read(&st->flush_hist[i]);
-		memcpy(nla_data(hist) + i * sizeof(count), &count,
-		       sizeof(count));
-	}
 	nla_nest_end(skb, nest);
 	return 0;
 }

@@ -10,6 +10,7 @@
  * meantime is either in the origin's answer or laid over it.
  */
 #include <linux/highmem.h>
+#include <linux/ktime.h>
 #include <linux/slab.h>
 
 #include "reads.h"
@@ -197,6 +198,10 @@ int vc_read_bio(struct vc_tag *tag, struct bio *bio, struct vc_io *io,
 	struct vc_dev *dev = tag->dev;
 	unsigned int hits;
 
+	io->kind = VC_IO_READ;
+	rd->tag = tag;
+	rd->start = ktime_get_ns();
+	atomic_inc(&tag->timed);
 	rd->nr = 0;
 	rd->pin = rd->few;
 	if (atomic_long_read(&dev->nblocks))
@@ -219,22 +224,38 @@ int vc_read_bio(struct vc_tag *tag, struct bio *bio, struct vc_io *io,
 	if (io->cell != VC_IO_NO_CELL)
 		atomic64_add(bio_sectors(bio), &tag->stats.cache_hit_sectors);
 	vc_read_count(tag, &rd->iter, vc_read_hits(&rd->iter, rd));
-	if (rd->nr)
-		io->kind = VC_IO_READ;
-	else if (io->cell == VC_IO_NO_CELL)
+	if (!rd->nr && io->cell == VC_IO_NO_CELL)
 		*send = vc_promote_read(tag, bio);
 	return *send ? DM_MAPIO_SUBMITTED : DM_MAPIO_REMAPPED;
 }
 
+/* Count how long a read took. The tag may go as soon as that is done. */
+static void vc_read_time(struct vc_read *rd, blk_status_t status)
+{
+	struct vc_stats *st = &rd->tag->stats;
+	u64 ns = ktime_get_ns() - rd->start;
+
+	if (status != BLK_STS_DM_REQUEUE) {
+		atomic64_add(ns, &st->read_ns);
+		atomic64_inc(&st->read_hist[vc_hist_bucket(ns)]);
+	}
+	atomic_dec(&rd->tag->timed);
+}
+
 /**
- * vc_read_done - the origin has answered a read that is partly buffered
+ * vc_read_done - a read has been answered
  * @bio: the read
  * @io: our part of it
- * @status: the origin's answer
+ * @status: the answer of the origin, or of the cache device
  */
 void vc_read_done(struct bio *bio, struct vc_io *io, blk_status_t status)
 {
-	if (!status)
-		vc_read_overlay(bio, io->read.iter, &io->read);
-	vc_read_unpin(&io->read);
+	struct vc_read *rd = &io->read;
+
+	if (rd->nr) {
+		if (!status)
+			vc_read_overlay(bio, rd->iter, rd);
+		vc_read_unpin(rd);
+	}
+	vc_read_time(rd, status);
 }

@@ -237,7 +237,7 @@ static bool vc_tag_unused(struct vc_tag *tag)
 
 	spin_lock_irq(&tag->lock);
 	unused = vc_epoch_idle(&tag->epoch) && bio_list_empty(&tag->waiting) &&
-		 !atomic_read(&tag->used) && !atomic_read(&tag->flushing) &&
+		 !atomic_read(&tag->used) && !atomic_read(&tag->timed) &&
 		 !atomic_read(&tag->inflight);
 	spin_unlock_irq(&tag->lock);
 	return unused;

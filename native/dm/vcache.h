@@ -184,6 +184,8 @@ struct vc_map {
 /* Counters of a tag, as the netlink attributes of the same names. */
 struct vc_stats {
 	atomic64_t reads;
+	atomic64_t read_ns;
+	atomic64_t read_hist[VC_HIST_BUCKETS];
 	atomic64_t read_sectors;
 	atomic64_t read_hit_sectors;
 	atomic64_t cache_hit_sectors;
@@ -236,7 +238,7 @@ enum vc_exposure {
  * @used: pages taken or reserved
  * @limit: pages that may be taken
  * @dirty_sectors: sectors completed and not durable
- * @flushing: flushes whose latency is to be counted here
+ * @timed: flushes and reads whose latency is to be counted here
  * @lock: guards from here to @refused; taken in interrupts
  * @epoch: flush epochs
  * @waiters: flushes that wait for a slot
@@ -286,7 +288,7 @@ struct vc_tag {
 	atomic_t used;
 	unsigned int limit;
 	atomic64_t dirty_sectors;
-	atomic_t flushing;
+	atomic_t timed;
 
 	spinlock_t lock; /* lists, epochs and waiters of the tag */
 	struct vc_epoch epoch;

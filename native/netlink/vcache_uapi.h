@@ -284,6 +284,10 @@ enum vcache_a_tag {
  * @VCACHE_A_STATS_CACHE_HIT_BYTES: reads served from the cache device
  * @VCACHE_A_STATS_MIGRATED_BLOCKS: blocks of 4 KiB copied between its own lanes
  *   and shared ones
+ * @VCACHE_A_STATS_READ_NS: summed latency of its reads, from whatever they are
+ *   served
+ * @VCACHE_A_STATS_READ_HIST: their latency histogram, histogram-buckets times
+ *   u64, host byte order
  * @VCACHE_A_STATS_PAD: aligns 64-bit values, no content
  */
 enum vcache_a_stats {
@@ -307,6 +311,8 @@ enum vcache_a_stats {
 	VCACHE_A_STATS_TAGGED_FLUSHES,
 	VCACHE_A_STATS_CACHE_HIT_BYTES,
 	VCACHE_A_STATS_MIGRATED_BLOCKS,
+	VCACHE_A_STATS_READ_NS,
+	VCACHE_A_STATS_READ_HIST,
 	VCACHE_A_STATS_PAD,
 
 	/* private: */

@@ -168,6 +168,7 @@ class HostView:
             lanes_free=0 if closed else sum(item["lanes_free"] for item in self._pools),
             loss_per_gb=self._answer["loss_per_gb"],
             flush_p99_ms=None if p99 is None else p99 / 1000,
+            read_p99_us=self._answer["read_p99_us"],
             slo_tags=len(objectives), slo_missed=sum(1 for missed in objectives if missed))
 
     def _misses(self, uuid: str, item: Json) -> list[bool | None]:
@@ -179,8 +180,11 @@ class HostView:
         for disk in self._disks.get(uuid, ()):
             if disk["tag"] is None:
                 continue
-            limit, now = specs["slo_flush_ms"], disk["flush_p99_us"]
-            found.append(None if limit is None or now is None else now > limit * 1000)
+            flush_us = specs["slo_flush_ms"] and specs["slo_flush_ms"] * 1000
+            told = [now > limit for limit, now in ((flush_us, disk["flush_p99_us"]),
+                                                   (specs["slo_read_us"], disk["read_p99_us"]))
+                    if limit is not None and now is not None]
+            found.append(any(told) if told else None)
         return found
 
     def _instance(self, item: Json) -> InstanceReport:
@@ -211,4 +215,5 @@ def _disk(item: Json) -> DiskReport:
         disk=item["disk"], mode=item["mode"], state=item["state"], note=item["note"],
         tag=item["tag"], pool=item["pool"], cached_bytes=item["cached_bytes"],
         share_bytes=item["cache_share_bytes"],
-        dirty_bytes=None if None in dirty else sum(dirty), flush_p99_us=item["flush_p99_us"])
+        dirty_bytes=None if None in dirty else sum(dirty), flush_p99_us=item["flush_p99_us"],
+        read_p99_us=item["read_p99_us"])

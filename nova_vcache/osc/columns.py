@@ -77,4 +77,6 @@ def _disk(disk: dict[str, Any]) -> str:
         text += f", {size(disk['dirty_bytes'])} dirty"
     if disk.get("flush_p99_us") is not None:
         text += f", flush p99 {disk['flush_p99_us']:g} us"
+    if disk.get("read_p99_us") is not None:
+        text += f", read p99 {disk['read_p99_us']:g} us"
     return f"{text} ({disk['note']})" if disk.get("note") else text

@@ -23,6 +23,7 @@ _SHORT = (("Node", "node"), ("State", "state"), ("Draining", "draining"),
 _LONG = (("Modes", "modes"), ("Policy", "policy"), ("Flush Isolation", "flush_isolation"),
          ("Pools", "pools"), ("Largest Free MiB", "largest_free_mb"), ("Idle MiB", "idle_mb"),
          ("Lanes Free", "lanes_free"), ("Flush p99 ms", "flush_p99_ms"),
+         ("Read p99 us", "read_p99_us"),
          ("Objectives", "slo_tags"), ("Missed", "slo_missed"), ("Age s", "age_s"))
 
 _FORMATTERS = {"dirty_bytes": Bytes, "modes": Words}

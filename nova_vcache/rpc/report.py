@@ -34,6 +34,7 @@ class DiskReport:
     :param share_bytes: what is its part of the cache
     :param dirty_bytes: what its origin does not have yet, in memory and in the cache
     :param flush_p99_us: 99 % of its flushes took no longer lately; None: no flush
+    :param read_p99_us: the same of its reads
     """
 
     disk: str
@@ -46,6 +47,7 @@ class DiskReport:
     share_bytes: int | None = None
     dirty_bytes: int | None = None
     flush_p99_us: float | None = None
+    read_p99_us: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ import pytest
 from tests.kernel import stack
 from tests.kernel.disk import SECTOR, Disk, pattern
 from tests.kernel.stack import Mapped
+from vcache_agent.model import Stats
 from vcache_agent.netlink.client import Client
-from vcache_agent.netlink.spec import Mode
+from vcache_agent.netlink.spec import HISTOGRAM_BUCKETS, Mode
 
 BLOCK = 8
 TAG = 7
@@ -64,6 +65,33 @@ def test_where_there_is_room_the_first_read_promotes_and_the_second_hits(
         assert hits(client, device) == 64
         assert stack.pool_status(pool).reads == 1
         assert stack.pool_status(pool).dirty == 0
+
+
+def test_reads_are_counted_with_their_latency(cache: str, client: Client) -> None:
+    """From the origin, the buffer, both, and the cache: the guest waits for all of them."""
+    def slow(stats: Stats) -> int:
+        # At least the origin's 20 ms: the bucket of 2^24 ns, and those above.
+        return sum(stats.read_hist[4 * (24 - 1):])
+
+    with (stack.null_blk(completion_us=20000) as origin, stack.pool(cache) as pool,
+          stack.cached(origin, pool, mode="writeback") as device, Disk(device.path) as disk):
+        for at in range(0, 5 * 64, 64):
+            disk.read(at, 8)
+        stats = client.tag(device.number, TAG).stats
+        assert (stats.reads, sum(stats.read_hist), slow(stats)) == (5, 5, 5)
+        assert len(stats.read_hist) == HISTOGRAM_BUCKETS
+        assert 5 * 20_000_000 <= stats.read_ns < 5 * 2_000_000_000
+        assert stack.wait_until(lambda: promoted(device) == 5)
+        for at in range(0, 5 * 64, 64):
+            disk.read(at, 8)
+        disk.write(6400, pattern(1, 4))
+        disk.read(6400, 4)
+        stats = client.tag(device.number, TAG).stats
+        assert (stats.reads, sum(stats.read_hist), slow(stats)) == (11, 11, 5)
+        # Half of it is in the buffer.
+        disk.read(6400, 8)
+        stats = client.tag(device.number, TAG).stats
+        assert (sum(stats.read_hist), slow(stats)) == (12, 6)
 
 
 def test_whole_blocks_are_promoted_and_each_sector_is_its_own(

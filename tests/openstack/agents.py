@@ -30,7 +30,7 @@ class FakeAgent:
             "ok": True, "agent": {"problem": "", "libvirt": True, "domains": 0},
             "policy": {"name": "weighted", "set": False}, "draining": False,
             "tags_max": 65535, "tags_of": {}, "flush_p99_us": None,
-            "loss_per_gb": None,
+            "read_p99_us": None, "loss_per_gb": None,
             "devices": [{"device": "254:0", "name": "images", "mode": "writeback",
                          "isolation": "fua", "broken": False,
                          "cache": {"pool": "254:9", "volume": 1, "broken": False}}],
@@ -53,7 +53,7 @@ class FakeAgent:
             "uuid": uuid, "disk": "vda", "mode": found["mode"], "state": "isolated", "note": "",
             "tag": number, "pool": "254:9", "cached_bytes": GIB // 4,
             "cache_share_bytes": GIB, "lanes": "", "lanes_bytes": 0, "dirty_bytes": 4096,
-            "cache_dirty_bytes": 8192, "flush_p99_us": 900.0})
+            "cache_dirty_bytes": 8192, "flush_p99_us": 900.0, "read_p99_us": None})
         self.answer["tags_of"][uuid] = 1
         return uuid
 

@@ -123,6 +123,22 @@ def test_objectives(agent):
     assert [item.slo_missed for item in report.instances] == [False, True, None]
 
 
+@pytest.mark.parametrize(("flush_ms", "read_us", "missed"), [
+    (None, 200.0, False), (None, 199.0, True), (1.0, 300.0, False), (0.5, 300.0, True),
+    (1.0, 100.0, True)])
+def test_an_instance_misses_what_one_of_its_disks_misses(agent, flush_ms, read_us, missed):
+    agent.add(1, slo_flush_ms=flush_ms, slo_read_us=read_us)
+    agent.answer["read_p99_us"] = agent.answer["disks"][0]["read_p99_us"] = 200.0
+    report = view(agent).report(0.0)
+    assert report.summary.read_p99_us == 200.0
+    (instance,) = report.instances
+    assert instance.slo_missed is missed
+    assert instance.disks[0].read_p99_us == 200.0
+    agent.answer["disks"][0] |= {"read_p99_us": None, "flush_p99_us": None}
+    (instance,) = view(agent).report(0.0).instances
+    assert instance.slo_missed is None
+
+
 def test_a_kernel_without_the_module(agent):
     agent.answer |= {"agent": {"problem": "load the module"}, "devices": [], "pools": []}
     report = view(agent).report(1.0)

@@ -25,7 +25,8 @@ INSTANCE = {
     "specs": {"mode": "writeback", "weight": 7, "persist": True, "slo_iops": None},
     "flavor": {"weight": 100}, "override": {"weight": 7},
     "disks": [{"disk": "vda", "mode": "writeback", "state": "isolated", "cached_bytes": 1 << 20,
-               "share_bytes": 4 << 20, "dirty_bytes": 512, "flush_p99_us": 900.0},
+               "share_bytes": 4 << 20, "dirty_bytes": 512, "flush_p99_us": 900.0,
+               "read_p99_us": 120.5},
               {"disk": "vdb", "mode": "none", "state": "untagged", "cached_bytes": None,
                "share_bytes": None, "dirty_bytes": None, "flush_p99_us": None}]}
 OF_HOST = {**INSTANCE, "host": "n1", "name": "instance-1", "problem": ""}

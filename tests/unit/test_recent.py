@@ -44,6 +44,16 @@ def test_a_tag_that_is_made_anew_begins_again() -> None:
     assert recent.update([], 2.0) == {}
 
 
+def test_reads_are_told_from_flushes() -> None:
+    recent = Recent(60.0)
+    for now, flushes, reads in ((0.0, (1, 0), (5, 5)), (1.0, (1, 2), (5, 9))):
+        found = recent.update([Tag(AT, 1, stats=Stats(flush_hist=flushes, read_hist=reads))], now)
+    assert (found[AT, 1].flushes, found[AT, 1].reads) == ((0, 2), (0, 4))
+    # Made anew: what is fewer of the one tells of both.
+    found = recent.update([Tag(AT, 1, stats=Stats(flush_hist=(2, 3), read_hist=(4, 9)))], 2.0)
+    assert (found[AT, 1].flushes, found[AT, 1].reads) == ((2, 3), (4, 9))
+
+
 def test_a_sum_skips_what_is_empty() -> None:
     assert merged([(1, 2), (), (3, 4)]) == (4, 6)
     assert merged([]) == ()

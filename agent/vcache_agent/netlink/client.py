@@ -492,7 +492,7 @@ def _stats(nest: Any) -> Stats:
     values: dict[str, Any] = {}
     for name, value in nest["attrs"]:
         field = name.removeprefix(messages.Stats.prefix).lower()
-        if field == "flush_hist":
+        if field in ("flush_hist", "read_hist"):
             values[field] = _numbers(value)
         elif field in Stats.__dataclass_fields__:
             values[field] = value

@@ -36,6 +36,8 @@ class Stats(nla):
         ('VCACHE_A_STATS_TAGGED_FLUSHES', 'uint64'),
         ('VCACHE_A_STATS_CACHE_HIT_BYTES', 'uint64'),
         ('VCACHE_A_STATS_MIGRATED_BLOCKS', 'uint64'),
+        ('VCACHE_A_STATS_READ_NS', 'uint64'),
+        ('VCACHE_A_STATS_READ_HIST', 'cdata'),
         ('VCACHE_A_STATS_PAD', 'none'),
     )
 
