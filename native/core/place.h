@@ -25,8 +25,8 @@ enum vc_domain {
 #define VC_HEAT_SHARED		VC_HEAT_NEW
 
 /*
- * So much of what a tag has in shared lanes may be hot: OC-Cache's watermark W_hot,
- * section V.
+ * So much of what a tag has in shared lanes may be hot, if nothing else is said:
+ * OC-Cache's watermark W_hot, section V.
  */
 #define VC_HOT_PERCENT		20U
 
@@ -46,10 +46,11 @@ struct vc_fate {
  * vc_hot_passes - is too much of it hot?
  * @hot: blocks that are hot
  * @cells: of so many
+ * @percent: the watermark; at 100 nothing is
  */
-static inline bool vc_hot_passes(u32 hot, u64 cells)
+static inline bool vc_hot_passes(u32 hot, u64 cells, u32 percent)
 {
-	return (u64)hot * 100 > cells * VC_HOT_PERCENT;
+	return (u64)hot * 100 > cells * percent;
 }
 
 /**

@@ -35,7 +35,8 @@ static bool vc_log_swelters(struct vc_log *log)
 		    vc_log_room(&log->vol->pool->g);
 
 	return READ_ONCE(log->lanes) && vc_log_own_room(log) &&
-	       vc_hot_passes(atomic_read(&log->hot), cells);
+	       vc_hot_passes(atomic_read(&log->hot), cells,
+			     READ_ONCE(log->vol->pool->hot_percent));
 }
 
 /**
@@ -60,7 +61,7 @@ static bool vc_chunk_swelters(struct vc_pool *p, struct vc_log *log,
 
 	if (READ_ONCE(c->log) != log || c->own || !vc_chunk_used(c) ||
 	    !vc_hot_passes(vc_chunk_heat(p, c, VC_HEAT_SHARED),
-			   vc_log_room(&p->g)))
+			   vc_log_room(&p->g), READ_ONCE(p->hot_percent)))
 		return false;
 	/* What is being filled goes the next time. */
 	if (READ_ONCE(c->state) == VC_CHUNK_OPEN && c->reads)

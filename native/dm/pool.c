@@ -5,15 +5,17 @@
  * A table line reads
  *
  *   <start> <len> vcache-pool <cache device>
- *	[<#args> [chunk_kib <n>] [reads_percent <n>] [lane <sectors> ...]]
+ *	[<#args> [chunk_kib <n>] [reads_percent <n>] [hot_percent <n>]
+ *	 [lane <sectors> ...]]
  *
  * chunk_kib is the size of a chunk in a pool that is made now, a power of two
  * in 64 ... 16384 (1024). A pool is made on a device that begins with 4 KiB of
  * zeroes; on one that has a pool, the pool says how large its chunks are.
  * reads_percent is how much of what a tag has may be there because it is read
- * before that goes first (75); the message "reads_percent <n>" changes it. Each
- * "lane" is a lane of so many sectors, see lane.c: in their order, from the start of
- * the device; what is left is one more.
+ * before that goes first (75), hot_percent how much of what a tag with lanes of its
+ * own has in shared ones may be hot before that changes places (20); messages of
+ * these names change them. Each "lane" is a lane of so many sectors, see lane.c: in
+ * their order, from the start of the device; what is left is one more.
  *
  * No I/O goes to the device itself: it is there for the tables of "vcache".
  */
@@ -21,6 +23,7 @@
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
+#include "../core/place.h"
 #include "../core/replace.h"
 #include "reads.h"
 
@@ -39,6 +42,7 @@ static struct kmem_cache *vc_record_cache;
  * @cache: the cache device
  * @chunk_kib: as given, or 0
  * @reads_percent: as given here or by a message, or VC_READS_PERCENT
+ * @hot_percent: likewise, or VC_HOT_PERCENT
  * @lane: sizes of lanes in sectors, as given
  * @nlanes: how many
  */
@@ -47,6 +51,7 @@ struct vc_pool_target {
 	struct dm_dev *cache;
 	unsigned int chunk_kib;
 	unsigned int reads_percent;
+	unsigned int hot_percent;
 	u64 lane[VC_LANES_MAX - 1];
 	unsigned int nlanes;
 };
@@ -54,6 +59,11 @@ struct vc_pool_target {
 /* What reads_percent may be. */
 static const struct dm_arg vc_reads_arg = {
 	0, 100, "reads_percent must be in 0..100"
+};
+
+/* And hot_percent. */
+static const struct dm_arg vc_hot_arg = {
+	0, 100, "hot_percent must be in 0..100"
 };
 
 static void vc_pool_free(struct vc_pool *p)
@@ -186,11 +196,14 @@ static int vc_pool_option(struct dm_target *ti, struct vc_pool_target *pt,
 	if (!strcasecmp(name, "reads_percent"))
 		return dm_read_arg(&vc_reads_arg, as, &pt->reads_percent,
 				   &ti->error);
+	if (!strcasecmp(name, "hot_percent"))
+		return dm_read_arg(&vc_hot_arg, as, &pt->hot_percent,
+				   &ti->error);
 	if (!strcasecmp(name, "lane"))
 		return vc_pool_lane(ti, pt, as);
 	if (strcasecmp(name, "chunk_kib")) {
 		ti->error =
-			"optional arguments are: chunk_kib <n>, reads_percent <n>, lane <sectors>";
+			"optional arguments are: chunk_kib <n>, reads_percent <n>, hot_percent <n>, lane <sectors>";
 		return r;
 	}
 	r = dm_read_arg(&chunk_arg, as, &pt->chunk_kib, &ti->error);
@@ -205,13 +218,14 @@ static int vc_pool_parse(struct dm_target *ti, struct vc_pool_target *pt,
 			 struct dm_arg_set *as)
 {
 	static const struct dm_arg count_arg = {
-		0, 4 + 2 * (VC_LANES_MAX - 1),
-		"number of optional arguments must be even, 0..130"
+		0, 6 + 2 * (VC_LANES_MAX - 1),
+		"number of optional arguments must be even, 0..132"
 	};
 	unsigned int n;
 	int r;
 
 	pt->reads_percent = VC_READS_PERCENT;
+	pt->hot_percent = VC_HOT_PERCENT;
 	if (!as->argc)
 		return 0;
 	r = dm_read_arg_group(&count_arg, as, &n, &ti->error);
@@ -333,8 +347,10 @@ static int vc_pool_preresume(struct dm_target *ti)
 			DMERR("%s: %s", dm_device_name(p->md), error);
 		r = r ?: vc_pool_set_flags(p, p->sb.flags & ~VC_SUPER_CLEAN);
 	}
-	if (!r)
+	if (!r) {
 		WRITE_ONCE(p->reads_percent, pt->reads_percent);
+		WRITE_ONCE(p->hot_percent, pt->hot_percent);
+	}
 	mutex_unlock(&p->lock);
 	return r;
 }
@@ -394,7 +410,7 @@ static void vc_pool_info(struct vc_pool *p, char *result, unsigned int maxlen)
 		}
 	}
 	cost = vc_pool_cost(p);
-	DMEMIT("%s %u %u %u %u %u %u %u %u %u.%02u %llu %u %llu %u %u %u %u",
+	DMEMIT("%s %u %u %u %u %u %u %u %u %u.%02u %llu %u %llu %u %u %u %u %u",
 	       state[p->state],
 	       p->g.chunk_blocks * VC_BLOCK_SECTORS,
 	       vc_pool_size(p), vc_pool_free_chunks(p), used, dirty, volumes,
@@ -402,7 +418,7 @@ static void vc_pool_info(struct vc_pool *p, char *result, unsigned int maxlen)
 	       (u32)cost / 100, (u32)cost % 100,
 	       (u64)atomic64_read(&p->carried), reads,
 	       (u64)atomic64_read(&p->kept), p->reads_percent,
-	       p->leaving, p->nlanes, p->strays);
+	       p->leaving, p->nlanes, p->strays, p->hot_percent);
 	mutex_unlock(&p->lock);
 }
 
@@ -411,8 +427,9 @@ static void vc_pool_table(struct vc_pool_target *pt, char *result,
 			  unsigned int maxlen)
 {
 	unsigned int reads = READ_ONCE(pt->reads_percent);
+	unsigned int hot = READ_ONCE(pt->hot_percent);
 	unsigned int nr = 2 * (!!pt->chunk_kib + (reads != VC_READS_PERCENT) +
-			       pt->nlanes);
+			       (hot != VC_HOT_PERCENT) + pt->nlanes);
 	unsigned int sz = 0, i;
 
 	DMEMIT("%s", pt->cache->name);
@@ -422,6 +439,8 @@ static void vc_pool_table(struct vc_pool_target *pt, char *result,
 		DMEMIT(" chunk_kib %u", pt->chunk_kib);
 	if (reads != VC_READS_PERCENT)
 		DMEMIT(" reads_percent %u", reads);
+	if (hot != VC_HOT_PERCENT)
+		DMEMIT(" hot_percent %u", hot);
 	for (i = 0; i < pt->nlanes; i++)
 		DMEMIT(" lane %llu", pt->lane[i]);
 }
@@ -445,20 +464,23 @@ static void vc_pool_status(struct dm_target *ti, status_type_t type,
 	}
 }
 
-static int vc_pool_tune(struct vc_pool_target *pt, const char *value,
+/* @kept is the table's: so it lasts when that is suspended. */
+static int vc_pool_tune(struct vc_pool *p, const struct dm_arg *arg,
+			const char *value, unsigned int *kept, u32 *used,
 			const char **error)
 {
-	struct vc_pool *p = pt->pool;
 	unsigned int n;
 
-	if (kstrtouint(value, 10, &n) || n > vc_reads_arg.max) {
-		*error = vc_reads_arg.error;
+	if (kstrtouint(value, 10, &n) || n > arg->max) {
+		*error = arg->error;
 		return -EINVAL;
 	}
 	mutex_lock(&p->lock);
-	/* So that it lasts when the table is suspended. */
-	WRITE_ONCE(pt->reads_percent, n);
-	WRITE_ONCE(p->reads_percent, n);
+	WRITE_ONCE(*kept, n);
+	WRITE_ONCE(*used, n);
+	/* There may be something to do now. */
+	if (p->attached)
+		vc_space_kick(p);
 	mutex_unlock(&p->lock);
 	return 0;
 }
@@ -468,22 +490,27 @@ static int vc_pool_message(struct dm_target *ti, unsigned int argc,
 {
 	struct vc_pool_target *pt = ti->private;
 	const char *error =
-		"messages are: drop <volume> [force], reads_percent <n>, resize <sectors>";
+		"messages are: drop <volume> [force], reads_percent <n>, hot_percent <n>, resize <sectors>";
 	bool force = argc == 3 && !strcasecmp(argv[2], "force");
+	struct vc_pool *p = pt->pool;
 	int r = -EINVAL;
 	u64 sectors;
 	u32 id;
 
 	if (argc >= 2 && argc == 2 + force && !strcasecmp(argv[0], "drop") &&
 	    !kstrtou32(argv[1], 10, &id))
-		r = vc_volume_drop(pt->pool, id, force, &error);
+		r = vc_volume_drop(p, id, force, &error);
 	else if (argc == 2 && !strcasecmp(argv[0], "reads_percent"))
-		r = vc_pool_tune(pt, argv[1], &error);
+		r = vc_pool_tune(p, &vc_reads_arg, argv[1], &pt->reads_percent,
+				 &p->reads_percent, &error);
+	else if (argc == 2 && !strcasecmp(argv[0], "hot_percent"))
+		r = vc_pool_tune(p, &vc_hot_arg, argv[1], &pt->hot_percent,
+				 &p->hot_percent, &error);
 	else if (argc == 2 && !strcasecmp(argv[0], "resize") &&
 		 !kstrtou64(argv[1], 10, &sectors))
-		r = vc_pool_resize(pt->pool, sectors, &error);
+		r = vc_pool_resize(p, sectors, &error);
 	if (r)
-		DMERR("%s: %s", dm_device_name(pt->pool->md), error);
+		DMERR("%s: %s", dm_device_name(p->md), error);
 	return r;
 }
 

@@ -196,6 +196,8 @@ enum vc_pool_state {
  * @short_of_space: fewer chunks are free than should be
  * @short_of_clean: and none of what is clean can go
  * @reads_percent: what was read goes first where it is more of what a tag has
+ * @hot_percent: hot and cold change places where more of what a tag has in shared
+ *	lanes is hot
  * @g: geometry
  * @sb: superblock
  * @super: its block
@@ -258,6 +260,7 @@ struct vc_pool {
 	bool short_of_space;
 	bool short_of_clean;
 	u32 reads_percent;
+	u32 hot_percent;
 	struct vc_geometry g;
 	struct vc_super sb;
 	void *super;

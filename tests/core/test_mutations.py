@@ -271,7 +271,7 @@ MUTATIONS = [
              "return heat < k->level;"),
     Mutation("any is kept though nobody has paid", "replace",
              "credit >= room * VC_CREDIT_KEEP &&", ""),
-    Mutation("what is hot may be the half", "place", "* VC_HOT_PERCENT", "* 50"),
+    Mutation("what is hot may be the half", "place", "cells * percent", "cells * 50"),
     Mutation("all goes to the own lanes", "place", "if (fits && lanes)", "if (0)"),
     Mutation("what is not hot is given up", "place", "f.rest_most = most;", ";"),
     Mutation("all is kept, hot or not", "place",

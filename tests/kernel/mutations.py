@@ -221,7 +221,8 @@ MUTATIONS = [
              "vc_pool_clear(p, first, end, l->owner, by);", "",
              "test_lanes.py::test_lanes_change_hands_under_io"),
     Mutation("hot and cold stay where they are", "migrate.c",
-             "vc_hot_passes(atomic_read(&log->hot), cells);", "false;",
+             "vc_hot_passes(atomic_read(&log->hot), cells,\n"
+             "\t\t\t     READ_ONCE(log->vol->pool->hot_percent));", "false;",
              "test_lanes.py::test_what_becomes_hot_in_shared_lanes_changes_places"),
     Mutation("nothing gives way in the own lanes", "migrate.c",
              "return !vc_chunk_kill(p, c, VC_KILL_SWAP);", "return false;",

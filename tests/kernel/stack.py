@@ -223,13 +223,14 @@ class PoolStatus(NamedTuple):
     leaving: int
     lanes: int
     strays: int
+    hot_percent: int
 
 
 def pool_status(pool: Mapped) -> PoolStatus:
     """Return what a pool says of itself."""
     words = pool.status()
     return PoolStatus._make([words[0], *map(int, words[1:9]), float(words[9]),
-                             *map(int, words[10:17])])
+                             *map(int, words[10:18])])
 
 
 class CacheStatus(NamedTuple):

@@ -19,11 +19,11 @@ BLOCK = 8  # sectors
 BAD_LINES = [
     ("", "no cache device given"),
     ("/dev/no-such-device", "cannot open the cache device"),
-    ("{cache} 132 chunk_kib 64", "number of optional arguments must be even, 0..130"),
-    ("{cache} -2", "number of optional arguments must be even, 0..130"),
-    ("{cache} 2 chunk_kib", "number of optional arguments must be even, 0..130"),
-    ("{cache} 1 chunk_kib", "number of optional arguments must be even, 0..130"),
-    ("{cache} 3 chunk_kib 64 reads_percent", "number of optional arguments must be even, 0..130"),
+    ("{cache} 134 chunk_kib 64", "number of optional arguments must be even, 0..132"),
+    ("{cache} -2", "number of optional arguments must be even, 0..132"),
+    ("{cache} 2 chunk_kib", "number of optional arguments must be even, 0..132"),
+    ("{cache} 1 chunk_kib", "number of optional arguments must be even, 0..132"),
+    ("{cache} 3 chunk_kib 64 reads_percent", "number of optional arguments must be even, 0..132"),
     ("{cache} 2 chunks 64", "optional arguments are: chunk_kib <n>, reads_percent"),
     ("{cache} 4 chunk_kib 64 reads 5", "optional arguments are: chunk_kib <n>, reads_percent"),
     ("{cache} 2 chunk_kib 32", "chunk_kib must be a power of two in 64..16384"),
@@ -33,6 +33,8 @@ BAD_LINES = [
     ("{cache} 2 reads_percent 101", "reads_percent must be in 0..100"),
     ("{cache} 2 reads_percent -1", "reads_percent must be in 0..100"),
     ("{cache} 2 reads_percent many", "reads_percent must be in 0..100"),
+    ("{cache} 2 hot_percent 101", "hot_percent must be in 0..100"),
+    ("{cache} 2 hot_percent few", "hot_percent must be in 0..100"),
     ("{cache} 2 lane 0", "the size of a lane must be a number of sectors"),
     ("{cache} 2 lane half", "the size of a lane must be a number of sectors"),
     ("{cache} 128 " + "lane 8 " * 64, "lanes must be 64 at most, with what they leave"),
@@ -47,6 +49,9 @@ BAD_MESSAGES = [
     ("reads_percent 101", "reads_percent must be in 0..100"),
     ("reads_percent -1", "reads_percent must be in 0..100"),
     ("reads_percent 5%", "reads_percent must be in 0..100"),
+    ("hot_percent", "reads_percent <n>, hot_percent <n>, resize <sectors>"),
+    ("hot_percent 101", "hot_percent must be in 0..100"),
+    ("hot_percent -1", "hot_percent must be in 0..100"),
 ]
 
 #: Options as given, and as they are shown.
@@ -57,6 +62,8 @@ GOOD_LINES = [
     (" 2 READS_PERCENT 0", " 2 reads_percent 0"),
     (" 4 reads_percent 100 chunk_kib 64", " 4 chunk_kib 64 reads_percent 100"),
     (" 2 reads_percent 75", ""),
+    (" 6 lane 2000 hot_percent 0 reads_percent 9", " 6 reads_percent 9 hot_percent 0 lane 2000"),
+    (" 4 chunk_kib 64 hot_percent 20", " 2 chunk_kib 64"),
     (" 6 lane 4096 chunk_kib 64 LANE 2000", " 6 chunk_kib 64 lane 4096 lane 2000"),
 ]
 
@@ -88,8 +95,10 @@ def test_the_table_is_shown_as_given(cache: str) -> None:
             pool.swap(pool.table())
             assert pool.table() == f"{begin} {number}{shown}"
             words = shown.split()
-            wanted = words[-1] if "reads_percent" in words else "75"
-            assert stack.pool_status(pool).reads_percent == int(wanted)
+            said = dict(zip(words[1::2], words[2::2], strict=True))
+            status = stack.pool_status(pool)
+            assert status.reads_percent == int(said.get("reads_percent", 75))
+            assert status.hot_percent == int(said.get("hot_percent", 20))
 
 
 def test_a_message_lasts_over_a_suspend(cache: str, kmsg: KernelLog) -> None:
@@ -100,11 +109,14 @@ def test_a_message_lasts_over_a_suspend(cache: str, kmsg: KernelLog) -> None:
                 pool.message(text)
             assert error in kmsg.read()[logged:], text
         assert stack.pool_status(pool).reads_percent == 75
+        assert stack.pool_status(pool).hot_percent == 20
         pool.message("reads_percent 20")
+        pool.message("hot_percent 100")
         pool.suspend()
         pool.resume()
         assert stack.pool_status(pool).reads_percent == 20
-        assert pool.table().endswith(" 4 chunk_kib 64 reads_percent 20")
+        assert stack.pool_status(pool).hot_percent == 100
+        assert pool.table().endswith(" 6 chunk_kib 64 reads_percent 20 hot_percent 100")
 
 
 def write_clean(device: Mapped, disk: Disk, blocks: list[int]) -> None:
