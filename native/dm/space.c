@@ -102,11 +102,9 @@ static bool vc_chunk_may_take(struct vc_pool *p, struct vc_log *log,
 		return vc_log_may_grow(p, log);
 	case VC_TAKE_PREFETCH:
 		return vc_log_may_prefetch(p, log);
-	case VC_TAKE_CARRY:
-		return READ_ONCE(log->most);
 	default:
-		/* It makes more of them free. */
-		return true;
+		/* It makes more of them free; but what comes where none may be goes again. */
+		return READ_ONCE(log->most);
 	}
 }
 
