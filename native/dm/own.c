@@ -4,7 +4,8 @@
  *
  * Nobody else takes chunks there, so there is nothing to share out. When the log can
  * have no more in shared lanes either, a few chunks are kept free, that no write has
- * to wait while something clean can go. What goes is what would go in shared lanes
+ * to wait while something clean can go; and always, as long as there are chunks in which
+ * nothing counts any more: else these would have what is hot go to shared ones. What goes is what would go in shared lanes
  * (vc_log_victim()), but for the log's own. Its oldest chunk may be in a shared lane
  * and in the way of those behind it: then that goes, and the next, until one of its
  * own lanes does.
@@ -119,6 +120,22 @@ bool vc_log_may_write(const struct vc_log *log)
 	       READ_ONCE(p->nfree) >= vc_pool_for_carry(p);
 }
 
+/* Let go what holds nothing, so that a chunk of reads has room. Return: there is more. */
+static bool vc_own_sweep(struct vc_pool *p, struct vc_log *log)
+{
+	u32 left = VC_OWN_BATCH;
+	struct vc_chunk *c;
+
+	while (!vc_own_has_room(log)) {
+		c = vc_log_husk(log, VC_OWN);
+		if (!c)
+			return false;
+		if (!left-- || vc_chunk_kill(p, c, VC_KILL_ALL))
+			return true;
+	}
+	return false;
+}
+
 /* Return: there is more to do. */
 static bool vc_log_make_room(struct vc_pool *p, struct vc_log *log,
 			     unsigned long end)
@@ -181,6 +198,7 @@ bool vc_own_make_room(struct vc_pool *p, unsigned long end)
 				continue;
 			}
 			more |= vc_log_deflate_own(p, log);
+			more |= vc_own_sweep(p, log);
 			more |= vc_log_make_room(p, log, end);
 		}
 	}
