@@ -233,6 +233,39 @@ MUTATIONS = [
     Mutation("what is hot goes to shared lanes", "reads.c",
              "return of == &log->reads[VC_READS_MAIN] ? VC_OWN : VC_SHARED;", "return VC_SHARED;",
              "test_lanes.py::test_what_is_written_and_what_is_hot_goes_to_the_own_lanes"),
+    Mutation("what leaves shared lanes is copied there", "space.c",
+             "return READ_ONCE(log->most);\n\t}", "return true;\n\t}",
+             "test_lanes.py::test_a_tag_without_shared_lanes_keeps_nothing_in_them"),
+    Mutation("the watermark is fixed", "migrate.c",
+             "vc_hot_passes(atomic_read(&log->hot), cells,\n"
+             "\t\t\t     READ_ONCE(log->vol->pool->hot_percent));",
+             "vc_hot_passes(atomic_read(&log->hot), cells, VC_HOT_PERCENT);",
+             "test_lanes.py::test_the_watermark_can_be_changed"),
+    Mutation("prefetch knows no own lanes", "own.c",
+             "return vc_log_has(log, VC_OWN) + 1 < READ_ONCE(log->own_most) &&\n"
+             "\t\t       nfree > vc_own_reserve(log);", "return false;",
+             "test_lanes.py::test_what_is_prefetched_goes_to_the_own_lanes"),
+    Mutation("prefetch takes what is for writers in own lanes", "own.c",
+             "return vc_log_has(log, VC_OWN) + 1 < READ_ONCE(log->own_most) &&\n"
+             "\t\t       nfree > vc_own_reserve(log);", "return true;",
+             "test_lanes.py::test_what_is_prefetched_goes_to_the_own_lanes"),
+    Mutation("husks in own lanes stay", "own.c",
+             "more |= vc_own_sweep(p, log);", ";",
+             "test_lanes.py::test_what_holds_nothing_in_own_lanes_makes_room_for_what_is_hot"),
+    Mutation("a husk in another lane stays", "victim.c",
+             "c = vc_log_written_in(log, domain) ? vc_log_oldest(log) : NULL;",
+             "c = vc_log_oldest_in(log, domain);",
+             "test_lanes.py::test_what_holds_nothing_makes_way_in_another_lane"),
+    Mutation("what was written goes, however much it was read", "victim.c",
+             "return vc_written_goes(vc_chunk_heat(p, written, 1),\n"
+             "\t\t\t       vc_chunk_heat(p, read, 1)) ? written : read;", "return written;",
+             "test_shares.py::"
+             "test_of_a_written_and_a_read_chunk_that_goes_of_which_less_was_read"),
+    Mutation("what was read goes, however much it was read again", "victim.c",
+             "return vc_written_goes(vc_chunk_heat(p, written, 1),\n"
+             "\t\t\t       vc_chunk_heat(p, read, 1)) ? written : read;", "return read;",
+             "test_shares.py::"
+             "test_of_a_written_and_a_read_chunk_that_goes_of_which_less_was_read"),
     Mutation("a tag that goes keeps its lanes", "volume.c",
              "vc_log_set_lanes(log, 0);", "", "test_lanes.py::test_a_new_tag_can_have_lanes"),
     Mutation("what is refused is tried again and again", "writeout.c",

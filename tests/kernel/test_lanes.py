@@ -13,6 +13,7 @@ from tests.kernel.conftest import KernelLog
 from tests.kernel.disk import Disk, pattern
 from tests.kernel.dm import DmError
 from tests.kernel.stack import Mapped
+from tests.kernel.test_prefetch import prefetch, wait
 from tests.kernel.test_resize import Churn, churning, settled
 from tests.kernel.test_shares import read_twice, write_all
 from vcache_agent.model import Tag
@@ -44,6 +45,10 @@ class Ssd:
         """Return what has been read of a part."""
         return self._stat(part, 2)
 
+    def written_sectors(self, part: int) -> int:
+        """Return what has been written to a part."""
+        return self._stat(part, 6)
+
     def _stat(self, part: int, word: int) -> int:
         words = Path(f"/sys/block/{Path(self.parts[part]).name}/stat").read_text().split()
         return int(words[word])
@@ -69,6 +74,13 @@ def cached(client: Client, device: Mapped, tag: int = TAG) -> tuple[int, int]:
     """Return what a tag has in its own lanes and in shared ones, in MiB."""
     found = client.tag(device.number, tag)
     return found.cache_own_bytes // MIB, (found.cached_bytes - found.cache_own_bytes) // MIB
+
+
+def read_apart(disk: Disk, first_mb: int, megabytes: int) -> None:
+    """Read everything once, in an order in which nothing is sequential."""
+    sectors = megabytes * SECTORS
+    for at in range(0, sectors, 64):
+        disk.read(first_mb * SECTORS + at * 37 % sectors, 64)
 
 
 def check_all(disk: Disk, first_mb: int, megabytes: int, seed: int) -> None:
@@ -172,6 +184,27 @@ def test_what_is_written_and_what_is_hot_goes_to_the_own_lanes(
         check_all(disk, 0, 60, 100)
 
 
+def test_what_is_prefetched_goes_to_the_own_lanes(
+        ssd: Ssd, origin: str, client: Client) -> None:
+    """As far as there is room there that nobody has to make; then to the others."""
+    with Disk(origin) as disk:
+        write_all(disk, 0, 60, 1)
+    with (stack.pool(ssd.path, lanes=ssd.lanes) as pool, stack.cached(origin, pool) as device,
+          Disk(device.path) as disk):
+        client.tag_set(device.number, TAG, cache_lanes=2)
+        prefetch(client, device, [(0, 10 * SECTORS)])
+        assert wait(client, device) == 10 * SECTORS
+        assert cached(client, device) == (11, 0)
+        shared = ssd.read_sectors(0)
+        check_all(disk, 0, 10, 1)
+        assert ssd.read_sectors(0) == shared
+        # Three of the 32 chunks there are for writers.
+        prefetch(client, device, [(10 * SECTORS, 30 * SECTORS)])
+        assert wait(client, device) == 40 * SECTORS
+        assert cached(client, device) == (29, 12)
+        check_all(disk, 0, 40, 1)
+
+
 def test_nobody_disturbs_a_tag_in_its_lanes(ssd: Ssd, origin: str, client: Client) -> None:
     """A neighbour's flood takes no chunk there, and the device there has no request of it."""
     with (stack.pool(ssd.path, lanes=ssd.lanes) as pool, stack.cached(origin, pool) as device,
@@ -210,6 +243,66 @@ def test_a_maximum_that_its_lanes_hold_keeps_a_tag_in_them(
         assert cached(client, device)[0] <= 16
         assert cached(client, device)[1] == 0
         check_all(disk, 0, 50, 100)
+
+
+def test_a_tag_without_shared_lanes_keeps_nothing_in_them(
+        ssd: Ssd, origin: str, client: Client) -> None:
+    """What it has there leaves for good: it is not copied from one chunk there to the next."""
+    with (stack.pool(ssd.path, lanes=ssd.lanes) as pool, stack.cached(origin, pool) as device,
+          Disk(device.path) as disk):
+        client.tag_set(device.number, TAG, cache_lanes=2)
+        write_all(disk, 0, 28, 1)
+        assert stack.wait_until(lambda: stack.cache_status(device).dirty == 0)
+        # Read again since it came, so it would be kept; but not often enough to migrate.
+        for _ in range(2):
+            read_apart(disk, 40, 11)
+            assert stack.wait_until(lambda: stack.cache_status(device).promoted == 11 * 256)
+        assert client.tag(device.number, TAG).stats.cache_hit_bytes == 11 * MIB
+        assert cached(client, device) == (29, 12)
+        kept, before = stack.pool_status(pool).kept, ssd.written_sectors(0)
+        client.tag_set(device.number, TAG, cache_max=32 * MIB)
+        assert stack.wait_until(lambda: cached(client, device)[1] == 0)
+        assert stack.pool_status(pool).kept == kept
+        assert ssd.written_sectors(0) - before < 64
+        assert cached(client, device)[0] >= 28
+        check_all(disk, 0, 28, 1)
+
+
+def test_what_holds_nothing_makes_way_in_another_lane(
+        ssd: Ssd, origin: str, client: Client) -> None:
+    """A log goes from its oldest chunk on. That is in its own lanes, where no room is needed."""
+    with (stack.pool(ssd.path, lanes=ssd.lanes) as pool, stack.cached(origin, pool) as device,
+          stack.null_blk() as second, stack.cached(second, pool, 2, "volume 8") as other,
+          Disk(device.path) as disk, Disk(other.path) as neighbour):
+        client.tag_set(device.number, TAG, cache_lanes=2)
+        write_all(disk, 0, 40, 1)
+        assert cached(client, device) == (30, 11)
+        disk.discard(0, 40 * SECTORS)
+        # It has less than its share, and it is not short of room in its own lanes.
+        assert client.tag(device.number, TAG).cache_share_bytes == (32 + 13) * MIB
+        write_all(neighbour, 0, 60, 100)
+        assert stack.wait_until(lambda: cached(client, device)[1] <= 1), cached(client, device)
+        check_all(neighbour, 0, 60, 100)
+
+
+def test_what_holds_nothing_in_own_lanes_makes_room_for_what_is_hot(
+        origin: str, client: Client) -> None:
+    """Though the tag could have more in shared lanes."""
+    with (concatenation(48, 16) as ssd, stack.pool(ssd.path, lanes=ssd.lanes) as pool,
+          stack.cached(origin, pool) as device, Disk(device.path) as disk):
+        client.tag_set(device.number, TAG, cache_lanes=2)
+        prefetch(client, device, [(0, 8 * SECTORS)])
+        assert wait(client, device) == 8 * SECTORS
+        write_all(disk, 50, 4, 1)
+        assert cached(client, device) == (14, 0)
+        disk.discard(50 * SECTORS, 4 * SECTORS)
+        # What comes first finds no room there, and has it made.
+        prefetch(client, device, [(20 * SECTORS, SECTORS)])
+        assert wait(client, device) == 9 * SECTORS
+        assert stack.wait_until(lambda: cached(client, device)[0] < 13), cached(client, device)
+        prefetch(client, device, [(21 * SECTORS, 3 * SECTORS)])
+        assert wait(client, device) == 12 * SECTORS
+        assert cached(client, device) == (13, 1)
 
 
 def go_on(threads: list[Churn]) -> bool:
@@ -263,9 +356,14 @@ def test_who_has_everything_dirty_goes_on_when_its_origin_does(
         check_all(neighbour, 0, 60, 200)
 
 
+def hot_percent(tag: Tag) -> float:
+    """Return how much of what a tag has in shared lanes is hot."""
+    return 100 * tag.cache_hot_bytes / max(tag.cached_bytes - tag.cache_own_bytes, 1)
+
+
 def swelters(tag: Tag) -> bool:
-    """Tell whether more than a fifth of what a tag has in shared lanes is hot."""
-    return tag.cache_hot_bytes * 5 > tag.cached_bytes - tag.cache_own_bytes
+    """Tell whether more than a fifth of it is."""
+    return hot_percent(tag) > 20
 
 
 def test_what_becomes_hot_in_shared_lanes_changes_places(origin: str, client: Client) -> None:
@@ -318,6 +416,28 @@ def test_they_change_places_where_a_tag_may_have_no_more(origin: str, client: Cl
         time.sleep(2)
         assert stack.pool_status(pool).kept == kept
         check_all(disk, 0, 40, 1)
+
+
+def test_the_watermark_can_be_changed(origin: str, client: Client) -> None:
+    """At 100 all stays where it is; what is hot moves as soon as less is said."""
+    with Disk(origin) as disk:
+        write_all(disk, 0, 60, 1)
+    with (concatenation(48, 16) as ssd, stack.pool(ssd.path, lanes=ssd.lanes) as pool,
+          stack.cached(origin, pool) as device, Disk(device.path) as disk):
+        client.tag_set(device.number, TAG, cache_lanes=2)
+        pool.message("hot_percent 100")
+        read_apart(disk, 0, 14)
+        read_apart(disk, 20, 8)
+        assert stack.wait_until(lambda: stack.cache_status(device).promoted == 22 * 256)
+        for _ in range(6):
+            check_all(disk, 20, 8, 1)
+        assert hot_percent(client.tag(device.number, TAG)) > 75
+        time.sleep(1)
+        assert client.tag(device.number, TAG).stats.migrated_blocks == 0
+        pool.message("hot_percent 50")
+        assert stack.wait_until(lambda: hot_percent(client.tag(device.number, TAG)) <= 50, 60)
+        assert client.tag(device.number, TAG).stats.migrated_blocks > 500
+        check_all(disk, 0, 14, 1)
 
 
 def test_lanes_are_the_same_after_a_restart(ssd: Ssd, origin: str, client: Client) -> None:

@@ -235,3 +235,39 @@ def test_a_maximum_holds_and_is_changed_under_load(cache: str, origin: str,
         for mb in range(50):
             assert disk.read(mb * 2048, 2048) == pattern(200 + mb, 2048)
         assert stack.pool_status(pool).free >= 57
+
+
+def listed(client: Client, device: Mapped, first_mb: int, megabytes: int) -> float:
+    """Return how many MiB of a range a tag has in the cache."""
+    start, end = first_mb * 2048, (first_mb + megabytes) * 2048
+    return sum(max(min(run.start + run.len, end) - max(run.start, start), 0)
+               for run in client.cached(device.number, TAG)) / 2048
+
+
+@pytest.mark.parametrize("again", ["what was written", "what was read"])
+def test_of_a_written_and_a_read_chunk_that_goes_of_which_less_was_read(
+        cache: str, origin: str, client: Client, again: str) -> None:
+    """Once more is enough; all are as old, and none is kept for being hot."""
+    with (stack.pool(cache) as pool, stack.cached(origin, pool) as device,
+          Disk(device.path) as disk):
+        client.tag_set(device.number, TAG, cache_max=24 * MIB)
+        write_all(disk, 0, 8, 1)
+        device.message("drain")
+        assert stack.wait_until(lambda: stack.cache_status(device).dirty == 0)
+        # There is room, so that the first read is enough.
+        for at in range(0, 8 * 2048, 64):
+            disk.read(16 * 2048 + at * 37 % (8 * 2048), 64)
+        assert stack.wait_until(lambda: stack.cache_status(device).promoted == 8 * 256)
+        assert (listed(client, device, 0, 8), listed(client, device, 16, 8)) == (8, 8)
+        first = 0 if again == "what was written" else 16
+        before = client.tag(device.number, TAG).stats.cache_hit_bytes
+        for at in range(0, 8 * 2048, 64):
+            disk.read(first * 2048 + at, 64)
+        assert client.tag(device.number, TAG).stats.cache_hit_bytes - before == 8 * MIB
+        # As much as all of it, but for three quarters of one of the two, does not fit.
+        write_all(disk, 32, 8, 100)
+        assert stack.wait_until(lambda: client.tag(device.number, TAG).cached_bytes < 24 * MIB)
+        stays, goes = (0, 16) if again == "what was written" else (16, 0)
+        assert listed(client, device, stays, 8) == 8
+        assert listed(client, device, goes, 8) < 6
+        assert stack.pool_status(pool).kept == 0
