@@ -165,6 +165,10 @@ bench-cache: venv module ## tenants with different working sets in a cache, agai
 bench-resize: venv module ## how fast shares and the pool change, and how near they come: build/bench/resize.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.resize
 
+.PHONY: bench-lanes
+bench-lanes: venv module ## how hot shared lanes get, and what migration costs: build/bench/lanes.json
+	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.lanes
+
 .PHONY: bench-nvmetcp
 bench-nvmetcp: venv firmware ## the emulated SSD's controller against the kernel's: build/bench/nvmetcp.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.nvmetcp

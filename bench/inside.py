@@ -27,13 +27,14 @@ def prepare() -> None:
     load_module()
 
 
-def ssd(name: str, megabytes: int, micros: int) -> AbstractContextManager[str]:
-    """Make a disk with a volatile cache that has 64 requests at a time.
+def ssd(name: str, megabytes: int, micros: int, depth: int = 64) -> AbstractContextManager[str]:
+    """Make a disk with a volatile cache.
 
-    :param micros: that each of them takes; 0: none
+    :param micros: that each request takes; 0: none
+    :param depth: how many it has at a time
     """
     return null_block(name, size=megabytes, memory_backed=1, irqmode=2 if micros else 0,
-                      completion_nsec=micros * 1000, submit_queues=1, hw_queue_depth=64,
+                      completion_nsec=micros * 1000, submit_queues=1, hw_queue_depth=depth,
                       cache_size=megabytes)
 
 
@@ -56,9 +57,13 @@ def linear(path: str, megabytes: int) -> str:
     return f"0 {sectors(megabytes)} linear {path} 0"
 
 
-def pool(path: str, megabytes: int) -> AbstractContextManager[str]:
-    """Make a pool, /dev/mapper/pool, on a cache device."""
-    return mapped("pool", f"0 {sectors(megabytes)} vcache-pool {path}")
+def pool(path: str, megabytes: int, *options: object) -> AbstractContextManager[str]:
+    """Make a pool, /dev/mapper/pool, on a cache device.
+
+    :param options: of its table, and their values
+    """
+    words = "".join(f" {word}" for word in ((len(options), *options) if options else ()))
+    return mapped("pool", f"0 {sectors(megabytes)} vcache-pool {path}{words}")
 
 
 def volume(origin: str, megabytes: int, number: int = 1) -> AbstractContextManager[str]:
@@ -75,26 +80,26 @@ def swap(name: str, table: str) -> None:
     run("dmsetup", "resume", name)
 
 
-def fio_command(device: str, **options: object) -> list[str]:
-    """Return fio's command line for one job on a device, with its report in JSON."""
+def fio_job(device: str, **options: object) -> list[str]:
+    """Return the part of fio's command line for a job on a device."""
     options = {"name": "load", "filename": device, "direct": 1, "allow_file_create": 0,
                "thread": 1, "group_reporting": 1, "randrepeat": 1, **options}
-    return ["fio", "--output-format=json",
-            *(f"--{name}={value}" for name, value in options.items())]
+    return [f"--{name}={value}" for name, value in options.items()]
 
 
-def fio_report(text: str, device: str) -> dict[str, Any]:
-    """Return the figures of fio's first job.
+def fio_jobs(text: str, devices: str) -> list[dict[str, Any]]:
+    """Return the figures of fio's jobs.
 
-    :raises SystemExit: if it failed
+    :param devices: for the message
+    :raises SystemExit: if one failed
     """
-    report: dict[str, Any] = json.loads(text[text.index("{"):])
-    job: dict[str, Any] = report["jobs"][0]
-    if job["error"]:
-        raise SystemExit(f"bench: fio failed on {device}")
-    return job
+    jobs: list[dict[str, Any]] = json.loads(text[text.index("{"):])["jobs"]
+    if any(job["error"] for job in jobs):
+        raise SystemExit(f"bench: fio failed on {devices}")
+    return jobs
 
 
 def fio(device: str, **options: object) -> dict[str, Any]:
     """Run fio to its end and return its first job's figures."""
-    return fio_report(run(*fio_command(device, **options), timeout=_LONG), device)
+    return fio_jobs(run("fio", "--output-format=json", *fio_job(device, **options),
+                        timeout=_LONG), device)[0]

@@ -3,123 +3,23 @@
 
 import argparse
 import json
-import os
-import signal
-import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from bench import inside as boxed
+from bench.loads import Stack, busy, latency, until
 from bench.resize import settings
 from bench.resize.settings import Deflation
 from tests.box.disks import mapped
 from tests.box.inside import progress
-from vcache_agent.dm import Dm
-from vcache_agent.model import DeviceNumber, Tag
-from vcache_agent.netlink.client import Client
 
 _MIB = 1 << 20
-_POLL_S = 0.002
-# Virtual seconds after which something hangs.
-_LIMIT_S = 600
 
 _LOAD: dict[str, object] = {
     "ioengine": "psync", "rw": "randrw", "rwmixread": 70, "bs": "4k", "fsync": 16,
     "time_based": 1}
-
-
-def until(done: Callable[[], bool], limit: float = _LIMIT_S) -> float:
-    """Wait for something.
-
-    :returns: how long that took
-    :raises SystemExit: if it takes longer than `limit` seconds
-    """
-    start = time.monotonic()
-    while not done():
-        if time.monotonic() > start + limit:
-            raise SystemExit("bench-resize: what was asked for did not happen")
-        time.sleep(_POLL_S)
-    return time.monotonic() - start
-
-
-class Stack:
-    """A pool, and volumes on it whose tags have their numbers.
-
-    :param layers: what is made goes with it
-    """
-
-    def __init__(self, layers: ExitStack) -> None:
-        self._layers = layers
-        self.dm = layers.enter_context(Dm())
-        self.client = layers.enter_context(Client())
-        self._numbers: dict[int, DeviceNumber] = {}
-
-    def add(self, number: int, origin: str, megabytes: int) -> str:
-        """Make a volume; return its path."""
-        path = self._layers.enter_context(boxed.volume(origin, megabytes, number))
-        info = self.dm.info(Path(path).name)
-        assert info is not None  # noqa: S101
-        self._numbers[number] = info.number
-        return path
-
-    def tag(self, number: int) -> Tag:
-        """Return the tag of a volume."""
-        return self.client.tag(self._numbers[number], number)
-
-    def change(self, number: int, *, weight: int | None = None,
-               cache_max: int | None = None) -> None:
-        """Change the tag of a volume."""
-        self.client.tag_set(self._numbers[number], number, weight=weight, cache_max=cache_max)
-
-    def dirty(self, number: int) -> int:
-        """Return the sectors of a volume that its origin has not."""
-        name = "volume" if number == 1 else f"volume{number}"
-        words = self.dm.status(name)[0].arguments.split()
-        return int(words[words.index("cache") + 3])
-
-    def pool(self) -> tuple[int, int]:
-        """Return the chunks of the pool, and how many have to leave."""
-        words = self.dm.status("pool")[0].arguments.split()
-        return int(words[2]), int(words[14])
-
-
-def _latency(job: dict[str, Any]) -> dict[str, float]:
-    """Return what fio's job has waited for, in us."""
-    sync = job["sync"]["lat_ns"]
-    found = {"fsync_max_us": sync["max"] / 1000,
-             "per_s": job["read"]["iops"] + job["write"]["iops"]}
-    for name, part in (("read", job["read"]["clat_ns"]), ("write", job["write"]["clat_ns"]),
-                       ("fsync", sync)):
-        for percent in ("50.000000", "99.000000"):
-            found[f"{name}_p{float(percent):g}_us"] = part["percentile"][percent] / 1000
-    found["read_max_us"] = job["read"]["clat_ns"]["max"] / 1000
-    found["write_max_us"] = job["write"]["clat_ns"]["max"] / 1000
-    return found
-
-
-def _requests(path: str) -> int:
-    """Return how many reads and writes a disk has done."""
-    number = os.stat(path).st_rdev
-    words = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/stat").read_text().split()
-    return int(words[0]) + int(words[4])
-
-
-@contextmanager
-def _busy(path: str, into: dict[str, float]) -> Iterator[None]:
-    """Have a load on a volume for a while, and note what it has waited for."""
-    process = subprocess.Popen(boxed.fio_command(path, **_LOAD, runtime=f"{_LIMIT_S}s"),
-                               stdout=subprocess.PIPE, text=True)
-    before = _requests(path)
-    try:
-        until(lambda: _requests(path) > before + 100)
-        yield
-    finally:
-        process.send_signal(signal.SIGINT)
-        text, _ = process.communicate()
-    into.update(_latency(boxed.fio_report(text, path)))
 
 
 def _fill_cache(state: str, path: str, megabytes: int) -> None:
@@ -150,7 +50,7 @@ def deflation(how: Deflation) -> dict[str, object]:
         neighbour = stack.add(2, other, settings.NEIGHBOUR_MB)
         boxed.fio(neighbour, ioengine="psync", rw="write", bs="256k", end_fsync=1)
         if how.neighbour:
-            found["alone"] = _latency(boxed.fio(
+            found["alone"] = latency(boxed.fio(
                 neighbour, **_LOAD, runtime=f"{settings.ALONE_S}s"))
         _fill_cache(how.state, path, full)
         if how.state != "dirty":
@@ -158,7 +58,7 @@ def deflation(how: Deflation) -> dict[str, object]:
         with ExitStack() as load:
             if how.neighbour:
                 found["beside"] = beside
-                load.enter_context(_busy(neighbour, beside))
+                load.enter_context(busy(neighbour, beside, **_LOAD))
             found["had_mb"] = stack.tag(1).cached_bytes / _MIB
             found["dirty_mb"] = stack.dirty(1) / 2048
             stack.change(1, cache_max=left * _MIB)
@@ -197,17 +97,17 @@ def pool_size() -> dict[str, object]:
         path = stack.add(1, origin, settings.FILLED_MB)
         neighbour = stack.add(2, other, settings.NEIGHBOUR_MB)
         boxed.fio(neighbour, ioengine="psync", rw="write", bs="256k", end_fsync=1)
-        found["alone"] = _latency(boxed.fio(neighbour, **_LOAD, runtime=f"{settings.ALONE_S}s"))
+        found["alone"] = latency(boxed.fio(neighbour, **_LOAD, runtime=f"{settings.ALONE_S}s"))
         found["small_chunks"] = stack.pool()[0]
         boxed.swap("part", boxed.linear(ssd, large))
-        with _busy(neighbour, found["grow"]):
+        with busy(neighbour, found["grow"], **_LOAD):
             start = time.monotonic()
             stack.dm.message("pool", "resize 0")
             found["grow_s"] = time.monotonic() - start
         found["large_chunks"] = stack.pool()[0]
         _fill_cache("written", path, settings.FILLED_MB)
         until(lambda: not stack.dirty(1))
-        with _busy(neighbour, found["shrink"]):
+        with busy(neighbour, found["shrink"], **_LOAD):
             start = time.monotonic()
             stack.dm.message("pool", f"resize {boxed.sectors(small)}")
             found["leaving"] = stack.pool()[1]
@@ -241,7 +141,7 @@ def share_errors() -> dict[str, object]:
             for n in numbers:
                 boxed.fio(paths[n], ioengine="psync", rw="write", bs="256k", end_fsync=1)
             for n in numbers:
-                loads.enter_context(_busy(paths[n], noted[n - 1]))
+                loads.enter_context(busy(paths[n], noted[n - 1], **_LOAD))
             time.sleep(2)
             found["equal_mb"] = [stack.tag(n).cached_bytes / _MIB for n in numbers]
             for n, weight in zip(numbers, settings.WEIGHTS, strict=True):

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In the box: a pool with volumes whose tags are looked at, and loads on them for a while."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench import inside as boxed
+from vcache_agent.dm import Dm
+from vcache_agent.model import DeviceNumber, Tag
+from vcache_agent.netlink.client import Client
+from vcache_agent.netlink.spec import CachedRun
+
+_POLL_S = 0.002
+# Virtual seconds after which something hangs.
+_LIMIT_S = 600
+
+
+def until(done: Callable[[], bool], limit: float = _LIMIT_S) -> float:
+    """Wait for something.
+
+    :returns: how long that took
+    :raises SystemExit: if it takes longer than `limit` seconds
+    """
+    start = time.monotonic()
+    while not done():
+        if time.monotonic() > start + limit:
+            raise SystemExit("bench: what was asked for did not happen")
+        time.sleep(_POLL_S)
+    return time.monotonic() - start
+
+
+class Stack:
+    """A pool, and volumes on it whose tags have their numbers.
+
+    :param layers: what is made goes with it
+    """
+
+    def __init__(self, layers: ExitStack) -> None:
+        self._layers = layers
+        self.dm = layers.enter_context(Dm())
+        self.client = layers.enter_context(Client())
+        self._numbers: dict[int, DeviceNumber] = {}
+
+    def add(self, number: int, origin: str, megabytes: int) -> str:
+        """Make a volume; return its path."""
+        path = self._layers.enter_context(boxed.volume(origin, megabytes, number))
+        info = self.dm.info(Path(path).name)
+        assert info is not None  # noqa: S101
+        self._numbers[number] = info.number
+        return path
+
+    def tag(self, number: int) -> Tag:
+        """Return the tag of a volume."""
+        return self.client.tag(self._numbers[number], number)
+
+    def change(self, number: int, *, weight: int | None = None,
+               cache_max: int | None = None, cache_lanes: int | None = None) -> None:
+        """Change the tag of a volume."""
+        self.client.tag_set(self._numbers[number], number, weight=weight, cache_max=cache_max,
+                            cache_lanes=cache_lanes)
+
+    def cached(self, number: int) -> list[CachedRun]:
+        """Return what the tag of a volume has in the cache, and how hot that is."""
+        return self.client.cached(self._numbers[number], number)
+
+    def prefetch(self, number: int, first_mb: int, megabytes: int) -> None:
+        """Bring a part of a volume into the cache, cold, and wait until it is there."""
+        runs = [CachedRun(boxed.sectors(first_mb), boxed.sectors(megabytes), 0)]
+        self.client.prefetch(self._numbers[number], number, runs)
+        while self.tag(number).prefetch_waiting_bytes:
+            time.sleep(20 * _POLL_S)
+
+    def dirty(self, number: int) -> int:
+        """Return the sectors of a volume that its origin has not."""
+        name = "volume" if number == 1 else f"volume{number}"
+        words = self.dm.status(name)[0].arguments.split()
+        return int(words[words.index("cache") + 3])
+
+    def pool(self) -> tuple[int, int]:
+        """Return the chunks of the pool, and how many have to leave."""
+        words = self.dm.status("pool")[0].arguments.split()
+        return int(words[2]), int(words[14])
+
+
+def latency(job: dict[str, Any]) -> dict[str, float]:
+    """Return how many requests a second fio's job had, and how long they took in us.
+
+    Only of what it had: reads, writes, fsyncs.
+    """
+    found = {"per_s": job["read"]["iops"] + job["write"]["iops"]}
+    for name, part in (("read", job["read"]["clat_ns"]), ("write", job["write"]["clat_ns"]),
+                       ("fsync", job["sync"]["lat_ns"])):
+        if not part.get("percentile"):
+            continue
+        found[f"{name}_max_us"] = part["max"] / 1000
+        for percent in ("50.000000", "99.000000"):
+            found[f"{name}_p{float(percent):g}_us"] = part["percentile"][percent] / 1000
+    return found
+
+
+def _requests(path: str) -> int:
+    """Return how many reads and writes a disk has done."""
+    number = os.stat(path).st_rdev
+    words = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/stat").read_text().split()
+    return int(words[0]) + int(words[4])
+
+
+@contextmanager
+def busy(path: str, into: dict[str, float], **options: object) -> Iterator[None]:
+    """Have a load on a volume for a while, and note what it has waited for.
+
+    :param into: see :func:`latency`
+    :param options: of fio
+    """
+    found: dict[str, dict[str, float]] = {}
+    with busy_all({"load": (path, options)}, found):
+        yield
+    into.update(found["load"])
+
+
+@contextmanager
+def busy_all(loads: Mapping[str, tuple[str, Mapping[str, object]]],
+             into: dict[str, dict[str, float]]) -> Iterator[None]:
+    """Have several loads at a time, from one fio: a name, and on which volume, and its options."""
+    command = ["fio", "--output-format=json"]
+    for name, (path, options) in loads.items():
+        command += boxed.fio_job(path, **{"name": name, "group_reporting": 0, **options,
+                                          "runtime": f"{_LIMIT_S}s"})
+    paths = {path for path, _ in loads.values()}
+    before = {path: _requests(path) for path in paths}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        until(lambda: all(_requests(path) > before[path] + 100 for path in paths))
+        yield
+    finally:
+        process.send_signal(signal.SIGINT)
+        text, _ = process.communicate()
+    for job in boxed.fio_jobs(text, ", ".join(sorted(paths))):
+        into[job["jobname"]] = latency(job)
