@@ -4,11 +4,11 @@
  *
  * Nobody else takes chunks there, so there is nothing to share out. When the log can
  * have no more in shared lanes either, a few chunks are kept free, that no write has
- * to wait while something clean can go; and always, as long as there are chunks in which
- * nothing counts any more: else these would have what is hot go to shared ones. What goes is what would go in shared lanes
- * (vc_log_victim()), but for the log's own. Its oldest chunk may be in a shared lane
- * and in the way of those behind it: then that goes, and the next, until one of its
- * own lanes does.
+ * to wait while something clean can go; and always, as long as there are chunks in
+ * which nothing counts any more: else these would have what is hot go to shared ones.
+ * What goes is what would go in shared lanes (vc_log_victim()), but for the log's own.
+ * Its oldest chunk may be in a shared lane and in the way of those behind it: then that
+ * goes, and the next, until one of its own lanes does.
  *
  * What others have in such a lane, from before, leaves: a few chunks at a time, what
  * is dirty when it is on its origin.

@@ -56,6 +56,12 @@ struct vc_pool_target {
 	unsigned int nlanes;
 };
 
+/* What may be given. */
+#define VC_POOL_OPTIONS \
+	"chunk_kib <n>, reads_percent <n>, hot_percent <n>, lane <sectors>"
+#define VC_POOL_MESSAGES \
+	"drop <volume> [force], reads_percent <n>, hot_percent <n>, resize <sectors>"
+
 /* What reads_percent may be. */
 static const struct dm_arg vc_reads_arg = {
 	0, 100, "reads_percent must be in 0..100"
@@ -203,7 +209,7 @@ static int vc_pool_option(struct dm_target *ti, struct vc_pool_target *pt,
 		return vc_pool_lane(ti, pt, as);
 	if (strcasecmp(name, "chunk_kib")) {
 		ti->error =
-			"optional arguments are: chunk_kib <n>, reads_percent <n>, hot_percent <n>, lane <sectors>";
+			"optional arguments are: " VC_POOL_OPTIONS;
 		return r;
 	}
 	r = dm_read_arg(&chunk_arg, as, &pt->chunk_kib, &ti->error);
@@ -490,7 +496,7 @@ static int vc_pool_message(struct dm_target *ti, unsigned int argc,
 {
 	struct vc_pool_target *pt = ti->private;
 	const char *error =
-		"messages are: drop <volume> [force], reads_percent <n>, hot_percent <n>, resize <sectors>";
+		"messages are: " VC_POOL_MESSAGES;
 	bool force = argc == 3 && !strcasecmp(argv[2], "force");
 	struct vc_pool *p = pt->pool;
 	int r = -EINVAL;
