@@ -426,9 +426,8 @@ def test_the_watermark_can_be_changed(origin: str, client: Client) -> None:
           stack.cached(origin, pool) as device, Disk(device.path) as disk):
         client.tag_set(device.number, TAG, cache_lanes=2)
         pool.message("hot_percent 100")
-        read_apart(disk, 0, 14)
-        read_apart(disk, 20, 8)
-        assert stack.wait_until(lambda: stack.cache_status(device).promoted == 22 * 256)
+        prefetch(client, device, [(0, 14 * SECTORS), (20 * SECTORS, 8 * SECTORS)])
+        assert wait(client, device) == 22 * SECTORS
         for _ in range(6):
             check_all(disk, 20, 8, 1)
         assert hot_percent(client.tag(device.number, TAG)) > 75
