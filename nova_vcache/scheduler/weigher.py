@@ -50,14 +50,23 @@ class VCacheWeigher(weights.BaseHostWeigher):
     minval = 0.0
     maxval = 1.0
 
+    def __init__(self) -> None:
+        super().__init__()
+        # Nova asks for it for each host of a request, and looking it up would be a third of
+        # all that is done for a host.
+        self._multiplier: float = CONF.vcache.weight_multiplier
+
     def weight_multiplier(self, host_state: Any) -> float:
         """Return the weigher's multiplier; an aggregate may override it."""
+        if not host_state.aggregates:
+            return self._multiplier
         found: float = utils.get_weight_multiplier(
-            host_state, "vcache_weight_multiplier", CONF.vcache.weight_multiplier)
+            host_state, "vcache_weight_multiplier", self._multiplier)
         return found
 
     def weigh_objects(self, weighed_obj_list: Sequence[Any], weight_properties: Any) -> list[float]:
         """Return the weights of all hosts of a request."""
+        self._multiplier = CONF.vcache.weight_multiplier
         hosts = [weighed.obj for weighed in weighed_obj_list]
         wanted = _wanted(weight_properties)
         if wanted is None:
@@ -85,50 +94,52 @@ class _Quality:
         self._wanted = wanted
         self._hosts = hosts
         self._summaries: list[HostSummary | None] = []
+        self._shares: list[float] = []
+        self._losses: list[float] = []
         for host in hosts:
             found = view.fresh(host.nodename)
             # Objectives are a matter of degree here.
-            if found is not None and fit.lacks_room(found, wanted):
-                found = None
+            if found is None or fit.lacks_room(found, wanted):
+                found, share, loss = None, 0.0, 0.0
+            else:
+                share = fit.share_mb(found, wanted)
+                loss = fit.loss(found, share)
             self._summaries.append(found)
-        self._shares = [0.0 if found is None else fit.share_mb(found, wanted)
-                        for found in self._summaries]
-        self._losses = [0.0 if found is None else fit.loss(found, share)
-                        for found, share in zip(self._summaries, self._shares, strict=True)]
+            self._shares.append(share)
+            self._losses.append(loss)
         self._multipliers: dict[tuple[int, ...], tuple[float, ...]] = {}
 
     def weights(self) -> list[float]:
         """Return the weights."""
+        wanted = self._wanted
+        # Where there is none it divides nothing: shares and losses are 0 then.
         most_share = max(self._shares, default=0.0)
-        most_loss = max(self._losses, default=0.0)
+        no_share = 0.0 if most_share else 1.0
+        most_share = most_share or 1.0
+        most_loss = max(self._losses, default=0.0) or 1.0
         found = []
         for host, summary, share, lost in zip(
                 self._hosts, self._summaries, self._shares, self._losses, strict=True):
             if summary is None:
                 found.append(0.0)
                 continue
-            gain = (1 + (share / most_share if most_share else 1.0)
-                    - (lost / most_loss if most_loss else 0.0)) / 2
-            terms = (gain, 1 - fit.slo_risk(summary, self._wanted),
-                     1 - fit.fragmentation(summary, self._wanted))
-            found.append(0.5 + 0.5 * _mean(self._of_terms(host), terms))
+            gain = (1 + no_share + share / most_share - lost / most_loss) / 2
+            of_gain, of_risk, of_fragments = self._of_terms(host)
+            found.append(0.5 + 0.5 * (
+                of_gain * gain + of_risk * (1 - fit.slo_risk(summary, wanted))
+                + of_fragments * (1 - fit.fragmentation(summary, wanted))))
         return found
 
     def _of_terms(self, host: Any) -> tuple[float, ...]:
-        """Return the multipliers of the terms, which a host's aggregates may override."""
-        key = tuple(map(id, host.aggregates))
+        """Return what part of a host's quality each term is; its aggregates may say."""
+        # Most hosts have the same aggregates as others, if any.
+        key = tuple(map(id, host.aggregates)) if host.aggregates else ()
         found = self._multipliers.get(key)
         if found is None:
             # Below zero an aggregate cannot go, as the options cannot.
-            found = self._multipliers[key] = tuple(
-                max(0.0, utils.get_weight_multiplier(
-                    host, f"vcache_{term}_multiplier", CONF.vcache[f"{term}_multiplier"]))
-                for term in _TERMS)
+            factors = [max(0.0, utils.get_weight_multiplier(
+                host, f"vcache_{term}_multiplier", CONF.vcache[f"{term}_multiplier"]))
+                for term in _TERMS]
+            total = sum(factors) or 1.0
+            found = self._multipliers[key] = tuple(factor / total for factor in factors)
         return found
-
-
-def _mean(multipliers: tuple[float, ...], terms: tuple[float, ...]) -> float:
-    total = sum(multipliers)
-    if not total:
-        return 0.0
-    return sum(factor * term for factor, term in zip(multipliers, terms, strict=True)) / total
