@@ -111,11 +111,12 @@ openstack-api: venv ## vcache-api and vcache-host with real Keystone, Placement 
 	@$(PYTHON) .ci/suite.py openstack_api
 
 .PHONY: openstack-samples
-openstack-samples: ## sample configuration and policy of the API and the hosts: build/openstack/etc/
+openstack-samples: ## sample configuration and policy, all of them: build/openstack/etc/
 	@.ci/openstack-venv
 	@mkdir -p build/openstack/etc
-	@for name in api host; do build/openstack/venv/bin/oslo-config-generator \
-		--config-file nova_vcache/etc/vcache-$$name-generator.conf || exit 1; done
+	@for sample in nova_vcache/etc/*-generator.conf; do \
+		build/openstack/venv/bin/oslo-config-generator --config-file $$sample || exit 1; done
+	@cp agent/etc/*.sample build/openstack/etc
 	@build/openstack/venv/bin/oslopolicy-sample-generator --namespace vcache \
 		--output-file build/openstack/etc/policy.yaml.sample
 	@echo 'openstack-samples: build/openstack/etc/'
