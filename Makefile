@@ -110,6 +110,10 @@ openstack-unit: venv ## Nova's side against real Nova and Placement code, in one
 openstack-api: venv ## vcache-api and vcache-host with real Keystone, Placement and RabbitMQ: ten minutes
 	@$(PYTHON) .ci/suite.py openstack_api
 
+.PHONY: devstack-test
+devstack-test: venv module ## the devstack plugin with devstack's own functions, in a root of its own: ten minutes
+	@VCACHE_KERNEL="$(KREL)" $(PYTHON) .ci/suite.py devstack
+
 .PHONY: openstack-samples
 openstack-samples: ## sample configuration and policy, all of them: build/openstack/etc/
 	@.ci/openstack-venv

@@ -58,9 +58,7 @@ _API = """
 [DEFAULT]
 transport_url = {bus}
 [api]
-stale_after = 3
-hosts_interval = 1
-rpc_timeout = 4
+{options}
 [oslo_messaging_notifications]
 driver = messagingv2
 topics = vcache_notifications
@@ -128,6 +126,12 @@ class Cloud:
     :param folder: for all files
     """
 
+    #: Who Placement and Nova are to Keystone, and where RabbitMQ listens; None: anywhere.
+    service_user = "vcache"
+    rabbit_at: str | None = None
+    #: Lines of the API's section [api]: tests have no time to wait.
+    api_options = "stale_after = 3\nhosts_interval = 1\nrpc_timeout = 4"
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._closing: list[Any] = []
@@ -135,7 +139,7 @@ class Cloud:
             self._keystone()
             self._people()
             self._placement()
-            self.rabbit = Rabbit(folder / "rabbit")
+            self.rabbit = Rabbit(folder / "rabbit", self.rabbit_at)
             self._closing.append(self.rabbit.close)
             self._api()
         except BaseException:
@@ -190,7 +194,7 @@ class Cloud:
         for name, project, wanted in (
                 ("member", "mine", ["member"]), ("other", "theirs", ["member"]),
                 ("nobody", "mine", ["stranger"]), ("service", "service", ["service"]),
-                ("vcache", "service", ["admin", "service"])):
+                (self.service_user, "service", ["admin", "service"])):
             user = make("user", name=name, password=PASSWORD, domain_id="default")
             for role in wanted:
                 admin.session.put(f"{self.auth_url}/projects/{self.projects[project]}"
@@ -201,7 +205,7 @@ class Cloud:
     def _placement(self) -> None:
         port = free_port()
         url = f"http://127.0.0.1:{port}"
-        self._write("placement.conf", _PLACEMENT, _AUTH, user="vcache")
+        self._write("placement.conf", _PLACEMENT, _AUTH, user=self.service_user)
         run(self.folder, "placement-manage", "placement-manage", "--config-file",
             str(self.folder / "placement.conf"), "db", "sync")
         made = uwsgi(self.folder, "placement", "placement.wsgi.api", port,
@@ -223,7 +227,7 @@ class Cloud:
         config = self._write(
             "vcache-api.conf", _API, "[placement]", _AUTH,
             "[keystone_authtoken]\nwww_authenticate_uri = {auth}", _AUTH, bus=self.rabbit.url,
-            user="vcache")
+            options=self.api_options, user="vcache")
         self._host_config = (_HOST.replace("{bus}", self.rabbit.url) + "[placement]"
                              + _AUTH.format(auth=self.auth_url, user="vcache"))
         self.api = uwsgi(self.folder, "vcache-api", "nova_vcache.wsgi.api", port, processes=2,
@@ -234,7 +238,8 @@ class Cloud:
     def nova_api(self) -> str:
         """Have a nova-api run, with our validators; it has flavors, and nothing to run them."""
         port = free_port()
-        config = str(self._write("nova.conf", _NOVA, "[keystone_authtoken]", _AUTH, user="vcache"))
+        config = str(self._write("nova.conf", _NOVA, "[keystone_authtoken]", _AUTH,
+                                 user=self.service_user))
         for name, words in (("api_db", ["api_db", "sync"]), ("db", ["db", "sync", "--local_cell"])):
             run(self.folder, f"nova-manage-{name}", "nova-manage", "--config-file", config, *words)
         paste = BIN.parent / "etc/nova/api-paste.ini"

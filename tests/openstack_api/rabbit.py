@@ -14,14 +14,16 @@ class Rabbit:
     """A broker on loopback.
 
     :param folder: for all of its files
+    :param at: address and port; None: any of 127.0.0.1
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, at: str | None = None) -> None:
         folder.mkdir()
         self._folder = folder
         self._node = f"vcache{os.getpid()}@localhost"
-        port, dist, epmd = free_port(), free_port(), free_port()
-        (folder / "rabbitmq.conf").write_text(f"listeners.tcp.default = 127.0.0.1:{port}\n")
+        dist, epmd = free_port(), free_port()
+        at = at or f"127.0.0.1:{free_port()}"
+        (folder / "rabbitmq.conf").write_text(f"listeners.tcp.default = {at}\n")
         self._env = {
             "RABBITMQ_NODENAME": self._node, "RABBITMQ_DIST_PORT": str(dist),
             "ERL_EPMD_ADDRESS": "127.0.0.1", "ERL_EPMD_PORT": str(epmd),
@@ -30,7 +32,7 @@ class Rabbit:
             "RABBITMQ_LOG_BASE": str(folder / "log"), "RABBITMQ_PID_FILE": str(folder / "pid"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"), "HOME": str(folder),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}"}
-        self.url = f"rabbit://guest:guest@127.0.0.1:{port}/"
+        self.url = f"rabbit://guest:guest@{at}/"
         self._process = Process(folder, "rabbit", [str(_BIN / "rabbitmq-server")], self._env)
         self._await()
 
@@ -38,6 +40,10 @@ class Rabbit:
         return subprocess.run(
             [str(_BIN / "rabbitmqctl"), "-n", self._node, *words], env={**os.environ, **self._env},
             check=True, capture_output=True, text=True, timeout=60).stdout
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def stop(self) -> None:
         self._process.stop(60)

@@ -81,6 +81,20 @@ def test_only_what_was_asked_for_runs(
     assert capfd.readouterr().out.splitlines()[-1] == "1 passed, 0 failed, 0 skipped"
 
 
+def test_one_that_has_to_be_asked_for_is_no_part_of_all(
+        suite: types.ModuleType, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+        capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(suite, "SUITES", (
+        suite.Suite("unit", boxed=False, minutes=1),
+        suite.Suite("far", boxed=False, minutes=1, asked=True)))
+    write(tmp_path, "unit", "def test_a(): pass\n")
+    write(tmp_path, "far", "def test_b(): pass\ndef test_c(): pass\n")
+    assert run(suite, monkeypatch) == 0
+    assert capfd.readouterr().out.splitlines()[-1] == "1 passed, 0 failed, 0 skipped"
+    assert run(suite, monkeypatch, "far") == 0
+    assert capfd.readouterr().out.splitlines()[-1] == "2 passed, 0 failed, 0 skipped"
+
+
 def test_suites_run_side_by_side(
         suite: types.ModuleType, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
         capfd: pytest.CaptureFixture[str]) -> None:
