@@ -93,7 +93,7 @@ docs: venv ## build/doc/html/index.html
 # ---- check ----
 
 .PHONY: lint
-lint: ## ruff, hacking, mypy, checkpatch, sparse
+lint: ## ruff, hacking, mypy, checkpatch, sparse, shellcheck, bashate
 	@.ci/deps build lint headers
 	@$(MAKE) --no-print-directory .venv/complete
 	@.ci/lint

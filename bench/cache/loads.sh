@@ -3,6 +3,7 @@
 # Runs in the box, in virtual time: two or four tenants, $3, with working sets of
 # different sizes read and write through one cache, the stack $4. fio's results go
 # to the folder $1, one file for each load, with what the disks saw beside it.
+# shellcheck disable=SC2034 # peers/stacks.sh uses what is set here
 set -eu
 name=bench-cache
 out=$1

@@ -3,6 +3,7 @@
 # Runs in the box, in virtual time: up to four tenants write through each cache
 # in turn. fio's results go to the folder $1, one file for each stack, load and
 # number of tenants, with what the disks saw beside it.
+# shellcheck disable=SC2034 # peers/stacks.sh uses what is set here
 set -eu
 name=bench-write
 out=$1

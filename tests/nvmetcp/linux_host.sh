@@ -21,7 +21,7 @@ start() {
 
 connect() {
     nvme connect -t tcp -a 127.0.0.1 -s 4420 -n $nqn --nr-io-queues=1 --nr-write-queues=1 "$@"
-    for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
         [ -b /dev/nvme0n2 ] && return
         sleep 0.2
     done
