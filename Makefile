@@ -203,6 +203,11 @@ bench-scheduler: ## filter and weigher for 1,000 and 10,000 hosts, beside Nova's
 	@.ci/openstack-venv
 	@build/openstack/venv/bin/python -m bench.scheduler
 
+.PHONY: bench-api
+bench-api: deps ## vcache-api with up to 1,000 hosts that report, beside Placement: build/bench/api.json
+	@.ci/openstack-venv
+	@build/openstack/venv/bin/python -m bench.api
+
 .PHONY: clean
 clean: ## remove build/ and .venv/
 	rm -rf build .venv

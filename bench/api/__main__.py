@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What vcache-api costs with many hosts: ``python -m bench.api``.
+
+Real Keystone, Placement, RabbitMQ and vcache-api, as tests/openstack_api has them, with
+default intervals; the hosts are those of fleet.py. Lists are asked for in turn with one of
+Placement, of as many providers. Writes build/bench/api.json.
+"""
+
+import argparse
+import json
+import os
+import re
+import resource
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from bench.api.fleet import INSTANCES, instance_number, node_name
+from nova_vcache.placement import names
+from nova_vcache.rpc import api_side
+from tests.openstack.agents import PROJECT, uuid_of
+from tests.openstack_api.cloud import Cloud
+from tests.openstack_api.processes import wait_for
+
+ROOT = Path(__file__).resolve().parents[2]
+OUT = ROOT / "build" / "bench" / "api.json"
+STEPS = (10, 100, 1000)
+FLEET = 250  # hosts in a process
+LISTS, CHANGES = 100, 50
+STEADY_SECONDS, FLOOD_SECONDS = 30, 10
+_MIB = 1 << 20
+
+
+class DefaultCloud(Cloud):
+    """With vcache-api as it is by default."""
+
+    api_options = ""
+
+
+class Fleet:
+    """A process with hosts."""
+
+    def __init__(self, bus: str, first: int, count: int, log: Path) -> None:
+        with open(log, "wb") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "bench.api.fleet", "--bus", bus, "--first", str(first),
+                 "--count", str(count)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=output, text=True)
+        self.answer()
+
+    def tell(self, command: str) -> None:
+        """Give a command."""
+        assert self._process.stdin
+        self._process.stdin.write(command + "\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> Any:
+        """Return the next answer."""
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("a process with hosts has ended; see its log")
+        return json.loads(line)
+
+    def close(self) -> None:
+        """End it."""
+        assert self._process.stdin
+        self._process.stdin.close()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class Bench:
+    """The cloud and its hosts.
+
+    :param cloud: without hosts
+    """
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.cloud = cloud
+        self.count = 0
+        self.fleets: list[Fleet] = []
+
+    def grow(self, count: int) -> None:
+        """Have so many hosts, all of them known to all processes of the API."""
+        for number in range(self.count, count):
+            self._register(node_name(number))
+        while self.count < count:
+            size = min(FLEET, count - self.count)
+            self.fleets.append(Fleet(self.cloud.rabbit.url, self.count, size,
+                                     self.cloud.folder / f"fleet-{self.count}.log"))
+            self.count += size
+        self.await_all()
+
+    def _register(self, node: str) -> None:
+        """Make what Placement has of a host: two providers, ours with our trait."""
+        root = self.cloud.compute_node(node)
+        ours = str(uuid.uuid4())
+        self._placement("PUT", f"/traits/{names.OWNER}")
+        self._placement("POST", "/resource_providers", json={
+            "name": names.provider_name(node), "uuid": ours, "parent_provider_uuid": root})
+        self._placement("PUT", f"/resource_providers/{ours}/traits", json={
+            "traits": [names.OWNER], "resource_provider_generation": 0})
+
+    def _placement(self, method: str, path: str, **options: Any) -> Any:
+        answer = self.cloud.placement(method, path, **options)
+        if answer.status_code >= 300:
+            raise RuntimeError(f"Placement: {method} {path}: {answer.text}")
+        return answer
+
+    def get(self, path: str) -> Any:
+        """Ask the API."""
+        answer = self.cloud.ask("GET", path)
+        if answer.status_code != 200:
+            raise RuntimeError(f"vcache-api: GET {path}: {answer.status_code} {answer.text}")
+        return answer.json()
+
+    def await_all(self, seconds: float = 600.0) -> None:
+        """Wait until several answers in a row, so of all processes, have all hosts up."""
+        def all_up() -> bool:
+            for _ in range(6):
+                try:
+                    found = self.get("/v1/hosts")["hosts"]
+                except requests.RequestException:
+                    return False  # it starts, or has no time
+                if sum(item["state"] == "up" for item in found) != self.count:
+                    return False
+            return True
+
+        wait_for(all_up, f"{self.count} hosts are up", seconds)
+
+    def lists(self) -> dict[str, dict[str, float]]:
+        """Return the milliseconds of lists, in turn with Placement's."""
+        placement = f"/resource_providers?required={names.OWNER}"
+        found = self._placement("GET", placement).json()["resource_providers"]
+        if len(found) != self.count:
+            raise RuntimeError(f"Placement lists {len(found)} providers of {self.count}")
+        limit = min(self.count, 1000)
+        return measured({
+            "hosts": lambda: self._check("hosts", "/v1/hosts", limit),
+            "hosts_summary": lambda: self._check("hosts", "/v1/hosts?view=summary", self.count),
+            "instances_page_of_1000": lambda: self._check(
+                "instances", "/v1/instances?all_projects=true",
+                min(self.count * INSTANCES, 1000)),
+            "placement_providers": lambda: self._placement("GET", placement)}, LISTS)
+
+    def _check(self, name: str, path: str, wanted: int) -> None:
+        found = len(self.get(path)[name])
+        if found != wanted:
+            raise RuntimeError(f"{path} has {found} items of {wanted}")
+
+    def changes(self) -> dict[str, float]:
+        """Return the milliseconds of a change of an instance: RPC to a host and back."""
+        number = 0
+
+        def change() -> None:
+            nonlocal number
+            number += 1
+            host = number * 7 % self.count
+            answer = self.cloud.ask(
+                "PUT", f"/v1/instances/{uuid_of(instance_number(host, 0))}/override",
+                json={"weight": number})
+            if answer.status_code != 200:
+                raise RuntimeError(f"override: {answer.status_code} {answer.text}")
+
+        return measured({"override": change}, CHANGES)["override"]
+
+    def casts(self) -> int:
+        """Return how many reports all hosts have sent."""
+        for fleet in self.fleets:
+            fleet.tell("casts")
+        return sum(fleet.answer() for fleet in self.fleets)
+
+    def steady(self) -> dict[str, float]:
+        """Return what goes through RabbitMQ, and what that takes, while nothing is asked for."""
+        casts, messages, busy, start = (self.casts(), self.messages(), self.cpu_seconds(),
+                                        time.monotonic())
+        time.sleep(STEADY_SECONDS)
+        taken = time.monotonic() - start
+        found = {"reports_per_second": (self.casts() - casts) / taken}
+        for name, value in self.messages().items():
+            found[f"messages_{name}_per_second"] = (value - messages[name]) / taken
+        for name, seconds in self.cpu_seconds().items():
+            found[f"{name}_cpu_percent"] = (seconds - busy[name]) / taken * 100
+        return {name: round(value, 2) for name, value in found.items()}
+
+    def flood(self) -> dict[str, float]:
+        """Return how many reports a second the API takes, if hosts send all they can."""
+        start = time.monotonic()
+        for fleet in self.fleets:
+            fleet.tell(f"flood {FLOOD_SECONDS}")
+        sent = sum(fleet.answer() for fleet in self.fleets)
+        sending = time.monotonic() - start
+        wait_for(lambda: self.backlog() == 0, "RabbitMQ has handed over all", 600)
+        taken = time.monotonic() - start
+        return {"reports": sent, "sending_seconds": round(sending, 2),
+                "until_taken_seconds": round(taken, 2),
+                "reports_taken_per_second": round(sent / taken, 1)}
+
+    def restart(self) -> float | None:
+        """Return the seconds from the start of the API until it knows all hosts.
+
+        None: not within five minutes. Then it is this machine that cannot answer for all
+        hosts at once, as they are asked to.
+        """
+        self.cloud.api.stop()
+        self.cloud.api.start()
+        start = time.monotonic()
+        try:
+            self.await_all(300)
+        except AssertionError:
+            return None
+        return round(time.monotonic() - start, 2)
+
+    def messages(self) -> dict[str, int]:
+        """Return RabbitMQ's counters of messages since it has started."""
+        text = self.cloud.rabbit.control("eval", "rabbit_global_counters:overview().")
+        return {name: sum(int(value) for value in re.findall(rf"messages_{name}_total *=> *(\d+)",
+                                                             text))
+                for name in ("received", "delivered")}
+
+    def backlog(self) -> int:
+        """Return how many messages wait for processes of the API."""
+        # Not the notifications, which nobody takes here, nor queues of processes that have ended.
+        text = self.cloud.rabbit.control("--quiet", "list_queues", "--no-table-headers",
+                                         "name", "messages", "consumers")
+        queues = [line.split() for line in text.splitlines()]
+        return sum(int(messages) for name, messages, consumers in queues
+                   if name.startswith(api_side.TOPIC) and consumers != "0")
+
+    def processes(self) -> dict[str, list[int]]:
+        """Return the numbers of the API's workers and of the broker's virtual machine."""
+        return {"api": children(self.cloud.api.pid),
+                "rabbitmq": [pid for pid in everyone_below(self.cloud.rabbit.pid)
+                             if "beam" in Path(f"/proc/{pid}/comm").read_text()]}
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """Return the processor time that they have taken."""
+        def ticks(pid: int) -> int:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            return int(fields[11]) + int(fields[12])
+
+        return {name: sum(map(ticks, pids)) / os.sysconf("SC_CLK_TCK")
+                for name, pids in self.processes().items()}
+
+    def memory(self) -> dict[str, float]:
+        """Return MiB of memory: of one process of the API, the larger one; of the broker."""
+        def mib(pid: int) -> float:
+            text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+            found = re.search(r"^Pss: *(\d+) kB", text, re.MULTILINE)
+            return int(found[1]) * 1024 / _MIB if found else 0.0
+
+        found = {name: [mib(pid) for pid in pids] for name, pids in self.processes().items()}
+        return {"api_process_mib": round(max(found["api"]), 1),
+                "rabbitmq_mib": round(sum(found["rabbitmq"]), 1)}
+
+
+def measured(actions: dict[str, Callable[[], object]], runs: int) -> dict[str, dict[str, float]]:
+    """Return median and 99th percentile of the milliseconds of each, in turn."""
+    taken: dict[str, list[float]] = {name: [] for name in actions}
+    for run in range(runs + 4):
+        for name, action in actions.items():
+            start = time.perf_counter()
+            action()
+            if run >= 4:  # the first of each process fill caches
+                taken[name].append((time.perf_counter() - start) * 1000)
+    return {name: {"p50_ms": round(statistics.median(times), 2),
+                   "p99_ms": round(statistics.quantiles(times, n=100, method="inclusive")[98], 2)}
+            for name, times in taken.items()}
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that a process has started."""
+    return [int(found) for task in Path(f"/proc/{pid}/task").iterdir()
+            for found in (task / "children").read_text().split()]
+
+
+def everyone_below(pid: int) -> list[int]:
+    """Return a process and all below it."""
+    return [pid, *(found for child in children(pid) for found in everyone_below(child))]
+
+
+def step(bench: Bench, count: int) -> dict[str, Any]:
+    """Measure everything with so many hosts, and print it as it comes."""
+    start = time.monotonic()
+    bench.grow(count)
+    print(f"{count} hosts, after {time.monotonic() - start:.0f} s", flush=True)
+    found: dict[str, Any] = {}
+    for name, measure in (
+            ("lists", bench.lists), ("change", bench.changes), ("steady", bench.steady),
+            ("memory", bench.memory), ("flood", bench.flood), ("restart_seconds", bench.restart)):
+        found[name] = measure()
+        print(f"  {name}: {json.dumps(found[name])}", flush=True)
+    placement = found["lists"]["placement_providers"]
+    for part in ("p50", "p99"):
+        found[f"hosts_{part}_of_placement"] = round(
+            found["lists"]["hosts"][f"{part}_ms"] / placement[f"{part}_ms"], 3)
+    return found
+
+
+def main() -> int:
+    """Measure and report."""
+    parser = argparse.ArgumentParser(prog="python -m bench.api", description=__doc__)
+    parser.add_argument("--hosts", type=int, nargs="+", default=STEPS, metavar="N")
+    steps = sorted(parser.parse_args().hosts)
+    for name in [name for name in os.environ if name.startswith("OS_")]:
+        del os.environ[name]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # nothing may go on running
+    # A broker that may not have so many connections makes its clients wait.
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if hard < 4 * steps[-1]:
+        print(f"bench-api: {steps[-1]} hosts need {4 * steps[-1]} open files, the limit is {hard}",
+              file=sys.stderr)
+        return 1
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)  # noqa: S103 - the broker may run as another user
+        cloud = DefaultCloud(Path(folder))
+        bench = Bench(cloud)
+        try:
+            found = {"hosts": {str(count): step(bench, count) for count in steps}}
+        finally:
+            for fleet in bench.fleets:
+                fleet.close()
+            cloud.close()
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    OUT.write_text(json.dumps(found | {
+        "instances_per_host": INSTANCES, "project": PROJECT,
+        "method": f"{LISTS} lists of each kind in turn, {CHANGES} changes, one at a time; two "
+                  "processes of the API; default intervals; hosts in processes of "
+                  f"{FLEET} on the same machine"}, indent=1) + "\n")
+    print("bench-api: build/bench/api.json")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
