@@ -3,6 +3,7 @@
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from tests.box.box import REPO, Box, BoxError, BoxTimeout, Disk
@@ -40,11 +41,15 @@ def parser() -> argparse.ArgumentParser:
                    help="host folder the command may write (build/ always is)")
     p.add_argument("--disk", action="append", type=_disk, default=[], metavar="NAME=PATH",
                    help="extra virtio disk, /dev/disk/by-id/virtio-NAME")
+    p.add_argument("--disk-ro", action="append", type=_disk, default=[], metavar="NAME=PATH",
+                   help="the same, not writable; several boxes may have it")
     p.add_argument("--env", action="append", type=_variable, default=[], metavar="NAME=VALUE",
                    help="variable set for the command")
     p.add_argument("--append", action="append", default=[], metavar="PARAMETER",
                    help="further kernel parameter")
     p.add_argument("--network", action="store_true", help="user-mode network")
+    p.add_argument("--netdev", action="append", default=[], metavar="NETDEV",
+                   help="network device, as QEMU takes it: user,hostfwd=... (no id)")
     p.add_argument("--timeout", type=float, default=600, metavar="SECONDS",
                    help="time limit of the command, boot not counted (%(default)s)")
     p.add_argument("--allow-splats", action="store_true",
@@ -58,7 +63,9 @@ def main() -> int:
     a = parser().parse_args()
     box = Box(kernel=a.kernel, cpus=a.cpus, memory=a.memory, icount=a.icount,
               icount_sleep=a.icount_sleep,
-              rw=[REPO / "build", *a.rw], disks=a.disk, network=a.network,
+              rw=[REPO / "build", *a.rw],
+              disks=[*a.disk, *(replace(disk, readonly=True) for disk in a.disk_ro)],
+              network=a.network, netdevs=a.netdev,
               env=dict(a.env), kernel_args=a.append, allow_splats=a.allow_splats)
     try:
         return box.run(a.command, timeout=a.timeout).status

@@ -104,6 +104,8 @@ class Box:
         copy-on-write view that is gone when the box ends
     :param disks: extra virtio disks
     :param network: user-mode network; the host's loopback is then 10.0.2.2
+    :param netdevs: network devices, as QEMU's -netdev takes them but for their id; the box
+        finds them in that order, without addresses
     :param env: variables set for the command
     :param kernel_args: further kernel parameters
     :param cwd: working folder of the command
@@ -119,6 +121,7 @@ class Box:
     rw: Sequence[Path] = (REPO / "build",)
     disks: Sequence[Disk] = ()
     network: bool = False
+    netdevs: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     kernel_args: Sequence[str] = ()
     cwd: Path = REPO
@@ -254,6 +257,9 @@ class Box:
         if self.icount:
             sleep = "on" if self.icount_sleep else "off"
             options += ["-icount", f"shift=0,sleep={sleep}"]
+        for number, netdev in enumerate(self.netdevs):
+            options += ["-netdev", f"{netdev},id=boxnet{number}",
+                        "-device", f"virtio-net-pci,netdev=boxnet{number},romfile="]
         for number, disk in enumerate(self.disks):
             # QEMU's options double a comma that is part of a value.
             file = str(disk.path.resolve()).replace(",", ",,")

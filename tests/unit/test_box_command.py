@@ -4,6 +4,7 @@
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,22 @@ def test_disk_with_a_comma_in_its_path(tmp_path: Path) -> None:
     drive = line[line.index("-drive") + 1]
     assert "file=/images/a,,b.img," in drive
     assert any(option.endswith("serial=ssd") for option in line)
+
+
+def test_network_devices_in_their_order(tmp_path: Path) -> None:
+    line = _line(Box(netdevs=["user,hostfwd=tcp:127.0.0.1:1-:2", "socket,listen=:3"]), tmp_path)
+    found = [line[at + 1] for at, word in enumerate(line) if word == "-netdev"]
+    assert found == ["user,hostfwd=tcp:127.0.0.1:1-:2,id=boxnet0", "socket,listen=:3,id=boxnet1"]
+    assert [word for word in line if word.startswith("virtio-net-pci,netdev=")] == [
+        "virtio-net-pci,netdev=boxnet0,romfile=", "virtio-net-pci,netdev=boxnet1,romfile="]
+
+
+def test_a_disk_that_several_boxes_may_have(tmp_path: Path) -> None:
+    image = tmp_path / "image"
+    image.touch()
+    found = parser().parse_args(["--disk-ro", f"venv={image}", "--", "true"]).disk_ro
+    line = _line(Box(disks=[replace(disk, readonly=True) for disk in found]), tmp_path)
+    assert line[line.index("-drive") + 1].endswith("readonly=on")
 
 
 def test_command_survives_the_shell(tmp_path: Path) -> None:
