@@ -114,6 +114,12 @@ openstack-api: venv ## vcache-api and vcache-host with real Keystone, Placement 
 devstack-test: venv module ## the devstack plugin with devstack's own functions, in a root of its own: ten minutes
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) .ci/suite.py devstack
 
+# What the all-in-one is made of.
+.PHONY: openstack-parts
+openstack-parts: venv module
+	@.ci/deps build test openstack
+	@.ci/openstack-venv
+
 .PHONY: openstack-samples
 openstack-samples: ## sample configuration and policy, all of them: build/openstack/etc/
 	@.ci/openstack-venv
@@ -149,6 +155,10 @@ powercut: venv module ## the whole power-cut replay: build/powercut/report.json
 .PHONY: demo
 demo: venv module ## two VMs, isolated flushes, shares of a cache: build/demo/report.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.demo
+
+.PHONY: openstack
+openstack: openstack-parts ## the all-in-one: real services, instances, a transcript: build/openstack/transcript.txt; KEEP=1
+	@VCACHE_KERNEL="$(KREL)" build/openstack/venv/bin/python -m tests.cloud $(if $(KEEP),--keep)
 
 .PHONY: bench-overhead
 bench-overhead: venv module ## cost without a flush: build/bench/overhead.json

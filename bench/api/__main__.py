@@ -27,9 +27,9 @@ import requests
 from bench.api.fleet import INSTANCES, instance_number, node_name
 from nova_vcache.placement import names
 from nova_vcache.rpc import api_side
+from tests.cloud.processes import wait_for
 from tests.openstack.agents import PROJECT, uuid_of
 from tests.openstack_api.cloud import Cloud
-from tests.openstack_api.processes import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "build" / "bench" / "api.json"

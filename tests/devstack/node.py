@@ -11,9 +11,9 @@ import sys
 import sysconfig
 from pathlib import Path
 
+from tests.cloud.processes import BIN, free_port
 from tests.devstack import ROOT
 from tests.devstack.sandbox import Sandbox
-from tests.openstack_api.processes import BIN, free_port
 
 INSIDE = Path(__file__).parent / "inside"
 STACK = Path("/opt/stack")

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
+from tests.cloud.processes import wait_for
 from tests.devstack.node import VENV, Node
-from tests.openstack_api.processes import wait_for
 
 BIN = str(VENV / "bin")
 CONF = "/etc/vcache"

@@ -7,9 +7,9 @@ from oslo_config import cfg
 
 from nova_vcache.placement import names
 from nova_vcache.summary import Summary
+from tests.cloud.processes import wait_for
 from tests.openstack.agents import uuid_of
 from tests.openstack_api.conftest import MINE, THEIRS
-from tests.openstack_api.processes import wait_for
 
 OVERRIDE = f"/v1/instances/{MINE}/override"
 
@@ -102,7 +102,7 @@ def test_an_override_reaches_the_agent_all_processes_and_who_listens(cloud, host
     conf([], default_config_files=[])
     listener = Listener()
     server = messaging.get_notification_listener(
-        messaging.get_notification_transport(conf, cloud.rabbit.url),
+        messaging.get_notification_transport(conf, cloud.bus),
         [messaging.Target(topic="vcache_notifications")], [listener], executor="threading")
     server.start()
     try:

@@ -3,8 +3,8 @@
 
 import time
 
+from tests.cloud.processes import wait_for
 from tests.openstack_api.conftest import MINE
-from tests.openstack_api.processes import wait_for
 
 OVERRIDE = f"/v1/instances/{MINE}/override"
 

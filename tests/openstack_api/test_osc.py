@@ -8,9 +8,9 @@ import pytest
 
 from nova_vcache.extra_specs import parse
 from nova_vcache.placement.flavor import placement_keys
+from tests.cloud.processes import wait_for
 from tests.openstack.agents import GIB, uuid_of
 from tests.openstack_api.conftest import MINE, THEIRS
-from tests.openstack_api.processes import wait_for
 
 HARD = {"vcache:mode": "writeback", "vcache:min_mb": "1000", "vcache:required": "true"}
 

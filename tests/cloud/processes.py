@@ -33,15 +33,17 @@ def listens(port: int) -> bool:
 class Process:
     """One process in a session of its own.
 
+    :param folder: for its log
     :param name: of its log
+    :param cwd: where it runs, None: in the folder
     """
 
     def __init__(self, folder: Path, name: str, command: list[str],
-                 env: Mapping[str, str] | None = None) -> None:
+                 env: Mapping[str, str] | None = None, cwd: Path | None = None) -> None:
         self.log = folder / f"{name}.log"
         self._name = name
         self._command = command
-        self._folder = folder
+        self._cwd = cwd or folder
         self._env = {**os.environ, **(env or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
@@ -51,10 +53,14 @@ class Process:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def start(self) -> None:
         with open(self.log, "ab") as log:
             self._process = subprocess.Popen(
-                self._command, cwd=self._folder, env=self._env, stdin=subprocess.DEVNULL,
+                self._command, cwd=self._cwd, env=self._env, stdin=subprocess.DEVNULL,
                 stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
 
     def kill(self) -> None:

@@ -5,7 +5,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.openstack_api.processes import Process, free_port, wait_for
+from tests.cloud.processes import Process, free_port, wait_for
 
 _BIN = Path("/usr/lib/rabbitmq/bin")
 
@@ -14,15 +14,14 @@ class Rabbit:
     """A broker on loopback.
 
     :param folder: for all of its files
-    :param at: address and port; None: any of 127.0.0.1
+    :param at: its address and port
     """
 
-    def __init__(self, folder: Path, at: str | None = None) -> None:
+    def __init__(self, folder: Path, at: str) -> None:
         folder.mkdir()
         self._folder = folder
         self._node = f"vcache{os.getpid()}@localhost"
         dist, epmd = free_port(), free_port()
-        at = at or f"127.0.0.1:{free_port()}"
         (folder / "rabbitmq.conf").write_text(f"listeners.tcp.default = {at}\n")
         self._env = {
             "RABBITMQ_NODENAME": self._node, "RABBITMQ_DIST_PORT": str(dist),
@@ -33,8 +32,12 @@ class Rabbit:
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"), "HOME": str(folder),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}"}
         self.url = f"rabbit://guest:guest@{at}/"
-        self._process = Process(folder, "rabbit", [str(_BIN / "rabbitmq-server")], self._env)
-        self._await()
+        self.process = Process(folder, "rabbit", [str(_BIN / "rabbitmq-server")], self._env)
+        try:
+            self._await()
+        except BaseException:
+            self.close()
+            raise
 
     def control(self, *words: str) -> str:
         return subprocess.run(
@@ -43,13 +46,13 @@ class Rabbit:
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        return self.process.pid
 
     def stop(self) -> None:
-        self._process.stop(60)
+        self.process.stop(60)
 
     def start(self) -> None:
-        self._process.start()
+        self.process.start()
         self._await()
 
     def close(self) -> None:

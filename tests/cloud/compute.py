@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A compute host in a box, seen from the machine."""
+
+import json
+import secrets
+import threading
+import time
+from multiprocessing.connection import Client, Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.box.kernels import default
+from tests.cloud import image
+from tests.cloud.processes import BIN, Process, free_port
+
+if TYPE_CHECKING:
+    from tests.cloud.nova import AllInOne
+
+REPO = Path(__file__).resolve().parents[2]
+# The box's own tools are not in the environment of Nova.
+_BOX_PYTHON = REPO / ".venv" / "bin" / "python"
+_VENV = BIN.parent
+
+_COMPUTE = """
+[DEFAULT]
+host = {node}
+my_ip = 10.0.2.15
+transport_url = {bus}
+state_path = /var/lib/nova
+instances_path = /var/lib/nova/instances
+compute_driver = libvirt.LibvirtDriver
+force_raw_images = true
+allow_resize_to_same_host = true
+reserved_host_memory_mb = 0
+report_interval = 10
+service_down_time = 90
+rpc_response_timeout = 180
+manager_shutdown_timeout = 2
+graceful_shutdown_timeout = 2
+# No guest of ours heeds ACPI.
+shutdown_timeout = 1
+[libvirt]
+images_type = raw
+cpu_mode = none
+[oslo_concurrency]
+lock_path = /run/lock/nova
+[oslo_messaging_rabbit]
+kombu_reconnect_delay = 0.2
+rabbit_retry_interval = 1
+[vnc]
+enabled = false
+[nova_sys_admin]
+helper_command = {bin}/privsep-helper --config-file /etc/nova/nova.conf
+[privsep_osbrick]
+helper_command = {bin}/privsep-helper --config-file /etc/nova/nova.conf
+"""
+_HOST = """
+[DEFAULT]
+transport_url = {bus}
+[host]
+node = {node}
+look_interval = 5
+report_interval = 10
+placement_interval = 15
+close_after = 20
+agent_timeout = 30
+[oslo_messaging_rabbit]
+kombu_reconnect_delay = 0.2
+rabbit_retry_interval = 1
+[placement]
+"""
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# Where inside.py listens.
+_INSIDE_PORT = 7000
+_BOOT_SECONDS = 900.0
+
+
+class ComputeHost:
+    """One box with all that a compute host has.
+
+    It boots while the other services start: its programs wait for those.
+
+    :param cloud: which it is a host of
+    :param node: its name
+    """
+
+    def __init__(self, cloud: "AllInOne", node: str) -> None:
+        self.node = node
+        self.folder = cloud.folder / self.node
+        self.folder.mkdir()
+        self.summary = ""
+        self._began = time.monotonic()
+        self._lock = threading.Lock()
+        self._channel: Connection | None = None
+        self._key = secrets.token_bytes(16)
+        self._port = free_port()
+        bus = cloud.outward(cloud.bus)
+        cloud.write(f"{self.node}/nova.conf", _COMPUTE,
+                    cloud.client_sections("nova", "internal"), bus=bus, node=self.node, bin=BIN)
+        cloud.write(f"{self.node}/vcache-host.conf", _HOST,
+                    cloud.outward(cloud.credentials("vcache")), bus=bus, node=self.node)
+        (self.folder / "box.json").write_text(json.dumps({
+            "node": self.node, "key": self._key.hex(), "bin": str(BIN),
+            "folder": str(self.folder)}))
+        disk = image.of_folder(_VENV, _VENV.parent / "venv.img", _VENV / "complete")
+        # Two processors of a box wait for one another where the machine has none to spare.
+        self.box = Process(self.folder, "box", [
+            str(_BOX_PYTHON), "-m", "tests.box", "--kernel", default(), "--cpus", "1",
+            "--memory", "3G", "--timeout", str(24 * 3600), f"--disk-ro=venv={disk}",
+            f"--env=PATH={_VENV}/bin:{_PATH}",
+            f"--netdev=user,hostfwd=tcp:127.0.0.1:{self._port}-:{_INSIDE_PORT}", "--",
+            "sh", "-c", 'mount -o ro "$1" "$2" && exec "$2/bin/python" -m tests.cloud.inside "$3"',
+            "sh", "/dev/disk/by-id/virtio-venv", str(_VENV), str(self.folder / "box.json")],
+            cwd=REPO)
+
+    def await_booted(self) -> None:
+        """Wait until the host can be talked to."""
+        while self._channel is None:
+            self._assert_runs()
+            try:
+                # Connects to QEMU at once; whether somebody listens inside shows later.
+                channel = Client(("127.0.0.1", self._port), authkey=self._key)
+            except (OSError, EOFError):
+                time.sleep(1)
+                continue
+            self._channel = channel
+        self.summary = str(self.call("summary"))
+
+    def _assert_runs(self) -> None:
+        seconds = time.monotonic() - self._began
+        assert self.box.runs, f"{self.node}: the box ended, see {self.box.log}:\n{self.tail()}"
+        assert seconds < _BOOT_SECONDS, f"{self.node}: not ready after {seconds:.0f} s:" \
+                                        f"\n{self.tail()}"
+
+    def tail(self) -> str:
+        """Return the end of what the box has said."""
+        return self.box.log.read_text(errors="replace")[-3000:]
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """Have the host do something: a method of inside.Host.
+
+        :raises AssertionError: with what went wrong there
+        """
+        with self._lock:
+            assert self._channel is not None, f"{self.node} is not ready"
+            self._channel.send((name, arguments))
+            good, value = self._channel.recv()
+        assert good, f"{self.node}: {name}{arguments}: {value}"
+        return value
+
+    def log(self, name: str) -> str:
+        """Return the log of one of its programs, such as nova-compute."""
+        return (self.folder / f"{name}.log").read_text(errors="replace")
+
+    def close(self) -> None:
+        """End the box; what it had in memory is gone."""
+        self.box.stop(60)

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In the box: a compute host, started piece by piece, that does what it is told over a socket.
+
+Runs with the Python of the agent's hosts; Nova is a program of another environment.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+from multiprocessing.connection import Connection, Listener
+from pathlib import Path
+from typing import Any
+
+from tests.box import inside
+from tests.box.inside import progress, run
+from tests.cloud.memory import pss_mib
+from tests.host import lab
+from vcache_agent.admin_client import ask
+from vcache_agent.cmd.cli import main as vcache
+from vcache_agent.model import Tag
+
+PORT = 7000
+INSTANCES = Path("/var/lib/nova/instances")
+DEVICE = Path("/dev/mapper/nova-instances")
+#: MiB of the disk that images are on, and of the SSD before it. Both are memory, as far as
+#: they are written.
+DISK_MB, SSD_MB = 8192, 256
+
+_NULLB = Path("/sys/kernel/config/nullb")
+_VENV = Path(sys.executable).parent
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What the machine says of a host: box.json."""
+
+    node: str
+    key: str
+    bin: str
+    folder: str
+
+
+class Program:
+    """A program of the host that may be stopped and started."""
+
+    def __init__(self, folder: Path, name: str, command: list[str],
+                 env: Mapping[str, str] | None = None) -> None:
+        self._log = folder / f"{name}.log"
+        self._command = command
+        self._env = {**os.environ, **(env or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Return the number of its process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it."""
+        with open(self._log, "ab") as log:
+            self._process = subprocess.Popen(self._command, env=self._env, cwd="/",
+                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def stop(self, kill: bool = False) -> None:
+        """End it, as systemd does or as nothing should be ended."""
+        assert self._process is not None
+        if kill:
+            self._process.kill()
+        else:
+            self._process.terminate()
+        self._process.wait(120)
+
+
+class Host:
+    """A compute host; its public methods are what it can be told to do."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._folder = Path(settings.folder)
+        folder, nova = self._folder, Path(settings.bin)
+        self._programs = {
+            "vcache-agent": Program(folder, "vcache-agent", [
+                str(_VENV / "vcache-agent"), "--debug"]),
+            "vcache-host": Program(folder, "vcache-host", [
+                str(nova / "vcache-host"), "--config-file", str(folder / "vcache-host.conf")]),
+            "nova-compute": Program(folder, "nova-compute", [
+                str(nova / "nova-compute"), "--config-file", "/etc/nova/nova.conf"],
+                {"OS_NOVA_DISABLE_EVENTLET_PATCHING": "1"})}
+        # What lasts as long as the box does.
+        self._lasting = contextlib.ExitStack()
+
+    def begin(self) -> None:
+        """Start everything; what needs other services waits for them by itself."""
+        run("hostname", self._settings.node)
+        self._network()
+        progress("the target, with a pool before it")
+        self._storage()
+        progress("vcache-agent, libvirtd with the hook")
+        lab.AGENT_CONF.parent.mkdir(parents=True, exist_ok=True)
+        lab.AGENT_CONF.write_text("[agent]\nswap_after = 3\n")
+        lab.set_hook(timeout=lab.HOOK_PATIENCE)
+        self.start("vcache-agent")
+        self._libvirt()
+        progress("vcache-host, nova-compute")
+        self.start("vcache-host")
+        self._nova_conf()
+        self.start("nova-compute")
+
+    def _network(self) -> None:
+        run("ip", "link", "set", "lo", "up")
+        (device,) = {path.name for path in Path("/sys/class/net").iterdir()} - {"lo"}
+        run("ip", "link", "set", device, "up")
+        # What QEMU's user network has for a guest.
+        run("ip", "address", "add", "10.0.2.15/24", "dev", device)
+
+    def _storage(self) -> None:
+        inside.load_module("buffer_mb=64")
+        run("modprobe", "null_blk", "nr_devices=0")
+        for name, size in (("hdd", DISK_MB), ("ssd", SSD_MB)):
+            (_NULLB / name).mkdir()
+            for key, value in (("size", size), ("memory_backed", 1), ("discard", 1), ("power", 1)):
+                (_NULLB / name / key).write_text(str(value))
+        sectors = run("blockdev", "--getsz", "/dev/hdd").strip()
+        run("dmsetup", "create", DEVICE.name, "--table",
+            f"0 {sectors} vcache flush-only /dev/hdd filesystem")
+        run("dmsetup", "mknodes", DEVICE.name)
+        run("mkfs.ext4", "-q", str(DEVICE))
+        INSTANCES.mkdir(parents=True)
+        run("mount", str(DEVICE), str(INSTANCES))
+        # In this process: each start of a Python takes seconds.
+        for words in (["pool", "create", "fast", "/dev/ssd"],
+                      ["attach", str(DEVICE), "--pool", "fast", "--filesystem"]):
+            if vcache(words):
+                raise inside.InsideError(f"vcache {' '.join(words)} failed")
+
+    def _libvirt(self) -> None:
+        self._lasting.enter_context(inside.libvirt(hook=lab.timed_hook()))
+
+    def _nova_conf(self) -> None:
+        Path("/etc/nova").mkdir(exist_ok=True)
+        shutil.copy(self._folder / "nova.conf", "/etc/nova/nova.conf")
+        with open("/etc/nova/nova.conf", "a") as file:
+            file.write(f"[libvirt]\nvirt_type = {inside.domain_type()}\n")
+
+    def summary(self) -> str:
+        """Say in a line what is running."""
+        return (f"Linux {os.uname().release}, domains of type {inside.domain_type()}, "
+                f"{DISK_MB} MiB of disk, {SSD_MB} MiB of SSD")
+
+    def memory(self) -> dict[str, int]:
+        """Return the MiB that the programs of this host have, and all of the box."""
+        found = {name: pss_mib(program.pid) for name, program in self._programs.items()}
+        words = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        used = int(words["MemTotal"].split()[0]) - int(words["MemAvailable"].split()[0])
+        return {**found, "all": used >> 10}
+
+    def start(self, name: str) -> None:
+        """Start a program; of the agent, wait until it answers."""
+        self._programs[name].start()
+        if name == "vcache-agent":
+            lab.eventually(lab.ADMIN_SOCKET.exists, "the agent's socket")
+
+    def stop(self, name: str, kill: bool = False) -> None:
+        """End a program."""
+        self._programs[name].stop(kill)
+
+    def run(self, *command: str) -> tuple[int, str, str]:
+        """Run a command; return its status, output and errors."""
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              check=False, timeout=300)
+        return done.returncode, done.stdout, done.stderr
+
+    def tags(self) -> list[Tag]:
+        """Return the kernel's tags but the host's."""
+        return list(lab.tags(lab.number_of(DEVICE)).values())
+
+    def agent(self, op: str) -> Any:
+        """Return what the agent says."""
+        return ask(lab.ADMIN_SOCKET, {"op": op}, seconds=lab.PATIENCE)
+
+    def hook_runs(self, domain: str) -> list[dict[str, Any]]:
+        """Return what libvirt has told of a domain, and how long each time took."""
+        return [dataclasses.asdict(item) for item in lab.hook_runs(domain)]
+
+    def io(self, uuid: str, command: str, target: str = "sda") -> None:
+        """Have an instance's QEMU do I/O, such as ``write 0 64k`` or ``flush``."""
+        import libvirt_qemu  # type: ignore[import-untyped]
+        device = f"scsi0-0-0-{ord(target[-1]) - ord('a')}"
+        with lab.connection() as libvirt:
+            answer = str(libvirt_qemu.qemuMonitorCommand(
+                libvirt.lookupByUUIDString(uuid), f'qemu-io -d {device} "{command}"',
+                libvirt_qemu.VIR_DOMAIN_QEMU_MONITOR_COMMAND_HMP)).strip()
+        if answer:
+            raise inside.InsideError(f"{uuid}: qemu-io {command}: {answer}")
+
+
+def serve(host: Host, channel: Connection) -> None:
+    """Do what one connection asks for, until it ends."""
+    while True:
+        try:
+            name, arguments = channel.recv()
+        except EOFError:
+            return
+        try:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            answer = (True, getattr(host, name)(*arguments))
+        except BaseException:  # it is the caller's to judge
+            answer = (False, traceback.format_exc())
+        channel.send(answer)
+
+
+def main() -> None:
+    """Start the host, then serve."""
+    settings = Settings(**json.loads(Path(sys.argv[1]).read_text()))
+    host = Host(settings)
+    host.begin()
+    progress(f"{settings.node} is ready")
+    with Listener(("0.0.0.0", PORT), authkey=bytes.fromhex(settings.key)) as listener:  # noqa: S104
+        while True:
+            threading.Thread(target=serve, args=(host, listener.accept()), daemon=True).start()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole OpenStack: what Control has, Glance and Nova, and a compute host in a box."""
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.cloud.compute import ComputeHost
+from tests.cloud.control import Control
+from tests.cloud.database import Database
+from tests.cloud.memory import pss_mib
+from tests.cloud.processes import BIN, Process, free_port, run, uwsgi, wait_for
+
+DATABASES = ["keystone", "placement", "glance", "nova_api", "nova_cell0", "nova_cell1"]
+
+_GLANCE = """
+[DEFAULT]
+enabled_backends = file:file
+[database]
+connection = {database}
+[glance_store]
+default_backend = file
+[file]
+filesystem_store_datadir = {folder}/images
+[paste_deploy]
+flavor = keystone
+config_file = {etc}/glance/glance-api-paste.ini
+"""
+_NOVA = """
+[DEFAULT]
+transport_url = {bus}
+state_path = {folder}/nova
+my_ip = 127.0.0.1
+allow_resize_to_same_host = true
+service_down_time = 90
+rpc_response_timeout = 180
+manager_shutdown_timeout = 2
+graceful_shutdown_timeout = 2
+[api]
+auth_strategy = keystone
+[wsgi]
+api_paste_config = {etc}/nova/api-paste.ini
+[api_database]
+connection = {api_database}
+[database]
+connection = {database}
+[oslo_concurrency]
+lock_path = {folder}/nova/locks
+[scheduler]
+workers = 1
+[conductor]
+workers = 1
+[filter_scheduler]
+available_filters = nova.scheduler.filters.all_filters
+available_filters = nova_vcache.scheduler.filter.VCacheFilter
+enabled_filters = ComputeFilter,ComputeCapabilitiesFilter,ImagePropertiesFilter,VCacheFilter
+weight_classes = nova.scheduler.weights.all_weighers,nova_vcache.scheduler.weigher.VCacheWeigher
+[vcache]
+auth_section = placement
+valid_interfaces = public
+summary_interval = 2
+"""
+_CLIENTS = ("placement", "glance", "neutron", "service_user")
+
+
+class AllInOne(Control):
+    """The services on this machine's loopback, and a compute host in a box.
+
+    :param folder: for all files; what is in it is lost
+    :param say: is told what is being done
+    """
+
+    # Everything is ten times slower in the box.
+    api_options = "stale_after = 30\nhosts_interval = 1\nrpc_timeout = 60"
+    services = ("nova", "glance")
+    inward = "10.0.2.2"
+
+    def __init__(self, folder: Path, say: Callable[[str], None] = lambda _: None) -> None:
+        self._say = say
+        self.nova_url = ""
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with open(folder.with_suffix(".lock"), "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise AssertionError(f"another one runs in {folder}") from None
+            # As long as this is.
+            self._lock = os.dup(lock.fileno())
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        super().__init__(folder)
+
+    def start(self) -> None:
+        """Start everything, in order."""
+        self.host = ComputeHost(self, "compute1")
+        self.at_end(self.host.node, self.host.close, self.host.box)
+        self._say(f"{self.host.node} boots; MariaDB")
+        self._database = Database(self.folder / "mariadb", DATABASES)
+        self.at_end("MariaDB", self._database.close, self._database.process)
+        self._say("Keystone, Placement, RabbitMQ, vcache-api")
+        super().start()
+        self._say("Glance")
+        self._glance()
+        self._say("nova-api, nova-scheduler, nova-conductor")
+        self._nova()
+        self._say(f"{self.host.node}: waiting until it has booted")
+        self.host.await_booted()
+        self._say(f"{self.host.node}: {self.host.summary}")
+        self._say("waiting for nova-compute")
+        self._await_hypervisor()
+
+    def database(self, name: str) -> str:
+        """Return the URL of a database."""
+        return self._database.url(name)
+
+    def close(self) -> None:
+        """End everything; Ctrl-C does not interrupt that."""
+        self._say("ending it")
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            super().close()
+        finally:
+            signal.signal(signal.SIGINT, before)
+            os.close(self._lock)
+
+    def client_sections(self, user: str, interface: str) -> str:
+        """Return the sections of nova.conf for the services that Nova is a client of."""
+        text = self.credentials(user)
+        if interface == "internal":
+            text = self.outward(text)
+        made = "".join(f"[{name}]\nvalid_interfaces = {interface}\nregion_name = RegionOne\n{text}"
+                       for name in _CLIENTS)
+        return made + "[service_user]\nsend_service_user_token = true\n"
+
+    def _glance(self) -> None:
+        port = free_port()
+        path = self.write("glance-api.conf", _GLANCE, self.tokens("glance"),
+                          database=self.database("glance"), etc=BIN.parent / "etc")
+        run(self.folder, "glance-manage", "glance-manage", "--config-file", str(path), "db_sync")
+        made = uwsgi(self.folder, "glance", "glance.wsgi.api", port,
+                     OS_GLANCE_CONFIG_DIR=str(self.folder),
+                     OS_GLANCE_CONFIG_FILES="glance-api.conf")
+        self.at_end("glance", made.stop, made)
+        self.glance_url = f"http://127.0.0.1:{port}"
+        self.register("image", self.glance_url)
+        port = free_port()
+        made = uwsgi(self.folder, "network", "tests.cloud.network", port,
+                     PYTHONPATH=str(Path(__file__).parents[2]))
+        self.at_end("network", made.stop, made)
+        self.register("network", f"http://127.0.0.1:{port}")
+
+    def _nova(self) -> None:
+        etc = BIN.parent / "etc"
+        config = self.write(
+            "nova.conf", _NOVA, self.client_sections("nova", "public"), self.tokens("nova"),
+            bus=self.bus, etc=etc, api_database=self.database("nova_api"),
+            database=self.database("nova_cell1"))
+        self._config = config
+        self.nova_manage("api_db", "sync")
+        self.nova_manage("cell_v2", "map_cell0", "--database_connection",
+                         self.database("nova_cell0"))
+        self.nova_manage("cell_v2", "create_cell", "--name", "cell1")
+        self.nova_manage("db", "sync")
+        port = free_port()
+        self.nova_api = uwsgi(
+            self.folder, "nova-api", "nova.wsgi.osapi_compute", port,
+            OS_NOVA_CONFIG_FILES=f"{etc}/nova/api-paste.ini;{config}",
+            OS_NOVA_DISABLE_EVENTLET_PATCHING="1")
+        self.at_end("nova-api", self.nova_api.stop, self.nova_api)
+        self.nova_url = f"http://127.0.0.1:{port}/v2.1"
+        self.register("compute", self.nova_url)
+        self.nova: dict[str, Process] = {}
+        for name in ("nova-conductor", "nova-scheduler"):
+            self.nova[name] = Process(self.folder, name, [
+                str(BIN / name), "--config-file", str(config)],
+                {"OS_NOVA_DISABLE_EVENTLET_PATCHING": "1"})
+            self.at_end(name, self.nova[name].stop, self.nova[name])
+
+    def nova_manage(self, *words: str) -> None:
+        """Run nova-manage."""
+        run(self.folder, "nova-manage", "nova-manage", "--config-file", str(self._config), *words)
+
+    def _await_hypervisor(self) -> None:
+        """Wait until Nova may send instances to the host."""
+        wait_for(lambda: self.host.node in self.computes(), "nova-compute is up", 900)
+        self.nova_manage("cell_v2", "discover_hosts")
+        self.await_states(300, **{self.host.node: "up"})
+
+    def computes(self) -> set[str]:
+        """Return the hosts whose nova-compute is up, as Nova sees it."""
+        found = self.compute("GET", "/os-services?binary=nova-compute").json()["services"]
+        return {item["host"] for item in found if item["state"] == "up"}
+
+    def compute(self, method: str, path: str, **options: Any) -> Any:
+        """Ask nova-api."""
+        return self.people["admin"].session.request(
+            self.nova_url + path, method, raise_exc=False, headers={
+                "OpenStack-API-Version": "compute 2.96"}, **options)
+
+    def memory(self) -> dict[str, int]:
+        """Return the memory of what runs, in MiB, by service."""
+        return {name: pss_mib(process.pid) for name, process in self.running.items()}
+
+    def show(self, *words: str) -> Any:
+        """Run the command openstack and return what it shows."""
+        done = self.openstack(*words, "-f", "json")
+        if done.returncode:
+            raise subprocess.CalledProcessError(done.returncode, words, done.stdout, done.stderr)
+        return json.loads(done.stdout)
+
+    def await_server(self, server: str, status: str, seconds: float = 600.0) -> dict[str, Any]:
+        """Wait until an instance is in a state, and nothing is done with it."""
+        end = time.monotonic() + seconds
+        while True:
+            found: dict[str, Any] = self.compute("GET", f"/servers/{server}").json()["server"]
+            if found["status"] == status and found["OS-EXT-STS:task_state"] is None:
+                return found
+            assert found["status"] != "ERROR" or status == "ERROR", found.get("fault")
+            assert time.monotonic() < end, f"{found['status']}, not {status}: {found}"
+            time.sleep(0.5)
