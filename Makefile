@@ -113,6 +113,10 @@ openstack-api: venv ## vcache-api and vcache-host with real Keystone, Placement 
 .PHONY: devstack-test
 devstack-test: venv module ## the devstack plugin with devstack's own functions, in a root of its own: ten minutes
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) .ci/suite.py devstack
+.PHONY: openstack-test
+openstack-test: openstack-parts ## what Nova's actions do to tags and dirty data, on the all-in-one; TESTS='-k rescue'
+	@VCACHE_KERNEL="$(KREL)" build/openstack/venv/bin/python -m pytest \
+		-p no:cacheprovider -v --tb=short tests/openstack_functional $(TESTS)
 
 # What the all-in-one is made of.
 .PHONY: openstack-parts
