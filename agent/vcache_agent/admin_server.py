@@ -5,13 +5,11 @@ A request is ``{"op": NAME, ...}``, the answer ``{"ok": true, ...}`` or
 ``{"ok": false, "error": TEXT, "kind": KIND}``; see :data:`.admin_client.KINDS`.
 """
 
-import contextlib
 import dataclasses
 import json
 import re
 import threading
 import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from oslo_log import log as logging
@@ -20,7 +18,8 @@ from nova_vcache import extra_specs
 from nova_vcache.extra_specs import InvalidExtraSpecs
 from vcache_agent import report, view
 from vcache_agent.admin_client import KINDS, AdminError, NotHere, Unfinished
-from vcache_agent.model import TAG_MODES, Curve, Device, Tag
+from vcache_agent.curves import Curves
+from vcache_agent.model import TAG_MODES, Device, Tag
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
@@ -57,7 +56,7 @@ class AdminServer:
     def __init__(self, agent: "Agent") -> None:
         self._agent = agent
         self._override_lock = threading.Lock()
-        self._latest = Recent()
+        self._recent, self._curves = Recent(), Curves()
         self._operations = {"state": self._state, "tag-set": self._tag_set,
                             "reconcile": self._reconcile, "policy-set": self._policy_set,
                             "host": self._host, "instance-set": self._instance_set,
@@ -95,9 +94,10 @@ class AdminServer:
 
     def _host(self, _fields: dict[str, Any]) -> dict[str, Any]:
         outcome, devices, tags, problem = self._look()
-        with _curves() as curves:
-            return {**self._common(outcome, problem),
-                    **report.host(outcome, self._agent.store, devices, tags, self._latest, curves)}
+        now = time.monotonic()
+        return {**self._common(outcome, problem), **report.host(
+            outcome, self._agent.store, devices, tags, self._recent.update(tags, now),
+            self._curves.update(tags, now))}
 
     def _look(self) -> tuple["Outcome", list[Device], list[Tag], str]:
         """Return how the last pass ended, what the kernel has, and why it cannot say."""
@@ -203,20 +203,3 @@ class AdminServer:
         outcome = worker.outcome
         if outcome.problem:
             raise Unfinished(f"noted, but the kernel could not be changed: {outcome.problem}")
-
-
-@contextlib.contextmanager
-def _curves() -> Iterator[report.Curves]:
-    """Ask the kernel for curves, by one connection, which the first one opens."""
-    with contextlib.ExitStack() as stack:
-        clients: list[Client] = []
-
-        def curve(tag: Tag) -> Curve | None:
-            try:
-                if not clients:
-                    clients.append(stack.enter_context(Client()))
-                return clients[0].curve(tag.device, tag.id)
-            except NetlinkError:
-                return None  # the tag has gone, or there is no sample of it
-
-        yield curve

@@ -23,6 +23,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from nova_vcache.extra_specs import Isolation
+from vcache_agent.model import lanes_of
 
 #: W_u of OC-Cache: the least part of a lane that whoever has it is to fill.
 WATERMARK = 0.5
@@ -52,7 +53,7 @@ def assign(sizes: Sequence[int], claims: Sequence[Claim], taken: int = 0) -> lis
     :param taken: lanes that are others', a bit each
     """
     found = [0] * len(claims)
-    free = _bits(range(1, len(sizes))) & ~taken
+    free = ((1 << len(sizes)) - 1) & ~1 & ~taken
     strict = [at for at, claim in enumerate(claims) if claim.isolation is Isolation.DEDICATED]
     others = [at for at, claim in enumerate(claims) if claim.isolation is not Isolation.DEDICATED]
     lent = 0
@@ -79,12 +80,12 @@ def _chosen(sizes: Sequence[int], claim: Claim, free: int, lent: int) -> int:
         # By size first: what it has decides only among lanes that are as large, or lanes
         # of different sizes would have it take others the second time.
         return _fill(sizes, claim.least, sorted(
-            _numbers(free), key=lambda lane: (-sizes[lane], not own >> lane & 1)), WATERMARK)
+            lanes_of(free), key=lambda lane: (-sizes[lane], not own >> lane & 1)), WATERMARK)
     found = _fill(sizes, max(claim.least, 1), sorted(
-        _numbers(free), key=lambda lane: (not own >> lane & 1, lent >> lane & 1)))
+        lanes_of(free), key=lambda lane: (not own >> lane & 1, lent >> lane & 1)))
     # A lane that it had, and that is not needed beside a larger one.
     return _fill(sizes, max(claim.least, 1), sorted(
-        _numbers(found), key=lambda lane: -sizes[lane]))
+        lanes_of(found), key=lambda lane: -sizes[lane]))
 
 
 def _fill(sizes: Sequence[int], left: int, order: Iterable[int], watermark: float = 0.0) -> int:
@@ -95,11 +96,3 @@ def _fill(sizes: Sequence[int], left: int, order: Iterable[int], watermark: floa
             lanes |= 1 << lane
             left -= sizes[lane]
     return lanes
-
-
-def _bits(lanes: Iterable[int]) -> int:
-    return sum(1 << lane for lane in lanes)
-
-
-def _numbers(lanes: int) -> list[int]:
-    return [lane for lane in range(lanes.bit_length()) if lanes >> lane & 1]

@@ -347,8 +347,10 @@ class _Planner:
             # Not known: whoever has lanes keeps them.
             return found
         open_to = [at for at, row in enumerate(rows) if row is None or row.lanes is None]
-        others = {key for key in self.kernel if key not in set(keys)} - self._freed()
-        taken = sum({self._held(key) for key in others if self._pool(key[0]) == pool})
+        taken = 0
+        for key in self.kernel.keys() - set(keys) - self._freed():
+            if self._pool(key[0]) == pool:
+                taken |= self._held(key)
         for at in set(range(len(wishes))) - set(open_to):
             taken |= found[at]
         claims = [lanes_of_pool.Claim(

@@ -6,18 +6,18 @@ in bytes, times in the unit that the name ends with.
 """
 
 import dataclasses
-import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from nova_vcache.extra_specs import Isolation
 from vcache_agent import histogram, lanes, marginal, pools, recent, view
 from vcache_agent.admission import specs_of
 from vcache_agent.dm import Dm, DmError
-from vcache_agent.model import Curve, Device, Tag, lanes_of, mask_of
+from vcache_agent.model import Curve, Device, Tag, lanes_of
 from vcache_agent.netlink import spec
 from vcache_agent.overrides import NONE, Adjust
+from vcache_agent.recent import Lately, TagKey
 
 if TYPE_CHECKING:
     from vcache_agent.store import Store
@@ -26,21 +26,16 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 
-#: Gives the curve of a tag; None: it has none.
-Curves = Callable[[Tag], Curve | None]
-
-
 def host(outcome: "Outcome", store: "Store", devices: list[Device], tags: list[Tag],
-         latest: recent.Recent, curves: Curves) -> Json:
+         lately: Mapping[TagKey, Lately], curves: Mapping[TagKey, Curve]) -> Json:
     """Return devices, pools, domains and their disks."""
-    lately = latest.update(tags, time.monotonic())
     found, problem = _pools()
     domains = _domains(outcome, store)
-    disks = _disks(outcome, devices, tags, lately)
+    disks = _disks(outcome, devices, tags, lately, {row["device"]: row["lanes_bytes"]
+                                                    for row in found})
     lenders = _lenders(store, domains, disks)
     for pool in found:
-        lanes_of_disks(pool, disks)
-        pool["lanes_free"] = lanes_free(pool, devices, tags, lenders)
+        pool["lanes_free"] = _lanes_free(pool, devices, tags, lenders)
     return {
         "draining": store.draining(),
         "tags_max": spec.TAG_MAX,
@@ -69,15 +64,8 @@ def _lenders(store: "Store", domains: list[Json], disks: list[Json]) -> set[tupl
             if row["uuid"] in auto and row["tag"] is not None and row["tag"] not in by_hand}
 
 
-def lanes_of_disks(pool: Json, disks: list[Json]) -> None:
-    """Say of the disks in a pool what the lanes hold that they have for themselves."""
-    for row in disks:
-        if row["pool"] == pool["device"]:
-            row["lanes_bytes"] = lanes.capacity(pool["lanes_bytes"], mask_of(row["lanes"]))
-
-
-def lanes_free(pool: Json, devices: list[Device], tags: list[Tag],
-               lenders: set[tuple[str, int]]) -> int:
+def _lanes_free(pool: Json, devices: list[Device], tags: list[Tag],
+                lenders: set[tuple[str, int]]) -> int:
     """Return how many lanes of a pool an instance can have for itself."""
     inside = {item.number for item in devices if item.pool == pool["device"]}
     held = {lane for tag in tags if tag.device in inside
@@ -103,8 +91,11 @@ def _domains(outcome: "Outcome", store: "Store") -> list[Json]:
 
 
 def _disks(outcome: "Outcome", devices: list[Device], tags: list[Tag],
-           lately: dict[recent.TagKey, recent.Lately]) -> list[Json]:
-    """Return the disks as ``vcache disks --json`` does, and what they have of a cache."""
+           lately: Mapping[TagKey, Lately], lane_sizes: Mapping[str, list[int]]) -> list[Json]:
+    """Return the disks as ``vcache disks --json`` does, and what they have of a cache.
+
+    :param lane_sizes: sizes of the pools' lanes in bytes, by number
+    """
     pool_of = {str(item.number): item.pool for item in devices}
     found = {(str(item.device), item.id): item for item in tags}
     found_lately = {(str(number), tag): item for (number, tag), item in lately.items()}
@@ -112,29 +103,29 @@ def _disks(outcome: "Outcome", devices: list[Device], tags: list[Tag],
     for row in rows:
         key = (row["device"], row["tag"])
         tag, of = found.get(key), found_lately.get(key)
-        row |= {"pool": pool_of.get(row["device"] or "") or None,
+        pool = pool_of.get(row["device"] or "", "")
+        row |= {"pool": pool or None,
                 "cache_share_bytes": tag.cache_share_bytes if tag else None,
-                "lanes": ",".join(map(str, lanes_of(tag.cache_lanes))) if tag else "",
-                "lanes_bytes": 0,
+                "lanes_bytes": lanes.capacity(lane_sizes.get(pool, ()), tag.cache_lanes)
+                if tag else 0,
                 "flush_p99_us": _p99_us(of.flushes) if of else None,
                 "read_p99_us": _p99_us(of.reads) if of else None}
     return rows
 
 
-def _loss_per_gb(tags: list[Tag], lately: dict[recent.TagKey, recent.Lately],
-                 curves: Curves) -> float | None:
+def _loss_per_gb(tags: list[Tag], lately: Mapping[TagKey, Lately],
+                 curves: Mapping[TagKey, Curve]) -> float | None:
     """Return what the tags would lose with one GiB less; None: how much they read is not known.
 
-    One that has come since is not asked about yet.
+    One that has come since is not counted yet.
     """
-    users, unknown = [], False
-    for tag in tags:
-        rate = lately[tag.device, tag.id].reads_per_s
-        unknown |= bool(tag.cached_bytes) and rate is None
-        curve = curves(tag) if tag.cached_bytes and rate is not None else None
-        if curve is not None and rate is not None:
-            users.append(marginal.User(curve, tag.cached_bytes, rate))
-    return None if unknown and not users else round(marginal.loss_per_gb(users), 3)
+    cached = [tag for tag in tags if tag.cached_bytes]
+    rates = {(tag.device, tag.id): lately[tag.device, tag.id].reads_per_s for tag in cached}
+    if cached and set(rates.values()) == {None}:
+        return None
+    return round(marginal.loss_per_gb(
+        marginal.User(curves[key], tag.cached_bytes, rate) for tag in cached
+        if (rate := rates[key := (tag.device, tag.id)]) is not None and key in curves), 3)
 
 
 def _p99_us(counts: recent.Counts) -> float | None:

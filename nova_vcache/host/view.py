@@ -180,10 +180,10 @@ class HostView:
         for disk in self._disks.get(uuid, ()):
             if disk["tag"] is None:
                 continue
-            flush_us = specs["slo_flush_ms"] and specs["slo_flush_ms"] * 1000
-            told = [now > limit for limit, now in ((flush_us, disk["flush_p99_us"]),
-                                                   (specs["slo_read_us"], disk["read_p99_us"]))
-                    if limit is not None and now is not None]
+            told = [now > limit * scale for limit, scale, now in (
+                (specs["slo_flush_ms"], 1000, disk["flush_p99_us"]),
+                (specs["slo_read_us"], 1, disk["read_p99_us"]))
+                if limit is not None and now is not None]
             found.append(any(told) if told else None)
         return found
 

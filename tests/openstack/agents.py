@@ -52,7 +52,7 @@ class FakeAgent:
         self.answer["disks"].append({
             "uuid": uuid, "disk": "vda", "mode": found["mode"], "state": "isolated", "note": "",
             "tag": number, "pool": "254:9", "cached_bytes": GIB // 4,
-            "cache_share_bytes": GIB, "lanes": "", "lanes_bytes": 0, "dirty_bytes": 4096,
+            "cache_share_bytes": GIB, "lanes_bytes": 0, "dirty_bytes": 4096,
             "cache_dirty_bytes": 8192, "flush_p99_us": 900.0, "read_p99_us": None})
         self.answer["tags_of"][uuid] = 1
         return uuid

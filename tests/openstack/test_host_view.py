@@ -55,7 +55,7 @@ def test_lanes_that_one_has_for_itself_are_nobody_elses(agent):
     agent.answer["pools"][0] |= {"lanes_bytes": [5 << 30, 5 << 30], "lanes_free": 1}
     assert view(agent).report(0.0).summary.lanes_free == 1
     uuid = agent.add(1, min_mb=100, isolation="dedicated")
-    agent.answer["disks"][0] |= {"lanes": "1", "lanes_bytes": 5 << 30}
+    agent.answer["disks"][0] ["lanes_bytes"] = 5 << 30
     agent.answer["pools"][0]["lanes_free"] = 0
     summary = view(agent).report(0.0).summary
     assert (summary.lanes_free, summary.cache_free_mb) == (0, 9216 - 5120)

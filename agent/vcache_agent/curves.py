@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The miss-ratio curves of tags, as the kernel has said lately."""
+
+import contextlib
+import threading
+from collections.abc import Iterable
+
+from vcache_agent.model import Curve, Tag
+from vcache_agent.netlink.client import Client
+from vcache_agent.netlink.errors import NetlinkError
+from vcache_agent.recent import TagKey
+
+
+class Curves:
+    """Curves of the tags that have something in a cache; used from several threads.
+
+    The kernel adds a curve up under the lock that each request of the tag takes for a
+    moment, and a curve moves slowly: so each is asked for only now and then.
+
+    :param seconds: how old one may be
+    """
+
+    def __init__(self, seconds: float = 60.0) -> None:
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._kept: dict[TagKey, tuple[float, Curve | None]] = {}
+
+    def update(self, tags: Iterable[Tag], now: float) -> dict[TagKey, Curve]:
+        """Return the curves, by tag; of those that have a sample.
+
+        :param now: monotonic
+        """
+        wanted = [(tag.device, tag.id) for tag in tags if tag.cached_bytes]
+        with self._lock:
+            self._kept = {key: self._kept[key] for key in wanted if key in self._kept
+                          and now - self._kept[key][0] < self._seconds}
+            missing = [key for key in wanted if key not in self._kept]
+            if missing:
+                with contextlib.suppress(NetlinkError), Client() as client:
+                    self._kept |= {key: (now, _ask(client, key)) for key in missing}
+            return {key: curve for key, (_, curve) in self._kept.items() if curve is not None}
+
+
+def _ask(client: Client, key: TagKey) -> Curve | None:
+    try:
+        return client.curve(*key)
+    except NetlinkError:
+        return None  # the tag has gone, or there is no sample of it
