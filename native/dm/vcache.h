@@ -185,7 +185,6 @@ struct vc_map {
 struct vc_stats {
 	atomic64_t reads;
 	atomic64_t read_ns;
-	atomic64_t read_hist[VC_HIST_BUCKETS];
 	atomic64_t read_sectors;
 	atomic64_t read_hit_sectors;
 	atomic64_t cache_hit_sectors;
@@ -199,12 +198,14 @@ struct vc_stats {
 	atomic64_t writeout_errors;
 	atomic64_t flushes;
 	atomic64_t flush_ns;
-	atomic64_t flush_hist[VC_HIST_BUCKETS];
 	atomic64_t waits;
 	atomic64_t wait_ns;
 	atomic64_t discards;
 	atomic64_t device_flushes;
 	atomic64_t tagged_flushes;
+	/* Behind what is counted together. */
+	atomic64_t flush_hist[VC_HIST_BUCKETS];
+	atomic64_t read_hist[VC_HIST_BUCKETS];
 };
 
 /* Why a tag is covered by every flush though it is nobody else's. */
