@@ -111,8 +111,9 @@ openstack-api: venv ## vcache-api and vcache-host with real Keystone, Placement 
 	@$(PYTHON) .ci/suite.py openstack_api
 
 .PHONY: devstack-test
-devstack-test: venv module ## the devstack plugin with devstack's own functions, in a root of its own: ten minutes
+devstack-test: venv module ## the devstack plugin with devstack's own functions, in a root of its own: half an hour
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) .ci/suite.py devstack
+
 .PHONY: openstack-test
 openstack-test: openstack-parts ## what Nova's actions do to tags and dirty data, on the all-in-one; TESTS='-k rescue'
 	@VCACHE_KERNEL="$(KREL)" build/openstack/venv/bin/python -m pytest \

@@ -27,6 +27,7 @@ import requests
 from bench.api.fleet import INSTANCES, instance_number, node_name
 from nova_vcache.placement import names
 from nova_vcache.rpc import api_side
+from tests.cloud.memory import pss_mib
 from tests.cloud.processes import wait_for
 from tests.openstack.agents import PROJECT, uuid_of
 from tests.openstack_api.cloud import Cloud
@@ -37,7 +38,6 @@ STEPS = (10, 100, 1000)
 FLEET = 250  # hosts in a process
 LISTS, CHANGES = 100, 50
 STEADY_SECONDS, FLOOD_SECONDS = 30, 10
-_MIB = 1 << 20
 
 
 class DefaultCloud(Cloud):
@@ -255,16 +255,10 @@ class Bench:
         return {name: sum(map(ticks, pids)) / os.sysconf("SC_CLK_TCK")
                 for name, pids in self.processes().items()}
 
-    def memory(self) -> dict[str, float]:
+    def memory(self) -> dict[str, int]:
         """Return MiB of memory: of one process of the API, the larger one; of the broker."""
-        def mib(pid: int) -> float:
-            text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-            found = re.search(r"^Pss: *(\d+) kB", text, re.MULTILINE)
-            return int(found[1]) * 1024 / _MIB if found else 0.0
-
-        found = {name: [mib(pid) for pid in pids] for name, pids in self.processes().items()}
-        return {"api_process_mib": round(max(found["api"]), 1),
-                "rabbitmq_mib": round(sum(found["rabbitmq"]), 1)}
+        found = {name: [pss_mib(pid) for pid in pids] for name, pids in self.processes().items()}
+        return {"api_process_mib": max(found["api"]), "rabbitmq_mib": sum(found["rabbitmq"])}
 
 
 def measured(actions: dict[str, Callable[[], object]], runs: int) -> dict[str, dict[str, float]]:
