@@ -108,21 +108,74 @@ static struct vc_chunk *vc_log_giving(struct vc_log *log)
 	return c;
 }
 
-/* Half as hot, and the last to be looked at again. What is here is not counted. */
-static void vc_chunk_cool(struct vc_pool *p, struct vc_log *log,
-			  struct vc_chunk *c)
+/* Half as hot. */
+static void vc_chunk_cool(struct vc_pool *p, struct vc_chunk *c)
 {
 	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, i;
 
-	for (i = 0; i < vc_log_room(&p->g); i++)
-		WRITE_ONCE(p->heat[cell + i], READ_ONCE(p->heat[cell + i]) / 2);
-	WRITE_ONCE(log->credit, log->credit -
-		   min(log->credit, i * VC_CREDIT_KEEP));
+	for (i = cell; i < cell + vc_log_room(&p->g); i++) {
+		WRITE_ONCE(p->heat[i], READ_ONCE(p->heat[i]) / 2);
+		if (!READ_ONCE(c->own))
+			vc_lookup_sort(p, i);
+	}
+}
+
+/* Blocks that the tag of a log has read in the cache. */
+static u64 vc_log_hits(struct vc_log *log)
+{
+	struct vc_tag *tag;
+	u64 sectors = 0;
+
+	rcu_read_lock();
+	tag = rcu_dereference(log->user);
+	if (tag)
+		sectors = atomic64_read(&tag->stats.cache_hit_sectors);
+	rcu_read_unlock();
+	return sectors / VC_BLOCK_SECTORS;
+}
+
+/* The next chunks of a log cool down, wherever they are: as many as it has read. */
+static void vc_log_cool(struct vc_pool *p, struct vc_log *log)
+{
+	u64 hits = vc_log_hits(log);
+	u32 n = vc_cool_chunks(hits - log->cooled_at, vc_log_room(&p->g));
+	u32 i, chunks = p->g.chunks - p->g.first_chunk;
+
+	if (n)
+		log->cooled_at = hits;
+	for (i = 0; n && i < min(chunks, VC_MIGRATE_LOOK); i++) {
+		struct vc_chunk *c;
+
+		log->cool_at = (log->cool_at + 1) % chunks;
+		c = &p->chunk[p->g.first_chunk + log->cool_at];
+		if (READ_ONCE(c->log) != log || !vc_chunk_used(c))
+			continue;
+		vc_chunk_cool(p, c);
+		n--;
+		cond_resched();
+	}
+}
+
+/* A chunk in a log's own lanes is the last to be looked at again. */
+static void vc_log_turn(struct vc_log *log, struct vc_chunk *c)
+{
 	if (!c->reads)
 		return;
 	spin_lock_irq(&log->lock);
 	list_move_tail(&c->node, &c->reads->chunks[VC_OWN]);
 	spin_unlock_irq(&log->lock);
+}
+
+/* How hot are all blocks of a chunk together? */
+static u32 vc_chunk_warmth(const struct vc_pool *p, const struct vc_chunk *c)
+{
+	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, sum = 0, i;
+
+	for (i = cell; i < cell + vc_log_room(&p->g); i++) {
+		if (vc_cell_mask(&p->ix, i))
+			sum += READ_ONCE(p->heat[i]);
+	}
+	return sum;
 }
 
 /*
@@ -141,12 +194,13 @@ static bool vc_log_yield(struct vc_pool *p, struct vc_log *log)
 }
 
 /*
- * Have room for a chunk in a log's own lanes. Return: there is; or something was
- * done, and there may be the next time.
+ * Have room for a chunk of shared lanes in a log's own. Return: there is; or something
+ * was done, and there may be the next time.
  */
-static bool vc_log_give_way(struct vc_pool *p, struct vc_log *log, bool *room)
+static bool vc_log_give_way(struct vc_pool *p, struct vc_log *log,
+			    const struct vc_chunk *hot, bool *room)
 {
-	u32 cells = vc_log_room(&p->g);
+	u32 cells = vc_log_room(&p->g), warmth = vc_chunk_warmth(p, hot);
 	struct vc_chunk *c;
 
 	*room = vc_own_has_room(log);
@@ -156,33 +210,35 @@ static bool vc_log_give_way(struct vc_pool *p, struct vc_log *log, bool *room)
 	    vc_log_giving(log) : NULL;
 	if (!c)
 		return false;
-	if (!vc_swap_pays(cells - vc_chunk_heat(p, c, VC_HEAT_MAIN), cells)) {
-		vc_chunk_cool(p, log, c);
+	if (!vc_swap_pays(vc_chunk_warmth(p, c), warmth, cells)) {
+		vc_log_turn(log, c);
 		return true;
 	}
 	if (!vc_log_may_grow(p, log))
 		return vc_log_yield(p, log);
+	log->stays = vc_swap_heat(warmth, cells);
 	return !vc_chunk_kill(p, c, VC_KILL_SWAP);
 }
 
-/* Up to @left chunks of a log change places, or cool down. Return: some did. */
+/*
+ * Up to @left chunks of a log change places, or have been compared. Return: some
+ * have.
+ */
 static bool vc_log_migrate(struct vc_pool *p, struct vc_log *log, u32 left)
 {
-	struct vc_chunk *c;
+	struct vc_chunk *c = NULL;
 	bool done = false, room;
 
 	if (!vc_log_swelters(log) || READ_ONCE(log->vol->stopped))
 		return false;
+	vc_log_cool(p, log);
 	vc_reads_leave(log, VC_READS_MAIN, VC_SHARED);
 	vc_reads_leave(log, VC_READS_WARM, VC_OWN);
 	for (; left && vc_log_swelters(log); left--) {
-		if (!vc_log_give_way(p, log, &room))
+		c = vc_log_sweltering(p, log);
+		if (!c || !vc_log_give_way(p, log, c, &room) ||
+		    (room && vc_chunk_kill(p, c, VC_KILL_SWAP)))
 			break;
-		if (room) {
-			c = vc_log_sweltering(p, log);
-			if (!c || vc_chunk_kill(p, c, VC_KILL_SWAP))
-				break;
-		}
 		done = true;
 	}
 	return done;

@@ -32,6 +32,15 @@ static u32 vc_own_reserve(const struct vc_log *log)
 	return max(READ_ONCE(log->own_size) / 10, vc_own_for_carry(log) + 1);
 }
 
+/* Can a log have one more chunk in the shared lanes? */
+static bool vc_own_may_do_without(const struct vc_log *log)
+{
+	const struct vc_pool *p = log->vol->pool;
+
+	return vc_log_may_grow(p, log) &&
+	       READ_ONCE(p->nfree) > vc_pool_for_carry(p);
+}
+
 /**
  * vc_own_is_short - are fewer chunks free in a log's own lanes than should be?
  * @log: the log
@@ -44,8 +53,7 @@ bool vc_own_is_short(const struct vc_log *log)
 	u64 lanes = READ_ONCE(log->lanes);
 
 	return lanes && vc_lanes_free(p, lanes) < vc_own_reserve(log) &&
-	       !(vc_log_may_grow(p, log) &&
-		 READ_ONCE(p->nfree) > vc_pool_for_carry(p));
+	       !vc_own_may_do_without(log);
 }
 
 /**
@@ -91,6 +99,12 @@ bool vc_own_may_take(const struct vc_pool *p, const struct vc_log *log,
 	case VC_TAKE_WRITE:
 		return below || log->nr < VC_CHUNKS_MIN;
 	case VC_TAKE_READ:
+		/*
+		 * Where it can have no more anywhere it gets one of those that are kept
+		 * free, and then its oldest goes: or nothing would, and nothing came.
+		 */
+		return below && nfree + !vc_own_may_do_without(log) >
+				vc_own_reserve(log);
 	case VC_TAKE_KEEP:
 		return below && nfree > vc_own_reserve(log);
 	case VC_TAKE_PREFETCH:

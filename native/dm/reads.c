@@ -299,7 +299,8 @@ static struct vc_fate vc_reads_fate(struct vc_chunk *c, enum vc_kill how)
 							   VC_HEAT_NEW;
 
 	if (how == VC_KILL_SWAP)
-		return vc_fate_swap(c->own, READ_ONCE(log->credit), room);
+		return vc_fate_swap(c->own ? log->stays : VC_HEAT_SHARED,
+				    READ_ONCE(log->credit), room);
 	return vc_fate_goes(hot, vc_reads_fit(log), vc_keep_most(room),
 			    log->lanes);
 }

@@ -266,6 +266,10 @@ struct vc_claim {
  * @own_short: too few of these are free, and what is clean cannot go
  * @astray: chunks that it has in other logs' lanes
  * @look_at: where the next chunk is looked for whose hot blocks migrate
+ * @cool_at: where the next one that cools down
+ * @cooled_at: blocks that had been read in the cache when one did
+ * @stays: so hot are blocks that stay in its own lanes when a chunk of these goes
+ *	for one that is hotter; VC_HEAT_MAX at most
  * @written: when the last record was sent, jiffies
  * @seals: seals that are not in use
  * @closed: seals of chunks whose records are complete
@@ -312,6 +316,9 @@ struct vc_log {
 	bool own_short;
 	u32 astray;
 	u32 look_at;
+	u32 cool_at;
+	u64 cooled_at;
+	u32 stays;
 	unsigned long written;
 	struct list_head seals;
 	struct list_head closed;

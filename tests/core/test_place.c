@@ -58,22 +58,52 @@ static void test_what_changes_places(void)
 {
 	const u32 all = ROOM * VC_CREDIT_KEEP;
 
-	CHECK(is(vc_fate_swap(true, VC_CREDIT_MAX, ROOM), VC_HEAT_MAIN, ROOM, ROOM));
-	CHECK(is(vc_fate_swap(false, all, ROOM), VC_HEAT_SHARED, ROOM, ROOM));
-	CHECK(is(vc_fate_swap(false, all - 1, ROOM), VC_HEAT_SHARED, ROOM, ROOM - 1));
-	CHECK(is(vc_fate_swap(true, 10 * VC_CREDIT_KEEP, ROOM), VC_HEAT_MAIN, ROOM, 10));
-	CHECK(is(vc_fate_swap(false, 0, ROOM), VC_HEAT_SHARED, ROOM, 0));
+	CHECK(is(vc_fate_swap(3, VC_CREDIT_MAX, ROOM), 3, ROOM, ROOM));
+	CHECK(is(vc_fate_swap(VC_HEAT_SHARED, all, ROOM), VC_HEAT_SHARED, ROOM, ROOM));
+	CHECK(is(vc_fate_swap(VC_HEAT_SHARED, all - 1, ROOM), VC_HEAT_SHARED, ROOM, ROOM - 1));
+	CHECK(is(vc_fate_swap(1, 10 * VC_CREDIT_KEEP, ROOM), 1, ROOM, 10));
+	CHECK(is(vc_fate_swap(VC_HEAT_SHARED, 0, ROOM), VC_HEAT_SHARED, ROOM, 0));
 }
 
-/* A chunk gives way of which half is cold. */
+/* A chunk gives way that is half as hot as the other, or less, and a little more. */
 static void test_when_a_chunk_gives_way(void)
 {
-	CHECK(vc_swap_pays(ROOM, ROOM));
-	CHECK(vc_swap_pays(ROOM / 2, ROOM));
-	CHECK(!vc_swap_pays(ROOM / 2 - 1, ROOM));
-	CHECK(!vc_swap_pays(0, ROOM));
-	CHECK(vc_swap_pays(32, 63));
-	CHECK(!vc_swap_pays(31, 63));
+	u32 heat;
+
+	CHECK(vc_swap_pays(0, ROOM / 2, ROOM));
+	CHECK(!vc_swap_pays(0, ROOM / 2 - 1, ROOM));
+	CHECK(vc_swap_pays(ROOM, 5 * ROOM / 2, ROOM));
+	CHECK(!vc_swap_pays(ROOM, 5 * ROOM / 2 - 1, ROOM));
+	for (heat = 1; heat <= VC_HEAT_MAX; heat++) {
+		/* Not when it was only read once less, or has just cooled down. */
+		CHECK(!vc_swap_pays((heat - 1) * ROOM, heat * ROOM, ROOM) || heat == 1);
+		CHECK(!vc_swap_pays(heat * ROOM / 2, heat * ROOM, ROOM));
+	}
+}
+
+/* As hot as what comes, on the average; so no more than half of what gives way stays. */
+static void test_how_hot_is_what_stays(void)
+{
+	u32 heat, shared;
+
+	CHECK(vc_swap_heat(0, ROOM) == 1);
+	CHECK(vc_swap_heat(ROOM, ROOM) == 1);
+	CHECK(vc_swap_heat(ROOM + 1, ROOM) == 2);
+	CHECK(vc_swap_heat(VC_HEAT_MAX * ROOM, ROOM) == VC_HEAT_MAX);
+	for (shared = 1; shared <= VC_HEAT_MAX * ROOM; shared++) {
+		heat = vc_swap_heat(shared, ROOM);
+		/* Blocks with that heat, in a chunk that still gives way. */
+		CHECK(shared < ROOM / 2 || (shared - ROOM / 2) / 2 / heat <= ROOM / 2);
+	}
+}
+
+/* One chunk for so many blocks that were read, but not too many at a time. */
+static void test_how_much_cools_down(void)
+{
+	CHECK(vc_cool_chunks(ROOM - 1, ROOM) == 0);
+	CHECK(vc_cool_chunks(ROOM, ROOM) == 1);
+	CHECK(vc_cool_chunks(VC_COOL_MAX * ROOM - 1, ROOM) == VC_COOL_MAX - 1);
+	CHECK(vc_cool_chunks((u64)VC_COOL_MAX << 40, ROOM) == VC_COOL_MAX);
 }
 
 int main(void)
@@ -84,5 +114,7 @@ int main(void)
 	test_the_hot_ones_come_first();
 	test_what_changes_places();
 	test_when_a_chunk_gives_way();
+	test_how_hot_is_what_stays();
+	test_how_much_cools_down();
 	return 0;
 }

@@ -2,6 +2,7 @@
 """Lanes: ranges of the cache device, and tags that have some for themselves."""
 
 import contextlib
+import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -356,6 +357,26 @@ def test_who_has_everything_dirty_goes_on_when_its_origin_does(
         check_all(neighbour, 0, 60, 200)
 
 
+def held(client: Client, device: Mapped, first_mb: int, megabytes: int) -> int:
+    """Return how many sectors of a range are in the cache."""
+    first, end = first_mb * SECTORS, (first_mb + megabytes) * SECTORS
+    return sum(max(min(run.start + run.len, end) - max(run.start, first), 0)
+               for run in client.cached(device.number, TAG))
+
+
+def read_evenly(disk: Disk, first_mbs: dict[int, int], times: int) -> None:
+    """Read ranges so often, each time in another order.
+
+    :param first_mbs: how many megabytes from where on
+    """
+    places = [mb * SECTORS + at for mb, megabytes in first_mbs.items()
+              for at in range(0, megabytes * SECTORS, 64)]
+    for _ in range(times):
+        random.shuffle(places)
+        for at in places:
+            disk.read(at, 64)
+
+
 def hot_percent(tag: Tag) -> float:
     """Return how much of what a tag has in shared lanes is hot."""
     return 100 * tag.cache_hot_bytes / max(tag.cached_bytes - tag.cache_own_bytes, 1)
@@ -399,16 +420,20 @@ def test_they_change_places_where_a_tag_may_have_no_more(origin: str, client: Cl
           stack.cached(second, pool, 2, "volume 8") as other,
           Disk(device.path) as disk, Disk(other.path) as neighbour):
         client.tag_set(device.number, TAG, cache_lanes=2)
+        prefetch(client, device, [(0, 14 * SECTORS), (20 * SECTORS, 20 * SECTORS)])
+        assert wait(client, device) == 34 * SECTORS
         write_all(neighbour, 0, 60, 100)
         assert stack.wait_until(lambda: stack.cache_status(other).dirty == 0)
-        read_twice(disk, 0, 14)
-        read_twice(disk, 20, 20)
-        assert cached(client, device) == (13, 20)
-        for _ in range(6):
+        own, shared = cached(client, device)
+        assert own == 13
+        assert shared >= 20
+        end = time.monotonic() + 300
+        while client.tag(device.number, TAG).stats.migrated_blocks <= 1000:
+            assert time.monotonic() < end, (client.tag(device.number, TAG),
+                                            stack.pool_status(pool))
             check_all(disk, 20, 10, 1)
         assert stack.wait_until(lambda: not swelters(client.tag(device.number, TAG)), 60), (
             client.tag(device.number, TAG), stack.pool_status(pool))
-        assert client.tag(device.number, TAG).stats.migrated_blocks > 1000
         # What others have is still theirs.
         assert client.tag(other.number, 8).cached_bytes >= 18 * MIB
         time.sleep(1)
@@ -416,6 +441,63 @@ def test_they_change_places_where_a_tag_may_have_no_more(origin: str, client: Cl
         time.sleep(2)
         assert stack.pool_status(pool).kept == kept
         check_all(disk, 0, 40, 1)
+
+
+def test_what_is_read_gets_room_where_a_tag_may_have_no_more(origin: str,
+                                                             client: Client) -> None:
+    """In its own lanes: what is old there goes, though chunks are free."""
+    with Disk(origin) as disk:
+        write_all(disk, 0, 60, 1)
+    with (concatenation(48, 16) as ssd, stack.pool(ssd.path, lanes=ssd.lanes) as pool,
+          stack.cached(origin, pool) as device, stack.null_blk() as second,
+          stack.cached(second, pool, 2, "volume 8") as other,
+          Disk(device.path) as disk, Disk(other.path) as neighbour):
+        client.tag_set(device.number, TAG, cache_lanes=2)
+        prefetch(client, device, [(0, 14 * SECTORS), (20 * SECTORS, 20 * SECTORS)])
+        assert wait(client, device) == 34 * SECTORS
+        write_all(neighbour, 0, 60, 100)
+        assert stack.wait_until(lambda: stack.cache_status(other).dirty == 0)
+        end = time.monotonic() + 120
+        while held(client, device, 45, 6) < 5 * SECTORS:
+            assert time.monotonic() < end, (client.tag(device.number, TAG),
+                                            stack.pool_status(pool))
+            read_twice(disk, 45, 6)
+        check_all(disk, 45, 6, 1)
+
+
+def test_what_is_as_hot_everywhere_stays_where_it_is(origin: str, client: Client) -> None:
+    """There is nothing colder to change places with, also when it cools down."""
+    with Disk(origin) as disk:
+        write_all(disk, 0, 60, 1)
+    with (concatenation(48, 16) as ssd, stack.pool(ssd.path, lanes=ssd.lanes) as pool,
+          stack.cached(origin, pool) as device, Disk(device.path) as disk):
+        client.tag_set(device.number, TAG, cache_lanes=2)
+        prefetch(client, device, [(0, 14 * SECTORS), (20 * SECTORS, 8 * SECTORS)])
+        assert wait(client, device) == 22 * SECTORS
+        read_evenly(disk, {0: 14, 20: 8}, 20)
+        assert swelters(client.tag(device.number, TAG))
+        # But for a few that have just not been read for a while.
+        assert client.tag(device.number, TAG).stats.migrated_blocks < 4 * 256
+        assert sum(cached(client, device)) >= 22
+
+
+def test_what_was_hot_once_gives_way_to_what_is(origin: str, client: Client) -> None:
+    with Disk(origin) as disk:
+        write_all(disk, 0, 60, 1)
+    with (concatenation(48, 16) as ssd, stack.pool(ssd.path, lanes=ssd.lanes) as pool,
+          stack.cached(origin, pool) as device, Disk(device.path) as disk):
+        client.tag_set(device.number, TAG, cache_lanes=2)
+        prefetch(client, device, [(0, 14 * SECTORS), (20 * SECTORS, 8 * SECTORS)])
+        assert wait(client, device) == 22 * SECTORS
+        # As hot as can be, in its own lanes.
+        for _ in range(16):
+            check_all(disk, 0, 14, 1)
+        end = time.monotonic() + 300
+        while client.tag(device.number, TAG).stats.migrated_blocks <= 1000:
+            assert time.monotonic() < end, (client.tag(device.number, TAG),
+                                            stack.pool_status(pool))
+            check_all(disk, 20, 8, 1)
+        check_all(disk, 0, 14, 1)
 
 
 def test_the_watermark_can_be_changed(origin: str, client: Client) -> None:

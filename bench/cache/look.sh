@@ -1,0 +1,80 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Runs in the box, in virtual time: two or four tenants, $3, with working sets of
+# different sizes read and write through one cache, the stack $4. fio's results go
+# to the folder $1, one file for each load, with what the disks saw beside it.
+# shellcheck disable=SC2034 # peers/stacks.sh uses what is set here
+set -eu
+name=bench-cache
+out=$1
+module=$2
+tenants=$3
+shift 3
+# All of them have 192 MiB of SSD together, whose working sets are 320 MiB.
+region=248
+slice=$((192 / tenants))
+case $tenants in
+2) sets='48 240' ;;
+4) sets='16 48 96 160' ;;
+esac
+. "$(dirname "$0")/../peers/stacks.sh"
+
+set_of() { # tenant: MiB that it uses
+    echo "$sets" | cut -d ' ' -f "$1"
+}
+
+# Some blocks are used more often than others, as on real disks.
+skewed='random_distribution=zipf:0.9'
+
+reads() {
+    for t in $(seq $tenants); do
+        job "$t" "size=$(set_of "$t")m" rw=randread bs=4k $skewed
+    done
+}
+
+# The first one is a database; the others read, and write what they do not sync.
+mixed() {
+    job 1 "size=$(set_of 1)m" rw=randwrite bs=4k fsync=1 $skewed
+    for t in $(seq 2 $tenants); do
+        job "$t" "size=$(set_of "$t")m" rw=randrw rwmixread=70 bs=4k $skewed
+    done
+}
+
+# One whose working set fits into its part, at a rate that it can keep when it is
+# there; then the same beside others that read and sync more than fits.
+alone() {
+    job 1 "size=$(set_of 1)m" rw=randread bs=4k rate_iops=1000
+}
+
+neighbours() {
+    alone
+    for t in $(seq 2 $tenants); do
+        job "$t" "size=${region}m" rw=randrw rwmixread=50 bs=4k fsync=8
+    done
+}
+
+# Twice: what comes first warms the cache, with another sequence.
+measure_load() { # load, seconds for warming
+    seed=100
+    "$1" | run "$stack-$1-$tenants-warm" "runtime=$2"
+    look warm; seed=0
+    "$1" | run "$stack-$1-$tenants" "runtime=${SECONDS_EACH:-3}"
+}
+
+measure() { # stack
+    stack=$1
+    # Every block exists; the newest of them are in the cache, if it takes writes.
+    for t in $(seq $tenants); do
+        fio --name=fill --filename="$(device "$t")" --ioengine=psync --direct=1 \
+            --size="$(set_of "$t")m" --rw=write --bs=256k --end_fsync=1 \
+            --allow_file_create=0 >/dev/null
+    done
+    look filled; sleep 60; look slept
+    measure_load reads "${SECONDS_WARM:-30}"
+
+
+
+}
+
+look() { echo "LOOK $1"; dmsetup status pool; for t in $(seq $tenants); do dmsetup status t$t; done; }
+measure_all "$@"
