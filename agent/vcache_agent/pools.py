@@ -23,7 +23,7 @@ from vcache_agent.store import Store
 
 POOL_TARGET, TARGET = "vcache-pool", "vcache"
 CHUNK_KIB = (64, 16384)
-READS_PERCENT = (0, 100)
+PERCENT = (0, 100)
 VOLUME_MAX = 2**32 - 1
 LANES_MAX = 64
 # How often a pool that shrinks is looked at.
@@ -118,6 +118,8 @@ class Pool:
 
     :param reads: of the used ones, those with what was read; None: the module does not say
     :param reads_percent: what was read goes first where it is more of what a disk has; likewise
+    :param hot_percent: hot and cold blocks change lanes where more than this of what a tag has in
+        shared ones is hot; likewise
     :param leaving: chunks behind the end of a pool that shrinks, which have still to go; likewise
     :param lanes: bytes of each lane, of which the first has the metadata, too
     """
@@ -134,6 +136,7 @@ class Pool:
     attached: int = 0
     reads: int | None = None
     reads_percent: int | None = None
+    hot_percent: int | None = None
     leaving: int | None = None
     lanes: tuple[int, ...] = ()
 
@@ -206,7 +209,8 @@ def _pool(dm: Dm, info: Info) -> Pool | None:
     return dataclasses.replace(
         found, reads=int(words[11]), reads_percent=int(words[13]),
         leaving=int(words[14]) if len(words) > 14 else None,
-        lanes=_lanes(lines[0], found, int(words[15])) if len(words) > 15 else ())
+        lanes=_lanes(lines[0], found, int(words[15])) if len(words) > 15 else (),
+        hot_percent=int(words[17]) if len(words) > 17 else None)
 
 
 def _lanes(line: Line, found: Pool, count: int) -> tuple[int, ...]:
@@ -259,7 +263,7 @@ def row(pool: Pool, members: list[Member]) -> dict[str, Any]:
         "free_bytes": pool.free * pool.chunk_bytes, "used_bytes": pool.used * pool.chunk_bytes,
         "dirty_bytes": pool.dirty * pool.chunk_bytes, "lanes_bytes": list(pool.lanes),
         "read_bytes": None if pool.reads is None else pool.reads * pool.chunk_bytes,
-        "reads_percent": pool.reads_percent,
+        "reads_percent": pool.reads_percent, "hot_percent": pool.hot_percent,
         "leaving_bytes": None if pool.leaving is None else pool.leaving * pool.chunk_bytes,
         "volumes": pool.volumes,
         "members": [{
@@ -280,9 +284,10 @@ def device_name(at: DeviceNumber) -> str:
 
 
 def create(dm: Dm, name: str, device: str, chunk_kib: int | None,
-           reads_percent: int | None = None, lanes: Lanes = ()) -> str:
+           percents: dict[str, int] | None = None, lanes: Lanes = ()) -> str:
     """Make a pool on a cache device, or find the one that is on it; return what was done.
 
+    :param percents: what the pool is not to have by default
     :param lanes: sizes in bytes, what they leave is one more; or a number of equal ones
     """
     if not _NAME.fullmatch(name):
@@ -303,7 +308,7 @@ def create(dm: Dm, name: str, device: str, chunk_kib: int | None,
             raise PoolError(f"a mapped device {name} exists already, and is not this pool")
         dm.remove(name)  # of a call that was killed
     size = _check_cache(dm, cache, device)
-    given = {"chunk_kib": chunk_kib, "reads_percent": reads_percent}
+    given = {"chunk_kib": chunk_kib, **(percents or {})}
     options = "".join(f" {key} {value}" for key, value in given.items() if value is not None)
     options += "".join(f" lane {sectors}" for sectors in _lane_sectors(lanes, size))
     options = options and f" {len(options.split())}{options}"
@@ -363,11 +368,20 @@ def _tell(dm: Dm, found: Pool, text: str) -> None:
         words.close()
 
 
-def tune(dm: Dm, name: str, reads_percent: int) -> str:
-    """Change how much of what a disk has in a pool may be there because it is read."""
+def tune(dm: Dm, name: str, percents: dict[str, int]) -> str:
+    """Change what is given, while a pool is used; return what was changed.
+
+    What this module cannot change is found before any of it is.
+    """
     found = pool(dm, name)
-    _tell(dm, found, f"reads_percent {reads_percent}")
-    return f"pool {name}: reads_percent {reads_percent}, was {found.reads_percent}"
+    was = {key: getattr(found, key) for key in percents}
+    if unknown := [key for key, value in was.items() if value is None]:
+        raise PoolError(f"pool {name}: the module in the kernel is too old to change "
+                        f"{' and '.join(unknown)}")
+    for key, value in percents.items():
+        _tell(dm, found, f"{key} {value}")
+    changes = (f"{key} {value}, was {was[key]}" for key, value in percents.items())
+    return f"pool {name}: {'; '.join(changes)}"
 
 
 def resize(dm: Dm, name: str, size: int | None, say: Callable[[str], None], *,

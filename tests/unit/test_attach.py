@@ -53,7 +53,7 @@ class Kernel:
         self.volumes: dict[int, int] = {}
         self.refuse_resume: str = ""
         self.refuse_load: str = ""
-        self.pool_status = "ok 2048 62 60 2 0 1 1 0 18.01 0 1 0 75 0"
+        self.pool_status = "ok 2048 62 60 2 0 1 1 0 18.01 0 1 0 75 0 1 0 20"
         self.resized: int | None = None
 
     def add(self, name: str, *lines: Line, uuid: str = "", users: int = 0) -> Device:
@@ -182,9 +182,9 @@ class Dm:
         if verb == "drain":
             device.drain = True
             return
-        if verb == "reads_percent":
+        if at := {"reads_percent": 13, "hot_percent": 17}.get(verb):
             said = self.kernel.pool_status.split()
-            self.kernel.pool_status = " ".join([*said[:13], words[0], *said[14:]])
+            self.kernel.pool_status = " ".join([*said[:at], words[0], *said[at + 1:]])
             return
         if verb == "resize":
             self.kernel.resized = int(words[0])
@@ -549,6 +549,11 @@ def test_a_pool_is_tuned(kernel: Kernel, monkeypatch: pytest.MonkeyPatch,
     assert cli.main(["pool", "list", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["pools"]
     assert (row["read_bytes"], row["reads_percent"]) == (MIB, 20)
+    assert cli.main(["pool", "set", "fast", "--reads-percent", "30", "--hot-percent", "100"]) == 0
+    assert capsys.readouterr().out == \
+        "pool fast: reads_percent 30, was 20; hot_percent 100, was 20\n"
+    (found,) = pools.pools(as_dm(Dm(kernel)))
+    assert (found.reads_percent, found.hot_percent) == (30, 100)
     assert cli.main(["pool", "set", "slow", "--reads-percent", "20"]) != 0
     assert "pools of this host: fast" in capsys.readouterr().err
 
@@ -600,6 +605,13 @@ def test_an_older_module_does_not_resize(kernel: Kernel) -> None:
     assert kernel.resized is None
 
 
+def test_an_older_module_is_told_nothing_when_it_does_not_know_all(kernel: Kernel) -> None:
+    kernel.pool_status = "ok 2048 62 60 2 0 1 1 0 18.01 0 1 0 75"
+    with pytest.raises(PoolError, match="too old to change hot_percent"):
+        pools.tune(as_dm(Dm(kernel)), "fast", {"reads_percent": 10, "hot_percent": 10})
+    assert kernel.pool_status.endswith(" 75")
+
+
 def test_a_module_that_does_not_say_what_is_read(kernel: Kernel) -> None:
     kernel.pool_status = "ok 2048 62 60 2 0 1 1 0 18.01"
     (found,) = pools.pools(as_dm(Dm(kernel)))
@@ -613,7 +625,7 @@ def test_a_module_that_does_not_say_what_is_read(kernel: Kernel) -> None:
     "pool set fast --reads-percent 101", "pool resize", "pool resize fast 0",
     "pool resize fast -1", "pool resize fast 5X", "pool resize fast G",
     "pool resize fast 10000000000000000000", "pool resize fast 9999999999T",
-    "pool create fast sdb --reads-percent -1",
+    "pool create fast sdb --reads-percent -1", "pool set fast --hot-percent 101",
     "pool create fast sdb --chunk-kib 32", "pool drop fast 0", "mode lv flush-only", "detach"])
 def test_wrong_usage(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -37,7 +37,7 @@ def add_commands(commands: Any) -> None:
     command.add_argument("device", metavar="DEVICE", help="an SSD, a partition, a volume")
     command.add_argument("--chunk-kib", type=_chunk, metavar="N",
                          help="unit of the cache, a power of two from 64 to 16384 (1024)")
-    _add_reads(command, required=False)
+    _add_percents(command)
     _add_lanes(command)
     command.set_defaults(run=_create)
     command = pool_commands.add_parser(
@@ -45,8 +45,8 @@ def add_commands(commands: Any) -> None:
         description="Change a pool in use. It lasts until the pool is removed, or the host "
                     "stops: give 'pool create' the same then.")
     command.add_argument("name", metavar="NAME")
-    _add_reads(command, required=True)
-    command.set_defaults(run=_set)
+    _add_percents(command)
+    command.set_defaults(run=_set, usage=command.error)
     command = pool_commands.add_parser(
         "resize", help="use more or less of the cache device",
         description="Use more or less of the cache device, while the pool is in use: make the "
@@ -91,10 +91,19 @@ def add_commands(commands: Any) -> None:
     command.set_defaults(run=_mode)
 
 
-def _add_reads(command: argparse.ArgumentParser, *, required: bool) -> None:
-    command.add_argument("--reads-percent", type=_percent, metavar="N", required=required,
+def _add_percents(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--reads-percent", type=_percent, metavar="N",
                          help="what was read goes first where it is more than this of what a "
                               "disk has in the pool, 0 to 100 (75)")
+    command.add_argument("--hot-percent", type=_percent, metavar="N",
+                         help="where more than this of what a disk has in shared lanes is hot, "
+                              "it changes places with what is cold in its own, 0 to 100 (20); "
+                              "100: never")
+
+
+def _percents(arguments: argparse.Namespace) -> dict[str, int]:
+    given = {key: getattr(arguments, key) for key in ("reads_percent", "hot_percent")}
+    return {key: value for key, value in given.items() if value is not None}
 
 
 def _add_lanes(command: argparse.ArgumentParser) -> None:
@@ -172,7 +181,7 @@ def _size(text: str) -> int:
 
 
 def _percent(text: str) -> int:
-    return _number(text, *pools.READS_PERCENT)
+    return _number(text, *pools.PERCENT)
 
 
 @contextlib.contextmanager
@@ -208,12 +217,15 @@ def _say(text: str) -> None:
 def _create(arguments: argparse.Namespace) -> None:
     with _mapper() as dm:
         _say(pools.create(dm, arguments.name, arguments.device, arguments.chunk_kib,
-                          arguments.reads_percent, arguments.lanes or ()))
+                          _percents(arguments), arguments.lanes or ()))
 
 
 def _set(arguments: argparse.Namespace) -> None:
+    percents = _percents(arguments)
+    if not percents:
+        arguments.usage("give --reads-percent, --hot-percent, or both")
     with _mapper() as dm:
-        _say(pools.tune(dm, arguments.name, arguments.reads_percent))
+        _say(pools.tune(dm, arguments.name, percents))
 
 
 def _resize(arguments: argparse.Namespace) -> None:
