@@ -50,7 +50,7 @@ _LOOP = (("bs", "128k"),)
 # than is cached with a Zipf distribution; more than is cached in a loop: each pass in another
 # order, so that none of it is sequential.
 LOADS = {
-    "shift": (Phase("before", 0, OWN_FILL_MB, 3), Phase("while", OWN_FILL_MB, SHARED_FILL_MB, 6),
+    "shift": (Phase("before", 0, OWN_FILL_MB, 3), Phase("while", OWN_FILL_MB, SHARED_FILL_MB, 12),
               Phase("after", OWN_FILL_MB, SHARED_FILL_MB, 4)),
     "even": (Phase("all", 0, OWN_FILL_MB + SHARED_FILL_MB, 8),
              Phase("later", 0, OWN_FILL_MB + SHARED_FILL_MB, 4)),

@@ -133,11 +133,23 @@ static inline u32 vc_swap_heat(u32 shared, u32 room)
 	return heat ? heat : 1;
 }
 
+/**
+ * vc_heat_cooled - what is left of the heat of a block that cools down
+ * @heat: of the block
+ *
+ * Three quarters, rounded down; half of it would make what has its turn first so much
+ * colder than what is as hot that they would change places.
+ */
+static inline u32 vc_heat_cooled(u32 heat)
+{
+	return heat - (heat + 3) / 4;
+}
+
 /* Chunks that cool down at a time, at most. */
 #define VC_COOL_MAX		16U
 
 /**
- * vc_cool_chunks - how many chunks of a tag cool down now, by half?
+ * vc_cool_chunks - how many chunks of a tag cool down now?
  * @hits: blocks that it has read in the cache since some did
  * @room: blocks of a chunk
  *

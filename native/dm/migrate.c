@@ -63,8 +63,9 @@ static bool vc_chunk_swelters(struct vc_pool *p, struct vc_log *log,
 	    !vc_hot_passes(vc_chunk_heat(p, c, VC_HEAT_SHARED),
 			   vc_log_room(&p->g), READ_ONCE(p->hot_percent)))
 		return false;
-	/* What is being filled goes the next time. */
-	if (READ_ONCE(c->state) == VC_CHUNK_OPEN && c->reads)
+	/* What is being filled goes the next time; it is closed if there is where to. */
+	if (READ_ONCE(c->state) == VC_CHUNK_OPEN && c->reads &&
+	    vc_own_has_room(log))
 		vc_reads_close(log);
 	spin_lock_irq(&log->lock);
 	may = c->reads || c->warm ? vc_chunk_may_die(c) :
@@ -92,30 +93,52 @@ static struct vc_chunk *vc_log_sweltering(struct vc_pool *p,
 	return NULL;
 }
 
-/* The chunk in a log's own lanes that gives way first; NULL: none can. */
-static struct vc_chunk *vc_log_giving(struct vc_log *log)
+/* How hot are all blocks of a chunk together? */
+static u32 vc_chunk_warmth(const struct vc_pool *p, const struct vc_chunk *c)
 {
-	struct vc_chunk *c;
+	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, sum = 0, i;
+
+	for (i = cell; i < cell + vc_log_room(&p->g); i++) {
+		if (vc_cell_mask(&p->ix, i))
+			sum += READ_ONCE(p->heat[i]);
+	}
+	return sum;
+}
+
+/* The coldest of the oldest chunks in a log's own lanes; NULL: none can go. */
+static struct vc_chunk *vc_log_giving(struct vc_pool *p, struct vc_log *log)
+{
+	struct vc_chunk *oldest[VC_READS_KINDS + 1], *c = NULL;
+	u32 i, warmth, least = U32_MAX;
 
 	spin_lock_irq(&log->lock);
-	c = vc_reads_oldest(log, VC_READS_SMALL, VC_OWN) ?:
-	    vc_reads_oldest(log, VC_READS_WARM, VC_OWN) ?:
-	    vc_reads_oldest(log, VC_READS_MAIN, VC_OWN) ?:
-	    vc_log_oldest(log);
-	if (c && !c->own)
-		c = NULL;
+	for (i = 0; i < VC_READS_KINDS; i++)
+		oldest[i] = vc_reads_oldest(log, i, VC_OWN);
+	oldest[i] = vc_log_oldest(log);
 	spin_unlock_irq(&log->lock);
+	for (i = 0; i < ARRAY_SIZE(oldest); i++) {
+		if (!oldest[i] || !oldest[i]->own)
+			continue;
+		warmth = vc_chunk_warmth(p, oldest[i]);
+		if (warmth < least) {
+			least = warmth;
+			c = oldest[i];
+		}
+	}
 	return c;
 }
 
-/* Half as hot. */
 static void vc_chunk_cool(struct vc_pool *p, struct vc_chunk *c)
 {
 	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, i;
+	u8 heat, cooled;
 
 	for (i = cell; i < cell + vc_log_room(&p->g); i++) {
-		WRITE_ONCE(p->heat[i], READ_ONCE(p->heat[i]) / 2);
-		if (!READ_ONCE(c->own))
+		heat = READ_ONCE(p->heat[i]);
+		cooled = vc_heat_cooled(heat);
+		WRITE_ONCE(p->heat[i], cooled);
+		/* Not hot any more; in its own lanes that is not counted. */
+		if (heat >= VC_HEAT_SHARED && cooled < VC_HEAT_SHARED)
 			vc_lookup_sort(p, i);
 	}
 }
@@ -156,26 +179,15 @@ static void vc_log_cool(struct vc_pool *p, struct vc_log *log)
 	}
 }
 
-/* A chunk in a log's own lanes is the last to be looked at again. */
-static void vc_log_turn(struct vc_log *log, struct vc_chunk *c)
+/* None of the oldest chunks in a log's own lanes was cold: others have their turn. */
+static void vc_log_turn(struct vc_log *log)
 {
-	if (!c->reads)
-		return;
+	u32 i;
+
 	spin_lock_irq(&log->lock);
-	list_move_tail(&c->node, &c->reads->chunks[VC_OWN]);
+	for (i = 0; i < VC_READS_KINDS; i++)
+		list_rotate_left(&log->reads[i].chunks[VC_OWN]);
 	spin_unlock_irq(&log->lock);
-}
-
-/* How hot are all blocks of a chunk together? */
-static u32 vc_chunk_warmth(const struct vc_pool *p, const struct vc_chunk *c)
-{
-	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, sum = 0, i;
-
-	for (i = cell; i < cell + vc_log_room(&p->g); i++) {
-		if (vc_cell_mask(&p->ix, i))
-			sum += READ_ONCE(p->heat[i]);
-	}
-	return sum;
 }
 
 /*
@@ -207,11 +219,11 @@ static bool vc_log_give_way(struct vc_pool *p, struct vc_log *log,
 	if (*room)
 		return true;
 	c = READ_ONCE(log->credit) >= cells * VC_CREDIT_KEEP ?
-	    vc_log_giving(log) : NULL;
+	    vc_log_giving(p, log) : NULL;
 	if (!c)
 		return false;
 	if (!vc_swap_pays(vc_chunk_warmth(p, c), warmth, cells)) {
-		vc_log_turn(log, c);
+		vc_log_turn(log);
 		return true;
 	}
 	if (!vc_log_may_grow(p, log))
@@ -226,7 +238,7 @@ static bool vc_log_give_way(struct vc_pool *p, struct vc_log *log,
  */
 static bool vc_log_migrate(struct vc_pool *p, struct vc_log *log, u32 left)
 {
-	struct vc_chunk *c = NULL;
+	struct vc_chunk *c;
 	bool done = false, room;
 
 	if (!vc_log_swelters(log) || READ_ONCE(log->vol->stopped))

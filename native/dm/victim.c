@@ -42,11 +42,14 @@ static bool vc_log_exceeds(struct vc_log *log, enum vc_domain domain, u32 nr,
 struct vc_chunk *vc_reads_oldest(struct vc_log *log, enum vc_reads_kind kind,
 				 enum vc_domain domain)
 {
-	struct list_head *list = &log->reads[kind].chunks[domain];
-	struct vc_chunk *c = list_first_entry_or_null(list, struct vc_chunk,
-						      node);
+	struct vc_chunk *c;
 
-	return c && vc_chunk_may_die(c) ? c : NULL;
+	list_for_each_entry(c, &log->reads[kind].chunks[domain], node) {
+		/* Others may have gone behind what is being filled, in a turn. */
+		if (c->state != VC_CHUNK_OPEN)
+			return vc_chunk_may_die(c) ? c : NULL;
+	}
+	return NULL;
 }
 
 /**

@@ -74,10 +74,23 @@ static void test_when_a_chunk_gives_way(void)
 	CHECK(!vc_swap_pays(0, ROOM / 2 - 1, ROOM));
 	CHECK(vc_swap_pays(ROOM, 5 * ROOM / 2, ROOM));
 	CHECK(!vc_swap_pays(ROOM, 5 * ROOM / 2 - 1, ROOM));
-	for (heat = 1; heat <= VC_HEAT_MAX; heat++) {
+	for (heat = 2; heat <= VC_HEAT_MAX; heat++) {
 		/* Not when it was only read once less, or has just cooled down. */
-		CHECK(!vc_swap_pays((heat - 1) * ROOM, heat * ROOM, ROOM) || heat == 1);
-		CHECK(!vc_swap_pays(heat * ROOM / 2, heat * ROOM, ROOM));
+		CHECK(!vc_swap_pays((heat - 1) * ROOM, heat * ROOM, ROOM));
+		CHECK(!vc_swap_pays(vc_heat_cooled(heat) * ROOM, heat * ROOM, ROOM));
+	}
+}
+
+/* What is not read any more gets cold. */
+static void test_how_it_cools_down(void)
+{
+	u32 heat;
+
+	CHECK(vc_heat_cooled(0) == 0);
+	CHECK(vc_heat_cooled(VC_HEAT_MAX) == 11);
+	for (heat = 1; heat <= VC_HEAT_MAX; heat++) {
+		CHECK(vc_heat_cooled(heat) < heat);
+		CHECK(vc_heat_cooled(heat) * 4 <= heat * 3);
 	}
 }
 
@@ -114,6 +127,7 @@ int main(void)
 	test_the_hot_ones_come_first();
 	test_what_changes_places();
 	test_when_a_chunk_gives_way();
+	test_how_it_cools_down();
 	test_how_hot_is_what_stays();
 	test_how_much_cools_down();
 	return 0;

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -377,6 +378,47 @@ def read_evenly(disk: Disk, first_mbs: dict[int, int], times: int) -> None:
             disk.read(at, 64)
 
 
+class Filled(NamedTuple):
+    """A tag with a lane of its own of 16 MiB, and others of 48 that are shared."""
+
+    ssd: Ssd
+    pool: Mapped
+    device: Mapped
+    disk: Disk
+
+
+@contextlib.contextmanager
+def filled(origin: str, client: Client, shared_mb: int) -> Iterator[Filled]:
+    """Have what write_all(60) writes, cold: 14 MiB from 0 on mostly in its own lane, more at 20."""
+    with Disk(origin) as disk:
+        write_all(disk, 0, 60, 1)
+    with (concatenation(48, 16) as ssd, stack.pool(ssd.path, lanes=ssd.lanes) as pool,
+          stack.cached(origin, pool) as device, Disk(device.path) as disk):
+        client.tag_set(device.number, TAG, cache_lanes=2)
+        prefetch(client, device, [(0, 14 * SECTORS), (20 * SECTORS, shared_mb * SECTORS)])
+        assert wait(client, device) == (14 + shared_mb) * SECTORS
+        yield Filled(ssd, pool, device, disk)
+
+
+@contextlib.contextmanager
+def neighbour(pool: Mapped) -> Iterator[Mapped]:
+    """Have another one take all that it can."""
+    with (stack.null_blk() as origin, stack.cached(origin, pool, 2, "volume 8") as other,
+          Disk(other.path) as disk):
+        write_all(disk, 0, 60, 100)
+        assert stack.wait_until(lambda: stack.cache_status(other).dirty == 0)
+        yield other
+
+
+def read_until_migrated(client: Client, it: Filled, megabytes: int) -> None:
+    """Read what is in the shared lanes until more than 1000 blocks of it have changed places."""
+    end = time.monotonic() + 120
+    while client.tag(it.device.number, TAG).stats.migrated_blocks <= 1000:
+        assert time.monotonic() < end, (client.tag(it.device.number, TAG),
+                                        stack.pool_status(it.pool))
+        check_all(it.disk, 20, megabytes, 1)
+
+
 def hot_percent(tag: Tag) -> float:
     """Return how much of what a tag has in shared lanes is hot."""
     return 100 * tag.cache_hot_bytes / max(tag.cached_bytes - tag.cache_own_bytes, 1)
@@ -413,112 +455,67 @@ def test_what_becomes_hot_in_shared_lanes_changes_places(origin: str, client: Cl
 
 def test_they_change_places_where_a_tag_may_have_no_more(origin: str, client: Client) -> None:
     """It gives chunks of its own, and when it is done nothing is copied any more."""
-    with Disk(origin) as disk:
-        write_all(disk, 0, 60, 1)
-    with (concatenation(48, 16) as ssd, stack.pool(ssd.path, lanes=ssd.lanes) as pool,
-          stack.cached(origin, pool) as device, stack.null_blk() as second,
-          stack.cached(second, pool, 2, "volume 8") as other,
-          Disk(device.path) as disk, Disk(other.path) as neighbour):
-        client.tag_set(device.number, TAG, cache_lanes=2)
-        prefetch(client, device, [(0, 14 * SECTORS), (20 * SECTORS, 20 * SECTORS)])
-        assert wait(client, device) == 34 * SECTORS
-        write_all(neighbour, 0, 60, 100)
-        assert stack.wait_until(lambda: stack.cache_status(other).dirty == 0)
-        own, shared = cached(client, device)
+    with filled(origin, client, 20) as it, neighbour(it.pool) as other:
+        own, shared = cached(client, it.device)
         assert own == 13
         assert shared >= 20
-        end = time.monotonic() + 300
-        while client.tag(device.number, TAG).stats.migrated_blocks <= 1000:
-            assert time.monotonic() < end, (client.tag(device.number, TAG),
-                                            stack.pool_status(pool))
-            check_all(disk, 20, 10, 1)
-        assert stack.wait_until(lambda: not swelters(client.tag(device.number, TAG)), 60), (
-            client.tag(device.number, TAG), stack.pool_status(pool))
+        read_until_migrated(client, it, 10)
+        assert stack.wait_until(lambda: not swelters(client.tag(it.device.number, TAG)), 60), (
+            client.tag(it.device.number, TAG), stack.pool_status(it.pool))
         # What others have is still theirs.
         assert client.tag(other.number, 8).cached_bytes >= 18 * MIB
         time.sleep(1)
-        kept = stack.pool_status(pool).kept
+        kept = stack.pool_status(it.pool).kept
         time.sleep(2)
-        assert stack.pool_status(pool).kept == kept
-        check_all(disk, 0, 40, 1)
+        assert stack.pool_status(it.pool).kept == kept
+        check_all(it.disk, 0, 40, 1)
 
 
 def test_what_is_read_gets_room_where_a_tag_may_have_no_more(origin: str,
                                                              client: Client) -> None:
     """In its own lanes: what is old there goes, though chunks are free."""
-    with Disk(origin) as disk:
-        write_all(disk, 0, 60, 1)
-    with (concatenation(48, 16) as ssd, stack.pool(ssd.path, lanes=ssd.lanes) as pool,
-          stack.cached(origin, pool) as device, stack.null_blk() as second,
-          stack.cached(second, pool, 2, "volume 8") as other,
-          Disk(device.path) as disk, Disk(other.path) as neighbour):
-        client.tag_set(device.number, TAG, cache_lanes=2)
-        prefetch(client, device, [(0, 14 * SECTORS), (20 * SECTORS, 20 * SECTORS)])
-        assert wait(client, device) == 34 * SECTORS
-        write_all(neighbour, 0, 60, 100)
-        assert stack.wait_until(lambda: stack.cache_status(other).dirty == 0)
+    with filled(origin, client, 20) as it, neighbour(it.pool):
         end = time.monotonic() + 120
-        while held(client, device, 45, 6) < 5 * SECTORS:
-            assert time.monotonic() < end, (client.tag(device.number, TAG),
-                                            stack.pool_status(pool))
-            read_twice(disk, 45, 6)
-        check_all(disk, 45, 6, 1)
+        while held(client, it.device, 45, 6) < 5 * SECTORS:
+            assert time.monotonic() < end, (client.tag(it.device.number, TAG),
+                                            stack.pool_status(it.pool))
+            read_twice(it.disk, 45, 6)
+        check_all(it.disk, 45, 6, 1)
 
 
 def test_what_is_as_hot_everywhere_stays_where_it_is(origin: str, client: Client) -> None:
     """There is nothing colder to change places with, also when it cools down."""
-    with Disk(origin) as disk:
-        write_all(disk, 0, 60, 1)
-    with (concatenation(48, 16) as ssd, stack.pool(ssd.path, lanes=ssd.lanes) as pool,
-          stack.cached(origin, pool) as device, Disk(device.path) as disk):
-        client.tag_set(device.number, TAG, cache_lanes=2)
-        prefetch(client, device, [(0, 14 * SECTORS), (20 * SECTORS, 8 * SECTORS)])
-        assert wait(client, device) == 22 * SECTORS
-        read_evenly(disk, {0: 14, 20: 8}, 20)
-        assert swelters(client.tag(device.number, TAG))
+    with filled(origin, client, 8) as it:
+        read_evenly(it.disk, {0: 14, 20: 8}, 20)
+        assert swelters(client.tag(it.device.number, TAG))
         # But for a few that have just not been read for a while.
-        assert client.tag(device.number, TAG).stats.migrated_blocks < 4 * 256
-        assert sum(cached(client, device)) >= 22
+        assert client.tag(it.device.number, TAG).stats.migrated_blocks < 4 * 256
+        assert sum(cached(client, it.device)) >= 22
 
 
 def test_what_was_hot_once_gives_way_to_what_is(origin: str, client: Client) -> None:
-    with Disk(origin) as disk:
-        write_all(disk, 0, 60, 1)
-    with (concatenation(48, 16) as ssd, stack.pool(ssd.path, lanes=ssd.lanes) as pool,
-          stack.cached(origin, pool) as device, Disk(device.path) as disk):
-        client.tag_set(device.number, TAG, cache_lanes=2)
-        prefetch(client, device, [(0, 14 * SECTORS), (20 * SECTORS, 8 * SECTORS)])
-        assert wait(client, device) == 22 * SECTORS
+    with filled(origin, client, 8) as it:
         # As hot as can be, in its own lanes.
         for _ in range(16):
-            check_all(disk, 0, 14, 1)
-        end = time.monotonic() + 300
-        while client.tag(device.number, TAG).stats.migrated_blocks <= 1000:
-            assert time.monotonic() < end, (client.tag(device.number, TAG),
-                                            stack.pool_status(pool))
-            check_all(disk, 20, 8, 1)
-        check_all(disk, 0, 14, 1)
+            check_all(it.disk, 0, 14, 1)
+        read_until_migrated(client, it, 8)
+        check_all(it.disk, 0, 14, 1)
 
 
 def test_the_watermark_can_be_changed(origin: str, client: Client) -> None:
     """At 100 all stays where it is; what is hot moves as soon as less is said."""
-    with Disk(origin) as disk:
-        write_all(disk, 0, 60, 1)
-    with (concatenation(48, 16) as ssd, stack.pool(ssd.path, lanes=ssd.lanes) as pool,
-          stack.cached(origin, pool) as device, Disk(device.path) as disk):
-        client.tag_set(device.number, TAG, cache_lanes=2)
-        pool.message("hot_percent 100")
-        prefetch(client, device, [(0, 14 * SECTORS), (20 * SECTORS, 8 * SECTORS)])
-        assert wait(client, device) == 22 * SECTORS
+    with filled(origin, client, 8) as it:
+        it.pool.message("hot_percent 100")
         for _ in range(6):
-            check_all(disk, 20, 8, 1)
-        assert hot_percent(client.tag(device.number, TAG)) > 75
+            check_all(it.disk, 20, 8, 1)
+        assert hot_percent(client.tag(it.device.number, TAG)) > 75
         time.sleep(1)
-        assert client.tag(device.number, TAG).stats.migrated_blocks == 0
-        pool.message("hot_percent 50")
-        assert stack.wait_until(lambda: hot_percent(client.tag(device.number, TAG)) <= 50, 60)
-        assert client.tag(device.number, TAG).stats.migrated_blocks > 500
-        check_all(disk, 0, 14, 1)
+        assert client.tag(it.device.number, TAG).stats.migrated_blocks == 0
+        it.pool.message("hot_percent 50")
+        assert stack.wait_until(
+            lambda: hot_percent(client.tag(it.device.number, TAG)) <= 50, 60)
+        assert client.tag(it.device.number, TAG).stats.migrated_blocks > 500
+        check_all(it.disk, 0, 14, 1)
 
 
 def test_lanes_are_the_same_after_a_restart(ssd: Ssd, origin: str, client: Client) -> None:
