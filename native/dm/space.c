@@ -15,6 +15,10 @@
  * has: only when that tenth is being used up, by other logs below theirs, it lets
  * go as well.
  *
+ * A log further over its share than the one that gives, since nothing of its own can
+ * go yet, owes: until it can, it gets no more, and what it has dirty goes to the
+ * origin at full speed. Or who has more dirty would have more of the cache for that.
+ *
  * Where none can go like that, and most of what a log has in the cache is
  * superseded, the rest of its oldest chunk is carried to its end: so a log
  * whose data fits into the cache does not wait for its origin.
@@ -64,6 +68,8 @@ bool vc_log_may_grow(const struct vc_pool *p, const struct vc_log *log)
 {
 	u32 has = vc_log_has(log, VC_SHARED), share = READ_ONCE(log->share);
 
+	if (READ_ONCE(log->owes) && has > share)
+		return false;
 	if (READ_ONCE(log->lanes))
 		return has < READ_ONCE(log->most) &&
 		       READ_ONCE(p->nfree) > vc_pool_reserve(p) +
@@ -84,7 +90,8 @@ static bool vc_log_may_prefetch(struct vc_pool *p, struct vc_log *log)
 
 	if (has >= READ_ONCE(log->share))
 		keep += p->nlogs + 1;
-	return has + 1 < READ_ONCE(log->most) && p->nfree > keep;
+	return has + 1 < READ_ONCE(log->most) && p->nfree > keep &&
+	       !READ_ONCE(log->owes);
 }
 
 /* In shared lanes; called with the lock of the free lists. */
@@ -218,6 +225,21 @@ static struct vc_chunk *vc_pool_first(struct vc_pool *p,
 	return first;
 }
 
+/* @giver gives for others: those further over their share, who do not, owe. */
+static void vc_pool_note_owing(struct vc_pool *p, struct vc_log *giver)
+{
+	u64 gives = vc_log_excess(giver);
+	struct vc_volume *v;
+	struct vc_log *log;
+
+	list_for_each_entry(v, &p->volumes, node) {
+		list_for_each_entry(log, &v->logs, node) {
+			if (vc_log_is_over(log) && vc_log_excess(log) > gives)
+				WRITE_ONCE(log->owes, true);
+		}
+	}
+}
+
 /**
  * vc_log_burden - the oldest chunk of a log, if carrying pays
  * @log: the log
@@ -279,6 +301,26 @@ static u32 vc_pool_low(struct vc_pool *p)
 	return min(low, READ_ONCE(p->shared) / 2);
 }
 
+/*
+ * Who owed goes on once it can give: it will be the first. Or once more is free than
+ * anybody has had to give.
+ */
+static void vc_pool_review_owing(struct vc_pool *p)
+{
+	struct vc_volume *v;
+	struct vc_log *log;
+
+	list_for_each_entry(v, &p->volumes, node) {
+		list_for_each_entry(log, &v->logs, node) {
+			if (READ_ONCE(log->owes) &&
+			    (!vc_log_is_over(log) ||
+			     READ_ONCE(p->nfree) > vc_pool_low(p) ||
+			     vc_log_victim(log, VC_SHARED)))
+				WRITE_ONCE(log->owes, false);
+		}
+	}
+}
+
 /* Is there one who cannot write for want of a chunk, and its origin takes data? */
 static bool vc_pool_has_starved(struct vc_pool *p)
 {
@@ -303,7 +345,8 @@ static bool vc_pool_short(struct vc_pool *p)
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
-			if (vc_own_is_short(log) || vc_log_withdraws(log))
+			if (READ_ONCE(log->owes) || vc_own_is_short(log) ||
+			    vc_log_withdraws(log))
 				return true;
 		}
 	}
@@ -426,10 +469,16 @@ static void vc_pool_make_room(struct vc_pool *p)
 
 	WRITE_ONCE(p->short_of_space, vc_pool_short(p));
 	smp_mb(); /* what we do not see yet of the chunks, kicks us */
+	vc_pool_review_owing(p);
 	if (vc_own_make_room(p, end))
 		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
 	while (more && READ_ONCE(p->nfree) < vc_pool_low(p)) {
-		c = vc_pool_husk(p) ?: vc_pool_first(p, vc_log_victim);
+		c = vc_pool_husk(p);
+		if (!c) {
+			c = vc_pool_first(p, vc_log_victim);
+			if (c)
+				vc_pool_note_owing(p, c->log);
+		}
 		burden = c ? NULL : vc_pool_first(p, vc_log_burden);
 		clean = c;
 		if (time_after(jiffies, end))

@@ -255,6 +255,7 @@ struct vc_claim {
  * @warm: and those that are warm
  * @spare: the next chunk
  * @starved: the writer waits for a chunk or for a seal
+ * @owes: it has to give a chunk and cannot yet, see space.c
  * @held: it waits until carrying has its chunks, see vc_log_hold()
  * @claim: how its share is found; under the lock of the pool
  * @share: chunks that are its share of the shared lanes
@@ -305,6 +306,7 @@ struct vc_log {
 	u32 warm;
 	struct vc_chunk *spare;
 	bool starved;
+	bool owes;
 	bool held;
 	struct vc_claim claim;
 	u32 share;

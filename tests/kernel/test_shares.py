@@ -189,6 +189,39 @@ def test_nobody_loses_of_its_share_to_one_that_has_more(
             assert neighbour.read(mb * 2048, 2048) == pattern(100 + mb, 2048)
 
 
+def test_who_is_furthest_over_its_share_waits_until_it_can_give(
+        cache: str, origin: str, client: Client) -> None:
+    """Its neighbour has lent chunks, too, and could give them: it is not asked to."""
+    with (stack.pool(cache) as pool, stack.cached(origin, pool, 1, "volume 7") as device,
+          stack.null_blk() as second, stack.mapped(stack.linear(second)) as below,
+          stack.cached(below.path, pool, 2, "volume 8") as other,
+          stack.null_blk() as third, stack.cached(third, pool, 3, "volume 9"),
+          Disk(device.path) as disk, Disk(other.path) as neighbour):
+        assert stack.wait_until(
+            lambda: client.tag(device.number, 7).cache_share_bytes == 18 * MIB)
+        write_all(disk, 0, 26, 1)
+        assert stack.wait_until(lambda: stack.cache_status(device).dirty == 0)
+        below.swap(f"0 {stack.sectors(second)} flakey {second} 0 0 3600 1 error_writes")
+        writer = threading.Thread(target=write_all, args=(neighbour, 0, 60, 100))
+        writer.start()
+        try:
+            # Both have as much, and the neighbour no more than a few chunks more.
+            assert stack.wait_until(lambda: client.tag(other.number, 8).cached_bytes >= 22 * MIB)
+            writer.join(3)
+            assert writer.is_alive()
+            assert client.tag(device.number, 7).cached_bytes >= 22 * MIB
+            assert client.tag(other.number, 8).cached_bytes <= 28 * MIB
+            # What this one has can go: it does not wait, though the other owes.
+            write_all(disk, 26, 26, 1)
+            assert writer.is_alive()
+        finally:
+            below.swap(stack.linear(second))
+            writer.join(60)
+        assert not writer.is_alive()
+        for mb in range(60):
+            assert neighbour.read(mb * 2048, 2048) == pattern(100 + mb, 2048)
+
+
 def test_who_has_its_share_goes_on_when_its_origin_does(
         cache: str, origin: str, client: Client) -> None:
     """It has no clean chunk and its neighbour, idle, is below its own share: nobody gives."""
@@ -198,13 +231,16 @@ def test_who_has_its_share_goes_on_when_its_origin_does(
           Disk(device.path) as disk, Disk(other.path) as neighbour):
         assert stack.wait_until(
             lambda: client.tag(device.number, 7).cache_share_bytes == 28 * MIB)
-        write_all(disk, 0, 22, 1)
+        # So that the other, when it has its share, has left just what is nobody's.
+        for mb in range(28):
+            if client.tag(device.number, 7).cached_bytes < 27 * MIB:
+                write_all(disk, mb, 1, 1)
         assert stack.wait_until(lambda: stack.cache_status(device).dirty == 0)
         below.swap(f"0 {stack.sectors(second)} flakey {second} 0 0 3600 1 error_writes")
         writer = threading.Thread(target=write_all, args=(neighbour, 0, 60, 100))
         writer.start()
         assert stack.wait_until(
-            lambda: client.tag(other.number, 8).cached_bytes >= 30 * MIB)
+            lambda: client.tag(other.number, 8).cached_bytes >= 28 * MIB)
         writer.join(2)
         assert writer.is_alive()
         below.swap(stack.linear(second))
