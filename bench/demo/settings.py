@@ -91,7 +91,7 @@ class Settings:
     mix_cache_mb: int = 24
     mix_chunk_kb: int = 256
     mix_most_mb: int = 4
-    mix_settle_mb: int = 48
+    mix_settle_mb: int = 96
 
     def to_json(self) -> str:
         """Return the settings as JSON, for the command line in the box."""

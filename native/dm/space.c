@@ -53,6 +53,17 @@ u32 vc_pool_reserve(const struct vc_pool *p)
 		   vc_pool_for_carry(p) + 1);
 }
 
+/*
+ * A log's maximum, less the chunk for what has to be kept of one that goes: with that
+ * it would be above.
+ */
+static u32 vc_log_limit(const struct vc_log *log)
+{
+	u32 most = READ_ONCE(log->most);
+
+	return most > VC_CHUNKS_MIN ? most - 1 : most;
+}
+
 /**
  * vc_log_may_grow - may a log have one more chunk, by its share and by what others
  *	need?
@@ -71,10 +82,10 @@ bool vc_log_may_grow(const struct vc_pool *p, const struct vc_log *log)
 	if (READ_ONCE(log->owes) && has > share)
 		return false;
 	if (READ_ONCE(log->lanes))
-		return has < READ_ONCE(log->most) &&
+		return has < vc_log_limit(log) &&
 		       READ_ONCE(p->nfree) > vc_pool_reserve(p) +
 					     (has < share ? 0 : p->nlogs + 1);
-	return has < READ_ONCE(log->most) &&
+	return has < vc_log_limit(log) &&
 	       (READ_ONCE(p->nfree) + (has <= share) > vc_pool_reserve(p) ||
 		has < share);
 }
@@ -90,7 +101,7 @@ static bool vc_log_may_prefetch(struct vc_pool *p, struct vc_log *log)
 
 	if (has >= READ_ONCE(log->share))
 		keep += p->nlogs + 1;
-	return has + 1 < READ_ONCE(log->most) && p->nfree > keep &&
+	return has + 1 < vc_log_limit(log) && p->nfree > keep &&
 	       !READ_ONCE(log->owes);
 }
 
@@ -225,19 +236,26 @@ static struct vc_chunk *vc_pool_first(struct vc_pool *p,
 	return first;
 }
 
-/* @giver gives for others: those further over their share, who do not, owe. */
+/*
+ * @giver gives for others, or nobody does: the log furthest over its share, further
+ * than who gives, owes. What is left is for those below it.
+ */
 static void vc_pool_note_owing(struct vc_pool *p, struct vc_log *giver)
 {
-	u64 gives = vc_log_excess(giver);
+	u64 most = giver ? vc_log_excess(giver) : 0;
+	struct vc_log *log, *owes = NULL;
 	struct vc_volume *v;
-	struct vc_log *log;
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
-			if (vc_log_is_over(log) && vc_log_excess(log) > gives)
-				WRITE_ONCE(log->owes, true);
+			if (vc_log_is_over(log) && vc_log_excess(log) > most) {
+				owes = log;
+				most = vc_log_excess(log);
+			}
 		}
 	}
+	if (owes)
+		WRITE_ONCE(owes->owes, true);
 }
 
 /**
@@ -440,7 +458,7 @@ static void vc_pool_deflate(struct vc_pool *p)
 		list_for_each_entry(log, &v->logs, node) {
 			vc_log_withdraw(log);
 			while (left && vc_log_has(log, VC_SHARED) >=
-				       log->most) {
+				       vc_log_limit(log)) {
 				c = vc_log_victim(log, VC_SHARED);
 				if (!c || !vc_pool_kill(p, c))
 					break;
@@ -476,8 +494,7 @@ static void vc_pool_make_room(struct vc_pool *p)
 		c = vc_pool_husk(p);
 		if (!c) {
 			c = vc_pool_first(p, vc_log_victim);
-			if (c)
-				vc_pool_note_owing(p, c->log);
+			vc_pool_note_owing(p, c ? c->log : NULL);
 		}
 		burden = c ? NULL : vc_pool_first(p, vc_log_burden);
 		clean = c;

@@ -180,12 +180,18 @@ def test_nobody_loses_of_its_share_to_one_that_has_more(
         before = cached()
         assert before >= 16 * MIB
         below.swap(f"0 {stack.sectors(second)} flakey {second} 0 0 3600 1 error_writes")
-        write_all(neighbour, 0, 32, 100)
-        assert client.tag(other.number, 8).cached_bytes >= 32 * MIB
-        # What the pool does now is no answer to a request: give it time to do it.
-        assert not stack.wait_until(lambda: cached() < before, 3)
-        below.swap(stack.linear(second))
-        for mb in range(32):
+        writer = threading.Thread(target=write_all, args=(neighbour, 0, 60, 100))
+        writer.start()
+        try:
+            assert stack.wait_until(lambda: client.tag(other.number, 8).cached_bytes >= 28 * MIB)
+            # What the pool does now is no answer to a request: give it time to do it.
+            assert not stack.wait_until(lambda: cached() < before, 3)
+            assert writer.is_alive()
+        finally:
+            below.swap(stack.linear(second))
+            writer.join(60)
+        assert not writer.is_alive()
+        for mb in range(60):
             assert neighbour.read(mb * 2048, 2048) == pattern(100 + mb, 2048)
 
 
