@@ -16,7 +16,7 @@
  * go as well.
  *
  * A log further over its share than the one that gives, since nothing of its own can
- * go yet, owes: until it can, it gets no more, and what it has dirty goes to the
+ * go yet or be carried, owes: until it can, it gets no more, and what it has dirty goes to the
  * origin at full speed. Or who has more dirty would have more of the cache for that.
  *
  * Where none can go like that, and most of what a log has in the cache is
@@ -209,22 +209,23 @@ static u64 vc_log_excess(struct vc_log *log)
 
 /*
  * The chunk that @of finds in the log furthest over its share, of those that have
- * to give one; or NULL.
+ * to give one and are further over than @than, if that is not NULL; or NULL.
  */
 static struct vc_chunk *vc_pool_first(struct vc_pool *p,
 				      struct vc_chunk *(*of)(struct vc_log *,
-							     enum vc_domain))
+							     enum vc_domain),
+				      struct vc_log *than)
 {
+	u64 most = than ? vc_log_excess(than) : 0;
 	struct vc_chunk *c, *first = NULL;
 	struct vc_volume *v;
 	struct vc_log *log;
-	u64 most = 0;
 	bool all = READ_ONCE(p->nfree) < vc_pool_reserve(p);
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
 			if ((!all && !vc_log_is_over(log)) ||
-			    (first && vc_log_excess(log) <= most))
+			    ((first || than) && vc_log_excess(log) <= most))
 				continue;
 			c = of(log, VC_SHARED);
 			if (c) {
@@ -333,7 +334,8 @@ static void vc_pool_review_owing(struct vc_pool *p)
 			if (READ_ONCE(log->owes) &&
 			    (!vc_log_is_over(log) ||
 			     READ_ONCE(p->nfree) > vc_pool_low(p) ||
-			     vc_log_victim(log, VC_SHARED)))
+			     vc_log_victim(log, VC_SHARED) ||
+			     vc_log_burden(log, VC_SHARED)))
 				WRITE_ONCE(log->owes, false);
 		}
 	}
@@ -477,6 +479,23 @@ static bool vc_pool_later(struct vc_pool *p)
 	return false;
 }
 
+/*
+ * Which chunk goes, or what is left in which is carried? Of the log furthest over its
+ * share: it carries before others give. Sets @c to the one that goes, or NULL; returns
+ * the other one, or NULL.
+ */
+static struct vc_chunk *vc_pool_choose(struct vc_pool *p, struct vc_chunk **c)
+{
+	struct vc_chunk *burden;
+
+	*c = vc_pool_first(p, vc_log_victim, NULL);
+	burden = vc_pool_first(p, vc_log_burden, *c ? (*c)->log : NULL);
+	if (burden)
+		*c = NULL;
+	vc_pool_note_owing(p, burden ? burden->log : *c ? (*c)->log : NULL);
+	return burden;
+}
+
 static void vc_pool_make_room(struct vc_pool *p)
 {
 	unsigned long end = jiffies + VC_ROOM_TIME;
@@ -492,11 +511,7 @@ static void vc_pool_make_room(struct vc_pool *p)
 		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
 	while (more && READ_ONCE(p->nfree) < vc_pool_low(p)) {
 		c = vc_pool_husk(p);
-		if (!c) {
-			c = vc_pool_first(p, vc_log_victim);
-			vc_pool_note_owing(p, c ? c->log : NULL);
-		}
-		burden = c ? NULL : vc_pool_first(p, vc_log_burden);
+		burden = c ? NULL : vc_pool_choose(p, &c);
 		clean = c;
 		if (time_after(jiffies, end))
 			more = vc_pool_later(p);

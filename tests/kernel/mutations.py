@@ -197,9 +197,14 @@ MUTATIONS = [
     Mutation("who owes is forgiven when others have given", "space.c",
              "READ_ONCE(p->nfree) > vc_pool_low(p) ||", "READ_ONCE(p->nfree) >= vc_pool_low(p) ||",
              "test_shares.py::test_who_is_furthest_over_its_share_waits_until_it_can_give"),
+    Mutation("others give before who is over its share carries", "space.c",
+             "burden = vc_pool_first(p, vc_log_burden, *c ? (*c)->log : NULL);",
+             "burden = *c ? NULL : vc_pool_first(p, vc_log_burden, NULL);",
+             "test_shares.py::"
+             "test_who_is_furthest_over_its_share_carries_before_others_give"),
     Mutation("who owes waits though it can give", "space.c",
-             "READ_ONCE(p->nfree) > vc_pool_low(p) ||\n\t\t\t     vc_log_victim(log, VC_SHARED)",
-             "READ_ONCE(p->nfree) > vc_pool_low(p)",
+             "READ_ONCE(p->nfree) > vc_pool_low(p) ||\n\t\t\t     vc_log_victim(log, VC_SHARED) ||",
+             "READ_ONCE(p->nfree) > vc_pool_low(p) ||",
              "test_shares.py::test_who_is_furthest_over_its_share_waits_until_it_can_give"),
     Mutation("what little was written stays in the cache", "lookup.c",
              "if (atomic_inc_return(&c->dirty) == 1)\n"
