@@ -15,13 +15,14 @@
  * has: only when that tenth is being used up, by other logs below theirs, it lets
  * go as well.
  *
- * A log further over its share than the one that gives, since nothing of its own can
- * go yet or be carried, owes: until it can, it gets no more, and what it has dirty goes to the
- * origin at full speed. Or who has more dirty would have more of the cache for that.
+ * Where none of a log can go like that, and most of what it has in the cache is
+ * superseded, the rest of its oldest chunk is carried to its end, before those less
+ * over their share give: so a log whose data fits into the cache does not wait for its
+ * origin.
  *
- * Where none can go like that, and most of what a log has in the cache is
- * superseded, the rest of its oldest chunk is carried to its end: so a log
- * whose data fits into the cache does not wait for its origin.
+ * A log that cannot do that either, while one less over its share gives, owes: until it
+ * can, it gets no more, and what it has dirty goes to the origin at full speed. Or who
+ * has more dirty would have more of the cache for that.
  *
  * DOC: Waking up
  *
@@ -209,7 +210,8 @@ static u64 vc_log_excess(struct vc_log *log)
 
 /*
  * The chunk that @of finds in the log furthest over its share, of those that have
- * to give one and are further over than @than, if that is not NULL; or NULL.
+ * to give one and are further over than @than, if that is not NULL; or NULL. Who owes
+ * has none: looked for once in a while, not for each chunk that goes.
  */
 static struct vc_chunk *vc_pool_first(struct vc_pool *p,
 				      struct vc_chunk *(*of)(struct vc_log *,
@@ -224,7 +226,8 @@ static struct vc_chunk *vc_pool_first(struct vc_pool *p,
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
-			if ((!all && !vc_log_is_over(log)) ||
+			if (READ_ONCE(log->owes) ||
+			    (!all && !vc_log_is_over(log)) ||
 			    ((first || than) && vc_log_excess(log) <= most))
 				continue;
 			c = of(log, VC_SHARED);
@@ -238,25 +241,29 @@ static struct vc_chunk *vc_pool_first(struct vc_pool *p,
 }
 
 /*
- * @giver gives for others, or nobody does: the log furthest over its share, further
- * than who gives, owes. What is left is for those below it.
+ * @giver gives for others: all that are further over their share, and do not, owe. So
+ * does the one furthest over when nobody gives: what is left is for those below it.
  */
 static void vc_pool_note_owing(struct vc_pool *p, struct vc_log *giver)
 {
 	u64 most = giver ? vc_log_excess(giver) : 0;
-	struct vc_log *log, *owes = NULL;
+	struct vc_log *log, *furthest = NULL;
 	struct vc_volume *v;
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
-			if (vc_log_is_over(log) && vc_log_excess(log) > most) {
-				owes = log;
-				most = vc_log_excess(log);
+			if (!vc_log_is_over(log) || vc_log_excess(log) <= most)
+				continue;
+			if (giver) {
+				WRITE_ONCE(log->owes, true);
+				continue;
 			}
+			furthest = log;
+			most = vc_log_excess(log);
 		}
 	}
-	if (owes)
-		WRITE_ONCE(owes->owes, true);
+	if (furthest)
+		WRITE_ONCE(furthest->owes, true);
 }
 
 /**

@@ -192,7 +192,7 @@ MUTATIONS = [
              "if (READ_ONCE(log->owes) && has > share)", "if (false && has > share)",
              "test_shares.py::test_who_is_furthest_over_its_share_waits_until_it_can_give"),
     Mutation("who gives less than others is owed nothing", "space.c",
-             "WRITE_ONCE(owes->owes, true);", ";",
+             "WRITE_ONCE(log->owes, true);", ";",
              "test_shares.py::test_who_is_furthest_over_its_share_waits_until_it_can_give"),
     Mutation("who owes is forgiven when others have given", "space.c",
              "READ_ONCE(p->nfree) > vc_pool_low(p) ||", "READ_ONCE(p->nfree) >= vc_pool_low(p) ||",
