@@ -54,17 +54,6 @@ u32 vc_pool_reserve(const struct vc_pool *p)
 		   vc_pool_for_carry(p) + 1);
 }
 
-/*
- * A log's maximum, less the chunk for what has to be kept of one that goes: with that
- * it would be above.
- */
-static u32 vc_log_limit(const struct vc_log *log)
-{
-	u32 most = READ_ONCE(log->most);
-
-	return most > VC_CHUNKS_MIN ? most - 1 : most;
-}
-
 /**
  * vc_log_may_grow - may a log have one more chunk, by its share and by what others
  *	need?
@@ -83,10 +72,10 @@ bool vc_log_may_grow(const struct vc_pool *p, const struct vc_log *log)
 	if (READ_ONCE(log->owes) && has > share)
 		return false;
 	if (READ_ONCE(log->lanes))
-		return has < vc_log_limit(log) &&
+		return has < READ_ONCE(log->most) &&
 		       READ_ONCE(p->nfree) > vc_pool_reserve(p) +
 					     (has < share ? 0 : p->nlogs + 1);
-	return has < vc_log_limit(log) &&
+	return has < READ_ONCE(log->most) &&
 	       (READ_ONCE(p->nfree) + (has <= share) > vc_pool_reserve(p) ||
 		has < share);
 }
@@ -102,7 +91,7 @@ static bool vc_log_may_prefetch(struct vc_pool *p, struct vc_log *log)
 
 	if (has >= READ_ONCE(log->share))
 		keep += p->nlogs + 1;
-	return has + 1 < vc_log_limit(log) && p->nfree > keep &&
+	return has + 1 < READ_ONCE(log->most) && p->nfree > keep &&
 	       !READ_ONCE(log->owes);
 }
 
@@ -467,7 +456,7 @@ static void vc_pool_deflate(struct vc_pool *p)
 		list_for_each_entry(log, &v->logs, node) {
 			vc_log_withdraw(log);
 			while (left && vc_log_has(log, VC_SHARED) >=
-				       vc_log_limit(log)) {
+				       log->most) {
 				c = vc_log_victim(log, VC_SHARED);
 				if (!c || !vc_pool_kill(p, c))
 					break;

@@ -259,8 +259,8 @@ struct vc_claim {
  * @held: it waits until carrying has its chunks, see vc_log_hold()
  * @claim: how its share is found; under the lock of the pool
  * @share: chunks that are its share of the shared lanes
- * @most: chunks that it may have there at most
- * @own_most: and in lanes of its own
+ * @most: chunks that it takes there at most, before one more is carried to
+ * @own_most: chunks that it may have in lanes of its own
  * @lanes: lanes of its own, bits; under the lock of the pool, too
  * @own_size: chunks of those
  * @own_strays: of these the ones that others have still

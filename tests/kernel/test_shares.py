@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much of the cache is whose: minima, weights, maxima, and what is lent."""
 
+import contextlib
 import random
 import threading
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import pytest
 
@@ -36,6 +38,19 @@ def write_all(disk: Disk, first_mb: int, megabytes: int, seed: int) -> None:
     for mb in range(first_mb, first_mb + megabytes):
         disk.write(mb * 2048, pattern(seed + mb, 2048))
         disk.flush()
+
+
+def rewrite_some(disk: Disk, set_mb: int, megabytes: int) -> None:
+    """Write so much of a small set at random, 64 KiB at a time; then check the set."""
+    rnd, newest = random.Random(1), {}
+    for n in range(megabytes * 16):
+        at = rnd.randrange(set_mb * 16) * 128
+        newest[at] = n
+        disk.write(at, pattern(n, 128))
+        if n % 16 == 15:
+            disk.flush()
+    for at, n in newest.items():
+        assert disk.read(at, 128) == pattern(n, 128)
 
 
 def test_minima_come_first_then_weights_up_to_the_maxima(
@@ -164,129 +179,135 @@ def test_a_minimum_is_there_from_the_start_though_all_is_lent(
             assert 20 <= client.tag(other.number, 8).cache_share_bytes / MIB < 21
 
 
+class Pair(NamedTuple):
+    """Two tags of a pool, 7 and 8; what the first has is on its origin."""
+
+    pool: Mapped
+    device: Mapped
+    other: Mapped
+    disk: Disk
+    neighbour: Disk
+    below: Mapped
+    second: str
+
+    @contextlib.contextmanager
+    def refusing(self, work: Callable[[Disk], None]) -> Iterator[threading.Thread]:
+        """Let the second do something; its origin takes nothing until we are through.
+
+        Then it has to come to its end.
+        """
+        size = stack.sectors(self.second)
+        self.below.swap(f"0 {size} flakey {self.second} 0 0 3600 1 error_writes")
+        writer = threading.Thread(target=work, args=(self.neighbour,))
+        writer.start()
+        try:
+            yield writer
+        finally:
+            self.below.swap(stack.linear(self.second))
+            writer.join(60)
+        assert not writer.is_alive()
+
+
+@contextlib.contextmanager
+def pair(cache: str, origin: str, client: Client, has_mb: int, *,
+         share_mb: int = 18) -> Iterator[Pair]:
+    """Make both tags, and have the first have so much.
+
+    :param share_mb: the share of each; with 18 there is a third, which lends its own
+    """
+    with contextlib.ExitStack() as on:
+        pool = on.enter_context(stack.pool(cache))
+        device = on.enter_context(stack.cached(origin, pool, 1, "volume 7"))
+        second = on.enter_context(stack.null_blk())
+        below = on.enter_context(stack.mapped(stack.linear(second)))
+        other = on.enter_context(stack.cached(below.path, pool, 2, "volume 8"))
+        if share_mb == 18:
+            third = on.enter_context(stack.null_blk())
+            on.enter_context(stack.cached(third, pool, 3, "volume 9"))
+        disk, neighbour = (on.enter_context(Disk(each.path)) for each in (device, other))
+        assert stack.wait_until(
+            lambda: client.tag(device.number, 7).cache_share_bytes == share_mb * MIB)
+        for mb in range(has_mb):
+            if client.tag(device.number, 7).cached_bytes < has_mb * MIB:
+                write_all(disk, mb, 1, 1)
+        assert stack.wait_until(lambda: stack.cache_status(device).dirty == 0)
+        assert client.tag(device.number, 7).cached_bytes == has_mb * MIB
+        yield Pair(pool, device, other, disk, neighbour, below, second)
+
+
+def write_60(disk: Disk) -> None:
+    """Write more than a tag can have."""
+    write_all(disk, 0, 60, 100)
+
+
+def check_60(disk: Disk) -> None:
+    """Check that it is there."""
+    for mb in range(60):
+        assert disk.read(mb * 2048, 2048) == pattern(100 + mb, 2048)
+
+
 def test_nobody_loses_of_its_share_to_one_that_has_more(
         cache: str, origin: str, client: Client) -> None:
     """Though that one's own chunks cannot go, since its origin takes nothing."""
-    def cached() -> int:
-        return client.tag(device.number, 7).cached_bytes
+    with pair(cache, origin, client, 17) as both:
+        def cached() -> int:
+            return client.tag(both.device.number, 7).cached_bytes
 
-    with (stack.pool(cache) as pool, stack.cached(origin, pool, 1, "volume 7") as device,
-          stack.null_blk() as second, stack.mapped(stack.linear(second)) as below,
-          stack.cached(below.path, pool, 2, "volume 8") as other,
-          stack.null_blk() as third, stack.cached(third, pool, 3, "volume 9"),
-          Disk(device.path) as disk, Disk(other.path) as neighbour):
-        assert stack.wait_until(
-            lambda: client.tag(device.number, 7).cache_share_bytes == 18 * MIB)
-        write_all(disk, 0, 16, 1)
-        assert stack.wait_until(lambda: stack.cache_status(device).dirty == 0)
         before = cached()
-        assert before >= 16 * MIB
-        below.swap(f"0 {stack.sectors(second)} flakey {second} 0 0 3600 1 error_writes")
-        writer = threading.Thread(target=write_all, args=(neighbour, 0, 60, 100))
-        writer.start()
-        try:
-            assert stack.wait_until(lambda: client.tag(other.number, 8).cached_bytes >= 28 * MIB)
+        with both.refusing(write_60) as writer:
+            assert stack.wait_until(
+                lambda: client.tag(both.other.number, 8).cached_bytes >= 32 * MIB)
             # What the pool does now is no answer to a request: give it time to do it.
             assert not stack.wait_until(lambda: cached() < before, 3)
             assert writer.is_alive()
-        finally:
-            below.swap(stack.linear(second))
-            writer.join(60)
-        assert not writer.is_alive()
-        for mb in range(60):
-            assert neighbour.read(mb * 2048, 2048) == pattern(100 + mb, 2048)
+            # Nor does that one have all that is left: it is for those below their shares.
+            assert client.tag(both.other.number, 8).cached_bytes <= 34 * MIB
+        check_60(both.neighbour)
 
 
 def test_who_is_furthest_over_its_share_waits_until_it_can_give(
         cache: str, origin: str, client: Client) -> None:
     """Its neighbour has lent chunks, too, and could give them: it is not asked to."""
-    with (stack.pool(cache) as pool, stack.cached(origin, pool, 1, "volume 7") as device,
-          stack.null_blk() as second, stack.mapped(stack.linear(second)) as below,
-          stack.cached(below.path, pool, 2, "volume 8") as other,
-          stack.null_blk() as third, stack.cached(third, pool, 3, "volume 9"),
-          Disk(device.path) as disk, Disk(other.path) as neighbour):
-        assert stack.wait_until(
-            lambda: client.tag(device.number, 7).cache_share_bytes == 18 * MIB)
-        write_all(disk, 0, 26, 1)
-        assert stack.wait_until(lambda: stack.cache_status(device).dirty == 0)
-        below.swap(f"0 {stack.sectors(second)} flakey {second} 0 0 3600 1 error_writes")
-        writer = threading.Thread(target=write_all, args=(neighbour, 0, 60, 100))
-        writer.start()
-        try:
+    with pair(cache, origin, client, 27) as both:
+        with both.refusing(write_60) as writer:
             # Both have as much, and the neighbour no more than a few chunks more.
-            assert stack.wait_until(lambda: client.tag(other.number, 8).cached_bytes >= 22 * MIB)
+            assert stack.wait_until(
+                lambda: client.tag(both.other.number, 8).cached_bytes >= 22 * MIB)
             writer.join(3)
             assert writer.is_alive()
-            assert client.tag(device.number, 7).cached_bytes >= 22 * MIB
-            assert client.tag(other.number, 8).cached_bytes <= 28 * MIB
+            assert client.tag(both.device.number, 7).cached_bytes >= 22 * MIB
+            assert client.tag(both.other.number, 8).cached_bytes <= 28 * MIB
             # What this one has can go: it does not wait, though the other owes.
-            write_all(disk, 26, 26, 1)
+            write_all(both.disk, 26, 26, 1)
             assert writer.is_alive()
-        finally:
-            below.swap(stack.linear(second))
-            writer.join(60)
-        assert not writer.is_alive()
-        for mb in range(60):
-            assert neighbour.read(mb * 2048, 2048) == pattern(100 + mb, 2048)
+        check_60(both.neighbour)
 
 
 def test_who_is_furthest_over_its_share_carries_before_others_give(
         cache: str, origin: str, client: Client) -> None:
     """What it writes again and again fits, so that it need not wait for its origin either."""
     def rewrite(disk: Disk) -> None:
-        rnd = random.Random(1)
-        for n in range(60 * 16):
-            disk.write(rnd.randrange(8 * 16) * 128, pattern(n, 128))
-            if n % 16 == 15:
-                disk.flush()
+        rewrite_some(disk, 8, 60)
 
-    with (stack.pool(cache) as pool, stack.cached(origin, pool, 1, "volume 7") as device,
-          stack.null_blk() as second, stack.mapped(stack.linear(second)) as below,
-          stack.cached(below.path, pool, 2, "volume 8") as other,
-          stack.null_blk() as third, stack.cached(third, pool, 3, "volume 9"),
-          Disk(device.path) as disk, Disk(other.path) as neighbour):
-        assert stack.wait_until(
-            lambda: client.tag(device.number, 7).cache_share_bytes == 18 * MIB)
-        write_all(disk, 0, 24, 1)
-        assert stack.wait_until(lambda: stack.cache_status(device).dirty == 0)
-        below.swap(f"0 {stack.sectors(second)} flakey {second} 0 0 3600 1 error_writes")
-        writer = threading.Thread(target=rewrite, args=(neighbour,))
-        writer.start()
-        writer.join(60)
-        waits = writer.is_alive()
-        below.swap(stack.linear(second))
-        writer.join(60)
-        assert not waits
-        assert stack.pool_status(pool).carried > 0
-        assert client.tag(device.number, 7).cached_bytes >= 22 * MIB
+    with pair(cache, origin, client, 25) as both:
+        with both.refusing(rewrite) as writer:
+            writer.join(60)
+            assert not writer.is_alive()
+        assert stack.pool_status(both.pool).carried > 0
+        assert client.tag(both.device.number, 7).cached_bytes >= 22 * MIB
 
 
 def test_who_has_its_share_goes_on_when_its_origin_does(
         cache: str, origin: str, client: Client) -> None:
     """It has no clean chunk and its neighbour, idle, is below its own share: nobody gives."""
-    with (stack.pool(cache) as pool, stack.cached(origin, pool, 1, "volume 7") as device,
-          stack.null_blk() as second, stack.mapped(stack.linear(second)) as below,
-          stack.cached(below.path, pool, 2, "volume 8") as other,
-          Disk(device.path) as disk, Disk(other.path) as neighbour):
-        assert stack.wait_until(
-            lambda: client.tag(device.number, 7).cache_share_bytes == 28 * MIB)
-        # So that the other, when it has its share, has left just what is nobody's.
-        for mb in range(28):
-            if client.tag(device.number, 7).cached_bytes < 27 * MIB:
-                write_all(disk, mb, 1, 1)
-        assert stack.wait_until(lambda: stack.cache_status(device).dirty == 0)
-        below.swap(f"0 {stack.sectors(second)} flakey {second} 0 0 3600 1 error_writes")
-        writer = threading.Thread(target=write_all, args=(neighbour, 0, 60, 100))
-        writer.start()
-        assert stack.wait_until(
-            lambda: client.tag(other.number, 8).cached_bytes >= 28 * MIB)
-        writer.join(2)
-        assert writer.is_alive()
-        below.swap(stack.linear(second))
-        writer.join(60)
-        assert not writer.is_alive()
-        for mb in range(60):
-            assert neighbour.read(mb * 2048, 2048) == pattern(100 + mb, 2048)
+    # When the other has its share, there is left just what is nobody's.
+    with pair(cache, origin, client, 27, share_mb=28) as both:
+        with both.refusing(write_60) as writer:
+            assert stack.wait_until(
+                lambda: client.tag(both.other.number, 8).cached_bytes >= 28 * MIB)
+            writer.join(2)
+            assert writer.is_alive()
+        check_60(both.neighbour)
 
 
 @pytest.mark.smp
