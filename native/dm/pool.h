@@ -380,15 +380,6 @@ static inline u32 vc_pool_for_carry(const struct vc_pool *p)
 	return vc_for_carry(READ_ONCE(p->shared));
 }
 
-/*
- * A maximum, less the chunk for what has to be kept of one that goes: with that a log
- * would be above.
- */
-static inline u32 vc_chunks_limit(u32 most)
-{
-	return most > VC_CHUNKS_MIN ? most - 1 : most;
-}
-
 /* pool.c */
 struct vc_pool *vc_pool_find(struct block_device *bdev);
 int vc_pool_init(void);

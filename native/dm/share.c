@@ -117,6 +117,15 @@ static bool vc_pool_divide(struct vc_pool *p, u64 chunks)
 	return again;
 }
 
+/*
+ * A maximum, less the chunk for what has to be kept of one that goes: with that a log
+ * would be above.
+ */
+static u32 vc_chunks_limit(u32 most)
+{
+	return most > VC_CHUNKS_MIN ? most - 1 : most;
+}
+
 /**
  * vc_pool_share - share the chunks out among the logs that are in use
  * @p: the pool, locked

@@ -173,7 +173,7 @@ MUTATIONS = [
              "bio->bi_status = errno_to_blk_status(r);\n\tbio_endio(bio);",
              "bio->bi_status = errno_to_blk_status(r);\n\tsubmit_bio_noacct(bio);",
              "test_pool.py::test_a_discard_leaves_parts_of_blocks_alone"),
-    Mutation("what is kept of a chunk that goes is above the maximum", "pool.h",
+    Mutation("what is kept of a chunk that goes is above the maximum", "share.c",
              "return most > VC_CHUNKS_MIN ? most - 1 : most;", "return most;",
              "test_shares.py::test_reads_make_nobody_pass_the_maximum"),
     Mutation("who is furthest over goes on though nobody can give", "space.c",

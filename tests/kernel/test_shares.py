@@ -40,19 +40,6 @@ def write_all(disk: Disk, first_mb: int, megabytes: int, seed: int) -> None:
         disk.flush()
 
 
-def rewrite_some(disk: Disk, set_mb: int, megabytes: int) -> None:
-    """Write so much of a small set at random, 64 KiB at a time; then check the set."""
-    rnd, newest = random.Random(1), {}
-    for n in range(megabytes * 16):
-        at = rnd.randrange(set_mb * 16) * 128
-        newest[at] = n
-        disk.write(at, pattern(n, 128))
-        if n % 16 == 15:
-            disk.flush()
-    for at, n in newest.items():
-        assert disk.read(at, 128) == pattern(n, 128)
-
-
 def test_minima_come_first_then_weights_up_to_the_maxima(
         cache: str, origin: str, client: Client) -> None:
     with stack.pool(cache) as pool, stack.cached(origin, pool, scope="filesystem") as device:
@@ -210,10 +197,10 @@ class Pair(NamedTuple):
 
 @contextlib.contextmanager
 def pair(cache: str, origin: str, client: Client, has_mb: int, *,
-         share_mb: int = 18) -> Iterator[Pair]:
+         lender: bool = True) -> Iterator[Pair]:
     """Make both tags, and have the first have so much.
 
-    :param share_mb: the share of each; with 18 there is a third, which lends its own
+    :param lender: there is a third, which lends its own share
     """
     with contextlib.ExitStack() as on:
         pool = on.enter_context(stack.pool(cache))
@@ -221,12 +208,12 @@ def pair(cache: str, origin: str, client: Client, has_mb: int, *,
         second = on.enter_context(stack.null_blk())
         below = on.enter_context(stack.mapped(stack.linear(second)))
         other = on.enter_context(stack.cached(below.path, pool, 2, "volume 8"))
-        if share_mb == 18:
+        if lender:
             third = on.enter_context(stack.null_blk())
             on.enter_context(stack.cached(third, pool, 3, "volume 9"))
         disk, neighbour = (on.enter_context(Disk(each.path)) for each in (device, other))
         assert stack.wait_until(
-            lambda: client.tag(device.number, 7).cache_share_bytes == share_mb * MIB)
+            lambda: client.tag(device.number, 7).cache_share_bytes == (18 if lender else 28) * MIB)
         for mb in range(has_mb):
             if client.tag(device.number, 7).cached_bytes < has_mb * MIB:
                 write_all(disk, mb, 1, 1)
@@ -287,7 +274,15 @@ def test_who_is_furthest_over_its_share_carries_before_others_give(
         cache: str, origin: str, client: Client) -> None:
     """What it writes again and again fits, so that it need not wait for its origin either."""
     def rewrite(disk: Disk) -> None:
-        rewrite_some(disk, 8, 60)
+        rnd, newest = random.Random(1), {}
+        for n in range(60 * 16):
+            at = rnd.randrange(8 * 16) * 128
+            newest[at] = n
+            disk.write(at, pattern(n, 128))
+            if n % 16 == 15:
+                disk.flush()
+        for at, n in newest.items():
+            assert disk.read(at, 128) == pattern(n, 128)
 
     with pair(cache, origin, client, 25) as both:
         with both.refusing(rewrite) as writer:
@@ -301,7 +296,7 @@ def test_who_has_its_share_goes_on_when_its_origin_does(
         cache: str, origin: str, client: Client) -> None:
     """It has no clean chunk and its neighbour, idle, is below its own share: nobody gives."""
     # When the other has its share, there is left just what is nobody's.
-    with pair(cache, origin, client, 27, share_mb=28) as both:
+    with pair(cache, origin, client, 27, lender=False) as both:
         with both.refusing(write_60) as writer:
             assert stack.wait_until(
                 lambda: client.tag(both.other.number, 8).cached_bytes >= 28 * MIB)
