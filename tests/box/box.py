@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from tests.box import console, kernels
+from tests.box import console, kernels, pulse
 
 REPO = Path(__file__).resolve().parents[2]
 ENTER = Path(__file__).with_name("enter.sh")
@@ -179,6 +179,14 @@ class Box:
         release = kernels.select(self.kernel)
         return not self.icount and kernels.kvm_works(kernels.image(release))
 
+    def _has_pulse(self) -> bool:
+        """Tell whether the box can stand still, see :mod:`tests.box.pulse`.
+
+        In virtual time the timers run in the processor's own thread, and a pulse would
+        make that time another in each run.
+        """
+        return not self.icount and not self.uses_kvm()
+
     def _write_state(self, state: Path, command: Sequence[str]) -> None:
         """Fill the folder that the box and the host share."""
         binds = [f"/run/box/rw{number} {Path(folder).resolve()}\n"
@@ -242,9 +250,9 @@ class Box:
         if self.icount:
             # It tests its ciphers as it boots, which this mode can make fail.
             line += ["--kopt", "cryptomgr.notests"]
-        return [*line, "--qemu-opts", *self._qemu_options(stderr)]
+        return [*line, "--qemu-opts", *self._qemu_options(state, stderr)]
 
-    def _qemu_options(self, stderr: int) -> list[str]:
+    def _qemu_options(self, state: Path, stderr: int) -> list[str]:
         # virtme-run sends the kernel's console to its own standard error, so
         # the command's errors get a port of their own.
         # -nodefaults: there is nothing in the CD drive that QEMU adds otherwise,
@@ -254,6 +262,8 @@ class Box:
             "-chardev", f"file,id=boxerr,path=/proc/self/fd/{stderr}",
             "-device", "virtio-serial-pci",
             "-device", "virtserialport,name=box.stderr,chardev=boxerr"]
+        if self._has_pulse():
+            options += pulse.qemu_options(state / "pulse")
         if self.icount:
             sleep = "on" if self.icount_sleep else "off"
             options += ["-icount", f"shift=0,sleep={sleep}"]
@@ -291,7 +301,9 @@ class Box:
         for pump in pumps:
             pump.start()
         try:
-            with _terminate_as_exit():
+            beating = (pulse.beating(state / "pulse") if self._has_pulse()
+                       else contextlib.nullcontext())
+            with _terminate_as_exit(), beating:
                 debug = release.endswith(kernels.DEBUG)
                 _wait(process, state, timeout, command,
                       _DEBUG_BOOT_SECONDS if debug else _BOOT_SECONDS)

@@ -40,17 +40,24 @@ while read -r source target; do
     mount --bind "$source" "$target" || exit 0
 done < "$io/binds"
 
-# Not /dev/virtio-ports/box.stderr: udev makes that, later in a slow box.
-port=
-for name in /sys/class/virtio-ports/*/name; do
-    [ "$(cat "$name")" != box.stderr ] || port=${name%/name}
-done
-[ -n "$port" ] || { echo "box: there is no port for the errors" >&2; exit 0; }
+# Not /dev/virtio-ports/NAME: udev makes that, later in a slow box.
+port() {
+    for name in /sys/class/virtio-ports/*/name; do
+        [ "$(cat "$name")" != "$1" ] || basename "${name%/name}"
+    done
+}
+
+# What comes there is of no interest but for its interrupts, see pulse.py.
+pulse=$(port box.pulse)
+[ -z "$pulse" ] || cat "/dev/$pulse" > /dev/null &
+
+errors=$(port box.stderr)
+[ -n "$errors" ] || { echo "box: there is no port for the errors" >&2; exit 0; }
 
 # A virtio port can be opened only once, but programs do open /dev/stderr: a
 # FIFO before it.
 mkfifo /run/box/stderr || exit 0
-cat /run/box/stderr > "/dev/${port##*/}" &
+cat /run/box/stderr > "/dev/$errors" &
 cat=$!
 # virtme-ng's init points it to the console, which is not the command's.
 ln -sf /proc/self/fd/2 /dev/stderr

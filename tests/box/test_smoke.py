@@ -66,3 +66,22 @@ def test_command_that_hangs_is_ended() -> None:
 def test_kernel_that_is_not_installed() -> None:
     with pytest.raises(KernelNotFound, match="installed: "):
         Box(kernel="2.4").run(["true"])
+
+
+_INTERRUPTS = """
+port=$(grep -l box.pulse /sys/class/virtio-ports/*/name)
+device=$(basename "$(readlink "${port%name}device")")
+count() {
+    awk -v device="$device-" 'index($0, device) { n += $2 } END { print n }' /proc/interrupts
+}
+before=$(count)
+sleep 3
+echo $(($(count) - before))
+"""
+
+
+@pytest.mark.skipif(Box(cpus=1).uses_kvm(), reason="KVM loses no interrupt")
+def test_a_box_that_idles_is_interrupted() -> None:
+    result = Box(cpus=1, memory="1G").run(["sh", "-c", _INTERRUPTS], timeout=60, check=True)
+    # Twelve, if the host has the time.
+    assert 4 <= int(result.stdout) <= 40
