@@ -499,10 +499,12 @@ void vc_parked_done(struct vc_dev *dev, struct vc_io *io, enum req_op op);
 void vc_parked_requeue(struct vc_dev *dev);
 void vc_park_work(struct work_struct *work);
 
-/* writeout.c */
+/* isolation.c */
 enum vcache_isolation vc_isolation(struct block_device *bdev);
 enum vcache_isolation vc_target_isolation(const struct vc_target *vt);
 blk_opf_t vc_durable_flags(struct block_device *bdev);
+
+/* writeout.c */
 void vc_writeout_arrived(struct vc_tag *tag);
 void vc_writeout_sent(struct vc_tag *tag, unsigned int sectors);
 void vc_writeout_settled(struct vc_tag *tag, unsigned int sectors);

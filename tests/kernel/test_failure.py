@@ -100,8 +100,12 @@ def test_write_out_fails(failing: Origin, client: Client, events: EventListener)
         assert not client.devices()[0].broken
 
 
-def test_what_is_refused_is_tried_once_a_flush(origin: str, client: Client) -> None:
-    """Not again and again while something else that the flush waits for hangs."""
+def test_what_is_refused_is_tried_at_most_twice_a_flush(origin: str, client: Client) -> None:
+    """Not again and again while something else that the flush waits for hangs.
+
+    A flush has all written out when it comes, and once more when it begins to wait for
+    a tag: what was refused between the two would be waited for in vain else.
+    """
     with mapped(linear(origin)) as slow, mapped(
             with_bad_sectors(slow.path, BAD, LENGTH)) as below, vcache(
             below.path) as device, Disk(device.path) as disk:
@@ -127,11 +131,11 @@ def test_what_is_refused_is_tried_once_a_flush(origin: str, client: Client) -> N
             tried = errors()
         finally:
             slow.resume()
-        assert tried == 3
+        assert 3 <= tried <= 6
         # The two that waited behind the first get a try of their own, together.
         assert stack.wait_until(lambda: len(answers) == 3, 10)
         assert answers == [errno.EIO] * 3
-        assert errors() == 4
+        assert errors() == tried + 1
         assert read(origin, 0, 8) == pattern(1, 8)
 
 
