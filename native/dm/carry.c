@@ -5,7 +5,7 @@
  *
  * Then the chunk can go, without having to wait for the origin. That costs a
  * copy inside the cache, so it is worth it only while enough of what the log
- * has is superseded or on the origin: see vc_log_burden() in space.c.
+ * has is superseded or on the origin: see vc_log_burden().
  *
  * DOC: Order
  *
@@ -166,4 +166,37 @@ bool vc_carry_chunk(struct vc_log *log, struct vc_chunk *c)
 	for (from = 0; from < r->nr && n; from += n)
 		n = vc_carry_some(log, r, from);
 	return !atomic_read(&c->dirty);
+}
+
+/**
+ * vc_log_burden - the oldest chunk of a log, if carrying pays
+ * @log: the log
+ * @domain: where there has to be room
+ *
+ * Where three quarters of what the log has are dirty, a chunk that is gained costs
+ * three that are copied.
+ *
+ * Return: NULL when it does not.
+ */
+struct vc_chunk *vc_log_burden(struct vc_log *log, enum vc_domain domain)
+{
+	struct vc_volume *v = log->vol;
+	struct vc_chunk *c, *first;
+	u64 dirty = 0;
+
+	if (READ_ONCE(v->stopped) || READ_ONCE(v->drain) ||
+	    v->pool->state != VC_POOL_OK || !vc_log_written_in(log, domain))
+		return NULL;
+	spin_lock_irq(&log->lock);
+	list_for_each_entry(c, &log->chunks, node)
+		dirty += atomic_read(&c->dirty);
+	first = list_first_entry_or_null(&log->chunks, struct vc_chunk, node);
+	if (first && (first->state != VC_CHUNK_SEALED ||
+		      !vc_log_gives(log, first, domain) ||
+		      !atomic_read(&first->dirty) ||
+		      dirty * 4 > (u64)log->nr * 3 *
+				 vc_log_room(&v->pool->g)))
+		first = NULL;
+	spin_unlock_irq(&log->lock);
+	return first;
 }

@@ -441,6 +441,7 @@ int vc_volume_drop(struct vc_pool *p, u32 id, bool force, const char **error);
 
 /* carry.c */
 bool vc_carry_chunk(struct vc_log *log, struct vc_chunk *c);
+struct vc_chunk *vc_log_burden(struct vc_log *log, enum vc_domain domain);
 
 /* lookup.c */
 unsigned int vc_lookup(struct vc_volume *v, sector_t sector, unsigned int len,
@@ -536,7 +537,6 @@ struct vc_chunk *vc_log_husk(struct vc_log *log, enum vc_domain domain);
 /* space.c */
 u32 vc_pool_reserve(const struct vc_pool *p);
 bool vc_log_may_grow(const struct vc_pool *p, const struct vc_log *log);
-struct vc_chunk *vc_log_burden(struct vc_log *log, enum vc_domain domain);
 bool vc_pool_look_further(struct vc_pool *p);
 bool vc_pool_kill(struct vc_pool *p, struct vc_chunk *c);
 void vc_space_work(struct work_struct *work);

@@ -2,7 +2,7 @@
 """The tests notice when FAST, or the care for bad blocks, is wrong.
 
 As in test_mutations.py; but what FAST counts is checked by the model, and where
-things are by test_ftl.
+things are by test_ftl and test_ftl_fast.
 """
 
 import hashlib
@@ -101,7 +101,8 @@ def test_mutation_is_noticed(mutation: Mutation) -> None:
         return build.compile_program(name, "gcc", folder, "-O1", "-w", "-Wno-error",
                                      tree=tree, kind=())
 
-    if counts_differ(program("test_fast")) or build.run(program("test_ftl")).returncode:
+    if counts_differ(program("test_fast")) or any(
+            build.run(program(name)).returncode for name in ("test_ftl", "test_ftl_fast")):
         return
     powercut = program("test_powercut")
     assert any(build.run(powercut, *map(str, run)).returncode for run in RUNS)

@@ -32,8 +32,9 @@ def fast() -> Path:
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
-def test_ftl(compiler: str) -> None:
-    program = build.compile_program("test_ftl", compiler, build.BUILD / compiler)
+@pytest.mark.parametrize("name", ["test_ftl", "test_ftl_fast"])
+def test_ftl(name: str, compiler: str) -> None:
+    program = build.compile_program(name, compiler, build.BUILD / compiler)
     done = build.run(program)
     assert done.returncode == 0, done.stderr
 
