@@ -188,7 +188,7 @@ class Box:
         return not self.icount and not self.uses_kvm()
 
     def _write_state(self, state: Path, command: Sequence[str]) -> None:
-        """Fill the folder that the box and the host share."""
+        """Fill the folder of the run, of which the box and the host share io/."""
         binds = [f"/run/box/rw{number} {Path(folder).resolve()}\n"
                  for number, folder in enumerate(self.rw)]
         venv = Path(sys.executable).parent
@@ -205,6 +205,7 @@ class Box:
             **self.env,
         }
         (state / "io").mkdir()
+        os.mkfifo(state / "pulse")
         shutil.copy(ENTER, state / "io" / "enter.sh")
         (state / "io" / "binds").write_text("".join(binds))
         (state / "io" / "environment").write_text("".join(

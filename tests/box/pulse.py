@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Interrupt the box now and then.
 
-QEMU's emulation of AMD's virtualisation (up to 10.1, target/i386/tcg/system/svm_helper.c)
-changes the word of pending interrupts without the lock that devices change it under.
-An interrupt that comes meanwhile stays pending in the APIC, and the processor is told
-of it with the next one. For a box that is idle but for a nested VM that next one may
-never come: its timer is set for one shot, and that shot is the one that was lost.
+QEMU's emulation of AMD's virtualisation (svm_helper.c; seen with 10.0.2) changes the word
+of pending interrupts without the lock that devices change it under. An interrupt that
+comes meanwhile stays pending in the APIC, and the processor is told of it with the next
+one. For a box that is idle but for a nested VM that next one may never come: its timer
+is set for one shot, and that shot is the one that was lost.
 """
 
 import contextlib
@@ -14,13 +14,12 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-# Longest that a box stands still, in seconds; what it costs cannot be seen.
+# Longest that a box stands still, in seconds.
 _PERIOD = 0.25
 
 
 def qemu_options(fifo: Path) -> list[str]:
-    """Return the options of a port that QEMU reads from `fifo`; it is made here."""
-    os.mkfifo(fifo)
+    """Return the options of a port that QEMU reads from `fifo`, which has to be there."""
     path = str(fifo).replace(",", ",,")
     return ["-chardev", f"pipe,id=boxpulse,path={path}",
             "-device", "virtserialport,name=box.pulse,chardev=boxpulse"]
