@@ -8,15 +8,19 @@
  */
 #include "pool.h"
 
-/* Let the writer of a log try again. */
+/* Let the writers of a log try again: a removed tag may have a successor. */
 static void vc_log_kick(struct vc_log *log)
 {
-	struct vc_tag *tag;
+	struct vc_tag *user, *tag;
 
 	rcu_read_lock();
-	tag = rcu_dereference(log->user);
-	if (tag)
-		queue_work(tag->dev->wq, &tag->work);
+	user = rcu_dereference(log->user);
+	if (user) {
+		list_for_each_entry_rcu(tag, &user->dev->tags, node) {
+			if (READ_ONCE(tag->log) == log)
+				queue_work(tag->dev->wq, &tag->work);
+		}
+	}
 	rcu_read_unlock();
 }
 
@@ -175,6 +179,7 @@ static bool vc_log_open(struct vc_log *log, enum vc_append_kind kind)
 	struct vc_pool *p = log->vol->pool;
 	struct vc_chunk *c = NULL;
 	struct vc_sealing *s;
+	bool others = false;
 	unsigned long flags;
 
 	spin_lock_irqsave(&log->lock, flags);
@@ -182,8 +187,10 @@ static bool vc_log_open(struct vc_log *log, enum vc_append_kind kind)
 	if (s)
 		c = vc_log_next(log, kind);
 	/* The writer may be waiting while something is carried. */
-	if (kind != VC_APPEND_CARRY)
+	if (kind != VC_APPEND_CARRY) {
+		others = c && log->starved;
 		log->starved = !c;
+	}
 	if (c) {
 		list_del_init(&s->node);
 		memset(s->data, 0, vc_seal_bytes(&p->g));
@@ -202,6 +209,9 @@ static bool vc_log_open(struct vc_log *log, enum vc_append_kind kind)
 		log->at = 0;
 	}
 	spin_unlock_irqrestore(&log->lock, flags);
+	/* Who came first for it need not be who waits for it. */
+	if (others)
+		vc_log_kick(log);
 	vc_space_kick(p);
 	return c;
 }

@@ -292,7 +292,7 @@ void vc_tags_free(struct vc_dev *dev)
 	struct vc_tag *tag, *next;
 
 	list_for_each_entry_safe(tag, next, &dev->tags, node) {
-		list_del(&tag->node);
+		list_del_rcu(&tag->node);
 		vc_tag_free(tag);
 	}
 }

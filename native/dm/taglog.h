@@ -242,7 +242,7 @@ struct vc_claim {
  * @node: vc_volume.logs
  * @vol: the volume
  * @tag: number of the tag
- * @user: the tag that writes it now; RCU, may be NULL
+ * @user: the newest tag that writes it; RCU, NULL when none does
  * @append: serialises the writers of records
  * @open: chunk being written, or NULL; changes under @append
  * @at: where the next record goes; under @append

@@ -414,6 +414,39 @@ void vc_log_unprovide(struct vc_log *log)
 		vc_chunk_free(log->vol->pool, spare);
 }
 
+/* A tag that writes to a log beside @tag, or NULL. Called under RCU. */
+static struct vc_tag *vc_log_other(const struct vc_log *log,
+				   const struct vc_tag *tag)
+{
+	struct vc_tag *other;
+
+	list_for_each_entry_rcu(other, &tag->dev->tags, node) {
+		if (other != tag && READ_ONCE(other->log) == log)
+			return other;
+	}
+	return NULL;
+}
+
+/*
+ * A new tag of the same number may write to the log already; or an older one, removed
+ * before, still has something to write. The lock of the pool is held.
+ */
+static void vc_log_pass_on(struct vc_log *log, struct vc_tag *tag)
+{
+	struct vc_tag *other;
+
+	if (rcu_access_pointer(log->user) != tag)
+		return;
+	rcu_read_lock();
+	other = vc_log_other(log, tag);
+	rcu_assign_pointer(log->user, other);
+	rcu_read_unlock();
+	if (!other) {
+		vc_log_unprovide(log);
+		vc_log_set_lanes(log, 0);
+	}
+}
+
 /**
  * vc_volume_part - a tag writes no more to its log
  * @tag: the tag, idle
@@ -429,16 +462,12 @@ void vc_volume_part(struct vc_tag *tag)
 	mutex_unlock(&log->append);
 	vc_reads_close(log);
 	mutex_lock(&log->vol->pool->lock);
-	/* A new tag of the same number may write it already. */
-	if (rcu_access_pointer(log->user) == tag) {
-		RCU_INIT_POINTER(log->user, NULL);
-		vc_log_unprovide(log);
-		vc_log_set_lanes(log, 0);
-	}
+	vc_log_pass_on(log, tag);
+	/* From here on nobody passes the log on to this one. */
+	WRITE_ONCE(tag->log, NULL);
 	mutex_unlock(&log->vol->pool->lock);
 	/* Others share what it had. */
 	vc_space_kick(log->vol->pool);
-	tag->log = NULL;
 	synchronize_rcu();
 }
 

@@ -306,6 +306,14 @@ MUTATIONS = [
              "test_of_a_written_and_a_read_chunk_that_goes_of_which_less_was_read"),
     Mutation("a tag that goes keeps its lanes", "volume.c",
              "vc_log_set_lanes(log, 0);", "", "test_lanes.py::test_a_new_tag_can_have_lanes"),
+    Mutation("only the newest tag of a log is woken", "chunk.c",
+             "if (READ_ONCE(tag->log) == log)", "if (tag == user)",
+             "test_pool.py::test_what_a_removed_tag_has_is_written_"
+             "whatever_its_successor_does[False]"),
+    Mutation("a log is nobody's when its newest tag goes", "volume.c",
+             "other = vc_log_other(log, tag);", "other = NULL;",
+             "test_pool.py::test_what_a_removed_tag_has_is_written_"
+             "whatever_its_successor_does[True]"),
     Mutation("what is refused is tried again and again", "writeout.c",
              "after->again |= d.failed && tag->epoch.draining;",
              "after->again |= tag->epoch.draining;",

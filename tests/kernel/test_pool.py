@@ -5,14 +5,16 @@ import contextlib
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.kernel import dm, stack
-from tests.kernel.conftest import KernelLog
+from tests.kernel.conftest import Cgroup, KernelLog
 from tests.kernel.disk import Disk, pattern
+from vcache_agent.model import Extent
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.netlink.spec import Mode
@@ -440,3 +442,39 @@ def test_a_tag_has_no_mode_that_its_device_has_not(cache: str, origin: str,
         with pytest.raises(NetlinkError, match="mode must be"):
             client.tag_set(device.number, 7, mode=Mode.NONE)
         client.tag_set(device.number, 7, mode=Mode.WRITETHROUGH)
+
+
+@pytest.mark.parametrize("goes", [False, True])
+def test_what_a_removed_tag_has_is_written_whatever_its_successor_does(
+        origin: str, client: Client, cgroup: Callable[[str], Cgroup], goes: bool) -> None:
+    """They share a log, and what comes free in it is for both."""
+    def written(seconds: float = 20) -> bool:
+        return stack.wait_until(lambda: client.devices()[0].dirty_bytes == 0, seconds)
+
+    with (stack.null_blk(8, discard=True) as cache, stack.pool(cache, chunk_kib=64) as pool,
+          stack.mapped(stack.linear(origin)) as below,
+          stack.cached(below.path, pool, scope="filesystem", age_ms=50) as device,
+          Disk(device.path) as disk):
+        group = cgroup("one")
+        client.tag_set(device.number, 1, cgroups=[group.id])
+        client.set_extents(device.number, 1, [Extent(0, stack.sectors(origin))])
+        below.suspend(dm.NOFLUSH)
+        try:
+            # To the last chunk, so that all that waits is on its way to the log already.
+            turns = 0
+            while written(3):
+                group.run(partial(disk.write, turns * 128, pattern(turns, 128)))
+                turns += 1
+            assert client.tag(device.number, 1).dirty_bytes > 0
+            client.tag_del(device.number, 1)
+            client.tag_set(device.number, 1)
+            if goes:
+                client.tag_del(device.number, 1)
+            # It goes when it is found to have nothing.
+            time.sleep(0.5)
+            assert not written(0)
+        finally:
+            below.resume()
+        assert written()
+        for turn in range(turns):
+            assert disk.read(turn * 128, 128) == pattern(turn, 128)
