@@ -181,7 +181,10 @@ static bool vc_log_make_room(struct vc_pool *p, struct vc_log *log,
 	return false;
 }
 
-/* Let go what is above a maximum in a log's own lanes. Return: there is more. */
+/*
+ * Let go what is above a maximum in a log's own lanes; if nothing can, carry. Return:
+ * there is more.
+ */
 static bool vc_log_deflate_own(struct vc_pool *p, struct vc_log *log)
 {
 	struct vc_chunk *c;
@@ -189,7 +192,10 @@ static bool vc_log_deflate_own(struct vc_pool *p, struct vc_log *log)
 	if (vc_log_has(log, VC_OWN) < log->own_most)
 		return false;
 	c = vc_log_victim(log, VC_OWN);
-	return c && !vc_chunk_kill(p, c, VC_KILL_KEEP);
+	if (c)
+		return !vc_chunk_kill(p, c, VC_KILL_KEEP);
+	c = vc_log_burden(log, VC_OWN);
+	return c && vc_carry_chunk(log, c);
 }
 
 /**

@@ -145,7 +145,9 @@ void vc_pool_share(struct vc_pool *p)
 		list_for_each_entry(log, &v->logs, node) {
 			WRITE_ONCE(log->share, log->claim.share);
 			WRITE_ONCE(log->most, vc_chunks_limit(log->claim.most));
-			WRITE_ONCE(log->own_most, log->claim.own_most);
+			WRITE_ONCE(log->own_part, log->claim.own_most);
+			WRITE_ONCE(log->own_most,
+				   vc_chunks_limit(log->claim.own_most));
 		}
 	}
 }

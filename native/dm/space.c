@@ -18,7 +18,7 @@
  * Where none of a log can go like that, and most of what it has in the cache is
  * superseded, the rest of its oldest chunk is carried to its end, before those less
  * over their share give: so a log whose data fits into the cache does not wait for its
- * origin.
+ * origin. Nor does one whose data fits into its maximum.
  *
  * A log that cannot do that either, while one less over its share gives, owes: until it
  * can, it gets no more, and what it has dirty goes to the origin at full speed. Or who
@@ -408,6 +408,24 @@ static void vc_log_withdraw(struct vc_log *log)
 }
 
 /*
+ * Let a chunk go of a log that has its maximum; if none can, what is left in its oldest
+ * is carried. Return: true: look again; false: not now.
+ */
+static bool vc_log_deflate(struct vc_pool *p, struct vc_log *log, u32 *left)
+{
+	struct vc_chunk *c = vc_log_victim(log, VC_SHARED);
+
+	if (!c) {
+		c = vc_log_burden(log, VC_SHARED);
+		return c && vc_pool_carry(p, c, left);
+	}
+	if (!vc_pool_kill(p, c))
+		return false;
+	(*left)--;
+	return true;
+}
+
+/*
  * Let go what logs have above their limits, a few chunks at a time: others use
  * the device, too. What is dirty goes when it is on the origin; with its share
  * that has become small as well.
@@ -417,18 +435,14 @@ static void vc_pool_deflate(struct vc_pool *p)
 	u32 left = VC_DEFLATE_BATCH;
 	struct vc_volume *v;
 	struct vc_log *log;
-	struct vc_chunk *c;
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
 			vc_log_withdraw(log);
-			while (left && vc_log_has(log, VC_SHARED) >=
-				       log->most) {
-				c = vc_log_victim(log, VC_SHARED);
-				if (!c || !vc_pool_kill(p, c))
-					break;
-				left--;
-			}
+			while (left &&
+			       vc_log_has(log, VC_SHARED) >= log->most &&
+			       vc_log_deflate(p, log, &left))
+				cond_resched();
 		}
 	}
 	if (!left)

@@ -260,7 +260,8 @@ struct vc_claim {
  * @claim: how its share is found; under the lock of the pool
  * @share: chunks that are its share of the shared lanes
  * @most: chunks that it takes there at most, before one more is carried to
- * @own_most: chunks that it may have in lanes of its own
+ * @own_part: its maximum, or U32_MAX: what it has of its own lanes as its part
+ * @own_most: the same, less the chunk for what is kept: what it may have there
  * @lanes: lanes of its own, bits; under the lock of the pool, too
  * @own_size: chunks of those
  * @own_strays: of these the ones that others have still
@@ -311,6 +312,7 @@ struct vc_log {
 	struct vc_claim claim;
 	u32 share;
 	u32 most;
+	u32 own_part;
 	u32 own_most;
 	u64 lanes;
 	u32 own_size;
@@ -388,7 +390,7 @@ static inline u32 vc_log_own(const struct vc_log *log)
 /* Chunks that a log can have in its own lanes. */
 static inline u32 vc_log_own_room(const struct vc_log *log)
 {
-	return min(vc_log_own(log), READ_ONCE(log->own_most));
+	return min(vc_log_own(log), READ_ONCE(log->own_part));
 }
 
 /* Chunks that a log can have: its share, and its own lanes. */

@@ -106,6 +106,7 @@ struct vc_log *vc_log_get(struct vc_volume *v, u16 tag)
 	log->vol = v;
 	log->tag = tag;
 	log->most = U32_MAX;
+	log->own_part = U32_MAX;
 	log->own_most = U32_MAX;
 	log->credit = VC_CREDIT_FIRST;
 	mutex_init(&log->append);

@@ -4,7 +4,7 @@
 import contextlib
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import pytest
@@ -197,13 +197,14 @@ class Pair(NamedTuple):
 
 @contextlib.contextmanager
 def pair(cache: str, origin: str, client: Client, has_mb: int, *,
-         lender: bool = True) -> Iterator[Pair]:
+         lender: bool = True, lanes: Sequence[int] = ()) -> Iterator[Pair]:
     """Make both tags, and have the first have so much.
 
     :param lender: there is a third, which lends its own share
+    :param lanes: sizes of the pool's lanes but the last, in sectors
     """
     with contextlib.ExitStack() as on:
-        pool = on.enter_context(stack.pool(cache))
+        pool = on.enter_context(stack.pool(cache, lanes=lanes))
         device = on.enter_context(stack.cached(origin, pool, 1, "volume 7"))
         second = on.enter_context(stack.null_blk())
         below = on.enter_context(stack.mapped(stack.linear(second)))
@@ -270,26 +271,52 @@ def test_who_is_furthest_over_its_share_waits_until_it_can_give(
         check_60(both.neighbour)
 
 
+def rewrite_60(disk: Disk, megabytes: int) -> None:
+    """Write as much, but again and again in the same few MiB, and check what is there."""
+    rnd, newest = random.Random(1), {}
+    for n in range(60 * 16):
+        at = rnd.randrange(megabytes * 16) * 128
+        newest[at] = n
+        disk.write(at, pattern(n, 128))
+        if n % 16 == 15:
+            disk.flush()
+    for at, n in newest.items():
+        assert disk.read(at, 128) == pattern(n, 128)
+
+
+def most_until(writer: threading.Thread, cached: Callable[[], int]) -> int:
+    """Return the most that there was until a thread came to its end, which it has to."""
+    seen = [0]
+    for _ in range(600):
+        if not writer.is_alive():
+            break
+        seen.append(cached())
+        writer.join(0.1)
+    assert not writer.is_alive()
+    return max(seen)
+
+
 def test_who_is_furthest_over_its_share_carries_before_others_give(
         cache: str, origin: str, client: Client) -> None:
     """What it writes again and again fits, so that it need not wait for its origin either."""
-    def rewrite(disk: Disk) -> None:
-        rnd, newest = random.Random(1), {}
-        for n in range(60 * 16):
-            at = rnd.randrange(8 * 16) * 128
-            newest[at] = n
-            disk.write(at, pattern(n, 128))
-            if n % 16 == 15:
-                disk.flush()
-        for at, n in newest.items():
-            assert disk.read(at, 128) == pattern(n, 128)
-
     with pair(cache, origin, client, 25) as both:
-        with both.refusing(rewrite) as writer:
+        with both.refusing(lambda disk: rewrite_60(disk, 8)) as writer:
             writer.join(60)
             assert not writer.is_alive()
         assert stack.pool_status(both.pool).carried > 0
         assert client.tag(both.device.number, 7).cached_bytes >= 22 * MIB
+
+
+@pytest.mark.parametrize("own", [0, 2])
+def test_who_has_its_maximum_carries_what_fits_into_it(
+        cache: str, origin: str, client: Client, own: int) -> None:
+    """It does not wait for its origin either, and has no more than the maximum meanwhile."""
+    with pair(cache, origin, client, 0, lanes=[32 * 2048]) as both:
+        client.tag_set(both.other.number, 8, cache_lanes=own, cache_max=12 * MIB)
+        with both.refusing(lambda disk: rewrite_60(disk, 5)) as writer:
+            most = most_until(writer, lambda: client.tag(both.other.number, 8).cached_bytes)
+        assert stack.pool_status(both.pool).carried > 0
+        assert 10 * MIB <= most <= 12 * MIB
 
 
 def test_who_has_its_share_goes_on_when_its_origin_does(
