@@ -175,8 +175,10 @@ def workers_short_of_memory(percent: int) -> Iterator[None]:
     for task in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it may have ended
             tasks += [task] * (task / "comm").read_text().startswith("kworker")
-    knobs = {"probability": percent, "times": -1, "task-filter": "Y", "verbose": 0,
-             "ignore-gfp-wait": "N"}
+    # The probability comes last: until the filter is on, everybody would find no memory,
+    # who writes these, too.
+    knobs = {"times": -1, "task-filter": "Y", "verbose": 0, "ignore-gfp-wait": "N",
+             "probability": percent}
     for task in tasks:
         with contextlib.suppress(OSError):
             (task / "make-it-fail").write_text("1")
@@ -240,7 +242,7 @@ def failing_requests(path: str, percent: int) -> Iterator[None]:
     """Let so many of a disk's requests fail (fail_make_request)."""
     folder = Path("/sys/kernel/debug/fail_make_request")
     switch = Path("/sys/block") / Path(path).name / "make-it-fail"
-    for name, value in {"probability": percent, "times": -1, "verbose": 0}.items():
+    for name, value in {"times": -1, "verbose": 0, "probability": percent}.items():
         (folder / name).write_text(str(value))
     switch.write_text("1")
     try:
