@@ -189,7 +189,7 @@ enum vc_pool_state {
  * @last_words: failed, but metadata may be written still; under @lock
  * @loaded: the metadata has been read
  * @attached: volumes in use
- * @nlogs: logs of all volumes
+ * @nusers: logs in use that have a share, when shares were given out last
  * @limit: chunks from here on are not given out; changes under @free_lock as well
  * @leaving: chunks from there on that have still to go
  * @resizing: somebody is at it; under @lock
@@ -253,7 +253,7 @@ struct vc_pool {
 	bool last_words;
 	bool loaded;
 	unsigned int attached;
-	unsigned int nlogs;
+	unsigned int nusers;
 	u32 limit;
 	u32 leaving;
 	bool resizing;

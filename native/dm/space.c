@@ -12,8 +12,10 @@
  * nothing counts any more, whoever has them; then the oldest one of a log, of the
  * log furthest over its share first. What counts in it has to be on the origin. How
  * it goes: kill.c. A log that has no more than its share loses nothing to one that
- * has: only when that tenth is being used up, by other logs below theirs, it lets
- * go as well.
+ * has: only when less than half of that tenth is left it lets go as well. That half is
+ * for logs that have not even the core of their share, since nobody who has more may
+ * make them wait. Who has its core, and not yet its share, has to wait for those over
+ * theirs when what they have is dirty; or lets its own oldest chunks go, as they do.
  *
  * Where none of a log can go like that, and most of what it has in the cache is
  * superseded, the rest of its oldest chunk is carried to its end, before those less
@@ -54,6 +56,20 @@ u32 vc_pool_reserve(const struct vc_pool *p)
 		   vc_pool_for_carry(p) + 1);
 }
 
+/* Chunks that are left to logs that have less than their core. */
+static u32 vc_pool_for_core(const struct vc_pool *p)
+{
+	return max(vc_pool_reserve(p) / 2, vc_pool_for_carry(p) + 1);
+}
+
+/* With fewer left than that, but for those in use for carrying, all have to give. */
+static bool vc_pool_is_used_up(const struct vc_pool *p)
+{
+	u32 carry = vc_pool_for_carry(p);
+
+	return READ_ONCE(p->nfree) < max(vc_pool_for_core(p) - carry, carry + 1);
+}
+
 /**
  * vc_log_may_grow - may a log have one more chunk, by its share and by what others
  *	need?
@@ -74,10 +90,12 @@ bool vc_log_may_grow(const struct vc_pool *p, const struct vc_log *log)
 	if (READ_ONCE(log->lanes))
 		return has < READ_ONCE(log->most) &&
 		       READ_ONCE(p->nfree) > vc_pool_reserve(p) +
-					     (has < share ? 0 : p->nlogs + 1);
+					     (has < share ? 0 :
+					      READ_ONCE(p->nusers) + 1);
 	return has < READ_ONCE(log->most) &&
 	       (READ_ONCE(p->nfree) + (has <= share) > vc_pool_reserve(p) ||
-		has < share);
+		(has < share && READ_ONCE(p->nfree) > vc_pool_for_core(p)) ||
+		has < READ_ONCE(log->core));
 }
 
 /*
@@ -90,7 +108,7 @@ static bool vc_log_may_prefetch(struct vc_pool *p, struct vc_log *log)
 	u32 has = vc_log_has(log, VC_SHARED), keep = vc_pool_reserve(p);
 
 	if (has >= READ_ONCE(log->share))
-		keep += p->nlogs + 1;
+		keep += READ_ONCE(p->nusers) + 1;
 	return has + 1 < READ_ONCE(log->most) && p->nfree > keep &&
 	       !READ_ONCE(log->owes);
 }
@@ -191,6 +209,35 @@ static bool vc_log_is_over(struct vc_log *log)
 	return vc_log_has(log, VC_SHARED) > log->share;
 }
 
+/* Has a log more than its share? */
+static bool vc_pool_has_over(struct vc_pool *p)
+{
+	struct vc_volume *v;
+	struct vc_log *log;
+
+	list_for_each_entry(v, &p->volumes, node) {
+		list_for_each_entry(log, &v->logs, node) {
+			if (vc_log_is_over(log))
+				return true;
+		}
+	}
+	return false;
+}
+
+/* Have all to give? Else those over their shares, since there are some. */
+static bool vc_pool_asks_all(struct vc_pool *p)
+{
+	return vc_pool_is_used_up(p) ||
+	       (READ_ONCE(p->nfree) < vc_pool_reserve(p) &&
+		!vc_pool_has_over(p));
+}
+
+/* Who gets none has to give its own in any case. */
+static bool vc_log_lacks(const struct vc_pool *p, const struct vc_log *log)
+{
+	return READ_ONCE(log->starved) && !vc_log_may_grow(p, log);
+}
+
 /* How far is a log over its share, in thousandths of it? */
 static u64 vc_log_excess(struct vc_log *log)
 {
@@ -211,12 +258,13 @@ static struct vc_chunk *vc_pool_first(struct vc_pool *p,
 	struct vc_chunk *c, *first = NULL;
 	struct vc_volume *v;
 	struct vc_log *log;
-	bool all = READ_ONCE(p->nfree) < vc_pool_reserve(p);
+	bool all = vc_pool_asks_all(p);
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
 			if (READ_ONCE(log->owes) ||
-			    (!all && !vc_log_is_over(log)) ||
+			    (!all && !vc_log_is_over(log) &&
+			     !vc_log_lacks(p, log)) ||
 			    ((first || than) && vc_log_excess(log) <= most))
 				continue;
 			c = of(log, VC_SHARED);
@@ -255,23 +303,8 @@ static void vc_pool_note_owing(struct vc_pool *p, struct vc_log *giver)
 		WRITE_ONCE(furthest->owes, true);
 }
 
-/* Has a log more than its share? */
-static bool vc_pool_has_over(struct vc_pool *p)
-{
-	struct vc_volume *v;
-	struct vc_log *log;
-
-	list_for_each_entry(v, &p->volumes, node) {
-		list_for_each_entry(log, &v->logs, node) {
-			if (vc_log_is_over(log))
-				return true;
-		}
-	}
-	return false;
-}
-
 /*
- * Chunks that should be free: the reserve; and one for each log, as far as it
+ * Chunks that should be free: the reserve; and one for each log in use, as far as it
  * takes that from logs over their share only.
  */
 static u32 vc_pool_low(struct vc_pool *p)
@@ -279,7 +312,7 @@ static u32 vc_pool_low(struct vc_pool *p)
 	u32 low = vc_pool_reserve(p);
 
 	if (vc_pool_has_over(p))
-		low += p->nlogs + 1;
+		low += p->nusers + 1;
 	return min(low, READ_ONCE(p->shared) / 2);
 }
 

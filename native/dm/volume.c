@@ -75,10 +75,8 @@ void vc_volume_free(struct vc_volume *v)
 	struct vc_log *log, *next;
 
 	cancel_delayed_work_sync(&v->destage);
-	list_for_each_entry_safe(log, next, &v->logs, node) {
-		v->pool->nlogs--;
+	list_for_each_entry_safe(log, next, &v->logs, node)
 		vc_log_free(log);
-	}
 	list_del(&v->node);
 	kfree(v);
 }
@@ -129,7 +127,6 @@ struct vc_log *vc_log_get(struct vc_volume *v, u16 tag)
 		}
 		list_add_tail(&s->node, &log->seals);
 	}
-	p->nlogs++;
 	list_add_tail_rcu(&log->node, &v->logs);
 	return log;
 }

@@ -166,6 +166,24 @@ def test_a_minimum_is_there_from_the_start_though_all_is_lent(
             assert 20 <= client.tag(other.number, 8).cache_share_bytes / MIB < 21
 
 
+def test_who_is_not_in_use_has_no_chunk_kept_free(cache: str, origin: str) -> None:
+    """Many instances of a host may be stopped; what they have is kept, and no more."""
+    with contextlib.ExitStack() as on:
+        pool = on.enter_context(stack.pool(cache))
+        for volume in range(10, 20):
+            with stack.cached(origin, pool, volume, f"volume {volume}") as stopped, \
+                    Disk(stopped.path) as disk:
+                write_all(disk, 0, 1, volume)
+        device = on.enter_context(stack.cached(origin, pool, 1, "volume 7"))
+        second = on.enter_context(stack.null_blk())
+        on.enter_context(stack.cached(second, pool, 2, "volume 8"))
+        disk = on.enter_context(Disk(device.path))
+        write_all(disk, 0, 60, 1)
+        assert stack.wait_until(lambda: stack.cache_status(device).dirty == 0)
+        # The common tenth, one for each of the two that are in use, and one more.
+        assert stack.pool_status(pool).free <= 6 + 2 + 1
+
+
 class Pair(NamedTuple):
     """Two tags of a pool, 7 and 8; what the first has is on its origin."""
 
@@ -176,6 +194,7 @@ class Pair(NamedTuple):
     neighbour: Disk
     below: Mapped
     second: str
+    lender: Mapped | None
 
     @contextlib.contextmanager
     def refusing(self, work: Callable[[Disk], None]) -> Iterator[threading.Thread]:
@@ -200,7 +219,7 @@ def pair(cache: str, origin: str, client: Client, has_mb: int, *,
          lender: bool = True, lanes: Sequence[int] = ()) -> Iterator[Pair]:
     """Make both tags, and have the first have so much.
 
-    :param lender: there is a third, which lends its own share
+    :param lender: there is a third, 9, which lends its own share
     :param lanes: sizes of the pool's lanes but the last, in sectors
     """
     with contextlib.ExitStack() as on:
@@ -209,9 +228,10 @@ def pair(cache: str, origin: str, client: Client, has_mb: int, *,
         second = on.enter_context(stack.null_blk())
         below = on.enter_context(stack.mapped(stack.linear(second)))
         other = on.enter_context(stack.cached(below.path, pool, 2, "volume 8"))
+        third = None
         if lender:
-            third = on.enter_context(stack.null_blk())
-            on.enter_context(stack.cached(third, pool, 3, "volume 9"))
+            third = on.enter_context(
+                stack.cached(on.enter_context(stack.null_blk()), pool, 3, "volume 9"))
         disk, neighbour = (on.enter_context(Disk(each.path)) for each in (device, other))
         assert stack.wait_until(
             lambda: client.tag(device.number, 7).cache_share_bytes == (18 if lender else 28) * MIB)
@@ -220,7 +240,7 @@ def pair(cache: str, origin: str, client: Client, has_mb: int, *,
                 write_all(disk, mb, 1, 1)
         assert stack.wait_until(lambda: stack.cache_status(device).dirty == 0)
         assert client.tag(device.number, 7).cached_bytes == has_mb * MIB
-        yield Pair(pool, device, other, disk, neighbour, below, second)
+        yield Pair(pool, device, other, disk, neighbour, below, second, third)
 
 
 def write_60(disk: Disk) -> None:
@@ -248,9 +268,47 @@ def test_nobody_loses_of_its_share_to_one_that_has_more(
             # What the pool does now is no answer to a request: give it time to do it.
             assert not stack.wait_until(lambda: cached() < before, 3)
             assert writer.is_alive()
-            # Nor does that one have all that is left: it is for those below their shares.
-            assert client.tag(both.other.number, 8).cached_bytes <= 34 * MIB
+            # Nor does that one have all that is left: a tenth, one for each of the three and
+            # one more are for those below their shares.
+            assert client.tag(both.other.number, 8).cached_bytes <= 36 * MIB
         check_60(both.neighbour)
+
+
+def lender_comes(client: Client, both: Pair, least: int = 0) -> int:
+    """Have the third write while the second's origin refuses; return what it has then."""
+    assert both.lender
+    with Disk(both.lender.path) as disk:
+        with both.refusing(write_60):
+            assert stack.wait_until(
+                lambda: client.tag(both.other.number, 8).cached_bytes >= 32 * MIB)
+            if least:
+                client.tag_set(both.lender.number, 9, cache_min=least)
+            writer = threading.Thread(target=write_60, args=(disk,))
+            writer.start()
+            writer.join(60)
+            waits, has = writer.is_alive(), client.tag(both.lender.number, 9).cached_bytes
+        writer.join()
+        assert not waits
+        check_60(disk)
+    check_60(both.neighbour)
+    return has
+
+
+def test_nobody_loses_of_its_share_to_one_that_has_the_core_of_its_own(
+        cache: str, origin: str, client: Client) -> None:
+    """That one goes on with what it has while those over theirs cannot give."""
+    with pair(cache, origin, client, 17) as both:
+        assert lender_comes(client, both) >= 9 * MIB
+        # In so small a pool, what is free is less than that half for a chunk that is carried.
+        assert client.tag(both.device.number, 7).cached_bytes >= 15 * MIB
+
+
+def test_a_minimum_is_there_whoever_has_to_give_for_it(
+        cache: str, origin: str, client: Client) -> None:
+    """Of those over their shares nobody can; so that one does that has just its own."""
+    with pair(cache, origin, client, 17) as both:
+        assert lender_comes(client, both, 15 * MIB) >= 15 * MIB
+        assert client.tag(both.device.number, 7).cached_bytes < 17 * MIB
 
 
 def test_who_is_furthest_over_its_share_waits_until_it_can_give(
