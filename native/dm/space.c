@@ -87,15 +87,16 @@ bool vc_log_may_grow(const struct vc_pool *p, const struct vc_log *log)
 
 	if (READ_ONCE(log->owes) && has > share)
 		return false;
+	if (has >= READ_ONCE(log->most))
+		return false;
+	if (has < READ_ONCE(log->core))
+		return true;
 	if (READ_ONCE(log->lanes))
-		return has < READ_ONCE(log->most) &&
-		       READ_ONCE(p->nfree) > vc_pool_reserve(p) +
-					     (has < share ? 0 :
-					      READ_ONCE(p->nusers) + 1);
-	return has < READ_ONCE(log->most) &&
-	       (READ_ONCE(p->nfree) + (has <= share) > vc_pool_reserve(p) ||
-		(has < share && READ_ONCE(p->nfree) > vc_pool_for_core(p)) ||
-		has < READ_ONCE(log->core));
+		return READ_ONCE(p->nfree) >
+		       vc_pool_reserve(p) +
+		       (has < share ? 0 : READ_ONCE(p->nusers) + 1);
+	return READ_ONCE(p->nfree) + (has <= share) > vc_pool_reserve(p) ||
+	       (has < share && READ_ONCE(p->nfree) > vc_pool_for_core(p));
 }
 
 /*
@@ -232,10 +233,14 @@ static bool vc_pool_asks_all(struct vc_pool *p)
 		!vc_pool_has_over(p));
 }
 
-/* Who gets none has to give its own in any case. */
+/*
+ * Who gets none has to give its own in any case; but with lanes of its own it would give
+ * here until all of the reserve is free, for one that may as well be there.
+ */
 static bool vc_log_lacks(const struct vc_pool *p, const struct vc_log *log)
 {
-	return READ_ONCE(log->starved) && !vc_log_may_grow(p, log);
+	return READ_ONCE(log->starved) && !READ_ONCE(log->lanes) &&
+	       !vc_log_may_grow(p, log);
 }
 
 /* How far is a log over its share, in thousandths of it? */
