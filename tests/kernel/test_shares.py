@@ -275,13 +275,17 @@ def test_nobody_loses_of_its_share_to_one_that_has_more(
         check_60(both.neighbour)
 
 
-def lender_comes(client: Client, both: Pair, least: int = 0) -> int:
-    """Have the third write while the second's origin refuses; return what it has then."""
+def lender_comes(client: Client, both: Pair, least: int = 0, lent: int = 32 * MIB) -> int:
+    """Have the third write while the second's origin refuses; return what it has then.
+
+    :param least: its minimum, in bytes, once it comes
+    :param lent: so many bytes the second has before
+    """
     assert both.lender
     with Disk(both.lender.path) as disk:
         with both.refusing(write_60):
             assert stack.wait_until(
-                lambda: client.tag(both.other.number, 8).cached_bytes >= 32 * MIB)
+                lambda: client.tag(both.other.number, 8).cached_bytes >= lent)
             if least:
                 client.tag_set(both.lender.number, 9, cache_min=least)
             writer = threading.Thread(target=write_60, args=(disk,))
@@ -310,6 +314,17 @@ def test_a_minimum_is_there_whoever_has_to_give_for_it(
     with pair(cache, origin, client, 17) as both:
         assert lender_comes(client, both, 15 * MIB) >= 15 * MIB
         assert client.tag(both.device.number, 7).cached_bytes < 17 * MIB
+
+
+def test_a_minimum_is_there_for_one_whose_own_lanes_do_not_hold_it(
+        cache: str, origin: str, client: Client) -> None:
+    """What is left of it, it gets in shared lanes, where others give for it."""
+    with pair(cache, origin, client, 11, lanes=[48 * 2048]) as both:
+        assert both.lender
+        client.tag_set(both.lender.number, 9, cache_lanes=2)
+        # 14 chunks are its own, of which some stay free for what it has to carry.
+        assert lender_comes(client, both, 24 * MIB, lent=24 * MIB) >= 20 * MIB
+        assert client.tag(both.device.number, 7).cached_bytes < 11 * MIB
 
 
 def test_who_is_furthest_over_its_share_waits_until_it_can_give(
