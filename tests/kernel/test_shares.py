@@ -304,8 +304,9 @@ def test_nobody_loses_of_its_share_to_one_that_has_the_core_of_its_own(
     """That one goes on with what it has while those over theirs cannot give."""
     with pair(cache, origin, client, 17) as both:
         assert lender_comes(client, both) >= 9 * MIB
-        # In so small a pool, what is free is less than that half for a chunk that is carried.
-        assert client.tag(both.device.number, 7).cached_bytes >= 15 * MIB
+        # In so small a pool, what is free is less than that half while a chunk is carried: a
+        # few of its 17 may go then. Had it to give its own for all that is lent, 5 were left.
+        assert client.tag(both.device.number, 7).cached_bytes >= 11 * MIB
 
 
 def test_a_minimum_is_there_whoever_has_to_give_for_it(
