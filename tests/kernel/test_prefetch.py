@@ -287,16 +287,19 @@ def test_it_goes_on_behind_a_suspend(cache: str, slow: str, client: Client) -> N
 
 
 def test_what_comes_first_is_there_first(cache: str, client: Client) -> None:
-    """A list goes in its order, behind those before: who sends what is hot first, has it."""
+    """A list goes in its order, behind those before: who sends what is hot first, has it.
+
+    Some 2 MiB are two rounds; those of one round come in any order. The last of the first list
+    is in the second, since a chunk has not quite room for the whole list.
+    """
     with (stack.null_blk(64, completion_us=200_000) as origin, stack.pool(cache) as pool,
           stack.cached(origin, pool) as device):
         prefetch(client, device, [(65536, 2048)])
         prefetch(client, device, [(0, 16384)])
-        assert stack.wait_until(lambda: tag(client, device).prefetched_bytes > 0, every=0)
-        assert stack.wait_until(lambda: tag(client, device).prefetched_bytes >= MIB, every=0)
+        assert stack.wait_until(lambda: tag(client, device).prefetched_bytes > 2 * MIB, every=0)
         found = blocks(client, device)
         assert set(range(8192, 8448)) <= found.keys()
-        assert len(found) < 1024
+        assert len(found) < 2048
         wait(client, device)
 
 
