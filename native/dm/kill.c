@@ -18,6 +18,8 @@ void vc_chunk_free(struct vc_pool *p, struct vc_chunk *c)
 {
 	unsigned long flags;
 
+	/* Or somebody empties a cell when the chunk is another log's. */
+	WARN_ON_ONCE(atomic_read(&c->live));
 	spin_lock_irqsave(&p->free_lock, flags);
 	p->found[vc_chunk_nr(p, c)].gen = 0;
 	c->log = NULL;

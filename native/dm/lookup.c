@@ -266,6 +266,9 @@ void vc_lookup_put(struct vc_volume *v, struct vc_log *by, u32 cell, u64 block,
  * vc_lookup_drop - empty a cell, whatever it holds
  * @p: the pool
  * @cell: the cell, of a chunk that is not written any more
+ *
+ * Behind it nobody comes to the chunk by this cell. So the lock is taken of one
+ * that is empty, too: who has just emptied it still needs the chunk, and its log.
  */
 void vc_lookup_drop(struct vc_pool *p, u32 cell)
 {
@@ -274,9 +277,10 @@ void vc_lookup_drop(struct vc_pool *p, u32 cell)
 	spinlock_t *lock = vc_cell_lock(p, slot, block);
 	unsigned long flags;
 
-	if (!vc_cell_mask(&p->ix, cell))
-		return;
-	/* What a cell is about does not change while its chunk lives. */
+	/*
+	 * What a cell is about does not change while its chunk lives, also when it
+	 * holds nothing any more.
+	 */
 	spin_lock_irqsave(lock, flags);
 	if (vc_cell_mask(&p->ix, cell)) {
 		vc_index_drop(&p->ix, cell);
