@@ -16,9 +16,10 @@ from oslo_log import log as logging
 
 from nova_vcache import extra_specs
 from nova_vcache.extra_specs import InvalidExtraSpecs
-from vcache_agent import report, view
+from vcache_agent import pools, report, view
 from vcache_agent.admin_client import KINDS, AdminError, NotHere, Unfinished
 from vcache_agent.curves import Curves
+from vcache_agent.dm import Dm, DmError
 from vcache_agent.model import TAG_MODES, Device, Tag
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client
@@ -60,7 +61,7 @@ class AdminServer:
         self._operations = {"state": self._state, "tag-set": self._tag_set,
                             "reconcile": self._reconcile, "policy-set": self._policy_set,
                             "host": self._host, "instance-set": self._instance_set,
-                            "drain-set": self._drain_set}
+                            "drain-set": self._drain_set, "pool-set": self._pool_set}
 
     def handle(self, request: bytes) -> bytes:
         """Answer one request."""
@@ -185,6 +186,26 @@ class AdminServer:
         self._agent.store.set_policy(name)
         self._run_pass(fresh=False)
         return {}
+
+    def _pool_set(self, fields: dict[str, Any]) -> dict[str, Any]:
+        name, values = fields.get("pool"), fields.get("values")
+        if not isinstance(name, str) or not name:
+            raise AdminError(f"pool {str(name)[:40]!r} must be the name of a pool")
+        if not isinstance(values, dict) or not values:
+            raise AdminError(f"values must be an object with some of {', '.join(pools.TUNABLE)}")
+        for key, value in values.items():
+            if key not in pools.TUNABLE:
+                raise AdminError(f"{key[:40]!r} cannot be set of a pool, there are "
+                                 f"{', '.join(pools.TUNABLE)}")
+            if type(value) is not int or not 0 <= value <= 100:
+                raise AdminError(f"{key} {str(value)[:40]!r} must be an integer from 0 to 100")
+        try:
+            with Dm() as dm:
+                return {"done": pools.tune(dm, name, values)}
+        except pools.PoolError as error:
+            raise AdminError(str(error)) from None
+        except DmError as error:
+            raise Unfinished(f"pool {name}: {error.strerror}") from None
 
     def _reconcile(self, _fields: dict[str, Any]) -> dict[str, Any]:
         asked = time.monotonic()

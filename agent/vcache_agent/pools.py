@@ -39,6 +39,10 @@ _TRIES = 4096
 Lanes = Sequence[int] | int
 
 
+#: What can be changed of a pool while it is used; each is from 0 to 100 (:class:`Pool`).
+TUNABLE = ("reads_percent", "hot_percent")
+
+
 class PoolError(Exception):
     """It cannot be done; the text says why, and what is allowed."""
 

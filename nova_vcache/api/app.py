@@ -41,7 +41,7 @@ Wsgi = Callable[[dict[str, Any], Start], Iterable[bytes]]
 HANDLERS: Mapping[str, Callable[..., Any]] = {
     "versions": root.versions, "version": root.version, "openapi": root.document,
     "hosts_list": hosts.list_, "hosts_get": hosts.get, "hosts_update": hosts.update,
-    "pools_list": pools.list_, "pools_get": pools.get,
+    "pools_list": pools.list_, "pools_get": pools.get, "pools_update": pools.update,
     "instances_list": instances.list_, "instances_get": instances.get,
     "override_put": instances.put, "override_patch": instances.patch,
     "override_delete": instances.delete, "flavors_check": flavors.check}

@@ -152,7 +152,8 @@ def _differs(now: HostReport, told: HostReport | None) -> bool:
 def _outline(report: HostReport) -> tuple[Any, ...]:
     return (report.problem, report.policy, report.draining, report.summary.modes,
             report.summary.cache_mb,
-            [(pool.name, pool.state) for pool in report.pools],
+            [(pool.name, pool.state, pool.reads_percent, pool.hot_percent)
+             for pool in report.pools],
             [(item.uuid, item.phase, item.specs, item.problem) for item in report.instances])
 
 
@@ -187,6 +188,12 @@ class Endpoint:
         if "draining" in values:
             self._host.change({"op": "drain-set", "draining": values["draining"]})
         return self._host.report().to_json()
+
+    @messaging.expected_exceptions(AgentUnavailable, Refused)
+    def pool_set(self, _context: Mapping[str, Any], pool: str,
+                 values: dict[str, Any]) -> dict[str, Any]:
+        """Set what can be changed of a pool while it is used."""
+        return self._host.change({"op": "pool-set", "pool": pool, "values": values}).to_json()
 
 
 class Service:

@@ -201,7 +201,8 @@ class HostView:
             chunk_bytes=item["chunk_bytes"], size_bytes=item["size_bytes"],
             free_bytes=item["free_bytes"], used_bytes=item["used_bytes"],
             dirty_bytes=item["dirty_bytes"], volumes=item["volumes"],
-            guaranteed_bytes=self._of_pool(item["device"]) * _MIB)
+            guaranteed_bytes=self._of_pool(item["device"]) * _MIB,
+            reads_percent=item["reads_percent"], hot_percent=item["hot_percent"])
 
 
 def silent(node: str, problem: str) -> HostReport:

@@ -41,22 +41,55 @@ class ListPool(command.Lister):
                 [[_value(item, field) for _, field in _COLUMNS] for item in found])
 
 
+class SetPool(command.Command):
+    """Set what can be changed of a pool while it is used; it lasts until the pool is made again."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser."""
+        parser = super().get_parser(prog_name)
+        _add_pool(parser)
+        parser.add_argument("--reads-percent", type=int, metavar="<0-100>",
+                            help="What was read goes first where it is more than this of what a "
+                                 "disk has in the pool")
+        parser.add_argument("--hot-percent", type=int, metavar="<0-100>",
+                            help="Where more than this of what a disk has in shared lanes is hot, "
+                                 "it changes places with what is cold in its own; 100: never")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Change the pool."""
+        body = {name: value for name in ("reads_percent", "hot_percent")
+                if (value := getattr(parsed_args, name)) is not None}
+        if not body:
+            raise exceptions.CommandError(
+                "Nothing to set: give --reads-percent or --hot-percent.")
+        self.app.client_manager.vcache.patch(_path(parsed_args.pool), body)
+
+
 class ShowPool(command.ShowOne):
     """Show one pool."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("pool", metavar="<node>/<pool>",
-                            help="ID of the pool, as 'openstack vcache pool list' has it")
+        _add_pool(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Any]:
         """Return names and values."""
-        node, _, pool = parsed_args.pool.partition("/")
-        if not node or not pool:
-            raise exceptions.CommandError(
-                f"{parsed_args.pool!r} is no pool's ID: must be <node>/<pool>, as "
-                "'openstack vcache pool list' has it.")
-        found = self.app.client_manager.vcache.get(path_of("hosts", node, "pools", pool))["pool"]
+        found = self.app.client_manager.vcache.get(_path(parsed_args.pool))["pool"]
         return list(found), [_value(found, field) for field in found]
+
+
+def _add_pool(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pool", metavar="<node>/<pool>",
+                        help="ID of the pool, as 'openstack vcache pool list' has it")
+
+
+def _path(ident: str) -> str:
+    node, _, pool = ident.partition("/")
+    if not node or not pool:
+        raise exceptions.CommandError(
+            f"{ident!r} is no pool's ID: must be <node>/<pool>, as "
+            "'openstack vcache pool list' has it.")
+    return path_of("hosts", node, "pools", pool)

@@ -8,6 +8,7 @@ version  what was new
 =======  =====================================================================
 1.0      ``report_now()`` cast; ``instance_set(uuid, values, replace)``,
          ``host_set(values)`` called, both return a report (see report.py)
+1.1      ``pool_set(pool, values)`` called, returns a report
 =======  =====================================================================
 
 A method or an argument that is added raises the minor version; its client has to ask
@@ -24,7 +25,7 @@ from nova_vcache.rpc.errors import BusDown, HostError, HostTimeout, as_raised
 from nova_vcache.rpc.report import BadReport, HostReport
 
 TOPIC = "vcache-host"
-VERSION = "1.0"
+VERSION = "1.1"
 
 #: Where exceptions may come from that a host raises.
 EXMODS = ["nova_vcache.rpc.errors"]
@@ -77,10 +78,23 @@ class HostClient:
         """
         return self._call(context, node, "host_set", values=dict(values))
 
-    def _call(self, context: Mapping[str, Any], node: str, method: str,
-              **arguments: Any) -> HostReport:
+    def pool_set(self, context: Mapping[str, Any], node: str, pool: str,
+                 values: Mapping[str, Any]) -> HostReport:
+        """Set ``reads_percent`` or ``hot_percent`` of a pool, until it is made again.
+
+        :raises HostError: one of its kinds
+        """
+        if not self.can("1.1"):
+            raise HostError(f"host {node}: pools cannot be set while rpc_host_cap keeps to what "
+                            "older hosts understand")
+        return self._call(context, node, "pool_set", version="1.1", pool=pool,
+                          values=dict(values))
+
+    def _call(self, context: Mapping[str, Any], node: str, method: str, *,
+              version: str = "1.0", **arguments: Any) -> HostReport:
         try:
-            answer = self._client.prepare(server=node).call(dict(context), method, **arguments)
+            answer = self._client.prepare(server=node, version=version).call(
+                dict(context), method, **arguments)
             return HostReport.parse(answer)
         except HostError as error:
             raise as_raised(error) from None

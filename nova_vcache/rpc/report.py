@@ -79,7 +79,11 @@ class InstanceReport:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PoolReport:
-    """One pool of the host; sizes in bytes."""
+    """One pool of the host; sizes in bytes.
+
+    :param reads_percent: what was read goes first where it is more than this of what a tag has
+    :param hot_percent: hot and cold change lanes above this; None of both: an older module's
+    """
 
     name: str
     device: str = ""
@@ -91,6 +95,8 @@ class PoolReport:
     dirty_bytes: int = 0
     volumes: int = 0
     guaranteed_bytes: int = 0
+    reads_percent: int | None = None
+    hot_percent: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ class FakeAgent:
             "pools": [{"name": "pool", "device": "254:9", "state": "ok", "chunk_bytes": 1 << 20,
                        "size_bytes": 10 * GIB, "free_bytes": 9 * GIB, "used_bytes": GIB,
                        "dirty_bytes": 0, "volumes": 1, "lanes_bytes": [10 * GIB],
-                       "lanes_free": 0}],
+                       "lanes_free": 0, "reads_percent": 75, "hot_percent": 20}],
             "pools_problem": "", "domains": [], "disks": []}
         self.requests: list[dict[str, Any]] = []
         self.error = self.kind = ""
@@ -75,6 +75,8 @@ class FakeAgent:
             self.answer["draining"] = request["draining"]
         elif request["op"] == "policy-set":
             self.answer["policy"]["name"] = request["policy"] or "weighted"
+        elif request["op"] == "pool-set":
+            self.answer["pools"][0] |= request["values"]
         elif request["op"] == "instance-set":
             return self._instance_set(request)
         return {"ok": True}

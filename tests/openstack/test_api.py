@@ -100,6 +100,8 @@ class TestWho:
         ("PATCH", "/v1/hosts/n1", {"admin": 200, "service": 403, "member": 403, "nobody": 403}),
         ("GET", "/v1/pools", {"admin": 200, "service": 403, "member": 403, "nobody": 403}),
         ("GET", "/v1/hosts/n1/pools/pool", {"admin": 200, "service": 403, "member": 403}),
+        ("PATCH", "/v1/hosts/n1/pools/pool", {"admin": 200, "service": 403, "member": 403,
+                                              "nobody": 403}),
         ("GET", "/v1/instances", {"admin": 200, "service": 403, "member": 200, "nobody": 403}),
         ("GET", "/v1/instances?all_projects=true", {"admin": 200, "member": 403, "other": 403}),
         ("GET", f"/v1/instances?project_id={PROJECT}", {"admin": 200, "member": 200,
@@ -112,12 +114,13 @@ class TestWho:
         ("DELETE", OVERRIDE, {"admin": 204, "member": 403, "other": 404, "nobody": 404}),
         ("POST", "/v1/flavors/check", {"admin": 200, "member": 200, "nobody": 403}),
     )
-    BODIES = {"hosts": {"draining": False}, "instances": {"weight": 5},  # noqa: RUF012
-              "flavors": {"extra_specs": {}}}
+    BODIES = {"hosts": {"draining": False}, "pools": {"hot_percent": 30},  # noqa: RUF012
+              "instances": {"weight": 5}, "flavors": {"extra_specs": {}}}
 
     @pytest.mark.parametrize(("method", "path", "table"), TABLE)
     def test_each_role(self, api, method, path, table):
-        body = {} if method in ("GET", "DELETE") else {"json": self.BODIES[path.split("/")[2]]}
+        what = "pools" if "/pools/" in path else path.split("/")[2]
+        body = {} if method in ("GET", "DELETE") else {"json": self.BODIES[what]}
         found = {token: api.ask(method, path, token, **body).status for token in table}
         assert found == table
 
@@ -274,6 +277,22 @@ class TestHosts:
         (only,) = api.ask("GET", "/v1/pools?host=n2").json["pools"]
         assert only["host"] == "n2"
         assert api.ask("GET", "/v1/hosts/n2/pools/pool").json["pool"] == pools[1]
+
+    def test_what_is_set_of_a_pool(self, api):
+        path = "/v1/hosts/n1/pools/pool"
+        answer = api.ask("PATCH", path, json={"reads_percent": 0, "hot_percent": 100})
+        assert answer.status == 200
+        found = api.ask("GET", path).json["pool"]
+        assert found == answer.json["pool"]
+        assert (found["reads_percent"], found["hot_percent"]) == (0, 100)
+        for body, words in (({}, "there are reads_percent, hot_percent"),
+                            ({"hot_percent": 101}, "101"), ({"hot_percent": True}, "integer"),
+                            ({"size": 5}, "size")):
+            refused = api.ask("PATCH", path, json=body)
+            assert refused.status == 400
+            assert words in refused.json["errors"][0]["detail"]
+        for path in ("/v1/hosts/n1/pools/x", "/v1/hosts/x/pools/pool"):
+            assert api.ask("PATCH", path, json={"hot_percent": 5}).status == 404
 
     def test_placement_that_is_down_takes_nobody_away(self, api, http):
         api.backend.ready()

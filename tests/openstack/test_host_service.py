@@ -167,6 +167,10 @@ class TestBus:
         assert report.instances[0].specs["weight"] == 9
         assert client.host_set({}, "n1", {"draining": True, "policy": "static"}).draining
         assert agent.answer["policy"]["name"] == "static"
+        (pool,) = client.pool_set({}, "n1", "pool", {"hot_percent": 7}).pools
+        assert (pool.reads_percent, pool.hot_percent) == (75, 7)
+        assert agent.requests[-2] == {"op": "pool-set", "pool": "pool",
+                                      "values": {"hot_percent": 7}}
 
     def test_errors_are_the_same_on_this_side(self, client, host, agent):
         with pytest.raises(InstanceNotHere, match="is not on this host"):
@@ -200,6 +204,8 @@ class TestBus:
     def test_a_pinned_version(self, transport):
         client = host_side.HostClient(transport, 1.0, "1.0")
         assert client.can("1.0") and not client.can("1.1") and not client.can("2.0")
+        with pytest.raises(HostError, match="pools cannot be set while rpc_host_cap"):
+            client.pool_set({}, "n1", "pool", {"hot_percent": 7})
 
     def test_reports_on_demand_go_to_every_process_of_the_api(self, transport, client, host):
         got: list[str] = []

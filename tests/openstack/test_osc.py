@@ -42,7 +42,7 @@ def cloud(monkeypatch) -> Iterator[Cloud]:
 class TestPlugin:
     def test_each_command_can_be_loaded(self):
         found = entry_points(group="openstack.vcache.v1")
-        assert len(found) == 14
+        assert len(found) == 15
         assert all(callable(item.load()) for item in found)
 
     def test_completion_has_the_commands(self, cloud):
@@ -193,6 +193,15 @@ class TestPool:
         assert cloud.json("pool", "show", "n1/fast") == POOL
         for text in ("fast", "/fast", "n1/"):
             assert "must be <node>/<pool>" in cloud.bad("pool", "show", text)
+
+    def test_set(self, cloud):
+        asked = cloud.api("PATCH", "/v1/hosts/n1/pools/fast", {"pool": POOL})
+        cloud.good("pool", "set", "n1/fast", "--hot-percent", "0", "--reads-percent", "100")
+        assert asked.last_request.json() == {"hot_percent": 0, "reads_percent": 100}
+        cloud.good("pool", "set", "n1/fast", "--hot-percent", "30")
+        assert asked.last_request.json() == {"hot_percent": 30}
+        assert "Nothing to set" in cloud.bad("pool", "set", "n1/fast")
+        assert "must be <node>/<pool>" in cloud.bad("pool", "set", "fast", "--hot-percent", "1")
 
 
 class TestInstance:

@@ -271,7 +271,13 @@ def test_a_request_to_the_admin_socket_is_checked() -> None:
                     b'{"op": "policy-set", "policy": []}',
                     b'{"op": "instance-set"}', b'{"op": "instance-set", "values": 1}',
                     b'{"op": "instance-set", "values": {"weight": 0}}',
-                    b'{"op": "drain-set"}', b'{"op": "drain-set", "draining": 1}'):
+                    b'{"op": "drain-set"}', b'{"op": "drain-set", "draining": 1}',
+                    b'{"op": "pool-set"}', b'{"op": "pool-set", "pool": 5, "values": {}}',
+                    b'{"op": "pool-set", "pool": "p", "values": {}}',
+                    b'{"op": "pool-set", "pool": "p", "values": {"chunk_kib": 5}}',
+                    b'{"op": "pool-set", "pool": "p", "values": {"hot_percent": true}}',
+                    b'{"op": "pool-set", "pool": "p", "values": {"hot_percent": 101}}',
+                    b'{"op": "pool-set", "pool": "p", "values": {"hot_percent": 1, "x": 2}}'):
         answer = json.loads(server.handle(request))
         assert answer["ok"] is False
         assert answer["error"] and "internal" not in answer["error"]

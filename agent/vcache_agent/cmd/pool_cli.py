@@ -102,7 +102,7 @@ def _add_percents(command: argparse.ArgumentParser) -> None:
 
 
 def _percents(arguments: argparse.Namespace) -> dict[str, int]:
-    given = {key: getattr(arguments, key) for key in ("reads_percent", "hot_percent")}
+    given = {key: getattr(arguments, key) for key in pools.TUNABLE}
     return {key: value for key, value in given.items() if value is not None}
 
 

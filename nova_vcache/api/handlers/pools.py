@@ -5,9 +5,10 @@ import dataclasses
 from typing import Any
 
 from nova_vcache.api.directory import Entry
-from nova_vcache.api.errors import not_found
+from nova_vcache.api.errors import not_found, of_host
 from nova_vcache.api.handlers import hosts
 from nova_vcache.api.request import Call
+from nova_vcache.rpc.errors import HostError
 from nova_vcache.rpc.report import PoolReport
 
 
@@ -36,3 +37,16 @@ def get(call: Call, node: str, pool: str) -> dict[str, Any]:
         if item.name == pool:
             return {"pool": _shown((entry, item))}
     raise not_found(f"Pool {pool[:60]!r} of host {node[:60]!r}")
+
+
+def update(call: Call, node: str, pool: str) -> dict[str, Any]:
+    """Set what can be changed of a pool while it is used."""
+    get(call, node, pool)
+    try:
+        report = call.backend.hosts.pool_set(call.rpc_context, node, pool, call.body)
+    except HostError as error:
+        raise of_host(error) from error
+    call.backend.directory.took(report)
+    call.backend.notify(call.rpc_context, "pool.update",
+                        {"host": node, "pool": pool, **call.body})
+    return get(call, node, pool)

@@ -7,7 +7,7 @@ from oslo_policy import policy
 
 from nova_vcache.api.policies import base
 
-LIST, GET = "vcache:pools:list", "vcache:pools:get"
+LIST, GET, UPDATE = "vcache:pools:list", "vcache:pools:get", "vcache:pools:update"
 
 
 def list_rules() -> Iterable[policy.RuleDefault]:
@@ -15,4 +15,6 @@ def list_rules() -> Iterable[policy.RuleDefault]:
     return [
         base.rule(LIST, base.ADMIN, "List pools.", ("GET", "/v1/pools")),
         base.rule(GET, base.ADMIN, "Show a pool.", ("GET", "/v1/hosts/{node}/pools/{pool}")),
+        base.rule(UPDATE, base.ADMIN, "Set what can be changed of a pool while it is used.",
+                  ("PATCH", "/v1/hosts/{node}/pools/{pool}")),
     ]
