@@ -119,6 +119,11 @@ openstack-test: openstack-parts ## what Nova's actions do to tags and dirty data
 	@VCACHE_KERNEL="$(KREL)" build/openstack/venv/bin/python -m pytest \
 		-p no:cacheprovider -v --tb=short tests/openstack_functional $(TESTS)
 
+.PHONY: openstack-migration-test
+openstack-migration-test: openstack-parts ## migrate, live-migrate, evacuate between two compute hosts; TESTS='-k live'
+	@VCACHE_KERNEL="$(KREL)" build/openstack/venv/bin/python -m pytest \
+		-p no:cacheprovider -v --tb=short tests/openstack_migration $(TESTS)
+
 # What the all-in-one is made of.
 .PHONY: openstack-parts
 openstack-parts: venv module

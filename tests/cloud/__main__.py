@@ -30,14 +30,17 @@ _PROGRAMS = {"mariadbd": "mariadb-server-core", "mariadb-install-db": "mariadb-s
              "/usr/lib/rabbitmq/bin/rabbitmq-server": "rabbitmq-server",
              "libvirtd": "libvirt-daemon-system", "mkfs.ext4": "e2fsprogs",
              "qemu-img": "qemu-utils"}
+# For migrations between hosts.
+_OF_TWO = {"ssh-keygen": "openssh-client", "/usr/sbin/sshd": "openssh-server"}
 
 
-def missing() -> str:
+def missing(hosts: int = 1) -> str:
     """Return what is not there that is needed, one line, or nothing."""
     if os.geteuid():
         return "it has to run as root, as the box does"
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-    for program, package in _PROGRAMS.items():
+    wanted = _PROGRAMS | (_OF_TWO if hosts > 1 else {})
+    for program, package in wanted.items():
         if shutil.which(program, path=path) is None:
             return f"{program} is missing: apt-get install {package}"
     try:

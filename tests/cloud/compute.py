@@ -24,7 +24,7 @@ _VENV = BIN.parent
 _COMPUTE = """
 [DEFAULT]
 host = {node}
-my_ip = 10.0.2.15
+my_ip = {address}
 transport_url = {bus}
 state_path = /var/lib/nova
 instances_path = /var/lib/nova/instances
@@ -42,6 +42,8 @@ shutdown_timeout = 1
 [libvirt]
 images_type = raw
 cpu_mode = none
+live_migration_scheme = ssh
+live_migration_inbound_addr = {address}
 [oslo_concurrency]
 lock_path = /run/lock/nova
 [oslo_messaging_rabbit]
@@ -82,11 +84,12 @@ class ComputeHost:
     It boots while the other services start: its programs wait for those.
 
     :param cloud: which it is a host of
-    :param node: its name
+    :param number: 1 or 2
     """
 
-    def __init__(self, cloud: "AllInOne", node: str) -> None:
-        self.node = node
+    def __init__(self, cloud: "AllInOne", number: int) -> None:
+        self.node = f"compute{number}"
+        self.address = f"192.0.2.{number}"
         self.folder = cloud.folder / self.node
         self.folder.mkdir()
         self.summary = ""
@@ -97,22 +100,32 @@ class ComputeHost:
         self._port = free_port()
         bus = cloud.outward(cloud.bus)
         cloud.write(f"{self.node}/nova.conf", _COMPUTE,
-                    cloud.client_sections("nova", "internal"), bus=bus, node=self.node, bin=BIN)
+                    cloud.client_sections("nova", "internal"), bus=bus, node=self.node, bin=BIN,
+                    address=self.address)
         cloud.write(f"{self.node}/vcache-host.conf", _HOST,
                     cloud.outward(cloud.credentials("vcache")), bus=bus, node=self.node)
         (self.folder / "box.json").write_text(json.dumps({
             "node": self.node, "key": self._key.hex(), "bin": str(BIN),
-            "folder": str(self.folder)}))
+            "folder": str(self.folder), "address": self.address}))
         disk = image.of_folder(_VENV, _VENV.parent / "venv.img", _VENV / "complete")
         # Two processors of a box wait for one another where the machine has none to spare.
         self.box = Process(self.folder, "box", [
             str(_BOX_PYTHON), "-m", "tests.box", "--kernel", default(), "--cpus", "1",
             "--memory", "3G", "--timeout", str(24 * 3600), f"--disk-ro=venv={disk}",
             f"--env=PATH={_VENV}/bin:{_PATH}",
-            f"--netdev=user,hostfwd=tcp:127.0.0.1:{self._port}-:{_INSIDE_PORT}", "--",
+            f"--netdev=user,hostfwd=tcp:127.0.0.1:{self._port}-:{_INSIDE_PORT}",
+            *self._link(cloud, number), "--",
             "sh", "-c", 'mount -o ro "$1" "$2" && exec "$2/bin/python" -m tests.cloud.inside "$3"',
             "sh", "/dev/disk/by-id/virtio-venv", str(_VENV), str(self.folder / "box.json")],
             cwd=REPO)
+
+    def _link(self, cloud: "AllInOne", number: int) -> list[str]:
+        """Return the option for a network between two hosts; they migrate over it."""
+        if cloud.wanted_hosts == 1:
+            return []
+        here, there = (cloud.folder / f"link{item}" for item in (number, 3 - number))
+        return [f"--netdev=dgram,local.type=unix,local.path={here},"
+                f"remote.type=unix,remote.path={there}"]
 
     def await_booted(self) -> None:
         """Wait until the host can be talked to."""

@@ -33,6 +33,22 @@ DEVICE = Path("/dev/mapper/nova-instances")
 #: they are written.
 DISK_MB, SSD_MB = 8192, 256
 
+_SSH = Path("/etc/vcache-lab")
+_SSHD = """
+HostKey {folder}/key
+AuthorizedKeysFile {folder}/key.pub
+PermitRootLogin prohibit-password
+UsePAM no
+"""
+_SSH_CLIENT = """
+Host 192.0.2.*
+    IdentityFile {folder}/key
+    StrictHostKeyChecking no
+    UserKnownHostsFile /dev/null
+    LogLevel ERROR
+    BatchMode yes
+"""
+
 _NULLB = Path("/sys/kernel/config/nullb")
 _VENV = Path(sys.executable).parent
 
@@ -45,6 +61,7 @@ class Settings:
     key: str
     bin: str
     folder: str
+    address: str
 
 
 class Program:
@@ -116,10 +133,32 @@ class Host:
 
     def _network(self) -> None:
         run("ip", "link", "set", "lo", "up")
-        (device,) = {path.name for path in Path("/sys/class/net").iterdir()} - {"lo"}
-        run("ip", "link", "set", device, "up")
+        # In the order in which the box was given them.
+        devices = sorted((path for path in Path("/sys/class/net").iterdir()
+                          if path.name != "lo"), key=lambda path: (path / "device").resolve())
         # What QEMU's user network has for a guest.
-        run("ip", "address", "add", "10.0.2.15/24", "dev", device)
+        run("ip", "address", "add", "10.0.2.15/24", "dev", devices[0].name)
+        for device in devices[1:]:
+            # Both boxes' cards would have the same.
+            run("ip", "link", "set", device.name, "address",
+                f"52:54:00:00:00:{self._settings.address.rpartition('.')[2]:0>2}")
+            run("ip", "address", "add", f"{self._settings.address}/24", "dev", device.name)
+            self._ssh()
+        for device in devices:
+            run("ip", "link", "set", device.name, "up")
+
+    def _ssh(self) -> None:
+        """Let the other host in, as Nova wants it for migrations: one key for all."""
+        _SSH.mkdir()
+        for name, mode in (("key", 0o600), ("key.pub", 0o644)):
+            shutil.copy(self._folder.parent / name, _SSH / name)
+            (_SSH / name).chmod(mode)
+        (_SSH / "sshd_config").write_text(_SSHD.format(folder=_SSH))
+        Path("/etc/ssh/ssh_config").write_text(_SSH_CLIENT.format(folder=_SSH))
+        # An account that is locked is not let in, whatever its key.
+        run("usermod", "-p", "*", "root")
+        Path("/run/sshd").mkdir(exist_ok=True)
+        run("/usr/sbin/sshd", "-f", str(_SSH / "sshd_config"))
 
     def _storage(self) -> None:
         inside.load_module("buffer_mb=64")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole OpenStack: what Control has, Glance and Nova, and a compute host in a box."""
+"""A whole OpenStack: what Control has, Glance and Nova, and compute hosts in boxes."""
 
 import fcntl
 import json
@@ -71,10 +71,11 @@ _CLIENTS = ("placement", "glance", "neutron", "service_user")
 
 
 class AllInOne(Control):
-    """The services on this machine's loopback, and a compute host in a box.
+    """The services on this machine's loopback, and one or two compute hosts in boxes.
 
     :param folder: for all files; what is in it is lost
     :param say: is told what is being done
+    :param hosts: how many; two can migrate instances to each other
     """
 
     # Everything is ten times slower in the box.
@@ -82,8 +83,10 @@ class AllInOne(Control):
     services = ("nova", "glance")
     inward = "10.0.2.2"
 
-    def __init__(self, folder: Path, say: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, folder: Path, say: Callable[[str], None] = lambda _: None, *,
+                 hosts: int = 1) -> None:
         self._say = say
+        self.wanted_hosts = hosts
         self.nova_url = ""
         folder.parent.mkdir(parents=True, exist_ok=True)
         with open(folder.with_suffix(".lock"), "w") as lock:
@@ -99,9 +102,16 @@ class AllInOne(Control):
 
     def start(self) -> None:
         """Start everything, in order."""
-        self.host = ComputeHost(self, "compute1")
-        self.at_end(self.host.node, self.host.close, self.host.box)
-        self._say(f"{self.host.node} boots; MariaDB")
+        if self.wanted_hosts > 1:
+            run(self.folder, "ssh-keygen", "ssh-keygen", "-q", "-t", "ed25519", "-N", "",
+                "-f", str(self.folder / "key"))
+        self.hosts = []
+        for number in range(1, self.wanted_hosts + 1):
+            host = ComputeHost(self, number)
+            self.at_end(host.node, host.close, host.box)
+            self.hosts.append(host)
+        self.host = self.hosts[0]
+        self._say(f"{', '.join(host.node for host in self.hosts)}: booting; MariaDB")
         self._database = Database(self.folder / "mariadb", DATABASES)
         self.at_end("MariaDB", self._database.close, self._database.process)
         self._say("Keystone, Placement, RabbitMQ, vcache-api")
@@ -110,11 +120,12 @@ class AllInOne(Control):
         self._glance()
         self._say("nova-api, nova-scheduler, nova-conductor")
         self._nova()
-        self._say(f"{self.host.node}: waiting until it has booted")
-        self.host.await_booted()
-        self._say(f"{self.host.node}: {self.host.summary}")
+        for host in self.hosts:
+            self._say(f"{host.node}: waiting until it has booted")
+            host.await_booted()
+            self._say(f"{host.node}: {host.summary}")
         self._say("waiting for nova-compute")
-        self._await_hypervisor()
+        self._await_hypervisors()
 
     def database(self, name: str) -> str:
         """Return the URL of a database."""
@@ -187,11 +198,12 @@ class AllInOne(Control):
         """Run nova-manage."""
         run(self.folder, "nova-manage", "nova-manage", "--config-file", str(self._config), *words)
 
-    def _await_hypervisor(self) -> None:
-        """Wait until Nova may send instances to the host."""
-        wait_for(lambda: self.host.node in self.computes(), "nova-compute is up", 900)
+    def _await_hypervisors(self) -> None:
+        """Wait until Nova may send instances to the hosts."""
+        nodes = {host.node for host in self.hosts}
+        wait_for(lambda: nodes <= self.computes(), "nova-compute is up", 900)
         self.nova_manage("cell_v2", "discover_hosts")
-        self.await_states(300, **{self.host.node: "up"})
+        self.await_states(300, **dict.fromkeys(nodes, "up"))
 
     def computes(self) -> set[str]:
         """Return the hosts whose nova-compute is up, as Nova sees it."""

@@ -63,7 +63,7 @@ class Servers:
     def make_flavor(self, name: str, **options: Any) -> None:
         """Make a flavor, with what it gives as ``openstack vcache flavor set`` has it."""
         answer = self._cloud.compute("POST", "/flavors", json={"flavor": {
-            "id": name, "name": name, "ram": 64, "vcpus": 1, "disk": 1}})
+            "id": name, "name": name, "ram": 64, "vcpus": 1, "disk": 0}})
         assert answer.status_code == 200, answer.text
         words = [word for key, value in options.items()
                  for word in ([f"--{key.replace('_', '-')}"] if value is True else

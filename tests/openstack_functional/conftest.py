@@ -2,14 +2,13 @@
 """One all-in-one for all tests."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from tests.cloud.__main__ import RUN, missing, say_since
-from tests.cloud.compute import ComputeHost
+from tests.cloud.fixtures import boot, host, servers  # noqa: F401
 from tests.cloud.nova import AllInOne
-from tests.cloud.servers import FLAVORS, Json, Servers
 
 # Of the environment of who runs this: they would win over the files.
 for name in [name for name in os.environ if name.startswith("OS_")]:
@@ -35,31 +34,3 @@ def cloud() -> Iterator[AllInOne]:
     made = AllInOne(RUN, say=say_since())
     yield made
     made.close()
-
-
-@pytest.fixture(scope="session")
-def servers(cloud: AllInOne) -> Servers:
-    made = Servers(cloud)
-    made.make_image()
-    for flavor, options in FLAVORS.items():
-        made.make_flavor(flavor, **options)
-    return made
-
-
-@pytest.fixture
-def host(cloud: AllInOne) -> ComputeHost:
-    return cloud.host
-
-
-@pytest.fixture
-def boot(servers: Servers) -> Iterator[Callable[..., Json]]:
-    """Boot instances that are deleted at the end."""
-    made: list[Json] = []
-
-    def create(*arguments: str, **options: object) -> Json:
-        made.append(servers.create(*arguments, **options))  # type: ignore[arg-type]
-        return made[-1]
-
-    yield create
-    for server in made:
-        servers.delete(server)
