@@ -27,6 +27,7 @@ RUN = OUT / "run"
 _PACKAGES = ("keystone", "openstack-placement", "glance", "nova", "python-openstackclient")
 # What is looked for, and what brings it.
 _PROGRAMS = {"mariadbd": "mariadb-server-core", "mariadb-install-db": "mariadb-server-core",
+             "my_print_defaults": "mariadb-client-core",
              "/usr/lib/rabbitmq/bin/rabbitmq-server": "rabbitmq-server",
              "libvirtd": "libvirt-daemon-system", "mkfs.ext4": "e2fsprogs",
              "qemu-img": "qemu-utils"}
