@@ -20,9 +20,12 @@ def tags_of(host: ComputeHost, server: Json) -> list[Tag]:
 
 
 def tag_of(host: ComputeHost, server: Json, disk: str = "sda") -> Tag | None:
-    """Return the tag of a disk, once its domain's cgroup is known."""
+    """Return the tag of a disk, once its domain's cgroup and where it is are known.
+
+    Where a disk is that has just been made is known when its file system has written it.
+    """
     return next((tag for tag in tags_of(host, server)
-                 if tag.name.endswith(f":{disk}") and tag.cgroups), None)
+                 if tag.name.endswith(f":{disk}") and tag.cgroups and tag.extents_sectors), None)
 
 
 def check_tag(host: ComputeHost, server: Json, flavor: str, disk: str = "sda") -> Tag:
