@@ -3,14 +3,9 @@
 
 import time
 
-import pytest
-
 from nova_vcache.placement import names
 from tests.cloud.servers import eventually
 from tests.cloud.state import check_tag, has_pattern, tag_of, tags_of, write_pattern
-
-# None has been seen to its end yet.
-pytestmark = pytest.mark.untried
 
 
 def test_no_agent(cloud, servers, host, boot):
