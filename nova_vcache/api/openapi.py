@@ -19,6 +19,9 @@ _METHODS = ("get", "put", "post", "patch", "delete")
 # Values come from clients; an error shows no more of them.
 _SHOWN = 60
 
+# A float above this may not be the number that was written.
+_EXACT = 1 << 53
+
 
 @functools.cache
 def document() -> dict[str, Any]:
@@ -76,7 +79,7 @@ class Operation:
             raise ApiError(415, f"Content-Type {_shown(mimetype)!r} is not supported, it must be "
                                 "application/json.")
         try:
-            found = json.loads(data, parse_constant=_refuse_constant)
+            found = json.loads(data, parse_constant=_refuse_constant, parse_float=_number)
         except (ValueError, RecursionError) as error:
             raise bad_request(f"The body is not JSON: {error}.") from None
         problem = _problem(found, self.body)
@@ -88,6 +91,15 @@ class Operation:
         """Tell whether something of the path's parameters can exist at all."""
         return all(not _problem(value, self.parameters["path", name]["schema"])
                    and "\0" not in value for name, value in values.items())
+
+
+def _number(text: str) -> int | float:
+    """Return a number that was written with a point or an exponent.
+
+    To JSON Schema 97.0 is an integer; those who are handed it know it by its type.
+    """
+    found = float(text)
+    return int(found) if found.is_integer() and abs(found) <= _EXACT else found
 
 
 def _refuse_constant(name: str) -> None:

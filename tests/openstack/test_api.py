@@ -286,11 +286,15 @@ class TestHosts:
         assert found == answer.json["pool"]
         assert (found["reads_percent"], found["hot_percent"]) == (0, 100)
         for body, words in (({}, "there are reads_percent, hot_percent"),
-                            ({"hot_percent": 101}, "101"), ({"hot_percent": True}, "integer"),
+                            ({"hot_percent": 101}, "101"), ({"hot_percent": 5.5}, "5.5"), ({"hot_percent": True}, "integer"),
                             ({"size": 5}, "size")):
             refused = api.ask("PATCH", path, json=body)
             assert refused.status == 400
             assert words in refused.json["errors"][0]["detail"]
+        # An integer, as JSON Schema has it; the agent takes nothing but one.
+        written = api.ask("PATCH", path, data=b'{"reads_percent": 97.0, "hot_percent": 1e1}',
+                          content_type="application/json").json["pool"]
+        assert [str(written[name]) for name in ("reads_percent", "hot_percent")] == ["97", "10"]
         for path in ("/v1/hosts/n1/pools/x", "/v1/hosts/x/pools/pool"):
             assert api.ask("PATCH", path, json={"hot_percent": 5}).status == 404
 
