@@ -30,6 +30,8 @@ state_path = /var/lib/nova
 instances_path = /var/lib/nova/instances
 compute_driver = libvirt.LibvirtDriver
 force_raw_images = true
+# A resize would make qcow2 of the disk, which its domain then has as raw.
+use_cow_images = false
 allow_resize_to_same_host = true
 reserved_host_memory_mb = 0
 report_interval = 10

@@ -93,6 +93,8 @@ def uwsgi(folder: Path, name: str, module: str, port: int, *, processes: int = 1
         str(BIN / "uwsgi"), "--http-socket", f"127.0.0.1:{port}", "--module",
         f"{module}:application", "--master", "--lazy-apps", "--processes", str(processes),
         "--threads", "4", "--enable-threads", "--buffer-size", "65535", "--die-on-term",
-        "--need-app", "--http-chunked-input", "--add-header", "Connection: close"], env)
+        "--need-app", "--http-chunked-input", "--add-header", "Connection: close",
+        # A snapshot comes in parts of 1 MiB, which with their headers are above the default.
+        "--chunked-input-limit", str(4 << 20)], env)
     wait_for(lambda: listens(port), name)
     return made

@@ -4,7 +4,7 @@
 import hashlib
 
 from tests.cloud.compute import ComputeHost
-from tests.cloud.servers import FLAVORS, MIB, Json, eventually
+from tests.cloud.servers import FLAVORS, IMAGE_MB, MIB, Json, eventually
 from vcache_agent.model import Tag
 
 _MODES = {"writeback": "WRITEBACK", "writethrough": "WRITETHROUGH", "flush-only": "FLUSH_ONLY"}
@@ -20,12 +20,13 @@ def tags_of(host: ComputeHost, server: Json) -> list[Tag]:
 
 
 def tag_of(host: ComputeHost, server: Json, disk: str = "sda") -> Tag | None:
-    """Return the tag of a disk, once its domain's cgroup and where it is are known.
+    """Return the tag of a disk, once its domain's cgroup and where all of it is are known.
 
-    Where a disk is that has just been made is known when its file system has written it.
+    Where a disk is that has just been made is known as far as its file system has written it.
     """
     return next((tag for tag in tags_of(host, server)
-                 if tag.name.endswith(f":{disk}") and tag.cgroups and tag.extents_sectors), None)
+                 if tag.name.endswith(f":{disk}") and tag.cgroups
+                 and tag.extents_sectors >= IMAGE_MB * MIB // 512), None)
 
 
 def check_tag(host: ComputeHost, server: Json, flavor: str, disk: str = "sda") -> Tag:
