@@ -91,7 +91,7 @@ class Servers:
         """Have Nova do something with an instance, and wait until it is done."""
         answer = self._cloud.compute("POST", f"/servers/{server['id']}/action",
                                      json={action: body})
-        assert answer.status_code in (200, 202), f"{action}: {answer.text}"
+        assert answer.ok, f"{action}: {answer.text}"
         # It is some time until its state is another.
         time.sleep(1)
         return self._cloud.await_server(server["id"], status, seconds)

@@ -69,7 +69,6 @@ def test_pause_and_suspend(servers, host, gold):
     assert has_pattern(host, gold, 0x22)
 
 
-@pytest.mark.untried
 def test_snapshot(cloud, servers, host, gold):
     tag = check_tag(host, gold, "gold")
     write(host, gold, 0x33)
@@ -129,7 +128,6 @@ def test_rebuild(servers, host, gold):
     assert of_cache(host, servers, gold) == {names.TAG: 1, names.CACHE_MB: 64}
 
 
-@pytest.mark.untried
 def test_shelve_and_unshelve(servers, host, gold):
     write(host, gold, 0x66)
     servers.act(gold, "shelve", "SHELVED_OFFLOADED")
@@ -141,7 +139,6 @@ def test_shelve_and_unshelve(servers, host, gold):
     assert of_cache(host, servers, gold) == {names.TAG: 1, names.CACHE_MB: 64}
 
 
-@pytest.mark.untried
 def test_resize_and_revert(servers, host, gold):
     write(host, gold, 0x77)
     servers.act(gold, "resize", "VERIFY_RESIZE", {"flavorRef": "silver"})
@@ -159,12 +156,12 @@ def test_resize_and_revert(servers, host, gold):
     assert len(tags_of(host, gold)) == 1
 
 
-@pytest.mark.untried
 def test_resize_and_confirm(servers, host, gold):
     write(host, gold, 0x79)
     servers.act(gold, "resize", "VERIFY_RESIZE", {"flavorRef": "bronze"})
-    servers.act(gold, "confirmResize", "ACTIVE")
     tag = check_tag(host, gold, "bronze")
+    servers.act(gold, "confirmResize", "ACTIVE")
+    assert check_tag(host, gold, "bronze").id == tag.id
     assert has_pattern(host, gold, 0x79)
     eventually(lambda: not of_cache(host, servers, gold), "nothing of the cache")
     assert tag.cache_min_bytes == 0 and len(tags_of(host, gold)) == 1
