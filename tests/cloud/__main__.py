@@ -32,7 +32,7 @@ _PROGRAMS = {"mariadbd": "mariadb-server-core", "mariadb-install-db": "mariadb-s
              "libvirtd": "libvirt-daemon-system", "mkfs.ext4": "e2fsprogs",
              "qemu-img": "qemu-utils"}
 # For migrations between hosts.
-_OF_TWO = {"ssh-keygen": "openssh-client", "/usr/sbin/sshd": "openssh-server"}
+_OF_TWO = {"/usr/bin/ssh-keygen": "openssh-client", "/usr/sbin/sshd": "openssh-server"}
 
 
 def missing(hosts: int = 1) -> str:

@@ -39,6 +39,7 @@ HostKey {folder}/key
 AuthorizedKeysFile {folder}/key.pub
 PermitRootLogin prohibit-password
 UsePAM no
+Subsystem sftp internal-sftp
 """
 _SSH_CLIENT = """
 Host 192.0.2.*
@@ -155,8 +156,9 @@ class Host:
             (_SSH / name).chmod(mode)
         (_SSH / "sshd_config").write_text(_SSHD.format(folder=_SSH))
         Path("/etc/ssh/ssh_config").write_text(_SSH_CLIENT.format(folder=_SSH))
-        # An account that is locked is not let in, whatever its key.
-        run("usermod", "-p", "*", "root")
+        # An account that is locked is not let in, whatever its key. The file is one that is
+        # mounted over the machine's: nothing can be renamed to it.
+        Path("/etc/shadow").write_text("root:*:::::::\n")
         Path("/run/sshd").mkdir(exist_ok=True)
         run("/usr/sbin/sshd", "-f", str(_SSH / "sshd_config"))
 

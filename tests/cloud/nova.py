@@ -103,7 +103,7 @@ class AllInOne(Control):
     def start(self) -> None:
         """Start everything, in order."""
         if self.wanted_hosts > 1:
-            run(self.folder, "ssh-keygen", "ssh-keygen", "-q", "-t", "ed25519", "-N", "",
+            run(self.folder, "ssh-keygen", "/usr/bin/ssh-keygen", "-q", "-t", "ed25519", "-N", "",
                 "-f", str(self.folder / "key"))
         self.hosts = []
         for number in range(1, self.wanted_hosts + 1):

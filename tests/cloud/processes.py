@@ -68,7 +68,7 @@ class Process:
         self._process.kill()
         self._process.wait(30)
 
-    def stop(self, seconds: float = 30.0) -> None:
+    def stop(self, seconds: float = 60.0) -> None:
         assert self._process is not None
         self._process.terminate()
         try:

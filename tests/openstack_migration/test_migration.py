@@ -99,8 +99,9 @@ def test_evacuation(cloud, servers, gold):
                                ).json()["services"]
     answer = cloud.compute("PUT", f"/os-services/{service['id']}", json={"forced_down": True})
     assert answer.status_code == 200, answer.text
-    servers.act(gold, "evacuate", "ACTIVE", {})
+    servers.act(gold, "evacuate", "SHUTOFF", {})
     assert where(cloud, gold) == target.node
+    servers.act(gold, "os-start", "ACTIVE")
     check_tag(target, gold, "gold")
     assert not has_pattern(target, gold, 0xa1), "as Nova has it without shared storage: the image"
     assert servers.allocations(gold)[f"{target.node}_vcache"] == GOLD
