@@ -104,6 +104,7 @@ def test_evacuation(cloud, servers, gold):
     servers.act(gold, "os-start", "ACTIVE")
     check_tag(target, gold, "gold")
     assert not has_pattern(target, gold, 0xa1), "as Nova has it without shared storage: the image"
-    assert servers.allocations(gold)[f"{target.node}_vcache"] == GOLD
+    assert used(cloud, target) == GOLD
+    assert used(cloud, source) == GOLD, "until it is back"
     write_pattern(target, gold, 0xa5)
     assert has_pattern(target, gold, 0xa5)
