@@ -18,7 +18,7 @@ from vcache_agent.netlink.spec import CachedRun
 
 _POLL_S = 0.002
 # How much longer than it took the wait for something may have been, as a part of it.
-_ERROR = 0.01
+_ERROR = 0.05
 # Virtual seconds after which something hangs.
 _LIMIT_S = 600
 

@@ -124,7 +124,7 @@ static void kill_chunk(void)
 			count[heat[cell + i]]++;
 	}
 	keep = vc_keep_choose(count, any ? 0 : kind == MAIN ? VC_HEAT_MAIN : VC_HEAT_NEW,
-			      vc_keep_most(room));
+			      vc_keep_most(room, false));
 	for (i = 0; i < room; i++) {
 		if (block_of[cell + i] == NONE)
 			continue;

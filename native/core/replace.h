@@ -3,7 +3,8 @@
  * What goes when the cache is full, and what of it is kept.
  *
  * Whole chunks go, the oldest of their kind first. What was hot in one is kept:
- * copied on, the hottest three quarters of it at most, so that room is made. While a
+ * copied on, the hottest three quarters of it at most, so that room is made; half of
+ * it while its log has more than its maximum. While a
  * quarter of what its log has holds nothing any more, a block need not be hot to be
  * kept, and the chunk goes of which least has to be: then room is made without losing
  * anything. And as long as there is so much room, what is missed gets a place at once.
@@ -69,10 +70,14 @@ static inline bool vc_fits(u32 live, u64 cells)
 /**
  * vc_keep_most - how much of a chunk is kept at most
  * @room: blocks of it
+ * @over: its log has more chunks than its maximum, which has become smaller
+ *
+ * Then much of what is hot has to go as well, and soon: to keep half makes twice the
+ * room of each chunk that goes, and copies a third as much until all of it is made.
  */
-static inline u32 vc_keep_most(u32 room)
+static inline u32 vc_keep_most(u32 room, bool over)
 {
-	return room - room / 4;
+	return room - room / (over ? 2 : 4);
 }
 
 /* Chunks of what was read of which the one with the least in it is found. */

@@ -290,6 +290,17 @@ static void vc_reads_copy_all(struct vc_chunk *of, struct vc_round *r,
 		n = vc_reads_copy(of, r, from, kind);
 }
 
+/*
+ * Has the log of a chunk more in these lanes than its maximum? One more than that is
+ * what is carried.
+ */
+static bool vc_reads_over(const struct vc_chunk *c)
+{
+	const struct vc_log *log = c->log;
+
+	return !c->own && vc_log_has(log, VC_SHARED) > log->most + 1;
+}
+
 /* What becomes of the blocks of a chunk? */
 static struct vc_fate vc_reads_fate(struct vc_chunk *c, enum vc_kill how)
 {
@@ -301,8 +312,8 @@ static struct vc_fate vc_reads_fate(struct vc_chunk *c, enum vc_kill how)
 	if (how == VC_KILL_SWAP)
 		return vc_fate_swap(c->own ? log->stays : VC_HEAT_SHARED,
 				    READ_ONCE(log->credit), room);
-	return vc_fate_goes(hot, vc_reads_fit(log), vc_keep_most(room),
-			    log->lanes);
+	return vc_fate_goes(hot, vc_reads_fit(log),
+			    vc_keep_most(room, vc_reads_over(c)), log->lanes);
 }
 
 /**

@@ -145,7 +145,7 @@ static struct vc_chunk *vc_log_emptiest(struct vc_log *log,
 {
 	u32 room = vc_log_room(&log->vol->pool->g);
 	struct vc_chunk *c;
-	int live = vc_keep_most(room) + 1;
+	int live = vc_keep_most(room, false) + 1;
 
 	if (vc_log_must_give(log, domain))
 		live = room + 1;

@@ -62,11 +62,15 @@ static void test_when_any_is_kept(void)
 /* The hottest three quarters, so that something is gained even of the smallest chunk. */
 static void test_a_chunk_that_goes_gives_room(void)
 {
-	u32 room;
+	u32 room, kept;
 
-	CHECK(vc_keep_most(256) == 192);
-	for (room = 4; room <= 4096; room++)
-		CHECK(vc_keep_most(room) < room && vc_keep_most(room) * 4 >= room * 3);
+	CHECK(vc_keep_most(256, false) == 192);
+	CHECK(vc_keep_most(256, true) == 128);
+	for (room = 4; room <= 4096; room++) {
+		kept = vc_keep_most(room, false);
+		CHECK(kept < room && kept * 4 >= room * 3);
+		CHECK(vc_keep_most(room, true) == (room + 1) / 2);
+	}
 }
 
 /* What was written goes before what was read, unless more of it was read. */

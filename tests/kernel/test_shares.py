@@ -430,6 +430,22 @@ def test_a_maximum_holds_and_is_changed_under_load(cache: str, origin: str,
         assert stack.pool_status(pool).free >= 57
 
 
+def test_who_gets_a_smaller_maximum_copies_no_more_than_goes(
+        cache: str, origin: str, client: Client) -> None:
+    """All of it is hot: to keep three quarters would be to copy three times as much."""
+    with (stack.pool(cache) as pool, stack.cached(origin, pool) as device,
+          Disk(device.path) as disk):
+        client.tag_set(device.number, TAG, cache_max=0)
+        for _ in range(4):
+            for at in range(0, 32 * 2048, 64):
+                disk.read(at * 37 % (32 * 2048), 64)
+            assert stack.wait_until(lambda: stack.cache_status(device).promoted == 32 * 256)
+        assert stack.pool_status(pool).kept == 0
+        client.tag_set(device.number, TAG, cache_max=8 * MIB)
+        assert stack.wait_until(lambda: client.tag(device.number, TAG).cached_bytes <= 8 * MIB)
+        assert 6 * 256 < stack.pool_status(pool).kept <= 27 * 256
+
+
 def listed(client: Client, device: Mapped, first_mb: int, megabytes: int) -> float:
     """Return how many MiB of a range a tag has in the cache."""
     start, end = first_mb * 2048, (first_mb + megabytes) * 2048

@@ -286,7 +286,8 @@ class TestHosts:
         assert found == answer.json["pool"]
         assert (found["reads_percent"], found["hot_percent"]) == (0, 100)
         for body, words in (({}, "there are reads_percent, hot_percent"),
-                            ({"hot_percent": 101}, "101"), ({"hot_percent": 5.5}, "5.5"), ({"hot_percent": True}, "integer"),
+                            ({"hot_percent": 101}, "101"), ({"hot_percent": 5.5}, "5.5"),
+                            ({"hot_percent": True}, "integer"),
                             ({"size": 5}, "size")):
             refused = api.ask("PATCH", path, json=body)
             assert refused.status == 400
