@@ -24,6 +24,7 @@ def draw(shown: dict[str, Any], path: Path) -> None:
                     [one["s_per_gib"] for one in shown["deflations"]])
     left.bar_label(bars, fmt="%.2f")
     left.set_yscale("log")
+    left.margins(y=0.1)  # room for the figure over the highest bar
     left.tick_params(axis="x", labelsize="x-small")
     left.set_title("a tag gets smaller: seconds a GiB that goes")
     over = shown["shares"]["over"]
