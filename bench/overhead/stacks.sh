@@ -107,7 +107,16 @@ dmsetup status vcache >"$out/vcache.status"
 
 dmsetup remove vcache
 
-# Beside the six: what a read costs that the buffer serves, and a write that
+pair vp
+dmsetup create pool --table "0 $(sectors $cache) vcache-pool $fast"
+dmsetup create vcache --table \
+    "0 $(sectors $region) vcache writeback $origin volume 1 3 pool /dev/mapper/pool 1"
+measure vcache-pool /dev/mapper/vcache
+dmsetup status vcache >"$out/vcache-pool.status"
+dmsetup remove vcache
+dmsetup remove pool
+
+# Beside these: what a read costs that the buffer serves, and a write that
 # has to make room first, in a buffer an eighth of the region.
 dmsetup create vcache --table \
     "0 $(sectors $region) vcache flush-only /dev/vcache volume 1 2 age_ms 600000"
