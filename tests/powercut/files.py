@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.powercut import stamps
 from tests.powercut.contract import Attribution
-from tests.powercut.journal import Journal, Op
+from tests.powercut.journal import NEVER, Journal, Op
 from tests.powercut.ledger import Ledger
 from tests.powercut.scenario import Scenario
 from tests.powercut.stamps import Ops
@@ -46,7 +46,8 @@ class FileOracle:
         for op in journal.ops:
             if op.kind in "WZN":
                 self._sizes[op.file] = max(self._sizes.get(op.file, 1), op.sector + op.count)
-        self._ledger = Ledger(self._sizes, journal.ops, rule.covers_file)
+        self._ledger = Ledger(self._sizes, journal.ops, rule.covers_file,
+                              alive=journal.marks.get("alive", NEVER))
         self._created = {op.file: op for op in journal.ops if op.kind == "N"}
         self._deleted = {op.file: op for op in journal.ops if op.kind == "U"}
 

@@ -160,6 +160,7 @@ class _Reader:
         elif kind in ("crash", "alive"):
             # What a target answers that is cut off from its device is void.
             self._crashed = kind == "crash"
+            self.journal.marks[kind] = time
         elif kind == "C":
             op = self._ops[int(words[2])]
             op.error = int(words[3])

@@ -172,7 +172,8 @@ class Recording:
         files = {f: rule.images[f] for f in sorted(rule.images)}
         # A file system's own blocks it discards only when nobody may see them.
         forget = bool(self.scenario.cache_mb) and not self.scenario.fs
-        return Ledger(files, self.journal.ops, rule.covers, discards_forget=forget)
+        return Ledger(files, self.journal.ops, rule.covers, discards_forget=forget,
+                      alive=self.journal.marks.get("alive", journal.NEVER))
 
     def bytes_of(self, image: Image) -> Iterator[tuple[int, bytes]]:
         """Yield (sector, data) of all that is not zero in an image."""

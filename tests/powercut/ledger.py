@@ -54,11 +54,14 @@ class Ledger:
     :param covers: which writes a flush covers
     :param discards_forget: a discard takes back what was demanded of its
         sectors: they may hold any of their writes, until one that came after it
+    :param alive: when a target that had been cut off came back: what was complete and no
+        flush had covered may be lost then, and no later flush brings it back
     """
 
     def __init__(self, files: Mapping[int, int], ops: Iterable[Op], covers: Covers, *,
-                 discards_forget: bool = False) -> None:
+                 discards_forget: bool = False, alive: int = NEVER) -> None:
         self._covers = covers
+        self._alive = alive
         self._forget = discards_forget
         self._base: dict[int, int] = {}
         size = 0
@@ -98,8 +101,11 @@ class Ledger:
     def advance(self, time: int) -> None:
         """Take in all events up to a later moment."""
         while self._next < len(self._events) and self._events[self._next][0] <= time:
-            _, done, op = self._events[self._next]
+            at, done, op = self._events[self._next]
             self._next += 1
+            if at > self._alive:
+                self._pending = []
+                self._alive = NEVER
             if op.kind == "F" and done:
                 self._flushed(op)
             elif op.kind in "WZD" and op.file in self._base:

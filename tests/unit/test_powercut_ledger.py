@@ -44,6 +44,21 @@ def test_a_later_write_may_be_there_whether_it_is_complete_or_not() -> None:
         assert wrong([W1, F3, W2], time, 1) == []
 
 
+def test_a_crash_loses_what_no_flush_had_covered_and_nothing_else() -> None:
+    def survives(alive: int, *found: int) -> list[str]:
+        ledger = Ledger({0: len(found)}, [W1, F3, W2, op(4, "F", 9, 10)],
+                        lambda flush, write: True, alive=alive)
+        ledger.advance(10)
+        return [str(v) for v in ledger.check(np.array([n and n | 1 << 32 for n in found],
+                                                      np.uint64))]
+
+    assert survives(7, 1) == survives(7, 2) == []
+    # The flush came before the crash, or the write behind it.
+    assert survives(7, 0)
+    assert survives(4, 1)
+    assert survives(NEVER, 1)
+
+
 def test_old_content_is_noticed() -> None:
     flushes = [op(4, "F", 7, 8)]
     assert wrong([W1, W2, *flushes], 8, 2) == []

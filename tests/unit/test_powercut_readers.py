@@ -113,6 +113,7 @@ def test_what_is_answered_behind_a_crash_is_void() -> None:
         "tracing_mark_write: pc C 1 0", "tracing_mark_write: pc alive",
         "tracing_mark_write: pc W 2 0 8 2 -", "tracing_mark_write: pc C 2 0"))
     assert [op.complete for op in read.ops] == [NEVER, 6]
+    assert read.marks == {"crash": 2, "alive": 4}
 
 
 def joined(tmp_path: Path, entries: list[tuple[Flag, int, int, bytes]], *events: str
