@@ -168,17 +168,24 @@ u32 vc_reads_take(struct vc_log *log, enum vc_reads_kind kind, u32 n)
 }
 
 /**
+ * vc_log_cells - how many blocks has a log room for?
+ * @log: the log
+ */
+u64 vc_log_cells(const struct vc_log *log)
+{
+	return (u64)vc_log_chunks(log) * vc_log_room(&log->vol->pool->g);
+}
+
+/**
  * vc_reads_fit - is there so much room in what a log has that nothing need be lost
  *	with a chunk that goes?
  * @log: the log
  */
 bool vc_reads_fit(struct vc_log *log)
 {
-	u32 room = vc_log_room(&log->vol->pool->g);
-
-	return vc_keep_any(atomic_read(&log->live),
-			   (u64)vc_log_chunks(log) * room,
-			   READ_ONCE(log->credit), room);
+	return vc_keep_any(atomic_read(&log->live), vc_log_cells(log),
+			   READ_ONCE(log->credit),
+			   vc_log_room(&log->vol->pool->g));
 }
 
 /* Count the whole blocks of a chunk by their heat; those below @end only. */

@@ -30,6 +30,7 @@ void vc_reads_settled(struct vc_log *log, struct vc_chunk *c);
 void vc_reads_close(struct vc_log *log);
 void vc_reads_leave(struct vc_log *log, enum vc_reads_kind kind,
 		    enum vc_domain domain);
+u64 vc_log_cells(const struct vc_log *log);
 bool vc_reads_fit(struct vc_log *log);
 void vc_reads_keep(struct vc_chunk *c, enum vc_kill how);
 

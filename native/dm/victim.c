@@ -202,13 +202,22 @@ static struct vc_chunk *vc_log_last(struct vc_log *log, enum vc_domain domain)
 	       (c && vc_log_gives(log, c, domain) ? c : NULL);
 }
 
+/* Is there so much room in what a log has that carrying what is dirty makes some? */
+static bool vc_log_carries(struct vc_log *log, enum vc_domain domain)
+{
+	return vc_fits(atomic_read(&log->live), vc_log_cells(log)) &&
+	       vc_log_burden(log, domain);
+}
+
 /**
  * vc_log_victim - the chunk of a log that goes first, so that there is room
  * @log: the log; its pool is locked
  * @domain: where the room is needed
  *
  * What was missed once has little room; of the others that goes with which less is
- * lost, until most of what there is was read.
+ * lost, until most of what there is was read. Where nothing need be lost, but there is
+ * no credit to copy what was read, that stays, and what was written is carried: else
+ * who writes much would lose all that it has read to what it has superseded.
  *
  * Return: NULL when none may go.
  */
@@ -217,6 +226,7 @@ struct vc_chunk *vc_log_victim(struct vc_log *log, enum vc_domain domain)
 	struct vc_chunk *c = NULL, *written, *read;
 	struct vc_pool *p = log->vol->pool;
 	bool fits = vc_reads_fit(log);
+	bool carries = !fits && vc_log_carries(log, domain);
 
 	spin_lock_irq(&log->lock);
 	if (vc_log_exceeds(log, domain, log->reads[VC_READS_SMALL].nr[domain],
@@ -230,6 +240,8 @@ struct vc_chunk *vc_log_victim(struct vc_log *log, enum vc_domain domain)
 	    vc_log_exceeds(log, domain, vc_log_reads_in(log, domain),
 			   READ_ONCE(p->reads_percent)))
 		written = NULL;
+	if (carries && !written && !vc_log_must_give(log, domain))
+		read = NULL;
 	if (!c && !written && !read)
 		c = vc_log_last(log, domain);
 	spin_unlock_irq(&log->lock);

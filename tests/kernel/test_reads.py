@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from tests.kernel import stack
+from tests.kernel import dm, stack
 from tests.kernel.disk import SECTOR, Disk, pattern
-from tests.kernel.stack import Mapped
+from tests.kernel.stack import Mapped, linear, mapped
 from vcache_agent.model import Stats
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.spec import HISTOGRAM_BUCKETS, Mode
@@ -474,6 +474,38 @@ def test_data_that_fits_stays_though_the_log_goes_round(client: Client, origin: 
         assert read == 16 * blocks * 4096
         assert found > read * 0.98
         assert stack.pool_status(pool).kept > 0
+
+
+def test_what_fits_stays_though_there_is_no_credit_to_copy_it(client: Client,
+                                                              origin: str) -> None:
+    """Writes without a read pay for few copies. What they supersede makes room all the same."""
+    blocks, writes = 6000, 20000
+    with (stack.null_blk(48, discard=True) as cache, stack.pool(cache, chunk_kib=64) as pool,
+          mapped(linear(origin)) as below):
+        with stack.cached(below.path, pool) as device, Disk(device.path) as disk:
+            for block in range(blocks):
+                disk.write(block * BLOCK, pattern(block, BLOCK))
+            disk.flush()
+            device.message("drain")
+            assert stack.wait_until(lambda: stack.cache_status(device).dirty == 0)
+        with stack.cached(below.path, pool) as device, Disk(device.path) as disk:
+            below.suspend(dm.NOFLUSH | dm.SKIP_LOCKFS)
+            try:
+                rng = random.Random(10)  # noqa: S311 - test data
+                for turn in range(writes):
+                    disk.write(int(blocks * rng.random() ** 3) * BLOCK, pattern(turn, BLOCK))
+                    if turn % 64 == 0:
+                        disk.flush()
+                disk.flush()
+            finally:
+                below.resume()
+            status = stack.pool_status(pool)
+            before = hits(client, device)
+            read_blocks(disk, range(blocks))
+            assert status.carried > 0
+            # All is spent: 4,096 blocks that it has at first, and one for eight written.
+            assert status.kept > 4096 + writes / 8 - 16
+            assert hits(client, device) - before > blocks * BLOCK * 0.98
 
 
 class Model:
