@@ -35,7 +35,7 @@ def run(*command: str, timeout: float = 120) -> str:
     return done.stdout
 
 
-def wait_until(what: Callable[[], bool], seconds: float = 20, every: float = 0.02) -> bool:
+def wait_until(what: Callable[[], bool], seconds: float = 60, every: float = 0.02) -> bool:
     """Wait until `what` holds; tell whether it did."""
     limit = time.monotonic() + seconds
     while not what():
