@@ -9,7 +9,8 @@
 #define VC_WORD 64U
 #define VC_NODE 16U
 #ifdef __KERNEL__
-#define VC_BATCH 16U /* a stack has 16 KiB */
+/* Requests are small, and what is on the stack is cleared for each. */
+#define VC_BATCH 8U
 #else
 #define VC_BATCH 64U
 #endif
@@ -148,8 +149,14 @@ static inline void vc_add(struct vc_shards *s, u32 word, u32 n)
 		u32 *node = s->tree[level] + word / VC_NODE * VC_NODE;
 		u32 child = word % VC_NODE;
 
+#ifdef __KERNEL__
+		for (i = child + 1; i < VC_NODE; i++)
+			node[i] += n;
+#else
+		/* All of them, as vectors, take less time than half of them. */
 		for (i = 0; i < VC_NODE; i++)
 			node[i] += i > child ? n : 0;
+#endif
 	}
 }
 

@@ -21,7 +21,7 @@
 #define VC_CURVE_GRAIN_SHIFT	8U
 
 /* Blocks shown to the sample at a time, on the stack. */
-#define VC_CURVE_BATCH		32U
+#define VC_CURVE_BATCH		8U
 
 /**
  * struct vc_curve - the sample of a tag
