@@ -275,29 +275,28 @@ static int vc_piece_insert(struct vc_piece *p, struct vc_block *n,
 	return r;
 }
 
-/* Return: 1 when a new block was needed, 0 when not, or -ENOMEM. */
+/*
+ * Return: 1 when a new block was needed, 0 when not, or -ENOMEM. What has been
+ * found may have changed while the new one was made: it is looked at again,
+ * with its lock held, before that takes its place.
+ */
 static int vc_piece_write(struct vc_piece *p)
 {
 	struct vc_block *n = NULL, *b;
 	int r;
 
-	for (;;) {
-		rcu_read_lock();
+	rcu_read_lock();
+	do {
 		b = xa_load(&p->tag->dev->blocks, p->index);
-		if (b && vc_piece_overwrite(p, b))
+		if (b && vc_piece_overwrite(p, b)) {
 			r = 0;
-		else if (n)
-			r = vc_piece_insert(p, n, b) ?: 1;
-		else
-			r = -EAGAIN;
-		rcu_read_unlock();
-		if (r != -EAGAIN)
 			break;
+		}
 		if (!n)
 			n = vc_block_alloc(p->tag, p->index);
-		if (!n)
-			return -ENOMEM;
-	}
+		r = n ? vc_piece_insert(p, n, b) ?: 1 : -ENOMEM;
+	} while (r == -EAGAIN);
+	rcu_read_unlock();
 	if (n && r != 1)
 		vc_block_put(n);
 	return r;
