@@ -182,7 +182,7 @@ static void vc_read_count(struct vc_tag *tag, const struct bvec_iter *iter,
 /**
  * vc_read_bio - map a read
  * @tag: whose statistics count it
- * @bio: the read, bound for the origin
+ * @bio: the read
  * @io: our part of it
  * @send: set to a request that is to be sent instead; not under rcu_read_lock(),
  *	for that may sleep
@@ -220,8 +220,9 @@ int vc_read_bio(struct vc_tag *tag, struct bio *bio, struct vc_io *io,
 		rd->iter.bi_size = bio->bi_iter.bi_size;
 		vc_read_trim(rd);
 	}
-	/* Counted as sent: what was cut off comes again. */
-	if (io->cell != VC_IO_NO_CELL)
+	if (io->cell == VC_IO_NO_CELL)
+		vc_bind(dev, bio);
+	else /* Counted as sent: what was cut off comes again. */
 		atomic64_add(bio_sectors(bio), &tag->stats.cache_hit_sectors);
 	vc_read_count(tag, &rd->iter, vc_read_hits(&rd->iter, rd));
 	if (!rd->nr && io->cell == VC_IO_NO_CELL)

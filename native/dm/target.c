@@ -43,11 +43,14 @@ static int vc_map(struct dm_target *ti, struct bio *bio)
 	io->kind = VC_IO_PLAIN;
 	io->taken = false;
 	io->cell = VC_IO_NO_CELL;
-	bio_set_dev(bio, vt->origin->bdev);
-	if (vt->mode == VCACHE_MODE_NONE)
+	if (vt->mode == VCACHE_MODE_NONE) {
+		vc_bind(vt->dev, bio);
 		return DM_MAPIO_REMAPPED;
-	if (bio->bi_opf & REQ_PREFLUSH)
+	}
+	if (bio->bi_opf & REQ_PREFLUSH) {
+		vc_bind(vt->dev, bio);
 		return vc_flush_bio(vt, bio, io);
+	}
 
 	switch (bio_op(bio)) {
 	case REQ_OP_READ:
@@ -65,8 +68,9 @@ static int vc_map(struct dm_target *ti, struct bio *bio)
 		tag = vc_tag_of_range(vt, bio) ?: vt->dev->host;
 		atomic64_inc(&tag->stats.discards);
 		rcu_read_unlock();
-		return vc_park(vt->dev, bio, io);
+		fallthrough;
 	case REQ_OP_WRITE_ZEROES:
+		vc_bind(vt->dev, bio);
 		return vc_park(vt->dev, bio, io);
 	default:
 		return DM_MAPIO_KILL;

@@ -457,6 +457,16 @@ static inline unsigned int vc_bio_pages(const struct bio *bio)
 }
 
 /*
+ * Aim a request at the origin, in the context of its submitter: the cgroup that
+ * it is charged to is found here. What the buffer or the cache answers goes
+ * without; it takes time.
+ */
+static inline void vc_bind(struct vc_dev *dev, struct bio *bio)
+{
+	bio_set_dev(bio, dev->target->origin->bdev);
+}
+
+/*
  * The control path's lock. Discards need it, so its holder must not wait for
  * memory that only I/O of this very device could make free.
  */

@@ -52,10 +52,12 @@ static int vc_write_buffered(struct vc_tag *tag, struct bio *bio,
 	if (r)
 		return r;
 	vc_tag_check_fill(tag);
-	if (bio->bi_opf & REQ_FUA)
+	if (bio->bi_opf & REQ_FUA) {
+		vc_bind(tag->dev, bio);
 		vc_flush_write(tag, bio, io);
-	else
+	} else {
 		bio_endio(bio);
+	}
 	return 0;
 }
 
@@ -79,11 +81,25 @@ void vc_write_uncache(struct vc_dev *dev, struct bio *bio)
 	}
 }
 
+/*
+ * Let a write wait for its range. In writeback mode it is buffered then, else it
+ * makes itself durable, on the origin.
+ */
+static int vc_write_park(struct vc_dev *dev, struct bio *bio,
+			 struct vc_io *io)
+{
+	vc_bind(dev, bio);
+	if (!READ_ONCE(dev->writeback))
+		bio->bi_opf |= vc_durable_flags(bio->bi_bdev);
+	return vc_park(dev, bio, io);
+}
+
 /* Make a write durable by itself, on the origin. Not in writeback mode. */
 static int vc_write_direct(struct vc_dev *dev, struct bio *bio,
 			   struct vc_io *io)
 {
 	vc_write_uncache(dev, bio);
+	vc_bind(dev, bio);
 	bio->bi_opf |= vc_durable_flags(bio->bi_bdev);
 	if (vc_buffer_covers(dev, vc_first_page(bio), vc_last_page(bio)))
 		return vc_park(dev, bio, io);
@@ -101,6 +117,7 @@ static int vc_write_wait(struct vc_tag *tag, struct bio *bio,
 	bool noflush;
 
 	io->start = ktime_get_ns();
+	vc_bind(tag->dev, bio);
 	spin_lock_irqsave(&tag->lock, flags);
 	noflush = tag->dev->noflush;
 	if (!noflush)
@@ -156,7 +173,7 @@ static int vc_write_log(struct vc_tag *tag, struct bio *bio, struct vc_io *io)
 /**
  * vc_write_bio - map a write
  * @vt: the target
- * @bio: the write, bound for the origin
+ * @bio: the write
  * @io: our part of it
  *
  * Return: what the map function of a target returns.
@@ -172,8 +189,7 @@ int vc_write_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io)
 	tag = vc_tag_of_write(vt, bio);
 	vc_write_take(tag, bio, io);
 	if (atomic_read(&dev->nparked) && vc_parked_overlap(dev, bio)) {
-		bio->bi_opf |= vc_durable_flags(bio->bi_bdev);
-		r = vc_park(dev, bio, io);
+		r = vc_write_park(dev, bio, io);
 	} else if (READ_ONCE(dev->writeback)) {
 		r = vc_write_log(tag, bio, io);
 	} else if (bio->bi_opf & REQ_FUA) {
@@ -184,8 +200,7 @@ int vc_write_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io)
 		   !vc_tag_reserve(tag, vc_bio_pages(bio))) {
 		r = vc_write_wait(tag, bio, io);
 	} else if (vc_write_buffered(tag, bio, io)) {
-		bio->bi_opf |= vc_durable_flags(bio->bi_bdev);
-		r = vc_park(dev, bio, io);
+		r = vc_write_park(dev, bio, io);
 	} else {
 		r = DM_MAPIO_SUBMITTED;
 	}
@@ -265,8 +280,7 @@ static bool vc_tag_refuse(struct vc_tag *tag, struct bio *bio,
 			  struct vc_io *io)
 {
 	if (!READ_ONCE(tag->dev->writeback)) {
-		bio->bi_opf |= vc_durable_flags(bio->bi_bdev);
-		vc_park(tag->dev, bio, io);
+		vc_write_park(tag->dev, bio, io);
 		return false;
 	}
 	io->start = ktime_get_ns();

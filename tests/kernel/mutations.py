@@ -49,6 +49,11 @@ MUTATIONS = [
     Mutation("tag by extents alone", "attribute.c",
              "tag && vc_tag_has_submitter(tag) ? tag : vt->dev->host", "tag ?: vt->dev->host",
              "test_scope.py::test_write_needs_cgroup_and_extents"),
+    Mutation("what has waited is charged to the worker", "park.c",
+             "\t\tsubmit_bio_noacct(bio);",
+             "\t\tbio_uninit(bio);\n\t\tbio_set_dev(bio, bio->bi_bdev);\n"
+             "\t\tsubmit_bio_noacct(bio);",
+             "test_scope.py::test_what_reaches_the_origin_is_charged_to_who_asked"),
     Mutation("block of two tags is one's", "buffer.c",
              "b->tag != p->tag && b->tag != host && !b->shared", "0",
              "test_scope.py::test_block_of_two_tags_is_covered_by_both"),

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Filesystem scope: whose write, whose flush."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -276,3 +278,36 @@ def test_volume_scope_ignores_cgroups(origin: str, client: Client,
         assert client.tag(device.number, 9).stats.flushes == 1
         assert read(origin, 0, 8) == pattern(1, 8)
         assert read(origin, 8, 8) == pattern(2, 8)
+
+
+def _charged(group: Cgroup, path: str) -> dict[str, int]:
+    """Return a cgroup's counters of a disk, as io.stat names them."""
+    number = os.stat(path).st_rdev
+    name = f"{os.major(number)}:{os.minor(number)}"
+    for line in (group.path / "io.stat").read_text().splitlines():
+        device, *counters = line.split()
+        if device == name:
+            return {key: int(value) for key, value in (part.split("=") for part in counters)}
+    return {}
+
+
+def test_what_reaches_the_origin_is_charged_to_who_asked(
+        origin: str, cgroup: Callable[[str], Cgroup]) -> None:
+    """Also what a worker of the target sends in the end, after it has waited for its range."""
+    Path("/sys/fs/cgroup/cgroup.subtree_control").write_text("+io")
+    group = cgroup("one")
+
+    def work() -> None:
+        disk.read(4096, 8)
+        disk.write(8192, pattern(1, 1), fua=True)
+        # These overlap what is buffered.
+        disk.write(0, pattern(2, 8))
+        disk.write(3, pattern(3, 1), fua=True)
+        disk.write(1024, pattern(4, 8))
+        disk.discard(1024, 8)
+
+    with vcache(origin, "volume 1") as device, Disk(device.path) as disk:
+        group.run(work)
+        charged = _charged(group, origin)
+    assert (charged["rbytes"], charged["wbytes"], charged["dbytes"]) == \
+        (8 * SECTOR, 2 * SECTOR, 8 * SECTOR)
