@@ -4,6 +4,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.powercut import judge, logwrites, pools, stamps
@@ -230,6 +231,17 @@ def test_what_is_changed_in_place_is_found(pooled: Tape) -> None:
         pooled.sent(sector, 8)
         pooled.done(sector, 8, bytes(4096))
     assert [w.sector for w in pools.in_place(pooled.recording())] == [0, 1392]
+
+
+def test_only_what_is_being_discarded_may_change(tape: Tape) -> None:
+    tape.load(f"D {WRITE} 0 2 3")
+    tape.load(f"C {WRITE} 0")
+    recording = tape.recording()
+    discard, = recording.journal.ops
+    sectors = list(range(2, 5))
+    for time, changing in ((discard.submit - 1, []), (discard.submit, sectors),
+                           (discard.complete - 1, sectors), (discard.complete, [])):
+        assert list(np.flatnonzero(~pools.settled(recording.ledger(), [discard], time))) == changing
 
 
 def test_every_write_is_cut_before_and_after_its_end(tape: Tape) -> None:
