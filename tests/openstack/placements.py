@@ -1,11 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """The real Placement service in this process, and requests that are somebody else's."""
 
+import threading
 import uuid
+from typing import Any
 
 from keystoneauth1 import adapter, session, token_endpoint
 
 from nova_vcache.placement.client import Client
+
+
+class _OneByOne(adapter.Adapter):
+    """One request at a time: the fixture's database has one connection for all threads."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._lock = threading.Lock()
+
+    def request(self, *arguments: Any, **options: Any) -> Any:
+        with self._lock:
+            return super().request(*arguments, **options)
 
 
 class Placement:
@@ -15,7 +29,7 @@ class Placement:
     """
 
     def __init__(self, endpoint: str) -> None:
-        self.http = adapter.Adapter(
+        self.http = _OneByOne(
             session.Session(token_endpoint.Token(endpoint, "admin"), timeout=30),
             service_type="placement", endpoint_override=endpoint,
             default_microversion="1.36", raise_exc=False)

@@ -321,12 +321,14 @@ class TestKeeper:
         thread = threading.Thread(target=keeper.run, args=(stopping,))
         keeper.seen(self.look(agent))
         thread.start()
-        wait_for(lambda: "Placement has no provider 'n1'" in caplog.text)
-        root = placement.make_node("n1")
-        wait_for(lambda: placement.client.provider(names.provider_uuid(root)) is not None)
-        stopping.set()
-        keeper.wake()
-        thread.join(10)
+        try:
+            wait_for(lambda: "Placement has no provider 'n1'" in caplog.text)
+            root = placement.make_node("n1")
+            wait_for(lambda: placement.client.provider(names.provider_uuid(root)) is not None)
+        finally:
+            stopping.set()
+            keeper.wake()
+            thread.join(10)
         assert not thread.is_alive()
 
 
