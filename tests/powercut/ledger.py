@@ -180,6 +180,10 @@ class Ledger:
         return [Violation(self._file(int(at)), int(at) - self._base[self._file(int(at))],
                           int(found[at]), None) for at in wrong]
 
+    def discarding(self) -> npt.NDArray[np.bool_]:
+        """Return to which sectors a discard that forgets is on its way."""
+        return self._forgotten == NEVER
+
     def must_mask(self) -> npt.NDArray[np.bool_]:
         """Return which sectors something must be in."""
         return self._must != _NOTHING

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from tests.powercut import stamps
 from tests.powercut.crash import Cut
-from tests.powercut.journal import Op, Request
+from tests.powercut.journal import Request
 from tests.powercut.judge import Recording, Verdict
-from tests.powercut.ledger import Ledger
 from tests.powercut.recovery import RecoveryError
 
 # Of a pool: its metadata, but for the chunk table, and what a block of that has.
@@ -74,19 +74,16 @@ def judge_recovery(recording: Recording, cuts: Iterable[Cut]) -> Verdict:
     return verdict
 
 
-def settled(ledger: Ledger, ops: Iterable[Op], time: int) -> npt.NDArray[np.bool_]:
-    """Tell which watched sectors no discard is on its way to.
+def wrongly_changed(before: stamps.Ops, after: stamps.Ops,
+                    discarding: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+    """Return the watched sectors whose content has changed though it must not.
 
-    What a discard is on its way to may be what it was or zeroes, and the one after the other: the
-    origin forgets before the cache does, and the chunk that still has it may die between.
+    The origin discards before the cache forgets. When the chunk that has the data dies between, it
+    becomes zeroes, and nothing else.
 
-    :param ops: the load's discards
+    :param discarding: to which of them a discard is on its way
     """
-    mask = np.ones(ledger.size, np.bool_)
-    for op in ops:
-        if op.submit <= time < op.complete:
-            mask[ledger.span(op)] = False
-    return mask
+    return np.flatnonzero((after != before) & ~(discarding & (after == stamps.ZERO)))
 
 
 def judge_in_place(recording: Recording, count: int) -> Verdict:
@@ -94,7 +91,7 @@ def judge_in_place(recording: Recording, count: int) -> Verdict:
 
     No such write changes what the volume holds: a chunk that dies is on the
     origin as well, and a seal says what the records say, or what is left of it.
-    Only what is being discarded may change: see settled().
+    Only what is being discarded may become zeroes: see wrongly_changed().
 
     :param count: of writes
     """
@@ -103,23 +100,22 @@ def judge_in_place(recording: Recording, count: int) -> Verdict:
     writes = in_place(recording)
     chosen = {id(w) for w in draw.sample(writes, min(count, len(writes)))}
     replay, ledger = recording.replay(), recording.ledger()
-    discards = [op for op in recording.journal.ops if op.kind == "D" and not recording.scenario.fs]
     for write in writes:
         if id(write) not in chosen:
             continue
         replay.advance(write.submit)
+        ledger.advance(write.submit)
         cut = Cut(write.submit)
         image = replay.image(cut)
         try:
             before = recording.found(recording.content(image))
             torn = draw.randrange(1, write.count)
-            still = settled(ledger, discards, write.submit)
             for first, last in ((0, torn), (torn, write.count), (0, write.count)):
                 partly = image.copy()
                 partly[write.sector + first:write.sector + last] = np.arange(
                     write.data + first, write.data + last)
-                other = np.flatnonzero(
-                    still & (recording.found(recording.content(partly)) != before))
+                other = wrongly_changed(before, recording.found(recording.content(partly)),
+                                        ledger.discarding())
                 verdict.add(cut, [f"what {len(other)} sectors hold changes with sectors {first} to "
                                   f"{last} of the write of {write.sector}"] if len(other) else [])
         except RecoveryError as error:

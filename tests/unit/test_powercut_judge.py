@@ -233,15 +233,11 @@ def test_what_is_changed_in_place_is_found(pooled: Tape) -> None:
     assert [w.sector for w in pools.in_place(pooled.recording())] == [0, 1392]
 
 
-def test_only_what_is_being_discarded_may_change(tape: Tape) -> None:
-    tape.load(f"D {WRITE} 0 2 3")
-    tape.load(f"C {WRITE} 0")
-    recording = tape.recording()
-    discard, = recording.journal.ops
-    sectors = list(range(2, 5))
-    for time, changing in ((discard.submit - 1, []), (discard.submit, sectors),
-                           (discard.complete - 1, sectors), (discard.complete, [])):
-        assert list(np.flatnonzero(~pools.settled(recording.ledger(), [discard], time))) == changing
+def test_only_what_is_being_discarded_may_become_zeroes() -> None:
+    before = np.array([WRITE] * 6, np.uint64)
+    after = np.array([WRITE, stamps.ZERO, stamps.ZERO, AGAIN, AGAIN, stamps.TORN], np.uint64)
+    discarding = np.array([True, True, False, True, False, True])
+    assert list(pools.wrongly_changed(before, after, discarding)) == [2, 3, 4, 5]
 
 
 def test_every_write_is_cut_before_and_after_its_end(tape: Tape) -> None:

@@ -211,6 +211,15 @@ def test_a_write_during_a_discard_is_at_its_mercy() -> None:
     assert pooled(ops, 13, *[1] * 8, cached=False) == []
 
 
+def test_what_a_discard_is_on_its_way_to() -> None:
+    ops = [*BOTH, op(4, "D", 7, 10, sector=2, count=3), op(5, "D", 8, NEVER, sector=4, count=2),
+           op(6, "Z", 9, 11, count=8)]
+    ledger = Ledger({0: 8}, ops, lambda flush, write: True, discards_forget=True)
+    for time, sectors in ((6, []), (7, [2, 3, 4]), (9, [2, 3, 4, 5]), (10, [4, 5]), (11, [4, 5])):
+        ledger.advance(time)
+        assert list(np.flatnonzero(ledger.discarding())) == sectors
+
+
 def test_what_was_discarded_is_not_in_the_cache_again() -> None:
     ops = [*BOTH, op(4, "D", 7, 9, count=8)]
     assert pooled(ops, 8, *[2] * 8) == []
