@@ -1,30 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-# One entry for everything: "make help". Each target sets up what it needs, can
-# be run twice, and writes only to build/ and .venv/.
+# "make help" lists the targets. Each target installs what it needs, can be run
+# again at any time, and writes only to build/ and .venv/.
 
 SHELL := /bin/sh
 PYTHON := .venv/bin/python
 
-# The kernel to build for and to test under. Asked for when it is needed first:
-# "make deps" may be what installs it.
+# The kernel to build for and to test under. Make evaluates it at its first use,
+# since "make deps" may install the kernel.
 KREL ?= $(eval KREL := $$(shell .ci/kernel))$(KREL)
 NATIVE := $(shell find native -type f 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .PHONY: help
-help: ## show this list
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo '  KREL=RELEASE               another kernel than the newest installed 6.1 or 6.12'
+	@echo '  KREL=RELEASE               kernel release, default: newest installed 6.1, else 6.12'
 
 # ---- set-up ----
 
 .PHONY: deps
-deps: ## install missing system packages (as root)
+deps: ## install missing system packages (needs root)
 	@.ci/deps build test
 	@.ci/qemu
 
 .PHONY: venv
-venv: deps .venv/complete ## .venv with every command of ours
+venv: deps .venv/complete ## create .venv with the project and its commands
 
 .venv/complete: pyproject.toml setup.cfg requirements.txt test-requirements.txt \
 		lint-requirements.txt doc/requirements.txt .ci/venv
@@ -34,7 +34,7 @@ venv: deps .venv/complete ## .venv with every command of ours
 # ---- build ----
 
 .PHONY: module
-module: deps ## build/module/KREL/dm-vcache.ko
+module: deps ## build the kernel module: build/module/KREL/dm-vcache.ko
 	@[ -n "$(KREL)" ]
 	@$(MAKE) --no-print-directory "KREL=$(KREL)" "build/module/$(KREL)/dm-vcache.ko"
 
@@ -42,7 +42,7 @@ build/module/%/dm-vcache.ko: $(NATIVE) .ci/module
 	@.ci/module $* build/module/$*
 
 .PHONY: module-all
-module-all: ## build for 6.1 and 6.12 with W=1, warnings are errors
+module-all: ## build the module for 6.1 and 6.12 with W=1; warnings are errors
 	@.ci/deps build headers
 	@for version in 6.1 6.12; do \
 		release=$$(.ci/kernel --headers $$version) && \
@@ -53,7 +53,7 @@ TOOLS := vcache-check vcache-dump vcache-repair
 TOOLS_CORE := $(addprefix native/core/,crc32c.c index.c log.c meta.c recover.c seal.c)
 
 .PHONY: tools
-tools: $(addprefix build/tools/,$(TOOLS) vcache-mrc) ## build/tools/vcache-check, -dump, -repair, -mrc
+tools: $(addprefix build/tools/,$(TOOLS) vcache-mrc) ## build vcache-check, -dump, -repair and -mrc: build/tools/
 
 $(addprefix build/tools/,$(TOOLS)): build/tools/vcache-%: native/tools/vcache_%.c \
 		native/tools/pool.c native/tools/check.c $(TOOLS_CORE) \
@@ -69,23 +69,23 @@ build/tools/vcache-mrc: native/tools/vcache_mrc.c native/tools/trace.c native/co
 FIRMWARE := $(wildcard firmware/*/*.c firmware/*/*.h)
 
 .PHONY: firmware
-firmware: deps build/firmware/vcache-ssd ## the emulated SSD: build/firmware/vcache-ssd
+firmware: deps build/firmware/vcache-ssd ## build the emulated SSD: build/firmware/vcache-ssd
 
 build/firmware/vcache-ssd: $(FIRMWARE)
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -o $@ $(filter %.c,$^)
 
 .PHONY: firmware-arm
-firmware-arm: deps ## the self-test for the Zynq-7000: build/firmware/zynq7000/vcache-fw.elf
+firmware-arm: deps ## build the Zynq-7000 self-test: build/firmware/zynq7000/vcache-fw.elf
 	@$(MAKE) --no-print-directory -C firmware/port/zynq7000 OUT=$(CURDIR)/build/firmware/zynq7000
 
 .PHONY: generate
-generate: venv ## the committed files made from the netlink spec and the agent's options
+generate: venv ## regenerate the committed files from the netlink spec and the agent's options
 	@$(PYTHON) native/netlink/generate.py
 	@.venv/bin/oslo-config-generator --config-file agent/etc/config-generator.conf
 
 .PHONY: docs
-docs: venv ## build/doc/html/index.html
+docs: venv ## build the documentation: build/doc/html/index.html
 	@rm -rf build/doc
 	@$(PYTHON) -m sphinx -q -W --keep-going -b html -d build/doc/doctrees doc/source build/doc/html
 	@echo 'docs: build/doc/html/index.html'
@@ -93,45 +93,45 @@ docs: venv ## build/doc/html/index.html
 # ---- check ----
 
 .PHONY: lint
-lint: ## ruff, hacking, mypy, checkpatch, sparse, shellcheck, bashate
+lint: ## run ruff, hacking, mypy, checkpatch, sparse, shellcheck, bashate
 	@.ci/deps build lint headers
 	@$(MAKE) --no-print-directory .venv/complete
 	@.ci/lint
 
 .PHONY: test-quick
-test-quick: venv ## unit and core tests but mutations and fuzzing: under two minutes
+test-quick: venv ## run unit and core tests without mutations and fuzzing: under two minutes
 	@$(PYTHON) .ci/suite.py --quick unit core
 
 .PHONY: openstack-unit
-openstack-unit: venv ## Nova's side against real Nova and Placement code, in one process: two minutes
+openstack-unit: venv ## test nova_vcache with the code of Nova and Placement: two minutes
 	@$(PYTHON) .ci/suite.py openstack
 
 .PHONY: openstack-api
-openstack-api: venv ## vcache-api and vcache-host with real Keystone, Placement and RabbitMQ: ten minutes
+openstack-api: venv ## test vcache-api and vcache-host with Keystone, Placement, RabbitMQ: ten minutes
 	@$(PYTHON) .ci/suite.py openstack_api
 
 .PHONY: devstack-test
-devstack-test: venv module ## the devstack plugin with devstack's own functions, in a root of its own: half an hour
+devstack-test: venv module ## test the devstack plugin in a copy of the root file system: half an hour
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) .ci/suite.py devstack
 
 .PHONY: openstack-test
-openstack-test: openstack-parts ## what Nova's actions do to tags and dirty data, on the all-in-one; TESTS='-k rescue'
+openstack-test: openstack-parts ## test the effects of Nova's actions on the all-in-one; TESTS='-k rescue'
 	@VCACHE_KERNEL="$(KREL)" build/openstack/venv/bin/python -m pytest \
 		-p no:cacheprovider -v --tb=short tests/openstack_functional $(TESTS)
 
 .PHONY: openstack-migration-test
-openstack-migration-test: openstack-parts ## migrate, live-migrate, evacuate between two compute hosts; TESTS='-k live'
+openstack-migration-test: openstack-parts ## test migration and evacuation between two compute hosts; TESTS='-k live'
 	@VCACHE_KERNEL="$(KREL)" build/openstack/venv/bin/python -m pytest \
 		-p no:cacheprovider -v --tb=short tests/openstack_migration $(TESTS)
 
-# What the all-in-one is made of.
+# The parts of the all-in-one.
 .PHONY: openstack-parts
 openstack-parts: venv module
 	@.ci/deps build test openstack
 	@.ci/openstack-venv
 
 .PHONY: openstack-samples
-openstack-samples: ## sample configuration and policy, all of them: build/openstack/etc/
+openstack-samples: ## generate all sample configuration and policy files: build/openstack/etc/
 	@.ci/openstack-venv
 	@mkdir -p build/openstack/etc
 	@for sample in nova_vcache/etc/*-generator.conf; do \
@@ -142,11 +142,11 @@ openstack-samples: ## sample configuration and policy, all of them: build/openst
 	@echo 'openstack-samples: build/openstack/etc/'
 
 .PHONY: test
-test: venv module ## everything: also the kernel, libvirt and a power-cut sample
+test: venv module ## run all tests, including kernel, libvirt and a power-cut sample
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) .ci/suite.py
 
 .PHONY: test-debug
-test-debug: venv ## the kernel tests with KASAN, lockdep, kmemleak, faults: build/debug/coverage.json
+test-debug: venv ## run the kernel tests with KASAN, lockdep, kmemleak, faults: build/debug/coverage.json
 	@.ci/deps build test debug
 	@release=$$(.ci/debug-kernel) && \
 		.ci/module "$$release" "build/module/$$release" GCOV_PROFILE=y UBSAN_SANITIZE=y && \
@@ -157,74 +157,74 @@ test-debug: venv ## the kernel tests with KASAN, lockdep, kmemleak, faults: buil
 			--json-summary build/debug/coverage.json "build/module/$$release/tree"
 
 .PHONY: powercut
-powercut: venv module ## the whole power-cut replay: build/powercut/report.json
+powercut: venv module ## run the complete power-cut replay: build/powercut/report.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m tests.powercut
 
 # ---- show ----
 
 .PHONY: demo
-demo: venv module ## two VMs, isolated flushes, shares of a cache: build/demo/report.json
+demo: venv module ## run two VMs with isolated flushes and shares of a cache: build/demo/report.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.demo
 
 .PHONY: openstack
-openstack: openstack-parts ## the all-in-one: real services, instances, a transcript: build/openstack/transcript.txt; KEEP=1
+openstack: openstack-parts ## run OpenStack with instances on this machine: build/openstack/transcript.txt; KEEP=1
 	@VCACHE_KERNEL="$(KREL)" build/openstack/venv/bin/python -m tests.cloud $(if $(KEEP),--keep)
 
 .PHONY: bench-overhead
-bench-overhead: venv module ## cost without a flush: build/bench/overhead.json
+bench-overhead: venv module ## measure the cost of I/O without flushes: build/bench/overhead.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.overhead
 
 .PHONY: bench-scale
-bench-scale: venv module ## depth and jobs, recovery, memory, drain: build/bench/scale.json
+bench-scale: venv module ## measure queue depth, jobs, recovery, memory, drain: build/bench/scale.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.scale
 
 .PHONY: bench-write
-bench-write: venv module ## tenants that write through a cache, against its peers: build/bench/write.json
+bench-write: venv module ## compare writing tenants with other caches: build/bench/write.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.write
 
 .PHONY: bench-cache
-bench-cache: venv module ## tenants with different working sets in a cache, against its peers: build/bench/cache.json
+bench-cache: venv module ## compare tenants with different working sets with other caches: build/bench/cache.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.cache
 
 .PHONY: bench-resize
-bench-resize: venv module ## how fast shares and the pool change, and how near they come: build/bench/resize.json
+bench-resize: venv module ## measure speed and accuracy of share and pool changes: build/bench/resize.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.resize
 
 .PHONY: bench-lanes
-bench-lanes: venv module ## how hot shared lanes get, and what migration costs: build/bench/lanes.json
+bench-lanes: venv module ## measure hot data in shared lanes and the cost of migration: build/bench/lanes.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.lanes
 
 .PHONY: bench-nvmetcp
-bench-nvmetcp: venv firmware ## the emulated SSD's controller against the kernel's: build/bench/nvmetcp.json
+bench-nvmetcp: venv firmware ## compare the emulated SSD's controller with the kernel's: build/bench/nvmetcp.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.nvmetcp
 
 .PHONY: firmware-arm-selftest
-firmware-arm-selftest: venv ## boot it, compare it with the host: build/firmware/zynq7000/selftest.json
+firmware-arm-selftest: venv ## boot the self-test, compare it with the host: build/firmware/zynq7000/selftest.json
 	@$(PYTHON) -m tests.firmware.arm
 
 .PHONY: bench-vflush
-bench-vflush: venv module firmware ## the vFLUSH paper's experiments: build/bench/vflush.json
+bench-vflush: venv module firmware ## repeat the vFLUSH paper's experiments: build/bench/vflush.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.vflush
 
 .PHONY: bench-svd
-bench-svd: venv module firmware ## erases and WAF, images on the SSD or cached in it: build/bench/svd.json
+bench-svd: venv module firmware ## measure erases and write amplification of an SSD cache: build/bench/svd.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.svd
 
 .PHONY: bench-mrc
-bench-mrc: venv ## miss-ratio curves: how near, how fast, beside libCacheSim: build/bench/mrc.json
+bench-mrc: venv ## compare miss-ratio curves with libCacheSim, error and speed: build/bench/mrc.json
 	@$(PYTHON) -m bench.mrc
 
 .PHONY: bench-replace
-bench-replace: venv ## what the cache's rules of replacement miss, beside LRU, S3-FIFO and others: build/bench/replace.json
+bench-replace: venv ## compare miss ratios of the cache with LRU, S3-FIFO and others: build/bench/replace.json
 	@$(PYTHON) -m bench.replace
 
 .PHONY: bench-scheduler
-bench-scheduler: ## filter and weigher for 1,000 and 10,000 hosts, beside Nova's: build/bench/scheduler.json
+bench-scheduler: ## compare filter and weigher with Nova's, up to 10,000 hosts: build/bench/scheduler.json
 	@.ci/openstack-venv
 	@build/openstack/venv/bin/python -m bench.scheduler
 
 .PHONY: bench-api
-bench-api: deps ## vcache-api with up to 1,000 hosts that report, beside Placement: build/bench/api.json
+bench-api: deps ## measure vcache-api with up to 1,000 reporting hosts: build/bench/api.json
 	@.ci/openstack-venv
 	@build/openstack/venv/bin/python -m bench.api
 

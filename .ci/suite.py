@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the test suites and add up what they ran: suite.py [SUITE ...].
+"""Run the test suites and print the sum of their results: suite.py [SUITE ...].
 
-A suite is a folder under tests/, or a part of one; a folder that is not there
-is left out. Each leaves a JUnit file in build/test/, from which the last line is
-counted. A suite that fails without having said so in that file counts as one
-failure, and so does one that ran no test. What failed gets a second and last try.
+A suite is a folder under tests/, or a part of one. Folders that do not exist are
+skipped. Each suite writes a JUnit file to build/test/; the last line of output adds
+up these files. A suite counts as one failure if it fails without a failure in its
+file, or if it runs no test. Failed tests run a second and last time.
 
-Two suites run at a time, those that take long before the others. What one of
-the two prints is shown as it comes, the other's when a suite of it has ended.
+Two suites run at a time, the longest first. The output of one of them is shown
+at once, the output of the other when it has ended.
 """
 
 import argparse
@@ -27,20 +27,20 @@ RESULTS = ROOT / "build" / "test"
 
 @dataclasses.dataclass(frozen=True)
 class Suite:
-    """One folder of tests, or a part of one, and where its tests run.
+    """A folder of tests, or a part of one, and where its tests run.
 
-    :param folder: below tests/
-    :param boxed: pytest itself runs inside the box, as root under our kernel,
-        which `python -m tests.FOLDER PYTEST-ARGUMENT...` boots; otherwise it
-        runs here, and boots boxes as its tests need them
-    :param minutes: time limit, for one that hangs: three times what it takes beside
-        another on two cores, where that is less than all may take
-    :param part: what the part is called
-    :param marks: the part's tests, as pytest's -m takes it
+    :param folder: name of the folder below tests/
+    :param boxed: run pytest in the box, as root under the kernel to test, by
+        `python -m tests.FOLDER PYTEST-ARGUMENT...`; otherwise pytest runs on the
+        host, and tests boot boxes as they need them
+    :param minutes: time limit for a suite that hangs: three times its duration beside
+        another suite on two cores, or the limit of a whole run if that is less
+    :param part: name of the part
+    :param marks: expression for pytest's -m that selects the tests of the part
     :param box: options for the box
-    :param venv: name of an environment of its own: .ci/NAME-venv makes it, in
+    :param venv: name of a separate environment, which .ci/NAME-venv creates in
         build/NAME/venv
-    :param asked: left out unless it is named: it needs what others have, fetched for the run
+    :param asked: run the suite only if it is named, since it downloads other projects
     """
 
     folder: str
@@ -54,16 +54,16 @@ class Suite:
 
     @property
     def name(self) -> str:
-        """What it is called in what is printed, and its files in build/test/."""
+        """Name of the suite in the output and of its files in build/test/."""
         return f"{self.folder}-{self.part}" if self.part else self.folder
 
 
-# In the order in which they start: the long ones first, or one of them runs
+# In the order in which they start: long suites first, so that none of them runs
 # alone at the end.
 SUITES = (
     Suite("host", boxed=True, minutes=55),
-    # Two processors of a box wait for one another where the machine has none to spare;
-    # so there is one where a second has nothing to do.
+    # On a machine without spare processors, the two processors of a box wait for each
+    # other. So tests without concurrency get a box with one.
     Suite("kernel", boxed=True, minutes=55, marks="not smp", box=("--cpus", "1")),
     Suite("powercut", boxed=False, minutes=55),
     Suite("kernel", boxed=True, minutes=40, part="smp", marks="smp"),
@@ -81,7 +81,7 @@ SUITES = (
 
 @dataclasses.dataclass
 class Counts:
-    """What became of the tests of one or more suites."""
+    """Results of the tests of one or more suites."""
 
     passed: int = 0
     failed: int = 0
@@ -116,9 +116,9 @@ def read_junit(path: pathlib.Path) -> Counts:
 
 
 def failures(junit: pathlib.Path) -> list[str]:
-    """Return what pytest takes to run the tests again that a JUnit file says have failed.
+    """Return the node ids of the failed tests of a JUnit file, as arguments for pytest.
 
-    None where there is no such file, or one has failed that is no test of a file.
+    The list is empty if there is no such file, or if a failure is not of a test in a file.
     """
     wanted = []
     try:
@@ -138,8 +138,8 @@ def failures(junit: pathlib.Path) -> list[str]:
 def command(suite: Suite, junit: pathlib.Path, options: list[str], tests: list[str]) -> list[str]:
     """Return the command line of a suite.
 
-    :param options: for pytest
-    :param tests: which; empty: all
+    :param options: options for pytest
+    :param tests: node ids of the tests to run; empty for all
     """
     module = f"tests.{suite.folder}" if suite.boxed else "pytest"
     marks = ["-m", suite.marks] if suite.marks and not tests else []
@@ -152,9 +152,9 @@ def command(suite: Suite, junit: pathlib.Path, options: list[str], tests: list[s
 def run(suite: Suite, options: list[str], tests: list[str], *, quiet: bool = False) -> Counts:
     """Run one suite and return its counts.
 
-    :param options: for pytest
-    :param tests: which; empty: all
-    :param quiet: keep what it prints until it has ended
+    :param options: options for pytest
+    :param tests: node ids of the tests to run; empty for all
+    :param quiet: print the output of the suite only when it has ended
     """
     junit = RESULTS / f"{suite.name}.xml"
     log = RESULTS / f"{suite.name}.log"
@@ -167,7 +167,7 @@ def run(suite: Suite, options: list[str], tests: list[str], *, quiet: bool = Fal
                 subprocess.run([ROOT / ".ci" / f"{suite.venv}-venv"], cwd=ROOT, check=True,
                                stdin=subprocess.DEVNULL, stdout=output, timeout=suite.minutes * 60,
                                stderr=subprocess.STDOUT if quiet else None)
-            # The last resort: a box has a shorter limit of its own.
+            # The last resort: boxes have shorter time limits.
             status = subprocess.run(
                 command(suite, junit, options, tests), cwd=ROOT, stdin=subprocess.DEVNULL,
                 check=False, stdout=output, stderr=subprocess.STDOUT if quiet else None,
@@ -191,16 +191,16 @@ def run(suite: Suite, options: list[str], tests: list[str], *, quiet: bool = Fal
     return counts
 
 
-# A run should be over in an hour. One that has to do something again may take longer, but
-# whoever waits for it gives up after an hour and a half.
+# A run should take less than an hour. Repeated tests may make it longer, but its callers
+# stop waiting after an hour and a half.
 RETRY_UNTIL = time.monotonic() + 80 * 60
 
 
 def attempt(suite: Suite, options: list[str], *, quiet: bool = False) -> Counts:
-    """Run one suite; what failed once more, and say so.
+    """Run one suite, then repeat the tests that failed, and print that it does so.
 
-    Boxes emulate processors in real time: on a machine that is busy with
-    other things a time limit may pass that has nothing to do with the code.
+    Boxes emulate processors in real time. On a busy machine a time limit may pass
+    although the code is correct.
     """
     start = time.monotonic()
     counts = run(suite, options, [], quiet=quiet)
@@ -217,7 +217,7 @@ def attempt(suite: Suite, options: list[str], *, quiet: bool = False) -> Counts:
 
 
 def run_all(suites: list[Suite], options: list[str]) -> Counts:
-    """Run two suites at a time and add up what all ran."""
+    """Run the suites, two at a time, and return the sum of their counts."""
     screen = threading.Lock()
 
     def work(suite: Suite) -> Counts:
@@ -236,10 +236,10 @@ def run_all(suites: list[Suite], options: list[str]) -> Counts:
 
 
 def main() -> int:
-    """Run the suites that were asked for, or all."""
+    """Run the suites named on the command line, or all."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("suites", nargs="*", metavar="SUITE", help="folders below tests/")
-    parser.add_argument("--quick", action="store_true", help="without tests marked slow")
+    parser.add_argument("--quick", action="store_true", help="leave out tests marked slow")
     arguments = parser.parse_args()
     wanted = arguments.suites
     known = list(dict.fromkeys(suite.folder for suite in SUITES))
