@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the agent; those of the log are oslo.log's."""
+"""Configuration options of the agent, apart from those of oslo.log."""
 
 from typing import Any
 
@@ -10,44 +10,47 @@ from vcache_agent import policies
 _AGENT = cfg.OptGroup("agent", title="The agent")
 _AGENT_OPTS = [
     cfg.StrOpt("state_path", default="/var/lib/vcache/agent.sqlite",
-               help="SQLite file of the agent's intent: which disk has which tag. It may be "
-                    "lost: tags are then given anew."),
+               help="SQLite file with the agent's persistent state, such as the tag and the "
+                    "volume number of each disk. If the file is lost, disks may get other tags, "
+                    "and devices with dirty data in a pool must be attached with --volume and "
+                    "--recover."),
     cfg.StrOpt("hook_socket", default="/run/vcache/hook.sock",
-               help="Unix socket the qemu hook asks. Must be the same in "
-                    "/etc/vcache/hook.conf."),
+               help="Path of the Unix socket on which the agent serves the qemu hook. Must equal "
+                    "'socket' in /etc/vcache/hook.conf."),
     cfg.StrOpt("admin_socket", default="/run/vcache/admin.sock",
-               help="Unix socket the vcache command asks."),
+               help="Path of the Unix socket on which the agent serves the vcache command and "
+                    "vcache-host."),
     cfg.FloatOpt("refresh_interval", default=5.0, min=0.5, max=3600.0,
-                 help="Seconds between looks at images that grow and at tags in the kernel. "
-                      "What a guest writes to newly allocated blocks is covered by every flush "
-                      "until then."),
+                 help="Seconds between two periodic comparisons of the disks with the kernel's "
+                      "tags. Writes to newly allocated blocks of an image are covered by every "
+                      "flush until the next comparison."),
     cfg.FloatOpt("prepare_grace", default=120.0, min=5.0, max=3600.0,
-                 help="Seconds that a domain may take from libvirt's prepare to running, before "
-                      "it counts as gone if libvirt does not list it."),
+                 help="Seconds that a domain may take from the hook's prepare until libvirt lists "
+                      "it as running. A domain that takes longer is treated as stopped."),
     cfg.FloatOpt("forget_after", default=86400.0, min=0.0,
-                 help="Seconds that a disk keeps its tag number after libvirt no longer knows "
-                      "its domain."),
+                 help="Seconds for which a disk keeps its tag number after libvirt no longer "
+                      "knows its domain."),
     cfg.FloatOpt("swap_after", default=600.0, min=0.0,
-                 help="Seconds that a domain has to be stopped until others get the room that its "
-                      "disks have in caches. Where its flavor says vcache:persist, a list of what "
-                      "was there is kept in the folder 'maps' beside state_path, and brought back "
-                      "when it is started."),
+                 help="Seconds after which the cached blocks of a stopped domain are evicted. If "
+                      "the flavor has vcache:persist, a list of these blocks is saved in the "
+                      "directory 'maps' beside state_path, and the blocks are read back when the "
+                      "domain starts."),
     cfg.StrOpt("policy", default=policies.DEFAULT, choices=[
         (name, policy.meaning) for name, policy in policies.POLICIES.items()],
-               help="How a pool is divided among the tags that use it, until an operator says "
-                    "otherwise by 'vcache policy set'."),
+               help="How a pool is divided among the tags that use it. 'vcache policy set' "
+                    "overrides this option."),
     cfg.FloatOpt("netlink_timeout", default=5.0, min=0.1, max=60.0,
-                 help="Seconds that the kernel may take to answer one request."),
+                 help="Timeout of one netlink request to the kernel, in seconds."),
 ]
 
 _LIBVIRT = cfg.OptGroup("libvirt", title="libvirt of this host")
 _LIBVIRT_OPTS = [
-    cfg.StrOpt("uri", default="qemu:///system", help="Connection URI of the host's libvirt."),
+    cfg.StrOpt("uri", default="qemu:///system", help="libvirt connection URI of this host."),
     cfg.StrOpt("run_dir", default="/run/libvirt/qemu",
-               help="Where libvirt writes the process numbers of its domains."),
+               help="Directory of libvirt's PID files, one for each running domain."),
     cfg.FloatOpt("list_interval", default=60.0, min=1.0, max=3600.0,
-                 help="Seconds between lists of all domains, for changes that no event tells "
-                      "of, such as snapshots."),
+                 help="Seconds between two listings of all domains. A listing finds changes for "
+                      "which libvirt sends no event, such as snapshots."),
 ]
 
 

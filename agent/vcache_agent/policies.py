@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may have how much of a pool: pure functions of what all of its tags ask for.
+"""How a pool is divided among its tags: pure functions of the demands of all tags.
 
-A policy says of each tag the least and the most bytes that it has of the
-cache; the kernel does the rest: minima first, what they leave by weight, what
-one does not use is lent to others, nobody passes a maximum.
+A policy returns a minimum and a maximum in bytes for each tag. The kernel
+computes the shares from them: it grants the minima first and divides the rest
+by weight. A tag may borrow cache that another tag does not use, up to its own
+maximum.
 
 ``weighted``
-    Shares are soft: the flavor's minimum and maximum, and weights between. A
-    tag whose owner is idle lends its cache; so no space is wasted.
+    Soft shares: minimum and maximum are those of the flavor, and the weights
+    decide in between. Idle tags lend their cache, so no space is wasted.
 
 ``static``
-    Fixed parts by weight: nobody has more or less, whatever the others do.
-    For comparison, and for who must not gain from an idle neighbour.
+    Fixed parts by weight: minimum and maximum of a tag are equal, so the load
+    of the other tags does not change them. For comparison, and for tenants
+    that must not gain from an idle neighbour.
 """
 
 import dataclasses
@@ -22,10 +24,10 @@ MIB = 1 << 20
 
 
 class Range(NamedTuple):
-    """What a tag may have of a pool, in bytes.
+    """Minimum and maximum of a tag's cache in one pool, in bytes.
 
-    :param least: its share is at least that
-    :param most: and it never has more; 0: no limit
+    :param least: lower bound of the tag's share
+    :param most: upper bound of its cached data; 0: no limit
     """
 
     least: int
@@ -37,11 +39,11 @@ ANYTHING = Range(0, 0)
 
 @dataclasses.dataclass(frozen=True)
 class Demand:
-    """What a tag asks for.
+    """The demand of one tag.
 
-    :param weight: 1 ... 1000
-    :param asked: what its flavor, or flavors, say
-    :param cached: its mode has it use the cache at all
+    :param weight: 1 to 1000
+    :param asked: range that the flavors of its domains request
+    :param cached: the tag's mode uses the cache
     """
 
     weight: int
@@ -50,24 +52,24 @@ class Demand:
 
 
 def weighted(demands: Sequence[Demand], _size: int) -> list[Range]:
-    """Return what the flavors say."""
+    """Return the ranges that the flavors request."""
     return [demand.asked for demand in demands]
 
 
 def static(demands: Sequence[Demand], size: int) -> list[Range]:
-    """Return fixed parts of a pool, by weight, within what the flavors say.
+    """Return fixed parts of a pool, by weight, within the flavors' ranges.
 
-    Where the minima are more than there is, each has its part of that in
-    proportion to them. In whole MiB, one at least.
+    If the sum of the minima exceeds the pool, the pool is divided in proportion
+    to the minima. Parts are whole MiB, at least 1 MiB.
 
-    :param size: of the pool in bytes
+    :param size: size of the pool in bytes
     """
     return [Range(part, part) for part in (
         max(MIB, int(part) // MIB * MIB) for part in _parts(demands, size))]
 
 
 def _parts(demands: Sequence[Demand], size: int) -> list[float]:
-    """Return the parts by weight, the minima and maxima kept."""
+    """Return the parts by weight, in bytes, with the minima and maxima respected."""
     least = sum(demand.asked.least for demand in demands)
     if least > size:
         return [size * demand.asked.least / least for demand in demands]
@@ -83,7 +85,7 @@ def _parts(demands: Sequence[Demand], size: int) -> list[float]:
                 if at not in held and 0 < demand.asked.most < parts[at]}
         if not low and not high:
             return parts
-        # Those that are further off decide: the others may fit without them.
+        # Fix the group that violates its bounds by more; then the other group may fit.
         lacking = sum(demands[at].asked.least - parts[at] for at in low)
         spare = sum(parts[at] - demands[at].asked.most for at in high)
         held |= low if lacking >= spare else high
@@ -92,9 +94,11 @@ def _parts(demands: Sequence[Demand], size: int) -> list[float]:
 class Policy(NamedTuple):
     """A policy.
 
-    :param divide: what the tags of a pool have, of its size in bytes
-    :param sized: the size matters; without, what the flavors say is in force
-    :param meaning: a line for operators
+    :param divide: returns the ranges of a pool's tags, from their demands and the pool's
+        size in bytes
+    :param sized: `divide` needs the size; while the size is unknown, the flavors' ranges
+        are used
+    :param meaning: one line for operators
     """
 
     divide: Callable[[Sequence[Demand], int], list[Range]]
@@ -102,10 +106,10 @@ class Policy(NamedTuple):
     meaning: str
 
 
-#: By the name an operator gives.
+#: All policies, by name.
 POLICIES: Mapping[str, Policy] = {
-    "static": Policy(static, True, "fixed parts by weight; what one does not use is nobody's"),
+    "static": Policy(static, True, "fixed parts by weight; unused cache is not lent"),
     "weighted": Policy(weighted, False, "soft shares by weight, between the flavor's minimum and "
-                       "maximum; what one does not use is lent"),
+                       "maximum; unused cache is lent to other tags"),
 }
 DEFAULT = "weighted"

@@ -58,7 +58,7 @@ def test_one_that_has_not_read_has_no_ratio(capsys: pytest.CaptureFixture[str]) 
     assert {one["read_miss_ratio"] for one in found["sizes"]} == {None}
     assert cli.main(["tag", "curve", "6", "--device", "254:4"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "0 reads and 500 writes of 4 KiB, to about 4.0 MiB"
+    assert lines[0] == "0 reads and 500 writes of 4 KiB, footprint about 4.0 MiB"
     assert lines[2].split() == ["SIZE", "READ-MISSES", "RATIO", "WRITE-MISSES", "RATIO"]
     assert lines[-1].split()[-2:] == ["500", "1.0000"]
 
@@ -66,7 +66,7 @@ def test_one_that_has_not_read_has_no_ratio(capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(("words", "says"), [
     (["9"], "no device has a tag 9"),
     (["5", "--device", "254:4"], "device 254:4 has no tag 5"),
-    (["6"], "tag 6 is on several devices, say --device with one of 254:3, 254:4")])
+    (["6"], "tag 6 is on several devices, use --device with one of 254:3, 254:4")])
 def test_which_tag(capsys: pytest.CaptureFixture[str], words: list[str], says: str) -> None:
     assert cli.main(["tag", "curve", *words]) == 1
     assert says in capsys.readouterr().err

@@ -67,7 +67,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert mapfile.read(path).runs == (CachedRun(0, 16, 3), CachedRun(64, 8, 1))
     assert cli.main(["tag", "load", "7", str(path)]) == 0
     assert Kernel.asked == [(CachedRun(0, 16, 3),), (CachedRun(64, 8, 1),)]
-    assert capsys.readouterr().out.startswith("8.0 KiB of 12.0 KiB were brought in")
+    assert capsys.readouterr().out.startswith("8.0 KiB of 12.0 KiB read into the cache")
 
 
 def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,7 +82,7 @@ def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "No such file" in refused("load", "7", str(tmp_path / "none"))
     assert "No such file" in refused("save", "7", str(tmp_path / "none" / "map"))
     Kernel.device = dataclasses.replace(ON_VOLUME, sectors=8)
-    assert "is of a device of 512.0 MiB, tag 7 is on one of 4.0 KiB" in refused(
+    assert "was saved on a device of 512.0 MiB, but the device of tag 7 has 4.0 KiB" in refused(
         "load", "7", str(path))
     Kernel.device = dataclasses.replace(ON_VOLUME, pool="")
     assert "which has no cache" in refused("save", "7", str(path))

@@ -96,7 +96,7 @@ def test_files_that_cannot_be(asked: Path, tmp_path: Path,
     path = tmp_path / "cut.csv.xz"
     path.write_bytes(lzma.compress(bytes(100_000))[:-20])
     assert cli.main(["mrc", str(path)]) == 1
-    assert "cut.csv.xz: must be a whole .xz file" in capsys.readouterr().err
+    assert "cut.csv.xz: not a complete .xz file" in capsys.readouterr().err
 
 
 def test_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -104,7 +104,7 @@ def test_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(mrc_cli, "_BUILT", tmp_path / "vcache-mrc")
     assert cli.main(["mrc", str(trace(tmp_path))]) == 1
-    assert "make tools builds it" in capsys.readouterr().err
+    assert "build it with 'make tools'" in capsys.readouterr().err
     # What make tools builds is found without PATH.
     (tmp_path / "vcache-mrc").write_text(f"#!{sys.executable}\nprint('{{\"accesses\": 0, "
                                          "\"sizes\": []}')\n")
@@ -118,8 +118,8 @@ def test_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     (["--rate", "0"], "'0': must be a number from 1e-09 to 1"),
     (["--rate", "nan"], "'nan': must be a number from 1e-09 to 1"),
     (["--rate", "x"], "'x': must be a number from 1e-09 to 1"),
-    (["--sizes", "1,,2"], "must be up to 4096 integers from 1 to 2^52"),
-    (["--sizes", "0"], "must be up to 4096 integers from 1 to 2^52"),
+    (["--sizes", "1,,2"], "must be 1 to 4096 integers from 1 to 2^52"),
+    (["--sizes", "0"], "must be 1 to 4096 integers from 1 to 2^52"),
     (["--exact", "--rate", "1"], "not allowed with argument"),
 ])
 def test_wrong_usage(asked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],

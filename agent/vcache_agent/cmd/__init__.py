@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of the host."""
+"""The command-line programs of a compute host."""

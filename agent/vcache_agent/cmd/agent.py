@@ -20,7 +20,7 @@ LOG = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the agent until it is told to end."""
+    """Run the agent until SIGTERM or SIGINT; return the exit status."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -37,13 +37,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         LOG.critical("vcache-agent: %s", error)
         return 1
     agent.start()
-    LOG.info("vcache-agent runs, hooks are answered on %s", conf.agent.hook_socket)
+    LOG.info("vcache-agent is ready, hook socket %s", conf.agent.hook_socket)
     _notify("READY=1")
     stop.wait()
     _notify("STOPPING=1")
     agent.stop()
-    LOG.info("vcache-agent has ended; tags stay in the kernel")
-    # A thread may hang in a call to libvirt that is never answered.
+    LOG.info("vcache-agent has stopped; the kernel keeps its tags")
+    # A thread may be blocked in a libvirt call that never returns.
     os._exit(0)
 
 
@@ -53,7 +53,7 @@ def _config_files() -> list[str]:
 
 
 def _notify(state: str) -> None:
-    """Tell systemd, if it started us (sd_notify(3))."""
+    """Send a state to systemd (sd_notify(3)); do nothing if systemd did not start us."""
     path = os.environ.get("NOTIFY_SOCKET")
     if not path:
         return
@@ -62,7 +62,7 @@ def _notify(state: str) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notify:
             notify.sendto(state.encode(), address)
     except OSError as error:
-        LOG.warning("systemd could not be notified: %s", error)
+        LOG.warning("cannot notify systemd: %s", error)
 
 
 if __name__ == "__main__":

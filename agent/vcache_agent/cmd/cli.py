@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command vcache: look at the tags of this host, set them, and give devices a cache.
+"""The command vcache: show and change the tags, pools and cached devices of this host.
 
-Exit status: 0 done; 1 it could not be done; 2 wrong usage; 3 the kernel module
-is not loaded; 4 no permission; 5 the agent does not run and is needed; 130
-interrupted.
+Exit status: 0 success; 1 failure; 2 wrong usage; 3 the kernel module is not
+loaded; 4 permission denied; 5 the command needs the agent, which is not
+running; 130 interrupted.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         denied = error.errno in (errno.EPERM, errno.EACCES)
         return _fail(EXIT_PERMISSION if denied else EXIT_FAILED, str(error.strerror))
     except KeyboardInterrupt:
-        return _fail(EXIT_INTERRUPTED, "interrupted; call again to go on")
+        return _fail(EXIT_INTERRUPTED, "interrupted; run the command again to continue")
     except BrokenPipeError:
         return 0
 
@@ -74,7 +74,7 @@ def _lanes(text: str) -> str | None:
 
 
 class _Version(argparse.Action):
-    """Look the version up when somebody asks for it: it is in a file of its own."""
+    """Print the version. Looked up only on demand, because it is read from a file."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version
@@ -84,37 +84,41 @@ class _Version(argparse.Action):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="vcache", description="Isolated flushes on this host.")
+    parser = argparse.ArgumentParser(prog="vcache", description=(
+        "Show and change the tags, pools and cached devices of this host."))
     parser.add_argument("--version", action=_Version, nargs=0,
                         help="show the program's version and exit")
     parser.add_argument("--socket", type=Path, default=Path("/run/vcache/admin.sock"),
                         metavar="PATH", help="admin socket of the agent (%(default)s)")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, run, text in (
-            ("status", _status, "the devices, their tags, and what needs attention"),
-            ("disks", _disks, "the disks of this host's domains, and their tags")):
+            ("status", _status, "show devices, tags and warnings"),
+            ("disks", _disks, "show the disks of the domains on this host and their tags")):
         command = commands.add_parser(name, help=text)
-        command.add_argument("--json", action="store_true", help="for programs")
+        command.add_argument("--json", action="store_true", help="print JSON")
         command.set_defaults(run=run)
     command = commands.add_parser(
-        "reconcile", help="make the agent look at libvirt, the disks and the kernel now")
+        "reconcile", help="compare libvirt, the disks and the kernel now, and correct the tags")
     command.set_defaults(run=_reconcile)
-    tag = commands.add_parser("tag", help="change a tag, or look at what it does")
+    tag = commands.add_parser("tag", help="change a tag, or show its use of the cache")
     tag_commands = tag.add_subparsers(required=True, metavar="COMMAND")
     command = tag_commands.add_parser(
         "set", help="set a tag's weight, mode or lanes",
-        description="Set a tag's weight, mode or lanes. It holds until it is set to the flavor's "
-                    "again, also over restarts of the domain and the agent.")
+        description="Set a tag's weight, mode or lanes. The value overrides the flavor and "
+                    "survives restarts of the domain and of the agent. To return to the flavor's "
+                    "value, use --flavor-weight, --flavor-mode or --lanes none.")
     command.add_argument("tag", type=_integer(1, spec.TAG_MAX), metavar="TAG")
     group = command.add_mutually_exclusive_group()
     group.add_argument("--weight", type=_integer(1, spec.WEIGHT_MAX), metavar="1..1000")
-    group.add_argument("--flavor-weight", action="store_true", help="what its flavor says")
+    group.add_argument("--flavor-weight", action="store_true",
+                       help="use the weight of the flavor again")
     group = command.add_mutually_exclusive_group()
     group.add_argument("--mode", choices=TAG_MODES,
-                       help="what becomes of its writes, on a device in mode writeback")
-    group.add_argument("--flavor-mode", action="store_true", help="what its flavor says")
+                       help="how the tag uses the cache; needs a device in mode writeback")
+    group.add_argument("--flavor-mode", action="store_true",
+                       help="use the mode of the flavor again")
     command.add_argument("--lanes", type=_lanes, default=argparse.SUPPRESS, metavar="N,N...|none",
-                         help="lanes of its pool that it has for itself")
+                         help="lanes of the pool to dedicate to this tag")
     command.set_defaults(run=_tag_set, usage=command.error)
     curve_cli.add_command(tag_commands, _integer(0, spec.TAG_MAX))
     map_cli.add_commands(tag_commands, _integer(0, spec.TAG_MAX))
@@ -125,7 +129,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _load(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return what the agent knows, or without one what the kernel knows."""
+    """Return the agent's state; if no agent is running, the devices and tags of the kernel."""
     try:
         state = ask(arguments.socket, {"op": "state"})
         del state["ok"]
@@ -149,7 +153,7 @@ def _disks(arguments: argparse.Namespace) -> int:
     else:
         print(tables.disks(state))
     if state["agent"]["domains"] is None:
-        # Only the agent knows disks; an empty list would be a wrong answer.
+        # Only the agent knows the disks; an empty list would be wrong.
         raise AgentNotRunning(state["agent"]["problem"])
     return 0
 
@@ -157,7 +161,7 @@ def _disks(arguments: argparse.Namespace) -> int:
 def _reconcile(arguments: argparse.Namespace) -> int:
     answer = ask(arguments.socket, {"op": "reconcile"}, seconds=60.0)
     if not answer["libvirt"]:
-        return _fail(EXIT_FAILED, "libvirt did not answer; what is known of its domains was used")
+        return _fail(EXIT_FAILED, "libvirt did not answer; the last known list of domains was used")
     return 0
 
 
@@ -171,7 +175,7 @@ def _tag_set(arguments: argparse.Namespace) -> None:
         request["lanes"] = arguments.lanes
     if len(request) == 2:
         arguments.usage(
-            "one of --weight, --flavor-weight, --mode, --flavor-mode, --lanes is needed")
+            "one of --weight, --flavor-weight, --mode, --flavor-mode, --lanes is required")
     ask(arguments.socket, request)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``vcache tag curve``: what a cache of any size would have done for a tag."""
+"""The command ``vcache tag curve``: the miss-ratio curve of a tag."""
 
 import argparse
 import json
@@ -9,28 +9,28 @@ from vcache_agent import tables
 from vcache_agent.model import BLOCK_BYTES, Curve, Tag
 from vcache_agent.netlink import connect
 
-#: Sizes of the cache that are shown, in thousandths of what the tag has accessed.
+#: Cache sizes in the table, in thousandths of the tag's footprint.
 PER_MILLE = (10, 20, 50, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000)
 
 
 class CurveError(Exception):
-    """There is no such tag, or no curve of it; says why."""
+    """The tag does not exist or is ambiguous."""
 
 
 def add_command(commands: Any, number: Any) -> None:
-    """Add the command to those of ``vcache tag``.
+    """Add ``curve`` to the commands of ``vcache tag``.
 
-    :param number: converts the number of a tag
+    :param number: argparse type that converts the number of a tag
     """
     command = commands.add_parser(
-        "curve", help="the miss-ratio curve of a tag",
-        description="Print how many of the 4 KiB blocks that a tag has read and written so far an "
-                    "LRU cache would have missed, by its size. It is an estimate from a sample of "
-                    "its blocks, which the kernel takes of each tag with a cache.")
+        "curve", help="show the miss-ratio curve of a tag",
+        description="Print how many 4 KiB accesses of a tag an LRU cache would have missed, for "
+                    "several cache sizes, since the tag was created. The kernel estimates this "
+                    "from a sample of the blocks of each tag that has a cache.")
     command.add_argument("tag", type=number, metavar="TAG")
     command.add_argument("--device", metavar="MAJOR:MINOR",
-                         help="of the tag, where several have one of this number")
-    command.add_argument("--json", action="store_true", help="for programs")
+                         help="device of the tag, if several devices have a tag of this number")
+    command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(run=_curve)
 
 
@@ -43,19 +43,23 @@ def _curve(arguments: argparse.Namespace) -> None:
 
 
 def find(tags: list[Tag], number: int, device: str | None) -> Tag:
-    """Return the tag that somebody means."""
+    """Return the tag with a number.
+
+    :param device: ``major:minor``; None: any device
+    :raises CurveError: if there is none, or more than one
+    """
     found = [tag for tag in tags if tag.id == number and device in (None, str(tag.device))]
     if not found:
         raise CurveError(f"no device has a tag {number}" if device is None else
-                         f"device {device} has no tag {number}, or is none of vcache")
+                         f"device {device} has no tag {number}, or is not a vcache device")
     if len(found) > 1:
-        raise CurveError(f"tag {number} is on several devices, say --device with one of "
+        raise CurveError(f"tag {number} is on several devices, use --device with one of "
                          + ", ".join(str(tag.device) for tag in found))
     return found[0]
 
 
 def describe(tag: Tag, curve: Curve) -> dict[str, Any]:
-    """Return what ``--json`` prints."""
+    """Return a curve as ``--json`` prints it; sizes in bytes, ``blocks`` in 4 KiB."""
     sizes = sorted({-(-curve.footprint * part // 1000 // BLOCK_BYTES) for part in PER_MILLE} - {0})
     points = []
     for blocks in sizes:
@@ -74,7 +78,7 @@ def _ratio(misses: int, accesses: int) -> float | None:
 
 def text(found: dict[str, Any]) -> str:
     """Return a curve as a table."""
-    return (f"{found['reads']} reads and {found['writes']} writes of 4 KiB, to about "
+    return (f"{found['reads']} reads and {found['writes']} writes of 4 KiB, footprint about "
             f"{tables.size(found['footprint_bytes'])}\n\n") + tables.table(
         ("SIZE", "READ-MISSES", "RATIO", "WRITE-MISSES", "RATIO"),
         [(tables.size(one["blocks"] * BLOCK_BYTES), one["read_misses"],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands ``vcache tag save`` and ``load``: what a tag has in the cache, as a list."""
+"""The commands ``vcache tag save`` and ``load``: the list of a tag's cached blocks."""
 
 import argparse
 import errno
@@ -18,29 +18,30 @@ from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.netlink.spec import CachedRun
 from vcache_agent.swap import LIST_SECONDS
 
-# Seconds between looks at how much still waits.
+# Seconds between queries of how many bytes still wait.
 _LOOK = 0.2
 
 
 def add_commands(commands: Any, number: Any) -> None:
-    """Add the commands to those of ``vcache tag``.
+    """Add ``save`` and ``load`` to the commands of ``vcache tag``.
 
-    :param number: converts the number of a tag
+    :param number: argparse type that converts the number of a tag
     """
     for name, run, text, more in (
-            ("save", _save, "list in a file what a tag has in the cache",
-             "Write to FILE which blocks a tag has in the cache, and how hot they are: positions "
-             "only, no data."),
-            ("load", _load, "bring into the cache what a file lists",
-             "Have the blocks that FILE lists brought into the cache from the origin, the hottest "
-             "first, and wait for it. What the cache has already is passed over, and the rest is "
-             "left out where room is short. What has been asked for goes on when this is "
-             "interrupted.")):
+            ("save", _save, "write the list of a tag's cached blocks to a file",
+             "Write to FILE which blocks of a tag are cached, and how hot each is. The file has "
+             "positions only, no data."),
+            ("load", _load, "read the blocks that a file lists into the cache",
+             "Read the blocks that FILE lists from the origin into the cache, the hottest first, "
+             "and wait until this is done. Blocks that are already cached, and blocks for which "
+             "the cache has no space, are skipped. If the command is interrupted, the kernel "
+             "continues with the blocks already requested.")):
         command = commands.add_parser(name, help=text, description=more)
         command.add_argument("tag", type=number, metavar="TAG")
         command.add_argument("file", type=Path, metavar="FILE")
         command.add_argument("--device", metavar="MAJOR:MINOR",
-                             help="of the tag, where several have one of this number")
+                             help="device of the tag, if several devices have a tag of this "
+                                  "number")
         command.set_defaults(run=run)
 
 
@@ -68,8 +69,9 @@ def _load(arguments: argparse.Namespace) -> None:
         device, tag = _found(client, arguments)
         if saved.sectors != device.sectors:
             raise MapFileError(
-                f"{arguments.file} is of a device of {tables.size(saved.sectors * SECTOR_BYTES)}, "
-                f"tag {tag.id} is on one of {tables.size(device.sectors * SECTOR_BYTES)}")
+                f"{arguments.file} was saved on a device of "
+                f"{tables.size(saved.sectors * SECTOR_BYTES)}, but the device of tag {tag.id} has "
+                f"{tables.size(device.sectors * SECTOR_BYTES)}")
         before = tag.prefetched_bytes
         for batch in mapfile.batches(saved.runs):
             while not _sent(client, tag, batch):
@@ -78,14 +80,14 @@ def _load(arguments: argparse.Namespace) -> None:
             while (now := client.tag(tag.device, tag.id)).prefetch_waiting_bytes:
                 time.sleep(_LOOK)
         except KeyboardInterrupt:
-            print("what has been asked for goes on", file=sys.stderr)
+            print("the kernel continues with the blocks already requested", file=sys.stderr)
             raise
-        print(f"{tables.size(now.prefetched_bytes - before)} of {tables.size(saved.size)} were "
-              "brought in, the rest was there or had no room")
+        print(f"{tables.size(now.prefetched_bytes - before)} of {tables.size(saved.size)} read "
+              "into the cache; the rest was already cached or found no space")
 
 
 def _sent(client: Client, tag: Tag, batch: tuple[CachedRun, ...]) -> bool:
-    """Ask for runs; tell whether there was room to note them."""
+    """Request runs; return False if the kernel's queue is full."""
     try:
         client.prefetch(tag.device, tag.id, batch)
     except NetlinkError as error:

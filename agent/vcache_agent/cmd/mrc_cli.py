@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``vcache mrc``: how many accesses of a trace a cache would miss, by its size.
+"""The command ``vcache mrc``: the miss-ratio curve of a trace.
 
-The work is done by ``vcache-mrc`` (native/tools), with the code of the kernel module.
+It runs the program ``vcache-mrc`` (native/tools), which uses the kernel module's code.
 """
 
 import argparse
@@ -21,32 +21,32 @@ RATE = (1e-9, 1.0)
 SIZES_MAX, BLOCKS_MAX = 4096, 1 << 52
 
 _PIECE = 1 << 20
-#: Where ``make tools`` puts it, in a source tree.
+#: Path of ``vcache-mrc`` after ``make tools`` in a source tree.
 _BUILT = Path(__file__).resolve().parents[3] / "build" / "tools" / "vcache-mrc"
 
 
 class MrcError(Exception):
-    """There is no curve; says why."""
+    """The curve could not be computed."""
 
 
 def add_command(commands: Any) -> None:
-    """Add the command to those of ``vcache``."""
+    """Add ``mrc`` to the commands of ``vcache``."""
     command = commands.add_parser(
-        "mrc", help="the miss-ratio curve of a trace",
-        description="Print how many of a trace's accesses an LRU cache of 4 KiB blocks would "
-                    "miss, by its size. The trace has a line 'ts,offset,size,op' for each request, "
-                    "offset and size in bytes, op R, W or D; D is skipped.")
+        "mrc", help="compute the miss-ratio curve of a trace",
+        description="Print how many accesses of a trace an LRU cache of 4 KiB blocks would miss, "
+                    "for several cache sizes. The trace has one line 'ts,offset,size,op' for each "
+                    "request: offset and size in bytes, op is R, W or D. D is ignored.")
     command.add_argument("file", type=Path, metavar="FILE.csv[.xz]")
     group = command.add_mutually_exclusive_group()
     group.add_argument("--samples", type=_samples, default=8192, metavar="N",
-                       help="sample up to so many blocks (%(default)s)")
+                       help="sample at most N blocks (%(default)s)")
     group.add_argument("--rate", type=_rate, metavar="R",
-                       help="sample this part of the blocks, 1 is all")
+                       help="sample this fraction of the blocks, from 1e-9 to 1")
     group.add_argument("--exact", action="store_true", help="sample all blocks")
     command.add_argument("--sizes", type=_sizes, metavar="N,N,...",
-                         help="sizes of the cache in 4 KiB blocks "
-                              "(parts of the blocks in the trace, a thousandth to all)")
-    command.add_argument("--json", action="store_true", help="for programs")
+                         help="cache sizes in 4 KiB blocks (by default 0.1 %% to 100 %% of the "
+                              "blocks in the trace)")
+    command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(run=_mrc)
 
 
@@ -73,7 +73,7 @@ def _sizes(text: str) -> list[int]:
                for part in parts)
     if not good or len(parts) > SIZES_MAX:
         raise argparse.ArgumentTypeError(
-            f"{text!r}: must be up to {SIZES_MAX} integers from 1 to 2^52, with commas between")
+            f"{text!r}: must be 1 to {SIZES_MAX} integers from 1 to 2^52, separated by commas")
     return [int(part) for part in parts]
 
 
@@ -103,11 +103,11 @@ def text(curve: dict[str, Any]) -> str:
 
 
 def estimate(path: Path, options: list[str]) -> dict[str, Any]:
-    """Return what ``vcache-mrc`` says of a trace.
+    """Return the curve of a trace, as ``vcache-mrc --json`` prints it.
 
-    :param path: the trace; when its name ends in ``.xz`` it is compressed
-    :param options: for ``vcache-mrc``
-    :raises MrcError: when it cannot be read, or is no trace
+    :param path: the trace; a name that ends in ``.xz`` means that it is compressed
+    :param options: options of ``vcache-mrc``
+    :raises MrcError: if the file cannot be read or is not a trace
     """
     command = [_program(), *options]
     try:
@@ -121,7 +121,7 @@ def estimate(path: Path, options: list[str]) -> dict[str, Any]:
     except OSError as error:
         raise MrcError(f"{error.filename or path}: {error.strerror}") from error
     except (lzma.LZMAError, EOFError) as error:
-        raise MrcError(f"{path}: must be a whole .xz file: {error}") from error
+        raise MrcError(f"{path}: not a complete .xz file: {error}") from error
     if status:
         reason = said.decode(errors="replace").strip().removeprefix("vcache-mrc: ")
         raise MrcError(f"{path}: {reason or f'vcache-mrc ended with status {status}'}")
@@ -134,13 +134,18 @@ def _program() -> str:
     if found is None and _BUILT.is_file():
         found = str(_BUILT)
     if found is None:
-        raise MrcError("the program vcache-mrc is not there: make tools builds it into "
-                       "build/tools, install it into a folder of PATH")
+        raise MrcError("the program vcache-mrc was not found: build it with 'make tools' and "
+                       "install build/tools/vcache-mrc into a directory of PATH")
     return found
 
 
 def _feed(command: list[str], pieces: Iterator[bytes]) -> tuple[int, bytes, bytes]:
-    """Run a command with input that comes in pieces. It prints little, and at the end."""
+    """Run a command and write pieces to its standard input.
+
+    The command prints little, and only at the end, so the pipes cannot block each other.
+
+    :return: exit status, standard output, standard error
+    """
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE) as process:
         assert process.stdin is not None  # noqa: S101 - it is a pipe
@@ -148,7 +153,7 @@ def _feed(command: list[str], pieces: Iterator[bytes]) -> tuple[int, bytes, byte
             for piece in pieces:
                 process.stdin.write(piece)
         except BrokenPipeError:
-            pass  # it has ended, and says why
+            pass  # the program ended early; its standard error says why
         except BaseException:
             process.kill()
             raise

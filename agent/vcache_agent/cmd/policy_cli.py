@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands ``vcache policy``: how the pools of this host are divided, and who has what."""
+"""The commands ``vcache policy``: how the pools of this host are divided among the tags."""
 
 import argparse
 import json
@@ -13,18 +13,18 @@ _CONFIGURED = "configured"
 
 
 def add_commands(commands: Any) -> None:
-    """Add the commands to those of ``vcache``."""
-    policy = commands.add_parser("policy", help="how pools are divided among the tags")
+    """Add ``policy`` to the commands of ``vcache``."""
+    policy = commands.add_parser("policy", help="show or set how pools are divided among tags")
     policy_commands = policy.add_subparsers(required=True, metavar="COMMAND")
-    command = policy_commands.add_parser("show", help="the policy, and what each tag has by it")
-    command.add_argument("--json", action="store_true", help="for programs")
+    command = policy_commands.add_parser("show", help="show the policy and the share of each tag")
+    command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(run=_show)
     command = policy_commands.add_parser(
         "set", help="set the policy",
-        description="Set how pools are divided. "
+        description="Set how pools are divided among tags. "
                     + "".join(f"{name}: {policy.meaning}. " for name, policy in POLICIES.items())
-                    + f"{_CONFIGURED}: what the agent's configuration says. It is done at once, "
-                    "under I/O, and holds until it is set again.")
+                    + f"{_CONFIGURED}: the policy in the agent's configuration. The change takes "
+                    "effect at once, also under I/O, and stays until the next 'policy set'.")
     command.add_argument("policy", choices=[*POLICIES, _CONFIGURED])
     command.set_defaults(run=_set)
 
@@ -40,7 +40,7 @@ def _show(arguments: argparse.Namespace) -> None:
 
 
 def describe(state: dict[str, Any]) -> dict[str, Any]:
-    """Return what ``--json`` prints: the policy, and the tags of pools."""
+    """Return the policy and the tags of pools, as ``--json`` prints them."""
     pool_of = {item["device"]: item["cache"]["pool"] for item in state["devices"] if item["cache"]}
     return {"policy": state["policy"]["name"], "set": state["policy"]["set"], "tags": [
         {"pool": pool_of[item["device"]], **{name: item[name] for name in (
@@ -51,7 +51,7 @@ def describe(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def text(found: dict[str, Any]) -> str:
-    """Return the same for people."""
+    """Return the result of :func:`describe` as a table."""
     said = "set by an operator" if found["set"] else "as configured"
     if not found["tags"]:
         return f"policy {found['policy']}, {said}; no tag has a cache"
@@ -67,7 +67,10 @@ def text(found: dict[str, Any]) -> str:
 
 
 def _own(item: dict[str, Any]) -> tuple[str | None, str | None, str | None]:
-    """Return a tag's own lanes, what it has there, and what is hot elsewhere; or nothing."""
+    """Return a tag's dedicated lanes, its bytes in them, and its hot bytes in shared lanes.
+
+    :return: three times None if the tag has no dedicated lanes
+    """
     if not item["cache_lanes"]:
         return None, None, None
     return (",".join(map(str, item["cache_lanes"])), tables.size(item["cache_own_bytes"]),

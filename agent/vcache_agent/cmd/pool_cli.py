@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of ``vcache`` about pools, and the devices that use them.
+"""The commands of ``vcache`` for pools and for the devices that use them.
 
-They work on device mapper themselves, as root, whether the agent runs or not.
+They use device mapper directly, need root, and do not need a running agent.
 """
 
 import argparse
@@ -27,64 +27,69 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 def add_commands(commands: Any) -> None:
     """Add the commands to those of ``vcache``."""
-    pool = commands.add_parser("pool", help="pools on cache devices")
+    pool = commands.add_parser("pool", help="manage pools on cache devices")
     pool_commands = pool.add_subparsers(required=True, metavar="COMMAND")
     command = pool_commands.add_parser(
-        "create", help="make a pool on a cache device, or find the one that is on it",
-        description="Make a pool on a cache device that begins with 4 KiB of zeroes, or put the "
-                    "one that is on it in use. Needed again after each start of the host.")
+        "create", help="create a pool on a cache device, or activate an existing one",
+        description="Create a pool on a cache device whose first 4 KiB are zero. If the device "
+                    "already has a pool, activate it. Run this again after each boot.")
     command.add_argument("name", metavar="NAME")
-    command.add_argument("device", metavar="DEVICE", help="an SSD, a partition, a volume")
+    command.add_argument("device", metavar="DEVICE",
+                         help="block device, such as an SSD, a partition or a logical volume")
     command.add_argument("--chunk-kib", type=_chunk, metavar="N",
-                         help="unit of the cache, a power of two from 64 to 16384 (1024)")
+                         help="chunk size of a new pool in KiB, a power of two from 64 to 16384 "
+                              "(1024)")
     _add_percents(command)
     _add_lanes(command)
     command.set_defaults(run=_create)
     command = pool_commands.add_parser(
-        "set", help="change a pool in use",
-        description="Change a pool in use. It lasts until the pool is removed, or the host "
-                    "stops: give 'pool create' the same then.")
+        "set", help="change the options of an active pool",
+        description="Change the options of an active pool. The change lasts until the pool is "
+                    "removed or the host is shut down; pass the same options to the next 'pool "
+                    "create'.")
     command.add_argument("name", metavar="NAME")
     _add_percents(command)
     command.set_defaults(run=_set, usage=command.error)
     command = pool_commands.add_parser(
-        "resize", help="use more or less of the cache device",
-        description="Use more or less of the cache device, while the pool is in use: make the "
-                    "device larger first, or smaller afterwards. A pool grows to four times the "
-                    "size that it was made with, and shrinks to a quarter of it. To shrink it "
-                    "takes as long as what is dirty there takes to its origins; interrupted, "
-                    "it goes on by itself.")
+        "resize", help="grow or shrink an active pool",
+        description="Change how much of the cache device an active pool uses. To grow, enlarge "
+                    "the device first; to shrink, reduce it afterwards. A pool can grow to four "
+                    "times its original size and shrink to a quarter of it. Before a pool "
+                    "shrinks, dirty data in the removed part is written to the origins. If the "
+                    "command is interrupted, the kernel continues.")
     command.add_argument("name", metavar="NAME")
     command.add_argument("size", type=_size, nargs="?", metavar="SIZE",
-                         help="bytes of the device, or with K, M, G, T (all of it)")
-    command.add_argument("--no-wait", action="store_true", help="return at once")
+                         help="new size in bytes, or with suffix K, M, G or T (the whole device)")
+    command.add_argument("--no-wait", action="store_true",
+                         help="do not wait until the pool has its new size")
     command.set_defaults(run=_resize)
-    command = pool_commands.add_parser("list", help="the pools, and who uses them")
-    command.add_argument("--json", action="store_true", help="for programs")
+    command = pool_commands.add_parser("list", help="list the pools and the devices that use them")
+    command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(run=_list)
     command = pool_commands.add_parser(
-        "remove", help="take a pool out of use; its cache device keeps what it has")
+        "remove", help="deactivate a pool; the data on its cache device is kept")
     command.add_argument("name", metavar="NAME")
     command.set_defaults(run=_remove)
     command = pool_commands.add_parser(
-        "drop", help="forget what a pool has of a volume that no device uses")
+        "drop", help="discard the cached data of a volume that no device uses")
     command.add_argument("name", metavar="NAME")
     command.add_argument("volume", type=_volume, metavar="VOLUME")
     command.add_argument("--force", action="store_true",
-                         help="also what is only in the cache")
+                         help="also discard dirty data, which is lost")
     _add_state(command)
     command.set_defaults(run=_drop)
     _add_attach(commands)
     command = commands.add_parser(
-        "detach", help="take the cache of a device away, when all is on its origin",
-        description="Write everything to the origin, take the cache away and put the device's "
-                    "own table back. It may be in use. Can be interrupted and called again.")
+        "detach", help="write back the cache of a device and remove it",
+        description="Write all dirty data to the origin, remove the cache, and restore the "
+                    "device's original table. The device may be in use. If the command is "
+                    "interrupted, run it again.")
     command.add_argument("device", metavar="DEVICE", help="path or name of a mapped device")
     command.add_argument("--force", action="store_true",
-                         help="give up what only a cache has that has failed")
+                         help="if the cache has failed, discard the data that is only there")
     _add_state(command)
     command.set_defaults(run=_detach)
-    command = commands.add_parser("mode", help="change the mode of a device that has a cache")
+    command = commands.add_parser("mode", help="change the mode of a cached device")
     command.add_argument("device", metavar="DEVICE", help="path or name of a mapped device")
     command.add_argument("mode", choices=attach.CACHED, metavar="|".join(attach.CACHED))
     _add_state(command)
@@ -93,12 +98,12 @@ def add_commands(commands: Any) -> None:
 
 def _add_percents(command: argparse.ArgumentParser) -> None:
     command.add_argument("--reads-percent", type=_percent, metavar="N",
-                         help="what was read goes first where it is more than this of what a "
-                              "disk has in the pool, 0 to 100 (75)")
+                         help="evict promoted chunks of a disk first while they exceed this "
+                              "percentage of its chunks, 0 to 100 (75)")
     command.add_argument("--hot-percent", type=_percent, metavar="N",
-                         help="where more than this of what a disk has in shared lanes is hot, "
-                              "it changes places with what is cold in its own, 0 to 100 (20); "
-                              "100: never")
+                         help="when more than this percentage of a disk's blocks in shared lanes "
+                              "is hot, exchange them with cold blocks in its dedicated lanes, 0 "
+                              "to 100 (20); 100: never")
 
 
 def _percents(arguments: argparse.Namespace) -> dict[str, int]:
@@ -109,11 +114,11 @@ def _percents(arguments: argparse.Namespace) -> dict[str, int]:
 def _add_lanes(command: argparse.ArgumentParser) -> None:
     group = command.add_mutually_exclusive_group()
     group.add_argument("--lanes", type=_lanes, metavar="N",
-                       help="so many parts of the device, of a size, that do not disturb each "
-                            "other, 1 to 64; an instance may have one for itself (1)")
+                       help="divide the device into N lanes of equal size, 1 to 64; a lane can be "
+                            "dedicated to one instance (1)")
     group.add_argument("--lane", dest="lanes", type=_size, action="append", metavar="SIZE",
-                       help="the next part of the device, in bytes or with K, M, G, T; may be "
-                            "given up to 63 times, what is left is one more")
+                       help="size of the next lane in bytes, or with suffix K, M, G or T; up to "
+                            "63 times, the rest of the device is one more lane")
 
 
 def _lanes(text: str) -> int:
@@ -122,30 +127,32 @@ def _lanes(text: str) -> int:
 
 def _add_attach(commands: Any) -> None:
     command = commands.add_parser(
-        "attach", help="put a cache under a mapped device, which may be in use",
-        description="Make a mapped device, such as a logical volume, a volume of a pool. Its path "
-                    "stays the same and it may be in use: its table moves to a second device, "
-                    "which becomes the origin. A vcache device in mode flush-only gets a cache "
-                    "as it is.")
+        "attach", help="add a cache to a mapped device",
+        description="Add a cache to a mapped device, such as a logical volume. The device may be "
+                    "in use and its path does not change: its table moves to a second device, "
+                    "which becomes the origin. A vcache device in mode flush-only needs no "
+                    "second device.")
     command.add_argument("device", metavar="DEVICE", help="path or name of a mapped device")
     command.add_argument("--pool", required=True, metavar="NAME")
     command.add_argument("--mode", choices=attach.CACHED, default="writeback",
                          help="(%(default)s)")
     command.add_argument("--volume", type=_volume, metavar="N",
-                         help="number in the pool (the one it had, or the lowest free one)")
+                         help="volume number in the pool (the previous number of the device, or "
+                              "the lowest free one)")
     group = command.add_mutually_exclusive_group()
-    group.add_argument("--tag", type=_tag, metavar="N", help="all of it is one virtual disk's")
+    group.add_argument("--tag", type=_tag, metavar="N",
+                       help="the whole device is one virtual disk, with this tag")
     group.add_argument("--filesystem", action="store_true",
-                       help="it has a file system with disk images")
+                       help="the device has a file system with disk images")
     command.add_argument("--recover", action="store_true",
-                         help="what the pool has of volume N is this device's data")
+                         help="accept the pool's data of volume N as data of this device")
     _add_state(command)
     command.set_defaults(run=_attach)
 
 
 def _add_state(command: argparse.ArgumentParser) -> None:
     command.add_argument("--state", type=Path, default=Path("/var/lib/vcache/agent.sqlite"),
-                         metavar="PATH", help="the agent's state_path (%(default)s)")
+                         metavar="PATH", help="state_path of the agent (%(default)s)")
 
 
 def _number(text: str, low: int, high: int) -> int:
@@ -186,7 +193,10 @@ def _percent(text: str) -> int:
 
 @contextlib.contextmanager
 def _mapper() -> Iterator[Dm]:
-    """Connect to device mapper, if the target is there."""
+    """Connect to device mapper.
+
+    :raises ModuleNotLoaded: if the kernel has no target vcache
+    """
     if not _MODULE.is_dir():
         raise ModuleNotLoaded(errno.ENOENT, "the kernel has no target 'vcache': load the module "
                               "dm-vcache (modprobe dm-vcache)")
@@ -196,14 +206,18 @@ def _mapper() -> Iterator[Dm]:
 
 @contextlib.contextmanager
 def _store(path: Path) -> Iterator[Store]:
-    """Open the state, for the only one of these commands that runs."""
+    """Open the agent's store and take the lock of the commands that change devices.
+
+    :raises PoolError: if another such command is running
+    """
     store = Store(path)
     fd = os.open(path.with_suffix(".attach"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise PoolError("another attach, detach or mode runs; wait for its end") from None
+            raise PoolError("another attach, detach, mode or pool drop command is running; wait "
+                            "until it ends") from None
         yield store
     finally:
         os.close(fd)
@@ -223,7 +237,7 @@ def _create(arguments: argparse.Namespace) -> None:
 def _set(arguments: argparse.Namespace) -> None:
     percents = _percents(arguments)
     if not percents:
-        arguments.usage("give --reads-percent, --hot-percent, or both")
+        arguments.usage("one of --reads-percent, --hot-percent is required")
     with _mapper() as dm:
         _say(pools.tune(dm, arguments.name, percents))
 
