@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.box.inside import run
+from tests.box.steps import at_end
 
 _NULLB = Path("/sys/kernel/config/nullb")
 
@@ -18,38 +19,31 @@ def null_block(name: str, **settings: int) -> Iterator[str]:
     """
     folder = _NULLB / name
     folder.mkdir()
-    try:
+    with at_end(folder.rmdir), at_end((folder / "power").write_text, "0"):
         for key, value in settings.items():
             (folder / key).write_text(str(value))
         (folder / "power").write_text("1")
         yield f"/dev/{name}"
-    finally:
-        (folder / "power").write_text("0")
-        folder.rmdir()
 
 
 @contextlib.contextmanager
-def mapped(name: str, table: str, *, timeout: float = 120) -> Iterator[str]:
+def mapped(name: str, table: str, *, timeout: float = 300) -> Iterator[str]:
     """Make a mapped device.
 
-    :param timeout: seconds that it may take to remove it
+    :param timeout: seconds that it may take to remove it; limits.py adapts them
     """
     run("dmsetup", "create", name, "--table", table)
-    try:
+    with at_end(run, "dmsetup", "remove", "--retry", name, timeout=timeout):
         yield f"/dev/mapper/{name}"
-    finally:
-        run("dmsetup", "remove", "--retry", name, timeout=timeout)
 
 
 @contextlib.contextmanager
-def mounted(device: str, folder: Path, *, timeout: float = 120) -> Iterator[Path]:
+def mounted(device: str, folder: Path, *, timeout: float = 300) -> Iterator[Path]:
     """Mount ext4.
 
-    :param timeout: seconds that it may take to unmount it
+    :param timeout: seconds that it may take to unmount it; limits.py adapts them
     """
     folder.mkdir(exist_ok=True)
     run("mount", "-t", "ext4", "-o", "noatime", device, str(folder))
-    try:
+    with at_end(run, "umount", str(folder), timeout=timeout):
         yield folder
-    finally:
-        run("umount", str(folder), timeout=timeout)

@@ -15,6 +15,10 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tests.box import steps
+from tests.box.limits import Deadline
+from tests.box.steps import at_end, on_error
+
 REPO = Path(__file__).resolve().parents[2]
 MODULE = "dm_vcache"
 LIBVIRT_SOCKET = Path("/run/libvirt/libvirt-sock")
@@ -35,22 +39,65 @@ auth_unix_ro = "none"
 auth_unix_rw = "none"
 """
 
-_START_SECONDS = 60
-_STOP_SECONDS = 20
+# Limits for what has hung, before limits.py adapts them to the machine; the slowest of
+# these things has taken a third of that in a box.
+_COMMAND_SECONDS = 300
+_START_SECONDS = 120
+_STOP_SECONDS = 60
+# For what has been killed to end. A process that waits for the kernel may never do.
+_KILL_SECONDS = 10
 
 
 class InsideError(Exception):
     """Something the command needs does not work in this box."""
 
 
-def run(*command: str, timeout: float = 120) -> str:
-    """Run a command and return its output; its errors are in the exception."""
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True,
-                          text=True, timeout=timeout, check=False)
-    if done.returncode:
-        raise InsideError(f"{' '.join(command)}: exit status {done.returncode}: "
-                          f"{done.stderr.strip() or done.stdout.strip()}")
-    return done.stdout
+def run(*command: str, timeout: float = _COMMAND_SECONDS) -> str:
+    """Run a command and return its output; its errors are in the exception.
+
+    :param timeout: seconds after which the command is taken to hang; limits.py adapts them
+    :raises InsideError: if it cannot be started, fails, or does not end
+    """
+    line = " ".join(command)
+    try:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True, errors="replace")
+    except OSError as error:
+        raise InsideError(f"{line}: {error}") from error
+    try:
+        output, errors = _output_of(process, line, Deadline(timeout))
+    except BaseException:
+        _kill(process)
+        raise
+    if process.returncode:
+        raise InsideError(f"{line}: exit status {process.returncode}: "
+                          f"{errors.strip() or output.strip()}")
+    return output
+
+
+def _output_of(process: subprocess.Popen[str], line: str, deadline: Deadline) -> tuple[str, str]:
+    """Wait for a process; return its output and its errors."""
+    while True:
+        try:
+            return process.communicate(timeout=deadline.left())
+        except subprocess.TimeoutExpired as expired:
+            if not deadline.passed():
+                continue
+            said = "".join(part.decode(errors="replace") if isinstance(part, bytes) else part or ""
+                           for part in (expired.output, expired.stderr)).strip()
+            text = f"its output so far:\n{said}" if said else "it has printed nothing"
+            raise InsideError(f"{line}: not finished after {deadline}; "
+                              f"{text}") from None
+
+
+def _kill(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
+    """End a process now, and do not wait for ever."""
+    process.kill()
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_KILL_SECONDS)
 
 
 def progress(text: str) -> None:
@@ -89,21 +136,39 @@ def domain_type() -> str:
     return "kvm" if os.access("/dev/kvm", os.R_OK | os.W_OK) else "qemu"
 
 
-def _terminate(process: subprocess.Popen[bytes]) -> None:
+def stop(process: subprocess.Popen[str] | subprocess.Popen[bytes], name: str,
+         seconds: float = _STOP_SECONDS) -> None:
+    """Have a process end; kill it if it does not.
+
+    :param name: what it is called in the error
+    :param seconds: that it may take; limits.py adapts them
+    :raises InsideError: if it has not ended in time
+    """
     process.terminate()
-    try:
-        process.wait(_STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    deadline = Deadline(seconds)
+    while True:
+        try:
+            process.wait(deadline.left())
+            return
+        except subprocess.TimeoutExpired:
+            if not deadline.passed():
+                continue
+        _kill(process)
+        ended = "" if process.poll() is not None else ", nor when it was killed"
+        raise InsideError(f"{name}: it did not end within {deadline} of "
+                          f"SIGTERM{ended}")
 
 
 def _wait_for(socket: Path, process: subprocess.Popen[bytes], log: Path) -> None:
     name = log.stem
-    limit = time.monotonic() + _START_SECONDS
+    deadline = Deadline(_START_SECONDS)
     while not socket.exists():
-        if process.poll() is not None or time.monotonic() > limit:
-            raise InsideError(f"{name}: no {socket}: {log.read_text()[-2000:]}")
+        if process.poll() is not None:
+            raise InsideError(f"{name}: ended with status {process.returncode}: "
+                              f"{log.read_text()[-2000:]}")
+        if deadline.passed():
+            raise InsideError(f"{name}: no {socket} after {deadline}: "
+                              f"{log.read_text()[-2000:]}")
         time.sleep(0.1)
 
 
@@ -112,11 +177,8 @@ def _daemon(command: Sequence[str], socket: Path, logs: Path) -> subprocess.Pope
     with open(log, "ab") as file:
         process = subprocess.Popen(list(command), stdin=subprocess.DEVNULL,
                                    stdout=file, stderr=file)
-    try:
+    with on_error(stop, process, log.stem):
         _wait_for(socket, process, log)
-    except InsideError:
-        _terminate(process)
-        raise
     return process
 
 
@@ -142,17 +204,17 @@ def libvirt(hook: Path | None = None) -> Iterator[None]:
         (HOOKS / "qemu.d").mkdir(parents=True, exist_ok=True)
         (HOOKS / "qemu.d" / hook.name).symlink_to(hook.resolve())
     virtlogd = _daemon(["virtlogd"], Path("/run/libvirt/virtlogd-sock"), logs)
-    try:
+    with at_end(stop, virtlogd, "virtlogd"):
         libvirtd = _daemon(["libvirtd"], LIBVIRT_SOCKET, logs)
-        try:
+        with at_end(stop, libvirtd, "libvirtd"):
             run("virsh", "-q", "list")
-            yield
-            for name in domains():
-                run("virsh", "destroy", name)
-        finally:
-            _terminate(libvirtd)
-    finally:
-        _terminate(virtlogd)
+            with at_end(_destroy_all):
+                yield
+
+
+def _destroy_all() -> None:
+    """Destroy all domains that run."""
+    steps.each(lambda name: run("virsh", "destroy", name), domains())
 
 
 def main() -> None:
@@ -166,6 +228,12 @@ def main() -> None:
     with_libvirt = commands.add_parser("with-libvirt", help="run a command beside libvirtd")
     with_libvirt.add_argument("argv", nargs="+", metavar="COMMAND")
     a = p.parse_args()
+    with steps.explained("box"):
+        _do(a)
+
+
+def _do(a: argparse.Namespace) -> None:
+    """Do what the command line says."""
     if a.command == "module-load":
         load_module(*a.parameters)
     elif a.command == "module-unload":

@@ -6,19 +6,24 @@
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.box.inside import InsideError, run
+from tests.box.inside import InsideError, run, stop
+from tests.box.limits import Deadline
+from tests.box.steps import at_end, on_error
 
 REPO = Path(__file__).resolve().parents[2]
 PROGRAM = REPO / "build" / "firmware" / "vcache-ssd"
 NQN = "nqn.2026-01.org.example:box"
 _CONTROLLERS = Path("/sys/class/nvme")
-_SECONDS = 30
+
+# Longest that the program may take to start, or a device to appear; limits.py adapts it.
+_SECONDS = 60
 
 
 def build() -> None:
@@ -46,6 +51,11 @@ class Ssd:
         self._options = [str(option) for option in options]
         self._port = 0
         self._start()
+        with on_error(stop, self._process, "vcache-ssd"):
+            self._connect(reconnect)
+
+    def _connect(self, reconnect: int) -> None:
+        """Have Linux's host connect."""
         before = set(_CONTROLLERS.glob("nvme*"))
         fabrics = os.open("/dev/nvme-fabrics", os.O_RDWR)
         try:
@@ -62,21 +72,40 @@ class Ssd:
         return f"/dev/{name}"
 
     def _wait(self, what: object, name: str) -> None:
-        deadline = time.monotonic() + _SECONDS
+        deadline = Deadline(_SECONDS)
         while not what():  # type: ignore[operator]
-            if time.monotonic() > deadline:
-                raise InsideError(f"{name} is not there after {_SECONDS} s")
+            if self._process.poll() is not None:
+                raise InsideError(f"{name}: vcache-ssd ended with status "
+                                  f"{self._process.returncode}")
+            if deadline.passed():
+                raise InsideError(f"{name} is not there after {deadline}")
             time.sleep(0.05)
 
     def _start(self) -> None:
         self._process = subprocess.Popen(
             [PROGRAM, "--listen", f"127.0.0.1:{self._port}", "--nqn", NQN, *self._options],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        with on_error(stop, self._process, "vcache-ssd"):
+            said = self._first_line()
+            if len(said.split()) != 4:
+                raise InsideError(f"vcache-ssd did not start: it printed {said!r}")
+        self._port = int(said.split()[3].rpartition(":")[2])
+
+    def _first_line(self) -> str:
+        """Return the first line that the program prints, or what there is of it in time."""
         assert self._process.stdout
-        said = self._process.stdout.readline().split()
-        if len(said) != 4:
-            raise InsideError("vcache-ssd did not start")
-        self._port = int(said[3].rpartition(":")[2])
+        said = b""
+        deadline = Deadline(_SECONDS)
+        while not said.endswith(b"\n"):
+            if not select.select([self._process.stdout], [], [], deadline.left())[0]:
+                if deadline.passed():
+                    break
+                continue
+            more = os.read(self._process.stdout.fileno(), 4096)
+            if not more:
+                break
+            said += more
+        return said.decode(errors="replace")
 
     def model(self) -> str:
         """Return what the drive calls itself."""
@@ -108,10 +137,11 @@ class Ssd:
 
     def close(self) -> None:
         """Disconnect the host and end the drive."""
-        with contextlib.suppress(FileNotFoundError):
-            (self._controller / "delete_controller").write_text("1")
-        self._process.terminate()
-        self._process.wait(_SECONDS)
+        with at_end(stop, self._process, "vcache-ssd"):
+            # One that an error has left paused would not answer.
+            self.resume()
+            with contextlib.suppress(FileNotFoundError):
+                (self._controller / "delete_controller").write_text("1")
 
 
 @contextlib.contextmanager
@@ -120,10 +150,8 @@ def ssd(*options: str) -> Iterator[Ssd]:
     run("ip", "link", "set", "lo", "up")
     run("modprobe", "nvme-tcp")
     drive = Ssd(options)
-    try:
+    with at_end(drive.close):
         yield drive
-    finally:
-        drive.close()
 
 
 def image_folder() -> Path:

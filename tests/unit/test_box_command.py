@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the box hands to virtme-run and to the script inside."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -113,17 +114,50 @@ def test_no_command() -> None:
         Box().run([])
 
 
-def test_time_limit_starts_with_the_command(tmp_path: Path) -> None:
+def test_time_limit_starts_with_the_command(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VCACHE_TIME_SCALE", "1")
     sleeper = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:
         with pytest.raises(box_module.BoxTimeout, match="not booted"):
             box_module._wait(sleeper, _state(tmp_path, None), 60, ["true"], boot=0)
         (tmp_path / "io" / "started").touch()
-        with pytest.raises(box_module.BoxTimeout, match="not finished after 0.1 s"):
+        (tmp_path / "io" / "step").write_text("demo: bare")
+        with pytest.raises(box_module.BoxTimeout,
+                           match="not finished after 0.1 s\nits last step: demo: bare"):
             box_module._wait(sleeper, tmp_path, 0.1, ["true"])
     finally:
         box_module._kill_group(sleeper)
     assert sleeper.poll() is not None
+
+
+def test_a_box_that_boots_slowly_gets_more_time(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VCACHE_TIME_SCALE", raising=False)
+    monkeypatch.setattr(box_module.limits, "measure", lambda: 1.0)
+    state = _state(tmp_path, None)
+    process = subprocess.Popen(
+        ["sh", "-c", f"sleep 0.4; : > {state}/io/started; sleep 1; : > {state}/io/status"],
+        start_new_session=True)
+    try:
+        # Usual would be 0.1 s.
+        box_module._wait(process, state, 0.3, ["true"], boot=1.5)
+    finally:
+        box_module._kill_group(process)
+    assert (state / "io" / "status").exists()
+
+
+def test_a_fault_of_the_kernel_is_what_made_the_box_hang(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VCACHE_TIME_SCALE", "1")
+    state = _state(tmp_path, None)
+    (state / "io" / "started").touch()
+    script = ["sh", "-c", "echo INFO: possible recursive locking detected >&2; exec sleep 60"]
+    monkeypatch.setattr(Box, "_virtme_run", lambda *_arguments: script)
+    monkeypatch.setattr(Box, "_has_pulse", lambda box: False)
+    with open(os.devnull, "wb") as out, \
+            pytest.raises(KernelSplat, match="recursive locking(.|\n)*then: .*not finished"):
+        Box()._boot("6.1.0-1-amd64", state, ["true"], 1, False, out, out)
 
 
 def test_bad_option_is_named(capsys: pytest.CaptureFixture[str]) -> None:
