@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is made from the spec for the agent (Python) and the docs (reST)."""
+"""Generates the Python modules of the agent and the reST reference page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLUMNS = 79  # as ruff is set up for the repository
 
 
 def comment(text: str, prefix: str = '#: ', indent: str = '') -> list[str]:
-    """A ``#:`` comment, which Sphinx takes as the doc of what follows."""
+    """A ``#:`` comment: Sphinx documents the following item with it."""
     return textwrap.wrap(
         one_line(text),
         COLUMNS,
@@ -33,7 +33,7 @@ def comment(text: str, prefix: str = '#: ', indent: str = '') -> list[str]:
 
 
 def docstring(text: str) -> list[str]:
-    """A class docstring: the first sentence, then the rest, if any."""
+    """A class docstring: the first sentence, then any further text."""
     first, _, rest = one_line(text).partition('. ')
     if not rest:
         return [f'    """{first}"""', '']
@@ -80,7 +80,7 @@ def python_attributes(spec: Spec, set_name: str, base: str, name: str) -> str:
         f"        ('{c_name('a', set_name, 'pad')}', 'none'),",
         '    )',
     ]
-    # pyroute2 looks up a nested class by its name on the class around it.
+    # pyroute2 looks up a nested class by name in the enclosing class.
     for inner in dict.fromkeys(nested):
         lines += ['', f'    {py_class(inner)} = {py_class(inner)}']
     return '\n'.join(lines) + '\n'
@@ -108,7 +108,7 @@ def python_struct(struct: dict[str, Any]) -> str:
 
 
 def set_order(spec: Spec) -> list[str]:
-    """Attribute sets, those that are nested in others first."""
+    """Attribute sets, nested ones before those that contain them."""
     nested = {
         attribute.raw['nested-attributes']
         for attributes in spec.sets.values()
@@ -169,7 +169,7 @@ def python_messages(spec: Spec) -> str:
         f'# Do not edit, generated from {SPEC_NAME} by generate.py.',
         f'"""Messages of the generic-netlink family "{spec.name}".',
         '',
-        'pyroute2 takes longer to import than most commands take: spec.py does without.',
+        'Importing pyroute2 takes longer than most commands. spec.py does not need it.',
         '"""',
         '',
         'from pyroute2.netlink import genlmsg, nla',
@@ -197,7 +197,7 @@ def python_messages(spec: Spec) -> str:
     sections.append(
         '\n'.join(
             [
-                '#: Which message a command carries, in both directions.',
+                '#: Message class of each command, for requests and replies.',
                 'MESSAGES: dict[Command, type[genlmsg]] = {',
                 *commands,
                 '}',
@@ -214,7 +214,7 @@ def heading(text: str, mark: str) -> list[str]:
 
 
 def attribute_type(attribute: Attribute) -> str:
-    """An attribute's type with what restricts it, for the reference."""
+    """The type of an attribute with its restrictions, for the reference."""
     raw = attribute.raw
     text = attribute.kind
     if attribute.kind == 'nest':
@@ -265,13 +265,14 @@ def operation_reference(op: Operation) -> list[str]:
     wrapped: list[str] = []
     for line in lines:
         wrapped += textwrap.wrap(
-            line, COLUMNS, subsequent_indent='  ' * line.startswith('* ')
+            line, COLUMNS, subsequent_indent='  ' * line.startswith('* '),
+            break_on_hyphens=False,
         ) or ['']
     return [*wrapped, '']
 
 
 def reference(spec: Spec) -> str:
-    """doc/source/reference/netlink.rst: the family for people."""
+    """doc/source/reference/netlink.rst: the reference page."""
     out = [
         f'.. Do not edit, generated from {SPEC_NAME} by generate.py.',
         '',
@@ -282,8 +283,8 @@ def reference(spec: Spec) -> str:
         'multicast groups: '
         + ', '.join(f'``{group}``' for group in spec.groups)
         + '.',
-        'Requests are checked strictly: an attribute that a command does not',
-        'know is refused, and the extended acknowledgement says which one.',
+        'Requests are checked strictly. A request with an unknown attribute',
+        'is refused, and the extended acknowledgement names the attribute.',
         '',
         *heading('Commands', '-'),
     ]

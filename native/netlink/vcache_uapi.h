@@ -10,7 +10,7 @@
 
 #define VCACHE_MCGRP_EVENTS	"events"
 
-/* Longest tag name in bytes. */
+/* Maximum length of a tag name in bytes. */
 #define VCACHE_NAME_MAX	127
 
 /* Largest tag number. */
@@ -19,35 +19,36 @@
 /* Largest weight. */
 #define VCACHE_WEIGHT_MAX	1000
 
-/* Most cgroups of one tag. */
+/* Maximum number of cgroups of a tag. */
 #define VCACHE_CGROUPS_MAX	16
 
 /*
  * Buckets of a latency histogram. Bucket b counts values of
  * [lower(b), lower(b + 1)) ns, four buckets to each power of two;
  * lower(b) = b for b < 4, else (4 + b % 4) << (b / 4 - 1).
- * The last bucket takes everything above.
+ * The last bucket counts all larger values.
  */
 #define VCACHE_HISTOGRAM_BUCKETS	128
 
-/* Points of a miss curve, the first for no cache at all. */
+/* Points of a miss-ratio curve. The first is for a cache of size 0. */
 #define VCACHE_CURVE_POINTS	1025
 
-/* A block that was read so often is as hot as can be. */
+/* Maximum heat of a block. */
 #define VCACHE_HEAT_MAX	15
 
-/* Most runs of one cache-prefetch. */
+/* Maximum number of runs of one cache-prefetch. */
 #define VCACHE_PREFETCH_RUNS_MAX	2048
 
 /**
  * enum vcache_mode - What a device does with writes.
  * @VCACHE_MODE_FLUSH_ONLY: a tagged write buffer over the origin, no cache
  *   device
- * @VCACHE_MODE_WRITEBACK: write-outs go to the log of their tag in a cache, and
- *   to the origin later
- * @VCACHE_MODE_WRITETHROUGH: write-outs go to the origin, the cache has copies
- * @VCACHE_MODE_NONE: requests go to the origin as they are, flushes are device-
- *   wide
+ * @VCACHE_MODE_WRITEBACK: write-outs go to the log of their tag in the cache,
+ *   and to the origin later
+ * @VCACHE_MODE_WRITETHROUGH: write-outs go to the origin; the cache holds
+ *   copies for reads
+ * @VCACHE_MODE_NONE: requests go to the origin unchanged; flushes cover the
+ *   whole device
  */
 enum vcache_mode {
 	VCACHE_MODE_FLUSH_ONLY,
@@ -57,7 +58,7 @@ enum vcache_mode {
 };
 
 /**
- * enum vcache_scope - How a request gets its tag.
+ * enum vcache_scope - How the tag of a request is determined.
  * @VCACHE_SCOPE_VOLUME: one fixed tag for the whole device
  * @VCACHE_SCOPE_FILESYSTEM: by the submitter's cgroup and the image's extents
  */
@@ -67,15 +68,15 @@ enum vcache_scope {
 };
 
 /**
- * enum vcache_isolation - How data is made durable, and so whether tags are
- *   isolated.
- * @VCACHE_ISOLATION_WRITE_THROUGH: the origin has no volatile cache, a
+ * enum vcache_isolation - How data is made durable, which decides whether
+ *   flushes of tags are isolated.
+ * @VCACHE_ISOLATION_WRITE_THROUGH: the origin has no volatile cache; a
  *   completed write is durable
  * @VCACHE_ISOLATION_FUA: each write-out carries FUA
- * @VCACHE_ISOLATION_DEGRADED: the origin has a volatile cache and no FUA,
- *   flushes are device-wide
- * @VCACHE_ISOLATION_TAGGED: the origin understands tags, a tagged flush makes a
- *   tag's write-outs durable
+ * @VCACHE_ISOLATION_DEGRADED: the origin has a volatile cache and no FUA;
+ *   flushes cover the whole device
+ * @VCACHE_ISOLATION_TAGGED: the origin supports tags; a tagged flush makes the
+ *   write-outs of a tag durable
  */
 enum vcache_isolation {
 	VCACHE_ISOLATION_WRITE_THROUGH,
@@ -85,17 +86,16 @@ enum vcache_isolation {
 };
 
 /**
- * enum vcache_event_kind - What happened.
- * @VCACHE_EVENT_KIND_PRESSURE: writers of a tag had to wait for room in its
- *   buffer
- * @VCACHE_EVENT_KIND_ORIGIN_ERROR: a write-out to the origin failed, the data
- *   stays buffered
- * @VCACHE_EVENT_KIND_ORIGIN_OK: write-outs that had failed have all succeeded
+ * enum vcache_event_kind - Kind of an event.
+ * @VCACHE_EVENT_KIND_PRESSURE: writes of a tag waited for space in its buffer
+ * @VCACHE_EVENT_KIND_ORIGIN_ERROR: a write-out to the origin failed; the data
+ *   stays in the buffer
+ * @VCACHE_EVENT_KIND_ORIGIN_OK: all write-outs that had failed have succeeded
  *   since
- * @VCACHE_EVENT_KIND_EXTENTS_LOST: a tag's extents were dropped (no memory for
- *   a discard), set again
- * @VCACHE_EVENT_KIND_TAGS_LOST: the origin refused a tagged command, FUA is
- *   used until device-set tells its tags again
+ * @VCACHE_EVENT_KIND_EXTENTS_LOST: the extents of a tag were dropped (no memory
+ *   for a discard) and must be set again
+ * @VCACHE_EVENT_KIND_TAGS_LOST: the origin refused a tagged command; FUA is
+ *   used until the next device-set
  * @VCACHE_EVENT_KIND_CACHE_LOST: the cache device of the pool has failed
  */
 enum vcache_event_kind {
@@ -108,8 +108,8 @@ enum vcache_event_kind {
 };
 
 /**
- * struct vcache_extent - A run of sectors. Host byte order; sorted, not empty,
- *   not overlapping.
+ * struct vcache_extent - A range of sectors, in host byte order. Extents are
+ *   sorted, not empty, and do not overlap.
  * @start: first sector (512 bytes) on the mapped device
  * @len: number of sectors, at least 1
  */
@@ -119,10 +119,12 @@ struct vcache_extent {
 };
 
 /**
- * struct vcache_cached_run - A run of blocks in the cache. Host byte order.
- * @start: first sector (512 bytes) on the mapped device, of a block of 4 KiB
- * @len: number of sectors, whole blocks, at least one
- * @heat: how often its blocks were read of late, up to heat-max
+ * struct vcache_cached_run - A range of blocks in the cache, in host byte
+ *   order.
+ * @start: first sector (512 bytes) on the mapped device, the first of a 4 KiB
+ *   block
+ * @len: number of sectors, in whole blocks, at least one block
+ * @heat: number of recent reads of the blocks, up to heat-max
  */
 struct vcache_cached_run {
 	__u64 start;
@@ -140,21 +142,22 @@ struct vcache_cached_run {
  * @VCACHE_A_DEVICE_ISOLATION: isolation
  * @VCACHE_A_DEVICE_SECTORS: size of the device in sectors
  * @VCACHE_A_DEVICE_ORIGIN: major:minor of the origin
- * @VCACHE_A_DEVICE_DIRTY_BYTES: completed writes not yet durable
- * @VCACHE_A_DEVICE_TAGS: number of tags with hTag
+ * @VCACHE_A_DEVICE_DIRTY_BYTES: completed writes that are not yet durable
+ * @VCACHE_A_DEVICE_TAGS: number of tags
  * @VCACHE_A_DEVICE_SUSPENDED: the device is suspended
- * @VCACHE_A_DEVICE_BROKEN: write-outs to the origin fail at present
- * @VCACHE_A_DEVICE_POOL: major:minor of the pool's mapped device, with a cache
+ * @VCACHE_A_DEVICE_BROKEN: write-outs to the origin fail
+ * @VCACHE_A_DEVICE_POOL: major:minor of the pool's mapped device, if the device
+ *   has a cache
  * @VCACHE_A_DEVICE_VOLUME: number of the origin in the pool
- * @VCACHE_A_DEVICE_CACHE_DIRTY_BYTES: in the cache and not on the origin yet
- * @VCACHE_A_DEVICE_CACHE_BROKEN: the cache or the origin below it fails at
- *   present
- * @VCACHE_A_DEVICE_ORIGIN_NSID: NVMe namespace of the origin; 0: send no tagged
- *   commands
- * @VCACHE_A_DEVICE_ORIGIN_TAG_MAX: largest tag the origin knows, from its log
- *   page C0h
- * @VCACHE_A_DEVICE_ORIGIN_INSTANCE: what the origin's log page C0h says of this
- *   power-on, not 0
+ * @VCACHE_A_DEVICE_CACHE_DIRTY_BYTES: data in the cache that is not on the
+ *   origin yet
+ * @VCACHE_A_DEVICE_CACHE_BROKEN: the cache device or the origin fails
+ * @VCACHE_A_DEVICE_ORIGIN_NSID: NVMe namespace ID of the origin; 0: send no
+ *   tagged commands
+ * @VCACHE_A_DEVICE_ORIGIN_TAG_MAX: largest tag that the origin supports, from
+ *   its log page C0h
+ * @VCACHE_A_DEVICE_ORIGIN_INSTANCE: power-on identifier from the origin's log
+ *   page C0h, not 0
  * @VCACHE_A_DEVICE_PAD: aligns 64-bit values, no content
  */
 enum vcache_a_device {
@@ -189,38 +192,38 @@ enum vcache_a_device {
  * @VCACHE_A_TAG_MAJOR: major number of the mapped device
  * @VCACHE_A_TAG_MINOR: minor number of the mapped device
  * @VCACHE_A_TAG_ID: tag number
- * @VCACHE_A_TAG_NAME: free text for people
- * @VCACHE_A_TAG_WEIGHT: share of the buffer memory and of the cache
- * @VCACHE_A_TAG_CGROUP: cgroup v2 id (inode of its directory); replaces the
- *   tag's list; 0 alone empties it
- * @VCACHE_A_TAG_EXTENTS: extents, see tag-extents
+ * @VCACHE_A_TAG_NAME: descriptive text
+ * @VCACHE_A_TAG_WEIGHT: weight for the division of buffer memory and cache
+ * @VCACHE_A_TAG_CGROUP: cgroup v2 id (inode number of its directory); the given
+ *   ids replace the tag's list; a single 0 empties it
+ * @VCACHE_A_TAG_EXTENTS: extents of the tag, see tag-extents
  * @VCACHE_A_TAG_EXTENTS_BEGIN: first message of a new extent list
  * @VCACHE_A_TAG_EXTENTS_COMMIT: last message of a new extent list
- * @VCACHE_A_TAG_EXTENTS_COUNT: extents in force
- * @VCACHE_A_TAG_EXTENTS_SECTORS: sectors in force
- * @VCACHE_A_TAG_LIMIT_BYTES: most buffered bytes of this tag now
- * @VCACHE_A_TAG_DIRTY_BYTES: completed writes not yet durable
- * @VCACHE_A_TAG_INFLIGHT_BYTES: of these being written to the origin
+ * @VCACHE_A_TAG_EXTENTS_COUNT: number of active extents
+ * @VCACHE_A_TAG_EXTENTS_SECTORS: number of sectors in active extents
+ * @VCACHE_A_TAG_LIMIT_BYTES: current maximum of buffered bytes
+ * @VCACHE_A_TAG_DIRTY_BYTES: completed writes that are not yet durable
+ * @VCACHE_A_TAG_INFLIGHT_BYTES: part of dirty-bytes that is being written out
  * @VCACHE_A_TAG_STATS: stats
- * @VCACHE_A_TAG_BROKEN: write-outs of this tag fail at present
- * @VCACHE_A_TAG_MODE: what becomes of its writes on a device in writeback mode:
- *   writeback, writethrough or flush-only; elsewhere that of the device
- * @VCACHE_A_TAG_CACHED_BYTES: in chunks of the cache device that are its own
- * @VCACHE_A_TAG_CACHE_DIRTY_BYTES: of these not on the origin yet
- * @VCACHE_A_TAG_CACHE_MIN_BYTES: its share of the cache is at least this, in
- *   whole chunks, if all of these fit; what they leave is shared by weight
- * @VCACHE_A_TAG_CACHE_MAX_BYTES: most that it may have in any case, in whole
- *   chunks, two at least; 0: no limit
- * @VCACHE_A_TAG_CACHE_SHARE_BYTES: its share now: what it has even if all want
- *   more
- * @VCACHE_A_TAG_PREFETCH_WAITING_BYTES: of cache-prefetch, what has not come to
- *   its end
- * @VCACHE_A_TAG_PREFETCHED_BYTES: what cache-prefetch has brought into the
+ * @VCACHE_A_TAG_BROKEN: write-outs of this tag fail
+ * @VCACHE_A_TAG_MODE: mode of the tag: writeback, writethrough or flush-only on
+ *   a device in mode writeback, otherwise the mode of the device
+ * @VCACHE_A_TAG_CACHED_BYTES: size of the tag's chunks on the cache device
+ * @VCACHE_A_TAG_CACHE_DIRTY_BYTES: part of cached-bytes that is not on the
+ *   origin yet
+ * @VCACHE_A_TAG_CACHE_MIN_BYTES: minimum share of the cache, in whole chunks;
+ *   reduced in proportion if the minima of all tags do not fit
+ * @VCACHE_A_TAG_CACHE_MAX_BYTES: maximum size in the cache, in whole chunks, at
+ *   least two; 0: no limit
+ * @VCACHE_A_TAG_CACHE_SHARE_BYTES: current fair share
+ * @VCACHE_A_TAG_PREFETCH_WAITING_BYTES: data of cache-prefetch requests that is
+ *   still to be processed
+ * @VCACHE_A_TAG_PREFETCHED_BYTES: data that cache-prefetch has read into the
  *   cache
- * @VCACHE_A_TAG_CACHE_LANES: lanes of the pool that it has for itself, a bit
- *   each; 0: none
- * @VCACHE_A_TAG_CACHE_OWN_BYTES: of cached-bytes those in its own lanes
- * @VCACHE_A_TAG_CACHE_HOT_BYTES: of those in shared lanes what is hot there
+ * @VCACHE_A_TAG_CACHE_LANES: bit mask of the lanes that are dedicated to the
+ *   tag; 0: none
+ * @VCACHE_A_TAG_CACHE_OWN_BYTES: part of cached-bytes in dedicated lanes
+ * @VCACHE_A_TAG_CACHE_HOT_BYTES: hot data in shared lanes
  * @VCACHE_A_TAG_PAD: aligns 64-bit values, no content
  */
 enum vcache_a_tag {
@@ -262,32 +265,32 @@ enum vcache_a_tag {
  * enum vcache_a_stats - attributes of the set "stats"
  * @VCACHE_A_STATS_READS: read requests
  * @VCACHE_A_STATS_READ_BYTES: read bytes
- * @VCACHE_A_STATS_READ_HIT_BYTES: of these served from the buffer
+ * @VCACHE_A_STATS_READ_HIT_BYTES: part of read-bytes that was served from the
+ *   buffer
  * @VCACHE_A_STATS_WRITES: write requests
  * @VCACHE_A_STATS_WRITE_BYTES: write bytes
- * @VCACHE_A_STATS_ABSORBED_BYTES: overwritten in the buffer before they were
+ * @VCACHE_A_STATS_ABSORBED_BYTES: data overwritten in the buffer before it was
  *   written out
  * @VCACHE_A_STATS_FUA_WRITES: writes with FUA
  * @VCACHE_A_STATS_WRITEOUTS: requests sent to the origin
  * @VCACHE_A_STATS_WRITEOUT_BYTES: writeout bytes
  * @VCACHE_A_STATS_WRITEOUT_ERRORS: writeout errors
  * @VCACHE_A_STATS_FLUSHES: flushes attributed to this tag
- * @VCACHE_A_STATS_FLUSH_NS: their summed latency
- * @VCACHE_A_STATS_FLUSH_HIST: their latency histogram, histogram-buckets times
- *   u64, host byte order
- * @VCACHE_A_STATS_WAITS: writes that waited for room
- * @VCACHE_A_STATS_WAIT_NS: their summed waiting time
+ * @VCACHE_A_STATS_FLUSH_NS: total latency of the flushes
+ * @VCACHE_A_STATS_FLUSH_HIST: latency histogram of the flushes, histogram-
+ *   buckets times u64, host byte order
+ * @VCACHE_A_STATS_WAITS: writes that waited for buffer space
+ * @VCACHE_A_STATS_WAIT_NS: total waiting time of these writes
  * @VCACHE_A_STATS_DISCARDS: discard requests
  * @VCACHE_A_STATS_DEVICE_FLUSHES: FLUSH commands sent to the origin for this
  *   tag (isolation=degraded)
  * @VCACHE_A_STATS_TAGGED_FLUSHES: tagged flushes sent to the origin
- * @VCACHE_A_STATS_CACHE_HIT_BYTES: reads served from the cache device
- * @VCACHE_A_STATS_MIGRATED_BLOCKS: blocks of 4 KiB copied between its own lanes
- *   and shared ones
- * @VCACHE_A_STATS_READ_NS: summed latency of its reads, from whatever they are
- *   served
- * @VCACHE_A_STATS_READ_HIST: their latency histogram, histogram-buckets times
- *   u64, host byte order
+ * @VCACHE_A_STATS_CACHE_HIT_BYTES: read data served from the cache device
+ * @VCACHE_A_STATS_MIGRATED_BLOCKS: 4 KiB blocks copied between dedicated and
+ *   shared lanes
+ * @VCACHE_A_STATS_READ_NS: total latency of all reads
+ * @VCACHE_A_STATS_READ_HIST: latency histogram of the reads, histogram-buckets
+ *   times u64, host byte order
  * @VCACHE_A_STATS_PAD: aligns 64-bit values, no content
  */
 enum vcache_a_stats {
@@ -325,14 +328,15 @@ enum vcache_a_stats {
  * @VCACHE_A_CURVE_MAJOR: major number of the mapped device
  * @VCACHE_A_CURVE_MINOR: minor number of the mapped device
  * @VCACHE_A_CURVE_ID: tag number
- * @VCACHE_A_CURVE_GRAIN_BYTES: by so much the cache of a point is larger than
- *   that of the one before; doubles as need be
- * @VCACHE_A_CURVE_FOOTPRINT_BYTES: about so much was accessed at all
- * @VCACHE_A_CURVE_READS: blocks of 4 KiB that were read
- * @VCACHE_A_CURVE_WRITES: and written
- * @VCACHE_A_CURVE_READ_MISSES: of the reads, those that an LRU cache of each
- *   size would have missed: curve-points times u64, host byte order
- * @VCACHE_A_CURVE_WRITE_MISSES: the same of the writes
+ * @VCACHE_A_CURVE_GRAIN_BYTES: difference in cache size between two points;
+ *   doubles as the footprint grows
+ * @VCACHE_A_CURVE_FOOTPRINT_BYTES: approximate size of all data that was
+ *   accessed
+ * @VCACHE_A_CURVE_READS: number of 4 KiB blocks read
+ * @VCACHE_A_CURVE_WRITES: number of 4 KiB blocks written
+ * @VCACHE_A_CURVE_READ_MISSES: reads that an LRU cache of each size would have
+ *   missed: curve-points times u64, host byte order
+ * @VCACHE_A_CURVE_WRITE_MISSES: as read-misses
  * @VCACHE_A_CURVE_PAD: aligns 64-bit values, no content
  */
 enum vcache_a_curve {
@@ -376,11 +380,12 @@ enum vcache_a_event {
  * enum vcache_a_cached - attributes of the set "cached"
  * @VCACHE_A_CACHED_MAJOR: major number of the mapped device
  * @VCACHE_A_CACHED_MINOR: minor number of the mapped device
- * @VCACHE_A_CACHED_ID: tag number; a tag that was removed may have something
- *   there still
+ * @VCACHE_A_CACHED_ID: tag number; a removed tag may still have data in the
+ *   cache
  * @VCACHE_A_CACHED_RUNS: runs
- * @VCACHE_A_CACHED_CACHED_BYTES: in chunks of the cache device that are its own
- * @VCACHE_A_CACHED_CACHE_DIRTY_BYTES: of these not on the origin yet
+ * @VCACHE_A_CACHED_CACHED_BYTES: size of the tag's chunks on the cache device
+ * @VCACHE_A_CACHED_CACHE_DIRTY_BYTES: part of cached-bytes that is not on the
+ *   origin yet
  * @VCACHE_A_CACHED_PAD: aligns 64-bit values, no content
  */
 enum vcache_a_cached {
@@ -402,34 +407,34 @@ enum vcache_a_cached {
  * @VCACHE_CMD_DEVICE_GET: Dump the devices.
  * @VCACHE_CMD_TAG_GET: Get one tag (major, minor, id), or dump the tags of a
  *   device (major, minor) or of all devices.
- * @VCACHE_CMD_TAG_SET: Make a tag or change it; what is not given stays. Volume
- *   scope has only the tag of its table line.
- * @VCACHE_CMD_TAG_DEL: Remove a tag. Its buffered data is taken over by hTag,
- *   so every flush covers it; nothing is dropped.
+ * @VCACHE_CMD_TAG_SET: Create or change a tag. Attributes that are not given do
+ *   not change. A device in volume scope has only the tag of its table.
+ * @VCACHE_CMD_TAG_DEL: Remove a tag. hTag takes over its buffered data, so
+ *   every flush covers it. No data is dropped.
  * @VCACHE_CMD_TAG_EXTENTS: Replace the extents of a tag. A long list takes
- *   several messages: the first has extents-begin, the last extents-commit, a
- *   short one both; the old list is in force until the commit. Sectors may be
- *   owned by one tag only; a commit that claims another tag's sectors is
- *   refused whole.
- * @VCACHE_CMD_EVENT_NTF: Something an operator or the agent should know.
- * @VCACHE_CMD_DEVICE_SET: Tell that a device's origin is an NVMe namespace that
- *   understands tags, or with origin-nsid 0 that it is not to be used so.
- *   Refused when the origin is no NVMe namespace itself or does not take a
- *   tagged flush.
+ *   several messages: the first has extents-begin, the last extents-commit. A
+ *   list of one message has both. The old list is active until the commit. A
+ *   sector can belong to one tag only. A commit with sectors of another tag is
+ *   refused as a whole.
+ * @VCACHE_CMD_EVENT_NTF: Notification for the agent or an operator.
+ * @VCACHE_CMD_DEVICE_SET: Enable tagged commands on a device whose origin is an
+ *   NVMe namespace that supports tags. With origin-nsid 0, disable them. The
+ *   request is refused if the origin is not itself an NVMe namespace, or if it
+ *   does not accept a tagged flush.
  * @VCACHE_CMD_CURVE_GET: Get the miss-ratio curve of a tag, estimated from a
- *   sample of its blocks (SHARDS). Refused with ENODATA for a tag whose device
- *   has no cache, and where there was no memory for a sample.
- * @VCACHE_CMD_CACHE_MAP_GET: Dump which blocks a tag has in the cache as a
- *   whole, in the order of the cache, so not sorted; a message may have no
- *   runs. It changes while it is read: a block may be missing, and one may be
- *   there twice.
- * @VCACHE_CMD_CACHE_PREFETCH: Bring blocks into the cache that only the origin
- *   has, in the background, behind those of earlier requests. Runs are sorted
- *   and do not overlap. A block is left out that the buffer or the cache has,
- *   and the rest of all lists where chunks or memory stay short. EBUSY: too
- *   much waits already.
- * @VCACHE_CMD_CACHE_DROP: Give up chunks of a tag, some at a time, and tell
- *   what is left. Only what the origin has as well is given up.
+ *   sample of its blocks (SHARDS). The error is ENODATA if the device has no
+ *   cache, or if there was no memory for a sample.
+ * @VCACHE_CMD_CACHE_MAP_GET: Dump the complete blocks that a tag has in the
+ *   cache. They are in the order of the cache and not sorted. A message may
+ *   have no runs. The cache may change during the dump: a block may be missing
+ *   or occur twice.
+ * @VCACHE_CMD_CACHE_PREFETCH: Read blocks from the origin into the cache, in
+ *   the background, after those of earlier requests. Runs are sorted and do not
+ *   overlap. Blocks in the buffer or the cache are skipped. If chunks or memory
+ *   stay short, the rest of all lists is dropped. The error is EBUSY if too
+ *   many runs are waiting.
+ * @VCACHE_CMD_CACHE_DROP: Reclaim some clean chunks of a tag, and return the
+ *   size of the remaining data. Dirty data is not reclaimed.
  */
 enum vcache_cmd {
 	VCACHE_CMD_DEVICE_GET = 1,

@@ -2,7 +2,7 @@
 # Do not edit, generated from native/netlink/vcache.yaml by generate.py.
 """Messages of the generic-netlink family "vcache".
 
-pyroute2 takes longer to import than most commands take: spec.py does without.
+Importing pyroute2 takes longer than most commands. spec.py does not need it.
 """
 
 from pyroute2.netlink import genlmsg, nla
@@ -159,7 +159,7 @@ class CachedMessage(genlmsg):
     )
 
 
-#: Which message a command carries, in both directions.
+#: Message class of each command, for requests and replies.
 MESSAGES: dict[Command, type[genlmsg]] = {
     Command.DEVICE_GET: DeviceMessage,
     Command.TAG_GET: TagMessage,

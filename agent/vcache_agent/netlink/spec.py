@@ -11,24 +11,24 @@ FAMILY_VERSION = 1
 
 #: Multicast group.
 MCGRP_EVENTS = 'events'
-#: Longest tag name in bytes.
+#: Maximum length of a tag name in bytes.
 NAME_MAX = 127
 #: Largest tag number.
 TAG_MAX = 65535
 #: Largest weight.
 WEIGHT_MAX = 1000
-#: Most cgroups of one tag.
+#: Maximum number of cgroups of a tag.
 CGROUPS_MAX = 16
 #: Buckets of a latency histogram. Bucket b counts values of
 #: [lower(b), lower(b + 1)) ns, four buckets to each power of two;
 #: lower(b) = b for b < 4, else (4 + b % 4) << (b / 4 - 1).
-#: The last bucket takes everything above.
+#: The last bucket counts all larger values.
 HISTOGRAM_BUCKETS = 128
-#: Points of a miss curve, the first for no cache at all.
+#: Points of a miss-ratio curve. The first is for a cache of size 0.
 CURVE_POINTS = 1025
-#: A block that was read so often is as hot as can be.
+#: Maximum heat of a block.
 HEAT_MAX = 15
-#: Most runs of one cache-prefetch.
+#: Maximum number of runs of one cache-prefetch.
 PREFETCH_RUNS_MAX = 2048
 
 
@@ -40,38 +40,41 @@ class Command(enum.IntEnum):
     #: Get one tag (major, minor, id), or dump the tags of a device (major,
     #: minor) or of all devices.
     TAG_GET = 2
-    #: Make a tag or change it; what is not given stays. Volume scope has only
-    #: the tag of its table line.
+    #: Create or change a tag. Attributes that are not given do not change. A
+    #: device in volume scope has only the tag of its table.
     TAG_SET = 3
-    #: Remove a tag. Its buffered data is taken over by hTag, so every flush
-    #: covers it; nothing is dropped.
+    #: Remove a tag. hTag takes over its buffered data, so every flush covers
+    #: it. No data is dropped.
     TAG_DEL = 4
     #: Replace the extents of a tag. A long list takes several messages: the
-    #: first has extents-begin, the last extents-commit, a short one both; the
-    #: old list is in force until the commit. Sectors may be owned by one tag
-    #: only; a commit that claims another tag's sectors is refused whole.
+    #: first has extents-begin, the last extents-commit. A list of one message
+    #: has both. The old list is active until the commit. A sector can belong
+    #: to one tag only. A commit with sectors of another tag is refused as a
+    #: whole.
     TAG_EXTENTS = 5
-    #: Something an operator or the agent should know.
+    #: Notification for the agent or an operator.
     EVENT_NTF = 6
-    #: Tell that a device's origin is an NVMe namespace that understands tags,
-    #: or with origin-nsid 0 that it is not to be used so. Refused when the
-    #: origin is no NVMe namespace itself or does not take a tagged flush.
+    #: Enable tagged commands on a device whose origin is an NVMe namespace
+    #: that supports tags. With origin-nsid 0, disable them. The request is
+    #: refused if the origin is not itself an NVMe namespace, or if it does not
+    #: accept a tagged flush.
     DEVICE_SET = 7
     #: Get the miss-ratio curve of a tag, estimated from a sample of its blocks
-    #: (SHARDS). Refused with ENODATA for a tag whose device has no cache, and
-    #: where there was no memory for a sample.
+    #: (SHARDS). The error is ENODATA if the device has no cache, or if there
+    #: was no memory for a sample.
     CURVE_GET = 8
-    #: Dump which blocks a tag has in the cache as a whole, in the order of the
-    #: cache, so not sorted; a message may have no runs. It changes while it is
-    #: read: a block may be missing, and one may be there twice.
+    #: Dump the complete blocks that a tag has in the cache. They are in the
+    #: order of the cache and not sorted. A message may have no runs. The cache
+    #: may change during the dump: a block may be missing or occur twice.
     CACHE_MAP_GET = 9
-    #: Bring blocks into the cache that only the origin has, in the background,
-    #: behind those of earlier requests. Runs are sorted and do not overlap. A
-    #: block is left out that the buffer or the cache has, and the rest of all
-    #: lists where chunks or memory stay short. EBUSY: too much waits already.
+    #: Read blocks from the origin into the cache, in the background, after
+    #: those of earlier requests. Runs are sorted and do not overlap. Blocks in
+    #: the buffer or the cache are skipped. If chunks or memory stay short, the
+    #: rest of all lists is dropped. The error is EBUSY if too many runs are
+    #: waiting.
     CACHE_PREFETCH = 10
-    #: Give up chunks of a tag, some at a time, and tell what is left. Only
-    #: what the origin has as well is given up.
+    #: Reclaim some clean chunks of a tag, and return the size of the remaining
+    #: data. Dirty data is not reclaimed.
     CACHE_DROP = 11
 
 
@@ -80,17 +83,17 @@ class Mode(enum.IntEnum):
 
     #: a tagged write buffer over the origin, no cache device
     FLUSH_ONLY = 0
-    #: write-outs go to the log of their tag in a cache, and to the origin
+    #: write-outs go to the log of their tag in the cache, and to the origin
     #: later
     WRITEBACK = 1
-    #: write-outs go to the origin, the cache has copies
+    #: write-outs go to the origin; the cache holds copies for reads
     WRITETHROUGH = 2
-    #: requests go to the origin as they are, flushes are device-wide
+    #: requests go to the origin unchanged; flushes cover the whole device
     NONE = 3
 
 
 class Scope(enum.IntEnum):
-    """How a request gets its tag."""
+    """How the tag of a request is determined."""
 
     #: one fixed tag for the whole device
     VOLUME = 0
@@ -99,41 +102,43 @@ class Scope(enum.IntEnum):
 
 
 class Isolation(enum.IntEnum):
-    """How data is made durable, and so whether tags are isolated."""
+    """How data is made durable, which decides whether flushes of tags are isolated."""
 
-    #: the origin has no volatile cache, a completed write is durable
+    #: the origin has no volatile cache; a completed write is durable
     WRITE_THROUGH = 0
     #: each write-out carries FUA
     FUA = 1
-    #: the origin has a volatile cache and no FUA, flushes are device-wide
+    #: the origin has a volatile cache and no FUA; flushes cover the whole
+    #: device
     DEGRADED = 2
-    #: the origin understands tags, a tagged flush makes a tag's write-outs
+    #: the origin supports tags; a tagged flush makes the write-outs of a tag
     #: durable
     TAGGED = 3
 
 
 class EventKind(enum.IntEnum):
-    """What happened."""
+    """Kind of an event."""
 
-    #: writers of a tag had to wait for room in its buffer
+    #: writes of a tag waited for space in its buffer
     PRESSURE = 0
-    #: a write-out to the origin failed, the data stays buffered
+    #: a write-out to the origin failed; the data stays in the buffer
     ORIGIN_ERROR = 1
-    #: write-outs that had failed have all succeeded since
+    #: all write-outs that had failed have succeeded since
     ORIGIN_OK = 2
-    #: a tag's extents were dropped (no memory for a discard), set again
+    #: the extents of a tag were dropped (no memory for a discard) and must be
+    #: set again
     EXTENTS_LOST = 3
-    #: the origin refused a tagged command, FUA is used until device-set tells
-    #: its tags again
+    #: the origin refused a tagged command; FUA is used until the next device-
+    #: set
     TAGS_LOST = 4
     #: the cache device of the pool has failed
     CACHE_LOST = 5
 
 
 class Extent(NamedTuple):
-    """A run of sectors.
+    """A range of sectors, in host byte order.
 
-    Host byte order; sorted, not empty, not overlapping.
+    Extents are sorted, not empty, and do not overlap.
     """
 
     #: first sector (512 bytes) on the mapped device
@@ -147,16 +152,14 @@ EXTENT_LAYOUT = struct.Struct('=QQ')
 
 
 class CachedRun(NamedTuple):
-    """A run of blocks in the cache.
+    """A range of blocks in the cache, in host byte order."""
 
-    Host byte order.
-    """
-
-    #: first sector (512 bytes) on the mapped device, of a block of 4 KiB
+    #: first sector (512 bytes) on the mapped device, the first of a 4 KiB
+    #: block
     start: int
-    #: number of sectors, whole blocks, at least one
+    #: number of sectors, in whole blocks, at least one block
     len: int
-    #: how often its blocks were read of late, up to heat-max
+    #: number of recent reads of the blocks, up to heat-max
     heat: int
 
 
