@@ -409,8 +409,8 @@ enum vcache_a_cached {
  *   device (major, minor) or of all devices.
  * @VCACHE_CMD_TAG_SET: Create or change a tag. Attributes that are not given do
  *   not change. A device in volume scope has only the tag of its table.
- * @VCACHE_CMD_TAG_DEL: Remove a tag. hTag takes over its buffered data, so
- *   every flush covers it. No data is dropped.
+ * @VCACHE_CMD_TAG_DEL: Remove a tag. The host tag takes over its buffered data,
+ *   so every flush covers it. No data is dropped.
  * @VCACHE_CMD_TAG_EXTENTS: Replace the extents of a tag. A long list takes
  *   several messages: the first has extents-begin, the last extents-commit. A
  *   list of one message has both. The old list is active until the commit. A

@@ -43,8 +43,8 @@ class Command(enum.IntEnum):
     #: Create or change a tag. Attributes that are not given do not change. A
     #: device in volume scope has only the tag of its table.
     TAG_SET = 3
-    #: Remove a tag. hTag takes over its buffered data, so every flush covers
-    #: it. No data is dropped.
+    #: Remove a tag. The host tag takes over its buffered data, so every flush
+    #: covers it. No data is dropped.
     TAG_DEL = 4
     #: Replace the extents of a tag. A long list takes several messages: the
     #: first has extents-begin, the last extents-commit. A list of one message
