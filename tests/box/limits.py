@@ -130,6 +130,8 @@ class Deadline:
         """Tell whether the time is over, on a machine as slow as this one is now."""
         if self.left():
             return False
+        if not self._unscaled:
+            return True
         self.seconds = max(self.seconds, self._unscaled * again())
         return not self.left()
 

@@ -2,12 +2,14 @@
 """The module, and what must hold after every test."""
 
 import os
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.box import console, inside
+from tests.box.steps import at_end, each
 from tests.kernel import debug, dm, stack
 from tests.kernel.disk import Disk
 from vcache_agent.netlink.client import Client, EventListener
@@ -58,12 +60,15 @@ def _module() -> Iterator[None]:
     stack.run("modprobe", "null_blk", "nr_devices=0")
     for name in ("dm-log-writes", "dm-flakey", "dm-delay", "loop"):
         stack.run("modprobe", name)
-    yield
-    lost = debug.leaks()
+    with at_end(debug.save_counts), at_end(_unload):
+        yield
+        lost = debug.leaks()
+        assert not lost, lost
+
+
+def _unload() -> None:
     if Path("/sys/module/dm_vcache").exists():
         inside.unload_module()
-    debug.save_counts()
-    assert not lost, lost
 
 
 @pytest.fixture(autouse=True)
@@ -135,6 +140,8 @@ class Cgroup:
                 status = 0
             except OSError as error:
                 os.write(writer, str(error.errno).encode())
+            except BaseException:
+                traceback.print_exc()
             finally:
                 os._exit(status)
         os.close(writer)
@@ -165,8 +172,7 @@ def cgroup() -> Iterator[Callable[[str], Cgroup]]:
         return made[-1]
 
     yield make
-    for group in made:
-        group.remove()
+    each(Cgroup.remove, made)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

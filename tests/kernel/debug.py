@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.box.steps import at_end
+
 _DEBUGFS = Path("/sys/kernel/debug")
 _KMEMLEAK = _DEBUGFS / "kmemleak"
 _GCOV = _DEBUGFS / "gcov"
@@ -52,13 +54,12 @@ def failing_allocation(number: int) -> Iterator[list[bool]]:
     failed: list[bool] = []
     # Opened before, so that opening it is not what fails.
     fd = os.open("/proc/thread-self/fail-nth", os.O_RDWR)
-    try:
+
+    def no_more() -> None:
+        left = int(os.pread(fd, 16, 0))
+        os.pwrite(fd, b"0", 0)
+        failed.append(left == 0)
+
+    with at_end(os.close, fd), at_end(no_more):
         os.write(fd, str(number).encode())
-        try:
-            yield failed
-        finally:
-            left = int(os.pread(fd, 16, 0))
-            os.pwrite(fd, b"0", 0)
-            failed.append(left == 0)
-    finally:
-        os.close(fd)
+        yield failed

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.box.steps import at_end
 from tests.kernel import stack
 
 
@@ -12,10 +13,8 @@ from tests.kernel import stack
 def loop_device(backing: str) -> Iterator[str]:
     """Put a loop device over a device; the kernel gives it no FUA."""
     path = stack.run("losetup", "--direct-io=on", "--find", "--show", backing).strip()
-    try:
+    with at_end(stack.run, "losetup", "--detach", path):
         queue = Path(f"/sys/block/{Path(path).name}/queue")
         assert (queue / "write_cache").read_text().strip() == "write back"
         assert (queue / "fua").read_text().strip() == "0"
         yield path
-    finally:
-        stack.run("losetup", "--detach", path)

@@ -4,13 +4,16 @@
 import contextlib
 import itertools
 import os
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.box import disks
+from tests.box.inside import InsideError
+from tests.box.inside import run as run
+from tests.box.limits import Deadline
+from tests.box.steps import at_end, on_error
 from tests.kernel import dm
 from vcache_agent.model import DeviceNumber
 
@@ -21,25 +24,18 @@ NEVER_MS = 600000
 
 _numbers = itertools.count()
 
-
-class StackError(Exception):
-    """A command that builds or changes a stack failed."""
-
-
-def run(*command: str, timeout: float = 120) -> str:
-    """Run a command and return its output."""
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=timeout, check=False)
-    if done.returncode:
-        raise StackError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
-    return done.stdout
+#: What run() raises.
+StackError = InsideError
 
 
 def wait_until(what: Callable[[], bool], seconds: float = 60, every: float = 0.02) -> bool:
-    """Wait until `what` holds; tell whether it did."""
-    limit = time.monotonic() + seconds
+    """Wait until `what` holds; tell whether it did.
+
+    :param seconds: time limit; limits.py adapts it to the machine
+    """
+    deadline = Deadline(seconds)
     while not what():
-        if time.monotonic() > limit:
+        if deadline.passed():
             return False
         time.sleep(every)
     return True
@@ -132,21 +128,23 @@ def mapped(table: str, name: str = "") -> Iterator[Mapped]:
     """Make a mapped device; it is removed at the end."""
     name = name or unique("test")
     dm.create(name)
-    try:
+    with on_error(dm.remove, name):
         dm.load(name, table)
         dm.resume(name)
-    except dm.DmError:
-        dm.remove(name)
-        raise
     device = Mapped(name)
-    try:
+    with at_end(_end, device):
         yield device
-    finally:
-        if not device.removed:
-            # A test that failed may have left it suspended.
-            with contextlib.suppress(dm.DmError):
-                dm.resume(name)
-            wait_until(lambda: _removed(name), 10)
+
+
+def _end(device: Mapped) -> None:
+    """Remove a device, if it is still there."""
+    if device.removed:
+        return
+    # A test that failed may have left it suspended.
+    with contextlib.suppress(dm.DmError):
+        dm.resume(device.name)
+    if not wait_until(lambda: _removed(device.name), 10):
+        raise StackError(f"{device.name} is still in use; it cannot be removed")
 
 
 def _removed(name: str) -> bool:
@@ -196,11 +194,9 @@ def buffer_mb(megabytes: int) -> Iterator[None]:
     """Change the buffer memory of the host for a while."""
     parameter = Path("/sys/module/dm_vcache/parameters/buffer_mb")
     before = parameter.read_text()
-    parameter.write_text(str(megabytes))
-    try:
+    with at_end(parameter.write_text, before):
+        parameter.write_text(str(megabytes))
         yield
-    finally:
-        parameter.write_text(before)
 
 
 class PoolStatus(NamedTuple):

@@ -7,12 +7,14 @@ import json
 import os
 import signal
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.box.steps import at_end
 from tests.kernel import dm as test_dm
 from tests.kernel import stack
 from tests.kernel.disk import SECTOR, Disk, pattern
@@ -67,10 +69,8 @@ def read_from_device(path: Path) -> bytes:
 def pool_on(dm: Dm, path: str) -> Iterator[Mapped]:
     """Make a pool by the agent's means; all that uses it must have gone by the end."""
     pools.create(dm, POOL, path, 64)
-    try:
+    with at_end(pools.remove, dm, POOL):
         yield Mapped(POOL)
-    finally:
-        pools.remove(dm, POOL)
 
 
 @pytest.fixture
@@ -370,6 +370,8 @@ def killed_at(step: int, work: Callable[[Dm, Store], object], path: Path) -> boo
             with Deadly() as deadly:
                 work(deadly, store)
             status = 0
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(status)
     _, status = os.waitpid(child, 0)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.box.steps import at_end
 from tests.kernel import stack
 from tests.kernel.conftest import Cgroup, KernelLog
 from tests.kernel.disk import SECTOR, Disk, pattern, read
@@ -122,15 +123,13 @@ def test_what_is_refused_is_tried_at_most_twice_a_flush(origin: str, client: Cli
             return client.tag(device.number, 7).stats.writeout_errors
 
         slow.suspend(NOFLUSH)
-        try:
+        with at_end(slow.resume):
             disk.write(0, pattern(1, 8))
             disk.write(BAD, pattern(2, 8))
             for _ in range(3):
                 threading.Thread(target=flush, daemon=True).start()
                 time.sleep(0.3)
             tried = errors()
-        finally:
-            slow.resume()
         assert 3 <= tried <= 6
         # The two that waited behind the first get a try of their own, together.
         assert stack.wait_until(lambda: len(answers) == 3, 10)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.box.steps import at_end
 from tests.kernel import debug, dm, stack
 from tests.kernel.disk import Disk, pattern
 from tests.kernel.stack import Mapped
@@ -61,10 +62,8 @@ def device(name: str) -> Iterator[Callable[[bool], None]]:
         dm.create(name)
 
     dm.create(name)
-    try:
+    with at_end(dm.remove, name):
         yield again
-    finally:
-        dm.remove(name)
 
 
 def test_device_is_made_or_refused(origin: str) -> None:
@@ -184,14 +183,16 @@ def workers_short_of_memory(percent: int) -> Iterator[None]:
             (task / "make-it-fail").write_text("1")
     for name, value in knobs.items():
         (debug.FAILSLAB / name).write_text(str(value))
-    try:
+    with (at_end(_spare, tasks), at_end((debug.FAILSLAB / "task-filter").write_text, "N"),
+          at_end((debug.FAILSLAB / "probability").write_text, "0")):
         yield
-    finally:
-        (debug.FAILSLAB / "probability").write_text("0")
-        (debug.FAILSLAB / "task-filter").write_text("N")
-        for task in tasks:
-            with contextlib.suppress(OSError):
-                (task / "make-it-fail").write_text("0")
+
+
+def _spare(tasks: list[Path]) -> None:
+    """Let the allocations of these tasks fail no longer."""
+    for task in tasks:
+        with contextlib.suppress(OSError):
+            (task / "make-it-fail").write_text("0")
 
 
 def random_io(disk: Disk, sectors: int, steps: int, seed: int) -> bytes:
@@ -244,12 +245,9 @@ def failing_requests(path: str, percent: int) -> Iterator[None]:
     switch = Path("/sys/block") / Path(path).name / "make-it-fail"
     for name, value in {"times": -1, "verbose": 0, "probability": percent}.items():
         (folder / name).write_text(str(value))
-    switch.write_text("1")
-    try:
+    with (at_end((folder / "probability").write_text, "0"), at_end(switch.write_text, "0")):
+        switch.write_text("1")
         yield
-    finally:
-        switch.write_text("0")
-        (folder / "probability").write_text("0")
 
 
 @pytest.mark.parametrize("which", ["origin", "cache"])

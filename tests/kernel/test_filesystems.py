@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.box.steps import at_end
 from tests.kernel import stack
 from tests.kernel.conftest import Cgroup
 from tests.kernel.disk import SECTOR, Disk, pattern
@@ -46,12 +47,10 @@ def mounted(device: Mapped, kind: str, options: str = "defaults") -> Iterator[Pa
     """Mount a device."""
     folder = Path("/run") / stack.unique("mount")
     folder.mkdir()
-    run("mount", "-t", kind, "-o", options, device.path, str(folder))
-    try:
-        yield folder
-    finally:
-        run("umount", str(folder))
-        folder.rmdir()
+    with at_end(folder.rmdir):
+        run("mount", "-t", kind, "-o", options, device.path, str(folder))
+        with at_end(run, "umount", str(folder)):
+            yield folder
 
 
 def fiemap(path: Path) -> list[Extent]:

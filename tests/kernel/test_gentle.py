@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.box.steps import at_end
 from tests.kernel import stack
 from tests.kernel.disk import Disk, pattern
 
@@ -70,9 +71,8 @@ def reading(disk: Disk) -> Iterator[None]:
 
     thread = threading.Thread(target=read)
     thread.start()
-    yield
-    stop.set()
-    thread.join()
+    with at_end(thread.join), at_end(stop.set):
+        yield
 
 
 def test_a_reader_does_not_wait_for_the_destage_of_others(volumes: Volumes) -> None:

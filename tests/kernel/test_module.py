@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.box import inside
+from tests.box.steps import at_end
 from tests.kernel import stack
 from tests.kernel.disk import Disk, pattern, read
 from tests.kernel.stack import Mapped, mapped, null_blk, vcache, vcache_table
@@ -50,11 +51,9 @@ def volume() -> Iterator[Mapped]:
     with null_blk(64) as disk:
         group = stack.unique("vg")
         lvm("vgcreate", "-qq", group, disk)
-        try:
+        with at_end(lvm, "vgremove", "-qq", "-f", group):
             lvm("lvcreate", "-qq", "-y", "-Wn", "-Zn", "-L16m", "-n", "disk", group)
             yield Mapped(f"{group}-disk")
-        finally:
-            lvm("vgremove", "-qq", "-f", group)
 
 
 def test_logical_volume_in_use(volume: Mapped, client: Client) -> None:
@@ -78,7 +77,7 @@ def test_logical_volume_in_use(volume: Mapped, client: Client) -> None:
     with mapped(own_table, f"{volume.name}-origin") as hidden:
         thread = threading.Thread(target=work)
         thread.start()
-        try:
+        with at_end(volume.swap, own_table), at_end(thread.join), at_end(stop.set):
             for turn in range(3):
                 volume.swap(vcache_table(hidden.path, "volume 11"))
                 assert [device.name for device in client.devices()] == [volume.name]
@@ -87,8 +86,4 @@ def test_logical_volume_in_use(volume: Mapped, client: Client) -> None:
                 if turn < 2:
                     volume.swap(own_table)
                     assert client.devices() == []
-        finally:
-            stop.set()
-            thread.join()
-            volume.swap(own_table)
         assert not problems

@@ -4,6 +4,7 @@
 import dataclasses
 import errno
 import os
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -196,6 +197,8 @@ def test_requests_need_the_capability(filesystem: Mapped) -> None:
                         change()
                     assert refused.value.errno == errno.EPERM
             status = 0
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.box.steps import at_end
 from tests.kernel import dm, stack
 from tests.kernel.conftest import Cgroup, KernelLog
 from tests.kernel.disk import Disk, pattern
@@ -62,7 +63,7 @@ def test_a_pool_that_cannot_be_loaded_can_be_when_it_is_mended(
             disk.write(sector, bytes(4096))
     name = stack.unique("pool")
     dm.create(name)
-    try:
+    with at_end(dm.remove, name):
         dm.load(name, stack.pool_table(cache))
         for _ in range(3):
             with pytest.raises(dm.DmError):
@@ -74,8 +75,6 @@ def test_a_pool_that_cannot_be_loaded_can_be_when_it_is_mended(
         dm.resume(name)
         status = stack.pool_status(stack.Mapped(name))
         assert (status.state, status.free) == ("ok", 62)
-    finally:
-        dm.remove(name)
 
 
 def test_write_is_read_back_from_buffer_cache_and_origin(cache: str, origin: str) -> None:
@@ -459,7 +458,7 @@ def test_what_a_removed_tag_has_is_written_whatever_its_successor_does(
         client.tag_set(device.number, 1, cgroups=[group.id])
         client.set_extents(device.number, 1, [Extent(0, stack.sectors(origin))])
         below.suspend(dm.NOFLUSH)
-        try:
+        with at_end(below.resume):
             # To the last chunk, so that all that waits is on its way to the log already.
             turns = 0
             while written(3):
@@ -473,8 +472,6 @@ def test_what_a_removed_tag_has_is_written_whatever_its_successor_does(
             # It goes when it is found to have nothing.
             time.sleep(0.5)
             assert not written(0)
-        finally:
-            below.resume()
         assert written()
         for turn in range(turns):
             assert disk.read(turn * 128, 128) == pattern(turn, 128)

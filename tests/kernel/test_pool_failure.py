@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.box.steps import at_end
 from tests.kernel import dm, stack
 from tests.kernel.conftest import KernelLog
 from tests.kernel.disk import Disk, pattern
@@ -178,7 +179,8 @@ def test_a_full_cache_holds_up_only_who_filled_it(origin: str, second: str) -> N
         with stack.buffer_mb(4):
             thread = threading.Thread(target=fill)
             thread.start()
-            try:
+            with (at_end(stop.set), at_end(thread.join, 120),
+                  at_end(below.swap, linear(origin))):
                 # It comes to a stop when it has what it may have.
                 assert stack.wait_until(lambda: _stands_still(written), 60)
                 stuck = len(written)
@@ -189,10 +191,6 @@ def test_a_full_cache_holds_up_only_who_filled_it(origin: str, second: str) -> N
                         disk.flush()
                     assert disk.read(0, 64) == pattern(0, 64)
                 assert len(written) == stuck
-            finally:
-                below.swap(linear(origin))
-                thread.join(120)
-                stop.set()
         assert len(written) == 48
         with Disk(slow.path) as disk:
             assert disk.read(20 * MB, MB) == pattern(20, MB)
@@ -250,11 +248,8 @@ def test_a_write_that_hangs_at_the_origin_holds_nobody_up(origin: str) -> None:
 
         writer = threading.Thread(target=write)
         writer.start()
-        try:
+        with at_end(writer.join, 60), at_end(below.resume):
             assert stack.wait_until(lambda: len(done) == 5000, 120), len(done)
-        finally:
-            below.resume()
-            writer.join(60)
         disk.flush()
         _check(disk, expected)
         # What was on its way is older than what came after it.
@@ -295,13 +290,10 @@ def test_a_reader_holds_up_writers_only_while_it_reads(origin: str) -> None:
         time.sleep(0.5)
         writer.start()
         reader.join(60)
-        try:
+        with at_end(writer.join, 60), at_end(below.swap, linear(origin)):
             assert len(written) < 600, "the cache had more room than was meant"
             slow.swap(linear(cache))
             assert stack.wait_until(lambda: len(written) == 700, 60)
-        finally:
-            below.swap(linear(origin))
-            writer.join(60)
 
 
 def _check(disk: Disk, expected: dict[int, int]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
+from tests.box.steps import at_end
 from tests.kernel import dm, stack
 from tests.kernel.disk import SECTOR, Disk, pattern
 from tests.kernel.stack import Mapped, linear, mapped
@@ -203,8 +204,8 @@ def promoting(disk: Disk, sector: int, sectors: int) -> Iterator[None]:
     thread = threading.Thread(target=disk.read, args=(sector, sectors))
     thread.start()
     time.sleep(0.3)
-    yield
-    thread.join()
+    with at_end(thread.join):
+        yield
     time.sleep(0.3)
 
 
@@ -490,15 +491,13 @@ def test_what_fits_stays_though_there_is_no_credit_to_copy_it(client: Client,
             assert stack.wait_until(lambda: stack.cache_status(device).dirty == 0)
         with stack.cached(below.path, pool) as device, Disk(device.path) as disk:
             below.suspend(dm.NOFLUSH | dm.SKIP_LOCKFS)
-            try:
+            with at_end(below.resume):
                 rng = random.Random(10)  # noqa: S311 - test data
                 for turn in range(writes):
                     disk.write(int(blocks * rng.random() ** 3) * BLOCK, pattern(turn, BLOCK))
                     if turn % 64 == 0:
                         disk.flush()
                 disk.flush()
-            finally:
-                below.resume()
             status = stack.pool_status(pool)
             before = hits(client, device)
             read_blocks(disk, range(blocks))

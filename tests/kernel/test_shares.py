@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.box.steps import at_end
 from tests.kernel import stack
 from tests.kernel.conftest import Cgroup
 from tests.kernel.disk import Disk, pattern
@@ -206,11 +207,8 @@ class Pair(NamedTuple):
         self.below.swap(f"0 {size} flakey {self.second} 0 0 3600 1 error_writes")
         writer = threading.Thread(target=work, args=(self.neighbour,))
         writer.start()
-        try:
+        with at_end(writer.join, 60), at_end(self.below.swap, stack.linear(self.second)):
             yield writer
-        finally:
-            self.below.swap(stack.linear(self.second))
-            writer.join(60)
         assert not writer.is_alive()
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.box.ssd import Ssd, image_folder, ssd
+from tests.box.steps import at_end
 from tests.kernel import stack
 from tests.kernel.disk import SECTOR, Disk, pattern, read
 from tests.kernel.stack import Mapped, vcache
@@ -171,18 +172,20 @@ def test_partition(drive: Ssd, client: Client) -> None:
     path = drive.namespace()
     stack.run("addpart", path, "1", "8192", "16384")
     part = f"{path}p1"
-    try:
+    # udev may still have it open.
+    with at_end(_remove_partition, path):
         assert stack.wait_until(lambda: Path(part).is_block_device())
         with vcache(part) as device, Disk(device.path) as disk:
             _use(client, device)
             disk.write(800, pattern(4, _BLOCK))
             disk.flush()
             assert client.tag(device.number, 7).stats.tagged_flushes == 1
-    finally:
-        # udev may still look at it.
-        assert stack.wait_until(lambda: _delete_partition(path))
     assert read(path, 8192 + 800, _BLOCK) == pattern(4, _BLOCK)
     assert read(path, 800, _BLOCK) == bytes(_BLOCK * SECTOR)
+
+
+def _remove_partition(path: str) -> None:
+    assert stack.wait_until(lambda: _delete_partition(path)), f"{path}p1 is still in use"
 
 
 def _delete_partition(path: str) -> bool:
@@ -285,9 +288,9 @@ def test_power_cuts_under_load(drive: Ssd, client: Client) -> None:
                 except OSError:
                     failed[me] += 1
 
-    with vcache(path) as device, contextlib.ExitStack() as at_end:
+    with vcache(path) as device, contextlib.ExitStack() as after:
         _use(client, device)
-        at_end.callback(stop.set)
+        after.callback(stop.set)
         threads = [threading.Thread(target=work, args=(me, device), daemon=True)
                    for me in range(4)]
         for thread in threads:
