@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.box.disks import mapped, null_block
-from tests.box.inside import load_module, run
+from tests.box.inside import InsideError, load_module, run
 
 _LONG = 3000
 
@@ -91,11 +91,16 @@ def fio_jobs(text: str, devices: str) -> list[dict[str, Any]]:
     """Return the figures of fio's jobs.
 
     :param devices: for the message
-    :raises SystemExit: if one failed
+    :raises InsideError: if one failed
     """
-    jobs: list[dict[str, Any]] = json.loads(text[text.index("{"):])["jobs"]
-    if any(job["error"] for job in jobs):
-        raise SystemExit(f"bench: fio failed on {devices}")
+    start = text.find("{")
+    if start < 0:
+        raise InsideError(f"fio on {devices} printed no figures: {text.strip()[-1000:]!r}")
+    jobs: list[dict[str, Any]] = json.loads(text[start:])["jobs"]
+    for job in jobs:
+        if job["error"]:
+            raise InsideError(f"fio on {devices}: job {job['jobname']} failed with error "
+                              f"{job['error']}")
     return jobs
 
 

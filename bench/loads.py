@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bench import inside as boxed
+from tests.box.inside import InsideError
+from tests.box.steps import at_end
 from vcache_agent.dm import Dm
 from vcache_agent.model import DeviceNumber, Tag
 from vcache_agent.netlink.client import Client
@@ -23,16 +25,17 @@ _ERROR = 0.05
 _LIMIT_S = 600
 
 
-def until(done: Callable[[], bool], limit: float = _LIMIT_S) -> float:
+def until(done: Callable[[], bool], what: str, limit: float = _LIMIT_S) -> float:
     """Wait for something.
 
+    :param what: the text for the error
     :returns: how long that took
-    :raises SystemExit: if it takes longer than `limit` seconds
+    :raises InsideError: if it takes longer than `limit` seconds
     """
     start = time.monotonic()
     while not done():
         if time.monotonic() > start + limit:
-            raise SystemExit("bench: what was asked for did not happen")
+            raise InsideError(f"{what}: not within {limit:g} s")
         # Each look takes the one processor some milliseconds from what is waited for.
         time.sleep(max(_POLL_S, (time.monotonic() - start) * _ERROR))
     return time.monotonic() - start
@@ -76,7 +79,11 @@ class Stack:
         """Bring a part of a volume into the cache, cold, and wait until it is there."""
         runs = [CachedRun(boxed.sectors(first_mb), boxed.sectors(megabytes), 0)]
         self.client.prefetch(self._numbers[number], number, runs)
-        while self.tag(number).prefetch_waiting_bytes:
+        end = time.monotonic() + _LIMIT_S
+        while waiting := self.tag(number).prefetch_waiting_bytes:
+            if time.monotonic() > end:
+                raise InsideError(f"prefetch of {megabytes} MiB of volume {number}: {waiting} "
+                                  f"bytes are left after {_LIMIT_S} s")
             time.sleep(20 * _POLL_S)
 
     def dirty(self, number: int) -> int:
@@ -138,11 +145,28 @@ def busy_all(loads: Mapping[str, tuple[str, Mapping[str, object]]],
     paths = {path for path, _ in loads.values()}
     before = {path: _requests(path) for path in paths}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        until(lambda: all(_requests(path) > before[path] + 100 for path in paths))
+    names = ", ".join(sorted(paths))
+
+    def under_way() -> bool:
+        if process.poll() is not None:
+            text = process.stdout.read() if process.stdout else ""
+            raise InsideError(f"fio on {names} ended with status {process.returncode}: "
+                              f"{text.strip()[-1000:]!r}")
+        return all(_requests(path) > before[path] + 100 for path in paths)
+
+    said: list[str] = []
+    with at_end(lambda: said.append(_end(process, names))):
+        until(under_way, f"I/O of fio on {names}")
         yield
-    finally:
-        process.send_signal(signal.SIGINT)
-        text, _ = process.communicate()
-    for job in boxed.fio_jobs(text, ", ".join(sorted(paths))):
+    for job in boxed.fio_jobs(said[0], names):
         into[job["jobname"]] = latency(job)
+
+
+def _end(process: subprocess.Popen[str], names: str) -> str:
+    """Have fio end; return its output."""
+    process.send_signal(signal.SIGINT)
+    try:
+        return process.communicate(timeout=_LIMIT_S)[0]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise InsideError(f"fio on {names} did not end within {_LIMIT_S} s of SIGINT") from None

@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.box import Box, kernels
+from tests.box import Box, BoxError, kernels
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -26,9 +26,13 @@ def run(name: str, release: str, command: Sequence[str], *, memory: str, timeout
 
     :param name: the benchmark, for its message
     :param memory: of the box, as QEMU takes it
-    :param timeout: seconds of real time
+    :param timeout: seconds of real time, on a machine that is neither slow nor busy
+    :raises SystemExit: if the box or the command fails
     """
     box = Box(kernel=release, icount=True, memory=memory)
-    status = box.run(command, timeout=timeout).status
+    try:
+        status = box.run(command, timeout=timeout).status
+    except BoxError as error:
+        raise SystemExit(f"{name}: {error}") from error
     if status:
         raise SystemExit(f"{name}: the run in the box failed with {status}")

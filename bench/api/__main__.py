@@ -7,6 +7,7 @@ Placement, of as many providers. Writes build/bench/api.json.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -27,6 +28,7 @@ import requests
 from bench.api.fleet import INSTANCES, instance_number, node_name
 from nova_vcache.placement import names
 from nova_vcache.rpc import api_side
+from tests.box.steps import Stack, each, explained, on_error, step
 from tests.cloud.memory import pss_mib
 from tests.cloud.processes import wait_for
 from tests.openstack.agents import PROJECT, uuid_of
@@ -50,12 +52,14 @@ class Fleet:
     """A process with hosts."""
 
     def __init__(self, bus: str, first: int, count: int, log: Path) -> None:
+        self._log = log
         with open(log, "wb") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "bench.api.fleet", "--bus", bus, "--first", str(first),
                  "--count", str(count)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=output, text=True)
-        self.answer()
+        with on_error(self.close):
+            self.answer()
 
     def tell(self, command: str) -> None:
         """Give a command."""
@@ -68,13 +72,15 @@ class Fleet:
         assert self._process.stdout
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError("a process with hosts has ended; see its log")
+            raise RuntimeError("a process with hosts has ended; end of its log:\n"
+                               + self._log.read_text(errors="replace")[-2000:])
         return json.loads(line)
 
     def close(self) -> None:
         """End it."""
         assert self._process.stdin
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # it has ended
+            self._process.stdin.close()
         try:
             self._process.wait(30)
         except subprocess.TimeoutExpired:
@@ -286,16 +292,17 @@ def everyone_below(pid: int) -> list[int]:
     return [pid, *(found for child in children(pid) for found in everyone_below(child))]
 
 
-def step(bench: Bench, count: int) -> dict[str, Any]:
+def measure(bench: Bench, count: int) -> dict[str, Any]:
     """Measure everything with so many hosts, and print it as it comes."""
     start = time.monotonic()
     bench.grow(count)
     print(f"{count} hosts, after {time.monotonic() - start:.0f} s", flush=True)
     found: dict[str, Any] = {}
-    for name, measure in (
+    for name, work in (
             ("lists", bench.lists), ("change", bench.changes), ("steady", bench.steady),
             ("memory", bench.memory), ("flood", bench.flood), ("restart_seconds", bench.restart)):
-        found[name] = measure()
+        with step(f"{count} hosts, {name}"):
+            found[name] = work()
         print(f"  {name}: {json.dumps(found[name])}", flush=True)
     placement = found["lists"]["placement_providers"]
     for part in ("p50", "p99"):
@@ -319,16 +326,15 @@ def main() -> int:
         print(f"bench-api: {steps[-1]} hosts need {4 * steps[-1]} open files, the limit is {hard}",
               file=sys.stderr)
         return 1
-    with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o755)  # noqa: S103 - the broker may run as another user
-        cloud = DefaultCloud(Path(folder))
+    with explained("bench-api"), Stack() as stack:
+        folder = tempfile.TemporaryDirectory()
+        stack.callback(folder.cleanup)
+        os.chmod(folder.name, 0o755)  # noqa: S103 - the broker may run as another user
+        cloud = DefaultCloud(Path(folder.name))
+        stack.callback(cloud.close)
         bench = Bench(cloud)
-        try:
-            found = {"hosts": {str(count): step(bench, count) for count in steps}}
-        finally:
-            for fleet in bench.fleets:
-                fleet.close()
-            cloud.close()
+        stack.callback(lambda: each(Fleet.close, bench.fleets))
+        found = {"hosts": {str(count): measure(bench, count) for count in steps}}
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text(json.dumps(found | {
         "instances_per_host": INSTANCES, "project": PROJECT,

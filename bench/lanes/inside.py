@@ -13,6 +13,7 @@ from bench.lanes import settings
 from bench.lanes.settings import Phase
 from bench.loads import Stack, busy_all
 from tests.box.inside import progress
+from tests.box.steps import at_end, explained, step
 from vcache_agent.dm import Line
 
 _MIB = 1 << 20
@@ -64,7 +65,7 @@ class Run:
         enter = layers.enter_context
         self.ssd, self.stack = Ssd(layers), Stack(layers)
         self.stack.dm.create("cache")
-        layers.callback(self.stack.dm.remove, "cache")
+        layers.enter_context(at_end(self.stack.dm.remove, "cache"))
         self.stack.dm.load("cache", self.ssd.lines())
         self.stack.dm.resume("cache")
         cache = self.stack.dm.info("cache")
@@ -134,7 +135,7 @@ class Run:
 
 def run(load: str, watermark: int) -> dict[str, Any]:
     """Run all phases of a load."""
-    with ExitStack() as layers:
+    with step(f"{load}, watermark {watermark} %"), ExitStack() as layers:
         it = Run(layers, watermark)
         it.fill()
         phases = [it.phase(what) for what in settings.LOADS[load]]
@@ -151,10 +152,11 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="the file to write to")
     parser.add_argument("loads", nargs="*", help="some of the loads")
     arguments = parser.parse_args()
-    boxed.prepare()
-    found = [run(load, watermark) for load in arguments.loads or settings.LOADS
-             for watermark in (settings.WATERMARK, settings.NEVER)]
-    arguments.out.write_text(json.dumps(found))
+    with explained("bench-lanes"):
+        boxed.prepare()
+        found = [run(load, watermark) for load in arguments.loads or settings.LOADS
+                 for watermark in (settings.WATERMARK, settings.NEVER)]
+        arguments.out.write_text(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from bench.resize import settings
 from bench.resize.settings import Deflation
 from tests.box.disks import mapped
 from tests.box.inside import progress
+from tests.box.steps import explained, step
 
 _MIB = 1 << 20
 
@@ -39,7 +40,8 @@ def deflation(how: Deflation) -> dict[str, object]:
     full, left = settings.FULL_MB[how.state], settings.LEFT_MB[how.state]
     found: dict[str, Any] = how._asdict()
     beside: dict[str, float] = {}
-    with ExitStack() as layers:
+    with (step(f"deflation, {how.state}, SSD {how.ssd_us} us, neighbour {how.neighbour}"),
+          ExitStack() as layers):
         enter = layers.enter_context
         ssd = enter(boxed.ssd("ssd", settings.CACHE_MB, how.ssd_us))
         slow = enter(boxed.slow_disk("slow", full, settings.SLOW_US))
@@ -54,7 +56,7 @@ def deflation(how: Deflation) -> dict[str, object]:
                 neighbour, **_LOAD, runtime=f"{settings.ALONE_S}s"))
         _fill_cache(how.state, path, full)
         if how.state != "dirty":
-            until(lambda: not stack.dirty(1))
+            until(lambda: not stack.dirty(1), "destage of volume 1")
         with ExitStack() as load:
             if how.neighbour:
                 found["beside"] = beside
@@ -62,11 +64,12 @@ def deflation(how: Deflation) -> dict[str, object]:
             found["had_mb"] = stack.tag(1).cached_bytes / _MIB
             found["dirty_mb"] = stack.dirty(1) / 2048
             stack.change(1, cache_max=left * _MIB)
-            found["deflate_s"] = until(lambda: stack.tag(1).cached_bytes <= left * _MIB)
+            found["deflate_s"] = until(lambda: stack.tag(1).cached_bytes <= left * _MIB,
+                                       f"shrinking tag 1 to {left} MiB")
             found["has_mb"] = stack.tag(1).cached_bytes / _MIB
             stack.change(1, cache_max=full * _MIB)
             found["inflate_s"] = until(
-                lambda: stack.tag(1).cache_share_bytes > left * _MIB)
+                lambda: stack.tag(1).cache_share_bytes > left * _MIB, "a larger share of tag 1")
     progress(f"{how.state}, SSD {how.ssd_us} us, neighbour {how.neighbour}: "
              f"{found['deflate_s']:.3f} s")
     return found
@@ -106,12 +109,12 @@ def pool_size() -> dict[str, object]:
             found["grow_s"] = time.monotonic() - start
         found["large_chunks"] = stack.pool()[0]
         _fill_cache("written", path, settings.FILLED_MB)
-        until(lambda: not stack.dirty(1))
+        until(lambda: not stack.dirty(1), "destage of volume 1")
         with busy(neighbour, found["shrink"], **_LOAD):
             start = time.monotonic()
             stack.dm.message("pool", f"resize {boxed.sectors(small)}")
             found["leaving"] = stack.pool()[1]
-            until(lambda: not stack.pool()[1])
+            until(lambda: not stack.pool()[1], "shrinking the pool")
             found["shrink_s"] = time.monotonic() - start
     progress(f"pool: grows in {found['grow_s']:.3f} s, shrinks in {found['shrink_s']:.3f} s")
     return found
@@ -162,11 +165,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.resize.inside", description=__doc__)
     parser.add_argument("out", type=Path, help="the file to write to")
     out: Path = parser.parse_args().out
-    boxed.prepare()
-    found = {"disk": disk_itself(),
-             "deflations": [deflation(how) for how in settings.DEFLATIONS],
-             "pool": pool_size(), "shares": share_errors()}
-    out.write_text(json.dumps(found))
+    with explained("bench-resize"):
+        boxed.prepare()
+        found: dict[str, Any] = {}
+        with step("the slow disk"):
+            found["disk"] = disk_itself()
+        found["deflations"] = [deflation(how) for how in settings.DEFLATIONS]
+        with step("pool size"):
+            found["pool"] = pool_size()
+        with step("shares"):
+            found["shares"] = share_errors()
+        out.write_text(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -7,12 +7,17 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from bench import inside as boxed
 from bench.scale import settings
 from tests.box.disks import mapped
-from tests.box.inside import progress
+from tests.box.inside import InsideError, progress
+from tests.box.steps import at_end, explained, step
 from vcache_agent.dm import Dm, Line
+
+# Virtual seconds after which a drain hangs.
+_LIMIT_S = 3000
 
 
 @contextmanager
@@ -23,7 +28,7 @@ def _timed(dm: Dm, name: str, megabytes: int, target: str,
     By ioctl: a program that has to start takes longer than what is measured.
     """
     dm.create(name)
-    try:
+    with at_end(dm.remove, name):
         start = time.monotonic()
         dm.load(name, [Line(0, boxed.sectors(megabytes), target, arguments)])
         dm.resume(name)
@@ -31,8 +36,6 @@ def _timed(dm: Dm, name: str, megabytes: int, target: str,
         info = dm.info(name)
         assert info is not None  # noqa: S101
         yield info.path, took
-    finally:
-        dm.remove(name)
 
 
 def widths() -> Iterator[dict[str, object]]:
@@ -133,7 +136,9 @@ def drain() -> dict[str, float]:
             dirty = _dirty(dm)
             start = time.monotonic()
             dm.message("volume", "drain")
-            while _dirty(dm):
+            while left := _dirty(dm):
+                if time.monotonic() > start + _LIMIT_S:
+                    raise InsideError(f"drain: {left} dirty sectors are left after {_LIMIT_S} s")
                 time.sleep(0.01)
             took = time.monotonic() - start
     progress("drain done")
@@ -145,9 +150,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.scale.inside", description=__doc__)
     parser.add_argument("out", type=Path, help="the file to write to")
     out: Path = parser.parse_args().out
-    boxed.prepare()
-    found = {"drain": drain(), "recovery": list(recovery()), "widths": list(widths())}
-    out.write_text(json.dumps(found))
+    with explained("bench-scale"):
+        boxed.prepare()
+        found: dict[str, Any] = {}
+        with step("drain"):
+            found["drain"] = drain()
+        with step("recovery"):
+            found["recovery"] = list(recovery())
+        with step("widths"):
+            found["widths"] = list(widths())
+        out.write_text(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ never replaces it.
 
 import contextlib
 import os
+import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -29,6 +30,9 @@ _CLEANUP = "clean-up also failed: "
 # Lines and characters a line that describe() prints of an error of a clean-up.
 _LINES = 4
 _WIDTH = 300
+
+# Characters of a failed command's output, and as many of its errors.
+_OUTPUT = 2000
 
 # The folder that the box shares with the host, see box.py. What is running is in a file
 # there, for the case that the box has to be ended from outside.
@@ -151,15 +155,20 @@ def describe(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def explained(program: str) -> Iterator[None]:
+def explained(program: str, *foreseen: type[Exception]) -> Iterator[None]:
     """Let an error of the block end this process with status 1, and describe() be its last words.
 
     An error that nobody foresaw is printed with its traceback before that.
+
+    :param program: the name in front of the text
+    :param foreseen: kinds of errors that need no traceback; those of this project, of the
+        system and of commands need none either
     """
     try:
         yield
     except Exception as error:
-        if not _foreseen(error):
+        if not (_own(error) or isinstance(
+                error, (OSError, subprocess.SubprocessError, *foreseen))):
             traceback.print_exception(error)
         print(f"{program}: {describe(error)}", file=sys.stderr, flush=True)
         sys.exit(1)
@@ -169,10 +178,6 @@ def _own(error: BaseException) -> bool:
     """Tell whether this project has written the text of an error."""
     return type(error).__module__.partition(".")[0] in (
         "__main__", "bench", "nova_vcache", "tests", "vcache_agent")
-
-
-def _foreseen(error: BaseException) -> bool:
-    return _own(error) or isinstance(error, OSError)
 
 
 def _notes(error: BaseException) -> list[str]:
@@ -194,13 +199,23 @@ def _with_steps(error: BaseException) -> str:
     notes = _notes(error)
     steps = [note.removeprefix(_STEP) for note in reversed(notes) if note.startswith(_STEP)]
     other = [note for note in notes if not note.startswith((_STEP, _CLEANUP))]
-    text = str(error).strip()
-    if not _own(error) and not (isinstance(error, OSError) and text):
+    text = (str(error) + _output(error)).strip()
+    speaks = isinstance(error, OSError | AssertionError | subprocess.SubprocessError)
+    if not _own(error) and not (speaks and text):
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     cause = error.__cause__
     if cause is not None and str(cause).strip() not in text:
         other.append(f"because of: {_with_steps(cause)}")
     return _collapse("\n".join([": ".join([*steps, text or type(error).__name__]), *other]))
+
+
+def _output(error: BaseException) -> str:
+    """Return the end of the output that a failed command's error has, but does not print."""
+    if not isinstance(error, subprocess.CalledProcessError | subprocess.TimeoutExpired):
+        return ""
+    said = [part.decode(errors="replace") if isinstance(part, bytes) else part
+            for part in (error.stdout, error.stderr) if part]
+    return "\n" + "\n".join(part[-_OUTPUT:].strip() for part in said) if said else ""
 
 
 def _collapse(text: str) -> str:

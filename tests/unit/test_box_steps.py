@@ -178,8 +178,17 @@ def test_where_an_error_was_replaced_the_original_is_told_first() -> None:
 def test_other_errors_are_told_by_their_kind() -> None:
     assert describe(KeyError("iops")) == "KeyError: 'iops'"
     assert describe(AssertionError()) == "AssertionError"
+    assert describe(AssertionError("no host")) == "no host"
     assert describe(FileNotFoundError(2, "No such file", "x")) == (
         "[Errno 2] No such file: 'x'")
+
+
+def test_the_output_of_a_failed_command_is_told() -> None:
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        subprocess.run(["sh", "-c", "echo figures; echo reason >&2; exit 3"], check=True,
+                       capture_output=True)
+    assert describe(failed.value).endswith("exit status 3.\nfigures\nreason")
+    assert describe(subprocess.TimeoutExpired("fio", 5)).endswith("after 5 seconds")
 
 
 def test_each_goes_on() -> None:

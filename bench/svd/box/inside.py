@@ -10,11 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bench.inside import fio_jobs
 from bench.svd import settings
 from bench.svd.box import counters
+from tests.box import steps
 from tests.box.disks import mapped, mounted, null_block
-from tests.box.inside import load_module, progress, run, unload_module
+from tests.box.inside import InsideError, load_module, progress, run, unload_module
+from tests.box.limits import Deadline
 from tests.box.ssd import image_folder, ssd
+from tests.box.steps import at_end, explained, step
 
 SLOW = "slow"
 MOUNT = Path("/run/svd")
@@ -34,14 +38,12 @@ def slow_disk() -> contextlib.AbstractContextManager[str]:
 def cached(origin: str, cache: str) -> Iterator[str]:
     """Put the whole SSD as a cache before the origin."""
     load_module(f"buffer_mb={settings.BUFFER_MB}")
-    run("dd", "if=/dev/zero", f"of={cache}", "bs=4096", "count=1", "oflag=direct")
-    try:
+    with at_end(unload_module):
+        run("dd", "if=/dev/zero", f"of={cache}", "bs=4096", "count=1", "oflag=direct")
         with mapped(POOL, f"0 {run('blockdev', '--getsz', cache).strip()} vcache-pool {cache}"), \
                 mapped(VOLUME, f"0 {run('blockdev', '--getsz', origin).strip()} vcache writeback "
                        f"{origin} volume 1 3 pool /dev/mapper/{POOL} 1", timeout=_LONG) as disk:
             yield disk
-    finally:
-        unload_module()
 
 
 @contextlib.contextmanager
@@ -49,13 +51,18 @@ def virtual_disk(image: Path, form: str) -> Iterator[str]:
     """Show an image as a disk, by QEMU, as a VM has it with cache='none'."""
     run("qemu-nbd", "--fork", "--connect", DISK, "--format", form, "--cache", "none",
         "--aio", "native", "--discard", "ignore", "--persistent", str(image))
-    try:
+    with at_end(_disconnect):
+        deadline = Deadline(_LONG)
         while run("blockdev", "--getsize64", DISK).strip() == "0":
+            if deadline.passed():
+                raise InsideError(f"{DISK} has no size after {deadline}")
             time.sleep(0.1)
         yield DISK
-    finally:
-        run("qemu-nbd", "--disconnect", DISK, timeout=_LONG)
-        time.sleep(1)
+
+
+def _disconnect() -> None:
+    run("qemu-nbd", "--disconnect", DISK, timeout=_LONG)
+    time.sleep(1)
 
 
 def seeded(seed: int) -> tuple[str, str]:
@@ -70,10 +77,7 @@ def fio(disk: str, *options: str) -> dict[str, Any]:
     """Run one job on the virtual disk and return what fio says of its writes."""
     done = run("fio", "--name=load", f"--filename={disk}", "--direct=1", "--allow_file_create=0",
                "--output-format=json", *options, timeout=_LONG)
-    job = json.loads(done[done.index("{"):])["jobs"][0]
-    if job["error"]:
-        raise OSError(f"fio: error {job['error']}")
-    return job
+    return fio_jobs(done, disk)[0]
 
 
 def settle(image: Path, size: str, count: int) -> None:
@@ -126,7 +130,7 @@ def case(prepared: Path, scratch: Path, place: str, mapping: str,
     """
     name = f"{place}, {mapping} mapping, {form}"
     progress(name)
-    with contextlib.ExitStack() as stack:
+    with step(name), steps.Stack() as stack:
         ssd_image = scratch / "ssd"
         shutil.copy(prepared / f"{mapping}-{form}.ssd", ssd_image)
         stack.callback(ssd_image.unlink)
@@ -155,15 +159,16 @@ def case(prepared: Path, scratch: Path, place: str, mapping: str,
 def main() -> None:
     """Measure cases: ``inside PREPARED OUT PLACE/MAPPING/FORMAT...``."""
     prepared, out, *wanted = sys.argv[1:]
-    run("modprobe", "nvme-core", "io_timeout=240")
-    run("modprobe", "null_blk", "nr_devices=0")
-    run("modprobe", "nbd", "nbds_max=1", "max_part=0")
-    scratch = image_folder()
-    runs = []
-    for one in wanted:
-        for found in case(Path(prepared), scratch, *one.split("/")):
-            runs.append(found)
-            Path(out).write_text(json.dumps(runs))
+    with explained("bench-svd"):
+        run("modprobe", "nvme-core", "io_timeout=240")
+        run("modprobe", "null_blk", "nr_devices=0")
+        run("modprobe", "nbd", "nbds_max=1", "max_part=0")
+        scratch = image_folder()
+        runs = []
+        for one in wanted:
+            for found in case(Path(prepared), scratch, *one.split("/")):
+                runs.append(found)
+                Path(out).write_text(json.dumps(runs))
 
 
 if __name__ == "__main__":

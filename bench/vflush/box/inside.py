@@ -13,9 +13,10 @@ from typing import Any
 
 from bench.vflush import settings
 from bench.vflush.box import logs
-from tests.box.disks import mounted
+from tests.box.disks import mapped, mounted
 from tests.box.inside import InsideError, load_module, progress, run, unload_module
 from tests.box.ssd import ssd
+from tests.box.steps import at_end, explained, step
 from vcache_agent import fiemap
 from vcache_agent.model import DeviceNumber
 from vcache_agent.netlink.client import Client
@@ -38,17 +39,13 @@ def target(origin: str) -> Iterator[str]:
     """Map the drive by dm-vcache in filesystem mode; use its tags if it has some."""
     load_module(f"buffer_mb={settings.BOX['buffer_mb']}")
     sectors = run("blockdev", "--getsz", origin).strip()
-    run("dmsetup", "create", MAPPED, "--table",
-        f"0 {sectors} vcache flush-only {origin} filesystem")
-    try:
+    with at_end(unload_module), mapped(
+            MAPPED, f"0 {sectors} vcache flush-only {origin} filesystem") as device:
         with Client() as client:
             problems = Drives().use_tags(client, client.devices())
         if problems:
             raise InsideError("; ".join(problems))
-        yield f"/dev/mapper/{MAPPED}"
-    finally:
-        run("dmsetup", "remove", "--retry", MAPPED)
-        unload_module()
+        yield device
 
 
 def make_images(drive: str) -> None:
@@ -91,8 +88,9 @@ def measure(load: str, every: int, seed: int) -> list[dict[str, Any]]:
             ["sh", "-c", script, str(CGROUPS / vm), load, *map(str, words)],
             stdout=subprocess.PIPE, text=True))
     found = [child.communicate()[0] for child in children]
-    if any(child.returncode for child in children):
-        raise InsideError("a load failed")
+    for vm, child, text in zip(VMS, children, found, strict=True):
+        if child.returncode:
+            raise InsideError(f"the load of {vm} ended with status {child.returncode}: {text!r}")
     return [json.loads(text) for text in found]
 
 
@@ -100,7 +98,7 @@ def system(name: str, load: str) -> Iterator[dict[str, Any]]:
     """Measure one system at all intervals."""
     personality, mapping = settings.BOX_SYSTEMS[name]
     progress(f"{name}: starting the drive")
-    with ssd("--personality", personality, *settings.BOX_DRIVE, "--size",
+    with step(name), ssd("--personality", personality, *settings.BOX_DRIVE, "--size",
              f"{settings.BOX['drive_mb']}M") as drive, contextlib.ExitStack() as stack:
         node = drive.namespace()
         Path(f"/sys/block/{Path(node).name}/queue/scheduler").write_text("none")
@@ -122,18 +120,19 @@ def system(name: str, load: str) -> Iterator[dict[str, Any]]:
 def main() -> None:
     """Measure systems: ``inside LOAD OUT SYSTEM...``."""
     load, out, *systems = sys.argv[1:]
-    # By FUA on the Baseline firmware, what is queued can take longer than 30 s.
-    run("modprobe", "nvme-core", "io_timeout=240")
-    for vm in VMS:
-        (CGROUPS / vm).mkdir(exist_ok=True)
-    runs = []
-    for name in systems:
-        for found in system(name, load):
-            runs.append(found)
-            progress(f"{name}, an fsync every {found['every'] or 'never'}: VM1 "
-                     f"{found['vms'][0]['writes']['count']}, VM2 "
-                     f"{found['vms'][1]['writes']['count']} writes")
-            Path(out).write_text(json.dumps(runs))
+    with explained("bench-vflush"):
+        # By FUA on the Baseline firmware, what is queued can take longer than 30 s.
+        run("modprobe", "nvme-core", "io_timeout=240")
+        for vm in VMS:
+            (CGROUPS / vm).mkdir(exist_ok=True)
+        runs = []
+        for name in systems:
+            for found in system(name, load):
+                runs.append(found)
+                progress(f"{name}, an fsync every {found['every'] or 'never'}: VM1 "
+                         f"{found['vms'][0]['writes']['count']}, VM2 "
+                         f"{found['vms'][1]['writes']['count']} writes")
+                Path(out).write_text(json.dumps(runs))
 
 
 if __name__ == "__main__":
