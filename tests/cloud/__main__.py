@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.box import kernels
+from tests.box.steps import at_end, explained
 from tests.cloud import transcript
 from tests.cloud.nova import AllInOne
 
@@ -97,7 +98,7 @@ def _run(options: argparse.Namespace) -> None:
     began = time.monotonic()
     say = say_since(began)
     cloud = AllInOne(RUN, say=say)
-    try:
+    with at_end(cloud.close):
         up = time.monotonic() - began
         say("all services are up")
         if options.transcript:
@@ -108,8 +109,6 @@ def _run(options: argparse.Namespace) -> None:
                 "transcript.txt, build/openstack/report.json")
         if options.keep:
             _keep(cloud)
-    finally:
-        cloud.close()
 
 
 def main() -> int:
@@ -127,12 +126,10 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        _run(options)
+        with explained("openstack", AssertionError):
+            _run(options)
     except KeyboardInterrupt:
         return 130
-    except AssertionError as error:
-        print(f"openstack: {error}", file=sys.stderr)
-        return 1
     return 0
 
 

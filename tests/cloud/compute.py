@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.box.kernels import default
+from tests.box.limits import limit
 from tests.cloud import image
 from tests.cloud.processes import BIN, Process, free_port
 
@@ -148,7 +149,7 @@ class ComputeHost:
     def _assert_runs(self) -> None:
         seconds = time.monotonic() - self._began
         assert self.box.runs, f"{self.node}: the box ended, see {self.box.log}:\n{self.tail()}"
-        assert seconds < _BOOT_SECONDS, f"{self.node}: not ready after {seconds:.0f} s:" \
+        assert seconds < limit(_BOOT_SECONDS), f"{self.node}: not ready after {seconds:.0f} s:" \
                                         f"\n{self.tail()}"
 
     def tail(self) -> str:

@@ -12,7 +12,8 @@ import requests
 from keystoneauth1 import session
 from keystoneauth1.identity import v3
 
-from tests.cloud.processes import BIN, Process, free_port, run, uwsgi, wait_for
+from tests.box.steps import each, on_error, step
+from tests.cloud.processes import BIN, Process, finish, free_port, run, uwsgi, wait_for
 from tests.cloud.rabbit import Rabbit
 
 PASSWORD = "secret"  # noqa: S105
@@ -75,6 +76,12 @@ class Person:
         self.token = str(self.session.get_token())
 
 
+def _close(item: tuple[str, Callable[[], None]]) -> None:
+    name, close = item
+    with step(f"ending {name}"):
+        close()
+
+
 class Control:
     """The services that know nothing of compute hosts yet.
 
@@ -103,11 +110,8 @@ class Control:
         self.bus = f"rabbit://guest:guest@{self._rabbit_at}/"
         self._closing: list[tuple[str, Callable[[], None]]] = []
         self.running: dict[str, Process] = {}
-        try:
+        with on_error(self.close):
             self.start()
-        except BaseException:
-            self.close()
-            raise
 
     def start(self) -> None:
         """Start everything, in order."""
@@ -129,14 +133,8 @@ class Control:
 
     def close(self) -> None:
         """End everything; what does not end in order keeps nothing else from it."""
-        failed = []
-        while self._closing:
-            name, close = self._closing.pop()
-            try:
-                close()
-            except Exception as error:  # whatever it is, the rest has to be ended, too
-                failed.append(f"{name}: {error}")
-        assert not failed, "; ".join(failed)
+        closing, self._closing = self._closing[::-1], []
+        each(_close, closing)
 
     def database(self, name: str) -> str:
         """Return the URL of a database."""
@@ -252,10 +250,8 @@ class Control:
     def openstack(self, *words: str, who: str = "admin", project: str = "admin",
                   ) -> subprocess.CompletedProcess[str]:
         """Run the command openstack."""
-        return subprocess.run(
-            [str(BIN / "openstack"), *words], cwd=self.folder, check=False, timeout=900,
-            stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            env={**os.environ, **self.environment(who, project)})
+        return finish([str(BIN / "openstack"), *words], 900, cwd=self.folder, capture_output=True,
+                      env={**os.environ, **self.environment(who, project)})
 
     def ask(self, method: str, path: str, who: str | None = "admin", **options: Any,
             ) -> requests.Response:

@@ -5,11 +5,12 @@ SQLite will not do with a scheduler and a conductor: what they write at the same
 "locked", and an instance stays in BUILD for ever.
 """
 
-import subprocess
 from pathlib import Path
 
 import pymysql
 
+from tests.box import inside
+from tests.box.steps import on_error
 from tests.cloud.processes import Process, free_port, wait_for
 
 _PASSWORD = "secret"  # noqa: S105
@@ -26,11 +27,8 @@ class Database:
         folder.mkdir()
         self._port = free_port()
         data = folder / "data"
-        with open(folder / "install.log", "wb") as log:
-            subprocess.run(
-                ["mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={data}",
-                 "--auth-root-authentication-method=normal", "--skip-test-db"],
-                check=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=120)
+        inside.run("mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={data}",
+                   "--auth-root-authentication-method=normal", "--skip-test-db")
         # Read at each start, before anybody is let in.
         first = folder / "first.sql"
         first.write_text("".join(f"CREATE DATABASE IF NOT EXISTS {name};\n" for name in names)
@@ -44,11 +42,8 @@ class Database:
             f"--init-file={first}", "--innodb-buffer-pool-size=64M", "--skip-log-bin",
             "--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0",
             "--max-connections=400", "--skip-name-resolve"])
-        try:
+        with on_error(self.close):
             wait_for(self._answers, "MariaDB", 60)
-        except BaseException:
-            self.close()
-            raise
 
     def url(self, name: str) -> str:
         """Return the URL of a database."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.box.steps import each
 from tests.cloud.compute import ComputeHost
 from tests.cloud.nova import AllInOne
 from tests.cloud.servers import FLAVORS, Json, Servers
@@ -36,5 +37,4 @@ def boot(servers: Servers) -> Iterator[Callable[..., Json]]:
         return made[-1]
 
     yield create
-    for server in made:
-        servers.delete(server)
+    each(servers.delete, made)

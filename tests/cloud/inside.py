@@ -4,7 +4,6 @@
 Runs with the Python of the agent's hosts; Nova is a program of another environment.
 """
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -20,6 +19,8 @@ from typing import Any
 
 from tests.box import inside
 from tests.box.inside import progress, run
+from tests.box.limits import limit
+from tests.box.steps import Stack, explained, step
 from tests.cloud.memory import pss_mib
 from tests.host import lab
 from vcache_agent.admin_client import ask
@@ -92,9 +93,7 @@ class Program:
         assert self._process is not None
         if kill:
             self._process.kill()
-        else:
-            self._process.terminate()
-        self._process.wait(120)
+        inside.stop(self._process, self._log.stem, 120)
 
 
 class Host:
@@ -113,20 +112,24 @@ class Host:
                 str(nova / "nova-compute"), "--config-file", "/etc/nova/nova.conf"],
                 {"OS_NOVA_DISABLE_EVENTLET_PATCHING": "1"})}
         # What lasts as long as the box does.
-        self._lasting = contextlib.ExitStack()
+        self._lasting = Stack()
 
     def begin(self) -> None:
         """Start everything; what needs other services waits for them by itself."""
         run("hostname", self._settings.node)
-        self._network()
+        with step("network"):
+            self._network()
         progress("the target, with a pool before it")
-        self._storage()
+        with step("storage"):
+            self._storage()
         progress("vcache-agent, libvirtd with the hook")
         lab.AGENT_CONF.parent.mkdir(parents=True, exist_ok=True)
         lab.AGENT_CONF.write_text("[agent]\nswap_after = 3\n")
         lab.set_hook(timeout=lab.HOOK_PATIENCE)
-        self.start("vcache-agent")
-        self._libvirt()
+        with step("vcache-agent"):
+            self.start("vcache-agent")
+        with step("libvirtd"):
+            self._libvirt()
         progress("vcache-host, nova-compute")
         self.start("vcache-host")
         self._nova_conf()
@@ -216,7 +219,7 @@ class Host:
     def run(self, *command: str) -> tuple[int, str, str]:
         """Run a command; return its status, output and errors."""
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              check=False, timeout=300)
+                              check=False, timeout=limit(300))
         return done.returncode, done.stdout, done.stderr
 
     def tags(self) -> list[Tag]:
@@ -263,7 +266,8 @@ def main() -> None:
     """Start the host, then serve."""
     settings = Settings(**json.loads(Path(sys.argv[1]).read_text()))
     host = Host(settings)
-    host.begin()
+    with explained(settings.node, AssertionError):
+        host.begin()
     progress(f"{settings.node} is ready")
     with Listener(("0.0.0.0", PORT), authkey=bytes.fromhex(settings.key)) as listener:  # noqa: S104
         while True:

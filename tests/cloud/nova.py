@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.box.steps import at_end
 from tests.cloud.compute import ComputeHost
 from tests.cloud.control import Control
 from tests.cloud.database import Database
@@ -135,11 +136,8 @@ class AllInOne(Control):
         """End everything; Ctrl-C does not interrupt that."""
         self._say("ending it")
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        try:
+        with at_end(os.close, self._lock), at_end(signal.signal, signal.SIGINT, before):
             super().close()
-        finally:
-            signal.signal(signal.SIGINT, before)
-            os.close(self._lock)
 
     def client_sections(self, user: str, interface: str) -> str:
         """Return the sections of nova.conf for the services that Nova is a client of."""

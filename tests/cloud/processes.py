@@ -6,8 +6,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+from tests.box.inside import stop
+from tests.box.limits import Deadline, limit
+from tests.box.steps import describe
 
 BIN = Path(sys.executable).parent
 
@@ -19,9 +24,13 @@ def free_port() -> int:
 
 
 def wait_for(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
+    """Wait until a condition holds.
+
+    :param seconds: time limit; limits.py adapts it to the machine
+    """
+    deadline = Deadline(seconds)
     while not condition():
-        assert time.monotonic() < end, f"{what}: not within {seconds:g} s"
+        assert not deadline.passed(), f"{what}: not within {deadline}"
         time.sleep(0.1)
 
 
@@ -70,19 +79,34 @@ class Process:
 
     def stop(self, seconds: float = 60.0) -> None:
         assert self._process is not None
-        self._process.terminate()
-        try:
-            self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise AssertionError(f"{self._name} did not end within {seconds:g} s") from None
+        stop(self._process, self._name, seconds)
+
+
+def finish(command: Sequence[str], seconds: float,
+           **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; return its status and output.
+
+    :param seconds: time limit; limits.py adapts it to the machine
+    :raises AssertionError: if it does not end in time, with its output so far
+    """
+    try:
+        return subprocess.run(command, check=False, stdin=subprocess.DEVNULL, text=True,
+                              timeout=limit(seconds), **options)
+    except subprocess.TimeoutExpired as error:
+        raise AssertionError(describe(error)) from None
 
 
 def run(folder: Path, name: str, *command: str) -> None:
-    """Run a command to its end; its output is in a log."""
-    with open(folder / f"{name}.log", "ab") as log:
-        subprocess.run([str(BIN / command[0]), *command[1:]], cwd=folder, check=True,
-                       stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, timeout=300)
+    """Run a command to its end; its output is in a log.
+
+    :raises AssertionError: if it fails or does not end in time
+    """
+    path = folder / f"{name}.log"
+    with open(path, "ab") as log:
+        done = finish([str(BIN / command[0]), *command[1:]], 300, cwd=folder, stdout=log,
+                      stderr=subprocess.STDOUT)
+    assert done.returncode == 0, (f"{' '.join(command)}: exit status {done.returncode}; end of "
+                                  f"{path}:\n{path.read_text(errors='replace')[-2000:]}")
 
 
 def uwsgi(folder: Path, name: str, module: str, port: int, *, processes: int = 1,

@@ -5,7 +5,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.cloud.processes import Process, free_port, wait_for
+from tests.box.steps import at_end, on_error
+from tests.cloud.processes import Process, finish, free_port, wait_for
 
 _BIN = Path("/usr/lib/rabbitmq/bin")
 
@@ -33,16 +34,17 @@ class Rabbit:
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}"}
         self.url = f"rabbit://guest:guest@{at}/"
         self.process = Process(folder, "rabbit", [str(_BIN / "rabbitmq-server")], self._env)
-        try:
+        with on_error(self.close):
             self._await()
-        except BaseException:
-            self.close()
-            raise
 
     def control(self, *words: str) -> str:
-        return subprocess.run(
-            [str(_BIN / "rabbitmqctl"), "-n", self._node, *words], env={**os.environ, **self._env},
-            check=True, capture_output=True, text=True, timeout=60).stdout
+        done = self._control(*words)
+        assert done.returncode == 0, f"rabbitmqctl {' '.join(words)}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def _control(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        return finish([str(_BIN / "rabbitmqctl"), "-n", self._node, *words], 120,
+                      env={**os.environ, **self._env}, capture_output=True)
 
     @property
     def pid(self) -> int:
@@ -56,18 +58,10 @@ class Rabbit:
         self._await()
 
     def close(self) -> None:
-        self.stop()
         # epmd is a daemon of its own, of this port alone.
-        subprocess.run(["epmd", "-port", self._env["ERL_EPMD_PORT"], "-kill"], check=False,
-                       env={**os.environ, **self._env}, stdout=subprocess.DEVNULL,
-                       stderr=subprocess.DEVNULL, timeout=30)
+        with at_end(finish, ["epmd", "-port", self._env["ERL_EPMD_PORT"], "-kill"], 60,
+                    env={**os.environ, **self._env}, capture_output=True):
+            self.stop()
 
     def _await(self) -> None:
-        def up() -> bool:
-            try:
-                self.control("await_startup")
-            except subprocess.CalledProcessError:
-                return False
-            return True
-
-        wait_for(up, "RabbitMQ", 120)
+        wait_for(lambda: self._control("await_startup").returncode == 0, "RabbitMQ", 120)

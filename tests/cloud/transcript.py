@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nova_vcache.placement import names
+from tests.box.steps import at_end
 from tests.cloud.compute import ComputeHost
 from tests.cloud.nova import AllInOne
 from tests.cloud.servers import FLAVORS, Json, Servers, eventually
@@ -76,10 +77,8 @@ def _boot(cloud: AllInOne, shown: Transcript, name: str, flavor: str) -> Json:
 def show(cloud: AllInOne, path: Path) -> Json:
     """Show all of it; return what was measured."""
     shown = Transcript(cloud, path)
-    try:
+    with at_end(shown.close):
         return _show(cloud, shown, Servers(cloud))
-    finally:
-        shown.close()
 
 
 def _show(cloud: AllInOne, shown: Transcript, servers: Servers) -> Json:

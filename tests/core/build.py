@@ -6,6 +6,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from tests.box.limits import limit
+
 REPO = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 BUILD = REPO / "build" / "core"
@@ -103,4 +105,4 @@ def copy_tree(to: Path) -> Path:
 def run(program: Path, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
     """Run a program; its output and status are in the result."""
     return subprocess.run([str(program), *arguments], capture_output=True, text=True,
-                          timeout=timeout, check=False)
+                          timeout=limit(timeout), check=False)

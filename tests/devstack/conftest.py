@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.box.steps import at_end
 from tests.devstack import ROOT, node, upstream
 from tests.devstack.sandbox import Sandbox
 from tests.openstack_api.cloud import Cloud
@@ -50,11 +51,9 @@ def sandbox(devstack: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     if not shutil.which("unshare") or not shutil.which("nsenter"):
         pytest.skip("a root of one's own needs unshare and nsenter (util-linux)")
     made = Sandbox(tmp_path_factory.mktemp("sandbox"), node.libraries())
-    try:
+    with at_end(made.close):
         node.prepare(made, devstack)
         yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,9 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.box.limits import limit
+from tests.box.steps import describe, on_error
+
 # The namespace's first process: with it all others there end.
 _HOLD = """
 set -eu
@@ -55,12 +58,9 @@ class Sandbox:
         self._holder = subprocess.Popen(
             ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private",
              "sh", "-c", _HOLD, "sh", str(folder)], stdin=subprocess.DEVNULL)
-        try:
+        with on_error(self.close):
             self._pid = self._find()
             self.layer("base", "/")
-        except BaseException:
-            self.close()
-            raise
 
     @property
     def root(self) -> Path:
@@ -101,14 +101,18 @@ class Sandbox:
 
         :raises AssertionError: with what it printed, if it fails
         """
-        done = subprocess.run(self._enter(
+        line = self._enter(
             "chroot", f"--userspec={user}", str(self._folder / "root"), "env", "-i",
             f"HOME={'/opt/stack' if user == 'stack' else '/root'}", f"USER={user}", "LANG=C.UTF-8",
             "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             *(f"{name}={value}" for name, value in os.environ.items() if _of_network(name)),
-            *command),
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            errors="replace", timeout=seconds, check=False)
+            *command)
+        try:
+            done = subprocess.run(
+                line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                text=True, errors="replace", timeout=limit(seconds), check=False)
+        except subprocess.TimeoutExpired as error:
+            raise AssertionError(describe(error)) from None
         assert not check or done.returncode == 0, f"{command}: {done.stdout[-6000:]}"
         return done
 

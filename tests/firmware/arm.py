@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.box import limits
 from tests.core.build import WARNINGS
 from tests.firmware.build import BUILD, FAST, REPO
 
@@ -88,7 +89,7 @@ def boot(image: Path, limit: float = LIMIT) -> Boot:
                "-semihosting-config", "enable=on,target=native", "-kernel", str(image)]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              timeout=limit, check=False)
+                              timeout=limits.limit(limit), check=False)
     except subprocess.TimeoutExpired as expired:
         # Bytes, whatever was asked for.
         output = expired.stdout or b""
@@ -206,7 +207,7 @@ def main() -> int:
     """Build, boot, compare, print; the exit status says whether all is well."""
     image = build_board()
     host = subprocess.run([build_host("gcc", BUILD / "fast")], capture_output=True, text=True,
-                          timeout=LIMIT, check=False).stdout.splitlines()
+                          timeout=limits.limit(LIMIT), check=False).stdout.splitlines()
     board = boot(image)
     print("\n".join(board.lines))
     print(board.errors, end="", file=sys.stderr)

@@ -10,6 +10,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
+from tests.box.limits import limit
 from tests.firmware import build
 from tests.firmware.fast_model import Command, Fast
 
@@ -31,7 +32,7 @@ def run(program: Path, drive: tuple[int, int, int, int], trace: list[Command]) -
     """Return the counters of a drive after a trace."""
     lines = "".join(f"{what} {first} {count}\n" for what, first, count in trace)
     done = subprocess.run([program, *map(str, drive)], input=lines, capture_output=True,
-                          text=True, check=False, timeout=120)
+                          text=True, check=False, timeout=limit(120))
     assert done.returncode == 0, done.stderr
     words = (line.split() for line in done.stdout.splitlines())
     return {name: int(value) for name, value in words}

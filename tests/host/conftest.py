@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.box import inside
+from tests.box.steps import each
 from tests.host import lab
 from vcache_agent.model import DeviceNumber
 
@@ -78,8 +79,11 @@ def vm(libvirtd: None) -> Iterator[Callable[..., lab.Vm]]:
         return made[-1]
 
     yield make
-    for one in made:
-        one.end()
-        for path in one.disks:
-            if path.is_file():
-                path.unlink()
+    each(_remove, made)
+
+
+def _remove(vm: lab.Vm) -> None:
+    vm.end()
+    for path in vm.disks:
+        if path.is_file():
+            path.unlink()

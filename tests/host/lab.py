@@ -21,7 +21,10 @@ from xml.sax.saxutils import escape, quoteattr
 import libvirt
 import libvirt_qemu  # type: ignore[import-untyped]
 
+from tests.box import disks
 from tests.box.inside import InsideError, domain_type, run
+from tests.box.limits import Deadline, limit
+from tests.box.steps import at_end, describe
 from vcache_agent.admin_client import AdminError, ask
 from vcache_agent.model import DeviceNumber, Tag
 from vcache_agent.netlink.client import Client
@@ -46,15 +49,16 @@ def eventually(probe: Callable[[], T | None], what: str, seconds: float = PATIEN
     """Return the first true value of a probe.
 
     :param what: what is waited for, in the message if it does not come
+    :param seconds: time limit; limits.py adapts it to the machine
     """
-    limit = time.monotonic() + seconds
+    deadline = Deadline(seconds)
     while True:
         value = probe()
         if value:
             return value
-        if time.monotonic() > limit:
+        if deadline.passed():
             log = AGENT_LOG.read_text(errors="replace")[-3000:] if AGENT_LOG.exists() else ""
-            raise AssertionError(f"not within {seconds:g} s: {what}; last: {value!r}\n{log}")
+            raise AssertionError(f"not within {deadline}: {what}; last: {value!r}\n{log}")
         time.sleep(0.2)
 
 
@@ -68,12 +72,9 @@ def number_of(node: Path) -> DeviceNumber:
 def mapped(name: str, origin: Path, mode: str) -> Iterator[Path]:
     """Map a device by vcache; `mode` is the end of the table line."""
     sectors = run("blockdev", "--getsz", str(origin)).strip()
-    run("dmsetup", "create", name, "--table", f"0 {sectors} vcache flush-only {origin} {mode}")
-    run("dmsetup", "mknodes", name)
-    try:
-        yield Path("/dev/mapper") / name
-    finally:
-        run("dmsetup", "remove", "--retry", name)
+    with disks.mapped(name, f"0 {sectors} vcache flush-only {origin} {mode}") as path:
+        run("dmsetup", "mknodes", name)
+        yield Path(path)
 
 
 @contextlib.contextmanager
@@ -82,10 +83,8 @@ def mounted(device: Path, folder: Path, filesystem: str = "ext4") -> Iterator[Pa
     run(f"mkfs.{filesystem}", "-q", str(device))
     folder.mkdir(parents=True, exist_ok=True)
     run("mount", str(device), str(folder))
-    try:
+    with at_end(run, "umount", str(folder)):
         yield folder
-    finally:
-        run("umount", str(folder))
 
 
 def image(path: Path, mebibytes: int, written: bool = True) -> Path:
@@ -190,7 +189,12 @@ class Agent:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGCONT)
             self._process.terminate()
-        return self._process.wait(PATIENCE)
+        try:
+            return self._process.wait(limit(PATIENCE))
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            raise AssertionError(f"the agent did not end on SIGTERM; end of its log:\n"
+                                 f"{self.log()[-3000:]}") from None
 
     @property
     def runs(self) -> bool:
@@ -221,8 +225,11 @@ class Agent:
 
 def cli(*arguments: str, status: int = 0) -> str:
     """Run the command vcache; return its output."""
-    done = subprocess.run(["vcache", *arguments], capture_output=True, text=True, check=False,
-                          timeout=PATIENCE)
+    try:
+        done = subprocess.run(["vcache", *arguments], capture_output=True, text=True, check=False,
+                              timeout=limit(PATIENCE))
+    except subprocess.TimeoutExpired as error:
+        raise AssertionError(describe(error)) from None
     assert done.returncode == status, f"{arguments}: {done.returncode}: {done.stderr}"
     return done.stdout if status == 0 else done.stderr
 
@@ -345,7 +352,5 @@ class Vm:
 def connection() -> Iterator[Any]:
     """Connect to libvirt."""
     opened = libvirt.open("qemu:///system")
-    try:
+    with at_end(opened.close):
         yield opened
-    finally:
-        opened.close()

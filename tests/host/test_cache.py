@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.box.disks import mapped
 from tests.box.inside import run
+from tests.box.steps import at_end
 from tests.host import lab
 from tests.host.lab import Agent, Vm, cli, eventually, tags
 from vcache_agent.model import Tag
@@ -23,16 +25,11 @@ POOL_MIB = range(250, 257)
 @contextlib.contextmanager
 def attached(name: str, start: int, tag: int) -> Iterator[Path]:
     """Make a volume of 64 MiB, as LVM would, and put a cache under it."""
-    run("dmsetup", "create", name, "--table", f"0 131072 linear /dev/ram2 {start}")
-    run("dmsetup", "mknodes", name)
-    try:
+    with mapped(name, f"0 131072 linear /dev/ram2 {start}") as path:
+        run("dmsetup", "mknodes", name)
         cli("attach", name, "--pool", "lab", "--tag", str(tag))
-        try:
-            yield Path("/dev/mapper") / name
-        finally:
-            cli("detach", name)
-    finally:
-        run("dmsetup", "remove", "--retry", name)
+        with at_end(cli, "detach", name):
+            yield Path(path)
 
 
 @pytest.fixture
@@ -46,12 +43,10 @@ def volumes(agent: Agent) -> Iterator[list[Path]]:
 def two_volumes(*options: str) -> Iterator[list[Path]]:
     """Make them; options of the pool."""
     cli("pool", "create", "lab", "/dev/ram3", *options)
-    try:
+    with at_end(cli, "pool", "remove", "lab"):
         with attached("first", 0, 4001) as first, attached("second", 131072, 4002) as second:
             yield [first, second]
             cli("policy", "set", "configured")
-    finally:
-        cli("pool", "remove", "lab")
 
 
 def of(volume: Path, tag: int) -> Tag:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from tests.box.limits import Deadline
 from tests.nvmetcp.client import Queue
 
 NQN = "nqn.2026-01.org.example:ssd"
@@ -28,6 +29,7 @@ class Ssd:
         assert self.process.stdout
         said = self.process.stdout.readline().split()
         if len(said) != 4:
+            self.process.kill()
             raise RuntimeError(self.process.communicate()[1])
         self.nqn = said[1]
         host, _, port = said[3].rpartition(":")
@@ -36,8 +38,17 @@ class Ssd:
     def end(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
         """End it and return its status and what it complained about."""
         self.process.send_signal(how)
-        errors = self.process.communicate(timeout=30)[1]
-        return self.process.returncode, errors
+        deadline = Deadline(60)
+        while True:
+            try:
+                errors = self.process.communicate(timeout=deadline.left())[1]
+                return self.process.returncode, errors
+            except subprocess.TimeoutExpired:
+                if not deadline.passed():
+                    continue
+            self.process.kill()
+            raise AssertionError(f"vcache-ssd did not end within {deadline} of {how.name}:\n"
+                                 f"{self.process.communicate()[1]}")
 
     def cut_power(self) -> None:
         """End it at once."""
@@ -46,14 +57,23 @@ class Ssd:
     def __enter__(self) -> "Ssd":
         return self
 
-    def __exit__(self, kind: object, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            self._check(failed=error is not None)
+        except AssertionError as second:
+            if error is None:
+                raise
+            # In full: a sanitizer's report is the reason of whatever else failed.
+            error.add_note(f"vcache-ssd: {second}")
+
+    def _check(self, failed: bool) -> None:
+        """End it if it runs; it must not have failed, nor complained unless the test failed."""
         if self.process.poll() is None:
             status, errors = self.end()
         else:
             errors = self.process.communicate()[1]
             status = self.process.returncode
-        # A sanitizer's report is the reason of whatever else failed.
-        if status not in (0, -signal.SIGKILL) or (errors and not kind):
+        if status not in (0, -signal.SIGKILL) or (errors and not failed):
             raise AssertionError(f"exit status {status}:\n{errors}")
 
 

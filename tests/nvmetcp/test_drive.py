@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.box.limits import limit
 from tests.nvmetcp.ssd import NQN, Host, Ssd, host
 
 VCACHE, TAGS, WRITES, ERASES = range(0xc0, 0xc4)
@@ -57,7 +58,7 @@ def test_image_stays_what_it_was_made_as(drive_program: Path, tmp_path: Path, op
     with Ssd(drive_program, *same, size="24M"):
         pass
     line = [str(drive_program), "--listen", "127.0.0.1:0", "--nqn", NQN, "--image", image]
-    done = subprocess.run([*line, *options], capture_output=True, text=True, timeout=20,
+    done = subprocess.run([*line, *options], capture_output=True, text=True, timeout=limit(20),
                           check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"vcache-ssd: --image {image}: {says}\n"

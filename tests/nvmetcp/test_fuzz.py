@@ -6,6 +6,7 @@ import struct
 import subprocess
 from pathlib import Path
 
+from tests.box.limits import limit
 from tests.nvmetcp import build
 from tests.nvmetcp.client import CAPSULE, H2CDATA, LAST, OFFSET_SGL, property_sqe, sqe
 
@@ -82,7 +83,7 @@ def test_fuzz_smoke() -> None:
     done = subprocess.run(
         [str(program), f"-max_total_time={SECONDS}", "-max_len=12000", "-seed=1",
          "-print_final_stats=1", f"-artifact_prefix={folder}/", str(folder / "corpus")],
-        capture_output=True, text=True, timeout=300, check=False,
+        capture_output=True, text=True, timeout=limit(300), check=False,
         env={**os.environ, "RAM_SSD_READ_US": "3000", "RAM_SSD_FLUSH_US": "40000"})
     assert done.returncode == 0, done.stderr[-4000:]
     executed = next(int(line.split()[-1]) for line in done.stderr.splitlines()

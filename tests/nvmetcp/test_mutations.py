@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.box.limits import limit
 from tests.nvmetcp import build
 
 
@@ -169,6 +170,6 @@ def test_mutation_is_noticed(mutation: Mutation, objects: dict[str, Path],
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider",
          f"tests/nvmetcp/{mutation.test}"],
-        cwd=build.REPO, capture_output=True, text=True, check=False, timeout=200,
+        cwd=build.REPO, capture_output=True, text=True, check=False, timeout=limit(200),
         env={**os.environ, "VCACHE_SSD_PROGRAM": str(program)})
     assert done.returncode == 1, done.stdout[-2000:]

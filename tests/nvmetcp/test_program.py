@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.box.limits import limit
 from tests.nvmetcp import build
 from tests.nvmetcp.client import Queue
 from tests.nvmetcp.ssd import Ssd, host
 
 
 def _run(program: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(program), *options], capture_output=True, text=True, timeout=20,
-                          check=False)
+    return subprocess.run([str(program), *options], capture_output=True, text=True, check=False,
+                          timeout=limit(20))
 
 
 def test_gcc_as_well() -> None:

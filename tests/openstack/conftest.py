@@ -23,12 +23,10 @@ def placement() -> Iterator[Any]:
     from oslo_config import cfg
     from placement.tests.functional.fixtures.placement import PlacementFixture
 
+    from tests.box.steps import at_end
     from tests.openstack.placements import Placement
 
     fixture = PlacementFixture()
     fixture.setUp()
-    try:
+    with at_end(cfg.CONF.reset), at_end(fixture.cleanUp):
         yield Placement(fixture.endpoint)
-    finally:
-        fixture.cleanUp()
-        cfg.CONF.reset()

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests.box.steps import at_end
 from tests.cloud import __main__ as command
 from tests.cloud import image, memory, network
 from tests.cloud.control import Control
@@ -49,15 +50,13 @@ def test_the_memory_of_a_process_is_that_of_its_children_too(tmp_path):
     child = "x = bytearray(80 << 20); import time; time.sleep(60)"
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
     made = Process(tmp_path, "parent", [sys.executable, "-c", parent])
-    try:
+    with at_end(made.stop):
         end = time.monotonic() + 30
         while memory.pss_mib(made.pid) < 80:
             assert time.monotonic() < end, memory.pss_mib(made.pid)
             time.sleep(0.2)
         assert memory.pss_mib(made.pid) < 160
         (number,) = memory.children()[made.pid]
-    finally:
-        made.stop()
     subprocess.run(["kill", str(number)], check=False)
 
 

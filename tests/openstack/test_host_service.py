@@ -28,6 +28,7 @@ from nova_vcache.rpc.errors import (
     as_raised,
 )
 from nova_vcache.rpc.report import HostReport
+from tests.box.steps import at_end
 from tests.openstack.agents import FakeAgent, uuid_of
 from tests.openstack.placements import Placement
 from vcache_agent.admin_client import AgentNotRunning, ask
@@ -118,7 +119,7 @@ class TestHost:
 
     def test_an_agent_on_a_socket(self, agent, tmp_path):
         server = agent.serve(tmp_path / "admin.sock")
-        try:
+        with at_end(server.stop):
             told: list[HostReport] = []
             host = Host("n1", lambda request, seconds: ask(
                 tmp_path / "admin.sock", request, seconds), told.append)
@@ -128,8 +129,6 @@ class TestHost:
                                   "values": {"weight": 7}, "replace": False})
             assert report.instances[0].override == {"weight": 7}
             assert told[-1].instances[0].specs["weight"] == 7
-        finally:
-            server.stop()
         assert host.look() is None
         assert "vcache-agent is not running" in host.report().problem
 
@@ -321,14 +320,10 @@ class TestKeeper:
         thread = threading.Thread(target=keeper.run, args=(stopping,))
         keeper.seen(self.look(agent))
         thread.start()
-        try:
+        with at_end(thread.join, 10), at_end(keeper.wake), at_end(stopping.set):
             wait_for(lambda: "Placement has no provider 'n1'" in caplog.text)
             root = placement.make_node("n1")
             wait_for(lambda: placement.client.provider(names.provider_uuid(root)) is not None)
-        finally:
-            stopping.set()
-            keeper.wake()
-            thread.join(10)
         assert not thread.is_alive()
 
 

@@ -3,6 +3,7 @@
 
 import uuid
 
+from tests.box.steps import at_end
 from tests.cloud.control import Control
 from tests.cloud.processes import BIN, Process, free_port, run, uwsgi
 from tests.openstack.agents import FakeAgent
@@ -55,8 +56,8 @@ class HostProcess:
         self._server = self.agent.serve(self._socket)
 
     def close(self) -> None:
-        self.process.stop()
-        self._server.stop()
+        with at_end(self._server.stop):
+            self.process.stop()
 
 
 class Cloud(Control):

@@ -7,6 +7,7 @@ from oslo_config import cfg
 
 from nova_vcache.placement import names
 from nova_vcache.summary import Summary
+from tests.box.steps import at_end
 from tests.cloud.processes import wait_for
 from tests.openstack.agents import uuid_of
 from tests.openstack_api.conftest import MINE, THEIRS
@@ -71,7 +72,7 @@ def test_placement_has_the_hosts_and_follows_them(cloud, hosts):
 
 def test_a_service_delete_is_healed(cloud, hosts):
     host = cloud.host("n3")
-    try:
+    with at_end(host.process.stop):
         def child() -> list[str]:
             found = cloud.placement("GET", "/resource_providers?name=n3_vcache").json()
             return [item["uuid"] for item in found["resource_providers"]]
@@ -88,8 +89,6 @@ def test_a_service_delete_is_healed(cloud, hosts):
         wait_for(deleted, "the node is deleted")
         cloud.compute_node("n3")
         wait_for(lambda: child() not in ([], [old]), "a new provider")
-    finally:
-        host.process.stop()
 
 
 class Listener:
@@ -110,7 +109,7 @@ def test_an_override_reaches_the_agent_all_processes_and_who_listens(cloud, host
         messaging.get_notification_transport(conf, cloud.bus),
         [messaging.Target(topic="vcache_notifications")], [listener], executor="threading")
     server.start()
-    try:
+    with at_end(server.wait), at_end(server.stop):
         answer = cloud.ask("PUT", OVERRIDE, json={"weight": 333, "slo_flush_ms": 1.5})
         assert answer.status_code == 200
         assert answer.json()["instance"]["override"] == {"weight": 333, "slo_flush_ms": 1.5}
@@ -125,9 +124,6 @@ def test_an_override_reaches_the_agent_all_processes_and_who_listens(cloud, host
                              for event, payload in listener.got
                              if event == "instance.override"), "a notification", 10)
         assert cloud.ask("DELETE", OVERRIDE).status_code == 204
-    finally:
-        server.stop()
-        server.wait()
 
 
 def test_a_host_drains(cloud, hosts):

@@ -3,6 +3,7 @@
 
 import time
 
+from tests.box.steps import at_end
 from tests.cloud.processes import wait_for
 from tests.openstack_api.conftest import MINE
 
@@ -15,7 +16,7 @@ def sets(host):
 
 def test_an_agent_that_is_down(cloud, hosts):
     hosts["n1"].stop_agent()
-    try:
+    with at_end(hosts["n1"].start_agent):
         cloud.await_states(20, n1="stale", n2="up")
         shown = cloud.ask("GET", "/v1/hosts/n1").json()["host"]
         assert "vcache-agent is not running" in shown["problem"]
@@ -29,8 +30,6 @@ def test_an_agent_that_is_down(cloud, hosts):
         at = f"/resource_providers/{found['resource_providers'][0]['uuid']}/traits"
         wait_for(lambda: cloud.placement("GET", at).json()["traits"] == ["CUSTOM_OWNER_VCACHE"],
                  "Placement offers nothing there", 30)
-    finally:
-        hosts["n1"].start_agent()
     cloud.await_states(20, n1="up")
     wait_for(lambda: len(cloud.placement("GET", at).json()["traits"]) > 1, "it is offered again")
 
@@ -38,7 +37,7 @@ def test_an_agent_that_is_down(cloud, hosts):
 def test_a_host_that_is_killed(cloud, hosts):
     before = len(sets(hosts["n1"]))
     hosts["n1"].process.kill()
-    try:
+    with at_end(hosts["n1"].process.start):
         cloud.await_states(20, n1="stale", n2="up")
         began = time.monotonic()
         answer = cloud.ask("PUT", OVERRIDE, json={"weight": 5})
@@ -49,8 +48,6 @@ def test_a_host_that_is_killed(cloud, hosts):
         assert time.monotonic() - began < 2, "a dead host keeps nobody waiting"
         assert "is vcache-host running there?" in cloud.ask(
             "GET", "/v1/hosts/n1").json()["host"]["problem"]
-    finally:
-        hosts["n1"].process.start()
     cloud.await_states(30, n1="up")
     time.sleep(1)
     assert len(sets(hosts["n1"])) == before, "what was given up is not done later"
@@ -58,7 +55,7 @@ def test_a_host_that_is_killed(cloud, hosts):
 
 def test_a_bus_that_is_restarted(cloud, hosts):
     cloud.rabbit.stop()
-    try:
+    with at_end(cloud.rabbit.start):
         began = time.monotonic()
         assert cloud.ask("GET", "/v1/hosts").status_code == 200
         assert cloud.ask("GET", "/v1/instances", "member").status_code == 200
@@ -68,8 +65,6 @@ def test_a_bus_that_is_restarted(cloud, hosts):
         assert answer.status_code in (503, 504), answer.text
         assert time.monotonic() - began < 30
         cloud.await_states(30, n1="stale", n2="stale")
-    finally:
-        cloud.rabbit.start()
     cloud.await_states(60, n1="up", n2="up")
     wait_for(lambda: cloud.ask("PUT", OVERRIDE, json={}).status_code == 200, "changes work", 60)
 

@@ -8,6 +8,7 @@ import pytest
 
 from nova_vcache.extra_specs import parse
 from nova_vcache.placement.flavor import placement_keys
+from tests.box.steps import at_end
 from tests.cloud.processes import wait_for
 from tests.openstack.agents import GIB, uuid_of
 from tests.openstack_api.conftest import MINE, THEIRS
@@ -54,15 +55,13 @@ def test_a_host_is_set_and_drained(cloud, hosts):
     assert agent.answer["policy"]["name"] == "static"
     good(cloud, "vcache", "host", "set", "n2", "--policy", "configured")
     assert agent.answer["policy"]["name"] == "weighted"
-    try:
+    with at_end(good, cloud, "vcache", "host", "set", "n2", "--no-draining"):
         said = bad(cloud, "vcache", "host", "drain", "n2", "--wait", "--timeout", "2")
         assert "is not drained after 2 s: its instances have 12.0 KiB dirty" in said
         assert agent.answer["draining"]
         for disk in agent.answer["disks"]:
             disk["dirty_bytes"] = disk["cache_dirty_bytes"] = 0
         good(cloud, "vcache", "host", "drain", "n2", "--wait", "--timeout", "60")
-    finally:
-        good(cloud, "vcache", "host", "set", "n2", "--no-draining")
     assert not agent.answer["draining"]
 
 

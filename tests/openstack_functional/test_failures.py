@@ -4,6 +4,7 @@
 import time
 
 from nova_vcache.placement import names
+from tests.box.steps import at_end
 from tests.cloud.servers import eventually
 from tests.cloud.state import check_tag, has_pattern, tag_of, tags_of, write_pattern
 
@@ -12,7 +13,7 @@ def test_no_agent(cloud, servers, host, boot):
     runs = boot("before", "silver", host.node)
     tag = check_tag(host, runs, "silver")
     host.call("stop", "vcache-agent", True)
-    try:
+    with at_end(host.call, "start", "vcache-agent"):
         # I/O of what runs goes on, and is isolated.
         write_pattern(host, runs, 0x31)
         assert has_pattern(host, runs, 0x31)
@@ -25,8 +26,6 @@ def test_no_agent(cloud, servers, host, boot):
         assert "No valid host was found" in fault or "Exceeded maximum number of retries" in fault
         eventually(lambda: cloud.states()[host.node] == "stale", "the API says so")
         eventually(lambda: not modes(cloud, host), "Placement is told that there is nothing")
-    finally:
-        host.call("start", "vcache-agent")
     check_tag(host, lax, "bronze")
     assert check_tag(host, runs, "silver").id == tag.id
     eventually(lambda: cloud.states()[host.node] == "up", "the API has its reports")
@@ -43,7 +42,7 @@ def modes(cloud, host) -> set[str]:
 
 def test_no_api(cloud, servers, host, boot):
     cloud.api.stop()
-    try:
+    with at_end(cloud.api.start):
         # The scheduler's summary gets too old: summary_max_age.
         time.sleep(65)
         # stale_policy "pass": Placement has allocated from the host's cache.
@@ -51,8 +50,6 @@ def test_no_api(cloud, servers, host, boot):
         check_tag(host, server, "gold")
         assert servers.allocations(server)[f"{host.node}_vcache"] == {
             names.TAG: 1, names.CACHE_MB: 64}
-    finally:
-        cloud.api.start()
     eventually(lambda: api_knows(cloud, server), "an API that starts is told of what runs")
 
 
@@ -68,13 +65,11 @@ def test_a_bus_that_is_restarted(cloud, servers, host, boot):
     server = boot("bus", "silver", host.node)
     tag = check_tag(host, server, "silver")
     cloud.rabbit.stop()
-    try:
+    with at_end(cloud.rabbit.start):
         write_pattern(host, server, 0x32)
         assert has_pattern(host, server, 0x32)
         eventually(lambda: cloud.states()[host.node] == "stale", "no report comes")
         assert [item.id for item in tags_of(host, server)] == [tag.id]
-    finally:
-        cloud.rabbit.start()
     eventually(lambda: cloud.states()[host.node] == "up", "reports come again")
     # Nova's own connections are made again, too.
     eventually(lambda: host.node in cloud.computes(), "nova-compute is up")

@@ -4,6 +4,7 @@
 import pytest
 
 from nova_vcache.placement import names
+from tests.box.steps import at_end
 from tests.cloud.servers import FLAVORS, IMAGE_MB, MIB, eventually
 from tests.cloud.state import check_tag, tags_of
 
@@ -11,7 +12,7 @@ from tests.cloud.state import check_tag, tags_of
 @pytest.mark.parametrize("flavor", list(FLAVORS))
 def test_an_instance_has_the_tag_of_its_flavor(cloud, servers, host, flavor):
     server = servers.create(f"tag-{flavor}", flavor)
-    try:
+    with at_end(servers.delete, server):
         tag = check_tag(host, server, flavor)
         # All that the image has is the disk's, and nothing of others.
         eventually(lambda: tags_of(host, server)[0].extents_sectors * 512 >= IMAGE_MB * MIB,
@@ -29,8 +30,6 @@ def test_an_instance_has_the_tag_of_its_flavor(cloud, servers, host, flavor):
         runs = {item["operation"]: item["status"] for item in host.call(
             "hook_runs", server["OS-EXT-SRV-ATTR:instance_name"])}
         assert {"prepare": 0, "start": 0, "started": 0}.items() <= runs.items()
-    finally:
-        servers.delete(server)
     eventually(lambda: not tags_of(host, server), "the tag goes")
     assert servers.allocations(server) == {}
 
@@ -53,11 +52,9 @@ def refused(cloud, servers, flavor: str) -> tuple[str, str]:
     """Boot an instance that cannot be; return Nova's fault and the scheduler's log of it."""
     before = len(cloud.nova["nova-scheduler"].log.read_text())
     server = servers.create(f"refused-{flavor}", flavor, status="ERROR")
-    try:
+    with at_end(servers.delete, server):
         return (server["fault"]["message"],
                 cloud.nova["nova-scheduler"].log.read_text()[before:])
-    finally:
-        servers.delete(server)
 
 
 def test_a_guarantee_that_placement_does_not_have(cloud, servers):

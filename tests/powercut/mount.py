@@ -13,13 +13,13 @@ import argparse
 import contextlib
 import dataclasses
 import json
-import subprocess
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.box import inside
 from tests.box.disks import mapped
+from tests.box.steps import at_end, describe, explained, step
 from tests.powercut import record, scenario
 from tests.powercut.scenario import Scenario
 
@@ -38,10 +38,8 @@ def _examine(load: Path, fs: str, device: str, dump: Path) -> None:
     :raises InsideError: if one of these fails
     """
     inside.run("mount", "-t", fs, "-o", _OPTIONS[fs], device, str(MOUNT))
-    try:
+    with at_end(inside.run, "umount", str(MOUNT)):
         inside.run(str(load), "dump", str(MOUNT), str(dump))
-    finally:
-        inside.run("umount", str(MOUNT))
     inside.run(*_CHECK[fs], device)
 
 
@@ -63,12 +61,10 @@ def _assembled(start: int, s: Scenario) -> Iterator[None]:
             yield
         return
     inside.run("insmod", s.module)
-    try:
+    with at_end(inside.unload_module):
         s = dataclasses.replace(s, origin_delay_ms=0)
         with record.pool(disk, start, s), mapped(_NAME, record.volume_table(s)):
             yield
-    finally:
-        inside.unload_module()
 
 
 def _image(load: Path, start: int, s: Scenario, result: Path) -> None:
@@ -91,13 +87,12 @@ def main() -> None:
     for number, image in enumerate(images):
         result = a.folder / str(number)
         try:
-            _image(a.load, image["start"], scenario.load(Path(image["scenario"])), result)
+            with step(f"image {number}"):
+                _image(a.load, image["start"], scenario.load(Path(image["scenario"])), result)
         except inside.InsideError as error:
-            result.with_suffix(".error").write_text(str(error))
+            result.with_suffix(".error").write_text(describe(error))
 
 
 if __name__ == "__main__":
-    try:
+    with explained("powercut"):
         main()
-    except (inside.InsideError, OSError, subprocess.TimeoutExpired) as error:
-        raise SystemExit(f"powercut: {error}") from error

@@ -17,13 +17,13 @@ import itertools
 import json
 import os
 import struct
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.box import inside
 from tests.box.disks import mapped, null_block
+from tests.box.steps import Stack, at_end, explained, step
 from tests.powercut import scenario
 from tests.powercut.scenario import Scenario, Tag, Worker
 from vcache_agent import mapfile
@@ -122,11 +122,9 @@ class Tracing:
         self._set("trace", "")
         for event in _EVENTS:
             self._set(f"events/block/{event}/filter", wanted)
-        self._set("tracing_on", "1")
-        try:
+        with at_end(self._set, "tracing_on", "0"):
+            self._set("tracing_on", "1")
             yield
-        finally:
-            self._set("tracing_on", "0")
         self._check()
         with open(TRACING / "trace", "rb") as source, open(output, "wb") as sink:
             while chunk := source.read(1 << 20):
@@ -338,10 +336,8 @@ class Recording:
             inside.run("mkfs.xfs", "-q", "-K", "-f", self.device)
         options = "discard" if self.scenario.discard else "nodiscard"
         inside.run("mount", "-t", self.scenario.fs, "-o", options, self.device, str(MOUNT))
-        try:
+        with at_end(inside.run, "umount", str(MOUNT)):
             yield
-        finally:
-            inside.run("umount", str(MOUNT))
 
     def _fill(self) -> None:
         """Make the images."""
@@ -491,13 +487,15 @@ class Recording:
             besides = None
             if self.scenario.target == "vcache":
                 besides = threads.submit(beside, stop)
-            try:
+            with at_end(_join, besides), at_end(stop.set):
                 self._run(*lines)
-            finally:
-                stop.set()
-            if besides:
-                besides.result()
             tracing.event("mark end")
+
+
+def _join(work: concurrent.futures.Future[None] | None) -> None:
+    """Wait for what was done beside the load; raise its error."""
+    if work is not None:
+        work.result()
 
 
 def main() -> None:
@@ -513,17 +511,13 @@ def main() -> None:
         recording = Recording(a.load, folder)
         s = recording.scenario
         print(f"powercut: recording {s.name}", flush=True)
-        if s.module:
-            inside.run("insmod", s.module, f"buffer_mb={s.buffer_mb}")
-        try:
-            recording.record(number, tracing)
-        finally:
+        with step(f"recording {s.name}"), Stack() as stack:
             if s.module:
-                inside.unload_module()
+                inside.run("insmod", s.module, f"buffer_mb={s.buffer_mb}")
+                stack.callback(inside.unload_module)
+            recording.record(number, tracing)
 
 
 if __name__ == "__main__":
-    try:
+    with explained("powercut"):
         main()
-    except (inside.InsideError, OSError, subprocess.TimeoutExpired) as error:
-        raise SystemExit(f"powercut: {error}") from error

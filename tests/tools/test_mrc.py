@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.box.limits import limit
+
 REPO = Path(__file__).resolve().parents[2]
 PROGRAM = REPO / "build" / "tools" / "vcache-mrc"
 TRACES = Path(os.environ.get("VCACHE_TRACES", REPO.parent / "shared" / "traces"))
@@ -34,7 +36,7 @@ def fixture_built() -> None:
 
 def run(trace: bytes, *options: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run([str(PROGRAM), *options], input=trace, capture_output=True, check=False,
-                          timeout=60)
+                          timeout=limit(60))
 
 
 def misses(trace: bytes, sizes: Iterable[int], *options: str) -> tuple[int, dict[int, int]]:

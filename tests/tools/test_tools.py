@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.box.limits import limit
+from tests.box.steps import at_end
+
 REPO = Path(__file__).resolve().parents[2]
 BUILD = REPO / "build" / "tools"
 BLOCK = 4096
@@ -44,7 +47,7 @@ def fixture_crashed(maker: Path, tmp_path: Path) -> Path:
 def tool(name: str, *arguments: str | Path) -> tuple[int, str]:
     """Run a tool and return its status and what it said."""
     done = subprocess.run([str(BUILD / f"vcache-{name}"), *map(str, arguments)],
-                          capture_output=True, text=True, check=False, timeout=60)
+                          capture_output=True, text=True, check=False, timeout=limit(60))
     return done.returncode, done.stdout + done.stderr
 
 
@@ -186,16 +189,12 @@ def test_in_use(clean: Path) -> None:
     if loop.returncode:
         pytest.skip(loop.stderr)
     device = loop.stdout.strip()
-    try:
+    with at_end(subprocess.run, ["losetup", "--detach", device], check=True):
         assert tool("check", device) == (GOOD, "")
         held = os.open(device, os.O_RDWR | os.O_EXCL)
-        try:
+        with at_end(os.close, held):
             assert tool("check", device) == (GOOD, "")
             status, text = tool("repair", "--in-place", device)
             assert status == USAGE
             assert "busy" in text
-        finally:
-            os.close(held)
         assert tool("repair", "--in-place", device) == (GOOD, "")
-    finally:
-        subprocess.run(["losetup", "--detach", device], check=True)

@@ -37,7 +37,7 @@ def _use(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
         assert command[0] == "fio"
         return popen([sys.executable, "-c", program], **options)
 
-    monkeypatch.setattr(loads.subprocess, "Popen", start)
+    monkeypatch.setattr("bench.loads.subprocess.Popen", start)
 
 
 def test_fio_that_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
