@@ -300,12 +300,17 @@ def _wake(dm: Dm, info: Info, hidden: Info | None) -> None:
     try:
         dm.resume(info.name)
     except DmError as error:
+        problem = (f"{info.name} is suspended and cannot be resumed: "
+                   f"{words.last() or error.strerror}")
         # A table that never came into force has nothing in the cache.
         if hidden is None or not hidden.active or pools.cache_state(dm, info) is not None:
-            raise PoolError(f"{info.name} is suspended and cannot be resumed: "
-                            f"{words.last() or error.strerror}") from None
-        dm.load(info.name, dm.table(hidden.name))
-        dm.resume(info.name)
+            raise PoolError(problem) from None
+        try:
+            dm.load(info.name, dm.table(hidden.name))
+            dm.resume(info.name)
+        except DmError as second:
+            raise PoolError(f"{problem}; resuming it with the table of {hidden.name} also "
+                            f"failed: {second.strerror}") from None
     finally:
         words.close()
 
@@ -352,15 +357,21 @@ class _Steps:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: object) -> None:
-        reason = self._words.last()
+        reason, trouble = self._words.last(), ""
         try:
             if error is not None:
-                self._undo()
+                trouble = self._undo()
         finally:
             self._words.close()
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
         if isinstance(error, DmError):
-            raise PoolError(f"{self._info.name} is as it was: {reason or error.strerror}") from None
+            text = reason or error.strerror
+            raise PoolError(f"{self._info.name}: {text}; {trouble}" if trouble
+                            else f"{self._info.name} is as it was: {text}") from None
+        if trouble and isinstance(error, PoolError):
+            raise PoolError(f"{error}; {trouble}") from None
+        if trouble and error is not None:
+            error.add_note(trouble)
 
     def hide(self) -> Info:
         """Make the second device with the table of the first."""
@@ -379,8 +390,10 @@ class _Steps:
             try:
                 self._dm.resume(self._info.name)
             except DmError:
-                # It may be suspended now, perhaps under our own program.
-                self._restore()
+                # It may be suspended now, perhaps under our own program. If this fails,
+                # __exit__() tries again and reports it.
+                with contextlib.suppress(DmError):
+                    self._restore()
                 raise
         self._lines = tuple(lines)
 
@@ -412,11 +425,21 @@ class _Steps:
             self._dm.load(info.name, self._lines)
             self._dm.resume(info.name)
 
-    def _undo(self) -> None:
-        self._restore()
+    def _undo(self) -> str:
+        """Go back; return what went wrong with that, or nothing."""
+        name = self._info.name
+        try:
+            self._restore()
+        except DmError as error:
+            return (f"restoring its table also failed: {error.strerror}; {name} may be "
+                    "suspended, run the command again")
         if self._made is not None:
-            with contextlib.suppress(DmError):
+            try:
                 self._dm.remove(self._made.name, HIDDEN)
+            except DmError as error:
+                return (f"{name} is as it was, but removing {self._made.name} also failed: "
+                        f"{error.strerror}; the next command for {name} removes it")
+        return ""
 
 
 def _flush(info: Info) -> None:

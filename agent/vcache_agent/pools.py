@@ -322,10 +322,15 @@ def create(dm: Dm, name: str, device: str, chunk_kib: int | None,
         dm.load(name, [Line(0, size, POOL_TARGET, f"{cache}{options}")])
         dm.resume(name)
     except DmError as error:
-        dm.remove(name)
-        raise PoolError(f"no pool on {device}: {words.last() or error.strerror}; a device that "
-                        "begins with 4 KiB of zeroes (blkdiscard -z), or one that has a pool, is "
-                        "allowed") from None
+        problem = (f"no pool on {device}: {words.last() or error.strerror}; a device that "
+                   "begins with 4 KiB of zeroes (blkdiscard -z), or one that has a pool, is "
+                   "allowed")
+        try:
+            dm.remove(name)
+        except DmError as second:
+            problem += (f"; removing the empty device {name} also failed: {second.strerror}; "
+                        "the next call removes it")
+        raise PoolError(problem) from None
     finally:
         words.close()
     made = pool(dm, name)

@@ -12,6 +12,7 @@
 Nothing that a hook waits for asks libvirt, and only the worker changes tags.
 """
 
+import contextlib
 import fcntl
 import os
 import sqlite3
@@ -95,12 +96,14 @@ class Agent:
     def stop(self) -> None:
         """Stop all threads; the kernel's tags stay, I/O goes on."""
         self._stopping.set()
-        for server in self._servers:
-            server.stop()
-        self.watch.stop()
-        self.worker.stop()
-        self.store.close()
-        os.close(self._lock)
+        # All of them are stopped, whichever fails.
+        with contextlib.ExitStack() as last_first:
+            last_first.callback(os.close, self._lock)
+            last_first.callback(self.store.close)
+            last_first.callback(self.worker.stop)
+            last_first.callback(self.watch.stop)
+            for server in reversed(self._servers):
+                last_first.callback(server.stop)
 
     def _prepare(self, domain: Domain) -> str:
         """Decide whether a domain may start; in a thread of the hook server."""

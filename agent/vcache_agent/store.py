@@ -152,10 +152,15 @@ class Store:
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
-            except BaseException:
-                self._db.execute("ROLLBACK")
+                self._db.execute("COMMIT")
+            except BaseException as error:
+                # After some errors, such as a full disk, SQLite has rolled back already.
+                if self._db.in_transaction:
+                    try:
+                        self._db.execute("ROLLBACK")
+                    except sqlite3.Error as second:
+                        error.add_note(f"ROLLBACK also failed: {second}")
                 raise
-            self._db.execute("COMMIT")
 
     def assignments(self) -> dict[str, Assignment]:
         """Return all disks by their key."""

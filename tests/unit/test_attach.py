@@ -2,6 +2,7 @@
 """Attach, detach and mode against a model of device mapper, killed at every step."""
 
 import contextlib
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from tests.unit.dm_model import MIB, TABLE, Dm, Kernel, Killed, as_dm, host
 from vcache_agent import attach, pools
 from vcache_agent.cmd import cli, pool_cli
-from vcache_agent.dm import Line, Lines
+from vcache_agent.dm import DmError, Line, Lines
 from vcache_agent.pools import PoolError
 from vcache_agent.store import Store
 
@@ -123,6 +124,65 @@ def test_a_table_that_the_kernel_refuses(kernel: Kernel, store: Store, which: st
     with pytest.raises(PoolError, match="lv is as it was"):
         do_attach(kernel, store)
     check_plain(kernel)
+
+
+class Stubborn(Dm):
+    """Device mapper that fails at some calls from the moment that the kernel refuses a table."""
+
+    def __init__(self, kernel: Kernel, *calls: str) -> None:
+        super().__init__(kernel)
+        self._calls = calls
+        self._refused = False
+
+    def resume(self, name: str, event: int = 0) -> None:
+        if "resume" in self._calls and self._refused:
+            raise DmError(errno.ENOMEM, "no memory")
+        try:
+            super().resume(name, event)
+        except DmError:
+            self._refused = True
+            raise
+
+    def remove(self, name: str, event: int = 0) -> None:
+        if "remove" in self._calls:
+            raise DmError(errno.EBUSY, "in use")
+        super().remove(name, event)
+
+
+def test_what_fails_as_a_change_is_undone_does_not_hide_the_reason(
+        kernel: Kernel, store: Store) -> None:
+    kernel.refuse_resume = "vcache"
+    with pytest.raises(PoolError) as caught:
+        do_attach(kernel, store, Stubborn(kernel, "resume"))
+    assert str(caught.value) == (
+        "lv: resume fails; restoring its table also failed: no memory; lv may be suspended, run "
+        "the command again")
+    kernel.refuse_resume = ""
+    do_attach(kernel, store)
+    check_attached(kernel)
+
+
+def test_a_hidden_device_that_stays_is_named(kernel: Kernel, store: Store) -> None:
+    kernel.refuse_resume = "vcache"
+    with pytest.raises(PoolError) as caught:
+        do_attach(kernel, store, Stubborn(kernel, "remove"))
+    assert str(caught.value) == (
+        "lv: resume fails; lv is as it was, but removing lv-vcorigin also failed: in use; the "
+        "next command for lv removes it")
+    kernel.refuse_resume = ""
+    do_attach(kernel, store)
+    check_attached(kernel)
+
+
+def test_a_suspended_device_that_has_no_way_back(kernel: Kernel, store: Store) -> None:
+    """Both reasons are told: its own table's, and the former one's."""
+    do_attach(kernel, store)
+    lv = kernel.devices["lv"]
+    lv.suspended = lv.unloadable = True
+    kernel.refuse_load = "linear"
+    with pytest.raises(PoolError, match="cannot be resumed: resume fails; resuming it with the "
+                                        "table of lv-vcorigin also failed: refused"):
+        do_attach(kernel, store)
 
 
 def test_a_hidden_device_of_others_is_left_alone(kernel: Kernel, store: Store) -> None:

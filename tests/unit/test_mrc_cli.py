@@ -4,6 +4,8 @@
 import json
 import lzma
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -87,6 +89,19 @@ def test_wrong_line(asked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert cli.main(["mrc", str(path)]) == 1
     assert capsys.readouterr().err == (
         f"vcache: {path}: line 7: field 2, the offset: must be bytes\n")
+
+
+def test_a_program_that_ended_does_not_hide_what_is_wrong_with_the_file(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+
+    def pieces() -> Iterator[bytes]:
+        yield b"1,0,4096,R\n"  # stays in the buffer of the pipe
+        while not closed.exists():
+            time.sleep(0.01)
+        raise lzma.LZMAError("corrupt")
+
+    with pytest.raises(lzma.LZMAError, match="corrupt"):
+        mrc_cli._feed(["sh", "-c", f"exec <&-; : > {closed}; exec sleep 60"], pieces())
 
 
 def test_files_that_cannot_be(asked: Path, tmp_path: Path,

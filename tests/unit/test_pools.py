@@ -2,6 +2,7 @@
 """Pools and their table lines, against a model of device mapper."""
 
 import contextlib
+import errno
 import json
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from tests.unit.dm_model import MIB, Dm, Kernel, as_dm, host
 from vcache_agent import pools, tables
 from vcache_agent.cmd import cli, pool_cli
-from vcache_agent.dm import Line, _reason
+from vcache_agent.dm import DmError, Line, _reason
+from vcache_agent.model import DeviceNumber
 from vcache_agent.pools import Mapping, PoolError
 
 
@@ -114,6 +116,20 @@ def test_a_module_that_does_not_say_what_is_read(kernel: Kernel) -> None:
     kernel.pool_status = "ok 2048 62 60 2 0 1 1 0 18.01"
     (found,) = pools.pools(as_dm(Dm(kernel)))
     assert (found.free, found.reads, found.reads_percent) == (60, None, None)
+
+
+def test_what_fails_as_a_pool_is_not_made_does_not_hide_the_reason(
+        kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stubborn(Dm):
+        def remove(self, name: str, event: int = 0) -> None:
+            raise DmError(errno.EBUSY, "in use")
+
+    monkeypatch.setattr(pools, "block_number", lambda path: DeviceNumber(8, 99))
+    monkeypatch.setattr(pools, "_check_cache", lambda dm, cache, device: 1000)
+    kernel.refuse_load = "vcache-pool"
+    with pytest.raises(pools.PoolError, match="no pool on /dev/x: refused; .*; removing the empty "
+                                              "device new also failed: in use"):
+        pools.create(as_dm(Stubborn(kernel)), "new", "/dev/x", None)
 
 
 def test_pools_for_people() -> None:

@@ -111,6 +111,40 @@ def test_an_update_is_all_or_nothing(tmp_path: Path) -> None:
     store.close()
 
 
+def test_a_disk_that_is_full_is_what_is_told(tmp_path: Path) -> None:
+    """SQLite rolls back by itself then: a second ROLLBACK would be the error that is seen."""
+    store = Store(tmp_path / "s.sqlite")
+    store._db.execute("PRAGMA max_page_count = 12")
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        store.update([row("x" * 5000 + str(number), 1 + number) for number in range(50)])
+    store._db.execute("PRAGMA max_page_count = 100000")
+    store.update([row("a", 1)])
+    assert store.assignments() == {"a": row("a", 1)}
+    store.close()
+
+
+def test_a_commit_that_fails_leaves_no_transaction(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.sqlite")
+    real = store._db
+
+    class Refusing:
+        def execute(self, text: str, *arguments: object) -> object:
+            if text == "COMMIT":
+                raise sqlite3.OperationalError("disk I/O error")
+            return real.execute(text, *arguments)  # type: ignore[arg-type]
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(real, name)
+
+    store._db = Refusing()  # type: ignore[assignment]
+    with pytest.raises(sqlite3.OperationalError, match="disk I/O error"):
+        store.update([row("a", 1)])
+    store._db = real
+    store.update([row("b", 2)])
+    assert store.assignments() == {"b": row("b", 2)}
+    store.close()
+
+
 def test_files_that_are_not_ours(tmp_path: Path) -> None:
     damaged = tmp_path / "damaged"
     damaged.write_bytes(b"this is not a database" * 100)

@@ -41,7 +41,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     _notify("READY=1")
     stop.wait()
     _notify("STOPPING=1")
-    agent.stop()
+    try:
+        agent.stop()
+    except Exception:
+        LOG.exception("vcache-agent: stopping failed")
+        os._exit(1)
     LOG.info("vcache-agent has stopped; the kernel keeps its tags")
     # A thread may be blocked in a libvirt call that never returns.
     os._exit(0)

@@ -5,6 +5,7 @@ It runs the program ``vcache-mrc`` (native/tools), which uses the kernel module'
 """
 
 import argparse
+import contextlib
 import json
 import lzma
 import shutil
@@ -156,6 +157,9 @@ def _feed(command: list[str], pieces: Iterator[bytes]) -> tuple[int, bytes, byte
             pass  # the program ended early; its standard error says why
         except BaseException:
             process.kill()
+            # Else Popen writes what is buffered, and that error replaces this one.
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
             raise
         out, said = process.communicate()
         return process.returncode, out, said
