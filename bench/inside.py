@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In the box: disks, tables and fio of the benchmarks whose loads are in Python."""
+"""In the box: disks, tables and fio for benchmarks with loads in Python."""
 
 import json
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In the box: a pool with volumes whose tags are looked at, and loads on them for a while."""
+"""In the box: a pool with volumes, samples of its tags, and loads for a limited time."""
 
 import os
 import signal

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real traces: they are not part of the project, and looked for beside it."""
+"""Read real traces. They are not part of the project, but in a folder beside it."""
 
 import array
 import lzma

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where most benchmarks run: the box in virtual time, with the module that make has built."""
+"""Boot the box in virtual time, with the module that make has built."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What vcache-api costs with many hosts: ``python -m bench.api``.
+"""Measure the cost of vcache-api with many hosts: ``python -m bench.api``.
 
-Real Keystone, Placement, RabbitMQ and vcache-api, as tests/openstack_api has them, with
-default intervals; the hosts are those of fleet.py. Lists are asked for in turn with one of
-Placement, of as many providers. Writes build/bench/api.json.
+Keystone, Placement, RabbitMQ and vcache-api run as in tests/openstack_api, with default
+intervals. fleet.py provides the hosts. Lists are requested alternately from vcache-api and
+from Placement, with the same number of providers. Writes build/bench/api.json.
 """
 
 import argparse

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many hosts in one process: ``python -m bench.api.fleet --bus URL --first N --count N``.
+"""Run many hosts in one process: ``python -m bench.api.fleet --bus URL --first N --count N``.
 
-Each has the real :class:`nova_vcache.host.service.Host` and its real RPC server, with a
-connection of its own to RabbitMQ; only the agent is one that answers from memory, and
-nobody tells Placement. One thread looks at all of them, as often as each would itself.
+Each host has a real :class:`nova_vcache.host.service.Host` and a real RPC server with its own
+connection to RabbitMQ. Only its agent is replaced: it answers from memory. The hosts do not
+report to Placement. One thread polls all of them, at the interval that each would use.
 
-Commands are lines on standard input, answers lines of JSON on standard output:
+Commands are lines on standard input, answers are lines of JSON on standard output:
 
 ``casts``
-    how many reports have been sent
+    number of reports sent
 ``flood SECONDS``
-    reports without a pause; how many those were
+    send reports without pause; number of reports sent
 """
 
 import argparse

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tenants with different working sets get of one cache."""
+"""Throughput of tenants with different working sets in one cache."""

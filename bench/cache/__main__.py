@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tenants with different working sets in one cache: ``python -m bench.cache [STACK...]``.
+"""Compare caches for tenants with different working sets: ``python -m bench.cache [STACK...]``.
 
 Boots a box in virtual time for each stack and number of tenants, and runs the
-same loads in each: see loads.sh. Writes build/bench/cache.json and cache.png.
+same loads in each (loads.sh). Writes build/bench/cache.json and cache.png.
 """
 
 import argparse

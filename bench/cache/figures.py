@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is computed from the runs. Pure functions."""
+"""Figures computed from the runs. Pure functions."""
 
 from collections.abc import Sequence
 

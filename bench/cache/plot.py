@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture of a run: what each tenant got, by stack, and how long its fsyncs took."""
+"""Plot throughput and fsync latency of each tenant, by stack."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How hot shared lanes get, with and without migration: ``python -m bench.lanes [LOAD ...]``.
+"""Measure migration between shared and dedicated lanes: ``python -m bench.lanes [LOAD ...]``.
 
-Boots the box in virtual time. A tag with a lane of its own reads under several loads, beside one
-that has only the shared lane; with the watermark, and where nothing changes places. Writes
+Boots the box in virtual time. A tag with a dedicated lane reads under several loads, beside a
+tag with only the shared lane. Each load runs with the watermark and without migration. Writes
 build/bench/lanes.json and lanes.png.
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is made of what was measured: pure functions."""
+"""Figures computed from the measurements. Pure functions."""
 
 import itertools
 import statistics

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture: how hot the shared lane is, and from where tag 1 is served, over time."""
+"""Plot the hot part of the shared lane and the source of tag 1's hits over time."""
 
 import math
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every number that is set."""
+"""All parameters of the benchmark."""
 
 from typing import NamedTuple
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How near and how fast miss-ratio curves are."""
+"""Accuracy and speed of miss-ratio curves."""

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How near and how fast miss-ratio curves are: ``python -m bench.mrc``.
+"""Measure the accuracy and speed of miss-ratio curves: ``python -m bench.mrc``.
 
-For each real trace and some that are made: the exact curve, compared with other programs'
-integers; the error of 8,192 samples; requests a second, beside libCacheSim's LRU simulation.
-Writes build/bench/mrc.json and mrc.png. Real traces are looked for in VCACHE_TRACES, or in
-shared/traces beside the repository. VCACHE_LIBCACHESIM names a Python that has libcachesim;
-without it one is made in build/bench/mrc/venv.
+For each real trace and some synthetic ones: the exact curve, compared with the integers of
+other programs; the error of 8,192 samples; requests per second, compared with libCacheSim's LRU
+simulation. Writes build/bench/mrc.json and mrc.png. Real traces are in VCACHE_TRACES, or in
+shared/traces beside the repository. VCACHE_LIBCACHESIM names a Python with libcachesim. If it is
+not set, the benchmark creates one in build/bench/mrc/venv.
 """
 
 import argparse

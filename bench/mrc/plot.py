@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture: a curve for each trace, exact and from a sample."""
+"""Plot the exact and the sampled curve of each trace."""
 
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time libCacheSim's LRU, in a Python that has it: simulate.py TRACE BLOCKS RUNS.
+"""Measure libCacheSim's LRU, with a Python that has it: simulate.py TRACE BLOCKS RUNS.
 
-Its package on PyPI computes no curve; what it has is the simulation of one size. TRACE has
+libCacheSim's package on PyPI does not compute curves, only the simulation of one size. TRACE has
 24 bytes for each request: time, block, size 1, next access (oracleGeneral).
 """
 

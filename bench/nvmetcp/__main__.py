@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller's own speed, against the kernel's target: ``python -m bench.nvmetcp``.
+"""Compare the speed of the controller with the kernel's target: ``python -m bench.nvmetcp``.
 
-Boots the box in virtual time (QEMU counts instructions, 1 ns each), so the
-figures repeat whatever else the machine does. One host, Linux's, over loopback
-TCP with one I/O queue and no digests; two targets, neither of which waits for a
-medium: vcache-ssd with NAND that takes no time, and nvmet-tcp on memory-backed
-null_blk. Writes build/bench/nvmetcp.json.
+Boots the box in virtual time (QEMU counts instructions, 1 ns each), so the figures
+do not depend on the load of the machine. The Linux host driver connects over loopback TCP,
+with one I/O queue and no digests. Neither target waits for a medium: vcache-ssd
+has NAND that takes no time, and nvmet-tcp uses memory-backed null_blk. Writes
+build/bench/nvmetcp.json.
 """
 
 import json

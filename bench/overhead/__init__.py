@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a request costs without any flush: python -m bench.overhead."""
+"""Cost of a request without flushes: python -m bench.overhead."""

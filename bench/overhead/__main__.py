@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a request costs without any flush: ``python -m bench.overhead``.
+"""Measure the cost of a request without flushes: ``python -m bench.overhead``.
 
-Boots the box in virtual time (QEMU counts instructions, 1 ns each), so the
-figures repeat whatever else the machine does, and compares targets within
-one run. Writes build/bench/overhead.json.
+Boots the box in virtual time (QEMU counts instructions, 1 ns each), so the figures
+do not depend on the load of the machine, and compares all targets in one run.
+Writes build/bench/overhead.json.
 """
 
 import json

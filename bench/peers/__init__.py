@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Caches to compare with, on the same emulated disks, and what fio says of them."""
+"""Caches for comparison, on the same emulated disks, and the results of fio."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a load on a stack has left: fio's figures, and what the disks counted."""
+"""Results of a load on a stack: fio's figures and the counters of the disks."""
 
 import json
 from collections.abc import Mapping

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the rules of replacement miss, beside those of others."""
+"""Miss ratios of the replacement rules, compared with other policies."""

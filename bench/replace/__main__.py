@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cache's rules of replacement miss, beside LRU and others: ``python -m bench.replace``.
+"""Compare the cache's replacement rules with LRU and others: ``python -m bench.replace``.
 
-For each real trace and size of a cache that libCacheSim was asked about: the miss ratio of
-model.c, which has the rules of native/core, twice: with writes that go to the log, as the target
-has them, and with all accesses taken for reads, as libCacheSim takes them. Writes
-build/bench/replace.json and replace.png. VCACHE_TRACES says where the traces are.
+For each real trace and each cache size with a result of libCacheSim: the miss ratios of model.c,
+which uses the rules of native/core. In one, writes go to the log, as in the target. In the
+other, all accesses are reads, as in libCacheSim. Writes build/bench/replace.json and
+replace.png. VCACHE_TRACES names the folder of the traces.
 """
 
 import argparse

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture: miss ratios of each trace and size."""
+"""Plot the miss ratios of each trace and size."""
 
 from pathlib import Path
 from typing import Any

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast shares and the pool change their size: ``python -m bench.resize``.
+"""Measure how fast shares and the pool change their size: ``python -m bench.resize``.
 
-Boots the box in virtual time and measures how long it takes to make a tag or
-the pool smaller and larger, with and without other I/O, and how near tags come
-to their weights. Writes build/bench/resize.json and resize.png.
+Boots the box in virtual time. Measures the time to shrink and grow a tag and the
+pool, with and without other I/O, and how accurately tags reach their weights.
+Writes build/bench/resize.json and resize.png.
 """
 
 import argparse

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In the box, in virtual time: measure all of it, write it to the file that is named."""
+"""In the box, in virtual time: run all measurements, write the results to the given file."""
 
 import argparse
 import json

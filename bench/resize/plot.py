@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture: seconds a GiB that has to go, and how tags come to their shares."""
+"""Plot the seconds per reclaimed GiB, and the sizes of tags after a change of weights."""
 
 from pathlib import Path
 from typing import Any

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How vcache scales: with depth and jobs, with the size of the cache and what is dirty in it."""
+"""Scaling of vcache with queue depth, jobs, cache size and dirty data."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How vcache scales: ``python -m bench.scale``.
+"""Measure how vcache scales: ``python -m bench.scale``.
 
-Boots the box in virtual time and measures requests a second by how many are
-under way, how long a crashed cache takes to be back, the memory that it has,
-and how fast it drains. Writes build/bench/scale.json and scale.png.
+Boots the box in virtual time. Measures requests per second by the number of requests in
+flight, the recovery time and memory of a cache after a crash, and the speed of a drain.
+Writes build/bench/scale.json and scale.png.
 """
 
 import argparse

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture: requests a second by how many are under way, and recovery."""
+"""Plot requests per second by the number of requests in flight, and recovery times."""
 
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every number that is set."""
+"""All parameters of the benchmark."""
 
 # Requests under way: of one job, and of that many jobs with one each.
 WIDTHS = (1, 4, 16, 64)

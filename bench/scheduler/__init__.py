@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What filter and weigher cost the scheduler: ``make bench-scheduler``."""
+"""Cost of the filter and the weigher for the scheduler: ``make bench-scheduler``."""

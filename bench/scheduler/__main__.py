@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Milliseconds a request takes in filters and weighers: ``python -m bench.scheduler``.
+"""Measure the time of a request in filters and weighers: ``python -m bench.scheduler``.
 
-Ours and Nova's on the same hosts in one run, in turn, so that whatever else the
-machine does meets all of them. Every host passes every filter, which is the
-dearest case. Writes build/bench/scheduler.json.
+Our and Nova's classes run alternately on the same hosts in one run, so that the load of
+the machine affects all of them equally. Every host passes every filter, which is the
+most expensive case. Writes build/bench/scheduler.json.
 """
 
 import argparse

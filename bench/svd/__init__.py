@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Erases and write amplification: images on the SSD itself, and cached in it."""
+"""Erases and write amplification of images on the SSD, and behind it as a cache."""

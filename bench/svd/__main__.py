@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random writes with fsync to images on the SSD, and cached in it: ``python -m bench.svd``.
+"""Measure random writes with fsync to images on, or cached by, an SSD: ``python -m bench.svd``.
 
 Writes build/bench/svd.json and build/bench/svd.png, and prints a table beside
-the SVD paper's figures. All in virtual time: see README.md.
+the SVD paper's figures. It uses virtual time: see README.md.
 """
 
 import argparse

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what was counted to what is compared."""
+"""Compute the figures of the comparison from the counters."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean

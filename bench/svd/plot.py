@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture: what is programmed and for what, erases, throughput, by case."""
+"""Plot programmed blocks by cause, erases and throughput, by case."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On the machine, before the box boots: the host's file system, and an SSD long in use with it."""
+"""Before the box boots: create the host's file system, and a long-used SSD with it."""
 
 import os
 import subprocess

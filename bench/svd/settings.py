@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured, all of it; the JSON has it too."""
+"""All parameters of the benchmark. The JSON contains them too."""
 
 MAPPINGS = ("page", "fast")
 FORMATS = ("raw", "qcow2")

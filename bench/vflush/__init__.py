@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The vFLUSH paper's experiments on our SSD, in virtual time."""
+"""The vFLUSH paper's experiments on the emulated SSD, in virtual time."""

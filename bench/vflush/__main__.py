@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The vFLUSH paper's experiments: ``python -m bench.vflush [simulation|box]``.
+"""Repeat the vFLUSH paper's experiments: ``python -m bench.vflush [simulation|box]``.
 
-Writes build/bench/vflush.json and plots beside it; prints a table beside the
-published numbers. With an argument only that part is measured anew, and the
-other one is taken from the last run.
+Writes build/bench/vflush.json and plots beside it, and prints a table beside the
+published figures. With an argument, only that part is measured again, and the
+other is taken from the last run.
 """
 
 import json

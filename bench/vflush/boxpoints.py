@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was counted in the box, as points like those of the simulation.
+"""Convert the counters of the box to points like those of the simulation.
 
-Latencies are what VM2's fdatasync took, as its load saw it: of FUA, where no
-FLUSH is sent, there is nothing else to compare. Data is per fdatasync too,
-from the drive's log pages, over the whole run with ramp and tail.
+The latency is that of VM2's fdatasync, measured by its load. With FUA, no FLUSH is sent,
+so no other latency can be compared. Data is per fdatasync too, from the drive's log
+pages, over the whole run including ramp and tail.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what was counted to the paper's figures; every value is computed here.
+"""Compute all of the paper's figures from the counters.
 
-Both parts, simulation and box, come as the same points: one system with VM1
-that never syncs and VM2 that does every so many writes.
+Both parts, simulation and box, provide points of the same form: one system in which VM1
+never syncs and VM2 syncs after every k writes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

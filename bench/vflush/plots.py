@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paper's figures, drawn from our points."""
+"""Plot the paper's figures from our points."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

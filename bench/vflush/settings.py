@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is simulated and measured, all of it; the JSON has it too."""
+"""All parameters of the experiments. The JSON contains them too."""
 
 #: Writes of VM2 between two fsyncs, as in the paper; 0: never.
 NEVER = 0

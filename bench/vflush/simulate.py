@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Build the simulation, run experiments in it, read what it prints."""
+"""Build the simulation, run experiments in it, read its output."""
 
 import json
 import subprocess

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures as people read them, beside the published ones."""
+"""Print the figures beside the published ones."""
 
 from collections.abc import Mapping
 from typing import Any

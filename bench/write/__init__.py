@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes of several tenants through a cache, against dm-cache, dm-writecache and bcache."""
+"""Writes of several tenants through a cache, compared with other caches."""

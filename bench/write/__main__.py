@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes of one, two and four tenants through a cache: ``python -m bench.write [STACK...]``.
+"""Compare caches for one, two and four writing tenants: ``python -m bench.write [STACK...]``.
 
-Boots the box in virtual time, so that the figures repeat whatever else the
-machine does, and runs the same loads on each stack: see loads.sh. Writes
-build/bench/write.json and build/bench/write.png.
+Boots the box in virtual time, so the figures do not depend on the load of the machine,
+and runs the same loads on each stack (loads.sh). Writes build/bench/write.json and
+build/bench/write.png.
 """
 
 import argparse

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture of a run: throughput and fsync latency, by stack and number of tenants."""
+"""Plot throughput and fsync latency, by stack and number of tenants."""
 
 from __future__ import annotations
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real services of OpenStack, for tests and for the all-in-one."""
+"""The services of OpenStack, for tests and for the all-in-one."""

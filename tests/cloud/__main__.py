@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``make openstack``: a whole OpenStack on this machine, and a transcript of what it does.
+"""``make openstack``: run OpenStack on this machine, and write a transcript of a scenario.
 
 ``python -m tests.cloud [--keep] [--no-transcript]``
 """

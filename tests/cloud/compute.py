@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A compute host in a box, seen from the machine."""
+"""A compute host in a box, as seen from the machine."""
 
 import json
 import secrets

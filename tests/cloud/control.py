@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keystone, Placement, RabbitMQ and vcache-api; all of it from nothing in half a minute."""
+"""Start Keystone, Placement, RabbitMQ and vcache-api, in half a minute."""
 
 import json
 import os

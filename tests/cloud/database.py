@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A MariaDB of one's own: another port, other files, no service manager.
+"""A private MariaDB, with its own port and files and without a service manager.
 
-SQLite will not do with a scheduler and a conductor: what they write at the same time is
-"locked", and an instance stays in BUILD for ever.
+SQLite is not sufficient for a scheduler and a conductor: concurrent writes fail with
+"locked", and an instance stays in BUILD.
 """
 
 from pathlib import Path

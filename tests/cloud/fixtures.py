@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures of the tests on the all-in-one; each conftest has a ``cloud`` of its own."""
+"""Fixtures of the tests on the all-in-one. Each conftest defines its own ``cloud``."""
 
 from collections.abc import Callable, Iterator
 

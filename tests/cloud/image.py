@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The environment of Nova as a disk image: nova-compute starts from that in a fraction of the time.
+"""Nova's environment as a disk image, from which nova-compute starts much faster.
 
-Over 9p each of some ten thousand files is opened and read by calls to the machine, and nothing
-is kept; under emulation that takes minutes.
+Over 9p, each of about ten thousand files is opened and read by calls to the machine, without a
+cache. Under emulation, this takes minutes.
 """
 
 import os

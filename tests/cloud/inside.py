@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In the box: a compute host, started piece by piece, that does what it is told over a socket.
+"""In the box: a compute host, started step by step, that executes commands from a socket.
 
-Runs with the Python of the agent's hosts; Nova is a program of another environment.
+Runs with the Python of the agent's hosts. Nova uses another environment.
 """
 
 import dataclasses

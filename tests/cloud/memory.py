@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which memory processes have, with their share of what they have together."""
+"""Memory of processes, including their part of shared memory."""
 
 from pathlib import Path
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Nova asks of a Network service where no instance has a network: that it has nothing.
+"""A Network service without networks, for Nova.
 
-Served by uWSGI in the place of Neutron, for instances that are made with ``--nic none``. It
-can make nothing, so whatever would need a network fails.
+uWSGI serves it in place of Neutron, for instances created with ``--nic none``. It cannot
+create anything, so a request that needs a network fails.
 """
 
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole OpenStack: what Control has, Glance and Nova, and compute hosts in boxes."""
+"""A complete OpenStack: Control, Glance and Nova, and compute hosts in boxes."""
 
 import fcntl
 import json

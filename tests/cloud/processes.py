@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that a test starts, and ends by their number."""
+"""Processes that a test starts and stops by their process IDs."""
 
 import os
 import socket

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A RabbitMQ of one's own: other ports, other files, no service manager."""
+"""A private RabbitMQ, with its own ports and files and without a service manager."""
 
 import os
 import subprocess

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images, flavors and instances of the all-in-one, over Nova's and Glance's API."""
+"""Images, flavors and instances of the all-in-one, by the APIs of Nova and Glance."""
 
 import random
 import time

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host's kernel knows of an instance, and what is on its disk."""
+"""The state of an instance in the host's kernel and on its disk."""
 
 import hashlib
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From ``openstack vcache flavor set`` to the tag on the host, and what becomes of it.
+"""From ``openstack vcache flavor set`` to the tag on the host.
 
-What an operator would type, with what came of it, in a file; what is claimed is checked.
+Writes the commands of an operator and their output to a file, and checks the results.
 """
 
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compile the test programs of the core, below build/core/."""
+"""Compile the test programs of the core below build/core/."""
 
 import functools
 import shutil

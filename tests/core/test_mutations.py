@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests of the core notice when the core is wrong.
+"""Check that the tests of the core detect errors in it.
 
-Each mutation breaks one line of it on purpose; the program that tests the file
-has to fail. A line that can be broken unnoticed is a line without a test.
+Each mutation breaks one line. The program that tests the file must then fail. A line
+that can be broken without a failure has no test.
 """
 
 import hashlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test programs of the core, under both compilers and their sanitizers."""
+"""Run the test programs of the core, with both compilers and their sanitizers."""
 
 import pytest
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The devstack plugin, phase by phase, with devstack's own functions, in a copy of this root."""
+"""Tests of the devstack plugin, by phase, with devstack's functions, in a copy of this root."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sandbox with what stack.sh has done before it calls plugins, and nodes in it, one at a time."""
+"""A sandbox in the state in which stack.sh calls plugins, and nodes in it, one at a time."""
 
 import os
 import shutil

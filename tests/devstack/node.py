@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node of devstack in the sandbox: its local.conf, its phases, what it has come to."""
+"""A node of devstack in the sandbox: its local.conf, its phases, its state."""
 
 import configparser
 import functools

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A copy of this machine's root that is thrown away: what happens in it stays in it.
+"""A temporary copy of this machine's root file system.
 
-Layers in memory over the real root, in namespaces of mounts and of processes; the
-network is the machine's. What a node has changed is its own layer, so one can say
-what is left of it.
+It consists of layers in memory over the real root, in mount and process namespaces. It uses
+the machine's network. The changes of a node are in a separate layer, so a test can list
+what remains of them.
 """
 
 import contextlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each phase on a node that does all, on a controller and on a compute node; then all goes."""
+"""Each phase on a single node, on a controller and on a compute node; then the clean-up."""
 
 import json
 import socket

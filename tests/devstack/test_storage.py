@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the plugin puts under the instances, with the real target, in the box."""
+"""The plugin's storage for instances, with the target, in the box."""
 
 import subprocess
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""devstack itself, of the commit that the plugin is tested with; fetched, not ours to keep."""
+"""Fetch devstack at the commit with which the plugin is tested."""
 
 import os
 import subprocess

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the firmware on the host's NAND model."""
+"""Tests of the firmware on the NAND model of the host."""

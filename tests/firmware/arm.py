@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Boot the self-test on the emulated Zynq-7000 and compare it with the host's.
+"""Boot the self-test on the emulated Zynq-7000, and compare it with that of the host.
 
 ``python -m tests.firmware.arm`` builds both, prints the board's console, the
 sizes and the stack, and writes build/firmware/zynq7000/selftest.json.

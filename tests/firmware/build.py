@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compile the test programs of the firmware, below build/firmware/."""
+"""Compile the test programs of the firmware below build/firmware/."""
 
 import shutil
 import subprocess

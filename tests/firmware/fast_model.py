@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FAST (Lee et al., ACM TECS 6(3), 2007) in few words, to count with.
+"""A small model of FAST (Lee et al., ACM TECS 6(3), 2007) that counts operations.
 
-It knows logical blocks, log blocks and where each block of the host is, and
-nothing of flushes, maps, free blocks or time.
+It models logical blocks, log blocks and the place of each host block. It does not model
+flushes, maps, free blocks or time.
 """
 
 import dataclasses

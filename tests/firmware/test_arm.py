@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The firmware on the emulated Zynq-7000: as on the host, and faults are told."""
+"""The firmware on the emulated Zynq-7000: same results as on the host; reports of faults."""
 
 from collections.abc import Iterator
 from pathlib import Path

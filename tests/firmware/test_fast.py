@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FAST's merges: by hand, and against a model for any trace."""
+"""FAST's merges: single cases, and arbitrary traces compared with a model."""
 
 import functools
 import random

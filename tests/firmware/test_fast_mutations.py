@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests notice when FAST, or the care for bad blocks, is wrong.
+"""Check that the tests detect errors in FAST and in the handling of bad blocks.
 
-As in test_mutations.py; but what FAST counts is checked by the model, and where
-things are by test_ftl and test_ftl_fast.
+As test_mutations.py. The model checks the counters of FAST, and test_ftl and
+test_ftl_fast check the placement.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The power-cut tests notice when the firmware is wrong.
+"""Check that the power-cut tests detect errors in the firmware.
 
-Each mutation breaks one rule of it on purpose, and one of the runs below has
-to fail. They are tried in turn, so the first should be the most telling.
+Each mutation breaks one rule. One of the runs below must then fail. They run in
+order, so the run that is most likely to fail should be the first.
 """
 
 import hashlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test programs of the firmware, under both compilers and their sanitizers."""
+"""Run the test programs of the firmware, with both compilers and their sanitizers."""
 
 import itertools
 import random

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ports' self-test on the host: every compiler makes the same device of it."""
+"""The ports' self-test on the host: every compiler must produce the same device."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Greedy collection's write amplification against a published model.
+"""Compare the write amplification of greedy garbage collection with a published model.
 
 L. Xiang and B. Kurkoski, "An Improved Analytic Expression for Write
 Amplification in NAND Flash" (arXiv 1110.4245, ICNC 2012): for uniform random
@@ -7,9 +7,9 @@ writes, with r the physical over the logical size,
 
     WAF = r / (r + W(-r * exp(-r)))        (W: Lambert, principal branch)
 
-The model is of unboundedly many blocks of unboundedly many pages. Ours has 256
-blocks of 32 pages, of which some are always free or being filled, so 5 % are
-allowed either way.
+The model assumes an infinite number of blocks and of pages per block. The tested
+device has 256 blocks of 32 pages, and some of them are always free or being filled.
+So a difference of 5 % is allowed.
 """
 
 import math

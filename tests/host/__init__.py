@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hook and agent against real libvirt, QEMU and the kernel module, in the box."""
+"""Tests of hook and agent with libvirt, QEMU and the kernel module, in the box."""

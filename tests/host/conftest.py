@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures: one libvirtd, one file system on a vcache device, an agent each."""
+"""Fixtures: one libvirtd, one file system on a vcache device, an agent for each test."""
 
 import os
 import sys

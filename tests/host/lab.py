@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of this folder are made of: devices, domains, the agent.
+"""Helpers of the tests in this folder: devices, domains, the agent.
 
-The domains are started paused and boot nothing: their QEMU is real, with its
-disks open in its own cgroup, and its monitor's ``qemu-io`` command makes it
-read, write and flush as a guest would. make demo is where guests do.
+The domains are started paused and do not boot. Their QEMU is real and has its disks open
+in its own cgroup. Its monitor command ``qemu-io`` reads, writes and flushes like a
+guest. In make demo, guests do the I/O.
 """
 
 import contextlib

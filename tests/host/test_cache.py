@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two volumes that share a pool: shares, policies, and what a larger share would do."""
+"""Two volumes that share a pool: shares, policies, and the effect of a larger share."""
 
 import contextlib
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An agent that is killed, hangs or is away; a libvirtd that is restarted."""
+"""A killed, hung or missing agent, and a restart of libvirtd."""
 
 import functools
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A domain's way: start, stop, crash, disks that come and go."""
+"""The life of a domain: start, stop, crash, disks that are attached and detached."""
 
 import json
 import os

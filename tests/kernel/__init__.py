@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the kernel module; they run inside the box, see README.md."""
+"""Tests of the kernel module. They run in the box, see README.md."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The module, and what must hold after every test."""
+"""Fixtures for the module, and checks after every test."""
 
 import os
 import traceback

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What only the debug kernel has: leaks that it finds, lines that ran, faults to order."""
+"""Interfaces of the debug kernel: memory leaks, executed lines, fault injection."""
 
 import contextlib
 import os

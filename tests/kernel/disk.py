@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Direct I/O, so that what a test asks for is what the target gets."""
+"""Direct I/O, so that the target gets exactly the requests of a test."""
 
 import ctypes
 import errno

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device mapper by its ioctls: starting dmsetup takes most of a second in the box."""
+"""Device mapper by ioctls, since starting dmsetup takes most of a second in the box."""
 
 import errno
 import fcntl

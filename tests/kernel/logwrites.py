@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dm-log-writes: everything that reached a device, in order."""
+"""dm-log-writes: all requests that reached a device, in order."""
 
 import contextlib
 import struct

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Break the target on purpose: the tests have to notice.
+"""Check that the tests detect deliberate faults in the target.
 
-``python -m tests.kernel.mutations [--kernel 6.12] [WORD ...]`` builds the module once for each
-mutation whose name has one of the words, boots the box once, and runs with each module the test
-that has to fail. Not a part of make test: the box takes a minute for each.
+``python -m tests.kernel.mutations [--kernel 6.12] [WORD ...]`` selects mutations by words in
+their names, and builds the module once for each. It boots the box once, and runs the test
+that must fail with each module. It is not part of make test, since a mutation takes a
+minute in the box.
 """
 
 import argparse

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A disk that has a volatile cache but no FUA: a loop device."""
+"""A disk with a volatile cache and without FUA: a loop device."""
 
 import contextlib
 from collections.abc import Iterator

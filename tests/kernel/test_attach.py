@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands attach, detach, mode and pool on devices in use, killed and with a bad cache."""
+"""The commands attach, detach, mode and pool: devices in use, kills, a bad cache."""
 
 import contextlib
 import io

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The miss-ratio curve that the kernel keeps of each tag is that of an LRU cache."""
+"""The kernel's miss-ratio curve of each tag, compared with that of an LRU cache."""
 
 import errno
 import random

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is read is what was written last, wherever it is."""
+"""A read returns the data that was written last, wherever it is."""
 
 import random
 import threading

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An origin that fails: errors go up, data stays and is tried again."""
+"""A failing origin: errors are reported, data stays and is retried."""
 
 import contextlib
 import errno

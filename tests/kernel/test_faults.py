@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory that runs out, wherever some is asked for; requests that fail.
+"""Failing memory allocations everywhere, and failing requests.
 
-Only the debug kernel can have that done: ``make test-debug``.
+Only the debug kernel supports this: ``make test-debug``.
 """
 
 import contextlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ext4 and xfs on the target, and disk images on them."""
+"""ext4 and xfs on the target, with disk images on them."""
 
 import contextlib
 import fcntl

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a flush makes durable, and what it sends to the origin."""
+"""The data that a flush makes durable, and the requests that it sends to the origin."""
 
 import os
 import threading

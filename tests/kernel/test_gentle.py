@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes on one slow disk: who reads from it finds no queue of what others destage."""
+"""Volumes on one slow disk: destage of others does not delay a reader."""
 
 import contextlib
 import threading

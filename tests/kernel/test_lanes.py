@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lanes: ranges of the cache device, and tags that have some for themselves."""
+"""Lanes: ranges of the cache device, some of them dedicated to a tag."""
 
 import contextlib
 import random

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool and its volumes: data goes through buffer, cache and origin and stays the same."""
+"""Data integrity of a pool and its volumes, through buffer, cache and origin."""
 
 import contextlib
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cache or an origin that fails, and a cache that is full: only who it concerns notices."""
+"""A failing cache or origin, and a full cache, affect only the volumes concerned."""
 
 import errno
 import random

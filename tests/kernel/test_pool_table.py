@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table line and the messages of a pool, and what reads_percent does."""
+"""The table and the messages of a pool, and the effect of reads_percent."""
 
 import random
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tag has in the cache is listed, given up, and brought back from that list."""
+"""List the cached blocks of a tag, drop them, and prefetch them from the list."""
 
 import contextlib
 import errno

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounded memory: who waits when the buffer is full, and who does not."""
+"""Bounded memory: which writes wait when the buffer is full."""
 
 import threading
 import time

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is read again is promoted, and what is promoted is never old."""
+"""Promotion of repeated reads. Promoted blocks are never stale."""
 
 import contextlib
 import random

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool grows and shrinks under I/O: nothing is lost, nothing comes back."""
+"""A pool grows and shrinks under I/O: no data is lost, no old data reappears."""
 
 import contextlib
 import random

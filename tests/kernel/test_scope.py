@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filesystem scope: whose write, whose flush."""
+"""Filesystem scope: attribution of writes and flushes."""
 
 import os
 import threading

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of the cache is whose: minima, weights, maxima, and what is lent."""
+"""Shares of the cache: minima, weights, maxima, and the use of idle shares."""
 
 import contextlib
 import random

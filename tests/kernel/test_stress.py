@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything at once: VMs that write, flush and discard while their tags come and go."""
+"""VMs write, flush and discard while their tags are created and removed."""
 
 import contextlib
 import os

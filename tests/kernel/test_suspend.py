@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Suspend, reload and resume, under I/O and with an origin that fails."""
+"""Suspend, reload and resume, under I/O and with a failing origin."""
 
 import threading
 import time

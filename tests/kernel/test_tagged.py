@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An origin that understands tags: the emulated SSD, by Linux's own NVMe/TCP host."""
+"""An origin that supports tags: the emulated SSD, by the Linux NVMe/TCP host."""
 
 import contextlib
 import ctypes

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run blktests' NVMe tests against vcache-ssd: ``python -m tests.nvmetcp.blktests CHECKOUT``.
 
-CHECKOUT is a copy of https://github.com/linux-blktests/blktests, built (``make``).
-It is run in the box, with vcache-ssd as the external target. Writes
-build/nvmetcp/blktests.json and prints what became of each test; exits with 1 if
-one failed. Needs fio, nvme-cli and udev.
+CHECKOUT is a compiled copy (``make``) of https://github.com/linux-blktests/blktests. It runs
+in the box, with vcache-ssd as the external target. Writes build/nvmetcp/blktests.json, prints
+the result of each test, and exits with 1 if a test failed. Needs fio, nvme-cli and udev.
 """
 
 import argparse

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compile vcache-ssd below build/nvmetcp/: with its SSD, or with the stand-in for that."""
+"""Compile vcache-ssd below build/nvmetcp/, with its SSD or with a replacement for it."""
 
 import subprocess
 from pathlib import Path

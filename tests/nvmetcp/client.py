@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small NVMe/TCP host: it says what it is told to, also what it should not."""
+"""A small NVMe/TCP host that sends any PDU, including invalid ones."""
 
 import socket
 import struct

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program is built once a run; most tests share a process that holds no state of theirs."""
+"""The program is built once per run. Most tests share a process, which keeps no state."""
 
 import os
 from collections.abc import Iterator

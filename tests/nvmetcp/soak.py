@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Let fio write and verify for minutes: ``python -m tests.nvmetcp.soak --minutes 10``.
 
-In the box, Linux's own host with both digests against vcache-ssd as it is
-shipped, on an image file. The program is stopped and killed in between, and fio
-goes on when the host has connected again. Exits with 1 if fio read anything
-but what it had written, or a power cut took what was durable.
+In the box, the Linux host driver uses both digests with the shipped vcache-ssd, on an image
+file. The program is stopped and killed in between, and fio continues after the host has
+reconnected. Exits with 1 if fio reads wrong data, or if a power cut loses durable data.
 """
 
 import argparse

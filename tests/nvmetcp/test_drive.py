@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The drives that vcache-ssd can be, with the real firmware."""
+"""The drives of vcache-ssd, with the real firmware."""
 
 import random
 import struct

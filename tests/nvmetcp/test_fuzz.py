@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A short run of the fuzzer over what hosts send."""
+"""A short run of the fuzzer for bytes from hosts."""
 
 import os
 import struct

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads, writes, flushes and the rest, and what of it survives a power cut."""
+"""Reads, writes, flushes and other commands, and their durability over a power cut."""
 
 import random
 import struct

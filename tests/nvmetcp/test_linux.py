@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Linux's own host and nvme-cli, in the box, against vcache-ssd with the real firmware."""
+"""The Linux host driver and nvme-cli, in the box, with vcache-ssd and the real firmware."""
 
 import re
 import shutil

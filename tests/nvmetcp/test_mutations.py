@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests of the controller notice when it is wrong.
+"""Check that the tests of the controller detect errors in it.
 
-Each mutation breaks one line of it on purpose; a test has to fail. Only that
-file is compiled again, without sanitizers: it is the test that has to notice.
+Each mutation breaks one line, and a test must fail. Only that file is compiled
+again, without sanitizers, since the test itself must detect the error.
 """
 
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program: both compilers, its command line, its start and its end."""
+"""The program with both compilers: its command line, start and exit."""
 
 import signal
 import socket

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PDUs: digests, R2T, alignment, and every way in which a header may be wrong."""
+"""PDUs: digests, R2T, alignment, and every kind of invalid header."""
 
 import random
 import socket

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an agent answers, without a kernel; and one that answers on a real socket."""
+"""Answers of an agent without a kernel, and an agent that answers on a real socket."""
 
 import json
 from pathlib import Path

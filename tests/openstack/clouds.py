@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command openstack in this process, and a cloud of answers at the HTTP edge."""
+"""The command openstack in this process, with prepared HTTP responses."""
 
 import contextlib
 import inspect

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has to be set before Nova is imported, and a Placement for all tests."""
+"""Settings needed before Nova is imported, and a Placement for all tests."""
 
 import os
 from collections.abc import Iterator

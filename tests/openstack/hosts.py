@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts and requests as the scheduler has them, without a database."""
+"""Hosts and requests as in the scheduler, without a database."""
 
 import uuid
 from typing import Any

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real Placement service in this process, and requests that are somebody else's."""
+"""The real Placement service in this process, and requests of other users."""
 
 import threading
 import uuid

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vcache-api: who sees what, what is refused and how it says so; every answer by the document."""
+"""vcache-api: visibility, refusals and their texts; every response follows the document."""
 
 import json
 from collections.abc import Iterator

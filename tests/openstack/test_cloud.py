@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of the all-in-one that need nothing that runs."""
+"""Parts of the all-in-one that need no running service."""
 
 import fcntl
 import subprocess

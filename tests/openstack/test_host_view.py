@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Placement, the scheduler and the API get of an agent's answer."""
+"""The views of an agent's answer for Placement, the scheduler and the API."""
 
 import json
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands openstack vcache of hosts, instances and pools: what is asked, how it is shown."""
+"""The commands openstack vcache for hosts, instances and pools: requests and output."""
 
 import json
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands openstack vcache flavor: vcache:* and Placement's keys in one step."""
+"""The commands openstack vcache flavor: vcache:* and Placement's keys in one step."""
 
 from collections.abc import Iterator
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reporter when Placement fails or somebody is in between; a fake at the HTTP edge."""
+"""The reporter when Placement fails or another client interferes, with fake HTTP."""
 
 import pytest
 import requests

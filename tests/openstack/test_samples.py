@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sample configuration files, as make openstack-samples writes them."""
+"""The sample configuration files of make openstack-samples."""
 
 import configparser
 import subprocess

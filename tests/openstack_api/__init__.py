@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vcache-api and vcache-host with a real Keystone, Placement and RabbitMQ, on loopback."""
+"""vcache-api and vcache-host with Keystone, Placement and RabbitMQ, on loopback."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The services of tests/cloud with hosts whose agents only answer."""
+"""The services of tests/cloud, with hosts whose agents only answer."""
 
 import uuid
 

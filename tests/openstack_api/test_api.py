@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may do what with real tokens, what Placement and the message bus see of it."""
+"""Permissions with real tokens, and the effects on Placement and the message bus."""
 
 import oslo_messaging as messaging
 import pytest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of requests when an agent, a host, the message bus or Placement is down."""
+"""Requests while an agent, a host, the message bus or Placement is down."""
 
 import time
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command openstack, as an operator runs it, with all services real; Nova is its API."""
+"""The command openstack as an operator runs it, with all services; Nova is only its API."""
 
 import json
 from typing import Any

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""schemathesis: requests made from the document, by all roles; no answer may be a 5xx."""
+"""schemathesis: requests from the document, by all roles; no response may be a 5xx."""
 
 import pytest
 import schemathesis

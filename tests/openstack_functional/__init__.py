@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of instances on the all-in-one, looked at on the host."""
+"""Instances on the all-in-one, observed on the host."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an action of Nova does to tags, shares, Placement and dirty data; on one host."""
+"""Effects of Nova's actions on tags, shares, Placement and dirty data, on one host."""
 
 import pytest
 

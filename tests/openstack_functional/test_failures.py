@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is defined for an agent, an API and a message bus that are down, with instances that run."""
+"""Behaviour with running instances while an agent, an API or the message bus is down."""
 
 import time
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a flavor to the tag; and what is refused on the way."""
+"""From a flavor to the tag, and the refusals on the way."""
 
 import pytest
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances that change between two compute hosts."""
+"""Instances that move between two compute hosts."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a migration does to tags, shares, Placement and dirty data.
+"""Effects of migrations on tags, shares, Placement and dirty data.
 
-In their order: an evacuation ends the first host.
+The tests run in order: the evacuation, which stops the first host, is the last.
 """
 
 import pytest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host gets that installs nova-vcache."""
+"""The contents of an installation of nova-vcache."""
 
 import configparser
 import importlib

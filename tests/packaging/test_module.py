@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel module builds without a warning, and as DKMS builds it."""
+"""The kernel module builds without warnings, and with DKMS."""
 
 import os
 import pathlib

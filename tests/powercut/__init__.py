@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Power cuts: what survives on the origin at any moment, judged by the contract."""
+"""Power cuts: compare the data on the origin at any moment with the contract."""

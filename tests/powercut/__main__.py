@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The whole power-cut replay: python -m tests.powercut; see README.md."""
+"""Run the complete power-cut replay: python -m tests.powercut; see README.md."""
 
 import argparse
 import dataclasses

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The durability contract: which writes a flush has to cover.
+"""The durability contract: the writes that a flush must cover.
 
-A flush covers what its submitter's cgroup wrote, what is in the tags of that
-cgroup, and everything that is no tag's. A flush that has no known cgroup (of
-a process outside, or asynchronous, which a kernel thread sends) covers
-everything. A write is a tag's only if it comes from one of the tag's cgroups,
-and only as long as the tag is there: what a removed tag leaves behind is
-covered by every flush.
+A flush covers the writes of its submitter's cgroup, the writes to the tags of that
+cgroup, and all untagged writes. A flush without a known cgroup covers everything: it
+comes from a process outside, or it is asynchronous and sent by a kernel thread. A write
+belongs to a tag only if it comes from one of the tag's cgroups, and only while the
+tag exists. Every flush covers the data that a removed tag leaves behind.
 """
 
 from collections.abc import Iterable

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The crash model: what the origin may hold after a power cut.
+"""The crash model: the possible contents of the origin after a power cut.
 
-The origin has a volatile cache. Durable at a moment is each FUA write that
-has completed, and each other write or discard that had completed when a flush
-was sent which has completed. Everything else that was sent before the moment,
-whether it has completed or is in flight, may be there or not, sector by
-sector: the cache may have written it back, or any part of it. What was sent
-later is not there. A cut is a moment and a choice among these.
+The origin has a volatile cache. At a given moment, the following is durable: each FUA write
+that has completed, and each other write or discard that had completed before the submission
+of a flush that has completed. Every other request submitted before the moment, completed
+or in flight, may be present or not, for each sector independently: the cache may
+have written back any part of it. Later requests are not present. A cut is a moment
+and a choice among these possibilities.
 """
 
 import random

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the trace of a recording: one order of all that happened.
+"""Read the trace of a recording: one total order of all events.
 
-The kernel's trace buffer, with its "counter" clock, has the requests that the
-origin got (block_bio_queue, block_bio_complete) and the events of the load
-(trace_marker, see load/io.c) in one total order. A completion is traced after
-the request was durable or in the cache, and before the layer above hears of
-it; the load writes an event before it submits and after it has the result. So
-"A completed before B was submitted" in the trace is true in the machine.
+The kernel's trace buffer, with its "counter" clock, orders the requests to the
+origin (block_bio_queue, block_bio_complete) and the events of the load
+(trace_marker, see load/io.c). A completion is traced after the request is durable or in
+the cache, and before the layer above receives it. The load writes an event before it
+submits a request and after it has the result. So "A completed before B was
+submitted" in the trace is true in the machine.
 """
 
 import re

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replays a recording at many cuts and compares what is left with the contract."""
+"""Replay a recording at many cuts, and compare the remaining data with the contract."""
 
 import functools
 import json

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must be there after a power cut, sector by sector.
+"""The required contents after a power cut, for each sector.
 
-The rule, for each sector: of the writes to it that a completed flush covers
-(or that are durable by themselves), take those that were complete when the
-flush was sent. The sector holds one of them, or a write that was not
-complete before each of them was sent. If there is none, it may hold any of
-its writes, or what was there before. It never holds anything else: no parts
-of two writes in one sector, no other sector's content, no other file's.
+The rule for each sector: of its writes that a completed flush covers (or that are
+durable by themselves), take those that had completed when the flush was sent. The
+sector holds one of them, or a write that was not complete before each of them was
+sent. If there is none, it may hold any of its writes, or the initial content. It
+never holds anything else: no parts of two writes in one sector, and no content of
+another sector or file.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the log of dm-log-writes (the format is in drivers/md/dm-log-writes.c)."""
+"""Read the log of dm-log-writes (the format is in drivers/md/dm-log-writes.c)."""
 
 import enum
 import struct

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs in the box: mounts crash images, so that their file systems recover.
+"""Runs in the box: mount crash images, so that their file systems recover.
 
     python -m tests.powercut.mount LOAD FOLDER
 
-LOAD is the load generator. FOLDER has images.json, a list of objects with
-start, the image's first sector on the disk that IMAGES_DISK names, and
-scenario, the path of that. For image number N the folder gets N.dump, what its
-files hold, or N.error. Of a pool it gets N.crc, of all that the volume holds.
+LOAD is the load generator. FOLDER contains images.json, a list of objects with
+start, the first sector of the image on the disk that IMAGES_DISK names, and
+scenario, the path of the scenario. For image number N, the program writes N.dump, the
+contents of its files, or N.error. For a pool it writes N.crc of the whole volume.
 """
 
 import argparse

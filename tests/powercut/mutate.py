@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the target with one of its rules broken, to see that the harness notices.
+"""Build the target with one of its rules broken, to test the harness.
 
-A mutation is a patch in mutations/, made against native/; its first lines say
-what it breaks, and "Scenario: NAME" which load shows it.
+A mutation is a patch in mutations/, made against native/. Its first lines describe
+the broken rule, and "Scenario: NAME" names the load that shows it.
 """
 
 import re

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is tried of pools beyond the cuts that all recordings get."""
+"""Checks for pools, in addition to the cuts of all recordings."""
 
 import random
 from collections.abc import Iterable

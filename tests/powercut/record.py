@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs in the box: builds the stack, runs the load, keeps trace and log.
+"""Runs in the box: set up the stack, run the load, keep trace and log.
 
     python -m tests.powercut.record LOAD FOLDER...
 
-LOAD is the load generator. A folder has a scenario.json; it gets trace.txt,
-extents.json and status.txt. The log goes to the disk that LOG_DISK names, with
+LOAD is the load generator. A folder contains a scenario.json. The program writes trace.txt,
+extents.json and status.txt to it. The log goes to the disk that LOG_DISK names, with
 the number of the folder, from 0.
 """
 

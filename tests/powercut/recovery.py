@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pool finds on its cache device after a power cut.
+"""Recovery of a pool from its cache device after a power cut.
 
-recover/ has the program: the sources of native/core, given the sectors of the
-log that the device holds. It answers with the map from the origin to the
-cache, and has noted what the recovery itself writes, so that the power can be
-cut once more in the middle of that.
+recover/ contains the program: the sources of native/core, which get the sectors of the
+log that the device holds. It returns the map from the origin to the cache, and
+records the writes of the recovery itself, so that the power can be cut again in the
+middle of it.
 """
 
 import functools

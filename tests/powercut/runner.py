@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records scenarios in the box, replays them here, mounts crash images in the box."""
+"""Record scenarios in the box, replay them on the host, mount crash images in the box."""
 
 import json
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is recorded: a stack of devices, tags, and the workers that write."""
+"""A scenario: a stack of devices, tags, and the workers that write."""
 
 import dataclasses
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The content of sectors that the load wrote; the layout of load/stamp.h."""
+"""Contents of sectors that the load wrote, in the layout of load/stamp.h."""
 
 import zlib
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A seeded sample of the power-cut replay, and the mutations that it must notice."""
+"""A seeded sample of the power-cut replay, and the mutations that it must detect."""
 
 from collections.abc import Mapping
 from pathlib import Path

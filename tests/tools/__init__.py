@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The user-space tools, on images that are damaged in each way."""
+"""The user-space tools on damaged images."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vcache-mrc on small traces made here, and on real ones where there are any.
+"""vcache-mrc on small generated traces, and on real ones if available.
 
-Real traces are not part of the project. They are looked for in VCACHE_TRACES, or in
-shared/traces beside the repository: NAME.csv.xz, and the exact misses of independent programs in
+Real traces are not part of the project. They are in VCACHE_TRACES, or in shared/traces beside
+the repository: NAME.csv.xz, and the exact misses of independent programs in
 expected/lru_mrc_4k.csv.
 """
 

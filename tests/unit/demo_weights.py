@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the demo's part on weights may measure, for the tests of its report."""
+"""Measurements of the demo's part on weights, for the tests of its report."""
 
 from typing import Any
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model of device mapper, in which a command can be killed at every call."""
+"""A model of device mapper in which a command can be killed at every call."""
 
 import dataclasses
 import errno

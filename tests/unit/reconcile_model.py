@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model of the kernel's tags, and a host that decides again and again."""
+"""A model of the kernel's tags, and a host that reconciles repeatedly."""
 
 import dataclasses
 

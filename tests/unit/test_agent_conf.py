@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options, and the sample that is generated from them."""
+"""The options, and the sample file generated from them."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inventory, libvirt (its own test driver), histograms, tables and the command."""
+"""Inventory, libvirt (with its test driver), histograms, tables and the command."""
 
 import json
 import random

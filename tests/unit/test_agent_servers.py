@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's sockets: bounded, for root only, and what they answer."""
+"""The agent's sockets: limits, access for root only, and their answers."""
 
 import contextlib
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the benchmarks against other caches read, and compute from it."""
+"""Input and figures of the benchmarks against other caches."""
 
 import json
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of `make bench-vflush`: repeatable, and computed from what was counted."""
+"""The figures of `make bench-vflush`: repeatable, and computed from the counters."""
 
 import copy
 import subprocess

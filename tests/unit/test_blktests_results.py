@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests.nvmetcp.blktests makes of what blktests prints."""
+"""How tests.nvmetcp.blktests parses the output of blktests."""
 
 from tests.nvmetcp.blktests import results
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the box hands to virtme-run and to the script inside."""
+"""The arguments of the box for virtme-run and for the script inside."""
 
 import os
 import signal

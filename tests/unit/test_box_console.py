@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernel faults are found in a console log, ordinary lines are not."""
+"""Kernel faults are found in a console log, ordinary lines are not reported."""
 
 import pytest
 

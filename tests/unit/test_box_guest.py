@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The small guest: its archive is one that others read, its kernel one that boots."""
+"""The small guest: other programs can read its archive, and its kernel boots."""
 
 import lzma
 import struct

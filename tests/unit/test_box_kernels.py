@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The newest matching kernel image is chosen, and errors name what there is."""
+"""The newest matching kernel image is chosen, and errors list the available ones."""
 
 from pathlib import Path
 

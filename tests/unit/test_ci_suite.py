@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The closing line that continuous integration judges a run by."""
+"""The last line of a run, from which continuous integration takes the result."""
 
 import importlib.util
 import pathlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``vcache tag curve``, with tags and curves in the place of the kernel."""
+"""The command ``vcache tag curve``, with tags and curves in place of the kernel."""
 
 import json
 from typing import Any

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo's report: what it computes from single measurements."""
+"""The demo's report: figures computed from single measurements."""
 
 import base64
 import html

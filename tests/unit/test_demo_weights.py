@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo's part on weights: its figures, and that it fails when they are not as asked."""
+"""The demo's part on weights: its figures, and its failure if they miss the settings."""
 
 from collections.abc import Callable
 from typing import Any

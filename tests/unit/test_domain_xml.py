@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The domain's XML: what nova writes, and what an attacker might."""
+"""The domain's XML, as Nova writes it, and as an attacker might."""
 
 from xml.sax.saxutils import escape, quoteattr
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schema of the extra specs: every key, every limit, any text."""
+"""The schema of the extra specs: every key, every limit, arbitrary text."""
 
 import dataclasses
 

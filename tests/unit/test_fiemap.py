@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FIEMAP on real files, and what is made of its answers."""
+"""FIEMAP on real files, and the extents derived from it."""
 
 import os
 import struct

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host can give a flavor, by its summary."""
+"""The resources of a host for a flavor, by its summary."""
 
 import dataclasses
 from typing import Any

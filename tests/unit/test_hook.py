@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real hook script, as libvirt runs it, against agents of every kind."""
+"""The real hook script, as libvirt runs it, with various agents."""
 
 import contextlib
 import socket

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each mutation of the module still finds its line and its test: they run by hand only."""
+"""Each mutation of the module still finds its line and its test; they run by hand only."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who has which lanes of a pool for itself."""
+"""Assignment of a pool's lanes to tags."""
 
 import hypothesis
 from hypothesis import strategies as st

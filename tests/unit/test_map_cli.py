@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vcache tag save and load, with a stand-in for the kernel."""
+"""vcache tag save and load, with a replacement for the kernel."""
 
 import dataclasses
 import errno

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that say what a disk had in the cache: what is read is what was written, or refused."""
+"""Files with the cached blocks of a disk: they read back as written, or are refused."""
 
 import os
 import zlib

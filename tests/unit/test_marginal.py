@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tags would lose with one GiB less of cache."""
+"""The losses of tags with one GiB less of cache."""
 
 import pytest
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``vcache mrc``, with a program in the place of vcache-mrc that says what it got."""
+"""The command ``vcache mrc``, with a program that prints its arguments as vcache-mrc."""
 
 import json
 import lzma

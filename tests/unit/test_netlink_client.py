@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The netlink client against messages as the kernel writes them.
+"""The netlink client, with messages in the format of the kernel.
 
-The kernel's end of the socket is a stand-in, because this host need not have
-the module; tests/kernel and tests/host use the real one.
+The kernel's end of the socket is replaced, since this host need not have the module.
+tests/kernel and tests/host use the real one.
 """
 
 import contextlib

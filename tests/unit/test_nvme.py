@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which drives understand tags, and that each is asked no more often than needed."""
+"""Detection of drives that support tags, with no more queries than needed."""
 
 import errno
 import os

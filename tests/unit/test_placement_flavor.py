@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What flavors ask Placement for, and where they disagree with themselves."""
+"""The Placement resources of flavors, and contradictions in them."""
 
 import pytest
 from hypothesis import given

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What policies give to the tags of a pool."""
+"""The shares that policies compute for the tags of a pool."""
 
 import pytest
 from hypothesis import given

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands ``vcache policy``, with what the agent would say."""
+"""The commands ``vcache policy``, with prepared answers of the agent."""
 
 import json
 from pathlib import Path

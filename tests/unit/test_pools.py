@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools and their table lines, against a model of device mapper."""
+"""Pools and their tables, with a model of device mapper."""
 
 import contextlib
 import errno

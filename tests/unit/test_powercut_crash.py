@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The crash model: what may be on the origin after a power cut."""
+"""The crash model: possible contents of the origin after a power cut."""
 
 import pytest
 

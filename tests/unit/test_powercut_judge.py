@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole synthetic recordings: a sound one passes, each planted violation is caught."""
+"""Synthetic recordings: a correct one passes, each planted violation is detected."""
 
 import json
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The oracle notices each kind of violation, and no others."""
+"""The oracle detects each kind of violation, and reports no others."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mutations of the target fit its present sources; test_powercut.py runs them."""
+"""The mutations of the target apply to its present sources; test_powercut.py runs them."""
 
 import shutil
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""recover/ finds on a cache device what a pool would, also when it is cut off meanwhile."""
+"""recover/ recovers a cache device as a pool would, also if recovery is interrupted."""
 
 import struct
 from collections.abc import Iterator, Sequence

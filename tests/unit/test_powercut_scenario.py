@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenarios say what is recorded; pools lie in front of their origin."""
+"""The contents of scenarios; pools are in front of their origins."""
 
 from pathlib import Path
 

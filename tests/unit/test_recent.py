@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Histograms that only grow, seen over the last minute."""
+"""Cumulative histograms, evaluated over the last minute."""
 
 from vcache_agent.model import DeviceNumber, Stats, Tag
 from vcache_agent.recent import Recent, merged

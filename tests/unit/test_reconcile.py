@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The decision, against a model of the kernel that does what it is told."""
+"""The decision, with a model of the kernel that executes it."""
 
 import dataclasses
 import random

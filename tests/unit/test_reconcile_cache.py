@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the decision gives disks of a cache, against a model of the kernel."""
+"""The decision for disks with a cache, with a model of the kernel."""
 
 import dataclasses
 from typing import Any

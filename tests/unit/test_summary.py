@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The document of all hosts' summaries."""
+"""The document with the summaries of all hosts."""
 
 import dataclasses
 import json

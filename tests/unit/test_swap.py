@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Caches of stopped disks: when they are given up, and that what comes back is what it was."""
+"""Caches of stopped disks: when they are released, and that they are restored unchanged."""
 
 import dataclasses
 import errno

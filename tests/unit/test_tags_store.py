@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tag numbers, and the file that remembers them."""
+"""Tag numbers, and the file that stores them."""
 
 import random
 import signal

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guest's load generator: it finds what is not as it was written."""
+"""The guest's load generator detects data that differs from what was written."""
 
 import json
 import os

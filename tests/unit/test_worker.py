@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worker with real files of this host, and a stand-in for the kernel's tags."""
+"""The worker with real files of this host, and a replacement for the kernel's tags."""
 
 import dataclasses
 import errno

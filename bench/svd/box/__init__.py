@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In the box: the SSD's process, Linux's NVMe/TCP host, images, the dm target."""
+"""In the box: the SSD's process, the Linux NVMe/TCP host, images, the dm target."""

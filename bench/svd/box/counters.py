@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the SSD counts: its log page C2h (doc/source/reference/nvme.rst)."""
+"""Read the SSD's log page C2h (doc/source/reference/nvme.rst)."""
 
 import struct
 import subprocess

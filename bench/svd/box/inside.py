@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In the box: one case after the other, each on an SSD of its own."""
+"""In the box: run one case after another, each on its own SSD."""
 
 import contextlib
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Boot a box in virtual time for each mapping and read what was measured."""
+"""Boot a box in virtual time for each mapping, and read its results."""
 
 import json
 import sys

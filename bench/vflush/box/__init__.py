@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real thing: Linux, its NVMe/TCP host, ext4, the dm target and the SSD's process."""
+"""The complete system: Linux, its NVMe/TCP host, ext4, the dm target, the SSD's process."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In the box: one system after the other, each on a drive of its own."""
+"""In the box: run one system after another, each on its own drive."""
 
 import contextlib
 import json

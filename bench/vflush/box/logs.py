@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the drive says of itself: its vendor log pages (doc/source/reference/nvme.rst)."""
+"""Read the drive's vendor log pages (doc/source/reference/nvme.rst)."""
 
 import ctypes
 import fcntl

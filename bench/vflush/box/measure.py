@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Boot the box in virtual time and read what was measured in it."""
+"""Boot the box in virtual time, and read its results."""
 
 import json
 import subprocess
