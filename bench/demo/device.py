@@ -15,7 +15,7 @@ from bench.demo.settings import Settings
 from tests.box.inside import InsideError, run
 from tests.box.ssd import ssd
 
-_PROBE_SECONDS = 2
+_PROBE_TIME = "1s"
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def emulated_ssd(settings: Settings, personality: str) -> Iterator[Device]:
 def _fio(path: Path, *options: str) -> dict[str, Any]:
     out = run("fio", "--name=probe", f"--filename={path}", "--rw=randwrite", "--bs=4k",
               "--direct=1", "--ioengine=psync", "--size=16m", "--overwrite=1",
-              "--time_based", f"--runtime={_PROBE_SECONDS}", "--output-format=json", *options)
+              "--time_based", f"--runtime={_PROBE_TIME}", "--output-format=json", *options)
     job: dict[str, Any] = json.loads(out)["jobs"][0]
     return job
 

@@ -1,65 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of the demo that runs in the box: device, VMs, measurements."""
+"""What runs in a box of the demo: libvirtd and the parts of this box."""
 
 import argparse
-import contextlib
-import json
 import os
-import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from bench.demo import slow_disk, vcache, weights
-from bench.demo.device import Device, emulated_ssd, own_figures
-from bench.demo.pair import instances, measure_all, mounted, running, say
+from bench.demo import disk_parts, ssd_part, vcache
+from bench.demo.findings import Parts
+from bench.demo.pair import say
 from bench.demo.settings import Settings
-from bench.demo.vm import INSTANCES, Instance, place_guest
+from bench.demo.vm import place_guest
 from tests.box import inside as box
 from tests.box.guest.image import Guest
+from tests.box.steps import describe, explained
 
-
-def prepare(device: Device, vms: list[Instance], settings: Settings) -> dict[str, Any]:
-    """Make the file system and the disks; return what the device does by itself."""
-    say(f"device: {device.describe()}")
-    box.run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0",
-            str(device.node))
-    with mounted(device.node):
-        say("the device by itself")
-        own = own_figures(device, INSTANCES)
-        say("writing the disks of the instances")
-        for vm in vms:
-            vm.create_disk(settings.image_mb)
-    return {**device.describe(), "own_figures": own}
-
-
-def bare_half(device: Device, vms: list[Instance], guest: Guest,
-              settings: Settings) -> dict[str, Any]:
-    """Measure on the bare device."""
-    with mounted(device.node):
-        flushes = device.device_flushes()
-        say("bare: starting the instances")
-        with running(vms, guest, settings):
-            runs = measure_all(vms, settings, "bare", settings.rounds)
-        flushes = device.device_flushes() - flushes
-    return {"runs": runs, "device_flushes": flushes}
-
-
-def vcache_half(device: Device, vms: list[Instance], guest: Guest,
-                settings: Settings) -> dict[str, Any]:
-    """Put the device under vcache with the agent running; measure."""
-    with vcache.mapped(device.node) as mapped, mounted(mapped.node), vcache.agent():
-        flushes = device.device_flushes()
-        say("vcache: starting the instances")
-        with running(vms, guest, settings):
-            tags = vcache.wait_for_tags(mapped, vms, settings.image_mb << 11, tagged=True)
-            for tag in tags:
-                say(f"vcache: agent assigned tag {tag['id']} to {tag['role']} ({tag['name']}), "
-                    f"weight {tag['weight']}, cgroups {tag['cgroup_paths']}, "
-                    f"{tag['extents_count']} extents")
-            runs = measure_all(vms, settings, "vcache", settings.rounds)
-            found = {"runs": runs, "tags": tags, "tags_after": vcache.tags(mapped, vms),
-                     "table": mapped.table, "status": mapped.status}
-        return {**found, "device_flushes": device.device_flushes() - flushes}
+#: The boxes, and what each of them measures.
+BOXES: dict[str, Callable[[Parts, Settings, Guest], None]] = {
+    "ssd": ssd_part.measure, "disk": disk_parts.measure}
 
 
 def versions() -> dict[str, str]:
@@ -81,53 +39,25 @@ def versions() -> dict[str, str]:
 
 
 def main() -> None:
-    """Measure and write everything that was measured to a file."""
+    """Measure the parts of a box; each leaves what it has found in a file of its own."""
     p = argparse.ArgumentParser()
     p.add_argument("--settings", required=True, type=Settings.from_json)
     p.add_argument("--kernel", required=True, type=Path, help="the guest's")
     p.add_argument("--initrd", required=True, type=Path, help="the guest's")
-    p.add_argument("--output", required=True, type=Path)
-    p.add_argument("--only", choices=("bare", "slow-disk", "weights"), help="leave the rest out")
+    p.add_argument("--folder", required=True, type=Path, help="takes PART.json of each part")
+    p.add_argument("--error", required=True, type=Path, help="takes the error, if there is one")
+    p.add_argument("box", choices=BOXES)
     a = p.parse_args()
-    settings: Settings = a.settings
     say("the box is up")
-    guest = place_guest(Guest(a.kernel, a.initrd))
-    found: dict[str, Any] = {"versions": versions()}
-    try:
-        _measure_into(found, a.only, settings, guest)
-    except box.InsideError as error:
-        # One line is enough: what failed, and why.
-        sys.exit(f"demo: {error}")
-    a.output.write_text(json.dumps(found))
-    say("done")
-
-
-def _measure_into(found: dict[str, Any], only: str | None, settings: Settings,
-                  guest: Guest) -> None:
-    """Measure all parts, or only one, into `found`."""
-    with box.libvirt(hook=vcache.HOOK if vcache.HOOK.exists() else None):
-        say("libvirtd is up")
-        if only in (None, "bare"):
-            _ssd_into(found, only, settings, guest)
-        if only in (None, "slow-disk"):
-            found["slow_disk"] = slow_disk.measure(settings, guest)
-        if only in (None, "weights"):
-            found["weights"] = weights.measure(settings, guest)
-
-
-def _ssd_into(found: dict[str, Any], only: str | None, settings: Settings, guest: Guest) -> None:
-    """Measure both halves on the emulated SSD, or only the bare one."""
-    vms = instances("flush-only", 100)
-    with emulated_ssd(settings, "baseline") as device:
-        found["device"] = {"bare": prepare(device, vms, settings)}
-        found["bare"] = bare_half(device, vms, guest, settings)
-    if only:
-        return
-    with emulated_ssd(settings, "tagged") as device, contextlib.ExitStack() as stack:
-        found["device"]["vcache"] = prepare(device, vms, settings)
-        vcache.load(settings)
-        stack.callback(box.unload_module)
-        found["vcache"] = vcache_half(device, vms, guest, settings)
+    with explained("demo"):
+        try:
+            guest = place_guest(Guest(a.kernel, a.initrd))
+            with box.libvirt(hook=vcache.HOOK):
+                say("libvirtd is up")
+                BOXES[a.box](Parts(a.folder, versions()), a.settings, guest)
+        except Exception as error:
+            a.error.write_text(describe(error))
+            raise
 
 
 if __name__ == "__main__":

@@ -10,11 +10,11 @@ HALVES = ("slow", "cached")
 SETTINGS = (NEVER, *SLOW_INTERVALS)
 
 METHOD = (
-    "The same pair of VMs on a disk that does one request at a time, each in slow_us, however "
+    "The same pair of VMs on a disk that serves one request at a time, each in slow_us, however "
     "large, and that has no volatile cache; then with vcache in front of it, in mode writeback, on "
-    "an SSD that takes cache_us a request; both times are multiplied by slowdown. An fsync costs "
-    "the disk by itself nothing, its writes are durable when they are done; so a write with its "
-    "share of the fsync is what compares: mean of the writes + mean of the fsyncs / k."
+    "an SSD that takes cache_us a request; both times are multiplied by slowdown. Writes to the "
+    "disk by itself are durable when they complete, so an fsync costs it nothing. Compare a write "
+    "with its share of the fsync: mean of the writes + mean of the fsyncs / k."
 )
 
 # Documented in doc/source/reference/pool.rst and target.rst.

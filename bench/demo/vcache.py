@@ -7,6 +7,7 @@ assigned is read back from the kernel.
 
 import contextlib
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,10 @@ from typing import Any
 
 from bench.demo.settings import Settings
 from bench.demo.vm import Instance
-from tests.box.inside import REPO, InsideError, load_module, run
+from tests.box import disks
+from tests.box.inside import REPO, InsideError, load_module, run, stop
+from tests.box.limits import Deadline
+from tests.box.steps import at_end, step
 from vcache_agent.model import DeviceNumber, Tag
 from vcache_agent.netlink.client import Client
 
@@ -64,14 +68,10 @@ def load(settings: Settings) -> None:
 def mapped(origin: Path) -> Iterator[Mapped]:
     """Map `origin` by vcache in filesystem mode."""
     sectors = run("blockdev", "--getsz", str(origin)).strip()
-    run("dmsetup", "create", _NAME, "--table",
-        f"0 {sectors} vcache flush-only {origin} filesystem")
-    try:
+    table = f"0 {sectors} vcache flush-only {origin} filesystem"
+    with disks.mapped(_NAME, table):
         run("udevadm", "settle")
-        device = Mapped(_NAME)
-        yield device
-    finally:
-        run("dmsetup", "remove", "--retry", _NAME)
+        yield Mapped(_NAME)
 
 
 def _agent_failed(text: str) -> InsideError:
@@ -79,8 +79,23 @@ def _agent_failed(text: str) -> InsideError:
     return InsideError(f"the agent {text}; end of its log:\n{log}")
 
 
+class Agent:
+    """The running agent."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+
+    def check(self) -> None:
+        """Raise InsideError if it has ended."""
+        status = self.process.poll()
+        if status is None:
+            return
+        how = f"with status {status}" if status >= 0 else f"by {signal.Signals(-status).name}"
+        raise _agent_failed(f"has ended {how}")
+
+
 @contextlib.contextmanager
-def agent() -> Iterator[None]:
+def agent() -> Iterator[Agent]:
     """Run the host agent, ready for the hook."""
     # systemd makes these for the unit.
     for folder in (HOOK_CONFIGURATION.parent, HOOK_SOCKET.parent, STATE):
@@ -91,24 +106,17 @@ def agent() -> Iterator[None]:
     with open(AGENT_LOG, "wb") as log:
         process = subprocess.Popen(["vcache-agent"], stdin=subprocess.DEVNULL, stdout=log,
                                    stderr=log)
-    try:
-        limit = time.monotonic() + _AGENT_SECONDS
-        while not HOOK_SOCKET.exists():
-            if process.poll() is not None:
-                raise _agent_failed(f"ended with status {process.returncode}")
-            if time.monotonic() > limit:
-                raise _agent_failed(f"made no {HOOK_SOCKET} within {_AGENT_SECONDS} s")
-            time.sleep(0.2)
-        yield
-        if process.poll() is not None:
-            raise _agent_failed(f"ended with status {process.returncode}")
-    finally:
-        process.terminate()
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    running = Agent(process)
+    with at_end(stop, process, "vcache-agent"):
+        with step("starting the agent"):
+            deadline = Deadline(_AGENT_SECONDS)
+            while not HOOK_SOCKET.exists():
+                running.check()
+                if deadline.passed():
+                    raise _agent_failed(f"made no {HOOK_SOCKET} within {deadline.seconds:.0f} s")
+                time.sleep(0.2)
+        yield running
+        running.check()
 
 
 def _cgroup_paths() -> dict[int, Path]:
@@ -153,17 +161,19 @@ def _as_asked(tag: dict[str, Any], vm: Instance) -> bool:
 
 
 def wait_for_tags(device: Mapped, vms: Sequence[Instance], sectors: int, *,
-                  tagged: bool) -> list[dict[str, Any]]:
+                  tagged: bool, agent: Agent) -> list[dict[str, Any]]:
     """Wait until the agent has given each instance what its flavor asks for.
 
     A tag that covers its disk, with the mode and the weight of the flavor.
 
     :param sectors: size of an instance's disk
     :param tagged: wait also until the agent has found out that the device understands tags
-    :raises InsideError: if an instance has none in time
+    :param agent: the agent that does it
+    :raises InsideError: if an instance has none in time, or the agent has ended
     """
-    limit = time.monotonic() + _TAG_SECONDS
+    deadline = Deadline(_TAG_SECONDS)
     while True:
+        agent.check()
         found = tags(device, vms)
         missing = [vm for vm in vms if not any(
             tag["role"] == vm.role and tag["extents_sectors"] >= sectors and _as_asked(tag, vm)
@@ -171,7 +181,7 @@ def wait_for_tags(device: Mapped, vms: Sequence[Instance], sectors: int, *,
         unused = tagged and device.status.split()[5] != "tagged"
         if not missing and not unused:
             return found
-        if time.monotonic() > limit:
+        if deadline.passed():
             names = ", ".join(f"{vm.role} ({vm.name})" for vm in missing)
             raise _agent_failed(
                 f"assigned no tag that covers its disk, as its flavor asks, to: {names}" if missing

@@ -35,11 +35,13 @@ class Instance:
     :param number: number in the domain's name, as nova counts them
     :param role: its name for people
     :param extra_specs: extra specs of its flavor
+    :param data: folder of a second disk, on another file system; None: there is none
     """
 
     number: int
     role: str
     extra_specs: dict[str, str]
+    data: Path | None = None
     uuid: str = field(init=False)
     _pty: int | None = field(default=None, init=False)
     _pending: bytes = field(default=b"", init=False)
@@ -62,11 +64,20 @@ class Instance:
         """The root disk."""
         return self.folder / "disk"
 
-    def create_disk(self, size_mb: int) -> None:
-        """Write the disk as nova does for images_type=raw: the image's data."""
-        self.folder.mkdir(parents=True)
-        run("fallocate", "-l", f"{size_mb}M", str(self.disk))
-        run("dd", "if=/dev/zero", f"of={self.disk}", "bs=1M", f"count={size_mb}",
+    @property
+    def disks(self) -> dict[str, Path]:
+        """All disks by their names in the guest."""
+        found = {"vda": self.disk}
+        if self.data is not None:
+            found["vdb"] = self.data / f"{self.uuid}.disk"
+        return found
+
+    def create_disk(self, size_mb: int, name: str = "vda") -> None:
+        """Write a disk as nova does for images_type=raw: the image's data."""
+        path = self.disks[name]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        run("fallocate", "-l", f"{size_mb}M", str(path))
+        run("dd", "if=/dev/zero", f"of={path}", "bs=1M", f"count={size_mb}",
             "oflag=direct", "conv=notrunc,fsync")
 
     def domain_xml(self, guest: Guest, memory_mb: int, domain_type: str) -> str:
@@ -90,12 +101,18 @@ class Instance:
             "kernel": guest.kernel,
             "initrd": guest.initrd,
             "cmdline": guest.cmdline,
-            "disk": self.disk,
             "console_log": self.folder / "console.log",
         }
+        disks = "\n".join(
+            f'''    <disk type="file" device="disk">
+      <driver name="qemu" type="raw" cache="none" io="native"/>
+      <source file={quoteattr(str(path))}/>
+      <target dev="{name}" bus="virtio"/>
+    </disk>''' for name, path in self.disks.items())
         filled = {key: value if key == "extra_specs" else escape(str(value))
                   for key, value in values.items()}
-        return string.Template(_TEMPLATE.read_text()).substitute(filled, extra_specs=specs)
+        return string.Template(_TEMPLATE.read_text()).substitute(filled, extra_specs=specs,
+                                                                      disks=disks)
 
     def start(self, guest: Guest, memory_mb: int, domain_type: str) -> None:
         """Define and start the domain, as nova's driver does."""
@@ -115,8 +132,10 @@ class Instance:
             os.close(self._pty)
             self._pty = None
         self._pending = b""
-        run("virsh", "-q", "destroy", self.name)
-        run("virsh", "-q", "undefine", self.name)
+        if self.name in run("virsh", "-q", "list", "--name").split():
+            run("virsh", "-q", "destroy", self.name)
+        if self.name in run("virsh", "-q", "list", "--all", "--name").split():
+            run("virsh", "-q", "undefine", self.name)
 
     def _open_console(self) -> None:
         path = run("virsh", "-q", "ttyconsole", self.name).strip()

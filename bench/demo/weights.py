@@ -6,7 +6,6 @@ its own and checks all that it reads (tests/box/guest/mix.c). What each has of t
 cache, and how often it finds there what it reads, is read from the kernel.
 """
 
-import dataclasses
 import json
 import time
 from collections.abc import Callable, Iterable
@@ -15,17 +14,17 @@ from typing import Any
 from xml.etree import ElementTree
 
 from bench.demo import pair, slow_disk, vcache
+from bench.demo.findings import Findings
 from bench.demo.settings import Settings
 from bench.demo.vm import Instance
 from tests.box import inside as box
-from tests.box.disks import mapped
-from tests.box.guest.image import Guest
+from tests.box.steps import at_end, step
 from vcache_agent.netlink.client import Client
 from vcache_agent.tags import HOST_TAG
 
 SMALL, LARGE, HOST = "small", "large", "host"
-#: Weights by role, as the flavors say them.
-WEIGHTS = {SMALL: 100, LARGE: 300}
+#: What the instances of the pair are here, by their weights.
+ROLES = {pair.QUIET: SMALL, pair.SYNCER: LARGE}
 
 _NOVA = "http://openstack.org/xmlns/libvirt/nova/1.1"
 
@@ -41,12 +40,6 @@ _VERIFY_SECONDS = 120
 
 # Longer than all of it takes; the command to verify ends it.
 _MIX_MS = 600_000
-
-
-def instances() -> list[Instance]:
-    """Return the two instances: their flavors differ in the weight."""
-    return [Instance(number, role, {"vcache:mode": "writeback", "vcache:weight": str(weight)})
-            for number, (role, weight) in enumerate(WEIGHTS.items(), 3)]
 
 
 def set_maximum(vm: Instance, most_mb: int) -> None:
@@ -72,15 +65,17 @@ class Watch:
     :param device: the device they are on
     :param vms: the instances; they answer nothing as long as all is well
     :param tags: the instances' tags
+    :param check: called at each look; raises if something else that is needed has ended
     """
 
     def __init__(self, client: Client, device: vcache.Mapped, vms: list[Instance],
-                 tags: list[dict[str, Any]]) -> None:
+                 tags: list[dict[str, Any]], check: Callable[[], None]) -> None:
         self.samples: list[dict[str, Any]] = []
         self._client = client
         self._device = device
         self._vms = vms
-        self._roles = {HOST_TAG: HOST, **{tag["id"]: tag["role"] for tag in tags}}
+        self._check = check
+        self._roles = {HOST_TAG: HOST, **{tag["id"]: ROLES[tag["role"]] for tag in tags}}
         self._start = time.monotonic()
 
     def now(self) -> float:
@@ -92,6 +87,7 @@ class Watch:
 
         :raises InsideError: if an instance has ended its load, or a tag has gone
         """
+        self._check()
         for vm in self._vms:
             reply = vm.poll()
             if reply is not None:
@@ -135,30 +131,30 @@ def _sum(sample: dict[str, Any], key: str, roles: Iterable[str]) -> int:
 
 
 def _read(sample: dict[str, Any]) -> int:
-    return _sum(sample, "read_bytes", WEIGHTS)
+    return _sum(sample, "read_bytes", ROLES.values())
 
 
 def _sizes(sample: dict[str, Any]) -> int:
-    return _sum(sample, "cached_bytes", (*WEIGHTS, HOST))
+    return _sum(sample, "cached_bytes", (*ROLES.values(), HOST))
 
 
 def _deflate(watch: Watch, vm: Instance, most_mb: int) -> dict[str, Any]:
     """Give an instance a maximum, and look until it is kept; return when what was."""
     def has() -> str:
-        return f"{watch.samples[-1][vm.role]['cached_bytes'] / 2**20:.1f} MiB"
+        return f"{watch.samples[-1][LARGE]['cached_bytes'] / 2**20:.1f} MiB"
 
     most = most_mb << 20
     asked = watch.now()
-    pair.say(f"weights: a maximum of {most_mb} MiB for {vm.role}, of {has()} that it has")
+    pair.say(f"weights: a maximum of {most_mb} MiB for {LARGE}, which has {has()}")
     with ThreadPoolExecutor() as beside:
         done = beside.submit(set_maximum, vm, most_mb)
-        watch.until(lambda _: done.done(), _DEFLATE_SECONDS, f"libvirt has {vm.role}'s maximum")
+        watch.until(lambda _: done.done(), _DEFLATE_SECONDS, "libvirt has the maximum")
         done.result()
-    told = watch.until(lambda sample: sample[vm.role]["most_bytes"] == most, _DEFLATE_SECONDS,
-                       f"the agent tells the kernel the maximum of {vm.role}")
-    fell = watch.until(lambda sample: sample[vm.role]["cached_bytes"] <= most, _DEFLATE_SECONDS,
-                       f"{vm.role} has its maximum at most")
-    pair.say(f"weights: {vm.role} has {has()}, {fell - asked:.1f} s after it was asked for")
+    told = watch.until(lambda sample: sample[LARGE]["most_bytes"] == most, _DEFLATE_SECONDS,
+                       "the agent tells the kernel the maximum")
+    fell = watch.until(lambda sample: sample[LARGE]["cached_bytes"] <= most, _DEFLATE_SECONDS,
+                       f"{LARGE} has its maximum at most")
+    pair.say(f"weights: {LARGE} has {has()}, {fell - asked:.1f} s after it was asked for")
     return {"asked": asked, "told": told, "fell": fell, "most_bytes": most}
 
 
@@ -168,7 +164,7 @@ def _course(watch: Watch, vms: list[Instance], size: int, settings: Settings) ->
                        f"{_FULL:.0%} of the cache's {size >> 20} MiB are used")
     pair.say(f"weights: the cache is full after {full:.0f} s")
     watch.settle(settings.mix_settle_mb << 20, "once it was full")
-    fall = _deflate(watch, next(vm for vm in vms if vm.role == LARGE), settings.mix_most_mb)
+    fall = _deflate(watch, next(vm for vm in vms if ROLES[vm.role] == LARGE), settings.mix_most_mb)
     refilled = watch.until(lambda sample: _sizes(sample) >= _FULL * size, _FILL_SECONDS,
                            f"{SMALL} fills what {LARGE} has left")
     pair.say(f"weights: {SMALL} has {watch.samples[-1][SMALL]['cached_bytes'] / 2**20:.1f} MiB")
@@ -182,49 +178,49 @@ def _load(vms: list[Instance], settings: Settings,
     areas = {SMALL: settings.mix_small_mb << 20, LARGE: settings.mix_large_mb << 20}
     common = {"dev": "/dev/vda", "bs": settings.mix_kb << 10}
     for number, vm in enumerate(vms, 1):
-        vm.send("mix", **common, size=areas[vm.role], reads=settings.mix_reads_pct,
+        vm.send("mix", **common, size=areas[ROLES[vm.role]], reads=settings.mix_reads_pct,
                 think_us=settings.mix_think_us, time_ms=_MIX_MS, seed=number)
     moments = during()
     for vm in vms:
-        vm.send("verify", **common, size=areas[vm.role])
-    checked = {vm.role: {"area_bytes": areas[vm.role], **vm.receive(_ANSWER_SECONDS),
+        vm.send("verify", **common, size=areas[ROLES[vm.role]])
+    checked = {ROLES[vm.role]: {"area_bytes": areas[ROLES[vm.role]], **vm.receive(_ANSWER_SECONDS),
                          **vm.receive(_VERIFY_SECONDS)} for vm in vms}
     pair.say(f"weights: both have read back all that they wrote: {checked}")
     return {"moments": moments, "checked": checked}
 
 
-def shared(cache: vcache.Mapped, vms: list[Instance], guest: Guest,
-           settings: Settings) -> dict[str, Any]:
-    """Run both on the cache, the agent running; leave the disk without it."""
-    with slow_disk.attached() as device, pair.mounted(device.node), \
-            vcache.agent(), pair.running(vms, guest, settings), Client() as client:
-        tags = vcache.wait_for_tags(device, vms, settings.image_mb << 11, tagged=False)
+def _clear(vms: list[Instance], settings: Settings) -> None:
+    """Have the VMs overwrite what other parts have left on their disks; mix begins with zeroes."""
+    for vm in vms:
+        vm.send("fill", dev="/dev/vda", size=settings.image_mb << 20)
+    for vm in vms:
+        vm.receive(_VERIFY_SECONDS)
+
+
+def measure(found: Findings, fast: str, vms: list[Instance], agent: vcache.Agent,
+            settings: Settings) -> None:
+    """Run both on a cache that they share; leave the disk without it.
+
+    :param fast: the SSD
+    """
+    with step("clearing the disks of the instances"):
+        _clear(vms, settings)
+    with (slow_disk.pool(fast, "--chunk-kib", str(settings.mix_chunk_kb)) as cache,
+          slow_disk.attached() as device, Client() as client):
+        with step("waiting for the agent's tags"):
+            tags = vcache.wait_for_tags(device, vms, settings.image_mb << 11, tagged=False,
+                                        agent=agent)
         policy = json.loads(slow_disk.operator("policy", "show", "--json"))
         words = cache.status.split()
         chunk, size = int(words[4]) * 512, int(words[4]) * 512 * int(words[5])
         for tag in tags:
-            pair.say(f"weights: agent assigned tag {tag['id']} to {tag['role']}, weight "
-                     f"{tag['weight']}, policy {policy['policy']}")
-        watch = Watch(client, device, vms, tags)
-        found = _load(vms, settings, lambda: _course(watch, vms, size, settings))
-        return {**found, "samples": watch.samples, "policy": policy["policy"],
-                "chunk_bytes": chunk, "size_bytes": size, "tags": vcache.tags(device, vms),
-                "status": device.status, "pool_status": cache.status}
-
-
-def measure(settings: Settings, guest: Guest) -> dict[str, Any]:
-    """Set the disk and its cache up, and measure."""
-    vms = instances()
-    settings = dataclasses.replace(
-        settings, slow_us=settings.mix_disk_us, cache_mb=settings.mix_cache_mb,
-        image_mb=max(settings.mix_small_mb, settings.mix_large_mb))
-    box.run("modprobe", "dm-mod")
-    with (slow_disk.disks(settings) as (slow, fast),
-          mapped(slow_disk.NAME, f"0 {settings.slow_mb << 11} linear {slow} 0") as node):
-        slow_disk.prepare(node, vms, settings)
-        vcache.load(settings)
-        try:
-            with slow_disk.pool(fast, "--chunk-kib", str(settings.mix_chunk_kb)) as cache:
-                return shared(cache, vms, guest, settings)
-        finally:
-            box.unload_module()
+            pair.say(f"weights: agent assigned tag {tag['id']} to {ROLES[tag['role']]} "
+                     f"({tag['role']}), weight {tag['weight']}, policy {policy['policy']}")
+        watch = Watch(client, device, vms, tags, agent.check)
+        with at_end(lambda: found.put("samples", value=watch.samples)):
+            result = _load(vms, settings, lambda: _course(watch, vms, size, settings))
+        tags = [{**tag, "role": ROLES[tag["role"]]} for tag in vcache.tags(device, vms)]
+        for key, value in {**result, "policy": policy["policy"], "chunk_bytes": chunk,
+                           "size_bytes": size, "tags": tags, "status": device.status,
+                           "pool_status": cache.status}.items():
+            found.put(key, value=value)

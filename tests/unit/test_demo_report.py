@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench.demo import plot, report, slow_report, weights_report
+from bench.demo import aims, findings, plot, report, slow_report, weights_report
 from bench.demo.settings import INTERVALS, NEVER, SLOW_INTERVALS, Settings, schedule
 from bench.demo.vm import Instance
 from tests.box.guest.image import Guest
@@ -35,7 +35,7 @@ def _runs(rounds: int, loss: float, flush_ms: float,
     runs = []
     for number in range(rounds):
         for place, interval in enumerate(schedule(number, intervals)):
-            speed = 1000.0 - 100 * number - 10 * place
+            speed = 1000.0 - 20 * number - 2 * place
             share = 1 - loss / 100 if interval else 1
             runs.append({
                 "round": number, "interval": interval, "quiet": _vm(speed * share, None),
@@ -72,16 +72,15 @@ def _found(bare_loss: float = 60, vcache_loss: float = 2,
            for name in ("write_us", "fua_write_us", "flush_us")}
     device = {"made_of": "disk & co", "nand": "jasmine", "flush": "exclusive", "slowdown": 7,
               "write_cache": "write back", "fua": 1, "own_figures": own}
-    return {
+    ssd = {
         "versions": {"kernel": "6.1"},
         "device": {"bare": {**device, "personality": "baseline"},
                    "vcache": {**device, "personality": "tagged"}},
         "bare": {"runs": _runs(3, bare_loss, flush[0]), "device_flushes": 99},
         "vcache": {"runs": _runs(3, vcache_loss, flush[1]), "device_flushes": 1,
-                   "tags": [tag], "tags_after": [tag], "table": "t", "status": "s"},
-        "slow_disk": _slow_disk_found(),
-        "weights": weights_found(),
-    }
+                   "tags": [tag], "tags_after": [tag], "table": "t", "status": "s"}}
+    return {name: {**part, "complete": True} for name, part in {
+        "ssd": ssd, "slow_disk": _slow_disk_found(), "weights": weights_found()}.items()}
 
 
 def _build(**options: Any) -> dict[str, Any]:
@@ -116,36 +115,94 @@ def test_flush_latency_in_microseconds() -> None:
         {"mean": 5000, "p50": 5000, "p99": 10_000, "count": 30})
 
 
+def _met(what: str, **options: Any) -> bool:
+    found = [aim for aim in _build(**options)["aims"] if what in aim["aim"]]
+    assert len(found) == 1
+    assert aims.line(found[0]).split()[0] == ("met" if found[0]["met"] else "missed")
+    return bool(found[0]["met"])
+
+
 def test_aims_are_judged_by_the_figures() -> None:
-    assert _build()["aims"]["quiet_vm_loses_at_most_5_pct_there"]
-    assert not _build(vcache_loss=5.5)["aims"]["quiet_vm_loses_at_most_5_pct_there"]
-    assert _build()["aims"]["flush_mean_at_most_half_of_bare"]
-    assert not _build(flush=(20, 11))["aims"]["flush_mean_at_most_half_of_bare"]
-    assert _build(bare_loss=20)["aims"]["settings_where_bare_loses_30_pct"] == []
+    assert _met("largest loss")
+    assert not _met("largest loss", vcache_loss=5.5)
+    assert _met("mean fsync")
+    assert not _met("mean fsync", flush=(20, 11))
+    assert _met("sizes against weights")
+    assert _met("maximum is kept")
+    assert _met("duration")
+    # A cached write with its fsync takes 8.3 ms, one on the slow disk 1.3.
+    assert not _met("slow disk's")
+
+
+def _errors(found: dict[str, Any]) -> list[str]:
+    """Return the errors of the report; it has no figures of a part that is wrong."""
+    result = report.build(found, {}, 1)
+    assert result["partial"] is bool(result["errors"])
+    errors: list[str] = result["errors"]
+    return errors
 
 
 def test_setting_without_its_reference_is_an_error() -> None:
     found = _found()
     # the first round ends with a run without fsync
-    found["bare"]["runs"] = found["bare"]["runs"][:12]
-    with pytest.raises(report.ReportError, match="round 1, fsync every 1"):
-        report.build(found, {}, 1)
+    found["ssd"]["bare"]["runs"] = found["ssd"]["bare"]["runs"][:12]
+    assert "round 1, fsync every 1" in _errors(found)[0]
 
 
 def test_reference_without_a_write_is_an_error() -> None:
     found = _found()
-    found["bare"]["runs"][2]["quiet"]["write"]["iops"] = 0
-    with pytest.raises(report.ReportError, match="round 1, fsync every 32"):
-        report.build(found, {}, 1)
+    found["ssd"]["bare"]["runs"][2]["quiet"]["write"]["iops"] = 0
+    assert "round 1, fsync every 32" in _errors(found)[0]
 
 
 def test_setting_without_a_flush_is_an_error() -> None:
     found = _found()
-    for run in found["vcache"]["runs"]:
+    for run in found["ssd"]["vcache"]["runs"]:
         if run["interval"] == 8:
             run["syncer"]["sync"]["lat_ns"] = {"N": 0}
-    with pytest.raises(report.ReportError, match="sync at setting 8"):
-        report.build(found, {}, 1)
+    assert "sync at setting 8" in _errors(found)[0]
+
+
+def test_a_failure_leaves_a_partial_report_with_all_that_was_measured() -> None:
+    found = _found()
+    del found["slow_disk"]["complete"], found["slow_disk"]["cached"]
+    del found["weights"]
+    result = report.build(found, {"rounds": 3}, 12.34, ["the agent has ended by SIGKILL"])
+    assert result["partial"]
+    assert result["errors"] == ["the agent has ended by SIGKILL"]
+    assert result["neighbour_loss_pct"]["bare"]["1"] == pytest.approx(60)
+    assert result["incomplete"]["slow_disk"]["slow"]["runs"][0]["interval"] == NEVER
+    assert result["incomplete"]["weights"] == {}
+    assert not {"slow_disk", "weights"} & set(result)
+    assert not any("duration" in aim["aim"] for aim in result["aims"])
+    json.dumps(result)
+
+
+def test_a_part_that_was_not_reached_is_an_error_by_itself() -> None:
+    assert not _errors(_found())
+    found = _found()
+    del found["weights"]
+    assert _errors(found) == ["part weights is not complete"]
+
+
+def test_figures_that_are_not_as_asked_make_the_report_partial() -> None:
+    found = _found()
+    found["weights"]["policy"] = "static"
+    result = report.build(found, {}, 1)
+    assert result["errors"] == ["weights: the policy is static"]
+    assert result["incomplete"]["weights"]["policy"] == "static"
+    assert "slow_disk" in result
+
+
+def test_findings_are_in_their_file_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "part.json"
+    found = findings.Findings(path)
+    assert findings.read(path) == {}
+    found.append("bare", "runs", value={"interval": 8})
+    assert findings.read(path) == {"bare": {"runs": [{"interval": 8}]}}
+    assert found.put("bare", "device_flushes", value=3) == 3
+    assert findings.read(path) == found.data
+    assert findings.read(tmp_path / "none.json") == {}
 
 
 def test_every_round_measures_every_setting_between_two_references() -> None:
@@ -161,13 +218,13 @@ def test_every_round_measures_every_setting_between_two_references() -> None:
 def test_busy_machine_is_said() -> None:
     found = _found()
     assert report.noise(_build()) is None
-    found["vcache"]["runs"][0]["quiet"]["write"]["iops"] = 100
+    found["ssd"]["vcache"]["runs"][0]["quiet"]["write"]["iops"] = 100
     warning = report.noise(report.build(found, {}, 1))
     assert warning is not None
-    assert "vcache 10" in warning
+    assert "vcache 93 %" in warning
     found = _found()
     found["slow_disk"]["cached"]["runs"][0]["quiet"]["write"]["iops"] = 100
-    assert "cached 99 %" in (report.noise(report.build(found, {}, 1)) or "")
+    assert "cached 92 %" in (report.noise(report.build(found, {}, 1)) or "")
 
 
 def test_table_and_page_show_the_figures(tmp_path: Path) -> None:
@@ -229,8 +286,7 @@ def test_pool_and_volume_are_read_from_their_status() -> None:
 def test_status_without_its_cache_is_an_error(name: str, status: str) -> None:
     found = _found()
     found["slow_disk"]["cached"][name] = status
-    with pytest.raises(report.ReportError, match="status"):
-        report.build(found, {}, 1)
+    assert "status" in _errors(found)[0]
 
 
 def test_settings_survive_the_command_line() -> None:

@@ -257,7 +257,7 @@ out:
 	close(fd);
 }
 
-/* Overwrite the area once, in order, and make it durable. */
+/* Overwrite the area with zeroes, in order, and make it durable: what mix begins with. */
 static void fill(const struct job *job)
 {
 	uint64_t done = 0, start = now_ns();
@@ -269,7 +269,6 @@ static void fill(const struct job *job)
 		reply_errno(job->dev);
 		goto out;
 	}
-	memset(buffer, 0x5a, FILL_BYTES);
 	while (done < job->size) {
 		uint64_t left = job->size - done;
 		ssize_t n = pwrite(fd, buffer, left < FILL_BYTES ? left : FILL_BYTES,
