@@ -5,6 +5,7 @@
 """
 
 import contextlib
+import itertools
 import os
 import select
 import signal
@@ -15,11 +16,13 @@ from pathlib import Path
 
 from tests.box.inside import InsideError, run, stop
 from tests.box.limits import Deadline
-from tests.box.steps import at_end, on_error
+from tests.box.steps import at_end, on_error, step
 
 REPO = Path(__file__).resolve().parents[2]
 PROGRAM = REPO / "build" / "firmware" / "vcache-ssd"
-NQN = "nqn.2026-01.org.example:box"
+# Followed by a number: Linux takes drives of one name for paths to one drive.
+_NQN = "nqn.2026-01.org.example:box"
+_numbers = itertools.count()
 _CONTROLLERS = Path("/sys/class/nvme")
 
 # Longest that the program may take to start, or a device to appear; limits.py adapts it.
@@ -50,8 +53,9 @@ class Ssd:
     def __init__(self, options: Sequence[str], reconnect: int = 1) -> None:
         self._options = [str(option) for option in options]
         self._port = 0
+        self._nqn = f"{_NQN}{next(_numbers)}"
         self._start()
-        with on_error(stop, self._process, "vcache-ssd"):
+        with on_error(stop, self._process, "vcache-ssd"), step("connecting Linux's NVMe host"):
             self._connect(reconnect)
 
     def _connect(self, reconnect: int) -> None:
@@ -59,8 +63,9 @@ class Ssd:
         before = set(_CONTROLLERS.glob("nvme*"))
         fabrics = os.open("/dev/nvme-fabrics", os.O_RDWR)
         try:
-            os.write(fabrics, f"transport=tcp,traddr=127.0.0.1,trsvcid={self._port},nqn={NQN},"
-                     f"reconnect_delay={reconnect},ctrl_loss_tmo=600,keep_alive_tmo=30".encode())
+            os.write(fabrics, (
+                f"transport=tcp,traddr=127.0.0.1,trsvcid={self._port},nqn={self._nqn},"
+                f"reconnect_delay={reconnect},ctrl_loss_tmo=600,keep_alive_tmo=30").encode())
         finally:
             os.close(fabrics)
         self._controller = (set(_CONTROLLERS.glob("nvme*")) - before).pop()
@@ -83,7 +88,7 @@ class Ssd:
 
     def _start(self) -> None:
         self._process = subprocess.Popen(
-            [PROGRAM, "--listen", f"127.0.0.1:{self._port}", "--nqn", NQN, *self._options],
+            [PROGRAM, "--listen", f"127.0.0.1:{self._port}", "--nqn", self._nqn, *self._options],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         with on_error(stop, self._process, "vcache-ssd"):
             said = self._first_line()
