@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ask the agent something; see admin_server.py for what."""
+"""Client of the agent's admin socket; see admin_server.py for the requests."""
 
 import json
 import socket
@@ -13,34 +13,38 @@ _ANSWER_BYTES = 64 << 20
 
 
 class AdminError(Exception):
-    """A request cannot be done; the text says why."""
+    """The agent rejected a request; the text says why."""
 
 
 class AdminDenied(AdminError):
-    """Only root may ask."""
+    """The caller may not use the socket; only root may."""
 
 
 class AgentNotRunning(AdminError):
-    """Nobody answers on the socket."""
+    """No agent serves the socket."""
 
 
 class NotHere(AdminError):
-    """What the request is about is not on this host."""
+    """The object of the request is not on this host."""
 
 
 class Unfinished(AdminError):
-    """It has not been done yet, or it is not known whether it has; the request was fine."""
+    """The request was valid, but it is not completed, or its result is unknown."""
 
 
-#: By the ``kind`` of an answer; one of no kind is refused for what it asks.
+#: Exceptions by the ``kind`` of an answer; without a kind the request was invalid.
 KINDS: dict[str, type[AdminError]] = {"not-here": NotHere, "unfinished": Unfinished}
 
 
 def ask(path: Path, request: dict[str, Any], seconds: float = 30.0) -> dict[str, Any]:
-    """Ask the agent; return its answer.
+    """Send a request to the agent and return its answer.
 
-    :raises AgentNotRunning: if nobody answers
-    :raises AdminError: if the request cannot be done
+    :param path: the admin socket
+    :param seconds: time limit of the whole exchange
+    :raises AgentNotRunning: if no agent serves the socket
+    :raises AdminDenied: if the caller may not use the socket
+    :raises Unfinished: if there is no answer within the time limit
+    :raises AdminError: if the agent rejects the request
     """
     deadline = time.monotonic() + seconds
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as connection:
@@ -57,7 +61,7 @@ def ask(path: Path, request: dict[str, Any], seconds: float = 30.0) -> dict[str,
             send(connection, json.dumps(request).encode(), deadline)
             answer = json.loads(receive(connection, _ANSWER_BYTES, deadline))
         except (OSError, ProtocolError, ValueError) as error:
-            raise Unfinished(f"{path}: no answer of the agent: {error}") from None
+            raise Unfinished(f"{path}: no answer from the agent: {error}") from None
     if not answer.get("ok"):
         raise KINDS.get(answer.get("kind"), AdminError)(str(answer.get("error")))
     return dict(answer)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers the ``vcache`` command: JSON requests on a socket of root's.
+"""The requests of the admin socket: JSON, for the ``vcache`` command and vcache-host.
 
 A request is ``{"op": NAME, ...}``, the answer ``{"ok": true, ...}`` or
 ``{"ok": false, "error": TEXT, "kind": KIND}``; see :data:`.admin_client.KINDS`.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 REQUEST_BYTES = 64 << 10
-#: Seconds for a request to arrive and for its answer to be taken.
+#: Seconds to receive a request, and to send its answer.
 SECONDS = 5.0
 _PASS_SECONDS = 20.0
 _LANE = "([0-9]|[1-5][0-9]|6[0-3])"
@@ -43,15 +43,15 @@ _LANES = re.compile(f"{_LANE}(,{_LANE})*")
 
 
 def _refusal(error: AdminError) -> dict[str, Any]:
-    """Return the answer for what cannot be done."""
+    """Return the answer for a request that failed."""
     kind = next((name for name, found in KINDS.items() if isinstance(error, found)), "")
     return {"ok": False, "error": str(error), "kind": kind}
 
 
 class AdminServer:
-    """The requests.
+    """Executes the requests.
 
-    :param agent: what they are about
+    :param agent: the agent to query and to change
     """
 
     def __init__(self, agent: "Agent") -> None:
@@ -64,7 +64,7 @@ class AdminServer:
                             "drain-set": self._drain_set, "pool-set": self._pool_set}
 
     def handle(self, request: bytes) -> bytes:
-        """Answer one request."""
+        """Execute one request and return its answer, both as JSON."""
         try:
             answer = {"ok": True, **self._dispatch(request)}
         except AdminError as error:
@@ -83,7 +83,7 @@ class AdminServer:
         operation = self._operations.get(name) if isinstance(name, str) else None
         if operation is None:
             known = ", ".join(self._operations)
-            raise AdminError(f"op {str(name)[:40]!r} is not known, there are {known}")
+            raise AdminError(f"op {str(name)[:40]!r} is unknown, must be one of {known}")
         return operation(fields)
 
     def _state(self, _fields: dict[str, Any]) -> dict[str, Any]:
@@ -101,7 +101,10 @@ class AdminServer:
             self._curves.update(tags, now))}
 
     def _look(self) -> tuple["Outcome", list[Device], list[Tag], str]:
-        """Return how the last pass ended, what the kernel has, and why it cannot say."""
+        """Return the result of the last pass, the kernel's devices and tags, and the problem.
+
+        The problem is why the devices and tags are unknown, or empty.
+        """
         outcome = self._agent.worker.outcome
         try:
             with Client() as client:
@@ -117,10 +120,10 @@ class AdminServer:
                        "set": self._agent.store.policy() is not None}}
 
     def _instance_set(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """Set what holds of an instance instead of its flavor's.
+        """Override values of an instance's flavor.
 
-        ``values`` has names of :data:`nova_vcache.extra_specs.OVERRIDABLE`; with
-        ``replace`` what is not in it is the flavor's again.
+        The keys of ``values`` are from :data:`nova_vcache.extra_specs.OVERRIDABLE`. With
+        ``replace``, values that are not in it return to those of the flavor.
         """
         uuid, values = fields.get("uuid"), fields.get("values")
         if not isinstance(values, dict):
@@ -134,7 +137,7 @@ class AdminServer:
         known |= {row.domain for row in store.assignments().values()}
         if not isinstance(uuid, str) or uuid not in known:
             raise NotHere(f"instance {str(uuid)[:40]!r} is not on this host")
-        # One at a time, or two that change different values lose one.
+        # Serialize: of two concurrent requests for different values one would be lost.
         with self._override_lock:
             old = NONE if fields.get("replace") else store.overrides().get(uuid, NONE)
             override = dataclasses.replace(old, **values)
@@ -156,16 +159,17 @@ class AdminServer:
             raise AdminError(f"tag {tag!r} must be an integer from 1 to {spec.TAG_MAX}")
         if weight is not None and (type(weight) is not int or not 1 <= weight <= spec.WEIGHT_MAX):
             raise AdminError(f"weight {weight!r} must be an integer from 1 to {spec.WEIGHT_MAX}, "
-                             "or null for the flavor's")
+                             "or null for the weight of the flavor")
         mode = fields.get("mode")
         if mode is not None and mode not in TAG_MODES:
             raise AdminError(f"mode {mode!r} must be one of {', '.join(TAG_MODES)}, or null for "
-                             "the flavor's")
+                             "the mode of the flavor")
         lanes = fields.get("lanes")
         if lanes is not None and not (isinstance(lanes, str) and _LANES.fullmatch(lanes)):
-            raise AdminError(f"lanes {lanes!r} must be numbers from 0 to 63, with commas between "
-                             "them, or null for none")
-        # What is not in the request stays; a request without all is one for the weight.
+            raise AdminError(f"lanes {lanes!r} must be numbers from 0 to 63, separated by commas, "
+                             "or null for none")
+        # Fields that are not in the request keep their value. A request without any of
+        # the three fields clears the weight.
         known = True
         if "weight" in fields or not {"mode", "lanes"} & fields.keys():
             known = self._agent.store.set_weight(tag, weight)
@@ -174,7 +178,7 @@ class AdminServer:
         if known and "lanes" in fields:
             known = self._agent.store.set_lanes(tag, lanes)
         if not known:
-            raise AdminError(f"tag {tag} is not that of a disk")
+            raise AdminError(f"tag {tag} does not belong to a disk")
         self._run_pass(fresh=False)
         return {}
 
@@ -195,7 +199,7 @@ class AdminServer:
             raise AdminError(f"values must be an object with some of {', '.join(pools.TUNABLE)}")
         for key, value in values.items():
             if key not in pools.TUNABLE:
-                raise AdminError(f"{key[:40]!r} cannot be set of a pool, there are "
+                raise AdminError(f"{key[:40]!r} is not an option of a pool, must be one of "
                                  f"{', '.join(pools.TUNABLE)}")
             if type(value) is not int or not 0 <= value <= 100:
                 raise AdminError(f"{key} {str(value)[:40]!r} must be an integer from 0 to 100")
@@ -211,7 +215,7 @@ class AdminServer:
         asked = time.monotonic()
         self._agent.watch.refresh()
         limit = asked + SECONDS
-        # Without libvirt, what is known is looked at.
+        # Without libvirt, the pass uses the last known list of domains.
         while not self._agent.inventory.listed_since(asked) and time.monotonic() < limit:
             time.sleep(0.02)
         self._run_pass(fresh=True)
@@ -220,7 +224,9 @@ class AdminServer:
     def _run_pass(self, fresh: bool) -> None:
         worker = self._agent.worker
         if not worker.wait(worker.kick(fresh), _PASS_SECONDS):
-            raise Unfinished(f"noted, but the kernel was not changed within {_PASS_SECONDS:g} s")
+            raise Unfinished("the change is saved, but was not applied to the kernel within "
+                             f"{_PASS_SECONDS:g} s")
         outcome = worker.outcome
         if outcome.problem:
-            raise Unfinished(f"noted, but the kernel could not be changed: {outcome.problem}")
+            raise Unfinished("the change is saved, but cannot be applied to the kernel: "
+                             f"{outcome.problem}")

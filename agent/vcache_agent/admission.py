@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a domain may start: what its flavor asks for against what the host has."""
+"""Decide whether a domain may start: compare the demands of its flavor with the host."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -11,14 +11,15 @@ from vcache_agent.hook_server import Refused
 from vcache_agent.model import Device, DeviceNumber, DiskSource, Domain, Location
 from vcache_agent.reconcile import effective_mode
 
-# What can lie on this host; a network disk is none of a host cache's business.
+# Disk types that can be on this host. The cache does not handle network disks.
 _LOCAL = ("file", "block")
 
 
 def specs_of(specs: Mapping[str, str]) -> tuple[ExtraSpecs, str]:
-    """Return parsed extra specs, or those of no cache at all and what is wrong.
+    """Return the parsed extra specs and an empty text.
 
-    A flavor may have got bad specs past an old microversion of nova-api.
+    If they are invalid, return specs without a cache and the reason. nova-api validates
+    only from microversion 2.86 on, so a flavor can have invalid specs.
     """
     try:
         return extra_specs.parse(specs), ""
@@ -29,11 +30,11 @@ def specs_of(specs: Mapping[str, str]) -> tuple[ExtraSpecs, str]:
 
 @dataclasses.dataclass(frozen=True)
 class Host:
-    """What a host can do for a domain.
+    """The capabilities of a host.
 
-    :param locate: finds a disk, or raises NotOnVcache
-    :param free_tags: tag numbers that can be given
-    :param problem: why nothing can be done at all, or empty
+    :param locate: returns the location of a disk, or raises NotOnVcache
+    :param free_tags: number of unused tags
+    :param problem: why the host cannot isolate any disk, or empty
     :param devices: the devices of the target
     """
 
@@ -44,10 +45,10 @@ class Host:
 
 
 def admit(domain: Domain, host: Host) -> str:
-    """Decide about a domain's start; return a note for the log.
+    """Decide whether a domain may start; return a note for the log, or an empty text.
 
-    :raises Refused: if it asks for vcache:required and does not get what its
-        mode asks for, on each of its disks that are on this host, at least one
+    :raises Refused: if the flavor has vcache:required, and a local writable disk does not
+        get the requested mode, or there is no such disk, or too few tags are free
     """
     specs, problem = specs_of(domain.extra_specs)
     notes = [problem] if problem else []
@@ -56,12 +57,12 @@ def admit(domain: Domain, host: Host) -> str:
             return ""
         notes = _shortcomings(domain, specs, host)
     if notes and specs.required:
-        raise Refused(f"{domain.name}: its flavor says vcache:required: " + "; ".join(notes))
+        raise Refused(f"{domain.name}: its flavor has vcache:required: " + "; ".join(notes))
     return f"{domain.name}: " + "; ".join(notes) if notes else ""
 
 
 def _shortcomings(domain: Domain, specs: ExtraSpecs, host: Host) -> list[str]:
-    """Return what the domain does not get, and why."""
+    """Return what the domain requests and does not get, and the reasons."""
     if host.problem:
         return [host.problem]
     notes = []
@@ -81,5 +82,5 @@ def _shortcomings(domain: Domain, specs: ExtraSpecs, host: Host) -> list[str]:
     if not located:
         notes.append("none of its disks is on a vcache device")
     if located > host.free_tags:
-        notes.append("not enough free tags for its disks")
+        notes.append(f"it needs {located} tags, but only {host.free_tags} are free")
     return notes

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Put a cache under a mapped device that is in use, and take it away again.
+"""Add a cache to a mapped device that may be in use, and remove the cache again.
 
-The table of the device moves to a new one, ``<name>-vcorigin``, and its own
-becomes a line of the target with that as the origin: no path changes. A device
-that is one of the target already needs no second one.
+Attach moves the table of the device to a second device, ``<name>-vcorigin``, and
+gives the device a table of the target vcache with the second device as its
+origin. So no path changes. A device that already has a table of the target needs
+no second device.
 
-Each step leaves something that works, so a command may be killed between any
-two; the next call finds out from the tables how far it came and goes on, or
-says what is the matter. A table is put in force by one ioctl, that suspends
-and resumes. Only the last step of a detach holds the device suspended: what
-the origin has refused is still in memory then, and must not be thrown away.
+Each step leaves a working device, so the command may be killed between any two
+steps. The next call reads the tables to find out how far the previous one came,
+and continues, or reports the problem. One ioctl suspends the device, activates
+the new table and resumes. Only the last step of a detach holds the device
+suspended for longer: data that the origin has refused is still in memory then,
+and must not be discarded.
 """
 
 import contextlib
@@ -26,17 +28,17 @@ from vcache_agent.dm import HIDDEN, NAME_MAX, Dm, DmError, Info, KernelWords, Li
 from vcache_agent.pools import Mapping, PoolError
 from vcache_agent.store import Store
 
-#: Targets whose tables can be in force twice, on the device and on the hidden one.
+#: Targets whose table can be active twice, on the device and on its origin device.
 TWICE = ("linear", "striped")
 SUFFIX = "-vcorigin"
 _UUID = "VCACHE-ORIGIN-"
 
 CACHED = ("writeback", "writethrough")
 
-# Seconds between looks at a drain, and for which the origin may refuse all of it.
+# Seconds between two checks of a drain, and without progress until a drain fails.
 _LOOK = 0.2
 _STALL = 30.0
-# Seconds that a device may stay open that nobody needs any more.
+# Seconds to wait until an origin device that is no longer used is closed.
 _REMOVE = 5.0
 
 _LOCK_ALL = 3  # MCL_CURRENT | MCL_FUTURE of mlockall(2)
@@ -46,11 +48,12 @@ Say = Callable[[str], None]
 
 def attach(dm: Dm, store: Store, device: str, pool: str, *, mode: str = "writeback",
            volume: int | None = None, scope: str | None = None, recover: bool = False) -> str:
-    """Make a device a volume of a pool; return what was done.
+    """Add a cache to a device: make it a volume of a pool. Return a message.
 
-    :param scope: ``volume <tag>`` or ``filesystem``; None: as it is
-    :param recover: what the pool has of the volume is this device's
-    :raises PoolError: if that is not possible; then the device is as it was
+    :param volume: volume number in the pool; None: the previous or the lowest free number
+    :param scope: ``volume <tag>`` or ``filesystem``; None: keep the current scope
+    :param recover: accept the pool's data of the volume as data of this device
+    :raises PoolError: if that is not possible; the device is then unchanged
     """
     found = pools.pool(dm, pool)
     info = _tidy(dm, pools.find(dm, device))
@@ -58,7 +61,7 @@ def attach(dm: Dm, store: Store, device: str, pool: str, *, mode: str = "writeba
     if mapping is not None and mapping.pool is not None:
         return _attached_already(info, mapping, found, mode, volume, scope)
     if found.state != "ok":
-        raise PoolError(f"pool {found.info.name} is {found.state}: only one that is ok is allowed")
+        raise PoolError(f"pool {found.info.name} is in state {found.state}, must be in state ok")
     _check_place(dm, info, found)
     scope = _scope(dm, info, mapping, scope)
     lines = dm.table(info.name)
@@ -75,11 +78,11 @@ def attach(dm: Dm, store: Store, device: str, pool: str, *, mode: str = "writeba
 
 
 def detach(dm: Dm, store: Store, device: str, say: Say, *, force: bool = False) -> str:
-    """Take the cache of a device away when all is on its origin; return what was done.
+    """Write back and remove the cache of a device. Return a message.
 
-    :param say: is told how far it is
-    :param force: give up what only a cache that has failed has
-    :raises PoolError: if that is not possible; then the device works as it did
+    :param say: called with progress messages
+    :param force: discard dirty data of a cache that has failed
+    :raises PoolError: if that is not possible; the device then works as before
     """
     found = pools.find(dm, device)
     before = _hidden(dm, found)
@@ -88,26 +91,32 @@ def detach(dm: Dm, store: Store, device: str, say: Say, *, force: bool = False) 
     hidden = _origin_of(dm, mapping) if mapping else None
     if mapping is None or (mapping.pool is None and hidden is None):
         if before is not None and _hidden(dm, info) is None:
-            return f"{info.name} has its own table again; what a call before left is removed"
-        raise PoolError(f"{info.name} has no cache; only a device that was attached is allowed")
+            return (f"{info.name} has its original table; the remains of an interrupted command "
+                    "are removed")
+        raise PoolError(f"{info.name} has no cache, it must be an attached device")
     whole = True
     if mapping.pool is not None:
         whole = _leave_pool(dm, store, info, mapping, say, force=force)
     lines = dm.table(hidden.name) if hidden else (mapping.plain().line(),)
     with _Steps(dm, info, dm.table(info.name)) as steps:
         if not whole and hidden is None:
-            # The target gives up a volume that it cannot clear only with its table.
+            # The target releases a volume that it cannot clear only when its table goes.
             steps.swap([Line(0, mapping.length, "linear", f"{mapping.origin} 0")])
             steps.swap(lines)
         elif hidden is not None:
             steps.put_back(lines, force=force)
     if hidden is not None:
         _remove(dm, hidden)
-    return f"{info.name} has no cache any more, it is as it was before"
+    return f"{info.name} no longer has a cache and is as before the attach"
 
 
 def change_mode(dm: Dm, device: str, mode: str, say: Say) -> str:
-    """Change the mode of a device that is attached; return what was done."""
+    """Change the mode of an attached device. Return a message.
+
+    :param mode: one of :data:`CACHED`
+    :param say: called with progress messages
+    :raises PoolError: if that is not possible
+    """
     info = _tidy(dm, pools.find(dm, device))
     mapping = pools.mapping_of(dm, info)
     if mapping is None or mapping.pool is None:
@@ -116,7 +125,7 @@ def change_mode(dm: Dm, device: str, mode: str, say: Say) -> str:
         return f"{info.name} is in mode {mode} already"
     cache = pools.cache_state(dm, info)
     if cache is None or cache.state in ("bypassed", "lost"):
-        raise PoolError(f"the cache of {info.name} has failed; only 'vcache detach' is allowed")
+        raise PoolError(f"the cache of {info.name} has failed; only 'vcache detach' is possible")
     if mapping.mode == "writeback":
         drain(dm, info, say)
     wanted = Mapping(mapping.length, mode, mapping.origin, mapping.scope, mapping.age_ms,
@@ -127,10 +136,13 @@ def change_mode(dm: Dm, device: str, mode: str, say: Say) -> str:
 
 
 def drain(dm: Dm, info: Info, say: Say) -> None:
-    """Have everything written to the origin that only the cache has.
+    """Write all dirty data of a device's cache to the origin, and wait until it is done.
 
-    The kernel makes writers wait for a drain, so it ends. It goes on when we
-    do not.
+    The kernel delays writers during a drain, so the drain ends. If this process
+    ends earlier, the kernel continues.
+
+    :param say: called with progress messages
+    :raises PoolError: if the cache fails, or the origin accepts no data for 30 s
     """
     dm.message(info.name, "drain")
     said, least, moved = 0.0, None, time.monotonic()
@@ -143,11 +155,11 @@ def drain(dm: Dm, info: Info, say: Say) -> None:
         if least is None or cache.dirty < least or cache.state != "failing":
             least, moved = cache.dirty, now
         if cache.state in ("lost", "bypassed"):
-            raise PoolError(f"the cache of {info.name} has failed with {left} that are nowhere "
-                            "else")
+            raise PoolError(f"the cache of {info.name} has failed with {left} of dirty data")
         if now - moved > _STALL:
             raise PoolError(f"the origin of {info.name} refuses writes, {left} are only in the "
-                            "cache; the drain goes on when it takes them, call again then")
+                            "cache; the drain continues when the origin works again, run the "
+                            "command again then")
         if now - said >= 1:
             say(f"{info.name}: {left} left")
             said = now
@@ -156,21 +168,24 @@ def drain(dm: Dm, info: Info, say: Say) -> None:
 
 def _leave_pool(dm: Dm, store: Store, info: Info, mapping: Mapping, say: Say, *,
                 force: bool) -> bool:
-    """Make a device one without a cache, if its volume can be cleared; tell whether."""
+    """Remove a device from its pool.
+
+    :return: False if the volume cannot be cleared and the device still uses the pool
+    """
     found = pools.pool(dm, _name(dm, mapping))
     cache = pools.cache_state(dm, info)
     state = cache.state if cache else "lost"
     if state == "lost" and not force:
-        left = f"{cache.dirty / (1 << 20):.1f} MiB" if cache else "data"
-        raise PoolError(f"the cache of {info.name} has failed with {left} that are nowhere else; "
-                        "--force gives them up, what the origin has then is older")
+        left = f"{cache.dirty / (1 << 20):.1f} MiB of dirty data" if cache else "dirty data"
+        raise PoolError(f"the cache of {info.name} has failed with {left}; --force discards it, "
+                        "and the origin then has older data")
     if state in ("lost", "bypassed"):
-        # What the cache still has is older than the origin from now on.
+        # From now on the data in the cache is older than the origin.
         store.forget_volume(found.info.name, mapping.volume)
         return False
     if mapping.mode == "writeback":
         drain(dm, info, say)
-    # Only the target can tell that nothing came in between.
+    # Writes may have come since the drain; only the target can check this atomically.
     with _Steps(dm, info, dm.table(info.name)) as steps:
         steps.swap([mapping.plain().line()])
     with contextlib.suppress(PoolError):
@@ -181,7 +196,7 @@ def _leave_pool(dm: Dm, store: Store, info: Info, mapping: Mapping, say: Say, *,
 def _name(dm: Dm, mapping: Mapping) -> str:
     info = dm.info(mapping.pool) if mapping.pool else None
     if info is None:
-        raise PoolError(f"the pool {mapping.pool} is no more")
+        raise PoolError(f"the pool {mapping.pool} no longer exists")
     return info.name
 
 
@@ -190,29 +205,29 @@ def _attached_already(info: Info, mapping: Mapping, found: pools.Pool, mode: str
     same = mapping.pool == found.info.number and volume in (None, mapping.volume) \
         and scope in (None, mapping.scope)
     if not same:
-        raise PoolError(f"{info.name} is volume {mapping.volume} of pool {mapping.pool} already "
+        raise PoolError(f"{info.name} is already volume {mapping.volume} of pool {mapping.pool} "
                         f"({mapping.scope}): detach it first")
     if mode != mapping.mode:
-        raise PoolError(f"{info.name} is attached in mode {mapping.mode}: change that by "
+        raise PoolError(f"{info.name} is attached in mode {mapping.mode}: change it with "
                         f"'vcache mode {info.name} {mode}'")
-    return f"{info.name} is volume {mapping.volume} of pool {found.info.name} already"
+    return f"{info.name} is already volume {mapping.volume} of pool {found.info.name}"
 
 
 def _scope(dm: Dm, info: Info, mapping: Mapping | None, asked: str | None) -> str:
     if mapping is None and asked is None:
-        raise PoolError("--tag N (all of it is one disk's) or --filesystem (it has a file system "
-                        "with disk images) is needed")
+        raise PoolError(f"{info.name} needs --tag N (the device is one virtual disk) or "
+                        "--filesystem (the device has a file system with disk images)")
     if mapping is not None:
         if asked not in (None, mapping.scope):
-            raise PoolError(f"{info.name} is a vcache device of scope '{mapping.scope}', it "
-                            "keeps that: leave --tag and --filesystem out")
+            raise PoolError(f"{info.name} is a vcache device of scope '{mapping.scope}', which "
+                            "cannot change: omit --tag and --filesystem")
         return mapping.scope
     assert asked is not None  # noqa: S101 - see above
     for other in pools.devices(dm):
         theirs = pools.mapping_of(dm, other)
         if asked != "filesystem" and theirs is not None and theirs.scope == asked:
-            raise PoolError(f"tag {asked.split()[1]} is that of {other.name}: one that no other "
-                            "device of the host has is allowed")
+            raise PoolError(f"tag {asked.split()[1]} is the tag of {other.name}: choose a tag "
+                            "that no other device of the host has")
     return asked
 
 
@@ -220,23 +235,23 @@ def _check_table(info: Info, lines: Lines) -> None:
     if not lines:
         raise PoolError(f"{info.name} has no table")
     if info.readonly:
-        raise PoolError(f"{info.name} is read-only: only a device that can be written is allowed")
+        raise PoolError(f"{info.name} is read-only, must be writable")
     other = sorted({line.target for line in lines} - set(TWICE))
     if other:
-        raise PoolError(f"{info.name} is of dm target {', '.join(other)}: allowed are "
-                        f"{', '.join(TWICE)} (logical volumes) and vcache in mode flush-only")
+        raise PoolError(f"{info.name} has dm target {', '.join(other)}, must be one of "
+                        f"{', '.join(TWICE)} (logical volumes), or vcache in mode flush-only")
     if len(info.name) + len(SUFFIX) > NAME_MAX:
-        raise PoolError(f"the name {info.name} is too long, at most {NAME_MAX - len(SUFFIX)} "
-                        "characters are allowed")
+        raise PoolError(f"the name {info.name} is too long, must have at most "
+                        f"{NAME_MAX - len(SUFFIX)} characters")
 
 
 def _check_place(dm: Dm, info: Info, found: pools.Pool) -> None:
-    """Refuse a device that the pool itself lies on."""
+    """Refuse a device that is below the pool, or that is in mode none."""
     pending, seen = [found.info.number, found.cache], set()
     while pending:
         current = pending.pop()
         if current == info.number:
-            raise PoolError(f"pool {found.info.name} lies on {info.name} itself")
+            raise PoolError(f"pool {found.info.name} is itself on {info.name}")
         if current in seen:
             continue
         seen.add(current)
@@ -244,7 +259,7 @@ def _check_place(dm: Dm, info: Info, found: pools.Pool) -> None:
             pending.append(pools.number(slave.read_text().strip()))
     mapping = pools.mapping_of(dm, info)
     if mapping is not None and mapping.mode == "none":
-        raise PoolError(f"{info.name} is in mode none: flush-only is allowed")
+        raise PoolError(f"{info.name} is in mode none, must be in mode flush-only")
 
 
 def _hidden_uuid(info: Info) -> str:
@@ -252,22 +267,22 @@ def _hidden_uuid(info: Info) -> str:
 
 
 def _hidden(dm: Dm, info: Info) -> Info | None:
-    """Return the device that has the former table of another, if there is one."""
+    """Return the origin device of a device, by its name, if there is one."""
     return dm.info(info.name + SUFFIX) if len(info.name) + len(SUFFIX) <= NAME_MAX else None
 
 
 def _origin_of(dm: Dm, mapping: Mapping) -> Info | None:
-    """Return the hidden device below one, if it was made by us."""
+    """Return the origin device below a device, if attach created it."""
     info = dm.info(mapping.origin)
     return info if info is not None and info.uuid.startswith(_UUID) else None
 
 
 def _tidy(dm: Dm, info: Info) -> Info:
-    """Put right what a call that was killed has left of a device; return it as it is then."""
+    """Clean up after a call that was killed; return the device as it is then."""
     hidden = _hidden(dm, info)
     if hidden is not None and hidden.uuid != _hidden_uuid(info):
-        raise PoolError(f"a device {hidden.name} exists that is not of this command: rename or "
-                        "remove it")
+        raise PoolError(f"a device {hidden.name} exists that this command did not create: rename "
+                        "or remove it")
     if info.inactive:
         _drop_loaded(dm, info, hidden)
     if info.suspended:
@@ -277,12 +292,12 @@ def _tidy(dm: Dm, info: Info) -> Info:
         _remove(dm, hidden)
     again = dm.info(info.number)
     if again is None:
-        raise PoolError(f"{info.name} has gone")
+        raise PoolError(f"{info.name} was removed meanwhile")
     return again
 
 
 def _drop_loaded(dm: Dm, info: Info, hidden: Info | None) -> None:
-    """Drop a table that was loaded and never put in force, if it is one of ours."""
+    """Drop the inactive table of a device, if attach or detach loaded it."""
     loaded = dm.table(info.name, inactive=True)
     ours = any(line.target == pools.TARGET for line in loaded) or (
         hidden is not None and hidden.active and loaded == dm.table(hidden.name))
@@ -292,17 +307,17 @@ def _drop_loaded(dm: Dm, info: Info, hidden: Info | None) -> None:
 
 
 def _wake(dm: Dm, info: Info, hidden: Info | None) -> None:
-    """Resume a device that was left suspended."""
+    """Resume a device that a killed call left suspended."""
     if hidden is None and pools.mapping_of(dm, info) is None:
-        raise PoolError(f"{info.name} is suspended, by another program: 'dmsetup resume "
-                        f"{info.name}' if nobody works at it")
+        raise PoolError(f"another program has suspended {info.name}: run 'dmsetup resume "
+                        f"{info.name}' if that program no longer runs")
     words = KernelWords()
     try:
         dm.resume(info.name)
     except DmError as error:
         problem = (f"{info.name} is suspended and cannot be resumed: "
                    f"{words.last() or error.strerror}")
-        # A table that never came into force has nothing in the cache.
+        # A table that was never active has no data in the cache.
         if hidden is None or not hidden.active or pools.cache_state(dm, info) is not None:
             raise PoolError(problem) from None
         try:
@@ -316,7 +331,7 @@ def _wake(dm: Dm, info: Info, hidden: Info | None) -> None:
 
 
 def _remove(dm: Dm, hidden: Info) -> None:
-    """Remove a hidden device; udev may still look at it."""
+    """Remove an origin device; wait up to 5 s, because udev may still have it open."""
     limit = time.monotonic() + _REMOVE
     while True:
         try:
@@ -325,8 +340,8 @@ def _remove(dm: Dm, hidden: Info) -> None:
             if error.errno != errno.EBUSY:
                 raise
             if time.monotonic() > limit:
-                raise PoolError(f"{hidden.name} is not needed any more, but in use: remove it "
-                                f"when it is not, or call again") from None
+                raise PoolError(f"{hidden.name} is no longer needed, but still open: close it and "
+                                "run the command again") from None
             time.sleep(_LOOK)
         else:
             return
@@ -337,9 +352,11 @@ def _length(lines: Lines) -> int:
 
 
 class _Steps:
-    """The steps of a change; when one fails, those before it are undone.
+    """The steps of a change; if one fails, the previous ones are undone.
 
-    :param lines: the table to go back to
+    Signals that would end the process are blocked until the change is complete.
+
+    :param lines: the table to restore
     """
 
     def __init__(self, dm: Dm, info: Info, lines: Lines) -> None:
@@ -350,7 +367,7 @@ class _Steps:
         self._words = KernelWords()
 
     def __enter__(self) -> "_Steps":
-        # A signal waits for the end: what is half done is worse than a moment.
+        # Delay signals: a change that is half done is worse than a short wait.
         self._mask = signal.pthread_sigmask(
             signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
         return self
@@ -367,14 +384,14 @@ class _Steps:
         if isinstance(error, DmError):
             text = reason or error.strerror
             raise PoolError(f"{self._info.name}: {text}; {trouble}" if trouble
-                            else f"{self._info.name} is as it was: {text}") from None
+                            else f"{self._info.name} is unchanged: {text}") from None
         if trouble and isinstance(error, PoolError):
             raise PoolError(f"{error}; {trouble}") from None
         if trouble and error is not None:
             error.add_note(trouble)
 
     def hide(self) -> Info:
-        """Make the second device with the table of the first."""
+        """Create the origin device with the table of the device; return it."""
         name = self._info.name + SUFFIX
         self._dm.create(name, _hidden_uuid(self._info))
         self._made = self._dm.info(name)
@@ -384,21 +401,24 @@ class _Steps:
         return self._made
 
     def swap(self, lines: list[Line] | Lines) -> None:
-        """Replace the table, at one go."""
+        """Replace the table by one ioctl."""
         self._dm.load(self._info.name, lines)
         with _memory_locked():
             try:
                 self._dm.resume(self._info.name)
             except DmError:
-                # It may be suspended now, perhaps under our own program. If this fails,
-                # __exit__() tries again and reports it.
+                # The device may be suspended now, even with this program on it. If this
+                # fails, __exit__() tries again and reports it.
                 with contextlib.suppress(DmError):
                     self._restore()
                 raise
         self._lines = tuple(lines)
 
     def put_back(self, lines: Lines, *, force: bool) -> None:
-        """Replace the table by one without the target, when nothing is left in memory."""
+        """Replace the table by one without the target, if the target buffers no data.
+
+        :raises PoolError: if the origin refuses data that the target buffers, without `force`
+        """
         name = self._info.name
         if not force:
             _flush(self._info)
@@ -413,7 +433,7 @@ class _Steps:
                 self._dm.resume(name)
         if left and not force:
             raise PoolError(f"the origin of {name} refuses writes, {left >> 10} KiB are only in "
-                            "memory; call again when it takes them")
+                            "memory; run the command again when the origin works")
 
     def _restore(self) -> None:
         info = self._dm.info(self._info.name)
@@ -426,7 +446,7 @@ class _Steps:
             self._dm.resume(info.name)
 
     def _undo(self) -> str:
-        """Go back; return what went wrong with that, or nothing."""
+        """Restore the table and remove the origin device; return the error text, or nothing."""
         name = self._info.name
         try:
             self._restore()
@@ -437,13 +457,16 @@ class _Steps:
             try:
                 self._dm.remove(self._made.name, HIDDEN)
             except DmError as error:
-                return (f"{name} is as it was, but removing {self._made.name} also failed: "
+                return (f"{name} is unchanged, but removing {self._made.name} also failed: "
                         f"{error.strerror}; the next command for {name} removes it")
         return ""
 
 
 def _flush(info: Info) -> None:
-    """Have everything that is in memory written to the origin, or say that it refuses."""
+    """Write all buffered data of a device to the origin.
+
+    :raises PoolError: if the origin refuses it
+    """
     try:
         fd = os.open(info.path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
@@ -451,15 +474,15 @@ def _flush(info: Info) -> None:
     try:
         os.fsync(fd)
     except OSError as error:
-        raise PoolError(f"the origin of {info.name} refuses writes ({error.strerror}), what is "
-                        "in memory is nowhere else; call again when it takes them") from None
+        raise PoolError(f"the origin of {info.name} refuses writes ({error.strerror}), data is "
+                        "only in memory; run the command again when the origin works") from None
     finally:
         os.close(fd)
 
 
 @contextlib.contextmanager
 def _memory_locked() -> Iterator[None]:
-    """Keep the program in memory: it may lie on the device that is suspended."""
+    """Lock the program in memory: its file may be on the device that is suspended."""
     libc = ctypes.CDLL(None)
     locked = libc.mlockall(_LOCK_ALL) == 0
     try:

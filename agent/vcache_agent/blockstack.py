@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which mapped device of the target vcache lies under a block device, and where.
+"""Map the sectors of a block device to a vcache device below it.
 
 Between a file system (or a disk) and the vcache device there may be partitions
-and dm-linear devices (LVM volumes). Anything else moves or changes data in a
-way that sectors cannot be followed through, and is refused by name.
+and dm-linear devices (LVM volumes). Other devices move or change data, so that
+sectors cannot be mapped; they are refused by name.
 """
 
 import bisect
@@ -19,12 +19,18 @@ _TABLE_SECONDS = 5
 
 
 class NotOnVcache(Exception):
-    """No vcache device lies under it, or not in a way that can be followed."""
+    """There is no vcache device below a device, or its sectors cannot be mapped."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Segment:
-    """A run of a device's sectors and where it is on a vcache device."""
+    """A run of sectors of a device and its place on a vcache device.
+
+    :param start: first sector on the device
+    :param length: number of sectors
+    :param device: the vcache device
+    :param target: first sector on the vcache device
+    """
 
     start: int
     length: int
@@ -33,7 +39,10 @@ class Segment:
 
 
 def dm_table(number: DeviceNumber) -> list[str]:
-    """Return the lines of a mapped device's table."""
+    """Return the lines of a mapped device's table.
+
+    :raises NotOnVcache: if it cannot be read
+    """
     try:
         done = subprocess.run(
             ["dmsetup", "table", "-j", str(number.major), "-m", str(number.minor)],
@@ -47,11 +56,11 @@ def dm_table(number: DeviceNumber) -> list[str]:
 
 
 class BlockStack:
-    """The block devices above the vcache devices, as they are now.
+    """The block devices above the vcache devices, at the time of the first request.
 
     :param devices: the vcache devices
-    :param sysfs: where /sys/dev/block is
-    :param table: reads a mapped device's table
+    :param sysfs: path of /sys/dev/block
+    :param table: returns the table lines of a mapped device
     """
 
     def __init__(self, devices: Iterable[Device], sysfs: Path = Path("/sys/dev/block"),
@@ -62,9 +71,9 @@ class BlockStack:
         self._known: dict[DeviceNumber, list[Segment]] = {}
 
     def segments(self, number: DeviceNumber) -> list[Segment]:
-        """Return where the sectors of a device are, sorted by their start on it.
+        """Return the segments of a device, sorted by their start on the device.
 
-        :raises NotOnVcache: saying why not
+        :raises NotOnVcache: if it has none; the text says why
         """
         if number not in self._known:
             self._known[number] = self._segments(number, _MAX_LEVELS)
@@ -75,15 +84,15 @@ class BlockStack:
         if device is not None:
             return [Segment(0, device.sectors, device, 0)]
         if number.major == 0:
-            raise NotOnVcache("its file system is on no single block device")
+            raise NotOnVcache("its file system is not on a single block device")
         if levels == 0:
-            raise NotOnVcache(f"more than {_MAX_LEVELS} devices are stacked under it")
+            raise NotOnVcache(f"more than {_MAX_LEVELS} devices are stacked below it")
         folder = self._sysfs / str(number)
         if (folder / "partition").exists():
             return self._partition(folder, levels)
         if (folder / "dm").is_dir():
             return self._mapped(number, levels)
-        raise NotOnVcache(f"no vcache device lies under device {number}")
+        raise NotOnVcache(f"no vcache device is below device {number}")
 
     def _partition(self, folder: Path, levels: int) -> list[Segment]:
         start = int((folder / "start").read_text())
@@ -96,12 +105,12 @@ class BlockStack:
         for line in self._table(number):
             fields = line.split()
             if len(fields) < 3:
-                raise NotOnVcache(f"device {number} has no table that can be read")
+                raise NotOnVcache(f"device {number} has an invalid table")
             if fields[2] != "linear":
                 if not self._slaves_on_vcache(number):
-                    raise NotOnVcache(f"no vcache device lies under device {number}")
-                raise NotOnVcache(f"dm target {fields[2]!r} lies between, through which sectors "
-                                  "cannot be followed")
+                    raise NotOnVcache(f"no vcache device is below device {number}")
+                raise NotOnVcache(f"sectors cannot be mapped through dm target {fields[2]!r} of "
+                                  f"device {number}")
             below = self._segments(_number(fields[3]), levels - 1)
             found += _slice(below, int(fields[4]), int(fields[1]), int(fields[0]))
         if not found:
@@ -109,7 +118,7 @@ class BlockStack:
         return found
 
     def _slaves_on_vcache(self, number: DeviceNumber) -> bool:
-        """Tell whether a vcache device is anywhere under a mapped device."""
+        """Return True if a vcache device is anywhere below a mapped device."""
         pending, seen = [number], set()
         while pending:
             current = pending.pop()
@@ -124,9 +133,13 @@ class BlockStack:
 
 
 def follow(segments: Sequence[Segment], extents: Iterable[Extent]) -> tuple[Device, Extents]:
-    """Return on which vcache device extents are, and where there.
+    """Map extents of a device to its vcache device.
 
-    :raises NotOnVcache: if on more than one, or beyond the device's end
+    :param segments: segments of the device; see :meth:`BlockStack.segments`
+    :param extents: extents on the device, in sectors
+    :return: the vcache device, and the extents on it
+    :raises NotOnVcache: if there are several vcache devices, or an extent is beyond the
+        end of the device
     """
     starts = [segment.start for segment in segments]
     devices = {segment.device.number: segment.device for segment in segments}
@@ -147,7 +160,7 @@ def follow(segments: Sequence[Segment], extents: Iterable[Extent]) -> tuple[Devi
 
 
 def _slice(segments: Iterable[Segment], start: int, size: int, base: int) -> list[Segment]:
-    """Return what [start, start + size) of a device is, moved to begin at base."""
+    """Return the segments of [start, start + size), shifted so that `start` becomes `base`."""
     parts = []
     for segment in segments:
         low = max(segment.start, start)
@@ -163,4 +176,4 @@ def _number(text: str) -> DeviceNumber:
     try:
         return DeviceNumber(int(major), int(minor))
     except ValueError:
-        raise NotOnVcache(f"{text.strip()!r} is not the number of a device") from None
+        raise NotOnVcache(f"{text.strip()!r} is not a device number") from None

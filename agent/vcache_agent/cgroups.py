@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the cgroup of a running domain, without asking libvirt."""
+"""Find the cgroup of a running domain, without a call to libvirt."""
 
 import dataclasses
 import os
 import re
 from pathlib import Path
 
-# The directory libvirt makes for a domain: machine-qemu\x2d1\x2dNAME.scope by
-# systemd's machined, or qemu-1-NAME.libvirt-qemu without it.
+# The directory of a domain: machine-qemu\x2d1\x2dNAME.scope with systemd's machined, or
+# qemu-1-NAME.libvirt-qemu without it.
 _MACHINE = re.compile(r"machine-qemu\\x2d.+\.scope|qemu-.+\.libvirt-qemu")
 
 _PID_BYTES = 32
@@ -18,8 +18,8 @@ _CGROUP_BYTES = 64 << 10
 class Cgroup:
     """A cgroup v2.
 
-    :param id: its number in the kernel, the inode of its directory
-    :param path: its directory below the mount point
+    :param id: the kernel's cgroup id, which is the inode number of its directory
+    :param path: its directory, relative to the mount point
     """
 
     id: int
@@ -27,11 +27,14 @@ class Cgroup:
 
 
 class CgroupError(Exception):
-    """The domain has no cgroup that could be its tags'."""
+    """The cgroup of a domain cannot be found."""
 
 
 def mount_point(mounts: Path = Path("/proc/self/mounts")) -> Path:
-    """Return where cgroup v2 is mounted."""
+    """Return the mount point of the cgroup v2 hierarchy.
+
+    :raises CgroupError: if it is not mounted
+    """
     for line in mounts.read_text(errors="surrogateescape").splitlines():
         fields = line.split()
         if len(fields) > 2 and fields[2] == "cgroup2":
@@ -41,11 +44,13 @@ def mount_point(mounts: Path = Path("/proc/self/mounts")) -> Path:
 
 def of_domain(name: str, run_dir: Path, proc: Path = Path("/proc"),
               root: Path | None = None) -> Cgroup:
-    """Return the cgroup of a domain that runs.
+    """Return the cgroup of a running domain.
 
     :param name: the domain's name
-    :param run_dir: where libvirt writes NAME.pid
-    :raises CgroupError: if QEMU does not run, or not in a cgroup of its own
+    :param run_dir: directory of libvirt's PID files, NAME.pid
+    :param proc: path of /proc
+    :param root: mount point of cgroup v2; None: as in /proc/self/mounts
+    :raises CgroupError: if QEMU does not run, or is not in a cgroup of a domain
     """
     pid_file = run_dir / f"{name}.pid"
     try:
@@ -54,12 +59,12 @@ def of_domain(name: str, run_dir: Path, proc: Path = Path("/proc"),
         with open(proc / str(pid) / "cgroup", "rb") as file:
             text = os.fsdecode(file.read(_CGROUP_BYTES))
     except ValueError:
-        raise CgroupError(f"{pid_file}: not a number") from None
+        raise CgroupError(f"{pid_file}: invalid PID") from None
     except OSError as error:
         raise CgroupError(f"domain {name}: {error.filename}: {error.strerror}") from None
     path = _machine_path(text)
     if path is None:
-        raise CgroupError(f"domain {name}: process {pid} is in no cgroup of a domain")
+        raise CgroupError(f"domain {name}: process {pid} is not in a cgroup of a domain")
     directory = (root or mount_point()) / path
     try:
         return Cgroup(directory.stat().st_ino, f"/{path}")
@@ -74,7 +79,7 @@ def _machine_path(text: str) -> Path | None:
             continue
         parts = Path(line[len("0::/"):]).parts
         for number, part in enumerate(parts, 1):
-            # A stale PID file could name a process of somebody else.
+            # A stale PID file could contain the PID of another process.
             if _MACHINE.fullmatch(part) and ".." not in parts:
                 return Path(*parts[:number])
     return None

@@ -31,10 +31,10 @@ _AGENT_OPTS = [
                  help="Seconds for which a disk keeps its tag number after libvirt no longer "
                       "knows its domain."),
     cfg.FloatOpt("swap_after", default=600.0, min=0.0,
-                 help="Seconds after which the cached blocks of a stopped domain are evicted. If "
+                 help="Seconds after which the cached blocks of a stopped domain are released. If "
                       "the flavor has vcache:persist, a list of these blocks is saved in the "
-                      "directory 'maps' beside state_path, and the blocks are read back when the "
-                      "domain starts."),
+                      "directory 'maps' beside state_path, and the blocks are loaded again when "
+                      "the domain starts."),
     cfg.StrOpt("policy", default=policies.DEFAULT, choices=[
         (name, policy.meaning) for name, policy in policies.POLICIES.items()],
                help="How a pool is divided among the tags that use it. 'vcache policy set' "

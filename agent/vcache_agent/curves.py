@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The miss-ratio curves of tags, as the kernel has said lately."""
+"""A cache of the kernel's miss-ratio curves."""
 
 import contextlib
 import threading
@@ -12,12 +12,12 @@ from vcache_agent.recent import TagKey
 
 
 class Curves:
-    """Curves of the tags that have something in a cache; used from several threads.
+    """Curves of the tags that have cached data. Thread-safe.
 
-    The kernel adds a curve up under the lock that each request of the tag takes for a
-    moment, and a curve moves slowly: so each is asked for only now and then.
+    The kernel computes a curve under a lock that each request of the tag takes briefly,
+    and a curve changes slowly. So each curve is read only once in a while.
 
-    :param seconds: how old one may be
+    :param seconds: largest age of a curve
     """
 
     def __init__(self, seconds: float = 60.0) -> None:
@@ -26,9 +26,9 @@ class Curves:
         self._kept: dict[TagKey, tuple[float, Curve | None]] = {}
 
     def update(self, tags: Iterable[Tag], now: float) -> dict[TagKey, Curve]:
-        """Return the curves, by tag; of those that have a sample.
+        """Return the curves by tag, without tags that have no sample.
 
-        :param now: monotonic
+        :param now: monotonic time in seconds
         """
         wanted = [(tag.device, tag.id) for tag in tags if tag.cached_bytes]
         with self._lock:
@@ -45,4 +45,4 @@ def _ask(client: Client, key: TagKey) -> Curve | None:
     try:
         return client.curve(*key)
     except NetlinkError:
-        return None  # the tag has gone, or there is no sample of it
+        return None  # the tag no longer exists, or the kernel has no sample of it

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find a virtual disk's data on the vcache devices.
 
-Only the image a domain writes to is looked at. The images behind a qcow2 image
-are shared and read-only: what QEMU reads there needs no tag.
+Only the image to which a domain writes counts. The backing images of a qcow2 image
+are shared and read-only, and QEMU's reads of them need no tag.
 """
 
 import os
@@ -15,21 +15,23 @@ from vcache_agent.blockstack import BlockStack, NotOnVcache, follow
 from vcache_agent.model import Device, DeviceNumber, DiskSource, Extent, Extents, Location
 from vcache_agent.netlink import spec
 
-# A file's extents are read at most this part of the time.
+# Largest fraction of the time that reading the extents of one file may take.
 _FIEMAP_PART = 0.05
 
-# Nanoseconds after its last change in which a file's extents may become others with the same
-# state: a filesystem takes the time of a write, and the blocks, when it begins, and notes that
-# they are written when it ends. More than the block layer lets a request take.
+# Nanoseconds after its last change during which the extents of a file may still change
+# without a change of its times or blocks. A file system sets the time and allocates the
+# blocks when a write begins, and marks the extents as written when it ends. The value is
+# above the block layer's timeout of a request (30 s).
 _SETTLE_NS = 60 * 10**9
 
 
 class _Seen(NamedTuple):
     """The extents of a file.
 
-    :param state: of the file, before they were read
-    :param settled: nothing was on its way to the file then
-    :param again: when they may be read again, monotonic
+    :param state: size, blocks and times of the file before the extents were read
+    :param settled: no write can have been in progress at that time
+    :param extents: the extents, in sectors of the file system's device
+    :param again: monotonic time from which on they may be read again
     """
 
     state: tuple[int, ...]
@@ -39,7 +41,7 @@ class _Seen(NamedTuple):
 
 
 class DiskFinder:
-    """Finds disks; remembers the extents of files that have not changed."""
+    """Finds disks. Caches the extents of files that have not changed."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[int, int], _Seen] = {}
@@ -47,22 +49,22 @@ class DiskFinder:
 
     def locate(self, source: DiskSource, stack: BlockStack, *, extents: bool = True,
                fresh: bool = False) -> Location:
-        """Return where a disk is.
+        """Return the location of a disk.
 
-        :param extents: also find a file's extents
-        :param fresh: read them again in any case
-        :raises NotOnVcache: saying why it cannot be tagged
+        :param stack: the block devices
+        :param extents: include the extents of a file
+        :param fresh: read the extents even if the file has not changed
+        :raises NotOnVcache: if the disk cannot have a tag; the text says why
         """
         if source.readonly:
             raise NotOnVcache("it is read-only")
         if source.kind not in ("file", "block"):
-            raise NotOnVcache(f"its type is {source.kind!r}, only files and block devices are "
-                              "on this host")
+            raise NotOnVcache(f"its type is {source.kind!r}, must be 'file' or 'block'")
         if source.path is None:
             raise NotOnVcache("it has no source")
         try:
-            # Not following what the guest could have put there is libvirt's part;
-            # O_NONBLOCK, as a FIFO or a removed medium must not hold us up.
+            # The path comes from libvirt, not from the guest, so symbolic links are
+            # followed. O_NONBLOCK, because a FIFO or a removed medium must not block.
             fd = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
         except OSError as error:
             raise NotOnVcache(f"{source.path}: {error.strerror}") from None
@@ -95,8 +97,8 @@ class DiskFinder:
     def _extents(self, fd: int, status: os.stat_result, fresh: bool) -> Extents:
         file = (status.st_dev, status.st_ino)
         self._used.add(file)
-        # A write to an extent that was not written before changes neither size
-        # nor blocks, but it does change the times.
+        # The first write to a preallocated extent changes neither size nor blocks, but
+        # it changes the times.
         state = (status.st_size, status.st_blocks, status.st_mtime_ns, status.st_ctime_ns)
         seen = self._seen.get(file)
         start = time.monotonic()
@@ -110,7 +112,7 @@ class DiskFinder:
         return found
 
     def prune(self) -> None:
-        """Forget the files that were not looked at since the last call."""
+        """Forget the files that were not located since the last call."""
         self._seen = {file: seen for file, seen in self._seen.items() if file in self._used}
         self._used.clear()
 

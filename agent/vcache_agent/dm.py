@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Device mapper, by its ioctls.
 
-Not by dmsetup: a resume that puts a new table in force is one ioctl, which a
-signal cannot cut in two, and what is held suspended must not wait for a
-program to be started from a disk.
+dmsetup would not do. A resume that activates a new table is one ioctl, which a
+signal cannot interrupt halfway. And while a device is suspended, no program may
+have to be loaded from a disk.
 """
 
 import dataclasses
@@ -31,9 +31,9 @@ _LOAD, _CLEAR, _TABLE, _MESSAGE = 9, 10, 12, 14
 _READONLY, _SUSPENDED, _STATUS_TABLE = 1 << 0, 1 << 1, 1 << 4
 _ACTIVE, _INACTIVE, _FULL, _QUERY_INACTIVE = 1 << 5, 1 << 6, 1 << 8, 1 << 12
 
-# What udev is to do with a device that nobody but us is to use: no links by the
-# label of the file system that it shows once more, no scan by LVM. In the upper
-# half of the event number, without a cookie (libdevmapper.h).
+# Flags for udev, for a device that only this program uses: no links by file system label,
+# because the label already exists on the device above, and no scan by LVM. They are in
+# the upper half of the event number, without a cookie (libdevmapper.h).
 HIDDEN = (0x2 | 0x4 | 0x8 | 0x40) << 16
 
 NAME_MAX = 127
@@ -41,11 +41,15 @@ _CONTROL = Path("/dev/mapper/control")
 
 
 class DmError(OSError):
-    """Device mapper refused something."""
+    """Device mapper refused a request, or is not accessible."""
 
 
 class Line(NamedTuple):
-    """A line of a table."""
+    """A line of a table or of a status.
+
+    :param start: first sector
+    :param length: number of sectors
+    """
 
     start: int
     length: int
@@ -63,9 +67,9 @@ Lines = tuple[Line, ...]
 class Info:
     """A mapped device.
 
-    :param opened: how many have it open
-    :param active: it has a table in force
-    :param inactive: it has a table that was loaded and is not in force
+    :param opened: open count
+    :param active: it has an active table
+    :param inactive: it has a loaded table that is not active
     """
 
     name: str
@@ -79,14 +83,14 @@ class Info:
 
     @property
     def path(self) -> str:
-        """Return its node, which the kernel itself makes."""
+        """The device node, which the kernel itself creates."""
         return f"/dev/dm-{self.number.minor}"
 
 
 class Dm:
     """A connection to device mapper.
 
-    :raises DmError: if there is none, or not for us
+    :raises DmError: if the control device does not exist or must not be opened
     """
 
     def __init__(self) -> None:
@@ -120,7 +124,7 @@ class Dm:
         return found
 
     def info(self, device: str | DeviceNumber) -> Info | None:
-        """Return a device by its name or number; None when there is none."""
+        """Return a device by its name or number; None if it does not exist."""
         try:
             header, _ = self._call(_STATUS, "info", device)
         except DmError as error:
@@ -135,15 +139,18 @@ class Dm:
             bool(flags & _READONLY))
 
     def create(self, name: str, uuid: str = "") -> None:
-        """Make a device without a table."""
+        """Create a device without a table."""
         self._call(_CREATE, "create", name, uuid=uuid)
 
     def remove(self, name: str, event: int = 0) -> None:
-        """Remove a device that nobody has open."""
+        """Remove a device, which must not be open.
+
+        :param event: flags for udev, such as :data:`HIDDEN`
+        """
         self._call(_REMOVE, "remove", name, event=event)
 
     def load(self, name: str, lines: Iterable[Line]) -> None:
-        """Load a table, which is not in force before resume()."""
+        """Load a table, which resume() activates."""
         lines, data = tuple(lines), b""
         for line in lines:
             text = line.arguments.encode() + b"\0"
@@ -153,24 +160,27 @@ class Dm:
         self._call(_LOAD, "load", name, data, targets=len(lines))
 
     def clear(self, name: str) -> None:
-        """Drop the table that was loaded and is not in force."""
+        """Drop the loaded table that is not active."""
         self._call(_CLEAR, "clear", name)
 
     def suspend(self, name: str) -> None:
-        """Suspend a device, with its file system frozen and its data written out."""
+        """Suspend a device: freeze its file system and write its data."""
         self._call(_SUSPEND, "suspend", name, flags=_SUSPENDED)
 
     def resume(self, name: str, event: int = 0) -> None:
-        """Resume a device, with the table that was loaded; suspend it first if need be."""
+        """Activate the loaded table, if there is one, and resume the device.
+
+        The kernel suspends the device first, if it is not suspended.
+        """
         self._call(_SUSPEND, "resume", name, event=event)
 
     def table(self, name: str, *, inactive: bool = False) -> Lines:
-        """Return the table in force, or the one that was loaded behind it."""
+        """Return the active table, or with `inactive` the loaded one."""
         flags = _STATUS_TABLE | (_QUERY_INACTIVE if inactive else 0)
         return self._lines(name, flags)
 
     def status(self, name: str) -> Lines:
-        """Return the status, one line a target."""
+        """Return the status, one line for each target."""
         return self._lines(name, 0)
 
     def message(self, name: str, text: str) -> None:
@@ -190,7 +200,7 @@ class Dm:
     def _call(self, command: int, what: str, device: str | DeviceNumber = "", data: bytes = b"",
               *, flags: int = 0, targets: int = 0, uuid: str = "",
               event: int = 0) -> tuple[tuple[Any, ...], bytes]:
-        """Make one ioctl; return the header's fields and the data that it left."""
+        """Make one ioctl; return the header's fields and the data behind it."""
         name, number = device, 0
         if isinstance(device, DeviceNumber):
             name = ""
@@ -216,7 +226,7 @@ def _text(data: bytes) -> str:
 
 
 def block_number(path: str) -> DeviceNumber | None:
-    """Return the number of a block device by its path; None when it is no block device."""
+    """Return the number of a block device by its path; None if it is not a block device."""
     try:
         status = os.stat(path)
     except OSError:
@@ -227,7 +237,11 @@ def block_number(path: str) -> DeviceNumber | None:
 
 
 class KernelWords:
-    """What the kernel's log says of device mapper from now on: the reason of a refusal."""
+    """Reads the reason of a refusal from the kernel's log, from its creation on.
+
+    Device mapper returns only an error number and logs the reason. If the log cannot be
+    read, there is no reason.
+    """
 
     def __init__(self) -> None:
         try:
@@ -237,13 +251,13 @@ class KernelWords:
             self._fd = -1
 
     def last(self) -> str:
-        """Return the last reason that was logged, or nothing."""
+        """Return the last reason that device mapper has logged, or an empty text."""
         words = ""
         while self._fd >= 0:
             try:
                 record = os.read(self._fd, 8192).decode(errors="replace")
             except BrokenPipeError:
-                continue  # records were overwritten before we read them
+                continue  # records were overwritten before they could be read
             except OSError:
                 break
             text = record.partition(";")[2].split("\n", 1)[0]
@@ -261,10 +275,10 @@ def _reason(text: str) -> str:
     """Return the reason in a line such as ``device-mapper: table: 254:0: vcache: … (-EINVAL)``."""
     parts = text.split(": ")[1:]
     if parts[0] == "table":
-        # The number of the device, and the target, whose words they are.
+        # Skip the device number and the name of the target.
         parts = parts[3:]
         if parts and parts[0].startswith("preresume failed"):
-            return ""  # the target has said why, in a line of its own
+            return ""  # the target has logged the reason in a separate line
     elif parts[0].startswith("vcache"):
         parts = parts[2:]
     else:

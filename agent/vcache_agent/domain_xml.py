@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read what the agent needs from a libvirt domain's XML.
+"""Parse the parts of a libvirt domain's XML that the agent needs.
 
-The XML is bounded in size, depth and number of elements, and may not have a
-document type: so there are no entities to expand and nothing external to load.
+The XML is limited in size, depth and number of elements. A document type is
+rejected, so there are no entities to expand and no external files to load.
 """
 
 import uuid
@@ -12,29 +12,29 @@ from xml.parsers import expat
 
 from vcache_agent.model import DiskSource, Domain
 
-#: Largest XML that is read; the hook sends no more either.
+#: Largest XML in bytes; the hook has the same limit.
 MAX_BYTES = 4 << 20
 _MAX_DEPTH = 64
 _MAX_ELEMENTS = 50_000
 _MAX_NAME = 255
 
-# Where nova-compute puts the flavor (since nova 32), with namespaces.
+# Elements with the flavor, which nova-compute writes since nova 32, with namespaces.
 _NOVA = "{http://openstack.org/xmlns/libvirt/nova/1.1}"
 _PROJECT = f"metadata/{_NOVA}instance/{_NOVA}owner/{_NOVA}project"
 _EXTRA_SPECS = f"metadata/{_NOVA}instance/{_NOVA}flavor/{_NOVA}extraSpecs/{_NOVA}extraSpec"
 
-# Attribute of <source> that holds the host path, for types that have one.
+# Attribute of <source> with the host path, by the type of the disk.
 _PATH_ATTRIBUTES = {"file": "file", "block": "dev"}
 
 
 class DomainXmlError(ValueError):
-    """The XML is not that of a domain, or is not safe to read."""
+    """The XML does not describe a domain, or exceeds a limit."""
 
 
 def parse(xml: bytes) -> Domain:
     """Return the domain that the XML describes.
 
-    :raises DomainXmlError: saying what is wrong with it
+    :raises DomainXmlError: if it is invalid; the text says why
     """
     root = _tree(xml)
     if root.tag != "domain":
@@ -54,9 +54,9 @@ def parse(xml: bytes) -> Domain:
 
 def _tree(xml: bytes) -> ElementTree.Element:
     if len(xml) > MAX_BYTES:
-        raise DomainXmlError(f"domain XML: {len(xml)} bytes, at most {MAX_BYTES} are allowed")
+        raise DomainXmlError(f"domain XML: has {len(xml)} bytes, must have at most {MAX_BYTES}")
     builder = ElementTree.TreeBuilder()
-    # "}" as separator yields the names that ElementTree uses, but for their "{".
+    # With "}" as separator the names are those of ElementTree without the leading "{".
     parser = expat.ParserCreate(namespace_separator="}")
     parser.buffer_text = True
     depth = elements = 0
@@ -69,7 +69,7 @@ def _tree(xml: bytes) -> ElementTree.Element:
         depth += 1
         elements += 1
         if depth > _MAX_DEPTH or elements > _MAX_ELEMENTS:
-            raise DomainXmlError(f"domain XML: more than {_MAX_ELEMENTS} elements or "
+            raise DomainXmlError(f"domain XML: must have at most {_MAX_ELEMENTS} elements and "
                                  f"{_MAX_DEPTH} levels")
         builder.start(fixed(name), {fixed(key): value for key, value in attributes.items()})
 
@@ -127,7 +127,7 @@ def _disks(root: ElementTree.Element) -> Iterator[DiskSource]:
         path = source.get(attribute) if source is not None and attribute else None
         if path is not None and (not path.startswith("/") or "\0" in path):
             path = None
-        # A CD or floppy is written by nobody worth a tag, whatever it says.
+        # CD-ROM and floppy drives get no tag, even if they are writable.
         readonly = (disk.find("readonly") is not None
                     or disk.get("device", "disk") not in ("disk", "lun"))
         yield DiskSource(name, kind, path, readonly)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a file's data is on its device: the FIEMAP ioctl.
+"""Read the extents of a file by the FIEMAP ioctl.
 
-Only extents that are allocated *and* written count, and that belong to this
-file alone: a write to any other is an allocating write for the file system,
-which has to be covered by its journal, and so is the host's.
+An extent counts only if it is allocated, written, and not shared with another
+file. A write to any other extent is an allocating write: the file system must
+commit it by its journal, so it belongs to the host tag.
 
-The map is read without FIEMAP_FLAG_SYNC, which would write back the file's
-dirty pages and wait for it: images are opened with O_DIRECT, and what is
-delayed in the page cache is simply not there yet.
+The extents are read without FIEMAP_FLAG_SYNC, which would write back the file's
+dirty pages and wait. Images are opened with O_DIRECT. Data that is delayed in
+the page cache has no extent yet.
 """
 
 import errno
@@ -29,7 +29,7 @@ _BATCH = 1024
 _MAX_OFFSET = 2**64 - 1
 
 FLAG_LAST = 0x1
-#: Not (yet) at a place of its own, not plain, or not written; with their names.
+#: Flags of extents that do not count: no final location, not plain data, or not written.
 FLAGS_SKIPPED = {
     0x2: "unknown", 0x4: "delalloc", 0x8: "encoded", 0x80: "encrypted", 0x100: "not aligned",
     0x200: "inline", 0x400: "tail", 0x800: "unwritten", 0x2000: "shared"}
@@ -37,25 +37,25 @@ _SKIP = sum(FLAGS_SKIPPED)
 
 
 class FiemapError(Exception):
-    """The place of a file's data cannot be known."""
+    """The extents of a file cannot be read."""
 
 
 def written_extents(fd: int) -> Extents:
-    """Return the written extents of a file, in sectors of its device.
+    """Return the written extents of a file, in sectors of the file system's device.
 
-    Sorted by their place on the device, neighbours joined.
+    The extents are sorted by sector, and adjacent extents are joined.
 
-    :raises FiemapError: if its file system does not tell
+    :raises FiemapError: if the file system does not report them
     """
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         raise FiemapError("not a regular file")
     if _is_realtime(fd):
-        raise FiemapError("an XFS realtime file is not on the file system's main device")
+        raise FiemapError("it is an XFS realtime file, which is not on the main device")
     try:
         return join(_usable(_read(fd)))
     except OSError as error:
         if error.errno in (errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL):
-            raise FiemapError("its file system has no FIEMAP") from None
+            raise FiemapError("its file system does not support FIEMAP") from None
         raise FiemapError(f"FIEMAP: {error.strerror}") from None
 
 
@@ -91,7 +91,7 @@ def _read(fd: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _usable(extents: Iterable[tuple[int, int, int]]) -> Iterator[Extent]:
-    """Leave out what is not written or not the file's own, round to whole sectors."""
+    """Yield the extents without a flag of :data:`FLAGS_SKIPPED`, shrunk to whole sectors."""
     for physical, length, flags in extents:
         start = -(-physical // SECTOR_BYTES)
         end = (physical + length) // SECTOR_BYTES
@@ -104,5 +104,5 @@ def _is_realtime(fd: int) -> bool:
     try:
         fcntl.ioctl(fd, _FS_IOC_FSGETXATTR, attributes, True)
     except OSError:
-        return False  # not a file system that knows of such
+        return False  # the file system has no realtime files
     return bool(int.from_bytes(attributes[:4], "little") & _FS_XFLAG_REALTIME)

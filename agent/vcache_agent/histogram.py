@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the kernel's latency histograms: four buckets to each power of two."""
+"""Evaluate the kernel's latency histograms, with four buckets for each power of two."""
 
 from collections.abc import Sequence
 
@@ -7,19 +7,18 @@ from vcache_agent.netlink import spec
 
 
 def lower(bucket: int) -> int:
-    """Return the smallest value that a bucket counts, in ns."""
+    """Return the lower bound of a bucket, in ns."""
     if bucket < 4:
         return bucket
     return (4 + bucket % 4) << (bucket // 4 - 1)
 
 
 def percentile(counts: Sequence[int], part: float) -> float | None:
-    """Return the value below which a part of the values lies, in ns.
+    """Return a percentile in ns, assuming an even distribution within each bucket.
 
-    Values are taken to be spread evenly in their bucket.
-
-    :param part: from 0 to 1
-    :return: None without any value
+    :param counts: number of values in each bucket
+    :param part: the percentile, from 0 to 1
+    :return: None if there is no value
     """
     total = sum(counts)
     if not total:
@@ -30,7 +29,7 @@ def percentile(counts: Sequence[int], part: float) -> float | None:
         if count and seen + count >= rank:
             low = lower(bucket)
             if bucket >= spec.HISTOGRAM_BUCKETS - 1:
-                return float(low)  # the last bucket has no upper end
+                return float(low)  # the last bucket has no upper bound
             return low + (lower(bucket + 1) - low) * max(0.0, rank - seen) / count
         seen += count
     return float(lower(len(counts) - 1))

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers libvirt's qemu hook.
+"""Answer the requests of libvirt's qemu hook.
 
-The hook sends, separated by zero bytes: the protocol's version ``1``, the
-domain's name, the operation, the sub-operation, the extra argument, and the
-domain's XML. The answer is a status and a text, separated by a zero byte:
+A request has these fields, separated by zero bytes: the protocol's version
+``1``, the domain's name, the operation, the sub-operation, the extra argument,
+and the domain's XML. The answer is a status and a text, separated by a zero byte:
 
 ``accept``
-    go on; the text is a note for libvirt's log
+    continue; the text is a note for libvirt's log
 ``refuse``
-    the instance must not start (only `prepare` can be refused)
+    the instance must not start (only for `prepare`)
 ``error``
-    the agent could not decide; the hook decides as if there were no agent
+    the agent cannot decide; the hook behaves as without an agent
 
-libvirtd waits meanwhile, so nothing here asks libvirt or waits for anything.
+libvirtd waits for the answer, so this module never calls libvirt and never blocks.
 """
 
 import dataclasses
@@ -26,9 +26,9 @@ from vcache_agent.model import Domain
 LOG = logging.getLogger(__name__)
 
 _VERSION = b"1"
-#: XML and the arguments before it.
+#: Largest request in bytes: the XML, and the fields before it.
 REQUEST_BYTES = domain_xml.MAX_BYTES + (64 << 10)
-#: Seconds for a request to arrive; the hook itself waits no longer.
+#: Time limit in seconds to receive a request, and to send the answer.
 SECONDS = 5.0
 
 _STARTING = frozenset({"prepare"})
@@ -42,11 +42,11 @@ class Refused(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Callbacks:
-    """What is done about a domain.
+    """Functions that the server calls.
 
-    :param prepare: checks a domain that is about to start, returns a note
-    :param running: a domain runs
-    :param ended: a domain has ended
+    :param prepare: checks a domain that is about to start; returns a note, or raises Refused
+    :param running: called for a domain that runs
+    :param ended: called for a domain that has stopped
     """
 
     prepare: Callable[[Domain], str]
@@ -55,7 +55,7 @@ class Callbacks:
 
 
 def handle(request: bytes, callbacks: Callbacks) -> bytes:
-    """Answer one request."""
+    """Process one request and return its answer."""
     status, text = "error", ""
     try:
         text = _dispatch(request, callbacks)
@@ -67,7 +67,7 @@ def handle(request: bytes, callbacks: Callbacks) -> bytes:
     except Exception as error:
         text = f"internal error of the agent: {error!r}"
         LOG.exception("hook request failed")
-    # Not in the handlers above: there, oslo.log adds the exception once more.
+    # Log outside of the exception handlers, where oslo.log would add the exception again.
     if status != "accept":
         LOG.warning("hook: %s: %s", status, text)
     elif text:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which domains run, as far as libvirt and its hook have told."""
+"""The running domains, as reported by libvirt and its hook."""
 
 import dataclasses
 import threading
@@ -13,7 +13,7 @@ from vcache_agent.model import Domain, Phase
 class Entry:
     """A domain that runs or is about to.
 
-    :param since: when it was told (monotonic)
+    :param since: monotonic time in seconds of the report
     """
 
     domain: Domain
@@ -25,8 +25,9 @@ class Entry:
 class Snapshot:
     """The domains at one moment.
 
-    :param complete: libvirt has listed them, others do not run
-    :param defined: UUIDs of all domains libvirt knows, also stopped ones
+    :param entries: domains that run or are about to
+    :param complete: libvirt has listed the domains, so all others are stopped
+    :param defined: UUIDs of all domains that libvirt knows, also stopped ones; None: unknown
     """
 
     entries: tuple[Entry, ...]
@@ -35,10 +36,10 @@ class Snapshot:
 
 
 class Inventory:
-    """Collects what is told about domains; used from several threads.
+    """Collects the reports about domains. Thread-safe.
 
-    The hook tells of a domain before libvirt lists it, and that must not be
-    taken for a domain that has gone: for a while, it counts.
+    The hook reports a domain before libvirt lists it. So for some time such a domain
+    counts, although it is not in libvirt's list.
 
     :param grace: seconds that a domain may take from `prepare` to running
     """
@@ -53,19 +54,19 @@ class Inventory:
         self._defined: frozenset[str] | None = None
 
     def told(self, domain: Domain, phase: Phase) -> None:
-        """Note that a domain runs, or is about to."""
+        """Record that a domain runs or is about to."""
         with self._lock:
             self._ended.pop(domain.uuid, None)
             self._entries[domain.uuid] = Entry(domain, phase, time.monotonic())
 
     def ended(self, uuid: str) -> None:
-        """Note that a domain no longer runs."""
+        """Record that a domain no longer runs."""
         with self._lock:
             self._entries.pop(uuid, None)
             self._ended[uuid] = time.monotonic()
 
     def not_running(self, uuid: str, began: float) -> None:
-        """Note that libvirt, asked at `began`, does not know a domain to run."""
+        """Record that a domain did not run at the time `began` (monotonic, in seconds)."""
         with self._lock:
             entry = self._entries.get(uuid)
             if entry is not None and not self._newer(entry, began):
@@ -73,12 +74,13 @@ class Inventory:
 
     def listed(self, running: Iterable[Domain], defined: Iterable[str], began: float,
                unclear: Collection[str] = ()) -> None:
-        """Take over libvirt's list.
+        """Record libvirt's list of domains.
 
-        :param defined: UUIDs of all domains it knows
-        :param began: when it was asked for (monotonic); what was told later
-            is newer than the list
-        :param unclear: UUIDs about which it is not known whether they run
+        :param running: the running domains
+        :param defined: UUIDs of all domains that libvirt knows
+        :param began: monotonic time in seconds of the request for the list; later reports
+            are newer than the list
+        :param unclear: UUIDs of domains whose state could not be read
         """
         with self._lock:
             entries = {}
@@ -96,21 +98,21 @@ class Inventory:
             self._defined = frozenset(defined)
 
     def _newer(self, entry: Entry, began: float) -> bool:
-        """Tell whether libvirt may not have known a domain yet that we were told of."""
+        """Return True if a report may be newer than libvirt's state at `began`."""
         preparing = entry.phase is Phase.PREPARING and began - entry.since < self._grace
         return preparing or entry.since >= began
 
     def lost(self) -> None:
-        """Note that libvirt cannot be asked: what is not listed may yet run."""
+        """Record that libvirt is not connected: domains without an entry may run."""
         with self._lock:
             self._complete = False
 
     def listed_since(self, moment: float) -> bool:
-        """Tell whether libvirt has been asked for its list since a moment (monotonic)."""
+        """Return True if the last list was requested at `moment` or later (monotonic)."""
         with self._lock:
             return self._listed_at >= moment
 
     def snapshot(self) -> Snapshot:
-        """Return the domains as they are known now."""
+        """Return the domains that are known now."""
         with self._lock:
             return Snapshot(tuple(self._entries.values()), self._complete, self._defined)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Apply what a reconcile has decided to the kernel."""
+"""Apply the actions of a plan to the kernel."""
 
 import dataclasses
 import errno
@@ -17,19 +17,19 @@ LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass
 class Executor:
-    """Applies actions and remembers which extents are in force.
+    """Applies actions and remembers the extents that it has set.
 
-    :param applied: extents set, by device and tag
-    :param errors: what went wrong in the last round, by device and tag
+    :param applied: extents that were set, by device and tag
+    :param errors: error texts of the last call, by device and tag
     """
 
     applied: dict[TagKey, Extents] = dataclasses.field(default_factory=dict)
     errors: dict[TagKey, str] = dataclasses.field(default_factory=dict)
 
     def apply(self, client: Client, actions: Iterable[Action]) -> bool:
-        """Apply actions in their order; go on behind one that fails.
+        """Apply actions in their order, and continue after one that fails.
 
-        :return: whether extents were refused because another tag has them
+        :return: True if extents were refused because they belong to another tag
         """
         self.errors = {}
         claimed = False
@@ -39,7 +39,7 @@ class Executor:
                 self._apply(client, action)
             except NetlinkError as error:
                 if error.errno == errno.ENOENT and isinstance(action, DeleteTag):
-                    continue  # gone with its device, or deleted by hand
+                    continue  # removed with its device, or by hand
                 claimed |= isinstance(action, SetExtents) and error.errno == errno.EEXIST
                 self.errors[key] = f"{type(action).__name__}: {error.strerror}"
         for (device, tag), text in self.errors.items():
@@ -54,11 +54,11 @@ class Executor:
                            cache_max=action.cache_max)
             LOG.info("device %s tag %d: %s, weight %d, cgroups %s, mode %s", action.device,
                      action.tag, action.name, action.weight, list(action.cgroups or ()),
-                     "as it is" if action.mode is None else action.mode.name.lower())
+                     "unchanged" if action.mode is None else action.mode.name.lower())
         elif isinstance(action, SetLanes):
             client.tag_set(action.device, action.tag, cache_lanes=action.lanes)
-            LOG.info("device %s tag %d: lanes %s", action.device, action.tag,
-                     ", ".join(map(str, lanes_of(action.lanes))) or "none of its own")
+            LOG.info("device %s tag %d: dedicated lanes %s", action.device, action.tag,
+                     ", ".join(map(str, lanes_of(action.lanes))) or "none")
         elif isinstance(action, SetExtents):
             self.applied.pop(key, None)
             client.set_extents(action.device, action.tag, action.extents)
@@ -71,5 +71,8 @@ class Executor:
             LOG.info("device %s tag %d: removed", action.device, action.tag)
 
     def forget_device(self, known: Callable[[DeviceNumber], bool]) -> None:
-        """Forget the extents of devices that are no more."""
+        """Forget the extents of devices that no longer exist.
+
+        :param known: returns True for a device that exists
+        """
         self.applied = {key: value for key, value in self.applied.items() if known(key[0])}

@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which lanes of a pool tags have for themselves: a pure function of who asks for how much.
+"""Assign dedicated lanes of a pool to its tags: a pure function of the tags' requests.
 
-``vcache:isolation`` of a flavor says how:
+``vcache:isolation`` of the flavor selects the method:
 
 ``dedicated``
-    As many lanes as hold what it is guaranteed, one at least, and nothing elsewhere:
-    that is hard isolation.
+    As many lanes as the guaranteed bytes need, at least one, and no space in shared
+    lanes. This is hard isolation.
 ``shared``
-    None.
+    No dedicated lanes.
 ``auto``
-    OC-Cache's Algorithm 1 (section III), with what it is guaranteed as the request: the
-    whole lanes that this fills, and one more if the rest fills at least the watermark
-    of one; a smaller rest it has of the shared lanes. So a flavor without
-    ``vcache:min_mb`` has none.
+    OC-Cache's Algorithm 1 (section III), with the guaranteed bytes as the request. The
+    tag gets the whole lanes that the request fills, and one more if the rest fills at
+    least the watermark of a lane. A smaller rest comes from the shared lanes. So a
+    flavor without ``vcache:min_mb`` gets no dedicated lanes.
 
-Where lanes are short the algorithm gives what there is, and the rest is shared.
+If there are too few lanes, the algorithm assigns those that are free, and the rest comes
+from the shared lanes.
 
-Lane 0 stays everybody's: a pool has a shared lane at least, and its metadata is there.
+Lane 0 is never dedicated, because a pool needs a shared lane and its metadata is there.
 """
 
 import dataclasses
@@ -25,17 +26,17 @@ from collections.abc import Iterable, Sequence
 from nova_vcache.extra_specs import Isolation
 from vcache_agent.model import lanes_of
 
-#: W_u of OC-Cache: the least part of a lane that whoever has it is to fill.
+#: W_u of OC-Cache: the smallest fraction of a dedicated lane that its tag must fill.
 WATERMARK = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """What a tag asks for.
+    """The request of one tag.
 
-    :param isolation: its flavor's
-    :param least: bytes that it is guaranteed
-    :param held: lanes that it has now, a bit each
+    :param isolation: isolation of its flavor
+    :param least: guaranteed bytes
+    :param held: bit mask of its current lanes
     """
 
     isolation: Isolation
@@ -44,13 +45,14 @@ class Claim:
 
 
 def assign(sizes: Sequence[int], claims: Sequence[Claim], taken: int = 0) -> list[int]:
-    """Return the lanes of each tag, a bit each.
+    """Return the lanes of each tag, as bit masks.
 
-    Who has lanes keeps them, of lanes of a size: what is in them would have to go. Only a
-    dedicated tag takes some from one that is ``auto``.
+    Among lanes of equal size a tag keeps its current ones, because a change of lanes
+    discards cached data. Only a ``dedicated`` tag takes lanes from an ``auto`` tag.
 
-    :param sizes: bytes that each lane of the pool holds, from lane 0 on
-    :param taken: lanes that are others', a bit each
+    :param sizes: bytes of each lane of the pool, from lane 0 on
+    :param claims: the requests
+    :param taken: bit mask of lanes that are not available
     """
     found = [0] * len(claims)
     free = ((1 << len(sizes)) - 1) & ~1 & ~taken
@@ -68,7 +70,7 @@ def assign(sizes: Sequence[int], claims: Sequence[Claim], taken: int = 0) -> lis
 
 
 def capacity(sizes: Sequence[int], lanes: int) -> int:
-    """Return the bytes that some lanes hold."""
+    """Return the bytes of the lanes in a bit mask."""
     return sum(size for lane, size in enumerate(sizes) if lanes >> lane & 1)
 
 
@@ -77,19 +79,19 @@ def _chosen(sizes: Sequence[int], claim: Claim, free: int, lent: int) -> int:
     if claim.isolation is Isolation.SHARED:
         return 0
     if claim.isolation is Isolation.AUTO:
-        # By size first: what it has decides only among lanes that are as large, or lanes
-        # of different sizes would have it take others the second time.
+        # Sort by size first, and prefer current lanes only among lanes of equal size.
+        # Otherwise the result would change when the function is applied again.
         return _fill(sizes, claim.least, sorted(
             lanes_of(free), key=lambda lane: (-sizes[lane], not own >> lane & 1)), WATERMARK)
     found = _fill(sizes, max(claim.least, 1), sorted(
         lanes_of(free), key=lambda lane: (not own >> lane & 1, lent >> lane & 1)))
-    # A lane that it had, and that is not needed beside a larger one.
+    # Drop current lanes that are not needed beside larger ones.
     return _fill(sizes, max(claim.least, 1), sorted(
         lanes_of(found), key=lambda lane: -sizes[lane]))
 
 
 def _fill(sizes: Sequence[int], left: int, order: Iterable[int], watermark: float = 0.0) -> int:
-    """Return the lanes, of those in their order, that so many bytes need."""
+    """Return the bit mask of the lanes, taken in `order`, that `left` bytes need."""
     lanes = 0
     for lane in order:
         if left > 0 and left >= watermark * sizes[lane]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the inventory as libvirt sees it: lists, events, reconnects.
+"""Keep the inventory up to date with libvirt: list, follow events, reconnect.
 
-libvirt's calls may block as long as libvirtd does, so they are made only from
-the thread of this module, which nothing else waits for.
+A call to libvirt blocks as long as libvirtd does. So only the thread of this
+module calls libvirt, and no other thread waits for it.
 """
 
 import contextlib
@@ -26,17 +26,18 @@ _RETRY_MOST = 30.0
 _KEEPALIVE_SECONDS = 5
 _KEEPALIVE_COUNT = 3
 
-# Put in the queue instead of a UUID.
+# Items of the queue that are not UUIDs.
 _STOP = "stop"
 _LIST = "list"
 _WAKE = "wake"
 
 
 class LibvirtWatch:
-    """Tells an inventory which domains there are.
+    """Reports libvirt's domains to an inventory.
 
     :param uri: libvirt's connection URI
-    :param interval: seconds between lists, for what no event tells
+    :param inventory: the inventory
+    :param interval: seconds between two listings, for changes without an event
     :param changed: called after each change of the inventory
     """
 
@@ -52,24 +53,24 @@ class LibvirtWatch:
         self._thread = threading.Thread(target=self._run, name="libvirt", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start the threads."""
         libvirt.registerErrorHandler(_log_error, None)
         libvirt.virEventRegisterDefaultImpl()
         threading.Thread(target=_event_loop, name="libvirt-events", daemon=True).start()
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop to watch; a call that libvirtd does not answer is left behind."""
+        """Stop the thread, unless it is blocked in a call to libvirt."""
         self._stopping.set()
         self._queue.put(_STOP)
         self._thread.join(_KEEPALIVE_SECONDS)
 
     def refresh(self) -> None:
-        """List all domains soon."""
+        """Request a listing of all domains."""
         self._queue.put(_LIST)
 
     def wake(self) -> None:
-        """Note that libvirtd lives: try again now, if it could not be reached."""
+        """Reconnect now if the connection is lost, because libvirtd is known to run."""
         self._queue.put(_WAKE)
 
     def _run(self) -> None:
@@ -79,15 +80,15 @@ class LibvirtWatch:
             self._inventory.lost()
             if self._stopping.is_set():
                 return
-            # A session of some length was none of a row of failures.
+            # A session with a complete listing resets the delay.
             retry = _RETRY_FIRST if self._listed else min(retry * 2, _RETRY_MOST)
-            LOG.warning("libvirt %s: %s; next try in %g s", self._uri, problem, retry)
+            LOG.warning("libvirt %s: %s; retrying in %g s", self._uri, problem, retry)
             self._changed()
             with contextlib.suppress(queue.Empty):
                 self._queue.get(timeout=retry)
 
     def _session(self) -> str:
-        """Connect and watch until the connection breaks; return why it did."""
+        """Connect, and watch until the connection breaks; return the reason."""
         self._listed = False
         connection = None
         try:
@@ -115,11 +116,11 @@ class LibvirtWatch:
         return connection
 
     def _event(self, _connection: Any, domain: Any, *_: Any) -> None:
-        """Note that a domain has changed; runs in the event loop."""
+        """Queue a domain that has changed; runs in the event loop's thread."""
         self._queue.put(domain.UUIDString())
 
     def _watch(self, connection: Any) -> None:
-        """List, then follow events until the connection breaks."""
+        """List the domains, then follow events until the connection breaks."""
         while not self._stopping.is_set():
             self._list(connection)
             limit = time.monotonic() + self._interval
@@ -172,13 +173,13 @@ class LibvirtWatch:
 
 
 def _running(found: Any) -> Domain | None:
-    """Return a domain if it runs."""
+    """Return a domain if it runs, otherwise None."""
     try:
         if not found.isActive():
             return None
         return domain_xml.parse(found.XMLDesc(0).encode())
     except libvirt.libvirtError as error:
-        # It went while we looked; anything else concerns the connection.
+        # The domain stopped meanwhile. Other errors concern the connection.
         if error.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN,
                                       libvirt.VIR_ERR_OPERATION_INVALID):
             return None
@@ -193,7 +194,10 @@ def _event_loop() -> None:
 
 
 def _keep_alive(connection: Any) -> None:
-    """Have a libvirtd that hangs noticed; drivers inside this process need none."""
+    """Enable keepalive, to detect a libvirtd that hangs.
+
+    Drivers that run inside this process do not support it and do not need it.
+    """
     try:
         connection.setKeepAlive(_KEEPALIVE_SECONDS, _KEEPALIVE_COUNT)
     except libvirt.libvirtError as error:
@@ -205,9 +209,9 @@ def _close(connection: Any) -> None:
     try:
         connection.close()
     except libvirt.libvirtError:
-        pass  # it was broken
+        pass  # the connection was already broken
 
 
 def _log_error(_context: Any, error: tuple[Any, ...]) -> None:
-    """Keep libvirt from writing errors, which become exceptions, to stderr."""
+    """Replace libvirt's handler, which prints errors to stderr; they are exceptions here."""
     LOG.debug("libvirt: %s", error[2])

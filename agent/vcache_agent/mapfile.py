@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that say which blocks a disk had in the cache, and how hot they were.
+"""Files with the list of a disk's cached blocks, and the heat of each.
 
-Only positions, never data: all that is clean is on the disk's own storage, and is
-read from there when the blocks are brought back. So a file that is old, or of a
-disk that was changed since, does no harm but to bring in blocks that nobody wants.
-It is checked all the same as what it is, bytes from a disk.
+A file has positions and no data. Clean data is on the disk's own storage, and the
+kernel reads it from there when the blocks are loaded. So an outdated file is
+harmless: it only causes useless blocks to be loaded. A file is nevertheless
+verified completely, like any untrusted input.
 
-Little-endian: the header, the key of the disk, the runs. Runs are sorted, do not
-overlap, and are of whole blocks.
+The format is little-endian: the header, the key of the disk, the runs. Runs are
+sorted, disjoint, and consist of whole blocks.
 """
 
 import contextlib
@@ -24,37 +24,37 @@ from vcache_agent.model import BLOCK_BYTES, SECTOR_BYTES, Extents
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.spec import CachedRun
 
-#: Most runs of a file, 16 MiB; of more, the hottest are kept.
+#: Largest number of runs in a file (16 MiB); if there are more, the hottest are kept.
 RUNS_MAX = 1 << 20
 
 _MAGIC = b"VCACHMAP"
 _VERSION = 1
-# Magic, version, runs, sectors of the device, volume of the pool, bytes of the key,
-# stop that it was saved for; then the CRC of all but itself.
+# Magic, version, number of runs, sectors of the device, volume number, bytes of the key,
+# time of the stop; then the CRC-32 of everything except itself.
 _HEADER = struct.Struct("<8sIIQIIdI")
 _CRC = struct.Struct("<I")
 _RUN = struct.Struct("<QII")
 _KEY_MAX = 4096
 _BYTES_MAX = _HEADER.size + _KEY_MAX + RUNS_MAX * _RUN.size
-# Behind the name of a file that is being written.
+# Suffix of a file that is being written.
 _NEW = ".new"
 _BLOCK = BLOCK_BYTES // SECTOR_BYTES
 _SECTORS_MAX = 2**63
 
 
 class MapFileError(Exception):
-    """It is no such file, or cannot be read or written; the text says why."""
+    """The file is invalid, or cannot be read or written; the text says why."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SavedMap:
-    """What a file says.
+    """The content of a file.
 
-    :param key: of the disk, see :class:`vcache_agent.model.Location`
+    :param key: identity of the disk; see :class:`vcache_agent.model.Location`
     :param sectors: size of the mapped device
-    :param volume: number of the device in its pool
-    :param released: since when no domain used the disk (Unix time); 0: somebody asked for it
-    :param runs: what it had in the cache
+    :param volume: volume number of the device in its pool
+    :param released: Unix time since which no domain uses the disk; 0: saved by an operator
+    :param runs: the cached blocks
     """
 
     key: str
@@ -65,15 +65,15 @@ class SavedMap:
 
     @property
     def size(self) -> int:
-        """Return the bytes of all runs."""
+        """Bytes of all runs."""
         return sum(run.len for run in self.runs) * SECTOR_BYTES
 
 
 def tidy(runs: Iterable[CachedRun], limit: int = RUNS_MAX) -> tuple[CachedRun, ...]:
-    """Return runs sorted and disjoint, the hottest of them if they are too many.
+    """Return the runs sorted and disjoint; if there are more than `limit`, the hottest.
 
-    Of blocks that are in several runs, the first one of a place counts: what the
-    kernel lists twice has only just moved.
+    If several runs contain a block, the first one counts. The kernel lists a block twice
+    if the block moves during the dump.
     """
     found: list[CachedRun] = []
     end = 0
@@ -96,7 +96,7 @@ def tidy(runs: Iterable[CachedRun], limit: int = RUNS_MAX) -> tuple[CachedRun, .
 
 
 def within(runs: Iterable[CachedRun], extents: Extents) -> tuple[CachedRun, ...]:
-    """Return the whole blocks of sorted runs that are in sorted extents."""
+    """Return the whole blocks of sorted runs that are inside of sorted extents."""
     found = []
     at = 0
     for run in runs:
@@ -114,7 +114,7 @@ def within(runs: Iterable[CachedRun], extents: Extents) -> tuple[CachedRun, ...]
 
 
 def batches(runs: Sequence[CachedRun]) -> list[tuple[CachedRun, ...]]:
-    """Return runs as the kernel takes them: the hottest first, each batch in order."""
+    """Return the runs as the kernel accepts them: the hottest first, each batch sorted."""
     by_heat: dict[int, list[CachedRun]] = {}
     for run in runs:
         by_heat.setdefault(run.heat, []).append(run)
@@ -127,7 +127,7 @@ def batches(runs: Sequence[CachedRun]) -> list[tuple[CachedRun, ...]]:
 
 
 def pack(saved: SavedMap) -> bytes:
-    """Return a file's bytes."""
+    """Return the bytes of a file."""
     key = saved.key.encode()
     body = key + b"".join(_RUN.pack(*run) for run in saved.runs)
     fields = (_MAGIC, _VERSION, len(saved.runs), saved.sectors, saved.volume, len(key),
@@ -137,28 +137,28 @@ def pack(saved: SavedMap) -> bytes:
 
 
 def parse(data: bytes) -> SavedMap:
-    """Return what a file's bytes say.
+    """Return the content of a file from its bytes.
 
-    :raises MapFileError: if anything is wrong with them
+    :raises MapFileError: if they are invalid
     """
     if len(data) < _HEADER.size:
         raise MapFileError("it is too short")
     magic, version, count, sectors, volume, length, released, crc = _HEADER.unpack_from(data)
     if magic != _MAGIC:
-        raise MapFileError("it is no list of cached blocks")
+        raise MapFileError("it is not a list of cached blocks")
     if version != _VERSION:
-        raise MapFileError(f"its version {version} is not known, only {_VERSION}")
+        raise MapFileError(f"its version is {version}, must be {_VERSION}")
     if length > _KEY_MAX or count > RUNS_MAX or sectors > _SECTORS_MAX:
-        raise MapFileError("its header says more than is allowed")
+        raise MapFileError("a length in its header is too large")
     if len(data) != _HEADER.size + length + count * _RUN.size:
-        raise MapFileError("it has not the length that its header says")
+        raise MapFileError("its length differs from the length in its header")
     head, body = data[:_HEADER.size - _CRC.size], data[_HEADER.size:]
     if zlib.crc32(body, zlib.crc32(head)) != crc:
         raise MapFileError("its checksum is wrong")
     try:
         key = body[:length].decode()
     except UnicodeDecodeError:
-        raise MapFileError("its key is no text") from None
+        raise MapFileError("its key is not UTF-8") from None
     runs = tuple(map(CachedRun._make, _RUN.iter_unpack(body[length:])))
     _check(runs, sectors)
     return SavedMap(key, sectors, volume, released, runs)
@@ -176,10 +176,13 @@ def _check(runs: Sequence[CachedRun], sectors: int) -> None:
 
 
 def write(path: Path, saved: SavedMap) -> None:
-    """Write a file, whole or not at all, whatever happens."""
+    """Write a file atomically and durably.
+
+    :raises MapFileError: if that is not possible
+    """
     temporary = path.with_name(path.name + _NEW)
     try:
-        # What a call that was killed has left must not be followed, nor kept.
+        # Remove the remains of a killed process, and never follow a link.
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -205,16 +208,16 @@ def _sync(folder: Path) -> None:
 def read(path: Path) -> SavedMap:
     """Read a file.
 
-    :raises MapFileError: if it cannot be read or is none
+    :raises MapFileError: if it cannot be read or is invalid
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(fd, "rb") as file:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
-                raise MapFileError(f"{path}: it is no file")
+                raise MapFileError(f"{path}: it is not a regular file")
             if status.st_size > _BYTES_MAX:
-                raise MapFileError(f"{path}: it is too long")
+                raise MapFileError(f"{path}: it has more than {_BYTES_MAX} bytes")
             data = file.read(_BYTES_MAX + 1)
     except OSError as error:
         raise MapFileError(f"{path}: {error.strerror}") from None
@@ -225,16 +228,16 @@ def read(path: Path) -> SavedMap:
 
 
 class MapFolder:
-    """The files of this host's disks, one each.
+    """The directory of the files, one for each disk.
 
-    :param path: made when it is missing and something is written
+    :param path: the directory; created when the first file is saved
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def path(self, key: str) -> Path:
-        """Return where the file of a disk is."""
+        """Return the path of a disk's file."""
         return self._path / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.map"
 
     def names(self) -> frozenset[str]:
@@ -256,16 +259,16 @@ class MapFolder:
         """Read the file of a disk."""
         saved = read(self.path(key))
         if saved.key != key:
-            raise MapFileError(f"{self.path(key)}: it is of another disk")
+            raise MapFileError(f"{self.path(key)}: it belongs to another disk")
         return saved
 
     def sweep(self) -> None:
-        """Remove what was being written when its writer was killed."""
+        """Remove incomplete files, which a killed process has left."""
         with contextlib.suppress(OSError):
             for path in self._path.glob(f"*.map{_NEW}"):
                 path.unlink()
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it exists."""
         with contextlib.suppress(FileNotFoundError):
             (self._path / name).unlink()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tags of a host would lose with less cache: pure functions of their curves."""
+"""The cost of a smaller cache for the tags of a host: pure functions of their curves."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -11,11 +11,11 @@ GIB = 1 << 30
 
 @dataclasses.dataclass(frozen=True)
 class User:
-    """A tag that has something in a cache.
+    """A tag that has cached data.
 
-    :param curve: its miss-ratio curve, since the tag was made
-    :param cached: bytes that it has in the cache now
-    :param reads_per_s: read requests a second, lately
+    :param curve: its miss-ratio curve since the tag was created
+    :param cached: its cached bytes now
+    :param reads_per_s: read requests per second in about the last minute
     """
 
     curve: Curve
@@ -24,10 +24,11 @@ class User:
 
 
 def loss_per_gb(users: Iterable[User]) -> float:
-    """Return how many reads a second would miss, and now do not, with one GiB less.
+    """Return the additional read misses per second if the cache were 1 GiB smaller.
 
-    Each gives in proportion to what it has; all of it if they have less than that. Reads
-    only: a write does not wait for the origin, whatever is in the cache.
+    Each tag loses cache in proportion to its cached data. If all tags together have less
+    than 1 GiB, they lose all of it. Only reads count, because writes do not wait for the
+    origin.
     """
     users = list(users)
     total = sum(user.cached for user in users)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent knows about: mapped devices, tags, disks and domains.
+"""The data types of the agent: mapped devices, tags, disks and domains.
 
-Plain values without behaviour that touches the host, so that decisions can be
-taken, tested and replayed without one.
+They are plain values that do not access the host, so that decisions can be made,
+tested and replayed without one.
 """
 
 import dataclasses
@@ -13,10 +13,10 @@ from nova_vcache.extra_specs import ExtraSpecs, Mode
 from vcache_agent.netlink import spec
 
 SECTOR_BYTES = 512
-#: A block of a cache, and of the curves that tell its size.
+#: Size of a block in caches and miss-ratio curves.
 BLOCK_BYTES = 4096
 
-#: Modes that a tag can be in, on a device in mode writeback.
+#: Modes of a tag, on a device in mode writeback.
 TAG_MODES = tuple(mode.value for mode in (Mode.WRITEBACK, Mode.WRITETHROUGH, Mode.FLUSH_ONLY))
 
 
@@ -42,7 +42,7 @@ Extents = tuple[Extent, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Stats:
-    """Counters of a tag; see the netlink specification for each."""
+    """Counters of a tag; the netlink specification describes them."""
 
     reads: int = 0
     read_bytes: int = 0
@@ -120,14 +120,14 @@ class Tag:
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """What a cache of any size would have done for a tag, since the tag was made.
+    """The miss-ratio curve of a tag since the tag was created, for an LRU cache.
 
-    :param grain: bytes by which the cache of a point is larger than that of the one before
-    :param footprint: bytes accessed at all, about
-    :param reads: blocks of 4 KiB read
-    :param writes: and written
-    :param read_misses: of the reads, those that a cache of 0, 1, 2 ... grains would have missed
-    :param write_misses: the same of the writes
+    :param grain: step of the cache size from point to point, in bytes
+    :param footprint: estimate of the bytes that were accessed at least once
+    :param reads: 4 KiB blocks read
+    :param writes: 4 KiB blocks written
+    :param read_misses: number of the reads that a cache of 0, 1, 2 ... grains would miss
+    :param write_misses: number of the writes that it would miss
     """
 
     grain: int
@@ -138,9 +138,10 @@ class Curve:
     write_misses: tuple[int, ...]
 
     def misses(self, size: int) -> tuple[int, int]:
-        """Return the (reads, writes) that a cache of so many bytes would have missed.
+        """Return the (reads, writes) that a cache of `size` bytes would have missed.
 
-        Between two points they fall evenly; behind the last one they stay.
+        Between two points the curve is interpolated linearly; behind the last point it is
+        constant.
         """
         return self._at(self.read_misses, size), self._at(self.write_misses, size)
 
@@ -153,22 +154,22 @@ class Curve:
 
 
 class Phase(enum.StrEnum):
-    """How far a domain has come."""
+    """State of a domain."""
 
-    #: libvirt is about to start it; it has no cgroup yet
+    #: libvirt is about to start it; it has no cgroup yet.
     PREPARING = "preparing"
-    #: QEMU runs
+    #: QEMU runs.
     RUNNING = "running"
 
 
 @dataclasses.dataclass(frozen=True)
 class DiskSource:
-    """A disk as the domain's XML describes it.
+    """A disk as described in the domain's XML.
 
     :param target: name in the domain, such as ``vda``
-    :param kind: ``file``, ``block``, or another of libvirt's source types
-    :param path: host path of its file or block device
-    :param readonly: the guest cannot write it
+    :param kind: ``file``, ``block``, or another source type of libvirt
+    :param path: host path of its file or block device; None: it has none
+    :param readonly: the guest cannot write it, or it is a CD-ROM or floppy drive
     """
 
     target: str
@@ -179,10 +180,10 @@ class DiskSource:
 
 @dataclasses.dataclass(frozen=True)
 class Domain:
-    """A domain as its XML describes it.
+    """A domain as described in its XML.
 
-    :param extra_specs: those of its flavor, unchecked
-    :param project: id of the project that owns the instance; empty: Nova did not say
+    :param extra_specs: extra specs of its flavor, not validated
+    :param project: id of the project that owns the instance; empty: unknown
     """
 
     uuid: str
@@ -194,13 +195,13 @@ class Domain:
 
 @dataclasses.dataclass(frozen=True)
 class Location:
-    """Where a disk's data is on a mapped device of the target vcache.
+    """The place of a disk's data on a mapped device of the target vcache.
 
-    :param key: identity of the virtual disk on this host, which stays the same
-        over restarts of the domain, the agent and the host
+    :param key: identity of the disk on this host, which is stable over restarts of the
+        domain, the agent and the host
     :param device: the mapped device
-    :param extents: its sectors there; empty in volume scope, where every
-        sector is the disk's
+    :param extents: its extents on the device, in sectors; empty in scope volume, where
+        all sectors belong to the disk
     """
 
     key: str
@@ -212,10 +213,10 @@ class Location:
 class DiskState:
     """A disk of a domain that runs or is about to.
 
-    :param specs: what its flavor asks for
-    :param location: where it is, or None when it cannot be tagged
-    :param reason: why it cannot be tagged
-    :param cgroup: id of the domain's cgroup, when it has one
+    :param specs: extra specs of the flavor, with overrides applied
+    :param location: its location; None: it cannot have a tag
+    :param reason: why it cannot have a tag, or empty
+    :param cgroup: id of the domain's cgroup; None: unknown
     """
 
     domain: Domain
@@ -227,16 +228,16 @@ class DiskState:
 
     @property
     def label(self) -> str:
-        """Return the name the kernel keeps for its tag."""
+        """The name of its tag in the kernel, at most NAME_MAX bytes."""
         name = f"{self.domain.uuid}:{self.source.target}"
         return name.encode()[:spec.NAME_MAX].decode(errors="ignore")
 
 
 def lanes_of(mask: int) -> list[int]:
-    """Return the numbers of the lanes in a mask."""
+    """Return the numbers of the lanes in a bit mask."""
     return [lane for lane in range(mask.bit_length()) if mask >> lane & 1]
 
 
 def mask_of(lanes: str | None) -> int:
-    """Return the mask of lanes whose numbers are given, "1,3"; None, or nothing: no lane."""
+    """Return the bit mask of a list of lane numbers such as "1,3"; None or empty: 0."""
     return sum({1 << int(lane) for lane in lanes.split(",")}) if lanes else 0

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which origins are NVMe drives that understand tags: their log page C0h says so.
+"""Detect origins on NVMe drives that support tags, by their log page C0h.
 
-The page is described in doc/source/reference/nvme.rst. Reading an unknown
-vendor's page C0h is harmless, but a drive may note it as an error, so a drive
-that has none is asked once.
+doc/source/reference/nvme.rst describes the page. Reading page C0h of another
+vendor is harmless, but a drive may log it as an error. So a drive without tag
+support is queried only once.
 """
 
 import ctypes
@@ -43,11 +43,11 @@ _TAGGED_FLUSH_AND_WRITE = 0x3
 
 @dataclasses.dataclass(frozen=True)
 class TaggedDrive:
-    """What a drive that understands tags says of itself.
+    """A drive that supports tags.
 
-    :param nsid: the namespace
-    :param tag_max: largest tag it knows
-    :param instance: random, another one after each power-on; not 0
+    :param nsid: namespace identifier
+    :param tag_max: largest supported tag
+    :param instance: random number, not 0, that changes with each power-on
     """
 
     nsid: int
@@ -56,7 +56,7 @@ class TaggedDrive:
 
 
 def parse_log(nsid: int, page: bytes) -> TaggedDrive | None:
-    """Return what log page C0h says, or None if it is another vendor's, or of another version."""
+    """Parse log page C0h; return None if it is of another vendor or another version."""
     signature, version, flush, write, _, capabilities, tag_max, _, _, instance = \
         _LOG.unpack_from(page)
     if signature != _SIGNATURE or version != _VERSION or (flush, write) != _OPCODES \
@@ -67,9 +67,10 @@ def parse_log(nsid: int, page: bytes) -> TaggedDrive | None:
 
 
 def read_drive(path: str) -> TaggedDrive | None:
-    """Ask a block device; None if it is no NVMe namespace, or knows no tags.
+    """Query a block device; return None if its drive does not support tags.
 
-    :raises OSError: if it does not answer
+    :param path: block device of an NVMe namespace, or of a partition of one
+    :raises OSError: if the query fails
     """
     page = (ctypes.c_char * _LOG_BYTES)()
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -86,10 +87,10 @@ def read_drive(path: str) -> TaggedDrive | None:
 
 
 class Drives:
-    """Has the target use the tags of drives that know some.
+    """Enables the tags of drives in the target.
 
-    :param sysfs: where /sys/dev/block is
-    :param ask: reads a drive's log page
+    :param sysfs: path of /sys/dev/block
+    :param ask: queries a drive; see :func:`read_drive`
     """
 
     def __init__(self, sysfs: Path = Path("/sys/dev/block"),
@@ -99,7 +100,7 @@ class Drives:
         self._without: set[tuple[str, str]] = set()
 
     def use_tags(self, client: Client, devices: Iterable[Device]) -> list[str]:
-        """Tell the kernel of drives that know tags; return what went wrong."""
+        """Enable the tags of origins that support them; return texts about failures."""
         problems = []
         for device in devices:
             if device.isolation != spec.Isolation.FUA or device.suspended:
@@ -107,15 +108,15 @@ class Drives:
             try:
                 self._use_tags(client, device)
             except OSError as error:
-                problems.append(f"device {device.name}: the tags of its origin {device.origin} "
-                                f"are not used: {error.strerror}")
+                problems.append(f"device {device.name}: cannot enable the tags of its origin "
+                                f"{device.origin}: {error.strerror}")
         return problems
 
     def _use_tags(self, client: Client, device: Device) -> None:
         name = self._nvme_name(device.origin)
         if name is None:
             return
-        # The sequence number tells a drive from another under the same name.
+        # The sequence number distinguishes drives that had the same name in turn.
         key = (device.origin, _text(self._sysfs / device.origin / "diskseq"))
         if key in self._without:
             return
@@ -127,14 +128,14 @@ class Drives:
             client.device_set(device.number, nsid=drive.nsid, tag_max=drive.tag_max,
                               instance=drive.instance)
         except NetlinkError as error:
-            # A busy device is asked again, one that cannot is not.
+            # Try again later, except on a device that does not support it.
             if error.errno == errno.EOPNOTSUPP:
                 self._without.add(key)
             raise
-        LOG.info("device %s: the tags of its origin %s are used", device.name, name)
+        LOG.info("device %s: enabled the tags of its origin %s", device.name, name)
 
     def _nvme_name(self, origin: str) -> str | None:
-        """Return the name of an NVMe namespace or a partition of one."""
+        """Return the kernel's name of an origin if it is on an NVMe drive, otherwise None."""
         folder = (self._sysfs / origin).resolve()
         name = folder.name
         return name if name.startswith("nvme") else None
@@ -144,4 +145,4 @@ def _text(path: Path) -> str:
     try:
         return path.read_text().strip()
     except FileNotFoundError:
-        return ""  # of a partition, or a kernel that has none
+        return ""  # a partition, or a kernel without this attribute

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds of an instance instead of what its flavor says."""
+"""Values that an operator has set for an instance, which override its flavor."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -10,9 +10,10 @@ from nova_vcache.extra_specs import ExtraSpecs, Mode
 
 @dataclasses.dataclass(frozen=True)
 class Override:
-    """What was set of one instance; None: what its flavor says.
+    """The overrides of one instance; None: the value of the flavor.
 
-    The fields are :data:`nova_vcache.extra_specs.OVERRIDABLE`.
+    The fields are :data:`nova_vcache.extra_specs.OVERRIDABLE`; their units are those of
+    the extra specs.
     """
 
     weight: int | None = None
@@ -22,7 +23,7 @@ class Override:
 
     @property
     def given(self) -> dict[str, Any]:
-        """Return what was set, by name."""
+        """The values that are set, by name."""
         return {name: value for name, value in dataclasses.asdict(self).items()
                 if value is not None}
 
@@ -32,17 +33,22 @@ NONE = Override()
 
 @dataclasses.dataclass(frozen=True)
 class Adjust:
-    """Makes of a flavor's specs what holds.
+    """Applies overrides to a flavor's extra specs.
 
-    :param overrides: by UUID of the domain
-    :param draining: nothing is to be in caches that no origin has
+    :param overrides: the overrides by UUID of the domain
+    :param draining: no cache of the host may have dirty data, so writeback becomes
+        writethrough
     """
 
     overrides: Mapping[str, Override] = dataclasses.field(default_factory=dict)
     draining: bool = False
 
     def specs(self, domain: str, flavor: ExtraSpecs) -> ExtraSpecs:
-        """Return what holds of an instance."""
+        """Return the effective extra specs of an instance.
+
+        :param domain: UUID of the domain
+        :param flavor: extra specs of the flavor
+        """
         found = dataclasses.replace(flavor, **self.overrides.get(domain, NONE).given)
         if self.draining and found.mode is Mode.WRITEBACK:
             return dataclasses.replace(found, mode=Mode.WRITETHROUGH)

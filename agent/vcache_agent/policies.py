@@ -3,12 +3,12 @@
 
 A policy returns a minimum and a maximum in bytes for each tag. The kernel
 computes the shares from them: it grants the minima first and divides the rest
-by weight. A tag may borrow cache that another tag does not use, up to its own
+by weight. A tag may also use the unused part of other shares, up to its own
 maximum.
 
 ``weighted``
     Soft shares: minimum and maximum are those of the flavor, and the weights
-    decide in between. Idle tags lend their cache, so no space is wasted.
+    decide in between. Other tags may use an unused part, so no space is wasted.
 
 ``static``
     Fixed parts by weight: minimum and maximum of a tag are equal, so the load
@@ -108,8 +108,9 @@ class Policy(NamedTuple):
 
 #: All policies, by name.
 POLICIES: Mapping[str, Policy] = {
-    "static": Policy(static, True, "fixed parts by weight; unused cache is not lent"),
+    "static": Policy(static, True,
+                     "fixed parts by weight; other tags cannot use an unused part"),
     "weighted": Policy(weighted, False, "soft shares by weight, between the flavor's minimum and "
-                       "maximum; unused cache is lent to other tags"),
+                       "maximum; other tags may use an unused part"),
 }
 DEFAULT = "weighted"

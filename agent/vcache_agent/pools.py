@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pools on cache devices, and the numbers of the volumes in them.
 
-A number stands for the data of one device. Which device has which is in the
-agent's store, by the UUID of the mapped device; the pool itself only knows
-numbers. So one is given anew only when no device is noted for it and the pool
-says that nothing is lost with what it has of it.
+A volume is the data of one device in a pool. The pool identifies volumes by
+number only. The agent's store records which device has which number, by the
+UUID of the mapped device. A number is reused only if the store has no device
+for it, and the pool has no dirty data of it.
 """
 
 import dataclasses
@@ -26,34 +26,37 @@ CHUNK_KIB = (64, 16384)
 PERCENT = (0, 100)
 VOLUME_MAX = 2**32 - 1
 LANES_MAX = 64
-# How often a pool that shrinks is looked at.
+# Seconds between two checks of a pool that shrinks.
 RESIZE_LOOK_S = 1.0
 
 _NAME = re.compile(rf"[A-Za-z0-9#+.:=@_-]{{1,{NAME_MAX}}}")
 _POOL_UUID = "VCACHE-POOL-"
-# Most volumes of a pool that are tried when a free number is looked for.
+# Highest volume number that is tried in the search for a free one.
 _TRIES = 4096
 
 
-#: Sizes in bytes, or how many equal ones.
+#: Lane sizes in bytes, or the number of lanes of equal size.
 Lanes = Sequence[int] | int
 
 
-#: What can be changed of a pool while it is used; each is from 0 to 100 (:class:`Pool`).
+#: Options that can change while a pool is in use; each is from 0 to 100 (:class:`Pool`).
 TUNABLE = ("reads_percent", "hot_percent")
 
 
 class PoolError(Exception):
-    """It cannot be done; the text says why, and what is allowed."""
+    """The operation is not possible; the text names the reason and the allowed values."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Mapping:
-    """What the table line of the target says.
+    """The parsed table line of a vcache device.
 
-    :param origin: ``major:minor``
+    :param length: sectors
+    :param origin: device number of the origin
     :param scope: ``volume <tag>`` or ``filesystem``
-    :param pool: ``major:minor``, or empty
+    :param age_ms: option age_ms of the target in ms; None: its default
+    :param pool: device number of the pool; None: no cache
+    :param volume: volume number in the pool
     """
 
     length: int
@@ -66,7 +69,7 @@ class Mapping:
 
     @classmethod
     def parse(cls, line: Line) -> "Mapping":
-        """Read a line as the kernel shows it."""
+        """Parse a table line as the kernel prints it."""
         mode, origin, *rest = line.arguments.split()
         scope = "filesystem" if rest[0] == "filesystem" else f"volume {rest[1]}"
         options = rest[2 if scope == "filesystem" else 3:]
@@ -80,7 +83,7 @@ class Mapping:
         return cls(line.length, mode, number(origin), scope, age_ms, pool, volume)
 
     def line(self) -> Line:
-        """Return the table line."""
+        """Return the mapping as a table line."""
         options: list[object] = []
         if self.age_ms is not None:
             options += ["age_ms", self.age_ms]
@@ -92,13 +95,17 @@ class Mapping:
             map(str, [self.mode, self.origin, self.scope, *options])))
 
     def plain(self) -> "Mapping":
-        """Return the same without a cache."""
+        """Return the same mapping without a cache, in mode flush-only."""
         return dataclasses.replace(self, mode="flush-only", pool=None, volume=0)
 
 
 @dataclasses.dataclass(frozen=True)
 class CacheState:
-    """What the status line of a device says of its cache; sizes in bytes."""
+    """The cache part of a device's status line; sizes in bytes.
+
+    :param state: ``clean``, ``dirty``, ``draining``, ``failing``, ``bypassed`` or ``lost``
+    :param errors: number of I/O errors of the cache
+    """
 
     volume: int
     state: str
@@ -118,14 +125,17 @@ class Member:
 
 @dataclasses.dataclass(frozen=True)
 class Pool:
-    """A pool; sizes in chunks but for the chunk's.
+    """A pool; sizes in chunks, except `chunk_bytes` and `lanes`.
 
-    :param reads: of the used ones, those with what was read; None: the module does not say
-    :param reads_percent: what was read goes first where it is more of what a disk has; likewise
-    :param hot_percent: hot and cold blocks change lanes where more than this of what a tag has in
-        shared ones is hot; likewise
-    :param leaving: chunks behind the end of a pool that shrinks, which have still to go; likewise
-    :param lanes: bytes of each lane, of which the first has the metadata, too
+    Fields that are None are not reported by the loaded module, which is older.
+
+    :param reads: used chunks that are read chunks
+    :param reads_percent: the pool reclaims read chunks of a disk first if they are more than
+        this percentage of its chunks
+    :param hot_percent: if more than this percentage of a disk's data in shared lanes is hot,
+        the pool exchanges it with colder data in its dedicated lanes
+    :param leaving: chunks that are still in use beyond the new end of a pool that shrinks
+    :param lanes: size of each lane in bytes; the first lane includes the metadata
     """
 
     info: Info
@@ -146,13 +156,13 @@ class Pool:
 
 
 def number(text: str) -> DeviceNumber:
-    """Return a device number of a table."""
+    """Return the device number in a text ``major:minor``."""
     major, _, minor = text.partition(":")
     return DeviceNumber(int(major), int(minor))
 
 
 def mapping_of(dm: Dm, info: Info) -> Mapping | None:
-    """Return what the table in force says, if it is one of the target."""
+    """Return the active table of a vcache device; None for another device."""
     lines = dm.table(info.name) if info.active else ()
     if len(lines) != 1 or lines[0].target != TARGET:
         return None
@@ -160,7 +170,7 @@ def mapping_of(dm: Dm, info: Info) -> Mapping | None:
 
 
 def cache_state(dm: Dm, info: Info) -> CacheState | None:
-    """Return how the cache of a device is; None when it has none in use."""
+    """Return the state of a device's cache; None if it has no cache."""
     words = dm.status(info.name)[0].arguments.split()
     if "cache" not in words:
         return None
@@ -170,22 +180,25 @@ def cache_state(dm: Dm, info: Info) -> CacheState | None:
 
 
 def buffered(dm: Dm, info: Info) -> int:
-    """Return how many bytes of a device are in memory only."""
+    """Return the bytes of a device that are only in the write buffer."""
     return int(dm.status(info.name)[0].arguments.split()[3]) * SECTOR_BYTES
 
 
 def find(dm: Dm, device: str) -> Info:
-    """Return a mapped device by path or name."""
+    """Return a mapped device by path or name.
+
+    :raises PoolError: if there is none
+    """
     at = block_number(device) or (device if "/" not in device else None)
     info = dm.info(at) if at is not None else None
     if info is None:
-        raise PoolError(f"{device} is not a mapped device (dm): a logical volume or another "
-                        "device of device mapper is allowed, by path or name")
+        raise PoolError(f"{device} is not a mapped device, must be the path or name of a logical "
+                        "volume or another device of device mapper")
     return info
 
 
 def devices(dm: Dm) -> Iterator[Info]:
-    """Return all mapped devices that are there."""
+    """Return all mapped devices."""
     for name in dm.names():
         info = dm.info(name)
         if info is not None:
@@ -218,9 +231,9 @@ def _pool(dm: Dm, info: Info) -> Pool | None:
 
 
 def _lanes(line: Line, found: Pool, count: int) -> tuple[int, ...]:
-    """Return the sizes of a pool's lanes; of the last one what it has at least.
+    """Return the sizes of a pool's lanes in bytes; for the last lane a lower bound.
 
-    :param count: how many there are: what the table does not name is one more
+    :param count: number of lanes; the last one is not in the table if it is the rest
     """
     words = line.arguments.split()
     given = [int(size) * SECTOR_BYTES // found.chunk_bytes * found.chunk_bytes
@@ -230,7 +243,10 @@ def _lanes(line: Line, found: Pool, count: int) -> tuple[int, ...]:
 
 
 def pool(dm: Dm, name: str) -> Pool:
-    """Return a pool by its name or path."""
+    """Return a pool by its name or path.
+
+    :raises PoolError: if there is none
+    """
     at = block_number(name)
     info = dm.info(at or name)
     found = _pool(dm, info) if info else None
@@ -241,14 +257,14 @@ def pool(dm: Dm, name: str) -> Pool:
 
 
 def by_number(dm: Dm, wanted: Iterable[str]) -> dict[str, Pool]:
-    """Return those pools, of given numbers, that are in use and have been loaded."""
+    """Return pools by device number ``major:minor``; omit those whose size is unknown."""
     infos = {at: dm.info(number(at)) for at in wanted}
     return {at: found for at, info in infos.items()
             if info and (found := _pool(dm, info)) is not None and found.chunks}
 
 
 def members(dm: Dm, of: Pool | None = None) -> list[Member]:
-    """Return the devices that use a pool, or any."""
+    """Return the devices that use a pool; None: those that use any pool."""
     found = []
     for info in devices(dm):
         mapping = mapping_of(dm, info)
@@ -259,7 +275,7 @@ def members(dm: Dm, of: Pool | None = None) -> list[Member]:
 
 
 def row(pool: Pool, members: list[Member]) -> dict[str, Any]:
-    """Return a pool as plain values, for programs."""
+    """Return a pool and its members as plain values; sizes in bytes."""
     return {
         "name": pool.info.name, "device": str(pool.info.number),
         "cache_device": device_name(pool.cache), "state": pool.state,
@@ -280,7 +296,7 @@ def row(pool: Pool, members: list[Member]) -> dict[str, Any]:
 
 
 def device_name(at: DeviceNumber) -> str:
-    """Return how the kernel calls a block device."""
+    """Return the kernel's name of a block device."""
     try:
         return (Path("/sys/dev/block") / str(at)).resolve().name
     except OSError:
@@ -289,14 +305,16 @@ def device_name(at: DeviceNumber) -> str:
 
 def create(dm: Dm, name: str, device: str, chunk_kib: int | None,
            percents: dict[str, int] | None = None, lanes: Lanes = ()) -> str:
-    """Make a pool on a cache device, or find the one that is on it; return what was done.
+    """Create a pool on a cache device, or activate the pool on it. Return a message.
 
-    :param percents: what the pool is not to have by default
-    :param lanes: sizes in bytes, what they leave is one more; or a number of equal ones
+    :param chunk_kib: chunk size in KiB of a new pool; None: the default
+    :param percents: values of options in :data:`TUNABLE`
+    :param lanes: sizes in bytes, the rest is one more lane; or the number of equal lanes
+    :raises PoolError: if that is not possible
     """
     if not _NAME.fullmatch(name):
-        raise PoolError(f"{name!r} is not allowed as a name: 1 to {NAME_MAX} letters, digits and "
-                        "#+-.:=@_")
+        raise PoolError(f"the name {name!r} must have 1 to {NAME_MAX} characters: letters, "
+                        "digits and #+-.:=@_")
     cache = block_number(device)
     if cache is None:
         mapped = dm.info(device) if "/" not in device else None
@@ -307,10 +325,10 @@ def create(dm: Dm, name: str, device: str, chunk_kib: int | None,
     if there is not None:
         found = _pool(dm, there)
         if found is not None and found.cache == cache:
-            return f"pool {name} is there already"
+            return f"pool {name} is already active"
         if there.active or there.uuid != _POOL_UUID + name:
-            raise PoolError(f"a mapped device {name} exists already, and is not this pool")
-        dm.remove(name)  # of a call that was killed
+            raise PoolError(f"a mapped device {name} already exists and is not this pool")
+        dm.remove(name)  # left by a call that was killed
     size = _check_cache(dm, cache, device)
     given = {"chunk_kib": chunk_kib, **(percents or {})}
     options = "".join(f" {key} {value}" for key, value in given.items() if value is not None)
@@ -322,14 +340,13 @@ def create(dm: Dm, name: str, device: str, chunk_kib: int | None,
         dm.load(name, [Line(0, size, POOL_TARGET, f"{cache}{options}")])
         dm.resume(name)
     except DmError as error:
-        problem = (f"no pool on {device}: {words.last() or error.strerror}; a device that "
-                   "begins with 4 KiB of zeroes (blkdiscard -z), or one that has a pool, is "
-                   "allowed")
+        problem = (f"no pool on {device}: {words.last() or error.strerror}; the device "
+                   "must have a pool, or begin with 4 KiB of zeroes (blkdiscard -z)")
         try:
             dm.remove(name)
         except DmError as second:
             problem += (f"; removing the empty device {name} also failed: {second.strerror}; "
-                        "the next call removes it")
+                        "the next 'pool create' removes it")
         raise PoolError(problem) from None
     finally:
         words.close()
@@ -339,27 +356,30 @@ def create(dm: Dm, name: str, device: str, chunk_kib: int | None,
 
 
 def _lane_sectors(lanes: Lanes, size: int) -> list[int]:
-    """Return the lanes that a table is to name.
+    """Return the sizes of the lanes in the table, in sectors.
 
-    :param size: of the cache device in sectors
+    :param size: size of the cache device in sectors
     """
     if isinstance(lanes, int):
-        # Of equal ones the last is what is left.
+        # The last of N equal lanes is the rest of the device.
         return [size // lanes] * (lanes - 1)
     return [lane // SECTOR_BYTES for lane in lanes]
 
 
 def _check_cache(dm: Dm, cache: DeviceNumber, device: str) -> int:
-    """Return the size of a cache device in sectors, if nobody uses it."""
+    """Return the size of a cache device in sectors.
+
+    :raises PoolError: if the device is in use
+    """
     for other in pools(dm):
         if other.cache == cache:
-            raise PoolError(f"{device} is the cache device of pool {other.info.name} already")
+            raise PoolError(f"{device} is already the cache device of pool {other.info.name}")
     try:
         fd = os.open(f"/dev/block/{cache}" if "/" not in device else device,
                      os.O_RDWR | os.O_EXCL | os.O_CLOEXEC)
     except OSError as error:
-        raise PoolError(f"{device} cannot be used: {error.strerror}; it must not be mounted or "
-                        "in use otherwise") from None
+        raise PoolError(f"cannot use {device}: {error.strerror}; it must not be mounted or "
+                        "otherwise in use") from None
     try:
         return os.lseek(fd, 0, os.SEEK_END) // SECTOR_BYTES
     finally:
@@ -367,7 +387,10 @@ def _check_cache(dm: Dm, cache: DeviceNumber, device: str) -> int:
 
 
 def _tell(dm: Dm, found: Pool, text: str) -> None:
-    """Send a message to a pool; what it refuses, the kernel says why."""
+    """Send a message to a pool.
+
+    :raises PoolError: if the pool refuses it, with the reason from the kernel's log
+    """
     words = KernelWords()
     try:
         dm.message(found.info.name, text)
@@ -378,14 +401,17 @@ def _tell(dm: Dm, found: Pool, text: str) -> None:
 
 
 def tune(dm: Dm, name: str, percents: dict[str, int]) -> str:
-    """Change what is given, while a pool is used; return what was changed.
+    """Change options of a pool while it is in use. Return a message.
 
-    What this module cannot change is found before any of it is.
+    If the loaded module does not support one of the options, nothing is changed.
+
+    :param percents: new values by name, from :data:`TUNABLE`
+    :raises PoolError: if that is not possible
     """
     found = pool(dm, name)
     was = {key: getattr(found, key) for key in percents}
     if unknown := [key for key, value in was.items() if value is None]:
-        raise PoolError(f"pool {name}: the module in the kernel is too old to change "
+        raise PoolError(f"pool {name}: the loaded kernel module is too old to change "
                         f"{' and '.join(unknown)}")
     for key, value in percents.items():
         _tell(dm, found, f"{key} {value}")
@@ -395,41 +421,45 @@ def tune(dm: Dm, name: str, percents: dict[str, int]) -> str:
 
 def resize(dm: Dm, name: str, size: int | None, say: Callable[[str], None], *,
            wait: bool = True) -> str:
-    """Have a pool use so much of its cache device, while it is used.
+    """Change how much of its cache device a pool uses, while it is in use. Return a message.
 
-    :param size: bytes, metadata included; None: all of the device
-    :param say: told now and then how far a pool is that shrinks
-    :param wait: return when it has its size; else it goes on by itself
+    :param size: bytes, with metadata; None: the whole device
+    :param say: called with progress messages while the pool shrinks
+    :param wait: wait until the pool has the new size; otherwise the kernel continues
+    :raises PoolError: if that is not possible
     """
     before = pool(dm, name)
     if before.leaving is None:
-        raise PoolError(f"pool {name}: the module in the kernel is too old to resize it")
+        raise PoolError(f"pool {name}: the loaded kernel module is too old to resize it")
     if size is not None and size < SECTOR_BYTES:
-        raise PoolError(f"{size} bytes: at least a sector")
+        raise PoolError(f"size {size} must be at least {SECTOR_BYTES} bytes")
     _tell(dm, before, f"resize {(size or 0) // SECTOR_BYTES}")
     now = pool(dm, name)
     left = None
     while wait and now.leaving:
         if now.leaving != left:
             left = now.leaving
-            say(f"pool {name}: {left} chunks have to go; what is dirty goes to the origins first"
+            say(f"pool {name}: {left} chunks left to reclaim; dirty data is destaged first"
                 + _stuck(now))
         time.sleep(RESIZE_LOOK_S)
         now = pool(dm, name)
     return (f"pool {name}: {now.chunks} chunks of {now.chunk_bytes >> 10} KiB, "
-            f"was {before.chunks}" + (f"; {now.leaving} have still to go" if now.leaving else ""))
+            f"was {before.chunks}" + (f"; {now.leaving} left to reclaim" if now.leaving else ""))
 
 
 def _stuck(found: Pool) -> str:
-    """Say what can keep a pool from shrinking that only an operator can change."""
+    """Return a hint if unattached volumes can keep the pool from shrinking, or nothing."""
     if found.attached == found.volumes:
         return ""
-    return (f"; what {found.volumes - found.attached} volumes that are not in use have only "
-            "there goes when they are attached")
+    return (f"; dirty data of {found.volumes - found.attached} unattached volumes remains until "
+            "they are attached")
 
 
 def remove(dm: Dm, name: str) -> str:
-    """Take a pool out of use; what is on its cache device stays there."""
+    """Deactivate a pool; the data on its cache device is kept. Return a message.
+
+    :raises PoolError: if devices use the pool
+    """
     found = pool(dm, name)
     users = members(dm, found)
     if users:
@@ -440,23 +470,26 @@ def remove(dm: Dm, name: str) -> str:
     except DmError as error:
         if error.errno != errno.EBUSY:
             raise
-        raise PoolError(f"pool {name} is open; nobody may use it") from None
+        raise PoolError(f"pool {name} is open in another program") from None
     if found.dirty:
         return (f"pool {name} is removed; its cache device {device_name(found.cache)} still has "
-                "data that no origin has: make the pool again before the device is used "
-                "otherwise")
-    return f"pool {name} is removed, its cache device {device_name(found.cache)} is as it was"
+                "dirty data: run 'vcache pool create' again before you use the device otherwise")
+    return f"pool {name} is removed; the data on {device_name(found.cache)} is kept"
 
 
 def drop(dm: Dm, store: Store, name: str, volume: int, *, force: bool) -> str:
-    """Forget a volume of a pool that no device uses."""
+    """Discard the data of a volume that no device uses. Return a message.
+
+    :param force: discard dirty data, too
+    :raises PoolError: if the volume is in use, does not exist, or has dirty data
+    """
     found = pool(dm, name)
     words = KernelWords()
     try:
         dm.message(found.info.name, f"drop {volume}{' force' if force else ''}")
     except DmError as error:
         if error.errno != errno.ENOENT:
-            hint = "" if force else "; --force drops it all the same"
+            hint = "" if force else "; --force drops it nevertheless"
             raise PoolError(f"volume {volume} of pool {name}: "
                             f"{words.last() or error.strerror}{hint}") from None
         store.forget_volume(found.info.name, volume)
@@ -468,7 +501,10 @@ def drop(dm: Dm, store: Store, name: str, volume: int, *, force: bool) -> str:
 
 
 def _try_drop(dm: Dm, found: Pool, volume: int) -> bool:
-    """Make sure that a volume has nothing in the pool, if that loses nothing."""
+    """Discard the data of a volume if it has no dirty data.
+
+    :return: whether the pool has no data of the volume now
+    """
     try:
         dm.message(found.info.name, f"drop {volume}")
     except DmError as error:
@@ -477,12 +513,13 @@ def _try_drop(dm: Dm, found: Pool, volume: int) -> bool:
 
 
 def disown_bypassed(dm: Dm, store: Store) -> list[tuple[str, str, int]]:
-    """Note that what failed caches have of devices that go on without them is nobody's.
+    """Forget the volumes of devices that continue without their failed cache.
 
-    Should the cache come back, it is older than the devices are. The kernel tells it so,
-    if it still takes a write.
+    If the cache works again later, its data is older than the device, and the device
+    must not be attached to it again. The kernel records this in the cache as well, if
+    the cache still accepts a write.
 
-    :returns: device, pool and volume of those that are so since the last call
+    :return: device, pool and volume of the devices that are bypassed since the last call
     """
     found = []
     for member in members(dm):
@@ -496,15 +533,17 @@ def disown_bypassed(dm: Dm, store: Store) -> list[tuple[str, str, int]]:
 
 
 def identity(info: Info) -> str:
-    """Return by what a device is known over restarts."""
+    """Return the identity of a device in the store, which stays the same over restarts."""
     return info.uuid or f"name:{info.name}"
 
 
 def allocate(dm: Dm, store: Store, found: Pool, info: Info, wanted: int | None, *,
              recover: bool) -> int:
-    """Return the number of a device's volume, and note it.
+    """Choose the volume number of a device and save it in the store.
 
-    :param recover: what the pool has of the wanted volume is this device's
+    :param wanted: the number; None: the previous one of the device, or the lowest free one
+    :param recover: accept the pool's data of the wanted volume as data of this device
+    :raises PoolError: if the number is in use, or may have data of another device
     """
     noted = store.volumes(found.info.name)
     mine = noted.get(identity(info))
@@ -512,8 +551,8 @@ def allocate(dm: Dm, store: Store, found: Pool, info: Info, wanted: int | None, 
     attached = {member.mapping.volume: member.info.name for member in members(dm, found)}
     chosen = wanted or mine
     if wanted and mine and wanted != mine and not recover:
-        raise PoolError(f"{info.name} has volume {mine} of pool {found.info.name} already; leave "
-                        f"--volume out, or drop that one first: 'vcache pool drop "
+        raise PoolError(f"{info.name} already has volume {mine} of pool {found.info.name}; omit "
+                        f"--volume, or first drop that volume: 'vcache pool drop "
                         f"{found.info.name} {mine}'")
     if chosen is None:
         chosen = next((volume for volume in range(1, _TRIES + 1)
@@ -525,8 +564,8 @@ def allocate(dm: Dm, store: Store, found: Pool, info: Info, wanted: int | None, 
         raise PoolError(f"volume {chosen} of pool {found.info.name} is used by "
                         f"{attached[chosen]}")
     elif chosen in others and not recover:
-        raise PoolError(f"volume {chosen} of pool {found.info.name} is noted for "
-                        f"{others[chosen]}; leave --volume out for a free one")
+        raise PoolError(f"volume {chosen} of pool {found.info.name} belongs to "
+                        f"{others[chosen]}; omit --volume to use a free one")
     elif not recover:
         _check_content(dm, found, info, chosen, known=chosen == mine)
     store.forget_volume(found.info.name, chosen)
@@ -535,13 +574,17 @@ def allocate(dm: Dm, store: Store, found: Pool, info: Info, wanted: int | None, 
 
 
 def _check_content(dm: Dm, found: Pool, info: Info, volume: int, *, known: bool) -> None:
-    """Refuse what may be another device's data, or older than what the device has."""
+    """Refuse cached data that may belong to another device or be older than this device.
+
+    :param known: the store has this volume for this device
+    :raises PoolError: if the pool has such data
+    """
     if known and not info.opened:
-        return  # as after a start of the host: it goes on with its cache
+        return  # as after a boot of the host: the device continues with its cache
     if _try_drop(dm, found, volume):
         return
-    why = (f"{info.name} is in use and may have been written without it: attach it while nobody "
-           "has it open") if known else "whose data that is, is not known"
-    raise PoolError(f"volume {volume} of pool {found.info.name} may have data that is only in "
-                    f"the cache, and {why}; --recover takes it as {info.name}'s, 'vcache pool "
-                    f"drop {found.info.name} {volume} --force' throws it away")
+    why = (f"{info.name} is open and may have been written without its cache: close it first") \
+        if known else "it is unknown which device the data belongs to"
+    raise PoolError(f"volume {volume} of pool {found.info.name} may have dirty data, and {why}; "
+                    f"--recover accepts the data as that of {info.name}, 'vcache pool drop "
+                    f"{found.info.name} {volume} --force' discards it")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernel's histograms, which only grow, have counted lately."""
+"""The activity of tags in about the last minute, from the kernel's growing counters."""
 
 import operator
 import threading
@@ -14,11 +14,11 @@ Counts = tuple[int, ...]
 
 
 class Lately(NamedTuple):
-    """What a tag did in about the last minute.
+    """The activity of a tag in about the last minute.
 
-    :param flushes: latencies of its flushes, a histogram
-    :param reads: the same of its reads
-    :param reads_per_s: read requests; None: not known yet
+    :param flushes: histogram of its flush latencies
+    :param reads: histogram of its read latencies
+    :param reads_per_s: read requests per second; None: not known yet
     """
 
     flushes: Counts
@@ -27,9 +27,9 @@ class Lately(NamedTuple):
 
 
 class Recent:
-    """What tags did in about the last minute; used from several threads.
+    """Computes the recent activity of tags. Thread-safe.
 
-    :param seconds: how far it looks back
+    :param seconds: length of the period
     """
 
     def __init__(self, seconds: float = 60.0) -> None:
@@ -38,15 +38,16 @@ class Recent:
         self._kept: deque[tuple[float, Mapping[TagKey, Stats]]] = deque()
 
     def update(self, tags: Iterable[Tag], now: float) -> dict[TagKey, Lately]:
-        """Take what the kernel says; return by tag what is newer than the time looked back.
+        """Record the counters of the tags; return the activity in the period by tag.
 
-        At the first call, all there is: since the tags were made.
+        The first call returns the activity since the tags were created.
 
-        :param now: monotonic
+        :param tags: the kernel's tags
+        :param now: monotonic time in seconds
         """
         current = {(tag.device, tag.id): tag.stats for tag in tags}
         with self._lock:
-            # The first one kept is the newest that is as old as what is looked back to.
+            # Keep one sample that is older than the period; it is the start of the period.
             while len(self._kept) > 1 and now - self._kept[1][0] >= self._seconds:
                 self._kept.popleft()
             began, before = self._kept[0] if self._kept else (now, {})
@@ -57,7 +58,7 @@ class Recent:
 
 
 def merged(counts: Iterable[Counts]) -> Counts:
-    """Return the sum of histograms."""
+    """Return the sum of histograms, bucket by bucket."""
     return tuple(map(sum, zip(*(item for item in counts if item), strict=True)))
 
 
@@ -69,7 +70,7 @@ def _lately(now: Stats, before: Stats | None, seconds: float) -> Lately:
 
 
 def _fell(now: Stats, before: Stats) -> bool:
-    """Tell whether the tag was made anew."""
+    """Return True if counters have decreased, because the tag was recreated."""
     return now.reads < before.reads or any(
         len(new) != len(old) or any(map(operator.lt, new, old))
         for new, old in ((now.flush_hist, before.flush_hist), (now.read_hist, before.read_hist)))

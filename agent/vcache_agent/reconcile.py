@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide what has to change: libvirt's domains + intent + the kernel's tags → actions.
+"""Decide what has to change: libvirt's domains + the store + the kernel's tags → actions.
 
-A pure function, so that any state can be tested. Applying its actions and
-asking again yields no more actions, whatever was interrupted in between; that
-is why every start of the agent, and every event, is simply a reconcile.
+A pure function, so that any state can be tested. It is idempotent: after its actions
+have been applied, it returns no further actions, even if an earlier run was
+interrupted. So the agent handles its start and every event in the same way.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from vcache_agent.netlink import spec
 from vcache_agent.policies import Demand, Range
 from vcache_agent.store import Assignment
 
-# Names that we give to tags: DiskState.label.
+# Names of the tags that an agent has created: DiskState.label.
 _LABEL = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:.+")
 
 TagKey = tuple[DeviceNumber, int]
@@ -29,22 +29,25 @@ TagKey = tuple[DeviceNumber, int]
 
 @dataclasses.dataclass(frozen=True)
 class World:
-    """Everything a decision is made from.
+    """All inputs of a decision.
 
     :param disks: disks of the domains that run or are about to
-    :param complete: libvirt has said which domains run, so others do not
-    :param defined: UUIDs of all domains libvirt knows; None when unknown
-    :param assignments: the intent, by key of the disk
-    :param last_tag: the tag number given last
-    :param applied: extents this agent has set, by device and tag
-    :param missing: keys of released disks whose image is no more
-    :param now: Unix time
-    :param forget_after: seconds that the tag number of a disk whose domain
-        libvirt no longer knows is kept for it
-    :param policy: name of the one that divides pools
-    :param pools: sizes of the pools in bytes, by number; of those that are known, and
-        only for a policy that divides by them
-    :param lanes: sizes of the pools' lanes in bytes, by number; likewise, where lanes matter
+    :param devices: the devices of the target
+    :param tags: the kernel's tags
+    :param complete: libvirt has listed the running domains, so all others are stopped
+    :param defined: UUIDs of all domains that libvirt knows; None: unknown
+    :param assignments: rows of the store by key of the disk
+    :param last_tag: the tag number that was assigned last
+    :param applied: extents that this agent has set, by device and tag
+    :param missing: keys of released disks whose image no longer exists
+    :param now: Unix time in seconds
+    :param forget_after: seconds for which a disk keeps its tag number after libvirt no
+        longer knows its domain
+    :param policy: name of the policy that divides pools
+    :param pools: known sizes of the pools in bytes, by device number; only for a policy
+        that needs them
+    :param lanes: known sizes of the pools' lanes in bytes, by device number; only if a tag
+        has or requests dedicated lanes
     """
 
     disks: tuple[DiskState, ...]
@@ -65,12 +68,12 @@ class World:
 
 @dataclasses.dataclass(frozen=True)
 class SetTag:
-    """Make a tag or change it.
+    """Create or change a tag; fields that are None stay unchanged.
 
-    :param cgroups: None: as they are
-    :param mode: None: as it is; only a device in mode writeback has a choice
-    :param cache_min: bytes that its share of the cache is at least; None: as it is
-    :param cache_max: bytes of the cache that it has at most, 0: no limit; None: as it is
+    :param cgroups: ids of the cgroups whose I/O gets the tag
+    :param mode: mode of the tag; only a device in mode writeback offers a choice
+    :param cache_min: lower bound of its share of the cache in bytes
+    :param cache_max: upper bound of its cached data in bytes; 0: no limit
     """
 
     device: DeviceNumber
@@ -85,11 +88,12 @@ class SetTag:
 
 @dataclasses.dataclass(frozen=True)
 class SetLanes:
-    """Give a tag lanes of its pool for itself, a bit each; what it had is all tags' again.
+    """Set the dedicated lanes of a tag; all tags share the lanes that it had before.
 
-    Not a part of SetTag: lanes may be refused, and the tag has to be set all the same.
+    This is separate from SetTag, which must succeed even if the kernel refuses the lanes.
 
-    :param had: those that it has now
+    :param lanes: bit mask of the lanes
+    :param had: bit mask of its current lanes
     """
 
     device: DeviceNumber
@@ -109,7 +113,7 @@ class SetExtents:
 
 @dataclasses.dataclass(frozen=True)
 class DeleteTag:
-    """Remove a tag that nobody uses."""
+    """Remove a tag that no domain uses."""
 
     device: DeviceNumber
     tag: int
@@ -120,11 +124,12 @@ Action = SetTag | SetLanes | SetExtents | DeleteTag
 
 @dataclasses.dataclass(frozen=True)
 class DiskReport:
-    """What became of a disk of a domain.
+    """The decision about one disk of one domain.
 
-    :param tag: its tag, or None when it runs untagged
-    :param mode: what it gets
-    :param note: why it gets less than its flavor asks for, or other than usual
+    :param tag: its tag; None: it runs untagged
+    :param mode: the mode that it gets
+    :param weight: the weight of its tag
+    :param note: why it does not get what its flavor requests, or empty
     """
 
     state: DiskState
@@ -136,7 +141,11 @@ class DiskReport:
 
 @dataclasses.dataclass(frozen=True)
 class Orphan:
-    """A tag, in the kernel or only intended, without a running domain."""
+    """A tag without a running domain, in the kernel or only in the store.
+
+    :param device: None: the tag is only in the store
+    :param reason: why the tag is kept
+    """
 
     device: DeviceNumber | None
     tag: int
@@ -147,7 +156,15 @@ class Orphan:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What to do, and how things stand once it is done."""
+    """The decision.
+
+    :param actions: changes of the kernel's tags, in order
+    :param changed: rows to write to the store
+    :param forgotten: keys of rows to delete from the store
+    :param last_tag: the tag number that was assigned last
+    :param disks: the result for each disk of each domain
+    :param orphans: tags without a running domain
+    """
 
     actions: tuple[Action, ...]
     changed: tuple[Assignment, ...]
@@ -158,11 +175,11 @@ class Plan:
 
 
 class Effective(NamedTuple):
-    """What a disk gets on its device.
+    """The mode that a disk gets on its device.
 
     :param mode: the mode
-    :param note: why it is not the one that was asked for, or empty
-    :param lacking: it is less than that, or does not work at present
+    :param note: why it differs from the requested mode or does not work, or empty
+    :param lacking: the mode gives less than the requested mode, or does not work now
     """
 
     mode: Mode
@@ -170,7 +187,7 @@ class Effective(NamedTuple):
     lacking: bool = False
 
 
-# From what has least of the cache to what has most.
+# From the least to the most use of the cache.
 _ORDER = (Mode.NONE, Mode.FLUSH_ONLY, Mode.WRITETHROUGH, Mode.WRITEBACK)
 _CACHED = (Mode.WRITEBACK, Mode.WRITETHROUGH)
 _MODES = {mode: Mode(mode.name.lower().replace("_", "-")) for mode in spec.Mode}
@@ -178,33 +195,36 @@ _KERNEL_MODES = {ours: mode for mode, ours in _MODES.items()}
 
 
 def effective_mode(asked: Mode, device: Device) -> Effective:
-    """Return what a disk gets on a device when its flavor asks for something."""
+    """Return the mode that a disk gets on a device.
+
+    :param asked: mode that its flavor requests
+    """
     served = _MODES[device.mode]
     if asked is Mode.NONE:
         return Effective(asked)
     if served is Mode.WRITEBACK or asked is served:
         if asked in _CACHED and device.cache_broken:
-            return Effective(asked, f"the cache of device {device.name} fails at present", True)
+            return Effective(asked, f"I/O to the cache of device {device.name} fails", True)
         return Effective(asked)
     if served is Mode.NONE:
         return Effective(served, f"device {device.name} is in mode none, which isolates nothing",
                          True)
     if served is Mode.FLUSH_ONLY:
-        return Effective(served, f"{asked} needs a cache pool, which device {device.name} does "
-                         "not have: it is flush-only", True)
-    return Effective(served, f"device {device.name} is in mode {served}, for all its tags",
+        return Effective(served, f"{asked} needs a cache pool, but device {device.name} is in "
+                         "mode flush-only", True)
+    return Effective(served, f"device {device.name} is in mode {served} for all its tags",
                      _ORDER.index(served) < _ORDER.index(asked))
 
 
 def plan(world: World) -> Plan:
-    """Return what has to change so that the kernel does what the domains ask for."""
+    """Return the changes that make the kernel's tags match the domains."""
     return _Planner(world).plan()
 
 
 class _Wish(NamedTuple):
-    """A tag as it should be, but for what it has of a cache.
+    """The wanted state of a tag, before the pools are divided.
 
-    :param demand: on its pool; None without one
+    :param demand: its demand on the pool; None without a pool
     """
 
     device: Device
@@ -234,10 +254,10 @@ class _Planner:
         self.reports: list[DiskReport] = []
         self.orphans: list[Orphan] = []
         self.used: set[TagKey] = set()
-        # Of each domain: disks whose device has a cache.
+        # Number of disks whose device has a pool, by UUID of the domain.
         self.cached: Counter[str] = Counter()
         self.wishes: list[_Wish] = []
-        # Of tags: what they lack that only the others of their pool decide about.
+        # Notes about dedicated lanes that a tag requests and does not get.
         self.lacking: dict[TagKey, str] = {}
 
     def plan(self) -> Plan:
@@ -255,7 +275,7 @@ class _Planner:
         self._unused_tags()
         self._divide()
         self._unused_assignments()
-        # Sectors and lanes are given up before others claim them.
+        # Release sectors and lanes before other tags claim them.
         order = {DeleteTag: 0, SetTag: 1, SetLanes: 2, SetExtents: 2}
         self.actions.sort(key=lambda action: (
             order[type(action)] if not _frees(action) else 0))
@@ -263,14 +283,14 @@ class _Planner:
                     self.last_tag, tuple(map(self._noted, self.reports)), tuple(self.orphans))
 
     def _noted(self, report: DiskReport) -> DiskReport:
-        """Return a report with what its tag lacks of its pool."""
+        """Return a report with the note about dedicated lanes, if it has no other note."""
         location = report.state.location
         lacks = self.lacking.get((location.device, report.tag)) \
             if location and report.tag is not None else None
         return dataclasses.replace(report, note=lacks) if lacks and not report.note else report
 
     def _has_pool(self, states: list[DiskState]) -> bool:
-        """Tell whether the device of a disk has a cache."""
+        """Return True if the device of a disk has a pool."""
         location = states[0].location
         device = self.devices.get(location.device) if location else None
         return device is not None and bool(device.pool)
@@ -281,7 +301,7 @@ class _Planner:
         assert location is not None  # noqa: S101 - they were grouped by it
         device = self.devices.get(location.device)
         if device is None:
-            self._untagged(states, f"device {location.device} has gone")
+            self._untagged(states, f"device {location.device} no longer exists")
             return
         assigned = self.world.assignments.get(key)
         try:
@@ -309,12 +329,13 @@ class _Planner:
         for state in states:
             note = given.note or _other_mode(state.specs.mode, given.mode)
             if excess:
-                note = f"used by more than {spec.CGROUPS_MAX} domains, some are not isolated"
+                note = (f"more than {spec.CGROUPS_MAX} domains use the disk, some of them are not "
+                        "isolated")
             note = conflict or note
             self.reports.append(DiskReport(state, tag, given.mode, weight, note))
 
     def _divide(self) -> None:
-        """Divide the pools among the tags, by the policy, and add the tags' actions."""
+        """Divide the pools by the policy and add the actions of all tags."""
         of_pool: dict[str, list[_Wish]] = defaultdict(list)
         for wish in self.wishes:
             if wish.demand is None:
@@ -323,7 +344,7 @@ class _Planner:
                 of_pool[wish.device.pool].append(wish)
         for pool, wishes in of_pool.items():
             lanes = self._lanes(pool, wishes)
-            # Who is isolated by lanes has these, and nothing of what is divided.
+            # A tag that uses only dedicated lanes gets no part of the shared lanes.
             alone = {at: size for at, wish in enumerate(wishes)
                      if (size := self._alone(pool, wish, lanes[at]))}
             rest = [wish.demand for at, wish in enumerate(wishes)
@@ -336,7 +357,10 @@ class _Planner:
                     wish.tag, cache_min=given.least, cache_max=given.most), lanes[at])
 
     def _lanes(self, pool: str, wishes: list[_Wish]) -> list[int]:
-        """Return the lanes of the tags of a pool: an operator's, or as the flavors ask."""
+        """Return the dedicated lanes of a pool's tags, as bit masks.
+
+        Lanes that an operator has set override those that the flavors request.
+        """
         rows = [self.world.assignments.get(wish.location.key) for wish in wishes]
         keys = [(wish.device.number, wish.tag.tag) for wish in wishes]
         held = [self._held(key) for key in keys]
@@ -344,7 +368,7 @@ class _Planner:
                  for row, had in zip(rows, held, strict=True)]
         sizes = self.world.lanes.get(pool, ())
         if not sizes:
-            # Not known: whoever has lanes keeps them.
+            # The lane sizes are unknown: every tag keeps its lanes.
             return found
         open_to = [at for at, row in enumerate(rows) if row is None or row.lanes is None]
         taken = 0
@@ -363,21 +387,21 @@ class _Planner:
             if wish.isolation is Isolation.DEDICATED and wish.demand and wish.demand.cached \
                     and not self._alone(pool, wish, given):
                 self.lacking[keys[at]] = (
-                    "vcache:isolation is dedicated, and the pool has no lane left for it"
+                    "vcache:isolation is dedicated, but the pool has no free lane"
                     if not given else
-                    f"vcache:isolation is dedicated, and {given.bit_count()} lanes are left, "
-                    "which hold less than vcache:min_mb: it shares the others' lanes, too")
+                    f"vcache:isolation is dedicated, but the {given.bit_count()} free lanes have "
+                    "less than vcache:min_mb: the disk uses shared lanes, too")
         return found
 
     def _alone(self, pool: str, wish: _Wish, lanes: int) -> int:
-        """Return the size of a tag's lanes if they are all that it has, else 0."""
+        """Return the bytes of a tag's dedicated lanes if it uses only those, otherwise 0."""
         if wish.isolation is not Isolation.DEDICATED or wish.demand is None or not lanes:
             return 0
         size = lanes_of_pool.capacity(self.world.lanes.get(pool, ()), lanes)
         return size if size >= wish.demand.asked.least else 0
 
     def _held(self, key: TagKey) -> int:
-        """Return the lanes that a tag has now."""
+        """Return the bit mask of a tag's current dedicated lanes."""
         found = self.kernel.get(key)
         return found.cache_lanes if found else 0
 
@@ -386,20 +410,20 @@ class _Planner:
         return device.pool if device else ""
 
     def _freed(self) -> set[TagKey]:
-        """Return the tags that give up their lanes now."""
+        """Return the tags whose lanes the actions so far release."""
         return {(action.device, action.tag) for action in self.actions if _frees(action)
                 and isinstance(action, SetLanes | DeleteTag)}
 
     def _ranges(self, pool: str, demands: list[Demand], alone: int) -> list[Range]:
-        """Return what the tags of a pool may have of it.
+        """Return the ranges of a pool's tags.
 
-        :param alone: bytes of it that others have for themselves
+        :param alone: bytes of the pool in lanes of tags that use only dedicated lanes
         """
         policy = policies.POLICIES[self.world.policy]
         size = max(0, self.world.pools.get(pool, 0) - alone)
         if policy.sized and not size:
             return [demand.asked for demand in demands]
-        # The host's own tags have a part, too: what nobody is given.
+        # The host tags take part in the division, but get no limits.
         hosts = [Demand(tag.weight) for tag in self.world.tags
                  if tag.id == numbers.HOST_TAG and self._shares(tag, pool)]
         using = [at for at, demand in enumerate(demands) if demand.cached]
@@ -410,16 +434,19 @@ class _Planner:
         return found
 
     def _shares(self, tag: Tag, pool: str) -> bool:
-        """Tell whether data of a tag may be in a pool: of hTag not in volume scope."""
+        """Return True if the host tag of a device can have data in a pool.
+
+        It cannot in scope volume, where all I/O has the tag of the volume.
+        """
         device = self.devices.get(tag.device)
         return device is not None and device.pool == pool and \
             device.scope == spec.Scope.FILESYSTEM
 
     def _asked_range(self, states: list[DiskState]) -> Range:
-        """Return the least and the most bytes of cache that the flavors give a disk.
+        """Return the minimum and maximum that the flavors give a disk, in bytes.
 
-        They are an instance's: each of its disks that can have cache gets an equal
-        part, in whole MiB.
+        The flavor's values apply to the instance. Each of its disks that can have a cache
+        gets an equal part, in whole MiB.
         """
         least, most = 0, 0
         for state in states:
@@ -432,15 +459,15 @@ class _Planner:
 
     @staticmethod
     def _asked(states: list[DiskState], assigned: Assignment | None) -> Mode:
-        """Return the mode of a disk: an operator's, or the most that is asked for."""
+        """Return the mode that an operator has set, or the highest that the flavors request."""
         if assigned is not None and assigned.mode is not None:
             return Mode(assigned.mode)
         return max((state.specs.mode for state in states), key=_ORDER.index)
 
     def _owner(self, key: TagKey, states: list[DiskState]) -> DiskState:
-        """Return whose name the tag of a disk has that several domains may use.
+        """Return the domain's disk that names the tag, if several domains use the disk.
 
-        Who has it keeps it as others come and go: statistics are looked up by it.
+        The name stays while its domain uses the disk, because statistics refer to it.
         """
         found = self.kernel.get(key)
         return next((state for state in states if found and state.label == found.name), states[0])
@@ -449,7 +476,10 @@ class _Planner:
         self.reports += [DiskReport(state, None, Mode.NONE, note=reason) for state in states]
 
     def _number(self, device: Device, key: str, states: list[DiskState]) -> int | None:
-        """Return the disk's tag number: fixed, remembered, found in the kernel, or new."""
+        """Return the disk's tag number: from the table line, the store, the kernel, or new.
+
+        :return: None if the device is in scope volume and has no tag
+        """
         if device.scope == spec.Scope.VOLUME:
             return next((tag for number, tag in self.kernel if number == device.number), None)
         assigned = self.world.assignments.get(key)
@@ -457,7 +487,7 @@ class _Planner:
             return assigned.tag
         labels = {state.label for state in states}
         for (number, tag), found in self.kernel.items():
-            # The intent has been lost, the kernel still knows.
+            # The store was lost, but the kernel still has the tag.
             if number == device.number and found.name in labels and tag not in self.by_tag \
                     and (number, tag) not in self.used:
                 return tag
@@ -466,12 +496,12 @@ class _Planner:
         return self.last_tag
 
     def _kernel_tag(self, device: Device, location: Location, wish: SetTag, lanes: int) -> None:
-        """Add the actions that make the kernel's tag as it should be."""
+        """Add the actions that bring a tag to its wanted state."""
         tag = wish.tag
         found = self.kernel.get((device.number, tag))
         volume = device.scope == spec.Scope.VOLUME
         if volume:
-            # The table line says whose the I/O is.
+            # The table line sets the tag of all I/O, so cgroups do not matter.
             wish = dataclasses.replace(wish, cgroups=None)
         if found is None or _differs(found, wish, device):
             self.actions.append(wish)
@@ -487,13 +517,13 @@ class _Planner:
             self.actions.append(SetExtents(device.number, tag, location.extents))
 
     def _assign(self, key: str, tag: int, state: DiskState, persist: bool) -> str:
-        """Remember a disk's tag; return a note if that cannot be."""
+        """Save a disk's tag; return a note if another disk has the same tag."""
         old = self.rows.get(key)
         other = self.by_tag.get(tag)
         if other is not None and other.key != key:
-            # Only a table line, which knows nothing of us, can bring this about.
+            # Only a table line, which the agent does not write, can cause this.
             if other.key in self.groups:
-                return f"tag {tag} is also that of {other.path}, tags should be unique"
+                return f"{other.path} has the same tag {tag}, tags should be unique"
             del self.rows[other.key]
             self.forgotten.append(other.key)
         row = Assignment(key, tag, state.domain.uuid, state.domain.name, state.source.target,
@@ -506,7 +536,7 @@ class _Planner:
         return ""
 
     def _unused_tags(self) -> None:
-        """Let go of tags in the kernel that no domain uses."""
+        """Release the tags in the kernel that no domain uses."""
         for (number, tag), found in self.kernel.items():
             device = self.devices.get(number)
             if (number, tag) in self.used or device is None:
@@ -515,14 +545,17 @@ class _Planner:
                 self._lend(found)
                 continue
             if tag not in self.by_tag and not _LABEL.fullmatch(found.name):
-                self._orphan(found, "not set by this agent, left alone")
+                self._orphan(found, "not created by the agent, left unchanged")
             elif not self.world.complete:
-                self._orphan(found, "libvirt cannot be asked whether its domain runs")
+                self._orphan(found, "libvirt does not answer whether its domain runs")
             else:
                 self._release(found)
 
     def _lend(self, found: Tag) -> None:
-        """Promise nothing to a volume that no domain uses; what it has stays until needed."""
+        """Clear the limits and lanes of a volume that no domain uses.
+
+        Its data stays in the cache until other tags need the space.
+        """
         if self.world.complete and _LABEL.fullmatch(found.name) \
                 and (found.cache_min_bytes or found.cache_max_bytes):
             self.actions.append(SetTag(found.device, found.id, found.name, found.weight, None,
@@ -531,7 +564,7 @@ class _Planner:
             self.actions.append(SetLanes(found.device, found.id, 0, found.cache_lanes))
 
     def _release(self, found: Tag) -> None:
-        """Remove a tag; while it has data that is not durable, only its I/O and sectors."""
+        """Remove a tag; while it has buffered data, only its cgroups and extents."""
         if not found.dirty_bytes and not found.inflight_bytes:
             self.actions.append(DeleteTag(found.device, found.id))
             return
@@ -539,13 +572,13 @@ class _Planner:
             self.actions.append(SetExtents(found.device, found.id, ()))
         if found.cgroups:
             self.actions.append(SetTag(found.device, found.id, found.name, found.weight, ()))
-        self._orphan(found, "its domain has stopped, its data is not durable yet")
+        self._orphan(found, "its domain has stopped, but its data is not durable yet")
 
     def _orphan(self, found: Tag, reason: str) -> None:
         self.orphans.append(Orphan(found.device, found.id, found.name, found.dirty_bytes, reason))
 
     def _unused_assignments(self) -> None:
-        """Note when disks are released; forget those whose domain is no more."""
+        """Record when disks are released; forget those whose domain no longer exists."""
         world = self.world
         if not world.complete:
             return
@@ -565,8 +598,8 @@ class _Planner:
 
 
 def _differs(found: Tag, wish: SetTag, device: Device) -> bool:
-    """Tell whether a tag of the kernel is not as it should be."""
-    # A device whose cache has failed does not say which mode its tags are in.
+    """Return True if a tag of the kernel differs from its wanted state."""
+    # A device whose cache has failed does not report the modes of its tags.
     other_mode = wish.mode is not None and not device.cache_broken and found.mode is not wish.mode
     other_cache = (wish.cache_min not in (None, found.cache_min_bytes)
                    or wish.cache_max not in (None, found.cache_max_bytes))
@@ -575,26 +608,27 @@ def _differs(found: Tag, wish: SetTag, device: Device) -> bool:
 
 
 def _other_mode(asked: Mode, given: Mode) -> str:
-    """Return a note for a disk whose flavor did not decide about its mode."""
+    """Return a note if a disk's mode is not the one of its flavor, or nothing."""
     if asked is given:
         return ""
-    return f"{given} instead of {asked}: set by hand, or for another domain that uses the disk"
+    return (f"mode {given} instead of {asked}: set by an operator, or by the flavor of another "
+            "domain that uses the disk")
 
 
 def _within(asked: Range, size: int) -> Range:
-    """Return a range that is not more than so many bytes."""
+    """Return a range limited to `size` bytes."""
     return Range(min(asked.least, size), min(asked.most or size, size))
 
 
 def _isolation(states: Iterable[DiskState]) -> Isolation:
-    """Return what the flavors of a disk's domains ask for: the strictest."""
+    """Return the strictest isolation that the flavors of a disk's domains request."""
     asked = {state.specs.isolation for state in states}
     return next(one for one in (Isolation.DEDICATED, Isolation.AUTO, Isolation.SHARED)
                 if one in asked)
 
 
 def _frees(action: Action) -> bool:
-    """Tell whether an action only gives up what others may be about to claim."""
+    """Return True if an action only releases sectors or lanes, which other tags may claim."""
     return (isinstance(action, SetExtents) and not action.extents) or \
         isinstance(action, DeleteTag) or \
         (isinstance(action, SetLanes) and not action.lanes & ~action.had)

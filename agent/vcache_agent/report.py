@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What OpenStack's side asks the agent for: the whole host, as plain values.
+"""The state of the whole host as plain values, for vcache-host.
 
-The answer to ``{"op": "host"}`` on the admin socket, see admin_server.py. Sizes are
-in bytes, times in the unit that the name ends with.
+It is the answer to ``{"op": "host"}`` on the admin socket; see admin_server.py. Sizes
+are in bytes. The unit of a time is at the end of its name.
 """
 
 import dataclasses
@@ -53,11 +53,11 @@ def _pools() -> tuple[list[Json], str]:
         with Dm() as dm:
             return [pools.row(pool, pools.members(dm, pool)) for pool in pools.pools(dm)], ""
     except DmError as error:
-        return [], f"pools cannot be listed: {error.strerror}"
+        return [], f"cannot list the pools: {error.strerror}"
 
 
 def _lenders(store: "Store", domains: list[Json], disks: list[Json]) -> set[tuple[str, int]]:
-    """Return the tags whose lanes are for whoever asks for lanes of its own (lanes.py)."""
+    """Return the tags whose lanes a tag with isolation ``dedicated`` may take (lanes.py)."""
     by_hand = {row.tag for row in store.assignments().values() if row.lanes is not None}
     auto = {row["uuid"] for row in domains if row["specs"]["isolation"] == Isolation.AUTO}
     return {(row["device"], row["tag"]) for row in disks
@@ -66,11 +66,11 @@ def _lenders(store: "Store", domains: list[Json], disks: list[Json]) -> set[tupl
 
 def _lanes_free(pool: Json, devices: list[Device], tags: list[Tag],
                 lenders: set[tuple[str, int]]) -> int:
-    """Return how many lanes of a pool an instance can have for itself."""
+    """Return how many lanes of a pool can be dedicated to another instance."""
     inside = {item.number for item in devices if item.pool == pool["device"]}
     held = {lane for tag in tags if tag.device in inside
             and (str(tag.device), tag.id) not in lenders for lane in lanes_of(tag.cache_lanes)}
-    # Lane 0 is everybody's.
+    # Lane 0 is always shared.
     return len(set(range(1, len(pool["lanes_bytes"]))) - held)
 
 
@@ -92,9 +92,9 @@ def _domains(outcome: "Outcome", store: "Store") -> list[Json]:
 
 def _disks(outcome: "Outcome", devices: list[Device], tags: list[Tag],
            lately: Mapping[TagKey, Lately], lane_sizes: Mapping[str, list[int]]) -> list[Json]:
-    """Return the disks as ``vcache disks --json`` does, and what they have of a cache.
+    """Return the disks as ``vcache disks --json`` prints them, with more about the cache.
 
-    :param lane_sizes: sizes of the pools' lanes in bytes, by number
+    :param lane_sizes: sizes of the pools' lanes in bytes, by device number of the pool
     """
     pool_of = {str(item.number): item.pool for item in devices}
     found = {(str(item.device), item.id): item for item in tags}
@@ -115,9 +115,11 @@ def _disks(outcome: "Outcome", devices: list[Device], tags: list[Tag],
 
 def _loss_per_gb(tags: list[Tag], lately: Mapping[TagKey, Lately],
                  curves: Mapping[TagKey, Curve]) -> float | None:
-    """Return what the tags would lose with one GiB less; None: how much they read is not known.
+    """Return the additional read misses per second with 1 GiB less cache.
 
-    One that has come since is not counted yet.
+    New tags do not count yet, because their read rate is unknown.
+
+    :return: None if the read rates of all tags are unknown
     """
     cached = [tag for tag in tags if tag.cached_bytes]
     rates = {(tag.device, tag.id): lately[tag.device, tag.id].reads_per_s for tag in cached}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent: its threads, and how they hang together.
+"""The agent: its threads, and the connections between them.
 
 ::
 
@@ -9,7 +9,7 @@
     kernel ──► event listener ───────────────┘
     vcache ──► admin server ──► store, worker
 
-Nothing that a hook waits for asks libvirt, and only the worker changes tags.
+No code that a hook waits for calls libvirt. Only the worker changes tags.
 """
 
 import contextlib
@@ -41,11 +41,11 @@ from vcache_agent.worker import Settings, Worker
 
 LOG = logging.getLogger(__name__)
 
-# Seconds between tries to listen to a kernel without the module, and after
-# which a listener is made anew: a reloaded module has another family number.
+# Seconds between two attempts to listen while the module is not loaded, and lifetime of a
+# listener: a reloaded module has another family number.
 _LISTEN_RETRY = 5.0
 _LISTEN_AGAIN = 60.0
-# Pressure may last; it is a reason to look again, but not all the time.
+# Shortest time in seconds between two passes because of buffer pressure, which may last.
 _PRESSURE_PAUSE = 1.0
 
 
@@ -57,7 +57,8 @@ class Agent:
     """All parts of the agent.
 
     :param conf: with the options of conf.py
-    :raises AlreadyRunning: if there is another one
+    :raises AlreadyRunning: if another agent uses the same store
+    :raises StoreError: if the store cannot be opened
     """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
@@ -94,7 +95,7 @@ class Agent:
         self._events.start()
 
     def stop(self) -> None:
-        """Stop all threads; the kernel's tags stay, I/O goes on."""
+        """Stop all threads. The kernel keeps the tags, and I/O continues."""
         self._stopping.set()
         # All of them are stopped, whichever fails.
         with contextlib.ExitStack() as last_first:
@@ -106,7 +107,7 @@ class Agent:
                 last_first.callback(server.stop)
 
     def _prepare(self, domain: Domain) -> str:
-        """Decide whether a domain may start; in a thread of the hook server."""
+        """Decide whether a domain may start; runs in a thread of the hook server."""
         self.watch.wake()
         note = admit(domain, self._host())
         self.inventory.told(domain, Phase.PREPARING)
@@ -137,7 +138,7 @@ class Agent:
         self.worker.kick()
 
     def _listen(self) -> None:
-        """Follow the kernel's events."""
+        """Receive the kernel's events until the agent stops."""
         while not self._stopping.is_set():
             try:
                 with EventListener() as listener:
@@ -152,7 +153,7 @@ class Agent:
     def _follow(self, listener: EventListener) -> None:
         again = time.monotonic() + _LISTEN_AGAIN
         pressure = 0.0
-        # An event may have been missed.
+        # Events may have been lost while nothing listened.
         self._disown()
         while not self._stopping.is_set() and time.monotonic() < again:
             for kind, device, tag in listener.receive(1.0):
@@ -160,48 +161,49 @@ class Agent:
                     LOG.warning("device %s tag %d: the kernel dropped its extents", device, tag)
                     self.worker.kick(fresh=True)
                 elif kind is spec.EventKind.ORIGIN_ERROR:
-                    LOG.error("device %s tag %d: writing to the origin failed, the data stays "
+                    LOG.error("device %s tag %d: a write to the origin failed; the data stays "
                               "buffered", device, tag)
                 elif kind is spec.EventKind.ORIGIN_OK:
-                    LOG.warning("device %s tag %d: writing to the origin works again", device,
+                    LOG.warning("device %s tag %d: writes to the origin work again", device,
                                 tag)
                 elif kind is spec.EventKind.CACHE_LOST:
                     LOG.error("device %s: its cache device has failed", device)
                     self._disown()
                     self.worker.kick()
                 elif kind is spec.EventKind.TAGS_LOST:
-                    LOG.warning("device %s: its origin refused a tagged command, FUA is used "
-                                "until the origin is asked for its tags again", device)
+                    LOG.warning("device %s: its origin refused a tagged command; the device uses "
+                                "FUA until the agent has enabled the origin's tags again", device)
                     self.worker.kick()
                 elif time.monotonic() > pressure:
-                    # Perhaps an image grows, and what is written there is the host's.
+                    # An image may be growing: writes to new blocks have the host tag
+                    # until a pass has read the new extents.
                     pressure = time.monotonic() + _PRESSURE_PAUSE
                     self.worker.kick()
 
     def _disown(self) -> None:
-        """See to it that nothing old is read should a failed cache come back."""
+        """Ensure that no outdated data is read if a failed cache works again later."""
         try:
             with Dm() as dm:
                 gone = pools.disown_bypassed(dm, self.store)
         except (OSError, sqlite3.Error) as error:
-            LOG.warning("failed caches cannot be looked for: %s", error)
+            LOG.warning("cannot check for failed caches: %s", error)
             return
         for name, pool, volume in gone:
-            LOG.error("device %s goes on without its cache; what pool %s has of it is old: should "
-                      "the cache device come back, 'vcache pool drop %s %d --force'", name, pool,
-                      pool, volume)
+            LOG.error("device %s continues without its cache; its data in pool %s is outdated. If "
+                      "the cache device works again, run 'vcache pool drop %s %d --force'", name,
+                      pool, pool, volume)
 
 
 def _nowhere(*_: object) -> NoReturn:
-    raise AssertionError("not asked when the host has a problem")
+    raise AssertionError("admit() must not locate disks when the host has a problem")
 
 
 def _lock(path: Path) -> int:
-    """Take the lock that makes the agent the only one; it ends with the process."""
+    """Lock the state directory against a second agent; the lock ends with the process."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(fd)
-        raise AlreadyRunning(f"{path}: locked, another vcache-agent runs") from None
+        raise AlreadyRunning(f"{path} is locked: another vcache-agent is running") from None
     return fd

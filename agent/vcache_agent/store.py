@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent intends, in a small SQLite file.
+"""The agent's persistent state, in a small SQLite file.
 
-libvirt knows which domains there are and the kernel which tags there are; this
-file only remembers which disk has which tag, and what an operator has set. It
-may be lost: tags are then given anew, except to disks whose tag the kernel
-still has.
+libvirt knows the domains, and the kernel knows the tags. This file records the
+tag of each disk, the volume number of each device, and the settings of operators.
+If it is lost, disks get new tags, except those whose tag the kernel still has.
 
 Every change is one transaction in write-ahead mode, so the file is consistent
 whenever the process ends. It is not synced at each commit: after a power cut
-the domains are gone as well, and a hook must not wait for a busy disk.
+no domain runs either, and a hook must not wait for a busy disk.
 """
 
 import contextlib
@@ -22,7 +21,7 @@ from vcache_agent.overrides import NONE, Override
 
 _VERSION = 6
 
-# One script for each version, from the one before.
+# Scripts that upgrade the schema, each to the next version.
 _SCHEMAS = ("""
 CREATE TABLE disks (
     key TEXT PRIMARY KEY,
@@ -70,7 +69,7 @@ ALTER TABLE disks ADD COLUMN lanes TEXT;
 
 
 class StoreError(Exception):
-    """The file cannot be used."""
+    """The file cannot be opened or has an unsupported version."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,14 +77,17 @@ class Assignment:
     """A disk and its tag.
 
     :param key: identity of the disk; see :class:`vcache_agent.model.Location`
+    :param tag: the tag number
     :param domain: UUID of the domain that used it last
     :param name: name of that domain
-    :param weight: set by an operator, instead of the flavor's; or None
-    :param released: when no domain used it any more (Unix time), or None
-    :param mode: set by an operator, instead of the flavor's; or None
-    :param persist: its flavor says that what it has in the cache is to be there when it is
-        started again
-    :param lanes: numbers of the pool's lanes that an operator gave it, "1,3", or None
+    :param target: name of the disk in that domain, such as ``vda``
+    :param path: host path of the disk
+    :param weight: weight set by an operator; None: the flavor's
+    :param released: Unix time since which no domain uses it; None: it is in use
+    :param mode: mode set by an operator; None: the flavor's
+    :param persist: the flavor has vcache:persist
+    :param lanes: dedicated lanes set by an operator, such as "1,3"; None: as the flavor
+        requests
     """
 
     key: str
@@ -111,10 +113,10 @@ _UPSERT = (
 
 
 class Store:
-    """The file; may be used from several threads.
+    """The file. Thread-safe.
 
-    :param path: the file, made with its folder when missing
-    :raises StoreError: if it is not ours, newer than us, or damaged
+    :param path: the file; created with its directory if missing
+    :raises StoreError: if it cannot be opened, or a newer agent has written it
     """
 
     def __init__(self, path: Path) -> None:
@@ -133,8 +135,8 @@ class Store:
         with self._transaction():
             (version,) = self._db.execute("PRAGMA user_version").fetchone()
             if version > _VERSION:
-                raise StoreError(f"{path}: schema version {version} is of a newer agent, "
-                                 f"this one knows up to {_VERSION}")
+                raise StoreError(f"{path}: schema version is {version}, from a newer agent; must "
+                                 f"be at most {_VERSION}")
             for script in _SCHEMAS[version:]:
                 for statement in script.split(";"):
                     self._db.execute(statement)
@@ -170,14 +172,19 @@ class Store:
         return {row.key: dataclasses.replace(row, persist=bool(row.persist)) for row in found}
 
     def last_tag(self) -> int:
-        """Return the tag number that was given last."""
+        """Return the tag number that was allocated last."""
         with self._lock:
             return int(self._db.execute(
                 "SELECT value FROM meta WHERE name = 'last_tag'").fetchone()[0])
 
     def update(self, changed: Iterable[Assignment], forgotten: Iterable[str] = (),
                last_tag: int | None = None) -> None:
-        """Write disks and drop others, all or nothing."""
+        """Write and delete rows in one transaction.
+
+        :param changed: rows to write
+        :param forgotten: keys of rows to delete
+        :param last_tag: the tag number that was allocated last; None: unchanged
+        """
         with self._transaction():
             self._db.executemany("DELETE FROM disks WHERE key = ?",
                                  [(key,) for key in forgotten])
@@ -186,57 +193,57 @@ class Store:
                 self._db.execute("UPDATE meta SET value = ? WHERE name = 'last_tag'", (last_tag,))
 
     def set_weight(self, tag: int, weight: int | None) -> bool:
-        """Set or clear an operator's weight; tell whether there is such a tag."""
+        """Set an operator's weight, or clear it with None; return False for an unknown tag."""
         with self._transaction():
             return self._db.execute("UPDATE disks SET weight = ? WHERE tag = ?",
                                     (weight, tag)).rowcount > 0
 
     def set_mode(self, tag: int, mode: str | None) -> bool:
-        """Set or clear an operator's mode; tell whether there is such a tag."""
+        """Set an operator's mode, or clear it with None; return False for an unknown tag."""
         with self._transaction():
             return self._db.execute("UPDATE disks SET mode = ? WHERE tag = ?",
                                     (mode, tag)).rowcount > 0
 
     def set_lanes(self, tag: int, lanes: str | None) -> bool:
-        """Set or clear the lanes that a tag has for itself; tell whether there is such a tag."""
+        """Set an operator's lanes, or clear them with None; return False for an unknown tag."""
         with self._transaction():
             return self._db.execute("UPDATE disks SET lanes = ? WHERE tag = ?",
                                     (lanes, tag)).rowcount > 0
 
     def policy(self) -> str | None:
-        """Return the policy that an operator has set; None: the configured one."""
+        """Return the policy set by an operator; None: use the configured one."""
         with self._lock:
             row = self._db.execute("SELECT value FROM settings WHERE name = 'policy'").fetchone()
         return row[0] if row else None
 
     def set_policy(self, name: str | None) -> None:
-        """Set a policy, or with None the configured one."""
+        """Set an operator's policy, or clear it with None."""
         with self._transaction():
             self._db.execute("DELETE FROM settings WHERE name = 'policy'")
             if name is not None:
                 self._db.execute("INSERT INTO settings VALUES ('policy', ?)", (name,))
 
     def draining(self) -> bool:
-        """Tell whether the host is to have nothing in caches that no origin has."""
+        """Return True if the host is draining: its caches must not have dirty data."""
         with self._lock:
             return self._db.execute(
                 "SELECT 1 FROM settings WHERE name = 'draining'").fetchone() is not None
 
     def set_draining(self, draining: bool) -> None:
-        """Note whether the host is to have nothing in caches that no origin has."""
+        """Set whether the host is draining; see :meth:`draining`."""
         with self._transaction():
             self._db.execute("DELETE FROM settings WHERE name = 'draining'")
             if draining:
                 self._db.execute("INSERT INTO settings VALUES ('draining', '1')")
 
     def overrides(self) -> dict[str, Override]:
-        """Return what was set of instances instead of their flavor's, by UUID of the domain."""
+        """Return the overrides of instances by UUID of the domain."""
         with self._lock:
             return {domain: Override(*values) for domain, *values in self._db.execute(
                 f"SELECT domain, {_OVERRIDE} FROM overrides").fetchall()}  # noqa: S608
 
     def set_override(self, domain: str, override: Override) -> None:
-        """Set what holds of an instance instead of its flavor's."""
+        """Set the overrides of an instance; remove them if none is given."""
         with self._transaction():
             self._db.execute("DELETE FROM overrides WHERE domain = ?", (domain,))
             if override != NONE:
@@ -246,12 +253,12 @@ class Store:
                     f"(?{', ?' * len(values)})", (domain, *values))
 
     def tend_overrides(self, known: Collection[str], now: float, after: float) -> None:
-        """Drop overrides of instances that have been gone for a while.
+        """Delete the overrides of instances that have been missing for some time.
 
-        :param known: UUIDs of all domains that there are
-        :param now: Unix time
-        :param after: seconds that one may be gone: an instance that is rebuilt, or comes
-            back from another host, is not defined for a moment
+        :param known: UUIDs of all existing domains
+        :param now: Unix time in seconds
+        :param after: seconds for which a domain may be missing; a domain that is rebuilt, or
+            migrates to another host and back, is undefined for a while
         """
         with self._lock:
             rows = self._db.execute("SELECT domain, gone FROM overrides").fetchall()
@@ -269,18 +276,21 @@ class Store:
             self._db.execute("UPDATE overrides SET gone = ? WHERE domain = ?", (gone, domain))
 
     def volumes(self, pool: str) -> dict[str, int]:
-        """Return the volume numbers of a pool by the identity of the device that has them."""
+        """Return the volume numbers of a pool by the identity of the device.
+
+        :param pool: name of the pool
+        """
         with self._lock:
             return dict(self._db.execute(
                 "SELECT device, volume FROM volumes WHERE pool = ?", (pool,)).fetchall())
 
     def remember_volume(self, pool: str, device: str, volume: int) -> None:
-        """Note whose a volume of a pool is."""
+        """Record the device of a volume."""
         with self._transaction():
             self._db.execute("INSERT OR REPLACE INTO volumes VALUES (?, ?, ?)",
                              (pool, device, volume))
 
     def forget_volume(self, pool: str, volume: int) -> None:
-        """Note that a volume of a pool is nobody's."""
+        """Record that a volume belongs to no device."""
         with self._transaction():
             self._db.execute("DELETE FROM volumes WHERE pool = ? AND volume = ?", (pool, volume))

@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stopped instances have in caches: given to others, and brought back.
+"""Release the cached blocks of stopped instances, and load them again at the next start.
 
-A domain that does not run needs no cache, but what it has there stays, and others
-lack it. So when it has been stopped for a while that is given up. Where its flavor
-says ``vcache:persist``, a list of what it was is kept in a file, from the stop on, for
-others may take some of it before; and when the domain runs again, that is brought back
+A stopped domain needs no cache, but its blocks still use space that other domains
+could use. So the agent releases them when the domain has been stopped for a while
+(``swap_after``). If the flavor has ``vcache:persist``, the agent saves the list of the
+blocks in a file as soon as the domain has stopped, because other domains may displace
+some of them earlier. When the domain runs again, the kernel loads the listed blocks
 from the disk's own storage, the hottest first.
 
-What may be lost by this is time, never data: the kernel gives up only what is on the
-disk's storage as well. So it does not matter whether a domain that is gone was
-stopped, deleted, or is about to be started again, which libvirt does not tell apart.
+This can cost time but no data: the kernel releases only clean blocks. So the agent
+need not know whether a domain was stopped, deleted, or is about to be started again,
+which libvirt does not distinguish.
 
-The files are the state. A file says for which stop it was made; while it is there for
-this one, what is left in the cache is only to be given up. It goes when all that it
-lists has been asked for, so whoever is killed in between begins again, and what is in
-the cache already is passed over.
+The files are the persistent state. Each file records the stop for which it was
+written. While the file for the current stop exists, the blocks left in the cache only
+have to be released. The file is removed after all its blocks have been requested. If
+the agent is killed before that, it starts again, and the kernel skips blocks that are
+already cached.
 """
 
 import contextlib
@@ -42,22 +44,23 @@ from vcache_agent.store import Assignment
 
 LOG = logging.getLogger(__name__)
 
-# Requests to give up chunks in one pass, for one disk: others wait for the pass.
+# Release requests for one disk in one pass, because other disks wait for the pass.
 _DROPS = 16
-# So much may wait in the kernel, of one disk: what is hotter is asked for first.
+# Most bytes of requested blocks that wait in the kernel for one disk. The hottest blocks
+# are requested first.
 _WAITING_BYTES = 64 << 20
-# Seconds that a list of all that a disk has in the cache may take.
+# Timeout in seconds of the list of a disk's cached blocks.
 LIST_SECONDS = 60.0
 
 
 @dataclasses.dataclass(frozen=True)
 class SwapOut:
-    """List, or give up, what a stopped disk has in the cache.
+    """Save the list of a stopped disk's cached blocks, release the blocks, or both.
 
-    :param tag: its number on the device
+    :param tag: tag number of the disk on the device
     :param row: the disk
-    :param save: keep a list of what it was
-    :param due: give it up
+    :param save: save the list
+    :param due: release the blocks
     """
 
     device: Device
@@ -69,9 +72,9 @@ class SwapOut:
 
 @dataclasses.dataclass(frozen=True)
 class SwapIn:
-    """Bring back what a disk had in the cache.
+    """Load the saved blocks of a disk into the cache.
 
-    :param extents: those of the disk; None: all of the device is its
+    :param extents: the disk's extents on the device; None: the whole device
     """
 
     device: Device
@@ -82,9 +85,11 @@ class SwapIn:
 
 @dataclasses.dataclass(frozen=True)
 class SwapPlan:
-    """What is to be done about caches of disks.
+    """The pending work.
 
-    :param void: names of files that no disk needs
+    :param out: disks of stopped domains
+    :param back: disks of domains that run again
+    :param void: names of files to remove
     """
 
     out: tuple[SwapOut, ...] = ()
@@ -94,10 +99,12 @@ class SwapPlan:
 
 @dataclasses.dataclass(frozen=True)
 class Swapped:
-    """How it stands with the cache of a disk that is, or was, stopped.
+    """Progress for one disk.
 
-    :param state: in a word or two
-    :param size: bytes that are listed
+    :param state: ``listed``, ``releasing``, ``released``, ``swapped out``, ``loading`` or
+        ``failed``
+    :param size: bytes in the saved list
+    :param note: reason of a failure or delay, or empty
     """
 
     row: Assignment
@@ -109,24 +116,25 @@ class Swapped:
 
 
 def device_of(key: str, devices: Iterable[Device]) -> Device | None:
-    """Return the device that a disk is on, by its key."""
+    """Return the device of a disk, by the disk's key; None if it does not exist."""
     found = [device for device in devices
              if key == f"volume:{device.name}"
              or key.startswith((f"file:{device.name}:", f"block:{device.name}:"))]
-    # A name may begin as another one does, and have a colon behind it.
+    # One device's name may be the beginning of another's, followed by a colon.
     return max(found, key=lambda device: len(device.name), default=None)
 
 
 def plan(rows: Mapping[str, Assignment], devices: Sequence[Device],
          reports: Sequence[DiskReport], folder: MapFolder, names: Collection[str], *,
          complete: bool, now: float, after: float) -> SwapPlan:
-    """Decide what is to be done.
+    """Return the pending work.
 
-    :param rows: disks, as they are intended; a file goes when its disk is forgotten
-    :param reports: what became of the disks of domains that run, or are about to
-    :param names: of the files that are there
-    :param complete: libvirt has said which domains run
-    :param after: seconds that a domain has to be stopped until its cache is given up
+    :param rows: all known disks by key; a file is removed when its disk is not among them
+    :param reports: disks of the domains that run or are about to
+    :param names: names of the existing files
+    :param complete: libvirt has listed the running domains
+    :param now: Unix time in seconds
+    :param after: seconds from the stop of a domain to the release of its blocks
     """
     void = set(names) - {folder.path(key).name for key in rows}
     out, back = [], []
@@ -156,17 +164,21 @@ def plan(rows: Mapping[str, Assignment], devices: Sequence[Device],
 
 @dataclasses.dataclass
 class _Load:
-    """A list that is being brought back."""
+    """A list whose blocks are being loaded.
+
+    :param size: bytes of all blocks
+    :param left: batches that are not yet requested
+    """
 
     size: int
     left: list[tuple[CachedRun, ...]]
 
 
 class Swapper:
-    """Does it, a part in each pass.
+    """Does the work in small steps, one in each pass of the worker.
 
-    :param folder: the files
-    :param patient: connects to the kernel for a long list, which takes its time
+    :param folder: the files with the lists
+    :param patient: returns a client whose timeout suits a long list
     """
 
     def __init__(self, folder: MapFolder,
@@ -174,7 +186,8 @@ class Swapper:
         folder.sweep()
         self._folder = folder
         self._patient = patient
-        # Stops for which there is a list, and its bytes; those with nothing left to give up.
+        # By key of the disk: the stop for which a list exists, and the bytes in the list.
+        # And the stop for which all blocks are released.
         self._saved: dict[str, tuple[float | None, int]] = {}
         self._done: dict[str, float | None] = {}
         self._loads: dict[str, _Load] = {}
@@ -182,7 +195,7 @@ class Swapper:
         self.problems: list[str] = []
 
     def step(self, client: Client, wanted: SwapPlan) -> bool:
-        """Do some of it; tell whether there is more to do soon."""
+        """Do one step of the work; return True if the next step should follow soon."""
         self.problems = []
         reports: list[Swapped] = []
         for name in wanted.void:
@@ -199,13 +212,13 @@ class Swapper:
             with self._told(reports, item):
                 reports += self._back(client, item)
         self.reports = tuple(reports)
-        # What is not on its storage yet takes its time.
-        return any(report.state in ("giving up", "coming back") and not report.note
+        # A report with a note waits for destage, so a step soon would not help.
+        return any(report.state in ("releasing", "loading") and not report.note
                    for report in reports)
 
     @contextlib.contextmanager
     def _told(self, reports: list[Swapped], item: SwapOut | SwapIn) -> Iterator[None]:
-        """Tell what goes wrong with a disk; it concerns no other."""
+        """Record an error of one disk, and continue with the other disks."""
         try:
             yield
         except (OSError, MapFileError) as error:
@@ -227,15 +240,15 @@ class Swapper:
         if self._done.get(row.key, -1.0) != row.released:
             left, dirty = self._drop(client, item)
             if left:
-                note = f"{dirty >> 10} KiB are not on its storage yet" if dirty else ""
-                return Swapped(row, item.device, item.tag, "giving up", size, note)
+                note = f"{dirty >> 10} KiB are still dirty" if dirty else ""
+                return Swapped(row, item.device, item.tag, "releasing", size, note)
             self._done[row.key] = row.released
-            LOG.info("tag %d (%s disk %s): what it had in the cache is given up%s", item.tag,
+            LOG.info("tag %d (%s disk %s): released its cached blocks%s", item.tag,
                      row.name, row.target, f", {size >> 20} MiB are listed" if size else "")
-        return Swapped(row, item.device, item.tag, "swapped out" if size else "given up", size)
+        return Swapped(row, item.device, item.tag, "swapped out" if size else "released", size)
 
     def _list(self, item: SwapOut) -> int:
-        """See to it, once for each stop, that there is a list; return the bytes that it has."""
+        """Ensure that a list for the current stop exists; return the bytes in the list."""
         released, size = self._saved.get(item.row.key, (None, 0))
         if released != item.row.released:
             size = self._save(item)
@@ -243,17 +256,17 @@ class Swapper:
         return size
 
     def _read(self, row: Assignment) -> SavedMap | None:
-        """Return what the file of a disk says; one that is no good is as none."""
+        """Return the saved list of a disk; None if there is none or it is invalid."""
         if self._folder.path(row.key).name not in self._folder.names():
             return None
         try:
             return self._folder.load(row.key)
         except MapFileError as error:
-            LOG.warning("%s; it is made anew", error)
+            LOG.warning("%s; writing a new list", error)
             return None
 
     def _save(self, item: SwapOut) -> int:
-        """Write a list, if there is none for this stop; return the bytes that it has."""
+        """Save a list, unless one exists for this stop; return the bytes in the list."""
         row = item.row
         old = self._read(row)
         if old and old.released == row.released:
@@ -262,18 +275,19 @@ class Swapper:
         with self._patient() as patient, _gone():
             runs = patient.cached(item.device.number, item.tag)
         if old and (old.sectors, old.volume) == (item.device.sectors, item.device.volume):
-            # It was stopped again before all was back: that is not so hot.
+            # The domain stopped before all blocks of the old list were loaded. Keep these
+            # blocks, with half their heat.
             runs += [CachedRun(run.start, run.len, run.heat // 2) for run in old.runs]
         saved = SavedMap(row.key, item.device.sectors, item.device.volume, row.released or 0.0,
                          tidy(runs))
         if saved.runs:
             self._folder.save(saved)
-            LOG.info("tag %d (%s disk %s): %d MiB in %d runs are listed", item.tag, row.name,
-                     row.target, saved.size >> 20, len(saved.runs))
+            LOG.info("tag %d (%s disk %s): saved the list of its cached blocks, %d MiB in %d runs",
+                     item.tag, row.name, row.target, saved.size >> 20, len(saved.runs))
         return saved.size
 
     def _drop(self, client: Client, item: SwapOut) -> tuple[int, int]:
-        """Give up some; return the bytes that are left, and those of them that are dirty."""
+        """Release some chunks; return the bytes that are left, and how many are dirty."""
         left = (0, 0)
         for _ in range(_DROPS):
             before, left = left, (0, 0)
@@ -299,27 +313,28 @@ class Swapper:
                 waiting += sum(run.len for run in load.left.pop(0)) * SECTOR_BYTES
         except NetlinkError as error:
             if error.errno == errno.EOPNOTSUPP:
-                load.left.clear()  # its mode has no cache any more
+                load.left.clear()  # the tag's mode no longer uses the cache
             elif error.errno != errno.EBUSY:
                 raise
         if load.left or waiting:
-            return [Swapped(row, item.device, item.tag, "coming back", load.size)]
-        LOG.info("tag %d (%s disk %s): what it had in the cache is back, as far as there was "
-                 "room for its %d MiB", item.tag, row.name, row.target, load.size >> 20)
+            return [Swapped(row, item.device, item.tag, "loading", load.size)]
+        LOG.info("tag %d (%s disk %s): loaded the saved blocks into the cache, %d MiB or as much "
+                 "as fits", item.tag, row.name, row.target, load.size >> 20)
         self._folder.remove(self._folder.path(row.key).name)
         del self._loads[row.key]
         return []
 
     def _begin(self, item: SwapIn) -> _Load | None:
-        """Read a list; None when it is void."""
+        """Read a list; return None if it is invalid or from another volume."""
         try:
             saved = self._folder.load(item.row.key)
         except MapFileError as error:
-            LOG.warning("%s; the cache begins empty", error)
+            LOG.warning("%s; the disk starts with an empty cache", error)
             return None
         if (saved.sectors, saved.volume) != (item.device.sectors, item.device.volume):
-            LOG.warning("tag %d (%s disk %s): its device was changed, the cache begins empty",
-                        item.tag, item.row.name, item.row.target)
+            LOG.warning("tag %d (%s disk %s): its device has another size or volume number; the "
+                        "disk starts with an empty cache", item.tag, item.row.name,
+                        item.row.target)
             return None
         runs = saved.runs if item.extents is None else within(saved.runs, item.extents)
         return _Load(sum(run.len for run in runs) * SECTOR_BYTES, batches(runs))
@@ -327,7 +342,7 @@ class Swapper:
 
 @contextlib.contextmanager
 def _gone() -> Iterator[None]:
-    """Ask the kernel about a cache that may have gone; then it has nothing of the disk."""
+    """Ignore the kernel's error if the device, tag or cache no longer exists."""
     try:
         yield
     except NetlinkError as error:

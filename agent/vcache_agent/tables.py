@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of the ``vcache`` command."""
+"""Text tables of the ``vcache`` command."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +23,7 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def size(count: int | None) -> str | None:
-    """Return a number of bytes for people."""
+    """Return a number of bytes as text with a unit, such as ``1.5 MiB``."""
     if count is None:
         return None
     value, unit = float(count), 0
@@ -33,7 +33,10 @@ def size(count: int | None) -> str | None:
 
 
 def microseconds(value: float | None) -> str | None:
-    """Return a duration for people, in the unit that suits it."""
+    """Return a duration as text with a unit.
+
+    :param value: in microseconds
+    """
     if value is None:
         return None
     if value < 1000:
@@ -42,7 +45,7 @@ def microseconds(value: float | None) -> str | None:
 
 
 def status(state: dict[str, Any]) -> str:
-    """Return what ``vcache status`` prints."""
+    """Return the output of ``vcache status``."""
     parts = attention(state)
     parts.append(table(
         ("DEVICE", "NAME", "MODE", "SCOPE", "ISOLATION", "SIZE", "DIRTY", "POOL", "VOLUME",
@@ -56,7 +59,7 @@ def status(state: dict[str, Any]) -> str:
             ("TAG", "DEVICE", "NAME", "MODE", "WEIGHT", "LIMIT", "DIRTY", "CACHED",
              "CACHE-DIRTY", "EXTENTS", "FLUSHES", "MEAN", "P50", "P99"),
             [(item["tag"], item["device_name"] or item["device"],
-              "the host" if item["tag"] == 0 else item["name"], item["mode"], item["weight"],
+              "host" if item["tag"] == 0 else item["name"], item["mode"], item["weight"],
               size(item["limit_bytes"]), size(item["dirty_bytes"]), size(item["cached_bytes"]),
               size(item["cache_dirty_bytes"]), item["extents"],
               item["flush"]["count"], *_latencies(item["flush"])) for item in state["tags"]]))
@@ -74,7 +77,7 @@ def status(state: dict[str, Any]) -> str:
 
 
 def disks(state: dict[str, Any]) -> str:
-    """Return what ``vcache disks`` prints."""
+    """Return the output of ``vcache disks``."""
     parts = attention(state)
     rows = [(item["domain"], item["disk"], item["tag"], item["device"], item["mode"],
              item["state"], item["weight"], item["extents"], size(item["dirty_bytes"]),
@@ -83,14 +86,14 @@ def disks(state: dict[str, Any]) -> str:
     parts.append(table(
         ("DOMAIN", "DISK", "TAG", "DEVICE", "MODE", "STATE", "WEIGHT", "EXTENTS", "DIRTY",
          "CACHED", "CACHE-DIRTY", "MEAN", "P50", "P99", "NOTE"), rows)
-        if rows else "no disk of a domain is known")
+        if rows else "no disks")
     return "\n\n".join(parts)
 
 
 def pools(rows: list[dict[str, Any]]) -> str:
-    """Return what ``vcache pool list`` prints."""
+    """Return the output of ``vcache pool list``."""
     if not rows:
-        return "no pool"
+        return "no pools"
     parts = [table(
         ("POOL", "DEVICE", "CACHE DEVICE", "STATE", "CHUNK", "SIZE", "FREE", "DIRTY", "LANES",
          "VOLUMES"),
@@ -108,23 +111,23 @@ def pools(rows: list[dict[str, Any]]) -> str:
 
 
 def attention(state: dict[str, Any]) -> list[str]:
-    """Return what should be read before anything else."""
+    """Return the warnings, which are printed first."""
     lines = []
     if state["agent"]["problem"]:
         lines.append(f"WARNING: {state['agent']['problem']}")
     elif not state["agent"]["libvirt"]:
-        lines.append("WARNING: libvirt cannot be asked; tags are kept as they are")
+        lines.append("WARNING: libvirt does not answer; the tags stay unchanged")
     for item in state["devices"]:
         if item["isolation"] == "degraded":
             lines.append(f"WARNING: {item['name']}: isolation=degraded: its origin has a volatile "
-                         "cache and no FUA, so each flush is device-wide and tenants are NOT "
-                         "isolated")
+                         "write cache and no FUA, so each flush is device-wide and tenants are "
+                         "NOT isolated")
         if item["broken"]:
-            lines.append(f"WARNING: {item['name']}: writes to the origin {item['origin']} fail, "
-                         "the data stays in memory")
+            lines.append(f"WARNING: {item['name']}: writes to the origin {item['origin']} fail; "
+                         "the data stays in the write buffer")
         if item["cache"] and item["cache"]["broken"]:
-            lines.append(f"WARNING: {item['name']}: its cache in pool {item['cache']['pool']}, or "
-                         f"the origin {item['origin']} below it, fails; "
+            lines.append(f"WARNING: {item['name']}: I/O to its cache in pool "
+                         f"{item['cache']['pool']} or to its origin {item['origin']} fails; "
                          f"{size(item['cache']['dirty_bytes'])} are only in the cache")
     return ["\n".join(lines)] if lines else []
 
@@ -153,5 +156,5 @@ def _loud(isolation: str) -> str:
 def _condition(item: dict[str, Any]) -> str:
     words = [word for word in ("suspended", "broken") if item[word]]
     if item["cache"] and item["cache"]["broken"]:
-        words.append("cache fails")
+        words.append("cache failing")
     return ", ".join(words) or "active"

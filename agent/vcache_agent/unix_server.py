@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bounded server on a Unix socket that only root may use.
+"""A server on a Unix socket that only root may use, with limits on all resources.
 
-One request of a limited size, one answer, one connection; a limited number at
-a time, each within a time limit.
+Each connection has one request and one answer. The size of a request, the time of
+a connection and the number of connections are limited.
 """
 
 import contextlib
@@ -26,13 +26,13 @@ _BACKLOG = 128
 
 
 class UnixServer:
-    """Serves one kind of request on one socket, in threads.
+    """Serves requests on one socket, with a thread for each connection.
 
-    :param path: the socket; a stale one is replaced
-    :param handler: request → answer; runs in a thread of the connection
-    :param request_bytes: largest request
-    :param seconds: time limit of a connection, the handler's part apart
-    :param connections: most connections at a time; more are closed at once
+    :param path: the socket; an existing one is replaced
+    :param handler: returns the answer of a request; runs in the thread of the connection
+    :param request_bytes: largest request in bytes
+    :param seconds: time limit to receive a request, and to send the answer
+    :param connections: most concurrent connections; further ones are closed at once
     """
 
     def __init__(self, path: Path, handler: Callable[[bytes], bytes], *, request_bytes: int,
@@ -47,13 +47,13 @@ class UnixServer:
         self._thread = threading.Thread(target=self._accept, name=f"accept-{path.name}")
 
     def start(self) -> None:
-        """Begin to serve."""
+        """Start to serve."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop to accept; connections that are served now end by themselves."""
+        """Stop to accept connections; open connections end by themselves."""
         self._stopping.set()
-        # Closing alone would not wake up a thread that is in accept().
+        # close() alone does not wake up a thread that is in accept().
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
@@ -68,10 +68,10 @@ class UnixServer:
             except OSError as error:
                 if not self._stopping.is_set():
                     LOG.error("%s: accept: %s", self._path, error.strerror)
-                    self._stopping.wait(0.1)  # out of descriptors, perhaps
+                    self._stopping.wait(0.1)  # possibly out of file descriptors
                 continue
             if not self._slots.acquire(blocking=False):
-                LOG.warning("%s: too many connections at a time", self._path)
+                LOG.warning("%s: too many connections, closing a new one", self._path)
                 connection.close()
                 continue
             threading.Thread(target=self._serve, args=(connection,), daemon=True,
@@ -101,7 +101,8 @@ def _listen(path: Path) -> socket.socket:
         path.unlink()
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
-        # Nobody else may connect, from the first moment on.
+        # The socket must have its mode from the beginning, so that no other user can
+        # connect in between.
         mask = os.umask(0o177)
         try:
             server.bind(str(path))
@@ -118,4 +119,4 @@ def _check_peer(connection: socket.socket) -> None:
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
     pid, uid, _ = _PEER.unpack(data)
     if uid not in (0, os.geteuid()):
-        raise ProtocolError(f"process {pid} of user {uid} is not allowed, root is")
+        raise ProtocolError(f"process {pid} of user {uid} must not connect, only root may")

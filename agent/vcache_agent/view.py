@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``vcache --json`` shows: devices, tags, disks and orphans as plain values."""
+"""Devices, tags, disks and orphans as plain values, as ``vcache --json`` prints them.
+
+Sizes are in bytes; other units are at the end of the key.
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +18,7 @@ Json = dict[str, Any]
 
 
 def word(value: spec.Scope | spec.Mode | spec.Isolation) -> str:
-    """Return the name an enumerated value has in the specification."""
+    """Return the name of an enumerated value in the netlink specification."""
     return value.name.lower().replace("_", "-")
 
 
@@ -30,7 +33,7 @@ def device(item: Device) -> Json:
 
 
 def cache(item: Device) -> Json | None:
-    """Return what a device has in the cache of a pool; None without one."""
+    """Return the cache of a device; None without a pool."""
     if not item.pool:
         return None
     return {"pool": item.pool, "volume": item.volume, "dirty_bytes": item.cache_dirty_bytes,
@@ -38,7 +41,10 @@ def cache(item: Device) -> Json | None:
 
 
 def tag(item: Tag, names: dict[str, str]) -> Json:
-    """Return a tag; `names` are those of the devices by number."""
+    """Return a tag.
+
+    :param names: names of the devices by number
+    """
     return {
         "device": str(item.device), "device_name": names.get(str(item.device), ""),
         "tag": item.id, "name": item.name, "weight": item.weight,
@@ -56,12 +62,15 @@ def tag(item: Tag, names: dict[str, str]) -> Json:
 
 
 def flush(item: Stats) -> Json:
-    """Return a tag's flush latency, in microseconds; None without a flush."""
+    """Return count, mean, p50 and p99 of a tag's flush latency, in microseconds.
+
+    Values are None without a flush.
+    """
     return _latency(item.flushes, item.flush_ns, item.flush_hist)
 
 
 def read(item: Stats) -> Json:
-    """Return a tag's read latency, likewise."""
+    """Return count, mean, p50 and p99 of a tag's read latency; see :func:`flush`."""
     return _latency(sum(item.read_hist), item.read_ns, item.read_hist)
 
 
@@ -82,14 +91,14 @@ def stats(item: Stats) -> Json:
 
 
 def kernel(devices: list[Device], tags: list[Tag]) -> Json:
-    """Return what the kernel alone tells."""
+    """Return the devices and tags, which come from the kernel."""
     names = {str(item.number): item.name for item in devices}
     return {"devices": [device(item) for item in devices],
             "tags": [tag(item, names) for item in tags]}
 
 
 def disks(outcome: "Outcome", tags: list[Tag]) -> list[Json]:
-    """Return all disks of domains that run or are about to, and of what became of them."""
+    """Return the disks of all domains that run or are about to, and their tags."""
     if outcome.plan is None:
         return []
     found = {(item.device, item.id): item for item in tags}
@@ -124,7 +133,7 @@ def disks(outcome: "Outcome", tags: list[Tag]) -> list[Json]:
 
 
 def _state(report: "DiskReport", item: Tag | None, phase: Phase, outcome: "Outcome") -> str:
-    """Return in a word how a disk is served."""
+    """Return the state of a disk, in one word."""
     location = report.state.location
     if report.tag is None or location is None:
         return "untagged"
@@ -133,16 +142,16 @@ def _state(report: "DiskReport", item: Tag | None, phase: Phase, outcome: "Outco
     if phase is Phase.PREPARING:
         return "preparing"
     if location.key.startswith("volume:"):
-        return "isolated"  # by its table line, whoever the submitter is
+        return "isolated"  # by the table line, for I/O from any cgroup
     return "isolated" if report.state.cgroup in item.cgroups else "no-cgroup"
 
 
 def swapped(outcome: "Outcome") -> list[Json]:
-    """Return how it stands with the caches of disks that are, or were, stopped."""
+    """Return the progress for the cached blocks of stopped and restarted disks."""
     return [{"device": str(item.device.number), "device_name": item.device.name,
              "tag": item.tag, "domain": item.row.name, "uuid": item.row.domain,
              "disk": item.row.target, "state": item.state, "bytes": item.size,
-             "note": item.note} for item in outcome.swapped if item.state != "given up"]
+             "note": item.note} for item in outcome.swapped if item.state != "released"]
 
 
 def orphans(outcome: "Outcome") -> list[Json]:

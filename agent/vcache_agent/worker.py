@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one thread that changes tags: looks, decides, applies, again and again."""
+"""The worker thread, which alone changes tags: observe, decide, apply, in a loop."""
 
 import dataclasses
 import os
@@ -29,18 +29,19 @@ from vcache_agent.store import Assignment, Store
 
 LOG = logging.getLogger(__name__)
 
-# A pass is repeated at once while tags claim sectors that others give up.
+# Attempts of one pass. The kernel refuses extents that still belong to another tag, which
+# may release them in the same pass.
 _CLAIM_PASSES = 3
-# Seconds between passes at least, and while something is about to change.
+# Shortest time between two passes, and the time while a change is expected, in seconds.
 _PAUSE = 0.05
 _SOON = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Limits of the worker; see conf.py.
+    """Settings of the worker; see conf.py. Times are in seconds.
 
-    :param maps: folder of the lists of what stopped disks had in caches
+    :param maps: directory of the lists of cached blocks of stopped disks
     """
 
     refresh_interval: float
@@ -54,16 +55,19 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How the last pass ended.
+    """The result of the last pass.
 
-    :param problem: why the kernel could not be asked, or empty
-    :param errors: actions that failed, by device and tag
+    :param plan: the plan; None if the pass failed before there was one
+    :param problem: why the pass failed, or empty
+    :param errors: error texts of failed actions, by device and tag
+    :param cgroup_notes: why the cgroup of a domain is unknown, by UUID
+    :param cgroup_paths: cgroups of domains, by UUID
     """
 
     plan: reconcile.Plan | None = None
     snapshot: Snapshot = dataclasses.field(
         default_factory=lambda: Snapshot((), False, None))
-    problem: str = "not looked yet"
+    problem: str = "the first pass is not complete yet"
     errors: dict[reconcile.TagKey, str] = dataclasses.field(default_factory=dict)
     cgroup_notes: dict[str, str] = dataclasses.field(default_factory=dict)
     cgroup_paths: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -71,10 +75,10 @@ class Outcome:
 
 
 class Worker:
-    """Keeps the kernel's tags as the inventory's domains ask for.
+    """Keeps the kernel's tags as the domains in the inventory require.
 
     :param inventory: the domains
-    :param store: the intent
+    :param store: the agent's persistent state
     """
 
     def __init__(self, inventory: Inventory, store: Store, settings: Settings) -> None:
@@ -97,31 +101,31 @@ class Worker:
 
     @property
     def outcome(self) -> Outcome:
-        """Return how the last pass ended."""
+        """The result of the last pass."""
         return self._outcome
 
     @property
     def policy(self) -> str:
-        """Return the name of the policy in force."""
-        # One of a newer agent is none here.
+        """The name of the active policy."""
+        # The store may name a policy that only a newer agent has.
         found = self._store.policy()
         return found if found is not None and found in policies.POLICIES else self._settings.policy
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End behind the pass that runs, if it ends soon."""
+        """Stop the thread after its current pass; wait for it at most `netlink_timeout`."""
         with self._wake:
             self._stopping = True
             self._wake.notify_all()
         self._thread.join(self._settings.netlink_timeout)
 
     def kick(self, fresh: bool = False) -> int:
-        """Ask for a pass soon; return its number, for :meth:`wait`.
+        """Request a pass; return its number, for :meth:`wait`.
 
-        :param fresh: read all extents again
+        :param fresh: read all extents again, even of files that have not changed
         """
         with self._wake:
             self._asked += 1
@@ -130,7 +134,12 @@ class Worker:
             return self._asked
 
     def wait(self, number: int, seconds: float) -> bool:
-        """Wait until the pass that was asked for is done."""
+        """Wait until a requested pass is complete.
+
+        :param number: the result of :meth:`kick`
+        :param seconds: time limit
+        :return: False if the time limit expired
+        """
         with self._wake:
             return self._wake.wait_for(lambda: self._done >= number, seconds)
 
@@ -147,7 +156,7 @@ class Worker:
                 interval = self._pass(fresh)
             except NetlinkError as error:
                 problem = str(error.strerror)
-            except Exception as error:  # the next pass may well succeed
+            except Exception as error:  # the next pass may succeed
                 problem = f"reconcile failed: {error!r}"
                 LOG.exception("reconcile failed")
             if problem:
@@ -164,7 +173,7 @@ class Worker:
         return self._settings.refresh_interval
 
     def _pass(self, fresh: bool) -> float:
-        """Look, decide and apply; return the seconds until the next pass."""
+        """Observe, decide and apply once; return the seconds until the next pass."""
         with Client(self._settings.netlink_timeout) as client:
             for _ in range(_CLAIM_PASSES):
                 snapshot = self._inventory.snapshot()
@@ -183,7 +192,7 @@ class Worker:
                     policy=self.policy,
                     pools={at: pool.chunks * pool.chunk_bytes for at, pool in found.items()},
                     lanes={at: pool.lanes for at, pool in found.items()}))
-                # Intent first: a tag that is set is one that is remembered.
+                # Save first, so that every tag in the kernel is also in the store.
                 if plan.changed or plan.forgotten:
                     self._store.update(plan.changed, plan.forgotten, plan.last_tag)
                 claimed = self._executor.apply(client, plan.actions)
@@ -207,13 +216,13 @@ class Worker:
 
     def _swap_plan(self, look: "_Look", plan: reconcile.Plan,
                    complete: bool) -> swap.SwapPlan:
-        """Decide about the caches of disks, once it is noted which are in use."""
+        """Plan the release and loading of cached blocks, from the updated store."""
         return swap.plan(self._store.assignments(), look.devices, plan.disks, self._maps,
                          self._maps.names(), complete=complete, now=time.time(),
                          after=self._settings.swap_after)
 
     def _say(self, remarks: list[str]) -> None:
-        """Log what is new."""
+        """Log the remarks that the previous call did not have."""
         for remark in remarks:
             if remark not in self._said:
                 LOG.warning("%s", remark)
@@ -221,7 +230,7 @@ class Worker:
 
 
 class _Look:
-    """One look at domains, disks and cgroups."""
+    """One observation of domains, disks and cgroups."""
 
     def __init__(self, run_dir: Path, finder: DiskFinder, devices: list[Device],
                  fresh: bool, adjust: Adjust) -> None:
@@ -246,7 +255,7 @@ class _Look:
                 yield DiskState(entry.domain, source, specs, location, reason, cgroup)
 
     def pools(self) -> dict[str, pools.Pool]:
-        """Return the pools that are used, by number."""
+        """Return the pools of the devices, by device number."""
         used = {device.pool for device in self.devices} - {""}
         if not used:
             return {}
@@ -254,14 +263,14 @@ class _Look:
             with Dm() as dm:
                 return pools.by_number(dm, used)
         except DmError as error:
-            self.pool_notes = ["the pools are not known, neither a policy nor lanes can divide "
-                               f"them: {error.strerror}"]
+            self.pool_notes = ["cannot read the sizes of the pools, which the policy and the lanes "
+                               f"need: {error.strerror}"]
             return {}
 
     def _locate(self, source: DiskSource, specs: ExtraSpecs,
                 problem: str) -> tuple[Location | None, str]:
         if problem or specs.mode is Mode.NONE:
-            return None, problem or "its flavor does not ask for vcache"
+            return None, problem or "its flavor does not request vcache"
         try:
             return self._finder.locate(source, self._stack, fresh=self._fresh), ""
         except NotOnVcache as error:
@@ -280,7 +289,7 @@ class _Look:
 
 
 def _lanes_matter(disks: Iterable[DiskState], tags: Iterable[Tag]) -> bool:
-    """Tell whether anybody has lanes for itself, or may ask for some."""
+    """Return True if a tag has dedicated lanes or may request some."""
     return any(tag.cache_lanes for tag in tags) or any(
         disk.specs.isolation is Isolation.DEDICATED
         or (disk.specs.isolation is Isolation.AUTO and disk.specs.min_mb) for disk in disks)
@@ -291,13 +300,13 @@ def _is_missing(row: Assignment) -> bool:
 
 
 def _remarks(plan: reconcile.Plan, look: _Look) -> list[str]:
-    """Return what an operator should read in the log."""
-    remarks = [f"device {device.name}: isolation=degraded, its origin has a volatile cache and "
-               "no FUA: flushes are device-wide"
+    """Return the warnings of a pass for the log."""
+    remarks = [f"device {device.name}: isolation=degraded, its origin has a volatile write cache "
+               "and no FUA: flushes are device-wide"
                for device in look.devices if device.isolation == spec.Isolation.DEGRADED]
     remarks += [f"device {device.name}: writes to its origin {device.origin} fail"
                 for device in look.devices if device.broken]
-    remarks += [f"device {device.name}: its cache, or the origin below it, fails"
+    remarks += [f"device {device.name}: I/O to its cache or its origin fails"
                 for device in look.devices if device.cache_broken]
     remarks += look.cgroup_notes.values()
     remarks += look.pool_notes

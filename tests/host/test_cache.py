@@ -148,7 +148,7 @@ def test_a_dedicated_instance_has_a_lane_of_the_pool_and_the_next_one_is_told(
         eventually(lambda: of(volumes[1], 4002).name.startswith(second.uuid), "its tag")
         assert of(volumes[1], 4002).cache_lanes == 0
         notes = {domain: row["note"] for (domain, _), row in agent.disks().items()}
-        assert "no lane left" in notes["lane-b"] and not notes["lane-a"]
+        assert "no free lane" in notes["lane-b"] and not notes["lane-a"]
         (pool,) = json.loads(cli("pool", "list", "--json"))["pools"]
         for one in (first, second):
             one.io("write -P 0x5a 0 48M")

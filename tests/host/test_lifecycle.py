@@ -193,7 +193,7 @@ def test_the_command(
     assert tag_of(one, device).weight == 777
     cli("tag", "set", str(tag.id), "--flavor-weight")
     assert tags(device)[tag.id].weight == 100
-    assert "not that of a disk" in cli("tag", "set", "60000", "--weight", "5", status=1)
+    assert "does not belong to a disk" in cli("tag", "set", "60000", "--weight", "5", status=1)
 
     text = cli("status")
     assert "instances" in text and "filesystem" in text and one.uuid in text

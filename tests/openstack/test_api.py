@@ -342,7 +342,8 @@ class TestOverride:
 
     @pytest.mark.parametrize(("error", "kind", "status", "words"), [
         ("instance 'x' is not on this host", "not-here", 404, "could not be found"),
-        ("noted, but the kernel was not changed within 20 s", "unfinished", 503, "noted, but"),
+        ("the change is saved, but was not applied to the kernel within 20 s", "unfinished",
+         503, "the change is saved, but"),
         ("weight 7 is not liked today", "", 400, "weight 7 is not liked"),
     ])
     def test_what_the_host_cannot_do(self, api, agent, error, kind, status, words):

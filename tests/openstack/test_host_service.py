@@ -177,7 +177,7 @@ class TestBus:
         for values in ({}, {"colour": 5}):
             with pytest.raises(Refused, match="there are policy, draining"):
                 client.host_set({}, "n1", values)
-        agent.error, agent.kind = "noted, but", "unfinished"
+        agent.error, agent.kind = "the change is saved, but", "unfinished"
         with pytest.raises(AgentUnavailable, match="noted"):
             client.host_set({}, "n1", {"draining": True})
 

@@ -181,7 +181,7 @@ def test_what_is_wrong_stands_first_and_loud() -> None:
     assert text.startswith("WARNING: images: isolation=degraded")
     assert "NOT" in text and "DEGRADED" in text and "writes to the origin 8:0 fail" in text
     assert "1.5 ms" in text and "900 us" in text and "4.0 KiB" in text and "gone" in text
-    assert "5.0 MiB are only in the cache" in text and "cache fails" in text
+    assert "5.0 MiB are only in the cache" in text and "cache failing" in text
     assert "writethrough" in text and "3.0 MiB" in text and "2.0 MiB" in text
 
 
@@ -243,13 +243,13 @@ def test_the_agent_without_the_module_says_so_and_goes_on(tmp_path: Path) -> Non
     try:
         until(lambda: answers(tmp_path / "admin.sock"))
         until(lambda: json.loads(vcache(*where, "status", "--json").stdout)["agent"]["problem"]
-              != "not looked yet")
+              != "the first pass is not complete yet")
         assert "modprobe dm-vcache" in vcache(*where, "disks").stdout
         done = vcache(*where, "tag", "set", "5", "--weight", "5")
-        assert (done.returncode, "not that of a disk" in done.stderr) == (1, True)
+        assert (done.returncode, "does not belong to a disk" in done.stderr) == (1, True)
         second = start_agent(tmp_path)
         assert second.wait(60) == 1
-        assert "another vcache-agent runs" in (tmp_path / "log").read_text()
+        assert "another vcache-agent is running" in (tmp_path / "log").read_text()
     finally:
         agent.terminate()
         assert agent.wait(60) == 0

@@ -237,7 +237,7 @@ HOST = on_mode(spec.Mode.FLUSH_ONLY)
     ((GOOD, BAD), {"mode": "flush-only"}, HOST, "vdb is not isolated: somewhere else"),
     ((NETWORK,), {"mode": "flush-only"}, HOST, "none of its disks"),
     ((), {"mode": "flush-only"}, HOST, "none of its disks"),
-    ((GOOD, GOOD), {"mode": "flush-only"}, on_mode(spec.Mode.FLUSH_ONLY, 1), "free tags"),
+    ((GOOD, GOOD), {"mode": "flush-only"}, on_mode(spec.Mode.FLUSH_ONLY, 1), "only 1 are free"),
     ((GOOD,), {"mode": "flush-only"}, Host(locate, 10, "no module"), "no module"),
     ((GOOD,), {"mode": "fast"}, HOST, "vcache:mode"),
 ])

@@ -87,11 +87,11 @@ def test_a_volume_in_a_partition(sysfs: Sysfs) -> None:
 
 
 @pytest.mark.parametrize(("lines", "words"), [
-    (["0 100 crypt aes 0 254:0 0"], "'crypt' lies between"),
+    (["0 100 crypt aes 0 254:0 0"], "through dm target 'crypt'"),
     (["0 50 linear 254:0 0", "50 50 linear 254:9 0"], "several vcache devices"),
-    (["0 100 linear 8:0 0"], "no vcache device lies under device 8:0"),
-    (["0 100 linear 254:5 0"], "stacked"), ([], "no table"), (["0 100"], "no table"),
-    (["0 100 linear here 0"], "not the number of a device")])
+    (["0 100 linear 8:0 0"], "no vcache device is below device 8:0"),
+    (["0 100 linear 254:5 0"], "stacked"), ([], "no table"), (["0 100"], "invalid table"),
+    (["0 100 linear here 0"], "not a device number")])
 def test_what_cannot_be_followed_is_refused_by_name(
         sysfs: Sysfs, lines: list[str], words: str) -> None:
     volume = DeviceNumber(254, 5)
@@ -106,7 +106,7 @@ def test_without_a_vcache_device_below(sysfs: Sysfs) -> None:
         with pytest.raises(NotOnVcache):
             sysfs.stack().segments(number)
     sysfs.mapped(DeviceNumber(254, 5), "0 100 crypt aes 0 8:0 0")
-    with pytest.raises(NotOnVcache, match="no vcache device lies under"):
+    with pytest.raises(NotOnVcache, match="no vcache device is below"):
         sysfs.stack().segments(DeviceNumber(254, 5))
 
 
@@ -211,8 +211,8 @@ def test_what_a_write_on_its_way_will_have_written_is_found(
     (DiskSource("vda", "network", None), "'network'"),
     (DiskSource("vda", "file", None), "no source"),
     (DiskSource("vda", "file", "/nonexistent/x"), "No such file"),
-    (DiskSource("vda", "file", "/proc/version"), "no single block device"),
-    (DiskSource("vda", "block", "/dev/null"), "no single block device|no vcache device")])
+    (DiskSource("vda", "file", "/proc/version"), "not on a single block device"),
+    (DiskSource("vda", "block", "/dev/null"), "not on a single block device|no vcache device")])
 def test_disks_that_cannot_be_tagged_say_why(
         sysfs: Sysfs, source: DiskSource, words: str) -> None:
     with pytest.raises(NotOnVcache, match=words):
@@ -254,12 +254,12 @@ def test_processes_that_are_not_a_domains(tmp_path: Path) -> None:
     host.process("sshd", 1, "/system.slice/ssh.service")
     host.process("odd", 2, "/../qemu-1-odd.libvirt-qemu")
     for name in ("sshd", "odd"):
-        with pytest.raises(cgroups.CgroupError, match="no cgroup of a domain"):
+        with pytest.raises(cgroups.CgroupError, match="not in a cgroup of a domain"):
             host.find(name)
     with pytest.raises(cgroups.CgroupError, match="gone.pid: No such file"):
         host.find("gone")
     (host.run / "bad.pid").write_text("x")
-    with pytest.raises(cgroups.CgroupError, match="not a number"):
+    with pytest.raises(cgroups.CgroupError, match="invalid PID"):
         host.find("bad")
     (host.run / "old.pid").write_text("99")
     with pytest.raises(cgroups.CgroupError, match="No such file"):

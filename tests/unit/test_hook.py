@@ -280,4 +280,4 @@ def test_a_configuration_that_cannot_be_read(hook: Hook) -> None:
     hook.conf.mkdir()
     done = hook.run(domain_xml())
     assert done.returncode == 0
-    assert b"defaults are used" in done.stderr
+    assert b"using the defaults" in done.stderr

@@ -87,5 +87,5 @@ def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Kernel.device = dataclasses.replace(ON_VOLUME, pool="")
     assert "which has no cache" in refused("save", "7", str(path))
     path.write_bytes(b"x" * 100)
-    assert "no list of cached blocks" in refused("load", "7", str(path))
+    assert "not a list of cached blocks" in refused("load", "7", str(path))
     assert Kernel.asked == []

@@ -136,7 +136,7 @@ def test_kernel_that_refuses(sysfs: Path, error: int, asked_again: bool) -> None
     kernel = Kernel()
     kernel.error = error
     problems = drives.use_tags(kernel, [DEVICE])  # type: ignore[arg-type]
-    assert problems == ["device images: the tags of its origin 259:0 are not used: "
+    assert problems == ["device images: cannot enable the tags of its origin 259:0: "
                         "the kernel's reason"]
     drives.use_tags(kernel, [DEVICE])  # type: ignore[arg-type]
     assert len(asked) == 1 + asked_again

@@ -116,7 +116,7 @@ def test_tags_of_others_are_left_alone() -> None:
     decided = host.step(disk(1))
     assert (FILES, 12) in host.kernel.tags
     assert decided.disks[0].tag != 12
-    assert "left alone" in decided.orphans[0].reason
+    assert "left unchanged" in decided.orphans[0].reason
 
 
 def test_a_lost_store_is_filled_from_the_kernel() -> None:
@@ -186,7 +186,7 @@ def test_a_mode_that_needs_a_pool_becomes_flush_only_and_says_so(mode: Mode) -> 
     ("WRITETHROUGH", Mode.WRITETHROUGH, Mode.WRITETHROUGH, "", False),
     ("WRITETHROUGH", Mode.FLUSH_ONLY, Mode.WRITETHROUGH, "mode writethrough", False),
     ("FLUSH_ONLY", Mode.WRITEBACK, Mode.FLUSH_ONLY, "writeback needs a cache pool", True),
-    ("FLUSH_ONLY", Mode.WRITETHROUGH, Mode.FLUSH_ONLY, "dm0 does not have", True),
+    ("FLUSH_ONLY", Mode.WRITETHROUGH, Mode.FLUSH_ONLY, "dm0 is in mode flush-only", True),
     ("FLUSH_ONLY", Mode.FLUSH_ONLY, Mode.FLUSH_ONLY, "", False),
     ("NONE", Mode.FLUSH_ONLY, Mode.NONE, "isolates nothing", True),
     ("NONE", Mode.NONE, Mode.NONE, "", False),
@@ -249,7 +249,7 @@ def test_a_mode_set_by_hand_holds_and_is_told() -> None:
     for _ in range(2):
         (report,) = host.step(disk(1, cgroup=5, mode=Mode.WRITEBACK)).disks
         assert report.mode is Mode.FLUSH_ONLY
-        assert "by hand" in report.note
+        assert "by an operator" in report.note
         host.step()
         host.step()
     assert host.rows["file:dm0:1"].mode == "flush-only"

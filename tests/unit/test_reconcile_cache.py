@@ -213,7 +213,7 @@ def test_when_no_lane_is_left_a_dedicated_disk_shares_and_says_so() -> None:
     reports = {report.tag: report for report in host.step(*both, isolated(3)).disks}
     assert lanes_of_tags(host) == {1: 2, 2: 4, 3: 0}
     assert [reports[tag].note for tag in (1, 2)] == ["", ""]
-    assert "no lane left" in reports[3].note
+    assert "no free lane" in reports[3].note
     # One goes: its lane is free in the same decision.
     (first, _) = both
     reports = {report.tag: report for report in host.step(first, isolated(3)).disks}
@@ -227,7 +227,7 @@ def test_one_that_cannot_have_its_guarantee_in_lanes_has_the_rest_of_the_shared_
     reports = host.step(isolated(1, 4500)).disks
     (tag,) = host.kernel.tags.values()
     assert (tag.cache_lanes, tag.cache_min_bytes, tag.cache_max_bytes) == (6, 4500 << 20, 0)
-    assert "hold less than vcache:min_mb" in reports[0].note
+    assert "have less than vcache:min_mb" in reports[0].note
 
 
 def test_auto_has_lanes_that_its_guarantee_fills_until_a_dedicated_disk_needs_them() -> None:
@@ -251,7 +251,7 @@ def test_an_operators_lanes_go_before_flavors() -> None:
     host.rows[key] = dataclasses.replace(host.rows[key], lanes="1,2")
     reports = host.step(plain, isolated(2)).disks
     assert lanes_of_tags(host) == {1: 6, 2: 0}
-    assert "no lane left" in reports[1].note
+    assert "no free lane" in reports[1].note
 
 
 def test_while_a_pools_lanes_are_not_known_nobody_loses_his() -> None:

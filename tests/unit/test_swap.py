@@ -154,7 +154,7 @@ def test_only_who_is_stopped_for_long_gives_up(agent: Agent, persist: bool) -> N
     (out,) = agent.plan().out
     assert (out.tag, out.device, out.save, out.due) == (1, ON_FILES, persist, True)
     agent.step()
-    assert agent.states() == [("swapped out", 40960) if persist else ("given up", 0)]
+    assert agent.states() == [("swapped out", 40960) if persist else ("released", 0)]
     assert not agent.cache.clean
     assert len(agent.folder.names()) == persist
     # It was started again, as by a hard reboot.
@@ -168,14 +168,14 @@ def test_what_was_there_is_back_hottest_first(agent: Agent) -> None:
     agent.step()
     agent.host.now += AFTER
     agent.step()
-    assert agent.states() == [("giving up", 42 * 4096)]
-    assert agent.swapper.reports[0].note == "8 KiB are not on its storage yet"
+    assert agent.states() == [("releasing", 42 * 4096)]
+    assert agent.swapper.reports[0].note == "8 KiB are still dirty"
     assert agent.cache.dirty == {200, 201}
     agent.cache.work()
     assert not agent.step()
     assert agent.states() == [("swapped out", 42 * 4096)]
     assert agent.step(vm())
-    assert agent.states() == [("coming back", 42 * 4096)]
+    assert agent.states() == [("loading", 42 * 4096)]
     assert [batch[0].heat for batch in agent.cache.asked] == [3, 2, 1, 0]
     agent.cache.work()
     assert not agent.step(vm())
@@ -307,7 +307,7 @@ def test_a_cache_that_has_nothing_of_it_is_given_up(agent: Agent, error: int) ->
     agent.host.now += AFTER
     agent.cache.refuses = error
     assert not agent.step()
-    assert agent.states() == [("given up", 0)]
+    assert agent.states() == [("released", 0)]
 
 
 def test_whose_device_a_key_names() -> None:

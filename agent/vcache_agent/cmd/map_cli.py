@@ -31,8 +31,8 @@ def add_commands(commands: Any, number: Any) -> None:
             ("save", _save, "write the list of a tag's cached blocks to a file",
              "Write to FILE which blocks of a tag are cached, and how hot each is. The file has "
              "positions only, no data."),
-            ("load", _load, "read the blocks that a file lists into the cache",
-             "Read the blocks that FILE lists from the origin into the cache, the hottest first, "
+            ("load", _load, "load the blocks that a file lists into the cache",
+             "Load the blocks that FILE lists from the origin into the cache, the hottest first, "
              "and wait until this is done. Blocks that are already cached, and blocks for which "
              "the cache has no space, are skipped. If the command is interrupted, the kernel "
              "continues with the blocks already requested.")):

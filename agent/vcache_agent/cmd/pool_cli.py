@@ -98,12 +98,12 @@ def add_commands(commands: Any) -> None:
 
 def _add_percents(command: argparse.ArgumentParser) -> None:
     command.add_argument("--reads-percent", type=_percent, metavar="N",
-                         help="evict promoted chunks of a disk first while they exceed this "
+                         help="reclaim read chunks of a disk first if they are more than this "
                               "percentage of its chunks, 0 to 100 (75)")
     command.add_argument("--hot-percent", type=_percent, metavar="N",
-                         help="when more than this percentage of a disk's blocks in shared lanes "
-                              "is hot, exchange them with cold blocks in its dedicated lanes, 0 "
-                              "to 100 (20); 100: never")
+                         help="if more than this percentage of a disk's data in shared lanes is "
+                              "hot, exchange it with colder data in its dedicated lanes, 0 to "
+                              "100 (20); 100: never")
 
 
 def _percents(arguments: argparse.Namespace) -> dict[str, int]:

@@ -8,9 +8,9 @@ if TYPE_CHECKING:
 
 
 def connect() -> "Client":
-    """Return a client, for commands that seldom need one.
+    """Return a client; import its module, and pyroute2, only now.
 
-    pyroute2, which it is made with, takes longer to import than they take.
+    The import of pyroute2 takes longer than most commands, and few commands need it.
     """
     from vcache_agent.netlink.client import Client
 

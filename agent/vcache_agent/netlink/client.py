@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Client of the generic-netlink family "vcache".
 
-The messages are pyroute2's, generated from the family's specification; the
-socket is our own, because every call here has a time limit and must be usable
-from any thread.
+The messages are pyroute2's, generated from the family's specification. The
+socket is not pyroute2's, because every call needs a time limit and must work in
+any thread.
 """
 
 import errno
@@ -21,7 +21,7 @@ from vcache_agent.model import Curve, Device, DeviceNumber, Extent, Stats, Tag
 from vcache_agent.netlink import messages, spec
 from vcache_agent.netlink.errors import ModuleNotLoaded, NetlinkError, NetlinkTimeout
 
-# From linux/netlink.h and linux/genetlink.h; Python's socket has none of them.
+# From linux/netlink.h and linux/genetlink.h; Python's socket module lacks them.
 _NETLINK_GENERIC = 16
 _SOL_NETLINK = 270
 _NETLINK_ADD_MEMBERSHIP = 1
@@ -43,15 +43,15 @@ _HEADER = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")
 _RECEIVE_BYTES = 1 << 17
 
-# An attribute's length has 16 bits; a message of this many extents is 32 KiB.
+# The length of an attribute has 16 bits; this many extents are 32 KiB.
 EXTENTS_PER_MESSAGE = 2048
 
-# A dump that was disturbed by a change is read again; so often at most.
+# Attempts to read a dump, which a concurrent change can interrupt.
 _DUMP_TRIES = 10
 
 
 class _Socket:
-    """A generic-netlink socket that knows the family."""
+    """A generic-netlink socket for the family."""
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
@@ -100,7 +100,11 @@ class _Socket:
 
     def request(self, command: spec.Command, attributes: Sequence[tuple[str, Any]],
                 flags: int = 0) -> list[genlmsg]:
-        """Send a request and return the decoded answers."""
+        """Send a request and return the decoded answers.
+
+        :raises NetlinkError: if the kernel refuses it, or a change interrupts a dump (EINTR)
+        :raises NetlinkTimeout: if the time limit passes
+        """
         kind = messages.MESSAGES[command]
         message = kind()
         message["cmd"] = int(command)
@@ -121,14 +125,14 @@ class _Socket:
         try:
             self._socket.sendto(bytes(message.data), (0, 0))
         except TimeoutError:
-            raise NetlinkTimeout(errno.ETIMEDOUT, "the kernel took no request") from None
+            raise NetlinkTimeout(errno.ETIMEDOUT, "the kernel did not accept the request") from None
         answers: list[bytes] = []
         interrupted = False
         while True:
             self._set_timeout(deadline)
             for kind, flags, sequence, data in self._receive():
                 if sequence != self._sequence:
-                    continue  # a late answer to a request that timed out
+                    continue  # the late answer to a request that has timed out
                 interrupted |= bool(flags & _NLM_F_DUMP_INTR)
                 if kind in (_NLMSG_ERROR, _NLMSG_DONE):
                     _raise_error(kind, flags, data)
@@ -138,13 +142,13 @@ class _Socket:
                 answers.append(data)
 
     def join(self, group: str) -> None:
-        """Listen to a multicast group."""
+        """Join a multicast group."""
         self._socket.setsockopt(_SOL_NETLINK, _NETLINK_ADD_MEMBERSHIP, self.groups[group])
-        # A lost event is no error: whoever listens looks at the whole anyway.
+        # A lost event is not an error: listeners read the complete state anyway.
         self._socket.setsockopt(_SOL_NETLINK, _NETLINK_NO_ENOBUFS, 1)
 
     def listen(self, seconds: float) -> list[tuple[int, bytes]]:
-        """Return (type, message) of what comes within some time, or nothing."""
+        """Return (type, message) of one datagram, or nothing after the time limit."""
         self._set_timeout(time.monotonic() + seconds)
         try:
             return [(kind, data) for kind, _, _, data in self._receive()]
@@ -164,12 +168,12 @@ class _Socket:
         except TimeoutError:
             raise NetlinkTimeout(errno.ETIMEDOUT, f"no answer within {self._timeout:g} s") from None
         if sender != 0:
-            return  # any process may write to us; only the kernel is port 0
+            return  # any process may send to this socket; only the kernel has port 0
         offset = 0
         while offset + _HEADER.size <= len(data):
             length, kind, flags, sequence, _ = _HEADER.unpack_from(data, offset)
             if length < _HEADER.size or offset + length > len(data):
-                raise NetlinkError(errno.EBADMSG, "a truncated message from the kernel")
+                raise NetlinkError(errno.EBADMSG, "the kernel sent a truncated message")
             yield kind, flags, sequence, data[offset:offset + length]
             offset += (length + 3) & ~3
 
@@ -181,18 +185,18 @@ def _decode(kind: type[genlmsg], data: bytes) -> genlmsg:
 
 
 def _raise_error(kind: int, flags: int, data: bytes) -> None:
-    """Raise what an acknowledgement says, if it is an error."""
+    """Raise the error of an acknowledgement, if it has one."""
     if len(data) < _HEADER.size + 4:
-        return  # a DONE without a status
+        return  # NLMSG_DONE without a status
     code = -int.from_bytes(data[_HEADER.size:_HEADER.size + 4], "little", signed=True)
     if code <= 0:
         return
-    # An error is followed by the header of the request, which CAP_ACK leaves.
+    # The header of the request follows an error, even with NETLINK_CAP_ACK.
     offset = _HEADER.size + 4 + (_HEADER.size if kind == _NLMSG_ERROR else 0)
     text = _error_text(data, offset) if flags & _NLM_F_ACK_TLVS else ""
     text = text or os.strerror(code)
     if code in (errno.EPERM, errno.EACCES) and "CAP_NET_ADMIN" not in text:
-        text += " (CAP_NET_ADMIN is needed, run as root)"
+        text += " (CAP_NET_ADMIN is required, run as root)"
     raise NetlinkError(code, text)
 
 
@@ -210,10 +214,13 @@ def _error_text(data: bytes, offset: int) -> str:
 
 
 class Client:
-    """Requests to the family; for one thread at a time.
+    """Client of the family, for one thread at a time.
 
-    :param timeout: seconds that one request may take
-    :raises ModuleNotLoaded: if the kernel does not know the family
+    All methods raise :class:`NetlinkError` if the kernel refuses a request, and
+    :class:`NetlinkTimeout` if it does not answer in time.
+
+    :param timeout: time limit of a request in seconds
+    :raises ModuleNotLoaded: if the kernel does not have the family
     """
 
     def __init__(self, timeout: float = 5.0) -> None:
@@ -236,9 +243,11 @@ class Client:
 
     def device_set(self, device: DeviceNumber, *, nsid: int, tag_max: int = 0,
                    instance: int = 0) -> None:
-        """Tell that a device's origin understands tags; see :mod:`vcache_agent.nvme`.
+        """Enable the tags of a device's origin; see :mod:`vcache_agent.nvme`.
 
-        :param nsid: the origin's namespace; 0: its tags are not to be used
+        :param nsid: namespace identifier of the origin; 0: disable its tags
+        :param tag_max: largest supported tag
+        :param instance: power-on instance of the drive
         """
         attributes = [("VCACHE_A_DEVICE_MAJOR", device.major),
                       ("VCACHE_A_DEVICE_MINOR", device.minor),
@@ -249,7 +258,7 @@ class Client:
         self._socket.request(spec.Command.DEVICE_SET, attributes)
 
     def tags(self, device: DeviceNumber | None = None) -> list[Tag]:
-        """Return the tags of a device, or of all."""
+        """Return the tags of a device; None: of all devices."""
         attributes = _device_attributes(device) if device else []
         return [_tag(message) for message in self._dump(spec.Command.TAG_GET, attributes)]
 
@@ -270,13 +279,14 @@ class Client:
                 weight: int | None = None, cgroups: Sequence[int] | None = None,
                 mode: spec.Mode | None = None, cache_min: int | None = None,
                 cache_max: int | None = None, cache_lanes: int | None = None) -> None:
-        """Make a tag or change it; what is None stays.
+        """Create or change a tag; parameters that are None stay unchanged.
 
-        :param cgroups: cgroup ids that replace the tag's; empty: none
-        :param mode: of its writes, on a device in mode writeback
-        :param cache_min: bytes that its share of the cache is at least
-        :param cache_max: bytes of the cache that it may have at most; 0: no limit
-        :param cache_lanes: lanes of its pool that it has for itself, a bit each; 0: none
+        :param weight: 1 to 1000
+        :param cgroups: cgroup ids, which replace those of the tag; empty: none
+        :param mode: mode of the tag, on a device in mode writeback
+        :param cache_min: lower bound of its share of the cache in bytes
+        :param cache_max: upper bound of its cached data in bytes; 0: no limit
+        :param cache_lanes: bit mask of its dedicated lanes; 0: none
         """
         attributes = _tag_attributes(device, number)
         if name is not None:
@@ -296,11 +306,11 @@ class Client:
         self._socket.request(spec.Command.TAG_SET, attributes)
 
     def tag_del(self, device: DeviceNumber, number: int) -> None:
-        """Remove a tag; its buffered data becomes the host's."""
+        """Remove a tag; its buffered data gets the host tag."""
         self._socket.request(spec.Command.TAG_DEL, _tag_attributes(device, number))
 
     def set_extents(self, device: DeviceNumber, number: int, extents: Sequence[Extent]) -> None:
-        """Replace the extents of a tag, in as many messages as it takes."""
+        """Replace the extents of a tag, with several messages if necessary."""
         starts = range(0, len(extents), EXTENTS_PER_MESSAGE) or range(1)
         for start in starts:
             attributes = _tag_attributes(device, number)
@@ -315,9 +325,9 @@ class Client:
             self._socket.request(spec.Command.TAG_EXTENTS, attributes)
 
     def cached(self, device: DeviceNumber, number: int) -> list[spec.CachedRun]:
-        """Return which blocks a tag has in the cache, in no order.
+        """Return the cached blocks of a tag, unsorted.
 
-        :param number: of a tag, or of one that was removed
+        :param number: the tag, which may have been removed
         """
         found: list[spec.CachedRun] = []
         for message in self._dump(spec.Command.CACHE_MAP_GET, _cached_attributes(device, number)):
@@ -326,10 +336,10 @@ class Client:
         return found
 
     def prefetch(self, device: DeviceNumber, number: int, runs: Sequence[spec.CachedRun]) -> None:
-        """Have blocks brought into the cache, behind those of earlier calls.
+        """Request blocks to be loaded into the cache, after those of earlier calls.
 
-        :param runs: sorted, :data:`spec.PREFETCH_RUNS_MAX` at most
-        :raises NetlinkError: with EBUSY if too many wait already
+        :param runs: sorted runs, at most :data:`spec.PREFETCH_RUNS_MAX`
+        :raises NetlinkError: with EBUSY if too many runs already wait
         """
         self._socket.request(spec.Command.CACHE_PREFETCH, [
             *_cached_attributes(device, number),
@@ -337,9 +347,9 @@ class Client:
              b"".join(spec.CACHED_RUN_LAYOUT.pack(*run) for run in runs))])
 
     def cache_drop(self, device: DeviceNumber, number: int) -> tuple[int, int]:
-        """Give up some of what a tag has in the cache and on the origin as well.
+        """Release some clean chunks of a tag.
 
-        :return: bytes of chunks that it has left, and bytes of them that are dirty
+        :return: bytes of the chunks that are left, and of those that are dirty
         """
         answer = self._answer(spec.Command.CACHE_DROP, _cached_attributes(device, number))
         return (answer.get_attr("VCACHE_A_CACHED_CACHED_BYTES") or 0,
@@ -348,7 +358,7 @@ class Client:
     def _answer(self, command: spec.Command, attributes: Sequence[tuple[str, Any]]) -> genlmsg:
         answers = self._socket.request(command, attributes)
         if not answers:
-            raise NetlinkError(errno.EBADMSG, "the kernel acknowledged without an answer")
+            raise NetlinkError(errno.EBADMSG, "the kernel sent no answer")
         return answers[0]
 
     def _dump(self, command: spec.Command,
@@ -365,7 +375,7 @@ class Client:
 class EventListener:
     """Receives the family's events.
 
-    :raises ModuleNotLoaded: if the kernel does not know the family
+    :raises ModuleNotLoaded: if the kernel does not have the family
     """
 
     def __init__(self) -> None:
@@ -384,7 +394,10 @@ class EventListener:
         self.close()
 
     def receive(self, timeout: float) -> list[tuple[spec.EventKind, DeviceNumber, int]]:
-        """Wait for events; return (kind, device, tag) of each, none after the timeout."""
+        """Wait for events; return (kind, device, tag) of each.
+
+        :param timeout: in seconds; after it the result is empty
+        """
         events = []
         for kind, data in self._socket.listen(timeout):
             if kind != self._socket.family:
@@ -393,7 +406,7 @@ class EventListener:
             try:
                 what = spec.EventKind(message.get_attr("VCACHE_A_EVENT_KIND"))
             except ValueError:
-                continue  # of a newer module
+                continue  # an event of a newer module
             number = DeviceNumber(message.get_attr("VCACHE_A_EVENT_MAJOR"),
                                   message.get_attr("VCACHE_A_EVENT_MINOR"))
             events.append((what, number, message.get_attr("VCACHE_A_EVENT_TAG")))
@@ -481,7 +494,7 @@ def _binary(value: Any) -> bytes:
 
 
 def _numbers(value: Any) -> tuple[int, ...]:
-    """Return the u64 of a binary attribute."""
+    """Return a binary attribute as 64-bit integers."""
     data = _binary(value)
     return struct.unpack(f"={len(data) // 8}Q", data[:len(data) // 8 * 8])
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a call to the kernel can fail with."""
+"""Errors of calls to the kernel."""
 
 
 class NetlinkError(OSError):
-    """The kernel refused a request; the text is the kernel's own."""
+    """The kernel refused a request; the text comes from the kernel."""
 
 
 class ModuleNotLoaded(NetlinkError):
-    """The kernel does not know the family: dm-vcache is not loaded."""
+    """The kernel does not have the family, because dm-vcache is not loaded."""
 
 
 class NetlinkTimeout(NetlinkError):
