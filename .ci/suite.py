@@ -20,9 +20,13 @@ import sys
 import threading
 import time
 import xml.etree.ElementTree as ET
+from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "build" / "test"
+
+# What a suite may take to end its boxes and services.
+TERMINATE_SECONDS = 60
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,6 +153,26 @@ def command(suite: Suite, junit: pathlib.Path, options: list[str], tests: list[s
         *marks, *options, *(tests or [f"tests/{suite.folder}"])]
 
 
+def finish(words: list[str], seconds: float, **streams: Any) -> int:
+    """Run a command and return its exit status.
+
+    A command that hangs gets SIGTERM first: it then ends its boxes, which SIGKILL would
+    leave behind.
+
+    :raises subprocess.TimeoutExpired: if it does not end in time
+    """
+    with subprocess.Popen(words, cwd=ROOT, stdin=subprocess.DEVNULL, **streams) as process:
+        try:
+            return process.wait(seconds)
+        except BaseException:
+            process.terminate()
+            try:
+                process.wait(TERMINATE_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+            raise
+
+
 def run(suite: Suite, options: list[str], tests: list[str], *, quiet: bool = False) -> Counts:
     """Run one suite and return its counts.
 
@@ -163,18 +187,17 @@ def run(suite: Suite, options: list[str], tests: list[str], *, quiet: bool = Fal
     start = time.monotonic()
     try:
         with open(log, "w") if quiet else contextlib.nullcontext() as output:
+            streams = {"stdout": output, "stderr": subprocess.STDOUT if quiet else None}
+            status = 0
             if suite.venv:
-                subprocess.run([ROOT / ".ci" / f"{suite.venv}-venv"], cwd=ROOT, check=True,
-                               stdin=subprocess.DEVNULL, stdout=output, timeout=suite.minutes * 60,
-                               stderr=subprocess.STDOUT if quiet else None)
+                venv = str(ROOT / ".ci" / f"{suite.venv}-venv")
+                status = finish([venv], suite.minutes * 60, **streams)
+                if status:
+                    print(f"tests/{suite.name}: {venv}: exit status {status}", flush=True)
             # The last resort: boxes have shorter time limits.
-            status = subprocess.run(
-                command(suite, junit, options, tests), cwd=ROOT, stdin=subprocess.DEVNULL,
-                check=False, stdout=output, stderr=subprocess.STDOUT if quiet else None,
-                timeout=suite.minutes * 60).returncode
-    except subprocess.CalledProcessError as error:
-        print(f"tests/{suite.name}: {error}", flush=True)
-        status = 1
+            if not status:
+                status = finish(command(suite, junit, options, tests), suite.minutes * 60,
+                                **streams)
     except subprocess.TimeoutExpired:
         print(f"tests/{suite.name}: not finished after {suite.minutes} minutes", flush=True)
         status = 1

@@ -354,12 +354,24 @@ class Box:
 
 
 def _pump(source: int, sink: BinaryIO, copy: bytearray | None) -> None:
-    """Pass on a stream as it comes."""
+    """Pass on a stream as it comes.
+
+    A sink that takes no more, such as a pipe that was closed, must not stop this: QEMU
+    would wait for it, and the box would seem to hang.
+    """
+    broken = False
     while chunk := os.read(source, 65536):
         if copy is not None:
             copy += chunk
-        sink.write(chunk)
-        sink.flush()
+        if broken:
+            continue
+        try:
+            sink.write(chunk)
+            sink.flush()
+        except (OSError, ValueError) as error:
+            broken = True
+            with contextlib.suppress(OSError, ValueError):
+                print(f"box: further output is lost: {error}", file=sys.stderr, flush=True)
 
 
 def _wait(process: subprocess.Popen[bytes], state: Path, timeout: float,

@@ -10,6 +10,8 @@ import struct
 from types import TracebackType
 from typing import Self
 
+from tests.box.steps import at_end
+
 SECTOR = 512
 _BLKDISCARD = 0x1277
 _BLKZEROOUT = 0x127F
@@ -85,7 +87,7 @@ class Disk:
 
         context = ctypes.c_ulong(0)
         call(_IO_SETUP, 1, ctypes.byref(context))
-        try:
+        with at_end(call, _IO_DESTROY, context):
             # struct iocb: data, key+flags, opcode+priority, fd, buf, nbytes, offset, ...
             block = ctypes.create_string_buffer(struct.pack(
                 "=QIIHhIQQqQII", 0, 0, 0, _IOCB_CMD_FDSYNC, 0, self.fd, 0, 0, 0, 0, 0, 0))
@@ -94,8 +96,6 @@ class Disk:
             event = ctypes.create_string_buffer(32)
             call(_IO_GETEVENTS, context, 1, 1, event, None)
             result = struct.unpack("=QQqq", event.raw)[2]
-        finally:
-            call(_IO_DESTROY, context)
         if result < 0:
             raise OSError(-result, os.strerror(-result))
 

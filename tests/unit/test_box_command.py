@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -158,6 +159,25 @@ def test_a_fault_of_the_kernel_is_what_made_the_box_hang(
     with open(os.devnull, "wb") as out, \
             pytest.raises(KernelSplat, match="recursive locking(.|\n)*then: .*not finished"):
         Box()._boot("6.1.0-1-amd64", state, ["true"], 1, False, out, out)
+
+
+def test_output_that_nobody_takes_does_not_stop_the_box(
+        capsys: pytest.CaptureFixture[str]) -> None:
+    reader, writer = os.pipe()
+    taker, sink = os.pipe()
+    os.close(taker)
+    text = b"x" * 200_000  # more than a pipe holds
+    copy = bytearray()
+    with open(sink, "wb", buffering=0) as closed:
+        pump = threading.Thread(target=box_module._pump, args=(reader, closed, copy))
+        pump.start()
+        with open(writer, "wb") as qemu:
+            qemu.write(text)
+        pump.join(30)
+    os.close(reader)
+    assert not pump.is_alive()
+    assert bytes(copy) == text
+    assert "box: further output is lost: [Errno 32] Broken pipe" in capsys.readouterr().err
 
 
 def test_bad_option_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 
 import importlib.util
 import pathlib
+import subprocess
 import sys
 import types
 
@@ -156,6 +157,21 @@ def test_a_second_try_is_the_last(
 def test_no_suite_at_all_is_a_failure(
         suite: types.ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(suite, monkeypatch) == 1
+
+
+def test_a_suite_that_hangs_may_end_its_boxes(
+        suite: types.ModuleType, tmp_path: pathlib.Path) -> None:
+    ended = tmp_path / "ended"
+    ready = tmp_path / "ready"
+    script = f"trap ': > {ended}; exit 1' TERM; : > {ready}; while :; do sleep 0.1; done"
+
+    for seconds in (1, 5, 25):  # on a busy machine the shell needs longer to start
+        with pytest.raises(subprocess.TimeoutExpired):
+            suite.finish(["sh", "-c", script], seconds)
+        if ready.exists():
+            break
+    assert ended.exists()
+    assert suite.finish(["sh", "-c", "exit 3"], 60) == 3
 
 
 def test_a_boxed_suite_boots_its_own_box(
