@@ -14,12 +14,12 @@ _LONG = 3000
 
 
 def prepare() -> None:
-    """Load what is needed, and stop udev.
+    """Load the required modules, and stop udev.
 
-    It would look at each disk, on the only processor, and keep it from going.
+    udev would examine each disk, and delay its removal, on the only processor.
     """
     run("udevadm", "control", "--exit")
-    # Else lvm and dmsetup say that udev runs and does not answer.
+    # Otherwise, lvm and dmsetup report that udev is running but does not answer.
     Path("/run/udev/control").unlink(missing_ok=True)
     os.environ["DM_DISABLE_UDEV"] = "1"
     run("modprobe", "null_blk", "nr_devices=0")
@@ -28,10 +28,10 @@ def prepare() -> None:
 
 
 def ssd(name: str, megabytes: int, micros: int, depth: int = 64) -> AbstractContextManager[str]:
-    """Make a disk with a volatile cache.
+    """Create a disk with a volatile cache.
 
-    :param micros: that each request takes; 0: none
-    :param depth: how many it has at a time
+    :param micros: time of each request; 0: none
+    :param depth: number of parallel requests
     """
     return null_block(name, size=megabytes, memory_backed=1, irqmode=2 if micros else 0,
                       completion_nsec=micros * 1000, submit_queues=1, hw_queue_depth=depth,
@@ -39,16 +39,16 @@ def ssd(name: str, megabytes: int, micros: int, depth: int = 64) -> AbstractCont
 
 
 def slow_disk(name: str, megabytes: int, micros: int) -> AbstractContextManager[str]:
-    """Make a disk that has one request at a time.
+    """Create a disk that executes one request at a time.
 
-    :param micros: that it takes, of any size
+    :param micros: time of a request of any size
     """
     return null_block(name, size=megabytes, memory_backed=1, irqmode=2,
                       completion_nsec=micros * 1000, submit_queues=1, hw_queue_depth=1)
 
 
 def sectors(megabytes: int) -> int:
-    """Return how many sectors so many MiB are."""
+    """Return the sectors of a number of MiB."""
     return megabytes * 2048
 
 
@@ -58,23 +58,23 @@ def linear(path: str, megabytes: int) -> str:
 
 
 def pool(path: str, megabytes: int, *options: object) -> AbstractContextManager[str]:
-    """Make a pool, /dev/mapper/pool, on a cache device.
+    """Create a pool, /dev/mapper/pool, on a cache device.
 
-    :param options: of its table, and their values
+    :param options: options of its table, with values
     """
     words = "".join(f" {word}" for word in ((len(options), *options) if options else ()))
     return mapped("pool", f"0 {sectors(megabytes)} vcache-pool {path}{words}")
 
 
 def volume(origin: str, megabytes: int, number: int = 1) -> AbstractContextManager[str]:
-    """Make a volume of the pool, in writeback mode; its tag has the same number."""
+    """Create a volume of the pool, in writeback mode; its tag has the same number."""
     name = "volume" if number == 1 else f"volume{number}"
     return mapped(name, f"0 {sectors(megabytes)} vcache writeback {origin} volume {number} 3 pool "
                   f"/dev/mapper/pool {number}", timeout=_LONG)
 
 
 def swap(name: str, table: str) -> None:
-    """Replace a table; what is on its way goes through the new one."""
+    """Replace a table. Pending requests use the new one."""
     run("dmsetup", "load", name, "--table", table)
     run("dmsetup", "suspend", "--noflush", "--nolockfs", name)
     run("dmsetup", "resume", name)
@@ -90,8 +90,8 @@ def fio_job(device: str, **options: object) -> list[str]:
 def fio_jobs(text: str, devices: str) -> list[dict[str, Any]]:
     """Return the figures of fio's jobs.
 
-    :param devices: for the message
-    :raises InsideError: if one failed
+    :param devices: for the error message
+    :raises InsideError: if a job failed
     """
     start = text.find("{")
     if start < 0:
@@ -105,6 +105,6 @@ def fio_jobs(text: str, devices: str) -> list[dict[str, Any]]:
 
 
 def fio(device: str, **options: object) -> dict[str, Any]:
-    """Run fio to its end and return its first job's figures."""
+    """Run fio to its end, and return the figures of its first job."""
     return fio_jobs(run("fio", "--output-format=json", *fio_job(device, **options),
                         timeout=_LONG), device)[0]

@@ -19,32 +19,32 @@ from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.spec import CachedRun
 
 _POLL_S = 0.002
-# How much longer than it took the wait for something may have been, as a part of it.
+# The measured time of a wait can be too long by this part of it.
 _ERROR = 0.05
-# Virtual seconds after which something hangs.
+# Virtual seconds after which a wait is considered hung.
 _LIMIT_S = 600
 
 
 def until(done: Callable[[], bool], what: str, limit: float = _LIMIT_S) -> float:
-    """Wait for something.
+    """Wait for a condition.
 
-    :param what: the text for the error
-    :returns: how long that took
+    :param what: text for the error message
+    :returns: duration of the wait
     :raises InsideError: if it takes longer than `limit` seconds
     """
     start = time.monotonic()
     while not done():
         if time.monotonic() > start + limit:
             raise InsideError(f"{what}: not within {limit:g} s")
-        # Each look takes the one processor some milliseconds from what is waited for.
+        # Each check takes the only processor for some milliseconds.
         time.sleep(max(_POLL_S, (time.monotonic() - start) * _ERROR))
     return time.monotonic() - start
 
 
 class Stack:
-    """A pool, and volumes on it whose tags have their numbers.
+    """A pool, and volumes on it. Each tag has the number of its volume.
 
-    :param layers: what is made goes with it
+    :param layers: removes the devices at its end
     """
 
     def __init__(self, layers: ExitStack) -> None:
@@ -54,7 +54,7 @@ class Stack:
         self._numbers: dict[int, DeviceNumber] = {}
 
     def add(self, number: int, origin: str, megabytes: int) -> str:
-        """Make a volume; return its path."""
+        """Create a volume; return its path."""
         path = self._layers.enter_context(boxed.volume(origin, megabytes, number))
         info = self.dm.info(Path(path).name)
         assert info is not None  # noqa: S101
@@ -72,11 +72,11 @@ class Stack:
                             cache_lanes=cache_lanes)
 
     def cached(self, number: int) -> list[CachedRun]:
-        """Return what the tag of a volume has in the cache, and how hot that is."""
+        """Return the cached blocks of a volume's tag, with their heat."""
         return self.client.cached(self._numbers[number], number)
 
     def prefetch(self, number: int, first_mb: int, megabytes: int) -> None:
-        """Bring a part of a volume into the cache, cold, and wait until it is there."""
+        """Prefetch a part of a volume, cold, and wait until it is in the cache."""
         runs = [CachedRun(boxed.sectors(first_mb), boxed.sectors(megabytes), 0)]
         self.client.prefetch(self._numbers[number], number, runs)
         end = time.monotonic() + _LIMIT_S
@@ -87,21 +87,21 @@ class Stack:
             time.sleep(20 * _POLL_S)
 
     def dirty(self, number: int) -> int:
-        """Return the sectors of a volume that its origin has not."""
+        """Return the sectors of a volume that are not on its origin."""
         name = "volume" if number == 1 else f"volume{number}"
         words = self.dm.status(name)[0].arguments.split()
         return int(words[words.index("cache") + 3])
 
     def pool(self) -> tuple[int, int]:
-        """Return the chunks of the pool, and how many have to leave."""
+        """Return the chunks of the pool, and the number still to be reclaimed."""
         words = self.dm.status("pool")[0].arguments.split()
         return int(words[2]), int(words[14])
 
 
 def latency(job: dict[str, Any]) -> dict[str, float]:
-    """Return how many requests a second fio's job had, and how long they took in us.
+    """Return the requests per second of fio's job, and their latency in us.
 
-    Only of what it had: reads, writes, fsyncs.
+    Only for the kinds of requests that it had: reads, writes, fsyncs.
     """
     found = {"per_s": job["read"]["iops"] + job["write"]["iops"]}
     for name, part in (("read", job["read"]["clat_ns"]), ("write", job["write"]["clat_ns"]),
@@ -115,7 +115,7 @@ def latency(job: dict[str, Any]) -> dict[str, float]:
 
 
 def _requests(path: str) -> int:
-    """Return how many reads and writes a disk has done."""
+    """Return the number of reads and writes of a disk."""
     number = os.stat(path).st_rdev
     words = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/stat").read_text().split()
     return int(words[0]) + int(words[4])
@@ -123,10 +123,10 @@ def _requests(path: str) -> int:
 
 @contextmanager
 def busy(path: str, into: dict[str, float], **options: object) -> Iterator[None]:
-    """Have a load on a volume for a while, and note what it has waited for.
+    """Run a load on a volume for the duration of the context, and record its latencies.
 
     :param into: see :func:`latency`
-    :param options: of fio
+    :param options: options of fio
     """
     found: dict[str, dict[str, float]] = {}
     with busy_all({"load": (path, options)}, found):
@@ -137,7 +137,7 @@ def busy(path: str, into: dict[str, float], **options: object) -> Iterator[None]
 @contextmanager
 def busy_all(loads: Mapping[str, tuple[str, Mapping[str, object]]],
              into: dict[str, dict[str, float]]) -> Iterator[None]:
-    """Have several loads at a time, from one fio: a name, and on which volume, and its options."""
+    """Run several loads at a time with one fio: names, volumes and options."""
     command = ["fio", "--output-format=json"]
     for name, (path, options) in loads.items():
         command += boxed.fio_job(path, **{"name": name, "group_reporting": 0, **options,
@@ -163,7 +163,7 @@ def busy_all(loads: Mapping[str, tuple[str, Mapping[str, object]]],
 
 
 def _end(process: subprocess.Popen[str], names: str) -> str:
-    """Have fio end; return its output."""
+    """Stop fio; return its output."""
     process.send_signal(signal.SIGINT)
     try:
         return process.communicate(timeout=_LIMIT_S)[0]

@@ -6,14 +6,14 @@ import lzma
 import os
 from pathlib import Path
 
-#: Where they are, and in expected/ what independent programs say of them.
+#: Folder of the traces; expected/ contains the results of independent programs.
 TRACES = Path(os.environ.get(
     "VCACHE_TRACES", Path(__file__).resolve().parents[1].parent / "shared" / "traces"))
 SUFFIX = ".csv.xz"
 
 
 def read(path: Path) -> tuple[array.array, bytearray]:
-    """Return the blocks of 4 KiB that a trace accesses, and for each 1 if it is written."""
+    """Return the 4 KiB blocks that a trace accesses, and for each access 1 if it is a write."""
     blocks, written = array.array("Q"), bytearray()
     with lzma.open(path, "rt") as file:
         for line in file:

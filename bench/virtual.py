@@ -10,9 +10,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def built(name: str) -> tuple[str, Path]:
-    """Return the kernel's release and the module for it.
+    """Return the kernel release and the module for it.
 
-    :param name: the benchmark, for its message
+    :param name: name of the benchmark, for error messages
     """
     release = kernels.select(kernels.default())
     module = ROOT / "build" / "module" / release / "dm-vcache.ko"
@@ -24,8 +24,8 @@ def built(name: str) -> tuple[str, Path]:
 def run(name: str, release: str, command: Sequence[str], *, memory: str, timeout: float) -> None:
     """Run a command in a box whose clock counts instructions.
 
-    :param name: the benchmark, for its message
-    :param memory: of the box, as QEMU takes it
+    :param name: name of the benchmark, for error messages
+    :param memory: memory of the box, in the format of QEMU
     :param timeout: seconds of real time, on a machine that is neither slow nor busy
     :raises SystemExit: if the box or the command fails
     """

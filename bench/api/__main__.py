@@ -37,13 +37,13 @@ from tests.openstack_api.cloud import Cloud
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "build" / "bench" / "api.json"
 STEPS = (10, 100, 1000)
-FLEET = 250  # hosts in a process
+FLEET = 250  # hosts per process
 LISTS, CHANGES = 100, 50
 STEADY_SECONDS, FLOOD_SECONDS = 30, 10
 
 
 class DefaultCloud(Cloud):
-    """With vcache-api as it is by default."""
+    """vcache-api with its default configuration."""
 
     api_options = ""
 
@@ -62,7 +62,7 @@ class Fleet:
             self.answer()
 
     def tell(self, command: str) -> None:
-        """Give a command."""
+        """Send a command."""
         assert self._process.stdin
         self._process.stdin.write(command + "\n")
         self._process.stdin.flush()
@@ -77,9 +77,9 @@ class Fleet:
         return json.loads(line)
 
     def close(self) -> None:
-        """End it."""
+        """Stop the process."""
         assert self._process.stdin
-        with contextlib.suppress(BrokenPipeError):  # it has ended
+        with contextlib.suppress(BrokenPipeError):  # it has exited
             self._process.stdin.close()
         try:
             self._process.wait(30)
@@ -91,7 +91,7 @@ class Fleet:
 class Bench:
     """The cloud and its hosts.
 
-    :param cloud: without hosts
+    :param cloud: the cloud, without hosts
     """
 
     def __init__(self, cloud: Cloud) -> None:
@@ -100,7 +100,7 @@ class Bench:
         self.fleets: list[Fleet] = []
 
     def grow(self, count: int) -> None:
-        """Have so many hosts, all of them known to all processes of the API."""
+        """Start hosts until there are `count`; wait until all processes of the API know them."""
         for number in range(self.count, count):
             self._register(node_name(number))
         while self.count < count:
@@ -111,7 +111,7 @@ class Bench:
         self.await_all()
 
     def _register(self, node: str) -> None:
-        """Make what Placement has of a host: two providers, ours with our trait."""
+        """Create a host's providers in Placement: its root, and ours with our trait."""
         root = self.cloud.compute_node(node)
         ours = str(uuid.uuid4())
         self._placement("PUT", f"/traits/{names.OWNER}")
@@ -127,20 +127,20 @@ class Bench:
         return answer
 
     def get(self, path: str) -> Any:
-        """Ask the API."""
+        """Send a GET request to the API."""
         answer = self.cloud.ask("GET", path)
         if answer.status_code != 200:
             raise RuntimeError(f"vcache-api: GET {path}: {answer.status_code} {answer.text}")
         return answer.json()
 
     def await_all(self, seconds: float = 600.0) -> None:
-        """Wait until several answers in a row, so of all processes, have all hosts up."""
+        """Wait until several responses in a row, so of all processes, show all hosts as up."""
         def all_up() -> bool:
             for _ in range(6):
                 try:
                     found = self.get("/v1/hosts")["hosts"]
                 except requests.RequestException:
-                    return False  # it starts, or has no time
+                    return False  # it is starting, or busy
                 if sum(item["state"] == "up" for item in found) != self.count:
                     return False
             return True
@@ -148,7 +148,7 @@ class Bench:
         wait_for(all_up, f"{self.count} hosts are up", seconds)
 
     def lists(self) -> dict[str, dict[str, float]]:
-        """Return the milliseconds of lists, in turn with Placement's."""
+        """Return the milliseconds of lists, alternating with Placement's."""
         placement = f"/resource_providers?required={names.OWNER}"
         found = self._placement("GET", placement).json()["resource_providers"]
         if len(found) != self.count:
@@ -184,13 +184,13 @@ class Bench:
         return measured({"override": change}, CHANGES)["override"]
 
     def casts(self) -> int:
-        """Return how many reports all hosts have sent."""
+        """Return the number of reports that all hosts have sent."""
         for fleet in self.fleets:
             fleet.tell("casts")
         return sum(fleet.answer() for fleet in self.fleets)
 
     def steady(self) -> dict[str, float]:
-        """Return what goes through RabbitMQ, and what that takes, while nothing is asked for."""
+        """Return RabbitMQ's message rates and the processor time without requests."""
         casts, messages, busy, start = (self.casts(), self.messages(), self.cpu_seconds(),
                                         time.monotonic())
         time.sleep(STEADY_SECONDS)
@@ -203,7 +203,7 @@ class Bench:
         return {name: round(value, 2) for name, value in found.items()}
 
     def flood(self) -> dict[str, float]:
-        """Return how many reports a second the API takes, if hosts send all they can."""
+        """Return the rate of reports that the API processes if hosts send without pause."""
         start = time.monotonic()
         for fleet in self.fleets:
             fleet.tell(f"flood {FLOOD_SECONDS}")
@@ -218,8 +218,8 @@ class Bench:
     def restart(self) -> float | None:
         """Return the seconds from the start of the API until it knows all hosts.
 
-        None: not within five minutes. Then it is this machine that cannot answer for all
-        hosts at once, as they are asked to.
+        None: not within five minutes. In this case, the machine cannot answer for all hosts
+        at once.
         """
         self.cloud.api.stop()
         self.cloud.api.start()
@@ -231,15 +231,15 @@ class Bench:
         return round(time.monotonic() - start, 2)
 
     def messages(self) -> dict[str, int]:
-        """Return RabbitMQ's counters of messages since it has started."""
+        """Return RabbitMQ's counters of messages since its start."""
         text = self.cloud.rabbit.control("eval", "rabbit_global_counters:overview().")
         return {name: sum(int(value) for value in re.findall(rf"messages_{name}_total *=> *(\d+)",
                                                              text))
                 for name in ("received", "delivered")}
 
     def backlog(self) -> int:
-        """Return how many messages wait for processes of the API."""
-        # Not the notifications, which nobody takes here, nor queues of processes that have ended.
+        """Return the number of messages that wait for processes of the API."""
+        # Without notifications, which have no consumer here, and queues of stopped processes.
         text = self.cloud.rabbit.control("--quiet", "list_queues", "--no-table-headers",
                                          "name", "messages", "consumers")
         queues = [line.split() for line in text.splitlines()]
@@ -247,13 +247,13 @@ class Bench:
                    if name.startswith(api_side.TOPIC) and consumers != "0")
 
     def processes(self) -> dict[str, list[int]]:
-        """Return the numbers of the API's workers and of the broker's virtual machine."""
+        """Return the process IDs of the API's workers and of the broker's virtual machine."""
         return {"api": children(self.cloud.api.pid),
                 "rabbitmq": [pid for pid in everyone_below(self.cloud.rabbit.pid)
                              if "beam" in Path(f"/proc/{pid}/comm").read_text()]}
 
     def cpu_seconds(self) -> dict[str, float]:
-        """Return the processor time that they have taken."""
+        """Return the processor time of these processes."""
         def ticks(pid: int) -> int:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             return int(fields[11]) + int(fields[12])
@@ -262,19 +262,19 @@ class Bench:
                 for name, pids in self.processes().items()}
 
     def memory(self) -> dict[str, int]:
-        """Return MiB of memory: of one process of the API, the larger one; of the broker."""
+        """Return MiB of memory: of the larger process of the API, and of the broker."""
         found = {name: [pss_mib(pid) for pid in pids] for name, pids in self.processes().items()}
         return {"api_process_mib": max(found["api"]), "rabbitmq_mib": sum(found["rabbitmq"])}
 
 
 def measured(actions: dict[str, Callable[[], object]], runs: int) -> dict[str, dict[str, float]]:
-    """Return median and 99th percentile of the milliseconds of each, in turn."""
+    """Return median and 99th percentile of the milliseconds of each, called alternately."""
     taken: dict[str, list[float]] = {name: [] for name in actions}
     for run in range(runs + 4):
         for name, action in actions.items():
             start = time.perf_counter()
             action()
-            if run >= 4:  # the first of each process fill caches
+            if run >= 4:  # the first calls of each process fill caches
                 taken[name].append((time.perf_counter() - start) * 1000)
     return {name: {"p50_ms": round(statistics.median(times), 2),
                    "p99_ms": round(statistics.quantiles(times, n=100, method="inclusive")[98], 2)}
@@ -282,18 +282,18 @@ def measured(actions: dict[str, Callable[[], object]], runs: int) -> dict[str, d
 
 
 def children(pid: int) -> list[int]:
-    """Return the processes that a process has started."""
+    """Return the child processes of a process."""
     return [int(found) for task in Path(f"/proc/{pid}/task").iterdir()
             for found in (task / "children").read_text().split()]
 
 
 def everyone_below(pid: int) -> list[int]:
-    """Return a process and all below it."""
+    """Return a process and all of its descendants."""
     return [pid, *(found for child in children(pid) for found in everyone_below(child))]
 
 
 def measure(bench: Bench, count: int) -> dict[str, Any]:
-    """Measure everything with so many hosts, and print it as it comes."""
+    """Measure everything with a number of hosts, and print the results."""
     start = time.monotonic()
     bench.grow(count)
     print(f"{count} hosts, after {time.monotonic() - start:.0f} s", flush=True)
@@ -318,8 +318,8 @@ def main() -> int:
     steps = sorted(parser.parse_args().hosts)
     for name in [name for name in os.environ if name.startswith("OS_")]:
         del os.environ[name]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # nothing may go on running
-    # A broker that may not have so many connections makes its clients wait.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # stop all processes
+    # A broker without enough file descriptors makes its clients wait.
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     if hard < 4 * steps[-1]:

@@ -41,7 +41,7 @@ def node_name(number: int) -> str:
 
 
 def instance_number(host: int, number: int) -> int:
-    """Return the number by which an instance's UUID is made."""
+    """Return the number from which an instance's UUID is derived."""
     return host * 1000 + number + 1
 
 
@@ -49,7 +49,7 @@ class Fleet:
     """The hosts of this process.
 
     :param bus: URL of RabbitMQ
-    :param numbers: of the hosts
+    :param numbers: numbers of the hosts
     """
 
     def __init__(self, bus: str, numbers: range) -> None:
@@ -66,7 +66,7 @@ class Fleet:
         self._servers = [messaging.get_rpc_server(
             transport, messaging.Target(topic=host_side.TOPIC, server=host.node),
             [Endpoint(host)]) for host in self._hosts]
-        # As many hosts would not all look at the same moment.
+        # Real hosts would not all poll at the same moment.
         self._due = [(time.monotonic() + random.uniform(0, self._interval), host)
                      for host in self._hosts]
 
@@ -83,7 +83,7 @@ class Fleet:
             self._count += 1
 
     def start(self) -> None:
-        """Have all of them run."""
+        """Start all hosts."""
         for server in self._servers:
             server.start()
         threading.Thread(target=self._look, daemon=True).start()
@@ -99,12 +99,12 @@ class Fleet:
 
     @property
     def casts(self) -> int:
-        """Return how many reports have been sent."""
+        """Return the number of reports sent."""
         with self._lock:
             return self._count
 
     def flood(self, seconds: float) -> int:
-        """Report without a pause; return how often."""
+        """Send reports without pause; return their number."""
         before, end = self.casts, time.monotonic() + seconds
 
         def work(part: list[Host]) -> None:
@@ -135,7 +135,7 @@ def main() -> None:
         words = line.split()
         answer = fleet.flood(float(words[1])) if words[0] == "flood" else fleet.casts
         print(json.dumps(answer), flush=True)
-    # A thousand servers would take long to end, and have nothing to lose.
+    # Stopping a thousand servers would take long, and they have no state to lose.
     os._exit(0)
 
 

@@ -28,14 +28,14 @@ METHOD = ("fio psync in QEMU icount shift=0 (1 ns an instruction), one CPU; SSD:
 
 
 def record(raw: Path, module: Path, release: str, stack: str, tenants: int) -> list[Result]:
-    """Run all loads on one stack, in a box of its own."""
+    """Run all loads on one stack, in a separate box."""
     virtual.run("bench-cache", release, ["sh", "bench/cache/loads.sh", str(raw), str(module),
                                          str(tenants), stack], memory="4G", timeout=7200)
     return [result.read(raw, stack, load, tenants) for load in LOADS]
 
 
 def table(results: list[Result]) -> str:
-    """Return the figures as people read them."""
+    """Return the figures as text."""
     lines = [f"{'load':11}{'stack':14}{'operations/s each':>34}{'missed':>8}"
              f"{'fsync p50/p99/max us':>24}{'SSD KiB a write':>16}{'FLUSH':>7}"]
     for run in sorted(results, key=lambda run: (run.of, LOADS.index(run.load))):

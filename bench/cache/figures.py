@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from bench.peers.result import Result, Tenant
 
 US = "vcache"
-# The load and the number of tenants that the summary is of.
+# The load and the number of tenants of the summary.
 _LOAD, _TENANTS = "mixed", 4
 
 DEFINITIONS = {
@@ -21,17 +21,17 @@ DEFINITIONS = {
 
 
 def operations(tenant: Tenant) -> float:
-    """Return reads and writes a second."""
+    """Return reads and writes per second."""
     return tenant.reads + tenant.writes
 
 
 def total(run: Result) -> float:
-    """Return reads and writes a second of all tenants."""
+    """Return reads and writes per second of all tenants."""
     return sum(operations(one) for one in run.tenants)
 
 
 def missed(run: Result) -> float:
-    """Return requests for reading that the slow disk got for each read of a tenant."""
+    """Return the number of read requests to the slow disk per read of a tenant."""
     return run.disk_reads / max(1.0, sum(one.reads for one in run.tenants) * run.seconds)
 
 
@@ -42,16 +42,16 @@ def find(runs: Sequence[Result], stack: str, load: str, tenants: int) -> Result:
 
 
 def loss(runs: Sequence[Result], stack: str, tenants: int) -> float:
-    """Return what tenant 1 loses when it has neighbours, in percent; negative: it gains."""
+    """Return the loss of tenant 1 with neighbours, in percent; negative: a gain."""
     alone = find(runs, stack, "alone", tenants)
     among = find(runs, stack, "neighbours", tenants)
     return 100 * (1 - among.tenants[0].reads / alone.tenants[0].reads)
 
 
 def summary(runs: Sequence[Result]) -> dict[str, object]:
-    """Return the figures that have an aim, and the same of the peers.
+    """Return the figures that have an aim, and those of the peers.
 
-    :param runs: ours, and those of one peer at least
+    :param runs: our runs, and those of at least one peer
     """
     stacks = list(dict.fromkeys(run.stack for run in runs))
     peers = [stack for stack in stacks if stack != US]

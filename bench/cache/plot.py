@@ -23,7 +23,7 @@ _PANELS = (("reads", "all read"), ("mixed", "tenant 1 writes and syncs"),
 
 
 def draw(runs: Sequence[Result], path: Path) -> None:
-    """Draw the runs of the most tenants into a PNG."""
+    """Draw the runs with the most tenants to a PNG file."""
     of = max(run.of for run in runs)
     stacks = list(dict.fromkeys(run.stack for run in runs))
     figure, axes = plt.subplots(1, len(_PANELS), figsize=(12, 4), layout="constrained")

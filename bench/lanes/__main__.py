@@ -19,7 +19,7 @@ OUT = virtual.ROOT / "build" / "bench"
 
 
 def measure(raw: Path, loads: list[str]) -> tuple[str, list[dict[str, Any]]]:
-    """Return the kernel's release and what was measured."""
+    """Return the kernel release and the measurements."""
     release, _ = virtual.built("bench-lanes")
     raw.parent.mkdir(parents=True, exist_ok=True)
     raw.unlink(missing_ok=True)
@@ -35,7 +35,7 @@ def _waits(one: dict[str, float], name: str) -> str:
 
 
 def table(runs: list[dict[str, Any]]) -> str:
-    """Return the figures as people read them."""
+    """Return the figures as text."""
     lines = [f"{'load':6}{'phase':8}{'wm %':>5}{'hot % mean/end':>16}{'own hits %':>11}"
              f"{'hot in own %':>13}{'moved MiB':>10}{'hit %':>7}{'reads/s':>9}"
              f"{'read p50 / p99 us':>19}{'fsync':>12}   neighbour:"

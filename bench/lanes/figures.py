@@ -26,15 +26,15 @@ DEFINITIONS = {
 
 
 def ratio(sample: dict[str, float], name: str = "owner") -> float:
-    """Return how much of what a tag has in shared lanes is hot."""
+    """Return the hot part of a tag's data in shared lanes."""
     return sample[f"{name}_hot"] / max(sample[f"{name}_shared"], 1)
 
 
 def under_since(over: list[dict[str, float]], watermark: float) -> float | None:
-    """Return when the ratio of tag 1 came under a watermark for good.
+    """Return the time since which the ratio of tag 1 has been below a watermark.
 
     :param watermark: percent
-    :returns: seconds; None: it did not
+    :returns: seconds; None: it is not
     """
     since = None
     for sample in over:
@@ -46,11 +46,11 @@ def under_since(over: list[dict[str, float]], watermark: float) -> float | None:
 
 
 def own_part(over: list[dict[str, float]]) -> float | None:
-    """Return what part of tag 1's hits came from its own lane.
+    """Return the part of tag 1's hits that its dedicated lane served.
 
-    Copies are read from there as well: what was read while some were made says nothing.
+    Copies are read from there too, so reads during a migration are not counted.
 
-    :returns: None: there is no such time, or nothing was read
+    :returns: None: there is no such time, or there were no reads
     """
     hits = read = 0.0
     for before, after in itertools.pairwise(over):
@@ -61,7 +61,7 @@ def own_part(over: list[dict[str, float]]) -> float | None:
 
 
 def add(run: dict[str, Any]) -> None:
-    """Add to a run and its phases what follows from the samples."""
+    """Add to a run and its phases the figures derived from the samples."""
     over = run["over"]
     run["under_s"] = under_since(over, settings.WATERMARK)
     for phase in run["phases"]:
@@ -92,7 +92,7 @@ def _waits(phase: dict[str, Any]) -> dict[str, float]:
 
 
 def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what is looked at first."""
+    """Return the main figures."""
     found: dict[str, Any] = {"watermark": settings.WATERMARK}
     for run in runs:
         last = run["phases"][-1]

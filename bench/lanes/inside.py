@@ -30,7 +30,7 @@ _SYNCS: dict[str, object] = {"ioengine": "psync", "rw": "randwrite", "bs": "4k",
 class Ssd:
     """The cache device: an SSD for each lane.
 
-    :param layers: what is made goes with it
+    :param layers: removes the devices at its end
     """
 
     def __init__(self, layers: ExitStack) -> None:
@@ -40,7 +40,7 @@ class Ssd:
         self.megabytes = sum(self.sizes.values())
 
     def lines(self) -> list[Line]:
-        """Return the table of both, one behind the other."""
+        """Return the table that concatenates both."""
         found, start = [], 0
         for name, path in self.parts.items():
             length = boxed.sectors(self.sizes[name])
@@ -49,16 +49,16 @@ class Ssd:
         return found
 
     def moved(self, lane: str) -> tuple[int, int]:
-        """Return the bytes that were read from a lane, and written to it."""
+        """Return the bytes read from a lane and written to it."""
         words = Path(f"/sys/block/{Path(self.parts[lane]).name}/stat").read_text().split()
         return int(words[2]) * 512, int(words[6]) * 512
 
 
 class Run:
-    """A pool with two tags on it: one with a lane of its own, one without.
+    """A pool with two tags: one with a dedicated lane, one without.
 
-    :param layers: what is made goes with it
-    :param watermark: of the pool
+    :param layers: removes the devices at its end
+    :param watermark: watermark of the pool
     """
 
     def __init__(self, layers: ExitStack, watermark: int) -> None:
@@ -83,7 +83,7 @@ class Run:
         self.over: list[dict[str, float]] = []
 
     def fill(self) -> None:
-        """Give both what they have at first."""
+        """Load the initial data of both tags."""
         self.stack.change(_OWNER, cache_lanes=1 << 1)
         self.stack.prefetch(_NEIGHBOUR, 0, settings.NEIGHBOUR_MB)
         self.stack.prefetch(_OWNER, 0, settings.OWN_FILL_MB)
@@ -91,7 +91,7 @@ class Run:
         self.start = time.monotonic()
 
     def sample(self) -> None:
-        """Note what is where, and how much of it is hot."""
+        """Record the placement of blocks and the number of hot ones."""
         noted = {"at": time.monotonic() - self.start}
         for number, name in ((_OWNER, "owner"), (_NEIGHBOUR, "neighbour")):
             tag = self.stack.tag(number)
@@ -105,14 +105,14 @@ class Run:
         self.over.append(noted)
 
     def hot(self) -> dict[str, int]:
-        """Return how many of the owner's blocks are hot, and how many of these are its own."""
+        """Return the number of the owner's hot blocks, and of those in its dedicated lane."""
         everywhere = sum(run.len * 512 // _BLOCK for run in self.stack.cached(_OWNER)
                          if run.heat >= settings.HOT)
         shared = self.stack.tag(_OWNER).cache_hot_bytes // _BLOCK
         return {"hot": everywhere, "hot_own": everywhere - shared}
 
     def phase(self, what: Phase) -> dict[str, Any]:
-        """Have the load of a phase, and that of the neighbour; return what they waited for."""
+        """Run the load of a phase and that of the neighbour; return their latencies."""
         found: dict[str, Any] = {"name": what.name}
         loads: dict[str, tuple[str, dict[str, object]]] = {
             "owner": (self.paths[_OWNER], {
@@ -147,7 +147,7 @@ def run(load: str, watermark: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure all."""
+    """Run all measurements."""
     parser = argparse.ArgumentParser(prog="python -m bench.lanes.inside", description=__doc__)
     parser.add_argument("out", type=Path, help="the file to write to")
     parser.add_argument("loads", nargs="*", help="some of the loads")

@@ -16,14 +16,14 @@ _NAMES = {settings.WATERMARK: f"watermark {settings.WATERMARK} %", settings.NEVE
 
 
 def _served(over: list[dict[str, float]], span: int = 5) -> tuple[list[float], list[float]]:
-    """Return when, and what part of tag 1's hits came from its own lane, over some samples."""
+    """Return the times and the part of tag 1's hits from its dedicated lane, over some samples."""
     parts = [figures.own_part(over[at - span:at + 1]) for at in range(span, len(over))]
     return ([sample["at"] for sample in over[span:]],
             [math.nan if part is None else 100 * part for part in parts])
 
 
 def draw(runs: list[dict[str, Any]], path: Path) -> None:
-    """Draw all of it into a PNG."""
+    """Draw everything to a PNG file."""
     loads = list(dict.fromkeys(run["load"] for run in runs))
     figure, axes = plt.subplots(3, len(loads), figsize=(4 * len(loads), 9), sharex="col",
                                 squeeze=False, layout="constrained")

@@ -3,37 +3,37 @@
 
 from typing import NamedTuple
 
-# The cache device is two SSDs, one behind the other: a lane is one of them. Each does one
-# request at a time, as a channel does, and that takes so long; so does the slow disk of a tag.
+# The cache device consists of two SSDs, concatenated; each is a lane. Like a channel, each
+# executes one request at a time, with this time per request. The slow disk of a tag does the same.
 SSD_US = 250
 SLOW_US = 4000
 
-# MiB of the lane that all have, and of the one that is tag 1's own. They are small, and so are
-# the chunks: there are as many as a large cache would have for as many requests a second.
+# MiB of the shared lane, and of tag 1's dedicated lane. They are small, and so are the chunks: the
+# number of chunks is that of a large cache with correspondingly more requests per second.
 SHARED_MB = 32
 OWN_MB = 16
 CHUNK_KIB = 256
 
-# The watermark: hot and cold change places above it; 100: never.
+# The watermark: above it, hot and cold blocks are exchanged; 100: never.
 WATERMARK = 20
 NEVER = 100
 
-# MiB that tag 1 has in the cache, cold, when the load begins: what comes first fills its own
-# lane, but for the part that is kept free; the rest is in the shared one.
+# MiB that tag 1 has in the cache, cold, when the load begins. The first blocks fill its dedicated
+# lane, except for the part that is kept free. The rest is in the shared lane.
 OWN_FILL_MB = 13
 SHARED_FILL_MB = 11
-# Its disk.
+# MiB of its disk.
 DISK_MB = 48
 
 
 class Phase(NamedTuple):
-    """What tag 1 reads, and for how long.
+    """The reads of tag 1, and their duration.
 
-    :param name: of the phase
-    :param first_mb: where on its disk
-    :param megabytes: and how much of it
-    :param seconds: virtual ones
-    :param options: of fio, more than that
+    :param name: name of the phase
+    :param first_mb: first MiB on its disk
+    :param megabytes: number of MiB
+    :param seconds: virtual seconds
+    :param options: additional options of fio
     """
 
     name: str
@@ -46,9 +46,9 @@ class Phase(NamedTuple):
 _ZIPF = (("random_distribution", "zipf:0.9"),)
 _LOOP = (("bs", "128k"),)
 
-# What is hot moves to what lies in the shared lane; all that is cached is read evenly; more
-# than is cached with a Zipf distribution; more than is cached in a loop: each pass in another
-# order, so that none of it is sequential.
+# shift: the hot range moves to the data in the shared lane. even: uniform reads of all cached
+# data. zipf: a Zipf distribution over more data than fits. loop: a loop over more data than fits,
+# each pass in another order, so that no part of it is sequential.
 LOADS = {
     "shift": (Phase("before", 0, OWN_FILL_MB, 3), Phase("while", OWN_FILL_MB, SHARED_FILL_MB, 12),
               Phase("after", OWN_FILL_MB, SHARED_FILL_MB, 4)),
@@ -60,12 +60,13 @@ LOADS = {
 
 # Tag 2 has shared lanes only, and reads so many MiB, all in the cache.
 NEIGHBOUR_MB = 8
-# Both write 4 KiB with an fsync each, so often in a second, to so many MiB behind what they read.
+# Both tags write 4 KiB with an fsync each, at this rate, to so many MiB behind the range that they
+# read.
 SYNCED_MB = 1
 SYNCS_PER_S = 50
 
-# The ratio is looked at so often.
+# Interval between samples of the ratio.
 SAMPLE_S = 0.1
 
-# A block is hot that was read so often since it came where it is.
+# A block is hot if it was read so often since it came to its place.
 HOT = 2

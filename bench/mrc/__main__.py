@@ -32,7 +32,7 @@ Blocks = array.array  # of "Q"
 
 
 def build() -> Path:
-    """Compile what measures, as make tools compiles vcache-mrc."""
+    """Compile the measuring program, as make tools compiles vcache-mrc."""
     program = WORK / "measure"
     subprocess.run(["cc", "-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-o",
                     program, HERE / "measure.c", ROOT / "native" / "core" / "shards.c"],
@@ -41,7 +41,7 @@ def build() -> Path:
 
 
 def simulator() -> str | None:
-    """Return a Python that has libcachesim, or nothing when there is none to be had."""
+    """Return a Python with libcachesim, or None if it is not available."""
     given = os.environ.get("VCACHE_LIBCACHESIM")
     if given:
         return given
@@ -58,7 +58,7 @@ def simulator() -> str | None:
 
 
 def expected() -> dict[str, dict[int, int]]:
-    """Return the misses that independent programs agree on, by trace and size."""
+    """Return the misses on which independent programs agree, by trace and size."""
     found: dict[str, dict[int, int]] = {}
     with (TRACES / "expected" / "lru_mrc_4k.csv").open() as file:
         for row in csv.DictReader(file):
@@ -68,7 +68,7 @@ def expected() -> dict[str, dict[int, int]]:
 
 
 def traces() -> Iterator[tuple[str, Blocks, dict[int, int] | None]]:
-    """Yield name, blocks and known misses of each trace: real ones, then made ones (None)."""
+    """Yield name, blocks and known misses of each trace: real ones, then synthetic ones (None)."""
     if (TRACES / "expected").is_dir():
         known = expected()
         for path in sorted(TRACES.glob("*" + SUFFIX)):
@@ -82,9 +82,9 @@ def traces() -> Iterator[tuple[str, Blocks, dict[int, int] | None]]:
 
 
 def simulate(python: str, blocks: Blocks, size: int) -> dict[str, Any]:
-    """Return what libCacheSim's LRU says and takes."""
+    """Return the result and the time of libCacheSim's LRU."""
     path = WORK / "trace.bin"
-    # Little-endian, as the numbers of arrays are on all machines that run this.
+    # Little-endian, like the numbers of arrays on all supported machines.
     with path.open("wb") as file:
         for block in blocks:
             file.write(bytes(4) + block.to_bytes(8, "little") + b"\1\0\0\0" + b"\xfe" + b"\xff" * 7)
@@ -96,9 +96,9 @@ def simulate(python: str, blocks: Blocks, size: int) -> dict[str, Any]:
 
 def measure(program: Path, python: str | None, blocks: Blocks,
             known: dict[int, int] | None) -> dict[str, Any]:
-    """Return what is published of one trace.
+    """Return the published figures of a trace.
 
-    :param known: misses by size that are known of a real trace; None: it is made
+    :param known: known misses of a real trace, by size; None: it is synthetic
     """
     real, known = known is not None, known or {}
     footprint = len(set(blocks))
@@ -132,7 +132,7 @@ def measure(program: Path, python: str | None, blocks: Blocks,
 
 
 def summary(found: dict[str, Any]) -> dict[str, Any]:
-    """Return the figures of all traces that are real."""
+    """Return the figures of all real traces."""
     real = [one for one in found.values() if one["real"]]
     large = [one for one in real if one["footprint"] >= settings.LARGE_BLOCKS]
     if not large:
@@ -147,7 +147,7 @@ def summary(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def table(found: dict[str, Any], total: dict[str, Any]) -> str:
-    """Return the figures as people read them."""
+    """Return the figures as text."""
     lines = [f"{'trace':26}{'accesses':>10}{'blocks':>9}{'wrong':>8}{'error':>9}{'worst':>9}"
              f"{'point':>8}{'sampled':>9}{'exact':>7}{'LRU':>7}"]
     for name, one in found.items():

@@ -13,7 +13,7 @@ _COLUMNS = 5
 
 
 def draw(found: dict[str, Any], path: Path) -> None:
-    """Draw all of it into a PNG."""
+    """Draw everything to a PNG file."""
     rows = -(-len(found) // _COLUMNS)
     figure, axes = plt.subplots(rows, _COLUMNS, figsize=(3 * _COLUMNS, 2.4 * rows),
                                 layout="constrained", squeeze=False, sharey=True)

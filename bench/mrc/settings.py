@@ -8,9 +8,9 @@ from collections.abc import Callable
 POINTS = 100
 SALTS = 4
 RUNS = 3
-#: As vcache-mrc has it by default.
+#: The default of vcache-mrc.
 SAMPLES = 8192
-#: From here on a trace is one of the large ones: it is sampled thinly.
+#: A trace with at least so many blocks is large, so its sample is sparse.
 LARGE_BLOCKS = 100_000
 #: Size of the cache that libCacheSim simulates, as a part of the blocks in the trace.
 SIMULATED = 0.1
@@ -26,8 +26,8 @@ def _zipf() -> list[int]:
     return [places[int(300_000 ** chance.random()) - 1] for _ in range(1_000_000)]
 
 
-#: What no trace has, some of it made to be hard for a stratified sample: a cliff at the end of
-#: the curve, in strides that the steps in a group follow badly, or with one block to a group.
+#: Synthetic traces, some of them difficult for a stratified sample: a cliff at the end of the
+#: curve, with strides that do not fit the steps in a group, or with one block per group.
 MADE: dict[str, Callable[[], list[int]]] = {
     "loop": lambda: _loop(1),
     "loop, every 8th block": lambda: _loop(8),

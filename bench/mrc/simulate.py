@@ -14,12 +14,13 @@ import libcachesim  # type: ignore[import-not-found]  # not in .venv, see requir
 
 
 def main() -> None:
-    """Print miss ratio, and seconds of CPU time."""
+    """Print the miss ratio, and the seconds of CPU time."""
     trace, blocks, runs = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     seconds, ratio = [], 0.0
     for _ in range(runs):
         reader = libcachesim.TraceReader(trace, libcachesim.TraceType.ORACLE_GENERAL_TRACE)
-        # Its hash table as large as the cache: with the default, 2^24, it is a fifth as fast.
+        # Use a hash table of the size of the cache. With the default, 2^24, it is five times
+        # slower.
         cache = libcachesim.LRU(blocks, hashpower=max(blocks.bit_length(), 10))
         start = time.process_time()
         ratio = cache.process_trace(reader)[0]

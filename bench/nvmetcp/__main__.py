@@ -23,7 +23,7 @@ LOADS = tuple(f"{direction}-{depth}" for direction in ("read", "write") for dept
 
 
 def fio(path: pathlib.Path) -> dict[str, float]:
-    """Return the speed that fio saw, times in virtual ns.
+    """Return the speed measured by fio, with times in virtual ns.
 
     :param path: its JSON file, NAME-DIRECTION-DEPTH.json
     """
@@ -50,7 +50,7 @@ def measure(raw: pathlib.Path, release: str) -> None:
 
 
 def report(raw: pathlib.Path, release: str) -> dict[str, object]:
-    """Collect what fio wrote; a ratio above 1 is a win of ours."""
+    """Collect fio's results. A ratio above 1 means that vcache-ssd is faster."""
     figures = {target: {load: fio(raw / f"{target}-{load}.json") for load in LOADS}
                for target in TARGETS}
     ratios = {load: figures["vcache"][load]["iops"] / figures["nvmet"][load]["iops"]
@@ -67,7 +67,7 @@ def report(raw: pathlib.Path, release: str) -> dict[str, object]:
 
 
 def table(figures: dict[str, object]) -> str:
-    """Return the figures as people read them."""
+    """Return the figures as text."""
     targets, ratios = figures["targets"], figures["iops_ratio"]
     assert isinstance(targets, dict) and isinstance(ratios, dict)  # noqa: S101
     lines = [f"{'':10}{'':8}{'IOPS':>9}{'mean us':>9}{'p50 us':>9}{'p99 us':>9}"]

@@ -16,10 +16,10 @@ from bench import virtual
 OUT = virtual.ROOT / "build" / "bench"
 STACKS = ("raw", "dm-linear", "dm-cache", "dm-writecache", "bcache", "vcache", "vcache-pool")
 
-# Not goals of a test: what DESIGN asks for, printed beside what is. "vcache" has
-# no pool. The aims with one are given in ns, 12,000 each, beside what the peers
-# took where they were set, dm-linear 11,500 and dm-writecache 23,300: another
-# build of QEMU and of the kernel, under which raw took a tenth less to read.
+# These are the aims of DESIGN, printed beside the results; no test checks them. "vcache" has no
+# pool. The aims with a pool are 12,000 ns each, given with the results of the peers at that time:
+# dm-linear 11,500 and dm-writecache 23,300. These were measured with other builds of QEMU and of
+# the kernel, under which a read of the raw device took a tenth less.
 AIMS = (("read", "vcache", "dm-linear", 1.10),
         ("buffered write", "vcache", "dm-writecache", 0.60),
         ("read hit", "vcache-pool", "dm-linear", 1.04),
@@ -27,7 +27,7 @@ AIMS = (("read", "vcache", "dm-linear", 1.10),
 
 
 def fio_ns(path: pathlib.Path, direction: str) -> dict[str, float]:
-    """Return the latency that fio saw, in virtual ns.
+    """Return the latency measured by fio, in virtual ns.
 
     :param path: its JSON file
     :param direction: read or write
@@ -41,7 +41,7 @@ def fio_ns(path: pathlib.Path, direction: str) -> dict[str, float]:
 
 
 def measure(raw: pathlib.Path) -> str:
-    """Run all stacks in one box and return the kernel release."""
+    """Run all stacks in one box, and return the kernel release."""
     release, module = virtual.built("bench-overhead")
     shutil.rmtree(raw, ignore_errors=True)
     raw.mkdir(parents=True)
@@ -52,7 +52,7 @@ def measure(raw: pathlib.Path) -> str:
 
 
 def report(raw: pathlib.Path, release: str) -> dict[str, object]:
-    """Collect what fio wrote."""
+    """Collect fio's results."""
     reads = {s: fio_ns(raw / f"{s}-read.json", "read") for s in STACKS}
     writes = {s: fio_ns(raw / f"{s}-write.json", "write") for s in STACKS}
     return {
@@ -68,7 +68,7 @@ def report(raw: pathlib.Path, release: str) -> dict[str, object]:
 
 
 def table(figures: dict[str, object]) -> str:
-    """Return the figures as people read them."""
+    """Return the figures as text."""
     reads, writes = figures["read_ns"], figures["write_ns"]
     assert isinstance(reads, dict) and isinstance(writes, dict)  # noqa: S101
     lines = [f"{'':14}{'read ns':>10}{'write ns':>10}"]

@@ -16,11 +16,11 @@ _PERCENTILES = {"p50": "50.000000", "p99": "99.000000", "p99.9": "99.900000"}
 
 @dataclass(frozen=True)
 class Tenant:
-    """What one tenant got.
+    """Throughput and latency of one tenant.
 
-    :param writes: a second
-    :param reads: a second
-    :param fsync_us: percentiles of its fsyncs in microseconds, and the longest
+    :param writes: per second
+    :param reads: per second
+    :param fsync_us: percentiles of its fsyncs in microseconds, and the maximum
     """
 
     writes: float
@@ -30,15 +30,15 @@ class Tenant:
 
 @dataclass(frozen=True)
 class Result:
-    """One load on one stack.
+    """Results of one load on one stack.
 
-    :param of: how many tenants it was set up for; fewer may have run
-    :param seconds: how long it took, in virtual time
-    :param ssd_writes: requests that the SSD got, with what went on behind
+    :param of: number of tenants in the set-up; fewer may have run
+    :param seconds: duration in virtual time
+    :param ssd_writes: write requests to the SSD, including background work
     :param ssd_mib: their size
-    :param ssd_flushes: FLUSH commands that it got
-    :param disk_reads: requests that the slow disk got
-    :param disk_writes: likewise
+    :param ssd_flushes: FLUSH commands to the SSD
+    :param disk_reads: read requests to the slow disk
+    :param disk_writes: write requests to the slow disk
     """
 
     stack: str
@@ -54,7 +54,7 @@ class Result:
 
 
 def tenant(job: Mapping[str, Any]) -> Tenant:
-    """Return what fio says of a job."""
+    """Return fio's results of a job."""
     seconds = job["job_runtime"] / 1000
     found = job["sync"]["lat_ns"].get("percentile", {})
     latency = {name: found[key] / 1000 for name, key in _PERCENTILES.items() if key in found}
@@ -64,9 +64,9 @@ def tenant(job: Mapping[str, Any]) -> Tenant:
 
 
 def read(raw: Path, stack: str, load: str, tenants: int) -> Result:
-    """Collect what a load has left in the folder `raw`.
+    """Collect the results of a load from the folder `raw`.
 
-    :raises SystemExit: fio says that I/O failed
+    :raises SystemExit: if fio reports failed I/O
     """
     name = f"{stack}-{load}-{tenants}"
     jobs = json.loads((raw / f"{name}.json").read_text())["jobs"]
@@ -86,5 +86,5 @@ def _stat(path: Path) -> list[list[int]]:
 
 
 def slowest_fsync(result: Result) -> dict[str, float]:
-    """Return the fsyncs of the tenant for which they take longest; empty if nobody syncs."""
+    """Return the fsyncs of the tenant with the highest latency; empty if no tenant syncs."""
     return max((one.fsync_us for one in result.tenants), key=lambda us: us.get("p99", 0))

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 OUT = ROOT / "build" / "bench"
 PEERS = ("lru", "s3fifo", "arc", "wtinylfu", "sieve")
-#: With fewer blocks than that a cache has no chunks to speak of.
+#: Smaller caches, in blocks, have too few chunks.
 LEAST_BLOCKS = 256
 
 
@@ -41,7 +41,7 @@ def build() -> Path:
 
 
 def known() -> dict[str, list[dict[str, float]]]:
-    """Return what libCacheSim's policies miss, by trace; a row for each size of the cache."""
+    """Return the miss ratios of libCacheSim's policies, by trace; a row for each cache size."""
     found: dict[str, list[dict[str, float]]] = defaultdict(list)
     with (TRACES / "expected" / "policies_4k.csv").open() as file:
         for row in csv.DictReader(file):
@@ -51,7 +51,7 @@ def known() -> dict[str, list[dict[str, float]]]:
 
 
 def run(program: Path, cells: int, blocks: int, accesses: bytes) -> dict[str, int]:
-    """Return what the model counts."""
+    """Return the model's counters."""
     done = subprocess.run([program, str(cells), str(blocks)], input=accesses,
                           stdout=subprocess.PIPE, check=True)
     counts: dict[str, int] = json.loads(done.stdout)
@@ -77,7 +77,7 @@ def measure(program: Path, name: str, rows: list[dict[str, float]]) -> list[dict
             "trace": name, "blocks": cells, "fraction": row["fraction"],
             "vcache": (ours["read_misses"] + ours["write_misses"]) / n,
             "vcache_as_reads": same["read_misses"] / n,
-            # Blocks written to the SSD, of each block accessed.
+            # Blocks written to the SSD, per accessed block.
             "ssd_writes": (ours["writes"] + ours["promoted"] + ours["kept"]) / n,
             "ssd_writes_as_reads": (same["promoted"] + same["kept"]) / n,
             **{peer: row[peer] for peer in PEERS}})
@@ -85,7 +85,7 @@ def measure(program: Path, name: str, rows: list[dict[str, float]]) -> list[dict
 
 
 def summary(found: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return how both ways compare with the peers, over all traces and sizes."""
+    """Compare both variants with the peers, over all traces and sizes."""
     return {key: {"mean": statistics.mean(one[key] for one in found),
                   "worst_over_lru": max(one[key] - one["lru"] for one in found),
                   "worst_over_s3fifo": max(one[key] - one["s3fifo"] for one in found)}
@@ -93,7 +93,7 @@ def summary(found: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def table(found: list[dict[str, Any]], total: dict[str, Any]) -> str:
-    """Return the figures as people read them."""
+    """Return the figures as text."""
     columns = ("vcache", "vcache_as_reads", *PEERS)
     heads = ("vcache", "as reads", *PEERS)
     lines = [f"{'trace':22}{'blocks':>8}" + "".join(f"{head:>10}" for head in heads)

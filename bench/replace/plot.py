@@ -15,7 +15,7 @@ _MARKS = {"lru": ("LRU", "_", "#888888"), "s3fifo": ("S3-FIFO", "x", "#b2560d"),
 
 
 def draw(found: list[dict[str, Any]], path: Path) -> None:
-    """Draw all of it into a PNG."""
+    """Draw everything to a PNG file."""
     figure, axes = plt.subplots(figsize=(11, 4.5), layout="constrained")
     places = range(len(found))
     for key, (label, marker, color) in _MARKS.items():

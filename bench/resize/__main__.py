@@ -20,7 +20,7 @@ OUT = virtual.ROOT / "build" / "bench"
 
 
 def measure(raw: Path) -> tuple[str, dict[str, Any]]:
-    """Return the kernel's release and what was measured."""
+    """Return the kernel release and the measurements."""
     release, _ = virtual.built("bench-resize")
     raw.parent.mkdir(parents=True, exist_ok=True)
     raw.unlink(missing_ok=True)
@@ -31,9 +31,9 @@ def measure(raw: Path) -> tuple[str, dict[str, Any]]:
 
 
 def settled(over: list[tuple[float, list[float]]]) -> float | None:
-    """Return the seconds from which on all tags are near their shares; None: never.
+    """Return the time since which all tags are near their shares; None: never.
 
-    In the mean of a second: a tag has whole chunks, and each of them comes and goes.
+    As a mean over a second: tags have whole chunks, and each of them comes and goes.
     """
     since = None
     for at, _ in over:
@@ -45,17 +45,17 @@ def settled(over: list[tuple[float, list[float]]]) -> float | None:
 
 
 def figures(found: dict[str, Any]) -> dict[str, Any]:
-    """Return what is published of what was measured."""
+    """Return the published figures."""
     for one in found["deflations"]:
         gone = one["had_mb"] - one["has_mb"]
         one["s_per_gib"] = one["deflate_s"] / gone * 1024
-    # What takes as long where the SSD takes no time is ours.
+    # Time that does not depend on the speed of the SSD is that of the software.
     took = {(one["state"], one["ssd_us"]): one["s_per_gib"]
             for one in found["deflations"] if not one["neighbour"]}
     ours = {state: took[state, 0] / took[state, settings.SSD_US]
             for state, ssd_us in took if not ssd_us}
     pool, shares = found["pool"], found["shares"]
-    # A chunk is a MiB.
+    # A chunk is 1 MiB.
     pool["shrink_s_per_gib"] = pool["shrink_s"] / pool["leaving"] * 1024
     shares["settled_s"] = settled(shares["over"])
     shares["error"] = max(map(abs, shares["over"][-1][1]))
@@ -68,7 +68,7 @@ def _waits(beside: dict[str, float], alone: dict[str, float], name: str) -> str:
 
 
 def table(shown: dict[str, Any]) -> str:
-    """Return the figures as people read them."""
+    """Return the figures as text."""
     lines = [f"{'a tag has':10}{'SSD us':>8}{'MiB':>12}{'dirty':>7}{'s':>8}"
              f"{'s a GiB':>9}{'again s':>9}"
              f"  {'neighbour: read p50 / p99, us':34}{'fsync p50 / p99, us'}"]

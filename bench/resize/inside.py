@@ -36,7 +36,7 @@ def _fill_cache(state: str, path: str, megabytes: int) -> None:
 
 
 def deflation(how: Deflation) -> dict[str, object]:
-    """Make a tag smaller, and larger again; measure how long that takes."""
+    """Shrink a tag and grow it again; measure how long that takes."""
     full, left = settings.FULL_MB[how.state], settings.LEFT_MB[how.state]
     found: dict[str, Any] = how._asdict()
     beside: dict[str, float] = {}
@@ -76,7 +76,7 @@ def deflation(how: Deflation) -> dict[str, object]:
 
 
 def disk_itself() -> dict[str, float]:
-    """Measure how long the slow disk takes for what the dirty tag has."""
+    """Measure how long the slow disk takes for the data of the dirty tag."""
     size = settings.FULL_MB["dirty"]
     with boxed.slow_disk("slow", size, settings.SLOW_US) as slow:
         return {f"{name}_s": boxed.fio(slow, ioengine="libaio", iodepth=16, bs=block, rw=load,
@@ -86,7 +86,7 @@ def disk_itself() -> dict[str, float]:
 
 
 def pool_size() -> dict[str, object]:
-    """Let the pool grow and shrink beside a load."""
+    """Grow and shrink the pool beside a load."""
     small, large = settings.SMALL_MB, settings.LARGE_MB
     found: dict[str, Any] = {"grow": {}, "shrink": {}}
     with ExitStack() as layers:
@@ -121,7 +121,7 @@ def pool_size() -> dict[str, object]:
 
 
 def share_errors() -> dict[str, object]:
-    """Give tags that all want more other weights; see when they have their shares."""
+    """Change the weights of tags that all want more; measure when they have their shares."""
     found: dict[str, object] = {}
     numbers = range(1, 1 + len(settings.WEIGHTS))
     with ExitStack() as layers:
@@ -134,7 +134,7 @@ def share_errors() -> dict[str, object]:
                  for n in numbers}
 
         def errors() -> list[float]:
-            """How far each is from its part of what all have, as a part of that."""
+            """Return the relative errors of the tags' parts of the total."""
             have = [stack.tag(n).cached_bytes for n in numbers]
             return [has * sum(settings.WEIGHTS) / weight / sum(have) - 1
                     for has, weight in zip(have, settings.WEIGHTS, strict=True)]
@@ -161,7 +161,7 @@ def share_errors() -> dict[str, object]:
 
 
 def main() -> None:
-    """Measure all."""
+    """Run all measurements."""
     parser = argparse.ArgumentParser(prog="python -m bench.resize.inside", description=__doc__)
     parser.add_argument("out", type=Path, help="the file to write to")
     out: Path = parser.parse_args().out

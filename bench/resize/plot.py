@@ -18,13 +18,13 @@ def _label(one: dict[str, Any]) -> str:
 
 
 def draw(shown: dict[str, Any], path: Path) -> None:
-    """Draw all of it into a PNG."""
+    """Draw everything to a PNG file."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4), layout="constrained")
     bars = left.bar([_label(one) for one in shown["deflations"]],
                     [one["s_per_gib"] for one in shown["deflations"]])
     left.bar_label(bars, fmt="%.2f")
     left.set_yscale("log")
-    left.margins(y=0.1)  # room for the figure over the highest bar
+    left.margins(y=0.1)  # space for the figure above the highest bar
     left.tick_params(axis="x", labelsize="x-small")
     left.set_title("a tag gets smaller: seconds a GiB that goes")
     over = shown["shares"]["over"]

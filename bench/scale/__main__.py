@@ -19,7 +19,7 @@ OUT = virtual.ROOT / "build" / "bench"
 
 
 def measure(raw: Path) -> tuple[str, dict[str, Any]]:
-    """Return the kernel's release and what was measured."""
+    """Return the kernel release and the measurements."""
     release, _ = virtual.built("bench-scale")
     raw.parent.mkdir(parents=True, exist_ok=True)
     raw.unlink(missing_ok=True)
@@ -30,7 +30,7 @@ def measure(raw: Path) -> tuple[str, dict[str, Any]]:
 
 
 def figures(found: dict[str, Any]) -> dict[str, Any]:
-    """Return what is published of what was measured."""
+    """Return the published figures."""
     recovery = [{"cache_mb": one["cache_mb"], "dirty_share": one["dirty_share"],
                  "dirty_mb": int(one["volume"][2]) / 2048,
                  "pool_ms": 1000 * one["pool_s"], "volume_ms": 1000 * one["volume_s"],
@@ -47,7 +47,7 @@ def figures(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def table(shown: dict[str, Any]) -> str:
-    """Return the figures as people read them."""
+    """Return the figures as text."""
     lines = [f"{'load':10} {'':6} " + "".join(f"{width:>22}" for width in settings.WIDTHS)]
     for load in settings.LOADS:
         for kind in ("depth", "jobs"):

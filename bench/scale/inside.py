@@ -16,16 +16,16 @@ from tests.box.inside import InsideError, progress
 from tests.box.steps import at_end, explained, step
 from vcache_agent.dm import Dm, Line
 
-# Virtual seconds after which a drain hangs.
+# Virtual seconds after which a drain is considered hung.
 _LIMIT_S = 3000
 
 
 @contextmanager
 def _timed(dm: Dm, name: str, megabytes: int, target: str,
            arguments: str) -> Iterator[tuple[str, float]]:
-    """Make a mapped device; give its path, and how long its table took to be in force.
+    """Create a mapped device; give its path, and the time until its table was active.
 
-    By ioctl: a program that has to start takes longer than what is measured.
+    By ioctl: starting a program takes longer than the measured time.
     """
     dm.create(name)
     with at_end(dm.remove, name):
@@ -39,7 +39,7 @@ def _timed(dm: Dm, name: str, megabytes: int, target: str,
 
 
 def widths() -> Iterator[dict[str, object]]:
-    """Measure the rate of requests by how many are under way."""
+    """Measure the rate of requests by the number in flight."""
     for stack in settings.STACKS:
         with ExitStack() as layers:
             ssd = layers.enter_context(boxed.ssd("ssd", settings.CACHE_MB, settings.SSD_US))
@@ -66,7 +66,7 @@ def widths() -> Iterator[dict[str, object]]:
 
 
 def _resident() -> int:
-    """Return the bytes that the module has from vmalloc."""
+    """Return the bytes of the module's vmalloc memory."""
     return sum(int(line.split()[1]) for line in Path("/proc/vmallocinfo").read_text().splitlines()
                if "[dm_vcache]" in line)
 
@@ -81,13 +81,13 @@ def _cache_words(dm: Dm) -> list[str]:
 
 
 def _dirty(dm: Dm) -> int:
-    """Return the sectors of the volume that its origin has not."""
+    """Return the sectors of the volume that are not on its origin."""
     return int(_cache_words(dm)[2])
 
 
 @contextmanager
 def _crashed(megabytes: int, share: float) -> Iterator[tuple[str, str]]:
-    """Leave a pool as a crash does; give its device and the volume's origin."""
+    """Leave a pool in the state of a crash; give its device and the volume's origin."""
     dirty = int(megabytes * share)
     usable = boxed.linear("/dev/origin", megabytes)
     refusing = f"0 {boxed.sectors(megabytes)} flakey /dev/origin 0 0 3600 1 error_writes"
@@ -96,10 +96,10 @@ def _crashed(megabytes: int, share: float) -> Iterator[tuple[str, str]]:
             mapped("below", usable) as origin, \
             mapped("cache", boxed.linear(ssd, megabytes)) as cache:
         with boxed.pool(cache, megabytes), boxed.volume(origin, megabytes) as volume:
-            # So that all of it stays dirty.
+            # This keeps all data dirty.
             boxed.swap("below", refusing)
             boxed.fio(volume, ioengine="psync", rw="write", bs="64k", size=f"{dirty}m", end_fsync=1)
-            # From here on nothing that is written arrives.
+            # From here on, all writes are lost.
             boxed.swap("cache", f"0 {boxed.sectors(megabytes)} error")
         boxed.swap("below", usable)
         boxed.swap("cache", boxed.linear(ssd, megabytes))
@@ -107,7 +107,7 @@ def _crashed(megabytes: int, share: float) -> Iterator[tuple[str, str]]:
 
 
 def recovery() -> Iterator[dict[str, object]]:
-    """Measure how long a crashed cache takes to be back, and the memory that it then has."""
+    """Measure the recovery time of a crashed cache, and its memory afterwards."""
     for megabytes in settings.RECOVERED_MB:
         for share in settings.DIRTY_SHARES:
             before = _resident()
@@ -123,7 +123,7 @@ def recovery() -> Iterator[dict[str, object]]:
 
 
 def drain() -> dict[str, float]:
-    """Measure how fast dirty data reaches a slow disk, against the disk itself."""
+    """Measure how fast dirty data reaches a slow disk, compared with the disk itself."""
     size = settings.DRAINED_MB
     with boxed.slow_disk("slow", size, settings.SLOW_US) as slow, Dm() as dm:
         bare = {f"{name}_s": boxed.fio(slow, ioengine="libaio", iodepth=16, bs=block, rw=load,
@@ -146,7 +146,7 @@ def drain() -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure all."""
+    """Run all measurements."""
     parser = argparse.ArgumentParser(prog="python -m bench.scale.inside", description=__doc__)
     parser.add_argument("out", type=Path, help="the file to write to")
     out: Path = parser.parse_args().out

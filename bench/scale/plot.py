@@ -13,7 +13,7 @@ from bench.scale import settings
 
 
 def draw(shown: dict[str, Any], path: Path) -> None:
-    """Draw all of it into a PNG."""
+    """Draw everything to a PNG file."""
     figure, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
     for panel, load in zip(axes, settings.LOADS, strict=False):
         for stack in settings.STACKS:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-# Nova's own switch; before Nova is imported.
+# Nova's own switch, set before Nova is imported.
 os.environ["OS_NOVA_DISABLE_EVENTLET_PATCHING"] = "1"
 
 from nova import objects
@@ -35,7 +35,7 @@ from tests.openstack.hosts import host_state, request
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "build" / "bench" / "scheduler.json"
 RUNS = 15
-# What takes so long is measured so often only.
+# Number of measurements of slow classes.
 _SLOW_MS, _SLOW_RUNS = 300, 3
 
 FLAVOR = {
@@ -47,7 +47,7 @@ FLAVOR = {
 
 
 def hosts(count: int) -> list[Any]:
-    """Return hosts as the scheduler has them."""
+    """Return hosts as in the scheduler."""
     topology = objects.NUMATopology(cells=[objects.NUMACell(
         id=cell, cpuset=set(range(32)), pcpuset=set(), memory=65536, cpu_usage=0, memory_usage=0,
         pinned_cpus=set(), siblings=[{cpu} for cpu in range(32)],
@@ -76,7 +76,7 @@ def document(count: int) -> Any:
 
 
 def measured(actions: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """Return the median milliseconds of each, in turn."""
+    """Return the median milliseconds of each, called alternately."""
     taken: dict[str, list[float]] = {name: [] for name in actions}
     for run in range(RUNS + 1):
         for name, action in actions.items():
@@ -84,13 +84,13 @@ def measured(actions: dict[str, Callable[[], object]]) -> dict[str, float]:
                 continue
             start = time.perf_counter()
             action()
-            if run:  # the first fills caches
+            if run:  # the first call fills caches
                 taken[name].append((time.perf_counter() - start) * 1000)
     return {f"{name}_ms": round(statistics.median(times), 3) for name, times in taken.items()}
 
 
 def compare(count: int) -> dict[str, float]:
-    """Measure everything with so many hosts."""
+    """Measure everything with a number of hosts."""
     found, spec = hosts(count), request(
         FLAVOR, image=objects.ImageMeta(properties=objects.ImageMetaProps()),
         pci_requests=objects.InstancePCIRequests(requests=[]), numa_topology=None)
@@ -115,7 +115,7 @@ def compare(count: int) -> dict[str, float]:
         return action
 
     def weighs(kind: Any) -> Callable[[], object]:
-        # With what Nova does for each weigher: normalizing, multipliers, sorting.
+        # Including Nova's work for each weigher: normalizing, multipliers, sorting.
         return lambda: weights.HostWeightHandler().get_weighed_objects([kind], found, spec)
 
     result = measured({

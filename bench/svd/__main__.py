@@ -27,7 +27,7 @@ METHOD = (
 
 
 def report(kernel: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Compute everything that the JSON says from what was counted."""
+    """Compute the contents of the JSON from the counters."""
     cases = figures.compare(runs)
     return {
         "summary": figures.summary(cases),
@@ -48,7 +48,7 @@ def report(kernel: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Measure, compute, show."""
+    """Measure, compute, report."""
     parser = argparse.ArgumentParser(prog="python -m bench.svd", description=__doc__)
     parser.add_argument("--boxes", type=int, default=min(2, os.cpu_count() or 1),
                         help="how many run at a time (default: 2, on one processor 1)")

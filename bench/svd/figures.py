@@ -11,7 +11,7 @@ Run = Mapping[str, Any]
 _DATA = ("host", "gc", "padding", "merge")
 _METADATA = ("log", "map")
 
-#: How the summary comes about; goes into the JSON.
+#: Definition of the summary, for the JSON.
 DEFINITIONS = {
     "erase_reduction_pct": "100 * (1 - erases through vcache / erases direct), both for the same "
                            "number of guest writes; all erases of the SSD count",
@@ -26,7 +26,7 @@ DEFINITIONS = {
 
 
 def figures(run: Run) -> dict[str, float]:
-    """Return what is known of one load in one case."""
+    """Return the figures of one load in one case."""
     drive, writes = run["drive"], run["writes"]
     data = sum(drive[cause] for cause in _DATA)
     programmed = data + sum(drive[cause] for cause in _METADATA)
@@ -42,9 +42,9 @@ def figures(run: Run) -> dict[str, float]:
 
 
 def compare(runs: Iterable[Run]) -> list[dict[str, Any]]:
-    """Put the two places of each case side by side.
+    """Compare the two places of each case.
 
-    :raises ValueError: if they did not do the same work, or one is missing
+    :raises ValueError: if they did not do the same work, or if one is missing
     """
     places: dict[tuple[str, str, str], dict[str, Run]] = {}
     for run in runs:
@@ -77,6 +77,6 @@ def mean(cases: Sequence[Mapping[str, Any]], load: str) -> dict[str, float]:
 
 
 def summary(cases: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the two figures that there are aims for."""
+    """Return the two figures with an aim."""
     means = mean(cases, settings.SUMMARY_LOAD)
     return {name: means[name] for name in settings.AIMS}

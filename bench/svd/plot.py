@@ -45,7 +45,7 @@ def _causes(axes: Axes, cases: Sequence[Mapping[str, Any]],
 
 
 def draw(result: Mapping[str, Any], path: Path) -> None:
-    """Draw all loads into a PNG."""
+    """Draw all loads to a PNG file."""
     loads = list(result["means"])
     figure, rows = pyplot.subplots(len(loads), 3, figsize=(14, 3.8 * len(loads)),
                                    layout="constrained", squeeze=False)

@@ -11,12 +11,12 @@ from tests.box.ssd import REPO
 HERE = Path(__file__).resolve().parent
 SIZE = settings.DRIVE_MB << 20
 _BLOCK = 4096
-#: qcow2 has its metadata before this, and data in order after it.
+#: qcow2 has its metadata before this offset, and data in order after it.
 _SKIP = (1 << 20) // _BLOCK
 
 
 def build(folder: Path) -> Path:
-    """Compile what ages an SSD."""
+    """Compile the program that ages an SSD."""
     program = folder / "age"
     sources = [HERE / "age.c", *(path for part in ("core", "nand", "host")
                                  for path in sorted((REPO / "firmware" / part).glob("*.c")))]
@@ -26,7 +26,7 @@ def build(folder: Path) -> Path:
 
 
 def file_system(folder: Path, form: str) -> Path:
-    """Make ext4 with an image in it, every block of which is written; it fills the SSD."""
+    """Create ext4 with a fully written image in it; it fills the SSD."""
     content = folder / f"{form}.d"
     content.mkdir(exist_ok=True)
     raw = folder / "raw"
@@ -38,7 +38,7 @@ def file_system(folder: Path, form: str) -> Path:
     subprocess.run(["qemu-img", "convert", "-S", "0", "-f", "raw", "-O", form, raw, image],
                    check=True)
     system = folder / f"{form}.ext4"
-    # It is there already, or mke2fs says that it makes it.
+    # It may exist already, or mke2fs prints that it creates it.
     system.write_bytes(b"")
     os.truncate(system, SIZE)
     subprocess.run(["mke2fs", "-q", "-t", "ext4", "-b", str(_BLOCK), "-m", "0", "-N", "16", "-J",
@@ -48,12 +48,12 @@ def file_system(folder: Path, form: str) -> Path:
 
 
 def numbers(text: str) -> list[int]:
-    """Return the blocks that debugfs names, in the order of the file."""
+    """Return the block numbers printed by debugfs, in the order of the file."""
     return [int(word) for word in text.split()]
 
 
 def working_set(blocks: list[int], mb: int) -> list[int]:
-    """Return those of the image's blocks that the guest writes."""
+    """Return the image's blocks that the guest writes."""
     wanted = blocks[_SKIP:_SKIP + (mb << 20) // _BLOCK]
     if len(wanted) != (mb << 20) // _BLOCK:
         raise ValueError(f"the image has only {len(blocks)} blocks")
@@ -61,7 +61,7 @@ def working_set(blocks: list[int], mb: int) -> list[int]:
 
 
 def aged(program: Path, folder: Path, system: Path, mapping: str, form: str) -> Path:
-    """Make the SSD's image with the file system on it."""
+    """Create the SSD's image with the file system on it."""
     found = subprocess.run(["debugfs", "-R", "blocks /image", system], capture_output=True,
                            text=True, check=True).stdout
     chosen = working_set(numbers(found), settings.WORKING_SET_MB)
@@ -73,7 +73,7 @@ def aged(program: Path, folder: Path, system: Path, mapping: str, form: str) -> 
 
 
 def prepare(folder: Path) -> None:
-    """Make all that the cases begin with."""
+    """Create the initial state of all cases."""
     folder.mkdir(parents=True, exist_ok=True)
     program = build(folder)
     for form in settings.FORMATS:

@@ -25,7 +25,7 @@ def say(text: str) -> None:
 
 
 def measured(part: str) -> dict[str, Any]:
-    """Measure one part and keep what was counted."""
+    """Measure one part, and store its counters."""
     started = time.monotonic()
     result: dict[str, Any]
     if part == "simulation":
@@ -41,7 +41,7 @@ def measured(part: str) -> dict[str, Any]:
 
 
 def kept(part: str) -> dict[str, Any]:
-    """Return what was counted the last time."""
+    """Return the counters of the last run."""
     path = OUT / "vflush" / f"{part}-runs.json"
     if not path.exists():
         raise SystemExit(f"bench-vflush: {part} was not measured yet: run `make bench-vflush`")
@@ -50,7 +50,7 @@ def kept(part: str) -> dict[str, Any]:
 
 
 def report(simulation: dict[str, Any], box: dict[str, Any]) -> dict[str, Any]:
-    """Compute everything that the JSON says from what was counted."""
+    """Compute the contents of the JSON from the counters."""
     runs = simulation["runs"]
     simulated, boxed = figures.points(runs), boxpoints.points(box["runs"])
     page_kib = runs[0]["page_blocks"] * 4
@@ -93,7 +93,7 @@ def write(result: dict[str, Any], folder: Path) -> None:
 
 
 def main() -> int:
-    """Measure, compute, show."""
+    """Measure, compute, report."""
     wanted = sys.argv[1:] or list(PARTS)
     if set(wanted) - set(PARTS):
         raise SystemExit(f"bench-vflush: {' '.join(wanted)}: simulation, box or nothing")

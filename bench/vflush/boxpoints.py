@@ -19,10 +19,10 @@ def point(run: Mapping[str, Any]) -> Point:
     """Return one run of one system."""
     vm1, vm2 = run["vms"]
     drive, syncs = run["drive"], vm2["syncs"]
-    # The counters also have the ramp and the tail; as many syncs a second there.
+    # The counters include the ramp and the tail, with the same rate of syncs.
     total_ms = settings.BOX["ramp_ms"] + settings.BOX["time_ms"] + settings.BOX["tail_ms"]
     all_syncs = syncs["count"] * total_ms / settings.BOX["time_ms"]
-    # By FUA every block goes at once, and no flush takes any.
+    # With FUA, each block is written at once, and flushes write no data.
     entries = drive["host"] if run["system"] == "fua" else drive["flushed"]
     map_pages = (drive["map"] + drive["log"]) / PAGE_BLOCKS
 

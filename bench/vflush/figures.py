@@ -23,9 +23,9 @@ def _per(total: float, count: float) -> float:
 def point(run: Run) -> Point:
     """Return one run of the micro-benchmark, per second and per flush.
 
-    Map pages are all pages programmed for the map in that time, also those of
-    checkpoints that no flush has asked for but a full log area, and roots and
-    log pages: what the tagged firmware writes in place of map pages.
+    Map pages are all pages programmed for the map in that time: map pages, roots and log
+    pages, which the tagged firmware writes in place of map pages. They include checkpoints
+    that a full log area caused outside of a flush.
     """
     seconds = run["ns"] / 1e9
     flushes = sum(one["count"] for one in run["flushes"])
@@ -62,7 +62,7 @@ def points(runs: Iterable[Run]) -> dict[str, dict[int, Point]]:
 
 
 def composition(found: Point, page_kib: int) -> dict[str, float]:
-    """Return what a flush writes, in per cent of its bytes (figure 2)."""
+    """Return the composition of a flush, in per cent of its bytes (figure 2)."""
     parts = {"map": found["map_pages_in_flushes"] * page_kib,
              **{name: count * 4 for name, count in found["entries"].items()}}
     total = sum(parts.values())
@@ -70,12 +70,12 @@ def composition(found: Point, page_kib: int) -> dict[str, float]:
 
 
 def reduction(new: float, old: float) -> float:
-    """Return by how many per cent `new` is below `old`."""
+    """Return the reduction from `old` to `new` in per cent."""
     return 100 * (1 - new / old) if old else 0.0
 
 
 def against(new: Mapping[int, Point], old: Mapping[int, Point]) -> dict[int, dict[str, float]]:
-    """Return the reductions at each interval at which a sync of VM2 has ended in both."""
+    """Return the reductions at each interval for which a sync of VM2 has completed in both."""
     names = {"flush_latency_reduction_pct": "flush_ms",
              "flushed_data_reduction_pct": "flushed_kib",
              "map_pages_reduction_pct": "map_pages", "entries_reduction_pct": "entries_all"}
@@ -86,7 +86,7 @@ def against(new: Mapping[int, Point], old: Mapping[int, Point]) -> dict[int, dic
 
 
 def loss(found: Mapping[int, Point], key: str) -> dict[int, float]:
-    """Return what a VM loses to VM2's fsyncs; negative: it gains."""
+    """Return the loss of a VM by VM2's fsyncs; negative: a gain."""
     alone = found[settings.NEVER][key]
     return {every: reduction(one[key], alone) for every, one in found.items()
             if every != settings.NEVER}
@@ -102,7 +102,7 @@ def summary(new: Mapping[int, Point], old: Mapping[int, Point]) -> dict[str, flo
 
 
 def macro(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Return figure 9: operations of each VM with tags, Baseline is 1."""
+    """Return figure 9: operations of each VM with tags, relative to Baseline."""
     by = {(run["system"], run["loads"]): run for run in runs}
     rows = []
     for mix in settings.MIXES:

@@ -31,7 +31,7 @@ def _names(intervals: Sequence[int]) -> list[str]:
 def _lines(axes: Axes, points: Points, systems: Sequence[str], key: str,
            intervals: Sequence[int] = ALL) -> None:
     for system in systems:
-        # Of what has never ended there is no latency.
+        # A system in which no sync completed has no latency.
         values = [points[system][every][key] or (float("nan") if key == "flush_ms" else 0.0)
                   for every in intervals]
         axes.plot(_names(intervals), values,
@@ -48,7 +48,7 @@ def _save(path: Path, title: str, draw: Sequence[Callable[[Axes], None]],
         function(one)
         if one.get_legend_handles_labels()[0]:
             one.legend(fontsize=8)
-    # Only now: it ends the scaling, of all panels if they share an axis.
+    # At the end, since it stops the scaling of all panels that share an axis.
     for one in axes[0]:
         if not one.yaxis_inverted():
             one.set_ylim(bottom=0)
@@ -134,7 +134,7 @@ def _macro(rows: Sequence[Mapping[str, Any]], vms: int) -> Callable[[Axes], None
 
 
 def draw_simulation(folder: Path, runs: Sequence[Run], points: Points) -> None:
-    """Draw what the simulation found."""
+    """Draw the results of the simulation."""
     page_kib = runs[0]["page_blocks"] * 4
     _save(folder / "figure1.png", "Figure 1: Baseline with and without write buffer",
           [_bandwidth(points, "baseline", "write buffer"),
@@ -159,7 +159,7 @@ def draw_simulation(folder: Path, runs: Sequence[Run], points: Points) -> None:
 
 
 def draw_box(folder: Path, points: Points) -> None:
-    """Draw what the box found."""
+    """Draw the results of the box."""
     systems = tuple(points)
 
     def panel(key: str, name: str, intervals: Sequence[int]) -> Callable[[Axes], None]:

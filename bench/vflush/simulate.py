@@ -15,15 +15,15 @@ BUILD = ROOT / "build" / "bench" / "vflush"
 PARTS = ("bench/vflush/*.c", "firmware/core/*.c", "firmware/nand/*.c", "firmware/host/drive.c")
 
 Run = dict[str, Any]
-#: System, loads of the VMs ("random/8": an fsync every 8 writes).
+#: System, and loads of the VMs ("random/8": an fsync every 8 writes).
 Experiment = tuple[str, str]
 
 
 def build(folder: Path = BUILD, tree: Path = ROOT, *flags: str) -> Path:
     """Compile the simulation.
 
-    :param tree: the repository, or a copy of it with something changed
-    :param flags: of the compiler, instead of optimisation
+    :param tree: the repository, or a copy of it with changes
+    :param flags: flags of the compiler, instead of optimisation
     """
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "vflush"
@@ -40,7 +40,7 @@ def random_loads(every: int) -> str:
 
 
 def experiments() -> list[Experiment]:
-    """Return everything that is simulated."""
+    """Return all experiments of the simulation."""
     everything = [(system, random_loads(every)) for system in settings.SYSTEMS
                   for every in (settings.NEVER, *settings.INTERVALS)]
     everything += [(system, ",".join(mix)) for system in ("baseline", "tagged")
@@ -72,9 +72,9 @@ def run(program: Path, wanted: Iterable[Experiment],
         hardware: Mapping[str, int] = settings.HARDWARE, warm_ms: int = settings.WARM_MS,
         run_ms: int = settings.RUN_MS, sample_ms: int = settings.SAMPLE_MS,
         report: Callable[[str], None] = lambda _: None) -> list[Run]:
-    """Simulate; the result depends on nothing but the arguments.
+    """Simulate. The result depends only on the arguments.
 
-    :param report: is told of each run that is over
+    :param report: called after each run
     """
     times = f"warm_ms={warm_ms} run_ms={run_ms} sample_ms={sample_ms}"
     wanted = list(wanted)

@@ -15,7 +15,7 @@ _NAMES = {
 
 
 def met(name: str, value: float, aim: float) -> bool:
-    """Tell whether a value of the summary is as good as it has to be."""
+    """Return whether a value of the summary meets its aim."""
     return value <= aim if name == "neighbour_loss_pct_max" else value >= aim
 
 

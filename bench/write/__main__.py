@@ -24,14 +24,14 @@ TENANTS = (1, 2, 4)
 
 
 def loss(runs: list[Result], stack: str) -> dict[int, float]:
-    """Return what a tenant that never syncs loses to others that do, in percent."""
+    """Return the loss of a tenant that never syncs by others that do, in percent."""
     alone, *others = [run for run in runs if run.stack == stack and run.load == "neighbour"]
     return {len(run.tenants): 100 * (1 - run.tenants[0].writes / alone.tenants[0].writes)
             for run in others}
 
 
 def table(runs: list[Result]) -> str:
-    """Return the figures as people read them."""
+    """Return the figures as text."""
     lines = [f"{'stack':14}{'load':12}{'tenants':>8}{'writes/s each':>22}"
              f"{'fsync p50/p99/max us':>26}{'SSD writes':>12}{'FLUSH':>8}"]
     for run in runs:
@@ -45,7 +45,7 @@ def table(runs: list[Result]) -> str:
 
 
 def record(raw: Path, stacks: list[str]) -> str:
-    """Run the stacks in one box and return the kernel's release."""
+    """Run the stacks in one box, and return the kernel release."""
     release, module = virtual.built("bench-write")
     shutil.rmtree(raw, ignore_errors=True)
     raw.mkdir(parents=True)
@@ -63,7 +63,7 @@ def main() -> int:
     if unknown := set(stacks) - set(STACKS):
         parser.error(f"no such stack: {', '.join(sorted(unknown))}")
     raw = OUT / "write"
-    # bcache's devices do not go away.
+    # bcache's devices cannot be removed.
     stacks.sort(key=lambda stack: stack == "bcache")
     release = record(raw, stacks)
     runs = [result.read(raw, stack, load, tenants)

@@ -19,7 +19,7 @@ _PANELS = (("sync", "4 KiB writes, each with fsync"), ("mixed", "7 reads to 3 wr
 
 
 def draw(runs: list[Result], path: Path) -> None:
-    """Draw all runs into a PNG."""
+    """Draw all runs to a PNG file."""
     figure, axes = plt.subplots(2, len(_PANELS), figsize=(12, 6.5), layout="constrained")
     stacks = list(dict.fromkeys(run.stack for run in runs))
     for column, (load, title) in enumerate(_PANELS):

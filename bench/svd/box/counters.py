@@ -6,14 +6,14 @@ import subprocess
 
 PAGE, SIZE = 0xC2, 512
 _SIGNATURE = b"vcacheSS"
-#: What blocks of 4096 bytes are programmed for.
+#: Causes of programmed blocks of 4096 bytes.
 CAUSES = ("host", "gc", "log", "map", "padding", "merge")
 
 
 def parse(page: bytes) -> dict[str, int]:
     """Return the counters of a page.
 
-    :raises ValueError: if it is another page, or of an SSD that counts other causes
+    :raises ValueError: if it is another page, or has other causes
     """
     if len(page) != SIZE or not page.startswith(_SIGNATURE):
         raise ValueError("not log page C2h")
@@ -28,7 +28,7 @@ def parse(page: bytes) -> dict[str, int]:
 
 
 def read(device: str) -> dict[str, int]:
-    """Return the counters of a namespace's SSD, since it was started."""
+    """Return the counters of a namespace's SSD, since its start."""
     done = subprocess.run(
         ["nvme", "get-log", device, f"--log-id={PAGE:#x}", f"--log-len={SIZE}", "--raw-binary"],
         capture_output=True, check=True)
@@ -36,9 +36,9 @@ def read(device: str) -> dict[str, int]:
 
 
 def parse_pool(status: str) -> dict[str, int]:
-    """Return chunks of a vcache-pool (doc/source/reference/pool.rst), as dmsetup says it.
+    """Return the chunks of a vcache-pool (doc/source/reference/pool.rst), from dmsetup's output.
 
-    clean: those that can be free at once, since the slow disk has what is in them.
+    clean: chunks that can be freed at once, since the slow disk has their data.
     """
     words = status.split()
     chunks, free, used, dirty = map(int, words[words.index("vcache-pool") + 3:][:4])
@@ -46,5 +46,5 @@ def parse_pool(status: str) -> dict[str, int]:
 
 
 def difference(after: dict[str, int], before: dict[str, int]) -> dict[str, int]:
-    """Return what has been counted in between."""
+    """Return the differences of the counters."""
     return {name: after[name] - before[name] for name in after}

@@ -28,7 +28,7 @@ _LONG = 3000
 
 
 def slow_disk() -> contextlib.AbstractContextManager[str]:
-    """Make the slow disk."""
+    """Create the slow disk."""
     return null_block(SLOW, size=settings.DRIVE_MB, blocksize=4096, memory_backed=1, irqmode=2,
                       completion_nsec=settings.SLOW_US * 1000, submit_queues=1,
                       hw_queue_depth=1, discard=1)
@@ -36,7 +36,7 @@ def slow_disk() -> contextlib.AbstractContextManager[str]:
 
 @contextlib.contextmanager
 def cached(origin: str, cache: str) -> Iterator[str]:
-    """Put the whole SSD as a cache before the origin."""
+    """Put the whole SSD as a cache in front of the origin."""
     load_module(f"buffer_mb={settings.BUFFER_MB}")
     with at_end(unload_module):
         run("dd", "if=/dev/zero", f"of={cache}", "bs=4096", "count=1", "oflag=direct")
@@ -48,7 +48,7 @@ def cached(origin: str, cache: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def virtual_disk(image: Path, form: str) -> Iterator[str]:
-    """Show an image as a disk, by QEMU, as a VM has it with cache='none'."""
+    """Export an image as a disk with QEMU, as for a VM with cache='none'."""
     run("qemu-nbd", "--fork", "--connect", DISK, "--format", form, "--cache", "none",
         "--aio", "native", "--discard", "ignore", "--persistent", str(image))
     with at_end(_disconnect):
@@ -66,27 +66,26 @@ def _disconnect() -> None:
 
 
 def seeded(seed: int) -> tuple[str, str]:
-    """Return the options for random numbers of a seed's own.
+    """Return the options for random numbers that depend on a seed.
 
-    With randrepeat, its default, fio takes the same ones whatever the seed is.
+    With randrepeat, the default, fio uses the same numbers for all seeds.
     """
     return "--randrepeat=0", f"--randseed={seed}"
 
 
 def fio(disk: str, *options: str) -> dict[str, Any]:
-    """Run one job on the virtual disk and return what fio says of its writes."""
+    """Run one job on the virtual disk, and return fio's results for its writes."""
     done = run("fio", "--name=load", f"--filename={disk}", "--direct=1", "--allow_file_create=0",
                "--output-format=json", *options, timeout=_LONG)
     return fio_jobs(done, disk)[0]
 
 
 def settle(image: Path, size: str, count: int) -> None:
-    """Write the image at random, past QEMU, which would only make it take longer.
+    """Write the image at random, without QEMU, which would only slow it down.
 
-    What is written is of no importance, but for the metadata that qcow2 has in
-    the first MiB.
+    The data does not matter, except for the metadata of qcow2 in the first MiB.
 
-    :param size: of a write
+    :param size: size of a write
     """
     run("fio", "--name=settle", f"--filename={image}", "--direct=1", "--allow_file_create=0",
         f"--bs={size}", "--rw=randwrite", "--norandommap", "--offset=1m",
@@ -103,9 +102,9 @@ def pool_status() -> dict[str, int]:
 
 
 def load(disk: str, drive: str, number: int, every: int) -> dict[str, Any]:
-    """Write at random, with an fsync after every so many, and count.
+    """Write at random, with an fsync after every few writes, and count.
 
-    :param number: of the load: each writes other blocks
+    :param number: number of the load: each writes other blocks
     """
     random = ("--bs=4k", "--rw=randwrite", "--norandommap", "--ioengine=psync",
               f"--size={settings.WORKING_SET_MB}m", "--io_size=1t", f"--fsync={every}")
@@ -123,9 +122,9 @@ def load(disk: str, drive: str, number: int, every: int) -> dict[str, Any]:
 
 def case(prepared: Path, scratch: Path, place: str, mapping: str,
          form: str) -> Iterator[dict[str, Any]]:
-    """Measure one case, a load at a time.
+    """Measure one case, one load at a time.
 
-    :param prepared: what prepare.py has made
+    :param prepared: files of prepare.py
     :param scratch: a folder in memory
     """
     name = f"{place}, {mapping} mapping, {form}"

@@ -25,10 +25,10 @@ def _box(release: str, folder: Path, mapping: str, timeout: float) -> list[dict[
 
 
 def measure(folder: Path, boxes: int, timeout: float = 3600) -> tuple[str, list[dict[str, Any]]]:
-    """Measure all cases; return the kernel's release and the runs.
+    """Measure all cases; return the kernel release and the runs.
 
-    :param folder: where all that is prepared and the runs go
-    :param boxes: how many run at a time; no figure depends on it
+    :param folder: folder for prepared files and runs
+    :param boxes: number of boxes at a time; no figure depends on it
     """
     drive.build()
     prepare.prepare(folder)

@@ -26,7 +26,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 MOUNT = Path("/run/vflush")
 MAPPED = "vflush"
 VMS = ("vm1", "vm2")
-#: From starting the loads to their first write.
+#: Time from the start of the loads to their first write.
 _HEAD_START_NS = 300_000_000
 
 
@@ -36,7 +36,7 @@ def _images() -> list[Path]:
 
 @contextlib.contextmanager
 def target(origin: str) -> Iterator[str]:
-    """Map the drive by dm-vcache in filesystem mode; use its tags if it has some."""
+    """Map the drive with dm-vcache in filesystem scope; use its tags if it supports them."""
     load_module(f"buffer_mb={settings.BOX['buffer_mb']}")
     sectors = run("blockdev", "--getsz", origin).strip()
     with at_end(unload_module), mapped(
@@ -49,7 +49,7 @@ def target(origin: str) -> Iterator[str]:
 
 
 def make_images(drive: str) -> None:
-    """Make ext4 and the images, every block of them written, without dm-vcache."""
+    """Create ext4 and fully written images, without dm-vcache."""
     run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard", drive)
     with mounted(drive, MOUNT):
         for image in _images():
@@ -59,7 +59,7 @@ def make_images(drive: str) -> None:
 
 
 def give_tags() -> None:
-    """Do what the agent does for two domains: tags with their cgroups and extents."""
+    """Do the agent's work for two domains: tags with their cgroups and extents."""
     number = os.stat(f"/dev/mapper/{MAPPED}").st_rdev
     device = DeviceNumber(os.major(number), os.minor(number))
     with Client() as client:
@@ -75,7 +75,7 @@ def give_tags() -> None:
 
 
 def measure(load: str, every: int, seed: int) -> list[dict[str, Any]]:
-    """Let both VMs write, VM2 with a sync every `every` writes."""
+    """Run both VMs; VM2 syncs after every `every` writes."""
     start = time.monotonic_ns() + _HEAD_START_NS
     box = settings.BOX
     children = []
@@ -121,7 +121,7 @@ def main() -> None:
     """Measure systems: ``inside LOAD OUT SYSTEM...``."""
     load, out, *systems = sys.argv[1:]
     with explained("bench-vflush"):
-        # By FUA on the Baseline firmware, what is queued can take longer than 30 s.
+        # With FUA on the Baseline firmware, queued requests can take longer than 30 s.
         run("modprobe", "nvme-core", "io_timeout=240")
         for vm in VMS:
             (CGROUPS / vm).mkdir(exist_ok=True)

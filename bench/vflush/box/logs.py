@@ -31,7 +31,7 @@ def _read(path: str, page: int, size: int) -> bytes:
 
 
 def counters(path: str) -> dict[str, Any]:
-    """Return the drive's counters since it was started."""
+    """Return the drive's counters since its start."""
     causes = _read(path, _CAUSES, 512)
     programmed = struct.unpack_from("<5Q", causes, 128)
     tags = _read(path, _TAGS, 64 + 128 * 64)
@@ -48,5 +48,5 @@ def counters(path: str) -> dict[str, Any]:
 
 
 def difference(after: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
-    """Return what has been counted in between."""
+    """Return the differences of the counters."""
     return {name: after[name] - before[name] for name in after}

@@ -16,9 +16,9 @@ HERE = Path(__file__).resolve().parent
 
 def measure(folder: Path, systems: Sequence[str],
             timeout: int = 2400) -> tuple[str, list[dict[str, Any]]]:
-    """Measure systems; return the kernel's release and the runs.
+    """Measure systems; return the kernel release and the runs.
 
-    :param folder: where the load's program and the runs go
+    :param folder: folder for the load's program and the runs
     """
     folder.mkdir(parents=True, exist_ok=True)
     drive.build()
