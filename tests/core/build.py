@@ -17,7 +17,7 @@ WARNINGS = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror",
 SANITIZERS = ("-g", "-O1", "-fno-omit-frame-pointer",
               "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
-#: Each program and the files of the core that are in it.
+#: The source files of each program.
 PROGRAMS = {
     "test_crc32c": ("crc32c",),
     "test_epoch": ("epoch",),
@@ -43,9 +43,9 @@ def compile_program(name: str, compiler: str, folder: Path, *flags: str) -> Path
 
     :param name: one of PROGRAMS
     :param compiler: ``gcc`` or ``clang``
-    :param folder: where the program goes
+    :param folder: folder for the program
     :param flags: further compiler flags
-    :raises AssertionError: with the compiler's messages, if it has any
+    :raises AssertionError: with the messages of the compiler, if there are any
     """
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / name
@@ -73,12 +73,12 @@ def _unchanged_object(source: Path) -> Path:
 
 
 def compile_mutant(name: str, folder: Path, tree: Path, changed: Path) -> Path:
-    """Compile one program of which a file was changed, with clang; warnings do not matter.
+    """Compile one program with a changed file, with clang; warnings are ignored.
 
     :param name: one of PROGRAMS
-    :param folder: where the program goes
+    :param folder: folder for the program
     :param tree: copy of the sources
-    :param changed: the file in it, relative to it; what includes it is compiled, too
+    :param changed: the changed file, relative to the copy; files that include it are compiled too
     """
     sources = [Path("tests/core") / f"{name}.c",
                *(Path("native/core") / f"{file}.c" for file in PROGRAMS[name])]
@@ -93,7 +93,7 @@ def compile_mutant(name: str, folder: Path, tree: Path, changed: Path) -> Path:
 
 
 def copy_tree(to: Path) -> Path:
-    """Copy what the programs are made of, to be changed there."""
+    """Copy the sources of the programs, so that they can be changed."""
     shutil.rmtree(to, ignore_errors=True)
     shutil.copytree(REPO / "native" / "core", to / "native" / "core")
     (to / "tests" / "core").mkdir(parents=True)
@@ -103,6 +103,6 @@ def copy_tree(to: Path) -> Path:
 
 
 def run(program: Path, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    """Run a program; its output and status are in the result."""
+    """Run a program; the result has its output and status."""
     return subprocess.run([str(program), *arguments], capture_output=True, text=True,
                           timeout=limit(timeout), check=False)

@@ -58,7 +58,7 @@ def _encode_pool(flags: int, blocks: list[Block]) -> bytes:
 
 
 def _fuzz(name: str, seeds: Mapping[str, bytes]) -> int:
-    """Run a fuzzer and return how many inputs it tried."""
+    """Run a fuzzer; return the number of inputs that it tried."""
     folder = build.BUILD / "fuzz" / name.removeprefix("fuzz_")
     corpus = folder / "corpus"
     corpus.mkdir(parents=True, exist_ok=True)
@@ -73,10 +73,10 @@ def _fuzz(name: str, seeds: Mapping[str, bytes]) -> int:
 
 
 def test_extents() -> None:
-    """Extents as user space sends them."""
+    """Extents from user space."""
     assert _fuzz("fuzz_runs", {name: _encode(*seed) for name, seed in SEEDS.items()}) > 10_000
 
 
 def test_pools() -> None:
-    """What may be on a cache device."""
+    """Contents of a cache device."""
     assert _fuzz("fuzz_recover", {name: _encode_pool(*pool) for name, pool in POOLS.items()}) > 500

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 
 class Mutation(NamedTuple):
-    """One line of the core, or of a writer's rules, and what it is replaced by."""
+    """One line of the core, or of the rules of a writer, and its replacement."""
 
     name: str
     file: str
@@ -310,7 +310,7 @@ MUTATIONS = [
     Mutation("only the chunk that was hit is stale", "writer", "o->stale = true;", ";"),
 ]
 
-#: The programs that test a file, if it is not that of the same name alone.
+#: The programs that test a file, if they are not the one with the same name.
 PROGRAMS = {
     "log": ("log", "recover"),
     "seal": ("replay", "recover"),
@@ -319,11 +319,11 @@ PROGRAMS = {
     "warm": ("recover",),
 }
 
-#: What is in a header.
+#: Files that are headers.
 HEADERS = {"replace": "native/core/replace.h", "place": "native/core/place.h",
            "writer": "tests/core/writer.h", "warm": "tests/core/warm.h"}
 
-#: Longer than a program takes: one that hangs has noticed, too.
+#: More seconds than a program takes. A program that hangs has detected the mutation too.
 HANGS = 60
 
 
@@ -340,7 +340,7 @@ def test_mutation_is_noticed(mutation: Mutation) -> None:
 
 
 def notices(program: Path) -> bool:
-    """Tell whether the program fails."""
+    """Return whether the program fails."""
     try:
         return build.run(program, timeout=HANGS).returncode != 0
     except subprocess.TimeoutExpired:

@@ -15,11 +15,12 @@ def test_program(name: str, compiler: str) -> None:
 
 
 def test_core_is_freestanding() -> None:
-    """Nothing but what a kernel and a bare-metal port have."""
+    """The core needs only what a kernel and a bare-metal port provide."""
     for source in (build.REPO / "native" / "core").glob("*.[ch]"):
         lines = source.read_text().splitlines()
         includes = {line for line in lines if line.startswith("#include <")}
-        # crc32c.c takes the kernel's own, which knows the processor.
+        # In the kernel, crc32c.c uses the kernel's function, which uses the processor's
+        # instruction.
         allowed = source.name in ("types.h", "crc32c.c")
         assert allowed or not includes, f"{source.name}: {includes}"
         assert not any(word in source.read_text()

@@ -22,16 +22,16 @@ __all__ = ["LIMIT", "OUT", "Boot", "boot", "build_board", "build_host", "change"
            "differences", "main", "result", "sizes", "stack_usage"]
 
 OUT = BUILD / "zynq7000"
-#: Of a boot, seconds. Ten times what it takes on a machine of two busy cores.
+#: Time limit of a boot in seconds: ten times its duration on a machine with two busy cores.
 LIMIT = 120.0
 
 
 class Boot(NamedTuple):
-    """How a boot ended.
+    """The result of a boot.
 
-    :param status: of the program; None: the time limit was over
-    :param lines: of the console
-    :param errors: QEMU's own messages
+    :param status: exit status of the program; None: the time limit has passed
+    :param lines: lines of the console
+    :param errors: messages of QEMU
     """
 
     status: int | None
@@ -56,7 +56,7 @@ def build_board(out: Path = OUT, tree: Path = REPO, *variables: str) -> Path:
 
 
 def build_host(compiler: str, out: Path, kind: tuple[str, ...] = FAST, tree: Path = REPO) -> Path:
-    """Build the same self-test as a program of the host and return its path."""
+    """Build the same self-test as a program of the host, and return its path."""
     out.mkdir(parents=True, exist_ok=True)
     program = out / "selftest"
     sources = [source for folder in ("core", "nand", "port/selftest", "port/host")
@@ -70,7 +70,7 @@ def build_host(compiler: str, out: Path, kind: tuple[str, ...] = FAST, tree: Pat
 
 
 def copy_firmware(to: Path) -> Path:
-    """Copy the firmware, to be changed there."""
+    """Copy the firmware, so that it can be changed."""
     shutil.copytree(REPO / "firmware", to / "firmware")
     return to
 
@@ -83,7 +83,7 @@ def change(path: Path, old: str, new: str) -> None:
 
 
 def boot(image: Path, limit: float = LIMIT) -> Boot:
-    """Run an image until it ends, by semihosting, or the time limit is over."""
+    """Run an image until it exits by semihosting, or until the time limit."""
     command = ["qemu-system-arm", "-M", "xilinx-zynq-a9", "-m", "256M", "-display", "none",
                "-monitor", "none", "-serial", "stdio", "-no-reboot",
                "-semihosting-config", "enable=on,target=native", "-kernel", str(image)]
@@ -99,14 +99,14 @@ def boot(image: Path, limit: float = LIMIT) -> Boot:
 
 
 def differences(host: list[str], board: list[str]) -> list[str]:
-    """Return what is not the same, but for the lines about a port itself."""
+    """Return the lines that differ, without those about the port itself."""
     pairs = itertools.zip_longest(*([line for line in lines if not line.startswith("port ")]
                                     for lines in (host, board)), fillvalue="(nothing)")
     return [f"host: {a}\nboard: {b}" for a, b in pairs if a != b]
 
 
 def objects(out: Path = OUT) -> list[Path]:
-    """Return what the image was linked of; in the folder there may be more."""
+    """Return the linked objects; the folder may contain more."""
     linked = re.findall(r"^LOAD (\S+\.o)$", (out / "vcache-fw.map").read_text(), re.MULTILINE)
     return sorted(map(Path, linked))
 

@@ -13,9 +13,9 @@ REPO = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 BUILD = REPO / "build" / "firmware"
 
-#: Folders of firmware/ that are tested here.
+#: Tested folders of firmware/.
 PARTS = ("core", "nand")
-#: Instead of the sanitizers, where many runs say more than a careful one.
+#: Flags instead of the sanitizers, where many runs are more useful than a checked one.
 FAST = ("-g", "-O2")
 
 
@@ -25,11 +25,11 @@ def compile_program(name: str, compiler: str, folder: Path, *flags: str,
 
     :param name: file in this folder, without ``.c``
     :param compiler: ``gcc`` or ``clang``
-    :param folder: where the program goes
+    :param folder: folder for the program
     :param flags: further compiler flags
     :param tree: copy of the repository made by :func:`copy_tree`
     :param kind: SANITIZERS or FAST
-    :raises AssertionError: with the compiler's messages, if it has any
+    :raises AssertionError: with the messages of the compiler, if there are any
     """
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / name
@@ -47,7 +47,7 @@ def compile_program(name: str, compiler: str, folder: Path, *flags: str,
 
 
 def copy_tree(to: Path) -> Path:
-    """Copy what the programs are made of, to be changed there."""
+    """Copy the sources of the programs, so that they can be changed."""
     shutil.rmtree(to, ignore_errors=True)
     for folder in ("firmware/core", "firmware/nand", "tests/core", "tests/firmware"):
         (to / folder).mkdir(parents=True)

@@ -14,11 +14,11 @@ Command = tuple[str, int, int]
 
 @dataclasses.dataclass
 class Log:
-    """A log block and what has been written to it.
+    """A log block and the data written to it.
 
-    :param lbn: whose sequential log block it is
+    :param lbn: the logical block of a sequential log block
     :param written: blocks in their order
-    :param pages: used up
+    :param pages: number of used pages
     """
 
     lbn: int | None = None
@@ -27,11 +27,11 @@ class Log:
 
 
 class Fast:
-    """A drive: pages of an erase block, blocks of a page, log blocks, size."""
+    """A drive: pages per erase block, blocks per page, log blocks, size."""
 
     def __init__(self, pages: int, slots: int, log_blocks: int, blocks: int) -> None:
         self.pages, self.slots, self.log_blocks, self.blocks = pages, slots, log_blocks, blocks
-        #: Log block and index in it of what is in one; None: in its data block.
+        #: Log block and index of a block in it; None: it is in its data block.
         self.where: dict[int, tuple[int, int] | None] = {}
         self.sequential: Log | None = None
         self.random: list[Log] = []
@@ -40,7 +40,7 @@ class Fast:
         self.opened = 0
 
     def run(self, trace: list[Command]) -> None:
-        """Carry out commands."""
+        """Execute commands."""
         for what, first, count in trace:
             numbers = range(first, first + count)
             if what == "t":
@@ -51,7 +51,7 @@ class Fast:
                 self.program(page, lpns)
 
     def pages_of(self, numbers: range) -> Iterator[tuple[int | None, list[int]]]:
-        """Yield whole pages, by number, and what is left put together."""
+        """Yield whole pages by number, then pages assembled from other blocks."""
         left: list[int] = []
         done = -1
         for lpn in numbers:
@@ -75,7 +75,7 @@ class Fast:
         return lpn // (self.pages * self.slots)
 
     def members(self, lbn: int) -> list[int]:
-        """Return what is there of a logical block."""
+        """Return the existing blocks of a logical block."""
         size = self.pages * self.slots
         return [lpn for lpn in range(lbn * size, (lbn + 1) * size) if lpn in self.where]
 
@@ -91,7 +91,7 @@ class Fast:
         log.pages += 1
 
     def program(self, page: int | None, lpns: list[int]) -> None:
-        """Write a page to the log block that it belongs to."""
+        """Write a page to the appropriate log block."""
         log = self.sequential
         begins = page is not None and page % self.pages == 0
         if log and log.lbn is not None:
@@ -110,7 +110,7 @@ class Fast:
             self.append(self.open_random(), lpns)
 
     def open_random(self) -> Log:
-        """Return a random log block with room, after merging out old ones."""
+        """Return a random log block with free pages; merge old ones if needed."""
         if self.random and self.random[-1].pages < self.pages:
             return self.random[-1]
         self.random = [log for log in self.random if self.valid(log)]
@@ -122,7 +122,7 @@ class Fast:
         return self.random[-1]
 
     def merge_out(self, log: Log) -> None:
-        """Merge each logical block that has something in a log block."""
+        """Merge each logical block with data in a log block."""
         for i, lpn in enumerate(log.written):
             if self.where.get(lpn) != (id(log), i):
                 continue
@@ -132,14 +132,14 @@ class Fast:
                 self.full(self.lbn(lpn))
 
     def full(self, lbn: int) -> None:
-        """Copy all of a logical block to a new data block."""
+        """Copy a whole logical block to a new data block."""
         self.count("full", self.members(lbn))
         self.opened += 1
         for lpn in self.members(lbn):
             self.where[lpn] = None
 
     def end(self) -> None:
-        """Make the sequential log block a data block, or empty."""
+        """Turn the sequential log block into a data block, or empty it."""
         log, self.sequential = self.sequential, None
         assert log and log.lbn is not None
         if not self.valid(log):

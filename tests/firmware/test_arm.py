@@ -8,26 +8,26 @@ import pytest
 
 from tests.firmware import arm, build
 
-#: Which line of the core is broken: the first command runs into it.
+#: The line of the core that is broken: the first command reaches it.
 COMMAND = "uint64_t vs_blocks(const struct vs_ssd *s)\n{\n"
 
 
 @pytest.fixture(scope="module")
 def host() -> list[str]:
-    """Return what the host's program prints."""
+    """Return the output of the host's program."""
     return build.run(arm.build_host("gcc", build.BUILD / "fast")).stdout.splitlines()
 
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a copy of the firmware to be broken, built once."""
+    """Return a copy of the firmware, built once, in which tests break files."""
     copy = arm.copy_firmware(tmp_path_factory.mktemp("arm"))
     arm.build_board(copy / "out", copy)
     return copy
 
 
 class Broken:
-    """The copy, to be changed by one test and put back after it."""
+    """The copy: one test changes it, and it is restored afterwards."""
 
     def __init__(self, tree: Path) -> None:
         self.tree = tree
@@ -52,7 +52,7 @@ def broken(tree: Path) -> Iterator[Broken]:
 
 
 def said(boot: arm.Boot, kind: str) -> dict[str, str]:
-    """Return what a fault's line tells; the program must have ended with it."""
+    """Return the fields of a fault's line; the program must have exited with it."""
     assert boot.status == 2, (boot.lines[-5:], boot.errors)
     assert boot.lines[-1] == "RESULT fail"
     line = next(line for line in boot.lines if line.startswith(f"fault {kind}"))
@@ -87,7 +87,7 @@ def of_config(lines: list[str], config: str) -> list[str]:
 
 
 def test_another_step_of_the_trace_is_noticed(host: list[str], broken: Broken) -> None:
-    """One device is enough; what is left alone is the same."""
+    """One device is sufficient; the unchanged parts are equal."""
     config = next(line.split()[1] for line in host if line.startswith("config "))
     broken.change("port/selftest/selftest.c", "i < st_config_count", "i < 1")
     broken.change("port/selftest/selftest.c", "#define STEPS 1000u", "#define STEPS 999u")
@@ -100,9 +100,9 @@ def test_another_step_of_the_trace_is_noticed(host: list[str], broken: Broken) -
 
 
 def test_sizes_beyond_the_address_space_are_refused(broken: Broken) -> None:
-    """On the host this cannot be seen: its sizes have 64 bits."""
+    """The host cannot show this: its sizes have 64 bits."""
     broken.change("core/geometry.c", "return a.used <= PTRDIFF_MAX;", "return true;")
-    # Sooner: the other configurations have nothing to do with it.
+    # Fail early: the other configurations are not needed.
     broken.change("port/selftest/selftest.c", "ok &= try_config(&st_configs[i]);",
                   "(void)try_config;")
     board = broken.boot()
@@ -110,7 +110,7 @@ def test_sizes_beyond_the_address_space_are_refused(broken: Broken) -> None:
     assert "fail dram sizes are too small for the map" in board.lines
 
 
-#: Fault, the statements that do it, kind, cause, address (its first digits), access.
+#: Name of the fault, its statements, kind, cause, first digits of the address, access.
 FAULTS = [
     ("a null write", "uint32_t *volatile p = NULL; *p = 1;",
      "data abort", "not-mapped", "00000000", "write"),
@@ -156,7 +156,7 @@ def test_division_by_zero(broken: Broken) -> None:
 
 
 def test_broken_rule_of_the_nand(broken: Broken) -> None:
-    """A block is programmed that has not been erased."""
+    """A block is programmed without an erase."""
     broken.change("core/block.c", "free--;\n\t\tstatus = s->ops->erase(",
                   "free--;\n\t\tstatus = (done = now) ? VS_OK : s->ops->erase(")
     board = broken.boot()

@@ -14,10 +14,10 @@ from tests.box.limits import limit
 from tests.firmware import build
 from tests.firmware.fast_model import Command, Fast
 
-#: Erase blocks, pages of one, blocks of a page, log blocks (0: what is spare).
-#: The last one's device ends within a page of the last logical block.
+#: Erase blocks, pages per block, blocks per page, log blocks (0: all spare blocks). The last drive
+#: ends within a page of the last logical block.
 DRIVES = [(30, 8, 1, 3), (30, 8, 1, 2), (42, 8, 4, 4), (48, 8, 1, 0), (39, 6, 3, 2)]
-#: What the drives above have when it is not said.
+#: Default numbers of log blocks of these drives.
 LOG_BLOCKS = {(48, 8, 1, 0): 7}
 PAGES = 8
 
@@ -40,22 +40,22 @@ def run(program: Path, drive: tuple[int, int, int, int], trace: list[Command]) -
 
 @functools.cache
 def capacity(program: Path, drive: tuple[int, int, int, int]) -> int:
-    """Return the blocks that a drive shows."""
+    """Return the capacity of a drive in blocks."""
     return run(program, drive, [])["blocks"]
 
 
 def data_erases(drive: tuple[int, int, int, int], counts: dict[str, int]) -> int:
-    """Return the erases less those for metadata, which fills block after block."""
+    """Return the erases without those for metadata, which fills one block after another."""
     return counts["erases"] - -(-counts["meta_pages"] // drive[1])
 
 
 def fill(blocks: int, count: int = PAGES) -> list[Command]:
-    """Write everything once, in order."""
+    """Write every block once, in order."""
     return [("w", at, min(count, blocks - at)) for at in range(0, blocks, count)]
 
 
 def since(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
-    """Return what has been added."""
+    """Return the differences of the counters."""
     return {name: after[name] - before[name] for name in after}
 
 
@@ -68,7 +68,7 @@ def steps(program: Path, drive: tuple[int, int, int, int], first: list[Command],
 
 
 def test_sequential_overwrite_of_whole_blocks_switches(program: Path) -> None:
-    """One erase for each logical block written, nothing copied."""
+    """One erase for each logical block written, no copies."""
     drive = DRIVES[0]
     blocks = capacity(program, drive) // PAGES * PAGES
     done = steps(program, drive, fill(blocks), fill(blocks) * 3)
@@ -77,7 +77,7 @@ def test_sequential_overwrite_of_whole_blocks_switches(program: Path) -> None:
 
 
 def test_sequential_prefix_is_a_partial_merge(program: Path) -> None:
-    """The rest is copied; one erase for each, too."""
+    """The rest is copied. This takes one erase per block too."""
     drive = DRIVES[0]
     blocks = capacity(program, drive) // PAGES * PAGES
     prefixes: list[Command] = [("w", at, 3) for at in range(0, blocks, PAGES)]
@@ -85,30 +85,30 @@ def test_sequential_prefix_is_a_partial_merge(program: Path) -> None:
     assert done["partial"] == done["merge"] // (PAGES - 3) == blocks // PAGES
     assert done["partial_copied"] == done["merge"]
     assert done["data_erases"] == blocks // PAGES + 1
-    # The last block of the first pass was still to be switched.
+    # The switch of the last block of the first pass was still outstanding.
     assert done["switch"] == 1
     assert done["full"] == 0
 
 
 def test_random_writes_are_full_merges(program: Path) -> None:
-    """A log block with a page of each of its logical blocks costs that many merges."""
+    """A log block with pages of several logical blocks costs as many merges."""
     drive = DRIVES[0]
     blocks = capacity(program, drive) // PAGES * PAGES
     scattered: list[Command] = [("w", at * PAGES + 1, 1) for at in range(PAGES)]
     more: list[Command] = [("w", at * PAGES + 2, 1) for at in range(PAGES)]
-    # Two random log blocks are full then, and the next write wants a third.
+    # At this point, two random log blocks are full, and the next write needs a third.
     done = steps(program, drive, [*fill(blocks), *scattered, *more], [("w", 5, 1)])
     assert done["full"] == PAGES
     assert done["full_copied"] == done["merge"] == PAGES * PAGES
     assert done["data_erases"] == PAGES + 1
-    # All of the second log block was merged along with the first.
+    # The whole second log block was merged together with the first.
     again = steps(program, drive, [*fill(blocks), *scattered, *more, ("w", 5, 1)],
                   [("w", at * PAGES + 3, 1) for at in range(PAGES - 1)])
     assert again["full"] == again["merge"] == again["data_erases"] == 0
 
 
 def test_write_behind_the_sequential_block_ends_it(program: Path) -> None:
-    """A block of the same logical block that is not the next: partial merge."""
+    """A write to the same logical block that is not the next page: partial merge."""
     done = steps(program, DRIVES[0], [*fill(2 * PAGES), ("w", 0, 3)], [("w", 1, 1)])
     assert done["partial"] == 1
     assert done["partial_copied"] == PAGES - 3
@@ -118,7 +118,7 @@ def test_write_behind_the_sequential_block_ends_it(program: Path) -> None:
 
 def check_model(program: Path, drive: tuple[int, int, int, int], trace: list[Command],
                 blocks: int) -> Fast:
-    """Everything counted is what the model says."""
+    """All counters equal those of the model."""
     _, pages, slots, log_blocks = drive
     model = Fast(pages, slots, log_blocks or LOG_BLOCKS[drive], blocks)
     model.run(trace)
@@ -133,7 +133,7 @@ def check_model(program: Path, drive: tuple[int, int, int, int], trace: list[Com
 
 
 def random_trace(numbers: random.Random, blocks: int, length: int) -> list[Command]:
-    """Return single blocks, runs that go on where one ended, some TRIMs."""
+    """Return single blocks, runs that continue where another ended, and some TRIMs."""
     trace: list[Command] = []
     at = 0
     for _ in range(length):

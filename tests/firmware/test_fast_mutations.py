@@ -70,14 +70,14 @@ MUTATIONS = [
              "\ts->status = r.status;\n\tif (r.status)\n\t\tr.status = VS_EMEDIA;\n"),
 ]
 
-#: Kind, shape, personality, seed of test_powercut.
+#: Kind, shape, personality and seed for test_powercut.
 RUNS = [("long", 5, 0, 1), ("long", 6, 0, 1), ("sweep", 6, 0, 2), ("bad-long", 5, 0, 1),
         ("bad-long", 4, 0, 3), ("bad-long", 5, 1, 4), ("bad-long", 6, 0, 1), ("sweep", 5, 0, 2),
         ("long", 8, 0, 1), ("sweep", 8, 0, 2), ("bad-long", 0, 0, 35)]
 
 
 def counts_differ(program: Path) -> bool:
-    """Run traces as test_fast.py does; the program may not survive them."""
+    """Run traces as test_fast.py does. The program may crash."""
     for drive in test_fast.DRIVES:
         try:
             blocks = test_fast.capacity(program, drive)

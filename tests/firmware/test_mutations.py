@@ -14,7 +14,7 @@ from tests.firmware import build
 
 
 class Mutation(NamedTuple):
-    """One rule of the firmware and how it is broken."""
+    """One rule of the firmware, and the change that breaks it."""
 
     name: str
     file: str

@@ -13,9 +13,9 @@ from tests.firmware import build
 PAGE, FAST = range(5), range(5, 9)
 SHAPES = [*PAGE, *FAST]
 PERSONALITIES = {"tagged": "0", "baseline": "1"}
-#: Shape, personality, seed: read-only too early once, or worn out in the end.
+#: Shape, personality, seed: cases that were read-only too early, or worn out at the end.
 BAD = [(4, "tagged", 3), (4, "baseline", 10), (1, "baseline", 5), (5, "baseline", 4)]
-#: Of the fuzzer, beyond its corpus.
+#: Inputs of the fuzzer in addition to its corpus.
 RUNS = 80
 
 
@@ -90,7 +90,7 @@ def test_fuzz_smoke() -> None:
 
 
 def test_core_is_freestanding() -> None:
-    """Nothing but what a bare-metal port has."""
+    """The core needs only what a bare-metal port provides."""
     allowed = {"#include <stdbool.h>", "#include <stddef.h>", "#include <stdint.h>"}
     for source in (build.REPO / "firmware" / "core").glob("*.[ch]"):
         text = source.read_text()

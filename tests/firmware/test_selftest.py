@@ -12,7 +12,7 @@ KINDS = {"plain": ("-O0",), "optimised": ("-O3",), "sanitizers": build.SANITIZER
 
 @pytest.fixture(scope="module")
 def reference() -> list[str]:
-    """Return what the program prints that others are compared with."""
+    """Return the output of the program with which others are compared."""
     done = build.run(arm.build_host("gcc", build.BUILD / "fast"))
     assert done.returncode == 0, done.stdout[-2000:]
     return done.stdout.splitlines()
@@ -28,7 +28,7 @@ def test_same_on_every_compiler(reference: list[str], compiler: str, kind: str) 
 
 
 def test_every_personality_collects_checkpoints_and_recovers(reference: list[str]) -> None:
-    """Each configuration went through all of it, with data to lose."""
+    """Each configuration went through all phases, with data at risk."""
     configs = [line.split()[1] for line in reference if line.startswith("config ")]
     assert len(configs) == len(set(configs)) >= 4
     for config in configs:
@@ -40,7 +40,7 @@ def test_every_personality_collects_checkpoints_and_recovers(reference: list[str
     assert len(set(maps)) == len(configs), "two configurations made the same device"
 
 
-#: What is wrong, file, how it is broken, what the self-test says.
+#: Kind of error, file, change, message of the self-test.
 BROKEN = [
     ("logs are not replayed", "core/recover.c", "status = replay(s);", ";", "wrong="),
     ("a flush leaves out its own data", "core/ssd.c",

@@ -30,12 +30,12 @@ def lambert_w(x: float) -> float:
 
 
 def model(r: float) -> float:
-    """Return the write amplification for physical / logical size."""
+    """Return the write amplification for a ratio of physical to logical size."""
     return r / (r + lambert_w(-r * math.exp(-r)))
 
 
 def test_model_gives_the_published_figure() -> None:
-    """2.36 at an over-provisioning of 0.3, as the abstract says."""
+    """2.36 at an over-provisioning of 0.3, as in the abstract."""
     assert model(1.3) == pytest.approx(2.36, abs=0.01)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-#: Where what needs Nova is: tests/openstack loads it.
+#: Modules that need Nova; tests/openstack imports them.
 NOVA_SIDE = "nova_vcache."
 
 
@@ -40,7 +40,7 @@ def test_every_module_of_the_packages_is_installed(wheel: zipfile.ZipFile) -> No
         for base, package in ((ROOT, "nova_vcache"), (ROOT / "agent", "vcache_agent"))
         for path in (base / package).rglob("*.py")}
     assert sources <= set(wheel.namelist())
-    # Read when it is imported.
+    # Read at import.
     assert "nova_vcache/api/openapi.yaml" in wheel.namelist()
 
 

@@ -12,7 +12,7 @@ OUTPUT = ROOT / "build" / "packaging"
 
 
 def kernels_with_headers() -> list[str]:
-    """Return the installed kernels that a module can be built for."""
+    """Return the installed kernels with headers."""
     makefiles = pathlib.Path("/lib/modules").glob("*/build/Makefile")
     return sorted(makefile.parts[3] for makefile in makefiles)
 

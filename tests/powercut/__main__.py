@@ -17,29 +17,29 @@ from tests.powercut.judge import Recording, Verdict
 from tests.powercut.runner import BUILD
 from tests.powercut.scenario import Scenario
 
-# A mutation is caught by one violation; it may take many cuts to meet it.
+# One violation is sufficient to detect a mutation. It may take many cuts to find it.
 _MUTATION_CUTS = 6000
 _ENOUGH = 3
-# Or, of a pool, by a cut in one of so many recoveries.
+# With a pool, a cut in one of so many recoveries can also detect it.
 _MUTATION_INTERRUPTED = 200
 
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """How much is done.
+    """The extent of a run.
 
     :param seeds: recordings of each mode
-    :param seconds: of load in each
-    :param cuts: replayed of each recording at most; None: all
-    :param mounted: crash images of each recording that are mounted; a quarter
-        of it of each control, a sixth of each pool, which the kernel recovers
-    :param controls: how many modes are recorded without the target as well
-    :param mutation_seconds: of load in each mutation; most faults show at once
-    :param origins: other kinds of origin, under one volume each
-    :param pools: all loads on a pool, and all mutations of it; else one of them
-    :param interrupted: cuts of each recording of a pool whose recovery is cut
-        again, at each of its writes; and see runner.more_of_pool()
-    :param only: parts of the names of what is done; none: all of it
+    :param seconds: duration of each load
+    :param cuts: maximum number of cuts per recording; None: all
+    :param mounted: crash images per recording that are mounted; a quarter of it for each
+        control, a sixth for each pool, which the kernel recovers
+    :param controls: number of modes that are also recorded without the target
+    :param mutation_seconds: duration of the load of a mutation; most faults appear at once
+    :param origins: other kinds of origin, each under one volume
+    :param pools: all loads on a pool and all mutations of it; otherwise one of them
+    :param interrupted: cuts per recording of a pool whose recovery is cut again, at each of
+        its writes; see also runner.more_of_pool()
+    :param only: parts of the names of loads and mutations to run; none: all
     """
 
     seeds: Sequence[int]
@@ -54,12 +54,12 @@ class Size:
     only: Sequence[str] = ()
 
     def wants(self, name: str) -> bool:
-        """Tell whether a load or a mutation, by its name, is part of it."""
+        """Return whether a load or a mutation is part of the run, by its name."""
         return (self.pools or not name.startswith("pool-") or name in _SAMPLE_POOLS) \
             and self.chosen(name)
 
     def chosen(self, name: str) -> bool:
-        """Tell whether something with this name was asked for."""
+        """Return whether something with this name was selected."""
         return not self.only or any(word in name for word in self.only)
 
 
@@ -67,7 +67,7 @@ class Size:
 EVERY_WRITE = "pool-every-write"
 _SHORT = 2
 
-# The load on a pool that is in the sample, and two mutations of it.
+# The load on a pool in the sample, and two mutations of it.
 _SAMPLE_POOLS = ("pool-hot", "pool-no-fua", "pool-seal-too-early")
 
 SAMPLE = Size(seeds=(1,), seconds=4, cuts=400, mounted=4, controls=2, mutation_seconds=3,
@@ -77,16 +77,16 @@ WHOLE = Size(seeds=(1, 2), seconds=12, cuts=6000, mounted=30, controls=3, mutati
 
 
 def scenarios(size: Size, module: str) -> list[Scenario]:
-    """Return what is recorded of the target as it is."""
+    """Return the scenarios for the unchanged target."""
     made: list[Scenario] = []
     for seed in size.seeds:
-        # Every other seed: blocks are reused without a discard between.
+        # Every other seed: blocks are reused without a discard in between.
         settings: dict[str, Any] = {"module": module, "seconds": size.seconds}
         made.append(scenario.volume(f"volume-{seed}", seed, **settings))
         settings["discard"] = bool(seed % 2)
         made.append(scenario.filesystem(f"ext4-{seed}", "ext4", seed, **settings))
         made.append(scenario.filesystem(f"xfs-{seed}", "xfs", seed, **settings))
-    # The loads of the mutations must find nothing where nothing is broken.
+    # The loads of the mutations must find no violation in the unchanged target.
     made += [load(name, 1, module=module, seconds=size.mutation_seconds)
              for name, load in scenario.FOCUSED.items() if size.wants(name)]
     for origin in size.origins:
@@ -96,7 +96,7 @@ def scenarios(size: Size, module: str) -> list[Scenario]:
 
 
 def _pools(size: Size, module: str) -> list[Scenario]:
-    """Return what is recorded of pools beside the loads of the mutations."""
+    """Return the scenarios of pools that are not loads of mutations."""
     settings: dict[str, Any] = {"module": module, "seconds": size.seconds}
     made = [scenario.pool_volume(EVERY_WRITE, 3, **{**settings, "seconds": _SHORT}),
             scenario.pool_volume("pool-write-through", 1, origin="write-through", **settings)]
@@ -110,13 +110,13 @@ def _pools(size: Size, module: str) -> list[Scenario]:
 
 
 def controls(size: Size) -> list[Scenario]:
-    """Return the loads without the target, which must show no violation."""
+    """Return the loads without the target, which must have no violation."""
     everything = scenarios(dataclasses.replace(size, only=()), "")
     return [scenario.linear(s, f"linear-{s.name}") for s in everything[:size.controls]]
 
 
 def mutants(size: Size) -> list[Scenario]:
-    """Build the mutations; return what is recorded of each."""
+    """Build the mutations; return the scenarios of each."""
     wanted = [m for m in mutate.all_mutations() if size.wants(m.name)]
     built = mutate.build(wanted, runner.release(), BUILD / "modules")
     return [scenario.FOCUSED[m.scenario](m.name, 1, module=built[m.name].module,
@@ -126,8 +126,8 @@ def mutants(size: Size) -> list[Scenario]:
 
 
 def run_target(size: Size) -> list[dict[str, Any]]:
-    """Record and replay the target and the controls; return the report's runs."""
-    # A copy: a build meanwhile must not change what is recorded.
+    """Record and replay the target and the controls; return the runs for the report."""
+    # Use a copy: a build in the meantime must not change the recorded module.
     BUILD.mkdir(parents=True, exist_ok=True)
     module = shutil.copy(runner.module(), BUILD / "dm-vcache.ko")
     wanted = [s for s in (*scenarios(size, str(module)), *controls(size)) if size.chosen(s.name)]
@@ -154,7 +154,7 @@ def run_target(size: Size) -> list[dict[str, Any]]:
 
 
 def _images(size: Size, s: Scenario) -> int:
-    """Return how many crash images of a recording are mounted."""
+    """Return the number of crash images of a recording that are mounted."""
     if s.cache_mb:
         return max(2, size.mounted // 6)
     return size.mounted if s.target == "vcache" else size.mounted // 4
@@ -171,23 +171,23 @@ def _row(recording: Recording, verdict: Verdict) -> dict[str, Any]:
 
 
 def _first(verdict: Verdict) -> str | None:
-    """Return one violation, as people read it; None: there is none."""
+    """Return one violation as text; None: there is none."""
     return verdict.findings[0].violations[0] if verdict.findings else None
 
 
 def flushes(status: str) -> dict[str, int]:
-    """Return how many flushes the target counted for each tag, from dmsetup status."""
+    """Return the number of flushes of each tag, from dmsetup status."""
     words = status.splitlines()[0].split()
     if words[2] != "vcache":
         return {}
-    # MODE SCOPE ISOLATION DIRTY NTAGS {TAG WEIGHT DIRTY LIMIT FLUSHES MEAN}*, and what
-    # the volume has in a cache.
+    # MODE SCOPE ISOLATION DIRTY NTAGS {TAG WEIGHT DIRTY LIMIT FLUSHES MEAN}*, and the state of the
+    # cache.
     tags = words[8:8 + 6 * int(words[7])]
     return {tags[at]: int(tags[at + 4]) for at in range(0, len(tags), 6)}
 
 
 def caught_lying(recording: Recording, cuts: int | None) -> bool:
-    """Tell whether the oracle notices an origin that ignores FUA and FLUSH."""
+    """Return whether the oracle detects an origin that ignores FUA and FLUSH."""
     chosen = judge.choose(recording.journal, 1, min(cuts or 100, 100))
     verdict = judge.judge(recording, chosen, Origin(honours_fua=False, honours_flush=False),
                           enough=1)
@@ -195,7 +195,7 @@ def caught_lying(recording: Recording, cuts: int | None) -> bool:
 
 
 def run_mutations(size: Size) -> list[dict[str, Any]]:
-    """Record and replay the mutations; return the report's part."""
+    """Record and replay the mutations; return their part of the report."""
     folders = runner.record_all("mutations", mutants(size))
     return [_mutation_row(recording, verdict)
             for recording, verdict in runner.judge_all(folders, _MUTATION_CUTS, _ENOUGH)]
@@ -211,7 +211,7 @@ def _mutation_row(recording: Recording, verdict: Verdict) -> dict[str, Any]:
 
 
 def run(size: Size) -> int:
-    """Do all, write report.json; return the exit status."""
+    """Run everything, write report.json; return the exit status."""
     start = time.monotonic()
     runs = run_target(size)
     found = {"runs": [r for r in runs if r["target"] == "vcache"],
@@ -240,7 +240,7 @@ def _problems(found: dict[str, Any]) -> Iterator[str]:
 
 
 def replay(folder: Path, cut: Cut | None, mounted: bool) -> int:
-    """Replay one cut of a recording and print all that is wrong."""
+    """Replay one cut of a recording, and print all violations."""
     recording = Recording(folder.resolve())
     if mounted:
         images = runner.Mounted(BUILD / "replay")
@@ -269,7 +269,7 @@ def _cut(text: str) -> Cut:
 
 
 def main() -> int:
-    """Command line."""
+    """Parse the command line and run."""
     p = argparse.ArgumentParser(prog="python -m tests.powercut", description=__doc__)
     p.add_argument("--sample", action="store_true", help="a few minutes instead of all")
     p.add_argument("--only", action="append", metavar="WORD", default=[],

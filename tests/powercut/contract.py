@@ -15,9 +15,9 @@ from tests.powercut.scenario import Scenario
 
 
 class Attribution:
-    """Who did what, as far as the contract needs to know.
+    """The attribution of operations, as far as the contract needs it.
 
-    :param ops: the journal's, for the tags that are removed
+    :param ops: operations of the journal, for the tags that are removed
     """
 
     def __init__(self, scenario: Scenario, ops: Iterable[Op] = ()) -> None:
@@ -28,11 +28,11 @@ class Attribution:
         self.images = {t.file: t.sectors for t in scenario.tags}
 
     def covers(self, flush: Op, write: Op) -> bool:
-        """Tell whether a flush covers a write to an image, or to the volume."""
+        """Return whether a flush covers a write to an image, or to the volume."""
         if not self._scenario.fs:
             return True
         if flush.detail == "sync":
-            # xfs sends no flush for it when its log has nothing new.
+            # xfs sends no flush for it if its log has no new data.
             return self._scenario.fs == "ext4"
         mine = self._scenario.cgroup_of(flush.worker)
         if flush.detail == "aio" or mine not in self._tagged:
@@ -41,16 +41,15 @@ class Attribution:
         tag = self._tag.get(write.file)
         if theirs == mine or tag is None or mine in tag.cgroups or theirs not in tag.cgroups:
             return True
-        # Once the tag is gone, what was sent to it is the host's.
+        # After the removal of the tag, its writes belong to the host.
         return any(write.submit < removal.complete < flush.submit
                    for removal in self._removed if removal.file == write.file)
 
     def covers_file(self, flush: Op, write: Op) -> bool:
-        """Tell the same of a write to any file, seen through the file system.
+        """Return the same for a write to any file, seen through the file system.
 
-        The blocks of an image stay where they are. A file that changes its
-        blocks needs its own flush: that of another file need not make them
-        known to the file system.
+        The blocks of an image do not move. A file whose blocks change needs its own flush: the
+        flush of another file need not make them known to the file system.
         """
         if write.file in self.images:
             return self.covers(flush, write)

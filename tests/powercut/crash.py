@@ -19,10 +19,10 @@ import numpy.typing as npt
 from tests.powercut.journal import NEVER, Request
 from tests.powercut.logwrites import Flag
 
-#: For each sector of the origin the log's sector that it is a copy of.
+#: For each sector of the origin, the sector of the log with its content.
 Image = npt.NDArray[np.int64]
 
-#: What survives of that which need not: nothing, all of it, or some, drawn.
+#: The surviving part of the uncertain writes: none, all, or some, drawn from a seed.
 Survives = Literal["none", "all", "some"]
 
 
@@ -30,9 +30,9 @@ Survives = Literal["none", "all", "some"]
 class Cut:
     """A power cut.
 
-    :param time: after this event of the trace
-    :param survives: what is there of the writes that are not durable
-    :param seed: of the draw
+    :param time: it happens after this event of the trace
+    :param survives: surviving part of the writes that are not durable
+    :param seed: seed of the draw
     """
 
     time: int
@@ -42,9 +42,9 @@ class Cut:
 
 @dataclass(frozen=True)
 class Origin:
-    """What the origin promises.
+    """The guarantees of the origin.
 
-    :param volatile: it has a volatile cache; else what has completed is durable
+    :param volatile: it has a volatile cache; otherwise completed writes are durable
     :param honours_fua: a FUA write is durable when it completes
     :param honours_flush: a flush makes durable what completed before it
     """
@@ -54,12 +54,12 @@ class Origin:
     honours_flush: bool = True
 
 
-#: What is under the target in most recordings.
+#: The origin of most recordings.
 HONEST = Origin()
 
 
 class Replay:
-    """The origin's state, from the beginning of the log on.
+    """The state of the origin, from the beginning of the log.
 
     :param sectors: size of the origin
     """
@@ -71,16 +71,16 @@ class Replay:
         self._ends = sorted(requests, key=lambda r: r.complete)
         self._started = self._ended = 0
         self.time = 0
-        #: What is durable.
+        #: The durable content.
         self.durable: Image = np.zeros(sectors, np.int64)
-        # When the durable content of a sector was sent: what completed before
-        # that was overwritten by it.
+        # Submission time of the durable content of a sector. It has overwritten all writes that
+        # had completed before.
         self._since: Image = np.zeros(sectors, np.int64)
         self._cached: list[Request] = []
         self._flying: dict[int, Request] = {}
 
     def advance(self, time: int) -> None:
-        """Go on to a later moment.
+        """Advance to a later moment.
 
         :param time: all events of the trace up to this one have happened
         """
@@ -122,7 +122,7 @@ class Replay:
         self._since[at][newer] = write.submit
 
     def volatile(self) -> list[Request]:
-        """Return what may or may not be there, in the order it was sent."""
+        """Return the requests that may be present or not, in the order of submission."""
         writes = [w for w in [*self._cached, *self._flying.values()]
                   if not w.flags & Flag.FLUSH]
         return sorted(writes, key=lambda w: w.submit)
@@ -152,7 +152,7 @@ def _content(write: Request) -> Image:
 
 
 def _some(draw: random.Random, count: int) -> npt.NDArray[np.bool_]:
-    """Draw which sectors of a write survive: none, all, a part."""
+    """Draw the surviving sectors of a write: none, all, or a part."""
     kind = draw.randrange(4)
     if kind < 2:
         return np.full(count, bool(kind))
@@ -162,9 +162,9 @@ def _some(draw: random.Random, count: int) -> npt.NDArray[np.bool_]:
 
 
 def overlapping(requests: list[Request]) -> list[tuple[Request, Request]]:
-    """Find writes that were at the origin at the same time for the same sector.
+    """Find writes to the same sector that were at the origin at the same time.
 
-    Which of the two stays is the origin's choice.
+    The origin decides which of the two remains.
     """
     found: list[tuple[Request, Request]] = []
     flying: list[Request] = []

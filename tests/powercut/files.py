@@ -26,7 +26,7 @@ class Dumped:
 
 
 def read(dump: bytes) -> Iterator[Dumped]:
-    """Read what `load dump` wrote."""
+    """Read the output of `load dump`."""
     at = 0
     while at < len(dump):
         file, sectors, _ = _HEADER.unpack_from(dump, at)
@@ -36,7 +36,7 @@ def read(dump: bytes) -> Iterator[Dumped]:
 
 
 class FileOracle:
-    """What the files must hold after a cut; asked for one cut after the other."""
+    """The required contents of the files after a cut; called for one cut after another."""
 
     def __init__(self, scenario: Scenario, journal: Journal) -> None:
         rule = Attribution(scenario, journal.ops)
@@ -52,7 +52,7 @@ class FileOracle:
         self._deleted = {op.file: op for op in journal.ops if op.kind == "U"}
 
     def _must_exist(self, time: int) -> set[int]:
-        """Return the files that a flush of their own has made known, and that nobody deleted."""
+        """Return the files that their own flush has made known, and that were not deleted."""
         gone = {file for file, op in self._deleted.items() if op.submit <= time}
         return self._images | {op.file for op in self._ops if self._makes_known(op, time)} - gone
 
@@ -63,9 +63,9 @@ class FileOracle:
         return op.kind == "F" or op.detail == "D"
 
     def check(self, time: int, dump: bytes) -> list[str]:
-        """Compare a dump with what the contract demands after a cut.
+        """Compare a dump with the contract after a cut.
 
-        :param time: of the cut; not before that of the last call
+        :param time: time of the cut; not before that of the last call
         """
         self._ledger.advance(time)
         found = np.zeros(self._ledger.size, np.uint64)
@@ -82,8 +82,8 @@ class FileOracle:
             if (dumped.content[size:] != stamps.ZERO).any():
                 wrong.append(f"file {dumped.file}: content behind all that was written")
         wrong += [f"file {file} is missing" for file in sorted(self._must_exist(time) - seen)]
-        # Of a file that is not there nothing else can be wrong. One that is
-        # being deleted may have lost its end already.
+        # A missing file has no further violations. A file that is being deleted may have lost its
+        # end already.
         ignored = (set(self._sizes) - seen) | {
             file for file, op in self._deleted.items() if op.submit <= time}
         return wrong + self._wrong_content(found, ignored)

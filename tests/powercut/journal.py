@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from tests.powercut.logwrites import Flag, Log
 
-#: Time of what has not happened (yet).
+#: Time of an event that has not happened.
 NEVER = 1 << 62
 
 _LINE = re.compile(r"\s(\d+): (block_bio_queue|block_bio_complete|tracing_mark_write): (.*)$")
@@ -24,21 +24,21 @@ _BIO = re.compile(r"\d+,\d+ (\S+) (\d+) \+ (\d+) ")
 
 
 class JournalError(Exception):
-    """The trace does not fit together or does not fit the log."""
+    """The trace is inconsistent, or does not match the log."""
 
 
 def name(op: int) -> str:
-    """Return the number of an operation as people read it: worker.count."""
+    """Return the number of an operation as text: worker.count."""
     return f"{op >> 32}.{op & 0xFFFFFFFF}"
 
 
 @dataclass(slots=True)
 class Request:
-    """A write, flush or discard that the origin got.
+    """A write, flush or discard that reached the origin.
 
-    :param submit: when it was sent
-    :param complete: when the origin had answered
-    :param data: the log's sector where its data begins; 0: zeroes
+    :param submit: time of submission
+    :param complete: time of the origin's answer
+    :param data: sector of the log where its data begins; 0: zeroes
     """
 
     sector: int
@@ -54,8 +54,8 @@ class Op:
     """An operation of the load.
 
     :param kind: W write, Z zeroes, D discard, F flush, N new file, U unlink,
-        T the tag of the file is removed
-    :param detail: of a write D: durable by itself; of a flush how it was made
+        T removal of the tag of the file
+    :param detail: for a write, D: durable by itself; for a flush, how it was made
     :param complete: NEVER also if it failed
     """
 
@@ -71,7 +71,7 @@ class Op:
 
     @property
     def worker(self) -> int:
-        """Number of the worker that did it."""
+        """Number of the worker."""
         return self.number >> 32
 
     def __str__(self) -> str:
@@ -80,7 +80,7 @@ class Op:
 
 @dataclass
 class Journal:
-    """All events of a recording, in their order."""
+    """All events of a recording, in order."""
 
     requests: list[Request] = field(default_factory=list)
     ops: list[Op] = field(default_factory=list)
@@ -89,8 +89,8 @@ class Journal:
 
 
 def _flags(rwbs: str) -> Flag | None:
-    """Turn the block layer's letters into flags; None: a read."""
-    # A leading F is a flush before the data, an F behind the W is FUA.
+    """Convert the block layer's letters to flags; None: a read."""
+    # A leading F is a flush before the data, an F after the W is FUA.
     body = rwbs
     flags = Flag(0)
     if len(body) > 1 and body[0] == "F" and body[1] in "WDRN":
@@ -139,8 +139,8 @@ class _Reader:
             self.journal.requests.append(request)
             self._open[key].append(request)
         elif self._open[key]:
-            # Flushes all look the same. That the latest one has completed is
-            # what promises most; a target that may rely on it is not blamed.
+            # Flushes are indistinguishable. Assume that the latest one has completed, which
+            # guarantees most, so that a correct target is never blamed.
             pending = self._open[key]
             request = pending.pop() if flags & Flag.FLUSH else pending.popleft()
             request.complete = time
@@ -158,7 +158,7 @@ class _Reader:
             self.journal.misreads.append(
                 f"file {words[3]} sector {words[4]}: read op {words[5]}, wrote op {words[6]}")
         elif kind in ("crash", "alive"):
-            # What a target answers that is cut off from its device is void.
+            # Answers of a target that was cut off from its device are ignored.
             self._crashed = kind == "crash"
             self.journal.marks[kind] = time
         elif kind == "C":
@@ -187,7 +187,7 @@ def _op(time: int, kind: str, words: list[str]) -> Op:
 def read(lines: Iterable[str]) -> Journal:
     """Read a trace, as text, oldest event first.
 
-    :raises JournalError: if events of it are missing
+    :raises JournalError: if events are missing
     """
     reader = _Reader()
     for line in lines:
@@ -196,13 +196,12 @@ def read(lines: Iterable[str]) -> Journal:
 
 
 def join(journal: Journal, log: Log) -> None:
-    """Give the requests of a trace their data, from the log.
+    """Join the requests of a trace with their data, from the log.
 
-    The log has the data, the trace has the true order: dm-log-writes keeps
-    what is not FUA back until a flush. Requests that look the same were
-    logged in the order in which they completed.
+    The log has the data, the trace has the true order: dm-log-writes holds back non-FUA writes
+    until a flush. Identical requests were logged in the order of their completion.
 
-    :raises JournalError: if one of them has a request that the other has not
+    :raises JournalError: if a request is only in one of them
     """
     logged: dict[tuple[Flag, int, int], deque[int]] = defaultdict(deque)
     for entry in log.entries:

@@ -21,10 +21,10 @@ from tests.powercut.logwrites import Flag
 from tests.powercut.recovery import Recovered, Recoverer, RecoveryError
 from tests.powercut.stamps import Ops, Sectors
 
-# Violations of one cut that are kept; one bad flush gives thousands.
+# Maximum number of violations kept per cut; one wrong flush causes thousands.
 _KEPT = 5
 
-# Sectors that are put together at a time.
+# Number of sectors assembled at a time.
 _PIECE = 1 << 14
 
 #: Name of the file with the log of dm-log-writes.
@@ -37,7 +37,7 @@ class RecordingError(Exception):
 
 @dataclass(frozen=True)
 class Place:
-    """Where on the origin a run of an image file's sectors is."""
+    """Place of a run of an image file's sectors on the origin."""
 
     file: int
     sector: int
@@ -47,7 +47,7 @@ class Place:
 
 @dataclass
 class Finding:
-    """A cut after which the contract does not hold."""
+    """A cut after which the contract is violated."""
 
     cut: Cut | None
     violations: list[str]
@@ -56,11 +56,11 @@ class Finding:
 
 @dataclass
 class Verdict:
-    """What became of all cuts of a recording."""
+    """The results of all cuts of a recording."""
 
     cuts: int = 0
     findings: list[Finding] = field(default_factory=list)
-    #: Sectors of which the contract demanded something, summed over the cuts.
+    #: Sectors with a requirement of the contract, summed over the cuts.
     demands: int = 0
 
     def add(self, cut: Cut | None, violations: Sequence[object]) -> None:
@@ -72,12 +72,12 @@ class Verdict:
 
     @property
     def violations(self) -> int:
-        """Number of cuts, or faults of the whole recording, that broke the contract."""
+        """Number of cuts, or faults of the whole recording, that violate the contract."""
         return len(self.findings)
 
 
 class Recording:
-    """What the box recorded, read and joined.
+    """The recording of the box, read and joined.
 
     :param folder: with scenario.json, trace.txt, extents.json and LOG
     """
@@ -97,12 +97,12 @@ class Recording:
             if name not in self.journal.marks:
                 raise RecordingError(f"{folder}: the load did not {name}")
         if self.scenario.cache_mb:
-            # The end of the pool is a part of it: seals, and the clean shutdown.
+            # Include the shutdown of the pool: seals, and the clean flag.
             self.journal.marks["end"] = max(r.complete for r in self.journal.requests)
         self._look_up()
 
     def _look_up(self) -> None:
-        """Prepare to look at all watched sectors at once."""
+        """Prepare to read all watched sectors at once."""
         self._device = np.concatenate(
             [np.arange(p.device, p.device + p.count) for p in self.places])
         self._file = np.concatenate([np.full(p.count, p.file) for p in self.places])
@@ -120,10 +120,10 @@ class Recording:
                          record.VOLUME)
 
     def recover(self, image: Image, used: int = 0) -> Recovered:
-        """Recover the pool from what is left of its cache device after a cut.
+        """Recover the pool from its cache device after a cut.
 
         :param used: sectors that an earlier recovery wrote, which are in the image
-        :raises RecoveryError: if it does not come back whole
+        :raises RecoveryError: if the pool cannot be recovered completely
         """
         recovered = self._recoverer.recover(image[:self.scenario.cache_sectors], used)
         if recovered.errors:
@@ -131,10 +131,10 @@ class Recording:
         return recovered
 
     def content(self, image: Image) -> Image:
-        """Return what the volume holds after a cut.
+        """Return the content of the volume after a cut.
 
-        :param image: of the device that was recorded
-        :raises RecoveryError: if its pool does not come back whole
+        :param image: image of the recorded device
+        :raises RecoveryError: if its pool cannot be recovered completely
         """
         cache = self.scenario.cache_sectors
         if not cache:
@@ -142,13 +142,13 @@ class Recording:
         return self.recover(image).content(image[:cache], image[cache:])
 
     def watched(self, image: Image) -> Image:
-        """Return what an image of the volume says of the watched sectors."""
+        """Return the watched sectors of an image of the volume."""
         return image[self._device]
 
     def found(self, image: Image) -> Ops:
-        """Tell for each watched sector which op it holds.
+        """Return for each watched sector the operation whose data it holds.
 
-        :param image: of the volume
+        :param image: image of the volume
         """
         source = self.watched(image)
         ops = self._ops[source].copy()
@@ -159,7 +159,7 @@ class Recording:
         return ops
 
     def replay(self, origin: Origin | None = None) -> Replay:
-        """Return the origin's state, at the beginning.
+        """Return the state of the origin at the beginning.
 
         :param origin: another one than was recorded with
         """
@@ -167,16 +167,16 @@ class Recording:
         return Replay(self.journal.requests, self.scenario.recorded_sectors, origin or honest)
 
     def ledger(self) -> Ledger:
-        """Return the demands of the contract on the watched sectors."""
+        """Return the requirements of the contract for the watched sectors."""
         rule = Attribution(self.scenario, self.journal.ops)
         files = {f: rule.images[f] for f in sorted(rule.images)}
-        # A file system's own blocks it discards only when nobody may see them.
+        # A file system discards its own blocks only when they are unused.
         forget = bool(self.scenario.cache_mb) and not self.scenario.fs
         return Ledger(files, self.journal.ops, rule.covers, discards_forget=forget,
                       alive=self.journal.marks.get("alive", journal.NEVER))
 
     def bytes_of(self, image: Image) -> Iterator[tuple[int, bytes]]:
-        """Yield (sector, data) of all that is not zero in an image."""
+        """Yield (sector, data) of all non-zero parts of an image."""
         written = np.flatnonzero(image)
         if not len(written):
             return
@@ -184,9 +184,9 @@ class Recording:
             yield int(run[0]), self.data[image[run]].tobytes()
 
     def checksum(self, image: Image) -> int | None:
-        """Return the CRC of what the volume holds after a cut.
+        """Return the CRC of the volume after a cut.
 
-        :return: None: it is no volume of a pool, or that does not come back
+        :return: None: it is no volume of a pool, or cannot be recovered
         """
         if not self.scenario.cache_mb:
             return None
@@ -200,7 +200,7 @@ class Recording:
         return crc
 
     def faults(self) -> list[str]:
-        """Find what is wrong whatever the moment of the cut."""
+        """Find violations that do not depend on the moment of the cut."""
         found = [f"a read saw old content: {text}" for text in self.journal.misreads]
         torn = {int(s) for s in np.flatnonzero(self._ops == np.uint64(stamps.TORN))}
         if torn:
@@ -212,9 +212,9 @@ class Recording:
         return found
 
     def _backwards(self) -> list[str]:
-        """Find writes to the origin of a pool that were older than what was there.
+        """Find writes to the origin of a pool that were older than its content.
 
-        A cut shows that only when the newer version has left the cache.
+        A cut detects this only when the newer version has left the cache.
         """
         cache = self.scenario.cache_sectors
         newest = np.zeros(self.scenario.recorded_sectors, np.int64)
@@ -238,7 +238,7 @@ class Recording:
         return found
 
     def _races(self) -> list[str]:
-        """Find writes that the load did one after the other but the origin got at once."""
+        """Find sequential writes of the load that were at the origin at the same time."""
         ops = {op.number: op for op in self.journal.ops}
         found = []
         for a, b in crash.overlapping(self.journal.requests):
@@ -273,7 +273,7 @@ def _places(s: scenario.Scenario, extents: dict[str, list[list[int]]]) -> list[P
 
 def _contents(requests: Iterable[Request], data: Sectors
               ) -> tuple[Ops, npt.NDArray[np.uint32], Ops]:
-    """Decode the log's sectors that are data; the others are nobody's."""
+    """Decode the sectors of the log that are data; the others belong to no operation."""
     is_data = np.zeros(len(data), bool)
     for request in requests:
         if request.data:
@@ -281,13 +281,13 @@ def _contents(requests: Iterable[Request], data: Sectors
     ops = np.full(len(data), stamps.FOREIGN, np.uint64)
     files = np.zeros(len(data), np.uint32)
     sectors = np.zeros(len(data), np.uint64)
-    is_data[0] = True  # stands for zeroes
+    is_data[0] = True  # represents zeroes
     ops[is_data], files[is_data], sectors[is_data] = stamps.decode(data[is_data])
     return ops, files, sectors
 
 
 def moments(j: Journal) -> list[int]:
-    """Return the moments at which something has just become durable, or should have."""
+    """Return the moments at which data has just become, or should have become, durable."""
     start, end = j.marks["start"], j.marks["end"]
     times = [r.complete for r in j.requests if r.flags & (Flag.FUA | Flag.FLUSH)]
     times += [op.complete for op in j.ops if op.kind == "F" or op.detail == "D"]
@@ -297,9 +297,9 @@ def moments(j: Journal) -> list[int]:
 def choose(j: Journal, seed: int, count: int | None, also: Sequence[int] = ()) -> list[Cut]:
     """Draw the cuts of a recording.
 
-    :param count: how many; None: at every moment of moments(), and as many
+    :param count: number of cuts; None: at every moment of moments(), and as many
         again at random
-    :param also: moments that are worth a part of them
+    :param also: further moments, for a part of the cuts
     """
     draw = random.Random(seed)  # noqa: S311 - repeatable, not secret
     at = moments(j)
@@ -321,9 +321,9 @@ def choose(j: Journal, seed: int, count: int | None, also: Sequence[int] = ()) -
 
 
 def check(recording: Recording, ledger: Ledger, image: Image) -> Sequence[object]:
-    """Compare what a cut leaves with what must be there; return what is wrong.
+    """Compare the data after a cut with the requirements; return the violations.
 
-    :param image: of the device that was recorded
+    :param image: image of the recorded device
     """
     s = recording.scenario
     if not s.cache_mb:
@@ -341,7 +341,7 @@ def check(recording: Recording, ledger: Ledger, image: Image) -> Sequence[object
 
 
 def every_write(j: Journal, seed: int) -> list[Cut]:
-    """Return cuts before and after the end of each request of a load."""
+    """Return cuts before and after the completion of each request of a load."""
     draw = random.Random(seed)  # noqa: S311 - repeatable, not secret
     start, end = j.marks["start"], j.marks["end"]
     times = sorted({time for r in j.requests for time in (r.submit, r.complete)
@@ -352,10 +352,10 @@ def every_write(j: Journal, seed: int) -> list[Cut]:
 
 def judge(recording: Recording, cuts: Iterable[Cut], origin: Origin | None = None,
           enough: int | None = None) -> Verdict:
-    """Replay the cuts, in their order, and check each.
+    """Replay the cuts in order, and check each.
 
     :param origin: another one than was recorded with
-    :param enough: stop when so many violations have been found
+    :param enough: stop at this number of violations
     """
     verdict = Verdict()
     replay = recording.replay(origin)

@@ -19,18 +19,18 @@ from tests.powercut import stamps
 from tests.powercut.journal import NEVER, Op, name
 from tests.powercut.stamps import Ops
 
-#: Tells whether a flush covers a write; both are of the journal.
+#: Returns whether a flush covers a write; both are of the journal.
 Covers = Callable[[Op, Op], bool]
 
 _NOTHING = -1
 
-# Sectors of a block of the cache.
+# Sectors per block of the cache.
 _BLOCK = 8
 
 
 @dataclass(frozen=True)
 class Violation:
-    """A sector that holds what it may not."""
+    """A sector with a content that is not allowed."""
 
     file: int
     sector: int
@@ -47,15 +47,15 @@ class Violation:
 
 
 class Ledger:
-    """Follows the journal and knows what each moment demands.
+    """Follows the journal, and knows the requirements at each moment.
 
-    :param files: the files that are watched: number -> sectors
+    :param files: the watched files: number -> sectors
     :param ops: all operations of the journal
     :param covers: which writes a flush covers
-    :param discards_forget: a discard takes back what was demanded of its
-        sectors: they may hold any of their writes, until one that came after it
-    :param alive: when a target that had been cut off came back: what was complete and no
-        flush had covered may be lost then, and no later flush brings it back
+    :param discards_forget: a discard cancels the requirements of its sectors: they may hold
+        any of their writes, until one that was made after it
+    :param alive: time at which an interrupted target was set up again: completed writes that no
+        flush had covered may be lost, and no later flush restores them
     """
 
     def __init__(self, files: Mapping[int, int], ops: Iterable[Op], covers: Covers, *,
@@ -71,13 +71,13 @@ class Ledger:
         self._size = dict(files)
         #: Number of watched sectors.
         self.size = size
-        # The latest submission of a write that must be there, by sector.
+        # Latest submission of a write that must be present, by sector.
         self._must = np.full(size, _NOTHING, np.int64)
-        # The completion of the latest request that made zeroes.
+        # Completion of the latest request that wrote zeroes.
         self._zeroed = np.zeros(size, np.int64)
-        # What was sent before this is at the mercy of a discard.
+        # Writes submitted before this may be discarded.
         self._forgotten = np.full(size, _NOTHING, np.int64)
-        # When the latest discard that is complete was sent.
+        # Submission of the latest completed discard.
         self._dropped = np.full(size, _NOTHING, np.int64)
         everything = list(ops)
         watched = [op for op in everything if op.file in self._base and op.kind in "WZD"]
@@ -90,16 +90,16 @@ class Ledger:
         self._zeroing: dict[int, Op] = {}
 
     def span(self, op: Op) -> slice:
-        """Return where an operation's sectors are among all watched ones."""
+        """Return the place of an operation's sectors among all watched ones."""
         base = self._base[op.file]
         return slice(base + op.sector, base + min(op.sector + op.count, self._size[op.file]))
 
     def whole(self, file: int) -> slice:
-        """Return where the sectors of a file are among all watched ones."""
+        """Return the place of the sectors of a file among all watched ones."""
         return slice(self._base[file], self._base[file] + self._size[file])
 
     def advance(self, time: int) -> None:
-        """Take in all events up to a later moment."""
+        """Process all events up to a later moment."""
         while self._next < len(self._events) and self._events[self._next][0] <= time:
             at, done, op = self._events[self._next]
             self._next += 1
@@ -155,9 +155,9 @@ class Ledger:
         np.maximum(self._must[at], op.submit, out=self._must[at], where=kept)
 
     def check(self, found: Ops) -> list[Violation]:
-        """Compare the content of all watched sectors with what must be there.
+        """Compare the content of all watched sectors with the requirements.
 
-        :param found: for each the op that wrote it, or ZERO, TORN, FOREIGN
+        :param found: for each sector the op that wrote it, or ZERO, TORN, FOREIGN
         """
         places = np.searchsorted(self._numbers, found)
         places[places == len(self._numbers)] = 0
@@ -168,7 +168,7 @@ class Ledger:
         return [self._violation(int(at), int(found[at])) for at in wrong]
 
     def check_cache(self, found: Ops, cached: npt.NDArray[np.bool_]) -> list[Violation]:
-        """Find what was discarded and is in the cache again.
+        """Find discarded data that is in the cache again.
 
         :param found: as for check()
         :param cached: which of the sectors the cache has
@@ -181,11 +181,11 @@ class Ledger:
                           int(found[at]), None) for at in wrong]
 
     def discarding(self) -> npt.NDArray[np.bool_]:
-        """Return to which sectors a discard that forgets is on its way."""
+        """Return the sectors for which a discard is in progress."""
         return self._forgotten == NEVER
 
     def must_mask(self) -> npt.NDArray[np.bool_]:
-        """Return which sectors something must be in."""
+        """Return the sectors with a requirement."""
         return self._must != _NOTHING
 
     def _file(self, at: int) -> int:
@@ -200,13 +200,13 @@ class Ledger:
 
 
 def _blocks(at: slice) -> slice:
-    """Return the part of a range that is whole blocks: of others a pool keeps what it has."""
+    """Return the part of a range with whole blocks: a pool keeps the data of others."""
     start = -(-at.start // _BLOCK) * _BLOCK
     return slice(start, max(start, at.stop // _BLOCK * _BLOCK))
 
 
 def _completions(ops: list[Op]) -> tuple[Ops, npt.NDArray[np.int64]]:
-    """Return the numbers of the writes, sorted, and when each completed."""
+    """Return the numbers of the writes, sorted, and the completion of each."""
     writes = sorted((op for op in ops if op.kind == "W"), key=lambda op: op.number)
     numbers = np.array([op.number for op in writes] or [0], np.uint64)
     completed = np.array([op.complete for op in writes] or [_NOTHING - 1], np.int64)

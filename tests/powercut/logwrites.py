@@ -15,12 +15,12 @@ VERSION = 1
 _SUPER = struct.Struct("<QQQI")
 _ENTRY = struct.Struct("<QQQQ")
 
-#: Text of the mark that the target itself writes when it is removed.
+#: Text of the mark that the target writes when it is removed.
 END_MARK = b"dm-log-writes-end"
 
 
 class LogError(Exception):
-    """The log is not one of dm-log-writes, or is not complete."""
+    """The log is not one of dm-log-writes, or is incomplete."""
 
 
 class Flag(enum.IntFlag):
@@ -37,7 +37,7 @@ class Flag(enum.IntFlag):
 class Entry:
     """One request that reached the origin.
 
-    :param data: number of the log's sector where its data begins; 0: it has none
+    :param data: sector of the log where its data begins; 0: it has none
     """
 
     sector: int
@@ -50,8 +50,8 @@ class Entry:
 class Log:
     """A whole log.
 
-    :param sectors: all of the log, a row each; row 0 is zeroed, so that it
-        stands for a sector that was never written
+    :param sectors: all sectors of the log, a row each; row 0 is zeroed and
+        represents sectors that were never written
     """
 
     entries: list[Entry]
@@ -96,7 +96,7 @@ def _own(mapped: Sectors, used: int) -> Sectors:
 
 
 def write(path: Path, entries: list[tuple[Flag, int, int, bytes]]) -> None:
-    """Write a log, as the target would; for tests of what reads it.
+    """Write a log in the format of the target, for tests of the reader.
 
     :param entries: (flags, sector, sectors, data) each; an end mark is added
     """

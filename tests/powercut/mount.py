@@ -44,7 +44,7 @@ def _examine(load: Path, fs: str, device: str, dump: Path) -> None:
 
 
 def checksum(device: str) -> int:
-    """Return the CRC of all that a device holds."""
+    """Return the CRC of a whole device."""
     crc = 0
     with open(device, "rb", buffering=0) as disk:
         while piece := disk.read(1 << 20):
@@ -54,7 +54,7 @@ def checksum(device: str) -> int:
 
 @contextlib.contextmanager
 def _assembled(start: int, s: Scenario) -> Iterator[None]:
-    """Make the device of an image: of a pool as after any power cut."""
+    """Create the device of an image; with a pool, as after any power cut."""
     disk = f"/dev/disk/by-id/virtio-{IMAGES_DISK}"
     if not s.cache_mb:
         with mapped(_NAME, f"0 {s.sectors} linear {disk} {start}"):

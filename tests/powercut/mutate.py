@@ -22,7 +22,7 @@ _SCENARIO = re.compile(r"^Scenario: ([a-z-]+)$", re.MULTILINE)
 
 
 class MutationError(Exception):
-    """A mutation does not apply or does not build."""
+    """A mutation does not apply or does not compile."""
 
 
 @dataclass(frozen=True)
@@ -33,21 +33,21 @@ class Mutation:
 
     @property
     def name(self) -> str:
-        """What it is called in reports."""
+        """Its name in reports."""
         return self.patch.stem
 
     @property
     def scenario(self) -> str:
-        """Name of the load that must notice it, one of scenario.FOCUSED."""
+        """Name of the load that must detect it, one of scenario.FOCUSED."""
         match = _SCENARIO.search(self.patch.read_text())
         if not match:
             raise MutationError(f"{self.patch}: has no line 'Scenario: NAME'")
         return match[1]
 
     def apply(self, tree: Path, *, back: bool = False) -> None:
-        """Patch a copy of native/, or take the patch back.
+        """Patch a copy of native/, or revert the patch.
 
-        :raises MutationError: if it does not fit native/ any more
+        :raises MutationError: if it does not apply to native/
         """
         _run(["patch", "-p2", "--batch", "--fuzz=3", "--no-backup-if-mismatch",
               *(["--reverse"] if back else []), "--directory", str(tree),
@@ -57,7 +57,7 @@ class Mutation:
 
 @dataclass(frozen=True)
 class Built:
-    """What a mutation has been built into.
+    """The built files of a mutation.
 
     :param module: path of the module
     :param recover: path of the program that recovers its pools on the host
@@ -70,13 +70,13 @@ class Built:
 def build(mutations: Sequence[Mutation], release: str, folder: Path) -> dict[str, Built]:
     """Build the module of each mutation for a kernel.
 
-    :param folder: where the modules go
+    :param folder: folder for the modules
     :return: by the names of the mutations
-    :raises MutationError: if one does not apply or does not compile
+    :raises MutationError: if a mutation does not apply or does not compile
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = {}
-    # In one tree, one after the other: only what the patch changes is compiled.
+    # In one tree, one after another, so that only changed files are compiled.
     with tempfile.TemporaryDirectory(dir=folder.resolve()) as work:
         tree = Path(work) / "native"
         shutil.copytree(NATIVE, tree)

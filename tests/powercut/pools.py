@@ -13,18 +13,18 @@ from tests.powercut.journal import Request
 from tests.powercut.judge import Recording, Verdict
 from tests.powercut.recovery import RecoveryError
 
-# Of a pool: its metadata, but for the chunk table, and what a block of that has.
+# Blocks of the metadata of a pool without the chunk table, and chunks per block of the table.
 _METADATA_BLOCKS = 65
 _CHUNKS_PER_BLOCK = 254
 
-# Sectors at the end of a chunk, where its seal is, twice.
+# Sectors at the end of a chunk with both copies of its seal.
 _SEAL = 16
 
 
 def in_place(recording: Recording) -> list[Request]:
-    """Return the writes of what a pool overwrites in place, in the order they were sent.
+    """Return the writes that overwrite data of a pool in place, in the order of submission.
 
-    That is its metadata and its seals: torn, they must not take anything along.
+    These are writes of metadata and seals. If torn, they must not destroy other data.
     """
     s = recording.scenario
     if not s.cache_mb:
@@ -40,7 +40,7 @@ def in_place(recording: Recording) -> list[Request]:
 
 
 def chunk_uses(recording: Recording) -> float:
-    """Tell how often the chunks of a pool were written from their beginning, in the mean."""
+    """Return the mean number of times that chunks were written from their beginning."""
     s = recording.scenario
     if not s.cache_mb:
         return 0
@@ -51,7 +51,7 @@ def chunk_uses(recording: Recording) -> float:
 
 
 def judge_recovery(recording: Recording, cuts: Iterable[Cut]) -> Verdict:
-    """Cut the power again at each write of the recovery: it must come to the same."""
+    """Cut the power again at each write of the recovery: the result must be the same."""
     verdict = Verdict()
     replay = recording.replay()
     cache = recording.scenario.cache_sectors
@@ -76,24 +76,24 @@ def judge_recovery(recording: Recording, cuts: Iterable[Cut]) -> Verdict:
 
 def wrongly_changed(before: stamps.Ops, after: stamps.Ops,
                     discarding: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
-    """Return the watched sectors whose content has changed though it must not.
+    """Return the watched sectors whose content has changed although it must not.
 
-    The origin discards before the cache forgets. When the chunk that has the data dies between, it
-    becomes zeroes, and nothing else.
+    The origin discards before the cache does. If the chunk with the data is reclaimed in
+    between, the data becomes zeroes, and nothing else.
 
-    :param discarding: to which of them a discard is on its way
+    :param discarding: sectors for which a discard is in progress
     """
     return np.flatnonzero((after != before) & ~(discarding & (after == stamps.ZERO)))
 
 
 def judge_in_place(recording: Recording, count: int) -> Verdict:
-    """Cut the power in writes that overwrite something in place.
+    """Cut the power during writes that overwrite data in place.
 
-    No such write changes what the volume holds: a chunk that dies is on the
-    origin as well, and a seal says what the records say, or what is left of it.
-    Only what is being discarded may become zeroes: see wrongly_changed().
+    No such write changes the content of the volume: the data of a reclaimed chunk is also on
+    the origin, and a seal repeats the valid entries of the records. Only data being discarded
+    may become zeroes: see wrongly_changed().
 
-    :param count: of writes
+    :param count: number of writes
     """
     verdict = Verdict()
     draw = random.Random(recording.scenario.seed)  # noqa: S311 - repeatable, not secret

@@ -36,9 +36,9 @@ LOG_DISK = "log{}"
 
 TRACING = Path("/sys/kernel/tracing")
 _EVENTS = ("block_bio_queue", "block_bio_complete")
-#: Kernel parameters of the box. The events are on from the start and never
-#: switched: that patches the kernel's code, and under QEMU 7.2 without KVM a
-#: processor may go on for ever with the breakpoint it has met meanwhile.
+#: Kernel parameters of the box. The events are enabled at boot and never switched: switching
+#: patches the kernel's code, and under QEMU 7.2 without KVM, a processor may then stay in an
+#: endless loop at the breakpoint.
 KERNEL_ARGS = ("trace_event=" + ",".join(f"block:{event}" for event in _EVENTS),)
 CGROUPS = Path("/sys/fs/cgroup")
 MOUNT = Path("/mnt")
@@ -53,22 +53,21 @@ _AFTERLIFE = "/dev/nullb7"
 #: Number of the volume in its pool.
 VOLUME = 1
 
-# Enough for a recording; what does not fit fails it, see _check_trace().
+# Sufficient for a recording. If the trace does not fit, the recording fails, see _check_trace().
 _TRACE_KB = 49152
 _DISTURB_SECONDS = 0.5
 
-# Lanes change hands each time that many of these have passed.
+# Lanes are reassigned after so many of these intervals.
 _LANES_TURN = 6
 _CRASH_SECONDS = 0.1
 
-# How long the origin takes for a request: much is in flight at a cut, and
-# overwritten while it is.
+# Delay of requests to the origin: many are in flight at a cut, and are overwritten in flight.
 _REQUEST_NSEC = 2000000
 
-# Sectors of a stripe: small records lie in one.
+# Sectors per stripe: small records fit into one.
 _STRIPE = 16
 
-# Worker number of what happens beside the load.
+# Worker number of events outside of the load.
 _DISTURBER = 99
 
 _FIEMAP = 0xC020660B  # FS_IOC_FIEMAP of linux/fs.h
@@ -76,7 +75,7 @@ _FIEMAP_HEAD = struct.Struct("=QQIIII")
 _FIEMAP_EXTENT = struct.Struct("=QQQ2QIIII")
 _FIEMAP_ROOM = 512
 _FIEMAP_LAST = 0x1
-# Not known, not yet allocated, encoded, unaligned, inline, or not written.
+# Unknown, not yet allocated, encoded, unaligned, inline, or unwritten.
 _FIEMAP_UNUSABLE = 0x2 | 0x4 | 0x8 | 0x100 | 0x200 | 0x400 | 0x800
 
 
@@ -103,7 +102,7 @@ def fiemap(path: Path) -> list[tuple[int, int, int]]:
 
 
 class Tracing:
-    """The kernel's trace of the requests to one device and of the load's events."""
+    """The kernel's trace of the requests to one device, and of the events of the load."""
 
     def __init__(self) -> None:
         if not (TRACING / "trace").exists():
@@ -117,7 +116,7 @@ class Tracing:
 
     @contextlib.contextmanager
     def on(self, device: DeviceNumber, output: Path) -> Iterator[None]:
-        """Trace what happens in the block; then write it to `output`."""
+        """Trace the events in the block; then write them to `output`."""
         wanted = f'dev == {device.major << 20 | device.minor} && (rwbs ~ "*W*" || rwbs ~ "*D*")'
         self._set("trace", "")
         for event in _EVENTS:
@@ -151,7 +150,7 @@ def _number(device: str) -> DeviceNumber:
 
 def _memory(name: str, megabytes: int,
             request_ns: int) -> contextlib.AbstractContextManager[str]:
-    """A block device in memory, with a volatile cache and FUA."""
+    """Create a block device in memory, with a volatile cache and FUA."""
     return null_block(name, size=megabytes, memory_backed=1, cache_size=4, discard=1,
                       blocksize=512, submit_queues=1, queue_mode=2, irqmode=2,
                       completion_nsec=request_ns)
@@ -159,11 +158,11 @@ def _memory(name: str, megabytes: int,
 
 @contextlib.contextmanager
 def _device(s: Scenario) -> Iterator[str]:
-    """Make the device below dm-log-writes.
+    """Create the device below dm-log-writes.
 
-    Below a pool it is in stripes, of which every other one is slow: records
-    of a log do not arrive in the order in which they were sent. A chunk begins
-    in a slow one, for without its first record it is lost.
+    Below a pool, it is striped, and every other stripe is slow, so that records of a log do not
+    arrive in the order of submission. A chunk begins in a slow stripe, since the chunk is lost
+    without its first record.
     """
     megabytes = s.recorded_sectors // 2048
     if not s.cache_mb:
@@ -180,9 +179,9 @@ def _device(s: Scenario) -> Iterator[str]:
 
 @contextlib.contextmanager
 def pool(device: str, start: int, s: Scenario) -> Iterator[None]:
-    """Cut a device in two, cache device and origin, and make the pool.
+    """Divide a device into cache device and origin, and create the pool.
 
-    :param start: of both on the device, in sectors
+    :param start: first sector of both on the device
     """
     below = f"/dev/mapper/{_POOLED} 0"
     delay = mapped(_DELAYED, f"0 {s.sectors} delay {below} 0 {below} {s.origin_delay_ms}")
@@ -195,7 +194,7 @@ def pool(device: str, start: int, s: Scenario) -> Iterator[None]:
 
 
 def volume_table(s: Scenario) -> str:
-    """Return the table of the volume in the pool that pool() has made."""
+    """Return the table of the volume in the pool of pool()."""
     origin = _DELAYED if s.origin_delay_ms else _POOLED
     return (f"0 {s.sectors} vcache {s.cache_mode} /dev/mapper/{origin} {_scope(s)} "
             f"5 age_ms {s.age_ms} pool /dev/mapper/{POOL} {VOLUME}")
@@ -206,7 +205,7 @@ def _scope(s: Scenario) -> str:
 
 
 def _chunks() -> tuple[int, int]:
-    """Return how many chunks of the pool are used, and in how many is what was read."""
+    """Return the number of used chunks of the pool, and of read chunks."""
     words = inside.run("dmsetup", "status", POOL).split()
     return int(words[7]), int(words[14])
 
@@ -224,9 +223,9 @@ class Recording:
         self.migrated = 0
 
     def _line(self, worker: Worker, again: bool) -> str:
-        """Return a worker as the load generator takes it.
+        """Return the arguments of a worker for the load generator.
 
-        :param again: the second time, under another number
+        :param again: the second run, with another number
         """
         number = worker.id + scenario.SECOND_TIME * again
         if not self.scenario.fs:
@@ -246,13 +245,13 @@ class Recording:
                    timeout=self.scenario.load_seconds * 4 + 120)
 
     def record(self, number: int, tracing: Tracing) -> None:
-        """Record into the log disk of this number."""
+        """Record to the log disk with this number."""
         s = self.scenario
         log = f"/dev/disk/by-id/virtio-{LOG_DISK.format(number)}"
         with _device(s) as device, mapped(
                 "pclog", f"0 {s.recorded_sectors} log-writes {device} {log}"):
             if s.origin == "write-through":
-                # dm-log-writes says it has a volatile cache whatever is below.
+                # dm-log-writes always reports a volatile cache.
                 cache = f"/sys/dev/block/{_number('/dev/mapper/pclog')}/queue/write_cache"
                 Path(cache).write_text("write through")
             with tracing.on(_number("/dev/mapper/pclog"), self.folder / "trace.txt"):
@@ -291,7 +290,7 @@ class Recording:
 
     @contextlib.contextmanager
     def _stack(self) -> Iterator[None]:
-        """Build what is above the recorded device."""
+        """Set up the stack above the recorded device."""
         with contextlib.ExitStack() as stack:
             if self.scenario.cache_mb:
                 stack.enter_context(pool("/dev/mapper/pclog", 0, self.scenario))
@@ -308,7 +307,7 @@ class Recording:
     def _use(self, tracing: Tracing, *, again: bool = False) -> None:
         """Run the load.
 
-        :param again: the second time, on what is there
+        :param again: the second run, on the existing data
         """
         for name in self.scenario.cgroups():
             (CGROUPS / f"pc-{name}").mkdir(exist_ok=True)
@@ -340,8 +339,8 @@ class Recording:
             yield
 
     def _fill(self) -> None:
-        """Make the images."""
-        # Worker 100 + tag: an id of its own for each.
+        """Write the images."""
+        # Worker 100 + tag: an ID of its own for each.
         self._run(*(f"fill id={100 + tag.id} path={MOUNT / str(tag.file)} file={tag.file} "
                     f"count={tag.sectors} fdatasync=1" for tag in self.scenario.tags))
         inside.run("sync")
@@ -349,7 +348,7 @@ class Recording:
             {tag.file: fiemap(MOUNT / str(tag.file)) for tag in self.scenario.tags}))
 
     def _set_extents(self, client: Client, tag: Tag) -> None:
-        """Do what the agent does as images grow."""
+        """Set the extents of growing images, as the agent does."""
         names = [str(tag.file)]
         names += [name for name in os.listdir(MOUNT) if name.isdigit()
                   and int(name) // scenario.FILES_OF_WORKER in tag.growing]
@@ -360,12 +359,12 @@ class Recording:
         merged: list[Extent] = []
         for start, count in sorted(extents):
             if merged and start < sum(merged[-1]):
-                continue  # a block that has moved while we looked
+                continue  # a block that has moved since FIEMAP
             merged.append(Extent(start, count))
         try:
             client.set_extents(_number(self.device), tag.id, merged)
         except NetlinkError as error:
-            if error.errno != errno.EEXIST:  # a block that is in another tag's list still
+            if error.errno != errno.EEXIST:  # a block that is still in another tag's list
                 raise
 
     def _set_tag(self, client: Client, tag: Tag) -> None:
@@ -383,15 +382,15 @@ class Recording:
             self._run(*lines)
 
     def _reload(self) -> None:
-        """Put the same table in force again, with data in the buffer."""
+        """Load and activate the same table again, with data in the buffer."""
         inside.run("dmsetup", "reload", DEVICE, "--table", self._table())
         inside.run("dmsetup", "suspend", "--noflush", "--nolockfs", DEVICE)
         inside.run("dmsetup", "resume", DEVICE)
 
     def _resize(self) -> None:
-        """Make the pool smaller when it is large, and larger when it is small.
+        """Shrink the pool when it is large, and grow it when it is small.
 
-        Now and then before it has come to its end.
+        Sometimes before the last resize has completed.
         """
         words = inside.run("dmsetup", "status", POOL).split()
         size, leaving = int(words[5]), int(words[17])
@@ -404,7 +403,7 @@ class Recording:
             self.sizes.append(size)
 
     def _swap(self, client: Client) -> None:
-        """Do what the agent does as instances are stopped and started, in the midst of it."""
+        """Drop and prefetch caches, as the agent does for stopped and started instances."""
         device = _number(self.device)
         for tag in self.scenario.tags:
             runs = mapfile.tidy(client.cached(device, tag.id))
@@ -415,7 +414,7 @@ class Recording:
         self.prefetched = sum(tag.prefetched_bytes for tag in client.tags(device))
 
     def _turn_lanes(self, client: Client, turn: int) -> None:
-        """Give two of the tags a lane each, other ones each time."""
+        """Dedicate a lane to each of two tags, other tags each time."""
         device, tags = _number(self.device), self.scenario.tags
         found = [client.tag(device, tag.id) for tag in tags]
         self.migrated = sum(tag.stats.migrated_blocks for tag in found)
@@ -426,7 +425,7 @@ class Recording:
                            cache_lanes=1 << (turn + 2 * nth) % 4)
 
     def _disturb(self, stop: threading.Event) -> None:
-        """Do what an agent and an administrator do while the load runs."""
+        """Do what an agent and an administrator do during the load."""
         removals = itertools.count(1)
         with Client(30) as client:
             for number in itertools.count(1):
@@ -453,11 +452,10 @@ class Recording:
         return _memory(Path(_AFTERLIFE).name, megabytes, _REQUEST_NSEC)
 
     def _crash(self) -> None:
-        """Cut the target off: what it sends from now on goes to other memory.
+        """Cut the target off: its further requests go to other memory.
 
-        An answer behind the mark is none; see journal.py. Both devices are
-        suspended before one goes on: the origin must not get what the cache
-        has never held.
+        Its answers after the mark are ignored; see journal.py. Both devices are suspended before
+        one is resumed: the origin must not receive data that the cache never held.
         """
         Tracing.event("crash")
         at = self.scenario.cache_sectors
@@ -470,7 +468,7 @@ class Recording:
             inside.run("dmsetup", "resume", name)
 
     def _until_crash(self, stop: threading.Event) -> None:
-        """Crash shortly before the load ends."""
+        """Crash shortly before the end of the load."""
         if not stop.wait(self.scenario.load_seconds - _CRASH_SECONDS):
             self._crash()
 
@@ -493,13 +491,13 @@ class Recording:
 
 
 def _join(work: concurrent.futures.Future[None] | None) -> None:
-    """Wait for what was done beside the load; raise its error."""
+    """Wait for the actions beside the load; raise their error."""
     if work is not None:
         work.result()
 
 
 def main() -> None:
-    """Record the scenarios of the folders given."""
+    """Record the scenarios of the given folders."""
     p = argparse.ArgumentParser(prog="python -m tests.powercut.record", description=__doc__)
     p.add_argument("load", type=Path)
     p.add_argument("folders", nargs="+", type=Path)

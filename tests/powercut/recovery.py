@@ -29,26 +29,26 @@ _MEMORY = "/dev/shm"  # noqa: S108 - both map a file there
 
 _CORE = ("crc32c", "meta", "log", "index", "seal", "recover")
 
-# For the writes of a few recoveries on top of one another, in sectors.
+# Space for the writes of a few consecutive recoveries, in sectors.
 _ROOM = 1 << 15
 
 
 class RecoveryError(Exception):
-    """The pool, or the volume, cannot be used any more."""
+    """The pool, or the volume, is unusable."""
 
 
 @functools.cache
 def build(core: Path = REPO / "native" / "core", name: str = "recover", *flags: str) -> Path:
     """Compile the program.
 
-    :param core: the sources that it tries
-    :param name: of the program
-    :param flags: further ones, of the compiler
+    :param core: the tested sources
+    :param name: name of the program
+    :param flags: further flags of the compiler
     :return: its path, below build/powercut
     """
     BUILD.mkdir(parents=True, exist_ok=True)
     sources = [*sorted((HERE / "recover").glob("*.c")), *(core / f"{part}.c" for part in _CORE)]
-    # Aside and into place: another run may be using it.
+    # Write to a temporary name and rename: another run may be using the program.
     fresh = BUILD / f"{name}.{os.getpid()}"
     subprocess.run([os.environ.get("CC", "cc"), "-std=gnu11", "-O2", "-g", "-Wall", "-Wextra",
                     "-Werror", *flags, "-o", str(fresh), *map(str, sources)], check=True)
@@ -57,14 +57,14 @@ def build(core: Path = REPO / "native" / "core", name: str = "recover", *flags: 
 
 @dataclass(frozen=True)
 class Recovered:
-    """What a recovery has found and done.
+    """The results of a recovery.
 
-    :param map: by sector of the origin: the sector of the cache, or -1
+    :param map: for each sector of the origin: the sector of the cache, or -1
     :param errors: chunks and entries that could not be used
-    :param bad_blocks: that were not whole
-    :param chunks: that hold something
-    :param writes: of the recovery: (first sector, sectors) of the cache device
-    :param first: number of the log's sector that stands for the first one written
+    :param bad_blocks: number of invalid blocks
+    :param chunks: number of chunks with data
+    :param writes: writes of the recovery: (first sector, sectors) of the cache device
+    :param first: number of the log sector that represents the first written one
     """
 
     map: Image
@@ -75,15 +75,15 @@ class Recovered:
     first: int
 
     def content(self, cache: Image, origin: Image) -> Image:
-        """Return what the volume holds."""
+        """Return the content of the volume."""
         return np.where(self.map >= 0, cache[self.map], origin)
 
     def interrupted(self, cache: Image, torn: int) -> Iterator[tuple[Image, int]]:
         """Yield the cache device after a cut at each write of the recovery.
 
         :param cache: the device before the recovery
-        :param torn: how many sectors of the last write are there
-        :return: and how many sectors of the recovery that takes, for recover()
+        :param torn: how many sectors of the last write are present
+        :return: the number of sectors of the recovery that it uses, for recover()
         """
         image = cache.copy()
         at = self.first
@@ -98,11 +98,11 @@ class Recovered:
 
 
 class Recoverer:
-    """Recovers images of one cache device, in a process of its own.
+    """Recovers images of one cache device, in a separate process.
 
-    :param program: what build() has made
+    :param program: result of build()
     :param log: log of the recording
-    :param logged: sectors of it
+    :param logged: its size in sectors
     :param cache: size of the cache device in sectors
     :param origin: size of the origin
     :param volume: number of the volume
@@ -120,7 +120,7 @@ class Recoverer:
                  str(_ROOM), str(volume)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 text=True)
             self.close = weakref.finalize(self, _end, self._process)
-            # The program has mapped the file when it answers.
+            # When the program answers, it has mapped the file.
             self._ask(0)
 
     def _ask(self, used: int) -> list[int]:
@@ -136,9 +136,9 @@ class Recoverer:
     def recover(self, cache: Image, used: int = 0) -> Recovered:
         """Recover an image of the cache device.
 
-        :param cache: for each sector the log's sector that it is a copy of
+        :param cache: for each sector, the sector of the log with its content
         :param used: sectors that earlier recoveries wrote, which are in the image
-        :raises RecoveryError: if the pool does not come back
+        :raises RecoveryError: if the pool cannot be recovered
         """
         self._numbers[:self._cache] = cache
         status, errors, bad, chunks, *writes = self._ask(used)

@@ -24,18 +24,18 @@ REPO = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 BUILD = REPO / "build" / "powercut"
 
-# Logs, each a disk, of one box: a PC has not many slots.
+# Maximum number of logs per box, each a disk: a PC has few slots.
 _DISKS = 10
-# Enough for half a minute of load; the file is sparse.
+# Sufficient for half a minute of load; the file is sparse.
 _LOG_BYTES = 1 << 30
-# The box boots and starts Python once; each recording mounts, fills and runs.
+# Time limits: the box boots and starts Python once; each recording mounts, fills and runs.
 _BASE_SECONDS = 120
 _RECORD_SECONDS = 180
 _MOUNT_SECONDS = 60
 
 
 class PowercutError(Exception):
-    """The harness itself could not do its work."""
+    """The harness itself failed."""
 
 
 def release() -> str:
@@ -44,11 +44,11 @@ def release() -> str:
 
 
 def build_load() -> Path:
-    """Compile the load generator, static, for the box."""
+    """Compile the load generator for the box, statically linked."""
     BUILD.mkdir(parents=True, exist_ok=True)
     load = BUILD / "load"
     sources = sorted(str(path) for path in (HERE / "load").glob("*.c"))
-    # Aside and into place: another run may be using it.
+    # Write to a temporary name and rename: another run may be using the program.
     fresh = BUILD / f"load.{os.getpid()}"
     subprocess.run([os.environ.get("CC", "cc"), "-std=gnu11", "-O2", "-static", "-Wall",
                     "-Wextra", "-Werror", "-o", str(fresh), *sources], check=True)
@@ -65,10 +65,10 @@ def module() -> str:
 
 
 def record_all(batch: str, scenarios: Sequence[Scenario]) -> dict[str, Path]:
-    """Record scenarios in a box, one after the other.
+    """Record scenarios in a box, one after another.
 
     :param batch: folder below build/powercut
-    :return: the folders of the recordings, by the scenarios' names
+    :return: the folders of the recordings, by the names of the scenarios
     :raises PowercutError: if that failed
     """
     shutil.rmtree(BUILD / batch, ignore_errors=True)
@@ -104,9 +104,9 @@ def _sample(cuts: Sequence[Cut], seed: int, count: int) -> list[Cut]:
 
 
 class Mounted:
-    """Crash images of recordings, to be mounted in one box; those of pools are recovered there.
+    """Crash images of recordings, to be mounted in one box. Those of pools are recovered there.
 
-    :param folder: for the images and what is found in them
+    :param folder: folder for the images and the results
     """
 
     def __init__(self, folder: Path) -> None:
@@ -115,13 +115,13 @@ class Mounted:
         self._folder = folder
         self._wanted: list[tuple[Recording, Cut]] = []
         self._images: list[dict[str, object]] = []
-        # What the volume must hold if it is one of a pool.
+        # The required content of the volume, for an image of a pool.
         self._checksums: list[int | None] = []
         self._sectors = 0
         (folder / "images").touch()
 
     def add(self, recording: Recording, cuts: Sequence[Cut]) -> None:
-        """Make the images of some cuts."""
+        """Create the images of some cuts."""
         replay = recording.replay()
         with open(self._folder / "images", "r+b") as disk:
             for cut in sorted(cuts):
@@ -138,7 +138,7 @@ class Mounted:
                                      "start": start})
 
     def examine(self) -> Iterator[tuple[Recording, Cut, list[str]]]:
-        """Mount all in a box; yield what is wrong with each."""
+        """Mount all images in a box; yield the violations of each."""
         (self._folder / "images.json").write_text(json.dumps(self._images))
         command = [sys.executable, "-m", "tests.powercut.mount", str(build_load()),
                    str(self._folder)]
@@ -168,7 +168,7 @@ class Mounted:
 
 
 def reproduce(folder: Path, cut: Cut | None, mounted: bool = False) -> str:
-    """Return the command that replays one cut again."""
+    """Return the command that replays one cut."""
     line = f"python -m tests.powercut --replay {folder.relative_to(REPO)}"
     if cut:
         line += f" --cut {cut.time}:{cut.survives}:{cut.seed}"
@@ -177,9 +177,9 @@ def reproduce(folder: Path, cut: Cut | None, mounted: bool = False) -> str:
 
 def report(name: str, verdict: Verdict, folder: Path, mounted: bool = False,
            cut: bool = True) -> None:
-    """Print a verdict and how to see each violation again.
+    """Print a verdict, and the command that shows each violation again.
 
-    :param cut: by its cut; else they show in the recording as a whole
+    :param cut: whether violations are shown by their cut, or by the whole recording
     """
     print(f"powercut: {name}: {verdict.cuts} cuts, {verdict.violations} violations", flush=True)
     for finding in verdict.findings[:5]:
@@ -189,9 +189,9 @@ def report(name: str, verdict: Verdict, folder: Path, mounted: bool = False,
 
 def judge_all(folders: Mapping[str, Path], count: int | None, enough: int | None = None,
               every_write: str = "") -> Iterator[tuple[Recording, Verdict]]:
-    """Replay recordings at `count` cuts each (None: at all).
+    """Replay recordings with `count` cuts each (None: at all moments).
 
-    :param enough: violations after which one may stop
+    :param enough: violations after which to stop
     :param every_write: name of one that is cut at every write instead
     """
     for name, folder in folders.items():
@@ -207,14 +207,14 @@ def judge_all(folders: Mapping[str, Path], count: int | None, enough: int | None
 
 
 def _times(recording: Recording) -> list[int]:
-    """Return moments of a recording that are worth cuts of their own."""
+    """Return moments of a recording that need additional cuts."""
     return [write.submit for write in pools.in_place(recording)]
 
 
 def more_of_pool(recording: Recording, count: int) -> Verdict:
-    """Cut the power in recoveries, and in writes that overwrite something in place.
+    """Cut the power during recoveries, and during writes that overwrite data in place.
 
-    :param count: recoveries, and five times as many of these writes
+    :param count: number of recoveries; five times as many of these writes
     """
     name, seed = recording.scenario.name, recording.scenario.seed
     cuts = _sample(judge.choose(recording.journal, seed, 20 * count, _times(recording)),
@@ -231,8 +231,8 @@ def more_of_pool(recording: Recording, count: int) -> Verdict:
 def mount_some(recordings: Mapping[Recording, int]) -> dict[str, Verdict]:
     """Mount crash images, in one box.
 
-    :param recordings: and how many cuts of each
-    :return: the verdicts, by the scenarios' names
+    :param recordings: recordings, with the number of cuts of each
+    :return: the verdicts, by the names of the scenarios
     """
     images = Mounted(BUILD / "mounted")
     for recording, count in recordings.items():

@@ -11,10 +11,10 @@ from typing import Any, Literal
 Target = Literal["vcache", "linear"]
 FileSystem = Literal["ext4", "xfs"]
 
-#: The first file number of a worker that makes files of its own.
+#: First file number of a worker that creates its own files.
 FILES_OF_WORKER = 1000
 
-#: Where a scenario's load runs twice, a worker has its number and this the second time.
+#: If a load runs twice, the second run adds this to the numbers of workers.
 SECOND_TIME = 20
 
 
@@ -22,17 +22,17 @@ SECOND_TIME = 20
 class Worker:
     """A process of the load.
 
-    :param kind: "range": writes sectors that are there; "files": makes,
+    :param kind: "range": overwrites existing sectors; "files": creates,
         extends and deletes files
     :param cgroup: name of its cgroup; empty: the root cgroup
     :param file: the file of a range worker, 0 in volume mode
-    :param first: first sector it writes
-    :param count: sectors it writes; of a files worker the limit of a file
+    :param first: first sector that it writes
+    :param count: number of sectors that it writes; for a files worker, the limit of a file
     :param grain: alignment of its writes in sectors
     :param largest: largest write in sectors
-    :param weights: how often it does what
-    :param behind: 0: it runs as long as the load does; n: it does one thing, right
-        behind the n-th time that a tag is removed
+    :param weights: relative frequencies of its operations
+    :param behind: 0: it runs as long as the load; n: it does one operation, right
+        after the n-th removal of a tag
     """
 
     id: int
@@ -49,14 +49,14 @@ class Worker:
 
 @dataclass(frozen=True)
 class Tag:
-    """A virtual disk: its tag, the image file, and the cgroups it belongs to.
+    """A virtual disk: its tag, the image file, and the cgroups that use it.
 
     :param file: number of its image file
     :param sectors: size of that file
-    :param cgroups: names
-    :param growing: ids of the files workers whose files are extents of the
-        tag as well, refreshed as the load runs
-    :param removed: the tag is removed and made again as the load runs
+    :param cgroups: names of the cgroups
+    :param growing: IDs of the files workers whose files are also extents of the
+        tag, updated during the load
+    :param removed: the tag is removed and created again during the load
     """
 
     id: int
@@ -71,38 +71,38 @@ class Tag:
 class Scenario:
     """One recording.
 
-    :param name: also of its folder
-    :param fs: empty: the workers write the device itself (volume mode)
-    :param seed: of the load and of the cuts
-    :param origin: the origin has a volatile cache and FUA, or no volatile cache
+    :param name: its name, also that of its folder
+    :param fs: empty: the workers write to the device itself (volume mode)
+    :param seed: seed of the load and of the cuts
+    :param origin: whether the origin has a volatile cache and FUA, or no volatile cache
     :param module: path of dm-vcache.ko; empty with target "linear"
     :param megabytes: size of the origin
-    :param seconds: how long the load runs at most
-    :param ops: how many operations each worker does at most
-    :param disturb: meanwhile the table is reloaded without a flush, and tags
-        are removed and made again
-    :param reload: or tags are only removed and made again
-    :param discard: the file system discards blocks that it frees
+    :param seconds: maximum duration of the load
+    :param ops: maximum number of operations of each worker
+    :param disturb: during the load, the table is reloaded without a flush, and tags
+        are removed and created again
+    :param reload: whether the table is reloaded, or tags are only removed and created again
+    :param discard: the file system discards the blocks that it frees
     :param buffer_mb: the target's write buffer
     :param age_ms: the target's age limit
     :param cache_mb: size of the cache device of a pool, in front of the origin
-        on the device that is recorded; 0: no pool
-    :param cache_mode: how the volume uses it
+        on the recorded device; 0: no pool
+    :param cache_mode: mode of the volume
     :param chunk_kib: size of its chunks
-    :param origin_delay_ms: how much later writes reach the origin of a pool: what
-        counts has to be carried forward in the cache
-    :param reads: the load has so many reads that blocks must have been promoted, and
-        the hot ones kept
-    :param resizes: the pool is made smaller and larger all the time
-    :param swaps: what tags have in the cache is listed, given up and brought back all the
+    :param origin_delay_ms: delay of writes to the origin of a pool: live blocks
+        have to be relocated in the cache
+    :param reads: the load has many reads, so that blocks must have been promoted, and
+        hot ones kept
+    :param resizes: the pool shrinks and grows all the time
+    :param swaps: the cached blocks of tags are listed, dropped and prefetched all the
         time
-    :param lanes: it has four lanes, which tags have for themselves in turn, and blocks must
-        have been copied between these and the shared ones
-    :param crash: there is a crash in the middle: the target is cut off from
-        the device, and built again on what that holds, for more of the load
-    :param restarts: in the middle all is shut down, and built again for more of the load
-    :param recover: program that recovers the pool on the host; empty: the one
-        of the present sources
+    :param lanes: the pool has four lanes, which are dedicated to changing tags, and blocks
+        must have migrated between these and the shared ones
+    :param crash: a crash in the middle: the target is cut off from the device, and set up again
+        on its data, for more of the load
+    :param restarts: in the middle, everything is shut down and set up again, for more of the load
+    :param recover: program that recovers the pool on the host; empty: that of the
+        present sources
     """
 
     name: str
@@ -140,12 +140,12 @@ class Scenario:
 
     @property
     def twice(self) -> bool:
-        """Tell whether the load runs again, on what it has left."""
+        """Return whether the load runs a second time, on the existing data."""
         return self.crash or self.restarts
 
     @property
     def load_seconds(self) -> float:
-        """How long the load runs: to empty half of a pool takes a while."""
+        """Duration of the load: emptying half of a pool takes a while."""
         return 3 * self.seconds if self.resizes or self.lanes else self.seconds
 
     @property
@@ -167,26 +167,26 @@ class Scenario:
 
     @property
     def recorded_sectors(self) -> int:
-        """Size of the device that is recorded: the cache device and the origin behind it."""
+        """Size of the recorded device: the cache device and the origin behind it."""
         return self.cache_sectors + self.sectors
 
     def cgroup_of(self, worker: int) -> str:
-        """Return the cgroup of a worker, by its number; empty: none that is known."""
+        """Return the cgroup of a worker, by its number; empty: unknown."""
         return next((w.cgroup for w in self.workers
                      if worker in (w.id, w.id + SECOND_TIME * self.twice)), "")
 
     def cgroups(self) -> list[str]:
-        """Return the names of all cgroups, in their order."""
+        """Return the names of all cgroups, in order."""
         names = [w.cgroup for w in self.workers] + [c for t in self.tags for c in t.cgroups]
         return sorted({name for name in names if name})
 
     def save(self, path: Path) -> None:
-        """Write it where the box or a later replay reads it."""
+        """Write the scenario for the box or a later replay."""
         path.write_text(json.dumps(dataclasses.asdict(self), indent=1) + "\n")
 
 
 def load(path: Path) -> Scenario:
-    """Read a scenario that was saved."""
+    """Read a saved scenario."""
     values: dict[str, Any] = json.loads(path.read_text())
     values["workers"] = [Worker(**worker) for worker in values["workers"]]
     values["tags"] = [Tag(**tag) for tag in values["tags"]]
@@ -199,7 +199,7 @@ _FILES = {"append": 30, "hole": 6, "prealloc": 6, "write": 20, "dsync": 4, "disc
 
 
 def volume(name: str, seed: int, **settings: Any) -> Scenario:
-    """One volume: private ranges, one that all write, zeroes and discards."""
+    """One volume: private ranges, a range that all workers write, zeroes and discards."""
     part = 12 * 2048
     private = {**_RANGE, "read": 8, "discard": 3, "zero": 3}
     workers = [
@@ -212,10 +212,10 @@ def volume(name: str, seed: int, **settings: Any) -> Scenario:
 
 
 def filesystem(name: str, fs: FileSystem, seed: int, **settings: Any) -> Scenario:
-    """Images of three virtual machines and files that come and go.
+    """Images of three virtual machines, and files that are created and deleted.
 
     VM a has two disks (tags 1 and 2), b one (3), and a and c share one (4).
-    Workers of other cgroups and of none write into a's and b's images.
+    Workers of other cgroups and of the root cgroup write to the images of a and b.
     """
     size = 3 * 2048
     shared = 1024
@@ -227,7 +227,7 @@ def filesystem(name: str, fs: FileSystem, seed: int, **settings: Any) -> Scenari
         Worker(2, "range", "a", size, never, file=2, grain=8, largest=2048),
         Worker(3, "range", "b", size // 2, {**rare, "read": 5}, file=3, largest=256),
         Worker(4, "range", "c", size, rare, file=4),
-        # Untagged: the second halves of a's and b's images.
+        # Untagged: the second halves of the images of a and b.
         Worker(5, "range", "b", size // 2, rare, file=1, first=size // 2),
         Worker(6, "range", "", size // 2, {**never, "fdatasync": 1}, file=3, first=size // 2),
         # The same sectors from two cgroups.
@@ -243,7 +243,7 @@ def filesystem(name: str, fs: FileSystem, seed: int, **settings: Any) -> Scenari
 
 
 def hot(name: str, seed: int, **settings: Any) -> Scenario:
-    """A few pages of a volume, always dirty, on their way out and overwritten."""
+    """A few pages of a volume, always dirty, in write-out and overwritten."""
     weights = {"write": 40, "dsync": 4, "fdatasync": 15}
     workers = [Worker(id, "range", "a", 128, weights, largest=8) for id in (1, 2, 3)]
     return Scenario(name, "vcache", "", seed, workers, [Tag(7, 0, 128, ["a"])], megabytes=16,
@@ -251,13 +251,12 @@ def hot(name: str, seed: int, **settings: Any) -> Scenario:
 
 
 def tags(name: str, seed: int, size: int = 512, **settings: Any) -> Scenario:
-    """Small images that stay dirty until the right flush comes.
+    """Small images that stay dirty until the right flush.
 
-    a's second image is written and never flushed; c overwrites what a has in
-    the buffer; nobody's worker writes into b's image; flushes of everything
-    are rare.
+    The second image of a is written and never flushed. c overwrites data of a in the buffer. A
+    worker without a tag writes to the image of b. Flushes of everything are rare.
 
-    :param size: of an image, in sectors
+    :param size: size of an image, in sectors
     """
     workers = [
         Worker(1, "range", "a", size, {"write": 40, "fdatasync": 1}, file=1, largest=8),
@@ -274,12 +273,12 @@ def tags(name: str, seed: int, size: int = 512, **settings: Any) -> Scenario:
 
 
 def removed(name: str, seed: int, **settings: Any) -> Scenario:
-    """An image is written and never flushed while its tag goes and comes.
+    """An image is written and never flushed while its tag is removed and created.
 
-    It is so large, and fits into the buffer, that most of it is still as it
-    was sent to the tag when the other one's flush comes, right behind the removal.
-    None is on its way when the tag goes: that one would cover everything. A table
-    that is loaded would write out what the tag leaves, so none is.
+    It is large, and fits into the buffer, so that most of its data is still in the buffer when
+    the flush of another tag comes, right after the removal. No flush is in progress at the
+    removal, since it would cover everything. Loading a table would write out the data of the
+    removed tag, so no table is loaded.
     """
     size = 8192
     workers = [
@@ -294,9 +293,9 @@ def removed(name: str, seed: int, **settings: Any) -> Scenario:
 
 
 def pooled(scenario: Scenario, **settings: Any) -> Scenario:
-    """Return the same load on a volume of a pool much smaller than what it writes.
+    """Return the same load on a volume of a pool that is much smaller than its writes.
 
-    The chunks of that are filled, destaged, let go and used again all the time.
+    Its chunks are filled, destaged, reclaimed and reused all the time.
     """
     changed = {"name": f"pool-{scenario.name}", "cache_mb": 4,
                "age_ms": min(scenario.age_ms, 200), **settings}
@@ -304,12 +303,12 @@ def pooled(scenario: Scenario, **settings: Any) -> Scenario:
 
 
 def pool_volume(name: str, seed: int, **settings: Any) -> Scenario:
-    """A volume of a pool, with discards; what is read is checked."""
+    """A volume of a pool, with discards; reads are checked."""
     return pooled(volume(name, seed), name=name, **settings)
 
 
 def pool_through(name: str, seed: int, **settings: Any) -> Scenario:
-    """A volume whose writes go to the origin at once, with copies in the cache."""
+    """A volume in write-through mode, with copies in the cache."""
     return pool_volume(name, seed, cache_mode="writethrough", **settings)
 
 
@@ -319,14 +318,14 @@ def pool_hot(name: str, seed: int, **settings: Any) -> Scenario:
 
 
 def pool_tags(name: str, seed: int, **settings: Any) -> Scenario:
-    """Logs that overwrite one another's blocks."""
+    """Logs that overwrite the blocks of others."""
     return pooled(tags(name, seed), name=name, **settings)
 
 
 def pool_wide(name: str, seed: int, **settings: Any) -> Scenario:
     """The same in chunks whose seals have more than one sector.
 
-    The images are so large that most of what a seal has lost is on the origin,
+    The images are so large that most of the entries lost in a seal are on the origin,
     and not in another chunk, when that seal is written again.
     """
     return pooled(tags(name, seed, size=4096), name=name, chunk_kib=256,
@@ -334,18 +333,18 @@ def pool_wide(name: str, seed: int, **settings: Any) -> Scenario:
 
 
 def pool_crashed(name: str, seed: int, **settings: Any) -> Scenario:
-    """Logs that overwrite one another's blocks, a crash, and more of the same."""
+    """Logs that overwrite the blocks of others, a crash, and more of the same load."""
     return pooled(tags(name, seed), name=name, crash=True, disturb=False, **settings)
 
 
 def pool_carried(name: str, seed: int, **settings: Any) -> Scenario:
-    """Logs that overwrite one another's blocks, and an origin that cannot follow."""
+    """Logs that overwrite the blocks of others, and a slow origin."""
     return pooled(tags(name, seed), name=name, origin_delay_ms=1000, disturb=False,
                   **{"cache_mb": 3, **settings})
 
 
 def pool_carried_volume(name: str, seed: int, **settings: Any) -> Scenario:
-    """A small volume, much of it on its way, and an origin that cannot follow."""
+    """A small volume, much of it in flight, and a slow origin."""
     busy = {"write": 30, "dsync": 20, "fdatasync": 10, "aiosync": 5}
     workers = [
         Worker(1, "range", "a", 384, busy, first=0, largest=16),
@@ -360,7 +359,7 @@ def pool_carried_volume(name: str, seed: int, **settings: Any) -> Scenario:
 
 
 def pool_read(name: str, seed: int, **settings: Any) -> Scenario:
-    """Logs that overwrite one another's blocks, which are promoted and kept when hot."""
+    """Logs that overwrite the blocks of others; blocks are promoted, and kept when hot."""
     load = tags(name, seed, size=2048)
     workers = [dataclasses.replace(w, weights={**w.weights, "look": 80}) for w in load.workers]
     return pooled(dataclasses.replace(load, workers=workers), name=name, reads=True,
@@ -368,21 +367,21 @@ def pool_read(name: str, seed: int, **settings: Any) -> Scenario:
 
 
 def pool_warm(name: str, seed: int, **settings: Any) -> Scenario:
-    """The same, shut down in the middle: what was read becomes part of the logs."""
+    """The same, shut down in the middle: promoted blocks become part of the logs."""
     return pool_read(name, seed, restarts=True, **settings)
 
 
 def pool_resize(name: str, seed: int, **settings: Any) -> Scenario:
-    """Logs that overwrite one another's blocks in a pool that shrinks and grows.
+    """Logs that overwrite the blocks of others in a pool that shrinks and grows.
 
-    Its chunk table has more than one block, so that what is added again had gone from it.
+    Its chunk table has more than one block, so that chunks are removed and added again.
     """
     return pooled(tags(name, seed, size=2048), name=name, resizes=True,
                   **{"cache_mb": 17, "disturb": False, **settings})
 
 
 def pool_swap(name: str, seed: int, **settings: Any) -> Scenario:
-    """Logs that overwrite one another's blocks, which are given up and brought back."""
+    """Logs that overwrite the blocks of others, which are dropped and prefetched."""
     load = tags(name, seed, size=2048)
     workers = [dataclasses.replace(w, weights={**w.weights, "look": 40}) for w in load.workers]
     return pooled(dataclasses.replace(load, workers=workers), name=name, swaps=True,
@@ -390,14 +389,14 @@ def pool_swap(name: str, seed: int, **settings: Any) -> Scenario:
 
 
 def pool_lanes(name: str, seed: int, **settings: Any) -> Scenario:
-    """Logs that overwrite one another's blocks in lanes that change hands, and are read.
+    """Logs that overwrite the blocks of others, with reads, in lanes that are reassigned.
 
-    A lane holds less than what its tag writes and reads, so that there is some in others.
+    A lane holds less than its tag writes and reads, so that other lanes hold some of it.
     """
     return pool_read(name, seed, lanes=True, **settings)
 
 
-#: Loads that dwell on few rules; what mutations are recorded with.
+#: Loads that exercise few rules each; mutations are recorded with them.
 FOCUSED: Mapping[str, Callable[..., Scenario]] = {
     "hot": hot, "tags": tags, "removed": removed, "pool-volume": pool_volume,
     "pool-hot": pool_hot, "pool-tags": pool_tags, "pool-wide": pool_wide,
@@ -408,6 +407,6 @@ FOCUSED: Mapping[str, Callable[..., Scenario]] = {
 
 
 def linear(scenario: Scenario, name: str) -> Scenario:
-    """Return the same load without the target: the harness must find nothing."""
+    """Return the same load without the target: the harness must find no violation."""
     return dataclasses.replace(scenario, name=name, target="linear", module="",
                                cache_mb=0)

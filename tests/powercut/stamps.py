@@ -14,7 +14,7 @@ STAMP = np.dtype([
     ("filler", "<u8", (59,)), ("unused", "<u4"), ("crc", "<u4")])
 assert STAMP.itemsize == SECTOR
 
-#: What a sector holds besides a valid stamp, in the place of its op.
+#: Contents of a sector other than a valid stamp, in place of its op.
 ZERO = 0
 TORN = (1 << 64) - 1      # a stamp with a wrong checksum: parts of two writes
 FOREIGN = (1 << 64) - 2   # anything else: metadata of a file system
@@ -24,7 +24,7 @@ Ops = npt.NDArray[np.uint64]
 
 
 def make(op: int, file: int, sector: int, count: int) -> bytes:
-    """Return what the load writes for `count` sectors of one write."""
+    """Return the data of the load for `count` sectors of one write."""
     stamps = np.zeros(count, STAMP)
     stamps["magic"] = MAGIC
     stamps["op"] = op
@@ -38,7 +38,7 @@ def make(op: int, file: int, sector: int, count: int) -> bytes:
 
 
 def decode(sectors: Sectors) -> tuple[Ops, npt.NDArray[np.uint32], Ops]:
-    """Tell for each sector which write it is of, in which file and where.
+    """Decode for each sector its write, file and sector in the file.
 
     :param sectors: one row of 512 bytes for each
     :return: ops (or ZERO, TORN, FOREIGN), file numbers, sectors in the file

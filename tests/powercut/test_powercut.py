@@ -52,7 +52,7 @@ def test_a_pool_is_recovered_at_every_cut(target: Rows) -> None:
 
 @pytest.mark.parametrize("mode", ["ext4", "xfs"])
 def test_flushes_were_attributed(target: Rows, mode: str) -> None:
-    # Only then is there anything narrow about them. Tag 2's VM has tag 1 too.
+    # Otherwise, the flushes are not narrow. Tag 2's VM has tag 1 too.
     counted = target[f"{mode}-1"]["flushes"]
     assert all(counted[tag] > 0 for tag in ("0", "1", "3", "4"))
 
@@ -69,7 +69,7 @@ def test_an_origin_that_lies_is_noticed(target: Rows, mode: str) -> None:
 
 
 def test_every_mutation_builds(tmp_path: Path) -> None:
-    # The sample records some of them. A patch may still apply and yet not compile.
+    # The sample records some of them. A patch may apply and yet not compile.
     everything = mutate.all_mutations()
     assert mutate.build(everything, runner.release(), tmp_path).keys() == {
         mutation.name for mutation in everything}

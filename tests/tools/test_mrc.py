@@ -40,7 +40,7 @@ def run(trace: bytes, *options: str) -> subprocess.CompletedProcess[bytes]:
 
 
 def misses(trace: bytes, sizes: Iterable[int], *options: str) -> tuple[int, dict[int, int]]:
-    """Return accesses, and misses by size."""
+    """Return the number of accesses, and the misses by size."""
     sizes = sorted(set(sizes))
     done = run(trace, "--json", "--sizes", ",".join(map(str, sizes)), *options)
     assert done.returncode == GOOD, done.stderr
@@ -58,7 +58,7 @@ def encode(requests: Iterable[Request]) -> bytes:
 
 
 def mattson(requests: Iterable[Request], sizes: Iterable[int]) -> tuple[int, dict[int, int]]:
-    """Do the same the simplest way."""
+    """Compute the same in the simplest way."""
     stack: list[int] = []
     accesses, missed = 0, dict.fromkeys(sizes, 0)
     for offset, size, op in requests:
@@ -76,7 +76,7 @@ def mattson(requests: Iterable[Request], sizes: Iterable[int]) -> tuple[int, dic
 
 
 def requests(seed: int) -> list[Request]:
-    """Requests of all kinds: any alignment, runs, loops, hot blocks, discards."""
+    """Return requests of all kinds: any alignment, runs, loops, hot blocks, discards."""
     chance = random.Random(seed)
     found: list[Request] = []
     base = chance.choice((0, 2**40, 2**64 - 2**22))
@@ -98,7 +98,7 @@ def test_exact(seed: int, options: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("options", [("--samples", "2048"), ("--rate", "0.1")])
 def test_sampled(options: tuple[str, ...]) -> None:
-    """A loop, hot runs and a scan: the mean error is small, and the exact curve is another."""
+    """A loop, hot runs and a scan: the mean error is small, and the exact curve differs."""
     chance = random.Random(1)
     made = [(4096 * block, 4096, "R") for _ in range(4) for block in range(30000)]
     made += [(2**32 + 65536 * int(3000 * chance.random()**3), 65536, "W") for _ in range(8000)]
@@ -115,7 +115,7 @@ def test_sampled(options: tuple[str, ...]) -> None:
 
 
 def test_growth() -> None:
-    """More blocks than there is room for at first."""
+    """More blocks than the initial capacity."""
     made = [(4096 * block, 4096, "R") for block in [*range(150000), *range(150000)]]
     assert misses(encode(made), [1, 149999, 150000], "--exact") == (
         300000, {1: 300000, 149999: 300000, 150000: 150000})
@@ -129,7 +129,7 @@ def test_nothing() -> None:
 
 
 def test_forms() -> None:
-    """With and without a heading, with further columns, \\r\\n, and no end of the last line."""
+    """With and without a heading, with further columns, \\r\\n, and no newline at the end."""
     for trace in (b"1,0,8192,R\n2,4096,1,W\n", b"ts,a,b,c,d\n1.5,0,8192,R,x,y\r\n2,4096,1,W"):
         assert misses(trace, [1, 2], "--exact") == (3, {1: 2, 2: 2})
 

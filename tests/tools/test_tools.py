@@ -14,7 +14,7 @@ from tests.box.steps import at_end
 REPO = Path(__file__).resolve().parents[2]
 BUILD = REPO / "build" / "tools"
 BLOCK = 4096
-#: Where the second copy of the metadata begins, and the chunks' blocks.
+#: First block of the second copy of the metadata, and of the chunks.
 COPY, CHUNK = 80, 16
 SLOTS, TABLE, SEALS = 1, 65, (14, 15)
 GOOD, DAMAGE, USAGE = 0, 1, 2
@@ -45,7 +45,7 @@ def fixture_crashed(maker: Path, tmp_path: Path) -> Path:
 
 
 def tool(name: str, *arguments: str | Path) -> tuple[int, str]:
-    """Run a tool and return its status and what it said."""
+    """Run a tool; return its status and output."""
     done = subprocess.run([str(BUILD / f"vcache-{name}"), *map(str, arguments)],
                           capture_output=True, text=True, check=False, timeout=limit(60))
     return done.returncode, done.stdout + done.stderr
@@ -61,13 +61,13 @@ def damage(pool: Path, block: int, offset: int = 100) -> None:
 
 
 def dump(pool: Path) -> object:
-    """What the pool says, without the entries of no chunk left out."""
+    """Return the output of vcache-dump, with the entries of all chunks."""
     status, text = tool("dump", "--json", "--entries", pool)
     assert status == GOOD, text
     return json.loads(text)
 
 
-#: What is damaged, and the line that says so.
+#: The damaged block, and the line that reports it.
 KNOWN = {
     "superblock": ([0], "superblock 0: copy 0 is damaged"),
     "second superblock": ([COPY], "superblock 0: copy 1 is damaged"),
@@ -79,7 +79,7 @@ KNOWN = {
     "seal of reads": ([14 * CHUNK + SEALS[1]], "chunk 14: copy 1 of the seal is damaged"),
     "both seals": ([11 * CHUNK + seal for seal in SEALS], "chunk 11: the seal is lost"),
 }
-#: The same of what no copy is left of.
+#: The same, with both copies damaged.
 UNKNOWN = {
     "superblocks": ([0, COPY], "there is no superblock"),
     "slots": ([SLOTS, COPY + SLOTS], "slot block 0: both copies are lost"),
