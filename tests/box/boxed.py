@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from tests.box.box import REPO, Box, BoxError, BoxTimeout
+from tests.box.machine import REPO, BoxError, BoxTimeout, Machine
 
 _PYTEST = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider")
 
@@ -25,7 +25,7 @@ def _compile(paths: Sequence[str]) -> None:
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def run(box: Box, folder: str, arguments: Sequence[str], timeout: float) -> int:
+def run(box: Machine, folder: str, arguments: Sequence[str], timeout: float) -> int:
     """Run the tests of a folder, or those that the arguments name.
 
     :param folder: below tests/

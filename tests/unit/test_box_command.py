@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.box import box as box_module
-from tests.box import kernels
+from tests.box import kernels, machine
 from tests.box.__main__ import parser
 from tests.box.box import REPO, Box, BoxError, Disk, KernelSplat
 
@@ -120,31 +119,31 @@ def test_time_limit_starts_with_the_command(
     monkeypatch.setenv("VCACHE_TIME_SCALE", "1")
     sleeper = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:
-        with pytest.raises(box_module.BoxTimeout, match="not booted"):
-            box_module._wait(sleeper, _state(tmp_path, None), 60, ["true"], boot=0)
+        with pytest.raises(machine.BoxTimeout, match="not booted"):
+            machine._wait(sleeper, _state(tmp_path, None), 60, ["true"], boot=0)
         (tmp_path / "io" / "started").touch()
         (tmp_path / "io" / "step").write_text("demo: bare")
-        with pytest.raises(box_module.BoxTimeout,
+        with pytest.raises(machine.BoxTimeout,
                            match="not finished after 0.1 s\nits last step: demo: bare"):
-            box_module._wait(sleeper, tmp_path, 0.1, ["true"])
+            machine._wait(sleeper, tmp_path, 0.1, ["true"], boot=600)
     finally:
-        box_module._kill_group(sleeper)
+        machine._kill_group(sleeper)
     assert sleeper.poll() is not None
 
 
 def test_a_box_that_boots_slowly_gets_more_time(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VCACHE_TIME_SCALE", raising=False)
-    monkeypatch.setattr(box_module.limits, "measure", lambda: 1.0)
+    monkeypatch.setattr(machine.limits, "measure", lambda: 1.0)
     state = _state(tmp_path, None)
     process = subprocess.Popen(
         ["sh", "-c", f"sleep 0.4; : > {state}/io/started; sleep 1; : > {state}/io/status"],
         start_new_session=True)
     try:
         # Usual would be 0.1 s.
-        box_module._wait(process, state, 0.3, ["true"], boot=1.5)
+        machine._wait(process, state, 0.3, ["true"], boot=1.5)
     finally:
-        box_module._kill_group(process)
+        machine._kill_group(process)
     assert (state / "io" / "status").exists()
 
 
@@ -169,7 +168,7 @@ def test_output_that_nobody_takes_does_not_stop_the_box(
     text = b"x" * 200_000  # more than a pipe holds
     copy = bytearray()
     with open(sink, "wb", buffering=0) as closed:
-        pump = threading.Thread(target=box_module._pump, args=(reader, closed, copy))
+        pump = threading.Thread(target=machine._pump, args=(reader, closed, copy))
         pump.start()
         with open(writer, "wb") as qemu:
             qemu.write(text)
@@ -189,14 +188,14 @@ def test_bad_option_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 def test_sigterm_ends_the_box_too() -> None:
     program = (
         "import subprocess\n"
-        "from tests.box import box\n"
+        "from tests.box import machine\n"
         "child = subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
         "try:\n"
-        "    with box._terminate_as_exit():\n"
+        "    with machine._terminate_as_exit():\n"
         "        print(child.pid, flush=True)\n"
         "        child.wait()\n"
         "finally:\n"
-        "    box._kill_group(child)\n")
+        "    machine._kill_group(child)\n")
     parent = subprocess.Popen([sys.executable, "-c", program], cwd=REPO, text=True,
                               stdout=subprocess.PIPE)
     assert parent.stdout
@@ -213,11 +212,11 @@ def test_a_box_that_does_not_boot_gets_another_try(
     """One: nothing of the command has run. A box that ended later gets none."""
     tries: list[int] = []
 
-    def boot(*_arguments: object) -> box_module.Result:
+    def boot(*_arguments: object) -> machine.Result:
         tries.append(1)
         if len(tries) <= deaths:
-            raise box_module.BoxNotBooted("box: it ended as it booted")
-        return box_module.Result(0, b"", 1.0)
+            raise machine.BoxNotBooted("box: it ended as it booted")
+        return machine.Result(0, b"", 1.0)
 
     monkeypatch.setattr(Box, "_boot", boot)
     if deaths < runs:
@@ -230,9 +229,9 @@ def test_a_box_that_does_not_boot_gets_another_try(
 
 def test_a_box_that_ended_before_its_command_gets_no_other_try(tmp_path: Path) -> None:
     (tmp_path / "io").mkdir()
-    with pytest.raises(box_module.BoxNotBooted):
+    with pytest.raises(machine.BoxNotBooted):
         Box()._judge(tmp_path, ["true"], False, b"", 1.0)
     (tmp_path / "io" / "started").touch()
     with pytest.raises(BoxError, match="before the command did") as error:
         Box()._judge(tmp_path, ["true"], False, b"", 1.0)
-    assert not isinstance(error.value, box_module.BoxNotBooted)
+    assert not isinstance(error.value, machine.BoxNotBooted)
