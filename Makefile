@@ -41,6 +41,11 @@ module: deps ## build the kernel module: build/module/KREL/dm-vcache.ko
 build/module/%/dm-vcache.ko: $(NATIVE) .ci/module
 	@.ci/module $* build/module/$*
 
+.PHONY: module-uml
+module-uml: ## the same for User Mode Linux, whose kernel it builds if it is not in the cache
+	@release=$$(.ci/uml-kernel --release) && [ -n "$$release" ] && \
+		$(MAKE) --no-print-directory "build/module/$$release/dm-vcache.ko"
+
 .PHONY: module-all
 module-all: ## build the module for 6.1 and 6.12 with W=1; warnings are errors
 	@.ci/deps build headers

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # First thing that runs inside the box, as root: finishes the file systems
 # that virtme-ng leaves read-only or missing, runs the command, and records its
-# exit status where the host reads it. $1 is the folder shared with the host.
+# exit status where the host reads it. $1 is the folder shared with the host,
+# $2 the device for the command's errors (default: a virtio port).
 io=$1
+errors=${2-}
 status=setup        # anything but a number: the box itself failed
 
 finish() {
@@ -43,7 +45,7 @@ done < "$io/binds"
 # Not /dev/virtio-ports/NAME: udev makes that, later in a slow box.
 port() {
     for name in /sys/class/virtio-ports/*/name; do
-        [ "$(cat "$name")" != "$1" ] || basename "${name%/name}"
+        [ ! -e "$name" ] || [ "$(cat "$name")" != "$1" ] || basename "${name%/name}"
     done
 }
 
@@ -51,13 +53,15 @@ port() {
 pulse=$(port box.pulse)
 [ -z "$pulse" ] || cat "/dev/$pulse" > /dev/null &
 
-errors=$(port box.stderr)
-[ -n "$errors" ] || { echo "box: there is no port for the errors" >&2; exit 0; }
+if [ -z "$errors" ]; then
+    errors=/dev/$(port box.stderr)
+    [ -c "$errors" ] || { echo "box: there is no port for the errors" >&2; exit 0; }
+fi
 
 # A virtio port can be opened only once, but programs do open /dev/stderr: a
 # FIFO before it.
 mkfifo /run/box/stderr || exit 0
-cat /run/box/stderr > "/dev/$errors" &
+cat /run/box/stderr > "$errors" &
 cat=$!
 # virtme-ng's init points it to the console, which is not the command's.
 ln -sf /proc/self/fd/2 /dev/stderr
