@@ -29,7 +29,7 @@ _BOX_WORK, _BOX_WAIT = 0.36, 0.22
 _HOST_WORK, _HOST_WAIT = 0.04, 0.04
 
 # What hangs has to end some time.
-_LARGEST = 20.0
+_LARGEST = 10.0
 
 # Where the processes of a box share the factor; /run is the box's own.
 _SHARED = Path("/run/vcache-time-scale")
@@ -85,21 +85,26 @@ def scale() -> float:
         return wanted
     if "VCACHE_BOX" in os.environ:
         with contextlib.suppress(OSError, ValueError):
-            _known = max(_known, float(_SHARED.read_text()))
+            _known = float(_SHARED.read_text())
     return _known or again()
 
 
 def again() -> float:
-    """Measure anew and return the factor; it only grows."""
+    """Measure anew and return the factor of this moment.
+
+    scale() is from then on the mean of this and what it was before: other work comes
+    and goes, and one moment says little of all that follows.
+    """
     global _known
     wanted = _wanted()
     if wanted is not None:
         return wanted
-    _known = max(_known, measure())
+    now = measure()
+    _known = (_known + now) / 2 if _known else now
     if "VCACHE_BOX" in os.environ:
         with contextlib.suppress(OSError):
             _SHARED.write_text(f"{_known}\n")
-    return _known
+    return now
 
 
 def limit(seconds: float) -> float:
