@@ -161,6 +161,17 @@ test-debug: venv ## run the kernel tests with KASAN, lockdep, kmemleak, faults: 
 			--gcov-ignore-errors=no_working_dir_found --gcov-ignore-errors=source_not_found \
 			--json-summary build/debug/coverage.json "build/module/$$release/tree"
 
+.PHONY: xfstests xfstests-dir
+xfstests: xfstests-dir venv module-uml ## a built xfstests on a volume and on dm-linear: build/xfstests/report.json; XFSTESTS=DIR
+	@.ci/deps build test xfstests
+	@$(PYTHON) -m tests.xfstests $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FS),--fs $(FS)) \
+		$(if $(GROUPS),--groups $(GROUPS)) $(if $(TESTS),--tests $(TESTS)) \
+		$(if $(RESUME),--resume) "$(XFSTESTS)"
+
+# First, since the kernel may have to be built for the rest.
+xfstests-dir:
+	@[ -x "$(XFSTESTS)/check" ] || { echo 'xfstests: XFSTESTS=DIR has to name a built xfstests' >&2; exit 2; }
+
 .PHONY: powercut
 powercut: venv module ## run the complete power-cut replay: build/powercut/report.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m tests.powercut
