@@ -26,7 +26,7 @@ OUT = REPO / "build" / "openstack"
 RUN = OUT / "run"
 
 _PACKAGES = ("keystone", "openstack-placement", "glance", "nova", "python-openstackclient")
-# What is looked for, and what brings it.
+# Required files or commands, and the packages that provide them.
 _PROGRAMS = {"mariadbd": "mariadb-server-core", "mariadb-install-db": "mariadb-server-core",
              "my_print_defaults": "mariadb-client-core",
              "/usr/lib/rabbitmq/bin/rabbitmq-server": "rabbitmq-server",
@@ -37,7 +37,7 @@ _OF_TWO = {"/usr/bin/ssh-keygen": "openssh-client", "/usr/sbin/sshd": "openssh-s
 
 
 def missing(hosts: int = 1) -> str:
-    """Return what is not there that is needed, one line, or nothing."""
+    """Return a line that names the missing requirements, or nothing."""
     if os.geteuid():
         return "it has to run as root, as the box does"
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
@@ -57,7 +57,7 @@ def missing(hosts: int = 1) -> str:
 
 
 def say_since(began: float | None = None) -> Callable[[str], None]:
-    """Return what says a line, with the seconds since then or now."""
+    """Return a function that prints a line with the elapsed seconds."""
     began = time.monotonic() if began is None else began
 
     def say(text: str) -> None:
@@ -67,10 +67,10 @@ def say_since(began: float | None = None) -> Callable[[str], None]:
 
 
 def report(cloud: AllInOne, up: float, boots: Any) -> dict[str, Any]:
-    """Return what was measured.
+    """Return the measurements.
 
-    :param up: seconds until everything was there
-    :param boots: of each instance, what transcript.show() returns
+    :param up: seconds until everything was running
+    :param boots: for each instance, the result of transcript.show()
     """
     memory = cloud.memory()
     return {
@@ -112,7 +112,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    """Run it; return the exit status."""
+    """Run the scenario; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.cloud", description=__doc__)
     parser.add_argument("--keep", action="store_true", help="leave it running until Ctrl-C")
     parser.add_argument("--no-transcript", dest="transcript", action="store_false",
@@ -122,7 +122,7 @@ def main() -> int:
     if lacks:
         print(f"openstack: {lacks}", file=sys.stderr)
         return 1
-    # As Ctrl-C: in order.
+    # Like Ctrl-C: stop everything in order.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.cloud.nova import AllInOne
 
 REPO = Path(__file__).resolve().parents[2]
-# The box's own tools are not in the environment of Nova.
+# The tools of the box are not in Nova's environment.
 _BOX_PYTHON = REPO / ".venv" / "bin" / "python"
 _VENV = BIN.parent
 
@@ -79,17 +79,17 @@ rabbit_retry_interval = 1
 """
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# Where inside.py listens.
+# Port of inside.py.
 _INSIDE_PORT = 7000
 _BOOT_SECONDS = 900.0
 
 
 class ComputeHost:
-    """One box with all that a compute host has.
+    """One box with all services of a compute host.
 
     It boots while the other services start: its programs wait for those.
 
-    :param cloud: which it is a host of
+    :param cloud: the cloud of the host
     :param number: 1 or 2
     """
 
@@ -114,7 +114,7 @@ class ComputeHost:
             "node": self.node, "key": self._key.hex(), "bin": str(BIN),
             "folder": str(self.folder), "address": self.address}))
         disk = image.of_folder(_VENV, _VENV.parent / "venv.img", _VENV / "complete")
-        # Two processors of a box wait for one another where the machine has none to spare.
+        # On a machine without spare processors, the two processors of a box wait for each other.
         self.box = Process(self.folder, "box", [
             str(_BOX_PYTHON), "-m", "tests.box", "--kernel", default(), "--cpus", "1",
             "--memory", "3G", "--timeout", str(24 * 3600), f"--disk-ro=venv={disk}",
@@ -134,11 +134,12 @@ class ComputeHost:
                 f"remote.type=unix,remote.path={there}"]
 
     def await_booted(self) -> None:
-        """Wait until the host can be talked to."""
+        """Wait until the host accepts connections."""
         while self._channel is None:
             self._assert_runs()
             try:
-                # Connects to QEMU at once; whether somebody listens inside shows later.
+                # QEMU accepts the connection at once. Only an answer shows that a program listens
+                # inside.
                 channel = Client(("127.0.0.1", self._port), authkey=self._key)
             except (OSError, EOFError):
                 time.sleep(1)
@@ -153,13 +154,13 @@ class ComputeHost:
                                         f"\n{self.tail()}"
 
     def tail(self) -> str:
-        """Return the end of what the box has said."""
+        """Return the end of the output of the box."""
         return self.box.log.read_text(errors="replace")[-3000:]
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """Have the host do something: a method of inside.Host.
+        """Call a method of inside.Host on the host.
 
-        :raises AssertionError: with what went wrong there
+        :raises AssertionError: with the error on the host
         """
         with self._lock:
             assert self._channel is not None, f"{self.node} is not ready"
@@ -173,5 +174,5 @@ class ComputeHost:
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
     def close(self) -> None:
-        """End the box; what it had in memory is gone."""
+        """Stop the box; its memory is lost."""
         self.box.stop(60)

@@ -83,27 +83,27 @@ def _close(item: tuple[str, Callable[[], None]]) -> None:
 
 
 class Control:
-    """The services that know nothing of compute hosts yet.
+    """The services that do not depend on compute hosts.
 
-    Programs find their endpoints in the catalog: those on this machine the public one, those
-    on compute hosts the internal one.
+    Programs find their endpoints in the catalog: those on this machine use the public ones,
+    those on compute hosts the internal ones.
 
-    :param folder: for all files
+    :param folder: folder for all files
     """
 
-    #: Lines of the API's section [api]: tests have no time to wait.
+    #: Lines of the API's section [api]: tests use short intervals.
     api_options = "stale_after = 3\nhosts_interval = 1\nrpc_timeout = 4"
-    #: Who Placement and Nova are to Keystone, and others who have a user of their name.
+    #: Users of Placement, Nova and other services in Keystone.
     service_user = "vcache"
     services: tuple[str, ...] = ()
-    #: Address and port that RabbitMQ listens at; None: anywhere on loopback.
+    #: Address and port of RabbitMQ; None: any port on loopback.
     rabbit_at: str | None = None
-    #: What compute hosts reach this machine's loopback by.
+    #: Address of this machine's loopback interface on compute hosts.
     inward = "127.0.0.1"
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        # Known before anything runs, so that hosts may be told at once.
+        # Known before anything runs, so that hosts can be configured at once.
         self._keystone_port = free_port()
         self._rabbit_at = self.rabbit_at or f"127.0.0.1:{free_port()}"
         self.auth_url = f"http://127.0.0.1:{self._keystone_port}/v3"
@@ -123,16 +123,16 @@ class Control:
         self._api()
 
     def at_end(self, name: str, close: Callable[[], None], process: Process | None = None) -> None:
-        """Have something be called when all is closed, the last first.
+        """Register a function for close(), which calls the last one first.
 
-        :param process: that it ends
+        :param process: a process that it stops
         """
         self._closing.append((name, close))
         if process is not None:
             self.running[name] = process
 
     def close(self) -> None:
-        """End everything; what does not end in order keeps nothing else from it."""
+        """Stop everything; a failure does not prevent the rest."""
         closing, self._closing = self._closing[::-1], []
         each(_close, closing)
 
@@ -148,15 +148,15 @@ class Control:
         return path
 
     def credentials(self, user: str) -> str:
-        """Return the options of a client that is on this machine."""
+        """Return the options of a client on this machine."""
         return _CLIENT.format(auth=self.auth_url, user=user)
 
     def tokens(self, user: str) -> str:
-        """Return the section of a service that checks tokens."""
+        """Return the section of a service that validates tokens."""
         return _TOKENS.format(auth=self.auth_url) + self.credentials(user)
 
     def outward(self, url: str) -> str:
-        """Return a service's URL as compute hosts reach it."""
+        """Return a service's URL for compute hosts."""
         return url.replace("127.0.0.1", self.inward)
 
     def _keystone(self) -> None:
@@ -218,7 +218,7 @@ class Control:
         self.placement_url = url
 
     def register(self, kind: str, url: str) -> None:
-        """Have the catalog know a service."""
+        """Add a service to the catalog."""
         service = self._make("service", name=kind, type=kind)
         for interface, at in (("public", url), ("internal", self.outward(url))):
             self._make("endpoint", service_id=service, interface=interface, url=at,
@@ -236,13 +236,13 @@ class Control:
         self.register("vcache", self.url)
 
     def placement(self, method: str, path: str, **options: Any) -> requests.Response:
-        """Ask Placement."""
+        """Send a request to Placement."""
         return requests.request(method, self.placement_url + path, timeout=60, headers={
             "X-Auth-Token": self.people["admin"].token,
             "OpenStack-API-Version": "placement 1.36"}, **options)
 
     def environment(self, who: str = "admin", project: str = "admin") -> dict[str, str]:
-        """Return what the command openstack is to have in its environment."""
+        """Return the environment variables for the command openstack."""
         return {"OS_AUTH_URL": self.auth_url, "OS_USERNAME": who, "OS_PASSWORD": PASSWORD,
                 "OS_PROJECT_NAME": project, "OS_USER_DOMAIN_ID": "default",
                 "OS_PROJECT_DOMAIN_ID": "default", "OS_REGION_NAME": "RegionOne"}
@@ -255,14 +255,14 @@ class Control:
 
     def ask(self, method: str, path: str, who: str | None = "admin", **options: Any,
             ) -> requests.Response:
-        """Ask vcache-api."""
+        """Send a request to vcache-api."""
         headers = {"X-Auth-Token": self.people[who].token} if who in self.people else {}
         if who and who not in self.people:
             headers = {"X-Auth-Token": who}
         return requests.request(method, self.url + path, timeout=120, headers=headers, **options)
 
     def states(self) -> dict[str, str]:
-        """Return the states of the hosts; of all processes of the API, one after another."""
+        """Return the states of the hosts, from all processes of the API one after another."""
         found: dict[str, str] = {}
         for _ in range(4):
             for item in self.ask("GET", "/v1/hosts").json()["hosts"]:
@@ -272,5 +272,5 @@ class Control:
         return found
 
     def await_states(self, seconds: float = 60.0, **wanted: str) -> None:
-        """Wait until hosts are in some states."""
+        """Wait until hosts are in the given states."""
         wait_for(lambda: wanted.items() <= self.states().items(), json.dumps(wanted), seconds)

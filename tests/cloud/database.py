@@ -17,10 +17,10 @@ _PASSWORD = "secret"  # noqa: S105
 
 
 class Database:
-    """A server on loopback, with databases that are gone with their folder.
+    """A server on loopback, with databases in a temporary folder.
 
-    :param folder: for all of its files
-    :param names: of the databases
+    :param folder: folder for all of its files
+    :param names: names of the databases
     """
 
     def __init__(self, folder: Path, names: list[str]) -> None:
@@ -29,12 +29,12 @@ class Database:
         data = folder / "data"
         inside.run("mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={data}",
                    "--auth-root-authentication-method=normal", "--skip-test-db")
-        # Read at each start, before anybody is let in.
+        # Read at each start, before clients can connect.
         first = folder / "first.sql"
         first.write_text("".join(f"CREATE DATABASE IF NOT EXISTS {name};\n" for name in names)
                          + f"CREATE USER IF NOT EXISTS os@'127.0.0.1' IDENTIFIED BY '{_PASSWORD}';"
                            "\nGRANT ALL ON *.* TO os@'127.0.0.1';\n")
-        # It is lost with its folder: what it writes need not outlive a power cut.
+        # Temporary data need not survive a power cut.
         self.process = Process(folder, "mariadb", [
             "mariadbd", "--no-defaults", "--user=root", f"--datadir={data}",
             f"--socket={folder}/socket" if len(str(folder)) < 90 else "--socket=",
@@ -51,7 +51,7 @@ class Database:
                 f"{name.replace('-', '_')}?charset=utf8mb3")
 
     def close(self) -> None:
-        """End it."""
+        """Stop it."""
         self.process.stop(60)
 
     def _answers(self) -> bool:

@@ -13,7 +13,7 @@ from tests.cloud.servers import FLAVORS, Json, Servers
 
 @pytest.fixture(scope="session")
 def servers(cloud: AllInOne) -> Servers:
-    """What is done with instances; there are an image and flavors."""
+    """Actions on instances; an image and flavors exist."""
     made = Servers(cloud)
     made.make_image()
     for flavor, options in FLAVORS.items():

@@ -14,7 +14,7 @@ _MIB = 1 << 20
 
 
 def of_folder(folder: Path, image: Path, mark: Path) -> Path:
-    """Make an image of a folder, if there is none yet of what it has now.
+    """Create an image of a folder, unless an up-to-date one exists.
 
     :param mark: a file that changes whenever the folder does
     """
@@ -24,7 +24,7 @@ def of_folder(folder: Path, image: Path, mark: Path) -> Path:
     new.unlink(missing_ok=True)
     files = [Path(where) / name for where, _, names in os.walk(folder) for name in names]
     blocks = sum(-(-path.lstat().st_size // 4096) for path in files)
-    # Inodes, directories and the file system's own: a fifth, as found by trying.
+    # Inodes, directories and metadata of the file system: a fifth, determined by experiment.
     size = (blocks * 4096 + len(files) * 512) * 6 // 5 // _MIB + 16
     inside.run("mkfs.ext4", "-q", "-O", "^has_journal", "-N", str(len(files) * 5 // 4 + 1024),
                "-m", "0", "-d", str(folder), str(new), f"{size}M", timeout=600)

@@ -30,8 +30,8 @@ from vcache_agent.model import Tag
 PORT = 7000
 INSTANCES = Path("/var/lib/nova/instances")
 DEVICE = Path("/dev/mapper/nova-instances")
-#: MiB of the disk that images are on, and of the SSD before it. Both are memory, as far as
-#: they are written.
+#: MiB of the disk with the images, and of the SSD in front of it. Both use memory only for written
+#: parts.
 DISK_MB, SSD_MB = 8192, 256
 
 _SSH = Path("/etc/vcache-lab")
@@ -57,7 +57,7 @@ _VENV = Path(sys.executable).parent
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What the machine says of a host: box.json."""
+    """The settings of a host from the machine: box.json."""
 
     node: str
     key: str
@@ -67,7 +67,7 @@ class Settings:
 
 
 class Program:
-    """A program of the host that may be stopped and started."""
+    """A program of the host that can be stopped and started."""
 
     def __init__(self, folder: Path, name: str, command: list[str],
                  env: Mapping[str, str] | None = None) -> None:
@@ -78,7 +78,7 @@ class Program:
 
     @property
     def pid(self) -> int:
-        """Return the number of its process."""
+        """Return its process ID."""
         assert self._process is not None
         return self._process.pid
 
@@ -89,7 +89,7 @@ class Program:
                                              stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def stop(self, kill: bool = False) -> None:
-        """End it, as systemd does or as nothing should be ended."""
+        """Stop it, as systemd does, or with SIGKILL."""
         assert self._process is not None
         if kill:
             self._process.kill()
@@ -97,7 +97,7 @@ class Program:
 
 
 class Host:
-    """A compute host; its public methods are what it can be told to do."""
+    """A compute host; its public methods can be called from the machine."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -111,11 +111,11 @@ class Host:
             "nova-compute": Program(folder, "nova-compute", [
                 str(nova / "nova-compute"), "--config-file", "/etc/nova/nova.conf"],
                 {"OS_NOVA_DISABLE_EVENTLET_PATCHING": "1"})}
-        # What lasts as long as the box does.
+        # Resources for the lifetime of the box.
         self._lasting = Stack()
 
     def begin(self) -> None:
-        """Start everything; what needs other services waits for them by itself."""
+        """Start everything; programs wait for the services that they need."""
         run("hostname", self._settings.node)
         with step("network"):
             self._network()
@@ -137,13 +137,13 @@ class Host:
 
     def _network(self) -> None:
         run("ip", "link", "set", "lo", "up")
-        # In the order in which the box was given them.
+        # In the order in which they were given to the box.
         devices = sorted((path for path in Path("/sys/class/net").iterdir()
                           if path.name != "lo"), key=lambda path: (path / "device").resolve())
-        # What QEMU's user network has for a guest.
+        # Addresses of QEMU's user network for a guest.
         run("ip", "address", "add", "10.0.2.15/24", "dev", devices[0].name)
         for device in devices[1:]:
-            # Both boxes' cards would have the same.
+            # Otherwise, the network cards of both boxes would have the same address.
             run("ip", "link", "set", device.name, "address",
                 f"52:54:00:00:00:{self._settings.address.rpartition('.')[2]:0>2}")
             run("ip", "address", "add", f"{self._settings.address}/24", "dev", device.name)
@@ -152,15 +152,15 @@ class Host:
             run("ip", "link", "set", device.name, "up")
 
     def _ssh(self) -> None:
-        """Let the other host in, as Nova wants it for migrations: one key for all."""
+        """Accept the SSH connections of the other host, for migrations by Nova: one key for all."""
         _SSH.mkdir()
         for name, mode in (("key", 0o600), ("key.pub", 0o644)):
             shutil.copy(self._folder.parent / name, _SSH / name)
             (_SSH / name).chmod(mode)
         (_SSH / "sshd_config").write_text(_SSHD.format(folder=_SSH))
         Path("/etc/ssh/ssh_config").write_text(_SSH_CLIENT.format(folder=_SSH))
-        # An account that is locked is not let in, whatever its key. The file is one that is
-        # mounted over the machine's: nothing can be renamed to it.
+        # A locked account cannot log in, whatever its key. The file is a mount over the machine's
+        # file, so it cannot be replaced by a rename.
         Path("/etc/shadow").write_text("root:*:::::::\n")
         Path("/run/sshd").mkdir(exist_ok=True)
         run("/usr/sbin/sshd", "-f", str(_SSH / "sshd_config"))
@@ -179,7 +179,7 @@ class Host:
         run("mkfs.ext4", "-q", str(DEVICE))
         INSTANCES.mkdir(parents=True)
         run("mount", str(DEVICE), str(INSTANCES))
-        # In this process: each start of a Python takes seconds.
+        # In this process, since starting Python takes seconds.
         for words in (["pool", "create", "fast", "/dev/ssd"],
                       ["attach", str(DEVICE), "--pool", "fast", "--filesystem"]):
             if vcache(words):
@@ -195,25 +195,25 @@ class Host:
             file.write(f"[libvirt]\nvirt_type = {inside.domain_type()}\n")
 
     def summary(self) -> str:
-        """Say in a line what is running."""
+        """Return a line with the running programs."""
         return (f"Linux {os.uname().release}, domains of type {inside.domain_type()}, "
                 f"{DISK_MB} MiB of disk, {SSD_MB} MiB of SSD")
 
     def memory(self) -> dict[str, int]:
-        """Return the MiB that the programs of this host have, and all of the box."""
+        """Return the MiB of the programs of this host, and of the whole box."""
         found = {name: pss_mib(program.pid) for name, program in self._programs.items()}
         words = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
         used = int(words["MemTotal"].split()[0]) - int(words["MemAvailable"].split()[0])
         return {**found, "all": used >> 10}
 
     def start(self, name: str) -> None:
-        """Start a program; of the agent, wait until it answers."""
+        """Start a program; for the agent, wait until it answers."""
         self._programs[name].start()
         if name == "vcache-agent":
             lab.eventually(lab.ADMIN_SOCKET.exists, "the agent's socket")
 
     def stop(self, name: str, kill: bool = False) -> None:
-        """End a program."""
+        """Stop a program."""
         self._programs[name].stop(kill)
 
     def run(self, *command: str) -> tuple[int, str, str]:
@@ -223,19 +223,19 @@ class Host:
         return done.returncode, done.stdout, done.stderr
 
     def tags(self) -> list[Tag]:
-        """Return the kernel's tags but the host's."""
+        """Return the kernel's tags without the host tag."""
         return list(lab.tags(lab.number_of(DEVICE)).values())
 
     def agent(self, op: str) -> Any:
-        """Return what the agent says."""
+        """Return the agent's status."""
         return ask(lab.ADMIN_SOCKET, {"op": op}, seconds=lab.PATIENCE)
 
     def hook_runs(self, domain: str) -> list[dict[str, Any]]:
-        """Return what libvirt has told of a domain, and how long each time took."""
+        """Return the hook calls of libvirt for a domain, and the duration of each."""
         return [dataclasses.asdict(item) for item in lab.hook_runs(domain)]
 
     def io(self, uuid: str, command: str, target: str = "sda") -> None:
-        """Have an instance's QEMU do I/O, such as ``write 0 64k`` or ``flush``."""
+        """Do I/O with an instance's QEMU, such as ``write 0 64k`` or ``flush``."""
         import libvirt_qemu  # type: ignore[import-untyped]
         device = f"scsi0-0-0-{ord(target[-1]) - ord('a')}"
         with lab.connection() as libvirt:
@@ -247,7 +247,7 @@ class Host:
 
 
 def serve(host: Host, channel: Connection) -> None:
-    """Do what one connection asks for, until it ends."""
+    """Execute the requests of one connection until it ends."""
     while True:
         try:
             name, arguments = channel.recv()
@@ -257,7 +257,7 @@ def serve(host: Host, channel: Connection) -> None:
             if name.startswith("_"):
                 raise AttributeError(name)
             answer = (True, getattr(host, name)(*arguments))
-        except BaseException:  # it is the caller's to judge
+        except BaseException:  # the caller handles it
             answer = (False, traceback.format_exc())
         channel.send(answer)
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 
 def children() -> dict[int, list[int]]:
-    """Return the processes by the number of their parent."""
+    """Return the processes by their parent process ID."""
     found: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
         except OSError:
-            continue  # it has ended
+            continue  # it has exited
         found.setdefault(parent, []).append(int(path.name))
     return found
 

@@ -22,7 +22,7 @@ def answer(method: str, path: str) -> tuple[str, dict[str, Any]]:
 
 
 def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """Answer, as WSGI has it."""
+    """The WSGI application."""
     status, document = answer(environ["REQUEST_METHOD"], environ["PATH_INFO"])
     body = json.dumps(document).encode()
     start_response(status, [("Content-Type", "application/json"),

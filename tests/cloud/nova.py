@@ -74,9 +74,9 @@ _CLIENTS = ("placement", "glance", "neutron", "service_user")
 class AllInOne(Control):
     """The services on this machine's loopback, and one or two compute hosts in boxes.
 
-    :param folder: for all files; what is in it is lost
-    :param say: is told what is being done
-    :param hosts: how many; two can migrate instances to each other
+    :param folder: folder for all files; its contents are deleted
+    :param say: called with a description of each step
+    :param hosts: number of hosts; two can migrate instances to each other
     """
 
     # Everything is ten times slower in the box.
@@ -95,7 +95,7 @@ class AllInOne(Control):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise AssertionError(f"another one runs in {folder}") from None
-            # As long as this is.
+            # For the lifetime of this object.
             self._lock = os.dup(lock.fileno())
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
@@ -133,14 +133,14 @@ class AllInOne(Control):
         return self._database.url(name)
 
     def close(self) -> None:
-        """End everything; Ctrl-C does not interrupt that."""
+        """Stop everything; Ctrl-C does not interrupt this."""
         self._say("ending it")
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         with at_end(os.close, self._lock), at_end(signal.signal, signal.SIGINT, before):
             super().close()
 
     def client_sections(self, user: str, interface: str) -> str:
-        """Return the sections of nova.conf for the services that Nova is a client of."""
+        """Return the sections of nova.conf for services of which Nova is a client."""
         text = self.credentials(user)
         if interface == "internal":
             text = self.outward(text)
@@ -197,36 +197,36 @@ class AllInOne(Control):
         run(self.folder, "nova-manage", "nova-manage", "--config-file", str(self._config), *words)
 
     def _await_hypervisors(self) -> None:
-        """Wait until Nova may send instances to the hosts."""
+        """Wait until Nova can schedule instances to the hosts."""
         nodes = {host.node for host in self.hosts}
         wait_for(lambda: nodes <= self.computes(), "nova-compute is up", 900)
         self.nova_manage("cell_v2", "discover_hosts")
         self.await_states(300, **dict.fromkeys(nodes, "up"))
 
     def computes(self) -> set[str]:
-        """Return the hosts whose nova-compute is up, as Nova sees it."""
+        """Return the hosts whose nova-compute is up, according to Nova."""
         found = self.compute("GET", "/os-services?binary=nova-compute").json()["services"]
         return {item["host"] for item in found if item["state"] == "up"}
 
     def compute(self, method: str, path: str, **options: Any) -> Any:
-        """Ask nova-api."""
+        """Send a request to nova-api."""
         return self.people["admin"].session.request(
             self.nova_url + path, method, raise_exc=False, headers={
                 "OpenStack-API-Version": "compute 2.96"}, **options)
 
     def memory(self) -> dict[str, int]:
-        """Return the memory of what runs, in MiB, by service."""
+        """Return the memory of the running processes in MiB, by service."""
         return {name: pss_mib(process.pid) for name, process in self.running.items()}
 
     def show(self, *words: str) -> Any:
-        """Run the command openstack and return what it shows."""
+        """Run the command openstack; return its output."""
         done = self.openstack(*words, "-f", "json")
         if done.returncode:
             raise subprocess.CalledProcessError(done.returncode, words, done.stdout, done.stderr)
         return json.loads(done.stdout)
 
     def await_server(self, server: str, status: str, seconds: float = 600.0) -> dict[str, Any]:
-        """Wait until an instance is in a state, and nothing is done with it."""
+        """Wait until an instance is in a state, without a task in progress."""
         end = time.monotonic() + seconds
         while True:
             found: dict[str, Any] = self.compute("GET", f"/servers/{server}").json()["server"]

@@ -40,11 +40,11 @@ def listens(port: int) -> bool:
 
 
 class Process:
-    """One process in a session of its own.
+    """One process in a separate session.
 
-    :param folder: for its log
-    :param name: of its log
-    :param cwd: where it runs, None: in the folder
+    :param folder: folder of its log
+    :param name: name of its log
+    :param cwd: its working directory; None: the folder
     """
 
     def __init__(self, folder: Path, name: str, command: list[str],
@@ -111,14 +111,14 @@ def run(folder: Path, name: str, *command: str) -> None:
 
 def uwsgi(folder: Path, name: str, module: str, port: int, *, processes: int = 1,
           **env: str) -> Process:
-    """Serve an application; answers when this returns."""
-    # "Connection: close": uWSGI's own server resets connections that are kept.
+    """Serve an application. It answers when this function returns."""
+    # "Connection: close": uWSGI's own server resets persistent connections.
     made = Process(folder, name, [
         str(BIN / "uwsgi"), "--http-socket", f"127.0.0.1:{port}", "--module",
         f"{module}:application", "--master", "--lazy-apps", "--processes", str(processes),
         "--threads", "4", "--enable-threads", "--buffer-size", "65535", "--die-on-term",
         "--need-app", "--http-chunked-input", "--add-header", "Connection: close",
-        # A snapshot comes in parts of 1 MiB, which with their headers are above the default.
+        # A snapshot is sent in parts of 1 MiB, which exceed the default with their headers.
         "--chunked-input-limit", str(4 << 20)], env)
     wait_for(lambda: listens(port), name)
     return made

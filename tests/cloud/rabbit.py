@@ -14,7 +14,7 @@ _BIN = Path("/usr/lib/rabbitmq/bin")
 class Rabbit:
     """A broker on loopback.
 
-    :param folder: for all of its files
+    :param folder: folder for all of its files
     :param at: its address and port
     """
 
@@ -58,7 +58,7 @@ class Rabbit:
         self._await()
 
     def close(self) -> None:
-        # epmd is a daemon of its own, of this port alone.
+        # epmd is a separate daemon, used only for this port.
         with at_end(finish, ["epmd", "-port", self._env["ERL_EPMD_PORT"], "-kill"], 60,
                     env={**os.environ, **self._env}, capture_output=True):
             self.stop()

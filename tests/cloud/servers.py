@@ -24,24 +24,24 @@ FLAVORS: dict[str, Json] = {
     "bronze": {"mode": "flush-only", "weight": 50},
 }
 
-# On a SCSI disk QEMU's monitor finds it by a name that does not change.
+# On a SCSI disk, the name in QEMU's monitor does not change.
 _PROPERTIES = {"hw_disk_bus": "scsi", "hw_scsi_model": "virtio-scsi"}
 
 
 def image_file(path: Path) -> Path:
-    """Make an image that nothing boots from: the guest's firmware waits for another one.
+    """Create an image that does not boot: the guest's firmware waits for another one.
 
-    A guest that does more would have to be emulated twice over; what disks are to read and
-    write their QEMU is told. And Glance takes a boot sector for another format than raw.
+    A guest that does more would be emulated twice. QEMU is told to read and write the disks. A
+    boot sector would make Glance detect another format than raw.
     """
     path.write_bytes(b"\0" * 512 + random.Random(1).randbytes(IMAGE_MB * MIB - 512))
     return path
 
 
 class Servers:
-    """What is done with instances.
+    """Actions on instances.
 
-    :param cloud: where
+    :param cloud: the cloud of the instances
     """
 
     def __init__(self, cloud: "AllInOne") -> None:
@@ -49,7 +49,7 @@ class Servers:
         self.image = ""
 
     def make_image(self, name: str = "idle") -> str:
-        """Give Glance an image; return its number."""
+        """Upload an image to Glance; return its ID."""
         glance, session = self._cloud.glance_url, self._cloud.people["admin"].session
         made: str = session.post(f"{glance}/v2/images", json={
             "name": name, "disk_format": "raw", "container_format": "bare",
@@ -61,7 +61,7 @@ class Servers:
         return made
 
     def make_flavor(self, name: str, **options: Any) -> None:
-        """Make a flavor, with what it gives as ``openstack vcache flavor set`` has it."""
+        """Create a flavor with the options of ``openstack vcache flavor set``."""
         answer = self._cloud.compute("POST", "/flavors", json={"flavor": {
             "id": name, "name": name, "ram": 64, "vcpus": 1, "disk": 0}})
         assert answer.status_code == 200, answer.text
@@ -73,12 +73,12 @@ class Servers:
 
     def create(self, name: str, flavor: str, host: str | None = None, *,
                status: str = "ACTIVE", **options: Any) -> Json:
-        """Boot an instance and wait for it.
+        """Boot an instance, and wait for it.
 
-        :param host: which, else the scheduler's choice
-        :param status: that it comes to
+        :param host: its host; by default, the scheduler chooses
+        :param status: the status to wait for
         """
-        # By the hypervisor's name, so that the filters are asked all the same.
+        # By the hypervisor's name, so that the filters still run.
         where = {"hypervisor_hostname": host} if host else {}
         answer = self._cloud.compute("POST", "/servers", json={"server": {
             "name": name, "flavorRef": flavor, "imageRef": self.image, "networks": "none",
@@ -88,22 +88,22 @@ class Servers:
 
     def act(self, server: Json, action: str, status: str, body: Any = None,
             seconds: float = 600.0) -> Json:
-        """Have Nova do something with an instance, and wait until it is done."""
+        """Execute an action of Nova on an instance, and wait until it is complete."""
         answer = self._cloud.compute("POST", f"/servers/{server['id']}/action",
                                      json={action: body})
         assert answer.ok, f"{action}: {answer.text}"
-        # It is some time until its state is another.
+        # The state changes only after some time.
         time.sleep(1)
         return self._cloud.await_server(server["id"], status, seconds)
 
     def delete(self, server: Json) -> None:
-        """Delete an instance and wait until it is gone."""
+        """Delete an instance, and wait until it is gone."""
         self._cloud.compute("DELETE", f"/servers/{server['id']}")
         wait_for(lambda: self._cloud.compute(
             "GET", f"/servers/{server['id']}").status_code == 404, "the instance is gone", 600)
 
     def allocations(self, server: Json) -> dict[str, dict[str, int]]:
-        """Return what Placement has given an instance, by name of the provider."""
+        """Return the Placement allocations of an instance, by name of the provider."""
         found = self._cloud.placement("GET", f"/allocations/{server['id']}").json()["allocations"]
         names = {item["uuid"]: item["name"] for item in self._cloud.placement(
             "GET", "/resource_providers").json()["resource_providers"]}

@@ -9,7 +9,7 @@ from vcache_agent.model import Tag
 
 _MODES = {"writeback": "WRITEBACK", "writethrough": "WRITETHROUGH", "flush-only": "FLUSH_ONLY"}
 
-#: Where patterns are written: so many MiB behind the first, in what the image has.
+#: Offset in MiB of the first pattern, within the written part of the image.
 PATTERN_MB = 2
 
 
@@ -20,9 +20,9 @@ def tags_of(host: ComputeHost, server: Json) -> list[Tag]:
 
 
 def tag_of(host: ComputeHost, server: Json, disk: str = "sda") -> Tag | None:
-    """Return the tag of a disk, once its domain's cgroup and where all of it is are known.
+    """Return the tag of a disk, once its domain's cgroup and all of its extents are known.
 
-    Where a disk is that has just been made is known as far as its file system has written it.
+    The extents of a new disk are known only after its file system has written them.
     """
     return next((tag for tag in tags_of(host, server)
                  if tag.name.endswith(f":{disk}") and tag.cgroups
@@ -30,7 +30,7 @@ def tag_of(host: ComputeHost, server: Json, disk: str = "sda") -> Tag | None:
 
 
 def check_tag(host: ComputeHost, server: Json, flavor: str, disk: str = "sda") -> Tag:
-    """Wait for a disk's tag that is as its flavor says."""
+    """Wait until a disk's tag is as its flavor defines."""
     wanted = FLAVORS[flavor]
 
     def find() -> Tag | None:
@@ -49,15 +49,15 @@ def dirty(host: ComputeHost, server: Json) -> int:
 
 
 def write_pattern(host: ComputeHost, server: Json, pattern: int, disk: str = "sda") -> None:
-    """Have an instance's QEMU write a byte again and again, and flush."""
+    """Write a repeated byte with an instance's QEMU, and flush."""
     host.call("io", server["id"], f"write -P {pattern:#04x} 1M {PATTERN_MB}M", disk)
     host.call("io", server["id"], "flush", disk)
 
 
 def has_pattern(host: ComputeHost, server: Json, pattern: int) -> bool:
-    """Tell whether an instance's disk has a pattern: read as its QEMU does, past the page cache.
+    """Return whether an instance's disk has a pattern, read directly as QEMU does.
 
-    QEMU's monitor does not tell that it has found another.
+    QEMU's monitor does not report a mismatch.
     """
     status, out, err = host.call(
         "run", "sh", "-c", 'dd if="$1" bs=1M skip=1 count="$2" iflag=direct | sha256sum', "sh",

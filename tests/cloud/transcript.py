@@ -19,7 +19,7 @@ from tests.cloud.state import check_tag, tags_of
 
 
 class Transcript:
-    """Runs commands, and writes them down with what they print."""
+    """Runs commands, and writes them to a file with their output."""
 
     def __init__(self, cloud: AllInOne, path: Path) -> None:
         self._cloud = cloud
@@ -30,19 +30,19 @@ class Transcript:
         self._file.close()
 
     def write(self, text: str) -> None:
-        """Write a paragraph, also on standard output."""
+        """Write a paragraph, also to standard output."""
         print(text, flush=True)
         self._file.write(text + "\n")
         self._file.flush()
 
     def say(self, text: str) -> None:
-        """Say what comes next."""
+        """Write a description of the next step."""
         self.write(f"\n# {text}")
 
     def openstack(self, *words: str, fails: bool = False) -> float:
-        """Run ``openstack``; return the seconds it took.
+        """Run ``openstack``; return its duration in seconds.
 
-        :param fails: it is to be refused
+        :param fails: the command must be refused
         """
         began = time.monotonic()
         done = self._cloud.openstack(*words)
@@ -60,7 +60,7 @@ class Transcript:
 
 
 def _boot(cloud: AllInOne, shown: Transcript, name: str, flavor: str) -> Json:
-    """Boot an instance by the command; return it, with the time that it took."""
+    """Boot an instance with the command; return it, and the duration."""
     began = time.monotonic()
     shown.openstack("server", "create", name, "--image", "idle", "--flavor", flavor,
                     "--nic", "none", "--wait", "-c", "id", "-c", "name", "-c", "status")
@@ -75,7 +75,7 @@ def _boot(cloud: AllInOne, shown: Transcript, name: str, flavor: str) -> Json:
 
 
 def show(cloud: AllInOne, path: Path) -> Json:
-    """Show all of it; return what was measured."""
+    """Run the scenario; return the measurements."""
     shown = Transcript(cloud, path)
     with at_end(shown.close):
         return _show(cloud, shown, Servers(cloud))
@@ -157,7 +157,7 @@ def _words(options: dict[str, Any]) -> list[str]:
 
 
 def _await_shown(cloud: AllInOne, server: Json, **wanted: Any) -> None:
-    """Wait until vcache-api has had a report of an instance as it is now."""
+    """Wait until vcache-api has a report with the present state of an instance."""
     def there() -> bool:
         answer = cloud.ask("GET", f"/v1/instances/{server['id']}")
         if answer.status_code != 200:

@@ -19,13 +19,13 @@ for name in [name for name in os.environ if name.startswith("OS_")]:
 
 
 class Others(Cloud):
-    """The services that are not ours: what devstack has running when it calls the plugin."""
+    """The services of other projects that devstack has started when it calls the plugin."""
 
     service_user = "nova"
     rabbit_at = f"127.77.{os.getpid() >> 8 & 255}.{os.getpid() & 255 or 1}:5672"
 
     def _api(self) -> None:
-        """Leave the API, its user and its endpoint to the plugin."""
+        """The plugin creates the API, its user and its endpoint."""
 
 
 @pytest.fixture(scope="session")
@@ -58,7 +58,7 @@ def sandbox(devstack: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="session")
 def kernel() -> str:
-    """Return the release of a kernel whose headers are here, to build the module for."""
+    """Return the release of a kernel with installed headers, to build the module for."""
     done = subprocess.run([ROOT / ".ci/kernel"], check=False, capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"no headers of a kernel to build for: {done.stderr.strip()}")

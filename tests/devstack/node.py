@@ -24,24 +24,24 @@ SERVICES = {
     "single": "key,rabbit,mysql,n-api,n-cpu,n-cond,n-sch,placement-api,placement-client",
     "controller": "key,rabbit,mysql,n-api,n-cond,n-sch,placement-api,placement-client",
     "compute": "n-cpu,placement-client"}
-# What goes on by itself, or is not the same twice.
+# Files that change by themselves, or differ each time.
 _RESTLESS = ("var/log/", "var/cache/", "var/lib/apt/", "run/", "tmp/", "root/.cache/",
              "opt/stack/.cache/", "var/lib/vcache/agent.sqlite")
 
 
 def libraries() -> Path:
-    """Return where Nova, Keystone and what they need are installed."""
+    """Return the folder with Nova, Keystone and their dependencies."""
     return Path(sysconfig.get_path("purelib"))
 
 
 @functools.cache
 def apache_port() -> int:
-    """Return the port of every node's Apache: Keystone has an endpoint for it only once."""
+    """Return the port of every node's Apache: Keystone has only one endpoint for it."""
     return free_port()
 
 
 def prepare(sandbox: Sandbox, devstack: Path) -> None:
-    """Do what stack.sh has done when it calls plugins first."""
+    """Do the steps of stack.sh before it first calls plugins."""
     inside = sandbox.root / "opt/inside"
     shutil.copytree(INSIDE, inside)
     shutil.copy(BIN / "uwsgi", inside / "uwsgi")
@@ -52,7 +52,7 @@ def prepare(sandbox: Sandbox, devstack: Path) -> None:
 
 
 def _copy_ours(to: Path) -> None:
-    """Copy what git would take of this tree."""
+    """Copy the files of this tree that git tracks."""
     try:
         listed = subprocess.run(
             ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others",
@@ -65,15 +65,15 @@ def _copy_ours(to: Path) -> None:
         if name and (ROOT / name).is_file():
             (to / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, to / name)
-    # pbr has the version from git, or from this.
+    # pbr gets the version from git, or from this.
     (to / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: nova-vcache\nVersion: 0.1.0.dev1\n")
 
 
 class Node:
     """One node, from local.conf on.
 
-    :param layout: which services it has, of SERVICES
-    :param settings: more lines of local.conf
+    :param layout: its services, a key of SERVICES
+    :param settings: further lines of local.conf
     """
 
     def __init__(self, sandbox: Sandbox, layout: str, keystone: str, rabbit: str,
@@ -99,11 +99,11 @@ class Node:
         self._before = self.files()
 
     def run(self, *phase: str) -> str:
-        """Run a phase; return what it printed."""
+        """Run a phase; return its output."""
         return self._phase(*phase, check=True).stdout
 
     def fails(self, *phase: str) -> str:
-        """Run a phase that must fail; return what it printed."""
+        """Run a phase that must fail; return its output."""
         done = self._phase(*phase, check=False)
         assert done.returncode, f"{phase} did not fail: {done.stdout[-2000:]}"
         return done.stdout
@@ -113,7 +113,7 @@ class Node:
                                  user="stack", check=check)
 
     def twice(self, *phase: str) -> None:
-        """Run a phase, and again, which must change nothing."""
+        """Run a phase twice. The second run must not change anything."""
         self.run(*phase)
         before = self.files()
         self.run(*phase)
@@ -126,20 +126,20 @@ class Node:
         return self._sandbox.run(*words, user="stack", check=check).stdout
 
     def files(self) -> dict[str, str]:
-        """Return what is not as the sandbox was, but for what is never the same."""
+        """Return the changed files, without those that always change."""
         return {name: what for name, what in self._sandbox.files().items()
                 if "__pycache__" not in name and not name.startswith(_RESTLESS)}
 
     def left(self) -> dict[str, str]:
-        """Return the files that are not as they were before the first phase."""
+        """Return the files that differ from the state before the first phase."""
         now = self.files()
         return {name: now.get(name, "not there") for name in now | self._before
                 if now.get(name) != self._before.get(name)
                 and not now.get(name, "").startswith("folder")}
 
     def ini(self, path: str) -> configparser.RawConfigParser:
-        """Read a configuration file; of an option that is there often, the last."""
-        # [DEFAULT] is a section as others are.
+        """Read a configuration file; the last value of a repeated option counts."""
+        # [DEFAULT] is a section like the others.
         found = configparser.RawConfigParser(strict=False, default_section="")
         found.read_string(self.read(path))
         return found
@@ -149,7 +149,7 @@ class Node:
         return (self.root / path.lstrip("/")).read_text()
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file is there."""
+        """Return whether a file exists."""
         return os.path.lexists(self.root / path.lstrip("/"))
 
     def _calls(self, path: str) -> list[list[str]]:
@@ -161,11 +161,11 @@ class Node:
         return [json.loads(line) for line in lines]
 
     def systemctl_calls(self) -> list[str]:
-        """Return what systemctl was called with since this was asked last."""
+        """Return the calls of systemctl since the last call of this method."""
         return [" ".join(call) for call in self._calls("/run/lab-systemd/calls")]
 
     def kernel_calls(self) -> list[str]:
-        """Return what would have changed the kernel since this was asked last."""
+        """Return the intended changes of the kernel since the last call of this method."""
         return [" ".join(call) for call in self._calls("/run/lab-kernel-calls")]
 
     def unit(self, service: str) -> configparser.RawConfigParser:
@@ -173,10 +173,10 @@ class Node:
         return self.ini(f"/etc/systemd/system/devstack@{service}.service")
 
     def runs(self, service: str) -> bool:
-        """Tell whether a service's process is there."""
+        """Return whether a service's process exists."""
         return not self._sandbox.run("systemctl", "is-active", f"devstack@{service}.service",
                                      check=False).returncode
 
     def log(self, service: str) -> str:
-        """Return what a service's process has printed."""
+        """Return the output of a service's process."""
         return self.read(f"/run/lab-systemd/devstack@{service}.service.log")

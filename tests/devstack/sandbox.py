@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.box.limits import limit
 from tests.box.steps import describe, on_error
 
-# The namespace's first process: with it all others there end.
+# The namespace's first process: when it exits, all others are killed.
 _HOLD = """
 set -eu
 mount -t tmpfs -o mode=755 vcache-devstack "$1"
@@ -41,15 +41,15 @@ mkdir -p root/opt/lab
 mount --bind "$4" root/opt/lab
 """
 
-# A sparse file; what is in it is not looked at.
+# A sparse file; its contents are not compared.
 _LARGE = 256 << 20
 
 
 class Sandbox:
-    """A root of one's own.
+    """A private root file system.
 
-    :param folder: an empty one, where it is put
-    :param libraries: a folder that appears in it as /opt/lab
+    :param folder: an empty folder for it
+    :param libraries: a folder that is mounted in it as /opt/lab
     """
 
     def __init__(self, folder: Path, libraries: Path) -> None:
@@ -64,11 +64,11 @@ class Sandbox:
 
     @property
     def root(self) -> Path:
-        """Return its root, as seen from outside."""
+        """Return the path of its root, as seen from outside."""
         return Path(f"/proc/{self._pid}/root{self._folder}/root")
 
     def _find(self) -> int:
-        """Return the number of the first process inside, once it is ready."""
+        """Return the process ID of the first process inside, once it is ready."""
         children = Path(f"/proc/{self._holder.pid}/task/{self._holder.pid}/children")
         for _ in range(300):
             if self._holder.poll() is not None:
@@ -84,12 +84,12 @@ class Sandbox:
         return ["nsenter", f"--target={self._pid}", "--mount", "--pid", *command]
 
     def layer(self, name: str, below: str) -> None:
-        """Have what changes from now on in a layer of its own."""
+        """Record later changes in a separate layer."""
         subprocess.run(self._enter("sh", "-c", _MOUNT, "sh", str(self._folder), below, name,
                                    str(self._libraries)), check=True)
 
     def node(self) -> None:
-        """Begin a node: what is in the first layer, and nothing of another node."""
+        """Begin a node: the first layer, without the changes of other nodes."""
         self.kill()
         subprocess.run(self._enter("sh", "-c", 'cd "$1" && umount -R root && rm -rf node node.work '
                                    "&& mkdir node node.work", "sh", str(self._folder)), check=True)
@@ -99,7 +99,7 @@ class Sandbox:
             seconds: float = 600) -> subprocess.CompletedProcess[str]:
         """Run a command in it.
 
-        :raises AssertionError: with what it printed, if it fails
+        :raises AssertionError: with its output, if it fails
         """
         line = self._enter(
             "chroot", f"--userspec={user}", str(self._folder / "root"), "env", "-i",
@@ -117,24 +117,24 @@ class Sandbox:
         return done
 
     def kill(self) -> None:
-        """End all processes in it but the first, which keeps it."""
+        """Kill all processes in it except the first, which keeps it alive."""
         subprocess.run(self._enter("sh", "-c", "kill -9 -1"), check=False)
 
     def files(self) -> dict[str, str]:
-        """Return what the node has changed: by path, what it is now."""
+        """Return the changes of the node: by path, the new state."""
         top = Path(f"/proc/{self._pid}/root{self._folder}/node")
         return {str(path.relative_to(top)): _describe(path) for path in _walk(top)}
 
     def close(self) -> None:
-        """End all that runs in it; it is gone then."""
-        # unshare does not end for less; what it holds ends with it.
+        """Stop everything in it, and remove it."""
+        # Only SIGKILL stops unshare; its children exit with it.
         self._holder.kill()
         self._holder.wait(30)
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _of_network(name: str) -> bool:
-    """Tell whether pip, apt or git may need a variable to get out of here."""
+    """Return whether pip, apt or git may need a variable for network access."""
     return name.startswith("PIP_") or name.lower().endswith("_proxy") or "_CA_" in name \
         or name.startswith("SSL_CERT_")
 

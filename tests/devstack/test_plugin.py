@@ -13,8 +13,8 @@ BIN = str(VENV / "bin")
 CONF = "/etc/vcache"
 FILTER = "nova_vcache.scheduler.filter.VCacheFilter"
 WEIGHER = "nova_vcache.scheduler.weigher.VCacheWeigher"
-# What clean.sh removes after it has called plugins, what stays of any project, and what depmod
-# and a2dissite write.
+# Files that clean.sh removes after the plugins, files that other projects leave, and those written
+# by depmod and a2dissite.
 OF_OTHERS = ("opt/stack/data/venv/", "opt/stack/nova-vcache/nova_vcache.egg-info/",
              "opt/stack/requirements/", "etc/nova/", "etc/systemd/system/devstack@",
              "usr/lib/modules/", "var/lib/apache2/site/disabled_by_admin/")
@@ -26,7 +26,7 @@ def make(sandbox, cloud, kernel, layout, **settings) -> Node:
 
 
 def openstack(node, *words) -> str:
-    """Return what the command prints, JSON unless it has failed."""
+    """Return the output of the command, as JSON unless it failed."""
     return node.command("openstack", "--os-cloud", "devstack-admin", *words, "-f", "json",
                         check=False)
 
@@ -39,7 +39,7 @@ def check_clean(node):
 
 
 class TestSingle:
-    """One node that does all, with real Keystone, Placement, RabbitMQ and nova-api."""
+    """One node with all services: Keystone, Placement, RabbitMQ and nova-api."""
 
     @pytest.fixture(scope="class", name="node")
     @staticmethod
@@ -59,7 +59,7 @@ class TestSingle:
             f"{BIN}/python3", "-c", "import nova_vcache; print(nova_vcache.__file__)")
         hook = node.root / "etc/libvirt/hooks/qemu.d/50-vcache"
         assert hook.stat().st_mode & 0o777 == 0o755
-        # Once: the second run found the hook that it would install.
+        # Once: the second run found the hook already installed.
         assert node.systemctl_calls() == ["reload-or-restart libvirtd"]
 
     def test_post_config(self, node, cloud):
@@ -126,7 +126,7 @@ class TestSingle:
             "vcache pool create vcache-pool /dev/loop71",
             "vcache attach vcache-instances --pool vcache-pool --mode writeback --filesystem",
             f"mkfs.ext4 -q {mapped}", f"mount {mapped} {instances}",
-            # Again: what the commands themselves leave as it is.
+            # Again: changes that the commands themselves do not repeat.
             "modprobe dm-vcache", "vcache pool create vcache-pool /dev/loop71",
             "vcache attach vcache-instances --pool vcache-pool --mode writeback --filesystem"]
         assert (node.root / file.lstrip("/") / "pool").stat().st_size == 4 << 30
@@ -146,8 +146,8 @@ class TestSingle:
             unit = node.unit(f"vcache-{service}")["Service"]
             assert (unit["User"], unit["ExecStart"]) == (user, command)
             assert node.runs(f"vcache-{service}"), node.log(f"vcache-{service}")
-        # From the agent to vcache-host, RabbitMQ, vcache-api, Apache and the command. There is no
-        # such module in this kernel, and that is what the agent says.
+        # From the agent to vcache-host, RabbitMQ, vcache-api, Apache and the command. This kernel
+        # has no such module, and the agent reports that.
         wait_for(lambda: "load the module dm-vcache" in openstack(
             node, "vcache", "host", "show", socket.gethostname()), "the host has reported", 120)
 
@@ -159,7 +159,7 @@ class TestSingle:
 
     def test_config(self, node):
         node.twice("stack", "test-config")
-        # It is a check: without the filter nothing is tested that is ours.
+        # The plugin checks this: without the filter, our part of the scheduler would not be used.
         nova = node.root / "etc/nova/nova.conf"
         text = nova.read_text()
         nova.write_text(text.replace(",VCacheFilter", ""))
@@ -191,7 +191,7 @@ class TestSingle:
 
 
 class TestController:
-    """A node without nova-compute: nothing of a host."""
+    """A node without nova-compute: no part of a compute host."""
 
     @pytest.fixture(scope="class", name="node")
     @staticmethod
@@ -202,7 +202,7 @@ class TestController:
         for phase in ("pre-install", "install", "post-config", "extra", "test-config"):
             node.run("stack", phase)
         assert node.runs("vcache-api")
-        # Of another node of these tests there may be one, but none that reports.
+        # Another node of these tests may have one, but it does not report.
         assert "up" not in {item["State"] for item in json.loads(
             openstack(node, "vcache", "host", "list"))}
         assert node.ini("/etc/nova/nova.conf")["filter_scheduler"]["weight_classes"].endswith(
@@ -224,7 +224,7 @@ class TestController:
 
 
 class TestCompute:
-    """A node with nova-compute alone, its instances on a volume, and no cache."""
+    """A node with only nova-compute, its instances on a volume, without a cache."""
 
     @pytest.fixture(scope="class", name="node")
     @staticmethod

@@ -7,14 +7,14 @@ import pytest
 
 from tests.devstack import ROOT
 
-ONES_OWN = ROOT / ".venv"  # has what boots the box, and the command vcache
+ONES_OWN = ROOT / ".venv"  # contains what boots the box, and the command vcache
 FILES = "/run/data/vcache/instances /run/data/vcache/pool"
 CACHED = "vcache-instances: vcache writeback vcache-pool: vcache-pool"
 
 
 @pytest.fixture(scope="module")
 def said() -> list[str]:
-    # No limit here: the box has one of its own.
+    # No limit here: the box has its own.
     done = subprocess.run(
         [ONES_OWN / "bin/python", "-m", "tests.box", "--timeout", "1500", "--",
          "tests/devstack/inside/storage.sh", str(ONES_OWN)], cwd=ROOT, check=False,
@@ -25,7 +25,7 @@ def said() -> list[str]:
 
 
 def of(said: list[str], moment: str) -> dict[str, str]:
-    """Return what a moment's look has found."""
+    """Return the results of one inspection."""
     lines = [line.removeprefix(f"{moment}: ") for line in said if line.startswith(f"{moment}: ")]
     return {name: rest for name, _, rest in (line.partition(" ") for line in lines)}
 
@@ -43,7 +43,7 @@ def test_a_second_time_changes_nothing(said):
 
 
 def test_after_a_start_all_is_as_before(said):
-    # With what only the pool may have had.
+    # Including data that only the pool may have had.
     assert of(said, "restarted") == of(said, "first")
 
 

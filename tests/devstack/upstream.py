@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.devstack import ROOT
 
 COMMIT = "493835a61a996731a7031861f80c7629acd5d6f2"  # of 2026-07-17
-#: Where it is fetched from, in turn. VCACHE_DEVSTACK, a Git repository, comes before them.
+#: Sources, in order. VCACHE_DEVSTACK, a Git repository, comes before them.
 SOURCES = ("https://opendev.org/openstack/devstack", "https://github.com/openstack/devstack")
 
 
@@ -19,7 +19,7 @@ class Unavailable(Exception):
 def checkout() -> Path:
     """Return a folder with devstack's files, fetched once.
 
-    :raises Unavailable: if there is none, and none of the sources can be had
+    :raises Unavailable: if no source is available
     """
     folder = ROOT / "build/devstack/upstream"
     if _commit(folder) == COMMIT:
@@ -48,7 +48,7 @@ def _git(folder: Path, *words: str) -> str:
 
 
 def _commit(folder: Path) -> str:
-    # Not that of a repository around it.
+    # Not the repository around it.
     if not (folder / ".git").is_dir():
         return ""
     try:

@@ -13,16 +13,16 @@ from tests.box.kernels import default
 
 
 def main() -> int:
-    """Run the tests and return pytest's exit status."""
+    """Run the tests, and return pytest's exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.host", description=__doc__)
     parser.add_argument("--kernel", default=default(),
                         help="release or its beginning (%(default)s)")
     parser.add_argument("--timeout", type=float, default=3200, help="seconds (%(default)s)")
     options, arguments = parser.parse_known_args()
-    # Compiled here, where that takes a tenth of the time.
+    # Compile on the host, which takes a tenth of the time.
     image.build(options.kernel)
-    # Two processors of one box wait for one another where the machine has none to
-    # spare: beside another box, everything took three times as long with two.
+    # On a machine without spare processors, the two processors of a box wait for each other.
+    # Beside another box, everything took three times as long with two.
     return boxed.run(Box(kernel=options.kernel, cpus=1), "host", arguments, options.timeout)
 
 

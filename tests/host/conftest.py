@@ -21,7 +21,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    # At once: a box that meets its time limit would take the reasons along.
+    # Print at once: a box that exceeds its time limit would lose the reasons.
     if report.failed:
         print(f"\n{report.nodeid}, {report.when}: {report.longreprtext}", file=sys.stderr)
 
@@ -63,7 +63,7 @@ def one_agent(libvirtd: None, filesystem: Path) -> Iterator[lab.Agent]:
 
 @pytest.fixture
 def agent(one_agent: lab.Agent) -> lab.Agent:
-    """An agent that runs; a test may kill it, the next one has it again."""
+    """A running agent. A test may kill it; the next test gets a new one."""
     lab.set_hook(timeout=lab.HOOK_PATIENCE)
     if not one_agent.runs:
         one_agent.start()

@@ -38,7 +38,7 @@ AGENT_CONF = Path("/etc/vcache/vcache-agent.conf")
 AGENT_LOG = Path("/var/log/vcache-agent.log")
 NOVA = "http://openstack.org/xmlns/libvirt/nova/1.1"
 
-# Under TCG everything takes about ten times longer than on a compute host.
+# Under TCG, everything takes about ten times longer than on a compute host.
 PATIENCE = 240.0
 HOOK_PATIENCE = 30.0
 
@@ -70,7 +70,7 @@ def number_of(node: Path) -> DeviceNumber:
 
 @contextlib.contextmanager
 def mapped(name: str, origin: Path, mode: str) -> Iterator[Path]:
-    """Map a device by vcache; `mode` is the end of the table line."""
+    """Map a device with vcache; `mode` is the end of the table."""
     sectors = run("blockdev", "--getsz", str(origin)).strip()
     with disks.mapped(name, f"0 {sectors} vcache flush-only {origin} {mode}") as path:
         run("dmsetup", "mknodes", name)
@@ -79,7 +79,7 @@ def mapped(name: str, origin: Path, mode: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def mounted(device: Path, folder: Path, filesystem: str = "ext4") -> Iterator[Path]:
-    """Make a file system and mount it."""
+    """Create a file system and mount it."""
     run(f"mkfs.{filesystem}", "-q", str(device))
     folder.mkdir(parents=True, exist_ok=True)
     run("mount", str(device), str(folder))
@@ -88,7 +88,7 @@ def mounted(device: Path, folder: Path, filesystem: str = "ext4") -> Iterator[Pa
 
 
 def image(path: Path, mebibytes: int, written: bool = True) -> Path:
-    """Make a raw image, written or sparse."""
+    """Create a raw image, written or sparse."""
     if written:
         run("dd", "if=/dev/zero", f"of={path}", "bs=1M", f"count={mebibytes}",
             "oflag=direct", "conv=fsync")
@@ -99,12 +99,12 @@ def image(path: Path, mebibytes: int, written: bool = True) -> Path:
 
 
 def tags(device: DeviceNumber) -> dict[int, Tag]:
-    """Return the kernel's tags of a device but the host's, by number."""
+    """Return the kernel's tags of a device without the host tag, by number."""
     with Client() as client:
         return {tag.id: tag for tag in client.tags(device) if tag.id}
 
 
-# Runs the hook and notes how long it took, with nothing that takes time itself.
+# Runs the hook and records its duration, with little overhead.
 _TIMED_HOOK = """#!/bin/sh
 read -r began rest < /proc/uptime
 {hook} "$@"
@@ -118,7 +118,7 @@ _HOOK_LOG = Path("/run/hook.log")
 
 @dataclasses.dataclass(frozen=True)
 class HookRun:
-    """One run of the hook by libvirt."""
+    """One call of the hook by libvirt."""
 
     domain: str
     operation: str
@@ -127,7 +127,7 @@ class HookRun:
 
 
 def timed_hook() -> Path:
-    """Make the hook that libvirt is to run: the real one, timed."""
+    """Create the hook for libvirt: the real one, timed."""
     path = Path("/run/50-vcache")
     path.write_text(_TIMED_HOOK.format(hook=HOOK, log=_HOOK_LOG))
     path.chmod(0o755)
@@ -135,7 +135,7 @@ def timed_hook() -> Path:
 
 
 def hook_runs(domain: str) -> list[HookRun]:
-    """Return what libvirt has told of a domain, and how long each time took."""
+    """Return the hook calls of libvirt for a domain, and the duration of each."""
     found = []
     for line in _HOOK_LOG.read_text().splitlines() if _HOOK_LOG.exists() else ():
         name, operation, began, ended, status = line.split()
@@ -157,7 +157,7 @@ class Agent:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it and wait until it answers hooks."""
+        """Start it, and wait until it answers hooks."""
         with open(AGENT_LOG, "ab") as log:
             self._process = subprocess.Popen(["vcache-agent", "--debug"], stdin=subprocess.DEVNULL,
                                              stdout=log, stderr=log)
@@ -173,18 +173,18 @@ class Agent:
             return False
 
     def signal(self, number: int) -> None:
-        """Send a signal; behind a SIGKILL the process is gone."""
+        """Send a signal; after a SIGKILL, wait until the process is gone."""
         assert self._process is not None
         self._process.send_signal(number)
         if number == signal.SIGKILL:
             self._process.wait()
 
     def kill(self) -> None:
-        """End it as no program should be ended."""
+        """Kill it."""
         self.signal(signal.SIGKILL)
 
     def stop(self) -> int:
-        """End it as systemd does; return its status."""
+        """Stop it as systemd does; return its status."""
         assert self._process is not None
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGCONT)
@@ -198,11 +198,11 @@ class Agent:
 
     @property
     def runs(self) -> bool:
-        """Tell whether it runs."""
+        """Return whether it is running."""
         return self._process is not None and self._process.poll() is None
 
     def wait_for(self, words: str, since: int) -> None:
-        """Wait until its log has some words, behind a position."""
+        """Wait until its log contains some words, after a position."""
         eventually(lambda: words in self.log()[since:], f"{words!r} in the log")
 
     def log(self) -> str:
@@ -210,16 +210,16 @@ class Agent:
         return AGENT_LOG.read_text(errors="replace")
 
     def reconcile(self) -> None:
-        """Have it look now, and wait for it."""
+        """Start a reconciliation, and wait for it."""
         ask(ADMIN_SOCKET, {"op": "reconcile"}, seconds=PATIENCE)
 
     def disks(self) -> dict[tuple[str, str], dict[str, Any]]:
-        """Return what it says of disks, by domain and target."""
+        """Return its view of disks, by domain and target."""
         state = ask(ADMIN_SOCKET, {"op": "state"}, seconds=PATIENCE)
         return {(disk["domain"], disk["disk"]): disk for disk in state["disks"]}
 
     def orphans(self) -> list[dict[str, Any]]:
-        """Return what it says of tags without a domain."""
+        """Return its view of tags without a domain."""
         return list(ask(ADMIN_SOCKET, {"op": "state"}, seconds=PATIENCE)["orphans"])
 
 
@@ -235,9 +235,9 @@ def cli(*arguments: str, status: int = 0) -> str:
 
 
 class Vm:
-    """A libvirt domain with nova's metadata.
+    """A libvirt domain with Nova's metadata.
 
-    :param name: of the domain
+    :param name: name of the domain
     :param disks: paths of images or block devices, as sda, sdb, ...
     :param specs: extra specs of its flavor, without ``vcache:``
     :param shared: the disks may be used by several domains
@@ -258,7 +258,7 @@ class Vm:
         return (f'<disk type="{kind}" device="disk">'
                 '<driver name="qemu" type="raw" cache="none"/>'
                 f'<source {attribute}={quoteattr(str(path))}/>'
-                # SCSI: a guest need not agree to its removal.
+                # SCSI: the guest need not agree to the removal.
                 f'<target dev="{target}" bus="scsi"/>{shareable}</disk>')
 
     def xml(self) -> str:
@@ -280,7 +280,7 @@ class Vm:
 </domain>"""
 
     def start(self) -> float:
-        """Start it; return the seconds that took."""
+        """Start it; return the duration in seconds."""
         with connection() as host:
             domain = host.defineXML(self.xml())
             began = time.monotonic()
@@ -288,32 +288,32 @@ class Vm:
             return time.monotonic() - began
 
     def destroy(self) -> None:
-        """Stop it as nova does."""
+        """Stop it as Nova does."""
         with self._domain() as domain:
             domain.destroy()
 
     def undefine(self) -> None:
-        """Have libvirt forget it."""
+        """Undefine it in libvirt."""
         with self._domain() as domain:
             domain.undefine()
 
     def is_active(self) -> bool:
-        """Tell whether it runs."""
+        """Return whether it is running."""
         with self._domain() as domain:
             return bool(domain.isActive())
 
     def attach(self, path: Path, target: str) -> None:
-        """Plug in a disk."""
+        """Attach a disk."""
         with self._domain() as domain:
             domain.attachDeviceFlags(self.disk_xml(path, target), libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
     def detach(self, path: Path, target: str) -> None:
-        """Unplug a disk."""
+        """Detach a disk."""
         with self._domain() as domain:
             domain.detachDeviceFlags(self.disk_xml(path, target), libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
     def end(self) -> None:
-        """Stop and forget it, whatever its state is."""
+        """Stop and undefine it, in any state."""
         for step in (self.destroy, self.undefine):
             with contextlib.suppress(libvirt.libvirtError):
                 step()
@@ -325,26 +325,26 @@ class Vm:
 
     @property
     def pid(self) -> int:
-        """Return the process number of its QEMU."""
+        """Return the process ID of its QEMU."""
         return int((Path("/run/libvirt/qemu") / f"{self.name}.pid").read_text())
 
     @property
     def cgroup(self) -> int:
-        """Return the id of its cgroup, found in another way than the agent's."""
+        """Return the ID of its cgroup, found in another way than the agent's."""
         found = [folder for folder in Path("/sys/fs/cgroup").rglob("*")
                  if folder.is_dir() and folder.name.endswith(f"-{self.name}.libvirt-qemu")]
         assert len(found) == 1, found
         return found[0].stat().st_ino
 
     def io(self, command: str, target: str = "sda") -> None:
-        """Have its QEMU do I/O, such as ``write 0 64k`` or ``flush``."""
-        # The name libvirt gives the disk in QEMU: controller, bus, target, unit.
+        """Do I/O with its QEMU, such as ``write 0 64k`` or ``flush``."""
+        # Name of the disk in QEMU, given by libvirt: controller, bus, target, unit.
         device = f"scsi0-0-0-{ord(target[-1]) - ord('a')}"
         with self._domain() as domain:
             answer = str(libvirt_qemu.qemuMonitorCommand(
                 domain, f'qemu-io -d {device} "{command}"',
                 libvirt_qemu.VIR_DOMAIN_QEMU_MONITOR_COMMAND_HMP)).strip()
-        if answer:  # what it has done goes to QEMU's log, only errors come back
+        if answer:  # its output goes to QEMU's log, only errors are returned
             raise InsideError(f"{self.name}: qemu-io {command}: {answer}")
 
 

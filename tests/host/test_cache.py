@@ -18,13 +18,13 @@ from vcache_agent.model import Tag
 MIB = 1 << 20
 MAPS = Path("/var/lib/vcache/maps")
 MakeVm = Callable[..., Vm]
-# The pool's chunks: those of 256 MiB but for one or two of metadata.
+# The pool's chunks: 256 MiB without the one or two for metadata.
 POOL_MIB = range(250, 257)
 
 
 @contextlib.contextmanager
 def attached(name: str, start: int, tag: int) -> Iterator[Path]:
-    """Make a volume of 64 MiB, as LVM would, and put a cache under it."""
+    """Create a volume of 64 MiB, as LVM would, and attach a cache to it."""
     with mapped(name, f"0 131072 linear /dev/ram2 {start}") as path:
         run("dmsetup", "mknodes", name)
         cli("attach", name, "--pool", "lab", "--tag", str(tag))
@@ -41,7 +41,7 @@ def volumes(agent: Agent) -> Iterator[list[Path]]:
 
 @contextlib.contextmanager
 def two_volumes(*options: str) -> Iterator[list[Path]]:
-    """Make them; options of the pool."""
+    """Create two volumes, with options for the pool."""
     cli("pool", "create", "lab", "/dev/ram3", *options)
     with at_end(cli, "pool", "remove", "lab"):
         with attached("first", 0, 4001) as first, attached("second", 131072, 4002) as second:
@@ -72,7 +72,7 @@ def test_a_stopped_instance_gives_up_its_cache_and_has_it_back(
     eventually(lambda: "swapped out, 8." in cli("status"), "that is said")
     (saved,) = MAPS.glob("*.map")
     assert saved.stat().st_mode & 0o777 == 0o600
-    # It is there whatever becomes of the agent.
+    # It exists independent of the agent.
     agent.kill()
     agent.start()
     eventually(lambda: "swapped out, 8." in cli("status"), "that is said again")
@@ -84,7 +84,7 @@ def test_a_stopped_instance_gives_up_its_cache_and_has_it_back(
     keeps.io("read -P 0x5a 0 8M")
     after = of(volumes[0], 4001)
     assert after.stats.cache_hit_bytes - tag.stats.cache_hit_bytes >= 8 * MIB
-    # By hand: what is there already is passed over.
+    # By hand: existing data is skipped.
     cli("tag", "save", "4001", "/run/saved.map")
     assert "0 B of 8." in cli("tag", "load", "4001", "/run/saved.map")
 
@@ -103,7 +103,7 @@ def test_a_policy_divides_the_pool_by_the_flavors(
     eventually(lambda: most() == [0, 200], "what the flavors say")
     assert json.loads(cli("policy", "show", "--json"))["policy"] == "weighted"
     cli("policy", "set", "static")
-    # It is in force when the command comes back.
+    # It is active when the command returns.
     parts = most()
     assert sum(parts) in POOL_MIB
     assert abs(parts[1] - 3 * parts[0]) <= 3
@@ -112,7 +112,7 @@ def test_a_policy_divides_the_pool_by_the_flavors(
     assert {item["tag"]: item["cache_max_bytes"] // MIB for item in shown["tags"]
             if item["tag"] > 4000} == {4001: parts[0], 4002: parts[1]}
     assert "policy static, set by an operator" in cli("policy", "show")
-    # Who goes leaves his part to the other.
+    # When a tag is removed, the other gets its part.
     second.destroy()
     eventually(lambda: most()[0] in POOL_MIB, "all of it")
 
@@ -131,7 +131,7 @@ def test_what_a_tag_would_gain_from_a_cache(
     assert found["reads"] - before["reads"] == 4096
     largest = found["sizes"][-1]
     assert largest["read_misses"] < before["reads"] + 100
-    # With a cache of half of it nothing would have been found again, with all of it everything.
+    # With a cache of half the size, no read would have been a hit; with the full size, all.
     half = next(item for item in found["sizes"] if item["blocks"] * 2 >= largest["blocks"])
     assert half["read_misses"] > largest["read_misses"] + 4000
     assert "READ-MISSES" in cli("tag", "curve", "4001")
@@ -156,7 +156,7 @@ def test_a_dedicated_instance_has_a_lane_of_the_pool_and_the_next_one_is_told(
         alone, shares = of(volumes[0], 4001), of(volumes[1], 4002)
         assert 40 * MIB <= alone.cached_bytes == alone.cache_own_bytes <= pool["lanes_bytes"][1]
         assert shares.cached_bytes >= 40 * MIB and shares.cache_own_bytes == 0
-        # The lane is the other's as soon as it is free.
+        # The lane is available to the other tag as soon as it is free.
         first.destroy()
         eventually(lambda: of(volumes[1], 4002).cache_lanes == 2, "the lane")
         second.destroy()

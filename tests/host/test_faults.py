@@ -20,8 +20,8 @@ from vcache_agent.model import DeviceNumber
 
 MakeVm = Callable[..., Vm]
 
-# What a run of the hook may hold libvirt up, and what the interpreter's start
-# on a busy emulated machine adds to it.
+# Time for which a call of the hook may delay libvirt, and additional time for the interpreter's
+# start on a busy emulated machine.
 LIMIT = 3.0
 SLACK = 12.0
 
@@ -74,7 +74,7 @@ def test_a_hung_agent_delays_no_longer_than_the_limit(
     assert [(run.operation, run.status) for run in runs] == [
         (operation, 0) for operation in ("prepare", "start", "started", "stopped", "release",
                                          "prepare", "start", "started")]
-    # Each has waited for its limit, and not longer.
+    # Each call has waited for its limit, and not longer.
     assert all(LIMIT - 0.5 < run.seconds < LIMIT + SLACK for run in runs), runs
     refused = hook_runs("hung-required")
     assert [(run.operation, run.status) for run in refused] == [
@@ -98,7 +98,7 @@ def test_required_is_refused_when_the_host_cannot_give_it(
     good = vm("good", [image(filesystem / "good", 1)], required)
     good.start()
     tag_of(good, device)
-    # A bad spec that is not required starts without a tag, and that is said.
+    # With an invalid spec that is not required, the domain starts without a tag, with a message.
     lax = vm("lax", [image(filesystem / "lax", 1)], {"mode": "flush-only", "weight": "0"})
     lax.start()
     disk = eventually(lambda: agent.disks().get(("lax", "sda")), "the disk is known")
@@ -216,7 +216,7 @@ def test_a_restarted_libvirtd_is_found_again(
     pid = int(Path("/run/libvirtd.pid").read_text())
     os.kill(pid, signal.SIGTERM)
     eventually(lambda: not is_running(pid), "libvirtd has ended")
-    # The domain goes on, so its tag does.
+    # The domain is still running, so its tag remains.
     time.sleep(2)
     assert tags(device)[before.id].cgroups == before.cgroups
     one_pid = one.pid
@@ -229,12 +229,12 @@ def test_a_restarted_libvirtd_is_found_again(
 
 
 def advanced(now: list[int], then: list[int]) -> bool:
-    """Tell whether every counter has grown."""
+    """Return whether every counter has increased."""
     return all(new > old for new, old in zip(now, then, strict=True))
 
 
 def is_running(pid: int) -> bool:
-    """Tell whether a process runs; one that only waits to be reaped does not."""
+    """Return whether a process is running; a zombie is not."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:

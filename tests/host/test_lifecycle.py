@@ -17,7 +17,7 @@ MakeVm = Callable[..., Vm]
 
 
 def tag_of(vm: Vm, device: DeviceNumber, target: str = "sda", cgroup: bool = True) -> Tag:
-    """Wait for a disk's tag, by default for one that is complete."""
+    """Wait for a disk's tag, by default for a complete one."""
     def find() -> Tag | None:
         return next((tag for tag in tags(device).values()
                      if tag.name == f"{vm.uuid}:{target}" and (tag.cgroups or not cgroup)), None)
@@ -26,7 +26,7 @@ def tag_of(vm: Vm, device: DeviceNumber, target: str = "sda", cgroup: bool = Tru
 
 
 def no_tag_of(vm: Vm, device: DeviceNumber, target: str = "") -> None:
-    """Wait until a domain has no tag left."""
+    """Wait until a domain has no tags."""
     eventually(lambda: not any(tag.name.startswith(f"{vm.uuid}:{target}")
                                for tag in tags(device).values()),
                f"no tag of {vm.name} is left")
@@ -60,7 +60,7 @@ def test_a_stopped_and_a_crashed_domain_leave_no_tag(
     one.io("write 0 1M")
     one.destroy()
     no_tag_of(one, device)
-    # The disk keeps its number for the next time.
+    # The disk keeps its number for the next start.
     one.start()
     assert tag_of(one, device).id == number
     os.kill(one.pid, signal.SIGKILL)
@@ -81,7 +81,7 @@ def test_disks_are_plugged_and_unplugged(
     assert second.cgroups == first.cgroups
     one.io("write 0 64k", "sdb")
     eventually(lambda: tags(device)[second.id].stats.write_bytes >= 65536, "writes of sdb")
-    # A flush covers all disks of the domain; QEMU sends one only behind a write.
+    # A flush covers all disks of the domain. QEMU sends a flush only after a write.
     one.io("write 0 4k", "sda")
     one.io("flush", "sda")
     assert tags(device)[second.id].dirty_bytes == 0
@@ -104,7 +104,7 @@ def test_a_growing_image_gets_its_new_blocks(
     eventually(lambda: tags(device)[tag.id].extents_sectors * 512 == 2 * MIB, "the second")
     one.io("write 0 1M")
     assert tags(device)[tag.id].stats.write_bytes == MIB
-    # Punched by hand, as a guest's discard would; those blocks are nobody's.
+    # Punched by hand, like a guest's discard. These blocks then belong to no file.
     subprocess.run(["fallocate", "-p", "-o", "0", "-l", "1MiB", str(one.disks[0])], check=True)
     eventually(lambda: tags(device)[tag.id].extents_sectors * 512 == MIB, "the hole is noticed")
 
@@ -146,10 +146,10 @@ def test_blocks_that_move_between_images(
     one.start()
     tag = tag_of(one, device)
     eventually(lambda: tags(device)[tag.id].extents_sectors * 512 == 24 * MIB, "all extents")
-    # Fill what is free, so that the other image gets the blocks of this one.
+    # Fill the free space, so that the other image gets the blocks of this one.
     free = os.statvfs(filesystem)
     filler = image(filesystem / "filler", free.f_bavail * free.f_frsize // MIB - 2)
-    agent.signal(signal.SIGSTOP)  # it must find both changes at once
+    agent.signal(signal.SIGSTOP)  # it must detect both changes at the same time
     subprocess.run(["fallocate", "-p", "-o", "0", "-l", "20MiB", str(one.disks[0])], check=True)
     os.sync()
     path = image(filesystem / "taker", 16)
@@ -186,7 +186,7 @@ def test_the_command(
     one.io("flush")
     cli("tag", "set", str(tag.id), "--weight", "777")
     assert tags(device)[tag.id].weight == 777
-    # It holds over a restart of the domain.
+    # It persists over a restart of the domain.
     one.destroy()
     no_tag_of(one, device)
     one.start()

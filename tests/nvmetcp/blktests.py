@@ -19,10 +19,10 @@ _RESULT = re.compile(r"^(nvme/\d+) .*\[(passed|failed|not run)\]\s*$")
 
 
 def results(text: str) -> dict[str, dict[str, str]]:
-    """Return the outcome of each test that blktests' check told of, and its reason.
+    """Return the outcome and the reason of each test in the output of blktests' check.
 
-    A test may run more than once, for example with a file and a device: then
-    it has failed if it failed once, and was run if it ran once.
+    A test may run several times, for example with a file and with a device. It failed if one of
+    these failed, and it ran if one of these ran.
     """
     worst = ("failed", "passed", "not run")
     found: dict[str, dict[str, str]] = {}
@@ -41,7 +41,7 @@ def results(text: str) -> dict[str, dict[str, str]]:
 
 
 def main() -> int:
-    """Run them and report."""
+    """Run the tests and report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("checkout", type=Path, help="blktests, built")
     parser.add_argument("test", nargs="*", default=["nvme"], help="tests (default: nvme)")

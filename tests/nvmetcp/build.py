@@ -12,28 +12,28 @@ WARNINGS = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-Wmissi
             "-Wshadow", "-Wvla")
 SANITIZERS = ("-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
               "-fno-sanitize-recover=all")
-#: As it would be installed; without sanitizers, for the box.
+#: Flags as for an installation, without sanitizers, for the box.
 PLAIN = ("-g", "-O2")
 
 
 def sources(without: tuple[str, ...] = ()) -> list[Path]:
-    """Return the C files of the program, without some of them, and the stand-in."""
+    """Return the C files of the program, without some of them, and the replacement."""
     program = [source for source in sorted((REPO / "firmware" / "nvmetcp").glob("*.c"))
                if source.stem not in without]
     return [*program, HERE / "ram_ssd.c"]
 
 
 def real_sources() -> list[Path]:
-    """Return the C files of the program with the SSD it is shipped with."""
+    """Return the C files of the program with its real SSD."""
     folders = ("core", "nand", "host", "nvmetcp")
     return [source for folder in folders
             for source in sorted((REPO / "firmware" / folder).glob("*.c"))]
 
 
 def compile_files(program: Path, compiler: str, files: list[Path], *flags: str) -> Path:
-    """Compile some files into a program and return its path.
+    """Compile files to a program, and return its path.
 
-    :raises AssertionError: with the compiler's messages, if it has any
+    :raises AssertionError: with the messages of the compiler, if there are any
     """
     program.parent.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
@@ -48,7 +48,7 @@ def vcache_ssd(compiler: str, folder: Path, *flags: str) -> Path:
     """Compile vcache-ssd.
 
     :param compiler: ``gcc`` or ``clang``
-    :param folder: where the program goes
-    :param flags: how; none: with sanitizers
+    :param folder: folder for the program
+    :param flags: flags of the compiler; none: with sanitizers
     """
     return compile_files(folder / "vcache-ssd", compiler, sources(), *(flags or SANITIZERS))

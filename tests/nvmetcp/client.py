@@ -30,7 +30,7 @@ _TABLE = _crc_table()
 
 
 def crc32c(data: bytes) -> int:
-    """Return the digest of some bytes, one at a time: written apart from the one tested."""
+    """Return the digest of bytes, one at a time: independent of the tested code."""
     crc = 0xffffffff
     for byte in data:
         crc = crc >> 8 ^ _TABLE[(crc ^ byte) & 0xff]
@@ -38,7 +38,7 @@ def crc32c(data: bytes) -> int:
 
 
 class Closed(Exception):
-    """The controller ended the connection."""
+    """The controller closed the connection."""
 
 
 class Terminated(Exception):
@@ -51,7 +51,7 @@ class Terminated(Exception):
 
 @dataclass
 class Pdu:
-    """A PDU as it came."""
+    """A received PDU."""
 
     type: int
     flags: int
@@ -63,7 +63,7 @@ class Pdu:
 
 @dataclass
 class Completion:
-    """A completion, and the data that came before it."""
+    """A completion, and the data received before it."""
 
     cid: int
     status: int
@@ -75,7 +75,7 @@ class Completion:
 
     @property
     def code(self) -> int:
-        """Status code and its type, without More and DNR."""
+        """Status code and type, without More and DNR."""
         return self.status & 0x7ff
 
     @property
@@ -116,10 +116,10 @@ def property_sqe(fctype: int, offset: int, value: int = 0, size: int = 0, cid: i
 class Queue:
     """One connection.
 
-    :param address: of the controller
+    :param address: address of the controller
     :param hdgst: use header digests
     :param ddgst: use data digests
-    :param hpda: alignment of data that the host wants, 0's based dwords
+    :param hpda: alignment of data requested by the host, 0's based dwords
     """
 
     address: tuple[str, int]
@@ -181,7 +181,7 @@ class Queue:
         return out
 
     def receive_pdu(self) -> Pdu:
-        """Receive a PDU and check what is the same in all of them."""
+        """Receive a PDU, and check the fields common to all PDUs."""
         start = self.receive(8)
         kind, flags, hlen, pdo, plen = struct.unpack("<BBBBI", start)
         header = start + self.receive(hlen - 8)
@@ -204,7 +204,7 @@ class Queue:
         return Pdu(kind, flags, hlen, pdo, header, data)
 
     def expect_end(self) -> None:
-        """Receive the end of the connection, which has to come."""
+        """Check that the connection is closed."""
         try:
             self.receive(1)
         except Closed:
@@ -212,7 +212,7 @@ class Queue:
         raise AssertionError("bytes instead of the end")
 
     def expect_end_after_pdus(self) -> None:
-        """Receive whatever PDUs there are, and the end of the connection."""
+        """Receive any PDUs until the connection is closed."""
         try:
             while True:
                 self.receive_pdu()
@@ -220,7 +220,7 @@ class Queue:
             return
 
     def expect_termination(self) -> Terminated:
-        """Receive a C2HTermReq, and the end of the connection."""
+        """Receive a C2HTermReq and the end of the connection."""
         try:
             while True:
                 self.receive_pdu()
@@ -228,7 +228,7 @@ class Queue:
             self.expect_end()
             return reason
 
-    # ---- the beginning ----
+    # ---- connection set-up ----
 
     def icreq(self, *, pfv: int = 0, maxr2t: int = 0) -> bytes:
         dgst = self.hdgst | self.ddgst << 1
@@ -247,7 +247,7 @@ class Queue:
 
     def connect(self, subnqn: str, *, cntlid: int = 0xffff, hostnqn: str = HOSTNQN,
                 hostid: bytes = HOSTID, **fields: int) -> Completion:
-        """Send Connect and return its completion."""
+        """Send Connect; return its completion."""
         data = connect_data(subnqn, cntlid, hostnqn, hostid)
         self.send_command(connect_sqe(**fields), data)
         return self.completion(fields.get("cid", 0))
@@ -263,7 +263,7 @@ class Queue:
 
     def start(self, opcode: int, *, data: bytes = b"", in_capsule: bool = True,
               **fields: object) -> int:
-        """Send a command and return its CID."""
+        """Send a command; return its CID."""
         cid = self.next_cid()
         capsule = data if in_capsule else b""
         if data:
@@ -273,9 +273,9 @@ class Queue:
         return cid
 
     def completion(self, cid: int, data: bytes = b"", step: int = 0) -> Completion:
-        """Receive until a command completes; give it `data` when it is asked for.
+        """Receive until a command completes; send `data` when it is requested.
 
-        :param step: bytes of an H2CData PDU, at most (0: as the controller allows)
+        :param step: maximum size of an H2CData PDU in bytes (0: limit of the controller)
         """
         got: dict[int, bytes] = {}
         while cid not in self.early:
@@ -344,7 +344,7 @@ class Queue:
             cdw=(lid | rae << 15 | (numd & 0xffff) << 16, numd >> 16, offset & 0xffffffff,
                  offset >> 32))
 
-    # ---- I/O; blocks are logical ones ----
+    # ---- I/O; blocks are logical blocks ----
 
     def write(self, block: int, data: bytes, *, nsid: int = 1, fua: bool = False,
               opcode: int = 0x01, tag: int = 0, size: int = 4096, in_capsule: bool = False,

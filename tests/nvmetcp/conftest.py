@@ -13,7 +13,7 @@ from tests.nvmetcp.ssd import Ssd
 
 @pytest.fixture(scope="session")
 def program() -> Path:
-    """Vcache-ssd under clang's sanitizers, or what test_mutations.py has made of it."""
+    """Vcache-ssd with clang's sanitizers, or a mutation of test_mutations.py."""
     if changed := os.environ.get("VCACHE_SSD_PROGRAM"):
         return Path(changed)
     return build.vcache_ssd("clang", build.BUILD / "clang")
@@ -21,7 +21,7 @@ def program() -> Path:
 
 @pytest.fixture(scope="session")
 def drive_program() -> Path:
-    """Vcache-ssd with the real firmware, under clang's sanitizers."""
+    """Vcache-ssd with the real firmware, with clang's sanitizers."""
     if changed := os.environ.get("VCACHE_DRIVE_PROGRAM"):
         return Path(changed)
     return build.compile_files(build.BUILD / "clang-drive" / "vcache-ssd", "clang",
@@ -30,6 +30,6 @@ def drive_program() -> Path:
 
 @pytest.fixture
 def ssd(program: Path) -> Iterator[Ssd]:
-    """An SSD of 16 MiB in memory, two namespaces, no timing."""
+    """An SSD of 16 MiB in memory, with two namespaces and without timing."""
     with Ssd(program, "--namespaces", "2", "--timing", "off") as running:
         yield running

@@ -14,7 +14,7 @@ from tests.nvmetcp import build
 
 
 def main() -> int:
-    """Run it."""
+    """Run the test."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--minutes", type=float, default=10, help="at least (default: 10)")
     options = parser.parse_args()

@@ -15,7 +15,7 @@ NQN = "nqn.2026-01.org.example:ssd"
 
 
 class Ssd:
-    """A process; what its stand-in for an SSD is to do is in the environment."""
+    """A process; environment variables control its replacement for an SSD."""
 
     def __init__(self, program: Path, *options: str, size: str | None = "16M",
                  nqn: str | None = NQN, env: Mapping[str, str] | None = None,
@@ -36,7 +36,7 @@ class Ssd:
         self.address = (host.strip("[]"), int(port))
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
-        """End it and return its status and what it complained about."""
+        """Stop it; return its status and error output."""
         self.process.send_signal(how)
         deadline = Deadline(60)
         while True:
@@ -51,7 +51,7 @@ class Ssd:
                                  f"{self.process.communicate()[1]}")
 
     def cut_power(self) -> None:
-        """End it at once."""
+        """Kill it."""
         assert self.end(signal.SIGKILL)[0] == -signal.SIGKILL
 
     def __enter__(self) -> "Ssd":
@@ -63,11 +63,11 @@ class Ssd:
         except AssertionError as second:
             if error is None:
                 raise
-            # In full: a sanitizer's report is the reason of whatever else failed.
+            # In full: a report of a sanitizer is the reason for other failures.
             error.add_note(f"vcache-ssd: {second}")
 
     def _check(self, failed: bool) -> None:
-        """End it if it runs; it must not have failed, nor complained unless the test failed."""
+        """Stop it if it is running, and check that it did not fail or print unexpected errors."""
         if self.process.poll() is None:
             status, errors = self.end()
         else:
@@ -78,7 +78,7 @@ class Ssd:
 
 
 class Host:
-    """A host: an admin queue and as many I/O queues as it is asked for."""
+    """A host: an admin queue, and I/O queues on demand."""
 
     def __init__(self, ssd: Ssd, stack: ExitStack, *, kato: int = 0, cattr: int = 0,
                  **options: object) -> None:

@@ -25,7 +25,7 @@ def _le(data: bytes, offset: int, size: int) -> int:
 
 
 def test_identify_controller(ssd: Ssd) -> None:
-    """What Linux looks at before it goes on."""
+    """The fields that Linux checks."""
     with host(ssd) as h:
         data = h.admin.identify(1).data
         assert data[24:64] == b"nova-vcache emulated SSD".ljust(40)
@@ -79,7 +79,7 @@ def test_identify_refused(ssd: Ssd, cns: int, nsid: int, csi: int, code: int) ->
 
 
 def test_names_stay_the_same(program: Path, tmp_path: Path) -> None:
-    """They come from the NQN, and the NQN, if not given, from the image."""
+    """They are derived from the NQN, which by default is derived from the image."""
     def names(name: str) -> tuple[str, bytes, bytes]:
         with Ssd(program, "--image", str(tmp_path / name), nqn=None) as ssd, host(ssd) as h:
             return ssd.nqn, h.admin.identify(1).data[4:24], h.admin.identify(3, nsid=1).data[:40]
@@ -97,7 +97,7 @@ def test_names_stay_the_same(program: Path, tmp_path: Path) -> None:
     (VCACHE, 512), (TAGS, 64), (WRITES, 512), (ERASES, 1088)])
 def test_log_in_parts(ssd: Ssd, lid: int, size: int) -> None:
     with host(ssd) as h:
-        h.admin.command(0xff)  # something for the error log
+        h.admin.command(0xff)  # an entry for the error log
         whole = h.admin.get_log(lid, size).data
         parts = [h.admin.get_log(lid, min(20, size - at), offset=at, rae=True).data
                  for at in range(0, min(size, 600), 20)]
@@ -167,7 +167,7 @@ def test_vendor_log(ssd: Ssd) -> None:
 
 
 def test_nothing_is_said_of_tags(program: Path) -> None:
-    """An SSD that cannot flush by tag: hosts must not believe that it can."""
+    """An SSD without tagged flush: hosts must not believe that it supports it."""
     with Ssd(program, "--personality", "baseline") as ssd, host(ssd) as h:
         q = h.io()
         assert h.admin.get_log(VCACHE, 512).code == 0x109
@@ -191,7 +191,7 @@ def test_tag_log(program: Path) -> None:
         assert struct.unpack("<8sHHI", data[:16]) == (b"vcacheSS", 1, 128, 3)
         entries = [struct.unpack("<II12Q24x", data[at:at + 128]) for at in (64, 192, 320)]
         assert [e[0] for e in entries] == [9, 65535, 3]
-        # state, and one block that is not durable: what was flushed is none
+        # state, and one block that is not durable, since flushed blocks are not counted
         assert entries[0][1:] == (1, 0, 2, 0, 0, 24, 0, 0, 1, 0, 0, 0, 0)
         assert entries[2][1:] == (0, 1, 1, 2, 8, 16, 4_000_000, 2_000_000, 0, 0, 0, 0, 0)
 
@@ -315,7 +315,7 @@ def test_events_when_the_medium_takes_no_more(program: Path) -> None:
             assert listed == (1, 2, *[0] * 1022)
             h.admin.get_log(CHANGED, 4096)
             assert h.admin.get_log(CHANGED, 4096).data == bytes(4096)
-            # a host that asks late is told, too
+            # a request that comes late also receives the event
             assert other.admin.command(0x0c).dw0 == SMART << 16 | 1
             assert other.admin.command(0x0c).dw0 == CHANGED << 16 | 2
 
@@ -345,7 +345,7 @@ def test_too_many_event_requests(ssd: Ssd) -> None:
     with host(ssd) as h:
         parked = [h.admin.start(0x0c) for _ in range(4)]
         assert h.admin.command(0x0c).code == 0x105
-        # they leave the queue free
+        # the aborted commands free their queue entries
         for _ in range(100):
             assert h.admin.identify(1).status == 0
         done = h.admin.command(0x08, cdw=(parked[2] << 16,))
@@ -375,7 +375,7 @@ def test_abort_of_a_command_that_waits_for_memory(ssd: Ssd) -> None:
         q = h.io()
         cids = [q.start(1, nsid=1, length=1 << 20, cdw=(0, 0, 255)) for _ in range(6)]
         time.sleep(0.1)
-        # the first has been asked for its data, which has to go somewhere
+        # data of the first command has been requested, and must be received
         assert h.admin.command(0x08, cdw=(cids[0] << 16 | 1,)).dw0 == 1
         assert h.admin.command(0x08, cdw=(cids[4] << 16 | 1,)).dw0 == 0
         while True:

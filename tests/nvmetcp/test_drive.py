@@ -62,15 +62,15 @@ def test_image_stays_what_it_was_made_as(drive_program: Path, tmp_path: Path, op
                           check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"vcache-ssd: --image {image}: {says}\n"
-    # as it was made, and with another buffer, which leaves no trace
+    # with the original options, and with another buffer, which the image does not store
     with Ssd(drive_program, *same, "--buffer", "1", size="24M"):
         pass
 
 
 def _flush_time(program: Path, nand: str, slowdown: int = 1) -> int:
-    """Return ns that the SSD says a flush of 4 MiB takes it.
+    """Return the ns that a flush of 4 MiB takes according to the SSD.
 
-    They are less than the part of the buffer that dies without work leave alone.
+    The data is less than the part of the buffer that idle banks leave alone.
     """
     options = ("--nand", nand, "--slowdown", str(slowdown), "--timing", "off", "--buffer", "256")
     with Ssd(program, *options, size="24M") as ssd, host(ssd) as h:
@@ -82,7 +82,7 @@ def _flush_time(program: Path, nand: str, slowdown: int = 1) -> int:
 
 
 def test_times_of_the_nands(drive_program: Path) -> None:
-    """Of 256 pages on eight dies, 32 rounds, and then a log page; of svd, 1024 on four."""
+    """256 pages on eight dies take 32 rounds, and then a log page; svd: 1024 on four."""
     times = {nand: _flush_time(drive_program, nand) for nand in NANDS}
     assert times["none"] == 0
     assert 32 * 561_000 < times["tlc"] < 48 * 561_000
@@ -102,14 +102,14 @@ _COUNTERS = ("flushes", "late", "latest", "written", "absorbed", "skipped", "era
 
 
 def _writes(h: Host) -> tuple[dict[str, int], tuple[int, ...]]:
-    """Return log page C2h: counters, and blocks programmed by cause."""
+    """Return log page C2h: counters, and programmed blocks by cause."""
     data = h.admin.get_log(WRITES, 512).data
     numbers = struct.unpack("<14Q", data[16:128])
     return dict(zip(_COUNTERS, numbers, strict=True)), struct.unpack("<16Q", data[128:256])
 
 
 def _erase_counts(h: Host) -> tuple[int, int]:
-    """Return how many blocks log page C3h counts, and how many erases, at least."""
+    """Return the number of blocks in log page C3h, and the minimum number of erases."""
     data = h.admin.get_log(ERASES, 1088).data
     width = struct.unpack("<I", data[12:16])[0]
     blocks = struct.unpack("<256I", data[64:])
@@ -117,7 +117,7 @@ def _erase_counts(h: Host) -> tuple[int, int]:
 
 
 def test_writes_are_told_by_cause(drive_program: Path, tmp_path: Path) -> None:
-    """Overwritten at random until blocks have to be collected, then mounted again."""
+    """Random overwrites until garbage collection, then another mount."""
     image = str(tmp_path / "image")
     some = random.Random(1)  # noqa: S311 - no secret
     with Ssd(drive_program, "--image", image, "--nand", "none", size="24M") as ssd:
@@ -145,7 +145,7 @@ def test_writes_are_told_by_cause(drive_program: Path, tmp_path: Path) -> None:
         counters, _ = _writes(h)
         assert counters["written"] == 0
         assert counters["recovery_pages"] > 0
-        # what was free has no page to be known by, and gets the mean
+        # erase counts of free blocks are not stored, and become the mean
         found = _erase_counts(h)
         assert found[0] == before[0]
         assert abs(found[1] - before[1]) <= before[0]

@@ -85,7 +85,7 @@ def test_connect_twice(ssd: Ssd) -> None:
 
 
 def test_connect_with_an_r2t(ssd: Ssd) -> None:
-    """Not what hosts do, but allowed."""
+    """Hosts do not do this, but it is allowed."""
     with Queue(ssd.address) as q:
         q.initialise()
         entry = bytearray(connect_sqe())
@@ -189,7 +189,7 @@ def _identify_until_the_end(q: Queue) -> None:
 
 
 def test_keep_alive(ssd: Ssd) -> None:
-    """Other commands do not count, and all connections of the controller go."""
+    """Other commands do not count, and all connections of the controller are closed."""
     with host(ssd, kato=1000) as h:
         io = h.io()
         for _ in range(4):
@@ -231,7 +231,7 @@ def test_discovery(ssd: Ssd) -> None:
         assert entry[256:512].rstrip(b"\0").decode() == NQN
         assert entry[512:768] == b"127.0.0.1".ljust(256)
         assert q.command(0x18).status == 0
-        # nothing else of the subsystem is here
+        # the discovery controller has no other features of the subsystem
         assert q.identify(2).code == INVALID_FIELD
         assert q.get_log(0x02, 512).code == 0x109
         assert q.get_log(0xc0, 512).code == 0x109

@@ -12,7 +12,7 @@ from tests.nvmetcp.client import CAPSULE, H2CDATA, LAST, OFFSET_SGL, property_sq
 
 SECONDS = 15
 RAW, PDU, CONNECT, SEND, TIME, CLOSE = range(6)
-#: Left out of the program under test: it has a main() and sockets of its own.
+#: Left out of the tested program: it has its own main() and sockets.
 WITHOUT = ("main", "options", "peer", "server")
 
 

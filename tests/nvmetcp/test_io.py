@@ -13,7 +13,7 @@ from tests.nvmetcp.client import Queue
 from tests.nvmetcp.ssd import Ssd, host
 
 LBA_OUT_OF_RANGE, INVALID_FIELD, INVALID_NAMESPACE = 0x80, 0x02, 0x0b
-BLOCKS = 2048  # of each of the two namespaces of the fixture
+BLOCKS = 2048  # in each of the two namespaces of the fixture
 FUA, DEAC = 1 << 30, 1 << 25
 
 
@@ -98,7 +98,7 @@ def test_deallocate(ssd: Ssd) -> None:
     with host(ssd) as h:
         q = h.io()
         q.write(0, _data(1, 256))
-        # without the AD attribute they are hints
+        # without the AD attribute, ranges are hints
         assert _dsm(q, [(0, 256)], attributes=3).status == 0
         assert q.read(0, 256).data == _data(1, 256)
         assert _dsm(q, [(2 * n, 1) for n in range(100)], in_capsule=False).status == 0
@@ -108,14 +108,14 @@ def test_deallocate(ssd: Ssd) -> None:
         assert q.read(0, 256).data == expected
         assert _dsm(q, [(n, 1) for n in range(256)]).status == 0
         assert q.read(0, 256).data == bytes(1 << 20)
-        # nothing is done when one of the ranges is wrong
+        # one invalid range prevents the whole command
         q.write(0, _data(2))
         assert _dsm(q, [(0, 1), (BLOCKS, 1)]).code == LBA_OUT_OF_RANGE
         assert q.read(0).data == _data(2)
 
 
 def test_deallocate_with_more_data_than_ranges(ssd: Ssd) -> None:
-    """Linux's way: 4 KiB for any number of ranges; what is behind them is not looked at."""
+    """As Linux does: 4 KiB for any number of ranges; data behind them is ignored."""
     with host(ssd) as h:
         q = h.io()
         q.write(0, _data(1, 2))
@@ -161,7 +161,7 @@ def test_medium_errors(program: Path) -> None:
 
 
 def test_small_blocks_against_a_model(program: Path) -> None:
-    """Any pieces of 512 B: reads, writes, compares, zeroes; the edges stay what they were."""
+    """Pieces of 512 B: reads, writes, compares, zeroes; neighbouring data does not change."""
     rng = random.Random(4)
     size = 64 << 10
     model = bytearray(size)
@@ -210,7 +210,7 @@ def test_media_error_at_an_edge_leaves_the_block(program: Path) -> None:
 
 
 class Durable:
-    """An SSD on an image, whose power can be cut."""
+    """An SSD on an image, with power cuts."""
 
     def __init__(self, program: Path, image: Path) -> None:
         self.program, self.image = program, image
@@ -291,7 +291,7 @@ def test_tagged_flush_covers_its_tag_and_the_hosts(durable: Durable) -> None:
 
 
 def test_tagged_flush_of_another_power_on(durable: Durable) -> None:
-    """A host whose writes went with the power is not told that they are durable."""
+    """A flush fails for a host whose writes were lost in a power cut."""
     seen = []
     for _ in range(2):
         with durable.start() as ssd, host(ssd) as h:
@@ -369,7 +369,7 @@ def test_answers_in_the_order_of_their_times(program: Path) -> None:
 
 
 def _answers(q: client.Queue, count: int) -> list[int]:
-    """Return the CIDs of so many commands, in the order of their responses."""
+    """Return the CIDs of some commands, in the order of their responses."""
     order: list[int] = []
     while len(order) < count:
         answer = q.receive_pdu()
@@ -385,7 +385,7 @@ _SLOW_FLUSH = {"RAM_SSD_READ_US": "2000", "RAM_SSD_WRITE_US": "1000",
 @pytest.mark.parametrize("flush", [0x00, 0xc0])
 @pytest.mark.parametrize("nsid", [1, 2])
 def test_exclusive_flush_holds_back_what_comes(program: Path, flush: int, nsid: int) -> None:
-    """On all of the SSD; commands that were there before are not concerned."""
+    """It delays commands to the whole SSD, but not earlier commands."""
     with Ssd(program, "--flush", "exclusive", "--namespaces", "2", env=_SLOW_FLUSH) as ssd:
         with host(ssd) as h:
             q = h.io()
@@ -394,7 +394,7 @@ def test_exclusive_flush_holds_back_what_comes(program: Path, flush: int, nsid: 
             read = q.start(0x02, nsid=nsid, length=4096)
             write = q.start(0x01, nsid=nsid, data=bytes(4096))
             assert _answers(q, 5) == [before, *flushes, write, read]
-            # each for itself: the second does not count what it waited
+            # separate times: that of the second flush does not include its waiting time
             entry = h.admin.get_log(0xc1, 192).data[64:]
             assert struct.unpack("<QQ", entry[48:64]) == (600_000_000, 300_000_000)
 
@@ -421,13 +421,13 @@ def test_fua_holds_nothing_back(program: Path) -> None:
 
 @pytest.mark.parametrize("shutdown", [False, True])
 def test_end_while_a_flush_holds(program: Path, shutdown: bool) -> None:
-    """The SSD is ahead of the time, and stays so."""
+    """The state of the SSD is ahead of the clock, and remains so."""
     env = {"RAM_SSD_FLUSH_US": "3000000"}
     with Ssd(program, "--flush", "exclusive", env=env) as ssd, host(ssd) as h:
         q = h.io()
         q.start(0x00, nsid=1)
         q.start(0x01, nsid=1, data=bytes(4096))
-        # answered at once, so the others have been begun
+        # answered at once, so the others have been started
         assert h.io(2).command(0x02, nsid=9, length=4096).code == 0x0b
         if shutdown:
             assert h.admin.set_property(0x14, 0x464001).status == 0

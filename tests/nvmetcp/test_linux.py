@@ -12,7 +12,7 @@ from tests.nvmetcp import build
 
 
 def _sections(text: str) -> dict[str, str]:
-    """Return the script's output by the headings in it."""
+    """Return the script's output by its headings."""
     parts = re.split(r"^== (.*)\n", text, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
@@ -24,7 +24,7 @@ def _words(text: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def said() -> dict[str, str]:
-    """What was printed in the box, all of which has to succeed."""
+    """The output of the script in the box, all commands of which must succeed."""
     if not shutil.which("nvme"):
         pytest.fail("nvme-cli is missing (make deps)")
     program = build.compile_files(build.BUILD / "plain" / "vcache-ssd", "gcc",
@@ -61,7 +61,7 @@ def test_cache_and_fua_are_used(said: dict[str, str]) -> None:
 
 def test_file_system(said: dict[str, str]) -> None:
     assert "file system is right" in said["file system"]
-    # ext4 trims what was freed since: 8 MiB and more
+    # ext4 trims the blocks freed since then: more than 8 MiB
     trimmed = re.search(r"\((\d+) bytes\) trimmed", said["file system"])
     assert trimmed
     assert int(trimmed[1]) >= 8 << 20
@@ -80,7 +80,7 @@ def test_tagged_commands(said: dict[str, str]) -> None:
 
 
 def _log(said: dict[str, str], lid: str) -> bytes:
-    """Return a log page as nvme-cli has got it."""
+    """Return a log page read by nvme-cli."""
     return bytes.fromhex("".join(said[f"log {lid}"].split()))
 
 
@@ -96,7 +96,7 @@ def test_vendor_logs(said: dict[str, str]) -> None:
     host = struct.unpack("<Q", pages["0xc2"][128:136])[0]
     buffered = sum(tag[9] for tag in tags)
     assert written > 1000
-    # trimmed blocks leave the buffer, too
+    # trimmed blocks leave the buffer too
     assert 0 < host + buffered <= written - absorbed
     assert sum(struct.unpack("<256I", pages["0xc3"][64:])) > 0
 
@@ -109,7 +109,7 @@ def test_smart_log(said: dict[str, str]) -> None:
 
 
 def test_tag_that_was_flushed_survives_a_power_cut(said: dict[str, str]) -> None:
-    """The host reconnects by itself, to a process that has only what was durable."""
+    """The host reconnects by itself, to a process with only the durable data."""
     words = _words(said["commands"])
     cut = _words(said["power cut"])
     assert (cut["before"], cut["flushed"], cut["unflushed"]) == (
@@ -117,7 +117,7 @@ def test_tag_that_was_flushed_survives_a_power_cut(said: dict[str, str]) -> None
 
 
 def test_kernel_saw_no_error(said: dict[str, str]) -> None:
-    """A discard that fails is not told to whoever asked for it."""
+    """Linux does not report failed discards to the caller."""
     assert "i/o error" not in said["kernel"].lower()
 
 

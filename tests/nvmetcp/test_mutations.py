@@ -18,7 +18,7 @@ from tests.nvmetcp import build
 
 
 class Mutation(NamedTuple):
-    """One line of the controller, what it is replaced by, and who has to notice."""
+    """One line of the controller, its replacement, and the tests that must detect it."""
 
     name: str
     file: str
@@ -144,7 +144,7 @@ def _compile(source: Path, to: Path, *include: str) -> None:
 
 @pytest.fixture(scope="module")
 def objects() -> dict[str, Path]:
-    """Each file of the program, compiled as it is."""
+    """The unchanged object file of each source file."""
     folder = build.BUILD / "objects"
     folder.mkdir(parents=True, exist_ok=True)
     compiled = {}

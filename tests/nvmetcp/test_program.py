@@ -29,7 +29,7 @@ def test_gcc_as_well() -> None:
 
 
 def test_crc32c_against_the_slow_way(program: Path) -> None:
-    """Each length and alignment of the table's loop, by digests of what is read."""
+    """Each length and alignment of the loop over the table, by digests of read data."""
     with Ssd(program, "--block-size", "512", "--timing", "off") as ssd:
         with host(ssd, ddgst=True) as h:
             for length in range(4, 84, 4):

@@ -36,7 +36,7 @@ def _bytes(count: int, seed: int = 1) -> bytes:
 
 
 def test_crc32c_of_the_client() -> None:
-    """The value that is in RFC 3720 and everywhere."""
+    """The value of RFC 3720."""
     assert client.crc32c(b"123456789") == 0xe3069283
 
 
@@ -92,7 +92,7 @@ def test_bytes_one_at_a_time(ssd: Ssd) -> None:
 
 
 def test_commands_out_of_order_of_their_data(ssd: Ssd) -> None:
-    """Two R2Ts are answered in turns, the second first; each CID is echoed as a whole."""
+    """Two R2Ts are answered alternately, the second first; each CID is echoed completely."""
     with host(ssd) as h:
         q = h.io()
         first, second = _bytes(8192, 1), _bytes(8192, 2)
@@ -115,7 +115,7 @@ def test_commands_out_of_order_of_their_data(ssd: Ssd) -> None:
 
 
 def test_success_in_the_data_pdu(ssd: Ssd) -> None:
-    """Only a host that does without SQHD gets no response capsule."""
+    """Only a host without SQHD flow control gets no response capsule."""
     with host(ssd, cattr=4) as h:
         q = h.io()
         q.send_command(sqe(2, 77, nsid=1, length=4096))
@@ -132,7 +132,7 @@ def test_sqhd_counts_commands(ssd: Ssd) -> None:
         assert q.read(0).sqhd == 0
 
 
-# ---- digests that lie ----
+# ---- wrong digests ----
 
 
 def test_wrong_header_digest(ssd: Ssd) -> None:
@@ -165,7 +165,7 @@ def test_wrong_data_digest_fails_the_command_alone(ssd: Ssd, in_capsule: bool) -
         assert q.read(0).data == good
 
 
-# ---- the beginning ----
+# ---- connection set-up ----
 
 
 def test_icreq_has_to_be_first(ssd: Ssd) -> None:
@@ -212,7 +212,7 @@ def test_icreq_with_a_wrong_length(ssd: Ssd, offset: int, value: int, fei: int) 
 
 
 def _capsule(q: Queue, **changes: int) -> bytes:
-    """A Write in a capsule, some bytes of its header changed."""
+    """Return a Write in a capsule, with some changed bytes of its header."""
     entry = sqe(1, 1, nsid=1, length=4096, sgl=client.OFFSET_SGL)
     pdu = bytearray(q.pdu(CAPSULE, entry, bytes(4096)))
     for name, value in changes.items():
@@ -238,7 +238,7 @@ def test_capsule_with_a_wrong_header(ssd: Ssd, changes: dict[str, int], fei: int
         q.send(_capsule(q, **changes))
         end = q.expect_termination()
         assert (end.fes, end.fei) == (INVALID_FIELD, fei)
-        # what was wrong is sent back
+        # the invalid header is returned
         assert end.header == _capsule(q, **changes)[:len(end.header)]
         assert h.admin.identify(1).status == 0
 
@@ -253,7 +253,7 @@ def test_digest_flag_that_is_missing(ssd: Ssd, digests: dict[str, bool]) -> None
 
 
 def _transfer(h: object, length: int = 8192) -> tuple[Queue, int]:
-    """Begin a Write and return its queue and TTAG; the CID is 3."""
+    """Start a Write; return its queue and TTAG. The CID is 3."""
     q = h.io()  # type: ignore[attr-defined]
     q.send_command(sqe(1, 3, nsid=1, length=length, cdw=(0, 0, length // 4096 - 1)))
     answer = q.receive_pdu()
@@ -264,14 +264,14 @@ def _transfer(h: object, length: int = 8192) -> tuple[Queue, int]:
 @pytest.mark.parametrize(("cid", "ttag", "offset", "length", "said", "last", "fes", "fei"), [
     (3, 1, 0, 8192, 8192, True, INVALID_FIELD, 10),       # TTAG of a free slot
     (3, 0xffff, 0, 8192, 8192, True, INVALID_FIELD, 10),  # TTAG beyond all slots
-    (4, 0, 0, 8192, 8192, True, INVALID_FIELD, 8),        # another command's
-    (3, 0, 0, 8192, 4096, True, INVALID_FIELD, 16),       # DATAL is not what comes
+    (4, 0, 0, 8192, 8192, True, INVALID_FIELD, 8),        # CID of another command
+    (3, 0, 0, 8192, 4096, True, INVALID_FIELD, 16),       # DATAL does not match the data
     (3, 0, 0, 4096, 0xffffffff, False, INVALID_FIELD, 16),
-    (3, 0, 4096, 4096, 4096, True, OUT_OF_RANGE, 0),      # not in order
+    (3, 0, 4096, 4096, 4096, True, OUT_OF_RANGE, 0),      # out of order
     (3, 0, 0xfffff000, 8192, 8192, True, OUT_OF_RANGE, 0),
-    (3, 0, 0, 12288, 12288, True, OUT_OF_RANGE, 0),       # more than was asked for
-    (3, 0, 0, 8192, 8192, False, INVALID_FIELD, FLAGS),   # the last is not LAST
-    (3, 0, 0, 4096, 4096, True, INVALID_FIELD, FLAGS),    # LAST is not the last
+    (3, 0, 0, 12288, 12288, True, OUT_OF_RANGE, 0),       # more than was requested
+    (3, 0, 0, 8192, 8192, False, INVALID_FIELD, FLAGS),   # the last PDU without LAST
+    (3, 0, 0, 4096, 4096, True, INVALID_FIELD, FLAGS),    # LAST in a PDU that is not the last
     (3, 0, 0, (128 << 10) + 4, (128 << 10) + 4, False, LIMIT, 0),
 ])
 def test_data_with_a_wrong_header(ssd: Ssd, cid: int, ttag: int, offset: int, length: int,
@@ -352,13 +352,13 @@ def test_connection_that_ends_amid_everything(ssd: Ssd) -> None:
 
 
 def _resident(ssd: Ssd) -> int:
-    """Memory of the process, MiB."""
+    """Return the memory of the process in MiB."""
     status = Path(f"/proc/{ssd.process.pid}/status").read_text()
     return int(status.split("VmRSS:")[1].split()[0]) >> 10
 
 
 def test_memory_of_a_connection_is_bounded(ssd: Ssd) -> None:
-    """127 MiB of writes are asked for; only four are given memory, and all get done."""
+    """127 MiB of writes are requested; only four get memory at a time, and all complete."""
     with host(ssd) as h:
         q = h.io()
         before = _resident(ssd)
@@ -379,13 +379,13 @@ def test_memory_of_a_connection_is_bounded(ssd: Ssd) -> None:
                 continue
             cid, ttag = struct.unpack("<HH", answer.header[8:12])
             q.send_data(cid, ttag, data)
-        # the device itself has a MiB of new data; the quarantine of ASan counts too
+        # the device itself has 1 MiB of new data; ASan's quarantine counts too
         assert _resident(ssd) - before < 300
         assert q.read(0, 256).data == data
 
 
 def test_many_connections(ssd: Ssd) -> None:
-    """More than there may be: the last ones are turned away, the first ones work on."""
+    """More connections than allowed: the last ones are refused, the first ones keep working."""
     opened = [Queue(ssd.address) for _ in range(270)]
     try:
         for q in opened[:256]:
@@ -400,7 +400,7 @@ def test_many_connections(ssd: Ssd) -> None:
 
 
 def test_slow_hosts(program: Path) -> None:
-    """Nothing, a part of ICReq, no Connect, a part of a PDU, an answer that is not read."""
+    """No data, a part of ICReq, no Connect, a part of a PDU, an unread answer."""
     with Ssd(program, "--peer-timeout", "1", size="64M") as ssd, host(ssd) as h:
         silent, partial, idle = (Queue(ssd.address) for _ in range(3))
         partial.send(partial.icreq()[:100])
@@ -417,5 +417,5 @@ def test_slow_hosts(program: Path) -> None:
         assert 0.5 < time.monotonic() - start < 5
         time.sleep(2.5)
         deaf.expect_end_after_pdus()
-        # a host that has nothing to say is not slow
+        # an idle host is not slow
         assert h.admin.identify(1).status == 0

@@ -61,10 +61,10 @@ class HostProcess:
 
 
 class Cloud(Control):
-    """All of it."""
+    """All services."""
 
     def nova_api(self) -> str:
-        """Have a nova-api run, with our validators; it has flavors, and nothing to run them."""
+        """Run nova-api with our validators. It has flavors, but no computes."""
         port = free_port()
         config = str(self.write(
             "nova.conf", _NOVA, self.tokens(self.service_user), database=self.database("nova"),
@@ -80,14 +80,14 @@ class Cloud(Control):
         return url
 
     def compute_node(self, node: str) -> str:
-        """Make a compute node's provider, as nova-compute does."""
+        """Create a compute node's provider, as nova-compute does."""
         made = str(uuid.uuid4())
         answer = self.placement("POST", "/resource_providers", json={"name": node, "uuid": made})
         assert answer.status_code < 300, answer.text
         return made
 
     def host(self, node: str, *, registered: bool = True) -> HostProcess:
-        """Have a compute host run."""
+        """Run a compute host."""
         if registered:
             self.compute_node(node)
         host = HostProcess(self, node)

@@ -10,7 +10,7 @@ import pytest
 from tests.openstack.agents import uuid_of
 from tests.openstack_api.cloud import Cloud, HostProcess
 
-# Of the environment of who runs this: they would win over the files.
+# Variables of the caller's environment, which would override the files.
 for name in [name for name in os.environ if name.startswith("OS_")]:
     del os.environ[name]
 

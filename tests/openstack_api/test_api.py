@@ -82,7 +82,7 @@ def test_a_service_delete_is_healed(cloud, hosts):
         root = cloud.placement("GET", f"/resource_providers/{old}").json()["parent_provider_uuid"]
 
         def deleted() -> bool:
-            # Between the two the host may make its own again: then Placement keeps the root.
+            # In between, the host may create its provider again; then Placement keeps the root.
             return all(cloud.placement("DELETE", f"/resource_providers/{uuid}").status_code == 204
                        for uuid in (*child(), root))
 
@@ -92,7 +92,7 @@ def test_a_service_delete_is_healed(cloud, hosts):
 
 
 class Listener:
-    """Takes notifications."""
+    """Receives notifications."""
 
     def __init__(self) -> None:
         self.got: list[tuple[str, dict]] = []

@@ -23,7 +23,7 @@ def test_an_agent_that_is_down(cloud, hosts):
         answer = cloud.ask("PUT", OVERRIDE, json={"weight": 5})
         assert (answer.status_code, answer.headers.get("Retry-After")) == (503, "5"), answer.text
         assert "vcache-agent is not running" in answer.json()["errors"][0]["detail"]
-        # What was last known is still shown, and says so.
+        # The last known state is still shown, with a note.
         mine = cloud.ask("GET", f"/v1/instances/{MINE}", "member").json()["instance"]
         assert mine["stale"] is True
         found = cloud.placement("GET", "/resource_providers?name=n1_vcache").json()
@@ -73,7 +73,7 @@ def test_an_api_that_is_restarted_knows_all_again(cloud, hosts):
     cloud.api.stop()
     cloud.api.start()
     wait_for(lambda: _answers(cloud), "the API")
-    # The first answer of a process waits for the hosts' reports.
+    # The first response of a process waits for the reports of the hosts.
     assert cloud.states() == {"n1": "up", "n2": "up"} | {
         node: state for node, state in cloud.states().items() if node not in ("n1", "n2")}
 

@@ -37,7 +37,7 @@ def test_hosts_and_pools(cloud, hosts):
     assert found["n1"]["State"] == "up"
     assert found["n1"]["Cache Free MiB"] == 9116
     assert found["n2"]["Modes"] == ["flush-only", "writeback", "writethrough"]
-    # More pages than one.
+    # More than one page.
     limited = read(cloud, "vcache", "host", "list", "--limit", "1")
     after = read(cloud, "vcache", "host", "list", "--marker", limited[0]["Node"])
     assert [item["Node"] for item in limited + after] == sorted(found)
@@ -123,7 +123,7 @@ def nova(cloud) -> str:
 
 
 def specs_of(cloud, nova: str, name: str) -> Any:
-    # Not by the command: one takes seconds to start.
+    # Without the command, which takes seconds to start.
     answer = cloud.people["admin"].session.get(f"{nova}/flavors/{name}/os-extra_specs")
     return answer.json()["extra_specs"]
 
@@ -159,11 +159,11 @@ def test_what_a_flavor_cannot_have(cloud, nova):
     assert "vcache:min_mb: '20' is not allowed, must be at most vcache:max_mb, which is 10" in bad(
         cloud, "vcache", "flavor", "set", "plain", "--min-mb", "20", "--max-mb", "10")
     assert specs_of(cloud, nova, "plain") == {}
-    # A tenant's role is Nova's to judge.
+    # Nova decides on the permissions of a tenant's role.
     done = bad(cloud, "vcache", "flavor", "set", "plain", "--weight", "5", who="member",
                project="mine")
     assert "No flavor 'plain'" in done
-    # Nova refuses what our own check would have, where it checks.
+    # Nova refuses what our own check would refuse, if it validates.
     assert "vcache:weight: '0' is not allowed" in bad(
         cloud, "--os-compute-api-version", "2.86", "flavor", "set", "plain", "--property",
         "vcache:weight=0")

@@ -24,7 +24,7 @@ schema = schemathesis.openapi.from_dict(openapi.document())
 @settings(max_examples=25, deadline=None, derandomize=True,
           suppress_health_check=list(HealthCheck))
 def test_any_request(case, cloud, hosts, who):
-    # Something that is there, half of the time, or nearly all would be a 404.
+    # Use existing objects half of the time, or nearly all responses would be 404.
     parameters = case.path_parameters
     if parameters and len(str(parameters)) % 2:
         parameters.update({name: value for name, value in (

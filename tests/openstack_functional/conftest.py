@@ -10,7 +10,7 @@ from tests.cloud.__main__ import RUN, missing, say_since
 from tests.cloud.fixtures import boot, host, servers  # noqa: F401
 from tests.cloud.nova import AllInOne
 
-# Of the environment of who runs this: they would win over the files.
+# Variables of the caller's environment, which would override the files.
 for name in [name for name in os.environ if name.startswith("OS_")]:
     del os.environ[name]
 

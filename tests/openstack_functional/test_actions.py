@@ -24,14 +24,14 @@ def gold(cloud, servers):
 
 
 def write(host, server, pattern: int) -> None:
-    """Have a guest write what is acknowledged and flushed, and in the cache alone."""
+    """Write data in a guest that is acknowledged, flushed, and only in the cache."""
     check_tag(host, server, "gold")
     write_pattern(host, server, pattern)
     assert tags_of(host, server)[0].cached_bytes >= PATTERN_MB * MIB, "it is in the cache"
 
 
 def of_cache(host, servers, server):
-    """Return what Placement has given an instance of a host's cache."""
+    """Return the Placement allocation of an instance from a host's cache."""
     return servers.allocations(server).get(f"{host.node}_vcache", {})
 
 
@@ -108,7 +108,7 @@ def test_rescue(servers, host, gold):
 
 
 def check_rescue(host, server):
-    """Return the tags of a rescued instance's two disks."""
+    """Check and return the tags of a rescued instance's two disks."""
     def both():
         found = tags_of(host, server)
         return found if len(found) == 2 and all(tag.cgroups for tag in found) else None
@@ -149,7 +149,7 @@ def test_resize_and_revert(servers, host, gold):
     assert tag.cache_min_bytes == 0
     servers.act(gold, "revertResize", "ACTIVE")
     check_tag(host, gold, "gold")
-    # What was written meanwhile is gone, as Nova has it: the old disk is back.
+    # Data written in the meantime is gone, as defined by Nova: the old disk is back.
     assert has_pattern(host, gold, 0x77)
     eventually(lambda: of_cache(host, servers, gold) == {names.TAG: 1, names.CACHE_MB: 64},
                "the allocation of the old flavor")

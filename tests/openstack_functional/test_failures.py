@@ -14,14 +14,15 @@ def test_no_agent(cloud, servers, host, boot):
     tag = check_tag(host, runs, "silver")
     host.call("stop", "vcache-agent", True)
     with at_end(host.call, "start", "vcache-agent"):
-        # I/O of what runs goes on, and is isolated.
+        # I/O of running instances continues, with isolated flushes.
         write_pattern(host, runs, 0x31)
         assert has_pattern(host, runs, 0x31)
         assert [item.id for item in tags_of(host, runs)] == [tag.id]
-        # Not required: it starts, without a tag.
+        # Not required: the instance starts without a tag.
         lax = boot("lax", "bronze", host.node)
         assert not tags_of(host, lax)
-        # Required: the hook refuses it, or, once Placement has been told, nobody asks it.
+        # Required: the hook refuses it or, once Placement is updated, the scheduler skips the
+        # host.
         fault = boot("hard", "gold", host.node, status="ERROR")["fault"]["message"]
         assert "No valid host was found" in fault or "Exceeded maximum number of retries" in fault
         eventually(lambda: cloud.states()[host.node] == "stale", "the API says so")
@@ -33,7 +34,7 @@ def test_no_agent(cloud, servers, host, boot):
 
 
 def modes(cloud, host) -> set[str]:
-    """Return the traits of modes that Placement has of a host."""
+    """Return the Placement traits for modes of a host."""
     (provider,) = cloud.placement(
         "GET", f"/resource_providers?name={host.node}_vcache").json()["resource_providers"]
     found = cloud.placement("GET", f"/resource_providers/{provider['uuid']}/traits").json()
@@ -43,7 +44,7 @@ def modes(cloud, host) -> set[str]:
 def test_no_api(cloud, servers, host, boot):
     cloud.api.stop()
     with at_end(cloud.api.start):
-        # The scheduler's summary gets too old: summary_max_age.
+        # The scheduler's summary becomes too old: summary_max_age.
         time.sleep(65)
         # stale_policy "pass": Placement has allocated from the host's cache.
         server = boot("no-api", "gold", host.node)
@@ -71,7 +72,7 @@ def test_a_bus_that_is_restarted(cloud, servers, host, boot):
         eventually(lambda: cloud.states()[host.node] == "stale", "no report comes")
         assert [item.id for item in tags_of(host, server)] == [tag.id]
     eventually(lambda: cloud.states()[host.node] == "up", "reports come again")
-    # Nova's own connections are made again, too.
+    # Nova's own connections are restored too.
     eventually(lambda: host.node in cloud.computes(), "nova-compute is up")
     servers.act(server, "reboot", "ACTIVE", {"type": "HARD"})
     assert check_tag(host, server, "silver").id == tag.id

@@ -14,7 +14,7 @@ def test_an_instance_has_the_tag_of_its_flavor(cloud, servers, host, flavor):
     server = servers.create(f"tag-{flavor}", flavor)
     with at_end(servers.delete, server):
         tag = check_tag(host, server, flavor)
-        # All that the image has is the disk's, and nothing of others.
+        # The disk has only the data of the image, and no data of others.
         eventually(lambda: tags_of(host, server)[0].extents_sectors * 512 >= IMAGE_MB * MIB,
                    "the disk's extents")
         assert [item.id for item in tags_of(host, server)] == [tag.id]
@@ -49,7 +49,7 @@ def test_nova_api_refuses_a_spec_that_no_host_could_give(cloud, servers):
 
 
 def refused(cloud, servers, flavor: str) -> tuple[str, str]:
-    """Boot an instance that cannot be; return Nova's fault and the scheduler's log of it."""
+    """Boot an instance that cannot start; return Nova's fault and the scheduler's log of it."""
     before = len(cloud.nova["nova-scheduler"].log.read_text())
     server = servers.create(f"refused-{flavor}", flavor, status="ERROR")
     with at_end(servers.delete, server):
@@ -65,7 +65,7 @@ def test_a_guarantee_that_placement_does_not_have(cloud, servers):
 
 
 def test_a_full_cache_that_only_the_filter_sees(cloud, servers, host):
-    # Its keys for Placement are not those that go with it; "flavor check" says so.
+    # Its keys for Placement do not match; "flavor check" reports it.
     servers.make_flavor("unmatched", mode="writeback", required=True)
     cloud.compute("POST", "/flavors/unmatched/os-extra_specs",
                   json={"extra_specs": {"vcache:min_mb": "5000"}})

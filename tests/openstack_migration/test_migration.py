@@ -14,7 +14,7 @@ GOLD = {names.TAG: 1, names.CACHE_MB: 64}
 
 
 def used(cloud, host) -> dict[str, int]:
-    """Return what of a host's cache somebody has, in Placement; who only migrates away, too."""
+    """Return the Placement allocations of a host's cache, including those of migrations."""
     (provider,) = cloud.placement(
         "GET", f"/resource_providers?name={host.node}_vcache").json()["resource_providers"]
     found: dict[str, int] = cloud.placement(
@@ -23,14 +23,14 @@ def used(cloud, host) -> dict[str, int]:
 
 
 def where(cloud, server) -> str:
-    """Return the host that Nova has an instance on."""
+    """Return the host of an instance, according to Nova."""
     found: str = cloud.compute("GET", f"/servers/{server['id']}").json()["server"][
         "OS-EXT-SRV-ATTR:host"]
     return found
 
 
 def check_moved(cloud, servers, server, source, target) -> None:
-    """Check that an instance is on one host, as its flavor says, and the other is rid of it."""
+    """Check that an instance is on one host, as its flavor defines, and not on the other."""
     assert where(cloud, server) == target.node
     check_tag(target, server, "gold")
     eventually(lambda: not tags_of(source, server), "no tag is left behind, so nothing dirty")
@@ -42,7 +42,7 @@ def check_moved(cloud, servers, server, source, target) -> None:
 
 @pytest.fixture
 def gold(cloud, boot):
-    """An instance on the first host, with what is acknowledged and in its cache alone."""
+    """An instance on the first host, with acknowledged data that is only in its cache."""
     made = boot("moves", "gold", cloud.hosts[0].node)
     check_tag(cloud.hosts[0], made, "gold")
     write_pattern(cloud.hosts[0], made, 0xa1)
