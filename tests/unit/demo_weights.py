@@ -5,14 +5,14 @@ from typing import Any
 
 MIB = 1 << 20
 CHUNK = MIB // 4
-# A maximum is asked for at 40 s, and the larger VM has no more than that from 45 s on.
+# A maximum is set at 40 s, and the larger VM has reached it at 45 s.
 FULL, ASKED, TOLD, FELL, REFILLED, END = 10.0, 40.0, 41.0, 45.0, 50.0, 70.0
 MOST = 6 * MIB
 
 
 def _tag(t: float, share: int, before: int, after: int,
          hits: tuple[float, float]) -> dict[str, Any]:
-    """A tag that reads a MiB a second; its size goes from one to the other."""
+    """Return a tag that reads 1 MiB per second; its size changes from one to the other."""
     part = min(max((t - TOLD) / (FELL - TOLD), 0), 1)
     late = max(t - ASKED, 0)
     return {"cached_bytes": int(before + part * (after - before)), "share_bytes": share,
@@ -22,7 +22,7 @@ def _tag(t: float, share: int, before: int, after: int,
 
 def weights_found(small: tuple[int, int] = (7 * MIB, 21 * MIB),
                   large: tuple[int, int] = (21 * MIB, MOST)) -> dict[str, Any]:
-    """Return what is measured: 31 MiB of cache, sizes before and after."""
+    """Return measurements: 31 MiB of cache, sizes before and after."""
     samples: list[dict[str, Any]] = []
     for half_seconds in range(int(END * 2) + 1):
         t = half_seconds / 2

@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 
 class Killed(BaseException):
-    """The command was killed: nothing of it runs any more."""
+    """The command was killed; it does not continue."""
 
 
 @dataclasses.dataclass
@@ -36,7 +36,7 @@ class Device:
 
 
 class Kernel:
-    """Mapped devices, pools and what is dirty in them."""
+    """Mapped devices, pools and the dirty data in them."""
 
     def __init__(self) -> None:
         self.devices: dict[str, Device] = {}
@@ -59,7 +59,7 @@ class Kernel:
 
 
 class Dm:
-    """Stands in for dm.Dm; dies at a call."""
+    """Replaces dm.Dm; is killed at a call."""
 
     def __init__(self, kernel: Kernel, die_at: int = 0) -> None:
         self.kernel = kernel
@@ -192,7 +192,7 @@ class Dm:
 
 
 def host() -> Kernel:
-    """Give a host with a pool, fast, and a device that is in use, lv."""
+    """Create a host with a pool, fast, and a device in use, lv."""
     made = Kernel()
     made.add("fast", Line(0, 1000, "vcache-pool", "8:48"))
     made.add("lv", *TABLE, uuid="LVM-abc", users=1)

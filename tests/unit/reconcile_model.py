@@ -55,7 +55,7 @@ def disk(number: int, *, key: str | None = None, cgroup: int | None = None,
 
 
 class Kernel:
-    """The kernel's tags; refuses what the real one refuses."""
+    """The kernel's tags, with the refusals of the real kernel."""
 
     def __init__(self, *volume_tags: int) -> None:
         self.modes = {item.number: item.mode for item in DEVICES}
@@ -110,7 +110,7 @@ class Kernel:
 
 
 class Host:
-    """A world whose state carries on from one decision to the next."""
+    """A world whose state persists from one decision to the next."""
 
     def __init__(self, *volume_tags: int) -> None:
         self.kernel = Kernel(*volume_tags)
@@ -124,7 +124,7 @@ class Host:
         self.lanes: dict[str, tuple[int, ...]] = {}
 
     def use(self, mode: spec.Mode, **fields: object) -> None:
-        """Put both devices in a mode, as a table that is loaded does."""
+        """Switch both devices to a mode, as a loaded table does."""
         self.devices = tuple(dataclasses.replace(item, mode=mode, **fields)  # type: ignore[arg-type]
                              for item in DEVICES)
         self.kernel.modes = {item.number: mode for item in DEVICES}

@@ -12,7 +12,7 @@ ETC = Path(__file__).parents[2] / "agent" / "etc"
 
 
 def ours(text: str) -> str:
-    """Return the sections of our own options; those of oslo.log change with its version."""
+    """Return the sections of our own options; those of oslo.log depend on its version."""
     return text[text.index("[agent]"):]
 
 

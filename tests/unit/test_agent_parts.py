@@ -100,7 +100,7 @@ def test_libvirts_domains_and_events(watched: tuple[Inventory, list[float]]) -> 
     inventory, changes = watched
     until(lambda: inventory.snapshot().complete)
     assert [entry.domain.name for entry in inventory.snapshot().entries] == ["test"]
-    # test:///default is one and the same for all connections of a process.
+    # All connections of a process to test:///default share the same state.
     connection = libvirt.open("test:///default")
     found = connection.lookupByName("test")
     before = len(changes)
@@ -138,7 +138,7 @@ def test_a_percentile_is_right_to_a_bucket(values: list[int], part: float) -> No
     true = sorted(values)[min(rank, len(values)) - 1]
     found = histogram.percentile(counts, part)
     assert found is not None
-    # Four buckets to a power of two: a quarter off at most, a rank to each side.
+    # Four buckets per power of two: an error of at most a quarter, and one rank to each side.
     assert found >= 0.79 * true - 1
     assert found <= 1.26 * sorted(values)[min(rank, len(values) - 1)] + 2
 
@@ -265,7 +265,7 @@ def test_the_agent_can_be_killed_at_any_moment_of_its_start(tmp_path: Path) -> N
         agent.wait()
     agent = start_agent(tmp_path)
     try:
-        # A socket may be there still, of one that was killed.
+        # A socket of a killed agent may still exist.
         until(lambda: answers(tmp_path / "admin.sock"))
         done = vcache("--socket", str(tmp_path / "admin.sock"), "disks", "--json")
         assert json.loads(done.stdout)["disks"] == []

@@ -89,7 +89,7 @@ def test_hostile_requests_are_dropped_in_time(serve: Make, data: bytes) -> None:
         connection.sendall(data)
         try:
             answer = connection.recv(100)
-        except ConnectionResetError:  # closed with some of it unread
+        except ConnectionResetError:  # closed before everything was read
             answer = b""
         assert answer == b""
     assert asked(path, b"still there") == b"STILL THERE"
@@ -151,7 +151,7 @@ def test_only_root_is_served(serve: Make, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 class Calls:
-    """Notes what the hook server asks for."""
+    """Records the calls of the hook server."""
 
     def __init__(self, refuse: str = "") -> None:
         self.seen: list[tuple[str, str]] = []

@@ -127,7 +127,7 @@ def test_a_table_that_the_kernel_refuses(kernel: Kernel, store: Store, which: st
 
 
 class Stubborn(Dm):
-    """Device mapper that fails at some calls from the moment that the kernel refuses a table."""
+    """A device mapper that fails at some calls after the kernel has refused a table."""
 
     def __init__(self, kernel: Kernel, *calls: str) -> None:
         super().__init__(kernel)
@@ -175,7 +175,7 @@ def test_a_hidden_device_that_stays_is_named(kernel: Kernel, store: Store) -> No
 
 
 def test_a_suspended_device_that_has_no_way_back(kernel: Kernel, store: Store) -> None:
-    """Both reasons are told: its own table's, and the former one's."""
+    """Both reasons are reported: that of its own table, and that of the former one."""
     do_attach(kernel, store)
     lv = kernel.devices["lv"]
     lv.suspended = lv.unloadable = True
@@ -204,7 +204,7 @@ def test_what_another_program_does_is_left_alone(kernel: Kernel, store: Store) -
 
 
 def test_a_number_with_data_of_another_device_is_not_given(kernel: Kernel, store: Store) -> None:
-    kernel.volumes = {1: 8, 3: 0}  # dirty, and of nobody that is known; clean
+    kernel.volumes = {1: 8, 3: 0}  # dirty without a known owner; clean
     store.remember_volume("fast", "LVM-other", 2)
     do_attach(kernel, store)
     assert store.volumes("fast") == {"LVM-other": 2, "LVM-abc": 3}
@@ -259,19 +259,19 @@ def test_a_detach_from_a_cache_that_has_failed(kernel: Kernel, store: Store,
     do_detach(kernel, store, force=True)
     assert kernel.devices["lv"].live == plain
     assert list(kernel.devices) == ["fast", "lv"]
-    # It is not the device's any more, should the cache come back.
+    # If the cache comes back, it no longer belongs to the device.
     assert not store.volumes("fast")
 
 
 def test_a_bypassed_volume_is_not_the_devices_any_more(kernel: Kernel, store: Store) -> None:
-    """The cache comes back after a restart of the host: its old data is not taken."""
+    """The cache comes back after a restart of the host: its old data is not used."""
     do_attach(kernel, store)
     assert pools.disown_bypassed(as_dm(Dm(kernel)), store) == []
     kernel.devices["lv"].state = "bypassed"
     assert pools.disown_bypassed(as_dm(Dm(kernel)), store) == [("lv", "fast", 1)]
     assert not store.volumes("fast")
     assert pools.disown_bypassed(as_dm(Dm(kernel)), store) == []
-    # Until it has been looked at, it may have data.
+    # Until it is checked, it may have data.
     kernel.volumes[1] = 8
     kernel.devices["lv"].state = ""
     kernel.devices["lv"].live = TABLE
@@ -302,7 +302,7 @@ def test_attach_is_killed_at_each_step(kernel: Kernel, store: Store, then: str) 
         if attached or then == "attach":
             do_detach(kernel, store)
         else:
-            # Nothing is attached: it says so, and clears away what was left.
+            # Nothing is attached: the command reports that, and removes the remains.
             left = "lv-vcorigin" in kernel.devices
             if left:
                 assert "removed" in do_detach(kernel, store)
@@ -316,7 +316,7 @@ def test_attach_is_killed_at_each_step(kernel: Kernel, store: Store, then: str) 
 
 
 def test_a_table_that_does_not_resume_and_a_kill(kernel: Kernel, store: Store) -> None:
-    """The one moment at which a kill leaves the device suspended: the next call wakes it."""
+    """The only moment at which a kill leaves the device suspended: the next call resumes it."""
     suspended = 0
     for step in range(1, 200):
         kernel.refuse_resume = "vcache"
@@ -328,7 +328,7 @@ def test_a_table_that_does_not_resume_and_a_kill(kernel: Kernel, store: Store) -
             pass
         suspended += kernel.devices["lv"].suspended
         if kernel.mapping("lv"):
-            # It still does not resume: the former table is put back.
+            # It still cannot be resumed: the former table is restored.
             with pytest.raises(PoolError):
                 do_attach(kernel, store)
             check_plain(kernel)

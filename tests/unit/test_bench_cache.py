@@ -18,7 +18,7 @@ def job(reads: int, writes: int, sync: dict[str, Any] | None = None, error: int 
 
 
 def leave(raw: Path, jobs: list[Any]) -> None:
-    """Write what a load leaves."""
+    """Write the results of a load."""
     (raw / "vcache-mixed-2.json").write_text(json.dumps({"jobs": jobs}))
     before = [[number] * 17 for number in (1, 2)]
     after = [list(range(100, 117)), list(range(1000, 1017))]

@@ -71,7 +71,7 @@ def test_figures_of_a_run() -> None:
     assert found["writes_s"] == 250
     assert found["fsync_ms"] == 3
     assert found["erases_per_mib"] == pytest.approx(25.6)
-    # what the guest wrote, and what the SSD was given: vcache's records are in that
+    # the guest's writes, and the writes to the SSD, which include vcache's records
     assert found["waf_guest"] == 4.0
     assert figures.figures(run("vcache", drive={"written": 2000}))["waf_drive"] == 2.0
     assert found["data_per_write"] == 3.01
@@ -102,7 +102,7 @@ def test_unequal_work_is_not_compared() -> None:
 def test_summary_is_the_mean_of_the_four_cases() -> None:
     runs = all_runs()
     for one in runs:
-        # of the other load nothing is in the summary
+        # the other load is not part of the summary
         if one["load"] != settings.SUMMARY_LOAD:
             one["drive"]["erases"] = 1
     found = figures.summary(figures.compare(runs))
@@ -129,7 +129,7 @@ def test_picture(tmp_path: Path) -> None:
 
 
 def test_blocks_of_the_working_set() -> None:
-    # what debugfs prints, in the order of the file; the first MiB is left out
+    # output of debugfs, in the order of the file; the first MiB is left out
     blocks = prepare.numbers(" ".join(map(str, range(5000, 6000))) + "\n")
     assert prepare.working_set(blocks, 2) == list(range(5256, 5256 + 512))
     with pytest.raises(ValueError, match="only 1000"):
@@ -137,7 +137,7 @@ def test_blocks_of_the_working_set() -> None:
 
 
 def test_an_aged_ssd(tmp_path: Path) -> None:
-    """It holds the content, and is refused when its name is taken."""
+    """It contains the content, and is refused if its file exists."""
     content = tmp_path / "content"
     content.write_bytes(random.Random(1).randbytes(4096) * (24 << 8))
     program = prepare.build(tmp_path)
@@ -145,7 +145,7 @@ def test_an_aged_ssd(tmp_path: Path) -> None:
                               "2000", "7"]
     first = subprocess.run(line, input="5 6 7 4000", text=True, capture_output=True, check=False)
     assert (first.returncode, first.stderr) == (0, "")
-    # with spare blocks and pages' spare bytes
+    # with spare blocks and spare bytes of the pages
     assert (tmp_path / "ssd").stat().st_size > 24 << 20
     again = subprocess.run(line, input="5", text=True, capture_output=True, check=False)
     assert (again.returncode, again.stderr) == (1, "age: the SSD exists already\n")

@@ -150,13 +150,13 @@ def test_points_of_the_box() -> None:
     assert found["entries_all"] == pytest.approx(10 / scale)
     assert found["map_pages"] == pytest.approx(1 / scale)
     assert found["flushed_kib"] == pytest.approx((40 + 16) / scale)
-    # FUA writes are never taken by a flush.
+    # A flush never writes FUA data.
     fua = boxpoints.point(_box_run("fua", 8, host=800))
     assert fua["entries_all"] == pytest.approx(2 / scale)
 
 
 def test_no_sync_is_no_gain() -> None:
-    """A system so slow that none has ended must not look as if it had cost nothing."""
+    """A system so slow that no sync completed must not appear to have no cost."""
     stuck = _box_run("fua", 8)
     stuck["vms"][1]["syncs"] = {"count": 0, "ns": 0, "max_ns": 0}
     points = boxpoints.points([_box_run("baseline", 8, flushed=4000), stuck])

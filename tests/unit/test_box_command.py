@@ -140,7 +140,7 @@ def test_a_box_that_boots_slowly_gets_more_time(
         ["sh", "-c", f"sleep 0.4; : > {state}/io/started; sleep 1; : > {state}/io/status"],
         start_new_session=True)
     try:
-        # Usual would be 0.1 s.
+        # The default is 0.1 s.
         machine._wait(process, state, 0.3, ["true"], boot=1.5)
     finally:
         machine._kill_group(process)
@@ -165,7 +165,7 @@ def test_output_that_nobody_takes_does_not_stop_the_box(
     reader, writer = os.pipe()
     taker, sink = os.pipe()
     os.close(taker)
-    text = b"x" * 200_000  # more than a pipe holds
+    text = b"x" * 200_000  # more than the size of a pipe
     copy = bytearray()
     with open(sink, "wb", buffering=0) as closed:
         pump = threading.Thread(target=machine._pump, args=(reader, closed, copy))
@@ -209,7 +209,7 @@ def test_sigterm_ends_the_box_too() -> None:
 @pytest.mark.parametrize(("deaths", "runs"), [(1, 2), (2, 2)])
 def test_a_box_that_does_not_boot_gets_another_try(
         monkeypatch: pytest.MonkeyPatch, deaths: int, runs: int) -> None:
-    """One: nothing of the command has run. A box that ended later gets none."""
+    """One more: the command has not run. A box that fails later is not retried."""
     tries: list[int] = []
 
     def boot(*_arguments: object) -> machine.Result:

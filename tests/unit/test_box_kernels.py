@@ -21,7 +21,7 @@ def test_newest_of_a_series(boot: Path) -> None:
 
 
 def test_series_is_not_a_mere_prefix(boot: Path) -> None:
-    # "6.1" must not take 6.12
+    # "6.1" must not match 6.12
     (boot / "vmlinuz-6.1.0-9-amd64").unlink()
     (boot / "vmlinuz-6.1.0-56-amd64").unlink()
     with pytest.raises(kernels.KernelNotFound, match="6.12.95"):

@@ -93,7 +93,7 @@ def test_a_deadline_of_a_known_slowness(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_slow_command_is_not_taken_to_hang(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limit passes, then the machine turns out to be slow."""
+    """The limit passes, then the machine is found to be slow."""
     _takes(monkeypatch, 1, 1)
     assert limits.scale() == 1
     _takes(monkeypatch, 20, 1)

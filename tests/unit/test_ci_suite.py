@@ -14,7 +14,7 @@ SCRIPT = pathlib.Path(__file__).resolve().parents[2] / ".ci" / "suite.py"
 
 @pytest.fixture
 def suite(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
-    """Return the script as a module, at work on an empty repository."""
+    """Return the script as a module that uses an empty repository."""
     spec = importlib.util.spec_from_file_location("ci_suite", SCRIPT)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -99,7 +99,7 @@ def test_one_that_has_to_be_asked_for_is_no_part_of_all(
 def test_suites_run_side_by_side(
         suite: types.ModuleType, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
         capfd: pytest.CaptureFixture[str]) -> None:
-    """Each waits for the other; what the second prints comes in one piece."""
+    """Each waits for the other; the output of the second is printed in one piece."""
     meet = ("import pathlib, time\n"
             "def test_meet():\n"
             "    pathlib.Path('{mine}').touch()\n"
@@ -147,7 +147,7 @@ def test_a_second_try_is_the_last(
           "    assert path.read_text() == 'xx'\n")
     assert run(suite, monkeypatch) == 0
     assert "a second and last try" in capfd.readouterr().out
-    # Without time for one the first is all there is.
+    # Without time for a second try, there is only one.
     (tmp_path / "tried").unlink()
     monkeypatch.setattr(suite, "RETRY_UNTIL", 0)
     assert run(suite, monkeypatch) == 1
@@ -165,7 +165,7 @@ def test_a_suite_that_hangs_may_end_its_boxes(
     ready = tmp_path / "ready"
     script = f"trap ': > {ended}; exit 1' TERM; : > {ready}; while :; do sleep 0.1; done"
 
-    for seconds in (1, 5, 25):  # on a busy machine the shell needs longer to start
+    for seconds in (1, 5, 25):  # on a busy machine, the shell takes longer to start
         with pytest.raises(subprocess.TimeoutExpired):
             suite.finish(["sh", "-c", script], seconds)
         if ready.exists():
@@ -209,7 +209,7 @@ def test_a_suite_with_an_environment_of_its_own_has_it_made_first(
     assert run(suite, monkeypatch, "openstack") == 0
     out = capfd.readouterr().out.splitlines()
     assert "made" in out and out[-1] == "1 passed, 0 failed, 0 skipped"
-    # One that cannot be made is a failure.
+    # An environment that cannot be created is a failure.
     script.write_text("#!/bin/sh\nexit 3\n")
     assert run(suite, monkeypatch, "openstack") == 1
     assert "openstack-venv" in capfd.readouterr().out
@@ -224,7 +224,7 @@ def test_parts_run_each_test_once(suite: types.ModuleType) -> None:
 def test_a_second_try_is_of_what_failed(
         suite: types.ModuleType, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
         capfd: pytest.CaptureFixture[str]) -> None:
-    """Whether it failed in the test or before it; what did not is not run again."""
+    """Tests that failed, or whose set-up failed, run again; the others do not."""
     tried = tmp_path / "tried"
     write(tmp_path, "unit",
           "import pathlib, pytest\n"

@@ -14,7 +14,7 @@ MIB = 1 << 20
 
 
 class Kernel:
-    """Three tags, of two devices."""
+    """Three tags of two devices."""
 
     def __enter__(self) -> "Kernel":
         return self

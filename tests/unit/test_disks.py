@@ -153,7 +153,7 @@ def test_a_file_is_found_by_its_inode(tmp_path: Path, sysfs: Sysfs) -> None:
 
 
 class Looks:
-    """A file that is looked at: each read of its extents finds others."""
+    """A file whose extents differ at each read."""
 
     def __init__(self, path: Path, sysfs: Sysfs, monkeypatch: pytest.MonkeyPatch) -> None:
         path.write_bytes(b"x" * 4096)
@@ -168,7 +168,7 @@ class Looks:
         return self.finder.locate(self._source, self._stack, **options).extents[0].start
 
     def pause_is_over(self) -> None:
-        """Let extents be read again at once."""
+        """Allow another read of the extents at once."""
         seen = self.finder._seen
         self.finder._seen = {file: one._replace(again=0.0) for file, one in seen.items()}
 
@@ -193,7 +193,7 @@ def test_extents_are_read_again_only_when_the_file_has_changed(
 
 def test_what_a_write_on_its_way_will_have_written_is_found(
         tmp_path: Path, sysfs: Sysfs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A write that began before the extents were read and ends after it changes no state."""
+    """A write that starts before a read of the extents and ends after it changes no state."""
     look = Looks(tmp_path / "image", sysfs, monkeypatch)
     assert look() == 1
     look.pause_is_over()
@@ -220,7 +220,7 @@ def test_disks_that_cannot_be_tagged_say_why(
 
 
 class Host:
-    """A /proc, a cgroup hierarchy and libvirt's PID files."""
+    """A /proc, a cgroup hierarchy, and libvirt's PID files."""
 
     def __init__(self, folder: Path) -> None:
         self.proc, self.root, self.run = folder / "proc", folder / "cgroup", folder / "run"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from vcache_agent import fiemap
 from vcache_agent.model import Extent
 
-SECTORS = 8  # of 4 KiB
+SECTORS = 8  # sectors of 4 KiB
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def written(fd: int) -> int:
 
 
 def on_plain_filesystem(fd: int) -> bool:
-    """Whether a written and synced block of a file has a place of its own here."""
+    """Return whether a written and synced block of a file has its own place here."""
     os.pwrite(fd, b"x" * 4096, 0)
     os.fsync(fd)
     try:
@@ -76,7 +76,7 @@ def test_what_is_no_file_or_has_no_places_is_refused(tmp_path: Path) -> None:
                                                              fiemap.FLAGS_SKIPPED)])
 def test_each_doubtful_extent_is_left_out(flag: int) -> None:
     assert list(fiemap._usable([(4096, 4096, flag)])) == []
-    # MERGED and LAST are no doubt.
+    # MERGED and LAST do not make an extent uncertain.
     assert list(fiemap._usable([(4096, 4096, 0x1001)])) == [Extent(8, 8)]
 
 

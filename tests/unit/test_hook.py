@@ -14,10 +14,10 @@ import pytest
 
 HOOK = Path(__file__).parents[2] / "libvirt_hooks" / "qemu"
 NOVA = "http://openstack.org/xmlns/libvirt/nova/1.1"
-# Of tests that wait for it; all others must not meet theirs on a busy machine.
+# For tests that wait for the limit. Others must not reach it on a busy machine.
 LIMIT = 0.5
 FAR = 20.0
-# Added to the limit for the interpreter's start on a busy machine.
+# Additional time for the interpreter's start on a busy machine.
 MARGIN = 5.0
 
 Behaviour = Callable[[socket.socket], None]
@@ -32,7 +32,7 @@ def domain_xml(required: str | None = None, before: str = "", prologue: str = ""
 
 
 class Hook:
-    """Runs the hook with its own configuration."""
+    """Runs the hook with a configuration."""
 
     def __init__(self, folder: Path) -> None:
         self.conf = folder / "hook.conf"
@@ -51,7 +51,7 @@ class Hook:
             [HOOK, *(arguments or ("vm", operation, "begin", "-"))], input=xml,
             capture_output=True, env={"VCACHE_HOOK_CONF": str(self.conf)}, check=False,
             timeout=FAR + 4 * MARGIN)
-        # libvirt takes what is on stdout for the domain's new XML.
+        # libvirt uses stdout as the domain's new XML.
         assert done.stdout == b""
         return done
 
@@ -63,7 +63,7 @@ def hook(tmp_path: Path) -> Hook:
 
 @contextlib.contextmanager
 def agent(hook: Hook, behaviour: Behaviour) -> Iterator[None]:
-    """Listen as the agent does; each connection is handed to a behaviour."""
+    """Listen like the agent; a function handles each connection."""
     server = socket.socket(socket.AF_UNIX)
     server.bind(str(hook.socket))
     server.listen()
@@ -112,7 +112,7 @@ def answering(text: bytes, seen: list[bytes] | None = None) -> Behaviour:
 
 
 def slowly(connection: socket.socket) -> None:
-    """Answer a byte at a time, each sooner than the limit."""
+    """Answer one byte at a time, each within the limit."""
     request_of(connection)
     answer = struct.pack(">I", 1000) + b"accept\0" + b"x" * 1000
     for byte in answer:
@@ -185,7 +185,7 @@ def test_a_useless_agent_is_as_good_as_none(hook: Hook, name: str) -> None:
 
 def test_the_limit_holds_for_a_request_that_is_not_read(hook: Hook) -> None:
     hook.limit(LIMIT)
-    # More than a socket's buffer, so that sending it blocks.
+    # More than a socket's buffer, so that sending blocks.
     xml = domain_xml("true", before="<x>" + "y" * (3 << 20) + "</x>")
     with agent(hook, not_reading):
         began = time.monotonic()
@@ -236,7 +236,7 @@ BOMB = ('<!DOCTYPE domain [<!ENTITY a "ha">'
     (domain_xml("true", before="&a8;", prologue=BOMB), 0),
     (domain_xml("&lt;true", before=f'<!-- <n:extraSpec xmlns:n="{NOVA}" '
                                    'name="vcache:required">true</n:extraSpec> -->'), 0),
-    # The same words in another place, in another namespace, or cut off.
+    # The same words in another place or namespace, or truncated.
     (domain_xml().replace(b"<devices/>", b'<n:extraSpec xmlns:n="' + NOVA.encode()
                           + b'" name="vcache:required">true</n:extraSpec>'), 0),
     (domain_xml("true").replace(NOVA.encode(), b"http://example.org/"), 0),

@@ -25,7 +25,7 @@ def test_a_dedicated_tag_has_what_holds_its_guarantee() -> None:
     assert assign(FOUR, [dedicated(10 * GIB + 1)]) == [0b0110]
     assert assign(FOUR, [dedicated(), dedicated(), dedicated(), dedicated()]) == \
         [0b0010, 0b0100, 0b1000, 0]
-    # What there is; lane 0 is everybody's.
+    # Sizes of the lanes; lane 0 is shared.
     assert assign(FOUR, [dedicated(99 * GIB)]) == [0b1110]
     assert assign((8 * GIB,), [dedicated()]) == [0]
 
@@ -35,7 +35,7 @@ def test_a_shared_tag_has_none() -> None:
 
 
 def test_auto_goes_by_the_algorithm() -> None:
-    # S_c is 10 GiB, W_u is half: what is left over below 5 GiB is shared.
+    # S_c is 10 GiB, W_u is half: a remainder of less than 5 GiB is shared.
     for least, lanes in ((0, 0), (1, 0), (5 * GIB - 1, 0), (5 * GIB, 1), (10 * GIB, 1),
                          (14 * GIB, 1), (15 * GIB, 2), (34 * GIB, 3), (80 * GIB, 3)):
         (found,) = assign(FOUR, [auto(least)])
@@ -50,14 +50,14 @@ def test_who_has_lanes_keeps_them() -> None:
     assert assign(FOUR, [dedicated(5 * GIB, held=0b1100)]) == [0b0100]
     assert assign((1, 1, 9), [dedicated(1, held=0b010)]) == [0b010]
     assert assign((1, 1, 9), [dedicated(5, held=0b010)]) == [0b100]
-    # A lane that the pool no longer has.
+    # A lane that the pool does not have.
     assert assign(FOUR, [dedicated(held=0b10000)]) == [0b0010]
 
 
 def test_dedicated_goes_before_auto_and_nobody_before_who_was_given_lanes_by_hand() -> None:
     assert assign(FOUR[:2], [auto(9 * GIB, held=0b10), dedicated()]) == [0, 0b10]
     assert assign(FOUR, [auto(9 * GIB, held=0b10), dedicated()]) == [0b10, 0b100]
-    # Only one moves.
+    # Only one lane is reassigned.
     assert assign(FOUR, [auto(9 * GIB, held=2), auto(9 * GIB, held=8), dedicated(held=4),
                          dedicated()]) == [0, 8, 4, 2]
     assert assign(FOUR, [dedicated(), auto(30 * GIB)], taken=0b0110) == [0b1000, 0]
@@ -76,7 +76,7 @@ def test_a_lane_has_one_tag_and_nothing_changes_the_second_time(
         assert not lanes & (taken | 1) and lanes < 1 << max(len(sizes), 1)
         assert not any(lanes & other for to, other in enumerate(found) if to != at)
         if claims[at].isolation is Isolation.AUTO and lanes:
-            # The one that is filled least is filled to the watermark.
+            # The least filled lane is filled to the watermark.
             smallest = min(sizes[lane] for lane in range(len(sizes)) if lanes >> lane & 1)
             left = claims[at].least - (capacity(sizes, lanes) - smallest)
             assert left >= WATERMARK * smallest

@@ -17,7 +17,7 @@ from vcache_agent.netlink.spec import CachedRun
 
 
 class Kernel:
-    """One device with one tag; stands in for netlink.client.Client."""
+    """One device with one tag; replaces netlink.client.Client."""
 
     def __init__(self, *_: object) -> None: ...
 

@@ -59,7 +59,7 @@ def test_what_is_within_extents(runs: list[CachedRun], places: list[tuple[int, i
                for sector in range(extent.start, extent.start + extent.length)}
     wanted = {block: heat for block, heat in blocks(tidy).items()
               if sectors.issuperset(range(block * 8, block * 8 + 8))}
-    # Neighbours may cut a block in two that both have parts of: that is left out.
+    # A block that two neighbours share is left out.
     assert blocks(found).items() <= wanted.items()
     whole = {block for block in wanted for extent in extents
              if extent.start <= block * 8 and block * 8 + 8 <= extent.start + extent.length}
@@ -83,7 +83,7 @@ def test_a_batch_is_no_longer_than_a_message() -> None:
 
 
 def sealed(data: bytes) -> bytes:
-    """Return bytes with the checksum they need, so that what is behind it is looked at."""
+    """Return bytes with a valid checksum, so that their content is checked."""
     size = mapfile._HEADER.size
     if len(data) < size:
         return data
@@ -92,7 +92,7 @@ def sealed(data: bytes) -> bytes:
 
 
 def valid(data: bytes) -> None:
-    """Parse bytes; what is not refused is as it has to be."""
+    """Parse bytes; accepted files must be valid."""
     try:
         saved = mapfile.parse(data)
     except MapFileError:
@@ -135,7 +135,7 @@ def test_a_folder(tmp_path: Path) -> None:
     folder = MapFolder(tmp_path / "swap")
     assert folder.names() == frozenset()
     saved = SavedMap("volume:a", SECTORS, 7, 1.5, (CachedRun(0, 8, 1),))
-    # Left by one that was killed; and it must not be followed.
+    # Left by a killed process; it must not be followed.
     (tmp_path / "swap").mkdir()
     left = folder.path("volume:a").with_name(folder.path("volume:a").name + ".new")
     left.symlink_to(tmp_path / "elsewhere")

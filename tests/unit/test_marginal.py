@@ -12,18 +12,18 @@ def curve(*read_misses: int, reads: int = 1000, grain: int = GIB) -> Curve:
 
 
 def test_one_tag_loses_what_its_curve_says() -> None:
-    # 1000 reads, of which with 0, 1, 2, 3 GiB so many miss.
+    # Misses of 1000 reads with 0, 1, 2 and 3 GiB.
     falling = curve(1000, 600, 300, 100)
     assert loss_per_gb([User(falling, GIB, 50.0)]) == pytest.approx(50 * 0.4)
     assert loss_per_gb([User(falling, 3 * GIB, 50.0)]) == pytest.approx(50 * 0.2)
     assert loss_per_gb([User(falling, 9 * GIB, 50.0)]) == 0
-    # It has less than that: all of it.
+    # It has less than 1 GiB: it loses everything.
     assert loss_per_gb([User(falling, GIB // 2, 50.0)]) == pytest.approx(50 * 0.2)
 
 
 def test_each_gives_by_what_it_has() -> None:
     steep, flat = curve(1000, 0, 0, 0, 0), curve(500, 500, 500, 500, 500)
-    # A quarter of a GiB of the one, three of the other.
+    # A quarter of a GiB of one tag, three quarters of another.
     assert loss_per_gb([User(steep, GIB, 40.0), User(flat, 3 * GIB, 99.0)]) == pytest.approx(10)
 
 

@@ -30,7 +30,7 @@ with open({{log!r}}, "w") as file:
 
 @pytest.fixture(name="asked")
 def fixture_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return where the options of the program are."""
+    """Return the file with the options of the program."""
     program = tmp_path / "bin" / "vcache-mrc"
     program.parent.mkdir()
     program.write_text(FAKE.replace("{log!r}", repr(str(tmp_path / "asked"))))
@@ -120,7 +120,7 @@ def test_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(mrc_cli, "_BUILT", tmp_path / "vcache-mrc")
     assert cli.main(["mrc", str(trace(tmp_path))]) == 1
     assert "build it with 'make tools'" in capsys.readouterr().err
-    # What make tools builds is found without PATH.
+    # The program built by make tools is found without PATH.
     (tmp_path / "vcache-mrc").write_text(f"#!{sys.executable}\nprint('{{\"accesses\": 0, "
                                          "\"sizes\": []}')\n")
     (tmp_path / "vcache-mrc").chmod(0o755)

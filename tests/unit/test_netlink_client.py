@@ -39,7 +39,7 @@ def body(message: genlmsg, command: int, attributes: list[Any]) -> bytes:
 
 
 def acknowledged(sequence: int, code: int = 0, text: str = "") -> bytes:
-    """An acknowledgement, extended by a text, without the request (CAP_ACK)."""
+    """Return an acknowledgement with an extended text, without the request (CAP_ACK)."""
     payload = struct.pack("=i", -code) + HEADER.pack(HEADER.size, 0, 0, sequence, 0)
     flags = 0x100
     if text:
@@ -50,7 +50,7 @@ def acknowledged(sequence: int, code: int = 0, text: str = "") -> bytes:
 
 
 class FakeKernel:
-    """The other end of a netlink socket; speaks the generated messages."""
+    """The other end of a netlink socket; uses the generated messages."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[int, genlmsg]] = []
@@ -58,7 +58,7 @@ class FakeKernel:
         self.answer: Answer = lambda sequence, data: [acknowledged(sequence)]
         self.loaded = True
 
-    # What client.py uses of a socket.
+    # The part of a socket that client.py uses.
     def bind(self, address: object) -> None: ...
     def setsockopt(self, *arguments: int) -> None: ...
     def settimeout(self, seconds: float) -> None: ...

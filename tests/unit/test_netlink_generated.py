@@ -31,7 +31,7 @@ ENUMS = {
 
 
 def c_enum(name: str) -> dict[str, int]:
-    """Numbers of a C enum's entries, as a compiler counts them."""
+    """Return the numbers of a C enum's entries, as a compiler counts them."""
     match = re.search(rf'^enum {name} {{\n(.*?)^}};', HEADER, re.M | re.S)
     assert match, f'enum {name} is not in the header'
     body = re.sub(r'/\*.*?\*/', '', match[1])

@@ -44,14 +44,14 @@ def test_namespace_0_is_none() -> None:
 
 @given(st.binary(min_size=512, max_size=512), st.integers(0, 16))
 def test_any_page(page: bytes, keep: int) -> None:
-    """Whatever a drive answers, it is either understood or it is not."""
+    """Any answer of a drive is either understood or rejected."""
     answered = PAGE[:keep] + page[keep:]
     drive = parse_log(1, answered)
     assert drive is None or (answered[10:12] == b"\xc0\xc1" and drive.instance)
 
 
 class Kernel:
-    """What the kernel is told, and its answer."""
+    """Records the requests to the kernel, and answers them."""
 
     def __init__(self) -> None:
         self.told: list[tuple[DeviceNumber, int, int, int]] = []
@@ -70,7 +70,7 @@ DEVICE = Device(DeviceNumber(253, 0), "images", spec.Mode.FLUSH_ONLY, spec.Scope
 
 @pytest.fixture
 def sysfs(tmp_path: Path) -> Path:
-    """Give a /sys/dev/block with an NVMe namespace and a SCSI disk."""
+    """Create a /sys/dev/block with an NVMe namespace and a SCSI disk."""
     for number, name in (("259:0", "nvme0n1"), ("8:0", "sda")):
         folder = tmp_path / "devices" / name
         folder.mkdir(parents=True)
@@ -131,7 +131,7 @@ def test_drive_without_tags_is_asked_once_for_each_disk(sysfs: Path) -> None:
 @pytest.mark.parametrize(("error", "asked_again"), [
     (errno.EOPNOTSUPP, False), (errno.EBUSY, True), (errno.EIO, True)])
 def test_kernel_that_refuses(sysfs: Path, error: int, asked_again: bool) -> None:
-    """The reason is told each time that it is known; what cannot be is not tried again."""
+    """The reason is reported each time that it is known; impossible requests are not retried."""
     drives, asked = _drives(sysfs, DRIVE)
     kernel = Kernel()
     kernel.error = error

@@ -22,11 +22,11 @@ def megabytes(*demands: tuple[int, int, int], size: int) -> list[int]:
     # A maximum leaves more to the others, a minimum less.
     ([(100, 0, 0), (300, 0, 400)], 1000, [600, 400]),
     ([(100, 500, 0), (300, 0, 0)], 1000, [500, 500]),
-    # What is below its minimum only while another is above its maximum.
+    # A share is below its minimum only until another is cut to its maximum.
     ([(100, 300, 0), (300, 0, 100), (100, 0, 0)], 1000, [450, 100, 450]),
-    # More than there is.
+    # More than available.
     ([(1, 900, 0), (1000, 300, 0)], 600, [450, 150]),
-    # All at their maximum: the rest is nobody's.
+    # All at their maximum: the rest is unassigned.
     ([(100, 0, 10), (100, 0, 20)], 1000, [10, 20]),
     ([(1, 0, 0), (1000, 0, 0)], 100, [1, 99]),
 ])
@@ -48,7 +48,7 @@ DEMANDS = st.lists(st.tuples(
 @given(DEMANDS, st.integers(1, 4000))
 def test_static_parts_keep_all_rules(demands: list[Demand], size: int) -> None:
     parts = [item.least for item in static(demands, size * MIB)]
-    # Each is rounded up to a MiB at least.
+    # Each is rounded up to at least 1 MiB.
     assert sum(parts) <= (size + len(demands)) * MIB
     fits = sum(demand.asked.least for demand in demands) <= size * MIB
     for demand, part in zip(demands, parts, strict=True):
@@ -59,7 +59,7 @@ def test_static_parts_keep_all_rules(demands: list[Demand], size: int) -> None:
     if fits and len(free) > 1:
         for part, weight in free:
             other, their = free[0]
-            # Those that nothing holds are as their weights, but for the rounding.
+            # Parts without limits follow the weights, except for rounding.
             assert abs(part / weight - other / their) <= MIB / weight + MIB / their
 
 

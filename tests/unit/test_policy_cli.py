@@ -29,7 +29,7 @@ STATE = {
 
 @pytest.fixture(name="asked")
 def fixture_asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Return what the agent is asked, which knows STATE."""
+    """Return the requests to the agent, which answers with STATE."""
     asked: list[dict[str, Any]] = []
 
     def ask(_socket: Path, request: dict[str, Any], seconds: float = 5.0) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def test_a_pool_is_tuned(kernel: Kernel, monkeypatch: pytest.MonkeyPatch,
 
 def test_a_pool_is_resized(kernel: Kernel, monkeypatch: pytest.MonkeyPatch,
                            capsys: pytest.CaptureFixture[str]) -> None:
-    """To shrink takes a while: the command says what is left, and waits if it is to."""
+    """Shrinking takes a while: the command prints the rest, and waits if requested."""
     def look(_seconds: float) -> None:
         said = kernel.pool_status.split()
         kernel.pool_status = " ".join([*said[:14], str(max(int(said[14]) - 3, 0))])

@@ -21,7 +21,7 @@ def flush(submit: int, complete: int) -> Request:
 
 def states(requests: list[Request], time: int, draws: int = 300, sectors: int = 4,
            origin: Origin = crash.HONEST) -> set[tuple[int, ...]]:
-    """All states that the draws find after a cut at this time."""
+    """Return all states drawn for a cut at this time."""
     replay = Replay(requests, sectors, origin)
     replay.advance(time)
     cuts = [Cut(time), Cut(time, "all")] + [Cut(time, "some", seed) for seed in range(draws)]

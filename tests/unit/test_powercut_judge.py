@@ -20,7 +20,7 @@ FLUSH = 1 << 32 | 3
 
 
 class Tape:
-    """Makes a recording, event by event."""
+    """Creates a recording, event by event."""
 
     def __init__(self, folder: Path, fs: str = "", cache_mb: int = 0) -> None:
         self.folder = folder
@@ -200,7 +200,7 @@ def test_nothing_durable_is_no_test(tape: Tape) -> None:
         tape.judged()
 
 
-CACHE = 2048  # sectors of the cache device, behind which the origin is
+CACHE = 2048  # sectors of the cache device; the origin follows it
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ def op(number: int, kind: str, submit: int, complete: int = NEVER, *, sector: in
 
 
 def wrong(ops: list[Op], time: int, *found: int, worker: int = 1) -> list[str]:
-    """What is wrong when the sectors of file 0 hold these writes (small: by their number)."""
+    """Return the violations if the sectors of file 0 hold these writes (small numbers)."""
     ledger = Ledger({0: len(found)}, ops, lambda flush, write: True)
     ledger.advance(time)
     numbers = [n | worker << 32 if 0 < n < 1000 else n for n in found]
@@ -53,7 +53,7 @@ def test_a_crash_loses_what_no_flush_had_covered_and_nothing_else() -> None:
                                                       np.uint64))]
 
     assert survives(7, 1) == survives(7, 2) == []
-    # The flush came before the crash, or the write behind it.
+    # The flush came before the crash, or the write after it.
     assert survives(7, 0)
     assert survives(4, 1)
     assert survives(NEVER, 1)
@@ -123,22 +123,22 @@ def covers(s: Scenario, flush: Op, write: Op) -> bool:
 
 EXT4 = filesystem("f", "ext4", 1)
 
-# Of the scenario: workers 1 and 2 are a's (files 1 and 2), 3 is b's (file 3),
-# 4 is c's (file 4, of a and c), 5 is b's (file 1), 6 is nobody's (file 3).
+# The scenario: workers 1 and 2 are in cgroup a (files 1 and 2), 3 in b (file 3), 4 in c (file 4,
+# of a and c), 5 in b (file 1), 6 in none (file 3).
 
 
 @pytest.mark.parametrize(("flusher", "how", "writer", "file", "covered"), [
     (1, "fdatasync", 1, 1, True),     # its own
     (1, "fdatasync", 2, 2, True),     # the other disk of the VM
-    (1, "fdatasync", 3, 3, False),    # another VM's
+    (1, "fdatasync", 3, 3, False),    # a disk of another VM
     (3, "fdatasync", 1, 1, False),
-    (1, "fdatasync", 4, 4, True),     # a disk that both share
+    (1, "fdatasync", 4, 4, True),     # a shared disk
     (4, "fdatasync", 1, 1, False),
-    (3, "fdatasync", 5, 1, True),     # b's write into a's image: no tag's
-    (4, "fdatasync", 5, 1, True),     # so everybody's flush covers it
-    (1, "fdatasync", 6, 3, True),     # outside of all cgroups: no tag's
-    (1, "aio", 3, 3, True),           # a kernel thread's flush: everything
-    (6, "fdatasync", 3, 3, True),     # a flush from outside: everything
+    (3, "fdatasync", 5, 1, True),     # b's write to a's image: untagged
+    (4, "fdatasync", 5, 1, True),     # so every flush covers it
+    (1, "fdatasync", 6, 3, True),     # outside of all cgroups: untagged
+    (1, "aio", 3, 3, True),           # a flush of a kernel thread covers everything
+    (6, "fdatasync", 3, 3, True),     # a flush from outside covers everything
     (1, "sync", 3, 3, True),
 ])
 def test_which_writes_a_flush_covers(flusher: int, how: str, writer: int, file: int,
@@ -172,7 +172,7 @@ def test_a_growing_file_needs_its_own_flush() -> None:
 
 
 def test_a_neighbours_flush_of_an_image_is_still_only_the_neighbours() -> None:
-    # Seen through the file system as well: who sends it counts, not the file.
+    # The same through the file system: the sender decides, not the file.
     rule = Attribution(EXT4)
     flush = op(9, "F", 5, 6, detail="fdatasync", worker=5, file=1)
     assert not rule.covers_file(flush, op(1, "W", 1, 2, worker=1, file=1))
@@ -180,7 +180,7 @@ def test_a_neighbours_flush_of_an_image_is_still_only_the_neighbours() -> None:
 
 
 def pooled(ops: list[Op], time: int, *found: int, cached: bool = True) -> list[str]:
-    """What is wrong in a pool, whose discards take demands back."""
+    """Return the violations with a pool, whose discards cancel requirements."""
     ledger = Ledger({0: len(found)}, ops, lambda flush, write: True, discards_forget=True)
     ledger.advance(time)
     numbers = np.array([n | 1 << 32 if 0 < n < 1000 else n for n in found], np.uint64)
@@ -224,5 +224,5 @@ def test_what_was_discarded_is_not_in_the_cache_again() -> None:
     ops = [*BOTH, op(4, "D", 7, 9, count=8)]
     assert pooled(ops, 8, *[2] * 8) == []
     assert pooled(ops, 9, *[2] * 8)
-    # Of parts of blocks the cache keeps what it has.
+    # For parts of blocks, the cache keeps its data.
     assert pooled([*BOTH, op(4, "D", 7, 9, sector=1, count=7)], 9, *[2] * 8) == []

@@ -12,7 +12,7 @@ from tests.powercut.logwrites import Flag
 
 
 def trace(*events: str) -> list[str]:
-    """A trace with these events at times 1, 2, ..."""
+    """Return a trace with these events at times 1, 2, ..."""
     return ["# tracer: nop\n"] + [
         f"   kworker/1:1-29      [001] d..1.          {time}: {event}\n"
         for time, event in enumerate(events, 1)]
@@ -126,7 +126,7 @@ def joined(tmp_path: Path, entries: list[tuple[Flag, int, int, bytes]], *events:
 
 
 def test_the_trace_gives_the_order_and_the_log_the_data(tmp_path: Path) -> None:
-    # dm-log-writes keeps the discard back until the end; it came first.
+    # dm-log-writes holds the discard back until the end, but it came first.
     read, log = joined(
         tmp_path, [(Flag.FUA, 0, 1, b"a" * 512), (Flag.FUA, 0, 1, b"b" * 512),
                    (Flag.DISCARD, 0, 8, b"")],

@@ -40,7 +40,7 @@ def crc32c(data: bytes) -> int:
 
 
 def finish(block: bytes) -> bytes:
-    """Fill in the checksum, behind the magic."""
+    """Fill in the checksum, after the magic number."""
     block = block.ljust(BLOCK, b"\0")
     return block[:4] + struct.pack("<I", crc32c(block)) + block[8:]
 
@@ -68,7 +68,7 @@ def head(kind: int, chunk: int, at: int, gen: int, seq: int, tag: int, nr: int,
 
 
 class Cache:
-    """A cache device that is written by hand."""
+    """A cache device written by hand."""
 
     def __init__(self) -> None:
         self.bytes = bytearray(SECTORS * 512)
@@ -117,7 +117,7 @@ def cache() -> Cache:
 
 
 class Host:
-    """The program, on what a cache device holds."""
+    """The program, and a cache device for it."""
 
     def __init__(self, folder: Path) -> None:
         self._log = folder / "log"
@@ -193,7 +193,7 @@ def test_a_torn_seal_does_not_bring_entries_back(cache: Cache, recover: Host) ->
 
 
 def test_a_cut_in_the_recovery_comes_to_the_same(cache: Cache, recover: Host) -> None:
-    """Also when an earlier cut has left a change of the chunk table half done."""
+    """Also if an earlier cut has interrupted a change of the chunk table."""
     cache.record(FIRST, 0, 5, 6, Entry(2, b"a"))
     cache.record(FIRST + 2, 0, 7, 8, Entry(3, b"b"))
     cache.dead[FIRST] = 5

@@ -24,7 +24,7 @@ def test_reads_a_second() -> None:
     assert reads(600, 10.0) == 10
     assert reads(1100, 60.0) == 10
     assert reads(1100, 130.0) == 0
-    # The tag is made anew.
+    # The tag is created again.
     assert reads(7, 131.0) is None
 
 
@@ -49,7 +49,7 @@ def test_reads_are_told_from_flushes() -> None:
     for now, flushes, reads in ((0.0, (1, 0), (5, 5)), (1.0, (1, 2), (5, 9))):
         found = recent.update([Tag(AT, 1, stats=Stats(flush_hist=flushes, read_hist=reads))], now)
     assert (found[AT, 1].flushes, found[AT, 1].reads) == ((0, 2), (0, 4))
-    # Made anew: what is fewer of the one tells of both.
+    # Created again: one smaller counter proves it for both.
     found = recent.update([Tag(AT, 1, stats=Stats(flush_hist=(2, 3), read_hist=(4, 9)))], 2.0)
     assert (found[AT, 1].flushes, found[AT, 1].reads) == ((2, 3), (4, 9))
 

@@ -68,7 +68,7 @@ def test_a_shared_disk_has_one_tag_with_both_cgroups() -> None:
 
 
 def test_a_shared_disk_keeps_its_name_while_that_domain_uses_it() -> None:
-    # A domain that comes later may sort before it.
+    # A later domain may sort before it.
     host = Host()
     early, late = (disk(number, key="file:dm0:9", cgroup=number, extents=()) for number in (2, 1))
     names = []
@@ -96,7 +96,7 @@ def test_dirty_data_keeps_the_tag_as_an_orphan() -> None:
     assert not left.cgroups and not host.kernel.extents[FILES, tag]
     host.kernel.dirty((FILES, tag), 0)
     assert host.step().actions == (DeleteTag(FILES, tag),)
-    # It is remembered, and used again.
+    # It is stored, and used again.
     assert host.step(disk(1)).disks[0].tag == tag
 
 
@@ -106,7 +106,7 @@ def test_nothing_is_let_go_while_libvirt_cannot_be_asked() -> None:
     decided = host.step(complete=False)
     assert not decided.actions and not decided.changed
     assert "libvirt" in decided.orphans[0].reason
-    # What is told by the hook is done all the same.
+    # The hook's requests are executed nevertheless.
     assert host.step(disk(2), complete=False).actions
 
 
@@ -126,7 +126,7 @@ def test_a_lost_store_is_filled_from_the_kernel() -> None:
     host.rows, host.last_tag, host.applied = {}, 0, {}
     after = {report.state.label: report.tag for report in host.step(*reversed(disks)).disks}
     assert after == before
-    # And those of domains that have ended meanwhile are cleared away.
+    # Tags of domains that have ended in the meantime are removed.
     host.rows, host.last_tag = {}, 0
     host.step(disks[0])
     host.step(disks[0])
@@ -151,7 +151,7 @@ def test_a_table_line_that_takes_a_number_away() -> None:
     decided = host.step(disk(1, cgroup=5), disk(2, on=VOLUME, cgroup=6))
     notes = [report.note for report in decided.disks if report.state.location.device == VOLUME]
     assert "unique" in notes[0]
-    # Once the first disk is out of use, the volume has the number.
+    # Once the first disk is unused, the volume gets the number.
     host.step(disk(2, on=VOLUME, cgroup=6))
     host.step(disk(2, on=VOLUME, cgroup=6))
     assert host.rows["volume:dm1"].tag == tag
@@ -235,7 +235,7 @@ def test_a_device_that_gets_a_pool_later() -> None:
     (action,) = host.step(disk(1, cgroup=5, mode=Mode.WRITETHROUGH)).actions
     assert isinstance(action, SetTag)
     assert action.mode is spec.Mode.WRITETHROUGH
-    # One that has lost its cache does not say its tags' modes.
+    # A device that has lost its cache does not report its tags' modes.
     host.use(spec.Mode.WRITEBACK, cache_broken=True)
     assert not host.step(disk(1, cgroup=5, mode=Mode.WRITETHROUGH)).actions
 
@@ -340,13 +340,13 @@ def test_any_history_converges_and_keeps_its_promises(
         running = {state.label for state in disks}
         decided = host.decide(*disks, complete=complete)
         if chance.random() < 0.3:
-            # Killed half-way: intent is written first, then the actions.
+            # Killed in between: the intent is stored first, then the actions run.
             host.remember(decided)
             host.kernel.apply(decided, chance.randint(0, len(decided.actions)))
             host.applied = {}
         host.step(*disks, complete=complete)
         after = host.step(*disks, complete=complete)
-        # Converged: but for a tag that waits for its data to become durable.
+        # Converged, except for a tag that waits until its data is durable.
         assert not after.actions and not after.changed
         tagged = [report for report in after.disks if report.tag is not None]
         assert {report.state.label for report in after.disks} == running

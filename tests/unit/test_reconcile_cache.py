@@ -42,7 +42,7 @@ def test_the_disks_of_an_instance_have_its_cache_in_equal_parts() -> None:
     host.step(*parts, with_cache(5, 7, None))
     assert sorted((tag.cache_min_bytes >> 20, tag.cache_max_bytes >> 20)
                   for tag in host.kernel.tags.values()) == [(7, 0)] + [(333, 666)] * 3
-    # A disk is unplugged.
+    # A disk is detached.
     host.step(*parts[:2], with_cache(5, 7, None))
     assert sorted(tag.cache_min_bytes >> 20 for tag in host.kernel.tags.values()) == [7, 500, 500]
 
@@ -59,7 +59,7 @@ def test_a_disk_that_can_have_no_cache_takes_no_part_of_it() -> None:
 
 
 def parts_of(host: Host) -> dict[int, tuple[int, int]]:
-    """Return the least and the most MiB of each tag."""
+    """Return the minimum and the maximum of each tag in MiB."""
     return {tag.id: (tag.cache_min_bytes >> 20, tag.cache_max_bytes >> 20)
             for tag in host.kernel.tags.values() if tag.id}
 
@@ -77,7 +77,7 @@ def test_static_parts_follow_weights_and_who_comes_and_goes() -> None:
     host.step(disk(1, cgroup=1, mode=Mode.WRITEBACK, weight=900),
               disk(2, cgroup=2, mode=Mode.WRITETHROUGH, weight=300))
     assert parts_of(host)[1] == (750, 750)
-    # An operator changes his mind.
+    # An operator changes the setting.
     host.policy = "weighted"
     host.step(first)
     assert parts_of(host)[1] == (0, 0)
@@ -89,7 +89,7 @@ def test_a_volume_that_nobody_uses_is_promised_nothing() -> None:
     wanted = with_cache(1, 512, 1024, on=VOLUME)
     host.step(wanted)
     assert parts_of(host) == {40: (512, 1024)}
-    # Who knows whether it runs?
+    # It is unknown whether it runs.
     assert not host.step(complete=False).actions
     host.step()
     assert parts_of(host) == {40: (0, 0)}
@@ -138,7 +138,7 @@ def test_without_a_pool_nobody_is_given_a_cache() -> None:
 
 @pytest.mark.parametrize("on", [FILES, VOLUME])
 def test_lanes_that_an_operator_gave_are_given_again(on: DeviceNumber) -> None:
-    """After a restart of the kernel's side, too; a disk that nobody uses has none."""
+    """Also after a restart of the kernel's side; an unused disk has none."""
     def lanes() -> set[int]:
         return {tag.cache_lanes for tag in host.kernel.tags.values() if tag.id}
 
@@ -174,7 +174,7 @@ def isolated(number: int, least: int = 0, most: int | None = None,
 
 
 def lanes_host(*volume_tags: int) -> Host:
-    """Give a host whose pool has a lane of 1 GiB for all and two of 2 GiB."""
+    """Create a host whose pool has a shared lane of 1 GiB and two of 2 GiB."""
     host = Host(*volume_tags)
     host.use(spec.Mode.WRITEBACK, pool="254:9")
     host.pools = {"254:9": 5 << 30}
@@ -194,7 +194,7 @@ def test_a_dedicated_disk_has_lanes_and_nothing_elsewhere(on: DeviceNumber) -> N
     assert (tag.cache_lanes, tag.cache_min_bytes, tag.cache_max_bytes) == (2, 512 << 20, 2 << 30)
     assert not report.note
     assert not host.step(isolated(1, 512, on=on)).actions
-    # The flavor's maximum is less than a lane; it wants more than one; it shares.
+    # The flavor's maximum is less than a lane; it needs more than one; it is shared.
     for least, most, lanes, limit in ((0, 100, 2, 100), (2049, None, 6, 4096),
                                       (2049, 3000, 6, 3000)):
         host.step(isolated(1, least, most, on=on))
@@ -214,7 +214,7 @@ def test_when_no_lane_is_left_a_dedicated_disk_shares_and_says_so() -> None:
     assert lanes_of_tags(host) == {1: 2, 2: 4, 3: 0}
     assert [reports[tag].note for tag in (1, 2)] == ["", ""]
     assert "no free lane" in reports[3].note
-    # One goes: its lane is free in the same decision.
+    # One is removed: the same decision reassigns its lane.
     (first, _) = both
     reports = {report.tag: report for report in host.step(first, isolated(3)).disks}
     assert lanes_of_tags(host) == {1: 2, 3: 4}

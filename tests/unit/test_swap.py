@@ -28,13 +28,13 @@ ON_VOLUME = dataclasses.replace(device(VOLUME, spec.Scope.VOLUME, spec.Mode.WRIT
 
 
 class Killed(BaseException):
-    """The agent is no more."""
+    """The agent was killed."""
 
 
 class Cache:
-    """What the kernel has of tags; stands in for netlink.client.Client.
+    """The tags of the kernel; replaces netlink.client.Client.
 
-    :param kill: calls until the agent is killed in one, before or behind what that does
+    :param kill: number of calls until the agent is killed in one, before or after its effect
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class Cache:
         return Tag(at, number, prefetch_waiting_bytes=sum(run.len for run in self.waiting) * 512)
 
     def work(self) -> None:
-        """Do what the kernel does by and by."""
+        """Do the kernel's background work."""
         self.clean |= dict.fromkeys(self.dirty, 0)
         self.dirty.clear()
         for run in self.waiting:
@@ -95,7 +95,7 @@ class Cache:
 
 
 class Agent:
-    """Passes of the agent, with files of its own."""
+    """Passes of the agent, with its own files."""
 
     def __init__(self, path: Path, on: Device = ON_FILES) -> None:
         self.host = Host(40)
@@ -118,7 +118,7 @@ class Agent:
                          after=AFTER)
 
     def step(self, *disks: DiskState, **fields: object) -> bool:
-        """One pass."""
+        """Execute one pass."""
         return self.swapper.step(self.cache, self.plan(*disks, **fields))  # type: ignore[arg-type]
 
     def states(self) -> list[tuple[str, int]]:
@@ -145,10 +145,10 @@ def test_only_who_is_stopped_for_long_gives_up(agent: Agent, persist: bool) -> N
     agent.host.now += AFTER - 1
     agent.step()
     assert len(agent.cache.clean) == 10
-    # Others may take some of it before it is due, so it is listed at once.
+    # Other tags may take chunks before it is due, so it is listed at once.
     assert agent.states() == ([("listed", 40960)] if persist else [])
     agent.cache.clean.popitem()
-    # While libvirt cannot be asked, nobody is known to be stopped.
+    # While libvirt is unavailable, no domain is known to be stopped.
     agent.host.now += 1
     assert agent.plan(complete=False) == swap.SwapPlan()
     (out,) = agent.plan().out
@@ -234,7 +234,7 @@ def test_a_list_that_is_damaged_or_of_nobody_goes(agent: Agent) -> None:
     path.write_bytes(b"VCACHMAP" + bytes(500))
     agent.step(vm())
     assert agent.folder.names() == frozenset()
-    # Damaged while it is stopped: an agent that starts makes it anew.
+    # Damaged while the agent is stopped: the next start creates it again.
     agent.cache.clean = {5: 1}
     agent.step()
     path.write_bytes(b"")
@@ -248,7 +248,7 @@ def test_a_list_goes_when_its_disk_is_forgotten(agent: Agent) -> None:
     agent.step(vm())
     agent.step()
     agent.host.now += AFTER
-    # What libvirt says it knows may be a minute old: it may have been defined since.
+    # libvirt's list may be a minute old: the domain may have been defined since.
     agent.step(defined=frozenset())
     assert len(agent.folder.names()) == 1
     agent.host.now += 86401
@@ -327,7 +327,7 @@ MOMENTS = st.lists(st.one_of(
 @settings(max_examples=200, deadline=None)
 @given(MOMENTS)
 def test_whatever_is_interrupted_the_cache_comes_back(moments: list[str | int]) -> None:
-    """Killed at any call, stopped and started at any moment; the guest reads no more."""
+    """Killed at any call, stopped and started at any moment: the guest needs no more reads."""
     with tempfile.TemporaryDirectory() as path:
         agent = Agent(Path(path))
         agent.cache.clean = {block: block % 3 for block in range(40)}

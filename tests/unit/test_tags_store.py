@@ -106,13 +106,13 @@ def test_an_update_is_all_or_nothing(tmp_path: Path) -> None:
         store.update([row("b", 2), row("c", 1)], ["a-not-there"], 5)
     assert store.assignments() == {"a": row("a", 1)}
     assert store.last_tag() == 0
-    store.update([row("c", 1)], ["a"])  # a number may move in one go
+    store.update([row("c", 1)], ["a"])  # a number may move in one transaction
     assert store.assignments() == {"c": row("c", 1)}
     store.close()
 
 
 def test_a_disk_that_is_full_is_what_is_told(tmp_path: Path) -> None:
-    """SQLite rolls back by itself then: a second ROLLBACK would be the error that is seen."""
+    """SQLite rolls back by itself. A second ROLLBACK would hide the error."""
     store = Store(tmp_path / "s.sqlite")
     store._db.execute("PRAGMA max_page_count = 12")
     with pytest.raises(sqlite3.OperationalError, match="full"):
@@ -185,7 +185,7 @@ def test_kill_at_any_moment_leaves_whole_updates(tmp_path: Path) -> None:
         lines = writer.stdout.read().split()
         writer.stdout.close()
         assert writer.wait() == -signal.SIGKILL
-        # A line may be cut off, but what was said before was written.
+        # A line may be truncated, but the lines before it were written.
         said = max([first, *(int(line) for line in lines[:-1])])
         store = Store(path)
         last, rows = store.last_tag(), store.assignments()

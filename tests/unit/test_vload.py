@@ -18,7 +18,7 @@ KIB = 1 << 10
 
 
 class Console:
-    """The console of a load generator that works on a disk."""
+    """The console of a load generator on a disk."""
 
     def __init__(self, fd: int, disk: Path) -> None:
         self._fd = fd
@@ -62,7 +62,7 @@ def disk(tmp_path: Path) -> Path:
 def vload(program: Path, disk: Path) -> Iterator[Console]:
     ours, theirs = pty.openpty()
     tty.setraw(ours)
-    # The name of a device has to be short: that of the folder is not.
+    # The name of a device must be short, but the folder's is not.
     process = subprocess.Popen([program, os.ttyname(theirs)], cwd=disk.parent)
     try:
         console = Console(ours, disk)
@@ -82,7 +82,7 @@ def test_what_was_written_is_found(vload: Console, disk: Path) -> None:
     answer = vload.ask("verify", size=512 * KIB, bs=4096)
     assert answer["blocks"] == 128
     assert 0 < answer["written"] <= min(128, found["writes"])
-    # Nothing was written behind the part that was named.
+    # Nothing was written behind the given range.
     assert not any(disk.read_bytes()[512 * KIB:])
 
 

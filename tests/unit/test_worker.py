@@ -40,7 +40,7 @@ SPECS = {"vcache:mode": "flush-only", "vcache:weight": "40"}
 
 
 class Kernel:
-    """Tags and extents of one device; stands in for netlink.client.Client."""
+    """Tags and extents of one device; replaces netlink.client.Client."""
 
     def __init__(self, number: DeviceNumber) -> None:
         self.device = Device(number, "images", spec.Mode.FLUSH_ONLY, spec.Scope.FILESYSTEM,
@@ -108,7 +108,7 @@ class Kernel:
 
 @dataclasses.dataclass
 class Host:
-    """A worker with all it needs."""
+    """A worker with its environment."""
 
     folder: Path
     kernel: Kernel
@@ -218,7 +218,7 @@ def test_a_mode_of_a_flavor_reaches_the_tag_and_so_does_an_operators(host: Host)
 
 
 class Pools:
-    """Device mapper, with a pool of 1000 chunks of 1 MiB or without its control device."""
+    """Device mapper with a pool of 1000 chunks of 1 MiB, or without its control device."""
 
     def __init__(self) -> None:
         self.refused: str | None = None
@@ -254,7 +254,7 @@ def test_a_policy_divides_the_pool(
     assert host.worker.policy == "static"
     assert (host.tag(first).cache_min_bytes, host.tag(first).cache_max_bytes) == (
         1000 * MIB, 1000 * MIB)
-    # One of a newer agent is none here; and without device mapper nothing is divided.
+    # A policy of a newer agent is unknown; without device mapper, nothing is divided.
     host.store.set_policy("clever")
     host.look()
     assert host.worker.policy == "weighted"
@@ -267,7 +267,7 @@ def test_a_policy_divides_the_pool(
 
 
 class AgentStub:
-    """What the admin server needs of the agent."""
+    """The part of the agent that the admin server needs."""
 
     def __init__(self, host: Host) -> None:
         self.worker, self.store = host.worker, host.store
@@ -292,7 +292,7 @@ def test_an_override_holds_instead_of_the_flavor(host: Host, admin: Callable[...
     answer = admin("instance-set", uuid=domain.uuid, values={"weight": 7, "slo_flush_ms": 2.5})
     assert answer == {"ok": True, "override": {"weight": 7, "slo_flush_ms": 2.5}}
     assert host.tag(domain).weight == 7
-    # Others stay, null is the flavor's.
+    # Other values remain; null selects the flavor's value.
     assert admin("instance-set", uuid=domain.uuid, values={"weight": None, "slo_iops": 5})[
         "override"] == {"slo_flush_ms": 2.5, "slo_iops": 5}
     assert host.tag(domain).weight == 40
@@ -334,7 +334,7 @@ def test_what_a_gib_less_would_cost_is_reported(
         host.tag(domain), cached_bytes=1 << 30, stats=Stats(reads=300))
     host.kernel.curves[number] = Curve(1 << 30, 4 << 30, 1000, 0, (1000, 400), (0, 0))
     at[0] = 1030.0
-    # Ten reads a second, of which three in five hit.
+    # Ten reads per second, three in five of which hit.
     assert admin("host")["loss_per_gb"] == 6.0
     del host.kernel.curves[number]
     assert admin("host")["loss_per_gb"] == 6.0, "it is not asked for each time"
@@ -362,7 +362,7 @@ def test_the_lanes_that_are_left_are_reported(
         host.inventory.told(made[-1], Phase.RUNNING)
     host.look()
     assert [host.tag(domain).cache_lanes for domain in made] == [2, 4, 0]
-    # Of the three that are not everybody's the one's is lent.
+    # One of the three lanes that are not shared is assigned.
     answer = admin("host")
     assert [row["lanes_free"] for row in answer["pools"]] == [2]
     assert {row["domain"]: row["lanes_bytes"] for row in answer["disks"]} == {
@@ -400,7 +400,7 @@ def test_growth_is_followed(host: Host) -> None:
 
 
 def test_sectors_that_change_hands(host: Host) -> None:
-    # Named so that the one that claims is set before the one that gives.
+    # Named so that the tag that gains is changed before the tag that loses.
     claims, gives = host.tell("aa", host.image("claims", 8)), host.tell("zz", host.image("gives"))
     host.look()
     mine, theirs = host.tag(claims).id, host.tag(gives).id
