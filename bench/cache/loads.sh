@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs in the box, in virtual time: two or four tenants, $3, with working sets of
-# different sizes read and write through one cache, the stack $4. fio's results go
-# to the folder $1, one file for each load, with what the disks saw beside it.
+# Runs in the box, in virtual time. Two or four tenants ($3), with working sets of
+# different sizes, read and write through one cache, the stack $4. The results of fio
+# and the counters of the disks go to the folder $1, one file for each load.
 # shellcheck disable=SC2034 # peers/stacks.sh uses what is set here
 set -eu
 name=bench-cache
@@ -10,7 +10,7 @@ out=$1
 module=$2
 tenants=$3
 shift 3
-# All of them have 192 MiB of SSD together, whose working sets are 320 MiB.
+# The SSD has 192 MiB for all tenants. Their working sets have 320 MiB.
 region=248
 slice=$((192 / tenants))
 case $tenants in
@@ -23,9 +23,9 @@ set_of() { # tenant: MiB that it uses
     echo "$sets" | cut -d ' ' -f "$1"
 }
 
-# Some blocks are used more often than others, as on real disks: the same ones in all
-# loads, or nothing would be warm. Without the place where they begin, fio takes
-# another for each seed.
+# Some blocks are used more often than others, as on real disks. They are the same in
+# all loads, so that the cache is warm. Without a given start, fio derives their
+# place from the seed.
 skewed='random_distribution=zipf:0.9:0.5'
 
 reads() {
@@ -34,7 +34,7 @@ reads() {
     done
 }
 
-# The first one is a database; the others read, and write what they do not sync.
+# Tenant 1 is a database. The others read, and write without syncs.
 mixed() {
     job 1 "size=$(set_of 1)m" rw=randwrite bs=4k fsync=1 $skewed
     for t in $(seq 2 $tenants); do
@@ -42,8 +42,8 @@ mixed() {
     done
 }
 
-# One whose working set fits into its part, at a rate that it can keep when it is
-# there; then the same beside others that read and sync more than fits.
+# A tenant whose working set fits into its share, at a rate that the cache can serve;
+# then the same beside others whose reads and synced writes do not fit.
 alone() {
     job 1 "size=$(set_of 1)m" rw=randread bs=4k rate_iops=1000
 }
@@ -55,7 +55,7 @@ neighbours() {
     done
 }
 
-# Twice: what comes first warms the cache, with another sequence.
+# Twice: the first run warms the cache, with another sequence.
 measure_load() { # load, seconds for warming
     seed=100
     "$1" | run "$stack-$1-$tenants-warm" "runtime=$2"
@@ -65,7 +65,7 @@ measure_load() { # load, seconds for warming
 
 measure() { # stack
     stack=$1
-    # Every block exists; the newest of them are in the cache, if it takes writes.
+    # Write every block. The newest are in the cache, if it caches writes.
     for t in $(seq $tenants); do
         fio --name=fill --filename="$(device "$t")" --ioengine=psync --direct=1 \
             --size="$(set_of "$t")m" --rw=write --bs=256k --end_fsync=1 \

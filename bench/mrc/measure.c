@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Exact and sampled miss-ratio curves of blocks in a file, and how long they
- * took: measure SALTS RUNS SIZES < BLOCKS prints JSON. BLOCKS are numbers of
- * 64 bits, SIZES is a file of the same. All is in memory before a clock runs.
+ * Compute exact and sampled miss-ratio curves, and measure the time:
+ * measure SALTS RUNS SIZES < BLOCKS prints JSON. BLOCKS and the file SIZES are
+ * 64-bit numbers. All data is in memory before the measurement.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "../../native/core/shards.h"
 
 #define SAMPLES 8192
-/* As vcache-mrc has them. */
+/* The values of vcache-mrc. */
 #define BUCKETS 32768
 #define ROOM_FIRST 65536
 #define RUNS_MAX 99
@@ -53,7 +53,7 @@ static void *begin(struct vc_shards *s, const struct vc_shards_setup *setup)
 	return memory;
 }
 
-/* From the first block to the last, with the memory that it takes. */
+/* Process all blocks, including the allocation of memory. */
 static double run(struct vc_shards *s, struct vc_shards_setup setup, void **memory)
 {
 	double start = cpu();
@@ -83,7 +83,7 @@ static int order(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Time @runs, and print the last's curve. */
+/* Measure @runs runs, and print the curve of the last one. */
 static void measure(const char *name, const struct vc_shards_setup *setup, int runs)
 {
 	double seconds[RUNS_MAX];

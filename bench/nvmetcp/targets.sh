@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs in the box, in virtual time: 4 KiB random reads and writes over NVMe/TCP
-# and loopback, one at a time and 32, on each target in turn. The fio results go
-# to the folder $1, one file a target and load. The program of vcache-ssd is $2.
+# Runs in the box, in virtual time: random reads and writes of 4 KiB over NVMe/TCP
+# and loopback, at depth 1 and 32, on one target after another. The results of fio go
+# to the folder $1, one file per target and load. $2 is the program vcache-ssd.
 #
-# Neither target waits for a medium: null_blk completes from the submitting
+# Neither target waits for a medium: null_blk completes requests in the submitting
 # context, and the NAND of the SSD takes no time.
 set -eu
 out=$1
@@ -29,7 +29,7 @@ measure() { # target, port
         sleep 0.1
         device=$(ls /dev/nvme*n1 2>/dev/null || true)
     done
-    # All that is read has been written.
+    # Write all blocks before they are read.
     load "$1" "$device" fill --rw=write --bs=64k --iodepth=4 --end_fsync=1
     for depth in 1 32; do
         for direction in read write; do

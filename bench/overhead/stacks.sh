@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs in the box, in virtual time: measure 4 KiB reads and writes, one at a
-# time and without any flush, on each stack in turn. The fio results go to the
-# folder $1, one file a stack and direction.
+# Runs in the box, in virtual time: measure reads and writes of 4 KiB, one at a
+# time and without flushes, on one stack after another. The results of fio go to the
+# folder $1, one file per stack and direction.
 #
-# The memory of null_blk stands for both the origin and the cache device, so
-# that only the code of each target is measured. Each stack has the same
-# region of 64 MiB, all of it in the cache where there is one, and the cache
-# is four times as large, so that no target writes back during the run.
+# Origin and cache device are in the memory of null_blk, so that only the code of
+# each target is measured. Each stack has the same region of 64 MiB, which is in the
+# cache if there is one. The cache is four times as large, so that no target
+# writes back during the run.
 set -eu
 out=$1
 module=$2
@@ -19,7 +19,7 @@ disk() { # name, MiB
     mkdir "$config/$1"
     echo "$2" >"$config/$1/size"
     echo 1 >"$config/$1/memory_backed"
-    # No timer: completions come from the submitting context, as fast as can be.
+    # No timer: requests complete in the submitting context, without delay.
     echo 0 >"$config/$1/irqmode"
     echo 1 >"$config/$1/power"
 }
@@ -38,10 +38,10 @@ load() { # stack, device, name, then fio arguments
 
 measure() { # stack, device
     echo "overhead: $1"
-    # Every block exists and, where there is a cache, is in it: whole cache
-    # blocks are written, twice.
+    # Write every block twice, in whole cache blocks, so that it exists and is in
+    # the cache, if there is one.
     load "$1" "$2" fill --rw=write --bs=64k --loops=2 --end_fsync=1
-    # Let what goes on in the background come to rest.
+    # Let background work finish.
     sleep 10
     load "$1" "$2" read --rw=randread --bs=4k --number_ios=12000
     load "$1" "$2" write --rw=randwrite --bs=4k --number_ios=12000
@@ -86,7 +86,7 @@ dmsetup remove wc
 pair bc
 modprobe bcache
 make-bcache --writeback -B "$origin" -C "$fast" >/dev/null
-# udev may have been faster; what counts is that the device comes up.
+# udev may have been faster. Check only that the device appears.
 for disk in "$origin" "$fast"; do
     echo "$disk" 2>/dev/null >/sys/fs/bcache/register || true
 done
@@ -96,7 +96,7 @@ until [ -e /dev/bcache0 ]; do
     [ "$n" -lt 100 ] || { echo "overhead: bcache did not come up" >&2; exit 1; }
     sleep 0.1
 done
-# The filling is sequential and is to be cached all the same.
+# The sequential writes that fill the region must be cached too.
 echo 0 >/sys/block/bcache0/bcache/sequential_cutoff
 measure bcache /dev/bcache0
 
@@ -116,8 +116,8 @@ dmsetup status vcache >"$out/vcache-pool.status"
 dmsetup remove vcache
 dmsetup remove pool
 
-# Beside these: what a read costs that the buffer serves, and a write that
-# has to make room first, in a buffer an eighth of the region.
+# In addition: the cost of a read from the buffer, and of a write that first has to
+# free buffer space, with a buffer of an eighth of the region.
 dmsetup create vcache --table \
     "0 $(sectors $region) vcache flush-only /dev/vcache volume 1 2 age_ms 600000"
 echo 512 >/sys/module/dm_vcache/parameters/buffer_mb

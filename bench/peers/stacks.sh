@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-# Read by the benchmarks' scripts in the box, in virtual time: caches on one SSD
-# before one slow disk, and how fio is run on them.
+# Sourced by the benchmarks' scripts in the box, in virtual time: caches on one SSD
+# in front of one slow disk, and functions to run fio on them.
 #
-# The SSD is a null_blk with a volatile cache: a request takes 80 us, and a FLUSH
-# as long as it takes to write back all that the cache holds, whoever wrote it.
-# The origins are on one disk that does one request at a time, 4 ms each, large or
-# small. The SSD takes no discards: null_blk frees its memory for one, half a
-# millisecond of our only processor for a MiB, which no SSD does.
+# The SSD is a null_blk with a volatile cache. A request takes 80 us. A FLUSH takes
+# as long as writing back all data in the cache, of any tenant. The origins are on one
+# disk that executes one request at a time, 4 ms each, of any size. The SSD does not
+# support discards: null_blk would free its memory, which takes half a millisecond of
+# the only processor per MiB. No SSD does this.
 #
-# Set before this is read:
+# Variables to set before sourcing:
 #   name      of the benchmark, for messages
 #   out       folder for results
 #   module    dm-vcache.ko
 #   tenants   how many disks there are
 #   region    MiB of such a disk
-#   slice     MiB of the SSD for each, under the peers that share nothing; the
+#   slice     MiB of the SSD for each tenant, under peers without sharing; the
 #             others have the sum of them
-# and `measure STACK` is a function that runs loads on the disks $(device 1), ...
+# The function `measure STACK` must run loads on the disks $(device 1), ...
 config=/sys/kernel/config/nullb
 
 disk() { # name, MiB, then attribute=value
@@ -90,8 +90,8 @@ run() { # name of the results, then lines for all jobs; the jobs are on standard
 }
 
 prepare() {
-    # After each load udevd would look at the disks, on the one processor, in the
-    # midst of the next load.
+    # After each load, udevd would examine the disks during the next load, on the
+    # only processor.
     udevadm control --exit
     while udevadm control --ping --timeout 1 2>/dev/null; do sleep 0.1; done
     rm -f /run/udev/control # else dmsetup says that udev runs and does not answer
@@ -150,15 +150,15 @@ vcache() {
     strip
 }
 
-# One cache set for all, as bcache is meant to be used. Last: it does not go away.
+# One cache set for all, as intended by bcache. Last, since it cannot be removed.
 bcache() {
     hardware
-    # It wants the whole SSD for itself.
+    # It needs the whole SSD.
     for t in $(seq $tenants); do
         dmsetup remove --retry "fast$t"
     done
-    # Made together they find one another. Buckets small enough for the SSD: bcache
-    # refuses one of fewer than 513.
+    # Created together, they are attached automatically. The buckets are small, since
+    # bcache refuses an SSD with fewer than 513.
     make-bcache --writeback --bucket 128k -C /dev/ssd \
         -B $(for t in $(seq $tenants); do echo "/dev/mapper/origin$t"; done) >/dev/null
     for disk in /dev/ssd $(for t in $(seq $tenants); do echo "/dev/mapper/origin$t"; done); do

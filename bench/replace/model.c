@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The rules of replacement of native/core, on the chunks of one tag that has the
- * cache for itself: model CELLS BLOCKS < ACCESSES prints JSON. An access has 8
- * bytes, twice the number of a block (below BLOCKS), and one more when it is written.
+ * The replacement rules of native/core, applied to the chunks of one tag with a
+ * cache of its own: model CELLS BLOCKS < ACCESSES prints JSON. An access has 8
+ * bytes: twice the number of a block (below BLOCKS), plus one for a write.
  *
- * It is a model of native/dm: reads.c, promote.c and space.c say what is done
- * with chunks; here that takes no time. Left out are the write buffer, heads of
- * records, the part of a pool that is kept free, and requests of several blocks.
+ * It is a model of reads.c, promote.c and space.c in native/dm, in which operations
+ * take no time. It has no write buffer, record blocks, reserve of the pool, or
+ * requests of several blocks.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include "../../native/core/level.h"
 #include "../../native/core/replace.h"
 
-/* A chunk is a 64th of the cache, and not larger than one of the target's. */
+/* A chunk is a 64th of the cache, but not larger than a chunk of the target. */
 #define CHUNKS		64U
 #define CHUNK_LEAST	4U
 #define CHUNK_MOST	256U
@@ -25,8 +25,8 @@
 enum kind { WRITTEN, SMALL, MAIN, KINDS };
 
 struct queue {
-	u32 *chunk;		/* a ring of all chunks */
-	u32 first, nr;		/* the oldest closed one, and how many are */
+	u32 *chunk;		/* ring of all chunks */
+	u32 first, nr;		/* oldest closed chunk, and number of them */
 	u32 open, filled;
 };
 
@@ -34,7 +34,7 @@ static u32 room, chunks, *free_chunk, nr_free;
 static u32 *block_of;		/* by cell: number of a block, or NONE */
 static u8 *heat;
 static enum kind *kind_of;	/* by chunk */
-static u32 *live_in;		/* by chunk: blocks that it has */
+static u32 *live_in;		/* by chunk: number of live blocks */
 static u32 *cell_of;		/* by block */
 static u32 live, credit, misses;
 static u64 promoted, kept;
@@ -109,7 +109,7 @@ static enum kind victim(void)
 
 static u32 place(enum kind kind, u32 block);
 
-/* The oldest chunk of a kind goes. */
+/* Reclaim the oldest chunk of a kind. */
 static void kill_chunk(void)
 {
 	static u32 blocks[CHUNK_MOST], hot[CHUNK_MOST];
@@ -137,7 +137,7 @@ static void kill_chunk(void)
 	free_chunk[nr_free++] = q->chunk[q->first];
 	q->first = (q->first + 1) % chunks;
 	q->nr--;
-	/* It makes room for more than it takes: a quarter of the chunk. */
+	/* This frees more space than it uses: a quarter of the chunk. */
 	for (i = 0; i < n; i++)
 		heat[place(MAIN, blocks[i])] = hot[i] / 2;
 	kept += n;
@@ -157,7 +157,7 @@ static u32 place(enum kind kind, u32 block)
 	if (q->open == NONE) {
 		if (!nr_free) {
 			kill_chunk();
-			/* What it has kept may have opened one, or filled it. */
+			/* The kept blocks may have opened a chunk, or filled it. */
 			return place(kind, block);
 		}
 		q->open = free_chunk[--nr_free];
@@ -207,7 +207,7 @@ static void begin(u32 cells, u32 blocks)
 	room = cells / CHUNKS;
 	room = room < CHUNK_LEAST ? CHUNK_LEAST : room > CHUNK_MOST ? CHUNK_MOST : room;
 	chunks = cells / room;
-	/* One for each kind, and one that goes. */
+	/* One for each kind, and one being reclaimed. */
 	if (chunks < KINDS + 1) {
 		fprintf(stderr, "model: %u cells are too few\n", cells);
 		exit(2);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * age - make an SSD that has been in use for long, without waiting for it.
+ * age - create the image of a long-used SSD, without waiting for the NAND.
  *
  *   age SSD BYTES page|fast CONTENT WRITES SEED <BLOCKS
  *
- * Writes CONTENT, which is as large as the SSD, from one end to the other; then
- * WRITES blocks of it again, at random among those whose numbers are on standard
- * input, with what they have. SSD is the image, made as vcache-ssd makes it, with
- * --nand svd. What the NAND would have taken is not waited for.
+ * Writes CONTENT, which is as large as the SSD, sequentially. Then writes WRITES
+ * blocks of it again, with the same data, chosen at random from the block numbers on
+ * standard input. SSD is the image, in the format of vcache-ssd --nand svd.
  */
 #include <fcntl.h>
 #include <inttypes.h>

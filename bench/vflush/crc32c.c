@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The firmware's checksum by the processor's own instruction, where it has
- * one: filling a drive is mostly checksums. Linked with --wrap=vs_crc32c.
+ * The firmware's checksum with the processor's instruction, if available, since
+ * filling a drive mainly computes checksums. Linked with --wrap=vs_crc32c.
  */
 #include <string.h>
 

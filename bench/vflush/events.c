@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The clock: a heap of events, those of one moment in the order of at(). */
+/* The clock: a heap of events. Events of the same time are in the order of at(). */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The journal of a file system, as ext4's (ordered mode) with barriers:
- * a commit writes the descriptor and the metadata, FLUSH, the commit block,
- * FLUSH. An fsync is served by the next commit to begin, with everybody else
- * who waits then. A commit also begins every 5 s if something has changed.
+ * The journal of a file system, like that of ext4 (ordered mode) with barriers: a
+ * commit writes the descriptor and the metadata, FLUSH, the commit block, FLUSH. The
+ * next commit that starts serves all waiting fsyncs. A commit also starts every 5 s
+ * if there are changes.
  */
 #include <stdlib.h>
 
@@ -124,7 +124,7 @@ struct journal *journal_new(uint32_t owner)
 	return j;
 }
 
-/* Not all at the same moment: each owner's timer runs from another one. */
+/* The timers of the owners start at different times. */
 void journal_start(struct journal *j)
 {
 	at(sim.now + PERIOD_NS / (OWNERS + 1) * (j->owner + 1), periodic, j);

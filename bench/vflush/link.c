@@ -2,10 +2,9 @@
 /*
  * The link to the SSD, and the SSD.
  *
- * Requests take the link in the order in which they were sent; a command has
- * its turn, with its data, before it reaches the firmware. Several are under
- * way at a time, but for a FLUSH of a drive that holds back what comes after
- * (the paper's HIL): nothing starts until that is over.
+ * The link transfers requests in the order of submission, each with its data, before
+ * the firmware gets them. Several can be in flight. On a drive that delays commands
+ * after a FLUSH (the paper's HIL), no command starts until the FLUSH has completed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,7 +114,7 @@ static void arrived(void *who)
 	pump();
 }
 
-/* Let the next request have the link. */
+/* Start the transfer of the next request. */
 static void pump(void)
 {
 	struct request *q = sim.first;

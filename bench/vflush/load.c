@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the VMs do. Writes go through the guest's page cache, so up to WINDOW
- * of them are under way; an fsync waits for its own before the journal.
+ * The loads of the VMs. Writes go through the guest's page cache, so up to WINDOW of
+ * them are in flight. An fsync waits for its own writes before the journal.
  */
 #include <stdlib.h>
 
@@ -20,8 +20,8 @@
 #define FILE_THREADS 16u
 #define FILE_METADATA 8u
 /*
- * TPC-C on InnoDB: 92 % of the transactions write, each a redo record that is
- * fsynced; pages of 16 KiB go by the doublewrite buffer, 32 at a time.
+ * TPC-C on InnoDB: 92 % of the transactions write a redo record and fsync it. Pages
+ * of 16 KiB are written through the doublewrite buffer, 32 at a time.
  */
 #define TPCC_CONNECTIONS 10u
 #define TPCC_CPU_NS 1000000u
@@ -75,7 +75,7 @@ static void operation(const struct vm *vm)
 		sim.fig.operations[vm->owner]++;
 }
 
-/* The host's file system notes the time of the write to the image. */
+/* The host's file system updates the timestamp of the image. */
 static void touch(struct vm *vm, uint32_t metadata)
 {
 	journal_dirty(vm->journal, metadata);
@@ -212,7 +212,7 @@ static void clean_twice(struct request *q)
 		journal_sync(vm->journal, 1, clean_pages, vm);
 }
 
-/* To the doublewrite buffer, then each to its place. */
+/* Write pages to the doublewrite buffer, then to their places. */
 static void clean(struct vm *vm)
 {
 	uint64_t block = vm_base(vm->owner) + sim.hw.journal_blocks +

@@ -2,10 +2,10 @@
 /*
  * vflush - the vFLUSH paper's experiments in virtual time.
  *
- * The arguments say what the hardware is, NAME=VALUE each. The SSD is filled
- * and written at random until garbage collection goes on all the time; then
- * each line of standard input, NAME=VALUE words again, is a run that begins
- * with that SSD, and gives one line of JSON.
+ * The arguments NAME=VALUE define the hardware. The SSD is filled and written at
+ * random until garbage collection runs continuously. Then each line of standard input,
+ * also NAME=VALUE words, is a run that starts with that SSD and prints one line of
+ * JSON.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -134,7 +134,7 @@ static void take_scenario(struct scenario *sc, char *line)
 		bad("run_ms or sample_ms");
 }
 
-/* Every block of every image once, then at random until room is short. */
+/* Write every block of every image once, then at random until space is short. */
 static void precondition(void)
 {
 	uint64_t each = sim.hw.journal_blocks + sim.hw.file_blocks, i, n;
@@ -154,7 +154,7 @@ static void precondition(void)
 		}
 		vs_get_stats(sim.ssd, &s);
 	} while (!s.programmed[VS_CAUSE_GC]);
-	/* As much again as the images have lets the victims settle. */
+	/* Writing the size of the images again leads to a steady state of the victims. */
 	for (n = 0; n < sim.hw.vms * (uint64_t)sim.hw.file_blocks / 2; n++) {
 		owner = 1 + (uint32_t)random_below(sim.hw.vms);
 		put_now(owner, vm_base(owner) + sim.hw.journal_blocks +

@@ -13,15 +13,15 @@
 #define OWNERS (MAX_VMS + 1)	/* 0: the host */
 #define NEVER 0
 
-/* What the SSD and its link are; the same for all runs of a process. */
+/* The SSD and its link; the same for all runs of a process. */
 struct hardware {
-	uint32_t blocks;	/* of a bank */
+	uint32_t blocks;	/* per bank */
 	uint32_t buffer_blocks;
-	uint32_t file_blocks;	/* of a VM that its load writes to */
+	uint32_t file_blocks;	/* of a VM, written by its load */
 	uint32_t journal_blocks;
 	uint32_t link_mb_s;
-	uint32_t command_us;	/* of the link, each command */
-	uint32_t software_us;	/* guest, virtio and host, each request */
+	uint32_t command_us;	/* of the link, per command */
+	uint32_t software_us;	/* guest, virtio and host, per request */
 	uint32_t queue_depth;	/* of the link */
 	uint32_t vms;
 	enum vs_personality personality;
@@ -39,7 +39,7 @@ enum load_kind {
 struct scenario {
 	enum load_kind load[MAX_VMS];
 	uint32_t every[MAX_VMS];	/* writes between fsyncs, or NEVER */
-	bool hold;	/* a FLUSH holds back all later commands */
+	bool hold;	/* a FLUSH delays all later commands */
 	bool tags;	/* flushes carry their tag */
 	bool write_through;	/* the write buffer is disabled */
 	uint32_t warm_ms, run_ms, sample_ms;
@@ -59,10 +59,10 @@ struct request {
 	struct request *next;
 };
 
-/* What flushes have taken; of the measured time only. */
+/* Counters of flushes in the measured time. */
 struct flush_sum {
 	uint64_t count, ns, max_ns;
-	uint64_t entries[OWNERS];	/* by whose data it was */
+	uint64_t entries[OWNERS];	/* by owner of the data */
 	uint64_t map_pages, log_pages;
 };
 
@@ -70,7 +70,7 @@ struct figures {
 	uint64_t written[OWNERS];	/* blocks of the load, not journals */
 	uint64_t operations[OWNERS];
 	uint64_t fsyncs[OWNERS], fsync_ns[OWNERS];
-	struct flush_sum flush[OWNERS];	/* by who asked for it */
+	struct flush_sum flush[OWNERS];	/* by who requested it */
 	struct vs_stats before, after;
 	vs_time from, to;
 };
@@ -120,17 +120,17 @@ void *must(void *memory);
 /* link.c */
 void send(enum request_kind kind, uint32_t owner, uint64_t block,
 	  uint32_t count, void (*done)(struct request *request), void *who);
-/* All blocks of an owner, to fill the SSD with, without the link. */
+/* Write all blocks of an owner, to fill the SSD, without the link. */
 void put_now(uint32_t owner, uint64_t block, uint32_t count);
 void power_up(void);
 
 /* journal.c */
 struct journal;
 struct journal *journal_new(uint32_t owner);
-/* An fsync; @done is called when it is durable. */
+/* Fsync; call @done when it is durable. */
 void journal_sync(struct journal *journal, uint32_t metadata,
 		  void (*done)(void *who), void *who);
-/* Something changed that the next periodic commit is to write. */
+/* Record a change for the next periodic commit. */
 void journal_dirty(struct journal *journal, uint32_t metadata);
 void journal_start(struct journal *journal);
 
@@ -139,7 +139,7 @@ void load_start(uint32_t vm, struct journal *journal, struct journal *host);
 
 uint64_t vm_base(uint32_t owner);
 
-/* crc32c.c, instead of the firmware's: see there */
+/* crc32c.c, in place of the firmware's */
 uint32_t __real_vs_crc32c(uint32_t crc, const void *data, size_t len);
 uint32_t __wrap_vs_crc32c(uint32_t crc, const void *data, size_t len);
 

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs in the box, in virtual time: up to four tenants write through each cache
-# in turn. fio's results go to the folder $1, one file for each stack, load and
-# number of tenants, with what the disks saw beside it.
+# Runs in the box, in virtual time: up to four tenants write through one cache after
+# another. The results of fio and the counters of the disks go to the folder $1, one
+# file for each stack, load and number of tenants.
 # shellcheck disable=SC2034 # peers/stacks.sh uses what is set here
 set -eu
 name=bench-write
@@ -20,7 +20,7 @@ load() { # stack, load, tenants
 
 measure() { # stack
     stack=$1
-    # Every block exists and, where there is a cache, is in it.
+    # Write every block, so that it exists and is in the cache, if there is one.
     for t in $(seq $tenants); do
         fio --name=fill --filename="$(device "$t")" --ioengine=psync --direct=1 --size=32m \
             --rw=write --bs=64k --loops=2 --end_fsync=1 --allow_file_create=0 >/dev/null
@@ -36,7 +36,7 @@ measure() { # stack
         for t in $(seq $n); do
             job "$t" rw=write bs=256k fsync=64
         done | load "$stack" sequential "$n"
-        # One that never syncs, at a rate that all of them can keep; the others sync.
+        # A tenant that never syncs, at a rate that all stacks can serve; the others sync.
         for t in $(seq $n); do
             if [ "$t" = 1 ]; then
                 job 1 rw=randwrite bs=16k rate_iops=400

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# In the box: blktests' tests of NVMe against vcache-ssd.
+# In the box: run blktests' NVMe tests against vcache-ssd.
 #   blktests.sh CHECKOUT PROGRAM TEST...
 set -eu
 checkout=$1
@@ -14,7 +14,7 @@ export NVME_TARGET_CONTROL
 ip link set lo up
 modprobe nvme-tcp
 
-# The UUID of a namespace is made of the SSD's name: ask the host.
+# The UUID of a namespace is derived from the SSD's name: read it from the host.
 "$NVME_TARGET_CONTROL" setup
 nqn=$("$NVME_TARGET_CONTROL" config --show-subsysnqn)
 nvme connect -t tcp -a 127.0.0.1 -s 4420 -n "$nqn"
@@ -25,9 +25,9 @@ nvme disconnect -n "$nqn"
 "$NVME_TARGET_CONTROL" cleanup
 
 cd "$checkout"
-# Emulated, a run of everything takes long enough with small numbers.
+# Under emulation, use small numbers to limit the duration.
 NVME_IMG_SIZE=64M NVME_NUM_ITER=5 TIMEOUT=30 ./check -o "$VCACHE_RUN/results" "$@" || true
-# What a test said that failed.
+# Print the output of failed tests.
 find "$VCACHE_RUN/results" -name '*.out.bad' -o -name '*.dmesg' | while read -r file; do
     echo "== ${file#"$VCACHE_RUN/results/"}"
     tail -n 40 "$file"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What blktests calls to have its target: NVME_TARGET_CONTROL (blktests,
-# Documentation/running-tests.md). blktests.sh says the rest by variables.
+# blktests calls this script to control its target: NVME_TARGET_CONTROL (blktests,
+# Documentation/running-tests.md). blktests.sh sets the variables.
 #   VCACHE_SSD      the program
 #   VCACHE_RUN      folder for its output and process ID
 #   VCACHE_UUID     of its first namespace
@@ -29,7 +29,7 @@ stop() {
     rm -f "$VCACHE_RUN/pid"
 }
 
-# A new SSD each time, in memory, as blktests' own target has a new file.
+# A new SSD each time, in memory, like the new file of blktests' own target.
 setup() {
     stop
     : > "$VCACHE_RUN/out"
@@ -47,5 +47,5 @@ case $command in
 config) config "$@" ;;
 setup) setup ;;
 cleanup) stop ;;
-*) exit 1 ;; # add-ports: there is one
+*) exit 1 ;; # add-ports: one already exists
 esac

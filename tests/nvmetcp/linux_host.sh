@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# In the box: Linux's own NVMe/TCP host and nvme-cli against vcache-ssd.
+# In the box: the Linux NVMe/TCP host and nvme-cli with vcache-ssd.
 #   linux_host.sh PROGRAM
-# What test_linux.py looks at comes after lines that begin with "==".
+# test_linux.py reads the output after lines that begin with "==".
 set -eu
 program=$1
 nqn=nqn.2026-01.org.example:boxed

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# In the box: fio writes and verifies, over and over, while vcache-ssd is
-# stopped, killed and started again.
+# In the box: fio writes and verifies repeatedly, while vcache-ssd is stopped, killed
+# and started again.
 #   soak.sh PROGRAM SECONDS
-# Ends with "rounds N" if nothing was wrong, else with fio's own words.
+# Prints "rounds N" at the end if there was no error, otherwise fio's messages.
 set -eu
 program=$1
 end=$(($(date +%s) + $2))
@@ -23,7 +23,7 @@ start() {
     starts=$((starts + 1))
 }
 
-# SIGTERM keeps everything; SIGKILL is a power cut.
+# SIGTERM keeps all data; SIGKILL is a power cut.
 restart() { # signal, options of the program
     signal=$1
     shift
@@ -48,7 +48,7 @@ content() {
     dd if=$device iflag=direct bs=1M status=none | sha256sum
 }
 
-# Of all sizes, with flushes and reads between; stopped in the middle, in order.
+# Blocks of all sizes, with flushes and reads; the program is stopped in between.
 mixed() {
     verify mixed --rw=randrw --rwmixread=30 --size=24M --bsrange="$bs-256k" --blockalign="$bs" \
         --fsync=32 --end_fsync=1 &
@@ -59,7 +59,7 @@ mixed() {
     wait $fio
 }
 
-# Behind fio's part; fio's own trims do not get on with its reads.
+# Trim behind fio's range: fio cannot verify reads of ranges that it trims.
 trim() {
     head -c 4M /dev/urandom >"$dir/data"
     dd if="$dir/data" of=$device bs=1M seek=96 oflag=direct status=none
@@ -68,7 +68,7 @@ trim() {
     dd if=$device bs=1M skip=96 count=4 iflag=direct status=none | cmp - "$dir/data"
 }
 
-# All of it is flushed: a power cut takes nothing.
+# All data is flushed, so a power cut loses nothing.
 cut() {
     sync $device
     before=$(content)
@@ -77,7 +77,7 @@ cut() {
     [ "$before" = "$(content)" ] || { echo "a power cut took what was flushed"; exit 1; }
 }
 
-# Each write is durable when it is done (FUA); a power cut in the middle.
+# Each write is durable at completion (FUA); a power cut in between.
 durable() {
     verify durable --rw=randwrite --size=8M --bsrange="$bs-64k" --blockalign="$bs" --sync=dsync &
     fio=$!
@@ -108,8 +108,8 @@ while [ "$(date +%s)" -lt $end ]; do
     rounds=$((rounds + 1))
     echo "round $rounds: blocks of $bs, $starts starts"
 done
-# Of the disk, not of a path to it (nvme0c0n1): what was under way when the
-# connection broke, the host cancels (sct 3, sc 71h) and sends again; but not
-# what was read ahead (REQ_RAHEAD, bit 19), which is read again when it is wanted.
+# Errors of the disk, not of a path to it (nvme0c0n1). The host cancels requests in
+# flight when the connection breaks (sct 3, sc 71h) and sends them again, except
+# readahead (REQ_RAHEAD, bit 19), which is repeated on demand.
 dmesg | grep -i 'i/o error, dev nvme0n1,' | grep -v '(READ) flags 0x8[0-9a-f]\{4\} ' && exit 1
 echo "rounds $rounds"

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * load - one VM's writes: 4 KiB at random, O_DIRECT, an fdatasync after every
+ * load - the writes of one VM: 4 KiB at random, O_DIRECT, an fdatasync after every
  * K writes (0: never).
  *
  *   load FILE BYTES K THINK_US START_NS RAMP_MS TIME_MS TAIL_MS SEED
  *
- * Begins when CLOCK_MONOTONIC is START_NS, so that several begin together, and
- * writes for ramp + time + tail; only what begins between ramp and tail is
- * counted. Prints one line of JSON, times in ns.
+ * Starts when CLOCK_MONOTONIC is START_NS, so that several loads start together. It
+ * writes for ramp + time + tail, and counts operations that start between ramp and
+ * tail. Prints one line of JSON, times in ns.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

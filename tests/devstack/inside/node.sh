@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC1090,SC1091,SC2034,SC2154 # devstack's files are not here
 #
-# node.sh MODE [PHASE]: call the plugins as stack.sh, unstack.sh and clean.sh do.
-# node.sh prepare: what stack.sh has done by the time it calls them, as far as they see it.
+# node.sh MODE [PHASE]: call the plugins like stack.sh, unstack.sh and clean.sh.
+# node.sh prepare: do the steps of stack.sh before it calls them, as far as they depend on these.
 
 TOP_DIR=/opt/stack/devstack
 cd "$TOP_DIR" || exit
@@ -20,7 +20,7 @@ source "$TOP_DIR/stackrc"
 set -o errexit
 trap 'echo "node.sh: failed in line $LINENO of ${BASH_SOURCE[0]}: $BASH_COMMAND" >&2' ERR
 
-# stack.sh has this function itself, and asks for the password.
+# stack.sh defines this function itself, and asks for the password.
 function echo_summary {
     echo "== $*"
 }
@@ -48,7 +48,7 @@ if [[ "$1" == "prepare" ]]; then
         write_clouds_yaml
     fi
     sudo install -d -o "$STACK_USER" "$NOVA_CONF_DIR" "$NOVA_STATE_PATH" "$NOVA_INSTANCES_PATH"
-    # The cells' virtual hosts are none of the plugin's business.
+    # The plugin does not use the virtual hosts of the cells.
     function rpc_backend_add_vhost {
         :
     }

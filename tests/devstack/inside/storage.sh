@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC1091,SC2034,SC2154 # lib/storage uses what is set here, and sets the rest
 #
-# storage.sh VENV: in the box, the plugin's lib/storage with a real target, loop devices
-# and file systems. What test_storage.py looks at comes after lines that begin with "==".
+# storage.sh VENV: in the box, run the plugin's lib/storage with a real target, loop devices
+# and file systems. test_storage.py reads the output after lines that begin with "==".
 set -o errexit
 here=$(cd "$(dirname "$0")" && pwd)
 PATH=$1/bin:$PATH:/usr/sbin:/sbin
 
-# The box's only user is root; what devstack's functions do is not the matter here.
+# The box has only root, and devstack's functions are not tested here.
 function sudo {
     "$@"
 }
@@ -30,7 +30,7 @@ VCACHE_POOL_SIZE=128M
 VCACHE_MODE=writeback
 source "$here/../../../devstack/lib/storage"
 
-# What a node has: mount, owner, file, targets of device mapper, loop devices.
+# Print the state of a node: mount, owner, file, device-mapper targets, loop devices.
 function look {
     local file=$NOVA_INSTANCES_PATH/file
     say "$1: mount $(findmnt -no SOURCE,FSTYPE "$NOVA_INSTANCES_PATH" | xargs)"
@@ -48,7 +48,7 @@ sync
 look first
 init_vcache_storage
 look again
-# As after a start of the host: all that is in memory is gone, the devices have what they have.
+# As after a restart of the host: memory is lost, the data on devices remains.
 umount "$NOVA_INSTANCES_PATH"
 dmsetup remove "$VCACHE_INSTANCES_NAME"
 dmsetup remove "$VCACHE_POOL_NAME"
