@@ -14,12 +14,12 @@ from tests.kernel import debug, dm, stack
 from tests.kernel.disk import Disk
 from vcache_agent.netlink.client import Client, EventListener
 
-# What only the debug kernel can do.
+# Tests that need the debug kernel.
 collect_ignore = [] if debug.FAILSLAB.exists() else ["test_faults.py"]
 
 
 class KernelLog:
-    """The kernel's log from now on."""
+    """The kernel's log from the creation of this object on."""
 
     def __init__(self) -> None:
         self._fd = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
@@ -27,7 +27,7 @@ class KernelLog:
         self.text = ""
 
     def read(self) -> str:
-        """Return all that was logged since the test began."""
+        """Return the log since the test began."""
         while True:
             try:
                 record = os.read(self._fd, 8192).decode(errors="replace")
@@ -43,7 +43,7 @@ class KernelLog:
 
 
 def pytest_sessionstart() -> None:
-    """Refuse to run on the machine itself."""
+    """Refuse to run on the host itself."""
     if not os.environ.get("VCACHE_BOX"):
         pytest.exit("the kernel tests run in the box: python -m tests.kernel", returncode=2)
 
@@ -56,7 +56,7 @@ def _module() -> Iterator[None]:
         stack.run("insmod", module)
     else:
         inside.load_module()
-    # Not nr_devices=1, its default: a disk that nobody asked for.
+    # Without nr_devices=0, the default creates an unneeded disk.
     stack.run("modprobe", "null_blk", "nr_devices=0")
     for name in ("dm-log-writes", "dm-flakey", "dm-delay", "loop"):
         stack.run("modprobe", name)
@@ -73,7 +73,7 @@ def _unload() -> None:
 
 @pytest.fixture(autouse=True)
 def kmsg() -> Iterator[KernelLog]:
-    """Give the kernel's log; fail the test if there is a fault in it, or a device left."""
+    """Provide the kernel's log; fail the test if it contains a fault, or if a device remains."""
     log = KernelLog()
     yield log
     splat = console.find_splat(log.read())
@@ -106,14 +106,14 @@ def _disk() -> Iterator[str]:
 
 @pytest.fixture
 def origin(_disk: str) -> str:
-    """Give an empty disk of 64 MiB with a volatile cache, FUA and discard."""
+    """Provide an empty disk of 64 MiB with a volatile cache, FUA and discard."""
     with Disk(_disk) as disk:
         disk.discard(0, stack.sectors(_disk))
     return _disk
 
 
 class Cgroup:
-    """A cgroup of a test.
+    """A cgroup for a test.
 
     :param path: its directory
     """
@@ -123,13 +123,13 @@ class Cgroup:
         self.id = path.stat().st_ino
 
     def child(self, name: str) -> "Cgroup":
-        """Make a cgroup below this one."""
+        """Create a cgroup below this one."""
         path = self.path / name
         path.mkdir()
         return Cgroup(path)
 
     def run(self, work: Callable[[], None]) -> None:
-        """Do `work` in a process of this cgroup; its OSError is raised here."""
+        """Call `work` in a process of this cgroup; raise its OSError here."""
         reader, writer = os.pipe()
         child = os.fork()
         if not child:
@@ -153,7 +153,7 @@ class Cgroup:
         assert status == 0, f"a process in {self.path} ended with status {status}"
 
     def remove(self) -> None:
-        """Remove it and those below."""
+        """Remove it and the cgroups below it."""
         for path in sorted(self.path.rglob("*/"), reverse=True):
             if path.is_dir():
                 path.rmdir()
@@ -162,7 +162,7 @@ class Cgroup:
 
 @pytest.fixture
 def cgroup() -> Iterator[Callable[[str], Cgroup]]:
-    """Give a maker of cgroups; all are removed at the end."""
+    """Provide a function that creates cgroups; all are removed at the end."""
     made: list[Cgroup] = []
 
     def make(name: str) -> Cgroup:
@@ -176,6 +176,6 @@ def cgroup() -> Iterator[Callable[[str], Cgroup]]:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Print a failure when it happens: a later fault may end the box."""
+    """Print a failure at once: a later fault may end the box."""
     if report.failed:
         print(f"\n{report.longreprtext}", flush=True)

@@ -14,13 +14,13 @@ _KMEMLEAK = _DEBUGFS / "kmemleak"
 _GCOV = _DEBUGFS / "gcov"
 FAILSLAB = _DEBUGFS / "failslab"
 
-# A block that is only in a register or on its way between two lists looks lost;
-# younger ones than this are not reported (kmemleak's own limit is five seconds).
+# Memory that is referenced only by a register, or that moves between two lists, appears to be
+# lost. Younger memory than this is not reported (kmemleak's own limit is five seconds).
 _SETTLE_SECONDS = 6
 
 
 def leaks() -> str:
-    """Return what of the module's memory nothing points to any more; "" if all is well."""
+    """Return the module's unreferenced memory; "" if there is none."""
     if not _KMEMLEAK.exists():
         return ""
     time.sleep(_SETTLE_SECONDS)
@@ -31,9 +31,9 @@ def leaks() -> str:
 
 
 def save_counts() -> None:
-    """Copy how often each line ran, if the kernel counts, beside the objects of the module.
+    """Copy the line counters, if the kernel has them, to the object files of the module.
 
-    Where those are, debugfs says by its own folders. After the module has gone.
+    The paths in debugfs name their folders. Call this after the module is unloaded.
     """
     for source in _GCOV.rglob("*.gcda") if _GCOV.exists() else ():
         # The files of debugfs have no size: a plain copy would be empty.
@@ -42,17 +42,17 @@ def save_counts() -> None:
 
 @contextlib.contextmanager
 def failing_allocation(number: int) -> Iterator[list[bool]]:
-    """Let one allocation of this thread fail, the `number`-th from here.
+    """Make the `number`-th allocation of this thread from here fail.
 
-    Gives a list that has, at the end, whether there were so many.
+    Provides a list that contains, at the end, whether there were so many.
     """
     for name in ("failslab", "fail_page_alloc"):
         (_DEBUGFS / name / "ignore-gfp-wait").write_text("N")
-        # Each failure with its stack takes seconds on an emulated console.
+        # Each failure with a stack trace takes seconds on an emulated console.
         (_DEBUGFS / name / "verbose").write_text("0")
     (_DEBUGFS / "fail_page_alloc" / "min-order").write_text("0")
     failed: list[bool] = []
-    # Opened before, so that opening it is not what fails.
+    # Opened before, so that the open itself does not fail.
     fd = os.open("/proc/thread-self/fail-nth", os.O_RDWR)
 
     def no_more() -> None:

@@ -20,7 +20,7 @@ _IOCB_CMD_FDSYNC = 3
 
 
 def pattern(seed: int, sectors: int) -> bytes:
-    """Return data that no other seed gives; each sector differs."""
+    """Return data that depends on the seed; each sector differs."""
     return b"".join(struct.pack("<QQ", seed, sector) * 32 for sector in range(sectors))
 
 
@@ -76,7 +76,7 @@ class Disk:
         fcntl.ioctl(self.fd, _BLKZEROOUT, struct.pack("=QQ", sector * SECTOR, sectors * SECTOR))
 
     def aio_flush(self) -> None:
-        """Flush as QEMU's aio=native does: by a kernel worker."""
+        """Flush like QEMU with aio=native: by a kernel worker."""
         libc = ctypes.CDLL(None, use_errno=True)
 
         def call(number: int, *arguments: object) -> int:
@@ -101,6 +101,6 @@ class Disk:
 
 
 def read(path: str, sector: int, sectors: int) -> bytes:
-    """Read from a device that is opened just for that."""
+    """Read from a device that is opened only for this."""
     with Disk(path, readonly=True) as disk:
         return disk.read(sector, sectors)

@@ -23,7 +23,7 @@ _control = threading.local()
 
 
 class DmError(OSError):
-    """Device mapper refused something."""
+    """Device mapper refused a request."""
 
 
 def _fd() -> int:
@@ -35,7 +35,7 @@ def _fd() -> int:
 
 def _call(command: int, name: str, data: bytes = b"", *, flags: int = 0, targets: int = 0,
           what: str = "") -> tuple[tuple[int, ...], bytes]:
-    """Make one ioctl; return the header's fields and the data that it left."""
+    """Make one ioctl; return the header's fields and the returned data."""
     size = max(_BUFFER, _HEADER.size + len(data) + 8)
     while True:
         buffer = bytearray(size)
@@ -85,7 +85,7 @@ def number(name: str) -> tuple[int, int]:
 
 
 def load(name: str, table: str) -> None:
-    """Load a table, lines of start, length, target and arguments."""
+    """Load a table: lines of start, length, target and arguments."""
     data = b""
     lines = [line.split(maxsplit=3) for line in table.splitlines()]
     for start, length, target, *arguments in lines:
@@ -97,7 +97,7 @@ def load(name: str, table: str) -> None:
 
 
 def clear(name: str) -> None:
-    """Drop the table that was loaded and is not in force."""
+    """Drop the loaded table that is not active."""
     _call(_CLEAR, name, what="clear")
 
 
@@ -107,12 +107,12 @@ def suspend(name: str, flags: int = 0) -> None:
 
 
 def resume(name: str, flags: int = 0) -> None:
-    """Resume a device with the table that was loaded; suspends it first if need be."""
+    """Resume a device with the loaded table; suspends it first if needed."""
     _call(_SUSPEND, name, flags=flags, what="resume")
 
 
 def lines(name: str, *, table: bool) -> list[str]:
-    """Return the table or the status, one line a target."""
+    """Return the table or the status, one line per target."""
     header, data = _call(_TABLE, name, flags=_FLAG_TABLE if table else 0)
     found, at = [], 0
     for _ in range(header[5]):
@@ -132,5 +132,5 @@ def message(name: str, text: str) -> None:
 
 
 def is_busy(error: DmError) -> bool:
-    """Tell whether a device could not be removed because it is in use."""
+    """Return whether a device could not be removed because it is in use."""
     return error.errno == errno.EBUSY

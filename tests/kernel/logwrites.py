@@ -33,7 +33,7 @@ class Entry(NamedTuple):
 
     @property
     def fua(self) -> bool:
-        """Durable when complete."""
+        """Durable at completion."""
         return bool(self.flags & _FUA)
 
     @property
@@ -59,12 +59,12 @@ class Log:
         self.device.message(f"mark {name}")
 
     def settle(self) -> None:
-        """Have all logged by a FLUSH of our own: what has no FUA is logged with the next FLUSH."""
+        """Send a FLUSH, so that all requests are logged: others are logged at the next FLUSH."""
         with Disk(self.path) as disk:
             disk.flush()
 
     def between(self, first: str, last: str = "") -> list[Entry]:
-        """Return what lies between two marks; the second may be the end."""
+        """Return the entries between two marks; the second may be the end."""
         marks = [e.mark for e in self.entries]
         start = marks.index(first) + 1
         end = marks.index(last) if last else len(marks)
@@ -95,7 +95,7 @@ def _parse(path: str) -> list[Entry]:
 
 @contextlib.contextmanager
 def log_writes(origin: str, log_mb: int = 128) -> Iterator[Log]:
-    """Put a log over a device; its entries are there when it has been closed."""
+    """Put a log over a device; its entries are available after it is closed."""
     with stack.null_blk(log_mb, cache=False) as log_path:
         table = f"0 {stack.sectors(origin)} log-writes {origin} {log_path}"
         with stack.mapped(table, stack.unique("log")) as device:

@@ -11,7 +11,7 @@ from tests.kernel import stack
 
 @contextlib.contextmanager
 def loop_device(backing: str) -> Iterator[str]:
-    """Put a loop device over a device; the kernel gives it no FUA."""
+    """Create a loop device over a device; the kernel gives it no FUA."""
     path = stack.run("losetup", "--direct-io=on", "--find", "--show", backing).strip()
     with at_end(stack.run, "losetup", "--detach", path):
         queue = Path(f"/sys/block/{Path(path).name}/queue")

@@ -58,7 +58,7 @@ def volume() -> Iterator[Mapped]:
 
 
 def read_from_device(path: Path) -> bytes:
-    """Return what a file has on its device, not in the page cache."""
+    """Return a file's data on its device, not in the page cache."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -67,7 +67,7 @@ def read_from_device(path: Path) -> bytes:
 
 @contextlib.contextmanager
 def pool_on(dm: Dm, path: str) -> Iterator[Mapped]:
-    """Make a pool by the agent's means; all that uses it must have gone by the end."""
+    """Create a pool with the functions of the agent; all users must be gone at the end."""
     pools.create(dm, POOL, path, 64)
     with at_end(pools.remove, dm, POOL):
         yield Mapped(POOL)
@@ -82,7 +82,7 @@ def pool(dm: Dm) -> Iterator[Mapped]:
 
 @contextlib.contextmanager
 def writing(path: str) -> Iterator[Writer]:
-    """Have a device written and read all the time; an error fails the test."""
+    """Write to and read from a device all the time; an error fails the test."""
     writer = Writer(path)
     writer.start()
     try:
@@ -96,7 +96,7 @@ def writing(path: str) -> Iterator[Writer]:
 
 
 def silent(text: str) -> None:
-    """Say nothing."""
+    """Ignore messages."""
 
 
 def hidden_names() -> list[str]:
@@ -104,10 +104,10 @@ def hidden_names() -> list[str]:
 
 
 def vcache(folder: Path, *arguments: str, status: int = 0) -> str:
-    """Run the command; return what it prints."""
+    """Run the command; return its output."""
     state = ["--state", str(folder / "cli.sqlite")] if arguments[0] != "pool" else []
     out, errors = io.StringIO(), io.StringIO()
-    # Not in a process of its own: Python takes most of a minute to start in the box.
+    # In this process: Python takes most of a minute to start in the box.
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
         ended = cli.main([*arguments, *state])
     assert ended == status, (arguments, ended, out.getvalue(), errors.getvalue())
@@ -115,7 +115,7 @@ def vcache(folder: Path, *arguments: str, status: int = 0) -> str:
 
 
 class FileWriter(threading.Thread):
-    """Writes files on a file system, syncs them and keeps what must be in them."""
+    """Writes files on a file system, syncs them, and stores their required contents."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -191,7 +191,7 @@ def test_the_commands_under_a_mounted_file_system(volume: Mapped, tmp_path: Path
 def test_a_pool_has_the_lanes_that_are_asked_for(
         volume: Mapped, client: Client, tmp_path: Path, options: tuple[str, ...],
         sizes: list[int]) -> None:
-    """Each holds as much as is said of it, for a tag that has nothing elsewhere."""
+    """Each has its reported size, for a tag without other chunks."""
     with null_blk(discard=True) as cache:
         vcache(tmp_path, "pool", "create", POOL, cache, *options)
         (row,) = json.loads(vcache(tmp_path, "pool", "list", "--json"))["pools"]
@@ -263,13 +263,13 @@ def test_a_flush_only_device_gets_a_cache_and_keeps_its_tags(
 
 
 def break_all(device: Mapped) -> None:
-    """Let all requests fail."""
+    """Make all requests fail."""
     device.swap(f"0 {stack.sectors(device.path)} error")
 
 
 @contextlib.contextmanager
 def cache_below(dm: Dm) -> Iterator[Mapped]:
-    """Give a cache device that can be broken, with a pool on it."""
+    """Provide a cache device that can be broken, with a pool on it."""
     with null_blk(discard=True) as path, mapped(linear(path)) as below, pool_on(dm, below.path):
         yield below
 
@@ -316,7 +316,7 @@ def test_a_write_back_cache_that_fails_is_not_given_up_unasked(dm: Dm, store: St
 
 
 def test_a_cache_that_is_broken_already(dm: Dm, store: Store, volume: Mapped) -> None:
-    """The resume fails: the former table is in force again, and no request has failed."""
+    """The resume fails: the former table is active again, and no request has failed."""
     before = volume.table()
     with cache_below(dm) as below, writing(volume.path) as writer:
         break_all(below)
@@ -360,7 +360,7 @@ class Deadly(Dm):
 
 
 def killed_at(step: int, work: Callable[[Dm, Store], object], path: Path) -> bool:
-    """Do something in a process that is killed at a step; tell whether it was."""
+    """Run a function in a process that is killed at a step; return whether it was."""
     child = os.fork()
     if not child:
         status = 1
@@ -423,7 +423,7 @@ def test_detach_killed_at_every_step(dm: Dm, store: Store, volume: Mapped, pool:
 
 
 def test_a_cache_goes_on_after_a_restart(dm: Dm, store: Store, volume: Mapped) -> None:
-    """As after a power cut of the host: the device is attached before anybody opens it."""
+    """As after a power cut of the host: the device is attached before it is opened."""
     data = pattern(9, 64)
     before = volume.table()
     with null_blk(discard=True) as cache:
@@ -431,7 +431,7 @@ def test_a_cache_goes_on_after_a_restart(dm: Dm, store: Store, volume: Mapped) -
             do_attach(dm, store, volume)
             with Disk(volume.path) as disk:
                 disk.write(0, data, fua=True)
-            # The device loses its table without a drain, as by the end of the host.
+            # The device loses its table without a drain, like in a power cut.
             volume.swap(before)
             test_dm.remove(hidden_names()[0])
         with pool_on(dm, cache):

@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 
 class Lru:
-    """What caches of whole MiB would have missed, by Mattson's stack."""
+    """Misses of caches of whole MiB, by Mattson's stack."""
 
     def __init__(self, megabytes: int) -> None:
         self.sizes = [mb * MIB // 4096 for mb in range(megabytes + 1)]
@@ -27,7 +27,7 @@ class Lru:
         self.misses = {kind: [0] * len(self.sizes) for kind in self.accesses}
 
     def touch(self, kind: str, first: int, blocks: int) -> None:
-        """Blocks are read or written."""
+        """Count reads or writes of blocks."""
         for block in range(first, first + blocks):
             depth = self.stack.index(block) if block in self.stack else None
             for at, size in enumerate(self.sizes):
@@ -39,7 +39,7 @@ class Lru:
 
 
 def test_the_curve_is_that_of_an_lru_cache(origin: str, client: Client) -> None:
-    """Of reads and of writes, wherever they were served from, through a reload of the table."""
+    """For reads and writes, from any source, also over a reload of the table."""
     rng = random.Random(5)  # noqa: S311 - test data
     model = Lru(8)
     with (stack.null_blk(16, discard=True) as cache, stack.pool(cache, chunk_kib=64) as pool,
@@ -64,7 +64,7 @@ def test_the_curve_is_that_of_an_lru_cache(origin: str, client: Client) -> None:
     assert len(curve.read_misses) == len(curve.write_misses) == spec.CURVE_POINTS
     assert list(curve.read_misses[:9]) == model.misses["read"]
     assert list(curve.write_misses[:9]) == model.misses["write"]
-    # There is nothing more to gain, and something was to be had.
+    # A larger cache has no further benefit, but a smaller one does.
     assert set(curve.read_misses[8:]) == {model.misses["read"][8]}
     assert curve.read_misses[0] == curve.reads > curve.read_misses[2] > curve.read_misses[8] > 0
 

@@ -21,7 +21,7 @@ def test_read_after_write(origin: str) -> None:
             for offset in (0, 1, 7) if length > 1000 else range(8):
                 start, margin = 4096 + offset, bytes(8 * SECTOR)
                 disk.write(start, pattern(length + offset, length))
-                # A margin on both sides shows that nothing else was touched.
+                # A margin on both sides shows that no other data changed.
                 assert (disk.read(start - 8, length + 16) ==
                         margin + pattern(length + offset, length) + margin), (offset, length)
                 disk.write(start, bytes(length * SECTOR))
@@ -46,14 +46,14 @@ def test_read_that_is_partly_buffered(origin: str) -> None:
                               (1, 4 * MIB - 2), (5, 1)]:
             assert (disk.read(start, length) ==
                     bytes(expected[start * SECTOR:(start + length) * SECTOR]))
-        # The origin has none of it yet.
+        # The origin does not have the data yet.
         assert read(origin, 0, 4 * MIB) == pattern(1, 4 * MIB)
         disk.flush()
         assert read(origin, 0, 4 * MIB) == bytes(expected)
 
 
 def test_read_of_many_single_sectors(origin: str) -> None:
-    """More blocks than a read can note without allocating, each with holes."""
+    """More blocks than a read can reference without an allocation, each with holes."""
     with vcache(origin) as device, Disk(device.path) as disk:
         expected = bytearray(256 * SECTOR)
         for sector in range(0, 256, 3):
@@ -110,7 +110,7 @@ def test_read_hits_are_counted(origin: str, client: Client) -> None:
 @pytest.mark.parametrize("block", [512, 4096])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_random_operations(block: int, seed: int) -> None:
-    """Any mix of requests, against a model in memory."""
+    """Random requests, compared with a model in memory."""
     rng = random.Random(seed)  # noqa: S311 - test data
     unit, size = block // SECTOR, 4 * MIB
     model = bytearray(size * SECTOR)
@@ -142,7 +142,7 @@ def test_random_operations(block: int, seed: int) -> None:
 
 @pytest.mark.smp
 def test_concurrent_writers_of_one_page(origin: str) -> None:
-    """Each owns a sector of the same pages; versions and write-outs meet."""
+    """Each owns a sector of the same pages; versions and write-outs overlap."""
     rounds, pages = 60, 4
     problems: list[str] = []
 
@@ -185,7 +185,7 @@ def test_last_sectors_of_an_odd_size() -> None:
 @pytest.mark.smp
 @pytest.mark.parametrize("memory", [1, 128])
 def test_fio_verifies(memory: int) -> None:
-    """A heavy mix, checked by fio, with a buffer that is too small and one that is not."""
+    """A heavy mix, verified by fio, with a buffer that is too small and with one that is not."""
     with null_blk(32) as origin, stack.buffer_mb(memory), vcache(origin, age_ms=500) as device:
         stack.run("fio", "--name=v", f"--filename={device.path}", "--direct=1", "--rw=randrw",
                   "--bsrange=512-64k", "--blockalign=512", "--ioengine=libaio", "--iodepth=16",

@@ -19,7 +19,7 @@ def test_discard_of_durable_and_buffered_data(origin: str, client: Client) -> No
         disk.write(64, pattern(2, 64))
         disk.discard(32, 64)
         assert disk.read(0, 32) == pattern(1, 64)[:32 * SECTOR]
-        # null_blk gives zeroes for what was discarded.
+        # null_blk returns zeroes for discarded blocks.
         assert disk.read(32, 64) == bytes(64 * SECTOR)
         assert disk.read(96, 32) == pattern(2, 64)[32 * SECTOR:]
         disk.flush()
@@ -79,7 +79,7 @@ def test_zeroes_are_durable_after_a_flush(cache: bool) -> None:
 
 
 def test_zeroes_on_a_volatile_cache_have_fua(origin: str) -> None:
-    """They are data there, for a WRITE ZEROES has no FUA."""
+    """There, zeroes are written as data, since WRITE ZEROES has no FUA."""
     with log_writes(origin) as log, vcache(log.path) as device, Disk(device.path) as disk:
         disk.write(0, pattern(1, 64))
         disk.flush()

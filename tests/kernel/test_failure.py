@@ -21,7 +21,7 @@ from vcache_agent.model import Extent
 from vcache_agent.netlink.client import Client, EventListener
 from vcache_agent.netlink.spec import EventKind
 
-BAD, LENGTH = 4096, 64  # sectors that fail
+BAD, LENGTH = 4096, 64  # failing sectors
 
 
 @dataclass
@@ -36,21 +36,21 @@ class Origin:
     path: str
 
     def fail_range(self, start: int = BAD, length: int = LENGTH) -> None:
-        """Let requests to a range fail."""
+        """Make requests to a range fail."""
         self.below.swap(with_bad_sectors(self.path, start, length))
 
     def fail_writes(self) -> None:
-        """Let all writes fail; reads still work."""
+        """Make all writes fail; reads still work."""
         self.below.swap(f"0 {stack.sectors(self.path)} flakey {self.path} 0 0 3600 1 error_writes")
 
     def repair(self) -> None:
-        """Let everything work again."""
+        """Make all requests work again."""
         self.below.swap(linear(self.path))
 
 
 @pytest.fixture
 def failing(origin: str) -> Iterator[Origin]:
-    """Give an origin, not broken yet."""
+    """Provide an origin, initially not broken."""
     with mapped(linear(origin)) as below:
         yield Origin(below, origin)
 
@@ -81,7 +81,7 @@ def test_write_out_fails(failing: Origin, client: Client, events: EventListener)
         disk.write(0, pattern(2, 8))
         fails(disk.flush)
         wait_for(events, EventKind.ORIGIN_ERROR, device, 7)
-        # What could be written is; the rest stays, readable, and is told of.
+        # Writable data is written. The rest stays, is readable, and is reported.
         assert read(failing.path, 0, 8) == pattern(2, 8)
         assert disk.read(BAD + 8, 16) == pattern(1, 16)
         tag = client.tag(device.number, 7)
@@ -89,7 +89,7 @@ def test_write_out_fails(failing: Origin, client: Client, events: EventListener)
         assert tag.dirty_bytes == 16 * SECTOR
         assert tag.stats.writeout_errors >= 1
         assert client.devices()[0].broken
-        # Each further flush tries again, and says so again.
+        # Each further flush tries again, and reports the error again.
         fails(disk.flush)
         failing.repair()
         disk.flush()
@@ -102,10 +102,10 @@ def test_write_out_fails(failing: Origin, client: Client, events: EventListener)
 
 
 def test_what_is_refused_is_tried_at_most_twice_a_flush(origin: str, client: Client) -> None:
-    """Not again and again while something else that the flush waits for hangs.
+    """No endless retries while another request of the flush hangs.
 
-    A flush has all written out when it comes, and once more when it begins to wait for
-    a tag: what was refused between the two would be waited for in vain else.
+    A flush writes out all data when it starts, and once more when it begins to wait for a tag.
+    Otherwise it would wait in vain for data that was refused in between.
     """
     with mapped(linear(origin)) as slow, mapped(
             with_bad_sectors(slow.path, BAD, LENGTH)) as below, vcache(
@@ -131,7 +131,7 @@ def test_what_is_refused_is_tried_at_most_twice_a_flush(origin: str, client: Cli
                 time.sleep(0.3)
             tried = errors()
         assert 3 <= tried <= 6
-        # The two that waited behind the first get a try of their own, together.
+        # The two flushes that waited behind the first get another try, together.
         assert stack.wait_until(lambda: len(answers) == 3, 10)
         assert answers == [errno.EIO] * 3
         assert errors() == tried + 1
@@ -139,14 +139,14 @@ def test_what_is_refused_is_tried_at_most_twice_a_flush(origin: str, client: Cli
 
 
 def test_error_nobody_waited_for_is_not_forgotten(failing: Origin) -> None:
-    """It came by age; the next flush still has to know."""
+    """The error occurred in a write-out by age; the next flush must report it."""
     with vcache(failing.below.path, age_ms=100) as device, Disk(device.path) as disk:
         failing.fail_range()
         disk.write(BAD, pattern(1, 8))
         time.sleep(0.5)
         fails(disk.flush)
         failing.repair()
-        # Repaired, it is written by age as well.
+        # After the repair, it is written by age as well.
         assert stack.wait_until(lambda: read(failing.path, BAD, 8) == pattern(1, 8), 5)
         disk.flush()
 
@@ -183,7 +183,7 @@ def test_fua_write_fails_at_once(failing: Origin) -> None:
         fails(lambda: disk.write(BAD, pattern(1, 8), fua=True))
         disk.write(BAD + 16, pattern(2, 8))
         fails(disk.flush)
-        # Over data that was refused: one more try, then the error.
+        # A write over refused data: one more try, then the error.
         fails(lambda: disk.write(BAD + 16, pattern(3, 8), fua=True))
         failing.repair()
         disk.write(BAD + 16, pattern(4, 8), fua=True)
@@ -225,7 +225,7 @@ def test_one_tag_fails_the_other_does_not(failing: Origin, client: Client,
 
 
 def test_one_bad_sector_fails_no_other_writes(failing: Origin) -> None:
-    """The buffer is full again and again, and room does come back."""
+    """The buffer is full repeatedly, and space becomes free again."""
     with (stack.buffer_mb(1), vcache(failing.below.path) as device, Disk(device.path) as disk):
         failing.fail_range(BAD, 8)
         disk.write(BAD, pattern(1, 8))
@@ -242,7 +242,7 @@ def test_one_bad_sector_fails_no_other_writes(failing: Origin) -> None:
 
 
 def test_full_buffer_on_a_dead_origin(failing: Origin) -> None:
-    """Writes get the error, they do not wait for ever; what was accepted is kept."""
+    """Writes get the error and do not wait forever; accepted data is kept."""
     accepted: dict[int, int] = {}
     with stack.buffer_mb(1), vcache(failing.below.path) as device, Disk(device.path) as disk:
         failing.fail_writes()
@@ -310,7 +310,7 @@ def test_remove_with_dirty_data(origin: str, kmsg: KernelLog) -> None:
 
 
 def test_origin_that_fails_now_and_then(failing: Origin) -> None:
-    """Writers and flushers while the origin comes and goes; nothing accepted is lost."""
+    """Writers and flushers while the origin fails intermittently; no accepted data is lost."""
     stop = threading.Event()
     expected = [bytearray(64 * SECTOR) for _ in range(4)]
     problems: list[str] = []
@@ -326,7 +326,7 @@ def test_origin_that_fails_now_and_then(failing: Origin) -> None:
                 data = pattern(number * 100000 + turn, length)
                 disk.write(base + start, data)
                 expected[number][start * SECTOR:(start + length) * SECTOR] = data
-                with contextlib.suppress(OSError):  # of the flush, or of reads below it
+                with contextlib.suppress(OSError):  # from the flush, or from reads below it
                     if rng.random() < 0.3:
                         disk.flush()
                         if read(failing.path, base, 64) != expected[number]:

@@ -38,7 +38,7 @@ def check_filesystem(kind: str, path: str) -> None:
         run("xfs_repair", "-n", path)
 
 
-#: The journal's own commits flush everything, so they come when the test says so.
+#: The journal's own commits flush everything, so the test triggers them.
 LATE_COMMIT = {"ext4": "commit=3600", "xfs": "noatime"}
 
 
@@ -54,7 +54,7 @@ def mounted(device: Mapped, kind: str, options: str = "defaults") -> Iterator[Pa
 
 
 def fiemap(path: Path) -> list[Extent]:
-    """Return the extents of a file that are written, in sectors."""
+    """Return the written extents of a file, in sectors."""
     fd = os.open(path, os.O_RDONLY)
     try:
         head = struct.pack("=QQIIII", 0, 2**64 - 1, 1, 0, 256, 0)
@@ -73,7 +73,7 @@ def fiemap(path: Path) -> list[Extent]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scope", ["volume 7", "filesystem"])
 def test_files_survive(kind: str, scope: str) -> None:
-    """Written by name and by fio, over reloads and trims; the origin has it all in the end."""
+    """Written by name and by fio, over reloads and trims; the origin has all data at the end."""
     with null_blk(400, discard=True) as disk, mapped(linear(disk)) as below:
         with vcache(below.path, scope, age_ms=300) as device:
             make_filesystem(kind, device.path)
@@ -100,7 +100,7 @@ def test_files_survive(kind: str, scope: str) -> None:
 @pytest.mark.smp
 @pytest.mark.parametrize("kind", KINDS)
 def test_images_of_two_vms(kind: str, client: Client, cgroup: Callable[[str], Cgroup]) -> None:
-    """Overwrites in place are the VM's own; its fdatasync leaves its neighbour alone."""
+    """Overwrites in place belong to the VM; its fdatasync does not affect its neighbour."""
     groups = {1: cgroup("one"), 2: cgroup("two")}
     with null_blk(400, discard=True) as origin, vcache(origin, "filesystem") as device:
         make_filesystem(kind, device.path)
@@ -119,20 +119,20 @@ def test_images_of_two_vms(kind: str, client: Client, cgroup: Callable[[str], Cg
                 groups[2].run(lambda: two.write(200, pattern(20, 32)))
                 dirty = [client.tag(device.number, tag).dirty_bytes for tag in (1, 2)]
                 assert dirty == [64 * SECTOR, 32 * SECTOR]
-                # The first takes the new time of the file with it; the second is data only.
+                # The first also writes the new timestamp of the file, the second only data.
                 groups[1].run(one.flush)
                 groups[1].run(lambda: one.write(100, pattern(11, 64)))
                 groups[2].run(lambda: two.write(200, pattern(21, 32)))
                 groups[1].run(one.flush)
                 assert client.tag(device.number, 1).dirty_bytes == 0
                 assert client.tag(device.number, 2).dirty_bytes == 32 * SECTOR
-                # By AIO, a kernel worker flushes: all of it.
+                # With AIO, a kernel worker flushes: the flush covers everything.
                 groups[1].run(one.aio_flush)
                 assert client.tag(device.number, 2).dirty_bytes == 0
                 assert one.read(100, 64) == pattern(11, 64)
                 assert two.read(200, 32) == pattern(21, 32)
             images[2].unlink()
-            run("sync")  # ext4 trims what a committed transaction has freed
+            run("sync")  # ext4 trims the blocks freed by a committed transaction
             run("fstrim", str(folder))
             assert client.tag(device.number, 2).extents_sectors == 0
         check_filesystem(kind, device.path)

@@ -27,7 +27,7 @@ def test_flush_makes_buffered_data_durable(origin: str) -> None:
         assert read(origin, 8, 8) == pattern(1, 8)
         assert read(origin, 101, 3) == pattern(2, 3)
         assert read(origin, 1000, 500) == pattern(3, 500)
-        # Sectors of the same page that nobody wrote stay as they were.
+        # Unwritten sectors of the same page do not change.
         assert read(origin, 96, 5) == bytes(5 * SECTOR)
 
 
@@ -48,7 +48,7 @@ def test_flushes_send_fua_and_no_flush(origin: str) -> None:
 
 
 def test_origin_is_flushed_once_when_taken_over(origin: str) -> None:
-    """What was in its volatile cache before would be reached by no flush of ours."""
+    """None of our flushes would cover the earlier contents of its volatile cache."""
     with log_writes(origin) as log:
         log.mark("begin")
         with vcache(log.path) as device:
@@ -62,8 +62,8 @@ def test_origin_is_flushed_once_when_taken_over(origin: str) -> None:
 def test_fua_write_is_durable_and_flushes_nothing_else(origin: str, client: Client) -> None:
     with vcache(origin) as device, Disk(device.path) as disk:
         disk.write(0, pattern(1, 8))
-        # O_DSYNC on a block device adds a flush of its own; a request of one
-        # sector that the block layer marks FUA is what a filesystem sends.
+        # O_DSYNC on a block device adds its own flush. File systems send requests of one sector
+        # that the block layer marks FUA, like this.
         before = client.tag(device.number, 7).stats
         disk.write(64, pattern(2, 3), fua=True)
         after = client.tag(device.number, 7).stats
@@ -73,7 +73,7 @@ def test_fua_write_is_durable_and_flushes_nothing_else(origin: str, client: Clie
 
 
 def test_fua_write_over_buffered_data_wins(origin: str) -> None:
-    """It waits for the older data of its pages, which would undo it."""
+    """It waits for older data of its pages, which would overwrite it."""
     with vcache(origin) as device, Disk(device.path) as disk:
         for turn in range(20):
             disk.write(0, pattern(turn, 16))
@@ -87,7 +87,7 @@ def test_fua_write_over_buffered_data_wins(origin: str) -> None:
 
 
 def test_fua_write_is_not_starved(origin: str) -> None:
-    """Somebody rewrites another sector of the page all the time."""
+    """Another process rewrites another sector of the page all the time."""
     stop = threading.Event()
 
     def hammer(path: str) -> None:
@@ -119,7 +119,7 @@ def test_fua_write_is_not_starved(origin: str) -> None:
 
 def test_write_larger_than_the_share_goes_past_the_buffer(origin: str, client: Client) -> None:
     with stack.buffer_mb(1), vcache(origin, "filesystem") as device, Disk(device.path) as disk:
-        # Three tags share 1 MiB: no write above 341 KiB fits.
+        # Three tags share 1 MiB: a write of more than 341 KiB does not fit.
         client.tag_set(device.number, 1)
         client.tag_set(device.number, 2)
         limit = client.tag(device.number, 0).limit_bytes
@@ -158,7 +158,7 @@ def test_data_is_written_out_by_age(origin: str, age_ms: int) -> None:
 
 
 def test_write_through_origin(client: Client) -> None:
-    """Without a volatile cache a write-out is durable as it is."""
+    """Without a volatile cache, a completed write-out is durable."""
     with null_blk(cache=False) as origin, vcache(origin) as device, Disk(device.path) as disk:
         assert device.status()[2] == "write-through"
         disk.write(0, pattern(1, 64))
@@ -172,7 +172,7 @@ def test_write_through_origin(client: Client) -> None:
 
 
 def test_degraded_origin_is_flushed(origin: str, client: Client) -> None:
-    """With a volatile cache and no FUA each flush ends with one FLUSH."""
+    """With a volatile cache and no FUA, each flush ends with one FLUSH."""
     with loop_device(origin) as below, vcache(below) as device, Disk(device.path) as disk:
         assert device.status()[2] == "degraded"
         flushes = _flushes(below)
@@ -181,7 +181,7 @@ def test_degraded_origin_is_flushed(origin: str, client: Client) -> None:
         assert read(below, 0, 64) == pattern(1, 64)
         assert client.tag(device.number, 7).stats.device_flushes == 1
         assert _flushes(below) == flushes + 1
-        # Also when nothing is dirty: write-outs of age have no FUA.
+        # Also without dirty data: write-outs by age have no FUA.
         disk.flush()
         assert client.tag(device.number, 7).stats.device_flushes == 2
         disk.write(100, pattern(2, 8), fua=True)
@@ -207,7 +207,7 @@ def test_origin_counts_no_flush(origin: str) -> None:
 
 
 def test_isolation_follows_sysfs(origin: str, client: Client) -> None:
-    """An administrator may tell the kernel that a cache is not volatile."""
+    """An administrator can tell the kernel that a cache is not volatile."""
     with mapped(stack.linear(origin)) as below, vcache(below.path) as device:
         assert device.status()[2] == "fua"
         _write_cache(below).write_text("write through")
@@ -230,7 +230,7 @@ def test_flushes_are_counted_with_their_latency(client: Client) -> None:
         assert stats.flushes == 12
         assert len(stats.flush_hist) == HISTOGRAM_BUCKETS
         assert sum(stats.flush_hist) == 12
-        # Five took at least the origin's 20 ms, the bucket of 2^24 ns up.
+        # Five took at least the origin's 20 ms: the bucket of 2^24 ns or higher.
         first = 4 * (24 - 1)
         assert sum(stats.flush_hist[first:]) >= 5
         assert stats.flush_ns >= 5 * 20_000_000
@@ -238,7 +238,7 @@ def test_flushes_are_counted_with_their_latency(client: Client) -> None:
 
 
 def test_a_flush_waits_for_what_was_written_before_it_only() -> None:
-    """A writer that goes on does not keep a flush of the same tag for ever."""
+    """A continuous writer does not delay a flush of the same tag forever."""
     stop = threading.Event()
 
     def writer(path: str) -> None:
@@ -288,7 +288,7 @@ def test_many_flushes_at_once(origin: str) -> None:
 
 
 def test_page_cache_writes_become_durable(origin: str) -> None:
-    """Without O_DIRECT the kernel's own writeback is the submitter."""
+    """Without O_DIRECT, the kernel's own writeback submits the writes."""
     with vcache(origin) as device:
         fd = os.open(device.path, os.O_RDWR)
         try:

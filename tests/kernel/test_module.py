@@ -15,7 +15,7 @@ from tests.kernel.stack import Mapped, mapped, null_blk, vcache, vcache_table
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import ModuleNotLoaded
 
-#: null_blk is no type of disk that LVM knows; there is no udev in the box.
+#: LVM does not know null_blk as a type of disk; there is no udev in the box.
 LVM_CONFIG = ('devices { types=["nullb",16] use_devicesfile=0 scan_lvs=0 } '
               "activation { udev_sync=0 udev_rules=0 monitoring=0 } "
               "global { event_activation=0 use_lvmpolld=0 }")
@@ -57,7 +57,7 @@ def volume() -> Iterator[Mapped]:
 
 
 def test_logical_volume_in_use(volume: Mapped, client: Client) -> None:
-    """It gets under the target and out again, without a new path, under I/O."""
+    """It is moved under the target and back without a new path, under I/O."""
     own_table = volume.table()
     stop = threading.Event()
     problems: list[str] = []

@@ -39,7 +39,7 @@ def filesystem(origin: str) -> Iterator[Mapped]:
 
 
 def send(client: Client, command: Command, *attributes: tuple[str, Any]) -> None:
-    """Send a request as it is given, whether it makes sense or not."""
+    """Send a request as given, valid or not."""
     client._socket.request(command, [(PREFIX + name, value) for name, value in attributes])
 
 
@@ -89,7 +89,7 @@ def test_tag_is_made_changed_and_removed(filesystem: Mapped, client: Client) -> 
     assert (tag.extents_count, tag.dirty_bytes, tag.inflight_bytes) == (0, 0, 0)
     assert tag.device == filesystem.number
     assert not tag.broken
-    # What is not given stays.
+    # Attributes that are not given do not change.
     client.tag_set(filesystem.number, 5, weight=1)
     tag = client.tag(filesystem.number, 5)
     assert (tag.name, tag.weight, tag.cgroups) == ("disk-5 ü", 1, {12, 34})
@@ -99,7 +99,7 @@ def test_tag_is_made_changed_and_removed(filesystem: Mapped, client: Client) -> 
     assert client.tag(filesystem.number, 5).cgroups == set()
     client.tag_del(filesystem.number, 5)
     assert [tag.id for tag in client.tags(filesystem.number)] == [0]
-    # The number can be used again, and nothing of the old tag is left.
+    # The number can be reused, and nothing of the old tag remains.
     client.tag_set(filesystem.number, 5)
     tag = client.tag(filesystem.number, 5)
     assert (tag.name, tag.weight, tag.stats.writes) == ("", 100, 0)
@@ -112,7 +112,7 @@ def test_limits_of_values(filesystem: Mapped, client: Client) -> None:
     assert (len(tag.name), tag.weight, len(tag.cgroups)) == (NAME_MAX, 1000, CGROUPS_MAX)
 
 
-#: Attributes beside the device's, the error and its text.
+#: Attributes in addition to the device's, the error and its text.
 REFUSED: list[tuple[Command, list[tuple[str, Any]], int, str]] = [
     (Command.TAG_GET, [], errno.EINVAL, "id of the tag is required"),
     (Command.TAG_GET, [("ID", 9)], errno.ENOENT, "the device has no tag of this id"),
@@ -182,7 +182,7 @@ def test_volume_has_its_own_tag_only(origin: str, client: Client) -> None:
 
 
 def test_requests_need_the_capability(filesystem: Mapped) -> None:
-    """Everybody may look; only CAP_NET_ADMIN may change."""
+    """Reading needs no capability; changes need CAP_NET_ADMIN."""
     child = os.fork()
     if not child:
         status = 1
@@ -223,7 +223,7 @@ def test_extents_are_replaced(filesystem: Mapped, client: Client) -> None:
     client.set_extents(number, 1, [])
     client.set_extents(number, 2, [Extent(99, 2)])
     assert (shown(1), shown(2)) == ((0, 0), (1, 2))
-    # A tag that goes leaves its sectors to others.
+    # After the removal of a tag, its sectors are available to others.
     client.tag_del(number, 2)
     client.set_extents(number, 1, [Extent(0, stack.sectors(filesystem.path))])
     assert shown(1) == (1, stack.sectors(filesystem.path))
@@ -261,7 +261,7 @@ def test_long_extent_lists_take_several_messages(filesystem: Mapped, client: Cli
     many = [Extent(16 * n, 8) for n in range(8000)]
     client.set_extents(number, 1, many)
     assert client.tag(number, 1).extents_count == 8000
-    # The old list is in force until the commit; a part out of order is refused.
+    # The old list is active until the commit; a part out of order is refused.
     send(client, Command.TAG_EXTENTS, *device, ("ID", 1), ("EXTENTS_BEGIN", None),
          ("EXTENTS", EXTENT_LAYOUT.pack(100, 8)))
     assert client.tag(number, 1).extents_count == 8000
@@ -269,7 +269,7 @@ def test_long_extent_lists_take_several_messages(filesystem: Mapped, client: Cli
         send(client, Command.TAG_EXTENTS, *device, ("ID", 1), ("EXTENTS_COMMIT", None),
              ("EXTENTS", EXTENT_LAYOUT.pack(99, 1)))
     assert client.tag(number, 1).extents_count == 8000
-    # A new beginning forgets what was sent before it.
+    # A new beginning drops earlier parts.
     send(client, Command.TAG_EXTENTS, *device, ("ID", 1), ("EXTENTS_BEGIN", None),
          ("EXTENTS", EXTENT_LAYOUT.pack(100, 8)))
     send(client, Command.TAG_EXTENTS, *device, ("ID", 1), ("EXTENTS_BEGIN", None),
@@ -288,7 +288,7 @@ def test_weights_share_the_buffer(client: Client) -> None:
             return [client.tag(device.number, tag).limit_bytes >> 20
                     for device, tag in ((a, 0), (a, 1), (b, 3))]
 
-        # hTag of a volume has nothing to buffer and takes no share.
+        # The host tag of a volume has no data and gets no share.
         assert limits() == [8, 16, 72]
         client.tag_set(a.number, 0, weight=300)
         client.tag_set(b.number, 3, weight=100)
@@ -297,7 +297,7 @@ def test_weights_share_the_buffer(client: Client) -> None:
         assert stack.wait_until(lambda: client.tag(a.number, 0).limit_bytes >> 20 == 72)
         with stack.buffer_mb(48):
             assert client.tag(a.number, 0).limit_bytes >> 20 == 36
-        # However small the share, 64 pages are everybody's.
+        # However small the share, every tag has 64 pages.
         client.tag_set(a.number, 2, weight=1)
         with stack.buffer_mb(1):
             assert client.tag(a.number, 2).limit_bytes == 64 * 4096
@@ -310,7 +310,7 @@ def test_bad_buffer_sizes_are_refused() -> None:
 
 
 def test_many_tags(filesystem: Mapped, client: Client) -> None:
-    """More than one message, one status page or one lane of anything holds."""
+    """More than fit into one message or one status page."""
     number = filesystem.number
     with Disk(filesystem.path) as disk:
         for tag in range(1, 201):
@@ -324,7 +324,7 @@ def test_many_tags(filesystem: Mapped, client: Client) -> None:
         assert len(words) == 5 + 201 * 6
         disk.write(0, pattern(1, 8))
         disk.flush()
-        # Each removal waits for what is under way; the others go with the device.
+        # Each removal waits for requests in flight; the remaining tags go with the device.
         for tag in range(1, 201, 5):
             client.tag_del(number, tag)
         assert stack.wait_until(lambda: filesystem.status()[4] == "161")
@@ -333,7 +333,7 @@ def test_many_tags(filesystem: Mapped, client: Client) -> None:
 def test_removed_tag_leaves_its_data_to_every_flush(
         origin: str, client: Client, cgroup: Callable[[str], Cgroup]) -> None:
     one, two = cgroup("one"), cgroup("two")
-    # Removed tags are collected with the age tick.
+    # Removed tags are freed at the age tick.
     with vcache(origin, "filesystem", age_ms=20000) as device, Disk(device.path) as disk:
         client.tag_set(device.number, 1, cgroups=[one.id])
         client.tag_set(device.number, 2, cgroups=[two.id])
@@ -345,6 +345,6 @@ def test_removed_tag_leaves_its_data_to_every_flush(
         two.run(disk.flush)
         assert read(origin, 0, 512) == pattern(1, 512)
         assert stack.wait_until(lambda: device.status()[4] == "2"), "the tag does not go"
-        # As nobody's sectors they are hTag's now.
+        # As untagged sectors, they now belong to the host tag.
         one.run(lambda: disk.write(0, pattern(2, 8)))
         assert client.tag(device.number, 0).dirty_bytes == 8 * SECTOR

@@ -15,7 +15,7 @@ from tests.kernel.stack import Mapped, mapped
 
 BLOCK = 8  # sectors
 
-# What follows "<start> <length> vcache-pool ", and what the kernel's log says.
+# The arguments after "<start> <length> vcache-pool ", and the message in the kernel's log.
 BAD_LINES = [
     ("", "no cache device given"),
     ("/dev/no-such-device", "cannot open the cache device"),
@@ -54,7 +54,7 @@ BAD_MESSAGES = [
     ("hot_percent -1", "hot_percent must be in 0..100"),
 ]
 
-#: Options as given, and as they are shown.
+#: Options as given, and as shown.
 GOOD_LINES = [
     ("", ""),
     (" 0", ""),
@@ -120,7 +120,7 @@ def test_a_message_lasts_over_a_suspend(cache: str, kmsg: KernelLog) -> None:
 
 
 def write_clean(device: Mapped, disk: Disk, blocks: list[int]) -> None:
-    """Write what is on the origin then, too."""
+    """Write data that is then on the origin too."""
     for block in blocks:
         disk.write(block * BLOCK, pattern(block, BLOCK))
     disk.flush()
@@ -136,13 +136,13 @@ def read_twice(disk: Disk, blocks: list[int]) -> None:
 
 
 def share_of_reads(pool: Mapped) -> float:
-    """Return how much of what is used is of reads, in percent."""
+    """Return the percentage of read chunks among the used ones."""
     status = stack.pool_status(pool)
     return 100 * status.reads / status.used
 
 
 def test_reads_percent_is_what_reads_get(cache: str, origin: str) -> None:
-    """Whatever is asked for more: more is read, or more is written, than fits."""
+    """Whether more is read or more is written than fits."""
     new = list(range(8 * 256, 30 * 256))
     random.Random(10).shuffle(new)  # noqa: S311 - test data
     written = list(range(8 * 256))
@@ -155,7 +155,7 @@ def test_reads_percent_is_what_reads_get(cache: str, origin: str) -> None:
         pool.message("reads_percent 75")
         read_twice(disk, new[1500:4500])
         assert 60 < share_of_reads(pool) < 85, stack.pool_status(pool)
-        # What is written takes the room of what was read, down to a fifth.
+        # Written data displaces read data, down to a fifth.
         pool.message("reads_percent 20")
         write_clean(device, disk, written)
         assert share_of_reads(pool) < 30, stack.pool_status(pool)

@@ -36,25 +36,25 @@ def tag(client: Client, device: Mapped) -> Tag:
 
 
 def hits(client: Client, device: Mapped) -> int:
-    """Return the sectors that were read from the cache device so far."""
+    """Return the number of sectors read from the cache device so far."""
     return tag(client, device).stats.cache_hit_bytes // SECTOR
 
 
 def prefetch(client: Client, device: Mapped, runs: Sequence[tuple[int, ...]]) -> None:
-    """Have runs prefetched; of (start, len) or (start, len, heat)."""
+    """Prefetch runs of (start, len) or (start, len, heat)."""
     client.prefetch(device.number, TAG, [CachedRun(run[0], run[1], run[2] if run[2:] else 0)
                                          for run in runs])
 
 
 def wait(client: Client, device: Mapped) -> int:
-    """Wait until nothing waits any more; return the sectors that were prefetched so far."""
+    """Wait until no prefetch is waiting; return the number of sectors prefetched so far."""
     assert stack.wait_until(lambda: not tag(client, device).prefetch_waiting_bytes), (
         tag(client, device))
     return tag(client, device).prefetched_bytes // SECTOR
 
 
 def blocks(client: Client, device: Mapped, number: int = TAG) -> dict[int, int]:
-    """Return the blocks that a tag has in the cache, and how hot they are."""
+    """Return the cached blocks of a tag, and their heat."""
     return {sector // BLOCK: run.heat for run in client.cached(device.number, number)
             for sector in range(run.start, run.start + run.len, BLOCK)}
 
@@ -64,7 +64,7 @@ def clean(device: Mapped) -> bool:
 
 
 def drop(client: Client, device: Mapped) -> None:
-    """Have a tag give up all it has."""
+    """Drop all cached data of a tag."""
     assert stack.wait_until(lambda: client.cache_drop(device.number, TAG) == (0, 0))
 
 
@@ -115,7 +115,7 @@ def test_what_is_prefetched_is_read_from_the_cache(
         assert stack.cache_status(device).promoted == 254
         assert stack.pool_status(pool).dirty == 0
         assert len(blocks(client, device)) == 254
-        # Only the cache can know it now.
+        # Now only the cache has the data.
         fill(origin, 2, 4096)
         assert disk.read(0, 8) == data[:8 * SECTOR]
         assert disk.read(80, 1024) == data[80 * SECTOR:1104 * SECTOR]
@@ -126,7 +126,7 @@ def test_what_is_prefetched_is_read_from_the_cache(
 
 def test_what_was_given_up_comes_back_from_its_list(
         cache: str, origin: str, client: Client) -> None:
-    """As when an instance is stopped, and started: nothing is read from the origin then."""
+    """As when an instance is stopped and started: the origin is not read."""
     with (stack.pool(cache) as pool, stack.cached(origin, pool) as device,
           Disk(device.path) as disk):
         free = stack.pool_status(pool).free
@@ -134,7 +134,7 @@ def test_what_was_given_up_comes_back_from_its_list(
         disk.flush()
 
         def read_four_times() -> bool:
-            # What has just left the buffer may still be found there.
+            # Data that has just left the buffer may still be found there.
             disk.read(4096, 64)
             return hits(client, device) >= 4 * 64
 
@@ -148,7 +148,7 @@ def test_what_was_given_up_comes_back_from_its_list(
         prefetch(client, device, sorted(runs))
         assert wait(client, device) == 8192
         found = blocks(client, device)
-        # Half as hot, as what is kept when its chunk goes.
+        # Half the heat, as for blocks kept from a reclaimed chunk.
         assert found[4096 // BLOCK] == 2
         assert found[0] == 0
         before = hits(client, device)
@@ -158,7 +158,7 @@ def test_what_was_given_up_comes_back_from_its_list(
 
 def test_a_tag_that_was_removed_is_listed_and_gives_up_what_it_had(
         cache: str, origin: str, client: Client, cgroup: Callable[[str], Cgroup]) -> None:
-    """As that of an instance whose image is a file; nobody asks for a drain, it is idle."""
+    """Like the tag of an instance with an image file: idle, and without a drain."""
     with (stack.pool(cache) as pool,
           stack.cached(origin, pool, scope="filesystem") as device):
         group = cgroup("one")
@@ -201,7 +201,7 @@ def test_what_is_dirty_is_never_given_up(cache: str, client: Client) -> None:
 
 
 def test_what_others_have_is_left_out(cache: str, origin: str, client: Client) -> None:
-    """In the buffer, dirty in the cache, clean there, and a part of a block."""
+    """In the buffer, dirty in the cache, clean in the cache, and a part of a block."""
     fill(origin, 5, 512)
     with (stack.pool(cache) as pool, stack.cached(origin, pool) as device,
           Disk(device.path) as disk):
@@ -223,14 +223,14 @@ def test_what_others_have_is_left_out(cache: str, origin: str, client: Client) -
 
 @pytest.fixture
 def slow() -> Iterator[str]:
-    """Give an origin that reads at once and answers a second later."""
+    """Provide an origin that reads at once and answers a second later."""
     with stack.null_blk(completion_us=1_000_000) as path:
         yield path
 
 
 @contextlib.contextmanager
 def prefetching(client: Client, device: Mapped, sectors: int) -> Iterator[None]:
-    """Have a range on its way from the origin."""
+    """Run the body while a range is being read from the origin."""
     prefetch(client, device, [(0, sectors)])
     time.sleep(0.3)
     assert tag(client, device).prefetch_waiting_bytes == sectors * SECTOR
@@ -256,7 +256,7 @@ def test_a_write_is_never_overwritten_by_what_was_before(
 
 def test_a_write_that_has_come_and_gone_ends_it(
         cache: str, slow: str, client: Client) -> None:
-    """It leaves nothing in buffer or index: its tag is not cached any more."""
+    """It is not in the buffer or the index: its tag is no longer cached."""
     with (stack.pool(cache) as pool, stack.cached(slow, pool) as device,
           Disk(device.path) as disk):
         with prefetching(client, device, 64):
@@ -268,9 +268,9 @@ def test_a_write_that_has_come_and_gone_ends_it(
 
 
 def test_it_goes_on_behind_a_suspend(cache: str, slow: str, client: Client) -> None:
-    """And a device that goes does not wait for it, nor is anything of it left."""
+    """The removal of a device does not wait for a prefetch, and nothing of it remains."""
     with (stack.pool(cache) as pool, stack.cached(slow, pool) as device):
-        # Two MiB are on their way in two turns.
+        # Two MiB are read in two rounds.
         with prefetching(client, device, 8192):
             device.suspend()
             there = tag(client, device).prefetched_bytes
@@ -287,10 +287,10 @@ def test_it_goes_on_behind_a_suspend(cache: str, slow: str, client: Client) -> N
 
 
 def test_what_comes_first_is_there_first(cache: str, client: Client) -> None:
-    """A list goes in its order, behind those before: who sends what is hot first, has it.
+    """Lists are processed in order, after earlier ones, so hot blocks can be sent first.
 
-    Some 2 MiB are two rounds; those of one round come in any order. The last of the first list
-    is in the second, since a chunk has not quite room for the whole list.
+    About 2 MiB are two rounds. Blocks of one round arrive in any order. The last block of the first
+    list is in the second round, since a chunk does not hold the whole list.
     """
     with (stack.null_blk(64, completion_us=200_000) as origin, stack.pool(cache) as pool,
           stack.cached(origin, pool) as device):
@@ -347,7 +347,7 @@ def test_too_much_at_a_time_is_refused(cache: str, slow: str, client: Client) ->
 
 
 def test_it_gives_up_where_chunks_stay_short(client: Client, origin: str) -> None:
-    """A tag has no more than its maximum, and the rest of the list is forgotten."""
+    """A tag stays within its maximum, and the rest of the list is dropped."""
     with (stack.null_blk(16, discard=True) as cache, stack.pool(cache, chunk_kib=64) as pool,
           stack.cached(origin, pool) as device):
         client.tag_set(device.number, TAG, cache_max=MIB)
@@ -359,7 +359,7 @@ def test_it_gives_up_where_chunks_stay_short(client: Client, origin: str) -> Non
 
 
 def test_nobody_loses_his_share_to_it(client: Client, origin: str) -> None:
-    """Nor is what was brought in pushed out by what comes behind it."""
+    """Nor do later prefetches displace earlier ones."""
     with (stack.null_blk(64) as other, stack.null_blk(16, discard=True) as cache,
           stack.pool(cache, chunk_kib=64) as pool,
           stack.cached(origin, pool) as device,
@@ -377,7 +377,7 @@ def test_nobody_loses_his_share_to_it(client: Client, origin: str) -> None:
         assert stack.wait_until(lambda: clean(neighbour))
         had = blocks(client, neighbour, 8).keys()
         assert len(had) * 4096 == 9 * MIB
-        # More than all that is free.
+        # More than all free chunks.
         prefetch(client, device, [(0, 16 * MIB // SECTOR)])
         there = wait(client, device)
         assert 0 < there < 4 * MIB // SECTOR
@@ -391,7 +391,7 @@ def test_nobody_loses_his_share_to_it(client: Client, origin: str) -> None:
 @pytest.mark.smp
 @pytest.mark.parametrize("mode", ["writeback", "writethrough"])
 def test_reads_are_never_old_while_lists_come_and_go(cache: str, mode: str) -> None:
-    """Prefetching and giving up, under writes, destage and other reads."""
+    """Prefetch and drop, with writes, destage and other reads."""
     stop = threading.Event()
     size = 4096
 

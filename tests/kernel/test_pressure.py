@@ -20,7 +20,7 @@ PAGE = 4096
 
 
 def timed(work: Callable[[], None]) -> float:
-    """Return the seconds that `work` takes."""
+    """Return the duration of `work` in seconds."""
     start = time.monotonic()
     work()
     return time.monotonic() - start
@@ -45,7 +45,7 @@ def test_a_full_buffer_makes_only_its_owner_wait(
             most = max(most, client.tag(device.number, 1).dirty_bytes)
             slowest = max(slowest, timed(
                 lambda: two.run(lambda: disk.write(65536, pattern(2, 8)))))
-        # Nor does a flush wait for the other's data, which takes many seconds.
+        # A flush does not wait for the other's data either, which takes many seconds.
         flush = timed(lambda: two.run(disk.flush))
         writer.join()
         first, second = client.tag(device.number, 1), client.tag(device.number, 2)
@@ -61,7 +61,7 @@ def test_a_full_buffer_makes_only_its_owner_wait(
 
 
 def _flood_for(disk: Disk, seconds: float) -> None:
-    # With gaps, so that no two go out as one request.
+    # With gaps, so that no two are written out in one request.
     data, at, limit = pattern(1, 64), 0, time.monotonic() + seconds
     while time.monotonic() < limit:
         disk.write(at, data)
@@ -76,7 +76,7 @@ def _drain(events: EventListener) -> list[tuple[EventKind, object, int]]:
 
 
 def test_a_large_write_gets_its_room_at_once(origin: str, client: Client) -> None:
-    """It needs more room than half of what is dirty, and nothing ages."""
+    """It needs more space than half of the dirty data has, and no data is written by age."""
     with stack.buffer_mb(1), vcache(origin, "filesystem") as device, Disk(device.path) as disk:
         for tag in range(1, 4):
             client.tag_set(device.number, tag)
@@ -94,7 +94,7 @@ def test_a_large_write_gets_its_room_at_once(origin: str, client: Client) -> Non
 
 @pytest.mark.smp
 def test_writers_go_on_when_the_share_changes(origin: str, client: Client) -> None:
-    """Shrunk and grown under load, down to nothing but the least."""
+    """Shrunk and grown under load, down to the minimum."""
     stop = threading.Event()
     problems: list[str] = []
 
@@ -128,12 +128,12 @@ def test_writers_go_on_when_the_share_changes(origin: str, client: Client) -> No
 
 @pytest.mark.smp
 def test_memory_runs_out(client: Client) -> None:
-    """Page cache of the device fills the memory; nothing locks up, nothing is lost."""
+    """The page cache of the device fills the memory; nothing hangs, no data is lost."""
     available = _meminfo("MemAvailable")
     size_mb = 96
     with null_blk(size_mb, cache=True) as origin, stack.buffer_mb(1024):
         with vcache(origin, age_ms=5000) as device:
-            # Leaves less than the data needs twice, in the RAM disk and in the buffer.
+            # This leaves less memory than the data needs twice, in the RAM disk and in the buffer.
             hog = _Hog(max(0, available - (size_mb + 160)))
             try:
                 with open(device.path, "r+b", buffering=0) as file:
@@ -158,9 +158,9 @@ def _meminfo(name: str) -> int:
 
 
 class _Hog:
-    """Takes memory that cannot be reclaimed.
+    """Allocates memory that cannot be reclaimed.
 
-    :param megabytes: how much
+    :param megabytes: amount
     """
 
     def __init__(self, megabytes: int) -> None:
@@ -171,10 +171,10 @@ class _Hog:
                 try:
                     file.write(block)
                 except OSError:
-                    break  # tmpfs has a limit of its own, half of the memory
+                    break  # tmpfs has its own limit, half of the memory
 
     def release(self) -> None:
-        """Give it back."""
+        """Free it."""
         self._path.unlink()
 
 
@@ -183,7 +183,7 @@ def test_readers_never_go_back(origin: str) -> None:
     """Reads while their blocks are written out and leave the buffer."""
     stop = threading.Event()
     problems: list[str] = []
-    complete = [0] * 8  # of each part the last write that has completed
+    complete = [0] * 8  # for each part, the last completed write
 
     def reader(path: str) -> None:
         with Disk(path) as disk:

@@ -27,16 +27,16 @@ def ssd() -> Iterator[str]:
 
 @contextlib.contextmanager
 def volume_of(ssd: str, megabytes: int) -> Iterator[Mapped]:
-    """Give a part of it, as LVM does."""
+    """Provide a part of it, like LVM."""
     with stack.mapped(stack.linear(ssd, megabytes * MIB)) as lv:
         yield lv
 
 
 class Churn(threading.Thread):
-    """Writes, flushes and reads blocks in random order, and knows what each has to be.
+    """Writes, flushes and reads blocks in random order, and checks each.
 
-    :param device: where; all of it
-    :param seed: of the order, and of the data
+    :param device: the device, all of it
+    :param seed: seed of the order and of the data
     """
 
     def __init__(self, device: Mapped, seed: int) -> None:
@@ -52,7 +52,7 @@ class Churn(threading.Thread):
                 self.step(disk)
 
     def step(self, disk: Disk) -> None:
-        """Write some, make them durable now and then, and look at some of the others."""
+        """Write some blocks, flush sometimes, and check some others."""
         start = self.random.randrange(self.blocks - 64)
         blocks = range(start, start + self.random.randrange(1, 64))
         seeds = range(self.seed, self.seed + len(blocks))
@@ -70,7 +70,7 @@ class Churn(threading.Thread):
             self.error = f"block {block} is not what was written to it"
 
     def check(self, path: str) -> None:
-        """Look at everything."""
+        """Check all blocks."""
         with Disk(path) as disk:
             for block in self.written:
                 self.look(disk, block)
@@ -80,7 +80,7 @@ class Churn(threading.Thread):
 
 @contextlib.contextmanager
 def churning(*devices: Mapped) -> Iterator[list[Churn]]:
-    """Have I/O on devices for a while; then all that was written has to be there."""
+    """Run I/O on devices for a while; then check all written data."""
     threads = [Churn(device, number) for number, device in enumerate(devices, 1)]
     for thread in threads:
         thread.start()
@@ -97,7 +97,7 @@ def churning(*devices: Mapped) -> Iterator[list[Churn]]:
 
 
 def size(pool: Mapped) -> tuple[int, int]:
-    """Return the chunks of a pool, and how many have to leave."""
+    """Return the chunks of a pool, and the number still to be reclaimed."""
     status = stack.pool_status(pool)
     return status.chunks, status.leaving
 
@@ -108,7 +108,7 @@ def settled(pool: Mapped, chunks: int) -> bool:
 
 
 def test_a_pool_grows_and_shrinks_under_io(ssd: str, origin: str, kmsg: KernelLog) -> None:
-    """And its device with it; what it has is still there when it is found again."""
+    """Together with its device; its data is still available after it is loaded again."""
     with stack.null_blk() as second, volume_of(ssd, 32) as lv:
         with (stack.pool(lv.path) as pool, stack.cached(origin, pool) as device,
               stack.cached(second, pool, 2, "volume 8") as other):
@@ -135,9 +135,9 @@ def test_a_pool_grows_and_shrinks_under_io(ssd: str, origin: str, kmsg: KernelLo
 
 @contextlib.contextmanager
 def shrinking_while_dirty(ssd: str, origin: str) -> Iterator[tuple[Mapped, Mapped, Disk]]:
-    """Give a pool of 62 chunks that is to have 30 and cannot: its origin refuses what is dirty.
+    """Provide a pool of 62 chunks that cannot shrink to 30: its origin refuses dirty data.
 
-    Beside it the origin, to be mended by another table, and the disk; 40 MiB are written.
+    Also provide the origin, which another table repairs, and the disk; 40 MiB are written.
     """
     length = stack.sectors(origin)
     with (volume_of(ssd, 64) as lv, stack.mapped(stack.linear(origin)) as below,
@@ -153,7 +153,7 @@ def shrinking_while_dirty(ssd: str, origin: str) -> Iterator[tuple[Mapped, Mappe
 
 
 def test_what_is_only_in_the_cache_stays_until_it_is_on_the_origin(ssd: str, origin: str) -> None:
-    """A pool does not get smaller while the origin refuses; it takes no new data there."""
+    """A pool does not shrink while the origin refuses; it stores no new data behind the new end."""
     with shrinking_while_dirty(ssd, origin) as (pool, below, disk):
         assert not stack.wait_until(lambda: size(pool)[1] == 0, 2)
         below.swap(stack.linear(origin))
@@ -163,7 +163,7 @@ def test_what_is_only_in_the_cache_stays_until_it_is_on_the_origin(ssd: str, ori
 
 
 def test_a_shrink_is_taken_back(ssd: str, origin: str) -> None:
-    """Before it has come to its end: chunks that were to go are used again."""
+    """Before it has completed: chunks that were to be reclaimed are used again."""
     with shrinking_while_dirty(ssd, origin) as (pool, below, disk):
         pool.message("resize 0")
         assert size(pool) == (62, 0)
@@ -178,7 +178,7 @@ def test_a_shrink_is_taken_back(ssd: str, origin: str) -> None:
 
 
 def test_what_was_read_leaves(ssd: str, origin: str) -> None:
-    """At once, whatever its place; there is no more of it than fits then."""
+    """At once, wherever it is; then only as much remains as fits."""
     with Disk(origin) as disk:
         for mb in range(50):
             disk.write(mb * MIB, pattern(mb, MIB))
@@ -196,10 +196,10 @@ def test_what_was_read_leaves(ssd: str, origin: str) -> None:
 
 
 def test_nothing_comes_back_where_a_pool_was_as_large_before(ssd: str, origin: str) -> None:
-    """What is added again is dead, whatever its part of the chunk table said.
+    """Added chunks are dead, whatever their part of the chunk table contained.
 
-    In between the pool is made anew from its device, and the part of the device that it does
-    not use is put back to what it was.
+    In between, the pool is loaded again from its device, and the unused part of the device is
+    restored to its earlier contents.
     """
     with volume_of(ssd, 64) as lv:
         with (stack.pool(lv.path, chunk_kib=64) as pool, stack.cached(origin, pool) as device,
@@ -216,7 +216,7 @@ def test_nothing_comes_back_where_a_pool_was_as_large_before(ssd: str, origin: s
                 raw.write(mb * MIB, data)
         with (stack.pool(lv.path) as pool, stack.cached(origin, pool) as device,
               Disk(device.path) as disk):
-            # What was written last before is written first: the cache lets go of that soon.
+            # The data that was written last before is written first: the cache reclaims it soon.
             for mb in reversed(range(40)):
                 disk.write(mb * MIB, pattern(100 + mb, MIB))
                 disk.flush()

@@ -16,7 +16,7 @@ from tests.kernel.stack import Mapped, null_blk, vcache
 from vcache_agent.model import Extent
 from vcache_agent.netlink.client import Client
 
-# Sectors of tags 1 and 2; what lies behind is nobody's.
+# Sectors of tags 1 and 2; the sectors behind them are untagged.
 ONE, TWO, NOBODY = 0, 4096, 8192
 
 
@@ -32,12 +32,12 @@ class Host:
     two: Cgroup
 
     def dirty(self) -> list[int]:
-        """Return the dirty sectors of hTag and of tags 1 and 2."""
+        """Return the dirty sectors of the host tag and of tags 1 and 2."""
         return [self.client.tag(self.device.number, tag).dirty_bytes // SECTOR
                 for tag in (0, 1, 2)]
 
     def written(self, sector: int, seed: int) -> bool:
-        """Tell whether write() with these arguments has reached the origin."""
+        """Return whether write() with these arguments has reached the origin."""
         return read(self.origin, sector, 8) == pattern(seed, 8)
 
     def write(self, sector: int, seed: int) -> None:
@@ -47,7 +47,7 @@ class Host:
 
 @pytest.fixture
 def host(origin: str, client: Client, cgroup: Callable[[str], Cgroup]) -> Iterator[Host]:
-    """Give the host."""
+    """Provide the host."""
     one, two = cgroup("one"), cgroup("two")
     with vcache(origin, "filesystem") as device, Disk(device.path) as disk:
         client.tag_set(device.number, 1, cgroups=[one.id])
@@ -70,7 +70,7 @@ def test_write_needs_cgroup_and_extents(host: Host) -> None:
     assert host.dirty() == [32, 8, 0], "no cgroup"
     host.one.run(lambda: host.disk.write(TWO - 8, pattern(6, 16)))
     assert host.dirty() == [40, 8, 0], "across the border; half of it was dirty before"
-    # Touching extents of one owner are one range.
+    # Adjacent extents of one owner are one range.
     host.one.run(lambda: host.disk.write(ONE + 2040, pattern(7, 16)))
     assert host.dirty() == [40, 24, 0]
     host.two.run(lambda: host.write(TWO + 16, 8))
@@ -129,7 +129,7 @@ def test_disk_shared_by_two_cgroups(host: Host) -> None:
 
 
 def test_flush_covers_every_level_of_its_cgroup(host: Host) -> None:
-    """A nested cgroup with a tag of its own still writes with its parent's, too."""
+    """A nested cgroup with its own tag still writes to its parent's tag too."""
     nested = host.one.child("nested")
     host.client.tag_set(host.device.number, 3, cgroups=[nested.id])
     host.client.set_extents(host.device.number, 3, [Extent(NOBODY, 8)])
@@ -143,7 +143,7 @@ def test_flush_covers_every_level_of_its_cgroup(host: Host) -> None:
 
 @pytest.mark.parametrize("how", ["process", "aio"])
 def test_flush_of_nobody_covers_everything(host: Host, how: str) -> None:
-    """Also an AIO fdsync of a VM's cgroup, which a kernel worker carries out."""
+    """Also an AIO fdsync of a VM's cgroup, which a kernel worker executes."""
     host.one.run(lambda: host.write(ONE, 1))
     host.two.run(lambda: host.write(TWO, 2))
     host.write(NOBODY, 3)
@@ -158,7 +158,7 @@ def test_flush_of_nobody_covers_everything(host: Host, how: str) -> None:
 
 
 def test_block_of_two_tags_is_covered_by_both(host: Host) -> None:
-    """The second owner may be another sector of the page, or the same."""
+    """The second owner may write another sector of the page, or the same."""
     for first, second in ((host.one, host.two), (host.two, host.one)):
         for flusher in (host.one, host.two):
             host.client.set_extents(host.device.number, 2, [])
@@ -182,7 +182,7 @@ def test_block_of_two_tags_is_covered_by_both(host: Host) -> None:
 
 
 def test_host_overwrites_a_tag(host: Host) -> None:
-    """The host writes into a tag's block, and the other way round."""
+    """The host overwrites a tag's block, and vice versa."""
     host.one.run(lambda: host.write(ONE, 1))
     host.disk.write(ONE + 2, pattern(2, 2))
     host.two.run(host.disk.flush)
@@ -199,7 +199,7 @@ def test_host_overwrites_a_tag(host: Host) -> None:
 @pytest.mark.parametrize(("flusher", "hosts"), [("one", 0), ("two", 1400)])
 def test_flush_is_not_held_up_when_blocks_become_the_hosts(
         client: Client, cgroup: Callable[[str], Cgroup], flusher: str, hosts: int) -> None:
-    """They leave the list that the flush is served from, or come in front of its blocks."""
+    """They leave the flush's list, or get in front of its blocks."""
     groups = {"one": cgroup("one"), "two": cgroup("two")}
     tags = 1400  # more than a worker takes at once
     with (null_blk(completion_us=50_000) as origin, stack.buffer_mb(64),
@@ -210,7 +210,7 @@ def test_flush_is_not_held_up_when_blocks_become_the_hosts(
 
         def write(first: int, end: int) -> None:
             for page in range(first, end):
-                disk.write(16 * page, pattern(page, 1))  # each a request of its own
+                disk.write(16 * page, pattern(page, 1))  # each a separate request
 
         groups["one"].run(lambda: write(0, tags))
         write(tags, tags + hosts)
@@ -219,10 +219,10 @@ def test_flush_is_not_held_up_when_blocks_become_the_hosts(
         served = 1 if flusher == "one" else 0
         assert stack.wait_until(
             lambda: client.tag(device.number, served).inflight_bytes > 0)
-        write(tags - 500, tags)  # the host overwrites the tag's
+        write(tags - 500, tags)  # the host overwrites the tag's data
         flush.join(20)
         in_time = not flush.is_alive()
-        disk.flush()  # of everything; the other one must not stay behind
+        disk.flush()  # covers everything; the other flush must not be delayed
         flush.join()
         assert in_time, "the flush took 20 s"
 
@@ -240,7 +240,7 @@ def test_cgroup_that_was_taken_away(host: Host) -> None:
 
 
 def test_cgroup_that_moved_to_another_tag(host: Host) -> None:
-    """What it wrote under its old tag is still covered by its flush."""
+    """Its flush still covers the data that it wrote with its old tag."""
     host.one.run(lambda: host.write(ONE, 1))
     host.client.tag_set(host.device.number, 1, cgroups=[])
     host.client.tag_set(host.device.number, 3, cgroups=[host.one.id])
@@ -249,7 +249,7 @@ def test_cgroup_that_moved_to_another_tag(host: Host) -> None:
 
 
 def test_extents_that_moved(host: Host) -> None:
-    """Data that is buffered stays its tag's when the extents go."""
+    """Buffered data stays with its tag when the extents move."""
     host.one.run(lambda: host.write(ONE, 1))
     host.client.set_extents(host.device.number, 1, [])
     assert host.dirty() == [0, 8, 0]
@@ -281,7 +281,7 @@ def test_volume_scope_ignores_cgroups(origin: str, client: Client,
 
 
 def _charged(group: Cgroup, path: str) -> dict[str, int]:
-    """Return a cgroup's counters of a disk, as io.stat names them."""
+    """Return a cgroup's counters of a disk, with the names of io.stat."""
     number = os.stat(path).st_rdev
     name = f"{os.major(number)}:{os.minor(number)}"
     for line in (group.path / "io.stat").read_text().splitlines():
@@ -293,14 +293,14 @@ def _charged(group: Cgroup, path: str) -> dict[str, int]:
 
 def test_what_reaches_the_origin_is_charged_to_who_asked(
         origin: str, cgroup: Callable[[str], Cgroup]) -> None:
-    """Also what a worker of the target sends in the end, after it has waited for its range."""
+    """Also requests that a worker of the target sends, after waiting for their range."""
     Path("/sys/fs/cgroup/cgroup.subtree_control").write_text("+io")
     group = cgroup("one")
 
     def work() -> None:
         disk.read(4096, 8)
         disk.write(8192, pattern(1, 1), fua=True)
-        # These overlap what is buffered.
+        # These overlap buffered data.
         disk.write(0, pattern(2, 8))
         disk.write(3, pattern(3, 1), fua=True)
         disk.write(1024, pattern(4, 8))

@@ -18,17 +18,17 @@ from vcache_agent.model import Extent
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
 
-# Neighbours share a page: the regions do not begin at one.
+# Neighbours share a page: the regions do not begin at a page.
 REGION, SHIFT, VMS = 1020, 4, 4
 
 
 class Vm:
-    """A process in a cgroup with a region of its own; after each flush the origin has it all.
+    """A process in a cgroup with its own region; after each flush, the origin must have its data.
 
-    :param number: which
+    :param number: number of the VM
     :param path: the device
     :param below: the origin
-    :param seconds: how long
+    :param seconds: duration
     """
 
     def __init__(self, number: int, path: str, below: str, seconds: float, seed: int) -> None:
@@ -39,7 +39,7 @@ class Vm:
         self.turn = 0
 
     def work(self) -> None:
-        """Do it; an AssertionError tells what is wrong."""
+        """Run it; an AssertionError describes a violation."""
         limit = time.monotonic() + self.seconds
         with Disk(self.path) as disk, Disk(self.below, readonly=True) as below:
             while time.monotonic() < limit:
@@ -72,7 +72,7 @@ class Vm:
 
 
 def spawn(group: Cgroup, vm: Vm) -> tuple[int, int]:
-    """Start a VM; return its process and the pipe with its complaint."""
+    """Start a VM; return its process and the pipe with its error."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -105,19 +105,19 @@ class Agent:
         self.changes = 0
 
     def set_up(self, number: int) -> None:
-        """Give a VM its tag."""
+        """Create the tag of a VM."""
         self.client.tag_set(self.device.number, number + 1, cgroups=[self.groups[number].id])
         start = SHIFT + number * REGION
         self.client.set_extents(self.device.number, number + 1, [
             Extent(start, REGION // 2), Extent(start + REGION // 2, REGION - REGION // 2)])
 
     def change(self) -> None:
-        """Change something."""
+        """Make one change."""
         self.changes += 1
         number = self.rng.randrange(VMS)
         what = self.rng.choice([self._remove, self._cgroups, self._extents, self._weight,
                                 self._reload, self._buffer, self._look])
-        with contextlib.suppress(NetlinkError):  # a tag that is not there at the moment
+        with contextlib.suppress(NetlinkError):  # a tag that does not exist at the moment
             what(number)
 
     def _remove(self, number: int) -> None:

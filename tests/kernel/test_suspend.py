@@ -26,21 +26,21 @@ from vcache_agent.netlink.client import Client
 
 @pytest.fixture
 def below(origin: str) -> Iterator[Mapped]:
-    """Give an origin whose table can be swapped."""
+    """Provide an origin whose table can be replaced."""
     with mapped(linear(origin)) as device:
         yield device
 
 
 def kill(device: Mapped, origin: str) -> None:
-    """Let all writes to an origin fail; reads still work."""
+    """Make all writes to an origin fail; reads still work."""
     device.swap(f"0 {stack.sectors(origin)} flakey {origin} 0 0 3600 1 error_writes")
 
 
 class Writer(threading.Thread):
-    """Writes and flushes without end, and checks what it reads.
+    """Writes and flushes continuously, and checks its reads.
 
     :param path: the device
-    :param base: first sector of its 256
+    :param base: first of its 256 sectors
     """
 
     def __init__(self, path: str, base: int = 0) -> None:
@@ -68,13 +68,13 @@ class Writer(threading.Thread):
             self.disk.flush()
 
     def goes_on(self) -> None:
-        """Check that it is not stuck."""
+        """Check that it makes progress."""
         before = self.turns
         assert stack.wait_until(lambda: self.turns > before + 1 or self.problem != "")
         assert not self.problem
 
     def finish(self) -> None:
-        """Stop it and check that all went well."""
+        """Stop it, and check that there was no error."""
         self._stop_asked.set()
         self.join(30)
         self.disk.close()
@@ -156,7 +156,7 @@ def test_fio_verifies_over_reloads() -> None:
 
 
 def test_noflush_with_a_dead_origin_loses_nothing(origin: str, below: Mapped) -> None:
-    """Swap to another path to the same data, as multipath does."""
+    """Switch to another path to the same data, like multipath."""
     with vcache(below.path) as device, Disk(device.path) as disk:
         disk.write(0, pattern(1, 64))
         kill(below, origin)
@@ -173,7 +173,7 @@ def test_noflush_with_a_dead_origin_loses_nothing(origin: str, below: Mapped) ->
 
 
 def test_noflush_gives_waiting_requests_back() -> None:
-    """A flush, a write without room and a parked write, at an origin that is slow."""
+    """A flush, a write without buffer space and a parked write, with a slow origin."""
     done: list[str] = []
     with (null_blk(completion_us=1_500_000) as origin, stack.buffer_mb(1),
           vcache(origin) as device):
@@ -217,7 +217,7 @@ def test_noflush_gives_waiting_requests_back() -> None:
 
 
 def test_resume_that_fails(origin: str, below: Mapped, client: Client, kmsg: KernelLog) -> None:
-    """The new origin cannot be flushed: dm stays suspended, and nothing is lost."""
+    """The new origin cannot be flushed: dm stays suspended, and no data is lost."""
     with vcache(origin) as device, Disk(device.path) as disk, mapped(linear(origin)) as dead:
         client.tag_set(device.number, 7, name="kept")
         kill(dead, origin)
@@ -228,7 +228,7 @@ def test_resume_that_fails(origin: str, below: Mapped, client: Client, kmsg: Ker
             with pytest.raises(DmError):
                 device.resume()
             assert "cannot flush the origin" in kmsg.read()
-            # The table that was in force is freed: nobody may look at it.
+            # The former table is freed: it must not be accessed.
             assert client.devices() == []
             assert client.tags() == []
             device.status()
@@ -263,7 +263,7 @@ def test_first_resume_that_fails(origin: str, client: Client) -> None:
 
 
 def test_odd_size_with_refused_data(origin: str) -> None:
-    """The last page of a device may be a part of one; it is not behind the end."""
+    """The last page of a device may be incomplete; it is not behind the end."""
     size = 4096 + 3
     with (mapped(linear(origin, size)) as below, vcache(below.path) as device,
           Disk(device.path) as disk):
@@ -299,7 +299,7 @@ def test_shrinking_below_refused_data(origin: str, below: Mapped, kmsg: KernelLo
 
 
 def test_out_of_the_way_without_flush(origin: str, below: Mapped) -> None:
-    """The next table is not ours: what was accepted must be on the origin by then."""
+    """The next table is not ours: accepted data must be on the origin by then."""
     with vcache(below.path) as device, Disk(device.path) as disk:
         for turn in range(3):
             disk.write(0, pattern(turn, 64))
@@ -348,7 +348,7 @@ def test_scope_and_tag_change_by_reload(origin: str, client: Client,
 
 
 def test_inserted_under_a_device_in_use() -> None:
-    """No new path: the device's own table is replaced, and later put back."""
+    """No new path: the device's own table is replaced, and later restored."""
     with null_blk() as disk, mapped(linear(disk)) as volume, mapped(linear(disk)) as hidden:
         writer = Writer(volume.path)
         writer.start()

@@ -13,7 +13,7 @@ from tests.kernel.dm import DmError
 from tests.kernel.nofua import loop_device
 from tests.kernel.stack import StackError, mapped, null_blk, vcache, vcache_table
 
-# What follows "<start> <length> vcache ", and what the kernel's log says.
+# The arguments after "<start> <length> vcache ", and the message in the kernel's log.
 BAD_LINES = [
     ("", "mode must be flush-only, writeback, writethrough or none"),
     ("write-back {origin} volume 7", "mode must be flush-only, writeback, writethrough or none"),
@@ -77,7 +77,7 @@ def test_zoned_origin_is_refused(kmsg: KernelLog) -> None:
     assert "zoned" in kmsg.read()
 
 
-#: As given, and as it is shown.
+#: Arguments as given, and as shown.
 GOOD_LINES = [
     ("flush-only {origin} volume 7", "flush-only {number} volume 7"),
     ("flush-only {origin} volume 65535 0", "flush-only {number} volume 65535"),
@@ -94,7 +94,7 @@ def test_table_is_shown_as_given(origin: str) -> None:
         for line, shown in GOOD_LINES:
             device.swap(f"0 1024 vcache {line.format(origin=origin, number=number)}")
             assert device.table() == f"0 1024 vcache {shown.format(number=number)}"
-            # What it shows can be given again.
+            # The shown table can be loaded again.
             device.swap(device.table())
             assert device.table() == f"0 1024 vcache {shown.format(number=number)}"
 
@@ -107,7 +107,7 @@ def test_status_of_a_volume(cache: bool, isolation: str) -> None:
         host, tag = words[5:11], words[11:17]
         assert host[:3] == ["0", "100", "0"]
         assert tag[:3] == ["7", "100", "0"]
-        # All of the default buffer memory is the only tag's.
+        # The only tag has all of the default buffer memory.
         assert int(tag[3]) == 128 << 11
         disk.write(8, pattern(1, 24))
         assert device.status()[3] == "24"
@@ -146,7 +146,7 @@ def test_two_devices_at_once() -> None:
 
 
 def test_one_origin_can_be_split() -> None:
-    """Two volumes on one disk, as logical volumes are."""
+    """Two volumes on one disk, like logical volumes."""
     with null_blk() as disk:
         half = stack.sectors(disk) // 2
         with (mapped(f"0 {half} linear {disk} 0") as low,

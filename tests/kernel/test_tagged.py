@@ -35,7 +35,7 @@ def _device(client: Client, device: Mapped) -> spec.Isolation:
 
 
 def _use(client: Client, device: Mapped) -> None:
-    """Do what the agent does."""
+    """Do the work of the agent."""
     problems = Drives().use_tags(client, client.devices())
     assert problems == []
     assert _device(client, device) is spec.Isolation.TAGGED
@@ -59,7 +59,7 @@ class TagLog:
 
 
 def _tag_log(path: str) -> dict[int, TagLog]:
-    """Return what the drive says of its tags."""
+    """Return the drive's counters of its tags."""
     page = (ctypes.c_char * (64 + 128 * 64))()
     command = bytearray(struct.pack(
         "=BBHIIIQQII6III", 0x02, 0, 0, 0xFFFFFFFF, 0, 0, 0, ctypes.addressof(page), 0, len(page),
@@ -82,7 +82,7 @@ def image() -> Path:
 
 @pytest.fixture
 def drive(image: Path) -> Iterator[Ssd]:
-    """Give a drive that survives a loss of power."""
+    """Provide a drive that survives a power loss."""
     with ssd("--image", str(image), "--size", "64M", "--namespaces", "2") as found:
         yield found
 
@@ -111,7 +111,7 @@ def test_flush_is_a_tagged_flush(drive: Ssd, client: Client) -> None:
         assert found[7].writes == 50
         assert found[7].sectors == 50 * _BLOCK
         assert found[7].flushes == 10
-        # Not a FLUSH of the whole drive among them.
+        # No FLUSH of the whole drive among them.
         assert found[0].flushes == before[0].flushes
         assert client.tag(device.number, 7).stats.tagged_flushes == 10
         drive.cut_power()
@@ -134,7 +134,7 @@ def test_flush_without_anything_to_do_asks_nothing(drive: Ssd, client: Client) -
 
 
 def test_large_write_outs(drive: Ssd, client: Client) -> None:
-    """A tagged write cannot be split below us; it must not be too large."""
+    """A tagged write cannot be split below the target; it must not be too large."""
     path = drive.namespace()
     data = pattern(5, 12 << 11)
     with vcache(path) as device, Disk(device.path) as disk:
@@ -168,7 +168,7 @@ def test_sectors_of_512_bytes(image: Path, client: Client) -> None:
 
 
 def test_partition(drive: Ssd, client: Client) -> None:
-    """Passthrough goes by the drive's sectors, not by the partition's."""
+    """Passthrough uses the drive's sectors, not the partition's."""
     path = drive.namespace()
     stack.run("addpart", path, "1", "8192", "16384")
     part = f"{path}p1"
@@ -197,7 +197,7 @@ def _delete_partition(path: str) -> bool:
 
 
 def test_two_volumes_have_their_own_flushes(drive: Ssd, client: Client) -> None:
-    """A flush of one tag leaves what the other has in the drive's cache where it is."""
+    """A flush of one tag does not write the other's data from the drive's cache."""
     first, second = drive.namespace(1), drive.namespace(2)
     with vcache(first, "volume 7") as one, vcache(second, "volume 8") as two, \
             Disk(one.path) as disk_one, Disk(two.path) as disk_two:
@@ -214,7 +214,7 @@ def test_two_volumes_have_their_own_flushes(drive: Ssd, client: Client) -> None:
 
 def test_drive_that_lost_its_power_between_write_and_flush(
         drive: Ssd, client: Client, events: EventListener) -> None:
-    """The drive's cache went, the host's buffer did not: nothing is lost."""
+    """The drive's cache was lost, the host's buffer was not: no data is lost."""
     path = drive.namespace()
     with vcache(path) as device, Disk(device.path) as disk:
         _use(client, device)
@@ -222,7 +222,7 @@ def test_drive_that_lost_its_power_between_write_and_flush(
         drive.cut_power()
         drive.power_on()
         assert old and read_drive(path) != old
-        # We do not know yet. The write is taken, the flush is not.
+        # The host does not know yet. The write is accepted, the flush fails.
         disk.write(0, pattern(1, _BLOCK))
         disk.flush()
         assert _device(client, device) is spec.Isolation.FUA
@@ -240,7 +240,7 @@ def test_drive_that_lost_its_power_between_write_and_flush(
 
 
 def test_drive_that_forgets_its_tags(client: Client, events: EventListener) -> None:
-    """Another drive behind the same address: tagged commands are refused, FUA is not."""
+    """Another drive at the same address refuses tagged commands, but not FUA."""
     with ssd("--size", "32M") as drive:
         path = drive.namespace()
         with vcache(path) as device, Disk(device.path) as disk:
@@ -263,12 +263,12 @@ def test_drive_that_forgets_its_tags(client: Client, events: EventListener) -> N
 
 @pytest.mark.smp
 def test_power_cuts_under_load(drive: Ssd, client: Client) -> None:
-    """What a flush has promised survives each of many losses of the drive's power.
+    """Flushed data survives each of many power losses of the drive.
 
-    Four threads write and flush ranges of their own, many blocks a flush, so that
-    cuts hit the drive between tagged writes, and between those and their flush.
-    Now and then the host driver notices the loss only when it sends: then it gives
-    the write up, and the flush says so and has promised nothing.
+    Four threads write and flush their own ranges, many blocks per flush, so that power losses
+    occur between tagged writes, and between them and their flush. Sometimes the host driver
+    detects the loss only when it sends a request. Then it cancels the write, and the flush reports
+    an error and guarantees nothing.
     """
     path = drive.namespace()
     stop = threading.Event()
@@ -312,7 +312,7 @@ def test_power_cuts_under_load(drive: Ssd, client: Client) -> None:
         for thread in threads:
             thread.join()
         assert tagged > 12
-        # Whatever was refused, a flush has said so.
+        # A flush has reported every refusal.
         assert any(failed) or not client.tag(device.number, 7).stats.writeout_errors
     drive.cut_power()
     drive.power_on()
@@ -367,7 +367,7 @@ def test_suspend_waits_for_what_the_drive_has(drive: Ssd, client: Client) -> Non
         drive.power_on()
         assert read(path, 0, 2000) == pattern(1, 2000)
         device.resume()
-        # The same origin is still known by its tags, of the power-on before.
+        # The same origin still has the tags of the previous power-on.
         disk.write(0, pattern(2, 80))
         disk.flush()
         assert read(path, 0, 80) == pattern(2, 80)
@@ -386,7 +386,7 @@ def test_another_origin_is_not_sent_tags(drive: Ssd, client: Client, origin: str
 
 
 def test_refusals(drive: Ssd, client: Client, origin: str) -> None:
-    """Nothing is sent to a drive that has not shown that it takes it."""
+    """A drive that has not shown support for tags gets no tagged commands."""
     path = drive.namespace()
 
     def refused(device: Mapped, number: int, **changes: int) -> str:
@@ -425,7 +425,7 @@ def test_tag_above_the_drives_largest_is_the_hosts(drive: Ssd, client: Client) -
 
 
 def test_multipath_drive_is_used_with_fua(client: Client) -> None:
-    """Its block device is a bio-based one over the paths, which takes no passthrough."""
+    """Its block device is a bio-based one over the paths, without passthrough."""
     with ssd("--size", "32M", "--multipath", "on") as drive:
         path = drive.namespace()
         with vcache(path) as device, Disk(device.path) as disk:
@@ -435,9 +435,9 @@ def test_multipath_drive_is_used_with_fua(client: Client) -> None:
             disk.write(0, pattern(1, _BLOCK))
             disk.flush()
             assert _device(client, device) is spec.Isolation.FUA
-        # Closed after writing, it is read by udev. Were that its last user when the drive
-        # goes, lockdep would tell of Linux's own multipath code: it waits for a scan of
-        # the partitions under the mutex that the scan takes.
+        # When it is closed after a write, udev reads it. If udev were its last user when the drive
+        # is removed, lockdep would report Linux's own multipath code: it waits for a scan of the
+        # partitions under the mutex that the scan takes.
         stack.run("udevadm", "settle")
 
 
