@@ -150,10 +150,12 @@ def main() -> int:
             print(f"demo: {(OUT / name).relative_to(REPO)}")
     print(f"demo: {result['seconds']:.0f} s", flush=True)
     if result["partial"]:
-        print("demo: failed; the report has what was measured before that and is marked as "
-              "partial", file=sys.stderr)
+        print("demo: build/demo/report.json is partial: it has what was measured before the "
+              "failure", file=sys.stderr)
         for text in result["errors"]:
             print(f"demo: {text}", file=sys.stderr)
+        # Logs may follow an error; what it was is the last line.
+        print(f"demo: failed: {result['errors'][0].splitlines()[0]}", file=sys.stderr)
         return 1
     return 0
 

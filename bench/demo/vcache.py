@@ -76,7 +76,7 @@ def mapped(origin: Path) -> Iterator[Mapped]:
 
 def _agent_failed(text: str) -> InsideError:
     log = AGENT_LOG.read_text(errors="replace")[-3000:] if AGENT_LOG.exists() else ""
-    return InsideError(f"the agent {text}; end of its log:\n{log}")
+    return InsideError(f"the agent {text}\nend of its log:\n{log}")
 
 
 class Agent:
