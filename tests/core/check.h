@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the test programs of the core share. */
+/* Helpers of the test programs of the core. */
 #ifndef VCACHE_TESTS_CHECK_H
 #define VCACHE_TESTS_CHECK_H
 
@@ -20,7 +20,7 @@ static uint64_t check_seed;
 		}							\
 	} while (0)
 
-/* xorshift64*: good enough, and the same everywhere. */
+/* xorshift64*: sufficient, and identical on all machines. */
 static inline uint64_t check_next(uint64_t *state)
 {
 	*state ^= *state >> 12;

@@ -10,7 +10,7 @@
 
 #define SECTOR 512
 
-/* What a failing write leaves behind. */
+/* What remains of a failing write. */
 enum tear {
 	TEAR_ALL,	/* everything */
 	TEAR_NONE,	/* nothing */
@@ -22,13 +22,13 @@ enum tear {
 
 /**
  * struct disk - the device
- * @data: what is on it
+ * @data: its contents
  * @blocks: its size
- * @writes: how many there were
+ * @writes: number of writes so far
  * @crash_at: the number of the write during which the power fails, or 0
  * @dead: it has failed
  * @bad: blocks that cannot be read, by number, or NULL
- * @rng: says what a failing write leaves
+ * @rng: decides what remains of a failing write
  */
 struct disk {
 	u8 *data;
@@ -55,7 +55,7 @@ static inline u8 *disk_at(struct disk *d, u64 block)
 	return d->data + block * VC_BLOCK_SIZE;
 }
 
-/* The power fails while @n blocks are on their way: any sectors arrive. */
+/* The power fails while @n blocks are in flight: any sectors arrive. */
 static inline void disk_tear(struct disk *d, u64 block, u32 n, const u8 *from)
 {
 	enum tear kind = check_below(&d->rng, TEAR_KINDS);

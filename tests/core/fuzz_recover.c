@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Any blocks as the chunks of a cache device: scan, replay and reseal neither
- * leave their memory nor run for ever, and leave an index that is one. The
- * harness makes the checksums good. An input is a byte of flags, then blocks:
- * struct item with as many entries as it says.
+ * Arbitrary blocks as the chunks of a cache device: scan, replay and reseal must
+ * stay within their memory, terminate, and leave a valid index. The harness
+ * corrects the checksums. An input is a byte of flags, then blocks: struct item
+ * with its number of entries.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ struct item_entry {
 	uint8_t block;
 	uint8_t mask;
 	uint8_t place;
-	uint8_t arg;	/* 255: as large as can be */
+	uint8_t arg;	/* 255: the maximum */
 };
 
 static struct vc_geometry g;
@@ -63,7 +63,7 @@ static int disk_write(void *ctx, u64 block, u32 n, const void *buf)
 static const struct vc_store store = { .read = disk_read,
 				       .write = disk_write };
 
-/* Make one block of the input. Return: how much of the input it took. */
+/* Create one block from the input. Return: size of the input used. */
 static size_t make(const uint8_t *data, size_t len, u32 crc_of_zeroes)
 {
 	struct vc_log_info info = { .volume = 1, .type = VC_LOG_RECORD };

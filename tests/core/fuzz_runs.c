@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Extents as user space sends them, any bytes: what vc_sectors_check() lets
- * through must never break a map. An input is the size of the device (u64),
+ * Extents from user space, arbitrary bytes: extents that vc_sectors_check() accepts
+ * must never break a map. An input is the size of the device (u64),
  * then commands: {u8 kind, u8 owner, u8 n} with n times {u64 start, u64 len}.
  */
 #include <assert.h>

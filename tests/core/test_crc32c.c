@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The checksum against the vectors of RFC 3720, B.4, and others; also as it is
- * computed where the processor has no instruction for it.
+ * The checksum, compared with the vectors of RFC 3720, B.4, and others; also
+ * without the processor's instruction.
  */
 #include <string.h>
 

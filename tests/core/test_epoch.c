@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The epochs count blocks; the model keeps sets of them. It knows, for each
- * flush, the very blocks that were there when it came, and of each group of
- * flushes that wait together the very blocks that they wait for.
+ * The epochs count blocks; the model keeps sets of them. For each flush, it stores
+ * the blocks that existed when the flush started. For each group of flushes that wait
+ * together, it stores the blocks that they wait for.
  *
- * A block that could not be made durable leaves with an error, and its data
- * lives on: in a block that entered again before it left, or in a newer
- * version that had entered before. That is what the target promises the core.
+ * A block that could not be made durable leaves with an error. Its data remains in a
+ * block that entered again before it left, or in a newer version that had entered
+ * before. The target guarantees this to the core.
  *
- * Checked after each step: the core lets the same flushes go, with the same
- * result, as the model; and, whatever the model says, a flush that ends
- * without an error ends when all the data that had entered before it is
- * durable.
+ * After each step, the test checks that the core completes the same flushes as the
+ * model, with the same result. Independent of the model, a flush that completes
+ * without an error completes only when all data that entered before it is durable.
  */
 #include <string.h>
 
@@ -31,7 +30,7 @@ struct group {
 
 struct world {
 	struct vc_epoch epoch;
-	struct group core[VC_EPOCH_SLOTS];	/* by what the core said */
+	struct group core[VC_EPOCH_SLOTS];	/* according to the core */
 	/* the model: */
 	struct group drain;
 	struct group wanted;
@@ -76,7 +75,7 @@ static void model_turn(struct world *w, struct group *ended, unsigned int *n)
 	}
 }
 
-/* @heir: the block that has the data of one that failed; else -1. */
+/* @heir: the block with the data of a failed one; otherwise -1. */
 static void model_leave(struct world *w, int b, int heir)
 {
 	bool failed = heir >= 0;
@@ -179,7 +178,7 @@ static bool do_leave(struct world *w, int b)
 	return true;
 }
 
-/* It could not be written and is to be tried again. */
+/* It could not be written, and is retried. */
 static bool do_retry(struct world *w, int b)
 {
 	int again = b < 0 ? -1 : do_enter(w);
@@ -300,7 +299,7 @@ static void a_random_history(uint64_t seed)
 	static const unsigned char weight[][STEPS] = {
 		{ 30, 10, 20, 20, 3, 3, 3 },	/* mixed */
 		{ 40, 30, 15, 10, 1, 1, 1 },	/* flush storm */
-		{ 20, 5, 10, 10, 10, 20, 10 },	/* an origin that fails */
+		{ 20, 5, 10, 10, 10, 20, 10 },	/* a failing origin */
 	};
 	const unsigned char *mix = weight[seed % 3];
 	uint64_t state = seed * 0x9e3779b97f4a7c15ULL;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What was missed is known for so long and no longer, and hardly anything else is. The table is
- * as large as it says and no larger, for the address sanitizer.
+ * A missed block is known for a limited time, and false matches are rare. The table has exactly
+ * the size that it reports, so that the address sanitizer detects accesses behind it.
  */
 #include "check.h"
 #include "../../native/core/ghost.h"
@@ -22,7 +22,7 @@ static bool met(const struct vc_ghosts *g, u16 slot, u64 block, u32 hour)
 	return vc_ghost_meet(g, slot, block, hour) < VC_GHOST_WINDOW;
 }
 
-/* A clock begins at 1, moves on by eighths of the cache, and begins again. */
+/* The clock begins at 1, advances with each eighth of the cache, and wraps around. */
 static void test_clock(void)
 {
 	u32 i;
@@ -38,7 +38,7 @@ static void test_clock(void)
 	}
 }
 
-/* The second time it is known how long ago that was, if it is within the window. */
+/* The second miss returns the age of the first, if it is within the window. */
 static void test_window(void)
 {
 	u32 from, later;
@@ -52,7 +52,7 @@ static void test_window(void)
 			CHECK(!met(&g, 3, 77, from));
 			CHECK(vc_ghost_meet(&g, 3, 77, then) ==
 			      (later < VC_GHOST_WINDOW ? later : VC_GHOST_WINDOW));
-			/* That was a miss as well. */
+			/* This was a miss as well. */
 			CHECK(met(&g, 3, 77, last));
 			free(g.entry);
 		}
@@ -72,7 +72,7 @@ static void test_identity(void)
 	free(g.entry);
 }
 
-/* What comes last stays: the oldest of four goes. */
+/* The latest entry stays: the oldest of four is replaced. */
 static void test_oldest_goes(void)
 {
 	struct vc_ghosts g = make(VC_GHOST_WAYS);
@@ -88,7 +88,7 @@ static void test_oldest_goes(void)
 	free(g.entry);
 }
 
-/* Half full nearly all are known, and of others one in a hundred at most. */
+/* In a half-full table, nearly all entries are found, and at most 1 % of others. */
 static void test_rates(void)
 {
 	struct vc_ghosts g = make(ENTRIES);

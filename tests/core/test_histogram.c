@@ -23,7 +23,7 @@ static void the_last_bucket_takes_the_rest(void)
 {
 	u64 end = vc_hist_lower(VC_HIST_BUCKETS);
 
-	/* Every latency up to 8.5 seconds has a bucket of its own. */
+	/* Every latency up to 8.5 seconds has its own bucket. */
 	CHECK(end > 8500ULL * 1000 * 1000);
 	CHECK(vc_hist_bucket(end) == VC_HIST_BUCKETS - 1);
 	CHECK(vc_hist_bucket(UINT64_MAX) == VC_HIST_BUCKETS - 1);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The index against an array that says for each sector which cell has it. The
- * arrays are as large as they have to be and no larger. Few buckets and block
- * numbers far apart make chains with strangers in them.
+ * The index, compared with an array of the cell of each sector. The arrays have the
+ * minimum size. Few buckets, and block numbers far apart, make chains with blocks
+ * that do not belong together.
  */
 #include "check.h"
 #include "../../native/core/index.h"
@@ -85,7 +85,7 @@ static void check_block(struct model *m, unsigned int k, unsigned int i)
 		CHECK(vc_cell_block(&m->ix, cell) == m->names[i]);
 		CHECK(vc_cell_mask(&m->ix, cell) == model_mask(has, cell));
 	}
-	/* What is held, and what is not, is all. */
+	/* Sectors in the index and those not in it are all sectors. */
 	CHECK(vc_index_held(&m->ix, slot_names[k], m->names[i]) +
 	      model_mask(has, VC_CELL_NONE) == VC_MASK_ALL);
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Once is enough where blocks come back, not where they do not, and not for long when they
- * cease to.
+ * Blocks are promoted at the first miss only while enough blocks are read again.
  */
 #include "check.h"
 #include "../../native/core/level.h"
@@ -9,7 +8,7 @@
 #define CELLS 16000U
 #define PERIOD (CELLS / VC_LEVEL_PERIODS)
 
-/* So many misses, of which one in @part comes back; 0: none. */
+/* Miss blocks, one in @part of which is read again; 0: none. */
 static void miss(struct vc_level *l, u32 n, u32 part)
 {
 	u32 i;
@@ -54,7 +53,7 @@ static void test_it_ends_later_than_it_began(void)
 	CHECK(!l.once);
 }
 
-/* What was comes to nothing in a few periods. */
+/* The past has no effect after a few periods. */
 static void test_the_past_is_forgotten(void)
 {
 	struct vc_level l = { 0 };
@@ -67,7 +66,7 @@ static void test_the_past_is_forgotten(void)
 	CHECK(i > 2 && i < 10);
 }
 
-/* Where it is enough, what comes back is a hit. */
+/* When the first miss promotes, blocks that are read again are hits. */
 static void test_hits_count(void)
 {
 	struct vc_level l = { 0 };
@@ -85,7 +84,7 @@ static void test_hits_count(void)
 	CHECK(!l.once);
 }
 
-/* The smallest caches decide at each miss, and divide by nothing. */
+/* The smallest caches decide at each miss, without a division by zero. */
 static void test_small(void)
 {
 	struct vc_level l = { 0 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Records and seals: what was written is read, what cannot be is refused. */
+/* Records and seals: written ones are read back, invalid ones are refused. */
 #include <string.h>
 
 #include "check.h"
@@ -131,7 +131,7 @@ static void test_heads(void)
 	CHECK(!parses(info, e));
 }
 
-/* Everything comes back; any damage, and any other place, is noticed. */
+/* All entries are read back; damage, and a wrong place, are detected. */
 static void test_random(uint64_t seed)
 {
 	struct vc_entry e[VC_ENTRIES_PER_BLOCK], back;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Metadata with two copies, when writes are torn and blocks rot. */
+/* Metadata with two copies, with torn writes and corrupted blocks. */
 #include <sys/mman.h>
 
 #include "disk.h"
@@ -43,7 +43,7 @@ static void test_geometry(void)
 	}
 }
 
-/* What a pool may grow and shrink to, with everything where it was. */
+/* The sizes to which a pool can grow and shrink without moving metadata. */
 static void test_resize(void)
 {
 	struct vc_geometry g, was;
@@ -66,10 +66,10 @@ static void test_resize(void)
 		g = was;
 	}
 	CHECK(vc_geometry_least(&g) == 250);
-	/* Two chunks for data there are always. */
+	/* There are always two chunks for data. */
 	CHECK(!vc_geometry_set(&g, KEY, 16, 12 * 16));
 	CHECK(vc_geometry_least(&g) == 12);
-	/* No more room than there are numbers for. */
+	/* Not more space than chunk numbers. */
 	CHECK(!vc_geometry_set(&g, KEY, 4096, 1ULL << 31));
 	CHECK(g.chunks == 1 << 19 && g.room == (1 << 20) - 1);
 }
@@ -102,7 +102,7 @@ static void fill(u8 version)
 	       VC_BLOCK_SIZE - sizeof(struct vc_meta_head));
 }
 
-/* Which version was loaded? It has to be whole. */
+/* Return the loaded version, which must be whole. */
 static u8 version_of(const u8 *b)
 {
 	size_t i;
@@ -196,7 +196,7 @@ static void test_torn(void)
 	free(d.data);
 }
 
-/* Copy 0 was left out by a write that failed; copy 1 is newer. */
+/* A failed write did not reach copy 0; copy 1 is newer. */
 static void test_newer(void)
 {
 	struct vc_geometry g;
@@ -229,7 +229,7 @@ static int write_fails(void *ctx, u64 at, u32 n, const void *buf)
 	return -EIO;
 }
 
-/* While one copy could not be written the other is left alone. */
+/* While one copy cannot be written, the other does not change. */
 static void test_write_error(void)
 {
 	struct vc_geometry g;
@@ -252,7 +252,7 @@ static void test_write_error(void)
 	free(d.data);
 }
 
-/* Power fails again and again; what was loaded never gets older. */
+/* Repeated power failures: the loaded version never gets older. */
 static void test_crashes(uint64_t seed)
 {
 	struct vc_geometry g;
@@ -322,7 +322,7 @@ static void test_rot(uint64_t seed)
 	free(d.data);
 }
 
-/* Blocks of another pool, kind or number are no copies of ours. */
+/* Blocks of another pool, type or index are not accepted as copies. */
 static void test_strangers(void)
 {
 	struct vc_geometry g;
@@ -401,7 +401,7 @@ next:
 	}
 }
 
-/* Change the superblocks and make them whole again. */
+/* Change the superblocks, and correct their checksums. */
 static void edit(struct disk *d, size_t offset, u8 value)
 {
 	const u64 at[] = { 0, 80 };
@@ -416,7 +416,7 @@ static void edit(struct disk *d, size_t offset, u8 value)
 	}
 }
 
-/* Pools that were made before the table had room to grow. */
+/* Pools created before the table had space to grow. */
 static void test_without_room(void)
 {
 	struct vc_geometry g;
@@ -517,7 +517,7 @@ static void test_format(u32 older)
 		CHECK(!done || (!r && g.key == KEY));
 		if (r >= 0)
 			check_whole(&d, &g);
-		/* The older pool does not come back. */
+		/* The older pool is not found. */
 		if (done) {
 			memset(d.data, 0x55, VC_BLOCK_SIZE);
 			CHECK(super_load(&d, &g) == 1 && g.key == KEY);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A cache that writes, destages and loses its power at any write, also while
- * it recovers, against an oracle: each sector reads as what has completed
- * last or was on its way, whole. See writer.h; for what was read warm.h.
+ * A cache that writes, destages, and loses power at any write, also during recovery.
+ * An oracle checks that each sector holds the last completed write, or one that was
+ * in flight, as a whole. See writer.h, and warm.h for promoted blocks.
  */
 #include "warm.h"
 #include "writer.h"
@@ -72,7 +72,7 @@ static void pool_free(struct writer *w)
 	early += w->early;
 }
 
-/* Load what is not in chunks. Return: false when the power has failed. */
+/* Load the metadata. Return: false when the power has failed. */
 static bool load_meta(struct writer *w, bool readonly)
 {
 	u8 spare[VC_BLOCK_SIZE];
@@ -152,7 +152,7 @@ static bool recover(struct writer *w)
 	return true;
 }
 
-/* The index that a recovery finds; nothing else of @w is changed. */
+/* Recover the index; nothing else of @w is changed. */
 static u64 *what_recovers(struct writer *w, bool readonly)
 {
 	u64 *where = malloc(w->ix.cells * sizeof(u64));
@@ -174,7 +174,7 @@ static u64 *what_recovers(struct writer *w, bool readonly)
 	return where;
 }
 
-/* The power is back; it may fail again, @again writes later. */
+/* The power is back; it may fail again after @again writes. */
 static void come_back(struct writer *w, unsigned long again)
 {
 	u64 *first, *second;
@@ -198,7 +198,7 @@ static void come_back(struct writer *w, unsigned long again)
 	free(second);
 }
 
-/* Read without changing anything, while records are on their way. */
+/* Read without changes, while records are in flight. */
 static void check_readonly(struct writer *w)
 {
 	u8 *before = malloc(w->d.blocks * VC_BLOCK_SIZE);
@@ -285,7 +285,7 @@ static void garbage(struct writer *w, u64 block, u32 blocks)
 	}
 }
 
-/* A log is destroyed: what the others wrote last is read as before. */
+/* A log is destroyed: the last writes of the others are still read. */
 static void check_destroyed(struct writer *w)
 {
 	size_t bytes = w->d.blocks * VC_BLOCK_SIZE;
@@ -326,7 +326,7 @@ static void check_seal_copies(struct writer *w)
 			continue;
 		CHECK(vc_seal_load(&w->st, &w->g, c, w->found[c].gen, w->work,
 				   &s));
-		/* The older one is as good as damaged already. */
+		/* The older one is already unusable. */
 		if (s.bad)
 			copy = s.bad >> 1;
 		garbage(w, (u64)c * w->g.chunk_blocks +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What is kept is the hottest, what is not hot is not, and there is never more than may be. */
+/* The hottest blocks are kept, others are not, and never more than the maximum. */
 #include "check.h"
 #include "../../native/core/replace.h"
 
@@ -12,7 +12,7 @@ static u32 dice(u32 sides)
 	return check_next(&seed) % sides;
 }
 
-/* Any chunk, against sorting it. */
+/* Random chunks, compared with sorting. */
 static void test_the_hottest_are_kept(void)
 {
 	u32 run, i, j;
@@ -47,7 +47,7 @@ static void test_the_hottest_are_kept(void)
 	}
 }
 
-/* While a quarter is empty, and somebody has paid. */
+/* While a quarter is empty and there is credit. */
 static void test_when_any_is_kept(void)
 {
 	u32 price = ROOM * VC_CREDIT_KEEP;
@@ -59,7 +59,7 @@ static void test_when_any_is_kept(void)
 	CHECK(vc_keep_any(3000000000U, 4000000000ULL, price, ROOM));
 }
 
-/* The hottest three quarters, so that something is gained even of the smallest chunk. */
+/* The hottest three quarters, so that even the smallest chunk frees space. */
 static void test_a_chunk_that_goes_gives_room(void)
 {
 	u32 room, kept;
@@ -73,7 +73,7 @@ static void test_a_chunk_that_goes_gives_room(void)
 	}
 }
 
-/* What was written goes before what was read, unless more of it was read. */
+/* A written chunk is reclaimed before a read chunk, unless more of it was read. */
 static void test_which_goes(void)
 {
 	CHECK(vc_written_goes(0, 0));

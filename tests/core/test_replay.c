@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Seals and replay, one case each: what a random history meets too seldom, or
- * never, because no writer does it.
+ * Single cases of seals and replay that random histories reach too rarely, or never,
+ * since no writer produces them.
  */
 #include "disk.h"
 #include "../../native/core/crc32c.h"
@@ -77,7 +77,7 @@ static void put(struct pool *p, u32 chunk, u32 place, u64 gen, u64 seq,
 	vc_log_finish(at(p, chunk, place), KEY, &info);
 }
 
-/* Scan, sort, replay. Return: what the last vc_replay_chunk() that failed did. */
+/* Scan, sort, replay. Return: result of the last failed vc_replay_chunk(). */
 static int replay(struct pool *p, bool readonly)
 {
 	u8 block[VC_BLOCK_SIZE];
@@ -116,7 +116,7 @@ static bool has_none(struct pool *p, u64 block)
 	       VC_CELL_NONE;
 }
 
-/* Any of the three places that say whose a chunk is will do. */
+/* Any of the three places that name the owner of a chunk is sufficient. */
 static void test_scan(void)
 {
 	u8 block[VC_BLOCK_SIZE];
@@ -178,7 +178,7 @@ static void test_damaged(void)
 	pool_free(&p);
 }
 
-/* Data that looks like a record is none. */
+/* Data that looks like a record is not accepted. */
 static void test_lookalike(void)
 {
 	struct vc_log_info info = {
@@ -276,7 +276,7 @@ static void test_stale(void)
 	pool_free(&p);
 }
 
-/* ---- seals of two blocks that are written again and again ---- */
+/* ---- seals of two blocks that are rewritten repeatedly ---- */
 
 #define N 500	/* entries */
 
@@ -325,7 +325,7 @@ static bool seal_is(struct pool *p, u32 cut, u32 *bad)
 	return n == N - cut;
 }
 
-/* The power fails in half of the writings; what was taken out stays out. */
+/* The power fails in half of the rewrites; removed entries stay removed. */
 static void test_seal_crashes(uint64_t seed)
 {
 	u32 touched[VC_CELLS_PER_BLOCK], cut = 0, known = 0, bad, i, more;
@@ -352,7 +352,7 @@ static void test_seal_crashes(uint64_t seed)
 		}
 		p.d.crash_at = 0;
 	}
-	/* Each copy alone is enough. */
+	/* Each copy alone is sufficient. */
 	CHECK(!vc_chunk_reseal(&p.st, &p.g, &p.ix, p.c, 10, p.work));
 	i = check_below(&p.d.rng, 2);
 	at(&p, p.c, vc_seal_place(&p.g, i) + 3)[7]++;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Maps of runs against an array with the owner of each sector. All memory is
- * as large as the interface says and no larger, so that the address sanitizer
- * sees one run too many.
+ * Maps of runs, compared with an array of the owner of each sector. All memory has
+ * exactly the size that the interface requires, so that the address sanitizer
+ * detects one run too many.
  */
 #include <string.h>
 
@@ -189,7 +189,7 @@ static void lists_of_user_space_are_checked(void)
 	CHECK(!vc_sectors_check(largest, 1, 0, UINT64_MAX));
 }
 
-/* The last sectors that 64 bits can name. */
+/* The last sectors of the 64-bit range. */
 static void the_end_of_the_range_works(void)
 {
 	const u64 last = UINT64_MAX - 1;

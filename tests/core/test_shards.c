@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Miss-ratio curves against Mattson's stack, searched from the top: equal
- * while all blocks are in the sample, near it when they are not. All memory is
- * as large as the interface says and no larger, so that the address sanitizer
- * sees what is behind.
+ * Miss-ratio curves, compared with Mattson's stack, searched from the top: equal
+ * while all blocks are in the sample, otherwise close. All memory has exactly the
+ * size that the interface requires, so that the address sanitizer detects accesses
+ * behind it.
  */
 #include "check.h"
 #include "../../native/core/shards.h"
@@ -32,7 +32,7 @@ static void drop(struct vc_shards *s)
 	free(s->key);
 }
 
-/* Twice the room, as at a fixed rate that is exact. */
+/* Twice the space, as for a fixed rate that is exact. */
 static void grow(struct vc_shards *s)
 {
 	struct vc_shards_setup setup = s->setup;
@@ -126,7 +126,7 @@ static void check_exact(struct vc_shards *s, u32 kind, const u64 *want, size_t b
 		CHECK(misses[i] == want[i]);
 }
 
-/* Also when reads find what writes have touched, and the other way round. */
+/* Also when reads hit written blocks, and vice versa. */
 static void a_history_is_exact(uint64_t seed)
 {
 	uint64_t state = seed * 0x9e3779b97f4a7c15ULL;
@@ -145,7 +145,7 @@ static void a_history_is_exact(uint64_t seed)
 	struct vc_shards a = make(&fixed_size), b = make(&growing);
 
 	history(&state, blocks, n);
-	/* In parts of any length: how it is called is no matter. */
+	/* In parts of any length: the division into calls has no effect. */
 	for (at = 0; at < n; ) {
 		size_t part = check_below(&state, 200);
 
@@ -257,7 +257,7 @@ static int order(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* The sample is one: blocks under T, each once, each with its one place. */
+/* The sample is consistent: blocks under T, each once, each in one place. */
 static void check_sample(const struct vc_shards *s)
 {
 	u32 slots = 8U << (64 - s->slot_shift), i, n = 0, live = 0;
@@ -288,8 +288,8 @@ static void check_sample(const struct vc_shards *s)
 }
 
 /*
- * Two to four times the most that was seen over 40 seeds; an estimate that is
- * broken is further off.
+ * Two to four times the maximum over 40 seeds; a broken estimate has a larger
+ * error.
  */
 static void a_sample_is_near(uint64_t seed)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What a clean shutdown does, for writer.h: all chunks are sealed, and what was
- * read becomes a chunk of a log.
+ * A clean shutdown, for writer.h: all chunks are sealed, and promoted blocks become a
+ * chunk of a log.
  */
 #ifndef VCACHE_TESTS_WARM_H
 #define VCACHE_TESTS_WARM_H
@@ -38,7 +38,7 @@ static u8 missing(struct writer *w, u64 block)
 	return mask;
 }
 
-/* Fill a chunk with what is not in the cache. Return: how many blocks. */
+/* Fill a chunk with blocks that are not in the cache. Return: their number. */
 static u32 promote(struct writer *w, u32 c)
 {
 	u32 room = vc_log_room(&w->g), want = 1 + below(w, room), n = 0, i;
@@ -59,7 +59,7 @@ static u32 promote(struct writer *w, u32 c)
 	return n;
 }
 
-/* What is found in chunk @c: all of it, and that it was read. */
+/* Check that chunk @c is found completely, and as a read chunk. */
 static void check_warm(struct writer *w, u32 c, u64 gen)
 {
 	u64 dead = le64_to_cpu(table_entry(w, c)->dead);
@@ -73,7 +73,7 @@ static void check_warm(struct writer *w, u32 c, u64 gen)
 	CHECK(!s.bad && s.info.flags == VC_SEAL_READS);
 }
 
-/* A chunk of reads is there, and made one of the log of @tag. Return: it is. */
+/* Make a read chunk a chunk of the log of @tag. Return: whether there was one. */
 static bool warm(struct writer *w, u16 tag)
 {
 	struct vc_log_info info = { .volume = VOLUME, .tag = tag };
@@ -111,7 +111,7 @@ static bool warm(struct writer *w, u16 tag)
 	return !w->d.dead;
 }
 
-/* What was read goes before what is older, and nothing of it to the origin. */
+/* Read chunks are reclaimed before older chunks, without a write to the origin. */
 static void kill_warm(struct writer *w, u32 c)
 {
 	if (w->chunk[c].state == SEALED && w->found[c].reads &&

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A cache that follows the rules of format.h, on a disk whose power fails, and
- * an oracle that knows what may be read. One volume, several logs, several
- * records of each on their way at once.
+ * A cache that follows the rules of format.h, on a disk whose power fails, and an
+ * oracle that knows the allowed contents. There is one volume with several logs, each
+ * with several records in flight.
  */
 #ifndef VCACHE_TESTS_WRITER_H
 #define VCACHE_TESTS_WRITER_H
@@ -24,7 +24,7 @@
 
 enum state { FREE, OPEN, CLOSED, SEALED };
 
-/* A chunk as its writer knows it; what recovery finds out is in found. */
+/* A chunk as known by its writer; found has the results of recovery. */
 struct chunk {
 	enum state state;
 	u32 outstanding;
@@ -47,13 +47,13 @@ struct log {
 	struct record *record[INFLIGHT];
 };
 
-/* What may be read of a sector. Version 0 is zeroes. */
+/* The allowed contents of a sector. Version 0 is zeroes. */
 struct sector {
 	u64 version;
 	u64 next;
-	u16 tag;	/* whose the version is */
+	u16 tag;	/* owner of the version */
 	u16 next_tag;
-	bool busy;	/* a record of it is on its way: next may be read */
+	bool busy;	/* a record of it is in flight: next may be read */
 	bool discard;	/* it is a discard */
 };
 
@@ -68,7 +68,7 @@ struct writer {
 	struct log log[TAGS];
 	u32 tags;
 	u32 entries;	/* most in a record */
-	u32 apart;	/* so often a log stays in a part of its own */
+	u32 apart;	/* how often a log stays in its own part */
 	u64 next_seq;
 	u64 version;
 	u8 *table;
@@ -121,7 +121,7 @@ static const u8 *read_sector(struct writer *w, u32 sector)
 	return disk_at(&w->d, cell) + in * SECTOR;
 }
 
-/* While there is power: only what has completed is read. */
+/* While there is power: only completed writes are read. */
 static void check_running(struct writer *w, u32 sector)
 {
 	const struct sector *s = &w->sector[sector];
@@ -131,7 +131,7 @@ static void check_running(struct writer *w, u32 sector)
 		CHECK(s->busy && s->discard && is_content(at, sector, 0));
 }
 
-/* After a crash: also what was on its way; from now on that is what counts. */
+/* After a crash: also writes in flight, which are valid from now on. */
 static void check_recovered(struct writer *w)
 {
 	u32 i;
@@ -157,7 +157,7 @@ static u32 chunk_index(struct writer *w, u64 cell)
 	return cell / w->g.chunk_blocks;
 }
 
-/* A record of @tag has superseded what was in @cell. */
+/* A record of @tag has superseded the data of @cell. */
 static void mark(struct writer *w, u32 cell, u16 tag)
 {
 	u32 c = chunk_index(w, cell), i;
@@ -279,7 +279,7 @@ static void progress(struct writer *w, struct log *log)
 	}
 }
 
-/* The power fails: of what was on its way any part arrives. */
+/* The power fails: any part of the requests in flight arrives. */
 static void lose(struct writer *w)
 {
 	u32 i, k;
@@ -311,7 +311,7 @@ static bool any_busy(struct writer *w, const struct vc_entry *e)
 	return false;
 }
 
-/* Think of what to write. Return: false when there is nothing. */
+/* Choose what to write. Return: false when there is nothing. */
 static bool invent(struct writer *w, struct record *r)
 {
 	u32 want = 1 + below(w, w->entries), i, s, end;
@@ -351,7 +351,7 @@ static bool invent(struct writer *w, struct record *r)
 	return r->info.nr;
 }
 
-/* Find room for a record in its log. Return: false when there is none. */
+/* Find space for a record in its log. Return: false when there is none. */
 static bool take_room(struct writer *w, struct log *log, struct record *r)
 {
 	u32 c = log->chunk;
@@ -400,7 +400,7 @@ static void build(struct writer *w, struct record *r)
 			e->place = ++place;
 			data = r->image + (size_t)(place - r->info.at) *
 			       VC_BLOCK_SIZE;
-			/* What does not count must not be read. */
+			/* Data without valid sectors must not be read. */
 			memset(data, 0xee, VC_BLOCK_SIZE);
 			for (s = 0; s < VC_BLOCK_SECTORS; s++) {
 				if (e->mask >> s & 1)
@@ -510,7 +510,7 @@ static bool reseal_others(struct writer *w, u16 tag)
 	return done;
 }
 
-/* Write to the origin what counts of a chunk. */
+/* Write the live data of a chunk to the origin. */
 static bool destage(struct writer *w, u32 c)
 {
 	u32 place, s;
@@ -543,7 +543,7 @@ static struct vc_chunk_disk *table_entry(struct writer *w, u32 c)
 					sizeof(struct vc_meta_head)) + c;
 }
 
-/* A chunk dies, of which nothing counts that is not on the origin. */
+/* Reclaim a chunk whose live data is all on the origin. */
 static bool die(struct writer *w, u32 c)
 {
 	u32 place;
@@ -557,7 +557,7 @@ static bool die(struct writer *w, u32 c)
 	return true;
 }
 
-/* The oldest chunk of a log dies, if it may. */
+/* Reclaim the oldest chunk of a log, if possible. */
 static void kill_oldest(struct writer *w, u16 tag)
 {
 	u32 c, oldest = NONE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Single commands to a device, one after the other, which have to succeed. */
+/* Single commands to a device, one after another, which must succeed. */
 #ifndef VCACHE_TESTS_COMMANDS_H
 #define VCACHE_TESTS_COMMANDS_H
 
@@ -7,7 +7,7 @@
 
 #include "device.h"
 
-/* What the last write has written. */
+/* The data of the last write. */
 static uint8_t block_data[VS_BLOCK];
 
 static inline void write_one(struct device *d, uint32_t tag, uint64_t block)

@@ -17,37 +17,37 @@ struct device {
 	vs_time now;
 };
 
-/* Small devices, each with something special. */
+/* Small devices, each with a special property. */
 #define SHAPES 9
 
 static inline struct vs_config shape(unsigned int i,
 				     enum vs_personality personality)
 {
 	static const struct vs_config all[SHAPES] = {
-		/* As small as it gets, one block a page, logs that get full. */
+		/* Minimum size, one block per page, logs that fill up. */
 		{ { 1, 1, 30, 8, 4096, false }, 6, 3, 1, 1, 0, 0,
 		  .gc_pages = 2, .wear_gap = 4, .log_entries = 12 },
-		/* MLC, two blocks a page, banks that write back. */
+		/* MLC, two blocks per page, banks that write back. */
 		{ { 1, 2, 27, 8, 8192, true }, 8, 4, 1, 1, 0, 0,
 		  .idle_percent = 38, .gc_pages = 2 },
-		/* Two lanes of MLC, more tags than logs, which get full. */
+		/* Two lanes of MLC, more tags than logs, which fill up. */
 		{ { 2, 2, 31, 8, 8192, true }, 16, 3, 2, 1, 5, 2,
 		  .gc = VS_GC_COST_BENEFIT, .gc_pages = 4, .wear_gap = 8,
 		  .log_entries = 30 },
-		/* Striped metadata, four blocks a page, banks that write back. */
+		/* Striped metadata, four blocks per page, banks that write back. */
 		{ { 4, 1, 21, 8, 16384, false }, 24, 5, 2, 2, 5, 1,
 		  .idle_percent = 34, .gc_pages = 4 },
-		/* A single tag: hTag. */
+		/* Only the host tag. */
 		{ { 2, 1, 23, 16, 8192, true }, 8, 1, 1, 2, 10, 0,
 		  .gc = VS_GC_COST_BENEFIT, .gc_pages = 1 },
-		/* FAST, one block a page, log blocks down to the last block. */
+		/* FAST, one block per page, log blocks down to the last block. */
 		{ { 1, 1, 30, 8, 4096, false }, 6, 3, 1, 1, 0, 0,
 		  .gc_pages = 1, .wear_gap = 4, .mapping = VS_MAP_FAST },
-		/* FAST on MLC, few log blocks, logs that get full, a tail. */
+		/* FAST on MLC, few log blocks, logs that fill up, a tail. */
 		{ { 1, 2, 27, 8, 8192, true }, 8, 4, 1, 1, 0, 0,
 		  .gc_pages = 1, .mapping = VS_MAP_FAST, .log_entries = 40,
 		  .log_blocks = 3 },
-		/* FAST, four blocks a page, the fewest log blocks. */
+		/* FAST, four blocks per page, the minimum of log blocks. */
 		{ { 4, 1, 16, 8, 16384, false }, 24, 5, 1, 2, 5, 1,
 		  .gc_pages = 1, .wear_gap = 8, .mapping = VS_MAP_FAST,
 		  .log_blocks = 2 },
@@ -62,8 +62,8 @@ static inline struct vs_config shape(unsigned int i,
 }
 
 /*
- * Real timings, and two that keep operations under way for long while others
- * come and go: what has to wait and does not is caught by them.
+ * Real timings, and two with long operations during which others start and complete:
+ * they detect operations that fail to wait.
  */
 static inline struct nand_timing timing(uint64_t seed)
 {
@@ -131,7 +131,7 @@ static inline enum vs_status device_mount(struct device *d)
 	return r.status;
 }
 
-/* Another device in the same state, whose power has just gone. */
+/* Another device in the same state, just after a power cut. */
 static inline struct device device_copy(const struct device *d)
 {
 	struct device copy = *d;

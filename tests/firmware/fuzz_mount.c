@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Recovery from any content of the NAND. An input damages a device that has
- * been in use: {u8 kind, u16 page, u16 offset, u8 value} each; a kind says
- * whether checksums are made right again afterwards, so that nonsense gets
- * past them. Whatever comes of it, recovery and a few commands end, without
- * breaking a rule of NAND or a sanitizer's.
+ * Recovery from arbitrary contents of the NAND. An input damages a used device:
+ * {u8 kind, u16 page, u16 offset, u8 value} each. The kind defines whether checksums
+ * are corrected afterwards, so that invalid data passes them. In all cases, recovery
+ * and a few commands must complete, without a violation of a NAND rule or a report of
+ * a sanitizer.
  */
 #include <string.h>
 

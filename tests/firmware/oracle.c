@@ -6,13 +6,13 @@
 #define WORDS (VS_BLOCK / sizeof(uint64_t))
 #define TRIM UINT32_MAX
 
-/* A number is never used again, even if its version is lost: it would hide. */
+/* Numbers are never reused, even of lost versions: reuse would hide errors. */
 struct version {
 	uint32_t number;
 	uint32_t tag;		/* TRIM: reads as zeros */
 };
 
-/* The version that is durable for certain and all after it, by their index. */
+/* The version that is certainly durable, and all later ones, by index. */
 struct history {
 	struct version *version;
 	uint32_t count, room;
@@ -20,7 +20,7 @@ struct history {
 	uint32_t next;		/* number */
 };
 
-/* Floors to be, from @done on. */
+/* Future floors, valid from @done on. */
 struct promise {
 	vs_time done;
 	uint32_t *number;	/* of each block, 0: none */
@@ -196,8 +196,8 @@ static bool is_zero(const uint64_t *word)
 }
 
 /*
- * The index of the version that was read; for zeros, of the newest TRIM. The
- * number of versions if it is none of them.
+ * Return the index of the version that was read; for zeroes, that of the newest
+ * TRIM. If it is none of them, return the number of versions.
  */
 static uint32_t version_of(const struct oracle *o, uint64_t block,
 			   const void *data)
@@ -245,7 +245,7 @@ void oracle_check_recovered(struct oracle *o, struct device *d)
 		v = version_of(o, i, data);
 		CHECK(v < h->count);
 		CHECK(v >= h->floor);
-		/* What is lost is gone for good, what is there must stay. */
+		/* Lost versions must not reappear, present ones must stay. */
 		h->version[0] = h->version[v];
 		h->count = 1;
 		h->floor = 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a block may read as: the history of every block, and how much of it a
- * completed flush or FUA write has made durable.
+ * The allowed contents of each block: its history, and the versions that a completed
+ * flush or FUA write has made durable.
  *
- * Each write or TRIM of a block is a version of it. A version's content names
- * block and version and fills all 4 KiB, so nothing torn or from elsewhere can
- * pass. After a power cut a block has to read as its floor or a later version.
+ * Each write or TRIM of a block is a version of it. The content of a version names
+ * block and version and fills all 4 KiB, so torn data and data of other blocks are
+ * detected. After a power cut, a block must hold its floor or a later version.
  */
 #ifndef VCACHE_TESTS_ORACLE_H
 #define VCACHE_TESTS_ORACLE_H
@@ -15,7 +15,7 @@
 struct oracle;
 
 struct oracle *oracle_new(uint64_t blocks);
-/* Without promises still open. */
+/* Without pending guarantees. */
 struct oracle *oracle_copy(const struct oracle *o);
 void oracle_free(struct oracle *o);
 /* Give the block a new version by a tag; @data gets its content. */
@@ -27,15 +27,15 @@ void oracle_trim(struct oracle *o, uint64_t block);
  */
 void oracle_flush(struct oracle *o, vs_time done, bool all, uint32_t tag,
 		  uint64_t first, uint64_t count);
-/* The clock shows @now: what is done by then holds. */
+/* Advance the clock to @now: completed operations take effect. */
 void oracle_tick(struct oracle *o, vs_time now);
-/* The power went at @time: promises not kept by then are void. */
+/* Power cut at @time: guarantees with a later completion are void. */
 void oracle_cut(struct oracle *o, vs_time time);
 /* Without a power cut since: exactly the newest version. */
 void oracle_check_read(const struct oracle *o, uint64_t block, const void *data);
-/* After one: read everything, compare; what is read is what holds from now. */
+/* After a power cut: read and check all blocks, which are valid from now on. */
 void oracle_check_recovered(struct oracle *o, struct device *d);
-/* The device has lost nothing at all. */
+/* The device has lost no data. */
 void oracle_check_all(const struct oracle *o, struct device *d);
 
 #endif /* VCACHE_TESTS_ORACLE_H */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is always so, looked up in the firmware's own state. */
+/* Invariants, checked in the state of the firmware. */
 #ifndef VCACHE_TESTS_PLACES_H
 #define VCACHE_TESTS_PLACES_H
 
 #include "../core/check.h"
 #include "../../firmware/core/internal.h"
 
-/* All that is not in log blocks is at its place, in one block. */
+/* Data that is not in log blocks is in its place, in one block. */
 static inline void check_data_blocks(const struct vs_ssd *s)
 {
 	uint32_t per = s->c.geometry.pages * s->slots, data = VS_NONE, i;
@@ -27,7 +27,7 @@ static inline void check_data_blocks(const struct vs_ssd *s)
 	}
 }
 
-/* Log blocks with anything in them, at most as many as there may be. */
+/* Log blocks with data, at most the allowed number. */
 static inline void check_log_blocks(const struct vs_ssd *s)
 {
 	uint32_t i, n = 0;
@@ -37,7 +37,7 @@ static inline void check_log_blocks(const struct vs_ssd *s)
 	CHECK(n <= s->c.log_blocks);
 }
 
-/* What is counted of blocks is what there is. */
+/* The counters of blocks are correct. */
 static inline void check_banks(const struct vs_ssd *s)
 {
 	uint32_t bank, i, all = 0;

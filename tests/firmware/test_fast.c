@@ -3,8 +3,8 @@
  * FAST's counters after a trace: test_fast BLOCKS PAGES SLOTS LOG_BLOCKS.
  *
  * The trace is read from standard input: "w FIRST COUNT" writes blocks and
- * flushes, "t FIRST COUNT" trims. Counts are since format and go to standard
- * output, one to a line: name, value. What is read back is checked, too.
+ * flushes, "t FIRST COUNT" trims. Counters since the format go to standard output, one
+ * per line: name, value. The data is also read back and checked.
  */
 #include <string.h>
 

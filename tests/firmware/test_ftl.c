@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The device without power cuts: what it counts, whom a flush concerns, what
- * happens when it is full, when blocks fail, when lanes are set.
+ * The device without power cuts: counters, scope of flushes, full devices, failing
+ * blocks, lanes.
  */
 #include <string.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include "places.h"
 #include "workload.h"
 
-/* Every page that the NAND has programmed is there for a known cause. */
+/* Every page programmed by the NAND has a known cause. */
 static void check_sums(struct device *d, struct nand_counters since)
 {
 	uint64_t sum = 0, slots = d->c.geometry.page_size / VS_BLOCK;
@@ -102,7 +102,7 @@ static void test_determinism(void)
 	CHECK(hash[0] == hash[1]);
 }
 
-/* A flush takes the tag's own blocks and hTag's, and logs those two only. */
+/* A flush writes the blocks of its tag and of the host tag, and only their logs. */
 static void test_isolation(void)
 {
 	struct device d = device_new(shape(3, VS_TAGGED), 1);
@@ -137,7 +137,7 @@ static void test_isolation(void)
 	device_free(&d);
 }
 
-/* A write with FUA fills its pages and has one log page, however long it is. */
+/* A write with FUA fills its pages, and has one log page for any length. */
 static void test_fua(void)
 {
 	static const uint8_t data[10 * VS_BLOCK];
@@ -158,7 +158,7 @@ static void test_fua(void)
 	CHECK(tag_stats(&d, 1).buffered == 0);
 	CHECK(tag_stats(&d, 1).unlogged == 0);
 	CHECK(tag_stats(&d, 2).buffered == 1);
-	/* What was another tag's in the buffer is in hTag's log. */
+	/* Blocks of another tag in the buffer are in the log of the host tag. */
 	r = vs_write(d.ssd, r.done, 1, 20, 1, data, true);
 	CHECK(r.status == VS_OK);
 	CHECK(tag_stats(&d, VS_TAG_HOST).log_pages == 1);
@@ -166,7 +166,7 @@ static void test_fua(void)
 	device_free(&d);
 }
 
-/* The Baseline writes what everybody has, and the map, at each flush. */
+/* Baseline writes the data of all tags, and the map, at each flush. */
 static void test_baseline(void)
 {
 	struct device d = device_new(shape(3, VS_BASELINE), 1);
@@ -184,7 +184,7 @@ static void test_baseline(void)
 	device_free(&d);
 }
 
-/* Blocks go to the tag's lane, and only there, until that is full. */
+/* Blocks go only to the lane of their tag, until it is full. */
 static void test_lanes(void)
 {
 	struct device d = device_new(shape(3, VS_TAGGED), 1);
@@ -206,7 +206,7 @@ static void test_lanes(void)
 	device_free(&d);
 }
 
-/* A tag's log area is free again once nothing of the tag is left. */
+/* A log area is free again once its tag has no data left. */
 static void test_tag_reuse(void)
 {
 	struct device d = device_new(shape(1, VS_TAGGED), 1);
@@ -220,7 +220,7 @@ static void test_tag_reuse(void)
 	CHECK(!vs_get_tag_stats(d.ssd, 4, &t));
 	CHECK(tag_stats(&d, VS_TAG_HOST).written == 2);
 	CHECK(vs_set_lane(d.ssd, 4, 0, false) == VS_EINVAL);
-	/* Whoever shares hTag's area is flushed with everyone. */
+	/* Tags that share the area of the host tag are flushed with every tag. */
 	flush_tag(&d, 4);
 	CHECK(tag_stats(&d, VS_TAG_HOST).buffered == 0);
 	CHECK(vs_trim(d.ssd, d.now, 0, 8).status == VS_OK);
@@ -250,7 +250,7 @@ static void test_range(void)
 	device_free(&d);
 }
 
-/* Factory and grown bad blocks; in the end, read-only and all readable. */
+/* Factory and grown bad blocks; at the end, read-only with all data readable. */
 static void test_bad_blocks(void)
 {
 	struct vs_config c = shape(2, VS_TAGGED);
@@ -306,7 +306,7 @@ static void test_bad_blocks(void)
 	device_free(&d);
 }
 
-/* Cold data does not keep its blocks young. */
+/* Blocks with cold data are worn evenly too. */
 static void test_wear(unsigned int which)
 {
 	struct vs_config c = shape(which, VS_TAGGED);
@@ -326,7 +326,7 @@ static void test_wear(unsigned int which)
 	device_free(&d);
 }
 
-/* A block all of which is trimmed while it is open waits from its end on. */
+/* A completely trimmed open block becomes pending when it is closed. */
 static void test_trimmed_open_block(void)
 {
 	struct device d = device_new(shape(0, VS_TAGGED), 1);
@@ -344,7 +344,7 @@ static void test_trimmed_open_block(void)
 	device_free(&d);
 }
 
-/* Banks without work write back what is beyond a limit, one page each. */
+/* Idle banks write back blocks beyond a limit, one page each. */
 static void test_idle(void)
 {
 	struct vs_config c = shape(1, VS_TAGGED);
@@ -369,14 +369,14 @@ static void test_idle(void)
 	CHECK(tag_stats(&d, 1).buffered + tag_stats(&d, 2).buffered == 4);
 	/* The oldest first. */
 	CHECK(tag_stats(&d, 1).buffered == 0);
-	/* What was written back is not durable for that. */
+	/* Blocks that were written back are not durable yet. */
 	CHECK(tag_stats(&d, 1).unlogged == 12);
 	device_free(&d);
 }
 
 /*
- * A flush leaves out pages of the word lines that its own data is in, and not
- * of those where other tags' data goes at the same time.
+ * A flush skips pages of the word lines with its own data, but not of those with data
+ * of other tags that is written at the same time.
  */
 static void test_others_fill_their_word_lines(void)
 {
@@ -405,7 +405,7 @@ static void test_others_fill_their_word_lines(void)
 	device_free(&d);
 }
 
-/* A tag whose log is full flushes by a checkpoint, and hTag at once its log. */
+/* A tag with a full log flushes by a checkpoint, the host tag at once its log. */
 static void flush_both(struct device *d, unsigned int round)
 {
 	uint64_t blocks = vs_blocks(d->ssd);
@@ -422,7 +422,7 @@ static void flush_both(struct device *d, unsigned int round)
 	vs_get_stats(d->ssd, &b);
 	CHECK(first.status == VS_OK && second.status == VS_OK);
 	CHECK(b.checkpoints > a.checkpoints);
-	/* hTag's log names the checkpoint of the first. */
+	/* The log of the host tag names the checkpoint of the first. */
 	CHECK(second.done >= first.done);
 	d->now = vs_later(first.done, second.done);
 }
@@ -443,7 +443,7 @@ static void damage_checkpoint(struct device *d, uint64_t id)
 	}
 }
 
-/* No log ever belongs to another checkpoint than the one that it was of. */
+/* A log never belongs to another checkpoint than its own. */
 static void test_logs_and_their_checkpoint(void)
 {
 	struct device d = device_new(shape(2, VS_TAGGED), 1);
@@ -453,7 +453,7 @@ static void test_logs_and_their_checkpoint(void)
 	device_format(&d);
 	for (i = 0; i < 50; i++)
 		flush_both(&d, i);
-	/* As if the power had gone while its root was programmed. */
+	/* As if the power had been cut during the program of its root. */
 	id = d.ssd->checkpoint;
 	damage_checkpoint(&d, id);
 	CHECK(device_mount(&d) == VS_OK);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The device without power cuts, with the mapping FAST: what only that has. */
+/* The device without power cuts: features of the FAST mapping only. */
 #include "commands.h"
 #include "places.h"
 #include "workload.h"
 
-/* A page of several blocks that FAST keeps together has one tag's only. */
+/* A page of several blocks that FAST keeps together belongs to one tag. */
 static void test_isolation(void)
 {
 	struct device d = device_new(shape(7, VS_TAGGED), 1);
@@ -39,7 +39,7 @@ static enum vs_status watch_erase(void *ctx, vs_time now, struct vs_page at,
 	return nand_ops.erase(ctx, now, at, done);
 }
 
-/* However many merges a log block costs, metadata's blocks stay its own. */
+/* For any number of merges, the blocks for metadata stay reserved. */
 static void test_leaves_metadata_room(void)
 {
 	struct device d = device_new(shape(5, VS_TAGGED), 1);
@@ -58,7 +58,7 @@ static void test_leaves_metadata_room(void)
 	device_free(&d);
 }
 
-/* What cannot be read stays lost, alone; its block is not used again. */
+/* Only the unreadable data is lost; its block is not reused. */
 static void test_unreadable(void)
 {
 	struct device d = device_new(shape(5, VS_TAGGED), 1);
@@ -85,7 +85,7 @@ static void test_unreadable(void)
 	device_free(&d);
 }
 
-/* What makes no sense, or does not fit. */
+/* Invalid or oversized configurations. */
 static void test_sizes(void)
 {
 	struct vs_config page = shape(0, VS_TAGGED), fast = shape(5, VS_TAGGED);
@@ -107,7 +107,7 @@ static void test_sizes(void)
 	CHECK(vs_size_needed(&c) == 0);
 }
 
-/* The content of a NAND is of one mapping. */
+/* The contents of a NAND belong to one mapping. */
 static void test_is_not_page(void)
 {
 	struct device d = device_new(shape(0, VS_TAGGED), 1);

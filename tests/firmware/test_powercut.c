@@ -5,7 +5,7 @@
  *
  * sweep: one short run, cut at every program and erase of it
  * recovery: the same, each time cut again at every one of the recovery
- * long: one device that is cut at random again and again
+ * long: one device with repeated random cuts
  * bad-: on NAND with bad blocks from the start, on which more fail
  */
 #include <string.h>
@@ -17,7 +17,7 @@
 #define LONG_ROUNDS 40
 #define WEAR_STEPS 2000
 #define AFTER_STEPS 12
-/* Bad blocks: from the start, set aside in a lane, and how fast they come. */
+/* Bad blocks: from the start, set aside in a lane, and rate of new ones. */
 #define FACTORY_BAD 2
 #define BAD_BLOCKS 10
 #define SWEEP_FAIL_PPM 15000
@@ -29,11 +29,11 @@ struct job {
 	uint64_t seed;
 	uint32_t factory_bad;
 	uint32_t fail_ppm;
-	uint64_t only;		/* this cut alone; 0: all */
+	uint64_t only;		/* only this cut; 0: all */
 	uint64_t cuts;
 };
 
-/* Half of the runs begin with every block written: collection is at work. */
+/* Half of the runs begin with a full device, so that collection runs. */
 static struct oracle *begin(struct device *d, uint64_t seed)
 {
 	struct oracle *o = oracle_new(vs_blocks(d->ssd));
@@ -58,7 +58,7 @@ static void power_on(struct device *d, struct oracle *o)
 	nand_power_on(d->nand);
 }
 
-/* The device has come through; it works on, and keeps all when shut down. */
+/* After recovery, the device works, and keeps all data over a shutdown. */
 static void live_on(struct device *d, struct oracle *o, uint64_t seed)
 {
 	struct vs_result r;
@@ -94,7 +94,7 @@ static void cut_recovery(const struct device *d, struct job *job)
 		}
 		hash = vs_map_hash(copy.ssd);
 		device_free(&copy);
-		/* Interrupted or not, the same device comes out. */
+		/* The result is the same with and without interruption. */
 		copy = device_copy(d);
 		CHECK(device_mount(&copy) == VS_OK);
 		CHECK(vs_map_hash(copy.ssd) == hash);
@@ -162,9 +162,8 @@ static void read_all(struct device *d)
 }
 
 /*
- * Nothing can be written any more, as more blocks have failed than were set
- * aside, but everything can be read. When the power has come back, blocks may
- * have become free; so on, until it does not even start.
+ * More blocks have failed than were set aside: writes fail, but all data can be read.
+ * After a power cut, blocks may be free again. This repeats until recovery fails.
  */
 static void wear_out(struct device *d, struct oracle *o, uint64_t *seed)
 {

@@ -4,7 +4,7 @@
 #define TAGS 5
 #define MOST 8		/* blocks of a command */
 
-/* Where to: half of the commands hit an eighth of the device. */
+/* Choose a place: half of the commands hit an eighth of the device. */
 static uint64_t pick(struct device *d, uint64_t *seed)
 {
 	uint64_t blocks = vs_blocks(d->ssd);
@@ -15,8 +15,8 @@ static uint64_t pick(struct device *d, uint64_t *seed)
 }
 
 /*
- * The next command comes when this one is done, or sooner: then operations of
- * both are under way at a time.
+ * The next command starts when this one has completed, or earlier, so that operations of
+ * both are in flight.
  */
 static void advance(struct device *d, struct oracle *o, uint64_t *seed,
 		    vs_time done)

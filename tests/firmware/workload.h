@@ -6,8 +6,8 @@
 #include "oracle.h"
 
 /*
- * Run @steps commands; VS_EPOWER if the power went meanwhile, VS_EREADONLY if
- * the device is worn out.
+ * Run @steps commands; VS_EPOWER after a power cut, VS_EREADONLY if the device is
+ * worn out.
  */
 enum vs_status workload_run(struct device *d, struct oracle *o, uint64_t *seed,
 			    unsigned int steps);

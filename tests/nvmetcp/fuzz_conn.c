@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Bytes of hosts, any bytes: the controller has to stand them. An input is
- * digests (u8), then steps: {u8 kind, u8 connection, u16 n} and n bytes.
- * Kinds: bytes as they are; a PDU whose common header and digests are made
- * right; a connection set up by the book, with the discovery subsystem if n is
- * odd; sending; time; the end of it.
+ * Arbitrary bytes from hosts, which the controller must handle. An input is digests (u8),
+ * then steps: {u8 kind, u8 connection, u16 n} and n bytes. Kinds: bytes as they are;
+ * a PDU with corrected common header and digests; a valid connection set-up, with
+ * the discovery subsystem if n is odd; sending; passing of time; end of the
+ * connection.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static void output(struct conn *c, size_t most)
 		if (!n)
 			return;
 		for (i = 0; i < n; i++) {
-			/* Every byte is there: the sanitizer looks at it. */
+			/* Access every byte, so that the sanitizer checks it. */
 			crc32c(iov[i].iov_base, iov[i].iov_len);
 			bytes += iov[i].iov_len;
 		}

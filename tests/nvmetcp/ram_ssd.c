@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Not the SSD: a stand-in for it, for tests of what is in front of it. Blocks
- * written since the last flush are in memory, the durable ones in the image
- * (without one, in memory too): SIGKILL is a power cut.
+ * A replacement for the SSD, for tests of the controller. Blocks written since the last
+ * flush are in memory, durable ones are in the image (without an image, in memory
+ * too). SIGKILL has the effect of a power cut.
  *
- * From the environment: RAM_SSD_READ_US, RAM_SSD_WRITE_US and RAM_SSD_FLUSH_US
- * are what commands cost; RAM_SSD_ERASES is how often each block was erased,
- * RAM_SSD_BAD how many went bad; RAM_SSD_BAD_BLOCK cannot be read; after
- * RAM_SSD_WRITES writes the medium takes no more; after RAM_SSD_POWER calls the
+ * Environment variables: RAM_SSD_READ_US, RAM_SSD_WRITE_US and RAM_SSD_FLUSH_US are
+ * the durations of commands. RAM_SSD_ERASES is the number of erases of each block,
+ * RAM_SSD_BAD the number of grown bad blocks. RAM_SSD_BAD_BLOCK is unreadable. After
+ * RAM_SSD_WRITES writes, the medium accepts no more. After RAM_SSD_POWER calls, the
  * power is off.
  */
 #include <errno.h>
@@ -50,7 +50,7 @@ static uint64_t setting(const char *name, uint64_t otherwise)
 	return value ? strtoull(value, NULL, 0) : otherwise;
 }
 
-/* Also holds the caller to its promise that time does not go back. */
+/* Also checks that the caller's time does not go back. */
 static struct vs_result begin(struct vs_ssd *s, vs_time now, uint64_t first,
 			      uint64_t count, uint64_t cost)
 {
@@ -118,7 +118,7 @@ struct vs_result vs_write(struct vs_ssd *s, vs_time now, uint32_t tag,
 	for (i = 0; i < count; i++) {
 		struct dirty *d = &s->dirty[block + i];
 
-		/* Another's block is covered by the flushes of both. */
+		/* Flushes of both cover a block of another tag. */
 		if (d->data && d->tag != tag)
 			d->tag = VS_TAG_HOST;
 		else

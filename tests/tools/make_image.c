@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * make_image FILE clean|crashed: a small pool. Two volumes; chunks of 16
- * blocks, data from chunk 10: sealed chunks 10 (volume 1, tag 1) and 11
- * (volume 1, tag 2), chunk 12 (volume 2, tag 1) that a crash leaves open,
- * chunk 13, which is dead, and chunk 14 (volume 1, tag 2) of reads.
+ * make_image FILE clean|crashed: create a small pool with two volumes and chunks of 16
+ * blocks. The chunks for data are: 10 (volume 1, tag 1) and 11 (volume 1, tag 2), both
+ * sealed; 12 (volume 2, tag 1), which a crash leaves open; 13, which is dead; and 14
+ * (volume 1, tag 2), a read chunk.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +51,7 @@ static void volumes(void)
 	vc_meta_save(&store, &g, VC_META_SLOTS, 0, block);
 }
 
-/* A chunk with two records of a block each, and a discard in the second. */
+/* A chunk with two records of one block each, and a discard in the second. */
 static void chunk(u32 c, u32 volume, u16 tag, u64 gen, bool sealed)
 {
 	struct vc_log_info info = {
@@ -90,7 +90,7 @@ static void chunk(u32 c, u32 volume, u16 tag, u64 gen, bool sealed)
 		image_write(NULL, c * 16 + vc_log_room(&g), 2, seal);
 }
 
-/* A chunk that was read: no records, no checksums, data from its start on. */
+/* A read chunk: no records, no checksums, data from its start on. */
 static void reads(u32 c, u32 volume, u16 tag, u64 gen)
 {
 	static u8 seal[VC_SEAL_COPIES][VC_BLOCK_SIZE];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the files under a directory hold, for files.py: for each file a header
+ * Print the contents of the files under a directory, for files.py: for each file a header
  *
  *   u32 file number   u32 sectors   u64 bytes
  *

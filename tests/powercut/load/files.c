@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Workers on files that come, grow, have holes punched and go, so that blocks
- * pass from one file to another. Their events:
+ * Workers on files that are created, grow, have holes punched and are deleted, so that
+ * blocks are reused by other files. Their events:
  *
  *   pc N <op> <file>   a file is created      pc U <op> <file>   is deleted
  *
@@ -61,7 +61,7 @@ static void file_end(struct worker *w, struct file *f)
 	journal("pc C %" PRIu64 " 0", op);
 }
 
-/* Now and then a part of a block, which the file system fills up with zeroes. */
+/* Sometimes a part of a block, which the file system fills with zeroes. */
 static uint32_t length(struct worker *w)
 {
 	uint32_t blocks = 1 + rnd(w, rnd(w, 6) ? 8 : w->largest / BLOCK);
@@ -69,7 +69,7 @@ static uint32_t length(struct worker *w)
 	return rnd(w, 6) ? blocks * BLOCK : blocks * BLOCK - 1 - rnd(w, BLOCK - 1);
 }
 
-/* A range to be written or punched, inside what the file has. */
+/* A range to be written or punched, inside the file. */
 static struct span inside(struct worker *w, const struct file *f)
 {
 	uint64_t blocks = f->end / BLOCK;

@@ -4,7 +4,7 @@
  * that of its completion:
  *
  *   pc W <op> <file> <sector> <count> <kind>   a write begins (D: durable by itself)
- *   pc Z|D <op> <file> <sector> <count>        zeroes are written, a range is thrown away
+ *   pc Z|D <op> <file> <sector> <count>        zeroes are written, a range is discarded
  *   pc F <op> <file> <kind>                    a flush begins
  *   pc C <op> <0 or errno>                     it has completed
  *   pc X <op> <file> <sector> <found> <wanted> a read found other content
@@ -27,7 +27,7 @@
 
 #include "load.h"
 
-/* splitmix64: repeatable, and all we need. */
+/* splitmix64: repeatable, and sufficient. */
 uint64_t rnd(struct worker *w, uint64_t n)
 {
 	uint64_t z = w->seed += 0x9e3779b97f4a7c15ull;
@@ -72,7 +72,7 @@ void io_init(struct worker *w)
 		w->last = calloc(w->count, sizeof(*w->last));
 		if (!w->last)
 			die("no memory");
-		/* A device begins with zeroes; what is in an image is not known. */
+		/* A device begins with zeroes; the contents of an image are unknown. */
 		if (w->file)
 			memset(w->last, 0xff, w->count * sizeof(*w->last));
 	}
@@ -114,7 +114,7 @@ void io_write(struct worker *w, int fd, uint32_t file, struct span at, int dsync
 	note(w, at, op);
 }
 
-/* Wait for all of the requests that were submitted; their data is the op. */
+/* Wait for all submitted requests; their data is the op. */
 static void reap(struct worker *w, unsigned int n, const size_t *wanted, const uint64_t *ops)
 {
 	struct io_event done[AIO_DEPTH];
@@ -140,7 +140,7 @@ static void submit(struct worker *w, struct iocb *cb)
 		die("io_submit");
 }
 
-/* The writes may not overlap: their order would be nobody's. */
+/* The writes must not overlap, since their order would be undefined. */
 void io_write_many(struct worker *w, int fd, uint32_t file, const struct span *at, unsigned int n)
 {
 	struct iocb cb[AIO_DEPTH];
@@ -228,8 +228,8 @@ void io_zero(struct worker *w, int fd, uint32_t file, struct span at)
 }
 
 /*
- * What was written last must be seen at once, durable or not. Where others write
- * too it is not known what that was, but it was meant for this place.
+ * The last write must be visible at once, durable or not. If others write here too,
+ * the last write is unknown, but it must have been for this place.
  */
 void io_read(struct worker *w, int fd, uint32_t file, struct span at, bool alone)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The journal of events goes through the trace_marker of the kernel: there it
- * stands in one order with the requests that the block layer traces.
+ * The journal of events is written to the kernel's trace_marker, so that it has one order
+ * with the requests that the block layer traces.
  */
 #include <errno.h>
 #include <fcntl.h>

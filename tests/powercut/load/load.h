@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of the load generator share. */
+/* Declarations shared by the parts of the load generator. */
 #ifndef POWERCUT_LOAD_H
 #define POWERCUT_LOAD_H
 
@@ -13,8 +13,7 @@
 #define AIO_DEPTH 4
 
 /*
- * Ways to write, to flush and to throw away; the order of the names in
- * action_names[] of main.c.
+ * Ways to write, to flush and to discard; in the order of action_names[] of main.c.
  */
 enum action {
 	ACT_WRITE,	/* pwrite, O_DIRECT */
@@ -25,8 +24,8 @@ enum action {
 	ACT_SYNC,	/* sync(2) */
 	ACT_DISCARD,	/* BLKDISCARD, or a punched hole in a file */
 	ACT_ZERO,	/* BLKZEROOUT */
-	ACT_READ,	/* compare with what we wrote last */
-	ACT_LOOK,	/* others write it as well: is it of this place? */
+	ACT_READ,	/* compare with our last write */
+	ACT_LOOK,	/* others write it too: check that it is of this place */
 	ACT_APPEND,	/* writes that allocate blocks: at the end of a file, */
 	ACT_HOLE,	/* in a hole behind it */
 	ACT_PREALLOC,	/* fallocate; later writes convert unwritten extents */
@@ -39,7 +38,7 @@ struct worker {
 	uint64_t seed;
 	uint64_t ops;		/* stop after so many, */
 	uint64_t ms;		/* or after so long */
-	char cgroup[256];	/* joined first; "-": stay where we are */
+	char cgroup[256];	/* cgroup to join first; "-": none */
 	char path[256];		/* device, file, or directory of a file worker */
 	uint32_t file;		/* of path; a file worker numbers its own from here */
 	uint64_t first, count;	/* sectors it writes; limit of a file's size */

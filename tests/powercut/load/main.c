@@ -2,12 +2,12 @@
 /*
  * The load of the power-cut harness.
  *
- *   load run TRACE_MARKER WORKER...   run the workers side by side
- *   load dump DIRECTORY OUTPUT        what the files of DIRECTORY hold
+ *   load run TRACE_MARKER WORKER...   run the workers in parallel
+ *   load dump DIRECTORY OUTPUT        print the contents of the files in DIRECTORY
  *
- * A WORKER is words in one argument: its kind (range, fill, files) and
- * settings, "name=number" or "name=text", the names of struct worker; the
- * weights of its actions have the action's name.
+ * A WORKER is one argument with words: its kind (range, fill, files) and settings
+ * "name=number" or "name=text" with the names of struct worker. The weights of its
+ * actions have the names of the actions.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

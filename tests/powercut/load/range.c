@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Workers on a range of sectors that are there: of a device or of an image file. */
+/* Workers on a range of existing sectors, of a device or of an image file. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "load.h"
 
-/* Mostly small writes, as databases make them, and now and then a large one. */
+/* Mostly small writes, like those of databases, and sometimes a large one. */
 static struct span pick(struct worker *w)
 {
 	uint64_t slots = w->count / w->grain;
@@ -95,7 +95,7 @@ void work_range(struct worker *w)
 	close(fd);
 }
 
-/* Write every sector once and make it durable: an image that is there. */
+/* Write every sector once and flush, to create an image. */
 void work_fill(struct worker *w)
 {
 	uint64_t end = w->first + w->count;

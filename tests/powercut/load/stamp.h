@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The content of one written sector says what it is: which write of which file
- * put it where. tests/powercut/stamp.py reads the same layout.
+ * The content of a written sector identifies the write, its file and the place.
+ * tests/powercut/stamps.py reads the same layout.
  */
 #ifndef POWERCUT_STAMP_H
 #define POWERCUT_STAMP_H

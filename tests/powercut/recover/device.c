@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The cache device: sectors of the log, and what the recovery writes over them. */
+/* The cache device: sectors of the log, and the writes of the recovery. */
 #include "recover.h"
 
 static const u8 zeroes[SECTOR];

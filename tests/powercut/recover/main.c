@@ -2,15 +2,15 @@
 /*
  * recover LOG LOGGED SHARED SECTORS ORIGIN ROOM VOLUME
  *
- * Recovers one image of a cache device after the other. LOG is the log of a
- * recording, of which LOGGED sectors count. SHARED is a file that the caller
- * has mapped as well: SECTORS numbers of sectors in the log, the image of the
- * cache device; ORIGIN numbers, the map that is made; ROOM sectors for what
- * the recovery writes, which the image names as those from LOGGED on.
+ * Recovers images of a cache device, one after another. LOG is the log of a recording,
+ * with LOGGED valid sectors. SHARED is a file that the caller has also mapped. It
+ * contains SECTORS numbers of sectors in the log, which are the image of the cache
+ * device; ORIGIN numbers for the resulting map; and ROOM sectors for the writes of the
+ * recovery, which have the numbers from LOGGED on.
  *
- * For each line "USED" on the standard input, the first USED sectors of the
- * room are taken, one line is written: STATUS ERRORS BAD-BLOCKS CHUNKS, and for
- * each write of the recovery its sector and size.
+ * Each line "USED" on standard input means that the first USED of these sectors are in
+ * use. The program answers with one line: STATUS ERRORS BAD-BLOCKS CHUNKS, and the
+ * sector and size of each write of the recovery.
  */
 #include <fcntl.h>
 #include <inttypes.h>

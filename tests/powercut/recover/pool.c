@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Does what native/dm does between the table of a pool and the first request
- * to a volume of it: vc_pool_load() in store.c, vc_volume_start() in volume.c.
+ * Does the work of native/dm between the load of a pool's table and the first request to
+ * a volume: vc_pool_load() in store.c, vc_volume_start() in volume.c.
  */
 #include <stdlib.h>
 
@@ -151,8 +151,8 @@ static int replay(struct pool *p, u32 volume, int slot, struct outcome *out)
 }
 
 /*
- * What a pool changes first once it is in use. A cut in the middle of that
- * must not take along what an earlier cut has left of the metadata.
+ * The first changes of a pool in use. A cut in the middle of them must not destroy the
+ * metadata that an earlier cut has left.
  */
 static int change_metadata(struct pool *p)
 {
@@ -168,7 +168,7 @@ static int change_metadata(struct pool *p)
 	return r ? r : vc_meta_save(&p->st, &p->g, VC_META_SLOTS, 0, p->slots);
 }
 
-/* What a volume that is written through has in the cache are copies only. */
+/* A write-through volume has only copies in the cache. */
 static bool is_copy(const struct pool *p, int slot)
 {
 	return le32_to_cpu(slot_of(p, slot)->mode) == VC_VOLUME_WRITETHROUGH;
@@ -190,7 +190,7 @@ static void fill_map(const struct pool *p, int64_t *map, u64 origin)
 }
 
 /**
- * recover - find out what of a volume is in the cache
+ * recover - recover the map of a volume
  * @d: the cache device
  * @volume: number of the volume
  * @map: by sector of the origin: the sector of the cache, or -1

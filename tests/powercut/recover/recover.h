@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the pool would find on its cache device after a power cut: the sources
- * of native/core, on a device that is put together from the log of a recording.
+ * Recovery of a pool from its cache device after a power cut: the sources of native/core,
+ * on a device that is assembled from the log of a recording.
  */
 #ifndef POWERCUT_RECOVER_H
 #define POWERCUT_RECOVER_H
@@ -12,14 +12,14 @@
 
 /**
  * struct device - the cache device after a cut
- * @log: all of the log, in which the sectors are
- * @logged: sectors of it
- * @sectors: of the device
+ * @log: the log with the sectors
+ * @logged: its size in sectors
+ * @sectors: size of the device
  * @image: for each of them the sector of the log; 0: zeroes; from @logged on
  *	one of @extra
- * @extra: what the recovery writes
- * @room: sectors in it
- * @used: of these
+ * @extra: sectors written by the recovery
+ * @room: their maximum number
+ * @used: number of them in use
  * @writes: requests that the recovery has made
  * @write: their first sectors and sizes
  */
@@ -39,10 +39,10 @@ struct device {
 };
 
 /**
- * struct outcome - how the recovery went
+ * struct outcome - results of the recovery
  * @errors: chunks that could not be read, and entries refused
- * @bad_blocks: blocks of open chunks that were not whole
- * @chunks: that hold something of the volume
+ * @bad_blocks: invalid blocks of open chunks
+ * @chunks: number of chunks with data of the volume
  */
 struct outcome {
 	u64 errors;
