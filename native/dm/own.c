@@ -141,7 +141,7 @@ static bool vc_own_sweep(struct vc_pool *p, struct vc_log *log)
 	struct vc_chunk *c;
 
 	while (!vc_own_has_room(log)) {
-		c = vc_log_husk(log, VC_OWN);
+		c = vc_log_empty_chunk(log, VC_OWN);
 		if (!c)
 			return false;
 		if (!left-- || vc_chunk_kill(p, c, VC_KILL_ALL))
@@ -160,7 +160,7 @@ static bool vc_log_make_room(struct vc_pool *p, struct vc_log *log,
 	while (vc_own_is_short(log)) {
 		if (!left-- || time_after(jiffies, end))
 			return true;
-		c = vc_log_husk(log, VC_OWN) ?: vc_log_victim(log, VC_OWN);
+		c = vc_log_empty_chunk(log, VC_OWN) ?: vc_log_victim(log, VC_OWN);
 		if (c) {
 			int r = vc_chunk_kill(p, c, VC_KILL_KEEP);
 

@@ -532,7 +532,7 @@ bool vc_log_gives(const struct vc_log *log, const struct vc_chunk *c,
 		  enum vc_domain domain);
 struct vc_chunk *vc_log_victim(struct vc_log *log, enum vc_domain domain);
 struct vc_chunk *vc_log_any(struct vc_log *log);
-struct vc_chunk *vc_log_husk(struct vc_log *log, enum vc_domain domain);
+struct vc_chunk *vc_log_empty_chunk(struct vc_log *log, enum vc_domain domain);
 
 /* space.c */
 u32 vc_pool_reserve(const struct vc_pool *p);

@@ -188,8 +188,8 @@ static void vc_log_provide(struct vc_log *log)
 		vc_log_wake(log);
 }
 
-/* A chunk in which nothing counts, whoever has it: nobody loses anything with it. */
-static struct vc_chunk *vc_pool_husk(struct vc_pool *p)
+/* Find an empty chunk in any log: reclaiming it costs no data. */
+static struct vc_chunk *vc_pool_empty_chunk(struct vc_pool *p)
 {
 	struct vc_chunk *c;
 	struct vc_volume *v;
@@ -197,7 +197,7 @@ static struct vc_chunk *vc_pool_husk(struct vc_pool *p)
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
-			c = vc_log_husk(log, VC_SHARED);
+			c = vc_log_empty_chunk(log, VC_SHARED);
 			if (c)
 				return c;
 		}
@@ -525,7 +525,7 @@ static void vc_pool_make_room(struct vc_pool *p)
 	if (vc_own_make_room(p, end))
 		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
 	while (more && READ_ONCE(p->nfree) < vc_pool_low(p)) {
-		c = vc_pool_husk(p);
+		c = vc_pool_empty_chunk(p);
 		burden = c ? NULL : vc_pool_choose(p, &c);
 		clean = c;
 		if (time_after(jiffies, end))

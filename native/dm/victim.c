@@ -270,13 +270,13 @@ struct vc_chunk *vc_log_any(struct vc_log *log)
 }
 
 /**
- * vc_log_husk - a chunk of a log in which nothing counts any more, and may go
+ * vc_log_empty_chunk - find a reclaimable chunk of a log without live blocks
  * @log: the log; its pool is locked
- * @domain: where it is, or what is behind it in the log
+ * @domain: the lanes that need space: of the chunk, or of a later chunk of the log
  *
- * Return: NULL when there is none.
+ * Return: the chunk, or NULL if there is none.
  */
-struct vc_chunk *vc_log_husk(struct vc_log *log, enum vc_domain domain)
+struct vc_chunk *vc_log_empty_chunk(struct vc_log *log, enum vc_domain domain)
 {
 	struct vc_chunk *c;
 	u32 kind;
