@@ -115,12 +115,12 @@ static void vc_record_finish(struct vc_record *rec)
 	struct vc_chunk *c = rec->chunk;
 
 	/* What the cache had is older than what the origin has now. */
-	if ((!rec->status || rec->copy) && !rec->carry)
+	if ((!rec->status || rec->copy) && !rec->relocate)
 		vc_record_apply(rec, !rec->status);
 	if (rec->status)
 		atomic_inc(&log->vol->cache_errors);
 	vc_pool_record_done(log->vol->pool, rec->status);
-	if (!rec->carry)
+	if (!rec->relocate)
 		vc_chunk_settled(log, c);
 	if (rec->copy)
 		rec->status = BLK_STS_OK;
@@ -396,7 +396,7 @@ int vc_append_discard(struct vc_log *log, u64 block, u64 blocks)
 {
 	int r = 0;
 
-	/* What is carried meanwhile could come after the record. */
+	/* What is relocated meanwhile could come after the record. */
 	atomic_inc(&log->vol->discards);
 	while (blocks && !r) {
 		u32 i, n = min_t(u64, blocks, log->vol->pool->ix.cells);
@@ -412,7 +412,7 @@ int vc_append_discard(struct vc_log *log, u64 block, u64 blocks)
 		cond_resched();
 	}
 	atomic_dec(&log->vol->discards);
-	/* Less of the log counts now: what does may be worth carrying. */
+	/* Less of the log counts now: what does may be worth relocating. */
 	vc_space_kick(log->vol->pool);
 	return r;
 }

@@ -144,12 +144,12 @@ static struct vc_chunk *vc_log_next(struct vc_log *log, enum vc_append_kind kind
 {
 	struct vc_chunk *c;
 
-	if (kind != VC_APPEND_CARRY && vc_log_held_up(log))
+	if (kind != VC_APPEND_RELOCATE && vc_log_held_up(log))
 		return NULL;
 	c = log->spare;
 	log->spare = NULL;
 	return c ?: vc_chunk_take(log->vol->pool, log,
-				  kind == VC_APPEND_CARRY ? VC_TAKE_CARRY :
+				  kind == VC_APPEND_RELOCATE ? VC_TAKE_RELOCATE :
 				  VC_TAKE_WRITE, VC_OWN);
 }
 
@@ -186,8 +186,8 @@ static bool vc_log_open(struct vc_log *log, enum vc_append_kind kind)
 	s = list_first_entry_or_null(&log->seals, struct vc_sealing, node);
 	if (s)
 		c = vc_log_next(log, kind);
-	/* The writer may be waiting while something is carried. */
-	if (kind != VC_APPEND_CARRY) {
+	/* The writer may be waiting while something is relocated. */
+	if (kind != VC_APPEND_RELOCATE) {
 		others = c && log->starved;
 		log->starved = !c;
 	}
@@ -259,7 +259,7 @@ u32 vc_log_space(struct vc_log *log, enum vc_append_kind kind)
 	struct vc_pool *p = log->vol->pool;
 	u32 room;
 
-	if (kind != VC_APPEND_CARRY && vc_log_hold(log))
+	if (kind != VC_APPEND_RELOCATE && vc_log_hold(log))
 		return 0;
 	if (log->open && vc_log_full(log, vc_append_is_clean(kind)))
 		vc_log_close(log);

@@ -12,7 +12,7 @@
  * chunk that is open goes when no other is dirty, as far as it is written, and
  * stays open: who writes little, now and then, needs no chunk each time. A
  * window keeps its chunks only while it is read: writing it takes as long as
- * the origin does, and what has been carried on meanwhile need not stay.
+ * the origin does, and what has been relocated meanwhile need not stay.
  *
  * A volume has one round at a time, also for logs of different tags: a newer
  * version of a block, whoever wrote it, must not reach the origin before an
@@ -102,7 +102,7 @@ static bool vc_round_fill(struct vc_round *r, struct vc_log *log)
 	return n;
 }
 
-/* What of a block has not been superseded, or carried on, since it was read? */
+/* What of a block has not been superseded, or relocated, since it was read? */
 static u8 vc_window_mask(struct vc_pool *p, const struct vc_round_cell *c)
 {
 	if (READ_ONCE(vc_cell_chunk(p, c->cell)->lives) != c->lives)

@@ -21,15 +21,15 @@
 /* Chunks of others that leave in a tick. */
 #define VC_STRAYS_BATCH 4U
 
-static u32 vc_own_for_carry(const struct vc_log *log)
+static u32 vc_own_relocate_reserve(const struct vc_log *log)
 {
-	return vc_for_carry(READ_ONCE(log->own_size));
+	return vc_relocate_reserve(READ_ONCE(log->own_size));
 }
 
-/* Chunks that are free for writers: with what is for carrying one at least. */
+/* Chunks that are free for writers: with what is for relocation one at least. */
 static u32 vc_own_reserve(const struct vc_log *log)
 {
-	return max(READ_ONCE(log->own_size) / 10, vc_own_for_carry(log) + 1);
+	return max(READ_ONCE(log->own_size) / 10, vc_own_relocate_reserve(log) + 1);
 }
 
 /* Can a log have one more chunk in the shared lanes? */
@@ -38,7 +38,7 @@ static bool vc_own_may_do_without(const struct vc_log *log)
 	const struct vc_pool *p = log->vol->pool;
 
 	return vc_log_may_grow(p, log) &&
-	       READ_ONCE(p->nfree) > vc_pool_for_carry(p);
+	       READ_ONCE(p->nfree) > vc_pool_relocate_reserve(p);
 }
 
 /**
@@ -68,7 +68,7 @@ bool vc_own_hurries(const struct vc_log *log)
 {
 	u32 nfree = vc_lanes_free(log->vol->pool, READ_ONCE(log->lanes));
 
-	return nfree < max(vc_own_reserve(log) / 2, vc_own_for_carry(log) + 1);
+	return nfree < max(vc_own_reserve(log) / 2, vc_own_relocate_reserve(log) + 1);
 }
 
 /**
@@ -93,7 +93,7 @@ bool vc_own_may_take(const struct vc_pool *p, const struct vc_log *log,
 	u32 nfree = log->lanes ? vc_lanes_free(p, log->lanes) : 0;
 	bool below = vc_log_has(log, VC_OWN) < READ_ONCE(log->own_most);
 
-	if (nfree <= (take == VC_TAKE_CARRY ? 0 : vc_own_for_carry(log)))
+	if (nfree <= (take == VC_TAKE_RELOCATE ? 0 : vc_own_relocate_reserve(log)))
 		return false;
 	switch (take) {
 	case VC_TAKE_WRITE:
@@ -118,7 +118,7 @@ bool vc_own_may_take(const struct vc_pool *p, const struct vc_log *log,
 }
 
 /**
- * vc_log_may_write - is there a chunk for a writer, beside those for carrying?
+ * vc_log_may_write - is there a chunk for a writer, beside those for relocation?
  * @log: the log
  *
  * Who has lanes of its own does not wait for what happens in the shared ones.
@@ -128,10 +128,10 @@ bool vc_log_may_write(const struct vc_log *log)
 	const struct vc_pool *p = log->vol->pool;
 	u64 lanes = READ_ONCE(log->lanes);
 
-	if (lanes && vc_lanes_free(p, lanes) >= vc_own_for_carry(log))
+	if (lanes && vc_lanes_free(p, lanes) >= vc_own_relocate_reserve(log))
 		return true;
 	return (!lanes || READ_ONCE(log->most)) &&
-	       READ_ONCE(p->nfree) >= vc_pool_for_carry(p);
+	       READ_ONCE(p->nfree) >= vc_pool_relocate_reserve(p);
 }
 
 /* Let go what holds nothing, so that a chunk of reads has room. Return: there is more. */
@@ -167,12 +167,12 @@ static bool vc_log_make_room(struct vc_pool *p, struct vc_log *log,
 			if (r)
 				return r == -EAGAIN;
 		} else {
-			c = vc_log_burden(log, VC_OWN);
+			c = vc_relocate_candidate(log, VC_OWN);
 			if (!c) {
 				WRITE_ONCE(log->own_short, true);
 				return false;
 			}
-			if (!vc_carry_chunk(log, c))
+			if (!vc_relocate_chunk(log, c))
 				return true;
 		}
 		cond_resched();
@@ -182,7 +182,7 @@ static bool vc_log_make_room(struct vc_pool *p, struct vc_log *log,
 }
 
 /*
- * Let go what is above a maximum in a log's own lanes; if nothing can, carry. Return:
+ * Let go what is above a maximum in a log's own lanes; if nothing can, relocate. Return:
  * there is more.
  */
 static bool vc_log_deflate_own(struct vc_pool *p, struct vc_log *log)
@@ -194,8 +194,8 @@ static bool vc_log_deflate_own(struct vc_pool *p, struct vc_log *log)
 	c = vc_log_victim(log, VC_OWN);
 	if (c)
 		return !vc_chunk_kill(p, c, VC_KILL_KEEP);
-	c = vc_log_burden(log, VC_OWN);
-	return c && vc_carry_chunk(log, c);
+	c = vc_relocate_candidate(log, VC_OWN);
+	return c && vc_relocate_chunk(log, c);
 }
 
 /**

@@ -422,7 +422,7 @@ static void vc_pool_info(struct vc_pool *p, char *result, unsigned int maxlen)
 	       vc_pool_size(p), vc_pool_free_chunks(p), used, dirty, volumes,
 	       p->attached, !!(p->sb.flags & VC_SUPER_NEEDS_CHECK),
 	       (u32)cost / 100, (u32)cost % 100,
-	       (u64)atomic64_read(&p->carried), reads,
+	       (u64)atomic64_read(&p->relocated), reads,
 	       (u64)atomic64_read(&p->kept), p->reads_percent,
 	       p->leaving, p->nlanes, p->strays, p->hot_percent);
 	mutex_unlock(&p->lock);

@@ -29,9 +29,9 @@
  * DOC: Locks
  *
  *   vc_dev.lock
- *     └── vc_pool.lock (mutex: volumes, attach and detach, kills, carrying)
+ *     └── vc_pool.lock (mutex: volumes, attach and detach, kills, relocation)
  *           ├── vc_pool.table_lock (mutex: the chunk table)
- *           ├── vc_log.append, when something is carried
+ *           ├── vc_log.append, when something is relocated
  *           └── vc_log.fill, when something is kept
  *   vc_log.append (mutex: who writes the next record)
  *   vc_log.fill (mutex: who writes to the open chunk of reads)
@@ -57,9 +57,9 @@
 /* Chunks that every log can have. */
 #define VC_CHUNKS_MIN		2U
 
-/* Chunks that are there for carrying alone, of each so many; no more than that. */
-#define VC_CARRY_OF		8U
-#define VC_CARRY_MAX		2U
+/* Chunks that are there for relocation alone, of each so many; no more than that. */
+#define VC_RELOCATE_OF		8U
+#define VC_RELOCATE_MAX		2U
 
 /* One of so many chunks is nobody's share: it is there for who comes. */
 #define VC_COMMON_OF		10U
@@ -239,8 +239,8 @@ enum vc_pool_state {
  * @reader: volume that did
  * @mixed_at: when it was another one than before, and not long after
  * @turn: for windows of those with slow origins, see gentle.c
- * @carrying: memory to carry blocks forward, under @lock
- * @carried: blocks carried forward so far
+ * @relocate_round: memory to relocate blocks, under @lock
+ * @relocated: blocks relocated so far
  * @kept: and those that were hot, when their chunk went
  */
 struct vc_pool {
@@ -302,8 +302,8 @@ struct vc_pool {
 	u32 reader;
 	unsigned long mixed_at;
 	struct semaphore turn;
-	struct vc_round *carrying;
-	atomic64_t carried;
+	struct vc_round *relocate_round;
+	atomic64_t relocated;
 	atomic64_t kept;
 };
 
@@ -368,16 +368,16 @@ static inline bool vc_chunk_leaves(const struct vc_chunk *c)
 	return state != VC_CHUNK_AWAY && state != VC_CHUNK_BAD;
 }
 
-/* Of so many chunks those that are there for carrying alone. */
-static inline u32 vc_for_carry(u32 chunks)
+/* Of so many chunks those that are there for relocation alone. */
+static inline u32 vc_relocate_reserve(u32 chunks)
 {
-	return min(chunks / VC_CARRY_OF, VC_CARRY_MAX);
+	return min(chunks / VC_RELOCATE_OF, VC_RELOCATE_MAX);
 }
 
 /* And in the shared lanes. */
-static inline u32 vc_pool_for_carry(const struct vc_pool *p)
+static inline u32 vc_pool_relocate_reserve(const struct vc_pool *p)
 {
-	return vc_for_carry(READ_ONCE(p->shared));
+	return vc_relocate_reserve(READ_ONCE(p->shared));
 }
 
 /* pool.c */
@@ -439,9 +439,9 @@ int vc_volume_forget(struct vc_volume *v);
 int vc_volume_clear(struct vc_volume *v);
 int vc_volume_drop(struct vc_pool *p, u32 id, bool force, const char **error);
 
-/* carry.c */
-bool vc_carry_chunk(struct vc_log *log, struct vc_chunk *c);
-struct vc_chunk *vc_log_burden(struct vc_log *log, enum vc_domain domain);
+/* relocate.c */
+bool vc_relocate_chunk(struct vc_log *log, struct vc_chunk *c);
+struct vc_chunk *vc_relocate_candidate(struct vc_log *log, enum vc_domain domain);
 
 /* lookup.c */
 unsigned int vc_lookup(struct vc_volume *v, sector_t sector, unsigned int len,

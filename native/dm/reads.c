@@ -299,7 +299,7 @@ static void vc_reads_copy_all(struct vc_chunk *of, struct vc_round *r,
 
 /*
  * Has the log of a chunk more in these lanes than its maximum? One more than that is
- * what is carried.
+ * what is relocated.
  */
 static bool vc_reads_over(const struct vc_chunk *c)
 {
@@ -337,7 +337,7 @@ void vc_reads_keep(struct vc_chunk *c, enum vc_kill how)
 	struct vc_pool *p = log->vol->pool;
 	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks;
 	struct vc_fate fate = vc_reads_fate(c, how);
-	struct vc_round *r = p->carrying;
+	struct vc_round *r = p->relocate_round;
 	u32 rest;
 
 	if (READ_ONCE(log->vol->stopped) || p->state != VC_POOL_OK)

@@ -6,7 +6,7 @@
  * tenth is for logs below theirs. So a tag that writes faster than its origin
  * can follow ends up waiting for its own destage, and nobody else does. Every
  * log can have two chunks to write to, whatever its share. The last two that are
- * free are for carrying (see below), and nobody else writes when these are in use.
+ * free are for relocation (see below), and nobody else writes when these are in use.
  *
  * How much is whose share: share.c. When chunks run short those go first in which
  * nothing counts any more, whoever has them; then the oldest one of a log, of the
@@ -18,7 +18,7 @@
  * theirs when what they have is dirty; or lets its own oldest chunks go, as they do.
  *
  * Where none of a log can go like that, and most of what it has in the cache is
- * superseded, the rest of its oldest chunk is carried to its end, before those less
+ * superseded, the rest of its oldest chunk is relocated to its end, before those less
  * over their share give: so a log whose data fits into the cache does not wait for its
  * origin. Nor does one whose data fits into its maximum.
  *
@@ -39,35 +39,35 @@
 /* After so long those who wait get chunks, and others the lock of the pool. */
 #define VC_ROOM_TIME (HZ / 2)
 
-/* Chunks that are carried before others get their turn. */
-#define VC_CARRY_BATCH 4U
+/* Chunks that are relocated before others get their turn. */
+#define VC_RELOCATE_BATCH 4U
 
 /* Chunks that go in a tick because they are above a limit. */
 #define VC_DEFLATE_BATCH 4U
 
 /**
- * vc_pool_reserve - that tenth; with what is for carrying there has to be one for a
+ * vc_pool_reserve - that tenth; with what is for relocation there has to be one for a
  *	writer
  * @p: the pool
  */
 u32 vc_pool_reserve(const struct vc_pool *p)
 {
 	return max(READ_ONCE(p->shared) / VC_COMMON_OF,
-		   vc_pool_for_carry(p) + 1);
+		   vc_pool_relocate_reserve(p) + 1);
 }
 
 /* Chunks that are left to logs that have less than their core. */
 static u32 vc_pool_for_core(const struct vc_pool *p)
 {
-	return max(vc_pool_reserve(p) / 2, vc_pool_for_carry(p) + 1);
+	return max(vc_pool_reserve(p) / 2, vc_pool_relocate_reserve(p) + 1);
 }
 
-/* With fewer left than that, but for those in use for carrying, all have to give. */
+/* With fewer left than that, but for those in use for relocation, all have to give. */
 static bool vc_pool_is_used_up(const struct vc_pool *p)
 {
-	u32 carry = vc_pool_for_carry(p);
+	u32 relocate = vc_pool_relocate_reserve(p);
 
-	return READ_ONCE(p->nfree) < max(vc_pool_for_core(p) - carry, carry + 1);
+	return READ_ONCE(p->nfree) < max(vc_pool_for_core(p) - relocate, relocate + 1);
 }
 
 /**
@@ -118,8 +118,8 @@ static bool vc_log_may_prefetch(struct vc_pool *p, struct vc_log *log)
 static bool vc_chunk_may_take(struct vc_pool *p, struct vc_log *log,
 			      enum vc_take take)
 {
-	/* Without one to carry to, no chunk could go whose data has to last. */
-	if (p->nfree <= (take == VC_TAKE_CARRY ? 0 : vc_pool_for_carry(p)))
+	/* Without one to relocate to, no chunk could go whose data has to last. */
+	if (p->nfree <= (take == VC_TAKE_RELOCATE ? 0 : vc_pool_relocate_reserve(p)))
 		return false;
 	switch (take) {
 	case VC_TAKE_WRITE:
@@ -336,7 +336,7 @@ static void vc_pool_review_owing(struct vc_pool *p)
 			    (!vc_log_is_over(log) ||
 			     READ_ONCE(p->nfree) > vc_pool_low(p) ||
 			     vc_log_victim(log, VC_SHARED) ||
-			     vc_log_burden(log, VC_SHARED)))
+			     vc_relocate_candidate(log, VC_SHARED)))
 				WRITE_ONCE(log->owes, false);
 		}
 	}
@@ -393,13 +393,13 @@ bool vc_pool_look_further(struct vc_pool *p)
 }
 
 /* Carry a chunk, @left at most. Return: false: not now; there is more to do. */
-static bool vc_pool_carry(struct vc_pool *p, struct vc_chunk *c, u32 *left)
+static bool vc_pool_relocate(struct vc_pool *p, struct vc_chunk *c, u32 *left)
 {
 	unsigned long delay = 0;
 
 	if (*left) {
 		(*left)--;
-		if (vc_carry_chunk(c->log, c))
+		if (vc_relocate_chunk(c->log, c))
 			return true;
 		delay = VC_SPACE_RETRY;
 	}
@@ -447,15 +447,15 @@ static void vc_log_withdraw(struct vc_log *log)
 
 /*
  * Let a chunk go of a log that has its maximum; if none can, what is left in its oldest
- * is carried. Return: true: look again; false: not now.
+ * is relocated. Return: true: look again; false: not now.
  */
 static bool vc_log_deflate(struct vc_pool *p, struct vc_log *log, u32 *left)
 {
 	struct vc_chunk *c = vc_log_victim(log, VC_SHARED);
 
 	if (!c) {
-		c = vc_log_burden(log, VC_SHARED);
-		return c && vc_pool_carry(p, c, left);
+		c = vc_relocate_candidate(log, VC_SHARED);
+		return c && vc_pool_relocate(p, c, left);
 	}
 	if (!vc_pool_kill(p, c))
 		return false;
@@ -495,27 +495,27 @@ static bool vc_pool_later(struct vc_pool *p)
 }
 
 /*
- * Which chunk goes, or what is left in which is carried? Of the log furthest over its
- * share: it carries before others give. Sets @c to the one that goes, or NULL; returns
+ * Which chunk goes, or what is left in which is relocated? Of the log furthest over its
+ * share: it relocates before others give. Sets @c to the one that goes, or NULL; returns
  * the other one, or NULL.
  */
 static struct vc_chunk *vc_pool_choose(struct vc_pool *p, struct vc_chunk **c)
 {
-	struct vc_chunk *burden;
+	struct vc_chunk *relocate;
 
 	*c = vc_pool_first(p, vc_log_victim, NULL);
-	burden = vc_pool_first(p, vc_log_burden, *c ? (*c)->log : NULL);
-	if (burden)
+	relocate = vc_pool_first(p, vc_relocate_candidate, *c ? (*c)->log : NULL);
+	if (relocate)
 		*c = NULL;
-	vc_pool_note_owing(p, burden ? burden->log : *c ? (*c)->log : NULL);
-	return burden;
+	vc_pool_note_owing(p, relocate ? relocate->log : *c ? (*c)->log : NULL);
+	return relocate;
 }
 
 static void vc_pool_make_room(struct vc_pool *p)
 {
 	unsigned long end = jiffies + VC_ROOM_TIME;
-	struct vc_chunk *c, *burden;
-	u32 left = VC_CARRY_BATCH;
+	struct vc_chunk *c, *relocate;
+	u32 left = VC_RELOCATE_BATCH;
 	struct vc_volume *v;
 	bool more = true, clean = true;
 
@@ -526,14 +526,14 @@ static void vc_pool_make_room(struct vc_pool *p)
 		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
 	while (more && READ_ONCE(p->nfree) < vc_pool_low(p)) {
 		c = vc_pool_empty_chunk(p);
-		burden = c ? NULL : vc_pool_choose(p, &c);
+		relocate = c ? NULL : vc_pool_choose(p, &c);
 		clean = c;
 		if (time_after(jiffies, end))
 			more = vc_pool_later(p);
 		else if (c)
 			more = vc_pool_kill(p, c);
-		else if (burden)
-			more = vc_pool_carry(p, burden, &left);
+		else if (relocate)
+			more = vc_pool_relocate(p, relocate, &left);
 		else
 			more = vc_pool_look_further(p);
 		cond_resched();

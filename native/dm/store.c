@@ -223,9 +223,9 @@ static int vc_pool_alloc(struct vc_pool *p)
 	p->change = kvcalloc(locks, sizeof(*p->change), GFP_KERNEL);
 	p->group_mask = locks - 1;
 	p->work = vmalloc(vc_replay_room(&p->g));
-	p->carrying = vc_round_make(p->g.chunk_blocks, GFP_KERNEL);
+	p->relocate_round = vc_round_make(p->g.chunk_blocks, GFP_KERNEL);
 	if (!p->slots || !p->change || !p->group || !p->work ||
-	    !p->carrying || vc_rounds_init(p))
+	    !p->relocate_round || vc_rounds_init(p))
 		return -ENOMEM;
 	for (i = 0; i < locks; i++)
 		spin_lock_init(&p->group[i]);
@@ -468,14 +468,14 @@ void vc_pool_unload(struct vc_pool *p)
 	kvfree(p->change);
 	vfree(p->slots);
 	vfree(p->work);
-	vc_round_free(p->carrying);
+	vc_round_free(p->relocate_round);
 	mempool_exit(&p->rounds);
 	free_page((unsigned long)p->super);
 	p->group = NULL;
 	p->change = NULL;
 	p->slots = NULL;
 	p->work = NULL;
-	p->carrying = NULL;
+	p->relocate_round = NULL;
 	p->super = NULL;
 	vc_lanes_init(p);
 	p->state = VC_POOL_OK;

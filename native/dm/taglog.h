@@ -95,7 +95,7 @@ enum vc_take {
 	VC_TAKE_PREFETCH,	/* for what is promoted and nobody reads now */
 	VC_TAKE_KEEP,		/* for what was hot in a chunk that goes, of shared lanes */
 	VC_TAKE_KEEP_OWN,	/* and in one of the log's own lanes */
-	VC_TAKE_CARRY,		/* for what has to last in a chunk that goes */
+	VC_TAKE_RELOCATE,		/* for what has to last in a chunk that goes */
 };
 
 /* What a record is to its log. */
@@ -103,7 +103,7 @@ enum vc_append_kind {
 	VC_APPEND_LOG,		/* it is all there is of the data */
 	VC_APPEND_THROUGH,	/* the data goes to the origin as well */
 	VC_APPEND_COPY,		/* and what is in the cache need not last */
-	VC_APPEND_CARRY,	/* the data was in an older chunk of the log */
+	VC_APPEND_RELOCATE,	/* the data was in an older chunk of the log */
 };
 
 /* Is what such a record has on the origin, too? */
@@ -139,7 +139,7 @@ struct vc_sealing {
  * @arrived: the device has answered
  * @through: the data goes to the origin as well
  * @copy: and nothing depends on it here
- * @carry: who sends it says when its chunk may be closed
+ * @relocate: who sends it says when its chunk may be closed
  * @status: what
  * @done: told that it is durable, then the waiter frees it
  * @bio: the request
@@ -154,7 +154,7 @@ struct vc_record {
 	bool arrived;
 	bool through;
 	bool copy;
-	bool carry;
+	bool relocate;
 	blk_status_t status;
 	struct completion *done;
 	struct bio *bio;
@@ -256,11 +256,11 @@ struct vc_claim {
  * @spare: the next chunk
  * @starved: the writer waits for a chunk or for a seal
  * @owes: it has to give a chunk and cannot yet, see space.c
- * @held: it waits until carrying has its chunks, see vc_log_hold()
+ * @held: it waits until relocation has its chunks, see vc_log_hold()
  * @claim: how its share is found; under the lock of the pool
  * @share: chunks that are its share of the shared lanes
  * @core: chunks of its share for which, if need be, others give of theirs
- * @most: chunks that it takes there at most, before one more is carried to
+ * @most: chunks that it takes there at most, before one more is relocated to
  * @own_part: its maximum, or U32_MAX: what it has of its own lanes as its part
  * @own_most: the same, less the chunk for what is kept: what it may have there
  * @lanes: lanes of its own, bits; under the lock of the pool, too

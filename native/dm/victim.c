@@ -202,11 +202,11 @@ static struct vc_chunk *vc_log_last(struct vc_log *log, enum vc_domain domain)
 	       (c && vc_log_gives(log, c, domain) ? c : NULL);
 }
 
-/* Is there so much room in what a log has that carrying what is dirty makes some? */
-static bool vc_log_carries(struct vc_log *log, enum vc_domain domain)
+/* Is there so much room in what a log has that relocating what is dirty makes some? */
+static bool vc_log_can_relocate(struct vc_log *log, enum vc_domain domain)
 {
 	return vc_fits(atomic_read(&log->live), vc_log_cells(log)) &&
-	       vc_log_burden(log, domain);
+	       vc_relocate_candidate(log, domain);
 }
 
 /**
@@ -216,7 +216,7 @@ static bool vc_log_carries(struct vc_log *log, enum vc_domain domain)
  *
  * What was missed once has little room; of the others that goes with which less is
  * lost, until most of what there is was read. Where nothing need be lost, but there is
- * no credit to copy what was read, that stays, and what was written is carried: else
+ * no credit to copy what was read, that stays, and what was written is relocated: else
  * who writes much would lose all that it has read to what it has superseded.
  *
  * Return: NULL when none may go.
@@ -226,7 +226,7 @@ struct vc_chunk *vc_log_victim(struct vc_log *log, enum vc_domain domain)
 	struct vc_chunk *c = NULL, *written, *read;
 	struct vc_pool *p = log->vol->pool;
 	bool fits = vc_reads_fit(log);
-	bool carries = !fits && vc_log_carries(log, domain);
+	bool relocates = !fits && vc_log_can_relocate(log, domain);
 
 	spin_lock_irq(&log->lock);
 	if (vc_log_exceeds(log, domain, log->reads[VC_READS_SMALL].nr[domain],
@@ -240,7 +240,7 @@ struct vc_chunk *vc_log_victim(struct vc_log *log, enum vc_domain domain)
 	    vc_log_exceeds(log, domain, vc_log_reads_in(log, domain),
 			   READ_ONCE(p->reads_percent)))
 		written = NULL;
-	if (carries && !written && !vc_log_must_give(log, domain))
+	if (relocates && !written && !vc_log_must_give(log, domain))
 		read = NULL;
 	if (!c && !written && !read)
 		c = vc_log_last(log, domain);

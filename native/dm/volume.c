@@ -481,7 +481,7 @@ static bool vc_log_sealed(struct vc_log *log)
 
 /*
  * Seal everything that is open; nothing writes to it. Until the volume is stopped
- * a chunk may be opened to carry something: then that is sealed, too.
+ * a chunk may be opened to relocate something: then that is sealed, too.
  */
 static void vc_volume_close(struct vc_volume *v)
 {
@@ -505,7 +505,7 @@ static void vc_volume_stop(struct vc_volume *v)
 	wait_event(v->idle, !atomic_read(&v->promoting));
 	synchronize_rcu();
 	cancel_delayed_work_sync(&v->destage);
-	/* What is being carried has the lock; it opens chunks. */
+	/* What is being relocated has the lock; it opens chunks. */
 	mutex_lock(&v->pool->lock);
 	mutex_unlock(&v->pool->lock);
 }

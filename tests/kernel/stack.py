@@ -212,7 +212,7 @@ class PoolStatus(NamedTuple):
     attached: int
     needs_check: int
     bytes_per_block: float
-    carried: int
+    relocated: int
     reads: int
     kept: int
     reads_percent: int

@@ -199,7 +199,7 @@ def test_a_full_cache_holds_up_only_who_filled_it(origin: str, second: str) -> N
 @pytest.mark.smp
 def test_a_log_whose_data_fits_does_not_wait_for_the_origin(
         origin: str) -> None:
-    """What counts in the oldest chunks is carried forward, and the rest makes room."""
+    """What counts in the oldest chunks is relocated, and the rest makes room."""
     blocks = 800
     dice = random.Random(8)
     with stack.null_blk(12, discard=True) as cache, stack.pool(cache, chunk_kib=64) as pool, \
@@ -215,7 +215,7 @@ def test_a_log_whose_data_fits_does_not_wait_for_the_origin(
             # These took 6,600 blocks of a cache that has 3,072.
             status = stack.pool_status(pool)
             assert status.state == "ok"
-            assert status.carried > 200
+            assert status.relocated > 200
             _check(disk, expected)
         below.swap(linear(origin))
         with stack.cached(below.path, pool) as device:
@@ -229,7 +229,7 @@ def test_a_log_whose_data_fits_does_not_wait_for_the_origin(
 
 @pytest.mark.smp
 def test_a_write_that_hangs_at_the_origin_holds_nobody_up(origin: str) -> None:
-    """What is being destaged can be carried forward as well; its chunk need not stay."""
+    """What is being destaged can be relocated as well; its chunk need not stay."""
     blocks = 800
     dice = random.Random(9)
     with stack.null_blk(12, discard=True) as cache, stack.pool(cache, chunk_kib=64) as pool, \

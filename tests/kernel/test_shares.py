@@ -302,7 +302,7 @@ def test_nobody_loses_of_its_share_to_one_that_has_the_core_of_its_own(
     """That one goes on with what it has while those over theirs cannot give."""
     with pair(cache, origin, client, 17) as both:
         assert lender_comes(client, both) >= 9 * MIB
-        # In so small a pool, what is free is less than that half while a chunk is carried: a
+        # In so small a pool, what is free is less than that half while a chunk is relocated: a
         # few of its 17 may go then. Had it to give its own for all that is lent, 5 were left.
         assert client.tag(both.device.number, 7).cached_bytes >= 11 * MIB
 
@@ -321,7 +321,7 @@ def test_a_minimum_is_there_for_one_whose_own_lanes_do_not_hold_it(
     with pair(cache, origin, client, 11, lanes=[48 * 2048]) as both:
         assert both.lender
         client.tag_set(both.lender.number, 9, cache_lanes=2)
-        # 14 chunks are its own, of which some stay free for what it has to carry.
+        # 14 chunks are its own, of which some stay free for what it has to relocate.
         assert lender_comes(client, both, 24 * MIB, lent=24 * MIB) >= 20 * MIB
         assert client.tag(both.device.number, 7).cached_bytes < 11 * MIB
 
@@ -369,26 +369,26 @@ def most_until(writer: threading.Thread, cached: Callable[[], int]) -> int:
     return max(seen)
 
 
-def test_who_is_furthest_over_its_share_carries_before_others_give(
+def test_who_is_furthest_over_its_share_relocates_before_others_give(
         cache: str, origin: str, client: Client) -> None:
     """What it writes again and again fits, so that it need not wait for its origin either."""
     with pair(cache, origin, client, 25) as both:
         with both.refusing(lambda disk: rewrite_60(disk, 8)) as writer:
             writer.join(60)
             assert not writer.is_alive()
-        assert stack.pool_status(both.pool).carried > 0
+        assert stack.pool_status(both.pool).relocated > 0
         assert client.tag(both.device.number, 7).cached_bytes >= 22 * MIB
 
 
 @pytest.mark.parametrize("own", [0, 2])
-def test_who_has_its_maximum_carries_what_fits_into_it(
+def test_who_has_its_maximum_relocates_what_fits_into_it(
         cache: str, origin: str, client: Client, own: int) -> None:
     """It does not wait for its origin either, and has no more than the maximum meanwhile."""
     with pair(cache, origin, client, 0, lanes=[32 * 2048]) as both:
         client.tag_set(both.other.number, 8, cache_lanes=own, cache_max=12 * MIB)
         with both.refusing(lambda disk: rewrite_60(disk, 5)) as writer:
             most = most_until(writer, lambda: client.tag(both.other.number, 8).cached_bytes)
-        assert stack.pool_status(both.pool).carried > 0
+        assert stack.pool_status(both.pool).relocated > 0
         assert 10 * MIB <= most <= 12 * MIB
 
 

@@ -278,7 +278,7 @@ class Recording:
         if s.target == "vcache" and status.split()[5] != s.origin:
             raise inside.InsideError(f"{s.name}: isolation is not {s.origin}: {status}")
         if s.origin_delay_ms and not int(status.splitlines()[1].split()[13]):
-            raise inside.InsideError(f"{s.name}: nothing was carried forward: {status}")
+            raise inside.InsideError(f"{s.name}: nothing was relocated: {status}")
         if s.reads and not int(status.splitlines()[1].split()[15]):
             raise inside.InsideError(f"{s.name}: nothing was promoted and kept: {status}")
         if s.swaps and not self.prefetched:

@@ -400,8 +400,8 @@ def pool_lanes(name: str, seed: int, **settings: Any) -> Scenario:
 FOCUSED: Mapping[str, Callable[..., Scenario]] = {
     "hot": hot, "tags": tags, "removed": removed, "pool-volume": pool_volume,
     "pool-hot": pool_hot, "pool-tags": pool_tags, "pool-wide": pool_wide,
-    "pool-crashed": pool_crashed, "pool-carried": pool_carried,
-    "pool-carried-volume": pool_carried_volume, "pool-read": pool_read,
+    "pool-crashed": pool_crashed, "pool-relocated": pool_relocated,
+    "pool-relocated-volume": pool_relocated_volume, "pool-read": pool_read,
     "pool-warm": pool_warm, "pool-resize": pool_resize, "pool-swap": pool_swap,
     "pool-lanes": pool_lanes}
 

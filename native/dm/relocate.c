@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: carrying what still counts in the oldest chunk of a log forward,
+ * dm-vcache: relocating what still counts in the oldest chunk of a log forward,
  * to its end.
  *
  * Then the chunk can go, without having to wait for the origin. That costs a
  * copy inside the cache, so it is worth it only while enough of what the log
- * has is superseded or on the origin: see vc_log_burden().
+ * has is superseded or on the origin: see vc_relocate_candidate().
  *
  * DOC: Order
  *
@@ -14,7 +14,7 @@
  * number first, and then a block is left out if something newer may have a
  * lower number: the index has it already, or it is on its way in the buffer
  * (see vc_block_start(), which comes before the number of its record). While
- * discards are being noted nothing is carried.
+ * discards are being noted nothing is relocated.
  *
  * Whatever gets a higher number may complete first. Then the index has it, and
  * vc_lookup_move() leaves that alone. Until then the chunk that the record is
@@ -26,7 +26,7 @@
 #include "round.h"
 
 /* Is something newer of the block on its way to the log? */
-static bool vc_carry_overtaken(struct vc_volume *v, u64 block)
+static bool vc_relocate_is_stale(struct vc_volume *v, u64 block)
 {
 	struct vc_block *b;
 	bool busy = false;
@@ -44,14 +44,14 @@ static bool vc_carry_overtaken(struct vc_volume *v, u64 block)
 }
 
 /* Add a cell to the record, if it still has to last. */
-static void vc_carry_add(struct vc_record *rec, struct vc_round_cell *c,
-			 struct page *page, u32 sum)
+static void vc_relocate_add(struct vc_record *rec, struct vc_round_cell *c,
+			    struct page *page, u32 sum)
 {
 	struct vc_volume *v = rec->log->vol;
 	struct vc_entry e = { .block = c->block, .arg = sum };
 
 	/* The buffer first: what leaves it is in the index already. */
-	if (vc_carry_overtaken(v, c->block)) {
+	if (vc_relocate_is_stale(v, c->block)) {
 		c->mask = 0;
 		return;
 	}
@@ -70,15 +70,15 @@ static void vc_carry_add(struct vc_record *rec, struct vc_round_cell *c,
  * Make and send a record with @n cells that have been read. NULL: not now, or
  * none of them has to last any more; then the next try does not find them.
  */
-static struct vc_record *vc_carry_send(struct vc_log *log, struct vc_round *r,
-				       u32 from, u32 n, const u32 *sum,
-				       struct completion *done)
+static struct vc_record *vc_relocate_send(struct vc_log *log, struct vc_round *r,
+					  u32 from, u32 n, const u32 *sum,
+					  struct completion *done)
 {
 	struct vc_pool *p = log->vol->pool;
 	struct vc_record *rec = vc_record_make(log, NULL);
 	u32 i;
 
-	rec->carry = true;
+	rec->relocate = true;
 	rec->done = done;
 	rec->bio = bio_alloc_bioset(p->bdev, n + 1, vc_append_flags(p),
 				    GFP_NOIO, &p->bs);
@@ -86,8 +86,8 @@ static struct vc_record *vc_carry_send(struct vc_log *log, struct vc_round *r,
 	rec->info.seq = atomic64_inc_return(&p->seq);
 	if (!atomic_read(&log->vol->discards)) {
 		for (i = 0; i < n; i++)
-			vc_carry_add(rec, &r->cell[from + i], r->page[i],
-				     sum[i]);
+			vc_relocate_add(rec, &r->cell[from + i], r->page[i],
+					sum[i]);
 	}
 	if (!rec->info.data) {
 		bio_put(rec->bio);
@@ -99,8 +99,8 @@ static struct vc_record *vc_carry_send(struct vc_log *log, struct vc_round *r,
 }
 
 /* The record is durable: its blocks are where it says. */
-static void vc_carry_apply(const struct vc_record *rec,
-			   const struct vc_round_cell *c, u32 n)
+static void vc_relocate_apply(const struct vc_record *rec,
+			      const struct vc_round_cell *c, u32 n)
 {
 	struct vc_volume *v = rec->log->vol;
 	u32 to = rec->info.chunk * v->pool->g.chunk_blocks + rec->info.at;
@@ -115,7 +115,7 @@ static void vc_carry_apply(const struct vc_record *rec,
  * Carry a record full, from the @from-th cell on. Return: cells dealt with;
  * 0: it cannot be done now.
  */
-static u32 vc_carry_some(struct vc_log *log, struct vc_round *r, u32 from)
+static u32 vc_relocate_window(struct vc_log *log, struct vc_round *r, u32 from)
 {
 	struct vc_pool *p = log->vol->pool;
 	u32 i, n = min(r->nr - from, VC_WINDOW), sum[VC_WINDOW];
@@ -129,9 +129,9 @@ static u32 vc_carry_some(struct vc_log *log, struct vc_round *r, u32 from)
 		cond_resched();
 	}
 	mutex_lock(&log->append);
-	n = min(n, vc_log_space(log, VC_APPEND_CARRY));
+	n = min(n, vc_log_space(log, VC_APPEND_RELOCATE));
 	if (n)
-		rec = vc_carry_send(log, r, from, n, sum, &done);
+		rec = vc_relocate_send(log, r, from, n, sum, &done);
 	mutex_unlock(&log->append);
 	if (!rec)
 		return 0;
@@ -139,8 +139,8 @@ static u32 vc_carry_some(struct vc_log *log, struct vc_round *r, u32 from)
 	if (rec->status) {
 		n = 0;
 	} else {
-		vc_carry_apply(rec, &r->cell[from], n);
-		atomic64_add(rec->info.data, &p->carried);
+		vc_relocate_apply(rec, &r->cell[from], n);
+		atomic64_add(rec->info.data, &p->relocated);
 	}
 	vc_chunk_settled(log, rec->chunk);
 	vc_record_free(p, rec);
@@ -148,28 +148,28 @@ static u32 vc_carry_some(struct vc_log *log, struct vc_round *r, u32 from)
 }
 
 /**
- * vc_carry_chunk - carry what counts in a chunk to the end of its log
+ * vc_relocate_chunk - relocate what counts in a chunk to the end of its log
  * @log: the log, of a volume in use; its pool is locked
  * @c: its oldest chunk, sealed
  *
  * Return: nothing counts in it any more; else it may be tried again.
  */
-bool vc_carry_chunk(struct vc_log *log, struct vc_chunk *c)
+bool vc_relocate_chunk(struct vc_log *log, struct vc_chunk *c)
 {
 	struct vc_pool *p = log->vol->pool;
-	struct vc_round *r = p->carrying;
+	struct vc_round *r = p->relocate_round;
 	u32 from, n = 1;
 
 	r->nr = 0;
 	vc_round_note(r, p, c);
 	sort(r->cell, r->nr, sizeof(r->cell[0]), vc_round_cmp, NULL);
 	for (from = 0; from < r->nr && n; from += n)
-		n = vc_carry_some(log, r, from);
+		n = vc_relocate_window(log, r, from);
 	return !atomic_read(&c->dirty);
 }
 
 /**
- * vc_log_burden - the oldest chunk of a log, if carrying pays
+ * vc_relocate_candidate - the oldest chunk of a log, if relocation pays
  * @log: the log
  * @domain: where there has to be room
  *
@@ -178,7 +178,7 @@ bool vc_carry_chunk(struct vc_log *log, struct vc_chunk *c)
  *
  * Return: NULL when it does not.
  */
-struct vc_chunk *vc_log_burden(struct vc_log *log, enum vc_domain domain)
+struct vc_chunk *vc_relocate_candidate(struct vc_log *log, enum vc_domain domain)
 {
 	struct vc_volume *v = log->vol;
 	struct vc_chunk *c, *first;
