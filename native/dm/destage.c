@@ -158,7 +158,7 @@ static int vc_round_write(struct vc_round *r, struct vc_volume *v, u32 n)
 static bool vc_log_lacks_clean(const struct vc_log *log)
 {
 	return READ_ONCE(log->vol->pool->short_of_clean) ||
-	       READ_ONCE(log->owes) || READ_ONCE(log->own_short);
+	       READ_ONCE(log->reclaim_pending) || READ_ONCE(log->own_short);
 }
 
 /*

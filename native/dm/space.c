@@ -22,9 +22,10 @@
  * over their share give: so a log whose data fits into the cache does not wait for its
  * origin. Nor does one whose data fits into its maximum.
  *
- * A log that cannot do that either, while one less over its share gives, owes: until it
- * can, it gets no more, and what it has dirty goes to the origin at full speed. Or who
- * has more dirty would have more of the cache for that.
+ * If the log furthest over its share cannot give up a chunk either, another log gives
+ * one up, and the first log has a reclaim pending. While it has, it gets no chunk above
+ * its share, and its dirty data is destaged at full speed. Otherwise a log would gain
+ * cache by having more dirty data than others.
  *
  * DOC: Waking up
  *
@@ -85,7 +86,7 @@ bool vc_log_may_grow(const struct vc_pool *p, const struct vc_log *log)
 {
 	u32 has = vc_log_has(log, VC_SHARED), share = READ_ONCE(log->share);
 
-	if (READ_ONCE(log->owes) && has > share)
+	if (READ_ONCE(log->reclaim_pending) && has > share)
 		return false;
 	if (has >= READ_ONCE(log->most))
 		return false;
@@ -111,7 +112,7 @@ static bool vc_log_may_prefetch(struct vc_pool *p, struct vc_log *log)
 	if (has >= READ_ONCE(log->share))
 		keep += READ_ONCE(p->nusers) + 1;
 	return has + 1 < READ_ONCE(log->most) && p->nfree > keep &&
-	       !READ_ONCE(log->owes);
+	       !READ_ONCE(log->reclaim_pending);
 }
 
 /* In shared lanes; called with the lock of the free lists. */
@@ -250,9 +251,10 @@ static u64 vc_log_excess(struct vc_log *log)
 }
 
 /*
- * The chunk that @of finds in the log furthest over its share, of those that have
- * to give one and are further over than @than, if that is not NULL; or NULL. Who owes
- * has none: looked for once in a while, not for each chunk that goes.
+ * Of the logs that have to give up a chunk, and are further over their shares than @than
+ * unless that is NULL, find the one furthest over for which @of finds a chunk. Logs with
+ * a reclaim pending are skipped: vc_pool_update_reclaim() looks at them once per run.
+ * Return: the chunk, or NULL.
  */
 static struct vc_chunk *vc_pool_first(struct vc_pool *p,
 				      struct vc_chunk *(*of)(struct vc_log *,
@@ -267,7 +269,7 @@ static struct vc_chunk *vc_pool_first(struct vc_pool *p,
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
-			if (READ_ONCE(log->owes) ||
+			if (READ_ONCE(log->reclaim_pending) ||
 			    (!all && !vc_log_is_over(log) &&
 			     !vc_log_lacks(p, log)) ||
 			    ((first || than) && vc_log_excess(log) <= most))
@@ -283,10 +285,11 @@ static struct vc_chunk *vc_pool_first(struct vc_pool *p,
 }
 
 /*
- * @giver gives for others: all that are further over their share, and do not, owe. So
- * does the one furthest over when nobody gives: what is left is for those below it.
+ * @giver gives up a chunk: mark a reclaim as pending in all logs that are further over
+ * their shares and give up none. If @giver is NULL no log can give up a chunk: mark the
+ * log furthest over its share, so that the free chunks are left to logs below theirs.
  */
-static void vc_pool_note_owing(struct vc_pool *p, struct vc_log *giver)
+static void vc_pool_mark_reclaim(struct vc_pool *p, struct vc_log *giver)
 {
 	u64 most = giver ? vc_log_excess(giver) : 0;
 	struct vc_log *log, *furthest = NULL;
@@ -297,7 +300,7 @@ static void vc_pool_note_owing(struct vc_pool *p, struct vc_log *giver)
 			if (!vc_log_is_over(log) || vc_log_excess(log) <= most)
 				continue;
 			if (giver) {
-				WRITE_ONCE(log->owes, true);
+				WRITE_ONCE(log->reclaim_pending, true);
 				continue;
 			}
 			furthest = log;
@@ -305,7 +308,7 @@ static void vc_pool_note_owing(struct vc_pool *p, struct vc_log *giver)
 		}
 	}
 	if (furthest)
-		WRITE_ONCE(furthest->owes, true);
+		WRITE_ONCE(furthest->reclaim_pending, true);
 }
 
 /*
@@ -322,22 +325,22 @@ static u32 vc_pool_low(struct vc_pool *p)
 }
 
 /*
- * Who owed goes on once it can give: it will be the first. Or once more is free than
- * anybody has had to give.
+ * A pending reclaim ends when the log can give up a chunk again, and then it is the
+ * first to give; when the log is back at its share; or when enough chunks are free.
  */
-static void vc_pool_review_owing(struct vc_pool *p)
+static void vc_pool_update_reclaim(struct vc_pool *p)
 {
 	struct vc_volume *v;
 	struct vc_log *log;
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
-			if (READ_ONCE(log->owes) &&
+			if (READ_ONCE(log->reclaim_pending) &&
 			    (!vc_log_is_over(log) ||
 			     READ_ONCE(p->nfree) > vc_pool_low(p) ||
 			     vc_log_victim(log, VC_SHARED) ||
 			     vc_relocate_candidate(log, VC_SHARED)))
-				WRITE_ONCE(log->owes, false);
+				WRITE_ONCE(log->reclaim_pending, false);
 		}
 	}
 }
@@ -366,7 +369,7 @@ static bool vc_pool_short(struct vc_pool *p)
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
-			if (READ_ONCE(log->owes) || vc_own_is_short(log) ||
+			if (READ_ONCE(log->reclaim_pending) || vc_own_is_short(log) ||
 			    vc_log_withdraws(log))
 				return true;
 		}
@@ -507,7 +510,7 @@ static struct vc_chunk *vc_pool_choose(struct vc_pool *p, struct vc_chunk **c)
 	relocate = vc_pool_first(p, vc_relocate_candidate, *c ? (*c)->log : NULL);
 	if (relocate)
 		*c = NULL;
-	vc_pool_note_owing(p, relocate ? relocate->log : *c ? (*c)->log : NULL);
+	vc_pool_mark_reclaim(p, relocate ? relocate->log : *c ? (*c)->log : NULL);
 	return relocate;
 }
 
@@ -521,7 +524,7 @@ static void vc_pool_make_room(struct vc_pool *p)
 
 	WRITE_ONCE(p->short_of_space, vc_pool_short(p));
 	smp_mb(); /* what we do not see yet of the chunks, kicks us */
-	vc_pool_review_owing(p);
+	vc_pool_update_reclaim(p);
 	if (vc_own_make_room(p, end))
 		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
 	while (more && READ_ONCE(p->nfree) < vc_pool_low(p)) {

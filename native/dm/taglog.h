@@ -255,7 +255,7 @@ struct vc_claim {
  * @warm: and those that are warm
  * @spare: the next chunk
  * @starved: the writer waits for a chunk or for a seal
- * @owes: it has to give a chunk and cannot yet, see space.c
+ * @reclaim_pending: it has to give up a chunk, and none can be reclaimed yet, see space.c
  * @held: it waits until relocation has its chunks, see vc_log_hold()
  * @claim: how its share is found; under the lock of the pool
  * @share: chunks that are its share of the shared lanes
@@ -308,7 +308,7 @@ struct vc_log {
 	u32 warm;
 	struct vc_chunk *spare;
 	bool starved;
-	bool owes;
+	bool reclaim_pending;
 	bool held;
 	struct vc_claim claim;
 	u32 share;

@@ -338,7 +338,7 @@ def test_who_is_furthest_over_its_share_waits_until_it_can_give(
             assert writer.is_alive()
             assert client.tag(both.device.number, 7).cached_bytes >= 22 * MIB
             assert client.tag(both.other.number, 8).cached_bytes <= 28 * MIB
-            # What this one has can go: it does not wait, though the other owes.
+            # This log can give up chunks: it does not wait, though the other's reclaim is pending.
             write_all(both.disk, 26, 26, 1)
             assert writer.is_alive()
         check_60(both.neighbour)
