@@ -47,7 +47,7 @@ void vc_lanes_init(struct vc_pool *p)
 	p->nlanes = 1;
 	p->given = 0;
 	p->nfree = 0;
-	p->strays = 0;
+	p->foreign = 0;
 }
 
 /**
@@ -385,7 +385,7 @@ void vc_log_set_lanes(struct vc_log *log, u64 lanes)
 				     lanes & BIT_ULL(i) ? log : NULL);
 	}
 	WRITE_ONCE(log->lanes, lanes);
-	WRITE_ONCE(log->own_strays, 0);
+	WRITE_ONCE(log->own_foreign, 0);
 	spin_unlock_irq(&p->free_lock);
 	vc_lanes_count(p);
 	/* What is ready for somebody may be in the wrong lanes. */
@@ -397,7 +397,7 @@ void vc_log_set_lanes(struct vc_log *log, u64 lanes)
 		if (other & BIT_ULL(i))
 			vc_lane_sort(p, &p->lane[i]);
 	}
-	WRITE_ONCE(p->strays, 1); /* to be counted */
+	WRITE_ONCE(p->foreign, 1); /* to be counted */
 	vc_space_kick(p);
 }
 

@@ -18,8 +18,8 @@
 /* That a log had to wait for room here: others want the lock, too. */
 #define VC_OWN_BATCH 16U
 
-/* Chunks of others that leave in a tick. */
-#define VC_STRAYS_BATCH 4U
+/* Foreign chunks reclaimed in one run. */
+#define VC_FOREIGN_BATCH 4U
 
 static u32 vc_own_relocate_reserve(const struct vc_log *log)
 {
@@ -225,12 +225,12 @@ bool vc_own_make_room(struct vc_pool *p, unsigned long end)
 	return more;
 }
 
-/* One lane that is a log's own. Return: chunks of others that are still there. */
+/* Reclaim foreign chunks of a dedicated lane. Return: how many are still there. */
 static u32 vc_own_clear_lane(struct vc_pool *p, const struct vc_lane *l,
 			     struct vc_clearing *by)
 {
 	u32 first = max(l->first, p->g.first_chunk);
-	u32 i, end = min(l->end, p->g.chunks), strays = 0;
+	u32 i, end = min(l->end, p->g.chunks), foreign = 0;
 
 	vc_pool_clear(p, first, end, l->owner, by);
 	for (i = first; i < end; i++) {
@@ -238,28 +238,28 @@ static u32 vc_own_clear_lane(struct vc_pool *p, const struct vc_lane *l,
 
 		if (!vc_chunk_used(&p->chunk[i]) || log == l->owner)
 			continue;
-		strays++;
+		foreign++;
 		if (log)
-			WRITE_ONCE(log->astray, log->astray + 1);
+			WRITE_ONCE(log->misplaced, log->misplaced + 1);
 	}
-	return strays;
+	return foreign;
 }
 
 /**
- * vc_own_clear - let go what others have in lanes that are a log's own
+ * vc_own_clear - reclaim foreign chunks: those of other logs in dedicated lanes
  * @p: the pool, locked
  */
 void vc_own_clear(struct vc_pool *p)
 {
-	struct vc_clearing by = { .left = VC_STRAYS_BATCH };
-	u32 i, n, strays = 0;
+	struct vc_clearing by = { .left = VC_FOREIGN_BATCH };
+	u32 i, n, foreign = 0;
 	struct vc_volume *v;
 	struct vc_log *log;
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
-			WRITE_ONCE(log->own_strays, 0);
-			WRITE_ONCE(log->astray, 0);
+			WRITE_ONCE(log->own_foreign, 0);
+			WRITE_ONCE(log->misplaced, 0);
 		}
 	}
 	for (i = 0; i < p->nlanes; i++) {
@@ -268,10 +268,10 @@ void vc_own_clear(struct vc_pool *p)
 		if (!l->owner)
 			continue;
 		n = vc_own_clear_lane(p, l, &by);
-		WRITE_ONCE(l->owner->own_strays, l->owner->own_strays + n);
-		strays += n;
+		WRITE_ONCE(l->owner->own_foreign, l->owner->own_foreign + n);
+		foreign += n;
 	}
-	WRITE_ONCE(p->strays, strays);
-	if (strays)
+	WRITE_ONCE(p->foreign, foreign);
+	if (foreign)
 		vc_pool_clear_again(p, &by);
 }

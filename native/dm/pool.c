@@ -424,7 +424,7 @@ static void vc_pool_info(struct vc_pool *p, char *result, unsigned int maxlen)
 	       (u32)cost / 100, (u32)cost % 100,
 	       (u64)atomic64_read(&p->relocated), reads,
 	       (u64)atomic64_read(&p->kept), p->reads_percent,
-	       p->leaving, p->nlanes, p->strays, p->hot_percent);
+	       p->leaving, p->nlanes, p->foreign, p->hot_percent);
 	mutex_unlock(&p->lock);
 }
 

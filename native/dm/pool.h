@@ -224,7 +224,7 @@ enum vc_pool_state {
  * @given: of those the ones that the table names
  * @nfree: free chunks in the shared ones
  * @shared: chunks of those
- * @strays: chunks in lanes that are another log's, which have still to go
+ * @foreign: chunks in a lane that is dedicated to another log; they are reclaimed
  * @migrate_at: when hot and cold may change places again, jiffies
  * @wq: for all work of the pool
  * @space_work: gives out spares, and makes room
@@ -287,7 +287,7 @@ struct vc_pool {
 	u32 given;
 	u32 nfree;
 	u32 shared;
-	u32 strays;
+	u32 foreign;
 	unsigned long migrate_at;
 	struct workqueue_struct *wq;
 	struct delayed_work space_work;

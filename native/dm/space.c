@@ -565,7 +565,7 @@ void vc_space_work(struct work_struct *work)
 	struct vc_log *log;
 
 	mutex_lock(&p->lock);
-	if (p->strays)
+	if (p->foreign)
 		vc_own_clear(p);
 	vc_pool_share(p);
 	vc_pool_deflate(p);

@@ -265,9 +265,9 @@ struct vc_claim {
  * @own_most: the same, less the chunk for what is kept: what it may have there
  * @lanes: lanes of its own, bits; under the lock of the pool, too
  * @own_size: chunks of those
- * @own_strays: of these the ones that others have still
+ * @own_foreign: chunks of other logs that are still in these lanes
  * @own_short: too few of these are free, and what is clean cannot go
- * @astray: chunks that it has in other logs' lanes
+ * @misplaced: chunks that it has in lanes dedicated to other logs
  * @look_at: where the next chunk is looked for whose hot blocks migrate
  * @cool_at: where the next one that cools down
  * @cooled_at: blocks that had been read in the cache when one did
@@ -318,9 +318,9 @@ struct vc_log {
 	u32 own_most;
 	u64 lanes;
 	u32 own_size;
-	u32 own_strays;
+	u32 own_foreign;
 	bool own_short;
-	u32 astray;
+	u32 misplaced;
 	u32 look_at;
 	u32 cool_at;
 	u64 cooled_at;
@@ -386,7 +386,7 @@ static inline u32 vc_log_own(const struct vc_log *log)
 {
 	u32 size = READ_ONCE(log->own_size);
 
-	return size - min(size, READ_ONCE(log->own_strays));
+	return size - min(size, READ_ONCE(log->own_foreign));
 }
 
 /* Chunks that a log can have in its own lanes. */
@@ -410,7 +410,7 @@ static inline u64 vc_log_most(const struct vc_log *log)
 /* Has a log chunks where it may not have any? */
 static inline bool vc_log_withdraws(const struct vc_log *log)
 {
-	return READ_ONCE(log->astray) ||
+	return READ_ONCE(log->misplaced) ||
 	       (!READ_ONCE(log->most) && vc_log_has(log, VC_SHARED));
 }
 

@@ -218,7 +218,7 @@ class PoolStatus(NamedTuple):
     reads_percent: int
     leaving: int
     lanes: int
-    strays: int
+    foreign: int
     hot_percent: int
 
 

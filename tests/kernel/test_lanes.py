@@ -327,7 +327,7 @@ def test_lanes_change_hands_under_io(origin: str, client: Client) -> None:
                 client.tag_set(other.number, 8, cache_lanes=others)
                 client.tag_set(device.number, TAG, cache_lanes=mine)
                 assert go_on(threads)
-                assert stack.wait_until(lambda: stack.pool_status(pool).strays == 0, 60)
+                assert stack.wait_until(lambda: stack.pool_status(pool).foreign == 0, 60)
             assert stack.wait_until(lambda: cached(client, device)[0] > 8)
         tags = [client.tag(device.number, TAG), client.tag(other.number, 8)]
         assert [tag.cache_lanes for tag in tags] == [6, 1]
@@ -347,11 +347,11 @@ def test_who_has_everything_dirty_goes_on_when_its_origin_does(
         write_all(disk, 25, 15, 1)
         client.tag_set(device.number, TAG, cache_lanes=0)
         client.tag_set(other.number, 8, cache_lanes=2)
-        assert stack.wait_until(lambda: stack.pool_status(pool).strays > 0)
+        assert stack.wait_until(lambda: stack.pool_status(pool).foreign > 0)
         # The owner does not wait for what is in its lane.
         write_all(neighbour, 0, 30, 100)
         below.swap(stack.linear(origin))
-        assert stack.wait_until(lambda: stack.pool_status(pool).strays == 0, 60)
+        assert stack.wait_until(lambda: stack.pool_status(pool).foreign == 0, 60)
         write_all(disk, 40, 20, 1)
         write_all(neighbour, 0, 60, 200)
         check_all(disk, 0, 60, 1)
@@ -535,7 +535,7 @@ def test_lanes_are_the_same_after_a_restart(ssd: Ssd, origin: str, client: Clien
         assert client.tag(device.number, TAG).cache_lanes == 0
         client.tag_set(device.number, TAG, cache_lanes=2)
         assert cached(client, device)[0] >= 14
-        assert stack.pool_status(pool).strays == 0
+        assert stack.pool_status(pool).foreign == 0
         check_all(disk, 0, 10, 1)
         # Another table of the device changes nothing.
         device.swap(stack.cached_table(origin, pool))
