@@ -171,7 +171,7 @@ static bool vc_log_hurries(struct vc_log *log)
 	u32 share = vc_log_part(log), dirty = READ_ONCE(log->dirty);
 
 	return READ_ONCE(v->drain) || vc_log_lacks_clean(log) ||
-	       READ_ONCE(v->pool->leaving) || vc_log_withdraws(log) ||
+	       READ_ONCE(v->pool->leaving) || vc_log_must_vacate(log) ||
 	       (READ_ONCE(log->starved) && dirty >= READ_ONCE(log->nr)) ||
 	       dirty > share - share / 4 ||
 	       time_after(jiffies, READ_ONCE(log->written) +

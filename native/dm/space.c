@@ -370,7 +370,7 @@ static bool vc_pool_short(struct vc_pool *p)
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
 			if (READ_ONCE(log->reclaim_pending) || vc_own_is_short(log) ||
-			    vc_log_withdraws(log))
+			    vc_log_must_vacate(log))
 				return true;
 		}
 	}
@@ -427,10 +427,10 @@ bool vc_pool_kill(struct vc_pool *p, struct vc_chunk *c)
 }
 
 /*
- * What is being filled is in shared lanes, where the log may have nothing: it goes
- * when it is closed.
+ * Close the open chunks of a log in shared lanes, if it may have none there: only a
+ * closed chunk can be reclaimed.
  */
-static void vc_log_withdraw(struct vc_log *log)
+static void vc_log_vacate_shared(struct vc_log *log)
 {
 	enum vc_reads_kind kind;
 	struct vc_chunk *c;
@@ -479,7 +479,7 @@ static void vc_pool_deflate(struct vc_pool *p)
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
-			vc_log_withdraw(log);
+			vc_log_vacate_shared(log);
 			while (left &&
 			       vc_log_has(log, VC_SHARED) >= log->most &&
 			       vc_log_deflate(p, log, &left))

@@ -407,8 +407,8 @@ static inline u64 vc_log_most(const struct vc_log *log)
 	return (u64)READ_ONCE(log->most) + vc_log_own_room(log);
 }
 
-/* Has a log chunks where it may not have any? */
-static inline bool vc_log_withdraws(const struct vc_log *log)
+/* Does a log have chunks in lanes where it may not have any? */
+static inline bool vc_log_must_vacate(const struct vc_log *log)
 {
 	return READ_ONCE(log->misplaced) ||
 	       (!READ_ONCE(log->most) && vc_log_has(log, VC_SHARED));
