@@ -28,8 +28,8 @@
 /* Chunks that are looked at in a tick. */
 #define VC_MIGRATE_LOOK		1024U
 
-/* Is too much hot of what a log has in shared lanes? */
-static bool vc_log_swelters(struct vc_log *log)
+/* Is the hot part of what a log has in shared lanes above the watermark? */
+static bool vc_log_needs_migration(struct vc_log *log)
 {
 	u64 cells = (u64)vc_log_has(log, VC_SHARED) *
 		    vc_log_room(&log->vol->pool->g);
@@ -49,13 +49,13 @@ void vc_migrate_soon(struct vc_log *log)
 {
 	struct vc_pool *p = log->vol->pool;
 
-	if (vc_log_swelters(log))
+	if (vc_log_needs_migration(log))
 		queue_delayed_work(p->wq, &p->space_work, VC_MIGRATE_TICK);
 }
 
-/* Can a chunk in shared lanes go, and is it worth it? */
-static bool vc_chunk_swelters(struct vc_pool *p, struct vc_log *log,
-			      struct vc_chunk *c)
+/* Is a chunk of shared lanes hot enough to migrate, and can it be reclaimed now? */
+static bool vc_chunk_can_migrate(struct vc_pool *p, struct vc_log *log,
+				 struct vc_chunk *c)
 {
 	bool may;
 
@@ -74,9 +74,9 @@ static bool vc_chunk_swelters(struct vc_pool *p, struct vc_log *log,
 	return may;
 }
 
-/* The next chunk in shared lanes of which much is hot; NULL: none was found. */
-static struct vc_chunk *vc_log_sweltering(struct vc_pool *p,
-					  struct vc_log *log)
+/* Find the next chunk of shared lanes that can migrate. Return: NULL if there is none. */
+static struct vc_chunk *vc_log_next_hot_chunk(struct vc_pool *p,
+					      struct vc_log *log)
 {
 	u32 i, chunks = p->g.chunks - p->g.first_chunk;
 
@@ -85,7 +85,7 @@ static struct vc_chunk *vc_log_sweltering(struct vc_pool *p,
 
 		log->look_at = (log->look_at + 1) % chunks;
 		c = &p->chunk[p->g.first_chunk + log->look_at];
-		if (vc_chunk_swelters(p, log, c))
+		if (vc_chunk_can_migrate(p, log, c))
 			return c;
 		if (!(i % 64))
 			cond_resched();
@@ -241,13 +241,13 @@ static bool vc_log_migrate(struct vc_pool *p, struct vc_log *log, u32 left)
 	struct vc_chunk *c;
 	bool done = false, room;
 
-	if (!vc_log_swelters(log) || READ_ONCE(log->vol->stopped))
+	if (!vc_log_needs_migration(log) || READ_ONCE(log->vol->stopped))
 		return false;
 	vc_log_cool(p, log);
 	vc_reads_leave(log, VC_READS_MAIN, VC_SHARED);
 	vc_reads_leave(log, VC_READS_WARM, VC_OWN);
-	for (; left && vc_log_swelters(log); left--) {
-		c = vc_log_sweltering(p, log);
+	for (; left && vc_log_needs_migration(log); left--) {
+		c = vc_log_next_hot_chunk(p, log);
 		if (!c || !vc_log_give_way(p, log, c, &room) ||
 		    (room && vc_chunk_kill(p, c, VC_KILL_SWAP)))
 			break;
@@ -256,8 +256,8 @@ static bool vc_log_migrate(struct vc_pool *p, struct vc_log *log, u32 left)
 	return done;
 }
 
-/* Of how many logs is too much hot in shared lanes? */
-static u32 vc_pool_sweltering(struct vc_pool *p)
+/* Count the logs that need migration. */
+static u32 vc_pool_count_migrating(struct vc_pool *p)
 {
 	struct vc_volume *v;
 	struct vc_log *log;
@@ -265,7 +265,7 @@ static u32 vc_pool_sweltering(struct vc_pool *p)
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node)
-			n += vc_log_swelters(log) && !READ_ONCE(v->stopped);
+			n += vc_log_needs_migration(log) && !READ_ONCE(v->stopped);
 	}
 	return n;
 }
@@ -276,7 +276,7 @@ static u32 vc_pool_sweltering(struct vc_pool *p)
  */
 void vc_pool_migrate(struct vc_pool *p)
 {
-	u32 logs = vc_pool_sweltering(p);
+	u32 logs = vc_pool_count_migrating(p);
 	bool done = false;
 	struct vc_volume *v;
 	struct vc_log *log;

@@ -424,8 +424,8 @@ def hot_percent(tag: Tag) -> float:
     return 100 * tag.cache_hot_bytes / max(tag.cached_bytes - tag.cache_own_bytes, 1)
 
 
-def swelters(tag: Tag) -> bool:
-    """Tell whether more than a fifth of it is."""
+def above_mark(tag: Tag) -> bool:
+    """Tell whether that is above the watermark of a fifth."""
     return hot_percent(tag) > 20
 
 
@@ -441,7 +441,7 @@ def test_what_becomes_hot_in_shared_lanes_changes_places(origin: str, client: Cl
         assert cached(client, device)[1] >= 8
         for _ in range(6):
             check_all(disk, 20, 8, 1)
-        assert stack.wait_until(lambda: not swelters(client.tag(device.number, TAG)), 60), (
+        assert stack.wait_until(lambda: not above_mark(client.tag(device.number, TAG)), 60), (
             client.tag(device.number, TAG), stack.pool_status(pool))
         tag = client.tag(device.number, TAG)
         assert tag.stats.migrated_blocks > 1000
@@ -460,7 +460,7 @@ def test_they_change_places_where_a_tag_may_have_no_more(origin: str, client: Cl
         assert own == 13
         assert shared >= 20
         read_until_migrated(client, it, 20, 10)
-        assert stack.wait_until(lambda: not swelters(client.tag(it.device.number, TAG)), 60), (
+        assert stack.wait_until(lambda: not above_mark(client.tag(it.device.number, TAG)), 60), (
             client.tag(it.device.number, TAG), stack.pool_status(it.pool))
         # What others have is still theirs.
         assert client.tag(other.number, 8).cached_bytes >= 18 * MIB
@@ -487,7 +487,7 @@ def test_what_is_as_hot_everywhere_stays_where_it_is(origin: str, client: Client
     """There is nothing colder to change places with, also when it cools down."""
     with filled(origin, client, 8) as it:
         read_evenly(it.disk, {0: 14, 20: 8}, 20)
-        assert swelters(client.tag(it.device.number, TAG))
+        assert above_mark(client.tag(it.device.number, TAG))
         # But for a few that have just not been read for a while.
         assert client.tag(it.device.number, TAG).stats.migrated_blocks < 4 * 256
         assert sum(cached(client, it.device)) >= 22
