@@ -26,7 +26,7 @@
  *
  * Their writes are background writes for the block layer, whose writeback
  * throttling (blk-wbt) keeps them from delaying reads of the origin, where it
- * is there. While reads come, windows are gentle: see gentle.c.
+ * is there. While others read from an origin, windows are throttled: see throttle.c.
  */
 #include <linux/blkdev.h>
 #include <linux/delay.h>
@@ -264,7 +264,7 @@ static int vc_window_copy(struct vc_round *r, struct vc_volume *v, u32 n)
 	error = error ?: vc_round_write(r, v, n);
 	if (error)
 		return error;
-	vc_gentle_learn(v, r);
+	vc_throttle_learn(v, r);
 	for (i = 0; i < n; i++) {
 		struct vc_round_cell *c = &r->window[i];
 
@@ -289,12 +289,13 @@ static void vc_window_adapt(struct vc_volume *v, unsigned long took)
 static int vc_round_window(struct vc_round *r, struct vc_volume *v,
 			   struct vc_log *log, u32 from, u32 *more)
 {
-	bool gentle = vc_gentle(log), turn = gentle && vc_gentle_begin(v);
+	bool throttled = vc_throttle_wanted(log);
+	bool held = throttled && vc_throttle_begin(v);
 	unsigned long start = jiffies, took = 0;
 	int error = 0;
 	u32 n;
 
-	*more = vc_window_fill(r, v, from, gentle ? VC_WINDOW_GENTLE : v->width,
+	*more = vc_window_fill(r, v, from, throttled ? VC_WINDOW_THROTTLED : v->width,
 			       &n);
 	if (n) {
 		error = vc_window_copy(r, v, n);
@@ -305,8 +306,8 @@ static int vc_round_window(struct vc_round *r, struct vc_volume *v,
 	} else {
 		*more = 0;
 	}
-	if (gentle)
-		vc_gentle_end(v, took, turn);
+	if (throttled)
+		vc_throttle_end(v, took, held);
 	return error;
 }
 

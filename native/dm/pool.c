@@ -96,7 +96,7 @@ static struct vc_pool *vc_pool_make(struct mapped_device *md)
 	p->md = md;
 	mutex_init(&p->lock);
 	mutex_init(&p->table_lock);
-	vc_gentle_init(p);
+	vc_throttle_init(p);
 	INIT_LIST_HEAD(&p->volumes);
 	spin_lock_init(&p->free_lock);
 	vc_lanes_init(p);

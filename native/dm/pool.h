@@ -238,7 +238,7 @@ enum vc_pool_state {
  * @read_at: when a read was sent to an origin last, jiffies
  * @reader: volume that did
  * @mixed_at: when it was another one than before, and not long after
- * @turn: for windows of those with slow origins, see gentle.c
+ * @serial_sem: held by throttled windows to origins that serve one request at a time
  * @relocate_round: memory to relocate blocks, under @lock
  * @relocated: blocks relocated so far
  * @kept: and those that were hot, when their chunk went
@@ -301,7 +301,7 @@ struct vc_pool {
 	unsigned long read_at;
 	u32 reader;
 	unsigned long mixed_at;
-	struct semaphore turn;
+	struct semaphore serial_sem;
 	struct vc_round *relocate_round;
 	atomic64_t relocated;
 	atomic64_t kept;
@@ -470,9 +470,9 @@ void vc_destage_soon(struct vc_volume *v);
 void vc_destage_work(struct work_struct *work);
 void vc_log_close_idle(struct vc_log *log);
 
-/* gentle.c */
-void vc_gentle_init(struct vc_pool *p);
-void vc_gentle_read(struct vc_volume *v);
+/* throttle.c */
+void vc_throttle_init(struct vc_pool *p);
+void vc_throttle_note_read(struct vc_volume *v);
 bool vc_pool_is_read(const struct vc_pool *p);
 
 /* fail.c */

@@ -6,7 +6,7 @@
  *
  * Each is a promotion (promote.c) that no request waits for: by the same rules it is
  * not old, and by the same it is given up. What it adds is only when: some at a
- * time, a tick between them, and while somebody reads from an origin (gentle.c), half
+ * time, a tick between them, and while somebody reads from an origin (throttle.c), half
  * of the time is his. It has its place in a chunk before the origin is read: so no read is
  * for nothing, and when there is no chunk for it nothing is lost but time. What is
  * free beyond the reserve, and beyond what others above their shares would give, is

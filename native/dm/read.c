@@ -160,7 +160,7 @@ static void vc_read_aim(struct vc_dev *dev, struct bio *bio, struct vc_io *io)
 	if (n < bio_sectors(bio))
 		dm_accept_partial_bio(bio, n);
 	if (io->cell == VC_IO_NO_CELL) {
-		vc_gentle_read(v);
+		vc_throttle_note_read(v);
 		return;
 	}
 	bio_set_dev(bio, v->pool->bdev);

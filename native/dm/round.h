@@ -16,8 +16,8 @@
 
 #define VC_ROUND_CHUNKS		64U
 
-/* Blocks that are destaged at a time while reads of the origin come. */
-#define VC_WINDOW_GENTLE	8U
+/* Blocks of a destage window while others read from an origin, see throttle.c. */
+#define VC_WINDOW_THROTTLED	8U
 
 /**
  * struct vc_round_cell - a block to copy
@@ -84,10 +84,10 @@ struct vc_round *vc_round_make(u32 cells, gfp_t gfp);
 void vc_round_free(struct vc_round *r);
 int vc_rounds_init(struct vc_pool *p);
 
-/* gentle.c */
-bool vc_gentle(struct vc_log *log);
-bool vc_gentle_begin(struct vc_volume *v);
-void vc_gentle_end(struct vc_volume *v, unsigned long took, bool turn);
-void vc_gentle_learn(struct vc_volume *v, const struct vc_round *r);
+/* throttle.c */
+bool vc_throttle_wanted(struct vc_log *log);
+bool vc_throttle_begin(struct vc_volume *v);
+void vc_throttle_end(struct vc_volume *v, unsigned long took, bool held);
+void vc_throttle_learn(struct vc_volume *v, const struct vc_round *r);
 
 #endif /* DM_VCACHE_ROUND_H */

@@ -392,12 +392,13 @@ MUTATIONS = [
              "whole = vc_cell_mask(&p->ix, cell) == VC_MASK_ALL &&",
              "whole = vc_cell_mask(&p->ix, cell) &&",
              "test_prefetch.py::test_the_map_says_what_is_cached_and_how_hot"),
-    Mutation("the readers of others do not count", "gentle.c",
-             "return vc_gentle_others(v) ||", "return (false && vc_gentle_others(v)) ||",
-             "test_gentle.py::test_a_reader_does_not_wait_for_the_destage_of_others"),
-    Mutation("gentle windows take no turns", "gentle.c",
+    Mutation("the readers of others do not count", "throttle.c",
+             "return vc_throttle_other_readers(v) ||",
+             "return (false && vc_throttle_other_readers(v)) ||",
+             "test_throttle.py::test_a_reader_does_not_wait_for_the_destage_of_others"),
+    Mutation("throttled windows of serial origins run at once", "throttle.c",
              "return v->serial >= VC_SERIAL &&", "return false &&",
-             "test_gentle.py::test_a_reader_does_not_wait_for_the_destage_of_others"),
+             "test_throttle.py::test_a_reader_does_not_wait_for_the_destage_of_others"),
 ]
 
 
