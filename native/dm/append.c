@@ -106,7 +106,7 @@ static void vc_record_blocks_done(struct vc_record *rec)
 		vc_block_part_done((struct vc_block *)page_private(page),
 				   rec->status);
 	}
-	vc_writeout_settled(rec->tag, rec->info.data * VC_BLOCK_SECTORS);
+	vc_writeout_complete(rec->tag, rec->info.data * VC_BLOCK_SECTORS);
 }
 
 static void vc_record_finish(struct vc_record *rec)
@@ -121,7 +121,7 @@ static void vc_record_finish(struct vc_record *rec)
 		atomic_inc(&log->vol->cache_errors);
 	vc_pool_record_done(log->vol->pool, rec->status);
 	if (!rec->relocate)
-		vc_chunk_settled(log, c);
+		vc_chunk_put_pending(log, c);
 	if (rec->copy)
 		rec->status = BLK_STS_OK;
 	if (rec->tag)

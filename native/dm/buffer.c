@@ -95,7 +95,7 @@ static void vc_block_enter(struct vc_block *b)
 	struct vc_tag *tag = b->tag;
 
 	b->since = jiffies;
-	atomic_long_inc(&tag->dev->unsettled);
+	atomic_long_inc(&tag->dev->pending);
 	spin_lock(&tag->lock);
 	b->slot = vc_epoch_enter(&tag->epoch);
 	list_add_tail(&b->node, &tag->dirty);

@@ -102,11 +102,14 @@ void vc_seal_work(struct work_struct *work)
 }
 
 /**
- * vc_chunk_settled - a record of a chunk is complete, or the chunk was closed
+ * vc_chunk_put_pending - drop a reference in vc_chunk.pending
  * @log: its log
  * @c: the chunk
+ *
+ * Called when a record of the chunk is complete, and when the chunk is closed. The last
+ * one queues the seal.
  */
-void vc_chunk_settled(struct vc_log *log, struct vc_chunk *c)
+void vc_chunk_put_pending(struct vc_log *log, struct vc_chunk *c)
 {
 	unsigned long flags;
 
@@ -130,7 +133,7 @@ void vc_log_close(struct vc_log *log)
 		return;
 	WRITE_ONCE(log->open, NULL);
 	WRITE_ONCE(c->state, VC_CHUNK_CLOSED);
-	vc_chunk_settled(log, c);
+	vc_chunk_put_pending(log, c);
 }
 
 /* A drain would not end if it were overtaken. */
@@ -158,7 +161,8 @@ static struct vc_chunk *vc_log_next(struct vc_log *log, enum vc_append_kind kind
  * @log: whose it is, its lock is held
  * @c: the chunk, a spare one
  *
- * It stays open until the one who opens it settles it.
+ * The caller holds a reference in vc_chunk.pending, which keeps the chunk open until
+ * vc_chunk_put_pending() or vc_reads_put_pending().
  */
 void vc_chunk_open(struct vc_log *log, struct vc_chunk *c)
 {

@@ -393,7 +393,7 @@ void vc_dev_postsuspend(struct vc_dev *dev)
 	wait_event(dev->idle, vc_dev_drained(dev) || vc_dev_stuck(dev));
 	vc_dev_quiesce(dev);
 	if (dev->vol)
-		vc_volume_settle(dev->vol);
+		vc_volume_quiesce(dev->vol);
 	if (atomic_long_read(&dev->nblocks))
 		DMWARN("%s: suspended with data that its origin refuses",
 		       dm_device_name(dev->md));

@@ -169,8 +169,8 @@ static void vc_cell_emptied(struct vc_pool *p, u32 cell)
 		vc_space_kick(p);
 }
 
-/* A cell is not dirty any more: its chunk may be able to go. */
-static void vc_cell_settled(struct vc_pool *p, u32 cell)
+/* A cell is no longer dirty. Without dirty cells its chunk may be reclaimable. */
+static void vc_cell_cleaned(struct vc_pool *p, u32 cell)
 {
 	if (atomic_dec_and_test(&vc_cell_chunk(p, cell)->dirty) &&
 	    READ_ONCE(p->short_of_space))
@@ -197,7 +197,7 @@ static u8 vc_lookup_cut_locked(struct vc_volume *v, struct vc_log *by,
 			continue;
 		vc_cell_emptied(p, touched[i]);
 		if (!test_bit(touched[i], p->cell_clean))
-			vc_cell_settled(p, touched[i]);
+			vc_cell_cleaned(p, touched[i]);
 	}
 	return heat;
 }
@@ -286,7 +286,7 @@ void vc_lookup_drop(struct vc_pool *p, u32 cell)
 		vc_index_drop(&p->ix, cell);
 		vc_cell_emptied(p, cell);
 		if (!test_bit(cell, p->cell_clean))
-			vc_cell_settled(p, cell);
+			vc_cell_cleaned(p, cell);
 	}
 	spin_unlock_irqrestore(lock, flags);
 }
@@ -387,7 +387,7 @@ void vc_lookup_clean(struct vc_volume *v, u32 cell, u64 block, u32 lives)
 	smp_rmb(); /* a cell of the next life is filled after that began */
 	if (mask && READ_ONCE(vc_cell_chunk(p, cell)->lives) == lives &&
 	    !test_and_set_bit(cell, p->cell_clean))
-		vc_cell_settled(p, cell);
+		vc_cell_cleaned(p, cell);
 	spin_unlock_irqrestore(lock, flags);
 }
 

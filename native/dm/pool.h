@@ -425,7 +425,7 @@ void vc_volume_part(struct vc_tag *tag);
 void vc_log_unprovide(struct vc_log *log);
 int vc_volume_change(struct vc_volume *v, u32 mode,
 		     struct block_device *origin, sector_t sectors);
-void vc_volume_settle(struct vc_volume *v);
+void vc_volume_quiesce(struct vc_volume *v);
 bool vc_volume_stuck(struct vc_volume *v);
 void vc_volume_drain(struct vc_volume *v);
 int vc_volume_harden(struct vc_volume *v);

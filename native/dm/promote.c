@@ -85,7 +85,7 @@ void vc_promotion_free(struct vc_promotion *pr)
 	u32 i;
 
 	if (pr->cell != VC_CELL_NONE)
-		vc_reads_settled(log, vc_cell_chunk(v->pool, pr->cell));
+		vc_reads_put_pending(log, vc_cell_chunk(v->pool, pr->cell));
 	if (pr->bio)
 		bio_put(pr->bio);
 	for (i = 0; i < pr->n && pr->part[i].page; i++)

@@ -39,12 +39,14 @@ void vc_reads_init(struct vc_log *log)
 }
 
 /**
- * vc_reads_settled - something on its way to a chunk has arrived, or the chunk
- *	was closed
+ * vc_reads_put_pending - drop a reference in vc_chunk.pending of a read chunk
  * @log: its log
  * @c: the chunk
+ *
+ * Called when a write to the chunk is complete, and when the chunk is closed. From the
+ * last one on the chunk can be reclaimed.
  */
-void vc_reads_settled(struct vc_log *log, struct vc_chunk *c)
+void vc_reads_put_pending(struct vc_log *log, struct vc_chunk *c)
 {
 	unsigned long flags;
 
@@ -64,7 +66,7 @@ static void vc_reads_shut(struct vc_log *log, struct vc_reads *of)
 
 	of->open = NULL;
 	if (c)
-		vc_reads_settled(log, c);
+		vc_reads_put_pending(log, c);
 }
 
 /**
@@ -154,7 +156,7 @@ u32 vc_reads_space(struct vc_log *log, enum vc_reads_kind kind, u32 least,
  * @kind: which of its kinds
  * @n: how many
  *
- * Return: the first one; vc_reads_settled() is due when all are written.
+ * Return: the first one. Call vc_reads_put_pending() when all are written.
  */
 u32 vc_reads_take(struct vc_log *log, enum vc_reads_kind kind, u32 n)
 {
@@ -284,7 +286,7 @@ static u32 vc_reads_copy(struct vc_chunk *of, struct vc_round *r, u32 from,
 		   min(log->credit, kept * VC_CREDIT_KEEP));
 	if (c->own != of->own)
 		vc_reads_migrated(log, kept);
-	vc_reads_settled(log, c);
+	vc_reads_put_pending(log, c);
 	return error ? 0 : n;
 }
 

@@ -26,7 +26,7 @@ void vc_reads_init(struct vc_log *log);
 u32 vc_reads_space(struct vc_log *log, enum vc_reads_kind kind, u32 least,
 		   enum vc_take take);
 u32 vc_reads_take(struct vc_log *log, enum vc_reads_kind kind, u32 n);
-void vc_reads_settled(struct vc_log *log, struct vc_chunk *c);
+void vc_reads_put_pending(struct vc_log *log, struct vc_chunk *c);
 void vc_reads_close(struct vc_log *log);
 void vc_reads_leave(struct vc_log *log, enum vc_reads_kind kind,
 		    enum vc_domain domain);

@@ -142,7 +142,7 @@ static u32 vc_relocate_window(struct vc_log *log, struct vc_round *r, u32 from)
 		vc_relocate_apply(rec, &r->cell[from], n);
 		atomic64_add(rec->info.data, &p->relocated);
 	}
-	vc_chunk_settled(log, rec->chunk);
+	vc_chunk_put_pending(log, rec->chunk);
 	vc_record_free(p, rec);
 	return n;
 }

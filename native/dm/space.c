@@ -31,7 +31,7 @@
  *
  * Once the pool is said to be short of space, whatever lets one more chunk go
  * has to call vc_space_kick(), or writers wait for ever: nothing dirty is left
- * in a chunk (vc_cell_settled()), or nothing at all (vc_cell_emptied()), who kept
+ * in a chunk (vc_cell_cleaned()), or nothing at all (vc_cell_emptied()), who kept
  * one we wanted lets go of it (vc_lookup_done()), a seal is there, something is
  * discarded. What merely has to be tried again is, after VC_SPACE_RETRY.
  */

@@ -428,7 +428,7 @@ void vc_record_free(struct vc_pool *p, struct vc_record *rec);
 /* chunk.c */
 u32 vc_log_space(struct vc_log *log, enum vc_append_kind kind);
 void vc_chunk_open(struct vc_log *log, struct vc_chunk *c);
-void vc_chunk_settled(struct vc_log *log, struct vc_chunk *c);
+void vc_chunk_put_pending(struct vc_log *log, struct vc_chunk *c);
 void vc_log_close(struct vc_log *log);
 void vc_seal_work(struct work_struct *work);
 void vc_log_wake(struct vc_log *log);

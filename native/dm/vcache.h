@@ -115,7 +115,7 @@ enum vc_block_state {
  * @failed: a part of the present write-out failed
  * @bad: the last write-out failed; counted in vc_tag.bad
  * @queued: on a dirty list; under the lock of vc_block_home()
- * @settled: failed and not taken for another try; under the same lock
+ * @retry: its write-out failed and has not been tried again; under the same lock
  * @slot: epoch slot of @tag
  * @host_slot: epoch slot of hTag, when @shared
  * @parts: requests of this write-out that have not completed
@@ -139,7 +139,7 @@ struct vc_block {
 	bool failed;
 	bool bad;
 	bool queued;
-	bool settled;
+	bool retry;
 	u8 slot;
 	u8 host_slot;
 	unsigned int parts;
@@ -368,7 +368,7 @@ struct vc_target {
  * @map: the tags' sectors; may be NULL; RCU
  * @blocks: index of the buffered blocks by page number
  * @nblocks: blocks in @blocks
- * @unsettled: blocks that are neither durable nor known to be refused
+ * @pending: dirty blocks, except those that failed and have not been tried again
  * @reap: CLEAN blocks to be taken out of the index
  * @reap_work: does it
  * @park_lock: guards @parked; taken in interrupts
@@ -411,7 +411,7 @@ struct vc_dev {
 	struct vc_map __rcu *map;
 	struct xarray blocks;
 	atomic_long_t nblocks;
-	atomic_long_t unsettled;
+	atomic_long_t pending;
 	struct llist_head reap;
 	struct work_struct reap_work;
 	spinlock_t park_lock; /* parked */
@@ -517,7 +517,7 @@ blk_opf_t vc_durable_flags(struct block_device *bdev);
 /* writeout.c */
 void vc_writeout_arrived(struct vc_tag *tag);
 void vc_writeout_sent(struct vc_tag *tag, unsigned int sectors);
-void vc_writeout_settled(struct vc_tag *tag, unsigned int sectors);
+void vc_writeout_complete(struct vc_tag *tag, unsigned int sectors);
 void vc_block_part_done(struct vc_block *b, blk_status_t status);
 bool vc_block_start(struct vc_block *b, bool runs, bool copy);
 struct bio *vc_writeout_add(struct vc_tag *tag, struct bio *bio,

@@ -555,13 +555,13 @@ void vc_volume_drain(struct vc_volume *v)
 }
 
 /**
- * vc_volume_settle - no I/O to the origin from now on, all chunks sealed
+ * vc_volume_quiesce - stop I/O to the origin, and seal all chunks
  * @v: the volume; nothing is buffered for it
  *
  * A drain comes to its end first, unless the origin fails: only a round or two
  * are left, since it holds writers up.
  */
-void vc_volume_settle(struct vc_volume *v)
+void vc_volume_quiesce(struct vc_volume *v)
 {
 	vc_volume_close(v);
 	vc_volume_harden(v);

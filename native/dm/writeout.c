@@ -69,7 +69,7 @@ bool vc_dev_drained(struct vc_dev *dev)
 		spin_unlock_irq(&tag->lock);
 	}
 	rcu_read_unlock();
-	return !asked && !atomic_long_read(&dev->unsettled) &&
+	return !asked && !atomic_long_read(&dev->pending) &&
 	       !atomic_read(&dev->inflight);
 }
 
@@ -136,7 +136,7 @@ static void vc_block_return(struct vc_block *b)
 	spin_lock(&home->lock);
 	list_add_tail(&b->node, &home->dirty);
 	b->queued = true;
-	b->settled = true;
+	b->retry = true;
 	b->since = jiffies;
 	home->ndirty++;
 	spin_unlock(&home->lock);
@@ -167,7 +167,7 @@ static void vc_block_left(struct vc_block *b, bool stays,
 		vc_tag_write_out(b->tag, UINT_MAX);
 		vc_tag_write_out(host, UINT_MAX);
 	}
-	atomic_long_dec(&b->tag->dev->unsettled);
+	atomic_long_dec(&b->tag->dev->pending);
 }
 
 /* The newer version need not wait any more. Called with b->lock held. */
@@ -245,11 +245,11 @@ void vc_writeout_arrived(struct vc_tag *tag)
 }
 
 /**
- * vc_writeout_settled - a write-out is durable, or has failed, and so counted
- * @tag: the tag, which may go with this
+ * vc_writeout_complete - a write-out is durable or has failed: drop its counts
+ * @tag: the tag; it may be freed after this
  * @sectors: size of the write-out
  */
-void vc_writeout_settled(struct vc_tag *tag, unsigned int sectors)
+void vc_writeout_complete(struct vc_tag *tag, unsigned int sectors)
 {
 	struct vc_dev *dev = tag->dev;
 
@@ -281,7 +281,7 @@ void vc_writeout_done(struct bio *bio)
 				   bio->bi_status);
 	}
 	bio_put(bio);
-	vc_writeout_settled(tag, sectors);
+	vc_writeout_complete(tag, sectors);
 }
 
 /**
@@ -466,9 +466,9 @@ static bool vc_batch_fill(struct vc_tag *tag)
 		list_move_tail(&b->node, &tag->batch);
 		b->queued = false;
 		tag->ndirty--;
-		if (b->settled) {
-			b->settled = false;
-			atomic_long_inc(&tag->dev->unsettled);
+		if (b->retry) {
+			b->retry = false;
+			atomic_long_inc(&tag->dev->pending);
 		}
 	}
 	if (list_empty(&tag->dirty))
