@@ -14,7 +14,7 @@ unsigned int vc_epoch_enter(struct vc_epoch *e)
 }
 
 /* The draining slot is empty: hand out its waiters, start the next drain. */
-static void vc_epoch_turn(struct vc_epoch *e, struct vc_epoch_done *d)
+static void vc_epoch_advance(struct vc_epoch *e, struct vc_epoch_done *d)
 {
 	unsigned int old = !e->open;
 
@@ -51,7 +51,7 @@ struct vc_epoch_done vc_epoch_leave(struct vc_epoch *e, unsigned int slot,
 	e->pending[slot]--;
 	if (failed)
 		e->failed[slot] = true;
-	vc_epoch_turn(e, &d);
+	vc_epoch_advance(e, &d);
 	return d;
 }
 

@@ -137,8 +137,9 @@ static inline u32 vc_swap_heat(u32 shared, u32 room)
  * vc_heat_cooled - what is left of the heat of a block that cools down
  * @heat: of the block
  *
- * Three quarters, rounded down; half of it would make what has its turn first so much
- * colder than what is as hot that they would change places.
+ * Three quarters, rounded down. Chunks cool one after the other. With half, a chunk
+ * that cools first would become so much colder than an equally hot one that the two
+ * would change places.
  */
 static inline u32 vc_heat_cooled(u32 heat)
 {

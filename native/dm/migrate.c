@@ -7,7 +7,7 @@
  * lanes; before that, if there is no room, the oldest there goes, and what is cold in
  * it is copied to the shared ones; and before that, if the log may have no more
  * there, one of its own there goes: others lose nothing. Where most of the oldest is
- * hot, too, it cools down instead, and others have their turn: what is read again
+ * hot, too, it cools down instead, and others are looked at next: what is read again
  * stays hot. All of this is paid for as is what is kept (vc_log_paid()), and a few
  * chunks go at a time: others use the device, too.
  *
@@ -179,8 +179,8 @@ static void vc_log_cool(struct vc_pool *p, struct vc_log *log)
 	}
 }
 
-/* None of the oldest chunks in a log's own lanes was cold: others have their turn. */
-static void vc_log_turn(struct vc_log *log)
+/* None of the oldest read chunks in dedicated lanes was cold: look at others next. */
+static void vc_log_rotate_own(struct vc_log *log)
 {
 	u32 i;
 
@@ -223,7 +223,7 @@ static bool vc_log_give_way(struct vc_pool *p, struct vc_log *log,
 	if (!c)
 		return false;
 	if (!vc_swap_pays(vc_chunk_warmth(p, c), warmth, cells)) {
-		vc_log_turn(log);
+		vc_log_rotate_own(log);
 		return true;
 	}
 	if (!vc_log_may_grow(p, log))

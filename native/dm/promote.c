@@ -109,7 +109,7 @@ static bool vc_promote_streams(struct vc_log *log, const struct bio *bio)
 			s = &log->stream[i];
 	}
 	if (!s) {
-		s = &log->stream[log->stream_turn++ % VC_STREAMS];
+		s = &log->stream[log->stream_next++ % VC_STREAMS];
 		s->run = 0;
 	}
 	s->run += bio_sectors(bio);

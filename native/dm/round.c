@@ -69,8 +69,8 @@ static void vc_rounds_free(void *r, void *p)
  * vc_rounds_init - set memory for rounds of destage aside
  * @p: the pool; its geometry is known
  *
- * Half a MiB each. While there is memory every volume gets some for as long as
- * its round takes; when there is none they take turns.
+ * Half a MiB each. A volume holds one for as long as its round takes. When memory is
+ * short, volumes wait for one of VC_ROUNDS_MIN.
  *
  * Return: 0 or -ENOMEM.
  */

@@ -40,7 +40,7 @@
 /* After so long those who wait get chunks, and others the lock of the pool. */
 #define VC_ROOM_TIME (HZ / 2)
 
-/* Chunks that are relocated before others get their turn. */
+/* Chunks that one run relocates at most. */
 #define VC_RELOCATE_BATCH 4U
 
 /* Chunks that go in a tick because they are above a limit. */

@@ -287,9 +287,9 @@ struct vc_claim {
  * @credit: what it may spend on blocks that are not hot, see vc_log_paid()
  * @misses: blocks missed for the first time, the clock of its ghosts
  * @level: how often these have to be missed
- * @stream_lock: guards @stream and @stream_turn; taken in no interrupt
+ * @stream_lock: guards @stream and @stream_next; taken in no interrupt
  * @stream: reads that may be sequential
- * @stream_turn: which of these is replaced next
+ * @stream_next: cursor: the one that is replaced next
  */
 struct vc_log {
 	struct list_head node;
@@ -341,7 +341,7 @@ struct vc_log {
 	struct vc_level level;
 	spinlock_t stream_lock; /* stream */
 	struct vc_stream stream[VC_STREAMS];
-	u8 stream_turn;
+	u8 stream_next;
 	struct vc_sealing sealing[VC_SEALS];
 };
 

@@ -45,7 +45,7 @@ struct vc_chunk *vc_reads_oldest(struct vc_log *log, enum vc_reads_kind kind,
 	struct vc_chunk *c;
 
 	list_for_each_entry(c, &log->reads[kind].chunks[domain], node) {
-		/* Others may have gone behind what is being filled, in a turn. */
+		/* vc_log_rotate_own() may have moved others behind the open chunk. */
 		if (c->state != VC_CHUNK_OPEN)
 			return vc_chunk_may_die(c) ? c : NULL;
 	}

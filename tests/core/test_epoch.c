@@ -63,7 +63,7 @@ static int unused(const bool *set, int n)
 }
 
 /* The model: all blocks the draining group waits for are gone. */
-static void model_turn(struct world *w, struct group *ended, unsigned int *n)
+static void model_advance(struct world *w, struct group *ended, unsigned int *n)
 {
 	while (w->drain.exists && !any(w->drain.waits_for, BLOCKS)) {
 		ended[(*n)++] = w->drain;
@@ -165,7 +165,7 @@ static void leave(struct world *w, int b, int heir)
 	unsigned int n = 0;
 
 	model_leave(w, b, heir);
-	model_turn(w, ended, &n);
+	model_advance(w, ended, &n);
 	compare_ended(w, vc_epoch_leave(&w->epoch, w->slot[b], heir >= 0),
 		      ended, n);
 }
