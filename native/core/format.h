@@ -23,7 +23,7 @@
  * at the end repeats all entries of the chunk. It is written when everything
  * before it is durable, so what it names needs no check. It is there twice,
  * because it is changed later, one copy after the other; the copy of the
- * later turn counts. The records still name what was taken out of the seal.
+ * later revision counts. The records still name what was taken out of the seal.
  *
  * What is in the cache because it was read is in chunks that nothing on the
  * device knows of, until a clean shutdown seals them. Such a seal says so: there
@@ -213,7 +213,7 @@ enum vc_log_type {
  * @nr: entries in this block
  * @data: data blocks that follow a record
  * @flags: of a seal: VC_SEAL_*; of a record 0
- * @turn: of a seal: how often the chunk was sealed, the same in all blocks
+ * @revision: of a seal: how often the chunk was sealed, the same in all blocks
  * @unused: 0
  */
 struct vc_log_head {
@@ -230,7 +230,7 @@ struct vc_log_head {
 	__le16 nr;
 	__le16 data;
 	__le16 flags;
-	__le32 turn;
+	__le32 revision;
 	u8 unused[8];
 };
 

@@ -77,7 +77,7 @@ void vc_log_finish(void *block, u64 key, const struct vc_log_info *info)
 	h->nr = cpu_to_le16(info->nr);
 	h->data = cpu_to_le16(info->data);
 	h->flags = cpu_to_le16(info->flags);
-	h->turn = cpu_to_le32(info->turn);
+	h->revision = cpu_to_le32(info->revision);
 	h->crc = cpu_to_le32(vc_log_crc(block));
 }
 
@@ -149,7 +149,7 @@ bool vc_log_parse(void *block, const struct vc_geometry *g, u32 chunk,
 	info->nr = le16_to_cpu(h->nr);
 	info->data = le16_to_cpu(h->data);
 	info->flags = le16_to_cpu(h->flags);
-	info->turn = le32_to_cpu(h->turn);
+	info->revision = le32_to_cpu(h->revision);
 	return info->chunk == chunk && info->at == at && info->gen &&
 	       info->volume && vc_log_fits(g, info) &&
 	       vc_log_entries_fit(block, g, info);

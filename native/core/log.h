@@ -31,7 +31,7 @@ struct vc_entry {
  * @nr: entries in the block
  * @data: data blocks that follow
  * @flags: of a seal: VC_SEAL_*
- * @turn: of a seal: how often the chunk was sealed
+ * @revision: of a seal: how often the chunk was sealed
  */
 struct vc_log_info {
 	u64 gen;
@@ -44,7 +44,7 @@ struct vc_log_info {
 	u16 nr;
 	u16 data;
 	u16 flags;
-	u32 turn;
+	u32 revision;
 };
 
 void vc_log_put_entry(void *block, unsigned int i, const struct vc_entry *e);

@@ -336,7 +336,7 @@ static bool vc_replay_record(struct vc_replay *rp, u32 chunk, u32 at,
 }
 
 /* Replay a chunk that was open: what its checksums confirm counts. */
-static int vc_replay_open(struct vc_replay *rp, u32 chunk, u32 turn)
+static int vc_replay_open(struct vc_replay *rp, u32 chunk, u32 revision)
 {
 	const struct vc_geometry *g = rp->g;
 	struct vc_found *f = &rp->chunk[chunk];
@@ -344,7 +344,7 @@ static int vc_replay_open(struct vc_replay *rp, u32 chunk, u32 turn)
 	u8 *seal = data + (size_t)vc_log_room(g) * VC_BLOCK_SIZE;
 	struct vc_log_info info, sealed = {
 		.gen = f->gen, .seq = f->gen, .volume = f->volume,
-		.chunk = chunk, .tag = f->tag, .turn = turn };
+		.chunk = chunk, .tag = f->tag, .revision = revision };
 	u32 at, k, n = 0;
 	bool failed = vc_replay_read(rp, chunk, data);
 
@@ -407,7 +407,7 @@ int vc_replay_chunk(struct vc_replay *rp, u32 chunk)
 		vc_replay_seal(rp, chunk, s.block, vc_replay_entry);
 		return 0;
 	}
-	r = vc_replay_open(rp, chunk, s.turn + 1);
+	r = vc_replay_open(rp, chunk, s.revision + 1);
 	if (r)
 		rp->errors++;
 	return r;

@@ -18,7 +18,7 @@ void vc_seal_put(u8 *seal, u32 i, const struct vc_entry *e)
  * @g: the geometry
  * @seal: the copy, its entries are in it
  * @n: how many
- * @info: whose it is, sequence number of the last record, turn
+ * @info: whose it is, sequence number of the last record, revision
  * @copy: which copy this will be
  */
 void vc_seal_finish(const struct vc_geometry *g, u8 *seal, u32 n,
@@ -47,7 +47,7 @@ void vc_seal_finish(const struct vc_geometry *g, u8 *seal, u32 n,
  * @seal: VC_SEAL_COPIES times vc_seal_bytes(), entries are in the first copy;
  *	to be written at vc_log_room() of the chunk
  * @n: how many entries
- * @info: whose it is, sequence number of the last record, turn: 1 or what
+ * @info: whose it is, sequence number of the last record, revision: 1 or what
  *	vc_seal_load() says
  *
  * The copies may be written at once: until one is there the records count.
@@ -92,7 +92,7 @@ u32 vc_seal_reads(const struct vc_geometry *g, const struct vc_index *ix,
 		vc_seal_put(seal, n++, &e);
 	}
 	info->flags = VC_SEAL_READS;
-	info->turn = 1;
+	info->revision = 1;
 	if (n)
 		vc_seal_copies(g, seal, n, info);
 	return n;
@@ -101,7 +101,7 @@ u32 vc_seal_reads(const struct vc_geometry *g, const struct vc_index *ix,
 /* Are all blocks of this copy good, and of one and the same writing? */
 static bool vc_seal_good(const struct vc_geometry *g, u32 chunk, u64 gen,
 			 u8 *seal, unsigned int copy,
-			 struct vc_log_info *first, u32 *turn)
+			 struct vc_log_info *first, u32 *revision)
 {
 	struct vc_log_info info;
 	bool good = true;
@@ -116,9 +116,9 @@ static bool vc_seal_good(const struct vc_geometry *g, u32 chunk, u64 gen,
 		}
 		if (!i)
 			*first = info;
-		if (info.turn > *turn)
-			*turn = info.turn;
-		good &= info.turn == first->turn && info.seq == first->seq &&
+		if (info.revision > *revision)
+			*revision = info.revision;
+		good &= info.revision == first->revision && info.seq == first->seq &&
 			info.volume == first->volume &&
 			info.tag == first->tag && info.flags == first->flags;
 	}
@@ -134,7 +134,7 @@ static bool vc_seal_good(const struct vc_geometry *g, u32 chunk, u64 gen,
  * @work: VC_SEAL_COPIES times vc_seal_bytes()
  * @s: is filled in
  *
- * Return: false when the chunk has no seal; then only @s->turn is set.
+ * Return: false when the chunk has no seal; then only @s->revision is set.
  */
 bool vc_seal_load(const struct vc_store *st, const struct vc_geometry *g,
 		  u32 chunk, u64 gen, u8 *work, struct vc_seal *s)
@@ -144,7 +144,7 @@ bool vc_seal_load(const struct vc_store *st, const struct vc_geometry *g,
 	unsigned int copy, good = 0;
 
 	s->bad = 0;
-	s->turn = 0;
+	s->revision = 0;
 	for (copy = 0; copy < VC_SEAL_COPIES; copy++) {
 		u8 *seal = work + copy * vc_seal_bytes(g);
 		unsigned int bit = 1U << copy;
@@ -152,12 +152,12 @@ bool vc_seal_load(const struct vc_store *st, const struct vc_geometry *g,
 		if (st->read(st->ctx, start + vc_seal_place(g, copy),
 			     g->seal_blocks, seal) ||
 		    !vc_seal_good(g, chunk, gen, seal, copy, &info,
-				  &s->turn) ||
-		    (good && info.turn < s->info.turn)) {
+				  &s->revision) ||
+		    (good && info.revision < s->info.revision)) {
 			s->bad |= bit;
 			continue;
 		}
-		if (good && info.turn > s->info.turn) {
+		if (good && info.revision > s->info.revision) {
 			s->bad |= good;
 			good = 0;
 		}
@@ -223,7 +223,7 @@ int vc_chunk_reseal(const struct vc_store *st, const struct vc_geometry *g,
 		return -EBADMSG;
 	n = vc_seal_filter(g, ix, chunk, s.block);
 	/* Unlike that of a writing that was torn, of which blocks are left. */
-	s.info.turn = s.turn + 1;
+	s.info.revision = s.revision + 1;
 	copy = s.bad & 1 ? 0 : 1;
 	for (i = 0; i < VC_SEAL_COPIES && !r; i++, copy ^= 1) {
 		vc_seal_finish(g, s.block, n, &s.info, copy);

@@ -11,14 +11,14 @@
  * @block: its first block, in the buffer that was given
  * @info: head of the first block
  * @bad: copies that are damaged or older, bit 0 for copy 0
- * @turn: the highest of any block, also of one whose copy is not whole: the
- *	next turn has to be above it
+ * @revision: the highest of any block, also of one whose copy is not whole: the
+ *	next revision has to be above it
  */
 struct vc_seal {
 	u8 *block;
 	struct vc_log_info info;
 	unsigned int bad;
-	u32 turn;
+	u32 revision;
 };
 
 /* Bytes of a copy of the seal; all copies follow one another. */

@@ -66,7 +66,7 @@ static void vc_seal_write(struct vc_log *log, struct vc_sealing *s)
 	struct vc_log_info info = {
 		.gen = s->chunk->gen, .seq = s->seq ?: s->chunk->gen,
 		.volume = log->vol->id, .chunk = chunk, .tag = log->tag,
-		.turn = 1,
+		.revision = 1,
 	};
 
 	vc_seal_copies(&p->g, s->data, s->nr, &info);

@@ -127,16 +127,16 @@ static void dump_chunks(struct pool *p)
 		       PRIu32 ", \"tag\": %u, \"generation\": %" PRIu64
 		       ", \"last\": %" PRIu64 ", \"dead\": %" PRIu64
 		       ", \"clean\": %" PRIu64 ", \"state\": \"%s\", "
-		       "\"turn\": %" PRIu32 ", \"count\": %" PRIu32 :
+		       "\"revision\": %" PRIu32 ", \"count\": %" PRIu32 :
 		       "%schunk %" PRIu32 ": volume %" PRIu32 ", tag %u, "
 		       "generation %" PRIu64 " to %" PRIu64 ", dead %" PRIu64
-		       ", clean %" PRIu64 ", %s, turn %" PRIu32 ", %" PRIu32
+		       ", clean %" PRIu64 ", %s, revision %" PRIu32 ", %" PRIu32
 		       " entries", json ? comma : "", c, v.found.volume,
 		       v.found.tag, v.found.gen, v.found.last,
 		       le64_to_cpu(t->dead), le64_to_cpu(t->clean),
 		       v.unreadable ? "unreadable" : !v.sealed ? "open" :
 		       v.seal.info.flags & VC_SEAL_READS ? "reads" : "sealed",
-		       v.sealed ? v.seal.info.turn : 0, v.nr);
+		       v.sealed ? v.seal.info.revision : 0, v.nr);
 		if (!json)
 			putchar('\n');
 		if (entries)

@@ -96,7 +96,7 @@ static void rebuild_seal(struct pool *p, struct view *v)
 	struct vc_log_info info = {
 		.gen = v->found.gen, .seq = v->found.last,
 		.volume = v->found.volume, .chunk = v->chunk,
-		.tag = v->found.tag, .turn = v->seal.turn + 1 };
+		.tag = v->found.tag, .revision = v->seal.revision + 1 };
 	u32 i;
 
 	if (v->unreadable || !all_readable(p, v->chunk)) {

@@ -24,7 +24,7 @@ struct item {
 	uint8_t seq;
 	uint8_t tag;
 	uint8_t data;
-	uint8_t turn;
+	uint8_t revision;
 	uint8_t nr;
 };
 
@@ -102,7 +102,7 @@ static size_t make(const uint8_t *data, size_t len, u32 crc_of_zeroes)
 	info.seq = item.seq;
 	info.tag = item.tag % 3;
 	info.data = item.data;
-	info.turn = item.turn;
+	info.revision = item.revision;
 	info.nr = item.flags & 8 ? 0xffff : i;
 	vc_log_finish(block, KEY, &info);
 	return took;

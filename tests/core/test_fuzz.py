@@ -34,7 +34,7 @@ def _encode(size: int, commands: list[tuple[int, int, list[tuple[int, int]]]]) -
 
 
 #: Chunk, place, flags (4: a seal), generation, sequence number, tag, data
-#: blocks, turn, entries: block, mask, place, argument.
+#: blocks, revision, entries: block, mask, place, argument.
 Block = tuple[int, int, int, int, int, int, int, int, list[tuple[int, int, int, int]]]
 POOLS: dict[str, tuple[int, list[Block]]] = {
     "open": (0, [(0, 0, 0, 10, 10, 1, 2, 0, [(5, 255, 1, 0), (6, 15, 2, 0)]),

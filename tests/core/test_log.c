@@ -25,7 +25,7 @@ static struct vc_log_info seal(void)
 	info.type = VC_LOG_SEAL;
 	info.at = vc_log_room(&g);
 	info.data = 0;
-	info.turn = 77;
+	info.revision = 77;
 	return info;
 }
 

@@ -202,7 +202,7 @@ static void test_lookalike(void)
 static void test_impossible(void)
 {
 	struct vc_log_info info = { .gen = 10, .seq = 10, .volume = VOLUME,
-				    .tag = 1, .turn = 1 };
+				    .tag = 1, .revision = 1 };
 	const struct vc_entry e[] = {
 		{ .block = 5, .mask = 0xff, .place = 1 },
 		{ .block = 6, .mask = 0xff, .place = 1 },
@@ -283,7 +283,7 @@ static void test_stale(void)
 static void seal_first(struct pool *p)
 {
 	struct vc_log_info info = { .gen = 10, .seq = 15, .volume = VOLUME,
-				    .chunk = p->c, .tag = 1, .turn = 1 };
+				    .chunk = p->c, .tag = 1, .revision = 1 };
 	u8 *seal = calloc(VC_SEAL_COPIES, vc_seal_bytes(&p->g));
 	struct vc_entry e = { .mask = 0xff };
 	u32 i;
@@ -380,7 +380,7 @@ static void test_reseal(void)
 	vc_index_cut(&p.ix, SLOT, 6, 0xff, touched);
 	CHECK(!vc_chunk_reseal(&p.st, &p.g, &p.ix, p.c, 10, p.work));
 	CHECK(vc_seal_load(&p.st, &p.g, p.c, 10, p.work, &s));
-	CHECK(s.info.nr == 2 && s.info.turn == 2 && s.info.seq == 12);
+	CHECK(s.info.nr == 2 && s.info.revision == 2 && s.info.seq == 12);
 	vc_log_get_entry(s.block, 0, &e);
 	CHECK(e.block == 5 && e.mask == 0x0c && e.place == 1);
 	vc_log_get_entry(s.block, 1, &e);

@@ -457,7 +457,7 @@ static void seal(struct writer *w, u32 c)
 	struct chunk *k = &w->chunk[c];
 	struct vc_log_info info = { .gen = f->gen, .seq = f->last,
 				    .volume = VOLUME, .chunk = c,
-				    .tag = f->tag, .turn = 1 };
+				    .tag = f->tag, .revision = 1 };
 	u8 *image;
 	u32 i;
 

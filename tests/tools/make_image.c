@@ -56,7 +56,7 @@ static void chunk(u32 c, u32 volume, u16 tag, u64 gen, bool sealed)
 {
 	struct vc_log_info info = {
 		.gen = gen, .seq = gen, .volume = volume, .chunk = c,
-		.tag = tag, .type = VC_LOG_RECORD, .turn = 0 };
+		.tag = tag, .type = VC_LOG_RECORD, .revision = 0 };
 	static u8 seal[VC_SEAL_COPIES][VC_BLOCK_SIZE];
 	u8 (*at)[VC_BLOCK_SIZE] = &image[c * 16];
 	struct vc_entry e;
@@ -84,7 +84,7 @@ static void chunk(u32 c, u32 volume, u16 tag, u64 gen, bool sealed)
 		info.seq++;
 	}
 	info.seq--;
-	info.turn = 1;
+	info.revision = 1;
 	vc_seal_copies(&g, seal[0], n, &info);
 	if (sealed)
 		image_write(NULL, c * 16 + vc_log_room(&g), 2, seal);
@@ -96,7 +96,7 @@ static void reads(u32 c, u32 volume, u16 tag, u64 gen)
 	static u8 seal[VC_SEAL_COPIES][VC_BLOCK_SIZE];
 	struct vc_log_info info = {
 		.gen = gen, .seq = gen, .volume = volume, .chunk = c,
-		.tag = tag, .flags = VC_SEAL_READS, .turn = 1 };
+		.tag = tag, .flags = VC_SEAL_READS, .revision = 1 };
 	struct vc_entry e = { .block = gen, .mask = VC_MASK_ALL };
 
 	memset(image[c * 16], 'r', VC_BLOCK_SIZE);
