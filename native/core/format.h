@@ -37,14 +37,14 @@
  * the later record counts. A record completes only after all earlier ones of
  * its log; so what was acknowledged is in front of the first invalid record.
  *
- * A chunk dies when the chunk table says so: its number there is not below
+ * A chunk is reclaimed when the chunk table says so: its number there is not below
  * its generation. The next sequence number has to be above all of these, too.
  * So that no old entry comes back to life when the one that superseded it is
  * gone, there are two rules:
  *
- * 1. The chunks of a log die in the order of their generations. One of reads may
- *    die earlier: it has superseded nothing, and the origin has all of it.
- * 2. None dies before the stale chunks of the other logs of its volume are
+ * 1. The chunks of a log are reclaimed in the order of their generations. One of reads may
+ *    be reclaimed earlier: it has superseded nothing, and the origin has all of it.
+ * 2. None is reclaimed before the stale chunks of the other logs of its volume are
  *    sealed, and sealed again without what is superseded.
  *
  * A chunk is stale when a record of another log has superseded an entry of

@@ -11,10 +11,10 @@
  * @last: sequence number of its last record, once it is replayed
  * @volume: whose it is
  * @tag: whose it is
- * @reads: it is of reads, and may die before older ones of its log
+ * @reads: it is of reads, and may be reclaimed before older ones of its log
  * @damaged: its first block is not readable, its seal is
  * @lost: entries of it are superseded
- * @stale: it has to be sealed again before a chunk of another log dies
+ * @stale: it has to be sealed again before a chunk of another log is reclaimed
  * @discards: there are discards in it
  * @below: a later chunk of its log is stale
  */

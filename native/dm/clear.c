@@ -20,7 +20,7 @@ static struct vc_chunk *vc_leaving_first(struct vc_chunk *c)
 		vc_log_close_idle(log);
 	spin_lock_irq(&log->lock);
 	if (c->reads || c->warm)
-		first = vc_chunk_may_die(c) ? c : NULL;
+		first = vc_chunk_reclaimable(c) ? c : NULL;
 	else
 		first = vc_log_oldest(log);
 	spin_unlock_irq(&log->lock);
@@ -51,7 +51,7 @@ void vc_pool_clear(struct vc_pool *p, u32 from, u32 end,
 			first = vc_leaving_first(c);
 			/* What is in the way is so of others, too. */
 			if (first)
-				by->left = vc_pool_kill(p, first) ?
+				by->left = vc_pool_reclaim(p, first) ?
 					   by->left - 1 : 0;
 		}
 		by->further |= vc_chunk_used(c) && !log;

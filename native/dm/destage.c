@@ -8,7 +8,7 @@
  * follows there and is dirty goes with them, in whatever chunk it is: for a
  * slow disk a long request costs hardly more than a short one. That goes by
  * windows. When one is durable on the origin its cells are clean, and a chunk
- * with no other cells can die; until then it stays in the cache for reads. The
+ * with no other cells can be reclaimed; until then it stays in the cache for reads. The
  * chunk that is open goes when no other is dirty, as far as it is written, and
  * stays open: who writes little, now and then, needs no chunk each time. A
  * window keeps its chunks only while it is read: writing it takes as long as
@@ -312,7 +312,7 @@ static int vc_round_window(struct vc_round *r, struct vc_volume *v,
 }
 
 /*
- * What was refused stays dirty. Nothing is lost, and nothing dies. A round that
+ * What was refused stays dirty. Nothing is lost, and nothing is reclaimed. A round that
  * was in no hurry ends when there is one: what is superseded by now may be enough.
  */
 static int vc_round_copy(struct vc_round *r, struct vc_volume *v,
@@ -365,7 +365,7 @@ static bool vc_chunk_note_clean(struct vc_log *log, struct vc_chunk *c, u64 gen)
 }
 
 /*
- * The chunk table need not say that chunks are clean before they die, but a
+ * The chunk table need not say that chunks are clean before they are reclaimed, but a
  * clean shutdown is one with that. Return: how many have become clean.
  */
 static u32 vc_round_clean(struct vc_round *r, struct vc_log *log)

@@ -24,7 +24,7 @@ int vc_volume_forget(struct vc_volume *v)
 }
 
 /**
- * vc_volume_clear - make everything that the volume has in the cache die
+ * vc_volume_clear - reclaim all chunks of a volume
  * @v: the volume; its pool is locked
  *
  * Return: 0; -EBUSY when something is dirty; another negative errno.

@@ -68,7 +68,7 @@ static bool vc_chunk_can_migrate(struct vc_pool *p, struct vc_log *log,
 	    vc_own_has_room(log))
 		vc_reads_close(log);
 	spin_lock_irq(&log->lock);
-	may = c->reads || c->warm ? vc_chunk_may_die(c) :
+	may = c->reads || c->warm ? vc_chunk_reclaimable(c) :
 	      vc_log_oldest(log) == c;
 	spin_unlock_irq(&log->lock);
 	return may;
@@ -198,7 +198,7 @@ static bool vc_log_yield(struct vc_pool *p, struct vc_log *log)
 {
 	struct vc_chunk *c = vc_log_victim(log, VC_SHARED);
 
-	if (!c || c->own || vc_chunk_kill(p, c, VC_KILL_KEEP))
+	if (!c || c->own || vc_chunk_reclaim(p, c, VC_RECLAIM_KEEP))
 		return false;
 	/* What it has kept there is in the way of what is to leave. */
 	vc_reads_leave(log, VC_READS_MAIN, VC_SHARED);
@@ -229,7 +229,7 @@ static bool vc_log_give_way(struct vc_pool *p, struct vc_log *log,
 	if (!vc_log_may_grow(p, log))
 		return vc_log_yield(p, log);
 	log->stays = vc_swap_heat(warmth, cells);
-	return !vc_chunk_kill(p, c, VC_KILL_SWAP);
+	return !vc_chunk_reclaim(p, c, VC_RECLAIM_SWAP);
 }
 
 /*
@@ -249,7 +249,7 @@ static bool vc_log_migrate(struct vc_pool *p, struct vc_log *log, u32 left)
 	for (; left && vc_log_needs_migration(log); left--) {
 		c = vc_log_next_hot_chunk(p, log);
 		if (!c || !vc_log_give_way(p, log, c, &room) ||
-		    (room && vc_chunk_kill(p, c, VC_KILL_SWAP)))
+		    (room && vc_chunk_reclaim(p, c, VC_RECLAIM_SWAP)))
 			break;
 		done = true;
 	}

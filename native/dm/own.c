@@ -144,7 +144,7 @@ static bool vc_own_sweep(struct vc_pool *p, struct vc_log *log)
 		c = vc_log_empty_chunk(log, VC_OWN);
 		if (!c)
 			return false;
-		if (!left-- || vc_chunk_kill(p, c, VC_KILL_ALL))
+		if (!left-- || vc_chunk_reclaim(p, c, VC_RECLAIM_ALL))
 			return true;
 	}
 	return false;
@@ -162,7 +162,7 @@ static bool vc_log_make_room(struct vc_pool *p, struct vc_log *log,
 			return true;
 		c = vc_log_empty_chunk(log, VC_OWN) ?: vc_log_victim(log, VC_OWN);
 		if (c) {
-			int r = vc_chunk_kill(p, c, VC_KILL_KEEP);
+			int r = vc_chunk_reclaim(p, c, VC_RECLAIM_KEEP);
 
 			if (r)
 				return r == -EAGAIN;
@@ -193,7 +193,7 @@ static bool vc_log_deflate_own(struct vc_pool *p, struct vc_log *log)
 		return false;
 	c = vc_log_victim(log, VC_OWN);
 	if (c)
-		return !vc_chunk_kill(p, c, VC_KILL_KEEP);
+		return !vc_chunk_reclaim(p, c, VC_RECLAIM_KEEP);
 	c = vc_relocate_candidate(log, VC_OWN);
 	return c && vc_relocate_chunk(log, c);
 }

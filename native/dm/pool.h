@@ -18,18 +18,18 @@
  * SPARE: promised to a log, so that a flush which needs a chunk takes no lock
  * of the pool. CLOSED: full, but some of its records or its seal are still on
  * their way. A SEALED chunk becomes clean when all that counts in it is on the
- * origin. Only a clean one, or one in which nothing counts any more, may die,
+ * origin. Only a clean one, or one in which nothing counts any more, may be reclaimed,
  * and it must be the oldest of its log. One that is AWAY is not the pool's: it is
  * behind the end of what that uses of the device, see resize.c.
  *
  * What is promoted by reads goes to chunks of its own, which have no records:
  * the origin has it all, and after a restart they are free. They are SEALED
- * when they are full, without a seal, and may die in any order.
+ * when they are full, without a seal, and may be reclaimed in any order.
  *
  * DOC: Locks
  *
  *   vc_dev.lock
- *     └── vc_pool.lock (mutex: volumes, attach and detach, kills, relocation)
+ *     └── vc_pool.lock (mutex: volumes, attach and detach, reclaim, relocation)
  *           ├── vc_pool.table_lock (mutex: the chunk table)
  *           ├── vc_log.append, when something is relocated
  *           └── vc_log.fill, when something is kept
@@ -156,10 +156,10 @@ struct vc_volume {
 };
 
 /* How a chunk goes. */
-enum vc_kill {
-	VC_KILL_ALL,		/* with all that is in it */
-	VC_KILL_KEEP,		/* what is hot stays, as a copy */
-	VC_KILL_SWAP,		/* and more: it goes so that hot and cold change places */
+enum vc_reclaim {
+	VC_RECLAIM_ALL,		/* with all that is in it */
+	VC_RECLAIM_KEEP,		/* what is hot stays, as a copy */
+	VC_RECLAIM_SWAP,		/* and more: it goes so that hot and cold change places */
 };
 
 /**
@@ -482,11 +482,11 @@ void vc_fail_work(struct work_struct *work);
 /* share.c */
 void vc_pool_share(struct vc_pool *p);
 
-/* kill.c */
+/* reclaim.c */
 void vc_chunk_free(struct vc_pool *p, struct vc_chunk *c);
 void vc_chunk_release(struct vc_pool *p, struct vc_chunk *c);
-bool vc_chunk_may_die(struct vc_chunk *c);
-int vc_chunk_kill(struct vc_pool *p, struct vc_chunk *c, enum vc_kill how);
+bool vc_chunk_reclaimable(struct vc_chunk *c);
+int vc_chunk_reclaim(struct vc_pool *p, struct vc_chunk *c, enum vc_reclaim how);
 
 /* lane.c */
 void vc_lanes_init(struct vc_pool *p);
@@ -538,7 +538,7 @@ struct vc_chunk *vc_log_empty_chunk(struct vc_log *log, enum vc_domain domain);
 u32 vc_pool_reserve(const struct vc_pool *p);
 bool vc_log_may_grow(const struct vc_pool *p, const struct vc_log *log);
 bool vc_pool_look_further(struct vc_pool *p);
-bool vc_pool_kill(struct vc_pool *p, struct vc_chunk *c);
+bool vc_pool_reclaim(struct vc_pool *p, struct vc_chunk *c);
 void vc_space_work(struct work_struct *work);
 struct vc_chunk *vc_chunk_take(struct vc_pool *p, struct vc_log *log,
 			       enum vc_take take, enum vc_domain first);

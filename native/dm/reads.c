@@ -311,14 +311,14 @@ static bool vc_reads_over(const struct vc_chunk *c)
 }
 
 /* What becomes of the blocks of a chunk? */
-static struct vc_fate vc_reads_fate(struct vc_chunk *c, enum vc_kill how)
+static struct vc_fate vc_reads_fate(struct vc_chunk *c, enum vc_reclaim how)
 {
 	struct vc_log *log = c->log;
 	u32 room = vc_log_room(&log->vol->pool->g);
 	u32 hot = c->reads == &log->reads[VC_READS_MAIN] ? VC_HEAT_MAIN :
 							   VC_HEAT_NEW;
 
-	if (how == VC_KILL_SWAP)
+	if (how == VC_RECLAIM_SWAP)
 		return vc_fate_swap(c->own ? log->stays : VC_HEAT_SHARED,
 				    READ_ONCE(log->credit), room);
 	return vc_fate_goes(hot, vc_reads_fit(log),
@@ -333,7 +333,7 @@ static struct vc_fate vc_reads_fate(struct vc_chunk *c, enum vc_kill how)
  *
  * Whatever cannot be copied is read from the origin the next time.
  */
-void vc_reads_keep(struct vc_chunk *c, enum vc_kill how)
+void vc_reads_keep(struct vc_chunk *c, enum vc_reclaim how)
 {
 	struct vc_log *log = c->log;
 	struct vc_pool *p = log->vol->pool;

@@ -32,7 +32,7 @@ void vc_reads_leave(struct vc_log *log, enum vc_reads_kind kind,
 		    enum vc_domain domain);
 u64 vc_log_cells(const struct vc_log *log);
 bool vc_reads_fit(struct vc_log *log);
-void vc_reads_keep(struct vc_chunk *c, enum vc_kill how);
+void vc_reads_keep(struct vc_chunk *c, enum vc_reclaim how);
 
 /* victim.c */
 struct vc_chunk *vc_reads_oldest(struct vc_log *log, enum vc_reads_kind kind,

@@ -19,7 +19,7 @@
  * Whatever gets a higher number may complete first. Then the index has it, and
  * vc_lookup_move() leaves that alone. Until then the chunk that the record is
  * in stays open or closed: it could become clean, or be sealed again, as if it
- * had nothing. No chunk dies meanwhile, because the lock of the pool is held.
+ * had nothing. No chunk is reclaimed meanwhile, because the lock of the pool is held.
  */
 #include <linux/sort.h>
 

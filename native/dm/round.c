@@ -99,7 +99,7 @@ int vc_round_cmp(const void *a, const void *b)
  * @c: the chunk, not written any more
  *
  * It becomes less meanwhile, never more, while the chunk lives. Where nothing
- * keeps it from dying, vc_lookup_pin() has to tell.
+ * keeps it from being reclaimed, vc_lookup_pin() has to tell.
  */
 void vc_round_note(struct vc_round *r, struct vc_pool *p, struct vc_chunk *c)
 {

@@ -42,7 +42,7 @@ struct vc_round_cell {
  * @chunks: used of @chunk
  * @worked: jiffies of its time in which it copied
  * @chunk: the chunks, the oldest first
- * @gen: and their generations: they may die meanwhile
+ * @gen: and their generations: they may be reclaimed meanwhile
  * @page: data of a window
  * @window: blocks of it
  * @pending: requests on their way, and one while more are made

@@ -11,7 +11,7 @@
  * How much is whose share: share.c. When chunks run short those go first in which
  * nothing counts any more, whoever has them; then the oldest one of a log, of the
  * log furthest over its share first. What counts in it has to be on the origin. How
- * it goes: kill.c. A log that has no more than its share loses nothing to one that
+ * it goes: reclaim.c. A log that has no more than its share loses nothing to one that
  * has: only when less than half of that tenth is left it lets go as well. That half is
  * for logs that have not even the core of their share, since nobody who has more may
  * make them wait. Who has its core, and not yet its share, has to wait for those over
@@ -411,15 +411,15 @@ static bool vc_pool_relocate(struct vc_pool *p, struct vc_chunk *c, u32 *left)
 }
 
 /**
- * vc_pool_kill - keep what is hot in a chunk, and let it die
+ * vc_pool_reclaim - keep what is hot in a chunk, and reclaim it
  * @p: the pool, locked
  * @c: the chunk
  *
  * Return: false: not now.
  */
-bool vc_pool_kill(struct vc_pool *p, struct vc_chunk *c)
+bool vc_pool_reclaim(struct vc_pool *p, struct vc_chunk *c)
 {
-	int r = vc_chunk_kill(p, c, VC_KILL_KEEP);
+	int r = vc_chunk_reclaim(p, c, VC_RECLAIM_KEEP);
 
 	if (r == -EAGAIN)
 		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
@@ -460,7 +460,7 @@ static bool vc_log_deflate(struct vc_pool *p, struct vc_log *log, u32 *left)
 		c = vc_relocate_candidate(log, VC_SHARED);
 		return c && vc_pool_relocate(p, c, left);
 	}
-	if (!vc_pool_kill(p, c))
+	if (!vc_pool_reclaim(p, c))
 		return false;
 	(*left)--;
 	return true;
@@ -534,7 +534,7 @@ static void vc_pool_make_room(struct vc_pool *p)
 		if (time_after(jiffies, end))
 			more = vc_pool_later(p);
 		else if (c)
-			more = vc_pool_kill(p, c);
+			more = vc_pool_reclaim(p, c);
 		else if (relocate)
 			more = vc_pool_relocate(p, relocate, &left);
 		else
@@ -581,7 +581,7 @@ void vc_space_work(struct work_struct *work)
 }
 
 /**
- * vc_log_shed - let chunks of a log die, of those that may
+ * vc_log_shed - reclaim chunks of a log, as far as they are reclaimable
  * @log: the log; its pool is locked
  * @most: how many at most
  *
@@ -593,14 +593,14 @@ int vc_log_shed(struct vc_log *log, u32 most)
 	int r = 0;
 
 	while (!r && most-- && (c = vc_log_any(log))) {
-		r = vc_chunk_kill(log->vol->pool, c, VC_KILL_ALL);
+		r = vc_chunk_reclaim(log->vol->pool, c, VC_RECLAIM_ALL);
 		cond_resched();
 	}
 	return r;
 }
 
 /**
- * vc_log_clear - let all chunks of a log die
+ * vc_log_clear - reclaim all chunks of a log
  * @log: the log; its pool is locked, nothing uses it, all it has is clean
  *
  * Return: 0 or a negative errno.

@@ -33,7 +33,7 @@ enum vc_chunk_state {
 	VC_CHUNK_OPEN,
 	VC_CHUNK_CLOSED,
 	VC_CHUNK_SEALED,
-	VC_CHUNK_DYING,
+	VC_CHUNK_RECLAIM,
 	VC_CHUNK_BAD,
 	VC_CHUNK_AWAY,
 };
@@ -59,7 +59,7 @@ enum vc_chunk_state {
  *	or NULL
  * @warm: it was of reads before the pool was shut down, see warm.c
  * @failed: a record of it could not be written; it gets no more and no seal
- * @stale: records of other logs supersede entries of it, see vc_kill_reseal()
+ * @stale: records of other logs supersede entries of it, see vc_reclaim_reseal()
  * @sealing: what its seal will say, until it is written
  */
 struct vc_chunk {

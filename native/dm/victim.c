@@ -2,10 +2,11 @@
 /*
  * dm-vcache: which chunk of a log goes first, see ../core/replace.h.
  *
- * Room may be needed in shared lanes, or in those that are a log's own. What was read
- * may die in any order, so there is a list of it for either. What was written dies in
- * its order: where its oldest chunk is in the way of what is there, and nothing else
- * can go, or nothing in it counts any more, it goes wherever it is.
+ * Free chunks may be needed in the shared lanes, or in the dedicated lanes of a log.
+ * Read chunks can be reclaimed in any order, so a log has a list of them for each kind
+ * of lanes. Written chunks must be reclaimed in the order of their generations. So the
+ * oldest written chunk is reclaimed wherever it is if it is empty, or if it has to go
+ * before a chunk in the lanes that need space and nothing else can be reclaimed there.
  */
 #include "reads.h"
 
@@ -47,7 +48,7 @@ struct vc_chunk *vc_reads_oldest(struct vc_log *log, enum vc_reads_kind kind,
 	list_for_each_entry(c, &log->reads[kind].chunks[domain], node) {
 		/* vc_log_rotate_own() may have moved others behind the open chunk. */
 		if (c->state != VC_CHUNK_OPEN)
-			return vc_chunk_may_die(c) ? c : NULL;
+			return vc_chunk_reclaimable(c) ? c : NULL;
 	}
 	return NULL;
 }
@@ -63,7 +64,7 @@ struct vc_chunk *vc_log_oldest(struct vc_log *log)
 	struct vc_chunk *c = list_first_entry_or_null(&log->chunks,
 						      struct vc_chunk, node);
 
-	return c && vc_chunk_may_die(c) ? c : NULL;
+	return c && vc_chunk_reclaimable(c) ? c : NULL;
 }
 
 /* The same, if it is there. */
@@ -87,7 +88,7 @@ static struct vc_chunk *vc_log_warm(struct vc_log *log, enum vc_domain domain)
 		return NULL;
 	list_for_each_entry(c, &log->chunks, node) {
 		if (c->warm && vc_chunk_domain(c) == domain &&
-		    vc_chunk_may_die(c))
+		    vc_chunk_reclaimable(c))
 			return c;
 	}
 	return NULL;
@@ -126,7 +127,7 @@ static struct vc_chunk *vc_reads_emptiest(struct list_head *list, int *live)
 	list_for_each_entry(c, list, node) {
 		if (!look--)
 			break;
-		if (atomic_read(&c->live) < *live && vc_chunk_may_die(c)) {
+		if (atomic_read(&c->live) < *live && vc_chunk_reclaimable(c)) {
 			*live = atomic_read(&c->live);
 			least = c;
 		}

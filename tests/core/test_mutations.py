@@ -305,9 +305,9 @@ MUTATIONS = [
              "i && !found->reads", "i"),
     Mutation("what was read is older than what it followed", "warm",
              "info.gen = w->next_seq++;", "info.gen = 1;"),
-    Mutation("chunks of a log die in any order", "writer",
+    Mutation("chunks of a log are reclaimed in any order", "writer",
              "w->found[c].gen < w->found[oldest].gen", "w->found[c].gen > w->found[oldest].gen"),
-    Mutation("a chunk dies before those it has superseded", "writer",
+    Mutation("a chunk is reclaimed before those it has superseded", "writer",
              "!w->found[c].stale)", "1)"),
     Mutation("only the chunk that was hit is stale", "writer", "o->stale = true;", ";"),
 ]

@@ -15,7 +15,7 @@ struct shape {
 	u32 apart;
 };
 
-static unsigned long kills, reseals, warmed, early, recoveries;
+static unsigned long reclaims, reseals, warmed, early, recoveries;
 
 static void pool_init(struct writer *w, const struct shape *shape,
 		      uint64_t seed)
@@ -66,7 +66,7 @@ static void pool_free(struct writer *w)
 	free(w->ix.where);
 	free(w->ix.next);
 	free(w->ix.head);
-	kills += w->kills;
+	reclaims += w->reclaims;
 	reseals += w->reseals;
 	warmed += w->warmed;
 	early += w->early;
@@ -242,7 +242,7 @@ static void step(struct writer *w)
 	case 3:
 		/* The chunks of one log get old. */
 		if (tag || !below(w, 16))
-			kill_oldest(w, tag);
+			reclaim_oldest(w, tag);
 		break;
 	case 4:
 		if (w->chunk[c].state == SEALED && !below(w, 16))
@@ -260,7 +260,7 @@ static void step(struct writer *w)
 		if (!below(w, 8) && warm(w, tag))
 			check_shut_down(w);
 		if (!below(w, 4))
-			kill_warm(w, c);
+			reclaim_warm(w, c);
 		break;
 	default:
 		progress(w, &w->log[tag]);
@@ -415,10 +415,10 @@ int main(int argc, char **argv)
 	check_seeds(argc, argv, 3, test_each_write);
 	check_seeds(argc, argv, 4, test_large);
 	/* Otherwise nothing was tested. */
-	CHECK(argc > 1 || (kills > 500 && reseals > 500 && warmed > 500 &&
+	CHECK(argc > 1 || (reclaims > 500 && reseals > 500 && warmed > 500 &&
 			   early > 50));
-	printf("%lu recoveries, %lu chunks died, %lu were sealed again, %lu were of reads, %lu died early\n",
-	       recoveries, kills, reseals, warmed, early);
+	printf("%lu recoveries, %lu chunks reclaimed, %lu sealed again, %lu of reads, %lu early\n",
+	       recoveries, reclaims, reseals, warmed, early);
 	free(w);
 	return 0;
 }

@@ -115,7 +115,7 @@ static bool warm(struct writer *w, u16 tag)
 static void kill_warm(struct writer *w, u32 c)
 {
 	if (w->chunk[c].state == SEALED && w->found[c].reads &&
-	    reseal_others(w, w->found[c].tag) && die(w, c))
+	    reseal_others(w, w->found[c].tag) && mark_dead(w, c))
 		w->early++;
 }
 

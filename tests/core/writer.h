@@ -77,7 +77,7 @@ struct writer {
 	u8 *origin;
 	struct sector sector[SECTORS];
 	uint64_t rng;
-	unsigned long kills;
+	unsigned long reclaims;
 	unsigned long reseals;
 	unsigned long warmed;
 	unsigned long early;
@@ -570,8 +570,8 @@ static void kill_oldest(struct writer *w, u16 tag)
 	c = oldest;
 	if (c == NONE || w->chunk[c].state != SEALED)
 		return;
-	if (reseal_others(w, tag) && destage(w, c) && die(w, c))
-		w->kills++;
+	if (reseal_others(w, tag) && destage(w, c) && mark_dead(w, c))
+		w->reclaims++;
 }
 
 #endif /* VCACHE_TESTS_WRITER_H */

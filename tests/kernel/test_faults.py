@@ -218,7 +218,7 @@ def random_io(disk: Disk, sectors: int, steps: int, seed: int) -> bytes:
 
 
 def test_io_goes_on_while_workers_find_no_memory() -> None:
-    """The pool's own work: records, seals, destage, chunks that die."""
+    """The pool's own work: records, seals, destage, chunks that are reclaimed."""
     sectors = 16 * 2048
     # A disk that allocates nothing any more: it would fail itself.
     with stack.null_blk(16, cache=False) as origin, stack.null_blk(8, cache=False) as cache:

@@ -313,7 +313,7 @@ def _fill(disk: Disk) -> None:
 
 
 def test_metadata_that_cannot_be_written_stops_the_pool(origin: str, kmsg: KernelLog) -> None:
-    """Without a death on record a chunk is not used again: writers get errors in the end."""
+    """A chunk that cannot be recorded as dead is not used again: in the end writers get errors."""
     with stack.null_blk(24, discard=True) as cache:
         # The metadata of a pool of this size and chunk size is in front of this.
         head = 1280

@@ -34,7 +34,7 @@ def test_a_mutation_applies_and_can_be_taken_back(mutation: Mutation, tmp_path: 
 def test_the_rules_that_must_be_tried_are_there() -> None:
     assert {m.name for m in ALL} >= {
         "no-fua", "flush-without-untagged", "narrow-unattributed", "pool-no-fua",
-        "pool-kill-not-written", "pool-kill-newest-first", "pool-clean-too-early"}
+        "pool-reclaim-not-written", "pool-reclaim-newest-first", "pool-clean-too-early"}
 
 
 def test_a_mutation_that_does_not_fit_is_refused(tmp_path: Path) -> None:

@@ -50,13 +50,13 @@ void vc_chunk_release(struct vc_pool *p, struct vc_chunk *c)
 }
 
 /**
- * vc_chunk_may_die - may a chunk go?
+ * vc_chunk_reclaimable - may a chunk go?
  * @c: the chunk, the lock of its log is held
  *
  * Who reads from the chunk keeps it, and would hold up all others who wait for
  * room.
  */
-bool vc_chunk_may_die(struct vc_chunk *c)
+bool vc_chunk_reclaimable(struct vc_chunk *c)
 {
 	if (c->state != VC_CHUNK_SEALED || atomic_read(&c->dirty))
 		return false;
@@ -127,7 +127,7 @@ static int vc_log_refresh(struct vc_pool *p, struct vc_log *log)
  * to go now: it must not come back to life. See rule 2 in format.h. Return: 0,
  * or -EAGAIN when a chunk has no seal yet.
  */
-static int vc_kill_reseal(struct vc_pool *p, struct vc_log *log)
+static int vc_reclaim_reseal(struct vc_pool *p, struct vc_log *log)
 {
 	struct vc_log *other;
 	int r = 0;
@@ -143,7 +143,7 @@ static int vc_kill_reseal(struct vc_pool *p, struct vc_log *log)
  * Say on the device that a chunk is dead; one of reads never was alive there.
  * Return: 0 or a negative errno.
  */
-static int vc_chunk_bury(struct vc_pool *p, struct vc_chunk *c)
+static int vc_chunk_mark_dead(struct vc_pool *p, struct vc_chunk *c)
 {
 	struct vc_log *log = c->log;
 	u32 nr = vc_chunk_nr(p, c);
@@ -151,7 +151,7 @@ static int vc_chunk_bury(struct vc_pool *p, struct vc_chunk *c)
 
 	if (c->reads)
 		return 0;
-	r = vc_kill_reseal(p, log) ?: vc_volume_harden(log->vol);
+	r = vc_reclaim_reseal(p, log) ?: vc_volume_harden(log->vol);
 	if (r)
 		return r;
 	mutex_lock(&p->table_lock);
@@ -165,46 +165,46 @@ static int vc_chunk_bury(struct vc_pool *p, struct vc_chunk *c)
  * From here on no round takes the chunk: it would find it in other hands when
  * it says that it is clean. Return: false when a round has it already.
  */
-static bool vc_chunk_doom(struct vc_log *log, struct vc_chunk *c)
+static bool vc_chunk_begin_reclaim(struct vc_log *log, struct vc_chunk *c)
 {
 	bool may;
 
 	spin_lock_irq(&log->lock);
-	may = vc_chunk_may_die(c);
+	may = vc_chunk_reclaimable(c);
 	if (may)
-		c->state = VC_CHUNK_DYING;
+		c->state = VC_CHUNK_RECLAIM;
 	spin_unlock_irq(&log->lock);
 	return may;
 }
 
 /**
- * vc_chunk_kill - let the oldest chunk of a log die, or one that was read
+ * vc_chunk_reclaim - reclaim the oldest written chunk of a log, or a read chunk
  * @p: the pool, locked
  * @c: the chunk
  * @how: what of it stays, as a copy
  *
  * Until that is durable the index has what is in it: what supersedes that has to
- * know, see vc_kill_reseal(). So copies take its place only behind that: they have
+ * know, see vc_reclaim_reseal(). So copies take its place only behind that: they have
  * no record, and who supersedes one of them takes nothing back on the device.
  *
  * Return: 0; -EAGAIN when it may not; another negative errno.
  */
-int vc_chunk_kill(struct vc_pool *p, struct vc_chunk *c, enum vc_kill how)
+int vc_chunk_reclaim(struct vc_pool *p, struct vc_chunk *c, enum vc_reclaim how)
 {
 	struct vc_log *log = c->log;
 	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, i;
 	int r;
 
-	if (!vc_chunk_doom(log, c))
+	if (!vc_chunk_begin_reclaim(log, c))
 		return -EAGAIN;
-	r = vc_chunk_bury(p, c);
+	r = vc_chunk_mark_dead(p, c);
 	if (r) {
 		spin_lock_irq(&log->lock);
 		c->state = VC_CHUNK_SEALED;
 		spin_unlock_irq(&log->lock);
 		return r;
 	}
-	if (how != VC_KILL_ALL)
+	if (how != VC_RECLAIM_ALL)
 		vc_reads_keep(c, how);
 	for (i = 0; i < vc_log_room(&p->g); i++)
 		vc_lookup_drop(p, cell + i);
