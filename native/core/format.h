@@ -119,7 +119,7 @@ struct vc_meta_head {
  * @compat: unknown bits do no harm
  * @ro_compat: unknown bits forbid writing
  * @incompat: unknown bits forbid reading
- * @room: with VC_INCOMPAT_ROOM: chunks that the table has room for; without: as
+ * @max_chunks: with VC_INCOMPAT_MAX_CHUNKS: chunks that the table has space for; without: as
  *	many as there are
  */
 struct vc_super_disk {
@@ -133,17 +133,17 @@ struct vc_super_disk {
 	__le64 compat;
 	__le64 ro_compat;
 	__le64 incompat;
-	__le32 room;
+	__le32 max_chunks;
 };
 
-/* The second copy of the metadata is where @room says. */
-#define VC_INCOMPAT_ROOM	1ULL
+/* The second copy of the metadata is where @max_chunks says. */
+#define VC_INCOMPAT_MAX_CHUNKS	1ULL
 
 /*
  * A new pool has room for so many times its chunks, and may shrink to one of so
  * many: at 16 bytes a chunk, twice, that costs next to nothing.
  */
-#define VC_ROOM_TIMES		4U
+#define VC_GROW_TIMES		4U
 
 enum vc_volume_mode {
 	VC_VOLUME_WRITEBACK = 1,

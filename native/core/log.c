@@ -85,15 +85,15 @@ void vc_log_finish(void *block, u64 key, const struct vc_log_info *info)
 static bool vc_log_fits(const struct vc_geometry *g,
 			const struct vc_log_info *in)
 {
-	u32 room = vc_log_room(g);
+	u32 capacity = vc_chunk_capacity(g);
 
 	if (in->nr > VC_ENTRIES_PER_BLOCK || in->seq < in->gen)
 		return false;
 	if (in->type == VC_LOG_SEAL)
-		return in->at >= room && !in->data &&
+		return in->at >= capacity && !in->data &&
 		       !(in->flags & ~VC_SEAL_READS);
-	return in->type == VC_LOG_RECORD && in->at < room && !in->flags &&
-	       in->data < room - in->at && in->data <= in->nr;
+	return in->type == VC_LOG_RECORD && in->at < capacity && !in->flags &&
+	       in->data < capacity - in->at && in->data <= in->nr;
 }
 
 /* Is everything that the entries say possible at this place? */
@@ -101,7 +101,7 @@ static bool vc_log_entries_fit(const void *block, const struct vc_geometry *g,
 			       const struct vc_log_info *in)
 {
 	u32 first = !(in->flags & VC_SEAL_READS);
-	u32 last = vc_log_room(g) - 1, low = 0, high = last;
+	u32 last = vc_chunk_capacity(g) - 1, low = 0, high = last;
 	struct vc_entry e;
 	unsigned int i;
 

@@ -54,13 +54,13 @@ bool vc_log_parse(void *block, const struct vc_geometry *g, u32 chunk,
 		  u32 at, struct vc_log_info *info);
 
 /* Blocks of a chunk that records and data can take. */
-static inline u32 vc_log_room(const struct vc_geometry *g)
+static inline u32 vc_chunk_capacity(const struct vc_geometry *g)
 {
 	return g->chunk_blocks - VC_SEAL_COPIES * g->seal_blocks;
 }
 
 /* Entries that a seal can hold. */
-static inline u32 vc_seal_room(const struct vc_geometry *g)
+static inline u32 vc_seal_capacity(const struct vc_geometry *g)
 {
 	return g->seal_blocks * VC_ENTRIES_PER_BLOCK;
 }

@@ -16,9 +16,9 @@ static u32 vc_log2(u32 n)
 	return shift;
 }
 
-/* Where things are in a pool with so many chunks, and a table for @room. */
+/* Where things are in a pool with so many chunks, and a table for @max_chunks. */
 static int vc_geometry_make(struct vc_geometry *g, u32 chunk_blocks,
-			    u64 chunks, u64 room)
+			    u64 chunks, u64 max_chunks)
 {
 	u32 shift = vc_log2(chunk_blocks);
 
@@ -26,15 +26,15 @@ static int vc_geometry_make(struct vc_geometry *g, u32 chunk_blocks,
 	    chunk_blocks > VC_CHUNK_BLOCKS_MAX ||
 	    (chunk_blocks & (chunk_blocks - 1)))
 		return -EINVAL;
-	if (chunks > room || room > (~0U >> shift))
+	if (chunks > max_chunks || max_chunks > (~0U >> shift))
 		return -EFBIG;
 	g->chunk_blocks = chunk_blocks;
 	g->chunks = chunks;
-	g->room = room;
+	g->max_chunks = max_chunks;
 	g->slot_blocks = VC_SLOT_BLOCKS;
 	g->table_blocks = vc_div_up(chunks, VC_CHUNKS_PER_BLOCK);
 	g->copy_blocks = vc_div_up(1 + g->slot_blocks +
-				   vc_div_up(room, VC_CHUNKS_PER_BLOCK),
+				   vc_div_up(max_chunks, VC_CHUNKS_PER_BLOCK),
 				   chunk_blocks) * chunk_blocks;
 	g->first_chunk = VC_COPIES * (g->copy_blocks >> shift);
 	g->seal_blocks = vc_div_up(chunk_blocks, VC_ENTRIES_PER_BLOCK);
@@ -60,20 +60,20 @@ int vc_geometry_set(struct vc_geometry *g, u64 key, u32 chunk_blocks,
 
 	g->key = key;
 	return vc_geometry_make(g, chunk_blocks, chunks,
-				chunks < most / VC_ROOM_TIMES ?
-				chunks * VC_ROOM_TIMES : most);
+				chunks < most / VC_GROW_TIMES ?
+				chunks * VC_GROW_TIMES : most);
 }
 
 /**
  * vc_geometry_least - the fewest chunks that a pool can have
  * @g: its geometry
  *
- * Two for data. And with far fewer than there is room for, nobody would find
+ * Two for data. And with far fewer than there is space for, nobody would find
  * the second superblock who has lost the first: see vc_super_last().
  */
 u32 vc_geometry_least(const struct vc_geometry *g)
 {
-	u32 least = vc_div_up(g->room, VC_ROOM_TIMES * VC_ROOM_TIMES);
+	u32 least = vc_div_up(g->max_chunks, VC_GROW_TIMES * VC_GROW_TIMES);
 
 	return least > g->first_chunk + 2 ? least : g->first_chunk + 2;
 }
@@ -84,12 +84,12 @@ u32 vc_geometry_least(const struct vc_geometry *g)
  * @chunks: how many
  *
  * Return: 0; -ENOSPC or -EFBIG when that is outside of vc_geometry_least() ...
- * vc_geometry.room.
+ * vc_geometry.max_chunks.
  */
 int vc_geometry_resize(struct vc_geometry *g, u32 chunks)
 {
 	struct vc_geometry n = *g;
-	int r = vc_geometry_make(&n, g->chunk_blocks, chunks, g->room);
+	int r = vc_geometry_make(&n, g->chunk_blocks, chunks, g->max_chunks);
 
 	if (!r)
 		*g = n;
@@ -265,18 +265,18 @@ static int vc_super_decode(const void *block, u64 blocks,
 			   struct vc_geometry *g, struct vc_super *sb)
 {
 	const struct vc_super_disk *d = block;
-	u32 chunks = le32_to_cpu(d->chunks), room = le32_to_cpu(d->room);
+	u32 chunks = le32_to_cpu(d->chunks), max_chunks = le32_to_cpu(d->max_chunks);
 	u64 needs = le64_to_cpu(d->incompat);
 	int r;
 
 	if (le16_to_cpu(d->head.version) != VC_FORMAT_VERSION ||
-	    (needs & ~VC_INCOMPAT_ROOM) || d->ro_compat)
+	    (needs & ~VC_INCOMPAT_MAX_CHUNKS) || d->ro_compat)
 		return -EOPNOTSUPP;
 	if ((u64)chunks * le32_to_cpu(d->chunk_blocks) > blocks)
 		return -ENXIO;
 	g->key = le64_to_cpu(d->head.key);
 	r = vc_geometry_make(g, le32_to_cpu(d->chunk_blocks), chunks,
-			     needs & VC_INCOMPAT_ROOM ? room : chunks);
+			     needs & VC_INCOMPAT_MAX_CHUNKS ? max_chunks : chunks);
 	if (r || le32_to_cpu(d->slot_blocks) != g->slot_blocks)
 		return -EBADMSG;
 	memcpy(sb->uuid, d->uuid, sizeof(sb->uuid));
@@ -294,7 +294,7 @@ static bool vc_super_intact(void *block)
 
 /*
  * The last block where a second superblock can be, in a pool of any chunk size
- * and with the most room for its chunks. It begins a chunk, so it is at a
+ * and with the most space for its chunks. It begins a chunk, so it is at a
  * multiple of VC_CHUNK_BLOCKS_MIN.
  */
 static u64 vc_super_last(u64 blocks)
@@ -308,8 +308,8 @@ static u64 vc_super_last(u64 blocks)
 		chunks = blocks >> vc_log2(n);
 		if (chunks > most)
 			chunks = most;
-		if (chunks < most / (VC_ROOM_TIMES * VC_ROOM_TIMES))
-			most = chunks * VC_ROOM_TIMES * VC_ROOM_TIMES;
+		if (chunks < most / (VC_GROW_TIMES * VC_GROW_TIMES))
+			most = chunks * VC_GROW_TIMES * VC_GROW_TIMES;
 		/* Too small for such chunks: then it is not there. */
 		if (!vc_geometry_make(&g, n, chunks, most) &&
 		    g.copy_blocks > last)
@@ -422,8 +422,8 @@ int vc_super_save(const struct vc_store *st, const struct vc_geometry *g,
 	d->slot_blocks = cpu_to_le32(g->slot_blocks);
 	d->flags = cpu_to_le32(sb->flags);
 	d->next_seq = cpu_to_le64(sb->next_seq);
-	d->incompat = cpu_to_le64(VC_INCOMPAT_ROOM);
-	d->room = cpu_to_le32(g->room);
+	d->incompat = cpu_to_le64(VC_INCOMPAT_MAX_CHUNKS);
+	d->max_chunks = cpu_to_le32(g->max_chunks);
 	return vc_meta_save(st, g, VC_META_SUPER, 0, block);
 }
 

@@ -24,7 +24,7 @@ struct vc_store {
  * @key: random number of the pool
  * @chunk_blocks: blocks of a chunk, VC_CHUNK_BLOCKS_MIN ... _MAX, a power of 2
  * @chunks: chunks of the device that are used
- * @room: and so many the chunk table has room for
+ * @max_chunks: and so many the chunk table has room for
  * @slot_blocks: blocks with volume slots
  * @table_blocks: blocks of the chunk table for these chunks
  * @copy_blocks: distance between the two copies of the metadata
@@ -35,7 +35,7 @@ struct vc_geometry {
 	u64 key;
 	u32 chunk_blocks;
 	u32 chunks;
-	u32 room;
+	u32 max_chunks;
 	u32 slot_blocks;
 	u32 table_blocks;
 	u32 copy_blocks;

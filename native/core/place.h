@@ -76,17 +76,17 @@ static inline struct vc_fate vc_fate_goes(u32 hot, bool fits, u32 most,
  * vc_fate_swap - a chunk goes because its blocks are in the wrong lanes
  * @hot: blocks that are so hot are kept in the tag's own lanes
  * @credit: what the log may spend on blocks that are not
- * @room: blocks of a chunk
+ * @capacity: blocks of a chunk
  *
  * There need be no room: where it is, another gives way.
  */
-static inline struct vc_fate vc_fate_swap(u32 hot, u32 credit, u32 room)
+static inline struct vc_fate vc_fate_swap(u32 hot, u32 credit, u32 capacity)
 {
 	u32 paid = credit / VC_CREDIT_KEEP;
 	struct vc_fate f = {
 		.hot = hot,
-		.most = room,
-		.rest_most = paid < room ? paid : room,
+		.most = capacity,
+		.rest_most = paid < capacity ? paid : capacity,
 	};
 
 	return f;
@@ -109,26 +109,26 @@ static inline u32 vc_fate_rest(const struct vc_fate *f, u32 kept)
  *	lanes that their blocks should change places?
  * @own: the heat of all blocks of the one
  * @shared: and of the other
- * @room: blocks of a chunk
+ * @capacity: blocks of a chunk
  *
  * Where all is as hot nothing is gained, whatever the watermark says; and what has
  * just been read once more than the other is as hot.
  */
-static inline bool vc_swap_pays(u32 own, u32 shared, u32 room)
+static inline bool vc_swap_pays(u32 own, u32 shared, u32 capacity)
 {
-	return 2 * own + room / 2 <= shared;
+	return 2 * own + capacity / 2 <= shared;
 }
 
 /**
  * vc_swap_heat - how hot are blocks in the tag's own lanes that stay there?
  * @shared: the heat of all blocks of the chunk for which there is to be room
- * @room: blocks of it
+ * @capacity: blocks of it
  *
  * As hot as what comes. So when it pays at least half of a chunk goes.
  */
-static inline u32 vc_swap_heat(u32 shared, u32 room)
+static inline u32 vc_swap_heat(u32 shared, u32 capacity)
 {
-	u32 heat = (shared + room - 1) / room;
+	u32 heat = (shared + capacity - 1) / capacity;
 
 	return heat ? heat : 1;
 }
@@ -152,14 +152,14 @@ static inline u32 vc_heat_cooled(u32 heat)
 /**
  * vc_cool_chunks - how many chunks of a tag cool down now?
  * @hits: blocks that it has read in the cache since some did
- * @room: blocks of a chunk
+ * @capacity: blocks of a chunk
  *
  * All have once it has read as many blocks as it has: so heat is of what was read of
  * late, in either kind of lanes, and lasts while all is read evenly.
  */
-static inline u32 vc_cool_chunks(u64 hits, u32 room)
+static inline u32 vc_cool_chunks(u64 hits, u32 capacity)
 {
-	return hits < (u64)VC_COOL_MAX * room ? (u32)hits / room : VC_COOL_MAX;
+	return hits < (u64)VC_COOL_MAX * capacity ? (u32)hits / capacity : VC_COOL_MAX;
 }
 
 #endif /* VCACHE_CORE_PLACE_H */

@@ -308,12 +308,12 @@ static bool vc_replay_data_good(struct vc_replay *rp, u8 *chunk,
 static bool vc_replay_read(struct vc_replay *rp, u32 chunk, u8 *data)
 {
 	u64 start = vc_chunk_start(rp->g, chunk);
-	u32 at, room = vc_log_room(rp->g);
+	u32 at, capacity = vc_chunk_capacity(rp->g);
 	bool failed = false;
 
-	if (!rp->st->read(rp->st->ctx, start, room, data))
+	if (!rp->st->read(rp->st->ctx, start, capacity, data))
 		return false;
-	for (at = 0; at < room; at++) {
+	for (at = 0; at < capacity; at++) {
 		u8 *block = data + (size_t)at * VC_BLOCK_SIZE;
 
 		if (rp->st->read(rp->st->ctx, start + at, 1, block)) {
@@ -341,7 +341,7 @@ static int vc_replay_open(struct vc_replay *rp, u32 chunk, u32 revision)
 	const struct vc_geometry *g = rp->g;
 	struct vc_found *f = &rp->chunk[chunk];
 	u8 *data = rp->work;
-	u8 *seal = data + (size_t)vc_log_room(g) * VC_BLOCK_SIZE;
+	u8 *seal = data + (size_t)vc_chunk_capacity(g) * VC_BLOCK_SIZE;
 	struct vc_log_info info, sealed = {
 		.gen = f->gen, .seq = f->gen, .volume = f->volume,
 		.chunk = chunk, .tag = f->tag, .revision = revision };
@@ -349,7 +349,7 @@ static int vc_replay_open(struct vc_replay *rp, u32 chunk, u32 revision)
 	bool failed = vc_replay_read(rp, chunk, data);
 
 	memset(seal, 0, VC_SEAL_COPIES * vc_seal_bytes(g));
-	for (at = 0; at < vc_log_room(g); at++) {
+	for (at = 0; at < vc_chunk_capacity(g); at++) {
 		u8 *block = data + (size_t)at * VC_BLOCK_SIZE;
 
 		/* Behind one that is not whole others may be. */
@@ -364,7 +364,7 @@ static int vc_replay_open(struct vc_replay *rp, u32 chunk, u32 revision)
 			if (!vc_replay_data_good(rp, data, &e))
 				continue;
 			vc_replay_entry(rp, chunk, &e, info.seq);
-			if (n < vc_seal_room(g))
+			if (n < vc_seal_capacity(g))
 				vc_seal_put(seal, n, &e);
 			n++;
 		}
@@ -373,13 +373,13 @@ static int vc_replay_open(struct vc_replay *rp, u32 chunk, u32 revision)
 	/* What could not be read now may be readable later. */
 	if (failed)
 		return -EIO;
-	if (n > vc_seal_room(g))
+	if (n > vc_seal_capacity(g))
 		return -EBADMSG;
 	if (rp->readonly)
 		return 0;
 	vc_seal_copies(g, seal, n, &sealed);
 	return rp->st->write(rp->st->ctx, vc_chunk_start(g, chunk) +
-			     vc_log_room(g), VC_SEAL_COPIES * g->seal_blocks,
+			     vc_chunk_capacity(g), VC_SEAL_COPIES * g->seal_blocks,
 			     seal);
 }
 
@@ -437,7 +437,7 @@ static void vc_replay_discards(struct vc_replay *rp, u32 chunk)
 		return;
 	}
 	vc_replay_read(rp, chunk, rp->work);
-	for (at = 0; at < vc_log_room(rp->g); at++) {
+	for (at = 0; at < vc_chunk_capacity(rp->g); at++) {
 		u8 *block = rp->work + (size_t)at * VC_BLOCK_SIZE;
 
 		if (!vc_replay_record(rp, chunk, at, block, &info))

@@ -62,7 +62,7 @@ struct vc_replay {
 };
 
 /* Bytes that vc_replay.work needs. */
-static inline size_t vc_replay_room(const struct vc_geometry *g)
+static inline size_t vc_replay_work_size(const struct vc_geometry *g)
 {
 	return ((size_t)g->chunk_blocks + 1) * VC_BLOCK_SIZE;
 }

@@ -69,15 +69,15 @@ static inline bool vc_fits(u32 live, u64 cells)
 
 /**
  * vc_keep_most - how much of a chunk is kept at most
- * @room: blocks of it
+ * @capacity: blocks of it
  * @over: its log has more chunks than its maximum, which has become smaller
  *
  * Then much of what is hot has to go as well, and soon: to keep half makes twice the
  * room of each chunk that goes, and copies a third as much until all of it is made.
  */
-static inline u32 vc_keep_most(u32 room, bool over)
+static inline u32 vc_keep_most(u32 capacity, bool over)
 {
-	return room - room / (over ? 2 : 4);
+	return capacity - capacity / (over ? 2 : 4);
 }
 
 /* Chunks of what was read of which the one with the least in it is found. */
@@ -98,11 +98,11 @@ static inline bool vc_written_goes(u32 written, u32 read)
  * @live: blocks of its log that hold something
  * @cells: blocks that the log has
  * @credit: what the log may spend on blocks that are not hot
- * @room: blocks of a chunk
+ * @capacity: blocks of a chunk
  */
-static inline bool vc_keep_any(u32 live, u64 cells, u32 credit, u32 room)
+static inline bool vc_keep_any(u32 live, u64 cells, u32 credit, u32 capacity)
 {
-	return credit >= room * VC_CREDIT_KEEP && vc_fits(live, cells);
+	return credit >= capacity * VC_CREDIT_KEEP && vc_fits(live, cells);
 }
 
 /**

@@ -4,7 +4,7 @@
 /**
  * vc_seal_put - write an entry into a seal
  * @seal: a copy, zeroed at first
- * @i: which entry, less than vc_seal_room()
+ * @i: which entry, less than vc_seal_capacity()
  * @e: the entry; the place of a discard is that of its record
  */
 void vc_seal_put(u8 *seal, u32 i, const struct vc_entry *e)
@@ -45,7 +45,7 @@ void vc_seal_finish(const struct vc_geometry *g, u8 *seal, u32 n,
  * vc_seal_copies - make the first seal of a chunk
  * @g: the geometry
  * @seal: VC_SEAL_COPIES times vc_seal_bytes(), entries are in the first copy;
- *	to be written at vc_log_room() of the chunk
+ *	to be written at vc_chunk_capacity() of the chunk
  * @n: how many entries
  * @info: whose it is, sequence number of the last record, revision: 1 or what
  *	vc_seal_load() says
@@ -69,7 +69,7 @@ void vc_seal_copies(const struct vc_geometry *g, u8 *seal, u32 n,
  * vc_seal_reads - make the seal of a chunk of reads
  * @g: the geometry
  * @ix: the index, which has its cells
- * @seal: VC_SEAL_COPIES times vc_seal_bytes(); to be written at vc_log_room()
+ * @seal: VC_SEAL_COPIES times vc_seal_bytes(); to be written at vc_chunk_capacity()
  *	of the chunk
  * @info: whose it is, with a generation above everything that it comes after,
  *	and that as sequence number
@@ -82,7 +82,7 @@ u32 vc_seal_reads(const struct vc_geometry *g, const struct vc_index *ix,
 	u32 cell = info->chunk * g->chunk_blocks, i, n = 0;
 
 	memset(seal, 0, VC_SEAL_COPIES * vc_seal_bytes(g));
-	for (i = 0; i < vc_log_room(g) && n < vc_seal_room(g); i++) {
+	for (i = 0; i < vc_chunk_capacity(g) && n < vc_seal_capacity(g); i++) {
 		struct vc_entry e = { .place = i };
 
 		e.mask = vc_cell_mask(ix, cell + i);

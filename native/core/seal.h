@@ -30,7 +30,7 @@ static inline size_t vc_seal_bytes(const struct vc_geometry *g)
 /* Where in the chunk a copy is. */
 static inline u32 vc_seal_place(const struct vc_geometry *g, unsigned int copy)
 {
-	return vc_log_room(g) + copy * g->seal_blocks;
+	return vc_chunk_capacity(g) + copy * g->seal_blocks;
 }
 
 void vc_seal_put(u8 *seal, u32 i, const struct vc_entry *e);

@@ -72,7 +72,7 @@ static void vc_seal_write(struct vc_log *log, struct vc_sealing *s)
 	vc_seal_copies(&p->g, s->data, s->nr, &info);
 	if (!s->chunk->failed &&
 	    p->store.write(p, (u64)chunk * p->g.chunk_blocks +
-			   vc_log_room(&p->g),
+			   vc_chunk_capacity(&p->g),
 			   VC_SEAL_COPIES * p->g.seal_blocks, s->data))
 		DMWARN_LIMIT("%s: the seal of chunk %u cannot be written",
 			     dm_device_name(p->md), chunk);
@@ -227,8 +227,8 @@ static bool vc_log_full(struct vc_log *log, bool clean)
 	struct vc_chunk *c = log->open;
 
 	return READ_ONCE(c->stale) || READ_ONCE(c->failed) ||
-	       c->clean != clean || log->at + 2 > vc_log_room(&p->g) ||
-	       c->sealing->nr == vc_seal_room(&p->g);
+	       c->clean != clean || log->at + 2 > vc_chunk_capacity(&p->g) ||
+	       c->sealing->nr == vc_seal_capacity(&p->g);
 }
 
 /*
@@ -261,7 +261,7 @@ static bool vc_log_hold(struct vc_log *log)
 u32 vc_log_space(struct vc_log *log, enum vc_append_kind kind)
 {
 	struct vc_pool *p = log->vol->pool;
-	u32 room;
+	u32 space;
 
 	if (kind != VC_APPEND_RELOCATE && vc_log_hold(log))
 		return 0;
@@ -269,7 +269,7 @@ u32 vc_log_space(struct vc_log *log, enum vc_append_kind kind)
 		vc_log_close(log);
 	if (!log->open && !vc_log_open(log, kind))
 		return 0;
-	room = min(vc_log_room(&p->g) - log->at - 1,
-		   vc_seal_room(&p->g) - log->open->sealing->nr);
-	return min(room, VC_RECORD_MAX);
+	space = min(vc_chunk_capacity(&p->g) - log->at - 1,
+		   vc_seal_capacity(&p->g) - log->open->sealing->nr);
+	return min(space, VC_RECORD_MAX);
 }

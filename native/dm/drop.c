@@ -67,7 +67,7 @@ static int vc_volume_erase(struct vc_volume *v)
 		if (c->log ? c->log->vol != v :
 		    !p->found[i].gen || p->found[i].volume != id)
 			continue;
-		for (k = 0; c->log && k < vc_log_room(&p->g); k++)
+		for (k = 0; c->log && k < vc_chunk_capacity(&p->g); k++)
 			vc_lookup_drop(p, i * p->g.chunk_blocks + k);
 		p->found[i].gen = 0;
 		list_del_init(&c->node);

@@ -341,7 +341,7 @@ static void vc_lane_sort(struct vc_pool *p, const struct vc_lane *l)
 			spin_lock_irq(&log->lock);
 			/* It does not go: the pool is locked. */
 			if (vc_chunk_sort(p, log, c))
-				n = vc_log_room(&p->g);
+				n = vc_chunk_capacity(&p->g);
 			spin_unlock_irq(&log->lock);
 		}
 		for (k = 0; k < n; k++)

@@ -32,9 +32,9 @@
 static bool vc_log_needs_migration(struct vc_log *log)
 {
 	u64 cells = (u64)vc_log_has(log, VC_SHARED) *
-		    vc_log_room(&log->vol->pool->g);
+		    vc_chunk_capacity(&log->vol->pool->g);
 
-	return READ_ONCE(log->lanes) && vc_log_own_room(log) &&
+	return READ_ONCE(log->lanes) && vc_log_own_limit(log) &&
 	       vc_hot_passes(atomic_read(&log->hot), cells,
 			     READ_ONCE(log->vol->pool->hot_percent));
 }
@@ -61,11 +61,11 @@ static bool vc_chunk_can_migrate(struct vc_pool *p, struct vc_log *log,
 
 	if (READ_ONCE(c->log) != log || c->own || !vc_chunk_used(c) ||
 	    !vc_hot_passes(vc_chunk_heat(p, c, VC_HEAT_SHARED),
-			   vc_log_room(&p->g), READ_ONCE(p->hot_percent)))
+			   vc_chunk_capacity(&p->g), READ_ONCE(p->hot_percent)))
 		return false;
 	/* What is being filled goes the next time; it is closed if there is where to. */
 	if (READ_ONCE(c->state) == VC_CHUNK_OPEN && c->reads &&
-	    vc_own_has_room(log))
+	    vc_own_has_space(log))
 		vc_reads_close(log);
 	spin_lock_irq(&log->lock);
 	may = c->reads || c->warm ? vc_chunk_reclaimable(c) :
@@ -98,7 +98,7 @@ static u32 vc_chunk_warmth(const struct vc_pool *p, const struct vc_chunk *c)
 {
 	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, sum = 0, i;
 
-	for (i = cell; i < cell + vc_log_room(&p->g); i++) {
+	for (i = cell; i < cell + vc_chunk_capacity(&p->g); i++) {
 		if (vc_cell_mask(&p->ix, i))
 			sum += READ_ONCE(p->heat[i]);
 	}
@@ -133,7 +133,7 @@ static void vc_chunk_cool(struct vc_pool *p, struct vc_chunk *c)
 	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, i;
 	u8 heat, cooled;
 
-	for (i = cell; i < cell + vc_log_room(&p->g); i++) {
+	for (i = cell; i < cell + vc_chunk_capacity(&p->g); i++) {
 		heat = READ_ONCE(p->heat[i]);
 		cooled = vc_heat_cooled(heat);
 		WRITE_ONCE(p->heat[i], cooled);
@@ -161,7 +161,7 @@ static u64 vc_log_hits(struct vc_log *log)
 static void vc_log_cool(struct vc_pool *p, struct vc_log *log)
 {
 	u64 hits = vc_log_hits(log);
-	u32 n = vc_cool_chunks(hits - log->cooled_at, vc_log_room(&p->g));
+	u32 n = vc_cool_chunks(hits - log->cooled_at, vc_chunk_capacity(&p->g));
 	u32 i, chunks = p->g.chunks - p->g.first_chunk;
 
 	if (n)
@@ -210,13 +210,13 @@ static bool vc_log_yield(struct vc_pool *p, struct vc_log *log)
  * was done, and there may be the next time.
  */
 static bool vc_log_give_way(struct vc_pool *p, struct vc_log *log,
-			    const struct vc_chunk *hot, bool *room)
+			    const struct vc_chunk *hot, bool *space)
 {
-	u32 cells = vc_log_room(&p->g), warmth = vc_chunk_warmth(p, hot);
+	u32 cells = vc_chunk_capacity(&p->g), warmth = vc_chunk_warmth(p, hot);
 	struct vc_chunk *c;
 
-	*room = vc_own_has_room(log);
-	if (*room)
+	*space = vc_own_has_space(log);
+	if (*space)
 		return true;
 	c = READ_ONCE(log->credit) >= cells * VC_CREDIT_KEEP ?
 	    vc_log_giving(p, log) : NULL;
@@ -239,7 +239,7 @@ static bool vc_log_give_way(struct vc_pool *p, struct vc_log *log,
 static bool vc_log_migrate(struct vc_pool *p, struct vc_log *log, u32 left)
 {
 	struct vc_chunk *c;
-	bool done = false, room;
+	bool done = false, space;
 
 	if (!vc_log_needs_migration(log) || READ_ONCE(log->vol->stopped))
 		return false;
@@ -248,8 +248,8 @@ static bool vc_log_migrate(struct vc_pool *p, struct vc_log *log, u32 left)
 	vc_reads_leave(log, VC_READS_WARM, VC_OWN);
 	for (; left && vc_log_needs_migration(log); left--) {
 		c = vc_log_next_hot_chunk(p, log);
-		if (!c || !vc_log_give_way(p, log, c, &room) ||
-		    (room && vc_chunk_reclaim(p, c, VC_RECLAIM_SWAP)))
+		if (!c || !vc_log_give_way(p, log, c, &space) ||
+		    (space && vc_chunk_reclaim(p, c, VC_RECLAIM_SWAP)))
 			break;
 		done = true;
 	}

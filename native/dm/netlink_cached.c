@@ -109,7 +109,7 @@ static bool vc_map_chunk(struct vc_map_walk *w)
 	u64 block;
 	u8 heat;
 
-	for (; w->cell < vc_log_room(&p->g); w->cell++) {
+	for (; w->cell < vc_chunk_capacity(&p->g); w->cell++) {
 		if (++w->looked > VC_MAP_CELLS ||
 		    (vc_lookup_whole(w->log->vol, cell + w->cell, &block,
 				     &heat) &&

@@ -72,10 +72,10 @@ bool vc_own_hurries(const struct vc_log *log)
 }
 
 /**
- * vc_own_has_room - may a log have one more chunk of reads in its own lanes?
+ * vc_own_has_space - may a log have one more chunk of reads in its own lanes?
  * @log: the log
  */
-bool vc_own_has_room(const struct vc_log *log)
+bool vc_own_has_space(const struct vc_log *log)
 {
 	return vc_lanes_free(log->vol->pool, log->lanes) > vc_own_reserve(log) &&
 	       vc_log_has(log, VC_OWN) < READ_ONCE(log->own_most);
@@ -140,7 +140,7 @@ static bool vc_own_sweep(struct vc_pool *p, struct vc_log *log)
 	u32 left = VC_OWN_BATCH;
 	struct vc_chunk *c;
 
-	while (!vc_own_has_room(log)) {
+	while (!vc_own_has_space(log)) {
 		c = vc_log_empty_chunk(log, VC_OWN);
 		if (!c)
 			return false;
@@ -151,8 +151,8 @@ static bool vc_own_sweep(struct vc_pool *p, struct vc_log *log)
 }
 
 /* Return: there is more to do. */
-static bool vc_log_make_room(struct vc_pool *p, struct vc_log *log,
-			     unsigned long end)
+static bool vc_log_make_own_space(struct vc_pool *p, struct vc_log *log,
+				  unsigned long end)
 {
 	u32 left = VC_OWN_BATCH;
 	struct vc_chunk *c;
@@ -199,13 +199,13 @@ static bool vc_log_deflate_own(struct vc_pool *p, struct vc_log *log)
 }
 
 /**
- * vc_own_make_room - let go what is old in lanes that logs have for themselves
+ * vc_own_make_space - let go what is old in lanes that logs have for themselves
  * @p: the pool, locked
  * @end: no longer than that, jiffies
  *
  * Return: there is more to do.
  */
-bool vc_own_make_room(struct vc_pool *p, unsigned long end)
+bool vc_own_make_space(struct vc_pool *p, unsigned long end)
 {
 	struct vc_volume *v;
 	struct vc_log *log;
@@ -219,7 +219,7 @@ bool vc_own_make_room(struct vc_pool *p, unsigned long end)
 			}
 			more |= vc_log_deflate_own(p, log);
 			more |= vc_own_sweep(p, log);
-			more |= vc_log_make_room(p, log, end);
+			more |= vc_log_make_own_space(p, log, end);
 		}
 	}
 	return more;

@@ -510,9 +510,9 @@ bool vc_own_may_take(const struct vc_pool *p, const struct vc_log *log,
 		     enum vc_take take);
 bool vc_own_is_short(const struct vc_log *log);
 bool vc_own_hurries(const struct vc_log *log);
-bool vc_own_has_room(const struct vc_log *log);
+bool vc_own_has_space(const struct vc_log *log);
 bool vc_log_may_write(const struct vc_log *log);
-bool vc_own_make_room(struct vc_pool *p, unsigned long end);
+bool vc_own_make_space(struct vc_pool *p, unsigned long end);
 void vc_own_clear(struct vc_pool *p);
 
 /* migrate.c */

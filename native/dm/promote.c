@@ -126,7 +126,7 @@ static bool vc_promote_fits(struct vc_log *log)
 
 	return vc_fits(atomic_read(&log->live),
 		       min_t(u64, chunks, vc_log_most(log)) *
-		       vc_log_room(&log->vol->pool->g));
+		       vc_chunk_capacity(&log->vol->pool->g));
 }
 
 /*

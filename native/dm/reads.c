@@ -140,14 +140,14 @@ static void vc_reads_open(struct vc_log *log, struct vc_reads *of,
 u32 vc_reads_space(struct vc_log *log, enum vc_reads_kind kind, u32 least,
 		   enum vc_take take)
 {
-	u32 room = vc_log_room(&log->vol->pool->g);
+	u32 capacity = vc_chunk_capacity(&log->vol->pool->g);
 	struct vc_reads *of = &log->reads[kind];
 
-	if (of->open && of->filled + least > room)
+	if (of->open && of->filled + least > capacity)
 		vc_reads_shut(log, of);
 	if (!of->open)
 		vc_reads_open(log, of, take);
-	return of->open ? room - of->filled : 0;
+	return of->open ? capacity - of->filled : 0;
 }
 
 /**
@@ -175,7 +175,7 @@ u32 vc_reads_take(struct vc_log *log, enum vc_reads_kind kind, u32 n)
  */
 u64 vc_log_cells(const struct vc_log *log)
 {
-	return (u64)vc_log_chunks(log) * vc_log_room(&log->vol->pool->g);
+	return (u64)vc_log_chunks(log) * vc_chunk_capacity(&log->vol->pool->g);
 }
 
 /**
@@ -187,7 +187,7 @@ bool vc_reads_fit(struct vc_log *log)
 {
 	return vc_keep_any(atomic_read(&log->live), vc_log_cells(log),
 			   READ_ONCE(log->credit),
-			   vc_log_room(&log->vol->pool->g));
+			   vc_chunk_capacity(&log->vol->pool->g));
 }
 
 /* Count the whole blocks of a chunk by their heat; those below @end only. */
@@ -195,7 +195,7 @@ static void vc_reads_count(struct vc_pool *p, u32 cell, u32 end, u32 *count)
 {
 	u32 i, heat;
 
-	for (i = 0; i < vc_log_room(&p->g); i++) {
+	for (i = 0; i < vc_chunk_capacity(&p->g); i++) {
 		heat = READ_ONCE(p->heat[cell + i]);
 		if (vc_cell_mask(&p->ix, cell + i) == VC_MASK_ALL && heat < end)
 			count[heat]++;
@@ -215,7 +215,7 @@ static void vc_reads_note(struct vc_round *r, struct vc_pool *p, u32 cell,
 	vc_reads_count(p, cell, end, count);
 	keep = vc_keep_choose(count, hot, limit);
 	r->nr = 0;
-	for (i = 0; i < vc_log_room(&p->g); i++) {
+	for (i = 0; i < vc_chunk_capacity(&p->g); i++) {
 		heat = READ_ONCE(p->heat[cell + i]);
 		if (vc_cell_mask(&p->ix, cell + i) == VC_MASK_ALL &&
 		    heat < end && vc_keep_wants(&keep, heat))
@@ -314,15 +314,15 @@ static bool vc_reads_over(const struct vc_chunk *c)
 static struct vc_fate vc_reads_fate(struct vc_chunk *c, enum vc_reclaim how)
 {
 	struct vc_log *log = c->log;
-	u32 room = vc_log_room(&log->vol->pool->g);
+	u32 capacity = vc_chunk_capacity(&log->vol->pool->g);
 	u32 hot = c->reads == &log->reads[VC_READS_MAIN] ? VC_HEAT_MAIN :
 							   VC_HEAT_NEW;
 
 	if (how == VC_RECLAIM_SWAP)
 		return vc_fate_swap(c->own ? log->stays : VC_HEAT_SHARED,
-				    READ_ONCE(log->credit), room);
+				    READ_ONCE(log->credit), capacity);
 	return vc_fate_goes(hot, vc_reads_fit(log),
-			    vc_keep_most(room, vc_reads_over(c)), log->lanes);
+			    vc_keep_most(capacity, vc_reads_over(c)), log->lanes);
 }
 
 /**

@@ -206,7 +206,7 @@ int vc_chunk_reclaim(struct vc_pool *p, struct vc_chunk *c, enum vc_reclaim how)
 	}
 	if (how != VC_RECLAIM_ALL)
 		vc_reads_keep(c, how);
-	for (i = 0; i < vc_log_room(&p->g); i++)
+	for (i = 0; i < vc_chunk_capacity(&p->g); i++)
 		vc_lookup_drop(p, cell + i);
 	/* Who found it before is still reading; nobody finds it any more. */
 	while (atomic_read(&c->users))

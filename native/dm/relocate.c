@@ -195,7 +195,7 @@ struct vc_chunk *vc_relocate_candidate(struct vc_log *log, enum vc_domain domain
 		      !vc_log_gives(log, first, domain) ||
 		      !atomic_read(&first->dirty) ||
 		      dirty * 4 > (u64)log->nr * 3 *
-				 vc_log_room(&v->pool->g)))
+				 vc_chunk_capacity(&v->pool->g)))
 		first = NULL;
 	spin_unlock_irq(&log->lock);
 	return first;

@@ -48,7 +48,7 @@ static void vc_volume_hand_out(struct vc_volume *v, const u32 *list, u32 n)
 		struct vc_log *log = vc_log_get(v, p->found[list[i]].tag);
 		u32 live = 0;
 
-		for (k = 0; k < vc_log_room(&p->g); k++) {
+		for (k = 0; k < vc_chunk_capacity(&p->g); k++) {
 			live += !!vc_cell_mask(&p->ix, cell + k);
 			if (c->clean)
 				set_bit(cell + k, p->cell_clean);
@@ -82,7 +82,7 @@ static int vc_volume_replay_chunks(struct vc_volume *v, u32 *list, u32 n)
 	};
 	u32 i;
 
-	rp.work = vmalloc(vc_replay_room(&p->g));
+	rp.work = vmalloc(vc_replay_work_size(&p->g));
 	if (!rp.work)
 		return -ENOMEM;
 	for (i = 0; i < n; i++) {

@@ -104,7 +104,7 @@ int vc_round_cmp(const void *a, const void *b)
 void vc_round_note(struct vc_round *r, struct vc_pool *p, struct vc_chunk *c)
 {
 	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks;
-	u32 end = cell + vc_log_room(&p->g);
+	u32 end = cell + vc_chunk_capacity(&p->g);
 
 	for (; cell < end; cell++) {
 		u8 mask = READ_ONCE(p->ix.where[cell]);

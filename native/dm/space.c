@@ -38,7 +38,7 @@
 #include "reads.h"
 
 /* After so long those who wait get chunks, and others the lock of the pool. */
-#define VC_ROOM_TIME (HZ / 2)
+#define VC_SPACE_TIME (HZ / 2)
 
 /* Chunks that one run relocates at most. */
 #define VC_RELOCATE_BATCH 4U
@@ -514,9 +514,9 @@ static struct vc_chunk *vc_pool_choose(struct vc_pool *p, struct vc_chunk **c)
 	return relocate;
 }
 
-static void vc_pool_make_room(struct vc_pool *p)
+static void vc_pool_make_space(struct vc_pool *p)
 {
-	unsigned long end = jiffies + VC_ROOM_TIME;
+	unsigned long end = jiffies + VC_SPACE_TIME;
 	struct vc_chunk *c, *relocate;
 	u32 left = VC_RELOCATE_BATCH;
 	struct vc_volume *v;
@@ -525,7 +525,7 @@ static void vc_pool_make_room(struct vc_pool *p)
 	WRITE_ONCE(p->short_of_space, vc_pool_short(p));
 	smp_mb(); /* what we do not see yet of the chunks, kicks us */
 	vc_pool_update_reclaim(p);
-	if (vc_own_make_room(p, end))
+	if (vc_own_make_space(p, end))
 		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
 	while (more && READ_ONCE(p->nfree) < vc_pool_low(p)) {
 		c = vc_pool_empty_chunk(p);
@@ -569,7 +569,7 @@ void vc_space_work(struct work_struct *work)
 		vc_own_clear(p);
 	vc_pool_share(p);
 	vc_pool_deflate(p);
-	vc_pool_make_room(p);
+	vc_pool_make_space(p);
 	if (vc_pool_shrinks(p))
 		vc_pool_vacate(p);
 	vc_pool_migrate(p);

@@ -222,7 +222,7 @@ static int vc_pool_alloc(struct vc_pool *p)
 	p->group = kvmalloc_array(locks, sizeof(*p->group), GFP_KERNEL);
 	p->change = kvcalloc(locks, sizeof(*p->change), GFP_KERNEL);
 	p->group_mask = locks - 1;
-	p->work = vmalloc(vc_replay_room(&p->g));
+	p->work = vmalloc(vc_replay_work_size(&p->g));
 	p->relocate_round = vc_round_make(p->g.chunk_blocks, GFP_KERNEL);
 	if (!p->slots || !p->change || !p->group || !p->work ||
 	    !p->relocate_round || vc_rounds_init(p))

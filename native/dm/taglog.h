@@ -390,7 +390,7 @@ static inline u32 vc_log_own(const struct vc_log *log)
 }
 
 /* Chunks that a log can have in its own lanes. */
-static inline u32 vc_log_own_room(const struct vc_log *log)
+static inline u32 vc_log_own_limit(const struct vc_log *log)
 {
 	return min(vc_log_own(log), READ_ONCE(log->own_part));
 }
@@ -398,13 +398,13 @@ static inline u32 vc_log_own_room(const struct vc_log *log)
 /* Chunks that a log can have: its share, and its own lanes. */
 static inline u32 vc_log_part(const struct vc_log *log)
 {
-	return READ_ONCE(log->share) + vc_log_own_room(log);
+	return READ_ONCE(log->share) + vc_log_own_limit(log);
 }
 
 /* Chunks that a log can have at most: there, and in its own lanes. */
 static inline u64 vc_log_most(const struct vc_log *log)
 {
-	return (u64)READ_ONCE(log->most) + vc_log_own_room(log);
+	return (u64)READ_ONCE(log->most) + vc_log_own_limit(log);
 }
 
 /* Does a log have chunks in lanes where it may not have any? */

@@ -20,7 +20,7 @@ u32 vc_chunk_heat(const struct vc_pool *p, const struct vc_chunk *c, u32 hot)
 {
 	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, n = 0, i;
 
-	for (i = cell; i < cell + vc_log_room(&p->g); i++)
+	for (i = cell; i < cell + vc_chunk_capacity(&p->g); i++)
 		n += READ_ONCE(p->heat[i]) >= hot && vc_cell_mask(&p->ix, i);
 	return n;
 }
@@ -144,12 +144,12 @@ static struct vc_chunk *vc_reads_emptiest(struct list_head *list, int *live)
 static struct vc_chunk *vc_log_emptiest(struct vc_log *log,
 					enum vc_domain domain)
 {
-	u32 room = vc_log_room(&log->vol->pool->g);
+	u32 capacity = vc_chunk_capacity(&log->vol->pool->g);
 	struct vc_chunk *c;
-	int live = vc_keep_most(room, false) + 1;
+	int live = vc_keep_most(capacity, false) + 1;
 
 	if (vc_log_must_give(log, domain))
-		live = room + 1;
+		live = capacity + 1;
 	c = vc_reads_emptiest(&log->reads[VC_READS_WARM].chunks[domain], &live);
 	return vc_reads_emptiest(&log->reads[VC_READS_MAIN].chunks[domain],
 				 &live) ?: c;
@@ -215,7 +215,7 @@ static bool vc_log_can_relocate(struct vc_log *log, enum vc_domain domain)
  * @log: the log; its pool is locked
  * @domain: where the room is needed
  *
- * What was missed once has little room; of the others that goes with which less is
+ * What was missed once has little space; of the others that goes with which less is
  * lost, until most of what there is was read. Where nothing need be lost, but there is
  * no credit to copy what was read, that stays, and what was written is relocated: else
  * who writes much would lose all that it has read to what it has superseded.

@@ -68,7 +68,7 @@ static int vc_warm_chunk(struct vc_log *log, struct vc_chunk *c)
 		return 0;
 	/* One flush for all of them comes at the end. */
 	r = vc_store_io(p, REQ_OP_WRITE | REQ_SYNC, (u64)info.chunk *
-			p->g.chunk_blocks + vc_log_room(&p->g),
+			p->g.chunk_blocks + vc_chunk_capacity(&p->g),
 			VC_SEAL_COPIES * p->g.seal_blocks, p->work);
 	vc_warm_note(p, info.chunk, info.gen, !r);
 	if (!r)

@@ -212,7 +212,7 @@ int vc_write_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io)
  * Have as much written out as a write lacks. Called with tag->lock held, by
  * the worker, which goes on to do it. Return: false, there is no room yet.
  */
-static bool vc_tag_make_room(struct vc_tag *tag, unsigned int pages)
+static bool vc_tag_make_space(struct vc_tag *tag, unsigned int pages)
 {
 	unsigned int want = atomic_read(&tag->used) + pages;
 	unsigned int limit = READ_ONCE(tag->limit);
@@ -253,7 +253,7 @@ static bool vc_tag_try_admit(struct vc_tag *tag, unsigned int pages,
 	else if (atomic_read(&tag->bad) + pages > limit)
 		*how = VC_ADMIT_ERROR;
 	else
-		return vc_tag_make_room(tag, pages);
+		return vc_tag_make_space(tag, pages);
 	return true;
 }
 

@@ -219,7 +219,7 @@ static void view_records(struct pool *p, struct view *v)
 	u8 block[VC_BLOCK_SIZE];
 	u32 at, k;
 
-	for (at = 0; at < vc_log_room(&p->g); at++) {
+	for (at = 0; at < vc_chunk_capacity(&p->g); at++) {
 		if (pool_read(p, start + at, 1, block) ||
 		    !vc_log_parse(block, &p->g, v->chunk, at, &info) ||
 		    info.type != VC_LOG_RECORD || info.gen != v->found.gen ||
@@ -231,7 +231,7 @@ static void view_records(struct pool *p, struct view *v)
 			struct vc_entry *e = &v->e[v->nr];
 
 			/* No writer puts in more than a seal can hold. */
-			if (v->nr == vc_seal_room(&p->g)) {
+			if (v->nr == vc_seal_capacity(&p->g)) {
 				v->unreadable = true;
 				return;
 			}
@@ -263,7 +263,7 @@ void pool_view(struct pool *p, u32 chunk, struct view *v)
 		v->unreadable = true;
 	if (!v->found.gen)
 		return;
-	v->e = calloc(vc_seal_room(&p->g), sizeof(*v->e));
+	v->e = calloc(vc_seal_capacity(&p->g), sizeof(*v->e));
 	if (!v->e) {
 		v->unreadable = true;
 		return;

@@ -82,7 +82,7 @@ static bool all_readable(struct pool *p, u32 chunk)
 	u8 block[VC_BLOCK_SIZE];
 	u32 at;
 
-	for (at = 0; at < vc_log_room(&p->g); at++) {
+	for (at = 0; at < vc_chunk_capacity(&p->g); at++) {
 		if (p->st.read(p, (u64)chunk * p->g.chunk_blocks + at, 1,
 			       block))
 			return false;

@@ -77,9 +77,9 @@ static size_t make(const uint8_t *data, size_t len, u32 crc_of_zeroes)
 		return len;
 	memcpy(&item, data, sizeof(item));
 	chunk = item.chunk % CHUNKS;
-	place = item.place % vc_log_room(&g);
+	place = item.place % vc_chunk_capacity(&g);
 	if (item.place > 200)
-		place = vc_log_room(&g) + item.place % (2 * g.seal_blocks);
+		place = vc_chunk_capacity(&g) + item.place % (2 * g.seal_blocks);
 	block = disk[chunk * g.chunk_blocks + place];
 	memset(block, 0, VC_BLOCK_SIZE);
 	for (i = 0; i < item.nr && len - took >= sizeof(from); i++) {
@@ -175,7 +175,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	ix.next = room(ix.cells * sizeof(u32));
 	ix.head = room(ix.buckets * sizeof(u32));
 	rp.chunk = room(g.chunks * sizeof(*rp.chunk));
-	rp.work = room(vc_replay_room(&g));
+	rp.work = room(vc_replay_work_size(&g));
 	rp.readonly = len && data[0] & 1;
 	replay(&rp);
 	replay(&rp);

@@ -23,7 +23,7 @@ static struct vc_log_info seal(void)
 	struct vc_log_info info = record();
 
 	info.type = VC_LOG_SEAL;
-	info.at = vc_log_room(&g);
+	info.at = vc_chunk_capacity(&g);
 	info.data = 0;
 	info.revision = 77;
 	return info;
@@ -73,11 +73,11 @@ static void test_entries(void)
 	CHECK(parses_record(max - 9, 9, 3, 0));
 	CHECK(!parses_record(max - 9, 10, 3, 0));
 	CHECK(parses_seal(5, 0, 1, 1));
-	CHECK(parses_seal(5, 0, vc_log_room(&g) - 1, 1));
+	CHECK(parses_seal(5, 0, vc_chunk_capacity(&g) - 1, 1));
 	CHECK(!parses_seal(5, 0, 0, 1));
-	CHECK(!parses_seal(5, 0, vc_log_room(&g), 1));
+	CHECK(!parses_seal(5, 0, vc_chunk_capacity(&g), 1));
 	CHECK(parses_seal(5, 1, 0, 0));
-	CHECK(!parses_seal(5, 1, vc_log_room(&g), 0));
+	CHECK(!parses_seal(5, 1, vc_chunk_capacity(&g), 0));
 }
 
 #define REFUSED(what, field, value) do {				\
@@ -103,21 +103,21 @@ static void test_heads(void)
 	REFUSED(record, type, 0);
 	REFUSED(record, type, VC_LOG_SEAL);
 	REFUSED(record, nr, 337);
-	REFUSED(record, data, vc_log_room(&g) - 3);
+	REFUSED(record, data, vc_chunk_capacity(&g) - 3);
 	REFUSED(record, data, 3);
-	REFUSED(record, at, vc_log_room(&g));
+	REFUSED(record, at, vc_chunk_capacity(&g));
 	REFUSED(record, flags, VC_SEAL_READS);
 	REFUSED(seal, flags, VC_SEAL_READS << 1);
 	REFUSED(seal, type, VC_LOG_RECORD);
 	REFUSED(seal, data, 1);
-	REFUSED(seal, at, vc_log_room(&g) - 1);
+	REFUSED(seal, at, vc_chunk_capacity(&g) - 1);
 	REFUSED(seal, nr, 0xffff);
 	info = seal();
 	e[0].place = 0;
 	CHECK(!parses(info, e));
 	info.flags = VC_SEAL_READS;
 	CHECK(parses(info, e));
-	e[0].place = vc_log_room(&g);
+	e[0].place = vc_chunk_capacity(&g);
 	CHECK(!parses(info, e));
 	e[0].place = 4;
 	info = record();
@@ -125,7 +125,7 @@ static void test_heads(void)
 	CHECK(parses(info, e));
 	/* The largest record: to the last block in front of the seal. */
 	info.at = 0;
-	info.data = vc_log_room(&g) - 1;
+	info.data = vc_chunk_capacity(&g) - 1;
 	CHECK(parses(info, e));
 	info.data++;
 	CHECK(!parses(info, e));
@@ -173,7 +173,7 @@ static void test_random(uint64_t seed)
 int main(int argc, char **argv)
 {
 	CHECK(!vc_geometry_set(&g, KEY, 256, 1 << 16));
-	CHECK(vc_log_room(&g) == 254);
+	CHECK(vc_chunk_capacity(&g) == 254);
 	test_entries();
 	test_heads();
 	check_seeds(argc, argv, 300, test_random);

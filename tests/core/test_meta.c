@@ -50,7 +50,7 @@ static void test_resize(void)
 	u32 n;
 
 	CHECK(!vc_geometry_set(&g, KEY, 16, 1000 * 16));
-	CHECK(g.chunks == 1000 && g.room == 4000 && g.table_blocks == 4);
+	CHECK(g.chunks == 1000 && g.max_chunks == 4000 && g.table_blocks == 4);
 	was = g;
 	for (n = 0; n < 5000; n++) {
 		int r = vc_geometry_resize(&g, n);
@@ -61,7 +61,7 @@ static void test_resize(void)
 			continue;
 		}
 		CHECK(g.chunks == n && g.table_blocks == (n + 253) / 254);
-		CHECK(g.room == 4000 && g.copy_blocks == was.copy_blocks &&
+		CHECK(g.max_chunks == 4000 && g.copy_blocks == was.copy_blocks &&
 		      g.first_chunk == was.first_chunk);
 		g = was;
 	}
@@ -71,7 +71,7 @@ static void test_resize(void)
 	CHECK(vc_geometry_least(&g) == 12);
 	/* Not more space than chunk numbers. */
 	CHECK(!vc_geometry_set(&g, KEY, 4096, 1ULL << 31));
-	CHECK(g.chunks == 1 << 19 && g.room == (1 << 20) - 1);
+	CHECK(g.chunks == 1 << 19 && g.max_chunks == (1 << 20) - 1);
 }
 
 /* No two metadata blocks are in the same place, none is with the data. */
@@ -425,9 +425,9 @@ static void test_without_room(void)
 	disk_init(&d, SMALL, 1);
 	CHECK(!format(&d, KEY, 16));
 	edit(&d, offsetof(struct vc_super_disk, incompat), 0);
-	edit(&d, offsetof(struct vc_super_disk, room), 9);
+	edit(&d, offsetof(struct vc_super_disk, max_chunks), 9);
 	CHECK(!super_load(&d, &g));
-	CHECK(g.chunks == SMALL / 16 && g.room == g.chunks);
+	CHECK(g.chunks == SMALL / 16 && g.max_chunks == g.chunks);
 	CHECK(vc_geometry_resize(&g, g.chunks + 1) == -EFBIG);
 	free(d.data);
 }
@@ -442,8 +442,8 @@ static void test_refused(void)
 		{ offsetof(struct vc_super_disk, compat), 1, 0 },
 		{ offsetof(struct vc_super_disk, ro_compat), 1, -EOPNOTSUPP },
 		{ offsetof(struct vc_super_disk, incompat), 3, -EOPNOTSUPP },
-		{ offsetof(struct vc_super_disk, room), 24, -EBADMSG },
-		{ offsetof(struct vc_super_disk, room) + 3, 255, -EBADMSG },
+		{ offsetof(struct vc_super_disk, max_chunks), 24, -EBADMSG },
+		{ offsetof(struct vc_super_disk, max_chunks) + 3, 255, -EBADMSG },
 		{ offsetof(struct vc_super_disk, incompat) + 7, 1,
 		  -EOPNOTSUPP },
 		{ offsetof(struct vc_meta_head, version), 2, -EOPNOTSUPP },

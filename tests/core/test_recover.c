@@ -36,7 +36,7 @@ static void pool_init(struct writer *w, const struct shape *shape,
 	w->apart = shape->apart;
 	w->table = calloc(1, VC_BLOCK_SIZE);
 	w->super = calloc(1, VC_BLOCK_SIZE);
-	w->work = malloc(vc_replay_room(&w->g));
+	w->work = malloc(vc_replay_work_size(&w->g));
 	w->origin = calloc(ORIGIN, VC_BLOCK_SIZE);
 	w->ix.cells = blocks;
 	w->ix.buckets = vc_index_buckets(blocks);
@@ -45,7 +45,7 @@ static void pool_init(struct writer *w, const struct shape *shape,
 	w->ix.head = calloc(w->ix.buckets, sizeof(u32));
 	vc_index_init(&w->ix);
 	for (i = 0; i < CHUNKS; i++)
-		w->chunk[i].e = calloc(vc_seal_room(&w->g),
+		w->chunk[i].e = calloc(vc_seal_capacity(&w->g),
 				       sizeof(struct vc_entry));
 	CHECK(!vc_pool_format(&w->st, &w->g, uuid, w->super));
 }

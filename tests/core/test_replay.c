@@ -37,7 +37,7 @@ static void pool_init(struct pool *p, u32 chunk_blocks, u64 blocks,
 	p->ix.next = calloc(blocks, sizeof(u32));
 	p->ix.head = calloc(p->ix.buckets, sizeof(u32));
 	p->found = calloc(p->g.chunks, sizeof(*p->found));
-	p->work = malloc(vc_replay_room(&p->g));
+	p->work = malloc(vc_replay_work_size(&p->g));
 	p->d.bad = calloc(blocks, sizeof(bool));
 }
 
@@ -216,8 +216,8 @@ static void test_impossible(void)
 	pool_init(&p, 16, 400, 1);
 	info.chunk = p.c;
 	for (i = 0; i < 5; i++)
-		vc_seal_put(at(&p, p.c, vc_log_room(&p.g)), i, &e[i]);
-	vc_seal_copies(&p.g, at(&p, p.c, vc_log_room(&p.g)), 5, &info);
+		vc_seal_put(at(&p, p.c, vc_chunk_capacity(&p.g)), i, &e[i]);
+	vc_seal_copies(&p.g, at(&p, p.c, vc_chunk_capacity(&p.g)), 5, &info);
 	CHECK(!replay(&p, true));
 	CHECK(p.rp.errors == 3);
 	CHECK(has(&p, 5, p.c, 1) && has_none(&p, 6));
@@ -266,7 +266,7 @@ static void test_stale(void)
 	CHECK(!replay(&p, false));
 	CHECK(p.found[p.c].lost && !p.found[p.c].stale);
 	put(&p, p.c + 3, 2, 40, 41, 2, 5, 0x01);
-	memset(at(&p, p.c + 3, vc_log_room(&p.g)), 0, 2 * VC_BLOCK_SIZE);
+	memset(at(&p, p.c + 3, vc_chunk_capacity(&p.g)), 0, 2 * VC_BLOCK_SIZE);
 	CHECK(!replay(&p, false));
 	CHECK(p.found[p.c].stale && !p.found[p.c + 1].stale);
 	CHECK(p.found[p.c + 2].stale && !p.found[p.c + 3].stale);
@@ -297,7 +297,7 @@ static void seal_first(struct pool *p)
 	}
 	vc_seal_copies(&p->g, seal, N, &info);
 	CHECK(!p->st.write(&p->d, (u64)p->c * p->g.chunk_blocks +
-			   vc_log_room(&p->g), 2 * p->g.seal_blocks, seal));
+			   vc_chunk_capacity(&p->g), 2 * p->g.seal_blocks, seal));
 	free(seal);
 }
 

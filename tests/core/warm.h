@@ -41,7 +41,7 @@ static u8 missing(struct writer *w, u64 block)
 /* Fill a chunk with blocks that are not in the cache. Return: their number. */
 static u32 promote(struct writer *w, u32 c)
 {
-	u32 room = vc_log_room(&w->g), want = 1 + below(w, room), n = 0, i;
+	u32 room = vc_chunk_capacity(&w->g), want = 1 + below(w, room), n = 0, i;
 
 	for (i = 0; i < ORIGIN && n < want; i++) {
 		u64 block = below(w, ORIGIN);
@@ -93,7 +93,7 @@ static bool warm(struct writer *w, u16 tag)
 	image = malloc(VC_SEAL_COPIES * vc_seal_bytes(&w->g));
 	CHECK(vc_seal_reads(&w->g, &w->ix, image, &info));
 	if (!w->st.write(&w->d, (u64)c * w->g.chunk_blocks +
-			 vc_log_room(&w->g), VC_SEAL_COPIES *
+			 vc_chunk_capacity(&w->g), VC_SEAL_COPIES *
 			 w->g.seal_blocks, image)) {
 		memset(&w->found[c], 0, sizeof(w->found[c]));
 		w->found[c].gen = info.gen;

@@ -358,8 +358,8 @@ static bool take_room(struct writer *w, struct log *log, struct record *r)
 	u32 i;
 
 	if (c != NONE && w->chunk[c].state == OPEN &&
-	    (log->at + r->info.data >= vc_log_room(&w->g) ||
-	     w->chunk[c].n + r->info.nr > vc_seal_room(&w->g)))
+	    (log->at + r->info.data >= vc_chunk_capacity(&w->g) ||
+	     w->chunk[c].n + r->info.nr > vc_seal_capacity(&w->g)))
 		w->chunk[c].state = CLOSED;
 	if (c == NONE || w->chunk[c].state != OPEN) {
 		u32 n = w->g.chunks - w->g.first_chunk;
@@ -468,7 +468,7 @@ static void seal(struct writer *w, u32 c)
 		vc_seal_put(image, i, &k->e[i]);
 	vc_seal_copies(&w->g, image, k->n, &info);
 	if (!w->st.write(&w->d, (u64)c * w->g.chunk_blocks +
-			 vc_log_room(&w->g), VC_SEAL_COPIES *
+			 vc_chunk_capacity(&w->g), VC_SEAL_COPIES *
 			 w->g.seal_blocks, image)) {
 		k->state = SEALED;
 		if (w->log[f->tag].chunk == c)

@@ -145,7 +145,7 @@ MUTATIONS = [
              "\t\t\t   VC_SMALL_PERCENT))", "if (false)",
              "test_reads.py::test_what_was_missed_once_leaves_the_rest_alone"),
     Mutation("nothing is hot", "reads.c",
-             "vc_keep_most(room, vc_reads_over(c)),", "0,",
+             "vc_keep_most(capacity, vc_reads_over(c)),", "0,",
              "test_reads.py::test_what_is_hot_is_kept_when_more_is_read_than_fits"),
     Mutation("who has more than a smaller maximum keeps as much as ever", "reads.c",
              "vc_reads_over(c)),", "false),",

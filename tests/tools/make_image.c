@@ -87,7 +87,7 @@ static void chunk(u32 c, u32 volume, u16 tag, u64 gen, bool sealed)
 	info.revision = 1;
 	vc_seal_copies(&g, seal[0], n, &info);
 	if (sealed)
-		image_write(NULL, c * 16 + vc_log_room(&g), 2, seal);
+		image_write(NULL, c * 16 + vc_chunk_capacity(&g), 2, seal);
 }
 
 /* A read chunk: no records, no checksums, data from its start on. */
@@ -102,7 +102,7 @@ static void reads(u32 c, u32 volume, u16 tag, u64 gen)
 	memset(image[c * 16], 'r', VC_BLOCK_SIZE);
 	vc_seal_put(seal[0], 0, &e);
 	vc_seal_copies(&g, seal[0], 1, &info);
-	image_write(NULL, c * 16 + vc_log_room(&g), 2, seal);
+	image_write(NULL, c * 16 + vc_chunk_capacity(&g), 2, seal);
 }
 
 int main(int argc, char **argv)

@@ -136,7 +136,7 @@ static int replay(struct pool *p, u32 volume, int slot, struct outcome *out)
 		n = vc_super_save(&p->st, &p->g, &p->sb, p->super) ?: n;
 	}
 	if (n >= 0) {
-		rp.work = room_for(1, vc_replay_room(&p->g));
+		rp.work = room_for(1, vc_replay_work_size(&p->g));
 		vc_chunks_sort(list, n, p->found);
 		for (i = 0; i < n; i++)
 			vc_replay_chunk(&rp, list[i]);
