@@ -5,8 +5,8 @@
  * Nine tenths of the chunks are shared out; the last one is nobody's. Each tag has
  * its minimum, less in proportion if all of them are more than that. What they
  * leave is shared out by weight; what would be above a tag's maximum goes to the
- * others. A share is soft: see space.c for what becomes of who has more, and for what
- * its core is: half of it, or the minimum if that is more. A maximum is not soft.
+ * others. A share is soft: space.c says what happens to a log that has more. Half of it,
+ * or the minimum if that is more, is guaranteed. A maximum is not soft.
  *
  * This is about the shared lanes (lane.c). Who has lanes of its own has its minimum
  * and its maximum there first, and claims here what is left of them: with a maximum
@@ -146,8 +146,8 @@ void vc_pool_share(struct vc_pool *p)
 		list_for_each_entry(log, &v->logs, node) {
 			users += !!log->claim.weight;
 			WRITE_ONCE(log->share, log->claim.share);
-			WRITE_ONCE(log->core, max_t(u64, log->claim.least,
-						    log->claim.share / 2));
+			WRITE_ONCE(log->guaranteed, max_t(u64, log->claim.least,
+							  log->claim.share / 2));
 			WRITE_ONCE(log->most, vc_chunks_limit(log->claim.most));
 			WRITE_ONCE(log->own_part, log->claim.own_most);
 			WRITE_ONCE(log->own_most,

@@ -13,9 +13,9 @@
  * log furthest over its share first. What counts in it has to be on the origin. How
  * it goes: reclaim.c. A log that has no more than its share loses nothing to one that
  * has: only when less than half of that tenth is left it lets go as well. That half is
- * for logs that have not even the core of their share, since nobody who has more may
- * make them wait. Who has its core, and not yet its share, has to wait for those over
- * theirs when what they have is dirty; or lets its own oldest chunks go, as they do.
+ * reserved for logs below their guaranteed share: no log above it may make them wait. A
+ * log between its guaranteed and its fair share waits until logs above their fair share
+ * release chunks, or gives up its own oldest chunks, as they do.
  *
  * Where none of a log can go like that, and most of what it has in the cache is
  * superseded, the rest of its oldest chunk is relocated to its end, before those less
@@ -57,8 +57,8 @@ u32 vc_pool_reserve(const struct vc_pool *p)
 		   vc_pool_relocate_reserve(p) + 1);
 }
 
-/* Chunks that are left to logs that have less than their core. */
-static u32 vc_pool_for_core(const struct vc_pool *p)
+/* Free chunks that are reserved for logs below their guaranteed share. */
+static u32 vc_pool_guaranteed_reserve(const struct vc_pool *p)
 {
 	return max(vc_pool_reserve(p) / 2, vc_pool_relocate_reserve(p) + 1);
 }
@@ -68,7 +68,7 @@ static bool vc_pool_is_used_up(const struct vc_pool *p)
 {
 	u32 relocate = vc_pool_relocate_reserve(p);
 
-	return READ_ONCE(p->nfree) < max(vc_pool_for_core(p) - relocate, relocate + 1);
+	return READ_ONCE(p->nfree) < max(vc_pool_guaranteed_reserve(p) - relocate, relocate + 1);
 }
 
 /**
@@ -90,14 +90,14 @@ bool vc_log_may_grow(const struct vc_pool *p, const struct vc_log *log)
 		return false;
 	if (has >= READ_ONCE(log->most))
 		return false;
-	if (has < READ_ONCE(log->core))
+	if (has < READ_ONCE(log->guaranteed))
 		return true;
 	if (READ_ONCE(log->lanes))
 		return READ_ONCE(p->nfree) >
 		       vc_pool_reserve(p) +
 		       (has < share ? 0 : READ_ONCE(p->nusers) + 1);
 	return READ_ONCE(p->nfree) + (has <= share) > vc_pool_reserve(p) ||
-	       (has < share && READ_ONCE(p->nfree) > vc_pool_for_core(p));
+	       (has < share && READ_ONCE(p->nfree) > vc_pool_guaranteed_reserve(p));
 }
 
 /*

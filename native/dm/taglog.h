@@ -259,7 +259,7 @@ struct vc_claim {
  * @held: it waits until relocation has its chunks, see vc_log_hold()
  * @claim: how its share is found; under the lock of the pool
  * @share: chunks that are its share of the shared lanes
- * @core: chunks of its share for which, if need be, others give of theirs
+ * @guaranteed: the part of @share for which other logs give up chunks of theirs
  * @most: chunks that it takes there at most, before one more is relocated to
  * @own_part: its maximum, or U32_MAX: what it has of its own lanes as its part
  * @own_most: the same, less the chunk for what is kept: what it may have there
@@ -312,7 +312,7 @@ struct vc_log {
 	bool held;
 	struct vc_claim claim;
 	u32 share;
-	u32 core;
+	u32 guaranteed;
 	u32 most;
 	u32 own_part;
 	u32 own_most;
