@@ -165,7 +165,7 @@ static bool vc_log_lacks_clean(const struct vc_log *log)
  * Should what this log has dirty go as soon as it can? A writer that waits for
  * a chunk is no reason while there are clean ones to let go.
  */
-static bool vc_log_hurries(struct vc_log *log)
+static bool vc_log_is_urgent(struct vc_log *log)
 {
 	struct vc_volume *v = log->vol;
 	u32 share = vc_log_part(log), dirty = READ_ONCE(log->dirty);
@@ -179,14 +179,14 @@ static bool vc_log_hurries(struct vc_log *log)
 }
 
 /* A round of one log keeps all others of its volume waiting. */
-static bool vc_volume_hurries(struct vc_volume *v)
+static bool vc_volume_is_urgent(struct vc_volume *v)
 {
 	struct vc_log *log;
 
 	if (READ_ONCE(v->stopped))
 		return true;
 	list_for_each_entry_lockless(log, &v->logs, node) {
-		if (vc_log_dirty_chunks(log) && vc_log_hurries(log))
+		if (vc_log_dirty_chunks(log) && vc_log_is_urgent(log))
 			return true;
 	}
 	return false;
@@ -196,7 +196,7 @@ static bool vc_volume_hurries(struct vc_volume *v)
 static void vc_volume_rest(struct vc_volume *v, unsigned long took)
 {
 	v->rest_until = jiffies + max(took, 1UL) * VC_REST_EASY;
-	while (time_before(jiffies, v->rest_until) && !vc_volume_hurries(v))
+	while (time_before(jiffies, v->rest_until) && !vc_volume_is_urgent(v))
 		msleep(VC_REST_SLICE_MS);
 }
 
@@ -318,7 +318,7 @@ static int vc_round_window(struct vc_round *r, struct vc_volume *v,
 static int vc_round_copy(struct vc_round *r, struct vc_volume *v,
 			 struct vc_log *log)
 {
-	bool hurried = vc_volume_hurries(v);
+	bool urgent = vc_volume_is_urgent(v);
 	u32 from, n;
 	int error;
 
@@ -332,7 +332,7 @@ static int vc_round_copy(struct vc_round *r, struct vc_volume *v,
 		if (!n)
 			break;
 		vc_volume_rest(v, r->worked - worked);
-		if (!hurried && vc_volume_hurries(v))
+		if (!urgent && vc_volume_is_urgent(v))
 			break;
 		cond_resched();
 	}
@@ -404,7 +404,7 @@ void vc_volume_note_clean(struct vc_volume *v)
 /* Is it time for this log? */
 static bool vc_log_due(struct vc_log *log)
 {
-	return vc_log_hurries(log) ||
+	return vc_log_is_urgent(log) ||
 	       (READ_ONCE(log->dirty) > vc_log_part(log) / 4 &&
 		time_after_eq(jiffies, log->vol->rest_until));
 }

@@ -57,14 +57,14 @@ bool vc_own_is_short(const struct vc_log *log)
 }
 
 /**
- * vc_own_hurries - are so few chunks free in a log's own lanes that any has to go,
+ * vc_own_is_urgent - are so few chunks free in a log's own lanes that any has to go,
  *	be it with a loss?
  * @log: the log
  *
  * Half of what should be, as in shared lanes; but these may be few, so it does as well
  * while no writer gets one.
  */
-bool vc_own_hurries(const struct vc_log *log)
+bool vc_own_is_urgent(const struct vc_log *log)
 {
 	u32 nfree = vc_lanes_free(log->vol->pool, READ_ONCE(log->lanes));
 

@@ -509,7 +509,7 @@ void vc_tag_keep_lanes(struct vc_tag *tag);
 bool vc_own_may_take(const struct vc_pool *p, const struct vc_log *log,
 		     enum vc_take take);
 bool vc_own_is_short(const struct vc_log *log);
-bool vc_own_hurries(const struct vc_log *log);
+bool vc_own_is_urgent(const struct vc_log *log);
 bool vc_own_has_space(const struct vc_log *log);
 bool vc_log_may_write(const struct vc_log *log);
 bool vc_own_make_space(struct vc_pool *p, unsigned long end);

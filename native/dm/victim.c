@@ -111,7 +111,7 @@ static bool vc_log_must_give(struct vc_log *log, enum vc_domain domain)
 
 	if (!vc_log_may_give(log, domain))
 		return true;
-	return domain == VC_OWN ? vc_own_hurries(log) :
+	return domain == VC_OWN ? vc_own_is_urgent(log) :
 	       READ_ONCE(p->nfree) < vc_pool_reserve(p) / 2;
 }
 

@@ -283,7 +283,7 @@ def test_neighbours_reach_the_origin_in_one_request(cache: str, origin: str) -> 
     assert 0 < requests < 600
 
 
-def test_what_is_overwritten_soon_is_not_hurried_to_the_origin() -> None:
+def test_what_is_overwritten_soon_is_not_destaged_at_once() -> None:
     """Between a quarter and three quarters of its share dirty, a tag leaves the origin in peace."""
     with stack.null_blk(16) as cache, stack.null_blk(8, completion_us=150_000) as origin, \
             stack.pool(cache, chunk_kib=64) as pool, \
