@@ -391,7 +391,7 @@ void vc_log_set_lanes(struct vc_log *log, u64 lanes)
 	/* What is ready for somebody may be in the wrong lanes. */
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(l, &v->logs, node)
-			vc_log_unprovide(l);
+			vc_log_release_spare(l);
 	}
 	for (i = 0; i < p->nlanes; i++) {
 		if (other & BIT_ULL(i))

@@ -243,7 +243,7 @@ static int vc_nl_shed(struct vc_log *log)
 	vc_reads_close(log);
 	r = vc_log_shed(log, VC_DROP_CHUNKS);
 	if (!vc_log_chunks(log))
-		vc_log_unprovide(log);
+		vc_log_release_spare(log);
 	mutex_unlock(&p->lock);
 	/* One that cannot go just now does so the next time. */
 	return r == -EAGAIN ? 0 : r;

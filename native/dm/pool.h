@@ -15,7 +15,7 @@
  *
  *   FREE -> SPARE -> OPEN -> CLOSED -> SEALED (dirty -> clean) -> DYING -> FREE
  *
- * SPARE: promised to a log, so that a flush which needs a chunk takes no lock
+ * SPARE: reserved for a log, so that a flush which needs a chunk takes no lock
  * of the pool. CLOSED: full, but some of its records or its seal are still on
  * their way. A SEALED chunk becomes clean when all that counts in it is on the
  * origin. Only a clean one, or one in which nothing counts any more, may be reclaimed,
@@ -422,7 +422,7 @@ void vc_volume_free(struct vc_volume *v);
 struct vc_volume *vc_volume_find(struct vc_pool *p, u32 id);
 int vc_volume_join(struct vc_volume *v, struct vc_tag *tag);
 void vc_volume_part(struct vc_tag *tag);
-void vc_log_unprovide(struct vc_log *log);
+void vc_log_release_spare(struct vc_log *log);
 int vc_volume_change(struct vc_volume *v, u32 mode,
 		     struct block_device *origin, sector_t sectors);
 void vc_volume_quiesce(struct vc_volume *v);

@@ -192,7 +192,7 @@ static void vc_pool_shrink(struct vc_pool *p, u32 chunks)
 	vc_lanes_count(p);
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node)
-			vc_log_unprovide(log);
+			vc_log_release_spare(log);
 	}
 	vc_pool_count_leaving(p);
 }

@@ -167,8 +167,8 @@ struct vc_chunk *vc_chunk_take(struct vc_pool *p, struct vc_log *log,
 	return c;
 }
 
-/* Have the next chunk ready before a flush needs it. */
-static void vc_log_provide(struct vc_log *log)
+/* Reserve the next chunk of a log before a flush needs it. */
+static void vc_log_reserve_spare(struct vc_log *log)
 {
 	struct vc_pool *p = log->vol->pool;
 	bool wake = false;
@@ -575,7 +575,7 @@ void vc_space_work(struct work_struct *work)
 	vc_pool_migrate(p);
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node)
-			vc_log_provide(log);
+			vc_log_reserve_spare(log);
 	}
 	mutex_unlock(&p->lock);
 }

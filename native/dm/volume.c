@@ -395,12 +395,12 @@ int vc_volume_join(struct vc_volume *v, struct vc_tag *tag)
 }
 
 /**
- * vc_log_unprovide - give back the chunk that a log has ready
+ * vc_log_release_spare - free the chunk that is reserved for a log
  * @log: the log; its pool is locked
  *
  * Nobody writes to it, or the pool shrinks: others may need the chunk.
  */
-void vc_log_unprovide(struct vc_log *log)
+void vc_log_release_spare(struct vc_log *log)
 {
 	struct vc_chunk *spare;
 
@@ -440,7 +440,7 @@ static void vc_log_pass_on(struct vc_log *log, struct vc_tag *tag)
 	rcu_assign_pointer(log->user, other);
 	rcu_read_unlock();
 	if (!other) {
-		vc_log_unprovide(log);
+		vc_log_release_spare(log);
 		vc_log_set_lanes(log, 0);
 	}
 }
