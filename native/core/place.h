@@ -31,12 +31,12 @@ enum vc_domain {
 #define VC_HOT_PERCENT		20U
 
 /**
- * struct vc_fate - what becomes of the blocks of a chunk that goes
+ * struct vc_keep_policy - what becomes of the blocks of a chunk that goes
  * @hot: those that are at least so hot are kept; in the tag's own lanes if it has any
  * @most: blocks that are kept at most, the hot ones first
  * @rest_most: so many of those that are not hot; in shared lanes
  */
-struct vc_fate {
+struct vc_keep_policy {
 	u32 hot;
 	u32 most;
 	u32 rest_most;
@@ -54,16 +54,16 @@ static inline bool vc_hot_passes(u32 hot, u64 cells, u32 percent)
 }
 
 /**
- * vc_fate_goes - a chunk goes because there has to be room
+ * vc_keep_reclaim - a chunk goes because there has to be room
  * @hot: blocks that are so hot are kept
  * @fits: and there is room for those that are not
  * @most: blocks that are kept at most
  * @lanes: the tag has lanes of its own
  */
-static inline struct vc_fate vc_fate_goes(u32 hot, bool fits, u32 most,
-					  bool lanes)
+static inline struct vc_keep_policy vc_keep_reclaim(u32 hot, bool fits, u32 most,
+						    bool lanes)
 {
-	struct vc_fate f = { .hot = hot, .most = most };
+	struct vc_keep_policy f = { .hot = hot, .most = most };
 
 	if (fits && lanes)
 		f.rest_most = most;
@@ -73,17 +73,17 @@ static inline struct vc_fate vc_fate_goes(u32 hot, bool fits, u32 most,
 }
 
 /**
- * vc_fate_swap - a chunk goes because its blocks are in the wrong lanes
+ * vc_keep_swap - a chunk goes because its blocks are in the wrong lanes
  * @hot: blocks that are so hot are kept in the tag's own lanes
  * @credit: what the log may spend on blocks that are not
  * @capacity: blocks of a chunk
  *
  * There need be no room: where it is, another gives way.
  */
-static inline struct vc_fate vc_fate_swap(u32 hot, u32 credit, u32 capacity)
+static inline struct vc_keep_policy vc_keep_swap(u32 hot, u32 credit, u32 capacity)
 {
 	u32 paid = credit / VC_CREDIT_KEEP;
-	struct vc_fate f = {
+	struct vc_keep_policy f = {
 		.hot = hot,
 		.most = capacity,
 		.rest_most = paid < capacity ? paid : capacity,
@@ -93,11 +93,11 @@ static inline struct vc_fate vc_fate_swap(u32 hot, u32 credit, u32 capacity)
 }
 
 /**
- * vc_fate_rest - how many blocks are kept that are not hot, at most?
+ * vc_keep_rest - how many blocks are kept that are not hot, at most?
  * @f: what becomes of the chunk
  * @kept: blocks of it that are, because they are hot
  */
-static inline u32 vc_fate_rest(const struct vc_fate *f, u32 kept)
+static inline u32 vc_keep_rest(const struct vc_keep_policy *f, u32 kept)
 {
 	u32 left = f->most - kept;
 

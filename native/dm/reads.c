@@ -311,7 +311,7 @@ static bool vc_reads_over(const struct vc_chunk *c)
 }
 
 /* What becomes of the blocks of a chunk? */
-static struct vc_fate vc_reads_fate(struct vc_chunk *c, enum vc_reclaim how)
+static struct vc_keep_policy vc_reads_policy(struct vc_chunk *c, enum vc_reclaim how)
 {
 	struct vc_log *log = c->log;
 	u32 capacity = vc_chunk_capacity(&log->vol->pool->g);
@@ -319,10 +319,10 @@ static struct vc_fate vc_reads_fate(struct vc_chunk *c, enum vc_reclaim how)
 							   VC_HEAT_NEW;
 
 	if (how == VC_RECLAIM_SWAP)
-		return vc_fate_swap(c->own ? log->stays : VC_HEAT_SHARED,
+		return vc_keep_swap(c->own ? log->stays : VC_HEAT_SHARED,
 				    READ_ONCE(log->credit), capacity);
-	return vc_fate_goes(hot, vc_reads_fit(log),
-			    vc_keep_most(capacity, vc_reads_over(c)), log->lanes);
+	return vc_keep_reclaim(hot, vc_reads_fit(log),
+			       vc_keep_most(capacity, vc_reads_over(c)), log->lanes);
 }
 
 /**
@@ -338,17 +338,17 @@ void vc_reads_keep(struct vc_chunk *c, enum vc_reclaim how)
 	struct vc_log *log = c->log;
 	struct vc_pool *p = log->vol->pool;
 	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks;
-	struct vc_fate fate = vc_reads_fate(c, how);
+	struct vc_keep_policy policy = vc_reads_policy(c, how);
 	struct vc_round *r = p->relocate_round;
 	u32 rest;
 
 	if (READ_ONCE(log->vol->stopped) || p->state != VC_POOL_OK)
 		return;
-	vc_reads_note(r, p, cell, fate.hot, VC_HEAT_MAX + 1, fate.most);
-	rest = vc_fate_rest(&fate, r->nr);
+	vc_reads_note(r, p, cell, policy.hot, VC_HEAT_MAX + 1, policy.most);
+	rest = vc_keep_rest(&policy, r->nr);
 	vc_reads_copy_all(c, r, VC_READS_MAIN);
 	if (!rest)
 		return;
-	vc_reads_note(r, p, cell, 0, fate.hot, rest);
+	vc_reads_note(r, p, cell, 0, policy.hot, rest);
 	vc_reads_copy_all(c, r, VC_READS_WARM);
 }

@@ -5,7 +5,7 @@
 
 #define ROOM 64U
 
-static bool is(struct vc_fate f, u32 hot, u32 most, u32 rest_most)
+static bool is(struct vc_keep_policy f, u32 hot, u32 most, u32 rest_most)
 {
 	return f.hot == hot && f.most == most && f.rest_most == rest_most;
 }
@@ -27,30 +27,30 @@ static void test_the_watermark(void)
 /* Without lanes of its own, a tag's blocks are kept in one place: any, or the hot ones. */
 static void test_there_is_one_place_without_lanes(void)
 {
-	CHECK(is(vc_fate_goes(2, true, 48, false), 0, 48, 0));
-	CHECK(is(vc_fate_goes(2, false, 48, false), 2, 48, 0));
+	CHECK(is(vc_keep_reclaim(2, true, 48, false), 0, 48, 0));
+	CHECK(is(vc_keep_reclaim(2, false, 48, false), 2, 48, 0));
 }
 
 /* With them the hot ones go there, and what else is kept does not. */
 static void test_what_is_not_hot_goes_to_shared_lanes(void)
 {
-	CHECK(is(vc_fate_goes(1, true, 48, true), 1, 48, 48));
-	CHECK(is(vc_fate_goes(1, false, 48, true), 1, 48, 0));
+	CHECK(is(vc_keep_reclaim(1, true, 48, true), 1, 48, 48));
+	CHECK(is(vc_keep_reclaim(1, false, 48, true), 1, 48, 0));
 }
 
 /* In both places together no more than in one. */
 static void test_the_hot_ones_come_first(void)
 {
-	struct vc_fate f = vc_fate_goes(1, true, 48, true);
+	struct vc_keep_policy f = vc_keep_reclaim(1, true, 48, true);
 
-	CHECK(vc_fate_rest(&f, 0) == 48);
-	CHECK(vc_fate_rest(&f, 40) == 8);
-	CHECK(vc_fate_rest(&f, 48) == 0);
-	f = vc_fate_goes(1, false, 48, true);
-	CHECK(vc_fate_rest(&f, 0) == 0);
-	f = vc_fate_swap(true, 10 * VC_CREDIT_KEEP, ROOM);
-	CHECK(vc_fate_rest(&f, ROOM / 2) == 10);
-	CHECK(vc_fate_rest(&f, ROOM - 5) == 5);
+	CHECK(vc_keep_rest(&f, 0) == 48);
+	CHECK(vc_keep_rest(&f, 40) == 8);
+	CHECK(vc_keep_rest(&f, 48) == 0);
+	f = vc_keep_reclaim(1, false, 48, true);
+	CHECK(vc_keep_rest(&f, 0) == 0);
+	f = vc_keep_swap(true, 10 * VC_CREDIT_KEEP, ROOM);
+	CHECK(vc_keep_rest(&f, ROOM / 2) == 10);
+	CHECK(vc_keep_rest(&f, ROOM - 5) == 5);
 }
 
 /* When places are changed, what is not hot is kept as far as it is paid for. */
@@ -58,11 +58,11 @@ static void test_what_changes_places(void)
 {
 	const u32 all = ROOM * VC_CREDIT_KEEP;
 
-	CHECK(is(vc_fate_swap(3, VC_CREDIT_MAX, ROOM), 3, ROOM, ROOM));
-	CHECK(is(vc_fate_swap(VC_HEAT_SHARED, all, ROOM), VC_HEAT_SHARED, ROOM, ROOM));
-	CHECK(is(vc_fate_swap(VC_HEAT_SHARED, all - 1, ROOM), VC_HEAT_SHARED, ROOM, ROOM - 1));
-	CHECK(is(vc_fate_swap(1, 10 * VC_CREDIT_KEEP, ROOM), 1, ROOM, 10));
-	CHECK(is(vc_fate_swap(VC_HEAT_SHARED, 0, ROOM), VC_HEAT_SHARED, ROOM, 0));
+	CHECK(is(vc_keep_swap(3, VC_CREDIT_MAX, ROOM), 3, ROOM, ROOM));
+	CHECK(is(vc_keep_swap(VC_HEAT_SHARED, all, ROOM), VC_HEAT_SHARED, ROOM, ROOM));
+	CHECK(is(vc_keep_swap(VC_HEAT_SHARED, all - 1, ROOM), VC_HEAT_SHARED, ROOM, ROOM - 1));
+	CHECK(is(vc_keep_swap(1, 10 * VC_CREDIT_KEEP, ROOM), 1, ROOM, 10));
+	CHECK(is(vc_keep_swap(VC_HEAT_SHARED, 0, ROOM), VC_HEAT_SHARED, ROOM, 0));
 }
 
 /* A chunk gives way that is half as hot as the other, or less, and a little more. */
