@@ -94,7 +94,7 @@ static struct vc_chunk *vc_log_next_hot_chunk(struct vc_pool *p,
 }
 
 /* How hot are all blocks of a chunk together? */
-static u32 vc_chunk_warmth(const struct vc_pool *p, const struct vc_chunk *c)
+static u32 vc_chunk_total_heat(const struct vc_pool *p, const struct vc_chunk *c)
 {
 	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, sum = 0, i;
 
@@ -109,7 +109,7 @@ static u32 vc_chunk_warmth(const struct vc_pool *p, const struct vc_chunk *c)
 static struct vc_chunk *vc_log_giving(struct vc_pool *p, struct vc_log *log)
 {
 	struct vc_chunk *oldest[VC_READS_KINDS + 1], *c = NULL;
-	u32 i, warmth, least = U32_MAX;
+	u32 i, heat, least = U32_MAX;
 
 	spin_lock_irq(&log->lock);
 	for (i = 0; i < VC_READS_KINDS; i++)
@@ -119,9 +119,9 @@ static struct vc_chunk *vc_log_giving(struct vc_pool *p, struct vc_log *log)
 	for (i = 0; i < ARRAY_SIZE(oldest); i++) {
 		if (!oldest[i] || !oldest[i]->own)
 			continue;
-		warmth = vc_chunk_warmth(p, oldest[i]);
-		if (warmth < least) {
-			least = warmth;
+		heat = vc_chunk_total_heat(p, oldest[i]);
+		if (heat < least) {
+			least = heat;
 			c = oldest[i];
 		}
 	}
@@ -212,7 +212,7 @@ static bool vc_log_yield(struct vc_pool *p, struct vc_log *log)
 static bool vc_log_give_way(struct vc_pool *p, struct vc_log *log,
 			    const struct vc_chunk *hot, bool *space)
 {
-	u32 cells = vc_chunk_capacity(&p->g), warmth = vc_chunk_warmth(p, hot);
+	u32 cells = vc_chunk_capacity(&p->g), heat = vc_chunk_total_heat(p, hot);
 	struct vc_chunk *c;
 
 	*space = vc_own_has_space(log);
@@ -222,13 +222,13 @@ static bool vc_log_give_way(struct vc_pool *p, struct vc_log *log,
 	    vc_log_giving(p, log) : NULL;
 	if (!c)
 		return false;
-	if (!vc_swap_pays(vc_chunk_warmth(p, c), warmth, cells)) {
+	if (!vc_swap_pays(vc_chunk_total_heat(p, c), heat, cells)) {
 		vc_log_rotate_own(log);
 		return true;
 	}
 	if (!vc_log_may_grow(p, log))
 		return vc_log_yield(p, log);
-	log->stays = vc_swap_heat(warmth, cells);
+	log->stays = vc_swap_heat(heat, cells);
 	return !vc_chunk_reclaim(p, c, VC_RECLAIM_SWAP);
 }
 

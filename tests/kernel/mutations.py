@@ -263,7 +263,7 @@ MUTATIONS = [
              "\t\t\t     READ_ONCE(log->vol->pool->hot_percent));", "false;",
              "test_lanes.py::test_what_becomes_hot_in_shared_lanes_changes_places"),
     Mutation("what is as hot changes places", "migrate.c",
-             "if (!vc_swap_pays(vc_chunk_warmth(p, c), warmth, cells)) {", "if (false) {",
+             "if (!vc_swap_pays(vc_chunk_total_heat(p, c), heat, cells)) {", "if (false) {",
              "test_lanes.py::test_what_is_as_hot_everywhere_stays_where_it_is"),
     Mutation("nothing makes room for what is read", "own.c",
              "nfree + !vc_own_may_do_without(log) >", "nfree >",
