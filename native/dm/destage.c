@@ -105,7 +105,7 @@ static bool vc_round_fill(struct vc_round *r, struct vc_log *log)
 /* What of a block has not been superseded, or relocated, since it was read? */
 static u8 vc_window_mask(struct vc_pool *p, const struct vc_round_cell *c)
 {
-	if (READ_ONCE(vc_cell_chunk(p, c->cell)->lives) != c->lives)
+	if (READ_ONCE(vc_cell_chunk(p, c->cell)->reuse) != c->reuse)
 		return 0;
 	return c->mask & READ_ONCE(p->ix.where[c->cell]);
 }
@@ -213,7 +213,7 @@ static u32 vc_window_extend(struct vc_round *r, struct vc_volume *v, u32 n,
 		c->block = r->window[n - 1].block + 1;
 		if (!vc_lookup_dirty(v, c->block, &c->cell))
 			break;
-		c->lives = vc_cell_chunk(v->pool, c->cell)->lives;
+		c->reuse = vc_cell_chunk(v->pool, c->cell)->reuse;
 		c->mask = VC_MASK_ALL;
 		c->extra = true;
 		n++;
@@ -246,7 +246,7 @@ static u32 vc_window_fill(struct vc_round *r, struct vc_volume *v, u32 from,
 		c->mask = vc_lookup_pin(v, c->cell, c->block);
 		if (!c->mask)
 			continue;
-		c->lives = vc_cell_chunk(v->pool, c->cell)->lives;
+		c->reuse = vc_cell_chunk(v->pool, c->cell)->reuse;
 		r->window[(*n)++] = *c;
 		*n = vc_window_extend(r, v, *n, most);
 	}
@@ -268,7 +268,7 @@ static int vc_window_copy(struct vc_round *r, struct vc_volume *v, u32 n)
 	for (i = 0; i < n; i++) {
 		struct vc_round_cell *c = &r->window[i];
 
-		vc_lookup_clean(v, c->cell, c->block, c->lives);
+		vc_lookup_clean(v, c->cell, c->block, c->reuse);
 	}
 	return 0;
 }

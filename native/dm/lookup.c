@@ -372,10 +372,10 @@ u8 vc_lookup_pin(struct vc_volume *v, u32 cell, u64 block)
  * @v: the volume
  * @cell: the cell
  * @block: the block it was noted with
- * @lives: those of its chunk when that was kept; in another life the cell is
+ * @reuse: vc_chunk.reuse, read while the chunk was referenced; if it differs the cell is
  *	about something else, be it the same block
  */
-void vc_lookup_clean(struct vc_volume *v, u32 cell, u64 block, u32 lives)
+void vc_lookup_clean(struct vc_volume *v, u32 cell, u64 block, u32 reuse)
 {
 	struct vc_pool *p = v->pool;
 	spinlock_t *lock = vc_cell_lock(p, v->slot, block);
@@ -385,7 +385,7 @@ void vc_lookup_clean(struct vc_volume *v, u32 cell, u64 block, u32 lives)
 	spin_lock_irqsave(lock, flags);
 	mask = vc_cell_mask(&p->ix, cell);
 	smp_rmb(); /* a cell of the next life is filled after that began */
-	if (mask && READ_ONCE(vc_cell_chunk(p, cell)->lives) == lives &&
+	if (mask && READ_ONCE(vc_cell_chunk(p, cell)->reuse) == reuse &&
 	    !test_and_set_bit(cell, p->cell_clean))
 		vc_cell_cleaned(p, cell);
 	spin_unlock_irqrestore(lock, flags);

@@ -455,7 +455,7 @@ void vc_lookup_sort(struct vc_pool *p, u32 cell);
 bool vc_lookup_any(struct vc_volume *v, u64 block, u64 blocks);
 bool vc_lookup_dirty(struct vc_volume *v, u64 block, u32 *cell);
 u8 vc_lookup_pin(struct vc_volume *v, u32 cell, u64 block);
-void vc_lookup_clean(struct vc_volume *v, u32 cell, u64 block, u32 lives);
+void vc_lookup_clean(struct vc_volume *v, u32 cell, u64 block, u32 reuse);
 void vc_lookup_move(struct vc_volume *v, u32 from, u32 to, u8 mask);
 int vc_lookup_changes(struct vc_volume *v, u64 block);
 void vc_lookup_change(struct vc_volume *v, u64 block, u64 blocks);

@@ -25,7 +25,7 @@ void vc_chunk_free(struct vc_pool *p, struct vc_chunk *c)
 	c->log = NULL;
 	c->gen = 0;
 	c->reads = NULL;
-	WRITE_ONCE(c->lives, c->lives + 1);
+	WRITE_ONCE(c->reuse, c->reuse + 1);
 	c->own = false;
 	c->state = VC_CHUNK_AWAY;
 	if (vc_chunk_nr(p, c) < p->limit)

@@ -23,14 +23,14 @@
  * struct vc_round_cell - a block to copy
  * @block: its number on the origin
  * @cell: where it is
- * @lives: of its chunk, while that was kept
+ * @reuse: vc_chunk.reuse of its chunk, read while a reference was held
  * @mask: sectors of it that count
  * @extra: it was not noted, but follows what was
  */
 struct vc_round_cell {
 	u64 block;
 	u32 cell;
-	u32 lives;
+	u32 reuse;
 	u8 mask;
 	bool extra;
 };

@@ -43,8 +43,9 @@ enum vc_chunk_state {
  * @node: vc_log.chunks, vc_reads.chunks, or vc_lane.free
  * @log: whose it is
  * @gen: generation
- * @lives: how often it was freed, for who cannot keep it: see vc_lookup_clean();
- *	32 bits, for it is read without a lock
+ * @reuse: how often it was freed; code that holds no reference compares it to find
+ *	out whether the chunk was reused, see vc_lookup_clean(); 32 bits, because it is
+ *	read without a lock
  * @live: cells that hold something
  * @dirty: of these, cells with what the origin has not
  * @users: reads from it on their way
@@ -66,7 +67,7 @@ struct vc_chunk {
 	struct list_head node;
 	struct vc_log *log;
 	u64 gen;
-	u32 lives;
+	u32 reuse;
 	atomic_t live;
 	atomic_t dirty;
 	atomic_t users;

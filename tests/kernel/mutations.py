@@ -114,7 +114,7 @@ MUTATIONS = [
              "if (moved)\n\t\tvc_nvme_drop(dev);", "",
              "test_tagged.py::test_another_origin_is_not_sent_tags"),
     Mutation("clean in another life", "lookup.c",
-             "READ_ONCE(vc_cell_chunk(p, cell)->lives) == lives", "true",
+             "READ_ONCE(vc_cell_chunk(p, cell)->reuse) == reuse", "true",
              "test_pool_failure.py::test_a_write_that_hangs_at_the_origin_holds_nobody_up"),
     Mutation("what is overwritten soon is urgent", "destage.c",
              "max(took, 1UL) * VC_REST_EASY", "0",
