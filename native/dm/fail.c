@@ -44,10 +44,10 @@ static void vc_volume_cache_lost(struct vc_volume *v)
 		      dm_device_name(p->md), v->id, dirty);
 		return;
 	}
-	if (p->last_words && vc_volume_forget(v))
-		p->last_words = false;
+	if (p->metadata_writable && vc_volume_forget(v))
+		p->metadata_writable = false;
 	DMERR("%s: volume %u goes on without its cache%s",
-	      dm_device_name(p->md), v->id, p->last_words ? "" :
+	      dm_device_name(p->md), v->id, p->metadata_writable ? "" :
 	      "; if that comes back, drop the volume before it is used");
 	WRITE_ONCE(v->bypass, true);
 	vc_dev_bypass(v->dev);
@@ -66,7 +66,7 @@ void vc_fail_work(struct work_struct *work)
 	if (p->state != VC_POOL_FAILED) {
 		DMERR("%s: the cache device has failed",
 		      dm_device_name(p->md));
-		p->last_words = p->state == VC_POOL_OK;
+		p->metadata_writable = p->state == VC_POOL_OK;
 		WRITE_ONCE(p->state, VC_POOL_FAILED);
 		/*
 		 * Records that arrive from now on are refused: what is clean
@@ -77,7 +77,7 @@ void vc_fail_work(struct work_struct *work)
 			if (v->dev)
 				vc_volume_cache_lost(v);
 		}
-		p->last_words = false;
+		p->metadata_writable = false;
 	}
 	mutex_unlock(&p->lock);
 }

@@ -140,7 +140,7 @@ void vc_lane_cut(struct vc_pool *p)
 		if (vc_chunk_nr(p, c) < p->limit)
 			continue;
 		list_del_init(&c->node);
-		c->state = VC_CHUNK_AWAY;
+		c->state = VC_CHUNK_OUTSIDE;
 		WRITE_ONCE(l->nfree, l->nfree - 1);
 		if (!l->owner)
 			WRITE_ONCE(p->nfree, p->nfree - 1);

@@ -137,7 +137,7 @@ static void vc_map_move_chunks(struct vc_pool *p, struct vc_pool *n)
 		INIT_LIST_HEAD(&n->chunk[i].node);
 		if (i < had)
 			continue;
-		n->chunk[i].state = VC_CHUNK_AWAY;
+		n->chunk[i].state = VC_CHUNK_OUTSIDE;
 		n->chunk[i].lane = p->nlanes - 1;
 	}
 	list_for_each_entry(v, &p->volumes, node) {

@@ -19,7 +19,7 @@
  * of the pool. CLOSED: full, but some of its records or its seal are still on
  * their way. A SEALED chunk becomes clean when all that counts in it is on the
  * origin. Only a clean one, or one in which nothing counts any more, may be reclaimed,
- * and it must be the oldest of its log. One that is AWAY is not the pool's: it is
+ * and it must be the oldest of its log. An OUTSIDE chunk does not belong to the pool: it is
  * behind the end of what that uses of the device, see resize.c.
  *
  * What is promoted by reads goes to chunks of its own, which have no records:
@@ -186,7 +186,7 @@ enum vc_pool_state {
  * @bdev: the cache device of the table in force
  * @lock: control path, see "Locks"
  * @state: enum vc_pool_state
- * @last_words: failed, but metadata may be written still; under @lock
+ * @metadata_writable: the pool has failed, but metadata can still be written; under @lock
  * @loaded: the metadata has been read
  * @attached: volumes in use
  * @nusers: logs in use that have a share, when shares were given out last
@@ -250,7 +250,7 @@ struct vc_pool {
 	struct block_device *bdev;
 	struct mutex lock; /* control path */
 	enum vc_pool_state state;
-	bool last_words;
+	bool metadata_writable;
 	bool loaded;
 	unsigned int attached;
 	unsigned int nusers;
@@ -365,7 +365,7 @@ static inline bool vc_chunk_leaves(const struct vc_chunk *c)
 {
 	u8 state = READ_ONCE(c->state);
 
-	return state != VC_CHUNK_AWAY && state != VC_CHUNK_BAD;
+	return state != VC_CHUNK_OUTSIDE && state != VC_CHUNK_BAD;
 }
 
 /* Of so many chunks those that are there for relocation alone. */

@@ -27,7 +27,7 @@ void vc_chunk_free(struct vc_pool *p, struct vc_chunk *c)
 	c->reads = NULL;
 	WRITE_ONCE(c->reuse, c->reuse + 1);
 	c->own = false;
-	c->state = VC_CHUNK_AWAY;
+	c->state = VC_CHUNK_OUTSIDE;
 	if (vc_chunk_nr(p, c) < p->limit)
 		vc_lane_add(p, c);
 	spin_unlock_irqrestore(&p->free_lock, flags);

@@ -169,7 +169,7 @@ static int vc_pool_grow(struct vc_pool *p, const struct vc_geometry *g)
 	for (i = from; i < g->chunks; i++) {
 		struct vc_chunk *c = &p->chunk[i];
 
-		if (c->state != VC_CHUNK_AWAY)
+		if (c->state != VC_CHUNK_OUTSIDE)
 			continue;
 		vc_lane_add(p, c);
 	}

@@ -73,7 +73,7 @@ static int vc_store_write(void *ctx, u64 block, u32 n, const void *buf)
 	blk_opf_t opf = REQ_OP_WRITE | REQ_SYNC | REQ_FUA;
 	struct vc_pool *p = ctx;
 
-	if (p->state != VC_POOL_OK && !p->last_words)
+	if (p->state != VC_POOL_OK && !p->metadata_writable)
 		return -EROFS;
 	/* What it depends on may still be in the device's cache. */
 	if (vc_isolation(p->bdev) == VCACHE_ISOLATION_DEGRADED)

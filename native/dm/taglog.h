@@ -35,7 +35,7 @@ enum vc_chunk_state {
 	VC_CHUNK_SEALED,
 	VC_CHUNK_RECLAIM,
 	VC_CHUNK_BAD,
-	VC_CHUNK_AWAY,
+	VC_CHUNK_OUTSIDE,
 };
 
 /**

@@ -120,7 +120,7 @@ MUTATIONS = [
              "max(took, 1UL) * VC_REST_EASY", "0",
              "test_pool.py::test_what_is_overwritten_soon_is_not_destaged_at_once"),
     Mutation("failed cache is not told", "fail.c",
-             "p->last_words && vc_volume_forget(v)", "false",
+             "p->metadata_writable && vc_volume_forget(v)", "false",
              "test_pool_failure.py::test_cache_that_comes_back_has_nothing_old"),
     Mutation("promotion misses a write", "lookup.c",
              "vc_lookup_changes(v, block) == changes &&", "",
