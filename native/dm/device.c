@@ -210,7 +210,7 @@ static int vc_dev_leave_volume(struct vc_dev *dev)
 	if (r)
 		return r;
 	list_for_each_entry(tag, &dev->tags, node)
-		vc_volume_part(tag);
+		vc_volume_leave(tag);
 	dev->vol = NULL;
 	return 0;
 }
@@ -408,7 +408,7 @@ void vc_dev_resume(struct vc_dev *dev)
 	WRITE_ONCE(dev->noflush, false);
 	WRITE_ONCE(dev->suspended, false);
 	if (dev->vol)
-		vc_volume_go(dev->vol);
+		vc_volume_resume(dev->vol);
 	/* Refused data may be welcome now. */
 	vc_dev_write_out(dev);
 	queue_work(dev->wq, &dev->park_work);

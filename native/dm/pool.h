@@ -421,15 +421,15 @@ int vc_volume_start(struct vc_volume *v);
 void vc_volume_free(struct vc_volume *v);
 struct vc_volume *vc_volume_find(struct vc_pool *p, u32 id);
 int vc_volume_join(struct vc_volume *v, struct vc_tag *tag);
-void vc_volume_part(struct vc_tag *tag);
+void vc_volume_leave(struct vc_tag *tag);
 void vc_log_release_spare(struct vc_log *log);
 int vc_volume_change(struct vc_volume *v, u32 mode,
 		     struct block_device *origin, sector_t sectors);
 void vc_volume_quiesce(struct vc_volume *v);
 bool vc_volume_stuck(struct vc_volume *v);
 void vc_volume_drain(struct vc_volume *v);
-int vc_volume_harden(struct vc_volume *v);
-void vc_volume_go(struct vc_volume *v);
+int vc_volume_flush_origin(struct vc_volume *v);
+void vc_volume_resume(struct vc_volume *v);
 u64 vc_log_dirty(struct vc_log *log);
 u32 vc_log_dirty_chunks(struct vc_log *log);
 u64 vc_volume_dirty(struct vc_volume *v);

@@ -245,7 +245,7 @@ static void vc_prefetch_work(struct work_struct *work)
 	struct vc_volume *v = log->vol;
 	struct blk_plug plug;
 
-	/* vc_volume_go() brings us back. */
+	/* vc_volume_resume() brings us back. */
 	if (!vc_promote_enter(v))
 		return;
 	/* And the last that is on its way. */
@@ -287,10 +287,10 @@ void vc_prefetch_drop(struct vc_log *log)
 }
 
 /**
- * vc_prefetch_go - go on with what is to be prefetched
+ * vc_prefetch_resume - go on with what is to be prefetched
  * @log: the log; its volume is not stopped any more
  */
-void vc_prefetch_go(struct vc_log *log)
+void vc_prefetch_resume(struct vc_log *log)
 {
 	if (!list_empty(&log->prefetch.lists))
 		queue_delayed_work(log->vol->pool->wq, &log->prefetch.work, 0);
@@ -342,7 +342,7 @@ static int vc_prefetch_queue(struct vc_log *log, struct vc_prefetch_list *list,
 	list_add_tail(&list->node, &log->prefetch.lists);
 	log->prefetch.runs += list->nr;
 	spin_unlock_irq(&log->lock);
-	vc_prefetch_go(log);
+	vc_prefetch_resume(log);
 	return 0;
 }
 

@@ -41,7 +41,7 @@ struct vc_chunk *vc_reads_oldest(struct vc_log *log, enum vc_reads_kind kind,
 /* prefetch.c */
 void vc_prefetch_init(struct vc_log *log);
 void vc_prefetch_drop(struct vc_log *log);
-void vc_prefetch_go(struct vc_log *log);
+void vc_prefetch_resume(struct vc_log *log);
 int vc_prefetch_add(struct vc_log *log, const void *run, u32 nr,
 		    const char **error);
 

@@ -151,7 +151,7 @@ static int vc_chunk_mark_dead(struct vc_pool *p, struct vc_chunk *c)
 
 	if (c->reads)
 		return 0;
-	r = vc_reclaim_reseal(p, log) ?: vc_volume_harden(log->vol);
+	r = vc_reclaim_reseal(p, log) ?: vc_volume_flush_origin(log->vol);
 	if (r)
 		return r;
 	mutex_lock(&p->table_lock);

@@ -224,7 +224,7 @@ static void vc_tag_free(struct vc_tag *tag)
 	mutex_unlock(&vc_limits_lock);
 	cancel_work_sync(&tag->work);
 	cancel_work_sync(&tag->commit_work);
-	vc_volume_part(tag);
+	vc_volume_leave(tag);
 	kvfree(tag->staged);
 	kfree(rcu_dereference_protected(tag->cgroups, true));
 	vc_curve_free(tag->curve);

@@ -338,7 +338,7 @@ static struct vc_volume *vc_volume_take(struct vc_pool *p, u32 id,
  * @dev: who uses it
  * @origin: its origin
  * @sectors: size of that
- * @out: the volume; it does not destage before vc_volume_go()
+ * @out: the volume; it does not destage before vc_volume_resume()
  *
  * Return: 0 or a negative errno; the reason is in the log.
  */
@@ -446,10 +446,10 @@ static void vc_log_pass_on(struct vc_log *log, struct vc_tag *tag)
 }
 
 /**
- * vc_volume_part - a tag writes no more to its log
+ * vc_volume_leave - a tag writes no more to its log
  * @tag: the tag, idle
  */
-void vc_volume_part(struct vc_tag *tag)
+void vc_volume_leave(struct vc_tag *tag)
 {
 	struct vc_log *log = tag->log;
 
@@ -511,14 +511,14 @@ static void vc_volume_stop(struct vc_volume *v)
 }
 
 /**
- * vc_volume_harden - make durable what tags have written through
+ * vc_volume_flush_origin - make durable what tags have written through
  * @v: the volume, in use
  *
  * Before the log forgets it. Needed only where the origin has no FUA.
  *
  * Return: 0 or a negative errno.
  */
-int vc_volume_harden(struct vc_volume *v)
+int vc_volume_flush_origin(struct vc_volume *v)
 {
 	if (!v->dev || !READ_ONCE(v->dev->through) ||
 	    vc_isolation(v->origin) != VCACHE_ISOLATION_DEGRADED)
@@ -564,7 +564,7 @@ void vc_volume_drain(struct vc_volume *v)
 void vc_volume_quiesce(struct vc_volume *v)
 {
 	vc_volume_close(v);
-	vc_volume_harden(v);
+	vc_volume_flush_origin(v);
 	if (v->drain && !v->stopped) {
 		mod_delayed_work(v->pool->wq, &v->destage, 0);
 		wait_event(v->idle, !vc_volume_dirty(v) || v->failing);
@@ -574,10 +574,10 @@ void vc_volume_quiesce(struct vc_volume *v)
 }
 
 /**
- * vc_volume_go - I/O to the origin may go on
+ * vc_volume_resume - I/O to the origin may go on
  * @v: the volume
  */
-void vc_volume_go(struct vc_volume *v)
+void vc_volume_resume(struct vc_volume *v)
 {
 	struct vc_log *log;
 
@@ -585,7 +585,7 @@ void vc_volume_go(struct vc_volume *v)
 	mutex_lock(&v->pool->lock);
 	WRITE_ONCE(v->stopped, false);
 	list_for_each_entry(log, &v->logs, node)
-		vc_prefetch_go(log);
+		vc_prefetch_resume(log);
 	mutex_unlock(&v->pool->lock);
 	queue_delayed_work(v->pool->wq, &v->destage, 0);
 	vc_space_kick(v->pool);

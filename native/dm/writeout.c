@@ -111,7 +111,7 @@ static void vc_tag_leave(struct vc_tag *tag, struct vc_block *b, u8 *slot,
  * Keep the books of refused blocks and tell who waits for them. Called with
  * the lock of the block held.
  */
-static void vc_block_judge(struct vc_block *b, bool stays)
+static void vc_block_note_result(struct vc_block *b, bool stays)
 {
 	struct vc_tag *tag = b->tag;
 
@@ -129,7 +129,7 @@ static void vc_block_judge(struct vc_block *b, bool stays)
 }
 
 /* Put a refused block back on its list. Called with its lock held. */
-static void vc_block_return(struct vc_block *b)
+static void vc_block_requeue(struct vc_block *b)
 {
 	struct vc_tag *home = vc_block_home(b);
 
@@ -143,8 +143,8 @@ static void vc_block_return(struct vc_block *b)
 }
 
 /* Called with the lock of the block held. */
-static void vc_block_left(struct vc_block *b, bool stays,
-			  struct vc_after *after)
+static void vc_block_leave_epochs(struct vc_block *b, bool stays,
+				  struct vc_after *after)
 {
 	struct vc_tag *host = b->tag->dev->host;
 
@@ -156,9 +156,9 @@ static void vc_block_left(struct vc_block *b, bool stays,
 		vc_tag_leave(host, b, &b->host_slot, stays, after);
 		spin_unlock(&host->lock);
 	}
-	vc_block_judge(b, stays);
+	vc_block_note_result(b, stays);
 	if (stays)
-		vc_block_return(b);
+		vc_block_requeue(b);
 	/*
 	 * Once for all that has been refused meanwhile: one try after the other,
 	 * while something else of the flush hangs, would keep a processor busy.
@@ -202,7 +202,7 @@ static void vc_block_written(struct vc_block *b, struct vc_after *after)
 		atomic64_sub(sectors, &b->tag->dirty_sectors);
 	if (b->failed)
 		atomic64_inc(&b->tag->stats.writeout_errors);
-	vc_block_left(b, stays, after);
+	vc_block_leave_epochs(b, stays, after);
 	if (b->newer)
 		vc_block_release_newer(b);
 	if (!stays && llist_add(&b->reap, &b->tag->dev->reap))

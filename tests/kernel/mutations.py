@@ -379,7 +379,7 @@ MUTATIONS = [
              "has < READ_ONCE(log->most) && p->nfree > keep",
              "test_prefetch.py::test_it_gives_up_where_chunks_stay_short"),
     Mutation("prefetch ends at a suspend", "volume.c",
-             "vc_prefetch_go(log);", ";",
+             "vc_prefetch_resume(log);", ";",
              "test_prefetch.py::test_it_goes_on_behind_a_suspend"),
     Mutation("prefetched lists in no order", "prefetch.c",
              "list_add_tail(&list->node", "list_add(&list->node",
