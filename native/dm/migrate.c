@@ -106,7 +106,7 @@ static u32 vc_chunk_total_heat(const struct vc_pool *p, const struct vc_chunk *c
 }
 
 /* The coldest of the oldest chunks in a log's own lanes; NULL: none can go. */
-static struct vc_chunk *vc_log_giving(struct vc_pool *p, struct vc_log *log)
+static struct vc_chunk *vc_log_coldest(struct vc_pool *p, struct vc_log *log)
 {
 	struct vc_chunk *oldest[VC_READS_KINDS + 1], *c = NULL;
 	u32 i, heat, least = U32_MAX;
@@ -194,7 +194,7 @@ static void vc_log_rotate_own(struct vc_log *log)
  * Have room for what is cold in shared lanes: without, it would be copied to where it
  * was, and again the next time. Return: false: nothing can go.
  */
-static bool vc_log_yield(struct vc_pool *p, struct vc_log *log)
+static bool vc_log_reclaim_shared(struct vc_pool *p, struct vc_log *log)
 {
 	struct vc_chunk *c = vc_log_victim(log, VC_SHARED);
 
@@ -209,8 +209,8 @@ static bool vc_log_yield(struct vc_pool *p, struct vc_log *log)
  * Have room for a chunk of shared lanes in a log's own. Return: there is; or something
  * was done, and there may be the next time.
  */
-static bool vc_log_give_way(struct vc_pool *p, struct vc_log *log,
-			    const struct vc_chunk *hot, bool *space)
+static bool vc_log_make_place(struct vc_pool *p, struct vc_log *log,
+			      const struct vc_chunk *hot, bool *space)
 {
 	u32 cells = vc_chunk_capacity(&p->g), heat = vc_chunk_total_heat(p, hot);
 	struct vc_chunk *c;
@@ -219,7 +219,7 @@ static bool vc_log_give_way(struct vc_pool *p, struct vc_log *log,
 	if (*space)
 		return true;
 	c = READ_ONCE(log->credit) >= cells * VC_CREDIT_KEEP ?
-	    vc_log_giving(p, log) : NULL;
+	    vc_log_coldest(p, log) : NULL;
 	if (!c)
 		return false;
 	if (!vc_swap_pays(vc_chunk_total_heat(p, c), heat, cells)) {
@@ -227,7 +227,7 @@ static bool vc_log_give_way(struct vc_pool *p, struct vc_log *log,
 		return true;
 	}
 	if (!vc_log_may_grow(p, log))
-		return vc_log_yield(p, log);
+		return vc_log_reclaim_shared(p, log);
 	log->stays = vc_swap_heat(heat, cells);
 	return !vc_chunk_reclaim(p, c, VC_RECLAIM_SWAP);
 }
@@ -248,7 +248,7 @@ static bool vc_log_migrate(struct vc_pool *p, struct vc_log *log, u32 left)
 	vc_reads_leave(log, VC_READS_WARM, VC_OWN);
 	for (; left && vc_log_needs_migration(log); left--) {
 		c = vc_log_next_hot_chunk(p, log);
-		if (!c || !vc_log_give_way(p, log, c, &space) ||
+		if (!c || !vc_log_make_place(p, log, c, &space) ||
 		    (space && vc_chunk_reclaim(p, c, VC_RECLAIM_SWAP)))
 			break;
 		done = true;

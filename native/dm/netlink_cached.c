@@ -233,7 +233,7 @@ int vcache_nl_cache_prefetch_doit(struct sk_buff *skb, struct genl_info *info)
  * Let chunks go that may, of a log that nobody is thought to need. What is being
  * filled is closed first; its seal may have to come, and the next request has it.
  */
-static int vc_nl_shed(struct vc_log *log)
+static int vc_nl_reclaim(struct vc_log *log)
 {
 	struct vc_pool *p = log->vol->pool;
 	int r;
@@ -241,7 +241,7 @@ static int vc_nl_shed(struct vc_log *log)
 	mutex_lock(&p->lock);
 	vc_log_close_idle(log);
 	vc_reads_close(log);
-	r = vc_log_shed(log, VC_DROP_CHUNKS);
+	r = vc_log_reclaim(log, VC_DROP_CHUNKS);
 	if (!vc_log_chunks(log))
 		vc_log_release_spare(log);
 	mutex_unlock(&p->lock);
@@ -272,7 +272,7 @@ static int vc_nl_drop(struct sk_buff *reply, struct genl_info *info)
 	if (IS_ERR(dev))
 		return PTR_ERR(dev);
 	log = vc_nl_log(dev, info->attrs, info->extack);
-	r = IS_ERR(log) ? PTR_ERR(log) : vc_nl_shed(log);
+	r = IS_ERR(log) ? PTR_ERR(log) : vc_nl_reclaim(log);
 	if (!r) {
 		msg = genlmsg_put_reply(reply, info, &vcache_family, 0,
 					VCACHE_CMD_CACHE_DROP);

@@ -528,8 +528,8 @@ void vc_pool_vacate(struct vc_pool *p);
 /* victim.c */
 u32 vc_chunk_heat(const struct vc_pool *p, const struct vc_chunk *c, u32 hot);
 struct vc_chunk *vc_log_oldest(struct vc_log *log);
-bool vc_log_gives(const struct vc_log *log, const struct vc_chunk *c,
-		  enum vc_domain domain);
+bool vc_log_frees_space(const struct vc_log *log, const struct vc_chunk *c,
+			enum vc_domain domain);
 struct vc_chunk *vc_log_victim(struct vc_log *log, enum vc_domain domain);
 struct vc_chunk *vc_log_any(struct vc_log *log);
 struct vc_chunk *vc_log_empty_chunk(struct vc_log *log, enum vc_domain domain);
@@ -542,7 +542,7 @@ bool vc_pool_reclaim(struct vc_pool *p, struct vc_chunk *c);
 void vc_space_work(struct work_struct *work);
 struct vc_chunk *vc_chunk_take(struct vc_pool *p, struct vc_log *log,
 			       enum vc_take take, enum vc_domain first);
-int vc_log_shed(struct vc_log *log, u32 most);
+int vc_log_reclaim(struct vc_log *log, u32 most);
 int vc_log_clear(struct vc_log *log);
 
 #endif /* DM_VCACHE_POOL_H */

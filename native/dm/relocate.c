@@ -192,7 +192,7 @@ struct vc_chunk *vc_relocate_candidate(struct vc_log *log, enum vc_domain domain
 		dirty += atomic_read(&c->dirty);
 	first = list_first_entry_or_null(&log->chunks, struct vc_chunk, node);
 	if (first && (first->state != VC_CHUNK_SEALED ||
-		      !vc_log_gives(log, first, domain) ||
+		      !vc_log_frees_space(log, first, domain) ||
 		      !atomic_read(&first->dirty) ||
 		      dirty * 4 > (u64)log->nr * 3 *
 				 vc_chunk_capacity(&v->pool->g)))

@@ -581,13 +581,13 @@ void vc_space_work(struct work_struct *work)
 }
 
 /**
- * vc_log_shed - reclaim chunks of a log, as far as they are reclaimable
+ * vc_log_reclaim - reclaim chunks of a log, as far as they are reclaimable
  * @log: the log; its pool is locked
  * @most: how many at most
  *
  * Return: 0 or a negative errno.
  */
-int vc_log_shed(struct vc_log *log, u32 most)
+int vc_log_reclaim(struct vc_log *log, u32 most)
 {
 	struct vc_chunk *c;
 	int r = 0;
@@ -610,6 +610,6 @@ int vc_log_clear(struct vc_log *log)
 	int r;
 
 	vc_reads_close(log);
-	r = vc_log_shed(log, U32_MAX);
+	r = vc_log_reclaim(log, U32_MAX);
 	return r ?: vc_log_chunks(log) ? -EBUSY : 0;
 }

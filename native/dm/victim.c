@@ -95,21 +95,21 @@ static struct vc_chunk *vc_log_warm(struct vc_log *log, enum vc_domain domain)
 }
 
 /* Is a log's oldest chunk, once all in it is on the origin, one that makes room there? */
-static bool vc_log_may_give(struct vc_log *log, enum vc_domain domain)
+static bool vc_log_oldest_frees(struct vc_log *log, enum vc_domain domain)
 {
 	struct vc_chunk *c = list_first_entry_or_null(&log->chunks,
 						      struct vc_chunk, node);
 
 	return c && log->dirty && !READ_ONCE(log->vol->failing) &&
-	       vc_log_gives(log, c, domain);
+	       vc_log_frees_space(log, c, domain);
 }
 
 /* Has a chunk to go there, be it with a loss? For nothing else does, or there is no time. */
-static bool vc_log_must_give(struct vc_log *log, enum vc_domain domain)
+static bool vc_log_must_reclaim(struct vc_log *log, enum vc_domain domain)
 {
 	struct vc_pool *p = log->vol->pool;
 
-	if (!vc_log_may_give(log, domain))
+	if (!vc_log_oldest_frees(log, domain))
 		return true;
 	return domain == VC_OWN ? vc_own_is_urgent(log) :
 	       READ_ONCE(p->nfree) < vc_pool_reserve(p) / 2;
@@ -148,7 +148,7 @@ static struct vc_chunk *vc_log_emptiest(struct vc_log *log,
 	struct vc_chunk *c;
 	int live = vc_keep_most(capacity, false) + 1;
 
-	if (vc_log_must_give(log, domain))
+	if (vc_log_must_reclaim(log, domain))
 		live = capacity + 1;
 	c = vc_reads_emptiest(&log->reads[VC_READS_WARM].chunks[domain], &live);
 	return vc_reads_emptiest(&log->reads[VC_READS_MAIN].chunks[domain],
@@ -175,7 +175,7 @@ static struct vc_chunk *vc_log_choose(struct vc_pool *p, bool fits,
 }
 
 /**
- * vc_log_gives - does a log let go of its oldest chunk so that there is room?
+ * vc_log_frees_space - does a log let go of its oldest chunk so that there is room?
  * @log: the log
  * @c: the chunk, of what it has written
  * @domain: where the room is needed
@@ -183,8 +183,8 @@ static struct vc_chunk *vc_log_choose(struct vc_pool *p, bool fits,
  * It may be somewhere else, and in the way. In its own lanes it need not go for others
  * while the log has no more than its share in shared ones.
  */
-bool vc_log_gives(const struct vc_log *log, const struct vc_chunk *c,
-		  enum vc_domain domain)
+bool vc_log_frees_space(const struct vc_log *log, const struct vc_chunk *c,
+			enum vc_domain domain)
 {
 	if (vc_chunk_domain(c) == domain)
 		return true;
@@ -200,7 +200,7 @@ static struct vc_chunk *vc_log_last(struct vc_log *log, enum vc_domain domain)
 
 	return vc_reads_oldest(log, VC_READS_SMALL, domain) ?:
 	       vc_log_warm(log, domain) ?:
-	       (c && vc_log_gives(log, c, domain) ? c : NULL);
+	       (c && vc_log_frees_space(log, c, domain) ? c : NULL);
 }
 
 /* Is there so much room in what a log has that relocating what is dirty makes some? */
@@ -241,7 +241,7 @@ struct vc_chunk *vc_log_victim(struct vc_log *log, enum vc_domain domain)
 	    vc_log_exceeds(log, domain, vc_log_reads_in(log, domain),
 			   READ_ONCE(p->reads_percent)))
 		written = NULL;
-	if (relocates && !written && !vc_log_must_give(log, domain))
+	if (relocates && !written && !vc_log_must_reclaim(log, domain))
 		read = NULL;
 	if (!c && !written && !read)
 		c = vc_log_last(log, domain);

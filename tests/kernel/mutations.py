@@ -278,7 +278,7 @@ MUTATIONS = [
              "return !vc_chunk_reclaim(p, c, VC_RECLAIM_SWAP);", "return false;",
              "test_lanes.py::test_what_becomes_hot_in_shared_lanes_changes_places"),
     Mutation("what is cold is copied to where it was", "migrate.c",
-             "if (!vc_log_may_grow(p, log))\n\t\treturn vc_log_yield(p, log);", "",
+             "if (!vc_log_may_grow(p, log))\n\t\treturn vc_log_reclaim_shared(p, log);", "",
              "test_lanes.py::test_they_change_places_where_a_tag_may_have_no_more"),
     Mutation("what is hot goes to shared lanes", "reads.c",
              "return of == &log->reads[VC_READS_MAIN] ? VC_OWN : VC_SHARED;", "return VC_SHARED;",
