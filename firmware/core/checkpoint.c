@@ -222,7 +222,7 @@ enum vs_status vs_checkpoint(struct vs_ssd *s, vs_time now, vs_time *done)
 	}
 	*done = root_done;
 	s->commit_done = vs_later(s->commit_done, root_done);
-	vs_promise(s);
+	vs_mark_committed(s);
 	s->stats.checkpoints++;
 	adopt(s);
 	return VS_OK;

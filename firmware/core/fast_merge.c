@@ -8,7 +8,7 @@
  * as soon as the changes of the map are durable.
  *
  * From the first page of a merge to its last no change of the map is made
- * durable, so no page of its block is promised meanwhile, and each has its
+ * durable, so no page of its block is committed meanwhile, and each has its
  * place on paired pages too.
  */
 #include "internal.h"

@@ -2,8 +2,8 @@
 /*
  * Programming pages where they come next, and reading them back.
  *
- * Paired pages (rule 2): once a page holds what has been promised to be
- * durable, the MSB page of its word line is left out, for ever. Leaving out
+ * Paired pages (rule 2): a page is committed once it holds data that must be
+ * durable. From then on the MSB page of its word line is never programmed. That
  * costs space but no time, unlike programming it with padding before each
  * flush. LSB pages alone are a legal order of programming MLC (FlexFS, USENIX
  * ATC '09, has it as "SLC programming").
@@ -27,7 +27,7 @@ uint32_t vs_next_page(const struct vs_ssd *s, const struct vs_frontier *f)
 	while (s->c.geometry.paired && page < pages) {
 		uint32_t lsb = vs_pair_of_msb(pages, page);
 
-		if (lsb == VS_NO_PAIR || lsb >= f->promised)
+		if (lsb == VS_NO_PAIR || lsb >= f->committed)
 			break;
 		page++;
 	}
@@ -45,16 +45,16 @@ bool vs_has_page(const struct vs_ssd *s, const struct vs_frontier *f)
 	       vs_next_page(s, f) < s->c.geometry.pages;
 }
 
-static bool promise_in(struct vs_frontier *f, uint32_t block, uint32_t page)
+static bool commit_in(struct vs_frontier *f, uint32_t block, uint32_t page)
 {
 	if (f->block != block)
 		return false;
-	if (f->promised <= page)
-		f->promised = page + 1;
+	if (f->committed <= page)
+		f->committed = page + 1;
 	return true;
 }
 
-static void promise_page(struct vs_ssd *s, uint32_t address)
+static void commit_page(struct vs_ssd *s, uint32_t address)
 {
 	uint32_t block = address / s->c.geometry.pages, i;
 	uint32_t page = address % s->c.geometry.pages;
@@ -63,21 +63,21 @@ static void promise_page(struct vs_ssd *s, uint32_t address)
 	if (s->block[block].state != VS_BLOCK_OPEN)
 		return;
 	for (i = 0; i < s->hosts; i++) {
-		if (promise_in(&s->host[i], block, page))
+		if (commit_in(&s->host[i], block, page))
 			return;
 	}
 	for (i = 0; i < s->banks; i++) {
-		if (promise_in(&s->bank[i].to, block, page))
+		if (commit_in(&s->bank[i].to, block, page))
 			return;
 	}
 	for (i = 0; i < s->c.lanes * s->c.meta_stripe; i++) {
-		if (promise_in(&s->meta[i], block, page))
+		if (commit_in(&s->meta[i], block, page))
 			return;
 	}
 }
 
 /**
- * vs_promise_log - what a log has just made durable may not be lost any more
+ * vs_mark_log_committed - commit the pages that a log has just made durable
  * @s: the device
  * @log: the log, before vs_log_durable()
  * @address: of its new page
@@ -85,35 +85,35 @@ static void promise_page(struct vs_ssd *s, uint32_t address)
  * What other tags have programmed meanwhile is not durable yet, and so may be
  * lost: their word lines are filled up.
  */
-void vs_promise_log(struct vs_ssd *s, const struct vs_log *log, uint32_t address)
+void vs_mark_log_committed(struct vs_ssd *s, const struct vs_log *log, uint32_t address)
 {
 	uint32_t i;
 
 	if (!s->c.geometry.paired)
 		return;
-	promise_page(s, address);
+	commit_page(s, address);
 	for (i = log->durable; i < log->count; i++) {
 		if (log->entry[i].slot != VS_NONE)
-			promise_page(s, log->entry[i].slot / s->slots);
+			commit_page(s, log->entry[i].slot / s->slots);
 	}
 }
 
 /**
- * vs_promise - from now on nothing programmed so far may be lost
+ * vs_mark_committed - commit all pages that have been programmed
  * @s: the device
  *
  * Called when a checkpoint exists, which points to pages of all frontiers.
  */
-void vs_promise(struct vs_ssd *s)
+void vs_mark_committed(struct vs_ssd *s)
 {
 	uint32_t i;
 
 	for (i = 0; i < s->hosts; i++)
-		s->host[i].promised = s->host[i].next;
+		s->host[i].committed = s->host[i].next;
 	for (i = 0; i < s->banks; i++)
-		s->bank[i].to.promised = s->bank[i].to.next;
+		s->bank[i].to.committed = s->bank[i].to.next;
 	for (i = 0; i < s->c.lanes * s->c.meta_stripe; i++)
-		s->meta[i].promised = s->meta[i].next;
+		s->meta[i].committed = s->meta[i].next;
 }
 
 /**

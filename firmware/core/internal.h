@@ -7,7 +7,7 @@
  *  1. A change of the map is made durable (log page, root) only after all data
  *     it points to is on the NAND: vs_log_commit(), vs_checkpoint().
  *  2. Once it is durable, no MSB page is programmed whose LSB page holds what
- *     it points to: vs_promise(), vs_promise_log(), vs_next_page().
+ *     it points to: vs_mark_committed(), vs_mark_log_committed(), vs_next_page().
  *  3. A block is erased only when no map entry points to it, and none that is
  *     durable on the NAND either: vs_block.unsafe, vs_release().
  *  4. Erasing waits for the completion, not the issue, of what made it safe:
@@ -72,12 +72,12 @@ struct vs_block {
  * struct vs_frontier - a block being filled
  * @block: VS_NONE: none
  * @next: page to be programmed next, at the earliest
- * @promised: pages below it hold what must not be lost any more
+ * @committed: pages below it are committed: they hold data that must not be lost
  */
 struct vs_frontier {
 	uint32_t block;
 	uint32_t next;
-	uint32_t promised;
+	uint32_t committed;
 };
 
 /**
@@ -119,7 +119,7 @@ struct vs_bank {
  * @meta_turn: the same for metadata
  * @picks: of FAST, blocks opened since wear was looked at
  * @dedicated: keep others out
- * @msb_done: when the last MSB page over a page not promised is programmed
+ * @msb_done: when the last MSB page over a page that is not committed is programmed
  */
 struct vs_lane {
 	uint32_t first_bank;
@@ -325,9 +325,9 @@ static inline uint32_t vs_reserve(const struct vs_ssd *s, uint32_t lane)
 }
 
 /* frontier.c */
-void vs_promise(struct vs_ssd *s);
-void vs_promise_log(struct vs_ssd *s, const struct vs_log *log,
-		    uint32_t address);
+void vs_mark_committed(struct vs_ssd *s);
+void vs_mark_log_committed(struct vs_ssd *s, const struct vs_log *log,
+			   uint32_t address);
 uint32_t vs_next_page(const struct vs_ssd *s, const struct vs_frontier *f);
 bool vs_has_page(const struct vs_ssd *s, const struct vs_frontier *f);
 uint32_t vs_oob_crc(const struct vs_ssd *s, const struct vs_oob *oob);

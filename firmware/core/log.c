@@ -109,7 +109,7 @@ enum vs_status vs_log_commit(struct vs_ssd *s, uint32_t log, vs_time now,
 		return status;
 	/* The page is worth nothing until the checkpoint that it names is there. */
 	*done = vs_later(*done, at);
-	vs_promise_log(s, l, address);
+	vs_mark_log_committed(s, l, address);
 	l->commit_done = *done;
 	l->stats.log_pages++;
 	s->commit_done = vs_later(s->commit_done, *done);

@@ -29,8 +29,8 @@ struct promise {
 struct oracle {
 	uint64_t blocks;
 	struct history *block;
-	struct promise *promise;
-	size_t promises, room;
+	struct commit *commit;
+	size_t commits, room;
 };
 
 struct oracle *oracle_new(uint64_t blocks)
@@ -70,21 +70,21 @@ struct oracle *oracle_copy(const struct oracle *o)
 	return copy;
 }
 
-static void drop_promises(struct oracle *o)
+static void drop_commits(struct oracle *o)
 {
-	while (o->promises)
-		free(o->promise[--o->promises].number);
+	while (o->commits)
+		free(o->commit[--o->commits].number);
 }
 
 void oracle_free(struct oracle *o)
 {
 	uint64_t i;
 
-	drop_promises(o);
+	drop_commits(o);
 	for (i = 0; i < o->blocks; i++)
 		free(o->block[i].version);
 	free(o->block);
-	free(o->promise);
+	free(o->commit);
 	free(o);
 }
 
@@ -141,15 +141,15 @@ static uint32_t covered(const struct history *h, bool all, uint32_t tag)
 void oracle_flush(struct oracle *o, vs_time done, bool all, uint32_t tag,
 		  uint64_t first, uint64_t count)
 {
-	struct promise *p;
+	struct commit *p;
 	uint64_t i;
 
-	if (o->promises == o->room) {
+	if (o->commits == o->room) {
 		o->room = o->room ? 2 * o->room : 16;
-		o->promise = realloc(o->promise, o->room * sizeof(*p));
-		CHECK(o->promise);
+		o->commit = realloc(o->commit, o->room * sizeof(*p));
+		CHECK(o->commit);
 	}
-	p = &o->promise[o->promises++];
+	p = &o->commit[o->commits++];
 	p->done = done;
 	p->number = calloc(o->blocks, sizeof(*p->number));
 	CHECK(p->number);
@@ -162,11 +162,11 @@ void oracle_tick(struct oracle *o, vs_time now)
 	size_t i, kept = 0;
 	uint64_t b;
 
-	for (i = 0; i < o->promises; i++) {
-		struct promise *p = &o->promise[i];
+	for (i = 0; i < o->commits; i++) {
+		struct commit *p = &o->commit[i];
 
 		if (p->done > now) {
-			o->promise[kept++] = *p;
+			o->commit[kept++] = *p;
 			continue;
 		}
 		for (b = 0; b < o->blocks; b++) {
@@ -177,13 +177,13 @@ void oracle_tick(struct oracle *o, vs_time now)
 		}
 		free(p->number);
 	}
-	o->promises = kept;
+	o->commits = kept;
 }
 
 void oracle_cut(struct oracle *o, vs_time time)
 {
 	oracle_tick(o, time);
-	drop_promises(o);
+	drop_commits(o);
 }
 
 static bool is_zero(const uint64_t *word)
