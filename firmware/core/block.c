@@ -67,18 +67,18 @@ uint32_t vs_meta_room(const struct vs_ssd *s)
 }
 
 /**
- * vs_await - count a data block that only waits for durability
+ * vs_block_pending - count a data block as pending if it only waits for map changes to be durable
  * @s: the device
  * @block: index; any, in any state
  */
-void vs_await(struct vs_ssd *s, uint32_t block)
+void vs_block_pending(struct vs_ssd *s, uint32_t block)
 {
 	struct vs_block *b = &s->block[block];
 
-	if (b->state != VS_BLOCK_DATA || b->valid || !b->unsafe || b->waiting)
+	if (b->state != VS_BLOCK_DATA || b->valid || !b->unsafe || b->pending)
 		return;
-	b->waiting = true;
-	s->bank[block / s->c.geometry.blocks].waiting++;
+	b->pending = true;
+	s->bank[block / s->c.geometry.blocks].pending++;
 }
 
 /**
@@ -94,8 +94,8 @@ void vs_release(struct vs_ssd *s, uint32_t block)
 
 	if (b->state != VS_BLOCK_DATA || b->valid || b->unsafe)
 		return;
-	c->waiting -= b->waiting;
-	b->waiting = false;
+	c->pending -= b->pending;
+	b->pending = false;
 	if (c->victim == block)
 		c->victim = VS_NONE;
 	b->free_at = s->commit_done;
@@ -221,6 +221,6 @@ void vs_close(struct vs_ssd *s, struct vs_frontier *f, bool meta)
 
 	s->block[block].state = meta ? VS_BLOCK_META : VS_BLOCK_DATA;
 	f->block = VS_NONE;
-	vs_await(s, block);
+	vs_block_pending(s, block);
 	vs_release(s, block);
 }

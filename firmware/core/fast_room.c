@@ -6,7 +6,7 @@
  * and slack = free - (L - H), without what is kept for blocks that fail. A full
  * merge takes a free block. It gives back the data block that it replaces, once
  * it is durable; if there was none, L - H gets smaller instead. So with
- * slack >= 1 any merge can be made, and after it and vs_settle() slack is what
+ * slack >= 1 any merge can be made, and after it and vs_commit_pending() slack is what
  * it was. As data blocks, log blocks and free ones are all there is, it is then
  * also the good blocks less L less the log blocks: at least 1 with as many log
  * blocks as there may be (fast.c, size()).
@@ -150,8 +150,8 @@ enum vs_status vs_fast_reserve(struct vs_ssd *s, vs_time now)
 {
 	enum vs_status status = VS_OK;
 
-	if (slack(s) < 1 && vs_one_waits(s, 0))
-		status = vs_settle(s, 0, now);
+	if (slack(s) < 1 && vs_has_pending(s, 0))
+		status = vs_commit_pending(s, 0, now);
 	if (status == VS_OK && slack(s) < 1)
 		status = VS_EREADONLY;
 	return status;
@@ -177,8 +177,8 @@ enum vs_status vs_fast_room(struct vs_ssd *s, uint32_t most, vs_time now)
 
 		if (!full && slack(s) >= 2)
 			return VS_OK;
-		if (!full && vs_one_waits(s, 0)) {
-			status = vs_settle(s, 0, now);
+		if (!full && vs_has_pending(s, 0)) {
+			status = vs_commit_pending(s, 0, now);
 			continue;
 		}
 		victim = pick(s);

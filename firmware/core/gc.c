@@ -186,7 +186,7 @@ static uint32_t kept(const struct vs_ssd *s, uint32_t lane)
  */
 static uint32_t pace(const struct vs_ssd *s, uint32_t lane, uint32_t bank)
 {
-	uint32_t have = s->bank[bank].free + s->bank[bank].waiting;
+	uint32_t have = s->bank[bank].free + s->bank[bank].pending;
 	uint32_t want = kept(s, lane) + VS_GC_TURN, missing;
 
 	if (have >= want)
@@ -272,15 +272,15 @@ enum vs_status vs_gc(struct vs_ssd *s, uint32_t lane, uint32_t bank,
 
 	/* Before there is a need to hurry, if it takes no checkpoint. */
 	if (s->c.personality == VS_TAGGED && !s->full_logs &&
-	    s->bank[bank].waiting && s->bank[bank].free <= kept(s, lane))
-		status = vs_settle(s, lane, now);
+	    s->bank[bank].pending && s->bank[bank].free <= kept(s, lane))
+		status = vs_commit_pending(s, lane, now);
 	if (status == VS_OK && vs_room(s, lane) > vs_reserve(s, lane))
 		status = step(s, lane, bank, now);
 	while (status == VS_OK && vs_room(s, lane) <= vs_reserve(s, lane)) {
 		if (!tries--)
 			return VS_EREADONLY;
-		if (vs_one_waits(s, lane))
-			status = vs_settle(s, lane, now);
+		if (vs_has_pending(s, lane))
+			status = vs_commit_pending(s, lane, now);
 		else
 			status = collect_whole(s, lane, now);
 	}

@@ -47,7 +47,7 @@ enum vs_block_state {
  * @state: enum vs_block_state
  * @retire: mark it bad when it is empty
  * @root: has a page of the newest root
- * @waiting: counted in vs_bank.waiting
+ * @pending: counted in vs_bank.pending
  * @keep: only used while reclaimable() counts
  * @log: a log block of FAST
  * @lbn: whose data block, or sequential log block, it is: a logical block of
@@ -62,7 +62,7 @@ struct vs_block {
 	uint8_t state;
 	bool retire;
 	bool root;
-	bool waiting;
+	bool pending;
 	bool keep;
 	bool log;
 	uint32_t lbn;
@@ -84,7 +84,7 @@ struct vs_frontier {
  * struct vs_bank - a bank, and garbage collection in it
  * @done: when all is programmed that it has been given
  * @free: blocks in state FREE
- * @waiting: blocks that only wait for changes of the map to become durable
+ * @pending: pending blocks: erasable once changes of the map are durable
  * @to: where moved, or merged, data goes; FAST has one, that of bank 0
  * @victim: block of the bank being collected step by step, or VS_NONE
  * @cursor: its next page
@@ -97,7 +97,7 @@ struct vs_frontier {
 struct vs_bank {
 	vs_time done;
 	uint32_t free;
-	uint32_t waiting;
+	uint32_t pending;
 	struct vs_frontier to;
 	uint32_t victim;
 	uint32_t cursor;
@@ -312,7 +312,7 @@ uint32_t vs_claim(const struct vs_ssd *s, uint32_t lane);
 uint32_t vs_room(const struct vs_ssd *s, uint32_t lane);
 uint32_t vs_spare(const struct vs_ssd *s, uint32_t lane);
 uint32_t vs_meta_room(const struct vs_ssd *s);
-void vs_await(struct vs_ssd *s, uint32_t block);
+void vs_block_pending(struct vs_ssd *s, uint32_t block);
 void vs_release(struct vs_ssd *s, uint32_t block);
 enum vs_status vs_open(struct vs_ssd *s, uint32_t lane, uint32_t bank,
 		       bool worn, vs_time now, struct vs_frontier *f);
@@ -360,9 +360,9 @@ bool vs_meta_tight(const struct vs_ssd *s);
 enum vs_status vs_checkpoint(struct vs_ssd *s, vs_time now, vs_time *done);
 uint32_t vs_shape(const struct vs_ssd *s);
 
-/* settle.c */
-bool vs_one_waits(const struct vs_ssd *s, uint32_t lane);
-enum vs_status vs_settle(struct vs_ssd *s, uint32_t lane, vs_time now);
+/* pending.c */
+bool vs_has_pending(const struct vs_ssd *s, uint32_t lane);
+enum vs_status vs_commit_pending(struct vs_ssd *s, uint32_t lane, vs_time now);
 
 /* page.c */
 extern const struct vs_placement vs_page_mapping;

@@ -46,7 +46,7 @@ void vs_map_set(struct vs_ssd *s, uint32_t log, uint32_t lpn, uint32_t slot,
 		s->block[block].unsafe++;
 		s->live[old / s->slots]--;
 		s->lane[vs_lane_of(s, block)].valid--;
-		vs_await(s, block);
+		vs_block_pending(s, block);
 	}
 	if (slot != VS_NONE) {
 		block = vs_block_of(s, slot);

@@ -95,7 +95,7 @@ static void undo(struct nand *n, const struct nand_op *op)
 		nand_restore_block(n, op->at, op->saved);
 }
 
-static void settle(struct nand *n, const struct nand_op *op, uint64_t *seed)
+static void resolve(struct nand *n, const struct nand_op *op, uint64_t *seed)
 {
 	if (op->done <= n->cut_time)
 		return;
@@ -150,7 +150,7 @@ bool nand_cut_now(struct nand *n, struct nand_op op)
 			      (op.done - op.start);
 	/* The last first: what was built on another goes before that. */
 	for (i = n->ops; i-- > 0;)
-		settle(n, &n->op[i], &seed);
+		resolve(n, &n->op[i], &seed);
 	nand_forget(n, UINT64_MAX);
 	n->off = true;
 	return true;

@@ -44,18 +44,18 @@ static inline void check_banks(const struct vs_ssd *s)
 
 	for (bank = 0; bank < s->banks; bank++) {
 		uint32_t first = bank * s->c.geometry.blocks;
-		uint32_t free = 0, waiting = 0;
+		uint32_t free = 0, pending = 0;
 
 		for (i = first; i < first + s->c.geometry.blocks; i++) {
 			const struct vs_block *b = &s->block[i];
 
 			free += b->state == VS_BLOCK_FREE;
-			waiting += b->state == VS_BLOCK_DATA && !b->valid;
+			pending += b->state == VS_BLOCK_DATA && !b->valid;
 			CHECK(b->state != VS_BLOCK_DATA || b->valid ||
 			      b->unsafe);
 		}
 		CHECK(s->bank[bank].free == free);
-		CHECK(s->bank[bank].waiting == waiting);
+		CHECK(s->bank[bank].pending == pending);
 		all += free;
 	}
 	for (i = 0; i < s->c.lanes; i++)

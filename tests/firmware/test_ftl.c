@@ -339,7 +339,7 @@ static void test_trimmed_open_block(void)
 	CHECK(vs_trim(d.ssd, d.now, 0, i).status == VS_OK);
 	for (; i < 2 * d.c.geometry.pages; i++)
 		write_one(&d, 1, i);
-	CHECK(d.ssd->bank[0].waiting == 1);
+	CHECK(d.ssd->bank[0].pending == 1);
 	check_banks(d.ssd);
 	device_free(&d);
 }

@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Blocks without valid data that changes of the map not yet durable keep from
- * being free (rule 3), and how they get free.
+ * Pending blocks: they have no valid data, but may not be erased until changes of
+ * the map are durable (rule 3).
  */
 #include "internal.h"
 
 /**
- * vs_one_waits - is there a block that only waits?
+ * vs_has_pending - is there a pending block in a lane?
  * @s: the device
  * @lane: where
  */
-bool vs_one_waits(const struct vs_ssd *s, uint32_t lane)
+bool vs_has_pending(const struct vs_ssd *s, uint32_t lane)
 {
 	const struct vs_lane *l = &s->lane[lane];
 	uint32_t i;
 
 	for (i = l->first_bank; i < l->first_bank + l->banks; i++) {
-		if (s->bank[i].waiting)
+		if (s->bank[i].pending)
 			return true;
 	}
 	return false;
 }
 
 /**
- * vs_settle - make those changes durable, of whatever tag, that blocks wait for
+ * vs_commit_pending - make the map changes durable that pending blocks of a lane wait for
  * @s: the device
- * @lane: where the blocks are, which are free then
+ * @lane: the lane; its pending blocks are free afterwards
  * @now: time
  */
-enum vs_status vs_settle(struct vs_ssd *s, uint32_t lane, vs_time now)
+enum vs_status vs_commit_pending(struct vs_ssd *s, uint32_t lane, vs_time now)
 {
 	vs_time done;
 	uint32_t i, k;
@@ -43,7 +43,7 @@ enum vs_status vs_settle(struct vs_ssd *s, uint32_t lane, vs_time now)
 			uint32_t old = l->old[k];
 
 			if (old != VS_NONE &&
-			    s->block[vs_block_of(s, old)].waiting &&
+			    s->block[vs_block_of(s, old)].pending &&
 			    vs_lane_of(s, vs_block_of(s, old)) == lane)
 				break;
 		}
