@@ -189,7 +189,7 @@ enum vs_status vs_buffer_program(struct vs_ssd *s, uint32_t *entries,
  */
 static enum vs_status evict(struct vs_ssd *s, vs_time now)
 {
-	uint32_t entries[32], mates[32], n, e, lane;
+	uint32_t entries[32], peers[32], n, e, lane;
 	vs_time done;
 
 	lane = s->log[s->entry[s->oldest].log].lane;
@@ -198,7 +198,7 @@ static enum vs_status evict(struct vs_ssd *s, vs_time now)
 		return vs_buffer_program(s, entries, n, now, &done);
 	for (e = s->oldest; e != VS_NONE && n < s->slots; e = s->entry[e].newer) {
 		if (s->log[s->entry[e].log].lane == lane &&
-		    !s->placement->whole(s, e, mates))
+		    !s->placement->whole(s, e, peers))
 			entries[n++] = e;
 	}
 	return vs_buffer_program(s, entries, n, now, &done);

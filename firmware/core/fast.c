@@ -51,15 +51,15 @@ static uint32_t blocks_of_page(const struct vs_ssd *s, uint32_t first)
 }
 
 /* Those of one tag only: a flush takes no other's along. */
-static uint32_t whole(const struct vs_ssd *s, uint32_t entry, uint32_t *mates)
+static uint32_t whole(const struct vs_ssd *s, uint32_t entry, uint32_t *peers)
 {
 	uint32_t lpn = s->entry[entry].lpn, first = lpn - lpn % s->slots;
 	uint32_t n = blocks_of_page(s, first), i;
 
 	for (i = 0; i < n; i++) {
-		mates[i] = vs_buffer_find(s, first + i);
-		if (mates[i] == VS_NONE ||
-		    s->entry[mates[i]].log != s->entry[entry].log)
+		peers[i] = vs_buffer_find(s, first + i);
+		if (peers[i] == VS_NONE ||
+		    s->entry[peers[i]].log != s->entry[entry].log)
 			return 0;
 	}
 	return n;

@@ -212,7 +212,7 @@ struct vs_entry {
 struct vs_placement {
 	bool (*size)(struct vs_ssd *s);
 	uint32_t (*whole)(const struct vs_ssd *s, uint32_t entry,
-			  uint32_t *mates);
+			  uint32_t *peers);
 	enum vs_status (*program)(struct vs_ssd *s, uint32_t lane, vs_time now,
 				  const void *data, struct vs_oob *oob,
 				  uint32_t *address, vs_time *done);

@@ -12,11 +12,11 @@ static bool size(struct vs_ssd *s)
 }
 
 /* Any place will do. */
-static uint32_t whole(const struct vs_ssd *s, uint32_t entry, uint32_t *mates)
+static uint32_t whole(const struct vs_ssd *s, uint32_t entry, uint32_t *peers)
 {
 	(void)s;
 	(void)entry;
-	(void)mates;
+	(void)peers;
 	return 0;
 }
 

@@ -125,11 +125,11 @@ static enum vs_status batch_add(struct vs_ssd *s, struct batch *b,
 				uint32_t entry, vs_time now)
 {
 	enum vs_status status = VS_OK;
-	uint32_t mates[32], n = s->placement->whole(s, entry, mates);
+	uint32_t peers[32], n = s->placement->whole(s, entry, peers);
 	vs_time done = now;
 
 	if (n) {
-		status = vs_buffer_program(s, mates, n, now, &done);
+		status = vs_buffer_program(s, peers, n, now, &done);
 		b->done = vs_later(b->done, done);
 		return status;
 	}
@@ -145,11 +145,11 @@ static enum vs_status batch_add(struct vs_ssd *s, struct batch *b,
 /* Will batch_add() of @entry take @other along? */
 static bool goes_along(const struct vs_ssd *s, uint32_t entry, uint32_t other)
 {
-	uint32_t mates[32];
+	uint32_t peers[32];
 
 	return other != VS_NONE && s->entry[other].lpn / s->slots ==
 				   s->entry[entry].lpn / s->slots &&
-	       s->placement->whole(s, entry, mates);
+	       s->placement->whole(s, entry, peers);
 }
 
 /* Program all buffered blocks of one tag. */

@@ -56,12 +56,12 @@ class Fast:
         done = -1
         for lpn in numbers:
             page = lpn // self.slots
-            mates = range(page * self.slots, min((page + 1) * self.slots, self.blocks))
+            peers = range(page * self.slots, min((page + 1) * self.slots, self.blocks))
             if page == done:
                 continue
-            if mates[0] in numbers and mates[-1] in numbers:
+            if peers[0] in numbers and peers[-1] in numbers:
                 done = page
-                yield page, list(mates)
+                yield page, list(peers)
             else:
                 left.append(lpn)
                 if len(left) == self.slots:

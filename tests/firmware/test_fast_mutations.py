@@ -28,7 +28,7 @@ MUTATIONS = [
     Mutation("a page that lacks blocks has its place", "fast",
              "if (oob->slot[i].lpn != first + i)", "if (0)"),
     Mutation("a page takes other tags' blocks along", "fast",
-             " ||\n\t\t    s->entry[mates[i]].log != s->entry[entry].log)", ")"),
+             " ||\n\t\t    s->entry[peers[i]].log != s->entry[entry].log)", ")"),
     Mutation("the last logical block has the size of the others", "fast",
              " || f->next * s->slots >= left", " || left == 0"),
     Mutation("one random log block too many", "fast",
