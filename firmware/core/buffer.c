@@ -223,12 +223,12 @@ static bool find_idle(struct vs_ssd *s, vs_time until)
 
 	/* As vs_tag_lane() will have it, unless that is full. */
 	if (lane == VS_LANE_ANY)
-		lane = (s->any_turn + 1) % s->c.lanes;
+		lane = (s->lane_cursor + 1) % s->c.lanes;
 	l = &s->lane[lane];
 	for (i = 0; i < l->banks; i++) {
-		if (s->bank[l->first_bank + l->turn].done <= until)
+		if (s->bank[l->first_bank + l->bank_cursor].done <= until)
 			return true;
-		l->turn = (l->turn + 1) % l->banks;
+		l->bank_cursor = (l->bank_cursor + 1) % l->banks;
 	}
 	return false;
 }

@@ -18,7 +18,7 @@
 #include "internal.h"
 
 /* Blocks opened between two merges for wear alone. */
-#define WEAR_TURN 8u
+#define WEAR_INTERVAL 8u
 
 /**
  * vs_fast_bank - where the next block is opened
@@ -28,8 +28,8 @@
  */
 uint32_t vs_fast_bank(struct vs_ssd *s)
 {
-	s->lane[0].turn = (s->lane[0].turn + 1) % s->banks;
-	return s->lane[0].turn;
+	s->lane[0].bank_cursor = (s->lane[0].bank_cursor + 1) % s->banks;
+	return s->lane[0].bank_cursor;
 }
 
 static int64_t slack(const struct vs_ssd *s)
@@ -130,7 +130,7 @@ static enum vs_status level(struct vs_ssd *s, vs_time now)
 {
 	uint32_t least;
 
-	if (!s->c.wear_gap || s->lane[0].picks < WEAR_TURN)
+	if (!s->c.wear_gap || s->lane[0].picks < WEAR_INTERVAL)
 		return VS_OK;
 	s->lane[0].picks = 0;
 	least = vs_least_worn(s, 0, s->banks);

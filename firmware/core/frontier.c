@@ -258,7 +258,7 @@ enum vs_status vs_program_meta(struct vs_ssd *s, uint32_t lane, vs_time now,
 			       void *page, uint32_t *address, vs_time *done)
 {
 	struct vs_lane *l = &s->lane[lane];
-	struct vs_frontier *f = &s->meta[lane * s->c.meta_stripe + l->meta_turn];
+	struct vs_frontier *f = &s->meta[lane * s->c.meta_stripe + l->meta_cursor];
 	struct vs_meta *meta = page;
 	enum vs_status status;
 	uint32_t i;
@@ -267,7 +267,7 @@ enum vs_status vs_program_meta(struct vs_ssd *s, uint32_t lane, vs_time now,
 		if (!vs_has_page(s, f)) {
 			if (f->block != VS_NONE)
 				vs_close(s, f, true);
-			status = open_meta(s, lane, l->first_bank + l->meta_turn,
+			status = open_meta(s, lane, l->first_bank + l->meta_cursor,
 					   now, f);
 			if (status != VS_OK)
 				return status;
@@ -280,7 +280,7 @@ enum vs_status vs_program_meta(struct vs_ssd *s, uint32_t lane, vs_time now,
 			s->meta_oob->slot[i].lpn = VS_NONE;
 		status = put(s, f, true, now, page, s->meta_oob, address, done);
 	} while (status == VS_EMEDIA);
-	l->meta_turn = (l->meta_turn + 1) % s->c.meta_stripe;
+	l->meta_cursor = (l->meta_cursor + 1) % s->c.meta_stripe;
 	if (status == VS_OK)
 		s->stats.programmed[meta->type == VS_PAGE_LOG ? VS_CAUSE_LOG :
 				    VS_CAUSE_MAP] += s->slots;

@@ -13,7 +13,7 @@
 #include "internal.h"
 
 /* Blocks that the host opens in a bank between two looks at wear. */
-#define WEAR_TURN 8u
+#define WEAR_INTERVAL 8u
 /* Pages of a victim begun that are moved with one of the host, in 1/256. */
 #define BEGUN 64u
 
@@ -187,13 +187,13 @@ static uint32_t kept(const struct vs_ssd *s, uint32_t lane)
 static uint32_t pace(const struct vs_ssd *s, uint32_t lane, uint32_t bank)
 {
 	uint32_t have = s->bank[bank].free + s->bank[bank].pending;
-	uint32_t want = kept(s, lane) + VS_GC_TURN, missing;
+	uint32_t want = kept(s, lane) + VS_GC_FREE, missing;
 
 	if (have >= want)
 		return s->bank[bank].victim == VS_NONE ? 0 : BEGUN;
-	missing = want - have < VS_GC_TURN ? want - have : VS_GC_TURN;
+	missing = want - have < VS_GC_FREE ? want - have : VS_GC_FREE;
 	return 256 * s->c.gc_pages * missing * missing /
-	       (VS_GC_TURN * VS_GC_TURN);
+	       (VS_GC_FREE * VS_GC_FREE);
 }
 
 /* Some pages of a bank's victim, as long as there is no need to hurry. */
@@ -203,13 +203,13 @@ static enum vs_status step(struct vs_ssd *s, uint32_t lane, uint32_t bank,
 	struct vs_bank *b = &s->bank[bank];
 	enum vs_status status = VS_OK;
 
-	if (s->c.wear_gap && b->victim == VS_NONE && b->opened >= WEAR_TURN) {
+	if (s->c.wear_gap && b->victim == VS_NONE && b->opened >= WEAR_INTERVAL) {
 		b->victim = vs_least_worn(s, bank, 1);
 		b->cursor = 0;
 		b->opened = 0;
 	}
-	for (b->owed += pace(s, lane, bank); b->owed >= 256 && status == VS_OK;
-	     b->owed -= 256) {
+	for (b->gc_debt += pace(s, lane, bank); b->gc_debt >= 256 && status == VS_OK;
+	     b->gc_debt -= 256) {
 		uint32_t victim;
 
 		if (b->victim == VS_NONE) {
@@ -228,7 +228,7 @@ static enum vs_status step(struct vs_ssd *s, uint32_t lane, uint32_t bank,
 		if (b->cursor == s->c.geometry.pages || !s->block[victim].valid)
 			b->victim = VS_NONE;
 	}
-	b->owed %= 256;
+	b->gc_debt %= 256;
 	return status;
 }
 

@@ -84,7 +84,7 @@ static bool size_lane(struct vs_ssd *s, uint32_t i)
 {
 	const struct vs_geometry *g = &s->c.geometry;
 	struct vs_lane lane = { 0 };
-	uint32_t channel, blocks, apart, margin = g->paired ? 5 : 1;
+	uint32_t channel, blocks, reserved, margin = g->paired ? 5 : 1;
 
 	for (channel = 0; channel < g->channels; channel++) {
 		if (channel * s->c.lanes / g->channels != i)
@@ -96,12 +96,12 @@ static bool size_lane(struct vs_ssd *s, uint32_t i)
 	blocks = lane.banks * g->blocks;
 	lane.meta_share = ((uint64_t)s->meta_blocks * blocks +
 			   s->blocks_all - 1) / s->blocks_all;
-	/* Frontiers of the host and of collection, reserve, some to turn. */
-	apart = lane.meta_share + s->c.bad_blocks + 2 * lane.banks +
-		VS_GC_RESERVE + 1 + VS_GC_TURN * lane.banks;
-	if (blocks < apart + 2 || g->pages <= margin)
+	/* Frontiers of the host and of collection, reserve, blocks kept free. */
+	reserved = lane.meta_share + s->c.bad_blocks + 2 * lane.banks +
+		VS_GC_RESERVE + 1 + VS_GC_FREE * lane.banks;
+	if (blocks < reserved + 2 || g->pages <= margin)
 		return false;
-	lane.quota = (uint64_t)(blocks - apart) * (g->pages - margin) *
+	lane.quota = (uint64_t)(blocks - reserved) * (g->pages - margin) *
 		     s->slots * (100 - s->c.spare_percent) / 100;
 	if (s->lane)
 		s->lane[i] = lane;

@@ -22,7 +22,7 @@
 /* Blocks of a lane that are left to garbage collection alone. */
 #define VS_GC_RESERVE 1u
 /* Blocks of each bank beyond it that collection tries to keep free. */
-#define VS_GC_TURN 3u
+#define VS_GC_FREE 3u
 #define VS_MAX_TAGS 256u
 #define VS_HTAG_LOG 0u
 
@@ -88,7 +88,7 @@ struct vs_frontier {
  * @to: where moved, or merged, data goes; FAST has one, that of bank 0
  * @victim: block of the bank being collected step by step, or VS_NONE
  * @cursor: its next page
- * @owed: pages that it has to move, in 1/256
+ * @gc_debt: pages that collection still has to move, in 1/256
  * @opened: blocks that the host has opened since wear was looked at
  *
  * Each bank moves its own data: neither reads nor programs of one wait for
@@ -101,7 +101,7 @@ struct vs_bank {
 	struct vs_frontier to;
 	uint32_t victim;
 	uint32_t cursor;
-	uint32_t owed;
+	uint32_t gc_debt;
 	uint32_t opened;
 };
 
@@ -115,8 +115,8 @@ struct vs_bank {
  * @meta_share: how many of these it must have room for
  * @valid: map entries that point into it
  * @quota: as many as it can bear
- * @turn: bank that the next page goes to
- * @meta_turn: the same for metadata
+ * @bank_cursor: bank that the next page goes to
+ * @meta_cursor: the same for metadata
  * @picks: of FAST, blocks opened since wear was looked at
  * @dedicated: keep others out
  * @msb_done: when the last MSB page over a page that is not committed is programmed
@@ -130,8 +130,8 @@ struct vs_lane {
 	uint32_t meta_share;
 	uint32_t valid;
 	uint32_t quota;
-	uint32_t turn;
-	uint32_t meta_turn;
+	uint32_t bank_cursor;
+	uint32_t meta_cursor;
 	uint32_t picks;
 	bool dedicated;
 	vs_time msb_done;
@@ -263,7 +263,7 @@ struct vs_ssd {
 	uint32_t full_logs;
 	uint32_t opens;
 	uint32_t retired;	/* blocks in state RETIRED */
-	uint32_t any_turn;
+	uint32_t lane_cursor;
 	vs_time data_done;	/* all data pages programmed so far */
 	vs_time commit_done;	/* all log pages and roots so far */
 	struct vs_stats stats;

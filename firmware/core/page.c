@@ -47,10 +47,10 @@ static enum vs_status program(struct vs_ssd *s, uint32_t lane, vs_time now,
 			      uint32_t *address, vs_time *done)
 {
 	struct vs_lane *l = &s->lane[lane];
-	uint32_t bank = l->first_bank + l->turn;
+	uint32_t bank = l->first_bank + l->bank_cursor;
 	enum vs_status status;
 
-	l->turn = (l->turn + 1) % l->banks;
+	l->bank_cursor = (l->bank_cursor + 1) % l->banks;
 	do {
 		status = vs_gc(s, lane, bank, now);
 		if (status == VS_OK)

@@ -46,7 +46,7 @@ struct vs_ssd;
  * @pages: of a block, a multiple of 2 from 4 on; @pages blocks of VS_BLOCK
  *	must fit in a log area: at most 336
  * @page_size: bytes, 1 ... 32 times VS_BLOCK
- * @paired: MLC with the two pages of a word line apart, see pairing.h
+ * @paired: MLC with the two pages of a word line far apart, see pairing.h
  */
 struct vs_geometry {
 	uint32_t channels;

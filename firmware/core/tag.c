@@ -74,14 +74,14 @@ uint32_t vs_tag_lane(struct vs_ssd *s, uint32_t log)
 	if (lane != VS_LANE_ANY && has_quota(&s->lane[lane]))
 		return lane;
 	for (i = 0; i < s->c.lanes; i++) {
-		s->any_turn = (s->any_turn + 1) % s->c.lanes;
-		if (!s->lane[s->any_turn].dedicated &&
-		    has_quota(&s->lane[s->any_turn]))
+		s->lane_cursor = (s->lane_cursor + 1) % s->c.lanes;
+		if (!s->lane[s->lane_cursor].dedicated &&
+		    has_quota(&s->lane[s->lane_cursor]))
 			break;
 	}
 	if (i < s->c.lanes) {
 		s->stats.spilled += lane != VS_LANE_ANY;
-		return s->any_turn;
+		return s->lane_cursor;
 	}
 	for (i = 1; i < s->c.lanes; i++) {
 		if ((int64_t)s->lane[i].quota - s->lane[i].valid >
