@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: chunks that have to go because of where they are: behind the new end of
- * a pool, or in a lane that is another tag's.
+ * dm-vcache: chunks that are reclaimed because of where they are: behind the new end of
+ * a pool, or in a lane that is dedicated to another tag.
  */
 #include "reads.h"
 
-/* Chunks that go in a tick because the pool shrinks. */
+/* Chunks reclaimed in one run because the pool shrinks. */
 #define VC_VACATE_BATCH 4U
 
-/* The log of a chunk that is to leave has to let go of its oldest first. */
+/* Find the chunk to reclaim first, so that @c can be: the oldest of its log. Or NULL. */
 static struct vc_chunk *vc_leaving_first(struct vc_chunk *c)
 {
 	struct vc_log *log = c->log;
@@ -28,14 +28,14 @@ static struct vc_chunk *vc_leaving_first(struct vc_chunk *c)
 }
 
 /**
- * vc_pool_clear - let go of chunks, but for those of one log
+ * vc_pool_clear - reclaim a range of chunks, except those of one log
  * @p: the pool, locked
  * @from: the first chunk
- * @end: the one behind the last
+ * @end: the chunk behind the last one
  * @keeper: the log whose chunks stay, or NULL
- * @by: how many may go; counts those that did
+ * @by: how many may be reclaimed; is counted down
  *
- * What has still to be destaged kicks us when it is.
+ * Chunks that have to be destaged first wake us up when they are clean.
  */
 void vc_pool_clear(struct vc_pool *p, u32 from, u32 end,
 		   const struct vc_log *keeper, struct vc_clearing *by)
@@ -49,7 +49,7 @@ void vc_pool_clear(struct vc_pool *p, u32 from, u32 end,
 
 		if (by->left && vc_chunk_used(c) && log && log != keeper) {
 			first = vc_leaving_first(c);
-			/* What is in the way is so of others, too. */
+			/* If it cannot be reclaimed now, it blocks others as well: stop. */
 			if (first)
 				by->left = vc_pool_reclaim(p, first) ?
 					   by->left - 1 : 0;
@@ -60,9 +60,9 @@ void vc_pool_clear(struct vc_pool *p, u32 from, u32 end,
 }
 
 /**
- * vc_pool_clear_again - some chunks have still to go
+ * vc_pool_clear_again - run again if some chunks have still to be reclaimed
  * @p: the pool, locked
- * @by: what vc_pool_clear() said
+ * @by: the result of vc_pool_clear()
  */
 void vc_pool_clear_again(struct vc_pool *p, const struct vc_clearing *by)
 {
@@ -71,7 +71,7 @@ void vc_pool_clear_again(struct vc_pool *p, const struct vc_clearing *by)
 }
 
 /**
- * vc_pool_vacate - let go of what is behind the new end of the pool
+ * vc_pool_vacate - reclaim the chunks behind the new end of the pool
  * @p: the pool, locked
  */
 void vc_pool_vacate(struct vc_pool *p)
@@ -79,7 +79,7 @@ void vc_pool_vacate(struct vc_pool *p)
 	struct vc_clearing by = { .left = VC_VACATE_BATCH };
 
 	vc_pool_clear(p, p->limit, p->g.chunks, NULL, &by);
-	/* The oldest chunk of a log may be one that we had passed. */
+	/* The oldest chunk of a log may have been one that was counted before. */
 	vc_pool_count_leaving(p);
 	if (!p->leaving)
 		vc_pool_shrunk(p);

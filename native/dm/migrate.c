@@ -1,31 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: what has become hot in shared lanes changes places with what has become
- * cold in a tag's own, see ../core/place.h.
+ * dm-vcache: migration: hot blocks in shared lanes change places with cold blocks in the
+ * dedicated lanes of a tag, see ../core/place.h.
  *
- * A chunk of the shared lanes goes, and what is hot in it is copied to the tag's own
- * lanes; before that, if there is no room, the oldest there goes, and what is cold in
- * it is copied to the shared ones; and before that, if the log may have no more
- * there, one of its own there goes: others lose nothing. Where most of the oldest is
- * hot, too, it cools down instead, and others are looked at next: what is read again
- * stays hot. All of this is paid for as is what is kept (vc_log_paid()), and a few
- * chunks go at a time: others use the device, too.
+ * A hot chunk in shared lanes is reclaimed, and its hot blocks are copied to the
+ * dedicated lanes. If there is no space for them, the coldest of the oldest chunks there
+ * is reclaimed first, and its cold blocks are copied to the shared lanes. If the log may
+ * have no more chunks in the shared lanes, one of its own chunks there is reclaimed before
+ * that, so other logs lose nothing.
  *
- * What is written cannot go before what is older. So what is hot in the middle of a
- * log stays where it is.
+ * If the oldest chunks in the dedicated lanes are not colder, nothing is exchanged. The
+ * next ones are looked at, and heat decays (vc_log_cool()), so only blocks that are read
+ * again stay hot.
+ *
+ * The copies are paid for with the credit of the log, as those of kept blocks are (see
+ * vc_log_paid()). A few chunks migrate at a time, because others use the device, too.
+ *
+ * A written chunk cannot be reclaimed before older ones. So hot blocks in the middle of a
+ * log stay where they are.
  */
 #include "reads.h"
 
-/* How often chunks change places, while it has to be. */
+/* Time between two runs while logs need migration. */
 #define VC_MIGRATE_TICK		(HZ / 10 + 1)
 
-/* How often it is looked whether they can, when they could not. */
+/* The same, if the last run could not migrate anything. */
 #define VC_MIGRATE_LATER	HZ
 
-/* Chunks that go in a tick. */
+/* Chunks that migrate in one run. */
 #define VC_MIGRATE_BATCH	4U
 
-/* Chunks that are looked at in a tick. */
+/* Chunks that one run looks at. */
 #define VC_MIGRATE_LOOK		1024U
 
 /* Is the hot part of what a log has in shared lanes above the watermark? */
@@ -40,10 +45,10 @@ static bool vc_log_needs_migration(struct vc_log *log)
 }
 
 /**
- * vc_migrate_soon - something has become hot in a shared lane
- * @log: whose it is
+ * vc_migrate_soon - a block has become hot in a shared lane
+ * @log: its log
  *
- * Any context.
+ * Called in any context.
  */
 void vc_migrate_soon(struct vc_log *log)
 {
@@ -63,7 +68,7 @@ static bool vc_chunk_can_migrate(struct vc_pool *p, struct vc_log *log,
 	    !vc_hot_passes(vc_chunk_heat(p, c, VC_HEAT_SHARED),
 			   vc_chunk_capacity(&p->g), READ_ONCE(p->hot_percent)))
 		return false;
-	/* What is being filled goes the next time; it is closed if there is where to. */
+	/* Close an open chunk if there is space to migrate to; it migrates in a later run. */
 	if (READ_ONCE(c->state) == VC_CHUNK_OPEN && c->reads &&
 	    vc_own_has_space(log))
 		vc_reads_close(log);
@@ -93,7 +98,7 @@ static struct vc_chunk *vc_log_next_hot_chunk(struct vc_pool *p,
 	return NULL;
 }
 
-/* How hot are all blocks of a chunk together? */
+/* Sum up the heat of all blocks of a chunk. */
 static u32 vc_chunk_total_heat(const struct vc_pool *p, const struct vc_chunk *c)
 {
 	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, sum = 0, i;
@@ -105,7 +110,7 @@ static u32 vc_chunk_total_heat(const struct vc_pool *p, const struct vc_chunk *c
 	return sum;
 }
 
-/* The coldest of the oldest chunks in a log's own lanes; NULL: none can go. */
+/* Of the oldest chunks in dedicated lanes, find the coldest reclaimable one, or NULL. */
 static struct vc_chunk *vc_log_coldest(struct vc_pool *p, struct vc_log *log)
 {
 	struct vc_chunk *oldest[VC_READS_KINDS + 1], *c = NULL;
@@ -137,13 +142,13 @@ static void vc_chunk_cool(struct vc_pool *p, struct vc_chunk *c)
 		heat = READ_ONCE(p->heat[i]);
 		cooled = vc_heat_cooled(heat);
 		WRITE_ONCE(p->heat[i], cooled);
-		/* Not hot any more; in its own lanes that is not counted. */
+		/* It is not hot any more: drop it from vc_log.hot, if it is counted there. */
 		if (heat >= VC_HEAT_SHARED && cooled < VC_HEAT_SHARED)
 			vc_lookup_sort(p, i);
 	}
 }
 
-/* Blocks that the tag of a log has read in the cache. */
+/* Count the blocks that the tag of a log has read from the cache. */
 static u64 vc_log_hits(struct vc_log *log)
 {
 	struct vc_tag *tag;
@@ -157,7 +162,7 @@ static u64 vc_log_hits(struct vc_log *log)
 	return sectors / VC_BLOCK_SECTORS;
 }
 
-/* The next chunks of a log cool down, wherever they are: as many as it has read. */
+/* Cool the next chunks of a log, in any lane: one for each chunk's worth of cache hits. */
 static void vc_log_cool(struct vc_pool *p, struct vc_log *log)
 {
 	u64 hits = vc_log_hits(log);
@@ -191,8 +196,9 @@ static void vc_log_rotate_own(struct vc_log *log)
 }
 
 /*
- * Have room for what is cold in shared lanes: without, it would be copied to where it
- * was, and again the next time. Return: false: nothing can go.
+ * Free a chunk of shared lanes for the cold blocks. Otherwise these would be copied to
+ * the lanes that they came from, again and again. Return: false if nothing can be
+ * reclaimed.
  */
 static bool vc_log_reclaim_shared(struct vc_pool *p, struct vc_log *log)
 {
@@ -200,14 +206,14 @@ static bool vc_log_reclaim_shared(struct vc_pool *p, struct vc_log *log)
 
 	if (!c || c->own || vc_chunk_reclaim(p, c, VC_RECLAIM_KEEP))
 		return false;
-	/* What it has kept there is in the way of what is to leave. */
+	/* Blocks kept in shared lanes would go to the open chunk there: close it. */
 	vc_reads_leave(log, VC_READS_MAIN, VC_SHARED);
 	return true;
 }
 
 /*
- * Have room for a chunk of shared lanes in a log's own. Return: there is; or something
- * was done, and there may be the next time.
+ * Make space for a chunk of shared lanes in the dedicated ones. Sets @space if there is.
+ * Return: true if there is space, or if something was done so that there may be later.
  */
 static bool vc_log_make_place(struct vc_pool *p, struct vc_log *log,
 			      const struct vc_chunk *hot, bool *space)
@@ -233,8 +239,7 @@ static bool vc_log_make_place(struct vc_pool *p, struct vc_log *log,
 }
 
 /*
- * Up to @left chunks of a log change places, or have been compared. Return: some
- * have.
+ * Migrate, or compare, up to @left chunks of a log. Return: true if anything was done.
  */
 static bool vc_log_migrate(struct vc_pool *p, struct vc_log *log, u32 left)
 {
@@ -271,7 +276,7 @@ static u32 vc_pool_count_migrating(struct vc_pool *p)
 }
 
 /**
- * vc_pool_migrate - have what is hot in tags' own lanes
+ * vc_pool_migrate - migrate hot blocks to the dedicated lanes of their tags
  * @p: the pool, locked
  */
 void vc_pool_migrate(struct vc_pool *p)

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: room in lanes that a log has for itself, see lane.c.
+ * dm-vcache: space in the dedicated lanes of a log, see lane.c.
  *
- * Nobody else takes chunks there, so there is nothing to share out. When the log can
- * have no more in shared lanes either, a few chunks are kept free, that no write has
- * to wait while something clean can go; and always, as long as there are chunks in
- * which nothing counts any more: else these would have what is hot go to shared ones.
- * What goes is what would go in shared lanes (vc_log_victim()), but for the log's own.
- * Its oldest chunk may be in a shared lane and in the way of those behind it: then that
- * goes, and the next, until one of its own lanes does.
+ * No other log takes chunks there, so there is nothing to share out. When the log may
+ * have no more chunks in the shared lanes either, some are kept free here, so that no
+ * write waits while anything clean can be reclaimed. Empty chunks are always reclaimed:
+ * otherwise hot blocks would go to the shared lanes for want of space here.
  *
- * What others have in such a lane, from before, leaves: a few chunks at a time, what
- * is dirty when it is on its origin.
+ * vc_log_victim() chooses the chunk, as in shared lanes, but from this log alone. The
+ * oldest written chunk may be in a shared lane, and in the way of those after it. Then it
+ * is reclaimed, and the next, until a chunk of the dedicated lanes is free.
+ *
+ * A lane that becomes dedicated may have chunks of other logs. These foreign chunks are
+ * reclaimed a few at a time; dirty ones are destaged first.
  */
 #include "reads.h"
 
-/* That a log had to wait for room here: others want the lock, too. */
+/* Chunks reclaimed for one log in a run, because others want the lock, too. */
 #define VC_OWN_BATCH 16U
 
 /* Foreign chunks reclaimed in one run. */
@@ -26,13 +27,13 @@ static u32 vc_own_relocate_reserve(const struct vc_log *log)
 	return vc_relocate_reserve(READ_ONCE(log->own_size));
 }
 
-/* Chunks that are free for writers: with what is for relocation one at least. */
+/* Chunks that are kept free for writers: a tenth; at least one beside those to relocate. */
 static u32 vc_own_reserve(const struct vc_log *log)
 {
 	return max(READ_ONCE(log->own_size) / 10, vc_own_relocate_reserve(log) + 1);
 }
 
-/* Can a log have one more chunk in the shared lanes? */
+/* Can a log get one more chunk in the shared lanes? */
 static bool vc_own_may_do_without(const struct vc_log *log)
 {
 	const struct vc_pool *p = log->vol->pool;
@@ -42,10 +43,10 @@ static bool vc_own_may_do_without(const struct vc_log *log)
 }
 
 /**
- * vc_own_is_short - are fewer chunks free in a log's own lanes than should be?
+ * vc_own_is_short - are too few chunks free in the dedicated lanes of a log?
  * @log: the log
  *
- * None has to be while it can have more in the shared ones.
+ * Not while it can get more in the shared lanes.
  */
 bool vc_own_is_short(const struct vc_log *log)
 {
@@ -57,12 +58,11 @@ bool vc_own_is_short(const struct vc_log *log)
 }
 
 /**
- * vc_own_is_urgent - are so few chunks free in a log's own lanes that any has to go,
- *	be it with a loss?
+ * vc_own_is_urgent - must any chunk go in the dedicated lanes, even if data is lost?
  * @log: the log
  *
- * Half of what should be, as in shared lanes; but these may be few, so it does as well
- * while no writer gets one.
+ * As in shared lanes, that is so when less than half of what should be free is free. With
+ * few chunks it is also so while a writer would get none.
  */
 bool vc_own_is_urgent(const struct vc_log *log)
 {
@@ -72,7 +72,7 @@ bool vc_own_is_urgent(const struct vc_log *log)
 }
 
 /**
- * vc_own_has_space - may a log have one more chunk of reads in its own lanes?
+ * vc_own_has_space - may a log have one more read chunk in its dedicated lanes?
  * @log: the log
  */
 bool vc_own_has_space(const struct vc_log *log)
@@ -82,7 +82,7 @@ bool vc_own_has_space(const struct vc_log *log)
 }
 
 /**
- * vc_own_may_take - may a log take a chunk in its own lanes?
+ * vc_own_may_take - may a log take a chunk in its dedicated lanes?
  * @p: the pool; its free lists are locked
  * @log: the log, locked
  * @take: what for
@@ -100,19 +100,20 @@ bool vc_own_may_take(const struct vc_pool *p, const struct vc_log *log,
 		return below || log->nr < VC_CHUNKS_MIN;
 	case VC_TAKE_READ:
 		/*
-		 * Where it can have no more anywhere it gets one of those that are kept
-		 * free, and then its oldest goes: or nothing would, and nothing came.
+		 * If the log may not grow in shared lanes either, it gets a chunk of those
+		 * that are kept free. Then its oldest one is reclaimed. Otherwise nothing
+		 * would be reclaimed, and nothing promoted.
 		 */
 		return below && nfree + !vc_own_may_do_without(log) >
 				vc_own_reserve(log);
 	case VC_TAKE_KEEP:
 		return below && nfree > vc_own_reserve(log);
 	case VC_TAKE_PREFETCH:
-		/* Nor one for which it would have to give another. */
+		/* Nor may the log have to give up another chunk for it. */
 		return vc_log_has(log, VC_OWN) + 1 < READ_ONCE(log->own_most) &&
 		       nfree > vc_own_reserve(log);
 	default:
-		/* It makes more of them free. */
+		/* These free more chunks than they take. */
 		return true;
 	}
 }
@@ -121,7 +122,7 @@ bool vc_own_may_take(const struct vc_pool *p, const struct vc_log *log,
  * vc_log_may_write - is there a chunk for a writer, beside those for relocation?
  * @log: the log
  *
- * Who has lanes of its own does not wait for what happens in the shared ones.
+ * A log with dedicated lanes does not wait for what happens in the shared ones.
  */
 bool vc_log_may_write(const struct vc_log *log)
 {
@@ -134,7 +135,7 @@ bool vc_log_may_write(const struct vc_log *log)
 	       READ_ONCE(p->nfree) >= vc_pool_relocate_reserve(p);
 }
 
-/* Let go what holds nothing, so that a chunk of reads has room. Return: there is more. */
+/* Reclaim empty chunks until there is space for a read chunk. Return: there are more. */
 static bool vc_own_sweep(struct vc_pool *p, struct vc_log *log)
 {
 	u32 left = VC_OWN_BATCH;
@@ -150,7 +151,7 @@ static bool vc_own_sweep(struct vc_pool *p, struct vc_log *log)
 	return false;
 }
 
-/* Return: there is more to do. */
+/* Reclaim or relocate chunks until enough are free. Return: there is more to do. */
 static bool vc_log_make_own_space(struct vc_pool *p, struct vc_log *log,
 				  unsigned long end)
 {
@@ -182,8 +183,8 @@ static bool vc_log_make_own_space(struct vc_pool *p, struct vc_log *log,
 }
 
 /*
- * Let go what is above a maximum in a log's own lanes; if nothing can, relocate. Return:
- * there is more.
+ * Reclaim a chunk above a log's maximum in its dedicated lanes; if none is reclaimable,
+ * relocate one. Return: there is more to do.
  */
 static bool vc_log_deflate_own(struct vc_pool *p, struct vc_log *log)
 {
@@ -199,9 +200,9 @@ static bool vc_log_deflate_own(struct vc_pool *p, struct vc_log *log)
 }
 
 /**
- * vc_own_make_space - let go what is old in lanes that logs have for themselves
+ * vc_own_make_space - reclaim chunks in the dedicated lanes of all logs
  * @p: the pool, locked
- * @end: no longer than that, jiffies
+ * @end: stop at this time, jiffies
  *
  * Return: there is more to do.
  */

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: the end of a chunk. First what it would bring back to life is taken
- * out of other seals, then the chunk table says that it is dead, then what is hot
- * in it is copied, then it is trimmed, and then it is free.
+ * dm-vcache: reclaim of a chunk. In this order:
+ *
+ * 1. The seals of other logs drop the entries that the chunk supersedes.
+ * 2. The chunk table says that the chunk is dead.
+ * 3. Its hot blocks are copied to another chunk.
+ * 4. The chunk is trimmed, and free.
  */
 #include <linux/blkdev.h>
 #include <linux/delay.h>
@@ -10,7 +13,7 @@
 #include "reads.h"
 
 /**
- * vc_chunk_free - a chunk may be used again
+ * vc_chunk_free - put a chunk on the free list of its lane
  * @p: the pool
  * @c: the chunk; it is dead on the device
  */
@@ -18,7 +21,7 @@ void vc_chunk_free(struct vc_pool *p, struct vc_chunk *c)
 {
 	unsigned long flags;
 
-	/* Or somebody empties a cell when the chunk is another log's. */
+	/* A live cell would be dropped later, from the counts of another log. */
 	WARN_ON_ONCE(atomic_read(&c->live));
 	spin_lock_irqsave(&p->free_lock, flags);
 	p->found[vc_chunk_nr(p, c)].gen = 0;
@@ -34,9 +37,9 @@ void vc_chunk_free(struct vc_pool *p, struct vc_chunk *c)
 }
 
 /**
- * vc_chunk_release - nothing is in a chunk any more: trim it, and free it
+ * vc_chunk_release - trim a chunk, and free it
  * @p: the pool
- * @c: the chunk; it is dead on the device
+ * @c: the chunk, without live blocks; it is dead on the device
  */
 void vc_chunk_release(struct vc_pool *p, struct vc_chunk *c)
 {
@@ -50,11 +53,11 @@ void vc_chunk_release(struct vc_pool *p, struct vc_chunk *c)
 }
 
 /**
- * vc_chunk_reclaimable - may a chunk go?
+ * vc_chunk_reclaimable - can a chunk be reclaimed now?
  * @c: the chunk, the lock of its log is held
  *
- * Who reads from the chunk keeps it, and would hold up all others who wait for
- * room.
+ * It cannot while it is being read: waiting for the reader would hold up everybody who
+ * waits for space. So the last reader is asked to kick us.
  */
 bool vc_chunk_reclaimable(struct vc_chunk *c)
 {
@@ -63,11 +66,11 @@ bool vc_chunk_reclaimable(struct vc_chunk *c)
 	if (!atomic_read(&c->users))
 		return true;
 	WRITE_ONCE(c->wanted, true);
-	smp_mb(); /* the last one that has it lets go first, and looks then */
+	smp_mb(); /* pairs with vc_lookup_done(): it drops its count, then reads the flag */
 	return !atomic_read(&c->users);
 }
 
-/* The newest chunk of a log that is stale, or NULL. */
+/* Find the newest stale chunk of a log, or NULL. */
 static struct vc_chunk *vc_log_stale(struct vc_log *log)
 {
 	struct vc_chunk *c, *stale = NULL;
@@ -89,7 +92,7 @@ static int vc_chunk_refresh(struct vc_pool *p, struct vc_chunk *c)
 	int r;
 
 	WRITE_ONCE(c->stale, false);
-	smp_mb(); /* what makes it stale again empties the cell first */
+	smp_mb(); /* who makes it stale again has emptied the cell before */
 	r = vc_chunk_reseal(&p->store, &p->g, &p->ix, vc_chunk_nr(p, c),
 			    c->gen, p->work);
 	if (r)
@@ -98,9 +101,9 @@ static int vc_chunk_refresh(struct vc_pool *p, struct vc_chunk *c)
 }
 
 /*
- * Seal the stale chunks of a log again, and those before them: what goes from
- * a seal may have hidden something older. Chunks leave the list only under the
- * lock of the pool, which is held.
+ * Seal the stale chunks of a log again, and all older ones: an entry that is dropped from
+ * a seal may have hidden an older one. Chunks leave the list only under the lock of the
+ * pool, which is held.
  */
 static int vc_log_refresh(struct vc_pool *p, struct vc_log *log)
 {
@@ -110,7 +113,7 @@ static int vc_log_refresh(struct vc_pool *p, struct vc_log *log)
 	if (!last)
 		return 0;
 	if (READ_ONCE(last->state) != VC_CHUNK_SEALED) {
-		/* Its seal brings us back here. */
+		/* It is tried again when the chunk has its seal. */
 		vc_log_close_idle(log);
 		return -EAGAIN;
 	}
@@ -123,9 +126,9 @@ static int vc_log_refresh(struct vc_pool *p, struct vc_log *log)
 }
 
 /*
- * Take out of the seals of other logs what records have superseded that are
- * to go now: it must not come back to life. See rule 2 in format.h. Return: 0,
- * or -EAGAIN when a chunk has no seal yet.
+ * A record of a chunk to reclaim may supersede entries in the seals of other logs. Drop
+ * these entries first, or they become valid again when the record is gone. See rule 2 in
+ * format.h. Return: 0; -EAGAIN if a chunk has no seal yet; another negative errno.
  */
 static int vc_reclaim_reseal(struct vc_pool *p, struct vc_log *log)
 {
@@ -140,7 +143,7 @@ static int vc_reclaim_reseal(struct vc_pool *p, struct vc_log *log)
 }
 
 /*
- * Say on the device that a chunk is dead; one of reads never was alive there.
+ * Write to the chunk table that a chunk is dead. A read chunk is not in use there anyway.
  * Return: 0 or a negative errno.
  */
 static int vc_chunk_mark_dead(struct vc_pool *p, struct vc_chunk *c)
@@ -162,8 +165,8 @@ static int vc_chunk_mark_dead(struct vc_pool *p, struct vc_chunk *c)
 }
 
 /*
- * From here on no round takes the chunk: it would find it in other hands when
- * it says that it is clean. Return: false when a round has it already.
+ * From here on no destage round takes the chunk. It could belong to another log by the
+ * time the round marks it clean. Return: false if the chunk is not reclaimable any more.
  */
 static bool vc_chunk_begin_reclaim(struct vc_log *log, struct vc_chunk *c)
 {
@@ -181,13 +184,14 @@ static bool vc_chunk_begin_reclaim(struct vc_log *log, struct vc_chunk *c)
  * vc_chunk_reclaim - reclaim the oldest written chunk of a log, or a read chunk
  * @p: the pool, locked
  * @c: the chunk
- * @how: what of it stays, as a copy
+ * @how: which of its blocks are kept, as copies
  *
- * Until that is durable the index has what is in it: what supersedes that has to
- * know, see vc_reclaim_reseal(). So copies take its place only behind that: they have
- * no record, and who supersedes one of them takes nothing back on the device.
+ * The index keeps the blocks of the chunk until its death is durable: until then a write
+ * that supersedes one of them may have to make chunks of other logs stale, see
+ * vc_reclaim_reseal(). Copies enter the index only after that. They have no record, so
+ * superseding a copy changes nothing on the device.
  *
- * Return: 0; -EAGAIN when it may not; another negative errno.
+ * Return: 0; -EAGAIN if the chunk cannot be reclaimed now; another negative errno.
  */
 int vc_chunk_reclaim(struct vc_pool *p, struct vc_chunk *c, enum vc_reclaim how)
 {
@@ -208,7 +212,7 @@ int vc_chunk_reclaim(struct vc_pool *p, struct vc_chunk *c, enum vc_reclaim how)
 		vc_reads_keep(c, how);
 	for (i = 0; i < vc_chunk_capacity(&p->g); i++)
 		vc_lookup_drop(p, cell + i);
-	/* Who found it before is still reading; nobody finds it any more. */
+	/* Reads that found the chunk before are still on their way. No new ones come. */
 	while (atomic_read(&c->users))
 		usleep_range(50, 200);
 	spin_lock_irq(&log->lock);

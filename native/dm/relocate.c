@@ -1,31 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: relocating what still counts in the oldest chunk of a log forward,
- * to its end.
+ * dm-vcache: relocation: copying the dirty blocks of the oldest chunk of a log to the
+ * end of the log.
  *
- * Then the chunk can go, without having to wait for the origin. That costs a
- * copy inside the cache, so it is worth it only while enough of what the log
- * has is superseded or on the origin: see vc_relocate_candidate().
+ * Then the chunk can be reclaimed without waiting for the origin. The price is a copy
+ * inside the cache. So it is done only while enough of what the log has is superseded or
+ * clean: see vc_relocate_candidate().
  *
  * DOC: Order
  *
- * A record with old data gets a new number. It must not come after one with
- * newer data of the same block, nor after a discard of it. So it gets its
- * number first, and then a block is left out if something newer may have a
- * lower number: the index has it already, or it is on its way in the buffer
- * (see vc_block_start(), which comes before the number of its record). While
- * discards are being noted nothing is relocated.
+ * A record with relocated data gets a new sequence number. That must not be higher than
+ * the number of a record with newer data of the same block, nor of a discard of it. So
+ * the record gets its number first. Then a block is left out if something newer of it may
+ * have a lower number: if the index has something newer, or if the buffer is writing
+ * something newer out (see vc_block_start(), which comes before that record gets its
+ * number). While a discard is being recorded nothing is relocated.
  *
- * Whatever gets a higher number may complete first. Then the index has it, and
- * vc_lookup_move() leaves that alone. Until then the chunk that the record is
- * in stays open or closed: it could become clean, or be sealed again, as if it
- * had nothing. No chunk is reclaimed meanwhile, because the lock of the pool is held.
+ * A write with a higher number may complete first. Then the index has it, and
+ * vc_lookup_move() leaves the block alone.
+ *
+ * Until the relocated blocks are in the index, their new chunk is kept open or closed by
+ * a reference in vc_chunk.pending. Otherwise it could become clean, or be sealed again,
+ * as if it were empty. No chunk is reclaimed meanwhile, because vc_pool.lock is held.
  */
 #include <linux/sort.h>
 
 #include "round.h"
 
-/* Is something newer of the block on its way to the log? */
+/* Is something newer of the block being written to the log? */
 static bool vc_relocate_is_stale(struct vc_volume *v, u64 block)
 {
 	struct vc_block *b;
@@ -43,14 +45,14 @@ static bool vc_relocate_is_stale(struct vc_volume *v, u64 block)
 	return busy;
 }
 
-/* Add a cell to the record, if it still has to last. */
+/* Add a block to the record, if it is still valid and dirty. */
 static void vc_relocate_add(struct vc_record *rec, struct vc_round_cell *c,
 			    struct page *page, u32 sum)
 {
 	struct vc_volume *v = rec->log->vol;
 	struct vc_entry e = { .block = c->block, .arg = sum };
 
-	/* The buffer first: what leaves it is in the index already. */
+	/* Look in the buffer first: what has left it is in the index already. */
 	if (vc_relocate_is_stale(v, c->block)) {
 		c->mask = 0;
 		return;
@@ -58,7 +60,7 @@ static void vc_relocate_add(struct vc_record *rec, struct vc_round_cell *c,
 	c->mask = vc_lookup_pin(v, c->cell, c->block);
 	if (!c->mask)
 		return;
-	/* The lock of the pool keeps it as well. */
+	/* The lock of the pool keeps the chunk from being reclaimed. */
 	vc_lookup_done(v->pool, c->cell);
 	e.mask = c->mask;
 	e.place = rec->info.at + 1 + rec->info.data++;
@@ -67,8 +69,9 @@ static void vc_relocate_add(struct vc_record *rec, struct vc_round_cell *c,
 }
 
 /*
- * Make and send a record with @n cells that have been read. NULL: not now, or
- * none of them has to last any more; then the next try does not find them.
+ * Make and send a record with @n cells that have been read. Return: NULL if it cannot be
+ * done now, or if none of them is valid and dirty any more. In the second case the next
+ * try does not find them.
  */
 static struct vc_record *vc_relocate_send(struct vc_log *log, struct vc_round *r,
 					  u32 from, u32 n, const u32 *sum,
@@ -98,7 +101,7 @@ static struct vc_record *vc_relocate_send(struct vc_log *log, struct vc_round *r
 	return rec;
 }
 
-/* The record is durable: its blocks are where it says. */
+/* The record is durable: the index gets the new places of its blocks. */
 static void vc_relocate_apply(const struct vc_record *rec,
 			      const struct vc_round_cell *c, u32 n)
 {
@@ -112,8 +115,8 @@ static void vc_relocate_apply(const struct vc_record *rec,
 }
 
 /*
- * Carry a record full, from the @from-th cell on. Return: cells dealt with;
- * 0: it cannot be done now.
+ * Relocate one record of cells, from the @from-th one on. Return: how many cells were
+ * dealt with; 0 if it cannot be done now.
  */
 static u32 vc_relocate_window(struct vc_log *log, struct vc_round *r, u32 from)
 {
@@ -148,11 +151,11 @@ static u32 vc_relocate_window(struct vc_log *log, struct vc_round *r, u32 from)
 }
 
 /**
- * vc_relocate_chunk - relocate what counts in a chunk to the end of its log
+ * vc_relocate_chunk - relocate the dirty blocks of a chunk to the end of its log
  * @log: the log, of a volume in use; its pool is locked
  * @c: its oldest chunk, sealed
  *
- * Return: nothing counts in it any more; else it may be tried again.
+ * Return: true if the chunk has no dirty blocks any more; else try again later.
  */
 bool vc_relocate_chunk(struct vc_log *log, struct vc_chunk *c)
 {
@@ -169,14 +172,14 @@ bool vc_relocate_chunk(struct vc_log *log, struct vc_chunk *c)
 }
 
 /**
- * vc_relocate_candidate - the oldest chunk of a log, if relocation pays
+ * vc_relocate_candidate - find the chunk of a log that relocation would free
  * @log: the log
- * @domain: where there has to be room
+ * @domain: the lanes that need space
  *
- * Where three quarters of what the log has are dirty, a chunk that is gained costs
- * three that are copied.
+ * It is the oldest one, if at most three quarters of the blocks that the log has space
+ * for are dirty. At three quarters, three chunks are copied for each one that is gained.
  *
- * Return: NULL when it does not.
+ * Return: the chunk, or NULL.
  */
 struct vc_chunk *vc_relocate_candidate(struct vc_log *log, enum vc_domain domain)
 {

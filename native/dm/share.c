@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: how much of the cache is whose share.
+ * dm-vcache: the fair shares of the logs in the shared lanes.
  *
- * Nine tenths of the chunks are shared out; the last one is nobody's. Each tag has
- * its minimum, less in proportion if all of them are more than that. What they
- * leave is shared out by weight; what would be above a tag's maximum goes to the
- * others. A share is soft: space.c says what happens to a log that has more. Half of it,
- * or the minimum if that is more, is guaranteed. A maximum is not soft.
+ * Nine tenths of the chunks are shared out. The last tenth is the common reserve. Each
+ * tag gets its minimum; if the minima exceed the chunks, they are scaled down in
+ * proportion. The rest is shared out by weight. What exceeds a tag's maximum goes to the
+ * other tags.
  *
- * This is about the shared lanes (lane.c). Who has lanes of its own has its minimum
- * and its maximum there first, and claims here what is left of them: with a maximum
- * that its own lanes hold, nothing.
+ * A share is soft: space.c says what happens to a log that has more. Half of it, or the
+ * minimum if that is more, is guaranteed. A maximum is a hard limit.
+ *
+ * A tag with dedicated lanes (lane.c) gets its minimum and its maximum there first. Here
+ * it claims what these lanes do not hold: nothing, if they hold its maximum.
  */
 #include "pool.h"
 
-/* Bytes in whole chunks, rounded up; no more than a pool has. */
+/* Convert bytes to whole chunks, rounded up, at most all chunks of a pool. */
 static u32 vc_pool_chunks(const struct vc_pool *p, u64 bytes)
 {
 	u64 chunk = (u64)p->g.chunk_blocks * VC_BLOCK_SIZE;
@@ -23,7 +24,7 @@ static u32 vc_pool_chunks(const struct vc_pool *p, u64 bytes)
 		     p->g.chunks);
 }
 
-/* What does the tag of a log ask for? In volume scope hTag has no data. */
+/* Find out what the tag of a log asks for. In volume scope hTag has no data. */
 static void vc_log_claim(struct vc_log *log)
 {
 	struct vc_pool *p = log->vol->pool;
@@ -45,7 +46,7 @@ static void vc_log_claim(struct vc_log *log)
 					      vc_pool_chunks(p, most));
 			log->claim.own_most = log->claim.most;
 		}
-		/* Its own lanes come first; what they leave is of the others. */
+		/* What its dedicated lanes hold is not claimed in the shared ones. */
 		log->claim.least -= min(log->claim.least, own);
 		if (most)
 			log->claim.most -= min(log->claim.most, own);
@@ -53,7 +54,7 @@ static void vc_log_claim(struct vc_log *log)
 	rcu_read_unlock();
 }
 
-/* Return: the sum of the minima. */
+/* Collect the claims of all logs. Return: the sum of the minima. */
 static u64 vc_pool_claims(struct vc_pool *p)
 {
 	struct vc_volume *v;
@@ -69,7 +70,7 @@ static u64 vc_pool_claims(struct vc_pool *p)
 	return sum;
 }
 
-/* Where all minima are more than there is, they become less. */
+/* Scale the minima down if their sum exceeds the chunks. */
 static void vc_pool_scale(struct vc_pool *p, u64 chunks, u64 least)
 {
 	struct vc_volume *v;
@@ -83,8 +84,8 @@ static void vc_pool_scale(struct vc_pool *p, u64 chunks, u64 least)
 }
 
 /*
- * Share out what is left by weight. Return: some are above their maximum, and have
- * that now; it has to be done again for the others.
+ * Share out by weight what the minima leave. Return: true if some logs would exceed their
+ * maxima. They get these, and the rest has to be shared out again.
  */
 static bool vc_pool_divide(struct vc_pool *p, u64 chunks)
 {
@@ -118,8 +119,8 @@ static bool vc_pool_divide(struct vc_pool *p, u64 chunks)
 }
 
 /*
- * A maximum, less the chunk for what has to be kept of one that goes: with that a log
- * would be above.
+ * What a log may have before one more chunk is taken for the blocks kept of a reclaimed
+ * one: with that it must not exceed its maximum.
  */
 static u32 vc_chunks_limit(u32 most)
 {
@@ -127,7 +128,7 @@ static u32 vc_chunks_limit(u32 most)
 }
 
 /**
- * vc_pool_share - share the chunks out among the logs that are in use
+ * vc_pool_share - compute the fair shares of the logs in use
  * @p: the pool, locked
  */
 void vc_pool_share(struct vc_pool *p)

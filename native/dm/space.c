@@ -1,55 +1,61 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: room in the cache: who gets chunks, and whose go.
+ * dm-vcache: space in the cache: which logs get chunks, and which give them up.
  *
- * A log may have more than its share while a tenth of the pool is free; that
- * tenth is for logs below theirs. So a tag that writes faster than its origin
- * can follow ends up waiting for its own destage, and nobody else does. Every
- * log can have two chunks to write to, whatever its share. The last two that are
- * free are for relocation (see below), and nobody else writes when these are in use.
+ * This is about the chunks of the shared lanes; own.c is about dedicated lanes.
  *
- * How much is whose share: share.c. When chunks run short those go first in which
- * nothing counts any more, whoever has them; then the oldest one of a log, of the
- * log furthest over its share first. What counts in it has to be on the origin. How
- * it goes: reclaim.c. A log that has no more than its share loses nothing to one that
- * has: only when less than half of that tenth is left it lets go as well. That half is
- * reserved for logs below their guaranteed share: no log above it may make them wait. A
- * log between its guaranteed and its fair share waits until logs above their fair share
- * release chunks, or gives up its own oldest chunks, as they do.
+ * Getting chunks. A tenth of the shared chunks is the common reserve. A log may have
+ * more than its fair share (share.c) only while more than the reserve is free. The
+ * reserve is for logs below their share. So a tag that writes faster than its origin
+ * waits for its own destage, and no other tag waits for it. Every log may have
+ * VC_CHUNKS_MIN chunks to write to, whatever its share. The last VC_RELOCATE_MAX free
+ * chunks are for relocation only (relocate.c); writers wait while these are in use.
  *
- * Where none of a log can go like that, and most of what it has in the cache is
- * superseded, the rest of its oldest chunk is relocated to its end, before those less
- * over their share give: so a log whose data fits into the cache does not wait for its
- * origin. Nor does one whose data fits into its maximum.
+ * Giving up chunks. When fewer chunks are free than vc_pool_low(), chunks are reclaimed
+ * (reclaim.c) in this order:
  *
- * If the log furthest over its share cannot give up a chunk either, another log gives
- * one up, and the first log has a reclaim pending. While it has, it gets no chunk above
- * its share, and its dirty data is destaged at full speed. Otherwise a log would gain
- * cache by having more dirty data than others.
+ * 1. empty chunks of any log;
+ * 2. chunks of the logs above their fair share, the log furthest above it first; victim.c
+ *    says which chunk. It must be clean. If the log has no clean one, and enough of what
+ *    it has in the cache is superseded or clean, the rest of its oldest chunk is
+ *    relocated before a log less far above its share gives up a chunk. So a log whose
+ *    data fits into its share, or into its maximum, does not wait for its origin;
+ * 3. chunks of all logs, when less than half of the reserve is free, or less than the
+ *    reserve and no log is above its share. That half is reserved for logs below their
+ *    guaranteed share: no other log may make them wait. A log between its guaranteed and
+ *    its fair share waits until logs above their fair share release chunks, or gives up
+ *    its own oldest chunks, as they do.
+ *
+ * If the log furthest above its share cannot give up a chunk, another log gives one up,
+ * and the first log has a reclaim pending. While it has, it gets no chunk above its
+ * share, and its dirty data is destaged at full speed. Otherwise a log would gain cache
+ * by having more dirty data than others.
  *
  * DOC: Waking up
  *
- * Once the pool is said to be short of space, whatever lets one more chunk go
- * has to call vc_space_kick(), or writers wait for ever: nothing dirty is left
- * in a chunk (vc_cell_cleaned()), or nothing at all (vc_cell_emptied()), who kept
- * one we wanted lets go of it (vc_lookup_done()), a seal is there, something is
- * discarded. What merely has to be tried again is, after VC_SPACE_RETRY.
+ * While vc_pool.short_of_space is set, every event that makes one more chunk
+ * reclaimable must call vc_space_kick(), or writers wait for ever. The events are: a
+ * chunk has no dirty cells any more (vc_cell_cleaned()), or no live ones
+ * (vc_cell_emptied()); the last reader of a wanted chunk is done (vc_lookup_done()); a
+ * chunk is sealed; something is discarded. What only has to be tried again is tried
+ * after VC_SPACE_RETRY.
  */
 #include "reads.h"
 
-/* After so long those who wait get chunks, and others the lock of the pool. */
+/* After so long one run lets others have the lock of the pool, and gives out chunks. */
 #define VC_SPACE_TIME (HZ / 2)
 
 /* Chunks that one run relocates at most. */
 #define VC_RELOCATE_BATCH 4U
 
-/* Chunks that go in a tick because they are above a limit. */
+/* Chunks that one run reclaims because logs are above their maxima. */
 #define VC_DEFLATE_BATCH 4U
 
 /**
- * vc_pool_reserve - that tenth; with what is for relocation there has to be one for a
- *	writer
+ * vc_pool_reserve - free shared chunks that are for logs below their share
  * @p: the pool
+ *
+ * A tenth; and at least one chunk for a writer beside those for relocation.
  */
 u32 vc_pool_reserve(const struct vc_pool *p)
 {
@@ -63,7 +69,7 @@ static u32 vc_pool_guaranteed_reserve(const struct vc_pool *p)
 	return max(vc_pool_reserve(p) / 2, vc_pool_relocate_reserve(p) + 1);
 }
 
-/* With fewer left than that, but for those in use for relocation, all have to give. */
+/* Must all logs give up chunks? Those in use for relocation do not count as missing. */
 static bool vc_pool_is_used_up(const struct vc_pool *p)
 {
 	u32 relocate = vc_pool_relocate_reserve(p);
@@ -72,15 +78,15 @@ static bool vc_pool_is_used_up(const struct vc_pool *p)
 }
 
 /**
- * vc_log_may_grow - may a log have one more chunk, by its share and by what others
- *	need?
+ * vc_log_may_grow - may a log have one more chunk of the shared lanes?
  * @p: the pool
  * @log: the log
  *
- * One that has just its share may have the last one above the reserve: then it has
- * more, and gives its own, or it would wait for others to do so. One with lanes of its
- * own takes nothing that would have to be given back at once: what is in the way of that
- * is in its own lanes, and need not go.
+ * A log that has exactly its share may take the last chunk above the reserve. Then it is
+ * above its share and gives up a chunk of its own. Otherwise it would wait until other
+ * logs give up theirs. A log with dedicated lanes takes no chunk that it would have to
+ * give up at once: its oldest chunk is in a dedicated lane, need not go, and would be in
+ * the way of those in shared lanes.
  */
 bool vc_log_may_grow(const struct vc_pool *p, const struct vc_log *log)
 {
@@ -101,9 +107,10 @@ bool vc_log_may_grow(const struct vc_pool *p, const struct vc_log *log)
 }
 
 /*
- * In shared lanes. What nobody waits for has no chunk of the reserve, or all would
- * have to give; nor, above the share of its log, one that others over theirs would
- * give; nor one for which the log would have to give another of its own.
+ * May a log have a chunk of the shared lanes for prefetched blocks? Nobody waits for
+ * these. So the chunk may not come from the reserve, or all logs would have to give. Nor
+ * may another log have to give one up for it if the log has its share, nor the log
+ * itself.
  */
 static bool vc_log_may_prefetch(struct vc_pool *p, struct vc_log *log)
 {
@@ -115,11 +122,11 @@ static bool vc_log_may_prefetch(struct vc_pool *p, struct vc_log *log)
 	       !READ_ONCE(log->reclaim_pending);
 }
 
-/* In shared lanes; called with the lock of the free lists. */
+/* The same for all purposes. Called with vc_pool.free_lock held. */
 static bool vc_chunk_may_take(struct vc_pool *p, struct vc_log *log,
 			      enum vc_take take)
 {
-	/* Without one to relocate to, no chunk could go whose data has to last. */
+	/* The last ones are for relocation: no dirty chunk can be emptied without. */
 	if (p->nfree <= (take == VC_TAKE_RELOCATE ? 0 : vc_pool_relocate_reserve(p)))
 		return false;
 	switch (take) {
@@ -131,7 +138,7 @@ static bool vc_chunk_may_take(struct vc_pool *p, struct vc_log *log,
 	case VC_TAKE_PREFETCH:
 		return vc_log_may_prefetch(p, log);
 	default:
-		/* It makes more of them free; but what comes where none may be goes again. */
+		/* These free more than they take; but not where the log may have nothing. */
 		return READ_ONCE(log->most);
 	}
 }
@@ -141,9 +148,9 @@ static bool vc_chunk_may_take(struct vc_pool *p, struct vc_log *log,
  * @p: the pool
  * @log: the log, its lock is held
  * @take: what for
- * @first: in which lanes rather; in the others when it gets none there
+ * @first: preferred lanes; the others are tried if there is no chunk in these
  *
- * Return: NULL when there is none, or the log has to leave it to others.
+ * Return: the chunk; NULL if none is free, or the log has to leave it to others.
  */
 struct vc_chunk *vc_chunk_take(struct vc_pool *p, struct vc_log *log,
 			       enum vc_take take, enum vc_domain first)
@@ -177,7 +184,7 @@ static void vc_log_reserve_spare(struct vc_log *log)
 	if (!log->spare && rcu_access_pointer(log->user) &&
 	    (log->starved || log->nr)) {
 		log->spare = vc_chunk_take(p, log, VC_TAKE_WRITE, VC_OWN);
-		/* With one there already, it is not a chunk that it lacks. */
+		/* If it had a spare chunk already, it waits for a seal, not for a chunk. */
 		wake = log->spare && log->starved;
 	}
 	if (log->held && vc_log_may_write(log)) {
@@ -211,7 +218,7 @@ static bool vc_log_is_over(struct vc_log *log)
 	return vc_log_has(log, VC_SHARED) > log->share;
 }
 
-/* Has a log more than its share? */
+/* Does any log have more than its share? */
 static bool vc_pool_has_over(struct vc_pool *p)
 {
 	struct vc_volume *v;
@@ -226,7 +233,7 @@ static bool vc_pool_has_over(struct vc_pool *p)
 	return false;
 }
 
-/* Have all to give? Else those over their shares, since there are some. */
+/* Must all logs give up chunks, or only those above their shares? */
 static bool vc_pool_asks_all(struct vc_pool *p)
 {
 	return vc_pool_is_used_up(p) ||
@@ -235,8 +242,9 @@ static bool vc_pool_asks_all(struct vc_pool *p)
 }
 
 /*
- * Who gets none has to give its own in any case; but with lanes of its own it would give
- * here until all of the reserve is free, for one that may as well be there.
+ * A starved log that may not grow has to give up a chunk of its own in any case. Not so
+ * one with dedicated lanes: it would give up chunks here until all of the reserve is
+ * free, though the next chunk may as well come from its own lanes.
  */
 static bool vc_log_lacks(const struct vc_pool *p, const struct vc_log *log)
 {
@@ -244,17 +252,17 @@ static bool vc_log_lacks(const struct vc_pool *p, const struct vc_log *log)
 	       !vc_log_may_grow(p, log);
 }
 
-/* How far is a log over its share, in thousandths of it? */
+/* How much does a log have, in thousandths of its share? */
 static u64 vc_log_excess(struct vc_log *log)
 {
 	return div_u64((u64)vc_log_has(log, VC_SHARED) * 1000, log->share + 1);
 }
 
 /*
- * Of the logs that have to give up a chunk, and are further over their shares than @than
- * unless that is NULL, find the one furthest over for which @of finds a chunk. Logs with
- * a reclaim pending are skipped: vc_pool_update_reclaim() looks at them once per run.
- * Return: the chunk, or NULL.
+ * Of the logs that must give up a chunk, find the one furthest above its share for which
+ * @of returns a chunk. If @than is not NULL, only logs further above their shares than
+ * @than count. Logs with a reclaim pending are skipped: vc_pool_update_reclaim() looks at
+ * them once per run. Return: the chunk, or NULL.
  */
 static struct vc_chunk *vc_pool_first(struct vc_pool *p,
 				      struct vc_chunk *(*of)(struct vc_log *,
@@ -285,9 +293,9 @@ static struct vc_chunk *vc_pool_first(struct vc_pool *p,
 }
 
 /*
- * @giver gives up a chunk: mark a reclaim as pending in all logs that are further over
+ * @giver gives up a chunk: mark a reclaim as pending in all logs that are further above
  * their shares and give up none. If @giver is NULL no log can give up a chunk: mark the
- * log furthest over its share, so that the free chunks are left to logs below theirs.
+ * log furthest above its share, so that the free chunks are left to logs below theirs.
  */
 static void vc_pool_mark_reclaim(struct vc_pool *p, struct vc_log *giver)
 {
@@ -312,8 +320,8 @@ static void vc_pool_mark_reclaim(struct vc_pool *p, struct vc_log *giver)
 }
 
 /*
- * Chunks that should be free: the reserve; and one for each log in use, as far as it
- * takes that from logs over their share only.
+ * Low watermark of free chunks: the reserve; and one chunk for each log in use while some
+ * logs are above their shares, which then give these up.
  */
 static u32 vc_pool_low(struct vc_pool *p)
 {
@@ -325,8 +333,8 @@ static u32 vc_pool_low(struct vc_pool *p)
 }
 
 /*
- * A pending reclaim ends when the log can give up a chunk again, and then it is the
- * first to give; when the log is back at its share; or when enough chunks are free.
+ * A pending reclaim ends when the log is back at its share, when enough chunks are free,
+ * or when the log can give up a chunk again. Then it is the first to give one.
  */
 static void vc_pool_update_reclaim(struct vc_pool *p)
 {
@@ -345,7 +353,7 @@ static void vc_pool_update_reclaim(struct vc_pool *p)
 	}
 }
 
-/* Is there one who cannot write for want of a chunk, and its origin takes data? */
+/* Does a writer wait for a chunk whose origin is not failing? */
 static bool vc_pool_has_starved(struct vc_pool *p)
 {
 	struct vc_volume *v;
@@ -361,7 +369,7 @@ static bool vc_pool_has_starved(struct vc_pool *p)
 	return false;
 }
 
-/* Is somebody to be told when one more chunk can go? */
+/* Must vc_space_kick() be called when one more chunk can be reclaimed? */
 static bool vc_pool_short(struct vc_pool *p)
 {
 	struct vc_volume *v;
@@ -378,11 +386,12 @@ static bool vc_pool_short(struct vc_pool *p)
 }
 
 /**
- * vc_pool_look_further - find out what a volume has that was not used since the
- *	pool was loaded
+ * vc_pool_look_further - replay a volume that was not used since the pool was loaded
  * @p: the pool, locked
  *
- * Nothing can go of what is known. Return: there was one.
+ * Called when none of the known chunks can be reclaimed: that volume may have clean ones.
+ *
+ * Return: a volume was replayed.
  */
 bool vc_pool_look_further(struct vc_pool *p)
 {
@@ -395,7 +404,7 @@ bool vc_pool_look_further(struct vc_pool *p)
 	return false;
 }
 
-/* Carry a chunk, @left at most. Return: false: not now; there is more to do. */
+/* Relocate a chunk, up to @left in a run. Return: false: try again in the next run. */
 static bool vc_pool_relocate(struct vc_pool *p, struct vc_chunk *c, u32 *left)
 {
 	unsigned long delay = 0;
@@ -411,11 +420,11 @@ static bool vc_pool_relocate(struct vc_pool *p, struct vc_chunk *c, u32 *left)
 }
 
 /**
- * vc_pool_reclaim - keep what is hot in a chunk, and reclaim it
+ * vc_pool_reclaim - reclaim a chunk, and keep what is hot in it
  * @p: the pool, locked
  * @c: the chunk
  *
- * Return: false: not now.
+ * Return: false if it cannot be reclaimed now.
  */
 bool vc_pool_reclaim(struct vc_pool *p, struct vc_chunk *c)
 {
@@ -449,8 +458,8 @@ static void vc_log_vacate_shared(struct vc_log *log)
 }
 
 /*
- * Let a chunk go of a log that has its maximum; if none can, what is left in its oldest
- * is relocated. Return: true: look again; false: not now.
+ * Reclaim a chunk of a log that has its maximum; if none is reclaimable, relocate what is
+ * left in the oldest one. Return: true: look again; false: not now.
  */
 static bool vc_log_deflate(struct vc_pool *p, struct vc_log *log, u32 *left)
 {
@@ -467,9 +476,9 @@ static bool vc_log_deflate(struct vc_pool *p, struct vc_log *log, u32 *left)
 }
 
 /*
- * Let go what logs have above their limits, a few chunks at a time: others use
- * the device, too. What is dirty goes when it is on the origin; with its share
- * that has become small as well.
+ * Reclaim what logs have above their maxima, a few chunks in a run, because others use
+ * the device, too. Dirty chunks have to be destaged first. That is urgent, as the share
+ * of the log has become small with its maximum.
  */
 static void vc_pool_deflate(struct vc_pool *p)
 {
@@ -490,7 +499,7 @@ static void vc_pool_deflate(struct vc_pool *p)
 		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
 }
 
-/* Let others have the lock. Return: false: there is more to do. */
+/* Let others have the lock, and run again. Return: false. */
 static bool vc_pool_later(struct vc_pool *p)
 {
 	mod_delayed_work(p->wq, &p->space_work, 0);
@@ -498,9 +507,9 @@ static bool vc_pool_later(struct vc_pool *p)
 }
 
 /*
- * Which chunk goes, or what is left in which is relocated? Of the log furthest over its
- * share: it relocates before others give. Sets @c to the one that goes, or NULL; returns
- * the other one, or NULL.
+ * Choose between reclaim and relocation: the log furthest above its share relocates
+ * before logs less far above theirs give up chunks. Sets @c to the chunk to reclaim, or
+ * NULL. Return: the chunk to relocate, or NULL.
  */
 static struct vc_chunk *vc_pool_choose(struct vc_pool *p, struct vc_chunk **c)
 {
@@ -523,7 +532,7 @@ static void vc_pool_make_space(struct vc_pool *p)
 	bool more = true, clean = true;
 
 	WRITE_ONCE(p->short_of_space, vc_pool_short(p));
-	smp_mb(); /* what we do not see yet of the chunks, kicks us */
+	smp_mb(); /* whoever changes a chunk after we looked at it sees the flag, and kicks */
 	vc_pool_update_reclaim(p);
 	if (vc_own_make_space(p, end))
 		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
@@ -554,7 +563,7 @@ static void vc_pool_make_space(struct vc_pool *p)
 }
 
 /**
- * vc_space_work - give out chunks, and let old ones go
+ * vc_space_work - reclaim chunks, and reserve spare chunks for logs
  * @work: vc_pool.space_work
  */
 void vc_space_work(struct work_struct *work)
@@ -585,6 +594,8 @@ void vc_space_work(struct work_struct *work)
  * @log: the log; its pool is locked
  * @most: how many at most
  *
+ * Nothing in them is kept.
+ *
  * Return: 0 or a negative errno.
  */
 int vc_log_reclaim(struct vc_log *log, u32 most)
@@ -601,9 +612,9 @@ int vc_log_reclaim(struct vc_log *log, u32 most)
 
 /**
  * vc_log_clear - reclaim all chunks of a log
- * @log: the log; its pool is locked, nothing uses it, all it has is clean
+ * @log: the log; its pool is locked, nothing uses it, and all its chunks are clean
  *
- * Return: 0 or a negative errno.
+ * Return: 0; -EBUSY if some are not reclaimable; another negative errno.
  */
 int vc_log_clear(struct vc_log *log)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: which chunk of a log goes first, see ../core/replace.h.
+ * dm-vcache: which chunk of a log is reclaimed next, see ../core/replace.h.
  *
  * Free chunks may be needed in the shared lanes, or in the dedicated lanes of a log.
  * Read chunks can be reclaimed in any order, so a log has a list of them for each kind
@@ -11,10 +11,10 @@
 #include "reads.h"
 
 /**
- * vc_chunk_heat - how many blocks of a chunk are at least so hot?
- * @p: the pool, locked: that keeps the chunk
+ * vc_chunk_heat - count the hot blocks of a chunk
+ * @p: the pool, locked, so that the chunk is not reclaimed
  * @c: the chunk
- * @hot: so hot
+ * @hot: the least heat that counts
  */
 u32 vc_chunk_heat(const struct vc_pool *p, const struct vc_chunk *c, u32 hot)
 {
@@ -25,7 +25,7 @@ u32 vc_chunk_heat(const struct vc_pool *p, const struct vc_chunk *c, u32 hot)
 	return n;
 }
 
-/* Are so many chunks more than so many percent of what a log has there? */
+/* Are @nr chunks more than @percent percent of what a log has in these lanes? */
 static bool vc_log_exceeds(struct vc_log *log, enum vc_domain domain, u32 nr,
 			   u32 percent)
 {
@@ -33,12 +33,12 @@ static bool vc_log_exceeds(struct vc_log *log, enum vc_domain domain, u32 nr,
 }
 
 /**
- * vc_reads_oldest - the oldest chunk of reads of a log, if it may go
+ * vc_reads_oldest - find the oldest read chunk of a log, if it is reclaimable
  * @log: the log, locked
- * @kind: of which kind
- * @domain: and where
+ * @kind: which of its read chunks
+ * @domain: in which lanes
  *
- * Return: NULL: it may not.
+ * Return: the chunk, or NULL.
  */
 struct vc_chunk *vc_reads_oldest(struct vc_log *log, enum vc_reads_kind kind,
 				 enum vc_domain domain)
@@ -54,10 +54,10 @@ struct vc_chunk *vc_reads_oldest(struct vc_log *log, enum vc_reads_kind kind,
 }
 
 /**
- * vc_log_oldest - the oldest chunk of what a log has written, if it may go
+ * vc_log_oldest - find the oldest written chunk of a log, if it is reclaimable
  * @log: the log, locked
  *
- * Return: NULL: it may not.
+ * Return: the chunk, or NULL.
  */
 struct vc_chunk *vc_log_oldest(struct vc_log *log)
 {
@@ -67,7 +67,7 @@ struct vc_chunk *vc_log_oldest(struct vc_log *log)
 	return c && vc_chunk_reclaimable(c) ? c : NULL;
 }
 
-/* The same, if it is there. */
+/* The same, if that chunk is in lanes of this kind. */
 static struct vc_chunk *vc_log_oldest_in(struct vc_log *log,
 					 enum vc_domain domain)
 {
@@ -77,8 +77,8 @@ static struct vc_chunk *vc_log_oldest_in(struct vc_log *log,
 }
 
 /*
- * A chunk of a log that was read before a restart, and may go, or NULL: it need
- * not wait for what was written before it.
+ * Find a reclaimable chunk that held promoted blocks before a restart, or NULL. It need
+ * not wait for chunks that were written before it.
  */
 static struct vc_chunk *vc_log_warm(struct vc_log *log, enum vc_domain domain)
 {
@@ -94,7 +94,7 @@ static struct vc_chunk *vc_log_warm(struct vc_log *log, enum vc_domain domain)
 	return NULL;
 }
 
-/* Is a log's oldest chunk, once all in it is on the origin, one that makes room there? */
+/* Would the oldest written chunk free space in these lanes once it is destaged? */
 static bool vc_log_oldest_frees(struct vc_log *log, enum vc_domain domain)
 {
 	struct vc_chunk *c = list_first_entry_or_null(&log->chunks,
@@ -104,7 +104,7 @@ static bool vc_log_oldest_frees(struct vc_log *log, enum vc_domain domain)
 	       vc_log_frees_space(log, c, domain);
 }
 
-/* Has a chunk to go there, be it with a loss? For nothing else does, or there is no time. */
+/* Must a chunk be reclaimed in these lanes even if clean data is lost from the cache? */
 static bool vc_log_must_reclaim(struct vc_log *log, enum vc_domain domain)
 {
 	struct vc_pool *p = log->vol->pool;
@@ -116,8 +116,9 @@ static bool vc_log_must_reclaim(struct vc_log *log, enum vc_domain domain)
 }
 
 /*
- * The chunk with the least in it, of the oldest of a list that may go; @live says
- * what it has to have less than, and then what it has. NULL when there is none.
+ * Of the first VC_VICTIMS reclaimable chunks of a list, find the one with the fewest live
+ * blocks, if these are fewer than @live. Sets @live to their number. Return: the chunk, or
+ * NULL.
  */
 static struct vc_chunk *vc_reads_emptiest(struct list_head *list, int *live)
 {
@@ -136,10 +137,10 @@ static struct vc_chunk *vc_reads_emptiest(struct list_head *list, int *live)
 }
 
 /*
- * Such a chunk of what a log has kept, or missed twice; or NULL. One that is full
- * gives nothing without a loss, so that what is dirty had better go to the origin, and
- * its chunks then; unless there is nothing that would make room here, or the origin
- * takes nothing, or there is no time. Called with the lock of the log.
+ * Find such a chunk among those with blocks that were missed twice or kept, or NULL. A
+ * full chunk is no candidate, because its blocks would be lost: it is better to destage
+ * dirty chunks, and to reclaim these then. It is one if destage would free no space here,
+ * if the origin fails, or if chunks are needed at once. Called with the lock of the log.
  */
 static struct vc_chunk *vc_log_emptiest(struct vc_log *log,
 					enum vc_domain domain)
@@ -156,9 +157,9 @@ static struct vc_chunk *vc_log_emptiest(struct vc_log *log,
 }
 
 /*
- * Which goes of a chunk of what a log has written, and one of what it has read?
- * Where it fits, that of which less has to be copied. Either may be NULL, then it
- * is the other one.
+ * Choose between the oldest written chunk of a log and a read chunk. If nothing need be
+ * lost, take the one of which less has to be copied, else the one with fewer hot blocks.
+ * Either may be NULL; then the other one is returned.
  */
 static struct vc_chunk *vc_log_choose(struct vc_pool *p, bool fits,
 				      struct vc_chunk *written,
@@ -175,13 +176,14 @@ static struct vc_chunk *vc_log_choose(struct vc_pool *p, bool fits,
 }
 
 /**
- * vc_log_frees_space - does a log let go of its oldest chunk so that there is room?
+ * vc_log_frees_space - does space become free when a log gives up its oldest chunk?
  * @log: the log
- * @c: the chunk, of what it has written
- * @domain: where the room is needed
+ * @c: the chunk, a written one
+ * @domain: the lanes that need space
  *
- * It may be somewhere else, and in the way. In its own lanes it need not go for others
- * while the log has no more than its share in shared ones.
+ * The chunk may be in other lanes and in the way of chunks in these. For others a log
+ * need not give up one in its dedicated lanes unless it has more than its share in shared
+ * ones.
  */
 bool vc_log_frees_space(const struct vc_log *log, const struct vc_chunk *c,
 			enum vc_domain domain)
@@ -193,7 +195,7 @@ bool vc_log_frees_space(const struct vc_log *log, const struct vc_chunk *c,
 		vc_log_has(log, VC_SHARED) > READ_ONCE(log->share));
 }
 
-/* When neither of these can go: what was missed once, or what is in the way. */
+/* If no other chunk can be reclaimed: one of blocks missed once, or one in the way. */
 static struct vc_chunk *vc_log_last(struct vc_log *log, enum vc_domain domain)
 {
 	struct vc_chunk *c = vc_log_oldest(log);
@@ -203,7 +205,7 @@ static struct vc_chunk *vc_log_last(struct vc_log *log, enum vc_domain domain)
 	       (c && vc_log_frees_space(log, c, domain) ? c : NULL);
 }
 
-/* Is there so much room in what a log has that relocating what is dirty makes some? */
+/* Does the log have so much free space that relocating dirty blocks frees a chunk? */
 static bool vc_log_can_relocate(struct vc_log *log, enum vc_domain domain)
 {
 	return vc_fits(atomic_read(&log->live), vc_log_cells(log)) &&
@@ -211,16 +213,17 @@ static bool vc_log_can_relocate(struct vc_log *log, enum vc_domain domain)
 }
 
 /**
- * vc_log_victim - the chunk of a log that goes first, so that there is room
+ * vc_log_victim - find the chunk of a log that is reclaimed next
  * @log: the log; its pool is locked
- * @domain: where the room is needed
+ * @domain: the lanes that need space
  *
- * What was missed once has little space; of the others that goes with which less is
- * lost, until most of what there is was read. Where nothing need be lost, but there is
- * no credit to copy what was read, that stays, and what was written is relocated: else
- * who writes much would lose all that it has read to what it has superseded.
+ * Chunks of blocks that were missed once go first if they exceed VC_SMALL_PERCENT. Of the
+ * others the one goes with which less is lost, but read chunks go first while they exceed
+ * vc_pool.reads_percent. If nothing need be lost but there is no credit to copy read
+ * blocks, read chunks stay and written ones are relocated. Otherwise superseded writes of
+ * a tag that writes much would push all its reads out of the cache.
  *
- * Return: NULL when none may go.
+ * Return: the chunk, or NULL if none is reclaimable.
  */
 struct vc_chunk *vc_log_victim(struct vc_log *log, enum vc_domain domain)
 {
@@ -250,10 +253,10 @@ struct vc_chunk *vc_log_victim(struct vc_log *log, enum vc_domain domain)
 }
 
 /**
- * vc_log_any - any chunk of a log that may go, wherever it is
+ * vc_log_any - find any reclaimable chunk of a log, in any lane
  * @log: the log; its pool is locked
  *
- * Return: NULL when none may.
+ * Return: the chunk, or NULL if there is none.
  */
 struct vc_chunk *vc_log_any(struct vc_log *log)
 {
