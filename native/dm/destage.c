@@ -1,32 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: from the cache to the origin, in the background.
+ * dm-vcache: destage: writing dirty blocks to the origin, in the background.
  *
- * A round takes the oldest chunks of a log that are not clean, sorts what
- * still counts in them by its place on the origin, and copies it: neighbours
- * there are read into neighbouring pages and written as one request. What
- * follows there and is dirty goes with them, in whatever chunk it is: for a
- * slow disk a long request costs hardly more than a short one. That goes by
- * windows. When one is durable on the origin its cells are clean, and a chunk
- * with no other cells can be reclaimed; until then it stays in the cache for reads. The
- * chunk that is open goes when no other is dirty, as far as it is written, and
- * stays open: who writes little, now and then, needs no chunk each time. A
- * window keeps its chunks only while it is read: writing it takes as long as
- * the origin does, and what has been relocated meanwhile need not stay.
+ * DOC: Rounds and windows
  *
- * A volume has one round at a time, also for logs of different tags: a newer
- * version of a block, whoever wrote it, must not reach the origin before an
- * older one. Memory for some rounds is set aside, so that they go on when
- * there is none.
+ * A round takes the oldest dirty chunks of a log, sorts their valid blocks by their
+ * place on the origin, and copies them window by window. Blocks that are neighbours on the
+ * origin are read into consecutive pages and written as one request. Dirty blocks of other
+ * chunks that follow on the origin go with them: for a slow disk a long request costs
+ * hardly more than a short one. When a window is durable on the origin, its cells are
+ * clean. A chunk without dirty cells can be reclaimed; until then it serves reads.
  *
- * They go at full speed when the log has most of its share dirty, when nothing
- * has been written for a while, when chunks run short, or when all has to go.
- * From a quarter of the share on they go slowly: there is no hurry, and what is
- * overwritten meanwhile never goes.
+ * If only the open chunk is dirty, the round takes what has been written of it, and leaves
+ * it open. So a tag that writes little does not use a new chunk each time.
  *
- * Their writes are background writes for the block layer, whose writeback
- * throttling (blk-wbt) keeps them from delaying reads of the origin, where it
- * is there. While others read from an origin, windows are throttled: see throttle.c.
+ * A window references its chunks only while it reads them. Writing takes as long as the
+ * origin does, and blocks that were relocated meanwhile need not stay.
+ *
+ * A volume has one round at a time, for all its logs: an older version of a block must not
+ * overwrite a newer one on the origin, whichever tags wrote them. Memory for
+ * VC_ROUNDS_MIN rounds is reserved, so destage makes progress when memory is short.
+ *
+ * DOC: Pace
+ *
+ * Rounds run at full speed when most of the log's share is dirty, when nothing has been
+ * written for a while, when clean chunks run short, and in a drain. Above a quarter of the
+ * share they run slowly. There is no urgency then, and blocks that are overwritten
+ * meanwhile need not be written at all.
+ *
+ * The writes do not have REQ_SYNC. So the writeback throttling of the block layer
+ * (blk-wbt) keeps them from delaying reads, if the origin has it. While others read from
+ * an origin, windows are also throttled by us: see throttle.c.
  */
 #include <linux/blkdev.h>
 #include <linux/delay.h>
@@ -34,33 +38,33 @@
 
 #include "round.h"
 
-/* A volume without a write for so long is destaged. */
+/* A log without a write for so long is destaged at full speed. */
 #define VC_IDLE_MS	2000U
 
-/* Look again after so long, while something is dirty. */
+/* How often to look for work while something is dirty. */
 #define VC_DESTAGE_TICK	(HZ / 2)
 
-/* After the origin has refused something, wait for so long. */
+/* How long to wait after a failed round. */
 #define VC_RETRY_DELAY	(5 * HZ)
 
-/* How long a round should take at most. */
+/* Longest time that a round should take. */
 #define VC_ROUND_TIME	(HZ / 2)
 
-/* Fewest blocks of another window: an origin may be far away rather than slow. */
+/* Fewest blocks of a window: an origin with a long latency need not be slow. */
 #define VC_WINDOW_MIN		32U
 
-/* How long a window should take at most. */
+/* Longest time that a window should take. */
 #define VC_WINDOW_TIME		(HZ / 10)
 
-/* Where there is no hurry, a rest is so many times as long as the window took. */
+/* Without urgency, a pause is so many times as long as the window took. */
 #define VC_REST_EASY	8U
 
-/* Whether there is one now, is asked so often. */
+/* How often a pause checks for urgency. */
 #define VC_REST_SLICE_MS	20U
 
 /*
- * Can a round that has @n chunks so far have this one? In the open one records
- * count when they are durable, so that what is found there may go.
+ * Can a round that has @n chunks so far take this one? Of the open chunk it finds the
+ * blocks of durable records only, so it may copy these.
  */
 static bool vc_round_takes(struct vc_chunk *c, u32 n)
 {
@@ -70,9 +74,8 @@ static bool vc_round_takes(struct vc_chunk *c, u32 n)
 }
 
 /*
- * Take the oldest dirty chunks of a log. Those in which all is superseded go by
- * themselves: that costs nothing, and may be enough. Return: false when there are
- * none.
+ * Take the oldest dirty chunks of a log. If the first ones are superseded altogether, take
+ * these alone: they cost nothing, and may be enough. Return: false if there are none.
  */
 static bool vc_round_fill(struct vc_round *r, struct vc_log *log)
 {
@@ -102,7 +105,7 @@ static bool vc_round_fill(struct vc_round *r, struct vc_log *log)
 	return n;
 }
 
-/* What of a block has not been superseded, or relocated, since it was read? */
+/* Which sectors of a block are still valid since it was read? */
 static u8 vc_window_mask(struct vc_pool *p, const struct vc_round_cell *c)
 {
 	if (READ_ONCE(vc_cell_chunk(p, c->cell)->reuse) != c->reuse)
@@ -110,7 +113,7 @@ static u8 vc_window_mask(struct vc_pool *p, const struct vc_round_cell *c)
 	return c->mask & READ_ONCE(p->ix.where[c->cell]);
 }
 
-/* Write a window to the origin, durably; what follows there in one request. */
+/* Write a window to the origin, durably; consecutive blocks in one request. */
 static int vc_round_write(struct vc_round *r, struct vc_volume *v, u32 n)
 {
 	blk_opf_t opf = REQ_OP_WRITE | vc_durable_flags(v->origin);
@@ -154,7 +157,7 @@ static int vc_round_write(struct vc_round *r, struct vc_volume *v, u32 n)
 	return error;
 }
 
-/* Is there too little that is clean where this log has its chunks? */
+/* Are too few clean chunks left in the lanes of this log? */
 static bool vc_log_lacks_clean(const struct vc_log *log)
 {
 	return READ_ONCE(log->vol->pool->short_of_clean) ||
@@ -162,8 +165,8 @@ static bool vc_log_lacks_clean(const struct vc_log *log)
 }
 
 /*
- * Should what this log has dirty go as soon as it can? A writer that waits for
- * a chunk is no reason while there are clean ones to let go.
+ * Must the dirty data of this log be destaged at full speed? A writer that waits for a
+ * chunk is no reason while clean chunks can be reclaimed.
  */
 static bool vc_log_is_urgent(struct vc_log *log)
 {
@@ -178,7 +181,7 @@ static bool vc_log_is_urgent(struct vc_log *log)
 			  msecs_to_jiffies(VC_IDLE_MS));
 }
 
-/* A round of one log keeps all others of its volume waiting. */
+/* Is any log of the volume urgent? A round of one log makes all others wait. */
 static bool vc_volume_is_urgent(struct vc_volume *v)
 {
 	struct vc_log *log;
@@ -192,7 +195,7 @@ static bool vc_volume_is_urgent(struct vc_volume *v)
 	return false;
 }
 
-/* Rest after a window that took so many jiffies, if there is no hurry. */
+/* Pause after a window that took @took jiffies, until something is urgent. */
 static void vc_volume_rest(struct vc_volume *v, unsigned long took)
 {
 	v->rest_until = jiffies + max(took, 1UL) * VC_REST_EASY;
@@ -201,8 +204,8 @@ static void vc_volume_rest(struct vc_volume *v, unsigned long took)
 }
 
 /*
- * Add what follows the last block of the window on the origin, and is dirty,
- * wherever it is in the cache: there it is one request with it.
+ * Extend a window by the dirty blocks that follow its last block on the origin, wherever
+ * they are in the cache. They become part of the same request.
  */
 static u32 vc_window_extend(struct vc_round *r, struct vc_volume *v, u32 n,
 			    u32 most)
@@ -221,15 +224,15 @@ static u32 vc_window_extend(struct vc_round *r, struct vc_volume *v, u32 n,
 	return n;
 }
 
-/* Does the block go with those that follow what was noted? */
+/* Is the block in the window already, as one of those that follow another? */
 static bool vc_window_has(const struct vc_round *r, u32 n, u64 block)
 {
 	return n && r->window[n - 1].extra && block <= r->window[n - 1].block;
 }
 
 /*
- * Fill the window, with the @from-th block of the round and what comes next.
- * Return: how many of the round's are dealt with.
+ * Fill a window, from the @from-th block of the round on. Sets @n to its length.
+ * Return: how many blocks of the round are dealt with.
  */
 static u32 vc_window_fill(struct vc_round *r, struct vc_volume *v, u32 from,
 			  u32 most, u32 *n)
@@ -242,7 +245,7 @@ static u32 vc_window_fill(struct vc_round *r, struct vc_volume *v, u32 from,
 
 		if (vc_window_has(r, *n, c->block))
 			continue;
-		/* Something newer has taken its place, or it went already. */
+		/* The mask is 0 if it was superseded, or is clean by now. */
 		c->mask = vc_lookup_pin(v, c->cell, c->block);
 		if (!c->mask)
 			continue;
@@ -253,7 +256,7 @@ static u32 vc_window_fill(struct vc_round *r, struct vc_volume *v, u32 from,
 	return i - from;
 }
 
-/* Copy a window of @n blocks. Return: 0 or an error; then all stay dirty. */
+/* Copy a window of @n blocks. Return: 0, or an error; then all stay dirty. */
 static int vc_window_copy(struct vc_round *r, struct vc_volume *v, u32 n)
 {
 	int error = vc_round_read(r, v->pool, r->window, n);
@@ -273,7 +276,7 @@ static int vc_window_copy(struct vc_round *r, struct vc_volume *v, u32 n)
 	return 0;
 }
 
-/* Others of the volume wait for it: let it be short, as the origin is slow. */
+/* Adapt the length of windows to the origin: the other logs wait for each of them. */
 static void vc_window_adapt(struct vc_volume *v, unsigned long took)
 {
 	if (took > VC_WINDOW_TIME)
@@ -283,8 +286,8 @@ static void vc_window_adapt(struct vc_volume *v, unsigned long took)
 }
 
 /*
- * The next window, with the @from-th block of the round and what comes next. Sets
- * @more to how many of them are dealt with; 0: there are none. Return: 0 or an error.
+ * Copy the next window, from the @from-th block of the round on. Sets @more to how many
+ * blocks are dealt with; 0: none are left. Return: 0 or an error.
  */
 static int vc_round_window(struct vc_round *r, struct vc_volume *v,
 			   struct vc_log *log, u32 from, u32 *more)
@@ -312,8 +315,9 @@ static int vc_round_window(struct vc_round *r, struct vc_volume *v,
 }
 
 /*
- * What was refused stays dirty. Nothing is lost, and nothing is reclaimed. A round that
- * was in no hurry ends when there is one: what is superseded by now may be enough.
+ * Copy all windows of a round. After an error all blocks of the window stay dirty. A
+ * round that was not urgent ends when destage becomes urgent: chunks that are superseded
+ * by now may be enough. Return: 0 or an error.
  */
 static int vc_round_copy(struct vc_round *r, struct vc_volume *v,
 			 struct vc_log *log)
@@ -340,8 +344,8 @@ static int vc_round_copy(struct vc_round *r, struct vc_volume *v,
 }
 
 /*
- * Note that a chunk is clean, if it is sealed and has nothing dirty. The table
- * is locked. Return: it has become clean.
+ * Note that a chunk is clean, if it is sealed and has no dirty blocks. The caller holds
+ * vc_pool.table_lock. Return: whether it has become clean.
  */
 static bool vc_chunk_note_clean(struct vc_log *log, struct vc_chunk *c, u64 gen)
 {
@@ -365,8 +369,8 @@ static bool vc_chunk_note_clean(struct vc_log *log, struct vc_chunk *c, u64 gen)
 }
 
 /*
- * The chunk table need not say that chunks are clean before they are reclaimed, but a
- * clean shutdown is one with that. Return: how many have become clean.
+ * Note which chunks of a round are clean. The chunk table need not be written for that:
+ * it must say so at a clean shutdown only. Return: how many have become clean.
  */
 static u32 vc_round_clean(struct vc_round *r, struct vc_log *log)
 {
@@ -383,10 +387,10 @@ static u32 vc_round_clean(struct vc_round *r, struct vc_log *log)
 
 /**
  * vc_volume_note_clean - note which chunks of a volume are clean
- * @v: the volume, stopped, all of its chunks closed; its pool is locked
+ * @v: the volume, stopped, with all chunks closed; its pool is locked
  *
- * What was dirty in the open chunk may have gone with others to the origin,
- * and no round has looked at that chunk since.
+ * Dirty blocks of the open chunk may have been written in a window of another chunk. No
+ * round has looked at the open chunk since.
  */
 void vc_volume_note_clean(struct vc_volume *v)
 {
@@ -401,7 +405,7 @@ void vc_volume_note_clean(struct vc_volume *v)
 	mutex_unlock(&v->pool->table_lock);
 }
 
-/* Is it time for this log? */
+/* Should this log be destaged now? */
 static bool vc_log_due(struct vc_log *log)
 {
 	return vc_log_is_urgent(log) ||
@@ -410,10 +414,10 @@ static bool vc_log_due(struct vc_log *log)
 }
 
 /**
- * vc_log_close_idle - close the chunk being written, if nobody writes to it now
+ * vc_log_close_idle - close the open chunk of a log, unless a record is being written
  * @log: the log
  *
- * Only a chunk that is closed can go, or be sealed again.
+ * A chunk must be closed before it can be reclaimed, or sealed again.
  */
 void vc_log_close_idle(struct vc_log *log)
 {
@@ -425,8 +429,8 @@ void vc_log_close_idle(struct vc_log *log)
 }
 
 /*
- * The other logs of the volume wait for a round. On a slow origin take few
- * chunks at a time.
+ * Adapt the length of rounds to the origin: the other logs of the volume wait for each of
+ * them.
  */
 static void vc_round_adapt(struct vc_volume *v, unsigned long took)
 {
@@ -436,7 +440,7 @@ static void vc_round_adapt(struct vc_volume *v, unsigned long took)
 		v->most = min(v->most * 2, VC_ROUND_CELLS);
 }
 
-/* Return: a round was done; false: nothing to do, or it failed. */
+/* Do a round of a log. Return: false if there is nothing to do, or it failed. */
 static bool vc_destage_round(struct vc_round *r, struct vc_volume *v,
 			     struct vc_log *log)
 {
@@ -472,7 +476,7 @@ static bool vc_destage_log(struct vc_volume *v, struct vc_log *log)
 	return done;
 }
 
-/* One round of each log that has something to do. Return: more to do. */
+/* Do a round of each log that needs one. Return: whether there is more to do. */
 static bool vc_destage_pass(struct vc_volume *v)
 {
 	struct vc_log *log;
@@ -490,10 +494,10 @@ static bool vc_destage_pass(struct vc_volume *v)
 }
 
 /**
- * vc_destage_soon - something is dirty where nothing was
+ * vc_destage_soon - schedule destage when the first block of a chunk becomes dirty
  * @v: the volume
  *
- * Any context.
+ * Called in any context.
  */
 void vc_destage_soon(struct vc_volume *v)
 {
@@ -519,7 +523,7 @@ void vc_destage_work(struct work_struct *work)
 		return;
 	list_for_each_entry_lockless(log, &v->logs, node)
 		dirty |= vc_log_dirty_chunks(log);
-	/* What the origin has refused may be discarded by now. */
+	/* If nothing is dirty, what the origin refused has been discarded. */
 	if (!dirty)
 		v->failing = false;
 	else

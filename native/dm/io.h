@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * dm-vcache: what we keep for each request of dm, by the way that it goes.
+ * dm-vcache: what is kept for each request of dm.
  */
 #ifndef DM_VCACHE_IO_H
 #define DM_VCACHE_IO_H
@@ -13,7 +13,7 @@ struct vc_block;
 struct vc_dev;
 struct vc_tag;
 
-/* Blocks that a read notes without allocating. */
+/* Blocks that a read can reference without an allocation. */
 #define VC_READ_PINS		4U
 
 enum vc_io_kind {
@@ -26,12 +26,12 @@ enum vc_io_kind {
 
 /**
  * struct vc_read - a read, which may be partly in the buffer
- * @tag: whose statistics count it
+ * @tag: the tag whose statistics count it
  * @start: when it came, ns
  * @iter: where the data goes
- * @nr: blocks noted
+ * @nr: blocks referenced
  * @pin: the blocks, @few or allocated
- * @few: room for most cases
+ * @few: space for most cases
  */
 struct vc_read {
 	struct vc_tag *tag;
@@ -43,16 +43,16 @@ struct vc_read {
 };
 
 /**
- * struct vc_flush - a flush on its way through the tags it covers
+ * struct vc_flush - a flush on its way through the tags that it covers
  * @node: vc_tag.waiters
  * @cursor: vc_tag.seq of the last tag seen
- * @cgroup: covers the tags of this cgroup, when not @all
+ * @cgroup: covers the tags of this cgroup, unless @all
  * @gen: vc_dev.attr_gen when @cgroup was found
  * @all: covers every tag
  * @failed: some data could not be made durable
  * @fua: it is a write with FUA, which is in the buffer
- * @owner: whose statistics count it
- * @start: ns
+ * @owner: the tag whose statistics count it
+ * @start: when it came, ns
  */
 struct vc_flush {
 	struct list_head node;
@@ -67,14 +67,14 @@ struct vc_flush {
 };
 
 /**
- * struct vc_parked - a request that needs a range for itself, or goes past the
- *	buffer: then it has a range only
+ * struct vc_parked - a request that needs exclusive access to a range, or one that
+ *	bypasses the buffer; of the second kind only the range is used
  * @node: vc_dev.parked
  * @first: first page number
  * @last: last page number
  * @pass: vc_dev.park_pass when the worker last looked at it
  * @sent: on its way to the origin
- * @retried: has had refused blocks of its range tried again
+ * @retried: failed blocks of its range have been tried again for it
  */
 struct vc_parked {
 	struct list_head node;
@@ -86,12 +86,12 @@ struct vc_parked {
 };
 
 /**
- * struct vc_io - what we keep for each request of dm
+ * struct vc_io - what is kept for each request of dm
  * @dev: the device
  * @kind: which member of the union is used
- * @taken: a write that has been cut to size and counted
- * @cell: what a read from the cache reads, or VC_IO_NO_CELL
- * @start: when a write began to wait for room, ns
+ * @taken: a write that has been split to size and counted
+ * @cell: the cell that a read from the cache reads, or VC_IO_NO_CELL
+ * @start: when a write began to wait for memory, ns
  */
 struct vc_io {
 	struct vc_dev *dev;

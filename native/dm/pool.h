@@ -4,43 +4,42 @@
  *
  * DOC: Objects
  *
- * A &struct vc_pool is a cache device: its metadata, its chunks and the index
- * of what is in them. A &struct vc_volume is an origin with a number, which
- * the pool remembers also while no target uses it. Each tag of a volume has a
- * &struct vc_log: the chunks that hold its data, in the order of their
- * generations, the newest being written. ../core/format.h says how this looks
- * on the device and what has to happen in which order.
+ * A &struct vc_pool is a cache device: its metadata, its chunks and the index of what is
+ * in them. A &struct vc_volume is an origin with a number; the pool remembers it while no
+ * target uses it. Each tag of a volume has a &struct vc_log: the chunks that hold its
+ * data, in the order of their generations; the newest is being written.
+ * ../core/format.h describes the format on the device, and the order in which it may
+ * change.
  *
  * DOC: States of a chunk
  *
- *   FREE -> SPARE -> OPEN -> CLOSED -> SEALED (dirty -> clean) -> DYING -> FREE
+ *   FREE -> SPARE -> OPEN -> CLOSED -> SEALED (dirty -> clean) -> RECLAIM -> FREE
  *
- * SPARE: reserved for a log, so that a flush which needs a chunk takes no lock
- * of the pool. CLOSED: full, but some of its records or its seal are still on
- * their way. A SEALED chunk becomes clean when all that counts in it is on the
- * origin. Only a clean one, or one in which nothing counts any more, may be reclaimed,
- * and it must be the oldest of its log. An OUTSIDE chunk does not belong to the pool: it is
- * behind the end of what that uses of the device, see resize.c.
+ * A SPARE chunk is reserved for a log, so that a flush which needs a chunk takes no lock
+ * of the pool. A CLOSED chunk is full, but some of its records or its seal are still
+ * being written. A SEALED chunk becomes clean when all its valid data is on the origin.
+ * Only a clean or an empty chunk may be reclaimed, and it must be the oldest of its log.
+ * An OUTSIDE chunk is behind the part of the device that the pool uses, see resize.c.
  *
- * What is promoted by reads goes to chunks of its own, which have no records:
- * the origin has it all, and after a restart they are free. They are SEALED
- * when they are full, without a seal, and may be reclaimed in any order.
+ * Blocks promoted by reads go to chunks of their own, the read chunks. These have no
+ * records and no seal. The origin has all their data, and after a crash they are free.
+ * They are SEALED when they are full, and may be reclaimed in any order.
  *
  * DOC: Locks
  *
  *   vc_dev.lock
  *     └── vc_pool.lock (mutex: volumes, attach and detach, reclaim, relocation)
  *           ├── vc_pool.table_lock (mutex: the chunk table)
- *           ├── vc_log.append, when something is relocated
- *           └── vc_log.fill, when something is kept
- *   vc_log.append (mutex: who writes the next record)
- *   vc_log.fill (mutex: who writes to the open chunk of reads)
- *     └── vc_log.lock (spin: its chunks and records on their way)
- *           └── vc_pool.free_lock (spin: the free lists, whose the lanes are)
+ *           ├── vc_log.append, to relocate blocks
+ *           └── vc_log.fill, to keep blocks
+ *   vc_log.append (mutex: the writer of the next record)
+ *   vc_log.fill (mutex: the writer of the open read chunks)
+ *     └── vc_log.lock (spin: its chunks, and its records under way)
+ *           └── vc_pool.free_lock (spin: the free lists, the owners of lanes)
  *   vc_pool.group[] (spin: cells of some origin blocks), innermost
  *
- * All spin locks are taken in interrupts. A flush takes those of its own log,
- * and of the cells that its data goes to.
+ * All spin locks are taken in interrupts. A flush takes those of its own log, and of the
+ * cells that its data goes to.
  */
 #ifndef DM_VCACHE_POOL_H
 #define DM_VCACHE_POOL_H
@@ -54,35 +53,35 @@
 #include "taglog.h"
 #include "vcache.h"
 
-/* Chunks that every log can have. */
+/* Chunks that every log may have. */
 #define VC_CHUNKS_MIN		2U
 
-/* Chunks that are there for relocation alone, of each so many; no more than that. */
+/* One of so many chunks is reserved for relocation; at most so many are. */
 #define VC_RELOCATE_OF		8U
 #define VC_RELOCATE_MAX		2U
 
-/* One of so many chunks is nobody's share: it is there for who comes. */
+/* One of so many chunks is the common reserve, and not part of any share. */
 #define VC_COMMON_OF		10U
 
-/* Chunks that a log may have dirty while it is drained. */
+/* Dirty chunks that a log may have while it is drained. */
 #define VC_DRAIN_CHUNKS		2U
 
-/* When something could not be done now, look again after so long. */
+/* What cannot be done now is tried again after so long, jiffies. */
 #define VC_SPACE_RETRY		1UL
 
-/* Lanes of a pool. */
+/* Most lanes of a pool. */
 #define VC_LANES_MAX		64U
 
 struct vc_round;
 
 /**
  * struct vc_lane - an isolation unit of the cache device
- * @free: its free chunks, in the order in which they are used again
+ * @free: its free chunks, in the order in which they are reused
  * @nfree: how many
  * @first: its first chunk
- * @end: the one behind its last; of the last lane as large as can be
+ * @end: the chunk behind its last one; the largest number for the last lane
  * @sectors: its size as given in the table
- * @owner: the log that has it for itself, or NULL: it is shared
+ * @owner: the log that it is dedicated to, or NULL if it is shared
  */
 struct vc_lane {
 	struct list_head free;
@@ -100,29 +99,29 @@ struct vc_lane {
  * @id: its number
  * @slot: number of its slot
  * @mode: enum vc_volume_mode
- * @floor: generations below are dead
+ * @floor: older generations than this are dead
  * @sectors: size of the origin
- * @dev: who uses it now, or NULL
- * @origin: its origin, while used
- * @logs: its logs; grows only, while used
- * @replayed: the index knows it
- * @damaged: chunks that could not be read in the replay
- * @drain: have everything destaged
- * @stopped: no destage now
- * @failing: the origin refused the last round
- * @discards: being noted in the log
- * @bypass: the cache has failed with nothing of ours in it; not used any more
- * @read_at: when a read was sent to the origin last, jiffies
- * @destage: rounds
+ * @dev: the device that uses it, or NULL
+ * @origin: the origin of that device
+ * @logs: its logs; only grows while the volume is in use
+ * @replayed: the index knows its blocks
+ * @damaged: chunks that the replay could not read
+ * @drain: everything has to be destaged
+ * @stopped: destage is not allowed
+ * @failing: the last round failed on the origin
+ * @discards: discards that are being recorded in the log
+ * @bypass: the cache has failed without dirty data of this volume, and is not used
+ * @read_at: when a read was last sent to the origin, jiffies
+ * @destage: destages the volume
  * @idle: woken when a round ends
- * @most: cells of a round that the origin takes in good time
- * @width: and blocks of a window
- * @rest_until: where there is no hurry, the next window is not before, jiffies
- * @serial: how sure it is that the origin does one request after the other
- * @promoting: promotions on their way, see promote.c
+ * @most: most cells that the origin takes in one round of acceptable length
+ * @width: most blocks that it takes in one window
+ * @rest_until: unless destage is urgent, the next window begins then, jiffies
+ * @serial: counts windows that suggest an origin which serves one request at a time
+ * @promoting: promotions under way, see promote.c
  * @promoted: blocks promoted
  * @destaged: sectors written to the origin
- * @cache_errors: records that the cache device refused
+ * @cache_errors: records that the cache device failed to write
  */
 struct vc_volume {
 	struct list_head node;
@@ -155,17 +154,17 @@ struct vc_volume {
 	atomic_t cache_errors;
 };
 
-/* How a chunk goes. */
+/* How a chunk is reclaimed. */
 enum vc_reclaim {
-	VC_RECLAIM_ALL,		/* with all that is in it */
-	VC_RECLAIM_KEEP,		/* what is hot stays, as a copy */
-	VC_RECLAIM_SWAP,		/* and more: it goes so that hot and cold change places */
+	VC_RECLAIM_ALL,		/* nothing is kept */
+	VC_RECLAIM_KEEP,	/* hot blocks are copied */
+	VC_RECLAIM_SWAP,	/* for migration: hot or cold blocks change lanes */
 };
 
 /**
- * struct vc_clearing - chunks go because of where they are
- * @left: so many may go; 0 when one could not go now as well
- * @further: there are some of volumes that were not used yet
+ * struct vc_clearing - reclaim of chunks because of where they are
+ * @left: how many may be reclaimed; 0 also if one could not be reclaimed now
+ * @further: there are chunks of volumes that were not replayed yet
  */
 struct vc_clearing {
 	u32 left;
@@ -175,7 +174,7 @@ struct vc_clearing {
 enum vc_pool_state {
 	VC_POOL_OK,
 	VC_POOL_READ_ONLY,	/* metadata is damaged or cannot be written */
-	VC_POOL_FAILED,		/* the cache device is gone */
+	VC_POOL_FAILED,		/* the cache device has failed */
 };
 
 /**
@@ -183,65 +182,65 @@ enum vc_pool_state {
  * @registry: list of all pools
  * @md: the mapped device
  * @tables: tables that refer to it
- * @bdev: the cache device of the table in force
+ * @bdev: the cache device of the active table
  * @lock: control path, see "Locks"
  * @state: enum vc_pool_state
  * @metadata_writable: the pool has failed, but metadata can still be written; under @lock
  * @loaded: the metadata has been read
  * @attached: volumes in use
- * @nusers: logs in use that have a share, when shares were given out last
- * @limit: chunks from here on are not given out; changes under @free_lock as well
- * @leaving: chunks from there on that have still to go
- * @resizing: somebody is at it; under @lock
- * @short_of_space: fewer chunks are free than should be
- * @short_of_clean: and none of what is clean can go
- * @reads_percent: what was read goes first where it is more of what a tag has
- * @hot_percent: hot and cold change places where more of what a tag has in shared
+ * @nusers: logs in use with a share, when shares were last computed
+ * @limit: chunks from here on are not used; changes under @free_lock as well
+ * @leaving: chunks from there on that have still to be reclaimed
+ * @resizing: a resize is under way; under @lock
+ * @short_of_space: too few chunks are free
+ * @short_of_clean: and no clean chunk can be reclaimed
+ * @reads_percent: read chunks are reclaimed first above this percentage of a log
+ * @hot_percent: blocks migrate while more than this percentage of what a log has in shared
  *	lanes is hot
  * @g: geometry
  * @sb: superblock
  * @super: its block
- * @slots: blocks of the slots
+ * @slots: blocks of the volume slots
  * @table_lock: guards @table and @table_dirty
  * @table: blocks of the chunk table
- * @table_dirty: blocks of it that say more than the device, bits
+ * @table_dirty: blocks of it that differ from those on the device, bits
  * @store: access for ../core
- * @ix: what is in the cache
- * @cell_clean: by cell: the origin has it, too; a bit, under the cell's lock
- * @cell_hot: by cell: it is one of vc_log.hot; as well
- * @heat: by cell: how often it was read, up to VC_HEAT_MAX
- * @ghosts: what was missed not long ago
- * @group: locks of its groups
- * @change: and by group, writes that came while something was promoted
- * @group_mask: number of those less one
+ * @ix: index of what is in the cache
+ * @cell_clean: a bit for each cell: the origin has its data; under the cell's lock
+ * @cell_hot: a bit for each cell: it is counted in vc_log.hot; under the cell's lock
+ * @heat: for each cell how often it was read, up to VC_HEAT_MAX
+ * @ghosts: blocks that were missed recently
+ * @group: locks of the index groups
+ * @change: for each group, a count of writes that end promotions under way
+ * @group_mask: number of groups less one
  * @chunk: the chunks
  * @found: what the scan has found in them
  * @volumes: all volumes known
- * @seq: last sequence number given out
+ * @seq: last sequence number used
  * @free_lock: guards @lane and @nfree; taken in interrupts
  * @lane: its lanes
  * @nlanes: how many
- * @given: of those the ones that the table names
- * @nfree: free chunks in the shared ones
- * @shared: chunks of those
+ * @given: how many of them the table names
+ * @nfree: free chunks in shared lanes
+ * @shared: chunks in shared lanes
  * @foreign: chunks in a lane that is dedicated to another log; they are reclaimed
- * @migrate_at: when hot and cold may change places again, jiffies
+ * @migrate_at: when blocks may migrate again, jiffies
  * @wq: for all work of the pool
- * @space_work: gives out spares, and makes room
- * @fail_work: the cache device has failed
- * @errors: records in a row that it has refused
- * @bs: requests to the cache device and origins
+ * @space_work: reclaims chunks, and reserves spare ones
+ * @fail_work: deals with a failed cache device
+ * @errors: how many records in a row have failed
+ * @bs: requests to the cache device and to origins
  * @records: memory for records
- * @pages: and for their first blocks
- * @rounds: memory to destage with
+ * @pages: memory for their first blocks
+ * @rounds: memory for destage rounds
  * @work: memory to seal a chunk again, under @lock
- * @read_at: when a read was sent to an origin last, jiffies
- * @reader: volume that did
- * @mixed_at: when it was another one than before, and not long after
+ * @read_at: when a read was last sent to an origin, jiffies
+ * @reader: the volume of that read
+ * @mixed_at: when reads of two volumes last followed one another, jiffies
  * @serial_sem: held by throttled windows to origins that serve one request at a time
- * @relocate_round: memory to relocate blocks, under @lock
+ * @relocate_round: memory to relocate and keep blocks, under @lock
  * @relocated: blocks relocated so far
- * @kept: and those that were hot, when their chunk went
+ * @kept: hot blocks of reclaimed chunks that were copied so far
  */
 struct vc_pool {
 	struct list_head registry;
@@ -307,7 +306,7 @@ struct vc_pool {
 	atomic64_t kept;
 };
 
-/* Chunks have become free, or more of them are needed. Any context. */
+/* Wake up vc_space_work(): a chunk is free or reclaimable, or more are needed. Any context. */
 static inline void vc_space_kick(struct vc_pool *p)
 {
 	mod_delayed_work(p->wq, &p->space_work, 0);
@@ -334,25 +333,25 @@ static inline spinlock_t *vc_cell_lock(struct vc_pool *p, u16 slot, u64 block)
 	return &p->group[vc_cell_group(p, slot, block)];
 }
 
-/* Chunks that there are for data. */
+/* Chunks for data. */
 static inline u32 vc_pool_size(const struct vc_pool *p)
 {
 	return READ_ONCE(p->limit) - p->g.first_chunk;
 }
 
-/* Chunks that there is memory for. */
+/* Chunks that the map has memory for. */
 static inline u32 vc_map_chunks(const struct vc_pool *p)
 {
 	return p->ix.cells / p->g.chunk_blocks;
 }
 
-/* Is the pool being made smaller? */
+/* Is the pool being shrunk? */
 static inline bool vc_pool_shrinks(const struct vc_pool *p)
 {
 	return READ_ONCE(p->limit) < p->g.chunks;
 }
 
-/* Has a chunk something, or is it about to? */
+/* Does a chunk hold data, or will it? */
 static inline bool vc_chunk_used(const struct vc_chunk *c)
 {
 	u8 state = READ_ONCE(c->state);
@@ -360,7 +359,7 @@ static inline bool vc_chunk_used(const struct vc_chunk *c)
 	return state >= VC_CHUNK_OPEN && state < VC_CHUNK_BAD;
 }
 
-/* Is a chunk behind the new end of the pool still in use? */
+/* Must a chunk behind the new end of the pool still be reclaimed? */
 static inline bool vc_chunk_leaves(const struct vc_chunk *c)
 {
 	u8 state = READ_ONCE(c->state);
@@ -368,13 +367,13 @@ static inline bool vc_chunk_leaves(const struct vc_chunk *c)
 	return state != VC_CHUNK_OUTSIDE && state != VC_CHUNK_BAD;
 }
 
-/* Of so many chunks those that are there for relocation alone. */
+/* How many of so many chunks are reserved for relocation? */
 static inline u32 vc_relocate_reserve(u32 chunks)
 {
 	return min(chunks / VC_RELOCATE_OF, VC_RELOCATE_MAX);
 }
 
-/* And in the shared lanes. */
+/* How many chunks of the shared lanes are? */
 static inline u32 vc_pool_relocate_reserve(const struct vc_pool *p)
 {
 	return vc_relocate_reserve(READ_ONCE(p->shared));

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: the memory and the requests of a round, see round.h.
+ * dm-vcache: memory and requests of a round, see round.h.
  */
 #include <linux/blkdev.h>
 
 #include "round.h"
 
-/* Rounds that go on when there is no memory. */
+/* Rounds that can run when memory is short. */
 #define VC_ROUNDS_MIN 2
 
 /**
- * vc_round_free - free what vc_round_make() has made
+ * vc_round_free - free a round
  * @r: the round, or NULL
  */
 void vc_round_free(struct vc_round *r)
@@ -27,11 +27,11 @@ void vc_round_free(struct vc_round *r)
 }
 
 /**
- * vc_round_make - the memory for rounds
- * @cells: blocks that one can have
- * @gfp: how to get it
+ * vc_round_make - allocate a round
+ * @cells: most cells that it can have
+ * @gfp: allocation flags
  *
- * Return: NULL without memory.
+ * Return: the round, or NULL without memory.
  */
 struct vc_round *vc_round_make(u32 cells, gfp_t gfp)
 {
@@ -66,11 +66,11 @@ static void vc_rounds_free(void *r, void *p)
 }
 
 /**
- * vc_rounds_init - set memory for rounds of destage aside
+ * vc_rounds_init - reserve memory for destage rounds
  * @p: the pool; its geometry is known
  *
- * Half a MiB each. A volume holds one for as long as its round takes. When memory is
- * short, volumes wait for one of VC_ROUNDS_MIN.
+ * A round takes half a MiB. A volume holds one for as long as its round takes. When
+ * memory is short, volumes wait for one of VC_ROUNDS_MIN.
  *
  * Return: 0 or -ENOMEM.
  */
@@ -93,13 +93,13 @@ int vc_round_cmp(const void *a, const void *b)
 }
 
 /**
- * vc_round_note - note what is dirty in a chunk
+ * vc_round_note - add the dirty cells of a chunk to a round
  * @r: the round
  * @p: the pool
  * @c: the chunk, not written any more
  *
- * It becomes less meanwhile, never more, while the chunk lives. Where nothing
- * keeps it from being reclaimed, vc_lookup_pin() has to tell.
+ * Meanwhile dirty cells may become clean or superseded, but no cell becomes dirty. If
+ * nothing keeps the chunk from being reclaimed, vc_lookup_pin() has to check each cell.
  */
 void vc_round_note(struct vc_round *r, struct vc_pool *p, struct vc_chunk *c)
 {
@@ -133,7 +133,7 @@ static void vc_round_end_io(struct bio *bio)
 }
 
 /**
- * vc_round_begin - requests are going to be sent
+ * vc_round_begin - prepare to send requests
  * @r: the round
  */
 void vc_round_begin(struct vc_round *r)
@@ -147,10 +147,10 @@ void vc_round_begin(struct vc_round *r)
 }
 
 /**
- * vc_round_wait - wait for the requests
+ * vc_round_wait - wait for all requests
  * @r: the round
  *
- * Return: 0, or the error of one that failed.
+ * Return: 0, or the error of a request that failed.
  */
 int vc_round_wait(struct vc_round *r)
 {
@@ -160,13 +160,13 @@ int vc_round_wait(struct vc_round *r)
 }
 
 /**
- * vc_round_bio - a request of a round
+ * vc_round_bio - make a request of a round
  * @r: the round
  * @p: the pool
- * @bdev: where it goes
- * @opf: what it does
- * @pages: most that it has
- * @sector: where it begins
+ * @bdev: the device that it goes to
+ * @opf: operation and flags
+ * @pages: most pages that it can have
+ * @sector: first sector
  */
 struct bio *vc_round_bio(struct vc_round *r, struct vc_pool *p,
 			 struct block_device *bdev, blk_opf_t opf,
@@ -183,13 +183,15 @@ struct bio *vc_round_bio(struct vc_round *r, struct vc_pool *p,
 }
 
 /**
- * vc_round_read - read a window of cells
+ * vc_round_read - read a window of cells from the cache device
  * @r: the round
  * @p: the pool
  * @cell: the cells
  * @n: how many, at most VC_WINDOW
  *
- * Cells that follow one another are one request. Return: 0 or an error.
+ * Consecutive cells are read with one request.
+ *
+ * Return: 0 or an error.
  */
 int vc_round_read(struct vc_round *r, struct vc_pool *p,
 		  const struct vc_round_cell *cell, u32 n)
@@ -209,7 +211,7 @@ int vc_round_read(struct vc_round *r, struct vc_pool *p,
 			bio = vc_round_bio(r, p, p->bdev, REQ_OP_READ, n - i,
 					   (u64)cell[i].cell * VC_BLOCK_SECTORS);
 		__bio_add_page(bio, r->page[i], VC_BLOCK_SIZE, 0);
-		/* A request may take us 10 us, and somebody's flush waits. */
+		/* Submitting may take 10 us each time, and a flush may wait for us. */
 		cond_resched();
 	}
 	submit_bio_noacct(bio);

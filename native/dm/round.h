@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * dm-vcache: blocks of a cache that are copied to somewhere else, sorted by
+ * dm-vcache: a round: blocks that are copied out of the cache or inside it, sorted by
  * their place on the origin.
  */
 #ifndef DM_VCACHE_ROUND_H
@@ -8,7 +8,7 @@
 
 #include "pool.h"
 
-/* Pages that are copied at a time: 512 KiB. */
+/* Most pages that are copied at a time: 512 KiB. */
 #define VC_WINDOW		128U
 
 /* Cells that are sorted together before they are destaged: 8 MiB. */
@@ -22,10 +22,10 @@
 /**
  * struct vc_round_cell - a block to copy
  * @block: its number on the origin
- * @cell: where it is
+ * @cell: its place in the cache
  * @reuse: vc_chunk.reuse of its chunk, read while a reference was held
- * @mask: sectors of it that count
- * @extra: it was not noted, but follows what was
+ * @mask: its valid sectors
+ * @extra: it was not noted, but added because it follows a noted one on the origin
  */
 struct vc_round_cell {
 	u64 block;
@@ -37,21 +37,21 @@ struct vc_round_cell {
 
 /**
  * struct vc_round - blocks that are copied, and the memory for it
- * @cells: room in @cell
- * @nr: used of it
- * @chunks: used of @chunk
- * @worked: jiffies of its time in which it copied
+ * @cells: capacity of @cell
+ * @nr: used entries of @cell
+ * @chunks: used entries of @chunk
+ * @worked: time spent with copying, jiffies
  * @chunk: the chunks, the oldest first
- * @gen: and their generations: they may be reclaimed meanwhile
+ * @gen: their generations, because they may be reclaimed meanwhile
  * @page: data of a window
- * @window: blocks of it
- * @pending: requests on their way, and one while more are made
- * @requests: how many there were since vc_round_begin()
- * @began: when that was, ns
- * @first: when the first of them was complete, ns; 0: none is
- * @status: of those that failed the last one
- * @done: all are complete
- * @cell: sorted by block
+ * @window: blocks of a window
+ * @pending: requests on their way, plus one while more are made
+ * @requests: requests made since vc_round_begin()
+ * @began: time of vc_round_begin(), ns
+ * @first: completion time of the first request, ns; 0: none is complete
+ * @status: error of a request
+ * @done: all requests are complete
+ * @cell: the blocks, sorted by number
  */
 struct vc_round {
 	u32 cells;

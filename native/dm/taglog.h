@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * dm-vcache: the log of a tag of a volume: its chunks, its records on their way,
- * and what it has of reads. See pool.h for the states of a chunk, and for locks.
+ * dm-vcache: the log of a tag of a volume: its chunks, its records under way, and its
+ * read chunks. See pool.h for the states of a chunk, and for locks.
  */
 #ifndef DM_VCACHE_TAGLOG_H
 #define DM_VCACHE_TAGLOG_H
@@ -18,13 +18,13 @@ struct vc_pool;
 struct vc_tag;
 struct vc_volume;
 
-/* Data blocks of one record: 512 KiB. */
+/* Most data blocks of a record: 512 KiB. */
 #define VC_RECORD_MAX		128U
 
-/* Chunks of a log that may be waiting for their seal. */
+/* Chunks of a log that may wait for their seals at a time. */
 #define VC_SEALS		4U
 
-/* Sequential reads of a log that are told apart. */
+/* Sequential streams of reads that a log can tell apart. */
 #define VC_STREAMS		8U
 
 enum vc_chunk_state {
@@ -41,27 +41,26 @@ enum vc_chunk_state {
 /**
  * struct vc_chunk - a chunk of a pool
  * @node: vc_log.chunks, vc_reads.chunks, or vc_lane.free
- * @log: whose it is
+ * @log: the log that it belongs to
  * @gen: generation
  * @reuse: how often it was freed; code that holds no reference compares it to find
  *	out whether the chunk was reused, see vc_lookup_clean(); 32 bits, because it is
  *	read without a lock
- * @live: cells that hold something
- * @dirty: of these, cells with what the origin has not
- * @users: reads from it on their way
- * @wanted: it would have gone but for them
- * @pending: records on their way, one more while it is open
+ * @live: cells with valid data
+ * @dirty: cells with data that is not on the origin
+ * @users: reads from it under way
+ * @wanted: it could not be reclaimed because of them
+ * @pending: records under way, plus one while it is open
  * @state: enum vc_chunk_state, under the lock of the log or of the free list
  * @lane: its lane
- * @own: that is one of its log's own, see lane.c; from when it is taken on, under
+ * @own: its lane is dedicated to its log, see lane.c; set when it is taken, and under
  *	the lock of the log
- * @clean: all that counts in it is on the origin; set once, or from the start
- * @reads: what is in it was promoted, it has no records, and these are its like;
- *	or NULL
- * @warm: it was of reads before the pool was shut down, see warm.c
- * @failed: a record of it could not be written; it gets no more and no seal
+ * @clean: all its valid data is on the origin; set once, or from the start
+ * @reads: for a read chunk, the set of read chunks that it belongs to; else NULL
+ * @warm: it was a read chunk before the pool was shut down, see warm.c
+ * @failed: a record of it could not be written; it gets no more records, and no seal
  * @stale: records of other logs supersede entries of it, see vc_reclaim_reseal()
- * @sealing: what its seal will say, until it is written
+ * @sealing: the seal being collected, until it is written
  */
 struct vc_chunk {
 	struct list_head node;
@@ -89,25 +88,25 @@ static inline enum vc_domain vc_chunk_domain(const struct vc_chunk *c)
 	return READ_ONCE(c->own) ? VC_OWN : VC_SHARED;
 }
 
-/* What a log takes a chunk for. */
+/* Why a log takes a chunk. */
 enum vc_take {
 	VC_TAKE_WRITE,		/* for records */
-	VC_TAKE_READ,		/* for what is promoted */
-	VC_TAKE_PREFETCH,	/* for what is promoted and nobody reads now */
-	VC_TAKE_KEEP,		/* for what was hot in a chunk that goes, of shared lanes */
-	VC_TAKE_KEEP_OWN,	/* and in one of the log's own lanes */
-	VC_TAKE_RELOCATE,		/* for what has to last in a chunk that goes */
+	VC_TAKE_READ,		/* for promoted blocks */
+	VC_TAKE_PREFETCH,	/* for blocks promoted before they are read */
+	VC_TAKE_KEEP,		/* to keep hot blocks of a reclaimed chunk in shared lanes */
+	VC_TAKE_KEEP_OWN,	/* to keep hot blocks of one in dedicated lanes */
+	VC_TAKE_RELOCATE,	/* to relocate dirty blocks */
 };
 
-/* What a record is to its log. */
+/* What kind of data a record has. */
 enum vc_append_kind {
-	VC_APPEND_LOG,		/* it is all there is of the data */
+	VC_APPEND_LOG,		/* writeback: the cache has the only copy */
 	VC_APPEND_THROUGH,	/* the data goes to the origin as well */
-	VC_APPEND_COPY,		/* and what is in the cache need not last */
+	VC_APPEND_COPY,		/* the same, and the copy in the cache may be lost */
 	VC_APPEND_RELOCATE,	/* the data was in an older chunk of the log */
 };
 
-/* Is what such a record has on the origin, too? */
+/* Is the data of such a record on the origin, too? */
 static inline bool vc_append_is_clean(enum vc_append_kind kind)
 {
 	return kind == VC_APPEND_THROUGH || kind == VC_APPEND_COPY;
@@ -116,8 +115,8 @@ static inline bool vc_append_is_clean(enum vc_append_kind kind)
 /**
  * struct vc_sealing - a seal being collected
  * @node: vc_log.seals or vc_log.closed
- * @chunk: whose it is
- * @seq: of the last record
+ * @chunk: the chunk to seal
+ * @seq: sequence number of the last record
  * @nr: entries
  * @data: its blocks, all copies
  */
@@ -130,19 +129,19 @@ struct vc_sealing {
 };
 
 /**
- * struct vc_record - a record on its way to the cache device
+ * struct vc_record - a record being written to the cache device
  * @node: vc_log.records
- * @log: whose it is
- * @tag: whose write-out it is; NULL: a discard
- * @chunk: where it goes
+ * @log: the log
+ * @tag: the tag whose write-out it is; NULL: a discard
+ * @chunk: the chunk that it is written to
  * @head: its first block
- * @info: what the head says
- * @arrived: the device has answered
+ * @info: decoded content of the head
+ * @arrived: the device has completed the request
  * @through: the data goes to the origin as well
- * @copy: and nothing depends on it here
- * @relocate: who sends it says when its chunk may be closed
- * @status: what
- * @done: told that it is durable, then the waiter frees it
+ * @copy: and a failure of the record does no harm
+ * @relocate: the sender drops the reference in vc_chunk.pending
+ * @status: of the request
+ * @done: completed when the record is durable or has failed; the waiter frees the record
  * @bio: the request
  */
 struct vc_record {
@@ -162,9 +161,9 @@ struct vc_record {
 };
 
 /**
- * struct vc_stream - reads that follow one another
- * @next: the sector behind the last one
- * @run: sectors so far
+ * struct vc_stream - a stream of sequential reads
+ * @next: the sector behind the last read
+ * @run: sectors read so far
  */
 struct vc_stream {
 	u64 next;
@@ -172,20 +171,20 @@ struct vc_stream {
 };
 
 /*
- * Where a block is that is read. What was missed once is in few chunks, and goes
- * soon if it is not read again; see Yang et al., FIFO queues are all you need for
- * cache eviction, SOSP 2023, section 4.
+ * The sets of read chunks of a log. Blocks that were missed once are in few chunks, which
+ * are reclaimed soon unless the blocks are read again; see Yang et al., FIFO queues are
+ * all you need for cache eviction, SOSP 2023, section 4.
  */
 enum vc_reads_kind {
-	VC_READS_SMALL,		/* it was missed once */
-	VC_READS_MAIN,		/* it was missed twice, or was hot in another chunk */
-	VC_READS_WARM,		/* it was kept, not hot: of a tag with lanes of its own */
+	VC_READS_SMALL,		/* blocks that were missed once */
+	VC_READS_MAIN,		/* blocks that were missed twice, or kept because they are hot */
+	VC_READS_WARM,		/* with dedicated lanes: blocks that were kept though not hot */
 	VC_READS_KINDS
 };
 
 /**
- * struct vc_reads - chunks of reads, filled one after the other
- * @chunks: the oldest first, by where they are; under vc_log.lock
+ * struct vc_reads - a set of read chunks, filled one after the other
+ * @chunks: by kind of lanes, the oldest first; under vc_log.lock
  * @nr: how many; under vc_log.lock
  * @open: the one that is being filled, or NULL; under vc_log.fill
  * @filled: blocks of it in use; under vc_log.fill
@@ -198,13 +197,13 @@ struct vc_reads {
 };
 
 /**
- * struct vc_prefetch - blocks that are to be promoted before anybody reads them
- * @lists: what is to be done; filled and emptied under vc_log.lock, the first is
- *	read by @work alone
- * @runs: of all lists; under vc_log.lock
- * @waiting: blocks that have not come to their end
+ * struct vc_prefetch - blocks to promote before they are read
+ * @lists: lists of blocks; filled and emptied under vc_log.lock, the first is read by
+ *	@work only
+ * @runs: runs in all lists; under vc_log.lock
+ * @waiting: blocks that are not dealt with
  * @done: blocks that were promoted
- * @flying: promotions on their way, one more while they are sent
+ * @flying: promotions under way, plus one while they are sent
  * @began: when the first of these was sent, jiffies
  * @tries: how often in a row there was no chunk, or no memory; of @work
  * @work: sends the next ones
@@ -221,12 +220,12 @@ struct vc_prefetch {
 };
 
 /**
- * struct vc_claim - what the tag of a log is to have of the chunks in shared lanes
+ * struct vc_claim - what a log claims of the chunks in shared lanes
  * @least: its minimum
  * @most: its maximum
- * @own_most: its maximum in lanes of its own
- * @share: its share
- * @weight: 0 when nobody uses the log
+ * @own_most: its maximum in its dedicated lanes
+ * @share: its fair share
+ * @weight: 0 if nobody uses the log
  * @full: its share is its maximum
  */
 struct vc_claim {
@@ -243,52 +242,52 @@ struct vc_claim {
  * @node: vc_volume.logs
  * @vol: the volume
  * @tag: number of the tag
- * @user: the newest tag that writes it; RCU, NULL when none does
+ * @user: the newest tag that writes to it, or NULL; RCU
  * @append: serialises the writers of records
  * @open: chunk being written, or NULL; changes under @append
- * @at: where the next record goes; under @append
- * @lock: guards what follows; taken in interrupts
- * @chunks: all its chunks, the oldest first
- * @records: records on their way, the oldest first
+ * @at: place of the next record; under @append
+ * @lock: guards the following fields; taken in interrupts
+ * @chunks: all written chunks, the oldest first
+ * @records: records under way, the oldest first
  * @nr: chunks in @chunks
- * @nr_own: of those the ones in lanes of its own
- * @dirty: of those the ones that are not clean
- * @warm: and those that are warm
- * @spare: the next chunk
- * @starved: the writer waits for a chunk or for a seal
+ * @nr_own: chunks of these in dedicated lanes
+ * @dirty: chunks of these that are not clean
+ * @warm: chunks of these that are warm
+ * @spare: the chunk that is reserved for it, or NULL
+ * @starved: its writer waits for a chunk or for a seal
  * @reclaim_pending: it has to give up a chunk, and none can be reclaimed yet, see space.c
- * @held: it waits until relocation has its chunks, see vc_log_hold()
- * @claim: how its share is found; under the lock of the pool
- * @share: chunks that are its share of the shared lanes
+ * @held: its writer waits until the chunks for relocation are free, see vc_log_hold()
+ * @claim: what its share is computed from; under the lock of the pool
+ * @share: its fair share of the shared lanes, chunks
  * @guaranteed: the part of @share for which other logs give up chunks of theirs
- * @most: chunks that it takes there at most, before one more is relocated to
- * @own_part: its maximum, or U32_MAX: what it has of its own lanes as its part
- * @own_most: the same, less the chunk for what is kept: what it may have there
- * @lanes: lanes of its own, bits; under the lock of the pool, too
- * @own_size: chunks of those
+ * @most: chunks that it may have in shared lanes, before one more to keep blocks
+ * @own_part: its maximum, or U32_MAX: how much of its dedicated lanes is counted as its part
+ * @own_most: chunks that it may have in dedicated lanes, before one more to keep blocks
+ * @lanes: lanes dedicated to it, bits; under the lock of the pool, too
+ * @own_size: chunks in these lanes
  * @own_foreign: chunks of other logs that are still in these lanes
- * @own_short: too few of these are free, and what is clean cannot go
+ * @own_short: too few chunks are free in these lanes, and no clean one can be reclaimed
  * @misplaced: chunks that it has in lanes dedicated to other logs
- * @look_at: where the next chunk is looked for whose hot blocks migrate
- * @cool_at: where the next one that cools down
- * @cooled_at: blocks that had been read in the cache when one did
- * @stays: so hot are blocks that stay in its own lanes when a chunk of these goes
- *	for one that is hotter; VC_HEAT_MAX at most
+ * @look_at: cursor of the search for hot chunks that migrate
+ * @cool_at: cursor of the chunks whose heat is reduced
+ * @cooled_at: blocks that had been read from the cache when heat was last reduced
+ * @stays: least heat of blocks that stay in dedicated lanes when their chunk makes
+ *	place for a hotter one; at most VC_HEAT_MAX
  * @written: when the last record was sent, jiffies
  * @seals: seals that are not in use
  * @closed: seals of chunks whose records are complete
- * @seal_work: writes those
- * @fill: serialises who fills chunks with reads
- * @reads: chunks with what was promoted
- * @promotions: what has been read and has no place yet; under @lock
- * @promote_work: gives it one
- * @prefetch: what is to be promoted before it is read
- * @live: cells of its chunks that hold something
- * @hot: those in shared lanes that are hot there, or about so many
- * @credit: what it may spend on blocks that are not hot, see vc_log_paid()
+ * @seal_work: writes the seals in @closed
+ * @fill: serialises the writers of read chunks
+ * @reads: its read chunks
+ * @promotions: promotions that have been read and have no place yet; under @lock
+ * @promote_work: gives them a place
+ * @prefetch: blocks to promote before they are read
+ * @live: cells with valid data in its chunks
+ * @hot: about how many of them are in shared lanes and hot
+ * @credit: what it may spend on copies of blocks that are not hot, see vc_log_paid()
  * @misses: blocks missed for the first time, the clock of its ghosts
- * @level: how often these have to be missed
- * @stream_lock: guards @stream and @stream_next; taken in no interrupt
+ * @level: whether a block has to be missed once or twice to be promoted
+ * @stream_lock: guards @stream and @stream_next; not taken in interrupts
  * @stream: reads that may be sequential
  * @stream_next: cursor: the one that is replaced next
  */
@@ -346,7 +345,7 @@ struct vc_log {
 	struct vc_sealing sealing[VC_SEALS];
 };
 
-/* Chunks of reads that a log has there. */
+/* Read chunks of a log in lanes of this kind. */
 static inline u32 vc_log_reads_in(const struct vc_log *log,
 				  enum vc_domain domain)
 {
@@ -355,13 +354,13 @@ static inline u32 vc_log_reads_in(const struct vc_log *log,
 	       READ_ONCE(log->reads[VC_READS_WARM].nr[domain]);
 }
 
-/* Chunks of reads that a log has. */
+/* All read chunks of a log. */
 static inline u32 vc_log_reads(const struct vc_log *log)
 {
 	return vc_log_reads_in(log, VC_SHARED) + vc_log_reads_in(log, VC_OWN);
 }
 
-/* Chunks that a log has written, there. */
+/* Written chunks of a log in lanes of this kind. */
 static inline u32 vc_log_written_in(const struct vc_log *log,
 				    enum vc_domain domain)
 {
@@ -370,19 +369,19 @@ static inline u32 vc_log_written_in(const struct vc_log *log,
 	return domain == VC_OWN ? own : READ_ONCE(log->nr) - own;
 }
 
-/* Chunks that a log has there, written and read. */
+/* All chunks of a log in lanes of this kind. */
 static inline u32 vc_log_has(const struct vc_log *log, enum vc_domain domain)
 {
 	return vc_log_written_in(log, domain) + vc_log_reads_in(log, domain);
 }
 
-/* Chunks that a log has, written and read. */
+/* All chunks of a log. */
 static inline u32 vc_log_chunks(const struct vc_log *log)
 {
 	return READ_ONCE(log->nr) + vc_log_reads(log);
 }
 
-/* Chunks in a log's own lanes that nobody else has. */
+/* Chunks in the dedicated lanes of a log that are not foreign. */
 static inline u32 vc_log_own(const struct vc_log *log)
 {
 	u32 size = READ_ONCE(log->own_size);
@@ -390,19 +389,19 @@ static inline u32 vc_log_own(const struct vc_log *log)
 	return size - min(size, READ_ONCE(log->own_foreign));
 }
 
-/* Chunks that a log can have in its own lanes. */
+/* Most chunks that a log may have in its dedicated lanes. */
 static inline u32 vc_log_own_limit(const struct vc_log *log)
 {
 	return min(vc_log_own(log), READ_ONCE(log->own_part));
 }
 
-/* Chunks that a log can have: its share, and its own lanes. */
+/* What a log may count on: its fair share, and its dedicated lanes. */
 static inline u32 vc_log_part(const struct vc_log *log)
 {
 	return READ_ONCE(log->share) + vc_log_own_limit(log);
 }
 
-/* Chunks that a log can have at most: there, and in its own lanes. */
+/* Most chunks that a log may have altogether. */
 static inline u64 vc_log_most(const struct vc_log *log)
 {
 	return (u64)READ_ONCE(log->most) + vc_log_own_limit(log);

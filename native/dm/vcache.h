@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * dm-vcache: the structures, and who may touch what.
+ * dm-vcache: the structures, and the rules for access to them.
  *
  * DOC: Objects
  *
- * A &struct vc_dev belongs to a mapped device and outlives its tables, so that
- * tags and buffered data survive a table reload, also a noflush one. A &struct
- * vc_target is what one table line says. A &struct vc_tag is one tag of a
- * device: its share, its dirty list, its flush epochs and its statistics. A
- * &struct vc_block is one page of buffered data of a tag.
+ * A &struct vc_dev belongs to a mapped device and outlives its tables, so tags and
+ * buffered data survive a table reload, also a noflush one. A &struct vc_target holds
+ * what one table line says. A &struct vc_tag is one tag of a device, with its share, its
+ * dirty list, its flush epochs and its statistics. A &struct vc_block is one page of
+ * buffered data of a tag.
  *
  * DOC: Block states
  *
@@ -16,18 +16,18 @@
  *     ^                     |
  *     +------- failed ------+
  *
- * Only a DIRTY block may change its content: what is on its way to the device
- * must not, or a power cut could leave a sector half of one write and half of
- * another. A write that meets a block in WRITEOUT makes a newer block that
- * inherits its content and takes its place in the index; the newer one is not
- * written out before the older one has arrived, so the device never sees two
- * versions of a sector at once. There are at most two.
+ * The content of a block may change only while it is DIRTY. If it changed during the
+ * write-out, a power cut could leave a sector half of one write and half of another. A
+ * write that meets a block in WRITEOUT makes a newer block, which inherits the content
+ * and takes its place in the index. The newer block is not written out before the older
+ * one has arrived, so the device never has two versions of a sector in flight. There are
+ * at most two versions of a block.
  *
  * DOC: Tags of a block
  *
- * A block belongs to the tag that first dirtied it. When another tag writes
- * to it, it becomes *shared*: it also enters the epochs of hTag, which every
- * flush covers, and so it is covered by the flushes of both.
+ * A block belongs to the tag that first dirtied it. When another tag writes to it, it
+ * becomes *shared*: it also enters the epochs of hTag. Every flush covers hTag, so the
+ * block is covered by the flushes of both tags.
  *
  * DOC: Locks
  *
@@ -35,12 +35,11 @@
  *     └── vc_tag.lock, or the xa_lock of vc_dev.blocks, one at a time;
  *         only vc_block_share() takes hTag's inside another tag's
  *
- * All are taken in interrupts. A flush takes the lock of each tag it covers,
- * one after the other, and none that belongs to the whole device: the index
- * is changed by writers and by the reaper only. Lists of tags and maps of
- * sectors are read under RCU and changed under vc_dev.lock (a mutex). The list
- * of devices is under vc_registry_lock, taken before it, the limits are under
- * vc_limits_lock, taken after it.
+ * All of these are taken in interrupts. A flush takes the lock of each tag that it
+ * covers, one after the other, and no lock of the whole device: only writers and the
+ * reaper change the index. Lists of tags and maps of sectors are read under RCU and
+ * changed under vc_dev.lock (a mutex). vc_registry_lock guards the list of devices and is
+ * taken before vc_dev.lock. vc_limits_lock guards the limits and is taken after it.
  */
 #ifndef DM_VCACHE_H
 #define DM_VCACHE_H
@@ -72,15 +71,14 @@
 #define VC_PAGE_SECTORS		((unsigned int)(PAGE_SIZE >> SECTOR_SHIFT))
 
 /*
- * Write-outs of one tag that may be at the origin at once. Enough to keep an
- * SSD busy; few enough that a large flush leaves room in the origin's queue
- * for the requests of others.
+ * Most write-outs of a tag that are at the origin at once. Enough to keep an SSD busy; few
+ * enough that a large flush leaves space in the origin's queue for requests of others.
  */
 #define VC_INFLIGHT_MAX		32U
 
 /*
- * How much more may be on its way when the origin understands tags: what has
- * arrived there and waits for its tagged flush, and that flush itself.
+ * With an origin that understands tags, so many times as many may be in flight: those
+ * that have arrived and wait for a tagged flush, and the flush itself.
  */
 #define VC_GROUPS_MAX		8U
 
@@ -107,28 +105,28 @@ enum vc_block_state {
 
 /**
  * struct vc_block - one page of buffered data
- * @lock: guards all below except where said; taken in interrupts
- * @ref: the index or the reaper holds one, each noting read one
+ * @lock: guards all fields below except where said; taken in interrupts
+ * @ref: one is held by the index or the reaper, and one by each read that uses the block
  * @state: see "Block states"
  * @shared: also in the epochs of hTag, see "Tags of a block"
  * @want: write out as soon as @older has arrived
- * @failed: a part of the present write-out failed
+ * @failed: a part of the present write-out has failed
  * @bad: the last write-out failed; counted in vc_tag.bad
  * @queued: on a dirty list; under the lock of vc_block_home()
  * @retry: its write-out failed and has not been tried again; under the same lock
  * @slot: epoch slot of @tag
- * @host_slot: epoch slot of hTag, when @shared
+ * @host_slot: epoch slot of hTag, if @shared
  * @parts: requests of this write-out that have not completed
  * @index: page number on the device
  * @page: the data; page_private points back here
- * @tag: who dirtied it first; also whose memory it is
+ * @tag: the tag that first dirtied it, and that its memory is charged to
  * @older: previous version, still in WRITEOUT
  * @newer: version that replaced this one, while this is in WRITEOUT
  * @since: when it became dirty, jiffies
  * @node: dirty list, ready list or the worker's batch
  * @reap: list of blocks to free
  * @rcu: frees the structure
- * @valid: the sectors that hold data; in WRITEOUT those on their way
+ * @valid: sectors that hold data; in WRITEOUT, sectors that are being written
  */
 struct vc_block {
 	spinlock_t lock; /* state and content of the block */
@@ -158,7 +156,7 @@ struct vc_block {
 };
 
 /**
- * struct vc_cgroups - the cgroups whose I/O is a tag's
+ * struct vc_cgroups - the cgroups whose I/O belongs to a tag
  * @rcu: frees it
  * @nr: how many
  * @id: cgroup v2 ids
@@ -203,16 +201,16 @@ struct vc_stats {
 	atomic64_t discards;
 	atomic64_t device_flushes;
 	atomic64_t tagged_flushes;
-	/* Behind what is counted together. */
+	/* At the end, away from the counters that are updated together. */
 	atomic64_t flush_hist[VC_HIST_BUCKETS];
 	atomic64_t read_hist[VC_HIST_BUCKETS];
 };
 
-/* Why a tag is covered by every flush though it is nobody else's. */
+/* Whether every flush covers a tag because it has lost a cgroup. */
 enum vc_exposure {
 	VC_NOT_EXPOSED,
-	VC_EXPOSED_CHANGING,	/* writes may still come under the old cgroups */
-	VC_EXPOSED,		/* until what was dirty then is durable */
+	VC_EXPOSED_CHANGING,	/* writes may still be attributed by the old cgroups */
+	VC_EXPOSED,		/* until the data that was dirty then is durable */
 };
 
 /**
@@ -222,43 +220,43 @@ enum vc_exposure {
  * @gone: list of tags being freed
  * @dev: the device
  * @seq: number of the tag in the life of the device, never used twice
- * @id: what user space calls it
+ * @id: its number in user space
  * @orphan: removed by user space; its data is covered by every flush
- * @exposed: has lost a cgroup; covered by every flush until it is durable once
- * @weight: share of the buffer memory and of the cache
- * @least: of the cache it has this share at least, bytes
- * @most: and this much at most, bytes; 0: no limit
- * @lanes: of its pool those that it has for itself, bits
- * @name: for people
+ * @exposed: it has lost a cgroup; covered by every flush until it is durable once
+ * @weight: weight for its share of the buffer memory and of the cache
+ * @least: minimum of its share of the cache, bytes
+ * @most: maximum of what it may have in the cache, bytes; 0: no limit
+ * @lanes: lanes of the pool that are dedicated to it, bits
+ * @name: a label for the administrator
  * @cgroups: may be NULL
- * @mode: what becomes of its write-outs on a device in writeback mode
+ * @mode: where its write-outs go, on a device in writeback mode
  * @log: its log in the pool, or NULL
- * @curve: what a cache would do for it, or NULL
+ * @curve: its miss-ratio curve, or NULL
  * @staged: extents received but not committed, under vc_dev.lock
  * @staged_nr: how many
- * @used: pages taken or reserved
- * @limit: pages that may be taken
- * @dirty_sectors: sectors completed and not durable
- * @timed: flushes and reads whose latency is to be counted here
+ * @used: pages used or reserved
+ * @limit: most pages that it may use
+ * @dirty_sectors: sectors of completed writes that are not durable
+ * @timed: flushes and reads under way that will be counted in @stats
  * @lock: guards from here to @refused; taken in interrupts
  * @epoch: flush epochs
- * @waiters: flushes that wait for a slot
+ * @waiters: flushes that wait for an epoch slot
  * @dirty: blocks to write out, the oldest first
  * @ready: blocks that waited for their older version
  * @ndirty: length of @dirty
  * @goal: how many of them to write out now
- * @waiting: writes that wait for room
- * @bad: blocks of its memory whose last write-out failed
+ * @waiting: writes that wait for memory
+ * @bad: blocks charged to it whose last write-out failed
  * @sent: tagged writes in the origin's volatile cache, see tagged.c
  * @nsent: length of @sent
- * @committing: those that the tagged flush on its way covers
- * @busy: a tagged flush is on its way
- * @refused: tagged writes to be done again with FUA
+ * @committing: tagged writes that the tagged flush under way covers
+ * @busy: a tagged flush is under way
+ * @refused: tagged writes that have to be repeated with FUA
  * @commit_work: sends tagged flushes
  * @stalled: the worker stopped at VC_INFLIGHT_MAX
  * @sending: requests at the origin
- * @tagging: those of them that are tagged writes
- * @inflight: requests whose data is not durable, those in @sending included
+ * @tagging: the tagged writes among them
+ * @inflight: requests whose data is not durable, including those in @sending
  * @inflight_sectors: their size
  * @batch: blocks being written out in order; the worker's own
  * @work: the worker
@@ -352,42 +350,42 @@ struct vc_target {
  * @registry: list of all devices
  * @md: the mapped device
  * @tables: tables that refer to it, under vc_registry_lock
- * @target: the table in force; changes only while the device is suspended
- * @volume: the table in force has volume scope
+ * @target: the active table; changes only while the device is suspended
+ * @volume: the active table has volume scope
  * @writeback: write-outs go to the log in the cache
- * @through: those of some tags go to the origin as well
+ * @through: write-outs of some tags go to the origin as well
  * @vol: the origin's volume in a pool, or NULL; changes while suspended
- * @store: what write-outs go to, of the table in force
- * @flushed_origin: origin whose volatile cache has been flushed since we own it
+ * @store: the device that write-outs go to
+ * @flushed_origin: origin whose volatile cache has been flushed since we use it
  * @lock: control path: tags, maps; see vc_dev_lock()
  * @noio: allocation scope of the holder of @lock
  * @tags: all tags, hTag first; RCU
  * @host: hTag
  * @next_seq: for vc_tag.seq
- * @attr_gen: grows when a tag's cgroups change or a tag goes
+ * @attr_gen: counts changes of cgroups and removals of tags
  * @map: the tags' sectors; may be NULL; RCU
  * @blocks: index of the buffered blocks by page number
  * @nblocks: blocks in @blocks
  * @pending: dirty blocks, except those that failed and have not been tried again
  * @reap: CLEAN blocks to be taken out of the index
- * @reap_work: does it
+ * @reap_work: takes them out
  * @park_lock: guards @parked; taken in interrupts
- * @parked: requests that need a range for themselves, in order
+ * @parked: requests that need exclusive access to a range, in order
  * @nparked: length of @parked
  * @park_pass: number of the present pass over @parked; the worker's own
  * @park_work: submits them
  * @flush_lock: guards @flushq; taken in interrupts
  * @flushq: flushes that need a FLUSH of the origin (isolation=degraded)
  * @flush_work: submits them
- * @age_work: ages the dirty lists
+ * @age_work: writes out blocks that have been dirty for too long
  * @event_work: announces events
  * @collect_work: frees removed tags
- * @nvme: what tagged commands need, under @lock but for what nvme.c says
- * @wq: for all work of this device but tagged flushes
- * @flush_wq: for those
+ * @nvme: state of tagged commands, under @lock except where nvme.c says otherwise
+ * @wq: for all work of this device except tagged flushes
+ * @flush_wq: for tagged flushes
  * @bs: write-out requests
  * @inflight: write-outs at the origin
- * @idle: woken when @inflight reaches 0 and when a tag is drained
+ * @idle: woken when @inflight becomes 0 and when a tag is drained
  * @suspended: no I/O to the origin
  * @noflush: suspending without flushing: nothing may wait
  */
@@ -435,7 +433,7 @@ struct vc_dev {
 	bool noflush;
 };
 
-/* The tag on whose dirty list a block belongs. */
+/* The tag whose dirty list the block belongs to. */
 static inline struct vc_tag *vc_block_home(const struct vc_block *b)
 {
 	return b->shared ? b->tag->dev->host : b->tag;
@@ -457,9 +455,9 @@ static inline unsigned int vc_bio_pages(const struct bio *bio)
 }
 
 /*
- * Aim a request at the origin, in the context of its submitter: the cgroup that
- * it is charged to is found here. What the buffer or the cache answers goes
- * without; it takes time.
+ * Direct a request to the origin, in the context of its submitter: this also finds the
+ * cgroup that the request is charged to. Requests answered by the buffer or the cache do
+ * without, because it takes time.
  */
 static inline void vc_bind(struct vc_dev *dev, struct bio *bio)
 {
@@ -467,8 +465,8 @@ static inline void vc_bind(struct vc_dev *dev, struct bio *bio)
 }
 
 /*
- * The control path's lock. Discards need it, so its holder must not wait for
- * memory that only I/O of this very device could make free.
+ * The lock of the control path. Discards need it. So its holder must not wait for memory
+ * that only I/O of this device can free.
  */
 static inline void vc_dev_lock(struct vc_dev *dev)
 {

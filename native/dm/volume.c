@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: volumes of a pool: from their first use to their end.
+ * dm-vcache: volumes of a pool, from their first use to their end.
  *
- * A volume keeps its chunks when no target uses it. It is replayed when it is
- * used for the first time since the pool was loaded, by itself: neither its
- * size nor its state stops another one.
+ * A volume keeps its chunks while no target uses it. It is replayed when it is used for
+ * the first time since the pool was loaded. Each volume is replayed by itself: neither its
+ * size nor its state affects other volumes.
  */
 #include <linux/blkdev.h>
 #include <linux/slab.h>
@@ -12,15 +12,15 @@
 #include "reads.h"
 #include "round.h"
 
-/* Somebody may have opened another chunk: close that after so long. */
+/* A chunk may have been opened meanwhile: close that one after so long. */
 #define VC_CLOSE_AGAIN (HZ / 10 + 1)
 
 /**
  * vc_volume_find - find a volume by its number
- * @p: the pool, under its lock
+ * @p: the pool, locked
  * @id: the number
  *
- * Return: NULL when there is none.
+ * Return: the volume, or NULL if there is none.
  */
 struct vc_volume *vc_volume_find(struct vc_pool *p, u32 id)
 {
@@ -34,11 +34,11 @@ struct vc_volume *vc_volume_find(struct vc_pool *p, u32 id)
 }
 
 /**
- * vc_volume_sectors - how large is a volume?
+ * vc_volume_sectors - get the size of a volume
  * @p: the pool
  * @id: number of the volume
  *
- * Return: sectors; 0 when there is none.
+ * Return: sectors; 0 if there is no such volume.
  */
 u64 vc_volume_sectors(struct vc_pool *p, u32 id)
 {
@@ -82,11 +82,11 @@ void vc_volume_free(struct vc_volume *v)
 }
 
 /**
- * vc_log_get - the log of a tag, made if need be
+ * vc_log_get - find the log of a tag, or make it
  * @v: the volume; its pool is locked
  * @tag: number of the tag
  *
- * Return: NULL without memory.
+ * Return: the log, or NULL without memory.
  */
 struct vc_log *vc_log_get(struct vc_volume *v, u16 tag)
 {
@@ -132,12 +132,12 @@ struct vc_log *vc_log_get(struct vc_volume *v, u16 tag)
 }
 
 /**
- * vc_volume_alloc - a volume that is not in use
+ * vc_volume_alloc - allocate a volume that is not in use
  * @p: the pool, locked
  * @id: number of the volume
  * @slot: its slot
  *
- * Return: NULL without memory.
+ * Return: the volume, or NULL without memory.
  */
 struct vc_volume *vc_volume_alloc(struct vc_pool *p, u32 id, u16 slot)
 {
@@ -159,7 +159,7 @@ struct vc_volume *vc_volume_alloc(struct vc_pool *p, u32 id, u16 slot)
 	return v;
 }
 
-/* A new volume, in the first free slot. The pool is locked. */
+/* Make a new volume in the first free slot. The pool is locked. */
 static struct vc_volume *vc_volume_make(struct vc_pool *p, u32 id)
 {
 	u32 slots = p->g.slot_blocks * VC_SLOTS_PER_BLOCK;
@@ -178,16 +178,16 @@ static struct vc_volume *vc_volume_make(struct vc_pool *p, u32 id)
 	if (!v)
 		return ERR_PTR(-ENOMEM);
 	v->replayed = true;
-	/* A number that was used before may have left chunks. */
+	/* An earlier volume of this number may have left chunks: they are dead. */
 	v->floor = atomic64_read(&p->seq) + 1;
 	return v;
 }
 
 /**
- * vc_log_dirty - sectors of a log that are in the cache only
+ * vc_log_dirty - count the dirty sectors of a log
  * @log: the log
  *
- * At least; what is in part superseded counts as whole blocks.
+ * Blocks of which only some sectors are dirty count in full.
  */
 u64 vc_log_dirty(struct vc_log *log)
 {
@@ -202,11 +202,10 @@ u64 vc_log_dirty(struct vc_log *log)
 }
 
 /**
- * vc_log_dirty_chunks - chunks of a log with something dirty, or not yet noted
- *	as clean
+ * vc_log_dirty_chunks - count the chunks of a log that are dirty, or not noted as clean
  * @log: the log
  *
- * One that is open is among them only while something in it is dirty.
+ * The open chunk counts only if it has dirty blocks.
  */
 u32 vc_log_dirty_chunks(struct vc_log *log)
 {
@@ -223,7 +222,7 @@ u32 vc_log_dirty_chunks(struct vc_log *log)
 }
 
 /**
- * vc_volume_dirty - sectors that are in the cache only
+ * vc_volume_dirty - count the dirty sectors of a volume
  * @v: the volume
  */
 u64 vc_volume_dirty(struct vc_volume *v)
@@ -236,7 +235,7 @@ u64 vc_volume_dirty(struct vc_volume *v)
 	return sectors;
 }
 
-/* May the volume be used by this device? The pool is locked. */
+/* Claim a volume for a device. The pool is locked. Return: 0, or -EBUSY. */
 static int vc_volume_claim(struct vc_volume *v, struct vc_dev *dev)
 {
 	if (v->dev) {
@@ -251,17 +250,17 @@ static int vc_volume_claim(struct vc_volume *v, struct vc_dev *dev)
 }
 
 /**
- * vc_volume_change - a table says how a volume is used
+ * vc_volume_change - use a volume as a table says
  * @v: the volume, attached; its device is suspended
  * @mode: enum vc_volume_mode
  * @origin: its origin
- * @sectors: size of that
+ * @sectors: size of the origin
  *
- * Only in writeback mode does the log know of all writes. So what is in the
- * cache goes with a change of the mode.
+ * The log knows of all writes in writeback mode only. So a change of the mode drops
+ * everything that is cached.
  *
- * Return: 0; -EBUSY when data is only in the cache and the mode changes;
- * -EFBIG when the origin has become smaller; another negative errno.
+ * Return: 0; -EBUSY if the mode changes and there is dirty data; -EFBIG if the origin has
+ * become smaller; another negative errno.
  */
 int vc_volume_change(struct vc_volume *v, u32 mode,
 		     struct block_device *origin, sector_t sectors)
@@ -291,12 +290,11 @@ int vc_volume_change(struct vc_volume *v, u32 mode,
 }
 
 /**
- * vc_volume_start - find out what a volume has in the cache, and what of it
- *	counts
+ * vc_volume_start - find out which valid data a volume has in the cache
  * @v: the volume, its pool is locked; see vc_volume_replay()
  *
- * Writes in write-through mode leave no record where no copy is made, so what
- * is found of copies is not what was there.
+ * A write in write-through mode leaves no record if the cache gets no copy. So the copies
+ * that a replay finds may be outdated, and are dropped.
  *
  * Return: 0 or a negative errno.
  */
@@ -309,7 +307,7 @@ int vc_volume_start(struct vc_volume *v)
 	return r;
 }
 
-/* Find a volume, or make it, for a device. The pool is locked. */
+/* Find or make a volume, and claim it for a device. The pool is locked. */
 static struct vc_volume *vc_volume_take(struct vc_pool *p, u32 id,
 					struct vc_dev *dev)
 {
@@ -320,7 +318,7 @@ static struct vc_volume *vc_volume_take(struct vc_pool *p, u32 id,
 		DMERR("%s: the pool is not usable", dm_device_name(p->md));
 		return ERR_PTR(-EROFS);
 	}
-	/* One that is suspended has been shut down. */
+	/* The clean flag is set while the pool is suspended: clear it. */
 	if ((p->sb.flags & VC_SUPER_CLEAN) &&
 	    vc_pool_set_flags(p, p->sb.flags & ~VC_SUPER_CLEAN))
 		return ERR_PTR(-EROFS);
@@ -331,16 +329,16 @@ static struct vc_volume *vc_volume_take(struct vc_pool *p, u32 id,
 }
 
 /**
- * vc_volume_attach - a target begins to use a volume
+ * vc_volume_attach - attach a volume to a device
  * @p: the pool
- * @id: number of the volume, made if there is none
+ * @id: number of the volume; it is made if there is none
  * @mode: enum vc_volume_mode
- * @dev: who uses it
- * @origin: its origin
- * @sectors: size of that
+ * @dev: the device
+ * @origin: the origin of the device
+ * @sectors: size of the origin
  * @out: the volume; it does not destage before vc_volume_resume()
  *
- * Return: 0 or a negative errno; the reason is in the log.
+ * Return: 0 or a negative errno; the kernel log has the reason.
  */
 int vc_volume_attach(struct vc_pool *p, u32 id, u32 mode, struct vc_dev *dev,
 		     struct block_device *origin, sector_t sectors,
@@ -366,7 +364,7 @@ int vc_volume_attach(struct vc_pool *p, u32 id, u32 mode, struct vc_dev *dev,
 }
 
 /**
- * vc_volume_join - a tag begins to write to its log
+ * vc_volume_join - give a tag its log
  * @v: the volume
  * @tag: the tag
  *
@@ -388,7 +386,7 @@ int vc_volume_join(struct vc_volume *v, struct vc_tag *tag)
 		return -ENOMEM;
 	/* In volume scope hTag has no data. */
 	if (!tag->curve && (tag->id || !tag->dev->volume))
-		/* Filled in first; requests are on their way already. */
+		/* Requests run already: they must see it initialised. */
 		smp_store_release(&tag->curve, vc_curve_make());
 	vc_space_kick(v->pool);
 	return 0;
@@ -398,7 +396,7 @@ int vc_volume_join(struct vc_volume *v, struct vc_tag *tag)
  * vc_log_release_spare - free the chunk that is reserved for a log
  * @log: the log; its pool is locked
  *
- * Nobody writes to it, or the pool shrinks: others may need the chunk.
+ * Called when no tag writes to the log, or the pool shrinks: others may need the chunk.
  */
 void vc_log_release_spare(struct vc_log *log)
 {
@@ -412,7 +410,7 @@ void vc_log_release_spare(struct vc_log *log)
 		vc_chunk_free(log->vol->pool, spare);
 }
 
-/* A tag that writes to a log beside @tag, or NULL. Called under RCU. */
+/* Find a tag other than @tag that writes to a log, or NULL. Called under RCU. */
 static struct vc_tag *vc_log_other(const struct vc_log *log,
 				   const struct vc_tag *tag)
 {
@@ -426,8 +424,8 @@ static struct vc_tag *vc_log_other(const struct vc_log *log,
 }
 
 /*
- * A new tag of the same number may write to the log already; or an older one, removed
- * before, still has something to write. The lock of the pool is held.
+ * Another tag of the same number may use the log: a newer one, or an older one that was
+ * removed but still has data to write. Pass the log on to it. The pool is locked.
  */
 static void vc_log_pass_on(struct vc_log *log, struct vc_tag *tag)
 {
@@ -446,7 +444,7 @@ static void vc_log_pass_on(struct vc_log *log, struct vc_tag *tag)
 }
 
 /**
- * vc_volume_leave - a tag writes no more to its log
+ * vc_volume_leave - take the log from a tag
  * @tag: the tag, idle
  */
 void vc_volume_leave(struct vc_tag *tag)
@@ -461,10 +459,10 @@ void vc_volume_leave(struct vc_tag *tag)
 	vc_reads_close(log);
 	mutex_lock(&log->vol->pool->lock);
 	vc_log_pass_on(log, tag);
-	/* From here on nobody passes the log on to this one. */
+	/* From here on vc_log_pass_on() does not pass the log to this tag. */
 	WRITE_ONCE(tag->log, NULL);
 	mutex_unlock(&log->vol->pool->lock);
-	/* Others share what it had. */
+	/* The shares of other logs grow. */
 	vc_space_kick(log->vol->pool);
 	synchronize_rcu();
 }
@@ -480,8 +478,8 @@ static bool vc_log_sealed(struct vc_log *log)
 }
 
 /*
- * Seal everything that is open; nothing writes to it. Until the volume is stopped
- * a chunk may be opened to relocate something: then that is sealed, too.
+ * Close and seal all open chunks. No tag writes any more, but until the volume is
+ * stopped relocation may open a chunk. That is closed, too.
  */
 static void vc_volume_close(struct vc_volume *v)
 {
@@ -505,16 +503,16 @@ static void vc_volume_stop(struct vc_volume *v)
 	wait_event(v->idle, !atomic_read(&v->promoting));
 	synchronize_rcu();
 	cancel_delayed_work_sync(&v->destage);
-	/* What is being relocated has the lock; it opens chunks. */
+	/* Relocation opens chunks, and holds the lock: wait for its end. */
 	mutex_lock(&v->pool->lock);
 	mutex_unlock(&v->pool->lock);
 }
 
 /**
- * vc_volume_flush_origin - make durable what tags have written through
+ * vc_volume_flush_origin - make write-through data durable on the origin
  * @v: the volume, in use
  *
- * Before the log forgets it. Needed only where the origin has no FUA.
+ * Called before the log drops its copies. Needed only if the origin has no FUA.
  *
  * Return: 0 or a negative errno.
  */
@@ -527,7 +525,7 @@ int vc_volume_flush_origin(struct vc_volume *v)
 }
 
 /**
- * vc_volume_stuck - is the cache full of what the origin refuses?
+ * vc_volume_stuck - do writers wait for chunks while the origin refuses dirty data?
  * @v: the volume
  */
 bool vc_volume_stuck(struct vc_volume *v)
@@ -541,11 +539,11 @@ bool vc_volume_stuck(struct vc_volume *v)
 }
 
 /**
- * vc_volume_drain - have everything that is dirty written to the origin
+ * vc_volume_drain - begin to destage everything
  * @v: the volume, in use
  *
- * Until a table changes the mode, or the volume is not used any more. Writers
- * have to wait for it, so it ends.
+ * The drain lasts until a table changes the mode, or the volume is detached. Writers are
+ * held up while there is dirty data, so it ends.
  */
 void vc_volume_drain(struct vc_volume *v)
 {
@@ -558,8 +556,8 @@ void vc_volume_drain(struct vc_volume *v)
  * vc_volume_quiesce - stop I/O to the origin, and seal all chunks
  * @v: the volume; nothing is buffered for it
  *
- * A drain comes to its end first, unless the origin fails: only a round or two
- * are left, since it holds writers up.
+ * A drain is completed first, unless the origin fails. Only a round or two are left of
+ * it, because it holds writers up.
  */
 void vc_volume_quiesce(struct vc_volume *v)
 {
@@ -574,14 +572,14 @@ void vc_volume_quiesce(struct vc_volume *v)
 }
 
 /**
- * vc_volume_resume - I/O to the origin may go on
+ * vc_volume_resume - allow I/O to the origin again
  * @v: the volume
  */
 void vc_volume_resume(struct vc_volume *v)
 {
 	struct vc_log *log;
 
-	/* Not while the map moves. */
+	/* A resize of the map holds the lock: wait for its end. */
 	mutex_lock(&v->pool->lock);
 	WRITE_ONCE(v->stopped, false);
 	list_for_each_entry(log, &v->logs, node)
@@ -592,12 +590,12 @@ void vc_volume_resume(struct vc_volume *v)
 }
 
 /**
- * vc_volume_detach - a target does not use a volume any more
+ * vc_volume_detach - detach a volume from its device
  * @v: the volume
- * @forget: the origin will change without us: what is cached of it must go
+ * @forget: drop what is cached, because the origin will change without us
  *
- * Return: 0; -EBUSY when something is dirty that was to be forgotten: then
- * the volume stays attached.
+ * Return: 0; -EBUSY if data has to be dropped that is dirty. Then the volume stays
+ * attached.
  */
 int vc_volume_detach(struct vc_volume *v, bool forget)
 {
