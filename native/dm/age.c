@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: data that nobody flushes does not stay in memory for long.
+ * dm-vcache: limits how long dirty data stays in memory if there is no flush.
  */
 #include "vcache.h"
 
 /**
- * vc_age_tick - time between two looks at the age of dirty data
+ * vc_age_tick - time between two checks of the age of dirty data
  * @dev: the device
  *
- * A quarter of the age limit, in jiffies: what is three quarters old when it
- * is looked at would be too old the next time.
+ * A quarter of the age limit, in jiffies. So blocks older than three quarters of the
+ * limit are written out: at the next check they would be too old.
  */
 unsigned long vc_age_tick(struct vc_dev *dev)
 {
 	return max(msecs_to_jiffies(dev->target->age_ms) / 4, 1UL);
 }
 
-/* How many blocks at the head of the list are older than @limit? */
+/* Count the dirty blocks that are older than @limit; if one has failed, all of them. */
 static unsigned int vc_tag_aged(struct vc_tag *tag, unsigned long limit)
 {
 	unsigned int n = 0;
@@ -47,10 +47,10 @@ static void vc_tag_age(struct vc_tag *tag, unsigned long limit)
 }
 
 /**
- * vc_age_work - write out what has been dirty for too long, retry failures
+ * vc_age_work - write out blocks that have been dirty for too long, retry failed ones
  * @work: vc_dev.age_work
  *
- * Runs only while something is dirty: an idle device does no I/O.
+ * Runs only while there is dirty data: an idle device does no I/O.
  */
 void vc_age_work(struct work_struct *work)
 {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: the index of buffered blocks, and writes into it.
+ * dm-vcache: the index of buffered blocks, and writes into the buffer.
  *
- * The index is changed under the lock of the block that goes in or out, so a
- * block that is locked and not DEAD is where the index says it is, or was
- * replaced by its newer version.
+ * The index changes under the lock of the block that is added or removed. So a locked
+ * block that is not DEAD is at its place in the index, or its newer version is.
  */
 #include <linux/highmem.h>
 #include <linux/slab.h>
@@ -13,7 +12,7 @@
 
 static struct kmem_cache *vc_block_cache;
 
-/* Writes do not wait for memory: without any they go past the buffer. */
+/* Writes do not wait for memory: without memory they bypass the buffer. */
 #define VC_BLOCK_GFP (GFP_NOWAIT | __GFP_NOWARN)
 
 static struct vc_block *vc_block_alloc(struct vc_tag *tag, pgoff_t index)
@@ -70,7 +69,7 @@ bool vc_buffer_covers(struct vc_dev *dev, pgoff_t first, pgoff_t last)
 	return xa_find(&dev->blocks, &index, last, XA_PRESENT);
 }
 
-/* Copy @sectors of the bio at @iter into the block from sector @off on. */
+/* Copy @sectors of the bio at @iter into the block, from its sector @off on. */
 static void vc_block_fill(struct vc_block *b, unsigned int off,
 			  unsigned int sectors, struct bio *bio,
 			  struct bvec_iter *iter)
@@ -89,7 +88,7 @@ static void vc_block_fill(struct vc_block *b, unsigned int off,
 	}
 }
 
-/* Put a new dirty block on its tag's list. Called with b->lock held. */
+/* Put a new dirty block on the list of its tag. Called with b->lock held. */
 static void vc_block_enter(struct vc_block *b)
 {
 	struct vc_tag *tag = b->tag;
@@ -105,14 +104,14 @@ static void vc_block_enter(struct vc_block *b)
 }
 
 /*
- * Another tag than the block's own writes to it: let hTag, and so every
- * flush, cover it from now on. Called with b->lock held, DIRTY. A block that
- * the worker of its tag has taken already stays with the worker.
+ * A tag writes to a block of another tag: from now on hTag, and so every flush, covers
+ * the block. Called with b->lock held; the block is DIRTY. A block that the worker of its
+ * tag has taken already stays with that worker.
  *
- * What somebody asks the worker of a list for are the first blocks of it, so
- * what goes in front of them asks for one more. What was asked for in its old
- * list is in the new one as well. Both locks are held, as a flush that looks
- * at one list after the other has to find the block in one of them.
+ * The goal of a list counts its first blocks. So a block that is put in front of the new
+ * list adds one to its goal, if it was part of the goal of the old list or if the new
+ * list has a goal. Both locks are held, because a flush that looks at one list after the
+ * other must find the block in one of them.
  */
 static void vc_block_share(struct vc_block *b)
 {
@@ -126,7 +125,7 @@ static void vc_block_share(struct vc_block *b)
 	asked = b->queued && (tag->goal || tag->epoch.draining);
 	if (b->queued) {
 		tag->ndirty--;
-		/* In front: it is older than it looks there. */
+		/* In front, because it may be older than the blocks there. */
 		list_move(&b->node, &host->dirty);
 		host->ndirty++;
 		if (asked || host->goal)
@@ -138,7 +137,7 @@ static void vc_block_share(struct vc_block *b)
 		queue_work(host->dev->wq, &host->work);
 }
 
-/* Return: how many of the written sectors were not in the block before. */
+/* Mark sectors as valid. Return: how many were not before. */
 static unsigned int vc_block_mark(struct vc_block *b, unsigned int off,
 				  unsigned int sectors)
 {
@@ -151,7 +150,7 @@ static unsigned int vc_block_mark(struct vc_block *b, unsigned int off,
 	return added;
 }
 
-/* One page of a write. */
+/* The part of a write in one page. */
 struct vc_piece {
 	struct vc_tag *tag;
 	struct bio *bio;
@@ -168,8 +167,8 @@ static unsigned int vc_piece_fill(struct vc_piece *p, struct vc_block *b)
 }
 
 /*
- * Write into the block that the index holds, if that is allowed.
- * Return: true when done.
+ * Write into the block that the index has, if that is allowed. Return: true if it was
+ * done.
  */
 static bool vc_piece_overwrite(struct vc_piece *p, struct vc_block *b)
 {
@@ -192,9 +191,8 @@ static bool vc_piece_overwrite(struct vc_piece *p, struct vc_block *b)
 }
 
 /*
- * Put the filled block @n in the place of @old (NULL: of nothing). Called
- * with the locks of both held. Return: 0, -EAGAIN when the place was taken,
- * -ENOMEM.
+ * Put the filled block @n in the place of @old (NULL: of nothing). Called with the locks
+ * of both held. Return: 0; -EAGAIN if the place has been taken; -ENOMEM.
  */
 static int vc_piece_publish(struct vc_piece *p, struct vc_block *n,
 			    struct vc_block *old)
@@ -208,7 +206,7 @@ static int vc_piece_publish(struct vc_piece *p, struct vc_block *n,
 		return -EAGAIN;
 	if (!old)
 		atomic_long_inc(&dev->nblocks);
-	/* While it is locked it cannot get as far as the origin. */
+	/* While the block is locked it cannot be written out, so this comes first. */
 	if (dev->vol)
 		vc_lookup_change(dev->vol, p->index, 1);
 	vc_piece_fill(p, n);
@@ -217,9 +215,9 @@ static int vc_piece_publish(struct vc_piece *p, struct vc_block *n,
 }
 
 /*
- * Put the new block @n in the place of @old, which is on its way to the
- * origin or has arrived there. In the first case the new one inherits what is
- * on the way: should that fail, nothing is lost.
+ * Put the new block @n in the place of @old, which is being written out or is durable. In
+ * the first case the new block inherits the content. So nothing is lost if the write-out
+ * fails.
  */
 static int vc_piece_replace(struct vc_piece *p, struct vc_block *n,
 			    struct vc_block *old)
@@ -252,8 +250,8 @@ static int vc_piece_replace(struct vc_piece *p, struct vc_block *n,
 }
 
 /*
- * Place a new block. The block is locked before others can find it, so that
- * nobody sees it empty.
+ * Insert a new block. It is locked before others can find it, so that nobody sees it
+ * without its content.
  */
 static int vc_piece_insert(struct vc_piece *p, struct vc_block *n,
 			   struct vc_block *old)
@@ -276,9 +274,9 @@ static int vc_piece_insert(struct vc_piece *p, struct vc_block *n,
 }
 
 /*
- * Return: 1 when a new block was needed, 0 when not, or -ENOMEM. What has been
- * found may have changed while the new one was made: it is looked at again,
- * with its lock held, before that takes its place.
+ * Write one page. Return: 1 if that needed a new block, 0 if not, or -ENOMEM. What was
+ * found in the index may change while the new block is made. So it is checked again under
+ * its lock before the new block takes its place.
  */
 static int vc_piece_write(struct vc_piece *p)
 {
@@ -304,12 +302,12 @@ static int vc_piece_write(struct vc_piece *p)
 
 /**
  * vc_buffer_write - take a write into the buffer
- * @tag: whose data it is
+ * @tag: the tag that writes
  * @bio: the write
- * @taken: the number of new pages that it took
+ * @taken: the number of new pages that it used
  *
- * Return: 0, or -ENOMEM: then a part of it may be in the buffer, as with any
- * write that has not completed.
+ * Return: 0, or -ENOMEM. Then a part of it may be in the buffer, as it may be of any write
+ * that has not completed.
  */
 int vc_buffer_write(struct vc_tag *tag, struct bio *bio, unsigned int *taken)
 {
@@ -332,7 +330,7 @@ int vc_buffer_write(struct vc_tag *tag, struct bio *bio, unsigned int *taken)
 	return 0;
 }
 
-/* Take a CLEAN block out of the index, unless a newer one is there. */
+/* Take a CLEAN block out of the index, unless a newer one has its place. */
 static void vc_block_reap(struct vc_dev *dev, struct vc_block *b)
 {
 	unsigned long flags;
@@ -348,8 +346,8 @@ static void vc_block_reap(struct vc_dev *dev, struct vc_block *b)
  * vc_reap_work - free blocks that are durable
  * @work: vc_dev.reap_work
  *
- * Kept out of the completion of write-outs, so that no flush ever takes the
- * lock of the index.
+ * This is not done when a write-out completes, so that no flush ever takes the lock of
+ * the index.
  */
 void vc_reap_work(struct work_struct *work)
 {

@@ -2,22 +2,20 @@
 /*
  * dm-vcache: flushes.
  *
- * A flush covers a set of tags: in volume scope the one there is; in
- * filesystem scope those of the submitter's cgroup, hTag and tags that were
- * removed, or all. It first has all of them written out, side by side, then
- * visits one after the other and waits until the writes completed before are
- * durable. It needs no memory but its request's and takes no lock of a tag
- * that it does not cover.
+ * A flush covers a set of tags. In volume scope it is the one tag there is. In filesystem
+ * scope it is the tags of the submitter's cgroup, hTag and removed tags, or all tags. A
+ * flush first starts the write-out of all of them at once. Then it visits one after the
+ * other, and waits until the writes that completed before the flush are durable. It needs
+ * no memory except that of its request, and takes no lock of a tag that it does not cover.
  *
- * The tags it covers are found again at each step. When the cgroups of a tag
- * change on the way, what the flush had to cover may have moved: from then on
- * it covers everything.
+ * The set is found again at each step. If the cgroups of a tag change meanwhile, data that
+ * the flush has to cover may have moved to another tag. From then on it covers all tags.
  */
 #include <linux/ktime.h>
 
 #include "pool.h"
 
-/* A write with FUA covers its own tag, and what several tags have written. */
+/* A write with FUA covers its own tag, and blocks written by several tags: those of hTag. */
 static bool vc_flush_covers(const struct vc_flush *f, struct vc_tag *tag)
 {
 	if (f->fua)
@@ -27,8 +25,8 @@ static bool vc_flush_covers(const struct vc_flush *f, struct vc_tag *tag)
 }
 
 /*
- * May read the counters without the lock: the completion of every write that
- * the flush has to cover came before the flush.
+ * The counters may be read without the lock: every write that the flush has to cover
+ * completed before the flush came.
  */
 static bool vc_tag_durable(struct vc_tag *tag)
 {
@@ -42,7 +40,7 @@ enum vc_flush_next {
 	VC_FLUSH_REQUEUE,
 };
 
-/* Wait for a tag, if there is anything to wait for. */
+/* Wait for a tag, if it has data that is not durable. */
 static enum vc_flush_next vc_flush_wait(struct vc_flush *f,
 					struct vc_tag *tag)
 {
@@ -69,7 +67,7 @@ static enum vc_flush_next vc_flush_wait(struct vc_flush *f,
 	return next;
 }
 
-/* Do some tags have their data on an origin that needs a FLUSH? */
+/* Does any tag have its data on an origin that needs a FLUSH? */
 static bool vc_flush_origin_too(struct vc_dev *dev)
 {
 	return READ_ONCE(dev->writeback) && READ_ONCE(dev->through) &&
@@ -103,8 +101,8 @@ static void vc_flush_give_back(struct vc_flush *f)
 }
 
 /*
- * Have all that the flush covers written out, side by side, before it waits
- * for any of it. Called under RCU.
+ * Start the write-out of all tags that the flush covers, before it waits for any of them.
+ * Called under RCU.
  */
 static void vc_flush_write_out(const struct vc_flush *f, struct vc_dev *dev)
 {
@@ -116,7 +114,7 @@ static void vc_flush_write_out(const struct vc_flush *f, struct vc_dev *dev)
 	}
 }
 
-/* Go on to the next tag that has something to wait for; else complete. */
+/* Continue with the next tag that is not durable; if there is none, complete. */
 static void vc_flush_step(struct vc_flush *f)
 {
 	struct vc_io *io = container_of(f, struct vc_io, flush);
@@ -152,7 +150,7 @@ again:
  * vc_flush_bio - map a flush
  * @vt: the target
  * @bio: an empty flush
- * @io: our part of it
+ * @io: our data of it
  *
  * Return: what the map function of a target returns.
  */
@@ -177,12 +175,12 @@ int vc_flush_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io)
 }
 
 /**
- * vc_flush_write - a write with FUA is in the buffer: make it durable
+ * vc_flush_write - make a write with FUA durable, which is in the buffer
  * @tag: its tag
  * @bio: the write
- * @io: our part of it
+ * @io: our data of it
  *
- * Called under rcu_read_lock(), for @tag.
+ * Called under rcu_read_lock(), which keeps @tag.
  */
 void vc_flush_write(struct vc_tag *tag, struct bio *bio, struct vc_io *io)
 {
@@ -199,9 +197,9 @@ void vc_flush_write(struct vc_tag *tag, struct bio *bio, struct vc_io *io)
 }
 
 /**
- * vc_flush_wake - let flushes go on that waited for a tag
- * @waiters: the flushes, empty on return
- * @failed: a write-out failed that they cover
+ * vc_flush_wake - continue flushes that waited for a tag
+ * @waiters: the flushes; empty on return
+ * @failed: a write-out that they cover has failed
  */
 void vc_flush_wake(struct list_head *waiters, bool failed)
 {
@@ -215,11 +213,11 @@ void vc_flush_wake(struct list_head *waiters, bool failed)
 }
 
 /**
- * vc_flush_work - end flushes on an origin that needs a FLUSH command
+ * vc_flush_work - complete flushes on an origin that needs a FLUSH command
  * @work: vc_dev.flush_work
  *
- * With a volatile cache and without FUA there is no other way to make data
- * durable: this is isolation=degraded.
+ * With a volatile cache and without FUA no other command makes data durable. This is
+ * isolation=degraded.
  */
 void vc_flush_work(struct work_struct *work)
 {
@@ -242,7 +240,7 @@ void vc_flush_work(struct work_struct *work)
 			continue;
 		}
 		bio_set_dev(bio, dev->store);
-		/* The data of a write has been written from the buffer. */
+		/* The data was written from the buffer, so the bio is not sent. */
 		if (f->fua) {
 			bio->bi_opf = REQ_OP_WRITE | REQ_PREFLUSH;
 			bio->bi_iter.bi_size = 0;
@@ -254,7 +252,7 @@ void vc_flush_work(struct work_struct *work)
 /**
  * vc_flush_done - count a flush that is complete
  * @bio: the flush
- * @io: our part of it
+ * @io: our data of it
  */
 void vc_flush_done(struct bio *bio, struct vc_io *io)
 {

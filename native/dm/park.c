@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: requests that need a range of the device for themselves.
+ * dm-vcache: requests that need exclusive access to a range of the device.
  *
- * Discards, and writes that go past the buffer while the buffer holds some of
- * their sectors, must be ordered against what is buffered. Such a request is
- * parked until its range has been written out and has left the buffer, then
- * goes to the origin. Writes that overlap it park behind it, in their order,
- * so it cannot be overtaken for ever.
+ * Discards, and writes that bypass the buffer while it has some of their sectors, must be
+ * ordered against buffered data. Such a request is parked until its range has been written
+ * out and has left the buffer. Then it is sent to the origin. Writes that overlap it park
+ * behind it, in their order, so later writes cannot delay it for ever.
  */
 #include "pool.h"
 
 /*
- * By pages, as the buffer is: a neighbour in the same page would keep that in
- * the buffer too.
+ * Do two ranges overlap? They are compared by pages, because a write to another sector of
+ * a page would keep the page in the buffer.
  */
 static bool vc_parked_meets(const struct vc_parked *p, pgoff_t first,
 			    pgoff_t last)
@@ -21,7 +20,7 @@ static bool vc_parked_meets(const struct vc_parked *p, pgoff_t first,
 }
 
 /**
- * vc_parked_overlap - does a parked request want sectors of this one?
+ * vc_parked_overlap - does a request overlap one that is parked?
  * @dev: the device
  * @bio: a write
  */
@@ -43,10 +42,10 @@ bool vc_parked_overlap(struct vc_dev *dev, struct bio *bio)
 }
 
 /**
- * vc_park - let a request wait for its range
+ * vc_park - park a request until its range is free
  * @dev: the device
- * @bio: the request, bound for the origin
- * @io: our part of it
+ * @bio: the request, to be sent to the origin
+ * @io: our data of it
  *
  * Return: what a map function returns, always DM_MAPIO_SUBMITTED.
  */
@@ -86,13 +85,13 @@ static void vc_parked_unlink(struct vc_dev *dev, struct vc_io *io)
 }
 
 /**
- * vc_past_done - the origin has answered a request that went past the buffer
+ * vc_past_done - the origin has completed a request that bypassed the buffer
  * @dev: the device
- * @io: our part of the request
- * @op: what it was
+ * @io: our data of the request
+ * @op: its operation
  *
- * What was promoted of its range meanwhile may be what was there before. Of a
- * discard that is as good as anything.
+ * Blocks of its range that were promoted meanwhile may have the data of before: drop them.
+ * After a discard any data is as good as other.
  */
 void vc_past_done(struct vc_dev *dev, struct vc_io *io, enum req_op op)
 {
@@ -109,10 +108,10 @@ void vc_past_done(struct vc_dev *dev, struct vc_io *io, enum req_op op)
 }
 
 /**
- * vc_parked_done - the origin has answered a request that was parked
+ * vc_parked_done - the origin has completed a request that was parked
  * @dev: the device
- * @io: our part of the request
- * @op: what it was
+ * @io: our data of the request
+ * @op: its operation
  */
 void vc_parked_done(struct vc_dev *dev, struct vc_io *io, enum req_op op)
 {
@@ -130,7 +129,7 @@ void vc_parked_done(struct vc_dev *dev, struct vc_io *io, enum req_op op)
  * vc_parked_requeue - give parked requests back to dm
  * @dev: a device that is being suspended without a flush
  *
- * Those already sent are the origin's to complete.
+ * Those that were sent are completed by the origin.
  */
 void vc_parked_requeue(struct vc_dev *dev)
 {
@@ -162,8 +161,8 @@ enum vc_range {
 };
 
 /*
- * Is anything of the range in the buffer? If so, have it written out; what
- * the origin has refused before gets one more try.
+ * Is any part of the range in the buffer? If so, start its write-out. Blocks whose
+ * write-out failed before are tried again once.
  */
 static enum vc_range vc_range_clear(struct vc_dev *dev, struct vc_parked *p)
 {
@@ -206,8 +205,8 @@ static enum vc_range vc_range_clear(struct vc_dev *dev, struct vc_parked *p)
 }
 
 /*
- * The first request that was not looked at in this pass and meets none before
- * it. The list is short but for discards, and those do not meet one another.
+ * Find the first request that was not looked at in this pass and overlaps none before it.
+ * The list is short, unless there are many discards, and these do not overlap.
  */
 static struct vc_parked *vc_parked_next(struct vc_dev *dev)
 {
@@ -232,8 +231,8 @@ static struct vc_parked *vc_parked_next(struct vc_dev *dev)
 }
 
 /*
- * In writeback mode a write has only waited for requests in front of it: it
- * goes to the buffer after all, from here as nobody's, which is always safe.
+ * In writeback mode a write has waited only for requests before it. Now it is buffered
+ * after all. The worker submits it, so it is attributed to hTag. That is always safe.
  */
 static void vc_parked_write(struct vc_dev *dev, struct vc_io *io,
 			    struct bio *bio)
@@ -246,11 +245,11 @@ static void vc_parked_write(struct vc_dev *dev, struct vc_io *io,
 }
 
 /*
- * Discard the blocks that lie in the range as a whole, on the origin and in the
- * cache. Parts of blocks are not worth a record; and discarded on the origin alone
- * they would change when the cache lets go of what it has of them.
+ * Discard whole blocks of the range, on the origin and in the cache. Parts of blocks are
+ * left alone: they are not worth a record. If they were discarded on the origin only, they
+ * would change when the cache drops its copy.
  *
- * Return: 0; -EAGAIN when the cache has no room to note it; another errno.
+ * Return: 0; -EAGAIN if the log has no space for the record; another errno.
  */
 static int vc_parked_discard(struct vc_dev *dev, struct bio *bio)
 {
@@ -262,19 +261,20 @@ static int vc_parked_discard(struct vc_dev *dev, struct bio *bio)
 	if (first >= end)
 		return 0;
 	/*
-	 * What the origin has may be older than the cache: it has to go before
-	 * the cache forgets, and what is destaged meanwhile after that.
+	 * The origin may have older data than the cache. So the origin discards it before
+	 * the cache drops its newer data. Blocks that are destaged meanwhile may be
+	 * written after the discard.
 	 */
 	r = blkdev_issue_discard(dev->vol->origin, first * VC_BLOCK_SECTORS,
 				 (end - first) * VC_BLOCK_SECTORS, GFP_NOIO);
-	/* What is promoted of it from here on is found, and forgotten. */
+	/* Promotions of the range that are under way are dropped. */
 	vc_lookup_change(dev->vol, first, end - first);
-	/* The device is not suspended with this on its way, so the tag stays. */
+	/* The device is not suspended while this request runs, so the tag stays. */
 	tag = dev->volume ? dev->target->tag : dev->host;
 	return r ?: vc_append_discard(tag->log, first, end - first);
 }
 
-/* The range is free of buffered data. */
+/* Nothing of the range is buffered any more: go on with the request. */
 static void vc_parked_go(struct vc_dev *dev, struct vc_io *io, struct bio *bio)
 {
 	bool writeback = READ_ONCE(dev->writeback);
@@ -292,7 +292,7 @@ static void vc_parked_go(struct vc_dev *dev, struct vc_io *io, struct bio *bio)
 		return;
 	}
 	r = vc_parked_discard(dev, bio);
-	/* A discard is a hint; a part of it may have been done. */
+	/* A discard is a hint: it may be done in part. */
 	if (r && r != -EAGAIN)
 		bio->bi_status = errno_to_blk_status(r);
 	bio_endio(bio);
@@ -321,11 +321,10 @@ static void vc_parked_send(struct vc_dev *dev, struct vc_parked *p)
 }
 
 /**
- * vc_park_work - send parked requests whose range has become free
+ * vc_park_work - send parked requests whose ranges have become free
  * @work: vc_dev.park_work
  *
- * Runs when a request is parked or completes, and when blocks have left the
- * buffer.
+ * Runs when a request is parked or completes, and when blocks have left the buffer.
  */
 void vc_park_work(struct work_struct *work)
 {

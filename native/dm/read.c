@@ -2,12 +2,11 @@
 /*
  * dm-vcache: reads.
  *
- * What the buffer holds is newer than the origin. A read that the buffer
- * covers is served from it; one that it covers in part reads the origin as a
- * whole and lays the buffered sectors over it when that has completed, so
- * that no read is ever cut into pages. The blocks are noted *before* the
- * origin is asked: a block that becomes durable and leaves the buffer in the
- * meantime is either in the origin's answer or laid over it.
+ * The buffer has newer data than the origin. A read that the buffer covers is served from
+ * it. A read that it covers in part reads the origin as a whole, and then the buffered
+ * sectors are copied over the result. So no read is split into pages. The blocks are
+ * referenced *before* the origin is read. So if a block becomes durable and leaves the
+ * buffer meanwhile, its data is in the origin's answer, or is copied over that.
  */
 #include <linux/highmem.h>
 #include <linux/ktime.h>
@@ -26,7 +25,7 @@ static void vc_read_unpin(struct vc_read *rd)
 	rd->nr = 0;
 }
 
-/* Make room for one more block. Return: false when there is no memory. */
+/* Get space to reference one more block. Return: false without memory. */
 static bool vc_read_grow(struct vc_read *rd, unsigned int most)
 {
 	struct vc_block **more;
@@ -42,8 +41,8 @@ static bool vc_read_grow(struct vc_read *rd, unsigned int most)
 }
 
 /*
- * Note the blocks of the range. Without memory for all of them the read is
- * cut behind those noted; dm sends the rest again.
+ * Reference the buffered blocks of the range. Without memory for all of them the read is
+ * cut behind the last referenced block. dm sends the rest again.
  */
 static void vc_read_pin(struct vc_dev *dev, struct bio *bio,
 			struct vc_read *rd)
@@ -69,7 +68,7 @@ static void vc_read_pin(struct vc_dev *dev, struct bio *bio,
 	rcu_read_unlock();
 }
 
-/* How many sectors of the read does the buffer hold? */
+/* Count the sectors of a read that the buffer has. */
 static unsigned int vc_read_hits(const struct bvec_iter *iter,
 				 struct vc_read *rd)
 {
@@ -101,7 +100,7 @@ static void vc_bio_put_data(struct bio *bio, struct bvec_iter *iter,
 	}
 }
 
-/* Copy what the noted blocks hold into the read. */
+/* Copy the data of the referenced blocks into the read. */
 static void vc_read_overlay(struct bio *bio, struct bvec_iter iter,
 			    struct vc_read *rd)
 {
@@ -132,7 +131,7 @@ static void vc_read_overlay(struct bio *bio, struct bvec_iter iter,
 	}
 }
 
-/* Let go of the blocks behind the end of a read that was cut. */
+/* Drop the references to blocks behind the end of a read that was cut. */
 static void vc_read_trim(struct vc_read *rd)
 {
 	sector_t end = rd->iter.bi_sector + (rd->iter.bi_size >> SECTOR_SHIFT);
@@ -147,9 +146,9 @@ static void vc_read_trim(struct vc_read *rd)
 }
 
 /*
- * Send the read where its first sector is, cut to what is there in one piece;
- * dm sends the rest again. The buffer has been looked at before: what leaves
- * it meanwhile is in the index already.
+ * Send a read to where its first sector is: to the cache or to the origin. It is cut to
+ * what is there in one piece; dm sends the rest again. The buffer was looked up before, so
+ * a block that leaves it meanwhile is in the index already.
  */
 static void vc_read_aim(struct vc_dev *dev, struct bio *bio, struct vc_io *io)
 {
@@ -181,13 +180,13 @@ static void vc_read_count(struct vc_tag *tag, const struct bvec_iter *iter,
 
 /**
  * vc_read_bio - map a read
- * @tag: whose statistics count it
+ * @tag: the tag whose statistics count it
  * @bio: the read
- * @io: our part of it
- * @send: set to a request that is to be sent instead; not under rcu_read_lock(),
- *	for that may sleep
+ * @io: our data of it
+ * @send: set to a request that has to be sent instead; after rcu_read_unlock(), because
+ *	that may sleep
  *
- * Called under rcu_read_lock(), for @tag.
+ * Called under rcu_read_lock(), which keeps @tag.
  *
  * Return: what the map function of a target returns.
  */
@@ -222,7 +221,7 @@ int vc_read_bio(struct vc_tag *tag, struct bio *bio, struct vc_io *io,
 	}
 	if (io->cell == VC_IO_NO_CELL)
 		vc_bind(dev, bio);
-	else /* Counted as sent: what was cut off comes again. */
+	else /* Count what is sent: the rest comes again. */
 		atomic64_add(bio_sectors(bio), &tag->stats.cache_hit_sectors);
 	vc_read_count(tag, &rd->iter, vc_read_hits(&rd->iter, rd));
 	if (!rd->nr && io->cell == VC_IO_NO_CELL)
@@ -230,7 +229,7 @@ int vc_read_bio(struct vc_tag *tag, struct bio *bio, struct vc_io *io,
 	return *send ? DM_MAPIO_SUBMITTED : DM_MAPIO_REMAPPED;
 }
 
-/* Count how long a read took. The tag may go as soon as that is done. */
+/* Count how long a read took. After that the tag may be freed. */
 static void vc_read_time(struct vc_read *rd, blk_status_t status)
 {
 	struct vc_stats *st = &rd->tag->stats;
@@ -244,9 +243,9 @@ static void vc_read_time(struct vc_read *rd, blk_status_t status)
 }
 
 /**
- * vc_read_done - a read has been answered
+ * vc_read_done - complete a read that was sent
  * @bio: the read
- * @io: our part of it
+ * @io: our data of it
  * @status: the answer of the origin, or of the cache device
  */
 void vc_read_done(struct bio *bio, struct vc_io *io, blk_status_t status)

@@ -2,16 +2,16 @@
 /*
  * dm-vcache: writes.
  *
- * A write is complete when it is in the buffer. It goes past the buffer, with
- * FUA, when it asks for FUA or is larger than its tag's share. Room in the
- * buffer is reserved before the data is copied; a write that finds none waits
- * on its own tag's list, and so nobody else does.
+ * A write completes when it is in the buffer. A write that has FUA, or is larger than the
+ * share of its tag, bypasses the buffer and is sent to the origin with FUA. Pages are
+ * reserved before the data is copied. A write for which there are none waits on the list
+ * of its own tag, so no other tag waits.
  */
 #include <linux/ktime.h>
 
 #include "pool.h"
 
-/* Largest write that is taken at once: a part of what a tag can buffer. */
+/* Largest write that is taken at once: this part of what a tag can buffer. */
 #define VC_WRITE_MAX_SHARE	4U
 
 static bool vc_tag_reserve(struct vc_tag *tag, unsigned int pages)
@@ -23,8 +23,8 @@ static bool vc_tag_reserve(struct vc_tag *tag, unsigned int pages)
 }
 
 /*
- * Start writing out before the buffer is full: at half, down to three
- * eighths, so that a burst finds room and overwrites are still absorbed.
+ * Start to write out before the buffer is full: at half, down to three eighths. So a burst
+ * finds space, and overwrites are still absorbed.
  */
 static void vc_tag_check_fill(struct vc_tag *tag)
 {
@@ -39,8 +39,8 @@ static void vc_tag_check_fill(struct vc_tag *tag)
 }
 
 /*
- * Return: 0 when the write is complete, or has become a flush; -ENOMEM when it
- * must go another way.
+ * Take a write into the buffer. Return: 0 if it is complete, or has become a flush;
+ * -ENOMEM if it has to take another path.
  */
 static int vc_write_buffered(struct vc_tag *tag, struct bio *bio,
 			     struct vc_io *io)
@@ -62,7 +62,7 @@ static int vc_write_buffered(struct vc_tag *tag, struct bio *bio,
 }
 
 /**
- * vc_write_uncache - what the cache has of a range is about to become old
+ * vc_write_uncache - drop a range from the cache, because a write makes it outdated
  * @dev: the device, not in writeback mode
  * @bio: the write
  */
@@ -82,8 +82,8 @@ void vc_write_uncache(struct vc_dev *dev, struct bio *bio)
 }
 
 /*
- * Let a write wait for its range. In writeback mode it is buffered then, else it
- * makes itself durable, on the origin.
+ * Let a write wait for its range. Then it is buffered in writeback mode; else it is
+ * written to the origin durably.
  */
 static int vc_write_park(struct vc_dev *dev, struct bio *bio,
 			 struct vc_io *io)
@@ -109,7 +109,7 @@ static int vc_write_direct(struct vc_dev *dev, struct bio *bio,
 	return DM_MAPIO_REMAPPED;
 }
 
-/* Wait for room. Return: what a map function returns. */
+/* Let a write wait for space in the buffer. Return: what a map function returns. */
 static int vc_write_wait(struct vc_tag *tag, struct bio *bio,
 			 struct vc_io *io)
 {
@@ -139,7 +139,7 @@ static void vc_write_cut(struct vc_tag *tag, struct bio *bio)
 		dm_accept_partial_bio(bio, (most - 1) << VC_PAGE_SECTORS_SHIFT);
 }
 
-/* A write that comes again after it was parked has been here before. */
+/* Split a write to size, and count it. Not again if it comes again after it was parked. */
 static void vc_write_take(struct vc_tag *tag, struct bio *bio,
 			  struct vc_io *io)
 {
@@ -157,9 +157,8 @@ static void vc_write_take(struct vc_tag *tag, struct bio *bio,
 }
 
 /*
- * In writeback mode nothing goes past the buffer to the origin, where the log
- * would not know of it. A write that is too large is taken in pieces, and one
- * for which there is no memory waits for some.
+ * In writeback mode no write bypasses the buffer, because the log would not know of it. A
+ * write that is too large is split, and one for which there is no memory waits.
  */
 static int vc_write_log(struct vc_tag *tag, struct bio *bio, struct vc_io *io)
 {
@@ -174,7 +173,7 @@ static int vc_write_log(struct vc_tag *tag, struct bio *bio, struct vc_io *io)
  * vc_write_bio - map a write
  * @vt: the target
  * @bio: the write
- * @io: our part of it
+ * @io: our data of it
  *
  * Return: what the map function of a target returns.
  */
@@ -184,7 +183,7 @@ int vc_write_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io)
 	struct vc_tag *tag;
 	int r;
 
-	/* The tag cannot go while it is read here or has pages reserved. */
+	/* The tag is not freed in this section, nor while it has pages reserved. */
 	rcu_read_lock();
 	tag = vc_tag_of_write(vt, bio);
 	vc_write_take(tag, bio, io);
@@ -209,8 +208,8 @@ int vc_write_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io)
 }
 
 /*
- * Have as much written out as a write lacks. Called with tag->lock held, by
- * the worker, which goes on to do it. Return: false, there is no room yet.
+ * Raise the goal by what a write lacks. Called with tag->lock held, by the worker, which
+ * then writes it out. Return: false, as there is no space yet.
  */
 static bool vc_tag_make_space(struct vc_tag *tag, unsigned int pages)
 {
@@ -222,13 +221,13 @@ static bool vc_tag_make_space(struct vc_tag *tag, unsigned int pages)
 	return false;
 }
 
-/* Its share has become smaller than a write of a tag that has nothing else. */
+/* Admit a write above the share, if the tag has nothing else in the buffer. */
 static bool vc_tag_force(struct vc_tag *tag, unsigned int pages)
 {
 	return !atomic_cmpxchg(&tag->used, 0, pages);
 }
 
-/* What becomes of a write that has waited. */
+/* What happens to a write that has waited. */
 enum vc_admission {
 	VC_ADMIT_BUFFER,
 	VC_ADMIT_DIRECT,
@@ -236,8 +235,8 @@ enum vc_admission {
 };
 
 /*
- * Decide on a write of so many pages; have room made while there is none.
- * Called with tag->lock held. Return: false when the write has to wait on.
+ * Decide about a write of so many pages. Called with tag->lock held. Return: false if
+ * the write has to wait on.
  */
 static bool vc_tag_try_admit(struct vc_tag *tag, unsigned int pages,
 			     enum vc_admission *how)
@@ -273,8 +272,8 @@ static struct bio *vc_tag_next_waiting(struct vc_tag *tag,
 }
 
 /*
- * A write that was let in has found no memory, or is larger than the share
- * has become. Return: true when it has to wait on.
+ * A write that was admitted has found no memory, or the share has become smaller than the
+ * write. Return: true if it has to wait on.
  */
 static bool vc_tag_refuse(struct vc_tag *tag, struct bio *bio,
 			  struct vc_io *io)
@@ -292,14 +291,13 @@ static bool vc_tag_refuse(struct vc_tag *tag, struct bio *bio,
 }
 
 /**
- * vc_tag_admit - let writes in for which there is room now
- * @tag: the tag, called by its worker
+ * vc_tag_admit - admit writes for which there is space now
+ * @tag: the tag; called by its worker
  *
- * When so much of the share is data that the origin refuses that room for a
- * write cannot come back, the write gets the error instead of waiting for
- * ever. A share may have shrunk below the size of a write that waits: that
- * one goes past the buffer. So does one for which there is no memory; the
- * worker must not wait for any, for it is what makes memory free.
+ * If the origin refuses so much of the buffered data that there will never be space for a
+ * write, the write gets the error instead of waiting for ever. A write that is larger than
+ * the share has become bypasses the buffer, and so does one for which there is no memory:
+ * the worker must not wait for memory, because it is what frees memory.
  */
 void vc_tag_admit(struct vc_tag *tag)
 {

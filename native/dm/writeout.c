@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: writing dirty blocks out to their place on the origin.
+ * dm-vcache: writing dirty blocks out.
  *
- * Each tag has a worker of its own. It takes blocks from its tag's dirty list
- * in the order in which they became dirty, as many as somebody asked for
- * (&vc_tag.goal), sorts them and sends neighbours as one request. Requests
- * hold blocks of one tag only, but for blocks shared with it. Every request
- * is durable when it completes, so a flush has nothing to do but to wait.
+ * Each tag has its own worker. It takes blocks from the dirty list of its tag, in the
+ * order in which they became dirty, as many as were asked for (&vc_tag.goal). It sorts
+ * them and sends consecutive blocks as one request. A request holds blocks of one tag
+ * only, except for blocks shared with it. The data of a request is durable when it
+ * completes, so a flush only has to wait.
  *
- * Blocks that have become durable are left in the index, CLEAN, for the
- * reaper, see vc_reap_work().
+ * Blocks that have become durable stay in the index, CLEAN, until vc_reap_work() takes
+ * them out.
  */
 #include <linux/list_sort.h>
 
@@ -21,7 +21,7 @@ static void vc_tag_kick(struct vc_tag *tag)
 }
 
 /**
- * vc_tag_write_out - have the oldest dirty blocks of a tag written out
+ * vc_tag_write_out - begin to write out the oldest dirty blocks of a tag
  * @tag: the tag
  * @goal: how many at least; UINT_MAX: all that are dirty now
  */
@@ -36,7 +36,7 @@ void vc_tag_write_out(struct vc_tag *tag, unsigned int goal)
 }
 
 /**
- * vc_dev_write_out - have everything that is dirty written out
+ * vc_dev_write_out - begin to write out all dirty blocks of a device
  * @dev: the device
  */
 void vc_dev_write_out(struct vc_dev *dev)
@@ -50,12 +50,12 @@ void vc_dev_write_out(struct vc_dev *dev)
 }
 
 /**
- * vc_dev_drained - is all data durable, but for what the origin refuses?
+ * vc_dev_drained - is all data durable, except for what the origin refuses?
  * @dev: the device
  *
- * Nothing may be dirtied meanwhile. Blocks that were refused before count
- * again from when the worker takes them for another try; it does that under
- * the lock under which it counts the goal down.
+ * The caller makes sure that no block becomes dirty meanwhile. A block whose write-out
+ * failed counts as pending again when the worker takes it for another try. The worker
+ * does that, and counts the goal down, under the same lock.
  */
 bool vc_dev_drained(struct vc_dev *dev)
 {
@@ -74,8 +74,8 @@ bool vc_dev_drained(struct vc_dev *dev)
 }
 
 /*
- * Flushes to go on when no lock is held: those that are fine, and not. @again: a
- * flush drains now that has waited behind a failure, and wants a try of its own.
+ * Flushes to continue when no lock is held: those without and those with a failure.
+ * @again: a flush that waited behind a failure drains now, and needs a try of its own.
  */
 struct vc_after {
 	struct list_head waiters[2];
@@ -83,9 +83,9 @@ struct vc_after {
 };
 
 /*
- * The block leaves its epoch in @tag; one that failed and stays enters again
- * first, so that flushes which wait already cover the next try too. Called
- * with the locks of block and tag held.
+ * A block leaves its epoch in @tag. If its write-out failed it enters the open epoch
+ * first, so that flushes which wait for that also cover the next try. Called with the
+ * locks of block and tag held.
  */
 static void vc_tag_leave(struct vc_tag *tag, struct vc_block *b, u8 *slot,
 			 bool stays, struct vc_after *after)
@@ -108,8 +108,8 @@ static void vc_tag_leave(struct vc_tag *tag, struct vc_block *b, u8 *slot,
 }
 
 /*
- * Keep the books of refused blocks and tell who waits for them. Called with
- * the lock of the block held.
+ * Count blocks whose write-out failed, announce changes, and wake up requests that may
+ * depend on the block. Called with the lock of the block held.
  */
 static void vc_block_note_result(struct vc_block *b, bool stays)
 {
@@ -122,13 +122,13 @@ static void vc_block_note_result(struct vc_block *b, bool stays)
 	b->bad = stays;
 	if (!stays)
 		return;
-	/* Writes that wait for room or for the range may have to give up. */
+	/* Writes that wait for memory or for their range may have to fail. */
 	vc_tag_kick(tag);
 	if (atomic_read(&tag->dev->nparked))
 		queue_work(tag->dev->wq, &tag->dev->park_work);
 }
 
-/* Put a refused block back on its list. Called with its lock held. */
+/* Put a block whose write-out failed back on its list. Called with its lock held. */
 static void vc_block_requeue(struct vc_block *b)
 {
 	struct vc_tag *home = vc_block_home(b);
@@ -160,8 +160,8 @@ static void vc_block_leave_epochs(struct vc_block *b, bool stays,
 	if (stays)
 		vc_block_requeue(b);
 	/*
-	 * Once for all that has been refused meanwhile: one try after the other,
-	 * while something else of the flush hangs, would keep a processor busy.
+	 * One try for all blocks that failed meanwhile. A try for each of them would keep
+	 * a processor busy while another block of the flush hangs.
 	 */
 	if (after->again) {
 		vc_tag_write_out(b->tag, UINT_MAX);
@@ -170,7 +170,7 @@ static void vc_block_leave_epochs(struct vc_block *b, bool stays,
 	atomic_long_dec(&b->tag->dev->pending);
 }
 
-/* The newer version need not wait any more. Called with b->lock held. */
+/* The newer version need not wait for @b any more. Called with b->lock held. */
 static void vc_block_release_newer(struct vc_block *b)
 {
 	struct vc_block *n = b->newer;
@@ -189,8 +189,8 @@ static void vc_block_release_newer(struct vc_block *b)
 }
 
 /*
- * All parts of the block's write-out have completed. On failure the data
- * stays dirty, here or in the newer version, which has all of it.
+ * All parts of the block's write-out have completed. On failure the data stays dirty: in
+ * this block, or in the newer version, which has inherited all of it.
  */
 static void vc_block_written(struct vc_block *b, struct vc_after *after)
 {
@@ -211,8 +211,8 @@ static void vc_block_written(struct vc_block *b, struct vc_after *after)
 
 /**
  * vc_block_part_done - a request with data of a block has completed
- * @b: the block, which may go with this
- * @status: how
+ * @b: the block; it may be freed by this
+ * @status: the status of the request
  */
 void vc_block_part_done(struct vc_block *b, blk_status_t status)
 {
@@ -234,8 +234,8 @@ void vc_block_part_done(struct vc_block *b, blk_status_t status)
 }
 
 /**
- * vc_writeout_arrived - the origin has answered a request of a tag
- * @tag: the tag, which something else than this request keeps
+ * vc_writeout_arrived - the origin has completed a request of a tag
+ * @tag: the tag; the caller keeps it by something else than this request
  */
 void vc_writeout_arrived(struct vc_tag *tag)
 {
@@ -253,7 +253,7 @@ void vc_writeout_complete(struct vc_tag *tag, unsigned int sectors)
 {
 	struct vc_dev *dev = tag->dev;
 
-	/* Whoever finds the counters 0 waits for this before it frees them. */
+	/* Before the tag is freed, whoever finds the counters 0 waits for this section. */
 	rcu_read_lock();
 	atomic_sub(sectors, &tag->inflight_sectors);
 	if (atomic_dec_return(&tag->inflight) <=
@@ -265,8 +265,8 @@ void vc_writeout_complete(struct vc_tag *tag, unsigned int sectors)
 }
 
 /**
- * vc_writeout_done - a write-out is durable, or has failed
- * @bio: its request, which goes
+ * vc_writeout_done - a write-out is durable or has failed
+ * @bio: its request, which is freed
  */
 void vc_writeout_done(struct bio *bio)
 {
@@ -285,7 +285,7 @@ void vc_writeout_done(struct bio *bio)
 }
 
 /**
- * vc_writeout_end - a request that makes its data durable by itself completes
+ * vc_writeout_end - completion of a request that makes its data durable by itself
  * @bio: the request
  */
 void vc_writeout_end(struct bio *bio)
@@ -295,7 +295,7 @@ void vc_writeout_end(struct bio *bio)
 }
 
 /**
- * vc_writeout_sent - a write-out is about to be sent
+ * vc_writeout_sent - count a write-out that is about to be sent
  * @tag: the tag
  * @sectors: its size
  */
@@ -311,7 +311,7 @@ void vc_writeout_sent(struct vc_tag *tag, unsigned int sectors)
 
 /**
  * vc_writeout_submit - send a write-out to the origin
- * @tag: whose it is
+ * @tag: the tag
  * @bio: the request
  */
 void vc_writeout_submit(struct vc_tag *tag, struct bio *bio)
@@ -325,7 +325,7 @@ void vc_writeout_submit(struct vc_tag *tag, struct bio *bio)
 	}
 }
 
-/* How many blocks at the head of the batch follow one another? */
+/* Count the consecutive blocks at the head of the batch, from @b on. */
 static unsigned int vc_batch_run(struct vc_tag *tag, const struct vc_block *b)
 {
 	const struct vc_block *next;
@@ -348,7 +348,7 @@ static struct bio *vc_writeout_alloc(struct vc_tag *tag,
 	blk_opf_t opf;
 
 	opf = tagged ? REQ_OP_DRV_OUT : REQ_OP_WRITE | vc_durable_flags(bdev);
-	/* Only what nobody waits for may be throttled as writeback below. */
+	/* The origin may throttle the request as writeback only if no flush waits for it. */
 	if (READ_ONCE(tag->epoch.draining))
 		opf |= REQ_SYNC | REQ_IDLE;
 	bio = bio_alloc_bioset(bdev, vc_batch_run(tag, b), opf, GFP_NOIO,
@@ -359,14 +359,14 @@ static struct bio *vc_writeout_alloc(struct vc_tag *tag,
 	return bio;
 }
 
-/* The block layer splits a write that is too large, but no tagged one. */
+/* The block layer splits a write that is too large, but not a tagged one. */
 static bool vc_writeout_full(const struct bio *bio, unsigned int len)
 {
 	return bio->bi_end_io == vc_tagged_end &&
 	       bio->bi_iter.bi_size + len > vc_nvme_max_bytes(bio->bi_bdev);
 }
 
-/* Runs of sectors that a block holds. */
+/* Count the runs of valid sectors in a block. */
 static unsigned int vc_block_runs(const struct vc_block *b)
 {
 	unsigned int s, n = 0;
@@ -379,12 +379,13 @@ static unsigned int vc_block_runs(const struct vc_block *b)
 
 /**
  * vc_writeout_add - add a block to a write-out to the origin
- * @tag: whose write-out it is
- * @bio: request that is open, or NULL
+ * @tag: the tag whose write-out it is
+ * @bio: open request, or NULL
  * @b: the block, started
  *
- * Its runs of sectors are added to @bio where they continue it, else to a new
- * request. Return: the request that is still open.
+ * Runs of sectors that continue @bio are added to it. Others get a new request.
+ *
+ * Return: the request that is open now.
  */
 struct bio *vc_writeout_add(struct vc_tag *tag, struct bio *bio,
 			    struct vc_block *b)
@@ -392,7 +393,7 @@ struct bio *vc_writeout_add(struct vc_tag *tag, struct bio *bio,
 	sector_t base = b->index << VC_PAGE_SECTORS_SHIFT;
 	unsigned int s, e = 0, runs = vc_block_runs(b);
 
-	/* With its last part on its way the block may be gone. */
+	/* When its last part has been sent the block may be freed. */
 	while (runs--) {
 		unsigned int len;
 
@@ -415,12 +416,12 @@ struct bio *vc_writeout_add(struct vc_tag *tag, struct bio *bio,
 }
 
 /**
- * vc_block_start - freeze a block for writing
+ * vc_block_start - begin the write-out of a block: its content may not change any more
  * @b: the block
- * @runs: its runs of sectors are written to the origin, each is a part
- * @copy: the page is written to the cache, that is a part
+ * @runs: its runs of sectors are written to the origin; each of them is a part
+ * @copy: the page is written to the cache, which is a part
  *
- * Return: false when its older version is out; then it waits for that.
+ * Return: false if its older version is being written; it is written after that.
  */
 bool vc_block_start(struct vc_block *b, bool runs, bool copy)
 {
@@ -449,7 +450,7 @@ static int vc_block_cmp(void *priv, const struct list_head *a,
 	return x < y ? -1 : x > y;
 }
 
-/* Take the next blocks off the lists. Return: false when there are none. */
+/* Take the next blocks off the lists. Return: false if there are none. */
 static bool vc_batch_fill(struct vc_tag *tag)
 {
 	struct vc_block *b;
@@ -491,12 +492,12 @@ static bool vc_tag_may_send(struct vc_tag *tag)
 	if (vc_tag_sent_below(tag, VC_INFLIGHT_MAX))
 		return true;
 	WRITE_ONCE(tag->stalled, true);
-	smp_mb(); /* pairs with the atomics of those who see @stalled */
+	smp_mb(); /* pairs with the atomic operations before reads of @stalled */
 	return vc_tag_sent_below(tag, VC_INFLIGHT_MAX / 2);
 }
 
 /*
- * Add a block of the batch to a write-out to the origin, if it can go now.
+ * Add a block of the batch to a write-out to the origin, if it can be written now.
  * Return: the request that is open.
  */
 static struct bio *vc_block_to_origin(struct vc_tag *tag, struct bio *bio,
@@ -505,13 +506,13 @@ static struct bio *vc_block_to_origin(struct vc_tag *tag, struct bio *bio,
 	list_del_init(&b->node);
 	if (!vc_block_start(b, true, false))
 		return bio;
-	/* Until this has arrived reads find the block here. */
+	/* Reads find the block in the buffer until it has arrived. */
 	if (tag->dev->vol && !READ_ONCE(tag->dev->writeback))
 		vc_lookup_cut(tag->dev->vol, tag->log, b->index, *b->valid);
 	return vc_writeout_add(tag, bio, b);
 }
 
-/* Write what was asked for to the origin. */
+/* Write blocks to the origin until the goal is reached. */
 static void vc_tag_to_origin(struct vc_tag *tag)
 {
 	struct bio *bio = NULL;
@@ -530,8 +531,8 @@ static void vc_tag_to_origin(struct vc_tag *tag)
 }
 
 /*
- * May the block go past the log? Only of a tag without a cache, and where the
- * cache has nothing of it.
+ * May the block be written to the origin, past the log? Only if its tag has no cache, and
+ * if the cache has nothing of the block.
  */
 static bool vc_block_is_past_log(struct vc_tag *tag, const struct vc_block *b)
 {
@@ -539,7 +540,7 @@ static bool vc_block_is_past_log(struct vc_tag *tag, const struct vc_block *b)
 	       !vc_lookup_any(tag->dev->vol, b->index, 1);
 }
 
-/* Write what was asked for to the log of the tag. */
+/* Write blocks to the log of the tag until the goal is reached. */
 static void vc_tag_to_log(struct vc_tag *tag)
 {
 	struct bio *bio = NULL;
@@ -562,8 +563,8 @@ static void vc_tag_to_log(struct vc_tag *tag)
  * vc_tag_work - the worker of a tag
  * @work: vc_tag.work
  *
- * Never waits for I/O but in the block layer's own request allocation, and
- * for memory that comes back when its requests complete.
+ * It waits for I/O only when the block layer allocates a request, and for memory only if
+ * that is freed by requests of its own that complete.
  */
 void vc_tag_work(struct work_struct *work)
 {
@@ -577,7 +578,7 @@ void vc_tag_work(struct work_struct *work)
 	else
 		vc_tag_to_origin(tag);
 	blk_finish_plug(&plug);
-	/* A goal may have come to nothing, which a suspend waits to hear. */
+	/* A suspend waits to learn if the goal was dropped without I/O. */
 	if (wq_has_sleeper(&tag->dev->idle))
 		wake_up(&tag->dev->idle);
 }
