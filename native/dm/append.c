@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: writing to the log of a tag.
+ * dm-vcache: writing records to the log of a tag.
  *
- * A record is one request: a block that says what follows, and the data, at
- * the end of what the log has written so far. Several may be on their way;
- * they complete in order, so that what was acknowledged is in front of
- * anything that a power cut leaves torn. When a record has completed, the
- * index points to its blocks, and then these leave the buffer: a read finds
- * them in one or the other.
+ * A record is one request, at the end of what the log has written so far: a head block,
+ * which describes the data, and the data. Several records may be under way. They are
+ * completed in order, so a power cut leaves torn records only behind all records that
+ * were acknowledged. When a record completes, first the index points to its blocks, and
+ * then these leave the buffer. So a read always finds them.
  */
 #include <linux/blkdev.h>
 #include <linux/slab.h>
 
 #include "reads.h"
 
-/* A discard that finds no room looks again after so long. */
+/* A discard that finds no space in the log tries again after so long. */
 #define VC_DISCARD_WAIT (HZ / 50 + 1)
 
 /**
- * vc_append_flags - how a record is written that has to last
+ * vc_append_flags - flags of a write that makes a record durable
  * @p: the pool
  */
 blk_opf_t vc_append_flags(struct vc_pool *p)
@@ -29,7 +28,7 @@ blk_opf_t vc_append_flags(struct vc_pool *p)
 /**
  * vc_record_free - free a record
  * @p: the pool
- * @rec: the record; its request is gone
+ * @rec: the record, without its request
  */
 void vc_record_free(struct vc_pool *p, struct vc_record *rec)
 {
@@ -40,7 +39,7 @@ void vc_record_free(struct vc_pool *p, struct vc_record *rec)
 /**
  * vc_record_make - begin a record at the end of a log
  * @log: the log, its append lock is held; vc_log_space() was not 0
- * @tag: whose write-out it is, or NULL
+ * @tag: the tag whose write-out it is, or NULL
  *
  * Return: the record; it still needs entries and a request.
  */
@@ -76,7 +75,7 @@ void vc_record_add(struct vc_record *rec, const struct vc_entry *e)
 	vc_seal_put(s->data, s->nr++, e);
 }
 
-/* The entries of a record count from now on; without @good they are gone. */
+/* Put the entries of a record into the index; without @good drop what it supersedes. */
 static void vc_record_apply(struct vc_record *rec, bool good)
 {
 	struct vc_volume *v = rec->log->vol;
@@ -94,7 +93,7 @@ static void vc_record_apply(struct vc_record *rec, bool good)
 	}
 }
 
-/* The blocks of a write-out are durable, or stay dirty. */
+/* The blocks of a write-out are durable, or they stay dirty. */
 static void vc_record_blocks_done(struct vc_record *rec)
 {
 	struct bio *bio = rec->bio;
@@ -114,7 +113,7 @@ static void vc_record_finish(struct vc_record *rec)
 	struct vc_log *log = rec->log;
 	struct vc_chunk *c = rec->chunk;
 
-	/* What the cache had is older than what the origin has now. */
+	/* Also if a copy failed: the cache has older data than the origin now. */
 	if ((!rec->status || rec->copy) && !rec->relocate)
 		vc_record_apply(rec, !rec->status);
 	if (rec->status)
@@ -127,7 +126,7 @@ static void vc_record_finish(struct vc_record *rec)
 	if (rec->tag)
 		vc_record_blocks_done(rec);
 	if (rec->done) {
-		/* The waiter looks at the status, and frees. */
+		/* The waiter looks at the status, and frees the record. */
 		bio_put(rec->bio);
 		complete(rec->done);
 	} else {
@@ -137,8 +136,9 @@ static void vc_record_finish(struct vc_record *rec)
 }
 
 /*
- * A record has arrived: finish those that have nothing before them. In a pool
- * that has failed none counts; vc_fail_work() waits for those that do still.
+ * A record has been written: complete all records that have none under way before them.
+ * After the pool has failed all of them get an error. vc_fail_work() waits for those that
+ * saw the pool before that.
  */
 static void vc_record_end(struct bio *bio)
 {
@@ -160,7 +160,7 @@ static void vc_record_end(struct bio *bio)
 			break;
 		if (dead)
 			rec->status = BLK_STS_IOERR;
-		/* Recovery would not get past the failed one. */
+		/* Recovery stops at the first record that is missing. */
 		if (rec->status)
 			rec->chunk->failed = true;
 		else if (rec->chunk->failed)
@@ -174,8 +174,8 @@ static void vc_record_end(struct bio *bio)
 }
 
 /**
- * vc_record_send - send a record; its log moves on
- * @rec: the record, with a number if the caller had to know it before
+ * vc_record_send - send a record, and advance the log behind it
+ * @rec: the record; it gets a sequence number unless the caller has set one
  */
 void vc_record_send(struct vc_record *rec)
 {
@@ -207,7 +207,7 @@ void vc_record_send(struct vc_record *rec)
 	submit_bio_noacct(rec->bio);
 }
 
-/* What is not data must not be what the page held before. */
+/* Clear the sectors that are not valid, so that no old content of the page is written. */
 static void vc_block_pad(struct vc_block *b)
 {
 	unsigned int s;
@@ -218,8 +218,8 @@ static void vc_block_pad(struct vc_block *b)
 }
 
 /*
- * Move blocks that may go into the record, at most @most. In write-through
- * mode they go to the origin as well. Return: what is still open of that.
+ * Move blocks from the batch to the record, at most @most. In write-through mode they are
+ * also written to the origin. Return: the open request to the origin, or NULL.
  */
 static struct bio *vc_record_fill(struct vc_record *rec, struct vc_tag *tag,
 				  u32 most)
@@ -288,13 +288,12 @@ static bool vc_append_as(struct vc_tag *tag, enum vc_append_kind kind)
 
 /**
  * vc_append - write blocks of a tag's batch to its log
- * @tag: the tag, called by its worker
+ * @tag: the tag; called by its worker
  *
- * A tag in another mode than writeback has its data on the origin as well; but
- * the log must know of it, for it may have something older.
+ * If the tag is not in writeback mode its data goes to the origin as well. The log needs
+ * a record of it, because it may have older data of the same blocks.
  *
- * Return: false when there is no chunk; then the worker is woken again when
- * there is one.
+ * Return: false if there is no chunk. Then the worker is woken when there is one.
  */
 bool vc_append(struct vc_tag *tag)
 {
@@ -303,10 +302,10 @@ bool vc_append(struct vc_tag *tag)
 }
 
 /**
- * vc_append_copy - write blocks to the origin, with a copy in the cache
+ * vc_append_copy - write blocks to the origin, and a copy of them to the cache
  * @tag: the tag, called by its worker; its device is in writethrough mode
  *
- * Return: false when the cache has no room for a copy now: nothing was done.
+ * Return: false if the cache has no space for a copy now. Then nothing was done.
  */
 bool vc_append_copy(struct vc_tag *tag)
 {
@@ -314,10 +313,10 @@ bool vc_append_copy(struct vc_tag *tag)
 }
 
 /**
- * vc_append_refuse - nothing can be written to the log any more: say so
- * @tag: the tag, called by its worker
+ * vc_append_refuse - fail the write-out of a block if the pool cannot be written any more
+ * @tag: the tag; called by its worker
  *
- * Return: false when that is not so.
+ * Return: false if the pool can be written, or there is no block.
  */
 bool vc_append_refuse(struct vc_tag *tag)
 {
@@ -333,7 +332,7 @@ bool vc_append_refuse(struct vc_tag *tag)
 	return true;
 }
 
-/* One record of a discard. Return: 0, -EAGAIN without a chunk, -EIO. */
+/* Write one record of a discard. Return: 0; -EAGAIN without a chunk; -EIO. */
 static int vc_append_discard_one(struct vc_log *log, u64 block, u32 blocks)
 {
 	struct vc_entry e = { .block = block, .arg = blocks };
@@ -343,7 +342,7 @@ static int vc_append_discard_one(struct vc_log *log, u64 block, u32 blocks)
 	int r = -EAGAIN;
 
 	mutex_lock(&log->append);
-	/* It goes into whatever chunk is open. */
+	/* The record may go to a clean chunk or to a dirty one: take what is open. */
 	if (vc_log_space(log, log->open && log->open->clean ?
 			 VC_APPEND_COPY : VC_APPEND_LOG)) {
 		rec = vc_record_make(log, NULL);
@@ -365,8 +364,8 @@ static int vc_append_discard_one(struct vc_log *log, u64 block, u32 blocks)
 }
 
 /*
- * The same, waiting for room as a write does. Only when the origin refuses to
- * take what would make some, there is none to wait for.
+ * The same, but wait for space as a write does. If the origin refuses dirty data, there
+ * will be no space, and it does not wait.
  */
 static int vc_append_discard_wait(struct vc_log *log, u64 block, u32 blocks)
 {
@@ -383,20 +382,22 @@ static int vc_append_discard_wait(struct vc_log *log, u64 block, u32 blocks)
 }
 
 /**
- * vc_append_discard - forget what the cache has of a range, durably
- * @log: the log whose record says so
+ * vc_append_discard - drop a range from the cache, durably
+ * @log: the log that gets the record of it
  * @block: first block
  * @blocks: how many
  *
- * Nothing of the range is on its way to the log, and no write to it begins
- * before this returns. Return: 0; -EAGAIN without room in the cache, and then
- * a part of the range may be forgotten; -EIO.
+ * Nothing of the range is being written to the log, and no write to it begins before this
+ * returns.
+ *
+ * Return: 0; -EAGAIN without space in the log, then a part of the range may have been
+ * dropped; -EIO.
  */
 int vc_append_discard(struct vc_log *log, u64 block, u64 blocks)
 {
 	int r = 0;
 
-	/* What is relocated meanwhile could come after the record. */
+	/* A relocated block could get a higher sequence number than the record. */
 	atomic_inc(&log->vol->discards);
 	while (blocks && !r) {
 		u32 i, n = min_t(u64, blocks, log->vol->pool->ix.cells);
@@ -412,7 +413,7 @@ int vc_append_discard(struct vc_log *log, u64 block, u64 blocks)
 		cond_resched();
 	}
 	atomic_dec(&log->vol->discards);
-	/* Less of the log counts now: what does may be worth relocating. */
+	/* There is more superseded data now, so relocation may gain space. */
 	vc_space_kick(log->vol->pool);
 	return r;
 }

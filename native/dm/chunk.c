@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: the chunk that a log writes to: opened, filled, closed, sealed.
+ * dm-vcache: the open chunk of a log: opened, filled, closed, sealed.
  *
- * A log takes its next chunk when the open one is full, and a seal to collect
- * its entries with. Closed chunks get their seal when their last record is
- * complete. Whoever finds no chunk, or no seal, is woken when there is one.
+ * When the open chunk is full, the log takes the next one, and a seal to collect its
+ * entries. A closed chunk is sealed when its last record is complete. A writer that finds
+ * no chunk, or no seal, is woken when there is one.
  */
 #include "pool.h"
 
-/* Let the writers of a log try again: a removed tag may have a successor. */
+/* Wake the workers of all tags that write to a log: a removed tag may have a successor. */
 static void vc_log_kick(struct vc_log *log)
 {
 	struct vc_tag *user, *tag;
@@ -25,7 +25,7 @@ static void vc_log_kick(struct vc_log *log)
 }
 
 /**
- * vc_log_wake - a chunk or a seal has become free
+ * vc_log_wake - wake the writer of a log: there is a chunk or a seal for it
  * @log: the log
  */
 void vc_log_wake(struct vc_log *log)
@@ -58,7 +58,7 @@ static void vc_sealing_done(struct vc_log *log, struct vc_sealing *s)
 	wake_up(&log->vol->idle);
 }
 
-/* Write a seal. Without it the chunk is as good, but slower to recover. */
+/* Write a seal. If that fails recovery reads the records of the chunk, which is slower. */
 static void vc_seal_write(struct vc_log *log, struct vc_sealing *s)
 {
 	struct vc_pool *p = log->vol->pool;
@@ -122,7 +122,7 @@ void vc_chunk_put_pending(struct vc_log *log, struct vc_chunk *c)
 }
 
 /**
- * vc_log_close - write no more to the chunk that is open
+ * vc_log_close - close the open chunk
  * @log: the log, its append lock is held
  */
 void vc_log_close(struct vc_log *log)
@@ -136,13 +136,13 @@ void vc_log_close(struct vc_log *log)
 	vc_chunk_put_pending(log, c);
 }
 
-/* A drain would not end if it were overtaken. */
+/* Writers are held up while the log is drained: otherwise the drain might never end. */
 static bool vc_log_held_up(struct vc_log *log)
 {
 	return READ_ONCE(log->vol->drain) && log->dirty >= VC_DRAIN_CHUNKS;
 }
 
-/* Which chunk comes next? NULL: there is none. The lock of the log is held. */
+/* Take the chunk to write next; NULL if there is none. The lock of the log is held. */
 static struct vc_chunk *vc_log_next(struct vc_log *log, enum vc_append_kind kind)
 {
 	struct vc_chunk *c;
@@ -158,7 +158,7 @@ static struct vc_chunk *vc_log_next(struct vc_log *log, enum vc_append_kind kind
 
 /**
  * vc_chunk_open - begin to fill a chunk
- * @log: whose it is, its lock is held
+ * @log: its log, locked
  * @c: the chunk, a spare one
  *
  * The caller holds a reference in vc_chunk.pending, which keeps the chunk open until
@@ -177,7 +177,7 @@ void vc_chunk_open(struct vc_log *log, struct vc_chunk *c)
 	atomic_set(&c->pending, 1);
 }
 
-/* Take the next chunk. Return: false when there is none, or no seal, yet. */
+/* Open the next chunk. Return: false if there is no chunk, or no seal, yet. */
 static bool vc_log_open(struct vc_log *log, enum vc_append_kind kind)
 {
 	struct vc_pool *p = log->vol->pool;
@@ -190,7 +190,7 @@ static bool vc_log_open(struct vc_log *log, enum vc_append_kind kind)
 	s = list_first_entry_or_null(&log->seals, struct vc_sealing, node);
 	if (s)
 		c = vc_log_next(log, kind);
-	/* The writer may be waiting while something is relocated. */
+	/* Relocation does not change whether the writer waits. */
 	if (kind != VC_APPEND_RELOCATE) {
 		others = c && log->starved;
 		log->starved = !c;
@@ -213,14 +213,14 @@ static bool vc_log_open(struct vc_log *log, enum vc_append_kind kind)
 		log->at = 0;
 	}
 	spin_unlock_irqrestore(&log->lock, flags);
-	/* Who came first for it need not be who waits for it. */
+	/* The writer that waits may be another one than the caller. */
 	if (others)
 		vc_log_kick(log);
 	vc_space_kick(p);
 	return c;
 }
 
-/* Has the open chunk come to its end? */
+/* Must the open chunk be closed before the next record? */
 static bool vc_log_full(struct vc_log *log, bool clean)
 {
 	struct vc_pool *p = log->vol->pool;
@@ -232,8 +232,8 @@ static bool vc_log_full(struct vc_log *log, bool clean)
 }
 
 /*
- * Carrying needs one more chunk at most to let one go, if nobody else fills it.
- * So while it has less than its own chunks, all others wait.
+ * Relocation needs at most one more chunk to free one, if no writer fills that. So while
+ * the chunks reserved for relocation are in use, writers wait.
  */
 static bool vc_log_hold(struct vc_log *log)
 {
@@ -253,10 +253,11 @@ static bool vc_log_hold(struct vc_log *log)
 /**
  * vc_log_space - how many data blocks can the next record have?
  * @log: the log, its append lock is held
- * @kind: what the record will be; a chunk has only such that are clean, or
- *	only such that are not
+ * @kind: kind of the record; a chunk has only clean records, or only others
  *
- * Opens a chunk if need be. Return: 0 when there is none.
+ * Opens a chunk if there is none.
+ *
+ * Return: 0 if there is no chunk.
  */
 u32 vc_log_space(struct vc_log *log, enum vc_append_kind kind)
 {
@@ -270,6 +271,6 @@ u32 vc_log_space(struct vc_log *log, enum vc_append_kind kind)
 	if (!log->open && !vc_log_open(log, kind))
 		return 0;
 	space = min(vc_chunk_capacity(&p->g) - log->at - 1,
-		   vc_seal_capacity(&p->g) - log->open->sealing->nr);
+		    vc_seal_capacity(&p->g) - log->open->sealing->nr);
 	return min(space, VC_RECORD_MAX);
 }

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: giving up what a volume has in the cache.
- *
- * Because its origin goes on without the cache, because it is used in another
- * way, or because an administrator says so.
+ * dm-vcache: dropping what a volume has in the cache: because its origin is used without
+ * the cache, because its mode changes, or because an administrator asks for it.
  */
 #include <linux/slab.h>
 
 #include "pool.h"
 
 /**
- * vc_volume_forget - nothing that the volume has in the cache comes back
+ * vc_volume_forget - make all that the volume has in the cache invalid
  * @v: the volume, its pool is locked
  *
- * One write: records of now and before are void, wherever they are.
+ * One write of the volume slot does that: records written so far do not count any more,
+ * wherever they are.
  *
  * Return: 0 or a negative errno.
  */
@@ -27,7 +26,7 @@ int vc_volume_forget(struct vc_volume *v)
  * vc_volume_clear - reclaim all chunks of a volume
  * @v: the volume; its pool is locked
  *
- * Return: 0; -EBUSY when something is dirty; another negative errno.
+ * Return: 0; -EBUSY if some are dirty; another negative errno.
  */
 int vc_volume_clear(struct vc_volume *v)
 {
@@ -47,7 +46,7 @@ int vc_volume_clear(struct vc_volume *v)
 	return r;
 }
 
-/* The slot becomes free, and so what the chunks say is of no volume. */
+/* Free the slot. From then on the chunks belong to no volume. */
 static int vc_volume_erase(struct vc_volume *v)
 {
 	struct vc_pool *p = v->pool;
@@ -78,11 +77,11 @@ static int vc_volume_erase(struct vc_volume *v)
 }
 
 /**
- * vc_volume_drop - an administrator has no more use for a volume
+ * vc_volume_drop - remove a volume from its pool, for an administrator
  * @p: the pool
  * @id: its number
- * @force: also when that loses data
- * @error: says what was wrong
+ * @force: even if that loses data
+ * @error: set to what is wrong
  *
  * Return: 0 or a negative errno.
  */

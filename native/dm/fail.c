@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: a cache device that fails.
+ * dm-vcache: failure of the cache device.
  *
- * When it refuses several records in a row it is taken for dead. Volumes with
- * nothing in the cache that their origins have not go on from the origin, as
- * if they had no cache. The others have lost data: their writes fail, so that
- * nobody builds on it, and so do reads of what only the cache has.
+ * The device has failed when several records in a row fail. Volumes without dirty data go
+ * on with their origin, as if they had no cache. The others have lost data. Their writes
+ * fail, so that nothing is built on that, and so do reads of data that only the cache has.
  *
- * If the device comes back, what it has of a volume that went on is old. It is
- * told so before the first write goes past it: it may refuse some writes only.
- * One that is gone cannot be told. So the pool stays failed until it is
- * removed, and user space sees to it that what these volumes have in it is
- * dropped (message "drop") before they use it again.
+ * If the device comes back, its data of a volume that went on is outdated. So the volume
+ * is dropped from it before the first write bypasses it, because only some writes to the
+ * device may fail. If that cannot be written either, the pool stays failed until it is
+ * removed. User space has to drop these volumes (message "drop") before they are used with
+ * it again.
  */
 #include "pool.h"
 
-/* So many records that fail one after the other are a dead device. */
+/* The device has failed after so many failed records in a row. */
 #define VC_ERRORS_MAX 4
 
 /**
- * vc_pool_record_done - count a record
+ * vc_pool_record_done - count a completed record
  * @p: the pool
- * @failed: the cache device has refused it
+ * @failed: the cache device has failed to write it
  */
 void vc_pool_record_done(struct vc_pool *p, bool failed)
 {
@@ -54,7 +53,7 @@ static void vc_volume_cache_lost(struct vc_volume *v)
 }
 
 /**
- * vc_fail_work - the cache device has failed
+ * vc_fail_work - deal with a failed cache device
  * @work: vc_pool.fail_work
  */
 void vc_fail_work(struct work_struct *work)
@@ -69,8 +68,8 @@ void vc_fail_work(struct work_struct *work)
 		p->metadata_writable = p->state == VC_POOL_OK;
 		WRITE_ONCE(p->state, VC_POOL_FAILED);
 		/*
-		 * Records that arrive from now on are refused: what is clean
-		 * now stays so. Pairs with vc_record_end().
+		 * Records that complete from now on get an error. So volumes that are
+		 * clean now stay clean. Pairs with vc_record_end().
 		 */
 		synchronize_rcu();
 		list_for_each_entry(v, &p->volumes, node) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: where in the cache a sector is; the index under its locks.
+ * dm-vcache: access to the index of the cache under its locks.
  */
 #include "reads.h"
 
-/* Which of the block's sectors from @from on follow one another in @mask? */
+/* Count the sectors in @mask that follow one another from @from on. */
 static unsigned int vc_run_in(u8 mask, unsigned int from)
 {
 	unsigned int n = 0;
@@ -15,8 +15,8 @@ static unsigned int vc_run_in(u8 mask, unsigned int from)
 }
 
 /*
- * Look at one block from sector @from of it on. Return: the sectors that are
- * where the first one is: in @cell, or not in the cache at all.
+ * Look up a block, from its sector @from on. Return: how many sectors are in the same
+ * place as the first one: in @cell, or not in the cache at all.
  */
 static unsigned int vc_lookup_block(struct vc_volume *v, u64 block,
 				    unsigned int from, u32 *cell, bool use)
@@ -40,11 +40,11 @@ static unsigned int vc_lookup_block(struct vc_volume *v, u64 block,
 }
 
 /*
- * Whether a cell holds what is hot in a shared lane has changed, maybe. Called with
- * the lock of the group. A lane may change hands just now, so what was counted is
- * noted: it is taken back once, whatever the chunk is by then.
+ * Update vc_log.hot for a cell: does it hold a block that is hot in a shared lane? Called
+ * with the lock of the group. A lane may become dedicated, or shared, at any time. So
+ * vc_pool.cell_hot says whether the cell was counted, and it is uncounted exactly once.
  *
- * Return: it is hot now, and was not.
+ * Return: true if the cell is hot now and was not before.
  */
 static bool vc_cell_count(struct vc_pool *p, u32 cell)
 {
@@ -59,7 +59,7 @@ static bool vc_cell_count(struct vc_pool *p, u32 cell)
 	return hot;
 }
 
-/* A block in a shared lane that is not hot there is read. */
+/* Increase the heat of a block in a shared lane that is not hot there yet. */
 static void vc_heat_shared(struct vc_pool *p, struct vc_log *log, u32 cell)
 {
 	spinlock_t *lock = vc_cell_lock(p, vc_cell_slot(&p->ix, cell),
@@ -80,8 +80,8 @@ static void vc_heat_shared(struct vc_pool *p, struct vc_log *log, u32 cell)
 }
 
 /*
- * A block is read from here, so its chunk stays. Some are not counted when many
- * read at once.
+ * Increase the heat of a block that is being read, so its chunk stays. Some of many
+ * concurrent reads are not counted.
  */
 static void vc_heat_up(struct vc_pool *p, u32 cell)
 {
@@ -101,7 +101,7 @@ static void vc_heat_up(struct vc_pool *p, u32 cell)
 	vc_log_paid(c->log, VC_CREDIT_READ);
 }
 
-/* Is @next the place right behind @cell, in the same chunk? */
+/* Is @next the cell behind @cell, in the same chunk? */
 static bool vc_cell_follows(struct vc_pool *p, u32 cell, u32 next)
 {
 	if (cell == VC_CELL_NONE || next == VC_CELL_NONE)
@@ -115,10 +115,10 @@ static bool vc_cell_follows(struct vc_pool *p, u32 cell, u32 next)
  * @v: the volume
  * @sector: the first sector
  * @len: how many
- * @cell: where the first one is, or VC_CELL_NONE when that is the origin; in
- *	the first case vc_lookup_done() must be called when it has been read
+ * @cell: the cell of the first sector, or VC_CELL_NONE if it is on the origin; the chunk
+ *	of a cell stays until vc_lookup_done()
  *
- * Return: how many sectors are there in one piece, 1 ... @len.
+ * Return: how many sectors are there in one piece, 1 to @len.
  */
 unsigned int vc_lookup(struct vc_volume *v, sector_t sector, unsigned int len,
 		       u32 *cell)
@@ -129,7 +129,7 @@ unsigned int vc_lookup(struct vc_volume *v, sector_t sector, unsigned int len,
 	u32 at = *cell, next;
 
 	vc_heat_up(v->pool, at);
-	/* A piece may go on only where a block is used up to its end. */
+	/* A piece may continue only behind a block that is used to its end. */
 	while (n < len && !((from + n) % VC_BLOCK_SECTORS)) {
 		unsigned int more = vc_lookup_block(v, ++block, 0, &next,
 						    false);
@@ -144,9 +144,9 @@ unsigned int vc_lookup(struct vc_volume *v, sector_t sector, unsigned int len,
 }
 
 /**
- * vc_lookup_done - what was found in the cache has been read
+ * vc_lookup_done - drop the reference to a chunk that vc_lookup() has taken
  * @p: the pool
- * @cell: what vc_lookup() gave
+ * @cell: what vc_lookup() has found
  */
 void vc_lookup_done(struct vc_pool *p, u32 cell)
 {
@@ -158,7 +158,7 @@ void vc_lookup_done(struct vc_pool *p, u32 cell)
 	}
 }
 
-/* A cell is empty now. Called with the lock of the group. */
+/* A cell has become empty. Called with the lock of the group. */
 static void vc_cell_emptied(struct vc_pool *p, u32 cell)
 {
 	struct vc_chunk *c = vc_cell_chunk(p, cell);
@@ -177,7 +177,7 @@ static void vc_cell_cleaned(struct vc_pool *p, u32 cell)
 		vc_space_kick(p);
 }
 
-/* Called with the lock of the group. Return: how hot the block was. */
+/* Drop sectors. Called with the lock of the group. Return: how hot the block was. */
 static u8 vc_lookup_cut_locked(struct vc_volume *v, struct vc_log *by,
 			       u64 block, u8 mask)
 {
@@ -203,9 +203,9 @@ static u8 vc_lookup_cut_locked(struct vc_volume *v, struct vc_log *by,
 }
 
 /**
- * vc_lookup_cut - some sectors of a block are not in the cache any more
+ * vc_lookup_cut - drop some sectors of a block from the cache
  * @v: the volume
- * @by: the log whose record says so; NULL in write-through mode: none does
+ * @by: the log that has a record of it; NULL in write-through mode without one
  * @block: the block
  * @mask: the sectors
  */
@@ -219,7 +219,7 @@ void vc_lookup_cut(struct vc_volume *v, struct vc_log *by, u64 block, u8 mask)
 	spin_unlock_irqrestore(lock, flags);
 }
 
-/* Called with the lock of the group. */
+/* Set a cell. Called with the lock of the group. */
 static void vc_lookup_put_locked(struct vc_volume *v, u32 cell, u64 block,
 				 u8 mask, bool clean, u8 heat)
 {
@@ -241,9 +241,9 @@ static void vc_lookup_put_locked(struct vc_volume *v, u32 cell, u64 block,
 }
 
 /**
- * vc_lookup_put - some sectors of a block are in a cell now, and nowhere else
+ * vc_lookup_put - some sectors of a block are in a cell from now on, and nowhere else
  * @v: the volume
- * @by: the log whose record says so
+ * @by: the log that has the record of it
  * @cell: the cell
  * @block: the block
  * @mask: the sectors
@@ -263,12 +263,12 @@ void vc_lookup_put(struct vc_volume *v, struct vc_log *by, u32 cell, u64 block,
 }
 
 /**
- * vc_lookup_drop - empty a cell, whatever it holds
+ * vc_lookup_drop - empty a cell
  * @p: the pool
  * @cell: the cell, of a chunk that is not written any more
  *
- * Behind it nobody comes to the chunk by this cell. So the lock is taken of one
- * that is empty, too: who has just emptied it still needs the chunk, and its log.
+ * Afterwards nobody uses the chunk because of this cell. So the lock is taken even if the
+ * cell is empty: whoever has just emptied it may still use the chunk and its log.
  */
 void vc_lookup_drop(struct vc_pool *p, u32 cell)
 {
@@ -278,8 +278,8 @@ void vc_lookup_drop(struct vc_pool *p, u32 cell)
 	unsigned long flags;
 
 	/*
-	 * What a cell is about does not change while its chunk lives, also when it
-	 * holds nothing any more.
+	 * A cell keeps its slot and its block until its chunk is freed, even when it is
+	 * empty. So this is its lock.
 	 */
 	spin_lock_irqsave(lock, flags);
 	if (vc_cell_mask(&p->ix, cell)) {
@@ -292,12 +292,12 @@ void vc_lookup_drop(struct vc_pool *p, u32 cell)
 }
 
 /**
- * vc_lookup_sort - the chunk of a cell is in one of its log's own lanes now, or in
- *	none any more
- * @p: the pool, locked: that keeps the chunk
+ * vc_lookup_sort - update vc_log.hot after a lane became dedicated or shared, or a block
+ *	has cooled
+ * @p: the pool, locked, so that the chunk is not reclaimed
  * @cell: the cell
  *
- * One that is filled or read right now may be counted as it was before.
+ * A cell that is being filled or read just now may be counted as it was before.
  */
 void vc_lookup_sort(struct vc_pool *p, u32 cell)
 {
@@ -309,7 +309,7 @@ void vc_lookup_sort(struct vc_pool *p, u32 cell)
 	if (!vc_cell_mask(&p->ix, cell))
 		return;
 	spin_lock_irqsave(lock, flags);
-	/* It may have been filled just now, and then the lock is another one's. */
+	/* If it has just been filled with another block, that has another lock. */
 	if (vc_cell_mask(&p->ix, cell) && vc_cell_slot(&p->ix, cell) == slot &&
 	    vc_cell_block(&p->ix, cell) == block)
 		vc_cell_count(p, cell);
@@ -317,10 +317,10 @@ void vc_lookup_sort(struct vc_pool *p, u32 cell)
 }
 
 /**
- * vc_lookup_dirty - is a block as a whole in one cell, and not on the origin?
+ * vc_lookup_dirty - find the cell of a block, if that is dirty and as a whole in one cell
  * @v: the volume
  * @block: the block
- * @cell: which; its chunk stays until vc_lookup_done()
+ * @cell: the cell; its chunk stays until vc_lookup_done()
  */
 bool vc_lookup_dirty(struct vc_volume *v, u64 block, u32 *cell)
 {
@@ -341,13 +341,12 @@ bool vc_lookup_dirty(struct vc_volume *v, u64 block, u32 *cell)
 }
 
 /**
- * vc_lookup_pin - is a cell still what it was noted as, and dirty?
+ * vc_lookup_pin - reference the chunk of a cell, if the cell still has a block, dirty
  * @v: the volume
  * @cell: the cell
- * @block: the block it was noted with
+ * @block: the block that was found in it
  *
- * Return: the sectors that it holds; then its chunk stays until
- * vc_lookup_done(). Else 0.
+ * Return: its valid sectors; then the chunk stays until vc_lookup_done(). Else 0.
  */
 u8 vc_lookup_pin(struct vc_volume *v, u32 cell, u64 block)
 {
@@ -368,12 +367,12 @@ u8 vc_lookup_pin(struct vc_volume *v, u32 cell, u64 block)
 }
 
 /**
- * vc_lookup_clean - what a cell held is on the origin as well, durably
+ * vc_lookup_clean - mark a cell clean, because its data is durable on the origin
  * @v: the volume
  * @cell: the cell
- * @block: the block it was noted with
- * @reuse: vc_chunk.reuse, read while the chunk was referenced; if it differs the cell is
- *	about something else, be it the same block
+ * @block: the block that was found in it
+ * @reuse: vc_chunk.reuse, read while the chunk was referenced; if it has changed the cell
+ *	has other data, perhaps of the same block, and nothing is done
  */
 void vc_lookup_clean(struct vc_volume *v, u32 cell, u64 block, u32 reuse)
 {
@@ -384,14 +383,14 @@ void vc_lookup_clean(struct vc_volume *v, u32 cell, u64 block, u32 reuse)
 
 	spin_lock_irqsave(lock, flags);
 	mask = vc_cell_mask(&p->ix, cell);
-	smp_rmb(); /* a cell of the next life is filled after that began */
+	smp_rmb(); /* the reuse count changes before a cell of the reused chunk is filled */
 	if (mask && READ_ONCE(vc_cell_chunk(p, cell)->reuse) == reuse &&
 	    !test_and_set_bit(cell, p->cell_clean))
 		vc_cell_cleaned(p, cell);
 	spin_unlock_irqrestore(lock, flags);
 }
 
-/* Has another log something newer of these sectors, or none at all? */
+/* Is any of these sectors not in @log: newer in another one, or not in the cache? */
 static bool vc_lookup_lost(struct vc_volume *v, u64 block, u8 mask,
 			   struct vc_log *log)
 {
@@ -408,14 +407,14 @@ static bool vc_lookup_lost(struct vc_volume *v, u64 block, u8 mask,
 }
 
 /**
- * vc_lookup_move - what a cell holds is in another one of the same log now
+ * vc_lookup_move - a block has been relocated to another cell of the same log
  * @v: the volume
- * @from: where it was
- * @to: where it is, an empty cell
+ * @from: the old cell
+ * @to: the new cell, empty
  * @mask: the sectors that the record of @to names
  *
- * Those that @from does not hold any more are superseded by something newer
- * than the record. Where that is not of the same log, the chunk is stale.
+ * Sectors that @from has no more were superseded by something newer than the record. If
+ * that is not in the same log, the new chunk is stale.
  */
 void vc_lookup_move(struct vc_volume *v, u32 from, u32 to, u8 mask)
 {
@@ -445,7 +444,7 @@ void vc_lookup_move(struct vc_volume *v, u32 from, u32 to, u8 mask)
  * @block: first block
  * @blocks: how many
  *
- * A range larger than the cache is said to be.
+ * Return: true also for a range that is larger than the cache.
  */
 bool vc_lookup_any(struct vc_volume *v, u64 block, u64 blocks)
 {
@@ -469,8 +468,7 @@ bool vc_lookup_any(struct vc_volume *v, u64 block, u64 blocks)
 }
 
 /**
- * vc_lookup_changes - how often was something near a block written while
- *	something was promoted?
+ * vc_lookup_changes - read the change count of the group of a block
  * @v: the volume
  * @block: the block
  */
@@ -481,20 +479,20 @@ int vc_lookup_changes(struct vc_volume *v, u64 block)
 }
 
 /**
- * vc_lookup_change - what is being promoted of a range may be old now
+ * vc_lookup_change - count a change, so that promotions of a range are dropped
  * @v: the volume
  * @block: first block
  * @blocks: how many
  *
- * Called when a write can be found in the buffer, and when a request that goes
- * past it has been answered by the origin.
+ * Called when a write can be found in the buffer, and when the origin has completed a
+ * request that bypassed the buffer.
  */
 void vc_lookup_change(struct vc_volume *v, u64 block, u64 blocks)
 {
 	struct vc_pool *p = v->pool;
 	u32 i;
 
-	smp_mb(); /* the write first; pairs with vc_promote_begin() */
+	smp_mb(); /* the write comes first; pairs with vc_promote_begin() */
 	if (!atomic_read(&v->promoting))
 		return;
 	if (blocks > p->group_mask) {
@@ -507,14 +505,14 @@ void vc_lookup_change(struct vc_volume *v, u64 block, u64 blocks)
 }
 
 /**
- * vc_lookup_promote - a cell has what the origin has of a block
+ * vc_lookup_promote - a cell has the data of the origin from now on
  * @v: the volume
  * @cell: the cell, empty
  * @block: the block
- * @changes: what vc_lookup_changes() said before the origin was read
- * @heat: how hot it is
+ * @changes: vc_lookup_changes() before the origin was read
+ * @heat: its heat
  *
- * Return: false when there may be something newer: then the cell stays empty.
+ * Return: false if there may be newer data. Then the cell stays empty.
  */
 bool vc_lookup_promote(struct vc_volume *v, u32 cell, u64 block, int changes,
 		       u8 heat)
@@ -534,11 +532,11 @@ bool vc_lookup_promote(struct vc_volume *v, u32 cell, u64 block, int changes,
 }
 
 /**
- * vc_lookup_whole - does a cell hold a whole block of a volume?
+ * vc_lookup_whole - does a cell have all sectors of a block of a volume?
  * @v: the volume; its pool is locked
  * @cell: the cell
  * @block: set to the block
- * @heat: set to how often it was read
+ * @heat: set to its heat
  */
 bool vc_lookup_whole(struct vc_volume *v, u32 cell, u64 *block, u8 *heat)
 {
@@ -551,7 +549,7 @@ bool vc_lookup_whole(struct vc_volume *v, u32 cell, u64 *block, u8 *heat)
 	if (!vc_cell_mask(&p->ix, cell))
 		return false;
 	spin_lock_irqsave(lock, flags);
-	/* It may have been filled just now, and then with another block. */
+	/* It may have been filled with another block just now. */
 	whole = vc_cell_mask(&p->ix, cell) == VC_MASK_ALL &&
 		vc_cell_slot(&p->ix, cell) == v->slot &&
 		vc_cell_block(&p->ix, cell) == at;
@@ -562,13 +560,12 @@ bool vc_lookup_whole(struct vc_volume *v, u32 cell, u64 *block, u8 *heat)
 }
 
 /**
- * vc_lookup_keep - a whole clean block is in another cell now
+ * vc_lookup_keep - a whole clean block has been copied to another cell
  * @v: the volume
- * @from: where it was, in a chunk that is dead on the device: nothing there
- *	brings the block back
- * @to: where it is, an empty cell of a chunk of reads
+ * @from: the old cell, in a chunk that is dead on the device
+ * @to: the new cell, empty, in a read chunk
  *
- * Return: false when the block has been superseded: then @to stays empty.
+ * Return: false if the block has been superseded. Then @to stays empty.
  */
 bool vc_lookup_keep(struct vc_volume *v, u32 from, u32 to)
 {

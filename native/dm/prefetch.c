@@ -1,43 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: blocks are brought into the cache before anybody reads them, because
- * somebody knows that they will be: they were there before their instance was
- * stopped.
+ * dm-vcache: prefetch: blocks are promoted before they are read, because user space asks
+ * for it. They were cached before their instance was stopped, for example.
  *
- * Each is a promotion (promote.c) that no request waits for: by the same rules it is
- * not old, and by the same it is given up. What it adds is only when: some at a
- * time, a tick between them, and while somebody reads from an origin (throttle.c), half
- * of the time is his. It has its place in a chunk before the origin is read: so no read is
- * for nothing, and when there is no chunk for it nothing is lost but time. What is
- * free beyond the reserve, and beyond what others above their shares would give, is
- * waited for, but not for long.
+ * Each is a promotion (promote.c) that no request waits for, and that follows the same
+ * rules. Prefetch only adds the pace. Some promotions run at a time, with a jiffy between
+ * them; while others read from an origin (throttle.c), half of the time is left to these.
+ * A promotion gets its place in a chunk before the origin is read. So no read is useless,
+ * and if there is no chunk only time is lost. Prefetch takes only chunks beyond the
+ * reserve, and beyond those that logs above their shares would have to give up. It waits
+ * for such chunks, but not for long.
  *
- * A list is read by the work of its log alone, so only adding it, and taking it
- * away, is locked.
+ * Only the work of a log reads its lists, so only adding and removing a list is locked.
  */
 #include <linux/slab.h>
 
 #include "promote.h"
 
-/* Promotions of a log on their way: 1 MiB at most. */
+/* Most promotions of a log under way: 1 MiB. */
 #define VC_PREFETCH_FLYING	8U
 
-/* Pieces that are looked at in one go, be they in the cache already. */
+/* Pieces that are looked up in one go, because many may be in the cache already. */
 #define VC_PREFETCH_LOOK	256U
 
-/* Runs that may wait, of one log. */
+/* Most runs of a log that may wait. */
 #define VC_PREFETCH_WAITING	(32 * VCACHE_PREFETCH_RUNS_MAX)
 
-/* Without a chunk, or memory, it is tried again after so long, and so often. */
+/* Without a chunk, or memory, prefetch tries again after so long, and so often. */
 #define VC_PREFETCH_RETRY	(HZ / 10 + 1)
 #define VC_PREFETCH_TRIES	20U
 
 /**
- * struct vc_prefetch_list - runs of one message
+ * struct vc_prefetch_list - the runs of one message
  * @node: vc_prefetch.lists
  * @nr: how many
- * @at: the first one that has not come to its end
- * @off: sectors of that which have
+ * @at: the first run that is not dealt with
+ * @off: sectors of it that are dealt with
  * @run: the runs
  */
 struct vc_prefetch_list {
@@ -48,7 +46,7 @@ struct vc_prefetch_list {
 	struct vcache_cached_run run[];
 };
 
-/* Blocks that wait become less. */
+/* So many blocks do not wait any more. */
 static void vc_prefetch_less(struct vc_log *log, u64 blocks)
 {
 	atomic64_sub(blocks, &log->prefetch.waiting);
@@ -75,7 +73,7 @@ static void vc_prefetch_forget(struct vc_log *log,
 	kvfree(list);
 }
 
-/* So many blocks of a list are on their way, or need not go. */
+/* So many blocks of a list are being promoted, or need not be. */
 static void vc_prefetch_pass(struct vc_log *log, struct vc_prefetch_list *list,
 			     u32 blocks)
 {
@@ -101,7 +99,7 @@ static void vc_prefetch_clear(struct vc_log *log)
 	}
 }
 
-/* How long is the origin left alone now? */
+/* How long is the origin left alone now, in jiffies? */
 static unsigned long vc_prefetch_rest(struct vc_log *log)
 {
 	unsigned long took = jiffies - log->prefetch.began;
@@ -113,7 +111,7 @@ static unsigned long vc_prefetch_rest(struct vc_log *log)
 	return took + 1;
 }
 
-/* One less is on its way. When the last one is not, the next ones go. */
+/* A promotion has ended. After the last one the next ones are sent. */
 static void vc_prefetch_land(struct vc_log *log)
 {
 	struct vc_prefetch *pf = &log->prefetch;
@@ -124,9 +122,9 @@ static void vc_prefetch_land(struct vc_log *log)
 }
 
 /**
- * vc_prefetch_ended - a promotion that nobody had asked for has come to its end
+ * vc_prefetch_ended - a promotion of a prefetch has ended
  * @log: the log
- * @blocks: blocks of it
+ * @blocks: its blocks
  */
 void vc_prefetch_ended(struct vc_log *log, u32 blocks)
 {
@@ -134,13 +132,13 @@ void vc_prefetch_ended(struct vc_log *log, u32 blocks)
 	vc_prefetch_land(log);
 }
 
-/* Has somebody else than the origin any of a block? */
+/* Is any part of a block in the buffer or in the cache? */
 static bool vc_prefetch_is_there(struct vc_volume *v, u64 block)
 {
 	return xa_load(&v->dev->blocks, block) || vc_lookup_any(v, block, 1);
 }
 
-/* Return: how many of the next @n blocks are as the first one is. */
+/* Count how many of the next @n blocks are in the same state as the first one. */
 static u32 vc_prefetch_alike(struct vc_volume *v, u64 block, u32 n,
 			     bool *there)
 {
@@ -153,8 +151,8 @@ static u32 vc_prefetch_alike(struct vc_volume *v, u64 block, u32 n,
 }
 
 /*
- * Have a promotion of @n blocks, or of as many as the chunk that is being filled has
- * room for, with its place there. Return: NULL without a chunk, or memory.
+ * Make a promotion of @n blocks, or of as many as the open chunk has space for, with its
+ * place there. Return: NULL without a chunk, or memory.
  */
 static struct vc_promotion *vc_prefetch_place(struct vc_log *log, u64 block,
 					      u32 n)
@@ -171,7 +169,7 @@ static struct vc_promotion *vc_prefetch_place(struct vc_log *log, u64 block,
 	return pr;
 }
 
-/* Send blocks on their way. Return: how many; 0 when none can go now. */
+/* Start a promotion. Return: how many blocks it has; 0 if there can be none now. */
 static u32 vc_prefetch_send(struct vc_log *log, u64 block, u32 n, u8 heat)
 {
 	struct vc_promotion *pr = vc_prefetch_place(log, block, n);
@@ -179,7 +177,7 @@ static u32 vc_prefetch_send(struct vc_log *log, u64 block, u32 n, u8 heat)
 	if (!pr)
 		return 0;
 	n = pr->n;
-	/* Half as hot: as is what is kept when its chunk goes. */
+	/* Half the heat, as for blocks that are kept when their chunk is reclaimed. */
 	pr->heat = heat / 2;
 	WRITE_ONCE(log->prefetch.tries, 0);
 	pr->ahead = true;
@@ -191,7 +189,7 @@ static u32 vc_prefetch_send(struct vc_log *log, u64 block, u32 n, u8 heat)
 	return n;
 }
 
-/* Send what may be on its way at a time. Return: 0 or a negative errno. */
+/* Start as many promotions as may be under way. Return: 0 or a negative errno. */
 static int vc_prefetch_some(struct vc_log *log)
 {
 	u32 look, sent = 0;
@@ -224,7 +222,7 @@ static int vc_prefetch_some(struct vc_log *log)
 	return 0;
 }
 
-/* May what is read by the tag of a log be cached now? */
+/* May data read by the tag of a log be cached now? */
 static bool vc_prefetch_may(struct vc_log *log)
 {
 	struct vc_tag *tag;
@@ -245,10 +243,10 @@ static void vc_prefetch_work(struct work_struct *work)
 	struct vc_volume *v = log->vol;
 	struct blk_plug plug;
 
-	/* vc_volume_resume() brings us back. */
+	/* vc_volume_resume() queues this work again. */
 	if (!vc_promote_enter(v))
 		return;
-	/* And the last that is on its way. */
+	/* The last promotion under way queues it, too. */
 	if (!atomic_cmpxchg(&pf->flying, 0, 1)) {
 		pf->began = jiffies;
 		blk_start_plug(&plug);
@@ -267,7 +265,7 @@ static void vc_prefetch_work(struct work_struct *work)
 }
 
 /**
- * vc_prefetch_init - nothing is to be prefetched
+ * vc_prefetch_init - initialise the prefetch of a log
  * @log: a new log
  */
 void vc_prefetch_init(struct vc_log *log)
@@ -277,7 +275,7 @@ void vc_prefetch_init(struct vc_log *log)
 }
 
 /**
- * vc_prefetch_drop - forget what is to be prefetched
+ * vc_prefetch_drop - drop the lists of a log
  * @log: a log of a volume that is stopped, or that nobody uses
  */
 void vc_prefetch_drop(struct vc_log *log)
@@ -287,7 +285,7 @@ void vc_prefetch_drop(struct vc_log *log)
 }
 
 /**
- * vc_prefetch_resume - go on with what is to be prefetched
+ * vc_prefetch_resume - continue with the lists of a log
  * @log: the log; its volume is not stopped any more
  */
 void vc_prefetch_resume(struct vc_log *log)
@@ -296,7 +294,7 @@ void vc_prefetch_resume(struct vc_log *log)
 		queue_delayed_work(log->vol->pool->wq, &log->prefetch.work, 0);
 }
 
-/* Return: what is wrong with a list, or NULL. */
+/* Check a list. Return: what is wrong with it, or NULL. */
 static const char *vc_prefetch_wrong(const struct vc_prefetch_list *list,
 				     u64 sectors)
 {
@@ -347,11 +345,11 @@ static int vc_prefetch_queue(struct vc_log *log, struct vc_prefetch_list *list,
 }
 
 /**
- * vc_prefetch_add - have blocks promoted, behind those that wait already
+ * vc_prefetch_add - add blocks to prefetch, behind those that wait already
  * @log: the log; its device is locked
- * @run: runs of them, perhaps not aligned
+ * @run: runs of blocks, perhaps not aligned
  * @nr: how many
- * @error: says what was wrong
+ * @error: set to what is wrong
  *
  * Return: 0 or a negative errno.
  */

@@ -1,56 +1,53 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: promotion: what was read from the origin, and is read again, goes
- * to the cache.
+ * dm-vcache: promotion: data that is read from the origin is copied to the cache.
  *
- * The origin is read once, into memory of our own: the pages of the request may
- * change while it is on its way, and what somebody scribbles into his own
- * buffer must not be what others read later. When the data is there the request
- * gets its copy and is complete; then the data is written to a chunk of reads,
- * and when it is there the index says so. Nothing waits for a promotion, and
- * whatever is in its way ends it: no memory, no chunk, a write.
+ * The origin is read once, into pages of our own. The pages of the request may change
+ * while the read is under way: what its owner writes to them must not become cached data.
+ * When the data has been read, the request gets a copy and completes. Then the data is
+ * written to a read chunk, and when that is done the index points to it. Nothing waits for
+ * a promotion. If memory or a chunk is missing, or a write comes, it is dropped.
  *
- * While the tag has room once is enough. Then whether it has to be missed twice is
- * found out by what comes back, see ../core/ghost.h and ../core/level.h. What is
- * part of a long sequential read is not promoted: an origin is good at that.
+ * While the log has space, a block is promoted when it is missed once. Otherwise hits
+ * decide whether it has to be missed twice, see ../core/ghost.h and ../core/level.h. Long
+ * sequential reads are not promoted: an origin serves these well.
  *
  * DOC: Order
  *
- * A promoted block must be what the origin has, and what the origin has must
- * be the newest there is but for the buffer. The buffer may have something
- * newer at any time: it is looked at before the index, and what leaves it for
- * the log supersedes what was promoted. But a write that came after the origin
- * was read may have left the buffer, the log and the cache when the promotion
- * comes to its end. So
+ * A promoted block must have the newest data, except for what is in the buffer. The buffer
+ * may get newer data at any time: it is looked up before the index, and when the data
+ * leaves it for the log, it supersedes the promoted block. But a write that came after the
+ * origin was read may have left the buffer, the log and the cache before the promotion
+ * ends. So
  *
- * - a promotion is counted in vc_volume.promoting, then notes how many changes
- *   there were to its blocks, then sees that neither buffer nor index has
- *   anything of them, then reads the origin;
- * - a write that has entered the buffer, and a request past the buffer that the
- *   origin has answered, count a change if anything is being promoted; the
- *   latter then takes what was promoted before that out of the cache.
+ * - a promotion is counted in vc_volume.promoting; then it notes the change counts of its
+ *   blocks; then it checks that neither buffer nor index has any of them; then it reads the
+ *   origin;
+ * - a write that has entered the buffer, and a request past the buffer that the origin has
+ *   completed, count a change if a promotion is under way. The request then drops what was
+ *   promoted before from the cache.
  *
- * Then a promotion whose changes are what they were has missed none.
+ * If the counts of a promotion have not changed at its end, it has missed no write.
  */
 #include <linux/slab.h>
 
 #include "promote.h"
 
-/* Promotions of a volume on their way: 8 MiB at most. */
+/* Most promotions of a volume under way: 8 MiB. */
 #define VC_PROMOTIONS_MAX	64
 
-/* A sequential read of so many sectors is not promoted any more: 1 MiB. */
+/* A sequential read is not promoted from so many sectors on: 1 MiB. */
 #define VC_STREAM_LONG		2048U
 
-/* What the origin is told of a read, beside that it is one. */
+/* Flags of a read that are passed to the origin. */
 #define VC_READ_FLAGS (REQ_SYNC | REQ_META | REQ_PRIO | REQ_IDLE | REQ_RAHEAD)
 
 /**
- * vc_promote_enter - count a promotion, so that the volume stays as it is
+ * vc_promote_enter - count a promotion, so that the volume is not stopped
  * @v: the volume
  *
- * Return: false when it is stopped: then there is none, and neither its origin nor
- * who uses it may be looked at.
+ * Return: false if it is stopped. Then the origin and the device of the volume must not
+ * be used.
  */
 bool vc_promote_enter(struct vc_volume *v)
 {
@@ -63,19 +60,19 @@ bool vc_promote_enter(struct vc_volume *v)
 }
 
 /**
- * vc_promote_leave - one promotion less
+ * vc_promote_leave - undo vc_promote_enter()
  * @v: the volume
  */
 void vc_promote_leave(struct vc_volume *v)
 {
-	rcu_read_lock(); /* vc_volume_stop() waits for who is in here */
+	rcu_read_lock(); /* vc_volume_stop() waits for the end of this section */
 	if (atomic_dec_and_test(&v->promoting) && READ_ONCE(v->stopped))
 		wake_up(&v->idle);
 	rcu_read_unlock();
 }
 
 /**
- * vc_promotion_free - a promotion has come to its end, whatever that is
+ * vc_promotion_free - end a promotion, successful or not
  * @pr: the promotion
  */
 void vc_promotion_free(struct vc_promotion *pr)
@@ -96,7 +93,7 @@ void vc_promotion_free(struct vc_promotion *pr)
 	vc_promote_leave(v);
 }
 
-/* Is the read part of a long sequential one? */
+/* Is the read part of a long sequential stream? */
 static bool vc_promote_streams(struct vc_log *log, const struct bio *bio)
 {
 	struct vc_stream *s = NULL;
@@ -119,7 +116,7 @@ static bool vc_promote_streams(struct vc_log *log, const struct bio *bio)
 	return is_long;
 }
 
-/* Is there room in what a log can have, so that what is missed goes there at once? */
+/* Has the log so much free space that blocks missed once can be promoted? */
 static bool vc_promote_fits(struct vc_log *log)
 {
 	u32 chunks = max(vc_log_chunks(log), vc_log_part(log));
@@ -130,8 +127,8 @@ static bool vc_promote_fits(struct vc_log *log)
 }
 
 /*
- * Where does a read go that was missed? To what was missed twice, if at least half
- * of it was, not long ago, or there is room. VC_READS_KINDS: nowhere.
+ * Choose the read chunks for a read that missed the cache. The main ones, if at least half
+ * of it was missed before, not long ago, or if there is space. VC_READS_KINDS: none.
  */
 static enum vc_reads_kind vc_promote_kind(struct vc_log *log, u64 block, u32 n)
 {
@@ -146,7 +143,7 @@ static enum vc_reads_kind vc_promote_kind(struct vc_log *log, u64 block, u32 n)
 		seen += age < VC_GHOST_WINDOW;
 		soon += !age;
 	}
-	/* Time passes with what it has to remember. */
+		/* The clock of the ghosts advances with blocks that are new to them. */
 	WRITE_ONCE(log->misses, READ_ONCE(log->misses) + n - seen);
 	vc_level_miss(&log->level, n - seen, soon, cells);
 	if (seen * 2 >= n || vc_promote_fits(log))
@@ -155,13 +152,12 @@ static enum vc_reads_kind vc_promote_kind(struct vc_log *log, u64 block, u32 n)
 }
 
 /**
- * vc_promote_begin - note what there was of changes, and see that only the origin
- *	has the blocks
- * @pr: the promotion, counted before
+ * vc_promote_begin - note the change counts, and check that only the origin has the blocks
+ * @pr: the promotion, counted by vc_promote_enter()
  *
- * In this order: see "Order".
+ * The order of the two matters, see "Order".
  *
- * Return: false when somebody else has something of them.
+ * Return: false if the buffer or the cache has any of them.
  */
 bool vc_promote_begin(struct vc_promotion *pr)
 {
@@ -171,13 +167,13 @@ bool vc_promote_begin(struct vc_promotion *pr)
 
 	for (i = 0; i < pr->n; i++)
 		pr->part[i].changes = vc_lookup_changes(v, pr->block + i);
-	smp_mb(); /* a write that is not found from here on, comes later */
+	smp_mb(); /* a write that is not found below will count a change */
 	if (xa_find(&v->dev->blocks, &index, pr->block + pr->n - 1, XA_PRESENT))
 		return false;
 	return !vc_lookup_any(v, pr->block, pr->n);
 }
 
-/* The request gets its data. */
+/* Copy the data to the request. */
 static void vc_promote_copy(struct vc_promotion *pr)
 {
 	struct bvec_iter from = {
@@ -198,7 +194,7 @@ static void vc_promote_copy(struct vc_promotion *pr)
 	}
 }
 
-/* The origin has answered. */
+/* The origin has been read. */
 static void vc_promote_read_end(struct bio *bio)
 {
 	struct vc_promotion *pr = bio->bi_private;
@@ -223,7 +219,7 @@ static void vc_promote_read_end(struct bio *bio)
 	queue_work(log->vol->pool->wq, &log->promote_work);
 }
 
-/* Pages and a request to read them with. Return: false without memory. */
+/* Allocate pages, and a request to read them. Return: false without memory. */
 static bool vc_promotion_fill(struct vc_promotion *pr, blk_opf_t flags)
 {
 	struct vc_volume *v = pr->log->vol;
@@ -248,13 +244,13 @@ static bool vc_promotion_fill(struct vc_promotion *pr, blk_opf_t flags)
 }
 
 /**
- * vc_promotion_make - have memory for a promotion
+ * vc_promotion_make - allocate a promotion
  * @log: the log
  * @block: the first block
  * @n: how many
- * @flags: what the origin is told of the read
+ * @flags: flags of the read from the origin
  *
- * Return: a promotion of nobody's request; NULL without memory, or when the volume
+ * Return: a promotion that no request belongs to; NULL without memory, or if the volume
  * is stopped.
  */
 struct vc_promotion *vc_promotion_make(struct vc_log *log, u64 block, u32 n,
@@ -280,7 +276,7 @@ struct vc_promotion *vc_promotion_make(struct vc_log *log, u64 block, u32 n,
 }
 
 /**
- * vc_promote_may - may reads of a tag be cached now?
+ * vc_promote_may - may data read by a tag be cached now?
  * @tag: the tag, under rcu_read_lock()
  */
 bool vc_promote_may(struct vc_tag *tag)
@@ -295,12 +291,12 @@ bool vc_promote_may(struct vc_tag *tag)
 }
 
 /**
- * vc_promote_read - read from the origin, with a copy for the cache
- * @tag: whose data it is, under rcu_read_lock()
- * @bio: the read; neither buffer nor cache had any of it
+ * vc_promote_read - read from the origin, and promote what is read
+ * @tag: the tag that reads, under rcu_read_lock()
+ * @bio: the read; neither buffer nor cache has any of it
  *
- * Return: the request to send instead, which completes @bio; NULL when it is not
- * worth it, or cannot be done: then nothing was.
+ * Return: the request to send instead, which completes @bio; NULL if the data is not to
+ * be promoted. Then nothing was done.
  */
 struct bio *vc_promote_read(struct vc_tag *tag, struct bio *bio)
 {
@@ -336,7 +332,7 @@ struct bio *vc_promote_read(struct vc_tag *tag, struct bio *bio)
 	return pr->bio;
 }
 
-/* The cache device has answered. */
+/* The promoted blocks have been written to the cache device. */
 static void vc_promote_write_end(struct bio *bio)
 {
 	struct vc_promotion *pr = bio->bi_private;
@@ -353,7 +349,7 @@ static void vc_promote_write_end(struct bio *bio)
 	vc_promotion_free(pr);
 }
 
-/* Send it to its place. */
+/* Write the blocks to their place in the cache. */
 static void vc_promote_write(struct vc_promotion *pr)
 {
 	struct vc_pool *p = pr->log->vol->pool;
@@ -382,7 +378,7 @@ static struct vc_promotion *vc_promote_next(struct vc_log *log)
 }
 
 /**
- * vc_promote_work - give what has been read a place in the cache
+ * vc_promote_work - give promotions a place in the cache
  * @work: vc_log.promote_work
  */
 void vc_promote_work(struct work_struct *work)
@@ -398,7 +394,7 @@ void vc_promote_work(struct work_struct *work)
 			vc_promote_write(pr);
 			continue;
 		}
-		/* A promotion is one request: the rest of a chunk may go. */
+		/* A promotion is one request: the end of a chunk may stay unused. */
 		if (vc_reads_space(log, pr->kind, pr->n, VC_TAKE_READ) >=
 		    pr->n) {
 			pr->cell = vc_reads_take(log, pr->kind, pr->n);

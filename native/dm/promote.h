@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * dm-vcache: a promotion, be it that somebody reads, or ahead of that.
+ * dm-vcache: a promotion, for a read or for a prefetch.
  */
 #ifndef DM_VCACHE_PROMOTE_H
 #define DM_VCACHE_PROMOTE_H
 
 #include "reads.h"
 
-/* Most blocks of one: 128 KiB. Larger reads are what origins are good at. */
+/* Most blocks of a promotion: 128 KiB. Origins serve larger reads well. */
 #define VC_PROMOTION_MAX	32U
 
 /**
@@ -25,14 +25,14 @@ struct vc_promoted {
  * @node: vc_log.promotions
  * @log: the log
  * @user: the request that reads them, until it is complete; or NULL
- * @iter: where that wants what
- * @bio: ours, first to the origin, then to the cache
- * @block: the first one
+ * @iter: the part of the data that the request wants
+ * @bio: our request, first to the origin, then to the cache
+ * @block: the first block
  * @n: how many
- * @kind: to which chunks they go
- * @cell: where there, or VC_CELL_NONE while it has no place
- * @heat: how hot they are then
- * @ahead: nobody has asked for it, see prefetch.c
+ * @kind: the set of read chunks that they go to
+ * @cell: the first cell, or VC_CELL_NONE while they have no place
+ * @heat: the heat that they get
+ * @ahead: it is a prefetch, see prefetch.c
  * @part: the blocks
  */
 struct vc_promotion {

@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: chunks of reads.
+ * dm-vcache: read chunks: chunks of blocks that are cached because they are read.
  *
- * They are filled one after the other, as those of the log are, but have no
- * records: the index alone knows what is in them. The end of a chunk, where a
- * seal would be, is left free.
+ * They are filled one after the other, like written chunks, but have no records: only the
+ * index knows what is in them. The end of a chunk, where a seal would be, is not used.
  *
- * A log has two kinds of them: for what it has missed once, where that is worth it
- * (../core/level.h), and for what it has missed twice. Those of the first kind are
- * few, and go first. One with lanes of its own has a third, in shared lanes, for what
- * is kept though it is not hot: see ../core/place.h.
+ * A log has up to three sets of them. Blocks that were missed once go to a small set, if
+ * they are promoted at all (../core/level.h), which is reclaimed first. Blocks that were
+ * missed twice go to the main set. With dedicated lanes the third set is in shared lanes,
+ * for blocks that are kept though they are not hot: see ../core/place.h.
  *
- * When a chunk goes, what was hot in it is kept (../core/replace.h): copied to the
- * open chunk of the second kind. It is only half as hot from then on: what is not
- * read again goes the next time. What is kept though it was not hot costs copies
- * all the same, and so only as many blocks are as reads of the tag pay for, its
- * writes a little, and some at first: who never reads has no use for them.
+ * When a chunk is reclaimed, its hot blocks are kept (../core/replace.h): they are copied
+ * to the open chunk of the main set. Their heat is halved, so a block that is not read
+ * again is dropped the next time. Blocks that are not hot may be kept, too. As each costs
+ * a copy, they are limited by a credit: reads of the tag earn much, its writes a little,
+ * and some is given at first. A tag that never reads has no use for copies.
  */
 #include "reads.h"
 #include "round.h"
 
 /**
- * vc_reads_init - a log has nothing of reads, and nothing is on its way to it
+ * vc_reads_init - initialise the read chunks of a log
  * @log: a new log
  */
 void vc_reads_init(struct vc_log *log)
@@ -70,7 +69,7 @@ static void vc_reads_shut(struct vc_log *log, struct vc_reads *of)
 }
 
 /**
- * vc_reads_close - fill the open chunks no more
+ * vc_reads_close - close the open read chunks
  * @log: the log
  */
 void vc_reads_close(struct vc_log *log)
@@ -84,10 +83,10 @@ void vc_reads_close(struct vc_log *log)
 }
 
 /**
- * vc_reads_leave - fill no more what is in the wrong lanes
+ * vc_reads_leave - close an open read chunk that is in the wrong lanes
  * @log: the log
- * @kind: which of its chunks of reads
- * @domain: the wrong ones
+ * @kind: which set of read chunks
+ * @domain: the wrong lanes
  */
 void vc_reads_leave(struct vc_log *log, enum vc_reads_kind kind,
 		    enum vc_domain domain)
@@ -100,7 +99,7 @@ void vc_reads_leave(struct vc_log *log, enum vc_reads_kind kind,
 	mutex_unlock(&log->fill);
 }
 
-/* What is hot goes to a tag's own lanes, if it has any. */
+/* Hot blocks go to dedicated lanes, if the tag has any. */
 static enum vc_domain vc_reads_domain(const struct vc_log *log,
 				      const struct vc_reads *of)
 {
@@ -129,13 +128,13 @@ static void vc_reads_open(struct vc_log *log, struct vc_reads *of,
 }
 
 /**
- * vc_reads_space - how many blocks has an open chunk of reads left?
+ * vc_reads_space - how many blocks does the open read chunk have space for?
  * @log: the log, its fill lock is held
- * @kind: which of its kinds
- * @least: when it has fewer it is closed, and another one opened
+ * @kind: which set of read chunks
+ * @least: with less space than that it is closed, and another one opened
  * @take: what for
  *
- * Return: 0 when there is none.
+ * Return: 0 if there is no chunk.
  */
 u32 vc_reads_space(struct vc_log *log, enum vc_reads_kind kind, u32 least,
 		   enum vc_take take)
@@ -151,9 +150,9 @@ u32 vc_reads_space(struct vc_log *log, enum vc_reads_kind kind, u32 least,
 }
 
 /**
- * vc_reads_take - use cells of an open chunk of reads
- * @log: the log, its fill lock is held; vc_reads_space() said that there are
- * @kind: which of its kinds
+ * vc_reads_take - use cells of the open read chunk
+ * @log: the log, its fill lock is held; vc_reads_space() has found enough space
+ * @kind: which set of read chunks
  * @n: how many
  *
  * Return: the first one. Call vc_reads_put_pending() when all are written.
@@ -170,7 +169,7 @@ u32 vc_reads_take(struct vc_log *log, enum vc_reads_kind kind, u32 n)
 }
 
 /**
- * vc_log_cells - how many blocks has a log room for?
+ * vc_log_cells - how many blocks do the chunks of a log have space for?
  * @log: the log
  */
 u64 vc_log_cells(const struct vc_log *log)
@@ -179,8 +178,8 @@ u64 vc_log_cells(const struct vc_log *log)
 }
 
 /**
- * vc_reads_fit - is there so much room in what a log has that nothing need be lost
- *	with a chunk that goes?
+ * vc_reads_fit - have the chunks of a log so much free space, and the log so much credit,
+ *	that no block need be lost when a chunk is reclaimed?
  * @log: the log
  */
 bool vc_reads_fit(struct vc_log *log)
@@ -190,7 +189,7 @@ bool vc_reads_fit(struct vc_log *log)
 			   vc_chunk_capacity(&log->vol->pool->g));
 }
 
-/* Count the whole blocks of a chunk by their heat; those below @end only. */
+/* Count the whole blocks of a chunk by their heat; only those below @end. */
 static void vc_reads_count(struct vc_pool *p, u32 cell, u32 end, u32 *count)
 {
 	u32 i, heat;
@@ -203,8 +202,8 @@ static void vc_reads_count(struct vc_pool *p, u32 cell, u32 end, u32 *count)
 }
 
 /*
- * Note the hottest @limit cells of a chunk, of those that are at least @hot and
- * below @end, in order.
+ * Note the hottest @limit cells of a chunk, in order, of those with a heat of at least
+ * @hot and below @end.
  */
 static void vc_reads_note(struct vc_round *r, struct vc_pool *p, u32 cell,
 			  u32 hot, u32 end, u32 limit)
@@ -223,7 +222,7 @@ static void vc_reads_note(struct vc_round *r, struct vc_pool *p, u32 cell,
 	}
 }
 
-/* Read noted cells, and write them to others. Return: 0 or an error. */
+/* Read noted cells, and write them to other ones. Return: 0 or an error. */
 static int vc_reads_move(struct vc_pool *p, struct vc_round *r, u32 from,
 			 u32 n, u32 to)
 {
@@ -242,7 +241,7 @@ static int vc_reads_move(struct vc_pool *p, struct vc_round *r, u32 from,
 	return vc_round_wait(r);
 }
 
-/* Blocks have changed lanes: their tag is told. */
+/* Count blocks that have changed lanes for their tag. */
 static void vc_reads_migrated(struct vc_log *log, u32 blocks)
 {
 	struct vc_tag *tag;
@@ -255,8 +254,8 @@ static void vc_reads_migrated(struct vc_log *log, u32 blocks)
 }
 
 /*
- * Copy noted cells of a chunk from the one at @from on, as many as go at a time.
- * Return: how many; 0 when that cannot be done now.
+ * Copy noted cells of a chunk, from the @from-th one on, as many as fit into a window.
+ * Return: how many; 0 if that cannot be done now.
  */
 static u32 vc_reads_copy(struct vc_chunk *of, struct vc_round *r, u32 from,
 			 enum vc_reads_kind kind)
@@ -300,8 +299,8 @@ static void vc_reads_copy_all(struct vc_chunk *of, struct vc_round *r,
 }
 
 /*
- * Has the log of a chunk more in these lanes than its maximum? One more than that is
- * what is relocated.
+ * Has the log of a chunk in shared lanes more than its maximum? One chunk more than
+ * vc_log.most is allowed, for kept blocks.
  */
 static bool vc_reads_over(const struct vc_chunk *c)
 {
@@ -310,7 +309,7 @@ static bool vc_reads_over(const struct vc_chunk *c)
 	return !c->own && vc_log_has(log, VC_SHARED) > log->most + 1;
 }
 
-/* What becomes of the blocks of a chunk? */
+/* Decide which blocks of a chunk are kept. */
 static struct vc_keep_policy vc_reads_policy(struct vc_chunk *c, enum vc_reclaim how)
 {
 	struct vc_log *log = c->log;
@@ -326,12 +325,12 @@ static struct vc_keep_policy vc_reads_policy(struct vc_chunk *c, enum vc_reclaim
 }
 
 /**
- * vc_reads_keep - copy what is hot in a chunk that is to go
+ * vc_reads_keep - copy the hot blocks of a chunk that is reclaimed
  * @c: the chunk, clean and dead on the device, but not trimmed yet; its pool is
  *	locked
- * @how: how it goes
+ * @how: how it is reclaimed
  *
- * Whatever cannot be copied is read from the origin the next time.
+ * Blocks that cannot be copied will be read from the origin the next time.
  */
 void vc_reads_keep(struct vc_chunk *c, enum vc_reclaim how)
 {

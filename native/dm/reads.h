@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * dm-vcache: what is in the cache because it is read.
+ * dm-vcache: read chunks: blocks that are cached because they are read.
  */
 #ifndef DM_VCACHE_READS_H
 #define DM_VCACHE_READS_H
@@ -8,7 +8,7 @@
 #include "../core/replace.h"
 #include "pool.h"
 
-/* Blocks of a log's tag were read or written, for so much. Some may be missed. */
+/* Add to the credit of a log. A race may lose some of it. */
 static inline void vc_log_paid(struct vc_log *log, u32 paid)
 {
 	u32 credit = READ_ONCE(log->credit);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: from the chunks of a volume to its cells and logs, when it is
+ * dm-vcache: replay: finding the cells and logs of a volume from its chunks, when it is
  * used for the first time since its pool was loaded.
  */
 #include <linux/vmalloc.h>
 
 #include "pool.h"
 
-/* The replay takes and drops it; sparse need not follow it there. */
+/* Lock or unlock the cells of a block for the replay; sparse cannot follow that. */
 static void vc_replay_cells(void *ctx, u16 slot, u64 block, bool on)
 {
 	spinlock_t *lock = vc_cell_lock(ctx, slot, block);
@@ -21,7 +21,7 @@ static void vc_replay_cells(void *ctx, u16 slot, u64 block, bool on)
 	}
 }
 
-/* Make the logs that the chunks of a volume are of. The pool is locked. */
+/* Make the logs that the chunks of a volume belong to. The pool is locked. */
 static int vc_volume_make_logs(struct vc_volume *v, const u32 *list, u32 n)
 {
 	u32 i;
@@ -34,8 +34,8 @@ static int vc_volume_make_logs(struct vc_volume *v, const u32 *list, u32 n)
 }
 
 /*
- * Give the chunks of a replayed volume to its logs, which are there. The pool
- * is locked.
+ * Give the chunks of a replayed volume to its logs, which exist already. The pool is
+ * locked.
  */
 static void vc_volume_hand_out(struct vc_volume *v, const u32 *list, u32 n)
 {
@@ -60,7 +60,7 @@ static void vc_volume_hand_out(struct vc_volume *v, const u32 *list, u32 n)
 		c->stale = p->found[list[i]].stale;
 		c->warm = p->found[list[i]].reads;
 		spin_lock_irq(&log->lock);
-		/* Of lanes that are this log's, too: it may be in use. */
+		/* The log may be in use already, with dedicated lanes. */
 		c->own = p->lane[c->lane].owner == log;
 		list_add_tail(&c->node, &log->chunks);
 		log->nr++;
@@ -102,8 +102,8 @@ static int vc_volume_replay_chunks(struct vc_volume *v, u32 *list, u32 n)
  * vc_volume_replay - find out what a volume has in the cache
  * @v: the volume, its pool is locked; nothing uses it yet
  *
- * Where a device is about to use it, nobody else takes it, and others get the
- * lock while its chunks are read.
+ * If a device is about to use it, no other device can claim it. Then the lock is dropped
+ * while the chunks are read.
  *
  * Return: 0 or a negative errno; then it can be tried again.
  */

@@ -1,30 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: what was read is in the cache again after a clean restart.
+ * dm-vcache: read chunks survive a clean restart.
  *
- * Nothing on the device knows of a chunk of reads: whatever happens, what is in
- * it is gone with the index, and nothing of it has to be taken back when it is
- * superseded. So a clean shutdown, when nothing is written any more, makes
- * such chunks ones of the log: it gives each a generation above all there are,
- * says in the chunk table that they are clean, and seals them. From then on they
- * are as others are, also after a crash; and they are the log's newest, so that
- * what was written goes before what was read. But where what is older cannot go
- * they may: what was read has superseded nothing, see rule 1 in format.h.
+ * Nothing on the device describes a read chunk. So its blocks are gone when the index is,
+ * and nothing has to be written when they are superseded. A clean shutdown, when nothing
+ * is written any more, turns read chunks into chunks of the log: each gets a new
+ * generation, the chunk table says that it is clean, and it gets a seal. From then on they
+ * are like other chunks, also after a crash. As they are the newest of the log, written
+ * chunks are reclaimed before them. But if older chunks cannot be reclaimed, these can:
+ * blocks that were read have superseded nothing, see rule 1 in format.h.
  *
- * How hot a block was is not kept. A volume in write-through mode begins with
- * nothing anyway.
+ * The heat of blocks is not kept. A volume in write-through mode starts with an empty cache
+ * anyway.
  */
 #include <linux/blkdev.h>
 
 #include "reads.h"
 
-/* Chunks between two chances for others to run. */
+/* After so many chunks others may run. */
 #define VC_WARM_BATCH 64U
 
 /*
- * The chunk table says from now on that this generation of a chunk is clean; or
- * that it is dead, where nobody knows whether its seal is on the device. It is
- * written before the pool is said to be clean.
+ * Note in the chunk table that this generation of a chunk is clean; or that it is dead, if
+ * the write of its seal failed. The table is written before the clean flag of the pool.
  */
 static void vc_warm_note(struct vc_pool *p, u32 nr, u64 gen, bool sealed)
 {
@@ -37,7 +35,7 @@ static void vc_warm_note(struct vc_pool *p, u32 nr, u64 gen, bool sealed)
 	mutex_unlock(&p->table_lock);
 }
 
-/* Now the chunk is one of the log. */
+/* Add the chunk to the written chunks of the log. */
 static void vc_warm_hand_over(struct vc_log *log, struct vc_chunk *c, u64 gen)
 {
 	spin_lock_irq(&log->lock);
@@ -45,7 +43,7 @@ static void vc_warm_hand_over(struct vc_log *log, struct vc_chunk *c, u64 gen)
 	c->reads->nr[c->own]--;
 	c->reads = NULL;
 	c->warm = true;
-	c->stale = false; /* its seal was made of what counts */
+	c->stale = false; /* its seal has valid entries only */
 	list_move_tail(&c->node, &log->chunks);
 	log->nr++;
 	log->nr_own += c->own;
@@ -53,7 +51,7 @@ static void vc_warm_hand_over(struct vc_log *log, struct vc_chunk *c, u64 gen)
 	spin_unlock_irq(&log->lock);
 }
 
-/* Return: 0, also when nothing in the chunk counts; or a negative errno. */
+/* Seal a read chunk. Return: 0, also if it has no valid blocks; or a negative errno. */
 static int vc_warm_chunk(struct vc_log *log, struct vc_chunk *c)
 {
 	struct vc_pool *p = log->vol->pool;
@@ -66,7 +64,7 @@ static int vc_warm_chunk(struct vc_log *log, struct vc_chunk *c)
 	info.seq = info.gen;
 	if (!vc_seal_reads(&p->g, &p->ix, p->work, &info))
 		return 0;
-	/* One flush for all of them comes at the end. */
+	/* One flush at the end is enough for all of them. */
 	r = vc_store_io(p, REQ_OP_WRITE | REQ_SYNC, (u64)info.chunk *
 			p->g.chunk_blocks + vc_chunk_capacity(&p->g),
 			VC_SEAL_COPIES * p->g.seal_blocks, p->work);
@@ -76,7 +74,7 @@ static int vc_warm_chunk(struct vc_log *log, struct vc_chunk *c)
 	return r;
 }
 
-/* Those that were missed once come first: they are the first to go. */
+/* Seal all read chunks of a log; those that are reclaimed first get older generations. */
 static int vc_warm_log(struct vc_log *log)
 {
 	struct vc_chunk *c, *next;
@@ -84,7 +82,7 @@ static int vc_warm_log(struct vc_log *log)
 	int r = 0;
 
 	for (kind = 0; kind < VC_READS_KINDS; kind++) {
-		/* No volume is in use: all lanes are shared. */
+		/* No volume is in use, so all lanes are shared. */
 		list_for_each_entry_safe(c, next,
 					 &log->reads[kind].chunks[VC_SHARED],
 					 node) {
@@ -97,7 +95,7 @@ static int vc_warm_log(struct vc_log *log)
 	return r;
 }
 
-/* Has the pool something to do here? */
+/* Has the pool any read chunks? */
 static bool vc_pool_has_reads(struct vc_pool *p)
 {
 	struct vc_volume *v;
@@ -113,11 +111,11 @@ static bool vc_pool_has_reads(struct vc_pool *p)
 }
 
 /**
- * vc_pool_keep_reads - seal what was read, so that it is there after a restart
- * @p: the pool, under its lock; no volume is in use
+ * vc_pool_keep_reads - seal the read chunks, so that their blocks survive a restart
+ * @p: the pool, locked; no volume is in use
  *
- * One chunk takes a write of its seal, a few KiB. Its data has to be durable
- * before, or another crash would find the seal of what is not there.
+ * Each chunk takes one write of a few KiB. The data has to be durable before, or a seal
+ * could name data that a crash has lost.
  *
  * Return: 0 or a negative errno.
  */
