@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: whose I/O is it?
+ * dm-vcache: attribution: which tag does a request belong to?
  *
- * In filesystem scope a write is a tag's only if the submitter is in one of
- * the tag's cgroups *and* every sector is in the tag's known, written
- * extents; anything else is hTag's (vFLUSH, section III-A: allocating writes
- * are the host's, for the file system's own journal must cover them). So an
- * extent map that is out of date does no harm when blocks move to another
- * owner: that one's writes do not come from the first one's cgroup.
+ * In filesystem scope a write belongs to a tag only if the submitter is in one of the
+ * tag's cgroups *and* every sector is in the tag's known, written extents. Any other write
+ * belongs to hTag (vFLUSH, section III-A: allocating writes belong to the host, because
+ * the journal of the file system must cover them). So an outdated extent map does no harm
+ * when blocks move to another owner: the writes of the new owner do not come from a cgroup
+ * of the old one.
  *
- * The submitter is the task that runs here. dm calls map in the context of
- * submit_bio(), and where a layer above has handed the request to a thread of
- * the kernel, that thread is in no tag's cgroup and the request is hTag's, or
- * a flush of everything. A kernel thread is never taken for a tag.
+ * The submitter is the current task: dm calls map in the context of submit_bio(). If a
+ * layer above has passed the request to a kernel thread, that is in no cgroup of a tag.
+ * Then a write belongs to hTag, and a flush covers everything. A kernel thread is never
+ * attributed to a tag.
  *
- * Attribution may only ever narrow what is safe: whenever something is not
- * known for sure, a write is hTag's, which all flushes cover, and a flush
- * covers everything.
+ * Attribution may only narrow what is safe. In case of doubt a write belongs to hTag,
+ * which all flushes cover, and a flush covers everything.
  */
 #include <linux/cgroup.h>
 #include <linux/sched.h>
@@ -28,7 +27,7 @@ static_assert(sizeof(struct vc_sectors) == sizeof(struct vcache_extent));
 static_assert(offsetof(struct vc_sectors, len) ==
 	      offsetof(struct vcache_extent, len));
 
-/* The submitter's cgroup, or NULL when it can be in no tag's. */
+/* The submitter's cgroup, or NULL if it can be in no tag's cgroup. */
 static struct cgroup *vc_submitter(void)
 {
 	if (current->flags & PF_KTHREAD)
@@ -36,14 +35,14 @@ static struct cgroup *vc_submitter(void)
 	return task_dfl_cgroup(current);
 }
 
-/* The next level up; the root is nobody's. Return: NULL above the last. */
+/* The parent cgroup, or NULL: the root cgroup belongs to no tag. */
 static struct cgroup *vc_level(struct cgroup *cg)
 {
 	return cg && cgroup_parent(cg) ? cg : NULL;
 }
 
 /**
- * vc_tag_has_cgroup - is a cgroup one of the tag's own?
+ * vc_tag_has_cgroup - does a cgroup belong to a tag?
  * @tag: the tag
  * @id: cgroup v2 id
  */
@@ -74,13 +73,13 @@ static bool vc_tag_has_submitter(struct vc_tag *tag)
 }
 
 /**
- * vc_tag_of_range - the tag that owns the sectors of a request
+ * vc_tag_of_range - find the tag that owns all sectors of a request
  * @vt: the target
  * @bio: the request
  *
  * Called under rcu_read_lock().
  *
- * Return: NULL when it is not known to be one tag alone.
+ * Return: the tag; NULL if the sectors are not known to belong to one tag.
  */
 struct vc_tag *vc_tag_of_range(struct vc_target *vt, struct bio *bio)
 {
@@ -96,7 +95,7 @@ struct vc_tag *vc_tag_of_range(struct vc_target *vt, struct bio *bio)
 }
 
 /**
- * vc_tag_of_write - the tag of a write
+ * vc_tag_of_write - find the tag that a write belongs to
  * @vt: the target
  * @bio: the write, in the context of its submitter
  *
@@ -111,7 +110,7 @@ struct vc_tag *vc_tag_of_write(struct vc_target *vt, struct bio *bio)
 	return tag && vc_tag_has_submitter(tag) ? tag : vt->dev->host;
 }
 
-/* The first tag of a cgroup. */
+/* Find the first tag that has a cgroup. */
 static struct vc_tag *vc_tag_of_cgroup(struct vc_dev *dev, u64 id)
 {
 	struct vc_tag *tag;
@@ -124,13 +123,13 @@ static struct vc_tag *vc_tag_of_cgroup(struct vc_dev *dev, u64 id)
 }
 
 /**
- * vc_scope_of_flush - what a flush covers
+ * vc_scope_of_flush - find out what a flush covers
  * @vt: the target
  * @f: the flush, in the context of its submitter; @all, @cgroup and @owner
  *     are set
  *
- * A submitter may have written as a tag of its cgroup or of one above. When
- * more than one level has tags, cover everything rather than keep a list.
+ * A submitter may have written as a tag of its own cgroup or of a parent. If more than one
+ * level has tags the flush covers everything, so that no list of tags is needed.
  *
  * Called under rcu_read_lock().
  */
@@ -160,7 +159,7 @@ void vc_scope_of_flush(struct vc_target *vt, struct vc_flush *f)
 	}
 }
 
-/* Is a cgroup of the old list not in the new one? */
+/* Is any cgroup of the old list missing in the new one? */
 static bool vc_cgroups_lose(const struct vc_cgroups *old, const u64 *id,
 			    unsigned int nr)
 {
@@ -181,9 +180,9 @@ static bool vc_cgroups_lose(const struct vc_cgroups *old, const u64 *id,
  * @id: cgroup v2 ids
  * @nr: how many; 0: none
  *
- * What a cgroup has written as this tag stays covered by that cgroup's
- * flushes, though it is taken from the tag: every flush covers the tag until
- * it has been durable once. Called under vc_dev.lock.
+ * Flushes of a cgroup that is removed from the tag must still cover what it has written as
+ * this tag. So every flush covers the tag until it has been durable once. Called under
+ * vc_dev.lock.
  *
  * Return: 0 or -ENOMEM.
  */
@@ -204,7 +203,7 @@ int vc_tag_set_cgroups(struct vc_tag *tag, const u64 *id, unsigned int nr)
 	loses = vc_cgroups_lose(old, id, nr);
 	if (loses)
 		WRITE_ONCE(tag->exposed, VC_EXPOSED_CHANGING);
-	/* Flushes on their way cover everything, begun before or within. */
+	/* From here on flushes under way cover everything. */
 	atomic_inc(&tag->dev->attr_gen);
 	rcu_assign_pointer(tag->cgroups, new);
 	atomic_inc(&tag->dev->attr_gen);
@@ -226,7 +225,7 @@ static struct vc_map *vc_map_alloc(size_t runs)
 	return map;
 }
 
-/* Called under vc_dev.lock. */
+/* Replace the map. Called under vc_dev.lock. */
 static void vc_map_swap(struct vc_dev *dev, struct vc_map *new)
 {
 	struct vc_map *old;
@@ -247,10 +246,10 @@ static struct vc_map *vc_map_locked(struct vc_dev *dev)
 }
 
 /**
- * vc_map_drop - everything is hTag's until the agent has set extents again
+ * vc_map_drop - drop all extents: everything is hTag's until they are set again
  * @dev: the device
  *
- * What to do when there is no memory for a new map. Called under vc_dev.lock.
+ * Used if there is no memory for a new map. Called under vc_dev.lock.
  */
 void vc_map_drop(struct vc_dev *dev)
 {
@@ -267,8 +266,10 @@ void vc_map_drop(struct vc_dev *dev)
  * @s: checked by vc_sectors_check()
  * @nr: how many; 0: none
  *
- * Called under vc_dev.lock. Return: 0, -ENOMEM, or -EEXIST when a sector is
- * another tag's; then nothing has changed.
+ * Called under vc_dev.lock.
+ *
+ * Return: 0; -ENOMEM; -EEXIST if a sector belongs to another tag. On error nothing has
+ * changed.
  */
 int vc_tag_set_extents(struct vc_tag *tag, const struct vc_sectors *s,
 		       size_t nr)
@@ -291,10 +292,10 @@ int vc_tag_set_extents(struct vc_tag *tag, const struct vc_sectors *s,
 }
 
 /**
- * vc_tag_extents - how much does the map hold of a tag?
+ * vc_tag_extents - count the extents of a tag
  * @tag: the tag
- * @count: its runs
- * @sectors: their sectors
+ * @count: set to the number of its runs
+ * @sectors: set to the number of their sectors
  *
  * Called under vc_dev.lock.
  */
@@ -314,13 +315,13 @@ void vc_tag_extents(struct vc_tag *tag, u32 *count, u64 *sectors)
 }
 
 /**
- * vc_map_punch - take a range that is discarded out of all tags' extents
+ * vc_map_punch - remove a range that is discarded from all tags' extents
  * @dev: the device
  * @start: first sector
  * @len: number of sectors
  *
- * Writes after this one's completion must not be taken for a tag's by extents
- * that are no more.
+ * The file system may reuse the range when the discard is complete. From then on these
+ * extents must not attribute a write to a tag.
  */
 void vc_map_punch(struct vc_dev *dev, sector_t start, sector_t len)
 {

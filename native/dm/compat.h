@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * dm-vcache: where the kernels that we build for differ, and nothing else.
+ * dm-vcache: the differences between the kernels that we build for, and nothing else.
  */
 #ifndef DM_VCACHE_COMPAT_H
 #define DM_VCACHE_COMPAT_H
@@ -11,7 +11,7 @@
 #include <linux/version.h>
 #include <net/genetlink.h>
 
-/* Of drivers/md/dm.h, which out-of-tree modules do not get; dm-mod exports them. */
+/* From drivers/md/dm.h, which out-of-tree modules do not get; dm-mod exports them. */
 void dm_internal_suspend_noflush(struct mapped_device *md);
 void dm_internal_resume(struct mapped_device *md);
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: what a cache of any size would do for a tag: its miss-ratio curve,
- * from a sample of the blocks that it reads and writes (../core/shards.h).
+ * dm-vcache: the miss-ratio curve of a tag, from a sample of the blocks that it reads and
+ * writes (../core/shards.h). It says how many misses a cache of any size would have.
  *
- * Every request of a tag that has a log is shown to its sample, also what the
- * buffer answers and what is too sequential to be cached: the curve says what
- * the tag asks for, not what we make of it. What is discarded stays in the
- * sample until others push it out.
+ * Every request of a tag with a log goes through its sample, also if the buffer serves it
+ * or if it is too sequential to be cached: the curve shows what the tag asks for, not how
+ * we serve it. Discarded blocks stay in the sample until others replace them.
  */
 #include <linux/mm.h>
 #include <linux/random.h>
@@ -14,20 +13,20 @@
 #include "../core/shards.h"
 #include "pool.h"
 
-/* Blocks in a sample: 0.3 MiB a tag. Waldspurger et al. §5.4. */
+/* Blocks in a sample: 0.3 MiB for each tag. Waldspurger et al. §5.4. */
 #define VC_CURVE_SAMPLES	8192U
 
-/* At first a point of the curve is 1 MiB larger than the one before. */
+/* At first the points of the curve are 1 MiB apart. */
 #define VC_CURVE_GRAIN_SHIFT	8U
 
-/* Blocks shown to the sample at a time, on the stack. */
+/* Blocks added to the sample at a time, on the stack. */
 #define VC_CURVE_BATCH		8U
 
 /**
  * struct vc_curve - the sample of a tag
  * @lock: guards @shards; not taken in interrupts
  * @shards: the sample
- * @memory: and its memory
+ * @memory: its memory
  */
 struct vc_curve {
 	spinlock_t lock; /* shards */
@@ -36,9 +35,9 @@ struct vc_curve {
 };
 
 /**
- * vc_curve_make - begin to look at what a tag does
+ * vc_curve_make - allocate a sample
  *
- * Return: its sample, or NULL without memory: it is nothing one needs.
+ * Return: the sample, or NULL without memory; a tag works without it.
  */
 struct vc_curve *vc_curve_make(void)
 {
@@ -61,8 +60,8 @@ struct vc_curve *vc_curve_make(void)
 }
 
 /**
- * vc_curve_free - the tag is gone
- * @c: its sample, may be NULL
+ * vc_curve_free - free the sample of a tag
+ * @c: the sample, may be NULL
  */
 void vc_curve_free(struct vc_curve *c)
 {
@@ -70,10 +69,10 @@ void vc_curve_free(struct vc_curve *c)
 }
 
 /**
- * vc_curve_touch - a tag reads or writes
+ * vc_curve_touch - add a request of a tag to its sample
  * @tag: the tag
  * @kind: what it does
- * @sector: where
+ * @sector: first sector
  * @sectors: how many
  *
  * Not called in interrupts.
@@ -98,11 +97,11 @@ void vc_curve_touch(struct vc_tag *tag, enum vc_curve_kind kind,
 }
 
 /**
- * vc_curve_read - what a tag's sample says
+ * vc_curve_read - compute the miss-ratio curve of a tag
  * @tag: the tag
  * @said: filled in
  *
- * Return: 0, or -ENODATA when it has no sample.
+ * Return: 0, or -ENODATA if it has no sample.
  */
 int vc_curve_read(struct vc_tag *tag, struct vc_curve_said *said)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * dm-vcache: what a cache of any size would do for a tag.
+ * dm-vcache: miss-ratio curves of tags.
  */
 #ifndef DM_VCACHE_CURVE_H
 #define DM_VCACHE_CURVE_H
@@ -20,11 +20,10 @@ enum vc_curve_kind {
 
 /**
  * struct vc_curve_said - a miss-ratio curve
- * @sizes: of the caches of its points, in blocks: none, and then one grain more
- *	each
- * @footprint: blocks accessed at all, about
+ * @sizes: cache sizes of its points, in blocks: 0, and then one grain more each
+ * @footprint: about how many different blocks were accessed
  * @accesses: blocks read and written
- * @misses: of these, by a cache of each size
+ * @misses: how many of these a cache of each size would have missed
  */
 struct vc_curve_said {
 	u64 sizes[VCACHE_CURVE_POINTS];

@@ -2,18 +2,18 @@
 /*
  * dm-vcache: the state of a mapped device, from its first table to its end.
  *
- * Tags and buffered data belong to the mapped device, not to a table: while a
- * new table replaces the old one both refer to the same state.
+ * Tags and buffered data belong to the mapped device, not to a table. While a new table
+ * replaces an old one, both refer to the same state.
  */
 #include <linux/blkdev.h>
 #include <linux/slab.h>
 
 #include "pool.h"
 
-/* Write-out requests that can always be made, whatever the memory. */
+/* Reserved write-out requests, for when memory is short. */
 #define VC_BIOS_MIN 64
 
-/* The list of devices and the number of their tables. */
+/* Guards the list of devices, and vc_dev.tables. */
 DEFINE_MUTEX(vc_registry_lock);
 LIST_HEAD(vc_devices);
 
@@ -76,10 +76,10 @@ bad:
 }
 
 /**
- * vc_dev_get - the state of a mapped device, for one more table
+ * vc_dev_get - get the state of a mapped device for one more table, or make it
  * @md: the mapped device
  *
- * Return: NULL without memory.
+ * Return: the state, or NULL without memory.
  */
 struct vc_dev *vc_dev_get(struct mapped_device *md)
 {
@@ -101,19 +101,19 @@ out:
 	return dev;
 }
 
-/* Stop all work; what is still buffered stays where it is. */
+/* Stop all work. Buffered data stays in the buffer. */
 static void vc_dev_quiesce(struct vc_dev *dev)
 {
 	WRITE_ONCE(dev->suspended, true);
 	cancel_delayed_work_sync(&dev->age_work);
-	/* Not under @lock: discards take that in this workqueue. */
+	/* Not under @lock: discards in this workqueue take it. */
 	flush_workqueue(dev->wq);
 	wait_event(dev->idle, !atomic_read(&dev->inflight));
 	flush_work(&dev->reap_work);
 	flush_work(&dev->park_work);
 }
 
-/* Free what could not be written out and say so: the device is going. */
+/* The device is removed: free data that could not be written out, and report that. */
 static void vc_dev_drop(struct vc_dev *dev)
 {
 	unsigned long index, sectors = 0;
@@ -128,7 +128,7 @@ static void vc_dev_drop(struct vc_dev *dev)
 		      dm_device_name(dev->md), sectors);
 }
 
-/* The table goes; the next one in force brings its own origin. */
+/* A table is removed. The next active table brings its own origin. */
 static void vc_dev_forget(struct vc_dev *dev, struct vc_target *vt)
 {
 	vc_dev_lock(dev);
@@ -138,13 +138,13 @@ static void vc_dev_forget(struct vc_dev *dev, struct vc_target *vt)
 }
 
 /**
- * vc_dev_put - a table goes
- * @dev: its device
+ * vc_dev_put - drop a table's reference to the state of its device
+ * @dev: the device
  * @vt: the table
  *
- * With the last one goes the device. It has been suspended and so is drained,
- * but for what the origin refused. That is not tried again here: the origin
- * may be in other hands already, and hold newer data.
+ * With the last table the state is freed. The device has been suspended, so it is drained,
+ * except for data that the origin refused. That is not tried again: the origin may be in
+ * use elsewhere by now, and have newer data.
  */
 void vc_dev_put(struct vc_dev *dev, struct vc_target *vt)
 {
@@ -161,7 +161,7 @@ void vc_dev_put(struct vc_dev *dev, struct vc_target *vt)
 	vc_dev_quiesce(dev);
 	cancel_delayed_work_sync(&dev->event_work);
 	cancel_delayed_work_sync(&dev->collect_work);
-	/* The last write-out may still be about to wake somebody. */
+	/* The completion of the last write-out may still be about to wake somebody. */
 	synchronize_rcu();
 	vc_dev_drop(dev);
 	vc_tags_free(dev);
@@ -170,7 +170,7 @@ void vc_dev_put(struct vc_dev *dev, struct vc_target *vt)
 	vc_dev_free(dev);
 }
 
-/* Without a tag of its own a volume would have no one to count for. */
+/* Make the tag of a device in volume scope, if it has none. */
 static int vc_dev_fix_tag(struct vc_dev *dev, struct vc_target *vt)
 {
 	struct vc_tag *tag, *next;
@@ -187,7 +187,7 @@ static int vc_dev_fix_tag(struct vc_dev *dev, struct vc_target *vt)
 	return 0;
 }
 
-/* All tags begin to write to their logs. Called under vc_dev.lock. */
+/* Give all tags their logs. Called under vc_dev.lock. */
 static int vc_dev_join(struct vc_dev *dev)
 {
 	struct vc_tag *tag;
@@ -200,7 +200,7 @@ static int vc_dev_join(struct vc_dev *dev)
 	return r;
 }
 
-/* Leave the volume that the table before this one used. */
+/* Detach from the volume of the previous table. */
 static int vc_dev_leave_volume(struct vc_dev *dev)
 {
 	struct vc_tag *tag;
@@ -216,8 +216,8 @@ static int vc_dev_leave_volume(struct vc_dev *dev)
 }
 
 /*
- * Use the volume that the table line names, or none. The device is suspended,
- * so nothing is buffered. Called under vc_dev.lock.
+ * Attach to the volume that the table names, if any. The device is suspended, so nothing
+ * is buffered. Called under vc_dev.lock.
  */
 static int vc_dev_fix_volume(struct vc_dev *dev, struct vc_target *vt)
 {
@@ -247,13 +247,12 @@ static int vc_dev_fix_volume(struct vc_dev *dev, struct vc_target *vt)
 }
 
 /**
- * vc_dev_keeps_volume - would a table strand data in the cache?
- * @dev: its device
- * @vt: the table
+ * vc_dev_keeps_volume - would a new table leave dirty data in the cache behind?
+ * @dev: the device
+ * @vt: the new table
  *
- * To ask this when the table is loaded is kinder than to refuse the resume,
- * which leaves the device suspended. A drain that has begun is finished by the
- * suspend.
+ * This is checked when the table is loaded. A check at resume would leave the device
+ * suspended. If a drain has begun, the suspend will finish it.
  */
 bool vc_dev_keeps_volume(struct vc_dev *dev, struct vc_target *vt)
 {
@@ -270,7 +269,7 @@ bool vc_dev_keeps_volume(struct vc_dev *dev, struct vc_target *vt)
 	return keeps;
 }
 
-/* Does the buffer hold sectors behind the end of a device of this size? */
+/* Has the buffer sectors behind the end of a device of this size? */
 static bool vc_dev_has_beyond(struct vc_dev *dev, sector_t len)
 {
 	unsigned long index = len >> VC_PAGE_SECTORS_SHIFT;
@@ -286,15 +285,15 @@ static bool vc_dev_has_beyond(struct vc_dev *dev, sector_t len)
 }
 
 /**
- * vc_dev_activate - a table comes into force
+ * vc_dev_activate - make a table the active one
  * @dev: its device, suspended
  * @vt: the table
  *
- * What was written to the origin before we had it may be in its volatile
- * cache; from now on no flush of ours reaches that, so flush it here.
+ * Data that was written to the origin before we used it may be in its volatile cache. None
+ * of our flushes will reach that, so the origin is flushed here.
  *
- * Return: 0 or a negative errno; then dm leaves the device suspended, and
- * what is buffered waits for a better table.
+ * Return: 0 or a negative errno. Then dm leaves the device suspended, and buffered data
+ * waits for another table.
  */
 int vc_dev_activate(struct vc_dev *dev, struct vc_target *vt)
 {
@@ -336,11 +335,10 @@ int vc_dev_activate(struct vc_dev *dev, struct vc_target *vt)
 }
 
 /**
- * vc_dev_bypass - the cache has failed and has nothing that the origin has not
- * @dev: the device; called in no interrupt
+ * vc_dev_bypass - do without a cache that has failed and has no dirty data
+ * @dev: the device; not called in interrupts
  *
- * From now on write-outs go to the origin. Those that the cache has refused
- * are still buffered.
+ * From now on write-outs go to the origin. Data that the cache refused is still buffered.
  */
 void vc_dev_bypass(struct vc_dev *dev)
 {
@@ -350,8 +348,8 @@ void vc_dev_bypass(struct vc_dev *dev)
 }
 
 /*
- * Can what is buffered not be written out because the cache is full and its
- * origin refuses what is in it?
+ * Is it impossible to write out the buffered data, because the cache is full and the
+ * origin refuses its dirty data?
  */
 static bool vc_dev_stuck(struct vc_dev *dev)
 {
@@ -359,9 +357,9 @@ static bool vc_dev_stuck(struct vc_dev *dev)
 }
 
 /**
- * vc_dev_presuspend - a suspend begins
+ * vc_dev_presuspend - begin a suspend
  * @dev: the device
- * @noflush: what waits goes back to dm instead of waiting for the origin
+ * @noflush: requests that wait are given back to dm instead of waiting for the origin
  */
 void vc_dev_presuspend(struct vc_dev *dev, bool noflush)
 {
@@ -379,13 +377,12 @@ void vc_dev_presuspend(struct vc_dev *dev, bool noflush)
 }
 
 /**
- * vc_dev_postsuspend - no request of dm is in flight any more
+ * vc_dev_postsuspend - end a suspend: no request of dm is in flight any more
  * @dev: the device
  *
- * Everything is written out, also in a noflush suspend: then the requests
- * that waited have been given back, but data that was accepted must not
- * depend on the next table being one of ours. What the origin refuses stays
- * in memory.
+ * All data is written out, also in a noflush suspend. There, requests that waited have
+ * been given back; but data that was accepted must not depend on the target of the next
+ * table. Data that the origin refuses stays in memory.
  */
 void vc_dev_postsuspend(struct vc_dev *dev)
 {
@@ -400,7 +397,7 @@ void vc_dev_postsuspend(struct vc_dev *dev)
 }
 
 /**
- * vc_dev_resume - I/O may go on
+ * vc_dev_resume - allow I/O again
  * @dev: the device
  */
 void vc_dev_resume(struct vc_dev *dev)
@@ -409,7 +406,7 @@ void vc_dev_resume(struct vc_dev *dev)
 	WRITE_ONCE(dev->suspended, false);
 	if (dev->vol)
 		vc_volume_resume(dev->vol);
-	/* Refused data may be welcome now. */
+	/* The origin may accept now what it refused before. */
 	vc_dev_write_out(dev);
 	queue_work(dev->wq, &dev->park_work);
 	queue_delayed_work(dev->wq, &dev->age_work, 1);

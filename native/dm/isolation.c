@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: what makes data durable on a device: nothing, FUA, tags, or a FLUSH
+ * dm-vcache: what makes data durable on a device: nothing, FUA, tagged flushes, or a FLUSH
  * of everything.
  */
 #include "vcache.h"
 
 /**
- * vc_isolation - how data is made durable on a device
+ * vc_isolation - find out how data is made durable on a device
  * @bdev: the origin
  *
- * Asked each time: an administrator may change it under us in sysfs.
+ * This is not cached, because an administrator may change it in sysfs at any time.
  */
 enum vcache_isolation vc_isolation(struct block_device *bdev)
 {
@@ -21,7 +21,7 @@ enum vcache_isolation vc_isolation(struct block_device *bdev)
 }
 
 /**
- * vc_target_isolation - the same, of what write-outs use now
+ * vc_target_isolation - the same for the device that write-outs go to now
  * @vt: a table
  */
 enum vcache_isolation vc_target_isolation(const struct vc_target *vt)
@@ -34,12 +34,12 @@ enum vcache_isolation vc_target_isolation(const struct vc_target *vt)
 }
 
 /**
- * vc_durable_flags - what makes a single write to a device durable
+ * vc_durable_flags - flags that make a single write durable
  * @bdev: the origin
  *
- * Nothing when there is no volatile cache. Nothing either when FUA would be
- * emulated by a FLUSH of the whole device after each write: there one FLUSH
- * at the end of a flush is cheaper, see vc_flush_work().
+ * None if there is no volatile cache. None either if the block layer would emulate FUA by
+ * a FLUSH of the whole device after each write: one FLUSH at the end of a flush is
+ * cheaper, see vc_flush_work().
  */
 blk_opf_t vc_durable_flags(struct block_device *bdev)
 {

@@ -2,22 +2,23 @@
 /*
  * dm-vcache: lanes: ranges of the cache device that do not disturb each other.
  *
- * A lane is a device of a concatenation, an NVMe namespace, a group of channels:
- * the table says where one ends. What is in it is in chunks, as everywhere; nothing
- * on the device knows of lanes, so they may be others after a restart.
+ * A lane is a device of a concatenation, an NVMe namespace, or a group of channels. The
+ * table says where one ends. Lanes consist of chunks. Nothing on the device describes
+ * them, so they may be different after a restart.
  *
- * A tag may have lanes for itself. Only its log takes chunks there; those of others
- * leave. A lane that is nobody's is shared, and so is one whose tag goes. One lane
- * always is: who has none of its own has its chunks there. See own.c for how a log
- * uses its own lanes, space.c and share.c for what is shared.
+ * A lane may be dedicated to a tag. Then only the log of the tag takes chunks there, and
+ * chunks of other logs are reclaimed. Other lanes are shared. When the tag is removed its
+ * lanes are shared again. At least one lane is always shared, for tags without dedicated
+ * lanes. See own.c for how a log uses its dedicated lanes, and space.c and share.c for the
+ * shared ones.
  *
- * The free chunks of each lane have a list. In shared lanes, and in several of one's
- * own, the next chunk is one of the lane that has most that are free: so all of them
- * are used alike.
+ * Each lane has a list of its free chunks. The next chunk is taken from the lane with the
+ * most free chunks, of the shared lanes or of the dedicated lanes of a log. So lanes are
+ * used evenly.
  */
 #include "pool.h"
 
-/* Chunks for data that a lane has at least. */
+/* Least chunks for data in a lane. */
 #define VC_LANE_CHUNKS_MIN 4U
 
 /* Chunks for data in a lane now. */
@@ -30,7 +31,7 @@ static u32 vc_lane_size(const struct vc_pool *p, const struct vc_lane *l)
 }
 
 /**
- * vc_lanes_init - a pool has one lane, and no chunks yet
+ * vc_lanes_init - give a pool one lane, without chunks
  * @p: the pool
  */
 void vc_lanes_init(struct vc_pool *p)
@@ -51,10 +52,10 @@ void vc_lanes_init(struct vc_pool *p)
 }
 
 /**
- * vc_lanes_count - how many chunks are shared, and how many are whose own?
+ * vc_lanes_count - count the chunks of shared and of dedicated lanes
  * @p: the pool, locked
  *
- * To be called when lanes change hands, and when the pool grows or shrinks.
+ * Called when a lane becomes dedicated or shared, and when the pool grows or shrinks.
  */
 void vc_lanes_count(struct vc_pool *p)
 {
@@ -81,7 +82,7 @@ void vc_lanes_count(struct vc_pool *p)
 }
 
 /**
- * vc_lane_add - a chunk is free
+ * vc_lane_add - put a chunk on the free list of its lane
  * @p: the pool; its free lists are locked
  * @c: the chunk
  */
@@ -99,9 +100,9 @@ void vc_lane_add(struct vc_pool *p, struct vc_chunk *c)
 /**
  * vc_lane_get - take a free chunk
  * @p: the pool; its free lists are locked
- * @log: of lanes of this log, or NULL: of shared ones
+ * @log: of the dedicated lanes of this log; NULL: of the shared lanes
  *
- * Return: NULL when none is free.
+ * Return: the chunk, or NULL if none is free.
  */
 struct vc_chunk *vc_lane_get(struct vc_pool *p, const struct vc_log *log)
 {
@@ -128,7 +129,7 @@ struct vc_chunk *vc_lane_get(struct vc_pool *p, const struct vc_log *log)
 }
 
 /**
- * vc_lane_cut - what is free behind the new end of the pool is not any more
+ * vc_lane_cut - remove chunks behind the new end of the pool from the free lists
  * @p: the pool; its free lists are locked
  */
 void vc_lane_cut(struct vc_pool *p)
@@ -148,7 +149,7 @@ void vc_lane_cut(struct vc_pool *p)
 }
 
 /**
- * vc_lanes_fit - have all lanes room in a pool of so many chunks?
+ * vc_lanes_fit - do all lanes fit into a pool of so many chunks?
  * @p: the pool
  * @chunks: so many
  */
@@ -160,7 +161,7 @@ bool vc_lanes_fit(const struct vc_pool *p, u32 chunks)
 }
 
 /**
- * vc_lanes_free - how many chunks are free in some lanes?
+ * vc_lanes_free - count the free chunks of some lanes
  * @p: the pool
  * @lanes: the lanes, bits
  */
@@ -176,7 +177,7 @@ u32 vc_lanes_free(const struct vc_pool *p, u64 lanes)
 }
 
 /**
- * vc_pool_free_chunks - how many chunks of a pool are free?
+ * vc_pool_free_chunks - count the free chunks of a pool
  * @p: the pool
  */
 u32 vc_pool_free_chunks(const struct vc_pool *p)
@@ -185,8 +186,8 @@ u32 vc_pool_free_chunks(const struct vc_pool *p)
 }
 
 /*
- * Where do lanes of so many sectors end? Return: how many lanes there are; 0: they
- * do not fit, and @error says why.
+ * Find the ends of lanes of these sizes. Return: how many lanes there are; 0 if they do
+ * not fit, then @error says why.
  */
 static u32 vc_lanes_bounds(const struct vc_pool *p, const u64 *sectors, u32 n,
 			   u32 *end, const char **error)
@@ -203,14 +204,14 @@ static u32 vc_lanes_bounds(const struct vc_pool *p, const u64 *sectors, u32 n,
 		end[i] = to;
 		first = to;
 	}
-	/* What is left is a lane, too; a few chunks are the last one's. */
+	/* The rest is one more lane, unless it is very small: then the last lane gets it. */
 	if (!n || p->g.chunks - first >= VC_LANE_CHUNKS_MIN)
 		n++;
 	end[n - 1] = U32_MAX;
 	return n;
 }
 
-/* Are these lanes those that the table in force names? */
+/* Are these the lanes of the active table? */
 static bool vc_lanes_are(const struct vc_pool *p, const u64 *sectors, u32 n)
 {
 	u32 i;
@@ -222,7 +223,7 @@ static bool vc_lanes_are(const struct vc_pool *p, const u64 *sectors, u32 n)
 	return n == p->given;
 }
 
-/* Free chunks go to the lists of their lanes. */
+/* Sort the free chunks into the lists of their lanes. */
 static void vc_lanes_sort(struct vc_pool *p)
 {
 	struct vc_chunk *c, *next;
@@ -244,20 +245,20 @@ static void vc_lanes_sort(struct vc_pool *p)
 }
 
 /**
- * vc_lanes_set - the table says what lanes there are
+ * vc_lanes_set - set the lanes that the table names
  * @p: the pool, locked, loaded
  * @sectors: sizes, from the start of the device
- * @n: how many are given; what is left is one more
- * @error: says what was wrong
+ * @n: how many are given; the rest of the device is one more
+ * @error: set to what is wrong
  *
- * Return: 0; -EBUSY when volumes are in use and the lanes are others; -EINVAL.
+ * Return: 0; -EBUSY if the lanes change and volumes are in use; -EINVAL.
  */
 int vc_lanes_set(struct vc_pool *p, const u64 *sectors, u32 n,
 		 const char **error)
 {
 	u32 end[VC_LANES_MAX], given = n, i;
 
-	/* A pool that has grown since has what is left in its last lane. */
+	/* If the pool has grown since, the last lane has the new chunks. */
 	if (vc_lanes_are(p, sectors, n))
 		return 0;
 	*error = "lanes change only while no volume is in use";
@@ -280,7 +281,7 @@ int vc_lanes_set(struct vc_pool *p, const u64 *sectors, u32 n,
 	return 0;
 }
 
-/* Why can a log, or one that is still to be made, not have these lanes? NULL: it can. */
+/* Why can a log, or a new one, not have these lanes? NULL: it can. */
 static const char *vc_lanes_refuse(const struct vc_pool *p,
 				   const struct vc_log *log, u64 lanes)
 {
@@ -303,8 +304,8 @@ static const char *vc_lanes_refuse(const struct vc_pool *p,
 }
 
 /*
- * A chunk of a log, which is locked, is in a lane of its own now, or is not. Return:
- * that is new.
+ * Set whether the lane of a chunk is dedicated to its log, which is locked. Return: true
+ * if that has changed.
  */
 static bool vc_chunk_sort(struct vc_pool *p, struct vc_log *log,
 			  struct vc_chunk *c)
@@ -326,7 +327,7 @@ static bool vc_chunk_sort(struct vc_pool *p, struct vc_log *log,
 	return true;
 }
 
-/* The chunks of a lane that has changed hands. */
+/* Do that for all chunks of a lane that has become dedicated or shared. */
 static void vc_lane_sort(struct vc_pool *p, const struct vc_lane *l)
 {
 	u32 i, k, n;
@@ -339,7 +340,7 @@ static void vc_lane_sort(struct vc_pool *p, const struct vc_lane *l)
 		n = 0;
 		if (log) {
 			spin_lock_irq(&log->lock);
-			/* It does not go: the pool is locked. */
+			/* It is not reclaimed meanwhile, because the pool is locked. */
 			if (vc_chunk_sort(p, log, c))
 				n = vc_chunk_capacity(&p->g);
 			spin_unlock_irq(&log->lock);
@@ -361,12 +362,12 @@ static void vc_lane_give(struct vc_pool *p, struct vc_lane *l,
 }
 
 /**
- * vc_log_set_lanes - a log has these lanes for itself from now on
+ * vc_log_set_lanes - dedicate lanes to a log
  * @log: the log; its pool is locked
- * @lanes: the lanes, bits, nobody else's
+ * @lanes: the lanes, bits; not dedicated to another log
  *
- * What others have there leaves, see own.c; so does what this log has in shared
- * lanes and may not have there any more.
+ * Chunks of other logs in these lanes are reclaimed, see own.c. So are chunks of this log
+ * in shared lanes, if it may not have them any more.
  */
 void vc_log_set_lanes(struct vc_log *log, u64 lanes)
 {
@@ -388,7 +389,7 @@ void vc_log_set_lanes(struct vc_log *log, u64 lanes)
 	WRITE_ONCE(log->own_foreign, 0);
 	spin_unlock_irq(&p->free_lock);
 	vc_lanes_count(p);
-	/* What is ready for somebody may be in the wrong lanes. */
+	/* A spare chunk may be in a wrong lane now. */
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(l, &v->logs, node)
 			vc_log_release_spare(l);
@@ -402,9 +403,9 @@ void vc_log_set_lanes(struct vc_log *log, u64 lanes)
 }
 
 /**
- * vc_tag_lanes_refuse - can a tag have these lanes for itself?
+ * vc_tag_lanes_refuse - can these lanes be dedicated to a tag?
  * @dev: its device, locked
- * @tag: the tag; NULL: one that is still to be made
+ * @tag: the tag; NULL: a new one
  * @lanes: the lanes, bits
  *
  * Return: NULL, or why not.
@@ -425,11 +426,11 @@ const char *vc_tag_lanes_refuse(struct vc_dev *dev, const struct vc_tag *tag,
 }
 
 /**
- * vc_tag_set_lanes - a tag has these lanes for itself from now on
+ * vc_tag_set_lanes - dedicate lanes to a tag
  * @tag: the tag; its device is locked
  * @lanes: the lanes, bits
  *
- * Return: 0; -EBUSY when a tag has come since they were found to be free.
+ * Return: 0; -EBUSY if another tag has got them since vc_tag_lanes_refuse().
  */
 int vc_tag_set_lanes(struct vc_tag *tag, u64 lanes)
 {
@@ -450,10 +451,10 @@ int vc_tag_set_lanes(struct vc_tag *tag, u64 lanes)
 }
 
 /**
- * vc_tag_keep_lanes - a tag uses a log, be it again
+ * vc_tag_keep_lanes - dedicate its lanes to a tag again, when it gets a log
  * @tag: the tag; the pool of its log is locked
  *
- * The lanes that it had for itself it has still, if they are nobody else's now.
+ * Only lanes that are not dedicated to another log meanwhile.
  */
 void vc_tag_keep_lanes(struct vc_tag *tag)
 {

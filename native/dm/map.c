@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: the memory of a pool's map: what there is for each chunk of the cache
- * device, and for each of its blocks.
+ * dm-vcache: the map of a pool: the memory for each chunk of the cache device, and for
+ * each of its blocks.
  *
- * All of it is there from the start, so that no write ever waits for any. When
- * the pool grows beyond it, it moves: see resize.c.
+ * All of it is allocated at the start, so no write waits for memory. When the pool grows
+ * beyond the map, everything moves to a larger one: see resize.c.
  */
 #include <linux/log2.h>
 #include <linux/mm.h>
@@ -14,12 +14,11 @@
 #include "pool.h"
 
 /**
- * vc_map_alloc - make the map of a pool, empty
- * @p: the pool, or what stands for it while a larger map is made; its geometry
- *	is set
+ * vc_map_alloc - allocate an empty map
+ * @p: the pool, or a stand-in for it while a larger map is made; its geometry is set
  * @chunks: for how many chunks
  *
- * Return: 0 or -ENOMEM; then call vc_map_free().
+ * Return: 0; -ENOMEM, then call vc_map_free().
  */
 int vc_map_alloc(struct vc_pool *p, u32 chunks)
 {
@@ -49,7 +48,7 @@ int vc_map_alloc(struct vc_pool *p, u32 chunks)
 }
 
 /**
- * vc_map_free - free what vc_map_alloc() has made, all of it or a part
+ * vc_map_free - free a map, or the parts of it that were allocated
  * @p: the pool
  */
 void vc_map_free(struct vc_pool *p)
@@ -76,7 +75,7 @@ void vc_map_free(struct vc_pool *p)
 	p->ghosts.entry = NULL;
 }
 
-/* What is in the cells; their buckets are others in a larger index. */
+/* Copy the content of all cells. They belong to other buckets in a larger index. */
 static void vc_map_copy_cells(const struct vc_pool *p, struct vc_pool *n)
 {
 	u32 cell;
@@ -96,7 +95,7 @@ static void vc_map_copy_cells(const struct vc_pool *p, struct vc_pool *n)
 	}
 }
 
-/* The chunks of a list are those of the new map. Whoever reads it is kept out. */
+/* Make a list refer to the chunks of the new map. Readers of the list are kept out. */
 static void vc_map_move_list(struct vc_pool *p, struct vc_pool *n,
 			     struct list_head *list)
 {
@@ -113,7 +112,7 @@ static void vc_map_move_log(struct vc_pool *p, struct vc_pool *n,
 {
 	unsigned int i, k;
 
-	/* Who asks how much is dirty looks at the list. */
+	/* vc_log_dirty() reads the list. */
 	spin_lock_irq(&log->lock);
 	vc_map_move_list(p, n, &log->chunks);
 	for (i = 0; i < VC_READS_KINDS; i++) {
@@ -152,10 +151,10 @@ static void vc_map_move_chunks(struct vc_pool *p, struct vc_pool *n)
 
 /**
  * vc_map_move - move everything to a larger map
- * @p: the pool, locked; all of its volumes are stopped, their chunks closed
- * @n: stands for it: its map is taken, and it gets the old one to free
+ * @p: the pool, locked; all its volumes are stopped, their chunks closed
+ * @n: stand-in with the larger map; it gets the old one, to be freed
  *
- * What was missed not long ago is forgotten: there is more room for it now.
+ * The ghosts are not moved.
  */
 void vc_map_move(struct vc_pool *p, struct vc_pool *n)
 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: the handlers of the generic-netlink family "vcache".
+ * dm-vcache: handlers of the generic-netlink family "vcache".
  *
- * The family is described by native/netlink/vcache.yaml; policies and command
- * tables are generated from there. Every handler holds vc_registry_lock and
- * the lock of the device it works on, so a device cannot go meanwhile.
+ * native/netlink/vcache.yaml describes the family; policies and command tables are
+ * generated from it. Every handler holds vc_registry_lock and the lock of the device that
+ * it works on, so the device is not removed meanwhile.
  */
 #include <linux/dm-ioctl.h>
 #include <linux/slab.h>
@@ -25,7 +25,7 @@ struct genl_family vcache_family = {
 	.resv_start_op = VCACHE_CMD_DEVICE_GET,
 };
 
-/* A request names its device alike whichever set its attributes are from. */
+/* A request names its device in the same way in both attribute sets. */
 static_assert((int)VCACHE_A_DEVICE_MAJOR == (int)VCACHE_A_TAG_MAJOR);
 static_assert((int)VCACHE_A_DEVICE_MINOR == (int)VCACHE_A_TAG_MINOR);
 static_assert((int)VCACHE_A_CURVE_MAJOR == (int)VCACHE_A_TAG_MAJOR);
@@ -36,10 +36,9 @@ static_assert((int)VCACHE_A_CACHED_MAJOR == (int)VCACHE_A_TAG_MAJOR);
 static_assert((int)VCACHE_A_CACHED_MINOR == (int)VCACHE_A_TAG_MINOR);
 
 /**
- * vc_nl_device - find the device that a request names and lock it; or say what is
- *	wrong
- * @attrs: of the request
- * @extack: for that
+ * vc_nl_device - find and lock the device that a request names
+ * @attrs: attributes of the request
+ * @extack: gets the reason of an error
  *
  * Return: the device, for vc_nl_release(); or an ERR_PTR().
  */
@@ -70,7 +69,7 @@ struct vc_dev *vc_nl_device(struct nlattr **attrs,
 }
 
 /**
- * vc_nl_release - let go of what vc_nl_device() gave
+ * vc_nl_release - unlock the device that vc_nl_device() has locked
  * @dev: the device
  */
 void vc_nl_release(struct vc_dev *dev)
@@ -79,7 +78,7 @@ void vc_nl_release(struct vc_dev *dev)
 	mutex_unlock(&vc_registry_lock);
 }
 
-/* Find the tag that a request names and lock its device; or say what is wrong. */
+/* Find the tag that a request names, and lock its device. Return: or an ERR_PTR(). */
 static struct vc_tag *vc_nl_tag(struct genl_info *info)
 {
 	struct vc_dev *dev = vc_nl_device(info->attrs, info->extack);
@@ -108,7 +107,7 @@ static void *vc_nl_put(struct sk_buff *skb, struct netlink_callback *cb,
 			   &vcache_family, NLM_F_MULTI, cmd);
 }
 
-/* cb->args[0]: devices done. */
+/* cb->args[0]: number of devices dumped so far. */
 int vcache_nl_device_get_dumpit(struct sk_buff *skb,
 				struct netlink_callback *cb)
 {
@@ -140,7 +139,7 @@ int vcache_nl_device_get_dumpit(struct sk_buff *skb,
 	return r == -EMSGSIZE && skb->len ? (int)skb->len : r;
 }
 
-/* The tags of one device behind the last one dumped. */
+/* Dump the tags of a device behind the last one dumped. */
 static int vc_dump_tags(struct sk_buff *skb, struct netlink_callback *cb,
 			struct vc_dev *dev)
 {
@@ -165,7 +164,7 @@ static int vc_dump_tags(struct sk_buff *skb, struct netlink_callback *cb,
 	return 0;
 }
 
-/* cb->args[0]: devices done; cb->args[1]: last tag done of the next one. */
+/* cb->args[0]: number of devices dumped; cb->args[1]: last tag dumped of the next one. */
 int vcache_nl_tag_get_dumpit(struct sk_buff *skb, struct netlink_callback *cb)
 {
 	struct nlattr **attrs = vc_dump_attrs(cb);
@@ -226,7 +225,7 @@ int vcache_nl_tag_get_doit(struct sk_buff *skb, struct genl_info *info)
 	return genlmsg_reply(reply, info);
 }
 
-/* What the sample of a tag says. Return: 0 or a negative errno. */
+/* Compute the curve of a tag. Return: 0 or a negative errno. */
 static int vc_nl_read_curve(struct genl_info *info, struct vc_curve_said *said)
 {
 	struct vc_tag *tag = vc_nl_tag(info);
@@ -266,7 +265,7 @@ int vcache_nl_curve_get_doit(struct sk_buff *skb, struct genl_info *info)
 	return genlmsg_reply(reply, info);
 }
 
-/* Return: the number of ids, or -EINVAL when they are too many or not ids. */
+/* Parse cgroup ids. Return: how many, or -EINVAL if they are too many or no ids. */
 static int vc_nl_cgroups(struct genl_info *info, u64 *ids)
 {
 	struct nlattr *attr;
@@ -293,7 +292,7 @@ static int vc_nl_cgroups(struct genl_info *info, u64 *ids)
 	return n;
 }
 
-/* The tag to be set, made when it is new. */
+/* Find the tag to be set, or make it. */
 static struct vc_tag *vc_nl_make_tag(struct vc_dev *dev,
 				     struct genl_info *info)
 {
@@ -315,7 +314,7 @@ static struct vc_tag *vc_nl_make_tag(struct vc_dev *dev,
 	return tag ?: ERR_PTR(-ENOMEM);
 }
 
-/* Can a tag of this device be in the mode that is asked for? */
+/* Can a tag of this device have the mode that is asked for? */
 static bool vc_nl_mode_fits(struct vc_dev *dev, struct genl_info *info)
 {
 	struct nlattr *attr = info->attrs[VCACHE_A_TAG_MODE];
@@ -334,15 +333,15 @@ static bool vc_nl_mode_fits(struct vc_dev *dev, struct genl_info *info)
 	return false;
 }
 
-/* What a tag can have of the cache, in bytes; @most 0: all of it. */
+/* Minimum and maximum of a tag in the cache, in bytes; @most 0: no maximum. */
 struct vc_nl_cache {
 	u64 least;
 	u64 most;
 };
 
 /*
- * What the tag is to have of the cache, be it a new one. Return: false when that
- * cannot be; the message says which of it.
+ * Check and compute what a tag, or a new one, is to have of the cache. Return: false if
+ * that is not possible; the message says which attribute is wrong.
  */
 static bool vc_nl_cache_fits(struct vc_dev *dev, struct genl_info *info,
 			     struct vc_nl_cache *cache)
@@ -448,7 +447,7 @@ static void vc_nl_unstage(struct vc_tag *tag)
 	tag->staged_nr = 0;
 }
 
-/* Add a message's extents to those staged before. */
+/* Add the extents of a message to those staged before. */
 static int vc_nl_stage(struct vc_tag *tag, struct nlattr *attr,
 		       struct netlink_ext_ack *extack)
 {
@@ -557,9 +556,9 @@ int vcache_nl_device_set_doit(struct sk_buff *skb, struct genl_info *info)
 }
 
 /**
- * vc_netlink_event - tell all listeners
- * @dev: where it happened
- * @tag: to which tag
+ * vc_netlink_event - send an event to all listeners
+ * @dev: the device
+ * @tag: the tag
  * @kind: what happened
  */
 void vc_netlink_event(struct vc_dev *dev, u32 tag, enum vcache_event_kind kind)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* dm-vcache: what the netlink handlers use of one another. */
+/* dm-vcache: what the files of netlink handlers share. */
 #ifndef DM_VCACHE_NETLINK_H
 #define DM_VCACHE_NETLINK_H
 

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: netlink handlers about what a tag has in the cache: which blocks, have
- * more of them, have none; and in which lanes.
+ * dm-vcache: netlink handlers for what a tag has in the cache: list its blocks, prefetch
+ * blocks, drop all; and for its lanes.
  *
- * They are for a tag that exists, and for what the cache has of one that does not
- * any more: an instance that was stopped may have no tag.
+ * They work for a tag that exists, and for cached data of a tag that does not exist any
+ * more: a stopped instance may have no tag.
  */
 #include "compat.h"
 #include "netlink.h"
 #include "nl_gen.h"
 #include "reads.h"
 
-/* Cells of the tag that one message of a dump looks at. */
+/* Cells that one message of a dump looks at. */
 #define VC_MAP_CELLS	16384U
 
-/* Runs of one message at most. */
+/* Most runs in a message. */
 #define VC_MAP_RUNS	1024U
 
-/* Chunks that one request gives up. */
+/* Chunks that one request reclaims. */
 #define VC_DROP_CHUNKS	64U
 
-/* Find what a device has of a tag in the cache; or say what is wrong. */
+/* Find the log of the tag that a request names. Return: or an ERR_PTR(). */
 static struct vc_log *vc_nl_log(struct vc_dev *dev, struct nlattr **attrs,
 				struct netlink_ext_ack *extack)
 {
@@ -44,7 +44,7 @@ static struct vc_log *vc_nl_log(struct vc_dev *dev, struct nlattr **attrs,
 	return ERR_PTR(-ENOENT);
 }
 
-/* Name the tag that was asked about. Return: 0 or -EMSGSIZE. */
+/* Put the name of the tag that was asked about. Return: 0 or -EMSGSIZE. */
 static int vc_put_log(struct sk_buff *skb, struct vc_log *log)
 {
 	return vc_put_number(skb, log->vol->dev, VCACHE_A_CACHED_MAJOR,
@@ -54,13 +54,13 @@ static int vc_put_log(struct sk_buff *skb, struct vc_log *log)
 
 /**
  * struct vc_map_walk - a walk over the cells of a log
- * @skb: where its runs go
+ * @skb: the message that gets the runs
  * @log: the log
- * @chunk: the chunk it is at
- * @cell: and the cell in that
- * @looked: cells so far
- * @runs: runs that were put
- * @run: the one that may become longer
+ * @chunk: current chunk
+ * @cell: current cell of it
+ * @looked: cells looked at so far
+ * @runs: runs put into the message
+ * @run: current run, which may become longer
  */
 struct vc_map_walk {
 	struct sk_buff *skb;
@@ -72,7 +72,7 @@ struct vc_map_walk {
 	struct vcache_cached_run run;
 };
 
-/* Return: false when the message is full. */
+/* Put the current run. Return: false if the message is full. */
 static bool vc_map_put(struct vc_map_walk *w)
 {
 	if (w->run.len && nla_append(w->skb, sizeof(w->run), &w->run))
@@ -83,7 +83,7 @@ static bool vc_map_put(struct vc_map_walk *w)
 	       skb_tailroom(w->skb) >= (int)sizeof(w->run);
 }
 
-/* Note a block. Return: false when there is no room for it. */
+/* Add a block to the current run, or begin a new one. Return: false without space. */
 static bool vc_map_block(struct vc_map_walk *w, u64 block, u8 heat)
 {
 	struct vcache_cached_run *run = &w->run;
@@ -91,7 +91,7 @@ static bool vc_map_block(struct vc_map_walk *w, u64 block, u8 heat)
 
 	if (!run->len || run->start + run->len != start ||
 	    run->heat != heat) {
-		/* What is put has room, so that what is noted has. */
+		/* Space was checked for one run more than was put, so this one fits. */
 		if (!vc_map_put(w))
 			return false;
 		run->start = start;
@@ -101,7 +101,7 @@ static bool vc_map_block(struct vc_map_walk *w, u64 block, u8 heat)
 	return true;
 }
 
-/* Return: false when the message is full. */
+/* Walk over a chunk. Return: false if the message is full. */
 static bool vc_map_chunk(struct vc_map_walk *w)
 {
 	struct vc_pool *p = w->log->vol->pool;
@@ -119,7 +119,7 @@ static bool vc_map_chunk(struct vc_map_walk *w)
 	return true;
 }
 
-/* Chunks stay whose they are, for the pool is locked. Return: all are done. */
+/* Walk over all chunks; the pool is locked, so they stay with their logs. Return: done. */
 static bool vc_map_walk(struct vc_map_walk *w)
 {
 	struct vc_pool *p = w->log->vol->pool;
@@ -133,7 +133,7 @@ static bool vc_map_walk(struct vc_map_walk *w)
 	return true;
 }
 
-/* One message. Return: all are done; or a negative errno. */
+/* Dump one message. Return: 1 when all cells are done, 0, or a negative errno. */
 static int vc_dump_map(struct sk_buff *skb, struct netlink_callback *cb,
 		       struct vc_log *log)
 {
@@ -162,7 +162,7 @@ static int vc_dump_map(struct sk_buff *skb, struct netlink_callback *cb,
 	return done;
 }
 
-/* cb->args[0], [1]: the next chunk, and cell of it; [2]: all are done. */
+/* cb->args[0], [1]: next chunk, and next cell of it; [2]: all are done. */
 int vcache_nl_cache_map_get_dumpit(struct sk_buff *skb,
 				   struct netlink_callback *cb)
 {
@@ -230,8 +230,8 @@ int vcache_nl_cache_prefetch_doit(struct sk_buff *skb, struct genl_info *info)
 }
 
 /*
- * Let chunks go that may, of a log that nobody is thought to need. What is being
- * filled is closed first; its seal may have to come, and the next request has it.
+ * Reclaim chunks of a log that nobody needs. An open chunk is closed first. It may have no
+ * seal yet; then the next request reclaims it.
  */
 static int vc_nl_reclaim(struct vc_log *log)
 {
@@ -245,7 +245,7 @@ static int vc_nl_reclaim(struct vc_log *log)
 	if (!vc_log_chunks(log))
 		vc_log_release_spare(log);
 	mutex_unlock(&p->lock);
-	/* One that cannot go just now does so the next time. */
+	/* If one cannot be reclaimed now, the next request does it. */
 	return r == -EAGAIN ? 0 : r;
 }
 
@@ -300,9 +300,9 @@ int vcache_nl_cache_drop_doit(struct sk_buff *skb, struct genl_info *info)
 }
 
 /**
- * vc_nl_lanes_fit - can a tag, be it a new one, have the lanes that are asked for?
+ * vc_nl_lanes_fit - can the lanes that are asked for be dedicated to a tag?
  * @dev: its device, locked
- * @info: the request, for tag-set; told why not
+ * @info: the request, tag-set for an existing or a new tag; gets the reason if not
  */
 bool vc_nl_lanes_fit(struct vc_dev *dev, struct genl_info *info)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: what netlink messages say about devices and tags.
+ * dm-vcache: netlink attributes of devices and tags.
  */
 #include <linux/dm-ioctl.h>
 #include <linux/slab.h>
@@ -11,7 +11,7 @@
 static_assert(VC_HIST_BUCKETS == VCACHE_HISTOGRAM_BUCKETS);
 
 /**
- * vc_dev_number - major and minor of a device
+ * vc_dev_number - get the device number of a device
  * @dev: the device
  */
 dev_t vc_dev_number(struct vc_dev *dev)
@@ -20,7 +20,7 @@ dev_t vc_dev_number(struct vc_dev *dev)
 }
 
 /**
- * vc_put_number - write major and minor of a device
+ * vc_put_number - put major and minor of a device into a message
  * @skb: the message
  * @dev: the device
  * @major: attribute
@@ -60,7 +60,7 @@ static int vc_put_name(struct sk_buff *skb, struct vc_dev *dev)
 	if (!name)
 		return -ENOMEM;
 	r = dm_copy_name_and_uuid(dev->md, name, NULL);
-	/* -ENXIO: dm is about to remove the device. */
+	/* After -ENXIO dm is about to remove the device. */
 	if (!r)
 		r = nla_put_string(skb, VCACHE_A_DEVICE_NAME, name);
 	else if (r == -ENXIO)
@@ -69,7 +69,7 @@ static int vc_put_name(struct sk_buff *skb, struct vc_dev *dev)
 	return r;
 }
 
-/* What a device says of its cache. */
+/* Put the cache attributes of a device. */
 static int vc_fill_volume(struct sk_buff *skb, struct vc_target *vt)
 {
 	struct vc_volume *v = vt->dev->vol;
@@ -88,9 +88,9 @@ static int vc_fill_volume(struct sk_buff *skb, struct vc_target *vt)
 }
 
 /**
- * vc_fill_device - write what there is to say about a device
+ * vc_fill_device - put the attributes of a device into a message
  * @skb: the message
- * @dev: the device, locked, with a table in force
+ * @dev: the device, locked, with an active table
  *
  * Return: 0 or -EMSGSIZE.
  */
@@ -205,13 +205,13 @@ static int vc_fill_cgroups(struct sk_buff *skb, struct vc_tag *tag)
 	return r;
 }
 
-/* What becomes of a tag's writes now. */
+/* The mode that the writes of a tag have now. */
 static enum vcache_mode vc_tag_mode(const struct vc_tag *tag)
 {
 	return tag->dev->writeback ? tag->mode : tag->dev->target->mode;
 }
 
-/* What a tag has in the cache. */
+/* Put the cache attributes of a tag. */
 static int vc_fill_log(struct sk_buff *skb, struct vc_log *log)
 {
 	u64 chunk;
@@ -243,9 +243,9 @@ static int vc_fill_log(struct sk_buff *skb, struct vc_log *log)
 }
 
 /**
- * vc_fill_tag - write what there is to say about a tag
+ * vc_fill_tag - put the attributes of a tag into a message
  * @skb: the message
- * @tag: the tag; its device is locked, with a table in force
+ * @tag: the tag; its device is locked, with an active table
  *
  * Return: 0 or -EMSGSIZE.
  */
@@ -286,7 +286,7 @@ int vc_fill_tag(struct sk_buff *skb, struct vc_tag *tag)
 		nla_put_flag(skb, VCACHE_A_TAG_BROKEN) : 0);
 }
 
-/* Accesses of a kind, and those of them that each cache would have missed. */
+/* Put the accesses of a kind, and how many of them a cache of each size would miss. */
 static int vc_put_misses(struct sk_buff *skb, const struct vc_curve_said *said,
 			 enum vc_curve_kind kind, int accesses, int misses)
 {
@@ -297,10 +297,10 @@ static int vc_put_misses(struct sk_buff *skb, const struct vc_curve_said *said,
 }
 
 /**
- * vc_fill_curve - write what a tag's sample says
+ * vc_fill_curve - put the curve of a tag into a message
  * @skb: the message
- * @asked: names the tag
- * @said: what it says
+ * @asked: attributes of the request, which name the tag
+ * @said: the curve
  *
  * Return: 0 or -EMSGSIZE.
  */

@@ -2,13 +2,13 @@
 /*
  * dm-vcache: commands of an NVMe drive that understands tags.
  *
- * A bio cannot carry a tag, so tagged writes and flushes go to the drive's
- * queue as passthrough requests. Which drive takes them its log page C0h says
- * (doc/source/reference/nvme.rst); user space reads that and tells us, for
- * nothing in the kernel can ask a namespace for a log page.
+ * A bio has no field for a tag, so tagged writes and flushes go to the drive's queue as
+ * passthrough requests. Log page C0h of a drive says whether it understands them
+ * (doc/source/reference/nvme.rst). User space reads that page and tells us, because nothing
+ * in the kernel can read a log page of a namespace.
  *
- * &vc_nvme.users counts tagged write-outs that are not durable. While there
- * are any, nothing of &struct vc_nvme changes but @on, which may go off.
+ * &vc_nvme.users counts tagged write-outs that are not durable. While there are any, only
+ * @on of &struct vc_nvme may change, and only to false.
  */
 #include <linux/blk-mq.h>
 #include <linux/blkdev.h>
@@ -17,7 +17,7 @@
 
 #include "vcache.h"
 
-/* Of the drive, see doc/source/reference/nvme.rst. */
+/* Opcodes of the drive, see doc/source/reference/nvme.rst. */
 #define VC_NVME_TAGGED_FLUSH	0xc0
 #define VC_NVME_TAGGED_WRITE	0xc1
 
@@ -25,13 +25,13 @@
  * vc_nvme_enter - may one more write-out be tagged?
  * @dev: the device
  *
- * Return: true, and vc_nvme_leave() has to be called when it is durable.
+ * Return: true; then vc_nvme_leave() has to be called when it is durable.
  */
 bool vc_nvme_enter(struct vc_dev *dev)
 {
 	if (!READ_ONCE(dev->nvme.on))
 		return false;
-	/* A full barrier; pairs with the one in vc_nvme_set(). */
+	/* A full barrier; pairs with the barrier in vc_nvme_set(). */
 	atomic_inc_return(&dev->nvme.users);
 	if (READ_ONCE(dev->nvme.on))
 		return true;
@@ -40,7 +40,7 @@ bool vc_nvme_enter(struct vc_dev *dev)
 }
 
 /**
- * vc_nvme_leave - a write-out is durable, or is to be done without a tag
+ * vc_nvme_leave - a write-out is durable, or will be written without a tag
  * @dev: the device
  */
 void vc_nvme_leave(struct vc_dev *dev)
@@ -49,8 +49,8 @@ void vc_nvme_leave(struct vc_dev *dev)
 }
 
 /**
- * vc_nvme_lost - the drive refused a tagged command: use FUA from now on
- * @tag: whose command
+ * vc_nvme_lost - the drive has refused a tagged command: use FUA from now on
+ * @tag: the tag of the command
  */
 void vc_nvme_lost(struct vc_tag *tag)
 {
@@ -59,11 +59,10 @@ void vc_nvme_lost(struct vc_tag *tag)
 }
 
 /**
- * vc_nvme_max_bytes - how large a tagged write can be
+ * vc_nvme_max_bytes - get the maximum size of a tagged write
  * @bdev: the origin
  *
- * Passthrough requests are not split. A page that is alone on the bus is a
- * segment.
+ * Passthrough requests are not split. Each page may be a segment of its own.
  */
 unsigned int vc_nvme_max_bytes(struct block_device *bdev)
 {
@@ -87,12 +86,12 @@ static struct request *vc_nvme_request(struct vc_dev *dev,
 	if (IS_ERR(rq))
 		return rq;
 	dev->nvme.init_request(rq, cmd);
-	/* A write would wait for a controller that is being reset, too. */
+	/* Like a write, wait for a controller that is being reset. */
 	rq->cmd_flags &= ~REQ_FAILFAST_DRIVER;
 	return rq;
 }
 
-/* A tag that the drive cannot count to is its host's, which is safe. */
+/* Tags beyond the drive's largest one are sent as the host's tag, which is safe. */
 static __le32 vc_nvme_tag(const struct vc_tag *tag)
 {
 	return cpu_to_le32(tag->id <= tag->dev->nvme.tag_max ? tag->id : 0);
@@ -100,10 +99,10 @@ static __le32 vc_nvme_tag(const struct vc_tag *tag)
 
 /**
  * vc_nvme_write - send a tagged write
- * @tag: whose data it is
+ * @tag: the tag
  * @bio: the data, of at most vc_nvme_max_bytes()
  *
- * Ends @bio when the drive has the data, in its volatile cache.
+ * Completes @bio when the drive has the data, in its volatile cache.
  */
 void vc_nvme_write(struct vc_tag *tag, struct bio *bio)
 {
@@ -151,7 +150,7 @@ static enum rq_end_io_ret vc_nvme_flush_end(struct request *rq,
 
 /**
  * vc_nvme_flush - send a tagged flush
- * @tag: the tag; vc_tagged_flushed() is called for it at the end
+ * @tag: the tag; vc_tagged_flushed() is called for it when it is complete
  */
 void vc_nvme_flush(struct vc_tag *tag)
 {
@@ -175,7 +174,7 @@ static void vc_nvme_release(struct vc_nvme *nvme)
 }
 
 /**
- * vc_nvme_drop - the origin is not ours any more
+ * vc_nvme_drop - stop using tagged commands, because the origin changes
  * @dev: the device, drained
  */
 void vc_nvme_drop(struct vc_dev *dev)
@@ -184,7 +183,7 @@ void vc_nvme_drop(struct vc_dev *dev)
 	vc_nvme_release(&dev->nvme);
 }
 
-/* Return: NULL, or why the device cannot take passthrough commands. */
+/* Why can the device not take passthrough commands? NULL: it can. */
 static const char *vc_nvme_unfit(struct block_device *bdev)
 {
 	struct device *parent = disk_to_dev(bdev->bd_disk)->parent;
@@ -197,7 +196,7 @@ static const char *vc_nvme_unfit(struct block_device *bdev)
 	return NULL;
 }
 
-/* Does the drive take a tagged flush? With that everything is in force. */
+/* Try a tagged flush. If the drive accepts it, tagged commands are used. */
 static int vc_nvme_try(struct vc_dev *dev)
 {
 	struct request *rq = vc_nvme_flush_request(dev->host);
@@ -211,12 +210,12 @@ static int vc_nvme_try(struct vc_dev *dev)
 }
 
 /**
- * vc_nvme_set - begin to send tagged commands
+ * vc_nvme_set - start or stop to send tagged commands
  * @dev: the device, with its lock held, and active
- * @as: what to tell the drive; @as->nsid 0: send none any more
- * @error: why not
+ * @as: parameters of the drive; @as->nsid 0: stop
+ * @error: set to why not
  *
- * Return: 0 or a negative errno, and then write-outs use FUA.
+ * Return: 0 or a negative errno; then write-outs use FUA.
  */
 int vc_nvme_set(struct vc_dev *dev, const struct vc_nvme *as,
 		const char **error)
@@ -231,7 +230,7 @@ int vc_nvme_set(struct vc_dev *dev, const struct vc_nvme *as,
 	WRITE_ONCE(nvme->on, false);
 	if (!as->nsid)
 		return 0;
-	smp_mb(); /* pairs with the atomic in vc_nvme_enter() */
+	smp_mb(); /* pairs with the atomic operation in vc_nvme_enter() */
 	if (atomic_read(&nvme->users)) {
 		*error = "tagged writes are on their way still, try again";
 		return -EBUSY;

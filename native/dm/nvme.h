@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * dm-vcache: an origin that is an SSD which understands tags.
+ * dm-vcache: an origin that is an SSD with tagged commands.
  */
 #ifndef DM_VCACHE_NVME_H
 #define DM_VCACHE_NVME_H
@@ -13,17 +13,17 @@ struct nvme_command;
 struct vc_dev;
 struct vc_tag;
 
-/* Exported by nvme-core; its header is not among those that are installed. */
+/* Exported by nvme-core, but not in an installed header. */
 void nvme_init_request(struct request *req, struct nvme_command *cmd);
 
 /**
  * struct vc_nvme - an origin that understands tags, see nvme.c
- * @init_request: of nvme-core, which stays loaded while this is set
+ * @init_request: function of nvme-core, which stays loaded while this is set
  * @on: write-outs are tagged
  * @users: tagged write-outs that are not durable
  * @nsid: namespace
- * @tag_max: largest tag the drive knows
- * @instance: of the drive's power-on; after another one a flush fails
+ * @tag_max: largest tag that the drive knows
+ * @instance: number of the drive's power-on; after another power-on flushes fail
  */
 struct vc_nvme {
 	void (*init_request)(struct request *rq, struct nvme_command *cmd);

@@ -8,16 +8,18 @@
  *	[<#args> [chunk_kib <n>] [reads_percent <n>] [hot_percent <n>]
  *	 [lane <sectors> ...]]
  *
- * chunk_kib is the size of a chunk in a pool that is made now, a power of two
- * in 64 ... 16384 (1024). A pool is made on a device that begins with 4 KiB of
- * zeroes; on one that has a pool, the pool says how large its chunks are.
- * reads_percent is how much of what a tag has may be there because it is read
- * before that goes first (75), hot_percent how much of what a tag with lanes of its
- * own has in shared ones may be hot before that changes places (20); messages of
- * these names change them. Each "lane" is a lane of so many sectors, see lane.c: in
- * their order, from the start of the device; what is left is one more.
+ * chunk_kib is the chunk size of a new pool: a power of two from 64 to 16384 (default
+ * 1024). A new pool is made on a device that begins with 4 KiB of zeroes. A pool that
+ * exists keeps its chunk size.
  *
- * No I/O goes to the device itself: it is there for the tables of "vcache".
+ * Above reads_percent of what a tag has, its read chunks are reclaimed first (default 75).
+ * Above hot_percent of what a tag with dedicated lanes has in shared lanes, hot blocks
+ * migrate (default 20). Messages of these names change both.
+ *
+ * Each "lane" adds a lane of so many sectors, in order from the start of the device, see
+ * lane.c. The rest of the device is one more lane.
+ *
+ * The device itself takes no I/O: tables of "vcache" refer to it.
  */
 #include <linux/module.h>
 #include <linux/slab.h>
@@ -29,7 +31,7 @@
 
 #define VC_CHUNK_KIB_DEFAULT	1024U
 
-/* Records that can always be made, whatever the memory. */
+/* Reserved records, for when memory is short. */
 #define VC_RECORDS_MIN		64
 
 static DEFINE_MUTEX(vc_pools_lock);
@@ -42,7 +44,7 @@ static struct kmem_cache *vc_record_cache;
  * @cache: the cache device
  * @chunk_kib: as given, or 0
  * @reads_percent: as given here or by a message, or VC_READS_PERCENT
- * @hot_percent: likewise, or VC_HOT_PERCENT
+ * @hot_percent: the same, or VC_HOT_PERCENT
  * @lane: sizes of lanes in sectors, as given
  * @nlanes: how many
  */
@@ -56,18 +58,18 @@ struct vc_pool_target {
 	unsigned int nlanes;
 };
 
-/* What may be given. */
+/* The options, for error messages. */
 #define VC_POOL_OPTIONS \
 	"chunk_kib <n>, reads_percent <n>, hot_percent <n>, lane <sectors>"
 #define VC_POOL_MESSAGES \
 	"drop <volume> [force], reads_percent <n>, hot_percent <n>, resize <sectors>"
 
-/* What reads_percent may be. */
+/* Range of reads_percent. */
 static const struct dm_arg vc_reads_arg = {
 	0, 100, "reads_percent must be in 0..100"
 };
 
-/* And hot_percent. */
+/* Range of hot_percent. */
 static const struct dm_arg vc_hot_arg = {
 	0, 100, "hot_percent must be in 0..100"
 };
@@ -151,10 +153,10 @@ static void vc_pool_put(struct vc_pool *p)
 }
 
 /**
- * vc_pool_find - the pool behind a block device
+ * vc_pool_find - find the pool of a block device
  * @bdev: the device, held by the caller's table
  *
- * Return: NULL when it is no pool, or has not been resumed yet.
+ * Return: the pool; NULL if the device is not a pool, or was never resumed.
  */
 struct vc_pool *vc_pool_find(struct block_device *bdev)
 {
@@ -379,7 +381,7 @@ static void vc_pool_postsuspend(struct dm_target *ti)
 	mutex_unlock(&p->lock);
 }
 
-/* Memory of the map, for each block of the cache, in hundredths of a byte. */
+/* Memory of the map for each block of the cache, in hundredths of a byte. */
 static u64 vc_pool_cost(const struct vc_pool *p)
 {
 	u64 bytes = (u64)p->ix.cells * (sizeof(u64) + sizeof(u32) + 1) +
@@ -428,7 +430,7 @@ static void vc_pool_info(struct vc_pool *p, char *result, unsigned int maxlen)
 	mutex_unlock(&p->lock);
 }
 
-/* The table that makes the pool as it is now. */
+/* The table that sets up the pool as it is now. */
 static void vc_pool_table(struct vc_pool_target *pt, char *result,
 			  unsigned int maxlen)
 {
@@ -470,7 +472,7 @@ static void vc_pool_status(struct dm_target *ti, status_type_t type,
 	}
 }
 
-/* @kept is the table's: so it lasts when that is suspended. */
+/* @kept belongs to the table, so the value lasts over a suspend. */
 static int vc_pool_tune(struct vc_pool *p, const struct dm_arg *arg,
 			const char *value, unsigned int *kept, u32 *used,
 			const char **error)
@@ -484,7 +486,7 @@ static int vc_pool_tune(struct vc_pool *p, const struct dm_arg *arg,
 	mutex_lock(&p->lock);
 	WRITE_ONCE(*kept, n);
 	WRITE_ONCE(*used, n);
-	/* There may be something to do now. */
+	/* The new value may make chunks reclaimable. */
 	if (p->attached)
 		vc_space_kick(p);
 	mutex_unlock(&p->lock);

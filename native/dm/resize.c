@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: a pool that grows or shrinks, while it is used.
+ * dm-vcache: growing and shrinking a pool in use.
  *
- * A pool uses the first so many chunks of its device; the metadata in front of
- * them has room for four times as many as it was made with, so nothing has to
- * move on the device. What is added is dead in the chunk table before the
- * superblock says that it is there: whatever was written to it when the pool was
- * as large once does not come back.
+ * A pool uses the first chunks of its device. The metadata in front of them has space for
+ * four times as many chunks as the pool was made with, so nothing moves on the device. New
+ * chunks are marked dead in the chunk table before the superblock counts them. So data that
+ * was written to them when the pool was as large before does not become valid again.
  *
- * To shrink, chunks from the new end on (vc_pool.limit) are not given out any
- * more, and those in use are let go: reads at once, with what is hot in them kept;
- * logs from their oldest chunk on, as ever, when it is on the origin. The
- * superblock says so when the last one has gone. A crash before that ends it.
+ * To shrink, chunks from the new end on (vc_pool.limit) are not used any more. Those that
+ * hold data are reclaimed: read chunks at once, with their hot blocks kept; written ones
+ * from the oldest chunk of each log on, when they are clean. The superblock has the new
+ * size when the last one is free. A crash before that cancels the shrink.
  *
- * A larger map takes the place of the old one while nobody uses it: the volumes
- * are suspended for that, as dm-thin does with the devices of a pool. Their I/O
- * waits for as long as the map is copied.
+ * A larger map replaces the old one while nobody uses that: all volumes are suspended, as
+ * dm-thin does with the devices of a pool. Their I/O waits while the map is copied.
  */
 #include <linux/blkdev.h>
 #include <linux/sched/mm.h>
@@ -24,7 +22,7 @@
 #include "compat.h"
 #include "pool.h"
 
-/* Volumes may come while the others are being suspended: then once more. */
+/* A volume may be attached while the others are suspended: try so often. */
 #define VC_FREEZE_TRIES 8U
 
 static u32 vc_pool_slots(const struct vc_pool *p)
@@ -59,7 +57,7 @@ static void vc_pool_thaw(struct mapped_device **md, u32 n)
 	}
 }
 
-/* Called with the lock of the pool: none begins before it is dropped. */
+/* Are all volumes suspended? The lock of the pool keeps others from being attached. */
 static bool vc_pool_frozen(struct vc_pool *p)
 {
 	struct vc_volume *v;
@@ -71,7 +69,7 @@ static bool vc_pool_frozen(struct vc_pool *p)
 	return true;
 }
 
-/* Move to a map that has been made. Return: 0, or -EBUSY: not now. */
+/* Move to a larger map. Return: 0; -EBUSY: not now. */
 static int vc_resize_move(struct vc_pool *p, struct vc_pool *larger,
 			  struct mapped_device **md)
 {
@@ -88,7 +86,7 @@ static int vc_resize_move(struct vc_pool *p, struct vc_pool *larger,
 	return r;
 }
 
-/* Have a map for so many chunks. Return: 0 or a negative errno. */
+/* Make the map large enough for so many chunks. Return: 0 or a negative errno. */
 static int vc_resize_map(struct vc_pool *p, u32 chunks, const char **error)
 {
 	struct vc_pool *larger = kzalloc(sizeof(*larger), GFP_KERNEL);
@@ -114,7 +112,7 @@ static int vc_resize_map(struct vc_pool *p, u32 chunks, const char **error)
 	return r;
 }
 
-/* The chunk table and the superblock say that there are so many chunks. */
+/* Write the new size to the chunk table and to the superblock. */
 static int vc_resize_save(struct vc_pool *p, const struct vc_geometry *g)
 {
 	u64 seq = atomic64_read(&p->seq);
@@ -144,7 +142,7 @@ static int vc_resize_save(struct vc_pool *p, const struct vc_geometry *g)
  * vc_pool_count_leaving - count the chunks behind the new end that are in use
  * @p: the pool, locked
  *
- * Who hurries for their sake, and who waits for them, looks at the number.
+ * Destage is urgent while there are any, and the status shows the number.
  */
 void vc_pool_count_leaving(struct vc_pool *p)
 {
@@ -179,7 +177,7 @@ static int vc_pool_grow(struct vc_pool *p, const struct vc_geometry *g)
 	return 0;
 }
 
-/* From here on no chunk behind the new end is given out. */
+/* From here on no chunk behind the new end is used. */
 static void vc_pool_shrink(struct vc_pool *p, u32 chunks)
 {
 	struct vc_volume *v;
@@ -197,7 +195,7 @@ static void vc_pool_shrink(struct vc_pool *p, u32 chunks)
 	vc_pool_count_leaving(p);
 }
 
-/* How many chunks are so many sectors? Return: 0 or a negative errno. */
+/* Compute the geometry for so many sectors. Return: 0 or a negative errno. */
 static int vc_resize_chunks(struct vc_pool *p, u64 sectors,
 			    struct vc_geometry *g, const char **error)
 {
@@ -230,16 +228,16 @@ static int vc_resize_chunks(struct vc_pool *p, u64 sectors,
 /**
  * vc_pool_resize - use more or less of the cache device
  * @p: the pool, not locked
- * @sectors: how much of it, what is not a whole chunk is left; 0: all of it
- * @error: says what was wrong
+ * @sectors: the new size, rounded down to whole chunks; 0: the whole device
+ * @error: set to what is wrong
  *
- * A pool that is to shrink does so from now on: vc_pool.leaving chunks have to go.
+ * A shrink only begins here: vc_pool.leaving chunks have to be reclaimed.
  *
- * Return: 0 or a negative errno; then the size is what it was.
+ * Return: 0 or a negative errno; then the size has not changed.
  */
 int vc_pool_resize(struct vc_pool *p, u64 sectors, const char **error)
 {
-	/* Reclaim may depend on the volumes that are suspended here. */
+	/* Freeing memory may need I/O to the volumes that are suspended here. */
 	unsigned int noio = memalloc_noio_save();
 	struct vc_geometry g;
 	int r;
@@ -269,7 +267,7 @@ out:
 }
 
 /**
- * vc_pool_shrunk - the last chunk behind the new end has gone
+ * vc_pool_shrunk - complete a shrink, when the last chunk behind the new end is free
  * @p: the pool, locked
  */
 void vc_pool_shrunk(struct vc_pool *p)

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: the metadata of a pool, from the cache device and back.
+ * dm-vcache: reading and writing the metadata of a pool.
  *
- * All of it is in memory. It changes under vc_pool.lock, the chunk table under
- * a lock of its own, one block at a time. What fails to be written makes the
- * pool read-only: then nothing of it changes any more, and nothing new depends
- * on it.
+ * All metadata is in memory. It changes under vc_pool.lock; the chunk table changes under a
+ * lock of its own, one block at a time. If a write fails the pool becomes read-only: then
+ * no metadata changes any more, and nothing new depends on it.
  */
 #include <linux/blkdev.h>
 #include <linux/random.h>
@@ -15,21 +14,21 @@
 #include "round.h"
 
 /*
- * Behind a crash, numbers that were given out may not be found on the device.
- * There are never so many of them; see "Order" in format.h.
+ * After a crash sequence numbers that were used may not be found on the device. There are
+ * always fewer of them than this; see "Order" in format.h.
  */
 #define VC_SEQ_GAP BIT_ULL(32)
 
-/* Chunks looked at between two chances for others to run. */
+/* After so many chunks others may run. */
 #define VC_SCAN_BATCH 64U
 
 /**
  * vc_store_io - read or write blocks of the cache device
  * @p: the pool
- * @opf: how
- * @block: the first one
+ * @opf: operation and flags
+ * @block: first block
  * @n: how many
- * @buf: their memory, of any kind but the stack's
+ * @buf: memory for them, not on the stack
  *
  * Return: 0 or a negative errno.
  */
@@ -75,14 +74,14 @@ static int vc_store_write(void *ctx, u64 block, u32 n, const void *buf)
 
 	if (p->state != VC_POOL_OK && !p->metadata_writable)
 		return -EROFS;
-	/* What it depends on may still be in the device's cache. */
+	/* Data that the block depends on may still be in the device's volatile cache. */
 	if (vc_isolation(p->bdev) == VCACHE_ISOLATION_DEGRADED)
 		opf |= REQ_PREFLUSH;
 	return vc_store_io(p, opf, block, n, (void *)buf);
 }
 
 /**
- * vc_store_init - let ../core read and write the cache device
+ * vc_store_init - set up access to the cache device for ../core
  * @p: the pool
  */
 void vc_store_init(struct vc_pool *p)
@@ -92,7 +91,7 @@ void vc_store_init(struct vc_pool *p)
 	p->store.write = vc_store_write;
 }
 
-/* Metadata could not be written. */
+/* Metadata could not be written: the pool becomes read-only. */
 static int vc_pool_broken(struct vc_pool *p, int r)
 {
 	if (r && p->state == VC_POOL_OK) {
@@ -119,7 +118,7 @@ int vc_pool_set_flags(struct vc_pool *p, u32 flags)
 }
 
 /**
- * vc_table_entry - what the chunk table in memory says of a chunk
+ * vc_table_entry - get the entry of a chunk in the chunk table in memory
  * @p: the pool
  * @chunk: the chunk
  */
@@ -133,7 +132,7 @@ struct vc_chunk_disk *vc_table_entry(struct vc_pool *p, u32 chunk)
 }
 
 /**
- * vc_table_save - write the block of the chunk table that a chunk is in
+ * vc_table_save - write the block of the chunk table that has the entry of a chunk
  * @p: the pool, its table is locked
  * @chunk: the chunk
  *
@@ -159,7 +158,7 @@ static struct vc_slot_disk *vc_slot(struct vc_pool *p, u16 slot)
 }
 
 /**
- * vc_slot_save - write what is known of a volume
+ * vc_slot_save - write the slot of a volume
  * @v: the volume; its pool is locked
  *
  * Return: 0 or a negative errno.
@@ -180,8 +179,8 @@ int vc_slot_save(struct vc_volume *v)
 }
 
 /*
- * Read all blocks of a kind. Return: blocks of which one copy was damaged, or
- * was older after a crash; or a negative errno.
+ * Read all metadata blocks of a type. Return: of how many blocks one copy was damaged, or
+ * older because of a crash; or a negative errno.
  */
 static int vc_pool_load_meta(struct vc_pool *p, enum vc_meta_type type, u32 n,
 			     u8 *to, void *spare)
@@ -235,7 +234,7 @@ static int vc_pool_alloc(struct vc_pool *p)
 	return 0;
 }
 
-/* The volume of a slot; found again by its number when it is attached. */
+/* Make the volume of a slot; it is found by its number when it is attached. */
 static int vc_pool_load_volume(struct vc_pool *p, u16 slot)
 {
 	struct vc_slot_disk *d = vc_slot(p, slot);
@@ -249,14 +248,14 @@ static int vc_pool_load_volume(struct vc_pool *p, u16 slot)
 	v->mode = le32_to_cpu(d->mode);
 	v->floor = le64_to_cpu(d->floor);
 	v->sectors = le64_to_cpu(d->sectors);
-	/* Without a clean shutdown a copy may be older than its origin. */
+	/* After a crash copies may be older than the origin. */
 	if (v->mode == VC_VOLUME_WRITETHROUGH &&
 	    !(p->sb.flags & VC_SUPER_CLEAN))
 		v->floor = U64_MAX;
 	return 0;
 }
 
-/* What becomes of a chunk that the scan has looked at. */
+/* Set the state of a chunk from what the scan has found. */
 static void vc_pool_place_chunk(struct vc_pool *p, u32 nr, int r)
 {
 	struct vc_chunk *c = &p->chunk[nr];
@@ -329,7 +328,7 @@ static int vc_pool_load_super(struct vc_pool *p, u32 chunk_blocks,
 	int r = vc_super_load(&p->store, blocks, &p->g, &p->sb, p->super,
 			      spare);
 
-	/* Zeroes, and yet a pool that has lost its first block? */
+	/* The first block is zero: is there a pool that has lost it? */
 	if (r == -ENODATA && vc_super_find(&p->store, blocks, &p->g, &p->sb,
 					   p->super, spare) >= 0) {
 		*error = "first superblock lost, second found: vcache-repair, or blkdiscard -z it";
@@ -395,11 +394,11 @@ static int vc_pool_load_all(struct vc_pool *p, u32 chunk_blocks, void *spare,
 }
 
 /**
- * vc_pool_load - read the metadata and look at every chunk
- * @p: the pool, under its lock; its cache device is known
- * @chunk_blocks: of a pool that is made now, on a device that begins with
+ * vc_pool_load - read the metadata, and scan all chunks
+ * @p: the pool, locked; its cache device is known
+ * @chunk_blocks: chunk size of a new pool, which is made if the device begins with
  *	zeroes
- * @error: says what was wrong
+ * @error: set to what is wrong
  *
  * Return: 0 or a negative errno; then call vc_pool_unload().
  */
@@ -431,8 +430,8 @@ int vc_pool_load(struct vc_pool *p, u32 chunk_blocks, const char **error)
 }
 
 /**
- * vc_pool_close - write everything that only memory knows
- * @p: the pool, under its lock; no volume is in use
+ * vc_pool_close - write all metadata that has changed in memory only
+ * @p: the pool, locked; no volume is in use
  *
  * Return: 0 or a negative errno.
  */
@@ -452,10 +451,10 @@ int vc_pool_close(struct vc_pool *p)
 }
 
 /**
- * vc_pool_unload - free what vc_pool_load() has made, all of it or a part
+ * vc_pool_unload - free what vc_pool_load() has allocated
  * @p: the pool; nothing uses it
  *
- * It can be loaded again then.
+ * It can be loaded again.
  */
 void vc_pool_unload(struct vc_pool *p)
 {

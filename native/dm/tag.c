@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: tags, their shares of the buffer memory, and their end.
+ * dm-vcache: tags, their shares of the buffer memory, and their removal.
  */
 #include <linux/module.h>
 #include <linux/slab.h>
@@ -10,16 +10,16 @@
 
 #define VC_WEIGHT_DEFAULT 100U
 
-/* Events of a kind are announced at most ten times a second. */
+/* Minimum time between two announcements of events of a kind. */
 #define VC_EVENT_DELAY (HZ / 10)
 
-/* All tags of the host; guards vc_tag.limit. Taken under vc_dev.lock. */
+/* Guards the list of all tags of the host, and vc_tag.limit. Taken under vc_dev.lock. */
 static DEFINE_MUTEX(vc_limits_lock);
 static LIST_HEAD(vc_limits_tags);
 
 static unsigned int buffer_mb = 128;
 
-/* In volume scope nothing is hTag's, so it takes no share from the others. */
+/* In volume scope hTag has no data, so it has no weight. */
 static unsigned int vc_limits_weight(const struct vc_tag *tag)
 {
 	return tag == tag->dev->host && tag->dev->volume ? 0 : tag->weight;
@@ -45,8 +45,7 @@ static void vc_limits_share(void)
 /**
  * vc_limits_update - share the buffer memory out by weight again
  *
- * A tag above its new limit takes no new pages until enough of its data has
- * been written out.
+ * A tag above its new limit gets no pages until enough of its data has been written out.
  */
 void vc_limits_update(void)
 {
@@ -85,7 +84,7 @@ static unsigned long vc_shrink_count(struct shrinker *shrinker,
 	return pages;
 }
 
-/* Memory is short: write out what is dirty. The pages come back later. */
+/* Memory is short: write out dirty data. Its pages are freed later. */
 static unsigned long vc_shrink_scan(struct shrinker *shrinker,
 				    struct shrink_control *sc)
 {
@@ -117,8 +116,9 @@ void vc_shrinker_exit(void)
  * @dev: the device
  * @id: the number
  *
- * Called under vc_dev.lock or rcu_read_lock(). Return: NULL when there is
- * none.
+ * Called under vc_dev.lock or rcu_read_lock().
+ *
+ * Return: the tag, or NULL if there is none.
  */
 struct vc_tag *vc_tag_find(struct vc_dev *dev, u32 id)
 {
@@ -137,7 +137,9 @@ struct vc_tag *vc_tag_find(struct vc_dev *dev, u32 id)
  * @dev: the device
  * @id: a number that no tag of the device has
  *
- * Called under vc_dev.lock. Return: the tag, or NULL without memory.
+ * Called under vc_dev.lock.
+ *
+ * Return: the tag, or NULL without memory.
  */
 struct vc_tag *vc_tag_make(struct vc_dev *dev, u32 id)
 {
@@ -177,38 +179,38 @@ struct vc_tag *vc_tag_make(struct vc_dev *dev, u32 id)
 }
 
 /**
- * vc_tag_set_mode - say what becomes of the write-outs of a tag
- * @tag: the tag, of a device in writeback mode; or the mode of its device
+ * vc_tag_set_mode - set the mode of a tag
+ * @tag: the tag; of a device in writeback mode, unless @mode is the mode of the device
  * @mode: writeback, writethrough or flush-only
  *
- * From the next write-out on. What is dirty in the cache is destaged as ever.
+ * It applies from the next write-out on. Dirty data in the cache is destaged as before.
  */
 void vc_tag_set_mode(struct vc_tag *tag, enum vcache_mode mode)
 {
 	if (!tag->dev->writeback)
 		return;
-	/* Flushes have to know before the first of these is written out. */
+	/* Flushes must see this before the first such write-out is sent. */
 	if (mode != VCACHE_MODE_WRITEBACK)
 		WRITE_ONCE(tag->dev->through, true);
 	WRITE_ONCE(tag->mode, mode);
 }
 
 /**
- * vc_tag_remove - user space removes a tag
+ * vc_tag_remove - remove a tag, for user space
  * @tag: not hTag
  *
- * Its data becomes the host's: every flush covers it from now on. The tag
- * itself goes when it is drained. Called under vc_dev.lock.
+ * From now on every flush covers its data. The tag is freed when it is drained. Called
+ * under vc_dev.lock.
  */
 void vc_tag_remove(struct vc_tag *tag)
 {
 	WRITE_ONCE(tag->orphan, true);
-	/* Taking all away needs no memory for a cgroup list ... */
+	/* An empty list of cgroups needs no memory ... */
 	vc_tag_set_cgroups(tag, NULL, 0);
-	/* ... but a map; without it everybody's extents go. */
+	/* ... but a map does. Without memory all extents are dropped. */
 	if (vc_tag_set_extents(tag, NULL, 0))
 		vc_map_drop(tag->dev);
-	/* From here on no write gets this tag any more. */
+	/* After this no write is attributed to the tag any more. */
 	synchronize_rcu();
 	vc_tag_write_out(tag, UINT_MAX);
 	mod_delayed_work(tag->dev->wq, &tag->dev->age_work, 1);
@@ -217,7 +219,7 @@ void vc_tag_remove(struct vc_tag *tag)
 
 static void vc_tag_free(struct vc_tag *tag)
 {
-	/* First out of the shrinker's sight, which starts the worker. */
+	/* The shrinker starts workers of tags: it must not find this one any more. */
 	mutex_lock(&vc_limits_lock);
 	list_del(&tag->registry);
 	vc_limits_share();
@@ -247,9 +249,8 @@ static bool vc_tag_unused(struct vc_tag *tag)
  * vc_collect_work - free removed tags that are drained
  * @work: vc_dev.collect_work
  *
- * It waits for the lock of the device, and that one's holder for the workers
- * of tags. So it has no place in the workqueue of those: without memory all of
- * them are one thread.
+ * It waits for the lock of the device, and the holder of that may wait for workers of
+ * tags. So it must not run in their workqueue: without memory that has a single thread.
  */
 void vc_collect_work(struct work_struct *work)
 {
@@ -272,7 +273,7 @@ void vc_collect_work(struct work_struct *work)
 	}
 	vc_dev_unlock(dev);
 	if (!list_empty(&gone)) {
-		/* Flushes may stand on it, the reaper may just let it go. */
+		/* Flushes may be at this tag, and the reaper may still use it. */
 		synchronize_rcu();
 		flush_work(&dev->reap_work);
 	}
@@ -298,11 +299,11 @@ void vc_tags_free(struct vc_dev *dev)
 }
 
 /**
- * vc_tag_event - announce something about a tag, soon
+ * vc_tag_event - announce an event of a tag soon
  * @tag: the tag
  * @kind: what happened
  *
- * May be called anywhere, also with locks held and in interrupts.
+ * Called in any context, also with locks held.
  */
 void vc_tag_event(struct vc_tag *tag, enum vcache_event_kind kind)
 {

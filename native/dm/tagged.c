@@ -6,26 +6,26 @@
  *          |                                  |
  *          +--------- refused: as FUA write --+
  *
- * What the drive has in its volatile cache stays in our memory, and counts as
- * on its way, until a tagged flush that began later has completed. Flushes of
- * the drive are ours, not the tenants': one is sent when all that was sent
- * has arrived, or half of what may be on its way; and one at a time. So its
- * cost is shared by as much data as there is, and nobody waits for another.
+ * Data in the volatile cache of the drive stays in our memory, and counts as in flight,
+ * until a tagged flush that began later has completed. We decide when to flush the drive,
+ * not the tenants: when everything that was sent has arrived, or half of what may be in
+ * flight; one flush at a time. So a flush covers as much data as there is, and no flush
+ * waits for another one.
  *
- * A tagged command that fails costs speed, never data: what it covered is
- * written again, with FUA. A drive that has lost its power meanwhile fails
- * the flush, for it has another instance number then.
+ * A tagged command that fails costs time, never data: the data is written again, with FUA.
+ * If the drive has lost power meanwhile it has another instance number, and the flush
+ * fails.
  *
  * DOC: Locks and lifetime
  *
- * vc_tag.sent, .refused, .committing and .busy are under vc_tag.lock. The
- * tag stays while one of its write-outs counts in vc_tag.inflight, and a grace
- * period longer. Flushes have a workqueue of their own: a worker of another
- * tag may wait for memory that only a flush here makes free.
+ * vc_tag.sent, .refused, .committing and .busy are under vc_tag.lock. The tag is not freed
+ * while one of its write-outs counts in vc_tag.inflight, and for a grace period after
+ * that. Flushes have a workqueue of their own, because a worker of another tag may wait for
+ * memory that only a flush frees.
  */
 #include "vcache.h"
 
-/* Is it time to flush? Called with the lock of the tag held. */
+/* Is it time for a tagged flush? Called with the lock of the tag held. */
 static bool vc_tagged_due(struct vc_tag *tag)
 {
 	if (!bio_list_empty(&tag->refused))
@@ -42,7 +42,7 @@ static void vc_tagged_kick(struct vc_tag *tag)
 }
 
 /**
- * vc_tagged_end - the drive has a tagged write, or has refused it
+ * vc_tagged_end - the drive has completed or refused a tagged write
  * @bio: the write
  */
 void vc_tagged_end(struct bio *bio)
@@ -71,7 +71,7 @@ void vc_tagged_end(struct bio *bio)
 /**
  * vc_tagged_flushed - a tagged flush has completed
  * @tag: the tag
- * @status: how
+ * @status: its status
  */
 void vc_tagged_flushed(struct vc_tag *tag, blk_status_t status)
 {
@@ -98,7 +98,7 @@ void vc_tagged_flushed(struct vc_tag *tag, blk_status_t status)
 	rcu_read_unlock();
 }
 
-/* Write with FUA what a tagged command has failed for. */
+/* Write data again, with FUA, because a tagged command has failed. */
 static void vc_tagged_redo(struct vc_tag *tag, struct bio *bio)
 {
 	struct block_device *bdev = tag->dev->target->origin->bdev;
@@ -123,7 +123,7 @@ static void vc_tagged_redo(struct vc_tag *tag, struct bio *bio)
 }
 
 /**
- * vc_commit_work - make durable what the drive has of a tag
+ * vc_commit_work - flush the data of a tag in the drive's volatile cache
  * @work: vc_tag.commit_work
  */
 void vc_commit_work(struct work_struct *work)

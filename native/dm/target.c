@@ -7,18 +7,17 @@
  *   <start> <len> vcache <mode> <origin> volume <tag> [<#args> <args>]
  *   <start> <len> vcache <mode> <origin> filesystem   [<#args> <args>]
  *
- * with a mode of flush-only, writeback, writethrough, none, and the optional
- * arguments
+ * The mode is flush-only, writeback, writethrough or none. The optional arguments are
  *
- *   age_ms <n>			the longest time that data which nobody flushes
- *				stays in memory, 1 ... 600000 (5000)
- *   pool <device> <volume>	a vcache-pool, and the number of the origin in
- *				it, 1 ... 4294967295; for writeback and
- *				writethrough only, and needed there
+ *   age_ms <n>			longest time that dirty data stays in memory without a
+ *				flush, 1 to 600000 (default 5000)
+ *   pool <device> <volume>	a vcache-pool, and the number of the origin in it, 1 to
+ *				4294967295; required for writeback and writethrough, and
+ *				not allowed for other modes
  *
- * Write-zeroes are offered only on an origin without a volatile cache: there
- * is no FUA for them, and a flush of one tag must not flush the device. The
- * block layer writes zeroes as data instead, and they get their tag.
+ * Write-zeroes are supported only on an origin without a volatile cache: they cannot have
+ * FUA, and a flush of one tag must not flush the device. Otherwise the block layer writes
+ * zeroes as data, and these are attributed to a tag.
  */
 #include <linux/module.h>
 
@@ -159,7 +158,7 @@ static int vc_parse_pool(struct vc_target *vt, struct dm_arg_set *as)
 	return 0;
 }
 
-/* Do the parts of the table line go together? */
+/* Check that the parts of the table line fit together. */
 static int vc_parse_check(struct vc_target *vt)
 {
 	bool cached = vt->mode == VCACHE_MODE_WRITEBACK ||
@@ -180,7 +179,7 @@ static int vc_parse_check(struct vc_target *vt)
 		vt->ti->error = "the cache device has larger sectors than the origin";
 		return -EINVAL;
 	}
-	/* A resume that is refused would leave the device suspended. */
+	/* Fail here: a failing resume would leave the device suspended. */
 	if (vc_volume_sectors(p, vt->volume) > vt->ti->len) {
 		vt->ti->error = "the volume is larger: it can grow, not shrink; drop it first";
 		return -EFBIG;
@@ -309,11 +308,11 @@ static int vc_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	ti->flush_supported = true;
 	ti->num_flush_bios = 1;
 	ti->num_discard_bios = 1;
-	/* The pool's device has none, and ours go to the origin. */
+	/* The device of the pool supports none, but ours go to the origin. */
 	if (vt->pool_dev)
 		ti->discards_supported =
 			bdev_max_discard_sectors(vt->origin->bdev) > 0;
-	/* With a log zeroes are data: it has no record for them. */
+	/* With a log zeroes are written as data, because it has no record for them. */
 	if (!vt->pool_dev &&
 	    vc_isolation(vt->origin->bdev) == VCACHE_ISOLATION_WRITE_THROUGH)
 		ti->num_write_zeroes_bios = 1;
@@ -406,7 +405,7 @@ static const char *vc_cache_state(struct vc_volume *v, u64 dirty)
 	return READ_ONCE(v->drain) ? "draining" : "dirty";
 }
 
-/* What the volume has in the cache, behind the tags. */
+/* Put what the volume has in the cache, behind the tags. */
 static unsigned int vc_status_cache(struct vc_volume *v, char *result,
 				    unsigned int maxlen, unsigned int sz)
 {
@@ -497,7 +496,7 @@ static int vc_iterate_devices(struct dm_target *ti,
 	int r;
 
 	r = fn(ti, vt->origin, 0, ti->len, data);
-	/* Reads go there as well: its limits are the cache device's. */
+	/* Reads go to the cache device as well, so its limits apply. */
 	if (!r && vt->pool_dev)
 		r = fn(ti, vt->pool_dev, 0,
 		       bdev_nr_sectors(vt->pool_dev->bdev), data);
