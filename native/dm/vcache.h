@@ -4,6 +4,9 @@
  *
  * DOC: Objects
  *
+ * Tag 0 of a device is *hTag*, the tag of the host: it has all I/O that cannot be
+ * attributed to another tag.
+ *
  * A &struct vc_dev belongs to a mapped device and outlives its tables, so tags and
  * buffered data survive a table reload, also a noflush one. A &struct vc_target holds
  * what one table line says. A &struct vc_tag is one tag of a device, with its share, its

@@ -337,7 +337,7 @@ def pool_crashed(name: str, seed: int, **settings: Any) -> Scenario:
     return pooled(tags(name, seed), name=name, crash=True, disturb=False, **settings)
 
 
-def pool_carried(name: str, seed: int, **settings: Any) -> Scenario:
+def pool_relocated(name: str, seed: int, **settings: Any) -> Scenario:
     """Logs that overwrite the blocks of others, and a slow origin."""
     return pooled(tags(name, seed), name=name, origin_delay_ms=1000, disturb=False,
                   **{"cache_mb": 3, **settings})
