@@ -343,7 +343,7 @@ def pool_relocated(name: str, seed: int, **settings: Any) -> Scenario:
                   **{"cache_mb": 3, **settings})
 
 
-def pool_carried_volume(name: str, seed: int, **settings: Any) -> Scenario:
+def pool_relocated_volume(name: str, seed: int, **settings: Any) -> Scenario:
     """A small volume, much of it in flight, and a slow origin."""
     busy = {"write": 30, "dsync": 20, "fdatasync": 10, "aiosync": 5}
     workers = [
