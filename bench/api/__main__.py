@@ -72,7 +72,7 @@ class Fleet:
         assert self._process.stdout
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError("a process with hosts has ended; end of its log:\n"
+            raise RuntimeError("a process with hosts has exited; end of its log:\n"
                                + self._log.read_text(errors="replace")[-2000:])
         return json.loads(line)
 

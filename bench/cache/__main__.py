@@ -53,7 +53,7 @@ def main() -> int:
     """Measure and report."""
     parser = argparse.ArgumentParser(prog="python -m bench.cache", description=__doc__)
     parser.add_argument("stack", nargs="*", metavar="STACK", help=f"some of {', '.join(STACKS)}")
-    parser.add_argument("--boxes", type=int, default=1, help="how many run at a time (1)")
+    parser.add_argument("--boxes", type=int, default=1, help="boxes that run at a time (1)")
     arguments = parser.parse_args()
     stacks = arguments.stack or list(STACKS)
     if unknown := set(stacks) - set(STACKS):

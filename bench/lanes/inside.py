@@ -149,8 +149,8 @@ def run(load: str, watermark: int) -> dict[str, Any]:
 def main() -> None:
     """Run all measurements."""
     parser = argparse.ArgumentParser(prog="python -m bench.lanes.inside", description=__doc__)
-    parser.add_argument("out", type=Path, help="the file to write to")
-    parser.add_argument("loads", nargs="*", help="some of the loads")
+    parser.add_argument("out", type=Path, help="file for the results")
+    parser.add_argument("loads", nargs="*", help="loads to run, by default all")
     arguments = parser.parse_args()
     with explained("bench-lanes"):
         boxed.prepare()

@@ -52,7 +52,7 @@ def simulator() -> str | None:
         subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r",
                         HERE / "requirements.txt"], check=True)
     except subprocess.CalledProcessError as error:
-        print(f"bench-mrc: no libCacheSim, it is left out: {error}", file=sys.stderr)
+        print(f"bench-mrc: libCacheSim is not available and left out: {error}", file=sys.stderr)
         return None
     return str(python)
 
@@ -75,7 +75,7 @@ def traces() -> Iterator[tuple[str, Blocks, dict[int, int] | None]]:
             name = path.name.removesuffix(SUFFIX)
             yield name, read(path)[0], known.get(name, {})
     else:
-        print(f"bench-mrc: no real traces: {TRACES}/expected is not there (VCACHE_TRACES)",
+        print(f"bench-mrc: no real traces: {TRACES}/expected does not exist (VCACHE_TRACES)",
               file=sys.stderr)
     for name, make in settings.MADE.items():
         yield name, array.array("Q", make()), None

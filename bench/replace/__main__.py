@@ -111,7 +111,7 @@ def main() -> int:
     """Measure and report."""
     argparse.ArgumentParser(prog="python -m bench.replace", description=__doc__).parse_args()
     if not (TRACES / "expected").is_dir():
-        print(f"bench-replace: no traces: {TRACES}/expected is not there (VCACHE_TRACES)",
+        print(f"bench-replace: no traces: {TRACES}/expected does not exist (VCACHE_TRACES)",
               file=sys.stderr)
         return 1
     program = build()

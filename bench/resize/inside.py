@@ -163,7 +163,7 @@ def share_errors() -> dict[str, object]:
 def main() -> None:
     """Run all measurements."""
     parser = argparse.ArgumentParser(prog="python -m bench.resize.inside", description=__doc__)
-    parser.add_argument("out", type=Path, help="the file to write to")
+    parser.add_argument("out", type=Path, help="file for the results")
     out: Path = parser.parse_args().out
     with explained("bench-resize"):
         boxed.prepare()

@@ -148,7 +148,7 @@ def drain() -> dict[str, float]:
 def main() -> None:
     """Run all measurements."""
     parser = argparse.ArgumentParser(prog="python -m bench.scale.inside", description=__doc__)
-    parser.add_argument("out", type=Path, help="the file to write to")
+    parser.add_argument("out", type=Path, help="file for the results")
     out: Path = parser.parse_args().out
     with explained("bench-scale"):
         boxed.prepare()

@@ -51,7 +51,7 @@ def main() -> int:
     """Measure, compute, report."""
     parser = argparse.ArgumentParser(prog="python -m bench.svd", description=__doc__)
     parser.add_argument("--boxes", type=int, default=min(2, os.cpu_count() or 1),
-                        help="how many run at a time (default: 2, on one processor 1)")
+                        help="boxes that run at a time (default: 2, or 1 on one processor)")
     boxes = parser.parse_args().boxes
     started = time.monotonic()
     kernel, runs = measure.measure(OUT / "svd", boxes)

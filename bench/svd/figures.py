@@ -55,7 +55,7 @@ def compare(runs: Iterable[Run]) -> list[dict[str, Any]]:
         if set(by) != set(settings.PLACES):
             raise ValueError(f"{load}, {mapping}, {form}: measured only {', '.join(by)}")
         if by["direct"]["writes"] != by["vcache"]["writes"]:
-            raise ValueError(f"{load}, {mapping}, {form}: not the same number of writes")
+            raise ValueError(f"{load}, {mapping}, {form}: different numbers of writes")
         direct, cached = figures(by["direct"]), figures(by["vcache"])
         cases.append({
             "load": load, "mapping": mapping, "format": form,

@@ -44,7 +44,7 @@ def kept(part: str) -> dict[str, Any]:
     """Return the counters of the last run."""
     path = OUT / "vflush" / f"{part}-runs.json"
     if not path.exists():
-        raise SystemExit(f"bench-vflush: {part} was not measured yet: run `make bench-vflush`")
+        raise SystemExit(f"bench-vflush: {part} has not been measured: run `make bench-vflush`")
     result: dict[str, Any] = json.loads(path.read_text())
     return result
 
@@ -96,7 +96,7 @@ def main() -> int:
     """Measure, compute, report."""
     wanted = sys.argv[1:] or list(PARTS)
     if set(wanted) - set(PARTS):
-        raise SystemExit(f"bench-vflush: {' '.join(wanted)}: simulation, box or nothing")
+        raise SystemExit(f"bench-vflush: {' '.join(wanted)}: must be simulation or box")
     folder = OUT / "vflush"
     folder.mkdir(parents=True, exist_ok=True)
     found = {part: measured(part) if part in wanted else kept(part) for part in PARTS}

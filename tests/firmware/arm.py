@@ -217,9 +217,9 @@ def main() -> int:
     if board.status is None:
         print(f"\nfirmware-arm-selftest: not finished after {LIMIT:.0f} s")
     for wrong in report["differences"][:5]:
-        print(f"\nnot the same\n{wrong}")
+        print(f"\ndifferent\n{wrong}")
     print(f"\nfirmware-arm-selftest: {report['result']}, the hashes are "
-          f"{'those' if report['same_as_host'] else 'NOT those'} of the host "
+          f"{'equal to' if report['same_as_host'] else 'DIFFERENT from'} those of the host "
           f"({len(report['phases'])} phases)")
     return 0 if report["result"] == "ok" else 1
 

@@ -18,7 +18,7 @@ def main() -> int:
     parser.add_argument("--kernel", default=default(),
                         help="release or its beginning (%(default)s)")
     parser.add_argument("--cpus", type=int, default=2,
-                        help="processors (%(default)s); tests marked smp mean little with one")
+                        help="processors (%(default)s); tests marked smp need two")
     parser.add_argument("--timeout", type=float, default=3200, help="seconds (%(default)s)")
     parser.add_argument("--poison", action="store_true",
                         help="fill freed memory, so that its use shows (slower)")

@@ -43,7 +43,7 @@ def results(text: str) -> dict[str, dict[str, str]]:
 def main() -> int:
     """Run the tests and report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("checkout", type=Path, help="blktests, built")
+    parser.add_argument("checkout", type=Path, help="compiled copy of blktests")
     parser.add_argument("test", nargs="*", default=["nvme"], help="tests (default: nvme)")
     parser.add_argument("--kernel", help="release of the kernel, or its beginning")
     options = parser.parse_args()

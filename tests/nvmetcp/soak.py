@@ -16,7 +16,7 @@ from tests.nvmetcp import build
 def main() -> int:
     """Run the test."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--minutes", type=float, default=10, help="at least (default: 10)")
+    parser.add_argument("--minutes", type=float, default=10, help="minimum duration (default: 10)")
     options = parser.parse_args()
     program = build.compile_files(build.BUILD / "plain" / "vcache-ssd", "gcc",
                                   build.real_sources(), *build.PLAIN)

@@ -271,14 +271,14 @@ def _cut(text: str) -> Cut:
 def main() -> int:
     """Parse the command line and run."""
     p = argparse.ArgumentParser(prog="python -m tests.powercut", description=__doc__)
-    p.add_argument("--sample", action="store_true", help="a few minutes instead of all")
+    p.add_argument("--sample", action="store_true", help="run a sample of a few minutes")
     p.add_argument("--only", action="append", metavar="WORD", default=[],
-                   help="only what has this in its name: recordings, controls (linear-...) and "
-                        "mutations; may be given again")
-    p.add_argument("--replay", type=Path, metavar="FOLDER", help="judge a recording again")
+                   help="only recordings, controls (linear-...) and mutations with this in "
+                        "their names; may be repeated")
+    p.add_argument("--replay", type=Path, metavar="FOLDER", help="judge an existing recording")
     p.add_argument("--cut", type=_cut, metavar="TIME:SURVIVES:SEED",
-                   help="with --replay: this cut; without: faults of the whole recording")
-    p.add_argument("--mount", action="store_true", help="with --cut: its files, in the box")
+                   help="with --replay: only this cut (default: faults of the whole recording)")
+    p.add_argument("--mount", action="store_true", help="with --cut: check its files, in the box")
     a = p.parse_args()
     if a.replay:
         return replay(a.replay, a.cut, a.mount)
