@@ -24,7 +24,7 @@ BUILD = REPO / "build" / "kernel-mutations"
 
 
 class Mutation(NamedTuple):
-    """One line of the target, what it is replaced by, and the test that notices."""
+    """One line of the target, its replacement, and the test that must detect it."""
 
     name: str
     file: str
@@ -402,10 +402,10 @@ MUTATIONS = [
 ]
 
 
-#: For the tests of one mutation.
+#: Time limit for the test of one mutation.
 _SECONDS = 240
 
-#: The number of a mutation that hung, and how many before it in that box were missed.
+#: The number of a mutation that hung, and the number of undetected ones before it.
 _HUNG = BUILD / "hung"
 
 
@@ -426,7 +426,7 @@ def build(wanted: list[int], release: str) -> None:
             raise SystemExit(f"{mutation.name}: {mutation.file} has the line to be broken "
                              f"{text.count(mutation.old)} times")
         source.write_text(text.replace(mutation.old, mutation.new))
-        # Without warnings: a mutation may leave something unused.
+        # Ignore warnings: a mutation may leave something unused.
         subprocess.run(
             ["make", "-s", "-C", f"/lib/modules/{release}/build", f"M={folder}", "KCFLAGS=-w",
              "modules"], check=True, stdout=subprocess.DEVNULL)
@@ -435,9 +435,9 @@ def build(wanted: list[int], release: str) -> None:
 
 
 def _pytest(test: str, module: Path) -> tuple[int, str] | None:
-    """Run a test with a module; return its status and output, None if it hangs.
+    """Run a test with a module; return its status and output, or None if it hangs.
 
-    Nobody waits for it then: what a module that is stuck holds cannot be killed.
+    A hung test is abandoned: a process that a stuck module holds cannot be killed.
     """
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=line",
@@ -451,9 +451,9 @@ def _pytest(test: str, module: Path) -> tuple[int, str] | None:
 
 
 def inside(numbers: list[int]) -> int:
-    """Run the tests in the box; return how many mutations nobody noticed.
+    """Run the tests in the box; return the number of undetected mutations.
 
-    One that hangs is noticed, and ends the box: no other module could be loaded.
+    A mutation that hangs is detected, and ends the box: no other module can be loaded.
     """
     missed = 0
     for number in numbers:
@@ -466,7 +466,7 @@ def inside(numbers: list[int]) -> int:
             time.sleep(_SECONDS)
             return missed
         status, output = done
-        # 1: tests have failed; anything else is no answer.
+        # 1: tests have failed; any other status is an error.
         noticed = status == 1 and "failed" in output
         missed += not noticed
         print(f"{'noticed' if noticed else 'MISSED '}  {mutation.name}: {mutation.test}",
@@ -477,7 +477,7 @@ def inside(numbers: list[int]) -> int:
 
 
 def outside(numbers: list[int], kernel: str) -> int:
-    """Run the tests in boxes, another one behind each hang; return how many missed."""
+    """Run the tests in boxes, a new one after each hang; return the number of undetected ones."""
     missed = 0
     while numbers:
         _HUNG.unlink(missing_ok=True)
@@ -495,7 +495,7 @@ def outside(numbers: list[int], kernel: str) -> int:
 
 
 def main() -> int:
-    """Build and run; the status tells whether each mutation was noticed."""
+    """Build and run; the exit status tells whether each mutation was detected."""
     parser = argparse.ArgumentParser(prog="python -m tests.kernel.mutations", description=__doc__)
     parser.add_argument("--kernel", default=default())
     parser.add_argument("words", nargs="*", help="parts of the names of those that are wanted")

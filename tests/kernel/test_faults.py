@@ -22,14 +22,14 @@ from vcache_agent.netlink.client import Client
 
 
 def allocations_fail(work: Callable[[], None], undo: Callable[[bool], None]) -> int:
-    """Do the work again and again, with one of its allocations failing each time.
+    """Run `work` repeatedly, with another of its allocations failing each time.
 
-    The first sixteen in turn, then some at random, fewer and fewer: a device takes
-    hundreds, and each try takes seconds.
+    First the first sixteen in order, then later ones at random, with increasing distance: a device
+    needs hundreds of allocations, and each try takes seconds.
 
     :param work: may raise OSError
-    :param undo: called after each time, told whether the work was done
-    :returns: how many allocations there were, nearly
+    :param undo: called after each try, with whether the work succeeded
+    :returns: approximate number of allocations
     """
     number = 1
     while True:
@@ -47,7 +47,7 @@ def allocations_fail(work: Callable[[], None], undo: Callable[[bool], None]) -> 
 
 
 def make(name: str, table: str) -> Callable[[], None]:
-    """Return what loads a table and puts it in force."""
+    """Return a function that loads and activates a table."""
     def work() -> None:
         dm.load(name, table)
         dm.resume(name)
@@ -56,7 +56,7 @@ def make(name: str, table: str) -> Callable[[], None]:
 
 @contextlib.contextmanager
 def device(name: str) -> Iterator[Callable[[bool], None]]:
-    """Make an empty device; give what makes it empty again."""
+    """Create an empty device; provide a function that empties it again."""
     def again(_done: bool) -> None:
         dm.remove(name)
         dm.create(name)
@@ -77,7 +77,7 @@ def test_pool_is_made_or_refused(origin: str) -> None:
         name = stack.unique("pool")
         with device(name) as again:
             assert allocations_fail(make(name, stack.pool_table(cache)), again) > 20
-        # What a failed try has left does not keep the next from making one.
+        # Remains of a failed try do not prevent the next one.
         with stack.pool(cache) as pool, stack.cached(origin, pool) as volume:
             assert stack.pool_status(pool).state == "ok"
             assert stack.cache_status(volume).state == "clean"
@@ -85,9 +85,9 @@ def test_pool_is_made_or_refused(origin: str) -> None:
 
 @pytest.mark.parametrize("mode", ["writeback", "writethrough"])
 def test_volume_with_data_in_the_cache_is_made_or_refused(origin: str, mode: str) -> None:
-    """Its log is replayed: whatever fails, what is dirty stays and is found at last.
+    """Its log is replayed: whatever fails, dirty data stays and is found in the end.
 
-    What has been written through is on the origin; its copies are not used.
+    Data written through is on the origin; its copies are not used.
     """
     with stack.null_blk() as cache, stack.pool(cache) as pool:
         with stack.cached(origin, pool, mode=mode) as volume, Disk(volume.path) as disk:
@@ -135,7 +135,7 @@ def test_tag_is_set_or_stays_as_it_was(origin: str, client: Client) -> None:
 
 @pytest.mark.parametrize("cached", [False, True])
 def test_write_is_done_or_refused(origin: str, cached: bool) -> None:
-    """A write that is refused may be there or not; one that is done is there."""
+    """A refused write may be present or not; a successful one is present."""
     with contextlib.ExitStack() as layers:
         if cached:
             cache = layers.enter_context(stack.null_blk())
@@ -145,7 +145,7 @@ def test_write_is_done_or_refused(origin: str, cached: bool) -> None:
             volume = layers.enter_context(stack.vcache(origin))
         disk = layers.enter_context(Disk(volume.path))
         seeds = itertools.count(1)
-        # What each sector may hold: what was written last, and what was refused since.
+        # The allowed contents of each sector: the last write, and writes refused since then.
         allowed = [{bytes(512)} for _ in range(200)]
         wanted = b""
 
@@ -169,13 +169,13 @@ def test_write_is_done_or_refused(origin: str, cached: bool) -> None:
 
 @contextlib.contextmanager
 def workers_short_of_memory(percent: int) -> Iterator[None]:
-    """Let so many of the allocations of the kernel's workers fail."""
+    """Make a part of the allocations of the kernel's workers fail."""
     tasks = [Path("/proc/2")]
     for task in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it may have ended
             tasks += [task] * (task / "comm").read_text().startswith("kworker")
-    # The probability comes last: until the filter is on, everybody would find no memory,
-    # who writes these, too.
+    # Set the probability last: before the filter is set, all allocations would fail, including
+    # those of this process.
     knobs = {"times": -1, "task-filter": "Y", "verbose": 0, "ignore-gfp-wait": "N",
              "probability": percent}
     for task in tasks:
@@ -189,16 +189,16 @@ def workers_short_of_memory(percent: int) -> Iterator[None]:
 
 
 def _spare(tasks: list[Path]) -> None:
-    """Let the allocations of these tasks fail no longer."""
+    """Exempt the allocations of these tasks."""
     for task in tasks:
         with contextlib.suppress(OSError):
             (task / "make-it-fail").write_text("0")
 
 
 def random_io(disk: Disk, sectors: int, steps: int, seed: int) -> bytes:
-    """Write, flush and read at random; all has to be as on a plain disk.
+    """Write, flush and read at random; the results must be those of a plain disk.
 
-    :returns: what the disk has to hold now
+    :returns: the required contents of the disk
     """
     rng = random.Random(seed)
     expected = bytearray(disk.read(0, sectors))
@@ -218,9 +218,9 @@ def random_io(disk: Disk, sectors: int, steps: int, seed: int) -> bytes:
 
 
 def test_io_goes_on_while_workers_find_no_memory() -> None:
-    """The pool's own work: records, seals, destage, chunks that are reclaimed."""
+    """The pool's own work: records, seals, destage, reclaim."""
     sectors = 16 * 2048
-    # A disk that allocates nothing any more: it would fail itself.
+    # A disk without further allocations, since it would fail itself.
     with stack.null_blk(16, cache=False) as origin, stack.null_blk(8, cache=False) as cache:
         for path in (origin, cache):
             with Disk(path) as whole:
@@ -240,7 +240,7 @@ def test_io_goes_on_while_workers_find_no_memory() -> None:
 
 @contextlib.contextmanager
 def failing_requests(path: str, percent: int) -> Iterator[None]:
-    """Let so many of a disk's requests fail (fail_make_request)."""
+    """Make a part of a disk's requests fail (fail_make_request)."""
     folder = Path("/sys/kernel/debug/fail_make_request")
     switch = Path("/sys/block") / Path(path).name / "make-it-fail"
     for name, value in {"times": -1, "verbose": 0, "probability": percent}.items():
@@ -252,7 +252,7 @@ def failing_requests(path: str, percent: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("which", ["origin", "cache"])
 def test_requests_that_fail_now_and_then(origin: str, which: str) -> None:
-    """An error is said; what was said to be durable is there, or there is an error again."""
+    """Errors are reported; data reported durable is present, or there is another error."""
     sectors = 4096
     rng = random.Random(which)
     with stack.null_blk() as cache, stack.pool(cache, chunk_kib=64) as pool, \
@@ -271,7 +271,7 @@ def test_requests_that_fail_now_and_then(origin: str, which: str) -> None:
                 else:
                     expected[start * 512:(start + length) * 512] = data
                     unknown.discard(start)
-        # An origin that works again takes what it has refused.
+        # A repaired origin gets the data that it refused.
         if which == "origin":
             volume.message("drain")
             assert stack.wait_until(lambda: stack.cache_status(volume).state == "clean", 60)
@@ -281,7 +281,7 @@ def test_requests_that_fail_now_and_then(origin: str, which: str) -> None:
             try:
                 found = disk.read(start, 8)
             except OSError:
-                # The cache has failed, and has what the origin has not.
+                # The cache has failed, and has data that is not on the origin.
                 assert which == "cache"
                 assert stack.pool_status(pool).state != "ok"
             else:

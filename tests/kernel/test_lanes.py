@@ -28,11 +28,11 @@ TAG = 7
 
 
 class Ssd:
-    """Two devices, one behind the other: the first has the metadata.
+    """Two concatenated devices; the first contains the metadata.
 
     :param parts: their paths
-    :param path: of both
-    :param lanes: the size of the first, as a lane
+    :param path: path of both
+    :param lanes: size of the first, as a lane
     """
 
     def __init__(self, parts: tuple[str, str], path: str) -> None:
@@ -40,15 +40,15 @@ class Ssd:
         self.lanes = [stack.sectors(parts[0])]
 
     def requests(self, part: int) -> int:
-        """Return how many reads and writes a part has had."""
+        """Return the number of reads and writes of a part."""
         return self._stat(part, 0) + self._stat(part, 4)
 
     def read_sectors(self, part: int) -> int:
-        """Return what has been read of a part."""
+        """Return the number of sectors read from a part."""
         return self._stat(part, 2)
 
     def written_sectors(self, part: int) -> int:
-        """Return what has been written to a part."""
+        """Return the number of sectors written to a part."""
         return self._stat(part, 6)
 
     def _stat(self, part: int, word: int) -> int:
@@ -58,7 +58,7 @@ class Ssd:
 
 @contextlib.contextmanager
 def concatenation(first: int, second: int) -> Iterator[Ssd]:
-    """Give two devices of so many MiB as one."""
+    """Provide two devices of the given sizes in MiB, concatenated."""
     with (stack.null_blk(first, discard=True) as one, stack.null_blk(second, discard=True) as two):
         size, more = stack.sectors(one), stack.sectors(two)
         with stack.mapped(f"0 {size} linear {one} 0\n{size} {more} linear {two} 0") as both:
@@ -67,26 +67,26 @@ def concatenation(first: int, second: int) -> Iterator[Ssd]:
 
 @pytest.fixture
 def ssd() -> Iterator[Ssd]:
-    """Give 32 MiB, of which 30 are for data, and 32 more."""
+    """Provide 32 MiB, 30 of them for data, and 32 more."""
     with concatenation(32, 32) as both:
         yield both
 
 
 def cached(client: Client, device: Mapped, tag: int = TAG) -> tuple[int, int]:
-    """Return what a tag has in its own lanes and in shared ones, in MiB."""
+    """Return a tag's data in its dedicated lanes and in shared ones, in MiB."""
     found = client.tag(device.number, tag)
     return found.cache_own_bytes // MIB, (found.cached_bytes - found.cache_own_bytes) // MIB
 
 
 def read_apart(disk: Disk, first_mb: int, megabytes: int) -> None:
-    """Read everything once, in an order in which nothing is sequential."""
+    """Read everything once, in a non-sequential order."""
     sectors = megabytes * SECTORS
     for at in range(0, sectors, 64):
         disk.read(first_mb * SECTORS + at * 37 % sectors, 64)
 
 
 def check_all(disk: Disk, first_mb: int, megabytes: int, seed: int) -> None:
-    """Look at what write_all() has written."""
+    """Check the data of write_all()."""
     for mb in range(first_mb, first_mb + megabytes):
         assert disk.read(mb * SECTORS, SECTORS) == pattern(seed + mb, SECTORS), mb
 
@@ -97,7 +97,7 @@ def test_a_pool_has_the_lanes_of_its_table(ssd: Ssd, origin: str, kmsg: KernelLo
     with stack.pool(ssd.path, lanes=ssd.lanes) as pool:
         assert stack.pool_status(pool).lanes == 2
         assert stack.pool_status(pool).free == 62
-        # They are others where nothing is in use.
+        # Lanes can be changed while no volume is in use.
         pool.swap(stack.pool_table(ssd.path, lanes=[20 * SECTORS, 20 * SECTORS]))
         assert stack.pool_status(pool).lanes == 3
         with stack.cached(origin, pool):
@@ -114,7 +114,7 @@ def test_a_pool_has_the_lanes_of_its_table(ssd: Ssd, origin: str, kmsg: KernelLo
         with pytest.raises(DmError), stack.pool(ssd.path, lanes=lanes):
             pass
         assert "a lane has to have four chunks for data" in kmsg.read()[logged:]
-    # What is left is too little for a lane, and the last one's.
+    # The rest is too small for a lane, and belongs to the last one.
     with stack.pool(ssd.path, lanes=[30 * SECTORS, 32 * SECTORS]) as pool:
         assert stack.pool_status(pool).lanes == 2
         assert stack.pool_status(pool).free == 62
@@ -140,9 +140,9 @@ def test_what_cannot_be_is_refused(ssd: Ssd, origin: str, client: Client) -> Non
             refused(device, 5, "one lane at least has to be left to all tags")
             client.tag_set(device.number, TAG, cache_lanes=4)
             assert client.tag(device.number, TAG).cache_lanes == 4
-            # It may have others instead, but not all that are left.
+            # The tag may have other lanes instead, but not all that remain.
             client.tag_set(device.number, TAG, cache_lanes=1)
-        # Its lane is free again, for all or for one.
+        # Its lane is free again, shared or for another tag.
         client.tag_set(device.number, TAG, cache_lanes=6)
 
 
@@ -154,13 +154,13 @@ def test_a_new_tag_can_have_lanes(ssd: Ssd, origin: str, client: Client) -> None
         assert [tag.id for tag in client.tags(device.number)] == [0]
         client.tag_set(device.number, 9, cache_lanes=2)
         assert client.tag(device.number, 9).cache_lanes == 2
-        # A tag that goes gives its lanes back.
+        # When a tag is removed, its lanes become free.
         client.tag_del(device.number, 9)
         assert stack.wait_until(lambda: not lanes_refused(client, device, 8, 2))
 
 
 def lanes_refused(client: Client, device: Mapped, tag: int, lanes: int) -> bool:
-    """Try to give a tag lanes; tell whether it was refused."""
+    """Try to dedicate lanes to a tag; return whether it was refused."""
     try:
         client.tag_set(device.number, tag, cache_lanes=lanes)
     except NetlinkError:
@@ -180,7 +180,7 @@ def test_what_is_written_and_what_is_hot_goes_to_the_own_lanes(
         assert stack.wait_until(lambda: stack.cache_status(device).promoted == 3 * 256)
         assert cached(client, device)[0] >= 15
         assert cached(client, device)[1] == 0
-        # What is more goes to the others.
+        # The excess goes to the other lanes.
         write_all(disk, 0, 60, 100)
         assert sum(cached(client, device)) > 45
         check_all(disk, 0, 60, 100)
@@ -188,7 +188,7 @@ def test_what_is_written_and_what_is_hot_goes_to_the_own_lanes(
 
 def test_what_is_prefetched_goes_to_the_own_lanes(
         ssd: Ssd, origin: str, client: Client) -> None:
-    """As far as there is room there that nobody has to make; then to the others."""
+    """As far as they have space without a reclaim; then to shared lanes."""
     with Disk(origin) as disk:
         write_all(disk, 0, 60, 1)
     with (stack.pool(ssd.path, lanes=ssd.lanes) as pool, stack.cached(origin, pool) as device,
@@ -200,7 +200,7 @@ def test_what_is_prefetched_goes_to_the_own_lanes(
         shared = ssd.read_sectors(0)
         check_all(disk, 0, 10, 1)
         assert ssd.read_sectors(0) == shared
-        # Three of the 32 chunks there are for writers.
+        # Three of the 32 chunks are reserved for writers.
         prefetch(client, device, [(10 * SECTORS, 30 * SECTORS)])
         assert wait(client, device) == 40 * SECTORS
         assert cached(client, device) == (29, 12)
@@ -208,7 +208,7 @@ def test_what_is_prefetched_goes_to_the_own_lanes(
 
 
 def test_nobody_disturbs_a_tag_in_its_lanes(ssd: Ssd, origin: str, client: Client) -> None:
-    """A neighbour's flood takes no chunk there, and the device there has no request of it."""
+    """A neighbour's flood of writes takes no chunk there, and sends no request to the device."""
     with (stack.pool(ssd.path, lanes=ssd.lanes) as pool, stack.cached(origin, pool) as device,
           stack.null_blk() as second, stack.cached(second, pool, 2, "volume 8") as other,
           Disk(device.path) as disk, Disk(other.path) as neighbour):
@@ -223,7 +223,7 @@ def test_nobody_disturbs_a_tag_in_its_lanes(ssd: Ssd, origin: str, client: Clien
         assert ssd.requests(1) == before
         assert cached(client, device) == had
         assert cached(client, other, 8)[0] == 0
-        # And what it has is still all there.
+        # All of its data is still there.
         hits = client.tag(device.number, TAG).stats.cache_hit_bytes
         check_all(disk, 0, 20, 1)
         assert client.tag(device.number, TAG).stats.cache_hit_bytes == hits + 20 * MIB
@@ -232,7 +232,7 @@ def test_nobody_disturbs_a_tag_in_its_lanes(ssd: Ssd, origin: str, client: Clien
 
 def test_a_maximum_that_its_lanes_hold_keeps_a_tag_in_them(
         ssd: Ssd, origin: str, client: Client) -> None:
-    """Hard isolation: it disturbs nobody either; what it had elsewhere leaves."""
+    """Hard isolation: it does not disturb others; its data in other lanes is reclaimed."""
     with (stack.pool(ssd.path, lanes=ssd.lanes) as pool, stack.cached(origin, pool) as device,
           Disk(device.path) as disk):
         write_all(disk, 0, 50, 1)
@@ -249,13 +249,13 @@ def test_a_maximum_that_its_lanes_hold_keeps_a_tag_in_them(
 
 def test_a_tag_without_shared_lanes_keeps_nothing_in_them(
         ssd: Ssd, origin: str, client: Client) -> None:
-    """What it has there leaves for good: it is not copied from one chunk there to the next."""
+    """Its data there is reclaimed, and not copied from one shared chunk to the next."""
     with (stack.pool(ssd.path, lanes=ssd.lanes) as pool, stack.cached(origin, pool) as device,
           Disk(device.path) as disk):
         client.tag_set(device.number, TAG, cache_lanes=2)
         write_all(disk, 0, 28, 1)
         assert stack.wait_until(lambda: stack.cache_status(device).dirty == 0)
-        # Read again since it came, so it would be kept; but not often enough to migrate.
+        # Read again since it came, so it would be kept, but not often enough to migrate.
         for _ in range(2):
             read_apart(disk, 40, 11)
             assert stack.wait_until(lambda: stack.cache_status(device).promoted == 11 * 256)
@@ -272,7 +272,7 @@ def test_a_tag_without_shared_lanes_keeps_nothing_in_them(
 
 def test_what_holds_nothing_makes_way_in_another_lane(
         ssd: Ssd, origin: str, client: Client) -> None:
-    """A log goes from its oldest chunk on. That is in its own lanes, where no room is needed."""
+    """A log gives up its oldest chunk first. That is in its dedicated lanes, which have space."""
     with (stack.pool(ssd.path, lanes=ssd.lanes) as pool, stack.cached(origin, pool) as device,
           stack.null_blk() as second, stack.cached(second, pool, 2, "volume 8") as other,
           Disk(device.path) as disk, Disk(other.path) as neighbour):
@@ -280,7 +280,7 @@ def test_what_holds_nothing_makes_way_in_another_lane(
         write_all(disk, 0, 40, 1)
         assert cached(client, device) == (30, 11)
         disk.discard(0, 40 * SECTORS)
-        # It has less than its share, and it is not short of room in its own lanes.
+        # It has less than its share, and enough space in its dedicated lanes.
         assert client.tag(device.number, TAG).cache_share_bytes == (32 + 13) * MIB
         write_all(neighbour, 0, 60, 100)
         assert stack.wait_until(lambda: cached(client, device)[1] <= 1), cached(client, device)
@@ -289,7 +289,7 @@ def test_what_holds_nothing_makes_way_in_another_lane(
 
 def test_what_holds_nothing_in_own_lanes_makes_room_for_what_is_hot(
         origin: str, client: Client) -> None:
-    """Though the tag could have more in shared lanes."""
+    """Although the tag could have more chunks in shared lanes."""
     with (concatenation(48, 16) as ssd, stack.pool(ssd.path, lanes=ssd.lanes) as pool,
           stack.cached(origin, pool) as device, Disk(device.path) as disk):
         client.tag_set(device.number, TAG, cache_lanes=2)
@@ -298,7 +298,7 @@ def test_what_holds_nothing_in_own_lanes_makes_room_for_what_is_hot(
         write_all(disk, 50, 4, 1)
         assert cached(client, device) == (14, 0)
         disk.discard(50 * SECTORS, 4 * SECTORS)
-        # What comes first finds no room there, and has it made.
+        # The first blocks find no space there, and trigger a reclaim.
         prefetch(client, device, [(20 * SECTORS, SECTORS)])
         assert wait(client, device) == 9 * SECTORS
         assert stack.wait_until(lambda: cached(client, device)[0] < 13), cached(client, device)
@@ -308,14 +308,14 @@ def test_what_holds_nothing_in_own_lanes_makes_room_for_what_is_hot(
 
 
 def go_on(threads: list[Churn]) -> bool:
-    """Wait until each has done something; tell whether it did."""
+    """Wait until each has made progress; return whether it did."""
     was = [thread.rounds for thread in threads]
     return stack.wait_until(lambda: all(
         thread.rounds > before + 20 for thread, before in zip(threads, was, strict=True)), 60)
 
 
 def test_lanes_change_hands_under_io(origin: str, client: Client) -> None:
-    """Nothing is lost, and at the end each has what it should have and nobody anything else."""
+    """No data is lost, and at the end each tag has only chunks in its lanes."""
     with (stack.null_blk(96, discard=True) as cache, stack.null_blk() as second,
           stack.pool(cache, lanes=[24 * SECTORS] * 3) as pool,
           stack.cached(origin, pool) as device,
@@ -335,7 +335,7 @@ def test_lanes_change_hands_under_io(origin: str, client: Client) -> None:
 
 def test_who_has_everything_dirty_goes_on_when_its_origin_does(
         ssd: Ssd, origin: str, client: Client) -> None:
-    """Though its oldest chunk is in a shared lane, and though the lane is another's now."""
+    """Although its oldest chunk is in a shared lane that is now dedicated to another tag."""
     length = stack.sectors(origin)
     with (stack.mapped(stack.linear(origin)) as below, stack.pool(ssd.path, lanes=ssd.lanes) as
           pool, stack.cached(below.path, pool) as device, stack.null_blk() as second,
@@ -348,7 +348,7 @@ def test_who_has_everything_dirty_goes_on_when_its_origin_does(
         client.tag_set(device.number, TAG, cache_lanes=0)
         client.tag_set(other.number, 8, cache_lanes=2)
         assert stack.wait_until(lambda: stack.pool_status(pool).foreign > 0)
-        # The owner does not wait for what is in its lane.
+        # The owner does not wait for the foreign chunks in its lane.
         write_all(neighbour, 0, 30, 100)
         below.swap(stack.linear(origin))
         assert stack.wait_until(lambda: stack.pool_status(pool).foreign == 0, 60)
@@ -359,16 +359,16 @@ def test_who_has_everything_dirty_goes_on_when_its_origin_does(
 
 
 def held(client: Client, device: Mapped, first_mb: int, megabytes: int) -> int:
-    """Return how many sectors of a range are in the cache."""
+    """Return the number of cached sectors of a range."""
     first, end = first_mb * SECTORS, (first_mb + megabytes) * SECTORS
     return sum(max(min(run.start + run.len, end) - max(run.start, first), 0)
                for run in client.cached(device.number, TAG))
 
 
 def read_evenly(disk: Disk, first_mbs: dict[int, int], times: int) -> None:
-    """Read ranges so often, each time in another order.
+    """Read ranges several times, each time in another order.
 
-    :param first_mbs: how many megabytes from where on
+    :param first_mbs: start of each range in MiB, and its size
     """
     places = [mb * SECTORS + at for mb, megabytes in first_mbs.items()
               for at in range(0, megabytes * SECTORS, 64)]
@@ -379,7 +379,7 @@ def read_evenly(disk: Disk, first_mbs: dict[int, int], times: int) -> None:
 
 
 class Filled(NamedTuple):
-    """A tag with a lane of its own of 16 MiB, and others of 48 that are shared."""
+    """A tag with a dedicated lane of 16 MiB, and shared lanes of 48."""
 
     ssd: Ssd
     pool: Mapped
@@ -402,7 +402,7 @@ def filled(origin: str, client: Client, shared_mb: int) -> Iterator[Filled]:
 
 @contextlib.contextmanager
 def neighbour(pool: Mapped) -> Iterator[Mapped]:
-    """Have another one take all that it can."""
+    """Create another tag that takes all available chunks."""
     with (stack.null_blk() as origin, stack.cached(origin, pool, 2, "volume 8") as other,
           Disk(other.path) as disk):
         write_all(disk, 0, 60, 100)
@@ -411,7 +411,7 @@ def neighbour(pool: Mapped) -> Iterator[Mapped]:
 
 
 def read_until_migrated(client: Client, it: Filled, first_mb: int, megabytes: int) -> None:
-    """Read a range until more than 1000 blocks more have changed places."""
+    """Read a range until more than 1000 further blocks have migrated."""
     before, end = client.tag(it.device.number, TAG).stats.migrated_blocks, time.monotonic() + 120
     while client.tag(it.device.number, TAG).stats.migrated_blocks <= before + 1000:
         assert time.monotonic() < end, (client.tag(it.device.number, TAG),
@@ -420,7 +420,7 @@ def read_until_migrated(client: Client, it: Filled, first_mb: int, megabytes: in
 
 
 def hot_percent(tag: Tag) -> float:
-    """Return how much of what a tag has in shared lanes is hot."""
+    """Return the hot percentage of a tag's data in shared lanes."""
     return 100 * tag.cache_hot_bytes / max(tag.cached_bytes - tag.cache_own_bytes, 1)
 
 
@@ -445,7 +445,7 @@ def test_what_becomes_hot_in_shared_lanes_changes_places(origin: str, client: Cl
             client.tag(device.number, TAG), stack.pool_status(pool))
         tag = client.tag(device.number, TAG)
         assert tag.stats.migrated_blocks > 1000
-        # More of what is hot is read in its own lanes now, and all is still in the cache.
+        # More hot data is now read in its dedicated lanes, and all data is still in the cache.
         before, shared = tag.stats.cache_hit_bytes, ssd.read_sectors(0)
         check_all(disk, 20, 8, 1)
         assert ssd.read_sectors(0) < shared + 5 * SECTORS
@@ -454,7 +454,7 @@ def test_what_becomes_hot_in_shared_lanes_changes_places(origin: str, client: Cl
 
 
 def test_they_change_places_where_a_tag_may_have_no_more(origin: str, client: Client) -> None:
-    """It gives chunks of its own, and when it is done nothing is copied any more."""
+    """It gives up its own chunks, and in the end no more blocks are copied."""
     with filled(origin, client, 20) as it, neighbour(it.pool) as other:
         own, shared = cached(client, it.device)
         assert own == 13
@@ -462,7 +462,7 @@ def test_they_change_places_where_a_tag_may_have_no_more(origin: str, client: Cl
         read_until_migrated(client, it, 20, 10)
         assert stack.wait_until(lambda: not above_mark(client.tag(it.device.number, TAG)), 60), (
             client.tag(it.device.number, TAG), stack.pool_status(it.pool))
-        # What others have is still theirs.
+        # Other tags still have their chunks.
         assert client.tag(other.number, 8).cached_bytes >= 18 * MIB
         time.sleep(1)
         kept = stack.pool_status(it.pool).kept
@@ -473,7 +473,7 @@ def test_they_change_places_where_a_tag_may_have_no_more(origin: str, client: Cl
 
 def test_what_is_read_gets_room_where_a_tag_may_have_no_more(origin: str,
                                                              client: Client) -> None:
-    """In its own lanes: what is old there goes, though chunks are free."""
+    """In its dedicated lanes: old chunks are reclaimed there, though chunks are free elsewhere."""
     with filled(origin, client, 20) as it, neighbour(it.pool):
         end = time.monotonic() + 120
         while held(client, it.device, 45, 6) < 5 * SECTORS:
@@ -484,29 +484,29 @@ def test_what_is_read_gets_room_where_a_tag_may_have_no_more(origin: str,
 
 
 def test_what_is_as_hot_everywhere_stays_where_it_is(origin: str, client: Client) -> None:
-    """There is nothing colder to change places with, also when it cools down."""
+    """There is no colder data for an exchange, also after the heat has decayed."""
     with filled(origin, client, 8) as it:
         read_evenly(it.disk, {0: 14, 20: 8}, 20)
         assert above_mark(client.tag(it.device.number, TAG))
-        # But for a few that have just not been read for a while.
+        # Except for a few that have not been read for a while.
         assert client.tag(it.device.number, TAG).stats.migrated_blocks < 4 * 256
         assert sum(cached(client, it.device)) >= 22
 
 
 def test_what_was_hot_once_gives_way_to_what_is(origin: str, client: Client) -> None:
     with filled(origin, client, 8) as it:
-        # As hot as can be, in its own lanes.
+        # With maximum heat, in its dedicated lanes.
         for _ in range(16):
             check_all(it.disk, 0, 14, 1)
         read_until_migrated(client, it, 20, 8)
-        # All have had their turn, and so has the chunk that is being filled.
+        # All chunks have been processed, including the one being filled.
         read_evenly(it.disk, {0: 14, 20: 8}, 10)
         read_until_migrated(client, it, 0, 14)
         check_all(it.disk, 20, 8, 1)
 
 
 def test_the_watermark_can_be_changed(origin: str, client: Client) -> None:
-    """At 100 all stays where it is; what is hot moves as soon as less is said."""
+    """At 100, no block migrates. With a lower value, hot blocks migrate at once."""
     with filled(origin, client, 8) as it:
         it.pool.message("hot_percent 100")
         for _ in range(6):
@@ -524,7 +524,7 @@ def test_the_watermark_can_be_changed(origin: str, client: Client) -> None:
 
 
 def test_lanes_are_the_same_after_a_restart(ssd: Ssd, origin: str, client: Client) -> None:
-    """What was written and read is still where it was; lanes are given again."""
+    """Written and promoted data is still in its place; lanes are dedicated again."""
     with (stack.pool(ssd.path, lanes=ssd.lanes) as pool, stack.cached(origin, pool) as device,
           Disk(device.path) as disk):
         client.tag_set(device.number, TAG, cache_lanes=2)

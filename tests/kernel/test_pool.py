@@ -52,7 +52,7 @@ def test_a_device_with_other_data_is_not_taken(cache: str, kmsg: KernelLog) -> N
 
 def test_a_pool_that_cannot_be_loaded_can_be_when_it_is_mended(
         cache: str, kmsg: KernelLog) -> None:
-    """What a failed try has left must not be in the way of the next."""
+    """Remains of a failed try must not prevent the next one."""
     with stack.pool(cache):
         pass
     # The first block of the chunk table, behind superblock and slots, in both copies.
@@ -99,7 +99,7 @@ def test_data_is_there_again_with_the_device_and_with_the_pool(cache: str, origi
             disk.write(3, data)
         with stack.cached(origin, pool) as device, Disk(device.path) as disk:
             assert disk.read(3, 512) == data
-    # Only the cache can know it now, also if it has been destaged meanwhile.
+    # Now only the cache has the data, also if it has been destaged in the meantime.
     with Disk(origin) as disk:
         disk.write(3, bytes(len(data)))
     with stack.pool(cache) as pool, stack.cached(origin, pool) as device:
@@ -123,12 +123,12 @@ def test_a_clean_cache_is_clean_after_a_restart(cache: str, origin: str) -> None
 
 
 def test_what_went_with_others_from_the_open_chunk_is_clean_after_a_restart(origin: str) -> None:
-    """Blocks that follow on the origin go in one request, in whatever chunk they are."""
+    """Adjacent blocks of the origin are destaged in one request, from any chunk."""
     with stack.null_blk(8) as cache:
         with stack.pool(cache, chunk_kib=64) as pool, stack.cached(origin, pool) as device, \
                 Disk(device.path) as disk:
-            # Once a quarter of the chunks is dirty they go, and with them what follows. The
-            # open one goes by itself when it is idle for two seconds.
+            # Once a quarter of the chunks is dirty, they are destaged together with adjacent
+            # blocks. The open chunk is destaged alone after two seconds without writes.
             for part in range(200):
                 disk.write(part * 32, pattern(part, 32), fua=True)
                 if stack.cache_status(device).destaged and \
@@ -137,13 +137,13 @@ def test_what_went_with_others_from_the_open_chunk_is_clean_after_a_restart(orig
             else:
                 pytest.fail("nothing was destaged")
         with stack.pool(cache) as pool, stack.cached(origin, pool) as device:
-            # What is dirty after a start goes soon.
+            # Data that is dirty after a start is destaged soon.
             assert not stack.wait_until(lambda: stack.cache_status(device).destaged > 0, 2)
             assert stack.cache_status(device).state == "clean"
 
 
 def test_little_now_and_then_reaches_the_origin_from_one_chunk(cache: str, origin: str) -> None:
-    """A file system that commits every few seconds must not take a chunk for each commit."""
+    """A file system that commits every few seconds must not use a chunk for each commit."""
     with stack.pool(cache) as pool, stack.cached(origin, pool) as device:
         with Disk(device.path) as disk, Disk(origin) as below:
             for part in range(5):
@@ -151,19 +151,19 @@ def test_little_now_and_then_reaches_the_origin_from_one_chunk(cache: str, origi
                 assert stack.cache_status(device).dirty == 8
                 assert stack.wait_until(lambda: stack.cache_status(device).dirty == 0, 10)
                 assert stack.pool_status(pool).dirty == 0
-                # It rests, and looks once more, before it leaves the log alone.
+                # Destage pauses, and checks once more, before it leaves the log alone.
                 time.sleep(0.5)
                 assert below.read(part * 64, 8) == pattern(part, 8)
         assert stack.pool_status(pool).used == 1
         assert stack.cache_status(device).destaged == 5 * 8
-    # What is clean stays so, whatever the chunk is: nothing is to be done after a restart.
+    # Clean data stays clean, in any chunk: a restart has no work to do.
     with stack.pool(cache) as pool, stack.cached(origin, pool) as device:
         assert stack.cache_status(device).state == "clean"
         assert stack.pool_status(pool).dirty == 0
 
 
 def test_many_that_write_little_leave_room(origin: str) -> None:
-    """Each has a chunk open, all of it clean; they are closed when nothing else can go."""
+    """Each has an open chunk with only clean data; it is closed when no other can be reclaimed."""
     with contextlib.ExitStack() as after:
         cache = after.enter_context(stack.null_blk(2))
         pool = after.enter_context(stack.pool(cache, chunk_kib=64))
@@ -192,7 +192,7 @@ def test_many_that_write_little_leave_room(origin: str) -> None:
 @pytest.mark.parametrize("mode", ["writeback", "writethrough"])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_random_io_is_as_on_a_plain_disk(cache: str, origin: str, mode: str, seed: int) -> None:
-    """Requests of all sizes, in a range that the cache cannot hold, against an array."""
+    """Requests of all sizes, in a range larger than the cache, compared with an array."""
     rng = random.Random(seed)
     size = 3 * 16384  # 24 MiB over a cache of 8
     written = 0
@@ -221,7 +221,7 @@ def test_random_io_is_as_on_a_plain_disk(cache: str, origin: str, mode: str, see
         assert disk.read(0, size) == expected
         assert written > 2 * 20 * 2048
         status = stack.pool_status(pool)
-        # Each of the two logs, the tag's and the host's, has its next one ready at most.
+        # Each of the two logs, the tag's and the host's, has at most one spare chunk.
         assert 0 <= status.chunks - status.used - status.free <= 2
         device.message("drain")
         assert stack.wait_until(lambda: stack.cache_status(device).dirty == 0)
@@ -239,14 +239,14 @@ def test_a_discard_drops_what_is_cached(cache: str, origin: str) -> None:
             assert disk.read(0, 64) == data[:8 * 512] + bytes(16 * 512) + data[24 * 512:]
         with stack.cached(origin, pool):
             pass
-    # The record of it is found as well.
+    # Its record is found as well.
     with stack.pool(cache) as pool, stack.cached(origin, pool) as device:
         with Disk(device.path) as disk:
             assert disk.read(0, 64) == data[:8 * 512] + bytes(16 * 512) + data[24 * 512:]
 
 
 def test_a_discard_leaves_parts_of_blocks_alone(cache: str, origin: str) -> None:
-    """In the cache and on the origin: else they change when the cache lets go of them."""
+    """In the cache and on the origin; otherwise they would change when the cache drops them."""
     data = pattern(4, 64)
     kept = data[:16 * 512] + bytes(8 * 512) + data[24 * 512:]
     with (stack.pool(cache) as pool, stack.cached(origin, pool) as device,
@@ -279,27 +279,27 @@ def test_neighbours_reach_the_origin_in_one_request(cache: str, origin: str) -> 
         with Disk(origin) as raw:
             for block in order:
                 assert raw.read(block * 8, 8) == pattern(block, 8)
-    # What was destaged while blocks came was in pieces.
+    # Data destaged between the writes was written in pieces.
     assert 0 < requests < 600
 
 
 def test_what_is_overwritten_soon_is_not_destaged_at_once() -> None:
-    """Between a quarter and three quarters of its share dirty, a tag leaves the origin in peace."""
+    """A tag with a quarter to three quarters of its share dirty is destaged slowly."""
     with stack.null_blk(16) as cache, stack.null_blk(8, completion_us=150_000) as origin, \
             stack.pool(cache, chunk_kib=64) as pool, \
             stack.cached(origin, pool) as device, Disk(device.path) as disk:
         counters = Path(f"/sys/class/block/{os.path.basename(origin)}/stat")
         start = time.monotonic()
         number = 0
-        # Four MiB again and again, which is more than a quarter.
+        # The same four MiB repeatedly, which is more than a quarter.
         while time.monotonic() - start < 8 or number < 48:
             disk.write(number % 16 * 512, pattern(number, 512), fua=True)
             number += 1
         spent = (time.monotonic() - start) * 1000
         assert stack.cache_status(device).destaged > 0
-        # Milliseconds that writes took; others may look at a new disk.
+        # Milliseconds of writes; other processes may read a new disk.
         assert int(counters.read_text().split()[7]) < spent / 3
-        # Left alone it goes, and at full speed.
+        # Without further writes it is destaged at full speed.
         assert stack.wait_until(lambda: stack.cache_status(device).state == "clean", 60)
         with Disk(origin) as raw:
             for part in range(16):
@@ -398,7 +398,7 @@ def test_reads_of_copies_come_from_the_cache(cache: str, origin: str) -> None:
             disk.flush()
             assert below.read(64, 64) == pattern(2, 64)
             assert stack.cache_status(device).state == "clean"
-            # Only a read that does not go there sees the old one.
+            # Only a read that bypasses the cache sees the old data.
             below.write(64, pattern(3, 64))
             assert disk.read(64, 64) == pattern(2, 64)
             assert disk.read(0, 64) == pattern(1, 64)
@@ -406,7 +406,7 @@ def test_reads_of_copies_come_from_the_cache(cache: str, origin: str) -> None:
 
 def test_tags_of_one_device_have_modes_of_their_own(cache: str, origin: str,
                                                     client: Client) -> None:
-    """On a device in writeback mode a tag can write through, or do without the cache."""
+    """On a device in writeback mode, a tag can be in writethrough or flush-only mode."""
     with stack.pool(cache) as pool, stack.cached(origin, pool) as device, \
             Disk(device.path) as disk, Disk(origin) as below:
         disk.write(0, pattern(1, 64), fua=True)
@@ -424,7 +424,7 @@ def test_tags_of_one_device_have_modes_of_their_own(cache: str, origin: str,
         assert below.read(1024, 64) == pattern(3, 64)
         assert disk.read(1024, 64) == pattern(3, 64)
         assert client.tag(device.number, 7).stats.cache_hit_bytes == used
-        # What the cache has an older version of is known to it.
+        # The cache knows of blocks of which it has an older version.
         disk.write(4, pattern(4, 8), fua=True)
         expected = pattern(1, 4) + pattern(4, 8) + pattern(2, 64)[4 * 512:]
         assert disk.read(0, 72) == expected
@@ -446,7 +446,7 @@ def test_a_tag_has_no_mode_that_its_device_has_not(cache: str, origin: str,
 @pytest.mark.parametrize("goes", [False, True])
 def test_what_a_removed_tag_has_is_written_whatever_its_successor_does(
         origin: str, client: Client, cgroup: Callable[[str], Cgroup], goes: bool) -> None:
-    """They share a log, and what comes free in it is for both."""
+    """They share a log, and free chunks in it are for both."""
     def written(seconds: float = 20) -> bool:
         return stack.wait_until(lambda: client.devices()[0].dirty_bytes == 0, seconds)
 
@@ -459,7 +459,7 @@ def test_what_a_removed_tag_has_is_written_whatever_its_successor_does(
         client.set_extents(device.number, 1, [Extent(0, stack.sectors(origin))])
         below.suspend(dm.NOFLUSH)
         with at_end(below.resume):
-            # To the last chunk, so that all that waits is on its way to the log already.
+            # To the last chunk, so that all waiting data is already on its way to the log.
             turns = 0
             while written(3):
                 group.run(partial(disk.write, turns * 128, pattern(turns, 128)))
@@ -469,7 +469,7 @@ def test_what_a_removed_tag_has_is_written_whatever_its_successor_does(
             client.tag_set(device.number, 1)
             if goes:
                 client.tag_del(device.number, 1)
-            # It goes when it is found to have nothing.
+            # It is removed when it is found to be empty.
             time.sleep(0.5)
             assert not written(0)
         assert written()

@@ -22,7 +22,7 @@ MB = 2048  # sectors
 
 @pytest.fixture
 def cache_below() -> Iterator[Mapped]:
-    """Give a cache device that can be broken: a linear mapping of a RAM disk."""
+    """Provide a cache device that can be broken: a linear mapping of a RAM disk."""
     with stack.null_blk(discard=True) as path, mapped(linear(path)) as below:
         below.whole = linear(path)  # type: ignore[attr-defined]
         yield below
@@ -30,13 +30,13 @@ def cache_below() -> Iterator[Mapped]:
 
 @pytest.fixture
 def second() -> Iterator[str]:
-    """Give a second origin."""
+    """Provide a second origin."""
     with stack.null_blk() as path:
         yield path
 
 
 def _break(device: Mapped) -> None:
-    """Let all requests fail."""
+    """Make all requests fail."""
     device.swap(f"0 {stack.sectors(device.path)} error")
 
 
@@ -49,7 +49,7 @@ def fails(work: Callable[[], object]) -> None:
 
 def test_cache_is_lost(cache_below: Mapped, origin: str, second: str, kmsg: KernelLog,
                        events: EventListener) -> None:
-    """A volume with nothing in it goes on from its origin; one with dirty data gets errors."""
+    """A volume without dirty data continues with its origin; one with dirty data gets errors."""
     with stack.pool(cache_below.path) as pool, stack.cached(origin, pool, 1) as clean, \
             stack.cached(second, pool, 2) as dirty, \
             Disk(clean.path) as of_clean, Disk(dirty.path) as of_dirty:
@@ -60,7 +60,7 @@ def test_cache_is_lost(cache_below: Mapped, origin: str, second: str, kmsg: Kern
         assert stack.cache_status(dirty).dirty == 64
         _break(cache_below)
 
-        # It takes a few refusals to be sure.
+        # A few refusals are required.
         assert stack.wait_until(lambda: _tries(of_clean) and
                                 stack.pool_status(pool).state == "failed")
         assert stack.cache_status(clean).state == "bypassed"
@@ -79,7 +79,7 @@ def test_cache_is_lost(cache_below: Mapped, origin: str, second: str, kmsg: Kern
 
 def test_cache_that_comes_back_has_nothing_old(cache_below: Mapped, origin: str,
                                                kmsg: KernelLog) -> None:
-    """It refused what lies behind its metadata: that it could be told of."""
+    """It refused requests behind its metadata, so the metadata could be updated."""
     size = stack.sectors(cache_below.path)
     whole = cache_below.table()
     with stack.pool(cache_below.path) as pool:
@@ -104,7 +104,7 @@ def test_cache_that_comes_back_has_nothing_old(cache_below: Mapped, origin: str,
 
 
 def _is_told(events: EventListener) -> bool:
-    """Tell whether the loss is among the events that have come; others may come first."""
+    """Return whether the loss is among the received events; others may come first."""
     return EventKind.CACHE_LOST in {kind for kind, _, _ in events.receive(0.2)}
 
 
@@ -135,7 +135,7 @@ def test_origin_fails_while_the_cache_has_room(cache_below: Mapped, origin: str,
 
 def test_what_an_unused_volume_has_clean_makes_room(cache_below: Mapped, origin: str,
                                                     second: str) -> None:
-    """Also when the volume was not used since the pool was loaded."""
+    """Also if the volume was not used since the pool was loaded."""
     with stack.pool(cache_below.path) as pool, stack.cached(origin, pool, 1) as first, \
             Disk(first.path) as disk:
         for number in range(50):
@@ -160,7 +160,7 @@ def test_what_an_unused_volume_has_clean_makes_room(cache_below: Mapped, origin:
 
 @pytest.mark.smp
 def test_a_full_cache_holds_up_only_who_filled_it(origin: str, second: str) -> None:
-    """One origin is stuck; its volume fills the cache; the other one does not notice."""
+    """One origin hangs, and its volume fills the cache. The other volume is not affected."""
     with stack.null_blk(24, discard=True) as cache, stack.pool(cache, chunk_kib=64) as pool, \
             mapped(linear(origin)) as below, stack.cached(below.path, pool, 1) as slow, \
             stack.cached(second, pool, 2) as other:
@@ -181,7 +181,7 @@ def test_a_full_cache_holds_up_only_who_filled_it(origin: str, second: str) -> N
             thread.start()
             with (at_end(stop.set), at_end(thread.join, 120),
                   at_end(below.swap, linear(origin))):
-                # It comes to a stop when it has what it may have.
+                # Its writes wait when it has its maximum.
                 assert stack.wait_until(lambda: _stands_still(written), 60)
                 stuck = len(written)
                 assert 8 < stuck < 40
@@ -199,7 +199,7 @@ def test_a_full_cache_holds_up_only_who_filled_it(origin: str, second: str) -> N
 @pytest.mark.smp
 def test_a_log_whose_data_fits_does_not_wait_for_the_origin(
         origin: str) -> None:
-    """What counts in the oldest chunks is relocated, and the rest makes room."""
+    """Live blocks of the oldest chunks are relocated, which frees the rest."""
     blocks = 800
     dice = random.Random(8)
     with stack.null_blk(12, discard=True) as cache, stack.pool(cache, chunk_kib=64) as pool, \
@@ -212,7 +212,7 @@ def test_a_log_whose_data_fits_does_not_wait_for_the_origin(
                 expected[at] = number
                 disk.write(at * 8, pattern(number, 8), fua=number % 3 == 0)
             disk.flush()
-            # These took 6,600 blocks of a cache that has 3,072.
+            # These took 6,600 blocks of a cache with 3,072.
             status = stack.pool_status(pool)
             assert status.state == "ok"
             assert status.relocated > 200
@@ -229,7 +229,7 @@ def test_a_log_whose_data_fits_does_not_wait_for_the_origin(
 
 @pytest.mark.smp
 def test_a_write_that_hangs_at_the_origin_holds_nobody_up(origin: str) -> None:
-    """What is being destaged can be relocated as well; its chunk need not stay."""
+    """Data being destaged can be relocated too; its chunk need not stay."""
     blocks = 800
     dice = random.Random(9)
     with stack.null_blk(12, discard=True) as cache, stack.pool(cache, chunk_kib=64) as pool, \
@@ -252,7 +252,7 @@ def test_a_write_that_hangs_at_the_origin_holds_nobody_up(origin: str) -> None:
             assert stack.wait_until(lambda: len(done) == 5000, 120), len(done)
         disk.flush()
         _check(disk, expected)
-        # What was on its way is older than what came after it.
+        # The data in flight is older than the later writes.
         device.message("drain")
         assert stack.wait_until(lambda: stack.cache_status(device).state == "clean", 60)
         with Disk(origin) as raw:
@@ -261,7 +261,7 @@ def test_a_write_that_hangs_at_the_origin_holds_nobody_up(origin: str) -> None:
 
 @pytest.mark.smp
 def test_a_reader_holds_up_writers_only_while_it_reads(origin: str) -> None:
-    """Whoever has what is to go wakes those that wait for it, when nothing else does."""
+    """The reader of a chunk to be reclaimed wakes the writers that wait for it."""
     blocks, written = 3400, []
     with stack.null_blk(12, discard=True) as cache, mapped(linear(cache)) as slow, \
             stack.pool(slow.path, chunk_kib=64) as pool, mapped(linear(origin)) as below, \
@@ -271,7 +271,7 @@ def test_a_reader_holds_up_writers_only_while_it_reads(origin: str) -> None:
                 disk.write(number * 8, pattern(number, 64))
             disk.flush()
         assert stack.wait_until(lambda: stack.cache_status(device).state == "clean", 60)
-        # From now on nothing comes from destage, neither room nor a reason to look for some.
+        # From now on, destage frees no space and gives no reason to look for it.
         below.swap(f"0 {stack.sectors(origin)} flakey {origin} 0 0 3600 1 error_writes")
         slow.swap(f"0 {stack.sectors(cache)} delay {cache} 0 3000 {cache} 0 0")
 
@@ -313,9 +313,9 @@ def _fill(disk: Disk) -> None:
 
 
 def test_metadata_that_cannot_be_written_stops_the_pool(origin: str, kmsg: KernelLog) -> None:
-    """A chunk that cannot be recorded as dead is not used again: in the end writers get errors."""
+    """A chunk not recorded as dead is not reused: in the end, writes get errors."""
     with stack.null_blk(24, discard=True) as cache:
-        # The metadata of a pool of this size and chunk size is in front of this.
+        # The metadata of a pool of this size and chunk size is before this sector.
         head = 1280
         good = linear(cache)
         bad = (f"0 {head} flakey {cache} 0 0 3600 1 error_writes\n"

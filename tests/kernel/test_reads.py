@@ -29,12 +29,12 @@ def cache() -> Iterator[str]:
 
 
 def hits(client: Client, device: Mapped) -> int:
-    """Return the sectors that were read from the cache device so far."""
+    """Return the number of sectors read from the cache device so far."""
     return client.tag(device.number, TAG).stats.cache_hit_bytes // SECTOR
 
 
 def promoted(device: Mapped) -> int:
-    """Return the blocks that were promoted so far."""
+    """Return the number of blocks promoted so far."""
     return stack.cache_status(device).promoted
 
 
@@ -69,9 +69,9 @@ def test_where_there_is_room_the_first_read_promotes_and_the_second_hits(
 
 
 def test_reads_are_counted_with_their_latency(cache: str, client: Client) -> None:
-    """From the origin, the buffer, both, and the cache: the guest waits for all of them."""
+    """From the origin, the buffer, both, and the cache, as the guest sees it."""
     def slow(stats: Stats) -> int:
-        # At least the origin's 20 ms: the bucket of 2^24 ns, and those above.
+        # At least the origin's 20 ms: the bucket of 2^24 ns, or higher.
         return sum(stats.read_hist[4 * (24 - 1):])
 
     with (stack.null_blk(completion_us=20000) as origin, stack.pool(cache) as pool,
@@ -115,7 +115,7 @@ def test_whole_blocks_are_promoted_and_each_sector_is_its_own(
 
 
 def fill(device: Mapped, disk: Disk, first: int, sectors: int) -> None:
-    """Write blocks until the tag has no room left, and have them on the origin."""
+    """Write blocks until the tag has no free space, and destage them."""
     for sector in range(first, first + sectors, 128):
         disk.write(sector, pattern(sector, 128))
         disk.flush()
@@ -154,7 +154,7 @@ def test_a_long_sequential_read_is_not_promoted(cache: str, origin: str) -> None
             for sector in range(0, 32768, 128):
                 disk.read(sector, 128)
             time.sleep(0.5)
-            # The first MiB that is missed does not know yet what it is part of.
+            # The first MiB of a sequential read is promoted.
             assert promoted(device) <= turn * 256
 
 
@@ -193,14 +193,14 @@ def test_a_discard_forgets_what_was_promoted(cache: str) -> None:
 
 @pytest.fixture
 def slow() -> Iterator[str]:
-    """Give an origin that reads at once and answers a second later."""
+    """Provide an origin that reads at once and answers a second later."""
     with stack.null_blk(completion_us=1_000_000) as path:
         yield path
 
 
 @contextlib.contextmanager
 def promoting(disk: Disk, sector: int, sectors: int) -> Iterator[None]:
-    """Have a range promoted; it has been read in the body already."""
+    """Promote a range, which has been read when the body runs."""
     thread = threading.Thread(target=disk.read, args=(sector, sectors))
     thread.start()
     time.sleep(0.3)
@@ -211,7 +211,7 @@ def promoting(disk: Disk, sector: int, sectors: int) -> Iterator[None]:
 
 def test_a_write_that_has_come_and_gone_ends_a_promotion(
         cache: str, slow: str, client: Client) -> None:
-    """It leaves nothing in buffer or index: its tag is not cached any more."""
+    """It is not in the buffer or the index: its tag is no longer cached."""
     with (stack.pool(cache) as pool, stack.cached(slow, pool) as device,
           Disk(device.path) as disk):
         with promoting(disk, 0, 64):
@@ -241,7 +241,7 @@ def test_two_readers_promote_once(cache: str, slow: str) -> None:
 
 def test_what_was_promoted_is_there_after_a_clean_restart(
         cache: str, origin: str, client: Client) -> None:
-    """It becomes part of the log: it is read, superseded and let go as what was written is."""
+    """It becomes part of the log: it is read, superseded and reclaimed like written data."""
     data = pattern(6, 64)
     with Disk(origin) as below:
         below.write(0, data)
@@ -273,7 +273,7 @@ def test_what_was_promoted_is_there_after_a_clean_restart(
 
 def test_what_was_read_before_a_restart_makes_room_for_others(
         cache: str, origin: str, client: Client) -> None:
-    """Though its log has older chunks, dirty, and nothing takes them now."""
+    """Although its log has older, dirty chunks that cannot be destaged now."""
     mib = 2048
     with stack.pool(cache) as pool, stack.mapped(stack.linear(origin)) as below:
         with stack.cached(below.path, pool) as device, Disk(device.path) as disk:
@@ -297,7 +297,7 @@ def test_what_was_read_before_a_restart_makes_room_for_others(
 
 @contextlib.contextmanager
 def as_after_a_crash(cache: str) -> Iterator[str]:
-    """Give a device with what a cache device has now."""
+    """Provide a device with the present contents of a cache device."""
     with stack.null_blk(discard=True) as after:
         with Disk(cache) as disk, Disk(after) as copy:
             for sector in range(0, stack.sectors(cache), 2048):
@@ -306,7 +306,7 @@ def as_after_a_crash(cache: str) -> Iterator[str]:
 
 
 def test_what_was_promoted_is_gone_with_a_crash(cache: str, origin: str) -> None:
-    """It has no records: its chunks are free, and nothing is found in them."""
+    """It has no records: its chunks are free, and no data is found in them."""
     with Disk(origin) as below:
         below.write(0, pattern(6, 64))
     with stack.pool(cache) as pool, stack.cached(origin, pool) as device, \
@@ -319,7 +319,7 @@ def test_what_was_promoted_is_gone_with_a_crash(cache: str, origin: str) -> None
 
 def test_a_pool_goes_on_with_what_was_promoted_when_it_is_resumed(
         cache: str, origin: str, client: Client) -> None:
-    """Suspended without volumes it was shut down. What goes after that is gone on the device."""
+    """Suspended without volumes, it was shut down. Later reclaims are recorded on the device."""
     with Disk(origin) as below:
         below.write(0, pattern(6, 64))
     with stack.pool(cache) as pool:
@@ -335,7 +335,7 @@ def test_a_pool_goes_on_with_what_was_promoted_when_it_is_resumed(
         with as_after_a_crash(cache) as after, stack.pool(after) as other:
             assert stack.pool_status(other).used == 0 < stack.pool_status(other).volumes
             assert stack.pool_status(other).free == stack.pool_status(other).chunks - 1
-        # What the cache has goes with the mode.
+        # A change of the mode drops the cached data.
         with stack.cached(origin, pool, mode="writethrough"):
             assert stack.pool_status(pool).used == 0
         with as_after_a_crash(cache) as after, stack.pool(after) as other:
@@ -343,7 +343,7 @@ def test_a_pool_goes_on_with_what_was_promoted_when_it_is_resumed(
 
 
 def test_what_is_hot_is_kept_when_more_is_read_than_fits(client: Client, origin: str) -> None:
-    """A small working set stays while almost four times the cache is promoted past it."""
+    """A small working set stays while almost four times the cache is promoted."""
     hot = range(0, 1024, BLOCK)
     with (stack.null_blk(8, discard=True) as cache, stack.pool(cache, chunk_kib=64) as pool,
           stack.cached(origin, pool) as device, Disk(device.path) as disk):
@@ -373,7 +373,7 @@ def read_blocks(disk: Disk, blocks: Iterable[int]) -> None:
 
 
 def read_again_soon(disk: Disk, blocks: list[int], lag: int) -> None:
-    """Read blocks once, and each a second time behind some of the others."""
+    """Read blocks once, and each a second time after some others."""
     for at, block in enumerate(blocks):
         read_blocks(disk, [block, *blocks[max(at - lag, 0):][:at >= lag]])
 
@@ -390,7 +390,7 @@ def test_once_is_enough_where_blocks_come_back_and_not_in_a_scan(
           stack.cached(origin, pool) as device, Disk(device.path) as disk):
         fill(device, disk, 65536, 40960)
         read_again_soon(disk, shuffled(1, range(1000)), 50)
-        # What is read for the first time now is there the second time.
+        # Data is in the cache at its second read.
         before = promoted(device)
         new = shuffled(2, range(2000, 2200))
         read_blocks(disk, new)
@@ -398,7 +398,7 @@ def test_once_is_enough_where_blocks_come_back_and_not_in_a_scan(
         found = hits(client, device)
         read_blocks(disk, new)
         assert hits(client, device) - found == len(new) * BLOCK
-        # As much as the cache can hold, and nobody wants it again.
+        # As much as the cache can hold, without reuse.
         read_blocks(disk, shuffled(3, range(2200, 7000)))
         time.sleep(0.5)
         before = promoted(device)
@@ -408,7 +408,7 @@ def test_once_is_enough_where_blocks_come_back_and_not_in_a_scan(
 
 
 def test_what_was_missed_once_leaves_the_rest_alone(client: Client, origin: str) -> None:
-    """It is promoted past what was missed twice, more than twice the cache of it."""
+    """It is promoted beside blocks missed twice, more than twice the cache of it."""
     twice = shuffled(5, range(400))
     with (stack.null_blk(8, discard=True) as cache, stack.pool(cache, chunk_kib=64) as pool,
           stack.cached(origin, pool) as device, Disk(device.path) as disk):
@@ -417,14 +417,14 @@ def test_what_was_missed_once_leaves_the_rest_alone(client: Client, origin: str)
         read_blocks(disk, twice)
 
         def read_again() -> bool:
-            # A ghost may have been pushed out by others, or a chunk was not there in time.
+            # A ghost may have been displaced by others, or a chunk was not available in time.
             read_blocks(disk, twice)
             return promoted(device) >= len(twice) * 0.98
 
         assert stack.wait_until(read_again), promoted(device)
         new = shuffled(6, range(1000, 6000))
         for at in range(0, len(new), 5):
-            # One of five is read again, so that once stays enough.
+            # One of five is read again, so that one miss stays sufficient.
             read_blocks(disk, [*new[at:at + 5], new[at]])
         assert stack.wait_until(lambda: promoted(device) > len(twice) + len(new) * 0.8)
         before = hits(client, device)
@@ -433,7 +433,7 @@ def test_what_was_missed_once_leaves_the_rest_alone(client: Client, origin: str)
 
 
 def test_of_written_and_read_that_stays_which_is_read(client: Client, origin: str) -> None:
-    """What was written is hot, and all that is promoted past it is cold."""
+    """Written data is hot, and all data promoted beside it is cold."""
     with (stack.null_blk(8, discard=True) as cache, stack.pool(cache, chunk_kib=64) as pool,
           stack.cached(origin, pool) as device, Disk(device.path) as disk):
         written = range(8192, 8192 + 400)
@@ -453,7 +453,7 @@ def test_of_written_and_read_that_stays_which_is_read(client: Client, origin: st
 
 
 def test_data_that_fits_stays_though_the_log_goes_round(client: Client, origin: str) -> None:
-    """Most of what is in the chunks that go has been superseded; what has not is read."""
+    """Most data in reclaimed chunks is superseded; the rest is read, and is kept."""
     with (stack.null_blk(8, discard=True) as cache, stack.pool(cache, chunk_kib=64) as pool,
           stack.cached(origin, pool) as device, Disk(device.path) as disk):
         blocks = 3 * 256
@@ -479,7 +479,7 @@ def test_data_that_fits_stays_though_the_log_goes_round(client: Client, origin: 
 
 def test_what_fits_stays_though_there_is_no_credit_to_copy_it(client: Client,
                                                               origin: str) -> None:
-    """Writes without a read pay for few copies. What they supersede makes room all the same."""
+    """Writes without reads pay for few copies. The data they supersede frees space nevertheless."""
     blocks, writes = 6000, 20000
     with (stack.null_blk(48, discard=True) as cache, stack.pool(cache, chunk_kib=64) as pool,
           mapped(linear(origin)) as below):
@@ -502,18 +502,18 @@ def test_what_fits_stays_though_there_is_no_credit_to_copy_it(client: Client,
             before = hits(client, device)
             read_blocks(disk, range(blocks))
             assert status.relocated > 0
-            # All is spent: 4,096 blocks that it has at first, and one for eight written.
+            # The credit is spent: 4,096 initial blocks, and one for eight written blocks.
             assert status.kept > 4096 + writes / 8 - 16
             assert hits(client, device) - before > blocks * BLOCK * 0.98
 
 
 class Model:
-    """A part of a device that one thread writes, while others read it.
+    """A part of a device that one thread writes while others read it.
 
     :param device: the device
     :param first: its first sector
     :param sectors: its size
-    :param seed: of what is done
+    :param seed: seed of the operations
     """
 
     def __init__(self, device: Mapped, first: int, sectors: int, seed: int) -> None:
@@ -535,7 +535,7 @@ class Model:
                 kind = rng.choices(["write", "fua", "read", "flush", "discard"],
                                    [20, 5, 60, 5, 3])[0]
                 if kind == "discard":
-                    # A hint: what is read behind it is not said. Then it is written.
+                    # A hint: the contents after a discard are undefined. So write the range.
                     disk.discard(self.first + start, length)
                 if kind in ("write", "fua", "discard"):
                     content[where] = pattern(self.seed * 10**6 + self.turns, length)
@@ -549,7 +549,7 @@ class Model:
 @pytest.mark.smp
 @pytest.mark.parametrize("mode", ["writeback", "writethrough"])
 def test_reads_are_never_old_while_everything_moves(mode: str) -> None:
-    """Promotion, writes, destage, eviction and a small cache, all at once."""
+    """Promotion, writes, destage, reclaim and a small cache, all at once."""
     stop = threading.Event()
 
     def read_all(device: Mapped, seed: int) -> None:

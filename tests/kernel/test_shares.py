@@ -23,19 +23,19 @@ TAG = 7
 
 @pytest.fixture
 def cache() -> Iterator[str]:
-    """Give an empty cache device of 64 MiB: 62 for data, 56 of them are shared out."""
+    """Provide an empty cache device of 64 MiB: 62 for data, 56 of them divided into shares."""
     with stack.null_blk(discard=True) as path:
         yield path
 
 
 def shares(client: Client, device: Mapped) -> dict[int, int]:
-    """Return the shares of the tags in MiB, once they are known."""
+    """Return the shares of the tags in MiB, once they are computed."""
     tags = client.tags(device.number)
     return {tag.id: tag.cache_share_bytes // MIB for tag in tags}
 
 
 def write_all(disk: Disk, first_mb: int, megabytes: int, seed: int) -> None:
-    """Write so much data and make it durable, MiB by MiB."""
+    """Write data and flush it, MiB by MiB."""
     for mb in range(first_mb, first_mb + megabytes):
         disk.write(mb * 2048, pattern(seed + mb, 2048))
         disk.flush()
@@ -52,7 +52,7 @@ def test_minima_come_first_then_weights_up_to_the_maxima(
         client.tag_set(device.number, 3, cache_max=20 * MIB)
         assert stack.wait_until(lambda: shares(client, device) == {0: 7, 1: 7, 2: 21, 3: 20})
         client.tag_set(device.number, 2, cache_min=48 * MIB)
-        # More than there is: less in proportion, and nothing is left for weights.
+        # More than available: reduced in proportion, and nothing remains for weights.
         assert stack.wait_until(lambda: shares(client, device) == {0: 0, 1: 0, 2: 42, 3: 14})
         client.tag_del(device.number, 2)
         client.tag_set(device.number, 3, cache_min=0, cache_max=0)
@@ -60,7 +60,7 @@ def test_minima_come_first_then_weights_up_to_the_maxima(
 
 
 def test_what_holds_nothing_any_more_goes_first(cache: str, origin: str, client: Client) -> None:
-    """Though its tag has no more than its share: it loses nothing, and others need it."""
+    """Although its tag has no more than its share: it loses no data, and others need the chunk."""
     with (stack.pool(cache) as pool, stack.cached(origin, pool, 1, "volume 7") as device,
           stack.null_blk() as second, stack.cached(second, pool, 2, "volume 8") as other,
           Disk(device.path) as disk, Disk(other.path) as neighbour):
@@ -93,7 +93,7 @@ def test_a_refused_share_makes_no_tag(cache: str, origin: str, client: Client) -
 
 
 def read_twice(disk: Disk, first_mb: int, megabytes: int) -> None:
-    """Read everything twice, in an order in which nothing is sequential."""
+    """Read everything twice, in a non-sequential order."""
     sectors = megabytes * 2048
     for at in range(0, sectors, 64):
         for _ in range(2):
@@ -101,7 +101,7 @@ def read_twice(disk: Disk, first_mb: int, megabytes: int) -> None:
 
 
 def test_reads_are_lent_what_others_do_not_use(cache: str, origin: str, client: Client) -> None:
-    """Also to a tag that never writes; a tenth of the pool is left to who comes."""
+    """Also for a tag that never writes; a tenth of the pool stays free for others."""
     with (stack.pool(cache) as pool, stack.cached(origin, pool) as device,
           Disk(device.path) as disk, stack.null_blk() as second,
           stack.cached(second, pool, 2, "volume 8")):
@@ -113,13 +113,13 @@ def test_reads_are_lent_what_others_do_not_use(cache: str, origin: str, client: 
 
 
 def test_reads_make_nobody_pass_the_maximum(cache: str, origin: str, client: Client) -> None:
-    """Nor do they where nothing can go for them: all that the tag has is dirty."""
+    """Also if no chunk can be reclaimed for them: all data of the tag is dirty."""
     size = stack.sectors(origin)
     with (stack.pool(cache) as pool, stack.mapped(stack.linear(origin)) as below,
           stack.cached(below.path, pool) as device, Disk(device.path) as disk):
         client.tag_set(device.number, TAG, cache_max=8 * MIB)
         below.swap(f"0 {size} flakey {origin} 0 0 3600 1 error_writes")
-        # Of the eight chunks one is for what has to be kept of one that goes.
+        # One of the eight chunks is for the kept blocks of a reclaimed chunk.
         for mb in range(6):
             disk.write(mb * 2048, pattern(mb, 2048))
             disk.flush()
@@ -134,7 +134,7 @@ def test_reads_make_nobody_pass_the_maximum(cache: str, origin: str, client: Cli
 
 def test_what_others_do_not_use_is_lent(cache: str, origin: str, client: Client,
                                         cgroup: Callable[[str], Cgroup]) -> None:
-    """A tag may have more than its share, until the owner of the rest comes."""
+    """A tag may exceed its share until the owner of the rest needs it."""
     with (stack.pool(cache) as pool, stack.cached(origin, pool, 1, "volume 7") as device,
           stack.null_blk() as second, stack.cached(second, pool, 2, "volume 8") as other,
           Disk(device.path) as disk, Disk(other.path) as neighbour):
@@ -152,7 +152,7 @@ def test_what_others_do_not_use_is_lent(cache: str, origin: str, client: Client,
 
 def test_a_minimum_is_there_from_the_start_though_all_is_lent(
         cache: str, origin: str, client: Client) -> None:
-    """It is what an instance begins with, whatever its weight: who was lent it gives it back."""
+    """An instance begins with it, whatever its weight: others give up what they used of it."""
     with (stack.pool(cache) as pool, stack.cached(origin, pool, 1, "volume 7") as device,
           Disk(device.path) as disk):
         client.tag_set(device.number, 7, weight=1000)
@@ -168,7 +168,7 @@ def test_a_minimum_is_there_from_the_start_though_all_is_lent(
 
 
 def test_who_is_not_in_use_has_no_chunk_kept_free(cache: str, origin: str) -> None:
-    """Many instances of a host may be stopped; what they have is kept, and no more."""
+    """Many instances of a host may be stopped; their data is kept, but no chunk is reserved."""
     with contextlib.ExitStack() as on:
         pool = on.enter_context(stack.pool(cache))
         for volume in range(10, 20):
@@ -181,12 +181,12 @@ def test_who_is_not_in_use_has_no_chunk_kept_free(cache: str, origin: str) -> No
         disk = on.enter_context(Disk(device.path))
         write_all(disk, 0, 60, 1)
         assert stack.wait_until(lambda: stack.cache_status(device).dirty == 0)
-        # The common tenth, one for each of the two that are in use, and one more.
+        # The reserve, one chunk for each of the two in use, and one more.
         assert stack.pool_status(pool).free <= 6 + 2 + 1
 
 
 class Pair(NamedTuple):
-    """Two tags of a pool, 7 and 8; what the first has is on its origin."""
+    """Two tags of a pool, 7 and 8; the data of the first is on its origin."""
 
     pool: Mapped
     device: Mapped
@@ -199,9 +199,9 @@ class Pair(NamedTuple):
 
     @contextlib.contextmanager
     def refusing(self, work: Callable[[Disk], None]) -> Iterator[threading.Thread]:
-        """Let the second do something; its origin takes nothing until we are through.
+        """Run the second while its origin refuses writes until the end of the block.
 
-        Then it has to come to its end.
+        Then it must complete.
         """
         size = stack.sectors(self.second)
         self.below.swap(f"0 {size} flakey {self.second} 0 0 3600 1 error_writes")
@@ -215,10 +215,10 @@ class Pair(NamedTuple):
 @contextlib.contextmanager
 def pair(cache: str, origin: str, client: Client, has_mb: int, *,
          lender: bool = True, lanes: Sequence[int] = ()) -> Iterator[Pair]:
-    """Make both tags, and have the first have so much.
+    """Create both tags, and write data to the first.
 
-    :param lender: there is a third, 9, which lends its own share
-    :param lanes: sizes of the pool's lanes but the last, in sectors
+    :param lender: there is a third, 9, which does not use its share
+    :param lanes: sizes of the pool's lanes except the last, in sectors
     """
     with contextlib.ExitStack() as on:
         pool = on.enter_context(stack.pool(cache, lanes=lanes))
@@ -247,14 +247,14 @@ def write_60(disk: Disk) -> None:
 
 
 def check_60(disk: Disk) -> None:
-    """Check that it is there."""
+    """Check the data of write_60()."""
     for mb in range(60):
         assert disk.read(mb * 2048, 2048) == pattern(100 + mb, 2048)
 
 
 def test_nobody_loses_of_its_share_to_one_that_has_more(
         cache: str, origin: str, client: Client) -> None:
-    """Though that one's own chunks cannot go, since its origin takes nothing."""
+    """Although the chunks of the other cannot be reclaimed, since its origin refuses writes."""
     with pair(cache, origin, client, 17) as both:
         def cached() -> int:
             return client.tag(both.device.number, 7).cached_bytes
@@ -263,21 +263,21 @@ def test_nobody_loses_of_its_share_to_one_that_has_more(
         with both.refusing(write_60) as writer:
             assert stack.wait_until(
                 lambda: client.tag(both.other.number, 8).cached_bytes >= 32 * MIB)
-            # What the pool does now is no answer to a request: give it time to do it.
+            # The pool works in the background: give it time.
             assert not stack.wait_until(lambda: cached() < before, 3)
             assert writer.is_alive()
-            # Nor does that one have all that is left: for those below their shares there are
-            # the tenth and one for each of the three. (One more, but it may have that before
-            # the pool looks.)
+            # The other does not get all free chunks either: the reserve and one chunk for each of
+            # the three tags are for those below their shares. (One more, but it may take that
+            # before the pool checks.)
             assert stack.pool_status(both.pool).free >= 6 + 3
         check_60(both.neighbour)
 
 
 def lender_comes(client: Client, both: Pair, least: int = 0, lent: int = 32 * MIB) -> int:
-    """Have the third write while the second's origin refuses; return what it has then.
+    """Run the third while the second's origin refuses; return the chunks of the third.
 
-    :param least: its minimum, in bytes, once it comes
-    :param lent: so many bytes the second has before
+    :param least: its minimum, in bytes, from its start
+    :param lent: bytes that the second has before
     """
     assert both.lender
     with Disk(both.lender.path) as disk:
@@ -299,17 +299,18 @@ def lender_comes(client: Client, both: Pair, least: int = 0, lent: int = 32 * MI
 
 def test_nobody_loses_of_its_share_to_one_that_has_the_core_of_its_own(
         cache: str, origin: str, client: Client) -> None:
-    """That one goes on with what it has while those over theirs cannot give."""
+    """The other continues with its chunks while those above their share cannot give up any."""
     with pair(cache, origin, client, 17) as both:
         assert lender_comes(client, both) >= 9 * MIB
-        # In so small a pool, what is free is less than that half while a chunk is relocated: a
-        # few of its 17 may go then. Had it to give its own for all that is lent, 5 were left.
+        # In such a small pool, less than half of the reserve is free during a relocation: a few of
+        # its 17 chunks may be reclaimed then. If it had to give up chunks for all others, 5 would
+        # remain.
         assert client.tag(both.device.number, 7).cached_bytes >= 11 * MIB
 
 
 def test_a_minimum_is_there_whoever_has_to_give_for_it(
         cache: str, origin: str, client: Client) -> None:
-    """Of those over their shares nobody can; so that one does that has just its own."""
+    """No tag above its share can give up chunks, so a tag at its share does."""
     with pair(cache, origin, client, 17) as both:
         assert lender_comes(client, both, 15 * MIB) >= 15 * MIB
         assert client.tag(both.device.number, 7).cached_bytes < 17 * MIB
@@ -317,21 +318,21 @@ def test_a_minimum_is_there_whoever_has_to_give_for_it(
 
 def test_a_minimum_is_there_for_one_whose_own_lanes_do_not_hold_it(
         cache: str, origin: str, client: Client) -> None:
-    """What is left of it, it gets in shared lanes, where others give for it."""
+    """It gets the rest in shared lanes, where others give up chunks for it."""
     with pair(cache, origin, client, 11, lanes=[48 * 2048]) as both:
         assert both.lender
         client.tag_set(both.lender.number, 9, cache_lanes=2)
-        # 14 chunks are its own, of which some stay free for what it has to relocate.
+        # 14 chunks are in its dedicated lanes; some of them stay free for relocation.
         assert lender_comes(client, both, 24 * MIB, lent=24 * MIB) >= 20 * MIB
         assert client.tag(both.device.number, 7).cached_bytes < 11 * MIB
 
 
 def test_who_is_furthest_over_its_share_waits_until_it_can_give(
         cache: str, origin: str, client: Client) -> None:
-    """Its neighbour has lent chunks, too, and could give them: it is not asked to."""
+    """Its neighbour could give up chunks above its share, but does not have to."""
     with pair(cache, origin, client, 27) as both:
         with both.refusing(write_60) as writer:
-            # Both have as much, and the neighbour no more than a few chunks more.
+            # Both have the same, the neighbour at most a few chunks more.
             assert stack.wait_until(
                 lambda: client.tag(both.other.number, 8).cached_bytes >= 22 * MIB)
             writer.join(3)
@@ -345,7 +346,7 @@ def test_who_is_furthest_over_its_share_waits_until_it_can_give(
 
 
 def rewrite_60(disk: Disk, megabytes: int) -> None:
-    """Write as much, but again and again in the same few MiB, and check what is there."""
+    """Write as much, but always to the same few MiB, and check the data."""
     rnd, newest = random.Random(1), {}
     for n in range(60 * 16):
         at = rnd.randrange(megabytes * 16) * 128
@@ -358,7 +359,7 @@ def rewrite_60(disk: Disk, megabytes: int) -> None:
 
 
 def most_until(writer: threading.Thread, cached: Callable[[], int]) -> int:
-    """Return the most that there was until a thread came to its end, which it has to."""
+    """Return the maximum until a thread ends, which it must."""
     seen = [0]
     for _ in range(600):
         if not writer.is_alive():
@@ -371,7 +372,7 @@ def most_until(writer: threading.Thread, cached: Callable[[], int]) -> int:
 
 def test_who_is_furthest_over_its_share_relocates_before_others_give(
         cache: str, origin: str, client: Client) -> None:
-    """What it writes again and again fits, so that it need not wait for its origin either."""
+    """Its repeated writes fit, so that it need not wait for its origin either."""
     with pair(cache, origin, client, 25) as both:
         with both.refusing(lambda disk: rewrite_60(disk, 8)) as writer:
             writer.join(60)
@@ -383,7 +384,7 @@ def test_who_is_furthest_over_its_share_relocates_before_others_give(
 @pytest.mark.parametrize("own", [0, 2])
 def test_who_has_its_maximum_relocates_what_fits_into_it(
         cache: str, origin: str, client: Client, own: int) -> None:
-    """It does not wait for its origin either, and has no more than the maximum meanwhile."""
+    """It does not wait for its origin either, and stays within the maximum."""
     with pair(cache, origin, client, 0, lanes=[32 * 2048]) as both:
         client.tag_set(both.other.number, 8, cache_lanes=own, cache_max=12 * MIB)
         with both.refusing(lambda disk: rewrite_60(disk, 5)) as writer:
@@ -394,8 +395,8 @@ def test_who_has_its_maximum_relocates_what_fits_into_it(
 
 def test_who_has_its_share_goes_on_when_its_origin_does(
         cache: str, origin: str, client: Client) -> None:
-    """It has no clean chunk and its neighbour, idle, is below its own share: nobody gives."""
-    # When the other has its share, there is left just what is nobody's.
+    """It has no clean chunk, and its idle neighbour is below its share: no tag gives up chunks."""
+    # When the other has its share, only the reserve is free.
     with pair(cache, origin, client, 27, lender=False) as both:
         with both.refusing(write_60) as writer:
             assert stack.wait_until(
@@ -408,7 +409,7 @@ def test_who_has_its_share_goes_on_when_its_origin_does(
 @pytest.mark.smp
 def test_a_maximum_holds_and_is_changed_under_load(cache: str, origin: str,
                                                    client: Client) -> None:
-    """Deflated with everything dirty, nothing is lost; inflated, there is more."""
+    """When it shrinks with all data dirty, no data is lost; when it grows, there is more."""
     def cached() -> int:
         return client.tag(device.number, TAG).cached_bytes
 
@@ -430,7 +431,7 @@ def test_a_maximum_holds_and_is_changed_under_load(cache: str, origin: str,
 
 def test_who_gets_a_smaller_maximum_copies_no_more_than_goes(
         cache: str, origin: str, client: Client) -> None:
-    """All of it is hot: to keep three quarters would be to copy three times as much."""
+    """All of it is hot: keeping three quarters would copy three times the reclaimed size."""
     with (stack.pool(cache) as pool, stack.cached(origin, pool) as device,
           Disk(device.path) as disk):
         client.tag_set(device.number, TAG, cache_max=0)
@@ -445,7 +446,7 @@ def test_who_gets_a_smaller_maximum_copies_no_more_than_goes(
 
 
 def listed(client: Client, device: Mapped, first_mb: int, megabytes: int) -> float:
-    """Return how many MiB of a range a tag has in the cache."""
+    """Return the MiB of a range that a tag has in the cache."""
     start, end = first_mb * 2048, (first_mb + megabytes) * 2048
     return sum(max(min(run.start + run.len, end) - max(run.start, start), 0)
                for run in client.cached(device.number, TAG)) / 2048
@@ -454,14 +455,14 @@ def listed(client: Client, device: Mapped, first_mb: int, megabytes: int) -> flo
 @pytest.mark.parametrize("again", ["what was written", "what was read"])
 def test_of_a_written_and_a_read_chunk_that_goes_of_which_less_was_read(
         cache: str, origin: str, client: Client, again: str) -> None:
-    """Once more is enough; all are as old, and none is kept for being hot."""
+    """One more read decides; all have the same age, and none is kept for being hot."""
     with (stack.pool(cache) as pool, stack.cached(origin, pool) as device,
           Disk(device.path) as disk):
         client.tag_set(device.number, TAG, cache_max=24 * MIB)
         write_all(disk, 0, 8, 1)
         device.message("drain")
         assert stack.wait_until(lambda: stack.cache_status(device).dirty == 0)
-        # There is room, so that the first read is enough.
+        # There is free space, so that the first read is sufficient.
         for at in range(0, 8 * 2048, 64):
             disk.read(16 * 2048 + at * 37 % (8 * 2048), 64)
         assert stack.wait_until(lambda: stack.cache_status(device).promoted == 8 * 256)
@@ -471,7 +472,7 @@ def test_of_a_written_and_a_read_chunk_that_goes_of_which_less_was_read(
         for at in range(0, 8 * 2048, 64):
             disk.read(first * 2048 + at, 64)
         assert client.tag(device.number, TAG).stats.cache_hit_bytes - before == 8 * MIB
-        # As much as all of it, but for three quarters of one of the two, does not fit.
+        # The size of all chunks, except for three quarters of one of the two, does not fit.
         write_all(disk, 32, 8, 100)
         assert stack.wait_until(lambda: client.tag(device.number, TAG).cached_bytes < 24 * MIB)
         stays, goes = (0, 16) if again == "what was written" else (16, 0)

@@ -26,16 +26,16 @@ def writes(path: str, field: int) -> int:
 
 
 def writing(path: str) -> bool:
-    """Tell whether a write is on its way to a device."""
+    """Return whether a write to a device is in flight."""
     return int(Path("/sys/block", Path(path).name, "inflight").read_text().split()[1]) > 0
 
 
 class Volumes(NamedTuple):
-    """A disk that does one request at a time, 4 ms each, and what is on it.
+    """A disk that executes one request at a time, 4 ms each, and its volumes.
 
     :param slow: the disk
-    :param parts: of it, an origin each
-    :param disks: the volumes of those
+    :param parts: its parts, an origin each
+    :param disks: the volumes on these
     """
 
     slow: str
@@ -60,7 +60,7 @@ def volumes() -> Iterator[Volumes]:
 
 @contextlib.contextmanager
 def reading(disk: Disk) -> Iterator[None]:
-    """Have blocks read, each of them missed, meanwhile."""
+    """Read blocks in the background, all of them missed."""
     stop = threading.Event()
 
     def read() -> None:
@@ -78,12 +78,12 @@ def reading(disk: Disk) -> Iterator[None]:
 def test_a_reader_does_not_wait_for_the_destage_of_others(volumes: Volumes) -> None:
     slow, parts, (reader, *writers) = volumes
     for writer in writers:
-        # Every second block: each is a request of its own.
+        # Every second block, so that each is a separate request.
         for block in range(0, 8 * MIB // 8, 2):
             writer.write(block * 8, pattern(block, 8))
         writer.flush()
     before = writes(slow, DONE)
-    # They are idle, so all of it goes at full speed, until somebody reads.
+    # The tags are idle, so destage runs at full speed until there are reads.
     assert stack.wait_until(lambda: writes(slow, DONE) > before + 50)
     with reading(reader):
         time.sleep(3)  # what has been sent before arrives
@@ -94,5 +94,5 @@ def test_a_reader_does_not_wait_for_the_destage_of_others(volumes: Volumes) -> N
         done = writes(slow, DONE) - before
     together = sum(n > 1 for n in seen) / len(seen)
     assert together < 0.2, (together, f"{seen}")
-    # It goes on, only more slowly.
+    # Destage continues, but more slowly.
     assert done > 20 and any(seen)
