@@ -42,7 +42,7 @@ build/module/%/dm-vcache.ko: $(NATIVE) .ci/module
 	@.ci/module $* build/module/$*
 
 .PHONY: module-uml
-module-uml: ## the same for User Mode Linux, whose kernel it builds if it is not in the cache
+module-uml: ## build the module for User Mode Linux, and that kernel if it is not in the cache
 	@release=$$(.ci/uml-kernel --release) && [ -n "$$release" ] && \
 		$(MAKE) --no-print-directory "build/module/$$release/dm-vcache.ko"
 
@@ -162,7 +162,7 @@ test-debug: venv ## run the kernel tests with KASAN, lockdep, kmemleak, faults: 
 			--json-summary build/debug/coverage.json "build/module/$$release/tree"
 
 .PHONY: xfstests xfstests-dir
-xfstests: xfstests-dir venv module-uml ## a built xfstests on a volume and on dm-linear: build/xfstests/report.json; XFSTESTS=DIR
+xfstests: xfstests-dir venv module-uml ## run a compiled xfstests on a volume and on dm-linear: build/xfstests/report.json; XFSTESTS=DIR
 	@.ci/deps build test xfstests
 	@$(PYTHON) -m tests.xfstests $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FS),--fs $(FS)) \
 		$(if $(GROUPS),--groups $(GROUPS)) $(if $(TESTS),--tests $(TESTS)) \
@@ -170,7 +170,7 @@ xfstests: xfstests-dir venv module-uml ## a built xfstests on a volume and on dm
 
 # First, since the kernel may have to be built for the rest.
 xfstests-dir:
-	@[ -x "$(XFSTESTS)/check" ] || { echo 'xfstests: XFSTESTS=DIR has to name a built xfstests' >&2; exit 2; }
+	@[ -x "$(XFSTESTS)/check" ] || { echo 'xfstests: XFSTESTS=DIR must name a compiled xfstests' >&2; exit 2; }
 
 .PHONY: powercut
 powercut: venv module ## run the complete power-cut replay: build/powercut/report.json
