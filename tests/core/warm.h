@@ -112,7 +112,7 @@ static bool warm(struct writer *w, u16 tag)
 }
 
 /* Read chunks are reclaimed before older chunks, without a write to the origin. */
-static void kill_warm(struct writer *w, u32 c)
+static void reclaim_warm(struct writer *w, u32 c)
 {
 	if (w->chunk[c].state == SEALED && w->found[c].reads &&
 	    reseal_others(w, w->found[c].tag) && mark_dead(w, c))

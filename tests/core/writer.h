@@ -544,7 +544,7 @@ static struct vc_chunk_disk *table_entry(struct writer *w, u32 c)
 }
 
 /* Reclaim a chunk whose live data is all on the origin. */
-static bool die(struct writer *w, u32 c)
+static bool mark_dead(struct writer *w, u32 c)
 {
 	u32 place;
 
@@ -558,7 +558,7 @@ static bool die(struct writer *w, u32 c)
 }
 
 /* Reclaim the oldest chunk of a log, if possible. */
-static void kill_oldest(struct writer *w, u16 tag)
+static void reclaim_oldest(struct writer *w, u16 tag)
 {
 	u32 c, oldest = NONE;
 

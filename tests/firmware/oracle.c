@@ -21,7 +21,7 @@ struct history {
 };
 
 /* Future floors, valid from @done on. */
-struct promise {
+struct commit {
 	vs_time done;
 	uint32_t *number;	/* of each block, 0: none */
 };
