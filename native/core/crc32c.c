@@ -9,7 +9,7 @@ static u32 vc_crc32c_more(u32 crc, const u8 *p, size_t len)
 	return crc32c(crc, p, len);
 }
 #else
-/* One nibble at a time: small, and right on any processor. */
+/* A table for one nibble at a time: small, and correct on any processor. */
 static const u32 vc_crc32c_nibble[16] = {
 	0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1,
 	0x417b1dbc, 0x5125dad3, 0x61c69362, 0x7198540d,
@@ -28,7 +28,7 @@ static u32 vc_crc32c_plain(u32 crc, const u8 *p, size_t len)
 }
 
 #if defined(__x86_64__) && !defined(VC_CRC32C_PLAIN)
-/* The processor's own: a check of all data waits for the disk, not for us. */
+/* With the processor's instruction a check of all data waits for the disk only. */
 __attribute__((target("sse4.2")))
 static u32 vc_crc32c_sse42(u32 crc, const u8 *p, size_t len)
 {
@@ -58,7 +58,7 @@ static u32 vc_crc32c_more(u32 crc, const u8 *p, size_t len)
 #endif
 
 /**
- * vc_crc32c - checksum of some bytes
+ * vc_crc32c - compute the checksum of some bytes
  * @data: the bytes
  * @len: how many
  */

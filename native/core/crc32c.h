@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* CRC32C (Castagnoli), as of RFC 3720 appendix B.4; the kernel's own there. */
+/* CRC32C (Castagnoli) as in RFC 3720 appendix B.4; in the kernel, the kernel's own. */
 #ifndef VCACHE_CORE_CRC32C_H
 #define VCACHE_CORE_CRC32C_H
 

@@ -13,7 +13,7 @@ unsigned int vc_epoch_enter(struct vc_epoch *e)
 	return e->open;
 }
 
-/* The draining slot is empty: hand out its waiters, start the next drain. */
+/* While the draining slot is empty: complete its waiters, and start the next drain. */
 static void vc_epoch_advance(struct vc_epoch *e, struct vc_epoch_done *d)
 {
 	unsigned int old = !e->open;
@@ -33,15 +33,15 @@ static void vc_epoch_advance(struct vc_epoch *e, struct vc_epoch_done *d)
 }
 
 /**
- * vc_epoch_leave - a block of @slot is durable, or could not be made so
+ * vc_epoch_leave - a block of @slot is durable, or its write-out has failed
  * @e: the tag's epochs
  * @slot: what vc_epoch_enter() returned for it
- * @failed: it could not be made durable
+ * @failed: its write-out has failed
  *
- * A block that failed and stays buffered must enter again *before* it leaves,
- * so that a flush which already waits for the open slot covers it too.
+ * A block that failed and stays buffered must enter again *before* it leaves, so that a
+ * flush which already waits for the open slot covers it too.
  *
- * Return: the slots whose waiters are to be completed now.
+ * Return: the slots whose waiters have to be completed now.
  */
 struct vc_epoch_done vc_epoch_leave(struct vc_epoch *e, unsigned int slot,
 				    bool failed)
@@ -56,11 +56,11 @@ struct vc_epoch_done vc_epoch_leave(struct vc_epoch *e, unsigned int slot,
 }
 
 /**
- * vc_epoch_flush - find what a flush has to wait for
+ * vc_epoch_flush - find out what a flush has to wait for
  * @e: the tag's epochs
  *
- * Return: the slot on whose list the flush has to wait, or VC_EPOCH_IDLE when
- * everything is durable already.
+ * Return: the slot whose list the flush has to wait on, or VC_EPOCH_IDLE if everything is
+ * durable already.
  */
 int vc_epoch_flush(struct vc_epoch *e)
 {
@@ -81,7 +81,7 @@ int vc_epoch_flush(struct vc_epoch *e)
 }
 
 /**
- * vc_epoch_idle - is nothing pending?
+ * vc_epoch_idle - is everything durable?
  * @e: the tag's epochs
  */
 bool vc_epoch_idle(const struct vc_epoch *e)

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Flush epochs of one tag.
+ * Flush epochs of a tag.
  *
- * Every buffered block belongs to the epoch in which it became dirty, and
- * leaves it when it is durable. A flush closes the open epoch and waits until
- * that one and all before it are empty: exactly the writes completed before
- * the flush. Two epochs are enough, as two flush queues are enough for the
- * block layer (block/blk-flush.c): while one drains, flushes that arrive wait
- * together for the open one, which is closed as soon as the first is empty.
+ * Every buffered block belongs to the epoch in which it became dirty, and leaves it when
+ * it is durable. A flush closes the open epoch, and waits until that epoch and all earlier
+ * ones are empty: these have exactly the writes that completed before the flush.
  *
- * The caller serialises all calls for one epoch pair and keeps the waiters,
- * one list for each slot.
+ * Two epochs are enough, as two flush queues are enough for the block layer
+ * (block/blk-flush.c). While one epoch drains, new flushes wait together for the open one.
+ * That is closed when the first one is empty.
+ *
+ * The caller serialises all calls for a pair of epochs, and keeps a list of waiters for
+ * each slot.
  */
 #ifndef VCACHE_CORE_EPOCH_H
 #define VCACHE_CORE_EPOCH_H
@@ -21,12 +22,12 @@
 #define VC_EPOCH_IDLE (-1)
 
 /**
- * struct vc_epoch - the open epoch and the one that drains
- * @pending: blocks that are not yet durable, by slot
+ * struct vc_epoch - the open epoch and the epoch that drains
+ * @pending: blocks that are not durable, by slot
  * @open: the slot that new blocks enter
- * @draining: a flush waits for the other slot; when false, that slot is empty
+ * @draining: a flush waits for the other slot; if false, that slot is empty
  * @wanted: a flush waits for the open slot; only while @draining
- * @failed: a block of the slot could not be made durable since a flush waits
+ * @failed: a write-out of a block of the slot failed since a flush waits
  */
 struct vc_epoch {
 	u32 pending[VC_EPOCH_SLOTS];
@@ -37,9 +38,9 @@ struct vc_epoch {
 };
 
 /**
- * struct vc_epoch_done - slots whose waiters are to be completed
- * @done: bit s is set when the waiters of slot s are done
- * @failed: bit s is set when they must be told of an error
+ * struct vc_epoch_done - slots whose waiters have to be completed
+ * @done: bit s is set if the waiters of slot s are done
+ * @failed: bit s is set if they get an error
  */
 struct vc_epoch_done {
 	u8 done;

@@ -1,57 +1,56 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What a cache device looks like. Everything is little-endian, in blocks of
- * 4 KiB. doc/source/reference/format.rst says the same in prose.
+ * The format of a cache device. All numbers are little-endian, all blocks have 4 KiB.
+ * doc/source/reference/format.rst describes the same in prose.
  *
  * DOC: Layout
  *
  *   | metadata, copy 0 | metadata, copy 1 | chunk | chunk | ...
  *
- * A chunk is the unit of allocation. The two copies of the metadata take the
- * first chunks, as many as they need; each holds the superblock, the volume
- * slots and the chunk table. A metadata block is changed in place, copy 0
- * first, and copy 1 when that is durable; the valid copy of the higher
- * sequence number counts. So a torn write loses a change but never a block.
+ * A chunk is the unit of allocation. The two copies of the metadata take the first
+ * chunks, as many as they need. Each copy has the superblock, the volume slots and the
+ * chunk table. A metadata block is changed in place: copy 0 first, and copy 1 when copy 0
+ * is durable. The valid copy with the higher sequence number counts. So a torn write loses
+ * a change but never a block.
  *
  * DOC: Chunks
  *
  *   | record | data ... | record | data ... |  ...  | seal | seal |
  *
- * A chunk in use belongs to one log, that of a tag of a volume, for one life,
- * which has a number (the generation). Each record names the data blocks that
- * follow it and their checksums; it is written together with them. The seal
- * at the end repeats all entries of the chunk. It is written when everything
- * before it is durable, so what it names needs no check. It is there twice,
- * because it is changed later, one copy after the other; the copy of the
- * later revision counts. The records still name what was taken out of the seal.
+ * A chunk in use belongs to one log: that of a tag of a volume. Each time a chunk is used
+ * it gets a new number, the generation. Each record names the data blocks behind it and
+ * their checksums; it is written together with them.
  *
- * What is in the cache because it was read is in chunks that nothing on the
- * device knows of, until a clean shutdown seals them. Such a seal says so: there
- * are no records in front of it, and its entries have no checksums. From then
- * on the chunk is one of the log, the newest.
+ * The seal at the end repeats all entries of the chunk. It is written when everything
+ * before it is durable, so the data that it names needs no check. It has two copies,
+ * because it is changed later, one copy after the other. The copy with the higher revision
+ * counts. Records still have the entries that were removed from the seal.
+ *
+ * Nothing on the device describes read chunks until a clean shutdown seals them. Their
+ * seals have a flag: there are no records in front of such a seal, and its entries have
+ * no checksums. From then on the chunk is the newest one of its log.
  *
  * DOC: Order
  *
- * Records have sequence numbers out of one counter for the whole pool, and a
- * generation is one of them. Of two entries for the same sectors the one of
- * the later record counts. A record completes only after all earlier ones of
- * its log; so what was acknowledged is in front of the first invalid record.
+ * The sequence numbers of records come from one counter for the whole pool, and so do
+ * generations. Of two entries for the same sectors, the one in the later record counts. A
+ * record completes only after all earlier records of its log. So all acknowledged records
+ * are in front of the first invalid one.
  *
- * A chunk is reclaimed when the chunk table says so: its number there is not below
- * its generation. The next sequence number has to be above all of these, too.
- * So that no old entry comes back to life when the one that superseded it is
- * gone, there are two rules:
+ * A chunk is dead when the chunk table says so: the number there is not below its
+ * generation. The next sequence number has to be above all of these numbers, too. When a
+ * chunk is reclaimed, no older entry that it has superseded may become valid again. So
+ * there are two rules:
  *
- * 1. The chunks of a log are reclaimed in the order of their generations. One of reads may
- *    be reclaimed earlier: it has superseded nothing, and the origin has all of it.
- * 2. None is reclaimed before the stale chunks of the other logs of its volume are
- *    sealed, and sealed again without what is superseded.
+ * 1. The chunks of a log are reclaimed in the order of their generations. A read chunk may
+ *    be reclaimed earlier: it has superseded nothing, and the origin has all its data.
+ * 2. Before a chunk is reclaimed, the stale chunks of the other logs of its volume are
+ *    sealed, and sealed again without superseded entries.
  *
- * A chunk is stale when a record of another log has superseded an entry of
- * it. The older chunks of its own log are stale then, too, if any of their
- * entries is superseded, by whichever log: what is taken out of the newer chunk
- * may be all that hides it. A log whose open chunk becomes stale puts no more
- * records into it.
+ * A chunk is stale when a record of another log has superseded an entry of it. Then older
+ * chunks of its log are stale, too, if any of their entries is superseded by any log: an
+ * entry that is removed from the newer chunk may be the only one that hides them. If the
+ * open chunk of a log becomes stale, no more records are written to it.
  */
 #ifndef VCACHE_CORE_FORMAT_H
 #define VCACHE_CORE_FORMAT_H
@@ -73,7 +72,7 @@
 #define VC_CHUNK_BLOCKS_MAX	4096U
 #define VC_SLOT_BLOCKS		64U
 
-/* Sequence numbers start here, so that 0 can mean none. */
+/* The first sequence number: 0 means none. */
 #define VC_SEQ_FIRST		1U
 
 enum vc_meta_type {
@@ -83,11 +82,11 @@ enum vc_meta_type {
 };
 
 /**
- * struct vc_meta_head - the beginning of every metadata block
+ * struct vc_meta_head - the head of every metadata block
  * @magic: VC_META_MAGIC
  * @crc: CRC32C of the block with 0 here
  * @key: random number of this pool
- * @seq: grows with each change of this block
+ * @seq: incremented with each change of this block
  * @type: enum vc_meta_type
  * @version: VC_FORMAT_VERSION
  * @index: number of the block among those of its type
@@ -102,25 +101,25 @@ struct vc_meta_head {
 	__le32 index;
 };
 
-/* The pool was shut down: all chunks are sealed, the chunk table is true. */
+/* The pool was shut down cleanly: all chunks are sealed, the chunk table is up to date. */
 #define VC_SUPER_CLEAN		1U
-/* Metadata was found damaged: vcache-check has to be run. */
+/* Damaged metadata was found: vcache-check has to be run. */
 #define VC_SUPER_NEEDS_CHECK	2U
 
 /**
  * struct vc_super_disk - the superblock
  * @head: type VC_META_SUPER
- * @uuid: for people and tools
+ * @uuid: identifies the pool for administrators and tools
  * @chunk_blocks: blocks of a chunk
- * @chunks: chunks in use, those of the metadata included
+ * @chunks: chunks in use, including those of the metadata
  * @slot_blocks: blocks with volume slots
  * @flags: VC_SUPER_*
  * @next_seq: lower bound of the next sequence number
- * @compat: unknown bits do no harm
- * @ro_compat: unknown bits forbid writing
- * @incompat: unknown bits forbid reading
- * @max_chunks: with VC_INCOMPAT_MAX_CHUNKS: chunks that the table has space for; without: as
- *	many as there are
+ * @compat: features; unknown bits do no harm
+ * @ro_compat: features; unknown bits forbid writing
+ * @incompat: features; unknown bits forbid reading
+ * @max_chunks: with VC_INCOMPAT_MAX_CHUNKS: chunks that the table has space for; without
+ *	it: @chunks
  */
 struct vc_super_disk {
 	struct vc_meta_head head;
@@ -136,12 +135,12 @@ struct vc_super_disk {
 	__le32 max_chunks;
 };
 
-/* The second copy of the metadata is where @max_chunks says. */
+/* @max_chunks says where the second copy of the metadata is. */
 #define VC_INCOMPAT_MAX_CHUNKS	1ULL
 
 /*
- * A new pool has room for so many times its chunks, and may shrink to one of so
- * many: at 16 bytes a chunk, twice, that costs next to nothing.
+ * A new pool has space in its table for so many times its chunks, and may shrink to one of
+ * so many: two times 16 bytes for each chunk cost next to nothing.
  */
 #define VC_GROW_TIMES		4U
 
@@ -153,13 +152,13 @@ enum vc_volume_mode {
 #define VC_VOLUME_NAME_MAX	127U
 
 /**
- * struct vc_slot_disk - what is known of a volume
+ * struct vc_slot_disk - the slot of a volume
  * @volume: its number; 0: the slot is free
  * @mode: enum vc_volume_mode
  * @floor: chunks of older generations are dead
  * @sectors: size of the origin
- * @flags: none yet, 0
- * @name: for people, ends with 0
+ * @flags: not used, 0
+ * @name: a label for administrators, ends with 0
  * @unused: 0
  */
 struct vc_slot_disk {
@@ -177,9 +176,9 @@ struct vc_slot_disk {
 	 sizeof(struct vc_slot_disk))
 
 /**
- * struct vc_chunk_disk - what is known of a chunk
+ * struct vc_chunk_disk - the entry of a chunk in the chunk table
  * @dead: generations up to this one are dead
- * @clean: generations up to this one are on the origin as well
+ * @clean: generations up to this one are clean
  */
 struct vc_chunk_disk {
 	__le64 dead;
@@ -195,24 +194,24 @@ enum vc_log_type {
 	VC_LOG_SEAL = 2,
 };
 
-/* The chunk is one of reads: no records, no checksums, data from its start on. */
+/* It was a read chunk: no records, no checksums, and data from its first block on. */
 #define VC_SEAL_READS		1U
 
 /**
- * struct vc_log_head - the beginning of a record or a seal
+ * struct vc_log_head - the head of a record or a seal
  * @magic: VC_LOG_MAGIC
  * @crc: CRC32C of the block with 0 here
- * @key: random number of this pool: what a guest writes never looks like this
+ * @key: random number of this pool; guests cannot read it, so they cannot forge a head
  * @gen: generation of the chunk
- * @seq: of this record; in a seal that of the last record
+ * @seq: sequence number of this record; in a seal, of the last record
  * @volume: number of the volume
  * @chunk: number of the chunk
  * @tag: number of the tag
  * @type: enum vc_log_type
- * @at: where in the chunk this block is
+ * @at: place of this block in the chunk
  * @nr: entries in this block
- * @data: data blocks that follow a record
- * @flags: of a seal: VC_SEAL_*; of a record 0
+ * @data: data blocks behind a record
+ * @flags: of a seal: VC_SEAL_*; of a record: 0
  * @revision: of a seal: how often the chunk was sealed, the same in all blocks
  * @unused: 0
  */
@@ -242,12 +241,12 @@ struct vc_log_head {
 
 /**
  * struct vc_entry_disk - one block of an origin
- * @where_lo: lower half of: its number on the origin, 40 bits; the sectors of
- *	it that count, 8 bits; the place in the chunk, 16 bits: of the data
- *	block, or of the record when no sector counts
+ * @where_lo: lower half of: its number on the origin, 40 bits; mask of its valid
+ *	sectors, 8 bits; place in the chunk, 16 bits: of the data block, or of the record
+ *	if the mask is 0
  * @where_hi: upper half
- * @arg: CRC32C of the data block; when no sector counts, a number of blocks
- *	from the given one on that were discarded
+ * @arg: CRC32C of the data block; if the mask is 0, the number of blocks that were
+ *	discarded from the given one on
  */
 struct vc_entry_disk {
 	__le32 where_lo;

@@ -5,7 +5,7 @@
 #define VC_GHOST_PRINT_BITS	12
 #define VC_GHOST_PRINT_MASK	((1U << VC_GHOST_PRINT_BITS) - 1)
 
-/* How many hours ago was an entry made? What never was is the oldest. */
+/* Age of an entry in hours. An empty one is the oldest. */
 static u32 vc_ghost_age(u16 entry, u32 hour)
 {
 	u32 then = entry >> VC_GHOST_PRINT_BITS;
@@ -16,13 +16,13 @@ static u32 vc_ghost_age(u16 entry, u32 hour)
 }
 
 /**
- * vc_ghost_meet - how long ago was a block missed? It has been now.
+ * vc_ghost_meet - find out how long ago a block was missed, and note that it is missed now
  * @g: the table
  * @slot: the volume
  * @block: the block
- * @hour: what the clock of its tag says, see vc_ghost_hour()
+ * @hour: clock of its tag, see vc_ghost_hour()
  *
- * Return: in hours; VC_GHOST_WINDOW when it was longer ago, or never.
+ * Return: age in hours; VC_GHOST_WINDOW if it was longer ago, or never.
  */
 u32 vc_ghost_meet(const struct vc_ghosts *g, u16 slot, u64 block, u32 hour)
 {

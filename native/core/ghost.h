@@ -1,37 +1,36 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Which blocks, not in the cache, were asked for not long ago?
+ * Ghosts: blocks that are not in the cache and were missed recently.
  *
- * A block that is read once is not worth a write of the SSD; one that comes
- * back while the cache would still have had it, is. So what is missed is
- * remembered for as long as about one cache full of other misses of its tag.
+ * A block that is read once is not worth a write to the SSD. A block is worth it if it is
+ * read again while the cache would still have had it. So a missed block is remembered
+ * until its tag has missed about one cache full of other blocks.
  *
- * It is a table of 2 bytes, a fingerprint and the time by the clock of the
- * tag. A block has four places; when they are taken it replaces the oldest. It
- * is taken for another one once in a thousand times: then it is promoted early,
- * no more.
+ * An entry of the table has 2 bytes: a fingerprint, and the time on the clock of the tag.
+ * Each block has four places. If these are taken it replaces the oldest entry. One block in
+ * a thousand is mistaken for another one, and promoted early. That does no harm.
  *
- * Nothing is locked: entries are read and written as a whole, and one that is
- * lost to another thread is as if it had been replaced.
+ * There are no locks. Entries are read and written as a whole. If a race loses one, that is
+ * as if it had been replaced.
  */
 #ifndef VCACHE_CORE_GHOST_H
 #define VCACHE_CORE_GHOST_H
 
 #include "types.h"
 
-/* A clock goes through so many hours before it begins again; 0 is never. */
+/* The clock counts 1 to so many hours and begins again; 0 in an entry: none. */
 #define VC_GHOST_HOURS		15U
 
-/* Hours for which something is remembered. */
+/* An entry is valid for so many hours. */
 #define VC_GHOST_WINDOW		8U
 
-/* Places of a block. */
+/* Places that a block can have. */
 #define VC_GHOST_WAYS		4U
 
 /**
- * struct vc_ghosts - what was missed not long ago
- * @entry: time in the upper 4 bits, 1 ... VC_GHOST_HOURS, or 0; fingerprint
- * @mask: number of entries, a power of two, at least VC_GHOST_WAYS, less one
+ * struct vc_ghosts - a table of ghosts
+ * @entry: time in the upper 4 bits, 1 to VC_GHOST_HOURS, or 0; fingerprint
+ * @mask: number of entries less one; a power of two less one, at least VC_GHOST_WAYS - 1
  */
 struct vc_ghosts {
 	u16 *entry;
@@ -41,9 +40,9 @@ struct vc_ghosts {
 u32 vc_ghost_meet(const struct vc_ghosts *g, u16 slot, u64 block, u32 hour);
 
 /**
- * vc_ghost_hour - what the clock of a tag says
- * @misses: that the tag has had of blocks it had not missed before; may wrap
- * @cells: of the cache that the tag can have
+ * vc_ghost_hour - read the clock of a tag
+ * @misses: misses of the tag that were no ghosts; may wrap
+ * @cells: how many cells of the cache the tag can have
  */
 static inline u32 vc_ghost_hour(u32 misses, u32 cells)
 {

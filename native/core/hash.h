@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A hash of numbers that are close to one another, as those of blocks are: the
- * finalizer of MurmurHash3 (A. Appleby, public domain).
+ * A hash of numbers that are close to one another, like those of blocks: the finalizer of
+ * MurmurHash3 (A. Appleby, public domain).
  */
 #ifndef VCACHE_CORE_HASH_H
 #define VCACHE_CORE_HASH_H
 
 #include "types.h"
 
-/* One-to-one. */
+/* It is a bijection. */
 static inline u64 vc_hash(u64 x)
 {
 	x ^= x >> 33;

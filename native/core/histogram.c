@@ -2,10 +2,10 @@
 #include "histogram.h"
 
 /**
- * vc_hist_bucket - the bucket of a value
+ * vc_hist_bucket - find the bucket of a value
  * @value: for instance a latency in ns
  *
- * Return: 0 ... VC_HIST_BUCKETS - 1; the last one takes all larger values.
+ * Return: 0 to VC_HIST_BUCKETS - 1; the last bucket has all larger values.
  */
 unsigned int vc_hist_bucket(u64 value)
 {
@@ -19,8 +19,8 @@ unsigned int vc_hist_bucket(u64 value)
 }
 
 /**
- * vc_hist_lower - the least value of a bucket
- * @bucket: 0 ... VC_HIST_BUCKETS
+ * vc_hist_lower - get the least value of a bucket
+ * @bucket: 0 to VC_HIST_BUCKETS
  */
 u64 vc_hist_lower(unsigned int bucket)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Latency histogram with four buckets to each power of two: a quantile read
- * from it is at most 25 % too high, over 4 ns to 8.5 s, in one KiB.
+ * A latency histogram with four buckets for each power of two, from 4 ns to 8.5 s, in one
+ * KiB. A quantile read from it is at most 25 % too high.
  */
 #ifndef VCACHE_CORE_HISTOGRAM_H
 #define VCACHE_CORE_HISTOGRAM_H

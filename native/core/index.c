@@ -8,10 +8,10 @@ static u64 vc_cell_key(u16 slot, u64 block)
 }
 
 /**
- * vc_index_buckets - how many buckets for so many cells
+ * vc_index_buckets - choose the number of buckets for so many cells
  * @cells: how many
  *
- * Return: the largest power of two that is not more, but at least one group.
+ * Return: the largest power of two that is not greater, but at least one group.
  */
 u32 vc_index_buckets(u32 cells)
 {
@@ -39,12 +39,12 @@ void vc_index_init(struct vc_index *ix)
 }
 
 /**
- * vc_index_group - which group of buckets a block is in
+ * vc_index_group - find the group of buckets of a block
  * @ix: the index
  * @slot: the volume
  * @block: the block
  *
- * Return: less than @ix->buckets >> VC_GROUP_SHIFT.
+ * Return: a number below @ix->buckets >> VC_GROUP_SHIFT.
  */
 u32 vc_index_group(const struct vc_index *ix, u16 slot, u64 block)
 {
@@ -62,7 +62,7 @@ static u32 *vc_index_bucket(const struct vc_index *ix, u16 slot, u64 block)
 }
 
 /**
- * vc_index_find - find a cell that holds one of some sectors of a block
+ * vc_index_find - find a cell that has any of some sectors of a block
  * @ix: the index
  * @slot: the volume
  * @block: the block
@@ -82,7 +82,7 @@ u32 vc_index_find(const struct vc_index *ix, u16 slot, u64 block, u8 mask)
 }
 
 /**
- * vc_index_held - which sectors of a block does any cell hold?
+ * vc_index_held - find all sectors of a block that are in the cache
  * @ix: the index
  * @slot: the volume
  * @block: the block
@@ -103,15 +103,15 @@ u8 vc_index_held(const struct vc_index *ix, u16 slot, u64 block)
 }
 
 /**
- * vc_index_cut - forget where some sectors of a block are
+ * vc_index_cut - remove some sectors of a block
  * @ix: the index
  * @slot: the volume
  * @block: the block
  * @mask: the sectors
- * @touched: room for VC_CELLS_PER_BLOCK cells: those that held some of them;
- *	they are empty now if their mask is 0
+ * @touched: space for VC_CELLS_PER_BLOCK cells: those that had any of the sectors; a cell
+ *	is empty now if its mask is 0
  *
- * Return: the number of cells touched.
+ * Return: the number of cells in @touched.
  */
 unsigned int vc_index_cut(struct vc_index *ix, u16 slot, u64 block, u8 mask,
 			  u32 *touched)
@@ -139,12 +139,12 @@ unsigned int vc_index_cut(struct vc_index *ix, u16 slot, u64 block, u8 mask,
 }
 
 /**
- * vc_index_put - say what an empty cell holds
+ * vc_index_put - set an empty cell
  * @ix: the index
  * @cell: the cell
  * @slot: the volume
  * @block: the block
- * @mask: the sectors, not 0; no cell holds any of them, see vc_index_cut()
+ * @mask: the sectors, not 0; no other cell has any of them, see vc_index_cut()
  */
 void vc_index_put(struct vc_index *ix, u32 cell, u16 slot, u64 block, u8 mask)
 {
@@ -156,7 +156,7 @@ void vc_index_put(struct vc_index *ix, u32 cell, u16 slot, u64 block, u8 mask)
 }
 
 /**
- * vc_index_drop - make a cell empty
+ * vc_index_drop - empty a cell
  * @ix: the index
  * @cell: the cell; may be empty already
  */

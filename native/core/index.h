@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Where in the cache a sector of an origin is.
+ * The index: where in the cache is a sector of an origin?
  *
- * There is one cell for each block of the cache device, and the cell says
- * what the block holds; so the map from places to sectors, which destage and
- * eviction need, and the map back are the same 12 bytes, and a hash table of
- * 2 to 4 more finds them. All memory is there from the start: a write never
- * waits for any. Neighbours on the origin that are neighbours in the cache are
- * read and written as one request; the cells do not limit that.
+ * There is one cell for each block of the cache device. It says which sectors of which
+ * origin block it has. So the same 12 bytes serve the map from places to sectors, which
+ * destage and reclaim need, and the map back; a hash table of 2 to 4 more bytes finds the
+ * cells. All memory is allocated at the start, so no write waits for memory. Blocks that
+ * are consecutive both on the origin and in the cache are read and written as one request.
  *
- * Several cells may hold sectors of the same block, never the same sector: a
- * write of a part of a block takes only these sectors from the older cell.
+ * Several cells may have sectors of the same block, but never the same sector. A write of
+ * a part of a block takes only these sectors from the older cell.
  *
- * Of cells with the same key the caller serialises all calls; the buckets of
- * vc_index_group() neighbours share a lock in the kernel.
+ * The caller serialises all calls for the same block. In the kernel, the blocks of a
+ * vc_index_group() share a lock.
  */
 #ifndef VCACHE_CORE_INDEX_H
 #define VCACHE_CORE_INDEX_H
@@ -22,20 +21,20 @@
 
 #define VC_CELL_NONE	(~0U)
 
-/* Buckets that follow one another hold neighbours, in groups of so many. */
+/* So many consecutive buckets are a group, which has consecutive blocks. */
 #define VC_GROUP_SHIFT	4
 
-/* Most cells that can hold sectors of one block. */
+/* Most cells that can have sectors of one block. */
 #define VC_CELLS_PER_BLOCK VC_BLOCK_SECTORS
 
 /**
  * struct vc_index - the cells of a cache device
- * @where: by cell: slot of the volume (16 bits), block (40), mask (8); mask 0:
+ * @where: for each cell: slot of the volume (16 bits), block (40), mask (8); mask 0:
  *	the cell is empty
- * @next: by cell: the next one in the bucket, or VC_CELL_NONE
- * @head: by bucket: its first cell, or VC_CELL_NONE
- * @cells: how many
- * @buckets: how many, a power of two, at least 1 << VC_GROUP_SHIFT
+ * @next: for each cell: the next one in its bucket, or VC_CELL_NONE
+ * @head: for each bucket: its first cell, or VC_CELL_NONE
+ * @cells: number of cells
+ * @buckets: number of buckets, a power of two, at least 1 << VC_GROUP_SHIFT
  */
 struct vc_index {
 	u64 *where;

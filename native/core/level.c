@@ -2,11 +2,11 @@
 #include "level.h"
 
 /**
- * vc_level_miss - blocks were missed
+ * vc_level_miss - count missed blocks, and decide again when it is time
  * @l: the level
- * @first: so many for the first time
- * @again: so many again, after a short time
- * @cells: blocks of the cache that the tag can have
+ * @first: how many were missed for the first time
+ * @again: how many were missed again after a short time
+ * @cells: how many blocks of the cache the tag can have
  */
 void vc_level_miss(struct vc_level *l, u32 first, u32 again, u32 cells)
 {
@@ -16,7 +16,7 @@ void vc_level_miss(struct vc_level *l, u32 first, u32 again, u32 cells)
 		u32 part = READ_ONCE(l->once) ? VC_LEVEL_ENDS : VC_LEVEL_BEGINS;
 
 		WRITE_ONCE(l->once, again > first / part);
-		/* What was before counts half as much each time. */
+		/* Older counts weigh half as much each time. */
 		first /= 2;
 		again /= 2;
 	}

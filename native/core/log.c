@@ -9,8 +9,8 @@ static struct vc_entry_disk *vc_log_entry(void *block, unsigned int i)
 }
 
 /**
- * vc_log_put_entry - write an entry into a record or a seal
- * @block: VC_BLOCK_SIZE bytes, zeroed at first
+ * vc_log_put_entry - write an entry to a record or a seal
+ * @block: VC_BLOCK_SIZE bytes, zeroed before the first entry
  * @i: which entry, less than VC_ENTRIES_PER_BLOCK
  * @e: the entry
  */
@@ -27,9 +27,9 @@ void vc_log_put_entry(void *block, unsigned int i, const struct vc_entry *e)
 
 /**
  * vc_log_get_entry - read an entry of a record or a seal
- * @block: that vc_log_parse() has found good
- * @i: which entry, less than what vc_log_parse() said
- * @e: is filled in
+ * @block: a block that vc_log_parse() has accepted
+ * @i: which entry, less than the number from vc_log_parse()
+ * @e: filled in
  */
 void vc_log_get_entry(const void *block, unsigned int i, struct vc_entry *e)
 {
@@ -56,10 +56,10 @@ static u32 vc_log_crc(void *block)
 }
 
 /**
- * vc_log_finish - fill in the head of a record or a seal
- * @block: the block, its entries are in it
+ * vc_log_finish - write the head of a record or a seal
+ * @block: the block with its entries
  * @key: random number of the pool
- * @info: what the head says
+ * @info: content of the head
  */
 void vc_log_finish(void *block, u64 key, const struct vc_log_info *info)
 {
@@ -81,7 +81,7 @@ void vc_log_finish(void *block, u64 key, const struct vc_log_info *info)
 	h->crc = cpu_to_le32(vc_log_crc(block));
 }
 
-/* Do the sizes fit into the chunk, and into one another? */
+/* Do the sizes fit into the chunk, and together? */
 static bool vc_log_fits(const struct vc_geometry *g,
 			const struct vc_log_info *in)
 {
@@ -96,7 +96,7 @@ static bool vc_log_fits(const struct vc_geometry *g,
 	       in->data < capacity - in->at && in->data <= in->nr;
 }
 
-/* Is everything that the entries say possible at this place? */
+/* Are all fields of the entries possible at this place? */
 static bool vc_log_entries_fit(const void *block, const struct vc_geometry *g,
 			       const struct vc_log_info *in)
 {
@@ -123,12 +123,12 @@ static bool vc_log_entries_fit(const void *block, const struct vc_geometry *g,
 }
 
 /**
- * vc_log_parse - is this a record or a seal of this pool, whole and possible?
+ * vc_log_parse - is this a complete and possible record or seal of this pool?
  * @block: any VC_BLOCK_SIZE bytes
  * @g: the geometry of the pool
- * @chunk: the chunk it was read from
- * @at: where in the chunk
- * @info: is filled in
+ * @chunk: the chunk that it was read from
+ * @at: its place in the chunk
+ * @info: filled in
  */
 bool vc_log_parse(void *block, const struct vc_geometry *g, u32 chunk,
 		  u32 at, struct vc_log_info *info)

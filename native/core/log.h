@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Records and seals: what is in a chunk. See format.h. */
+/* Records and seals: the content of a chunk. See format.h. */
 #ifndef VCACHE_CORE_LOG_H
 #define VCACHE_CORE_LOG_H
 
@@ -8,9 +8,9 @@
 /**
  * struct vc_entry - a block of an origin in a log
  * @block: its number on the origin, in units of VC_BLOCK_SIZE
- * @arg: checksum of its data; of a discard the number of blocks
- * @place: where in the chunk the data is; of a discard: its record
- * @mask: sectors that count, bit 0 the first; 0: a discard
+ * @arg: checksum of its data; of a discard: the number of blocks
+ * @place: place of the data in the chunk; of a discard: that of its record
+ * @mask: valid sectors, bit 0 the first; 0: a discard
  */
 struct vc_entry {
 	u64 block;
@@ -20,14 +20,14 @@ struct vc_entry {
 };
 
 /**
- * struct vc_log_info - head of a record or a seal, decoded
+ * struct vc_log_info - decoded head of a record or a seal
  * @gen: generation of the chunk
- * @seq: of this record; in a seal that of the last record
+ * @seq: sequence number of this record; in a seal, of the last record
  * @volume: number of the volume
  * @chunk: number of the chunk
  * @tag: number of the tag
  * @type: enum vc_log_type
- * @at: where in the chunk the block is
+ * @at: place of the block in the chunk
  * @nr: entries in the block
  * @data: data blocks that follow
  * @flags: of a seal: VC_SEAL_*
@@ -53,7 +53,7 @@ void vc_log_finish(void *block, u64 key, const struct vc_log_info *info);
 bool vc_log_parse(void *block, const struct vc_geometry *g, u32 chunk,
 		  u32 at, struct vc_log_info *info);
 
-/* Blocks of a chunk that records and data can take. */
+/* Blocks of a chunk for records and data. */
 static inline u32 vc_chunk_capacity(const struct vc_geometry *g)
 {
 	return g->chunk_blocks - VC_SEAL_COPIES * g->seal_blocks;

@@ -16,7 +16,7 @@ static u32 vc_log2(u32 n)
 	return shift;
 }
 
-/* Where things are in a pool with so many chunks, and a table for @max_chunks. */
+/* Compute the layout of a pool with so many chunks, and a table for @max_chunks. */
 static int vc_geometry_make(struct vc_geometry *g, u32 chunk_blocks,
 			    u64 chunks, u64 max_chunks)
 {
@@ -42,15 +42,14 @@ static int vc_geometry_make(struct vc_geometry *g, u32 chunk_blocks,
 }
 
 /**
- * vc_geometry_set - compute where things are in a new pool
- * @g: is filled in
+ * vc_geometry_set - compute the layout of a new pool
+ * @g: filled in
  * @key: random number of the pool
  * @chunk_blocks: blocks of a chunk
  * @blocks: size of the device
  *
- * Return: 0; -EINVAL when the chunk size is not allowed; -ENOSPC when fewer
- * than two chunks would be left for data; -EFBIG when a place would not fit
- * in 32 bits.
+ * Return: 0; -EINVAL if the chunk size is not allowed; -ENOSPC if fewer than two chunks
+ * would be left for data; -EFBIG if a place would not fit in 32 bits.
  */
 int vc_geometry_set(struct vc_geometry *g, u64 key, u32 chunk_blocks,
 		    u64 blocks)
@@ -65,11 +64,11 @@ int vc_geometry_set(struct vc_geometry *g, u64 key, u32 chunk_blocks,
 }
 
 /**
- * vc_geometry_least - the fewest chunks that a pool can have
+ * vc_geometry_least - get the least number of chunks that a pool can have
  * @g: its geometry
  *
- * Two for data. And with far fewer than there is space for, nobody would find
- * the second superblock who has lost the first: see vc_super_last().
+ * Two chunks for data. And if there were far fewer chunks than the table has space for, the
+ * second superblock could not be found when the first is lost: see vc_super_last().
  */
 u32 vc_geometry_least(const struct vc_geometry *g)
 {
@@ -79,12 +78,11 @@ u32 vc_geometry_least(const struct vc_geometry *g)
 }
 
 /**
- * vc_geometry_resize - another number of chunks, everything else where it is
- * @g: the geometry; not changed when this fails
+ * vc_geometry_resize - change the number of chunks; nothing moves
+ * @g: the geometry; not changed on error
  * @chunks: how many
  *
- * Return: 0; -ENOSPC or -EFBIG when that is outside of vc_geometry_least() ...
- * vc_geometry.max_chunks.
+ * Return: 0; -ENOSPC below vc_geometry_least(), -EFBIG above vc_geometry.max_chunks.
  */
 int vc_geometry_resize(struct vc_geometry *g, u32 chunks)
 {
@@ -97,11 +95,11 @@ int vc_geometry_resize(struct vc_geometry *g, u32 chunks)
 }
 
 /**
- * vc_meta_place - where a metadata block is
+ * vc_meta_place - find the place of a metadata block
  * @g: the geometry
- * @type: kind of block
- * @index: its number among those of its kind
- * @copy: which of the copies
+ * @type: type of the block
+ * @index: its number among those of its type
+ * @copy: which copy
  *
  * Return: a block number.
  */
@@ -142,10 +140,10 @@ static bool vc_meta_intact(void *block)
 }
 
 /**
- * vc_meta_valid - is this a metadata block of this pool, whole?
+ * vc_meta_valid - is this a complete metadata block of this pool?
  * @block: VC_BLOCK_SIZE bytes
  * @key: random number of the pool
- * @type: expected kind
+ * @type: expected type
  * @index: expected number
  */
 bool vc_meta_valid(void *block, u64 key, enum vc_meta_type type, u32 index)
@@ -162,14 +160,13 @@ bool vc_meta_valid(void *block, u64 key, enum vc_meta_type type, u32 index)
  * vc_meta_load - read a metadata block
  * @st: the device
  * @g: its geometry
- * @type: kind of block
+ * @type: type of the block
  * @index: its number
- * @block: where it goes
+ * @block: gets the content
  * @spare: VC_BLOCK_SIZE bytes to work in
  *
- * Return: 0; or the copies that are damaged or older, bit 0 for copy 0, which
- * vc_meta_repair() has to write before the block is changed; -EBADMSG when
- * none is good.
+ * Return: 0; or the copies that are damaged or older, bit 0 for copy 0: vc_meta_repair()
+ * has to write these before the block is changed; -EBADMSG if no copy is valid.
  */
 int vc_meta_load(const struct vc_store *st, const struct vc_geometry *g,
 		 enum vc_meta_type type, u32 index, void *block, void *spare)
@@ -202,15 +199,15 @@ int vc_meta_load(const struct vc_store *st, const struct vc_geometry *g,
  * vc_meta_repair - make the copies of a metadata block the same
  * @st: the device
  * @g: its geometry
- * @type: kind of block
+ * @type: type of the block
  * @index: its number
  * @block: its content as it was loaded
  * @bad: what vc_meta_load() has returned
  *
- * vc_meta_save() writes copy 0 in place. If that is torn, copy 1 counts: it
- * must not be damaged, nor older than what was loaded and acted on.
+ * vc_meta_save() writes copy 0 in place. If that write is torn, copy 1 counts. So copy 1
+ * must not be damaged, and not older than the content that was loaded and used.
  *
- * Return: 0 or a negative errno; then the good copy is still there.
+ * Return: 0 or a negative errno; then the valid copy is still there.
  */
 int vc_meta_repair(const struct vc_store *st, const struct vc_geometry *g,
 		   enum vc_meta_type type, u32 index, const void *block,
@@ -232,13 +229,13 @@ int vc_meta_repair(const struct vc_store *st, const struct vc_geometry *g,
  * vc_meta_save - write a metadata block
  * @st: the device
  * @g: its geometry
- * @type: kind of block
+ * @type: type of the block
  * @index: its number
  * @block: its content; the head is filled in, with the next sequence number
  *
- * If the copies were not the same when it was loaded, vc_meta_repair() first.
+ * If the copies differed when it was loaded, vc_meta_repair() must come first.
  *
- * Return: 0, or a negative errno: then the change is durable or it is not.
+ * Return: 0, or a negative errno; then it is not known whether the change is durable.
  */
 int vc_meta_save(const struct vc_store *st, const struct vc_geometry *g,
 		 enum vc_meta_type type, u32 index, void *block)
@@ -260,7 +257,7 @@ int vc_meta_save(const struct vc_store *st, const struct vc_geometry *g,
 	return r;
 }
 
-/* Take what the superblock in @block says. Return: 0 or a negative errno. */
+/* Decode the superblock in @block. Return: 0 or a negative errno. */
 static int vc_super_decode(const void *block, u64 blocks,
 			   struct vc_geometry *g, struct vc_super *sb)
 {
@@ -293,9 +290,9 @@ static bool vc_super_intact(void *block)
 }
 
 /*
- * The last block where a second superblock can be, in a pool of any chunk size
- * and with the most space for its chunks. It begins a chunk, so it is at a
- * multiple of VC_CHUNK_BLOCKS_MIN.
+ * Find the last block where a second superblock can be, in a pool of any chunk size and
+ * with the largest possible table. It begins a chunk, so it is at a multiple of
+ * VC_CHUNK_BLOCKS_MIN.
  */
 static u64 vc_super_last(u64 blocks)
 {
@@ -310,7 +307,7 @@ static u64 vc_super_last(u64 blocks)
 			chunks = most;
 		if (chunks < most / (VC_GROW_TIMES * VC_GROW_TIMES))
 			most = chunks * VC_GROW_TIMES * VC_GROW_TIMES;
-		/* Too small for such chunks: then it is not there. */
+		/* If the device is too small for such chunks it is not there. */
 		if (!vc_geometry_make(&g, n, chunks, most) &&
 		    g.copy_blocks > last)
 			last = g.copy_blocks;
@@ -318,7 +315,7 @@ static u64 vc_super_last(u64 blocks)
 	return last;
 }
 
-/* Find the second superblock when the first is gone. */
+/* Find the second superblock if the first is lost. */
 static int vc_super_search(const struct vc_store *st, u64 blocks,
 			   struct vc_geometry *g, struct vc_super *sb,
 			   void *block)
@@ -337,7 +334,7 @@ static int vc_super_search(const struct vc_store *st, u64 blocks,
 	return r;
 }
 
-/* Both superblocks, of which one was found, and what they say. */
+/* Load both superblocks when one was found, and decode the valid one. */
 static int vc_super_both(const struct vc_store *st, u64 blocks,
 			 struct vc_geometry *g, struct vc_super *sb,
 			 void *block, void *spare)
@@ -352,15 +349,15 @@ static int vc_super_both(const struct vc_store *st, u64 blocks,
 }
 
 /**
- * vc_super_find - find the pool on a device, also if it begins with zeroes
+ * vc_super_find - find the pool on a device, even if the device begins with zeroes
  * @st: the device
  * @blocks: its size
- * @g: is filled in
- * @sb: is filled in
- * @block: the superblock goes here, for vc_super_save()
+ * @g: filled in
+ * @sb: filled in
+ * @block: gets the superblock, for vc_super_save()
  * @spare: VC_BLOCK_SIZE bytes to work in
  *
- * Return: as vc_super_load() does, but never -ENODATA.
+ * Return: as vc_super_load(), but never -ENODATA.
  */
 int vc_super_find(const struct vc_store *st, u64 blocks, struct vc_geometry *g,
 		  struct vc_super *sb, void *block, void *spare)
@@ -378,14 +375,14 @@ int vc_super_find(const struct vc_store *st, u64 blocks, struct vc_geometry *g,
  * vc_super_load - find the pool on a device
  * @st: the device
  * @blocks: its size
- * @g: is filled in
- * @sb: is filled in
- * @block: the superblock goes here, for vc_super_save()
+ * @g: filled in
+ * @sb: filled in
+ * @block: gets the superblock, for vc_super_save()
  * @spare: VC_BLOCK_SIZE bytes to work in
  *
- * Return: as vc_meta_load() does; -ENODATA when the device begins with zeroes;
- * -EBADMSG when there is no superblock of ours; -EOPNOTSUPP when it needs a
- * newer version; -ENXIO when the device is too small for its pool.
+ * Return: as vc_meta_load(); -ENODATA if the device begins with zeroes; -EBADMSG if there
+ * is no superblock of a pool; -EOPNOTSUPP if it needs a newer version; -ENXIO if the device
+ * is too small for its pool.
  */
 int vc_super_load(const struct vc_store *st, u64 blocks, struct vc_geometry *g,
 		  struct vc_super *sb, void *block, void *spare)
@@ -406,8 +403,8 @@ int vc_super_load(const struct vc_store *st, u64 blocks, struct vc_geometry *g,
  * vc_super_save - write the superblock
  * @st: the device
  * @g: its geometry
- * @sb: what it says
- * @block: as it was read or written last
+ * @sb: its content
+ * @block: the superblock as it was last read or written
  *
  * Return: 0 or a negative errno.
  */
@@ -428,9 +425,9 @@ int vc_super_save(const struct vc_store *st, const struct vc_geometry *g,
 }
 
 /*
- * Destroy the superblocks of older pools. Otherwise half a format would leave
- * one whose other blocks are gone, and a second one, at another place, could
- * later be taken for ours.
+ * Destroy the superblocks of older pools. Otherwise an interrupted format could leave a
+ * superblock whose other blocks are gone, and a second superblock, at another place, could
+ * later be taken for one of the new pool.
  */
 static int vc_super_wipe(const struct vc_store *st, u64 blocks, void *block)
 {
@@ -453,10 +450,11 @@ static int vc_super_wipe(const struct vc_store *st, u64 blocks, void *block)
  * vc_pool_format - make an empty pool
  * @st: the device
  * @g: its geometry, with a key that no pool on this device has had before
- * @uuid: for people and tools
+ * @uuid: identifies the pool for administrators and tools
  * @block: VC_BLOCK_SIZE bytes to work in
  *
- * Older superblocks go first and ours come last: half a format is none.
+ * Older superblocks are destroyed first, and the new ones are written last. So an
+ * interrupted format leaves no pool.
  *
  * Return: 0 or a negative errno.
  */

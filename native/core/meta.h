@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Metadata of a cache device: where it is, what it says, how it changes. */
+/* Metadata of a cache device: its layout, its content, and how it is changed. */
 #ifndef VCACHE_CORE_META_H
 #define VCACHE_CORE_META_H
 
@@ -7,9 +7,9 @@
 
 /**
  * struct vc_store - access to a cache device
- * @ctx: for the functions
+ * @ctx: passed to the functions
  * @read: read @n blocks from @block on into @buf
- * @write: write them; they are durable on return
+ * @write: write @n blocks; they are durable on return
  *
  * Both return 0 or a negative errno.
  */
@@ -20,15 +20,15 @@ struct vc_store {
 };
 
 /**
- * struct vc_geometry - where things are on a cache device
+ * struct vc_geometry - the layout of a cache device
  * @key: random number of the pool
- * @chunk_blocks: blocks of a chunk, VC_CHUNK_BLOCKS_MIN ... _MAX, a power of 2
+ * @chunk_blocks: blocks of a chunk, VC_CHUNK_BLOCKS_MIN to _MAX, a power of 2
  * @chunks: chunks of the device that are used
- * @max_chunks: and so many the chunk table has room for
+ * @max_chunks: chunks that the chunk table has space for
  * @slot_blocks: blocks with volume slots
- * @table_blocks: blocks of the chunk table for these chunks
+ * @table_blocks: blocks of the chunk table
  * @copy_blocks: distance between the two copies of the metadata
- * @first_chunk: first one for data
+ * @first_chunk: first chunk for data
  * @seal_blocks: blocks of a copy of a seal
  */
 struct vc_geometry {
@@ -44,8 +44,8 @@ struct vc_geometry {
 };
 
 /**
- * struct vc_super - the superblock, decoded
- * @uuid: for people and tools
+ * struct vc_super - the decoded superblock
+ * @uuid: identifies the pool for administrators and tools
  * @flags: VC_SUPER_*
  * @next_seq: lower bound of the next sequence number
  */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Where in the cache does a block of a tag go that has lanes of its own?
+ * Placement: in which lanes are the blocks of a tag that has dedicated lanes?
  *
- * What is hot goes to its own lanes, what is warm to the shared ones: so those are
- * not read much, and tags meet there as little as can be. What has become hot there
- * changes places with what has become cold in its own lanes, when it is more than a
- * watermark. After Du et al., OC-Cache: an open-channel SSD based cache for
+ * Hot blocks are in its dedicated lanes, warm ones in the shared lanes. So shared lanes are
+ * read little, and tags rarely meet there. If more than a watermark of the blocks in
+ * shared lanes has become hot, these change places with blocks in the dedicated lanes that
+ * have become cold. After Du et al., OC-Cache: an open-channel SSD based cache for
  * multi-tenant systems, IPCCC 2018, section IV.
  */
 #ifndef VCACHE_CORE_PLACE_H
@@ -14,27 +14,27 @@
 #include "replace.h"
 #include "types.h"
 
-/* Lanes that are all tags', and those that are one's own. */
+/* The shared lanes, and the lanes dedicated to a tag. */
 enum vc_domain {
 	VC_SHARED,
 	VC_OWN,
 	VC_DOMAINS
 };
 
-/* A block in shared lanes is hot that was read so often since it came there. */
+/* A block in shared lanes is hot if it was read so often since it came there. */
 #define VC_HEAT_SHARED		VC_HEAT_NEW
 
 /*
- * So much of what a tag has in shared lanes may be hot, if nothing else is said:
- * OC-Cache's watermark W_hot, section V.
+ * Default of the watermark: how much of what a tag has in shared lanes may be hot. It is
+ * OC-Cache's W_hot, section V.
  */
 #define VC_HOT_PERCENT		20U
 
 /**
- * struct vc_keep_policy - what becomes of the blocks of a chunk that goes
- * @hot: those that are at least so hot are kept; in the tag's own lanes if it has any
- * @most: blocks that are kept at most, the hot ones first
- * @rest_most: so many of those that are not hot; in shared lanes
+ * struct vc_keep_policy - which blocks of a reclaimed chunk are kept
+ * @hot: blocks of at least this heat; in dedicated lanes if the tag has any
+ * @most: most blocks that are kept; hot ones first
+ * @rest_most: most colder blocks that are kept; in shared lanes
  */
 struct vc_keep_policy {
 	u32 hot;
@@ -43,10 +43,10 @@ struct vc_keep_policy {
 };
 
 /**
- * vc_hot_passes - is too much of it hot?
- * @hot: blocks that are hot
- * @cells: of so many
- * @percent: the watermark; at 100 nothing is
+ * vc_hot_passes - is the hot part above the watermark?
+ * @hot: number of hot blocks
+ * @cells: number of all blocks
+ * @percent: the watermark; nothing is above 100
  */
 static inline bool vc_hot_passes(u32 hot, u64 cells, u32 percent)
 {
@@ -54,11 +54,11 @@ static inline bool vc_hot_passes(u32 hot, u64 cells, u32 percent)
 }
 
 /**
- * vc_keep_reclaim - a chunk goes because there has to be room
- * @hot: blocks that are so hot are kept
- * @fits: and there is room for those that are not
- * @most: blocks that are kept at most
- * @lanes: the tag has lanes of its own
+ * vc_keep_reclaim - policy for a chunk that is reclaimed for its space
+ * @hot: blocks of at least this heat are kept
+ * @fits: there is space for colder ones, too
+ * @most: most blocks that are kept
+ * @lanes: the tag has dedicated lanes
  */
 static inline struct vc_keep_policy vc_keep_reclaim(u32 hot, bool fits, u32 most,
 						    bool lanes)
@@ -73,12 +73,12 @@ static inline struct vc_keep_policy vc_keep_reclaim(u32 hot, bool fits, u32 most
 }
 
 /**
- * vc_keep_swap - a chunk goes because its blocks are in the wrong lanes
- * @hot: blocks that are so hot are kept in the tag's own lanes
- * @credit: what the log may spend on blocks that are not
+ * vc_keep_swap - policy for a chunk that is reclaimed to migrate its blocks
+ * @hot: blocks of at least this heat are kept in dedicated lanes
+ * @credit: what the log may spend on colder blocks
  * @capacity: blocks of a chunk
  *
- * There need be no room: where it is, another gives way.
+ * All blocks may be kept: space is not the purpose.
  */
 static inline struct vc_keep_policy vc_keep_swap(u32 hot, u32 credit, u32 capacity)
 {
@@ -93,9 +93,9 @@ static inline struct vc_keep_policy vc_keep_swap(u32 hot, u32 credit, u32 capaci
 }
 
 /**
- * vc_keep_rest - how many blocks are kept that are not hot, at most?
- * @f: what becomes of the chunk
- * @kept: blocks of it that are, because they are hot
+ * vc_keep_rest - how many colder blocks are kept at most?
+ * @f: the policy
+ * @kept: hot blocks of the chunk that are kept
  */
 static inline u32 vc_keep_rest(const struct vc_keep_policy *f, u32 kept)
 {
@@ -105,14 +105,14 @@ static inline u32 vc_keep_rest(const struct vc_keep_policy *f, u32 kept)
 }
 
 /**
- * vc_swap_pays - is a chunk of the tag's own lanes so much colder than one in shared
- *	lanes that their blocks should change places?
- * @own: the heat of all blocks of the one
- * @shared: and of the other
+ * vc_swap_pays - is a chunk in dedicated lanes so much colder than one in shared lanes
+ *	that their blocks should change places?
+ * @own: total heat of the first one
+ * @shared: total heat of the second one
  * @capacity: blocks of a chunk
  *
- * Where all is as hot nothing is gained, whatever the watermark says; and what has
- * just been read once more than the other is as hot.
+ * If both are about as hot nothing is gained, whatever the watermark says. A chunk of which
+ * each block was read once more than the other's counts as equally hot.
  */
 static inline bool vc_swap_pays(u32 own, u32 shared, u32 capacity)
 {
@@ -120,11 +120,12 @@ static inline bool vc_swap_pays(u32 own, u32 shared, u32 capacity)
 }
 
 /**
- * vc_swap_heat - how hot are blocks in the tag's own lanes that stay there?
- * @shared: the heat of all blocks of the chunk for which there is to be room
- * @capacity: blocks of it
+ * vc_swap_heat - least heat of blocks that stay in dedicated lanes
+ * @shared: total heat of the chunk that needs the space
+ * @capacity: blocks of a chunk
  *
- * As hot as what comes. So when it pays at least half of a chunk goes.
+ * It is the average heat of the blocks that come. If vc_swap_pays(), at least half of the
+ * blocks are colder than that.
  */
 static inline u32 vc_swap_heat(u32 shared, u32 capacity)
 {
@@ -134,8 +135,8 @@ static inline u32 vc_swap_heat(u32 shared, u32 capacity)
 }
 
 /**
- * vc_heat_cooled - what is left of the heat of a block that cools down
- * @heat: of the block
+ * vc_heat_cooled - reduce the heat of a block
+ * @heat: its heat
  *
  * Three quarters, rounded down. Chunks cool one after the other. With half, a chunk
  * that cools first would become so much colder than an equally hot one that the two
@@ -146,16 +147,16 @@ static inline u32 vc_heat_cooled(u32 heat)
 	return heat - (heat + 3) / 4;
 }
 
-/* Chunks that cool down at a time, at most. */
+/* Most chunks that are cooled at a time. */
 #define VC_COOL_MAX		16U
 
 /**
- * vc_cool_chunks - how many chunks of a tag cool down now?
- * @hits: blocks that it has read in the cache since some did
+ * vc_cool_chunks - how many chunks of a tag are cooled now?
+ * @hits: blocks that it has read from the cache since chunks were last cooled
  * @capacity: blocks of a chunk
  *
- * All have once it has read as many blocks as it has: so heat is of what was read of
- * late, in either kind of lanes, and lasts while all is read evenly.
+ * All have been cooled once when the tag has read as many blocks as it has. So heat counts
+ * recent reads, in all lanes, and does not change while all blocks are read evenly.
  */
 static inline u32 vc_cool_chunks(u64 hits, u32 capacity)
 {

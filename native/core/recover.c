@@ -8,15 +8,15 @@ static u64 vc_chunk_start(const struct vc_geometry *g, u32 chunk)
 }
 
 /**
- * vc_chunk_scan - find out whose a chunk is
+ * vc_chunk_scan - find out which log a chunk belongs to
  * @st: the cache device
  * @g: its geometry
  * @chunk: the chunk
- * @dead: what the chunk table says of it
+ * @dead: number of its last dead generation, from the chunk table
  * @block: VC_BLOCK_SIZE bytes to work in
- * @found: is filled in
+ * @found: filled in
  *
- * Return: 0, or -EIO when the chunk cannot be read where it matters.
+ * Return: 0; -EIO if the necessary blocks cannot be read.
  */
 int vc_chunk_scan(const struct vc_store *st, const struct vc_geometry *g,
 		  u32 chunk, u64 dead, void *block, struct vc_found *found)
@@ -70,7 +70,7 @@ static void vc_sift_down(u32 *list, u32 root, u32 n,
  * vc_chunks_sort - sort chunks by generation
  * @list: their numbers
  * @n: how many
- * @found: what is known of the chunks, by number
+ * @found: what was found in the chunks, by number
  */
 void vc_chunks_sort(u32 *list, u32 n, const struct vc_found *found)
 {
@@ -88,9 +88,9 @@ void vc_chunks_sort(u32 *list, u32 n, const struct vc_found *found)
 }
 
 /*
- * Sequence number of the record in which a place is. Needed only where two
- * logs meet, see vc_replay_newer(). A record that cannot be read counts as the
- * oldest of its chunk.
+ * Find the sequence number of the record that a place belongs to. That is needed only if
+ * two logs have written the same sectors, see vc_replay_newer(). If the record cannot be
+ * read it counts as the oldest of its chunk.
  */
 static u64 vc_record_seq(struct vc_replay *rp, u32 chunk, u32 place)
 {
@@ -99,7 +99,7 @@ static u64 vc_record_seq(struct vc_replay *rp, u32 chunk, u32 place)
 	struct vc_log_info info;
 	u32 at;
 
-	/* A record is in front of its data, by at most this. */
+	/* A record is before its data, at most by this distance. */
 	for (at = place + 1; at--;) {
 		if (place - at > VC_ENTRIES_PER_BLOCK)
 			break;
@@ -118,14 +118,13 @@ static u64 vc_record_seq(struct vc_replay *rp, u32 chunk, u32 place)
 struct vc_applied {
 	u32 chunk;
 	u32 place;
-	u64 seq; /* 0: not known yet, it comes from a seal */
+	u64 seq; /* 0: not known yet, because the entry comes from a seal */
 };
 
 /*
- * Does an entry already in the index count more than the one being applied?
- * Within a log the order is that of the generations, and of the places. Two
- * logs may have written at the same time; only then their records have to be
- * asked.
+ * Is an entry in the index newer than the one being applied? Within a log, generations and
+ * places say so. Two logs may have written at the same time; only then the sequence numbers
+ * of their records are needed.
  */
 static bool vc_replay_newer(struct vc_replay *rp, u32 cell,
 			    struct vc_applied *a)
@@ -156,8 +155,8 @@ static void vc_replay_mark(struct vc_replay *rp, u32 chunk, u32 by)
 }
 
 /*
- * Others may use the index for other volumes at the same time, and share
- * buckets with this one; its own cells are ours alone.
+ * Lock the cells of a block. The index may be in use for other volumes, which share buckets
+ * with this one. Nobody else uses cells of this volume.
  */
 static void vc_replay_lock(struct vc_replay *rp, u64 block, bool on)
 {
@@ -175,7 +174,7 @@ static u32 vc_replay_find(struct vc_replay *rp, u64 block, u8 mask)
 	return cell;
 }
 
-/* The sectors of a block for which the entry counts. */
+/* Find the sectors of a block for which the entry is the newest. */
 static u8 vc_replay_wins(struct vc_replay *rp, struct vc_applied *a, u64 block,
 			 u8 mask)
 {
@@ -215,7 +214,7 @@ static u8 vc_replay_cut(struct vc_replay *rp, struct vc_applied *a, u64 block,
 	return mask;
 }
 
-/* A discard may be larger than the cache: then go through the cache. */
+/* Apply a discard. If it is larger than the cache, go through the cache. */
 static void vc_replay_discard(struct vc_replay *rp, struct vc_applied *a,
 			      u64 block, u64 blocks)
 {
@@ -238,8 +237,8 @@ static void vc_replay_discard(struct vc_replay *rp, struct vc_applied *a,
 }
 
 /*
- * Discards leave nothing in the index that an older entry, replayed later,
- * could be compared with. So they come when all entries are there.
+ * Apply an entry. Discards are applied when all entries are: they leave nothing in the index
+ * that an older entry, applied later, could be compared with.
  */
 static void vc_replay_entry(struct vc_replay *rp, u32 chunk,
 			    const struct vc_entry *e, u64 seq)
@@ -253,7 +252,7 @@ static void vc_replay_entry(struct vc_replay *rp, u32 chunk,
 		rp->chunk[chunk].discards = true;
 		return;
 	}
-	/* A block of the cache has one entry. */
+	/* No other entry may have the same block of the cache. */
 	if (e->block >= rp->limit || vc_cell_mask(rp->ix, cell)) {
 		rp->errors++;
 		return;
@@ -269,7 +268,7 @@ static void vc_replay_entry(struct vc_replay *rp, u32 chunk,
 typedef void vc_replay_fn(struct vc_replay *rp, u32 chunk,
 			  const struct vc_entry *e, u64 seq);
 
-/* Go through the entries of a seal. */
+/* Apply the entries of a seal. */
 static void vc_replay_seal(struct vc_replay *rp, u32 chunk, const u8 *seal,
 			   vc_replay_fn *fn)
 {
@@ -302,8 +301,8 @@ static bool vc_replay_data_good(struct vc_replay *rp, u8 *chunk,
 }
 
 /*
- * Read what is in front of the seal. A block that cannot be read is as one
- * that is not whole. Return: whether there are such blocks.
+ * Read everything before the seal. A block that cannot be read is treated like an invalid
+ * one. Return: whether there are such blocks.
  */
 static bool vc_replay_read(struct vc_replay *rp, u32 chunk, u8 *data)
 {
@@ -335,7 +334,7 @@ static bool vc_replay_record(struct vc_replay *rp, u32 chunk, u32 at,
 	       info->tag == f->tag;
 }
 
-/* Replay a chunk that was open: what its checksums confirm counts. */
+/* Replay an open chunk: entries whose data has the right checksum are valid. */
 static int vc_replay_open(struct vc_replay *rp, u32 chunk, u32 revision)
 {
 	const struct vc_geometry *g = rp->g;
@@ -352,7 +351,7 @@ static int vc_replay_open(struct vc_replay *rp, u32 chunk, u32 revision)
 	for (at = 0; at < vc_chunk_capacity(g); at++) {
 		u8 *block = data + (size_t)at * VC_BLOCK_SIZE;
 
-		/* Behind one that is not whole others may be. */
+		/* There may be valid records behind an invalid one. */
 		if (!vc_replay_record(rp, chunk, at, block, &info))
 			continue;
 		sealed.seq = info.seq;
@@ -370,7 +369,7 @@ static int vc_replay_open(struct vc_replay *rp, u32 chunk, u32 revision)
 		}
 		at += info.data;
 	}
-	/* What could not be read now may be readable later. */
+	/* Blocks that cannot be read now may be readable later. */
 	if (failed)
 		return -EIO;
 	if (n > vc_seal_capacity(g))
@@ -384,15 +383,15 @@ static int vc_replay_open(struct vc_replay *rp, u32 chunk, u32 revision)
 }
 
 /**
- * vc_replay_chunk - put what a chunk holds into the index
- * @rp: the replay; chunks come in the order of their generations
- * @chunk: its number; vc_chunk_scan() has found something in it
+ * vc_replay_chunk - put the entries of a chunk into the index
+ * @rp: the replay; chunks are replayed in the order of their generations
+ * @chunk: its number; vc_chunk_scan() has found a generation in it
  *
- * A chunk that was open is sealed. Doing it again, also after a crash in
- * between, comes to the same. When all are done, vc_replay_finish().
+ * An open chunk is sealed. If the replay is repeated, also after a crash, the result is the
+ * same. After the last chunk call vc_replay_finish().
  *
- * Return: 0; -EIO when the chunk cannot be read or sealed; -EBADMSG when its
- * records cannot be ours.
+ * Return: 0; -EIO if the chunk cannot be read or sealed; -EBADMSG if its records have more
+ * entries than a chunk can have.
  */
 int vc_replay_chunk(struct vc_replay *rp, u32 chunk)
 {
@@ -402,7 +401,7 @@ int vc_replay_chunk(struct vc_replay *rp, u32 chunk)
 
 	if (vc_seal_load(rp->st, rp->g, chunk, f->gen, rp->work, &s)) {
 		f->last = s.info.seq;
-		/* The better copy is the only one: make it two again. */
+		/* Only one copy of the seal is good: have it sealed again. */
 		f->stale |= !!s.bad;
 		vc_replay_seal(rp, chunk, s.block, vc_replay_entry);
 		return 0;
@@ -423,7 +422,7 @@ static void vc_replay_discarded(struct vc_replay *rp, u32 chunk,
 		vc_replay_discard(rp, &a, e->block, e->arg);
 }
 
-/* The discards of a chunk; it has no seal if it could not be written. */
+/* Apply the discards of a chunk. It has no seal if that could not be written. */
 static void vc_replay_discards(struct vc_replay *rp, u32 chunk)
 {
 	struct vc_log_info info;
@@ -451,7 +450,7 @@ static void vc_replay_discards(struct vc_replay *rp, u32 chunk)
 }
 
 /**
- * vc_replay_finish - apply the discards, find the stale chunks
+ * vc_replay_finish - apply the discards, and find the stale chunks
  * @rp: the replay; vc_replay_chunk() was called for all chunks
  * @list: all chunks of the volume, in the order of their generations
  * @n: how many

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What is in the chunks of a cache device, after a shutdown or a crash. */
+/* Recovery: finding the content of the chunks after a shutdown or a crash. */
 #ifndef VCACHE_CORE_RECOVER_H
 #define VCACHE_CORE_RECOVER_H
 
 #include "seal.h"
 
 /**
- * struct vc_found - what is known of a chunk
- * @gen: its generation; 0: nothing is in it
- * @last: sequence number of its last record, once it is replayed
- * @volume: whose it is
- * @tag: whose it is
- * @reads: it is of reads, and may be reclaimed before older ones of its log
- * @damaged: its first block is not readable, its seal is
- * @lost: entries of it are superseded
+ * struct vc_found - what the scan has found in a chunk
+ * @gen: its generation; 0: it is empty
+ * @last: sequence number of its last record, when it is replayed
+ * @volume: number of its volume
+ * @tag: number of its tag
+ * @reads: it was a read chunk, and may be reclaimed before older ones of its log
+ * @damaged: its first block is not readable, but its seal is
+ * @lost: some of its entries are superseded
  * @stale: it has to be sealed again before a chunk of another log is reclaimed
- * @discards: there are discards in it
+ * @discards: it has discards
  * @below: a later chunk of its log is stale
  */
 struct vc_found {
@@ -35,16 +35,16 @@ struct vc_found {
  * struct vc_replay - the replay of a volume
  * @st: the cache device
  * @g: its geometry
- * @ix: where the entries go
- * @chunk: what is known of the chunks, by number
- * @slot: of the volume
- * @work: room for a chunk and one more block
+ * @ix: the index that gets the entries
+ * @chunk: what was found in the chunks, by number
+ * @slot: slot of the volume
+ * @work: space for a chunk and one more block
  * @lock: takes (@on) or drops the lock of a block's cells; NULL: not needed
- * @ctx: for @lock
- * @readonly: do not seal what was open
- * @limit: size of the volume in blocks; entries beyond are refused
- * @bad_blocks: blocks of open chunks whose checksum was wrong
- * @errors: chunks that could not be read, and entries refused
+ * @ctx: passed to @lock
+ * @readonly: do not seal open chunks
+ * @limit: size of the volume in blocks; entries beyond it are refused
+ * @bad_blocks: blocks of open chunks with a wrong checksum
+ * @errors: chunks that could not be read, and entries that were refused
  */
 struct vc_replay {
 	const struct vc_store *st;
@@ -61,7 +61,7 @@ struct vc_replay {
 	u64 errors;
 };
 
-/* Bytes that vc_replay.work needs. */
+/* Size of vc_replay.work in bytes. */
 static inline size_t vc_replay_work_size(const struct vc_geometry *g)
 {
 	return ((size_t)g->chunk_blocks + 1) * VC_BLOCK_SIZE;

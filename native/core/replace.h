@@ -1,45 +1,50 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What goes when the cache is full, and what of it is kept.
+ * Replacement: which chunks are reclaimed when the cache is full, and which of their
+ * blocks are kept.
  *
- * Whole chunks go, the oldest of their kind first. What was hot in one is kept:
- * copied on, the hottest three quarters of it at most, so that room is made; half of
- * it while its log has more than its maximum. While a
- * quarter of what its log has holds nothing any more, a block need not be hot to be
- * kept, and the chunk goes of which least has to be: then room is made without losing
- * anything. And as long as there is so much room, what is missed gets a place at once.
+ * Whole chunks are reclaimed, the oldest of their kind first. The kinds are written
+ * chunks, chunks of blocks that were missed once, and chunks of blocks that were missed
+ * twice or kept. Those missed once have little space, as in Yang et al., FIFO queues are
+ * all you need for cache eviction, SOSP 2023, section 4. Of the other two kinds, that one
+ * is taken whose oldest chunk has fewer blocks that were read. Read chunks may be reclaimed
+ * in any order.
  *
- * The kinds are what was written, what was missed once, and what was missed twice
- * or kept. What was missed once has little room, as in Yang et al., FIFO queues are
- * all you need for cache eviction, SOSP 2023, section 4. Of the other two the one
- * goes in whose oldest chunk less was read. What was read may go in any order.
+ * Hot blocks of a chunk are kept: they are copied to another chunk. At most the hottest
+ * three quarters of a chunk are kept, so that space is gained; only half while its log has
+ * more than its maximum.
+ *
+ * While a quarter of what a log has is empty, blocks need not be hot to be kept. Then the
+ * chunk with the fewest live blocks is reclaimed, and space is gained without a loss. With
+ * so much space a block is also promoted when it is missed once.
  */
 #ifndef VCACHE_CORE_REPLACE_H
 #define VCACHE_CORE_REPLACE_H
 
 #include "types.h"
 
-/* A block that was read so often is as hot as can be. */
+/* Highest heat: how often a block was read, if it was read so often or more. */
 #define VC_HEAT_MAX		15U
 
 /*
- * A block is hot that was read so often since it was written, or missed once; and
- * since it was missed twice, or kept: that one was read before.
+ * A block is hot if it was read so often since it was written, or missed once. The second
+ * number is for blocks that were missed twice, or kept: they were read before.
  */
 #define VC_HEAT_NEW		2U
 #define VC_HEAT_MAIN		1U
 
-/* Of the chunks of a log, those of reads go first when they are more; a default. */
+/* Read chunks of a log go first above this percentage of its chunks; a default. */
 #define VC_READS_PERCENT	75U
 
-/* And before all others those of what was missed once, when they are more. */
+/* Chunks of blocks that were missed once go before all others above this percentage. */
 #define VC_SMALL_PERCENT	10U
 
 /*
- * To keep a block that is not hot costs so much; a block that is read pays for two,
- * eight that are written for one. What is paid lasts for so long, and so much a log
- * has from the start: who writes often reads, later. Where he never does, each is a
- * block that the SSD has written for nothing.
+ * Credit for keeping blocks that are not hot: the price of keeping one, and what is earned
+ * by a block that is read, and by one that is written. So a read pays for two blocks, and
+ * eight writes pay for one. The maximum limits how long credit lasts, and each log starts
+ * with some, because a tag that writes now may read later. For a tag that never reads,
+ * each block that is kept is a useless write to the SSD.
  */
 #define VC_CREDIT_KEEP		8U
 #define VC_CREDIT_READ		16U
@@ -48,9 +53,9 @@
 #define VC_CREDIT_FIRST		(4096U * VC_CREDIT_KEEP)
 
 /**
- * struct vc_keep - what is kept of a chunk
- * @level: what is hotter than that
- * @rest: and of what is as hot, so many
+ * struct vc_keep - which blocks of a chunk are kept
+ * @level: all that are hotter than this
+ * @rest: so many of this heat
  */
 struct vc_keep {
 	u32 level;
@@ -59,7 +64,7 @@ struct vc_keep {
 
 /**
  * vc_fits - is a quarter of what a log can have empty?
- * @live: blocks of it that hold something
+ * @live: its live blocks
  * @cells: blocks that it can have
  */
 static inline bool vc_fits(u32 live, u64 cells)
@@ -68,25 +73,25 @@ static inline bool vc_fits(u32 live, u64 cells)
 }
 
 /**
- * vc_keep_most - how much of a chunk is kept at most
- * @capacity: blocks of it
- * @over: its log has more chunks than its maximum, which has become smaller
+ * vc_keep_most - how many blocks of a chunk are kept at most?
+ * @capacity: blocks of a chunk
+ * @over: its log has more chunks than its maximum, which has been reduced
  *
- * Then much of what is hot has to go as well, and soon: to keep half makes twice the
- * room of each chunk that goes, and copies a third as much until all of it is made.
+ * In the second case many hot blocks have to be dropped, and soon. To keep half gains twice
+ * the space of each chunk, and copies a third as much until all space is gained.
  */
 static inline u32 vc_keep_most(u32 capacity, bool over)
 {
 	return capacity - capacity / (over ? 2 : 4);
 }
 
-/* Chunks of what was read of which the one with the least in it is found. */
+/* Read chunks among which the one with the fewest live blocks is looked for. */
 #define VC_VICTIMS		64U
 
 /**
- * vc_written_goes - of what a log has written and what it has read, which goes?
- * @written: what is lost, or has to be copied, with the chunk of what was written
- * @read: and with that of what was read
+ * vc_written_goes - is the written chunk reclaimed, or the read chunk?
+ * @written: blocks that are lost, or have to be copied, with the written chunk
+ * @read: the same for the read chunk
  */
 static inline bool vc_written_goes(u32 written, u32 read)
 {
@@ -94,9 +99,9 @@ static inline bool vc_written_goes(u32 written, u32 read)
 }
 
 /**
- * vc_keep_any - is a block of a chunk kept though it is not hot?
- * @live: blocks of its log that hold something
- * @cells: blocks that the log has
+ * vc_keep_any - are blocks kept that are not hot?
+ * @live: live blocks of the log
+ * @cells: blocks that its chunks have space for
  * @credit: what the log may spend on blocks that are not hot
  * @capacity: blocks of a chunk
  */
@@ -106,10 +111,10 @@ static inline bool vc_keep_any(u32 live, u64 cells, u32 credit, u32 capacity)
 }
 
 /**
- * vc_keep_choose - decide what is kept of a chunk
+ * vc_keep_choose - decide which blocks of a chunk are kept
  * @count: its blocks by heat, up to VC_HEAT_MAX
  * @hot: the least heat that is kept
- * @most: blocks that are kept at most
+ * @most: most blocks that are kept
  */
 static inline struct vc_keep vc_keep_choose(const u32 *count, u32 hot, u32 most)
 {
@@ -122,8 +127,8 @@ static inline struct vc_keep vc_keep_choose(const u32 *count, u32 hot, u32 most)
 
 /**
  * vc_keep_wants - is a block kept?
- * @k: what is; asked once for each block of the chunk
- * @heat: of the block
+ * @k: the decision; call this once for each block of the chunk
+ * @heat: heat of the block
  */
 static inline bool vc_keep_wants(struct vc_keep *k, u32 heat)
 {

@@ -2,14 +2,13 @@
 #include "runs.h"
 
 /**
- * vc_sectors_check - check a list of runs that user space sent
+ * vc_sectors_check - check a list of runs from user space
  * @s: the runs, not trusted
  * @n: how many
  * @from: the first sector allowed (the end of the part received before)
  * @size: sectors of the device
  *
- * Return: 0 when they are sorted, not empty, disjoint and on the device,
- * -EINVAL otherwise.
+ * Return: 0 if they are sorted, not empty, disjoint and on the device; else -EINVAL.
  */
 int vc_sectors_check(const struct vc_sectors *s, size_t n, u64 from, u64 size)
 {
@@ -24,7 +23,7 @@ int vc_sectors_check(const struct vc_sectors *s, size_t n, u64 from, u64 size)
 	return 0;
 }
 
-/* The first run that ends after @sector; n when there is none. */
+/* Find the first run that ends behind @sector; n if there is none. */
 static size_t vc_runs_find(const struct vc_run *runs, size_t n, u64 sector)
 {
 	size_t lo = 0, hi = n;
@@ -41,14 +40,13 @@ static size_t vc_runs_find(const struct vc_run *runs, size_t n, u64 sector)
 }
 
 /**
- * vc_runs_owner - who owns every sector of a range?
+ * vc_runs_owner - find the owner of a range
  * @runs: the map
  * @n: its size
  * @start: first sector of the range
  * @len: its length, not 0
  *
- * Return: the owner of all of it; NULL when a sector has none or there are
- * two owners.
+ * Return: the owner of all sectors; NULL if a sector has none, or if there are two owners.
  */
 void *vc_runs_owner(const struct vc_run *runs, size_t n, u64 start, u64 len)
 {
@@ -70,12 +68,12 @@ void *vc_runs_owner(const struct vc_run *runs, size_t n, u64 start, u64 len)
 }
 
 /**
- * vc_runs_subtract - a map without a range
+ * vc_runs_subtract - make a map without a range
  * @runs: the map
  * @n: its size
- * @start: first sector to take out
+ * @start: first sector to remove
  * @len: how many
- * @out: room for @n + 1 runs
+ * @out: space for @n + 1 runs
  *
  * Return: the size of the new map in @out.
  */
@@ -107,16 +105,16 @@ size_t vc_runs_subtract(const struct vc_run *runs, size_t n, u64 start,
 }
 
 /**
- * vc_runs_replace - a map with the runs of one owner exchanged
+ * vc_runs_replace - make a map with other runs for one owner
  * @runs: the map
  * @n: its size
- * @owner: whose runs are replaced
- * @s: the new runs, checked by vc_sectors_check(); @m 0: none
+ * @owner: the owner
+ * @s: its new runs, checked by vc_sectors_check(); @m 0: none
  * @m: how many
- * @out: room for @n + @m runs
+ * @out: space for @n + @m runs
  * @out_n: the size of the new map
  *
- * Return: 0, or -EEXIST when a new run overlaps another owner's.
+ * Return: 0, or -EEXIST if a new run overlaps a run of another owner.
  */
 int vc_runs_replace(const struct vc_run *runs, size_t n, void *owner,
 		    const struct vc_sectors *s, size_t m, struct vc_run *out,

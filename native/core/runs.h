@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Which sectors belong to whom: sorted, disjoint runs of sectors, each with
- * an owner. The functions never change a map but write a new one into memory
- * of the caller, who swaps the two (RCU in the kernel).
+ * A map of owners of sectors: sorted, disjoint runs of sectors, each with an owner. The
+ * functions do not change a map. They write a new one into memory of the caller, who
+ * replaces the old one (by RCU in the kernel).
  */
 #ifndef VCACHE_CORE_RUNS_H
 #define VCACHE_CORE_RUNS_H
@@ -26,7 +26,7 @@ struct vc_run {
  * @start: first sector
  * @len: number of sectors
  *
- * The layout of struct vcache_extent of the netlink interface.
+ * It has the layout of struct vcache_extent of the netlink interface.
  */
 struct vc_sectors {
 	u64 start;

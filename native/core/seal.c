@@ -2,8 +2,8 @@
 #include "seal.h"
 
 /**
- * vc_seal_put - write an entry into a seal
- * @seal: a copy, zeroed at first
+ * vc_seal_put - write an entry to a seal
+ * @seal: a copy, zeroed before the first entry
  * @i: which entry, less than vc_seal_capacity()
  * @e: the entry; the place of a discard is that of its record
  */
@@ -14,12 +14,12 @@ void vc_seal_put(u8 *seal, u32 i, const struct vc_entry *e)
 }
 
 /**
- * vc_seal_finish - fill in the heads of a copy of a seal
+ * vc_seal_finish - write the heads of a copy of a seal
  * @g: the geometry
- * @seal: the copy, its entries are in it
- * @n: how many
- * @info: whose it is, sequence number of the last record, revision
- * @copy: which copy this will be
+ * @seal: the copy with its entries
+ * @n: how many entries
+ * @info: log and generation, sequence number of the last record, revision
+ * @copy: which copy this is
  */
 void vc_seal_finish(const struct vc_geometry *g, u8 *seal, u32 n,
 		    const struct vc_log_info *info, unsigned int copy)
@@ -44,13 +44,13 @@ void vc_seal_finish(const struct vc_geometry *g, u8 *seal, u32 n,
 /**
  * vc_seal_copies - make the first seal of a chunk
  * @g: the geometry
- * @seal: VC_SEAL_COPIES times vc_seal_bytes(), entries are in the first copy;
- *	to be written at vc_chunk_capacity() of the chunk
+ * @seal: VC_SEAL_COPIES times vc_seal_bytes(), with the entries in the first copy; to be
+ *	written at vc_chunk_capacity() of the chunk
  * @n: how many entries
- * @info: whose it is, sequence number of the last record, revision: 1 or what
- *	vc_seal_load() says
+ * @info: log and generation, sequence number of the last record, revision: 1 or the one
+ *	after that from vc_seal_load()
  *
- * The copies may be written at once: until one is there the records count.
+ * The copies may be written at the same time: until one is complete the records count.
  */
 void vc_seal_copies(const struct vc_geometry *g, u8 *seal, u32 n,
 		    const struct vc_log_info *info)
@@ -66,15 +66,14 @@ void vc_seal_copies(const struct vc_geometry *g, u8 *seal, u32 n,
 }
 
 /**
- * vc_seal_reads - make the seal of a chunk of reads
+ * vc_seal_reads - make the seal of a read chunk
  * @g: the geometry
- * @ix: the index, which has its cells
- * @seal: VC_SEAL_COPIES times vc_seal_bytes(); to be written at vc_chunk_capacity()
- *	of the chunk
- * @info: whose it is, with a generation above everything that it comes after,
- *	and that as sequence number
+ * @ix: the index with its cells
+ * @seal: VC_SEAL_COPIES times vc_seal_bytes(); to be written at vc_chunk_capacity() of the
+ *	chunk
+ * @info: log, a generation above all older ones, and the same as sequence number
  *
- * Return: entries; 0: nothing in it counts, and there is no seal.
+ * Return: the number of entries; 0: the chunk has no valid blocks, and gets no seal.
  */
 u32 vc_seal_reads(const struct vc_geometry *g, const struct vc_index *ix,
 		  u8 *seal, struct vc_log_info *info)
@@ -98,7 +97,7 @@ u32 vc_seal_reads(const struct vc_geometry *g, const struct vc_index *ix,
 	return n;
 }
 
-/* Are all blocks of this copy good, and of one and the same writing? */
+/* Are all blocks of this copy valid, and of the same revision? */
 static bool vc_seal_good(const struct vc_geometry *g, u32 chunk, u64 gen,
 			 u8 *seal, unsigned int copy,
 			 struct vc_log_info *first, u32 *revision)
@@ -132,9 +131,9 @@ static bool vc_seal_good(const struct vc_geometry *g, u32 chunk, u64 gen,
  * @chunk: the chunk
  * @gen: its generation
  * @work: VC_SEAL_COPIES times vc_seal_bytes()
- * @s: is filled in
+ * @s: filled in
  *
- * Return: false when the chunk has no seal; then only @s->revision is set.
+ * Return: false if the chunk has no seal; then only @s->revision is set.
  */
 bool vc_seal_load(const struct vc_store *st, const struct vc_geometry *g,
 		  u32 chunk, u64 gen, u8 *work, struct vc_seal *s)
@@ -168,13 +167,13 @@ bool vc_seal_load(const struct vc_store *st, const struct vc_geometry *g,
 	return good;
 }
 
-/* Take out what the index does not have. Return: how many entries are left. */
+/* Remove entries that are not in the index. Return: how many are left. */
 static u32 vc_seal_filter(const struct vc_geometry *g,
 			  const struct vc_index *ix, u32 chunk, u8 *seal)
 {
 	u32 i, n = 0;
 
-	/* The entries only move to the front. */
+	/* Entries only move towards the front. */
 	for (i = 0; i < g->seal_blocks; i++) {
 		u8 *block = seal + (size_t)i * VC_BLOCK_SIZE;
 		const struct vc_log_head *h = (const void *)block;
@@ -197,19 +196,18 @@ static u32 vc_seal_filter(const struct vc_geometry *g,
 }
 
 /**
- * vc_chunk_reseal - take out of a seal what does not count any more
+ * vc_chunk_reseal - remove superseded entries from a seal
  * @st: the cache device
  * @g: its geometry
- * @ix: the index; may change meanwhile, what it loses then is taken out by
- *	the next call
+ * @ix: the index; what it loses meanwhile is removed by the next call
  * @chunk: the chunk, sealed
  * @gen: its generation
  * @work: VC_SEAL_COPIES times vc_seal_bytes()
  *
- * The copy that does not count is written first: what was taken out earlier,
- * and on which others rely, does not come back if that is torn.
+ * The copy that does not count is written first. If that write is torn, the other copy
+ * counts, so no entry comes back that was removed before and that other chunks rely on.
  *
- * Return: 0; -EBADMSG when the chunk has no seal; another negative errno.
+ * Return: 0; -EBADMSG if the chunk has no seal; another negative errno.
  */
 int vc_chunk_reseal(const struct vc_store *st, const struct vc_geometry *g,
 		    const struct vc_index *ix, u32 chunk, u64 gen, u8 *work)
@@ -222,7 +220,7 @@ int vc_chunk_reseal(const struct vc_store *st, const struct vc_geometry *g,
 	if (!vc_seal_load(st, g, chunk, gen, work, &s))
 		return -EBADMSG;
 	n = vc_seal_filter(g, ix, chunk, s.block);
-	/* Unlike that of a writing that was torn, of which blocks are left. */
+	/* It must differ from that of a torn write, of which blocks may be left. */
 	s.info.revision = s.revision + 1;
 	copy = s.bad & 1 ? 0 : 1;
 	for (i = 0; i < VC_SEAL_COPIES && !r; i++, copy ^= 1) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The seal at the end of a chunk: all its entries, twice. See format.h. */
+/* The seal at the end of a chunk: all its entries, in two copies. See format.h. */
 #ifndef VCACHE_CORE_SEAL_H
 #define VCACHE_CORE_SEAL_H
 
@@ -7,11 +7,11 @@
 #include "log.h"
 
 /**
- * struct vc_seal - the seal of a chunk, loaded
- * @block: its first block, in the buffer that was given
+ * struct vc_seal - a loaded seal
+ * @block: its first block, in the buffer of the caller
  * @info: head of the first block
  * @bad: copies that are damaged or older, bit 0 for copy 0
- * @revision: the highest of any block, also of one whose copy is not whole: the
+ * @revision: the highest revision of any block, even of a copy that is not complete; the
  *	next revision has to be above it
  */
 struct vc_seal {
@@ -21,13 +21,13 @@ struct vc_seal {
 	u32 revision;
 };
 
-/* Bytes of a copy of the seal; all copies follow one another. */
+/* Bytes of a copy of the seal; the copies follow one another. */
 static inline size_t vc_seal_bytes(const struct vc_geometry *g)
 {
 	return (size_t)g->seal_blocks * VC_BLOCK_SIZE;
 }
 
-/* Where in the chunk a copy is. */
+/* Place of a copy in the chunk. */
 static inline u32 vc_seal_place(const struct vc_geometry *g, unsigned int copy)
 {
 	return vc_chunk_capacity(g) + copy * g->seal_blocks;

@@ -3,25 +3,25 @@
 
 /* Blocks of a group, less one: 16 MiB. */
 #define VC_GROUP 0xfffULL
-/* 2^64 divided by the golden ratio, then a one that keeps the hash one-to-one. */
+/* 2^64 divided by the golden ratio; the last bit is 1, so that the hash is a bijection. */
 #define VC_STEP (0x9e3779b97f4a7000ULL | 1)
 #define VC_LINE 8U
 #define VC_WORD 64U
 #define VC_NODE 16U
 #ifdef __KERNEL__
-/* Requests are small, and what is on the stack is cleared for each. */
+/* In the kernel requests are small, and the stack is cleared for each of them. */
 #define VC_BATCH 8U
 #else
 #define VC_BATCH 64U
 #endif
 #define VC_SHARDS_FRACTION ((1U << VC_SHARDS_ONE_SHIFT) - 1)
-/* R of 2^-35: what is smaller is taken for it. */
+/* R of 2^-35: a smaller R is replaced by it. */
 #define VC_SHARDS_LIMIT_MIN ((1ULL << 29) - 1)
 
 /*
- * Where a group begins. One-to-one in its upper 52 bits, and the lower ones
- * are 0: with steps that end in 1 the hash of a block is its own alone.
- * Multipliers and shifts: MurmurHash3's fmix64 (A. Appleby, public domain).
+ * Find where a group begins. The upper 52 bits are a bijection, and the lower ones are 0:
+ * with steps that end in 1, no two blocks have the same hash. Multipliers and shifts:
+ * MurmurHash3's fmix64 (A. Appleby, public domain).
  */
 static inline u64 vc_group_hash(u64 salt, u64 block)
 {
@@ -53,7 +53,7 @@ static inline u32 vc_bits(u64 x)
 #endif
 }
 
-/* Nodes of the tree, all levels. */
+/* Number of nodes of the tree, in all levels. */
 static u32 vc_tree_nodes(u32 places)
 {
 	u32 n = places / VC_WORD, nodes = 0;
@@ -65,7 +65,7 @@ static u32 vc_tree_nodes(u32 places)
 	return nodes;
 }
 
-/* 2^(64 + 16) / (@limit + 1), exact for 1, else to about 2^-16. */
+/* 2^(64 + 16) / (@limit + 1); exact for 1, else to about 2^-16. */
 static u64 vc_weight_of(u64 limit)
 {
 	u32 zeroes;
@@ -84,8 +84,8 @@ static u64 vc_weight_of(u64 limit)
 }
 
 /*
- * The slot where the search for a hash begins. Eight blocks in a row share a
- * line of the processor's cache.
+ * Find the slot where the search for a hash begins. Eight consecutive blocks share a cache
+ * line of the processor.
  */
 static inline u32 vc_home(const struct vc_shards *s, u64 hash)
 {
@@ -101,7 +101,7 @@ static inline u32 vc_slots(const struct vc_shards *s)
 	return VC_LINE << (64 - s->slot_shift);
 }
 
-/* The slot of a hash, or the free one where it would be; @slot is its home. */
+/* Find the slot of a hash, or the free one for it; @slot is where the search begins. */
 static inline u32 vc_find(const struct vc_shards *s, u64 hash, u32 slot)
 {
 	u32 mask = vc_slots(s) - 1;
@@ -111,7 +111,7 @@ static inline u32 vc_find(const struct vc_shards *s, u64 hash, u32 slot)
 	return slot;
 }
 
-/* Free a slot; those that were put behind it move up. */
+/* Free a slot, and move up those that were put behind it. */
 static void vc_free_slot(struct vc_shards *s, u32 slot)
 {
 	u32 mask = vc_slots(s) - 1, i = slot;
@@ -129,7 +129,7 @@ static void vc_free_slot(struct vc_shards *s, u32 slot)
 	s->place[slot] = 0;
 }
 
-/* How many places up to @place, itself included, are live? */
+/* Count the live places up to @place, including that. */
 static inline u32 vc_rank(const struct vc_shards *s, u32 place)
 {
 	u32 word = place / VC_WORD, n, level;
@@ -140,7 +140,7 @@ static inline u32 vc_rank(const struct vc_shards *s, u32 place)
 	return n;
 }
 
-/* There are @n more in a word: what is behind it has as many more before it. */
+/* Add @n to a word: all words behind it have @n more before them. */
 static inline void vc_add(struct vc_shards *s, u32 word, u32 n)
 {
 	u32 level, i;
@@ -153,7 +153,7 @@ static inline void vc_add(struct vc_shards *s, u32 word, u32 n)
 		for (i = child + 1; i < VC_NODE; i++)
 			node[i] += n;
 #else
-		/* All of them, as vectors, take less time than half of them. */
+		/* As vectors, all of them take less time than half of them. */
 		for (i = 0; i < VC_NODE; i++)
 			node[i] += i > child ? n : 0;
 #endif
@@ -169,7 +169,7 @@ static inline void vc_clear(struct vc_shards *s, u32 place)
 		vc_add(s, word, -1);
 }
 
-/* Mark the next place. The tree knows of a word when it is full. */
+/* Mark the next place. A word is added to the tree when it is full. */
 static inline void vc_mark(struct vc_shards *s)
 {
 	u32 word = s->next / VC_WORD;
@@ -179,7 +179,7 @@ static inline void vc_mark(struct vc_shards *s)
 		vc_add(s, word, vc_bits(s->live[word]));
 }
 
-/* Live places 0 ... @n - 1, and no other. */
+/* Make places 0 to @n - 1 live, and no other. */
 static void vc_fill(struct vc_shards *s, u32 n)
 {
 	memset(s->live, 0, s->places / 8);
@@ -194,12 +194,12 @@ static void vc_fill(struct vc_shards *s, u32 n)
 		vc_mark(s);
 }
 
-/* Number the places anew, without those that are not live. */
+/* Renumber the places, without those that are not live. */
 static void vc_renumber(struct vc_shards *s)
 {
 	u32 slot, word, n, before = 0, slots = vc_slots(s);
 
-	/* The tree's memory: how many are live before each word. */
+	/* Use the memory of the tree to count the live places before each word. */
 	for (word = 0; word < s->places / VC_WORD; word++) {
 		n = vc_bits(s->live[word]);
 		s->tree[0][word] = before;
@@ -232,7 +232,7 @@ static void vc_sift_down(struct vc_shards *s, u32 i)
 	s->heap[i] = hash;
 }
 
-/* All in the sample; it was never full before. */
+/* Put the whole sample on the heap; it was not full before. */
 static void vc_make_heap(struct vc_shards *s)
 {
 	u32 slot, i = 0, slots = vc_slots(s);
@@ -247,8 +247,8 @@ static void vc_make_heap(struct vc_shards *s)
 }
 
 /*
- * Make room in the full sample for @hash: the largest goes, and is the new T.
- * When that is @hash itself, false.
+ * Make space for @hash in the full sample: drop the largest hash, which becomes T. Return:
+ * false if that is @hash itself.
  */
 static bool vc_replace(struct vc_shards *s, u64 hash)
 {
@@ -272,7 +272,7 @@ static bool vc_replace(struct vc_shards *s, u64 hash)
 	return hash < largest;
 }
 
-/* Pairs of buckets become one. */
+/* Merge pairs of buckets. */
 static void vc_halve(u64 *hist, u32 n)
 {
 	u32 i;
@@ -286,7 +286,7 @@ static void vc_halve(u64 *hist, u32 n)
 	}
 }
 
-/* Twice as many distances to a bucket, until @distance is in the last. */
+/* Double the distances of a bucket until @distance is in the last one. */
 static void vc_coarsen(struct vc_shards *s, u64 distance)
 {
 	u32 i;
@@ -300,7 +300,7 @@ static void vc_coarsen(struct vc_shards *s, u64 distance)
 
 static inline void vc_count(struct vc_shards *s, u64 *hist, u32 distance)
 {
-	/* Less than 2^28 by 2^35, and of the fraction 2^28 by 2^16. */
+	/* No overflow: below 2^28 by 2^35, and for the fraction 2^28 by 2^16. */
 	u64 scaled = distance * (s->weight >> VC_SHARDS_ONE_SHIFT) +
 		(distance * (s->weight & VC_SHARDS_FRACTION) >>
 		 VC_SHARDS_ONE_SHIFT);
@@ -310,7 +310,7 @@ static inline void vc_count(struct vc_shards *s, u64 *hist, u32 distance)
 	hist[scaled >> s->setup.grain_shift] += s->weight;
 }
 
-/* An access to a block whose hash is under T; false: there is no room. */
+/* Count an access to a block whose hash is under T. Return: false without space. */
 static inline bool vc_sampled(struct vc_shards *s, struct vc_shards_kind *kind,
 			      u64 hash, u32 home)
 {
@@ -338,14 +338,14 @@ static inline bool vc_sampled(struct vc_shards *s, struct vc_shards_kind *kind,
 	return true;
 }
 
-/* Hash @n blocks; those under T, and which they are. Return how many. */
+/* Hash @n blocks. Return: how many hashes are under T; @which says of which blocks. */
 static inline u32 vc_sample(const struct vc_shards *s, const u64 *blocks,
 			    u32 n, u64 *hash, u8 *which)
 {
 	u64 salt = s->salt, limit = s->setup.limit;
 	u32 i, taken = 0;
 
-	/* Nobody can foretell which: no branch depends on it. */
+	/* The processor cannot predict which, so no branch depends on it. */
 	for (i = 0; i < n; i++) {
 		hash[taken] = vc_block_hash(salt, blocks[i]);
 		which[taken] = i;
@@ -355,14 +355,14 @@ static inline u32 vc_sample(const struct vc_shards *s, const u64 *blocks,
 }
 
 /**
- * vc_shards_touch - blocks were accessed
+ * vc_shards_touch - count accesses to blocks
  * @s: the estimate
- * @kind: of the accesses, less than @s->setup.kinds
- * @blocks: their numbers, in units of the cache, in the order of the accesses
+ * @kind: kind of the accesses, less than @s->setup.kinds
+ * @blocks: block numbers, in units of the cache, in the order of the accesses
  * @n: how many
  *
- * Return: for how many of them there was room. Less than @n only at a fixed
- * rate; the caller can go on with the others after vc_shards_move().
+ * Return: how many were counted. Less than @n only at a fixed rate; the caller can continue
+ * with the others after vc_shards_move().
  */
 size_t vc_shards_touch(struct vc_shards *s, u32 kind, const u64 *blocks,
 		       size_t n)
@@ -383,7 +383,7 @@ size_t vc_shards_touch(struct vc_shards *s, u32 kind, const u64 *blocks,
 			__builtin_prefetch(&s->key[home[i]]);
 		}
 		for (i = 0; i < taken; i++) {
-			/* T may have become less on the way. */
+			/* T may have become smaller in this loop. */
 			if (hash[i] <= s->setup.limit &&
 			    !vc_sampled(s, counted, hash[i], home[i])) {
 				done += which[i];
@@ -411,11 +411,11 @@ static u32 vc_places(u32 samples)
 }
 
 /**
- * vc_shards_size - the memory that an estimate needs
+ * vc_shards_size - compute the memory that an estimate needs
  * @setup: what is wanted
  *
- * Return: bytes, 0 when @setup is not allowed. For 8,192 samples 262 KiB, and
- * 8 bytes for a bucket of each kind.
+ * Return: bytes; 0 if @setup is not allowed. 8,192 samples need 262 KiB, and 8 bytes for
+ * each bucket of each kind.
  */
 size_t vc_shards_size(const struct vc_shards_setup *setup)
 {
@@ -436,12 +436,12 @@ size_t vc_shards_size(const struct vc_shards_setup *setup)
 }
 
 /**
- * vc_shards_init - begin with an empty sample
+ * vc_shards_init - initialise an estimate with an empty sample
  * @s: the estimate
  * @setup: what is wanted; copied
  * @memory: vc_shards_size() bytes, aligned as a u64
  *
- * Return: 0, or -EINVAL when @setup is not allowed.
+ * Return: 0, or -EINVAL if @setup is not allowed.
  */
 int vc_shards_init(struct vc_shards *s, const struct vc_shards_setup *setup,
 		   void *memory)
@@ -478,12 +478,12 @@ int vc_shards_init(struct vc_shards *s, const struct vc_shards_setup *setup,
 }
 
 /**
- * vc_shards_move - go on with more room
- * @to: as vc_shards_init() left it, with as many @samples and @buckets as
- *	@from or more, all else in its setup as it was in that of @from
- * @from: not used any more but for its memory
+ * vc_shards_move - continue with a larger estimate
+ * @to: just initialised by vc_shards_init(), with at least as many @samples and @buckets as
+ *	@from; the rest of its setup as that of @from was
+ * @from: not used any more; its memory can be freed
  *
- * Takes time in proportion to the room in both.
+ * Takes time in proportion to the size of both.
  */
 void vc_shards_move(struct vc_shards *to, const struct vc_shards *from)
 {
@@ -512,10 +512,10 @@ void vc_shards_move(struct vc_shards *to, const struct vc_shards *from)
 }
 
 /**
- * vc_shards_footprint - how many different blocks were accessed?
+ * vc_shards_footprint - estimate how many different blocks were accessed
  * @s: the estimate
  *
- * Return: about so many; exact while all of them are in the sample.
+ * Return: the number; exact while all of them are in the sample.
  */
 u64 vc_shards_footprint(const struct vc_shards *s)
 {
@@ -525,13 +525,12 @@ u64 vc_shards_footprint(const struct vc_shards *s)
 }
 
 /**
- * vc_shards_curve - how many of the accesses would have missed?
+ * vc_shards_curve - compute how many accesses would have missed
  * @s: the estimate
- * @kind: of the accesses
- * @sizes: of the cache in blocks, in ascending order
+ * @kind: kind of the accesses
+ * @sizes: cache sizes in blocks, in ascending order
  * @n: how many
- * @misses: of each of them. It falls with the size; in a bucket it falls
- *	evenly.
+ * @misses: the misses for each of them; they fall with the size, evenly inside a bucket
  */
 void vc_shards_curve(const struct vc_shards *s, u32 kind, const u64 *sizes,
 		     size_t n, u64 *misses)
@@ -539,7 +538,7 @@ void vc_shards_curve(const struct vc_shards *s, u32 kind, const u64 *sizes,
 	const struct vc_shards_kind *k = &s->kind[kind];
 	u32 shift = s->setup.grain_shift, bucket = 0;
 	u64 rest = (1ULL << shift) - 1;
-	/* SHARDS_adj; it wraps when it is less than 0, as does the sum. */
+	/* SHARDS_adj; below 0 it wraps, and so does the sum. */
 	u64 hits = (k->accesses << VC_SHARDS_ONE_SHIFT) - k->weighed;
 	size_t i;
 

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The miss-ratio curve of a stream of block accesses under LRU: how many of
- * them a cache of any size would have missed, from a sample of the blocks.
+ * The miss-ratio curve of a stream of block accesses under LRU: how many accesses would a
+ * cache of each size have missed? It is estimated from a sample of the blocks.
  *
- * Waldspurger, Park, Garthwaite, Ahmad: Efficient MRC Construction with
- * SHARDS, FAST '15. A block is sampled when its hash is under a threshold T:
- * its rate is R = T / 2^64 ("fixed-rate"). The distance of an access, the
- * number of other sampled blocks since the last one to the same block, counts
- * as distance / R, the access itself as 1 / R. With a fixed size the sampled
- * block of the largest hash is dropped when there is one too many, and T
- * becomes that hash ("fixed-size"): exact while all blocks fit. What Σ 1/R
- * has more or less than the accesses that there were is put right at distance
- * 0 ("SHARDS_adj"). With R = 1 all of it is Mattson's stack algorithm.
+ * Waldspurger, Park, Garthwaite, Ahmad: Efficient MRC Construction with SHARDS, FAST '15.
+ * A block is sampled if its hash is under a threshold T: the rate is R = T / 2^64
+ * ("fixed-rate"). The distance of an access is the number of other sampled blocks since
+ * the last access to the same block. It counts as distance / R, and the access as 1 / R.
  *
- * Other than in the paper the hash is stratified: groups of 4096 blocks begin
- * at random, and the blocks in a group follow in steps of the golden ratio. A
- * run of n blocks has nR sampled ones but for about one, whatever its stride,
- * where independent hashes deviate by √(nR).
+ * With a fixed size, when there is one sampled block too many, the one with the largest
+ * hash is dropped, and T becomes that hash ("fixed-size"). This is exact while all blocks
+ * fit. The difference between Σ 1/R and the real number of accesses is corrected at
+ * distance 0 ("SHARDS_adj"). With R = 1 it is Mattson's stack algorithm.
  *
- * The caller gives memory and locks. No call sleeps; one that has to number
- * the sample anew takes time in proportion to its size.
+ * Unlike in the paper the hash is stratified: groups of 4096 blocks begin at random, and the
+ * blocks in a group follow in steps of the golden ratio. Of a run of n blocks nR are
+ * sampled, give or take about one, whatever its stride. With independent hashes the
+ * deviation would be √(nR).
+ *
+ * The caller provides memory and locks. No call sleeps. A call that has to renumber the
+ * sample takes time in proportion to its size.
  */
 #ifndef VCACHE_CORE_SHARDS_H
 #define VCACHE_CORE_SHARDS_H
@@ -30,27 +30,26 @@
 #define VC_SHARDS_ONE_SHIFT 16
 #define VC_SHARDS_MIN 16
 #define VC_SHARDS_MAX 0x10000000U
-/* T - 1 where each block is sampled. */
+/* T - 1 if every block is sampled. */
 #define VC_SHARDS_ALL (~0ULL)
-/* 2^30 places, 64 to a word, 16 words or nodes to a node; one more for its end. */
+/* 2^30 places, 64 in a word, 16 words or nodes in a node; one more level for the end. */
 #define VC_SHARDS_LEVELS 8
-/* Reads and writes, say. */
+/* For example reads and writes. */
 #define VC_SHARDS_KINDS 2
 
 /**
  * struct vc_shards_setup - what to estimate, and how
- * @samples: how many blocks at most, VC_SHARDS_MIN ... VC_SHARDS_MAX
- * @kinds: of accesses that are counted apart, 1 ... VC_SHARDS_KINDS; an access
- *	of either finds what the other has touched
- * @buckets: of a histogram, 2 ... 2^30. As many as @samples and @grain_shift
- *	0 make it exact while T has not changed.
- * @grain_shift: a bucket has 2^this distances in blocks, 0 ... 32. It grows,
- *	and pairs of buckets become one, when a distance is behind the last.
- * @fixed_rate: T does not change; vc_shards_touch() ends when there is
- *	one block too many
- * @limit: T - 1, the largest hash that is sampled at first: VC_SHARDS_ALL is
- *	R = 1; not less than for R = 2^-35
- * @salt: any number. Another one is another sample.
+ * @samples: most sampled blocks, VC_SHARDS_MIN to VC_SHARDS_MAX
+ * @kinds: kinds of accesses that are counted separately, 1 to VC_SHARDS_KINDS; an access
+ *	of one kind finds blocks that another kind has touched
+ * @buckets: buckets of a histogram, 2 to 2^30. With as many as @samples, and
+ *	@grain_shift 0, it is exact while T has not changed.
+ * @grain_shift: a bucket has 2^@grain_shift distances in blocks, 0 to 32. It is
+ *	incremented, and pairs of buckets are merged, if a distance is behind the last one.
+ * @fixed_rate: T does not change; vc_shards_touch() stops if there is one block too many
+ * @limit: T - 1, the largest hash that is sampled at first; VC_SHARDS_ALL is R = 1; at
+ *	least R = 2^-35
+ * @salt: any number; another one gives another sample
  */
 struct vc_shards_setup {
 	u32 samples;
@@ -63,8 +62,8 @@ struct vc_shards_setup {
 };
 
 /**
- * struct vc_shards_kind - what was counted of one kind
- * @accesses: how many blocks were accessed, sampled or not
+ * struct vc_shards_kind - counts of one kind of accesses
+ * @accesses: all accesses, sampled or not
  * @weighed: Σ 1/R of the sampled ones, in units of 2^-16
  * @hist: Σ 1/R by distance, in units of 2^-16
  */
@@ -75,22 +74,21 @@ struct vc_shards_kind {
 };
 
 /**
- * struct vc_shards - an estimate; its fields are private but for reading
- * @setup: as given to vc_shards_init(); @setup.limit and @setup.grain_shift
- *	are what they are now
- * @kind: what was counted
+ * struct vc_shards - an estimate; its fields may be read only
+ * @setup: as given to vc_shards_init(), with the current @limit and @grain_shift
+ * @kind: the counts
  * @weight: 1/R, in units of 2^-16
  * @salt: @setup.salt, mixed
  * @used: blocks in the sample
- * @next: the place of the next access; the first is 0
- * @places: how many there are
- * @slot_shift: the table has 2^(64 - this) lines of eight slots
+ * @next: place of the next access; the first is 0
+ * @places: number of places
+ * @slot_shift: the table has 2^(64 - @slot_shift) lines of eight slots
  * @heaped: @heap is in use
  * @key: hash of the block in a slot
- * @place: 1 + the last access to the block in a slot, 0: the slot is free
- * @live: one bit a place: the last access to a block in the sample
- * @tree: Fenwick tree of the bits in each word of @live but the one of @next
- * @heap: the hashes in the sample, the largest first, once it was full
+ * @place: 1 + the place of the last access to the block in a slot; 0: the slot is free
+ * @live: a bit for each place: it is the last access to a block in the sample
+ * @tree: Fenwick tree of the bits in each word of @live except that of @next
+ * @heap: hashes in the sample, the largest first; used when the sample has been full
  */
 struct vc_shards {
 	struct vc_shards_setup setup;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The types that the portable core is written in: the kernel's own names,
- * also outside the kernel. The core calls no operating system, allocates
- * nothing and uses no floating point, so that the same sources run in the
- * module, in the tests under sanitizers, in fuzzers and in tools.
+ * The types of the portable core: those of the kernel, also outside the kernel. The core
+ * calls no operating system, allocates nothing and uses no floating point. So the same
+ * sources run in the module, in tests under sanitizers, in fuzzers and in tools.
  */
 #ifndef VCACHE_CORE_TYPES_H
 #define VCACHE_CORE_TYPES_H
@@ -30,7 +29,7 @@ typedef uint32_t u32;
 typedef uint64_t u64;
 
 #ifdef __linux__
-/* <sys/stat.h> includes it, too. */
+/* <sys/stat.h> includes it as well. */
 #include <linux/types.h>
 #else
 typedef uint16_t __le16;
@@ -45,7 +44,7 @@ typedef uint64_t __le64;
 #define le32_to_cpu(x) le32toh(x)
 #define le64_to_cpu(x) le64toh(x)
 
-/* Outside the kernel there is one thread. */
+/* Programs outside the kernel have one thread. */
 #define READ_ONCE(x) (x)
 #define WRITE_ONCE(x, to) ((x) = (to))
 

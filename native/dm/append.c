@@ -160,7 +160,7 @@ static void vc_record_end(struct bio *bio)
 			break;
 		if (dead)
 			rec->status = BLK_STS_IOERR;
-		/* Recovery stops at the first record that is missing. */
+		/* No later record of the chunk may be acknowledged, see "Order" in format.h. */
 		if (rec->status)
 			rec->chunk->failed = true;
 		else if (rec->chunk->failed)

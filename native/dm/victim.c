@@ -158,7 +158,7 @@ static struct vc_chunk *vc_log_emptiest(struct vc_log *log,
 
 /*
  * Choose between the oldest written chunk of a log and a read chunk. If nothing need be
- * lost, take the one of which less has to be copied, else the one with fewer hot blocks.
+ * lost, take the one of which less has to be copied, else the one of which less was read.
  * Either may be NULL; then the other one is returned.
  */
 static struct vc_chunk *vc_log_choose(struct vc_pool *p, bool fits,
