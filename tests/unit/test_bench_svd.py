@@ -93,7 +93,7 @@ def test_a_loss_is_negative() -> None:
 
 
 def test_unequal_work_is_not_compared() -> None:
-    with pytest.raises(ValueError, match="same number"):
+    with pytest.raises(ValueError, match="different numbers"):
         figures.compare([run("direct"), run("vcache", writes=999)])
     with pytest.raises(ValueError, match="only direct"):
         figures.compare([run("direct")])
