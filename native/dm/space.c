@@ -2,6 +2,10 @@
 /*
  * dm-vcache: space in the cache: which logs get chunks, and which give them up.
  *
+ * Terms: doc/source/architecture.rst defines log, chunk, lane, origin, destage and
+ * relocation. pool.h lists the states of a chunk, and ../core/format.h describes seals. A
+ * cell is the place of one block in the cache.
+ *
  * This is about the chunks of the shared lanes; own.c is about dedicated lanes.
  *
  * Getting chunks. A tenth of the shared chunks is the common reserve. A log may have
@@ -15,21 +19,26 @@
  * (reclaim.c) in this order:
  *
  * 1. empty chunks of any log;
- * 2. chunks of the logs above their fair share, the log furthest above it first; victim.c
- *    says which chunk. It must be clean. If the log has no clean one, and enough of what
- *    it has in the cache is superseded or clean, the rest of its oldest chunk is
- *    relocated before a log less far above its share gives up a chunk. So a log whose
- *    data fits into its share, or into its maximum, does not wait for its origin;
- * 3. chunks of all logs, when less than half of the reserve is free, or less than the
- *    reserve and no log is above its share. That half is reserved for logs below their
- *    guaranteed share: no other log may make them wait. A log between its guaranteed and
- *    its fair share waits until logs above their fair share release chunks, or gives up
- *    its own oldest chunks, as they do.
+ * 2. chunks of the logs above their fair share, the log furthest above it first. victim.c
+ *    says which chunk. It must be clean: all its valid data is on the origin. A log may
+ *    have no clean chunk. Its oldest chunk is then relocated instead: the dirty blocks in
+ *    it are copied to the end of the log, and the chunk is reclaimed without waiting for
+ *    the origin. That is done only if at most three quarters of the log's space are dirty,
+ *    see vc_relocate_candidate(). It comes before a log less far above its share gives up
+ *    a chunk. So a log whose data fits into its share, or into its maximum, does not wait
+ *    for its origin;
+ * 3. chunks of all logs, in one of two cases: fewer chunks than about half of the reserve
+ *    are free; or fewer than the reserve are free, and no log is above its share.
  *
- * If the log furthest above its share cannot give up a chunk, another log gives one up,
- * and the first log has a reclaim pending. While it has, it gets no chunk above its
- * share, and its dirty data is destaged at full speed. Otherwise a log would gain cache
- * by having more dirty data than others.
+ * The last half of the reserve is for logs below their guaranteed share: no other log may
+ * make them wait. A log between its guaranteed and its fair share waits until logs above
+ * their fair share release chunks, or gives up its own oldest chunks, as they do.
+ *
+ * If the log furthest above its share can neither give up nor relocate a chunk, another
+ * log gives one up, and vc_log.reclaim_pending is set for the first log. Until
+ * vc_pool_update_reclaim() clears it, this log gets no chunk while it is above its share,
+ * and its dirty data is destaged at full speed. Otherwise a log would gain cache by having
+ * more dirty data than others.
  *
  * DOC: Waking up
  *
@@ -42,13 +51,16 @@
  */
 #include "reads.h"
 
-/* After so long one run lets others have the lock of the pool, and gives out chunks. */
+/*
+ * After this time a run of vc_space_work() stops reclaiming. It reserves spare chunks for
+ * logs, releases the lock of the pool, and is queued again if there is more to do.
+ */
 #define VC_SPACE_TIME (HZ / 2)
 
 /* Chunks that one run relocates at most. */
 #define VC_RELOCATE_BATCH 4U
 
-/* Chunks that one run reclaims because logs are above their maxima. */
+/* Chunks that one run reclaims because logs have reached vc_log.most. */
 #define VC_DEFLATE_BATCH 4U
 
 /**
@@ -69,7 +81,10 @@ static u32 vc_pool_guaranteed_reserve(const struct vc_pool *p)
 	return max(vc_pool_reserve(p) / 2, vc_pool_relocate_reserve(p) + 1);
 }
 
-/* Must all logs give up chunks? Those in use for relocation do not count as missing. */
+/*
+ * Must all logs give up chunks? Yes, if fewer are free than half of the reserve, less the
+ * chunks for relocation: a relocation that uses these now will return as many.
+ */
 static bool vc_pool_is_used_up(const struct vc_pool *p)
 {
 	u32 relocate = vc_pool_relocate_reserve(p);
@@ -84,9 +99,12 @@ static bool vc_pool_is_used_up(const struct vc_pool *p)
  *
  * A log that has exactly its share may take the last chunk above the reserve. Then it is
  * above its share and gives up a chunk of its own. Otherwise it would wait until other
- * logs give up theirs. A log with dedicated lanes takes no chunk that it would have to
- * give up at once: its oldest chunk is in a dedicated lane, need not go, and would be in
- * the way of those in shared lanes.
+ * logs give up theirs.
+ *
+ * A log with dedicated lanes takes a shared chunk only if so many stay free that it need
+ * not give one up at once. It might be unable to: written chunks are reclaimed from the
+ * oldest on. The oldest one may be in a dedicated lane, where its reclaim frees no shared
+ * chunk. As long as it stays, newer ones in shared lanes cannot be reclaimed.
  */
 bool vc_log_may_grow(const struct vc_pool *p, const struct vc_log *log)
 {
@@ -107,10 +125,11 @@ bool vc_log_may_grow(const struct vc_pool *p, const struct vc_log *log)
 }
 
 /*
- * May a log have a chunk of the shared lanes for prefetched blocks? Nobody waits for
- * these. So the chunk may not come from the reserve, or all logs would have to give. Nor
- * may another log have to give one up for it if the log has its share, nor the log
- * itself.
+ * May a log have a chunk of the shared lanes for prefetched blocks? No request waits for
+ * these blocks, so the chunk must not come from the reserve, below which logs within their
+ * shares may have to give up chunks. If the log already has its share, the chunk must not
+ * force this or any other log to give one up. And it must not bring the log to vc_log.most,
+ * where vc_pool_deflate() would reclaim one.
  */
 static bool vc_log_may_prefetch(struct vc_pool *p, struct vc_log *log)
 {
@@ -122,11 +141,14 @@ static bool vc_log_may_prefetch(struct vc_pool *p, struct vc_log *log)
 	       !READ_ONCE(log->reclaim_pending);
 }
 
-/* The same for all purposes. Called with vc_pool.free_lock held. */
+/*
+ * May a log take a chunk of the shared lanes for the purpose @take? Called with
+ * vc_pool.free_lock held.
+ */
 static bool vc_chunk_may_take(struct vc_pool *p, struct vc_log *log,
 			      enum vc_take take)
 {
-	/* The last ones are for relocation: no dirty chunk can be emptied without. */
+	/* The last ones are for relocation: without them only destage empties dirty chunks. */
 	if (p->nfree <= (take == VC_TAKE_RELOCATE ? 0 : vc_pool_relocate_reserve(p)))
 		return false;
 	switch (take) {
@@ -138,7 +160,10 @@ static bool vc_chunk_may_take(struct vc_pool *p, struct vc_log *log,
 	case VC_TAKE_PREFETCH:
 		return vc_log_may_prefetch(p, log);
 	default:
-		/* These free more than they take; but not where the log may have nothing. */
+		/*
+		 * To keep or relocate blocks frees more chunks than it takes. A log whose
+		 * maximum in shared lanes is 0 would have to vacate the chunk again.
+		 */
 		return READ_ONCE(log->most);
 	}
 }
@@ -242,9 +267,10 @@ static bool vc_pool_asks_all(struct vc_pool *p)
 }
 
 /*
- * A starved log that may not grow has to give up a chunk of its own in any case. Not so
- * one with dedicated lanes: it would give up chunks here until all of the reserve is
- * free, though the next chunk may as well come from its own lanes.
+ * Must a log give up a chunk, whatever its share, because it is starved and may not grow?
+ * That does not apply to a log with dedicated lanes. It may not grow here until more than
+ * the reserve is free, and would give up shared chunks until then, although its next chunk
+ * may as well come from its dedicated lanes.
  */
 static bool vc_log_lacks(const struct vc_pool *p, const struct vc_log *log)
 {
@@ -320,8 +346,9 @@ static void vc_pool_mark_reclaim(struct vc_pool *p, struct vc_log *giver)
 }
 
 /*
- * Low watermark of free chunks: the reserve; and one chunk for each log in use while some
- * logs are above their shares, which then give these up.
+ * Low watermark: with fewer free chunks, chunks are reclaimed. It is the reserve. While any
+ * log is above its share, it is higher by one chunk for each log in use, and one more. The
+ * logs above their shares give up chunks until that many are free.
  */
 static u32 vc_pool_low(struct vc_pool *p)
 {
@@ -353,7 +380,10 @@ static void vc_pool_update_reclaim(struct vc_pool *p)
 	}
 }
 
-/* Does a writer wait for a chunk whose origin is not failing? */
+/*
+ * Is any log starved on a volume whose origin is not failing? Logs that may have nothing in
+ * shared lanes do not count.
+ */
 static bool vc_pool_has_starved(struct vc_pool *p)
 {
 	struct vc_volume *v;
@@ -389,7 +419,8 @@ static bool vc_pool_short(struct vc_pool *p)
  * vc_pool_look_further - replay a volume that was not used since the pool was loaded
  * @p: the pool, locked
  *
- * Called when none of the known chunks can be reclaimed: that volume may have clean ones.
+ * Called when none of the known chunks can be reclaimed. The chunks of a volume are known
+ * only after its replay, and some of them may be clean.
  *
  * Return: a volume was replayed.
  */
@@ -458,8 +489,8 @@ static void vc_log_vacate_shared(struct vc_log *log)
 }
 
 /*
- * Reclaim a chunk of a log that has its maximum; if none is reclaimable, relocate what is
- * left in the oldest one. Return: true: look again; false: not now.
+ * Reclaim a chunk of a log that has reached vc_log.most. If none is reclaimable, relocate
+ * the dirty blocks of the oldest one. Return: true: look again; false: not now.
  */
 static bool vc_log_deflate(struct vc_pool *p, struct vc_log *log, u32 *left)
 {
@@ -476,9 +507,12 @@ static bool vc_log_deflate(struct vc_pool *p, struct vc_log *log, u32 *left)
 }
 
 /*
- * Reclaim what logs have above their maxima, a few chunks in a run, because others use
- * the device, too. Dirty chunks have to be destaged first. That is urgent, as the share
- * of the log has become small with its maximum.
+ * Reclaim chunks of logs that have reached vc_log.most, a few in a run, because others use
+ * the device, too. vc_log.most is one chunk below the maximum of the tag if that is more
+ * than VC_CHUNKS_MIN: the blocks that are kept of a reclaimed chunk may need one. By
+ * vc_log_may_grow() a log that has reached it gets no other chunk until it has given one
+ * up. Dirty chunks have to be destaged first. That is urgent, as the share of the log has
+ * become small with its maximum.
  */
 static void vc_pool_deflate(struct vc_pool *p)
 {
