@@ -104,8 +104,11 @@ lint: ## run ruff, hacking, mypy, checkpatch, sparse, shellcheck, bashate
 	@.ci/lint
 
 .PHONY: test-quick
-test-quick: venv ## run unit and core tests without mutations and fuzzing: under two minutes
-	@$(PYTHON) .ci/suite.py --quick unit core
+test-quick: venv ## run unit and core tests and some of the target, in two minutes; the first run builds a kernel
+	@target=kernel-quick; \
+	.ci/uml-kernel >/dev/null || { \
+		target=; echo 'test-quick: no User Mode Linux, so the target is not tested' >&2; }; \
+	$(PYTHON) .ci/suite.py --quick unit core $$target
 
 .PHONY: openstack-unit
 openstack-unit: venv ## test nova_vcache with the code of Nova and Placement: two minutes

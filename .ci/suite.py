@@ -44,7 +44,8 @@ class Suite:
     :param box: options for the box
     :param venv: name of a separate environment, which .ci/NAME-venv creates in
         build/NAME/venv
-    :param asked: run the suite only if it is named, since it downloads other projects
+    :param asked: run the suite only if it is named, since it downloads other projects, or
+        since another suite runs its tests
     """
 
     folder: str
@@ -61,16 +62,33 @@ class Suite:
         """Name of the suite in the output and of its files in build/test/."""
         return f"{self.folder}-{self.part}" if self.part else self.folder
 
+    def selected(self, names: list[str]) -> bool:
+        """Tell whether to run the suite if the command line names these folders and suites.
+
+        The name of a folder selects its parts, except those to be named themselves.
+        """
+        if self.name in names:
+            return True
+        if self.asked and (self.part or not names):
+            return False
+        return self.folder in names if names else True
+
 
 # In the order in which they start: long suites first, so that none of them runs
 # alone at the end.
 SUITES = (
     Suite("host", boxed=True, minutes=55),
-    # On a machine without spare processors, the two processors of a box wait for each
-    # other. So tests without concurrency get a box with one.
-    Suite("kernel", boxed=True, minutes=55, marks="not smp", box=("--cpus", "1")),
     Suite("powercut", boxed=False, minutes=55),
+    # The tests that need two processors, those that need NVMe, and a sample of the others
+    # run in the emulated box. On a machine without spare processors, the two processors of a
+    # box wait for each other. So tests without concurrency get a box with one.
     Suite("kernel", boxed=True, minutes=40, part="smp", marks="smp"),
+    Suite("kernel", boxed=True, minutes=40, part="box", marks="not smp and (nvme or box)",
+          box=("--cpus", "1")),
+    # First builds the kernel of User Mode Linux, if it is not in the cache.
+    Suite("kernel", boxed=True, minutes=40, marks="not smp and not nvme", box=("--uml",)),
+    Suite("kernel", boxed=True, minutes=10, part="quick", marks="quick", box=("--uml",),
+          asked=True),
     Suite("firmware", boxed=False, minutes=30),
     Suite("packaging", boxed=False, minutes=30),
     Suite("nvmetcp", boxed=False, minutes=25),
@@ -139,18 +157,20 @@ def failures(junit: pathlib.Path) -> list[str]:
     return list(dict.fromkeys(wanted))
 
 
-def command(suite: Suite, junit: pathlib.Path, options: list[str], tests: list[str]) -> list[str]:
+def command(suite: Suite, junit: pathlib.Path, quick: bool, tests: list[str]) -> list[str]:
     """Return the command line of a suite.
 
-    :param options: options for pytest
+    :param quick: leave out the tests marked slow
     :param tests: node ids of the tests to run; empty for all
     """
     module = f"tests.{suite.folder}" if suite.boxed else "pytest"
-    marks = ["-m", suite.marks] if suite.marks and not tests else []
+    # pytest applies only the last -m.
+    wanted = [f"({marks})" for marks in (suite.marks, "not slow" if quick else "") if marks]
+    marks = ["-m", " and ".join(wanted)] if wanted and not tests else []
     python = str(ROOT / "build" / suite.venv / "venv/bin/python") if suite.venv else sys.executable
     return [
         python, "-m", module, *suite.box, "-p", "no:cacheprovider", f"--junitxml={junit}",
-        *marks, *options, *(tests or [f"tests/{suite.folder}"])]
+        *marks, *(tests or [f"tests/{suite.folder}"])]
 
 
 def finish(words: list[str], seconds: float, **streams: Any) -> int:
@@ -173,10 +193,10 @@ def finish(words: list[str], seconds: float, **streams: Any) -> int:
             raise
 
 
-def run(suite: Suite, options: list[str], tests: list[str], *, quiet: bool = False) -> Counts:
+def run(suite: Suite, quick: bool, tests: list[str], *, quiet: bool = False) -> Counts:
     """Run one suite and return its counts.
 
-    :param options: options for pytest
+    :param quick: leave out the tests marked slow
     :param tests: node ids of the tests to run; empty for all
     :param quiet: print the output of the suite only when it has ended
     """
@@ -196,7 +216,7 @@ def run(suite: Suite, options: list[str], tests: list[str], *, quiet: bool = Fal
                     print(f"tests/{suite.name}: {venv}: exit status {status}", flush=True)
             # The last resort: boxes have shorter time limits.
             if not status:
-                status = finish(command(suite, junit, options, tests), suite.minutes * 60,
+                status = finish(command(suite, junit, quick, tests), suite.minutes * 60,
                                 **streams)
     except subprocess.TimeoutExpired:
         print(f"tests/{suite.name}: not finished after {suite.minutes} minutes", flush=True)
@@ -219,34 +239,34 @@ def run(suite: Suite, options: list[str], tests: list[str], *, quiet: bool = Fal
 RETRY_UNTIL = time.monotonic() + 80 * 60
 
 
-def attempt(suite: Suite, options: list[str], *, quiet: bool = False) -> Counts:
+def attempt(suite: Suite, quick: bool, *, quiet: bool = False) -> Counts:
     """Run one suite, then repeat the tests that failed, and print that it does so.
 
     Boxes emulate processors in real time. On a busy machine a time limit may pass
     although the code is correct.
     """
     start = time.monotonic()
-    counts = run(suite, options, [], quiet=quiet)
+    counts = run(suite, quick, [], quiet=quiet)
     end = time.monotonic()
     if not counts.failed or end + (end - start) > RETRY_UNTIL:
         return counts
     again = failures(RESULTS / f"{suite.name}.xml")
     print(f"==== tests/{suite.name}: failed, a second and last try of "
           f"{', '.join(again) or 'all'}", flush=True)
-    second = run(suite, options, again, quiet=quiet)
+    second = run(suite, quick, again, quiet=quiet)
     if again:
         second.add(Counts(passed=counts.passed, skipped=counts.skipped))
     return second
 
 
-def run_all(suites: list[Suite], options: list[str]) -> Counts:
+def run_all(suites: list[Suite], quick: bool) -> Counts:
     """Run the suites, two at a time, and return the sum of their counts."""
     screen = threading.Lock()
 
     def work(suite: Suite) -> Counts:
         shown = screen.acquire(blocking=False)
         try:
-            return attempt(suite, options, quiet=not shown)
+            return attempt(suite, quick, quiet=not shown)
         finally:
             if shown:
                 screen.release()
@@ -261,19 +281,20 @@ def run_all(suites: list[Suite], options: list[str]) -> Counts:
 def main() -> int:
     """Run the suites named on the command line, or all."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("suites", nargs="*", metavar="SUITE", help="folders below tests/")
+    parser.add_argument("suites", nargs="*", metavar="SUITE",
+                        help="folders below tests/, or parts of one")
     parser.add_argument("--quick", action="store_true", help="leave out tests marked slow")
     arguments = parser.parse_args()
     wanted = arguments.suites
-    known = list(dict.fromkeys(suite.folder for suite in SUITES))
+    known = list(dict.fromkeys(
+        name for suite in SUITES for name in (suite.folder, suite.name)))
     unknown = sorted(set(wanted) - set(known))
     if unknown:
         parser.error(f"no suite {unknown[0]!r}; there are {', '.join(known)}")
     RESULTS.mkdir(parents=True, exist_ok=True)
     total = run_all([suite for suite in SUITES
-                     if (suite.folder in wanted if wanted else not suite.asked)
-                     and (ROOT / "tests" / suite.folder).is_dir()],
-                    ["-m", "not slow"] if arguments.quick else [])
+                     if suite.selected(wanted) and (ROOT / "tests" / suite.folder).is_dir()],
+                    arguments.quick)
     print(total)
     return 1 if total.failed or not total.passed else 0
 

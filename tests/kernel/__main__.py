@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Boot the box and run the kernel tests in it.
+"""Run the kernel tests in User Mode Linux or in the emulated box.
 
+``python -m tests.kernel --uml [--poison] [pytest arguments]``
 ``python -m tests.kernel [--kernel 6.12] [--cpus 1] [--poison] [pytest arguments]``
 """
 
 import argparse
 import sys
 
-from tests.box import Box, boxed, ssd
+from tests.box import Box, Uml, boxed, ssd, uml
 from tests.box.kernels import default
+from tests.box.machine import Machine
 
 
 def main() -> int:
     """Run the tests and return pytest's exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.kernel", description=__doc__,
                                      allow_abbrev=False)
+    parser.add_argument("--uml", action="store_true",
+                        help="run in User Mode Linux, with one processor and no NVMe")
     parser.add_argument("--kernel", default=default(),
                         help="release or its beginning (%(default)s)")
     parser.add_argument("--cpus", type=int, default=2,
@@ -23,9 +27,14 @@ def main() -> int:
     parser.add_argument("--poison", action="store_true",
                         help="fill freed memory, so that its use shows (slower)")
     options, arguments = parser.parse_known_args()
-    box = Box(kernel=options.kernel, cpus=options.cpus, memory="2G",
-              kernel_args=["slub_debug=FP,vc_block,kmalloc-*"] if options.poison else [])
-    ssd.build()
+    kernel_args = ["slub_debug=FP,vc_block,kmalloc-*"] if options.poison else []
+    box: Machine
+    if options.uml:
+        uml.build_module()
+        box = Uml(memory="2G", kernel_args=kernel_args)
+    else:
+        ssd.build()
+        box = Box(kernel=options.kernel, cpus=options.cpus, memory="2G", kernel_args=kernel_args)
     return boxed.run(box, "kernel", arguments, options.timeout)
 
 

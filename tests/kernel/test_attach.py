@@ -246,6 +246,7 @@ def test_what_only_the_cache_has_is_on_the_origin_after_a_detach(
     assert "vcache" not in volume.table()
 
 
+@pytest.mark.box
 def test_a_flush_only_device_gets_a_cache_and_keeps_its_tags(
         dm: Dm, store: Store, origin: str, pool: Mapped, client: Client) -> None:
     with stack.vcache(origin, "filesystem", age_ms=1000) as device, writing(device.path) as writer:

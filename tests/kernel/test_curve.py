@@ -85,6 +85,7 @@ def test_parts_of_blocks_and_large_requests_count_as_blocks(origin: str, client:
     assert curve.misses(0) == (259, 1)
 
 
+@pytest.mark.box
 def test_each_tag_has_its_own(origin: str, client: Client) -> None:
     with (stack.null_blk(16, discard=True) as cache, stack.pool(cache) as pool,
           stack.cached(origin, pool, scope="filesystem") as device, Disk(device.path) as disk):

@@ -14,6 +14,8 @@ from vcache_agent.netlink.client import Client
 MIB = 2048  # sectors
 
 
+@pytest.mark.quick
+@pytest.mark.box
 def test_read_after_write(origin: str) -> None:
     """Sizes from a sector to 4 MiB, at all alignments within a page."""
     with vcache(origin) as device, Disk(device.path) as disk:
@@ -171,6 +173,7 @@ def test_concurrent_writers_of_one_page(origin: str) -> None:
                 assert read(origin, page * 8 + sector, 1) == pattern((rounds - 1) * 8 + sector, 1)
 
 
+@pytest.mark.box
 def test_last_sectors_of_an_odd_size() -> None:
     with (null_blk() as disk, stack.mapped(stack.linear(disk, 1003)) as odd,
           vcache(odd.path) as device, Disk(device.path) as top):

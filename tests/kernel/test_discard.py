@@ -12,6 +12,8 @@ from vcache_agent.model import Extent
 from vcache_agent.netlink.client import Client
 
 
+@pytest.mark.quick
+@pytest.mark.box
 def test_discard_of_durable_and_buffered_data(origin: str, client: Client) -> None:
     with vcache(origin) as device, Disk(device.path) as disk:
         disk.write(0, pattern(1, 64))

@@ -74,6 +74,8 @@ def wait_for(events: EventListener, kind: EventKind, device: Mapped, tag: int,
     raise AssertionError(f"no {kind.name} of tag {tag}: {seen}")
 
 
+@pytest.mark.quick
+@pytest.mark.box
 def test_write_out_fails(failing: Origin, client: Client, events: EventListener) -> None:
     with vcache(failing.below.path) as device, Disk(device.path) as disk:
         failing.fail_range()
@@ -241,6 +243,7 @@ def test_one_bad_sector_fails_no_other_writes(failing: Origin) -> None:
         assert read(failing.path, BAD, 8) == pattern(1, 8)
 
 
+@pytest.mark.box
 def test_full_buffer_on_a_dead_origin(failing: Origin) -> None:
     """Writes get the error and do not wait forever; accepted data is kept."""
     accepted: dict[int, int] = {}

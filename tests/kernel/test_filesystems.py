@@ -70,6 +70,7 @@ def fiemap(path: Path) -> list[Extent]:
     return sorted(found)
 
 
+@pytest.mark.box
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scope", ["volume 7", "filesystem"])
 def test_files_survive(kind: str, scope: str) -> None:

@@ -17,6 +17,8 @@ from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.spec import HISTOGRAM_BUCKETS
 
 
+@pytest.mark.quick
+@pytest.mark.box
 def test_flush_makes_buffered_data_durable(origin: str) -> None:
     with vcache(origin) as device, Disk(device.path) as disk:
         disk.write(8, pattern(1, 8))
@@ -206,6 +208,7 @@ def test_origin_counts_no_flush(origin: str) -> None:
         assert _flushes(origin) == before
 
 
+@pytest.mark.box
 def test_isolation_follows_sysfs(origin: str, client: Client) -> None:
     """An administrator can tell the kernel that a cache is not volatile."""
     with mapped(stack.linear(origin)) as below, vcache(below.path) as device:
@@ -287,6 +290,7 @@ def test_many_flushes_at_once(origin: str) -> None:
     assert not wrong
 
 
+@pytest.mark.box
 def test_page_cache_writes_become_durable(origin: str) -> None:
     """Without O_DIRECT, the kernel's own writeback submits the writes."""
     with vcache(origin) as device:

@@ -21,6 +21,7 @@ LVM_CONFIG = ('devices { types=["nullb",16] use_devicesfile=0 scan_lvs=0 } '
               "global { event_activation=0 use_lvmpolld=0 }")
 
 
+@pytest.mark.box
 def test_unload_and_load_again(origin: str) -> None:
     for parameters, shown in (((), "128"), (("buffer_mb=16",), "16")):
         with vcache(origin) as device, Disk(device.path) as disk:
@@ -56,6 +57,7 @@ def volume() -> Iterator[Mapped]:
             yield Mapped(f"{group}-disk")
 
 
+@pytest.mark.box
 def test_logical_volume_in_use(volume: Mapped, client: Client) -> None:
     """It is moved under the target and back without a new path, under I/O."""
     own_table = volume.table()

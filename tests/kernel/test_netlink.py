@@ -81,6 +81,7 @@ def test_inactive_table_is_no_device(origin: str, client: Client) -> None:
         assert client.devices() == []
 
 
+@pytest.mark.quick
 def test_tag_is_made_changed_and_removed(filesystem: Mapped, client: Client) -> None:
     assert [tag.id for tag in client.tags(filesystem.number)] == [0]
     client.tag_set(filesystem.number, 5, name="disk-5 ü", weight=300, cgroups=[12, 34])
@@ -181,6 +182,7 @@ def test_volume_has_its_own_tag_only(origin: str, client: Client) -> None:
             client.set_extents(device.number, 7, [Extent(0, 1)])
 
 
+@pytest.mark.box
 def test_requests_need_the_capability(filesystem: Mapped) -> None:
     """Reading needs no capability; changes need CAP_NET_ADMIN."""
     child = os.fork()
@@ -254,6 +256,7 @@ def test_bad_extents_are_refused(filesystem: Mapped, client: Client) -> None:
     assert client.tag(number, 1).extents_sectors == 8
 
 
+@pytest.mark.box
 def test_long_extent_lists_take_several_messages(filesystem: Mapped, client: Client) -> None:
     number, device = filesystem.number, number_of(filesystem)
     client.tag_set(number, 1)

@@ -92,6 +92,8 @@ def test_write_is_read_back_from_buffer_cache_and_origin(cache: str, origin: str
             assert disk.read(8, 2048) == data
 
 
+@pytest.mark.quick
+@pytest.mark.box
 def test_data_is_there_again_with_the_device_and_with_the_pool(cache: str, origin: str) -> None:
     data = pattern(2, 512)
     with stack.pool(cache) as pool:

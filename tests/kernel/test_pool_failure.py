@@ -47,6 +47,7 @@ def fails(work: Callable[[], object]) -> None:
     assert refused.value.errno == errno.EIO
 
 
+@pytest.mark.box
 def test_cache_is_lost(cache_below: Mapped, origin: str, second: str, kmsg: KernelLog,
                        events: EventListener) -> None:
     """A volume without dirty data continues with its origin; one with dirty data gets errors."""

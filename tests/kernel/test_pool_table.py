@@ -85,6 +85,7 @@ def test_bad_lines_are_refused(cache: str, kmsg: KernelLog) -> None:
         assert device.table() == before
 
 
+@pytest.mark.box
 def test_the_table_is_shown_as_given(cache: str) -> None:
     number = Path(f"/sys/block/{Path(cache).name}/dev").read_text().strip()
     begin = f"0 {stack.sectors(cache)} vcache-pool"

@@ -95,6 +95,7 @@ def test_the_map_says_what_is_cached_and_how_hot(
         assert sorted(blocks(client, device)) == [10, 11, 13, 14, 15, 16, 17]
 
 
+@pytest.mark.box
 def test_a_long_map_comes_in_pieces(cache: str, origin: str, client: Client) -> None:
     wanted = random.Random(1).sample(range(8192), 5000)  # noqa: S311 - test data
     with (stack.pool(cache, chunk_kib=64) as pool, stack.cached(origin, pool) as device,

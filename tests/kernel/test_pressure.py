@@ -75,6 +75,7 @@ def _drain(events: EventListener) -> list[tuple[EventKind, object, int]]:
     return found
 
 
+@pytest.mark.box
 def test_a_large_write_gets_its_room_at_once(origin: str, client: Client) -> None:
     """It needs more space than half of the dirty data has, and no data is written by age."""
     with stack.buffer_mb(1), vcache(origin, "filesystem") as device, Disk(device.path) as disk:

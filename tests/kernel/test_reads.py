@@ -180,6 +180,7 @@ def test_a_write_supersedes_what_was_promoted(cache: str, origin: str, mode: str
             assert below.read(0, 64) == now
 
 
+@pytest.mark.box
 def test_a_discard_forgets_what_was_promoted(cache: str) -> None:
     with (stack.null_blk(discard=True) as origin, stack.pool(cache) as pool,
           stack.cached(origin, pool) as device, Disk(device.path) as disk):

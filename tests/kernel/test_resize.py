@@ -107,6 +107,7 @@ def settled(pool: Mapped, chunks: int) -> bool:
     return stack.wait_until(lambda: size(pool) == (chunks, 0), 60)
 
 
+@pytest.mark.box
 def test_a_pool_grows_and_shrinks_under_io(ssd: str, origin: str, kmsg: KernelLog) -> None:
     """Together with its device; its data is still available after it is loaded again."""
     with stack.null_blk() as second, volume_of(ssd, 32) as lv:

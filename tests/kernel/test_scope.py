@@ -85,6 +85,7 @@ def test_write_from_a_nested_cgroup(host: Host) -> None:
     assert host.written(ONE, 1)
 
 
+@pytest.mark.quick
 def test_flush_covers_its_tag_and_the_host_only(host: Host) -> None:
     host.one.run(lambda: host.write(ONE, 1))
     host.two.run(lambda: host.write(TWO, 2))
@@ -141,6 +142,7 @@ def test_flush_covers_every_level_of_its_cgroup(host: Host) -> None:
     assert host.written(ONE, 1), "the flush left out a write of its own cgroup"
 
 
+@pytest.mark.box
 @pytest.mark.parametrize("how", ["process", "aio"])
 def test_flush_of_nobody_covers_everything(host: Host, how: str) -> None:
     """Also an AIO fdsync of a VM's cgroup, which a kernel worker executes."""
@@ -291,6 +293,7 @@ def _charged(group: Cgroup, path: str) -> dict[str, int]:
     return {}
 
 
+@pytest.mark.box
 def test_what_reaches_the_origin_is_charged_to_who_asked(
         origin: str, cgroup: Callable[[str], Cgroup]) -> None:
     """Also requests that a worker of the target sends, after waiting for their range."""

@@ -132,6 +132,7 @@ def test_reads_make_nobody_pass_the_maximum(cache: str, origin: str, client: Cli
         assert 0 < stack.pool_status(pool).reads <= 8
 
 
+@pytest.mark.box
 def test_what_others_do_not_use_is_lent(cache: str, origin: str, client: Client,
                                         cgroup: Callable[[str], Cgroup]) -> None:
     """A tag may exceed its share until the owner of the rest needs it."""

@@ -172,6 +172,7 @@ def test_noflush_with_a_dead_origin_loses_nothing(origin: str, below: Mapped) ->
         assert read(origin, 0, 104) == expected
 
 
+@pytest.mark.box
 def test_noflush_gives_waiting_requests_back() -> None:
     """A flush, a write without buffer space and a parked write, with a slow origin."""
     done: list[str] = []
@@ -347,6 +348,8 @@ def test_scope_and_tag_change_by_reload(origin: str, client: Client,
         assert client.tag(device.number, 0).dirty_bytes == 8 * SECTOR
 
 
+@pytest.mark.quick
+@pytest.mark.box
 def test_inserted_under_a_device_in_use() -> None:
     """No new path: the device's own table is replaced, and later restored."""
     with null_blk() as disk, mapped(linear(disk)) as volume, mapped(linear(disk)) as hidden:

@@ -70,6 +70,7 @@ def test_other_targets_beside_it_are_refused(origin: str, kmsg: KernelLog) -> No
     assert "must appear alone in table" in kmsg.read()
 
 
+@pytest.mark.box
 def test_zoned_origin_is_refused(kmsg: KernelLog) -> None:
     with null_block(stack.unique("zoned"), size=64, zoned=1, zone_size=4,
                     memory_backed=1) as zoned, pytest.raises(DmError), vcache(zoned):
@@ -133,6 +134,7 @@ def test_status_of_degraded_isolation(origin: str, kmsg: KernelLog) -> None:
         assert "isolation=degraded" in kmsg.read()
 
 
+@pytest.mark.box
 def test_two_devices_at_once() -> None:
     with (null_blk() as one, null_blk() as two, vcache(one) as a, vcache(two, "filesystem") as b,
           Disk(a.path) as disk_a, Disk(b.path) as disk_b):

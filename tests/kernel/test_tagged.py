@@ -26,6 +26,8 @@ from vcache_agent.netlink.client import Client, EventListener
 from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.nvme import Drives, TaggedDrive, read_drive
 
+pytestmark = pytest.mark.nvme
+
 _BLOCK = 8  # sectors
 _TAG_LOG, _ADMIN = 0xC1, 0xC0484E41
 

@@ -177,7 +177,7 @@ def test_a_suite_that_hangs_may_end_its_boxes(
 def test_a_boxed_suite_boots_its_own_box(
         suite: types.ModuleType, tmp_path: pathlib.Path) -> None:
     junit = tmp_path / "x.xml"
-    line = suite.command(suite.Suite("kernel", boxed=True, minutes=2), junit, [], [])
+    line = suite.command(suite.Suite("kernel", boxed=True, minutes=2), junit, False, [])
     assert line[1:3] == ["-m", "tests.kernel"]
     assert line[3:] == ["-p", "no:cacheprovider", f"--junitxml={junit}", "tests/kernel"]
 
@@ -188,11 +188,48 @@ def test_a_part_of_a_suite_has_its_own_box_and_files(
     part = suite.Suite("kernel", boxed=True, minutes=2, part="smp", marks="smp",
                        box=("--cpus", "2"))
     assert part.name == "kernel-smp"
-    line = suite.command(part, junit, [], [])
+    line = suite.command(part, junit, False, [])
     assert line[3:] == ["--cpus", "2", "-p", "no:cacheprovider", f"--junitxml={junit}",
-                        "-m", "smp", "tests/kernel"]
-    line = suite.command(part, junit, [], ["tests/kernel/test_one.py::test_a"])
+                        "-m", "(smp)", "tests/kernel"]
+    line = suite.command(part, junit, False, ["tests/kernel/test_one.py::test_a"])
     assert line[7:] == [f"--junitxml={junit}", "tests/kernel/test_one.py::test_a"]
+
+
+def test_a_quick_run_of_a_part(suite: types.ModuleType, tmp_path: pathlib.Path) -> None:
+    """Pytest applies only the last -m."""
+    part = suite.Suite("kernel", boxed=True, minutes=2, part="some", marks="a or b")
+    line = suite.command(part, tmp_path / "x.xml", True, [])
+    assert line[-3:] == ["-m", "(a or b) and (not slow)", "tests/kernel"]
+
+
+@pytest.mark.parametrize(("names", "selected"), [
+    ([], ["kernel", "kernel-smp", "unit"]),
+    (["kernel"], ["kernel", "kernel-smp"]),
+    (["unit", "kernel-smp"], ["kernel-smp", "unit"]),
+    (["kernel-quick"], ["kernel-quick"]),
+    (["devstack"], ["devstack"])])
+def test_suites_by_name(suite: types.ModuleType, names: list[str], selected: list[str]) -> None:
+    suites = [
+        suite.Suite("kernel", boxed=True, minutes=2),
+        suite.Suite("kernel", boxed=True, minutes=2, part="smp"),
+        suite.Suite("kernel", boxed=True, minutes=2, part="quick", asked=True),
+        suite.Suite("unit", boxed=False, minutes=2),
+        suite.Suite("devstack", boxed=False, minutes=2, asked=True)]
+    assert [one.name for one in suites if one.selected(names)] == selected
+
+
+@pytest.mark.parametrize("smp", [False, True])
+@pytest.mark.parametrize("nvme", [False, True])
+@pytest.mark.parametrize("box", [False, True])
+def test_each_kernel_test_runs_somewhere(
+        suite: types.ModuleType, smp: bool, nvme: bool, box: bool) -> None:
+    parts = [one for one in suite.SUITES if one.folder == "kernel" and not one.asked]
+    runs = [one for one in parts
+            if eval(one.marks, {"smp": smp, "nvme": nvme, "box": box})]  # noqa: S307 - our own
+    assert runs
+    # Two processors, and NVMe, are only in the emulated box.
+    assert not (smp or nvme) or not any("--uml" in one.box for one in runs)
+    assert not smp or not any("--cpus" in one.box for one in runs)
 
 
 def test_a_suite_with_an_environment_of_its_own_has_it_made_first(
@@ -215,9 +252,7 @@ def test_a_suite_with_an_environment_of_its_own_has_it_made_first(
     assert "openstack-venv" in capfd.readouterr().out
 
 
-def test_parts_run_each_test_once(suite: types.ModuleType) -> None:
-    kernel = [one for one in suite.SUITES if one.folder == "kernel"]
-    assert sorted(one.marks for one in kernel) == ["not smp", "smp"]
+def test_suites_have_different_names(suite: types.ModuleType) -> None:
     assert len({one.name for one in suite.SUITES}) == len(suite.SUITES)
 
 
