@@ -457,7 +457,7 @@ static bool vc_destage_round(struct vc_round *r, struct vc_volume *v,
 		cleaned = vc_round_clean(r, log);
 	vc_round_adapt(v, r->worked);
 	if (error && !v->failing)
-		DMERR("%s: destaging volume %u fails with error %d, its data stays in the cache",
+		DMERR("%s: cannot destage volume %u: error %d; its dirty data stays in the cache",
 		      dm_device_name(v->pool->md), v->id, error);
 	v->failing = error;
 	if (!error)

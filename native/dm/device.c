@@ -124,7 +124,7 @@ static void vc_dev_drop(struct vc_dev *dev)
 		vc_block_put(b);
 	}
 	if (sectors)
-		DMERR("%s: removed while its origin failed: %lu sectors are lost",
+		DMERR("%s: removed while its origin failed: %lu sectors lost",
 		      dm_device_name(dev->md), sectors);
 }
 
@@ -302,7 +302,7 @@ int vc_dev_activate(struct vc_dev *dev, struct vc_target *vt)
 	int r;
 
 	if (vc_dev_has_beyond(dev, vt->ti->len)) {
-		DMERR("%s: buffered data lies behind the end of the new table",
+		DMERR("%s: buffered data is behind the end of the new table",
 		      dm_device_name(dev->md));
 		return -EBUSY;
 	}
@@ -392,7 +392,7 @@ void vc_dev_postsuspend(struct vc_dev *dev)
 	if (dev->vol)
 		vc_volume_quiesce(dev->vol);
 	if (atomic_long_read(&dev->nblocks))
-		DMWARN("%s: suspended with data that its origin refuses",
+		DMWARN("%s: suspended with buffered data that its origin refuses",
 		       dm_device_name(dev->md));
 }
 

@@ -34,7 +34,7 @@ int vc_volume_clear(struct vc_volume *v)
 	int r;
 
 	if (vc_volume_dirty(v)) {
-		DMERR("%s: volume %u has data that is only in the cache, drain it first",
+		DMERR("%s: volume %u has dirty data: drain it first",
 		      dm_device_name(v->pool->md), v->id);
 		return -EBUSY;
 	}
@@ -99,7 +99,7 @@ int vc_volume_drop(struct vc_pool *p, u32 id, bool force, const char **error)
 		*error = "the volume is in use";
 		r = -EBUSY;
 	} else if (!force && (!v->replayed || vc_volume_dirty(v))) {
-		*error = "the volume may have data that is only in the cache";
+		*error = "the volume may have dirty data in the cache";
 		r = -EBUSY;
 	}
 	if (!r)

@@ -39,15 +39,15 @@ static void vc_volume_cache_lost(struct vc_volume *v)
 
 	vc_tag_event(v->dev->host, VCACHE_EVENT_KIND_CACHE_LOST);
 	if (dirty) {
-		DMERR("%s: volume %u: %llu sectors are in the failed cache only; its writes fail",
+		DMERR("%s: volume %u: %llu dirty sectors are lost with the cache; its writes fail",
 		      dm_device_name(p->md), v->id, dirty);
 		return;
 	}
 	if (p->metadata_writable && vc_volume_forget(v))
 		p->metadata_writable = false;
-	DMERR("%s: volume %u goes on without its cache%s",
+	DMERR("%s: volume %u continues without its cache%s",
 	      dm_device_name(p->md), v->id, p->metadata_writable ? "" :
-	      "; if that comes back, drop the volume before it is used");
+	      "; drop the volume before the cache device is used again");
 	WRITE_ONCE(v->bypass, true);
 	vc_dev_bypass(v->dev);
 }

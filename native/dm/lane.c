@@ -194,7 +194,7 @@ static u32 vc_lanes_bounds(const struct vc_pool *p, const u64 *sectors, u32 n,
 {
 	u32 shift = ilog2(p->g.chunk_blocks * VC_BLOCK_SECTORS), first = 0, i;
 
-	*error = "a lane has to have four chunks for data at least";
+	*error = "a lane must have at least four chunks for data";
 	for (i = 0; i < n; i++) {
 		u64 to = min_t(u64, first + (sectors[i] >> shift),
 			       p->g.chunks);
@@ -261,7 +261,7 @@ int vc_lanes_set(struct vc_pool *p, const u64 *sectors, u32 n,
 	/* If the pool has grown since, the last lane has the new chunks. */
 	if (vc_lanes_are(p, sectors, n))
 		return 0;
-	*error = "lanes change only while no volume is in use";
+	*error = "lanes can change only while no volume is in use";
 	if (p->attached)
 		return -EBUSY;
 	n = vc_lanes_bounds(p, sectors, n, end, error);
@@ -297,10 +297,10 @@ static const char *vc_lanes_refuse(const struct vc_pool *p,
 		bool wanted = lanes & BIT_ULL(i);
 
 		if (wanted && owner && owner != log)
-			return "a lane of cache-lanes is another tag's";
+			return "a lane of cache-lanes is dedicated to another tag";
 		shared |= !wanted && (!owner || owner == log);
 	}
-	return shared ? NULL : "one lane at least has to be left to all tags";
+	return shared ? NULL : "at least one lane must stay shared";
 }
 
 /*

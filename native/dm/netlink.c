@@ -96,7 +96,7 @@ static struct vc_tag *vc_nl_tag(struct genl_info *info)
 		return ERR_PTR(-EINVAL);
 	}
 	NL_SET_ERR_MSG_ATTR(info->extack, id,
-			    "the device has no tag of this id");
+			    "the device has no tag with this id");
 	return ERR_PTR(-ENOENT);
 }
 
@@ -277,7 +277,7 @@ static int vc_nl_cgroups(struct genl_info *info, u64 *ids)
 			continue;
 		if (n == VCACHE_CGROUPS_MAX) {
 			NL_SET_ERR_MSG_ATTR(info->extack, attr,
-					    "a tag has 16 cgroups at most");
+					    "a tag can have at most 16 cgroups");
 			return -EINVAL;
 		}
 		ids[n] = nla_get_u64(attr);
@@ -286,7 +286,7 @@ static int vc_nl_cgroups(struct genl_info *info, u64 *ids)
 	if (zero && n == 1)
 		return 0;
 	if (zero) {
-		NL_SET_ERR_MSG(info->extack, "cgroup 0 is allowed alone only, it empties the list");
+		NL_SET_ERR_MSG(info->extack, "cgroup 0 empties the list and must be the only one");
 		return -EINVAL;
 	}
 	return n;
@@ -307,7 +307,7 @@ static struct vc_tag *vc_nl_make_tag(struct vc_dev *dev,
 		return tag;
 	if (dev->target->scope == VCACHE_SCOPE_VOLUME) {
 		NL_SET_ERR_MSG_ATTR(info->extack, info->attrs[VCACHE_A_TAG_ID],
-				    "in volume scope there is only the table line's tag");
+				    "in volume scope only the tag of the table exists");
 		return ERR_PTR(-EINVAL);
 	}
 	tag = vc_tag_make(dev, nla_get_u32(info->attrs[VCACHE_A_TAG_ID]));
@@ -329,7 +329,7 @@ static bool vc_nl_mode_fits(struct vc_dev *dev, struct genl_info *info)
 	    mode == dev->target->mode)
 		return true;
 	NL_SET_ERR_MSG_ATTR(info->extack, attr,
-			    "only on a device in mode writeback can tags have other modes");
+			    "tags can have other modes only on a writeback device");
 	return false;
 }
 
@@ -382,7 +382,7 @@ static int vc_nl_set_tag(struct vc_dev *dev, struct genl_info *info)
 		return PTR_ERR(tag);
 	if (attrs[VCACHE_A_TAG_CGROUP] && tag == dev->host) {
 		NL_SET_ERR_MSG_ATTR(info->extack, attrs[VCACHE_A_TAG_CGROUP],
-				    "tag 0 is the host's, it has no cgroups");
+				    "tag 0 is the host tag and has no cgroups");
 		return -EINVAL;
 	}
 	if (attrs[VCACHE_A_TAG_CGROUP])
@@ -457,7 +457,7 @@ static int vc_nl_stage(struct vc_tag *tag, struct nlattr *attr,
 	u64 from = 0;
 
 	if (nla_len(attr) % sizeof(struct vc_sectors)) {
-		NL_SET_ERR_MSG_ATTR(extack, attr, "extents must be {u64 start, u64 len} each");
+		NL_SET_ERR_MSG_ATTR(extack, attr, "each extent must be {u64 start, u64 len}");
 		return -EINVAL;
 	}
 	all = kvmalloc_array(had + nr, sizeof(*all), GFP_KERNEL);

@@ -40,7 +40,7 @@ static struct vc_log *vc_nl_log(struct vc_dev *dev, struct nlattr **attrs,
 			return log;
 	}
 	NL_SET_ERR_MSG_ATTR(extack, id,
-			    "the cache has nothing of a tag of this id");
+			    "the cache has no data of a tag with this id");
 	return ERR_PTR(-ENOENT);
 }
 
@@ -208,7 +208,7 @@ static int vc_nl_prefetch(struct vc_dev *dev, struct genl_info *info)
 	if (!nr || nr > VCACHE_PREFETCH_RUNS_MAX ||
 	    nla_len(runs) % sizeof(struct vcache_cached_run)) {
 		NL_SET_ERR_MSG_ATTR(info->extack, runs,
-				    "runs must be 1 to 2048 of {u64 start, u32 len, u32 heat}");
+				    "there must be 1 to 2048 runs of {u64 start, u32 len, u32 heat}");
 		return -EINVAL;
 	}
 	r = vc_prefetch_add(log, nla_data(runs), nr, &error);

@@ -232,7 +232,7 @@ int vc_nvme_set(struct vc_dev *dev, const struct vc_nvme *as,
 		return 0;
 	smp_mb(); /* pairs with the atomic operation in vc_nvme_enter() */
 	if (atomic_read(&nvme->users)) {
-		*error = "tagged writes are on their way still, try again";
+		*error = "tagged writes are still under way, try again";
 		return -EBUSY;
 	}
 	*error = dev->suspended ? "the device is suspended" :
@@ -242,7 +242,7 @@ int vc_nvme_set(struct vc_dev *dev, const struct vc_nvme *as,
 	if (!nvme->init_request)
 		nvme->init_request = symbol_get(nvme_init_request);
 	if (!nvme->init_request) {
-		*error = "nvme-core does not export what is needed";
+		*error = "nvme-core does not export nvme_init_request";
 		return -EOPNOTSUPP;
 	}
 	nvme->nsid = as->nsid;
@@ -250,7 +250,7 @@ int vc_nvme_set(struct vc_dev *dev, const struct vc_nvme *as,
 	nvme->instance = as->instance;
 	r = vc_nvme_try(dev);
 	if (r)
-		*error = "the origin does not take a tagged flush";
+		*error = "the origin refused a tagged flush";
 	else
 		WRITE_ONCE(nvme->on, true);
 	return r;

@@ -181,7 +181,7 @@ static int vc_pool_lane(struct dm_target *ti, struct vc_pool_target *pt,
 	u64 sectors;
 
 	if (pt->nlanes == ARRAY_SIZE(pt->lane)) {
-		ti->error = "lanes must be 64 at most, with what they leave";
+		ti->error = "there can be at most 64 lanes, including the rest of the device";
 		return -EINVAL;
 	}
 	if (kstrtou64(dm_shift_arg(as), 10, &sectors) || !sectors) {
@@ -282,7 +282,7 @@ static int vc_pool_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 		goto bad;
 	}
 	r = -EINVAL;
-	ti->error = "the cache device is a zoned device, that is not supported";
+	ti->error = "the cache device is zoned, which is not supported";
 	if (bdev_is_zoned(pt->cache->bdev))
 		goto bad_device;
 	r = -ENOMEM;
@@ -345,7 +345,7 @@ static int vc_pool_preresume(struct dm_target *ti)
 	if (!p->loaded) {
 		r = vc_pool_first(p, pt);
 	} else if (p->bdev->bd_dev != pt->cache->bdev->bd_dev) {
-		DMERR("%s: the cache device of a pool cannot be exchanged",
+		DMERR("%s: the cache device of a pool cannot be replaced",
 		      dm_device_name(p->md));
 		r = -EINVAL;
 	} else {
@@ -372,7 +372,7 @@ static void vc_pool_postsuspend(struct dm_target *ti)
 	mutex_lock(&p->lock);
 	if (p->loaded && !p->attached && p->state == VC_POOL_OK) {
 		if (vc_pool_keep_reads(p))
-			DMWARN("%s: not all that was read is kept over a restart",
+			DMWARN("%s: some read chunks are not kept over the restart",
 			       dm_device_name(p->md));
 		if (vc_pool_close(p))
 			DMERR("%s: the pool could not be shut down cleanly",

@@ -305,13 +305,13 @@ static const char *vc_prefetch_wrong(const struct vc_prefetch_list *list,
 	for (i = 0; i < list->nr; i++, run++) {
 		if (!run->len || run->len % VC_BLOCK_SECTORS ||
 		    run->start % VC_BLOCK_SECTORS)
-			return "runs must be of whole blocks of 4 KiB";
+			return "runs must consist of whole 4 KiB blocks";
 		if (run->start < end)
 			return "runs must be sorted and disjoint";
 		if (run->start > sectors || run->len > sectors - run->start)
 			return "runs must be on the device";
 		if (run->heat > VC_HEAT_MAX)
-			return "heat is from 0 to 15";
+			return "heat must be from 0 to 15";
 		end = run->start + run->len;
 	}
 	return NULL;
@@ -329,7 +329,7 @@ static int vc_prefetch_queue(struct vc_log *log, struct vc_prefetch_list *list,
 	*error = "reads of the tag are not cached now";
 	if (!vc_prefetch_may(log))
 		return -EOPNOTSUPP;
-	*error = "too many runs of the tag wait already";
+	*error = "too many runs of the tag are waiting";
 	if (READ_ONCE(log->prefetch.runs) + list->nr > VC_PREFETCH_WAITING)
 		return -EBUSY;
 	*error = NULL;

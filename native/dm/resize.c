@@ -100,7 +100,7 @@ static int vc_resize_map(struct vc_pool *p, u32 chunks, const char **error)
 		r = vc_map_alloc(larger, chunks);
 	}
 	if (!r) {
-		*error = "volumes come and go, try again";
+		*error = "volumes were attached meanwhile, try again";
 		do {
 			r = vc_resize_move(p, larger, md);
 		} while (r && --tries);
@@ -208,7 +208,7 @@ static int vc_resize_chunks(struct vc_pool *p, u64 sectors,
 	*error = "the pool is being resized";
 	if (p->resizing)
 		return -EBUSY;
-	*error = "the cache device is smaller than that";
+	*error = "the cache device is smaller than the new size";
 	if (sectors > has)
 		return -ENOSPC;
 	*g = p->g;
@@ -216,10 +216,10 @@ static int vc_resize_chunks(struct vc_pool *p, u64 sectors,
 		 ilog2(p->g.chunk_blocks * VC_BLOCK_SECTORS);
 	r = vc_geometry_resize(g, min_t(u64, chunks, U32_MAX));
 	*error = r == -EFBIG ?
-		 "a pool grows to four times the size it was made with" :
-		 "a pool shrinks to a quarter of the size it was made with, and two chunks";
+		 "a pool can grow to four times its first size" :
+		 "a pool can shrink to a quarter of its first size, and to two chunks";
 	if (!r && !vc_lanes_fit(p, g->chunks)) {
-		*error = "only the last lane of a pool shrinks, to four chunks";
+		*error = "only the last lane can shrink, to four chunks at least";
 		r = -EINVAL;
 	}
 	return r;
@@ -255,7 +255,7 @@ int vc_pool_resize(struct vc_pool *p, u64 sectors, const char **error)
 	if (!r && g.chunks < p->limit) {
 		vc_pool_shrink(p, g.chunks);
 	} else if (!r) {
-		*error = "the metadata cannot be written";
+		*error = "cannot write the metadata";
 		r = vc_pool_grow(p, &g);
 	}
 	p->resizing = false;

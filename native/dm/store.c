@@ -95,7 +95,7 @@ void vc_store_init(struct vc_pool *p)
 static int vc_pool_broken(struct vc_pool *p, int r)
 {
 	if (r && p->state == VC_POOL_OK) {
-		DMERR("%s: metadata cannot be written (%d), the pool is read-only now",
+		DMERR("%s: cannot write metadata: error %d; the pool is read-only now",
 		      dm_device_name(p->md), r);
 		p->state = VC_POOL_READ_ONLY;
 	}
@@ -331,7 +331,7 @@ static int vc_pool_load_super(struct vc_pool *p, u32 chunk_blocks,
 	/* The first block is zero: is there a pool that has lost it? */
 	if (r == -ENODATA && vc_super_find(&p->store, blocks, &p->g, &p->sb,
 					   p->super, spare) >= 0) {
-		*error = "first superblock lost, second found: vcache-repair, or blkdiscard -z it";
+		*error = "the first superblock is lost: run vcache-repair, or blkdiscard -z for a new pool";
 		return -EBADMSG;
 	}
 	if (r == -ENODATA) {
@@ -346,7 +346,7 @@ static int vc_pool_load_super(struct vc_pool *p, u32 chunk_blocks,
 	else if (r == -ENXIO)
 		*error = "the cache device is smaller than its pool";
 	else if (r < 0)
-		*error = "no pool on the cache device, nor zeroes in its first 4 KiB for a new one";
+		*error = "the cache device has no pool, and its first 4 KiB are not zero as for a new one";
 	return r;
 }
 

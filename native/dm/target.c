@@ -152,7 +152,7 @@ static int vc_parse_pool(struct vc_target *vt, struct dm_arg_set *as)
 		return r;
 	}
 	if (!vc_pool_find(vt->pool_dev->bdev)) {
-		vt->ti->error = "the device given as pool is no vcache-pool in use";
+		vt->ti->error = "the pool device is not an active vcache-pool";
 		return -EINVAL;
 	}
 	return 0;
@@ -168,7 +168,7 @@ static int vc_parse_check(struct vc_target *vt)
 	if (cached != !!vt->pool_dev) {
 		vt->ti->error = cached ?
 			"writeback and writethrough need 'pool <device> <volume>'" :
-			"a pool goes with writeback and writethrough only";
+			"only writeback and writethrough can have a pool";
 		return -EINVAL;
 	}
 	if (!cached)
@@ -181,7 +181,7 @@ static int vc_parse_check(struct vc_target *vt)
 	}
 	/* Fail here: a failing resume would leave the device suspended. */
 	if (vc_volume_sectors(p, vt->volume) > vt->ti->len) {
-		vt->ti->error = "the volume is larger: it can grow, not shrink; drop it first";
+		vt->ti->error = "the volume is larger than the table: volumes cannot shrink; drop it first";
 		return -EFBIG;
 	}
 	return 0;
@@ -220,7 +220,7 @@ static int vc_parse_options(struct vc_target *vt, struct dm_arg_set *as)
 			r = vc_parse_pool(vt, as);
 			n -= 3;
 		} else {
-			vt->ti->error = "optional: 'age_ms <n>', 'pool <device> <volume>'";
+			vt->ti->error = "optional arguments are: age_ms <n>, pool <device> <volume>";
 			r = -EINVAL;
 		}
 		if (r)
@@ -272,7 +272,7 @@ static int vc_parse(struct vc_target *vt, unsigned int argc, char **argv)
 		return r;
 	}
 	if (bdev_is_zoned(vt->origin->bdev)) {
-		ti->error = "the origin is a zoned device, that is not supported";
+		ti->error = "the origin is zoned, which is not supported";
 		return -EINVAL;
 	}
 	return vc_parse_check(vt);
@@ -298,7 +298,7 @@ static int vc_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 		goto bad;
 	}
 	if (vc_dev_keeps_volume(vt->dev, vt)) {
-		ti->error = "the cache has data that the origin has not: send 'drain' first";
+		ti->error = "the cache has dirty data: send the message 'drain' first";
 		vc_dev_put(vt->dev, vt);
 		r = -EBUSY;
 		goto bad;

@@ -269,7 +269,7 @@ int vc_volume_change(struct vc_volume *v, u32 mode,
 
 	mutex_lock(&v->pool->lock);
 	if (sectors < v->sectors) {
-		DMERR("%s: volume %u had %llu sectors, its origin has %llu now",
+		DMERR("%s: volume %u has %llu sectors, but its origin has %llu now",
 		      dm_device_name(v->pool->md), v->id, v->sectors,
 		      (u64)sectors);
 		r = -EFBIG;

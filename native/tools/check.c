@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Everything that can be said to be wrong with a pool. */
+/* All checks of a pool. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -47,12 +47,12 @@ static void check_slot(struct check *c, u32 i)
 		PROBLEM(c, "slot %" PRIu32 ": volume %" PRIu32
 			" has another slot", i, volume);
 	if (mode != VC_VOLUME_WRITEBACK && mode != VC_VOLUME_WRITETHROUGH)
-		PROBLEM(c, "slot %" PRIu32 ": mode %" PRIu32 " is not known",
+		PROBLEM(c, "slot %" PRIu32 ": unknown mode %" PRIu32,
 			i, mode);
 	if (s->name[VC_VOLUME_NAME_MAX])
-		PROBLEM(c, "slot %" PRIu32 ": the name has no end", i);
+		PROBLEM(c, "slot %" PRIu32 ": the name is not terminated", i);
 	if (!s->sectors)
-		PROBLEM(c, "slot %" PRIu32 ": the volume has no size", i);
+		PROBLEM(c, "slot %" PRIu32 ": the volume has size 0", i);
 }
 
 static void check_entries(struct check *c, const struct view *v, u64 limit)
@@ -69,15 +69,15 @@ static void check_entries(struct check *c, const struct view *v, u64 limit)
 			PROBLEM(c, "chunk %" PRIu32 ": block %u has two entries",
 				v->chunk, e->place);
 		if (e->block >= limit)
-			PROBLEM(c, "chunk %" PRIu32 ": block %u is of %" PRIu64
-				", behind the end of the volume", v->chunk,
+			PROBLEM(c, "chunk %" PRIu32 ": block %u has block %" PRIu64
+				" of the volume, behind its end", v->chunk,
 				e->place, e->block);
-		/* Of what was read there is no checksum. */
+		/* Entries of read chunks have no checksum. */
 		if (c->data && !(v->seal.info.flags & VC_SEAL_READS) &&
 		    !pool_data_good(c->p, v->chunk, e))
-			PROBLEM(c, "chunk %" PRIu32 ": data in block %u is"
-				" damaged, of %" PRIu64, v->chunk, e->place,
-				e->block);
+			PROBLEM(c, "chunk %" PRIu32 ": block %u has damaged data"
+				" of block %" PRIu64 " of the volume", v->chunk,
+				e->place, e->block);
 	}
 	free(used);
 }
@@ -153,13 +153,13 @@ static void check_chunks(struct check *c)
 }
 
 /**
- * pool_check - look for damage
+ * pool_check - check a pool for damage
  * @p: the device, loaded
- * @data: read all data, too
- * @report: is called for each problem
- * @ctx: for @report
+ * @data: check all data, too
+ * @report: called for each problem
+ * @ctx: passed to @report
  *
- * Return: how many problems there are.
+ * Return: the number of problems.
  */
 unsigned long pool_check(struct pool *p, bool data, report_fn *report,
 			 void *ctx)

@@ -53,9 +53,9 @@ static int pool_write(void *ctx, u64 block, u32 n, const void *buf)
 
 /**
  * pool_open - open a device or an image
- * @p: is filled in
+ * @p: filled in
  * @path: its name
- * @write: to be written: then nobody else may have a block device open
+ * @write: open it for writing; fails if a block device is open elsewhere
  *
  * Return: 0 or a negative errno.
  */
@@ -86,7 +86,7 @@ int pool_open(struct pool *p, const char *path, bool write)
 	return 0;
 }
 
-/* Load blocks of a kind; one whose copies are both lost is zeroes. */
+/* Load all metadata blocks of a type. A block without a valid copy is zeroed. */
 static int pool_load_kind(struct pool *p, enum vc_meta_type type, u32 n,
 			  u8 **blocks, int **bad)
 {
@@ -108,8 +108,8 @@ static int pool_load_kind(struct pool *p, enum vc_meta_type type, u32 n,
  * pool_load - read the metadata
  * @p: the device, open
  *
- * Return: 0, also when part of it is damaged; what vc_super_find() says when
- * there is no superblock.
+ * Return: 0, even if a part of it is damaged; without a superblock, the error of
+ * vc_super_find().
  */
 int pool_load(struct pool *p)
 {
@@ -134,7 +134,7 @@ int pool_load(struct pool *p)
 }
 
 /**
- * pool_close - close it
+ * pool_close - close a device
  * @p: the device
  */
 void pool_close(struct pool *p)
@@ -148,13 +148,13 @@ void pool_close(struct pool *p)
 		close(p->fd);
 }
 
-/** pool_slots - how many volume slots there are */
+/** pool_slots - count the volume slots */
 u32 pool_slots(const struct pool *p)
 {
 	return p->g.slot_blocks * VC_SLOTS_PER_BLOCK;
 }
 
-/** pool_slot - one of them */
+/** pool_slot - get a volume slot */
 const struct vc_slot_disk *pool_slot(const struct pool *p, u32 i)
 {
 	const u8 *block = p->slots +
@@ -165,7 +165,7 @@ const struct vc_slot_disk *pool_slot(const struct pool *p, u32 i)
 			      sizeof(struct vc_slot_disk));
 }
 
-/** pool_volume - the slot of a volume, or NULL */
+/** pool_volume - find the slot of a volume, or NULL */
 const struct vc_slot_disk *pool_volume(const struct pool *p, u32 volume)
 {
 	u32 i;
@@ -177,7 +177,7 @@ const struct vc_slot_disk *pool_volume(const struct pool *p, u32 volume)
 	return NULL;
 }
 
-/** pool_table - what the chunk table says of a chunk */
+/** pool_table - get the entry of a chunk in the chunk table */
 const struct vc_chunk_disk *pool_table(const struct pool *p, u32 chunk)
 {
 	const u8 *block = p->table +
@@ -188,7 +188,7 @@ const struct vc_chunk_disk *pool_table(const struct pool *p, u32 chunk)
 			      sizeof(struct vc_chunk_disk));
 }
 
-/** pool_data_good - is the data of an entry what it was? */
+/** pool_data_good - has the data of an entry the right checksum? */
 bool pool_data_good(struct pool *p, u32 chunk, const struct vc_entry *e)
 {
 	u8 block[VC_BLOCK_SIZE];
@@ -211,7 +211,7 @@ static void view_seal(struct pool *p, struct view *v)
 	}
 }
 
-/* As vc_replay_chunk() does with a chunk that was open. */
+/* Read the records of an open chunk, as vc_replay_chunk() does. */
 static void view_records(struct pool *p, struct view *v)
 {
 	u64 start = (u64)v->chunk * p->g.chunk_blocks;
@@ -230,7 +230,7 @@ static void view_records(struct pool *p, struct view *v)
 		for (k = 0; k < info.nr; k++) {
 			struct vc_entry *e = &v->e[v->nr];
 
-			/* No writer puts in more than a seal can hold. */
+			/* No writer adds more entries than a seal can have. */
 			if (v->nr == vc_seal_capacity(&p->g)) {
 				v->unreadable = true;
 				return;
@@ -249,7 +249,7 @@ static void view_records(struct pool *p, struct view *v)
  * pool_view - read a chunk
  * @p: the device
  * @chunk: its number
- * @v: is filled in; the caller frees v->e. The seal is in p->work.
+ * @v: filled in; the caller frees v->e. The seal is in p->work.
  */
 void pool_view(struct pool *p, u32 chunk, struct view *v)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the tools share: a cache device that is read and looked through. */
+/* What the tools share: reading a cache device. */
 #ifndef VCACHE_TOOLS_POOL_H
 #define VCACHE_TOOLS_POOL_H
 
@@ -20,16 +20,16 @@ enum {
  * @path: its name
  * @fd: file descriptor
  * @blocks: its size
- * @st: for the core
- * @g: where things are
- * @sb: the superblock, decoded
- * @super: the superblock, as vc_super_save() wants it
+ * @st: access for the core
+ * @g: its geometry
+ * @sb: the decoded superblock
+ * @super: the block of the superblock, for vc_super_save()
  * @super_bad: what vc_super_find() has returned
- * @slots: blocks with volume slots; zeroes where both copies are lost
- * @slots_bad: for each what vc_meta_load() has returned
- * @table: blocks of the chunk table; zeroes where both copies are lost
- * @table_bad: for each what vc_meta_load() has returned
- * @work: room for a chunk
+ * @slots: blocks with volume slots; zeroes if both copies are lost
+ * @slots_bad: what vc_meta_load() has returned for each of them
+ * @table: blocks of the chunk table; zeroes if both copies are lost
+ * @table_bad: what vc_meta_load() has returned for each of them
+ * @work: space for a chunk
  */
 struct pool {
 	const char *path;
@@ -48,15 +48,15 @@ struct pool {
 };
 
 /**
- * struct view - what is in a chunk
+ * struct view - the content of a chunk
  * @chunk: its number
- * @found: whose it is; generation 0: nothing
+ * @found: log and generation; generation 0: it is empty
  * @unreadable: the blocks that say so cannot be read
  * @sealed: it has a seal
  * @seal: the seal, if it has one
- * @nr: entries
- * @e: the entries; of an open chunk those that are whole
- * @bad_data: entries of an open chunk whose data is not what it was
+ * @nr: number of entries
+ * @e: the entries; of an open chunk, those in valid records
+ * @bad_data: entries of an open chunk whose data has a wrong checksum
  */
 struct view {
 	u32 chunk;
@@ -79,7 +79,7 @@ const struct vc_chunk_disk *pool_table(const struct pool *p, u32 chunk);
 void pool_view(struct pool *p, u32 chunk, struct view *v);
 bool pool_data_good(struct pool *p, u32 chunk, const struct vc_entry *e);
 
-/* Says one thing that is wrong; @fmt as of printf(). */
+/* Reports a problem; @fmt as for printf(). */
 typedef void report_fn(void *ctx, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "trace.h"
 
-/* A timestamp, two numbers of 20 digits and one letter; anything behind it. */
+/* Enough for a timestamp, two numbers of 20 digits, a letter, and further fields. */
 #define LINE_MAX_BYTES 1024
-/* No disk takes more at once; one line must not keep us busy for days. */
+/* No disk takes more in one request; and no line may take days to process. */
 #define REQUEST_MAX_BYTES (1ULL << 32)
 
 static void wrong(struct trace *t, const char *field, const char *allowed)
@@ -12,7 +12,7 @@ static void wrong(struct trace *t, const char *field, const char *allowed)
 		 (unsigned long long)t->line, field, allowed);
 }
 
-/* An integer at *@at, which moves behind it. */
+/* Parse an integer at *@at, and move *@at behind it. */
 static bool integer(const char **at, u64 *value)
 {
 	const char *p = *at;
@@ -30,7 +30,7 @@ static bool integer(const char **at, u64 *value)
 	return true;
 }
 
-/* A time: an integer, or one with a fraction. */
+/* Parse a time: an integer, perhaps with a fraction. */
 static bool timestamp(const char **at)
 {
 	const char *p = *at;
@@ -44,14 +44,14 @@ static bool timestamp(const char **at)
 	return digits;
 }
 
-/* One line; the blocks of its request, none if it is a discard. */
+/* Parse a line into the blocks of its request; a discard has none. */
 static bool request(struct trace *t, const char *p)
 {
 	u64 offset, size;
 	char op;
 
 	if (!timestamp(&p) || *p++ != ',') {
-		wrong(t, "field 1, the time", "a number, and a comma");
+		wrong(t, "field 1, the time", "a number and a comma");
 		return false;
 	}
 	if (!integer(&p, &offset) || *p++ != ',') {
@@ -82,7 +82,7 @@ static bool request(struct trace *t, const char *p)
 	return true;
 }
 
-/* The next line, without the heading; false at the end or when it is wrong. */
+/* Read the next line, but not the heading. Return: false at the end or on an error. */
 static bool next_line(struct trace *t, FILE *from)
 {
 	char text[LINE_MAX_BYTES];
@@ -106,12 +106,12 @@ static bool next_line(struct trace *t, FILE *from)
 }
 
 /**
- * trace_blocks - the next blocks that were accessed
+ * trace_blocks - read the next blocks that were accessed
  * @t: the trace
- * @from: where it is read
- * @blocks: their numbers, up to TRACE_BATCH
+ * @from: the file
+ * @blocks: gets their numbers, up to TRACE_BATCH
  *
- * Return: how many; 0 at the end, and when something is wrong: see @t->error.
+ * Return: how many; 0 at the end, and on an error: see @t->error.
  */
 size_t trace_blocks(struct trace *t, FILE *from, u64 *blocks)
 {

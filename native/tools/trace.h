@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A trace of block requests, one a line: "ts,offset,size,op" with offset and
- * size in bytes, and R, W or D (discard). A first line that begins with "ts"
- * is a heading; what follows the fourth field is not looked at.
+ * A trace of block requests. Each line is a request: "ts,offset,size,op" with offset and
+ * size in bytes, and R, W or D (discard). A first line that begins with "ts" is a heading.
+ * Further fields are ignored.
  */
 #ifndef VCACHE_TOOLS_TRACE_H
 #define VCACHE_TOOLS_TRACE_H
@@ -15,11 +15,11 @@
 #define TRACE_BATCH 1024
 
 /**
- * struct trace - where we are in it; zeroes at first
+ * struct trace - a position in a trace; zero before the first line
  * @line: number of the last line read
- * @next: the first block of the last request that was not returned yet
- * @end: the block behind its last
- * @error: what is wrong with it, "" nothing
+ * @next: first block of the last request that was not returned yet
+ * @end: the block behind its last one
+ * @error: what is wrong with the trace; "": nothing
  */
 struct trace {
 	u64 line;

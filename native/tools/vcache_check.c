@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* vcache-check: is anything wrong with a cache device? Changes nothing. */
+/* vcache-check: check a cache device for damage. Changes nothing. */
 #include <getopt.h>
 #include <stdarg.h>
 
@@ -23,7 +23,10 @@ static void report(void *ctx, const char *fmt, ...)
 
 static int usage(void)
 {
-	fputs("Usage: vcache-check [--quiet] [--data] DEVICE\n", stderr);
+	fputs("Usage: vcache-check [--quiet] [--data] DEVICE\n"
+	      "Check a cache device for damage. Changes nothing.\n"
+	      "  --quiet   print nothing\n"
+	      "  --data    check the checksums of all data blocks, too\n", stderr);
 	return EXIT_USAGE;
 }
 
@@ -47,7 +50,7 @@ static int check(struct pool *p, const char *path, bool data)
 		return EXIT_DAMAGE;
 	}
 	if (p->sb.flags & VC_SUPER_NEEDS_CHECK) {
-		report(p, "damage was found earlier: the flag is set");
+		report(p, "the target found damage earlier: its flag is set");
 		problems++;
 	}
 	problems += pool_check(p, data, report, p);

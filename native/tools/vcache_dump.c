@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* vcache-dump: what is on a cache device. Changes nothing. */
+/* vcache-dump: print the metadata of a cache device. Changes nothing. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -10,11 +10,14 @@ static bool json, entries;
 
 static int usage(void)
 {
-	fputs("Usage: vcache-dump [--json] [--entries] DEVICE\n", stderr);
+	fputs("Usage: vcache-dump [--json] [--entries] DEVICE\n"
+	      "Print the superblock, the volumes and the chunks of a cache device.\n"
+	      "  --json      print JSON\n"
+	      "  --entries   print the entries of each chunk, too\n", stderr);
 	return EXIT_USAGE;
 }
 
-/* A name as a string of JSON; it may hold any bytes but 0. */
+/* Print a name as a JSON string. It may have any bytes except 0. */
 static void put_name(const u8 *name)
 {
 	u32 i;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* vcache-mrc: the miss-ratio curve of a trace that comes from stdin. */
+/* vcache-mrc: compute the miss-ratio curve of a trace on stdin. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
@@ -13,9 +13,9 @@
 #define EXIT_USAGE 2
 
 #define SAMPLES_DEFAULT 8192
-/* So many that a bucket is a thousandth of a curve also at its first tenth. */
+/* So many that even in the first tenth of a curve a bucket is a thousandth of it. */
 #define BUCKETS 32768
-#define ROOM_FIRST 65536
+#define SPACE_FIRST 65536
 #define SIZES_MAX 4096
 #define RATE_MIN 0.000000001
 
@@ -31,7 +31,14 @@ static int usage(const char *why)
 	if (why)
 		fprintf(stderr, "vcache-mrc: %s\n", why);
 	fputs("Usage: vcache-mrc [--samples N | --rate R | --exact] [--sizes N,N,...]\n"
-	      "                  [--salt N] [--json] < TRACE.csv\n", stderr);
+	      "                  [--salt N] [--json] < TRACE.csv\n"
+	      "Print how many accesses of a trace an LRU cache would miss.\n"
+	      "  --samples N      sample up to N blocks (default 8192)\n"
+	      "  --rate R         sample blocks at a fixed rate, 1e-9 to 1\n"
+	      "  --exact          sample all blocks\n"
+	      "  --sizes N,N,...  cache sizes in 4 KiB blocks, in ascending order\n"
+	      "  --salt N         another number gives another sample\n"
+	      "  --json           print JSON\n", stderr);
 	return EXIT_USAGE;
 }
 
@@ -60,7 +67,7 @@ static bool parse_sizes(char *text)
 	return true;
 }
 
-/* T - 1 of a rate; it stays fixed. */
+/* Set T - 1 from a rate, which is fixed then. */
 static bool parse_rate(const char *text)
 {
 	double rate;
@@ -84,7 +91,7 @@ static void *memory(struct vc_shards *s, const struct vc_shards_setup *want)
 	return p;
 }
 
-/* Twice the room. */
+/* Double the memory. */
 static bool grow(struct vc_shards *s, void **p)
 {
 	struct vc_shards_setup want = s->setup;
@@ -96,7 +103,7 @@ static bool grow(struct vc_shards *s, void **p)
 	more = memory(&to, &want);
 	if (!more) {
 		fprintf(stderr, "vcache-mrc: no memory for %" PRIu32
-			" blocks; sample less: --rate R or --samples N\n",
+			" blocks; use a smaller sample: --rate R or --samples N\n",
 			want.samples);
 		return false;
 	}
@@ -128,7 +135,7 @@ static int estimate(struct vc_shards *s, void **p)
 	return EXIT_GOOD;
 }
 
-/* When none were asked for: parts of what was accessed. */
+/* Without --sizes: fractions of the footprint. */
 static void default_sizes(u64 footprint)
 {
 	static const unsigned int per_mille[] = {
@@ -207,8 +214,8 @@ static const char *parse(int argc, char **argv)
 			return "";
 	}
 	if (ways > 1)
-		return "--samples, --rate and --exact exclude one another";
-	return optind == argc ? NULL : "the trace comes from stdin";
+		return "only one of --samples, --rate and --exact is allowed";
+	return optind == argc ? NULL : "no further arguments are allowed: the trace is read from stdin";
 }
 
 int main(int argc, char **argv)
@@ -221,8 +228,8 @@ int main(int argc, char **argv)
 	if (wrong)
 		return usage(*wrong ? wrong : NULL);
 	if (setup.fixed_rate) {
-		setup.samples = ROOM_FIRST;
-		setup.buckets = ROOM_FIRST;
+		setup.samples = SPACE_FIRST;
+		setup.buckets = SPACE_FIRST;
 	} else if (setup.buckets < setup.samples) {
 		/* Exact while all blocks are in the sample. */
 		setup.buckets = setup.samples;

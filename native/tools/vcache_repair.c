@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * vcache-repair: write again what is damaged but known. What cannot be known
- * is left as it is and said: a guess could bring old data back.
+ * vcache-repair: restore damaged metadata from good copies and records. What cannot be
+ * restored is reported and left alone: a guess could bring old data back.
  */
 #include <fcntl.h>
 #include <getopt.h>
@@ -20,7 +20,9 @@ static unsigned long failures;
 static int usage(void)
 {
 	fputs("Usage: vcache-repair --in-place DEVICE\n"
-	      "       vcache-repair --output FILE DEVICE\n", stderr);
+	      "       vcache-repair --output FILE DEVICE\n"
+	      "Restore the damaged metadata of a cache device, or of a copy in a new FILE.\n",
+	      stderr);
 	return EXIT_USAGE;
 }
 
@@ -42,7 +44,7 @@ static void repair_copies(struct pool *p, enum vc_meta_type type,
 	if (!bad)
 		return;
 	if (bad < 0) {
-		say(p, "LOST: %s %" PRIu32 ": no copy is good", what, i);
+		say(p, "LOST: %s %" PRIu32 ": no copy is valid", what, i);
 		failures++;
 		return;
 	}
@@ -51,7 +53,7 @@ static void repair_copies(struct pool *p, enum vc_meta_type type,
 		failures++;
 		return;
 	}
-	say(p, "%s %" PRIu32 ": copy %d written again", what, i, bad >> 1);
+	say(p, "%s %" PRIu32 ": copy %d restored", what, i, bad >> 1);
 }
 
 static int write_seal(struct pool *p, u32 chunk, unsigned int copy, u32 n,
@@ -62,7 +64,7 @@ static int write_seal(struct pool *p, u32 chunk, unsigned int copy, u32 n,
 			   seal);
 }
 
-/* One copy of the seal is good: the other becomes the same. */
+/* One copy of the seal is valid: restore the other one from it. */
 static void repair_seal(struct pool *p, struct view *v)
 {
 	unsigned int copy = v->seal.bad >> 1;
@@ -73,7 +75,7 @@ static void repair_seal(struct pool *p, struct view *v)
 		failures++;
 		return;
 	}
-	say(p, "chunk %" PRIu32 ": copy %u of the seal written again",
+	say(p, "chunk %" PRIu32 ": copy %u of the seal restored",
 	    v->chunk, copy);
 }
 
@@ -90,7 +92,7 @@ static bool all_readable(struct pool *p, u32 chunk)
 	return true;
 }
 
-/* There is no seal: what the records name and the checksums confirm counts. */
+/* There is no seal: make one of the record entries whose data has the right checksum. */
 static void rebuild_seal(struct pool *p, struct view *v)
 {
 	struct vc_log_info info = {
@@ -100,8 +102,8 @@ static void rebuild_seal(struct pool *p, struct view *v)
 	u32 i;
 
 	if (v->unreadable || !all_readable(p, v->chunk)) {
-		say(p, "LOST: chunk %" PRIu32 ": part of it cannot be read,"
-		    " not sealed", v->chunk);
+		say(p, "LOST: chunk %" PRIu32 ": not sealed, as a part of it"
+		    " cannot be read", v->chunk);
 		failures++;
 		return;
 	}
@@ -114,14 +116,14 @@ static void rebuild_seal(struct pool *p, struct view *v)
 		failures++;
 		return;
 	}
-	say(p, "chunk %" PRIu32 ": sealed, from its records: %" PRIu32
+	say(p, "chunk %" PRIu32 ": sealed from its records: %" PRIu32
 	    " entries", v->chunk, v->nr);
 	if (v->bad_data)
 		say(p, "LOST: chunk %" PRIu32 ": data of %" PRIu32 " entries",
 		    v->chunk, v->bad_data);
 	if (p->sb.flags & VC_SUPER_CLEAN)
-		say(p, "LOST: chunk %" PRIu32 ": what had been taken out of"
-		    " its seal; volume %" PRIu32 " may read old data",
+		say(p, "LOST: chunk %" PRIu32 ": entries removed from its seal"
+		    " are valid again; volume %" PRIu32 " may read old data",
 		    v->chunk, v->found.volume);
 }
 
@@ -140,7 +142,7 @@ static void repair_chunks(struct pool *p)
 	}
 }
 
-/* Without the table nobody knows which chunks are dead: leave them alone. */
+/* Without the table it is not known which chunks are dead: leave them alone. */
 static bool table_known(const struct pool *p)
 {
 	u32 i;
@@ -170,7 +172,7 @@ static void repair(struct pool *p)
 		repair_chunks(p);
 }
 
-/* Look again. Return: the exit status. */
+/* Check again. Return: the exit status. */
 static int finish(const char *path)
 {
 	struct pool p;
@@ -188,7 +190,7 @@ static int finish(const char *path)
 		say(&p, "superblock: cannot be written");
 		status = EXIT_DAMAGE;
 	} else {
-		say(&p, "superblock: the flag of damage is cleared");
+		say(&p, "superblock: the damage flag is cleared");
 	}
 out:
 	pool_close(&p);
@@ -207,7 +209,7 @@ static int repair_path(const char *path)
 	}
 	r = pool_load(&p);
 	if (r) {
-		say(&p, "LOST: %s", r == -EBADMSG ? "no superblock is good" :
+		say(&p, "LOST: %s", r == -EBADMSG ? "no superblock is valid" :
 		    strerror(-r));
 		pool_close(&p);
 		return EXIT_DAMAGE;
@@ -217,7 +219,7 @@ static int repair_path(const char *path)
 	return finish(path);
 }
 
-/* Copy a device to a file that is not there yet; holes stay holes. */
+/* Copy a device to a new file; zeroes become holes. */
 static int copy(const char *from, const char *to)
 {
 	static u8 buf[COPY_BLOCKS * VC_BLOCK_SIZE], zeroes[sizeof(buf)];
@@ -234,7 +236,7 @@ static int copy(const char *from, const char *to)
 		n = in.blocks - at < COPY_BLOCKS ? in.blocks - at :
 						   COPY_BLOCKS;
 		if (in.st.read(&in, at, n, buf)) {
-			/* One block at a time; zeroes are never valid. */
+			/* Read block by block. Zeroes are not valid, so a lost block can be a hole. */
 			n = 1;
 			if (in.st.read(&in, at, n, buf)) {
 				printf("%s: LOST: block %" PRIu64 "\n", from,

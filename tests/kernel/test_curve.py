@@ -100,7 +100,7 @@ def test_without_a_cache_there_is_none(origin: str, client: Client) -> None:
         with pytest.raises(NetlinkError, match="the tag has no cache") as caught:
             client.curve(device.number, TAG)
         assert caught.value.errno == errno.ENODATA
-        with pytest.raises(NetlinkError, match="no tag of this id"):
+        with pytest.raises(NetlinkError, match="no tag with this id"):
             client.curve(device.number, 9)
 
 

@@ -105,7 +105,7 @@ def test_a_pool_has_the_lanes_of_its_table(ssd: Ssd, origin: str, kmsg: KernelLo
             pool.suspend()
             with pytest.raises(DmError):
                 pool.resume()
-            assert "lanes change only while no volume is in use" in kmsg.read()
+            assert "lanes can change only while no volume is in use" in kmsg.read()
             pool.load(stack.pool_table(ssd.path, lanes=[20 * SECTORS, 20 * SECTORS]))
             pool.resume()
     for lanes in ([4 * SECTORS], [32 * SECTORS, 3 * SECTORS], [61 * SECTORS, 8 * SECTORS],
@@ -113,7 +113,7 @@ def test_a_pool_has_the_lanes_of_its_table(ssd: Ssd, origin: str, kmsg: KernelLo
         logged = len(kmsg.read())
         with pytest.raises(DmError), stack.pool(ssd.path, lanes=lanes):
             pass
-        assert "a lane has to have four chunks for data" in kmsg.read()[logged:]
+        assert "a lane must have at least four chunks for data" in kmsg.read()[logged:]
     # The rest is too small for a lane, and belongs to the last one.
     with stack.pool(ssd.path, lanes=[30 * SECTORS, 32 * SECTORS]) as pool:
         assert stack.pool_status(pool).lanes == 2
@@ -133,11 +133,11 @@ def test_what_cannot_be_is_refused(ssd: Ssd, origin: str, client: Client) -> Non
         refused(bare, 1, "a device without a pool has no lanes")
         refused(device, 8, "names a lane that the pool does not have")
         refused(device, 1 << 63, "names a lane that the pool does not have")
-        refused(device, 7, "one lane at least has to be left to all tags")
+        refused(device, 7, "at least one lane must stay shared")
         with stack.null_blk() as third, stack.cached(third, pool, 3, "volume 8") as other:
             client.tag_set(other.number, 8, cache_lanes=2)
-            refused(device, 6, "a lane of cache-lanes is another tag's")
-            refused(device, 5, "one lane at least has to be left to all tags")
+            refused(device, 6, "a lane of cache-lanes is dedicated to another tag")
+            refused(device, 5, "at least one lane must stay shared")
             client.tag_set(device.number, TAG, cache_lanes=4)
             assert client.tag(device.number, TAG).cache_lanes == 4
             # The tag may have other lanes instead, but not all that remain.
@@ -555,7 +555,7 @@ def test_only_the_last_lane_grows_and_shrinks(client: Client, origin: str,
         assert cached(client, device)[0] > 30
         with pytest.raises(DmError):
             pool.message(f"resize {27 * SECTORS}")
-        assert "only the last lane of a pool shrinks" in kmsg.read()
+        assert "only the last lane can shrink" in kmsg.read()
         pool.message(f"resize {36 * SECTORS}")
         assert settled(pool, 34)
         assert cached(client, device)[0] <= 12

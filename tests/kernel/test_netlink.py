@@ -116,7 +116,7 @@ def test_limits_of_values(filesystem: Mapped, client: Client) -> None:
 #: Attributes in addition to the device's, the error and its text.
 REFUSED: list[tuple[Command, list[tuple[str, Any]], int, str]] = [
     (Command.TAG_GET, [], errno.EINVAL, "id of the tag is required"),
-    (Command.TAG_GET, [("ID", 9)], errno.ENOENT, "the device has no tag of this id"),
+    (Command.TAG_GET, [("ID", 9)], errno.ENOENT, "the device has no tag with this id"),
     (Command.TAG_GET, [("ID", 65536)], errno.ERANGE, "out of range"),
     (Command.TAG_SET, [], errno.EINVAL, "id of the tag is required"),
     (Command.TAG_SET, [("ID", 65536)], errno.ERANGE, "out of range"),
@@ -125,18 +125,18 @@ REFUSED: list[tuple[Command, list[tuple[str, Any]], int, str]] = [
     (Command.TAG_SET, [("ID", 9), ("NAME", "x" * (NAME_MAX + 1))], errno.EINVAL,
      "policy validation"),
     (Command.TAG_SET, [("ID", 9), *[("CGROUP", c + 1) for c in range(CGROUPS_MAX + 1)]],
-     errno.EINVAL, "a tag has 16 cgroups at most"),
+     errno.EINVAL, "a tag can have at most 16 cgroups"),
     (Command.TAG_SET, [("ID", 9), ("CGROUP", 0), ("CGROUP", 1)], errno.EINVAL,
-     "cgroup 0 is allowed alone only"),
+     "cgroup 0 empties the list"),
     (Command.TAG_SET, [("ID", 9), ("LIMIT_BYTES", 1)], errno.EINVAL,
      "Un(known|supported) attribute"),
     (Command.TAG_SET, [("ID", 0), ("CGROUP", 1)], errno.EINVAL,
-     "tag 0 is the host's, it has no cgroups"),
+     "tag 0 is the host tag and has no cgroups"),
     (Command.TAG_DEL, [], errno.EINVAL, "id of the tag is required"),
-    (Command.TAG_DEL, [("ID", 9)], errno.ENOENT, "the device has no tag of this id"),
+    (Command.TAG_DEL, [("ID", 9)], errno.ENOENT, "the device has no tag with this id"),
     (Command.TAG_DEL, [("ID", 0)], errno.EBUSY, "cannot be removed"),
     (Command.TAG_EXTENTS, [], errno.EINVAL, "id of the tag is required"),
-    (Command.TAG_EXTENTS, [("ID", 9)], errno.ENOENT, "the device has no tag of this id"),
+    (Command.TAG_EXTENTS, [("ID", 9)], errno.ENOENT, "the device has no tag with this id"),
     (Command.TAG_EXTENTS, [("ID", 0)], errno.EINVAL,
      "hTag and tags in volume scope have no extents"),
 ]
@@ -174,7 +174,7 @@ def test_volume_has_its_own_tag_only(origin: str, client: Client) -> None:
         assert [tag.id for tag in client.tags(device.number)] == [0, 7]
         client.tag_set(device.number, 7, name="disk", weight=500, cgroups=[12])
         assert client.tag(device.number, 7).weight == 500
-        with pytest.raises(NetlinkError, match="only the table line's tag"):
+        with pytest.raises(NetlinkError, match="only the tag of the table"):
             client.tag_set(device.number, 8)
         with pytest.raises(NetlinkError, match="cannot be removed"):
             client.tag_del(device.number, 7)
@@ -250,7 +250,7 @@ def test_bad_extents_are_refused(filesystem: Mapped, client: Client) -> None:
             send(client, Command.TAG_EXTENTS, *device, ("ID", 1), ("EXTENTS", data),
                  ("EXTENTS_BEGIN", None), ("EXTENTS_COMMIT", None))
         assert client.tag(number, 1).extents_sectors == 8, name
-    with pytest.raises(NetlinkError, match="{u64 start, u64 len} each"):
+    with pytest.raises(NetlinkError, match="each extent must be {u64 start, u64 len}"):
         send(client, Command.TAG_EXTENTS, *device, ("ID", 1), ("EXTENTS", b"\0" * 17),
              ("EXTENTS_BEGIN", None), ("EXTENTS_COMMIT", None))
     assert client.tag(number, 1).extents_sectors == 8

@@ -37,7 +37,7 @@ BAD_LINES = [
     ("{cache} 2 hot_percent few", "hot_percent must be in 0..100"),
     ("{cache} 2 lane 0", "the size of a lane must be a number of sectors"),
     ("{cache} 2 lane half", "the size of a lane must be a number of sectors"),
-    ("{cache} 128 " + "lane 8 " * 64, "lanes must be 64 at most, with what they leave"),
+    ("{cache} 128 " + "lane 8 " * 64, "there can be at most 64 lanes"),
     ("{cache} 0 chunk_kib 64", "too many arguments"),
     ("{cache} 2 chunk_kib 64 reads_percent 5", "too many arguments"),
 ]

@@ -306,10 +306,11 @@ def test_what_comes_first_is_there_first(cache: str, client: Client) -> None:
 
 @pytest.mark.parametrize(("runs", "says"), [
     ([], "runs are required"),
-    ([(0, 0)], "whole blocks"), ([(0, 7)], "whole blocks"), ([(4, 8)], "whole blocks"),
+    ([(0, 0)], "whole 4 KiB blocks"), ([(0, 7)], "whole 4 KiB blocks"),
+    ([(4, 8)], "whole 4 KiB blocks"),
     ([(8, 8), (0, 8)], "sorted and disjoint"), ([(0, 16), (8, 8)], "sorted and disjoint"),
     ([(131072, 8)], "on the device"), ([(131064, 16)], "on the device"),
-    ([(2**64 - 8, 8)], "on the device"), ([(0, 8, 16)], "heat is from 0 to 15"),
+    ([(2**64 - 8, 8)], "on the device"), ([(0, 8, 16)], "heat must be from 0 to 15"),
     ([(at * 8, 8) for at in range(2049)], "1 to 2048")])
 def test_bad_lists_are_refused(cache: str, origin: str, client: Client,
                                runs: list[tuple[int, ...]], says: str) -> None:
@@ -331,7 +332,7 @@ def test_no_tag_and_no_cache_are_refused(cache: str, origin: str, client: Client
     with stack.vcache(origin) as device:
         refusals(device, TAG, "the device has no cache")
     with stack.pool(cache) as pool, stack.cached(origin, pool) as device:
-        refusals(device, 8, "the cache has nothing of a tag of this id")
+        refusals(device, 8, "the cache has no data of a tag with this id")
         client.tag_set(device.number, TAG, mode=Mode.FLUSH_ONLY)
         with pytest.raises(NetlinkError, match="reads of the tag are not cached now"):
             prefetch(client, device, [(0, 8)])
@@ -342,7 +343,7 @@ def test_too_much_at_a_time_is_refused(cache: str, slow: str, client: Client) ->
     with stack.pool(cache) as pool, stack.cached(slow, pool) as device:
         for _ in range(32):
             prefetch(client, device, runs)
-        with pytest.raises(NetlinkError, match="too many runs of the tag wait already") as caught:
+        with pytest.raises(NetlinkError, match="too many runs of the tag are waiting") as caught:
             prefetch(client, device, runs)
         assert caught.value.errno == errno.EBUSY
 

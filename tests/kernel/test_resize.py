@@ -233,9 +233,9 @@ def test_nothing_comes_back_where_a_pool_was_as_large_before(ssd: str, origin: s
 def test_what_cannot_be_is_refused(ssd: str, origin: str, kmsg: KernelLog) -> None:
     with volume_of(ssd, 32) as lv, stack.pool(lv.path) as pool, stack.cached(origin, pool):
         for text, error in (
-                (f"resize {32 * MIB + 1}", "the cache device is smaller than that"),
-                (f"resize {4 * MIB - 1}", "a pool shrinks to"),
-                (f"resize {7 * MIB}", "a pool shrinks to a quarter of the size"),
+                (f"resize {32 * MIB + 1}", "the cache device is smaller than the new size"),
+                (f"resize {4 * MIB - 1}", "a pool can shrink to"),
+                (f"resize {7 * MIB}", "a pool can shrink to a quarter of its first size"),
                 ("resize", "messages are:"), ("resize 1 2", "messages are:"),
                 ("resize -1", "messages are:"), ("resize half", "messages are:")):
             logged = len(kmsg.read())
@@ -245,7 +245,7 @@ def test_what_cannot_be_is_refused(ssd: str, origin: str, kmsg: KernelLog) -> No
         lv.swap(stack.linear(ssd, 129 * MIB))
         with pytest.raises(DmError):
             pool.message("resize 0")
-        assert "a pool grows to four times the size it was made with" in kmsg.read()
+        assert "a pool can grow to four times its first size" in kmsg.read()
         assert size(pool) == (30, 0)
         pool.message(f"resize {128 * MIB}")
         pool.message(f"resize {128 * MIB}")

@@ -292,7 +292,7 @@ def test_shrinking_below_refused_data(origin: str, below: Mapped, kmsg: KernelLo
             device.load(vcache_table(origin, size=size))
             with pytest.raises(DmError):
                 device.resume()
-            assert "lies behind the end of the new table" in kmsg.read()[logged:]
+            assert "is behind the end of the new table" in kmsg.read()[logged:]
         device.load(vcache_table(origin, size=8200))
         device.resume()
         disk.flush()

@@ -404,7 +404,7 @@ def test_refusals(drive: Ssd, client: Client, origin: str) -> None:
     with stack.mapped(stack.linear(path)) as linear, vcache(linear.path) as device:
         assert "not a namespace" in refused(device, errno.EOPNOTSUPP)
     with vcache(path) as device:
-        assert "does not take a tagged flush" in refused(device, errno.EIO, instance=12345)
+        assert "refused a tagged flush" in refused(device, errno.EIO, instance=12345)
         assert "tag-max and instance are required" in refused(device, errno.EINVAL, instance=0)
         device.suspend()
         assert refused(device, errno.EBUSY) == "the device is suspended"

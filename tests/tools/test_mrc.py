@@ -160,8 +160,8 @@ def test_wrong_line(trace: bytes, error: str) -> None:
     (("--rate", "nan"), "--rate: must be a number from 1e-9 to 1"),
     (("--sizes", "2,1"), "--sizes: must be up to 4096 integers from 1 to 2^52, in ascending"),
     (("--sizes", "1,,2"), "--sizes: must be up to 4096 integers"),
-    (("--exact", "--rate", "1"), "--samples, --rate and --exact exclude one another"),
-    (("trace.csv",), "the trace comes from stdin"),
+    (("--exact", "--rate", "1"), "only one of --samples, --rate and --exact is allowed"),
+    (("trace.csv",), "the trace is read from stdin"),
 ])
 def test_wrong_option(options: tuple[str, ...], error: str) -> None:
     done = run(b"", *options)

@@ -85,7 +85,7 @@ UNKNOWN = {
     "slots": ([SLOTS, COPY + SLOTS], "slot block 0: both copies are lost"),
     "table": ([TABLE, COPY + TABLE], "table block 0: both copies are lost"),
     "record": ([12 * CHUNK], "chunk 12: the first record is damaged"),
-    "data": ([10 * CHUNK + 1], "chunk 10: data in block 1 is damaged, of 10"),
+    "data": ([10 * CHUNK + 1], "chunk 10: block 1 has damaged data of block 10 "),
 }
 
 
@@ -109,7 +109,7 @@ def test_known(clean: Path, case: str) -> None:
     assert tool("check", "--quiet", clean) == (DAMAGE, "")
     status, text = tool("repair", "--in-place", clean)
     assert status == GOOD, text
-    assert "written again" in text or "sealed, from its records" in text
+    assert "restored" in text or "sealed from its records" in text
     assert ("LOST" in text) == (case == "both seals")
     assert tool("check", "--data", clean) == (GOOD, "")
     assert dump(clean) == before
@@ -136,13 +136,13 @@ def test_data_is_read_only_when_asked(clean: Path) -> None:
 def test_crashed(crashed: Path) -> None:
     status, text = tool("check", crashed)
     assert status == DAMAGE
-    assert text.splitlines() == [f"{crashed}: damage was found earlier: the flag is set"]
+    assert text.splitlines() == [f"{crashed}: the target found damage earlier: its flag is set"]
     damage(crashed, 12 * CHUNK + 3)
     status, text = tool("repair", "--in-place", crashed)
     assert status == GOOD, text
-    assert "chunk 12: sealed, from its records: 2 entries" in text
+    assert "chunk 12: sealed from its records: 2 entries" in text
     assert "LOST: chunk 12: data of 1 entries" in text
-    assert "the flag of damage is cleared" in text
+    assert "the damage flag is cleared" in text
     assert tool("check", "--data", crashed) == (GOOD, "")
 
 

@@ -112,7 +112,7 @@ class Dm:
         if mapping and mapping.mode == "writeback" and lines[0].target == "vcache" \
                 and self.kernel.volumes[mapping.volume] and not device.drain \
                 and Mapping.parse(lines[0]).mode != "writeback":
-            raise DmError(errno.EBUSY, "send 'drain' first")
+            raise DmError(errno.EBUSY, "send the message 'drain' first")
         device.loaded = lines
 
     def clear(self, name: str) -> None:
@@ -187,7 +187,7 @@ class Dm:
         users = [mapping for other in self.kernel.devices
                  if (mapping := self.kernel.mapping(other)) and mapping.volume == volume]
         if users or (self.kernel.volumes[volume] and len(words) == 1):
-            raise DmError(errno.EBUSY, "the volume may have data that is only in the cache")
+            raise DmError(errno.EBUSY, "the volume may have dirty data in the cache")
         del self.kernel.volumes[volume]
 
 
