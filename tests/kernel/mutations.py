@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from tests.box import Box, BoxError, ssd
 from tests.box.kernels import default, select
+from tests.box.steps import explained
 
 REPO = Path(__file__).resolve().parents[2]
 BUILD = REPO / "build" / "kernel-mutations"
@@ -510,4 +511,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with explained("mutations"):
+        sys.exit(main())

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from tests.box import Box
+from tests.box.steps import explained
 from tests.nvmetcp import build
 
 _RESULT = re.compile(r"^(nvme/\d+) .*\[(passed|failed|not run)\]\s*$")
@@ -67,4 +68,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with explained("blktests"):
+        sys.exit(main())

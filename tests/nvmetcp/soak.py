@@ -10,6 +10,7 @@ import argparse
 import sys
 
 from tests.box import Box
+from tests.box.steps import explained
 from tests.nvmetcp import build
 
 
@@ -27,4 +28,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with explained("soak"):
+        sys.exit(main())

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+from tests.box.steps import explained
 from tests.powercut import judge, mutate, pools, runner, scenario
 from tests.powercut.crash import Cut, Origin, Survives
 from tests.powercut.judge import Recording, Verdict
@@ -286,4 +287,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with explained("powercut"):
+        sys.exit(main())
