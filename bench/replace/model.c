@@ -110,7 +110,7 @@ static enum kind victim(void)
 static u32 place(enum kind kind, u32 block);
 
 /* Reclaim the oldest chunk of a kind. */
-static void kill_chunk(void)
+static void reclaim_chunk(void)
 {
 	static u32 blocks[CHUNK_MOST], hot[CHUNK_MOST];
 	enum kind kind = victim();
@@ -156,7 +156,7 @@ static u32 place(enum kind kind, u32 block)
 	}
 	if (q->open == NONE) {
 		if (!nr_free) {
-			kill_chunk();
+			reclaim_chunk();
 			/* The kept blocks may have opened a chunk, or filled it. */
 			return place(kind, block);
 		}

@@ -196,9 +196,9 @@ static void vc_log_rotate_own(struct vc_log *log)
 }
 
 /*
- * Free a chunk of shared lanes for the cold blocks. Otherwise these would be copied to
- * the lanes that they came from, again and again. Return: false if nothing can be
- * reclaimed.
+ * Free a shared chunk of the log, so that cold blocks can be copied there. Without it they
+ * would be copied back to the dedicated lanes, again and again. Return: false if no shared
+ * chunk can be reclaimed.
  */
 static bool vc_log_reclaim_shared(struct vc_pool *p, struct vc_log *log)
 {

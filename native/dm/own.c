@@ -2,17 +2,18 @@
 /*
  * dm-vcache: space in the dedicated lanes of a log, see lane.c.
  *
- * No other log takes chunks there, so there is nothing to share out. When the log may
- * have no more chunks in the shared lanes either, some are kept free here, so that no
- * write waits while anything clean can be reclaimed. Empty chunks are always reclaimed:
- * otherwise hot blocks would go to the shared lanes for want of space here.
+ * No other log takes chunks there, so there is nothing to share out. While the log may take
+ * chunks of the shared lanes, its dedicated lanes may be full. When it may not, a tenth of
+ * the dedicated chunks is kept free (vc_own_reserve()), so that no writer of the log waits
+ * while it has clean chunks. Empty chunks are always reclaimed. Otherwise hot blocks would
+ * be placed in the shared lanes although there is space here.
  *
- * vc_log_victim() chooses the chunk, as in shared lanes, but from this log alone. The
- * oldest written chunk may be in a shared lane, and in the way of those after it. Then it
- * is reclaimed, and the next, until a chunk of the dedicated lanes is free.
+ * vc_log_victim() chooses the chunk, as in shared lanes, but only from this log. Written
+ * chunks are reclaimed from the oldest on. The oldest one may be in a shared lane; then it
+ * is reclaimed, and the next one, until a chunk of the dedicated lanes is free.
  *
  * A lane that becomes dedicated may have chunks of other logs. These foreign chunks are
- * reclaimed a few at a time; dirty ones are destaged first.
+ * reclaimed a few at a time. Dirty ones are destaged first.
  */
 #include "reads.h"
 
@@ -58,11 +59,11 @@ bool vc_own_is_short(const struct vc_log *log)
 }
 
 /**
- * vc_own_is_urgent - must any chunk go in the dedicated lanes, even if data is lost?
+ * vc_own_is_urgent - are so few dedicated chunks free that cached blocks must be dropped?
  * @log: the log
  *
- * As in shared lanes, that is so when less than half of what should be free is free. With
- * few chunks it is also so while a writer would get none.
+ * As in the shared lanes, that is so with less than half of the reserve. If the reserve is
+ * small, it is also so as long as a writer would get no chunk.
  */
 bool vc_own_is_urgent(const struct vc_log *log)
 {
@@ -100,20 +101,20 @@ bool vc_own_may_take(const struct vc_pool *p, const struct vc_log *log,
 		return below || log->nr < VC_CHUNKS_MIN;
 	case VC_TAKE_READ:
 		/*
-		 * If the log may not grow in shared lanes either, it gets a chunk of those
-		 * that are kept free. Then its oldest one is reclaimed. Otherwise nothing
-		 * would be reclaimed, and nothing promoted.
+		 * If the log may not grow in the shared lanes either, it gets one chunk of
+		 * the reserve. That makes the lanes short, so another chunk is reclaimed.
+		 * Without it nothing would be reclaimed, and no block promoted.
 		 */
 		return below && nfree + !vc_own_may_do_without(log) >
 				vc_own_reserve(log);
 	case VC_TAKE_KEEP:
 		return below && nfree > vc_own_reserve(log);
 	case VC_TAKE_PREFETCH:
-		/* Nor may the log have to give up another chunk for it. */
+		/* It may not bring the log to its maximum, where another chunk is reclaimed. */
 		return vc_log_has(log, VC_OWN) + 1 < READ_ONCE(log->own_most) &&
 		       nfree > vc_own_reserve(log);
 	default:
-		/* These free more chunks than they take. */
+		/* To keep or relocate blocks frees more chunks than it takes. */
 		return true;
 	}
 }

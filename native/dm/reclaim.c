@@ -92,7 +92,7 @@ static int vc_chunk_refresh(struct vc_pool *p, struct vc_chunk *c)
 	int r;
 
 	WRITE_ONCE(c->stale, false);
-	smp_mb(); /* who makes it stale again has emptied the cell before */
+	smp_mb(); /* a cell is emptied before its chunk becomes stale again */
 	r = vc_chunk_reseal(&p->store, &p->g, &p->ix, vc_chunk_nr(p, c),
 			    c->gen, p->work);
 	if (r)

@@ -176,8 +176,8 @@ bool vc_relocate_chunk(struct vc_log *log, struct vc_chunk *c)
  * @log: the log
  * @domain: the lanes that need space
  *
- * It is the oldest one, if at most three quarters of the blocks that the log has space
- * for are dirty. At three quarters, three chunks are copied for each one that is gained.
+ * That is the oldest written chunk, if at most three quarters of the log's cells in written
+ * chunks are dirty. At three quarters, three chunks are written for each chunk gained.
  *
  * Return: the chunk, or NULL.
  */

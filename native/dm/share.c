@@ -119,8 +119,8 @@ static bool vc_pool_divide(struct vc_pool *p, u64 chunks)
 }
 
 /*
- * What a log may have before one more chunk is taken for the blocks kept of a reclaimed
- * one: with that it must not exceed its maximum.
+ * The blocks that are kept of a reclaimed chunk may need one more chunk. So a log gets one
+ * chunk less than its maximum for everything else.
  */
 static u32 vc_chunks_limit(u32 most)
 {

@@ -331,7 +331,7 @@ static int vc_pool_load_super(struct vc_pool *p, u32 chunk_blocks,
 	/* The first block is zero: is there a pool that has lost it? */
 	if (r == -ENODATA && vc_super_find(&p->store, blocks, &p->g, &p->sb,
 					   p->super, spare) >= 0) {
-		*error = "the first superblock is lost: run vcache-repair, or blkdiscard -z for a new pool";
+		*error = "the first superblock is lost: run vcache-repair, or blkdiscard -z it";
 		return -EBADMSG;
 	}
 	if (r == -ENODATA) {
@@ -346,7 +346,7 @@ static int vc_pool_load_super(struct vc_pool *p, u32 chunk_blocks,
 	else if (r == -ENXIO)
 		*error = "the cache device is smaller than its pool";
 	else if (r < 0)
-		*error = "the cache device has no pool, and its first 4 KiB are not zero as for a new one";
+		*error = "the cache device has no pool, and its first 4 KiB are not zero";
 	return r;
 }
 

@@ -181,7 +181,7 @@ static int vc_parse_check(struct vc_target *vt)
 	}
 	/* Fail here: a failing resume would leave the device suspended. */
 	if (vc_volume_sectors(p, vt->volume) > vt->ti->len) {
-		vt->ti->error = "the volume is larger than the table: volumes cannot shrink; drop it first";
+		vt->ti->error = "the volume is larger, and volumes cannot shrink; drop it first";
 		return -EFBIG;
 	}
 	return 0;
@@ -220,7 +220,7 @@ static int vc_parse_options(struct vc_target *vt, struct dm_arg_set *as)
 			r = vc_parse_pool(vt, as);
 			n -= 3;
 		} else {
-			vt->ti->error = "optional arguments are: age_ms <n>, pool <device> <volume>";
+			vt->ti->error = "optional arguments: age_ms <n>, pool <device> <volume>";
 			r = -EINVAL;
 		}
 		if (r)

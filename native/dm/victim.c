@@ -2,11 +2,12 @@
 /*
  * dm-vcache: which chunk of a log is reclaimed next, see ../core/replace.h.
  *
- * Free chunks may be needed in the shared lanes, or in the dedicated lanes of a log.
- * Read chunks can be reclaimed in any order, so a log has a list of them for each kind
- * of lanes. Written chunks must be reclaimed in the order of their generations. So the
- * oldest written chunk is reclaimed wherever it is if it is empty, or if it has to go
- * before a chunk in the lanes that need space and nothing else can be reclaimed there.
+ * A caller needs free chunks in the shared lanes, or in the dedicated lanes of a log: that
+ * is the @domain of the functions below. Read chunks (blocks promoted by reads) can be
+ * reclaimed in any order, so a log has a list of them for each domain. Written chunks must
+ * be reclaimed in the order of their generations. So a written chunk in @domain may have to
+ * wait for the log's oldest written chunk in the other domain. That one is reclaimed too, if
+ * it is empty, or if nothing in @domain can be reclaimed before it.
  */
 #include "reads.h"
 
@@ -94,7 +95,10 @@ static struct vc_chunk *vc_log_warm(struct vc_log *log, enum vc_domain domain)
 	return NULL;
 }
 
-/* Would the oldest written chunk free space in these lanes once it is destaged? */
+/*
+ * Would destage help? It does if the log has dirty chunks, its origin takes data, and the
+ * reclaim of the oldest written chunk brings space in @domain closer.
+ */
 static bool vc_log_oldest_frees(struct vc_log *log, enum vc_domain domain)
 {
 	struct vc_chunk *c = list_first_entry_or_null(&log->chunks,
@@ -104,7 +108,10 @@ static bool vc_log_oldest_frees(struct vc_log *log, enum vc_domain domain)
 	       vc_log_frees_space(log, c, domain);
 }
 
-/* Must a chunk be reclaimed in these lanes even if clean data is lost from the cache? */
+/*
+ * Must a chunk be reclaimed now, even if that drops cached blocks which are still of use?
+ * Yes, if destage would not help, or if so few chunks are free that it would take too long.
+ */
 static bool vc_log_must_reclaim(struct vc_log *log, enum vc_domain domain)
 {
 	struct vc_pool *p = log->vol->pool;
@@ -137,10 +144,10 @@ static struct vc_chunk *vc_reads_emptiest(struct list_head *list, int *live)
 }
 
 /*
- * Find such a chunk among those with blocks that were missed twice or kept, or NULL. A
- * full chunk is no candidate, because its blocks would be lost: it is better to destage
- * dirty chunks, and to reclaim these then. It is one if destage would free no space here,
- * if the origin fails, or if chunks are needed at once. Called with the lock of the log.
+ * Find the emptiest read chunk whose blocks were missed twice, or kept. At most
+ * vc_keep_most() of its blocks may be live: all of these are kept, so nothing is lost. A
+ * fuller chunk counts only if vc_log_must_reclaim(). Called with the lock of the log.
+ * Return: the chunk, or NULL.
  */
 static struct vc_chunk *vc_log_emptiest(struct vc_log *log,
 					enum vc_domain domain)
@@ -157,9 +164,9 @@ static struct vc_chunk *vc_log_emptiest(struct vc_log *log,
 }
 
 /*
- * Choose between the oldest written chunk of a log and a read chunk. If nothing need be
- * lost, take the one of which less has to be copied, else the one of which less was read.
- * Either may be NULL; then the other one is returned.
+ * Choose between the oldest written chunk of a log and a read chunk. With @fits the live
+ * blocks of the chunk are kept, so take the chunk with fewer of them. Otherwise take the
+ * chunk with fewer blocks that were read. Either chunk may be NULL; then it is the other.
  */
 static struct vc_chunk *vc_log_choose(struct vc_pool *p, bool fits,
 				      struct vc_chunk *written,
@@ -176,14 +183,14 @@ static struct vc_chunk *vc_log_choose(struct vc_pool *p, bool fits,
 }
 
 /**
- * vc_log_frees_space - does space become free when a log gives up its oldest chunk?
+ * vc_log_frees_space - does reclaim of the oldest written chunk bring space closer?
  * @log: the log
- * @c: the chunk, a written one
+ * @c: its oldest written chunk
  * @domain: the lanes that need space
  *
- * The chunk may be in other lanes and in the way of chunks in these. For others a log
- * need not give up one in its dedicated lanes unless it has more than its share in shared
- * ones.
+ * It does if the chunk is in @domain, or if written chunks in @domain have to wait for it.
+ * But a log does not give up a chunk of its dedicated lanes to free shared chunks, unless it
+ * has more shared chunks than its share.
  */
 bool vc_log_frees_space(const struct vc_log *log, const struct vc_chunk *c,
 			enum vc_domain domain)
@@ -195,7 +202,10 @@ bool vc_log_frees_space(const struct vc_log *log, const struct vc_chunk *c,
 		vc_log_has(log, VC_SHARED) > READ_ONCE(log->share));
 }
 
-/* If no other chunk can be reclaimed: one of blocks missed once, or one in the way. */
+/*
+ * The last choice: a chunk of blocks that were missed once, a read chunk of before a
+ * restart, or an oldest written chunk in the other domain.
+ */
 static struct vc_chunk *vc_log_last(struct vc_log *log, enum vc_domain domain)
 {
 	struct vc_chunk *c = vc_log_oldest(log);
@@ -205,7 +215,7 @@ static struct vc_chunk *vc_log_last(struct vc_log *log, enum vc_domain domain)
 	       (c && vc_log_frees_space(log, c, domain) ? c : NULL);
 }
 
-/* Does the log have so much free space that relocating dirty blocks frees a chunk? */
+/* Are a quarter of the log's cells free, and is there a chunk to relocate? */
 static bool vc_log_can_relocate(struct vc_log *log, enum vc_domain domain)
 {
 	return vc_fits(atomic_read(&log->live), vc_log_cells(log)) &&
@@ -217,11 +227,14 @@ static bool vc_log_can_relocate(struct vc_log *log, enum vc_domain domain)
  * @log: the log; its pool is locked
  * @domain: the lanes that need space
  *
- * Chunks of blocks that were missed once go first if they exceed VC_SMALL_PERCENT. Of the
- * others the one goes with which less is lost, but read chunks go first while they exceed
- * vc_pool.reads_percent. If nothing need be lost but there is no credit to copy read
- * blocks, read chunks stay and written ones are relocated. Otherwise superseded writes of
- * a tag that writes much would push all its reads out of the cache.
+ * Chunks of blocks that were missed once are reclaimed first, if they are more than
+ * VC_SMALL_PERCENT of its chunks. Otherwise vc_log_choose() takes the oldest written chunk or a
+ * read chunk; it is the read chunk while these are more than vc_pool.reads_percent of the
+ * log and blocks have to be lost.
+ *
+ * The log may have space to keep all blocks, but no credit to copy those of a read chunk.
+ * Then no read chunk is reclaimed, and the oldest written chunk is relocated by the caller.
+ * Otherwise a tag that writes much would lose its read blocks to its superseded writes.
  *
  * Return: the chunk, or NULL if none is reclaimable.
  */

@@ -215,7 +215,7 @@ static const char *parse(int argc, char **argv)
 	}
 	if (ways > 1)
 		return "only one of --samples, --rate and --exact is allowed";
-	return optind == argc ? NULL : "no further arguments are allowed: the trace is read from stdin";
+	return optind == argc ? NULL : "no more arguments: the trace is read from stdin";
 }
 
 int main(int argc, char **argv)

@@ -236,7 +236,7 @@ static int copy(const char *from, const char *to)
 		n = in.blocks - at < COPY_BLOCKS ? in.blocks - at :
 						   COPY_BLOCKS;
 		if (in.st.read(&in, at, n, buf)) {
-			/* Read block by block. Zeroes are not valid, so a lost block can be a hole. */
+			/* Read block by block. A lost block becomes a hole: zero is not valid. */
 			n = 1;
 			if (in.st.read(&in, at, n, buf)) {
 				printf("%s: LOST: block %" PRIu64 "\n", from,
