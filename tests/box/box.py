@@ -132,7 +132,9 @@ class Box(Machine):
         # boot messages do not cost time on an emulated serial port. A stall or
         # hang is judged by the box's own time limit, not by watchdogs that a
         # busy host under TCG sets off.
-        for option in ("loglevel=5", "oops=panic", "nowatchdog",
+        # no_timer_check: the boot panics if the timer does not interrupt in the 10 ms of a
+        # check, and a QEMU that does not run meanwhile does not interrupt.
+        for option in ("loglevel=5", "oops=panic", "nowatchdog", "no_timer_check",
                        "rcupdate.rcu_cpu_stall_timeout=300",
                        f"modprobe.blacklist={','.join(_UNUSED_DRIVERS)}",
                        *self.kernel_args):
