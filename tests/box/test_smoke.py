@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The box itself, booted for real: what it passes on and what it fails on."""
+"""The box and User Mode Linux, booted for real: results, streams, files and errors."""
 
 import io
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.box import Box, BoxTimeout, KernelSplat
+from tests.box import Box, BoxTimeout, KernelSplat, Uml
 from tests.box.box import REPO, Disk
 from tests.box.kernels import KernelNotFound
+from tests.box.machine import Machine
 
 _SCRIPT = """
 set -e
@@ -30,13 +32,18 @@ exit 42
 """
 
 
-def test_command_and_what_it_leaves(tmp_path: Path) -> None:
+@pytest.fixture(params=[Box, Uml])
+def machine(request: pytest.FixtureRequest) -> Machine:
+    return request.param(memory="1G")
+
+
+def test_command_and_what_it_leaves(machine: Machine, tmp_path: Path) -> None:
     disk = tmp_path / "disk.img"
     disk.write_bytes(b"data".ljust(1 << 20, b"\0"))
     name = f"smoke-{uuid.uuid4().hex}"
     out, err = io.BytesIO(), io.BytesIO()
     try:
-        result = Box(disks=[Disk(disk, "smoke")]).run(
+        result = replace(machine, disks=[Disk(disk, "smoke")]).run(
             ["sh", "-c", _SCRIPT, "sh", str(REPO), name], timeout=120, stdout=out, stderr=err)
         assert (REPO / "build" / name).read_text() == "written\n"
     finally:
@@ -51,16 +58,18 @@ def test_command_and_what_it_leaves(tmp_path: Path) -> None:
     assert result.stdout == out.getvalue()
 
 
-def test_kernel_that_dies_is_shown() -> None:
+def test_kernel_that_dies_is_shown(machine: Machine) -> None:
     with pytest.raises(KernelSplat, match="sysrq triggered crash") as caught:
-        Box(cpus=1, memory="1G").run(["sh", "-c", "echo c > /proc/sysrq-trigger"], timeout=60)
+        machine.run(["sh", "-c", "echo c > /proc/sysrq-trigger"], timeout=60)
     assert caught.value.log is not None
     assert "Call Trace" in caught.value.log.read_text()
 
 
-def test_command_that_hangs_is_ended() -> None:
+def test_command_that_hangs_is_ended(
+        machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VCACHE_TIME_SCALE", "1")
     with pytest.raises(BoxTimeout, match="sleep 600: not finished after 2 s"):
-        Box(cpus=1, memory="1G").run(["sleep", "600"], timeout=2)
+        machine.run(["sleep", "600"], timeout=2)
 
 
 def test_kernel_that_is_not_installed() -> None:

@@ -14,7 +14,7 @@ from tests.kernel import debug, dm, stack
 from tests.kernel.disk import Disk
 from vcache_agent.netlink.client import Client, EventListener
 
-# Tests that need the debug kernel.
+# Tests that need fault injection: Debian's kernels do not have it.
 collect_ignore = [] if debug.FAILSLAB.exists() else ["test_faults.py"]
 
 

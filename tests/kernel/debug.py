@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interfaces of the debug kernel: memory leaks, executed lines, fault injection."""
+"""Interfaces of the debug kernel: memory leaks, executed lines; fault injection, also in UML."""
 
 import contextlib
 import os

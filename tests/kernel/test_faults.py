@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Failing memory allocations everywhere, and failing requests.
 
-Only the debug kernel supports this: ``make test-debug``.
+The kernel of User Mode Linux supports this, and the debug kernel of ``make test-debug``.
 """
 
 import contextlib
