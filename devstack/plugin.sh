@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC2154 # devstack sets what is not set here
 #
-# devstack sources this with a mode and a phase: stack PHASE, unstack, clean.
+# devstack sources this file with a mode and a phase: stack PHASE, unstack, clean.
 
 # Save trace setting
 _XTRACE_VCACHE=$(set +o | grep xtrace)
@@ -13,7 +13,7 @@ source "$VCACHE_DIR/devstack/lib/services"
 source "$VCACHE_DIR/devstack/lib/module"
 source "$VCACHE_DIR/devstack/lib/storage"
 
-# vcache_phase MODE [PHASE] - What is due on this node. Each phase may be run again.
+# vcache_phase MODE [PHASE] - Run a phase on this node. Each phase may run repeatedly.
 function vcache_phase {
     local controller="" compute=""
     if is_service_enabled vcache-api; then
@@ -68,7 +68,7 @@ function vcache_phase {
             stop_vcache
             ;;
         "clean")
-            # clean.sh has called unstack.sh: no instance is left.
+            # clean.sh has called unstack.sh, so no instance runs.
             if [[ -n "$controller" ]]; then
                 cleanup_vcache_api
             fi
