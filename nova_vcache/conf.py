@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of Nova's side: group ``[vcache]`` of nova.conf."""
+"""Options of the scheduler plug-ins: group ``[vcache]`` of nova.conf."""
 
 from typing import Any
 
@@ -12,41 +12,44 @@ GROUP = "vcache"
 _SERVICE = "vcache"
 
 _TITLE = cfg.OptGroup(GROUP, title="vcache in the scheduler", help=(
-    "Where nova-scheduler asks vcache-api for the summary of all hosts, and what it makes of "
-    "it. The usual options of a service's client are here too: auth_type and its options, or "
-    "auth_section = placement to use the credentials of that section; endpoint_override, "
-    "region_name, cafile and so on."))
+    "Options of VCacheFilter and VCacheWeigher, and of their client for vcache-api, which "
+    "provides the summary of all hosts. The client has the usual options of a keystoneauth "
+    "client: auth_type and its options (or auth_section = placement to use the credentials of "
+    "that section), endpoint_override, region_name, cafile and so on."))
 
 _OPTS = [
     cfg.FloatOpt("summary_interval", default=10.0, min=1.0, max=600.0,
-                 help="Seconds between requests for the summary of all hosts. Each scheduler "
-                      "process makes one at a time, in the background."),
+                 help="Seconds between two requests for the summary of all hosts. Each scheduler "
+                      "process requests it in the background."),
     cfg.FloatOpt("summary_max_age", default=60.0, min=2.0, max=3600.0,
-                 help="Seconds after which what a host's agent has said is stale: its time in "
-                      "the API and in the scheduler together. At least twice summary_interval."),
+                 help="Age in seconds from which on the data of a host is stale. The age is the "
+                      "time since the last answer of the host's agent. Must be at least twice "
+                      "summary_interval."),
     cfg.StrOpt("stale_policy", default="pass", choices=[
-        ("pass", "a host passes VCacheFilter if Placement has allocated from its cache for the "
-                 "request; the agent has the last word when the instance starts"),
-        ("fail", "the host is refused")],
-               help="What becomes of a host of which there is no summary, or a stale one, where a "
-                    "flavor says vcache:required. Other flavors are never refused."),
+        ("pass", "the host passes if Placement has allocated from its cache for the request; the "
+                 "agent decides again when the instance starts"),
+        ("fail", "the host does not pass")],
+               help="Decision of VCacheFilter about a host without a summary, or with a stale "
+                    "one, if the flavor has vcache:required. Hosts always pass for other "
+                    "flavors."),
     cfg.FloatOpt("slo_headroom", default=10.0, min=0.0, max=90.0,
-                 help="Percent of an objective (vcache:slo_*) that a host must have left, where a "
-                      "flavor says vcache:required: with 10, an objective of 5 ms needs a host "
-                      "whose flushes take 4.5 ms at most."),
+                 help="Percentage of an objective (vcache:slo_*) that must be left on a host if "
+                      "the flavor has vcache:required. With 10, an objective of 5 ms needs a host "
+                      "on which 99 percent of the flushes take at most 4.5 ms."),
     cfg.FloatOpt("weight_multiplier", default=1.0,
-                 help="Weight of VCacheWeigher among the scheduler's weighers; a negative one "
-                      "reverses it. Metadata vcache_weight_multiplier of an aggregate overrides "
-                      "it, as the other multipliers below by their name with vcache_ before."),
+                 help="Multiplier of VCacheWeigher among the scheduler's weighers. A negative "
+                      "value reverses the order. The metadata vcache_weight_multiplier of an "
+                      "aggregate overrides this option. The multipliers below can be overridden "
+                      "in the same way, by their name with the prefix vcache_."),
     cfg.FloatOpt("gain_multiplier", default=1.0, min=0.0,
-                 help="Within VCacheWeigher: weight of the cache that the instance would have, "
-                      "less what those on the host would lose by it."),
+                 help="Weight, within VCacheWeigher, of the cache that the instance would get, "
+                      "minus the loss of the other instances on the host."),
     cfg.FloatOpt("slo_risk_multiplier", default=1.0, min=0.0,
-                 help="Within VCacheWeigher: weight of the risk that an objective is missed, the "
-                      "instance's or one on the host."),
+                 help="Weight, within VCacheWeigher, of the risk that an objective of the "
+                      "instance, or of another instance on the host, is missed."),
     cfg.FloatOpt("fragmentation_multiplier", default=0.2, min=0.0,
-                 help="Within VCacheWeigher: weight of keeping large guarantees possible, by "
-                      "putting one where it leaves least of a pool."),
+                 help="Weight, within VCacheWeigher, of low fragmentation: a guarantee is placed "
+                      "on the host where it leaves the least free space in a pool."),
 ]
 
 
@@ -57,7 +60,7 @@ def list_opts() -> list[tuple[cfg.OptGroup, list[Any]]]:
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Register all options; those of the auth plug-in when it is known."""
+    """Register all options; keystoneauth adds those of the auth plug-in later."""
     conf.register_group(_TITLE)
     conf.register_opts(_OPTS, group=GROUP)
     keystone.register(conf, GROUP, _SERVICE)
@@ -66,6 +69,6 @@ def register(conf: cfg.ConfigOpts) -> None:
 def load_adapter(conf: cfg.ConfigOpts) -> Any | None:
     """Return a client of vcache-api, or None if it is not configured.
 
-    :raises keystoneauth1.exceptions.ClientException: if the credentials cannot be used
+    :raises keystoneauth1.exceptions.ClientException: if the credentials are invalid
     """
     return keystone.load_adapter(conf, GROUP)

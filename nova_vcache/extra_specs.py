@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The schema of the flavor extra specs ``vcache:*``, and their parser.
 
-This is the only place that knows the names, types, ranges and defaults of the
-keys. Nova's validators, the scheduler filter, the agent, the Cinder driver and
-the documentation are made from it. It imports nothing but the standard library.
+Only this module defines the names, types, ranges and defaults of the keys. Nova's
+validators, the scheduler filter, the agent, the commands and the documentation use
+it. It imports only the standard library.
 
-The agent parses again what Nova has validated: Nova checks extra specs only
-from microversion 2.86 on.
+The agent parses the extra specs again, because Nova validates them only from
+microversion 2.86 on.
 """
 
 import dataclasses
@@ -15,44 +15,44 @@ import math
 import re
 from collections.abc import Mapping
 
-#: What all keys begin with.
+#: Prefix of all keys.
 PREFIX = "vcache:"
 
 #: Largest amount of a Placement inventory, and so of ``vcache:min_mb``.
 _PLACEMENT_MAX = 2**31 - 1
 
-# The words oslo.utils takes for booleans, and so nova-api does.
+# The boolean words of oslo.utils, and so of nova-api.
 _TRUE = frozenset({"1", "t", "true", "on", "y", "yes"})
 _FALSE = frozenset({"0", "f", "false", "off", "n", "no"})
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,9})?", re.ASCII)
 
-# Values come from tenants' reach; an error message shows no more of them.
+# Largest part of a value in an error message, because users choose the values.
 _SHOWN = 60
 
 
 class Mode(enum.StrEnum):
-    """What an instance gets."""
+    """Mode of an instance's disks."""
 
-    #: reads and writes are cached, a flush persists to the cache
+    #: Reads and writes are cached; a flush makes data durable in the cache.
     WRITEBACK = "writeback"
-    #: reads are cached, writes go to the origin
+    #: Reads are cached; writes go to the origin.
     WRITETHROUGH = "writethrough"
-    #: an isolated flush, with no cache device
+    #: Isolated flushes without a cache device.
     FLUSH_ONLY = "flush-only"
-    #: nothing: the disk is not tagged
+    #: The disks have no tag.
     NONE = "none"
 
 
 class Isolation(enum.StrEnum):
-    """Whose lanes of the cache device an instance uses."""
+    """Lanes of the cache device that an instance uses."""
 
-    #: as the placement algorithm decides
+    #: As the placement algorithm decides.
     AUTO = "auto"
-    #: lanes of its own
+    #: Dedicated lanes.
     DEDICATED = "dedicated"
-    #: lanes shared with others
+    #: Lanes that it shares with other instances.
     SHARED = "shared"
 
 
@@ -69,12 +69,11 @@ class Kind(enum.Enum):
 class Key:
     """One extra spec.
 
-    :param name: the key without :data:`PREFIX`, also its field in
-        :class:`ExtraSpecs`
+    :param name: the key without :data:`PREFIX`, and its field in :class:`ExtraSpecs`
     :param kind: type of the value
-    :param default: value when the key is absent
-    :param doc: what it means, one sentence
-    :param unit: unit of the value, for people
+    :param default: value if the key is absent
+    :param doc: its meaning, in one or two sentences
+    :param unit: unit of the value, for messages
     :param minimum: smallest value of an integer or a number
     :param maximum: largest value of an integer or a number
     :param choices: the values of a choice
@@ -91,12 +90,12 @@ class Key:
 
     @property
     def key(self) -> str:
-        """Return the key as it stands in a flavor."""
+        """The key in a flavor."""
         return PREFIX + self.name
 
     @property
     def allowed(self) -> str:
-        """Return the allowed values, for people."""
+        """The allowed values, for messages."""
         if self.choices is not None:
             return "one of " + ", ".join(self.choices)
         if self.kind is Kind.BOOLEAN:
@@ -108,32 +107,32 @@ class Key:
 
 KEYS: tuple[Key, ...] = (
     Key("mode", Kind.CHOICE, Mode.NONE, choices=Mode,
-        doc="What the instance gets; flush-only is an isolated flush with no cache device."),
+        doc="Mode of the instance's disks; flush-only isolates flushes without a cache device."),
     Key("weight", Kind.INTEGER, 100, minimum=1, maximum=1000,
-        doc="Share of the cache and the write buffer, relative to other instances of the host."),
+        doc="Share of the cache and of the write buffer, relative to the other instances of the "
+            "host."),
     Key("min_mb", Kind.INTEGER, 0, unit="MiB", minimum=0, maximum=_PLACEMENT_MAX,
-        doc="Guaranteed cache of the instance, its disks have equal parts."),
+        doc="Guaranteed cache of the instance, divided equally among its disks."),
     Key("max_mb", Kind.INTEGER, None, unit="MiB", minimum=1, maximum=_PLACEMENT_MAX,
-        doc="Largest cache of the instance; unlimited when absent."),
+        doc="Largest cache of the instance; unlimited if absent."),
     Key("isolation", Kind.CHOICE, Isolation.AUTO, choices=Isolation,
-        doc="Own lanes of the cache device, shared ones, or as the algorithm decides."),
+        doc="Dedicated lanes of the cache device, shared lanes, or as the algorithm decides."),
     Key("slo_flush_ms", Kind.NUMBER, None, unit="ms", minimum=0.001, maximum=60000,
-        doc="Objective: 99 % of the flushes take no longer; none when absent."),
+        doc="Objective for the latency of 99 % of the flushes; none if absent."),
     Key("slo_read_us", Kind.NUMBER, None, unit="us", minimum=0.001, maximum=60000000,
-        doc="Objective: 99 % of the reads take no longer; none when absent."),
+        doc="Objective for the latency of 99 % of the reads; none if absent."),
     Key("slo_iops", Kind.NUMBER, None, unit="IOPS", minimum=1, maximum=100000000,
-        doc="Objective: at least so many requests a second; none when absent."),
+        doc="Objective for the number of requests per second; none if absent."),
     Key("persist", Kind.BOOLEAN, False,
-        doc="What the instance has in the cache when it is stopped is there again soon after it "
-            "was started."),
+        doc="Load the cached blocks of the instance again after it was stopped and started."),
     Key("required", Kind.BOOLEAN, False,
-        doc="Without what vcache:mode asks for, the instance does not start; "
-            "otherwise it starts uncached, and the host says so."),
+        doc="The instance does not start without the requested vcache:mode; otherwise it starts "
+            "uncached, with a warning."),
 )
 
 _BY_KEY = {key.key: key for key in KEYS}
 
-#: Keys that may be set of one instance, instead of its flavor's, while it runs.
+#: Keys that an operator may override for a running instance.
 OVERRIDABLE = ("weight", "slo_flush_ms", "slo_read_us", "slo_iops")
 
 
@@ -153,7 +152,7 @@ class ExtraSpecs:
     required: bool = False
 
     def to_extra_specs(self) -> dict[str, str]:
-        """Return the extra specs that differ from their default, as a flavor has them."""
+        """Return the extra specs that differ from their default, in the format of a flavor."""
         specs = {}
         for key in KEYS:
             value = getattr(self, key.name)
@@ -164,11 +163,11 @@ class ExtraSpecs:
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """What is wrong with one extra spec.
+    """A problem with one extra spec.
 
     :param key: the key, with its prefix
     :param value: its value
-    :param allowed: what is allowed instead
+    :param allowed: the allowed values
     """
 
     key: str
@@ -180,9 +179,9 @@ class Problem:
 
 
 class InvalidExtraSpecs(ValueError):
-    """Extra specs that cannot be used; names every wrong key.
+    """Invalid extra specs; the text names all invalid keys.
 
-    :param problems: at least one
+    :param problems: at least one problem
     """
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
@@ -193,9 +192,8 @@ class InvalidExtraSpecs(ValueError):
 def parse(specs: Mapping[str, str]) -> ExtraSpecs:
     """Parse and check the ``vcache:*`` keys of a flavor's extra specs.
 
-    :param specs: all extra specs of a flavor; keys of others are not looked at
-    :raises InvalidExtraSpecs: naming each wrong key, its value and what is
-        allowed
+    :param specs: all extra specs of a flavor; other keys are ignored
+    :raises InvalidExtraSpecs: names each invalid key, its value and the allowed values
     """
     values: dict[str, object] = {}
     problems = []
@@ -205,7 +203,7 @@ def parse(specs: Mapping[str, str]) -> ExtraSpecs:
         key = _BY_KEY.get(name)
         if key is None:
             known = ", ".join(_BY_KEY)
-            problems.append(Problem(name, text, f"absent (unknown key, there are {known})"))
+            problems.append(Problem(name, text, f"absent (unknown key, the keys are {known})"))
             continue
         value = _value(key, text)
         if value is None:
@@ -220,21 +218,20 @@ def parse(specs: Mapping[str, str]) -> ExtraSpecs:
 
 
 def check_override(values: Mapping[str, object]) -> None:
-    """Check what is to be set of one instance, by name of the key without prefix.
+    """Check the overrides of one instance.
 
-    None is always allowed: what the flavor says.
-
-    :param values: typed, as JSON has them
-    :raises InvalidExtraSpecs: naming each wrong one, its value and what is allowed
+    :param values: typed values by name of the key without prefix; None: the flavor's value
+    :raises InvalidExtraSpecs: names each invalid key, its value and the allowed values
     """
     problems = []
     for name, value in values.items():
         key = _BY_KEY.get(PREFIX + name)
         if key is None or name not in OVERRIDABLE:
             problems.append(Problem(name, str(value),
-                                    f"absent (there are {', '.join(OVERRIDABLE)})"))
+                                    f"absent (the keys are {', '.join(OVERRIDABLE)})"))
         elif value is not None and not _in_range(key, value):
-            problems.append(Problem(name, str(value), f"{key.allowed}, or null for the flavor's"))
+            problems.append(Problem(name, str(value),
+                                    f"{key.allowed}, or null for the flavor's value"))
     if problems:
         raise InvalidExtraSpecs(tuple(problems))
 
@@ -249,7 +246,7 @@ def _in_range(key: Key, value: object) -> bool:
 
 
 def is_required(specs: Mapping[str, str]) -> bool:
-    """Tell whether specs that do not parse as a whole ask for ``vcache:required``."""
+    """Return True if extra specs, which may be invalid, have ``vcache:required``."""
     return specs.get(PREFIX + "required", "").strip().lower() in _TRUE
 
 
@@ -281,7 +278,7 @@ def _format(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        # Never in scientific notation, which the parser does not take.
+        # Never in scientific notation, which the parser rejects.
         digits = 0 if value.is_integer() else 9
         text = f"{value:.{digits}f}"
         return text.rstrip("0") if "." in text and math.isfinite(value) else text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service as its client sees it: keystoneauth's options, with our defaults, and an adapter."""
+"""Clients of OpenStack services: keystoneauth's options with other defaults, and an adapter."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from oslo_config import cfg
 
 
 def client_opts(service_type: str) -> list[Any]:
-    """Return the options of a client, but for those of its credentials."""
+    """Return the options of a client, except those of its credentials."""
     session = loading.get_session_conf_options()
-    # Without a limit a request that hangs would be the last.
+    # Without a timeout, a request that hangs would block its thread forever.
     cfg.set_defaults(session, timeout=10)
     adapter = loading.get_adapter_conf_options(include_deprecated=False)
     cfg.set_defaults(adapter, service_type=service_type, valid_interfaces=["internal", "public"])
@@ -18,7 +18,7 @@ def client_opts(service_type: str) -> list[Any]:
 
 
 def register(conf: cfg.ConfigOpts, group: str, service_type: str) -> None:
-    """Register all options in a group; those of the auth plug-in when it is known."""
+    """Register all options in a group; keystoneauth adds those of the auth plug-in later."""
     conf.register_opts(client_opts(service_type), group=group)
     loading.register_auth_conf_options(conf, group)
 

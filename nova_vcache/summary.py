@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bulk summary of all hosts: what the scheduler knows beyond Placement.
+"""The summary of all hosts, which the scheduler uses in addition to Placement.
 
-One JSON document, the answer to one ``GET /v1/hosts?view=summary`` of the API.
-This is its only description: the API writes it by :meth:`Summary.to_json`, the
-scheduler reads it by :meth:`Summary.parse`. Standard library only.
+It is one JSON document, the answer to ``GET /v1/hosts?view=summary``. This module
+defines it: the API writes it with :meth:`Summary.to_json`, and the scheduler reads
+it with :meth:`Summary.parse`. The module imports only the standard library.
 
-A reader ignores fields that it does not know, and takes what may be absent as
-not known, so that either side can be newer.
+A reader ignores unknown fields and uses the default for absent ones, so that
+either side may be newer.
 """
 
 import dataclasses
@@ -16,12 +16,12 @@ from typing import Any
 
 from nova_vcache.extra_specs import Mode
 
-#: Where the API has it, below its endpoint.
+#: Path below the endpoint of vcache-api.
 PATH = "/v1/hosts?view=summary"
 
 
 class BadSummary(ValueError):
-    """A document that is no summary; the text names the host and the field."""
+    """The document is not a valid summary; the text names the host and the field."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,24 +29,23 @@ class HostSummary:
     """One compute host.
 
     :param node: name of the compute node (its hypervisor host name)
-    :param age_s: seconds from the agent's report to the summary; None: it has
-        never reported
-    :param modes: the modes that disks can have there now, without ``none``
-    :param flush_isolation: a flush waits for no other instance's data
-    :param tags_free: tag numbers that can be given
-    :param cache_mb: MiB that can be guaranteed, of all pools: nine tenths of them
-    :param cache_free_mb: of them not guaranteed to anybody
-    :param largest_free_mb: most that one instance can be guaranteed, in one pool
+    :param age_s: seconds since the last answer of the agent; None: it has never answered
+    :param modes: modes that disks can have on the host now, without ``none``
+    :param flush_isolation: a flush does not wait for data of other instances
+    :param tags_free: number of free tags
+    :param cache_mb: MiB that can be guaranteed: nine tenths of all pools
+    :param cache_free_mb: the part of `cache_mb` that is not guaranteed yet
+    :param largest_free_mb: largest guarantee for one instance, which must fit in one pool
     :param weight: sum of ``vcache:weight`` of the instances that have a cache
-    :param idle_mb: cache that its owners make no use of now, so that it is lent
-    :param loss_per_gb: reads a second that would miss the cache and now do not, if
-        the instances there had one GiB less, by their miss-ratio curves; None: not known
-    :param lanes_free: lanes of which an instance can have one for itself
-    :param flush_p99_ms: 99 % of the flushes take no longer; None: none to tell by
-    :param read_p99_us: 99 % of the reads take no longer; None: none to tell by
-    :param iops_free: requests a second that the host could do more; None: not known
-    :param slo_tags: tags with an objective
-    :param slo_missed: of them those that miss it now
+    :param idle_mb: unused part of the instances' shares, in MiB
+    :param loss_per_gb: additional read misses per second if the cache were 1 GiB smaller,
+        by the miss-ratio curves; None: unknown
+    :param lanes_free: number of lanes that can be dedicated to an instance
+    :param flush_p99_ms: p99 of the flush latency; None: no flush was measured
+    :param read_p99_us: p99 of the read latency; None: no read was measured
+    :param iops_free: additional requests per second that the host can serve; None: unknown
+    :param slo_tags: number of tags with an objective
+    :param slo_missed: number of these tags that miss it now
     """
 
     node: str
@@ -68,13 +67,13 @@ class HostSummary:
     slo_missed: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the host as it stands in the document."""
+        """Return the host in the format of the document."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return values | {"modes": sorted(self.modes)}
 
 
 _BY_NAME = {field.name: field.type for field in dataclasses.fields(HostSummary)}
-# What a field may be, as JSON has it. A boolean is an int in Python, not in JSON.
+# JSON types of the fields. In Python a boolean is an int, in JSON it is not.
 _KINDS: dict[Any, tuple[type, ...]] = {
     str: (str,), bool: (bool,), int: (int,), float | None: (int, float, types.NoneType)}
 
@@ -83,7 +82,7 @@ _KINDS: dict[Any, tuple[type, ...]] = {
 class Summary:
     """All hosts that the API knows.
 
-    :param hosts: by name of the compute node
+    :param hosts: the hosts by name of the compute node
     """
 
     hosts: Mapping[str, HostSummary]
@@ -94,9 +93,9 @@ class Summary:
 
     @classmethod
     def parse(cls, document: Any) -> "Summary":
-        """Read a document.
+        """Parse a document.
 
-        :raises BadSummary: naming the host and the field; nothing of it is used then
+        :raises BadSummary: if any part of it is invalid
         """
         hosts = document.get("hosts") if isinstance(document, dict) else None
         if not isinstance(hosts, list):
@@ -106,10 +105,10 @@ class Summary:
 
 
 def parse_host(where: str, item: Any) -> HostSummary:
-    """Read one host of a document.
+    """Parse one host of a document.
 
-    :param where: its place, for errors
-    :raises BadSummary: naming the host and the field
+    :param where: its place in the document, for messages
+    :raises BadSummary: if it is invalid
     """
     if not isinstance(item, dict) or not isinstance(item.get("node"), str):
         raise BadSummary(f"{where} has no 'node'")
@@ -122,7 +121,7 @@ def parse_host(where: str, item: Any) -> HostSummary:
             values[name] = _modes(item["node"], value)
             continue
         if type(value) not in _KINDS[kind]:
-            raise BadSummary(f"host {item['node']!r}: {name} {value!r} is of the wrong type")
+            raise BadSummary(f"host {item['node']!r}: {name} {value!r} has the wrong type")
         if value is not None and kind is not str and not 0 <= value < float("inf"):
             raise BadSummary(f"host {item['node']!r}: {name} {value!r} must be at least 0")
         values[name] = value
@@ -131,8 +130,8 @@ def parse_host(where: str, item: Any) -> HostSummary:
 
 def _modes(node: str, value: Any) -> frozenset[Mode]:
     if not isinstance(value, list):
-        raise BadSummary(f"host {node!r}: modes {value!r} is no list")
-    # A mode that only a newer agent knows is none that a flavor here can ask for.
+        raise BadSummary(f"host {node!r}: modes {value!r} is not a list")
+    # Ignore modes of newer agents, which flavors cannot request here.
     return frozenset(Mode(word) for word in value
                      if isinstance(word, str) and word in _MODES)
 

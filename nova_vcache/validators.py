@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """nova-api's validators of ``vcache:*``; entry point ``nova.api.extra_spec_validators``.
 
-They are made of the schema, :mod:`nova_vcache.extra_specs`, and answer with its
-messages. Nova's own class checks by regular expression and says neither which
-key is wrong nor, of integers, that both limits exist.
+They use the schema in :mod:`nova_vcache.extra_specs` and its messages. Nova's own
+class checks by a regular expression. Its messages do not name the key, nor both
+limits of an integer.
 
-Nova shows a validator one key at a time, and only what a request changes, so
-what contradicts another key (``min_mb`` above ``max_mb``) passes here; the
-scheduler's filter, ``nova_vcache.placement.flavor`` and the agent see all of them.
+Nova passes one key at a time to a validator, and only keys that a request changes.
+So a contradiction between keys (``min_mb`` above ``max_mb``) is not detected here. The
+scheduler's filter, ``nova_vcache.placement.flavor`` and the agent check all keys.
 """
 
 import dataclasses
@@ -19,19 +19,19 @@ from nova.api.validation.extra_specs import base
 from nova_vcache import extra_specs
 from nova_vcache.extra_specs import InvalidExtraSpecs, Key, Kind
 
-#: Type by which Nova describes a value; it has none for fractions.
+#: Nova's type of a value; Nova has no type for fractions.
 _NOVA_TYPES: dict[Kind, type] = {
     Kind.CHOICE: str, Kind.INTEGER: int, Kind.NUMBER: str, Kind.BOOLEAN: bool}
 
 
 @dataclasses.dataclass
 class VCacheValidator(base.ExtraSpecValidator):
-    """A validator that asks the schema, whatever Nova's description of it says."""
+    """A validator that uses the schema instead of Nova's description of the value."""
 
     def validate(self, name: str, value: str) -> None:
         """Check one extra spec.
 
-        :raises nova.exception.ValidationError: naming the key and what is allowed
+        :raises nova.exception.ValidationError: names the key and the allowed values
         """
         try:
             extra_specs.parse({name: value})
@@ -40,7 +40,7 @@ class VCacheValidator(base.ExtraSpecValidator):
 
 
 def _describe(key: Key) -> dict[str, Any]:
-    """Return a value's type and limits as Nova describes them."""
+    """Return the type and the limits of a value in Nova's format."""
     value: dict[str, Any] = {"type": _NOVA_TYPES[key.kind], "description": key.allowed}
     if key.choices is not None:
         value["enum"] = [choice.value for choice in key.choices]
@@ -50,12 +50,12 @@ def _describe(key: Key) -> dict[str, Any]:
 
 
 def register() -> list[VCacheValidator]:
-    """Return the validators, as Nova asks its plug-ins for them."""
+    """Return the validators; Nova calls this function of its plug-ins."""
     known = [VCacheValidator(name=key.key, description=key.doc, value=_describe(key))
              for key in extra_specs.KEYS]
-    # Nova looks for an exact name first. What this one gets is a key that is
-    # not known: the schema's message lists those that are.
+    # Nova looks for an exact name first, so this validator gets the unknown keys. The
+    # schema's message lists the known ones.
     unknown = VCacheValidator(
-        name=extra_specs.PREFIX + "{key}", description="Any other key; refused.",
+        name=extra_specs.PREFIX + "{key}", description="Any other key; always rejected.",
         value={"type": str}, parameters=[{"name": "key", "pattern": ".*"}])
     return [*known, unknown]

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The WSGI application: what a request goes through.
+"""The WSGI application, and the middleware before it.
 
 ::
 
     proxy headers ─► request id ─► size limit ─► token ─► operation
                                        └─► /healthcheck
 
-The token is not looked at for the operations that are public, which say so in
-openapi.yaml. There is no paste file: what is in the way is the code's business.
+Public operations, which are marked in openapi.yaml, do not check the token. There is
+no paste file, so the code defines the middleware.
 """
 
 import json
@@ -37,7 +37,7 @@ LOG = logging.getLogger(__name__)
 Start = Callable[..., Any]
 Wsgi = Callable[[dict[str, Any], Start], Iterable[bytes]]
 
-#: By operationId.
+#: Handlers by operationId.
 HANDLERS: Mapping[str, Callable[..., Any]] = {
     "versions": root.versions, "version": root.version, "openapi": root.document,
     "hosts_list": hosts.list_, "hosts_get": hosts.get, "hosts_update": hosts.update,
@@ -46,17 +46,18 @@ HANDLERS: Mapping[str, Callable[..., Any]] = {
     "override_put": instances.put, "override_patch": instances.patch,
     "override_delete": instances.delete, "flavors_check": flavors.check}
 
-# Rules that depend on whose it is are the handlers' business: before 403 comes 404.
+# Operations whose handlers check the policy, because the rule depends on the owner, and
+# because a resource that does not exist returns 404 before 403.
 _BY_HANDLER = frozenset({"instances_get", "override_put", "override_patch", "override_delete"})
 
 _CONFIG = "/etc/vcache/vcache-api.conf"
 
 
 class Application:
-    """The operations.
+    """Executes the operations of openapi.yaml.
 
-    :param backend: what they work on
-    :param enforcer: who may do what
+    :param backend: data and services for the handlers
+    :param enforcer: the policy
     """
 
     def __init__(self, backend: Backend, enforcer: Enforcer) -> None:
@@ -65,7 +66,7 @@ class Application:
         self._routes = openapi.routes()
 
     def __call__(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
-        """Answer a request."""
+        """Process a request."""
         try:
             response = self._answer(Request(environ))
         except (errors.ApiError, HTTPException) as error:
@@ -98,10 +99,10 @@ class Application:
 
 
 class ByPath:
-    """Some paths have an application of their own.
+    """Dispatches requests to applications by path.
 
-    :param others: by path
-    :param rest: for all other paths
+    :param others: applications by path
+    :param rest: application for all other paths
     """
 
     def __init__(self, others: Mapping[str, Wsgi], rest: Wsgi) -> None:
@@ -109,7 +110,7 @@ class ByPath:
         self._rest = rest
 
     def __call__(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
-        """Answer a request."""
+        """Process a request."""
         return self._others.get(environ.get("PATH_INFO", ""), self._rest)(environ, start)
 
 
@@ -118,14 +119,14 @@ def _request_id(environ: Mapping[str, Any]) -> str:
 
 
 def make_application(conf: cfg.ConfigOpts, backend: Backend | None = None) -> Wsgi:
-    """Return the whole application.
+    """Return the complete application.
 
-    :param conf: that has read its files
-    :param backend: another one than the configured one, for tests
+    :param conf: configuration that has been read
+    :param backend: replaces the configured backend, for tests
     """
     core = Application(backend or Backend(conf), policy.enforcer(conf))
     token = auth_token.AuthProtocol(core, {"oslo_config_config": conf})
-    # For whom the healthcheck is not, it is not there.
+    # For a source that may not use it, Healthcheck calls core, which returns 404.
     others = {"/healthcheck": healthcheck.Healthcheck(core, conf),
               **{item.path: core for item in openapi.operations() if item.public}}
     checked: Any = sizelimit.RequestBodySizeLimiter(ByPath(others, token), conf)

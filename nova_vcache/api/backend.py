@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the handlers work on: the directory, hosts by RPC, notifications.
+"""The services for the handlers: the directory, RPC to hosts, and notifications.
 
-The parts that need threads are started by the first request of a process, since servers
-fork after they have loaded the application, and a thread does not survive that.
+The first request of a process starts the threads. WSGI servers fork after they have
+loaded the application, and threads do not survive a fork.
 """
 
 import logging
@@ -29,7 +29,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Endpoint:
-    """What hosts tell; see nova_vcache/rpc/api_side.py for the versions."""
+    """RPC endpoint for hosts; see nova_vcache/rpc/api_side.py for the versions."""
 
     target = messaging.Target(version=api_side.VERSION)
 
@@ -37,18 +37,18 @@ class Endpoint:
         self._directory = directory
 
     def report(self, _context: Mapping[str, Any], report: dict[str, Any]) -> None:
-        """Take a host's report."""
+        """Store a host's report."""
         try:
             self._directory.took(HostReport.parse(report))
         except BadReport as error:
-            LOG.warning("a report is not used: %s", error)
+            LOG.warning("ignored an invalid report: %s", error)
 
 
 class Backend:
-    """Of one process.
+    """The backend of one process.
 
     :param conf: with the options of conf.py
-    :param transport: another bus than the configured one, for tests
+    :param transport: replaces the configured message bus, for tests
     """
 
     def __init__(self, conf: cfg.ConfigOpts,
@@ -67,17 +67,17 @@ class Backend:
 
     @property
     def max_limit(self) -> int:
-        """Return how many items an answer has at most."""
+        """Largest number of items in an answer."""
         return int(self._group.max_limit)
 
     @property
     def hosts(self) -> HostClient:
-        """Return the hosts by RPC; :meth:`ready` comes first."""
+        """RPC client for the hosts; call :meth:`ready` first."""
         assert self._hosts is not None  # noqa: S101
         return self._hosts
 
     def ready(self) -> None:
-        """Start what this process needs, once; wait a little for what hosts say."""
+        """Start the threads of this process once, and wait `first_wait` for reports."""
         if self._pid == os.getpid():
             return
         with self._lock:
@@ -87,18 +87,18 @@ class Backend:
                 self._pid = os.getpid()
 
     def stop(self) -> None:
-        """End what :meth:`ready` has started; for tests."""
+        """Stop the threads of :meth:`ready`; for tests."""
         self._stopping.set()
         if self._server is not None:
             self._server.stop()
             self._server.wait()
 
     def notify(self, context: Mapping[str, Any], event: str, payload: dict[str, Any]) -> None:
-        """Emit a notification; that it cannot be is logged, the change is done."""
+        """Emit a notification. Only log a failure, because the change itself is done."""
         try:
             self._notifier.info(dict(context), event, payload)
         except Exception:
-            LOG.exception("notification %s of %s could not be emitted", event, payload)
+            LOG.exception("cannot emit notification %s: %s", event, payload)
 
     def _start(self) -> None:
         transport = self._transport or messaging.get_rpc_transport(
@@ -116,12 +116,13 @@ class Backend:
         threading.Thread(target=self._refresh, name="vcache-hosts", daemon=True).start()
 
     def _listen(self, server: Any, hosts: HostClient) -> None:
-        # Without a bus this waits for one; requests do not.
+        # If the message bus is down, this waits for it in its own thread.
         server.start()
         try:
             hosts.report_now({})
         except BusDown as error:
-            LOG.warning("hosts are not asked for a report: %s; they report by themselves", error)
+            LOG.warning("cannot request reports from the hosts: %s; waiting for their periodic "
+                        "reports", error)
 
     def _refresh(self) -> None:
         interval = self._group.hosts_interval
@@ -130,7 +131,7 @@ class Backend:
             self._stopping.wait(interval)
 
     def _known(self) -> set[str]:
-        """Return the compute nodes whose provider below has our trait."""
+        """Return the compute nodes that have a child provider with the owner trait."""
         if self._placement is None:
             self._placement = Client(host_conf.load_placement(self.conf))
         found = set()

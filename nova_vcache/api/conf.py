@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of vcache-api: group ``[api]`` of vcache-api.conf, beside those of libraries."""
+"""Options of vcache-api: group ``[api]`` of vcache-api.conf."""
 
 from typing import Any
 
@@ -12,23 +12,26 @@ GROUP = "api"
 _API = cfg.OptGroup(GROUP, title="vcache-api")
 _OPTS = [
     cfg.FloatOpt("stale_after", default=60.0, min=0.5, max=3600.0,
-                 help="Seconds after which what a host's agent has said is stale."),
+                 help="Age in seconds of the last answer of a host's agent from which on the "
+                      "host is in state stale."),
     cfg.FloatOpt("first_wait", default=3.0, min=0.0, max=60.0,
-                 help="Seconds that the first request of a process waits for the hosts' first "
-                      "reports, which it asks for."),
+                 help="Longest time in seconds for which the first request of a process waits "
+                      "for reports of all hosts."),
     cfg.FloatOpt("hosts_interval", default=30.0, min=0.1, max=3600.0,
-                 help="Seconds between questions to Placement which hosts there are."),
+                 help="Seconds between two requests to Placement for the list of hosts."),
     cfg.FloatOpt("rpc_timeout", default=30.0, min=0.5, max=300.0,
-                 help="Seconds that a host may take for a change. Its agent waits up to 20 s for "
-                      "the kernel."),
+                 help="Timeout of an RPC call to a host, in seconds. The agent of the host waits "
+                      "up to 20 s for the kernel."),
     cfg.IntOpt("max_limit", default=1000, min=1, max=10000,
-               help="Most items of one answer, and how many there are without a limit."),
-    cfg.StrOpt("rpc_host_cap", help="Version of the hosts' RPC interface that all of them "
-                                    "understand, during an upgrade. Unset: the newest."),
+               help="Largest number of items in one answer, and the number without the query "
+                    "parameter limit."),
+    cfg.StrOpt("rpc_host_cap", help="Version of the hosts' RPC interface that all hosts support, "
+                                    "for use during an upgrade. By default the newest version."),
 ]
 
-# RabbitMQ keeps what nobody takes of a process that has ended until its queue goes: with
-# 1,000 hosts that would be gigabytes in oslo.messaging's half an hour.
+# Lifetime in seconds of the queue of a process that has ended. RabbitMQ keeps the
+# undelivered reports until then: with 1,000 hosts and oslo.messaging's default of half an
+# hour, that would be gigabytes.
 _QUEUE_TTL = 120
 
 
@@ -45,6 +48,6 @@ def register(conf: cfg.ConfigOpts) -> None:
 
 
 def set_messaging_defaults(conf: cfg.ConfigOpts) -> None:
-    """Set defaults of oslo.messaging's options, once they are registered."""
+    """Change defaults of oslo.messaging's options, if they are registered."""
     if "oslo_messaging_rabbit" in conf:
         conf.set_default("rabbit_transient_queues_ttl", _QUEUE_TTL, "oslo_messaging_rabbit")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one process of the API knows: which hosts there are, and their last reports.
+"""The hosts and their last reports, in the memory of one API process.
 
-Hosts are those that Placement has with our trait; reports come by themselves. Nothing is
-stored: a process that has just started asks all hosts to report, and soon knows all.
+The hosts are those with the owner trait in Placement, and those that report. Nothing is
+stored persistently: a new process requests a report from all hosts.
 """
 
 import dataclasses
@@ -25,9 +25,10 @@ UP, STALE, UNKNOWN = "up", "stale", "unknown"
 class Entry:
     """One host.
 
-    :param report: its last one; None: it has never reported
-    :param since: seconds since it came
-    :param stale_after: seconds after which it is stale
+    :param node: name of the compute node
+    :param report: its last report; None: it has never reported
+    :param since: seconds since the last report
+    :param stale_after: age in seconds from which on the host is stale
     """
 
     node: str
@@ -37,40 +38,42 @@ class Entry:
 
     @property
     def age_s(self) -> float | None:
-        """Return the seconds since its agent has answered; None: it has never."""
+        """Seconds since the last answer of its agent; None: it has never answered."""
         if self.report is None or self.report.summary.age_s is None:
             return None
         return round(self.report.summary.age_s + self.since, 3)
 
     @property
     def state(self) -> str:
-        """Return in a word how new that is."""
+        """State of the host: ``up``, ``stale`` or ``unknown``."""
         if self.age_s is None:
             return UNKNOWN
         return UP if self.age_s <= self.stale_after else STALE
 
     @property
     def problem(self) -> str:
-        """Return why there is nothing newer; empty: all is well."""
+        """Why the agent's data is not up to date, or empty."""
         if self.report is None:
-            return "Placement has it, but it has not reported; is vcache-host running there?"
+            return ("the host is in Placement, but it has never reported; check that vcache-host "
+                    "is running there")
         if self.since > self.stale_after:
-            return f"no report for {self.since:.0f} s; is vcache-host running there?"
+            return (f"no report for {self.since:.0f} s; check that vcache-host is running on the "
+                    "host")
         return self.report.problem
 
     @property
     def summary(self) -> HostSummary:
-        """Return what the scheduler gets of it."""
+        """Summary of the host for the scheduler."""
         if self.report is None:
             return HostSummary(node=self.node)
         return dataclasses.replace(self.report.summary, age_s=self.age_s)
 
 
 class Directory:
-    """All hosts; used from several threads.
+    """All hosts. Thread-safe.
 
-    :param known: returns the names of the hosts that Placement has; may raise
-    :param stale_after: seconds after which a report is stale
+    :param known: returns the names of the hosts in Placement; may raise any exception
+    :param stale_after: age in seconds from which on a host is stale
     """
 
     def __init__(self, known: Callable[[], set[str]], stale_after: float) -> None:
@@ -84,7 +87,7 @@ class Directory:
         self._came = threading.Condition(self._lock)
 
     def took(self, report: HostReport) -> None:
-        """Take a report."""
+        """Store a report."""
         with self._lock:
             self._forget_instances(report.node)
             self._reports[report.node] = (report, time.monotonic())
@@ -93,14 +96,14 @@ class Directory:
             self._came.notify_all()
 
     def refresh(self) -> None:
-        """Ask Placement which hosts there are; what was known stays if it does not answer."""
+        """Read the list of hosts from Placement; keep the old list if that fails."""
         try:
             nodes = frozenset(self._known())
         except Exception as error:
-            # Whatever it is, the next try may work.
+            # Catch everything: the next attempt may succeed.
             if str(error) != self._problem:
-                LOG.warning("Placement is not asked which hosts there are: %s; those known so "
-                            "far, and those that report, are listed", error)
+                LOG.warning("cannot read the list of hosts from Placement: %s; using the last "
+                            "known list and the hosts that report", error)
             self._problem = str(error)
             return
         self._problem = ""
@@ -114,27 +117,31 @@ class Directory:
             self._came.notify_all()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until there are hosts and all of them have reported; tell whether they have."""
+        """Wait until Placement has hosts and all of them have reported.
+
+        :param seconds: time limit
+        :return: False if the time limit expired
+        """
         with self._lock:
             return self._came.wait_for(
                 lambda: bool(self._nodes) and self._nodes <= self._reports.keys(), seconds)
 
     def hosts(self) -> list[Entry]:
-        """Return all hosts by name."""
+        """Return all hosts, sorted by name."""
         now = time.monotonic()
         with self._lock:
             return [self._entry(node, now)
                     for node in sorted(self._nodes | self._reports.keys())]
 
     def host(self, node: str) -> Entry | None:
-        """Return one host; None: there is none of that name."""
+        """Return one host; None: it does not exist."""
         with self._lock:
             if node not in self._nodes and node not in self._reports:
                 return None
             return self._entry(node, time.monotonic())
 
     def instance(self, uuid: str) -> tuple[Entry, InstanceReport] | None:
-        """Return an instance and its host; None: no host has it."""
+        """Return an instance and its host; None: no host reports it."""
         now = time.monotonic()
         with self._lock:
             entries = [self._entry(node, now) for node in self._where.get(uuid, ())]
@@ -144,13 +151,16 @@ class Directory:
 
     def instances(self, wanted: Callable[[InstanceReport], bool],
                   ) -> Iterator[tuple[Entry, InstanceReport]]:
-        """Yield the instances that are wanted, each once, in no order."""
+        """Yield each matching instance and its host once, unsorted.
+
+        :param wanted: returns True for a matching instance
+        """
         for entry in self.hosts():
             for item in entry.report.instances if entry.report else ():
                 if not wanted(item):
                     continue
                 if len(self._where.get(item.uuid, ())) > 1:
-                    # While it migrates two hosts have it.
+                    # During a migration two hosts report the instance.
                     found = self.instance(item.uuid)
                     if found is None or found[0].node != entry.node:
                         continue
@@ -171,15 +181,15 @@ class Directory:
 
 
 def _relevance(found: tuple[Entry, InstanceReport]) -> tuple[bool, bool, float]:
-    """Return by what one of several hosts that have an instance is chosen."""
+    """Return the sort key for hosts that report the same instance; the largest wins."""
     entry, item = found
     return item.phase == "running", entry.state == UP, -(entry.age_s or 0.0)
 
 
 def node_of(provider: dict[str, Any]) -> str | None:
-    """Return the compute node that a provider of ours in Placement is of.
+    """Return the compute node of a cache provider in Placement, from the provider's name.
 
-    None where the name does not tell: one so long that it was cut off.
+    :return: None if the name was truncated, or is not that of a cache provider
     """
     name = str(provider["name"])
     node = name.removesuffix("_vcache")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an answer says that is an error: API-SIG's document of errors.
+"""Error responses, in the API-SIG's format for errors.
 
-Each says what was wrong, where, and what is allowed.
+Each message names the problem, its place, and the allowed values.
 """
 
 import http
@@ -14,10 +14,10 @@ from nova_vcache.rpc import errors as rpc
 
 
 class ApiError(Exception):
-    """An answer that is an error.
+    """An error response.
 
-    :param status: of HTTP
-    :param detail: for people
+    :param status: HTTP status
+    :param detail: message for the user
     """
 
     def __init__(self, status: int, detail: str) -> None:
@@ -27,17 +27,17 @@ class ApiError(Exception):
 
 
 def bad_request(detail: str) -> ApiError:
-    """Return the error for a request that cannot be."""
+    """Return the error for an invalid request."""
     return ApiError(400, detail)
 
 
 def forbidden(rule: str) -> ApiError:
-    """Return the error for a token that does not allow what is asked."""
-    return ApiError(403, f"Policy does not allow {rule} to this token's roles and scope.")
+    """Return the error for a token that does not permit an operation."""
+    return ApiError(403, f"Policy does not allow {rule} with the roles and scope of this token.")
 
 
 def not_found(what: str) -> ApiError:
-    """Return the error for what is not there, or not for who asks."""
+    """Return the error for a resource that does not exist, or that the user must not see."""
     return ApiError(404, f"{what} could not be found.")
 
 
@@ -45,26 +45,26 @@ _STATUS: dict[type[rpc.HostError], int] = {
     rpc.Refused: 400, rpc.InstanceNotHere: 404, rpc.AgentUnavailable: 503, rpc.BusDown: 503,
     rpc.HostTimeout: 504}
 
-# For who may not know the host's name, which the errors' own texts have.
+# Messages for users who must not see the host's name, which the original texts contain.
 _WITHOUT_HOST: dict[int, str] = {
-    400: "The host of the instance does not take this.",
+    400: "The host of the instance rejected the request.",
     404: "The instance could not be found.",
-    502: "The host of the instance could not do it.",
-    503: "The host of the instance cannot be asked now; try again.",
-    504: "The host of the instance does not answer; try again."}
+    502: "The host of the instance failed to process the request.",
+    503: "The host of the instance is unavailable; try again later.",
+    504: "The host of the instance did not answer in time; try again later."}
 
 
 def of_host(error: rpc.HostError, *, names_host: bool = True) -> ApiError:
-    """Return the error for what a host could not do.
+    """Return the error response for an error of a host.
 
-    :param names_host: who asks may know which host it is
+    :param names_host: the user may see the host's name
     """
     status = next((found for kind, found in _STATUS.items() if isinstance(error, kind)), 502)
     return ApiError(status, str(error) if names_host else _WITHOUT_HOST[status])
 
 
 def response(error: Exception, request_id: str) -> Response:
-    """Return the answer for an error; one that is not expected says nothing of itself."""
+    """Return the response for an error; for an unexpected one without its text."""
     headers: list[tuple[str, str]] = []
     if isinstance(error, ApiError):
         status, detail = error.status, error.detail
@@ -72,7 +72,7 @@ def response(error: Exception, request_id: str) -> Response:
         status, detail = error.code, error.description or ""
         headers = [(name, value) for name, value in error.get_headers() if name == "Allow"]
     else:
-        status, detail = 500, "An error that was not expected; the API's log has it."
+        status, detail = 500, "Unexpected error; the log of vcache-api has the details."
     body = {"errors": [{"status": status, "title": http.HTTPStatus(status).phrase,
                         "detail": detail, "request_id": request_id}]}
     if status in (503, 504):

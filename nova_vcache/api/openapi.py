@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes, parameters and bodies, as openapi.yaml has them."""
+"""Routes, and validation of parameters and bodies, from openapi.yaml."""
 
 import dataclasses
 import functools
@@ -16,16 +16,16 @@ from nova_vcache.api.errors import ApiError, bad_request
 
 _METHODS = ("get", "put", "post", "patch", "delete")
 
-# Values come from clients; an error shows no more of them.
+# Largest part of a value in a message, because clients choose the values.
 _SHOWN = 60
 
-# A float above this may not be the number that was written.
+# Largest float that is exactly the integer in the text.
 _EXACT = 1 << 53
 
 
 @functools.cache
 def document() -> dict[str, Any]:
-    """Return the document."""
+    """Return the OpenAPI document."""
     text = (importlib.resources.files("nova_vcache.api") / "openapi.yaml").read_text()
     found: dict[str, Any] = yaml.safe_load(text)
     return found
@@ -35,11 +35,11 @@ def document() -> dict[str, Any]:
 class Operation:
     """One operation of the document.
 
-    :param id: its operationId, the name of its handler
+    :param id: its operationId, the key of its handler
     :param public: it needs no token
-    :param policy: the rule that is checked first; empty: none
-    :param parameters: of the path and the query, by (in, name)
-    :param body: schema of the body; None: there is none
+    :param policy: its policy rule; empty: none
+    :param parameters: parameters of the path and the query, by (in, name)
+    :param body: schema of the body; None: it has no body
     """
 
     id: str
@@ -51,32 +51,32 @@ class Operation:
     body: Mapping[str, Any] | None
 
     def query(self, arguments: Mapping[str, list[str]]) -> dict[str, Any]:
-        """Return the parameters of a query, checked and typed; those absent by default.
+        """Return the query parameters, validated and typed, with defaults for absent ones.
 
-        :raises ApiError: naming the parameter, its value and what is allowed
+        :raises ApiError: names the parameter, its value and the allowed values
         """
         known = {name: item["schema"] for (where, name), item in self.parameters.items()
                  if where == "query"}
         values: dict[str, Any] = {}
         for name, texts in arguments.items():
             if name not in known:
-                allowed = f"there are {', '.join(known)}" if known else "there is none here"
-                raise bad_request(f"Query parameter {_shown(name)!r} is not known, {allowed}.")
+                allowed = f"must be one of {', '.join(known)}" if known else "there are none here"
+                raise bad_request(f"Query parameter {_shown(name)!r} is unknown, {allowed}.")
             if len(texts) > 1:
-                raise bad_request(f"Query parameter {name!r} is given {len(texts)} times, once "
-                                  "is allowed.")
+                raise bad_request(f"Query parameter {name!r} occurs {len(texts)} times, must "
+                                  "occur once.")
             values[name] = _typed(name, texts[0], known[name])
         return {name: schema.get("default") for name, schema in known.items()} | values
 
     def check_body(self, data: bytes, mimetype: str) -> Any:
-        """Return a body, checked.
+        """Return the validated body.
 
-        :raises ApiError: saying where it is wrong and what is allowed
+        :raises ApiError: names the wrong part and the allowed values
         """
         if self.body is None:
             return None
         if mimetype != "application/json":
-            raise ApiError(415, f"Content-Type {_shown(mimetype)!r} is not supported, it must be "
+            raise ApiError(415, f"Content-Type {_shown(mimetype)!r} is not supported, must be "
                                 "application/json.")
         try:
             found = json.loads(data, parse_constant=_refuse_constant, parse_float=_number)
@@ -88,15 +88,15 @@ class Operation:
         return found
 
     def check_path(self, values: Mapping[str, str]) -> bool:
-        """Tell whether something of the path's parameters can exist at all."""
+        """Return False if the parameters of the path cannot be those of any resource."""
         return all(not _problem(value, self.parameters["path", name]["schema"])
                    and "\0" not in value for name, value in values.items())
 
 
 def _number(text: str) -> int | float:
-    """Return a number that was written with a point or an exponent.
+    """Convert a number with a decimal point or an exponent.
 
-    To JSON Schema 97.0 is an integer; those who are handed it know it by its type.
+    97.0 is an integer in JSON Schema, so it must become one in Python.
     """
     found = float(text)
     return int(found) if found.is_integer() and abs(found) <= _EXACT else found
@@ -119,7 +119,7 @@ def _typed(name: str, text: str, schema: Mapping[str, Any]) -> Any:
 
 
 def _problem(value: Any, schema: Mapping[str, Any]) -> str:
-    """Return what is wrong with a value, and what is allowed; empty: nothing."""
+    """Return the problem with a value, and the allowed values; empty: it is valid."""
     error = jsonschema.exceptions.best_match(_validator(schema).iter_errors(value))
     if error is None:
         return ""
@@ -128,14 +128,14 @@ def _problem(value: Any, schema: Mapping[str, Any]) -> str:
     return f"{where}: {_words(error)}" if where else _words(error)
 
 
-# By identity of the schema: those of the document stay for ever.
+# Validators by identity of the schema, which is stable because the document is cached.
 _validators: dict[int, Any] = {}
 
 
 def _validator(schema: Mapping[str, Any]) -> Any:
     found = _validators.get(id(schema))
     if found is None:
-        # Formats are only asserted when there is a checker of them.
+        # Without a format checker, formats are not validated.
         found = _validators[id(schema)] = jsonschema.Draft202012Validator(
             {**schema, "components": document()["components"]},
             format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER)
@@ -143,27 +143,28 @@ def _validator(schema: Mapping[str, Any]) -> Any:
 
 
 def _words(error: Any) -> str:
-    """Return an error of jsonschema in our words, with what is allowed."""
+    """Return the message for an error of jsonschema, with the allowed values."""
     schema, value, limit = error.schema, _shown(error.instance), error.validator_value
     match error.validator:
         case "additionalProperties" if limit is False:
             extra = sorted(error.instance.keys() - schema.get("properties", {}).keys())
-            return (f"{_shown(extra[0])!r} is not known, there are "
+            return (f"{_shown(extra[0])!r} is unknown, must be one of "
                     f"{', '.join(schema.get('properties', {}))}")
         case "required":
             return error.message.replace("is a required property", "is missing")
         case "type":
             kinds = [limit] if isinstance(limit, str) else limit
-            return f"{value!r} is not allowed, it must be {_allowed(schema, kinds)}"
+            return f"{value!r} is not allowed, must be {_allowed(schema, kinds)}"
         case "minimum" | "maximum":
-            return f"{value!r} is not allowed, it must be {_allowed(schema, [schema['type']])}"
+            return f"{value!r} is not allowed, must be {_allowed(schema, [schema['type']])}"
         case "enum":
             words = ", ".join("null" if word is None else str(word) for word in limit)
-            return f"{value!r} is not allowed, it must be one of {words}"
+            return f"{value!r} is not allowed, must be one of {words}"
         case "minProperties":
-            return f"it is empty, there are {', '.join(schema.get('properties', {}))}"
+            return (f"it is empty, must have at least one of "
+                    f"{', '.join(schema.get('properties', {}))}")
         case "minLength" | "maxLength":
-            return (f"{value!r} has {len(error.instance)} characters, allowed are "
+            return (f"{value!r} has {len(error.instance)} characters, must have "
                     f"{schema.get('minLength', 0)} to {schema.get('maxLength', 'any number')}")
         case "format":
             return f"{value!r} is not a {limit}"
@@ -184,7 +185,7 @@ def _shown(value: object) -> str:
 
 
 def resolve(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a reference within the document stands for, or what it is."""
+    """Return an item of the document, with a reference to another item resolved."""
     while "$ref" in item:
         found: Any = document()
         for part in item["$ref"].removeprefix("#/").split("/"):
@@ -215,9 +216,9 @@ def _operation(path: str, method: str, item: Mapping[str, Any]) -> Operation:
 
 
 def routes() -> Map:
-    """Return the routes; an endpoint is an :class:`Operation`."""
+    """Return the routes; each endpoint is an :class:`Operation`."""
     rules = [Rule(item.path.replace("{", "<").replace("}", ">"), methods=[item.method],
                   endpoint=item)
              for item in operations()]
-    # A path is what it is: no redirects, which lose the body and the token.
+    # No redirects, because clients drop the body and the token when they follow one.
     return Map(rules, strict_slashes=True, merge_slashes=False, redirect_defaults=False)

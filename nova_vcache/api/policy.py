@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may do what, by oslo.policy."""
+"""Policy checks with oslo.policy."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from nova_vcache.api import policies
 
 
 def enforcer(conf: cfg.ConfigOpts) -> policy.Enforcer:
-    """Return oslo.policy's enforcer with our rules."""
+    """Return oslo.policy's enforcer with the rules of vcache-api."""
     opts.set_defaults(conf)
     made = policy.Enforcer(conf)
     made.register_defaults(policies.list_rules())
@@ -18,16 +18,17 @@ def enforcer(conf: cfg.ConfigOpts) -> policy.Enforcer:
 
 
 def get_enforcer() -> policy.Enforcer:
-    """Return an enforcer for oslo.policy's tools, which find it by its entry point."""
+    """Return an enforcer for the tools of oslo.policy (an entry point)."""
     conf = cfg.CONF
     conf([], project="vcache", default_config_files=[])
     return enforcer(conf)
 
 
 class Policy:
-    """The rules for one request.
+    """The policy for one request.
 
-    :param context: oslo.context's, of the token
+    :param made: the enforcer
+    :param context: request context of the token
     """
 
     def __init__(self, made: policy.Enforcer, context: Any) -> None:
@@ -35,10 +36,10 @@ class Policy:
         self._context = context
 
     def allows(self, rule: str, project: str | None = None) -> bool:
-        """Tell whether a rule allows something.
+        """Return True if the token satisfies a rule.
 
-        :param project: whose it is; None: nobody's in particular, the token's own project
-            stands for it then
+        :param rule: name of the rule
+        :param project: project that owns the resource; None: the project of the token
         """
         target = {"project_id": self._context.project_id if project is None else project}
         return bool(self._enforcer.authorize(rule, target, self._context, do_raise=False))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One request, as a handler gets it."""
+"""The request object for the handlers."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
@@ -16,11 +16,14 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """A request that its operation and its policy allow.
+    """A validated request.
 
-    :param context: oslo.context's, of the token
-    :param query: parameters, checked and typed; None: absent
-    :param body: checked; None: there is none
+    :param backend: data and services
+    :param operation: the operation of openapi.yaml
+    :param context: request context of the token
+    :param policy: the policy for this request
+    :param query: validated and typed query parameters; values that are None are absent
+    :param body: the validated body; None: the operation has none
     :param base: URL of the API, without a slash at the end
     """
 
@@ -34,24 +37,27 @@ class Call:
 
     @property
     def rpc_context(self) -> dict[str, Any]:
-        """Return what goes along to hosts and into notifications; no token."""
+        """Context for RPC and notifications, without the token."""
         return {"request_id": self.context.request_id, "user_id": self.context.user_id,
                 "project_id": self.context.project_id}
 
     def require(self, rule: str, project: str | None = None) -> None:
-        """See to it that a rule allows it; see :meth:`.Policy.allows`.
+        """Ensure that the token satisfies a rule; see :meth:`.Policy.allows`.
 
-        :raises ApiError: 403
+        :raises ApiError: 403 if it does not
         """
         if not self.policy.allows(rule, project):
             raise forbidden(rule)
 
     def page(self, items: Iterable[T], key: Callable[[T], str],
              ) -> tuple[list[T], list[dict[str, str]]]:
-        """Return a page of items, and the link to the next one if there is more.
+        """Return one page of items, and the link to the next page if there are more.
 
-        Pages go by the order of their keys: what comes and goes between two of them
-        neither repeats nor hides others.
+        The order of the keys defines the pages. So items that appear or disappear between
+        two requests neither repeat nor hide other items.
+
+        :param items: all items
+        :param key: returns the key of an item, which is also its marker
         """
         marker = self.query["marker"]
         limit = min(self.query["limit"] or self.backend.max_limit, self.backend.max_limit)

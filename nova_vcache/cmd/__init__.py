@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands of Nova's side."""
+"""The commands vcache-host and nova-vcache-status."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``vcache-host``: a compute host's side of OpenStack, beside vcache-agent."""
+"""The command ``vcache-host``, which connects vcache-agent with OpenStack."""
 
 import importlib.metadata
 import os
@@ -21,11 +21,11 @@ _CONFIG = "/etc/vcache/vcache-host.conf"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run until it is told to end."""
+    """Run the service until SIGTERM or SIGINT; return the exit status."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    # oslo.messaging looks at the global one as well.
+    # oslo.messaging also uses the global object.
     conf = cfg.CONF
     logging.register_options(conf)
     host_conf.register(conf)
@@ -39,10 +39,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         LOG.critical("vcache-host: [placement]: %s", error)
         return 1
     service.start()
-    LOG.info("vcache-host runs for compute node %s", service.host.node)
+    LOG.info("vcache-host is ready, compute node %s", service.host.node)
     stop.wait()
     service.stop()
-    LOG.info("vcache-host has ended")
+    LOG.info("vcache-host has stopped")
     return 0
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``nova-vcache-status``: ``upgrade check`` says whether Nova is set up.
+"""The command ``nova-vcache-status upgrade check``: check the configuration of Nova.
 
-Run it where nova-api or nova-scheduler runs, with their configuration. Exit
-status: 0 all is well, 1 a warning, 2 a failure, 255 it could not be found out.
+Run it on a host of nova-api or nova-scheduler, with their configuration. Exit
+status: 0 success, 1 warning, 2 failure, 255 unexpected error.
 """
 
 import importlib.metadata
@@ -27,9 +27,9 @@ _WEIGHER = "nova_vcache.scheduler.weigher.VCacheWeigher"
 
 
 def placement_client(conf: Any) -> Client:
-    """Return Placement by Nova's own credentials for it, ``[placement]``.
+    """Return a client of Placement with Nova's credentials, ``[placement]``.
 
-    :raises keystoneauth1.exceptions.ClientException: if they cannot be used
+    :raises keystoneauth1.exceptions.ClientException: if they are invalid
     """
     auth = loading.load_auth_from_conf_options(conf, "placement")
     session = loading.load_session_from_conf_options(conf, "placement", auth=auth)
@@ -38,33 +38,33 @@ def placement_client(conf: Any) -> Client:
 
 
 class Checks(upgradecheck.UpgradeCommands):
-    """The checks, in the order in which they are done."""
+    """The checks, in their order."""
 
     def _validators(self) -> Result:
         found = importlib.metadata.entry_points(group=_VALIDATORS, name="vcache")
         if not found:
             return Result(Code.FAILURE, (
-                f"No entry point 'vcache' in {_VALIDATORS}: nova-api takes any value of "
-                "vcache:*. Install nova-vcache for the Python that runs nova-api."))
+                f"No entry point 'vcache' in {_VALIDATORS}: nova-api accepts any value of "
+                "vcache:* keys. Install nova-vcache in the Python environment of nova-api."))
         return Result(Code.SUCCESS)
 
     def _scheduler_filter(self) -> Result:
         group = CONF.filter_scheduler
         if "VCacheFilter" not in group.enabled_filters:
             return Result(Code.FAILURE, (
-                "VCacheFilter is not in [filter_scheduler] enabled_filters: vcache:required is "
-                "decided by Placement and the hosts alone."))
+                "VCacheFilter is not in [filter_scheduler] enabled_filters: only Placement and "
+                "the agents enforce vcache:required."))
         if _FILTER not in group.available_filters:
             return Result(Code.FAILURE, (
-                f"{_FILTER} is not in [filter_scheduler] available_filters: nova-scheduler will "
-                "not start with VCacheFilter enabled."))
+                f"{_FILTER} is not in [filter_scheduler] available_filters: nova-scheduler does "
+                "not start, because VCacheFilter is in enabled_filters."))
         return Result(Code.SUCCESS)
 
     def _scheduler_weigher(self) -> Result:
         if _WEIGHER not in CONF.filter_scheduler.weight_classes:
             return Result(Code.WARNING, (
-                f"{_WEIGHER} is not in [filter_scheduler] weight_classes: instances without "
-                "vcache:required may be put on hosts without a cache."))
+                f"{_WEIGHER} is not in [filter_scheduler] weight_classes: the scheduler does not "
+                "prefer hosts with a cache for instances without vcache:required."))
         return Result(Code.SUCCESS)
 
     def _placement_names(self) -> Result:
@@ -73,28 +73,28 @@ class Checks(upgradecheck.UpgradeCommands):
             missing = [name for name in names.RESOURCE_CLASSES if not client.has_class(name)]
             missing += [name for name in names.TRAITS if not client.has_trait(name)]
         except (PlacementError, ks_exc.ClientException) as error:
-            return Result(Code.FAILURE, f"Placement cannot be asked: {error}")
+            return Result(Code.FAILURE, f"The request to Placement failed: {error}")
         if missing:
             return Result(Code.WARNING, (
-                f"Placement has no {', '.join(missing)}: no host has reported a cache yet, and "
-                "flavors that ask for one find no host."))
+                f"Placement has no {', '.join(missing)}: no host has reported a cache yet. "
+                "Instances that request a cache from Placement cannot be scheduled."))
         return Result(Code.SUCCESS)
 
     def _options(self) -> Result:
         group = CONF.vcache
         if group.summary_max_age < 2 * group.summary_interval:
             return Result(Code.FAILURE, (
-                f"[vcache] summary_max_age, {group.summary_max_age:g} s, is less than twice "
-                f"summary_interval, {group.summary_interval:g} s: every host would be stale "
-                "again and again."))
+                f"[vcache] summary_max_age is {group.summary_max_age:g} s, must be at least twice "
+                f"summary_interval, which is {group.summary_interval:g} s: otherwise hosts become "
+                "stale between two summaries."))
         try:
             client = vcache_conf.load_adapter(CONF)
         except ks_exc.ClientException as error:
-            return Result(Code.FAILURE, f"The credentials of [vcache] cannot be used: {error}")
+            return Result(Code.FAILURE, f"The credentials in [vcache] are invalid: {error}")
         if client is None:
             return Result(Code.WARNING, (
                 "[vcache] has neither credentials nor endpoint_override: the scheduler has no "
-                f"summary of hosts, and stale_policy = {group.stale_policy} decides."))
+                f"summary of hosts and applies stale_policy = {group.stale_policy}."))
         return Result(Code.SUCCESS)
 
     _upgrade_checks = (
@@ -107,7 +107,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
 
 def main() -> int:
-    """Run the command."""
+    """Run the command; return the exit status."""
     vcache_conf.register(CONF)
     return int(upgradecheck.main(CONF, "nova", Checks()))
 

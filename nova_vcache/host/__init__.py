@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vcache-host: OpenStack's side of a compute host, beside its agent."""
+"""vcache-host, which connects the agent of a compute host with OpenStack."""

@@ -12,30 +12,34 @@ from nova_vcache import keystone
 GROUP = "host"
 PLACEMENT = "placement"
 
-_HOST = cfg.OptGroup(GROUP, title="vcache-host: a compute host's side of OpenStack")
+_HOST = cfg.OptGroup(GROUP, title="vcache-host, which connects vcache-agent with OpenStack")
 _OPTS = [
-    cfg.StrOpt("node", sample_default="<what libvirt calls the host>",
-               help="Name of the compute node: what 'openstack hypervisor list' shows."),
+    cfg.StrOpt("node", sample_default="<host name in libvirt>",
+               help="Name of the compute node, as 'openstack hypervisor list' shows it."),
     cfg.StrOpt("admin_socket", default="/run/vcache/admin.sock",
-               help="Unix socket of vcache-agent, its admin_socket."),
+               help="Path of vcache-agent's admin socket. Must equal admin_socket in "
+                    "vcache-agent.conf."),
     cfg.FloatOpt("agent_timeout", default=5.0, min=0.5, max=60.0,
-                 help="Seconds that the agent may take to answer."),
+                 help="Timeout of a request to the agent, in seconds. A change may take 30 s "
+                      "longer."),
     cfg.FloatOpt("look_interval", default=5.0, min=0.1, max=60.0,
-                 help="Seconds between looks at what the agent says."),
+                 help="Seconds between two queries of the agent's state."),
     cfg.FloatOpt("report_interval", default=10.0, min=0.1, max=60.0,
-                 help="Seconds between reports to vcache-api, while nothing changes that they "
-                      "should know at once. A fraction of its stale_after."),
+                 help="Seconds between two periodic reports to vcache-api. Important changes are "
+                      "reported at once. Must be well below stale_after of vcache-api."),
     cfg.FloatOpt("placement_interval", default=60.0, min=1.0, max=3600.0,
-                 help="Seconds between looks whether Placement says what the host has; a change "
-                      "of the host is told at once."),
+                 help="Seconds between two periodic comparisons of Placement with the host. "
+                      "Changes of the host are reported at once."),
     cfg.FloatOpt("close_after", default=120.0, min=1.0, max=86400.0,
-                 help="Seconds after which Placement is told that the host has nothing to give, "
-                      "when the agent does not answer, or has no kernel module."),
+                 help="Seconds after which the inventory of the host in Placement is reduced to "
+                      "nothing, if the agent does not answer or has a problem, such as a missing "
+                      "kernel module."),
     cfg.StrOpt("rpc_api_cap", help="Version of vcache-api's RPC interface that all its processes "
-                                   "understand, during an upgrade. Unset: the newest."),
+                                   "support, for use during an upgrade. By default the newest "
+                                   "version."),
 ]
 
-_PLACEMENT = cfg.OptGroup(PLACEMENT, title="Placement, as a client")
+_PLACEMENT = cfg.OptGroup(PLACEMENT, title="Client of Placement")
 
 
 def register_placement(conf: cfg.ConfigOpts) -> None:
@@ -45,9 +49,9 @@ def register_placement(conf: cfg.ConfigOpts) -> None:
 
 
 def load_placement(conf: cfg.ConfigOpts) -> Any | None:
-    """Return an adapter for Placement; None: nothing says how.
+    """Return an adapter for Placement; None: it is not configured.
 
-    :raises keystoneauth1.exceptions.ClientException: if the credentials cannot be used
+    :raises keystoneauth1.exceptions.ClientException: if the credentials are invalid
     """
     return keystone.load_adapter(conf, PLACEMENT)
 
@@ -72,7 +76,7 @@ def node_name(conf: cfg.ConfigOpts) -> str:
 
 
 def hostname() -> str:
-    """Return what libvirt, and so nova-compute, calls this host: virGetHostname()."""
+    """Return the name of this host in libvirt, and so in nova-compute: virGetHostname()."""
     name = socket.gethostname()
     if "." in name or name.startswith("localhost"):
         return name

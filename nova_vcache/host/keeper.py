@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps Placement true: reports when the host has changed, and now and then anyway."""
+"""Keep Placement up to date: report each change of the host, and periodically."""
 
 import logging
 import threading
@@ -12,16 +12,18 @@ from nova_vcache.placement.reporter import NoComputeNode, Reporter
 
 LOG = logging.getLogger(__name__)
 
-# Seconds until the next try after a failure, doubled each time up to the interval.
+# Seconds until the first retry; doubled with each failure, up to the interval.
 _RETRY = 2.0
 
 
 class Keeper:
-    """Has a reporter report, in a thread of its own.
+    """Runs a reporter in its own thread.
 
-    :param interval: seconds between reports that only look whether all is still so
-    :param close_after: seconds without a good answer of the agent after which the host
-        has nothing to give
+    :param reporter: the reporter
+    :param client: client of Placement
+    :param interval: seconds between two periodic reports
+    :param close_after: seconds without a valid answer of the agent after which the host's
+        inventory is empty
     """
 
     def __init__(self, reporter: Reporter, client: Client, *, interval: float,
@@ -40,26 +42,29 @@ class Keeper:
         self._over: dict[str, int] = {}
 
     def seen(self, view: HostView | None) -> None:
-        """Take what the agent says; None, or with a problem: it says nothing of use."""
+        """Record the agent's answer.
+
+        :param view: the answer; None, or one with a problem: the host's state is unknown
+        """
         with self._wake:
             if view is not None and not view.problem:
                 self._view, self._seen = view, time.monotonic()
                 changed = self._told is None or self._told != (view.instances, view.capacity({}))
             else:
-                # Once, when it is due; then as often as everything.
+                # Report the empty inventory once when it is due; then only periodically.
                 changed = self._closed() and self._told != (frozenset(), CLOSED)
             if changed:
                 self._asked = True
                 self._wake.notify_all()
 
     def wake(self) -> None:
-        """Have :meth:`run` look whether it is to end."""
+        """Wake up :meth:`run`, so that it checks whether to stop."""
         with self._wake:
             self._asked = True
             self._wake.notify_all()
 
     def run(self, stopping: threading.Event) -> None:
-        """Report until it is to end."""
+        """Report until `stopping` is set."""
         pause, retry = 0.0, _RETRY
         while not stopping.is_set():
             with self._wake:
@@ -70,18 +75,18 @@ class Keeper:
             if self._try():
                 pause, retry = self._interval, _RETRY
             else:
-                # What changes meanwhile is in the next try; it is not one of its own.
+                # The retry includes changes that arrive meanwhile.
                 stopping.wait(retry)
                 pause, retry = 0.0, min(self._interval, retry * 2)
 
     def _try(self) -> bool:
-        """Report once; tell whether that worked."""
+        """Report once; return True if that succeeded."""
         try:
             self.report()
         except (NoComputeNode, PlacementError) as error:
             self._say(str(error))
         except Exception as error:
-            LOG.exception("reporting to Placement failed")
+            LOG.exception("report to Placement failed")
             self._say(repr(error))
         else:
             self._say("")
@@ -89,19 +94,20 @@ class Keeper:
         return False
 
     def report(self) -> None:
-        """Make Placement say what the host has.
+        """Update Placement to the state of the host.
 
         :raises NoComputeNode: if the compute node has no provider
-        :raises PlacementError: if it cannot be done now
+        :raises PlacementError: if a request fails
         """
         with self._wake:
             view, closed = self._view, self._closed()
         if view is None and not closed:
-            return  # a start: what Placement knows is better than nothing
+            return  # after a start, the old data in Placement is better than none
         if view is None or closed:
             told, capacity = (frozenset[str](), CLOSED), CLOSED
         else:
-            # Compared with what the next look says; allocations change on their own.
+            # The next answer is compared with `told`, so it must not depend on allocations,
+            # which change independently.
             told = (view.instances, view.capacity({}))
             capacity = view.capacity(self._allocations())
         result = self._reporter.report(capacity)
@@ -109,8 +115,8 @@ class Keeper:
             self._told = told
         self._provider = result.provider
         if result.overcommitted != self._over and result.overcommitted:
-            LOG.warning("more is allocated than the host has: %s; nothing new is placed here, and "
-                        "guarantees are shortened in proportion until instances move away",
+            LOG.warning("allocations exceed the unreserved inventory of the host: %s; Placement "
+                        "allocates nothing more here until instances move away",
                         ", ".join(f"{amount} of {name}"
                                   for name, amount in sorted(result.overcommitted.items())))
         self._over = result.overcommitted
@@ -119,14 +125,14 @@ class Keeper:
         return time.monotonic() - self._seen > self._close_after
 
     def _allocations(self) -> dict[str, dict[str, int]]:
-        """Return what is allocated from our provider; nothing before there is one."""
+        """Return the allocations of the cache's provider; empty if it does not exist."""
         if self._provider is None:
             self._provider = self._reporter.provider()
         return self._client.allocations(self._provider) if self._provider else {}
 
     def _say(self, problem: str) -> None:
         if problem and problem != self._problem:
-            LOG.warning("Placement is not told: %s; tried again", problem)
+            LOG.warning("cannot report to Placement: %s; retrying", problem)
         elif self._problem and not problem:
-            LOG.info("Placement is told again")
+            LOG.info("reporting to Placement works again")
         self._problem = problem

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vcache-host: tells vcache-api and Placement what a host's agent says, and it what to do.
+"""vcache-host: report the agent's state to vcache-api and Placement, and forward changes.
 
 ::
 
-    agent's admin socket ◄── looks ──► reports ──► vcache-api (cast to all its processes)
-             ▲                └──────► reporter ──► Placement
+    agent's admin socket ◄── queries ──► reports ──► vcache-api (cast to all its processes)
+             ▲                 └───────► reporter ──► Placement
              └── RPC server ◄── vcache-api
 
-Three threads: one that looks, one that keeps Placement true - which may take its time -
-and oslo.messaging's. It keeps nothing; each may fail and the others go on.
+There are three threads: one queries the agent, one updates Placement, which can be slow,
+and oslo.messaging's. The service stores nothing. If one thread fails, the others continue.
 """
 
 import logging
@@ -41,18 +41,19 @@ from vcache_agent.admin_client import (
 
 LOG = logging.getLogger(__name__)
 
-# What the agent may take beyond its own limit for a change to reach the kernel.
+# Additional seconds for a change: the agent waits until it is applied to the kernel.
 _CHANGE_SECONDS = 30.0
 
 
 class Host:
-    """What is known of one host; used from several threads.
+    """The state of one host. Thread-safe.
 
     :param node: name of the compute node
-    :param ask_agent: asks the agent, as :func:`vcache_agent.admin_client.ask`, with the
-        request and the seconds that it may take
-    :param tell: sends a report to the API; raises MessagingException
-    :param report_interval: seconds between reports while nothing changes
+    :param ask_agent: sends a request to the agent, with a time limit in seconds, like
+        :func:`vcache_agent.admin_client.ask`
+    :param tell: sends a report to the API; may raise MessagingException
+    :param agent_timeout: time limit of a request to the agent in seconds
+    :param report_interval: seconds between two periodic reports
     """
 
     def __init__(self, node: str, ask_agent: Callable[[dict[str, Any], float], dict[str, Any]],
@@ -66,13 +67,13 @@ class Host:
         self._lock = threading.Lock()
         self._view: HostView | None = None
         self._looked = 0.0
-        self._problem = "the agent has not been asked yet"
+        self._problem = "the agent has not been queried yet"
         self._told: HostReport | None = None
         self._told_at = 0.0
         self._bus_problem = ""
 
     def look(self) -> HostView | None:
-        """Ask the agent; return what is new of the whole host, None if it did not answer."""
+        """Query the agent; return its answer, or None if there is no valid one."""
         asked = time.monotonic()
         try:
             answer = self._ask({"op": "host"}, self._agent_timeout)
@@ -80,7 +81,7 @@ class Host:
         except AdminError as error:
             problem = str(error)
         except (LookupError, TypeError, ValueError) as error:
-            problem = f"the agent's answer is not understood: {error!r}"
+            problem = f"the agent's answer is invalid: {error!r}"
         else:
             with self._lock:
                 self._view, self._looked = view, asked
@@ -90,14 +91,17 @@ class Host:
         return None
 
     def report(self) -> HostReport:
-        """Return what is known now."""
+        """Return a report of the current state."""
         with self._lock:
             if self._view is None:
                 return silent(self.node, self._problem)
             return self._view.report(time.monotonic() - self._looked, self._problem)
 
     def tell(self, *, always: bool = False) -> None:
-        """Report to the API, if it is due or something has changed that it should know."""
+        """Send a report to the API, if one is due or an important value has changed.
+
+        :param always: send it in any case
+        """
         report = self.report()
         due = time.monotonic() - self._told_at >= self._report_interval
         if not (always or due or _differs(report, self._told)):
@@ -106,19 +110,21 @@ class Host:
             self._tell(report)
         except messaging.MessagingException as error:
             if not self._bus_problem:
-                LOG.warning("vcache-api is not told, the message bus cannot be reached: %s; "
-                            "tried again at each report", error)
+                LOG.warning("cannot report to vcache-api, because the message bus is not "
+                            "reachable: %s; retrying with each report", error)
             self._bus_problem = str(error)
             return
         if self._bus_problem:
-            LOG.info("the message bus works again")
+            LOG.info("the message bus is reachable again")
         self._bus_problem = ""
         self._told, self._told_at = report, time.monotonic()
 
     def change(self, request: dict[str, Any]) -> HostReport:
-        """Have the agent change something; return how the host is then.
+        """Send a change to the agent; return a report of the new state.
 
-        :raises HostError: one of its kinds that crosses the bus
+        :raises InstanceNotHere: if the instance is not on this host
+        :raises AgentUnavailable: if the agent is not running or cannot apply the change
+        :raises Refused: if the agent rejects the change
         """
         try:
             self._ask(request, self._agent_timeout + _CHANGE_SECONDS)
@@ -142,9 +148,10 @@ class Host:
 
 
 def _differs(now: HostReport, told: HostReport | None) -> bool:
-    """Tell whether something has changed that the API should know at once.
+    """Return True if the API should get a report at once.
 
-    Instances that come and go, what holds of them, modes and states; figures wait.
+    That is if instances, their extra specs, modes, states or options have changed. Other
+    figures wait for the next periodic report.
     """
     return told is None or _outline(now) != _outline(told)
 
@@ -158,7 +165,7 @@ def _outline(report: HostReport) -> tuple[Any, ...]:
 
 
 class Endpoint:
-    """What vcache-api may ask; see nova_vcache/rpc/host_side.py for the versions."""
+    """RPC endpoint for vcache-api; see nova_vcache/rpc/host_side.py for the versions."""
 
     target = messaging.Target(version=host_side.VERSION)
 
@@ -166,23 +173,23 @@ class Endpoint:
         self._host = host
 
     def report_now(self, _context: Mapping[str, Any]) -> None:
-        """Tell the API at once; what was last seen is new enough."""
+        """Send the current report to the API."""
         self._host.tell(always=True)
 
     @messaging.expected_exceptions(InstanceNotHere, AgentUnavailable, Refused)
     def instance_set(self, _context: Mapping[str, Any], uuid: str, values: dict[str, Any],
                      replace: bool) -> dict[str, Any]:
-        """Set what holds of an instance instead of its flavor's."""
+        """Override values of an instance's flavor."""
         return self._host.change({"op": "instance-set", "uuid": uuid, "values": values,
                                   "replace": replace}).to_json()
 
     @messaging.expected_exceptions(AgentUnavailable, Refused)
     def host_set(self, _context: Mapping[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-        """Set the host's policy, or whether it drains."""
+        """Set the policy of the host's pools, or start or stop draining the host."""
         unknown = sorted(values.keys() - {"policy", "draining"})
         if unknown or not values:
-            raise Refused(f"{unknown[0] if unknown else 'nothing'!r} cannot be set of a host, "
-                          "there are policy, draining")
+            raise Refused(f"{unknown[0]!r} is unknown, must be one of policy, draining" if unknown
+                          else "the request is empty, must have one of policy, draining")
         if "policy" in values:
             self._host.change({"op": "policy-set", "policy": values["policy"]})
         if "draining" in values:
@@ -192,7 +199,7 @@ class Endpoint:
     @messaging.expected_exceptions(AgentUnavailable, Refused)
     def pool_set(self, _context: Mapping[str, Any], pool: str,
                  values: dict[str, Any]) -> dict[str, Any]:
-        """Set what can be changed of a pool while it is used."""
+        """Change options of an active pool."""
         return self._host.change({"op": "pool-set", "pool": pool, "values": values}).to_json()
 
 
@@ -224,13 +231,13 @@ class Service:
                                           args=(self._stopping,))]
 
     def start(self) -> None:
-        """Start all threads; the bus may come later."""
+        """Start all threads; the message bus may be unreachable."""
         for thread in self._threads:
             thread.start()
         self._server.start()
 
     def stop(self) -> None:
-        """Stop all threads. Placement keeps what it knows: the host is still there."""
+        """Stop all threads. Placement keeps the host's inventory."""
         self._stopping.set()
         self._keeper.wake()
         self._server.stop()
@@ -243,6 +250,6 @@ class Service:
                 self._keeper.seen(self.host.look())
                 self.host.tell()
             except Exception:
-                # Whatever it is, the next look may work.
-                LOG.exception("looking at the host failed")
+                # Catch everything: the next attempt may succeed.
+                LOG.exception("cannot query the agent")
             self._stopping.wait(self._look_interval)

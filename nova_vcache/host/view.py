@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent says of its host, as Placement, the scheduler and the API have it.
+"""Convert the agent's answer into the formats of Placement, the scheduler and the API.
 
-Pure functions of the agent's answer to ``{"op": "host"}`` (vcache_agent/report.py);
-standard library only.
+Pure functions of the agent's answer to ``{"op": "host"}`` (vcache_agent/report.py). The
+module imports only the standard library.
 """
 
 from collections import Counter
@@ -17,10 +17,10 @@ from nova_vcache.summary import HostSummary
 
 Json = Mapping[str, Any]
 
-#: What is allocated from the host's provider, by consumer: amounts by resource class.
+#: Allocations of the host's provider: amounts by resource class, by consumer.
 Allocations = Mapping[str, Mapping[str, int]]
 
-#: Of a host that nobody can answer for.
+#: Capacity of a host whose state is unknown.
 CLOSED = Capacity(tags=0, flush_isolation=False)
 
 _MIB = 1 << 20
@@ -41,29 +41,30 @@ class HostView:
         for disk in answer["disks"]:
             self._disks.setdefault(disk["uuid"], []).append(disk)
         self._domains = {item["uuid"]: item for item in answer["domains"]}
-        # A pool in another state takes no new data.
+        # A pool in another state accepts no new data.
         self._pools = [item for item in answer["pools"] if item["state"] == "ok"]
         self._guaranteed = self._guarantees()
 
     @property
     def draining(self) -> bool:
-        """Tell whether the host is to take no more instances."""
+        """The host accepts no more instances."""
         return bool(self._answer["draining"])
 
     @property
     def instances(self) -> frozenset[str]:
-        """Return the UUIDs of the domains that run, or are about to."""
+        """UUIDs of the domains that run or are about to."""
         return frozenset(self._domains)
 
     def capacity(self, allocations: Allocations) -> Capacity:
-        """Return what Placement is to know.
+        """Return the capacity for Placement.
 
-        An instance that runs without an allocation from our provider - its flavor asks
-        for no guarantee, or does not ask Placement for it - takes what it has from
-        others, so that is reserved. While an instance migrates Nova keeps what it had
-        here for the migration: then it is counted twice for a moment, never too little.
+        An instance can run without an allocation of the host's provider, because its
+        flavor has no guarantee or does not request it from Placement. The resources of
+        such an instance are reserved. During a migration, Nova moves the allocation to
+        the migration as consumer. The instance then counts twice for a moment, but the
+        free capacity is never too large.
 
-        :param allocations: from the host's provider
+        :param allocations: allocations of the host's provider
         """
         sizes = [guaranteed_mb(item["size_bytes"]) for item in self._pools]
         tags, cache = int(self._answer["tags_max"]), sum(sizes)
@@ -79,10 +80,10 @@ class HostView:
             modes=self._modes)
 
     def report(self, age_s: float, problem: str = "") -> HostReport:
-        """Return what the API is to know.
+        """Return the report for the API.
 
-        :param age_s: seconds since the agent gave the answer
-        :param problem: why it has not given another one since
+        :param age_s: seconds since the agent's answer
+        :param problem: why there is no newer answer, or empty
         """
         return HostReport(
             summary=self._summary(age_s), problem=problem or self.problem,
@@ -92,7 +93,7 @@ class HostView:
 
     @property
     def problem(self) -> str:
-        """Return why the agent could not look at all of it; empty: it has."""
+        """Why the agent's answer is not complete, or empty."""
         return str(self._answer["agent"]["problem"] or self._answer["pools_problem"])
 
     @property
@@ -105,29 +106,29 @@ class HostView:
 
     @property
     def _modes(self) -> frozenset[Mode]:
-        """Return the modes that disks can have here now."""
+        """The modes that disks can have on the host now."""
         if self.problem:
             return frozenset()
         served = {Mode.WRITEBACK} if self._pools else set()
         for item in self._answer["devices"]:
-            # One whose cache fails offers what is below it.
+            # A device whose cache fails still isolates flushes.
             if not item["broken"] and item["mode"] != Mode.NONE:
                 broken = item["cache"] is not None and item["cache"]["broken"]
                 served.add(Mode.FLUSH_ONLY if broken else Mode(item["mode"]))
-        # A tag of a device in writeback can be in any mode.
+        # On a device in mode writeback, each tag can have any mode.
         return frozenset(served | _CACHED | {Mode.FLUSH_ONLY} if Mode.WRITEBACK in served
                          else served)
 
     def _tags_reserved(self, allocations: Allocations) -> int:
-        """Return the tags in use that no allocation stands for."""
+        """Return the number of used tags that are not covered by allocations."""
         taken: Counter[str] = Counter(self._answer["tags_of"])
         counted = sum(1 for uuid in taken if allocations.get(uuid, {}).get(names.TAG))
         return sum(taken.values()) - counted
 
     def _guarantees(self) -> dict[str, int]:
-        """Return the MiB that are guaranteed, by instance; of those that have a cache.
+        """Return the guaranteed MiB of each instance that has a cache.
 
-        Nobody else can have anything in lanes that an instance has for itself.
+        Dedicated lanes count completely, because no other instance can use them.
         """
         found = {uuid: max(int(item["specs"]["min_mb"]), self._lanes_mb(uuid))
                  for uuid, item in self._domains.items() if self._pool_of(uuid)}
@@ -137,16 +138,16 @@ class HostView:
         return sum(disk["lanes_bytes"] for disk in self._disks.get(uuid, ())) // _MIB
 
     def _pool_of(self, uuid: str) -> str | None:
-        """Return the pool that an instance's disks are in, as far as they have a cache."""
+        """Return the pool of an instance's cached disks; None if it has none."""
         return next((disk["pool"] for disk in self._disks.get(uuid, ())
                      if disk["pool"] and disk["mode"] in _CACHED), None)
 
     def _of_pool(self, device: str) -> int:
-        """Return the MiB of a pool that are guaranteed."""
+        """Return the guaranteed MiB of a pool."""
         return sum(mib for uuid, mib in self._guaranteed.items() if self._pool_of(uuid) == device)
 
     def _summary(self, age_s: float) -> HostSummary:
-        """Return what the scheduler is to know; nothing is to be had of a host that drains."""
+        """Return the summary for the scheduler; a draining host has no free resources."""
         free = [max(0, guaranteed_mb(item["size_bytes"]) - self._of_pool(item["device"]))
                 for item in self._pools]
         tags = max(0, int(self._answer["tags_max"]) - sum(self._answer["tags_of"].values()))
@@ -172,7 +173,10 @@ class HostView:
             slo_tags=len(objectives), slo_missed=sum(1 for missed in objectives if missed))
 
     def _misses(self, uuid: str, item: Json) -> list[bool | None]:
-        """Return of each disk with an objective whether it misses it; None: not measured."""
+        """Return for each tagged disk whether it misses an objective; None: not measured.
+
+        The result is empty if the instance has no objective.
+        """
         specs = item["specs"]
         if not any(specs[name] for name in ("slo_flush_ms", "slo_read_us", "slo_iops")):
             return []

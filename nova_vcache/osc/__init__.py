@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands ``openstack vcache ...``: a plug-in of python-openstackclient."""
+"""The commands ``openstack vcache``, a plug-in of python-openstackclient."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vcache-api over HTTP: requests, pages, and errors in the API's own words."""
+"""HTTP client of vcache-api: requests, pagination and errors."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,45 +9,50 @@ from keystoneauth1 import adapter
 from keystoneauth1 import exceptions as ks_exc
 from osc_lib import exceptions
 
-#: Of the catalog.
+#: Service type in Keystone's catalog.
 SERVICE_TYPE = "vcache"
 
-# The most that the document of the API takes.
+# Largest page that the OpenAPI document allows.
 _PAGE = 10000
 
 
 class ApiError(exceptions.CommandError):
-    """What vcache-api refused, or why it could not be asked."""
+    """vcache-api returned an error or cannot be reached."""
 
 
 def path_of(*words: str) -> str:
-    """Return a path of version 1; a word may have any characters."""
+    """Return a path of version 1; words may contain any characters."""
     return "/".join(["/v1", *(quote(word, safe="") for word in words)])
 
 
 class Client:
-    """vcache-api.
+    """Client of vcache-api.
 
-    :param http: a client of its endpoint
+    :param http: adapter for its endpoint
     """
 
     def __init__(self, http: adapter.Adapter) -> None:
         self._http = http
 
     def get(self, path: str, **query: Any) -> dict[str, Any]:
-        """Return an answer.
+        """Return the answer to a GET request.
 
-        :param query: None: not given
+        :param path: path below the endpoint
+        :param query: query parameters; those that are None are omitted
+        :raises ApiError: if it fails
         """
         return self._ask("GET", path, params=_query(query))
 
     def list(self, name: str, ident: str, *, limit: int | None = None,
              marker: str | None = None, **query: Any) -> list[dict[str, Any]]:
-        """Return the items of a list, of as many pages as it takes.
+        """Return the items of a list, from as many pages as necessary.
 
-        :param name: of the resources, which is the path's and the answer's
-        :param ident: the field that is an item's id, and so a marker
-        :param limit: most items; None: all
+        :param name: name of the resource, in the path and in the answer
+        :param ident: field with the id of an item, which is also its marker
+        :param limit: largest number of items; None: all
+        :param marker: id of the last item before the first one to return
+        :param query: further query parameters
+        :raises ApiError: if it fails
         """
         found: list[dict[str, Any]] = []
         while True:
@@ -58,15 +63,15 @@ class Client:
             more = any(link.get("rel") == "next" for link in answer.get("links", ()))
             if not page or not more or (limit is not None and len(found) >= limit):
                 return found
-            # Not the link itself: behind a proxy its host may be another.
+            # Do not follow the link itself: behind a proxy its host name may be wrong.
             marker = page[-1][ident]
 
     def patch(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Change something and return what it is then."""
+        """Change a resource; return its new state."""
         return self._ask("PATCH", path, json=body)
 
     def delete(self, path: str) -> None:
-        """Delete something."""
+        """Delete a resource."""
         self._ask("DELETE", path)
 
     def _ask(self, method: str, path: str, **options: Any) -> dict[str, Any]:
@@ -74,17 +79,17 @@ class Client:
             response = self._http.request(path, method, raise_exc=False, **options)
         except ks_exc.EndpointNotFound as error:
             raise ApiError(
-                f"{error}. 'openstack catalog show {SERVICE_TYPE}' has the endpoints that there "
-                "are; --os-interface and --os-region-name choose among them, "
-                "--os-vcache-endpoint-override does without.") from error
+                f"{error}. 'openstack catalog show {SERVICE_TYPE}' lists the endpoints. Select "
+                "one with --os-interface and --os-region-name, or set "
+                "--os-vcache-endpoint-override.") from error
         if response.status_code == 204:
             return {}
         body = _json(response)
         if response.status_code >= 400:
             raise ApiError(_why(response, body, f"{method} {path}"))
         if not isinstance(body, dict):
-            raise ApiError(f"{method} {response.url}: the answer is no JSON object; is this the "
-                           "endpoint of vcache-api, without a version?")
+            raise ApiError(f"{method} {response.url}: the answer is not a JSON object. Check that "
+                           "the URL is the endpoint of vcache-api, without a version.")
         return body
 
 
@@ -101,11 +106,11 @@ def _json(response: Any) -> Any:
 
 
 def _why(response: Any, body: Any, what: str) -> str:
-    """Return what is for people in an answer that is an error."""
+    """Return the message in an error response."""
     status = f"HTTP {response.status_code}"
     try:
         error = body["errors"][0]
         return f"{error['detail']} ({status}, {error['request_id']})"
     except (KeyError, IndexError, TypeError):
-        # Not of vcache-api itself: its middleware, or what is before it.
+        # From the middleware, or from a proxy.
         return f"{what}: {status} {response.reason or ''}".rstrip()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How values look in a table; in JSON, YAML and so on they are the API's own."""
+"""Formatting of values in tables. JSON, YAML and so on have the API's values."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ _STEP = 1024
 
 
 def size(value: int | None) -> str:
-    """Return a size in bytes for people."""
+    """Return a number of bytes as text with a unit; empty for None."""
     if value is None:
         return ""
     amount, unit = float(value), "B"
@@ -21,10 +21,10 @@ def size(value: int | None) -> str:
 
 
 class Bytes(columns.FormattableColumn[Any]):
-    """A size in bytes; None: not known."""
+    """A number of bytes; None: unknown."""
 
     def human_readable(self) -> str:
-        """Return it with a unit."""
+        """Return the number with a unit."""
         return size(self._value)
 
 
@@ -32,7 +32,7 @@ class Words(columns.FormattableColumn[Any]):
     """A list of words."""
 
     def human_readable(self) -> str:
-        """Return them in a line."""
+        """Return all words in one line."""
         return ", ".join(self._value)
 
 
@@ -40,15 +40,15 @@ class Lines(columns.FormattableColumn[Any]):
     """A list of sentences."""
 
     def human_readable(self) -> str:
-        """Return each in a line."""
+        """Return one line for each sentence."""
         return "\n".join(self._value)
 
 
 class Specs(columns.FormattableColumn[Any]):
-    """Values by name; what is not set is left out."""
+    """Values by name."""
 
     def human_readable(self) -> str:
-        """Return each in a line."""
+        """Return one line for each value that is set."""
         return "\n".join(f"{name}={_plain(value)}" for name, value in self._value.items()
                          if value is not None)
 
@@ -57,7 +57,7 @@ class Disks(columns.FormattableColumn[Any]):
     """The disks of an instance."""
 
     def human_readable(self) -> str:
-        """Return each in a line."""
+        """Return one line for each disk."""
         return "\n".join(map(_disk, self._value))
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``openstack vcache flavor``: ``vcache:*`` of flavors, with what Placement needs to know.
+"""``openstack vcache flavor``: the keys ``vcache:*`` of flavors, and their Placement keys.
 
-Of Nova alone; vcache-api need not be there. What Nova is asked to set has been checked by
-the schema: openstacksdk's microversion is an older one than that from which nova-api checks.
+These commands use Nova only and do not need vcache-api. They validate the values
+themselves, because openstacksdk uses a microversion with which nova-api does not.
 """
 
 import argparse
@@ -24,9 +24,9 @@ _OPTIONS = ", ".join(options.option_of(key) for key in KEYS)
 
 
 class SetFlavor(command.Command):
-    """Set vcache:* of a flavor, and the resources:* and trait:* that go with it.
+    """Set vcache:* keys of a flavor, and the matching resources:* and trait:* keys.
 
-    Without an option, make those go with the vcache:* that there are.
+    Without an option, only update the matching keys.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -44,27 +44,27 @@ class SetFlavor(command.Command):
 
 
 class UnsetFlavor(command.Command):
-    """Delete vcache:* of a flavor, and the resources:* and trait:* that went with it."""
+    """Delete vcache:* keys of a flavor, and update the matching resources:* and trait:* keys."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser."""
         parser = super().get_parser(prog_name)
         _add_flavor(parser)
         options.add_flags(parser, KEYS, "Delete")
-        parser.add_argument("--all", action="store_true", help="Delete all vcache:*")
+        parser.add_argument("--all", action="store_true", help="Delete all vcache:* keys")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Change the flavor."""
         names = options.given(parsed_args, KEYS)
         if bool(names) == parsed_args.all:
-            raise exceptions.CommandError(f"Give --all, or one or more of {_OPTIONS}.")
+            raise exceptions.CommandError(f"Use either --all, or one or more of {_OPTIONS}.")
         _change(self.app.client_manager.sdk_connection.compute, parsed_args.flavor,
                 None if parsed_args.all else {PREFIX + name: None for name in names})
 
 
 class ShowFlavor(command.ShowOne):
-    """Show what vcache:* of a flavor come to, and whether its other keys go with them."""
+    """Show the effective vcache:* values of a flavor, its Placement keys, and problems."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser."""
@@ -81,7 +81,7 @@ class ShowFlavor(command.ShowOne):
             values = extra_specs.parse(specs)
             holds = {key.name: getattr(values, key.name) for key in KEYS}
         except InvalidExtraSpecs:
-            # As they stand there; what is wrong with them is in the problems.
+            # Show the values as they are; the column "problems" has the errors.
             holds = {key.name: specs.get(key.key) for key in KEYS}
         names = ["id", "name", *holds, "placement", "problems"]
         return names, [found.id, found.name, *holds.values(),
@@ -90,9 +90,9 @@ class ShowFlavor(command.ShowOne):
 
 
 class CheckFlavor(command.Lister):
-    """List where flavors cannot be used, or their keys do not go together.
+    """List invalid vcache:* keys of flavors, and Placement keys that do not match them.
 
-    Exit status 1 if there is one.
+    The exit status is 1 if there is a problem.
     """
 
     _found = False
@@ -101,7 +101,7 @@ class CheckFlavor(command.Lister):
         """Return the parser."""
         parser = super().get_parser(prog_name)
         parser.add_argument("flavors", metavar="<flavor>", nargs="*",
-                            help="Name or ID of a flavor; all, also private ones, when absent")
+                            help="Name or ID of a flavor (all flavors, with private ones)")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Any]:
@@ -116,18 +116,21 @@ class CheckFlavor(command.Lister):
         return ("Flavor", "ID", "Key", "Has", "Should Be", "Why"), rows
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        """Run it and return the exit status."""
+        """Run the command and return the exit status."""
         status = int(super().run(parsed_args))
         return status or int(self._found)
 
 
 def _wrong(specs: Mapping[str, str]) -> list[tuple[str, str | None, str | None, str, str]]:
-    """Return what is wrong: key, what it is, what it should be, why, and all in a sentence."""
+    """Return the problems of extra specs.
+
+    :return: for each: key, current value, correct value, reason, and a complete sentence
+    """
     try:
         return [(item.key, item.has, item.should, item.why, str(item))
                 for item in compiler.disagreements(specs)]
     except InvalidExtraSpecs as error:
-        return [(item.key, item.value, item.allowed, "the value cannot be used", str(item))
+        return [(item.key, item.value, item.allowed, "the value is invalid", str(item))
                 for item in error.problems]
 
 
@@ -139,14 +142,14 @@ def _find(compute: Any, name: str) -> Any:
     found = compute.find_flavor(name, get_extra_specs=True)
     if found is None:
         raise exceptions.CommandError(
-            f"No flavor {name[:60]!r}; 'openstack flavor list --all' has those that there are.")
+            f"No flavor {name[:60]!r}. 'openstack flavor list --all' lists all flavors.")
     return found
 
 
 def _change(compute: Any, name: str, changes: Mapping[str, str | None] | None) -> None:
     """Change a flavor.
 
-    :param changes: None: delete all of ours
+    :param changes: values by key; a value None deletes the key; None: delete all vcache:* keys
     """
     found = _find(compute, name)
     specs = dict(found.extra_specs)
@@ -158,23 +161,23 @@ def _change(compute: Any, name: str, changes: Mapping[str, str | None] | None) -
         raise exceptions.CommandError(_refusal(found, error.problems)) from error
     if wanted.values:
         compute.create_flavor_extra_specs(found, wanted.values)
-    # After what is set, which is one request: whatever fails on the way, instances are asked
-    # too much for, never what is promised them too little.
+    # Delete keys last. If a request fails in between, the flavor requests too much from
+    # Placement, but never less than it guarantees to instances.
     for index, key in enumerate(wanted.gone):
         try:
             compute.delete_flavor_extra_specs_property(found, key)
         except sdk_exc.SDKException as error:
             raise exceptions.CommandError(
-                f"Flavor {found.name!r}: not deleted, but no longer wanted: "
-                f"{', '.join(wanted.gone[index:])}. {error}. All else is done; do it again, or "
-                "see 'openstack vcache flavor check'.") from error
+                f"Flavor {found.name!r}: could not delete {', '.join(wanted.gone[index:])}: "
+                f"{error}. All other changes are done. Run the command again, or run 'openstack "
+                "vcache flavor check'.") from error
 
 
 def _refusal(found: Any, problems: tuple[Problem, ...]) -> str:
-    text = f"Flavor {found.name!r} is as it was: {'; '.join(map(str, problems))}."
-    # What is there already, and no option of ours can change.
+    text = f"Flavor {found.name!r} is unchanged: {'; '.join(map(str, problems))}."
+    # Keys of the flavor that no option of this command can change.
     unknown = [item.key for item in problems if item.key not in _KNOWN]
     if unknown:
         words = " ".join(f"--property {key}" for key in unknown)
-        text += f" 'openstack flavor unset {words} {found.name}' deletes what is not known."
+        text += f" 'openstack flavor unset {words} {found.name}' deletes the unknown keys."
     return text

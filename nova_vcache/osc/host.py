@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``openstack vcache host``."""
+"""The commands ``openstack vcache host``."""
 
 import argparse
 import time
@@ -13,7 +13,7 @@ from nova_vcache.osc import options
 from nova_vcache.osc.client import Client, path_of
 from nova_vcache.osc.columns import Bytes, Words, size
 
-# What "host set" calls "as the agent is configured".
+# Name of the agent's configured policy, which is null in the API.
 _CONFIGURED = "configured"
 
 _SHORT = (("Node", "node"), ("State", "state"), ("Draining", "draining"),
@@ -28,7 +28,7 @@ _LONG = (("Modes", "modes"), ("Policy", "policy"), ("Flush Isolation", "flush_is
 
 _FORMATTERS = {"dirty_bytes": Bytes, "modes": Words}
 
-# Seconds between two looks at a host that drains.
+# Seconds between two checks of a host that drains.
 _LOOK = 1.0
 
 
@@ -43,7 +43,7 @@ class ListHost(command.Lister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("--long", action="store_true", help="List more of each host")
+        parser.add_argument("--long", action="store_true", help="List additional columns")
         options.add_pages(parser)
         return parser
 
@@ -68,12 +68,12 @@ class ShowHost(command.ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Any]:
         """Return names and values."""
         found = _get(self.app.client_manager.vcache, parsed_args.node)
-        # Fields may be added within a version of the API: all are shown.
+        # Show all fields, because version 1 of the API may get more.
         return list(found), [_value(found, field) for field in found]
 
 
 class SetHost(command.Command):
-    """Set how a host's pools are divided, or whether it drains."""
+    """Set the policy of a host's pools, or start or stop draining the host."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser."""
@@ -81,12 +81,14 @@ class SetHost(command.Command):
         _add_node(parser)
         parser.add_argument(
             "--policy", choices=["static", "weighted", _CONFIGURED],
-            help=f"How the pools are divided; {_CONFIGURED}: as the agent's configuration says")
+            help=f"How the pools are divided; {_CONFIGURED}: the policy in the agent's "
+                 "configuration")
         drain = parser.add_mutually_exclusive_group()
         drain.add_argument("--draining", action="store_true", default=None,
-                           help="Take no more instances, and keep nothing that no origin has")
+                           help="Accept no more instances, and write all dirty data to the "
+                                "origins")
         drain.add_argument("--no-draining", dest="draining", action="store_false", default=None,
-                           help="Take instances again")
+                           help="Accept instances again")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -98,25 +100,26 @@ class SetHost(command.Command):
             body["draining"] = parsed_args.draining
         if not body:
             raise exceptions.CommandError(
-                "Nothing to set: give --policy, --draining or --no-draining.")
+                "Nothing to set: use --policy, --draining or --no-draining.")
         self.app.client_manager.vcache.patch(path_of("hosts", parsed_args.node), body)
 
 
 class DrainHost(command.Command):
-    """Have a host take no more instances, and its caches keep nothing that no origin has."""
+    """Drain a host: it accepts no more instances and writes all dirty data to the origins."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser."""
         parser = super().get_parser(prog_name)
         _add_node(parser)
         parser.add_argument("--wait", action="store_true",
-                            help="Wait until nothing dirty is left in its pools")
+                            help="Wait until its pools have no dirty data")
         parser.add_argument("--timeout", metavar="<seconds>", type=float, default=3600.0,
-                            help="Wait no longer, and fail then (default: %(default)g)")
+                            help="Time limit of --wait, after which the command fails (default: "
+                                 "%(default)g)")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Have it drain."""
+        """Start to drain the host."""
         client, node = self.app.client_manager.vcache, parsed_args.node
         client.patch(path_of("hosts", node), {"draining": True})
         end = time.monotonic() + parsed_args.timeout
@@ -127,30 +130,31 @@ class DrainHost(command.Command):
             if time.monotonic() >= end:
                 raise exceptions.CommandError(
                     f"Host {node!r} is not drained after {parsed_args.timeout:g} s: {left}. "
-                    "It goes on draining; 'openstack vcache host set --no-draining' ends that.")
+                    "The host continues to drain; 'openstack vcache host set --no-draining' "
+                    "stops that.")
             time.sleep(_LOOK)
 
 
 def _left(client: Client, node: str) -> str:
-    """Say what keeps a host from being drained; empty: nothing."""
+    """Return why a host is not drained yet; empty: it is."""
     host = _get(client, node)
     if host["state"] != "up":
-        return f"it is {host['state']}, {host['problem'] or 'so what is dirty is not known'}"
-    # A process of the API that has no newer report does not know of it yet.
+        return f"it is {host['state']}: {host['problem'] or 'its dirty data is unknown'}"
+    # Another process of the API may not have the latest report yet.
     if not host["draining"]:
-        return "it does not say that it drains"
+        return "it has not reported yet that it drains"
     if host["dirty_bytes"]:
-        return f"its instances have {size(host['dirty_bytes'])} dirty"
-    # Also what stopped instances have left there.
+        return f"its instances have {size(host['dirty_bytes'])} of dirty data"
+    # The pools also count dirty data of stopped instances.
     pools = client.list("pools", "id", host=node)
     dirty = [f"{item['name']} {size(item['dirty_bytes'])}"
              for item in pools if item["dirty_bytes"]]
-    return f"dirty in pools: {', '.join(dirty)}" if dirty else ""
+    return f"dirty data in pools: {', '.join(dirty)}" if dirty else ""
 
 
 def _add_node(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("node", metavar="<node>",
-                        help="Name of the compute node, as 'openstack vcache host list' has it")
+                        help="Name of the compute node; see 'openstack vcache host list'")
 
 
 def _get(client: Client, node: str) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``openstack vcache instance``: what instances ask for and get, and what is set of one."""
+"""The commands ``openstack vcache instance``: show instances, and override their flavor."""
 
 import argparse
 import uuid
@@ -34,17 +34,17 @@ def _row(item: dict[str, Any]) -> list[Any]:
 
 
 class ListInstance(command.Lister):
-    """List the instances that run."""
+    """List the running instances."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser."""
         parser = super().get_parser(prog_name)
         parser.add_argument("--all-projects", action="store_true", default=None,
-                            help="Of all projects (admin only)")
+                            help="List instances of all projects (admin only)")
         parser.add_argument("--project", metavar="<project>",
-                            help="Of this project, by name or ID (admin only)")
+                            help="List instances of this project, by name or ID (admin only)")
         parser.add_argument("--host", metavar="<node>",
-                            help="Only on this compute node (admin only)")
+                            help="List only instances on this compute node (admin only)")
         options.add_pages(parser)
         return parser
 
@@ -58,7 +58,7 @@ class ListInstance(command.Lister):
         found = manager.vcache.list(
             "instances", "uuid", limit=parsed_args.limit, marker=parsed_args.marker,
             all_projects=parsed_args.all_projects, project_id=project, host=parsed_args.host)
-        # Who may not know of hosts has no use for an empty column.
+        # Omit the columns for users who may not see hosts.
         if not any("host" in item for item in found):
             return _COLUMNS, [_row(item) for item in found]
         return ((*_COLUMNS, "Host", "Problem"),
@@ -84,7 +84,7 @@ class ShowInstance(command.ShowOne):
 
 
 class SetInstance(command.Command):
-    """Set weight and objectives of an instance, instead of its flavor's, while it runs."""
+    """Set the weight and objectives of a running instance, which overrides its flavor."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser."""
@@ -97,7 +97,7 @@ class SetInstance(command.Command):
         """Change the instance."""
         texts = options.given(parsed_args, _KEYS)
         if not texts:
-            raise exceptions.CommandError(f"Nothing to set: give one or more of {_OPTIONS}.")
+            raise exceptions.CommandError(f"Nothing to set: use one or more of {_OPTIONS}.")
         kinds = {key.name: key.kind for key in _KEYS}
         _change(self.app.client_manager, parsed_args.server, {
             name: int(text) if kinds[name] is Kind.INTEGER else float(text)
@@ -105,21 +105,22 @@ class SetInstance(command.Command):
 
 
 class UnsetInstance(command.Command):
-    """Have the flavor's values hold of an instance again."""
+    """Return to the flavor's weight and objectives of an instance."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser."""
         parser = super().get_parser(prog_name)
         _add_server(parser)
-        options.add_flags(parser, _KEYS, "Have the flavor's hold of")
-        parser.add_argument("--all", action="store_true", help="Have all of the flavor's hold")
+        options.add_flags(parser, _KEYS, "Return to the flavor's value of")
+        parser.add_argument("--all", action="store_true",
+                            help="Return to all values of the flavor")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Change the instance."""
         names = options.given(parsed_args, _KEYS)
         if bool(names) == parsed_args.all:
-            raise exceptions.CommandError(f"Give --all, or one or more of {_OPTIONS}.")
+            raise exceptions.CommandError(f"Use either --all, or one or more of {_OPTIONS}.")
         manager = self.app.client_manager
         if parsed_args.all:
             manager.vcache.delete(
@@ -134,16 +135,17 @@ def _change(manager: Any, server: str, values: dict[str, Any]) -> None:
 
 def _add_server(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("server", metavar="<server>",
-                        help="UUID of the instance, or its name if it is of your project")
+                        help="UUID of the instance, or its name if it is in your project")
 
 
 def _uuid(manager: Any, server: str) -> str:
-    """Return the UUID of an instance; vcache-api knows no names, and Nova is asked for one."""
+    """Return the UUID of an instance. Nova resolves names, which vcache-api does not know."""
     try:
         return str(uuid.UUID(server))
     except ValueError:
         found = manager.sdk_connection.compute.find_server(server, details=False)
     if found is None:
         raise exceptions.CommandError(
-            f"No server {server[:60]!r} in this project; another project's must be given by UUID.")
+            f"No server {server[:60]!r} in this project. Use the UUID of a server in another "
+            "project.")
     return str(found.id)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has to be changed of a flavor so that its keys for Placement go with ``vcache:*``."""
+"""The changes that make a flavor's Placement keys match its ``vcache:*`` keys."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -9,10 +9,10 @@ from nova_vcache.placement import flavor as compiler
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What to change of a flavor's extra specs.
+    """Changes of a flavor's extra specs.
 
-    :param values: to set, in one request
-    :param gone: to delete, sorted
+    :param values: keys to set, in one request
+    :param gone: keys to delete, sorted
     """
 
     values: dict[str, str]
@@ -20,15 +20,15 @@ class Plan:
 
 
 def make(before: Mapping[str, str], changes: Mapping[str, str | None]) -> Plan:
-    """Return what changes of ``vcache:*`` come to, with what Placement needs to know.
+    """Return the complete changes for changes of ``vcache:*`` keys.
 
     :param before: all extra specs of the flavor
-    :param changes: None: delete
-    :raises nova_vcache.extra_specs.InvalidExtraSpecs: if the flavor could not be used then
+    :param changes: values by key; None: delete the key
+    :raises nova_vcache.extra_specs.InvalidExtraSpecs: if the result is invalid
     """
     after = _changed(before, changes)
-    # The check of flavors says what is to be done: so it has nothing to say afterwards, and
-    # what it lets an operator add stays.
+    # Apply the corrections of "flavor check", so that it finds no problem afterwards.
+    # Optional traits, which it permits, are kept.
     after = _changed(after, {item.key: item.should for item in compiler.disagreements(after)})
     return Plan({key: value for key, value in after.items() if before.get(key) != value},
                 tuple(sorted(before.keys() - after.keys())))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What python-openstackclient asks of a plug-in; entry point ``openstack.cli.extension``."""
+"""The interface for python-openstackclient; entry point ``openstack.cli.extension``."""
 
 import argparse
 import os
@@ -11,8 +11,7 @@ from nova_vcache.osc.client import SERVICE_TYPE, Client
 
 DEFAULT_API_VERSION = "1"
 API_VERSION_OPTION = "os_vcache_api_version"
-#: The client is an attribute of this name, the commands are in the group
-#: ``openstack.vcache.v1``.
+#: Attribute of the client manager. The commands are in the group ``openstack.vcache.v1``.
 API_NAME = "vcache"
 API_VERSIONS = ("1",)
 
@@ -20,9 +19,9 @@ API_VERSIONS = ("1",)
 def make_client(instance: Any) -> Client:
     """Return the client of vcache-api.
 
-    :param instance: openstackclient's manager of clients
+    :param instance: openstackclient's client manager
     """
-    # What is given by the option, the environment or clouds.yaml is one place by now.
+    # The value comes from the option, the environment, or clouds.yaml.
     override = instance.get_configuration().get("vcache_endpoint_override")
     return Client(adapter.Adapter(
         session=instance.session, service_type=SERVICE_TYPE, interface=instance.interface,
@@ -30,16 +29,16 @@ def make_client(instance: Any) -> Client:
 
 
 def build_option_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Add our options to those of every command."""
-    # No default of ours: one would win over clouds.yaml.
+    """Add the global options of this plug-in."""
+    # Set no default for the endpoint, because it would override clouds.yaml.
     parser.add_argument(
         "--os-vcache-api-version", metavar="<vcache-api-version>", choices=API_VERSIONS,
         default=os.environ.get("OS_VCACHE_API_VERSION"),
-        help=f"Version of vcache-api, default {DEFAULT_API_VERSION} "
+        help=f"Version of vcache-api (default: {DEFAULT_API_VERSION}) "
              "(Env: OS_VCACHE_API_VERSION)")
     parser.add_argument(
         "--os-vcache-endpoint-override", metavar="<url>",
         default=os.environ.get("OS_VCACHE_ENDPOINT_OVERRIDE"),
-        help="URL of vcache-api, without a version, instead of the catalog's "
+        help="URL of vcache-api without a version, used instead of the catalog "
              "(Env: OS_VCACHE_ENDPOINT_OVERRIDE)")
     return parser

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``openstack vcache pool``."""
+"""The commands ``openstack vcache pool``."""
 
 import argparse
 from collections.abc import Sequence
@@ -23,12 +23,12 @@ def _value(item: dict[str, Any], field: str) -> Any:
 
 
 class ListPool(command.Lister):
-    """List the pools of all hosts, or of one."""
+    """List the pools of all hosts, or of one host."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("--host", metavar="<node>", help="Only of this compute node")
+        parser.add_argument("--host", metavar="<node>", help="List only pools of this compute node")
         options.add_pages(parser)
         return parser
 
@@ -42,18 +42,19 @@ class ListPool(command.Lister):
 
 
 class SetPool(command.Command):
-    """Set what can be changed of a pool while it is used; it lasts until the pool is made again."""
+    """Change options of an active pool, until the pool is removed or the host shuts down."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser."""
         parser = super().get_parser(prog_name)
         _add_pool(parser)
         parser.add_argument("--reads-percent", type=int, metavar="<0-100>",
-                            help="What was read goes first where it is more than this of what a "
-                                 "disk has in the pool")
+                            help="Reclaim read chunks of a disk first if they are more than this "
+                                 "percentage of its chunks")
         parser.add_argument("--hot-percent", type=int, metavar="<0-100>",
-                            help="Where more than this of what a disk has in shared lanes is hot, "
-                                 "it changes places with what is cold in its own; 100: never")
+                            help="If more than this percentage of a disk's data in shared lanes "
+                                 "is hot, exchange it with colder data in its dedicated lanes; "
+                                 "100: never")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -62,7 +63,7 @@ class SetPool(command.Command):
                 if (value := getattr(parsed_args, name)) is not None}
         if not body:
             raise exceptions.CommandError(
-                "Nothing to set: give --reads-percent or --hot-percent.")
+                "Nothing to set: use --reads-percent or --hot-percent.")
         self.app.client_manager.vcache.patch(_path(parsed_args.pool), body)
 
 
@@ -83,13 +84,13 @@ class ShowPool(command.ShowOne):
 
 def _add_pool(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pool", metavar="<node>/<pool>",
-                        help="ID of the pool, as 'openstack vcache pool list' has it")
+                        help="ID of the pool; see 'openstack vcache pool list'")
 
 
 def _path(ident: str) -> str:
     node, _, pool = ident.partition("/")
     if not node or not pool:
         raise exceptions.CommandError(
-            f"{ident!r} is no pool's ID: must be <node>/<pool>, as "
-            "'openstack vcache pool list' has it.")
+            f"{ident!r} is not the ID of a pool, must be <node>/<pool>; see 'openstack vcache "
+            "pool list'.")
     return path_of("hosts", node, "pools", pool)

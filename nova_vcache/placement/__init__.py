@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Placement knows of a host's cache: names, flavors' requests, the reporter."""
+"""The cache of a host in Placement: names, requests of flavors, and the reporter."""

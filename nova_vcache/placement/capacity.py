@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host has for instances, as Placement's inventories and traits."""
+"""The capacity of a host, as inventories and traits of Placement."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -16,34 +16,32 @@ _AMOUNT_MAX = 2**31 - 1
 
 
 def guaranteed_mb(pool_bytes: int) -> int:
-    """Return the MiB of a pool that can be guaranteed: nine tenths, in whole MiB.
+    """Return the MiB of a pool that can be guaranteed: nine tenths, rounded down.
 
-    The last tenth is what the target keeps free for tags below their share.
+    The target keeps the last tenth free for tags below their share.
 
-    :param pool_bytes: size of the pool, not of its device
+    :param pool_bytes: size of the pool (not of its device) in bytes
     """
     return pool_bytes * 9 // 10 // _MIB
 
 
 @dataclasses.dataclass(frozen=True)
 class Capacity:
-    """What one host has for instances.
+    """The capacity of one host.
 
-    :param tags: tag numbers for disks, used or not, at least 0
-    :param tags_reserved: those of them that are not for new instances although no
-        allocation says so: of instances' second and further disks, of instances
-        without an allocation, of disks whose number is kept for a while
-    :param cache_mb: MiB that can be guaranteed, of all pools: the sum of their
-        :func:`guaranteed_mb`; 0: there is no pool
-    :param largest_mb: MiB that can be guaranteed to one instance: the largest
-        pool's, since all cached disks of an instance are in one
-    :param cache_reserved_mb: MiB that are guaranteed to instances without an
-        allocation
-    :param step_mb: what a guarantee must be a multiple of
-    :param flush_isolation: a flush waits for no other instance's data
-    :param elastic: shares move with demand
-    :param tagged_ssd: the SSD understands tags
-    :param modes: modes in which disks can be cached now
+    :param tags: number of tags for disks, used and free, at least 0
+    :param tags_reserved: used tags without an allocation: those of second and further
+        disks of instances, of instances without an allocation, and of disks that keep their
+        tag after their domain has gone
+    :param cache_mb: sum of :func:`guaranteed_mb` of all pools; 0: no pool
+    :param largest_mb: largest guarantee for one instance: that of the largest pool, because
+        all cached disks of an instance are in one pool
+    :param cache_reserved_mb: MiB that are guaranteed to instances without an allocation
+    :param step_mb: unit of a guarantee, in MiB
+    :param flush_isolation: a flush does not wait for data of other instances
+    :param elastic: shares change with the demand
+    :param tagged_ssd: the SSD supports tags
+    :param modes: modes that disks can have now
     """
 
     tags: int
@@ -60,16 +58,16 @@ class Capacity:
     def __post_init__(self) -> None:
         for name in ("tags", "tags_reserved", "cache_mb", "largest_mb", "cache_reserved_mb"):
             if getattr(self, name) < 0:
-                raise ValueError(f"{name}: {getattr(self, name)} is negative")
+                raise ValueError(f"{name} is {getattr(self, name)}, must be at least 0")
         if self.step_mb < 1:
-            raise ValueError(f"step_mb: {self.step_mb} must be at least 1")
+            raise ValueError(f"step_mb is {self.step_mb}, must be at least 1")
         if self.largest_mb > self.cache_mb:
-            raise ValueError(f"largest_mb: {self.largest_mb} is more than cache_mb, "
+            raise ValueError(f"largest_mb is {self.largest_mb}, must be at most cache_mb, "
                              f"which is {self.cache_mb}")
 
     @property
     def inventories(self) -> dict[str, Inventory]:
-        """Return the inventories; a class of which there is nothing is not in it."""
+        """The inventories by resource class, without empty ones."""
         found = {}
         if self.tags:
             found[names.TAG] = _inventory(self.tags, self.tags_reserved, 1, 1)
@@ -80,7 +78,7 @@ class Capacity:
 
     @property
     def traits(self) -> frozenset[str]:
-        """Return the traits."""
+        """The traits."""
         has = {names.FLUSH_ISOLATION: self.flush_isolation, names.ELASTIC: self.elastic,
                names.TAGGED_SSD: self.tagged_ssd,
                names.WRITEBACK: Mode.WRITEBACK in self.modes,
@@ -95,17 +93,19 @@ def _inventory(total: int, reserved: int, step: int, largest: int) -> Inventory:
 
 
 def closed(used: int) -> Inventory:
-    """Return the inventory of something that a host no longer has, but that is in use.
+    """Return the inventory for a resource that a host no longer has, but that has allocations.
 
-    Placement does not remove an inventory that something is allocated from. So it
-    stays as large as what is allocated, and all of it is reserved.
+    Placement does not delete an inventory with allocations. So the inventory stays as
+    large as the allocations, and all of it is reserved.
+
+    :param used: sum of the allocations
     """
     return _inventory(max(1, used), max(1, used), 1, 1)
 
 
 def overcommitted(inventories: Mapping[str, Inventory], usages: Mapping[str, int],
                   classes: Iterable[str] = names.RESOURCE_CLASSES) -> dict[str, int]:
-    """Return by class how much more is allocated than there is."""
+    """Return by resource class how much the allocations exceed the unreserved inventory."""
     over = {}
     for name in classes:
         has = inventories.get(name)

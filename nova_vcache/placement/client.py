@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The few requests to Placement that the reporter needs."""
+"""Client of Placement with the requests that the reporter needs."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,28 +9,28 @@ from keystoneauth1 import exceptions as ks_exc
 
 from nova_vcache.placement.capacity import Inventory
 
-#: The microversion of all requests: 1.26 lets all of an inventory be reserved.
+#: Microversion of all requests. Since 1.26 an inventory may be reserved completely.
 #: Placement has it since 2018.
 MICROVERSION = "1.26"
 
 
 class PlacementError(Exception):
-    """Placement does not answer, or refuses; the text says which and why."""
+    """A request to Placement failed; the text names the request and the reason."""
 
 
 class Conflict(PlacementError):
-    """Somebody else changed the provider meanwhile; read it again."""
+    """Another client has changed the provider meanwhile; read it again."""
 
 
 class NotFound(PlacementError):
-    """What the request is about is not there (any more)."""
+    """The object of the request does not exist."""
 
 
 class InUse(PlacementError):
-    """Something is allocated from what was to be removed."""
+    """The object cannot be deleted, because it has allocations."""
 
 
-#: Placement's error codes that mean more than that it failed.
+#: Error codes of Placement that have their own exception.
 _CODES: dict[str, type[PlacementError]] = {
     "placement.concurrent_update": Conflict,
     "placement.inventory.inuse": InUse,
@@ -39,24 +39,26 @@ _CODES: dict[str, type[PlacementError]] = {
 
 
 class Client:
-    """Placement by a keystoneauth adapter.
+    """Client of Placement.
 
-    :param adapter: of service type placement; what time a request may take is its
-        session's ``timeout``
+    All methods raise :class:`PlacementError` if a request fails.
+
+    :param adapter: keystoneauth adapter for the service type placement; the ``timeout`` of
+        its session limits each request
     """
 
     def __init__(self, adapter: adapter.Adapter) -> None:
         self._adapter = adapter
 
     def provider(self, uuid: str) -> dict[str, Any] | None:
-        """Return a resource provider, or None if there is none."""
+        """Return a resource provider; None if it does not exist."""
         try:
             return self._ask("GET", f"/resource_providers/{uuid}")
         except NotFound:
             return None
 
     def providers(self, name: str) -> list[dict[str, Any]]:
-        """Return the resource providers of a name: one at most."""
+        """Return the resource providers with a name, at most one."""
         found: list[dict[str, Any]] = self._ask(
             "GET", "/resource_providers", params={"name": name})["resource_providers"]
         return found
@@ -64,15 +66,16 @@ class Client:
     def create(self, uuid: str, name: str, parent: str) -> None:
         """Create a resource provider.
 
-        :raises PlacementError: also if one of this UUID or this name is there
+        :param parent: UUID of its parent
+        :raises PlacementError: also if a provider with this UUID or name exists
         """
         self._ask("POST", "/resource_providers", json={
             "uuid": uuid, "name": name, "parent_provider_uuid": parent})
 
     def delete(self, uuid: str) -> None:
-        """Delete a resource provider that may not be there.
+        """Delete a resource provider, if it exists.
 
-        :raises InUse: if something is allocated from it
+        :raises InUse: if it has allocations
         """
         try:
             self._ask("DELETE", f"/resource_providers/{uuid}")
@@ -80,7 +83,7 @@ class Client:
             pass
 
     def inventories(self, uuid: str) -> tuple[dict[str, Inventory], int]:
-        """Return a provider's inventories by class, and its generation."""
+        """Return a provider's inventories by resource class, and its generation."""
         found = self._ask("GET", f"/resource_providers/{uuid}/inventories")
         return found["inventories"], found["resource_provider_generation"]
 
@@ -103,15 +106,15 @@ class Client:
         return int(answer["resource_provider_generation"])
 
     def usages(self, uuid: str) -> dict[str, int]:
-        """Return by class how much of a provider is allocated."""
+        """Return the sum of a provider's allocations by resource class."""
         found: dict[str, int] = self._ask(
             "GET", f"/resource_providers/{uuid}/usages")["usages"]
         return found
 
     def allocations(self, uuid: str) -> dict[str, dict[str, int]]:
-        """Return what is allocated from a provider: by consumer, amounts by class.
+        """Return a provider's allocations: amounts by resource class, by consumer.
 
-        Nothing of a provider that is not there.
+        The result is empty if the provider does not exist.
         """
         try:
             found = self._ask("GET", f"/resource_providers/{uuid}/allocations")
@@ -120,7 +123,7 @@ class Client:
         return {consumer: item["resources"] for consumer, item in found["allocations"].items()}
 
     def with_trait(self, trait: str) -> list[dict[str, Any]]:
-        """Return the providers that have a trait; none if there is no such trait yet."""
+        """Return the providers with a trait; none if the trait does not exist."""
         if not self.has_trait(trait):
             return []
         found: list[dict[str, Any]] = self._ask(
@@ -128,19 +131,19 @@ class Client:
         return found
 
     def has_class(self, name: str) -> bool:
-        """Tell whether a resource class exists."""
+        """Return True if a resource class exists."""
         return self._exists(f"/resource_classes/{name}")
 
     def has_trait(self, name: str) -> bool:
-        """Tell whether a trait exists."""
+        """Return True if a trait exists."""
         return self._exists(f"/traits/{name}")
 
     def ensure_class(self, name: str) -> None:
-        """Create a resource class that may be there."""
+        """Create a resource class, unless it exists."""
         self._ask("PUT", f"/resource_classes/{name}")
 
     def ensure_trait(self, name: str) -> None:
-        """Create a trait that may be there."""
+        """Create a trait, unless it exists."""
         self._ask("PUT", f"/traits/{name}")
 
     def _exists(self, path: str) -> bool:
@@ -151,7 +154,7 @@ class Client:
         return True
 
     def _ask(self, method: str, path: str, **arguments: Any) -> Any:
-        """Return the answer's JSON, or None if it has none."""
+        """Send a request; return the JSON of the answer, or None if it has no body."""
         what = f"Placement: {method} {path}"
         try:
             answer = self._adapter.request(
@@ -163,16 +166,16 @@ class Client:
         try:
             return answer.json() if answer.content else None
         except ValueError as error:
-            raise PlacementError(f"{what}: the answer is no JSON: {error}") from error
+            raise PlacementError(f"{what}: the answer is not JSON: {error}") from error
 
 
 def _error(what: str, answer: Any) -> PlacementError:
-    """Return the exception for an answer that is an error."""
+    """Return the exception for an error response."""
     code, detail = "", answer.reason
     try:
         first = answer.json()["errors"][0]
         code, detail = first.get("code", ""), " ".join(first.get("detail", "").split()) or detail
     except (ValueError, LookupError, TypeError, AttributeError):
-        pass  # of a proxy between; the status has to do
+        pass  # the answer of a proxy; use the status only
     kind = _CODES.get(code, NotFound if answer.status_code == 404 else PlacementError)
     return kind(f"{what}: {answer.status_code}: {detail}")

@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a flavor must ask Placement for, and where a flavor does not.
+"""The keys with which a flavor must request resources and traits from Placement.
 
-Two questions that are answered apart from one another:
+Two keys of the flavor decide independently of each other:
 
 ``vcache:min_mb``
-    A guarantee holds only if it is counted, so it is always an allocation: a
-    host that has not so much left, or no cache at all, is never chosen.
+    A guarantee holds only if it is counted, so it is always an allocation. A host
+    with too little free cache, or without a cache, is never selected.
 ``vcache:required``
-    Whether a host without what the mode needs may be chosen. Placement cannot
-    wish, only require. So without it no trait is required and no tag asked for,
-    and any host will do; the weigher prefers one with a cache.
+    Placement cannot express preferences, only requirements. With this key the
+    flavor requires the traits of its mode and one tag. Without it, the flavor
+    requires neither, and any host is possible; the weigher then prefers a host
+    with a cache.
 
-A request for a trait looks only at providers that something is allocated from.
-That is why everything that must be met also asks for a tag: it leads Placement,
-and through the allocation candidates the scheduler, to our provider.
+Placement checks a required trait only on providers from which it allocates
+something. So every flavor with a requirement also requests one tag. That leads
+Placement, and the scheduler through the allocation candidates, to the cache's
+provider.
 """
 
 import dataclasses
@@ -26,22 +28,22 @@ from nova_vcache.placement import names
 
 _REQUIRED = "required"
 
-#: Traits that an operator may require on top, where the flavor is a hard one.
+#: Traits that an operator may additionally require in a flavor with requirements.
 _OPTIONAL = frozenset({names.ELASTIC, names.TAGGED_SSD})
 
-# resources:X, trait:X and those of a numbered or named group, resources1:X,
+# resources:X, trait:X, and those of a numbered or named group, such as resources1:X or
 # trait_CACHE:X.
 _OURS = re.compile(r"(resources|trait)([A-Za-z0-9_-]{0,64}):(CUSTOM_VCACHE_[A-Z0-9_]+)")
 
 
 @dataclasses.dataclass(frozen=True)
 class Disagreement:
-    """One key of a flavor that does not go with its ``vcache:*`` keys.
+    """One Placement key of a flavor that does not match its ``vcache:*`` keys.
 
-    :param key: which
+    :param key: the key
     :param has: its value in the flavor; None: it is absent
-    :param should: what it should be; None: absent
-    :param why: for people, one sentence without a full stop
+    :param should: its correct value; None: it must be absent
+    :param why: the reason, as a sentence without a full stop
     """
 
     key: str
@@ -56,22 +58,22 @@ class Disagreement:
 
 
 def caches(specs: ExtraSpecs) -> bool:
-    """Tell whether a flavor asks for a cache device."""
+    """Return True if the mode of a flavor uses a cache device."""
     return specs.mode in (Mode.WRITEBACK, Mode.WRITETHROUGH)
 
 
 def guaranteed_mb(specs: ExtraSpecs) -> int:
-    """Return the MiB that are guaranteed to an instance; its mode may have no cache."""
+    """Return the guaranteed MiB of an instance; 0 if its mode uses no cache."""
     return specs.min_mb if caches(specs) else 0
 
 
 def is_hard(specs: ExtraSpecs) -> bool:
-    """Tell whether a host has to be one of ours, by what Placement is asked for."""
+    """Return True if a flavor has requirements, so that only hosts with vcache are possible."""
     return specs.mode is not Mode.NONE and (specs.required or guaranteed_mb(specs) > 0)
 
 
 def placement_keys(specs: ExtraSpecs) -> dict[str, str]:
-    """Return the keys ``resources:*`` and ``trait:*`` that go with a flavor's specs."""
+    """Return the keys ``resources:*`` and ``trait:*`` that match a flavor's extra specs."""
     if not is_hard(specs):
         return {}
     keys = {f"resources:{names.TAG}": "1"}
@@ -83,17 +85,16 @@ def placement_keys(specs: ExtraSpecs) -> dict[str, str]:
 
 
 def is_ours(key: str) -> bool:
-    """Tell whether an extra spec asks Placement for something of ours."""
+    """Return True if an extra spec requests a resource or trait of vcache."""
     return _OURS.fullmatch(key) is not None
 
 
 def disagreements(flavor: Mapping[str, str]) -> list[Disagreement]:
-    """Return where a flavor's keys for Placement do not go with its ``vcache:*``.
+    """Return the Placement keys of a flavor that do not match its ``vcache:*`` keys.
 
     :param flavor: all extra specs of the flavor
-    :returns: sorted by key; empty if all is well
-    :raises nova_vcache.extra_specs.InvalidExtraSpecs: if the ``vcache:*`` keys
-        themselves, which come first, cannot be used
+    :return: sorted by key; empty if all keys match
+    :raises nova_vcache.extra_specs.InvalidExtraSpecs: if the ``vcache:*`` keys are invalid
     """
     specs = extra_specs.parse(flavor)
     wanted = placement_keys(specs)
@@ -113,24 +114,24 @@ def _may_be_added(specs: ExtraSpecs, key: str, value: str | None) -> bool:
 
 
 def _why(specs: ExtraSpecs, key: str, should: str | None) -> str:
-    """Say why a key should be what it should be."""
+    """Return the reason for the correct value of a key."""
     prefix, _, name = key.partition(":")
     if should is not None:
         if name == names.CACHE_MB:
-            return "vcache:min_mb is guaranteed only by an allocation of so many MiB"
+            return "vcache:min_mb is guaranteed only by an allocation of the same size"
         if name == names.TAG:
-            return "an instance with a guarantee, or vcache:required, takes one"
-        return f"vcache:required with vcache:mode={specs.mode} needs a host that has it"
+            return "an instance with vcache:min_mb or vcache:required needs one tag"
+        return f"vcache:required with vcache:mode={specs.mode} needs a host with this trait"
     if specs.mode is Mode.NONE:
-        return "vcache:mode is none, so the instance gets nothing of it"
+        return "vcache:mode is none, so the instance does not use it"
     if prefix not in ("resources", "trait"):
-        return "a group of its own may be met by another provider than the host's cache"
+        return "another provider than the host's cache may satisfy a separate group"
     if name == names.CACHE_MB and not caches(specs):
-        return f"vcache:mode={specs.mode} has no cache"
+        return f"vcache:mode={specs.mode} uses no cache"
     if name == names.CACHE_MB:
         return "vcache:min_mb is 0, so nothing is guaranteed"
     if prefix == "trait" and not specs.required:
-        return "without vcache:required any host will do, and this rules some out"
+        return "without vcache:required any host is possible, but this excludes some"
     if name == names.TAG:
-        return "without vcache:required and vcache:min_mb any host will do"
+        return "without vcache:required and vcache:min_mb any host is possible"
     return f"vcache:mode={specs.mode} does not need it"

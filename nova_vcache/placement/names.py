@@ -1,45 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names in Placement: resource classes, traits, the provider of a host.
+"""Names in Placement: resource classes, traits, and the provider of a host.
 
-Standard library only: the flavor compiler and the scheduler use it as well as
-the reporter.
+The module imports only the standard library, because flavors, the scheduler and
+the reporter use it.
 """
 
 import uuid
 
 from nova_vcache.extra_specs import Mode
 
-#: MiB of cache that are guaranteed to an instance: its ``vcache:min_mb``.
+#: Guaranteed MiB of cache of an instance: its ``vcache:min_mb``.
 CACHE_MB = "CUSTOM_VCACHE_MB"
 
-#: An instance with tags of its own; one of an instance, not one of a disk. What
-#: disks an instance has is not in its flavor, and a volume that is attached later
-#: changes no allocation. What tags its other disks take is in the inventory's
-#: ``reserved``, which the reporter keeps true.
+#: An instance that needs tags. An instance allocates one, not one for each disk: the
+#: flavor does not know the disks, and attaching a volume does not change an allocation.
+#: The reporter counts the tags of further disks as ``reserved`` in the inventory.
 TAG = "CUSTOM_VCACHE_VTAG"
 
 RESOURCE_CLASSES = (CACHE_MB, TAG)
 
-#: Marks a provider as ours.
+#: Marks the provider of a host's cache.
 OWNER = "CUSTOM_OWNER_VCACHE"
 
-#: A flush waits for no other instance's data (and status does not say ``degraded``).
+#: A flush does not wait for data of other instances; no device is ``degraded``.
 FLUSH_ISOLATION = "CUSTOM_VCACHE_FLUSH_ISOLATION"
 
-#: Shares move with demand: there is a pool, and its policy is not ``static``.
+#: Shares change with the demand: there is a pool, and its policy is not ``static``.
 ELASTIC = "CUSTOM_VCACHE_ELASTIC"
 
-#: The SSD understands tags: a flush is one tagged command to the drive.
+#: The SSD supports tags: a flush is one tagged command to the drive.
 TAGGED_SSD = "CUSTOM_VCACHE_TAGGED_SSD"
 
-#: Disks can be cached in this mode.
+#: Disks can have this mode.
 WRITEBACK = "CUSTOM_VCACHE_WRITEBACK"
 WRITETHROUGH = "CUSTOM_VCACHE_WRITETHROUGH"
 
-#: All traits that the reporter sets, and therefore also removes.
+#: All traits that the reporter sets and removes.
 TRAITS = (OWNER, FLUSH_ISOLATION, ELASTIC, TAGGED_SSD, WRITEBACK, WRITETHROUGH)
 
-#: Traits that a mode needs of a host, where the flavor requires it.
+#: Traits that a flavor with ``vcache:required`` requires for each mode.
 MODE_TRAITS: dict[Mode, tuple[str, ...]] = {
     Mode.WRITEBACK: (FLUSH_ISOLATION, WRITEBACK),
     Mode.WRITETHROUGH: (FLUSH_ISOLATION, WRITETHROUGH),
@@ -47,7 +46,7 @@ MODE_TRAITS: dict[Mode, tuple[str, ...]] = {
     Mode.NONE: (),
 }
 
-# Chosen once at random; another one would orphan every provider.
+# A random constant. A change would orphan all existing providers.
 _NAMESPACE = uuid.UUID("0c3b3c63-7f0c-4a0e-9a52-d9d7a5c5f1be")
 
 _PROVIDER_SUFFIX = "_vcache"
@@ -56,15 +55,15 @@ PROVIDER_NAME_MAX = 200
 
 
 def provider_uuid(root: str) -> str:
-    """Return the UUID of the cache's provider below a compute node's.
+    """Return the UUID of the cache's provider, a child of the compute node's provider.
 
-    :param root: UUID of the compute node, which is that of its provider
+    :param root: UUID of the compute node, which is also that of its provider
     """
     return str(uuid.uuid5(_NAMESPACE, str(uuid.UUID(root))))
 
 
 def provider_name(node: str) -> str:
-    """Return the name of the cache's provider below a compute node's.
+    """Return the name of the cache's provider, a child of the compute node's provider.
 
     :param node: name of the compute node (its hypervisor host name)
     """

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep Placement's picture of one host's cache true.
+"""Keep the resource provider of one host's cache up to date in Placement.
 
-The picture is a resource provider of our own, a child of the compute node's: what
-others put on the compute node's own provider nova-compute takes away, what they
-put below it stays. It goes when ``openstack compute service delete`` removes the
-tree, so every report looks whether all of it is there and makes what is missing.
+The provider is a child of the compute node's provider. nova-compute removes foreign
+inventory from its own provider, but leaves child providers alone. ``openstack
+compute service delete`` deletes the whole tree. So every report checks whether the
+provider exists, and creates what is missing.
 
-Nothing is removed that is not ours: on our provider only our two resource
-classes and our traits (``nova_vcache.placement.names``) are changed.
+The reporter changes only the two resource classes and the traits in
+``nova_vcache.placement.names``, and only on the cache's provider.
 """
 
 import dataclasses
@@ -24,25 +24,25 @@ LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Each try reads again. Others that write to our provider are the scheduler, with
-# each allocation, and a second reporter by mistake; five in a row are enough.
+# Attempts of one report; each reads the current state. Other writers are the scheduler,
+# with each allocation, and possibly a second reporter by mistake.
 _TRIES = 5
 
 
 class NoComputeNode(Exception):
-    """Nova has not made the compute node's provider (yet, or again)."""
+    """The compute node has no provider, because Nova has not created it yet."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What became of a report.
+    """The result of a report.
 
     :param provider: UUID of the cache's provider
-    :param created: the provider was not there: it is the host's first report, or
-        the tree had been deleted
-    :param changed: something was written
-    :param overcommitted: by resource class, how much more is allocated than the
-        host has now; empty when all guarantees hold
+    :param created: the provider was created: this is the host's first report, or the
+        tree was deleted
+    :param changed: Placement was changed
+    :param overcommitted: how much the allocations exceed the unreserved inventory, by
+        resource class; empty if they do not
     """
 
     provider: str
@@ -52,9 +52,9 @@ class Report:
 
 
 class Reporter:
-    """Reports one host; not for two threads at a time.
+    """Reports one host, for one thread at a time.
 
-    :param client: Placement
+    :param client: client of Placement
     :param node: name of the compute node (its hypervisor host name)
     """
 
@@ -62,26 +62,27 @@ class Reporter:
         self._client = client
         self._node = node
         self._root: str | None = None
-        # Names that Placement knows; forgotten when it says that it does not.
+        # The resource classes and traits exist; reset when Placement returns an error.
         self._named = False
 
     def report(self, capacity: Capacity) -> Report:
-        """Make Placement say what the host has.
+        """Update Placement to the capacity of the host.
 
-        When a pool has become smaller than what is allocated from it, Placement
-        says so too: nothing more is allocated there, instances that run keep
-        their allocations, and the target shortens all guarantees in proportion.
-        Who is to move away is an operator's decision.
+        A pool can become smaller than the sum of its allocations. Then Placement
+        allocates nothing more from it, running instances keep their allocations, and the
+        target reduces all guarantees in proportion. An operator must decide which
+        instances to move.
 
         :raises NoComputeNode: if the compute node has no provider
-        :raises PlacementError: if it cannot be done now; report again later
+        :raises PlacementError: if a request fails; report again later
         """
         return self._retry(lambda: self._report(capacity))
 
     def provider(self) -> str | None:
-        """Return the UUID that the cache's provider has, or will have; None: not known yet.
+        """Return the UUID of the cache's provider, which may not exist yet.
 
-        :raises PlacementError: if it cannot be found out now
+        :return: None if the compute node has no provider yet
+        :raises PlacementError: if a request fails
         """
         try:
             return names.provider_uuid(self._find_root())
@@ -89,11 +90,11 @@ class Reporter:
             return None
 
     def withdraw(self) -> bool:
-        """Take the host's provider away, for a host that is to have no cache any more.
+        """Delete the cache's provider, for a host that will no longer have a cache.
 
-        :returns: False if something is still allocated from it: then nothing more
-            can be, and another call is due when its instances have gone
-        :raises PlacementError: if it cannot be done now
+        :return: False if the provider still has allocations. It then accepts no more; call
+            this again when its instances have moved or were deleted.
+        :raises PlacementError: if a request fails
         """
         try:
             self._retry(self._withdraw)
@@ -109,10 +110,10 @@ class Reporter:
             try:
                 return action()
             except Conflict as error:
-                LOG.debug("%s; once more", error)
+                LOG.debug("%s; retrying", error)
             except NotFound as error:
                 # The tree was deleted between two requests.
-                LOG.debug("%s; once more, from the root", error)
+                LOG.debug("%s; retrying from the root", error)
                 self._root = None
         return action()
 
@@ -121,13 +122,12 @@ class Reporter:
         root = self._find_root()
         uuid = names.provider_uuid(root)
         created = self._ensure_provider(uuid, root)
-        # Traits first: an inventory must not be found by a request that the host's
-        # traits would have ruled out.
+        # Set the traits first, so that no request that they exclude finds the inventory.
         changed = self._set_traits(uuid, capacity.traits)
         changed |= self._set_inventories(uuid, capacity.inventories)
         over = capacity_.overcommitted(capacity.inventories, self._client.usages(uuid))
         if created:
-            LOG.info("%s: made resource provider %s", self._node, uuid)
+            LOG.info("%s: created resource provider %s", self._node, uuid)
         return Report(uuid, created, created or changed, over)
 
     def _withdraw(self) -> None:
@@ -147,38 +147,39 @@ class Reporter:
         if self._root is None:
             found = self._client.providers(self._node)
             if not found:
-                raise NoComputeNode(f"Placement has no provider {self._node!r}; is nova-compute "
-                                    "of this host registered?")
+                raise NoComputeNode(f"Placement has no provider {self._node!r}; check that "
+                                    "nova-compute of this host is registered")
             if found[0].get("parent_provider_uuid"):
-                raise PlacementError(f"provider {self._node!r} is not a compute node's, it has "
-                                     "a parent")
+                raise PlacementError(f"provider {self._node!r} has a parent, so it is not the "
+                                     "provider of a compute node")
             self._root = str(found[0]["uuid"])
         return self._root
 
     def _ensure_provider(self, uuid: str, root: str) -> bool:
-        """Make the cache's provider if it is not there; return whether it was not."""
+        """Create the cache's provider, unless it exists; return True if it was created."""
         found = self._client.provider(uuid)
         if found is None:
-            # The tree is gone; that the root is there was known of the past only.
+            # The whole tree may be gone, so check the root again.
             self._root = None
             root = self._find_root()
             if names.provider_uuid(root) != uuid:
-                raise Conflict(f"compute node {self._node} has another UUID now")
+                raise Conflict(f"the UUID of compute node {self._node} has changed")
             name = names.provider_name(self._node)
             try:
                 self._client.create(uuid, name, root)
             except PlacementError as error:
                 self._named = False
                 if self._client.provider(uuid) is not None:
-                    raise Conflict(f"{error}; it is there now") from error
+                    raise Conflict(f"{error}; another client has created it") from error
                 raise
             return True
         if found.get("parent_provider_uuid") != root:
-            raise PlacementError(f"provider {uuid} is not below {root}, the compute node's")
+            raise PlacementError(f"provider {uuid} is not a child of {root}, the provider of the "
+                                 "compute node")
         return False
 
     def _set_traits(self, uuid: str, wanted: frozenset[str]) -> bool:
-        """Set our traits; return whether one changed."""
+        """Set the traits of vcache; return True if one changed."""
         has, generation = self._client.traits(uuid)
         traits = (has - set(names.TRAITS)) | wanted
         if traits == has:
@@ -186,13 +187,13 @@ class Reporter:
         try:
             self._client.set_traits(uuid, traits, generation)
         except PlacementError:
-            # Perhaps somebody has deleted a trait; the next report makes it again.
+            # A trait may have been deleted; the next report creates it again.
             self._named = False
             raise
         return True
 
     def _set_inventories(self, uuid: str, wanted: dict[str, Inventory]) -> bool:
-        """Set our inventories; return whether one changed."""
+        """Set the inventories of vcache; return True if one changed."""
         has, generation = self._client.inventories(uuid)
         inventories = {
             name: has[name] for name in has if name not in names.RESOURCE_CLASSES} | wanted
@@ -206,6 +207,6 @@ class Reporter:
         try:
             self._client.set_inventories(uuid, inventories, generation)
         except InUse as error:
-            # Allocated since the look at what is used.
+            # There is a new allocation since the usages were read.
             raise Conflict(str(error)) from error
         return True

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What vcache-api and the hosts say to each other over oslo.messaging."""
+"""The RPC interfaces between vcache-api and the hosts, over oslo.messaging."""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The RPC interface of vcache-api, and its client for hosts.
 
-Topic ``vcache-api``; every process of the API has all reports, by fanout.
+The topic is ``vcache-api``. Every process of the API receives all reports, by fanout.
 
 =======  =====================================================================
-version  what was new
+version  changes
 =======  =====================================================================
 1.0      ``report(report)``, a cast
 =======  =====================================================================
@@ -19,21 +19,21 @@ VERSION = "1.0"
 
 
 class ApiClient:
-    """Tells vcache-api.
+    """RPC client for vcache-api.
 
-    :param transport: oslo.messaging's
-    :param cap: the version that all processes of the API understand; None: the newest
+    :param transport: transport of oslo.messaging
+    :param cap: version that all processes of the API support; None: the newest
     """
 
     def __init__(self, transport: messaging.Transport, cap: str | None = None) -> None:
-        # A report that is late is worth nothing; the next one comes soon.
+        # Do not retry: a late report is useless, and the next one comes soon.
         self._client = messaging.get_rpc_client(
             transport, messaging.Target(topic=TOPIC, version="1.0", fanout=True),
             version_cap=cap or VERSION, retry=0)
 
     def report(self, report: HostReport) -> None:
-        """Tell all processes of the API about a host.
+        """Send a report to all processes of the API.
 
-        :raises oslo_messaging.MessagingException: if the bus cannot be reached
+        :raises oslo_messaging.MessagingException: if the message bus is not reachable
         """
         self._client.cast({}, "report", report=report.to_json())

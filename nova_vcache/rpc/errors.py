@@ -1,40 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong between vcache-api and a host.
+"""Errors of calls from vcache-api to a host.
 
-The first three cross the bus: oslo.messaging makes them again on the other side, since
-this module is in the transport's ``allowed_remote_exmods``.
+Hosts raise InstanceNotHere, AgentUnavailable and Refused. oslo.messaging raises them
+again in the caller, because this module is in ``allowed_remote_exmods`` of the transport.
 """
 
 
 class HostError(Exception):
-    """A host could not do what was asked; the text says why."""
+    """A call to a host failed; the text says why."""
 
 
 class InstanceNotHere(HostError):
-    """The instance is not on that host (any more)."""
+    """The instance is not on that host."""
 
 
 class AgentUnavailable(HostError):
-    """vcache-host runs, but the agent on its host does not answer, or the kernel."""
+    """vcache-host runs, but the agent or the kernel on its host does not answer."""
 
 
 class Refused(HostError):
-    """The agent does not take what was asked; the text says what is allowed."""
+    """The agent rejected the request; the text names the allowed values."""
 
 
 class HostTimeout(HostError):
-    """Nobody answered for the host in time."""
+    """The host did not answer in time."""
 
 
 class BusDown(HostError):
-    """The message bus cannot be reached."""
+    """The message bus is not reachable."""
 
 
 def as_raised(error: HostError) -> HostError:
-    """Return an error that has crossed the bus as it was raised there.
+    """Return the original error for one that oslo.messaging has raised again.
 
-    oslo.messaging makes one of a class of its own of it, whose text has a traceback; its
-    arguments are what they were.
+    oslo.messaging creates a subclass whose text includes a traceback. The arguments are
+    those of the original error.
     """
     kind = next((kind for kind in (InstanceNotHere, AgentUnavailable, Refused)
                  if isinstance(error, kind)), HostError)

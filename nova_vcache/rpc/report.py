@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host tells vcache-api about itself, every few seconds and when it changes.
+"""The report of a host for vcache-api, sent periodically and after important changes.
 
-The argument of the cast ``report``, see api_side.py. As with the summary, a reader
-ignores fields that it does not know and takes absent ones as their default, so that
-either side can be newer. Standard library only.
+It is the argument of the cast ``report``; see api_side.py. As in the summary, a reader
+ignores unknown fields and uses the default for absent ones, so that either side may be
+newer. The module imports only the standard library.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class BadReport(ValueError):
-    """A document that is no report; the text names the part and the field."""
+    """The document is not a valid report; the text names the part and the field."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,16 +25,16 @@ class DiskReport:
     """One disk of an instance.
 
     :param disk: its name in the instance, such as ``vda``
-    :param mode: what it gets
-    :param state: in a word how it is served, as ``vcache disks`` has it
-    :param note: why it gets less than asked for, or other than usual
-    :param tag: its number on the host; None: it runs untagged
-    :param pool: number of the pool's device; None: no cache
-    :param cached_bytes: what it has in the cache
-    :param share_bytes: what is its part of the cache
-    :param dirty_bytes: what its origin does not have yet, in memory and in the cache
-    :param flush_p99_us: 99 % of its flushes took no longer lately; None: no flush
-    :param read_p99_us: the same of its reads
+    :param mode: its effective mode
+    :param state: its state, as in ``vcache disks``
+    :param note: why it does not get what its flavor requests, or empty
+    :param tag: its tag on the host; None: it has no tag
+    :param pool: device number of the pool; None: no cache
+    :param cached_bytes: its data in the cache
+    :param share_bytes: its share of the cache
+    :param dirty_bytes: dirty data in the write buffer and in the cache
+    :param flush_p99_us: p99 of the flush latency in the last minute; None: no flush
+    :param read_p99_us: p99 of the read latency in the last minute; None: no read
     """
 
     disk: str
@@ -52,17 +52,18 @@ class DiskReport:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class InstanceReport:
-    """One instance that runs on the host, or is about to.
+    """One instance that runs on the host or is about to.
 
-    :param uuid: of the instance
-    :param name: its libvirt domain
-    :param project: who owns it; empty: not known, then only administrators see it
+    :param uuid: UUID of the instance
+    :param name: name of its libvirt domain
+    :param project: project that owns it; empty: unknown, so only administrators see it
     :param phase: ``preparing`` or ``running``
-    :param problem: what is wrong with its flavor's extra specs
-    :param specs: what holds of it, by names of the schema; of the mode what is asked for
-    :param flavor: what its flavor says, likewise
-    :param override: what was set of it instead
-    :param slo_missed: it misses an objective now; None: it has none, or none is measured
+    :param problem: problem with its flavor's extra specs, or empty
+    :param specs: effective extra specs, by name without prefix; ``mode`` is the requested one
+    :param flavor: extra specs of its flavor, by name without prefix
+    :param override: values that override the flavor, by name without prefix
+    :param slo_missed: it misses an objective now; None: it has none, or none was measured
+    :param disks: its disks
     """
 
     uuid: str
@@ -81,8 +82,10 @@ class InstanceReport:
 class PoolReport:
     """One pool of the host; sizes in bytes.
 
-    :param reads_percent: what was read goes first where it is more than this of what a tag has
-    :param hot_percent: hot and cold change lanes above this; None of both: an older module's
+    :param device: device number of the pool
+    :param guaranteed_bytes: sum of the guarantees of its instances
+    :param reads_percent: option of the pool; None: the module does not report it
+    :param hot_percent: option of the pool; None: the module does not report it
     """
 
     name: str
@@ -103,11 +106,13 @@ class PoolReport:
 class HostReport:
     """One host.
 
-    :param summary: what the scheduler gets of it; its ``age_s`` is that of the agent's
-        last answer when the report was sent, None if it has never answered
-    :param problem: why the agent, or the kernel, has not answered; empty: it has
-    :param policy: how its pools are divided
-    :param draining: it takes no more instances, and caches keep nothing that no origin has
+    :param summary: summary for the scheduler; its ``age_s`` is the age of the agent's last
+        answer when the report was sent; None: the agent has never answered
+    :param problem: why the agent or the kernel has not answered, or empty
+    :param policy: name of the policy that divides its pools
+    :param draining: it accepts no more instances, and its caches must not have dirty data
+    :param pools: its pools
+    :param instances: its instances
     """
 
     summary: HostSummary
@@ -119,7 +124,7 @@ class HostReport:
 
     @property
     def node(self) -> str:
-        """Return the name of the compute node."""
+        """Name of the compute node."""
         return self.summary.node
 
     def to_json(self) -> dict[str, Any]:
@@ -131,12 +136,12 @@ class HostReport:
 
     @classmethod
     def parse(cls, document: Any) -> "HostReport":
-        """Read a document.
+        """Parse a document.
 
-        :raises BadReport: naming the part and the field; nothing of it is used then
+        :raises BadReport: if any part of it is invalid
         """
         if not isinstance(document, dict):
-            raise BadReport("the report is no object")
+            raise BadReport("the report is not an object")
         try:
             summary = parse_host("summary", document.get("summary"))
         except BadSummary as error:
@@ -162,11 +167,11 @@ def _instance(item: Any, where: str) -> InstanceReport:
 def _list(item: Mapping[str, Any], name: str, where: str) -> list[Any]:
     found = item.get(name, [])
     if not isinstance(found, list | tuple):
-        raise BadReport(f"{where}: {name} is no list")
+        raise BadReport(f"{where}: {name} is not a list")
     return list(found)
 
 
-# What a field may be, as JSON has it. A boolean is an int in Python, not in JSON.
+# JSON types of the fields. In Python a boolean is an int, in JSON it is not.
 _KINDS: dict[Any, tuple[type, ...]] = {
     str: (str,), bool: (bool,), int: (int,), float: (int, float), dict[str, Any]: (dict,),
     str | None: (str, types.NoneType), bool | None: (bool, types.NoneType),
@@ -175,19 +180,20 @@ _KINDS: dict[Any, tuple[type, ...]] = {
 
 
 def _read(cls: type[T], item: Any, where: str, parts: Mapping[str, Any] | None = None) -> T:
-    """Return an object of the fields of a document that its class knows.
+    """Return an object of a class from the fields in a document.
 
-    :param parts: fields that have been read already
+    :param where: place in the document, for messages
+    :param parts: fields that are already parsed
     """
     if not isinstance(item, dict):
-        raise BadReport(f"{where} is no object")
+        raise BadReport(f"{where} is not an object")
     values = dict(parts or {})
     for field in dataclasses.fields(cls):  # type: ignore[arg-type] # it is a dataclass
         if field.name in values or field.name not in item:
             continue
         value = item[field.name]
         if type(value) not in _KINDS[field.type]:
-            raise BadReport(f"{where}: {field.name} {str(value)[:60]!r} is of the wrong type")
+            raise BadReport(f"{where}: {field.name} {str(value)[:60]!r} has the wrong type")
         values[field.name] = value
     try:
         return cls(**values)

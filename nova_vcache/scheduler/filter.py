@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""VCacheFilter: refuse hosts that cannot give what a flavor requires.
+"""VCacheFilter: reject hosts that do not meet the requirements of a flavor.
 
-``enabled_filters = ...,VCacheFilter`` with ``available_filters =
-nova_vcache.scheduler.filter.VCacheFilter`` beside Nova's own.
+Enable it with ``enabled_filters = ...,VCacheFilter`` and ``available_filters =
+nova_vcache.scheduler.filter.VCacheFilter`` in addition to Nova's filters.
 
-Only flavors with ``vcache:required`` are looked at: any host will do for the
-others, the weigher sorts them. Placement has checked amounts and traits before,
-atomically; what it cannot know comes from the summary of all hosts.
+The filter acts only on flavors with ``vcache:required``. For other flavors any host
+is possible, and the weigher sorts the hosts. Placement has already checked amounts
+and traits, atomically. Other data comes from the summary of all hosts.
 """
 
 import logging
@@ -28,20 +28,20 @@ LOG = logging.getLogger(__name__)
 
 vcache_conf.register(CONF)
 
-# Hosts that a line of the log names for each kind of reason.
+# Largest number of hosts that the log names for each reason.
 _NAMED = 3
 
 
 class VCacheFilter(filters.BaseHostFilter):
-    """Filter by mode, tags, cache, lanes and the objectives' head-room."""
+    """Filter by mode, tags, cache, lanes and headroom of the objectives."""
 
-    # What it looks at does not change from one instance of a request to the next.
+    # The inputs are the same for all instances of a request.
     run_filter_once_per_request = True
-    # The host is legitimate for what already runs there.
+    # An instance that already runs on the host may be rebuilt there.
     RUN_ON_REBUILD = False
 
     def filter_all(self, filter_obj_list: Iterable[Any], spec_obj: Any) -> Iterable[Any]:
-        """Return the hosts that pass; log why the others do not, in one line."""
+        """Return the hosts that pass; log the reasons for the others in one line."""
         if utils.request_is_rebuild(spec_obj):
             return filter_obj_list
         specs, problem = required_specs(spec_obj)
@@ -60,16 +60,16 @@ class VCacheFilter(filters.BaseHostFilter):
         return passed
 
     def host_passes(self, host_state: Any, spec_obj: Any) -> bool:
-        """Tell whether one host passes."""
+        """Return True if one host passes."""
         return bool(list(self.filter_all([host_state], spec_obj)))
 
 
 def required_specs(spec_obj: Any) -> tuple[ExtraSpecs | None, str]:
-    """Return the specs of a flavor that requires something, and what is wrong with them.
+    """Return the extra specs of a flavor with requirements, and the problem with them.
 
-    None: it requires nothing. A flavor may have got bad specs past an old
-    microversion of nova-api; what it wants is not known then, and the agents
-    refuse it if it says ``vcache:required``.
+    The extra specs are None if the flavor has no requirements. They can be invalid,
+    because nova-api validates them only from microversion 2.86 on. If they are, and the
+    flavor has ``vcache:required``, no host passes, and the agents refuse the instance.
     """
     found = flavor_specs(spec_obj)
     if not extra_specs.is_required(found):
@@ -77,7 +77,7 @@ def required_specs(spec_obj: Any) -> tuple[ExtraSpecs | None, str]:
     try:
         specs = extra_specs.parse(found)
     except InvalidExtraSpecs as error:
-        return ExtraSpecs(required=True), f"bad extra specs: {error}"
+        return ExtraSpecs(required=True), f"invalid extra specs: {error}"
     return (None, "") if specs.mode is Mode.NONE else (specs, "")
 
 
@@ -93,7 +93,7 @@ class _Decision:
         self._view = snapshot.shared(CONF).view()
 
     def refuses(self, host_state: Any) -> str:
-        """Return why a host is refused, or nothing."""
+        """Return why a host is rejected, or nothing."""
         if self._problem:
             return self._problem
         host = self._view.fresh(host_state.nodename)
@@ -102,25 +102,25 @@ class _Decision:
         return fit.lacks(host, self._wanted, there=self._instance in host_state.instances)
 
     def _unknown(self, host_state: Any) -> str:
-        """Decide about a host of which there is no summary, or a stale one."""
+        """Return why a host without a fresh summary is rejected, or nothing."""
         allocated = _allocated(host_state)
         if self._trusts and allocated:
             return ""
         problem = f" ({self._view.problem})" if self._view.problem else ""
         old = self._view.hosts.get(host_state.nodename)
         if old is None:
-            kind = "no summary: the API does not know the host"
+            kind = "no summary: vcache-api does not know the host"
         elif old.age_s is None:
             kind = "no summary: its agent has never reported"
         else:
             kind = "stale summary: older than [vcache] summary_max_age"
         if self._trusts:
-            return f"{kind}, and nothing of its cache is allocated for the request{problem}"
+            return f"{kind}, and Placement has no allocation from its cache{problem}"
         return f"{kind}{problem}"
 
 
 def _allocated(host_state: Any) -> bool:
-    """Tell whether Placement has found something of ours for the request on a host."""
+    """Return True if Placement allocates from a host's cache for the request."""
     for candidate in host_state.allocation_candidates:
         for allocation in candidate["allocations"].values():
             resources = allocation["resources"]
@@ -130,7 +130,7 @@ def _allocated(host_state: Any) -> bool:
 
 
 def _log(spec_obj: Any, passed: int, refused: list[tuple[str, str]]) -> None:
-    """Say who was refused and why: by kind of reason, with a few hosts of each."""
+    """Log the rejected hosts by reason, with a few hosts for each reason."""
     kinds: dict[str, list[str]] = {}
     for node, reason in refused:
         kind, _, detail = reason.partition(": ")
@@ -139,5 +139,5 @@ def _log(spec_obj: Any, passed: int, refused: list[tuple[str, str]]) -> None:
     for kind, hosts in kinds.items():
         more = f"; and {len(hosts) - _NAMED} more" if len(hosts) > _NAMED else ""
         texts.append(f"{kind}, {len(hosts)} ({'; '.join(hosts[:_NAMED])}{more})")
-    LOG.info("VCacheFilter refused %d of %d hosts for instance %s: %s", len(refused),
+    LOG.info("VCacheFilter rejected %d of %d hosts for instance %s: %s", len(refused),
              passed + len(refused), spec_obj.instance_uuid, ". ".join(texts))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a host can give a flavor what it asks for, and how well.
+"""Check whether a host meets the requests of a flavor, and how well.
 
-Pure functions of one host's summary; standard library only. The filter asks
-:func:`lacks`, the weigher :func:`gain` and the others.
+Pure functions of one host's summary. The module imports only the standard library.
+The filter uses :func:`lacks`, the weigher the other functions.
 """
 
 import dataclasses
@@ -14,14 +14,15 @@ from nova_vcache.summary import HostSummary
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a flavor asks for, worked out once for all hosts.
+    """The requests of a flavor, computed once for all hosts.
 
-    :param specs: the flavor's
-    :param caches: a cache device
-    :param min_mb: MiB that are guaranteed
-    :param lane: a lane of its own
-    :param slo_flush_ms, slo_read_us: 99 % may take so long; None: any time
-    :param slo_iops: requests a second; None: any number
+    :param specs: extra specs of the flavor
+    :param caches: it requests a cache device
+    :param min_mb: guaranteed MiB
+    :param lane: it requests a dedicated lane
+    :param slo_flush_ms: limit of the p99 of the flush latency; None: no limit
+    :param slo_read_us: limit of the p99 of the read latency; None: no limit
+    :param slo_iops: requests per second that the host must have left; None: no limit
     """
 
     specs: ExtraSpecs
@@ -34,9 +35,9 @@ class Wanted:
 
     @classmethod
     def of(cls, specs: ExtraSpecs, headroom: float = 0.0) -> "Wanted":
-        """Work it out.
+        """Return the requests of a flavor.
 
-        :param headroom: percent of an objective that must be left
+        :param headroom: percentage of an objective that must be left on a host
         """
         part = 1 - headroom / 100
         caches = flavor.caches(specs)
@@ -49,52 +50,53 @@ class Wanted:
 
 
 def lacks(host: HostSummary, wanted: Wanted, *, there: bool = False) -> str:
-    """Return what a host lacks for a flavor, or nothing if it can give all.
+    """Return what a host lacks for a flavor, or nothing if it meets all requests.
 
-    The text is a kind of reason, a colon and the figures.
+    The text is the reason, a colon, and details.
 
-    :param there: the instance is on this host, with what it has
+    :param there: the instance is already on this host and uses its resources
     """
     return lacks_room(host, wanted, there=there) or _late(host, wanted)
 
 
 def lacks_room(host: HostSummary, wanted: Wanted, *, there: bool = False) -> str:
-    """Return what a host lacks but for objectives, as :func:`lacks` does."""
+    """Return what a host lacks, as :func:`lacks` does, without the objectives."""
     mode = wanted.specs.mode
     if mode not in host.modes and not (mode is Mode.FLUSH_ONLY and host.modes):
-        return f"mode not offered: {mode}, it has {', '.join(sorted(host.modes)) or 'none'}"
+        return (f"mode not available: {mode} requested, available are "
+                f"{', '.join(sorted(host.modes)) or 'none'}")
     if not host.flush_isolation:
-        return "flushes not isolated: its device has a volatile cache and no FUA"
+        return "flushes not isolated: its device has a volatile write cache and no FUA"
     if not there:
         if host.tags_free < 1:
-            return "no tag left: all tag numbers are in use"
+            return "no free tag: all tags are in use"
         if wanted.caches and host.largest_free_mb < wanted.min_mb:
             return (f"cache full: {wanted.min_mb} MiB to be guaranteed, "
-                    f"{host.largest_free_mb} MiB left")
+                    f"{host.largest_free_mb} MiB free")
         if wanted.lane and host.lanes_free < 1:
-            return "no lane left: vcache:isolation is dedicated, all lanes are in use"
+            return "no free lane: vcache:isolation is dedicated, all lanes are in use"
     return ""
 
 
 def _late(host: HostSummary, wanted: Wanted) -> str:
-    """Return which objective a host would miss, by what it does now."""
+    """Return which objective a host would miss, by its current figures, or nothing."""
     limit, now = wanted.slo_flush_ms, host.flush_p99_ms
     if limit is not None and now is not None and now > limit:
-        return f"flushes too slow: 99 % take {now:g} ms, {limit:g} ms with head-room wanted"
+        return f"flushes too slow: p99 is {now:g} ms, must be at most {limit:g} ms with headroom"
     limit, now = wanted.slo_read_us, host.read_p99_us
     if limit is not None and now is not None and now > limit:
-        return f"reads too slow: 99 % take {now:g} us, {limit:g} us with head-room wanted"
+        return f"reads too slow: p99 is {now:g} us, must be at most {limit:g} us with headroom"
     limit, now = wanted.slo_iops, host.iops_free
     if limit is not None and now is not None and now < limit:
-        return f"too few requests: {now:g} a second left, {limit:g} with head-room wanted"
+        return f"too few IOPS: {now:g} free, must be at least {limit:g} with headroom"
     return ""
 
 
 def share_mb(host: HostSummary, wanted: Wanted) -> float:
-    """Return the cache that an instance would have there, in MiB.
+    """Return the cache that an instance would get on a host, in MiB.
 
-    As the default policy divides a pool: its minimum, and by weight of what the
-    minima leave, up to its maximum.
+    This follows the default policy: the minimum, and a part of the remaining cache by
+    weight, up to the maximum.
     """
     if not wanted.caches:
         return 0.0
@@ -105,11 +107,11 @@ def share_mb(host: HostSummary, wanted: Wanted) -> float:
 
 
 def loss(host: HostSummary, share: float) -> float:
-    """Return how many requests a second would miss on the host by a newcomer's share.
+    """Return the additional read misses per second of the instances on a host.
 
-    What is lent anyway costs nobody anything.
+    Unused cache costs no instance anything.
 
-    :param share: in MiB
+    :param share: share of the new instance in MiB
     """
     return max(0.0, share - host.idle_mb) / 1024 * (host.loss_per_gb or 0.0)
 
@@ -117,8 +119,8 @@ def loss(host: HostSummary, share: float) -> float:
 def slo_risk(host: HostSummary, wanted: Wanted) -> float:
     """Return the risk that an objective is missed, from 0 to 1.
 
-    How much of its objective the instance would find used up, or the part of the
-    objectives on the host that are missed already, whichever is more.
+    It is the larger of two fractions: the part of the instance's objective that is used
+    up on the host, and the part of the host's objectives that are missed already.
     """
     risk = host.slo_missed / host.slo_tags if host.slo_tags else 0.0
     if wanted.slo_flush_ms and host.flush_p99_ms is not None:
@@ -131,10 +133,10 @@ def slo_risk(host: HostSummary, wanted: Wanted) -> float:
 
 
 def fragmentation(host: HostSummary, wanted: Wanted) -> float:
-    """Return the part of a host's cache that a guarantee would cut up, from 0 to 1.
+    """Return how much a guarantee would fragment a host's cache, from 0 to 1.
 
-    What is left of the largest free part, in relation to all; nothing without a
-    guarantee. Least where the guarantee fits best.
+    It is the rest of the largest free part, as a fraction of the whole cache. It is 0
+    without a guarantee, and smallest on the host where the guarantee fits best.
     """
     if not wanted.min_mb or not host.cache_mb:
         return 0.0

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The summary of all hosts, fetched in the background.
 
-One thread of a scheduler process fetches it every few seconds with one request.
-Filter and weigher look at the last one that came; neither ever waits for the
-network, but for the first request after a start, which waits for a moment.
+One thread of each scheduler process fetches it periodically with one request.
+Filter and weigher use the last summary and do not wait for the network. Only the
+first request after a start waits, for at most 2 s.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from nova_vcache.summary import PATH, HostSummary, Summary
 
 LOG = logging.getLogger(__name__)
 
-# How long the first request of a process waits for the first summary.
+# Seconds that the first request of a process waits for the first summary.
 _FIRST_WAIT = 2.0
 
 _NO_HOSTS: Mapping[str, HostSummary] = {}
@@ -30,12 +30,12 @@ _NO_HOSTS: Mapping[str, HostSummary] = {}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """What is known at one moment.
+    """The state at one moment.
 
-    :param hosts: by name of the compute node; empty when there is no summary
-    :param age_limit: largest ``age_s`` of a host that is not stale, in seconds;
-        negative when the summary itself is too old
-    :param problem: why there is no summary, or no newer one; empty: all is well
+    :param hosts: the hosts by name of the compute node; empty if there is no summary
+    :param age_limit: largest ``age_s`` of a fresh host, in seconds; negative if the summary
+        itself is too old
+    :param problem: why there is no summary or no newer one, or empty
     """
 
     hosts: Mapping[str, HostSummary]
@@ -43,7 +43,7 @@ class View:
     problem: str
 
     def fresh(self, node: str) -> HostSummary | None:
-        """Return a host's summary if there is one that is not stale."""
+        """Return a host's summary; None if there is none or it is stale."""
         host = self.hosts.get(node)
         if host is None or host.age_s is None or host.age_s > self.age_limit:
             return None
@@ -51,11 +51,11 @@ class View:
 
 
 class SummaryCache:
-    """Fetches summaries in a thread of its own.
+    """Fetches summaries in its own thread.
 
-    :param fetch: returns the document, or raises; called in the thread only
+    :param fetch: returns the document; may raise any exception; only the thread calls it
     :param interval: seconds between two fetches
-    :param max_age: seconds after which a host's data is stale
+    :param max_age: age in seconds from which on a host's data is stale
     """
 
     def __init__(self, fetch: Callable[[], Any], interval: float, max_age: float) -> None:
@@ -66,24 +66,24 @@ class SummaryCache:
         self._pid = 0
         self._first = threading.Event()
         self._stopping = threading.Event()
-        # One tuple, so that it is replaced as a whole.
+        # One tuple, so that readers see both values of the same summary.
         self._last: tuple[Mapping[str, HostSummary], float] = (_NO_HOSTS, 0.0)
         self._problem = "no summary has been fetched yet"
 
     def view(self) -> View:
-        """Return what is known now; the first call of a process starts the thread."""
+        """Return the current state; the first call of a process starts the thread."""
         if self._pid != os.getpid():
             self._start()
         hosts, taken = self._last
         return View(hosts, self._max_age - (time.monotonic() - taken), self._problem)
 
     def stop(self) -> None:
-        """End the thread; for tests."""
+        """Stop the thread; for tests."""
         self._stopping.set()
 
     def _start(self) -> None:
         with self._lock:
-            # The scheduler's workers are forked; a thread does not survive that.
+            # The scheduler forks its workers, and threads do not survive a fork.
             if self._pid != os.getpid():
                 self._first.clear()
                 threading.Thread(
@@ -95,7 +95,7 @@ class SummaryCache:
         while not self._stopping.is_set():
             self._fetch_once()
             self._first.set()
-            # Many schedulers started at once should not ask at once for ever.
+            # Jitter, so that schedulers that started together do not send requests together.
             self._stopping.wait(self._interval * random.uniform(0.9, 1.1))  # noqa: S311
 
     def _fetch_once(self) -> None:
@@ -103,25 +103,25 @@ class SummaryCache:
         try:
             hosts = Summary.parse(self._fetch()).hosts
         except Exception as error:
-            # Whatever it is, the next try may work, and the scheduler goes on.
+            # Catch everything: the next attempt may succeed, and the scheduler continues.
             problem = f"{type(error).__name__}: {error}"
             if problem != self._problem:
-                LOG.warning("The summary of vcache hosts could not be fetched: %s. "
-                            "[vcache] stale_policy decides about what is too old.", problem)
+                LOG.warning("Cannot fetch the summary of vcache hosts: %s. For stale hosts, "
+                            "[vcache] stale_policy decides.", problem)
             self._problem = problem
             return
         if self._problem:
-            LOG.info("The summary of vcache hosts has %d hosts.", len(hosts))
+            LOG.info("Fetched the summary of vcache hosts, with %d hosts.", len(hosts))
         self._last = (hosts, asked)
         self._problem = ""
 
 
 class NotConfigured(Exception):
-    """There is nowhere to ask."""
+    """The client of vcache-api is not configured."""
 
 
 def fetcher(conf: cfg.ConfigOpts) -> Callable[[], Any]:
-    """Return what fetches the document by the client that is configured."""
+    """Return a function that fetches the document with the configured client."""
     adapter: list[Any] = []
 
     def fetch() -> Any:
@@ -139,7 +139,7 @@ _shared_lock = threading.Lock()
 
 
 def shared(conf: cfg.ConfigOpts) -> SummaryCache:
-    """Return the process's cache, which filter and weigher share."""
+    """Return the cache of this process, which filter and weigher share."""
     global _shared
     if _shared is None:
         with _shared_lock:
@@ -151,7 +151,7 @@ def shared(conf: cfg.ConfigOpts) -> SummaryCache:
 
 
 def replace_shared(cache: SummaryCache | None) -> None:
-    """Have another one used, or a new one made; for tests and benchmarks."""
+    """Replace the shared cache; None: create a new one; for tests and benchmarks."""
     global _shared
     if _shared is not None and _shared is not cache:
         _shared.stop()

@@ -1,25 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""VCacheWeigher: prefer hosts whose cache does an instance most good.
+"""VCacheWeigher: prefer hosts whose cache suits an instance best.
 
-``weight_classes = nova.scheduler.weights.all_weighers,
+Enable it with ``weight_classes = nova.scheduler.weights.all_weighers,
 nova_vcache.scheduler.weigher.VCacheWeigher``.
 
-A host's weight, from 0 to 1:
+The weight of a host is from 0 to 1:
 
-    0                        if it cannot give what is asked for, or is not known
+    0                        if it does not meet the requests, or is unknown
     1/2 + 1/2 * quality      otherwise
 
     quality = (G * gain + S * (1 - risk) + F * (1 - fragmentation)) / (G + S + F)
     gain    = (1 + share / largest share - loss / largest loss) / 2
 
 G, S and F are the options ``gain_multiplier``, ``slo_risk_multiplier`` and
-``fragmentation_multiplier``; the other terms are of ``nova_vcache.scheduler.fit``,
-largest is of the hosts in the request. So a host that can is always before one
-that cannot, which matters where the flavor does not require it. The terms are
-ratios and the weight is on a scale of its own: hosts that differ by little get
-weights that do, where Nova would stretch them to the whole range.
+``fragmentation_multiplier``. ``nova_vcache.scheduler.fit`` has the other terms;
+"largest" is the maximum over the hosts of the request. So a host that meets the
+requests always precedes one that does not, which matters if the flavor has no
+``vcache:required``. The terms are ratios, and the weigher defines its own scale, so
+small differences between hosts remain small. Nova would otherwise stretch them to the
+whole range.
 
-Flavors without ``vcache:mode`` weigh nothing.
+For flavors without ``vcache:mode`` all weights are 0.
 """
 
 from collections.abc import Sequence
@@ -44,20 +45,20 @@ _TERMS = ("gain", "slo_risk", "fragmentation")
 
 
 class VCacheWeigher(weights.BaseHostWeigher):
-    """Weigh by marginal gain, risk of objectives and fragmentation."""
+    """Weigh by marginal gain, risk of missed objectives, and fragmentation."""
 
-    # Given, so that Nova does not stretch what lies between.
+    # A fixed scale, so that Nova does not normalize the weights.
     minval = 0.0
     maxval = 1.0
 
     def __init__(self) -> None:
         super().__init__()
-        # Nova asks for it for each host of a request, and looking it up would be a third of
-        # all that is done for a host.
+        # Cached, because Nova requests it for each host, and the lookup would take a third
+        # of the time of a host.
         self._multiplier: float = CONF.vcache.weight_multiplier
 
     def weight_multiplier(self, host_state: Any) -> float:
-        """Return the weigher's multiplier; an aggregate may override it."""
+        """Return the multiplier of the weigher, which an aggregate may override."""
         if not host_state.aggregates:
             return self._multiplier
         found: float = utils.get_weight_multiplier(
@@ -74,12 +75,12 @@ class VCacheWeigher(weights.BaseHostWeigher):
         return _Quality(hosts, wanted, snapshot.shared(CONF).view()).weights()
 
     def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
-        """Return the weight of a host that has no other beside it."""
+        """Return the weight of a single host."""
         return self.weigh_objects([weights.WeighedHost(obj, 0.0)], weight_properties)[0]
 
 
 def _wanted(spec_obj: Any) -> fit.Wanted | None:
-    """Return what a flavor asks for; None: nothing."""
+    """Return the requests of a flavor; None: it has none or they are invalid."""
     try:
         specs = extra_specs.parse(flavor_specs(spec_obj))
     except InvalidExtraSpecs:
@@ -98,7 +99,7 @@ class _Quality:
         self._losses: list[float] = []
         for host in hosts:
             found = view.fresh(host.nodename)
-            # Objectives are a matter of degree here.
+            # Objectives do not exclude a host; the term "risk" considers them.
             if found is None or fit.lacks_room(found, wanted):
                 found, share, loss = None, 0.0, 0.0
             else:
@@ -112,7 +113,7 @@ class _Quality:
     def weights(self) -> list[float]:
         """Return the weights."""
         wanted = self._wanted
-        # Where there is none it divides nothing: shares and losses are 0 then.
+        # Avoid a division by 0 if all shares or losses are 0.
         most_share = max(self._shares, default=0.0)
         no_share = 0.0 if most_share else 1.0
         most_share = most_share or 1.0
@@ -131,12 +132,12 @@ class _Quality:
         return found
 
     def _of_terms(self, host: Any) -> tuple[float, ...]:
-        """Return what part of a host's quality each term is; its aggregates may say."""
-        # Most hosts have the same aggregates as others, if any.
+        """Return the fraction of each term in a host's quality; aggregates may override it."""
+        # Cached by aggregates, because most hosts have the same ones, or none.
         key = tuple(map(id, host.aggregates)) if host.aggregates else ()
         found = self._multipliers.get(key)
         if found is None:
-            # Below zero an aggregate cannot go, as the options cannot.
+            # Negative values are not allowed, as in the options.
             factors = [max(0.0, utils.get_weight_multiplier(
                 host, f"vcache_{term}_multiplier", CONF.vcache[f"{term}_multiplier"]))
                 for term in _TERMS]

@@ -164,16 +164,16 @@ class TestWho:
 
 class TestRefused:
     @pytest.mark.parametrize(("path", "words"), [
-        ("/v1/hosts?limit=0", "Query parameter 'limit': '0' is not allowed, it must be integer, "
+        ("/v1/hosts?limit=0", "Query parameter 'limit': '0' is not allowed, must be integer, "
                               "from 1 to 10000"),
-        ("/v1/hosts?limit=ten", "'ten' is not allowed, it must be integer"),
-        ("/v1/hosts?limit=1&limit=2", "'limit' is given 2 times, once is allowed"),
-        ("/v1/hosts?view=all", "'all' is not allowed, it must be one of default, summary"),
-        ("/v1/hosts?colour=red", "'colour' is not known, there are view, limit, marker"),
-        ("/v1/hosts/n1?x=1", "'x' is not known, there is none here"),
-        ("/v1/hosts?view=summary&limit=5", "do not go with view=summary"),
-        ("/v1/instances?all_projects=yes", "'yes' is not allowed, it must be boolean"),
-        ("/v1/instances?marker=", "has 0 characters, allowed are 1 to 512"),
+        ("/v1/hosts?limit=ten", "'ten' is not allowed, must be integer"),
+        ("/v1/hosts?limit=1&limit=2", "'limit' occurs 2 times, must occur once"),
+        ("/v1/hosts?view=all", "'all' is not allowed, must be one of default, summary"),
+        ("/v1/hosts?colour=red", "'colour' is unknown, must be one of view, limit, marker"),
+        ("/v1/hosts/n1?x=1", "'x' is unknown, there are none here"),
+        ("/v1/hosts?view=summary&limit=5", "are not allowed with view=summary"),
+        ("/v1/instances?all_projects=yes", "'yes' is not allowed, must be boolean"),
+        ("/v1/instances?marker=", "has 0 characters, must have 1 to 512"),
     ])
     def test_a_query(self, api, path, words):
         answer = api.ask("GET", path)
@@ -183,11 +183,11 @@ class TestRefused:
     @pytest.mark.parametrize(("body", "words"), [
         (b"{", "The body is not JSON"), (b"[" * 100000, "The body is not JSON"),
         (b'{"weight": NaN}', "NaN is not a JSON number"), (b"", "The body is not JSON"),
-        (b"[]", "Body: '[]' is not allowed, it must be object"),
-        (b'{"weight": 0}', "Body: weight: '0' is not allowed, it must be integer or null, from "
+        (b"[]", "Body: '[]' is not allowed, must be object"),
+        (b'{"weight": 0}', "Body: weight: '0' is not allowed, must be integer or null, from "
                            "1 to 1000"),
-        (b'{"weight": "5"}', "weight: '5' is not allowed, it must be integer or null"),
-        (b'{"mode": "none"}', "'mode' is not known, there are weight, slo_flush_ms"),
+        (b'{"weight": "5"}', "weight: '5' is not allowed, must be integer or null"),
+        (b'{"mode": "none"}', "'mode' is unknown, must be one of weight, slo_flush_ms"),
     ])
     def test_a_body(self, api, body, words):
         answer = api.ask("PUT", OVERRIDE, data=body, content_type="application/json")
@@ -198,13 +198,13 @@ class TestRefused:
         answer = api.ask("PUT", OVERRIDE, data=b"{}", content_type="text/plain")
         assert (answer.status, "must be application/json" in answer.detail) == (415, True)
         answer = api.ask("PATCH", "/v1/hosts/n1", json={})
-        assert "it is empty, there are policy, draining" in answer.detail
+        assert "it is empty, must have at least one of policy, draining" in answer.detail
         answer = api.ask("PATCH", "/v1/hosts/n1", json={"policy": "best"})
-        assert "'best' is not allowed, it must be one of static, weighted, null" in answer.detail
+        assert "'best' is not allowed, must be one of static, weighted, null" in answer.detail
         answer = api.ask("POST", "/v1/flavors/check", json={})
         assert "'extra_specs' is missing" in answer.detail
         answer = api.ask("POST", "/v1/flavors/check", json={"extra_specs": {"a": 5}})
-        assert "extra_specs.a: '5' is not allowed, it must be string" in answer.detail
+        assert "extra_specs.a: '5' is not allowed, must be string" in answer.detail
         assert api.client.post("/v1/flavors/check", data=b"x" * 200_000, headers={
             "X-Auth-Token": "admin"}).status_code == 413
 

@@ -155,10 +155,10 @@ def test_a_report_is_read_as_it_was_written(agent):
 @pytest.mark.parametrize(("change", "text"), [
     (lambda doc: doc.clear(), "summary has no 'node'"),
     (lambda doc: doc.update(policy=5), "host 'n1': policy '5'"),
-    (lambda doc: doc.update(pools=5), "host 'n1': pools is no list"),
+    (lambda doc: doc.update(pools=5), "host 'n1': pools is not a list"),
     (lambda doc: doc["instances"][0].pop("uuid"), "instance None: a field is missing"),
     (lambda doc: doc["instances"][0]["disks"][0].update(tag=True), "disk: tag 'True'"),
-    (lambda doc: doc["instances"].append(5), "is no object"),
+    (lambda doc: doc["instances"].append(5), "is not an object"),
 ])
 def test_a_report_that_is_none_is_refused(agent, change, text):
     agent.add(1)

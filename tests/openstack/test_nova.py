@@ -124,7 +124,7 @@ class ValidatorTest(NovaTest):
     def test_an_unknown_key(self) -> None:
         message = self.refused({"vcache:wieght": "5"})
         assert "vcache:wieght" in message
-        assert "there are vcache:mode, vcache:weight" in message
+        assert "the keys are vcache:mode, vcache:weight" in message
 
     def test_good_ones_are_taken(self) -> None:
         flavor = self.flavor({**GOLD, "vcache:slo_flush_ms": "0.5"})
@@ -164,8 +164,8 @@ class SchedulingTest(NovaTest):
         self.host("full", largest_free_mb=10)
         server = self.boot(self.flavor(GOLD), "ERROR")
         assert "No valid host" in server["fault"]["message"]
-        assert "VCacheFilter refused 1 of 1 hosts" in self.log()
-        assert "cache full, 1 (full: 1000 MiB to be guaranteed, 10 MiB left)" in self.log()
+        assert "VCacheFilter rejected 1 of 1 hosts" in self.log()
+        assert "cache full, 1 (full: 1000 MiB to be guaranteed, 10 MiB free)" in self.log()
 
     def test_what_placement_has_no_more_of(self) -> None:
         self.host("small", Capacity(tags=9, cache_mb=1500, largest_mb=1500, modes=CACHED))

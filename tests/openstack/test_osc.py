@@ -85,7 +85,8 @@ class TestErrors:
         cloud.http.get(f"{VCACHE}/v1/hosts/n9", status_code=502, text="<html>", reason="Bad")
         assert cloud.bad("host", "show", "n9") == "GET /v1/hosts/n9: HTTP 502 Bad"
         cloud.http.get(f"{VCACHE}/v1/hosts/n9", text="<html>")
-        assert "is no JSON object; is this the endpoint" in cloud.bad("host", "show", "n9")
+        assert "is not a JSON object. Check that the URL is the endpoint" in cloud.bad(
+            "host", "show", "n9")
 
     def test_a_name_cannot_be_a_path(self, cloud):
         cloud.http.get(requests_mock.ANY, status_code=404)
@@ -108,7 +109,7 @@ class TestLists:
         assert [item.query for item in hosts.request_history] == [
             "limit=2&marker=a", "limit=1&marker=n1"]
         for text in ("0", "-1", "x"):
-            assert "must be an integer from 1" in cloud.bad(
+            assert "must be an integer of at least 1" in cloud.bad(
                 "host", "list", f"--limit={text}", status=2)
 
 
@@ -139,7 +140,7 @@ class TestHost:
 
     def test_what_set_takes(self, cloud):
         assert cloud.bad("host", "set", "n1") == (
-            "Nothing to set: give --policy, --draining or --no-draining.")
+            "Nothing to set: use --policy, --draining or --no-draining.")
         assert "choose from" in cloud.bad("host", "set", "n1", "--policy", "x", status=2)
         policies = openapi.document()["components"]["schemas"]["HostChange"]["properties"][
             "policy"]["enum"]
@@ -167,10 +168,10 @@ class TestHost:
         assert [item.query for item in pools.request_history] == ["host=n1"] * 2
 
     @pytest.mark.parametrize(("change", "said"), [
-        ({"draining": False}, "it does not say that it drains"),
-        ({"state": "stale", "problem": "no agent"}, "it is stale, no agent"),
-        ({"dirty_bytes": 2048}, "its instances have 2.0 KiB dirty"),
-        ({}, "dirty in pools: fast 7 B")])
+        ({"draining": False}, "it has not reported yet that it drains"),
+        ({"state": "stale", "problem": "no agent"}, "it is stale: no agent"),
+        ({"dirty_bytes": 2048}, "its instances have 2.0 KiB of dirty data"),
+        ({}, "dirty data in pools: fast 7 B")])
     def test_drain_says_what_is_left(self, cloud, change, said):
         cloud.api("PATCH", "/v1/hosts/n1", {"host": HOST})
         cloud.api("GET", "/v1/hosts/n1",
@@ -264,4 +265,5 @@ class TestInstance:
         cloud.good("instance", "unset", MINE, "--all")
         assert every.called
         for words in ([], ["--all", "--weight"]):
-            assert "Give --all, or one or more of" in cloud.bad("instance", "unset", MINE, *words)
+            assert "Use either --all, or one or more of" in cloud.bad(
+                "instance", "unset", MINE, *words)

@@ -78,7 +78,7 @@ class TestSet:
 
     def test_what_contradicts_another_key(self, cloud):
         assert cloud.bad("flavor", "set", "gold", "--max-mb", "10") == (
-            "Flavor 'gold' is as it was: vcache:min_mb: '1000' is not allowed, must be at most "
+            "Flavor 'gold' is unchanged: vcache:min_mb: '1000' is not allowed, must be at most "
             "vcache:max_mb, which is 10.")
         assert cloud.sent == []
 
@@ -90,14 +90,14 @@ class TestSet:
         assert cloud.flavors["2"][1] == {}
 
     def test_no_such_flavor(self, cloud):
-        assert "No flavor 'glod'; 'openstack flavor list --all'" in cloud.bad(
+        assert "No flavor 'glod'. 'openstack flavor list --all'" in cloud.bad(
             "flavor", "set", "glod", "--weight", "5")
 
     def test_a_delete_that_fails_says_what_is_left(self, cloud):
         cloud.refuse_delete = "trait:CUSTOM_VCACHE_FLUSH_ISOLATION"
         said = cloud.bad("flavor", "set", "gold", "--no-required")
-        assert ("Flavor 'gold': not deleted, but no longer wanted: "
-                "trait:CUSTOM_VCACHE_FLUSH_ISOLATION, trait:CUSTOM_VCACHE_WRITEBACK." in said)
+        assert ("Flavor 'gold': could not delete "
+                "trait:CUSTOM_VCACHE_FLUSH_ISOLATION, trait:CUSTOM_VCACHE_WRITEBACK: " in said)
         assert cloud.flavors["2"][1]["vcache:required"] == "false"
 
 
@@ -113,7 +113,7 @@ class TestUnset:
 
     def test_what_it_takes(self, cloud):
         for words in ([], ["--all", "--mode"]):
-            assert "Give --all, or one or more of --mode" in cloud.bad(
+            assert "Use either --all, or one or more of --mode" in cloud.bad(
                 "flavor", "unset", "gold", *words)
 
 
@@ -149,10 +149,10 @@ class TestCheck:
         assert status == 1
         assert json.loads(out) == [
             {"Flavor": "gold", "ID": "2", "Key": TAG, "Has": None, "Should Be": "1",
-             "Why": "an instance with a guarantee, or vcache:required, takes one"},
+             "Why": "an instance with vcache:min_mb or vcache:required needs one tag"},
             {"Flavor": "bad", "ID": "3", "Key": "vcache:mode", "Has": "fast",
              "Should Be": "one of writeback, writethrough, flush-only, none",
-             "Why": "the value cannot be used"}]
+             "Why": "the value is invalid"}]
         assert cloud.run("flavor", "check", "plain")[0] == 0
         assert cloud.run("flavor", "check", "plain", "gold")[0] == 1
         assert "No flavor 'glod'" in cloud.bad("flavor", "check", "glod")

@@ -128,7 +128,7 @@ def test_a_tree_that_is_deleted_between_two_requests_is_made_again(reporter, htt
 
 def test_a_provider_elsewhere_in_the_tree_is_left_alone(reporter, http):
     http.get(f"{AT}/{CHILD}", json={"uuid": CHILD, "parent_provider_uuid": CHILD})
-    with pytest.raises(PlacementError, match=f"not below {ROOT}"):
+    with pytest.raises(PlacementError, match=f"not a child of {ROOT}"):
         reporter.report(CAPACITY)
     assert not [request for request in http.request_history
                 if request.method != "GET" and "resource_providers" in request.path]

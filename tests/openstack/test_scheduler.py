@@ -74,9 +74,9 @@ def test_who_can_passes_who_cannot_does_not_and_the_log_says_why(caplog):
     hosts = [host_state(node, OURS) for node in ("a", "b", "c", "d0", "d1", "d2", "d3", "d4")]
     assert passing(GOLD, *hosts) == ["a"]
     (line,) = [r.getMessage() for r in caplog.records if r.name.startswith("nova_vcache")]
-    assert "refused 7 of 8 hosts" in line
-    assert "cache full, 1 (b: 1000 MiB to be guaranteed, 10 MiB left)" in line
-    assert "no tag left, 5 (d0: all tag numbers are in use; d1" in line and "and 2 more" in line
+    assert "rejected 7 of 8 hosts" in line
+    assert "cache full, 1 (b: 1000 MiB to be guaranteed, 10 MiB free)" in line
+    assert "no free tag, 5 (d0: all tags are in use; d1" in line and "and 2 more" in line
 
 
 @pytest.mark.parametrize("flavor", [
@@ -95,7 +95,7 @@ def test_bad_specs_that_are_required_are_refused_with_the_schema_s_message(caplo
     caplog.set_level(logging.INFO)
     know(summary("a"))
     assert passing(GOLD | {"vcache:max_mb": "1"}, host_state("a", OURS)) == []
-    assert "bad extra specs" in caplog.text and "vcache:max_mb" in caplog.text
+    assert "invalid extra specs" in caplog.text and "vcache:max_mb" in caplog.text
 
 
 @pytest.mark.parametrize("known", [

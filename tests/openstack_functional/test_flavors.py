@@ -71,5 +71,5 @@ def test_a_full_cache_that_only_the_filter_sees(cloud, servers, host):
                   json={"extra_specs": {"vcache:min_mb": "5000"}})
     fault, log = refused(cloud, servers, "unmatched")
     assert "No valid host was found" in fault
-    assert "VCacheFilter refused 1 of 1 hosts" in log
+    assert "VCacheFilter rejected 1 of 1 hosts" in log
     assert f"cache full, 1 ({host.node}: 5000 MiB to be guaranteed, " in log

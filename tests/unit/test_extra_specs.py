@@ -151,7 +151,7 @@ def test_any_text_is_parsed_or_refused_with_its_keys(specs):
     ({"weight": 0}, "weight: '0' is not allowed, must be an integer from 1 to 1000, or null"),
     ({"weight": 1.5}, "an integer"), ({"weight": True}, "an integer"), ({"weight": "5"}, "integer"),
     ({"slo_iops": 0}, "a number from 1"), ({"slo_flush_ms": float("nan")}, "a number"),
-    ({"mode": "none"}, "absent (there are weight, slo_flush_ms, slo_read_us, slo_iops)"),
+    ({"mode": "none"}, "absent (the keys are weight, slo_flush_ms, slo_read_us, slo_iops)"),
 ])
 def test_an_override_that_cannot_be(values, words):
     with pytest.raises(InvalidExtraSpecs) as caught:

@@ -33,15 +33,19 @@ def test_a_host_that_has_all_lacks_nothing():
 
 
 @pytest.mark.parametrize(("specs", "changes", "text"), [
-    (GOLD, {"modes": frozenset({Mode.FLUSH_ONLY})}, "mode not offered: writeback, it has flush"),
-    (GOLD, {"modes": frozenset()}, "it has none"),
+    (GOLD, {"modes": frozenset({Mode.FLUSH_ONLY})},
+     "mode not available: writeback requested, available are flush"),
+    (GOLD, {"modes": frozenset()}, "available are none"),
     (GOLD, {"flush_isolation": False}, "flushes not isolated"),
-    (GOLD, {"tags_free": 0}, "no tag left"),
-    (GOLD, {"largest_free_mb": 999}, "cache full: 1000 MiB to be guaranteed, 999 MiB left"),
-    (dataclasses.replace(GOLD, isolation=Isolation.DEDICATED), {"lanes_free": 0}, "no lane left"),
-    (dataclasses.replace(GOLD, slo_flush_ms=3.9), {}, "flushes too slow: 99 % take 4 ms, 3.9 ms"),
-    (dataclasses.replace(GOLD, slo_read_us=199), {}, "reads too slow: 99 % take 200 us, 199 us"),
-    (dataclasses.replace(GOLD, slo_iops=1001), {}, "too few requests: 1000 a second left, 1001"),
+    (GOLD, {"tags_free": 0}, "no free tag"),
+    (GOLD, {"largest_free_mb": 999}, "cache full: 1000 MiB to be guaranteed, 999 MiB free"),
+    (dataclasses.replace(GOLD, isolation=Isolation.DEDICATED), {"lanes_free": 0}, "no free lane"),
+    (dataclasses.replace(GOLD, slo_flush_ms=3.9), {},
+     "flushes too slow: p99 is 4 ms, must be at most 3.9 ms"),
+    (dataclasses.replace(GOLD, slo_read_us=199), {},
+     "reads too slow: p99 is 200 us, must be at most 199 us"),
+    (dataclasses.replace(GOLD, slo_iops=1001), {},
+     "too few IOPS: 1000 free, must be at least 1001"),
 ])
 def test_what_is_lacking_is_said_with_its_figures(specs, changes, text):
     assert text in lacks(specs, **changes)
@@ -63,7 +67,7 @@ def test_flush_only_needs_no_cache_and_any_device_of_ours_will_do():
     specs = ExtraSpecs(Mode.FLUSH_ONLY, min_mb=99999, isolation=Isolation.DEDICATED)
     assert not lacks(specs, cache_mb=0, largest_free_mb=0, lanes_free=0,
                      modes=frozenset({Mode.WRITETHROUGH}))
-    assert "mode not offered" in lacks(specs, modes=frozenset())
+    assert "mode not available" in lacks(specs, modes=frozenset())
 
 
 def test_an_instance_that_is_there_needs_no_second_room():

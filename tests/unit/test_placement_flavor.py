@@ -73,14 +73,14 @@ def test_a_disagreement_says_what_is_wrong_and_what_it_should_be():
 @pytest.mark.parametrize(("flavor", "text"), [
     ({"resources:CUSTOM_VCACHE_MB": "5"}, "mode is none"),
     ({"vcache:mode": "flush-only", "vcache:required": "true", **TAG, **FLUSH,
-      "resources:CUSTOM_VCACHE_MB": "5"}, "has no cache"),
-    ({"vcache:mode": "writeback", **TAG}, "any host will do"),
-    ({"vcache:mode": "writeback", "trait:CUSTOM_VCACHE_ELASTIC": "required"}, "rules some out"),
+      "resources:CUSTOM_VCACHE_MB": "5"}, "uses no cache"),
+    ({"vcache:mode": "writeback", **TAG}, "any host is possible"),
+    ({"vcache:mode": "writeback", "trait:CUSTOM_VCACHE_ELASTIC": "required"}, "excludes some"),
     ({"vcache:mode": "writeback", "resources1:CUSTOM_VCACHE_MB": "5"}, "another provider"),
     ({"vcache:mode": "writeback", "resources_C:CUSTOM_VCACHE_MB": "5"}, "another provider"),
     ({"vcache:mode": "writeback", "vcache:min_mb": "1", **TAG,
       "resources:CUSTOM_VCACHE_MB": "1", "trait:CUSTOM_VCACHE_ELASTIC": "forbidden"},
-     "rules some out"),
+     "excludes some"),
     ({"vcache:mode": "flush-only", "vcache:required": "1", **TAG, **FLUSH,
       "trait:CUSTOM_VCACHE_WRITEBACK": "required"}, "does not need it"),
 ])

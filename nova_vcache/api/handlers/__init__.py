@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the operations of openapi.yaml do: one file a resource."""
+"""The handlers of the operations in openapi.yaml, one file for each resource."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flavors: whether one's extra specs can be used, and go together."""
+"""Flavors: check whether extra specs are valid and match each other."""
 
 import dataclasses
 from typing import Any
@@ -11,7 +11,7 @@ from nova_vcache.placement import flavor
 
 
 def check(call: Call) -> dict[str, Any]:
-    """Return what is wrong with extra specs; they are in the request, nobody is asked."""
+    """Return the problems of the extra specs in the request."""
     specs = call.body["extra_specs"]
     try:
         wanted = flavor.placement_keys(extra_specs.parse(specs))

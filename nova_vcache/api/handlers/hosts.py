@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts: all of them, their summary, one, and what can be set of one."""
+"""Hosts: list, summary, show, update."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def _shown(entry: Entry) -> dict[str, Any]:
 def find(call: Call, node: str) -> Entry:
     """Return a host.
 
-    :raises ApiError: 404
+    :raises ApiError: 404 if it does not exist
     """
     entry = call.backend.directory.host(node)
     if entry is None:
@@ -33,12 +33,12 @@ def find(call: Call, node: str) -> Entry:
 
 
 def list_(call: Call) -> dict[str, Any]:
-    """Return a page of hosts, or the summary of all."""
+    """Return a page of hosts, or the summary of all hosts."""
     entries = call.backend.directory.hosts()
     if call.query["view"] == "summary":
         if call.query["limit"] is not None or call.query["marker"] is not None:
-            raise bad_request("Query parameters 'limit' and 'marker' do not go with view=summary, "
-                              "which is of all hosts.")
+            raise bad_request("Query parameters 'limit' and 'marker' are not allowed with "
+                              "view=summary, which always has all hosts.")
         return Summary({entry.node: entry.summary for entry in entries}).to_json()
     page, links = call.page(entries, lambda entry: entry.node)
     return {"hosts": [_shown(entry) for entry in page], "links": links}
@@ -50,7 +50,7 @@ def get(call: Call, node: str) -> dict[str, Any]:
 
 
 def update(call: Call, node: str) -> dict[str, Any]:
-    """Set how a host's pools are divided, or whether it drains."""
+    """Set the policy of a host's pools, or start or stop draining the host."""
     find(call, node)
     try:
         report = call.backend.hosts.host_set(call.rpc_context, node, call.body)

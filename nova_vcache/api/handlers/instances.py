@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances: one's project's, without their host; and what is set of one.
+"""Instances: list, show, override. Users see those of their project, without the host.
 
-Another project's instance is not found, whether it is there or not: a 403 would tell.
+An instance of another project returns 404, because 403 would reveal that it exists.
 """
 
 import dataclasses
@@ -17,14 +17,14 @@ from nova_vcache.rpc.report import InstanceReport
 
 Found = tuple[Entry, InstanceReport]
 
-# What tells of the host, or of others on it.
+# Fields of disks that reveal the host or other instances on it.
 _OF_HOST = ("note", "tag", "pool")
 
 
 def _shown(found: Found, *, host: bool) -> dict[str, Any]:
     """Return an instance.
 
-    :param host: with what tells of its host
+    :param host: include fields about its host
     """
     entry, item = found
     values = {
@@ -60,12 +60,12 @@ def list_(call: Call) -> dict[str, Any]:
 
 
 def _find(call: Call, uuid: str) -> Found:
-    """Return an instance that who asks may see.
+    """Return an instance that the user may see.
 
-    :raises ApiError: 404, also for another project's
+    :raises ApiError: 404 if it does not exist or belongs to another project
     """
     found = call.backend.directory.instance(uuid.lower())
-    # Of one whose project is not known, which is empty then, nobody is the owner.
+    # An instance with an unknown project, which is empty, has no owner.
     if found is None or not call.policy.allows(rules.GET, found[1].project):
         raise not_found(f"Instance {uuid}")
     return found
@@ -77,22 +77,22 @@ def get(call: Call, uuid: str) -> dict[str, Any]:
 
 
 def put(call: Call, uuid: str) -> dict[str, Any]:
-    """Set what holds of an instance; what is absent is the flavor's."""
+    """Replace the overrides of an instance; absent values return to those of the flavor."""
     return _set(call, uuid, call.body, replace=True)
 
 
 def patch(call: Call, uuid: str) -> dict[str, Any]:
-    """Set some of what holds of an instance; what is absent stays."""
+    """Change some overrides of an instance; absent values stay unchanged."""
     return _set(call, uuid, call.body, replace=False)
 
 
 def delete(call: Call, uuid: str) -> None:
-    """Have the flavor's hold again."""
+    """Remove all overrides of an instance."""
     _set(call, uuid, {}, replace=True)
 
 
 def _set(call: Call, uuid: str, values: Mapping[str, Any], *, replace: bool) -> dict[str, Any]:
-    """Have the instance's host set it, and tell others."""
+    """Set overrides on the instance's host, and emit a notification."""
     entry, before = _find(call, uuid)
     call.require(rules.OVERRIDE, before.project)
     shows = call.policy.allows(rules.SHOW_HOST)
@@ -100,7 +100,7 @@ def _set(call: Call, uuid: str, values: Mapping[str, Any], *, replace: bool) -> 
         report = call.backend.hosts.instance_set(
             call.rpc_context, entry.node, before.uuid, values, replace=replace)
     except InstanceNotHere:
-        # Gone, or moved away, since its host has reported.
+        # The instance was deleted or has moved since the host's last report.
         raise not_found(f"Instance {uuid}") from None
     except HostError as error:
         raise of_host(error, names_host=shows) from error

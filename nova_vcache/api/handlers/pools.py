@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools of hosts."""
+"""Pools: list, show, update."""
 
 import dataclasses
 from typing import Any
@@ -22,7 +22,7 @@ def _shown(found: tuple[Entry, PoolReport]) -> dict[str, Any]:
 
 
 def list_(call: Call) -> dict[str, Any]:
-    """Return a page of pools; of a host that is not there, none."""
+    """Return a page of pools; empty for a host that does not exist."""
     host = call.query["host"]
     found = [(entry, pool) for entry in call.backend.directory.hosts()
              if entry.report and host in (None, entry.node) for pool in entry.report.pools]
@@ -40,7 +40,7 @@ def get(call: Call, node: str, pool: str) -> dict[str, Any]:
 
 
 def update(call: Call, node: str, pool: str) -> dict[str, Any]:
-    """Set what can be changed of a pool while it is used."""
+    """Change options of an active pool."""
     get(call, node, pool)
     try:
         report = call.backend.hosts.pool_set(call.rpc_context, node, pool, call.body)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The versions and the document."""
+"""The versions of the API and the OpenAPI document."""
 
 from typing import Any
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of vcache-api and their defaults: one file a resource.
+"""The policy rules of vcache-api and their defaults, one file for each resource.
 
-Secure RBAC: all in the scope of a project; reader reads what is its project's,
-administrators read and change all. Hosts belong to nobody, so they are
-administrators' and services' (nova-scheduler asks for the summary).
+They follow Secure RBAC with project scope. Readers may read the resources of their
+project. Administrators may read and change everything. Hosts belong to no project, so
+only administrators and services may read them; nova-scheduler reads the summary.
 """
 
 import itertools

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the rules are made of."""
+"""Common parts of the policy rules."""
 
 from collections.abc import Iterable
 
@@ -18,13 +18,13 @@ def list_rules() -> Iterable[policy.RuleDefault]:
     return [
         policy.RuleDefault("vcache_admin", "role:admin", "Administrators."),
         policy.RuleDefault("vcache_admin_or_service", "role:admin or role:service",
-                           "Administrators, and OpenStack's services."),
+                           "Administrators and OpenStack services."),
         policy.RuleDefault("vcache_reader", "role:reader or role:admin",
                            "Readers of any project."),
         policy.RuleDefault(
             "vcache_project_reader",
             "role:admin or (role:reader and project_id:%(project_id)s)",
-            "Readers of the project that owns it, and administrators."),
+            "Readers of the project that owns the resource, and administrators."),
     ]
 
 
@@ -32,7 +32,10 @@ def rule(name: str, check: str, description: str,
          *operations: tuple[str, str]) -> policy.DocumentedRuleDefault:
     """Return one rule.
 
-    :param operations: (method, path)
+    :param name: its name
+    :param check: its default check string
+    :param description: its description for operators
+    :param operations: pairs of method and path
     """
     return policy.DocumentedRuleDefault(
         name=name, check_str=check, description=description, scope_types=SCOPES,

@@ -12,5 +12,5 @@ CHECK = "vcache:flavors:check"
 
 def list_rules() -> Iterable[policy.RuleDefault]:
     """Return the rules."""
-    return [base.rule(CHECK, base.READER, "Check extra specs of a flavor, which are in the "
-                      "request.", ("POST", "/v1/flavors/check"))]
+    return [base.rule(CHECK, base.READER, "Check the extra specs in the request for "
+                      "problems.", ("POST", "/v1/flavors/check"))]

@@ -13,9 +13,9 @@ LIST, GET, UPDATE = "vcache:hosts:list", "vcache:hosts:get", "vcache:hosts:updat
 def list_rules() -> Iterable[policy.RuleDefault]:
     """Return the rules."""
     return [
-        base.rule(LIST, base.ADMIN_OR_SERVICE, "List hosts, or their summary.",
+        base.rule(LIST, base.ADMIN_OR_SERVICE, "List hosts, or get the summary of all hosts.",
                   ("GET", "/v1/hosts")),
         base.rule(GET, base.ADMIN_OR_SERVICE, "Show a host.", ("GET", "/v1/hosts/{node}")),
-        base.rule(UPDATE, base.ADMIN, "Set how a host's pools are divided, or have it drain.",
+        base.rule(UPDATE, base.ADMIN, "Set the policy of a host's pools, or drain the host.",
                   ("PATCH", "/v1/hosts/{node}")),
     ]

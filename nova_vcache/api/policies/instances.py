@@ -17,18 +17,18 @@ _ONE = "/v1/instances/{uuid}"
 def list_rules() -> Iterable[policy.RuleDefault]:
     """Return the rules."""
     return [
-        base.rule(LIST, base.READER, "List the instances of one's project.",
+        base.rule(LIST, base.READER, "List the instances of the user's project.",
                   ("GET", "/v1/instances")),
         base.rule(LIST_ALL, base.ADMIN, "List the instances of other projects.",
                   ("GET", "/v1/instances?all_projects=true")),
         base.rule(GET, base.PROJECT_READER,
-                  "Show an instance. Who may not is told that it is not there.", ("GET", _ONE)),
+                  "Show an instance. Other users get 404 (not found).", ("GET", _ONE)),
         base.rule(SHOW_HOST, base.ADMIN,
-                  "Be shown an instance's host and what tells of it, and list by host.",
+                  "See the host of an instance and fields that reveal it, and filter by host.",
                   ("GET", "/v1/instances"), ("GET", _ONE)),
         base.rule(OVERRIDE, base.ADMIN,
-                  "Set weight and objectives of an instance instead of its flavor's: what one "
-                  "gains others lose, so it is not its owner's.",
+                  "Override the flavor's weight and objectives for an instance. Not for the "
+                  "owner, because other instances lose what this one gains.",
                   ("PUT", f"{_ONE}/override"), ("PATCH", f"{_ONE}/override"),
                   ("DELETE", f"{_ONE}/override")),
     ]

@@ -15,6 +15,6 @@ def list_rules() -> Iterable[policy.RuleDefault]:
     return [
         base.rule(LIST, base.ADMIN, "List pools.", ("GET", "/v1/pools")),
         base.rule(GET, base.ADMIN, "Show a pool.", ("GET", "/v1/hosts/{node}/pools/{pool}")),
-        base.rule(UPDATE, base.ADMIN, "Set what can be changed of a pool while it is used.",
+        base.rule(UPDATE, base.ADMIN, "Change options of an active pool.",
                   ("PATCH", "/v1/hosts/{node}/pools/{pool}")),
     ]
