@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The SSD of vcache-ssd: the firmware on a NAND array in an image file.
+ * The SSD of vcache-ssd: the firmware with a NAND array in an image file.
  *
- * A new image is made beside its name and gets it when it is formatted: one
- * that cannot be mounted is damaged, never half made, and is not touched.
+ * A new image is created under a temporary name and renamed after it has been
+ * formatted. So an image that cannot be mounted is damaged, never incomplete,
+ * and it is not overwritten.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -16,11 +17,11 @@
 #include "../nvmetcp/backend.h"
 #include "drive.h"
 
-/* What a tag's number may be; the firmware has room for any, see max_tags. */
+/* Largest tag; the number of tags with state at a time is max_tags. */
 #define MAX_TAG 65535u
 #define MAX_BLOCKS (1u << 16)
 
-/* What an SSD was made as, besides its geometry; in the label of its image. */
+/* Properties of an SSD except its geometry, stored in the label of the image. */
 struct kind {
 	uint32_t personality;
 	uint32_t mapping;
@@ -45,7 +46,7 @@ static int refuse(char error[BACKEND_ERROR_SIZE], const char *format, ...)
 	return -1;
 }
 
-/* The smallest number of blocks with which the host sees @size bytes. */
+/* Set the smallest number of blocks for a capacity of @size bytes. */
 static bool fit(struct vs_config *c, uint64_t size)
 {
 	const struct vs_geometry *g = &c->geometry;
@@ -94,7 +95,7 @@ static struct kind read_label(const uint8_t label[NAND_LABEL])
 	};
 }
 
-/* Of a new SSD: what was asked for, and defaults. */
+/* The properties of a new SSD: the options, and defaults for the rest. */
 static struct kind new_kind(const struct backend_options *o)
 {
 	struct kind k = { o->personality, o->mapping, o->nand, o->tags };
@@ -110,7 +111,7 @@ static struct kind new_kind(const struct backend_options *o)
 	return k;
 }
 
-/* An image stays what it was made as. */
+/* Check that the options match the properties of an existing image. */
 static int same_kind(const struct backend_options *o, const struct kind *made,
 		     char error[BACKEND_ERROR_SIZE])
 {
@@ -125,16 +126,17 @@ static int same_kind(const struct backend_options *o, const struct kind *made,
 		return refuse(error, "--image %s: not an image of an SSD",
 			      o->image);
 	if (o->personality && o->personality != made->personality)
-		return refuse(error, "--image %s: made with --personality %s",
+		return refuse(error,
+			      "--image %s: was created with --personality %s",
 			      o->image, personality[made->personality]);
 	if (o->mapping && o->mapping != made->mapping)
-		return refuse(error, "--image %s: made with --mapping %s",
+		return refuse(error, "--image %s: was created with --mapping %s",
 			      o->image, mapping[made->mapping]);
 	if (o->nand && o->nand != made->nand)
-		return refuse(error, "--image %s: made with --nand %s",
+		return refuse(error, "--image %s: was created with --nand %s",
 			      o->image, nand[made->nand]);
 	if (o->tags && o->tags != made->tags)
-		return refuse(error, "--image %s: made with --tags %u",
+		return refuse(error, "--image %s: was created with --tags %u",
 			      o->image, made->tags);
 	return 0;
 }
@@ -152,7 +154,7 @@ static struct vs_config config_of(const struct kind *k, uint64_t buffer)
 	return c;
 }
 
-/* What the SSD of an image is, or the new one that is to be made. */
+/* Get the configuration of an existing SSD, or of a new one. */
 static int choose(struct backend *b, struct vs_config *c,
 		  const struct backend_options *o, bool fresh,
 		  char error[BACKEND_ERROR_SIZE])
@@ -161,7 +163,7 @@ static int choose(struct backend *b, struct vs_config *c,
 	uint8_t label[NAND_LABEL];
 
 	if (fresh && !o->size)
-		return refuse(error, "--size is needed for a new SSD");
+		return refuse(error, "a new SSD requires --size");
 	if (!fresh && nand_image_head(o->image, &found, label))
 		return refuse(error, "--image %s: %s", o->image,
 			      errno == EINVAL ? "not an image of an SSD" :
@@ -171,11 +173,11 @@ static int choose(struct backend *b, struct vs_config *c,
 		return -1;
 	*c = config_of(&b->kind, o->buffer);
 	if (o->size && !fit(c, o->size))
-		return refuse(error, "--size: larger than the largest SSD");
+		return refuse(error, "--size: exceeds the largest possible SSD");
 	if (fresh)
 		return 0;
 	if (o->size && found.blocks != c->geometry.blocks)
-		return refuse(error, "--image %s: has not the size of --size",
+		return refuse(error, "--image %s: its size differs from --size",
 			      o->image);
 	c->geometry = found;
 	return 0;
@@ -191,7 +193,7 @@ static struct nand_timing slowed(struct nand_timing t, uint32_t times)
 	return t;
 }
 
-/* Power up; @fresh: with nothing on it. */
+/* Power up the SSD, and format it if it is @fresh. */
 static int start(struct backend_device *device, const struct vs_config *c,
 		 const struct backend_options *o, const char *path, bool fresh,
 		 char error[BACKEND_ERROR_SIZE])
@@ -213,15 +215,15 @@ static int start(struct backend_device *device, const struct vs_config *c,
 			      strerror(errno));
 	b->memory = malloc(vs_size_needed(c));
 	if (!b->memory)
-		return refuse(error, "no memory for an SSD of this size");
+		return refuse(error, "out of memory for an SSD of this size");
 	r = (fresh ? vs_format : vs_mount)(&device->ssd, b->memory, c,
 					   &nand_ops, b->nand, 0);
-	/* One that is worn out can still be read. */
+	/* A worn-out SSD can still be read. */
 	if (r.status != VS_OK && (fresh || r.status != VS_EREADONLY))
 		return refuse(error, "--image %s: %s", path ? path : "(none)",
 			      r.status == VS_EMEDIA ?
-			      "its metadata is lost, or of another version" :
-			      "has no room left for what it needs");
+			      "its metadata is lost, or has another version" :
+			      "too few good blocks are left");
 	device->tagged = c->personality == VS_TAGGED;
 	device->max_tags = c->max_tags;
 	device->endurance = drive_of(b->kind.nand)->endurance;
@@ -240,10 +242,10 @@ int backend_open(struct backend_device *device,
 	*device = (struct backend_device){ .max_tag = MAX_TAG };
 	device->backend = calloc(1, sizeof(*device->backend));
 	if (!device->backend)
-		return refuse(error, "no memory");
+		return refuse(error, "out of memory");
 	if (o->image && snprintf(path, sizeof(path), "%s%s", o->image,
 				 fresh ? ".new" : "") >= (int)sizeof(path))
-		refuse(error, "--image %s: too long", o->image);
+		refuse(error, "--image %s: the name is too long", o->image);
 	else if (!choose(device->backend, &c, o, fresh, error)) {
 		if (fresh && o->image)
 			(void)unlink(path);

@@ -2,7 +2,7 @@
 #include "drive.h"
 
 /*
- * 8 dies on 4 channels, 16 KiB pages programmed in one shot, 8 MiB of write
+ * 8 dies on 4 channels, one-shot programming of 16 KiB pages, 8 MiB of write
  * buffer, 7 % spare.
  */
 #define TLC_CONFIG {							\
@@ -40,11 +40,11 @@ const struct drive drive_no_time = {
 };
 
 /*
- * 8 banks on 2 channels of MLC; a page is what is programmed at once, 8 KiB in
- * each of two planes. The board has 64 MB of DRAM. How much of it the paper's
- * firmware took for its write buffer is not published; here it is half, so
- * that the map, log areas and buffers of reads and moves have the other half.
- * Map pages go to all banks at once, as those of the board's own firmware do.
+ * 8 banks on 2 channels of MLC. A page is the unit of one program operation,
+ * with 8 KiB in each of two planes. The board has 64 MB of DRAM. The paper does
+ * not publish how much of it is the write buffer; here it is half. The other
+ * half is for the map, log areas and buffers for reads and moves. Map pages are
+ * written to all banks in parallel, as in the board's own firmware.
  */
 const struct drive drive_jasmine = {
 	.config = {
@@ -71,10 +71,9 @@ const struct drive drive_jasmine = {
 };
 
 /*
- * Erases in the SVD paper are counted by a simulator of 4 KiB pages and 512 KiB
- * blocks, which knows of no paired pages; so there are none here. It says
- * nothing of time and of parallelism: the times are assumed, as are four chips
- * on two channels.
+ * The SVD paper counts erases in a simulator with 4 KiB pages, 512 KiB blocks
+ * and no paired pages. It does not describe times or parallelism, so the times
+ * and the four chips on two channels are assumptions.
  */
 const struct drive drive_svd = {
 	.config = {

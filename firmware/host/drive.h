@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The drives that there are: a configuration of the firmware and its NAND. */
+/* The emulated drives: a configuration of the firmware and its NAND. */
 #ifndef VCACHE_HOST_DRIVE_H
 #define VCACHE_HOST_DRIVE_H
 
@@ -8,9 +8,9 @@
 
 /**
  * struct drive - a drive
- * @config: of the firmware, without the blocks of a bank: they follow the size
- * @timing: of its NAND
- * @endurance: erases that a block is made for
+ * @config: configuration of the firmware; the size sets the blocks of a bank
+ * @timing: timing of its NAND
+ * @endurance: erases for which a block is specified
  */
 struct drive {
 	struct vs_config config;
@@ -18,13 +18,13 @@ struct drive {
 	uint32_t endurance;
 };
 
-/* A modern TLC drive, small. */
+/* A small modern TLC drive. */
 extern const struct drive drive_tlc;
 /* The OpenSSD Jasmine board, on which vFLUSH was measured. */
 extern const struct drive drive_jasmine;
-/* The geometry on which SVD's erases were counted, small. */
+/* The geometry of the simulator in the SVD paper, but smaller. */
 extern const struct drive drive_svd;
-/* The TLC drive with NAND that takes no time: what is left is our own. */
+/* The TLC drive without NAND delays, to measure the time of the emulator. */
 extern const struct drive drive_no_time;
 
 #endif /* VCACHE_HOST_DRIVE_H */

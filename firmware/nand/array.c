@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The array: rules, timing, what an operation does. It is freestanding, like
- * powercut.c and timing.c; the memory comes from nand.c, or from a port.
+ * The array: rules, timing, and the effect of operations. It is freestanding,
+ * like powercut.c and timing.c. The memory comes from nand.c or from a port.
  */
 #include <string.h>
 
 #include "../core/pairing.h"
 #include "array.h"
 
-/* Not a test's failure but a bug of the firmware, so also in production. */
+/* A violation is a bug of the firmware, so rules are also checked in production. */
 #define RULE(cond, n, at)						\
 	do {								\
 		if (!(cond))						\
@@ -17,7 +17,7 @@
 
 #define UNREADABLE 0x80		/* with enum page_state, in nand.state */
 
-/* xorshift64*: good enough, and the same everywhere. */
+/* xorshift64*: random enough, and identical on all platforms. */
 uint64_t nand_random(uint64_t *state)
 {
 	*state ^= *state >> 12;
@@ -102,7 +102,7 @@ static void trace_op(struct nand *n, const struct nand_op *op)
 	trace(n, op->done);
 }
 
-/* Carried out; may have been cut. */
+/* Complete an operation; a power cut may hit it. */
 static enum vs_status finish(struct nand *n, struct nand_op op, enum vs_status status,
 			     vs_time *done)
 {
@@ -135,7 +135,7 @@ static vs_time bank_ready(const struct nand *n, vs_time now, struct vs_page at)
 	return n->bank_free[at.bank] > now ? n->bank_free[at.bank] : now;
 }
 
-/* Erased pages have no bytes in the image, which so stays sparse. */
+/* Erased pages have no bytes in the image, so that it stays sparse. */
 static void fetch(struct nand *n, struct vs_page at, void *data, void *oob)
 {
 	size_t size = n->c.geometry.page_size;
@@ -219,7 +219,7 @@ static enum vs_status nand_program(void *ctx, vs_time now, struct vs_page at,
 	if (!n->c.no_data)
 		memcpy(nand_data(n, at), data, g->page_size);
 	memcpy(nand_oob(n, at), oob, n->oob_size);
-	/* The spare bytes have checksums of the data. */
+	/* The spare bytes include checksums of the data. */
 	for (size_t i = 0; i < n->oob_size; i++)
 		trace(n, nand_oob(n, at)[i]);
 	n->state[nand_page_index(n, at)] = PAGE_DONE;
@@ -274,7 +274,7 @@ static bool nand_is_bad(void *ctx, struct vs_page at)
 	return n->block[nand_block_index(n, at)].bad;
 }
 
-/* A mark is a program of spare bytes that the payload does not use. */
+/* Marking is a program of spare bytes that the firmware does not use. */
 static enum vs_status nand_mark_bad(void *ctx, vs_time now, struct vs_page at,
 				    vs_time *done)
 {

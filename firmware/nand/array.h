@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The NAND model's own state, shared by its files only. */
+/* The internal state of the NAND model. */
 #ifndef VCACHE_NAND_ARRAY_H
 #define VCACHE_NAND_ARRAY_H
 
@@ -8,21 +8,21 @@
 enum page_state {
 	PAGE_ERASED,
 	PAGE_DONE,
-	PAGE_TORN,	/* interrupted; bytes are anything, reads may fail */
+	PAGE_TORN,	/* interrupted; bytes are undefined, reads may fail */
 };
 
 struct block_state {
 	uint32_t next;		/* lowest page that may be programmed */
 	uint32_t erases;
-	uint8_t bad;		/* carries the mark */
-	uint8_t failed;		/* reported a failure */
-	uint8_t worn;		/* an erase was interrupted: erase again */
+	uint8_t bad;		/* has the bad-block mark */
+	uint8_t failed;		/* an operation has failed */
+	uint8_t worn;		/* was interrupted: must be erased */
 	uint8_t unused;
 };
 
 #define IMAGE_MAGIC "vsnand2"
 
-/* First in an image file. */
+/* The beginning of an image file. */
 struct image_head {
 	char magic[8];
 	struct vs_geometry geometry;
@@ -36,15 +36,15 @@ struct nand_op {
 	enum op_kind kind;
 	struct vs_page at;
 	vs_time start, done;
-	struct block_state before;	/* the block's, before it */
-	uint8_t *saved;			/* an erased block's pages */
+	struct block_state before;	/* state of the block before it */
+	uint8_t *saved;			/* pages of an erased block */
 };
 
 struct nand {
 	struct nand_config c;
 	size_t oob_size;
 	size_t image_size;
-	uint8_t *image;		/* all that stays without power */
+	uint8_t *image;		/* the state that survives without power */
 	struct block_state *block;
 	uint8_t *state;		/* enum page_state of each page */
 	uint8_t *oob;
@@ -53,11 +53,11 @@ struct nand {
 	vs_time *channel_free;
 	struct nand_counters count;
 	uint64_t random;
-	uint64_t cut_op;	/* by count.ops; 0: none */
+	uint64_t cut_op;	/* value of count.ops for a cut; 0: none */
 	uint64_t cut_seed;
 	vs_time cut_time;
 	bool off;
-	struct nand_op *op;		/* under way; only while a cut is planned */
+	struct nand_op *op;		/* in progress; only while a cut is planned */
 	size_t ops, ops_room;
 };
 
@@ -78,11 +78,11 @@ static inline size_t nand_page_index(const struct nand *n, struct vs_page at)
 
 /* array.c */
 uint64_t nand_random(uint64_t *state);
-/* Bytes of the array's own state: blocks, page states, spare bytes, data. */
+/* Size of the array's state: blocks, page states, spare bytes, data. */
 size_t nand_array_size(const struct nand *n);
-/* Point into @memory, zeros for a new array; @n has its sizes. */
+/* Set the pointers into @memory, which is zero for a new array. */
 void nand_lay_out(struct nand *n, uint8_t *memory);
-/* Saved pages of a block: states, spare bytes, data. */
+/* Size of the saved pages of a block: states, spare bytes, data. */
 size_t nand_saved_size(const struct nand *n);
 void nand_save_block(const struct nand *n, struct vs_page at, uint8_t *to);
 void nand_restore_block(struct nand *n, struct vs_page at, const uint8_t *from);
@@ -93,8 +93,8 @@ bool nand_cut_now(struct nand *n, struct nand_op op);
 void nand_forget(struct nand *n, vs_time over);
 
 /*
- * Of who runs the array: nand.c on the host, a port elsewhere. There is always
- * memory, or nand_alloc() does not return; freeing NULL is allowed.
+ * Provided by nand.c on the host, or by a port. nand_alloc() does not return if
+ * memory is exhausted. nand_free() accepts NULL.
  */
 void *nand_alloc(size_t size);
 void nand_free(void *p);

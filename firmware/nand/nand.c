@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The array's memory on the host: private to the process, or an image file. */
+/* The memory of the array on the host: private to the process, or an image file. */
 #include "nand.h"
 
 #include <errno.h>
@@ -79,7 +79,7 @@ static bool same_geometry(const struct vs_geometry *a,
 	       a->page_size == b->page_size && a->paired == b->paired;
 }
 
-/* Map the file, as long as it has to be; it must be new or ours. */
+/* Map the file, which must be empty or an image of the same size. */
 static int map_image(struct nand *n)
 {
 	struct image_head *head;

@@ -2,14 +2,14 @@
 /*
  * A NAND array in memory or, on the host, in an image file.
  *
- * It keeps payload and spare bytes, and aborts when the firmware breaks a rule
- * of NAND: a block is erased before it is programmed, its pages are programmed
- * in ascending order and once, an MSB page never without its LSB page, and
- * nothing touches a block marked bad.
+ * It stores data and spare bytes. It aborts if the firmware violates a rule of
+ * NAND: a block must be erased before it is programmed; its pages are programmed
+ * in ascending order and once; an MSB page needs its LSB page; a block that is
+ * marked bad is not used.
  *
- * Time is what the caller says: an operation begins when it is issued or when
- * its bank is free, transfers share the channel. So operations overlap, and a
- * power cut hits all that are under way.
+ * The caller sets the time. An operation begins when it is issued or when its
+ * bank is free, and transfers share the channel. So operations overlap, and a
+ * power cut hits all operations in progress.
  */
 #ifndef VCACHE_NAND_H
 #define VCACHE_NAND_H
@@ -20,16 +20,16 @@
 #define NAND_LABEL 16
 
 /**
- * struct nand_config - an array
- * @geometry: see there
- * @timing: how fast
- * @seed: of everything random
- * @factory_bad: blocks marked bad from the start, seeded
- * @fail_ppm: programs and erases that fail, in millionths
- * @path: image file, made when it is not there; NULL: memory
- * @label: kept in a new image, for whoever opens it again
- * @no_data: bytes of pages are not kept, and read as zeros: for long runs on
- *	large arrays, of which only time and counters matter
+ * struct nand_config - configuration of an array
+ * @geometry: its geometry
+ * @timing: its timing
+ * @seed: seed of all random decisions
+ * @factory_bad: number of blocks that are marked bad from the start
+ * @fail_ppm: programs and erases that fail, in parts per million
+ * @path: image file, created if it does not exist; NULL: memory
+ * @label: data of the user, stored in a new image
+ * @no_data: do not store data; it reads as zeroes. For long runs on large arrays
+ *	in which only times and counters matter
  */
 struct nand_config {
 	struct vs_geometry geometry;
@@ -43,11 +43,11 @@ struct nand_config {
 };
 
 /**
- * struct nand_counters - since nand_open()
- * @reads: pages
- * @programs: pages
- * @erases: blocks
- * @ops: programs, erases and bad-block marks; what a power cut is counted in
+ * struct nand_counters - counters since nand_open()
+ * @reads: page reads
+ * @programs: page programs
+ * @erases: block erases
+ * @ops: programs, erases and bad-block marks; the unit for power cuts
  * @trace: hash of all operations with their addresses, times and content
  */
 struct nand_counters {
@@ -62,39 +62,39 @@ struct nand;
 
 extern const struct vs_nand_ops nand_ops;
 
-/* NULL with errno set, or EINVAL for an image of another geometry. */
+/* NULL on failure; errno is EINVAL for a file that is not such an image. */
 struct nand *nand_open(const struct nand_config *c);
-/* Of an image file; -1 with errno set, or EINVAL when it is none. */
+/* Read the head of an image; -1 on failure, errno is EINVAL for another file. */
 int nand_image_head(const char *path, struct vs_geometry *geometry,
 		    uint8_t label[NAND_LABEL]);
 void nand_close(struct nand *n);
-/* Of the same content and state, in memory; for what-if. */
+/* Copy content and state to an array in memory, for experiments. */
 struct nand *nand_copy(const struct nand *n);
 
 /*
- * Cut the power while the @op-th program, erase or mark from now on (1: the
- * next) is under way; @seed decides how far each operation got. 0: no cut.
+ * Cut the power during the @op-th program, erase or mark from now on (1: the
+ * next; 0: no cut). @seed decides how far each operation in progress gets.
  */
 void nand_cut(struct nand *n, uint64_t op, uint64_t seed);
-/* The caller's clock has reached @now: what is over by then is safe. */
+/* The time is @now: a power cut does not hit operations that are complete. */
 void nand_tick(struct nand *n, vs_time now);
 bool nand_is_off(const struct nand *n);
-/* When the power went. */
+/* Time of the power cut. */
 vs_time nand_cut_time(const struct nand *n);
 void nand_power_on(struct nand *n);
 
 struct nand_counters nand_count(const struct nand *n);
 uint32_t nand_erase_count(const struct nand *n, uint32_t bank, uint32_t block);
-/* From now on so many programs and erases fail, in millionths. */
+/* Set the programs and erases that fail, in parts per million. */
 void nand_wear(struct nand *n, uint32_t fail_ppm);
-/* Blocks that carry the mark, or have failed since they were erased last. */
+/* Number of blocks that are marked bad, or have failed since their last erase. */
 uint32_t nand_failed(const struct nand *n);
-/* A page's bytes, to look at and to damage. */
+/* The bytes of a page, to inspect or to damage them. */
 uint8_t *nand_data(struct nand *n, struct vs_page at);
 uint8_t *nand_oob(struct nand *n, struct vs_page at);
-/* From now on the page cannot be read. */
+/* Make a page unreadable. */
 void nand_damage(struct nand *n, struct vs_page at);
-/* The page counts as programmed, with whatever bytes it has. */
+/* Mark a page as programmed, with its current bytes. */
 void nand_force(struct nand *n, struct vs_page at);
 
 #endif /* VCACHE_NAND_H */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The admin commands (NVMe Base 1.4 §5), and the short ones of them. */
+/* The table of admin commands (NVMe Base 1.4 §5), and the short commands. */
 #include "command.h"
 #include "conn.h"
 #include "ctrl.h"
@@ -24,9 +24,9 @@ static uint16_t async_event_request(struct request *r)
 }
 
 /*
- * A command that waits for memory has not begun; what the device has done and
- * is told later may complete as aborted as well. Data that an R2T asked for
- * will come, and has to go somewhere: such a command is not aborted.
+ * Abort a command that waits for memory, or whose completion is pending. A
+ * command with an outstanding R2T is not aborted, because its data will arrive
+ * and needs the buffer.
  */
 static bool abort_command(struct conn *c, uint16_t cid)
 {
@@ -81,7 +81,7 @@ const struct command_set admin_commands = {
 	commands, sizeof(commands) / sizeof(commands[0]),
 };
 
-/* A discovery controller has fewer (Fabrics 1.1 §5.1). */
+/* The commands of a discovery controller (Fabrics 1.1 §5.1). */
 static const struct command of_discovery[] = {
 	{ ADMIN_GET_LOG_PAGE, EFFECT_CSUPP, log_prepare, log_execute },
 	{ ADMIN_IDENTIFY, EFFECT_CSUPP, discovery_identify_prepare,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Asynchronous events (NVMe Base 1.4 §5.2). None is told twice before its log
- * page was read, as the specification wants: what they tell of happens once.
+ * Asynchronous events (NVMe Base 1.4 §5.2). The specification forbids to report
+ * an event again before the host has read its log page. That needs no code here,
+ * because each event happens only once.
  */
 #include <string.h>
 
@@ -9,7 +10,7 @@
 #include "ctrl.h"
 #include "log.h"
 
-/* What an event is told as: its completion's dword 0. */
+/* The completion's dword 0 for an event. */
 struct event_kind {
 	uint8_t type;
 	uint8_t information;
@@ -21,7 +22,7 @@ static const struct event_kind kinds[EVENTS] = {
 	[EVENT_PERSISTENT_INTERNAL_ERROR] = {
 		.type = 0, .information = 3, .lid = LOG_ERROR,
 	},
-	/* "NVM subsystem reliability"; the log's bit 3 is what is enabled. */
+	/* "NVM subsystem reliability"; bit 3 of the log page enables it. */
 	[EVENT_SMART_READ_ONLY] = {
 		.type = 1, .information = 0, .lid = LOG_SMART,
 		.config = SMART_WARNING_READ_ONLY,
@@ -39,7 +40,7 @@ static bool enabled(const struct ctrl *k, enum event event)
 	return !config || k->event_config & config;
 }
 
-/* Tell the events that wait for a command with the commands there are. */
+/* Report pending events, as far as there are parked commands. */
 static void tell(struct ctrl *k)
 {
 	unsigned int event;
@@ -61,15 +62,15 @@ static void tell(struct ctrl *k)
 }
 
 /**
- * aer_park - keep an Asynchronous Event Request until there is an event
- * @k: the controller; it has less than AER_LIMIT
+ * aer_park - park an Asynchronous Event Request until an event occurs
+ * @k: the controller, which has less than AER_LIMIT parked commands
  * @r: the command
  */
 void aer_park(struct ctrl *k, struct request *r)
 {
 	struct conn *c = r->conn;
 
-	/* It has left the queue, though its answer may never come. */
+	/* The command has left the queue, although it may never complete. */
 	c->sqhd = (uint16_t)((c->sqhd + 1) % c->entries);
 	r->state = REQUEST_PARKED;
 	r->parked = true;
@@ -82,7 +83,7 @@ void aer_park(struct ctrl *k, struct request *r)
  * @k: the controller
  * @cid: the command
  *
- * Return: was it there?
+ * Return: true if the command was found.
  */
 bool aer_abort(struct ctrl *k, uint16_t cid)
 {
@@ -103,7 +104,7 @@ bool aer_abort(struct ctrl *k, uint16_t cid)
 }
 
 /**
- * aer_raise_all - an event has happened that concerns all controllers
+ * aer_raise_all - report an event to all controllers
  * @s: the subsystem
  * @event: the event
  */

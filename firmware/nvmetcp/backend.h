@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What vcache-ssd is linked with, besides ../core/ssd.h: how the SSD behind it
- * is opened and closed.
+ * The interface between vcache-ssd and its SSD, in addition to ../core/ssd.h:
+ * open and close.
  */
 #ifndef VCACHE_NVMETCP_BACKEND_H
 #define VCACHE_NVMETCP_BACKEND_H
@@ -12,7 +12,7 @@
 
 #define BACKEND_ERROR_SIZE 256
 
-/* In each enumeration, 0 is: as the image says, or the default of a new SSD. */
+/* In each enumeration, 0 is the value in the image, or the default of a new SSD. */
 enum backend_personality {
 	BACKEND_TAGGED = 1,
 	BACKEND_BASELINE,
@@ -26,20 +26,20 @@ enum backend_mapping {
 enum backend_nand {
 	BACKEND_TLC = 1,
 	BACKEND_JASMINE,
-	BACKEND_NO_TIME,	/* TLC that takes no time at all */
+	BACKEND_NO_TIME,	/* TLC without delays */
 	BACKEND_SVD,
 };
 
 /**
- * struct backend_options - the SSD that is wanted
- * @image: the file that holds its medium; NULL: in memory, gone at the end
- * @size: bytes that the host is to see; 0: as the image says
+ * struct backend_options - options of an SSD
+ * @image: file with its content; NULL: in memory, lost at the end
+ * @size: bytes that the host sees; 0: the value in the image
  * @personality: enum backend_personality, or 0
  * @mapping: enum backend_mapping, or 0
  * @nand: enum backend_nand, or 0
- * @tags: tags that have state at a time, hTag included; 0: see above
- * @buffer: bytes of write buffer; 0: as many as such an SSD has
- * @slowdown: what all times of the NAND are multiplied by, 1 to 1000
+ * @tags: tags with state at a time, including the host tag; 0: see above
+ * @buffer: bytes of the write buffer; 0: the default of the NAND type
+ * @slowdown: factor for all times of the NAND, 1 to 1000
  */
 struct backend_options {
 	const char *image;
@@ -56,13 +56,13 @@ struct backend;
 
 /**
  * struct backend_device - an open SSD
- * @ssd: it
- * @tagged: flushes can be of a tag; if not, nothing is said of tags
- * @max_tag: the largest tag that it takes, at most 65535
- * @max_tags: tags that have state at a time, hTag included
- * @endurance: erases that a block is made for; 0: not known
- * @spare_blocks: set aside for blocks that go bad
- * @backend: the backend's own
+ * @ssd: the SSD
+ * @tagged: it supports tagged commands; otherwise they are not reported
+ * @max_tag: largest supported tag, at most 65535
+ * @max_tags: tags with state at a time, including the host tag
+ * @endurance: erases for which a block is specified; 0: unknown
+ * @spare_blocks: blocks reserved to replace bad blocks
+ * @backend: private data of the backend
  */
 struct backend_device {
 	struct vs_ssd *ssd;
@@ -75,10 +75,10 @@ struct backend_device {
 };
 
 /**
- * backend_open - open or make an SSD
- * @device: it
- * @o: which
- * @error: why not, in one line
+ * backend_open - open or create an SSD
+ * @device: the result
+ * @o: options
+ * @error: reason of a failure, one line
  *
  * Return: 0, or -1 with @error.
  */
@@ -87,8 +87,8 @@ int backend_open(struct backend_device *device,
 		 char error[BACKEND_ERROR_SIZE]);
 
 /**
- * backend_close - let go of an SSD, without a flush
- * @device: it
+ * backend_close - close an SSD without a flush
+ * @device: the SSD
  */
 void backend_close(struct backend_device *device);
 

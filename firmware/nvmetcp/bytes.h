@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Little-endian numbers as they are on the wire (NVMe Base 1.4 §1.7). They are
- * structures of bytes, so a wire structure has no padding, may lie anywhere,
- * and cannot be used as a number by mistake.
+ * Little-endian numbers on the wire (NVMe Base 1.4 §1.7). They are structures
+ * of bytes. So structures on the wire have no padding and need no alignment,
+ * and the compiler rejects their use as plain numbers.
  */
 #ifndef VCACHE_NVMETCP_BYTES_H
 #define VCACHE_NVMETCP_BYTES_H

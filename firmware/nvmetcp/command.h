@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each command is: one table a command set. */
+/* The commands: one table for each command set. */
 #ifndef VCACHE_NVMETCP_COMMAND_H
 #define VCACHE_NVMETCP_COMMAND_H
 
@@ -17,11 +17,11 @@ struct subsys;
 
 /**
  * struct command - a command
- * @opcode: or FCTYPE; its bits 1:0 are the direction of the data
- * @effects: for the Commands Supported and Effects log page
- * @prepare: check the fields, set @length; NULL: nothing to check, no data.
- *	Data that is not in the capsule has not been asked for yet.
- * @execute: do it
+ * @opcode: opcode or FCTYPE; bits 1:0 are the direction of the data
+ * @effects: value for the Commands Supported and Effects log page
+ * @prepare: check the fields and set @length; NULL: nothing to check, no data.
+ *	Data outside of the capsule has not been requested yet.
+ * @execute: execute the command
  *
  * Both return a status; @execute may return STATUS_PARKED.
  */
@@ -33,9 +33,9 @@ struct command {
 };
 
 /**
- * struct command_set - commands
- * @commands: they
- * @count: how many
+ * struct command_set - a set of commands
+ * @commands: the commands
+ * @count: number of commands
  */
 struct command_set {
 	const struct command *commands;
@@ -46,7 +46,7 @@ extern const struct command_set fabrics_commands;
 extern const struct command_set admin_commands;
 extern const struct command_set discovery_commands;
 
-/* Of an SSD that knows of tags, or of one that does not. */
+/* The I/O commands of an SSD, with or without tagged commands. */
 const struct command_set *io_commands(const struct subsys *s);
 
 static inline unsigned int command_transfer(const struct command *command)
@@ -54,7 +54,7 @@ static inline unsigned int command_transfer(const struct command *command)
 	return command->opcode & TRANSFER_MASK;
 }
 
-/* Two of the admin commands have files of their own. */
+/* Admin commands in separate files. */
 uint16_t identify_prepare(struct request *r);
 uint16_t identify_execute(struct request *r);
 uint16_t discovery_identify_prepare(struct request *r);

@@ -6,10 +6,10 @@
 #include "ctrl.h"
 
 /**
- * conn_new - a host has connected
+ * conn_new - create a connection
  * @s: the subsystem
  *
- * Return: the connection, or NULL without memory.
+ * Return: the connection, or NULL if memory is exhausted.
  */
 struct conn *conn_new(struct subsys *s)
 {
@@ -24,7 +24,7 @@ struct conn *conn_new(struct subsys *s)
 		return NULL;
 	}
 	c->subsys = s;
-	/* Until Connect tells a queue's size: one command at a time. */
+	/* One command at a time, until Connect sets the size of the queue. */
 	c->entries = 1;
 	c->sq_flow = true;
 	c->state_deadline = s->now + s->config.peer_timeout;
@@ -40,10 +40,11 @@ struct conn *conn_new(struct subsys *s)
 }
 
 /**
- * conn_close - end a connection
+ * conn_close - close a connection
  * @c: the connection; its memory stays until conn_free()
  *
- * With an admin queue goes its controller, and with that all other queues.
+ * Closing an admin queue also removes its controller and closes all of the
+ * controller's I/O queues.
  */
 void conn_close(struct conn *c)
 {
@@ -63,7 +64,7 @@ void conn_close(struct conn *c)
 }
 
 /**
- * conn_free - free a connection that is closed
+ * conn_free - free a closed connection
  * @c: the connection
  */
 void conn_free(struct conn *c)
@@ -81,14 +82,14 @@ void conn_free(struct conn *c)
 }
 
 /**
- * conn_fatal - end a connection for a fatal transport error
+ * conn_fatal - terminate a connection after a fatal transport error
  * @c: the connection
- * @error: what it is
- * @header: the header of the PDU at fault
- * @length: bytes of it
+ * @error: the error
+ * @header: header of the PDU with the error
+ * @length: bytes of @header
  *
- * The host is to close the connection now; it has some time for that, so that
- * it can still read why (TCP Transport §3.5).
+ * The host should then close the connection. It gets some time, to read the
+ * reason first (TCP Transport §3.5).
  */
 void conn_fatal(struct conn *c, const struct pdu_error *error,
 		const void *header, uint32_t length)
@@ -100,10 +101,10 @@ void conn_fatal(struct conn *c, const struct pdu_error *error,
 }
 
 /**
- * conn_input - bytes have come
+ * conn_input - process received bytes
  * @c: the connection
- * @bytes: they
- * @n: how many
+ * @bytes: the bytes
+ * @n: number of bytes
  */
 void conn_input(struct conn *c, const uint8_t *bytes, size_t n)
 {
@@ -115,7 +116,7 @@ void conn_input(struct conn *c, const uint8_t *bytes, size_t n)
 	}
 }
 
-/* Add what is left of a piece, when @skip bytes of it have been sent. */
+/* Add the rest of a piece of which @skip bytes have been sent. */
 static int add_piece(struct iovec *iov, int n, int room, const void *base,
 		     size_t length, size_t *skip)
 {
@@ -132,12 +133,14 @@ static int add_piece(struct iovec *iov, int n, int room, const void *base,
 }
 
 /**
- * conn_output - what is to be sent
+ * conn_output - get the bytes to send
  * @c: the connection
- * @iov: where to say it
- * @room: pieces that fit there
+ * @iov: the pieces
+ * @room: size of @iov
  *
- * Return: pieces of @iov that were set; tell what was sent by conn_sent().
+ * Call conn_sent() with the number of bytes that were sent.
+ *
+ * Return: number of pieces.
  */
 int conn_output(const struct conn *c, struct iovec *iov, int room)
 {
@@ -163,9 +166,9 @@ static size_t tx_length(const struct tx *tx)
 }
 
 /**
- * conn_sent - some of the output was sent
+ * conn_sent - remove sent bytes from the output
  * @c: the connection
- * @n: bytes
+ * @n: number of bytes
  */
 void conn_sent(struct conn *c, size_t n)
 {
@@ -210,8 +213,7 @@ static bool passed(vs_time deadline, vs_time now)
 }
 
 /**
- * conn_tick - close a connection whose host is in the middle of something for
- * too long
+ * conn_tick - close a connection after a deadline
  * @c: the connection
  */
 void conn_tick(struct conn *c)
@@ -224,10 +226,10 @@ void conn_tick(struct conn *c)
 }
 
 /**
- * conn_take_slot - a slot for a command that comes
+ * conn_take_slot - allocate a slot for a command
  * @c: the connection
  *
- * Return: the slot; NULL: the host has sent more commands than its queue has
+ * Return: the slot; NULL if the host has sent more commands than the queue has
  * entries.
  */
 struct request *conn_take_slot(struct conn *c)
@@ -247,11 +249,11 @@ struct request *conn_take_slot(struct conn *c)
 }
 
 /**
- * conn_hold_data - give a command its memory
+ * conn_hold_data - allocate the data buffer of a command
  * @r: the command, which has none
- * @size: bytes
+ * @size: size in bytes
  *
- * Return: was there memory?
+ * Return: false if memory is exhausted.
  */
 bool conn_hold_data(struct request *r, uint32_t size)
 {
@@ -277,7 +279,7 @@ static void admit(struct request *r)
 }
 
 /**
- * conn_admit - give a command memory for @length bytes, now or later
+ * conn_admit - allocate the data buffer of a command, now or later
  * @r: the command
  */
 void conn_admit(struct request *r)
@@ -293,7 +295,7 @@ void conn_admit(struct request *r)
 }
 
 /**
- * conn_release_slot - a command has been answered
+ * conn_release_slot - free the slot of a completed command
  * @r: the command
  */
 void conn_release_slot(struct request *r)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A connection: one queue, once a Connect command has said which. It is given
- * the bytes that come and asked for those to be sent; the socket is another's.
+ * A connection. A Connect command makes it one queue of a controller. The server
+ * owns the socket: it passes received bytes and requests the bytes to send.
  */
 #ifndef VCACHE_NVMETCP_CONN_H
 #define VCACHE_NVMETCP_CONN_H
@@ -18,49 +18,49 @@
 #include "rx.h"
 #include "subsys.h"
 
-/* A full queue, and what was taken off it until an event comes. */
+/* The entries of a full queue, and the parked commands. */
 #define CONN_SLOTS (QUEUE_ENTRIES + AER_LIMIT)
 
 struct ctrl;
 
 enum conn_state {
 	CONN_OPEN,
-	CONN_TERMINATING,	/* C2HTermReq is out: nothing is listened to */
-	CONN_CLOSED,		/* to be freed by the server */
+	CONN_TERMINATING,	/* C2HTermReq is sent, input is ignored */
+	CONN_CLOSED,		/* the server has to free it */
 };
 
 /**
  * struct conn - a connection
  * @subsys: the subsystem
- * @state: whether it is alive
+ * @state: state of the connection
  * @session: digests
- * @data_alignment: of C2HData's PDO, bytes (HPDA)
- * @local: our address as the host sees it, for the discovery log
- * @local_port: likewise
- * @local_ipv6: of which family they are
+ * @data_alignment: alignment of the PDO of C2HData in bytes (HPDA)
+ * @local: local address to which the host connected, for the discovery log
+ * @local_port: local port
+ * @local_ipv6: @local is an IPv6 address
  * @ctrl: the controller; NULL before Connect
  * @qid: the queue; 0 is the admin queue
- * @entries: of the queue
- * @sq_flow: the host wants SQHD
- * @sqhd: commands answered or parked, modulo @entries
+ * @entries: entries of the queue
+ * @sq_flow: the host uses SQHD
+ * @sqhd: completed and parked commands, modulo @entries
  * @slots: the requests
- * @free: those not in use
- * @used: how many are
- * @waiting: requests that wait for memory, in their order
- * @bytes: memory of their data
- * @rx: what is being received
- * @tx: what is to be sent
- * @tx_sent: bytes of the first of them that have been
- * @icresp: PDU
- * @termreq: PDU
- * @state_deadline: Connect has to have come, or after a C2HTermReq the host
- *	to have closed; 0: nothing is due
- * @pdu_deadline: the PDU that has begun has to have come; 0: none has
- * @tx_deadline: something has to have been sent; 0: nothing is to be
- * @server: what the server makes of it
- * @link: in subsys->conns
- * @ready: on subsys->ready
- * @ready_link: in it
+ * @free: free requests
+ * @used: number of used requests
+ * @waiting: requests that wait for memory, in order
+ * @bytes: size of all data buffers
+ * @rx: the PDU that is being received
+ * @tx: PDUs to send
+ * @tx_sent: bytes of the first PDU in @tx that have been sent
+ * @icresp: the ICResp PDU
+ * @termreq: the C2HTermReq PDU
+ * @state_deadline: time for the Connect command, or for the host to close the
+ *	connection after a C2HTermReq; 0: none
+ * @pdu_deadline: time for the rest of a PDU that has begun; 0: none
+ * @tx_deadline: time to send the next PDU; 0: none
+ * @server: private data of the server
+ * @link: entry in subsys->conns
+ * @ready: it is in subsys->ready
+ * @ready_link: entry in subsys->ready
  */
 struct conn {
 	struct subsys *subsys;

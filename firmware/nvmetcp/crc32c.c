@@ -5,7 +5,7 @@
 
 /* Castagnoli's polynomial, bits reversed. */
 #define CRC32C_POLYNOMIAL 0x82f63b78u
-/* Bytes taken at once, each by a table of its own. */
+/* Bytes per step, each with its own table. */
 #define SLICES 8
 
 static uint32_t table[SLICES][256];
@@ -31,10 +31,10 @@ static void fill_table(void)
 }
 
 /**
- * crc32c_update - go on with a CRC32C
- * @crc: CRC32C_SEED, or what the call before returned
+ * crc32c_update - update a CRC32C
+ * @crc: CRC32C_SEED, or the result of the previous call
  * @data: the next bytes
- * @n: how many
+ * @n: number of bytes
  *
  * Return: the CRC's register, not inverted.
  */

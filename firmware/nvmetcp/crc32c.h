@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* To begin with; the digest is the last value inverted. */
+/* Initial value; the digest is the inverted final value. */
 #define CRC32C_SEED 0xffffffffu
 
 uint32_t crc32c_update(uint32_t crc, const void *data, size_t n);

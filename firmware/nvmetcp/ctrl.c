@@ -9,7 +9,7 @@
 #define NS_PER_MS 1000000ull
 /* CAP.TO, in units of 500 ms: becoming ready takes no time here. */
 #define CAP_TO 1ull
-/* The last CNTLIDs have meanings (Fabrics 1.1 §3.3). */
+/* The CNTLIDs above are reserved (Fabrics 1.1 §3.3). */
 #define CNTLID_MAX 0xffefu
 
 static uint16_t free_cntlid(struct subsys *s)
@@ -21,12 +21,12 @@ static uint16_t free_cntlid(struct subsys *s)
 }
 
 /**
- * ctrl_new - make a controller
+ * ctrl_new - create a controller
  * @s: the subsystem
  * @admin: its admin queue
- * @discovery: for the discovery service
+ * @discovery: it is a discovery controller
  *
- * Return: it, or NULL when there are too many or no memory.
+ * Return: the controller; NULL if there are too many or memory is exhausted.
  */
 struct ctrl *ctrl_new(struct subsys *s, struct conn *admin, bool discovery)
 {
@@ -42,7 +42,7 @@ struct ctrl *ctrl_new(struct subsys *s, struct conn *admin, bool discovery)
 	k->cntlid = free_cntlid(s);
 	k->io_queues = IO_QUEUES;
 	k->queues[0] = admin;
-	/* All events are enabled until the host says otherwise. */
+	/* All events are enabled by default. */
 	k->event_config = AEC_SMART | AEC_NAMESPACE_ATTRIBUTE;
 	LIST_INSERT_HEAD(&s->ctrls, k, link);
 	s->ctrl_count++;
@@ -71,10 +71,10 @@ static void close_io_queues(struct ctrl *k)
 }
 
 /**
- * ctrl_detach - a connection is no longer a queue of its controller
+ * ctrl_detach - remove a connection from its controller
  * @c: the connection
  *
- * Without its admin queue there is no controller.
+ * If it is the admin queue, the controller is freed.
  */
 void ctrl_detach(struct conn *c)
 {
@@ -93,7 +93,7 @@ void ctrl_detach(struct conn *c)
 }
 
 /**
- * ctrl_keep_alive - begin the Keep Alive Timeout anew
+ * ctrl_keep_alive - restart the Keep Alive Timeout
  * @k: the controller
  */
 void ctrl_keep_alive(struct ctrl *k)
@@ -104,7 +104,7 @@ void ctrl_keep_alive(struct ctrl *k)
 /**
  * ctrl_set_kato - set the Keep Alive Timeout
  * @k: the controller
- * @kato: ms; rounded up to the granularity (KAS)
+ * @kato: timeout in ms, which is rounded up to the granularity (KAS)
  */
 void ctrl_set_kato(struct ctrl *k, uint32_t kato)
 {
@@ -114,10 +114,11 @@ void ctrl_set_kato(struct ctrl *k, uint32_t kato)
 }
 
 /**
- * ctrl_tick - end an association whose host is not alive
+ * ctrl_tick - check the Keep Alive Timeout
  * @k: the controller; it may be freed
  *
- * Base 1.4 §7.11: the controller stops, and all connections are ended.
+ * After the timeout all connections of the controller are closed (Base 1.4
+ * §7.11).
  */
 void ctrl_tick(struct ctrl *k)
 {
@@ -144,7 +145,7 @@ uint32_t ctrl_csts(const struct ctrl *k)
 	return csts;
 }
 
-/* CC.SHN: nothing that was written may be lost when the power goes. */
+/* CC.SHN: make all data durable before the power goes off. */
 static void shut_down(struct ctrl *k)
 {
 	vs_time done = 0;
@@ -159,7 +160,7 @@ static void enable(struct ctrl *k, uint32_t cc)
 {
 	uint32_t sizes = cc & (CC_IOSQES | CC_IOCQES);
 
-	/* A discovery controller has no I/O queues to have entries. */
+	/* A discovery controller has no I/O queues, so the sizes may be 0. */
 	if (cc & (CC_CSS | CC_MPS | CC_AMS) ||
 	    (sizes != CC_ENTRY_SIZES && !(k->discovery && !sizes))) {
 		k->failed = true;
@@ -170,7 +171,7 @@ static void enable(struct ctrl *k, uint32_t cc)
 	ctrl_keep_alive(k);
 }
 
-/* A controller reset: I/O queues and what the host had set are gone. */
+/* A controller reset: close the I/O queues and restore the defaults. */
 static void disable(struct ctrl *k)
 {
 	k->ready = false;
@@ -185,9 +186,9 @@ static void disable(struct ctrl *k)
 }
 
 /**
- * ctrl_write_cc - the host sets Controller Configuration (Base 1.4 §3.1.5)
+ * ctrl_write_cc - set Controller Configuration (Base 1.4 §3.1.5)
  * @k: the controller
- * @cc: its new value
+ * @cc: the new value
  */
 void ctrl_write_cc(struct ctrl *k, uint32_t cc)
 {

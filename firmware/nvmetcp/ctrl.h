@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A controller: what one host is connected to, with its admin queue. */
+/* A controller: the counterpart of one connected host. */
 #ifndef VCACHE_NVMETCP_CTRL_H
 #define VCACHE_NVMETCP_CTRL_H
 
@@ -11,7 +11,7 @@
 #include "limits.h"
 #include "subsys.h"
 
-/* Asynchronous events that there can be (figure 146 and following) */
+/* Supported asynchronous events (figure 146 and following) */
 enum event {
 	EVENT_PERSISTENT_INTERNAL_ERROR,
 	EVENT_SMART_READ_ONLY,
@@ -21,11 +21,11 @@ enum event {
 
 /**
  * struct error_entry - an entry of the error information log
- * @count: of errors, from 1; 0: no entry
+ * @count: number of the error, from 1; 0: no entry
  * @sqid: queue
  * @cid: command
- * @status: what it completed with
- * @location: byte of the command
+ * @status: status of the command
+ * @location: first byte of the invalid field
  * @lba: first logical block
  * @nsid: namespace
  */
@@ -43,26 +43,26 @@ struct error_entry {
  * struct ctrl - a controller
  * @subsys: its subsystem
  * @discovery: it is a discovery controller
- * @cntlid: its ID
- * @hostid: whose it is
- * @hostnqn: likewise
+ * @cntlid: controller ID
+ * @hostid: ID of the host
+ * @hostnqn: NQN of the host
  * @kato: Keep Alive Timeout in ms; 0: none
- * @keep_alive: when it runs out
+ * @keep_alive: time at which the timeout expires
  * @cc: Controller Configuration
  * @ready: CSTS.RDY
  * @failed: CSTS.CFS
  * @shutdown: CC.SHN was written
- * @shutdown_done: when the flush that it asked for is done
- * @io_queues: how many the host was granted
- * @queues: its connections, the first is the admin queue
+ * @shutdown_done: time at which the flush of the shutdown completes
+ * @io_queues: number of I/O queues granted to the host
+ * @queues: its connections; the first one is the admin queue
  * @event_config: Asynchronous Event Configuration
  * @aer: parked Asynchronous Event Requests
- * @aers: how many
- * @events: that are to be told, a bit each
+ * @aers: number of parked requests
+ * @events: bit mask of events that are not reported yet
  * @changed: all namespaces are on the changed namespace list
- * @errors: since it was made
- * @error_log: the last of them, by their count modulo the size
- * @link: in subsys->ctrls
+ * @errors: number of errors
+ * @error_log: the last errors, by number modulo the size
+ * @link: entry in subsys->ctrls
  */
 struct ctrl {
 	struct subsys *subsys;

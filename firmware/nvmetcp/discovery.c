@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The discovery service: one subsystem, here (Fabrics 1.1 §5.3). */
+/* The discovery service, with one subsystem (Fabrics 1.1 §5.3). */
 #include <stdio.h>
 
 #include "conn.h"
@@ -8,7 +8,7 @@
 _Static_assert(LOG_DISCOVERY_BYTES == sizeof(struct discovery_header) +
 	       sizeof(struct discovery_entry), "one entry");
 
-/* Text is padded with spaces (TRSVCID, TRADDR), names with NULs. */
+/* TRSVCID and TRADDR are padded with spaces, names with NULs. */
 static void pad(char *to, size_t size, const char *text)
 {
 	size_t i;
@@ -19,12 +19,12 @@ static void pad(char *to, size_t size, const char *text)
 
 /**
  * log_discovery - the discovery log page
- * @c: the connection it is asked on: the address that reached us
- * @w: the part that is wanted
+ * @c: the connection, whose local address the page reports
+ * @w: the requested part
  */
 void log_discovery(const struct conn *c, struct log_window *w)
 {
-	/* What is said never changes: neither does the generation. */
+	/* The content never changes, so the generation is constant. */
 	struct discovery_header header = {
 		.genctr = cpu_to_le64(1),
 		.numrec = cpu_to_le64(1),

@@ -8,7 +8,7 @@
 #include "conn.h"
 #include "ctrl.h"
 
-/* Bit 16 of a refused Connect's dword 0: the offset is into its data. */
+/* Bit 16 of dword 0 of a failed Connect: the offset refers to the data. */
 #define IATTR_DATA (1u << 16)
 
 #define REFUSE_SQE(r, field) \
@@ -16,7 +16,7 @@
 #define REFUSE_DATA(r, field) \
 	refuse_connect(r, offsetof(struct connect_data, field), IATTR_DATA)
 
-/* Connect Invalid Parameters, with which one (§3.3.1). */
+/* Connect Invalid Parameters, with the offset of the parameter (§3.3.1). */
 static uint16_t refuse_connect(struct request *r, size_t ipo, uint32_t iattr)
 {
 	r->dw0 = (uint32_t)ipo | iattr;
@@ -35,7 +35,7 @@ static uint16_t connect_prepare(struct request *r)
 		return SC_COMMAND_SEQUENCE_ERROR | SC_DNR;
 	if (le16_to_cpu(sqe->qid) > IO_QUEUES)
 		return REFUSE_SQE(r, qid);
-	/* 0's based; a queue of one entry is no queue. */
+	/* The value is 0's based; a queue needs at least two entries. */
 	if (!sqsize || sqsize >= QUEUE_ENTRIES)
 		return REFUSE_SQE(r, sqsize);
 	return SC_SUCCESS;
@@ -79,7 +79,7 @@ static uint16_t connect_io(struct request *r, struct connect_data *data,
 		return REFUSE_DATA(r, cntlid);
 	if (strcmp(data->subnqn, s->nqn))
 		return REFUSE_DATA(r, subnqn);
-	/* Nobody may join a controller of another host. */
+	/* A host must not connect to a controller of another host. */
 	if (memcmp(data->hostid, k->hostid, sizeof(k->hostid)) ||
 	    strcmp(data->hostnqn, k->hostnqn))
 		return SC_CONNECT_INVALID_HOST | SC_DNR;
@@ -100,7 +100,7 @@ static uint16_t connect_execute(struct request *r)
 	struct conn *c = r->conn;
 	uint16_t status;
 
-	/* Looked at again: another Connect may have come before the data. */
+	/* Check again: another Connect may have completed before the data came. */
 	if (c->ctrl)
 		return SC_COMMAND_SEQUENCE_ERROR | SC_DNR;
 	if (!is_nqn(data->subnqn))
@@ -118,7 +118,7 @@ static uint16_t connect_execute(struct request *r)
 	return SC_SUCCESS;
 }
 
-/* Properties are those of the controller: its admin queue, after Connect. */
+/* Properties belong to a controller, so they need its admin queue. */
 static uint16_t property_prepare(struct request *r)
 {
 	if (!r->conn->ctrl || r->conn->qid)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NVMe over Fabrics 1.1: its commands and the discovery log page. */
+/* NVMe over Fabrics 1.1: commands and the discovery log page. */
 #ifndef VCACHE_NVMETCP_FABRICS_H
 #define VCACHE_NVMETCP_FABRICS_H
 
@@ -7,7 +7,7 @@
 #include "nvme.h"
 
 #define DISCOVERY_NQN "nqn.2014-08.org.nvmexpress.discovery"
-/* An NQN is at most 223 bytes (Base §7.9), kept with a NUL. */
+/* An NQN has at most 223 bytes (Base §7.9), plus a NUL. */
 #define NQN_SIZE 224
 #define CNTLID_DYNAMIC 0xffffu
 #define SQHD_DISABLED 0xffffu
@@ -18,7 +18,7 @@ enum fctype {
 	FCTYPE_PROPERTY_GET = 0x04,
 };
 
-/* CATTR of Connect: SQ flow control is not wanted. */
+/* CATTR of Connect: disable SQ flow control. */
 #define CATTR_NO_SQ_FLOW 0x04
 
 struct connect_sqe {
@@ -59,7 +59,7 @@ struct property_sqe {
 	uint8_t reserved3[8];
 };
 
-/* ATTRIB: how many bytes of the property */
+/* ATTRIB: size of the property */
 #define ATTRIB_SIZE 0x07
 #define ATTRIB_4_BYTES 0x00
 #define ATTRIB_8_BYTES 0x01

@@ -40,7 +40,7 @@ uint16_t features_get_prepare(struct request *r)
 
 	if (status)
 		return status;
-	/* There are only current values (ONCS bit 4). */
+	/* Only current values are supported (ONCS bit 4). */
 	if (le32_to_cpu(r->sqe.cdw10) & CDW10_SEL)
 		return request_invalid(r, cdw10);
 	if (feature(r) == FEATURE_HOST_IDENTIFIER) {
@@ -90,7 +90,7 @@ uint16_t features_set_prepare(struct request *r)
 	if (le32_to_cpu(r->sqe.cdw10) & CDW10_SV)
 		return request_refuse(r, SC_FEATURE_NOT_SAVEABLE,
 				      offsetof(struct sqe, cdw10));
-	/* Connect has set it, with what was connected since. */
+	/* Connect has set it, and it cannot change later. */
 	if (feature(r) == FEATURE_HOST_IDENTIFIER) {
 		r->length = sizeof(r->conn->ctrl->hostid);
 		return SC_COMMAND_SEQUENCE_ERROR | SC_DNR;
@@ -98,7 +98,7 @@ uint16_t features_set_prepare(struct request *r)
 	return SC_SUCCESS;
 }
 
-/* Without a cache each write is durable when it completes, old ones too. */
+/* Without a cache, completed writes are durable, including earlier ones. */
 static uint16_t set_write_cache(struct request *r, bool on)
 {
 	struct subsys *s = r->conn->subsys;
@@ -125,7 +125,7 @@ static uint16_t set_queues(struct request *r, uint32_t wanted)
 		if (k->queues[i])
 			return SC_COMMAND_SEQUENCE_ERROR | SC_DNR;
 	}
-	/* Each queue has both, so the rest of the other kind is of no use. */
+	/* Queues are pairs, so the smaller number counts. */
 	k->io_queues = (uint16_t)(least < IO_QUEUES ? least + 1 : IO_QUEUES);
 	r->dw0 = queues_dword(k);
 	return SC_SUCCESS;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The log pages about errors and health. */
+/* The log pages for errors and health. */
 #include "ctrl.h"
 #include "log.h"
 
 #define NS_PER_HOUR 3600000000000ull
-/* SMART counts data in thousands of 512 B, rounded up (Base 1.4 figure 194). */
+/* SMART counts data in units of 1000 sectors, rounded up (Base 1.4 figure 194). */
 #define DATA_UNIT 1000u
 #define SPARE_THRESHOLD 10
 
@@ -18,7 +18,7 @@ static struct log_counter data_units(uint64_t sectors)
 	return counter((sectors + DATA_UNIT - 1) / DATA_UNIT);
 }
 
-/* Of the blocks set aside for bad ones, those that are left, in percent. */
+/* Unused blocks that are reserved to replace bad blocks, in percent. */
 static uint8_t spare(const struct backend_device *d, uint64_t bad_blocks)
 {
 	if (!d->spare_blocks)
@@ -29,7 +29,7 @@ static uint8_t spare(const struct backend_device *d, uint64_t bad_blocks)
 			 d->spare_blocks);
 }
 
-/* Erases of the mean block, of those that it is made for; 255 is the most. */
+/* Mean erases of a block, in percent of its endurance, at most 255. */
 static uint8_t percentage_used(const struct backend_device *d)
 {
 	uint32_t blocks[256], i;
@@ -46,12 +46,12 @@ static uint8_t percentage_used(const struct backend_device *d)
 }
 
 /**
- * log_smart - SMART / Health Information, of the SSD as a whole
+ * log_smart - SMART / Health Information of the whole SSD
  * @s: the subsystem
- * @w: the part that is wanted
+ * @w: the requested part
  *
- * Counters begin with the process, erase counts are those of the medium. There
- * is no sensor: the temperature is 0.
+ * Counters start at 0 with the process; erase counts persist in the image. There
+ * is no sensor, so the temperature is 0.
  */
 void log_smart(const struct subsys *s, struct log_window *w)
 {
@@ -79,9 +79,9 @@ void log_smart(const struct subsys *s, struct log_window *w)
 }
 
 /**
- * log_errors - Error Information, the newest first
+ * log_errors - Error Information, the newest entry first
  * @k: the controller
- * @w: the part that is wanted
+ * @w: the requested part
  */
 void log_errors(const struct ctrl *k, struct log_window *w)
 {

@@ -52,8 +52,8 @@ static void down(struct heap *h, size_t i, struct request *r)
 
 /**
  * heap_add - add a request
- * @h: the heap; it has room for every request there can be
- * @r: the request, its @done set
+ * @h: the heap, which has space for all requests
+ * @r: the request, with @done set
  */
 void heap_add(struct heap *h, struct request *r)
 {
@@ -62,9 +62,9 @@ void heap_add(struct heap *h, struct request *r)
 }
 
 /**
- * heap_remove - take a request out, wherever it is
+ * heap_remove - remove a request, at any position
  * @h: the heap
- * @r: a request in it
+ * @r: a request in the heap
  */
 void heap_remove(struct heap *h, struct request *r)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests by the time of their completion. */
+/* A priority queue of requests by completion time. */
 #ifndef VCACHE_NVMETCP_HEAP_H
 #define VCACHE_NVMETCP_HEAP_H
 
@@ -9,10 +9,10 @@
 struct request;
 
 /**
- * struct heap - a binary heap; each request knows its place in it
+ * struct heap - a binary heap; each request has its index in it
  * @at: the requests, the earliest first
- * @n: how many
- * @room: for how many there is memory
+ * @n: number of requests
+ * @room: size of @at
  */
 struct heap {
 	struct request **at;

@@ -10,7 +10,7 @@
 #include "ctrl.h"
 #include "identity.h"
 
-/* Longest normal shutdown, in us: what a flush of everything may take. */
+/* Longest normal shutdown, in us: the time of a complete flush. */
 #define RTD3E_US 10000000u
 
 static uint16_t invalid_namespace(struct request *r)
@@ -28,18 +28,18 @@ static uint16_t check_cns(struct request *r)
 	case CNS_CONTROLLER:
 		return SC_SUCCESS;
 	case CNS_ACTIVE_NAMESPACES:
-		/* NSID is where the list begins. */
+		/* The list has the namespaces after NSID. */
 		if (nsid >= 0xfffffffe)
 			return invalid_namespace(r);
 		return SC_SUCCESS;
 	case CNS_NAMESPACE:
-		/* FFFFFFFFh would need Namespace Management. */
+		/* FFFFFFFFh requires Namespace Management. */
 	case CNS_NAMESPACE_DESCRIPTORS:
 		if (!subsys_has_namespace(s, nsid))
 			return invalid_namespace(r);
 		return SC_SUCCESS;
 	case CNS_COMMAND_SET_CONTROLLER:
-		/* CSI; Linux asks for it whatever the version is. */
+		/* CSI; Linux requests this independently of the version. */
 		if (r->sqe.cdw11.b[3] != CSI_NVM)
 			return request_invalid(r, cdw11);
 		return SC_SUCCESS;
@@ -62,7 +62,7 @@ uint16_t discovery_identify_prepare(struct request *r)
 	return SC_SUCCESS;
 }
 
-/* What only a controller with I/O queues has. */
+/* Fields of an I/O controller. */
 static void fill_io_controller(const struct ctrl *k,
 			       struct identify_controller *id)
 {
@@ -136,7 +136,7 @@ static void fill_namespace(const struct subsys *s, uint32_t nsid, void *data)
 	id->nsfeat = NSFEAT_ATOMICS | NSFEAT_OPTIMAL_SIZES;
 	id->dlfeat = DLFEAT_ZEROES_DEAC;
 	id->nmic = NMIC_SHARED;
-	/* Writes within a VS_BLOCK block are atomic, also at a power cut. */
+	/* Writes within a VS_BLOCK block are atomic, even with a power cut. */
 	id->nawun = block;
 	id->nawupf = block;
 	id->nabsn = block;
@@ -166,7 +166,7 @@ static void fill_nvm_controller(void *data)
 {
 	struct identify_nvm_controller *id = data;
 
-	/* Dataset Management is bounded by its own number of ranges. */
+	/* Dataset Management has no limit except its number of ranges. */
 	id->wzsl = MDTS;
 }
 

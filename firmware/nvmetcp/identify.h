@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Identify data structures of NVMe Base 1.4 §5.15.2, named fields only. */
+/* Identify data structures (NVMe Base 1.4 §5.15.2), with the fields used here. */
 #ifndef VCACHE_NVMETCP_IDENTIFY_H
 #define VCACHE_NVMETCP_IDENTIFY_H
 
@@ -32,7 +32,7 @@ enum cns {
 #define ONCS_COMPARE 0x01
 #define ONCS_DSM 0x04
 #define ONCS_WRITE_ZEROES 0x08
-/* A cache is present, and Flush takes NSID FFFFFFFFh. */
+/* A cache is present, and Flush supports NSID FFFFFFFFh. */
 #define VWC_PRESENT_BROADCAST 0x07
 #define SGLS_SUPPORTED 0x01
 /* SGL Data Block descriptors may have an offset into the capsule. */
@@ -165,7 +165,7 @@ struct namespace_descriptor {
 	uint8_t nid[16];
 };
 
-/* CNS 06h, CSI 0: what the NVM command set has in addition (NVM 1.0 §4.1.5) */
+/* CNS 06h, CSI 0: additional fields of the NVM command set (NVM 1.0 §4.1.5) */
 struct identify_nvm_controller {
 	uint8_t vsl;
 	uint8_t wzsl;

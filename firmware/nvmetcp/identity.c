@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Identifiers that are made of names, so that they are the same at each start. */
+/* Identifiers derived from names, so that they are the same at each start. */
 #include "identity.h"
 
 #include <string.h>
 
 /**
- * identity_hash - FNV-1a, mixed: its own low bits know little of all of a name
+ * identity_hash - hash a name
  * @name: the name
- * @seed: for more than one number
+ * @seed: selects one of several hashes
  *
- * Return: the number.
+ * FNV-1a with a final mixing step, because the low bits of FNV-1a depend too
+ * little on some parts of the name.
+ *
+ * Return: the hash.
  */
 uint64_t identity_hash(const char *name, uint64_t seed)
 {
@@ -23,9 +26,9 @@ uint64_t identity_hash(const char *name, uint64_t seed)
 }
 
 /**
- * identity_uuid - a UUID of version 8 (RFC 9562) for a name
+ * identity_uuid - derive a UUID of version 8 (RFC 9562) from a name
  * @name: the name
- * @seed: which one of it
+ * @seed: selects one of several UUIDs
  * @uuid: the UUID
  */
 void identity_uuid(const char *name, uint32_t seed, uint8_t uuid[16])

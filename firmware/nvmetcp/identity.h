@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the SSD calls itself. */
+/* The identity of the SSD. */
 #ifndef VCACHE_NVMETCP_IDENTITY_H
 #define VCACHE_NVMETCP_IDENTITY_H
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The NVM command set (NVM Command Set 1.0 §3.2) and three commands of ours,
- * which are Flush, Write and Read with a tag in CDW2.
+ * The NVM command set (NVM Command Set 1.0 §3.2) and three vendor commands:
+ * Flush, Write and Read with a tag in CDW2.
  */
 #include "command.h"
 #include "conn.h"
@@ -22,7 +22,7 @@ static uint16_t out_of_range(struct request *r)
 			      offsetof(struct sqe, cdw10));
 }
 
-/* Is this a range of the namespace? Where on the SSD? */
+/* Convert a range of the namespace; false if it is out of range. */
 static bool find_extent(const struct request *r, uint64_t slba, uint64_t lbas,
 			struct extent *e)
 {
@@ -63,7 +63,7 @@ static uint16_t check_extent(struct request *r, struct extent *e)
 		return status;
 	if (!command_extent(r, e))
 		return out_of_range(r);
-	/* MDTS, and WZSL: the same. */
+	/* MDTS and WZSL, which are equal. */
 	if (e->length > MDTS_BYTES)
 		return request_invalid(r, cdw12);
 	return SC_SUCCESS;
@@ -104,7 +104,7 @@ static uint16_t do_read(struct request *r, uint32_t tag)
 	struct tag_stats *t = tags_get(&s->tags, tag);
 	uint16_t status = SC_SUCCESS;
 
-	/* FUA: what is returned is durable (Base 1.4 §6.9). */
+	/* FUA: the returned data must be durable (Base 1.4 §6.9). */
 	if (is_fua(r))
 		status = media_flush(s, extent_of(r), &r->done);
 	if (!status)
@@ -135,7 +135,7 @@ static uint16_t do_write(struct request *r, uint32_t tag)
 	return SC_SUCCESS;
 }
 
-/* @start: when the device began it, which may be after it came. */
+/* @start: when the device began, which may be after the command arrived. */
 static void note_flush(struct request *r, uint32_t tag, vs_time start)
 {
 	struct subsys *s = r->conn->subsys;
@@ -206,7 +206,7 @@ static uint16_t tagged_flush_prepare(struct request *r)
 	uint32_t instance = le32_to_cpu(r->sqe.cdw10);
 	uint16_t status = flush_prepare(r);
 
-	/* What the host believes to be in the cache went with the power. */
+	/* After a power loss, data that the host has written may be gone. */
 	if (!status && instance && instance != r->conn->subsys->instance)
 		return request_refuse(r, SC_INSTANCE_MISMATCH,
 				      offsetof(struct sqe, cdw10));
@@ -242,7 +242,7 @@ static uint16_t write_zeroes_execute(struct request *r)
 	struct extent e = extent_of(r);
 	uint16_t status;
 
-	/* What is deallocated reads as zeroes, but only as whole blocks. */
+	/* Deallocated blocks read as zeroes, but only whole blocks can be. */
 	if (!(le32_to_cpu(r->sqe.cdw12) & CDW12_DEAC) ||
 	    !media_whole_blocks(e))
 		return media_write(s, VS_TAG_HOST, e, s->zeroes, is_fua(r),
@@ -263,7 +263,7 @@ static uint16_t dsm_prepare(struct request *r)
 {
 	uint32_t length = le32_to_cpu(r->sqe.sgl.length);
 
-	/* Linux always sends room for all ranges, however few there are. */
+	/* Linux always sends space for all ranges, even for few. */
 	if (length < dsm_ranges(r) * sizeof(struct dsm_range) ||
 	    length > DSM_RANGES * sizeof(struct dsm_range))
 		return request_refuse(r, SC_DATA_SGL_LENGTH_INVALID,
@@ -279,13 +279,13 @@ static uint16_t dsm_execute(struct request *r)
 	struct extent e[DSM_RANGES];
 	uint16_t status = SC_SUCCESS;
 
-	/* All is checked before anything is done. */
+	/* Check all ranges first. */
 	for (i = 0; i < n; i++) {
 		if (!find_extent(r, le64_to_cpu(range[i].slba),
 				 le32_to_cpu(range[i].length), &e[i]))
 			return out_of_range(r);
 	}
-	/* The other attributes are hints, which nothing here heeds. */
+	/* The other attributes are hints and are ignored. */
 	if (!(le32_to_cpu(r->sqe.cdw11) & DSM_AD))
 		return SC_SUCCESS;
 	for (i = 0; i < n && !status; i++)
@@ -304,7 +304,7 @@ static const struct command commands[] = {
 	{ IO_WRITE_ZEROES, CHANGES, write_zeroes_prepare,
 	  write_zeroes_execute },
 	{ IO_DATASET_MANAGEMENT, CHANGES, dsm_prepare, dsm_execute },
-	/* These are the last. */
+	/* The tagged commands must be last. */
 	{ IO_TAGGED_FLUSH, EFFECT_CSUPP, tagged_flush_prepare,
 	  tagged_flush_execute },
 	{ IO_TAGGED_WRITE, CHANGES, tagged_transfer_prepare,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much of everything: what a host may ask for, and what it can cost us. */
+/* Limits of requests, and of resources per host. */
 #ifndef VCACHE_NVMETCP_LIMITS_H
 #define VCACHE_NVMETCP_LIMITS_H
 
 /*
- * In-capsule data of any queue. The admin queue's is not negotiable: Linux
- * sends up to 8 KiB there (nvme_tcp_inline_data_size()).
+ * In-capsule data of each queue. For the admin queue it cannot be negotiated:
+ * Linux sends up to 8 KiB (nvme_tcp_inline_data_size()).
  */
 #define IN_CAPSULE_DATA 8192u
 /* Data of one H2CData PDU: at least 4096 and a multiple of 4 (§3.6.2.3). */
@@ -17,7 +17,7 @@
 /* Entries of a queue, CAP.MQES + 1. */
 #define QUEUE_ENTRIES 128u
 #define IO_QUEUES 16u
-/* The smallest admin queue size that every controller has to take. */
+/* The admin queue size that every controller must support. */
 #define ADMIN_QUEUE_ENTRIES 32u
 /* Parked Asynchronous Event Requests, AERL + 1. */
 #define AER_LIMIT 4u
@@ -30,8 +30,8 @@
 #define NAMESPACES 1024u
 
 /*
- * Data that commands of one connection hold at a time; at MDTS_BYTES each it
- * is four commands. Others wait, as 64 bytes, until one of these is answered.
+ * Data buffers of the commands of one connection: four commands of MDTS_BYTES.
+ * Other commands wait, with 64 bytes each, until one of these completes.
  */
 #define CONNECTION_BYTES (4u << 20)
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Get Log Page: which pages there are, and the part of one that is wanted. */
+/* Get Log Page: the pages, and the requested part of one. */
 #include "log.h"
 
 #include <string.h>
@@ -12,11 +12,11 @@
 #define CDW10_RAE (1u << 15)
 
 /**
- * log_put - put a piece of a page where it falls into the window
+ * log_put - copy the part of a piece that is inside of the window
  * @w: the window
- * @at: where in the page the piece is
+ * @at: offset of the piece in the page
  * @data: the piece
- * @n: its length
+ * @n: length of the piece
  */
 void log_put(struct log_window *w, uint64_t at, const void *data, size_t n)
 {
@@ -72,7 +72,7 @@ static uint64_t offset_of(const struct request *r)
 	       le32_to_cpu(r->sqe.cdw12);
 }
 
-/* How long a page is; 0: this controller has no such page. */
+/* Size of a page in bytes; 0: this controller does not have the page. */
 static uint64_t page_size(const struct request *r, uint8_t lid)
 {
 	const struct ctrl *k = r->conn->ctrl;
@@ -91,7 +91,7 @@ static uint64_t page_size(const struct request *r, uint8_t lid)
 	case LOG_EFFECTS:
 		return sizeof(struct log_effects);
 	case LOG_VCACHE:
-		/* It is by this page that hosts know that there are tags. */
+		/* Hosts detect tag support by this page. */
 		return k->subsys->config.device.tagged ?
 		       sizeof(struct log_vcache) : 0;
 	case LOG_VCACHE_TAGS:
@@ -108,7 +108,7 @@ static uint64_t page_size(const struct request *r, uint8_t lid)
 uint16_t log_prepare(struct request *r)
 {
 	uint32_t cdw10 = le32_to_cpu(r->sqe.cdw10);
-	/* NUMD, 0's based: its upper half is in CDW11. */
+	/* NUMD is 0's based; its upper half is in CDW11. */
 	uint64_t numd = ((uint64_t)le16_to_cpu((struct le16){{
 				r->sqe.cdw11.b[0], r->sqe.cdw11.b[1] }}) << 16 |
 			 cdw10 >> 16) + 1;
@@ -119,7 +119,7 @@ uint16_t log_prepare(struct request *r)
 				      offsetof(struct sqe, cdw10));
 	if (numd * 4 > MDTS_BYTES)
 		return request_invalid(r, cdw10);
-	/* LPO: dwords, and not behind the end. */
+	/* LPO must be a multiple of 4, and not behind the end. */
 	if (offset_of(r) % 4 || offset_of(r) > size)
 		return request_invalid(r, cdw12);
 	r->length = (uint32_t)numd * 4;
@@ -166,7 +166,7 @@ uint16_t log_execute(struct request *r)
 		log_vcache_erases(k->subsys, &w);
 		break;
 	}
-	/* Retain Asynchronous Event: the list is not read for good yet. */
+	/* Reading the list clears it, unless Retain Asynchronous Event is set. */
 	if (lid == LOG_CHANGED_NAMESPACES && !(cdw10 & CDW10_RAE))
 		k->changed = false;
 	return SC_SUCCESS;

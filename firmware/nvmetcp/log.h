@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Log pages: NVMe Base 1.4 §5.14, Fabrics 1.1 §5.3, and our own. */
+/* Log pages: NVMe Base 1.4 §5.14, Fabrics 1.1 §5.3, and vendor pages. */
 #ifndef VCACHE_NVMETCP_LOG_H
 #define VCACHE_NVMETCP_LOG_H
 
@@ -37,7 +37,7 @@ struct log_error_entry {
 	uint8_t reserved[34];
 };
 
-/* Counters are of 16 bytes; these never need the upper half. */
+/* Counters have 16 bytes; the upper half is always 0 here. */
 struct log_counter {
 	struct le64 low;
 	struct le64 high;
@@ -80,7 +80,7 @@ struct log_changed_namespaces {
 	struct le32 nsid[1024];
 };
 
-/* doc/source/reference/nvme.rst has these byte by byte. */
+/* doc/source/reference/nvme.rst describes each byte. */
 #define VCACHE_SIGNATURE "vcacheSS"
 #define VCACHE_VERSION 1
 #define VCACHE_TAGGED_FLUSH (1u << 0)
@@ -191,10 +191,10 @@ struct ctrl;
 struct subsys;
 
 /**
- * struct log_window - the part of a log page that the host asked for
- * @out: where to, zeroes at first
- * @from: its first byte
- * @length: bytes
+ * struct log_window - the requested part of a log page
+ * @out: the result, initially zeroes
+ * @from: offset of its first byte in the page
+ * @length: length in bytes
  */
 struct log_window {
 	uint8_t *out;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* vcache-ssd: an emulated SSD that a host connects to over NVMe/TCP. */
+/* vcache-ssd: an emulated SSD to which a host connects over NVMe/TCP. */
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ enum exit_status {
 	STATUS_USAGE = 2,
 };
 
-/* Whoever started us waits for this line, and may not know the port. */
+/* The caller can wait for this line, which has the actual port. */
 static void announce(const struct server *sv)
 {
 	struct sockaddr_storage a = { 0 };
@@ -51,7 +51,7 @@ static enum exit_status serve(struct subsys *s, const struct options *o)
 	server_close(&sv);
 	s->now = server_now();
 	if (subsys_flush_all(s, &done)) {
-		fputs("vcache-ssd: the last flush failed\n", stderr);
+		fputs("vcache-ssd: the final flush failed\n", stderr);
 		status = STATUS_FAILED;
 	}
 	return status;
@@ -75,7 +75,7 @@ static enum exit_status run(const struct options *o,
 
 	if (vs_blocks(device.ssd) < o->namespaces) {
 		fprintf(stderr,
-			"vcache-ssd: --namespaces %u: the SSD has %llu blocks\n",
+			"vcache-ssd: --namespaces %u: must be at most %llu, the blocks of the SSD\n",
 			o->namespaces,
 			(unsigned long long)vs_blocks(device.ssd));
 		return STATUS_USAGE;
@@ -83,7 +83,7 @@ static enum exit_status run(const struct options *o,
 	if (subsys_init(&s, &config, server_now()))
 		status = serve(&s, o);
 	else
-		fputs("vcache-ssd: no memory\n", stderr);
+		fputs("vcache-ssd: out of memory\n", stderr);
 	subsys_destroy(&s);
 	return status;
 }

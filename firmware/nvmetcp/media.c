@@ -10,7 +10,7 @@ static uint64_t first_block(struct extent e)
 	return e.offset / VS_BLOCK;
 }
 
-/* One behind the last block that has a byte of it. */
+/* The block after the last block of the extent. */
 static uint64_t end_block(struct extent e)
 {
 	return (e.offset + e.length + VS_BLOCK - 1) / VS_BLOCK;
@@ -35,7 +35,7 @@ static uint16_t read_blocks(struct subsys *s, uint64_t block, uint64_t count,
 			       (uint32_t)count, data), done);
 }
 
-/* All blocks that have a byte of it, into the bounce buffer. */
+/* Read all blocks of the extent into the bounce buffer. */
 static uint16_t read_bounce(struct subsys *s, struct extent e, vs_time *done)
 {
 	return read_blocks(s, first_block(e), end_block(e) - first_block(e),
@@ -43,11 +43,11 @@ static uint16_t read_bounce(struct subsys *s, struct extent e, vs_time *done)
 }
 
 /**
- * media_read - read
+ * media_read - read an extent
  * @s: the subsystem
- * @e: what
- * @data: where to
- * @done: raised to when it is done
+ * @e: the extent
+ * @data: the buffer
+ * @done: raised to the time of completion
  *
  * Return: the status.
  */
@@ -66,13 +66,13 @@ uint16_t media_read(struct subsys *s, struct extent e, void *data,
 }
 
 /**
- * media_compare - compare with what is there
+ * media_compare - compare an extent with data
  * @s: the subsystem
- * @e: what
- * @data: what it should be
- * @done: raised to when it is done
+ * @e: the extent
+ * @data: the data
+ * @done: raised to the time of completion
  *
- * Return: the status, Compare Failure if it is something else.
+ * Return: the status; Compare Failure if the data differs.
  */
 uint16_t media_compare(struct subsys *s, struct extent e, const void *data,
 		       vs_time *done)
@@ -84,7 +84,7 @@ uint16_t media_compare(struct subsys *s, struct extent e, const void *data,
 	return status;
 }
 
-/* The first and the last block, where they are not written as a whole. */
+/* Read the first and the last block, unless they are written completely. */
 static uint16_t read_edges(struct subsys *s, struct extent e, vs_time *done)
 {
 	uint64_t first = first_block(e), last = end_block(e) - 1;
@@ -102,16 +102,16 @@ static uint16_t read_edges(struct subsys *s, struct extent e, vs_time *done)
 }
 
 /**
- * media_write - write
+ * media_write - write an extent
  * @s: the subsystem
- * @tag: whose data it is
- * @e: what
- * @data: from where
- * @fua: it is durable when it is done
- * @done: raised to when it is
+ * @tag: tag of the data
+ * @e: the extent
+ * @data: the data
+ * @fua: the data is durable at the time of completion
+ * @done: raised to the time of completion
  *
- * Blocks in part are read first, at the same time on the device's clock, so
- * that calls stay in the order of their times; that cost is added.
+ * Partial blocks are read first. The device gets both commands with the same
+ * time, so that times never decrease; the time of the read is added afterwards.
  *
  * Return: the status.
  */
@@ -137,10 +137,10 @@ uint16_t media_write(struct subsys *s, uint32_t tag, struct extent e,
 }
 
 /**
- * media_trim - deallocate the blocks that are part of it as a whole
+ * media_trim - deallocate the blocks that are completely inside of an extent
  * @s: the subsystem
- * @e: what
- * @done: raised to when it is done
+ * @e: the extent
+ * @done: raised to the time of completion
  *
  * Return: the status.
  */
@@ -156,10 +156,10 @@ uint16_t media_trim(struct subsys *s, struct extent e, vs_time *done)
 }
 
 /**
- * media_flush - make all data of it durable
+ * media_flush - make all data of an extent durable
  * @s: the subsystem
- * @e: what
- * @done: raised to when it is
+ * @e: the extent
+ * @done: raised to the time of completion
  *
  * Return: the status.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes of the SSD, for hosts whose logical block is less than VS_BLOCK. */
+/* Byte access to the SSD, for logical blocks that are smaller than VS_BLOCK. */
 #ifndef VCACHE_NVMETCP_MEDIA_H
 #define VCACHE_NVMETCP_MEDIA_H
 
@@ -9,9 +9,9 @@
 #include "subsys.h"
 
 /**
- * struct extent - a piece of the SSD
- * @offset: its first byte
- * @length: bytes, at most MDTS_BYTES where data is moved
+ * struct extent - a range of the SSD
+ * @offset: first byte
+ * @length: length in bytes, at most MDTS_BYTES for data transfers
  */
 struct extent {
 	uint64_t offset;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Commands and completions of the NVMe Base Specification 1.4, and status
- * codes. "Figure" in comments is of that document.
+ * Commands, completions and status codes of the NVMe Base Specification 1.4.
+ * "Figure" in comments refers to that document.
  */
 #ifndef VCACHE_NVMETCP_NVME_H
 #define VCACHE_NVMETCP_NVME_H
@@ -13,7 +13,7 @@
 
 /* SGL Descriptor Identifier: type in bits 7:4, sub type in bits 3:0 */
 #define SGL_DATA_BLOCK_OFFSET 0x01	/* data is in the capsule */
-#define SGL_TRANSPORT 0x5a		/* data comes and goes in data PDUs */
+#define SGL_TRANSPORT 0x5a		/* data is in data PDUs */
 
 struct sgl {
 	struct le64 address;
@@ -22,7 +22,7 @@ struct sgl {
 	uint8_t identifier;
 };
 
-/* FUSE is in bits 1:0, PSDT in bits 7:6: 01b is an SGL, the only one here. */
+/* FUSE is in bits 1:0, PSDT in bits 7:6. Only SGLs (01b) are supported. */
 #define SQE_FLAGS_CHECKED 0xc3
 #define SQE_FLAGS_SGL 0x40
 
@@ -123,12 +123,12 @@ enum status {
 	SC_CONNECT_INVALID_HOST = 0x184,
 	SC_UNRECOVERED_READ_ERROR = 0x281,
 	SC_COMPARE_FAILURE = 0x285,
-	SC_INSTANCE_MISMATCH = 0x7c0, /* vendor's own */
+	SC_INSTANCE_MISMATCH = 0x7c0, /* vendor specific */
 	SC_MORE = 0x2000,
 	SC_DNR = 0x4000,
 };
 
-/* Figure 278; the rest of the features is optional or of PCIe. */
+/* Figure 278; the other features are optional or for PCIe. */
 enum feature {
 	FEATURE_VOLATILE_WRITE_CACHE = 0x06,
 	FEATURE_NUMBER_OF_QUEUES = 0x07,
@@ -160,7 +160,7 @@ enum property {
 #define CC_SHN (3u << 14)
 #define CC_IOSQES (15u << 16)
 #define CC_IOCQES (15u << 20)
-/* What 64 byte and 16 byte entries are, as powers of two. */
+/* Entries of 64 and 16 bytes, as powers of two. */
 #define CC_ENTRY_SIZES (6u << 16 | 4u << 20)
 
 #define CSTS_RDY (1u << 0)

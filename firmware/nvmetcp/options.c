@@ -17,32 +17,34 @@
 
 static const char usage[] =
 "usage: vcache-ssd [OPTION]...\n"
-"An emulated SSD that a host connects to over NVMe/TCP.\n"
+"Emulate an SSD to which a host connects over NVMe/TCP.\n"
 "\n"
-"  --listen ADDR:PORT    where to listen; port 0: any (127.0.0.1:4420)\n"
-"  --image FILE          what holds the SSD's medium (none: in memory)\n"
-"  --size BYTES          of the SSD; K, M, G and T are powers of 1024\n"
-"                        (as the image says)\n"
+"  --listen ADDR:PORT    address to listen on; port 0 selects a free port\n"
+"                        (127.0.0.1:4420)\n"
+"  --image FILE          file with the content of the SSD (in memory)\n"
+"  --size BYTES          size of the SSD, or with suffix K, M, G or T; needed\n"
+"                        for a new SSD (size of the image)\n"
 "  --personality tagged|baseline\n"
-"                        a flush is of a tag or of everything (tagged)\n"
-"  --mapping page|fast   page mapping or the hybrid FAST (page)\n"
+"                        tagged: flush one tag; baseline: flush all data\n"
+"                        (tagged)\n"
+"  --mapping page|fast   page mapping or the hybrid mapping FAST (page)\n"
 "  --nand tlc|jasmine|none|svd\n"
-"                        kind of NAND; none: TLC that takes no time (tlc)\n"
-"  --tags N              tags that have state at a time (64)\n"
-"  --buffer MIB          write buffer (8; of jasmine, 32)\n"
-"  --namespaces N        equal parts of the SSD (1)\n"
-"  --block-size BYTES    logical block: 512 or 4096 (4096)\n"
-"  --nqn NQN             name of the subsystem (made of the image's path)\n"
-"  --multipath on|off    a host may connect by several paths (off)\n"
-"  --timing on|off       complete commands when the device says, or at\n"
-"                        once (on)\n"
+"                        type of NAND; none: TLC without delays (tlc)\n"
+"  --tags N              tags with state at a time, 1 to 256 (64)\n"
+"  --buffer MIB          size of the write buffer, 1 to 4096 (8; jasmine: 32)\n"
+"  --namespaces N        namespaces of equal size, 1 to 1024 (1)\n"
+"  --block-size BYTES    logical block size, 512 or 4096 (4096)\n"
+"  --nqn NQN             name of the subsystem (derived from the image's path)\n"
+"  --multipath on|off    report that several controllers are possible (off)\n"
+"  --timing on|off       complete commands after the time of the device, or\n"
+"                        at once (on)\n"
 "  --flush overlapped|exclusive\n"
-"                        exclusive: a flush holds back every command that\n"
-"                        comes after it (overlapped)\n"
-"  --slowdown N          multiply all times of the NAND (1)\n"
-"  --peer-timeout SECS   how long a host may be in the middle of\n"
-"                        something (30)\n"
-"  --help                show this\n";
+"                        exclusive: a flush delays all later commands\n"
+"                        (overlapped)\n"
+"  --slowdown N          multiply all times of the NAND, 1 to 1000 (1)\n"
+"  --peer-timeout SECS   close a connection that makes no progress within a\n"
+"                        PDU or a handshake, 1 to 3600 (30)\n"
+"  --help                show this help\n";
 
 static bool bad(const char *option, const char *value, const char *allowed)
 {
@@ -135,7 +137,7 @@ static bool parse_nqn(struct options *o, const char *text)
 	return true;
 }
 
-/* The same image has the same name; what is in memory has a new one. */
+/* The same image always gets the same name, an SSD in memory a random one. */
 static void default_nqn(struct options *o)
 {
 	char seed[PATH_MAX] = "";
@@ -213,7 +215,7 @@ static bool parse_flush(bool *exclusive, const char *value)
 	       bad("flush", value, "overlapped or exclusive");
 }
 
-/* The first of the names is 1, in the order of its enumeration. */
+/* Names are in the order of their enumeration, which begins with 1. */
 static bool take_name(uint32_t *choice, const char *option, const char *value,
 		      const char *const names[], const char *allowed)
 {
@@ -233,7 +235,7 @@ static const char *const mappings[] = { "page", "fast", NULL };
 static const char *const nands[] = { "tlc", "jasmine", "none", "svd",
 				     NULL };
 
-/* What the SSD is to be, besides its image and its size. */
+/* Options of the SSD, except its image and its size. */
 static bool take_device(struct backend_options *d, int option,
 			const char *value)
 {
@@ -305,7 +307,7 @@ static bool take(struct options *o, int option, const char *value)
 	case SIZE:
 		return parse_size(value, &o->device.size) ||
 		       bad("size", value,
-			   "a number of bytes, perhaps with K, M, G or T");
+			   "a number of bytes, with or without suffix K, M, G or T");
 	case PERSONALITY:
 	case MAPPING:
 	case NAND:
@@ -329,12 +331,12 @@ static bool take(struct options *o, int option, const char *value)
 }
 
 /**
- * options_parse - read the command line
- * @o: what it asks for
- * @argc: its words
- * @argv: its words
+ * options_parse - parse the command line
+ * @o: the result
+ * @argc: number of words
+ * @argv: the words
  *
- * Return: whether it is right; what is wrong has been said.
+ * Return: the result; an error has been printed.
  */
 enum options_result options_parse(struct options *o, int argc, char **argv)
 {
@@ -355,7 +357,7 @@ enum options_result options_parse(struct options *o, int argc, char **argv)
 			fputs(usage, stdout);
 			return OPTIONS_HELP;
 		}
-		/* getopt_long() has said what it does not know. */
+		/* getopt_long() has printed the error. */
 		if (option == '?' || !take(o, option, optarg))
 			return OPTIONS_BAD;
 	}

@@ -11,17 +11,17 @@
 #include "fabrics.h"
 
 /**
- * struct options - what the command line asks for
- * @address: where to listen
- * @address_length: of it
- * @device: the SSD
- * @namespaces: how many
- * @lba_shift: logical block size
+ * struct options - the options on the command line
+ * @address: address to listen on
+ * @address_length: length of @address
+ * @device: options of the SSD
+ * @namespaces: number of namespaces
+ * @lba_shift: binary logarithm of the logical block size
  * @nqn: name of the subsystem
- * @multipath: say that several controllers are possible
- * @timing: complete when the device says
- * @exclusive_flush: a flush holds back what comes after it
- * @peer_timeout: seconds
+ * @multipath: report that several controllers are possible
+ * @timing: complete commands after the time of the device
+ * @exclusive_flush: a flush delays all later commands
+ * @peer_timeout: seconds without progress until a connection is closed
  */
 struct options {
 	struct sockaddr_storage address;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The common header of a PDU from the host, checked before any byte behind it
- * is waited for: a length that is a lie must not cost more than eight bytes.
+ * Check the common header of a PDU from the host, before more bytes are
+ * received. So a PDU with a wrong length costs no more than eight bytes.
  */
 #include "pdu.h"
 
@@ -21,7 +21,7 @@ static bool invalid(struct pdu_error *error, size_t offset)
 	return refuse(error, FES_INVALID_PDU_HEADER_FIELD, offset);
 }
 
-/* The length of the header of a PDU that a host may send; 0: it may not. */
+/* Header length of a PDU from a host; 0: a host must not send this type. */
 static uint32_t header_length(uint8_t type)
 {
 	switch (type) {
@@ -38,7 +38,7 @@ static uint32_t header_length(uint8_t type)
 	}
 }
 
-/* ICReq and H2CTermReq: no digests, no data behind a PDO. */
+/* ICReq and H2CTermReq have no digests and no data. */
 static bool check_plain(const struct pdu_ch *ch, struct pdu_layout *layout,
 			struct pdu_error *error)
 {
@@ -66,7 +66,7 @@ static bool check_data(const struct pdu_ch *ch,
 
 	if (!!(ch->flags & PDU_DDGSTF) != session->ddgst)
 		return invalid(error, offsetof(struct pdu_ch, flags));
-	/* CPDA is 0: dwords. */
+	/* CPDA is 0, so data is aligned to dwords. */
 	if (ch->pdo < layout->header || ch->pdo % 4 || ch->pdo > PDU_PDO_MAX)
 		return invalid(error, offsetof(struct pdu_ch, pdo));
 	if (plen <= ch->pdo + ddgst)
@@ -86,10 +86,10 @@ static bool check_data(const struct pdu_ch *ch,
  * pdu_check - check the common header of a PDU from the host
  * @ch: the header
  * @session: the state of the connection
- * @layout: what follows the header, when it is right
- * @error: what is wrong, when it is not
+ * @layout: the parts of the PDU, if the header is valid
+ * @error: the error, if it is invalid
  *
- * Return: is it right?
+ * Return: true if the header is valid.
  */
 bool pdu_check(const struct pdu_ch *ch, const struct pdu_session *session,
 	       struct pdu_layout *layout, struct pdu_error *error)
@@ -97,7 +97,7 @@ bool pdu_check(const struct pdu_ch *ch, const struct pdu_session *session,
 	uint32_t hlen = header_length(ch->type);
 	bool icreq = ch->type == PDU_ICREQ;
 
-	/* §3.4.1: ICReq first, and once. */
+	/* ICReq must be first, and must not occur again (§3.4.1). */
 	if (icreq == session->initialised)
 		return refuse(error, FES_PDU_SEQUENCE_ERROR, 0);
 	if (!hlen)
@@ -111,7 +111,7 @@ bool pdu_check(const struct pdu_ch *ch, const struct pdu_session *session,
 	*layout = (struct pdu_layout){
 		.header = hlen + (session->hdgst ? PDU_DIGEST : 0),
 	};
-	/* Without data there is nothing to digest. */
+	/* A PDU without data has no data digest. */
 	if (ch->type == PDU_CAPSULECMD &&
 	    le32_to_cpu(ch->plen) == layout->header)
 		return true;

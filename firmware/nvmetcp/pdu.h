@@ -32,9 +32,9 @@ enum pdu_type {
 #define PDU_DDGST_ENABLE 0x02
 
 #define PDU_DIGEST 4u
-/* HPDA is in dwords, 0's based, and at most this. */
+/* Largest HPDA, in dwords, 0's based. */
 #define PDU_HPDA_MAX 31
-/* PDO never has to be more: (PDU_HPDA_MAX + 1) dwords. */
+/* Largest useful PDO: (PDU_HPDA_MAX + 1) dwords. */
 #define PDU_PDO_MAX 128u
 #define PDU_HEADER_MAX 128u
 
@@ -131,8 +131,8 @@ _Static_assert(sizeof(struct pdu_r2t) == 24, "R2T");
 #define PDU_TERMREQ_MAX (sizeof(struct pdu_termreq) + PDU_HEADER_MAX)
 
 /**
- * struct pdu_session - what initialisation of the connection agreed on
- * @initialised: ICReq and ICResp are done
+ * struct pdu_session - the parameters negotiated by ICReq and ICResp
+ * @initialised: ICReq and ICResp are complete
  * @hdgst: header digests are used
  * @ddgst: data digests are used
  */
@@ -144,8 +144,8 @@ struct pdu_session {
 
 /**
  * struct pdu_layout - the parts of a PDU behind its common header
- * @header: bytes of header and header digest together
- * @pad: bytes between them and the data
+ * @header: bytes of header and header digest
+ * @pad: bytes between header and data
  * @data: bytes of data
  * @ddgst: bytes of data digest
  */

@@ -13,9 +13,9 @@
 #include "conn.h"
 
 #define RECEIVE_BYTES (256u << 10)
-/* Pieces of output given to the kernel at once. */
+/* Pieces of output per system call. */
 #define SEND_PIECES 64
-/* Seconds without a sign of life, then between and number of probes. */
+/* Idle seconds before the first probe, seconds between probes, their number. */
 #define PROBE_AFTER 30
 #define PROBE_EVERY 10
 #define PROBES 3
@@ -25,9 +25,9 @@ static void set_options(int fd)
 	static const struct {
 		int level, name, value;
 	} options[] = {
-		/* Responses are small and each is waited for. */
+		/* Responses are small, and the host waits for each of them. */
 		{ IPPROTO_TCP, TCP_NODELAY, 1 },
-		/* A host that is gone without a word, when it has no KATO. */
+		/* Detect a host that disappeared and has no KATO. */
 		{ SOL_SOCKET, SO_KEEPALIVE, 1 },
 		{ IPPROTO_TCP, TCP_KEEPIDLE, PROBE_AFTER },
 		{ IPPROTO_TCP, TCP_KEEPINTVL, PROBE_EVERY },
@@ -35,7 +35,7 @@ static void set_options(int fd)
 	};
 	size_t i;
 
-	/* One that fails costs time, not correctness. */
+	/* A failure costs time, but not correctness. */
 	for (i = 0; i < sizeof(options) / sizeof(options[0]); i++)
 		(void)setsockopt(fd, options[i].level, options[i].name,
 				 &options[i].value, sizeof(int));
@@ -62,12 +62,12 @@ static void note_address(struct conn *c, int fd)
 }
 
 /**
- * peer_new - a socket has been accepted
+ * peer_new - create a connection for an accepted socket
  * @s: the subsystem
- * @epoll: where it is to be waited for
- * @fd: the socket, not blocking
+ * @epoll: epoll instance for the socket
+ * @fd: the non-blocking socket
  *
- * Return: false, without memory; the socket is the caller's then.
+ * Return: false on failure; the caller then keeps the socket.
  */
 bool peer_new(struct subsys *s, int epoll, int fd)
 {
@@ -94,7 +94,7 @@ bool peer_new(struct subsys *s, int epoll, int fd)
 }
 
 /**
- * peer_free - free a socket, and its connection, which is closed
+ * peer_free - free a socket and its closed connection
  * @p: the socket
  */
 void peer_free(struct peer *p)
@@ -135,7 +135,7 @@ static void wait_for(struct peer *p, bool blocked)
 }
 
 /**
- * peer_send - send what there is to be sent, as far as the socket takes it
+ * peer_send - send the output, as far as the socket accepts it
  * @p: the socket
  */
 void peer_send(struct peer *p)
@@ -163,7 +163,7 @@ void peer_send(struct peer *p)
 		conn_sent(p->conn, (size_t)n);
 	}
 	wait_for(p, false);
-	/* The host reads the C2HTermReq, then the end, and closes. */
+	/* The host reads the C2HTermReq and the end of file, and then closes. */
 	if (p->conn->state == CONN_TERMINATING && !p->ended) {
 		p->ended = true;
 		(void)shutdown(p->fd, SHUT_WR);
@@ -171,9 +171,9 @@ void peer_send(struct peer *p)
 }
 
 /**
- * peer_event - something happened to a socket
+ * peer_event - handle an event of a socket
  * @p: the socket
- * @events: what
+ * @events: event mask of epoll
  */
 void peer_event(struct peer *p, uint32_t events)
 {

@@ -11,11 +11,11 @@ struct subsys;
 
 /**
  * struct peer - a socket
- * @fd: it
- * @epoll: where it is waited for
+ * @fd: file descriptor
+ * @epoll: epoll instance
  * @conn: the connection
- * @blocked: the socket takes no more for now
- * @ended: all has been sent that ever will be
+ * @blocked: the socket accepts no more bytes now
+ * @ended: all output has been sent, and the socket is shut down for writing
  */
 struct peer {
 	int fd;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The way of a command: checked, given its data, executed, answered in time. */
+/* The steps of a command: check, get the data, execute, complete in time. */
 #include "request.h"
 
 #include "command.h"
@@ -18,7 +18,7 @@ static const struct command *find(const struct command_set *set,
 	return NULL;
 }
 
-/* The set that a command of this queue is of; NULL: none may come now. */
+/* The command set of this queue; NULL: no command is allowed now. */
 static const struct command_set *command_set(const struct conn *c)
 {
 	if (!c->ctrl || !c->ctrl->ready)
@@ -35,7 +35,7 @@ static uint16_t identify_command(struct request *r)
 
 	if (opcode == OPCODE_FABRICS) {
 		set = &fabrics_commands;
-		/* FCTYPE is where other commands have NSID. */
+		/* FCTYPE is at the place of NSID. */
 		opcode = r->sqe.nsid.b[0];
 	}
 	if (!set)
@@ -46,7 +46,7 @@ static uint16_t identify_command(struct request *r)
 	return SC_SUCCESS;
 }
 
-/* Fabrics 1.1 §2.3: the one descriptor of the command, and its length. */
+/* Check the single SGL descriptor of the command (Fabrics 1.1 §2.3). */
 static uint16_t check_sgl(struct request *r)
 {
 	const struct sgl *sgl = &r->sqe.sgl;
@@ -100,7 +100,7 @@ static void answer(struct request *r)
 	tx_answer(r);
 }
 
-/* Not worth an entry: what the host itself asked for. */
+/* Aborts and compare failures get no entry in the error log. */
 static bool is_error(uint16_t status)
 {
 	return status && status != SC_COMMAND_ABORT_REQUESTED &&
@@ -128,14 +128,14 @@ static void log_error(struct request *r)
 	if (r->conn->qid)
 		entry->lba = (uint64_t)le32_to_cpu(r->sqe.cdw11) << 32 |
 			     le32_to_cpu(r->sqe.cdw10);
-	/* "More": the error log has more about it. */
+	/* More: the error log has additional information. */
 	r->status |= SC_MORE;
 }
 
 /**
- * request_finish - a command has its status; answer it when its time comes
+ * request_finish - complete a command, now or at its time
  * @r: the command
- * @status: what it completes with
+ * @status: its status
  */
 void request_finish(struct request *r, uint16_t status)
 {
@@ -152,8 +152,8 @@ void request_finish(struct request *r, uint16_t status)
 }
 
 /**
- * request_due - the time of a command that is off the heap has come
- * @r: the command
+ * request_due - complete a command whose time has come
+ * @r: the command, which was removed from the heap
  */
 void request_due(struct request *r)
 {
@@ -171,7 +171,7 @@ static void execute(struct request *r)
 {
 	uint16_t status = SC_TRANSIENT_TRANSPORT_ERROR;
 
-	/* A wrong data digest is the command's error (TCP §3.3.1.2). */
+	/* A wrong data digest only fails the command (TCP §3.3.1.2). */
 	if (!r->data_bad)
 		status = r->command->execute(r);
 	if (status != STATUS_PARKED)
@@ -179,10 +179,10 @@ static void execute(struct request *r)
 }
 
 /**
- * request_refuse - refuse a field of a command, for good
+ * request_refuse - reject a field of a command
  * @r: the command
- * @status: why
- * @offset: the field's first byte
+ * @status: the reason
+ * @offset: first byte of the field
  *
  * Return: the status, with DNR.
  */
@@ -193,8 +193,8 @@ uint16_t request_refuse(struct request *r, uint16_t status, size_t offset)
 }
 
 /**
- * request_received - a capsule has come
- * @r: its command; @received bytes of data were in it
+ * request_received - process a complete capsule
+ * @r: its command; @received bytes of data were in the capsule
  */
 void request_received(struct request *r)
 {
@@ -209,7 +209,7 @@ void request_received(struct request *r)
 }
 
 /**
- * request_admitted - a command has been given memory for its data
+ * request_admitted - continue a command that has got its data buffer
  * @r: the command
  */
 void request_admitted(struct request *r)
@@ -223,8 +223,8 @@ void request_admitted(struct request *r)
 }
 
 /**
- * request_transferred - the data that an R2T asked for has come
- * @r: its command
+ * request_transferred - continue a command whose R2T data is complete
+ * @r: the command
  */
 void request_transferred(struct request *r)
 {

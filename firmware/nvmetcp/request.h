@@ -17,36 +17,38 @@ struct command;
 
 enum request_state {
 	REQUEST_FREE,
-	REQUEST_RECEIVING,	/* in-capsule data is coming */
-	REQUEST_WAITING,	/* for memory, on conn->waiting */
-	REQUEST_TRANSFER,	/* its R2T is out */
-	REQUEST_PENDING,	/* done by the device, on subsys->pending */
-	REQUEST_PARKED,		/* on ctrl->aer */
-	REQUEST_ANSWERED,	/* the response is on conn->tx */
+	REQUEST_RECEIVING,	/* in-capsule data is being received */
+	REQUEST_WAITING,	/* waits for memory, in conn->waiting */
+	REQUEST_TRANSFER,	/* its R2T is sent */
+	REQUEST_PENDING,	/* waits for its time, in subsys->pending */
+	REQUEST_PARKED,		/* in ctrl->aer */
+	REQUEST_ANSWERED,	/* the response is in conn->tx */
 };
 
 /**
  * struct request - a command slot of a connection
  * @conn: the connection
- * @state: where it is
- * @sqe: the command
- * @command: what it is
- * @status: what it completes with
- * @error_offset: byte of @sqe that is to blame, for the error log
- * @dw0: of the completion
- * @dw1: of the completion
+ * @state: state of the request
+ * @sqe: the submission queue entry
+ * @command: entry in the command set
+ * @status: status of the completion
+ * @error_offset: first byte of the invalid field in @sqe, for the error log
+ * @dw0: dword 0 of the completion
+ * @dw1: dword 1 of the completion
  * @data: buffer of @size bytes, or NULL
- * @size: what it costs of the connection's memory
- * @length: bytes that the command moves
- * @received: bytes of them that have come, with an R2T
+ * @size: size of the buffer
+ * @length: bytes that the command transfers
+ * @received: bytes that have been received
  * @data_bad: a data digest was wrong
- * @parked: it is an Asynchronous Event Request that left the queue long ago
- * @done: when the device has done it
- * @heap_at: place in subsys->pending
+ * @parked: it is an Asynchronous Event Request, which has left the queue
+ * @done: time at which the device completes it
+ * @heap_at: index in subsys->pending
  * @offset: first byte on the device
- * @r2t: PDU, as are @c2hdata and @response; each has its own, because a host
- *	that guesses may answer an R2T that is still to be sent
- * @link: in conn->free or conn->waiting
+ * @r2t: R2T PDU; it is separate from @c2hdata and @response, because a host
+ *	may send data before the R2T has been sent
+ * @c2hdata: C2HData PDU
+ * @response: response PDU
+ * @link: entry in conn->free or conn->waiting
  */
 struct request {
 	struct conn *conn;
@@ -72,7 +74,7 @@ struct request {
 	STAILQ_ENTRY(request) link;
 };
 
-/* What a command's execute() returns when it completes some other time. */
+/* Result of execute() if the command completes later. */
 #define STATUS_PARKED 0xffffu
 
 static inline uint32_t request_nsid(const struct request *r)
@@ -92,7 +94,7 @@ void request_admitted(struct request *r);
 void request_due(struct request *r);
 void request_finish(struct request *r, uint16_t status);
 
-/* Refuse a field of the command: Invalid Field, and where it is. */
+/* Reject a field of the command with Invalid Field and its offset. */
 #define request_invalid(r, field) \
 	request_refuse(r, SC_INVALID_FIELD, offsetof(struct sqe, field))
 

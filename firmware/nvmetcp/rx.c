@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Bytes to PDUs. Nothing is believed that was not checked: lengths before
- * what they cover is waited for, offsets before the first byte is stored.
+ * Assemble PDUs from bytes. Lengths are checked before the bytes that they cover
+ * are received, and offsets before the first byte is stored.
  */
 #include "rx.h"
 
@@ -65,7 +65,7 @@ static void capsule(struct conn *c)
 	c->rx.data = r->data;
 }
 
-/* Data that was asked for by an R2T, in order, to the last byte (§3.3.2.2). */
+/* Data for an R2T, which must be complete and in order (§3.3.2.2). */
 static void h2cdata(struct conn *c)
 {
 	const struct pdu_h2cdata *pdu = (const void *)c->rx.header;
@@ -134,7 +134,7 @@ static void header_done(struct conn *c)
 		h2cdata(c);
 		break;
 	default:
-		/* H2CTermReq: the host gives up. */
+		/* H2CTermReq: the host terminates the connection. */
 		conn_close(c);
 	}
 }
@@ -178,7 +178,7 @@ static uint32_t part_length(const struct rx *rx)
 	}
 }
 
-/* A part is complete: on to the next one that is not empty. */
+/* A part is complete; continue with the next part that is not empty. */
 static void part_done(struct conn *c)
 {
 	struct rx *rx = &c->rx;
@@ -211,12 +211,12 @@ static void part_done(struct conn *c)
 }
 
 /**
- * rx_bytes - take bytes of the part of a PDU that is being received
- * @c: the connection, open
- * @bytes: they
- * @n: how many, not 0
+ * rx_bytes - process bytes of the current part of a PDU
+ * @c: the open connection
+ * @bytes: the bytes
+ * @n: number of bytes, not 0
  *
- * Return: how many of them were of this part.
+ * Return: number of bytes that belonged to this part.
  */
 size_t rx_bytes(struct conn *c, const uint8_t *bytes, size_t n)
 {

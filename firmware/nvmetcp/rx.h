@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a connection is receiving. */
+/* The receive state of a connection. */
 #ifndef VCACHE_NVMETCP_RX_H
 #define VCACHE_NVMETCP_RX_H
 
@@ -21,14 +21,14 @@ enum rx_state {
 
 /**
  * struct rx - the PDU that is being received
- * @state: which part of it
- * @have: bytes of that part
- * @header: header and digest
- * @layout: its parts
- * @request: the command whose data comes
- * @data: where to
- * @crc: of the data so far
- * @ddgst: the digest that came
+ * @state: its current part
+ * @have: received bytes of that part
+ * @header: header and header digest
+ * @layout: lengths of the parts
+ * @request: command to which the PDU belongs, or NULL
+ * @data: buffer for the data
+ * @crc: CRC of the received data
+ * @ddgst: received data digest
  */
 struct rx {
 	enum rx_state state;

@@ -17,12 +17,12 @@
 #include "peer.h"
 
 #define NS_PER_S 1000000000ull
-/* How often time limits are looked at: the granularity of Keep Alive. */
+/* Interval between checks of the deadlines: the granularity of Keep Alive. */
 #define TICK_MS KAS_MS
 #define EVENTS_AT_ONCE 64
 #define BACKLOG 64
 
-/* The time of the device and of everything: ns, it only goes forward. */
+/* The monotonic clock of the server and the device, in ns. */
 vs_time server_now(void)
 {
 	struct timespec t;
@@ -59,7 +59,7 @@ static bool open_listener(struct server *sv, const struct sockaddr *address,
 	if (setsockopt(sv->listener, SOL_SOCKET, SO_REUSEADDR, &on,
 		       sizeof(on)))
 		return fail("SO_REUSEADDR");
-	/* An address of one family only: ::ffff:1.2.3.4 is no TRADDR. */
+	/* IPv6 only, because ::ffff:1.2.3.4 is not a valid TRADDR. */
 	if (address->sa_family == AF_INET6 &&
 	    setsockopt(sv->listener, IPPROTO_IPV6, IPV6_V6ONLY, &on,
 		       sizeof(on)))
@@ -84,13 +84,13 @@ static bool open_signals(struct server *sv)
 }
 
 /**
- * server_open - listen
+ * server_open - open the listening socket
  * @sv: the server
- * @s: what is served
- * @address: where
- * @length: of @address
+ * @s: the subsystem
+ * @address: address to listen on
+ * @length: length of @address
  *
- * Return: did it work? If not, it has been said why.
+ * Return: false on failure; the error has been printed.
  */
 bool server_open(struct server *sv, struct subsys *s,
 		 const struct sockaddr *address, socklen_t length)
@@ -107,7 +107,7 @@ bool server_open(struct server *sv, struct subsys *s,
 	       open_listener(sv, address, length);
 }
 
-/* Wake up when the next command is to be answered. */
+/* Set the timer for the next completion. */
 static void arm(struct server *sv)
 {
 	const struct request *r = heap_first(&sv->subsys->pending);
@@ -152,7 +152,7 @@ static void handle(struct server *sv, const struct epoll_event *event)
 		if (read(sv->signals, &info, sizeof(info)) > 0)
 			sv->stop = true;
 	} else {
-		/* Each with the time at which it is looked at. */
+		/* Each event gets the current time. */
 		sv->subsys->now = server_now();
 		peer_event(event->data.ptr, event->events);
 	}
@@ -184,7 +184,7 @@ static void reap(struct server *sv)
 }
 
 /**
- * server_run - serve, until a signal says to stop
+ * server_run - serve until SIGTERM or SIGINT
  * @sv: the server
  */
 void server_run(struct server *sv)
@@ -211,7 +211,7 @@ void server_run(struct server *sv)
 }
 
 /**
- * server_close - stop listening, end all connections
+ * server_close - stop to listen, and close all connections
  * @sv: the server
  */
 void server_close(struct server *sv)

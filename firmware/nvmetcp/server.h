@@ -9,16 +9,16 @@
 #include "subsys.h"
 
 /**
- * struct server - what the event loop waits for
+ * struct server - the state of the event loop
  * @subsys: the subsystem
- * @epoll: all of the following
- * @listener: new connections
- * @timer: the next completion
- * @signals: SIGTERM and SIGINT
- * @armed: what @timer is set to; 0: nothing
- * @next_tick: when time limits are looked at
- * @peers: connections
- * @stop: a signal has come
+ * @epoll: epoll instance for the following descriptors
+ * @listener: listening socket
+ * @timer: timer for the next completion
+ * @signals: signalfd for SIGTERM and SIGINT
+ * @armed: time to which @timer is set; 0: not set
+ * @next_tick: time of the next check of the deadlines
+ * @peers: number of connections
+ * @stop: a signal was received
  */
 struct server {
 	struct subsys *subsys;

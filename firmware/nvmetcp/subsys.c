@@ -12,13 +12,13 @@
 #include "limits.h"
 
 /**
- * subsys_namespace_id - the UUID and NGUID of a namespace
+ * subsys_namespace_id - get the UUID and NGUID of a namespace
  * @s: the subsystem
  * @nsid: the namespace
  * @id: the identifier
  *
- * Linux ignores a namespace whose identifier it has seen in another subsystem,
- * so it is made of the subsystem's name.
+ * Linux ignores a namespace whose identifier it has seen in another subsystem.
+ * So the identifier is derived from the name of the subsystem.
  */
 void subsys_namespace_id(const struct subsys *s, uint32_t nsid,
 			 uint8_t id[16])
@@ -26,7 +26,7 @@ void subsys_namespace_id(const struct subsys *s, uint32_t nsid,
 	identity_uuid(s->nqn, nsid, id);
 }
 
-/* Random, as a counter would have to be durable. */
+/* Random, because a counter would have to be stored durably. */
 static bool make_instance(uint32_t *instance)
 {
 	do {
@@ -38,12 +38,12 @@ static bool make_instance(uint32_t *instance)
 }
 
 /**
- * subsys_init - make a subsystem
- * @s: it
- * @config: how it is to be; copied, with the name
- * @now: the time
+ * subsys_init - create a subsystem
+ * @s: the subsystem
+ * @config: its configuration, which is copied
+ * @now: the current time
  *
- * Return: were there memory and randomness?
+ * Return: false if memory is exhausted or there are no random numbers.
  */
 bool subsys_init(struct subsys *s, const struct subsys_config *config,
 		 vs_time now)
@@ -74,8 +74,8 @@ bool subsys_init(struct subsys *s, const struct subsys_config *config,
 }
 
 /**
- * subsys_destroy - free a subsystem and all that is connected to it
- * @s: it
+ * subsys_destroy - free a subsystem and all of its connections
+ * @s: the subsystem
  */
 void subsys_destroy(struct subsys *s)
 {
@@ -92,7 +92,7 @@ void subsys_destroy(struct subsys *s)
 }
 
 /**
- * subsys_tick - look at all time limits
+ * subsys_tick - check all deadlines
  * @s: the subsystem
  */
 void subsys_tick(struct subsys *s)
@@ -109,7 +109,7 @@ void subsys_tick(struct subsys *s)
 }
 
 /**
- * subsys_complete_due - answer the commands whose time has come
+ * subsys_complete_due - complete the commands whose time has come
  * @s: the subsystem
  */
 void subsys_complete_due(struct subsys *s)
@@ -123,11 +123,11 @@ void subsys_complete_due(struct subsys *s)
 }
 
 /**
- * subsys_clock - the time at which the device begins what it is given now
+ * subsys_clock - get the time for the next command to the device
  * @s: the subsystem
  *
- * Whatever asks the device for something has to use it: the device's time must
- * not go back.
+ * All commands to the device must use this time, because the device's time must
+ * not decrease.
  *
  * Return: the time.
  */
@@ -137,13 +137,15 @@ vs_time subsys_clock(const struct subsys *s)
 }
 
 /**
- * subsys_hold - a flush was begun; hold back what comes, if flushes do that
+ * subsys_hold - delay later commands until a flush completes
  * @s: the subsystem
- * @until: when it is done
+ * @until: time at which the flush completes
+ *
+ * This does nothing unless flushes are exclusive.
  */
 void subsys_hold(struct subsys *s, vs_time until)
 {
-	/* Without timing it is done already. */
+	/* Without timing, the flush is already complete. */
 	if (s->config.exclusive_flush && s->config.timing &&
 	    until > s->held_until)
 		s->held_until = until;
@@ -155,7 +157,7 @@ static void note_read_only(struct subsys *s)
 		return;
 	s->read_only = true;
 	aer_raise_all(s, EVENT_SMART_READ_ONLY);
-	/* NSATTR of each namespace says so as well. */
+	/* NSATTR of each namespace changes as well. */
 	aer_raise_all(s, EVENT_NAMESPACE_ATTRIBUTE);
 }
 
@@ -168,11 +170,11 @@ static void note_failed(struct subsys *s)
 }
 
 /**
- * subsys_status - what the device says, as a status of the NVM command set
+ * subsys_status - convert a status of the device
  * @s: the subsystem
- * @status: what the device said
+ * @status: status of the device
  *
- * Return: the status.
+ * Return: the NVMe status.
  */
 uint16_t subsys_status(struct subsys *s, enum vs_status status)
 {
@@ -188,7 +190,7 @@ uint16_t subsys_status(struct subsys *s, enum vs_status status)
 		note_failed(s);
 		return SC_INTERNAL_ERROR | SC_DNR;
 	default:
-		/* Ranges are checked before the device is asked. */
+		/* Other errors cannot occur, because ranges are checked before. */
 		return SC_INTERNAL_ERROR | SC_DNR;
 	}
 }
@@ -196,7 +198,7 @@ uint16_t subsys_status(struct subsys *s, enum vs_status status)
 /**
  * subsys_flush_all - make all data of all namespaces durable
  * @s: the subsystem
- * @done: raised to when that is so
+ * @done: raised to the time of completion
  *
  * Return: the status.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The NVM subsystem: the one SSD, its namespaces, and what all controllers
- * share. Nothing here knows of sockets; the time is told by the server.
+ * The NVM subsystem: the SSD, its namespaces, and the state that all controllers
+ * share. It is independent of sockets; the server sets the time.
  */
 #ifndef VCACHE_NVMETCP_SUBSYS_H
 #define VCACHE_NVMETCP_SUBSYS_H
@@ -20,15 +20,15 @@
 #define SERIAL_SIZE 20u
 
 /**
- * struct subsys_config - how a subsystem is to be
- * @device: the SSD; stays the caller's
- * @nqn: its name
- * @namespaces: into how many equal parts the SSD is divided
- * @lba_shift: the logical block's size, 9 or 12
- * @multipath: several controllers are the same host's paths
- * @timing: complete commands when the device says, not at once
- * @exclusive_flush: a flush holds back what comes after it until it is done
- * @peer_timeout: for how long a host may be in the middle of something, ns
+ * struct subsys_config - configuration of a subsystem
+ * @device: the SSD, which the caller owns
+ * @nqn: name of the subsystem
+ * @namespaces: number of namespaces of equal size
+ * @lba_shift: binary logarithm of the logical block size, 9 or 12
+ * @multipath: report that several controllers are possible
+ * @timing: complete commands after the time of the device, not at once
+ * @exclusive_flush: a flush delays all later commands until it completes
+ * @peer_timeout: ns without progress until a connection is closed
  */
 struct subsys_config {
 	struct backend_device device;
@@ -42,16 +42,16 @@ struct subsys_config {
 };
 
 /**
- * struct subsys_health - since the start of the process
- * @sectors_read: 512 B sectors
- * @sectors_written: 512 B sectors
- * @reads: commands
- * @writes: commands
- * @errors: commands that were given an error log entry
- * @flushes: commands
- * @late: completions given to the transport after their time, by LATE_NS
- * @latest: the worst of them, ns
- * @start: when it began
+ * struct subsys_health - counters since the start of the process
+ * @sectors_read: sectors of 512 bytes
+ * @sectors_written: sectors of 512 bytes
+ * @reads: read commands
+ * @writes: write commands
+ * @errors: commands with an entry in the error log
+ * @flushes: flush commands
+ * @late: completions that were sent more than LATE_NS after their time
+ * @latest: longest delay of a completion, ns
+ * @start: start of the process
  */
 struct subsys_health {
 	uint64_t sectors_read;
@@ -65,7 +65,7 @@ struct subsys_health {
 	vs_time start;
 };
 
-/* A completion is late when the event loop came to it this much after it. */
+/* A completion counts as late if it is sent this much after its time. */
 #define LATE_NS 100000u
 
 struct conn;
@@ -73,27 +73,27 @@ struct ctrl;
 
 /**
  * struct subsys - an NVM subsystem
- * @config: as it was made; its nqn is @nqn
- * @nqn: its name
- * @serial: of the SSD, made from the name
+ * @config: the configuration; its nqn points to @nqn
+ * @nqn: name
+ * @serial: serial number, derived from the name
  * @namespace_blocks: VS_BLOCK blocks of each namespace
- * @now: the time; the server sets it before it hands on an event
- * @held_until: the device takes nothing before this time
- * @instance: random, of this power-on; not 0
+ * @now: current time, which the server sets before each event
+ * @held_until: the device starts no command before this time
+ * @instance: random number of this power-on, not 0
  * @write_cache: the Volatile Write Cache feature
- * @read_only: the device takes no more writes
- * @failed: the device is gone (its power is off)
+ * @read_only: the device accepts no more writes
+ * @failed: the device has no power
  * @health: counters
  * @tags: counters of each tag
- * @pending: commands that the device has done and whose time has not come
- * @bounce: for blocks that are the host's in part, MDTS_BYTES + 2 blocks
- * @zeroes: MDTS_BYTES of them
- * @next_cntlid: where the search for a free controller ID goes on
- * @ctrl_count: controllers
- * @closed: connections that the server has to free
+ * @pending: commands whose completion time has not come
+ * @bounce: buffer for partial blocks, MDTS_BYTES + 2 blocks
+ * @zeroes: MDTS_BYTES zeroes
+ * @next_cntlid: start of the search for a free controller ID
+ * @ctrl_count: number of controllers
+ * @closed: number of connections that the server has to free
  * @ctrls: controllers
  * @conns: connections
- * @ready: connections that have something to send
+ * @ready: connections with output
  */
 struct subsys {
 	struct subsys_config config;
@@ -136,7 +136,7 @@ static inline bool subsys_has_namespace(const struct subsys *s, uint32_t nsid)
 	return nsid >= 1 && nsid <= s->config.namespaces;
 }
 
-/* The first block of a namespace that there is. */
+/* The first block of an existing namespace. */
 static inline uint64_t subsys_first_block(const struct subsys *s,
 					  uint32_t nsid)
 {

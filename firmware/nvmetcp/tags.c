@@ -4,14 +4,14 @@
 #include <stdlib.h>
 
 /**
- * tags_init - no tag has been used yet
+ * tags_init - create the counters of all tags
  * @t: the counters
  * @max: the largest tag
  *
- * Room for all of them is taken now, so that no command can fail for it; the
- * system gives the memory when it is written.
+ * Memory for all tags is allocated now, so that no command can fail later. The
+ * system provides the pages when they are written.
  *
- * Return: was there memory?
+ * Return: false if memory is exhausted.
  */
 bool tags_init(struct tags *t, uint32_t max)
 {
@@ -29,11 +29,11 @@ void tags_destroy(struct tags *t)
 }
 
 /**
- * tags_get - the counters of a tag
+ * tags_get - get the counters of a tag
  * @t: all counters
- * @tag: at most @t->max
+ * @tag: the tag, at most @t->max
  *
- * Return: them, zero at first.
+ * Return: the counters, initially 0.
  */
 struct tag_stats *tags_get(struct tags *t, uint32_t tag)
 {

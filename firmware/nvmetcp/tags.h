@@ -7,15 +7,15 @@
 #include <stdint.h>
 
 /**
- * struct tag_stats - what the commands of one tag did
+ * struct tag_stats - counters of one tag
  * @tag: the tag
- * @reads: commands
- * @writes: commands
- * @flushes: tagged flushes; of tag 0 also those of a namespace
- * @sectors_read: 512 B sectors
- * @sectors_written: 512 B sectors
- * @flush_time: the device's time in flushes, ns
- * @flush_longest: the longest flush, ns
+ * @reads: read commands
+ * @writes: write commands
+ * @flushes: tagged flushes; for tag 0 also flushes of a namespace
+ * @sectors_read: sectors of 512 bytes
+ * @sectors_written: sectors of 512 bytes
+ * @flush_time: sum of the device's times of the flushes, ns
+ * @flush_longest: longest flush, ns
  */
 struct tag_stats {
 	uint32_t tag;
@@ -29,12 +29,12 @@ struct tag_stats {
 };
 
 /**
- * struct tags - the counters of all tags that were used
+ * struct tags - the counters of all used tags
  * @max: the largest tag
- * @count: tags used so far
- * @slot: of each tag, 1 + its place in @stats; 0: not used
- * @stats: in the order of their first use, so that a page that is read in
- *	parts does not move underneath
+ * @count: number of used tags
+ * @slot: 1 + index in @stats for each tag; 0: not used
+ * @stats: counters in the order of the first use, so that entries keep their
+ *	place while the host reads the log page in parts
  */
 struct tags {
 	uint32_t max;

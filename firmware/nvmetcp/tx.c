@@ -14,7 +14,7 @@ static struct le32 digest(const void *data, size_t n)
 	return cpu_to_le32(crc32c(data, n));
 }
 
-/* Add the header's digest, if there are such, and the padding to @pdo. */
+/* Add the header digest, if enabled, and the padding up to @pdo. */
 static void header_done(struct conn *c, struct tx *tx, uint32_t length,
 			uint32_t pdo)
 {
@@ -40,7 +40,7 @@ static uint32_t digest_length(const struct conn *c)
 	return c->session.hdgst ? PDU_DIGEST : 0;
 }
 
-/* Begin a PDU with nothing but its header. */
+/* Start a PDU that has only a header so far. */
 static void *begin(struct tx *tx, enum pdu_type type, uint32_t plen)
 {
 	struct pdu_ch *ch = (struct pdu_ch *)tx->header;
@@ -54,7 +54,7 @@ static void *begin(struct tx *tx, enum pdu_type type, uint32_t plen)
 /**
  * tx_icresp - accept the connection
  * @c: the connection
- * @dgst: the digests: what the host asked for
+ * @dgst: the digests that the host requested
  */
 void tx_icresp(struct conn *c, uint8_t dgst)
 {
@@ -68,11 +68,11 @@ void tx_icresp(struct conn *c, uint8_t dgst)
 }
 
 /**
- * tx_termreq - say why the connection ends (§3.6.2.5)
+ * tx_termreq - send the reason for the termination (§3.6.2.5)
  * @c: the connection
- * @error: why
- * @header: the header of the PDU at fault
- * @length: bytes of it, at most PDU_HEADER_MAX
+ * @error: the reason
+ * @header: header of the PDU with the error
+ * @length: bytes of @header, at most PDU_HEADER_MAX
  */
 void tx_termreq(struct conn *c, const struct pdu_error *error,
 		const void *header, uint32_t length)
@@ -89,8 +89,8 @@ void tx_termreq(struct conn *c, const struct pdu_error *error,
 }
 
 /**
- * tx_r2t - ask for all data of a command
- * @r: the command; there is only ever one R2T of it
+ * tx_r2t - request all data of a command, with a single R2T
+ * @r: the command
  */
 void tx_r2t(struct request *r)
 {
@@ -105,7 +105,7 @@ void tx_r2t(struct request *r)
 	conn_send(c, &r->r2t);
 }
 
-/* All data of a command in one PDU: it is in order, and LAST. */
+/* Send all data of a command in one PDU. */
 static void tx_c2hdata(struct request *r, uint8_t flags)
 {
 	struct conn *c = r->conn;
@@ -144,9 +144,9 @@ static void tx_capsuleresp(struct request *r)
 		.dw1 = cpu_to_le32(r->dw1),
 		.sqhd = cpu_to_le16(c->sq_flow ? c->sqhd : SQHD_DISABLED),
 		.sqid = cpu_to_le16(c->qid),
-		/* All 16 bits: Linux has a generation in the upper ones. */
+		/* All 16 bits: Linux uses the upper ones for a generation. */
 		.cid = r->sqe.cid,
-		/* Bit 0 is the phase tag, which fabrics have not. */
+		/* Bit 0 is the phase tag, which fabrics do not use. */
 		.status = cpu_to_le16((uint16_t)(r->status << 1)),
 	};
 	header_done(c, &r->response, sizeof(*pdu), 0);
@@ -155,7 +155,7 @@ static void tx_capsuleresp(struct request *r)
 }
 
 /**
- * tx_answer - send what a command has read, and its completion
+ * tx_answer - send the data and the completion of a command
  * @r: the command
  */
 void tx_answer(struct request *r)
@@ -169,8 +169,8 @@ void tx_answer(struct request *r)
 		return;
 	}
 	/*
-	 * The data alone may say that all went well (§3.3.2.1), but only where
-	 * the host does without the SQHD of the response.
+	 * The data PDU can also report success (§3.3.2.1), but only if the host
+	 * does not need the SQHD of a response.
 	 */
 	if (c->sq_flow || r->dw0 || r->dw1) {
 		tx_c2hdata(r, PDU_LAST_PDU);

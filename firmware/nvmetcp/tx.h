@@ -13,15 +13,15 @@ struct conn;
 struct request;
 
 /**
- * struct tx - a PDU on its way
+ * struct tx - a PDU to send
  * @header: header, digest and padding
- * @header_length: of them
- * @data: behind it, the request's own buffer
- * @data_length: of it
- * @ddgst: the data's digest
- * @ddgst_length: of it
- * @ends: the request whose slot is free when this has been sent, or NULL
- * @link: in conn->tx
+ * @header_length: length of @header
+ * @data: data, in the buffer of the request
+ * @data_length: length of @data
+ * @ddgst: data digest
+ * @ddgst_length: length of @ddgst
+ * @ends: request whose slot is freed after this PDU, or NULL
+ * @link: entry in conn->tx
  */
 struct tx {
 	uint8_t header[PDU_TERMREQ_MAX];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Our own log pages: that this SSD understands tags, and what each tag did. */
+/* The vendor log pages for tags. */
 #include <string.h>
 
 #include "log.h"
@@ -7,9 +7,9 @@
 #include "subsys.h"
 
 /**
- * log_vcache - log page C0h: what of tags there is
+ * log_vcache - log page C0h: tag support
  * @s: the subsystem
- * @w: the part that is wanted
+ * @w: the requested part
  */
 void log_vcache(const struct subsys *s, struct log_window *w)
 {
@@ -42,7 +42,7 @@ uint64_t log_vcache_tags_size(const struct subsys *s)
 	       (uint64_t)s->tags.count * sizeof(struct log_tags_entry);
 }
 
-/* The controller's counters of a tag, and the SSD's, while that has any. */
+/* The controller's counters of a tag, and the SSD's if the tag has state. */
 static void put_entry(const struct subsys *s, const struct tag_stats *t,
 		      uint64_t at, struct log_window *w)
 {
@@ -70,9 +70,9 @@ static void put_entry(const struct subsys *s, const struct tag_stats *t,
 }
 
 /**
- * log_vcache_tags - log page C1h: counters of each tag that was used
+ * log_vcache_tags - log page C1h: counters of each used tag
  * @s: the subsystem
- * @w: the part that is wanted
+ * @w: the requested part
  */
 void log_vcache_tags(const struct subsys *s, struct log_window *w)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Our log pages about the NAND: what was written for what, and its wear. */
+/* The vendor log pages for the NAND: programs by cause, and wear. */
 #include <string.h>
 
 #include "log.h"
@@ -8,9 +8,9 @@
 _Static_assert(VS_CAUSES <= LOG_WRITES_CAUSES, "causes in log page C2h");
 
 /**
- * log_vcache_writes - log page C2h: what was programmed, and for what
+ * log_vcache_writes - log page C2h: programmed blocks by cause
  * @s: the subsystem
- * @w: the part that is wanted
+ * @w: the requested part
  */
 void log_vcache_writes(const struct subsys *s, struct log_window *w)
 {
@@ -45,12 +45,12 @@ void log_vcache_writes(const struct subsys *s, struct log_window *w)
 }
 
 /**
- * log_vcache_erases - log page C3h: blocks by how often they were erased
+ * log_vcache_erases - log page C3h: histogram of erase counts
  * @s: the subsystem
- * @w: the part that is wanted
+ * @w: the requested part
  *
- * The buckets are as narrow as they can be with nothing in the last one, into
- * which goes all that is too much for the others.
+ * The buckets have the smallest width for which the last bucket, which has no
+ * upper bound, is empty.
  */
 void log_vcache_erases(const struct subsys *s, struct log_window *w)
 {

@@ -338,7 +338,7 @@ def test_event_when_the_device_is_gone(program: Path) -> None:
         assert h.admin.completion(waiting).dw0 == ERROR << 16 | 3 << 8
         assert h.admin.get_property(0x1c).dw0 == 3
     status, errors = ssd.end()
-    assert (status, errors) == (1, "vcache-ssd: the last flush failed\n")
+    assert (status, errors) == (1, "vcache-ssd: the final flush failed\n")
 
 
 def test_too_many_event_requests(ssd: Ssd) -> None:

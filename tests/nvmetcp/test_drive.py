@@ -45,12 +45,12 @@ def test_what_was_flushed_survives_a_power_cut(drive_program: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("options", "says"), [
-    (["--personality", "tagged"], "made with --personality baseline"),
-    (["--mapping", "fast"], "made with --mapping page"),
-    (["--nand", "tlc"], "made with --nand jasmine"),
-    (["--nand", "none"], "made with --nand jasmine"),
-    (["--tags", "6"], "made with --tags 7"),
-    (["--size", "99M"], "has not the size of --size")], ids=str)
+    (["--personality", "tagged"], "was created with --personality baseline"),
+    (["--mapping", "fast"], "was created with --mapping page"),
+    (["--nand", "tlc"], "was created with --nand jasmine"),
+    (["--nand", "none"], "was created with --nand jasmine"),
+    (["--tags", "6"], "was created with --tags 7"),
+    (["--size", "99M"], "its size differs from --size")], ids=str)
 def test_image_stays_what_it_was_made_as(drive_program: Path, tmp_path: Path, options: list[str],
                                          says: str) -> None:
     image = str(tmp_path / "image")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The self-test as a program: the result that other ports are compared with. */
+/* The self-test as a program on the host, the reference for other ports. */
 #include <stdio.h>
 #include <stdlib.h>
 

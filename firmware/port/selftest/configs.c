@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The devices that the self-test tries. */
+/* The devices of the self-test. */
 #include "selftest.h"
 
-/* Two banks' lanes of MLC as on the Jasmine board, small. */
+/* A small MLC device like the Jasmine board, with two lanes. */
 static const struct vs_config mlc = {
 	.geometry = { 2, 2, 28, 16, 8192, true },
 	.buffer_blocks = 32,
@@ -15,7 +15,7 @@ static const struct vs_config mlc = {
 	.wear_gap = 8,
 };
 
-/* Four channels of TLC, programmed in one shot. */
+/* Four channels of TLC with one-shot programming. */
 static const struct vs_config tlc = {
 	.geometry = { 4, 1, 24, 16, 16384, false },
 	.buffer_blocks = 64,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * How much memory a device needs: at all, for one tag, for one block of the
- * write buffer, for a GiB of capacity. Pointers count, so it is the port's.
+ * Memory of a device: in total, for each tag, for each block of the write buffer,
+ * for each GiB of capacity. It depends on the size of pointers, so the lines begin
+ * with "port".
  */
 #include "selftest.h"
 
@@ -26,7 +27,7 @@ static const struct {
 		.buffer_blocks = 16384, .max_tags = 256, .lanes = 8,
 		.meta_stripe = 2, .spare_percent = 7, .bad_blocks = 64,
 		.gc_pages = 4 } },
-	/* Its map alone has more bytes than 32 bits can count. */
+	/* The size of its map alone does not fit in 32 bits. */
 	{ "tlc-8t", {
 		.geometry = { 16, 8, 16384, 256, 16384, false },
 		.buffer_blocks = 16384, .max_tags = 256, .lanes = 8,
@@ -58,7 +59,7 @@ static void report(const char *name, const struct vs_config *c)
 	st_print("\n");
 }
 
-/* False: a size that is told is too small for the map. */
+/* False if the size of a device is too small for its map. */
 bool st_dram(void)
 {
 	uint32_t i, wrong = 0;

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What each block may hold.
+ * The allowed content of each block.
  *
- * Every write and TRIM of a block is a version; versions ascend over the whole
- * device. A version's bytes follow from it and the block, so a version that is
- * torn, or another block's, shows. After a power cut a block holds its durable
- * version or a later one; before, the newest.
+ * Every write and TRIM of a block is a version. Versions ascend over the whole
+ * device. The bytes of a version depend on its number and the block, so a torn
+ * version, or one of another block, is detected. A block has its newest version;
+ * after a power cut it has its durable version or a later one.
  */
 #include "selftest.h"
 
 #define WORDS (VS_BLOCK / 4)
 
 /**
- * struct history - of one block; versions, 0: never written
- * @newest: what a read gives now
- * @durable: what a power cut may not undo
+ * struct history - versions of one block; 0: never written
+ * @newest: version that a read returns
+ * @durable: oldest version that is allowed after a power cut
  * @trim: newest TRIM
- * @of: newest that the tag has written; of tag 0, also the newest TRIM
+ * @of: newest write of each tag; for tag 0 also the newest TRIM
  */
 struct history {
 	uint32_t newest;
@@ -66,7 +66,7 @@ void st_oracle_init(void)
 	version = 0;
 }
 
-/* The next version of the block, its bytes at @data. */
+/* Create the next version of the block, with its bytes at @data. */
 void st_oracle_write(uint32_t block, uint32_t tag, void *data)
 {
 	struct history *h = &history[block];
@@ -109,7 +109,7 @@ void st_oracle_flush_tag(uint32_t tag)
 	}
 }
 
-/* Is this what the host has to see? */
+/* Return true if the host may read this data. */
 bool st_oracle_read(uint32_t block, const void *data)
 {
 	const struct history *h = &history[block];
@@ -119,7 +119,7 @@ bool st_oracle_read(uint32_t block, const void *data)
 	return is_version(data, block, h->newest);
 }
 
-/* The same after a power cut; what is found is durable from now on. */
+/* The same after a power cut; the version found is durable from then on. */
 bool st_oracle_recovered(uint32_t block, const void *data)
 {
 	struct history *h = &history[block];

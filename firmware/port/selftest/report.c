@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The lines about a device. */
+/* The output about a device. */
 #include "selftest.h"
 
 static const char *const causes[] = {
@@ -40,7 +40,7 @@ void st_report_config(const struct st_device *d)
 	st_print_number("gc", d->c.gc);
 	st_print_number("fail_ppm", d->config->fail_ppm);
 	st_print_number("capacity", vs_capacity(&d->c));
-	/* Has pointers in it, so it is the port's. */
+	/* The size depends on the size of pointers. */
 	begin("\nport ", d, "memory");
 	st_print_number("bytes", vs_size_needed(&d->c));
 	st_print("\n");

@@ -5,14 +5,14 @@
 #define SEED 0x76636163u
 #define STEPS 1000u
 #define CUTS 4u
-/* After a cut, and before the next one. */
+/* Steps between a power cut and the next one. */
 #define STEPS_BETWEEN 150u
-/* Programs and erases until the power goes, at most. */
+/* Largest number of programs and erases before a power cut. */
 #define CUT_WITHIN 300u
 
 static uint32_t block_data[VS_BLOCK / 4];
 
-/* The memory of a device that starts is anything. */
+/* The memory of a device is undefined at its start. */
 static void forget(const struct st_device *d)
 {
 	uint8_t *p = d->memory;
@@ -57,7 +57,7 @@ static bool check_all(struct st_device *d, const char *phase,
 	return !wrong;
 }
 
-/* Data that was programmed again to make room, whatever it is called. */
+/* Data that was relocated to free blocks, by any cause. */
 static uint64_t moved(const struct vs_stats *s)
 {
 	uint64_t sum = 0;
@@ -70,7 +70,7 @@ static uint64_t moved(const struct vs_stats *s)
 	       s->programmed[VS_CAUSE_PADDING];
 }
 
-/* A trace in which nothing of this happens would prove nothing. */
+/* Check that the load has caused collection, checkpoints and log pages. */
 static bool check_load(const struct st_device *d)
 {
 	struct vs_stats s;
@@ -85,7 +85,7 @@ static bool check_load(const struct st_device *d)
 	return true;
 }
 
-/* One tag has a lane for itself, until the power goes. */
+/* Dedicate a lane to one tag, until the power cut. */
 static bool set_lanes(struct st_device *d)
 {
 	return d->c.lanes == 1 ||
@@ -112,7 +112,7 @@ static bool load(struct st_device *d)
 	return check_load(d) && check_all(d, "load", st_oracle_read);
 }
 
-/* Every second time the power goes again during recovery. */
+/* Every second cut is followed by another one during recovery. */
 static bool power_cut(struct st_device *d, uint32_t cut)
 {
 	enum vs_status status;

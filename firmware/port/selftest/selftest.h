@@ -1,43 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The self-test that every port runs: the same trace, so the same hashes.
+ * The self-test, with the same trace and the same hashes on every port.
  *
- * It prints lines of words and key=value pairs. All but those that begin with
- * "port" must be the same everywhere; the last is "RESULT ok" or "RESULT fail".
+ * It prints lines with words and key=value pairs. All lines must be the same on
+ * all ports, except those that begin with "port". The last line is "RESULT ok" or
+ * "RESULT fail".
  */
 #ifndef VCACHE_SELFTEST_H
 #define VCACHE_SELFTEST_H
 
 #include "../../nand/nand.h"
 
-/* ---- what a port gives, besides nand_open() and nand_close() ---- */
+/* ---- provided by a port, in addition to nand_open() and nand_close() ---- */
 
 void port_write(const char *text);
-/* Memory of the device, in place of what was given before; or NULL. */
+/* Memory of the device, which replaces the previous one; or NULL. */
 void *port_memory(size_t size);
-/* "port" lines, after all else. */
+/* Print "port" lines at the end. */
 void port_report(void);
 
-/* True: all is well. */
+/* Return true if the test has passed. */
 bool selftest_run(void);
 
-/* ---- among the self-test's files ---- */
+/* ---- internal to the self-test ---- */
 
-/* Blocks of the largest device, tags of the trace, tag 0 included. */
+/* Blocks of the largest device; tags of the trace, including tag 0. */
 #define ST_BLOCKS 8192u
 #define ST_TAGS 5u
-/* Blocks of a command, at most. */
+/* Largest number of blocks of a command. */
 #define ST_MOST 8u
 
 /**
- * struct st_config - one line of the table
- * @name: a word
+ * struct st_config - configuration of a test
+ * @name: its name, one word
  * @drive: geometry and sizes
- * @personality: of its flush
- * @gc: its choice of victims
- * @timing: of the NAND
- * @fail_ppm: programs and erases that fail, in millionths
- * @mapping: where data goes; one lane for VS_MAP_FAST
+ * @personality: tagged or baseline
+ * @gc: policy of garbage collection
+ * @timing: timing of the NAND
+ * @fail_ppm: programs and erases that fail, in parts per million
+ * @mapping: mapping; VS_MAP_FAST has one lane
  */
 struct st_config {
 	const char *name;
@@ -67,7 +68,7 @@ struct st_device {
 void st_print(const char *text);
 void st_print_number(const char *key, uint64_t value);
 void st_print_hash(const char *key, uint64_t value, unsigned int digits);
-/* Says what is wrong; false, to be returned. */
+/* Print an error; returns false. */
 bool st_fail(const struct st_device *d, const char *what);
 
 /* report.c */

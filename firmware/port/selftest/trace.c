@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Seeded commands, told to the oracle as they complete. */
+/* Pseudo-random commands, which are reported to the oracle. */
 #include "selftest.h"
 
 static uint32_t data[ST_MOST * VS_BLOCK / 4];
@@ -13,7 +13,7 @@ uint32_t st_below(struct st_device *d, uint32_t n)
 	return (uint32_t)(d->random * 0x2545f4914f6cdd1dULL >> 33) % n;
 }
 
-/* Half of the commands hit an eighth of the device. */
+/* Half of the commands access an eighth of the device. */
 static uint32_t pick(struct st_device *d)
 {
 	uint32_t blocks = (uint32_t)vs_blocks(d->ssd);
@@ -21,7 +21,7 @@ static uint32_t pick(struct st_device *d)
 	return st_below(d, st_below(d, 2) ? blocks / 8 : blocks);
 }
 
-/* The caller's clock; what is over by then survives a power cut. */
+/* Advance the clock; operations that are complete then survive a power cut. */
 static enum vs_status advance(struct st_device *d, struct vs_result r,
 			      bool wait)
 {
@@ -77,7 +77,7 @@ static enum vs_status flush_tag(struct st_device *d)
 	return advance(d, r, true);
 }
 
-/* Everything, as NVMe FLUSH has it. */
+/* Flush the whole device, like the NVMe command Flush. */
 enum vs_status st_flush(struct st_device *d)
 {
 	uint32_t blocks = (uint32_t)vs_blocks(d->ssd);
@@ -94,7 +94,7 @@ static enum vs_status read(struct st_device *d)
 	struct vs_result r = vs_read(d->ssd, d->now, block, 1, data);
 
 	if (r.status == VS_OK && !st_oracle_read(block, data)) {
-		st_fail(d, "a block reads as something else");
+		st_fail(d, "a block has wrong data");
 		return VS_EMEDIA;
 	}
 	return advance(d, r, true);
@@ -114,7 +114,7 @@ enum vs_status st_fill(struct st_device *d)
 	return VS_OK;
 }
 
-/* VS_EPOWER when the power went meanwhile. */
+/* Run commands; VS_EPOWER after a power cut. */
 enum vs_status st_trace(struct st_device *d, uint32_t steps)
 {
 	enum vs_status status = VS_OK;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What libgcc's divisions call when the divisor is 0. */
+/* The functions that libgcc calls for a division by 0. */
 #include "zynq.h"
 
 _Noreturn void __aeabi_idiv0(void)

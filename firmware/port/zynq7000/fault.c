@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How the program ends, and what it says about an exception. */
+/* The end of the program, and the report of an exception. */
 #include "../selftest/selftest.h"
 #include "zynq.h"
 
@@ -10,7 +10,7 @@ static const char *const kinds[] = {
 	"fast interrupt",
 };
 
-/* Of DFSR and IFSR, short descriptors. */
+/* Decode DFSR or IFSR, for short descriptors. */
 static const char *cause(uint32_t status)
 {
 	switch ((status >> 10 & 1) << 4 | (status & 15)) {
@@ -86,7 +86,7 @@ _Noreturn void zynq_fault(uint32_t kind, const struct zynq_frame *frame)
 {
 	static bool again;
 
-	/* A fault in here would come back for ever. */
+	/* Stop at a fault in this function, which would otherwise recur for ever. */
 	if (again)
 		zynq_semihosting_exit(EXIT_FAULT);
 	again = true;

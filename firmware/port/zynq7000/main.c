@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The self-test on the board: console, memory, how much stack it took. */
+/* The self-test on the board: console, memory, and stack usage. */
 #include "../selftest/selftest.h"
 #include "zynq.h"
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The memory map in 1 MiB sections, and the caches of the first level.
+ * The memory map in 1 MiB sections, and the first-level caches.
  *
- * What is not listed is not there: address 0 and the sections below the stacks
- * fault, code cannot be written, data not executed. Alignment faults are on:
- * code is compiled without unaligned accesses, so one is a wrong pointer.
+ * All other sections are not mapped: accesses to address 0 and to the sections
+ * below the stacks fault. Code cannot be written, and data cannot be executed.
+ * Alignment faults are enabled. The compiler generates no unaligned accesses, so
+ * an alignment fault means a wrong pointer.
  *
- * One core, no DMA: the second-level cache, snoop control unit and GIC stay
- * off.
+ * There is one core and no DMA, so the second-level cache, the snoop control unit
+ * and the GIC stay off.
  */
 #include "zynq.h"
 
@@ -27,7 +28,7 @@
 
 #define UART 0xe0000000u
 
-/* Of the Cortex-A9's data cache, as the Zynq-7000 has it: 32 KiB. */
+/* The 32 KiB data cache of the Zynq-7000's Cortex-A9. */
 #define DCACHE_WAYS 4u
 #define DCACHE_SETS 256u
 #define DCACHE_LINE_SHIFT 5
@@ -56,7 +57,7 @@ static void build_table(void)
 	map(UART, UART + 1, DEVICE | EXECUTE_NEVER);
 }
 
-/* After a reset the lines are anything. */
+/* The content of the caches is undefined after a reset. */
 static void invalidate_caches(void)
 {
 	uint32_t way, set;

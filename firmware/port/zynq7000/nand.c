@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The NAND model's memory: one array at a time, in DDR. */
+/* The memory of the NAND model: one array at a time, in DDR. */
 #include <string.h>
 
 #include "../../nand/array.h"
@@ -8,7 +8,7 @@
 
 #define ARENA __attribute__((section(".arena"), aligned(16)))
 #define ARRAY_SIZE (64u << 20)
-/* What the model keeps for a power cut: erased blocks, operations under way. */
+/* Memory for power cuts: erased blocks and operations in progress. */
 #define SLOT_SIZE (1u << 20)
 #define SLOTS 32u
 #define MAX_BANKS 2048u			/* see geometry.c */
@@ -22,7 +22,7 @@ static struct nand the_nand;
 static vs_time bank_free[MAX_BANKS];
 static vs_time channel_free[MAX_CHANNELS];
 
-/* Neither image files nor factory marks here. */
+/* Image files and factory marks are not supported here. */
 struct nand *nand_open(const struct nand_config *c)
 {
 	struct nand *n = &the_nand;
@@ -61,7 +61,7 @@ void *nand_alloc(size_t size)
 			return slot[i];
 		}
 	}
-	zynq_panic("nand: no memory for what a power cut needs");
+	zynq_panic("nand: out of memory for power cuts");
 }
 
 void nand_free(void *p)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reset and exceptions. The image is loaded where it runs, so .data is there;
- * .bss is cleared, the stacks are painted. Who loads it (QEMU, a first-stage
- * boot loader) has set up DDR, clocks and pins, and lets only the first core
- * come here.
+ * Reset and exceptions. The image runs where it is loaded, so .data needs no
+ * copy. This code clears .bss and paints the stacks. The loader (QEMU or a
+ * first-stage boot loader) has set up DDR, clocks and pins, and starts only the
+ * first core.
  */
 	.syntax unified
 	.arm
@@ -61,14 +61,14 @@ stop:
 	wfi
 	b	stop
 
-/* Words from r0 up to r1 become r2. */
+/* Fill the words from r0 to r1 with r2. */
 fill:
 	cmp	r0, r1
 	bxhs	lr
 	str	r2, [r0], #4
 	b	fill
 
-/* \adjust: how far the link register is behind the instruction. */
+/* \adjust: distance of the link register from the instruction. */
 	.macro	exception name, kind, adjust
 \name:
 	sub	lr, lr, #\adjust
@@ -99,8 +99,8 @@ report:
 	b	stop
 
 /*
- * SYS_EXIT_EXTENDED of Arm's semihosting: ends QEMU with the status in r0.
- * Where nobody listens it is an exception, which stops.
+ * SYS_EXIT_EXTENDED of Arm's semihosting: exit QEMU with the status in r0.
+ * Without semihosting it is an exception, which stops the core.
  */
 	.global	zynq_semihosting_exit
 	.type	zynq_semihosting_exit, %function

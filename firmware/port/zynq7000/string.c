@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Compiled with -ffreestanding and -fno-tree-loop-distribute-patterns, or the
- * compiler would make each of these loops a call of itself.
+ * This file needs -ffreestanding and -fno-tree-loop-distribute-patterns.
+ * Otherwise the compiler replaces each of these loops by a call of itself.
  */
 #include <stdint.h>
 #include <string.h>
 
 #define WORD sizeof(uint32_t)
 
-/* May be any object's: no aliasing rules for it. */
+/* A word that may alias any object. */
 typedef uint32_t __attribute__((may_alias)) word;
 
 static int aligned(const void *a, const void *b)

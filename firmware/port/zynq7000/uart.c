@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* UART 0, polled, 115200 8N1 at the 50 MHz that boot loaders and QEMU give. */
+/* UART 0, polled, 115200 8N1, with the 50 MHz clock of boot loaders and QEMU. */
 #include "zynq.h"
 
 #define UART 0xe0000000u

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The port's own, shared by its files only. */
+/* Internal definitions of the port. */
 #ifndef ZYNQ_H
 #define ZYNQ_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* A device's register. */
+/* A register of a device. */
 #define REG(address) (*(volatile uint32_t *)(uintptr_t)(address))
 
-/* Of QEMU, when the program is over. */
+/* Exit status of QEMU. */
 #define EXIT_OK 0u
-#define EXIT_TEST 1u		/* the self-test says no */
+#define EXIT_TEST 1u		/* the self-test has failed */
 #define EXIT_FAULT 2u		/* an exception */
-#define EXIT_PANIC 3u		/* the firmware has broken a rule */
+#define EXIT_PANIC 3u		/* the firmware has violated a rule */
 
-/* What the stack is painted with. */
+/* Initial content of the stack, to measure its usage. */
 #define PAINT 0xdeadbeefu
 
 /**
- * struct zynq_frame - what start.S saves when an exception comes
+ * struct zynq_frame - registers that start.S saves at an exception
  * @r: r0 ... r12
- * @pc: instruction that did it
- * @spsr: the state before
- * @sp: of the program
- * @lr: of the program
+ * @pc: address of the instruction
+ * @spsr: saved program status
+ * @sp: stack pointer of the program
+ * @lr: link register of the program
  */
 struct zynq_frame {
 	uint32_t sp;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What there is of <string.h>: what compilers call, and the NAND model. */
+/* The part of <string.h> that the compiler and the NAND model use. */
 #ifndef ZYNQ_STRING_H
 #define ZYNQ_STRING_H
 
