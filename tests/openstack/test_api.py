@@ -285,7 +285,7 @@ class TestHosts:
         found = api.ask("GET", path).json["pool"]
         assert found == answer.json["pool"]
         assert (found["reads_percent"], found["hot_percent"]) == (0, 100)
-        for body, words in (({}, "there are reads_percent, hot_percent"),
+        for body, words in (({}, "must have at least one of reads_percent, hot_percent"),
                             ({"hot_percent": 101}, "101"), ({"hot_percent": 5.5}, "5.5"),
                             ({"hot_percent": True}, "integer"),
                             ({"size": 5}, "size")):
