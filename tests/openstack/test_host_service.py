@@ -97,10 +97,10 @@ class TestHost:
         caplog.set_level("INFO")
         for _ in range(3):
             host.tell()
-        assert caplog.text.count("cannot be reached") == 1
+        assert caplog.text.count("is not reachable") == 1
         works = True
         host.tell()
-        assert "works again" in caplog.text
+        assert "is reachable again" in caplog.text
 
     @pytest.mark.parametrize(("kind", "error"), [
         ("not-here", InstanceNotHere), ("unfinished", AgentUnavailable), ("", Refused),
@@ -178,7 +178,7 @@ class TestBus:
             with pytest.raises(Refused, match="one of policy, draining"):
                 client.host_set({}, "n1", values)
         agent.error, agent.kind = "the change is saved, but", "unfinished"
-        with pytest.raises(AgentUnavailable, match="noted"):
+        with pytest.raises(AgentUnavailable, match="saved"):
             client.host_set({}, "n1", {"draining": True})
 
     @pytest.mark.parametrize("kind", [InstanceNotHere, AgentUnavailable, Refused])

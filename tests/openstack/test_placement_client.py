@@ -68,7 +68,7 @@ def test_names_are_made_once(reporter, http):
     ({"status_code": 500, "json": {"errors": []}, "reason": "Oops"}, "500: Oops"),
     ({"status_code": 500, "json": ["x"], "reason": "Oops"}, "500: Oops"),
     ({"status_code": 403, "json": error("", "not  you\n")}, "403: not you"),
-    ({"text": "<html>login</html>"}, "no JSON"),
+    ({"text": "<html>login</html>"}, "is not JSON"),
     ({"exc": requests.exceptions.ConnectTimeout}, "timed out"),
     ({"exc": requests.exceptions.ConnectionError}, "Unable to establish connection"),
 ])
@@ -159,9 +159,9 @@ def test_nine_tenths_of_a_pool_can_be_guaranteed():
 
 
 @pytest.mark.parametrize(("values", "text"), [
-    ({"tags": -1}, "tags: -1"),
-    ({"tags": 1, "step_mb": 0}, "step_mb: 0"),
-    ({"tags": 1, "largest_mb": 5, "cache_mb": 4}, "largest_mb: 5"),
+    ({"tags": -1}, "tags is -1"),
+    ({"tags": 1, "step_mb": 0}, "step_mb is 0"),
+    ({"tags": 1, "largest_mb": 5, "cache_mb": 4}, "largest_mb is 5"),
 ])
 def test_a_capacity_that_cannot_be_is_refused(values, text):
     with pytest.raises(ValueError, match=text):
