@@ -48,7 +48,9 @@ def assign(sizes: Sequence[int], claims: Sequence[Claim], taken: int = 0) -> lis
     """Return the lanes of each tag, as bit masks.
 
     Among lanes of equal size a tag keeps its current ones, because a change of lanes
-    discards cached data. Only a ``dedicated`` tag takes lanes from an ``auto`` tag.
+    discards cached data. Only a ``dedicated`` tag takes lanes from an ``auto`` tag. No
+    tag takes a lane that another one of the same isolation keeps. So the result does not
+    change when the function is applied to it again.
 
     :param sizes: bytes of each lane of the pool, from lane 0 on
     :param claims: the requests
@@ -57,15 +59,24 @@ def assign(sizes: Sequence[int], claims: Sequence[Claim], taken: int = 0) -> lis
     found = [0] * len(claims)
     free = ((1 << len(sizes)) - 1) & ~1 & ~taken
     strict = [at for at, claim in enumerate(claims) if claim.isolation is Isolation.DEDICATED]
-    others = [at for at, claim in enumerate(claims) if claim.isolation is not Isolation.DEDICATED]
+    others = [at for at, claim in enumerate(claims) if claim.isolation is Isolation.AUTO]
     lent = 0
     for at in others:
         lent |= claims[at].held
     for group in (strict, others):
-        at_first = free
-        for at in sorted(group, key=lambda at: not claims[at].held & at_first):
-            found[at] = _chosen(sizes, claims[at], free, lent)
+        for at in group:
+            found[at] = claims[at].held & free
             free &= ~found[at]
+        # A tag that gives up a lane may make room for a tag before it. This ends: after its
+        # first step, a tag only adds lanes or exchanges them for larger ones.
+        changed = True
+        while changed:
+            changed = False
+            for at in group:
+                lanes = _chosen(sizes, claims[at], found[at], free, lent)
+                changed |= lanes != found[at]
+                free = (free | found[at]) & ~lanes
+                found[at] = lanes
     return found
 
 
@@ -74,17 +85,15 @@ def capacity(sizes: Sequence[int], lanes: int) -> int:
     return sum(size for lane, size in enumerate(sizes) if lanes >> lane & 1)
 
 
-def _chosen(sizes: Sequence[int], claim: Claim, free: int, lent: int) -> int:
-    own = claim.held & free
-    if claim.isolation is Isolation.SHARED:
-        return 0
+def _chosen(sizes: Sequence[int], claim: Claim, own: int, free: int, lent: int) -> int:
+    """Return the lanes that a tag with the lanes `own` chooses of them and of the free ones."""
     if claim.isolation is Isolation.AUTO:
         # Sort by size first, and prefer current lanes only among lanes of equal size.
         # Otherwise the result would change when the function is applied again.
         return _fill(sizes, claim.least, sorted(
-            lanes_of(free), key=lambda lane: (-sizes[lane], not own >> lane & 1)), WATERMARK)
+            lanes_of(own | free), key=lambda lane: (-sizes[lane], not own >> lane & 1)), WATERMARK)
     found = _fill(sizes, max(claim.least, 1), sorted(
-        lanes_of(free), key=lambda lane: (not own >> lane & 1, lent >> lane & 1)))
+        lanes_of(own | free), key=lambda lane: (not own >> lane & 1, lent >> lane & 1)))
     # Drop current lanes that are not needed beside larger ones.
     return _fill(sizes, max(claim.least, 1), sorted(
         lanes_of(found), key=lambda lane: -sizes[lane]))

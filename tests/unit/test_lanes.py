@@ -50,6 +50,14 @@ def test_who_has_lanes_keeps_them() -> None:
     assert assign(FOUR, [dedicated(5 * GIB, held=0b1100)]) == [0b0100]
     assert assign((1, 1, 9), [dedicated(1, held=0b010)]) == [0b010]
     assert assign((1, 1, 9), [dedicated(5, held=0b010)]) == [0b100]
+    # A second request of the same isolation does not take them, wherever it stands in the list.
+    assert assign((1, 1, 1), [dedicated(2, held=0b100), dedicated(held=0b010)]) == [0b100, 0b010]
+    assert assign((1, 10, 5), [auto(10, held=0b100), auto(10, held=0b010)]) == [0b100, 0b010]
+    # A lane that nobody keeps goes to a tag before it in the list.
+    assert assign((1, 1, 1), [dedicated(2, held=0b100), Claim(Isolation.SHARED, 0, 0b010)]) == \
+        [0b110, 0]
+    assert assign((1, 2, 2, 4), [dedicated(9, held=0b1000), dedicated(1, held=0b0110)]) == \
+        [0b1100, 0b0010]
     # A lane that the pool does not have.
     assert assign(FOUR, [dedicated(held=0b10000)]) == [0b0010]
 
@@ -63,6 +71,7 @@ def test_dedicated_goes_before_auto_and_nobody_before_who_was_given_lanes_by_han
     assert assign(FOUR, [dedicated(), auto(30 * GIB)], taken=0b0110) == [0b1000, 0]
 
 
+@hypothesis.settings(max_examples=500)
 @hypothesis.given(
     st.lists(st.integers(1, 20), max_size=6),
     st.lists(st.builds(Claim, st.sampled_from(Isolation), st.integers(0, 60),
