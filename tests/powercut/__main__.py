@@ -15,6 +15,7 @@ from tests.box.steps import explained
 from tests.powercut import judge, mutate, pools, runner, scenario
 from tests.powercut.crash import Cut, Origin, Survives
 from tests.powercut.judge import Recording, Verdict
+from tests.powercut.kernel import KERNELS, Kernel
 from tests.powercut.runner import BUILD
 from tests.powercut.scenario import Scenario
 
@@ -41,6 +42,7 @@ class Size:
     :param interrupted: cuts per recording of a pool whose recovery is cut again, at each of
         its writes; see also runner.more_of_pool()
     :param only: parts of the names of loads and mutations to run; none: all
+    :param kernel: kernel that runs the loads and mounts the crash images
     """
 
     seeds: Sequence[int]
@@ -53,6 +55,7 @@ class Size:
     pools: bool = True
     interrupted: int = 40
     only: Sequence[str] = ()
+    kernel: Kernel = KERNELS["uml"]
 
     def wants(self, name: str) -> bool:
         """Return whether a load or a mutation is part of the run, by its name."""
@@ -73,6 +76,9 @@ _SAMPLE_POOLS = ("pool-hot", "pool-no-fua", "pool-seal-too-early")
 
 SAMPLE = Size(seeds=(1,), seconds=4, cuts=400, mounted=4, controls=2, mutation_seconds=3,
               pools=False, interrupted=5)
+#: The recordings that are repeated in the emulated box, which has two processors.
+BOXED = dataclasses.replace(SAMPLE, kernel=KERNELS["box"], controls=0,
+                            only=("volume-1", "pool-hot"))
 WHOLE = Size(seeds=(1, 2), seconds=12, cuts=6000, mounted=30, controls=3, mutation_seconds=20,
              origins=("write-through",))
 
@@ -119,7 +125,7 @@ def controls(size: Size) -> list[Scenario]:
 def mutants(size: Size) -> list[Scenario]:
     """Build the mutations; return the scenarios of each."""
     wanted = [m for m in mutate.all_mutations() if size.wants(m.name)]
-    built = mutate.build(wanted, runner.release(), BUILD / "modules")
+    built = mutate.build(wanted, size.kernel, BUILD / "modules")
     return [scenario.FOCUSED[m.scenario](m.name, 1, module=built[m.name].module,
                                          recover=built[m.name].recover,
                                          seconds=size.mutation_seconds)
@@ -130,9 +136,9 @@ def run_target(size: Size) -> list[dict[str, Any]]:
     """Record and replay the target and the controls; return the runs for the report."""
     # Use a copy: a build in the meantime must not change the recorded module.
     BUILD.mkdir(parents=True, exist_ok=True)
-    module = shutil.copy(runner.module(), BUILD / "dm-vcache.ko")
+    module = shutil.copy(runner.module(size.kernel), BUILD / f"dm-vcache-{size.kernel.name}.ko")
     wanted = [s for s in (*scenarios(size, str(module)), *controls(size)) if size.chosen(s.name)]
-    folders = runner.record_all("target", wanted)
+    folders = runner.record_all(size.kernel, f"target-{size.kernel.name}", wanted)
     rows, mountable = [], []
     for recording, verdict in runner.judge_all(folders, size.cuts, every_write=EVERY_WRITE):
         rows.append(_row(recording, verdict))
@@ -145,7 +151,7 @@ def run_target(size: Size) -> list[dict[str, Any]]:
             rows[-1]["interrupted"] = again.cuts
             rows[-1]["violations"] += again.violations
             rows[-1]["first"] = rows[-1]["first"] or _first(again)
-    mounted = runner.mount_some({r: _images(size, r.scenario) for r in mountable})
+    mounted = runner.mount_some(size.kernel, {r: _images(size, r.scenario) for r in mountable})
     for row in rows:
         verdict = mounted.get(row["name"], Verdict())
         row["mounted"] = verdict.cuts
@@ -197,7 +203,7 @@ def caught_lying(recording: Recording, cuts: int | None) -> bool:
 
 def run_mutations(size: Size) -> list[dict[str, Any]]:
     """Record and replay the mutations; return their part of the report."""
-    folders = runner.record_all("mutations", mutants(size))
+    folders = runner.record_all(size.kernel, "mutations", mutants(size))
     return [_mutation_row(recording, verdict)
             for recording, verdict in runner.judge_all(folders, _MUTATION_CUTS, _ENOUGH)]
 
@@ -240,11 +246,11 @@ def _problems(found: dict[str, Any]) -> Iterator[str]:
             yield f"mutation {row['name']}: not noticed"
 
 
-def replay(folder: Path, cut: Cut | None, mounted: bool) -> int:
+def replay(folder: Path, cut: Cut | None, mounted: bool, kernel: Kernel) -> int:
     """Replay one cut of a recording, and print all violations."""
     recording = Recording(folder.resolve())
     if mounted:
-        images = runner.Mounted(BUILD / "replay")
+        images = runner.Mounted(kernel, BUILD / "replay")
         images.add(recording, [cut] if cut else [])
         wrong = [text for _, _, texts in images.examine() for text in texts]
     elif cut:
@@ -280,10 +286,13 @@ def main() -> int:
     p.add_argument("--cut", type=_cut, metavar="TIME:SURVIVES:SEED",
                    help="with --replay: only this cut (default: faults of the whole recording)")
     p.add_argument("--mount", action="store_true", help="with --cut: check its files, in the box")
+    p.add_argument("--kernel", choices=KERNELS, default="uml",
+                   help="record in User Mode Linux or in the emulated box (default %(default)s)")
     a = p.parse_args()
     if a.replay:
-        return replay(a.replay, a.cut, a.mount)
-    return run(dataclasses.replace(SAMPLE if a.sample else WHOLE, only=a.only))
+        return replay(a.replay, a.cut, a.mount, KERNELS[a.kernel])
+    return run(dataclasses.replace(SAMPLE if a.sample else WHOLE, only=a.only,
+                                   kernel=KERNELS[a.kernel]))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.powercut import recovery
+from tests.powercut.kernel import Kernel
 
 HERE = Path(__file__).resolve().parent
 NATIVE = HERE.parents[1] / "native"
@@ -67,7 +68,7 @@ class Built:
     recover: str
 
 
-def build(mutations: Sequence[Mutation], release: str, folder: Path) -> dict[str, Built]:
+def build(mutations: Sequence[Mutation], kernel: Kernel, folder: Path) -> dict[str, Built]:
     """Build the module of each mutation for a kernel.
 
     :param folder: folder for the modules
@@ -82,7 +83,7 @@ def build(mutations: Sequence[Mutation], release: str, folder: Path) -> dict[str
         shutil.copytree(NATIVE, tree)
         for mutation in mutations:
             mutation.apply(tree)
-            _run(["make", "-C", f"/lib/modules/{release}/build", f"M={tree / 'dm'}", "modules"],
+            _run([*kernel.make(), f"M={tree / 'dm'}", "modules"],
                  f"{mutation.patch}: does not build")
             result = folder.resolve() / f"{mutation.name}.ko"
             shutil.copy(tree / "dm" / "dm-vcache.ko", result)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record scenarios in the box, replay them on the host, mount crash images in the box."""
+"""Record scenarios under a kernel, replay them on the host, mount crash images."""
 
 import json
 import os
@@ -10,13 +10,12 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.box import Box
-from tests.box.box import Disk
-from tests.box.kernels import default, select
+from tests.box.machine import Disk
 from tests.powercut import judge, mount, pools, record
 from tests.powercut.crash import Cut
 from tests.powercut.files import FileOracle
 from tests.powercut.judge import Recording, Verdict
+from tests.powercut.kernel import Kernel
 from tests.powercut.scenario import Scenario
 from tests.powercut.stamps import SECTOR
 
@@ -38,11 +37,6 @@ class PowercutError(Exception):
     """The harness itself failed."""
 
 
-def release() -> str:
-    """Return the release of the kernel that the box boots."""
-    return select(default())
-
-
 def build_load() -> Path:
     """Compile the load generator for the box, statically linked."""
     BUILD.mkdir(parents=True, exist_ok=True)
@@ -56,17 +50,18 @@ def build_load() -> Path:
     return load
 
 
-def module() -> str:
+def module(kernel: Kernel) -> str:
     """Return the path of the target's module."""
-    path = REPO / "build" / "module" / release() / "dm-vcache.ko"
+    path = kernel.module()
     if not path.exists():
         raise PowercutError(f"{path} does not exist: run `make module` first")
     return str(path)
 
 
-def record_all(batch: str, scenarios: Sequence[Scenario]) -> dict[str, Path]:
-    """Record scenarios in a box, one after another.
+def record_all(kernel: Kernel, batch: str, scenarios: Sequence[Scenario]) -> dict[str, Path]:
+    """Record scenarios, one after another.
 
+    :param kernel: kernel that runs the loads
     :param batch: folder below build/powercut
     :return: the folders of the recordings, by the names of the scenarios
     :raises PowercutError: if that failed
@@ -74,11 +69,11 @@ def record_all(batch: str, scenarios: Sequence[Scenario]) -> dict[str, Path]:
     shutil.rmtree(BUILD / batch, ignore_errors=True)
     folders: dict[str, Path] = {}
     for first in range(0, len(scenarios), _DISKS):
-        folders |= _record(BUILD / batch, scenarios[first:first + _DISKS])
+        folders |= _record(kernel, BUILD / batch, scenarios[first:first + _DISKS])
     return folders
 
 
-def _record(batch: Path, scenarios: Sequence[Scenario]) -> dict[str, Path]:
+def _record(kernel: Kernel, batch: Path, scenarios: Sequence[Scenario]) -> dict[str, Path]:
     folders = {}
     disks = []
     for number, s in enumerate(scenarios):
@@ -91,7 +86,7 @@ def _record(batch: Path, scenarios: Sequence[Scenario]) -> dict[str, Path]:
         disks.append(Disk(folder / judge.LOG, record.LOG_DISK.format(number)))
     command = [sys.executable, "-m", "tests.powercut.record", str(build_load()),
                *map(str, folders.values())]
-    result = Box(memory="3G", disks=disks, kernel_args=record.KERNEL_ARGS).run(
+    result = kernel.machine("3G", disks, record.KERNEL_ARGS).run(
         command, timeout=_BASE_SECONDS + _RECORD_SECONDS * len(scenarios))
     if result.status:
         raise PowercutError(f"{batch.name}: the recording failed in the box")
@@ -106,10 +101,12 @@ def _sample(cuts: Sequence[Cut], seed: int, count: int) -> list[Cut]:
 class Mounted:
     """Crash images of recordings, to be mounted in one box. Those of pools are recovered there.
 
+    :param kernel: kernel that mounts them
     :param folder: folder for the images and the results
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, kernel: Kernel, folder: Path) -> None:
+        self._kernel = kernel
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         self._folder = folder
@@ -142,8 +139,8 @@ class Mounted:
         (self._folder / "images.json").write_text(json.dumps(self._images))
         command = [sys.executable, "-m", "tests.powercut.mount", str(build_load()),
                    str(self._folder)]
-        result = Box(cpus=1, memory="2G",
-                     disks=[Disk(self._folder / "images", mount.IMAGES_DISK)]).run(
+        result = self._kernel.machine(
+            "2G", [Disk(self._folder / "images", mount.IMAGES_DISK)]).run(
             command, timeout=_BASE_SECONDS + _MOUNT_SECONDS * len(self._images))
         if result.status:
             raise PowercutError("the crash images could not be examined in the box")
@@ -228,13 +225,14 @@ def more_of_pool(recording: Recording, count: int) -> Verdict:
     return verdict
 
 
-def mount_some(recordings: Mapping[Recording, int]) -> dict[str, Verdict]:
+def mount_some(kernel: Kernel, recordings: Mapping[Recording, int]) -> dict[str, Verdict]:
     """Mount crash images, in one box.
 
+    :param kernel: kernel that mounts them
     :param recordings: recordings, with the number of cuts of each
     :return: the verdicts, by the names of the scenarios
     """
-    images = Mounted(BUILD / "mounted")
+    images = Mounted(kernel, BUILD / "mounted")
     for recording, count in recordings.items():
         seed = recording.scenario.seed
         images.add(recording, _sample(judge.choose(recording.journal, seed, 20 * count),

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.powercut import mutate, runner, scenario
-from tests.powercut.__main__ import SAMPLE, run_mutations, run_target
+from tests.powercut import mutate, scenario
+from tests.powercut.__main__ import BOXED, SAMPLE, run_mutations, run_target
 
 Rows = Mapping[str, Mapping[str, Any]]
 
@@ -18,14 +18,22 @@ MUTATIONS = [mutation.name for mutation in mutate.all_mutations() if SAMPLE.want
 
 @pytest.fixture(scope="module")
 def target() -> Rows:
-    """The target and the controls, recorded in one box and replayed."""
+    """The target and the controls, recorded in User Mode Linux and replayed."""
     return {row["name"]: row for row in run_target(SAMPLE)}
 
 
 @pytest.fixture(scope="module")
 def mutants() -> Rows:
-    """All mutations, recorded in one box and replayed."""
+    """All mutations, recorded in User Mode Linux and replayed."""
     return {row["name"]: row for row in run_mutations(SAMPLE)}
+
+
+def test_the_contract_holds_in_the_emulated_box() -> None:
+    rows = {row["name"]: row for row in run_target(BOXED)}
+    assert rows.keys() == {"volume-1", "pool-hot"}
+    for row in rows.values():
+        assert (row["cuts"], row["violations"], row["first"]) == (SAMPLE.cuts, 0, None)
+        assert row["lying_origin_caught"]
 
 
 @pytest.mark.parametrize("mode", ["volume", "ext4", "xfs"])
@@ -71,7 +79,7 @@ def test_an_origin_that_lies_is_noticed(target: Rows, mode: str) -> None:
 def test_every_mutation_builds(tmp_path: Path) -> None:
     # The sample records some of them. A patch may apply and yet not compile.
     everything = mutate.all_mutations()
-    assert mutate.build(everything, runner.release(), tmp_path).keys() == {
+    assert mutate.build(everything, SAMPLE.kernel, tmp_path).keys() == {
         mutation.name for mutation in everything}
 
 
