@@ -18,6 +18,17 @@ void dm_internal_resume(struct mapped_device *md);
 typedef unsigned long (*vc_shrink_fn)(struct shrinker *shrinker,
 				      struct shrink_control *sc);
 
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)
+#define vc_genl_op genl_split_ops
+#else
+#define vc_genl_op genl_ops
+#endif
+
+/* Kernels that lack it let every process join every group. */
+#ifndef GENL_MCAST_CAP_SYS_ADMIN
+#define GENL_MCAST_CAP_SYS_ADMIN 0
+#endif
+
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 7, 0)
 
 static inline struct nlattr **vc_dump_attrs(struct netlink_callback *cb)

@@ -5,6 +5,9 @@
  * native/netlink/vcache.yaml describes the family; policies and command tables are
  * generated from it. Every handler holds vc_registry_lock and the lock of the device that
  * it works on, so the device is not removed meanwhile.
+ *
+ * All commands need CAP_SYS_ADMIN, as the ioctls of dm do: reading them out takes locks that
+ * discards need, and tells the names of tenants.
  */
 #include <linux/dm-ioctl.h>
 #include <linux/slab.h>
@@ -12,6 +15,27 @@
 #include "compat.h"
 #include "nl_gen.h"
 #include "netlink.h"
+
+/* May the sender of a request use the family? */
+static int vc_nl_permit(struct sk_buff *request,
+			struct netlink_ext_ack *extack)
+{
+	if (netlink_capable(request, CAP_SYS_ADMIN))
+		return 0;
+	NL_SET_ERR_MSG(extack, "CAP_SYS_ADMIN is required");
+	return -EPERM;
+}
+
+static int vc_nl_pre_doit(const struct vc_genl_op *op, struct sk_buff *skb,
+			  struct genl_info *info)
+{
+	return vc_nl_permit(skb, info->extack);
+}
+
+int vcache_nl_start(struct netlink_callback *cb)
+{
+	return vc_nl_permit(cb->skb, cb->extack);
+}
 
 struct genl_family vcache_family = {
 	.name = VCACHE_FAMILY_NAME,
@@ -23,6 +47,7 @@ struct genl_family vcache_family = {
 	.mcgrps = vcache_nl_mcgrps,
 	.n_mcgrps = VCACHE_NL_MCGRPS_COUNT,
 	.resv_start_op = VCACHE_CMD_DEVICE_GET,
+	.pre_doit = vc_nl_pre_doit,
 };
 
 /* A request names its device in the same way in both attribute sets. */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Do not edit, generated from native/netlink/vcache.yaml by generate.py. */
+#include "compat.h"
 #include "nl_gen.h"
 
 static struct netlink_range_validation vcache_nl_tag_id_range = {
@@ -109,6 +110,7 @@ const struct genl_ops vcache_nl_ops[VCACHE_NL_OPS_COUNT] = {
 	{
 		.cmd = VCACHE_CMD_DEVICE_GET,
 		.dumpit = vcache_nl_device_get_dumpit,
+		.start = vcache_nl_start,
 		.policy = vcache_nl_device_get_policy,
 		.maxattr = VCACHE_A_DEVICE_MAJOR,
 	},
@@ -116,6 +118,7 @@ const struct genl_ops vcache_nl_ops[VCACHE_NL_OPS_COUNT] = {
 		.cmd = VCACHE_CMD_TAG_GET,
 		.doit = vcache_nl_tag_get_doit,
 		.dumpit = vcache_nl_tag_get_dumpit,
+		.start = vcache_nl_start,
 		.policy = vcache_nl_tag_get_policy,
 		.maxattr = VCACHE_A_TAG_ID,
 	},
@@ -124,60 +127,56 @@ const struct genl_ops vcache_nl_ops[VCACHE_NL_OPS_COUNT] = {
 		.doit = vcache_nl_tag_set_doit,
 		.policy = vcache_nl_tag_set_policy,
 		.maxattr = VCACHE_A_TAG_CACHE_LANES,
-		.flags = GENL_ADMIN_PERM,
 	},
 	{
 		.cmd = VCACHE_CMD_TAG_DEL,
 		.doit = vcache_nl_tag_del_doit,
 		.policy = vcache_nl_tag_del_policy,
 		.maxattr = VCACHE_A_TAG_ID,
-		.flags = GENL_ADMIN_PERM,
 	},
 	{
 		.cmd = VCACHE_CMD_TAG_EXTENTS,
 		.doit = vcache_nl_tag_extents_doit,
 		.policy = vcache_nl_tag_extents_policy,
 		.maxattr = VCACHE_A_TAG_EXTENTS_COMMIT,
-		.flags = GENL_ADMIN_PERM,
 	},
 	{
 		.cmd = VCACHE_CMD_DEVICE_SET,
 		.doit = vcache_nl_device_set_doit,
 		.policy = vcache_nl_device_set_policy,
 		.maxattr = VCACHE_A_DEVICE_ORIGIN_INSTANCE,
-		.flags = GENL_ADMIN_PERM,
 	},
 	{
 		.cmd = VCACHE_CMD_CURVE_GET,
 		.doit = vcache_nl_curve_get_doit,
 		.policy = vcache_nl_curve_get_policy,
 		.maxattr = VCACHE_A_CURVE_ID,
-		.flags = GENL_ADMIN_PERM,
 	},
 	{
 		.cmd = VCACHE_CMD_CACHE_MAP_GET,
 		.dumpit = vcache_nl_cache_map_get_dumpit,
+		.start = vcache_nl_start,
 		.policy = vcache_nl_cache_map_get_policy,
 		.maxattr = VCACHE_A_CACHED_ID,
-		.flags = GENL_ADMIN_PERM,
 	},
 	{
 		.cmd = VCACHE_CMD_CACHE_PREFETCH,
 		.doit = vcache_nl_cache_prefetch_doit,
 		.policy = vcache_nl_cache_prefetch_policy,
 		.maxattr = VCACHE_A_CACHED_RUNS,
-		.flags = GENL_ADMIN_PERM,
 	},
 	{
 		.cmd = VCACHE_CMD_CACHE_DROP,
 		.doit = vcache_nl_cache_drop_doit,
 		.policy = vcache_nl_cache_drop_policy,
 		.maxattr = VCACHE_A_CACHED_ID,
-		.flags = GENL_ADMIN_PERM,
 	},
 };
 
 const struct genl_multicast_group
 vcache_nl_mcgrps[VCACHE_NL_MCGRPS_COUNT] = {
-	[VCACHE_NLGRP_EVENTS] = { .name = VCACHE_MCGRP_EVENTS, },
+	[VCACHE_NLGRP_EVENTS] = {
+		.name = VCACHE_MCGRP_EVENTS,
+		.flags = GENL_MCAST_CAP_SYS_ADMIN,
+	},
 };

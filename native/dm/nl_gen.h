@@ -20,6 +20,7 @@ extern const struct genl_multicast_group
 	vcache_nl_mcgrps[VCACHE_NL_MCGRPS_COUNT];
 
 /* Written by hand in netlink.c. */
+int vcache_nl_start(struct netlink_callback *cb);
 int vcache_nl_device_get_dumpit(struct sk_buff *skb,
 				struct netlink_callback *cb);
 int vcache_nl_tag_get_doit(struct sk_buff *skb, struct genl_info *info);

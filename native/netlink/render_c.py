@@ -166,6 +166,7 @@ def kernel_header(spec: Spec) -> str:
         '\tvcache_nl_mcgrps[VCACHE_NL_MCGRPS_COUNT];',
         '',
         '/* Written by hand in netlink.c. */',
+        f'int {c_ident("nl", "start")}(struct netlink_callback *cb);',
     ]
     for op in spec.operations:
         for _, function, parameters in handlers(op):
@@ -274,20 +275,25 @@ def kernel_source(spec: Spec) -> str:
         )
         members = [f'.cmd = {c_name("cmd", op.name)}']
         members += [f'.{m} = {function}' for m, function, _ in handlers(op)]
+        if 'dump' in op.raw:
+            # For do requests, pre_doit of the family checks the capability.
+            members.append(f'.start = {c_ident("nl", "start")}')
         members += [f'.policy = {table}', f'.maxattr = {last}']
-        if 'admin-perm' in op.raw.get('flags', []):
-            members.append('.flags = GENL_ADMIN_PERM')
         ops.append(
             '\t{\n' + ''.join(f'\t\t{m},\n' for m in members) + '\t},\n'
         )
     groups = ''.join(
-        f'\t[{c_name("nlgrp", g)}] = {{ .name = {c_name("mcgrp", g)}, }},\n'
+        f'\t[{c_name("nlgrp", g)}] = {{\n'
+        f'\t\t.name = {c_name("mcgrp", g)},\n'
+        '\t\t.flags = GENL_MCAST_CAP_SYS_ADMIN,\n'
+        '\t},\n'
         for g in spec.groups
     )
     return '\n'.join(
         [
             '// SPDX-License-Identifier: GPL-2.0-only',
             f'/* Do not edit, generated from {SPEC_NAME} by generate.py. */',
+            '#include "compat.h"',
             '#include "nl_gen.h"',
             '',
             *ranges,

@@ -249,8 +249,6 @@ def operation_reference(op: Operation) -> list[str]:
     """One command's section."""
     lines = [*heading(op.name, '^'), op.raw['doc'].strip(), '']
     lines.append(f'* attribute set: `{op.raw["attribute-set"]}`_')
-    if 'admin-perm' in op.raw.get('flags', []):
-        lines.append('* needs ``CAP_NET_ADMIN``')
     for form in ('do', 'dump'):
         if form not in op.raw:
             continue
@@ -283,6 +281,9 @@ def reference(spec: Spec) -> str:
         'multicast groups: '
         + ', '.join(f'``{group}``' for group in spec.groups)
         + '.',
+        'Every command needs ``CAP_SYS_ADMIN`` in the initial user namespace, as',
+        "device mapper's ioctls do. So does joining a multicast group.",
+        '',
         'Requests are checked strictly. A request with an unknown attribute',
         'is refused, and the extended acknowledgement names the attribute.',
         '',

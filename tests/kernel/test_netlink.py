@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The generic-netlink family: tags, extents, dumps, refusals."""
 
+import ctypes
 import dataclasses
 import errno
 import os
+import struct
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +18,7 @@ from tests.kernel.conftest import Cgroup
 from tests.kernel.disk import SECTOR, Disk, pattern, read
 from tests.kernel.stack import Mapped, null_blk, vcache
 from vcache_agent.model import DeviceNumber, Extent, Stats, Tag
-from vcache_agent.netlink.client import Client
+from vcache_agent.netlink.client import Client, EventListener
 from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.netlink.spec import (
     CGROUPS_MAX,
@@ -182,28 +184,84 @@ def test_volume_has_its_own_tag_only(origin: str, client: Client) -> None:
             client.set_extents(device.number, 7, [Extent(0, 1)])
 
 
-@pytest.mark.box
-def test_requests_need_the_capability(filesystem: Mapped) -> None:
-    """Reading needs no capability; changes need CAP_NET_ADMIN."""
+# From linux/capability.h.
+CAPABILITY_VERSION_3 = 0x20080522
+CAP_NET_ADMIN = 12
+CAP_SYS_ADMIN = 21
+
+
+def keep_only(capability: int) -> None:
+    """Drop all other capabilities of this process."""
+    header = struct.pack("=Ii", CAPABILITY_VERSION_3, 0)
+    # Two times effective, permitted and inheritable; the second has the capabilities from 32 on.
+    data = struct.pack("=6I", 1 << capability, 1 << capability, 0, 0, 0, 0)
+    if ctypes.CDLL(None, use_errno=True).capset(header, data):
+        raise OSError(ctypes.get_errno(), "capset")
+
+
+def in_child(act: Callable[[], None]) -> None:
+    """Act in a process of its own; fail if it fails."""
     child = os.fork()
     if not child:
         status = 1
         try:
-            os.setuid(65534)
-            with Client() as client:
-                assert len(client.tags(filesystem.number)) == 1
-                for change in (lambda: client.tag_set(filesystem.number, 1),
-                               lambda: client.tag_del(filesystem.number, 1),
-                               lambda: client.set_extents(filesystem.number, 1, [])):
-                    with pytest.raises(NetlinkError) as refused:
-                        change()
-                    assert refused.value.errno == errno.EPERM
+            act()
             status = 0
         except BaseException:
             traceback.print_exc()
         finally:
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.box
+@pytest.mark.parametrize("user", ["nobody", "net-admin"])
+def test_requests_need_the_capability(filesystem: Mapped, client: Client, user: str) -> None:
+    """Every command and the events need CAP_SYS_ADMIN; CAP_NET_ADMIN is not enough."""
+    number = filesystem.number
+    client.tag_set(number, 2, name="somebody")
+
+    def act() -> None:
+        if user == "nobody":
+            os.setuid(65534)
+        else:
+            keep_only(CAP_NET_ADMIN)
+        with Client() as bare:
+            for request in (lambda: bare.devices(),
+                            lambda: bare.tags(),
+                            lambda: bare.tags(number),
+                            lambda: bare.tag(number, 2),
+                            lambda: bare.curve(number, 2),
+                            lambda: bare.tag_set(number, 1),
+                            lambda: bare.tag_del(number, 2),
+                            lambda: bare.set_extents(number, 2, []),
+                            lambda: bare.cached(number, 2)):
+                with pytest.raises(NetlinkError, match="CAP_SYS_ADMIN is required") as refused:
+                    request()
+                assert refused.value.errno == errno.EPERM
+        with pytest.raises(OSError) as denied:
+            EventListener()
+        assert denied.value.errno == errno.EPERM
+
+    in_child(act)
+    assert [tag.id for tag in client.tags(number)] == [0, 2]
+
+
+@pytest.mark.box
+def test_the_capability_is_enough(filesystem: Mapped) -> None:
+    number = filesystem.number
+
+    def act() -> None:
+        keep_only(CAP_SYS_ADMIN)
+        with Client() as bare, EventListener():
+            assert [device.number for device in bare.devices()] == [number]
+            bare.tag_set(number, 1, name="somebody")
+            assert bare.tag(number, 1).name == "somebody"
+            bare.set_extents(number, 1, [Extent(0, 8)])
+            bare.tag_del(number, 1)
+            assert [tag.id for tag in bare.tags(number)] == [0]
+
+    in_child(act)
 
 
 def test_extents_are_replaced(filesystem: Mapped, client: Client) -> None:

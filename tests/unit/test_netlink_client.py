@@ -213,7 +213,7 @@ def test_the_kernels_text_is_the_exceptions(kernel: FakeKernel, connected: clien
         connected.set_extents(DEVICE, 5, [Extent(0, 1)])
     assert caught.value.errno == errno.EEXIST
     kernel.answer = lambda sequence, data: [acknowledged(sequence, errno.EPERM)]
-    with pytest.raises(errors.NetlinkError, match="CAP_NET_ADMIN"):
+    with pytest.raises(errors.NetlinkError, match="CAP_SYS_ADMIN"):
         connected.tag_del(DEVICE, 5)
     kernel.answer = lambda sequence, data: [acknowledged(sequence, errno.ENOMEM)]
     with pytest.raises(errors.NetlinkError, match=os.strerror(errno.ENOMEM)):

@@ -195,8 +195,8 @@ def _raise_error(kind: int, flags: int, data: bytes) -> None:
     offset = _HEADER.size + 4 + (_HEADER.size if kind == _NLMSG_ERROR else 0)
     text = _error_text(data, offset) if flags & _NLM_F_ACK_TLVS else ""
     text = text or os.strerror(code)
-    if code in (errno.EPERM, errno.EACCES) and "CAP_NET_ADMIN" not in text:
-        text += " (CAP_NET_ADMIN is required, run as root)"
+    if code in (errno.EPERM, errno.EACCES) and "CAP_SYS_ADMIN" not in text:
+        text += " (CAP_SYS_ADMIN is required, run as root)"
     raise NetlinkError(code, text)
 
 
