@@ -108,6 +108,16 @@ static void vc_record_blocks_done(struct vc_record *rec)
 	vc_writeout_complete(rec->tag, rec->info.data * VC_BLOCK_SECTORS);
 }
 
+static void vc_record_release(struct vc_record *rec)
+{
+	struct vc_writeout *w;
+
+	while ((w = rec->through_writes)) {
+		rec->through_writes = w->next;
+		vc_writeout_put(w);
+	}
+}
+
 static void vc_record_finish(struct vc_record *rec)
 {
 	struct vc_log *log = rec->log;
@@ -116,6 +126,8 @@ static void vc_record_finish(struct vc_record *rec)
 	/* Also if a copy failed: the cache has older data than the origin now. */
 	if ((!rec->status || rec->copy) && !rec->relocate)
 		vc_record_apply(rec, !rec->status);
+	/* Destage finds older versions of the blocks superseded from now on. */
+	vc_record_release(rec);
 	if (rec->status)
 		atomic_inc(&log->vol->cache_errors);
 	vc_pool_record_done(log->vol->pool, rec->status);
@@ -241,7 +253,7 @@ static struct bio *vc_record_fill(struct vc_record *rec, struct vc_tag *tag,
 		vc_record_add(rec, &e);
 		__bio_add_page(rec->bio, b->page, VC_BLOCK_SIZE, 0);
 		if (rec->through)
-			through = vc_writeout_add(tag, through, b);
+			through = vc_writeout_add(tag, through, b, rec);
 		cond_resched();
 	}
 	return through;

@@ -18,7 +18,8 @@
  * origin does, and blocks that were relocated meanwhile need not stay.
  *
  * A volume has one round at a time, for all its logs: an older version of a block must not
- * overwrite a newer one on the origin, whichever tags wrote them. Memory for
+ * overwrite a newer one on the origin, whichever tags wrote them. For the same reason a
+ * window holds the ranges of its blocks, see range.h. Memory for
  * VC_ROUNDS_MIN rounds is reserved, so destage makes progress when memory is short.
  *
  * DOC: Pace
@@ -105,9 +106,14 @@ static bool vc_round_fill(struct vc_round *r, struct vc_log *log)
 	return n;
 }
 
-/* Which sectors of a block are still valid since it was read? */
+/*
+ * Which sectors of a block may be written: those that are still valid since it was read, if
+ * its range is held? Whoever supersedes them later waits for the range.
+ */
 static u8 vc_window_mask(struct vc_pool *p, const struct vc_round_cell *c)
 {
+	if (!c->held)
+		return 0;
 	if (READ_ONCE(vc_cell_chunk(p, c->cell)->reuse) != c->reuse)
 		return 0;
 	return c->mask & READ_ONCE(p->ix.where[c->cell]);
@@ -256,6 +262,67 @@ static u32 vc_window_fill(struct vc_round *r, struct vc_volume *v, u32 from,
 	return i - from;
 }
 
+/* Hold the blocks of a window from @from to before @to, which follow one another. */
+static bool vc_window_hold_run(struct vc_round *r, struct vc_volume *v,
+			       u32 from, u32 to)
+{
+	u32 i;
+
+	if (!vc_range_try(&v->ranges, &r->range[r->ranges],
+			  r->window[from].block, r->window[to - 1].block))
+		return false;
+	r->ranges++;
+	for (i = from; i < to; i++)
+		r->window[i].held = true;
+	return true;
+}
+
+/* Hold the blocks of a window that nobody else holds. */
+static void vc_window_hold(struct vc_round *r, struct vc_volume *v, u32 n)
+{
+	u32 from, to, i;
+
+	r->ranges = 0;
+	for (i = 0; i < n; i++)
+		r->window[i].held = false;
+	for (from = 0; from < n; from = to) {
+		for (to = from + 1; to < n &&
+		     r->window[to].block == r->window[to - 1].block + 1; to++)
+			;
+		if (vc_window_hold_run(r, v, from, to))
+			continue;
+		for (i = from; i < to; i++)
+			r->busy += !vc_window_hold_run(r, v, i, i + 1);
+	}
+}
+
+static void vc_window_release(struct vc_round *r, struct vc_volume *v)
+{
+	while (r->ranges)
+		vc_range_put(&v->ranges, &r->range[--r->ranges]);
+}
+
+/*
+ * Write a window of @n blocks, and mark them clean. Return: 0, or an error; then all stay
+ * dirty.
+ */
+static int vc_window_clean(struct vc_round *r, struct vc_volume *v, u32 n)
+{
+	int error = vc_round_write(r, v, n);
+	u32 i;
+
+	if (error)
+		return error;
+	vc_throttle_learn(v, r);
+	for (i = 0; i < n; i++) {
+		struct vc_round_cell *c = &r->window[i];
+
+		if (c->held)
+			vc_lookup_clean(v, c->cell, c->block, c->reuse);
+	}
+	return 0;
+}
+
 /* Copy a window of @n blocks. Return: 0, or an error; then all stay dirty. */
 static int vc_window_copy(struct vc_round *r, struct vc_volume *v, u32 n)
 {
@@ -264,16 +331,12 @@ static int vc_window_copy(struct vc_round *r, struct vc_volume *v, u32 n)
 
 	for (i = 0; i < n; i++)
 		vc_lookup_done(v->pool, r->window[i].cell);
-	error = error ?: vc_round_write(r, v, n);
 	if (error)
 		return error;
-	vc_throttle_learn(v, r);
-	for (i = 0; i < n; i++) {
-		struct vc_round_cell *c = &r->window[i];
-
-		vc_lookup_clean(v, c->cell, c->block, c->reuse);
-	}
-	return 0;
+	vc_window_hold(r, v, n);
+	error = vc_window_clean(r, v, n);
+	vc_window_release(r, v);
+	return error;
 }
 
 /* Adapt the length of windows to the origin: the other logs wait for each of them. */
@@ -327,6 +390,7 @@ static int vc_round_copy(struct vc_round *r, struct vc_volume *v,
 	int error;
 
 	r->worked = 0;
+	r->busy = 0;
 	for (from = 0; from < r->nr && !READ_ONCE(v->stopped); from += n) {
 		unsigned long worked = r->worked;
 
@@ -464,7 +528,7 @@ static bool vc_destage_round(struct vc_round *r, struct vc_volume *v,
 		vc_space_kick(v->pool);
 	else
 		wake_up(&v->dev->idle);
-	return !error && (cleaned || r->nr);
+	return !error && (cleaned || r->nr > r->busy);
 }
 
 static bool vc_destage_log(struct vc_volume *v, struct vc_log *log)

@@ -45,6 +45,8 @@ static struct vc_dev *vc_dev_make(struct mapped_device *md)
 	xa_init_flags(&dev->blocks, XA_FLAGS_LOCK_IRQ);
 	init_llist_head(&dev->reap);
 	INIT_WORK(&dev->reap_work, vc_reap_work);
+	init_llist_head(&dev->granted);
+	INIT_WORK(&dev->granted_work, vc_granted_work);
 	spin_lock_init(&dev->park_lock);
 	INIT_LIST_HEAD(&dev->parked);
 	INIT_WORK(&dev->park_work, vc_park_work);
@@ -61,7 +63,8 @@ static struct vc_dev *vc_dev_make(struct mapped_device *md)
 	dev->flush_wq = alloc_workqueue("vcache-flush/%s", WQ_MEM_RECLAIM, 0,
 					dm_device_name(md));
 	if (!dev->wq || !dev->flush_wq ||
-	    bioset_init(&dev->bs, VC_BIOS_MIN, 0, BIOSET_NEED_BVECS))
+	    bioset_init(&dev->bs, VC_BIOS_MIN,
+			offsetof(struct vc_writeout, bio), BIOSET_NEED_BVECS))
 		goto bad;
 	vc_dev_lock(dev);
 	dev->host = vc_tag_make(dev, 0);

@@ -154,20 +154,20 @@ void vc_parked_requeue(struct vc_dev *dev)
 	}
 }
 
-enum vc_range {
-	VC_RANGE_FREE,
-	VC_RANGE_BUSY,
-	VC_RANGE_FAILED,
+enum vc_park_state {
+	VC_PARK_FREE,
+	VC_PARK_BUSY,
+	VC_PARK_FAILED,
 };
 
 /*
  * Is any part of the range in the buffer? If so, start its write-out. Blocks whose
  * write-out failed before are tried again once.
  */
-static enum vc_range vc_range_clear(struct vc_dev *dev, struct vc_parked *p)
+static enum vc_park_state vc_parked_clear(struct vc_dev *dev, struct vc_parked *p)
 {
 	XA_STATE(xas, &dev->blocks, p->first);
-	enum vc_range range = VC_RANGE_FREE;
+	enum vc_park_state range = VC_PARK_FREE;
 	struct vc_tag *kicked = NULL;
 	bool refused = false;
 	struct vc_block *b;
@@ -188,9 +188,9 @@ static enum vc_range vc_range_clear(struct vc_dev *dev, struct vc_parked *p)
 		spin_unlock_irqrestore(&b->lock, flags);
 		if (state == VC_DEAD)
 			continue;
-		range = VC_RANGE_BUSY;
+		range = VC_PARK_BUSY;
 		if (state == VC_DIRTY && bad && p->retried) {
-			range = VC_RANGE_FAILED;
+			range = VC_PARK_FAILED;
 			break;
 		}
 		refused |= bad;
@@ -303,14 +303,14 @@ static void vc_parked_send(struct vc_dev *dev, struct vc_parked *p)
 	struct vc_io *io = container_of(p, struct vc_io, parked);
 	struct bio *bio = vc_io_bio(io);
 
-	switch (vc_range_clear(dev, p)) {
-	case VC_RANGE_FREE:
+	switch (vc_parked_clear(dev, p)) {
+	case VC_PARK_FREE:
 		vc_parked_go(dev, io, bio);
 		break;
-	case VC_RANGE_FAILED:
+	case VC_PARK_FAILED:
 		bio_io_error(bio);
 		break;
-	case VC_RANGE_BUSY:
+	case VC_PARK_BUSY:
 		spin_lock_irq(&dev->park_lock);
 		p->sent = false;
 		spin_unlock_irq(&dev->park_lock);

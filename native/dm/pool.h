@@ -37,6 +37,7 @@
  *     └── vc_log.lock (spin: its chunks, and its records under way)
  *           └── vc_pool.free_lock (spin: the free lists, the owners of lanes)
  *   vc_pool.group[] (spin: cells of some origin blocks), innermost
+ *   vc_volume.ranges.lock (spin), innermost
  *
  * All spin locks are taken in interrupts. A flush takes those of its own log, and of the
  * cells that its data goes to.
@@ -50,6 +51,7 @@
 #include "../core/crc32c.h"
 #include "../core/ghost.h"
 #include "../core/recover.h"
+#include "range.h"
 #include "taglog.h"
 #include "vcache.h"
 
@@ -109,6 +111,7 @@ struct vc_lane {
  * @drain: everything has to be destaged
  * @stopped: destage is not allowed
  * @failing: the last round failed on the origin
+ * @ranges: blocks of the origin that are being written, see range.h
  * @discards: discards that are being recorded in the log
  * @bypass: the cache has failed without dirty data of this volume, and is not used
  * @read_at: when a read was last sent to the origin, jiffies
@@ -139,6 +142,7 @@ struct vc_volume {
 	bool drain;
 	bool stopped;
 	bool failing;
+	struct vc_ranges ranges;
 	atomic_t discards;
 	bool bypass;
 	unsigned long read_at;

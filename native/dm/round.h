@@ -25,6 +25,7 @@
  * @cell: its place in the cache
  * @reuse: vc_chunk.reuse of its chunk, read while a reference was held
  * @mask: its valid sectors
+ * @held: its range is held, see range.h
  * @extra: it was not noted, but added because it follows a noted one on the origin
  */
 struct vc_round_cell {
@@ -32,6 +33,7 @@ struct vc_round_cell {
 	u32 cell;
 	u32 reuse;
 	u8 mask;
+	bool held;
 	bool extra;
 };
 
@@ -45,6 +47,9 @@ struct vc_round_cell {
  * @gen: their generations, because they may be reclaimed meanwhile
  * @page: data of a window
  * @window: blocks of a window
+ * @range: runs of them that are held
+ * @ranges: used entries of @range
+ * @busy: blocks of the round that somebody else held
  * @pending: requests on their way, plus one while more are made
  * @requests: requests made since vc_round_begin()
  * @began: time of vc_round_begin(), ns
@@ -62,6 +67,9 @@ struct vc_round {
 	u64 gen[VC_ROUND_CHUNKS];
 	struct page *page[VC_WINDOW];
 	struct vc_round_cell window[VC_WINDOW];
+	struct vc_range range[VC_WINDOW];
+	u32 ranges;
+	u32 busy;
 	atomic_t pending;
 	u32 requests;
 	u64 began;

@@ -139,6 +139,7 @@ struct vc_sealing {
  * @arrived: the device has completed the request
  * @through: the data goes to the origin as well
  * @copy: and a failure of the record does no harm
+ * @through_writes: these write-outs; they hold their blocks until the index has the record
  * @relocate: the sender drops the reference in vc_chunk.pending
  * @status: of the request
  * @done: completed when the record is durable or has failed; the waiter frees the record
@@ -155,6 +156,7 @@ struct vc_record {
 	bool through;
 	bool copy;
 	bool relocate;
+	struct vc_writeout *through_writes;
 	blk_status_t status;
 	struct completion *done;
 	struct bio *bio;

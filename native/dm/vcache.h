@@ -67,6 +67,7 @@
 #include "curve.h"
 #include "io.h"
 #include "nvme.h"
+#include "range.h"
 
 #define DM_MSG_PREFIX "vcache"
 
@@ -95,7 +96,9 @@
 #define VC_AGE_MS_MAX		600000U
 
 struct vc_dev;
+struct vc_chunk;
 struct vc_log;
+struct vc_record;
 struct vc_tag;
 struct vc_volume;
 
@@ -386,7 +389,9 @@ struct vc_target {
  * @nvme: state of tagged commands, under @lock except where nvme.c says otherwise
  * @wq: for all work of this device except tagged flushes
  * @flush_wq: for tagged flushes
- * @bs: write-out requests
+ * @bs: write-out requests, &struct vc_writeout
+ * @granted: write-outs that waited for their ranges
+ * @granted_work: sends them
  * @inflight: write-outs at the origin
  * @idle: woken when @inflight becomes 0 and when a tag is drained
  * @suspended: no I/O to the origin
@@ -430,11 +435,40 @@ struct vc_dev {
 	struct workqueue_struct *wq;
 	struct workqueue_struct *flush_wq;
 	struct bio_set bs;
+	struct llist_head granted;
+	struct work_struct granted_work;
 	atomic_t inflight;
 	wait_queue_head_t idle;
 	bool suspended;
 	bool noflush;
 };
+
+/**
+ * struct vc_writeout - a write-out to the origin
+ * @range: its blocks, if @ranges is set
+ * @ranges: the ranges of the volume, if the origin is written by destage as well
+ * @chunk: the chunk with its record, if it is a write-through; it is not sealed before the
+ *	origin has the data
+ * @next: the next write-out of the same record
+ * @users: until the request is complete and, for a write-through, until the index has its
+ *	record
+ * @granted: vc_dev.granted
+ * @bio: the request, with its memory behind it
+ */
+struct vc_writeout {
+	struct vc_range range;
+	struct vc_ranges *ranges;
+	struct vc_chunk *chunk;
+	struct vc_writeout *next;
+	atomic_t users;
+	struct llist_node granted;
+	struct bio bio;
+};
+
+static inline struct vc_writeout *vc_writeout(struct bio *bio)
+{
+	return container_of(bio, struct vc_writeout, bio);
+}
 
 /* The tag whose dirty list the block belongs to. */
 static inline struct vc_tag *vc_block_home(const struct vc_block *b)
@@ -522,9 +556,11 @@ void vc_writeout_complete(struct vc_tag *tag, unsigned int sectors);
 void vc_block_part_done(struct vc_block *b, blk_status_t status);
 bool vc_block_start(struct vc_block *b, bool runs, bool copy);
 struct bio *vc_writeout_add(struct vc_tag *tag, struct bio *bio,
-			    struct vc_block *b);
+			    struct vc_block *b, struct vc_record *rec);
 void vc_writeout_submit(struct vc_tag *tag, struct bio *bio);
 void vc_writeout_done(struct bio *bio);
+void vc_writeout_put(struct vc_writeout *w);
+void vc_granted_work(struct work_struct *work);
 void vc_writeout_end(struct bio *bio);
 void vc_tag_write_out(struct vc_tag *tag, unsigned int goal);
 void vc_tag_work(struct work_struct *work);

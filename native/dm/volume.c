@@ -153,6 +153,7 @@ struct vc_volume *vc_volume_alloc(struct vc_pool *p, u32 id, u16 slot)
 	v->width = VC_WINDOW;
 	v->rest_until = jiffies;
 	INIT_LIST_HEAD(&v->logs);
+	vc_ranges_init(&v->ranges);
 	INIT_DELAYED_WORK(&v->destage, vc_destage_work);
 	init_waitqueue_head(&v->idle);
 	list_add_tail(&v->node, &p->volumes);

@@ -265,6 +265,19 @@ void vc_writeout_complete(struct vc_tag *tag, unsigned int sectors)
 }
 
 /**
+ * vc_writeout_put - drop a reference to a write-out; the last one releases its blocks
+ * @w: the write-out
+ */
+void vc_writeout_put(struct vc_writeout *w)
+{
+	if (!atomic_dec_and_test(&w->users))
+		return;
+	if (w->ranges)
+		vc_range_put(w->ranges, &w->range);
+	bio_put(&w->bio);
+}
+
+/**
  * vc_writeout_done - a write-out is durable or has failed
  * @bio: its request, which is freed
  */
@@ -280,7 +293,11 @@ void vc_writeout_done(struct bio *bio)
 		vc_block_part_done((struct vc_block *)page_private(bv->bv_page),
 				   bio->bi_status);
 	}
-	bio_put(bio);
+	/* Before this is counted: then the volume may be detached. */
+	if (vc_writeout(bio)->chunk)
+		vc_chunk_put_pending(vc_writeout(bio)->chunk->log,
+				     vc_writeout(bio)->chunk);
+	vc_writeout_put(vc_writeout(bio));
 	vc_writeout_complete(tag, sectors);
 }
 
@@ -309,20 +326,55 @@ void vc_writeout_sent(struct vc_tag *tag, unsigned int sectors)
 	atomic_inc(&tag->dev->inflight);
 }
 
-/**
- * vc_writeout_submit - send a write-out to the origin
- * @tag: the tag
- * @bio: the request
- */
-void vc_writeout_submit(struct vc_tag *tag, struct bio *bio)
+static void vc_writeout_send(struct vc_tag *tag, struct bio *bio)
 {
-	vc_writeout_sent(tag, bio_sectors(bio));
 	if (bio->bi_end_io == vc_tagged_end) {
 		atomic_inc(&tag->tagging);
 		vc_nvme_write(tag, bio);
 	} else {
 		submit_bio_noacct(bio);
 	}
+}
+
+/**
+ * vc_granted_work - send write-outs that waited for their ranges
+ * @work: vc_dev.granted_work
+ */
+void vc_granted_work(struct work_struct *work)
+{
+	struct vc_dev *dev = container_of(work, struct vc_dev, granted_work);
+	struct llist_node *list = llist_del_all(&dev->granted);
+	struct vc_writeout *w, *next;
+
+	list = llist_reverse_order(list);
+	llist_for_each_entry_safe(w, next, list, granted)
+		vc_writeout_send(w->bio.bi_private, &w->bio);
+}
+
+static void vc_writeout_granted(struct vc_range *r)
+{
+	struct vc_writeout *w = container_of(r, struct vc_writeout, range);
+	struct vc_dev *dev = ((struct vc_tag *)w->bio.bi_private)->dev;
+
+	if (llist_add(&w->granted, &dev->granted))
+		queue_work(dev->wq, &dev->granted_work);
+}
+
+/**
+ * vc_writeout_submit - send a write-out to the origin, when nobody else writes its blocks
+ * @tag: the tag
+ * @bio: the request
+ */
+void vc_writeout_submit(struct vc_tag *tag, struct bio *bio)
+{
+	struct vc_writeout *w = vc_writeout(bio);
+
+	vc_writeout_sent(tag, bio_sectors(bio));
+	w->range.first = vc_first_page(bio);
+	w->range.last = vc_last_page(bio);
+	w->range.granted = vc_writeout_granted;
+	if (!w->ranges || vc_range_get(w->ranges, &w->range))
+		vc_writeout_send(tag, bio);
 }
 
 /* Count the consecutive blocks at the head of the batch, from @b on. */
@@ -339,8 +391,25 @@ static unsigned int vc_batch_run(struct vc_tag *tag, const struct vc_block *b)
 	return n;
 }
 
+static void vc_writeout_init(struct vc_writeout *w, struct vc_tag *tag,
+			     struct vc_record *rec)
+{
+	w->ranges = READ_ONCE(tag->dev->writeback) ? &tag->dev->vol->ranges :
+						     NULL;
+	w->chunk = NULL;
+	atomic_set(&w->users, 1);
+	if (!rec || rec->copy)
+		return;
+	atomic_inc(&w->users);
+	atomic_inc(&rec->chunk->pending);
+	w->chunk = rec->chunk;
+	w->next = rec->through_writes;
+	rec->through_writes = w;
+}
+
 static struct bio *vc_writeout_alloc(struct vc_tag *tag,
-				     const struct vc_block *b, sector_t sector)
+				     const struct vc_block *b, sector_t sector,
+				     struct vc_record *rec)
 {
 	struct block_device *bdev = tag->dev->target->origin->bdev;
 	bool tagged = vc_nvme_enter(tag->dev);
@@ -356,6 +425,7 @@ static struct bio *vc_writeout_alloc(struct vc_tag *tag,
 	bio->bi_iter.bi_sector = sector;
 	bio->bi_private = tag;
 	bio->bi_end_io = tagged ? vc_tagged_end : vc_writeout_end;
+	vc_writeout_init(vc_writeout(bio), tag, rec);
 	return bio;
 }
 
@@ -382,13 +452,14 @@ static unsigned int vc_block_runs(const struct vc_block *b)
  * @tag: the tag whose write-out it is
  * @bio: open request, or NULL
  * @b: the block, started
+ * @rec: its record, if it is a write-through; else NULL
  *
  * Runs of sectors that continue @bio are added to it. Others get a new request.
  *
  * Return: the request that is open now.
  */
 struct bio *vc_writeout_add(struct vc_tag *tag, struct bio *bio,
-			    struct vc_block *b)
+			    struct vc_block *b, struct vc_record *rec)
 {
 	sector_t base = b->index << VC_PAGE_SECTORS_SHIFT;
 	unsigned int s, e = 0, runs = vc_block_runs(b);
@@ -409,7 +480,7 @@ struct bio *vc_writeout_add(struct vc_tag *tag, struct bio *bio,
 		} else if (bio) {
 			continue;
 		}
-		bio = vc_writeout_alloc(tag, b, base + s);
+		bio = vc_writeout_alloc(tag, b, base + s, rec);
 		__bio_add_page(bio, b->page, len, s << SECTOR_SHIFT);
 	}
 	return bio;
@@ -509,7 +580,7 @@ static struct bio *vc_block_to_origin(struct vc_tag *tag, struct bio *bio,
 	/* Reads find the block in the buffer until it has arrived. */
 	if (tag->dev->vol && !READ_ONCE(tag->dev->writeback))
 		vc_lookup_cut(tag->dev->vol, tag->log, b->index, *b->valid);
-	return vc_writeout_add(tag, bio, b);
+	return vc_writeout_add(tag, bio, b, NULL);
 }
 
 /* Write blocks to the origin until the goal is reached. */

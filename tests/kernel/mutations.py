@@ -35,6 +35,14 @@ class Mutation(NamedTuple):
 
 
 MUTATIONS = [
+    Mutation("destage does not hold its blocks", "destage.c",
+             "\tif (!vc_range_try(&v->ranges, &r->range[r->ranges],\n"
+             "\t\t\t  r->window[from].block, r->window[to - 1].block))\n"
+             "\t\treturn false;\n\tr->ranges++;\n", "",
+             "test_ranges.py::test_destage_does_not_overwrite_newer_data"),
+    Mutation("a write-through holds its blocks only while it is at the origin", "writeout.c",
+             "\tatomic_inc(&w->users);\n", "\tatomic_set(&w->users, 1);\n\treturn;\n",
+             "test_ranges.py::test_destage_does_not_overwrite_newer_data"),
     Mutation("write-out without FUA", "isolation.c",
              "vc_isolation(bdev) == VCACHE_ISOLATION_FUA ? REQ_FUA : 0", "0",
              "test_flush.py::test_flushes_send_fua_and_no_flush"),
