@@ -38,7 +38,7 @@ AGENT_CONF = Path("/etc/vcache/vcache-agent.conf")
 AGENT_LOG = Path("/var/log/vcache-agent.log")
 NOVA = "http://openstack.org/xmlns/libvirt/nova/1.1"
 
-# Under TCG, everything takes about ten times longer than on a compute host.
+# In the emulated box, everything takes about ten times longer than on a compute host.
 PATIENCE = 240.0
 HOOK_PATIENCE = 30.0
 

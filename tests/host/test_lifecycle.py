@@ -8,6 +8,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.host import lab
 from tests.host.lab import Agent, Vm, cli, eventually, image, tags
 from vcache_agent.model import DeviceNumber, Tag
@@ -32,6 +34,7 @@ def no_tag_of(vm: Vm, device: DeviceNumber, target: str = "") -> None:
                f"no tag of {vm.name} is left")
 
 
+@pytest.mark.box
 def test_a_started_domain_has_its_tag(
         agent: Agent, vm: MakeVm, filesystem: Path, device: DeviceNumber) -> None:
     one = vm("one", [image(filesystem / "one", 8)], {"mode": "flush-only", "weight": "250"})
