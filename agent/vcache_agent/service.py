@@ -170,6 +170,8 @@ class Agent:
                     LOG.error("device %s: its cache device has failed", device)
                     self._disown()
                     self.worker.kick()
+                elif kind is spec.EventKind.CACHE_ERROR:
+                    LOG.warning("device %s tag %d: a read of its cache device failed", device, tag)
                 elif kind is spec.EventKind.TAGS_LOST:
                     LOG.warning("device %s: its origin refused a tagged command; the device uses "
                                 "FUA until the agent has enabled the origin's tags again", device)

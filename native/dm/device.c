@@ -27,6 +27,7 @@ static void vc_dev_free(struct vc_dev *dev)
 		destroy_workqueue(dev->flush_wq);
 	if (dev->wq)
 		destroy_workqueue(dev->wq);
+	bioset_exit(&dev->retries);
 	bioset_exit(&dev->bs);
 	mutex_destroy(&dev->lock);
 	kfree(dev);
@@ -62,7 +63,7 @@ static struct vc_dev *vc_dev_make(struct mapped_device *md)
 				  dm_device_name(md));
 	dev->flush_wq = alloc_workqueue("vcache-flush/%s", WQ_MEM_RECLAIM, 0,
 					dm_device_name(md));
-	if (!dev->wq || !dev->flush_wq ||
+	if (!dev->wq || !dev->flush_wq || vc_fallback_init(dev) ||
 	    bioset_init(&dev->bs, VC_BIOS_MIN,
 			offsetof(struct vc_writeout, bio), BIOSET_NEED_BVECS))
 		goto bad;

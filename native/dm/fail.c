@@ -2,9 +2,13 @@
 /*
  * dm-vcache: failure of the cache device.
  *
- * The device has failed when several records in a row fail. Volumes without dirty data go
- * on with their origin, as if they had no cache. The others have lost data. Their writes
- * fail, so that nothing is built on that, and so do reads of data that only the cache has.
+ * The device has failed when several records in a row fail, or reads of several different
+ * chunks without a successful one between them. A bad block that is read again and again
+ * does not count again.
+ *
+ * Volumes without dirty data go on with their origin, as if they had no cache. The others
+ * have lost data. Their writes fail, so that nothing is built on that, and so do reads of
+ * data that only the cache has.
  *
  * If the device comes back, its data of a volume that went on is outdated. So the volume
  * is dropped from it before the first write bypasses it, because only some writes to the
@@ -13,9 +17,6 @@
  * it again.
  */
 #include "pool.h"
-
-/* The device has failed after so many failed records in a row. */
-#define VC_ERRORS_MAX 4
 
 /**
  * vc_pool_record_done - count a completed record
@@ -30,6 +31,29 @@ void vc_pool_record_done(struct vc_pool *p, bool failed)
 	} else if (atomic_inc_return(&p->errors) == VC_ERRORS_MAX) {
 		queue_work(p->wq, &p->fail_work);
 	}
+}
+
+/**
+ * vc_pool_read_failed - count a read that the cache device has failed
+ * @p: the pool
+ * @cell: the first cell that was read
+ */
+void vc_pool_read_failed(struct vc_pool *p, u32 cell)
+{
+	u32 chunk = cell / p->g.chunk_blocks, n, i;
+	unsigned long flags;
+
+	spin_lock_irqsave(&p->error_lock, flags);
+	n = READ_ONCE(p->read_errors);
+	for (i = 0; i < n && p->unreadable[i] != chunk; i++)
+		;
+	if (i == n && n < VC_ERRORS_MAX) {
+		p->unreadable[n] = chunk;
+		WRITE_ONCE(p->read_errors, n + 1);
+		if (n + 1 == VC_ERRORS_MAX)
+			queue_work(p->wq, &p->fail_work);
+	}
+	spin_unlock_irqrestore(&p->error_lock, flags);
 }
 
 static void vc_volume_cache_lost(struct vc_volume *v)

@@ -15,11 +15,25 @@ static unsigned int vc_run_in(u8 mask, unsigned int from)
 }
 
 /*
+ * Must data in a cell be read from the origin, though the cell is valid? Only clean data
+ * can be. Called with the lock of the group.
+ */
+static bool vc_cell_unread(struct vc_pool *p, u32 cell, bool only_copy)
+{
+	return (only_copy ||
+		READ_ONCE(p->state) == VC_POOL_FAILED ||
+		(READ_ONCE(vc_cell_chunk(p, cell)->bad) &&
+		 test_bit(cell, p->cell_bad))) &&
+	       test_bit(cell, p->cell_clean);
+}
+
+/*
  * Look up a block, from its sector @from on. Return: how many sectors are in the same
- * place as the first one: in @cell, or not in the cache at all.
+ * place as the first one: in @cell, or to be read from the origin.
  */
 static unsigned int vc_lookup_block(struct vc_volume *v, u64 block,
-				    unsigned int from, u32 *cell, bool use)
+				    unsigned int from, u32 *cell,
+				    bool only_copy, bool use)
 {
 	struct vc_pool *p = v->pool;
 	spinlock_t *lock = vc_cell_lock(p, v->slot, block);
@@ -30,7 +44,9 @@ static unsigned int vc_lookup_block(struct vc_volume *v, u64 block,
 	*cell = vc_index_find(&p->ix, v->slot, block, BIT(from));
 	if (*cell != VC_CELL_NONE) {
 		n = vc_run_in(vc_cell_mask(&p->ix, *cell), from);
-		if (use)
+		if (vc_cell_unread(p, *cell, only_copy))
+			*cell = VC_CELL_NONE;
+		else if (use)
 			atomic_inc(&vc_cell_chunk(p, *cell)->users);
 	} else {
 		n = vc_run_in(~vc_index_held(&p->ix, v->slot, block), from);
@@ -111,28 +127,32 @@ static bool vc_cell_follows(struct vc_pool *p, u32 cell, u32 next)
 }
 
 /**
- * vc_lookup - find out where a range is
+ * vc_lookup - find out where to read a range
  * @v: the volume
  * @sector: the first sector
  * @len: how many
- * @cell: the cell of the first sector, or VC_CELL_NONE if it is on the origin; the chunk
- *	of a cell stays until vc_lookup_done()
+ * @only_copy: clean data is to be read from the origin
+ * @cell: the cell of the first sector, or VC_CELL_NONE to read the origin; the chunk of a
+ *	cell stays until vc_lookup_done()
+ *
+ * When the cache device has failed, clean data is read from the origin, too.
  *
  * Return: how many sectors are there in one piece, 1 to @len.
  */
 unsigned int vc_lookup(struct vc_volume *v, sector_t sector, unsigned int len,
-		       u32 *cell)
+		       bool only_copy, u32 *cell)
 {
 	u64 block = sector / VC_BLOCK_SECTORS;
 	unsigned int from = sector % VC_BLOCK_SECTORS;
-	unsigned int n = vc_lookup_block(v, block, from, cell, true);
+	unsigned int n = vc_lookup_block(v, block, from, cell, only_copy,
+					 true);
 	u32 at = *cell, next;
 
 	vc_heat_up(v->pool, at);
 	/* A piece may continue only behind a block that is used to its end. */
 	while (n < len && !((from + n) % VC_BLOCK_SECTORS)) {
 		unsigned int more = vc_lookup_block(v, ++block, 0, &next,
-						    false);
+						    only_copy, false);
 
 		if (!vc_cell_follows(v->pool, at, next))
 			break;
@@ -217,6 +237,52 @@ void vc_lookup_cut(struct vc_volume *v, struct vc_log *by, u64 block, u8 mask)
 	spin_lock_irqsave(lock, flags);
 	vc_lookup_cut_locked(v, by, block, mask);
 	spin_unlock_irqrestore(lock, flags);
+}
+
+/*
+ * The cache device could not read a cell. Called with the lock of the group.
+ *
+ * The cell of a read chunk is dropped. A cell that a record describes stays in the index
+ * until its chunk is dead: otherwise a later write could bypass the log, and a discard
+ * could do without a record, and after a crash the old data would be valid again.
+ */
+static void vc_cell_failed(struct vc_pool *p, u32 cell)
+{
+	struct vc_chunk *c = vc_cell_chunk(p, cell);
+
+	if (c->reads) {
+		vc_index_drop(&p->ix, cell);
+		vc_cell_emptied(p, cell);
+	} else {
+		set_bit(cell, p->cell_bad);
+		WRITE_ONCE(c->bad, true);
+	}
+}
+
+/**
+ * vc_lookup_failed - the cache device could not read a range: do not try its clean cells
+ *	again
+ * @v: the volume
+ * @cell: the cell of the first sector; its chunk is referenced
+ * @sector: the first sector
+ * @len: how many; they are in consecutive cells of one chunk
+ */
+void vc_lookup_failed(struct vc_volume *v, u32 cell, sector_t sector,
+		      unsigned int len)
+{
+	u64 block = sector / VC_BLOCK_SECTORS;
+	u64 end = DIV_ROUND_UP_ULL(sector + len, VC_BLOCK_SECTORS);
+	struct vc_pool *p = v->pool;
+
+	for (; block < end; block++, cell++) {
+		spinlock_t *lock = vc_cell_lock(p, v->slot, block);
+		unsigned long flags;
+
+		spin_lock_irqsave(lock, flags);
+		if (vc_cell_mask(&p->ix, cell) && test_bit(cell, p->cell_clean))
+			vc_cell_failed(p, cell);
+		spin_unlock_irqrestore(lock, flags);
+	}
 }
 
 /* Set a cell. Called with the lock of the group. */

@@ -33,6 +33,7 @@ int vc_map_alloc(struct vc_pool *p, u32 chunks)
 	p->found = vzalloc(array_size(chunks, sizeof(*p->found)));
 	p->cell_clean = vzalloc(BITS_TO_LONGS(p->ix.cells) * sizeof(long));
 	p->cell_hot = vzalloc(BITS_TO_LONGS(p->ix.cells) * sizeof(long));
+	p->cell_bad = vzalloc(BITS_TO_LONGS(p->ix.cells) * sizeof(long));
 	p->ix.where = vmalloc(array_size(p->ix.cells, sizeof(u64)));
 	p->ix.next = vmalloc(array_size(p->ix.cells, sizeof(u32)));
 	p->ix.head = vmalloc(array_size(p->ix.buckets, sizeof(u32)));
@@ -40,8 +41,8 @@ int vc_map_alloc(struct vc_pool *p, u32 chunks)
 	p->ghosts.entry = vzalloc(array_size(p->ghosts.mask + 1ULL,
 					     sizeof(u16)));
 	if (!p->table || !p->table_dirty || !p->chunk || !p->found ||
-	    !p->cell_clean || !p->cell_hot || !p->ix.where || !p->ix.next ||
-	    !p->ix.head || !p->heat || !p->ghosts.entry)
+	    !p->cell_clean || !p->cell_hot || !p->cell_bad || !p->ix.where ||
+	    !p->ix.next || !p->ix.head || !p->heat || !p->ghosts.entry)
 		return -ENOMEM;
 	vc_index_init(&p->ix);
 	return 0;
@@ -59,6 +60,7 @@ void vc_map_free(struct vc_pool *p)
 	vfree(p->found);
 	vfree(p->cell_clean);
 	vfree(p->cell_hot);
+	vfree(p->cell_bad);
 	vfree(p->ix.where);
 	vfree(p->ix.next);
 	vfree(p->ix.head);
@@ -70,6 +72,7 @@ void vc_map_free(struct vc_pool *p)
 	p->found = NULL;
 	p->cell_clean = NULL;
 	p->cell_hot = NULL;
+	p->cell_bad = NULL;
 	memset(&p->ix, 0, sizeof(p->ix));
 	p->heat = NULL;
 	p->ghosts.entry = NULL;
@@ -84,6 +87,8 @@ static void vc_map_copy_cells(const struct vc_pool *p, struct vc_pool *n)
 	memcpy(n->cell_clean, p->cell_clean,
 	       BITS_TO_LONGS(p->ix.cells) * sizeof(long));
 	memcpy(n->cell_hot, p->cell_hot,
+	       BITS_TO_LONGS(p->ix.cells) * sizeof(long));
+	memcpy(n->cell_bad, p->cell_bad,
 	       BITS_TO_LONGS(p->ix.cells) * sizeof(long));
 	for (cell = 0; cell < p->ix.cells; cell++) {
 		if (vc_cell_mask(&p->ix, cell))
@@ -171,6 +176,7 @@ void vc_map_move(struct vc_pool *p, struct vc_pool *n)
 	swap(p->found, n->found);
 	swap(p->cell_clean, n->cell_clean);
 	swap(p->cell_hot, n->cell_hot);
+	swap(p->cell_bad, n->cell_bad);
 	swap(p->ix, n->ix);
 	swap(p->heat, n->heat);
 	swap(p->ghosts, n->ghosts);

@@ -101,6 +101,7 @@ static struct vc_pool *vc_pool_make(struct mapped_device *md)
 	vc_throttle_init(p);
 	INIT_LIST_HEAD(&p->volumes);
 	spin_lock_init(&p->free_lock);
+	spin_lock_init(&p->error_lock);
 	vc_lanes_init(p);
 	p->migrate_at = jiffies;
 	INIT_DELAYED_WORK(&p->space_work, vc_space_work);
@@ -386,7 +387,7 @@ static u64 vc_pool_cost(const struct vc_pool *p)
 {
 	u64 bytes = (u64)p->ix.cells * (sizeof(u64) + sizeof(u32) + 1) +
 		    (p->ghosts.mask + 1ULL) * sizeof(u16) +
-		    (u64)p->ix.buckets * sizeof(u32) + p->ix.cells / 4 +
+		    (u64)p->ix.buckets * sizeof(u32) + p->ix.cells / 8 * 3 +
 		    (u64)vc_map_chunks(p) * (sizeof(struct vc_chunk) +
 					sizeof(struct vc_found) +
 					sizeof(struct vc_chunk_disk));

@@ -71,6 +71,12 @@
 /* What cannot be done now is tried again after so long, jiffies. */
 #define VC_SPACE_RETRY		1UL
 
+/*
+ * The cache device has failed after so many failed records in a row, or failed reads of
+ * so many different chunks.
+ */
+#define VC_ERRORS_MAX		4U
+
 /* Most lanes of a pool. */
 #define VC_LANES_MAX		64U
 
@@ -124,7 +130,8 @@ struct vc_lane {
  * @promoting: promotions under way, see promote.c
  * @promoted: blocks promoted
  * @destaged: sectors written to the origin
- * @cache_errors: records that the cache device failed to write
+ * @cache_errors: records that the cache device failed to write, and requests that it failed
+ *	to read
  */
 struct vc_volume {
 	struct list_head node;
@@ -212,6 +219,8 @@ enum vc_pool_state {
  * @ix: index of what is in the cache
  * @cell_clean: a bit for each cell: the origin has its data; under the cell's lock
  * @cell_hot: a bit for each cell: it is counted in vc_log.hot; under the cell's lock
+ * @cell_bad: a bit for each cell: it is clean, and the cache device could not read it;
+ *	set under the cell's lock, valid until its chunk is freed
  * @heat: for each cell how often it was read, up to VC_HEAT_MAX
  * @ghosts: blocks that were missed recently
  * @group: locks of the index groups
@@ -233,6 +242,9 @@ enum vc_pool_state {
  * @space_work: reclaims chunks, and reserves spare ones
  * @fail_work: deals with a failed cache device
  * @errors: how many records in a row have failed
+ * @read_errors: in how many chunks a read has failed since one has succeeded
+ * @unreadable: which ones; under @error_lock
+ * @error_lock: guards these two, except that any successful read sets @read_errors to 0
  * @bs: requests to the cache device and to origins
  * @records: memory for records
  * @pages: memory for their first blocks
@@ -264,6 +276,7 @@ struct vc_pool {
 	bool short_of_clean;
 	u32 reads_percent;
 	u32 hot_percent;
+	u32 read_errors;
 	struct vc_geometry g;
 	struct vc_super sb;
 	void *super;
@@ -275,6 +288,7 @@ struct vc_pool {
 	struct vc_index ix;
 	unsigned long *cell_clean;
 	unsigned long *cell_hot;
+	unsigned long *cell_bad;
 	u8 *heat;
 	struct vc_ghosts ghosts;
 	atomic_t *change;
@@ -296,6 +310,8 @@ struct vc_pool {
 	struct delayed_work space_work;
 	struct work_struct fail_work;
 	atomic_t errors;
+	spinlock_t error_lock; /* chunks that cannot be read */
+	u32 unreadable[VC_ERRORS_MAX];
 	struct bio_set bs;
 	mempool_t records;
 	mempool_t pages;
@@ -316,6 +332,13 @@ static inline void vc_space_kick(struct vc_pool *p)
 	mod_delayed_work(p->wq, &p->space_work, 0);
 }
 
+/* A read of the cache device has succeeded. Any context. */
+static inline void vc_pool_read_ok(struct vc_pool *p)
+{
+	if (unlikely(READ_ONCE(p->read_errors)))
+		WRITE_ONCE(p->read_errors, 0);
+}
+
 static inline u32 vc_chunk_nr(const struct vc_pool *p,
 			      const struct vc_chunk *c)
 {
@@ -325,6 +348,12 @@ static inline u32 vc_chunk_nr(const struct vc_pool *p,
 static inline struct vc_chunk *vc_cell_chunk(struct vc_pool *p, u32 cell)
 {
 	return &p->chunk[cell / p->g.chunk_blocks];
+}
+
+/* The sector of the cache device that has a sector of the block in a cell. */
+static inline sector_t vc_cell_sector(u32 cell, sector_t sector)
+{
+	return (sector_t)cell * VC_BLOCK_SECTORS + sector % VC_BLOCK_SECTORS;
 }
 
 static inline u32 vc_cell_group(struct vc_pool *p, u16 slot, u64 block)
@@ -448,7 +477,9 @@ struct vc_chunk *vc_relocate_candidate(struct vc_log *log, enum vc_domain domain
 
 /* lookup.c */
 unsigned int vc_lookup(struct vc_volume *v, sector_t sector, unsigned int len,
-		       u32 *cell);
+		       bool only_copy, u32 *cell);
+void vc_lookup_failed(struct vc_volume *v, u32 cell, sector_t sector,
+		      unsigned int len);
 void vc_lookup_done(struct vc_pool *p, u32 cell);
 void vc_lookup_cut(struct vc_volume *v, struct vc_log *by, u64 block, u8 mask);
 void vc_lookup_put(struct vc_volume *v, struct vc_log *by, u32 cell, u64 block,
@@ -480,6 +511,7 @@ bool vc_pool_is_read(const struct vc_pool *p);
 
 /* fail.c */
 void vc_pool_record_done(struct vc_pool *p, bool failed);
+void vc_pool_read_failed(struct vc_pool *p, u32 cell);
 void vc_fail_work(struct work_struct *work);
 
 /* share.c */

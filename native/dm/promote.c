@@ -39,9 +39,6 @@
 /* A sequential read is not promoted from so many sectors on: 1 MiB. */
 #define VC_STREAM_LONG		2048U
 
-/* Flags of a read that are passed to the origin. */
-#define VC_READ_FLAGS (REQ_SYNC | REQ_META | REQ_PRIO | REQ_IDLE | REQ_RAHEAD)
-
 /**
  * vc_promote_enter - count a promotion, so that the volume is not stopped
  * @v: the volume

@@ -68,9 +68,12 @@ static void vc_read_pin(struct vc_dev *dev, struct bio *bio,
 	rcu_read_unlock();
 }
 
-/* Count the sectors of a read that the buffer has. */
-static unsigned int vc_read_hits(const struct bvec_iter *iter,
-				 struct vc_read *rd)
+/**
+ * vc_read_hits - count the sectors of a read, or of a piece of it, that the buffer has
+ * @iter: the piece
+ * @rd: the read
+ */
+unsigned int vc_read_hits(const struct bvec_iter *iter, struct vc_read *rd)
 {
 	sector_t start = iter->bi_sector;
 	sector_t end = start + (iter->bi_size >> SECTOR_SHIFT);
@@ -149,22 +152,31 @@ static void vc_read_trim(struct vc_read *rd)
  * Send a read to where its first sector is: to the cache or to the origin. It is cut to
  * what is there in one piece; dm sends the rest again. The buffer was looked up before, so
  * a block that leaves it meanwhile is in the index already.
+ *
+ * Return: false if only a cache device that has failed has the data.
  */
-static void vc_read_aim(struct vc_dev *dev, struct bio *bio, struct vc_io *io)
+static bool vc_read_aim(struct vc_dev *dev, struct bio *bio, struct vc_io *io)
 {
 	struct vc_volume *v = dev->vol;
 	unsigned int n;
 
-	n = vc_lookup(v, bio->bi_iter.bi_sector, bio_sectors(bio), &io->cell);
+	n = vc_lookup(v, bio->bi_iter.bi_sector, bio_sectors(bio), false,
+		      &io->cell);
 	if (n < bio_sectors(bio))
 		dm_accept_partial_bio(bio, n);
 	if (io->cell == VC_IO_NO_CELL) {
 		vc_throttle_note_read(v);
-		return;
+		return true;
+	}
+	if (READ_ONCE(v->pool->state) == VC_POOL_FAILED) {
+		vc_lookup_done(v->pool, io->cell);
+		io->cell = VC_IO_NO_CELL;
+		return false;
 	}
 	bio_set_dev(bio, v->pool->bdev);
-	bio->bi_iter.bi_sector = (sector_t)io->cell * VC_BLOCK_SECTORS +
-				 bio->bi_iter.bi_sector % VC_BLOCK_SECTORS;
+	bio->bi_iter.bi_sector = vc_cell_sector(io->cell,
+						bio->bi_iter.bi_sector);
+	return true;
 }
 
 static void vc_read_count(struct vc_tag *tag, const struct bvec_iter *iter,
@@ -176,6 +188,21 @@ static void vc_read_count(struct vc_tag *tag, const struct bvec_iter *iter,
 	atomic64_inc(&tag->stats.reads);
 	atomic64_add(sectors, &tag->stats.read_sectors);
 	atomic64_add(hits, &tag->stats.read_hit_sectors);
+}
+
+/* Complete a read of data that is lost with the cache, unless the buffer has it. */
+static int vc_read_lost(struct bio *bio, struct vc_io *io)
+{
+	struct vc_read *rd = &io->read;
+	unsigned int hits = vc_read_hits(&rd->iter, rd);
+
+	vc_read_count(rd->tag, &rd->iter, hits);
+	if (hits < bio_sectors(bio)) {
+		vc_fallback_lost(io, &rd->iter);
+		bio->bi_status = BLK_STS_IOERR;
+	}
+	bio_endio(bio);
+	return DM_MAPIO_SUBMITTED;
 }
 
 /**
@@ -196,6 +223,7 @@ int vc_read_bio(struct vc_tag *tag, struct bio *bio, struct vc_io *io,
 	struct vc_read *rd = &io->read;
 	struct vc_dev *dev = tag->dev;
 	unsigned int hits;
+	bool there = true;
 
 	io->kind = VC_IO_READ;
 	rd->tag = tag;
@@ -215,10 +243,12 @@ int vc_read_bio(struct vc_tag *tag, struct bio *bio, struct vc_io *io,
 	}
 	rd->iter = bio->bi_iter;
 	if (dev->vol && !dev->vol->bypass) {
-		vc_read_aim(dev, bio, io);
+		there = vc_read_aim(dev, bio, io);
 		rd->iter.bi_size = bio->bi_iter.bi_size;
 		vc_read_trim(rd);
 	}
+	if (!there)
+		return vc_read_lost(bio, io);
 	if (io->cell == VC_IO_NO_CELL)
 		vc_bind(dev, bio);
 	else /* Count what is sent: the rest comes again. */

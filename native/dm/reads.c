@@ -189,6 +189,13 @@ bool vc_reads_fit(struct vc_log *log)
 			   vc_chunk_capacity(&log->vol->pool->g));
 }
 
+/* Has a cell a whole block that can be read? */
+static bool vc_reads_whole(struct vc_pool *p, u32 cell)
+{
+	return vc_cell_mask(&p->ix, cell) == VC_MASK_ALL &&
+	       !test_bit(cell, p->cell_bad);
+}
+
 /* Count the whole blocks of a chunk by their heat; only those below @end. */
 static void vc_reads_count(struct vc_pool *p, u32 cell, u32 end, u32 *count)
 {
@@ -196,7 +203,7 @@ static void vc_reads_count(struct vc_pool *p, u32 cell, u32 end, u32 *count)
 
 	for (i = 0; i < vc_chunk_capacity(&p->g); i++) {
 		heat = READ_ONCE(p->heat[cell + i]);
-		if (vc_cell_mask(&p->ix, cell + i) == VC_MASK_ALL && heat < end)
+		if (vc_reads_whole(p, cell + i) && heat < end)
 			count[heat]++;
 	}
 }
@@ -216,13 +223,16 @@ static void vc_reads_note(struct vc_round *r, struct vc_pool *p, u32 cell,
 	r->nr = 0;
 	for (i = 0; i < vc_chunk_capacity(&p->g); i++) {
 		heat = READ_ONCE(p->heat[cell + i]);
-		if (vc_cell_mask(&p->ix, cell + i) == VC_MASK_ALL &&
-		    heat < end && vc_keep_wants(&keep, heat))
+		if (vc_reads_whole(p, cell + i) && heat < end &&
+		    vc_keep_wants(&keep, heat))
 			r->cell[r->nr++].cell = cell + i;
 	}
 }
 
-/* Read noted cells, and write them to other ones. Return: 0 or an error. */
+/*
+ * Read noted cells, and write them to other ones. One that cannot be read costs the others
+ * their copies, too. Return: 0 or an error.
+ */
 static int vc_reads_move(struct vc_pool *p, struct vc_round *r, u32 from,
 			 u32 n, u32 to)
 {
@@ -255,7 +265,8 @@ static void vc_reads_migrated(struct vc_log *log, u32 blocks)
 
 /*
  * Copy noted cells of a chunk, from the @from-th one on, as many as fit into a window.
- * Return: how many; 0 if that cannot be done now.
+ * If some cannot be copied, the origin has them. Return: how many are dealt with; 0 if that
+ * cannot be done now.
  */
 static u32 vc_reads_copy(struct vc_chunk *of, struct vc_round *r, u32 from,
 			 enum vc_reads_kind kind)
@@ -286,7 +297,7 @@ static u32 vc_reads_copy(struct vc_chunk *of, struct vc_round *r, u32 from,
 	if (c->own != of->own)
 		vc_reads_migrated(log, kept);
 	vc_reads_put_pending(log, c);
-	return error ? 0 : n;
+	return error && READ_ONCE(p->state) != VC_POOL_OK ? 0 : n;
 }
 
 static void vc_reads_copy_all(struct vc_chunk *of, struct vc_round *r,

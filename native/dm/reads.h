@@ -17,6 +17,9 @@ static inline void vc_log_paid(struct vc_log *log, u32 paid)
 		WRITE_ONCE(log->credit, credit + paid);
 }
 
+/* Flags of a read that are passed on when its data is read with another request. */
+#define VC_READ_FLAGS (REQ_SYNC | REQ_META | REQ_PRIO | REQ_IDLE | REQ_RAHEAD)
+
 /* promote.c */
 struct bio *vc_promote_read(struct vc_tag *tag, struct bio *bio);
 void vc_promote_work(struct work_struct *work);

@@ -12,6 +12,18 @@
 
 #include "reads.h"
 
+/* Forget which cells of a chunk could not be read. It will have other data. */
+static void vc_chunk_forget_bad(struct vc_pool *p, struct vc_chunk *c)
+{
+	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, i;
+
+	if (!c->bad)
+		return;
+	for (i = 0; i < p->g.chunk_blocks; i++)
+		clear_bit(cell + i, p->cell_bad);
+	c->bad = false;
+}
+
 /**
  * vc_chunk_free - put a chunk on the free list of its lane
  * @p: the pool
@@ -23,6 +35,7 @@ void vc_chunk_free(struct vc_pool *p, struct vc_chunk *c)
 
 	/* A live cell would be dropped later, from the counts of another log. */
 	WARN_ON_ONCE(atomic_read(&c->live));
+	vc_chunk_forget_bad(p, c);
 	spin_lock_irqsave(&p->free_lock, flags);
 	p->found[vc_chunk_nr(p, c)].gen = 0;
 	c->log = NULL;

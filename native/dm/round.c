@@ -198,6 +198,7 @@ int vc_round_read(struct vc_round *r, struct vc_pool *p,
 {
 	struct bio *bio = NULL;
 	struct blk_plug plug;
+	int error;
 	u32 i;
 
 	vc_round_begin(r);
@@ -216,5 +217,8 @@ int vc_round_read(struct vc_round *r, struct vc_pool *p,
 	}
 	submit_bio_noacct(bio);
 	blk_finish_plug(&plug);
-	return vc_round_wait(r);
+	error = vc_round_wait(r);
+	if (!error)
+		vc_pool_read_ok(p);
+	return error;
 }

@@ -325,7 +325,7 @@ void vc_event_work(struct work_struct *work)
 
 	vc_dev_lock(dev);
 	list_for_each_entry(tag, &dev->tags, node) {
-		for (kind = 0; kind <= VCACHE_EVENT_KIND_CACHE_LOST; kind++) {
+		for (kind = 0; kind <= VCACHE_EVENT_KIND_CACHE_ERROR; kind++) {
 			if (test_and_clear_bit(kind, &tag->events))
 				vc_netlink_event(dev, tag->id, kind);
 		}

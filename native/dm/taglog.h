@@ -59,6 +59,7 @@ enum vc_chunk_state {
  * @reads: for a read chunk, the set of read chunks that it belongs to; else NULL
  * @warm: it was a read chunk before the pool was shut down, see warm.c
  * @failed: a record of it could not be written; it gets no more records, and no seal
+ * @bad: vc_pool.cell_bad has some of its cells
  * @stale: records of other logs supersede entries of it, see vc_reclaim_reseal()
  * @sealing: the seal being collected, until it is written
  */
@@ -77,6 +78,7 @@ struct vc_chunk {
 	bool clean;
 	bool warm;
 	bool failed;
+	bool bad;
 	bool stale;
 	bool wanted;
 	struct vc_reads *reads;

@@ -81,8 +81,11 @@ static int vc_end_io(struct dm_target *ti, struct bio *bio,
 {
 	struct vc_io *io = vc_io(bio);
 
-	if (io->cell != VC_IO_NO_CELL)
+	if (io->cell != VC_IO_NO_CELL) {
+		if (vc_fallback(bio, io, *error))
+			return DM_ENDIO_INCOMPLETE;
 		vc_lookup_done(io->dev->vol->pool, io->cell);
+	}
 	switch (io->kind) {
 	case VC_IO_READ:
 		vc_read_done(bio, io, *error);

@@ -389,6 +389,10 @@ struct vc_target {
  * @nvme: state of tagged commands, under @lock except where nvme.c says otherwise
  * @wq: for all work of this device except tagged flushes
  * @flush_wq: for tagged flushes
+ * @fallback_lock: guards @fallback; taken in interrupts
+ * @fallback: reads that the cache device has failed
+ * @fallback_work: takes them up
+ * @retries: requests to read their data again, see fallback.c
  * @bs: write-out requests, &struct vc_writeout
  * @granted: write-outs that waited for their ranges
  * @granted_work: sends them
@@ -434,6 +438,10 @@ struct vc_dev {
 	struct vc_nvme nvme;
 	struct workqueue_struct *wq;
 	struct workqueue_struct *flush_wq;
+	spinlock_t fallback_lock; /* fallback */
+	struct bio_list fallback;
+	struct work_struct fallback_work;
+	struct bio_set retries;
 	struct bio_set bs;
 	struct llist_head granted;
 	struct work_struct granted_work;
@@ -529,6 +537,12 @@ void vc_buffer_exit(void);
 int vc_read_bio(struct vc_tag *tag, struct bio *bio, struct vc_io *io,
 		struct bio **send);
 void vc_read_done(struct bio *bio, struct vc_io *io, blk_status_t status);
+unsigned int vc_read_hits(const struct bvec_iter *iter, struct vc_read *rd);
+
+/* fallback.c */
+int vc_fallback_init(struct vc_dev *dev);
+bool vc_fallback(struct bio *bio, struct vc_io *io, blk_status_t status);
+void vc_fallback_lost(struct vc_io *io, const struct bvec_iter *iter);
 
 /* write.c */
 int vc_write_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io);

@@ -97,6 +97,8 @@ enum vcache_isolation {
  * @VCACHE_EVENT_KIND_TAGS_LOST: the origin refused a tagged command; FUA is
  *   used until the next device-set
  * @VCACHE_EVENT_KIND_CACHE_LOST: the cache device of the pool has failed
+ * @VCACHE_EVENT_KIND_CACHE_ERROR: the cache device could not read data of a
+ *   tag; clean data was read from the origin
  */
 enum vcache_event_kind {
 	VCACHE_EVENT_KIND_PRESSURE,
@@ -105,6 +107,7 @@ enum vcache_event_kind {
 	VCACHE_EVENT_KIND_EXTENTS_LOST,
 	VCACHE_EVENT_KIND_TAGS_LOST,
 	VCACHE_EVENT_KIND_CACHE_LOST,
+	VCACHE_EVENT_KIND_CACHE_ERROR,
 };
 
 /**

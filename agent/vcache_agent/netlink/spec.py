@@ -133,6 +133,9 @@ class EventKind(enum.IntEnum):
     TAGS_LOST = 4
     #: the cache device of the pool has failed
     CACHE_LOST = 5
+    #: the cache device could not read data of a tag; clean data was read from
+    #: the origin
+    CACHE_ERROR = 6
 
 
 class Extent(NamedTuple):
