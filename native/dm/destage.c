@@ -48,6 +48,9 @@
 /* How long to wait after a failed round. */
 #define VC_RETRY_DELAY	(5 * HZ)
 
+/* The origin has failed if so many windows in a row fail altogether. */
+#define VC_FAILED_WINDOWS	4U
+
 /* Longest time that a round should take. */
 #define VC_ROUND_TIME	(HZ / 2)
 
@@ -74,6 +77,19 @@ static bool vc_round_takes(struct vc_chunk *c, u32 n)
 	return c->state == VC_CHUNK_SEALED && n < VC_ROUND_CHUNKS;
 }
 
+/* Leave bad blocks out of a round. */
+static void vc_round_omit_bad(struct vc_round *r, struct vc_volume *v)
+{
+	u32 i, n = 0;
+
+	for (i = 0; v->nbad && i < r->nr; i++) {
+		if (!vc_bad_has(v, r->cell[i].block))
+			r->cell[n++] = r->cell[i];
+	}
+	if (v->nbad)
+		r->nr = n;
+}
+
 /*
  * Take the oldest dirty chunks of a log. If the first ones are superseded altogether, take
  * these alone: they cost nothing, and may be enough. Return: false if there are none.
@@ -89,7 +105,7 @@ static bool vc_round_fill(struct vc_round *r, struct vc_log *log)
 	list_for_each_entry(c, &log->chunks, node) {
 		u32 more = atomic_read(&c->dirty);
 
-		if (c->clean)
+		if (c->clean || c->gen <= log->passed)
 			continue;
 		if (!vc_round_takes(c, n) || dirty + more > r->cells ||
 		    (n && dirty + more > (dirty ? v->most : 0)))
@@ -102,65 +118,9 @@ static bool vc_round_fill(struct vc_round *r, struct vc_log *log)
 	r->chunks = n;
 	for (i = 0; i < n; i++)
 		vc_round_note(r, v->pool, r->chunk[i]);
+	vc_round_omit_bad(r, v);
 	sort(r->cell, r->nr, sizeof(r->cell[0]), vc_round_cmp, NULL);
 	return n;
-}
-
-/*
- * Which sectors of a block may be written: those that are still valid since it was read, if
- * its range is held? Whoever supersedes them later waits for the range.
- */
-static u8 vc_window_mask(struct vc_pool *p, const struct vc_round_cell *c)
-{
-	if (!c->held)
-		return 0;
-	if (READ_ONCE(vc_cell_chunk(p, c->cell)->reuse) != c->reuse)
-		return 0;
-	return c->mask & READ_ONCE(p->ix.where[c->cell]);
-}
-
-/* Write a window to the origin, durably; consecutive blocks in one request. */
-static int vc_round_write(struct vc_round *r, struct vc_volume *v, u32 n)
-{
-	blk_opf_t opf = REQ_OP_WRITE | vc_durable_flags(v->origin);
-	struct bio *bio = NULL;
-	struct blk_plug plug;
-	int error;
-	u32 i;
-
-	vc_round_begin(r);
-	blk_start_plug(&plug);
-	for (i = 0; i < n; i++) {
-		struct vc_round_cell *c = &r->window[i];
-		unsigned long mask = vc_window_mask(v->pool, c);
-		unsigned int s, e;
-
-		for (s = find_first_bit(&mask, VC_BLOCK_SECTORS);
-		     s < VC_BLOCK_SECTORS;
-		     s = find_next_bit(&mask, VC_BLOCK_SECTORS, e)) {
-			sector_t at = c->block * VC_BLOCK_SECTORS + s;
-
-			e = find_next_zero_bit(&mask, VC_BLOCK_SECTORS, s);
-			if (bio && bio_end_sector(bio) != at) {
-				submit_bio_noacct(bio);
-				bio = NULL;
-			}
-			if (!bio)
-				bio = vc_round_bio(r, v->pool, v->origin, opf,
-						   n - i, at);
-			__bio_add_page(bio, r->page[i],
-				       (e - s) << SECTOR_SHIFT,
-				       s << SECTOR_SHIFT);
-			atomic64_add(e - s, &v->destaged);
-		}
-	}
-	if (bio)
-		submit_bio_noacct(bio);
-	blk_finish_plug(&plug);
-	error = vc_round_wait(r);
-	if (!error && vc_isolation(v->origin) == VCACHE_ISOLATION_DEGRADED)
-		error = blkdev_issue_flush(v->origin);
-	return error;
 }
 
 /* Are too few clean chunks left in the lanes of this log? */
@@ -209,136 +169,6 @@ static void vc_volume_rest(struct vc_volume *v, unsigned long took)
 		msleep(VC_REST_SLICE_MS);
 }
 
-/*
- * Extend a window by the dirty blocks that follow its last block on the origin, wherever
- * they are in the cache. They become part of the same request.
- */
-static u32 vc_window_extend(struct vc_round *r, struct vc_volume *v, u32 n,
-			    u32 most)
-{
-	while (n < most && r->window[n - 1].mask == VC_MASK_ALL) {
-		struct vc_round_cell *c = &r->window[n];
-
-		c->block = r->window[n - 1].block + 1;
-		if (!vc_lookup_dirty(v, c->block, &c->cell))
-			break;
-		c->reuse = vc_cell_chunk(v->pool, c->cell)->reuse;
-		c->mask = VC_MASK_ALL;
-		c->extra = true;
-		n++;
-	}
-	return n;
-}
-
-/* Is the block in the window already, as one of those that follow another? */
-static bool vc_window_has(const struct vc_round *r, u32 n, u64 block)
-{
-	return n && r->window[n - 1].extra && block <= r->window[n - 1].block;
-}
-
-/*
- * Fill a window, from the @from-th block of the round on. Sets @n to its length.
- * Return: how many blocks of the round are dealt with.
- */
-static u32 vc_window_fill(struct vc_round *r, struct vc_volume *v, u32 from,
-			  u32 most, u32 *n)
-{
-	u32 i;
-
-	*n = 0;
-	for (i = from; i < r->nr && *n < most; i++) {
-		struct vc_round_cell *c = &r->cell[i];
-
-		if (vc_window_has(r, *n, c->block))
-			continue;
-		/* The mask is 0 if it was superseded, or is clean by now. */
-		c->mask = vc_lookup_pin(v, c->cell, c->block);
-		if (!c->mask)
-			continue;
-		c->reuse = vc_cell_chunk(v->pool, c->cell)->reuse;
-		r->window[(*n)++] = *c;
-		*n = vc_window_extend(r, v, *n, most);
-	}
-	return i - from;
-}
-
-/* Hold the blocks of a window from @from to before @to, which follow one another. */
-static bool vc_window_hold_run(struct vc_round *r, struct vc_volume *v,
-			       u32 from, u32 to)
-{
-	u32 i;
-
-	if (!vc_range_try(&v->ranges, &r->range[r->ranges],
-			  r->window[from].block, r->window[to - 1].block))
-		return false;
-	r->ranges++;
-	for (i = from; i < to; i++)
-		r->window[i].held = true;
-	return true;
-}
-
-/* Hold the blocks of a window that nobody else holds. */
-static void vc_window_hold(struct vc_round *r, struct vc_volume *v, u32 n)
-{
-	u32 from, to, i;
-
-	r->ranges = 0;
-	for (i = 0; i < n; i++)
-		r->window[i].held = false;
-	for (from = 0; from < n; from = to) {
-		for (to = from + 1; to < n &&
-		     r->window[to].block == r->window[to - 1].block + 1; to++)
-			;
-		if (vc_window_hold_run(r, v, from, to))
-			continue;
-		for (i = from; i < to; i++)
-			r->busy += !vc_window_hold_run(r, v, i, i + 1);
-	}
-}
-
-static void vc_window_release(struct vc_round *r, struct vc_volume *v)
-{
-	while (r->ranges)
-		vc_range_put(&v->ranges, &r->range[--r->ranges]);
-}
-
-/*
- * Write a window of @n blocks, and mark them clean. Return: 0, or an error; then all stay
- * dirty.
- */
-static int vc_window_clean(struct vc_round *r, struct vc_volume *v, u32 n)
-{
-	int error = vc_round_write(r, v, n);
-	u32 i;
-
-	if (error)
-		return error;
-	vc_throttle_learn(v, r);
-	for (i = 0; i < n; i++) {
-		struct vc_round_cell *c = &r->window[i];
-
-		if (c->held)
-			vc_lookup_clean(v, c->cell, c->block, c->reuse);
-	}
-	return 0;
-}
-
-/* Copy a window of @n blocks. Return: 0, or an error; then all stay dirty. */
-static int vc_window_copy(struct vc_round *r, struct vc_volume *v, u32 n)
-{
-	int error = vc_round_read(r, v->pool, r->window, n);
-	u32 i;
-
-	for (i = 0; i < n; i++)
-		vc_lookup_done(v->pool, r->window[i].cell);
-	if (error)
-		return error;
-	vc_window_hold(r, v, n);
-	error = vc_window_clean(r, v, n);
-	vc_window_release(r, v);
-	return error;
-}
-
 /* Adapt the length of windows to the origin: the other logs wait for each of them. */
 static void vc_window_adapt(struct vc_volume *v, unsigned long took)
 {
@@ -358,13 +188,12 @@ static int vc_round_window(struct vc_round *r, struct vc_volume *v,
 	bool throttled = vc_throttle_wanted(log);
 	bool held = throttled && vc_throttle_begin(v);
 	unsigned long start = jiffies, took = 0;
-	int error = 0;
+	int error;
 	u32 n;
 
-	*more = vc_window_fill(r, v, from, throttled ? VC_WINDOW_THROTTLED : v->width,
-			       &n);
+	error = vc_window_next(r, v, from, throttled ? VC_WINDOW_THROTTLED :
+			       v->width, &n, more);
 	if (n) {
-		error = vc_window_copy(r, v, n);
 		took = jiffies - start;
 		r->worked += took;
 		if (!error)
@@ -378,7 +207,8 @@ static int vc_round_window(struct vc_round *r, struct vc_volume *v,
 }
 
 /*
- * Copy all windows of a round. After an error all blocks of the window stay dirty. A
+ * Copy all windows of a round. Blocks that fail stay dirty. A round ends when several
+ * windows in a row fail altogether: then the origin has failed, or the cache device. A
  * round that was not urgent ends when destage becomes urgent: chunks that are superseded
  * by now may be enough. Return: 0 or an error.
  */
@@ -386,25 +216,27 @@ static int vc_round_copy(struct vc_round *r, struct vc_volume *v,
 			 struct vc_log *log)
 {
 	bool urgent = vc_volume_is_urgent(v);
-	u32 from, n;
-	int error;
+	u32 from, n, failed = 0;
+	int error, first = 0;
 
 	r->worked = 0;
 	r->busy = 0;
+	r->bad = 0;
+	r->copied = 0;
 	for (from = 0; from < r->nr && !READ_ONCE(v->stopped); from += n) {
 		unsigned long worked = r->worked;
 
 		error = vc_round_window(r, v, log, from, &n);
-		if (error)
-			return error;
-		if (!n)
+		failed = error ? failed + 1 : 0;
+		first = first ?: error;
+		if (!n || failed == VC_FAILED_WINDOWS)
 			break;
 		vc_volume_rest(v, r->worked - worked);
 		if (!urgent && vc_volume_is_urgent(v))
 			break;
 		cond_resched();
 	}
-	return 0;
+	return failed == VC_FAILED_WINDOWS || !r->copied ? first : 0;
 }
 
 /*
@@ -504,6 +336,24 @@ static void vc_round_adapt(struct vc_volume *v, unsigned long took)
 		v->most = min(v->most * 2, VC_ROUND_CELLS);
 }
 
+/*
+ * Note how a round went. A round that found nothing to copy does not tell whether the
+ * origin still fails.
+ */
+static void vc_round_note_error(struct vc_round *r, struct vc_volume *v,
+				int error)
+{
+	if (error && !v->failing)
+		DMERR("%s: cannot destage volume %u: error %d; its dirty data stays in the cache",
+		      dm_device_name(v->pool->md), v->id, error);
+	if (error)
+		wake_up(&v->dev->idle);
+	else
+		vc_space_kick(v->pool);
+	if (error || r->copied)
+		v->failing = error;
+}
+
 /* Do a round of a log. Return: false if there is nothing to do, or it failed. */
 static bool vc_destage_round(struct vc_round *r, struct vc_volume *v,
 			     struct vc_log *log)
@@ -512,6 +362,7 @@ static bool vc_destage_round(struct vc_round *r, struct vc_volume *v,
 	int error;
 
 	if (!vc_round_fill(r, log)) {
+		log->passed = 0;
 		if (vc_log_lacks_clean(log))
 			vc_log_close_idle(log);
 		return false;
@@ -520,15 +371,17 @@ static bool vc_destage_round(struct vc_round *r, struct vc_volume *v,
 	if (!error)
 		cleaned = vc_round_clean(r, log);
 	vc_round_adapt(v, r->worked);
-	if (error && !v->failing)
-		DMERR("%s: cannot destage volume %u: error %d; its dirty data stays in the cache",
-		      dm_device_name(v->pool->md), v->id, error);
-	v->failing = error;
-	if (!error)
-		vc_space_kick(v->pool);
-	else
-		wake_up(&v->dev->idle);
-	return !error && (cleaned || r->nr > r->busy);
+	vc_round_note_error(r, v, error);
+	if (error)
+		return false;
+	/* Go on behind chunks that have only bad blocks. */
+	if (cleaned || r->copied || r->busy) {
+		v->progress = true;
+	} else if (v->nbad) {
+		log->passed = r->gen[r->chunks - 1];
+		return true;
+	}
+	return cleaned || r->nr > r->busy + r->bad;
 }
 
 static bool vc_destage_log(struct vc_volume *v, struct vc_log *log)
@@ -578,19 +431,26 @@ void vc_destage_work(struct work_struct *work)
 	struct vc_volume *v = container_of(to_delayed_work(work),
 					   struct vc_volume, destage);
 	struct vc_log *log;
-	bool dirty = false;
+	bool dirty = false, more;
 
-	while (vc_destage_pass(v))
+	vc_bad_retry(v);
+	do {
+		v->progress = false;
+		more = vc_destage_pass(v);
+		if (!more)
+			WRITE_ONCE(v->bad_only, v->nbad && !v->progress);
 		wake_up(&v->idle);
-	wake_up(&v->idle);
+	} while (more);
 	if (READ_ONCE(v->stopped))
 		return;
 	list_for_each_entry_lockless(log, &v->logs, node)
 		dirty |= vc_log_dirty_chunks(log);
 	/* If nothing is dirty, what the origin refused has been discarded. */
-	if (!dirty)
+	if (!dirty) {
 		v->failing = false;
-	else
+		vc_bad_clear(v);
+	} else {
 		queue_delayed_work(v->pool->wq, &v->destage, v->failing ?
 				   VC_RETRY_DELAY : VC_DESTAGE_TICK);
+	}
 }

@@ -77,7 +77,7 @@ static int vc_fill_volume(struct sk_buff *skb, struct vc_target *vt)
 
 	if (!v)
 		return 0;
-	broken = READ_ONCE(v->failing) || READ_ONCE(v->bypass) ||
+	broken = READ_ONCE(v->failing) || READ_ONCE(v->nbad) || READ_ONCE(v->bypass) ||
 		 READ_ONCE(v->pool->state) != VC_POOL_OK;
 	return nla_put_string(skb, VCACHE_A_DEVICE_POOL, vt->pool_dev->name) ?:
 	       nla_put_u32(skb, VCACHE_A_DEVICE_VOLUME, v->id) ?:

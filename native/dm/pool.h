@@ -117,6 +117,13 @@ struct vc_lane {
  * @drain: everything has to be destaged
  * @stopped: destage is not allowed
  * @failing: the last round failed on the origin
+ * @bad: blocks that cannot be destaged, with the turn in which they failed; see bad.c
+ * @nbad: how many
+ * @bad_turn: 0 or 1: the present turn
+ * @bad_at: when the next turn begins, jiffies
+ * @bad_delay: how long the present turn takes, jiffies
+ * @progress: the present pass of destage has found other blocks as well; of destage
+ * @bad_only: the last pass has found nothing but bad blocks
  * @ranges: blocks of the origin that are being written, see range.h
  * @discards: discards that are being recorded in the log
  * @bypass: the cache has failed without dirty data of this volume, and is not used
@@ -149,6 +156,13 @@ struct vc_volume {
 	bool drain;
 	bool stopped;
 	bool failing;
+	struct xarray bad;
+	u32 nbad;
+	u8 bad_turn;
+	unsigned long bad_at;
+	unsigned long bad_delay;
+	bool progress;
+	bool bad_only;
 	struct vc_ranges ranges;
 	atomic_t discards;
 	bool bypass;
@@ -465,6 +479,15 @@ void vc_volume_resume(struct vc_volume *v);
 u64 vc_log_dirty(struct vc_log *log);
 u32 vc_log_dirty_chunks(struct vc_log *log);
 u64 vc_volume_dirty(struct vc_volume *v);
+
+/* bad.c */
+void vc_bad_init(struct vc_volume *v);
+int vc_bad_add(struct vc_volume *v, u64 block, int error);
+bool vc_bad_has(struct vc_volume *v, u64 block);
+void vc_bad_remove(struct vc_volume *v, u64 block);
+void vc_bad_clear(struct vc_volume *v);
+void vc_bad_free(struct vc_volume *v);
+void vc_bad_retry(struct vc_volume *v);
 
 /* drop.c */
 int vc_volume_forget(struct vc_volume *v);

@@ -47,9 +47,12 @@ struct vc_round_cell {
  * @gen: their generations, because they may be reclaimed meanwhile
  * @page: data of a window
  * @window: blocks of a window
+ * @failed: blocks of a window that has failed
  * @range: runs of them that are held
  * @ranges: used entries of @range
  * @busy: blocks of the round that somebody else held
+ * @bad: blocks of it that failed
+ * @copied: blocks of it that are clean
  * @pending: requests on their way, plus one while more are made
  * @requests: requests made since vc_round_begin()
  * @began: time of vc_round_begin(), ns
@@ -67,9 +70,12 @@ struct vc_round {
 	u64 gen[VC_ROUND_CHUNKS];
 	struct page *page[VC_WINDOW];
 	struct vc_round_cell window[VC_WINDOW];
+	struct vc_round_cell failed[VC_WINDOW];
 	struct vc_range range[VC_WINDOW];
 	u32 ranges;
 	u32 busy;
+	u32 bad;
+	u32 copied;
 	atomic_t pending;
 	u32 requests;
 	u64 began;
@@ -91,6 +97,10 @@ int vc_round_read(struct vc_round *r, struct vc_pool *p,
 struct vc_round *vc_round_make(u32 cells, gfp_t gfp);
 void vc_round_free(struct vc_round *r);
 int vc_rounds_init(struct vc_pool *p);
+
+/* window.c */
+int vc_window_next(struct vc_round *r, struct vc_volume *v, u32 from, u32 most,
+		   u32 *n, u32 *dealt);
 
 /* throttle.c */
 bool vc_throttle_wanted(struct vc_log *log);

@@ -257,6 +257,7 @@ struct vc_claim {
  * @nr_own: chunks of these in dedicated lanes
  * @dirty: chunks of these that are not clean
  * @warm: chunks of these that are warm
+ * @passed: generation up to which a destage has found nothing but bad blocks; of destage
  * @spare: the chunk that is reserved for it, or NULL
  * @starved: its writer waits for a chunk or for a seal
  * @reclaim_pending: it has to give up a chunk, and none can be reclaimed yet, see space.c
@@ -310,6 +311,7 @@ struct vc_log {
 	u32 nr_own;
 	u32 dirty;
 	u32 warm;
+	u64 passed;
 	struct vc_chunk *spare;
 	bool starved;
 	bool reclaim_pending;

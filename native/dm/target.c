@@ -401,7 +401,7 @@ static const char *vc_cache_state(struct vc_volume *v, u64 dirty)
 		return "bypassed";
 	if (READ_ONCE(v->pool->state) == VC_POOL_FAILED)
 		return "lost";
-	if (READ_ONCE(v->failing))
+	if (READ_ONCE(v->failing) || READ_ONCE(v->nbad))
 		return "failing";
 	if (!dirty)
 		return "clean";

@@ -154,6 +154,7 @@ struct vc_volume *vc_volume_alloc(struct vc_pool *p, u32 id, u16 slot)
 	v->rest_until = jiffies;
 	INIT_LIST_HEAD(&v->logs);
 	vc_ranges_init(&v->ranges);
+	vc_bad_init(v);
 	INIT_DELAYED_WORK(&v->destage, vc_destage_work);
 	init_waitqueue_head(&v->idle);
 	list_add_tail(&v->node, &p->volumes);
@@ -557,7 +558,7 @@ void vc_volume_drain(struct vc_volume *v)
  * vc_volume_quiesce - stop I/O to the origin, and seal all chunks
  * @v: the volume; nothing is buffered for it
  *
- * A drain is completed first, unless the origin fails. Only a round or two are left of
+ * A drain is completed first, except for what the origin refuses. Only a round or two are left of
  * it, because it holds writers up.
  */
 void vc_volume_quiesce(struct vc_volume *v)
@@ -565,8 +566,10 @@ void vc_volume_quiesce(struct vc_volume *v)
 	vc_volume_close(v);
 	vc_volume_flush_origin(v);
 	if (v->drain && !v->stopped) {
+		WRITE_ONCE(v->bad_only, false);
 		mod_delayed_work(v->pool->wq, &v->destage, 0);
-		wait_event(v->idle, !vc_volume_dirty(v) || v->failing);
+		wait_event(v->idle, !vc_volume_dirty(v) || v->failing ||
+			   READ_ONCE(v->bad_only));
 	}
 	vc_volume_stop(v);
 	vc_volume_close(v);
@@ -613,6 +616,7 @@ int vc_volume_detach(struct vc_volume *v, bool forget)
 	if (forget)
 		r = vc_volume_clear(v);
 	if (!r) {
+		vc_bad_free(v);
 		v->dev = NULL;
 		v->origin = NULL;
 		v->drain = false;

@@ -35,6 +35,16 @@ class Mutation(NamedTuple):
 
 
 MUTATIONS = [
+    Mutation("blocks of a failed window are not tried alone", "window.c",
+             "error = vc_window_copy_each(r, v, *n, error);", ";",
+             "test_bad_blocks.py::test_a_bad_block_of_the_origin_affects_only_itself"),
+    Mutation("bad blocks are never tried again", "bad.c",
+             "\tv->bad_turn ^= 1;\n", "",
+             "test_bad_blocks.py::test_a_bad_block_of_the_origin_affects_only_itself"),
+    Mutation("destage does not go on behind chunks of bad blocks", "destage.c",
+             "\t\tlog->passed = r->gen[r->chunks - 1];\n\t\treturn true;\n",
+             "\t\treturn false;\n",
+             "test_bad_blocks.py::test_chunks_of_bad_blocks_do_not_stop_their_log"),
     Mutation("destage does not hold its blocks", "destage.c",
              "\tif (!vc_range_try(&v->ranges, &r->range[r->ranges],\n"
              "\t\t\t  r->window[from].block, r->window[to - 1].block))\n"
