@@ -5,7 +5,9 @@
 #ifndef DM_VCACHE_COMPAT_H
 #define DM_VCACHE_COMPAT_H
 
+#include <linux/blkdev.h>
 #include <linux/device-mapper.h>
+#include <linux/file.h>
 #include <linux/shrinker.h>
 #include <linux/slab.h>
 #include <linux/version.h>
@@ -82,6 +84,57 @@ static inline void vc_shrinker_drop(struct shrinker *s)
 {
 	unregister_shrinker(s);
 	kfree(s);
+}
+
+#endif
+
+/* Open a block device once more, so that it stays. Return: a handle, or an ERR_PTR(). */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 9, 0)
+
+static inline void *vc_bdev_hold(struct block_device *bdev)
+{
+	return bdev_file_open_by_dev(bdev->bd_dev, BLK_OPEN_READ, NULL, NULL);
+}
+
+static inline void vc_bdev_release(void *handle)
+{
+	fput(handle);
+}
+
+#elif LINUX_VERSION_CODE >= KERNEL_VERSION(6, 7, 0)
+
+static inline void *vc_bdev_hold(struct block_device *bdev)
+{
+	return bdev_open_by_dev(bdev->bd_dev, BLK_OPEN_READ, NULL, NULL);
+}
+
+static inline void vc_bdev_release(void *handle)
+{
+	bdev_release(handle);
+}
+
+#elif LINUX_VERSION_CODE >= KERNEL_VERSION(6, 5, 0)
+
+static inline void *vc_bdev_hold(struct block_device *bdev)
+{
+	return blkdev_get_by_dev(bdev->bd_dev, BLK_OPEN_READ, NULL, NULL);
+}
+
+static inline void vc_bdev_release(void *handle)
+{
+	blkdev_put(handle, NULL);
+}
+
+#else
+
+static inline void *vc_bdev_hold(struct block_device *bdev)
+{
+	return blkdev_get_by_dev(bdev->bd_dev, FMODE_READ, NULL);
+}
+
+static inline void vc_bdev_release(void *handle)
+{
+	blkdev_put(handle, FMODE_READ);
 }
 
 #endif

@@ -422,14 +422,8 @@ void vc_destage_soon(struct vc_volume *v)
 		queue_delayed_work(v->pool->wq, &v->destage, VC_DESTAGE_TICK);
 }
 
-/**
- * vc_destage_work - destage a volume
- * @work: vc_volume.destage
- */
-void vc_destage_work(struct work_struct *work)
+static void vc_volume_destage(struct vc_volume *v)
 {
-	struct vc_volume *v = container_of(to_delayed_work(work),
-					   struct vc_volume, destage);
 	struct vc_log *log;
 	bool dirty = false, more;
 
@@ -453,4 +447,21 @@ void vc_destage_work(struct work_struct *work)
 		queue_delayed_work(v->pool->wq, &v->destage, v->failing ?
 				   VC_RETRY_DELAY : VC_DESTAGE_TICK);
 	}
+}
+
+/**
+ * vc_destage_work - destage a volume
+ * @work: vc_volume.destage
+ */
+void vc_destage_work(struct work_struct *work)
+{
+	struct vc_volume *v = container_of(to_delayed_work(work),
+					   struct vc_volume, destage);
+
+	WRITE_ONCE(v->destaging, true);
+	smp_mb(); /* pairs with vc_volume_stop() */
+	vc_volume_destage(v);
+	/* Pairs with vc_volume_is_busy(). */
+	smp_store_release(&v->destaging, false);
+	wake_up(&v->idle);
 }

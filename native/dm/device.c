@@ -4,11 +4,34 @@
  *
  * Tags and buffered data belong to the mapped device, not to a table. While a new table
  * replaces an old one, both refer to the same state.
+ *
+ * DOC: Origins that hang
+ *
+ * A suspend waits until all data is written out. A noflush suspend is also the first step
+ * of replacing a table whose origin hangs, so it waits only while there is progress. Then
+ * the device is &vc_dev.hung: write-outs, a round of destage or promotions are still at the
+ * origin, and go on when it answers.
+ *
+ * - They use &vc_dev.origin and &vc_volume.origin, not the table. &vc_dev.held keeps these
+ *   open when the table is gone.
+ * - A block stays in WRITEOUT until its write-out completes, and a round is the same work
+ *   item before and after the suspend. So the next table may write to the same origin at
+ *   once: no second version of a sector is sent before the first one has arrived.
+ * - Nothing orders them against writes through another device, which may be a path to the
+ *   same disk. So a table with another origin, mode or volume is refused meanwhile.
+ * - What frees the state of the device, or moves the map of the pool, waits for them.
  */
 #include <linux/blkdev.h>
 #include <linux/slab.h>
 
+#include "compat.h"
 #include "pool.h"
+
+/* A suspend without a flush takes an origin for hung after so long without progress. */
+#define VC_HUNG_AFTER (5 * HZ)
+
+/* How long a worker that is not at the origin may take to see that it has to stop. */
+#define VC_STOP_TIME (HZ / 2)
 
 /* Reserved write-out requests, for when memory is short. */
 #define VC_BIOS_MIN 64
@@ -105,16 +128,65 @@ out:
 	return dev;
 }
 
-/* Stop all work. Buffered data stays in the buffer. */
-static void vc_dev_quiesce(struct vc_dev *dev)
+/*
+ * Are write-outs under way, although the device is suspended? A worker may wait for the
+ * origin to take one more. Workers that have just been woken count, too.
+ */
+static bool vc_dev_writes(struct vc_dev *dev)
+{
+	bool busy = atomic_read(&dev->inflight);
+	struct vc_tag *tag;
+
+	rcu_read_lock();
+	list_for_each_entry_rcu(tag, &dev->tags, node)
+		busy |= work_busy(&tag->work) || work_busy(&tag->commit_work);
+	rcu_read_unlock();
+	return busy;
+}
+
+/* Wait for write-outs under way. Return: false if none completed for so many jiffies. */
+static bool vc_dev_settle(struct vc_dev *dev, long patience)
+{
+	unsigned long end = jiffies + patience;
+	int left = atomic_read(&dev->inflight);
+
+	while (vc_dev_writes(dev)) {
+		int now = atomic_read(&dev->inflight);
+
+		if (now != left)
+			end = jiffies + patience;
+		else if (time_after(jiffies, end))
+			return false;
+		left = now;
+		schedule_timeout_uninterruptible(1);
+	}
+	return true;
+}
+
+/*
+ * Stop all work. Buffered data stays in the buffer. Return: false if write-outs are still
+ * under way, and none completed for the time of @patience.
+ */
+static bool vc_dev_quiesce(struct vc_dev *dev, long patience)
 {
 	WRITE_ONCE(dev->suspended, true);
 	cancel_delayed_work_sync(&dev->age_work);
+	if (patience != MAX_SCHEDULE_TIMEOUT && !vc_dev_settle(dev, patience))
+		return false;
 	/* Not under @lock: discards in this workqueue take it. */
 	flush_workqueue(dev->wq);
 	wait_event(dev->idle, !atomic_read(&dev->inflight));
 	flush_work(&dev->reap_work);
 	flush_work(&dev->park_work);
+	return true;
+}
+
+static void vc_dev_release_origin(struct vc_dev *dev)
+{
+	if (dev->held)
+		vc_bdev_release(dev->held);
+	dev->held = NULL;
+	WRITE_ONCE(dev->hung, false);
 }
 
 /* The device is removed: free data that could not be written out, and report that. */
@@ -148,7 +220,8 @@ static void vc_dev_forget(struct vc_dev *dev, struct vc_target *vt)
  *
  * With the last table the state is freed. The device has been suspended, so it is drained,
  * except for data that the origin refused. That is not tried again: the origin may be in
- * use elsewhere by now, and have newer data.
+ * use elsewhere by now, and have newer data. This waits for write-outs at an origin that
+ * hangs: they use the data.
  */
 void vc_dev_put(struct vc_dev *dev, struct vc_target *vt)
 {
@@ -162,7 +235,7 @@ void vc_dev_put(struct vc_dev *dev, struct vc_target *vt)
 	mutex_unlock(&vc_registry_lock);
 	if (!last)
 		return;
-	vc_dev_quiesce(dev);
+	vc_dev_quiesce(dev, MAX_SCHEDULE_TIMEOUT);
 	cancel_delayed_work_sync(&dev->event_work);
 	cancel_delayed_work_sync(&dev->collect_work);
 	/* The completion of the last write-out may still be about to wake somebody. */
@@ -171,6 +244,7 @@ void vc_dev_put(struct vc_dev *dev, struct vc_target *vt)
 	vc_tags_free(dev);
 	if (dev->vol)
 		vc_volume_detach(dev->vol, false);
+	vc_dev_release_origin(dev);
 	vc_dev_free(dev);
 }
 
@@ -288,6 +362,27 @@ static bool vc_dev_has_beyond(struct vc_dev *dev, sector_t len)
 	return xa_find(&dev->blocks, &index, ULONG_MAX, XA_PRESENT);
 }
 
+/* Has a table the same origin, mode and volume as the one before it? */
+static bool vc_dev_goes_on(struct vc_dev *dev, struct vc_target *vt)
+{
+	struct vc_volume *v = dev->vol;
+
+	if (vt->origin->bdev->bd_dev != dev->origin->bd_dev ||
+	    vt->mode != dev->mode || !v != !vt->pool_dev)
+		return false;
+	return !v || (vt->volume == v->id &&
+		      vc_pool_find(vt->pool_dev->bdev) == v->pool);
+}
+
+/* May a table follow one whose origin hung? */
+static bool vc_dev_may_follow(struct vc_dev *dev, struct vc_target *vt)
+{
+	if (!dev->hung || vc_dev_goes_on(dev, vt))
+		return true;
+	return vc_dev_settle(dev, VC_STOP_TIME) &&
+	       (!dev->vol || !vc_volume_is_busy(dev->vol));
+}
+
 /**
  * vc_dev_activate - make a table the active one
  * @dev: its device, suspended
@@ -305,6 +400,11 @@ int vc_dev_activate(struct vc_dev *dev, struct vc_target *vt)
 	bool moved = false;
 	int r;
 
+	if (!vc_dev_may_follow(dev, vt)) {
+		DMERR("%s: the previous origin hangs: origin, mode and volume must stay",
+		      dm_device_name(dev->md));
+		return -EBUSY;
+	}
 	if (vc_dev_has_beyond(dev, vt->ti->len)) {
 		DMERR("%s: buffered data is behind the end of the new table",
 		      dm_device_name(dev->md));
@@ -329,11 +429,15 @@ int vc_dev_activate(struct vc_dev *dev, struct vc_target *vt)
 	r = vc_dev_fix_volume(dev, vt) ?: vc_dev_fix_tag(dev, vt);
 	if (!r) {
 		WRITE_ONCE(dev->target, vt);
+		dev->mode = vt->mode;
+		WRITE_ONCE(dev->origin, bdev);
 		dev->volume = vt->scope == VCACHE_SCOPE_VOLUME;
 		dev->writeback = vt->mode == VCACHE_MODE_WRITEBACK;
 		dev->store = dev->writeback ? dev->vol->pool->bdev : bdev;
 	}
 	vc_dev_unlock(dev);
+	if (!r)
+		vc_dev_release_origin(dev);
 	vc_limits_update();
 	return r;
 }
@@ -380,22 +484,79 @@ void vc_dev_presuspend(struct vc_dev *dev, bool noflush)
 	vc_flush_requeue(dev);
 }
 
+/* This grows whenever buffered data is written out, and whenever destage makes space. */
+static unsigned long vc_dev_progress(struct vc_dev *dev)
+{
+	unsigned long destaged = dev->vol ?
+				 atomic64_read(&dev->vol->destaged) : 0;
+
+	return destaged - atomic_long_read(&dev->pending);
+}
+
+/* Write out all data. Return: false if there was no progress for the time of @patience. */
+static bool vc_dev_drain(struct vc_dev *dev, long patience)
+{
+	unsigned long progress;
+
+	vc_dev_write_out(dev);
+	do {
+		progress = vc_dev_progress(dev);
+		if (wait_event_timeout(dev->idle, vc_dev_drained(dev) ||
+				       vc_dev_stuck(dev), patience))
+			return true;
+	} while (vc_dev_progress(dev) != progress);
+	return false;
+}
+
+/* Stop all I/O to the origin. Return: false if it does not answer. */
+static bool vc_dev_stop(struct vc_dev *dev, long patience)
+{
+	/* For a resize the table stays, so the data may stay in memory. */
+	bool quiet = READ_ONCE(dev->frozen) || vc_dev_drain(dev, patience);
+
+	quiet &= vc_dev_quiesce(dev, quiet ? patience : VC_STOP_TIME);
+	if (!dev->vol)
+		return quiet;
+	if (quiet)
+		return vc_volume_quiesce(dev->vol, patience);
+	vc_volume_stop(dev->vol, 1);
+	return false;
+}
+
+/* The origin hangs. Keep it open, or wait for it after all. */
+static void vc_dev_hang(struct vc_dev *dev)
+{
+	unsigned int noio = memalloc_noio_save();
+
+	dev->held = vc_bdev_hold(dev->origin);
+	memalloc_noio_restore(noio);
+	if (IS_ERR(dev->held)) {
+		dev->held = NULL;
+		DMERR("%s: the origin does not answer, and cannot be kept open",
+		      dm_device_name(dev->md));
+		vc_dev_stop(dev, MAX_SCHEDULE_TIMEOUT);
+		return;
+	}
+	WRITE_ONCE(dev->hung, true);
+	DMWARN("%s: suspended, but the origin hangs: the next table must have the same one",
+	       dm_device_name(dev->md));
+}
+
 /**
  * vc_dev_postsuspend - end a suspend: no request of dm is in flight any more
  * @dev: the device
  *
  * All data is written out, also in a noflush suspend. There, requests that waited have
  * been given back; but data that was accepted must not depend on the target of the next
- * table. Data that the origin refuses stays in memory.
+ * table. Data that the origin refuses stays in memory. So does all data in a noflush
+ * suspend if the origin hangs.
  */
 void vc_dev_postsuspend(struct vc_dev *dev)
 {
-	vc_dev_write_out(dev);
-	wait_event(dev->idle, vc_dev_drained(dev) || vc_dev_stuck(dev));
-	vc_dev_quiesce(dev);
-	if (dev->vol)
-		vc_volume_quiesce(dev->vol);
-	if (atomic_long_read(&dev->nblocks))
+	if (!vc_dev_stop(dev, dev->noflush ? VC_HUNG_AFTER :
+			 MAX_SCHEDULE_TIMEOUT))
+		vc_dev_hang(dev);
+	else if (atomic_long_read(&dev->nblocks) && !READ_ONCE(dev->frozen))
 		DMWARN("%s: suspended with buffered data that its origin refuses",
 		       dm_device_name(dev->md));
 }
@@ -415,4 +576,27 @@ void vc_dev_resume(struct vc_dev *dev)
 	queue_work(dev->wq, &dev->park_work);
 	queue_delayed_work(dev->wq, &dev->age_work, 1);
 	queue_delayed_work(system_long_wq, &dev->collect_work, 1);
+}
+
+/**
+ * vc_dev_freeze - note that a resize of the pool suspends a device, or that it has
+ * @md: the mapped device
+ * @on: the suspend is about to begin
+ *
+ * Return: false if the origin of the device hangs.
+ */
+bool vc_dev_freeze(struct mapped_device *md, bool on)
+{
+	struct vc_dev *dev;
+	bool hung = false;
+
+	mutex_lock(&vc_registry_lock);
+	list_for_each_entry(dev, &vc_devices, registry) {
+		if (dev->md != md)
+			continue;
+		WRITE_ONCE(dev->frozen, on);
+		hung = READ_ONCE(dev->hung);
+	}
+	mutex_unlock(&vc_registry_lock);
+	return !hung;
 }

@@ -77,7 +77,7 @@ static struct request *vc_nvme_request(struct vc_dev *dev,
 				       struct nvme_command *cmd,
 				       blk_opf_t flags)
 {
-	struct block_device *bdev = dev->target->origin->bdev;
+	struct block_device *bdev = dev->origin;
 	struct request *rq;
 
 	cmd->common.nsid = cpu_to_le32(dev->nvme.nsid);

@@ -554,14 +554,23 @@ int __init vc_pool_init(void)
 	vc_record_cache = KMEM_CACHE(vc_record, 0);
 	if (!vc_record_cache)
 		return -ENOMEM;
+	r = vc_resize_init();
+	if (r)
+		goto bad_resize;
 	r = dm_register_target(&vcache_pool_target);
 	if (r)
-		kmem_cache_destroy(vc_record_cache);
+		goto bad_target;
+	return 0;
+bad_target:
+	vc_resize_exit();
+bad_resize:
+	kmem_cache_destroy(vc_record_cache);
 	return r;
 }
 
 void vc_pool_exit(void)
 {
 	dm_unregister_target(&vcache_pool_target);
+	vc_resize_exit();
 	kmem_cache_destroy(vc_record_cache);
 }

@@ -115,7 +115,8 @@ struct vc_lane {
  * @replayed: the index knows its blocks
  * @damaged: chunks that the replay could not read
  * @drain: everything has to be destaged
- * @stopped: destage is not allowed
+ * @stopped: no I/O to the origin begins
+ * @destaging: vc_destage_work() is running
  * @failing: the last round failed on the origin
  * @bad: blocks that cannot be destaged, with the turn in which they failed; see bad.c
  * @nbad: how many
@@ -155,6 +156,7 @@ struct vc_volume {
 	u64 damaged;
 	bool drain;
 	bool stopped;
+	bool destaging;
 	bool failing;
 	struct xarray bad;
 	u32 nbad;
@@ -451,6 +453,8 @@ void vc_map_move(struct vc_pool *p, struct vc_pool *n);
 int vc_pool_resize(struct vc_pool *p, u64 sectors, const char **error);
 void vc_pool_count_leaving(struct vc_pool *p);
 void vc_pool_shrunk(struct vc_pool *p);
+int vc_resize_init(void);
+void vc_resize_exit(void);
 
 /* replay.c */
 int vc_volume_replay(struct vc_volume *v);
@@ -471,7 +475,9 @@ void vc_volume_leave(struct vc_tag *tag);
 void vc_log_release_spare(struct vc_log *log);
 int vc_volume_change(struct vc_volume *v, u32 mode,
 		     struct block_device *origin, sector_t sectors);
-void vc_volume_quiesce(struct vc_volume *v);
+bool vc_volume_quiesce(struct vc_volume *v, long patience);
+bool vc_volume_stop(struct vc_volume *v, long patience);
+bool vc_volume_is_busy(struct vc_volume *v);
 bool vc_volume_stuck(struct vc_volume *v);
 void vc_volume_drain(struct vc_volume *v);
 int vc_volume_flush_origin(struct vc_volume *v);

@@ -14,6 +14,10 @@
  *
  * A larger map replaces the old one while nobody uses that: all volumes are suspended, as
  * dm-thin does with the devices of a pool. Their I/O waits while the map is copied.
+ *
+ * A volume whose origin hangs cannot be suspended in time: dm waits for its reads, and our
+ * work for its writes. So all are suspended at once, each by a work item, and after a while
+ * those that are suspended go on. A work item that is late resumes its volume itself.
  */
 #include <linux/blkdev.h>
 #include <linux/sched/mm.h>
@@ -25,36 +29,152 @@
 /* A volume may be attached while the others are suspended: try so often. */
 #define VC_FREEZE_TRIES 8U
 
+/* Suspending the volumes may take so long. */
+#define VC_FREEZE_TIME (8 * HZ)
+
+struct vc_freezing;
+
+/**
+ * struct vc_freeze - a volume being suspended
+ * @work: suspends it
+ * @all: what it belongs to
+ * @md: its mapped device, which is held; its table may still change
+ * @done: it is suspended
+ */
+struct vc_freeze {
+	struct work_struct work;
+	struct vc_freezing *all;
+	struct mapped_device *md;
+	bool done;
+};
+
+/**
+ * struct vc_freezing - all volumes of a pool being suspended
+ * @ref: one is held by each work item, and one by the resize
+ * @lock: guards @left, @over and vc_freeze.done
+ * @left: how many are not suspended yet
+ * @over: the resize does not wait any more
+ * @ended: completed when all are suspended
+ * @hung: the origin of one of them did not answer
+ * @gone: one is being removed
+ * @nr: how many there are
+ * @vol: the volumes
+ */
+struct vc_freezing {
+	refcount_t ref;
+	spinlock_t lock; /* left, over, done */
+	u32 left;
+	bool over;
+	struct completion ended;
+	bool hung;
+	bool gone;
+	u32 nr;
+	struct vc_freeze vol[];
+};
+
+static struct workqueue_struct *vc_freeze_wq;
+
 static u32 vc_pool_slots(const struct vc_pool *p)
 {
 	return p->g.slot_blocks * VC_SLOTS_PER_BLOCK;
 }
 
-/* Suspend all volumes in use. Return: how many, in @md. */
-static u32 vc_pool_freeze(struct vc_pool *p, struct mapped_device **md)
+static void vc_freezing_put(struct vc_freezing *all)
 {
-	struct vc_volume *v;
-	u32 i, n = 0;
-
-	mutex_lock(&p->lock);
-	list_for_each_entry(v, &p->volumes, node) {
-		if (v->dev && !READ_ONCE(v->stopped) && !dm_hold(v->dev->md))
-			md[n++] = v->dev->md;
-	}
-	mutex_unlock(&p->lock);
-	for (i = 0; i < n; i++)
-		dm_internal_suspend_noflush(md[i]);
-	return n;
+	if (refcount_dec_and_test(&all->ref))
+		kvfree(all);
 }
 
-static void vc_pool_thaw(struct mapped_device **md, u32 n)
+static void vc_freeze_undo(struct vc_freeze *f)
+{
+	dm_internal_resume(f->md);
+	dm_put(f->md);
+}
+
+static void vc_freeze_work(struct work_struct *work)
+{
+	struct vc_freeze *f = container_of(work, struct vc_freeze, work);
+	unsigned int noio = memalloc_noio_save();
+	struct vc_freezing *all = f->all;
+	bool over;
+
+	vc_dev_freeze(f->md, true);
+	dm_internal_suspend_noflush(f->md);
+	if (!vc_dev_freeze(f->md, false))
+		WRITE_ONCE(all->hung, true);
+	spin_lock(&all->lock);
+	over = all->over;
+	f->done = !over;
+	if (!--all->left)
+		complete(&all->ended);
+	spin_unlock(&all->lock);
+	if (over)
+		vc_freeze_undo(f);
+	vc_freezing_put(all);
+	memalloc_noio_restore(noio);
+}
+
+/* Note all volumes in use. Return: NULL without memory. */
+static struct vc_freezing *vc_freezing_make(struct vc_pool *p)
+{
+	struct vc_freezing *all;
+	struct vc_volume *v;
+
+	all = kvzalloc(struct_size(all, vol, vc_pool_slots(p)), GFP_KERNEL);
+	if (!all)
+		return NULL;
+	refcount_set(&all->ref, 1);
+	spin_lock_init(&all->lock);
+	init_completion(&all->ended);
+	mutex_lock(&p->lock);
+	list_for_each_entry(v, &p->volumes, node) {
+		struct vc_freeze *f = &all->vol[all->nr];
+
+		if (!v->dev)
+			continue;
+		if (dm_hold(v->dev->md)) {
+			all->gone = true;
+			continue;
+		}
+		INIT_WORK(&f->work, vc_freeze_work);
+		f->all = all;
+		f->md = v->dev->md;
+		all->nr++;
+	}
+	mutex_unlock(&p->lock);
+	return all;
+}
+
+/* Suspend all volumes in use. Return: 0; or -EBUSY: not now; or -ETIMEDOUT: one hangs. */
+static int vc_pool_freeze(struct vc_freezing *all)
 {
 	u32 i;
 
-	for (i = 0; i < n; i++) {
-		dm_internal_resume(md[i]);
-		dm_put(md[i]);
+	all->left = all->nr;
+	refcount_add(all->nr, &all->ref);
+	for (i = 0; i < all->nr; i++)
+		queue_work(vc_freeze_wq, &all->vol[i].work);
+	if (all->nr &&
+	    !wait_for_completion_timeout(&all->ended, VC_FREEZE_TIME))
+		return -ETIMEDOUT;
+	if (READ_ONCE(all->hung))
+		return -ETIMEDOUT;
+	return all->gone ? -EBUSY : 0;
+}
+
+static void vc_pool_thaw(struct vc_freezing *all)
+{
+	u32 i;
+
+	spin_lock(&all->lock);
+	all->over = true;
+	spin_unlock(&all->lock);
+	for (i = 0; i < all->nr; i++) {
+		/* This does not change any more. */
+		if (all->vol[i].done)
+			vc_freeze_undo(&all->vol[i]);
 	}
+	vc_freezing_put(all);
 }
 
 /* Are all volumes suspended? The lock of the pool keeps others from being attached. */
@@ -63,26 +183,28 @@ static bool vc_pool_frozen(struct vc_pool *p)
 	struct vc_volume *v;
 
 	list_for_each_entry(v, &p->volumes, node) {
-		if (!READ_ONCE(v->stopped))
+		if (!READ_ONCE(v->stopped) || vc_volume_is_busy(v))
 			return false;
 	}
 	return true;
 }
 
-/* Move to a larger map. Return: 0; -EBUSY: not now. */
-static int vc_resize_move(struct vc_pool *p, struct vc_pool *larger,
-			  struct mapped_device **md)
+/* Move to a larger map. Return: 0; -EBUSY: not now; -ETIMEDOUT: an origin hangs. */
+static int vc_resize_move(struct vc_pool *p, struct vc_pool *larger)
 {
-	u32 n = vc_pool_freeze(p, md);
-	int r = -EBUSY;
+	struct vc_freezing *all = vc_freezing_make(p);
+	int r;
 
+	if (!all)
+		return -ENOMEM;
+	r = vc_pool_freeze(all);
 	mutex_lock(&p->lock);
-	if (vc_pool_frozen(p) && p->state == VC_POOL_OK) {
+	if (!r && vc_pool_frozen(p) && p->state == VC_POOL_OK)
 		vc_map_move(p, larger);
-		r = 0;
-	}
+	else
+		r = r ?: -EBUSY;
 	mutex_unlock(&p->lock);
-	vc_pool_thaw(md, n);
+	vc_pool_thaw(all);
 	return r;
 }
 
@@ -90,25 +212,25 @@ static int vc_resize_move(struct vc_pool *p, struct vc_pool *larger,
 static int vc_resize_map(struct vc_pool *p, u32 chunks, const char **error)
 {
 	struct vc_pool *larger = kzalloc(sizeof(*larger), GFP_KERNEL);
-	struct mapped_device **md = kvcalloc(vc_pool_slots(p), sizeof(*md),
-					     GFP_KERNEL);
 	int r = -ENOMEM, tries = VC_FREEZE_TRIES;
 
 	*error = "not enough memory for the map";
-	if (larger && md) {
+	if (larger) {
 		larger->g = p->g;
 		r = vc_map_alloc(larger, chunks);
 	}
 	if (!r) {
-		*error = "volumes were attached meanwhile, try again";
 		do {
-			r = vc_resize_move(p, larger, md);
-		} while (r && --tries);
+			r = vc_resize_move(p, larger);
+		} while (r == -EBUSY && --tries);
+		if (r == -EBUSY)
+			*error = "volumes were attached meanwhile, try again";
+		if (r == -ETIMEDOUT)
+			*error = "the origin of a volume does not answer, try again later";
 	}
 	if (larger)
 		vc_map_free(larger);
 	kfree(larger);
-	kvfree(md);
 	return r;
 }
 
@@ -278,4 +400,16 @@ void vc_pool_shrunk(struct vc_pool *p)
 	    !vc_resize_save(p, &g))
 		DMINFO("%s: the pool uses %u chunks now",
 		       dm_device_name(p->md), p->limit - g.first_chunk);
+}
+
+int __init vc_resize_init(void)
+{
+	vc_freeze_wq = alloc_workqueue("vcache-freeze",
+				       WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	return vc_freeze_wq ? 0 : -ENOMEM;
+}
+
+void vc_resize_exit(void)
+{
+	destroy_workqueue(vc_freeze_wq);
 }

@@ -101,7 +101,7 @@ void vc_tagged_flushed(struct vc_tag *tag, blk_status_t status)
 /* Write data again, with FUA, because a tagged command has failed. */
 static void vc_tagged_redo(struct vc_tag *tag, struct bio *bio)
 {
-	struct block_device *bdev = tag->dev->target->origin->bdev;
+	struct block_device *bdev = tag->dev->origin;
 	struct bio_vec *first = bio_first_bvec_all(bio);
 	struct vc_block *b = (struct vc_block *)page_private(first->bv_page);
 	sector_t sector = (b->index << VC_PAGE_SECTORS_SHIFT) +

@@ -361,6 +361,8 @@ struct vc_target {
  * @writeback: write-outs go to the log in the cache
  * @through: write-outs of some tags go to the origin as well
  * @vol: the origin's volume in a pool, or NULL; changes while suspended
+ * @mode: mode of the active table, or of the last one
+ * @origin: the origin of that table; for work that may go on after the table
  * @store: the device that write-outs go to
  * @flushed_origin: origin whose volatile cache has been flushed since we use it
  * @lock: control path: tags, maps; see vc_dev_lock()
@@ -398,8 +400,11 @@ struct vc_target {
  * @granted_work: sends them
  * @inflight: write-outs at the origin
  * @idle: woken when @inflight becomes 0 and when a tag is drained
- * @suspended: no I/O to the origin
+ * @suspended: no new I/O to the origin
  * @noflush: suspending without flushing: nothing may wait
+ * @frozen: being suspended by a resize of the pool, see resize.c
+ * @hung: suspended while the origin does not answer; see "Origins that hang" in device.c
+ * @held: keeps @origin open while @hung
  */
 struct vc_dev {
 	struct list_head registry;
@@ -410,6 +415,8 @@ struct vc_dev {
 	bool writeback;
 	bool through;
 	struct vc_volume *vol;
+	enum vcache_mode mode;
+	struct block_device *origin;
 	struct block_device *store;
 	dev_t flushed_origin;
 	struct mutex lock; /* control path, see vc_dev_lock() */
@@ -449,6 +456,9 @@ struct vc_dev {
 	wait_queue_head_t idle;
 	bool suspended;
 	bool noflush;
+	bool frozen;
+	bool hung;
+	void *held;
 };
 
 /**
@@ -629,6 +639,7 @@ void vc_dev_bypass(struct vc_dev *dev);
 void vc_dev_presuspend(struct vc_dev *dev, bool noflush);
 void vc_dev_postsuspend(struct vc_dev *dev);
 void vc_dev_resume(struct vc_dev *dev);
+bool vc_dev_freeze(struct mapped_device *md, bool on);
 
 /* netlink.c */
 int vc_netlink_init(void);

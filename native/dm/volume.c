@@ -498,16 +498,37 @@ static void vc_volume_close(struct vc_volume *v)
 	}
 }
 
-static void vc_volume_stop(struct vc_volume *v)
+/**
+ * vc_volume_is_busy - does I/O to the origin go on, although the volume is stopped?
+ * @v: the volume
+ */
+bool vc_volume_is_busy(struct vc_volume *v)
+{
+	/* Pairs with vc_destage_work(): what the round did is visible. */
+	return smp_load_acquire(&v->destaging) || atomic_read(&v->promoting);
+}
+
+/**
+ * vc_volume_stop - stop I/O to the origin
+ * @v: the volume
+ * @patience: how long to wait for the I/O that is under way, in jiffies;
+ *	MAX_SCHEDULE_TIMEOUT: until it ends
+ *
+ * Return: false if it is still under way. No round and no promotion begins, but those under
+ * way go on when the origin answers.
+ */
+bool vc_volume_stop(struct vc_volume *v, long patience)
 {
 	WRITE_ONCE(v->stopped, true);
-	smp_mb(); /* pairs with vc_promote_begin() */
-	wait_event(v->idle, !atomic_read(&v->promoting));
+	smp_mb(); /* pairs with vc_promote_enter() and vc_destage_work() */
+	if (!wait_event_timeout(v->idle, !vc_volume_is_busy(v), patience))
+		return false;
 	synchronize_rcu();
 	cancel_delayed_work_sync(&v->destage);
 	/* Relocation opens chunks, and holds the lock: wait for its end. */
 	mutex_lock(&v->pool->lock);
 	mutex_unlock(&v->pool->lock);
+	return true;
 }
 
 /**
@@ -554,25 +575,49 @@ void vc_volume_drain(struct vc_volume *v)
 		mod_delayed_work(v->pool->wq, &v->destage, 0);
 }
 
+/*
+ * Complete a drain, if there is one. Return: false if nothing was destaged for the time of
+ * @patience.
+ */
+static bool vc_volume_end_drain(struct vc_volume *v, long patience)
+{
+	u64 left;
+
+	if (!v->drain || v->stopped)
+		return true;
+	WRITE_ONCE(v->bad_only, false);
+	mod_delayed_work(v->pool->wq, &v->destage, 0);
+	do {
+		left = vc_volume_dirty(v);
+		if (wait_event_timeout(v->idle,
+				       !vc_volume_dirty(v) || v->failing ||
+				       READ_ONCE(v->bad_only), patience))
+			return true;
+	} while (vc_volume_dirty(v) != left);
+	return false;
+}
+
 /**
  * vc_volume_quiesce - stop I/O to the origin, and seal all chunks
- * @v: the volume; nothing is buffered for it
+ * @v: the volume; nothing writes to it any more
+ * @patience: how long to wait for the origin, see vc_volume_stop()
  *
- * A drain is completed first, except for what the origin refuses. Only a round or two are left of
- * it, because it holds writers up.
+ * A drain is completed first, except for what the origin refuses. Only a round or two are
+ * left of it, because it holds writers up.
+ *
+ * Return: false if the origin does not answer; then not all chunks are sealed.
  */
-void vc_volume_quiesce(struct vc_volume *v)
+bool vc_volume_quiesce(struct vc_volume *v, long patience)
 {
+	bool drained;
+
 	vc_volume_close(v);
 	vc_volume_flush_origin(v);
-	if (v->drain && !v->stopped) {
-		WRITE_ONCE(v->bad_only, false);
-		mod_delayed_work(v->pool->wq, &v->destage, 0);
-		wait_event(v->idle, !vc_volume_dirty(v) || v->failing ||
-			   READ_ONCE(v->bad_only));
-	}
-	vc_volume_stop(v);
+	drained = vc_volume_end_drain(v, patience);
+	if (!vc_volume_stop(v, drained ? patience : 1))
+		return false;
 	vc_volume_close(v);
+	return true;
 }
 
 /**
@@ -607,7 +652,7 @@ int vc_volume_detach(struct vc_volume *v, bool forget)
 	struct vc_log *log;
 	int r = 0;
 
-	vc_volume_stop(v);
+	vc_volume_stop(v, MAX_SCHEDULE_TIMEOUT);
 	list_for_each_entry_lockless(log, &v->logs, node)
 		vc_prefetch_drop(log);
 	vc_volume_close(v);

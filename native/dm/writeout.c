@@ -411,7 +411,7 @@ static struct bio *vc_writeout_alloc(struct vc_tag *tag,
 				     const struct vc_block *b, sector_t sector,
 				     struct vc_record *rec)
 {
-	struct block_device *bdev = tag->dev->target->origin->bdev;
+	struct block_device *bdev = tag->dev->origin;
 	bool tagged = vc_nvme_enter(tag->dev);
 	struct bio *bio;
 	blk_opf_t opf;

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Device mapper by ioctls, since starting dmsetup takes most of a second in the box."""
 
+import ctypes
 import errno
-import fcntl
 import os
 import struct
 import threading
@@ -20,6 +20,10 @@ _FLAG_SUSPEND, _FLAG_TABLE, _FLAG_FULL = 1 << 1, 1 << 4, 1 << 8
 SKIP_LOCKFS, NOFLUSH = 1 << 10, 1 << 11
 
 _control = threading.local()
+
+# Not fcntl.ioctl(): with more than 1 KiB it keeps other threads from running.
+_ioctl = ctypes.CDLL(None, use_errno=True).ioctl
+_ioctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p]
 
 
 class DmError(OSError):
@@ -43,10 +47,9 @@ def _call(command: int, name: str, data: bytes = b"", *, flags: int = 0, targets
                           name.encode(), b"")
         buffer[_HEADER.size:_HEADER.size + len(data)] = data
         number = 3 << 30 | _HEADER.size << 16 | 0xFD << 8 | command
-        try:
-            fcntl.ioctl(_fd(), number, buffer)
-        except OSError as error:
-            raise DmError(error.errno, f"{what or 'dm'} {name}: {error.strerror}") from None
+        if _ioctl(_fd(), number, ctypes.byref(ctypes.c_char.from_buffer(buffer))):
+            code = ctypes.get_errno()
+            raise DmError(code, f"{what or 'dm'} {name}: {os.strerror(code)}")
         header = _HEADER.unpack_from(buffer)
         if not header[7] & _FLAG_FULL:
             return header, bytes(buffer[header[4]:header[3]])

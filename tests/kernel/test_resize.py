@@ -4,14 +4,16 @@
 import contextlib
 import random
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 
+from tests.box.steps import at_end
 from tests.kernel import stack
 from tests.kernel.conftest import KernelLog
 from tests.kernel.disk import Disk, pattern
-from tests.kernel.dm import DmError
+from tests.kernel.dm import NOFLUSH, SKIP_LOCKFS, DmError
 from tests.kernel.stack import Mapped
 
 MIB = 2048  # sectors
@@ -270,3 +272,70 @@ def test_a_volume_that_is_suspended_stays_so(ssd: str, origin: str) -> None:
         assert not late.is_alive()
         assert disk.read(0, MIB) == pattern(1, MIB)
         assert disk.read(MIB, BLOCK) == pattern(2, BLOCK)
+
+
+@pytest.mark.box
+@pytest.mark.parametrize("busy_with", ["destage", "read"])
+def test_an_origin_that_hangs_does_not_freeze_others(ssd: str, origin: str, kmsg: KernelLog,
+                                                     busy_with: str) -> None:
+    """All volumes are suspended for a larger map; if one cannot be, the others go on."""
+    with (stack.null_blk() as second, stack.mapped(stack.linear(origin)) as below,
+          volume_of(ssd, 32) as lv, stack.pool(lv.path) as pool,
+          stack.cached(second, pool, 2, "volume 8") as other,
+          stack.cached(below.path, pool) as device, Disk(device.path) as disk):
+        lv.swap(stack.linear(ssd, 100 * MIB))
+        disk.write(0, pattern(1, 64))
+        disk.flush()
+        below.suspend(NOFLUSH | SKIP_LOCKFS)
+        with at_end(resume_if_suspended, below):
+            read = threading.Thread(target=lambda: disk.read(4096, 8))
+            if busy_with == "read":
+                read.start()
+                time.sleep(0.5)
+            else:
+                # Destage begins when nothing has been written for two seconds.
+                time.sleep(4)
+            errors: list[DmError] = []
+
+            def resize() -> None:
+                try:
+                    pool.message("resize 0")
+                except DmError as error:
+                    errors.append(error)
+
+            with churning(other) as threads:
+                thread = threading.Thread(target=resize, daemon=True)
+                thread.start()
+                assert stack.wait_until(lambda: not thread.is_alive(), 60), "it hangs"
+                assert len(errors) == 1
+                assert "the origin of a volume does not answer" in kmsg.read()
+                rounds = threads[0].rounds
+                assert stack.wait_until(lambda: threads[0].rounds > rounds + 20, 60)
+            assert size(pool) == (30, 0)
+            below.resume()
+            if busy_with == "read":
+                read.join(60)
+                assert not read.is_alive()
+        disk.write(64, pattern(2, 64))
+        disk.flush()
+        assert stack.wait_until(lambda: resized(pool), 30)
+        assert size(pool) == (98, 0)
+        assert disk.read(0, 128) == pattern(1, 64) + pattern(2, 64)
+        device.message("drain")
+        assert stack.wait_until(lambda: stack.cache_status(device).state == "clean", 60)
+        with Disk(origin) as raw:
+            assert raw.read(0, 128) == pattern(1, 64) + pattern(2, 64)
+
+
+def resume_if_suspended(device: Mapped) -> None:
+    with contextlib.suppress(DmError):
+        device.resume()
+
+
+def resized(pool: Mapped) -> bool:
+    """Try to use the whole device."""
+    try:
+        pool.message("resize 0")
+    except DmError:
+        return False
+    return True

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Suspend, reload and resume, under I/O and with a failing origin."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.box.steps import at_end
 from tests.kernel import stack
 from tests.kernel.conftest import Cgroup, KernelLog
 from tests.kernel.disk import SECTOR, Disk, pattern, read
@@ -362,6 +364,150 @@ def test_inserted_under_a_device_in_use() -> None:
             volume.swap(linear(disk))
             writer.goes_on()
         writer.finish()
+
+
+def in_thread(work: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+def in_time(work: Callable[[], None], seconds: float = 30) -> None:
+    """Do something that must not wait for an origin that hangs."""
+    thread = in_thread(work)
+    assert stack.wait_until(lambda: not thread.is_alive(), seconds), "it hangs"
+
+
+@contextlib.contextmanager
+def hanging(device: Mapped) -> Iterator[Callable[[], None]]:
+    """Make an origin hang: its requests wait until the end, or until the function is called."""
+    device.suspend(NOFLUSH | SKIP_LOCKFS)
+    hangs = [True]
+
+    def answer() -> None:
+        if hangs.pop():
+            device.resume()
+        hangs.append(False)
+
+    with at_end(answer):
+        yield answer
+
+
+def test_noflush_while_the_origin_hangs(origin: str, below: Mapped, kmsg: KernelLog) -> None:
+    """A table of the same origin takes over; the write-outs under way are not sent again."""
+    with vcache(below.path) as device, Disk(device.path) as disk, Disk(device.path) as other:
+        disk.write(0, pattern(1, 64))
+        disk.flush()
+        with hanging(below) as answer:
+            disk.write(0, pattern(2, 64))
+            flush = in_thread(disk.flush)
+            time.sleep(0.3)
+            # These have to wait for their older versions, and are in the buffer only.
+            other.write(32, pattern(3, 64))
+            in_time(lambda: device.suspend(NOFLUSH | SKIP_LOCKFS))
+            assert "suspended, but the origin hangs" in kmsg.read()
+            device.load(vcache_table(below.path, age_ms=100))
+            in_time(device.resume)
+            expected = pattern(2, 64)[:32 * SECTOR] + pattern(3, 64)
+            assert other.read(0, 96) == expected
+            other.write(200, pattern(4, 8))
+            assert flush.is_alive()
+            # And once more, with the table as it is.
+            in_time(lambda: device.suspend(NOFLUSH | SKIP_LOCKFS))
+            answer()
+            in_time(device.resume)
+            flush.join(30)
+            assert not flush.is_alive()
+        disk.flush()
+        assert read(origin, 0, 96) == expected
+        assert read(origin, 200, 8) == pattern(4, 8)
+
+
+def test_another_origin_waits_for_one_that_hangs(origin: str, below: Mapped,
+                                                 kmsg: KernelLog) -> None:
+    """It may be a path to the same disk, so late writes could overwrite newer ones."""
+    with vcache(below.path) as device, Disk(device.path) as disk:
+        with hanging(below) as answer:
+            disk.write(0, pattern(1, 64))
+            flush = in_thread(disk.flush)
+            time.sleep(0.3)
+            in_time(lambda: device.suspend(NOFLUSH | SKIP_LOCKFS))
+            device.load(vcache_table(origin))
+            with pytest.raises(DmError):
+                device.resume()
+            assert "the previous origin hangs" in kmsg.read()
+            # No table refers to it any more, but the requests need it.
+            with pytest.raises(DmError):
+                below.remove()
+            answer()
+            device.load(vcache_table(origin))
+            in_time(device.resume)
+            flush.join(30)
+            assert not flush.is_alive()
+        below.remove()
+        assert disk.read(0, 64) == pattern(1, 64)
+        assert read(origin, 0, 64) == pattern(1, 64)
+
+
+def test_removal_waits_for_an_origin_that_hangs(origin: str, below: Mapped) -> None:
+    """Its memory is in use."""
+    with vcache(below.path) as device:
+        with hanging(below) as answer:
+            with Disk(device.path) as disk:
+                disk.write(0, pattern(1, 64))
+                flush = in_thread(disk.flush)
+                time.sleep(0.3)
+                in_time(lambda: device.suspend(NOFLUSH | SKIP_LOCKFS))
+                device.load(f"0 {stack.sectors(origin)} error")
+                resume = in_thread(device.resume)
+                flush.join(30)
+                assert not flush.is_alive()
+            time.sleep(0.3)
+            assert resume.is_alive()
+            answer()
+            resume.join(30)
+            assert not resume.is_alive()
+        assert read(origin, 0, 64) == pattern(1, 64)
+
+
+@pytest.mark.parametrize("mode", ["writeback", "writethrough"])
+def test_noflush_while_the_origin_of_a_volume_hangs(origin: str, below: Mapped,
+                                                    mode: str) -> None:
+    """A round of destage, or write-through, is at the origin."""
+    with (null_blk() as ssd, stack.pool(ssd) as pool,
+          stack.cached(below.path, pool, mode=mode) as device, Disk(device.path) as disk):
+        table = stack.cached_table(below.path, pool, mode=mode)
+        disk.write(0, pattern(1, 256))
+        with hanging(below) as answer:
+            flush = in_thread(disk.flush)
+            if mode == "writeback":
+                flush.join(30)
+                assert not flush.is_alive()
+                # Destage begins when nothing has been written for two seconds.
+                time.sleep(4)
+            else:
+                time.sleep(0.5)
+            in_time(lambda: device.suspend(NOFLUSH | SKIP_LOCKFS))
+            device.load(table)
+            in_time(device.resume)
+            assert disk.read(0, 256) == pattern(1, 256)
+            disk.write(64, pattern(2, 64))
+            expected = bytearray(pattern(1, 256))
+            expected[64 * SECTOR:128 * SECTOR] = pattern(2, 64)
+            if mode == "writeback":
+                in_time(disk.flush)
+            assert disk.read(0, 256) == expected
+            in_time(lambda: device.suspend(NOFLUSH | SKIP_LOCKFS))
+            device.load(table)
+            in_time(device.resume)
+            answer()
+            flush.join(30)
+            assert not flush.is_alive()
+        disk.flush()
+        device.message("drain")
+        assert stack.wait_until(lambda: stack.cache_status(device).state == "clean")
+        assert disk.read(0, 256) == expected
+        assert read(origin, 0, 256) == expected
 
 
 def test_tags_change_while_suspended(origin: str, client: Client) -> None:
