@@ -36,10 +36,6 @@
 /* Reserved write-out requests, for when memory is short. */
 #define VC_BIOS_MIN 64
 
-/* Guards the list of devices, and vc_dev.tables. */
-DEFINE_MUTEX(vc_registry_lock);
-LIST_HEAD(vc_devices);
-
 static void vc_dev_free(struct vc_dev *dev)
 {
 	vc_tags_free(dev);
@@ -56,7 +52,13 @@ static void vc_dev_free(struct vc_dev *dev)
 	kfree(dev);
 }
 
-static struct vc_dev *vc_dev_make(struct mapped_device *md)
+/**
+ * vc_dev_make - make the state of a mapped device
+ * @md: the mapped device
+ *
+ * Return: the state, or NULL without memory.
+ */
+struct vc_dev *vc_dev_make(struct mapped_device *md)
 {
 	struct vc_dev *dev = kzalloc(sizeof(*dev), GFP_KERNEL);
 
@@ -100,32 +102,6 @@ static struct vc_dev *vc_dev_make(struct mapped_device *md)
 bad:
 	vc_dev_free(dev);
 	return NULL;
-}
-
-/**
- * vc_dev_get - get the state of a mapped device for one more table, or make it
- * @md: the mapped device
- *
- * Return: the state, or NULL without memory.
- */
-struct vc_dev *vc_dev_get(struct mapped_device *md)
-{
-	struct vc_dev *dev;
-
-	mutex_lock(&vc_registry_lock);
-	list_for_each_entry(dev, &vc_devices, registry) {
-		if (dev->md == md)
-			goto found;
-	}
-	dev = vc_dev_make(md);
-	if (!dev)
-		goto out;
-	list_add_tail(&dev->registry, &vc_devices);
-found:
-	dev->tables++;
-out:
-	mutex_unlock(&vc_registry_lock);
-	return dev;
 }
 
 /*
@@ -225,15 +201,9 @@ static void vc_dev_forget(struct vc_dev *dev, struct vc_target *vt)
  */
 void vc_dev_put(struct vc_dev *dev, struct vc_target *vt)
 {
-	bool last;
-
-	mutex_lock(&vc_registry_lock);
-	last = !--dev->tables;
-	if (last)
-		list_del(&dev->registry);
+	/* Not under the lock of the registry: the next table may be replayed under ours. */
 	vc_dev_forget(dev, vt);
-	mutex_unlock(&vc_registry_lock);
-	if (!last)
+	if (!vc_registry_put(dev))
 		return;
 	vc_dev_quiesce(dev, MAX_SCHEDULE_TIMEOUT);
 	cancel_delayed_work_sync(&dev->event_work);
@@ -576,27 +546,4 @@ void vc_dev_resume(struct vc_dev *dev)
 	queue_work(dev->wq, &dev->park_work);
 	queue_delayed_work(dev->wq, &dev->age_work, 1);
 	queue_delayed_work(system_long_wq, &dev->collect_work, 1);
-}
-
-/**
- * vc_dev_freeze - note that a resize of the pool suspends a device, or that it has
- * @md: the mapped device
- * @on: the suspend is about to begin
- *
- * Return: false if the origin of the device hangs.
- */
-bool vc_dev_freeze(struct mapped_device *md, bool on)
-{
-	struct vc_dev *dev;
-	bool hung = false;
-
-	mutex_lock(&vc_registry_lock);
-	list_for_each_entry(dev, &vc_devices, registry) {
-		if (dev->md != md)
-			continue;
-		WRITE_ONCE(dev->frozen, on);
-		hung = READ_ONCE(dev->hung);
-	}
-	mutex_unlock(&vc_registry_lock);
-	return !hung;
 }

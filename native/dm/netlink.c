@@ -3,8 +3,9 @@
  * dm-vcache: handlers of the generic-netlink family "vcache".
  *
  * native/netlink/vcache.yaml describes the family; policies and command tables are
- * generated from it. Every handler holds vc_registry_lock and the lock of the device that
- * it works on, so the device is not removed meanwhile.
+ * generated from it. Every handler counts as a user of the device that it works on, and
+ * holds its lock. The handlers run in parallel: while one waits for a device, others of this
+ * family, and of all others, go on.
  *
  * All commands need CAP_SYS_ADMIN, as the ioctls of dm do: reading them out takes locks that
  * discards need, and tells the names of tenants.
@@ -48,6 +49,7 @@ struct genl_family vcache_family = {
 	.n_mcgrps = VCACHE_NL_MCGRPS_COUNT,
 	.resv_start_op = VCACHE_CMD_DEVICE_GET,
 	.pre_doit = vc_nl_pre_doit,
+	.parallel_ops = true,
 };
 
 /* A request names its device in the same way in both attribute sets. */
@@ -59,6 +61,28 @@ static_assert((int)VCACHE_A_CURVE_ID == (int)VCACHE_A_TAG_ID);
 
 static_assert((int)VCACHE_A_CACHED_MAJOR == (int)VCACHE_A_TAG_MAJOR);
 static_assert((int)VCACHE_A_CACHED_MINOR == (int)VCACHE_A_TAG_MINOR);
+
+/**
+ * vc_nl_lock - lock a device
+ * @dev: the device, kept by vc_dev_use_number() or vc_dev_use_after(); or NULL
+ *
+ * A device whose first table is being replayed has no active table, and is not waited for.
+ *
+ * Return: the device, for vc_nl_release(); or NULL if it has no active table.
+ */
+struct vc_dev *vc_nl_lock(struct vc_dev *dev)
+{
+	if (!dev)
+		return NULL;
+	if (READ_ONCE(dev->target)) {
+		vc_dev_lock(dev);
+		if (dev->target)
+			return dev;
+		vc_dev_unlock(dev);
+	}
+	vc_dev_unuse(dev);
+	return NULL;
+}
 
 /**
  * vc_nl_device - find and lock the device that a request names
@@ -79,16 +103,9 @@ struct vc_dev *vc_nl_device(struct nlattr **attrs,
 	}
 	number = MKDEV(nla_get_u32(attrs[VCACHE_A_TAG_MAJOR]),
 		       nla_get_u32(attrs[VCACHE_A_TAG_MINOR]));
-	mutex_lock(&vc_registry_lock);
-	list_for_each_entry(dev, &vc_devices, registry) {
-		if (vc_dev_number(dev) != number)
-			continue;
-		vc_dev_lock(dev);
-		if (dev->target)
-			return dev;
-		vc_dev_unlock(dev);
-	}
-	mutex_unlock(&vc_registry_lock);
+	dev = vc_nl_lock(vc_dev_use_number(number));
+	if (dev)
+		return dev;
 	NL_SET_ERR_MSG(extack, "no active vcache device has this major:minor");
 	return ERR_PTR(-ENODEV);
 }
@@ -100,7 +117,7 @@ struct vc_dev *vc_nl_device(struct nlattr **attrs,
 void vc_nl_release(struct vc_dev *dev)
 {
 	vc_dev_unlock(dev);
-	mutex_unlock(&vc_registry_lock);
+	vc_dev_unuse(dev);
 }
 
 /* Find the tag that a request names, and lock its device. Return: or an ERR_PTR(). */
@@ -123,105 +140,6 @@ static struct vc_tag *vc_nl_tag(struct genl_info *info)
 	NL_SET_ERR_MSG_ATTR(info->extack, id,
 			    "the device has no tag with this id");
 	return ERR_PTR(-ENOENT);
-}
-
-static void *vc_nl_put(struct sk_buff *skb, struct netlink_callback *cb,
-		       u8 cmd)
-{
-	return genlmsg_put(skb, NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq,
-			   &vcache_family, NLM_F_MULTI, cmd);
-}
-
-/* cb->args[0]: number of devices dumped so far. */
-int vcache_nl_device_get_dumpit(struct sk_buff *skb,
-				struct netlink_callback *cb)
-{
-	struct vc_dev *dev;
-	long i = 0;
-	int r = 0;
-
-	mutex_lock(&vc_registry_lock);
-	list_for_each_entry(dev, &vc_devices, registry) {
-		void *msg;
-
-		if (i++ < cb->args[0])
-			continue;
-		vc_dev_lock(dev);
-		if (dev->target) {
-			msg = vc_nl_put(skb, cb, VCACHE_CMD_DEVICE_GET);
-			r = msg ? vc_fill_device(skb, dev) : -EMSGSIZE;
-			if (r && msg)
-				genlmsg_cancel(skb, msg);
-			else if (msg)
-				genlmsg_end(skb, msg);
-		}
-		vc_dev_unlock(dev);
-		if (r)
-			break;
-		cb->args[0] = i;
-	}
-	mutex_unlock(&vc_registry_lock);
-	return r == -EMSGSIZE && skb->len ? (int)skb->len : r;
-}
-
-/* Dump the tags of a device behind the last one dumped. */
-static int vc_dump_tags(struct sk_buff *skb, struct netlink_callback *cb,
-			struct vc_dev *dev)
-{
-	struct vc_tag *tag;
-
-	list_for_each_entry(tag, &dev->tags, node) {
-		void *msg;
-
-		if (tag->orphan || tag->seq <= (u64)cb->args[1])
-			continue;
-		msg = vc_nl_put(skb, cb, VCACHE_CMD_TAG_GET);
-		if (!msg)
-			return -EMSGSIZE;
-		if (vc_fill_tag(skb, tag)) {
-			genlmsg_cancel(skb, msg);
-			return -EMSGSIZE;
-		}
-		genlmsg_end(skb, msg);
-		cb->args[1] = tag->seq;
-	}
-	cb->args[1] = 0;
-	return 0;
-}
-
-/* cb->args[0]: number of devices dumped; cb->args[1]: last tag dumped of the next one. */
-int vcache_nl_tag_get_dumpit(struct sk_buff *skb, struct netlink_callback *cb)
-{
-	struct nlattr **attrs = vc_dump_attrs(cb);
-	struct vc_dev *dev;
-	long i = 0;
-	int r = 0;
-
-	if (attrs[VCACHE_A_TAG_MAJOR] || attrs[VCACHE_A_TAG_MINOR]) {
-		if (cb->args[0])
-			return 0;
-		dev = vc_nl_device(attrs, cb->extack);
-		if (IS_ERR(dev))
-			return PTR_ERR(dev);
-		r = vc_dump_tags(skb, cb, dev);
-		if (!r)
-			cb->args[0] = 1;
-		vc_nl_release(dev);
-		return r == -EMSGSIZE && skb->len ? (int)skb->len : r;
-	}
-	mutex_lock(&vc_registry_lock);
-	list_for_each_entry(dev, &vc_devices, registry) {
-		if (i++ < cb->args[0])
-			continue;
-		vc_dev_lock(dev);
-		r = dev->target ? vc_dump_tags(skb, cb, dev) : 0;
-		vc_dev_unlock(dev);
-		if (r)
-			break;
-		cb->args[0] = i;
-	}
-	mutex_unlock(&vc_registry_lock);
-	return r == -EMSGSIZE && skb->len ? (int)skb->len : r;
 }
 
 int vcache_nl_tag_get_doit(struct sk_buff *skb, struct genl_info *info)

@@ -11,6 +11,7 @@
 extern struct genl_family vcache_family;
 struct vc_dev *vc_nl_device(struct nlattr **attrs,
 			    struct netlink_ext_ack *extack);
+struct vc_dev *vc_nl_lock(struct vc_dev *dev);
 void vc_nl_release(struct vc_dev *dev);
 
 /* netlink_cached.c */

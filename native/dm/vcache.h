@@ -41,8 +41,9 @@
  * All of these are taken in interrupts. A flush takes the lock of each tag that it
  * covers, one after the other, and no lock of the whole device: only writers and the
  * reaper change the index. Lists of tags and maps of sectors are read under RCU and
- * changed under vc_dev.lock (a mutex). vc_registry_lock guards the list of devices and is
- * taken before vc_dev.lock. vc_limits_lock guards the limits and is taken after it.
+ * changed under vc_dev.lock (a mutex), which is held during a replay. vc_registry_lock guards
+ * the list of devices; no other lock of a device in use is taken inside it, see registry.c.
+ * vc_limits_lock guards the limits and is taken inside vc_dev.lock.
  */
 #ifndef DM_VCACHE_H
 #define DM_VCACHE_H
@@ -355,7 +356,9 @@ struct vc_target {
  * struct vc_dev - the state of a mapped device
  * @registry: list of all devices
  * @md: the mapped device
+ * @seq: greater than that of all devices made before
  * @tables: tables that refer to it, under vc_registry_lock
+ * @users: others that use it, under vc_registry_lock
  * @target: the active table; changes only while the device is suspended
  * @volume: the active table has volume scope
  * @writeback: write-outs go to the log in the cache
@@ -409,7 +412,9 @@ struct vc_target {
 struct vc_dev {
 	struct list_head registry;
 	struct mapped_device *md;
+	u64 seq;
 	unsigned int tables;
+	unsigned int users;
 	struct vc_target *target;
 	bool volume;
 	bool writeback;
@@ -629,9 +634,7 @@ void vc_tag_event(struct vc_tag *tag, enum vcache_event_kind kind);
 void vc_event_work(struct work_struct *work);
 
 /* device.c */
-extern struct mutex vc_registry_lock;
-extern struct list_head vc_devices;
-struct vc_dev *vc_dev_get(struct mapped_device *md);
+struct vc_dev *vc_dev_make(struct mapped_device *md);
 void vc_dev_put(struct vc_dev *dev, struct vc_target *vt);
 int vc_dev_activate(struct vc_dev *dev, struct vc_target *vt);
 bool vc_dev_keeps_volume(struct vc_dev *dev, struct vc_target *vt);
@@ -639,6 +642,13 @@ void vc_dev_bypass(struct vc_dev *dev);
 void vc_dev_presuspend(struct vc_dev *dev, bool noflush);
 void vc_dev_postsuspend(struct vc_dev *dev);
 void vc_dev_resume(struct vc_dev *dev);
+
+/* registry.c */
+struct vc_dev *vc_dev_get(struct mapped_device *md);
+bool vc_registry_put(struct vc_dev *dev);
+struct vc_dev *vc_dev_use_number(dev_t number);
+struct vc_dev *vc_dev_use_after(u64 seq);
+void vc_dev_unuse(struct vc_dev *dev);
 bool vc_dev_freeze(struct mapped_device *md, bool on);
 
 /* netlink.c */

@@ -6,6 +6,8 @@ import dataclasses
 import errno
 import os
 import struct
+import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +18,7 @@ import pytest
 from tests.kernel import dm, stack
 from tests.kernel.conftest import Cgroup
 from tests.kernel.disk import SECTOR, Disk, pattern, read
-from tests.kernel.stack import Mapped, null_blk, vcache
+from tests.kernel.stack import Mapped, mapped, null_blk, vcache
 from vcache_agent.model import DeviceNumber, Extent, Stats, Tag
 from vcache_agent.netlink.client import Client, EventListener
 from vcache_agent.netlink.errors import NetlinkError
@@ -409,3 +411,45 @@ def test_removed_tag_leaves_its_data_to_every_flush(
         # As untagged sectors, they now belong to the host tag.
         one.run(lambda: disk.write(0, pattern(2, 8)))
         assert client.tag(device.number, 0).dirty_bytes == 8 * SECTOR
+
+
+@pytest.mark.box
+def test_nobody_waits_for_a_replay(origin: str, client: Client) -> None:
+    """While a volume is replayed from a slow cache, dumps return and devices are made."""
+    chunks = 24
+    with null_blk() as ssd, null_blk() as second, mapped(stack.linear(ssd)) as slow:
+        with stack.pool(slow.path) as pool, stack.cached(origin, pool) as device:
+            with Disk(device.path) as disk:
+                for at in range(chunks):
+                    disk.write(at * 2048, pattern(at, 2048))
+                    disk.flush()
+        with stack.pool(slow.path) as pool:
+            size = stack.sectors(ssd)
+            slow.swap(f"0 {size} delay {ssd} 0 500 {ssd} 0 0")
+            name = stack.unique("vc")
+            dm.create(name)
+            dm.load(name, stack.cached_table(origin, pool))
+            replay = threading.Thread(target=dm.resume, args=(name,), daemon=True)
+            replay.start()
+            time.sleep(1)
+            dump = threading.Thread(target=lambda: (client.tags(), client.devices()), daemon=True)
+            dump.start()
+            time.sleep(0.5)
+            begun = time.monotonic()
+            with vcache(second) as other:
+                took = time.monotonic() - begun
+                assert replay.is_alive(), "it was made only after the replay"
+                with Client() as another:
+                    assert [found.number for found in another.devices()] == [other.number]
+                    another.tag_set(other.number, 7, weight=50)
+                assert replay.is_alive(), "the requests waited for the replay"
+            assert took < 3
+            slow.swap(stack.linear(ssd))
+            replay.join(60)
+            dump.join(60)
+            assert not replay.is_alive()
+            assert not dump.is_alive()
+            with Disk(Mapped(name).path) as disk:
+                for at in range(chunks):
+                    assert disk.read(at * 2048, 2048) == pattern(at, 2048)
+            dm.remove(name)
