@@ -22,6 +22,9 @@ u32 vc_index_buckets(u32 cells)
 	return n;
 }
 
+/* Elements to initialise between two chances for others to run. */
+#define VC_INIT_STEP	(1U << 16)
+
 /**
  * vc_index_init - make the index empty
  * @ix: its arrays and sizes are set
@@ -33,9 +36,14 @@ void vc_index_init(struct vc_index *ix)
 	for (i = 0; i < ix->cells; i++) {
 		ix->where[i] = 0;
 		ix->next[i] = VC_CELL_NONE;
+		if (!(i % VC_INIT_STEP))
+			cond_resched();
 	}
-	for (i = 0; i < ix->buckets; i++)
+	for (i = 0; i < ix->buckets; i++) {
 		ix->head[i] = VC_CELL_NONE;
+		if (!(i % VC_INIT_STEP))
+			cond_resched();
+	}
 }
 
 /**

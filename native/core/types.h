@@ -12,6 +12,7 @@
 #include <linux/compiler.h>
 #include <linux/errno.h>
 #include <linux/math64.h>
+#include <linux/sched.h>
 #include <linux/string.h>
 #include <linux/types.h>
 #include <asm/byteorder.h>
@@ -44,7 +45,8 @@ typedef uint64_t __le64;
 #define le32_to_cpu(x) le32toh(x)
 #define le64_to_cpu(x) le64toh(x)
 
-/* Programs outside the kernel have one thread. */
+/* Programs outside the kernel have one thread, and can be preempted. */
+#define cond_resched() do { } while (0)
 #define READ_ONCE(x) (x)
 #define WRITE_ONCE(x, to) ((x) = (to))
 
