@@ -103,10 +103,18 @@ def main() -> int:
 
     rows = runner.read_rows()
     board = Board(parts, options.minutes * 60, rows, about)
+    stopped: list[signal.Signals] = []
+
+    def stop(number: int, _frame: object) -> None:
+        stopped.append(signal.Signals(number))
+        board.stop.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: board.stop.set())
+        signal.signal(number, stop)
     board.write()
     errors = runner.run(options.checkout, parts, board, options.units)
+    if stopped:
+        errors.append(f"stopped by {stopped[0].name}; RESUME=1 continues")
     made = board.write()
     for part in parts:
         numbers = made[part.fs][part.group]
