@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.box import limits
 from tests.kernel import stack
 from tests.kernel.disk import SECTOR, Disk, pattern, read
 from tests.kernel.logwrites import log_writes
@@ -266,7 +267,7 @@ def test_a_flush_waits_for_what_was_written_before_it_only() -> None:
         finally:
             stop.set()
             thread.join()
-        assert slowest < 10
+        assert slowest < limits.limit(10)
 
 
 def test_many_flushes_at_once(origin: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.box import limits
 from tests.kernel import stack
 from tests.kernel.conftest import Cgroup
 from tests.kernel.disk import Disk, pattern
@@ -53,8 +54,8 @@ def test_a_full_buffer_makes_only_its_owner_wait(
         assert first.stats.wait_ns > 0
         assert most <= limit, "more is buffered than the share"
         assert second.stats.waits == 0
-        assert slowest < 3
-        assert flush < 4
+        assert slowest < limits.limit(3)
+        assert flush < limits.limit(4)
         kinds = {(kind, tag) for kind, number, tag in _drain(events) if number == device.number}
         assert (EventKind.PRESSURE, 1) in kinds
         assert (EventKind.PRESSURE, 2) not in kinds
@@ -85,11 +86,11 @@ def test_a_large_write_gets_its_room_at_once(origin: str, client: Client) -> Non
         for dirty in (1, 20, 31, 32, 33, 50):
             for page in range(dirty):
                 disk.write(8192 + page * 16, pattern(page, 8))
-            assert timed(lambda: disk.write(0, pattern(1, 512))) < 5
+            assert timed(lambda: disk.write(0, pattern(1, 512))) < limits.limit(5)
             disk.flush()
         # The same without alignment: one page more than the share, past the buffer.
         disk.write(4096, pattern(1, 8))
-        assert timed(lambda: disk.write(1, pattern(2, 512))) < 5
+        assert timed(lambda: disk.write(1, pattern(2, 512))) < limits.limit(5)
         assert disk.read(1, 512) == pattern(2, 512)
 
 
