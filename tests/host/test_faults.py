@@ -138,7 +138,6 @@ def test_killed_in_the_middle_of_a_stop(
     assert tag_of(one, device).id == tag.id
 
 
-@pytest.mark.box
 def test_killed_under_load_io_goes_on(
         agent: Agent, vm: MakeVm, filesystem: Path, device: DeviceNumber) -> None:
     pair = [vm(f"load{number}", [image(filesystem / f"load{number}", 4)],
