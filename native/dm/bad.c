@@ -7,11 +7,16 @@
  * them again later, at growing intervals. The set is used by the destage of the volume
  * only, except for its size.
  */
+#include <linux/ratelimit.h>
+
 #include "pool.h"
 
 /* First and longest time after which bad blocks are tried again. */
 #define VC_BAD_DELAY_MIN	(5 * HZ)
 #define VC_BAD_DELAY_MAX	(80 * HZ)
+
+static DEFINE_RATELIMIT_STATE(vc_bad_messages, DEFAULT_RATELIMIT_INTERVAL,
+			      DEFAULT_RATELIMIT_BURST);
 
 /**
  * vc_bad_init - begin without bad blocks
@@ -40,8 +45,10 @@ int vc_bad_add(struct vc_volume *v, u64 block, int error)
 		return error;
 	if (was)
 		return 0;
-	DMERR_LIMIT("%s: volume %u: block %llu cannot be destaged: error %d; it stays in the cache",
-		    dm_device_name(v->pool->md), v->id, block, error);
+	/* The first one is always reported. */
+	if (!v->nbad || __ratelimit(&vc_bad_messages))
+		DMERR("%s: volume %u: block %llu cannot be destaged: error %d; it stays dirty",
+		      dm_device_name(v->pool->md), v->id, block, error);
 	if (!v->nbad)
 		vc_tag_event(v->dev->host, VCACHE_EVENT_KIND_ORIGIN_ERROR);
 	WRITE_ONCE(v->nbad, v->nbad + 1);
@@ -95,6 +102,15 @@ void vc_bad_clear(struct vc_volume *v)
 }
 
 /**
+ * vc_bad_retry_now - let the next run of destage try bad blocks again
+ * @v: the volume; somebody asked for a drain, or the origin may be another one
+ */
+void vc_bad_retry_now(struct vc_volume *v)
+{
+	WRITE_ONCE(v->bad_at, jiffies);
+}
+
+/**
  * vc_bad_retry - let destage try bad blocks again, if it is time
  * @v: the volume
  *
@@ -103,6 +119,7 @@ void vc_bad_clear(struct vc_volume *v)
 void vc_bad_retry(struct vc_volume *v)
 {
 	unsigned long block;
+	struct vc_log *log;
 	void *turn;
 
 	if (!v->nbad) {
@@ -110,12 +127,14 @@ void vc_bad_retry(struct vc_volume *v)
 		v->bad_at = jiffies + v->bad_delay;
 		return;
 	}
-	if (time_before(jiffies, v->bad_at))
+	if (time_before(jiffies, READ_ONCE(v->bad_at)))
 		return;
 	xa_for_each(&v->bad, block, turn) {
 		if (turn != xa_mk_value(v->bad_turn))
 			vc_bad_remove(v, block);
 	}
+	list_for_each_entry_lockless(log, &v->logs, node)
+		log->passed = 0;
 	v->bad_turn ^= 1;
 	v->bad_delay = min(v->bad_delay * 2, VC_BAD_DELAY_MAX);
 	v->bad_at = jiffies + v->bad_delay;

@@ -48,7 +48,7 @@
 /* How long to wait after a failed round. */
 #define VC_RETRY_DELAY	(5 * HZ)
 
-/* The origin has failed if so many windows in a row fail altogether. */
+/* When so many windows in a row have failed altogether, a round leaves blocks out. */
 #define VC_FAILED_WINDOWS	4U
 
 /* Longest time that a round should take. */
@@ -207,16 +207,18 @@ static int vc_round_window(struct vc_round *r, struct vc_volume *v,
 }
 
 /*
- * Copy all windows of a round. Blocks that fail stay dirty. A round ends when several
- * windows in a row fail altogether: then the origin has failed, or the cache device. A
- * round that was not urgent ends when destage becomes urgent: chunks that are superseded
- * by now may be enough. Return: 0 or an error.
+ * Copy the windows of a round. Blocks that fail stay dirty. When several windows in a row
+ * have failed altogether, more and more blocks are left for a later round: the origin has
+ * failed, or the cache device, or a large part of it. A round that was not urgent ends when
+ * destage becomes urgent: chunks that are superseded by now may be enough.
+ *
+ * Return: 0; or an error if nothing could be copied.
  */
 static int vc_round_copy(struct vc_round *r, struct vc_volume *v,
 			 struct vc_log *log)
 {
 	bool urgent = vc_volume_is_urgent(v);
-	u32 from, n, failed = 0;
+	u32 from, n, failed = 0, skip = 0;
 	int error, first = 0;
 
 	r->worked = 0;
@@ -229,14 +231,16 @@ static int vc_round_copy(struct vc_round *r, struct vc_volume *v,
 		error = vc_round_window(r, v, log, from, &n);
 		failed = error ? failed + 1 : 0;
 		first = first ?: error;
-		if (!n || failed == VC_FAILED_WINDOWS)
+		if (!n)
 			break;
+		skip = failed < VC_FAILED_WINDOWS ? 0 : max(2 * skip, v->width);
+		n += skip;
 		vc_volume_rest(v, r->worked - worked);
 		if (!urgent && vc_volume_is_urgent(v))
 			break;
 		cond_resched();
 	}
-	return failed == VC_FAILED_WINDOWS || !r->copied ? first : 0;
+	return r->copied ? 0 : first;
 }
 
 /*
@@ -372,8 +376,10 @@ static bool vc_destage_round(struct vc_round *r, struct vc_volume *v,
 		cleaned = vc_round_clean(r, log);
 	vc_round_adapt(v, r->worked);
 	vc_round_note_error(r, v, error);
-	if (error)
+	if (error) {
+		log->passed = r->gen[r->chunks - 1];
 		return false;
+	}
 	/* Go on behind chunks that have only bad blocks. */
 	if (cleaned || r->copied || r->busy) {
 		v->progress = true;

@@ -494,6 +494,7 @@ void vc_bad_remove(struct vc_volume *v, u64 block);
 void vc_bad_clear(struct vc_volume *v);
 void vc_bad_free(struct vc_volume *v);
 void vc_bad_retry(struct vc_volume *v);
+void vc_bad_retry_now(struct vc_volume *v);
 
 /* drop.c */
 int vc_volume_forget(struct vc_volume *v);

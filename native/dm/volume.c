@@ -571,6 +571,7 @@ bool vc_volume_stuck(struct vc_volume *v)
 void vc_volume_drain(struct vc_volume *v)
 {
 	WRITE_ONCE(v->drain, true);
+	vc_bad_retry_now(v);
 	if (!v->stopped)
 		mod_delayed_work(v->pool->wq, &v->destage, 0);
 }
@@ -631,6 +632,7 @@ void vc_volume_resume(struct vc_volume *v)
 	/* A resize of the map holds the lock: wait for its end. */
 	mutex_lock(&v->pool->lock);
 	WRITE_ONCE(v->stopped, false);
+	vc_bad_retry_now(v);
 	list_for_each_entry(log, &v->logs, node)
 		vc_prefetch_resume(log);
 	mutex_unlock(&v->pool->lock);

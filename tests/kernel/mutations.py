@@ -45,7 +45,7 @@ MUTATIONS = [
              "\t\tlog->passed = r->gen[r->chunks - 1];\n\t\treturn true;\n",
              "\t\treturn false;\n",
              "test_bad_blocks.py::test_chunks_of_bad_blocks_do_not_stop_their_log"),
-    Mutation("destage does not hold its blocks", "destage.c",
+    Mutation("destage does not hold its blocks", "window.c",
              "\tif (!vc_range_try(&v->ranges, &r->range[r->ranges],\n"
              "\t\t\t  r->window[from].block, r->window[to - 1].block))\n"
              "\t\treturn false;\n\tr->ranges++;\n", "",
@@ -93,7 +93,7 @@ MUTATIONS = [
              "f->failed |= failed;", "",
              "test_failure.py::test_write_out_fails"),
     Mutation("direct write overtakes the buffer", "park.c",
-             "range = VC_RANGE_BUSY;", "range = VC_RANGE_FREE;",
+             "range = VC_PARK_BUSY;", "range = VC_PARK_FREE;",
              "test_flush.py::test_fua_write_over_buffered_data_wins"),
     Mutation("discard leaves the extents", "park.c",
              "if (bio_op(bio) == REQ_OP_DISCARD)", "if (0)",
