@@ -108,6 +108,7 @@ static void vc_record_blocks_done(struct vc_record *rec)
 	vc_writeout_complete(rec->tag, rec->info.data * VC_BLOCK_SECTORS);
 }
 
+/* The index has the record, or it has failed: its blocks need not be held for it any more. */
 static void vc_record_release(struct vc_record *rec)
 {
 	struct vc_writeout *w;
@@ -126,7 +127,6 @@ static void vc_record_finish(struct vc_record *rec)
 	/* Also if a copy failed: the cache has older data than the origin now. */
 	if ((!rec->status || rec->copy) && !rec->relocate)
 		vc_record_apply(rec, !rec->status);
-	/* Destage finds older versions of the blocks superseded from now on. */
 	vc_record_release(rec);
 	if (rec->status)
 		atomic_inc(&log->vol->cache_errors);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order of writes of one range to the origin: destage, write-through, past the log, discard."""
+"""The order of writes of one block to the origin: destage, and writes of a tag in another mode."""
 
 import threading
 import time
