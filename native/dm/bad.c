@@ -107,6 +107,7 @@ void vc_bad_clear(struct vc_volume *v)
  */
 void vc_bad_retry_now(struct vc_volume *v)
 {
+	WRITE_ONCE(v->bad_delay, VC_BAD_DELAY_MIN);
 	WRITE_ONCE(v->bad_at, jiffies);
 }
 

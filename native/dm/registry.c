@@ -72,6 +72,34 @@ bool vc_registry_put(struct vc_dev *dev)
 	return last;
 }
 
+static bool vc_dev_has_number(const struct vc_dev *dev, u64 number)
+{
+	return disk_devt(dm_disk(dev->md)) == number;
+}
+
+static bool vc_dev_is_after(const struct vc_dev *dev, u64 seq)
+{
+	return dev->seq > seq;
+}
+
+/* Find the first device that fits, and keep it. */
+static struct vc_dev *vc_dev_use(bool (*fits)(const struct vc_dev *, u64),
+				 u64 key)
+{
+	struct vc_dev *dev, *found = NULL;
+
+	mutex_lock(&vc_registry_lock);
+	list_for_each_entry(dev, &vc_devices, registry) {
+		if (!fits(dev, key))
+			continue;
+		dev->users++;
+		found = dev;
+		break;
+	}
+	mutex_unlock(&vc_registry_lock);
+	return found;
+}
+
 /**
  * vc_dev_use_number - find a device by its number, and keep it
  * @number: major and minor
@@ -80,19 +108,7 @@ bool vc_registry_put(struct vc_dev *dev)
  */
 struct vc_dev *vc_dev_use_number(dev_t number)
 {
-	struct vc_dev *dev;
-
-	mutex_lock(&vc_registry_lock);
-	list_for_each_entry(dev, &vc_devices, registry) {
-		if (disk_devt(dm_disk(dev->md)) == number) {
-			dev->users++;
-			goto out;
-		}
-	}
-	dev = NULL;
-out:
-	mutex_unlock(&vc_registry_lock);
-	return dev;
+	return vc_dev_use(vc_dev_has_number, number);
 }
 
 /**
@@ -103,19 +119,7 @@ out:
  */
 struct vc_dev *vc_dev_use_after(u64 seq)
 {
-	struct vc_dev *dev;
-
-	mutex_lock(&vc_registry_lock);
-	list_for_each_entry(dev, &vc_devices, registry) {
-		if (dev->seq > seq) {
-			dev->users++;
-			goto out;
-		}
-	}
-	dev = NULL;
-out:
-	mutex_unlock(&vc_registry_lock);
-	return dev;
+	return vc_dev_use(vc_dev_is_after, seq);
 }
 
 /**

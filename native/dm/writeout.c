@@ -370,11 +370,14 @@ void vc_writeout_submit(struct vc_tag *tag, struct bio *bio)
 	struct vc_writeout *w = vc_writeout(bio);
 
 	vc_writeout_sent(tag, bio_sectors(bio));
-	w->range.first = vc_first_page(bio);
-	w->range.last = vc_last_page(bio);
-	w->range.granted = vc_writeout_granted;
-	if (!w->ranges || vc_range_get(w->ranges, &w->range))
-		vc_writeout_send(tag, bio);
+	if (w->ranges) {
+		w->range.first = vc_first_page(bio);
+		w->range.last = vc_last_page(bio);
+		w->range.granted = vc_writeout_granted;
+		if (!vc_range_get(w->ranges, &w->range))
+			return;
+	}
+	vc_writeout_send(tag, bio);
 }
 
 /* Count the consecutive blocks at the head of the batch, from @b on. */
