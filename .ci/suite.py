@@ -77,17 +77,16 @@ class Suite:
 # In the order in which they start: long suites first, so that none of them runs
 # alone at the end.
 SUITES = (
-    # The tests that need two processors, those that need NVMe, and a sample of the others
-    # run in the emulated box. The rest runs in User Mode Linux, whose kernel is built first if
+    # The tests that need two processors, and a sample of the others run in the emulated box. The rest runs in User Mode Linux, whose kernel is built first if
     # it is not in the cache. On a machine without spare processors, the two processors of a
     # box wait for each other. So tests without concurrency get a box with one.
     Suite("kernel", boxed=True, minutes=40, part="smp", marks="smp"),
-    Suite("kernel", boxed=True, minutes=40, part="box", marks="not smp and (nvme or box)",
+    Suite("kernel", boxed=True, minutes=40, part="box", marks="not smp and box",
           box=("--cpus", "1")),
     Suite("host", boxed=True, minutes=40, part="box", marks="box"),
     Suite("powercut", boxed=False, minutes=40),
     Suite("host", boxed=True, minutes=40, box=("--uml",)),
-    Suite("kernel", boxed=True, minutes=50, marks="not smp and not nvme", box=("--uml",)),
+    Suite("kernel", boxed=True, minutes=50, marks="not smp", box=("--uml",)),
     Suite("kernel", boxed=True, minutes=10, part="quick", marks="quick", box=("--uml",),
           asked=True),
     Suite("firmware", boxed=False, minutes=36),

@@ -9,6 +9,7 @@ from tests.box.inside import run
 from tests.box.steps import at_end
 
 _NULLB = Path("/sys/kernel/config/nullb")
+_UDEV = Path("/run/udev/control")
 
 
 @contextlib.contextmanager
@@ -24,6 +25,14 @@ def null_block(name: str, **settings: int) -> Iterator[str]:
             (folder / key).write_text(str(value))
         (folder / "power").write_text("1")
         yield f"/dev/{name}"
+
+
+def settle() -> None:
+    """Wait until udev has made all nodes. Without udev, make those of mapped devices."""
+    if _UDEV.exists():
+        run("udevadm", "settle")
+    else:
+        run("dmsetup", "mknodes")
 
 
 @contextlib.contextmanager

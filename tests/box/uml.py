@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run a command in User Mode Linux, a kernel that runs as a process, on this root file system.
 
-It runs at native speed, with one processor. There is no PCI, NVMe, KVM or udev. Otherwise
+It runs at native speed, with one processor. There is no PCI, KVM or udev. Otherwise
 the command has the same environment as in the box.
 """
 

@@ -18,7 +18,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.kernel", description=__doc__,
                                      allow_abbrev=False)
     parser.add_argument("--uml", action="store_true",
-                        help="run in User Mode Linux, with one processor and no NVMe")
+                        help="run in User Mode Linux, with one processor")
     parser.add_argument("--kernel", default=default(),
                         help="release or its beginning (%(default)s)")
     parser.add_argument("--cpus", type=int, default=2,
@@ -29,11 +29,11 @@ def main() -> int:
     options, arguments = parser.parse_known_args()
     kernel_args = ["slub_debug=FP,vc_block,kmalloc-*"] if options.poison else []
     box: Machine
+    ssd.build()
     if options.uml:
         uml.build_module()
         box = Uml(memory="2G", kernel_args=kernel_args)
     else:
-        ssd.build()
         box = Box(kernel=options.kernel, cpus=options.cpus, memory="2G", kernel_args=kernel_args)
     return boxed.run(box, "kernel", arguments, options.timeout)
 

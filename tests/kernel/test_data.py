@@ -185,7 +185,6 @@ def test_last_sectors_of_an_odd_size() -> None:
             top.write(1000, pattern(1, 8))
 
 
-@pytest.mark.smp
 @pytest.mark.parametrize("memory", [1, 128])
 def test_fio_verifies(memory: int) -> None:
     """A heavy mix, verified by fio, with a buffer that is too small and with one that is not."""

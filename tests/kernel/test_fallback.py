@@ -179,7 +179,6 @@ def test_a_bad_block_can_be_read_again_and_again(cache: Cache, origin: str) -> N
         assert stack.wait_until(lambda: is_clean(device))
 
 
-@pytest.mark.smp
 def test_a_cache_device_that_reads_nothing_is_bypassed(cache: Cache, origin: str,
                                                       kmsg: KernelLog) -> None:
     """Its readers get no error, and the right data."""

@@ -190,7 +190,6 @@ def test_many_that_write_little_leave_room(origin: str) -> None:
                 assert disk.read(part * 128, 128) == pattern(part, 128)
 
 
-@pytest.mark.smp
 @pytest.mark.parametrize("mode", ["writeback", "writethrough"])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_random_io_is_as_on_a_plain_disk(cache: str, origin: str, mode: str, seed: int) -> None:

@@ -159,7 +159,6 @@ def test_what_an_unused_volume_has_clean_makes_room(cache_below: Mapped, origin:
         assert stack.wait_until(lambda: stack.cache_status(device).state == "clean")
 
 
-@pytest.mark.smp
 def test_a_full_cache_holds_up_only_who_filled_it(origin: str, second: str) -> None:
     """One origin hangs, and its volume fills the cache. The other volume is not affected."""
     with stack.null_blk(24, discard=True) as cache, stack.pool(cache, chunk_kib=64) as pool, \
@@ -197,7 +196,6 @@ def test_a_full_cache_holds_up_only_who_filled_it(origin: str, second: str) -> N
             assert disk.read(20 * MB, MB) == pattern(20, MB)
 
 
-@pytest.mark.smp
 def test_a_log_whose_data_fits_does_not_wait_for_the_origin(
         origin: str) -> None:
     """Live blocks of the oldest chunks are relocated, which frees the rest."""
@@ -228,7 +226,6 @@ def test_a_log_whose_data_fits_does_not_wait_for_the_origin(
             _check(raw, expected)
 
 
-@pytest.mark.smp
 def test_a_write_that_hangs_at_the_origin_holds_nobody_up(origin: str) -> None:
     """Data being destaged can be relocated too; its chunk need not stay."""
     blocks = 800
@@ -260,7 +257,6 @@ def test_a_write_that_hangs_at_the_origin_holds_nobody_up(origin: str) -> None:
             _check(raw, expected)
 
 
-@pytest.mark.smp
 def test_a_reader_holds_up_writers_only_while_it_reads(origin: str) -> None:
     """The reader of a chunk to be reclaimed wakes the writers that wait for it."""
     blocks, written = 3400, []

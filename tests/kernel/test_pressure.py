@@ -27,7 +27,6 @@ def timed(work: Callable[[], None]) -> float:
     return time.monotonic() - start
 
 
-@pytest.mark.smp
 def test_a_full_buffer_makes_only_its_owner_wait(
         client: Client, events: EventListener, cgroup: Callable[[str], Cgroup]) -> None:
     one, two = cgroup("one"), cgroup("two")
@@ -128,7 +127,6 @@ def test_writers_go_on_when_the_share_changes(origin: str, client: Client) -> No
         assert not problems
 
 
-@pytest.mark.smp
 def test_memory_runs_out(client: Client) -> None:
     """The page cache of the device fills the memory; nothing hangs, no data is lost."""
     available = _meminfo("MemAvailable")

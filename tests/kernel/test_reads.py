@@ -231,7 +231,6 @@ def test_a_write_past_the_buffer_ends_a_promotion(cache: str, slow: str) -> None
         assert disk.read(0, 64) == pattern(9, 64)
 
 
-@pytest.mark.smp
 def test_two_readers_promote_once(cache: str, slow: str) -> None:
     with (stack.pool(cache) as pool, stack.cached(slow, pool) as device,
           Disk(device.path) as disk):

@@ -197,7 +197,6 @@ def test_host_overwrites_a_tag(host: Host) -> None:
     assert read(host.origin, ONE + 66, 2) == pattern(4, 2)
 
 
-@pytest.mark.smp
 @pytest.mark.parametrize(("flusher", "hosts"), [("one", 0), ("two", 1400)])
 def test_flush_is_not_held_up_when_blocks_become_the_hosts(
         client: Client, cgroup: Callable[[str], Cgroup], flusher: str, hosts: int) -> None:

@@ -407,7 +407,6 @@ def test_who_has_its_share_goes_on_when_its_origin_does(
         check_60(both.neighbour)
 
 
-@pytest.mark.smp
 def test_a_maximum_holds_and_is_changed_under_load(cache: str, origin: str,
                                                    client: Client) -> None:
     """When it shrinks with all data dirty, no data is lost; when it grows, there is more."""

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.box import disks
 from tests.box.ssd import Ssd, image_folder, ssd
 from tests.box.steps import at_end
 from tests.kernel import stack
@@ -25,8 +26,6 @@ from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client, EventListener
 from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.nvme import Drives, TaggedDrive, read_drive
-
-pytestmark = pytest.mark.nvme
 
 _BLOCK = 8  # sectors
 _TAG_LOG, _ADMIN = 0xC1, 0xC0484E41
@@ -89,6 +88,7 @@ def drive(image: Path) -> Iterator[Ssd]:
         yield found
 
 
+@pytest.mark.box
 def test_agent_finds_the_tags(drive: Ssd, client: Client) -> None:
     path = drive.namespace()
     with vcache(path) as device:
@@ -100,6 +100,7 @@ def test_agent_finds_the_tags(drive: Ssd, client: Client) -> None:
         assert device.status()[2] == "fua"
 
 
+@pytest.mark.box
 def test_flush_is_a_tagged_flush(drive: Ssd, client: Client) -> None:
     path = drive.namespace()
     with vcache(path) as device, Disk(device.path) as disk:
@@ -440,7 +441,7 @@ def test_multipath_drive_is_used_with_fua(client: Client) -> None:
         # When it is closed after a write, udev reads it. If udev were its last user when the drive
         # is removed, lockdep would report Linux's own multipath code: it waits for a scan of the
         # partitions under the mutex that the scan takes.
-        stack.run("udevadm", "settle")
+        disks.settle()
 
 
 def test_drive_without_tags_is_asked_once(client: Client) -> None:

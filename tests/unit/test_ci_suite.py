@@ -219,16 +219,14 @@ def test_suites_by_name(suite: types.ModuleType, names: list[str], selected: lis
 
 
 @pytest.mark.parametrize("smp", [False, True])
-@pytest.mark.parametrize("nvme", [False, True])
 @pytest.mark.parametrize("box", [False, True])
-def test_each_kernel_test_runs_somewhere(
-        suite: types.ModuleType, smp: bool, nvme: bool, box: bool) -> None:
+def test_each_kernel_test_runs_somewhere(suite: types.ModuleType, smp: bool, box: bool) -> None:
     parts = [one for one in suite.SUITES if one.folder == "kernel" and not one.asked]
     runs = [one for one in parts
-            if eval(one.marks, {"smp": smp, "nvme": nvme, "box": box})]  # noqa: S307 - our own
+            if eval(one.marks, {"smp": smp, "box": box})]  # noqa: S307 - our own
     assert runs
-    # Two processors, and NVMe, are only in the emulated box.
-    assert not (smp or nvme) or not any("--uml" in one.box for one in runs)
+    # Two processors are only in the emulated box.
+    assert not smp or not any("--uml" in one.box for one in runs)
     assert not smp or not any("--cpus" in one.box for one in runs)
 
 
