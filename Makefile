@@ -182,7 +182,7 @@ powercut: venv module ## run the complete power-cut replay: build/powercut/repor
 # ---- show ----
 
 .PHONY: demo
-demo: venv module ## run two VMs with isolated flushes and shares of a cache: build/demo/report.json
+demo: venv module-uml ## run two VMs with isolated flushes and shares of a cache: build/demo/report.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.demo
 
 .PHONY: openstack

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The demo: ``python -m bench.demo``, or ``make demo``.
 
-Boots two boxes and starts VMs in them from domain XML as nova 34 writes it. One
-box measures a pair of VMs on an SSD, bare and under vcache. The other one measures
+Boots User Mode Linux twice and starts VMs there from domain XML as nova 34 writes it. One
+of these boxes measures a pair of VMs on an SSD, bare and under vcache. The other one measures
 the pair on an HDD-like disk without and with a cache, then as two VMs that share a
 cache by weight. Writes build/demo/report.json, demo.png and report.html.
 """

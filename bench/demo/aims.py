@@ -9,8 +9,9 @@ from typing import Any
 _MAY_LOSE, _FLUSH_SHARE = 5.0, 0.5
 # On the slow disk, a cached write with its share of the fsync against the disk's.
 _CACHED_SHARE = 0.2
-# The VMs' sizes against their weights; the time to a maximum.
-_RATIO_ERROR, _FALL_SECONDS = 0.03, 5.0
+# The VMs' sizes against their weights; the time to a maximum; how much of what one VM leaves
+# then may be unused, and how much the other may lack of its share.
+_RATIO_ERROR, _FALL_SECONDS, _UNUSED, _LACKS = 0.03, 5.0, 0.25, 0.20
 # On two idle cores.
 _SECONDS = 720
 
@@ -40,6 +41,12 @@ def _of_weights(part: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield _aim("error of the two VMs' sizes against weights 1:3", 100 * _RATIO_ERROR,
                100 * part["size_ratio_error"], "%")
     yield _aim("time until a new maximum is kept", _FALL_SECONDS, part["seconds_to_fall"], "s")
+    taken = (part["gained_mib"] + part["host_gained_mib"]) / part["left_mib"]
+    yield _aim("part of what one VM then leaves that nobody uses", 100 * _UNUSED,
+               100 * max(0.0, 1 - taken), "%")
+    other = part["after"]["small"]
+    yield _aim("part of its share that the other VM then lacks", 100 * _LACKS,
+               100 * max(0.0, 1 - other["cached_mib"] / other["share_mib"]), "%")
 
 
 def judge(report: dict[str, Any]) -> list[dict[str, Any]]:

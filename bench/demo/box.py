@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One box of the demo; ``python -m bench.demo`` starts it.
+"""One box of the demo, in User Mode Linux; ``python -m bench.demo`` starts it.
 
     python -m bench.demo.box NAME SETTINGS FOLDER KERNEL INITRD
 
@@ -10,19 +10,10 @@ one, in FOLDER/NAME.error.
 import sys
 from pathlib import Path
 
-from tests.box import Box, BoxError, kernels, steps
+from tests.box import BoxError, Uml, kernels, steps
 
-# One processor: with two, TCG now and then breaks a nested VM, and the figures depend on
-# which of the VMs shares a processor with what.
-_CPUS = 1
-
-# The box's processor is emulated where there is no KVM. Work that only real
-# processors need (against speculation), or that burns them while there is
-# nothing to do (polling for a halted guest), would only add noise.
-_KERNEL_ARGS = ("mitigations=off", "kvm.halt_poll_ns=0")
-
-# Seconds on an idle machine, for an emulator that hangs; Box adapts them. A box takes less
-# than 12 minutes.
+# Seconds on an idle machine, for a machine that hangs; Uml adapts them. A box takes about five
+# minutes.
 _LIMIT_SECONDS = 2400
 
 
@@ -33,7 +24,7 @@ def main() -> int:
     command = [sys.executable, "-m", "bench.demo.inside", "--settings", settings,
                "--kernel", kernel, "--initrd", initrd, "--folder", folder,
                "--error", str(error_file), name]
-    box = Box(cpus=_CPUS, memory="4G", kernel_args=_KERNEL_ARGS)
+    box = Uml(memory="3G")
     try:
         status = box.run(command, timeout=_LIMIT_SECONDS).status
     except (BoxError, kernels.KernelNotFound) as error:

@@ -2,7 +2,7 @@
 """From the single measurements of one half to its figures: medians, losses; and a table."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bench.demo.settings import NEVER
@@ -19,22 +19,40 @@ def key(interval: int) -> str:
     return "never" if interval == NEVER else str(interval)
 
 
+def _reference(runs: list[dict[str, Any]]) -> Callable[[int], float]:
+    """Return the quiet VM's speed without fsyncs in a round, as a function of the place of a run.
+
+    That is a line through the speeds of the runs without fsync: the speed of a machine changes.
+
+    :param runs: all runs of the round
+    """
+    places = [place for place, run in enumerate(runs) if run["interval"] == NEVER]
+    rates = [runs[place]["quiet"]["write"]["iops"] for place in places]
+    if len(places) < 2 or not all(rates):
+        raise ReportError(
+            f"round {runs[0]['round'] + 1}: the quiet VM was not measured, or wrote nothing, "
+            "without fsync")
+    slope, start = statistics.linear_regression(places, rates)
+    return lambda place: start + slope * place
+
+
 def _losses(runs: list[dict[str, Any]], intervals: tuple[int, ...]) -> dict[str, list[float]]:
     """Return the quiet VM's loss in percent, per setting, one value a round."""
     found: dict[str, list[float]] = {key(k): [] for k in intervals}
-    for number, run in enumerate(runs):
-        if run["interval"] == NEVER:
-            continue
-        # The schedule puts a run without fsync before and after each setting.
-        sides = [side for side in runs[max(0, number - 1):number + 2] if side is not run]
-        rates = [side["quiet"]["write"]["iops"] for side in sides]
-        if len(sides) != 2 or any(side["interval"] != NEVER for side in sides) or not all(rates):
-            raise ReportError(
-                f"round {run['round'] + 1}, fsync every {run['interval']}: the quiet VM was not "
-                "measured, or wrote nothing, without fsync before and after")
-        share = run["quiet"]["write"]["iops"] / statistics.mean(rates)
-        found[key(run["interval"])].append(100 * (1 - share))
+    for number in sorted({run["round"] for run in runs}):
+        one_round = [run for run in runs if run["round"] == number]
+        reference = _reference(one_round)
+        for place, run in enumerate(one_round):
+            if run["interval"] != NEVER:
+                share = run["quiet"]["write"]["iops"] / reference(place)
+                found[key(run["interval"])].append(100 * (1 - share))
     return found
+
+
+def _middle(values: Sequence[float]) -> float:
+    """Return the mean of the middle half of the values."""
+    out = len(values) // 4
+    return statistics.mean(sorted(values)[out:len(values) - out])
 
 
 def _medians(runs: list[dict[str, Any]], role: str, group: str, latency: str,
@@ -76,7 +94,7 @@ def half(runs: list[dict[str, Any]], intervals: tuple[int, ...]) -> dict[str, An
     """Return the figures of one half from its runs: losses, flushes, what each VM reached."""
     rounds = _losses(runs, intervals)
     return {
-        "loss": {k: statistics.median(values) for k, values in rounds.items()},
+        "loss": {k: _middle(values) for k, values in rounds.items()},
         "loss_rounds": rounds,
         "flush": _medians(runs, "syncer", "sync", "lat_ns", intervals),
         "vms": {role: {

@@ -18,10 +18,11 @@ _SPREAD = 50.0
 METHOD = (
     "Both VMs write at random over their whole disks, the syncer 4 KiB and the quiet VM quiet_kb "
     "at a time, one write at a time, O_DIRECT, and sleep for think_us after each; the syncer calls "
-    "fdatasync after every k-th write, the quiet VM never does. Each "
-    "setting is measured between two runs in which neither fsyncs. Loss at k = 1 - (quiet VM's "
-    "writes/s at k) / (mean of its writes/s in the runs without fsync before and after it); the "
-    "figure given is the median over the rounds, as for all other figures. A negative loss is a "
+    "fdatasync after every k-th write, the quiet VM never does. In "
+    "each round, three runs without any fsync give the quiet VM's speed at any moment of the "
+    "round, by a linear fit. Loss at k = 1 - (quiet VM's writes/s at k) / (that speed); the "
+    "figure given is the mean of the middle half of the rounds. Other figures are medians over the "
+    "rounds. A negative loss is a "
     "gain: what a VM that waits for its own fsync does not use is left to its neighbour. "
     "Latencies are those of the system calls in the guest."
 )

@@ -9,15 +9,17 @@ NEVER = 0
 INTERVALS = (32, 16, 8, 4, 2, 1)
 # The same on the slow disk, where there is less to tell apart.
 SLOW_INTERVALS = (8, 1)
+# Settings between two runs without fsync.
+_GROUP = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """Settings of one demo; every field is in the report.
 
-    :param rounds: how often all settings are measured; medians are reported
+    :param rounds: how often all settings are measured
     :param think_us: pause of each VM after each write (and its fsync): the VMs must not
-        compete for the emulated processor
+        compete for the processor
     :param quiet_kb: KiB of a write of the quiet VM; the syncer writes 4 KiB
     :param time_ms: measured time of one setting
     :param ramp_ms: time for which both VMs write before it. The first fsync also writes
@@ -59,10 +61,10 @@ class Settings:
     :param kill_agent: kill the agent in the cached half, to see how the demo reports it
     """
 
-    rounds: int = 5
+    rounds: int = 9
     think_us: int = 6000
     quiet_kb: int = 16
-    time_ms: int = 900
+    time_ms: int = 2400
     ramp_ms: int = 400
     tail_ms: int = 50
     warm_ms: int = 3000
@@ -106,12 +108,11 @@ class Settings:
 def schedule(round_number: int, intervals: tuple[int, ...] = INTERVALS) -> list[int]:
     """Return the fsync intervals of one round in the order they are measured.
 
-    A loss is relative to what the neighbour reaches while nobody fsyncs. The
-    speed of a machine that emulates processors drifts within seconds, so each
-    setting is measured between two runs without fsync and compared with those.
-    Every second round runs backwards, so that no setting is always the last.
+    A loss is relative to what the quiet VM reaches while nobody fsyncs. The speed of a
+    machine changes, so that is measured at the start, at the end, and after each group of
+    settings. Every second round runs backwards, so that no setting is always the last.
     """
     order = [NEVER]
-    for interval in intervals:
-        order += [interval, NEVER]
+    for first in range(0, len(intervals), _GROUP):
+        order += [*intervals[first:first + _GROUP], NEVER]
     return order[::-1] if round_number % 2 else order

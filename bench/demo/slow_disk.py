@@ -15,6 +15,7 @@ from bench.demo.findings import Findings
 from bench.demo.settings import SLOW_INTERVALS, Settings
 from bench.demo.vm import Instance
 from tests.box import inside as box
+from tests.box.disks import settle
 from tests.box.steps import at_end, step
 
 # As logical volumes are mapped devices, so is this one.
@@ -35,8 +36,7 @@ def pool(fast: str, *options: str) -> Iterator[vcache.Mapped]:
     """Make a pool on the SSD, take it out of use at the end."""
     pair.say(operator("pool", "create", _POOL, fast, *options))
     with at_end(lambda: pair.say(operator("pool", "remove", _POOL))):
-        # udev makes its path.
-        box.run("udevadm", "settle")
+        settle()
         yield vcache.Mapped(_POOL)
 
 

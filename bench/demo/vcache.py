@@ -70,7 +70,7 @@ def mapped(origin: Path) -> Iterator[Mapped]:
     sectors = run("blockdev", "--getsz", str(origin)).strip()
     table = f"0 {sectors} vcache flush-only {origin} filesystem"
     with disks.mapped(_NAME, table):
-        run("udevadm", "settle")
+        disks.settle()
         yield Mapped(_NAME)
 
 

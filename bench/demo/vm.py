@@ -109,8 +109,9 @@ class Instance:
       <source file={quoteattr(str(path))}/>
       <target dev="{name}" bus="virtio"/>
     </disk>''' for name, path in self.disks.items())
-        filled = {key: value if key == "extra_specs" else escape(str(value))
-                  for key, value in values.items()}
+        filled = {key: escape(str(value)) for key, value in values.items()}
+        # Nova's default for virt_type=qemu is no mode.
+        filled["cpu_mode"] = "" if domain_type == "qemu" else ' mode="host-passthrough"'
         return string.Template(_TEMPLATE.read_text()).substitute(filled, extra_specs=specs,
                                                                       disks=disks)
 
