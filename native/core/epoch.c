@@ -9,6 +9,7 @@
  */
 unsigned int vc_epoch_enter(struct vc_epoch *e)
 {
+	WRITE_ONCE(e->total, e->total + 1);
 	e->pending[e->open]++;
 	return e->open;
 }
@@ -49,6 +50,7 @@ struct vc_epoch_done vc_epoch_leave(struct vc_epoch *e, unsigned int slot,
 	struct vc_epoch_done d = { 0, 0 };
 
 	e->pending[slot]--;
+	WRITE_ONCE(e->total, e->total - 1);
 	if (failed)
 		e->failed[slot] = true;
 	vc_epoch_advance(e, &d);
@@ -83,8 +85,11 @@ int vc_epoch_flush(struct vc_epoch *e)
 /**
  * vc_epoch_idle - is everything durable?
  * @e: the tag's epochs
+ *
+ * This call need not be serialised with the others. Then it tells of blocks that entered
+ * before it whether they are durable.
  */
 bool vc_epoch_idle(const struct vc_epoch *e)
 {
-	return !e->pending[0] && !e->pending[1];
+	return !READ_ONCE(e->total);
 }

@@ -23,13 +23,16 @@
 
 /**
  * struct vc_epoch - the open epoch and the epoch that drains
- * @pending: blocks that are not durable, by slot
+ * @total: blocks that are not durable; may be read without serialisation: it does not become
+ *	0 while a block moves to another slot
+ * @pending: the same by slot
  * @open: the slot that new blocks enter
  * @draining: a flush waits for the other slot; if false, that slot is empty
  * @wanted: a flush waits for the open slot; only while @draining
  * @failed: a write-out of a block of the slot failed since a flush waits
  */
 struct vc_epoch {
+	u32 total;
 	u32 pending[VC_EPOCH_SLOTS];
 	u8 open;
 	bool draining;

@@ -24,16 +24,6 @@ static bool vc_flush_covers(const struct vc_flush *f, struct vc_tag *tag)
 	       READ_ONCE(tag->exposed) || vc_tag_has_cgroup(tag, f->cgroup);
 }
 
-/*
- * The counters may be read without the lock: every write that the flush has to cover
- * completed before the flush came.
- */
-static bool vc_tag_durable(struct vc_tag *tag)
-{
-	return !READ_ONCE(tag->epoch.pending[0]) &&
-	       !READ_ONCE(tag->epoch.pending[1]);
-}
-
 enum vc_flush_next {
 	VC_FLUSH_GO_ON,
 	VC_FLUSH_WAITS,
@@ -48,7 +38,8 @@ static enum vc_flush_next vc_flush_wait(struct vc_flush *f,
 	unsigned long flags;
 	int slot;
 
-	if (vc_tag_durable(tag))
+	/* Every write that the flush has to cover completed before the flush came. */
+	if (vc_epoch_idle(&tag->epoch))
 		return VC_FLUSH_GO_ON;
 	spin_lock_irqsave(&tag->lock, flags);
 	if (tag->dev->noflush) {
@@ -62,8 +53,12 @@ static enum vc_flush_next vc_flush_wait(struct vc_flush *f,
 		}
 	}
 	spin_unlock_irqrestore(&tag->lock, flags);
-	if (next == VC_FLUSH_WAITS)
-		queue_work(tag->dev->wq, &tag->work);
+	if (next != VC_FLUSH_WAITS)
+		return next;
+	queue_work(tag->dev->wq, &tag->work);
+	/* A shared block is on the list of hTag, and may have failed while we waited for that. */
+	if (atomic_read(&tag->bad))
+		vc_tag_write_out(tag->dev->host, UINT_MAX);
 	return next;
 }
 
@@ -109,7 +104,7 @@ static void vc_flush_write_out(const struct vc_flush *f, struct vc_dev *dev)
 	struct vc_tag *tag;
 
 	list_for_each_entry_rcu(tag, &dev->tags, node) {
-		if (vc_flush_covers(f, tag) && !vc_tag_durable(tag))
+		if (vc_flush_covers(f, tag) && !vc_epoch_idle(&tag->epoch))
 			vc_tag_write_out(tag, UINT_MAX);
 	}
 }

@@ -21,6 +21,7 @@ SANITIZERS = ("-g", "-O1", "-fno-omit-frame-pointer",
 PROGRAMS = {
     "test_crc32c": ("crc32c",),
     "test_epoch": ("epoch",),
+    "test_epoch_reader": (),
     "test_ghost": ("ghost",),
     "test_histogram": ("histogram",),
     "test_index": ("index",),
