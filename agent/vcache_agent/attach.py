@@ -124,7 +124,7 @@ def change_mode(dm: Dm, device: str, mode: str, say: Say) -> str:
     if mapping.mode == mode:
         return f"{info.name} is in mode {mode} already"
     cache = pools.cache_state(dm, info)
-    if cache is None or cache.state in ("bypassed", "lost"):
+    if cache is None or cache.state in pools.FAILED:
         raise PoolError(f"the cache of {info.name} has failed; only 'vcache detach' is possible")
     if mapping.mode == "writeback":
         drain(dm, info, say)
@@ -154,7 +154,7 @@ def drain(dm: Dm, info: Info, say: Say) -> None:
         now = time.monotonic()
         if least is None or cache.dirty < least or cache.state != "failing":
             least, moved = cache.dirty, now
-        if cache.state in ("lost", "bypassed"):
+        if cache.state in pools.FAILED:
             raise PoolError(f"the cache of {info.name} has failed with {left} of dirty data")
         if now - moved > _STALL:
             raise PoolError(f"the origin of {info.name} refuses writes, {left} are only in the "
@@ -175,11 +175,11 @@ def _leave_pool(dm: Dm, store: Store, info: Info, mapping: Mapping, say: Say, *,
     found = pools.pool(dm, _name(dm, mapping))
     cache = pools.cache_state(dm, info)
     state = cache.state if cache else "lost"
-    if state == "lost" and not force:
+    if state in pools.LOST and not force:
         left = f"{cache.dirty / (1 << 20):.1f} MiB of dirty data" if cache else "dirty data"
         raise PoolError(f"the cache of {info.name} has failed with {left}; --force discards it, "
                         "and the origin then has older data")
-    if state in ("lost", "bypassed"):
+    if state in pools.FAILED:
         # From now on the data in the cache is older than the origin.
         store.forget_volume(found.info.name, mapping.volume)
         return False

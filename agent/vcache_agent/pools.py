@@ -99,11 +99,21 @@ class Mapping:
         return dataclasses.replace(self, mode="flush-only", pool=None, volume=0)
 
 
+#: States of a cache that has failed with dirty data. In the second one, tags without dirty data
+#: continue without the cache.
+LOST = ("lost", "partly-lost")
+#: States of a cache that has failed.
+FAILED = ("bypassed", *LOST)
+#: States in which the origin may have newer data than the cache.
+OUTDATED = ("bypassed", "partly-lost")
+
+
 @dataclasses.dataclass(frozen=True)
 class CacheState:
     """The cache part of a device's status line; sizes in bytes.
 
-    :param state: ``clean``, ``dirty``, ``draining``, ``failing``, ``bypassed`` or ``lost``
+    :param state: ``clean``, ``dirty``, ``draining``, ``failing``, ``bypassed``, ``lost`` or
+        ``partly-lost``
     :param errors: number of I/O errors of the cache
     """
 
@@ -513,18 +523,18 @@ def _try_drop(dm: Dm, found: Pool, volume: int) -> bool:
 
 
 def disown_bypassed(dm: Dm, store: Store) -> list[tuple[str, str, int]]:
-    """Forget the volumes of devices that continue without their failed cache.
+    """Forget the volumes of devices that continue without their failed cache, or in part.
 
     If the cache works again later, its data is older than the device, and the device
     must not be attached to it again. The kernel records this in the cache as well, if
     the cache still accepts a write.
 
-    :return: device, pool and volume of the devices that are bypassed since the last call
+    :return: device, pool and volume of the devices that were found since the last call
     """
     found = []
     for member in members(dm):
         over = member.mapping.pool and dm.info(member.mapping.pool)
-        if not over or member.cache is None or member.cache.state != "bypassed":
+        if not over or member.cache is None or member.cache.state not in OUTDATED:
             continue
         if member.mapping.volume in store.volumes(over.name).values():
             store.forget_volume(over.name, member.mapping.volume)

@@ -167,6 +167,33 @@ bool vc_seal_load(const struct vc_store *st, const struct vc_geometry *g,
 	return good;
 }
 
+/*
+ * Add the entries of a block to a seal, without what is not in the index. @n entries are in
+ * the seal; the block may be a later one of the same seal. Return: how many are in it now.
+ */
+static u32 vc_seal_filter_block(const struct vc_geometry *g,
+				const struct vc_index *ix, u32 chunk,
+				const u8 *block, u8 *seal, u32 n)
+{
+	const struct vc_log_head *h = (const void *)block;
+	struct vc_entry e;
+	unsigned int k, nr = le16_to_cpu(h->nr);
+
+	for (k = 0; k < nr; k++) {
+		vc_log_get_entry(block, k, &e);
+		if (e.mask) {
+			e.mask &= vc_cell_mask(ix, chunk * g->chunk_blocks +
+					       e.place);
+			if (!e.mask)
+				continue;
+		}
+		if (n == vc_seal_capacity(g))
+			return n + 1;
+		vc_seal_put(seal, n++, &e);
+	}
+	return n;
+}
+
 /* Remove entries that are not in the index. Return: how many are left. */
 static u32 vc_seal_filter(const struct vc_geometry *g,
 			  const struct vc_index *ix, u32 chunk, u8 *seal)
@@ -174,40 +201,64 @@ static u32 vc_seal_filter(const struct vc_geometry *g,
 	u32 i, n = 0;
 
 	/* Entries only move towards the front. */
-	for (i = 0; i < g->seal_blocks; i++) {
-		u8 *block = seal + (size_t)i * VC_BLOCK_SIZE;
-		const struct vc_log_head *h = (const void *)block;
-		struct vc_entry e;
-		unsigned int k;
-
-		for (k = 0; k < le16_to_cpu(h->nr); k++) {
-			vc_log_get_entry(block, k, &e);
-			if (e.mask) {
-				e.mask &= vc_cell_mask(ix, chunk *
-						       g->chunk_blocks +
-						       e.place);
-				if (!e.mask)
-					continue;
-			}
-			vc_seal_put(seal, n++, &e);
-		}
-	}
+	for (i = 0; i < g->seal_blocks; i++)
+		n = vc_seal_filter_block(g, ix, chunk, seal +
+					 (size_t)i * VC_BLOCK_SIZE, seal, n);
 	return n;
 }
 
+/*
+ * Make a seal from the records of a chunk, because none could be written, or the chunk has
+ * a record that failed. Entries of such a record are not in the index. Sets @n to the number
+ * of entries. Return: 0; -EIO if a block that may be a record cannot be read; -EBADMSG if
+ * there are no records, or too many entries.
+ */
+static int vc_seal_collect(const struct vc_store *st,
+			   const struct vc_geometry *g,
+			   const struct vc_index *ix, u32 chunk, u64 gen,
+			   u8 *work, struct vc_seal *s, u32 *n)
+{
+	u8 *block = work + vc_seal_bytes(g);
+	struct vc_log_info info;
+	bool found = false;
+	u32 at;
+
+	*n = 0;
+	s->bad = 1;
+	s->block = work;
+	memset(work, 0, vc_seal_bytes(g));
+	for (at = 0; at < vc_chunk_capacity(g); at++) {
+		if (st->read(st->ctx, (u64)chunk * g->chunk_blocks + at, 1,
+			     block))
+			return -EIO;
+		if (!vc_log_parse(block, g, chunk, at, &info) ||
+		    info.gen != gen)
+			continue;
+		s->info = info;
+		found = true;
+		*n = vc_seal_filter_block(g, ix, chunk, block, work, *n);
+		if (*n > vc_seal_capacity(g))
+			return -EBADMSG;
+		at += info.data;
+	}
+	return found ? 0 : -EBADMSG;
+}
+
 /**
- * vc_chunk_reseal - remove superseded entries from a seal
+ * vc_chunk_reseal - remove superseded entries from a seal, or make it without them
  * @st: the cache device
  * @g: its geometry
  * @ix: the index; what it loses meanwhile is removed by the next call
- * @chunk: the chunk, sealed
+ * @chunk: the chunk; no record of it is being written
  * @gen: its generation
  * @work: VC_SEAL_COPIES times vc_seal_bytes()
  *
  * The copy that does not count is written first. If that write is torn, the other copy
  * counts, so no entry comes back that was removed before and that other chunks rely on.
  *
- * Return: 0; -EBADMSG if the chunk has no seal; another negative errno.
+ * Without a seal the records count, until a copy of the first seal is complete.
+ *
+ * Return: 0; -EBADMSG if the chunk has neither a seal nor records; another negative errno.
  */
 int vc_chunk_reseal(const struct vc_store *st, const struct vc_geometry *g,
 		    const struct vc_index *ix, u32 chunk, u64 gen, u8 *work)
@@ -217,9 +268,12 @@ int vc_chunk_reseal(const struct vc_store *st, const struct vc_geometry *g,
 	int r = 0;
 	u32 n;
 
-	if (!vc_seal_load(st, g, chunk, gen, work, &s))
-		return -EBADMSG;
-	n = vc_seal_filter(g, ix, chunk, s.block);
+	if (vc_seal_load(st, g, chunk, gen, work, &s))
+		n = vc_seal_filter(g, ix, chunk, s.block);
+	else
+		r = vc_seal_collect(st, g, ix, chunk, gen, work, &s, &n);
+	if (r)
+		return r;
 	/* It must differ from that of a torn write, of which blocks may be left. */
 	s.info.revision = s.revision + 1;
 	copy = s.bad & 1 ? 0 : 1;

@@ -35,15 +35,20 @@ static unsigned int vc_tag_aged(struct vc_tag *tag, unsigned long limit)
 static void vc_tag_age(struct vc_tag *tag, unsigned long limit)
 {
 	unsigned int aged;
+	bool waits;
 
 	spin_lock_irq(&tag->lock);
 	aged = vc_tag_aged(tag, limit);
 	if (tag->exposed == VC_EXPOSED && vc_epoch_idle(&tag->epoch) &&
 	    bio_list_empty(&tag->waiting))
 		tag->exposed = VC_NOT_EXPOSED;
+	waits = !bio_list_empty(&tag->waiting);
 	spin_unlock_irq(&tag->lock);
 	if (aged)
 		vc_tag_write_out(tag, aged);
+	/* A write may have found no memory, see vc_tag_refuse(). */
+	if (waits)
+		queue_work(tag->dev->wq, &tag->work);
 }
 
 /**

@@ -1,73 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: the index of buffered blocks, and writes into the buffer.
+ * dm-vcache: writes into the buffer. See blocks.c for the index of the blocks.
  *
  * The index changes under the lock of the block that is added or removed. So a locked
  * block that is not DEAD is at its place in the index, or its newer version is.
  */
 #include <linux/highmem.h>
-#include <linux/slab.h>
 
 #include "pool.h"
-
-static struct kmem_cache *vc_block_cache;
-
-/* Writes do not wait for memory: without memory they bypass the buffer. */
-#define VC_BLOCK_GFP (GFP_NOWAIT | __GFP_NOWARN)
-
-static struct vc_block *vc_block_alloc(struct vc_tag *tag, pgoff_t index)
-{
-	struct vc_block *b = kmem_cache_zalloc(vc_block_cache, VC_BLOCK_GFP);
-
-	if (!b)
-		return NULL;
-	b->page = alloc_page(VC_BLOCK_GFP);
-	if (!b->page) {
-		kmem_cache_free(vc_block_cache, b);
-		return NULL;
-	}
-	set_page_private(b->page, (unsigned long)b);
-	spin_lock_init(&b->lock);
-	refcount_set(&b->ref, 1);
-	INIT_LIST_HEAD(&b->node);
-	b->state = VC_DIRTY;
-	b->index = index;
-	b->tag = tag;
-	return b;
-}
-
-static void vc_block_free_rcu(struct rcu_head *head)
-{
-	kmem_cache_free(vc_block_cache, container_of(head, struct vc_block, rcu));
-}
-
-/**
- * vc_block_put - drop a reference
- * @b: the block
- */
-void vc_block_put(struct vc_block *b)
-{
-	if (!refcount_dec_and_test(&b->ref))
-		return;
-	set_page_private(b->page, 0);
-	__free_page(b->page);
-	call_rcu(&b->rcu, vc_block_free_rcu);
-}
-
-/**
- * vc_buffer_covers - is any part of a range of pages in the buffer?
- * @dev: the device
- * @first: first page number
- * @last: last page number
- */
-bool vc_buffer_covers(struct vc_dev *dev, pgoff_t first, pgoff_t last)
-{
-	unsigned long index = first;
-
-	if (!atomic_long_read(&dev->nblocks))
-		return false;
-	return xa_find(&dev->blocks, &index, last, XA_PRESENT);
-}
 
 /* Copy @sectors of the bio at @iter into the block, from its sector @off on. */
 static void vc_block_fill(struct vc_block *b, unsigned int off,
@@ -198,14 +138,10 @@ static int vc_piece_publish(struct vc_piece *p, struct vc_block *n,
 			    struct vc_block *old)
 {
 	struct vc_dev *dev = p->tag->dev;
-	void *was = xa_cmpxchg(&dev->blocks, p->index, old, n, VC_BLOCK_GFP);
+	int r = vc_blocks_swap(dev, p->index, old, n);
 
-	if (xa_is_err(was))
-		return -ENOMEM;
-	if (was != old)
-		return -EAGAIN;
-	if (!old)
-		atomic_long_inc(&dev->nblocks);
+	if (r)
+		return r;
 	/* While the block is locked it cannot be written out, so this comes first. */
 	if (dev->vol)
 		vc_lookup_change(dev->vol, p->index, 1);
@@ -285,7 +221,7 @@ static int vc_piece_write(struct vc_piece *p)
 
 	rcu_read_lock();
 	do {
-		b = xa_load(&p->tag->dev->blocks, p->index);
+		b = vc_blocks_load(p->tag->dev, p->index);
 		if (b && vc_piece_overwrite(p, b)) {
 			r = 0;
 			break;
@@ -307,7 +243,8 @@ static int vc_piece_write(struct vc_piece *p)
  * @taken: the number of new pages that it used
  *
  * Return: 0, or -ENOMEM. Then a part of it may be in the buffer, as it may be of any write
- * that has not completed.
+ * that has not completed. If no write bypasses the buffer, it goes on behind that part
+ * when it is tried again.
  */
 int vc_buffer_write(struct vc_tag *tag, struct bio *bio, unsigned int *taken)
 {
@@ -323,8 +260,11 @@ int vc_buffer_write(struct vc_tag *tag, struct bio *bio, unsigned int *taken)
 		p.sectors = min(VC_PAGE_SECTORS - p.off,
 				iter.bi_size >> SECTOR_SHIFT);
 		r = vc_piece_write(&p);
-		if (r < 0)
+		if (r < 0) {
+			if (READ_ONCE(tag->dev->writeback))
+				bio->bi_iter = iter;
 			return r;
+		}
 		*taken += r;
 	}
 	return 0;
@@ -337,8 +277,7 @@ static void vc_block_reap(struct vc_dev *dev, struct vc_block *b)
 
 	spin_lock_irqsave(&b->lock, flags);
 	b->state = VC_DEAD;
-	if (xa_cmpxchg(&dev->blocks, b->index, b, NULL, GFP_NOWAIT) == b)
-		atomic_long_dec(&dev->nblocks);
+	vc_blocks_swap(dev, b->index, b, NULL);
 	spin_unlock_irqrestore(&b->lock, flags);
 }
 
@@ -368,16 +307,4 @@ void vc_reap_work(struct work_struct *work)
 	if (atomic_read(&dev->nparked))
 		queue_work(dev->wq, &dev->park_work);
 	wake_up(&dev->idle);
-}
-
-int __init vc_buffer_init(void)
-{
-	vc_block_cache = KMEM_CACHE(vc_block, SLAB_RECLAIM_ACCOUNT);
-	return vc_block_cache ? 0 : -ENOMEM;
-}
-
-void vc_buffer_exit(void)
-{
-	rcu_barrier();
-	kmem_cache_destroy(vc_block_cache);
 }

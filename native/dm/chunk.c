@@ -53,7 +53,7 @@ static void vc_sealing_done(struct vc_log *log, struct vc_sealing *s)
 	vc_log_wake(log);
 	if (!READ_ONCE(log->vol->stopped))
 		mod_delayed_work(log->vol->pool->wq, &log->vol->destage, 0);
-	/* A reclaim may wait for the seal, see vc_log_refresh(). */
+	/* A reclaim may wait for the seal, see reseal.c. */
 	vc_space_kick(log->vol->pool);
 	wake_up(&log->vol->idle);
 }

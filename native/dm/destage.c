@@ -123,11 +123,12 @@ static bool vc_round_fill(struct vc_round *r, struct vc_log *log)
 	return n;
 }
 
-/* Are too few clean chunks left in the lanes of this log? */
+/* Are too few clean chunks left in the lanes of this log, or must it give up chunks? */
 static bool vc_log_lacks_clean(const struct vc_log *log)
 {
 	return READ_ONCE(log->vol->pool->short_of_clean) ||
-	       READ_ONCE(log->reclaim_pending) || READ_ONCE(log->own_short);
+	       READ_ONCE(log->reclaim_pending) || READ_ONCE(log->own_short) ||
+	       READ_ONCE(log->unsealed);
 }
 
 /*

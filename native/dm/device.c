@@ -40,7 +40,7 @@ static void vc_dev_free(struct vc_dev *dev)
 {
 	vc_tags_free(dev);
 	kvfree(rcu_dereference_protected(dev->map, true));
-	xa_destroy(&dev->blocks);
+	vc_blocks_exit(dev);
 	vc_nvme_drop(dev);
 	if (dev->flush_wq)
 		destroy_workqueue(dev->flush_wq);
@@ -61,6 +61,7 @@ static void vc_dev_free(struct vc_dev *dev)
 struct vc_dev *vc_dev_make(struct mapped_device *md)
 {
 	struct vc_dev *dev = kzalloc(sizeof(*dev), GFP_KERNEL);
+	int no_blocks;
 
 	if (!dev)
 		return NULL;
@@ -68,7 +69,7 @@ struct vc_dev *vc_dev_make(struct mapped_device *md)
 	dev->suspended = true;
 	mutex_init(&dev->lock);
 	INIT_LIST_HEAD(&dev->tags);
-	xa_init_flags(&dev->blocks, XA_FLAGS_LOCK_IRQ);
+	no_blocks = vc_blocks_init(dev);
 	init_llist_head(&dev->reap);
 	INIT_WORK(&dev->reap_work, vc_reap_work);
 	init_llist_head(&dev->granted);
@@ -88,7 +89,7 @@ struct vc_dev *vc_dev_make(struct mapped_device *md)
 				  dm_device_name(md));
 	dev->flush_wq = alloc_workqueue("vcache-flush/%s", WQ_MEM_RECLAIM, 0,
 					dm_device_name(md));
-	if (!dev->wq || !dev->flush_wq || vc_fallback_init(dev) ||
+	if (no_blocks || !dev->wq || !dev->flush_wq || vc_fallback_init(dev) ||
 	    bioset_init(&dev->bs, VC_BIOS_MIN,
 			offsetof(struct vc_writeout, bio), BIOSET_NEED_BVECS))
 		goto bad;
@@ -168,13 +169,17 @@ static void vc_dev_release_origin(struct vc_dev *dev)
 /* The device is removed: free data that could not be written out, and report that. */
 static void vc_dev_drop(struct vc_dev *dev)
 {
-	unsigned long index, sectors = 0;
+	unsigned long sectors = 0;
 	struct vc_block *b;
 
-	xa_for_each(&dev->blocks, index, b) {
+	/* Nobody else uses the blocks any more. */
+	rcu_read_lock();
+	while ((b = vc_blocks_next(dev, 0, ULONG_MAX))) {
 		sectors += bitmap_weight(b->valid, VC_PAGE_SECTORS);
+		vc_blocks_swap(dev, b->index, b, NULL);
 		vc_block_put(b);
 	}
+	rcu_read_unlock();
 	if (sectors)
 		DMERR("%s: removed while its origin failed: %lu sectors lost",
 		      dm_device_name(dev->md), sectors);
@@ -323,13 +328,14 @@ static bool vc_dev_has_beyond(struct vc_dev *dev, sector_t len)
 	unsigned long index = len >> VC_PAGE_SECTORS_SHIFT;
 	unsigned int rest = len & (VC_PAGE_SECTORS - 1);
 	struct vc_block *b;
+	bool beyond;
 
-	b = rest ? xa_load(&dev->blocks, index) : NULL;
-	if (b && find_next_bit(b->valid, VC_PAGE_SECTORS, rest) <
-		 VC_PAGE_SECTORS)
-		return true;
-	index += !!rest;
-	return xa_find(&dev->blocks, &index, ULONG_MAX, XA_PRESENT);
+	rcu_read_lock();
+	b = rest ? vc_blocks_load(dev, index) : NULL;
+	beyond = b && find_next_bit(b->valid, VC_PAGE_SECTORS, rest) <
+		      VC_PAGE_SECTORS;
+	rcu_read_unlock();
+	return beyond || vc_buffer_covers(dev, index + !!rest, ULONG_MAX);
 }
 
 /* Has a table the same origin, mode and volume as the one before it? */
@@ -410,6 +416,19 @@ int vc_dev_activate(struct vc_dev *dev, struct vc_target *vt)
 		vc_dev_release_origin(dev);
 	vc_limits_update();
 	return r;
+}
+
+/**
+ * vc_dev_bypass_tags - let the tags do without a cache that has no dirty data of theirs
+ * @dev: the device; not called in interrupts
+ *
+ * Flushes have to reach the origin from now on.
+ */
+void vc_dev_bypass_tags(struct vc_dev *dev)
+{
+	WRITE_ONCE(dev->through, true);
+	WRITE_ONCE(dev->store, dev->vol->origin);
+	vc_dev_write_out(dev);
 }
 
 /**

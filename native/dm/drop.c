@@ -23,6 +23,34 @@ int vc_volume_forget(struct vc_volume *v)
 }
 
 /**
+ * vc_log_forget - make all that a log has in the cache invalid on the device
+ * @log: the log, all its data is clean; its pool is locked
+ *
+ * What its records supersede in other logs is removed there first: it must not become valid
+ * again. In memory the chunks stay as they are.
+ *
+ * Return: 0 or a negative errno.
+ */
+int vc_log_forget(struct vc_log *log)
+{
+	struct vc_pool *p = log->vol->pool;
+	struct vc_chunk *c;
+	int r = vc_reseal_others(p, log);
+
+	if (r)
+		return r;
+	mutex_lock(&p->table_lock);
+	list_for_each_entry(c, &log->chunks, node) {
+		u32 nr = vc_chunk_nr(p, c);
+
+		vc_table_entry(p, nr)->dead = cpu_to_le64(c->gen);
+		set_bit(nr / VC_CHUNKS_PER_BLOCK, p->table_dirty);
+	}
+	mutex_unlock(&p->table_lock);
+	return vc_table_save_all(p);
+}
+
+/**
  * vc_volume_clear - reclaim all chunks of a volume
  * @v: the volume; its pool is locked
  *
@@ -104,6 +132,79 @@ int vc_volume_drop(struct vc_pool *p, u32 id, bool force, const char **error)
 	}
 	if (!r)
 		r = vc_volume_erase(v);
+	mutex_unlock(&p->lock);
+	return r;
+}
+
+static struct vc_log *vc_log_find(struct vc_volume *v, u32 tag)
+{
+	struct vc_log *log;
+
+	list_for_each_entry(log, &v->logs, node) {
+		if (log->tag == tag)
+			return log;
+	}
+	return NULL;
+}
+
+/* Empty the chunks of a log, and reclaim them. */
+static int vc_log_erase(struct vc_log *log)
+{
+	struct vc_pool *p = log->vol->pool;
+	struct vc_chunk *c;
+	u32 k;
+
+	list_for_each_entry(c, &log->chunks, node) {
+		for (k = 0; k < vc_chunk_capacity(&p->g); k++)
+			vc_lookup_drop(p, vc_chunk_nr(p, c) *
+					  p->g.chunk_blocks + k);
+		cond_resched();
+	}
+	return vc_log_clear(log);
+}
+
+/**
+ * vc_volume_drop_tag - drop what one tag of a volume has in the cache, for an administrator
+ * @p: the pool
+ * @id: number of the volume
+ * @tag: number of the tag
+ * @force: even if that loses data
+ * @error: set to what is wrong
+ *
+ * Return: 0 or a negative errno.
+ */
+int vc_volume_drop_tag(struct vc_pool *p, u32 id, u32 tag, bool force,
+		       const char **error)
+{
+	struct vc_log *log = NULL;
+	struct vc_volume *v;
+	int r = 0;
+
+	mutex_lock(&p->lock);
+	v = vc_volume_find(p, id);
+	if (!v) {
+		*error = "there is no such volume";
+		r = -ENOENT;
+	} else if (v->dev) {
+		*error = "the volume is in use";
+		r = -EBUSY;
+	} else if (!v->replayed) {
+		*error = "the volume cannot be replayed";
+		r = vc_volume_start(v);
+	}
+	if (!r) {
+		log = vc_log_find(v, tag);
+		*error = "the tag has nothing in the cache";
+		r = log ? 0 : -ENOENT;
+	}
+	if (!r && !force && vc_log_dirty(log)) {
+		*error = "the tag may have dirty data in the cache";
+		r = -EBUSY;
+	}
+	if (!r) {
+		*error = "the cache device cannot be written";
+		r = vc_log_erase(log);
+	}
 	mutex_unlock(&p->lock);
 	return r;
 }

@@ -8,6 +8,9 @@
 #include <linux/bio.h>
 #include <linux/device-mapper.h>
 #include <linux/list.h>
+#include <linux/workqueue.h>
+
+#include "range.h"
 
 struct vc_block;
 struct vc_dev;
@@ -75,6 +78,9 @@ struct vc_flush {
  * @pass: vc_dev.park_pass when the worker last looked at it
  * @sent: on its way to the origin
  * @retried: failed blocks of its range have been tried again for it
+ * @cached: a discard that also goes to the cache; it holds @range while it is at the origin
+ * @range: whole blocks of a discard
+ * @work: what a discard waits in
  */
 struct vc_parked {
 	struct list_head node;
@@ -83,6 +89,9 @@ struct vc_parked {
 	unsigned int pass;
 	bool sent;
 	bool retried;
+	bool cached;
+	struct vc_range range;
+	struct work_struct work;
 };
 
 /**

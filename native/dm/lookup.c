@@ -456,6 +456,80 @@ void vc_lookup_clean(struct vc_volume *v, u32 cell, u64 block, u32 reuse)
 	spin_unlock_irqrestore(lock, flags);
 }
 
+/* Mark the cells of a block in a chunk dirty. */
+static void vc_block_make_dirty(struct vc_volume *v, struct vc_chunk *c,
+				u64 block)
+{
+	struct vc_pool *p = v->pool;
+	spinlock_t *lock = vc_cell_lock(p, v->slot, block);
+	unsigned long flags;
+	u8 left = VC_MASK_ALL;
+	u32 cell;
+
+	spin_lock_irqsave(lock, flags);
+	while (left) {
+		cell = vc_index_find(&p->ix, v->slot, block, left);
+		if (cell == VC_CELL_NONE)
+			break;
+		left &= ~vc_cell_mask(&p->ix, cell);
+		if (vc_cell_chunk(p, cell) == c &&
+		    test_and_clear_bit(cell, p->cell_clean) &&
+		    atomic_inc_return(&c->dirty) == 1)
+			vc_destage_soon(v);
+	}
+	spin_unlock_irqrestore(lock, flags);
+}
+
+/**
+ * vc_lookup_make_dirty - the origin has refused blocks of a write-through
+ * @c: the chunk with their record, which is not sealed yet
+ * @first: first block
+ * @last: last block
+ *
+ * They stay in the cache until destage has copied them. Cells of the chunk that are filled
+ * later, or newer ones of the same blocks, may be marked as well; that does no harm.
+ */
+void vc_lookup_make_dirty(struct vc_chunk *c, u64 first, u64 last)
+{
+	struct vc_log *log = c->log;
+	unsigned long flags;
+
+	spin_lock_irqsave(&log->lock, flags);
+	if (c->clean) {
+		c->clean = false;
+		log->dirty++;
+	}
+	spin_unlock_irqrestore(&log->lock, flags);
+	for (; first <= last; first++)
+		vc_block_make_dirty(log->vol, c, first);
+}
+
+/**
+ * vc_lookup_has_dirty - has the cache the only copy of any sector of a block?
+ * @v: the volume
+ * @block: the block
+ */
+bool vc_lookup_has_dirty(struct vc_volume *v, u64 block)
+{
+	struct vc_pool *p = v->pool;
+	spinlock_t *lock = vc_cell_lock(p, v->slot, block);
+	u8 left = VC_MASK_ALL;
+	unsigned long flags;
+	bool dirty = false;
+	u32 cell;
+
+	spin_lock_irqsave(lock, flags);
+	while (left && !dirty) {
+		cell = vc_index_find(&p->ix, v->slot, block, left);
+		if (cell == VC_CELL_NONE)
+			break;
+		left &= ~vc_cell_mask(&p->ix, cell);
+		dirty = !test_bit(cell, p->cell_clean);
+	}
+	spin_unlock_irqrestore(lock, flags);
+	return dirty;
+}
+
 /* Is any of these sectors not in @log: newer in another one, or not in the cache? */
 static bool vc_lookup_lost(struct vc_volume *v, u64 block, u8 mask,
 			   struct vc_log *log)

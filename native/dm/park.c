@@ -166,21 +166,20 @@ enum vc_park_state {
  */
 static enum vc_park_state vc_parked_clear(struct vc_dev *dev, struct vc_parked *p)
 {
-	XA_STATE(xas, &dev->blocks, p->first);
 	enum vc_park_state range = VC_PARK_FREE;
 	struct vc_tag *kicked = NULL;
+	pgoff_t at = p->first;
 	bool refused = false;
 	struct vc_block *b;
 
 	rcu_read_lock();
-	xas_for_each(&xas, b, p->last) {
+	for (; at <= p->last && (b = vc_blocks_next(dev, at, p->last));
+	     at = b->index + 1) {
 		unsigned long flags;
 		struct vc_tag *home;
 		bool bad;
 		u8 state;
 
-		if (xas_retry(&xas, b))
-			continue;
 		spin_lock_irqsave(&b->lock, flags);
 		home = vc_block_home(b);
 		state = b->state;
@@ -244,58 +243,17 @@ static void vc_parked_write(struct vc_dev *dev, struct vc_io *io,
 	}
 }
 
-/*
- * Discard whole blocks of the range, on the origin and in the cache. Parts of blocks are
- * left alone: they are not worth a record. If they were discarded on the origin only, they
- * would change when the cache drops its copy.
- *
- * Return: 0; -EAGAIN if the log has no space for the record; another errno.
- */
-static int vc_parked_discard(struct vc_dev *dev, struct bio *bio)
-{
-	u64 first = DIV_ROUND_UP_ULL(bio->bi_iter.bi_sector, VC_BLOCK_SECTORS);
-	u64 end = bio_end_sector(bio) / VC_BLOCK_SECTORS;
-	struct vc_tag *tag;
-	int r;
-
-	if (first >= end)
-		return 0;
-	/*
-	 * The origin may have older data than the cache. So the origin discards it before
-	 * the cache drops its newer data. Blocks that are destaged meanwhile may be
-	 * written after the discard.
-	 */
-	r = blkdev_issue_discard(dev->vol->origin, first * VC_BLOCK_SECTORS,
-				 (end - first) * VC_BLOCK_SECTORS, GFP_NOIO);
-	/* Promotions of the range that are under way are dropped. */
-	vc_lookup_change(dev->vol, first, end - first);
-	/* The device is not suspended while this request runs, so the tag stays. */
-	tag = dev->volume ? dev->target->tag : dev->host;
-	return r ?: vc_append_discard(tag->log, first, end - first);
-}
-
 /* Nothing of the range is buffered any more: go on with the request. */
 static void vc_parked_go(struct vc_dev *dev, struct vc_io *io, struct bio *bio)
 {
-	bool writeback = READ_ONCE(dev->writeback);
-	int r;
-
-	if (bio_op(bio) == REQ_OP_WRITE && writeback) {
+	if (bio_op(bio) == REQ_OP_DISCARD) {
+		vc_discard_begin(io);
+	} else if (READ_ONCE(dev->writeback) && bio_op(bio) == REQ_OP_WRITE) {
 		vc_parked_write(dev, io, bio);
-		return;
-	}
-	if (bio_op(bio) == REQ_OP_DISCARD)
-		vc_map_punch(dev, bio->bi_iter.bi_sector, bio_sectors(bio));
-	if (bio_op(bio) != REQ_OP_DISCARD || !writeback) {
+	} else {
 		vc_write_uncache(dev, bio);
 		submit_bio_noacct(bio);
-		return;
 	}
-	r = vc_parked_discard(dev, bio);
-	/* A discard is a hint: it may be done in part. */
-	if (r && r != -EAGAIN)
-		bio->bi_status = errno_to_blk_status(r);
-	bio_endio(bio);
 }
 
 static void vc_parked_send(struct vc_dev *dev, struct vc_parked *p)

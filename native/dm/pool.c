@@ -62,7 +62,7 @@ struct vc_pool_target {
 #define VC_POOL_OPTIONS \
 	"chunk_kib <n>, reads_percent <n>, hot_percent <n>, lane <sectors>"
 #define VC_POOL_MESSAGES \
-	"drop <volume> [force], reads_percent <n>, hot_percent <n>, resize <sectors>"
+	"drop <volume> [tag <tag>] [force], reads_percent <n>, hot_percent <n>, resize <sectors>"
 
 /* Range of reads_percent. */
 static const struct dm_arg vc_reads_arg = {
@@ -500,15 +500,19 @@ static int vc_pool_message(struct dm_target *ti, unsigned int argc,
 	struct vc_pool_target *pt = ti->private;
 	const char *error =
 		"messages are: " VC_POOL_MESSAGES;
-	bool force = argc == 3 && !strcasecmp(argv[2], "force");
+	bool force = argc >= 3 && !strcasecmp(argv[argc - 1], "force");
 	struct vc_pool *p = pt->pool;
 	int r = -EINVAL;
 	u64 sectors;
-	u32 id;
+	u32 id, tag;
 
-	if (argc >= 2 && argc == 2 + force && !strcasecmp(argv[0], "drop") &&
+	if (argc == 2 + force && !strcasecmp(argv[0], "drop") &&
 	    !kstrtou32(argv[1], 10, &id))
 		r = vc_volume_drop(p, id, force, &error);
+	else if (argc == 4 + force && !strcasecmp(argv[0], "drop") &&
+		 !strcasecmp(argv[2], "tag") &&
+		 !kstrtou32(argv[1], 10, &id) && !kstrtou32(argv[3], 10, &tag))
+		r = vc_volume_drop_tag(p, id, tag, force, &error);
 	else if (argc == 2 && !strcasecmp(argv[0], "reads_percent"))
 		r = vc_pool_tune(p, &vc_reads_arg, argv[1], &pt->reads_percent,
 				 &p->reads_percent, &error);

@@ -71,6 +71,9 @@
 /* What cannot be done now is tried again after so long, jiffies. */
 #define VC_SPACE_RETRY		1UL
 
+/* After an error, no written chunk of a log is reclaimed for so long, jiffies. */
+#define VC_BLOCKED_DELAY	HZ
+
 /*
  * The cache device has failed after so many failed records in a row, or failed reads of
  * so many different chunks.
@@ -128,6 +131,7 @@ struct vc_lane {
  * @ranges: blocks of the origin that are being written, see range.h
  * @discards: discards that are being recorded in the log
  * @bypass: the cache has failed without dirty data of this volume, and is not used
+ * @bypass_in_part: it has failed with dirty data of some tags; the others do without it
  * @read_at: when a read was last sent to the origin, jiffies
  * @destage: destages the volume
  * @idle: woken when a round ends
@@ -168,6 +172,7 @@ struct vc_volume {
 	struct vc_ranges ranges;
 	atomic_t discards;
 	bool bypass;
+	bool bypass_in_part;
 	unsigned long read_at;
 	struct delayed_work destage;
 	wait_queue_head_t idle;
@@ -441,6 +446,7 @@ void vc_pool_unload(struct vc_pool *p);
 int vc_pool_set_flags(struct vc_pool *p, u32 flags);
 int vc_slot_save(struct vc_volume *v);
 int vc_table_save(struct vc_pool *p, u32 chunk);
+int vc_table_save_all(struct vc_pool *p);
 struct vc_chunk_disk *vc_table_entry(struct vc_pool *p, u32 chunk);
 void vc_store_init(struct vc_pool *p);
 
@@ -498,6 +504,9 @@ void vc_bad_retry_now(struct vc_volume *v);
 
 /* drop.c */
 int vc_volume_forget(struct vc_volume *v);
+int vc_log_forget(struct vc_log *log);
+int vc_volume_drop_tag(struct vc_pool *p, u32 id, u32 tag, bool force,
+		       const char **error);
 int vc_volume_clear(struct vc_volume *v);
 int vc_volume_drop(struct vc_pool *p, u32 id, bool force, const char **error);
 
@@ -520,6 +529,8 @@ bool vc_lookup_any(struct vc_volume *v, u64 block, u64 blocks);
 bool vc_lookup_dirty(struct vc_volume *v, u64 block, u32 *cell);
 u8 vc_lookup_pin(struct vc_volume *v, u32 cell, u64 block);
 void vc_lookup_clean(struct vc_volume *v, u32 cell, u64 block, u32 reuse);
+void vc_lookup_make_dirty(struct vc_chunk *c, u64 first, u64 last);
+bool vc_lookup_has_dirty(struct vc_volume *v, u64 block);
 void vc_lookup_move(struct vc_volume *v, u32 from, u32 to, u8 mask);
 int vc_lookup_changes(struct vc_volume *v, u64 block);
 void vc_lookup_change(struct vc_volume *v, u64 block, u64 blocks);
@@ -552,6 +563,11 @@ void vc_chunk_free(struct vc_pool *p, struct vc_chunk *c);
 void vc_chunk_release(struct vc_pool *p, struct vc_chunk *c);
 bool vc_chunk_reclaimable(struct vc_chunk *c);
 int vc_chunk_reclaim(struct vc_pool *p, struct vc_chunk *c, enum vc_reclaim how);
+bool vc_log_is_blocked(const struct vc_log *log);
+
+/* reseal.c */
+int vc_reseal_others(struct vc_pool *p, struct vc_log *log);
+void vc_pool_give_up_unsealed(struct vc_pool *p);
 
 /* lane.c */
 void vc_lanes_init(struct vc_pool *p);

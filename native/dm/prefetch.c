@@ -135,7 +135,8 @@ void vc_prefetch_ended(struct vc_log *log, u32 blocks)
 /* Is any part of a block in the buffer or in the cache? */
 static bool vc_prefetch_is_there(struct vc_volume *v, u64 block)
 {
-	return xa_load(&v->dev->blocks, block) || vc_lookup_any(v, block, 1);
+	return vc_buffer_covers(v->dev, block, block) ||
+	       vc_lookup_any(v, block, 1);
 }
 
 /* Count how many of the next @n blocks are in the same state as the first one. */

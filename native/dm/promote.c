@@ -159,13 +159,12 @@ static enum vc_reads_kind vc_promote_kind(struct vc_log *log, u64 block, u32 n)
 bool vc_promote_begin(struct vc_promotion *pr)
 {
 	struct vc_volume *v = pr->log->vol;
-	unsigned long index = pr->block;
 	u32 i;
 
 	for (i = 0; i < pr->n; i++)
 		pr->part[i].changes = vc_lookup_changes(v, pr->block + i);
 	smp_mb(); /* a write that is not found below will count a change */
-	if (xa_find(&v->dev->blocks, &index, pr->block + pr->n - 1, XA_PRESENT))
+	if (vc_buffer_covers(v->dev, pr->block, pr->block + pr->n - 1))
 		return false;
 	return !vc_lookup_any(v, pr->block, pr->n);
 }

@@ -14,7 +14,7 @@
  *  - A write-through holds its blocks from before the write to the origin until the origin
  *    has the data and the index has the record. So destage finds the older versions of the
  *    blocks superseded.
- *  - A write past the log holds its blocks while it is at the origin.
+ *  - A write past the log, and a discard, holds its blocks while it is at the origin.
  *
  * A request waits for the holders and for the earlier waiters that it overlaps. Holders do
  * not wait for anything but their device. So there is no deadlock.

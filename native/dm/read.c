@@ -47,13 +47,13 @@ static bool vc_read_grow(struct vc_read *rd, unsigned int most)
 static void vc_read_pin(struct vc_dev *dev, struct bio *bio,
 			struct vc_read *rd)
 {
-	pgoff_t last = vc_last_page(bio);
-	XA_STATE(xas, &dev->blocks, vc_first_page(bio));
+	pgoff_t at = vc_first_page(bio), last = vc_last_page(bio);
 	struct vc_block *b;
 
 	rcu_read_lock();
-	xas_for_each(&xas, b, last) {
-		if (xas_retry(&xas, b) || !refcount_inc_not_zero(&b->ref))
+	for (; at <= last && (b = vc_blocks_next(dev, at, last));
+	     at = b->index + 1) {
+		if (!refcount_inc_not_zero(&b->ref))
 			continue;
 		if (!vc_read_grow(rd, vc_bio_pages(bio))) {
 			sector_t end = b->index << VC_PAGE_SECTORS_SHIFT;

@@ -2,7 +2,7 @@
 /*
  * dm-vcache: reclaim of a chunk. In this order:
  *
- * 1. The seals of other logs drop the entries that the chunk supersedes.
+ * 1. The seals of other logs drop the entries that the chunk supersedes, see reseal.c.
  * 2. The chunk table says that the chunk is dead.
  * 3. Its hot blocks are copied to another chunk.
  * 4. The chunk is trimmed, and free.
@@ -66,6 +66,17 @@ void vc_chunk_release(struct vc_pool *p, struct vc_chunk *c)
 }
 
 /**
+ * vc_log_is_blocked - has the reclaim of a chunk of a log just failed?
+ * @log: the log
+ *
+ * Then other logs give up theirs meanwhile.
+ */
+bool vc_log_is_blocked(const struct vc_log *log)
+{
+	return time_before(jiffies, READ_ONCE(log->blocked_until));
+}
+
+/**
  * vc_chunk_reclaimable - can a chunk be reclaimed now?
  * @c: the chunk, the lock of its log is held
  *
@@ -74,85 +85,14 @@ void vc_chunk_release(struct vc_pool *p, struct vc_chunk *c)
  */
 bool vc_chunk_reclaimable(struct vc_chunk *c)
 {
-	if (c->state != VC_CHUNK_SEALED || atomic_read(&c->dirty))
+	if (c->state != VC_CHUNK_SEALED || atomic_read(&c->dirty) ||
+	    (!c->reads && vc_log_is_blocked(c->log)))
 		return false;
 	if (!atomic_read(&c->users))
 		return true;
 	WRITE_ONCE(c->wanted, true);
 	smp_mb(); /* pairs with vc_lookup_done(): it drops its count, then reads the flag */
 	return !atomic_read(&c->users);
-}
-
-/* Find the newest stale chunk of a log, or NULL. */
-static struct vc_chunk *vc_log_stale(struct vc_log *log)
-{
-	struct vc_chunk *c, *stale = NULL;
-
-	spin_lock_irq(&log->lock);
-	list_for_each_entry_reverse(c, &log->chunks, node) {
-		if (READ_ONCE(c->stale)) {
-			stale = c;
-			break;
-		}
-	}
-	spin_unlock_irq(&log->lock);
-	return stale;
-}
-
-/* Seal a chunk again. Return: 0 or a negative errno. */
-static int vc_chunk_refresh(struct vc_pool *p, struct vc_chunk *c)
-{
-	int r;
-
-	WRITE_ONCE(c->stale, false);
-	smp_mb(); /* a cell is emptied before its chunk becomes stale again */
-	r = vc_chunk_reseal(&p->store, &p->g, &p->ix, vc_chunk_nr(p, c),
-			    c->gen, p->work);
-	if (r)
-		WRITE_ONCE(c->stale, true);
-	return r;
-}
-
-/*
- * Seal the stale chunks of a log again, and all older ones: an entry that is dropped from
- * a seal may have hidden an older one. Chunks leave the list only under the lock of the
- * pool, which is held.
- */
-static int vc_log_refresh(struct vc_pool *p, struct vc_log *log)
-{
-	struct vc_chunk *c, *last = vc_log_stale(log);
-	int r = 0;
-
-	if (!last)
-		return 0;
-	if (READ_ONCE(last->state) != VC_CHUNK_SEALED) {
-		/* It is tried again when the chunk has its seal. */
-		vc_log_close_idle(log);
-		return -EAGAIN;
-	}
-	list_for_each_entry(c, &log->chunks, node) {
-		r = vc_chunk_refresh(p, c);
-		if (r || c == last)
-			break;
-	}
-	return r;
-}
-
-/*
- * A record of a chunk to reclaim may supersede entries in the seals of other logs. Drop
- * these entries first, or they become valid again when the record is gone. See rule 2 in
- * format.h. Return: 0; -EAGAIN if a chunk has no seal yet; another negative errno.
- */
-static int vc_reclaim_reseal(struct vc_pool *p, struct vc_log *log)
-{
-	struct vc_log *other;
-	int r = 0;
-
-	list_for_each_entry(other, &log->vol->logs, node) {
-		if (other != log && !r)
-			r = vc_log_refresh(p, other);
-	}
-	return r;
 }
 
 /*
@@ -167,7 +107,7 @@ static int vc_chunk_mark_dead(struct vc_pool *p, struct vc_chunk *c)
 
 	if (c->reads)
 		return 0;
-	r = vc_reclaim_reseal(p, log) ?: vc_volume_flush_origin(log->vol);
+	r = vc_reseal_others(p, log) ?: vc_volume_flush_origin(log->vol);
 	if (r)
 		return r;
 	mutex_lock(&p->table_lock);
@@ -201,7 +141,7 @@ static bool vc_chunk_begin_reclaim(struct vc_log *log, struct vc_chunk *c)
  *
  * The index keeps the blocks of the chunk until its death is durable: until then a write
  * that supersedes one of them may have to make chunks of other logs stale, see
- * vc_reclaim_reseal(). Copies enter the index only after that. They have no record, so
+ * vc_reseal_others(). Copies enter the index only after that. They have no record, so
  * superseding a copy changes nothing on the device.
  *
  * Return: 0; -EAGAIN if the chunk cannot be reclaimed now; another negative errno.
@@ -216,6 +156,8 @@ int vc_chunk_reclaim(struct vc_pool *p, struct vc_chunk *c, enum vc_reclaim how)
 		return -EAGAIN;
 	r = vc_chunk_mark_dead(p, c);
 	if (r) {
+		if (r != -EAGAIN)
+			WRITE_ONCE(log->blocked_until, jiffies + VC_BLOCKED_DELAY);
 		spin_lock_irq(&log->lock);
 		c->state = VC_CHUNK_SEALED;
 		spin_unlock_irq(&log->lock);

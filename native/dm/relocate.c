@@ -35,7 +35,7 @@ static bool vc_relocate_is_stale(struct vc_volume *v, u64 block)
 	unsigned long flags;
 
 	rcu_read_lock();
-	b = xa_load(&v->dev->blocks, block);
+	b = vc_blocks_load(v->dev, block);
 	if (b) {
 		spin_lock_irqsave(&b->lock, flags);
 		busy = b->state == VC_WRITEOUT || b->older;

@@ -408,7 +408,7 @@ static bool vc_pool_short(struct vc_pool *p)
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
 			if (READ_ONCE(log->reclaim_pending) || vc_own_is_short(log) ||
-			    vc_log_must_vacate(log))
+			    vc_log_must_vacate(log) || log->unsealed)
 				return true;
 		}
 	}
@@ -606,8 +606,10 @@ void vc_space_work(struct work_struct *work)
 					 space_work);
 	struct vc_volume *v;
 	struct vc_log *log;
+	bool blocked = false;
 
 	mutex_lock(&p->lock);
+	vc_pool_give_up_unsealed(p);
 	if (p->foreign)
 		vc_own_clear(p);
 	vc_pool_share(p);
@@ -617,10 +619,14 @@ void vc_space_work(struct work_struct *work)
 		vc_pool_vacate(p);
 	vc_pool_migrate(p);
 	list_for_each_entry(v, &p->volumes, node) {
-		list_for_each_entry(log, &v->logs, node)
+		list_for_each_entry(log, &v->logs, node) {
 			vc_log_reserve_spare(log);
+			blocked |= vc_log_is_blocked(log);
+		}
 	}
 	mutex_unlock(&p->lock);
+	if (blocked)
+		queue_delayed_work(p->wq, &p->space_work, VC_BLOCKED_DELAY);
 }
 
 /**
@@ -655,6 +661,7 @@ int vc_log_clear(struct vc_log *log)
 	int r;
 
 	vc_reads_close(log);
+	log->blocked_until = jiffies;
 	r = vc_log_reclaim(log, U32_MAX);
 	return r ?: vc_log_chunks(log) ? -EBUSY : 0;
 }

@@ -430,12 +430,12 @@ int vc_pool_load(struct vc_pool *p, u32 chunk_blocks, const char **error)
 }
 
 /**
- * vc_pool_close - write all metadata that has changed in memory only
- * @p: the pool, locked; no volume is in use
+ * vc_table_save_all - write all blocks of the chunk table that have changed in memory only
+ * @p: the pool, locked
  *
  * Return: 0 or a negative errno.
  */
-int vc_pool_close(struct vc_pool *p)
+int vc_table_save_all(struct vc_pool *p)
 {
 	int r = 0;
 	u32 i;
@@ -447,6 +447,19 @@ int vc_pool_close(struct vc_pool *p)
 			break;
 	}
 	mutex_unlock(&p->table_lock);
+	return r;
+}
+
+/**
+ * vc_pool_close - write all metadata that has changed in memory only
+ * @p: the pool, locked; no volume is in use
+ *
+ * Return: 0 or a negative errno.
+ */
+int vc_pool_close(struct vc_pool *p)
+{
+	int r = vc_table_save_all(p);
+
 	return r ?: vc_pool_set_flags(p, p->sb.flags | VC_SUPER_CLEAN);
 }
 

@@ -60,7 +60,7 @@ enum vc_chunk_state {
  * @warm: it was a read chunk before the pool was shut down, see warm.c
  * @failed: a record of it could not be written; it gets no more records, and no seal
  * @bad: vc_pool.cell_bad has some of its cells
- * @stale: records of other logs supersede entries of it, see vc_reclaim_reseal()
+ * @stale: records of other logs supersede entries of it, see reseal.c
  * @sealing: the seal being collected, until it is written
  */
 struct vc_chunk {
@@ -241,12 +241,19 @@ struct vc_claim {
 	bool full;
 };
 
+enum vc_log_state {
+	VC_LOG_OK,
+	VC_LOG_BYPASSED,	/* the cache has failed, and had no dirty data of the tag */
+	VC_LOG_LOST,		/* the cache has failed with dirty data of the tag */
+};
+
 /**
  * struct vc_log - the log of a tag of a volume
  * @node: vc_volume.logs
  * @vol: the volume
  * @tag: number of the tag
  * @user: the newest tag that writes to it, or NULL; RCU
+ * @state: enum vc_log_state; changes under the lock of the pool, which has failed
  * @append: serialises the writers of records
  * @open: chunk being written, or NULL; changes under @append
  * @at: place of the next record; under @append
@@ -258,6 +265,9 @@ struct vc_claim {
  * @dirty: chunks of these that are not clean
  * @warm: chunks of these that are warm
  * @passed: generation up to which a destage has found nothing but bad blocks; of destage
+ * @unsealed: a chunk of this generation cannot be sealed again; it and all older ones have to
+ *	be reclaimed. 0: none. Under the lock of the pool
+ * @blocked_until: no written chunk is reclaimed before, jiffies; under the lock of the pool
  * @spare: the chunk that is reserved for it, or NULL
  * @starved: its writer waits for a chunk or for a seal
  * @reclaim_pending: it has to give up a chunk, and none can be reclaimed yet, see space.c
@@ -301,6 +311,7 @@ struct vc_log {
 	struct vc_volume *vol;
 	u16 tag;
 	struct vc_tag __rcu *user;
+	u8 state;
 	struct mutex append; /* writers of records */
 	struct vc_chunk *open;
 	u32 at;
@@ -312,6 +323,8 @@ struct vc_log {
 	u32 dirty;
 	u32 warm;
 	u64 passed;
+	u64 unsealed;
+	unsigned long blocked_until;
 	struct vc_chunk *spare;
 	bool starved;
 	bool reclaim_pending;

@@ -311,6 +311,8 @@ static int vc_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	ti->flush_supported = true;
 	ti->num_flush_bios = 1;
 	ti->num_discard_bios = 1;
+	/* Swap must not fill the buffer: its owner could not get memory to go on. */
+	ti->limit_swap_bios = true;
 	/* The device of the pool supports none, but ours go to the origin. */
 	if (vt->pool_dev)
 		ti->discards_supported =
@@ -400,7 +402,7 @@ static const char *vc_cache_state(struct vc_volume *v, u64 dirty)
 	if (READ_ONCE(v->bypass))
 		return "bypassed";
 	if (READ_ONCE(v->pool->state) == VC_POOL_FAILED)
-		return "lost";
+		return READ_ONCE(v->bypass_in_part) ? "partly-lost" : "lost";
 	if (READ_ONCE(v->failing) || READ_ONCE(v->nbad))
 		return "failing";
 	if (!dirty)
@@ -529,7 +531,7 @@ static int __init vc_init(void)
 {
 	int r;
 
-	r = vc_buffer_init();
+	r = vc_blocks_module_init();
 	if (r)
 		return r;
 	r = vc_shrinker_init();
@@ -552,7 +554,7 @@ bad_pool:
 bad_netlink:
 	vc_shrinker_exit();
 bad_shrinker:
-	vc_buffer_exit();
+	vc_blocks_module_exit();
 	return r;
 }
 
@@ -562,7 +564,7 @@ static void __exit vc_exit(void)
 	vc_pool_exit();
 	vc_netlink_exit();
 	vc_shrinker_exit();
-	vc_buffer_exit();
+	vc_blocks_module_exit();
 }
 
 module_init(vc_init);

@@ -52,6 +52,7 @@
 #include <linux/device-mapper.h>
 #include <linux/list.h>
 #include <linux/llist.h>
+#include <linux/mempool.h>
 #include <linux/mutex.h>
 #include <linux/rcupdate.h>
 #include <linux/refcount.h>
@@ -132,7 +133,9 @@ enum vc_block_state {
  * @since: when it became dirty, jiffies
  * @node: dirty list, ready list or the worker's batch
  * @reap: list of blocks to free
- * @rcu: frees the structure
+ * @rcu: frees the block
+ * @spill: vc_dev.spilled, if the xarray had no memory for it
+ * @dev: the device
  * @valid: sectors that hold data; in WRITEOUT, sectors that are being written
  */
 struct vc_block {
@@ -159,6 +162,8 @@ struct vc_block {
 		struct llist_node reap;
 		struct rcu_head rcu;
 	};
+	struct hlist_node spill;
+	struct vc_dev *dev;
 	DECLARE_BITMAP(valid, VC_PAGE_SECTORS);
 };
 
@@ -376,7 +381,10 @@ struct vc_target {
  * @attr_gen: counts changes of cgroups and removals of tags
  * @map: the tags' sectors; may be NULL; RCU
  * @blocks: index of the buffered blocks by page number
- * @nblocks: blocks in @blocks
+ * @spilled: buffered blocks for which @blocks had no memory; changes under its xa_lock
+ * @nspilled: how many
+ * @nblocks: blocks in @blocks and @spilled
+ * @reserve: memory for blocks
  * @pending: dirty blocks, except those that failed and have not been tried again
  * @reap: CLEAN blocks to be taken out of the index
  * @reap_work: takes them out
@@ -432,7 +440,10 @@ struct vc_dev {
 	atomic_t attr_gen;
 	struct vc_map __rcu *map;
 	struct xarray blocks;
+	struct hlist_head spilled;
+	unsigned int nspilled;
 	atomic_long_t nblocks;
+	mempool_t reserve;
 	atomic_long_t pending;
 	struct llist_head reap;
 	struct work_struct reap_work;
@@ -471,7 +482,8 @@ struct vc_dev {
  * @range: its blocks, if @ranges is set
  * @ranges: the ranges of the volume, if the origin is written by destage as well
  * @chunk: the chunk with its record, if it is a write-through; it is not sealed before the
- *	origin has the data
+ *	origin has the data, or has refused it
+ * @failed: the origin has refused the data
  * @next: the next write-out of the same record
  * @users: until the request is complete and, for a write-through, until the index has its
  *	record
@@ -482,6 +494,7 @@ struct vc_writeout {
 	struct vc_range range;
 	struct vc_ranges *ranges;
 	struct vc_chunk *chunk;
+	bool failed;
 	struct vc_writeout *next;
 	atomic_t users;
 	struct llist_node granted;
@@ -540,13 +553,22 @@ static inline void vc_dev_unlock(struct vc_dev *dev)
 	mutex_unlock(&dev->lock);
 }
 
+/* blocks.c */
+struct vc_block *vc_block_alloc(struct vc_tag *tag, pgoff_t index);
+void vc_block_put(struct vc_block *b);
+struct vc_block *vc_blocks_load(struct vc_dev *dev, pgoff_t index);
+struct vc_block *vc_blocks_next(struct vc_dev *dev, pgoff_t first, pgoff_t last);
+bool vc_buffer_covers(struct vc_dev *dev, pgoff_t first, pgoff_t last);
+int vc_blocks_swap(struct vc_dev *dev, pgoff_t index, struct vc_block *old,
+		   struct vc_block *new);
+int vc_blocks_init(struct vc_dev *dev);
+void vc_blocks_exit(struct vc_dev *dev);
+int vc_blocks_module_init(void);
+void vc_blocks_module_exit(void);
+
 /* buffer.c */
 int vc_buffer_write(struct vc_tag *tag, struct bio *bio, unsigned int *taken);
-bool vc_buffer_covers(struct vc_dev *dev, pgoff_t first, pgoff_t last);
-void vc_block_put(struct vc_block *b);
 void vc_reap_work(struct work_struct *work);
-int vc_buffer_init(void);
-void vc_buffer_exit(void);
 
 /* read.c */
 int vc_read_bio(struct vc_tag *tag, struct bio *bio, struct vc_io *io,
@@ -572,6 +594,9 @@ void vc_past_done(struct vc_dev *dev, struct vc_io *io, enum req_op op);
 void vc_parked_done(struct vc_dev *dev, struct vc_io *io, enum req_op op);
 void vc_parked_requeue(struct vc_dev *dev);
 void vc_park_work(struct work_struct *work);
+
+/* discard.c */
+void vc_discard_begin(struct vc_io *io);
 
 /* isolation.c */
 enum vcache_isolation vc_isolation(struct block_device *bdev);
@@ -639,6 +664,7 @@ void vc_dev_put(struct vc_dev *dev, struct vc_target *vt);
 int vc_dev_activate(struct vc_dev *dev, struct vc_target *vt);
 bool vc_dev_keeps_volume(struct vc_dev *dev, struct vc_target *vt);
 void vc_dev_bypass(struct vc_dev *dev);
+void vc_dev_bypass_tags(struct vc_dev *dev);
 void vc_dev_presuspend(struct vc_dev *dev, bool noflush);
 void vc_dev_postsuspend(struct vc_dev *dev);
 void vc_dev_resume(struct vc_dev *dev);

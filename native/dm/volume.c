@@ -107,6 +107,7 @@ struct vc_log *vc_log_get(struct vc_volume *v, u16 tag)
 	log->own_part = U32_MAX;
 	log->own_most = U32_MAX;
 	log->credit = VC_CREDIT_FIRST;
+	log->blocked_until = jiffies;
 	mutex_init(&log->append);
 	spin_lock_init(&log->lock);
 	INIT_LIST_HEAD(&log->chunks);
@@ -380,6 +381,9 @@ int vc_volume_join(struct vc_volume *v, struct vc_tag *tag)
 	log = vc_log_get(v, tag->id);
 	if (log) {
 		rcu_assign_pointer(log->user, tag);
+		if (v->pool->state == VC_POOL_FAILED && log->state == VC_LOG_OK &&
+		    !vc_log_dirty(log))
+			WRITE_ONCE(log->state, VC_LOG_BYPASSED);
 		tag->log = log;
 		vc_tag_keep_lanes(tag);
 	}

@@ -11,6 +11,9 @@
 
 #include "pool.h"
 
+/* A write that has found no memory tries again after so long, jiffies. */
+#define VC_MEMORY_RETRY		1UL
+
 /* Largest write that is taken at once: this part of what a tag can buffer. */
 #define VC_WRITE_MAX_SHARE	4U
 
@@ -286,7 +289,9 @@ static bool vc_tag_refuse(struct vc_tag *tag, struct bio *bio,
 	spin_lock_irq(&tag->lock);
 	bio_list_add_head(&tag->waiting, bio);
 	spin_unlock_irq(&tag->lock);
-	vc_tag_write_out(tag, UINT_MAX);
+	/* Other tags may have what is left of the memory. */
+	vc_dev_write_out(tag->dev);
+	mod_delayed_work(tag->dev->wq, &tag->dev->age_work, VC_MEMORY_RETRY);
 	return true;
 }
 

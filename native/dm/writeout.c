@@ -267,11 +267,17 @@ void vc_writeout_complete(struct vc_tag *tag, unsigned int sectors)
 /**
  * vc_writeout_put - drop a reference to a write-out; the last one releases its blocks
  * @w: the write-out
+ *
+ * If the origin has refused a write-through, only the cache has the data.
  */
 void vc_writeout_put(struct vc_writeout *w)
 {
 	if (!atomic_dec_and_test(&w->users))
 		return;
+	if (w->chunk && w->failed)
+		vc_lookup_make_dirty(w->chunk, w->range.first, w->range.last);
+	if (w->chunk)
+		vc_chunk_put_pending(w->chunk->log, w->chunk);
 	if (w->ranges)
 		vc_range_put(w->ranges, &w->range);
 	bio_put(&w->bio);
@@ -293,10 +299,8 @@ void vc_writeout_done(struct bio *bio)
 		vc_block_part_done((struct vc_block *)page_private(bv->bv_page),
 				   bio->bi_status);
 	}
+	vc_writeout(bio)->failed = bio->bi_status;
 	/* Before this is counted: then the volume may be detached. */
-	if (vc_writeout(bio)->chunk)
-		vc_chunk_put_pending(vc_writeout(bio)->chunk->log,
-				     vc_writeout(bio)->chunk);
 	vc_writeout_put(vc_writeout(bio));
 	vc_writeout_complete(tag, sectors);
 }
@@ -400,6 +404,7 @@ static void vc_writeout_init(struct vc_writeout *w, struct vc_tag *tag,
 	w->ranges = READ_ONCE(tag->dev->writeback) ? &tag->dev->vol->ranges :
 						     NULL;
 	w->chunk = NULL;
+	w->failed = false;
 	atomic_set(&w->users, 1);
 	if (!rec || rec->copy)
 		return;
@@ -570,6 +575,12 @@ static bool vc_tag_may_send(struct vc_tag *tag)
 	return vc_tag_sent_below(tag, VC_INFLIGHT_MAX / 2);
 }
 
+/* Does a tag do without the cache, because that has failed? */
+static bool vc_tag_is_bypassed(const struct vc_tag *tag)
+{
+	return READ_ONCE(tag->log->state) == VC_LOG_BYPASSED;
+}
+
 /*
  * Add a block of the batch to a write-out to the origin, if it can be written now.
  * Return: the request that is open.
@@ -581,7 +592,8 @@ static struct bio *vc_block_to_origin(struct vc_tag *tag, struct bio *bio,
 	if (!vc_block_start(b, true, false))
 		return bio;
 	/* Reads find the block in the buffer until it has arrived. */
-	if (tag->dev->vol && !READ_ONCE(tag->dev->writeback))
+	if (tag->dev->vol && (!READ_ONCE(tag->dev->writeback) ||
+			      vc_tag_is_bypassed(tag)))
 		vc_lookup_cut(tag->dev->vol, tag->log, b->index, *b->valid);
 	return vc_writeout_add(tag, bio, b, NULL);
 }
@@ -606,10 +618,13 @@ static void vc_tag_to_origin(struct vc_tag *tag)
 
 /*
  * May the block be written to the origin, past the log? Only if its tag has no cache, and
- * if the cache has nothing of the block.
+ * if the cache has nothing of the block. If the cache has failed, it may have a copy; but
+ * what another tag has lost stays lost.
  */
 static bool vc_block_is_past_log(struct vc_tag *tag, const struct vc_block *b)
 {
+	if (vc_tag_is_bypassed(tag))
+		return !vc_lookup_has_dirty(tag->dev->vol, b->index);
 	return READ_ONCE(tag->mode) == VCACHE_MODE_FLUSH_ONLY &&
 	       !vc_lookup_any(tag->dev->vol, b->index, 1);
 }

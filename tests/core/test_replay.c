@@ -359,7 +359,7 @@ static void test_seal_crashes(uint64_t seed)
 	CHECK(seal_is(&p, N, &bad) && bad == 1U << i);
 	at(&p, p.c, vc_seal_place(&p.g, !i))[7]++;
 	CHECK(vc_chunk_reseal(&p.st, &p.g, &p.ix, p.c, 10, p.work) ==
-	      -EBADMSG);
+	      -EBADMSG); /* there are no records */
 	pool_free(&p);
 }
 
@@ -390,6 +390,50 @@ static void test_reseal(void)
 	pool_free(&p);
 }
 
+/*
+ * The seal could not be written, or a record had failed. The new seal has what the index
+ * has, and the discards.
+ */
+static void test_seal_from_records(void)
+{
+	u32 touched[VC_CELLS_PER_BLOCK];
+	struct vc_entry e;
+	struct vc_seal s;
+	struct pool p;
+
+	pool_init(&p, 16, 400, 1);
+	/* What the chunk had in its former life is behind its records. */
+	put(&p, p.c, 8, 9, 9, 1, 6, 0xff);
+	put(&p, p.c, 0, 10, 10, 1, 5, 0x0f);
+	put(&p, p.c, 2, 10, 11, 1, 6, 0xff);
+	put(&p, p.c, 4, 10, 12, 1, 9, 0);
+	put(&p, p.c, 6, 10, 13, 1, 7, 0xff);
+	CHECK(!replay(&p, true));
+	/* The last record had failed, and was not acknowledged. */
+	vc_index_cut(&p.ix, SLOT, 7, 0xff, touched);
+	vc_index_cut(&p.ix, SLOT, 5, 0x03, touched);
+	CHECK(!vc_chunk_reseal(&p.st, &p.g, &p.ix, p.c, 10, p.work));
+	CHECK(vc_seal_load(&p.st, &p.g, p.c, 10, p.work, &s));
+	CHECK(s.info.nr == 3 && s.info.revision == 1 && s.info.seq == 13);
+	CHECK(s.info.tag == 1 && s.info.volume == VOLUME && !s.bad);
+	vc_log_get_entry(s.block, 0, &e);
+	CHECK(e.block == 5 && e.mask == 0x0c && e.place == 1);
+	vc_log_get_entry(s.block, 1, &e);
+	CHECK(e.block == 6 && e.mask == 0xff && e.place == 3);
+	vc_log_get_entry(s.block, 2, &e);
+	CHECK(e.block == 9 && !e.mask && e.arg == 1 && e.place == 4);
+	CHECK(!replay(&p, true));
+	CHECK(has(&p, 6, p.c, 3) && has_none(&p, 7));
+
+	/* A block that may be a record cannot be read. */
+	memset(at(&p, p.c, vc_seal_place(&p.g, 0)), 0, VC_BLOCK_SIZE);
+	memset(at(&p, p.c, vc_seal_place(&p.g, 1)), 0, VC_BLOCK_SIZE);
+	p.d.bad[p.c * p.g.chunk_blocks + 2] = true;
+	CHECK(vc_chunk_reseal(&p.st, &p.g, &p.ix, p.c, 10, p.work) == -EIO);
+	CHECK(!vc_seal_load(&p.st, &p.g, p.c, 10, p.work, &s));
+	pool_free(&p);
+}
+
 int main(int argc, char **argv)
 {
 	test_scan();
@@ -399,6 +443,7 @@ int main(int argc, char **argv)
 	test_discard_meets();
 	test_stale();
 	test_reseal();
+	test_seal_from_records();
 	check_seeds(argc, argv, 60, test_seal_crashes);
 	return 0;
 }

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check that the tests detect deliberate faults in the target.
 
-``python -m tests.kernel.mutations [--kernel 6.12] [WORD ...]`` selects mutations by words in
-their names, and builds the module once for each. It boots the box once, and runs the test
+``python -m tests.kernel.mutations [--uml | --kernel 6.12] [WORD ...]`` selects mutations by
+words in their names, and builds the module once for each. It boots once, and runs the test
 that must fail with each module. It is not part of make test, since a mutation takes a
-minute in the box.
+minute in the box. In User Mode Linux it takes seconds, but tests that need two processors
+do not run there.
 """
 
 import argparse
@@ -16,8 +17,9 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.box import Box, BoxError, ssd
+from tests.box import Box, BoxError, Uml, ssd, uml
 from tests.box.kernels import default, select
+from tests.box.machine import Machine
 from tests.box.steps import explained
 
 REPO = Path(__file__).resolve().parents[2]
@@ -35,6 +37,47 @@ class Mutation(NamedTuple):
 
 
 MUTATIONS = [
+    Mutation("a chunk that cannot be sealed again stays", "reseal.c",
+             "\t\t\tvc_log_give_up(log, c, r);\n", "\t\t\t;\n",
+             "test_reseal.py::test_a_failed_write_of_one_log_does_not_stop_the_others"),
+    Mutation("a log gives up one chunk too few", "reseal.c",
+             "first && first->gen <= log->unsealed ?", "first && first->gen < log->unsealed ?",
+             "test_reseal.py::test_a_failed_write_of_one_log_does_not_stop_the_others"),
+    Mutation("data that the origin has refused counts as clean", "writeout.c",
+             "if (w->chunk && w->failed)", "if (0)",
+             "test_ranges.py::test_data_that_the_origin_refuses_is_dirty"),
+    Mutation("a chunk with refused data counts as clean", "lookup.c",
+             "\t\tc->clean = false;\n\t\tlog->dirty++;\n", "",
+             "test_ranges.py::test_data_that_the_origin_refuses_is_dirty"),
+    Mutation("discards wait for one another", "discard.c",
+             "queue_work(io->dev->wq, &io->parked.work);", "vc_discard_work(&io->parked.work);",
+             "test_ranges.py::test_a_discard_does_not_wait_for_another_one"),
+    Mutation("a tag that has lost data takes others with it", "fail.c",
+             "\t\tif (dirty)\n\t\t\tvc_log_lost(log, dirty);",
+             "\t\tif (1)\n\t\t\tvc_log_lost(log, dirty);",
+             "test_tag_failure.py::test_tags_without_dirty_data_continue"),
+    Mutation("a tag overwrites what another one has lost", "writeout.c",
+             "return !vc_lookup_has_dirty(tag->dev->vol, b->index);", "return true;",
+             "test_tag_failure.py::test_tags_without_dirty_data_continue"),
+    Mutation("a flush does not try shared blocks again that have failed", "flush.c",
+             "\tif (atomic_read(&tag->bad))\n\t\tvc_tag_write_out(tag->dev->host, UINT_MAX);\n", "",
+             "test_tag_failure.py::test_tags_without_dirty_data_continue"),
+    Mutation("a tag that goes on leaves its old data in the cache", "fail.c",
+             "p->metadata_writable && !vc_log_forget(log)", "p->metadata_writable",
+             "test_tag_failure.py::test_a_cache_that_comes_back_has_the_data_that_was_lost"),
+    Mutation("a device has no reserve of blocks", "blocks.c",
+             "mempool_alloc(&tag->dev->reserve, VC_BLOCK_GFP)",
+             "vc_reserve_alloc(VC_BLOCK_GFP, NULL)",
+             "test_faults.py::test_writes_go_on_without_any_memory_for_blocks"),
+    Mutation("the index needs memory", "blocks.c",
+             "r = vc_spilled_add(dev, new);", "r = -ENOMEM;",
+             "test_faults.py::test_writes_go_on_without_any_memory_for_blocks"),
+    Mutation("a write without memory begins again", "buffer.c",
+             "\t\t\t\tbio->bi_iter = iter;\n", "\t\t\t\t;\n",
+             "test_faults.py::test_writes_go_on_without_any_memory_for_blocks"),
+    Mutation("spilled blocks are not found", "blocks.c",
+             "if (unlikely(!b && READ_ONCE(dev->nspilled)))", "if (0)",
+             "test_faults.py::test_writes_go_on_without_any_memory_for_blocks"),
     Mutation("blocks of a failed window are not tried alone", "window.c",
              "error = vc_window_copy_each(r, v, *n, error);", ";",
              "test_bad_blocks.py::test_a_bad_block_of_the_origin_affects_only_itself"),
@@ -228,7 +271,7 @@ MUTATIONS = [
     Mutation("a shrink that was taken back stays urgent", "resize.c",
              "vc_pool_count_leaving(p);\n\treturn 0;", "return 0;",
              "test_resize.py::test_a_shrink_is_taken_back"),
-    Mutation("parts of blocks are discarded on the origin", "park.c",
+    Mutation("parts of blocks are discarded on the origin", "discard.c",
              "bio->bi_status = errno_to_blk_status(r);\n\tbio_endio(bio);",
              "bio->bi_status = errno_to_blk_status(r);\n\tsubmit_bio_noacct(bio);",
              "test_pool.py::test_a_discard_leaves_parts_of_blocks_alone"),
@@ -460,8 +503,12 @@ def _module(number: int) -> Path:
     return BUILD / f"{number}.ko"
 
 
-def build(wanted: list[int], release: str) -> None:
-    """Build the module once for each mutation."""
+def build(wanted: list[int], tree: Path, *words: str) -> None:
+    """Build the module once for each mutation.
+
+    :param tree: headers of the kernel
+    :param words: further words for make
+    """
     shutil.rmtree(BUILD, ignore_errors=True)
     shutil.copytree(REPO / "native", BUILD / "native")
     folder = BUILD / "native" / "dm"
@@ -475,8 +522,8 @@ def build(wanted: list[int], release: str) -> None:
         source.write_text(text.replace(mutation.old, mutation.new))
         # Ignore warnings: a mutation may leave something unused.
         subprocess.run(
-            ["make", "-s", "-C", f"/lib/modules/{release}/build", f"M={folder}", "KCFLAGS=-w",
-             "modules"], check=True, stdout=subprocess.DEVNULL)
+            ["make", "-s", "-C", str(tree), f"M={folder}", "KCFLAGS=-w", *words, "modules"],
+            check=True, stdout=subprocess.DEVNULL)
         shutil.copy(folder / "dm-vcache.ko", _module(number))
         source.write_text(text)
 
@@ -523,15 +570,15 @@ def inside(numbers: list[int]) -> int:
     return missed
 
 
-def outside(numbers: list[int], kernel: str) -> int:
-    """Run the tests in boxes, a new one after each hang; return the number of undetected ones."""
+def outside(numbers: list[int], box: Machine) -> int:
+    """Run the tests, with a new boot after each hang; return the number of undetected ones."""
     missed = 0
     while numbers:
         _HUNG.unlink(missing_ok=True)
         names = [MUTATIONS[number].name for number in numbers]
         try:
             command = [sys.executable, "-m", "tests.kernel.mutations", *names]
-            return missed + Box(kernel=kernel).run(command, timeout=3600).status
+            return missed + box.run(command, timeout=3600).status
         except BoxError:
             if not _HUNG.exists():
                 raise
@@ -545,6 +592,7 @@ def main() -> int:
     """Build and run; the exit status tells whether each mutation was detected."""
     parser = argparse.ArgumentParser(prog="python -m tests.kernel.mutations", description=__doc__)
     parser.add_argument("--kernel", default=default())
+    parser.add_argument("--uml", action="store_true", help="run in User Mode Linux")
     parser.add_argument("words", nargs="*", help="parts of the names of those that are wanted")
     options = parser.parse_args()
     wanted = [number for number, mutation in enumerate(MUTATIONS)
@@ -552,8 +600,14 @@ def main() -> int:
     if os.environ.get("VCACHE_BOX"):
         return min(inside(wanted), 1)
     ssd.build()
-    build(wanted, select(options.kernel))
-    return min(outside(wanted, options.kernel), 1)
+    box: Machine
+    if options.uml:
+        build(wanted, uml.tree(), "ARCH=um")
+        box = Uml(memory="2G")
+    else:
+        build(wanted, Path(f"/lib/modules/{select(options.kernel)}/build"))
+        box = Box(kernel=options.kernel)
+    return min(outside(wanted, box), 1)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ class Cache:
     def __init__(self, path: str, below: Mapped) -> None:
         self.raw = path
         self.path = below.path
-        self._below = below
+        self.below = below
 
     def spoil(self, data: bytes) -> None:
         """Make all blocks with this data fail. A promotion may have left a second copy."""
@@ -51,15 +51,15 @@ class Cache:
             table.append(f"{place} {BLOCK} error")
             end = place + BLOCK
         assert len(table) > 2
-        self._below.swap("\n".join(table[:-1]))
+        self.below.swap("\n".join(table[:-1]))
 
     def fail(self) -> None:
         """Make all requests fail."""
-        self._below.swap(f"0 {stack.sectors(self.raw)} error")
+        self.below.swap(f"0 {stack.sectors(self.raw)} error")
 
     def mend(self) -> None:
         """Make all requests work again."""
-        self._below.swap(linear(self.raw))
+        self.below.swap(linear(self.raw))
 
 
 @pytest.fixture

@@ -7,7 +7,9 @@ The kernel of User Mode Linux supports this, and the debug kernel of ``make test
 import contextlib
 import errno
 import itertools
+import os
 import random
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -168,16 +170,20 @@ def test_write_is_done_or_refused(origin: str, cached: bool) -> None:
 
 
 @contextlib.contextmanager
-def workers_short_of_memory(percent: int) -> Iterator[None]:
-    """Make a part of the allocations of the kernel's workers fail."""
+def workers_short_of_memory(percent: int, *, only_nowait: bool = False) -> Iterator[None]:
+    """Make a part of the allocations of the kernel's workers fail.
+
+    :param percent: how many
+    :param only_nowait: of those that do not wait for memory
+    """
     tasks = [Path("/proc/2")]
     for task in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it may have ended
             tasks += [task] * (task / "comm").read_text().startswith("kworker")
     # Set the probability last: before the filter is set, all allocations would fail, including
     # those of this process.
-    knobs = {"times": -1, "task-filter": "Y", "verbose": 0, "ignore-gfp-wait": "N",
-             "probability": percent}
+    knobs = {"times": -1, "task-filter": "Y", "verbose": 0,
+             "ignore-gfp-wait": "Y" if only_nowait else "N", "probability": percent}
     for task in tasks:
         with contextlib.suppress(OSError):
             (task / "make-it-fail").write_text("1")
@@ -236,6 +242,57 @@ def test_io_goes_on_while_workers_find_no_memory() -> None:
             assert stack.pool_status(pool).state == "ok"
         with Disk(origin) as below:
             assert below.read(0, sectors) == expected
+
+
+def as_victim(work: Callable[[], None]) -> None:
+    """Call `work` in a child whose allocations may fail."""
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            Path("/proc/self/make-it-fail").write_text("1")
+            work()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    _, status = os.waitpid(child, 0)
+    assert status == 0
+
+
+@pytest.mark.parametrize("scope", ["volume 7", "filesystem"])
+@pytest.mark.parametrize("mode", ["writeback", "writethrough", "flush-only"])
+def test_writes_go_on_without_any_memory_for_blocks(mode: str, scope: str) -> None:
+    """Neither blocks of the buffer nor nodes of its index can be allocated."""
+    sectors = 8 * 2048
+    with stack.null_blk(16, cache=False) as origin, stack.null_blk(8, cache=False) as cache:
+        for path in (origin, cache):
+            with Disk(path) as whole:
+                for at in range(0, stack.sectors(path), 2048):
+                    whole.write(at, bytes(2048 * 512))
+        with contextlib.ExitStack() as layers:
+            if mode == "flush-only":
+                device = layers.enter_context(stack.vcache(origin, scope))
+            else:
+                pool = layers.enter_context(stack.pool(cache, chunk_kib=64))
+                device = layers.enter_context(stack.cached(origin, pool, scope=scope, mode=mode))
+            disk = layers.enter_context(Disk(device.path))
+
+            def write() -> None:
+                # Far apart, so that each page would need nodes of its own.
+                for turn, at in enumerate(range(0, sectors, 1024)):
+                    disk.write(at, pattern(turn, 8))
+                for at in range(0, sectors, 2048):
+                    disk.write(at + 3, pattern(at, 600))
+                disk.flush()
+
+            # The target does not wait for memory for these.
+            with workers_short_of_memory(100, only_nowait=True):
+                as_victim(write)
+            for at in range(0, sectors, 2048):
+                assert disk.read(at + 3, 600) == pattern(at, 600)
+                assert disk.read(at + 1024, 8) == pattern(at // 1024 + 1, 8)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.kernel import stack
+from tests.box.steps import at_end
+from tests.kernel import dm, stack
 from tests.kernel.disk import Disk, pattern
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.spec import Mode
@@ -113,3 +114,57 @@ def test_destage_does_not_overwrite_newer_data(
             cache.fast()
             assert blocks(origin) == expected(1000 * turn + 500), turn
             assert blocks(device.path) == expected(1000 * turn + 500)
+
+
+def test_data_that_the_origin_refuses_is_dirty(origin: str, client: Client) -> None:
+    """A tag in writethrough mode writes to a bad origin: the cache has the only copy."""
+    data = pattern(2, 8 * BLOCK)
+    with (stack.null_blk(discard=True) as cache, stack.mapped(stack.linear(origin)) as below):
+        with (stack.pool(cache) as pool, stack.cached(below.path, pool) as device,
+              Disk(device.path) as disk):
+            client.tag_set(device.number, 7, mode=Mode.WRITETHROUGH)
+            disk.write(0, pattern(1, 8 * BLOCK), fua=True)
+            assert clean(device)
+            below.swap(f"0 {stack.sectors(origin)} flakey {origin} 0 0 3600 1 error_writes")
+            disk.write(0, data)
+            with pytest.raises(OSError, match="Input/output error"):
+                disk.flush()
+            assert stack.cache_status(device).dirty == 8 * BLOCK
+        below.swap(stack.linear(origin))
+        # The data in the buffer is gone, that in the cache is destaged.
+        with stack.pool(cache) as pool, stack.cached(below.path, pool) as device:
+            with Disk(device.path) as disk:
+                assert disk.read(0, 8 * BLOCK) == data
+            device.message("drain")
+            assert stack.wait_until(lambda: clean(device))
+    with Disk(origin, readonly=True) as raw:
+        assert raw.read(0, 8 * BLOCK) == data
+
+
+def test_a_discard_does_not_wait_for_another_one(cache: Slow, origin: str) -> None:
+    """One hangs at the origin. Two devices, since the kernel serialises discards of one."""
+    half = stack.sectors(origin) // 2
+    with (stack.mapped(f"0 {half} linear {origin} 0") as low,
+          stack.mapped(f"0 {half} linear {low.path} 0\n{half} {half} linear {origin} {half}")
+          as both, stack.pool(cache.device.path) as pool,
+          stack.cached(both.path, pool) as device,
+          stack.mapped(f"0 {half} linear {device.path} 0") as first,
+          stack.mapped(f"0 {half} linear {device.path} {half}") as second,
+          Disk(first.path) as one, Disk(second.path) as two):
+        one.write(0, pattern(1, 64))
+        two.write(0, pattern(2, 64))
+        two.flush()
+        device.message("drain")
+        assert stack.wait_until(lambda: clean(device))
+        low.suspend(dm.NOFLUSH | dm.SKIP_LOCKFS)
+        hanging = threading.Thread(target=one.discard, args=(0, 64))
+        hanging.start()
+        with at_end(hanging.join), at_end(low.resume):
+            time.sleep(0.2)
+            assert hanging.is_alive()
+            other = threading.Thread(target=two.discard, args=(0, 64))
+            other.start()
+            assert stack.wait_until(lambda: not other.is_alive(), 20)
+            assert two.read(0, 64) == bytes(64 * 512)
+            assert hanging.is_alive()
+        assert one.read(0, 64) == bytes(64 * 512)

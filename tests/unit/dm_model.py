@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from vcache_agent.dm import Dm as RealDm
 from vcache_agent.dm import DmError, Info, Line, Lines
 from vcache_agent.model import DeviceNumber
-from vcache_agent.pools import Mapping
+from vcache_agent.pools import FAILED, LOST, Mapping
 
 MAJOR = 999  # no such device on this host
 TABLE = (Line(0, 100, "linear", "8:16 2048"), Line(100, 50, "linear", "8:32 0"))
@@ -145,7 +145,7 @@ class Dm:
         after = self.kernel.mapping(name)
         if after and after.pool:
             self.kernel.volumes.setdefault(after.volume, 0)
-        elif before and before.pool and device.state not in ("lost", "bypassed"):
+        elif before and before.pool and device.state not in FAILED:
             assert not self.kernel.volumes.get(before.volume), "data is only in the cache"
         device.drain = False
 
@@ -162,7 +162,7 @@ class Dm:
         text = f"{mapping.mode} volume fua 0 1 7 100 0 100 0 0"
         if mapping.pool and not device.unloadable:
             dirty = self.kernel.volumes[mapping.volume]
-            if device.drain and device.state not in ("failing", "lost"):
+            if device.drain and device.state not in ("failing", *LOST):
                 self.kernel.volumes[mapping.volume] = dirty // 4
             state = device.state or ("dirty" if dirty else "clean")
             text += f" cache {mapping.volume} {state} {dirty} 0 0 0"

@@ -244,16 +244,17 @@ def test_a_detach_at_an_origin_that_refuses(kernel: Kernel, store: Store) -> Non
     check_plain(kernel)
 
 
+@pytest.mark.parametrize("state", ["lost", "partly-lost"])
 @pytest.mark.parametrize("flush_only", [False, True])
 def test_a_detach_from_a_cache_that_has_failed(kernel: Kernel, store: Store,
-                                               flush_only: bool) -> None:
+                                               flush_only: bool, state: str) -> None:
     plain: Lines = TABLE
     if flush_only:
         plain = (Line(0, 150, "vcache", "flush-only 8:16 volume 7"),)
         kernel.devices["lv"].live = plain
     do_attach(kernel, store)
     kernel.volumes[1] = 2048
-    kernel.devices["lv"].state = "lost"
+    kernel.devices["lv"].state = state
     with pytest.raises(PoolError, match=r"failed with 1\.0 MiB.*--force"):
         do_detach(kernel, store)
     do_detach(kernel, store, force=True)
@@ -263,11 +264,15 @@ def test_a_detach_from_a_cache_that_has_failed(kernel: Kernel, store: Store,
     assert not store.volumes("fast")
 
 
-def test_a_bypassed_volume_is_not_the_devices_any_more(kernel: Kernel, store: Store) -> None:
+@pytest.mark.parametrize("state", ["bypassed", "partly-lost"])
+def test_a_bypassed_volume_is_not_the_devices_any_more(kernel: Kernel, store: Store,
+                                                       state: str) -> None:
     """The cache comes back after a restart of the host: its old data is not used."""
     do_attach(kernel, store)
     assert pools.disown_bypassed(as_dm(Dm(kernel)), store) == []
-    kernel.devices["lv"].state = "bypassed"
+    kernel.devices["lv"].state = "lost"
+    assert pools.disown_bypassed(as_dm(Dm(kernel)), store) == []
+    kernel.devices["lv"].state = state
     assert pools.disown_bypassed(as_dm(Dm(kernel)), store) == [("lv", "fast", 1)]
     assert not store.volumes("fast")
     assert pools.disown_bypassed(as_dm(Dm(kernel)), store) == []
