@@ -100,7 +100,7 @@ static void vc_log_lost(struct vc_log *log, u64 dirty)
 	u64 first, last;
 
 	vc_log_dirty_range(log, &first, &last);
-	DMERR("%s: volume %u tag %u: %llu dirty sectors between %llu and %llu are lost with the cache; its writes fail",
+	DMERR("%s: volume %u tag %u: lost %llu dirty sectors from %llu to %llu; its writes fail",
 	      dm_device_name(v->pool->md), v->id, log->tag, dirty,
 	      first * VC_BLOCK_SECTORS, (last + 1) * VC_BLOCK_SECTORS - 1);
 	WRITE_ONCE(log->state, VC_LOG_LOST);

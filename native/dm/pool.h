@@ -481,6 +481,12 @@ void vc_volume_leave(struct vc_tag *tag);
 void vc_log_release_spare(struct vc_log *log);
 int vc_volume_change(struct vc_volume *v, u32 mode,
 		     struct block_device *origin, sector_t sectors);
+u64 vc_log_dirty(struct vc_log *log);
+u32 vc_log_dirty_chunks(struct vc_log *log);
+u64 vc_volume_dirty(struct vc_volume *v);
+
+/* quiesce.c */
+void vc_volume_close(struct vc_volume *v);
 bool vc_volume_quiesce(struct vc_volume *v, long patience);
 bool vc_volume_stop(struct vc_volume *v, long patience);
 bool vc_volume_is_busy(struct vc_volume *v);
@@ -488,9 +494,6 @@ bool vc_volume_stuck(struct vc_volume *v);
 void vc_volume_drain(struct vc_volume *v);
 int vc_volume_flush_origin(struct vc_volume *v);
 void vc_volume_resume(struct vc_volume *v);
-u64 vc_log_dirty(struct vc_log *log);
-u32 vc_log_dirty_chunks(struct vc_log *log);
-u64 vc_volume_dirty(struct vc_volume *v);
 
 /* bad.c */
 void vc_bad_init(struct vc_volume *v);
@@ -517,26 +520,29 @@ struct vc_chunk *vc_relocate_candidate(struct vc_log *log, enum vc_domain domain
 /* lookup.c */
 unsigned int vc_lookup(struct vc_volume *v, sector_t sector, unsigned int len,
 		       bool only_copy, u32 *cell);
+void vc_lookup_done(struct vc_pool *p, u32 cell);
+bool vc_lookup_any(struct vc_volume *v, u64 block, u64 blocks);
+bool vc_lookup_dirty(struct vc_volume *v, u64 block, u32 *cell);
+u8 vc_lookup_pin(struct vc_volume *v, u32 cell, u64 block);
+bool vc_lookup_has_dirty(struct vc_volume *v, u64 block);
+int vc_lookup_changes(struct vc_volume *v, u64 block);
+bool vc_lookup_whole(struct vc_volume *v, u32 cell, u64 *block, u8 *heat);
+
+/* update.c */
+bool vc_cell_count(struct vc_pool *p, u32 cell);
 void vc_lookup_failed(struct vc_volume *v, u32 cell, sector_t sector,
 		      unsigned int len);
-void vc_lookup_done(struct vc_pool *p, u32 cell);
 void vc_lookup_cut(struct vc_volume *v, struct vc_log *by, u64 block, u8 mask);
 void vc_lookup_put(struct vc_volume *v, struct vc_log *by, u32 cell, u64 block,
 		   u8 mask);
 void vc_lookup_drop(struct vc_pool *p, u32 cell);
 void vc_lookup_sort(struct vc_pool *p, u32 cell);
-bool vc_lookup_any(struct vc_volume *v, u64 block, u64 blocks);
-bool vc_lookup_dirty(struct vc_volume *v, u64 block, u32 *cell);
-u8 vc_lookup_pin(struct vc_volume *v, u32 cell, u64 block);
 void vc_lookup_clean(struct vc_volume *v, u32 cell, u64 block, u32 reuse);
 void vc_lookup_make_dirty(struct vc_chunk *c, u64 first, u64 last);
-bool vc_lookup_has_dirty(struct vc_volume *v, u64 block);
 void vc_lookup_move(struct vc_volume *v, u32 from, u32 to, u8 mask);
-int vc_lookup_changes(struct vc_volume *v, u64 block);
 void vc_lookup_change(struct vc_volume *v, u64 block, u64 blocks);
 bool vc_lookup_promote(struct vc_volume *v, u32 cell, u64 block, int changes,
 		       u8 heat);
-bool vc_lookup_whole(struct vc_volume *v, u32 cell, u64 *block, u8 *heat);
 bool vc_lookup_keep(struct vc_volume *v, u32 from, u32 to);
 
 /* destage.c */

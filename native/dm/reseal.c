@@ -45,7 +45,7 @@ static void vc_log_give_up(struct vc_log *log, struct vc_chunk *c, int error)
 	struct vc_volume *v = log->vol;
 
 	if (log->unsealed < c->gen)
-		DMWARN("%s: volume %u tag %u: chunk %u cannot be sealed again: error %d; the log gives it up",
+		DMWARN("%s: volume %u tag %u: cannot seal chunk %u again: error %d; giving it up",
 		       dm_device_name(v->pool->md), v->id, log->tag,
 		       vc_chunk_nr(v->pool, c), error);
 	WRITE_ONCE(log->unsealed, max(log->unsealed, c->gen));

@@ -603,12 +603,15 @@ enum vcache_isolation vc_isolation(struct block_device *bdev);
 enum vcache_isolation vc_target_isolation(const struct vc_target *vt);
 blk_opf_t vc_durable_flags(struct block_device *bdev);
 
+/* block.c */
+unsigned int vc_block_runs(const struct vc_block *b);
+bool vc_block_start(struct vc_block *b, bool runs, bool copy);
+void vc_block_part_done(struct vc_block *b, blk_status_t status);
+
 /* writeout.c */
 void vc_writeout_arrived(struct vc_tag *tag);
 void vc_writeout_sent(struct vc_tag *tag, unsigned int sectors);
 void vc_writeout_complete(struct vc_tag *tag, unsigned int sectors);
-void vc_block_part_done(struct vc_block *b, blk_status_t status);
-bool vc_block_start(struct vc_block *b, bool runs, bool copy);
 struct bio *vc_writeout_add(struct vc_tag *tag, struct bio *bio,
 			    struct vc_block *b, struct vc_record *rec);
 void vc_writeout_submit(struct vc_tag *tag, struct bio *bio);

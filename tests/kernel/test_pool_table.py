@@ -43,9 +43,9 @@ BAD_LINES = [
 ]
 
 BAD_MESSAGES = [
-    ("reads_percent", "messages are: drop <volume> [force], reads_percent <n>"),
-    ("reads_percent 5 5", "messages are: drop <volume> [force], reads_percent <n>"),
-    ("reads 5", "messages are: drop <volume> [force], reads_percent <n>"),
+    ("reads_percent", "messages are: drop <volume> [tag <tag>] [force], reads_percent"),
+    ("reads_percent 5 5", "messages are: drop <volume> [tag <tag>] [force], reads_percent"),
+    ("reads 5", "messages are: drop <volume> [tag <tag>] [force], reads_percent"),
     ("reads_percent 101", "reads_percent must be in 0..100"),
     ("reads_percent -1", "reads_percent must be in 0..100"),
     ("reads_percent 5%", "reads_percent must be in 0..100"),

@@ -97,7 +97,7 @@ def test_tags_without_dirty_data_continue(host: Host, origin: str, kmsg: KernelL
     assert stack.wait_until(host.is_failed)
     assert stack.cache_status(host.device).state == "partly-lost"
     log = kmsg.read()
-    assert "tag 1: 64 dirty sectors between 0 and 63 are lost with the cache" in log
+    assert "tag 1: lost 64 dirty sectors from 0 to 63; its writes fail" in log
     assert "tag 2 continues without its cache; drop the tag" in log
     # Tag 2 and the host read and write, and their flushes succeed.
     assert host.disk.read(TWO, LEN) == pattern(2, LEN)
