@@ -13,9 +13,6 @@
 
 #include "reads.h"
 
-/* A discard that finds no space in the log tries again after so long. */
-#define VC_DISCARD_WAIT (HZ / 50 + 1)
-
 /**
  * vc_append_flags - flags of a write that makes a record durable
  * @p: the pool
@@ -375,24 +372,6 @@ static int vc_append_discard_one(struct vc_log *log, u64 block, u32 blocks)
 	return r;
 }
 
-/*
- * The same, but wait for space as a write does. If the origin refuses dirty data, there
- * will be no space, and it does not wait.
- */
-static int vc_append_discard_wait(struct vc_log *log, u64 block, u32 blocks)
-{
-	struct vc_volume *v = log->vol;
-	int r;
-
-	for (;;) {
-		r = vc_append_discard_one(log, block, blocks);
-		if (r != -EAGAIN || vc_volume_stuck(v) ||
-		    READ_ONCE(v->pool->state) != VC_POOL_OK)
-			return r;
-		schedule_timeout_uninterruptible(VC_DISCARD_WAIT);
-	}
-}
-
 /**
  * vc_append_discard - drop a range from the cache, durably
  * @log: the log that gets the record of it
@@ -403,7 +382,7 @@ static int vc_append_discard_wait(struct vc_log *log, u64 block, u32 blocks)
  * returns.
  *
  * Return: 0; -EAGAIN without space in the log, then a part of the range may have been
- * dropped; -EIO.
+ * dropped, and the caller may try again; -EIO.
  */
 int vc_append_discard(struct vc_log *log, u64 block, u64 blocks)
 {
@@ -415,7 +394,7 @@ int vc_append_discard(struct vc_log *log, u64 block, u64 blocks)
 		u32 i, n = min_t(u64, blocks, log->vol->pool->ix.cells);
 
 		if (vc_lookup_any(log->vol, block, n)) {
-			r = vc_append_discard_wait(log, block, n);
+			r = vc_append_discard_one(log, block, n);
 			for (i = 0; !r && i < n; i++)
 				vc_lookup_cut(log->vol, log, block + i,
 					      VC_MASK_ALL);

@@ -170,6 +170,10 @@ static void vc_block_written(struct vc_block *b, struct vc_after *after)
 	bool stays = b->failed && !b->newer;
 
 	b->state = stays ? VC_DIRTY : VC_CLEAN;
+	if (b->failed && b->newer) {
+		atomic_inc(&b->tag->dev->inherited);
+		smp_mb__after_atomic(); /* pairs with vc_flush_missed() */
+	}
 	if (!stays)
 		atomic64_sub(sectors, &b->tag->dirty_sectors);
 	if (b->failed)

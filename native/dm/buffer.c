@@ -261,8 +261,10 @@ int vc_buffer_write(struct vc_tag *tag, struct bio *bio, unsigned int *taken)
 				iter.bi_size >> SECTOR_SHIFT);
 		r = vc_piece_write(&p);
 		if (r < 0) {
-			if (READ_ONCE(tag->dev->writeback))
+			if (READ_ONCE(tag->dev->writeback)) {
 				bio->bi_iter = iter;
+				vc_io(bio)->partial = true;
+			}
 			return r;
 		}
 		*taken += r;

@@ -42,6 +42,8 @@ static void vc_dev_free(struct vc_dev *dev)
 	kvfree(rcu_dereference_protected(dev->map, true));
 	vc_blocks_exit(dev);
 	vc_nvme_drop(dev);
+	if (dev->discard_wq)
+		destroy_workqueue(dev->discard_wq);
 	if (dev->flush_wq)
 		destroy_workqueue(dev->flush_wq);
 	if (dev->wq)
@@ -89,7 +91,11 @@ struct vc_dev *vc_dev_make(struct mapped_device *md)
 				  dm_device_name(md));
 	dev->flush_wq = alloc_workqueue("vcache-flush/%s", WQ_MEM_RECLAIM, 0,
 					dm_device_name(md));
-	if (no_blocks || !dev->wq || !dev->flush_wq || vc_fallback_init(dev) ||
+	dev->discard_wq = alloc_workqueue("vcache-discard/%s",
+					  WQ_MEM_RECLAIM | WQ_UNBOUND, 0,
+					  dm_device_name(md));
+	if (no_blocks || !dev->wq || !dev->flush_wq || !dev->discard_wq ||
+	    vc_fallback_init(dev) ||
 	    bioset_init(&dev->bs, VC_BIOS_MIN,
 			offsetof(struct vc_writeout, bio), BIOSET_NEED_BVECS))
 		goto bad;
@@ -360,6 +366,33 @@ static bool vc_dev_may_follow(struct vc_dev *dev, struct vc_target *vt)
 }
 
 /**
+ * vc_dev_flush_origin - flushes have to reach the origin from now on
+ * @dev: the device
+ * @origin: its origin
+ *
+ * Called before the first tag bypasses a cache that has failed.
+ */
+void vc_dev_flush_origin(struct vc_dev *dev, struct block_device *origin)
+{
+	WRITE_ONCE(dev->through, true);
+	WRITE_ONCE(dev->store, origin);
+	smp_wmb(); /* before the state of the logs */
+}
+
+/* Decide where write-outs go. The cache may have failed, and be bypassed, before that. */
+static void vc_dev_choose_store(struct vc_dev *dev, bool writeback,
+				struct block_device *origin)
+{
+	struct vc_volume *v = dev->vol;
+
+	dev->writeback = writeback && !READ_ONCE(v->bypass);
+	if (writeback && READ_ONCE(v->pool->state) == VC_POOL_FAILED)
+		vc_dev_flush_origin(dev, origin);
+	else
+		dev->store = writeback ? v->pool->bdev : origin;
+}
+
+/**
  * vc_dev_activate - make a table the active one
  * @dev: its device, suspended
  * @vt: the table
@@ -408,8 +441,7 @@ int vc_dev_activate(struct vc_dev *dev, struct vc_target *vt)
 		dev->mode = vt->mode;
 		WRITE_ONCE(dev->origin, bdev);
 		dev->volume = vt->scope == VCACHE_SCOPE_VOLUME;
-		dev->writeback = vt->mode == VCACHE_MODE_WRITEBACK;
-		dev->store = dev->writeback ? dev->vol->pool->bdev : bdev;
+		vc_dev_choose_store(dev, vt->mode == VCACHE_MODE_WRITEBACK, bdev);
 	}
 	vc_dev_unlock(dev);
 	if (!r)
@@ -419,27 +451,15 @@ int vc_dev_activate(struct vc_dev *dev, struct vc_target *vt)
 }
 
 /**
- * vc_dev_bypass_tags - let the tags do without a cache that has no dirty data of theirs
- * @dev: the device; not called in interrupts
- *
- * Flushes have to reach the origin from now on.
- */
-void vc_dev_bypass_tags(struct vc_dev *dev)
-{
-	WRITE_ONCE(dev->through, true);
-	WRITE_ONCE(dev->store, dev->vol->origin);
-	vc_dev_write_out(dev);
-}
-
-/**
  * vc_dev_bypass - do without a cache that has failed and has no dirty data
  * @dev: the device; not called in interrupts
+ * @origin: its origin
  *
  * From now on write-outs go to the origin. Data that the cache refused is still buffered.
  */
-void vc_dev_bypass(struct vc_dev *dev)
+void vc_dev_bypass(struct vc_dev *dev, struct block_device *origin)
 {
-	WRITE_ONCE(dev->store, dev->vol->origin);
+	WRITE_ONCE(dev->store, origin);
 	WRITE_ONCE(dev->writeback, false);
 	vc_dev_write_out(dev);
 }

@@ -107,12 +107,29 @@ static void vc_log_lost(struct vc_log *log, u64 dirty)
 	vc_log_event(log, VCACHE_EVENT_KIND_CACHE_LOST);
 }
 
+/*
+ * Is a write-through of a log at the origin? Until it arrives the cache may have the only
+ * durable version of its blocks.
+ */
+static bool vc_log_writes_through(struct vc_log *log)
+{
+	struct vc_chunk *c;
+	bool found = false;
+
+	spin_lock_irq(&log->lock);
+	list_for_each_entry(c, &log->chunks, node)
+		found |= atomic_read(&c->pending) > (c->state == VC_CHUNK_OPEN);
+	spin_unlock_irq(&log->lock);
+	return found;
+}
+
 /* The cache had no dirty data of a tag, but of others of the same volume. */
 static void vc_log_bypass(struct vc_log *log)
 {
 	struct vc_volume *v = log->vol;
 	struct vc_pool *p = v->pool;
-	bool dropped = p->metadata_writable && !vc_log_forget(log);
+	bool dropped = p->metadata_writable && !vc_log_writes_through(log) &&
+		       !vc_log_forget(log);
 
 	WRITE_ONCE(log->state, VC_LOG_BYPASSED);
 	/* In volume scope hTag has no data. */
@@ -131,6 +148,7 @@ static void vc_volume_cache_lost_in_part(struct vc_volume *v)
 	struct vc_log *log;
 	u64 dirty;
 
+	vc_dev_flush_origin(v->dev, v->origin);
 	list_for_each_entry(log, &v->logs, node) {
 		dirty = vc_log_dirty(log);
 		if (dirty)
@@ -138,7 +156,7 @@ static void vc_volume_cache_lost_in_part(struct vc_volume *v)
 		else
 			vc_log_bypass(log);
 	}
-	vc_dev_bypass_tags(v->dev);
+	vc_dev_write_out(v->dev);
 }
 
 static void vc_volume_cache_lost(struct vc_volume *v)
@@ -156,7 +174,18 @@ static void vc_volume_cache_lost(struct vc_volume *v)
 	      dm_device_name(p->md), v->id, p->metadata_writable ? "" :
 	      "; drop the volume before the cache device is used again");
 	WRITE_ONCE(v->bypass, true);
-	vc_dev_bypass(v->dev);
+	vc_dev_bypass(v->dev, v->origin);
+}
+
+/* Wait for workers that saw the pool before it failed, and are writing a record. */
+static void vc_volume_settle(struct vc_volume *v)
+{
+	struct vc_log *log;
+
+	list_for_each_entry(log, &v->logs, node) {
+		mutex_lock(&log->append);
+		mutex_unlock(&log->append);
+	}
 }
 
 /**
@@ -179,8 +208,11 @@ void vc_fail_work(struct work_struct *work)
 		 * clean now stay clean. Pairs with vc_record_end().
 		 */
 		synchronize_rcu();
+		list_for_each_entry(v, &p->volumes, node)
+			vc_volume_settle(v);
 		list_for_each_entry(v, &p->volumes, node) {
-			if (v->dev)
+			/* One that is being replayed is not attached when that ends. */
+			if (v->dev && v->replayed && v->origin)
 				vc_volume_cache_lost(v);
 		}
 		p->metadata_writable = false;

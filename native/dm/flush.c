@@ -109,6 +109,23 @@ static void vc_flush_write_out(const struct vc_flush *f, struct vc_dev *dev)
 	}
 }
 
+/*
+ * May the flush have missed data, although all tags that it covers are durable? A block whose
+ * write-out has failed has left its epoch, if a newer version has its data. That may be in an
+ * epoch of a tag that the flush has visited before.
+ */
+static bool vc_flush_missed(struct vc_flush *f, struct vc_dev *dev)
+{
+	int now;
+
+	smp_rmb(); /* the epochs were read before; pairs with vc_block_written() */
+	now = atomic_read(&dev->inherited);
+	if (f->inherited == now)
+		return false;
+	f->inherited = now;
+	return true;
+}
+
 /* Continue with the next tag that is not durable; if there is none, complete. */
 static void vc_flush_step(struct vc_flush *f)
 {
@@ -126,6 +143,11 @@ again:
 		next = vc_flush_wait(f, tag);
 		if (next != VC_FLUSH_GO_ON)
 			break;
+	}
+	if (next == VC_FLUSH_GO_ON && vc_flush_missed(f, dev)) {
+		f->cursor = 0;
+		vc_flush_write_out(f, dev);
+		goto again;
 	}
 	if (next == VC_FLUSH_GO_ON && !f->all && !f->fua &&
 	    f->gen != atomic_read(&dev->attr_gen)) {
@@ -161,6 +183,7 @@ int vc_flush_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io)
 	f->start = ktime_get_ns();
 	rcu_read_lock();
 	f->gen = atomic_read(&dev->attr_gen);
+	f->inherited = atomic_read(&dev->inherited);
 	vc_scope_of_flush(vt, f);
 	atomic_inc(&f->owner->timed);
 	vc_flush_write_out(f, dev);
@@ -185,6 +208,7 @@ void vc_flush_write(struct vc_tag *tag, struct bio *bio, struct vc_io *io)
 	memset(f, 0, sizeof(*f));
 	f->fua = true;
 	f->owner = tag;
+	f->inherited = atomic_read(&tag->dev->inherited);
 	f->start = ktime_get_ns();
 	atomic_inc(&tag->timed);
 	vc_flush_write_out(f, tag->dev);

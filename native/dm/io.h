@@ -51,6 +51,7 @@ struct vc_read {
  * @cursor: vc_tag.seq of the last tag seen
  * @cgroup: covers the tags of this cgroup, unless @all
  * @gen: vc_dev.attr_gen when @cgroup was found
+ * @inherited: vc_dev.inherited when the flush began to visit tags
  * @all: covers every tag
  * @failed: some data could not be made durable
  * @fua: it is a write with FUA, which is in the buffer
@@ -62,6 +63,7 @@ struct vc_flush {
 	u64 cursor;
 	u64 cgroup;
 	int gen;
+	int inherited;
 	bool all;
 	bool failed;
 	bool fua;
@@ -78,9 +80,9 @@ struct vc_flush {
  * @pass: vc_dev.park_pass when the worker last looked at it
  * @sent: on its way to the origin
  * @retried: failed blocks of its range have been tried again for it
- * @cached: a discard that also goes to the cache; it holds @range while it is at the origin
- * @range: whole blocks of a discard
- * @work: what a discard waits in
+ * @step: what a discard does next, see discard.c
+ * @range: whole blocks of a discard; held while it is at the origin
+ * @work: does that
  */
 struct vc_parked {
 	struct list_head node;
@@ -89,9 +91,9 @@ struct vc_parked {
 	unsigned int pass;
 	bool sent;
 	bool retried;
-	bool cached;
+	u8 step;
 	struct vc_range range;
-	struct work_struct work;
+	struct delayed_work work;
 };
 
 /**
@@ -99,6 +101,7 @@ struct vc_parked {
  * @dev: the device
  * @kind: which member of the union is used
  * @taken: a write that has been split to size and counted
+ * @partial: a write of which a part is in the buffer; it goes on behind that
  * @cell: the cell that a read from the cache reads, or VC_IO_NO_CELL
  * @start: when a write began to wait for memory, ns
  */
@@ -106,6 +109,7 @@ struct vc_io {
 	struct vc_dev *dev;
 	enum vc_io_kind kind;
 	bool taken;
+	bool partial;
 	u32 cell;
 	union {
 		u64 start;

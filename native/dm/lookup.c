@@ -209,29 +209,31 @@ u8 vc_lookup_pin(struct vc_volume *v, u32 cell, u64 block)
 }
 
 /**
- * vc_lookup_has_dirty - has the cache the only copy of any sector of a block?
- * @v: the volume
+ * vc_lookup_is_lost - has a tag that has lost data with the cache any sector of a block there?
+ * @v: the volume, whose pool has failed
  * @block: the block
+ *
+ * Also if the sector is clean: when the cache device comes back, nothing on it tells that.
  */
-bool vc_lookup_has_dirty(struct vc_volume *v, u64 block)
+bool vc_lookup_is_lost(struct vc_volume *v, u64 block)
 {
 	struct vc_pool *p = v->pool;
 	spinlock_t *lock = vc_cell_lock(p, v->slot, block);
 	u8 left = VC_MASK_ALL;
 	unsigned long flags;
-	bool dirty = false;
+	bool lost = false;
 	u32 cell;
 
 	spin_lock_irqsave(lock, flags);
-	while (left && !dirty) {
+	while (left && !lost) {
 		cell = vc_index_find(&p->ix, v->slot, block, left);
 		if (cell == VC_CELL_NONE)
 			break;
 		left &= ~vc_cell_mask(&p->ix, cell);
-		dirty = !test_bit(cell, p->cell_clean);
+		lost = READ_ONCE(vc_cell_chunk(p, cell)->log->state) == VC_LOG_LOST;
 	}
 	spin_unlock_irqrestore(lock, flags);
-	return dirty;
+	return lost;
 }
 
 /**

@@ -524,7 +524,7 @@ void vc_lookup_done(struct vc_pool *p, u32 cell);
 bool vc_lookup_any(struct vc_volume *v, u64 block, u64 blocks);
 bool vc_lookup_dirty(struct vc_volume *v, u64 block, u32 *cell);
 u8 vc_lookup_pin(struct vc_volume *v, u32 cell, u64 block);
-bool vc_lookup_has_dirty(struct vc_volume *v, u64 block);
+bool vc_lookup_is_lost(struct vc_volume *v, u64 block);
 int vc_lookup_changes(struct vc_volume *v, u64 block);
 bool vc_lookup_whole(struct vc_volume *v, u32 cell, u64 *block, u8 *heat);
 

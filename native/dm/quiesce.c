@@ -98,6 +98,8 @@ bool vc_volume_stuck(struct vc_volume *v)
 	struct vc_log *log;
 	bool starved = false;
 
+	if (READ_ONCE(v->pool->state) == VC_POOL_FAILED)
+		return false;
 	list_for_each_entry_lockless(log, &v->logs, node)
 		starved |= READ_ONCE(log->starved);
 	return starved && READ_ONCE(v->failing);

@@ -171,6 +171,18 @@ bool vc_relocate_chunk(struct vc_log *log, struct vc_chunk *c)
 	return !atomic_read(&c->dirty);
 }
 
+/* Must another log of the volume give up chunks before the chunks of this one can be freed? */
+static bool vc_volume_is_blocked(const struct vc_log *log)
+{
+	const struct vc_log *other;
+
+	list_for_each_entry(other, &log->vol->logs, node) {
+		if (other != log && other->unsealed)
+			return true;
+	}
+	return false;
+}
+
 /**
  * vc_relocate_candidate - find the chunk of a log that relocation would free
  * @log: the log
@@ -188,7 +200,7 @@ struct vc_chunk *vc_relocate_candidate(struct vc_log *log, enum vc_domain domain
 	u64 dirty = 0;
 
 	if (READ_ONCE(v->stopped) || READ_ONCE(v->drain) ||
-	    v->pool->state != VC_POOL_OK || !vc_log_written_in(log, domain))
+	    vc_volume_is_blocked(log) || v->pool->state != VC_POOL_OK || !vc_log_written_in(log, domain))
 		return NULL;
 	spin_lock_irq(&log->lock);
 	list_for_each_entry(c, &log->chunks, node)

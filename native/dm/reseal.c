@@ -65,13 +65,21 @@ static int vc_log_refresh(struct vc_pool *p, struct vc_log *log)
 
 	if (!last)
 		return 0;
-	if (READ_ONCE(last->state) != VC_CHUNK_SEALED) {
-		/* It is tried again when the chunk has its seal. */
-		vc_log_close_idle(log);
-		return -EAGAIN;
-	}
 	list_for_each_entry(c, &log->chunks, node) {
+		/*
+		 * It is tried again when the chunk has its first seal. That is written with all
+		 * entries, even if it is late because the origin has not got its data.
+		 */
+		if (READ_ONCE(c->state) != VC_CHUNK_SEALED) {
+			vc_log_close_idle(log);
+			return -EAGAIN;
+		}
 		r = vc_chunk_refresh(p, c);
+		/* Its first record has failed: there is nothing to seal. */
+		if (r == -EBADMSG && !atomic_read(&c->live)) {
+			WRITE_ONCE(c->stale, false);
+			r = 0;
+		}
 		if (r)
 			vc_log_give_up(log, c, r);
 		if (r || c == last)

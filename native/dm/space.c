@@ -557,6 +557,17 @@ static struct vc_chunk *vc_pool_choose(struct vc_pool *p, struct vc_chunk **c)
 	return relocate;
 }
 
+/*
+ * Reclaim a chunk. If that fails its log is blocked for a while, and others may give up
+ * chunks. Return: whether to look for another one.
+ */
+static bool vc_pool_reclaim_or_skip(struct vc_pool *p, struct vc_chunk *c)
+{
+	struct vc_log *log = c->log;
+
+	return vc_pool_reclaim(p, c) || vc_log_is_blocked(log);
+}
+
 static void vc_pool_make_space(struct vc_pool *p)
 {
 	unsigned long end = jiffies + VC_SPACE_TIME;
@@ -577,7 +588,7 @@ static void vc_pool_make_space(struct vc_pool *p)
 		if (time_after(jiffies, end))
 			more = vc_pool_later(p);
 		else if (c)
-			more = vc_pool_reclaim(p, c);
+			more = vc_pool_reclaim_or_skip(p, c);
 		else if (relocate)
 			more = vc_pool_relocate(p, relocate, &left);
 		else
@@ -625,7 +636,7 @@ void vc_space_work(struct work_struct *work)
 		}
 	}
 	mutex_unlock(&p->lock);
-	if (blocked)
+	if (blocked && p->state == VC_POOL_OK)
 		queue_delayed_work(p->wq, &p->space_work, VC_BLOCKED_DELAY);
 }
 

@@ -386,6 +386,7 @@ struct vc_target {
  * @nblocks: blocks in @blocks and @spilled
  * @reserve: memory for blocks
  * @pending: dirty blocks, except those that failed and have not been tried again
+ * @inherited: counts blocks whose write-out failed while a newer version had their data
  * @reap: CLEAN blocks to be taken out of the index
  * @reap_work: takes them out
  * @park_lock: guards @parked; taken in interrupts
@@ -400,8 +401,9 @@ struct vc_target {
  * @event_work: announces events
  * @collect_work: frees removed tags
  * @nvme: state of tagged commands, under @lock except where nvme.c says otherwise
- * @wq: for all work of this device except tagged flushes
+ * @wq: for all work of this device except tagged flushes and discards
  * @flush_wq: for tagged flushes
+ * @discard_wq: for discards
  * @fallback_lock: guards @fallback; taken in interrupts
  * @fallback: reads that the cache device has failed
  * @fallback_work: takes them up
@@ -445,6 +447,7 @@ struct vc_dev {
 	atomic_long_t nblocks;
 	mempool_t reserve;
 	atomic_long_t pending;
+	atomic_t inherited;
 	struct llist_head reap;
 	struct work_struct reap_work;
 	spinlock_t park_lock; /* parked */
@@ -461,6 +464,7 @@ struct vc_dev {
 	struct vc_nvme nvme;
 	struct workqueue_struct *wq;
 	struct workqueue_struct *flush_wq;
+	struct workqueue_struct *discard_wq;
 	spinlock_t fallback_lock; /* fallback */
 	struct bio_list fallback;
 	struct work_struct fallback_work;
@@ -666,8 +670,8 @@ struct vc_dev *vc_dev_make(struct mapped_device *md);
 void vc_dev_put(struct vc_dev *dev, struct vc_target *vt);
 int vc_dev_activate(struct vc_dev *dev, struct vc_target *vt);
 bool vc_dev_keeps_volume(struct vc_dev *dev, struct vc_target *vt);
-void vc_dev_bypass(struct vc_dev *dev);
-void vc_dev_bypass_tags(struct vc_dev *dev);
+void vc_dev_flush_origin(struct vc_dev *dev, struct block_device *origin);
+void vc_dev_bypass(struct vc_dev *dev, struct block_device *origin);
 void vc_dev_presuspend(struct vc_dev *dev, bool noflush);
 void vc_dev_postsuspend(struct vc_dev *dev);
 void vc_dev_resume(struct vc_dev *dev);

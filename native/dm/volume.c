@@ -302,6 +302,9 @@ int vc_volume_start(struct vc_volume *v)
 {
 	int r = vc_volume_replay(v);
 
+	/* It may have failed meanwhile, when it did not know what the volume has. */
+	if (!r && v->pool->state == VC_POOL_FAILED)
+		r = -EIO;
 	if (!r && v->mode == VC_VOLUME_WRITETHROUGH)
 		r = vc_volume_clear(v);
 	return r;
@@ -379,8 +382,10 @@ int vc_volume_join(struct vc_volume *v, struct vc_tag *tag)
 	if (log) {
 		rcu_assign_pointer(log->user, tag);
 		if (v->pool->state == VC_POOL_FAILED && log->state == VC_LOG_OK &&
-		    !vc_log_dirty(log))
+		    !vc_log_dirty(log)) {
 			WRITE_ONCE(log->state, VC_LOG_BYPASSED);
+			WRITE_ONCE(v->bypass_in_part, true);
+		}
 		tag->log = log;
 		vc_tag_keep_lanes(tag);
 	}

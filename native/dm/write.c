@@ -238,14 +238,14 @@ enum vc_admission {
 };
 
 /*
- * Decide about a write of so many pages. Called with tag->lock held. Return: false if
+ * Decide about a write. Called with tag->lock held. Return: false if
  * the write has to wait on.
  */
-static bool vc_tag_try_admit(struct vc_tag *tag, unsigned int pages,
+static bool vc_tag_try_admit(struct vc_tag *tag, struct bio *bio,
 			     enum vc_admission *how)
 {
-	unsigned int limit = READ_ONCE(tag->limit);
-	bool log = READ_ONCE(tag->dev->writeback);
+	unsigned int limit = READ_ONCE(tag->limit), pages = vc_bio_pages(bio);
+	bool log = READ_ONCE(tag->dev->writeback) || vc_io(bio)->partial;
 
 	if (pages > limit && !log)
 		*how = VC_ADMIT_DIRECT;
@@ -266,7 +266,7 @@ static struct bio *vc_tag_next_waiting(struct vc_tag *tag,
 
 	spin_lock_irq(&tag->lock);
 	bio = bio_list_peek(&tag->waiting);
-	if (bio && vc_tag_try_admit(tag, vc_bio_pages(bio), how))
+	if (bio && vc_tag_try_admit(tag, bio, how))
 		bio_list_pop(&tag->waiting);
 	else
 		bio = NULL;
@@ -281,7 +281,8 @@ static struct bio *vc_tag_next_waiting(struct vc_tag *tag,
 static bool vc_tag_refuse(struct vc_tag *tag, struct bio *bio,
 			  struct vc_io *io)
 {
-	if (!READ_ONCE(tag->dev->writeback)) {
+	/* A write with FUA has to be durable with the part that is in the buffer. */
+	if (!READ_ONCE(tag->dev->writeback) && !io->partial) {
 		vc_write_park(tag->dev, bio, io);
 		return false;
 	}

@@ -214,13 +214,11 @@ void vc_writeout_submit(struct vc_tag *tag, struct bio *bio)
 	struct vc_writeout *w = vc_writeout(bio);
 
 	vc_writeout_sent(tag, bio_sectors(bio));
-	if (w->ranges) {
-		w->range.first = vc_first_page(bio);
-		w->range.last = vc_last_page(bio);
-		w->range.granted = vc_writeout_granted;
-		if (!vc_range_get(w->ranges, &w->range))
-			return;
-	}
+	w->range.first = vc_first_page(bio);
+	w->range.last = vc_last_page(bio);
+	w->range.granted = vc_writeout_granted;
+	if (w->ranges && !vc_range_get(w->ranges, &w->range))
+		return;
 	vc_writeout_send(tag, bio);
 }
 
@@ -427,7 +425,7 @@ static void vc_tag_to_origin(struct vc_tag *tag)
 static bool vc_block_is_past_log(struct vc_tag *tag, const struct vc_block *b)
 {
 	if (vc_tag_is_bypassed(tag))
-		return !vc_lookup_has_dirty(tag->dev->vol, b->index);
+		return !vc_lookup_is_lost(tag->dev->vol, b->index);
 	return READ_ONCE(tag->mode) == VCACHE_MODE_FLUSH_ONLY &&
 	       !vc_lookup_any(tag->dev->vol, b->index, 1);
 }

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel import stack
+from tests.box.steps import at_end
+from tests.kernel import dm, stack
 from tests.kernel.conftest import Cgroup
 from tests.kernel.disk import SECTOR, Disk, pattern, read
 from tests.kernel.stack import Mapped, null_blk, vcache
@@ -313,3 +314,37 @@ def test_what_reaches_the_origin_is_charged_to_who_asked(
         charged = _charged(group, origin)
     assert (charged["rbytes"], charged["wbytes"], charged["dbytes"]) == \
         (8 * SECTOR, 2 * SECTOR, 8 * SECTOR)
+
+
+def test_a_flush_covers_what_a_newer_block_of_the_host_has(
+        origin: str, client: Client, cgroup: Callable[[str], Cgroup]) -> None:
+    """A block of tag 1 fails while the host has written to it and the flush waits for the host."""
+    one, size = cgroup("one"), stack.sectors(origin)
+    with (stack.mapped(stack.linear(origin)) as below,
+          vcache(below.path, "filesystem") as device, Disk(device.path) as disk):
+        client.tag_set(device.number, 1, cgroups=[one.id])
+        client.set_extents(device.number, 1, [Extent(ONE, 2048)])
+        disk.write(NOBODY, pattern(1, 8))
+        one.run(lambda: disk.write(ONE, pattern(2, 8)))
+        below.suspend(dm.NOFLUSH | dm.SKIP_LOCKFS)
+        failed: list[bool] = []
+
+        def flush() -> None:
+            try:
+                one.run(disk.flush)
+            except OSError:
+                failed.append(True)
+
+        flusher = threading.Thread(target=flush)
+        with at_end(below.swap, stack.linear(origin)):
+            flusher.start()
+            with at_end(flusher.join):
+                with at_end(below.resume):
+                    assert stack.wait_until(lambda: all(
+                        client.tag(device.number, tag).stats.writeouts for tag in (0, 1)))
+                    disk.write(ONE, pattern(3, 4))
+                    below.load(f"0 8 flakey {origin} 0 0 3600 1 error_writes\n"
+                               f"8 {size - 8} linear {origin} 8")
+            # It fails, or the data is durable.
+            assert failed or read(origin, ONE, 8) == (pattern(3, 4) + pattern(2, 8)[4 * SECTOR:])
+

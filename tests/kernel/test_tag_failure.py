@@ -18,8 +18,9 @@ from vcache_agent.netlink.spec import EventKind
 
 __all__ = ["cache"]
 
-#: Sectors of tag 1, whose data is dirty; of tag 2, and of the host, whose data is clean.
-ONE, TWO, HOST = 0, 4096, 8192
+#: Sectors of tag 1, whose data is dirty; of tag 2, and of the host, whose data is clean; and
+#: clean sectors of tag 1.
+ONE, TWO, HOST, CLEAN = 0, 4096, 8192, 12288
 LEN = 64
 
 
@@ -68,7 +69,7 @@ def tags(client: Client, device: Mapped, one: Cgroup, two: Cgroup) -> None:
     """Make the tags of a device."""
     client.tag_set(device.number, 1, cgroups=[one.id])
     client.tag_set(device.number, 2, cgroups=[two.id])
-    client.set_extents(device.number, 1, [Extent(ONE, 2048)])
+    client.set_extents(device.number, 1, [Extent(ONE, 2048), Extent(CLEAN, LEN)])
     client.set_extents(device.number, 2, [Extent(TWO, 2048)])
 
 
@@ -85,6 +86,7 @@ def host(cache: Cache, origin: str, client: Client,
         host = Host(device, Disk(device.path), pool, cache, one, two)
         with at_end(below.swap, linear(origin)), at_end(host.close):
             host.write_one(1)
+            one.run(lambda: host.disk.write(CLEAN, pattern(8, LEN), fua=True))
             host.write_two(2)
             host.disk.write(HOST, pattern(3, LEN), fua=True)
             assert stack.wait_until(lambda: stack.cache_status(device).dirty == LEN)
@@ -137,11 +139,15 @@ def test_a_cache_that_comes_back_has_the_data_that_was_lost(
     host.write_two(4)
     log = kmsg.read()
     assert "tag 2 continues without its cache\n" in log
+    # What tag 1 has clean would be valid again, too.
+    host.disk.write(CLEAN, pattern(5, 8))
+    fails(host.disk.flush)
     host.remove()
     host.cache.mend()
     with (stack.pool(host.cache.path) as pool,
           stack.cached(origin, pool, scope="filesystem") as device, Disk(device.path) as disk):
         assert disk.read(ONE, LEN) == pattern(1, LEN)
+        assert disk.read(CLEAN, LEN) == pattern(8, LEN)
         assert disk.read(TWO, LEN) == pattern(4, LEN)
         assert disk.read(HOST, LEN) == pattern(9, 8) + pattern(3, LEN)[8 * 512:]
         device.message("drain")
