@@ -27,6 +27,7 @@ def timed(work: Callable[[], None]) -> float:
     return time.monotonic() - start
 
 
+@pytest.mark.smp
 def test_a_full_buffer_makes_only_its_owner_wait(
         client: Client, events: EventListener, cgroup: Callable[[str], Cgroup]) -> None:
     one, two = cgroup("one"), cgroup("two")
