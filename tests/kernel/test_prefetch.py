@@ -190,8 +190,10 @@ def test_a_tag_that_was_removed_is_listed_and_gives_up_what_it_had(
 
 
 def test_what_is_dirty_is_never_given_up(cache: str, client: Client) -> None:
-    with (stack.null_blk(64, completion_us=2_000_000) as origin, stack.pool(cache) as pool,
-          stack.cached(origin, pool) as device, Disk(device.path) as disk):
+    with (stack.null_blk(64) as origin, stack.mapped(stack.linear(origin)) as below,
+          stack.pool(cache) as pool, stack.cached(below.path, pool) as device,
+          Disk(device.path) as disk):
+        below.swap(f"0 {stack.sectors(origin)} flakey {origin} 0 0 3600 1 error_writes")
         disk.write(0, pattern(4, 4096))
         disk.flush()
         for _ in range(20):
@@ -199,6 +201,7 @@ def test_what_is_dirty_is_never_given_up(cache: str, client: Client) -> None:
         assert client.cache_drop(device.number, TAG)[1] > 0
         assert disk.read(0, 4096) == pattern(4, 4096)
         assert hits(client, device) == 4096
+        below.swap(stack.linear(origin))
 
 
 def test_what_others_have_is_left_out(cache: str, origin: str, client: Client) -> None:
