@@ -200,7 +200,8 @@ struct vc_chunk *vc_relocate_candidate(struct vc_log *log, enum vc_domain domain
 	u64 dirty = 0;
 
 	if (READ_ONCE(v->stopped) || READ_ONCE(v->drain) ||
-	    vc_volume_is_blocked(log) || v->pool->state != VC_POOL_OK || !vc_log_written_in(log, domain))
+	    vc_volume_is_blocked(log) ||
+	    v->pool->state != VC_POOL_OK || !vc_log_written_in(log, domain))
 		return NULL;
 	spin_lock_irq(&log->lock);
 	list_for_each_entry(c, &log->chunks, node)

@@ -53,6 +53,11 @@ class Disk:
         if done != len(data):
             raise OSError(errno.EIO, f"short write: {done} of {len(data)}")
 
+    def write_and_flush(self, sector: int, data: bytes) -> None:
+        """Write at a sector, then flush the device."""
+        self.write(sector, data)
+        self.flush()
+
     def read(self, sector: int, sectors: int) -> bytes:
         """Read from a sector on."""
         length = sectors * SECTOR

@@ -69,7 +69,7 @@ def test_a_failed_write_of_one_log_does_not_stop_the_others(
             client.set_extents(device.number, 1, [Extent(ONE, 2048)])
             if what == "seals":
                 refuse_writes(cache, first_chunk(cache, pool), 2 * BLOCK, CHUNK)
-            one.run(lambda: (disk.write(ONE, old), disk.flush()))
+            one.run(lambda: disk.write_and_flush(ONE, old))
             if what == "record":
                 below.swap(f"0 {stack.sectors(small)} flakey {small} 0 0 3600 1 error_writes")
                 one.run(lambda: disk.write(ONE + 1024, pattern(3, BLOCK)))

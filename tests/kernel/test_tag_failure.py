@@ -50,11 +50,11 @@ class Host:
 
     def write_one(self, seed: int) -> None:
         """Write and flush data of tag 1."""
-        self.one.run(lambda: (self.disk.write(ONE, pattern(seed, LEN)), self.disk.flush()))
+        self.one.run(lambda: self.disk.write_and_flush(ONE, pattern(seed, LEN)))
 
     def write_two(self, seed: int) -> None:
         """Write and flush data of tag 2."""
-        self.two.run(lambda: (self.disk.write(TWO, pattern(seed, LEN)), self.disk.flush()))
+        self.two.run(lambda: self.disk.write_and_flush(TWO, pattern(seed, LEN)))
 
     def is_failed(self) -> bool:
         """Write, and return whether the pool has failed."""
