@@ -58,7 +58,7 @@ MUTATIONS = [
              "test_tag_failure.py::test_tags_without_dirty_data_continue"),
     Mutation("a tag overwrites what another one has lost", "writeout.c",
              "return !vc_lookup_is_lost(tag->dev->vol, b->index);", "return true;",
-             "test_tag_failure.py::test_tags_without_dirty_data_continue"),
+             "test_tag_failure.py::test_a_cache_that_comes_back_has_the_data_that_was_lost"),
     Mutation("a flush does not try shared blocks again that have failed", "flush.c",
              "\tif (atomic_read(&tag->bad))\n\t\tvc_tag_write_out(tag->dev->host, UINT_MAX);\n", "",
              "test_tag_failure.py::test_tags_without_dirty_data_continue"),
