@@ -624,6 +624,7 @@ void vc_writeout_put(struct vc_writeout *w);
 void vc_granted_work(struct work_struct *work);
 void vc_writeout_end(struct bio *bio);
 void vc_tag_write_out(struct vc_tag *tag, unsigned int goal);
+void vc_tag_write_out_all(struct vc_tag *tag);
 void vc_tag_work(struct work_struct *work);
 void vc_dev_write_out(struct vc_dev *dev);
 bool vc_dev_drained(struct vc_dev *dev);

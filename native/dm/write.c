@@ -291,7 +291,7 @@ static bool vc_tag_refuse(struct vc_tag *tag, struct bio *bio,
 	bio_list_add_head(&tag->waiting, bio);
 	spin_unlock_irq(&tag->lock);
 	/* Other tags may have what is left of the memory. */
-	vc_dev_write_out(tag->dev);
+	vc_tag_write_out_all(tag);
 	mod_delayed_work(tag->dev->wq, &tag->dev->age_work, VC_MEMORY_RETRY);
 	return true;
 }

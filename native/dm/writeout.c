@@ -20,6 +20,21 @@ static void vc_tag_kick(struct vc_tag *tag)
 	queue_work(tag->dev->wq, &tag->work);
 }
 
+/* Raise the goal of a tag. Return: whether it was lower. */
+static bool vc_tag_ask(struct vc_tag *tag, unsigned int goal)
+{
+	unsigned long flags;
+	bool raised;
+
+	spin_lock_irqsave(&tag->lock, flags);
+	goal = min(goal, tag->ndirty);
+	raised = goal > tag->goal;
+	if (raised)
+		tag->goal = goal;
+	spin_unlock_irqrestore(&tag->lock, flags);
+	return raised;
+}
+
 /**
  * vc_tag_write_out - begin to write out the oldest dirty blocks of a tag
  * @tag: the tag
@@ -27,11 +42,7 @@ static void vc_tag_kick(struct vc_tag *tag)
  */
 void vc_tag_write_out(struct vc_tag *tag, unsigned int goal)
 {
-	unsigned long flags;
-
-	spin_lock_irqsave(&tag->lock, flags);
-	tag->goal = max(tag->goal, min(goal, tag->ndirty));
-	spin_unlock_irqrestore(&tag->lock, flags);
+	vc_tag_ask(tag, goal);
 	vc_tag_kick(tag);
 }
 
@@ -46,6 +57,25 @@ void vc_dev_write_out(struct vc_dev *dev)
 	rcu_read_lock();
 	list_for_each_entry_rcu(tag, &dev->tags, node)
 		vc_tag_write_out(tag, UINT_MAX);
+	rcu_read_unlock();
+}
+
+/**
+ * vc_tag_write_out_all - have all dirty blocks of a device written out
+ * @tag: a tag of it; called by its worker, which then writes out its own blocks
+ *
+ * No worker is started for blocks that it was asked for before: this may be called again and
+ * again.
+ */
+void vc_tag_write_out_all(struct vc_tag *tag)
+{
+	struct vc_tag *other;
+
+	rcu_read_lock();
+	list_for_each_entry_rcu(other, &tag->dev->tags, node) {
+		if (vc_tag_ask(other, UINT_MAX) && other != tag)
+			vc_tag_kick(other);
+	}
 	rcu_read_unlock();
 }
 
