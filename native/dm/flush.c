@@ -144,7 +144,7 @@ again:
 		if (next != VC_FLUSH_GO_ON)
 			break;
 	}
-	if (next == VC_FLUSH_GO_ON && vc_flush_missed(f, dev)) {
+	if (next == VC_FLUSH_GO_ON && !f->failed && vc_flush_missed(f, dev)) {
 		f->cursor = 0;
 		vc_flush_write_out(f, dev);
 		goto again;

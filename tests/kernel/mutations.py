@@ -63,7 +63,7 @@ MUTATIONS = [
              "\tif (atomic_read(&tag->bad))\n\t\tvc_tag_write_out(tag->dev->host, UINT_MAX);\n", "",
              "test_tag_failure.py::test_tags_without_dirty_data_continue"),
     Mutation("a flush misses what a newer block has", "flush.c",
-             "next == VC_FLUSH_GO_ON && vc_flush_missed(f, dev)", "0 && vc_flush_missed(f, dev)",
+             "next == VC_FLUSH_GO_ON && !f->failed && vc_flush_missed(f, dev)", "0",
              "test_scope.py::test_a_flush_covers_what_a_newer_block_of_the_host_has"),
     Mutation("a tag that goes on leaves its old data in the cache", "fail.c",
              "\t       !vc_log_forget(log);", "\t       true;",
