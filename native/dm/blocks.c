@@ -4,16 +4,16 @@
  *
  * DOC: Without memory
  *
- * A write must complete although no memory can be allocated: perhaps memory becomes free
- * only when this device has written out what the host wants to be rid of. So each device
- * has a reserve of VC_RESERVE blocks with their pages. And the index must take a block
- * without an allocation. The xarray may need memory for a node. Then the block is put on
- * a short list, vc_dev.spilled, which every look-up searches after the xarray.
+ * A write must complete even if no memory can be allocated: the kernel may be able to free
+ * memory only by writes to this device. So each device has a reserve of VC_RESERVE blocks
+ * with their pages. The index must also take a block without an allocation. If the xarray has
+ * no memory for a node, the block is put on a short list, vc_dev.spilled. Every look-up
+ * searches that list after the xarray.
  *
  * A write that is larger than the reserve is buffered piece by piece, see
- * vc_buffer_write(). Whoever finds neither memory nor a place has all buffered data of the
- * device written out, and tries again: with each block that has become durable, the reserve
- * or the list gets one back. A write-out allocates from reserves of its own only.
+ * vc_buffer_write(). If there is no memory for a piece, all buffered data of the device is
+ * written out, and the write tries again. Each block that has become durable returns to the
+ * reserve. A write-out allocates memory only from its own reserves.
  *
  * DOC: Look-ups
  *

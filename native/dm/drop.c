@@ -74,11 +74,21 @@ int vc_volume_clear(struct vc_volume *v)
 	return r;
 }
 
+/* Drop all blocks of a chunk. */
+static void vc_chunk_empty(struct vc_pool *p, struct vc_chunk *c)
+{
+	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, k;
+
+	for (k = 0; k < vc_chunk_capacity(&p->g); k++)
+		vc_lookup_drop(p, cell + k);
+	cond_resched();
+}
+
 /* Free the slot. From then on the chunks belong to no volume. */
 static int vc_volume_erase(struct vc_volume *v)
 {
 	struct vc_pool *p = v->pool;
-	u32 i, k, id = v->id;
+	u32 i, id = v->id;
 	int r;
 
 	cancel_delayed_work_sync(&v->destage);
@@ -94,14 +104,31 @@ static int vc_volume_erase(struct vc_volume *v)
 		if (c->log ? c->log->vol != v :
 		    !p->found[i].gen || p->found[i].volume != id)
 			continue;
-		for (k = 0; c->log && k < vc_chunk_capacity(&p->g); k++)
-			vc_lookup_drop(p, i * p->g.chunk_blocks + k);
+		if (c->log)
+			vc_chunk_empty(p, c);
 		p->found[i].gen = 0;
 		list_del_init(&c->node);
 		vc_chunk_release(p, c);
 	}
 	vc_volume_free(v);
 	return 0;
+}
+
+/* Find a volume that no device uses. Return: the volume, or an error. */
+static struct vc_volume *vc_volume_find_unused(struct vc_pool *p, u32 id,
+					       const char **error)
+{
+	struct vc_volume *v = vc_volume_find(p, id);
+
+	if (!v) {
+		*error = "there is no such volume";
+		return ERR_PTR(-ENOENT);
+	}
+	if (v->dev) {
+		*error = "the volume is in use";
+		return ERR_PTR(-EBUSY);
+	}
+	return v;
 }
 
 /**
@@ -116,17 +143,12 @@ static int vc_volume_erase(struct vc_volume *v)
 int vc_volume_drop(struct vc_pool *p, u32 id, bool force, const char **error)
 {
 	struct vc_volume *v;
-	int r = 0;
+	int r;
 
 	mutex_lock(&p->lock);
-	v = vc_volume_find(p, id);
-	if (!v) {
-		*error = "there is no such volume";
-		r = -ENOENT;
-	} else if (v->dev) {
-		*error = "the volume is in use";
-		r = -EBUSY;
-	} else if (!force && (!v->replayed || vc_volume_dirty(v))) {
+	v = vc_volume_find_unused(p, id, error);
+	r = PTR_ERR_OR_ZERO(v);
+	if (!r && !force && (!v->replayed || vc_volume_dirty(v))) {
 		*error = "the volume may have dirty data in the cache";
 		r = -EBUSY;
 	}
@@ -136,30 +158,13 @@ int vc_volume_drop(struct vc_pool *p, u32 id, bool force, const char **error)
 	return r;
 }
 
-static struct vc_log *vc_log_find(struct vc_volume *v, u32 tag)
-{
-	struct vc_log *log;
-
-	list_for_each_entry(log, &v->logs, node) {
-		if (log->tag == tag)
-			return log;
-	}
-	return NULL;
-}
-
 /* Empty the chunks of a log, and reclaim them. */
 static int vc_log_erase(struct vc_log *log)
 {
-	struct vc_pool *p = log->vol->pool;
 	struct vc_chunk *c;
-	u32 k;
 
-	list_for_each_entry(c, &log->chunks, node) {
-		for (k = 0; k < vc_chunk_capacity(&p->g); k++)
-			vc_lookup_drop(p, vc_chunk_nr(p, c) *
-					  p->g.chunk_blocks + k);
-		cond_resched();
-	}
+	list_for_each_entry(c, &log->chunks, node)
+		vc_chunk_empty(log->vol->pool, c);
 	return vc_log_clear(log);
 }
 
@@ -178,17 +183,12 @@ int vc_volume_drop_tag(struct vc_pool *p, u32 id, u32 tag, bool force,
 {
 	struct vc_log *log = NULL;
 	struct vc_volume *v;
-	int r = 0;
+	int r;
 
 	mutex_lock(&p->lock);
-	v = vc_volume_find(p, id);
-	if (!v) {
-		*error = "there is no such volume";
-		r = -ENOENT;
-	} else if (v->dev) {
-		*error = "the volume is in use";
-		r = -EBUSY;
-	} else if (!v->replayed) {
+	v = vc_volume_find_unused(p, id, error);
+	r = PTR_ERR_OR_ZERO(v);
+	if (!r && !v->replayed) {
 		*error = "the volume cannot be replayed";
 		r = vc_volume_start(v);
 	}

@@ -68,8 +68,10 @@ static void vc_log_dirty_range(struct vc_log *log, u64 *first, u64 *last)
 	*last = 0;
 	/* Chunks leave the list only under the lock of the pool. */
 	list_for_each_entry(c, &log->chunks, node) {
+		if (!atomic_read(&c->dirty))
+			continue;
 		cell = vc_chunk_nr(p, c) * p->g.chunk_blocks;
-		for (k = 0; atomic_read(&c->dirty) && k < vc_chunk_capacity(&p->g); k++, cell++) {
+		for (k = 0; k < vc_chunk_capacity(&p->g); k++, cell++) {
 			u64 block = vc_cell_block(&p->ix, cell);
 
 			if (!vc_cell_mask(&p->ix, cell) ||
@@ -178,7 +180,7 @@ static void vc_volume_cache_lost(struct vc_volume *v)
 }
 
 /* Wait for workers that saw the pool before it failed, and are writing a record. */
-static void vc_volume_settle(struct vc_volume *v)
+static void vc_volume_wait_appends(struct vc_volume *v)
 {
 	struct vc_log *log;
 
@@ -209,7 +211,7 @@ void vc_fail_work(struct work_struct *work)
 		 */
 		synchronize_rcu();
 		list_for_each_entry(v, &p->volumes, node)
-			vc_volume_settle(v);
+			vc_volume_wait_appends(v);
 		list_for_each_entry(v, &p->volumes, node) {
 			/* One that is being replayed is not attached when that ends. */
 			if (v->dev && v->replayed && v->origin)

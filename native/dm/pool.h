@@ -466,6 +466,7 @@ void vc_resize_exit(void);
 int vc_volume_replay(struct vc_volume *v);
 
 /* volume.c */
+struct vc_log *vc_log_find(struct vc_volume *v, u32 tag);
 struct vc_log *vc_log_get(struct vc_volume *v, u16 tag);
 struct vc_volume *vc_volume_alloc(struct vc_pool *p, u32 id, u16 slot);
 int vc_volume_attach(struct vc_pool *p, u32 id, u32 mode, struct vc_dev *dev,

@@ -312,7 +312,7 @@ static int vc_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	ti->flush_supported = true;
 	ti->num_flush_bios = 1;
 	ti->num_discard_bios = 1;
-	/* Swap must not fill the buffer: its owner could not get memory to go on. */
+	/* Each write needs memory, so limit how many writes of swap are under way. */
 	ti->limit_swap_bios = true;
 	/* The device of the pool supports none, but ours go to the origin. */
 	if (vt->pool_dev)

@@ -183,7 +183,7 @@ void vc_lookup_put(struct vc_volume *v, struct vc_log *by, u32 cell, u64 block,
  * @cell: the cell, of a chunk that is not written any more
  *
  * Afterwards nobody uses the chunk because of this cell. So the lock is taken even if the
- * cell is empty: whoever has just emptied it may still use the chunk and its log.
+ * cell is empty: the code that has just emptied it may still use the chunk and its log.
  */
 void vc_lookup_drop(struct vc_pool *p, u32 cell)
 {

@@ -79,6 +79,24 @@ void vc_volume_free(struct vc_volume *v)
 }
 
 /**
+ * vc_log_find - find the log of a tag
+ * @v: the volume; its pool is locked
+ * @tag: number of the tag
+ *
+ * Return: the log, or NULL if there is none.
+ */
+struct vc_log *vc_log_find(struct vc_volume *v, u32 tag)
+{
+	struct vc_log *log;
+
+	list_for_each_entry(log, &v->logs, node) {
+		if (log->tag == tag)
+			return log;
+	}
+	return NULL;
+}
+
+/**
  * vc_log_get - find the log of a tag, or make it
  * @v: the volume; its pool is locked
  * @tag: number of the tag
@@ -91,10 +109,9 @@ struct vc_log *vc_log_get(struct vc_volume *v, u16 tag)
 	struct vc_log *log;
 	unsigned int i;
 
-	list_for_each_entry(log, &v->logs, node) {
-		if (log->tag == tag)
-			return log;
-	}
+	log = vc_log_find(v, tag);
+	if (log)
+		return log;
 	log = kzalloc(sizeof(*log), GFP_KERNEL);
 	if (!log)
 		return NULL;
