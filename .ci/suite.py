@@ -77,9 +77,10 @@ class Suite:
 # In the order in which they start: long suites first, so that none of them runs
 # alone at the end.
 SUITES = (
-    # The tests that need two processors, and a sample of the others run in the emulated box. The rest runs in User Mode Linux, whose kernel is built first if
-    # it is not in the cache. On a machine without spare processors, the two processors of a
-    # box wait for each other. So tests without concurrency get a box with one.
+    # The tests that need two processors and a sample of the others run in the emulated box.
+    # The rest runs in User Mode Linux, whose kernel is built first if it is not in the cache.
+    # On a machine without spare processors, the two processors of a box wait for each other. So
+    # tests without concurrency get a box with one.
     Suite("kernel", boxed=True, minutes=40, part="smp", marks="smp"),
     Suite("kernel", boxed=True, minutes=40, part="box", marks="not smp and box",
           box=("--cpus", "1")),
