@@ -161,19 +161,31 @@ static void vc_volume_cache_lost_in_part(struct vc_volume *v)
 	vc_dev_write_out(v->dev);
 }
 
+static bool vc_volume_writes_through(struct vc_volume *v)
+{
+	struct vc_log *log;
+
+	list_for_each_entry(log, &v->logs, node) {
+		if (vc_log_writes_through(log))
+			return true;
+	}
+	return false;
+}
+
 static void vc_volume_cache_lost(struct vc_volume *v)
 {
 	struct vc_pool *p = v->pool;
+	bool dropped;
 
 	if (vc_volume_dirty(v)) {
 		vc_volume_cache_lost_in_part(v);
 		return;
 	}
 	vc_tag_event(v->dev->host, VCACHE_EVENT_KIND_CACHE_LOST);
-	if (p->metadata_writable && vc_volume_forget(v))
-		p->metadata_writable = false;
+	dropped = p->metadata_writable && !vc_volume_writes_through(v) &&
+		  !vc_volume_forget(v);
 	DMERR("%s: volume %u continues without its cache%s",
-	      dm_device_name(p->md), v->id, p->metadata_writable ? "" :
+	      dm_device_name(p->md), v->id, dropped ? "" :
 	      "; drop the volume before the cache device is used again");
 	WRITE_ONCE(v->bypass, true);
 	vc_dev_bypass(v->dev, v->origin);

@@ -126,7 +126,7 @@ def test_origin_fails_while_the_cache_has_room(cache_below: Mapped, origin: str,
         _break(below)
         device.message("drain")
         assert stack.wait_until(lambda: stack.cache_status(device).state == "failing")
-        assert "its dirty data stays in the cache" in kmsg.read()
+        assert stack.wait_until(lambda: "its dirty data stays in the cache" in kmsg.read())
         assert disk.read(0, MB) == pattern(1, MB)
         below.swap(linear(origin))
         assert stack.wait_until(lambda: stack.cache_status(device).state == "clean")
