@@ -191,7 +191,7 @@ MUTATIONS = [
              "max(took, 1UL) * VC_REST_EASY", "0",
              "test_pool.py::test_what_is_overwritten_soon_is_not_destaged_at_once"),
     Mutation("failed cache is not told", "fail.c",
-             "p->metadata_writable && vc_volume_forget(v)", "false",
+             "\t\t  !vc_volume_forget(v);", "\t\t  true;",
              "test_pool_failure.py::test_cache_that_comes_back_has_nothing_old"),
     Mutation("failed reads are not counted", "fallback.c",
              "vc_pool_read_failed(v->pool, cell);", "",
