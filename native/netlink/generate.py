@@ -46,8 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
         spec = Spec(options.spec.read_text(encoding='utf-8'))
         files = {
             'native/netlink/vcache_uapi.h': render_c.uapi_header(spec),
-            'native/dm/nl_gen.h': render_c.kernel_header(spec),
-            'native/dm/nl_gen.c': render_c.kernel_source(spec),
+            'native/dm/control/nl_gen.h': render_c.kernel_header(spec),
+            'native/dm/control/nl_gen.c': render_c.kernel_source(spec),
             'agent/vcache_agent/netlink/spec.py': render_text.python_module(
                 spec
             ),

@@ -141,7 +141,7 @@ def handlers(op: Operation) -> list[tuple[str, str, str]]:
 
 
 def kernel_header(spec: Spec) -> str:
-    """native/dm/nl_gen.h: tables and the handlers written by hand."""
+    """native/dm/control/nl_gen.h: tables and the handlers written by hand."""
     count = sum(op.requests for op in spec.operations)
     out = [
         '/* SPDX-License-Identifier: GPL-2.0-only */',
@@ -151,7 +151,7 @@ def kernel_header(spec: Spec) -> str:
         '',
         '#include <net/genetlink.h>',
         '',
-        '#include "../netlink/vcache_uapi.h"',
+        '#include "../../netlink/vcache_uapi.h"',
         '',
         '/* Index into vcache_nl_mcgrps[], for genlmsg_multicast(). */',
         'enum {',
@@ -235,7 +235,7 @@ def policy(
 
 
 def kernel_source(spec: Spec) -> str:
-    """native/dm/nl_gen.c: policies, operations and multicast groups."""
+    """native/dm/control/nl_gen.c: policies, operations and multicast groups."""
     ranges: dict[str, None] = {}
     policies: list[str] = []
     ops: list[str] = []
@@ -293,7 +293,7 @@ def kernel_source(spec: Spec) -> str:
         [
             '// SPDX-License-Identifier: GPL-2.0-only',
             f'/* Do not edit, generated from {SPEC_NAME} by generate.py. */',
-            '#include "compat.h"',
+            '#include "../base/compat.h"',
             '#include "nl_gen.h"',
             '',
             *ranges,

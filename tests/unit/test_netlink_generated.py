@@ -79,8 +79,8 @@ def test_a_changed_spec_makes_every_output_stale(
         'agent/vcache_agent/netlink/messages.py',
         'agent/vcache_agent/netlink/spec.py',
         'doc/source/reference/netlink.rst',
-        'native/dm/nl_gen.c',
-        'native/dm/nl_gen.h',
+        'native/dm/control/nl_gen.c',
+        'native/dm/control/nl_gen.h',
         'native/netlink/vcache_uapi.h',
     ]
 

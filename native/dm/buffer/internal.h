@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* dm-vcache: what the files of this folder share. */
+#ifndef DM_VCACHE_BUFFER_INTERNAL_H
+#define DM_VCACHE_BUFFER_INTERNAL_H
+
+#include "buffer.h"
+
+/* blocks.c */
+struct vc_block *vc_block_alloc(struct vc_tag *tag, pgoff_t index);
+
+#endif /* DM_VCACHE_BUFFER_INTERNAL_H */

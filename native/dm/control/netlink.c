@@ -1,0 +1,535 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: handlers of the generic-netlink family "vcache".
+ *
+ * native/netlink/vcache.yaml describes the family; policies and command tables are
+ * generated from it. Every handler counts as a user of the device that it works on, and
+ * holds its lock. The handlers run in parallel: while one waits for a device, others of this
+ * family, and of all others, go on.
+ *
+ * All commands need CAP_SYS_ADMIN, as the ioctls of dm do: reading them out takes locks that
+ * discards need, and tells the names of tenants.
+ */
+#include <linux/dm-ioctl.h>
+#include <linux/slab.h>
+
+#include "../base/compat.h"
+#include "nl_gen.h"
+#include "netlink.h"
+
+/* May the sender of a request use the family? */
+static int vc_nl_permit(struct sk_buff *request,
+			struct netlink_ext_ack *extack)
+{
+	if (netlink_capable(request, CAP_SYS_ADMIN))
+		return 0;
+	NL_SET_ERR_MSG(extack, "CAP_SYS_ADMIN is required");
+	return -EPERM;
+}
+
+static int vc_nl_pre_doit(const struct vc_genl_op *op, struct sk_buff *skb,
+			  struct genl_info *info)
+{
+	return vc_nl_permit(skb, info->extack);
+}
+
+int vcache_nl_start(struct netlink_callback *cb)
+{
+	return vc_nl_permit(cb->skb, cb->extack);
+}
+
+struct genl_family vcache_family = {
+	.name = VCACHE_FAMILY_NAME,
+	.version = VCACHE_FAMILY_VERSION,
+	.maxattr = VCACHE_A_TAG_MAX,
+	.module = THIS_MODULE,
+	.ops = vcache_nl_ops,
+	.n_ops = VCACHE_NL_OPS_COUNT,
+	.mcgrps = vcache_nl_mcgrps,
+	.n_mcgrps = VCACHE_NL_MCGRPS_COUNT,
+	.resv_start_op = VCACHE_CMD_DEVICE_GET,
+	.pre_doit = vc_nl_pre_doit,
+	.parallel_ops = true,
+};
+
+/* A request names its device in the same way in both attribute sets. */
+static_assert((int)VCACHE_A_DEVICE_MAJOR == (int)VCACHE_A_TAG_MAJOR);
+static_assert((int)VCACHE_A_DEVICE_MINOR == (int)VCACHE_A_TAG_MINOR);
+static_assert((int)VCACHE_A_CURVE_MAJOR == (int)VCACHE_A_TAG_MAJOR);
+static_assert((int)VCACHE_A_CURVE_MINOR == (int)VCACHE_A_TAG_MINOR);
+static_assert((int)VCACHE_A_CURVE_ID == (int)VCACHE_A_TAG_ID);
+
+static_assert((int)VCACHE_A_CACHED_MAJOR == (int)VCACHE_A_TAG_MAJOR);
+static_assert((int)VCACHE_A_CACHED_MINOR == (int)VCACHE_A_TAG_MINOR);
+
+/**
+ * vc_nl_lock - lock a device
+ * @dev: the device, kept by vc_dev_use_number() or vc_dev_use_after(); or NULL
+ *
+ * A device whose first table is being replayed has no active table, and is not waited for.
+ *
+ * Return: the device, for vc_nl_release(); or NULL if it has no active table.
+ */
+struct vc_dev *vc_nl_lock(struct vc_dev *dev)
+{
+	if (!dev)
+		return NULL;
+	if (READ_ONCE(dev->target)) {
+		vc_dev_lock(dev);
+		if (dev->target)
+			return dev;
+		vc_dev_unlock(dev);
+	}
+	vc_dev_unuse(dev);
+	return NULL;
+}
+
+/**
+ * vc_nl_device - find and lock the device that a request names
+ * @attrs: attributes of the request
+ * @extack: gets the reason of an error
+ *
+ * Return: the device, for vc_nl_release(); or an ERR_PTR().
+ */
+struct vc_dev *vc_nl_device(struct nlattr **attrs,
+			    struct netlink_ext_ack *extack)
+{
+	struct vc_dev *dev;
+	dev_t number;
+
+	if (!attrs[VCACHE_A_TAG_MAJOR] || !attrs[VCACHE_A_TAG_MINOR]) {
+		NL_SET_ERR_MSG(extack, "major and minor of the device are required");
+		return ERR_PTR(-EINVAL);
+	}
+	number = MKDEV(nla_get_u32(attrs[VCACHE_A_TAG_MAJOR]),
+		       nla_get_u32(attrs[VCACHE_A_TAG_MINOR]));
+	dev = vc_nl_lock(vc_dev_use_number(number));
+	if (dev)
+		return dev;
+	NL_SET_ERR_MSG(extack, "no active vcache device has this major:minor");
+	return ERR_PTR(-ENODEV);
+}
+
+/**
+ * vc_nl_release - unlock the device that vc_nl_device() has locked
+ * @dev: the device
+ */
+void vc_nl_release(struct vc_dev *dev)
+{
+	vc_dev_unlock(dev);
+	vc_dev_unuse(dev);
+}
+
+/* Find the tag that a request names, and lock its device. Return: or an ERR_PTR(). */
+static struct vc_tag *vc_nl_tag(struct genl_info *info)
+{
+	struct vc_dev *dev = vc_nl_device(info->attrs, info->extack);
+	struct nlattr *id = info->attrs[VCACHE_A_TAG_ID];
+	struct vc_tag *tag;
+
+	if (IS_ERR(dev))
+		return ERR_CAST(dev);
+	tag = id ? vc_tag_find(dev, nla_get_u32(id)) : NULL;
+	if (tag)
+		return tag;
+	vc_nl_release(dev);
+	if (!id) {
+		NL_SET_ERR_MSG(info->extack, "id of the tag is required");
+		return ERR_PTR(-EINVAL);
+	}
+	NL_SET_ERR_MSG_ATTR(info->extack, id,
+			    "the device has no tag with this id");
+	return ERR_PTR(-ENOENT);
+}
+
+int vcache_nl_tag_get_doit(struct sk_buff *skb, struct genl_info *info)
+{
+	struct sk_buff *reply = nlmsg_new(NLMSG_GOODSIZE, GFP_KERNEL);
+	struct vc_tag *tag;
+	void *msg;
+	int r;
+
+	if (!reply)
+		return -ENOMEM;
+	tag = vc_nl_tag(info);
+	if (IS_ERR(tag)) {
+		nlmsg_free(reply);
+		return PTR_ERR(tag);
+	}
+	msg = genlmsg_put_reply(reply, info, &vcache_family, 0,
+				VCACHE_CMD_TAG_GET);
+	r = msg ? vc_fill_tag(reply, tag) : -EMSGSIZE;
+	vc_nl_release(tag->dev);
+	if (r) {
+		nlmsg_free(reply);
+		return r;
+	}
+	genlmsg_end(reply, msg);
+	return genlmsg_reply(reply, info);
+}
+
+/* Compute the curve of a tag. Return: 0 or a negative errno. */
+static int vc_nl_read_curve(struct genl_info *info, struct vc_curve_said *said)
+{
+	struct vc_tag *tag = vc_nl_tag(info);
+	int r;
+
+	if (IS_ERR(tag))
+		return PTR_ERR(tag);
+	r = vc_curve_read(tag, said);
+	vc_nl_release(tag->dev);
+	if (r == -ENODATA)
+		NL_SET_ERR_MSG(info->extack,
+			       "the tag has no cache, or there was no memory for its sample");
+	return r;
+}
+
+int vcache_nl_curve_get_doit(struct sk_buff *skb, struct genl_info *info)
+{
+	struct vc_curve_said *said = kvzalloc(sizeof(*said), GFP_KERNEL);
+	struct sk_buff *reply = genlmsg_new(sizeof(*said) + NLMSG_GOODSIZE,
+					    GFP_KERNEL);
+	void *msg = NULL;
+	int r = -ENOMEM;
+
+	if (said && reply)
+		r = vc_nl_read_curve(info, said);
+	if (!r) {
+		msg = genlmsg_put_reply(reply, info, &vcache_family, 0,
+					VCACHE_CMD_CURVE_GET);
+		r = msg ? vc_fill_curve(reply, info->attrs, said) : -EMSGSIZE;
+	}
+	kvfree(said);
+	if (r) {
+		nlmsg_free(reply);
+		return r;
+	}
+	genlmsg_end(reply, msg);
+	return genlmsg_reply(reply, info);
+}
+
+/* Parse cgroup ids. Return: how many, or -EINVAL if they are too many or no ids. */
+static int vc_nl_cgroups(struct genl_info *info, u64 *ids)
+{
+	struct nlattr *attr;
+	bool zero = false;
+	int rem, n = 0;
+
+	nlmsg_for_each_attr(attr, info->nlhdr, GENL_HDRLEN, rem) {
+		if (nla_type(attr) != VCACHE_A_TAG_CGROUP)
+			continue;
+		if (n == VCACHE_CGROUPS_MAX) {
+			NL_SET_ERR_MSG_ATTR(info->extack, attr,
+					    "a tag can have at most 16 cgroups");
+			return -EINVAL;
+		}
+		ids[n] = nla_get_u64(attr);
+		zero |= !ids[n++];
+	}
+	if (zero && n == 1)
+		return 0;
+	if (zero) {
+		NL_SET_ERR_MSG(info->extack, "cgroup 0 empties the list and must be the only one");
+		return -EINVAL;
+	}
+	return n;
+}
+
+/* Find the tag to be set, or make it. */
+static struct vc_tag *vc_nl_make_tag(struct vc_dev *dev,
+				     struct genl_info *info)
+{
+	struct vc_tag *tag;
+
+	if (!info->attrs[VCACHE_A_TAG_ID]) {
+		NL_SET_ERR_MSG(info->extack, "id of the tag is required");
+		return ERR_PTR(-EINVAL);
+	}
+	tag = vc_tag_find(dev, nla_get_u32(info->attrs[VCACHE_A_TAG_ID]));
+	if (tag)
+		return tag;
+	if (dev->target->scope == VCACHE_SCOPE_VOLUME) {
+		NL_SET_ERR_MSG_ATTR(info->extack, info->attrs[VCACHE_A_TAG_ID],
+				    "in volume scope only the tag of the table exists");
+		return ERR_PTR(-EINVAL);
+	}
+	tag = vc_tag_make(dev, nla_get_u32(info->attrs[VCACHE_A_TAG_ID]));
+	return tag ?: ERR_PTR(-ENOMEM);
+}
+
+/* Can a tag of this device have the mode that is asked for? */
+static bool vc_nl_mode_fits(struct vc_dev *dev, struct genl_info *info)
+{
+	struct nlattr *attr = info->attrs[VCACHE_A_TAG_MODE];
+	u32 mode = nla_get_u32(attr);
+
+	if (mode >= VCACHE_MODE_NONE) {
+		NL_SET_ERR_MSG_ATTR(info->extack, attr,
+				    "mode must be flush-only, writeback or writethrough");
+		return false;
+	}
+	if (dev->target->mode == VCACHE_MODE_WRITEBACK ||
+	    mode == dev->target->mode)
+		return true;
+	NL_SET_ERR_MSG_ATTR(info->extack, attr,
+			    "tags can have other modes only on a writeback device");
+	return false;
+}
+
+/* Minimum and maximum of a tag in the cache, in bytes; @most 0: no maximum. */
+struct vc_nl_cache {
+	u64 least;
+	u64 most;
+};
+
+/*
+ * Check and compute what a tag, or a new one, is to have of the cache. Return: false if
+ * that is not possible; the message says which attribute is wrong.
+ */
+static bool vc_nl_cache_fits(struct vc_dev *dev, struct genl_info *info,
+			     struct vc_nl_cache *cache)
+{
+	struct nlattr *id = info->attrs[VCACHE_A_TAG_ID];
+	struct nlattr *least = info->attrs[VCACHE_A_TAG_CACHE_MIN_BYTES];
+	struct nlattr *most = info->attrs[VCACHE_A_TAG_CACHE_MAX_BYTES];
+	struct vc_tag *tag = id ? vc_tag_find(dev, nla_get_u32(id)) : NULL;
+
+	cache->least = least ? nla_get_u64(least) : tag ? tag->least : 0;
+	cache->most = most ? nla_get_u64(most) : tag ? tag->most : 0;
+	if (!cache->most || cache->least <= cache->most)
+		return true;
+	NL_SET_ERR_MSG_ATTR(info->extack, least ?: most,
+			    "cache-min-bytes is more than cache-max-bytes");
+	return false;
+}
+
+static int vc_nl_set_tag(struct vc_dev *dev, struct genl_info *info)
+{
+	struct nlattr **attrs = info->attrs;
+	u64 ids[VCACHE_CGROUPS_MAX];
+	struct vc_nl_cache cache;
+	struct vc_tag *tag;
+	int n = 0, r = 0;
+
+	if (attrs[VCACHE_A_TAG_CGROUP]) {
+		n = vc_nl_cgroups(info, ids);
+		if (n < 0)
+			return n;
+	}
+	if (attrs[VCACHE_A_TAG_MODE] && !vc_nl_mode_fits(dev, info))
+		return -EINVAL;
+	if (!vc_nl_cache_fits(dev, info, &cache) || !vc_nl_lanes_fit(dev, info))
+		return -EINVAL;
+	tag = vc_nl_make_tag(dev, info);
+	if (IS_ERR(tag))
+		return PTR_ERR(tag);
+	if (attrs[VCACHE_A_TAG_CGROUP] && tag == dev->host) {
+		NL_SET_ERR_MSG_ATTR(info->extack, attrs[VCACHE_A_TAG_CGROUP],
+				    "tag 0 is the host tag and has no cgroups");
+		return -EINVAL;
+	}
+	if (attrs[VCACHE_A_TAG_CGROUP])
+		r = vc_tag_set_cgroups(tag, ids, n);
+	if (!r && attrs[VCACHE_A_TAG_CACHE_LANES])
+		r = vc_tag_set_lanes(tag,
+				     nla_get_u64(attrs[VCACHE_A_TAG_CACHE_LANES]));
+	if (r)
+		return r;
+	WRITE_ONCE(tag->least, cache.least);
+	WRITE_ONCE(tag->most, cache.most);
+	if (attrs[VCACHE_A_TAG_MODE])
+		vc_tag_set_mode(tag, nla_get_u32(attrs[VCACHE_A_TAG_MODE]));
+	if (attrs[VCACHE_A_TAG_NAME])
+		nla_strscpy(tag->name, attrs[VCACHE_A_TAG_NAME],
+			    sizeof(tag->name));
+	if (attrs[VCACHE_A_TAG_WEIGHT]) {
+		tag->weight = nla_get_u32(attrs[VCACHE_A_TAG_WEIGHT]);
+		vc_limits_update();
+	}
+	if (dev->vol)
+		vc_space_kick(dev->vol->pool);
+	return 0;
+}
+
+int vcache_nl_tag_set_doit(struct sk_buff *skb, struct genl_info *info)
+{
+	struct vc_dev *dev = vc_nl_device(info->attrs, info->extack);
+	int r;
+
+	if (IS_ERR(dev))
+		return PTR_ERR(dev);
+	r = vc_nl_set_tag(dev, info);
+	vc_nl_release(dev);
+	return r;
+}
+
+int vcache_nl_tag_del_doit(struct sk_buff *skb, struct genl_info *info)
+{
+	struct vc_tag *tag = vc_nl_tag(info);
+	struct vc_dev *dev;
+	int r = 0;
+
+	if (IS_ERR(tag))
+		return PTR_ERR(tag);
+	dev = tag->dev;
+	if (tag == dev->host || tag == dev->target->tag) {
+		NL_SET_ERR_MSG_ATTR(info->extack, info->attrs[VCACHE_A_TAG_ID],
+				    "tag 0 and the tag of the table line cannot be removed");
+		r = -EBUSY;
+	} else {
+		vc_tag_remove(tag);
+	}
+	vc_nl_release(dev);
+	return r;
+}
+
+static void vc_nl_unstage(struct vc_tag *tag)
+{
+	kvfree(tag->staged);
+	tag->staged = NULL;
+	tag->staged_nr = 0;
+}
+
+/* Add the extents of a message to those staged before. */
+static int vc_nl_stage(struct vc_tag *tag, struct nlattr *attr,
+		       struct netlink_ext_ack *extack)
+{
+	size_t nr = nla_len(attr) / sizeof(struct vc_sectors);
+	size_t had = tag->staged_nr;
+	struct vc_sectors *all;
+	u64 from = 0;
+
+	if (nla_len(attr) % sizeof(struct vc_sectors)) {
+		NL_SET_ERR_MSG_ATTR(extack, attr, "each extent must be {u64 start, u64 len}");
+		return -EINVAL;
+	}
+	all = kvmalloc_array(had + nr, sizeof(*all), GFP_KERNEL);
+	if (!all)
+		return -ENOMEM;
+	if (had) {
+		memcpy(all, tag->staged, had * sizeof(*all));
+		from = all[had - 1].start + all[had - 1].len;
+	}
+	memcpy(all + had, nla_data(attr), nr * sizeof(*all));
+	if (vc_sectors_check(all + had, nr, from, tag->dev->target->ti->len)) {
+		kvfree(all);
+		NL_SET_ERR_MSG_ATTR(extack, attr,
+				    "extents must be sorted, disjoint and on the device");
+		return -EINVAL;
+	}
+	kvfree(tag->staged);
+	tag->staged = all;
+	tag->staged_nr = had + nr;
+	return 0;
+}
+
+static int vc_nl_set_extents(struct vc_tag *tag, struct genl_info *info)
+{
+	struct nlattr **attrs = info->attrs;
+	int r = 0;
+
+	if (tag->dev->target->scope == VCACHE_SCOPE_VOLUME ||
+	    tag == tag->dev->host) {
+		NL_SET_ERR_MSG(info->extack, "hTag and tags in volume scope have no extents");
+		return -EINVAL;
+	}
+	if (attrs[VCACHE_A_TAG_EXTENTS_BEGIN])
+		vc_nl_unstage(tag);
+	if (attrs[VCACHE_A_TAG_EXTENTS])
+		r = vc_nl_stage(tag, attrs[VCACHE_A_TAG_EXTENTS],
+				info->extack);
+	if (!r && !attrs[VCACHE_A_TAG_EXTENTS_COMMIT])
+		return 0;
+	if (!r)
+		r = vc_tag_set_extents(tag, tag->staged, tag->staged_nr);
+	if (r == -EEXIST)
+		NL_SET_ERR_MSG(info->extack, "a sector belongs to another tag already");
+	vc_nl_unstage(tag);
+	return r;
+}
+
+int vcache_nl_tag_extents_doit(struct sk_buff *skb, struct genl_info *info)
+{
+	struct vc_tag *tag = vc_nl_tag(info);
+	int r;
+
+	if (IS_ERR(tag))
+		return PTR_ERR(tag);
+	r = vc_nl_set_extents(tag, info);
+	vc_nl_release(tag->dev);
+	return r;
+}
+
+static int vc_nl_set_origin(struct vc_dev *dev, struct genl_info *info)
+{
+	struct nlattr **attrs = info->attrs;
+	struct nlattr *nsid = attrs[VCACHE_A_DEVICE_ORIGIN_NSID];
+	struct nlattr *tag_max = attrs[VCACHE_A_DEVICE_ORIGIN_TAG_MAX];
+	struct nlattr *instance = attrs[VCACHE_A_DEVICE_ORIGIN_INSTANCE];
+	struct vc_nvme as = { };
+	const char *error = NULL;
+	int r;
+
+	if (!nsid || (nla_get_u32(nsid) &&
+		      (!tag_max || !instance || !nla_get_u32(instance)))) {
+		NL_SET_ERR_MSG(info->extack, "origin-nsid, tag-max and instance are required");
+		return -EINVAL;
+	}
+	as.nsid = nla_get_u32(nsid);
+	if (as.nsid) {
+		as.tag_max = nla_get_u32(tag_max);
+		as.instance = nla_get_u32(instance);
+	}
+	r = vc_nvme_set(dev, &as, &error);
+	if (error && info->extack)
+		info->extack->_msg = error;
+	return r;
+}
+
+int vcache_nl_device_set_doit(struct sk_buff *skb, struct genl_info *info)
+{
+	struct vc_dev *dev = vc_nl_device(info->attrs, info->extack);
+	int r;
+
+	if (IS_ERR(dev))
+		return PTR_ERR(dev);
+	r = vc_nl_set_origin(dev, info);
+	vc_nl_release(dev);
+	return r;
+}
+
+/**
+ * vc_netlink_event - send an event to all listeners
+ * @dev: the device
+ * @tag: the tag
+ * @kind: what happened
+ */
+void vc_netlink_event(struct vc_dev *dev, u32 tag, enum vcache_event_kind kind)
+{
+	struct sk_buff *skb = nlmsg_new(NLMSG_DEFAULT_SIZE, GFP_NOIO);
+	void *msg;
+
+	if (!skb)
+		return;
+	msg = genlmsg_put(skb, 0, 0, &vcache_family, 0, VCACHE_CMD_EVENT_NTF);
+	if (!msg || nla_put_u32(skb, VCACHE_A_EVENT_KIND, kind) ||
+	    vc_put_number(skb, dev, VCACHE_A_EVENT_MAJOR,
+			  VCACHE_A_EVENT_MINOR) ||
+	    nla_put_u32(skb, VCACHE_A_EVENT_TAG, tag)) {
+		nlmsg_free(skb);
+		return;
+	}
+	genlmsg_end(skb, msg);
+	genlmsg_multicast(&vcache_family, skb, 0, VCACHE_NLGRP_EVENTS,
+			  GFP_NOIO);
+}
+
+int __init vc_netlink_init(void)
+{
+	return genl_register_family(&vcache_family);
+}
+
+void vc_netlink_exit(void)
+{
+	genl_unregister_family(&vcache_family);
+}

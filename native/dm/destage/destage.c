@@ -1,0 +1,472 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: destage: writing dirty blocks to the origin, in the background.
+ *
+ * DOC: Rounds and windows
+ *
+ * A round takes the oldest dirty chunks of a log, sorts their valid blocks by their
+ * place on the origin, and copies them window by window. Blocks that are neighbours on the
+ * origin are read into consecutive pages and written as one request. Dirty blocks of other
+ * chunks that follow on the origin go with them: for a slow disk a long request costs
+ * hardly more than a short one. When a window is durable on the origin, its cells are
+ * clean. A chunk without dirty cells can be reclaimed; until then it serves reads.
+ *
+ * If only the open chunk is dirty, the round takes what has been written of it, and leaves
+ * it open. So a tag that writes little does not use a new chunk each time.
+ *
+ * A window references its chunks only while it reads them. Writing takes as long as the
+ * origin does, and blocks that were relocated meanwhile need not stay.
+ *
+ * A volume has one round at a time, for all its logs: an older version of a block must not
+ * overwrite a newer one on the origin, whichever tags wrote them. For the same reason a
+ * window holds the ranges of its blocks, see range.h. Memory for
+ * VC_ROUNDS_MIN rounds is reserved, so destage makes progress when memory is short.
+ *
+ * DOC: Pace
+ *
+ * Rounds run at full speed when most of the log's share is dirty, when nothing has been
+ * written for a while, when clean chunks run short, and in a drain. Above a quarter of the
+ * share they run slowly. There is no urgency then, and blocks that are overwritten
+ * meanwhile need not be written at all.
+ *
+ * The writes do not have REQ_SYNC. So the writeback throttling of the block layer
+ * (blk-wbt) keeps them from delaying reads, if the origin has it. While others read from
+ * an origin, windows are also throttled by us: see throttle.c.
+ */
+#include <linux/blkdev.h>
+#include <linux/delay.h>
+#include <linux/sort.h>
+
+#include "internal.h"
+
+/* A log without a write for so long is destaged at full speed. */
+#define VC_IDLE_MS	2000U
+
+/* How often to look for work while something is dirty. */
+#define VC_DESTAGE_TICK	(HZ / 2)
+
+/* How long to wait after a failed round. */
+#define VC_RETRY_DELAY	(5 * HZ)
+
+/* When so many windows in a row have failed altogether, a round leaves blocks out. */
+#define VC_FAILED_WINDOWS	4U
+
+/* Longest time that a round should take. */
+#define VC_ROUND_TIME	(HZ / 2)
+
+/* Fewest blocks of a window: an origin with a long latency need not be slow. */
+#define VC_WINDOW_MIN		32U
+
+/* Longest time that a window should take. */
+#define VC_WINDOW_TIME		(HZ / 10)
+
+/* Without urgency, a pause is so many times as long as the window took. */
+#define VC_REST_EASY	8U
+
+/* How often a pause checks for urgency. */
+#define VC_REST_SLICE_MS	20U
+
+/*
+ * Can a round that has @n chunks so far take this one? Of the open chunk it finds the
+ * blocks of durable records only, so it may copy these.
+ */
+static bool vc_round_takes(struct vc_chunk *c, u32 n)
+{
+	if (c->state == VC_CHUNK_OPEN)
+		return !n && atomic_read(&c->dirty);
+	return c->state == VC_CHUNK_SEALED && n < VC_ROUND_CHUNKS;
+}
+
+/* Leave bad blocks out of a round. */
+static void vc_round_omit_bad(struct vc_round *r, struct vc_volume *v)
+{
+	u32 i, n = 0;
+
+	for (i = 0; v->nbad && i < r->nr; i++) {
+		if (!vc_bad_has(v, r->cell[i].block))
+			r->cell[n++] = r->cell[i];
+	}
+	if (v->nbad)
+		r->nr = n;
+}
+
+/*
+ * Take the oldest dirty chunks of a log. If the first ones are superseded altogether, take
+ * these alone: they cost nothing, and may be enough. Return: false if there are none.
+ */
+static bool vc_round_fill(struct vc_round *r, struct vc_log *log)
+{
+	struct vc_volume *v = log->vol;
+	struct vc_chunk *c;
+	u32 dirty = 0, n = 0, i;
+
+	r->nr = 0;
+	spin_lock_irq(&log->lock);
+	list_for_each_entry(c, &log->chunks, node) {
+		u32 more = atomic_read(&c->dirty);
+
+		if (c->clean || c->gen <= log->passed)
+			continue;
+		if (!vc_round_takes(c, n) || dirty + more > r->cells ||
+		    (n && dirty + more > (dirty ? v->most : 0)))
+			break;
+		dirty += more;
+		r->gen[n] = c->gen;
+		r->chunk[n++] = c;
+	}
+	spin_unlock_irq(&log->lock);
+	r->chunks = n;
+	for (i = 0; i < n; i++)
+		vc_round_note(r, v->pool, r->chunk[i]);
+	vc_round_omit_bad(r, v);
+	sort(r->cell, r->nr, sizeof(r->cell[0]), vc_round_cmp, NULL);
+	return n;
+}
+
+/* Are too few clean chunks left in the lanes of this log, or must it give up chunks? */
+static bool vc_log_lacks_clean(const struct vc_log *log)
+{
+	return READ_ONCE(log->vol->pool->short_of_clean) ||
+	       READ_ONCE(log->reclaim_pending) || READ_ONCE(log->own_short) ||
+	       READ_ONCE(log->unsealed);
+}
+
+/*
+ * Must the dirty data of this log be destaged at full speed? A writer that waits for a
+ * chunk is no reason while clean chunks can be reclaimed.
+ */
+static bool vc_log_is_urgent(struct vc_log *log)
+{
+	struct vc_volume *v = log->vol;
+	u32 share = vc_log_part(log), dirty = READ_ONCE(log->dirty);
+
+	return READ_ONCE(v->drain) || vc_log_lacks_clean(log) ||
+	       READ_ONCE(v->pool->leaving) || vc_log_must_vacate(log) ||
+	       (READ_ONCE(log->starved) && dirty >= READ_ONCE(log->nr)) ||
+	       dirty > share - share / 4 ||
+	       time_after(jiffies, READ_ONCE(log->written) +
+			  msecs_to_jiffies(VC_IDLE_MS));
+}
+
+/* Is any log of the volume urgent? A round of one log makes all others wait. */
+static bool vc_volume_is_urgent(struct vc_volume *v)
+{
+	struct vc_log *log;
+
+	if (READ_ONCE(v->stopped))
+		return true;
+	list_for_each_entry_lockless(log, &v->logs, node) {
+		if (vc_log_dirty_chunks(log) && vc_log_is_urgent(log))
+			return true;
+	}
+	return false;
+}
+
+/* Pause after a window that took @took jiffies, until something is urgent. */
+static void vc_volume_rest(struct vc_volume *v, unsigned long took)
+{
+	v->rest_until = jiffies + max(took, 1UL) * VC_REST_EASY;
+	while (time_before(jiffies, v->rest_until) && !vc_volume_is_urgent(v))
+		msleep(VC_REST_SLICE_MS);
+}
+
+/* Adapt the length of windows to the origin: the other logs wait for each of them. */
+static void vc_window_adapt(struct vc_volume *v, unsigned long took)
+{
+	if (took > VC_WINDOW_TIME)
+		v->width = max(v->width / 2, VC_WINDOW_MIN);
+	else if (took < VC_WINDOW_TIME / 4)
+		v->width = min(v->width * 2, VC_WINDOW);
+}
+
+/*
+ * Copy the next window, from the @from-th block of the round on. Sets @more to how many
+ * blocks are dealt with; 0: none are left. Return: 0 or an error.
+ */
+static int vc_round_window(struct vc_round *r, struct vc_volume *v,
+			   struct vc_log *log, u32 from, u32 *more)
+{
+	bool throttled = vc_throttle_wanted(log);
+	bool held = throttled && vc_throttle_begin(v);
+	unsigned long start = jiffies, took = 0;
+	int error;
+	u32 n;
+
+	error = vc_window_next(r, v, from, throttled ? VC_WINDOW_THROTTLED :
+			       v->width, &n, more);
+	if (n) {
+		took = jiffies - start;
+		r->worked += took;
+		if (!error)
+			vc_window_adapt(v, took);
+	} else {
+		*more = 0;
+	}
+	if (throttled)
+		vc_throttle_end(v, took, held);
+	return error;
+}
+
+/*
+ * Copy the windows of a round. Blocks that fail stay dirty. When several windows in a row
+ * have failed altogether, more and more blocks are left for a later round: the origin has
+ * failed, or the cache device, or a large part of it. A round that was not urgent ends when
+ * destage becomes urgent: chunks that are superseded by now may be enough.
+ *
+ * Return: 0; or an error if nothing could be copied.
+ */
+static int vc_round_copy(struct vc_round *r, struct vc_volume *v,
+			 struct vc_log *log)
+{
+	bool urgent = vc_volume_is_urgent(v);
+	u32 from, n, failed = 0, skip = 0;
+	int error, first = 0;
+
+	r->worked = 0;
+	r->busy = 0;
+	r->bad = 0;
+	r->copied = 0;
+	for (from = 0; from < r->nr && !READ_ONCE(v->stopped); from += n) {
+		unsigned long worked = r->worked;
+
+		error = vc_round_window(r, v, log, from, &n);
+		failed = error ? failed + 1 : 0;
+		first = first ?: error;
+		if (!n)
+			break;
+		skip = failed < VC_FAILED_WINDOWS ? 0 : max(2 * skip, v->width);
+		n += skip;
+		vc_volume_rest(v, r->worked - worked);
+		if (!urgent && vc_volume_is_urgent(v))
+			break;
+		cond_resched();
+	}
+	return r->copied ? 0 : first;
+}
+
+/*
+ * Note that a chunk is clean, if it is sealed and has no dirty blocks. The caller holds
+ * vc_pool.table_lock. Return: whether it has become clean.
+ */
+static bool vc_chunk_note_clean(struct vc_log *log, struct vc_chunk *c, u64 gen)
+{
+	struct vc_pool *p = log->vol->pool;
+	u32 nr = vc_chunk_nr(p, c);
+	bool clean;
+
+	spin_lock_irq(&log->lock);
+	clean = c->log == log && c->gen == gen && !c->clean &&
+		c->state == VC_CHUNK_SEALED && !atomic_read(&c->dirty);
+	if (clean) {
+		c->clean = true;
+		log->dirty--;
+	}
+	spin_unlock_irq(&log->lock);
+	if (clean) {
+		vc_table_entry(p, nr)->clean = cpu_to_le64(gen);
+		set_bit(nr / VC_CHUNKS_PER_BLOCK, p->table_dirty);
+	}
+	return clean;
+}
+
+/*
+ * Note which chunks of a round are clean. The chunk table need not be written for that:
+ * it must say so at a clean shutdown only. Return: how many have become clean.
+ */
+static u32 vc_round_clean(struct vc_round *r, struct vc_log *log)
+{
+	struct vc_pool *p = log->vol->pool;
+	u32 i, n = 0;
+
+	mutex_lock(&p->table_lock);
+	for (i = 0; i < r->chunks; i++)
+		n += vc_chunk_note_clean(log, r->chunk[i], r->gen[i]);
+	mutex_unlock(&p->table_lock);
+	vc_log_wake(log);
+	return n;
+}
+
+/**
+ * vc_volume_note_clean - note which chunks of a volume are clean
+ * @v: the volume, stopped, with all chunks closed; its pool is locked
+ *
+ * Dirty blocks of the open chunk may have been written in a window of another chunk. No
+ * round has looked at the open chunk since.
+ */
+void vc_volume_note_clean(struct vc_volume *v)
+{
+	struct vc_chunk *c;
+	struct vc_log *log;
+
+	mutex_lock(&v->pool->table_lock);
+	list_for_each_entry(log, &v->logs, node) {
+		list_for_each_entry(c, &log->chunks, node)
+			vc_chunk_note_clean(log, c, c->gen);
+	}
+	mutex_unlock(&v->pool->table_lock);
+}
+
+/* Should this log be destaged now? */
+static bool vc_log_due(struct vc_log *log)
+{
+	return vc_log_is_urgent(log) ||
+	       (READ_ONCE(log->dirty) > vc_log_part(log) / 4 &&
+		time_after_eq(jiffies, log->vol->rest_until));
+}
+
+/*
+ * Adapt the length of rounds to the origin: the other logs of the volume wait for each of
+ * them.
+ */
+static void vc_round_adapt(struct vc_volume *v, unsigned long took)
+{
+	if (took > VC_ROUND_TIME)
+		v->most = max(v->most / 2, 1U);
+	else if (took < VC_ROUND_TIME / 4)
+		v->most = min(v->most * 2, VC_ROUND_CELLS);
+}
+
+/*
+ * Note how a round went. A round that found nothing to copy does not tell whether the
+ * origin still fails.
+ */
+static void vc_round_note_error(struct vc_round *r, struct vc_volume *v,
+				int error)
+{
+	if (error && !v->failing)
+		DMERR("%s: cannot destage volume %u: error %d; its dirty data stays in the cache",
+		      dm_device_name(v->pool->md), v->id, error);
+	if (error)
+		wake_up(&v->dev->idle);
+	else
+		vc_space_kick(v->pool);
+	if (error || r->copied)
+		v->failing = error;
+}
+
+/* Do a round of a log. Return: false if there is nothing to do, or it failed. */
+static bool vc_destage_round(struct vc_round *r, struct vc_volume *v,
+			     struct vc_log *log)
+{
+	u32 cleaned = 0;
+	int error;
+
+	if (!vc_round_fill(r, log)) {
+		log->passed = 0;
+		if (vc_log_lacks_clean(log))
+			vc_log_close_idle(log);
+		return false;
+	}
+	error = vc_round_copy(r, v, log);
+	if (!error)
+		cleaned = vc_round_clean(r, log);
+	vc_round_adapt(v, r->worked);
+	vc_round_note_error(r, v, error);
+	if (error) {
+		log->passed = r->gen[r->chunks - 1];
+		return false;
+	}
+	/* Go on behind chunks that have only bad blocks. */
+	if (cleaned || r->copied || r->busy) {
+		v->progress = true;
+	} else if (v->nbad) {
+		log->passed = r->gen[r->chunks - 1];
+		return true;
+	}
+	return cleaned || r->nr > r->busy + r->bad;
+}
+
+static bool vc_destage_log(struct vc_volume *v, struct vc_log *log)
+{
+	struct vc_round *r = mempool_alloc(&v->pool->rounds, GFP_NOIO);
+	bool done = vc_destage_round(r, v, log);
+
+	mempool_free(r, &v->pool->rounds);
+	return done;
+}
+
+/* Do a round of each log that needs one. Return: whether there is more to do. */
+static bool vc_destage_pass(struct vc_volume *v)
+{
+	struct vc_log *log;
+	bool more = false;
+
+	list_for_each_entry_lockless(log, &v->logs, node) {
+		if (READ_ONCE(v->stopped))
+			return false;
+		if (READ_ONCE(log->dirty) && vc_log_due(log))
+			more |= vc_destage_log(v, log);
+		if (!READ_ONCE(log->dirty) && vc_log_lacks_clean(log))
+			vc_log_close_idle(log);
+	}
+	return more && !v->failing;
+}
+
+/**
+ * vc_destage_soon - schedule destage when the first block of a chunk becomes dirty
+ * @v: the volume
+ *
+ * Called in any context.
+ */
+void vc_destage_soon(struct vc_volume *v)
+{
+	if (!READ_ONCE(v->stopped))
+		queue_delayed_work(v->pool->wq, &v->destage, VC_DESTAGE_TICK);
+}
+
+static void vc_volume_destage(struct vc_volume *v)
+{
+	struct vc_log *log;
+	bool dirty = false, more;
+
+	vc_bad_retry(v);
+	do {
+		v->progress = false;
+		more = vc_destage_pass(v);
+		if (!more)
+			WRITE_ONCE(v->bad_only, v->nbad && !v->progress);
+		wake_up(&v->idle);
+	} while (more);
+	if (READ_ONCE(v->stopped))
+		return;
+	list_for_each_entry_lockless(log, &v->logs, node)
+		dirty |= vc_log_dirty_chunks(log);
+	/* If nothing is dirty, what the origin refused has been discarded. */
+	if (!dirty) {
+		v->failing = false;
+		vc_bad_clear(v);
+	} else {
+		queue_delayed_work(v->pool->wq, &v->destage, v->failing ?
+				   VC_RETRY_DELAY : VC_DESTAGE_TICK);
+	}
+}
+
+/**
+ * vc_destage_work - destage a volume
+ * @work: vc_volume.destage
+ */
+static void vc_destage_work(struct work_struct *work)
+{
+	struct vc_volume *v = container_of(to_delayed_work(work),
+					   struct vc_volume, destage);
+
+	WRITE_ONCE(v->destaging, true);
+	smp_mb(); /* pairs with vc_volume_stop() */
+	vc_volume_destage(v);
+	/* Pairs with vc_volume_is_busy(). */
+	smp_store_release(&v->destaging, false);
+	wake_up(&v->idle);
+}
+
+/**
+ * vc_destage_init - prepare a volume for destage
+ * @v: the volume, new
+ */
+void vc_destage_init(struct vc_volume *v)
+{
+	v->most = VC_ROUND_CELLS;
+	v->width = VC_WINDOW;
+	v->rest_until = jiffies;
+	vc_bad_init(v);
+	INIT_DELAYED_WORK(&v->destage, vc_destage_work);
+}

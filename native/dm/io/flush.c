@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: flushes.
+ *
+ * A flush covers a set of tags. In volume scope it is the one tag there is. In filesystem
+ * scope it is the tags of the submitter's cgroup, hTag and removed tags, or all tags. A
+ * flush first starts the write-out of all of them at once. Then it visits one after the
+ * other, and waits until the writes that completed before the flush are durable. It needs
+ * no memory except that of its request, and takes no lock of a tag that it does not cover.
+ *
+ * The set is found again at each step. If the cgroups of a tag change meanwhile, data that
+ * the flush has to cover may have moved to another tag. From then on it covers all tags.
+ */
+#include <linux/ktime.h>
+
+#include "internal.h"
+
+/* A write with FUA covers its own tag, and blocks written by several tags: those of hTag. */
+static bool vc_flush_covers(const struct vc_flush *f, struct vc_tag *tag)
+{
+	if (f->fua)
+		return tag == f->owner || tag == tag->dev->host;
+	return f->all || tag == tag->dev->host || READ_ONCE(tag->orphan) ||
+	       READ_ONCE(tag->exposed) || vc_tag_has_cgroup(tag, f->cgroup);
+}
+
+enum vc_flush_next {
+	VC_FLUSH_GO_ON,
+	VC_FLUSH_WAITS,
+	VC_FLUSH_REQUEUE,
+};
+
+/* Wait for a tag, if it has data that is not durable. */
+static enum vc_flush_next vc_flush_wait(struct vc_flush *f,
+					struct vc_tag *tag)
+{
+	enum vc_flush_next next = VC_FLUSH_GO_ON;
+	unsigned long flags;
+	int slot;
+
+	/* Every write that the flush has to cover completed before the flush came. */
+	if (vc_epoch_idle(&tag->epoch))
+		return VC_FLUSH_GO_ON;
+	spin_lock_irqsave(&tag->lock, flags);
+	if (tag->dev->noflush) {
+		next = VC_FLUSH_REQUEUE;
+	} else {
+		slot = vc_epoch_flush(&tag->epoch);
+		if (slot != VC_EPOCH_IDLE) {
+			list_add_tail(&f->node, &tag->waiters[slot]);
+			tag->goal = tag->ndirty;
+			next = VC_FLUSH_WAITS;
+		}
+	}
+	spin_unlock_irqrestore(&tag->lock, flags);
+	if (next != VC_FLUSH_WAITS)
+		return next;
+	queue_work(tag->dev->wq, &tag->work);
+	/* A shared block is on the list of hTag, and may have failed while we waited for that. */
+	if (atomic_read(&tag->bad))
+		vc_tag_write_out(tag->dev->host, UINT_MAX);
+	return next;
+}
+
+/* Does any tag have its data on an origin that needs a FLUSH? */
+static bool vc_flush_origin_too(struct vc_dev *dev)
+{
+	return READ_ONCE(dev->writeback) && READ_ONCE(dev->through) &&
+	       vc_isolation(dev->vol->origin) == VCACHE_ISOLATION_DEGRADED;
+}
+
+static void vc_flush_complete(struct vc_dev *dev, struct bio *bio,
+			      struct vc_flush *f)
+{
+	unsigned long flags;
+
+	if (f->failed) {
+		bio_io_error(bio);
+	} else if (vc_isolation(dev->store) == VCACHE_ISOLATION_DEGRADED ||
+		   vc_flush_origin_too(dev)) {
+		spin_lock_irqsave(&dev->flush_lock, flags);
+		bio_list_add(&dev->flushq, bio);
+		spin_unlock_irqrestore(&dev->flush_lock, flags);
+		queue_work(dev->wq, &dev->flush_work);
+	} else {
+		bio_endio(bio);
+	}
+}
+
+static void vc_flush_give_back(struct vc_flush *f)
+{
+	struct bio *bio = vc_io_bio(container_of(f, struct vc_io, flush));
+
+	bio->bi_status = BLK_STS_DM_REQUEUE;
+	bio_endio(bio);
+}
+
+/*
+ * Start the write-out of all tags that the flush covers, before it waits for any of them.
+ * Called under RCU.
+ */
+static void vc_flush_write_out(const struct vc_flush *f, struct vc_dev *dev)
+{
+	struct vc_tag *tag;
+
+	list_for_each_entry_rcu(tag, &dev->tags, node) {
+		if (vc_flush_covers(f, tag) && !vc_epoch_idle(&tag->epoch))
+			vc_tag_write_out(tag, UINT_MAX);
+	}
+}
+
+/*
+ * May the flush have missed data, although all tags that it covers are durable? A block whose
+ * write-out has failed has left its epoch, if a newer version has its data. That may be in an
+ * epoch of a tag that the flush has visited before.
+ */
+static bool vc_flush_missed(struct vc_flush *f, struct vc_dev *dev)
+{
+	int now;
+
+	smp_rmb(); /* the epochs were read before; pairs with vc_block_written() */
+	now = atomic_read(&dev->inherited);
+	if (f->inherited == now)
+		return false;
+	f->inherited = now;
+	return true;
+}
+
+/* Continue with the next tag that is not durable; if there is none, complete. */
+static void vc_flush_step(struct vc_flush *f)
+{
+	struct vc_io *io = container_of(f, struct vc_io, flush);
+	enum vc_flush_next next = VC_FLUSH_GO_ON;
+	struct vc_dev *dev = io->dev;
+	struct vc_tag *tag;
+
+	rcu_read_lock();
+again:
+	list_for_each_entry_rcu(tag, &dev->tags, node) {
+		if (tag->seq <= f->cursor || !vc_flush_covers(f, tag))
+			continue;
+		f->cursor = tag->seq;
+		next = vc_flush_wait(f, tag);
+		if (next != VC_FLUSH_GO_ON)
+			break;
+	}
+	if (next == VC_FLUSH_GO_ON && !f->failed && vc_flush_missed(f, dev)) {
+		f->cursor = 0;
+		vc_flush_write_out(f, dev);
+		goto again;
+	}
+	if (next == VC_FLUSH_GO_ON && !f->all && !f->fua &&
+	    f->gen != atomic_read(&dev->attr_gen)) {
+		f->all = true;
+		f->cursor = 0;
+		vc_flush_write_out(f, dev);
+		goto again;
+	}
+	rcu_read_unlock();
+	if (next == VC_FLUSH_GO_ON)
+		vc_flush_complete(dev, vc_io_bio(io), f);
+	else if (next == VC_FLUSH_REQUEUE)
+		vc_flush_give_back(f);
+}
+
+/**
+ * vc_flush_bio - map a flush
+ * @vt: the target
+ * @bio: an empty flush
+ * @io: our data of it
+ *
+ * Return: what the map function of a target returns.
+ */
+int vc_flush_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io)
+{
+	struct vc_flush *f = &io->flush;
+	struct vc_dev *dev = vt->dev;
+
+	io->kind = VC_IO_FLUSH;
+	f->cursor = 0;
+	f->failed = false;
+	f->fua = false;
+	f->start = ktime_get_ns();
+	rcu_read_lock();
+	f->gen = atomic_read(&dev->attr_gen);
+	f->inherited = atomic_read(&dev->inherited);
+	vc_scope_of_flush(vt, f);
+	atomic_inc(&f->owner->timed);
+	vc_flush_write_out(f, dev);
+	rcu_read_unlock();
+	vc_flush_step(f);
+	return DM_MAPIO_SUBMITTED;
+}
+
+/**
+ * vc_flush_write - make a write with FUA durable, which is in the buffer
+ * @tag: its tag
+ * @bio: the write
+ * @io: our data of it
+ *
+ * Called under rcu_read_lock(), which keeps @tag.
+ */
+void vc_flush_write(struct vc_tag *tag, struct bio *bio, struct vc_io *io)
+{
+	struct vc_flush *f = &io->flush;
+
+	io->kind = VC_IO_FLUSH;
+	memset(f, 0, sizeof(*f));
+	f->fua = true;
+	f->owner = tag;
+	f->inherited = atomic_read(&tag->dev->inherited);
+	f->start = ktime_get_ns();
+	atomic_inc(&tag->timed);
+	vc_flush_write_out(f, tag->dev);
+	vc_flush_step(f);
+}
+
+/**
+ * vc_flush_wake - continue flushes that waited for a tag
+ * @waiters: the flushes; empty on return
+ * @failed: a write-out that they cover has failed
+ */
+void vc_flush_wake(struct list_head *waiters, bool failed)
+{
+	struct vc_flush *f, *next;
+
+	list_for_each_entry_safe(f, next, waiters, node) {
+		list_del(&f->node);
+		f->failed |= failed;
+		vc_flush_step(f);
+	}
+}
+
+/**
+ * vc_flush_work - complete flushes on an origin that needs a FLUSH command
+ * @work: vc_dev.flush_work
+ *
+ * With a volatile cache and without FUA no other command makes data durable. This is
+ * isolation=degraded.
+ */
+void vc_flush_work(struct work_struct *work)
+{
+	struct vc_dev *dev = container_of(work, struct vc_dev, flush_work);
+	struct bio_list list;
+	struct bio *bio;
+
+	spin_lock_irq(&dev->flush_lock);
+	list = dev->flushq;
+	bio_list_init(&dev->flushq);
+	spin_unlock_irq(&dev->flush_lock);
+
+	while ((bio = bio_list_pop(&list))) {
+		struct vc_flush *f = &vc_io(bio)->flush;
+
+		atomic64_inc(&f->owner->stats.device_flushes);
+		if (vc_flush_origin_too(dev) &&
+		    blkdev_issue_flush(dev->vol->origin)) {
+			bio_io_error(bio);
+			continue;
+		}
+		bio_set_dev(bio, dev->store);
+		/* The data was written from the buffer, so the bio is not sent. */
+		if (f->fua) {
+			bio->bi_opf = REQ_OP_WRITE | REQ_PREFLUSH;
+			bio->bi_iter.bi_size = 0;
+		}
+		submit_bio_noacct(bio);
+	}
+}
+
+/**
+ * vc_flush_done - count a flush that is complete
+ * @bio: the flush
+ * @io: our data of it
+ */
+void vc_flush_done(struct bio *bio, struct vc_io *io)
+{
+	struct vc_flush *f = &io->flush;
+	struct vc_stats *st = &f->owner->stats;
+	u64 ns = ktime_get_ns() - f->start;
+
+	if (bio->bi_status != BLK_STS_DM_REQUEUE && !f->fua) {
+		atomic64_inc(&st->flushes);
+		atomic64_add(ns, &st->flush_ns);
+		atomic64_inc(&st->flush_hist[vc_hist_bucket(ns)]);
+	}
+	atomic_dec(&f->owner->timed);
+}
+
+/**
+ * vc_flush_requeue - give waiting flushes back to dm
+ * @dev: a device that is being suspended without a flush
+ */
+void vc_flush_requeue(struct vc_dev *dev)
+{
+	struct vc_flush *f, *next;
+	struct vc_tag *tag;
+	LIST_HEAD(list);
+	unsigned int s;
+
+	rcu_read_lock();
+	list_for_each_entry_rcu(tag, &dev->tags, node) {
+		spin_lock_irq(&tag->lock);
+		for (s = 0; s < VC_EPOCH_SLOTS; s++)
+			list_splice_tail_init(&tag->waiters[s], &list);
+		spin_unlock_irq(&tag->lock);
+	}
+	rcu_read_unlock();
+
+	list_for_each_entry_safe(f, next, &list, node) {
+		list_del(&f->node);
+		vc_flush_give_back(f);
+	}
+}

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: requests that need exclusive access to a range of the device.
+ *
+ * Discards, and writes that bypass the buffer while it has some of their sectors, must be
+ * ordered against buffered data. Such a request is parked until its range has been written
+ * out and has left the buffer. Then it is sent to the origin. Writes that overlap it park
+ * behind it, in their order, so later writes cannot delay it for ever.
+ */
+#include "internal.h"
+
+/*
+ * Do two ranges overlap? They are compared by pages, because a write to another sector of
+ * a page would keep the page in the buffer.
+ */
+static bool vc_parked_meets(const struct vc_parked *p, pgoff_t first,
+			    pgoff_t last)
+{
+	return p->first <= last && first <= p->last;
+}
+
+/**
+ * vc_parked_overlap - does a request overlap one that is parked?
+ * @dev: the device
+ * @bio: a write
+ */
+bool vc_parked_overlap(struct vc_dev *dev, struct bio *bio)
+{
+	struct vc_parked *p;
+	unsigned long flags;
+	bool meets = false;
+
+	spin_lock_irqsave(&dev->park_lock, flags);
+	list_for_each_entry(p, &dev->parked, node) {
+		meets = vc_parked_meets(p, vc_first_page(bio),
+					vc_last_page(bio));
+		if (meets)
+			break;
+	}
+	spin_unlock_irqrestore(&dev->park_lock, flags);
+	return meets;
+}
+
+/**
+ * vc_park - park a request until its range is free
+ * @dev: the device
+ * @bio: the request, to be sent to the origin
+ * @io: our data of it
+ *
+ * Return: what a map function returns, always DM_MAPIO_SUBMITTED.
+ */
+int vc_park(struct vc_dev *dev, struct bio *bio, struct vc_io *io)
+{
+	unsigned long flags;
+	bool noflush;
+
+	io->parked.first = vc_first_page(bio);
+	io->parked.last = vc_last_page(bio);
+	io->parked.sent = false;
+	io->parked.retried = false;
+	io->parked.pass = READ_ONCE(dev->park_pass) - 1;
+	spin_lock_irqsave(&dev->park_lock, flags);
+	noflush = dev->noflush;
+	if (!noflush) {
+		io->kind = VC_IO_PARKED;
+		list_add_tail(&io->parked.node, &dev->parked);
+		atomic_inc(&dev->nparked);
+	}
+	spin_unlock_irqrestore(&dev->park_lock, flags);
+
+	if (noflush) {
+		bio->bi_status = BLK_STS_DM_REQUEUE;
+		bio_endio(bio);
+	} else {
+		queue_work(dev->wq, &dev->park_work);
+	}
+	return DM_MAPIO_SUBMITTED;
+}
+
+static void vc_parked_unlink(struct vc_dev *dev, struct vc_io *io)
+{
+	list_del(&io->parked.node);
+	atomic_dec(&dev->nparked);
+	io->kind = VC_IO_PLAIN;
+}
+
+/**
+ * vc_past_done - the origin has completed a request that bypassed the buffer
+ * @dev: the device
+ * @io: our data of the request
+ * @op: its operation
+ *
+ * Blocks of its range that were promoted meanwhile may have the data of before: drop them.
+ * After a discard any data is as good as other.
+ */
+void vc_past_done(struct vc_dev *dev, struct vc_io *io, enum req_op op)
+{
+	pgoff_t i;
+
+	if (!dev->vol)
+		return;
+	vc_lookup_change(dev->vol, io->parked.first, io->parked.last -
+			 io->parked.first + 1);
+	if (op != REQ_OP_WRITE || READ_ONCE(dev->writeback))
+		return;
+	for (i = io->parked.first; i <= io->parked.last; i++)
+		vc_lookup_cut(dev->vol, NULL, i, VC_MASK_ALL);
+}
+
+/**
+ * vc_parked_done - the origin has completed a request that was parked
+ * @dev: the device
+ * @io: our data of the request
+ * @op: its operation
+ */
+void vc_parked_done(struct vc_dev *dev, struct vc_io *io, enum req_op op)
+{
+	unsigned long flags;
+
+	vc_past_done(dev, io, op);
+	spin_lock_irqsave(&dev->park_lock, flags);
+	vc_parked_unlink(dev, io);
+	spin_unlock_irqrestore(&dev->park_lock, flags);
+	if (atomic_read(&dev->nparked))
+		queue_work(dev->wq, &dev->park_work);
+}
+
+/**
+ * vc_parked_requeue - give parked requests back to dm
+ * @dev: a device that is being suspended without a flush
+ *
+ * Those that were sent are completed by the origin.
+ */
+void vc_parked_requeue(struct vc_dev *dev)
+{
+	struct vc_parked *p, *next;
+	LIST_HEAD(list);
+
+	spin_lock_irq(&dev->park_lock);
+	list_for_each_entry_safe(p, next, &dev->parked, node) {
+		if (p->sent)
+			continue;
+		vc_parked_unlink(dev, container_of(p, struct vc_io, parked));
+		list_add_tail(&p->node, &list);
+	}
+	spin_unlock_irq(&dev->park_lock);
+
+	list_for_each_entry_safe(p, next, &list, node) {
+		struct bio *bio = vc_io_bio(container_of(p, struct vc_io,
+							 parked));
+
+		bio->bi_status = BLK_STS_DM_REQUEUE;
+		bio_endio(bio);
+	}
+}
+
+enum vc_park_state {
+	VC_PARK_FREE,
+	VC_PARK_BUSY,
+	VC_PARK_FAILED,
+};
+
+/*
+ * Is any part of the range in the buffer? If so, start its write-out. Blocks whose
+ * write-out failed before are tried again once.
+ */
+static enum vc_park_state vc_parked_clear(struct vc_dev *dev, struct vc_parked *p)
+{
+	enum vc_park_state range = VC_PARK_FREE;
+	struct vc_tag *kicked = NULL;
+	pgoff_t at = p->first;
+	bool refused = false;
+	struct vc_block *b;
+
+	rcu_read_lock();
+	for (; at <= p->last && (b = vc_blocks_next(dev, at, p->last));
+	     at = b->index + 1) {
+		unsigned long flags;
+		struct vc_tag *home;
+		bool bad;
+		u8 state;
+
+		spin_lock_irqsave(&b->lock, flags);
+		home = vc_block_home(b);
+		state = b->state;
+		bad = b->bad;
+		spin_unlock_irqrestore(&b->lock, flags);
+		if (state == VC_DEAD)
+			continue;
+		range = VC_PARK_BUSY;
+		if (state == VC_DIRTY && bad && p->retried) {
+			range = VC_PARK_FAILED;
+			break;
+		}
+		refused |= bad;
+		if (state == VC_DIRTY && home != kicked) {
+			vc_tag_write_out(home, UINT_MAX);
+			kicked = home;
+		}
+	}
+	rcu_read_unlock();
+	p->retried |= refused;
+	return range;
+}
+
+/*
+ * Find the first request that was not looked at in this pass and overlaps none before it.
+ * The list is short, unless there are many discards, and these do not overlap.
+ */
+static struct vc_parked *vc_parked_next(struct vc_dev *dev)
+{
+	struct vc_parked *p, *q;
+
+	list_for_each_entry(p, &dev->parked, node) {
+		bool meets = false;
+
+		if (p->sent || p->pass == dev->park_pass)
+			continue;
+		list_for_each_entry(q, &dev->parked, node) {
+			if (q == p)
+				break;
+			meets = vc_parked_meets(q, p->first, p->last);
+			if (meets)
+				break;
+		}
+		if (!meets)
+			return p;
+	}
+	return NULL;
+}
+
+/*
+ * In writeback mode a write has waited only for requests before it. Now it is buffered
+ * after all. The worker submits it, so it is attributed to hTag. That is always safe.
+ */
+static void vc_parked_write(struct vc_dev *dev, struct vc_io *io,
+			    struct bio *bio)
+{
+	vc_parked_done(dev, io, bio_op(bio));
+	if (vc_write_bio(dev->target, bio, io) == DM_MAPIO_REQUEUE) {
+		bio->bi_status = BLK_STS_DM_REQUEUE;
+		bio_endio(bio);
+	}
+}
+
+/* Nothing of the range is buffered any more: go on with the request. */
+static void vc_parked_go(struct vc_dev *dev, struct vc_io *io, struct bio *bio)
+{
+	if (bio_op(bio) == REQ_OP_DISCARD) {
+		vc_discard_begin(io);
+	} else if (READ_ONCE(dev->writeback) && bio_op(bio) == REQ_OP_WRITE) {
+		vc_parked_write(dev, io, bio);
+	} else {
+		vc_write_uncache(dev, bio);
+		submit_bio_noacct(bio);
+	}
+}
+
+static void vc_parked_send(struct vc_dev *dev, struct vc_parked *p)
+{
+	struct vc_io *io = container_of(p, struct vc_io, parked);
+	struct bio *bio = vc_io_bio(io);
+
+	switch (vc_parked_clear(dev, p)) {
+	case VC_PARK_FREE:
+		vc_parked_go(dev, io, bio);
+		break;
+	case VC_PARK_FAILED:
+		bio_io_error(bio);
+		break;
+	case VC_PARK_BUSY:
+		spin_lock_irq(&dev->park_lock);
+		p->sent = false;
+		spin_unlock_irq(&dev->park_lock);
+		if (READ_ONCE(dev->noflush))
+			vc_parked_requeue(dev);
+		break;
+	}
+}
+
+/**
+ * vc_park_work - send parked requests whose ranges have become free
+ * @work: vc_dev.park_work
+ *
+ * Runs when a request is parked or completes, and when blocks have left the buffer.
+ */
+void vc_park_work(struct work_struct *work)
+{
+	struct vc_dev *dev = container_of(work, struct vc_dev, park_work);
+	struct vc_parked *p;
+
+	dev->park_pass++;
+	for (;;) {
+		spin_lock_irq(&dev->park_lock);
+		p = vc_parked_next(dev);
+		if (p) {
+			p->sent = true;
+			p->pass = dev->park_pass;
+		}
+		spin_unlock_irq(&dev->park_lock);
+		if (!p)
+			break;
+		vc_parked_send(dev, p);
+	}
+}

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: the open chunk of a log: opened, filled, closed, sealed.
+ *
+ * When the open chunk is full, the log takes the next one, and a seal to collect its
+ * entries. A closed chunk is sealed when its last record is complete. A writer that finds
+ * no chunk, or no seal, is woken when there is one.
+ */
+#include "internal.h"
+
+/* Wake the workers of all tags that write to a log: a removed tag may have a successor. */
+static void vc_log_kick(struct vc_log *log)
+{
+	struct vc_tag *user, *tag;
+
+	rcu_read_lock();
+	user = rcu_dereference(log->user);
+	if (user) {
+		list_for_each_entry_rcu(tag, &user->dev->tags, node) {
+			if (READ_ONCE(tag->log) == log)
+				queue_work(tag->dev->wq, &tag->work);
+		}
+	}
+	rcu_read_unlock();
+}
+
+/**
+ * vc_log_wake - wake the writer of a log: there is a chunk or a seal for it
+ * @log: the log
+ */
+void vc_log_wake(struct vc_log *log)
+{
+	unsigned long flags;
+	bool starved;
+
+	spin_lock_irqsave(&log->lock, flags);
+	starved = log->starved;
+	log->starved = false;
+	spin_unlock_irqrestore(&log->lock, flags);
+	if (starved)
+		vc_log_kick(log);
+}
+
+static void vc_sealing_done(struct vc_log *log, struct vc_sealing *s)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&log->lock, flags);
+	s->chunk->sealing = NULL;
+	s->chunk->state = VC_CHUNK_SEALED;
+	list_move_tail(&s->node, &log->seals);
+	spin_unlock_irqrestore(&log->lock, flags);
+	vc_log_wake(log);
+	if (!READ_ONCE(log->vol->stopped))
+		mod_delayed_work(log->vol->pool->wq, &log->vol->destage, 0);
+	/* A reclaim may wait for the seal, see reseal.c. */
+	vc_space_kick(log->vol->pool);
+	wake_up(&log->vol->idle);
+}
+
+/* Write a seal. If that fails recovery reads the records of the chunk, which is slower. */
+static void vc_seal_write(struct vc_log *log, struct vc_sealing *s)
+{
+	struct vc_pool *p = log->vol->pool;
+	u32 chunk = vc_chunk_nr(p, s->chunk);
+	struct vc_log_info info = {
+		.gen = s->chunk->gen, .seq = s->seq ?: s->chunk->gen,
+		.volume = log->vol->id, .chunk = chunk, .tag = log->tag,
+		.revision = 1,
+	};
+
+	vc_seal_copies(&p->g, s->data, s->nr, &info);
+	if (!s->chunk->failed &&
+	    p->store.write(p, (u64)chunk * p->g.chunk_blocks +
+			   vc_chunk_capacity(&p->g),
+			   VC_SEAL_COPIES * p->g.seal_blocks, s->data))
+		DMWARN_LIMIT("%s: the seal of chunk %u cannot be written",
+			     dm_device_name(p->md), chunk);
+	vc_sealing_done(log, s);
+}
+
+/**
+ * vc_seal_work - write the seals of chunks whose records are complete
+ * @work: vc_log.seal_work
+ */
+void vc_seal_work(struct work_struct *work)
+{
+	struct vc_log *log = container_of(work, struct vc_log, seal_work);
+	struct vc_sealing *s;
+
+	for (;;) {
+		spin_lock_irq(&log->lock);
+		s = list_first_entry_or_null(&log->closed, struct vc_sealing,
+					     node);
+		if (s)
+			list_del_init(&s->node);
+		spin_unlock_irq(&log->lock);
+		if (!s)
+			break;
+		vc_seal_write(log, s);
+	}
+}
+
+/**
+ * vc_chunk_put_pending - drop a reference in vc_chunk.pending
+ * @log: its log
+ * @c: the chunk
+ *
+ * Called when a record of the chunk is complete, and when the chunk is closed. The last
+ * one queues the seal.
+ */
+void vc_chunk_put_pending(struct vc_log *log, struct vc_chunk *c)
+{
+	unsigned long flags;
+
+	if (!atomic_dec_and_test(&c->pending))
+		return;
+	spin_lock_irqsave(&log->lock, flags);
+	list_add_tail(&c->sealing->node, &log->closed);
+	spin_unlock_irqrestore(&log->lock, flags);
+	queue_work(log->vol->pool->wq, &log->seal_work);
+}
+
+/**
+ * vc_log_close - close the open chunk
+ * @log: the log, its append lock is held
+ */
+void vc_log_close(struct vc_log *log)
+{
+	struct vc_chunk *c = log->open;
+
+	if (!c)
+		return;
+	WRITE_ONCE(log->open, NULL);
+	WRITE_ONCE(c->state, VC_CHUNK_CLOSED);
+	vc_chunk_put_pending(log, c);
+}
+
+/* Writers are held up while the log is drained: otherwise the drain might never end. */
+static bool vc_log_held_up(struct vc_log *log)
+{
+	return READ_ONCE(log->vol->drain) && log->dirty >= VC_DRAIN_CHUNKS;
+}
+
+/* Take the chunk to write next; NULL if there is none. The lock of the log is held. */
+static struct vc_chunk *vc_log_next(struct vc_log *log, enum vc_append_kind kind)
+{
+	struct vc_chunk *c;
+
+	if (kind != VC_APPEND_RELOCATE && vc_log_held_up(log))
+		return NULL;
+	c = log->spare;
+	log->spare = NULL;
+	return c ?: vc_log_upper->take_chunk(log->vol->pool, log,
+				  kind == VC_APPEND_RELOCATE ? VC_TAKE_RELOCATE :
+				  VC_TAKE_WRITE, VC_OWN);
+}
+
+/**
+ * vc_chunk_open - begin to fill a chunk
+ * @log: its log, locked
+ * @c: the chunk, a spare one
+ *
+ * The caller holds a reference in vc_chunk.pending, which keeps the chunk open until
+ * vc_chunk_put_pending() or vc_reads_put_pending().
+ */
+void vc_chunk_open(struct vc_log *log, struct vc_chunk *c)
+{
+	c->log = log;
+	c->failed = false;
+	c->stale = false;
+	c->wanted = false;
+	c->warm = false;
+	c->state = VC_CHUNK_OPEN;
+	atomic_set(&c->live, 0);
+	atomic_set(&c->dirty, 0);
+	atomic_set(&c->pending, 1);
+}
+
+/* Open the next chunk. Return: false if there is no chunk, or no seal, yet. */
+static bool vc_log_open(struct vc_log *log, enum vc_append_kind kind)
+{
+	struct vc_pool *p = log->vol->pool;
+	struct vc_chunk *c = NULL;
+	struct vc_sealing *s;
+	bool others = false;
+	unsigned long flags;
+
+	spin_lock_irqsave(&log->lock, flags);
+	s = list_first_entry_or_null(&log->seals, struct vc_sealing, node);
+	if (s)
+		c = vc_log_next(log, kind);
+	/* Relocation does not change whether the writer waits. */
+	if (kind != VC_APPEND_RELOCATE) {
+		others = c && log->starved;
+		log->starved = !c;
+	}
+	if (c) {
+		list_del_init(&s->node);
+		memset(s->data, 0, vc_seal_bytes(&p->g));
+		s->nr = 0;
+		s->seq = 0;
+		s->chunk = c;
+		c->sealing = s;
+		c->gen = atomic64_inc_return(&p->seq);
+		c->clean = vc_append_is_clean(kind);
+		vc_chunk_open(log, c);
+		list_add_tail(&c->node, &log->chunks);
+		log->nr++;
+		log->nr_own += c->own;
+		log->dirty += !c->clean;
+		WRITE_ONCE(log->open, c);
+		log->at = 0;
+	}
+	spin_unlock_irqrestore(&log->lock, flags);
+	/* The writer that waits may be another one than the caller. */
+	if (others)
+		vc_log_kick(log);
+	vc_space_kick(p);
+	return c;
+}
+
+/* Must the open chunk be closed before the next record? */
+static bool vc_log_full(struct vc_log *log, bool clean)
+{
+	struct vc_pool *p = log->vol->pool;
+	struct vc_chunk *c = log->open;
+
+	return READ_ONCE(c->stale) || READ_ONCE(c->failed) ||
+	       c->clean != clean || log->at + 2 > vc_chunk_capacity(&p->g) ||
+	       c->sealing->nr == vc_seal_capacity(&p->g);
+}
+
+/*
+ * Relocation needs at most one more chunk to free one, if no writer fills that. So while
+ * the chunks reserved for relocation are in use, writers wait.
+ */
+static bool vc_log_hold(struct vc_log *log)
+{
+	struct vc_pool *p = log->vol->pool;
+	unsigned long flags;
+
+	if (vc_log_upper->may_write(log))
+		return false;
+	spin_lock_irqsave(&log->lock, flags);
+	log->starved = true;
+	log->held = true;
+	spin_unlock_irqrestore(&log->lock, flags);
+	vc_space_kick(p);
+	return true;
+}
+
+/**
+ * vc_log_space - how many data blocks can the next record have?
+ * @log: the log, its append lock is held
+ * @kind: kind of the record; a chunk has only clean records, or only others
+ *
+ * Opens a chunk if there is none.
+ *
+ * Return: 0 if there is no chunk.
+ */
+u32 vc_log_space(struct vc_log *log, enum vc_append_kind kind)
+{
+	struct vc_pool *p = log->vol->pool;
+	u32 space;
+
+	if (kind != VC_APPEND_RELOCATE && vc_log_hold(log))
+		return 0;
+	if (log->open && vc_log_full(log, vc_append_is_clean(kind)))
+		vc_log_close(log);
+	if (!log->open && !vc_log_open(log, kind))
+		return 0;
+	space = min(vc_chunk_capacity(&p->g) - log->at - 1,
+		    vc_seal_capacity(&p->g) - log->open->sealing->nr);
+	return min(space, VC_RECORD_MAX);
+}
+
+/**
+ * vc_log_close_idle - close the open chunk of a log, unless a record is being written
+ * @log: the log
+ *
+ * A chunk must be closed before it can be reclaimed, or sealed again.
+ */
+void vc_log_close_idle(struct vc_log *log)
+{
+	if (!mutex_trylock(&log->append))
+		return;
+	if (log->open && log->at)
+		vc_log_close(log);
+	mutex_unlock(&log->append);
+}

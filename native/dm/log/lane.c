@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: lanes: ranges of the cache device that do not disturb each other.
+ *
+ * A lane is a device of a concatenation, an NVMe namespace, or a group of channels. The
+ * table says where one ends. Lanes consist of chunks. Nothing on the device describes
+ * them, so they may be different after a restart.
+ *
+ * Each lane has a list of its free chunks. The next chunk is taken from the lane with the
+ * most free chunks, of the shared lanes or of the dedicated lanes of a log. So lanes are
+ * used evenly.
+ */
+#include "internal.h"
+
+/* Least chunks for data in a lane. */
+#define VC_LANE_CHUNKS_MIN 4U
+
+/* Chunks for data in a lane now. */
+static u32 vc_lane_size(const struct vc_pool *p, const struct vc_lane *l)
+{
+	u32 first = max(l->first, p->g.first_chunk);
+	u32 end = min(l->end, READ_ONCE(p->limit));
+
+	return end > first ? end - first : 0;
+}
+
+/**
+ * vc_lanes_init - give a pool one lane, without chunks
+ * @p: the pool
+ */
+void vc_lanes_init(struct vc_pool *p)
+{
+	u32 i;
+
+	for (i = 0; i < VC_LANES_MAX; i++) {
+		INIT_LIST_HEAD(&p->lane[i].free);
+		p->lane[i].nfree = 0;
+		p->lane[i].owner = NULL;
+	}
+	p->lane[0].first = 0;
+	p->lane[0].end = U32_MAX;
+	p->nlanes = 1;
+	p->given = 0;
+	p->nfree = 0;
+	p->foreign = 0;
+}
+
+/**
+ * vc_lanes_count - count the chunks of shared and of dedicated lanes
+ * @p: the pool, locked
+ *
+ * Called when a lane becomes dedicated or shared, and when the pool grows or shrinks.
+ */
+void vc_lanes_count(struct vc_pool *p)
+{
+	struct vc_volume *v;
+	struct vc_log *log;
+	u32 i, shared = 0;
+
+	for (i = 0; i < p->nlanes; i++) {
+		if (!p->lane[i].owner)
+			shared += vc_lane_size(p, &p->lane[i]);
+	}
+	WRITE_ONCE(p->shared, shared);
+	list_for_each_entry(v, &p->volumes, node) {
+		list_for_each_entry(log, &v->logs, node) {
+			u32 own = 0;
+
+			for (i = 0; i < p->nlanes; i++) {
+				if (p->lane[i].owner == log)
+					own += vc_lane_size(p, &p->lane[i]);
+			}
+			WRITE_ONCE(log->own_size, own);
+		}
+	}
+}
+
+/**
+ * vc_lane_add - put a chunk on the free list of its lane
+ * @p: the pool; its free lists are locked
+ * @c: the chunk
+ */
+void vc_lane_add(struct vc_pool *p, struct vc_chunk *c)
+{
+	struct vc_lane *l = &p->lane[c->lane];
+
+	c->state = VC_CHUNK_FREE;
+	list_add_tail(&c->node, &l->free);
+	WRITE_ONCE(l->nfree, l->nfree + 1);
+	if (!l->owner)
+		WRITE_ONCE(p->nfree, p->nfree + 1);
+}
+
+/**
+ * vc_lane_get - take a free chunk
+ * @p: the pool; its free lists are locked
+ * @log: of the dedicated lanes of this log; NULL: of the shared lanes
+ *
+ * Return: the chunk, or NULL if none is free.
+ */
+struct vc_chunk *vc_lane_get(struct vc_pool *p, const struct vc_log *log)
+{
+	struct vc_lane *best = NULL;
+	struct vc_chunk *c;
+	u32 i;
+
+	for (i = 0; i < p->nlanes; i++) {
+		struct vc_lane *l = &p->lane[i];
+
+		if (l->owner == log && l->nfree && (!best ||
+						    l->nfree > best->nfree))
+			best = l;
+	}
+	if (!best)
+		return NULL;
+	c = list_first_entry(&best->free, struct vc_chunk, node);
+	list_del_init(&c->node);
+	c->state = VC_CHUNK_SPARE;
+	WRITE_ONCE(best->nfree, best->nfree - 1);
+	if (!log)
+		WRITE_ONCE(p->nfree, p->nfree - 1);
+	return c;
+}
+
+/**
+ * vc_lane_cut - remove chunks behind the new end of the pool from the free lists
+ * @p: the pool; its free lists are locked
+ */
+void vc_lane_cut(struct vc_pool *p)
+{
+	struct vc_lane *l = &p->lane[p->nlanes - 1];
+	struct vc_chunk *c, *next;
+
+	list_for_each_entry_safe(c, next, &l->free, node) {
+		if (vc_chunk_nr(p, c) < p->limit)
+			continue;
+		list_del_init(&c->node);
+		c->state = VC_CHUNK_OUTSIDE;
+		WRITE_ONCE(l->nfree, l->nfree - 1);
+		if (!l->owner)
+			WRITE_ONCE(p->nfree, p->nfree - 1);
+	}
+}
+
+/**
+ * vc_lanes_fit - do all lanes fit into a pool of so many chunks?
+ * @p: the pool
+ * @chunks: so many
+ */
+bool vc_lanes_fit(const struct vc_pool *p, u32 chunks)
+{
+	u32 first = p->lane[p->nlanes - 1].first;
+
+	return p->nlanes == 1 || chunks >= first + VC_LANE_CHUNKS_MIN;
+}
+
+/**
+ * vc_lanes_free - count the free chunks of some lanes
+ * @p: the pool
+ * @lanes: the lanes, bits
+ */
+u32 vc_lanes_free(const struct vc_pool *p, u64 lanes)
+{
+	u32 i, n = 0;
+
+	for (i = 0; lanes; i++, lanes >>= 1) {
+		if (lanes & 1)
+			n += READ_ONCE(p->lane[i].nfree);
+	}
+	return n;
+}
+
+/**
+ * vc_pool_free_chunks - count the free chunks of a pool
+ * @p: the pool
+ */
+u32 vc_pool_free_chunks(const struct vc_pool *p)
+{
+	return vc_lanes_free(p, U64_MAX >> (VC_LANES_MAX - p->nlanes));
+}
+
+/*
+ * Find the ends of lanes of these sizes. Return: how many lanes there are; 0 if they do
+ * not fit, then @error says why.
+ */
+static u32 vc_lanes_bounds(const struct vc_pool *p, const u64 *sectors, u32 n,
+			   u32 *end, const char **error)
+{
+	u32 shift = ilog2(p->g.chunk_blocks * VC_BLOCK_SECTORS), first = 0, i;
+
+	*error = "a lane must have at least four chunks for data";
+	for (i = 0; i < n; i++) {
+		u64 to = min_t(u64, first + (sectors[i] >> shift),
+			       p->g.chunks);
+
+		if (to < max(first, p->g.first_chunk) + VC_LANE_CHUNKS_MIN)
+			return 0;
+		end[i] = to;
+		first = to;
+	}
+	/* The rest is one more lane, unless it is very small: then the last lane gets it. */
+	if (!n || p->g.chunks - first >= VC_LANE_CHUNKS_MIN)
+		n++;
+	end[n - 1] = U32_MAX;
+	return n;
+}
+
+/* Are these the lanes of the active table? */
+static bool vc_lanes_are(const struct vc_pool *p, const u64 *sectors, u32 n)
+{
+	u32 i;
+
+	for (i = 0; i < n && n == p->given; i++) {
+		if (p->lane[i].sectors != sectors[i])
+			return false;
+	}
+	return n == p->given;
+}
+
+/* Sort the free chunks into the lists of their lanes. */
+static void vc_lanes_sort(struct vc_pool *p)
+{
+	struct vc_chunk *c, *next;
+	LIST_HEAD(all);
+	u32 i, k = 0;
+
+	for (i = 0; i < VC_LANES_MAX; i++) {
+		list_splice_tail_init(&p->lane[i].free, &all);
+		p->lane[i].nfree = 0;
+	}
+	p->nfree = 0;
+	for (i = 0; i < vc_map_chunks(p); i++) {
+		while (i >= p->lane[k].end)
+			k++;
+		p->chunk[i].lane = k;
+	}
+	list_for_each_entry_safe(c, next, &all, node)
+		vc_lane_add(p, c);
+}
+
+/**
+ * vc_lanes_set - set the lanes that the table names
+ * @p: the pool, locked, loaded
+ * @sectors: sizes, from the start of the device
+ * @n: how many are given; the rest of the device is one more
+ * @error: set to what is wrong
+ *
+ * Return: 0; -EBUSY if the lanes change and volumes are in use; -EINVAL.
+ */
+int vc_lanes_set(struct vc_pool *p, const u64 *sectors, u32 n,
+		 const char **error)
+{
+	u32 end[VC_LANES_MAX], given = n, i;
+
+	/* If the pool has grown since, the last lane has the new chunks. */
+	if (vc_lanes_are(p, sectors, n))
+		return 0;
+	*error = "lanes can change only while no volume is in use";
+	if (p->attached)
+		return -EBUSY;
+	n = vc_lanes_bounds(p, sectors, n, end, error);
+	if (!n)
+		return -EINVAL;
+	spin_lock_irq(&p->free_lock);
+	for (i = 0; i < n; i++) {
+		p->lane[i].first = i ? end[i - 1] : 0;
+		p->lane[i].end = end[i];
+		p->lane[i].sectors = i < given ? sectors[i] : 0;
+	}
+	p->nlanes = n;
+	p->given = given;
+	vc_lanes_sort(p);
+	spin_unlock_irq(&p->free_lock);
+	vc_lanes_count(p);
+	return 0;
+}
+
+/* Forget which cells of a chunk could not be read. It will have other data. */
+static void vc_chunk_forget_bad(struct vc_pool *p, struct vc_chunk *c)
+{
+	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, i;
+
+	if (!c->bad)
+		return;
+	for (i = 0; i < p->g.chunk_blocks; i++)
+		clear_bit(cell + i, p->cell_bad);
+	c->bad = false;
+}
+
+/**
+ * vc_chunk_free - put a chunk on the free list of its lane
+ * @p: the pool
+ * @c: the chunk; it is dead on the device
+ */
+void vc_chunk_free(struct vc_pool *p, struct vc_chunk *c)
+{
+	unsigned long flags;
+
+	/* A live cell would be dropped later, from the counts of another log. */
+	WARN_ON_ONCE(atomic_read(&c->live));
+	vc_chunk_forget_bad(p, c);
+	spin_lock_irqsave(&p->free_lock, flags);
+	p->found[vc_chunk_nr(p, c)].gen = 0;
+	c->log = NULL;
+	c->gen = 0;
+	c->reads = NULL;
+	WRITE_ONCE(c->reuse, c->reuse + 1);
+	c->own = false;
+	c->state = VC_CHUNK_OUTSIDE;
+	if (vc_chunk_nr(p, c) < p->limit)
+		vc_lane_add(p, c);
+	spin_unlock_irqrestore(&p->free_lock, flags);
+}
+
+/**
+ * vc_log_release_spare - free the chunk that is reserved for a log
+ * @log: the log; its pool is locked
+ *
+ * Called when no tag writes to the log, or the pool shrinks: others may need the chunk.
+ */
+void vc_log_release_spare(struct vc_log *log)
+{
+	struct vc_chunk *spare;
+
+	spin_lock_irq(&log->lock);
+	spare = log->spare;
+	log->spare = NULL;
+	spin_unlock_irq(&log->lock);
+	if (spare)
+		vc_chunk_free(log->vol->pool, spare);
+}

@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * dm-vcache: the cache device, its chunks, and the logs in them.
+ *
+ * DOC: Objects
+ *
+ * A &struct vc_pool is a cache device: its metadata, its chunks and the index of what is
+ * in them. A &struct vc_volume is an origin with a number; the pool remembers it while no
+ * target uses it. Each tag of a volume has a &struct vc_log: the chunks that hold its
+ * data, in the order of their generations; the newest is being written.
+ * ../../core/format.h describes the format on the device, and the order in which it may
+ * change.
+ *
+ * DOC: States of a chunk
+ *
+ *   FREE -> SPARE -> OPEN -> CLOSED -> SEALED (dirty -> clean) -> RECLAIM -> FREE
+ *
+ * A SPARE chunk is reserved for a log, so that a flush which needs a chunk takes no lock
+ * of the pool. A CLOSED chunk is full, but some of its records or its seal are still
+ * being written. A SEALED chunk becomes clean when all its valid data is on the origin.
+ * Only a clean or an empty chunk may be reclaimed, and it must be the oldest of its log.
+ * An OUTSIDE chunk is behind the part of the device that the pool uses, see resize.c.
+ *
+ * Blocks promoted by reads go to chunks of their own, the read chunks. These have no
+ * records and no seal. The origin has all their data, and after a crash they are free.
+ * They are SEALED when they are full, and may be reclaimed in any order.
+ *
+ * DOC: Locks
+ *
+ *   vc_dev.lock
+ *     └── vc_pool.lock (mutex: volumes, attach and detach, reclaim, relocation)
+ *           ├── vc_pool.table_lock (mutex: the chunk table)
+ *           ├── vc_log.append, to relocate blocks
+ *           └── vc_log.fill, to keep blocks
+ *   vc_log.append (mutex: the writer of the next record)
+ *   vc_log.fill (mutex: the writer of the open read chunks)
+ *     └── vc_log.lock (spin: its chunks, and its records under way)
+ *           └── vc_pool.free_lock (spin: the free lists, the owners of lanes)
+ *   vc_pool.group[] (spin: cells of some origin blocks), innermost
+ *   vc_volume.ranges.lock (spin), innermost
+ *
+ * All spin locks are taken in interrupts. A flush takes those of its own log, and of the
+ * cells that its data goes to.
+ */
+#ifndef DM_VCACHE_LOG_H
+#define DM_VCACHE_LOG_H
+
+#include <linux/mempool.h>
+#include <linux/semaphore.h>
+
+#include "../../core/crc32c.h"
+#include "../../core/ghost.h"
+#include "../../core/recover.h"
+#include "../base/range.h"
+#include "../buffer/buffer.h"
+#include "chunk.h"
+
+struct vc_round;
+
+/* Dirty chunks that a log may have while it is drained. */
+#define VC_DRAIN_CHUNKS		2U
+
+/*
+ * The cache device has failed after so many failed records in a row, or failed reads of
+ * so many different chunks.
+ */
+#define VC_ERRORS_MAX		4U
+
+/* Most lanes of a pool. */
+#define VC_LANES_MAX		64U
+
+/**
+ * struct vc_lane - an isolation unit of the cache device
+ * @free: its free chunks, in the order in which they are reused
+ * @nfree: how many
+ * @first: its first chunk
+ * @end: the chunk behind its last one; the largest number for the last lane
+ * @sectors: its size as given in the table
+ * @owner: the log that it is dedicated to, or NULL if it is shared
+ */
+struct vc_lane {
+	struct list_head free;
+	u32 nfree;
+	u32 first;
+	u32 end;
+	u64 sectors;
+	struct vc_log *owner;
+};
+
+/**
+ * struct vc_volume - an origin that a pool has a number for
+ * @node: vc_pool.volumes
+ * @pool: the pool
+ * @id: its number
+ * @slot: number of its slot
+ * @mode: enum vc_volume_mode
+ * @floor: older generations than this are dead
+ * @sectors: size of the origin
+ * @dev: the device that uses it, or NULL
+ * @origin: the origin of that device
+ * @logs: its logs; only grows while the volume is in use
+ * @replayed: the index knows its blocks
+ * @damaged: chunks that the replay could not read
+ * @drain: everything has to be destaged
+ * @stopped: no I/O to the origin begins
+ * @destaging: vc_destage_work() is running
+ * @failing: the last round failed on the origin
+ * @bad: blocks that cannot be destaged, with the turn in which they failed; see bad.c
+ * @nbad: how many
+ * @bad_turn: 0 or 1: the present turn
+ * @bad_at: when the next turn begins, jiffies
+ * @bad_delay: how long the present turn takes, jiffies
+ * @progress: the present pass of destage has found other blocks as well; of destage
+ * @bad_only: the last pass has found nothing but bad blocks
+ * @ranges: blocks of the origin that are being written, see range.h
+ * @discards: discards that are being recorded in the log
+ * @bypass: the cache has failed without dirty data of this volume, and is not used
+ * @bypass_in_part: it has failed with dirty data of some tags; the others do without it
+ * @read_at: when a read was last sent to the origin, jiffies
+ * @destage: destages the volume
+ * @idle: woken when a round ends
+ * @most: most cells that the origin takes in one round of acceptable length
+ * @width: most blocks that it takes in one window
+ * @rest_until: unless destage is urgent, the next window begins then, jiffies
+ * @serial: counts windows that suggest an origin which serves one request at a time
+ * @promoting: promotions under way, see promote.c
+ * @promoted: blocks promoted
+ * @destaged: sectors written to the origin
+ * @cache_errors: records that the cache device failed to write, and requests that it failed
+ *	to read
+ */
+struct vc_volume {
+	struct list_head node;
+	struct vc_pool *pool;
+	u32 id;
+	u16 slot;
+	u32 mode;
+	u64 floor;
+	u64 sectors;
+	struct vc_dev *dev;
+	struct block_device *origin;
+	struct list_head logs;
+	bool replayed;
+	u64 damaged;
+	bool drain;
+	bool stopped;
+	bool destaging;
+	bool failing;
+	struct xarray bad;
+	u32 nbad;
+	u8 bad_turn;
+	unsigned long bad_at;
+	unsigned long bad_delay;
+	bool progress;
+	bool bad_only;
+	struct vc_ranges ranges;
+	atomic_t discards;
+	bool bypass;
+	bool bypass_in_part;
+	unsigned long read_at;
+	struct delayed_work destage;
+	wait_queue_head_t idle;
+	u32 most;
+	u32 width;
+	unsigned long rest_until;
+	u32 serial;
+	atomic_t promoting;
+	atomic64_t promoted;
+	atomic64_t destaged;
+	atomic_t cache_errors;
+};
+
+enum vc_pool_state {
+	VC_POOL_OK,
+	VC_POOL_READ_ONLY,	/* metadata is damaged or cannot be written */
+	VC_POOL_FAILED,		/* the cache device has failed */
+};
+
+/**
+ * struct vc_pool - a cache device
+ * @registry: list of all pools
+ * @md: the mapped device
+ * @tables: tables that refer to it
+ * @bdev: the cache device of the active table
+ * @lock: control path, see "Locks"
+ * @state: enum vc_pool_state
+ * @metadata_writable: the pool has failed, but metadata can still be written; under @lock
+ * @loaded: the metadata has been read
+ * @attached: volumes in use
+ * @nusers: logs in use with a share, when shares were last computed
+ * @limit: chunks from here on are not used; changes under @free_lock as well
+ * @leaving: chunks from there on that have still to be reclaimed
+ * @resizing: a resize is under way; under @lock
+ * @short_of_space: too few chunks are free
+ * @short_of_clean: and no clean chunk can be reclaimed
+ * @reads_percent: read chunks are reclaimed first above this percentage of a log
+ * @hot_percent: blocks migrate while more than this percentage of what a log has in shared
+ *	lanes is hot
+ * @g: geometry
+ * @sb: superblock
+ * @super: its block
+ * @slots: blocks of the volume slots
+ * @table_lock: guards @table and @table_dirty
+ * @table: blocks of the chunk table
+ * @table_dirty: blocks of it that differ from those on the device, bits
+ * @store: access for ../core
+ * @ix: index of what is in the cache
+ * @cell_clean: a bit for each cell: the origin has its data; under the cell's lock
+ * @cell_hot: a bit for each cell: it is counted in vc_log.hot; under the cell's lock
+ * @cell_bad: a bit for each cell: it is clean, and the cache device could not read it;
+ *	set under the cell's lock, valid until its chunk is freed
+ * @heat: for each cell how often it was read, up to VC_HEAT_MAX
+ * @ghosts: blocks that were missed recently
+ * @group: locks of the index groups
+ * @change: for each group, a count of writes that end promotions under way
+ * @group_mask: number of groups less one
+ * @chunk: the chunks
+ * @found: what the scan has found in them
+ * @volumes: all volumes known
+ * @seq: last sequence number used
+ * @free_lock: guards @lane and @nfree; taken in interrupts
+ * @lane: its lanes
+ * @nlanes: how many
+ * @given: how many of them the table names
+ * @nfree: free chunks in shared lanes
+ * @shared: chunks in shared lanes
+ * @foreign: chunks in a lane that is dedicated to another log; they are reclaimed
+ * @migrate_at: when blocks may migrate again, jiffies
+ * @wq: for all work of the pool
+ * @space_work: reclaims chunks, and reserves spare ones
+ * @fail_work: deals with a failed cache device
+ * @errors: how many records in a row have failed
+ * @read_errors: in how many chunks a read has failed since one has succeeded
+ * @unreadable: which ones; under @error_lock
+ * @error_lock: guards these two, except that any successful read sets @read_errors to 0
+ * @bs: requests to the cache device and to origins
+ * @records: memory for records
+ * @pages: memory for their first blocks
+ * @rounds: memory for destage rounds
+ * @work: memory to seal a chunk again, under @lock
+ * @read_at: when a read was last sent to an origin, jiffies
+ * @reader: the volume of that read
+ * @mixed_at: when reads of two volumes last followed one another, jiffies
+ * @serial_sem: held by throttled windows to origins that serve one request at a time
+ * @relocate_round: memory to relocate and keep blocks, under @lock
+ * @relocated: blocks relocated so far
+ * @kept: hot blocks of reclaimed chunks that were copied so far
+ */
+struct vc_pool {
+	struct list_head registry;
+	struct mapped_device *md;
+	unsigned int tables;
+	struct block_device *bdev;
+	struct mutex lock; /* control path */
+	enum vc_pool_state state;
+	bool metadata_writable;
+	bool loaded;
+	unsigned int attached;
+	unsigned int nusers;
+	u32 limit;
+	u32 leaving;
+	bool resizing;
+	bool short_of_space;
+	bool short_of_clean;
+	u32 reads_percent;
+	u32 hot_percent;
+	u32 read_errors;
+	struct vc_geometry g;
+	struct vc_super sb;
+	void *super;
+	u8 *slots;
+	struct mutex table_lock; /* table */
+	u8 *table;
+	unsigned long *table_dirty;
+	struct vc_store store;
+	struct vc_index ix;
+	unsigned long *cell_clean;
+	unsigned long *cell_hot;
+	unsigned long *cell_bad;
+	u8 *heat;
+	struct vc_ghosts ghosts;
+	atomic_t *change;
+	spinlock_t *group; /* cells of some origin blocks */
+	u32 group_mask;
+	struct vc_chunk *chunk;
+	struct vc_found *found;
+	struct list_head volumes;
+	atomic64_t seq;
+	spinlock_t free_lock; /* lane */
+	struct vc_lane lane[VC_LANES_MAX];
+	u32 nlanes;
+	u32 given;
+	u32 nfree;
+	u32 shared;
+	u32 foreign;
+	unsigned long migrate_at;
+	struct workqueue_struct *wq;
+	struct delayed_work space_work;
+	struct work_struct fail_work;
+	atomic_t errors;
+	spinlock_t error_lock; /* chunks that cannot be read */
+	u32 unreadable[VC_ERRORS_MAX];
+	struct bio_set bs;
+	mempool_t records;
+	mempool_t pages;
+	mempool_t rounds;
+	u8 *work;
+	unsigned long read_at;
+	u32 reader;
+	unsigned long mixed_at;
+	struct semaphore serial_sem;
+	struct vc_round *relocate_round;
+	atomic64_t relocated;
+	atomic64_t kept;
+};
+
+/* Wake up vc_space_work(): a chunk is free or reclaimable, or more are needed. Any context. */
+static inline void vc_space_kick(struct vc_pool *p)
+{
+	mod_delayed_work(p->wq, &p->space_work, 0);
+}
+
+/* A read of the cache device has succeeded. Any context. */
+static inline void vc_pool_read_ok(struct vc_pool *p)
+{
+	if (unlikely(READ_ONCE(p->read_errors)))
+		WRITE_ONCE(p->read_errors, 0);
+}
+
+static inline u32 vc_chunk_nr(const struct vc_pool *p,
+			      const struct vc_chunk *c)
+{
+	return c - p->chunk;
+}
+
+static inline struct vc_chunk *vc_cell_chunk(struct vc_pool *p, u32 cell)
+{
+	return &p->chunk[cell / p->g.chunk_blocks];
+}
+
+/* The sector of the cache device that has a sector of the block in a cell. */
+static inline sector_t vc_cell_sector(u32 cell, sector_t sector)
+{
+	return (sector_t)cell * VC_BLOCK_SECTORS + sector % VC_BLOCK_SECTORS;
+}
+
+static inline u32 vc_cell_group(struct vc_pool *p, u16 slot, u64 block)
+{
+	return vc_index_group(&p->ix, slot, block) & p->group_mask;
+}
+
+static inline spinlock_t *vc_cell_lock(struct vc_pool *p, u16 slot, u64 block)
+{
+	return &p->group[vc_cell_group(p, slot, block)];
+}
+
+/* Chunks for data. */
+static inline u32 vc_pool_size(const struct vc_pool *p)
+{
+	return READ_ONCE(p->limit) - p->g.first_chunk;
+}
+
+/* Chunks that the map has memory for. */
+static inline u32 vc_map_chunks(const struct vc_pool *p)
+{
+	return p->ix.cells / p->g.chunk_blocks;
+}
+
+/* Does a chunk hold data, or will it? */
+static inline bool vc_chunk_used(const struct vc_chunk *c)
+{
+	u8 state = READ_ONCE(c->state);
+
+	return state >= VC_CHUNK_OPEN && state < VC_CHUNK_BAD;
+}
+
+/**
+ * struct vc_log_ops - what upper layers do for logs and volumes
+ * @init_log: initialises their part of a new log
+ * @exit_log: stops their work for a log that is to be freed
+ * @init_volume: initialises their part of a new volume
+ * @take_chunk: takes a free chunk for a log; NULL if there is none now; the log is locked
+ * @may_write: false: the writer of a log waits, because relocation needs the free chunks
+ * @hot: a block has become hot in a shared lane; any context
+ * @dirty: the first block of a chunk has become dirty; any context
+ */
+struct vc_log_ops {
+	void (*init_log)(struct vc_log *log);
+	void (*exit_log)(struct vc_log *log);
+	void (*init_volume)(struct vc_volume *v);
+	struct vc_chunk *(*take_chunk)(struct vc_pool *p, struct vc_log *log,
+				       enum vc_take take,
+				       enum vc_domain first);
+	bool (*may_write)(const struct vc_log *log);
+	void (*hot)(struct vc_log *log);
+	void (*dirty)(struct vc_volume *v);
+};
+
+extern const struct vc_log_ops *vc_log_upper;
+
+/* chunk.c */
+void vc_log_wake(struct vc_log *log);
+void vc_chunk_put_pending(struct vc_log *log, struct vc_chunk *c);
+void vc_log_close(struct vc_log *log);
+void vc_chunk_open(struct vc_log *log, struct vc_chunk *c);
+u32 vc_log_space(struct vc_log *log, enum vc_append_kind kind);
+void vc_log_close_idle(struct vc_log *log);
+
+/* errors.c */
+void vc_pool_record_done(struct vc_pool *p, bool failed);
+void vc_pool_read_failed(struct vc_pool *p, u32 cell);
+
+/* lane.c */
+void vc_lanes_init(struct vc_pool *p);
+void vc_lanes_count(struct vc_pool *p);
+void vc_lane_add(struct vc_pool *p, struct vc_chunk *c);
+struct vc_chunk *vc_lane_get(struct vc_pool *p, const struct vc_log *log);
+void vc_lane_cut(struct vc_pool *p);
+bool vc_lanes_fit(const struct vc_pool *p, u32 chunks);
+u32 vc_lanes_free(const struct vc_pool *p, u64 lanes);
+u32 vc_pool_free_chunks(const struct vc_pool *p);
+int vc_lanes_set(struct vc_pool *p, const u64 *sectors, u32 n,
+		 const char **error);
+void vc_chunk_free(struct vc_pool *p, struct vc_chunk *c);
+void vc_log_release_spare(struct vc_log *log);
+
+/* lookup.c */
+void vc_lookup_done(struct vc_pool *p, u32 cell);
+unsigned int vc_lookup(struct vc_volume *v, sector_t sector, unsigned int len,
+		       bool only_copy, u32 *cell);
+bool vc_lookup_dirty(struct vc_volume *v, u64 block, u32 *cell);
+u8 vc_lookup_pin(struct vc_volume *v, u32 cell, u64 block);
+bool vc_lookup_is_lost(struct vc_volume *v, u64 block);
+bool vc_lookup_any(struct vc_volume *v, u64 block, u64 blocks);
+int vc_lookup_changes(struct vc_volume *v, u64 block);
+bool vc_lookup_whole(struct vc_volume *v, u32 cell, u64 *block, u8 *heat);
+
+/* map.c */
+void vc_map_free(struct vc_pool *p);
+int vc_map_alloc(struct vc_pool *p, u32 chunks);
+void vc_map_move(struct vc_pool *p, struct vc_pool *n);
+
+/* record.c */
+blk_opf_t vc_append_flags(struct vc_pool *p);
+void vc_record_free(struct vc_pool *p, struct vc_record *rec);
+struct vc_record *vc_record_make(struct vc_log *log, struct vc_tag *tag);
+void vc_record_add(struct vc_record *rec, const struct vc_entry *e);
+void vc_record_write_through(struct vc_record *rec, struct vc_writeout *w);
+void vc_record_send(struct vc_record *rec);
+
+/* replay.c */
+int vc_volume_replay(struct vc_volume *v);
+
+/* store.c */
+int vc_store_io(struct vc_pool *p, blk_opf_t opf, u64 block, u32 n, void *buf);
+void vc_store_init(struct vc_pool *p);
+int vc_pool_set_flags(struct vc_pool *p, u32 flags);
+struct vc_chunk_disk *vc_table_entry(struct vc_pool *p, u32 chunk);
+int vc_table_save(struct vc_pool *p, u32 chunk);
+int vc_slot_save(struct vc_volume *v);
+void vc_pool_unload(struct vc_pool *p);
+int vc_pool_load(struct vc_pool *p, u32 chunk_blocks, const char **error);
+int vc_table_save_all(struct vc_pool *p);
+int vc_pool_close(struct vc_pool *p);
+int vc_pool_save_geometry(struct vc_pool *p, const struct vc_geometry *g);
+
+/* update.c */
+void vc_lookup_cut(struct vc_volume *v, struct vc_log *by, u64 block, u8 mask);
+void vc_lookup_failed(struct vc_volume *v, u32 cell, sector_t sector,
+		      unsigned int len);
+void vc_lookup_drop(struct vc_pool *p, u32 cell);
+void vc_lookup_sort(struct vc_pool *p, u32 cell);
+void vc_lookup_clean(struct vc_volume *v, u32 cell, u64 block, u32 reuse);
+void vc_lookup_move(struct vc_volume *v, u32 from, u32 to, u8 mask);
+void vc_lookup_change(struct vc_volume *v, u64 block, u64 blocks);
+bool vc_lookup_promote(struct vc_volume *v, u32 cell, u64 block, int changes,
+		       u8 heat);
+bool vc_lookup_keep(struct vc_volume *v, u32 from, u32 to);
+
+/* volume.c */
+void vc_log_register(const struct vc_log_ops *ops);
+struct vc_volume *vc_volume_find(struct vc_pool *p, u32 id);
+void vc_volume_free(struct vc_volume *v);
+struct vc_log *vc_log_find(struct vc_volume *v, u32 tag);
+struct vc_log *vc_log_get(struct vc_volume *v, u16 tag);
+struct vc_volume *vc_volume_alloc(struct vc_pool *p, u32 id, u16 slot);
+u64 vc_log_dirty(struct vc_log *log);
+u32 vc_log_dirty_chunks(struct vc_log *log);
+u64 vc_volume_dirty(struct vc_volume *v);
+int vc_volume_flush_origin(struct vc_volume *v);
+bool vc_volume_stuck(struct vc_volume *v);
+
+#endif /* DM_VCACHE_LOG_H */

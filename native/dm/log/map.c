@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: the map of a pool: the memory for each chunk of the cache device, and for
+ * each of its blocks.
+ *
+ * All of it is allocated at the start, so no write waits for memory. When the pool grows
+ * beyond the map, everything moves to a larger one: see resize.c.
+ */
+#include <linux/log2.h>
+#include <linux/mm.h>
+#include <linux/slab.h>
+#include <linux/vmalloc.h>
+
+#include "internal.h"
+
+/**
+ * vc_map_alloc - allocate an empty map
+ * @p: the pool, or a stand-in for it while a larger map is made; its geometry is set
+ * @chunks: for how many chunks
+ *
+ * Return: 0; -ENOMEM, then call vc_map_free().
+ */
+int vc_map_alloc(struct vc_pool *p, u32 chunks)
+{
+	u32 blocks = DIV_ROUND_UP(chunks, VC_CHUNKS_PER_BLOCK);
+
+	p->ix.cells = chunks * p->g.chunk_blocks;
+	p->ix.buckets = vc_index_buckets(p->ix.cells);
+	p->ghosts.mask = roundup_pow_of_two(p->ix.cells) - 1;
+	p->table = vzalloc(array_size(blocks, VC_BLOCK_SIZE));
+	p->table_dirty = bitmap_zalloc(blocks, GFP_KERNEL);
+	p->chunk = vzalloc(array_size(chunks, sizeof(*p->chunk)));
+	p->found = vzalloc(array_size(chunks, sizeof(*p->found)));
+	p->cell_clean = vzalloc(BITS_TO_LONGS(p->ix.cells) * sizeof(long));
+	p->cell_hot = vzalloc(BITS_TO_LONGS(p->ix.cells) * sizeof(long));
+	p->cell_bad = vzalloc(BITS_TO_LONGS(p->ix.cells) * sizeof(long));
+	p->ix.where = vmalloc(array_size(p->ix.cells, sizeof(u64)));
+	p->ix.next = vmalloc(array_size(p->ix.cells, sizeof(u32)));
+	p->ix.head = vmalloc(array_size(p->ix.buckets, sizeof(u32)));
+	p->heat = vzalloc(p->ix.cells);
+	p->ghosts.entry = vzalloc(array_size(p->ghosts.mask + 1ULL,
+					     sizeof(u16)));
+	if (!p->table || !p->table_dirty || !p->chunk || !p->found ||
+	    !p->cell_clean || !p->cell_hot || !p->cell_bad || !p->ix.where ||
+	    !p->ix.next || !p->ix.head || !p->heat || !p->ghosts.entry)
+		return -ENOMEM;
+	vc_index_init(&p->ix);
+	return 0;
+}
+
+/**
+ * vc_map_free - free a map, or the parts of it that were allocated
+ * @p: the pool
+ */
+void vc_map_free(struct vc_pool *p)
+{
+	vfree(p->table);
+	bitmap_free(p->table_dirty);
+	vfree(p->chunk);
+	vfree(p->found);
+	vfree(p->cell_clean);
+	vfree(p->cell_hot);
+	vfree(p->cell_bad);
+	vfree(p->ix.where);
+	vfree(p->ix.next);
+	vfree(p->ix.head);
+	vfree(p->heat);
+	vfree(p->ghosts.entry);
+	p->table = NULL;
+	p->table_dirty = NULL;
+	p->chunk = NULL;
+	p->found = NULL;
+	p->cell_clean = NULL;
+	p->cell_hot = NULL;
+	p->cell_bad = NULL;
+	memset(&p->ix, 0, sizeof(p->ix));
+	p->heat = NULL;
+	p->ghosts.entry = NULL;
+}
+
+/* Copy the content of all cells. They belong to other buckets in a larger index. */
+static void vc_map_copy_cells(const struct vc_pool *p, struct vc_pool *n)
+{
+	u32 cell;
+
+	memcpy(n->heat, p->heat, p->ix.cells);
+	memcpy(n->cell_clean, p->cell_clean,
+	       BITS_TO_LONGS(p->ix.cells) * sizeof(long));
+	memcpy(n->cell_hot, p->cell_hot,
+	       BITS_TO_LONGS(p->ix.cells) * sizeof(long));
+	memcpy(n->cell_bad, p->cell_bad,
+	       BITS_TO_LONGS(p->ix.cells) * sizeof(long));
+	for (cell = 0; cell < p->ix.cells; cell++) {
+		if (vc_cell_mask(&p->ix, cell))
+			vc_index_put(&n->ix, cell, vc_cell_slot(&p->ix, cell),
+				     vc_cell_block(&p->ix, cell),
+				     vc_cell_mask(&p->ix, cell));
+		if (!(cell % VC_BLOCK_SIZE))
+			cond_resched();
+	}
+}
+
+/* Make a list refer to the chunks of the new map. Readers of the list are kept out. */
+static void vc_map_move_list(struct vc_pool *p, struct vc_pool *n,
+			     struct list_head *list)
+{
+	struct vc_chunk *c, *next;
+	LIST_HEAD(old);
+
+	list_splice_init(list, &old);
+	list_for_each_entry_safe(c, next, &old, node)
+		list_add_tail(&n->chunk[vc_chunk_nr(p, c)].node, list);
+}
+
+static void vc_map_move_log(struct vc_pool *p, struct vc_pool *n,
+			    struct vc_log *log)
+{
+	unsigned int i, k;
+
+	/* vc_log_dirty() reads the list. */
+	spin_lock_irq(&log->lock);
+	vc_map_move_list(p, n, &log->chunks);
+	for (i = 0; i < VC_READS_KINDS; i++) {
+		for (k = 0; k < VC_DOMAINS; k++)
+			vc_map_move_list(p, n, &log->reads[i].chunks[k]);
+	}
+	if (log->spare)
+		log->spare = &n->chunk[vc_chunk_nr(p, log->spare)];
+	spin_unlock_irq(&log->lock);
+}
+
+static void vc_map_move_chunks(struct vc_pool *p, struct vc_pool *n)
+{
+	u32 i, had = vc_map_chunks(p), has = vc_map_chunks(n);
+	struct vc_volume *v;
+	struct vc_log *log;
+
+	memcpy(n->found, p->found, had * sizeof(*p->found));
+	memcpy(n->chunk, p->chunk, had * sizeof(*p->chunk));
+	for (i = 0; i < has; i++) {
+		INIT_LIST_HEAD(&n->chunk[i].node);
+		if (i < had)
+			continue;
+		n->chunk[i].state = VC_CHUNK_OUTSIDE;
+		n->chunk[i].lane = p->nlanes - 1;
+	}
+	list_for_each_entry(v, &p->volumes, node) {
+		list_for_each_entry(log, &v->logs, node)
+			vc_map_move_log(p, n, log);
+	}
+	spin_lock_irq(&p->free_lock);
+	for (i = 0; i < p->nlanes; i++)
+		vc_map_move_list(p, n, &p->lane[i].free);
+	spin_unlock_irq(&p->free_lock);
+}
+
+/**
+ * vc_map_move - move everything to a larger map
+ * @p: the pool, locked; all its volumes are stopped, their chunks closed
+ * @n: stand-in with the larger map; it gets the old one, to be freed
+ *
+ * The ghosts are not moved.
+ */
+void vc_map_move(struct vc_pool *p, struct vc_pool *n)
+{
+	u32 blocks = DIV_ROUND_UP(vc_map_chunks(p), VC_CHUNKS_PER_BLOCK);
+
+	mutex_lock(&p->table_lock);
+	memcpy(n->table, p->table, (size_t)blocks * VC_BLOCK_SIZE);
+	bitmap_copy(n->table_dirty, p->table_dirty, blocks);
+	vc_map_copy_cells(p, n);
+	vc_map_move_chunks(p, n);
+	swap(p->table, n->table);
+	swap(p->table_dirty, n->table_dirty);
+	swap(p->chunk, n->chunk);
+	swap(p->found, n->found);
+	swap(p->cell_clean, n->cell_clean);
+	swap(p->cell_hot, n->cell_hot);
+	swap(p->cell_bad, n->cell_bad);
+	swap(p->ix, n->ix);
+	swap(p->heat, n->heat);
+	swap(p->ghosts, n->ghosts);
+	mutex_unlock(&p->table_lock);
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: replay: finding the cells and logs of a volume from its chunks, when it is
+ * used for the first time since its pool was loaded.
+ */
+#include <linux/vmalloc.h>
+
+#include "internal.h"
+
+/* Lock or unlock the cells of a block for the replay; sparse cannot follow that. */
+static void vc_replay_cells(void *ctx, u16 slot, u64 block, bool on)
+{
+	spinlock_t *lock = vc_cell_lock(ctx, slot, block);
+
+	if (on) {
+		spin_lock_irq(lock);
+		__release(lock);
+	} else {
+		__acquire(lock);
+		spin_unlock_irq(lock);
+	}
+}
+
+/* Make the logs that the chunks of a volume belong to. The pool is locked. */
+static int vc_volume_make_logs(struct vc_volume *v, const u32 *list, u32 n)
+{
+	u32 i;
+
+	for (i = 0; i < n; i++) {
+		if (!vc_log_get(v, v->pool->found[list[i]].tag))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/*
+ * Give the chunks of a replayed volume to its logs, which exist already. The pool is
+ * locked.
+ */
+static void vc_volume_hand_out(struct vc_volume *v, const u32 *list, u32 n)
+{
+	struct vc_pool *p = v->pool;
+	u32 i, k;
+
+	for (i = 0; i < n; i++) {
+		u32 cell = list[i] * p->g.chunk_blocks;
+		struct vc_chunk *c = &p->chunk[list[i]];
+		struct vc_log *log = vc_log_get(v, p->found[list[i]].tag);
+		u32 live = 0;
+
+		for (k = 0; k < vc_chunk_capacity(&p->g); k++) {
+			live += !!vc_cell_mask(&p->ix, cell + k);
+			if (c->clean)
+				set_bit(cell + k, p->cell_clean);
+		}
+		atomic_set(&c->live, live);
+		atomic_set(&c->dirty, c->clean ? 0 : live);
+		atomic_add(live, &log->live);
+		c->log = log;
+		c->stale = p->found[list[i]].stale;
+		c->warm = p->found[list[i]].reads;
+		spin_lock_irq(&log->lock);
+		/* The log may be in use already, with dedicated lanes. */
+		c->own = p->lane[c->lane].owner == log;
+		list_add_tail(&c->node, &log->chunks);
+		log->nr++;
+		log->nr_own += c->own;
+		log->dirty += !c->clean;
+		log->warm += c->warm;
+		spin_unlock_irq(&log->lock);
+		cond_resched();
+	}
+}
+
+static int vc_volume_replay_chunks(struct vc_volume *v, u32 *list, u32 n)
+{
+	struct vc_pool *p = v->pool;
+	struct vc_replay rp = {
+		.st = &p->store, .g = &p->g, .ix = &p->ix, .chunk = p->found,
+		.slot = v->slot, .lock = vc_replay_cells, .ctx = p,
+		.limit = DIV_ROUND_UP_ULL(v->sectors, VC_BLOCK_SECTORS),
+	};
+	u32 i;
+
+	rp.work = vmalloc(vc_replay_work_size(&p->g));
+	if (!rp.work)
+		return -ENOMEM;
+	for (i = 0; i < n; i++) {
+		if (vc_replay_chunk(&rp, list[i]))
+			DMERR("%s: chunk %u of volume %u tag %u cannot be replayed",
+			      dm_device_name(p->md), list[i], v->id,
+			      p->found[list[i]].tag);
+		cond_resched();
+	}
+	vc_replay_finish(&rp, list, n);
+	vfree(rp.work);
+	v->damaged = rp.errors;
+	return 0;
+}
+
+/**
+ * vc_volume_replay - find out what a volume has in the cache
+ * @v: the volume, its pool is locked; nothing uses it yet
+ *
+ * If a device is about to use it, no other device can claim it. Then the lock is dropped
+ * while the chunks are read.
+ *
+ * Return: 0 or a negative errno; then it can be tried again.
+ */
+int vc_volume_replay(struct vc_volume *v)
+{
+	struct vc_pool *p = v->pool;
+	ktime_t start = ktime_get();
+	u32 *list, i, n = 0;
+	int r;
+
+	list = vmalloc(array_size(p->g.chunks, sizeof(*list)));
+	if (!list)
+		return -ENOMEM;
+	for (i = p->g.first_chunk; i < p->g.chunks; i++) {
+		if (p->found[i].gen && p->found[i].volume == v->id)
+			list[n++] = i;
+	}
+	vc_chunks_sort(list, n, p->found);
+	r = vc_volume_make_logs(v, list, n);
+	if (!r) {
+		if (v->dev)
+			mutex_unlock(&p->lock);
+		r = vc_volume_replay_chunks(v, list, n);
+		if (v->dev)
+			mutex_lock(&p->lock);
+	}
+	if (!r) {
+		vc_volume_hand_out(v, list, n);
+		v->replayed = true;
+	}
+	vfree(list);
+	if (n && !r)
+		DMINFO("%s: volume %u: %u chunks replayed in %lld ms",
+		       dm_device_name(p->md), v->id, n,
+		       ktime_ms_delta(ktime_get(), start));
+	return r;
+}

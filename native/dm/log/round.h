@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * dm-vcache: a round: blocks that are copied out of the cache or inside it, sorted by
+ * their place on the origin.
+ */
+#ifndef DM_VCACHE_ROUND_H
+#define DM_VCACHE_ROUND_H
+
+#include "log.h"
+
+/* Most pages that are copied at a time: 512 KiB. */
+#define VC_WINDOW		128U
+
+/* Cells that are sorted together before they are destaged: 8 MiB. */
+#define VC_ROUND_CELLS		2048U
+
+#define VC_ROUND_CHUNKS		64U
+
+/**
+ * struct vc_round_cell - a block to copy
+ * @block: its number on the origin
+ * @cell: its place in the cache
+ * @reuse: vc_chunk.reuse of its chunk, read while a reference was held
+ * @mask: its valid sectors
+ * @held: its range is held, see range.h
+ * @extra: it was not noted, but added because it follows a noted one on the origin
+ */
+struct vc_round_cell {
+	u64 block;
+	u32 cell;
+	u32 reuse;
+	u8 mask;
+	bool held;
+	bool extra;
+};
+
+/**
+ * struct vc_round - blocks that are copied, and the memory for it
+ * @cells: capacity of @cell
+ * @nr: used entries of @cell
+ * @chunks: used entries of @chunk
+ * @worked: time spent with copying, jiffies
+ * @chunk: the chunks, the oldest first
+ * @gen: their generations, because they may be reclaimed meanwhile
+ * @page: data of a window
+ * @window: blocks of a window
+ * @failed: blocks of a window that has failed
+ * @range: runs of them that are held
+ * @ranges: used entries of @range
+ * @busy: blocks of the round that somebody else held
+ * @bad: blocks of it that failed
+ * @copied: blocks of it that are clean
+ * @pending: requests on their way, plus one while more are made
+ * @requests: requests made since vc_round_begin()
+ * @began: time of vc_round_begin(), ns
+ * @first: completion time of the first request, ns; 0: none is complete
+ * @status: error of a request
+ * @done: all requests are complete
+ * @cell: the blocks, sorted by number
+ */
+struct vc_round {
+	u32 cells;
+	u32 nr;
+	u32 chunks;
+	unsigned long worked;
+	struct vc_chunk *chunk[VC_ROUND_CHUNKS];
+	u64 gen[VC_ROUND_CHUNKS];
+	struct page *page[VC_WINDOW];
+	struct vc_round_cell window[VC_WINDOW];
+	struct vc_round_cell failed[VC_WINDOW];
+	struct vc_range range[VC_WINDOW];
+	u32 ranges;
+	u32 busy;
+	u32 bad;
+	u32 copied;
+	atomic_t pending;
+	u32 requests;
+	u64 began;
+	u64 first;
+	blk_status_t status;
+	struct completion done;
+	struct vc_round_cell cell[];
+};
+
+/* round.c */
+void vc_round_free(struct vc_round *r);
+struct vc_round *vc_round_make(u32 cells, gfp_t gfp);
+int vc_rounds_init(struct vc_pool *p);
+int vc_round_cmp(const void *a, const void *b);
+void vc_round_note(struct vc_round *r, struct vc_pool *p, struct vc_chunk *c);
+void vc_round_begin(struct vc_round *r);
+int vc_round_wait(struct vc_round *r);
+struct bio *vc_round_bio(struct vc_round *r, struct vc_pool *p,
+			 struct block_device *bdev, blk_opf_t opf,
+			 unsigned int pages, sector_t sector);
+int vc_round_read(struct vc_round *r, struct vc_pool *p,
+		  const struct vc_round_cell *cell, u32 n);
+
+#endif /* DM_VCACHE_ROUND_H */

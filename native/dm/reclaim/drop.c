@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: dropping what a volume has in the cache: because its origin is used without
+ * the cache, because its mode changes, or because an administrator asks for it.
+ */
+#include <linux/slab.h>
+
+#include "internal.h"
+
+/**
+ * vc_volume_forget - make all that the volume has in the cache invalid
+ * @v: the volume, its pool is locked
+ *
+ * One write of the volume slot does that: records written so far do not count any more,
+ * wherever they are.
+ *
+ * Return: 0 or a negative errno.
+ */
+int vc_volume_forget(struct vc_volume *v)
+{
+	v->floor = atomic64_inc_return(&v->pool->seq);
+	return vc_slot_save(v);
+}
+
+/**
+ * vc_log_forget - make all that a log has in the cache invalid on the device
+ * @log: the log, all its data is clean; its pool is locked
+ *
+ * What its records supersede in other logs is removed there first: it must not become valid
+ * again. In memory the chunks stay as they are.
+ *
+ * Return: 0 or a negative errno.
+ */
+int vc_log_forget(struct vc_log *log)
+{
+	struct vc_pool *p = log->vol->pool;
+	struct vc_chunk *c;
+	int r = vc_reseal_others(p, log);
+
+	if (r)
+		return r;
+	mutex_lock(&p->table_lock);
+	list_for_each_entry(c, &log->chunks, node) {
+		u32 nr = vc_chunk_nr(p, c);
+
+		vc_table_entry(p, nr)->dead = cpu_to_le64(c->gen);
+		set_bit(nr / VC_CHUNKS_PER_BLOCK, p->table_dirty);
+	}
+	mutex_unlock(&p->table_lock);
+	return vc_table_save_all(p);
+}
+
+/**
+ * vc_volume_clear - reclaim all chunks of a volume
+ * @v: the volume; its pool is locked
+ *
+ * Return: 0; -EBUSY if some are dirty; another negative errno.
+ */
+int vc_volume_clear(struct vc_volume *v)
+{
+	struct vc_log *log;
+	int r;
+
+	if (vc_volume_dirty(v)) {
+		DMERR("%s: volume %u has dirty data: drain it first",
+		      dm_device_name(v->pool->md), v->id);
+		return -EBUSY;
+	}
+	r = vc_volume_forget(v);
+	list_for_each_entry(log, &v->logs, node) {
+		if (!r)
+			r = vc_log_clear(log);
+	}
+	return r;
+}
+
+/* Drop all blocks of a chunk. */
+static void vc_chunk_empty(struct vc_pool *p, struct vc_chunk *c)
+{
+	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, k;
+
+	for (k = 0; k < vc_chunk_capacity(&p->g); k++)
+		vc_lookup_drop(p, cell + k);
+	cond_resched();
+}
+
+/* Free the slot. From then on the chunks belong to no volume. */
+static int vc_volume_erase(struct vc_volume *v)
+{
+	struct vc_pool *p = v->pool;
+	u32 i, id = v->id;
+	int r;
+
+	cancel_delayed_work_sync(&v->destage);
+	v->id = 0;
+	r = vc_slot_save(v);
+	if (r) {
+		v->id = id;
+		return r;
+	}
+	for (i = p->g.first_chunk; i < p->g.chunks; i++) {
+		struct vc_chunk *c = &p->chunk[i];
+
+		if (c->log ? c->log->vol != v :
+		    !p->found[i].gen || p->found[i].volume != id)
+			continue;
+		if (c->log)
+			vc_chunk_empty(p, c);
+		p->found[i].gen = 0;
+		list_del_init(&c->node);
+		vc_chunk_release(p, c);
+	}
+	vc_volume_free(v);
+	return 0;
+}
+
+/* Find a volume that no device uses. Return: the volume, or an error. */
+static struct vc_volume *vc_volume_find_unused(struct vc_pool *p, u32 id,
+					       const char **error)
+{
+	struct vc_volume *v = vc_volume_find(p, id);
+
+	if (!v) {
+		*error = "there is no such volume";
+		return ERR_PTR(-ENOENT);
+	}
+	if (v->dev) {
+		*error = "the volume is in use";
+		return ERR_PTR(-EBUSY);
+	}
+	return v;
+}
+
+/**
+ * vc_volume_drop - remove a volume from its pool, for an administrator
+ * @p: the pool
+ * @id: its number
+ * @force: even if that loses data
+ * @error: set to what is wrong
+ *
+ * Return: 0 or a negative errno.
+ */
+int vc_volume_drop(struct vc_pool *p, u32 id, bool force, const char **error)
+{
+	struct vc_volume *v;
+	int r;
+
+	mutex_lock(&p->lock);
+	v = vc_volume_find_unused(p, id, error);
+	r = PTR_ERR_OR_ZERO(v);
+	if (!r && !force && (!v->replayed || vc_volume_dirty(v))) {
+		*error = "the volume may have dirty data in the cache";
+		r = -EBUSY;
+	}
+	if (!r)
+		r = vc_volume_erase(v);
+	mutex_unlock(&p->lock);
+	return r;
+}
+
+/* Empty the chunks of a log, and reclaim them. */
+static int vc_log_erase(struct vc_log *log)
+{
+	struct vc_chunk *c;
+
+	list_for_each_entry(c, &log->chunks, node)
+		vc_chunk_empty(log->vol->pool, c);
+	return vc_log_clear(log);
+}
+
+/**
+ * vc_volume_drop_tag - drop what one tag of a volume has in the cache, for an administrator
+ * @p: the pool
+ * @id: number of the volume
+ * @tag: number of the tag
+ * @force: even if that loses data
+ * @error: set to what is wrong
+ *
+ * Return: 0 or a negative errno.
+ */
+int vc_volume_drop_tag(struct vc_pool *p, u32 id, u32 tag, bool force,
+		       const char **error)
+{
+	struct vc_log *log = NULL;
+	struct vc_volume *v;
+	int r;
+
+	mutex_lock(&p->lock);
+	v = vc_volume_find_unused(p, id, error);
+	r = PTR_ERR_OR_ZERO(v);
+	if (!r && !v->replayed) {
+		*error = "the volume cannot be replayed";
+		r = vc_volume_start(v);
+	}
+	if (!r) {
+		log = vc_log_find(v, tag);
+		*error = "the tag has nothing in the cache";
+		r = log ? 0 : -ENOENT;
+	}
+	if (!r && !force && vc_log_dirty(log)) {
+		*error = "the tag may have dirty data in the cache";
+		r = -EBUSY;
+	}
+	if (!r) {
+		*error = "the cache device cannot be written";
+		r = vc_log_erase(log);
+	}
+	mutex_unlock(&p->lock);
+	return r;
+}
+
+/**
+ * vc_volume_start - find out which valid data a volume has in the cache
+ * @v: the volume, its pool is locked; see vc_volume_replay()
+ *
+ * A write in write-through mode leaves no record if the cache gets no copy. So the copies
+ * that a replay finds may be outdated, and are dropped.
+ *
+ * Return: 0 or a negative errno.
+ */
+int vc_volume_start(struct vc_volume *v)
+{
+	int r = vc_volume_replay(v);
+
+	/* It may have failed meanwhile, when it did not know what the volume has. */
+	if (!r && v->pool->state == VC_POOL_FAILED)
+		r = -EIO;
+	if (!r && v->mode == VC_VOLUME_WRITETHROUGH)
+		r = vc_volume_clear(v);
+	return r;
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: sealing chunks again, before a chunk is reclaimed whose records supersede
+ * entries of them.
+ *
+ * If that fails, the records of the other log would become valid again. So that log gives
+ * up the chunk and all older ones: they are destaged and reclaimed. Until then no chunk of
+ * the volume's other logs can be reclaimed; other volumes do not notice.
+ */
+#include "internal.h"
+
+/* Find the newest stale chunk of a log, or NULL. */
+static struct vc_chunk *vc_log_stale(struct vc_log *log)
+{
+	struct vc_chunk *c, *stale = NULL;
+
+	spin_lock_irq(&log->lock);
+	list_for_each_entry_reverse(c, &log->chunks, node) {
+		if (READ_ONCE(c->stale)) {
+			stale = c;
+			break;
+		}
+	}
+	spin_unlock_irq(&log->lock);
+	return stale;
+}
+
+/* Seal a chunk again. Return: 0 or a negative errno. */
+static int vc_chunk_refresh(struct vc_pool *p, struct vc_chunk *c)
+{
+	int r;
+
+	WRITE_ONCE(c->stale, false);
+	smp_mb(); /* a cell is emptied before its chunk becomes stale again */
+	r = vc_chunk_reseal(&p->store, &p->g, &p->ix, vc_chunk_nr(p, c),
+			    c->gen, p->work);
+	if (r)
+		WRITE_ONCE(c->stale, true);
+	return r;
+}
+
+/* A chunk cannot be sealed again: it and all older ones of its log have to go. */
+static void vc_log_give_up(struct vc_log *log, struct vc_chunk *c, int error)
+{
+	struct vc_volume *v = log->vol;
+
+	if (log->unsealed < c->gen)
+		DMWARN("%s: volume %u tag %u: cannot seal chunk %u again: error %d; giving it up",
+		       dm_device_name(v->pool->md), v->id, log->tag,
+		       vc_chunk_nr(v->pool, c), error);
+	WRITE_ONCE(log->unsealed, max(log->unsealed, c->gen));
+	if (!v->stopped)
+		mod_delayed_work(v->pool->wq, &v->destage, 0);
+}
+
+/*
+ * Seal the stale chunks of a log again, and all older ones: an entry that is dropped from
+ * a seal may have hidden an older one. Chunks leave the list only under the lock of the
+ * pool, which is held.
+ */
+static int vc_log_refresh(struct vc_pool *p, struct vc_log *log)
+{
+	struct vc_chunk *c, *last = vc_log_stale(log);
+	int r = 0;
+
+	if (!last)
+		return 0;
+	list_for_each_entry(c, &log->chunks, node) {
+		/*
+		 * It is tried again when the chunk has its first seal. That is written with all
+		 * entries, even if it is late because the origin has not got its data.
+		 */
+		if (READ_ONCE(c->state) != VC_CHUNK_SEALED) {
+			vc_log_close_idle(log);
+			return -EAGAIN;
+		}
+		r = vc_chunk_refresh(p, c);
+		/* Its first record has failed: there is nothing to seal. */
+		if (r == -EBADMSG && !atomic_read(&c->live)) {
+			WRITE_ONCE(c->stale, false);
+			r = 0;
+		}
+		if (r)
+			vc_log_give_up(log, c, r);
+		if (r || c == last)
+			break;
+	}
+	return r;
+}
+
+/**
+ * vc_reseal_others - drop what the records of a log supersede from the seals of other logs
+ * @p: the pool, locked
+ * @log: the log
+ *
+ * When a chunk of @log is reclaimed, its records are gone, and what they supersede must not
+ * become valid again. See rule 2 in ../core/format.h.
+ *
+ * Return: 0; -EAGAIN if a chunk has no seal yet; another negative errno.
+ */
+int vc_reseal_others(struct vc_pool *p, struct vc_log *log)
+{
+	struct vc_log *other;
+	int r = 0;
+
+	lockdep_assert_held(&p->lock);
+	list_for_each_entry(other, &log->vol->logs, node) {
+		if (other != log)
+			r = vc_log_refresh(p, other) ?: r;
+	}
+	return r;
+}
+
+/* Reclaim the chunks that a log gives up, as far as they are clean. */
+static void vc_log_reclaim_unsealed(struct vc_log *log)
+{
+	struct vc_volume *v = log->vol;
+	struct vc_chunk *c, *first;
+
+	for (;;) {
+		spin_lock_irq(&log->lock);
+		first = list_first_entry_or_null(&log->chunks, struct vc_chunk,
+						 node);
+		c = first && first->gen <= log->unsealed ? vc_log_oldest(log) :
+							   NULL;
+		spin_unlock_irq(&log->lock);
+		if (!c)
+			break;
+		if (!vc_pool_reclaim(v->pool, c))
+			return;
+		cond_resched();
+	}
+	if (first && first->gen <= log->unsealed)
+		return;
+	WRITE_ONCE(log->unsealed, 0);
+	list_for_each_entry(log, &v->logs, node)
+		WRITE_ONCE(log->blocked_until, jiffies);
+}
+
+/**
+ * vc_pool_give_up_unsealed - reclaim chunks that cannot be sealed again
+ * @p: the pool, locked
+ */
+void vc_pool_give_up_unsealed(struct vc_pool *p)
+{
+	struct vc_volume *v;
+	struct vc_log *log;
+
+	lockdep_assert_held(&p->lock);
+	list_for_each_entry(v, &p->volumes, node) {
+		list_for_each_entry(log, &v->logs, node) {
+			if (log->unsealed)
+				vc_log_reclaim_unsealed(log);
+		}
+	}
+}

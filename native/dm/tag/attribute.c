@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: attribution: which tag does a request belong to?
+ *
+ * In filesystem scope a write belongs to a tag only if the submitter is in one of the
+ * tag's cgroups *and* every sector is in the tag's known, written extents. Any other write
+ * belongs to hTag (vFLUSH, section III-A: allocating writes belong to the host, because
+ * the journal of the file system must cover them). So an outdated extent map does no harm
+ * when blocks move to another owner: the writes of the new owner do not come from a cgroup
+ * of the old one.
+ *
+ * The submitter is the current task: dm calls map in the context of submit_bio(). If a
+ * layer above has passed the request to a kernel thread, that is in no cgroup of a tag.
+ * Then a write belongs to hTag, and a flush covers everything. A kernel thread is never
+ * attributed to a tag.
+ *
+ * Attribution may only narrow what is safe. In case of doubt a write belongs to hTag,
+ * which all flushes cover, and a flush covers everything.
+ */
+#include <linux/cgroup.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+
+#include "internal.h"
+
+static_assert(sizeof(struct vc_sectors) == sizeof(struct vcache_extent));
+static_assert(offsetof(struct vc_sectors, len) ==
+	      offsetof(struct vcache_extent, len));
+
+/* The submitter's cgroup, or NULL if it can be in no tag's cgroup. */
+static struct cgroup *vc_submitter(void)
+{
+	if (current->flags & PF_KTHREAD)
+		return NULL;
+	return task_dfl_cgroup(current);
+}
+
+/* The parent cgroup, or NULL: the root cgroup belongs to no tag. */
+static struct cgroup *vc_level(struct cgroup *cg)
+{
+	return cg && cgroup_parent(cg) ? cg : NULL;
+}
+
+/**
+ * vc_tag_has_cgroup - does a cgroup belong to a tag?
+ * @tag: the tag
+ * @id: cgroup v2 id
+ */
+bool vc_tag_has_cgroup(struct vc_tag *tag, u64 id)
+{
+	struct vc_cgroups *cgs;
+	bool has = false;
+	unsigned int i;
+
+	rcu_read_lock();
+	cgs = rcu_dereference(tag->cgroups);
+	for (i = 0; cgs && i < cgs->nr && !has; i++)
+		has = cgs->id[i] == id;
+	rcu_read_unlock();
+	return has;
+}
+
+static bool vc_tag_has_submitter(struct vc_tag *tag)
+{
+	struct cgroup *cg;
+
+	for (cg = vc_level(vc_submitter()); cg;
+	     cg = vc_level(cgroup_parent(cg))) {
+		if (vc_tag_has_cgroup(tag, cgroup_id(cg)))
+			return true;
+	}
+	return false;
+}
+
+/**
+ * vc_tag_of_range - find the tag that owns all sectors of a request
+ * @vt: the target
+ * @bio: the request
+ *
+ * Called under rcu_read_lock().
+ *
+ * Return: the tag; NULL if the sectors are not known to belong to one tag.
+ */
+struct vc_tag *vc_tag_of_range(struct vc_target *vt, struct bio *bio)
+{
+	struct vc_map *map;
+
+	if (vt->scope == VCACHE_SCOPE_VOLUME)
+		return vt->tag;
+	map = rcu_dereference(vt->dev->map);
+	if (!map)
+		return NULL;
+	return vc_runs_owner(map->run, map->nr, bio->bi_iter.bi_sector,
+			     bio_sectors(bio));
+}
+
+/**
+ * vc_tag_of_write - find the tag that a write belongs to
+ * @vt: the target
+ * @bio: the write, in the context of its submitter
+ *
+ * Called under rcu_read_lock().
+ */
+struct vc_tag *vc_tag_of_write(struct vc_target *vt, struct bio *bio)
+{
+	struct vc_tag *tag = vc_tag_of_range(vt, bio);
+
+	if (vt->scope == VCACHE_SCOPE_VOLUME)
+		return tag;
+	return tag && vc_tag_has_submitter(tag) ? tag : vt->dev->host;
+}
+
+/* Find the first tag that has a cgroup. */
+static struct vc_tag *vc_tag_of_cgroup(struct vc_dev *dev, u64 id)
+{
+	struct vc_tag *tag;
+
+	list_for_each_entry_rcu(tag, &dev->tags, node) {
+		if (vc_tag_has_cgroup(tag, id))
+			return tag;
+	}
+	return NULL;
+}
+
+/**
+ * vc_scope_of_flush - find out what a flush covers
+ * @vt: the target
+ * @f: the flush, in the context of its submitter; @all, @cgroup and @owner
+ *     are set
+ *
+ * A submitter may have written as a tag of its own cgroup or of a parent. If more than one
+ * level has tags the flush covers everything, so that no list of tags is needed.
+ *
+ * Called under rcu_read_lock().
+ */
+void vc_scope_of_flush(struct vc_target *vt, struct vc_flush *f)
+{
+	struct vc_tag *tag;
+	struct cgroup *cg;
+
+	f->all = true;
+	f->owner = vt->dev->host;
+	if (vt->scope == VCACHE_SCOPE_VOLUME) {
+		f->owner = vt->tag;
+		return;
+	}
+	for (cg = vc_level(vc_submitter()); cg;
+	     cg = vc_level(cgroup_parent(cg))) {
+		tag = vc_tag_of_cgroup(vt->dev, cgroup_id(cg));
+		if (!tag)
+			continue;
+		if (!f->all) {
+			f->all = true;
+			return;
+		}
+		f->all = false;
+		f->cgroup = cgroup_id(cg);
+		f->owner = tag;
+	}
+}
+
+/* Is any cgroup of the old list missing in the new one? */
+static bool vc_cgroups_lose(const struct vc_cgroups *old, const u64 *id,
+			    unsigned int nr)
+{
+	unsigned int i, k;
+
+	for (i = 0; old && i < old->nr; i++) {
+		for (k = 0; k < nr && id[k] != old->id[i]; k++)
+			;
+		if (k == nr)
+			return true;
+	}
+	return false;
+}
+
+/**
+ * vc_tag_set_cgroups - replace the cgroups of a tag
+ * @tag: the tag
+ * @id: cgroup v2 ids
+ * @nr: how many; 0: none
+ *
+ * Flushes of a cgroup that is removed from the tag must still cover what it has written as
+ * this tag. So every flush covers the tag until it has been durable once. Called under
+ * vc_dev.lock.
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int vc_tag_set_cgroups(struct vc_tag *tag, const u64 *id, unsigned int nr)
+{
+	struct vc_cgroups *old, *new = NULL;
+	bool loses;
+
+	if (nr) {
+		new = kmalloc(struct_size(new, id, nr), GFP_KERNEL);
+		if (!new)
+			return -ENOMEM;
+		new->nr = nr;
+		memcpy(new->id, id, nr * sizeof(*id));
+	}
+	old = rcu_dereference_protected(tag->cgroups,
+					lockdep_is_held(&tag->dev->lock));
+	loses = vc_cgroups_lose(old, id, nr);
+	if (loses)
+		WRITE_ONCE(tag->exposed, VC_EXPOSED_CHANGING);
+	/* From here on flushes under way cover everything. */
+	atomic_inc(&tag->dev->attr_gen);
+	rcu_assign_pointer(tag->cgroups, new);
+	atomic_inc(&tag->dev->attr_gen);
+	if (loses) {
+		synchronize_rcu();
+		WRITE_ONCE(tag->exposed, VC_EXPOSED);
+		mod_delayed_work(tag->dev->wq, &tag->dev->age_work, 1);
+	}
+	if (old)
+		kfree_rcu(old, rcu);
+	return 0;
+}
+
+static struct vc_map *vc_map_alloc(size_t runs)
+{
+	struct vc_map *map = kvmalloc(struct_size(map, run, runs),
+				      GFP_KERNEL | __GFP_NOWARN);
+
+	return map;
+}
+
+/* Replace the map. Called under vc_dev.lock. */
+static void vc_map_swap(struct vc_dev *dev, struct vc_map *new)
+{
+	struct vc_map *old;
+
+	if (new && !new->nr) {
+		kvfree(new);
+		new = NULL;
+	}
+	old = rcu_replace_pointer(dev->map, new, lockdep_is_held(&dev->lock));
+	if (old)
+		kvfree_rcu(old, rcu);
+}
+
+static struct vc_map *vc_map_locked(struct vc_dev *dev)
+{
+	return rcu_dereference_protected(dev->map,
+					 lockdep_is_held(&dev->lock));
+}
+
+/**
+ * vc_map_drop - drop all extents: everything is hTag's until they are set again
+ * @dev: the device
+ *
+ * Used if there is no memory for a new map. Called under vc_dev.lock.
+ */
+void vc_map_drop(struct vc_dev *dev)
+{
+	struct vc_tag *tag;
+
+	vc_map_swap(dev, NULL);
+	list_for_each_entry(tag, &dev->tags, node)
+		vc_tag_event(tag, VCACHE_EVENT_KIND_EXTENTS_LOST);
+}
+
+/**
+ * vc_tag_set_extents - replace the extents of a tag
+ * @tag: the tag
+ * @s: checked by vc_sectors_check()
+ * @nr: how many; 0: none
+ *
+ * Called under vc_dev.lock.
+ *
+ * Return: 0; -ENOMEM; -EEXIST if a sector belongs to another tag. On error nothing has
+ * changed.
+ */
+int vc_tag_set_extents(struct vc_tag *tag, const struct vc_sectors *s,
+		       size_t nr)
+{
+	struct vc_map *old = vc_map_locked(tag->dev), *new;
+	size_t had = old ? old->nr : 0;
+	int r;
+
+	new = vc_map_alloc(had + nr);
+	if (!new)
+		return -ENOMEM;
+	r = vc_runs_replace(old ? old->run : NULL, had, tag, s, nr, new->run,
+			    &new->nr);
+	if (r) {
+		kvfree(new);
+		return r;
+	}
+	vc_map_swap(tag->dev, new);
+	return 0;
+}
+
+/**
+ * vc_tag_extents - count the extents of a tag
+ * @tag: the tag
+ * @count: set to the number of its runs
+ * @sectors: set to the number of their sectors
+ *
+ * Called under vc_dev.lock.
+ */
+void vc_tag_extents(struct vc_tag *tag, u32 *count, u64 *sectors)
+{
+	struct vc_map *map = vc_map_locked(tag->dev);
+	size_t i;
+
+	*count = 0;
+	*sectors = 0;
+	for (i = 0; map && i < map->nr; i++) {
+		if (map->run[i].owner != tag)
+			continue;
+		(*count)++;
+		*sectors += map->run[i].len;
+	}
+}
+
+/**
+ * vc_map_punch - remove a range that is discarded from all tags' extents
+ * @dev: the device
+ * @start: first sector
+ * @len: number of sectors
+ *
+ * The file system may reuse the range when the discard is complete. From then on these
+ * extents must not attribute a write to a tag.
+ */
+void vc_map_punch(struct vc_dev *dev, sector_t start, sector_t len)
+{
+	struct vc_map *old, *new;
+
+	if (!rcu_access_pointer(dev->map))
+		return;
+	vc_dev_lock(dev);
+	old = vc_map_locked(dev);
+	new = vc_map_alloc(old ? old->nr + 1 : 1);
+	if (old && new) {
+		new->nr = vc_runs_subtract(old->run, old->nr, start, len,
+					   new->run);
+		vc_map_swap(dev, new);
+	} else if (old) {
+		vc_map_drop(dev);
+	} else {
+		kvfree(new);
+	}
+	vc_dev_unlock(dev);
+}

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* dm-vcache: what the files of this folder share. */
+#ifndef DM_VCACHE_TAG_INTERNAL_H
+#define DM_VCACHE_TAG_INTERNAL_H
+
+#include "tag.h"
+
+/* attribute.c */
+void vc_map_drop(struct vc_dev *dev);
+
+#endif /* DM_VCACHE_TAG_INTERNAL_H */

@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * dm-vcache: devices and their tags.
+ *
+ * DOC: Objects
+ *
+ * Tag 0 of a device is *hTag*, the tag of the host: it has all I/O that cannot be
+ * attributed to another tag.
+ *
+ * A &struct vc_dev belongs to a mapped device and outlives its tables, so tags and
+ * buffered data survive a table reload, also a noflush one. A &struct vc_target holds
+ * what one table line says. A &struct vc_tag is one tag of a device, with its share, its
+ * dirty list, its flush epochs and its statistics. A &struct vc_block is one page of
+ * buffered data of a tag.
+ *
+ * DOC: Locks
+ *
+ *   vc_block.lock (of the older, then of the newer version)
+ *     └── vc_tag.lock, or the xa_lock of vc_dev.blocks, one at a time;
+ *         only vc_block_share() takes hTag's inside another tag's
+ *
+ * All of these are taken in interrupts. A flush takes the lock of each tag that it
+ * covers, one after the other, and no lock of the whole device: only writers and the
+ * reaper change the index. Lists of tags and maps of sectors are read under RCU and
+ * changed under vc_dev.lock (a mutex), which is held during a replay. vc_registry_lock guards
+ * the list of devices; no other lock of a device in use is taken inside it, see registry.c.
+ * vc_limits_lock guards the limits and is taken inside vc_dev.lock.
+ */
+#ifndef DM_VCACHE_TAG_H
+#define DM_VCACHE_TAG_H
+
+#include <linux/bio.h>
+#include <linux/device-mapper.h>
+#include <linux/list.h>
+#include <linux/llist.h>
+#include <linux/mempool.h>
+#include <linux/mutex.h>
+#include <linux/rcupdate.h>
+#include <linux/sched/mm.h>
+#include <linux/spinlock.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+
+#include "../../core/epoch.h"
+#include "../../core/histogram.h"
+#include "../../core/runs.h"
+#include "../../netlink/vcache_uapi.h"
+#include "../base/base.h"
+#include "../base/request.h"
+#include "curve.h"
+
+struct nvme_command;
+struct request;
+struct vc_log;
+struct vc_volume;
+
+/*
+ * Most write-outs of a tag that are at the origin at once. Enough to keep an SSD busy; few
+ * enough that a large flush leaves space in the origin's queue for requests of others.
+ */
+#define VC_INFLIGHT_MAX		32U
+
+/*
+ * With an origin that understands tags, so many times as many may be in flight: those
+ * that have arrived and wait for a tagged flush, and the flush itself.
+ */
+#define VC_GROUPS_MAX		8U
+
+/* A tag can always buffer this many pages, however small its share. */
+#define VC_LIMIT_MIN		64U
+
+#define VC_AGE_MS_DEFAULT	5000U
+#define VC_AGE_MS_MAX		600000U
+
+/**
+ * struct vc_cgroups - the cgroups whose I/O belongs to a tag
+ * @rcu: frees it
+ * @nr: how many
+ * @id: cgroup v2 ids
+ */
+struct vc_cgroups {
+	struct rcu_head rcu;
+	unsigned int nr;
+	u64 id[];
+};
+
+/**
+ * struct vc_map - the tags' sectors, in filesystem scope
+ * @rcu: frees it
+ * @nr: how many runs
+ * @run: sorted; owners are &struct vc_tag
+ */
+struct vc_map {
+	struct rcu_head rcu;
+	size_t nr;
+	struct vc_run run[];
+};
+
+/* Counters of a tag, as the netlink attributes of the same names. */
+struct vc_stats {
+	atomic64_t reads;
+	atomic64_t read_ns;
+	atomic64_t read_sectors;
+	atomic64_t read_hit_sectors;
+	atomic64_t cache_hit_sectors;
+	atomic64_t migrated;
+	atomic64_t writes;
+	atomic64_t write_sectors;
+	atomic64_t absorbed_sectors;
+	atomic64_t fua_writes;
+	atomic64_t writeouts;
+	atomic64_t writeout_sectors;
+	atomic64_t writeout_errors;
+	atomic64_t flushes;
+	atomic64_t flush_ns;
+	atomic64_t waits;
+	atomic64_t wait_ns;
+	atomic64_t discards;
+	atomic64_t device_flushes;
+	atomic64_t tagged_flushes;
+	/* At the end, away from the counters that are updated together. */
+	atomic64_t flush_hist[VC_HIST_BUCKETS];
+	atomic64_t read_hist[VC_HIST_BUCKETS];
+};
+
+/* Whether every flush covers a tag because it has lost a cgroup. */
+enum vc_exposure {
+	VC_NOT_EXPOSED,
+	VC_EXPOSED_CHANGING,	/* writes may still be attributed by the old cgroups */
+	VC_EXPOSED,		/* until the data that was dirty then is durable */
+};
+
+/**
+ * struct vc_nvme - an origin that understands tags, see nvme.c
+ * @init_request: function of nvme-core, which stays loaded while this is set
+ * @on: write-outs are tagged
+ * @users: tagged write-outs that are not durable
+ * @nsid: namespace
+ * @tag_max: largest tag that the drive knows
+ * @instance: number of the drive's power-on; after another power-on flushes fail
+ */
+struct vc_nvme {
+	void (*init_request)(struct request *rq, struct nvme_command *cmd);
+	bool on;
+	atomic_t users;
+	u32 nsid;
+	u32 tag_max;
+	u32 instance;
+};
+
+/**
+ * struct vc_tag - one tag of a device
+ * @node: vc_dev.tags, in the order of @seq
+ * @registry: list of all tags of the host, for the limits
+ * @gone: list of tags being freed
+ * @dev: the device
+ * @seq: number of the tag in the life of the device, never used twice
+ * @id: its number in user space
+ * @orphan: removed by user space; its data is covered by every flush
+ * @exposed: it has lost a cgroup; covered by every flush until it is durable once
+ * @weight: weight for its share of the buffer memory and of the cache
+ * @least: minimum of its share of the cache, bytes
+ * @most: maximum of what it may have in the cache, bytes; 0: no limit
+ * @lanes: lanes of the pool that are dedicated to it, bits
+ * @name: a label for the administrator
+ * @cgroups: may be NULL
+ * @mode: where its write-outs go, on a device in writeback mode
+ * @log: its log in the pool, or NULL
+ * @curve: its miss-ratio curve, or NULL
+ * @staged: extents received but not committed, under vc_dev.lock
+ * @staged_nr: how many
+ * @used: pages used or reserved
+ * @limit: most pages that it may use
+ * @dirty_sectors: sectors of completed writes that are not durable
+ * @timed: flushes and reads under way that will be counted in @stats
+ * @lock: guards from here to @refused; taken in interrupts
+ * @epoch: flush epochs
+ * @waiters: flushes that wait for an epoch slot
+ * @dirty: blocks to write out, the oldest first
+ * @ready: blocks that waited for their older version
+ * @ndirty: length of @dirty
+ * @goal: how many of them to write out now
+ * @waiting: writes that wait for memory
+ * @bad: blocks charged to it whose last write-out failed
+ * @sent: tagged writes in the origin's volatile cache, see tagged.c
+ * @nsent: length of @sent
+ * @committing: tagged writes that the tagged flush under way covers
+ * @busy: a tagged flush is under way
+ * @refused: tagged writes that have to be repeated with FUA
+ * @commit_work: sends tagged flushes
+ * @stalled: the worker stopped at VC_INFLIGHT_MAX
+ * @sending: requests at the origin
+ * @tagging: the tagged writes among them
+ * @inflight: requests whose data is not durable, including those in @sending
+ * @inflight_sectors: their size
+ * @batch: blocks being written out in order; the worker's own
+ * @work: the worker
+ * @events: kinds of events to be announced, bits
+ * @stats: counters
+ */
+struct vc_tag {
+	struct list_head node;
+	struct list_head registry;
+	struct list_head gone;
+	struct vc_dev *dev;
+	u64 seq;
+	u32 id;
+	bool orphan;
+	enum vc_exposure exposed;
+	u32 weight;
+	u64 least;
+	u64 most;
+	u64 lanes;
+	char name[VCACHE_NAME_MAX + 1];
+	struct vc_cgroups __rcu *cgroups;
+	enum vcache_mode mode;
+	struct vc_log *log;
+	struct vc_curve *curve;
+	struct vc_sectors *staged;
+	size_t staged_nr;
+
+	atomic_t used;
+	unsigned int limit;
+	atomic64_t dirty_sectors;
+	atomic_t timed;
+
+	spinlock_t lock; /* lists, epochs and waiters of the tag */
+	struct vc_epoch epoch;
+	struct list_head waiters[VC_EPOCH_SLOTS];
+	struct list_head dirty;
+	struct list_head ready;
+	unsigned int ndirty;
+	unsigned int goal;
+	struct bio_list waiting;
+	struct bio_list sent;
+	unsigned int nsent;
+	struct bio_list committing;
+	bool busy;
+	struct bio_list refused;
+	struct work_struct commit_work;
+
+	atomic_t bad;
+
+	bool stalled;
+	atomic_t sending;
+	atomic_t tagging;
+	atomic_t inflight;
+	atomic_t inflight_sectors;
+	struct list_head batch;
+	struct work_struct work;
+	unsigned long events;
+	struct vc_stats stats;
+};
+
+/**
+ * struct vc_target - what a table line says
+ * @dev: the device it belongs to
+ * @ti: dm's view of it
+ * @origin: the origin
+ * @mode: what becomes of writes
+ * @pool_dev: the device of the pool, or NULL
+ * @volume: number of the origin in the pool
+ * @scope: how requests get their tag
+ * @tag_id: the tag in volume scope
+ * @tag: the same, found when the table is resumed
+ * @age_ms: longest time that data stays buffered
+ * @nr_args: optional arguments given, for the table line
+ */
+struct vc_target {
+	struct vc_dev *dev;
+	struct dm_target *ti;
+	struct dm_dev *origin;
+	enum vcache_mode mode;
+	struct dm_dev *pool_dev;
+	u32 volume;
+	enum vcache_scope scope;
+	u32 tag_id;
+	struct vc_tag *tag;
+	unsigned int age_ms;
+	unsigned int nr_args;
+};
+
+/**
+ * struct vc_dev - the state of a mapped device
+ * @registry: list of all devices
+ * @md: the mapped device
+ * @seq: greater than that of all devices made before
+ * @tables: tables that refer to it, under vc_registry_lock
+ * @users: others that use it, under vc_registry_lock
+ * @target: the active table; changes only while the device is suspended
+ * @volume: the active table has volume scope
+ * @writeback: write-outs go to the log in the cache
+ * @through: write-outs of some tags go to the origin as well
+ * @vol: the origin's volume in a pool, or NULL; changes while suspended
+ * @mode: mode of the active table, or of the last one
+ * @origin: the origin of that table; for work that may go on after the table
+ * @store: the device that write-outs go to
+ * @flushed_origin: origin whose volatile cache has been flushed since we use it
+ * @lock: control path: tags, maps; see vc_dev_lock()
+ * @noio: allocation scope of the holder of @lock
+ * @tags: all tags, hTag first; RCU
+ * @host: hTag
+ * @next_seq: for vc_tag.seq
+ * @attr_gen: counts changes of cgroups and removals of tags
+ * @map: the tags' sectors; may be NULL; RCU
+ * @blocks: index of the buffered blocks by page number
+ * @spilled: buffered blocks for which @blocks had no memory; changes under its xa_lock
+ * @nspilled: how many
+ * @nblocks: blocks in @blocks and @spilled
+ * @reserve: memory for blocks
+ * @pending: dirty blocks, except those that failed and have not been tried again
+ * @inherited: counts blocks whose write-out failed while a newer version had their data
+ * @reap: CLEAN blocks to be taken out of the index
+ * @reap_work: takes them out
+ * @park_lock: guards @parked; taken in interrupts
+ * @parked: requests that need exclusive access to a range, in order
+ * @nparked: length of @parked
+ * @park_pass: number of the present pass over @parked; the worker's own
+ * @park_work: submits them
+ * @flush_lock: guards @flushq; taken in interrupts
+ * @flushq: flushes that need a FLUSH of the origin (isolation=degraded)
+ * @flush_work: submits them
+ * @age_work: writes out blocks that have been dirty for too long
+ * @event_work: announces events
+ * @collect_work: frees removed tags
+ * @nvme: state of tagged commands, under @lock except where nvme.c says otherwise
+ * @wq: for all work of this device except tagged flushes and discards
+ * @flush_wq: for tagged flushes
+ * @discard_wq: for discards
+ * @fallback_lock: guards @fallback; taken in interrupts
+ * @fallback: reads that the cache device has failed
+ * @fallback_work: takes them up
+ * @retries: requests to read their data again, see fallback.c
+ * @bs: write-out requests, &struct vc_writeout
+ * @granted: write-outs that waited for their ranges
+ * @granted_work: sends them
+ * @inflight: write-outs at the origin
+ * @idle: woken when @inflight becomes 0 and when a tag is drained
+ * @suspended: no new I/O to the origin
+ * @noflush: suspending without flushing: nothing may wait
+ * @frozen: being suspended by a resize of the pool, see resize.c
+ * @hung: suspended while the origin does not answer; see "Origins that hang" in device.c
+ * @held: keeps @origin open while @hung
+ */
+struct vc_dev {
+	struct list_head registry;
+	struct mapped_device *md;
+	u64 seq;
+	unsigned int tables;
+	unsigned int users;
+	struct vc_target *target;
+	bool volume;
+	bool writeback;
+	bool through;
+	struct vc_volume *vol;
+	enum vcache_mode mode;
+	struct block_device *origin;
+	struct block_device *store;
+	dev_t flushed_origin;
+	struct mutex lock; /* control path, see vc_dev_lock() */
+	unsigned int noio;
+	struct list_head tags;
+	struct vc_tag *host;
+	u64 next_seq;
+	atomic_t attr_gen;
+	struct vc_map __rcu *map;
+	struct xarray blocks;
+	struct hlist_head spilled;
+	unsigned int nspilled;
+	atomic_long_t nblocks;
+	mempool_t reserve;
+	atomic_long_t pending;
+	atomic_t inherited;
+	struct llist_head reap;
+	struct work_struct reap_work;
+	spinlock_t park_lock; /* parked */
+	struct list_head parked;
+	atomic_t nparked;
+	unsigned int park_pass;
+	struct work_struct park_work;
+	spinlock_t flush_lock; /* flushq */
+	struct bio_list flushq;
+	struct work_struct flush_work;
+	struct delayed_work age_work;
+	struct delayed_work event_work;
+	struct delayed_work collect_work;
+	struct vc_nvme nvme;
+	struct workqueue_struct *wq;
+	struct workqueue_struct *flush_wq;
+	struct workqueue_struct *discard_wq;
+	spinlock_t fallback_lock; /* fallback */
+	struct bio_list fallback;
+	struct work_struct fallback_work;
+	struct bio_set retries;
+	struct bio_set bs;
+	struct llist_head granted;
+	struct work_struct granted_work;
+	atomic_t inflight;
+	wait_queue_head_t idle;
+	bool suspended;
+	bool noflush;
+	bool frozen;
+	bool hung;
+	void *held;
+};
+
+/**
+ * struct vc_tag_ops - what upper layers do for tags
+ * @write_out: the worker of a tag, vc_tag.work
+ * @commit: sends tagged flushes, vc_tag.commit_work
+ * @join: gives a tag its log in a volume; 0 or -ENOMEM
+ * @leave: takes the log from a tag, which is idle
+ * @announce: tells user space about an event of a tag
+ */
+struct vc_tag_ops {
+	work_func_t write_out;
+	work_func_t commit;
+	int (*join)(struct vc_volume *v, struct vc_tag *tag);
+	void (*leave)(struct vc_tag *tag);
+	void (*announce)(struct vc_dev *dev, u32 tag,
+			 enum vcache_event_kind kind);
+};
+
+/*
+ * Direct a request to the origin, in the context of its submitter: this also finds the
+ * cgroup that the request is charged to. Requests answered by the buffer or the cache do
+ * without, because it takes time.
+ */
+static inline void vc_bind(struct vc_dev *dev, struct bio *bio)
+{
+	bio_set_dev(bio, dev->target->origin->bdev);
+}
+
+/*
+ * The lock of the control path. Discards need it. So its holder must not wait for memory
+ * that only I/O of this device can free.
+ */
+static inline void vc_dev_lock(struct vc_dev *dev)
+{
+	mutex_lock(&dev->lock);
+	dev->noio = memalloc_noio_save();
+}
+
+static inline void vc_dev_unlock(struct vc_dev *dev)
+{
+	memalloc_noio_restore(dev->noio);
+	mutex_unlock(&dev->lock);
+}
+
+/* attribute.c */
+bool vc_tag_has_cgroup(struct vc_tag *tag, u64 id);
+struct vc_tag *vc_tag_of_range(struct vc_target *vt, struct bio *bio);
+struct vc_tag *vc_tag_of_write(struct vc_target *vt, struct bio *bio);
+void vc_scope_of_flush(struct vc_target *vt, struct vc_flush *f);
+int vc_tag_set_cgroups(struct vc_tag *tag, const u64 *id, unsigned int nr);
+int vc_tag_set_extents(struct vc_tag *tag, const struct vc_sectors *s,
+		       size_t nr);
+void vc_tag_extents(struct vc_tag *tag, u32 *count, u64 *sectors);
+void vc_map_punch(struct vc_dev *dev, sector_t start, sector_t len);
+
+/* goal.c */
+void vc_tag_kick(struct vc_tag *tag);
+void vc_tag_write_out(struct vc_tag *tag, unsigned int goal);
+void vc_dev_write_out(struct vc_dev *dev);
+void vc_tag_write_out_all(struct vc_tag *tag);
+bool vc_dev_drained(struct vc_dev *dev);
+unsigned long vc_age_tick(struct vc_dev *dev);
+void vc_dev_flush_origin(struct vc_dev *dev, struct block_device *origin);
+void vc_dev_bypass(struct vc_dev *dev, struct block_device *origin);
+
+/* isolation.c */
+enum vcache_isolation vc_isolation(struct block_device *bdev);
+enum vcache_isolation vc_target_isolation(const struct vc_target *vt);
+blk_opf_t vc_durable_flags(struct block_device *bdev);
+
+/* registry.c */
+struct vc_dev *vc_dev_get(struct mapped_device *md,
+			  struct vc_dev *(*make)(struct mapped_device *md));
+bool vc_registry_put(struct vc_dev *dev);
+void vc_dev_unuse(struct vc_dev *dev);
+struct vc_dev *vc_dev_use_number(dev_t number);
+struct vc_dev *vc_dev_use_after(u64 seq);
+bool vc_dev_freeze(struct mapped_device *md, bool on);
+
+/* tag.c */
+void vc_tag_register(const struct vc_tag_ops *ops);
+void vc_limits_update(void);
+int vc_shrinker_init(void);
+void vc_shrinker_exit(void);
+struct vc_tag *vc_tag_find(struct vc_dev *dev, u32 id);
+struct vc_tag *vc_tag_make(struct vc_dev *dev, u32 id);
+void vc_tag_set_mode(struct vc_tag *tag, enum vcache_mode mode);
+void vc_tag_remove(struct vc_tag *tag);
+void vc_collect_work(struct work_struct *work);
+void vc_tags_free(struct vc_dev *dev);
+void vc_tag_event(struct vc_tag *tag, enum vcache_event_kind kind);
+void vc_event_work(struct work_struct *work);
+
+#endif /* DM_VCACHE_TAG_H */

@@ -1,0 +1,539 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: the device-mapper target "vcache".
+ *
+ * A table line reads
+ *
+ *   <start> <len> vcache <mode> <origin> volume <tag> [<#args> <args>]
+ *   <start> <len> vcache <mode> <origin> filesystem   [<#args> <args>]
+ *
+ * The mode is flush-only, writeback, writethrough or none. The optional arguments are
+ *
+ *   age_ms <n>			longest time that dirty data stays in memory without a
+ *				flush, 1 to 600000 (default 5000)
+ *   pool <device> <volume>	a vcache-pool, and the number of the origin in it, 1 to
+ *				4294967295; required for writeback and writethrough, and
+ *				not allowed for other modes
+ *
+ * Write-zeroes are supported only on an origin without a volatile cache: they cannot have
+ * FUA, and a flush of one tag must not flush the device. Otherwise the block layer writes
+ * zeroes as data, and these are attributed to a tag.
+ */
+#include <linux/module.h>
+
+#include "internal.h"
+
+static const char * const vc_mode_names[] = {
+	[VCACHE_MODE_FLUSH_ONLY] = "flush-only",
+	[VCACHE_MODE_WRITEBACK] = "writeback",
+	[VCACHE_MODE_WRITETHROUGH] = "writethrough",
+	[VCACHE_MODE_NONE] = "none",
+};
+
+static int vc_map(struct dm_target *ti, struct bio *bio)
+{
+	struct vc_target *vt = ti->private;
+	struct vc_io *io = vc_io(bio);
+	struct bio *send = NULL;
+	struct vc_tag *tag;
+	int r;
+
+	io->dev = vt->dev;
+	io->kind = VC_IO_PLAIN;
+	io->taken = false;
+	io->partial = false;
+	io->cell = VC_IO_NO_CELL;
+	if (vt->mode == VCACHE_MODE_NONE) {
+		vc_bind(vt->dev, bio);
+		return DM_MAPIO_REMAPPED;
+	}
+	if (bio->bi_opf & REQ_PREFLUSH) {
+		vc_bind(vt->dev, bio);
+		return vc_flush_bio(vt, bio, io);
+	}
+
+	switch (bio_op(bio)) {
+	case REQ_OP_READ:
+		rcu_read_lock();
+		tag = vc_tag_of_range(vt, bio) ?: vt->dev->host;
+		r = vc_read_bio(tag, bio, io, &send);
+		rcu_read_unlock();
+		if (send)
+			submit_bio_noacct(send);
+		return r;
+	case REQ_OP_WRITE:
+		return vc_write_bio(vt, bio, io);
+	case REQ_OP_DISCARD:
+		rcu_read_lock();
+		tag = vc_tag_of_range(vt, bio) ?: vt->dev->host;
+		atomic64_inc(&tag->stats.discards);
+		rcu_read_unlock();
+		fallthrough;
+	case REQ_OP_WRITE_ZEROES:
+		vc_bind(vt->dev, bio);
+		return vc_park(vt->dev, bio, io);
+	default:
+		return DM_MAPIO_KILL;
+	}
+}
+
+static int vc_end_io(struct dm_target *ti, struct bio *bio,
+		     blk_status_t *error)
+{
+	struct vc_io *io = vc_io(bio);
+
+	if (io->cell != VC_IO_NO_CELL) {
+		if (vc_fallback(bio, io, *error))
+			return DM_ENDIO_INCOMPLETE;
+		vc_lookup_done(io->dev->vol->pool, io->cell);
+	}
+	switch (io->kind) {
+	case VC_IO_READ:
+		vc_read_done(bio, io, *error);
+		break;
+	case VC_IO_FLUSH:
+		vc_flush_done(bio, io);
+		break;
+	case VC_IO_PARKED:
+		vc_parked_done(io->dev, io, bio_op(bio));
+		break;
+	case VC_IO_DIRECT:
+		vc_past_done(io->dev, io, bio_op(bio));
+		break;
+	case VC_IO_PLAIN:
+		break;
+	}
+	return DM_ENDIO_DONE;
+}
+
+static int vc_parse_scope(struct vc_target *vt, struct dm_arg_set *as)
+{
+	static const struct dm_arg tag_arg = {
+		1, VCACHE_TAG_MAX, "tag must be 1..65535"
+	};
+	const char *scope = dm_shift_arg(as);
+
+	if (scope && !strcasecmp(scope, "filesystem")) {
+		vt->scope = VCACHE_SCOPE_FILESYSTEM;
+		return 0;
+	}
+	if (scope && !strcasecmp(scope, "volume")) {
+		vt->scope = VCACHE_SCOPE_VOLUME;
+		return dm_read_arg(&tag_arg, as, &vt->tag_id, &vt->ti->error);
+	}
+	vt->ti->error = "scope must be 'volume <tag>' or 'filesystem'";
+	return -EINVAL;
+}
+
+static int vc_parse_age(struct vc_target *vt, struct dm_arg_set *as)
+{
+	static const struct dm_arg age_arg = {
+		1, VC_AGE_MS_MAX, "age_ms must be 1..600000"
+	};
+
+	return dm_read_arg(&age_arg, as, &vt->age_ms, &vt->ti->error);
+}
+
+static int vc_parse_pool(struct vc_target *vt, struct dm_arg_set *as)
+{
+	static const struct dm_arg volume_arg = {
+		1, UINT_MAX, "the volume must be 1..4294967295"
+	};
+	const char *path = dm_shift_arg(as);
+	int r;
+
+	if (vt->pool_dev) {
+		vt->ti->error = "'pool' is given twice";
+		return -EINVAL;
+	}
+	r = dm_read_arg(&volume_arg, as, &vt->volume, &vt->ti->error);
+	if (r)
+		return r;
+	r = dm_get_device(vt->ti, path, dm_table_get_mode(vt->ti->table),
+			  &vt->pool_dev);
+	if (r) {
+		vt->ti->error = "cannot open the device of the pool";
+		return r;
+	}
+	if (!vc_pool_find(vt->pool_dev->bdev)) {
+		vt->ti->error = "the pool device is not an active vcache-pool";
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* Check that the parts of the table line fit together. */
+static int vc_parse_check(struct vc_target *vt)
+{
+	bool cached = vt->mode == VCACHE_MODE_WRITEBACK ||
+		      vt->mode == VCACHE_MODE_WRITETHROUGH;
+	struct vc_pool *p;
+
+	if (cached != !!vt->pool_dev) {
+		vt->ti->error = cached ?
+			"writeback and writethrough need 'pool <device> <volume>'" :
+			"only writeback and writethrough can have a pool";
+		return -EINVAL;
+	}
+	if (!cached)
+		return 0;
+	p = vc_pool_find(vt->pool_dev->bdev);
+	if (bdev_logical_block_size(p->bdev) >
+	    bdev_logical_block_size(vt->origin->bdev)) {
+		vt->ti->error = "the cache device has larger sectors than the origin";
+		return -EINVAL;
+	}
+	/* Fail here: a failing resume would leave the device suspended. */
+	if (vc_volume_sectors(p, vt->volume) > vt->ti->len) {
+		vt->ti->error = "the volume is larger, and volumes cannot shrink; drop it first";
+		return -EFBIG;
+	}
+	return 0;
+}
+
+static void vc_put_devices(struct vc_target *vt)
+{
+	if (vt->pool_dev)
+		dm_put_device(vt->ti, vt->pool_dev);
+	if (vt->origin)
+		dm_put_device(vt->ti, vt->origin);
+}
+
+static int vc_parse_options(struct vc_target *vt, struct dm_arg_set *as)
+{
+	static const struct dm_arg count_arg = {
+		0, 5, "number of optional arguments must be 0..5"
+	};
+	unsigned int n;
+	int r;
+
+	vt->age_ms = VC_AGE_MS_DEFAULT;
+	if (!as->argc)
+		return 0;
+	r = dm_read_arg_group(&count_arg, as, &n, &vt->ti->error);
+	if (r)
+		return r;
+	vt->nr_args = n;
+	while (n) {
+		const char *name = dm_shift_arg(as);
+
+		if (n >= 2 && !strcasecmp(name, "age_ms")) {
+			r = vc_parse_age(vt, as);
+			n -= 2;
+		} else if (n >= 3 && !strcasecmp(name, "pool")) {
+			r = vc_parse_pool(vt, as);
+			n -= 3;
+		} else {
+			vt->ti->error = "optional arguments: age_ms <n>, pool <device> <volume>";
+			r = -EINVAL;
+		}
+		if (r)
+			return r;
+	}
+	if (as->argc) {
+		vt->ti->error = "too many arguments";
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static int vc_parse_mode(struct vc_target *vt, const char *name)
+{
+	unsigned int i;
+
+	for (i = 0; name && i < ARRAY_SIZE(vc_mode_names); i++) {
+		if (!strcasecmp(name, vc_mode_names[i])) {
+			vt->mode = i;
+			return 0;
+		}
+	}
+	vt->ti->error = "mode must be flush-only, writeback, writethrough or none";
+	return -EINVAL;
+}
+
+static int vc_parse(struct vc_target *vt, unsigned int argc, char **argv)
+{
+	struct dm_arg_set as = { argc, argv };
+	struct dm_target *ti = vt->ti;
+	const char *origin;
+	int r;
+
+	r = vc_parse_mode(vt, dm_shift_arg(&as));
+	if (r)
+		return r;
+	origin = dm_shift_arg(&as);
+	if (!origin) {
+		ti->error = "no origin device given";
+		return -EINVAL;
+	}
+	r = vc_parse_scope(vt, &as) ?: vc_parse_options(vt, &as);
+	if (r)
+		return r;
+	r = dm_get_device(ti, origin, dm_table_get_mode(ti->table),
+			  &vt->origin);
+	if (r) {
+		ti->error = "cannot open the origin device";
+		return r;
+	}
+	if (bdev_is_zoned(vt->origin->bdev)) {
+		ti->error = "the origin is zoned, which is not supported";
+		return -EINVAL;
+	}
+	return vc_parse_check(vt);
+}
+
+static int vc_ctr(struct dm_target *ti, unsigned int argc, char **argv)
+{
+	struct vc_target *vt = kzalloc(sizeof(*vt), GFP_KERNEL);
+	int r;
+
+	if (!vt) {
+		ti->error = "out of memory";
+		return -ENOMEM;
+	}
+	vt->ti = ti;
+	r = vc_parse(vt, argc, argv);
+	if (r)
+		goto bad;
+	vt->dev = vc_dev_get(dm_table_get_md(ti->table), vc_dev_make);
+	if (!vt->dev) {
+		ti->error = "out of memory";
+		r = -ENOMEM;
+		goto bad;
+	}
+	if (vc_dev_keeps_volume(vt->dev, vt)) {
+		ti->error = "the cache has dirty data: send the message 'drain' first";
+		vc_dev_put(vt->dev, vt);
+		r = -EBUSY;
+		goto bad;
+	}
+	ti->private = vt;
+	ti->per_io_data_size = sizeof(struct vc_io);
+	ti->flush_supported = true;
+	ti->num_flush_bios = 1;
+	ti->num_discard_bios = 1;
+	/* Each write needs memory, so limit how many writes of swap are under way. */
+	ti->limit_swap_bios = true;
+	/* The device of the pool supports none, but ours go to the origin. */
+	if (vt->pool_dev)
+		ti->discards_supported =
+			bdev_max_discard_sectors(vt->origin->bdev) > 0;
+	/* With a log zeroes are written as data, because it has no record for them. */
+	if (!vt->pool_dev &&
+	    vc_isolation(vt->origin->bdev) == VCACHE_ISOLATION_WRITE_THROUGH)
+		ti->num_write_zeroes_bios = 1;
+	return 0;
+bad:
+	vc_put_devices(vt);
+	kfree(vt);
+	return r;
+}
+
+static void vc_dtr(struct dm_target *ti)
+{
+	struct vc_target *vt = ti->private;
+
+	vc_dev_put(vt->dev, vt);
+	vc_put_devices(vt);
+	kfree(vt);
+}
+
+static void vc_presuspend(struct dm_target *ti)
+{
+	struct vc_target *vt = ti->private;
+
+	vc_dev_presuspend(vt->dev, dm_noflush_suspending(ti));
+}
+
+static void vc_presuspend_undo(struct dm_target *ti)
+{
+	struct vc_target *vt = ti->private;
+
+	vc_dev_resume(vt->dev);
+}
+
+static void vc_postsuspend(struct dm_target *ti)
+{
+	struct vc_target *vt = ti->private;
+
+	vc_dev_postsuspend(vt->dev);
+}
+
+static int vc_preresume(struct dm_target *ti)
+{
+	struct vc_target *vt = ti->private;
+
+	return vc_dev_activate(vt->dev, vt);
+}
+
+static void vc_resume(struct dm_target *ti)
+{
+	struct vc_target *vt = ti->private;
+
+	vc_dev_resume(vt->dev);
+}
+
+static int vc_message(struct dm_target *ti, unsigned int argc, char **argv,
+		      char *result, unsigned int maxlen)
+{
+	struct vc_target *vt = ti->private;
+	int r = 0;
+
+	if (argc != 1 || strcasecmp(argv[0], "drain")) {
+		DMERR("%s: the only message is 'drain'",
+		      dm_device_name(vt->dev->md));
+		return -EINVAL;
+	}
+	vc_dev_lock(vt->dev);
+	if (vt->dev->vol && vt->dev->target == vt)
+		vc_volume_drain(vt->dev->vol);
+	else
+		r = -ENODEV;
+	vc_dev_unlock(vt->dev);
+	return r;
+}
+
+static u64 vc_mean_us(u64 ns, u64 n)
+{
+	return n ? div64_u64(ns, n * NSEC_PER_USEC) : 0;
+}
+
+static const char *vc_cache_state(struct vc_volume *v, u64 dirty)
+{
+	if (READ_ONCE(v->bypass))
+		return "bypassed";
+	if (READ_ONCE(v->pool->state) == VC_POOL_FAILED)
+		return READ_ONCE(v->bypass_in_part) ? "partly-lost" : "lost";
+	if (READ_ONCE(v->failing) || READ_ONCE(v->nbad))
+		return "failing";
+	if (!dirty)
+		return "clean";
+	return READ_ONCE(v->drain) ? "draining" : "dirty";
+}
+
+/* Put what the volume has in the cache, behind the tags. */
+static unsigned int vc_status_cache(struct vc_volume *v, char *result,
+				    unsigned int maxlen, unsigned int sz)
+{
+	u64 dirty = vc_volume_dirty(v);
+
+	DMEMIT(" cache %u %s %llu %llu %d %llu %llu", v->id,
+	       vc_cache_state(v, dirty), dirty,
+	       (u64)atomic64_read(&v->destaged),
+	       atomic_read(&v->cache_errors), v->damaged,
+	       (u64)atomic64_read(&v->promoted));
+	return sz;
+}
+
+static void vc_status_info(struct vc_target *vt, char *result,
+			   unsigned int maxlen)
+{
+	static const char * const isolation[] = {
+		[VCACHE_ISOLATION_WRITE_THROUGH] = "write-through",
+		[VCACHE_ISOLATION_FUA] = "fua",
+		[VCACHE_ISOLATION_DEGRADED] = "degraded",
+		[VCACHE_ISOLATION_TAGGED] = "tagged",
+	};
+	unsigned int sz = 0, tags = 0;
+	struct vc_volume *v;
+	struct vc_tag *tag;
+	u64 dirty = 0;
+
+	rcu_read_lock();
+	list_for_each_entry_rcu(tag, &vt->dev->tags, node) {
+		dirty += atomic64_read(&tag->dirty_sectors);
+		tags++;
+	}
+	DMEMIT("%s %s %s %llu %u", vc_mode_names[vt->mode],
+	       vt->scope == VCACHE_SCOPE_VOLUME ? "volume" : "filesystem",
+	       isolation[vc_target_isolation(vt)], dirty, tags);
+	list_for_each_entry_rcu(tag, &vt->dev->tags, node) {
+		u64 flushes = atomic64_read(&tag->stats.flushes);
+
+		if (!tags--)
+			break;
+		DMEMIT(" %u %u %llu %llu %llu %llu", tag->id, tag->weight,
+		       (u64)atomic64_read(&tag->dirty_sectors),
+		       (u64)READ_ONCE(tag->limit) << VC_PAGE_SECTORS_SHIFT,
+		       flushes,
+		       vc_mean_us(atomic64_read(&tag->stats.flush_ns),
+				  flushes));
+	}
+	rcu_read_unlock();
+	v = vt->dev->target == vt ? READ_ONCE(vt->dev->vol) : NULL;
+	if (v)
+		vc_status_cache(v, result, maxlen, sz);
+}
+
+static void vc_status(struct dm_target *ti, status_type_t type,
+		      unsigned int status_flags, char *result,
+		      unsigned int maxlen)
+{
+	struct vc_target *vt = ti->private;
+	unsigned int sz = 0;
+
+	switch (type) {
+	case STATUSTYPE_INFO:
+		vc_status_info(vt, result, maxlen);
+		break;
+	case STATUSTYPE_TABLE:
+		DMEMIT("%s %s ", vc_mode_names[vt->mode], vt->origin->name);
+		if (vt->scope == VCACHE_SCOPE_VOLUME)
+			DMEMIT("volume %u", vt->tag_id);
+		else
+			DMEMIT("filesystem");
+		if (vt->nr_args)
+			DMEMIT(" %u", vt->nr_args);
+		if (vt->nr_args == 2 || vt->nr_args == 5)
+			DMEMIT(" age_ms %u", vt->age_ms);
+		if (vt->pool_dev)
+			DMEMIT(" pool %s %u", vt->pool_dev->name, vt->volume);
+		break;
+	case STATUSTYPE_IMA:
+		*result = '\0';
+		break;
+	}
+}
+
+static int vc_iterate_devices(struct dm_target *ti,
+			      iterate_devices_callout_fn fn, void *data)
+{
+	struct vc_target *vt = ti->private;
+	int r;
+
+	r = fn(ti, vt->origin, 0, ti->len, data);
+	/* Reads go to the cache device as well, so its limits apply. */
+	if (!r && vt->pool_dev)
+		r = fn(ti, vt->pool_dev, 0,
+		       bdev_nr_sectors(vt->pool_dev->bdev), data);
+	return r;
+}
+
+static struct target_type vcache_target = {
+	.name = "vcache",
+	.version = {1, 0, 0},
+	.features = DM_TARGET_SINGLETON,
+	.module = THIS_MODULE,
+	.ctr = vc_ctr,
+	.dtr = vc_dtr,
+	.map = vc_map,
+	.end_io = vc_end_io,
+	.presuspend = vc_presuspend,
+	.presuspend_undo = vc_presuspend_undo,
+	.postsuspend = vc_postsuspend,
+	.preresume = vc_preresume,
+	.resume = vc_resume,
+	.status = vc_status,
+	.message = vc_message,
+	.iterate_devices = vc_iterate_devices,
+};
+
+int __init vc_target_init(void)
+{
+	return dm_register_target(&vcache_target);
+}
+
+void vc_target_exit(void)
+{
+	dm_unregister_target(&vcache_target);
+}
