@@ -44,34 +44,34 @@ static double cpu(void)
 	return t.tv_sec + t.tv_nsec / 1e9;
 }
 
-static void *begin(struct vc_shards *s, const struct vc_shards_setup *setup)
+static void *begin(struct vcache_shards *s, const struct vcache_shards_setup *setup)
 {
-	void *memory = malloc(vc_shards_size(setup));
+	void *memory = malloc(vcache_shards_size(setup));
 
-	if (!memory || vc_shards_init(s, setup, memory))
+	if (!memory || vcache_shards_init(s, setup, memory))
 		exit(1);
 	return memory;
 }
 
 /* Process all blocks, including the allocation of memory. */
-static double run(struct vc_shards *s, struct vc_shards_setup setup, void **memory)
+static double run(struct vcache_shards *s, struct vcache_shards_setup setup, void **memory)
 {
 	double start = cpu();
 	size_t done;
 
 	*memory = begin(s, &setup);
-	done = vc_shards_touch(s, 0, blocks, nr);
+	done = vcache_shards_touch(s, 0, blocks, nr);
 	while (done < nr) {
-		struct vc_shards old = *s;
+		struct vcache_shards old = *s;
 		void *more;
 
 		setup.samples *= 2;
 		setup.buckets *= 2;
 		more = begin(s, &setup);
-		vc_shards_move(s, &old);
+		vcache_shards_move(s, &old);
 		free(*memory);
 		*memory = more;
-		done += vc_shards_touch(s, 0, blocks + done, nr - done);
+		done += vcache_shards_touch(s, 0, blocks + done, nr - done);
 	}
 	return cpu() - start;
 }
@@ -84,10 +84,10 @@ static int order(const void *a, const void *b)
 }
 
 /* Measure @runs runs, and print the curve of the last one. */
-static void measure(const char *name, const struct vc_shards_setup *setup, int runs)
+static void measure(const char *name, const struct vcache_shards_setup *setup, int runs)
 {
 	double seconds[RUNS_MAX];
-	struct vc_shards s = { 0 };
+	struct vcache_shards s = { 0 };
 	void *memory = NULL;
 	size_t j;
 	int i;
@@ -98,10 +98,10 @@ static void measure(const char *name, const struct vc_shards_setup *setup, int r
 			free(memory);
 	}
 	qsort(seconds, runs, sizeof(*seconds), order);
-	vc_shards_curve(&s, 0, sizes, nr_sizes, misses);
+	vcache_shards_curve(&s, 0, sizes, nr_sizes, misses);
 	printf("{\"name\": \"%s\", \"salt\": %" PRIu64 ", \"seconds\": %.9f, "
 	       "\"footprint\": %" PRIu64 ", \"misses\": [", name, setup->salt,
-	       seconds[runs / 2], vc_shards_footprint(&s));
+	       seconds[runs / 2], vcache_shards_footprint(&s));
 	for (j = 0; j < nr_sizes; j++)
 		printf("%s%" PRIu64, j ? ", " : "", misses[j]);
 	puts("]}");
@@ -110,7 +110,7 @@ static void measure(const char *name, const struct vc_shards_setup *setup, int r
 
 int main(int argc, char **argv)
 {
-	struct vc_shards_setup exact = {
+	struct vcache_shards_setup exact = {
 		.samples = ROOM_FIRST, .kinds = 1, .buckets = ROOM_FIRST,
 		.fixed_rate = true, .limit = VC_SHARDS_ALL,
 	}, sampled = {

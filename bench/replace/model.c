@@ -39,8 +39,8 @@ static u32 *cell_of;		/* by block */
 static u32 live, credit, misses;
 static u64 promoted, kept;
 static struct queue queue[KINDS];
-static struct vc_ghosts ghosts;
-static struct vc_level level;
+static struct vcache_ghosts ghosts;
+static struct vcache_level level;
 
 static void *take(size_t n, size_t size)
 {
@@ -86,24 +86,24 @@ static void emptiest_first(struct queue *q)
 	q->chunk[q->first] = chunk;
 }
 
-/* As vc_log_victim() has it. */
+/* As vcache_log_victim() has it. */
 static enum kind victim(void)
 {
 	u32 reads = queue[SMALL].nr + queue[MAIN].nr;
 
 	if (queue[SMALL].nr && queue[SMALL].nr * 100 > chunks * VC_SMALL_PERCENT)
 		return SMALL;
-	if (vc_keep_any(live, (u64)chunks * room, credit, room) && queue[MAIN].nr) {
+	if (vcache_keep_any(live, (u64)chunks * room, credit, room) && queue[MAIN].nr) {
 		emptiest_first(&queue[MAIN]);
 		return queue[WRITTEN].nr &&
-		       vc_written_goes(live_in[queue[WRITTEN].chunk[queue[WRITTEN].first]],
-				       live_in[queue[MAIN].chunk[queue[MAIN].first]]) ?
+		       vcache_written_goes(live_in[queue[WRITTEN].chunk[queue[WRITTEN].first]],
+					   live_in[queue[MAIN].chunk[queue[MAIN].first]]) ?
 		       WRITTEN : MAIN;
 	}
 	if (queue[MAIN].nr && (reads * 100 > chunks * VC_READS_PERCENT || !queue[WRITTEN].nr))
 		return MAIN;
 	if (queue[WRITTEN].nr && queue[MAIN].nr)
-		return vc_written_goes(read_of(WRITTEN), read_of(MAIN)) ? WRITTEN : MAIN;
+		return vcache_written_goes(read_of(WRITTEN), read_of(MAIN)) ? WRITTEN : MAIN;
 	return queue[WRITTEN].nr ? WRITTEN : SMALL;
 }
 
@@ -116,19 +116,19 @@ static void reclaim_chunk(void)
 	enum kind kind = victim();
 	struct queue *q = &queue[kind];
 	u32 cell = q->chunk[q->first] * room, count[VC_HEAT_MAX + 1] = { 0 }, n = 0, i, spent;
-	bool any = vc_keep_any(live, (u64)chunks * room, credit, room);
-	struct vc_keep keep;
+	bool any = vcache_keep_any(live, (u64)chunks * room, credit, room);
+	struct vcache_keep keep;
 
 	for (i = 0; i < room; i++) {
 		if (block_of[cell + i] != NONE)
 			count[heat[cell + i]]++;
 	}
-	keep = vc_keep_choose(count, any ? 0 : kind == MAIN ? VC_HEAT_MAIN : VC_HEAT_NEW,
-			      vc_keep_most(room, false));
+	keep = vcache_keep_choose(count, any ? 0 : kind == MAIN ? VC_HEAT_MAIN : VC_HEAT_NEW,
+				  vcache_keep_most(room, false));
 	for (i = 0; i < room; i++) {
 		if (block_of[cell + i] == NONE)
 			continue;
-		if (vc_keep_wants(&keep, heat[cell + i])) {
+		if (vcache_keep_wants(&keep, heat[cell + i])) {
 			blocks[n] = block_of[cell + i];
 			hot[n++] = heat[cell + i];
 		}
@@ -176,7 +176,7 @@ static u32 place(enum kind kind, u32 block)
 static void hit(u32 cell)
 {
 	if (!heat[cell] && kind_of[cell / room] == SMALL)
-		vc_level_hit(&level);
+		vcache_level_hit(&level);
 	if (heat[cell] < VC_HEAT_MAX)
 		heat[cell]++;
 	if (credit < VC_CREDIT_MAX)
@@ -187,13 +187,13 @@ static void hit(u32 cell)
 static void miss(u32 block)
 {
 	u32 cells = chunks * room;
-	u32 age = vc_ghost_meet(&ghosts, 0, block, vc_ghost_hour(misses, cells));
-	bool seen = age < VC_GHOST_WINDOW, fits = vc_fits(live, cells);
+	u32 age = vcache_ghost_meet(&ghosts, 0, block, vcache_ghost_hour(misses, cells));
+	bool seen = age < VC_GHOST_WINDOW, fits = vcache_fits(live, cells);
 
 	misses += !seen;
 	if (credit < VC_CREDIT_MAX)
 		credit += VC_CREDIT_READ;
-	vc_level_miss(&level, !seen, !age, cells);
+	vcache_level_miss(&level, !seen, !age, cells);
 	if (!seen && !fits && !level.once)
 		return;
 	place(seen || fits ? MAIN : SMALL, block);

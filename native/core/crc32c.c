@@ -58,11 +58,11 @@ static u32 vc_crc32c_more(u32 crc, const u8 *p, size_t len)
 #endif
 
 /**
- * vc_crc32c - compute the checksum of some bytes
+ * vcache_crc32c - compute the checksum of some bytes
  * @data: the bytes
  * @len: how many
  */
-u32 vc_crc32c(const void *data, size_t len)
+u32 vcache_crc32c(const void *data, size_t len)
 {
 	return ~vc_crc32c_more(~0U, data, len);
 }

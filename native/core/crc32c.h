@@ -5,6 +5,6 @@
 
 #include "types.h"
 
-u32 vc_crc32c(const void *data, size_t len);
+u32 vcache_crc32c(const void *data, size_t len);
 
 #endif /* VCACHE_CORE_CRC32C_H */

@@ -2,12 +2,12 @@
 #include "epoch.h"
 
 /**
- * vc_epoch_enter - a block becomes dirty
+ * vcache_epoch_enter - a block becomes dirty
  * @e: the tag's epochs
  *
- * Return: the slot to give to vc_epoch_leave() when the block is durable.
+ * Return: the slot to give to vcache_epoch_leave() when the block is durable.
  */
-unsigned int vc_epoch_enter(struct vc_epoch *e)
+unsigned int vcache_epoch_enter(struct vcache_epoch *e)
 {
 	WRITE_ONCE(e->total, e->total + 1);
 	e->pending[e->open]++;
@@ -15,7 +15,7 @@ unsigned int vc_epoch_enter(struct vc_epoch *e)
 }
 
 /* While the draining slot is empty: complete its waiters, and start the next drain. */
-static void vc_epoch_advance(struct vc_epoch *e, struct vc_epoch_done *d)
+static void vc_epoch_advance(struct vcache_epoch *e, struct vcache_epoch_done *d)
 {
 	unsigned int old = !e->open;
 
@@ -34,9 +34,9 @@ static void vc_epoch_advance(struct vc_epoch *e, struct vc_epoch_done *d)
 }
 
 /**
- * vc_epoch_leave - a block of @slot is durable, or its write-out has failed
+ * vcache_epoch_leave - a block of @slot is durable, or its write-out has failed
  * @e: the tag's epochs
- * @slot: what vc_epoch_enter() returned for it
+ * @slot: what vcache_epoch_enter() returned for it
  * @failed: its write-out has failed
  *
  * A block that failed and stays buffered must enter again *before* it leaves, so that a
@@ -44,10 +44,10 @@ static void vc_epoch_advance(struct vc_epoch *e, struct vc_epoch_done *d)
  *
  * Return: the slots whose waiters have to be completed now.
  */
-struct vc_epoch_done vc_epoch_leave(struct vc_epoch *e, unsigned int slot,
-				    bool failed)
+struct vcache_epoch_done vcache_epoch_leave(struct vcache_epoch *e, unsigned int slot,
+					    bool failed)
 {
-	struct vc_epoch_done d = { 0, 0 };
+	struct vcache_epoch_done d = { 0, 0 };
 
 	e->pending[slot]--;
 	WRITE_ONCE(e->total, e->total - 1);
@@ -58,13 +58,13 @@ struct vc_epoch_done vc_epoch_leave(struct vc_epoch *e, unsigned int slot,
 }
 
 /**
- * vc_epoch_flush - find out what a flush has to wait for
+ * vcache_epoch_flush - find out what a flush has to wait for
  * @e: the tag's epochs
  *
  * Return: the slot whose list the flush has to wait on, or VC_EPOCH_IDLE if everything is
  * durable already.
  */
-int vc_epoch_flush(struct vc_epoch *e)
+int vcache_epoch_flush(struct vcache_epoch *e)
 {
 	unsigned int slot = e->open;
 
@@ -83,13 +83,13 @@ int vc_epoch_flush(struct vc_epoch *e)
 }
 
 /**
- * vc_epoch_idle - is everything durable?
+ * vcache_epoch_idle - is everything durable?
  * @e: the tag's epochs
  *
  * This call need not be serialised with the others. Then it tells of blocks that entered
  * before it whether they are durable.
  */
-bool vc_epoch_idle(const struct vc_epoch *e)
+bool vcache_epoch_idle(const struct vcache_epoch *e)
 {
 	return !READ_ONCE(e->total);
 }

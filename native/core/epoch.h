@@ -22,7 +22,7 @@
 #define VC_EPOCH_IDLE (-1)
 
 /**
- * struct vc_epoch - the open epoch and the epoch that drains
+ * struct vcache_epoch - the open epoch and the epoch that drains
  * @total: blocks that are not durable; may be read without serialisation: it does not become
  *	0 while a block moves to another slot
  * @pending: the same by slot
@@ -31,7 +31,7 @@
  * @wanted: a flush waits for the open slot; only while @draining
  * @failed: a write-out of a block of the slot failed since a flush waits
  */
-struct vc_epoch {
+struct vcache_epoch {
 	u32 total;
 	u32 pending[VC_EPOCH_SLOTS];
 	u8 open;
@@ -41,19 +41,19 @@ struct vc_epoch {
 };
 
 /**
- * struct vc_epoch_done - slots whose waiters have to be completed
+ * struct vcache_epoch_done - slots whose waiters have to be completed
  * @done: bit s is set if the waiters of slot s are done
  * @failed: bit s is set if they get an error
  */
-struct vc_epoch_done {
+struct vcache_epoch_done {
 	u8 done;
 	u8 failed;
 };
 
-unsigned int vc_epoch_enter(struct vc_epoch *e);
-struct vc_epoch_done vc_epoch_leave(struct vc_epoch *e, unsigned int slot,
-				    bool failed);
-int vc_epoch_flush(struct vc_epoch *e);
-bool vc_epoch_idle(const struct vc_epoch *e);
+unsigned int vcache_epoch_enter(struct vcache_epoch *e);
+struct vcache_epoch_done vcache_epoch_leave(struct vcache_epoch *e, unsigned int slot,
+					    bool failed);
+int vcache_epoch_flush(struct vcache_epoch *e);
+bool vcache_epoch_idle(const struct vcache_epoch *e);
 
 #endif /* VCACHE_CORE_EPOCH_H */

@@ -75,23 +75,23 @@
 /* The first sequence number: 0 means none. */
 #define VC_SEQ_FIRST		1U
 
-enum vc_meta_type {
+enum vcache_meta_type {
 	VC_META_SUPER = 1,
 	VC_META_SLOTS = 2,
 	VC_META_TABLE = 3,
 };
 
 /**
- * struct vc_meta_head - the head of every metadata block
+ * struct vcache_meta_head - the head of every metadata block
  * @magic: VC_META_MAGIC
  * @crc: CRC32C of the block with 0 here
  * @key: random number of this pool
  * @seq: incremented with each change of this block
- * @type: enum vc_meta_type
+ * @type: enum vcache_meta_type
  * @version: VC_FORMAT_VERSION
  * @index: number of the block among those of its type
  */
-struct vc_meta_head {
+struct vcache_meta_head {
 	__le32 magic;
 	__le32 crc;
 	__le64 key;
@@ -107,7 +107,7 @@ struct vc_meta_head {
 #define VC_SUPER_NEEDS_CHECK	2U
 
 /**
- * struct vc_super_disk - the superblock
+ * struct vcache_super_disk - the superblock
  * @head: type VC_META_SUPER
  * @uuid: identifies the pool for administrators and tools
  * @chunk_blocks: blocks of a chunk
@@ -121,8 +121,8 @@ struct vc_meta_head {
  * @max_chunks: with VC_INCOMPAT_MAX_CHUNKS: chunks that the table has space for; without
  *	it: @chunks
  */
-struct vc_super_disk {
-	struct vc_meta_head head;
+struct vcache_super_disk {
+	struct vcache_meta_head head;
 	u8 uuid[16];
 	__le32 chunk_blocks;
 	__le32 chunks;
@@ -144,7 +144,7 @@ struct vc_super_disk {
  */
 #define VC_GROW_TIMES		4U
 
-enum vc_volume_mode {
+enum vcache_volume_mode {
 	VC_VOLUME_WRITEBACK = 1,
 	VC_VOLUME_WRITETHROUGH = 2,
 };
@@ -152,16 +152,16 @@ enum vc_volume_mode {
 #define VC_VOLUME_NAME_MAX	127U
 
 /**
- * struct vc_slot_disk - the slot of a volume
+ * struct vcache_slot_disk - the slot of a volume
  * @volume: its number; 0: the slot is free
- * @mode: enum vc_volume_mode
+ * @mode: enum vcache_volume_mode
  * @floor: chunks of older generations are dead
  * @sectors: size of the origin
  * @flags: not used, 0
  * @name: a label for administrators, ends with 0
  * @unused: 0
  */
-struct vc_slot_disk {
+struct vcache_slot_disk {
 	__le32 volume;
 	__le32 mode;
 	__le64 floor;
@@ -172,24 +172,24 @@ struct vc_slot_disk {
 };
 
 #define VC_SLOTS_PER_BLOCK \
-	((VC_BLOCK_SIZE - sizeof(struct vc_meta_head)) / \
-	 sizeof(struct vc_slot_disk))
+	((VC_BLOCK_SIZE - sizeof(struct vcache_meta_head)) / \
+	 sizeof(struct vcache_slot_disk))
 
 /**
- * struct vc_chunk_disk - the entry of a chunk in the chunk table
+ * struct vcache_chunk_disk - the entry of a chunk in the chunk table
  * @dead: generations up to this one are dead
  * @clean: generations up to this one are clean
  */
-struct vc_chunk_disk {
+struct vcache_chunk_disk {
 	__le64 dead;
 	__le64 clean;
 };
 
 #define VC_CHUNKS_PER_BLOCK \
-	((VC_BLOCK_SIZE - sizeof(struct vc_meta_head)) / \
-	 sizeof(struct vc_chunk_disk))
+	((VC_BLOCK_SIZE - sizeof(struct vcache_meta_head)) / \
+	 sizeof(struct vcache_chunk_disk))
 
-enum vc_log_type {
+enum vcache_log_type {
 	VC_LOG_RECORD = 1,
 	VC_LOG_SEAL = 2,
 };
@@ -198,7 +198,7 @@ enum vc_log_type {
 #define VC_SEAL_READS		1U
 
 /**
- * struct vc_log_head - the head of a record or a seal
+ * struct vcache_log_head - the head of a record or a seal
  * @magic: VC_LOG_MAGIC
  * @crc: CRC32C of the block with 0 here
  * @key: random number of this pool; guests cannot read it, so they cannot forge a head
@@ -207,7 +207,7 @@ enum vc_log_type {
  * @volume: number of the volume
  * @chunk: number of the chunk
  * @tag: number of the tag
- * @type: enum vc_log_type
+ * @type: enum vcache_log_type
  * @at: place of this block in the chunk
  * @nr: entries in this block
  * @data: data blocks behind a record
@@ -215,7 +215,7 @@ enum vc_log_type {
  * @revision: of a seal: how often the chunk was sealed, the same in all blocks
  * @unused: 0
  */
-struct vc_log_head {
+struct vcache_log_head {
 	__le32 magic;
 	__le32 crc;
 	__le64 key;
@@ -233,14 +233,14 @@ struct vc_log_head {
 	u8 unused[8];
 };
 
-/* Fields of vc_entry_disk.where. */
+/* Fields of vcache_entry_disk.where. */
 #define VC_WHERE_BLOCK_BITS	40
 #define VC_WHERE_MASK_SHIFT	40
 #define VC_WHERE_PLACE_SHIFT	48
 #define VC_WHERE_BLOCK_MAX	((1ULL << VC_WHERE_BLOCK_BITS) - 1)
 
 /**
- * struct vc_entry_disk - one block of an origin
+ * struct vcache_entry_disk - one block of an origin
  * @where_lo: lower half of: its number on the origin, 40 bits; mask of its valid
  *	sectors, 8 bits; place in the chunk, 16 bits: of the data block, or of the record
  *	if the mask is 0
@@ -248,14 +248,14 @@ struct vc_log_head {
  * @arg: CRC32C of the data block; if the mask is 0, the number of blocks that were
  *	discarded from the given one on
  */
-struct vc_entry_disk {
+struct vcache_entry_disk {
 	__le32 where_lo;
 	__le32 where_hi;
 	__le32 arg;
 };
 
 #define VC_ENTRIES_PER_BLOCK \
-	((VC_BLOCK_SIZE - sizeof(struct vc_log_head)) / \
-	 sizeof(struct vc_entry_disk))
+	((VC_BLOCK_SIZE - sizeof(struct vcache_log_head)) / \
+	 sizeof(struct vcache_entry_disk))
 
 #endif /* VCACHE_CORE_FORMAT_H */

@@ -16,17 +16,17 @@ static u32 vc_ghost_age(u16 entry, u32 hour)
 }
 
 /**
- * vc_ghost_meet - find out how long ago a block was missed, and note that it is missed now
+ * vcache_ghost_meet - find out how long ago a block was missed, and note that it is missed now
  * @g: the table
  * @slot: the volume
  * @block: the block
- * @hour: clock of its tag, see vc_ghost_hour()
+ * @hour: clock of its tag, see vcache_ghost_hour()
  *
  * Return: age in hours; VC_GHOST_WINDOW if it was longer ago, or never.
  */
-u32 vc_ghost_meet(const struct vc_ghosts *g, u16 slot, u64 block, u32 hour)
+u32 vcache_ghost_meet(const struct vcache_ghosts *g, u16 slot, u64 block, u32 hour)
 {
-	u64 x = vc_hash((u64)slot << 48 ^ block);
+	u64 x = vcache_hash((u64)slot << 48 ^ block);
 	u32 i, age, place = 0, oldest = 0, met = VC_GHOST_WINDOW;
 	u16 *e, entry, print;
 

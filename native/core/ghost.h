@@ -28,23 +28,23 @@
 #define VC_GHOST_WAYS		4U
 
 /**
- * struct vc_ghosts - a table of ghosts
+ * struct vcache_ghosts - a table of ghosts
  * @entry: time in the upper 4 bits, 1 to VC_GHOST_HOURS, or 0; fingerprint
  * @mask: number of entries less one; a power of two less one, at least VC_GHOST_WAYS - 1
  */
-struct vc_ghosts {
+struct vcache_ghosts {
 	u16 *entry;
 	u32 mask;
 };
 
-u32 vc_ghost_meet(const struct vc_ghosts *g, u16 slot, u64 block, u32 hour);
+u32 vcache_ghost_meet(const struct vcache_ghosts *g, u16 slot, u64 block, u32 hour);
 
 /**
- * vc_ghost_hour - read the clock of a tag
+ * vcache_ghost_hour - read the clock of a tag
  * @misses: misses of the tag that were no ghosts; may wrap
  * @cells: how many cells of the cache the tag can have
  */
-static inline u32 vc_ghost_hour(u32 misses, u32 cells)
+static inline u32 vcache_ghost_hour(u32 misses, u32 cells)
 {
 	u32 long_hour = cells / VC_GHOST_WINDOW;
 

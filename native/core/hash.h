@@ -9,7 +9,7 @@
 #include "types.h"
 
 /* It is a bijection. */
-static inline u64 vc_hash(u64 x)
+static inline u64 vcache_hash(u64 x)
 {
 	x ^= x >> 33;
 	x *= 0xff51afd7ed558ccdULL;

@@ -2,12 +2,12 @@
 #include "histogram.h"
 
 /**
- * vc_hist_bucket - find the bucket of a value
+ * vcache_hist_bucket - find the bucket of a value
  * @value: for instance a latency in ns
  *
  * Return: 0 to VC_HIST_BUCKETS - 1; the last bucket has all larger values.
  */
-unsigned int vc_hist_bucket(u64 value)
+unsigned int vcache_hist_bucket(u64 value)
 {
 	unsigned int log, b;
 
@@ -19,10 +19,10 @@ unsigned int vc_hist_bucket(u64 value)
 }
 
 /**
- * vc_hist_lower - get the least value of a bucket
+ * vcache_hist_lower - get the least value of a bucket
  * @bucket: 0 to VC_HIST_BUCKETS
  */
-u64 vc_hist_lower(unsigned int bucket)
+u64 vcache_hist_lower(unsigned int bucket)
 {
 	if (bucket < 4)
 		return bucket;

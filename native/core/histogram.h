@@ -10,7 +10,7 @@
 
 #define VC_HIST_BUCKETS 128
 
-unsigned int vc_hist_bucket(u64 value);
-u64 vc_hist_lower(unsigned int bucket);
+unsigned int vcache_hist_bucket(u64 value);
+u64 vcache_hist_lower(unsigned int bucket);
 
 #endif /* VCACHE_CORE_HISTOGRAM_H */

@@ -8,12 +8,12 @@ static u64 vc_cell_key(u16 slot, u64 block)
 }
 
 /**
- * vc_index_buckets - choose the number of buckets for so many cells
+ * vcache_index_buckets - choose the number of buckets for so many cells
  * @cells: how many
  *
  * Return: the largest power of two that is not greater, but at least one group.
  */
-u32 vc_index_buckets(u32 cells)
+u32 vcache_index_buckets(u32 cells)
 {
 	u32 n = 1U << VC_GROUP_SHIFT;
 
@@ -26,10 +26,10 @@ u32 vc_index_buckets(u32 cells)
 #define VC_INIT_STEP	(1U << 16)
 
 /**
- * vc_index_init - make the index empty
+ * vcache_index_init - make the index empty
  * @ix: its arrays and sizes are set
  */
-void vc_index_init(struct vc_index *ix)
+void vcache_index_init(struct vcache_index *ix)
 {
 	u32 i;
 
@@ -47,30 +47,30 @@ void vc_index_init(struct vc_index *ix)
 }
 
 /**
- * vc_index_group - find the group of buckets of a block
+ * vcache_index_group - find the group of buckets of a block
  * @ix: the index
  * @slot: the volume
  * @block: the block
  *
  * Return: a number below @ix->buckets >> VC_GROUP_SHIFT.
  */
-u32 vc_index_group(const struct vc_index *ix, u16 slot, u64 block)
+u32 vcache_index_group(const struct vcache_index *ix, u16 slot, u64 block)
 {
-	u64 x = vc_hash((u64)slot << 48 | block >> VC_GROUP_SHIFT);
+	u64 x = vcache_hash((u64)slot << 48 | block >> VC_GROUP_SHIFT);
 
 	return x & ((ix->buckets >> VC_GROUP_SHIFT) - 1);
 }
 
-static u32 *vc_index_bucket(const struct vc_index *ix, u16 slot, u64 block)
+static u32 *vc_index_bucket(const struct vcache_index *ix, u16 slot, u64 block)
 {
-	u32 group = vc_index_group(ix, slot, block);
+	u32 group = vcache_index_group(ix, slot, block);
 	u32 in = block & ((1U << VC_GROUP_SHIFT) - 1);
 
 	return &ix->head[group << VC_GROUP_SHIFT | in];
 }
 
 /**
- * vc_index_find - find a cell that has any of some sectors of a block
+ * vcache_index_find - find a cell that has any of some sectors of a block
  * @ix: the index
  * @slot: the volume
  * @block: the block
@@ -78,7 +78,7 @@ static u32 *vc_index_bucket(const struct vc_index *ix, u16 slot, u64 block)
  *
  * Return: the cell, or VC_CELL_NONE.
  */
-u32 vc_index_find(const struct vc_index *ix, u16 slot, u64 block, u8 mask)
+u32 vcache_index_find(const struct vcache_index *ix, u16 slot, u64 block, u8 mask)
 {
 	u64 key = vc_cell_key(slot, block);
 	u32 c = *vc_index_bucket(ix, slot, block);
@@ -90,14 +90,14 @@ u32 vc_index_find(const struct vc_index *ix, u16 slot, u64 block, u8 mask)
 }
 
 /**
- * vc_index_held - find all sectors of a block that are in the cache
+ * vcache_index_held - find all sectors of a block that are in the cache
  * @ix: the index
  * @slot: the volume
  * @block: the block
  *
  * Return: the sectors, bit 0 the first.
  */
-u8 vc_index_held(const struct vc_index *ix, u16 slot, u64 block)
+u8 vcache_index_held(const struct vcache_index *ix, u16 slot, u64 block)
 {
 	u64 key = vc_cell_key(slot, block);
 	u32 c = *vc_index_bucket(ix, slot, block);
@@ -105,13 +105,13 @@ u8 vc_index_held(const struct vc_index *ix, u16 slot, u64 block)
 
 	for (; c != VC_CELL_NONE; c = ix->next[c]) {
 		if ((ix->where[c] & ~0xffULL) == key)
-			held |= vc_cell_mask(ix, c);
+			held |= vcache_cell_mask(ix, c);
 	}
 	return held;
 }
 
 /**
- * vc_index_cut - remove some sectors of a block
+ * vcache_index_cut - remove some sectors of a block
  * @ix: the index
  * @slot: the volume
  * @block: the block
@@ -121,8 +121,8 @@ u8 vc_index_held(const struct vc_index *ix, u16 slot, u64 block)
  *
  * Return: the number of cells in @touched.
  */
-unsigned int vc_index_cut(struct vc_index *ix, u16 slot, u64 block, u8 mask,
-			  u32 *touched)
+unsigned int vcache_index_cut(struct vcache_index *ix, u16 slot, u64 block, u8 mask,
+			      u32 *touched)
 {
 	u64 key = vc_cell_key(slot, block);
 	u32 *link = vc_index_bucket(ix, slot, block);
@@ -135,7 +135,7 @@ unsigned int vc_index_cut(struct vc_index *ix, u16 slot, u64 block, u8 mask,
 		    (ix->where[c] & mask)) {
 			ix->where[c] &= ~(u64)mask;
 			touched[n++] = c;
-			if (!vc_cell_mask(ix, c)) {
+			if (!vcache_cell_mask(ix, c)) {
 				*link = ix->next[c];
 				ix->next[c] = VC_CELL_NONE;
 				continue;
@@ -147,14 +147,14 @@ unsigned int vc_index_cut(struct vc_index *ix, u16 slot, u64 block, u8 mask,
 }
 
 /**
- * vc_index_put - set an empty cell
+ * vcache_index_put - set an empty cell
  * @ix: the index
  * @cell: the cell
  * @slot: the volume
  * @block: the block
- * @mask: the sectors, not 0; no other cell has any of them, see vc_index_cut()
+ * @mask: the sectors, not 0; no other cell has any of them, see vcache_index_cut()
  */
-void vc_index_put(struct vc_index *ix, u32 cell, u16 slot, u64 block, u8 mask)
+void vcache_index_put(struct vcache_index *ix, u32 cell, u16 slot, u64 block, u8 mask)
 {
 	u32 *head = vc_index_bucket(ix, slot, block);
 
@@ -164,18 +164,18 @@ void vc_index_put(struct vc_index *ix, u32 cell, u16 slot, u64 block, u8 mask)
 }
 
 /**
- * vc_index_drop - empty a cell
+ * vcache_index_drop - empty a cell
  * @ix: the index
  * @cell: the cell; may be empty already
  */
-void vc_index_drop(struct vc_index *ix, u32 cell)
+void vcache_index_drop(struct vcache_index *ix, u32 cell)
 {
 	u32 *link;
 
-	if (!vc_cell_mask(ix, cell))
+	if (!vcache_cell_mask(ix, cell))
 		return;
-	link = vc_index_bucket(ix, vc_cell_slot(ix, cell),
-			       vc_cell_block(ix, cell));
+	link = vc_index_bucket(ix, vcache_cell_slot(ix, cell),
+			       vcache_cell_block(ix, cell));
 	while (*link != cell)
 		link = &ix->next[*link];
 	*link = ix->next[cell];

@@ -12,7 +12,7 @@
  * a part of a block takes only these sectors from the older cell.
  *
  * The caller serialises all calls for the same block. In the kernel, the blocks of a
- * vc_index_group() share a lock.
+ * vcache_index_group() share a lock.
  */
 #ifndef VCACHE_CORE_INDEX_H
 #define VCACHE_CORE_INDEX_H
@@ -28,7 +28,7 @@
 #define VC_CELLS_PER_BLOCK VC_BLOCK_SECTORS
 
 /**
- * struct vc_index - the cells of a cache device
+ * struct vcache_index - the cells of a cache device
  * @where: for each cell: slot of the volume (16 bits), block (40), mask (8); mask 0:
  *	the cell is empty
  * @next: for each cell: the next one in its bucket, or VC_CELL_NONE
@@ -36,7 +36,7 @@
  * @cells: number of cells
  * @buckets: number of buckets, a power of two, at least 1 << VC_GROUP_SHIFT
  */
-struct vc_index {
+struct vcache_index {
 	u64 *where;
 	u32 *next;
 	u32 *head;
@@ -44,27 +44,27 @@ struct vc_index {
 	u32 buckets;
 };
 
-u32 vc_index_buckets(u32 cells);
-void vc_index_init(struct vc_index *ix);
-u32 vc_index_group(const struct vc_index *ix, u16 slot, u64 block);
-u32 vc_index_find(const struct vc_index *ix, u16 slot, u64 block, u8 mask);
-u8 vc_index_held(const struct vc_index *ix, u16 slot, u64 block);
-unsigned int vc_index_cut(struct vc_index *ix, u16 slot, u64 block, u8 mask,
-			  u32 *touched);
-void vc_index_put(struct vc_index *ix, u32 cell, u16 slot, u64 block, u8 mask);
-void vc_index_drop(struct vc_index *ix, u32 cell);
+u32 vcache_index_buckets(u32 cells);
+void vcache_index_init(struct vcache_index *ix);
+u32 vcache_index_group(const struct vcache_index *ix, u16 slot, u64 block);
+u32 vcache_index_find(const struct vcache_index *ix, u16 slot, u64 block, u8 mask);
+u8 vcache_index_held(const struct vcache_index *ix, u16 slot, u64 block);
+unsigned int vcache_index_cut(struct vcache_index *ix, u16 slot, u64 block, u8 mask,
+			      u32 *touched);
+void vcache_index_put(struct vcache_index *ix, u32 cell, u16 slot, u64 block, u8 mask);
+void vcache_index_drop(struct vcache_index *ix, u32 cell);
 
-static inline u8 vc_cell_mask(const struct vc_index *ix, u32 cell)
+static inline u8 vcache_cell_mask(const struct vcache_index *ix, u32 cell)
 {
 	return (u8)ix->where[cell];
 }
 
-static inline u64 vc_cell_block(const struct vc_index *ix, u32 cell)
+static inline u64 vcache_cell_block(const struct vcache_index *ix, u32 cell)
 {
 	return ix->where[cell] >> 8 & VC_WHERE_BLOCK_MAX;
 }
 
-static inline u16 vc_cell_slot(const struct vc_index *ix, u32 cell)
+static inline u16 vcache_cell_slot(const struct vcache_index *ix, u32 cell)
 {
 	return ix->where[cell] >> 48;
 }

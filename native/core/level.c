@@ -2,13 +2,13 @@
 #include "level.h"
 
 /**
- * vc_level_miss - count missed blocks, and decide again when it is time
+ * vcache_level_miss - count missed blocks, and decide again when it is time
  * @l: the level
  * @first: how many were missed for the first time
  * @again: how many were missed again after a short time
  * @cells: how many blocks of the cache the tag can have
  */
-void vc_level_miss(struct vc_level *l, u32 first, u32 again, u32 cells)
+void vcache_level_miss(struct vcache_level *l, u32 first, u32 again, u32 cells)
 {
 	first += READ_ONCE(l->first);
 	again += READ_ONCE(l->again);

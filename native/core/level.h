@@ -26,21 +26,21 @@
 #define VC_LEVEL_ENDS		40U
 
 /**
- * struct vc_level - whether a block of a tag must be missed once or twice
+ * struct vcache_level - whether a block of a tag must be missed once or twice
  * @first: blocks missed for the first time, recently
  * @again: how many such blocks came back
  * @once: once is enough
  */
-struct vc_level {
+struct vcache_level {
 	u32 first;
 	u32 again;
 	u32 once;
 };
 
-void vc_level_miss(struct vc_level *l, u32 first, u32 again, u32 cells);
+void vcache_level_miss(struct vcache_level *l, u32 first, u32 again, u32 cells);
 
 /* A block that was missed once is read from the cache. */
-static inline void vc_level_hit(struct vc_level *l)
+static inline void vcache_level_hit(struct vcache_level *l)
 {
 	WRITE_ONCE(l->again, READ_ONCE(l->again) + 1);
 }

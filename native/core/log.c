@@ -2,21 +2,21 @@
 #include "crc32c.h"
 #include "log.h"
 
-static struct vc_entry_disk *vc_log_entry(void *block, unsigned int i)
+static struct vcache_entry_disk *vc_log_entry(void *block, unsigned int i)
 {
-	return (struct vc_entry_disk *)((u8 *)block +
-					sizeof(struct vc_log_head)) + i;
+	return (struct vcache_entry_disk *)((u8 *)block +
+					    sizeof(struct vcache_log_head)) + i;
 }
 
 /**
- * vc_log_put_entry - write an entry to a record or a seal
+ * vcache_log_put_entry - write an entry to a record or a seal
  * @block: VC_BLOCK_SIZE bytes, zeroed before the first entry
  * @i: which entry, less than VC_ENTRIES_PER_BLOCK
  * @e: the entry
  */
-void vc_log_put_entry(void *block, unsigned int i, const struct vc_entry *e)
+void vcache_log_put_entry(void *block, unsigned int i, const struct vcache_entry *e)
 {
-	struct vc_entry_disk *d = vc_log_entry(block, i);
+	struct vcache_entry_disk *d = vc_log_entry(block, i);
 	u64 where = e->block | (u64)e->mask << VC_WHERE_MASK_SHIFT |
 		    (u64)e->place << VC_WHERE_PLACE_SHIFT;
 
@@ -26,14 +26,14 @@ void vc_log_put_entry(void *block, unsigned int i, const struct vc_entry *e)
 }
 
 /**
- * vc_log_get_entry - read an entry of a record or a seal
- * @block: a block that vc_log_parse() has accepted
- * @i: which entry, less than the number from vc_log_parse()
+ * vcache_log_get_entry - read an entry of a record or a seal
+ * @block: a block that vcache_log_parse() has accepted
+ * @i: which entry, less than the number from vcache_log_parse()
  * @e: filled in
  */
-void vc_log_get_entry(const void *block, unsigned int i, struct vc_entry *e)
+void vcache_log_get_entry(const void *block, unsigned int i, struct vcache_entry *e)
 {
-	const struct vc_entry_disk *d = vc_log_entry((void *)block, i);
+	const struct vcache_entry_disk *d = vc_log_entry((void *)block, i);
 	u64 where = le32_to_cpu(d->where_lo) |
 		    (u64)le32_to_cpu(d->where_hi) << 32;
 
@@ -45,25 +45,25 @@ void vc_log_get_entry(const void *block, unsigned int i, struct vc_entry *e)
 
 static u32 vc_log_crc(void *block)
 {
-	struct vc_log_head *h = block;
+	struct vcache_log_head *h = block;
 	__le32 was = h->crc;
 	u32 crc;
 
 	h->crc = 0;
-	crc = vc_crc32c(block, VC_BLOCK_SIZE);
+	crc = vcache_crc32c(block, VC_BLOCK_SIZE);
 	h->crc = was;
 	return crc;
 }
 
 /**
- * vc_log_finish - write the head of a record or a seal
+ * vcache_log_finish - write the head of a record or a seal
  * @block: the block with its entries
  * @key: random number of the pool
  * @info: content of the head
  */
-void vc_log_finish(void *block, u64 key, const struct vc_log_info *info)
+void vcache_log_finish(void *block, u64 key, const struct vcache_log_info *info)
 {
-	struct vc_log_head *h = block;
+	struct vcache_log_head *h = block;
 
 	h->magic = cpu_to_le32(VC_LOG_MAGIC);
 	h->key = cpu_to_le64(key);
@@ -82,10 +82,10 @@ void vc_log_finish(void *block, u64 key, const struct vc_log_info *info)
 }
 
 /* Do the sizes fit into the chunk, and together? */
-static bool vc_log_fits(const struct vc_geometry *g,
-			const struct vc_log_info *in)
+static bool vc_log_fits(const struct vcache_geometry *g,
+			const struct vcache_log_info *in)
 {
-	u32 capacity = vc_chunk_capacity(g);
+	u32 capacity = vcache_chunk_capacity(g);
 
 	if (in->nr > VC_ENTRIES_PER_BLOCK || in->seq < in->gen)
 		return false;
@@ -97,12 +97,12 @@ static bool vc_log_fits(const struct vc_geometry *g,
 }
 
 /* Are all fields of the entries possible at this place? */
-static bool vc_log_entries_fit(const void *block, const struct vc_geometry *g,
-			       const struct vc_log_info *in)
+static bool vc_log_entries_fit(const void *block, const struct vcache_geometry *g,
+			       const struct vcache_log_info *in)
 {
 	u32 first = !(in->flags & VC_SEAL_READS);
-	u32 last = vc_chunk_capacity(g) - 1, low = 0, high = last;
-	struct vc_entry e;
+	u32 last = vcache_chunk_capacity(g) - 1, low = 0, high = last;
+	struct vcache_entry e;
 	unsigned int i;
 
 	if (in->type == VC_LOG_RECORD) {
@@ -112,7 +112,7 @@ static bool vc_log_entries_fit(const void *block, const struct vc_geometry *g,
 		high = in->at;
 	}
 	for (i = 0; i < in->nr; i++) {
-		vc_log_get_entry(block, i, &e);
+		vcache_log_get_entry(block, i, &e);
 		if (e.mask && (e.place < first || e.place > last))
 			return false;
 		if (!e.mask && (e.place < low || e.place > high || !e.arg ||
@@ -123,17 +123,17 @@ static bool vc_log_entries_fit(const void *block, const struct vc_geometry *g,
 }
 
 /**
- * vc_log_parse - is this a complete and possible record or seal of this pool?
+ * vcache_log_parse - is this a complete and possible record or seal of this pool?
  * @block: any VC_BLOCK_SIZE bytes
  * @g: the geometry of the pool
  * @chunk: the chunk that it was read from
  * @at: its place in the chunk
  * @info: filled in
  */
-bool vc_log_parse(void *block, const struct vc_geometry *g, u32 chunk,
-		  u32 at, struct vc_log_info *info)
+bool vcache_log_parse(void *block, const struct vcache_geometry *g, u32 chunk,
+		      u32 at, struct vcache_log_info *info)
 {
-	const struct vc_log_head *h = block;
+	const struct vcache_log_head *h = block;
 
 	if (le32_to_cpu(h->magic) != VC_LOG_MAGIC ||
 	    le64_to_cpu(h->key) != g->key ||

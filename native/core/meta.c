@@ -17,7 +17,7 @@ static u32 vc_log2(u32 n)
 }
 
 /* Compute the layout of a pool with so many chunks, and a table for @max_chunks. */
-static int vc_geometry_make(struct vc_geometry *g, u32 chunk_blocks,
+static int vc_geometry_make(struct vcache_geometry *g, u32 chunk_blocks,
 			    u64 chunks, u64 max_chunks)
 {
 	u32 shift = vc_log2(chunk_blocks);
@@ -38,11 +38,11 @@ static int vc_geometry_make(struct vc_geometry *g, u32 chunk_blocks,
 				   chunk_blocks) * chunk_blocks;
 	g->first_chunk = VC_COPIES * (g->copy_blocks >> shift);
 	g->seal_blocks = vc_div_up(chunk_blocks, VC_ENTRIES_PER_BLOCK);
-	return g->chunks < vc_geometry_least(g) ? -ENOSPC : 0;
+	return g->chunks < vcache_geometry_least(g) ? -ENOSPC : 0;
 }
 
 /**
- * vc_geometry_set - compute the layout of a new pool
+ * vcache_geometry_set - compute the layout of a new pool
  * @g: filled in
  * @key: random number of the pool
  * @chunk_blocks: blocks of a chunk
@@ -51,8 +51,8 @@ static int vc_geometry_make(struct vc_geometry *g, u32 chunk_blocks,
  * Return: 0; -EINVAL if the chunk size is not allowed; -ENOSPC if fewer than two chunks
  * would be left for data; -EFBIG if a place would not fit in 32 bits.
  */
-int vc_geometry_set(struct vc_geometry *g, u64 key, u32 chunk_blocks,
-		    u64 blocks)
+int vcache_geometry_set(struct vcache_geometry *g, u64 key, u32 chunk_blocks,
+			u64 blocks)
 {
 	u32 shift = vc_log2(chunk_blocks), most = ~0U >> shift;
 	u64 chunks = blocks >> shift;
@@ -64,13 +64,13 @@ int vc_geometry_set(struct vc_geometry *g, u64 key, u32 chunk_blocks,
 }
 
 /**
- * vc_geometry_least - get the least number of chunks that a pool can have
+ * vcache_geometry_least - get the least number of chunks that a pool can have
  * @g: its geometry
  *
  * Two chunks for data. And if there were far fewer chunks than the table has space for, the
  * second superblock could not be found when the first is lost: see vc_super_last().
  */
-u32 vc_geometry_least(const struct vc_geometry *g)
+u32 vcache_geometry_least(const struct vcache_geometry *g)
 {
 	u32 least = vc_div_up(g->max_chunks, VC_GROW_TIMES * VC_GROW_TIMES);
 
@@ -78,15 +78,15 @@ u32 vc_geometry_least(const struct vc_geometry *g)
 }
 
 /**
- * vc_geometry_resize - change the number of chunks; nothing moves
+ * vcache_geometry_resize - change the number of chunks; nothing moves
  * @g: the geometry; not changed on error
  * @chunks: how many
  *
- * Return: 0; -ENOSPC below vc_geometry_least(), -EFBIG above vc_geometry.max_chunks.
+ * Return: 0; -ENOSPC below vcache_geometry_least(), -EFBIG above vcache_geometry.max_chunks.
  */
-int vc_geometry_resize(struct vc_geometry *g, u32 chunks)
+int vcache_geometry_resize(struct vcache_geometry *g, u32 chunks)
 {
-	struct vc_geometry n = *g;
+	struct vcache_geometry n = *g;
 	int r = vc_geometry_make(&n, g->chunk_blocks, chunks, g->max_chunks);
 
 	if (!r)
@@ -95,7 +95,7 @@ int vc_geometry_resize(struct vc_geometry *g, u32 chunks)
 }
 
 /**
- * vc_meta_place - find the place of a metadata block
+ * vcache_meta_place - find the place of a metadata block
  * @g: the geometry
  * @type: type of the block
  * @index: its number among those of its type
@@ -103,8 +103,8 @@ int vc_geometry_resize(struct vc_geometry *g, u32 chunks)
  *
  * Return: a block number.
  */
-u64 vc_meta_place(const struct vc_geometry *g, enum vc_meta_type type,
-		  u32 index, unsigned int copy)
+u64 vcache_meta_place(const struct vcache_geometry *g, enum vcache_meta_type type,
+		      u32 index, unsigned int copy)
 {
 	u64 base = (u64)g->copy_blocks * copy + index;
 
@@ -121,34 +121,34 @@ u64 vc_meta_place(const struct vc_geometry *g, enum vc_meta_type type,
 
 static u32 vc_meta_crc(void *block)
 {
-	struct vc_meta_head *h = block;
+	struct vcache_meta_head *h = block;
 	__le32 was = h->crc;
 	u32 crc;
 
 	h->crc = 0;
-	crc = vc_crc32c(block, VC_BLOCK_SIZE);
+	crc = vcache_crc32c(block, VC_BLOCK_SIZE);
 	h->crc = was;
 	return crc;
 }
 
 static bool vc_meta_intact(void *block)
 {
-	struct vc_meta_head *h = block;
+	struct vcache_meta_head *h = block;
 
 	return le32_to_cpu(h->magic) == VC_META_MAGIC &&
 	       le32_to_cpu(h->crc) == vc_meta_crc(block);
 }
 
 /**
- * vc_meta_valid - is this a complete metadata block of this pool?
+ * vcache_meta_valid - is this a complete metadata block of this pool?
  * @block: VC_BLOCK_SIZE bytes
  * @key: random number of the pool
  * @type: expected type
  * @index: expected number
  */
-bool vc_meta_valid(void *block, u64 key, enum vc_meta_type type, u32 index)
+bool vcache_meta_valid(void *block, u64 key, enum vcache_meta_type type, u32 index)
 {
-	struct vc_meta_head *h = block;
+	struct vcache_meta_head *h = block;
 
 	return vc_meta_intact(block) && le64_to_cpu(h->key) == key &&
 	       le16_to_cpu(h->type) == type &&
@@ -157,7 +157,7 @@ bool vc_meta_valid(void *block, u64 key, enum vc_meta_type type, u32 index)
 }
 
 /**
- * vc_meta_load - read a metadata block
+ * vcache_meta_load - read a metadata block
  * @st: the device
  * @g: its geometry
  * @type: type of the block
@@ -165,21 +165,21 @@ bool vc_meta_valid(void *block, u64 key, enum vc_meta_type type, u32 index)
  * @block: gets the content
  * @spare: VC_BLOCK_SIZE bytes to work in
  *
- * Return: 0; or the copies that are damaged or older, bit 0 for copy 0: vc_meta_repair()
+ * Return: 0; or the copies that are damaged or older, bit 0 for copy 0: vcache_meta_repair()
  * has to write these before the block is changed; -EBADMSG if no copy is valid.
  */
-int vc_meta_load(const struct vc_store *st, const struct vc_geometry *g,
-		 enum vc_meta_type type, u32 index, void *block, void *spare)
+int vcache_meta_load(const struct vcache_store *st, const struct vcache_geometry *g,
+		     enum vcache_meta_type type, u32 index, void *block, void *spare)
 {
-	struct vc_meta_head *h = spare;
+	struct vcache_meta_head *h = spare;
 	unsigned int copy, bit, bad = 0, good = 0;
 	u64 seq = 0;
 
 	for (copy = 0; copy < VC_COPIES; copy++) {
 		bit = 1U << copy;
-		if (st->read(st->ctx, vc_meta_place(g, type, index, copy), 1,
+		if (st->read(st->ctx, vcache_meta_place(g, type, index, copy), 1,
 			     spare) ||
-		    !vc_meta_valid(spare, g->key, type, index) ||
+		    !vcache_meta_valid(spare, g->key, type, index) ||
 		    (good && le64_to_cpu(h->seq) < seq)) {
 			bad |= bit;
 			continue;
@@ -196,22 +196,22 @@ int vc_meta_load(const struct vc_store *st, const struct vc_geometry *g,
 }
 
 /**
- * vc_meta_repair - make the copies of a metadata block the same
+ * vcache_meta_repair - make the copies of a metadata block the same
  * @st: the device
  * @g: its geometry
  * @type: type of the block
  * @index: its number
  * @block: its content as it was loaded
- * @bad: what vc_meta_load() has returned
+ * @bad: what vcache_meta_load() has returned
  *
- * vc_meta_save() writes copy 0 in place. If that write is torn, copy 1 counts. So copy 1
+ * vcache_meta_save() writes copy 0 in place. If that write is torn, copy 1 counts. So copy 1
  * must not be damaged, and not older than the content that was loaded and used.
  *
  * Return: 0 or a negative errno; then the valid copy is still there.
  */
-int vc_meta_repair(const struct vc_store *st, const struct vc_geometry *g,
-		   enum vc_meta_type type, u32 index, const void *block,
-		   unsigned int bad)
+int vcache_meta_repair(const struct vcache_store *st, const struct vcache_geometry *g,
+		       enum vcache_meta_type type, u32 index, const void *block,
+		       unsigned int bad)
 {
 	unsigned int copy;
 	int r = 0;
@@ -219,28 +219,28 @@ int vc_meta_repair(const struct vc_store *st, const struct vc_geometry *g,
 	for (copy = 0; copy < VC_COPIES && !r; copy++) {
 		if (bad >> copy & 1)
 			r = st->write(st->ctx,
-				      vc_meta_place(g, type, index, copy), 1,
+				      vcache_meta_place(g, type, index, copy), 1,
 				      block);
 	}
 	return r;
 }
 
 /**
- * vc_meta_save - write a metadata block
+ * vcache_meta_save - write a metadata block
  * @st: the device
  * @g: its geometry
  * @type: type of the block
  * @index: its number
  * @block: its content; the head is filled in, with the next sequence number
  *
- * If the copies differed when it was loaded, vc_meta_repair() must come first.
+ * If the copies differed when it was loaded, vcache_meta_repair() must come first.
  *
  * Return: 0, or a negative errno; then it is not known whether the change is durable.
  */
-int vc_meta_save(const struct vc_store *st, const struct vc_geometry *g,
-		 enum vc_meta_type type, u32 index, void *block)
+int vcache_meta_save(const struct vcache_store *st, const struct vcache_geometry *g,
+		     enum vcache_meta_type type, u32 index, void *block)
 {
-	struct vc_meta_head *h = block;
+	struct vcache_meta_head *h = block;
 	unsigned int copy;
 	int r = 0;
 
@@ -252,16 +252,16 @@ int vc_meta_save(const struct vc_store *st, const struct vc_geometry *g,
 	h->index = cpu_to_le32(index);
 	h->crc = cpu_to_le32(vc_meta_crc(block));
 	for (copy = 0; copy < VC_COPIES && !r; copy++)
-		r = st->write(st->ctx, vc_meta_place(g, type, index, copy), 1,
+		r = st->write(st->ctx, vcache_meta_place(g, type, index, copy), 1,
 			      block);
 	return r;
 }
 
 /* Decode the superblock in @block. Return: 0 or a negative errno. */
 static int vc_super_decode(const void *block, u64 blocks,
-			   struct vc_geometry *g, struct vc_super *sb)
+			   struct vcache_geometry *g, struct vcache_super *sb)
 {
-	const struct vc_super_disk *d = block;
+	const struct vcache_super_disk *d = block;
 	u32 chunks = le32_to_cpu(d->chunks), max_chunks = le32_to_cpu(d->max_chunks);
 	u64 needs = le64_to_cpu(d->incompat);
 	int r;
@@ -284,7 +284,7 @@ static int vc_super_decode(const void *block, u64 blocks,
 
 static bool vc_super_intact(void *block)
 {
-	struct vc_meta_head *h = block;
+	struct vcache_meta_head *h = block;
 
 	return vc_meta_intact(block) && le16_to_cpu(h->type) == VC_META_SUPER;
 }
@@ -297,7 +297,7 @@ static bool vc_super_intact(void *block)
 static u64 vc_super_last(u64 blocks)
 {
 	u64 last = 0, chunks, most;
-	struct vc_geometry g;
+	struct vcache_geometry g;
 	u32 n;
 
 	for (n = VC_CHUNK_BLOCKS_MIN; n <= VC_CHUNK_BLOCKS_MAX; n *= 2) {
@@ -316,8 +316,8 @@ static u64 vc_super_last(u64 blocks)
 }
 
 /* Find the second superblock if the first is lost. */
-static int vc_super_search(const struct vc_store *st, u64 blocks,
-			   struct vc_geometry *g, struct vc_super *sb,
+static int vc_super_search(const struct vcache_store *st, u64 blocks,
+			   struct vcache_geometry *g, struct vcache_super *sb,
 			   void *block)
 {
 	u64 at, last = vc_super_last(blocks);
@@ -327,7 +327,7 @@ static int vc_super_search(const struct vc_store *st, u64 blocks,
 		if (st->read(st->ctx, at, 1, block) || !vc_super_intact(block))
 			continue;
 		r = vc_super_decode(block, blocks, g, sb);
-		if (!r && vc_meta_place(g, VC_META_SUPER, 0, 1) == at)
+		if (!r && vcache_meta_place(g, VC_META_SUPER, 0, 1) == at)
 			return 1;
 		r = r ? r : -EBADMSG;
 	}
@@ -335,13 +335,13 @@ static int vc_super_search(const struct vc_store *st, u64 blocks,
 }
 
 /* Load both superblocks when one was found, and decode the valid one. */
-static int vc_super_both(const struct vc_store *st, u64 blocks,
-			 struct vc_geometry *g, struct vc_super *sb,
+static int vc_super_both(const struct vcache_store *st, u64 blocks,
+			 struct vcache_geometry *g, struct vcache_super *sb,
 			 void *block, void *spare)
 {
 	int r, bad;
 
-	bad = vc_meta_load(st, g, VC_META_SUPER, 0, block, spare);
+	bad = vcache_meta_load(st, g, VC_META_SUPER, 0, block, spare);
 	if (bad < 0)
 		return bad;
 	r = vc_super_decode(block, blocks, g, sb);
@@ -349,18 +349,18 @@ static int vc_super_both(const struct vc_store *st, u64 blocks,
 }
 
 /**
- * vc_super_find - find the pool on a device, even if the device begins with zeroes
+ * vcache_super_find - find the pool on a device, even if the device begins with zeroes
  * @st: the device
  * @blocks: its size
  * @g: filled in
  * @sb: filled in
- * @block: gets the superblock, for vc_super_save()
+ * @block: gets the superblock, for vcache_super_save()
  * @spare: VC_BLOCK_SIZE bytes to work in
  *
- * Return: as vc_super_load(), but never -ENODATA.
+ * Return: as vcache_super_load(), but never -ENODATA.
  */
-int vc_super_find(const struct vc_store *st, u64 blocks, struct vc_geometry *g,
-		  struct vc_super *sb, void *block, void *spare)
+int vcache_super_find(const struct vcache_store *st, u64 blocks, struct vcache_geometry *g,
+		      struct vcache_super *sb, void *block, void *spare)
 {
 	int r;
 
@@ -372,20 +372,20 @@ int vc_super_find(const struct vc_store *st, u64 blocks, struct vc_geometry *g,
 }
 
 /**
- * vc_super_load - find the pool on a device
+ * vcache_super_load - find the pool on a device
  * @st: the device
  * @blocks: its size
  * @g: filled in
  * @sb: filled in
- * @block: gets the superblock, for vc_super_save()
+ * @block: gets the superblock, for vcache_super_save()
  * @spare: VC_BLOCK_SIZE bytes to work in
  *
- * Return: as vc_meta_load(); -ENODATA if the device begins with zeroes; -EBADMSG if there
+ * Return: as vcache_meta_load(); -ENODATA if the device begins with zeroes; -EBADMSG if there
  * is no superblock of a pool; -EOPNOTSUPP if it needs a newer version; -ENXIO if the device
  * is too small for its pool.
  */
-int vc_super_load(const struct vc_store *st, u64 blocks, struct vc_geometry *g,
-		  struct vc_super *sb, void *block, void *spare)
+int vcache_super_load(const struct vcache_store *st, u64 blocks, struct vcache_geometry *g,
+		      struct vcache_super *sb, void *block, void *spare)
 {
 	const u8 *byte = block;
 	unsigned int i;
@@ -396,11 +396,11 @@ int vc_super_load(const struct vc_store *st, u64 blocks, struct vc_geometry *g,
 		if (i == VC_BLOCK_SIZE)
 			return -ENODATA;
 	}
-	return vc_super_find(st, blocks, g, sb, block, spare);
+	return vcache_super_find(st, blocks, g, sb, block, spare);
 }
 
 /**
- * vc_super_save - write the superblock
+ * vcache_super_save - write the superblock
  * @st: the device
  * @g: its geometry
  * @sb: its content
@@ -408,10 +408,10 @@ int vc_super_load(const struct vc_store *st, u64 blocks, struct vc_geometry *g,
  *
  * Return: 0 or a negative errno.
  */
-int vc_super_save(const struct vc_store *st, const struct vc_geometry *g,
-		  const struct vc_super *sb, void *block)
+int vcache_super_save(const struct vcache_store *st, const struct vcache_geometry *g,
+		      const struct vcache_super *sb, void *block)
 {
-	struct vc_super_disk *d = block;
+	struct vcache_super_disk *d = block;
 
 	memcpy(d->uuid, sb->uuid, sizeof(d->uuid));
 	d->chunk_blocks = cpu_to_le32(g->chunk_blocks);
@@ -421,7 +421,7 @@ int vc_super_save(const struct vc_store *st, const struct vc_geometry *g,
 	d->next_seq = cpu_to_le64(sb->next_seq);
 	d->incompat = cpu_to_le64(VC_INCOMPAT_MAX_CHUNKS);
 	d->max_chunks = cpu_to_le32(g->max_chunks);
-	return vc_meta_save(st, g, VC_META_SUPER, 0, block);
+	return vcache_meta_save(st, g, VC_META_SUPER, 0, block);
 }
 
 /*
@@ -429,7 +429,7 @@ int vc_super_save(const struct vc_store *st, const struct vc_geometry *g,
  * superblock whose other blocks are gone, and a second superblock, at another place, could
  * later be taken for one of the new pool.
  */
-static int vc_super_wipe(const struct vc_store *st, u64 blocks, void *block)
+static int vc_super_wipe(const struct vcache_store *st, u64 blocks, void *block)
 {
 	u64 at, last = vc_super_last(blocks);
 	int r;
@@ -447,7 +447,7 @@ static int vc_super_wipe(const struct vc_store *st, u64 blocks, void *block)
 }
 
 /**
- * vc_pool_format - make an empty pool
+ * vcache_pool_format - make an empty pool
  * @st: the device
  * @g: its geometry, with a key that no pool on this device has had before
  * @uuid: identifies the pool for administrators and tools
@@ -458,10 +458,10 @@ static int vc_super_wipe(const struct vc_store *st, u64 blocks, void *block)
  *
  * Return: 0 or a negative errno.
  */
-int vc_pool_format(const struct vc_store *st, const struct vc_geometry *g,
-		   const u8 uuid[16], void *block)
+int vcache_pool_format(const struct vcache_store *st, const struct vcache_geometry *g,
+		       const u8 uuid[16], void *block)
 {
-	struct vc_super sb = { .flags = VC_SUPER_CLEAN,
+	struct vcache_super sb = { .flags = VC_SUPER_CLEAN,
 			       .next_seq = VC_SEQ_FIRST };
 	u32 i;
 	int r;
@@ -469,13 +469,13 @@ int vc_pool_format(const struct vc_store *st, const struct vc_geometry *g,
 	r = vc_super_wipe(st, (u64)g->chunks * g->chunk_blocks, block);
 	for (i = 0; i < g->slot_blocks && !r; i++) {
 		memset(block, 0, VC_BLOCK_SIZE);
-		r = vc_meta_save(st, g, VC_META_SLOTS, i, block);
+		r = vcache_meta_save(st, g, VC_META_SLOTS, i, block);
 	}
 	for (i = 0; i < g->table_blocks && !r; i++) {
 		memset(block, 0, VC_BLOCK_SIZE);
-		r = vc_meta_save(st, g, VC_META_TABLE, i, block);
+		r = vcache_meta_save(st, g, VC_META_TABLE, i, block);
 	}
 	memcpy(sb.uuid, uuid, sizeof(sb.uuid));
 	memset(block, 0, VC_BLOCK_SIZE);
-	return r ? r : vc_super_save(st, g, &sb, block);
+	return r ? r : vcache_super_save(st, g, &sb, block);
 }

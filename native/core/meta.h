@@ -6,21 +6,21 @@
 #include "format.h"
 
 /**
- * struct vc_store - access to a cache device
+ * struct vcache_store - access to a cache device
  * @ctx: passed to the functions
  * @read: read @n blocks from @block on into @buf
  * @write: write @n blocks; they are durable on return
  *
  * Both return 0 or a negative errno.
  */
-struct vc_store {
+struct vcache_store {
 	void *ctx;
 	int (*read)(void *ctx, u64 block, u32 n, void *buf);
 	int (*write)(void *ctx, u64 block, u32 n, const void *buf);
 };
 
 /**
- * struct vc_geometry - the layout of a cache device
+ * struct vcache_geometry - the layout of a cache device
  * @key: random number of the pool
  * @chunk_blocks: blocks of a chunk, VC_CHUNK_BLOCKS_MIN to _MAX, a power of 2
  * @chunks: chunks of the device that are used
@@ -31,7 +31,7 @@ struct vc_store {
  * @first_chunk: first chunk for data
  * @seal_blocks: blocks of a copy of a seal
  */
-struct vc_geometry {
+struct vcache_geometry {
 	u64 key;
 	u32 chunk_blocks;
 	u32 chunks;
@@ -44,39 +44,39 @@ struct vc_geometry {
 };
 
 /**
- * struct vc_super - the decoded superblock
+ * struct vcache_super - the decoded superblock
  * @uuid: identifies the pool for administrators and tools
  * @flags: VC_SUPER_*
  * @next_seq: lower bound of the next sequence number
  */
-struct vc_super {
+struct vcache_super {
 	u8 uuid[16];
 	u32 flags;
 	u64 next_seq;
 };
 
-int vc_geometry_set(struct vc_geometry *g, u64 key, u32 chunk_blocks,
-		    u64 blocks);
-u32 vc_geometry_least(const struct vc_geometry *g);
-int vc_geometry_resize(struct vc_geometry *g, u32 chunks);
-u64 vc_meta_place(const struct vc_geometry *g, enum vc_meta_type type,
-		  u32 index, unsigned int copy);
-bool vc_meta_valid(void *block, u64 key, enum vc_meta_type type,
-		   u32 index);
-int vc_meta_load(const struct vc_store *st, const struct vc_geometry *g,
-		 enum vc_meta_type type, u32 index, void *block, void *spare);
-int vc_meta_repair(const struct vc_store *st, const struct vc_geometry *g,
-		   enum vc_meta_type type, u32 index, const void *block,
-		   unsigned int bad);
-int vc_meta_save(const struct vc_store *st, const struct vc_geometry *g,
-		 enum vc_meta_type type, u32 index, void *block);
-int vc_super_load(const struct vc_store *st, u64 blocks, struct vc_geometry *g,
-		  struct vc_super *sb, void *block, void *spare);
-int vc_super_find(const struct vc_store *st, u64 blocks, struct vc_geometry *g,
-		  struct vc_super *sb, void *block, void *spare);
-int vc_super_save(const struct vc_store *st, const struct vc_geometry *g,
-		  const struct vc_super *sb, void *block);
-int vc_pool_format(const struct vc_store *st, const struct vc_geometry *g,
-		   const u8 uuid[16], void *block);
+int vcache_geometry_set(struct vcache_geometry *g, u64 key, u32 chunk_blocks,
+			u64 blocks);
+u32 vcache_geometry_least(const struct vcache_geometry *g);
+int vcache_geometry_resize(struct vcache_geometry *g, u32 chunks);
+u64 vcache_meta_place(const struct vcache_geometry *g, enum vcache_meta_type type,
+		      u32 index, unsigned int copy);
+bool vcache_meta_valid(void *block, u64 key, enum vcache_meta_type type,
+		       u32 index);
+int vcache_meta_load(const struct vcache_store *st, const struct vcache_geometry *g,
+		     enum vcache_meta_type type, u32 index, void *block, void *spare);
+int vcache_meta_repair(const struct vcache_store *st, const struct vcache_geometry *g,
+		       enum vcache_meta_type type, u32 index, const void *block,
+		       unsigned int bad);
+int vcache_meta_save(const struct vcache_store *st, const struct vcache_geometry *g,
+		     enum vcache_meta_type type, u32 index, void *block);
+int vcache_super_load(const struct vcache_store *st, u64 blocks, struct vcache_geometry *g,
+		      struct vcache_super *sb, void *block, void *spare);
+int vcache_super_find(const struct vcache_store *st, u64 blocks, struct vcache_geometry *g,
+		      struct vcache_super *sb, void *block, void *spare);
+int vcache_super_save(const struct vcache_store *st, const struct vcache_geometry *g,
+		      const struct vcache_super *sb, void *block);
+int vcache_pool_format(const struct vcache_store *st, const struct vcache_geometry *g,
+		       const u8 uuid[16], void *block);
 
 #endif /* VCACHE_CORE_META_H */

@@ -15,7 +15,7 @@
 #include "types.h"
 
 /* The shared lanes, and the lanes dedicated to a tag. */
-enum vc_domain {
+enum vcache_domain {
 	VC_SHARED,
 	VC_OWN,
 	VC_DOMAINS
@@ -31,39 +31,39 @@ enum vc_domain {
 #define VC_HOT_PERCENT		20U
 
 /**
- * struct vc_keep_policy - which blocks of a reclaimed chunk are kept
+ * struct vcache_keep_policy - which blocks of a reclaimed chunk are kept
  * @hot: blocks of at least this heat; in dedicated lanes if the tag has any
  * @most: most blocks that are kept; hot ones first
  * @rest_most: most colder blocks that are kept; in shared lanes
  */
-struct vc_keep_policy {
+struct vcache_keep_policy {
 	u32 hot;
 	u32 most;
 	u32 rest_most;
 };
 
 /**
- * vc_hot_passes - is the hot part above the watermark?
+ * vcache_hot_passes - is the hot part above the watermark?
  * @hot: number of hot blocks
  * @cells: number of all blocks
  * @percent: the watermark; nothing is above 100
  */
-static inline bool vc_hot_passes(u32 hot, u64 cells, u32 percent)
+static inline bool vcache_hot_passes(u32 hot, u64 cells, u32 percent)
 {
 	return (u64)hot * 100 > cells * percent;
 }
 
 /**
- * vc_keep_reclaim - policy for a chunk that is reclaimed for its space
+ * vcache_keep_reclaim - policy for a chunk that is reclaimed for its space
  * @hot: blocks of at least this heat are kept
  * @fits: there is space for colder ones, too
  * @most: most blocks that are kept
  * @lanes: the tag has dedicated lanes
  */
-static inline struct vc_keep_policy vc_keep_reclaim(u32 hot, bool fits, u32 most,
-						    bool lanes)
+static inline struct vcache_keep_policy vcache_keep_reclaim(u32 hot, bool fits, u32 most,
+							    bool lanes)
 {
-	struct vc_keep_policy f = { .hot = hot, .most = most };
+	struct vcache_keep_policy f = { .hot = hot, .most = most };
 
 	if (fits && lanes)
 		f.rest_most = most;
@@ -73,17 +73,17 @@ static inline struct vc_keep_policy vc_keep_reclaim(u32 hot, bool fits, u32 most
 }
 
 /**
- * vc_keep_swap - policy for a chunk that is reclaimed to migrate its blocks
+ * vcache_keep_swap - policy for a chunk that is reclaimed to migrate its blocks
  * @hot: blocks of at least this heat are kept in dedicated lanes
  * @credit: what the log may spend on colder blocks
  * @capacity: blocks of a chunk
  *
  * All blocks may be kept: space is not the purpose.
  */
-static inline struct vc_keep_policy vc_keep_swap(u32 hot, u32 credit, u32 capacity)
+static inline struct vcache_keep_policy vcache_keep_swap(u32 hot, u32 credit, u32 capacity)
 {
 	u32 paid = credit / VC_CREDIT_KEEP;
-	struct vc_keep_policy f = {
+	struct vcache_keep_policy f = {
 		.hot = hot,
 		.most = capacity,
 		.rest_most = paid < capacity ? paid : capacity,
@@ -93,11 +93,11 @@ static inline struct vc_keep_policy vc_keep_swap(u32 hot, u32 credit, u32 capaci
 }
 
 /**
- * vc_keep_rest - how many colder blocks are kept at most?
+ * vcache_keep_rest - how many colder blocks are kept at most?
  * @f: the policy
  * @kept: hot blocks of the chunk that are kept
  */
-static inline u32 vc_keep_rest(const struct vc_keep_policy *f, u32 kept)
+static inline u32 vcache_keep_rest(const struct vcache_keep_policy *f, u32 kept)
 {
 	u32 left = f->most - kept;
 
@@ -105,7 +105,7 @@ static inline u32 vc_keep_rest(const struct vc_keep_policy *f, u32 kept)
 }
 
 /**
- * vc_swap_pays - is a chunk in dedicated lanes so much colder than one in shared lanes
+ * vcache_swap_pays - is a chunk in dedicated lanes so much colder than one in shared lanes
  *	that their blocks should change places?
  * @own: total heat of the first one
  * @shared: total heat of the second one
@@ -114,20 +114,20 @@ static inline u32 vc_keep_rest(const struct vc_keep_policy *f, u32 kept)
  * If both are about as hot nothing is gained, whatever the watermark says. A chunk of which
  * each block was read once more than the other's counts as equally hot.
  */
-static inline bool vc_swap_pays(u32 own, u32 shared, u32 capacity)
+static inline bool vcache_swap_pays(u32 own, u32 shared, u32 capacity)
 {
 	return 2 * own + capacity / 2 <= shared;
 }
 
 /**
- * vc_swap_heat - least heat of blocks that stay in dedicated lanes
+ * vcache_swap_heat - least heat of blocks that stay in dedicated lanes
  * @shared: total heat of the chunk that needs the space
  * @capacity: blocks of a chunk
  *
- * It is the average heat of the blocks that come. If vc_swap_pays(), at least half of the
+ * It is the average heat of the blocks that come. If vcache_swap_pays(), at least half of the
  * blocks are colder than that.
  */
-static inline u32 vc_swap_heat(u32 shared, u32 capacity)
+static inline u32 vcache_swap_heat(u32 shared, u32 capacity)
 {
 	u32 heat = (shared + capacity - 1) / capacity;
 
@@ -135,14 +135,14 @@ static inline u32 vc_swap_heat(u32 shared, u32 capacity)
 }
 
 /**
- * vc_heat_cooled - reduce the heat of a block
+ * vcache_heat_cooled - reduce the heat of a block
  * @heat: its heat
  *
  * Three quarters, rounded down. Chunks cool one after the other. With half, a chunk
  * that cools first would become so much colder than an equally hot one that the two
  * would change places.
  */
-static inline u32 vc_heat_cooled(u32 heat)
+static inline u32 vcache_heat_cooled(u32 heat)
 {
 	return heat - (heat + 3) / 4;
 }
@@ -151,14 +151,14 @@ static inline u32 vc_heat_cooled(u32 heat)
 #define VC_COOL_MAX		16U
 
 /**
- * vc_cool_chunks - how many chunks of a tag are cooled now?
+ * vcache_cool_chunks - how many chunks of a tag are cooled now?
  * @hits: blocks that it has read from the cache since chunks were last cooled
  * @capacity: blocks of a chunk
  *
  * All have been cooled once when the tag has read as many blocks as it has. So heat counts
  * recent reads, in all lanes, and does not change while all blocks are read evenly.
  */
-static inline u32 vc_cool_chunks(u64 hits, u32 capacity)
+static inline u32 vcache_cool_chunks(u64 hits, u32 capacity)
 {
 	return hits < (u64)VC_COOL_MAX * capacity ? (u32)hits / capacity : VC_COOL_MAX;
 }

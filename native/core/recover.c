@@ -2,13 +2,13 @@
 #include "crc32c.h"
 #include "recover.h"
 
-static u64 vc_chunk_start(const struct vc_geometry *g, u32 chunk)
+static u64 vc_chunk_start(const struct vcache_geometry *g, u32 chunk)
 {
 	return (u64)chunk * g->chunk_blocks;
 }
 
 /**
- * vc_chunk_scan - find out which log a chunk belongs to
+ * vcache_chunk_scan - find out which log a chunk belongs to
  * @st: the cache device
  * @g: its geometry
  * @chunk: the chunk
@@ -18,11 +18,11 @@ static u64 vc_chunk_start(const struct vc_geometry *g, u32 chunk)
  *
  * Return: 0; -EIO if the necessary blocks cannot be read.
  */
-int vc_chunk_scan(const struct vc_store *st, const struct vc_geometry *g,
-		  u32 chunk, u64 dead, void *block, struct vc_found *found)
+int vcache_chunk_scan(const struct vcache_store *st, const struct vcache_geometry *g,
+		      u32 chunk, u64 dead, void *block, struct vcache_found *found)
 {
-	const u32 places[] = { 0, vc_seal_place(g, 0), vc_seal_place(g, 1) };
-	struct vc_log_info info;
+	const u32 places[] = { 0, vcache_seal_place(g, 0), vcache_seal_place(g, 1) };
+	struct vcache_log_info info;
 	unsigned int i;
 	int failed = 0;
 
@@ -33,7 +33,7 @@ int vc_chunk_scan(const struct vc_store *st, const struct vc_geometry *g,
 			failed++;
 			continue;
 		}
-		if (!vc_log_parse(block, g, chunk, places[i], &info) ||
+		if (!vcache_log_parse(block, g, chunk, places[i], &info) ||
 		    info.gen <= dead)
 			continue;
 		found->gen = info.gen;
@@ -48,7 +48,7 @@ int vc_chunk_scan(const struct vc_store *st, const struct vc_geometry *g,
 }
 
 static void vc_sift_down(u32 *list, u32 root, u32 n,
-			 const struct vc_found *found)
+			 const struct vcache_found *found)
 {
 	for (;;) {
 		u32 child = 2 * root + 1, top = list[root];
@@ -67,12 +67,12 @@ static void vc_sift_down(u32 *list, u32 root, u32 n,
 }
 
 /**
- * vc_chunks_sort - sort chunks by generation
+ * vcache_chunks_sort - sort chunks by generation
  * @list: their numbers
  * @n: how many
  * @found: what was found in the chunks, by number
  */
-void vc_chunks_sort(u32 *list, u32 n, const struct vc_found *found)
+void vcache_chunks_sort(u32 *list, u32 n, const struct vcache_found *found)
 {
 	u32 i;
 
@@ -92,11 +92,11 @@ void vc_chunks_sort(u32 *list, u32 n, const struct vc_found *found)
  * two logs have written the same sectors, see vc_replay_newer(). If the record cannot be
  * read it counts as the oldest of its chunk.
  */
-static u64 vc_record_seq(struct vc_replay *rp, u32 chunk, u32 place)
+static u64 vc_record_seq(struct vcache_replay *rp, u32 chunk, u32 place)
 {
-	const struct vc_geometry *g = rp->g;
+	const struct vcache_geometry *g = rp->g;
 	u8 *block = rp->work + (size_t)g->chunk_blocks * VC_BLOCK_SIZE;
-	struct vc_log_info info;
+	struct vcache_log_info info;
 	u32 at;
 
 	/* A record is before its data, at most by this distance. */
@@ -105,7 +105,7 @@ static u64 vc_record_seq(struct vc_replay *rp, u32 chunk, u32 place)
 			break;
 		if (rp->st->read(rp->st->ctx, vc_chunk_start(g, chunk) + at, 1,
 				 block) ||
-		    !vc_log_parse(block, g, chunk, at, &info) ||
+		    !vcache_log_parse(block, g, chunk, at, &info) ||
 		    info.gen != rp->chunk[chunk].gen)
 			continue;
 		if (at + info.data >= place)
@@ -126,13 +126,13 @@ struct vc_applied {
  * places say so. Two logs may have written at the same time; only then the sequence numbers
  * of their records are needed.
  */
-static bool vc_replay_newer(struct vc_replay *rp, u32 cell,
+static bool vc_replay_newer(struct vcache_replay *rp, u32 cell,
 			    struct vc_applied *a)
 {
 	u32 chunk = cell / rp->g->chunk_blocks;
 	u32 place = cell % rp->g->chunk_blocks;
-	const struct vc_found *there = &rp->chunk[chunk];
-	const struct vc_found *here = &rp->chunk[a->chunk];
+	const struct vcache_found *there = &rp->chunk[chunk];
+	const struct vcache_found *here = &rp->chunk[a->chunk];
 
 	if (chunk == a->chunk)
 		return place > a->place;
@@ -147,7 +147,7 @@ static bool vc_replay_newer(struct vc_replay *rp, u32 cell,
 	return vc_record_seq(rp, chunk, place) > a->seq;
 }
 
-static void vc_replay_mark(struct vc_replay *rp, u32 chunk, u32 by)
+static void vc_replay_mark(struct vcache_replay *rp, u32 chunk, u32 by)
 {
 	rp->chunk[chunk].lost = true;
 	if (rp->chunk[chunk].tag != rp->chunk[by].tag)
@@ -158,27 +158,27 @@ static void vc_replay_mark(struct vc_replay *rp, u32 chunk, u32 by)
  * Lock the cells of a block. The index may be in use for other volumes, which share buckets
  * with this one. Nobody else uses cells of this volume.
  */
-static void vc_replay_lock(struct vc_replay *rp, u64 block, bool on)
+static void vc_replay_lock(struct vcache_replay *rp, u64 block, bool on)
 {
 	if (rp->lock)
 		rp->lock(rp->ctx, rp->slot, block, on);
 }
 
-static u32 vc_replay_find(struct vc_replay *rp, u64 block, u8 mask)
+static u32 vc_replay_find(struct vcache_replay *rp, u64 block, u8 mask)
 {
 	u32 cell;
 
 	vc_replay_lock(rp, block, true);
-	cell = vc_index_find(rp->ix, rp->slot, block, mask);
+	cell = vcache_index_find(rp->ix, rp->slot, block, mask);
 	vc_replay_lock(rp, block, false);
 	return cell;
 }
 
 /* Find the sectors of a block for which the entry is the newest. */
-static u8 vc_replay_wins(struct vc_replay *rp, struct vc_applied *a, u64 block,
+static u8 vc_replay_wins(struct vcache_replay *rp, struct vc_applied *a, u64 block,
 			 u8 mask)
 {
-	struct vc_index *ix = rp->ix;
+	struct vcache_index *ix = rp->ix;
 	u8 left = mask, wins = 0;
 	u32 cell;
 
@@ -188,7 +188,7 @@ static u8 vc_replay_wins(struct vc_replay *rp, struct vc_applied *a, u64 block,
 		cell = vc_replay_find(rp, block, left);
 		if (cell == VC_CELL_NONE)
 			return wins | left;
-		has = left & vc_cell_mask(ix, cell);
+		has = left & vcache_cell_mask(ix, cell);
 		if (vc_replay_newer(rp, cell, a))
 			vc_replay_mark(rp, a->chunk,
 				       cell / rp->g->chunk_blocks);
@@ -199,7 +199,7 @@ static u8 vc_replay_wins(struct vc_replay *rp, struct vc_applied *a, u64 block,
 	return wins;
 }
 
-static u8 vc_replay_cut(struct vc_replay *rp, struct vc_applied *a, u64 block,
+static u8 vc_replay_cut(struct vcache_replay *rp, struct vc_applied *a, u64 block,
 			u8 mask)
 {
 	u32 touched[VC_CELLS_PER_BLOCK];
@@ -207,7 +207,7 @@ static u8 vc_replay_cut(struct vc_replay *rp, struct vc_applied *a, u64 block,
 
 	mask = vc_replay_wins(rp, a, block, mask);
 	vc_replay_lock(rp, block, true);
-	n = vc_index_cut(rp->ix, rp->slot, block, mask, touched);
+	n = vcache_index_cut(rp->ix, rp->slot, block, mask, touched);
 	vc_replay_lock(rp, block, false);
 	for (i = 0; i < n; i++)
 		vc_replay_mark(rp, touched[i] / rp->g->chunk_blocks, a->chunk);
@@ -215,7 +215,7 @@ static u8 vc_replay_cut(struct vc_replay *rp, struct vc_applied *a, u64 block,
 }
 
 /* Apply a discard. If it is larger than the cache, go through the cache. */
-static void vc_replay_discard(struct vc_replay *rp, struct vc_applied *a,
+static void vc_replay_discard(struct vcache_replay *rp, struct vc_applied *a,
 			      u64 block, u64 blocks)
 {
 	u32 cell;
@@ -227,10 +227,10 @@ static void vc_replay_discard(struct vc_replay *rp, struct vc_applied *a,
 		return;
 	}
 	for (cell = 0; cell < rp->ix->cells; cell++) {
-		u64 b = vc_cell_block(rp->ix, cell);
+		u64 b = vcache_cell_block(rp->ix, cell);
 
-		if (vc_cell_mask(rp->ix, cell) &&
-		    vc_cell_slot(rp->ix, cell) == rp->slot &&
+		if (vcache_cell_mask(rp->ix, cell) &&
+		    vcache_cell_slot(rp->ix, cell) == rp->slot &&
 		    b >= block && b - block < blocks)
 			vc_replay_cut(rp, a, b, VC_MASK_ALL);
 	}
@@ -240,8 +240,8 @@ static void vc_replay_discard(struct vc_replay *rp, struct vc_applied *a,
  * Apply an entry. Discards are applied when all entries are: they leave nothing in the index
  * that an older entry, applied later, could be compared with.
  */
-static void vc_replay_entry(struct vc_replay *rp, u32 chunk,
-			    const struct vc_entry *e, u64 seq)
+static void vc_replay_entry(struct vcache_replay *rp, u32 chunk,
+			    const struct vcache_entry *e, u64 seq)
 {
 	struct vc_applied a = { .chunk = chunk, .place = e->place,
 				.seq = seq };
@@ -253,7 +253,7 @@ static void vc_replay_entry(struct vc_replay *rp, u32 chunk,
 		return;
 	}
 	/* No other entry may have the same block of the cache. */
-	if (e->block >= rp->limit || vc_cell_mask(rp->ix, cell)) {
+	if (e->block >= rp->limit || vcache_cell_mask(rp->ix, cell)) {
 		rp->errors++;
 		return;
 	}
@@ -261,19 +261,19 @@ static void vc_replay_entry(struct vc_replay *rp, u32 chunk,
 	if (!mask)
 		return;
 	vc_replay_lock(rp, e->block, true);
-	vc_index_put(rp->ix, cell, rp->slot, e->block, mask);
+	vcache_index_put(rp->ix, cell, rp->slot, e->block, mask);
 	vc_replay_lock(rp, e->block, false);
 }
 
-typedef void vc_replay_fn(struct vc_replay *rp, u32 chunk,
-			  const struct vc_entry *e, u64 seq);
+typedef void vc_replay_fn(struct vcache_replay *rp, u32 chunk,
+			  const struct vcache_entry *e, u64 seq);
 
 /* Apply the entries of a seal. */
-static void vc_replay_seal(struct vc_replay *rp, u32 chunk, const u8 *seal,
+static void vc_replay_seal(struct vcache_replay *rp, u32 chunk, const u8 *seal,
 			   vc_replay_fn *fn)
 {
-	const struct vc_log_head *h;
-	struct vc_entry e;
+	const struct vcache_log_head *h;
+	struct vcache_entry e;
 	unsigned int k;
 	u32 i;
 
@@ -282,19 +282,19 @@ static void vc_replay_seal(struct vc_replay *rp, u32 chunk, const u8 *seal,
 
 		h = (const void *)block;
 		for (k = 0; k < le16_to_cpu(h->nr); k++) {
-			vc_log_get_entry(block, k, &e);
+			vcache_log_get_entry(block, k, &e);
 			fn(rp, chunk, &e, 0);
 		}
 	}
 }
 
-static bool vc_replay_data_good(struct vc_replay *rp, u8 *chunk,
-				const struct vc_entry *e)
+static bool vc_replay_data_good(struct vcache_replay *rp, u8 *chunk,
+				const struct vcache_entry *e)
 {
 	if (!e->mask)
 		return true;
-	if (vc_crc32c(chunk + (size_t)e->place * VC_BLOCK_SIZE,
-		      VC_BLOCK_SIZE) == e->arg)
+	if (vcache_crc32c(chunk + (size_t)e->place * VC_BLOCK_SIZE,
+			  VC_BLOCK_SIZE) == e->arg)
 		return true;
 	rp->bad_blocks++;
 	return false;
@@ -304,10 +304,10 @@ static bool vc_replay_data_good(struct vc_replay *rp, u8 *chunk,
  * Read everything before the seal. A block that cannot be read is treated like an invalid
  * one. Return: whether there are such blocks.
  */
-static bool vc_replay_read(struct vc_replay *rp, u32 chunk, u8 *data)
+static bool vc_replay_read(struct vcache_replay *rp, u32 chunk, u8 *data)
 {
 	u64 start = vc_chunk_start(rp->g, chunk);
-	u32 at, capacity = vc_chunk_capacity(rp->g);
+	u32 at, capacity = vcache_chunk_capacity(rp->g);
 	bool failed = false;
 
 	if (!rp->st->read(rp->st->ctx, start, capacity, data))
@@ -324,31 +324,31 @@ static bool vc_replay_read(struct vc_replay *rp, u32 chunk, u8 *data)
 }
 
 /* Is this block a record of the chunk? */
-static bool vc_replay_record(struct vc_replay *rp, u32 chunk, u32 at,
-			     u8 *block, struct vc_log_info *info)
+static bool vc_replay_record(struct vcache_replay *rp, u32 chunk, u32 at,
+			     u8 *block, struct vcache_log_info *info)
 {
-	const struct vc_found *f = &rp->chunk[chunk];
+	const struct vcache_found *f = &rp->chunk[chunk];
 
-	return vc_log_parse(block, rp->g, chunk, at, info) &&
+	return vcache_log_parse(block, rp->g, chunk, at, info) &&
 	       info->gen == f->gen && info->volume == f->volume &&
 	       info->tag == f->tag;
 }
 
 /* Replay an open chunk: entries whose data has the right checksum are valid. */
-static int vc_replay_open(struct vc_replay *rp, u32 chunk, u32 revision)
+static int vc_replay_open(struct vcache_replay *rp, u32 chunk, u32 revision)
 {
-	const struct vc_geometry *g = rp->g;
-	struct vc_found *f = &rp->chunk[chunk];
+	const struct vcache_geometry *g = rp->g;
+	struct vcache_found *f = &rp->chunk[chunk];
 	u8 *data = rp->work;
-	u8 *seal = data + (size_t)vc_chunk_capacity(g) * VC_BLOCK_SIZE;
-	struct vc_log_info info, sealed = {
+	u8 *seal = data + (size_t)vcache_chunk_capacity(g) * VC_BLOCK_SIZE;
+	struct vcache_log_info info, sealed = {
 		.gen = f->gen, .seq = f->gen, .volume = f->volume,
 		.chunk = chunk, .tag = f->tag, .revision = revision };
 	u32 at, k, n = 0;
 	bool failed = vc_replay_read(rp, chunk, data);
 
-	memset(seal, 0, VC_SEAL_COPIES * vc_seal_bytes(g));
-	for (at = 0; at < vc_chunk_capacity(g); at++) {
+	memset(seal, 0, VC_SEAL_COPIES * vcache_seal_bytes(g));
+	for (at = 0; at < vcache_chunk_capacity(g); at++) {
 		u8 *block = data + (size_t)at * VC_BLOCK_SIZE;
 
 		/* There may be valid records behind an invalid one. */
@@ -357,14 +357,14 @@ static int vc_replay_open(struct vc_replay *rp, u32 chunk, u32 revision)
 		sealed.seq = info.seq;
 		f->last = info.seq;
 		for (k = 0; k < info.nr; k++) {
-			struct vc_entry e;
+			struct vcache_entry e;
 
-			vc_log_get_entry(block, k, &e);
+			vcache_log_get_entry(block, k, &e);
 			if (!vc_replay_data_good(rp, data, &e))
 				continue;
 			vc_replay_entry(rp, chunk, &e, info.seq);
-			if (n < vc_seal_capacity(g))
-				vc_seal_put(seal, n, &e);
+			if (n < vcache_seal_capacity(g))
+				vcache_seal_put(seal, n, &e);
 			n++;
 		}
 		at += info.data;
@@ -372,34 +372,34 @@ static int vc_replay_open(struct vc_replay *rp, u32 chunk, u32 revision)
 	/* Blocks that cannot be read now may be readable later. */
 	if (failed)
 		return -EIO;
-	if (n > vc_seal_capacity(g))
+	if (n > vcache_seal_capacity(g))
 		return -EBADMSG;
 	if (rp->readonly)
 		return 0;
-	vc_seal_copies(g, seal, n, &sealed);
+	vcache_seal_copies(g, seal, n, &sealed);
 	return rp->st->write(rp->st->ctx, vc_chunk_start(g, chunk) +
-			     vc_chunk_capacity(g), VC_SEAL_COPIES * g->seal_blocks,
+			     vcache_chunk_capacity(g), VC_SEAL_COPIES * g->seal_blocks,
 			     seal);
 }
 
 /**
- * vc_replay_chunk - put the entries of a chunk into the index
+ * vcache_replay_chunk - put the entries of a chunk into the index
  * @rp: the replay; chunks are replayed in the order of their generations
- * @chunk: its number; vc_chunk_scan() has found a generation in it
+ * @chunk: its number; vcache_chunk_scan() has found a generation in it
  *
  * An open chunk is sealed. If the replay is repeated, also after a crash, the result is the
- * same. After the last chunk call vc_replay_finish().
+ * same. After the last chunk call vcache_replay_finish().
  *
  * Return: 0; -EIO if the chunk cannot be read or sealed; -EBADMSG if its records have more
  * entries than a chunk can have.
  */
-int vc_replay_chunk(struct vc_replay *rp, u32 chunk)
+int vcache_replay_chunk(struct vcache_replay *rp, u32 chunk)
 {
-	struct vc_found *f = &rp->chunk[chunk];
-	struct vc_seal s;
+	struct vcache_found *f = &rp->chunk[chunk];
+	struct vcache_seal s;
 	int r;
 
-	if (vc_seal_load(rp->st, rp->g, chunk, f->gen, rp->work, &s)) {
+	if (vcache_seal_load(rp->st, rp->g, chunk, f->gen, rp->work, &s)) {
 		f->last = s.info.seq;
 		/* Only one copy of the seal is good: have it sealed again. */
 		f->stale |= !!s.bad;
@@ -412,8 +412,8 @@ int vc_replay_chunk(struct vc_replay *rp, u32 chunk)
 	return r;
 }
 
-static void vc_replay_discarded(struct vc_replay *rp, u32 chunk,
-				const struct vc_entry *e, u64 seq)
+static void vc_replay_discarded(struct vcache_replay *rp, u32 chunk,
+				const struct vcache_entry *e, u64 seq)
 {
 	struct vc_applied a = { .chunk = chunk, .place = e->place,
 				.seq = seq };
@@ -423,26 +423,26 @@ static void vc_replay_discarded(struct vc_replay *rp, u32 chunk,
 }
 
 /* Apply the discards of a chunk. It has no seal if that could not be written. */
-static void vc_replay_discards(struct vc_replay *rp, u32 chunk)
+static void vc_replay_discards(struct vcache_replay *rp, u32 chunk)
 {
-	struct vc_log_info info;
-	struct vc_entry e;
-	struct vc_seal s;
+	struct vcache_log_info info;
+	struct vcache_entry e;
+	struct vcache_seal s;
 	u32 at, k;
 
-	if (vc_seal_load(rp->st, rp->g, chunk, rp->chunk[chunk].gen, rp->work,
-			 &s)) {
+	if (vcache_seal_load(rp->st, rp->g, chunk, rp->chunk[chunk].gen, rp->work,
+			     &s)) {
 		vc_replay_seal(rp, chunk, s.block, vc_replay_discarded);
 		return;
 	}
 	vc_replay_read(rp, chunk, rp->work);
-	for (at = 0; at < vc_chunk_capacity(rp->g); at++) {
+	for (at = 0; at < vcache_chunk_capacity(rp->g); at++) {
 		u8 *block = rp->work + (size_t)at * VC_BLOCK_SIZE;
 
 		if (!vc_replay_record(rp, chunk, at, block, &info))
 			continue;
 		for (k = 0; k < info.nr; k++) {
-			vc_log_get_entry(block, k, &e);
+			vcache_log_get_entry(block, k, &e);
 			vc_replay_discarded(rp, chunk, &e, info.seq);
 		}
 		at += info.data;
@@ -450,12 +450,12 @@ static void vc_replay_discards(struct vc_replay *rp, u32 chunk)
 }
 
 /**
- * vc_replay_finish - apply the discards, and find the stale chunks
- * @rp: the replay; vc_replay_chunk() was called for all chunks
+ * vcache_replay_finish - apply the discards, and find the stale chunks
+ * @rp: the replay; vcache_replay_chunk() was called for all chunks
  * @list: all chunks of the volume, in the order of their generations
  * @n: how many
  */
-void vc_replay_finish(struct vc_replay *rp, const u32 *list, u32 n)
+void vcache_replay_finish(struct vcache_replay *rp, const u32 *list, u32 n)
 {
 	u32 i, k;
 
@@ -465,12 +465,12 @@ void vc_replay_finish(struct vc_replay *rp, const u32 *list, u32 n)
 	}
 	/* See rule 2 in format.h. One pass for each log is enough. */
 	for (i = n; i--;) {
-		struct vc_found *f = &rp->chunk[list[i]];
+		struct vcache_found *f = &rp->chunk[list[i]];
 
 		if (!f->stale || f->below)
 			continue;
 		for (k = i; k--;) {
-			struct vc_found *older = &rp->chunk[list[k]];
+			struct vcache_found *older = &rp->chunk[list[k]];
 
 			if (older->tag != f->tag)
 				continue;

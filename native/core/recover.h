@@ -6,7 +6,7 @@
 #include "seal.h"
 
 /**
- * struct vc_found - what the scan has found in a chunk
+ * struct vcache_found - what the scan has found in a chunk
  * @gen: its generation; 0: it is empty
  * @last: sequence number of its last record, when it is replayed
  * @volume: number of its volume
@@ -18,7 +18,7 @@
  * @discards: it has discards
  * @below: a later chunk of its log is stale
  */
-struct vc_found {
+struct vcache_found {
 	u64 gen;
 	u64 last;
 	u32 volume;
@@ -32,7 +32,7 @@ struct vc_found {
 };
 
 /**
- * struct vc_replay - the replay of a volume
+ * struct vcache_replay - the replay of a volume
  * @st: the cache device
  * @g: its geometry
  * @ix: the index that gets the entries
@@ -46,11 +46,11 @@ struct vc_found {
  * @bad_blocks: blocks of open chunks with a wrong checksum
  * @errors: chunks that could not be read, and entries that were refused
  */
-struct vc_replay {
-	const struct vc_store *st;
-	const struct vc_geometry *g;
-	struct vc_index *ix;
-	struct vc_found *chunk;
+struct vcache_replay {
+	const struct vcache_store *st;
+	const struct vcache_geometry *g;
+	struct vcache_index *ix;
+	struct vcache_found *chunk;
 	u16 slot;
 	u8 *work;
 	void (*lock)(void *ctx, u16 slot, u64 block, bool on);
@@ -61,16 +61,16 @@ struct vc_replay {
 	u64 errors;
 };
 
-/* Size of vc_replay.work in bytes. */
-static inline size_t vc_replay_work_size(const struct vc_geometry *g)
+/* Size of vcache_replay.work in bytes. */
+static inline size_t vcache_replay_work_size(const struct vcache_geometry *g)
 {
 	return ((size_t)g->chunk_blocks + 1) * VC_BLOCK_SIZE;
 }
 
-int vc_chunk_scan(const struct vc_store *st, const struct vc_geometry *g,
-		  u32 chunk, u64 dead, void *block, struct vc_found *found);
-void vc_chunks_sort(u32 *list, u32 n, const struct vc_found *found);
-int vc_replay_chunk(struct vc_replay *rp, u32 chunk);
-void vc_replay_finish(struct vc_replay *rp, const u32 *list, u32 n);
+int vcache_chunk_scan(const struct vcache_store *st, const struct vcache_geometry *g,
+		      u32 chunk, u64 dead, void *block, struct vcache_found *found);
+void vcache_chunks_sort(u32 *list, u32 n, const struct vcache_found *found);
+int vcache_replay_chunk(struct vcache_replay *rp, u32 chunk);
+void vcache_replay_finish(struct vcache_replay *rp, const u32 *list, u32 n);
 
 #endif /* VCACHE_CORE_RECOVER_H */

@@ -53,34 +53,34 @@
 #define VC_CREDIT_FIRST		(4096U * VC_CREDIT_KEEP)
 
 /**
- * struct vc_keep - which blocks of a chunk are kept
+ * struct vcache_keep - which blocks of a chunk are kept
  * @level: all that are hotter than this
  * @rest: so many of this heat
  */
-struct vc_keep {
+struct vcache_keep {
 	u32 level;
 	u32 rest;
 };
 
 /**
- * vc_fits - is a quarter of what a log can have empty?
+ * vcache_fits - is a quarter of what a log can have empty?
  * @live: its live blocks
  * @cells: blocks that it can have
  */
-static inline bool vc_fits(u32 live, u64 cells)
+static inline bool vcache_fits(u32 live, u64 cells)
 {
 	return (u64)live * 4 <= cells * 3;
 }
 
 /**
- * vc_keep_most - how many blocks of a chunk are kept at most?
+ * vcache_keep_most - how many blocks of a chunk are kept at most?
  * @capacity: blocks of a chunk
  * @over: its log has more chunks than its maximum, which has been reduced
  *
  * In the second case many hot blocks have to be dropped, and soon. To keep half gains twice
  * the space of each chunk, and copies a third as much until all space is gained.
  */
-static inline u32 vc_keep_most(u32 capacity, bool over)
+static inline u32 vcache_keep_most(u32 capacity, bool over)
 {
 	return capacity - capacity / (over ? 2 : 4);
 }
@@ -89,36 +89,36 @@ static inline u32 vc_keep_most(u32 capacity, bool over)
 #define VC_VICTIMS		64U
 
 /**
- * vc_written_goes - is the written chunk reclaimed, or the read chunk?
+ * vcache_written_goes - is the written chunk reclaimed, or the read chunk?
  * @written: blocks that are lost, or have to be copied, with the written chunk
  * @read: the same for the read chunk
  */
-static inline bool vc_written_goes(u32 written, u32 read)
+static inline bool vcache_written_goes(u32 written, u32 read)
 {
 	return written <= read;
 }
 
 /**
- * vc_keep_any - are blocks kept that are not hot?
+ * vcache_keep_any - are blocks kept that are not hot?
  * @live: live blocks of the log
  * @cells: blocks that its chunks have space for
  * @credit: what the log may spend on blocks that are not hot
  * @capacity: blocks of a chunk
  */
-static inline bool vc_keep_any(u32 live, u64 cells, u32 credit, u32 capacity)
+static inline bool vcache_keep_any(u32 live, u64 cells, u32 credit, u32 capacity)
 {
-	return credit >= capacity * VC_CREDIT_KEEP && vc_fits(live, cells);
+	return credit >= capacity * VC_CREDIT_KEEP && vcache_fits(live, cells);
 }
 
 /**
- * vc_keep_choose - decide which blocks of a chunk are kept
+ * vcache_keep_choose - decide which blocks of a chunk are kept
  * @count: its blocks by heat, up to VC_HEAT_MAX
  * @hot: the least heat that is kept
  * @most: most blocks that are kept
  */
-static inline struct vc_keep vc_keep_choose(const u32 *count, u32 hot, u32 most)
+static inline struct vcache_keep vcache_keep_choose(const u32 *count, u32 hot, u32 most)
 {
-	struct vc_keep k = { .level = VC_HEAT_MAX, .rest = most };
+	struct vcache_keep k = { .level = VC_HEAT_MAX, .rest = most };
 
 	while (k.level > hot && count[k.level] <= k.rest)
 		k.rest -= count[k.level--];
@@ -126,11 +126,11 @@ static inline struct vc_keep vc_keep_choose(const u32 *count, u32 hot, u32 most)
 }
 
 /**
- * vc_keep_wants - is a block kept?
+ * vcache_keep_wants - is a block kept?
  * @k: the decision; call this once for each block of the chunk
  * @heat: heat of the block
  */
-static inline bool vc_keep_wants(struct vc_keep *k, u32 heat)
+static inline bool vcache_keep_wants(struct vcache_keep *k, u32 heat)
 {
 	if (heat != k->level)
 		return heat > k->level;

@@ -2,7 +2,7 @@
 #include "runs.h"
 
 /**
- * vc_sectors_check - check a list of runs from user space
+ * vcache_sectors_check - check a list of runs from user space
  * @s: the runs, not trusted
  * @n: how many
  * @from: the first sector allowed (the end of the part received before)
@@ -10,7 +10,7 @@
  *
  * Return: 0 if they are sorted, not empty, disjoint and on the device; else -EINVAL.
  */
-int vc_sectors_check(const struct vc_sectors *s, size_t n, u64 from, u64 size)
+int vcache_sectors_check(const struct vcache_sectors *s, size_t n, u64 from, u64 size)
 {
 	size_t i;
 
@@ -24,7 +24,7 @@ int vc_sectors_check(const struct vc_sectors *s, size_t n, u64 from, u64 size)
 }
 
 /* Find the first run that ends behind @sector; n if there is none. */
-static size_t vc_runs_find(const struct vc_run *runs, size_t n, u64 sector)
+static size_t vc_runs_find(const struct vcache_run *runs, size_t n, u64 sector)
 {
 	size_t lo = 0, hi = n;
 
@@ -40,7 +40,7 @@ static size_t vc_runs_find(const struct vc_run *runs, size_t n, u64 sector)
 }
 
 /**
- * vc_runs_owner - find the owner of a range
+ * vcache_runs_owner - find the owner of a range
  * @runs: the map
  * @n: its size
  * @start: first sector of the range
@@ -48,7 +48,7 @@ static size_t vc_runs_find(const struct vc_run *runs, size_t n, u64 sector)
  *
  * Return: the owner of all sectors; NULL if a sector has none, or if there are two owners.
  */
-void *vc_runs_owner(const struct vc_run *runs, size_t n, u64 start, u64 len)
+void *vcache_runs_owner(const struct vcache_run *runs, size_t n, u64 start, u64 len)
 {
 	size_t i = vc_runs_find(runs, n, start);
 	u64 end = start + len;
@@ -68,7 +68,7 @@ void *vc_runs_owner(const struct vc_run *runs, size_t n, u64 start, u64 len)
 }
 
 /**
- * vc_runs_subtract - make a map without a range
+ * vcache_runs_subtract - make a map without a range
  * @runs: the map
  * @n: its size
  * @start: first sector to remove
@@ -77,14 +77,14 @@ void *vc_runs_owner(const struct vc_run *runs, size_t n, u64 start, u64 len)
  *
  * Return: the size of the new map in @out.
  */
-size_t vc_runs_subtract(const struct vc_run *runs, size_t n, u64 start,
-			u64 len, struct vc_run *out)
+size_t vcache_runs_subtract(const struct vcache_run *runs, size_t n, u64 start,
+			    u64 len, struct vcache_run *out)
 {
 	u64 end = start + len;
 	size_t i, k = 0;
 
 	for (i = 0; i < n; i++) {
-		struct vc_run r = runs[i];
+		struct vcache_run r = runs[i];
 		u64 r_end = r.start + r.len;
 
 		if (r_end <= start || r.start >= end) {
@@ -105,26 +105,26 @@ size_t vc_runs_subtract(const struct vc_run *runs, size_t n, u64 start,
 }
 
 /**
- * vc_runs_replace - make a map with other runs for one owner
+ * vcache_runs_replace - make a map with other runs for one owner
  * @runs: the map
  * @n: its size
  * @owner: the owner
- * @s: its new runs, checked by vc_sectors_check(); @m 0: none
+ * @s: its new runs, checked by vcache_sectors_check(); @m 0: none
  * @m: how many
  * @out: space for @n + @m runs
  * @out_n: the size of the new map
  *
  * Return: 0, or -EEXIST if a new run overlaps a run of another owner.
  */
-int vc_runs_replace(const struct vc_run *runs, size_t n, void *owner,
-		    const struct vc_sectors *s, size_t m, struct vc_run *out,
-		    size_t *out_n)
+int vcache_runs_replace(const struct vcache_run *runs, size_t n, void *owner,
+			const struct vcache_sectors *s, size_t m, struct vcache_run *out,
+			size_t *out_n)
 {
 	size_t i = 0, j = 0, k = 0;
 	u64 end = 0;
 
 	while (i < n || j < m) {
-		struct vc_run r;
+		struct vcache_run r;
 
 		if (i < n && runs[i].owner == owner) {
 			i++;

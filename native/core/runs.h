@@ -10,35 +10,35 @@
 #include "types.h"
 
 /**
- * struct vc_run - a run of sectors with an owner
+ * struct vcache_run - a run of sectors with an owner
  * @start: first sector
  * @len: number of sectors, not 0
  * @owner: opaque, not NULL
  */
-struct vc_run {
+struct vcache_run {
 	u64 start;
 	u64 len;
 	void *owner;
 };
 
 /**
- * struct vc_sectors - a run of sectors as user space sends it
+ * struct vcache_sectors - a run of sectors as user space sends it
  * @start: first sector
  * @len: number of sectors
  *
  * It has the layout of struct vcache_extent of the netlink interface.
  */
-struct vc_sectors {
+struct vcache_sectors {
 	u64 start;
 	u64 len;
 };
 
-int vc_sectors_check(const struct vc_sectors *s, size_t n, u64 from, u64 size);
-void *vc_runs_owner(const struct vc_run *runs, size_t n, u64 start, u64 len);
-size_t vc_runs_subtract(const struct vc_run *runs, size_t n, u64 start,
-			u64 len, struct vc_run *out);
-int vc_runs_replace(const struct vc_run *runs, size_t n, void *owner,
-		    const struct vc_sectors *s, size_t m, struct vc_run *out,
-		    size_t *out_n);
+int vcache_sectors_check(const struct vcache_sectors *s, size_t n, u64 from, u64 size);
+void *vcache_runs_owner(const struct vcache_run *runs, size_t n, u64 start, u64 len);
+size_t vcache_runs_subtract(const struct vcache_run *runs, size_t n, u64 start,
+			    u64 len, struct vcache_run *out);
+int vcache_runs_replace(const struct vcache_run *runs, size_t n, void *owner,
+			const struct vcache_sectors *s, size_t m, struct vcache_run *out,
+			size_t *out_n);
 
 #endif /* VCACHE_CORE_RUNS_H */

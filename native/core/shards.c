@@ -87,7 +87,7 @@ static u64 vc_weight_of(u64 limit)
  * Find the slot where the search for a hash begins. Eight consecutive blocks share a cache
  * line of the processor.
  */
-static inline u32 vc_home(const struct vc_shards *s, u64 hash)
+static inline u32 vc_home(const struct vcache_shards *s, u64 hash)
 {
 	u64 low = hash & VC_GROUP;
 	u64 line = hash - low * VC_STEP + (low / VC_LINE) * 0xd1b54a32d192ed03ULL;
@@ -96,13 +96,13 @@ static inline u32 vc_home(const struct vc_shards *s, u64 hash)
 	return line * VC_LINE + low % VC_LINE;
 }
 
-static inline u32 vc_slots(const struct vc_shards *s)
+static inline u32 vc_slots(const struct vcache_shards *s)
 {
 	return VC_LINE << (64 - s->slot_shift);
 }
 
 /* Find the slot of a hash, or the free one for it; @slot is where the search begins. */
-static inline u32 vc_find(const struct vc_shards *s, u64 hash, u32 slot)
+static inline u32 vc_find(const struct vcache_shards *s, u64 hash, u32 slot)
 {
 	u32 mask = vc_slots(s) - 1;
 
@@ -112,7 +112,7 @@ static inline u32 vc_find(const struct vc_shards *s, u64 hash, u32 slot)
 }
 
 /* Free a slot, and move up those that were put behind it. */
-static void vc_free_slot(struct vc_shards *s, u32 slot)
+static void vc_free_slot(struct vcache_shards *s, u32 slot)
 {
 	u32 mask = vc_slots(s) - 1, i = slot;
 
@@ -130,7 +130,7 @@ static void vc_free_slot(struct vc_shards *s, u32 slot)
 }
 
 /* Count the live places up to @place, including that. */
-static inline u32 vc_rank(const struct vc_shards *s, u32 place)
+static inline u32 vc_rank(const struct vcache_shards *s, u32 place)
 {
 	u32 word = place / VC_WORD, n, level;
 
@@ -141,7 +141,7 @@ static inline u32 vc_rank(const struct vc_shards *s, u32 place)
 }
 
 /* Add @n to a word: all words behind it have @n more before them. */
-static inline void vc_add(struct vc_shards *s, u32 word, u32 n)
+static inline void vc_add(struct vcache_shards *s, u32 word, u32 n)
 {
 	u32 level, i;
 
@@ -160,7 +160,7 @@ static inline void vc_add(struct vc_shards *s, u32 word, u32 n)
 	}
 }
 
-static inline void vc_clear(struct vc_shards *s, u32 place)
+static inline void vc_clear(struct vcache_shards *s, u32 place)
 {
 	u32 word = place / VC_WORD;
 
@@ -170,7 +170,7 @@ static inline void vc_clear(struct vc_shards *s, u32 place)
 }
 
 /* Mark the next place. A word is added to the tree when it is full. */
-static inline void vc_mark(struct vc_shards *s)
+static inline void vc_mark(struct vcache_shards *s)
 {
 	u32 word = s->next / VC_WORD;
 
@@ -180,7 +180,7 @@ static inline void vc_mark(struct vc_shards *s)
 }
 
 /* Make places 0 to @n - 1 live, and no other. */
-static void vc_fill(struct vc_shards *s, u32 n)
+static void vc_fill(struct vcache_shards *s, u32 n)
 {
 	memset(s->live, 0, s->places / 8);
 	memset(s->tree[0], 0, vc_tree_nodes(s->places) * VC_NODE * sizeof(u32));
@@ -195,7 +195,7 @@ static void vc_fill(struct vc_shards *s, u32 n)
 }
 
 /* Renumber the places, without those that are not live. */
-static void vc_renumber(struct vc_shards *s)
+static void vc_renumber(struct vcache_shards *s)
 {
 	u32 slot, word, n, before = 0, slots = vc_slots(s);
 
@@ -217,7 +217,7 @@ static void vc_renumber(struct vc_shards *s)
 	vc_fill(s, s->used);
 }
 
-static void vc_sift_down(struct vc_shards *s, u32 i)
+static void vc_sift_down(struct vcache_shards *s, u32 i)
 {
 	u64 hash = s->heap[i];
 	u32 child;
@@ -233,7 +233,7 @@ static void vc_sift_down(struct vc_shards *s, u32 i)
 }
 
 /* Put the whole sample on the heap; it was not full before. */
-static void vc_make_heap(struct vc_shards *s)
+static void vc_make_heap(struct vcache_shards *s)
 {
 	u32 slot, i = 0, slots = vc_slots(s);
 
@@ -250,7 +250,7 @@ static void vc_make_heap(struct vc_shards *s)
  * Make space for @hash in the full sample: drop the largest hash, which becomes T. Return:
  * false if that is @hash itself.
  */
-static bool vc_replace(struct vc_shards *s, u64 hash)
+static bool vc_replace(struct vcache_shards *s, u64 hash)
 {
 	u64 largest;
 	u32 slot;
@@ -287,7 +287,7 @@ static void vc_halve(u64 *hist, u32 n)
 }
 
 /* Double the distances of a bucket until @distance is in the last one. */
-static void vc_coarsen(struct vc_shards *s, u64 distance)
+static void vc_coarsen(struct vcache_shards *s, u64 distance)
 {
 	u32 i;
 
@@ -298,7 +298,7 @@ static void vc_coarsen(struct vc_shards *s, u64 distance)
 	}
 }
 
-static inline void vc_count(struct vc_shards *s, u64 *hist, u32 distance)
+static inline void vc_count(struct vcache_shards *s, u64 *hist, u32 distance)
 {
 	/* No overflow: below 2^28 by 2^35, and for the fraction 2^28 by 2^16. */
 	u64 scaled = distance * (s->weight >> VC_SHARDS_ONE_SHIFT) +
@@ -311,7 +311,7 @@ static inline void vc_count(struct vc_shards *s, u64 *hist, u32 distance)
 }
 
 /* Count an access to a block whose hash is under T. Return: false without space. */
-static inline bool vc_sampled(struct vc_shards *s, struct vc_shards_kind *kind,
+static inline bool vc_sampled(struct vcache_shards *s, struct vcache_shards_kind *kind,
 			      u64 hash, u32 home)
 {
 	u32 slot = vc_find(s, hash, home), place = s->place[slot];
@@ -339,7 +339,7 @@ static inline bool vc_sampled(struct vc_shards *s, struct vc_shards_kind *kind,
 }
 
 /* Hash @n blocks. Return: how many hashes are under T; @which says of which blocks. */
-static inline u32 vc_sample(const struct vc_shards *s, const u64 *blocks,
+static inline u32 vc_sample(const struct vcache_shards *s, const u64 *blocks,
 			    u32 n, u64 *hash, u8 *which)
 {
 	u64 salt = s->salt, limit = s->setup.limit;
@@ -355,19 +355,19 @@ static inline u32 vc_sample(const struct vc_shards *s, const u64 *blocks,
 }
 
 /**
- * vc_shards_touch - count accesses to blocks
+ * vcache_shards_touch - count accesses to blocks
  * @s: the estimate
  * @kind: kind of the accesses, less than @s->setup.kinds
  * @blocks: block numbers, in units of the cache, in the order of the accesses
  * @n: how many
  *
  * Return: how many were counted. Less than @n only at a fixed rate; the caller can continue
- * with the others after vc_shards_move().
+ * with the others after vcache_shards_move().
  */
-size_t vc_shards_touch(struct vc_shards *s, u32 kind, const u64 *blocks,
-		       size_t n)
+size_t vcache_shards_touch(struct vcache_shards *s, u32 kind, const u64 *blocks,
+			   size_t n)
 {
-	struct vc_shards_kind *counted = &s->kind[kind];
+	struct vcache_shards_kind *counted = &s->kind[kind];
 	u64 hash[VC_BATCH];
 	u32 home[VC_BATCH];
 	u8 which[VC_BATCH];
@@ -411,13 +411,13 @@ static u32 vc_places(u32 samples)
 }
 
 /**
- * vc_shards_size - compute the memory that an estimate needs
+ * vcache_shards_size - compute the memory that an estimate needs
  * @setup: what is wanted
  *
  * Return: bytes; 0 if @setup is not allowed. 8,192 samples need 262 KiB, and 8 bytes for
  * each bucket of each kind.
  */
-size_t vc_shards_size(const struct vc_shards_setup *setup)
+size_t vcache_shards_size(const struct vcache_shards_setup *setup)
 {
 	u64 slots, places, size;
 
@@ -436,17 +436,17 @@ size_t vc_shards_size(const struct vc_shards_setup *setup)
 }
 
 /**
- * vc_shards_init - initialise an estimate with an empty sample
+ * vcache_shards_init - initialise an estimate with an empty sample
  * @s: the estimate
  * @setup: what is wanted; copied
- * @memory: vc_shards_size() bytes, aligned as a u64
+ * @memory: vcache_shards_size() bytes, aligned as a u64
  *
  * Return: 0, or -EINVAL if @setup is not allowed.
  */
-int vc_shards_init(struct vc_shards *s, const struct vc_shards_setup *setup,
-		   void *memory)
+int vcache_shards_init(struct vcache_shards *s, const struct vcache_shards_setup *setup,
+		       void *memory)
 {
-	size_t size = vc_shards_size(setup);
+	size_t size = vcache_shards_size(setup);
 	u32 slots, n, i;
 
 	if (!size)
@@ -478,14 +478,14 @@ int vc_shards_init(struct vc_shards *s, const struct vc_shards_setup *setup,
 }
 
 /**
- * vc_shards_move - continue with a larger estimate
- * @to: just initialised by vc_shards_init(), with at least as many @samples and @buckets as
+ * vcache_shards_move - continue with a larger estimate
+ * @to: just initialised by vcache_shards_init(), with at least as many @samples and @buckets as
  *	@from; the rest of its setup as that of @from was
  * @from: not used any more; its memory can be freed
  *
  * Takes time in proportion to the size of both.
  */
-void vc_shards_move(struct vc_shards *to, const struct vc_shards *from)
+void vcache_shards_move(struct vcache_shards *to, const struct vcache_shards *from)
 {
 	u32 i, slots = vc_slots(from);
 
@@ -512,12 +512,12 @@ void vc_shards_move(struct vc_shards *to, const struct vc_shards *from)
 }
 
 /**
- * vc_shards_footprint - estimate how many different blocks were accessed
+ * vcache_shards_footprint - estimate how many different blocks were accessed
  * @s: the estimate
  *
  * Return: the number; exact while all of them are in the sample.
  */
-u64 vc_shards_footprint(const struct vc_shards *s)
+u64 vcache_shards_footprint(const struct vcache_shards *s)
 {
 	return s->used * (s->weight >> VC_SHARDS_ONE_SHIFT) +
 		(s->used * (s->weight & VC_SHARDS_FRACTION) >>
@@ -525,17 +525,17 @@ u64 vc_shards_footprint(const struct vc_shards *s)
 }
 
 /**
- * vc_shards_curve - compute how many accesses would have missed
+ * vcache_shards_curve - compute how many accesses would have missed
  * @s: the estimate
  * @kind: kind of the accesses
  * @sizes: cache sizes in blocks, in ascending order
  * @n: how many
  * @misses: the misses for each of them; they fall with the size, evenly inside a bucket
  */
-void vc_shards_curve(const struct vc_shards *s, u32 kind, const u64 *sizes,
-		     size_t n, u64 *misses)
+void vcache_shards_curve(const struct vcache_shards *s, u32 kind, const u64 *sizes,
+			 size_t n, u64 *misses)
 {
-	const struct vc_shards_kind *k = &s->kind[kind];
+	const struct vcache_shards_kind *k = &s->kind[kind];
 	u32 shift = s->setup.grain_shift, bucket = 0;
 	u64 rest = (1ULL << shift) - 1;
 	/* SHARDS_adj; below 0 it wraps, and so does the sum. */

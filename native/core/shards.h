@@ -38,7 +38,7 @@
 #define VC_SHARDS_KINDS 2
 
 /**
- * struct vc_shards_setup - what to estimate, and how
+ * struct vcache_shards_setup - what to estimate, and how
  * @samples: most sampled blocks, VC_SHARDS_MIN to VC_SHARDS_MAX
  * @kinds: kinds of accesses that are counted separately, 1 to VC_SHARDS_KINDS; an access
  *	of one kind finds blocks that another kind has touched
@@ -46,12 +46,12 @@
  *	@grain_shift 0, it is exact while T has not changed.
  * @grain_shift: a bucket has 2^@grain_shift distances in blocks, 0 to 32. It is
  *	incremented, and pairs of buckets are merged, if a distance is behind the last one.
- * @fixed_rate: T does not change; vc_shards_touch() stops if there is one block too many
+ * @fixed_rate: T does not change; vcache_shards_touch() stops if there is one block too many
  * @limit: T - 1, the largest hash that is sampled at first; VC_SHARDS_ALL is R = 1; at
  *	least R = 2^-35
  * @salt: any number; another one gives another sample
  */
-struct vc_shards_setup {
+struct vcache_shards_setup {
 	u32 samples;
 	u32 kinds;
 	u32 buckets;
@@ -62,20 +62,20 @@ struct vc_shards_setup {
 };
 
 /**
- * struct vc_shards_kind - counts of one kind of accesses
+ * struct vcache_shards_kind - counts of one kind of accesses
  * @accesses: all accesses, sampled or not
  * @weighed: Σ 1/R of the sampled ones, in units of 2^-16
  * @hist: Σ 1/R by distance, in units of 2^-16
  */
-struct vc_shards_kind {
+struct vcache_shards_kind {
 	u64 accesses;
 	u64 weighed;
 	u64 *hist;
 };
 
 /**
- * struct vc_shards - an estimate; its fields may be read only
- * @setup: as given to vc_shards_init(), with the current @limit and @grain_shift
+ * struct vcache_shards - an estimate; its fields may be read only
+ * @setup: as given to vcache_shards_init(), with the current @limit and @grain_shift
  * @kind: the counts
  * @weight: 1/R, in units of 2^-16
  * @salt: @setup.salt, mixed
@@ -90,9 +90,9 @@ struct vc_shards_kind {
  * @tree: Fenwick tree of the bits in each word of @live except that of @next
  * @heap: hashes in the sample, the largest first; used when the sample has been full
  */
-struct vc_shards {
-	struct vc_shards_setup setup;
-	struct vc_shards_kind kind[VC_SHARDS_KINDS];
+struct vcache_shards {
+	struct vcache_shards_setup setup;
+	struct vcache_shards_kind kind[VC_SHARDS_KINDS];
 	u64 weight;
 	u64 salt;
 	u32 used;
@@ -108,14 +108,14 @@ struct vc_shards {
 	u64 *heap;
 };
 
-size_t vc_shards_size(const struct vc_shards_setup *setup);
-int vc_shards_init(struct vc_shards *s, const struct vc_shards_setup *setup,
-		   void *memory);
-size_t vc_shards_touch(struct vc_shards *s, u32 kind, const u64 *blocks,
-		       size_t n);
-void vc_shards_move(struct vc_shards *to, const struct vc_shards *from);
-u64 vc_shards_footprint(const struct vc_shards *s);
-void vc_shards_curve(const struct vc_shards *s, u32 kind, const u64 *sizes,
-		     size_t n, u64 *misses);
+size_t vcache_shards_size(const struct vcache_shards_setup *setup);
+int vcache_shards_init(struct vcache_shards *s, const struct vcache_shards_setup *setup,
+		       void *memory);
+size_t vcache_shards_touch(struct vcache_shards *s, u32 kind, const u64 *blocks,
+			   size_t n);
+void vcache_shards_move(struct vcache_shards *to, const struct vcache_shards *from);
+u64 vcache_shards_footprint(const struct vcache_shards *s);
+void vcache_shards_curve(const struct vcache_shards *s, u32 kind, const u64 *sizes,
+			 size_t n, u64 *misses);
 
 #endif /* VCACHE_CORE_SHARDS_H */

@@ -38,7 +38,7 @@ static void check_copies(struct check *c, const char *what, u32 index, int bad)
 
 static void check_slot(struct check *c, u32 i)
 {
-	const struct vc_slot_disk *s = pool_slot(c->p, i);
+	const struct vcache_slot_disk *s = pool_slot(c->p, i);
 	u32 volume = le32_to_cpu(s->volume), mode = le32_to_cpu(s->mode);
 
 	if (!volume)
@@ -61,7 +61,7 @@ static void check_entries(struct check *c, const struct view *v, u64 limit)
 	u32 i;
 
 	for (i = 0; used && i < v->nr; i++) {
-		const struct vc_entry *e = &v->e[i];
+		const struct vcache_entry *e = &v->e[i];
 
 		if (!e->mask)
 			continue;
@@ -84,7 +84,7 @@ static void check_entries(struct check *c, const struct view *v, u64 limit)
 
 static void check_chunk(struct check *c, u32 chunk, u64 *gen)
 {
-	const struct vc_slot_disk *slot;
+	const struct vcache_slot_disk *slot;
 	u64 limit = ~0ULL;
 	struct view v;
 	unsigned int copy;

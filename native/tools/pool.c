@@ -81,13 +81,13 @@ int pool_open(struct pool *p, const char *path, bool write)
 	if (S_ISBLK(st.st_mode) && ioctl(p->fd, BLKGETSIZE64, &bytes))
 		return -errno;
 	p->blocks = bytes / VC_BLOCK_SIZE;
-	p->st = (struct vc_store){ .ctx = p, .read = pool_read,
+	p->st = (struct vcache_store){ .ctx = p, .read = pool_read,
 				   .write = pool_write };
 	return 0;
 }
 
 /* Load all metadata blocks of a type. A block without a valid copy is zeroed. */
-static int pool_load_kind(struct pool *p, enum vc_meta_type type, u32 n,
+static int pool_load_kind(struct pool *p, enum vcache_meta_type type, u32 n,
 			  u8 **blocks, int **bad)
 {
 	u8 spare[VC_BLOCK_SIZE];
@@ -98,9 +98,9 @@ static int pool_load_kind(struct pool *p, enum vc_meta_type type, u32 n,
 	if (!*blocks || !*bad)
 		return -ENOMEM;
 	for (i = 0; i < n; i++)
-		(*bad)[i] = vc_meta_load(&p->st, &p->g, type, i,
-					 *blocks + (size_t)i * VC_BLOCK_SIZE,
-					 spare);
+		(*bad)[i] = vcache_meta_load(&p->st, &p->g, type, i,
+					     *blocks + (size_t)i * VC_BLOCK_SIZE,
+					     spare);
 	return 0;
 }
 
@@ -109,7 +109,7 @@ static int pool_load_kind(struct pool *p, enum vc_meta_type type, u32 n,
  * @p: the device, open
  *
  * Return: 0, even if a part of it is damaged; without a superblock, the error of
- * vc_super_find().
+ * vcache_super_find().
  */
 int pool_load(struct pool *p)
 {
@@ -118,8 +118,8 @@ int pool_load(struct pool *p)
 
 	if (!p->blocks)
 		return -EBADMSG;
-	p->super_bad = vc_super_find(&p->st, p->blocks, &p->g, &p->sb,
-				     p->super, spare);
+	p->super_bad = vcache_super_find(&p->st, p->blocks, &p->g, &p->sb,
+					 p->super, spare);
 	if (p->super_bad < 0)
 		return p->super_bad;
 	p->work = malloc((size_t)p->g.chunk_blocks * VC_BLOCK_SIZE);
@@ -155,18 +155,18 @@ u32 pool_slots(const struct pool *p)
 }
 
 /** pool_slot - get a volume slot */
-const struct vc_slot_disk *pool_slot(const struct pool *p, u32 i)
+const struct vcache_slot_disk *pool_slot(const struct pool *p, u32 i)
 {
 	const u8 *block = p->slots +
 			  i / VC_SLOTS_PER_BLOCK * (size_t)VC_BLOCK_SIZE;
 
-	return (const void *)(block + sizeof(struct vc_meta_head) +
+	return (const void *)(block + sizeof(struct vcache_meta_head) +
 			      i % VC_SLOTS_PER_BLOCK *
-			      sizeof(struct vc_slot_disk));
+			      sizeof(struct vcache_slot_disk));
 }
 
 /** pool_volume - find the slot of a volume, or NULL */
-const struct vc_slot_disk *pool_volume(const struct pool *p, u32 volume)
+const struct vcache_slot_disk *pool_volume(const struct pool *p, u32 volume)
 {
 	u32 i;
 
@@ -178,24 +178,24 @@ const struct vc_slot_disk *pool_volume(const struct pool *p, u32 volume)
 }
 
 /** pool_table - get the entry of a chunk in the chunk table */
-const struct vc_chunk_disk *pool_table(const struct pool *p, u32 chunk)
+const struct vcache_chunk_disk *pool_table(const struct pool *p, u32 chunk)
 {
 	const u8 *block = p->table +
 			  chunk / VC_CHUNKS_PER_BLOCK * (size_t)VC_BLOCK_SIZE;
 
-	return (const void *)(block + sizeof(struct vc_meta_head) +
+	return (const void *)(block + sizeof(struct vcache_meta_head) +
 			      chunk % VC_CHUNKS_PER_BLOCK *
-			      sizeof(struct vc_chunk_disk));
+			      sizeof(struct vcache_chunk_disk));
 }
 
 /** pool_data_good - has the data of an entry the right checksum? */
-bool pool_data_good(struct pool *p, u32 chunk, const struct vc_entry *e)
+bool pool_data_good(struct pool *p, u32 chunk, const struct vcache_entry *e)
 {
 	u8 block[VC_BLOCK_SIZE];
 
 	return !pool_read(p, (u64)chunk * p->g.chunk_blocks + e->place, 1,
 			  block) &&
-	       vc_crc32c(block, VC_BLOCK_SIZE) == e->arg;
+	       vcache_crc32c(block, VC_BLOCK_SIZE) == e->arg;
 }
 
 static void view_seal(struct pool *p, struct view *v)
@@ -204,38 +204,38 @@ static void view_seal(struct pool *p, struct view *v)
 
 	for (i = 0; i < p->g.seal_blocks; i++) {
 		const u8 *block = v->seal.block + (size_t)i * VC_BLOCK_SIZE;
-		const struct vc_log_head *h = (const void *)block;
+		const struct vcache_log_head *h = (const void *)block;
 
 		for (k = 0; k < le16_to_cpu(h->nr); k++)
-			vc_log_get_entry(block, k, &v->e[v->nr++]);
+			vcache_log_get_entry(block, k, &v->e[v->nr++]);
 	}
 }
 
-/* Read the records of an open chunk, as vc_replay_chunk() does. */
+/* Read the records of an open chunk, as vcache_replay_chunk() does. */
 static void view_records(struct pool *p, struct view *v)
 {
 	u64 start = (u64)v->chunk * p->g.chunk_blocks;
-	struct vc_log_info info;
+	struct vcache_log_info info;
 	u8 block[VC_BLOCK_SIZE];
 	u32 at, k;
 
-	for (at = 0; at < vc_chunk_capacity(&p->g); at++) {
+	for (at = 0; at < vcache_chunk_capacity(&p->g); at++) {
 		if (pool_read(p, start + at, 1, block) ||
-		    !vc_log_parse(block, &p->g, v->chunk, at, &info) ||
+		    !vcache_log_parse(block, &p->g, v->chunk, at, &info) ||
 		    info.type != VC_LOG_RECORD || info.gen != v->found.gen ||
 		    info.volume != v->found.volume ||
 		    info.tag != v->found.tag)
 			continue;
 		v->found.last = info.seq;
 		for (k = 0; k < info.nr; k++) {
-			struct vc_entry *e = &v->e[v->nr];
+			struct vcache_entry *e = &v->e[v->nr];
 
 			/* No writer adds more entries than a seal can have. */
-			if (v->nr == vc_seal_capacity(&p->g)) {
+			if (v->nr == vcache_seal_capacity(&p->g)) {
 				v->unreadable = true;
 				return;
 			}
-			vc_log_get_entry(block, k, e);
+			vcache_log_get_entry(block, k, e);
 			if (!e->mask || pool_data_good(p, v->chunk, e))
 				v->nr++;
 			else
@@ -257,19 +257,19 @@ void pool_view(struct pool *p, u32 chunk, struct view *v)
 
 	memset(v, 0, sizeof(*v));
 	v->chunk = chunk;
-	if (vc_chunk_scan(&p->st, &p->g, chunk,
-			  le64_to_cpu(pool_table(p, chunk)->dead), block,
-			  &v->found))
+	if (vcache_chunk_scan(&p->st, &p->g, chunk,
+			      le64_to_cpu(pool_table(p, chunk)->dead), block,
+			      &v->found))
 		v->unreadable = true;
 	if (!v->found.gen)
 		return;
-	v->e = calloc(vc_seal_capacity(&p->g), sizeof(*v->e));
+	v->e = calloc(vcache_seal_capacity(&p->g), sizeof(*v->e));
 	if (!v->e) {
 		v->unreadable = true;
 		return;
 	}
-	v->sealed = vc_seal_load(&p->st, &p->g, chunk, v->found.gen, p->work,
-				 &v->seal);
+	v->sealed = vcache_seal_load(&p->st, &p->g, chunk, v->found.gen, p->work,
+				     &v->seal);
 	if (v->sealed) {
 		v->found.last = v->seal.info.seq;
 		view_seal(p, v);

@@ -23,21 +23,21 @@ enum {
  * @st: access for the core
  * @g: its geometry
  * @sb: the decoded superblock
- * @super: the block of the superblock, for vc_super_save()
- * @super_bad: what vc_super_find() has returned
+ * @super: the block of the superblock, for vcache_super_save()
+ * @super_bad: what vcache_super_find() has returned
  * @slots: blocks with volume slots; zeroes if both copies are lost
- * @slots_bad: what vc_meta_load() has returned for each of them
+ * @slots_bad: what vcache_meta_load() has returned for each of them
  * @table: blocks of the chunk table; zeroes if both copies are lost
- * @table_bad: what vc_meta_load() has returned for each of them
+ * @table_bad: what vcache_meta_load() has returned for each of them
  * @work: space for a chunk
  */
 struct pool {
 	const char *path;
 	int fd;
 	u64 blocks;
-	struct vc_store st;
-	struct vc_geometry g;
-	struct vc_super sb;
+	struct vcache_store st;
+	struct vcache_geometry g;
+	struct vcache_super sb;
 	u8 super[VC_BLOCK_SIZE];
 	int super_bad;
 	u8 *slots;
@@ -60,12 +60,12 @@ struct pool {
  */
 struct view {
 	u32 chunk;
-	struct vc_found found;
+	struct vcache_found found;
 	bool unreadable;
 	bool sealed;
-	struct vc_seal seal;
+	struct vcache_seal seal;
 	u32 nr;
-	struct vc_entry *e;
+	struct vcache_entry *e;
 	u32 bad_data;
 };
 
@@ -73,11 +73,11 @@ int pool_open(struct pool *p, const char *path, bool write);
 int pool_load(struct pool *p);
 void pool_close(struct pool *p);
 u32 pool_slots(const struct pool *p);
-const struct vc_slot_disk *pool_slot(const struct pool *p, u32 i);
-const struct vc_slot_disk *pool_volume(const struct pool *p, u32 volume);
-const struct vc_chunk_disk *pool_table(const struct pool *p, u32 chunk);
+const struct vcache_slot_disk *pool_slot(const struct pool *p, u32 i);
+const struct vcache_slot_disk *pool_volume(const struct pool *p, u32 volume);
+const struct vcache_chunk_disk *pool_table(const struct pool *p, u32 chunk);
 void pool_view(struct pool *p, u32 chunk, struct view *v);
-bool pool_data_good(struct pool *p, u32 chunk, const struct vc_entry *e);
+bool pool_data_good(struct pool *p, u32 chunk, const struct vcache_entry *e);
 
 /* Reports a problem; @fmt as for printf(). */
 typedef void report_fn(void *ctx, const char *fmt, ...)

@@ -73,7 +73,7 @@ static void dump_volumes(const struct pool *p)
 	if (json)
 		printf("\"volumes\": [");
 	for (i = 0; i < pool_slots(p); i++) {
-		const struct vc_slot_disk *s = pool_slot(p, i);
+		const struct vcache_slot_disk *s = pool_slot(p, i);
 
 		if (!s->volume)
 			continue;
@@ -100,7 +100,7 @@ static void dump_entries(const struct view *v)
 	if (json)
 		printf(", \"entries\": [");
 	for (i = 0; i < v->nr; i++) {
-		const struct vc_entry *e = &v->e[i];
+		const struct vcache_entry *e = &v->e[i];
 
 		printf(json ? "%s\n    {\"block\": %" PRIu64 ", \"mask\": %u, "
 		       "\"place\": %u, \"%s\": %" PRIu32 "}" :
@@ -121,7 +121,7 @@ static void dump_chunks(struct pool *p)
 	if (json)
 		printf("\"chunks\": [");
 	for (c = p->g.first_chunk; c < p->g.chunks; c++) {
-		const struct vc_chunk_disk *t = pool_table(p, c);
+		const struct vcache_chunk_disk *t = pool_table(p, c);
 
 		pool_view(p, c, &v);
 		if (!v.found.gen && !v.unreadable)

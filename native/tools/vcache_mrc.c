@@ -19,7 +19,7 @@
 #define SIZES_MAX 4096
 #define RATE_MIN 0.000000001
 
-static struct vc_shards_setup setup = {
+static struct vcache_shards_setup setup = {
 	.samples = SAMPLES_DEFAULT, .kinds = 1, .buckets = BUCKETS, .limit = VC_SHARDS_ALL,
 };
 static u64 sizes[SIZES_MAX];
@@ -81,21 +81,21 @@ static bool parse_rate(const char *text)
 	return true;
 }
 
-static void *memory(struct vc_shards *s, const struct vc_shards_setup *want)
+static void *memory(struct vcache_shards *s, const struct vcache_shards_setup *want)
 {
-	size_t size = vc_shards_size(want);
+	size_t size = vcache_shards_size(want);
 	void *p = size ? malloc(size) : NULL;
 
 	if (p)
-		vc_shards_init(s, want, p);
+		vcache_shards_init(s, want, p);
 	return p;
 }
 
 /* Double the memory. */
-static bool grow(struct vc_shards *s, void **p)
+static bool grow(struct vcache_shards *s, void **p)
 {
-	struct vc_shards_setup want = s->setup;
-	struct vc_shards to;
+	struct vcache_shards_setup want = s->setup;
+	struct vcache_shards to;
 	void *more;
 
 	want.samples *= 2;
@@ -107,25 +107,25 @@ static bool grow(struct vc_shards *s, void **p)
 			want.samples);
 		return false;
 	}
-	vc_shards_move(&to, s);
+	vcache_shards_move(&to, s);
 	free(*p);
 	*p = more;
 	*s = to;
 	return true;
 }
 
-static int estimate(struct vc_shards *s, void **p)
+static int estimate(struct vcache_shards *s, void **p)
 {
 	static struct trace trace;
 	u64 blocks[TRACE_BATCH];
 	size_t n, done;
 
 	while ((n = trace_blocks(&trace, stdin, blocks))) {
-		done = vc_shards_touch(s, 0, blocks, n);
+		done = vcache_shards_touch(s, 0, blocks, n);
 		while (done < n) {
 			if (!grow(s, p))
 				return EXIT_FAILED;
-			done += vc_shards_touch(s, 0, blocks + done, n - done);
+			done += vcache_shards_touch(s, 0, blocks + done, n - done);
 		}
 	}
 	if (*trace.error) {
@@ -153,15 +153,15 @@ static void default_sizes(u64 footprint)
 	}
 }
 
-static void print(const struct vc_shards *s)
+static void print(const struct vcache_shards *s)
 {
-	u64 footprint = vc_shards_footprint(s), accesses = s->kind[0].accesses;
+	u64 footprint = vcache_shards_footprint(s), accesses = s->kind[0].accesses;
 	static u64 misses[SIZES_MAX];
 	size_t i;
 
 	if (!nr_sizes)
 		default_sizes(footprint);
-	vc_shards_curve(s, 0, sizes, nr_sizes, misses);
+	vcache_shards_curve(s, 0, sizes, nr_sizes, misses);
 	if (json)
 		printf("{\"accesses\": %" PRIu64 ", \"sizes\": [", accesses);
 	else
@@ -221,7 +221,7 @@ static const char *parse(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	const char *wrong = parse(argc, argv);
-	struct vc_shards s;
+	struct vcache_shards s;
 	int status;
 	void *p;
 

@@ -38,7 +38,7 @@ static void say(void *ctx, const char *fmt, ...)
 	va_end(args);
 }
 
-static void repair_copies(struct pool *p, enum vc_meta_type type,
+static void repair_copies(struct pool *p, enum vcache_meta_type type,
 			  const char *what, u32 i, const void *block, int bad)
 {
 	if (!bad)
@@ -48,7 +48,7 @@ static void repair_copies(struct pool *p, enum vc_meta_type type,
 		failures++;
 		return;
 	}
-	if (vc_meta_repair(&p->st, &p->g, type, i, block, bad)) {
+	if (vcache_meta_repair(&p->st, &p->g, type, i, block, bad)) {
 		say(p, "%s %" PRIu32 ": cannot be written", what, i);
 		failures++;
 		return;
@@ -60,7 +60,7 @@ static int write_seal(struct pool *p, u32 chunk, unsigned int copy, u32 n,
 		      const void *seal)
 {
 	return p->st.write(p, (u64)chunk * p->g.chunk_blocks +
-			   vc_seal_place(&p->g, copy), n * p->g.seal_blocks,
+			   vcache_seal_place(&p->g, copy), n * p->g.seal_blocks,
 			   seal);
 }
 
@@ -69,7 +69,7 @@ static void repair_seal(struct pool *p, struct view *v)
 {
 	unsigned int copy = v->seal.bad >> 1;
 
-	vc_seal_finish(&p->g, v->seal.block, v->nr, &v->seal.info, copy);
+	vcache_seal_finish(&p->g, v->seal.block, v->nr, &v->seal.info, copy);
 	if (write_seal(p, v->chunk, copy, 1, v->seal.block)) {
 		say(p, "chunk %" PRIu32 ": cannot be written", v->chunk);
 		failures++;
@@ -84,7 +84,7 @@ static bool all_readable(struct pool *p, u32 chunk)
 	u8 block[VC_BLOCK_SIZE];
 	u32 at;
 
-	for (at = 0; at < vc_chunk_capacity(&p->g); at++) {
+	for (at = 0; at < vcache_chunk_capacity(&p->g); at++) {
 		if (p->st.read(p, (u64)chunk * p->g.chunk_blocks + at, 1,
 			       block))
 			return false;
@@ -95,7 +95,7 @@ static bool all_readable(struct pool *p, u32 chunk)
 /* There is no seal: make one of the record entries whose data has the right checksum. */
 static void rebuild_seal(struct pool *p, struct view *v)
 {
-	struct vc_log_info info = {
+	struct vcache_log_info info = {
 		.gen = v->found.gen, .seq = v->found.last,
 		.volume = v->found.volume, .chunk = v->chunk,
 		.tag = v->found.tag, .revision = v->seal.revision + 1 };
@@ -107,10 +107,10 @@ static void rebuild_seal(struct pool *p, struct view *v)
 		failures++;
 		return;
 	}
-	memset(p->work, 0, VC_SEAL_COPIES * vc_seal_bytes(&p->g));
+	memset(p->work, 0, VC_SEAL_COPIES * vcache_seal_bytes(&p->g));
 	for (i = 0; i < v->nr; i++)
-		vc_seal_put(p->work, i, &v->e[i]);
-	vc_seal_copies(&p->g, p->work, v->nr, &info);
+		vcache_seal_put(p->work, i, &v->e[i]);
+	vcache_seal_copies(&p->g, p->work, v->nr, &info);
 	if (write_seal(p, v->chunk, 0, VC_SEAL_COPIES, p->work)) {
 		say(p, "chunk %" PRIu32 ": cannot be written", v->chunk);
 		failures++;
@@ -186,7 +186,7 @@ static int finish(const char *path)
 	if (!(p.sb.flags & VC_SUPER_NEEDS_CHECK))
 		goto out;
 	p.sb.flags &= ~VC_SUPER_NEEDS_CHECK;
-	if (vc_super_save(&p.st, &p.g, &p.sb, p.super)) {
+	if (vcache_super_save(&p.st, &p.g, &p.sb, p.super)) {
 		say(&p, "superblock: cannot be written");
 		status = EXIT_DAMAGE;
 	} else {

@@ -112,9 +112,9 @@ static inline int disk_write(void *ctx, u64 block, u32 n, const void *buf)
 	return 0;
 }
 
-static inline struct vc_store disk_store(struct disk *d)
+static inline struct vcache_store disk_store(struct disk *d)
 {
-	return (struct vc_store){ .ctx = d, .read = disk_read,
+	return (struct vcache_store){ .ctx = d, .read = disk_read,
 				  .write = disk_write };
 }
 

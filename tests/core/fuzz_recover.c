@@ -35,7 +35,7 @@ struct item_entry {
 	uint8_t arg;	/* 255: the maximum */
 };
 
-static struct vc_geometry g;
+static struct vcache_geometry g;
 static u8 disk[BLOCKS_MAX][VC_BLOCK_SIZE];
 
 static int disk_read(void *ctx, u64 block, u32 n, void *buf)
@@ -60,13 +60,13 @@ static int disk_write(void *ctx, u64 block, u32 n, const void *buf)
 	return 0;
 }
 
-static const struct vc_store store = { .read = disk_read,
+static const struct vcache_store store = { .read = disk_read,
 				       .write = disk_write };
 
 /* Create one block from the input. Return: size of the input used. */
 static size_t make(const uint8_t *data, size_t len, u32 crc_of_zeroes)
 {
-	struct vc_log_info info = { .volume = 1, .type = VC_LOG_RECORD };
+	struct vcache_log_info info = { .volume = 1, .type = VC_LOG_RECORD };
 	struct item_entry from;
 	struct item item;
 	size_t took = sizeof(item);
@@ -77,23 +77,23 @@ static size_t make(const uint8_t *data, size_t len, u32 crc_of_zeroes)
 		return len;
 	memcpy(&item, data, sizeof(item));
 	chunk = item.chunk % CHUNKS;
-	place = item.place % vc_chunk_capacity(&g);
+	place = item.place % vcache_chunk_capacity(&g);
 	if (item.place > 200)
-		place = vc_chunk_capacity(&g) + item.place % (2 * g.seal_blocks);
+		place = vcache_chunk_capacity(&g) + item.place % (2 * g.seal_blocks);
 	block = disk[chunk * g.chunk_blocks + place];
 	memset(block, 0, VC_BLOCK_SIZE);
 	for (i = 0; i < item.nr && len - took >= sizeof(from); i++) {
-		struct vc_entry e;
+		struct vcache_entry e;
 
 		memcpy(&from, data + took, sizeof(from));
 		took += sizeof(from);
-		e = (struct vc_entry){ .block = from.block, .mask = from.mask,
+		e = (struct vcache_entry){ .block = from.block, .mask = from.mask,
 				       .place = from.place, .arg = from.arg };
 		if (e.mask)
 			e.arg = crc_of_zeroes + (from.arg == 255);
 		else if (from.arg == 255)
 			e.arg = ~0U - from.place;
-		vc_log_put_entry(block, i, &e);
+		vcache_log_put_entry(block, i, &e);
 	}
 	info.chunk = g.first_chunk + chunk + !!(item.flags & 2);
 	info.at = place + (item.flags & 1);
@@ -104,46 +104,46 @@ static size_t make(const uint8_t *data, size_t len, u32 crc_of_zeroes)
 	info.data = item.data;
 	info.revision = item.revision;
 	info.nr = item.flags & 8 ? 0xffff : i;
-	vc_log_finish(block, KEY, &info);
+	vcache_log_finish(block, KEY, &info);
 	return took;
 }
 
 /* Each cell is in its bucket once, or in none. */
-static void check_index(const struct vc_index *ix)
+static void check_index(const struct vcache_index *ix)
 {
 	u32 b, c, seen = 0, used = 0;
 
 	for (b = 0; b < ix->buckets; b++) {
 		for (c = ix->head[b]; c != VC_CELL_NONE; c = ix->next[c]) {
-			assert(vc_cell_mask(ix, c));
+			assert(vcache_cell_mask(ix, c));
 			assert(++seen <= ix->cells);
 		}
 	}
 	for (c = 0; c < ix->cells; c++)
-		used += !!vc_cell_mask(ix, c);
+		used += !!vcache_cell_mask(ix, c);
 	assert(seen == used);
 }
 
-static void replay(struct vc_replay *rp)
+static void replay(struct vcache_replay *rp)
 {
 	u32 list[CHUNKS], n = 0, c, last = g.first_chunk + CHUNKS;
 	u8 block[VC_BLOCK_SIZE];
 
-	vc_index_init(rp->ix);
+	vcache_index_init(rp->ix);
 	for (c = g.first_chunk; c < last; c++) {
-		assert(!vc_chunk_scan(&store, &g, c, 3, block,
-				      &rp->chunk[c]));
+		assert(!vcache_chunk_scan(&store, &g, c, 3, block,
+					  &rp->chunk[c]));
 		if (rp->chunk[c].gen)
 			list[n++] = c;
 	}
-	vc_chunks_sort(list, n, rp->chunk);
+	vcache_chunks_sort(list, n, rp->chunk);
 	for (c = 0; c < n; c++)
-		vc_replay_chunk(rp, list[c]);
-	vc_replay_finish(rp, list, n);
+		vcache_replay_chunk(rp, list[c]);
+	vcache_replay_finish(rp, list, n);
 	check_index(rp->ix);
 	for (c = 0; c < n && !rp->readonly; c++)
-		vc_chunk_reseal(&store, &g, rp->ix, list[c],
-				rp->chunk[list[c]].gen, rp->work);
+		vcache_chunk_reseal(&store, &g, rp->ix, list[c],
+				    rp->chunk[list[c]].gen, rp->work);
 }
 
 static void *room(size_t n)
@@ -160,22 +160,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
 	u32 chunk_blocks = len && data[0] & 2 ? 512 : 16;
 	u32 meta = 2 * ((66 + chunk_blocks - 1) / chunk_blocks);
-	struct vc_index ix = { .cells = (meta + CHUNKS) * chunk_blocks };
-	struct vc_replay rp = { .st = &store, .g = &g, .ix = &ix, .limit = 99 };
+	struct vcache_index ix = { .cells = (meta + CHUNKS) * chunk_blocks };
+	struct vcache_replay rp = { .st = &store, .g = &g, .ix = &ix, .limit = 99 };
 	static const u8 zeroes[VC_BLOCK_SIZE];
 	size_t at = 1;
 
-	assert(!vc_geometry_set(&g, KEY, chunk_blocks, ix.cells));
+	assert(!vcache_geometry_set(&g, KEY, chunk_blocks, ix.cells));
 	memset(disk, 0, (size_t)CHUNKS * chunk_blocks * VC_BLOCK_SIZE);
 	while (at < len)
 		at += make(data + at, len - at,
-			   vc_crc32c(zeroes, VC_BLOCK_SIZE));
-	ix.buckets = vc_index_buckets(ix.cells);
+			   vcache_crc32c(zeroes, VC_BLOCK_SIZE));
+	ix.buckets = vcache_index_buckets(ix.cells);
 	ix.where = room(ix.cells * sizeof(u64));
 	ix.next = room(ix.cells * sizeof(u32));
 	ix.head = room(ix.buckets * sizeof(u32));
 	rp.chunk = room(g.chunks * sizeof(*rp.chunk));
-	rp.work = room(vc_replay_work_size(&g));
+	rp.work = room(vcache_replay_work_size(&g));
 	rp.readonly = len && data[0] & 1;
 	replay(&rp);
 	replay(&rp);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Extents from user space, arbitrary bytes: extents that vc_sectors_check() accepts
+ * Extents from user space, arbitrary bytes: extents that vcache_sectors_check() accepts
  * must never break a map. An input is the size of the device (u64),
  * then commands: {u8 kind, u8 owner, u8 n} with n times {u64 start, u64 len}.
  */
@@ -35,7 +35,7 @@ static void *room(size_t n, size_t size)
 	return p;
 }
 
-static void check_map(const struct vc_run *run, size_t n, u64 size)
+static void check_map(const struct vcache_run *run, size_t n, u64 size)
 {
 	u64 end = 0;
 	size_t i;
@@ -45,43 +45,43 @@ static void check_map(const struct vc_run *run, size_t n, u64 size)
 		assert(run[i].start < size);
 		assert(run[i].len <= size - run[i].start);
 		end = run[i].start + run[i].len;
-		assert(vc_runs_owner(run, n, run[i].start, run[i].len) ==
+		assert(vcache_runs_owner(run, n, run[i].start, run[i].len) ==
 		       run[i].owner);
-		assert(vc_runs_owner(run, n, end - 1, 1) == run[i].owner);
+		assert(vcache_runs_owner(run, n, end - 1, 1) == run[i].owner);
 	}
 }
 
-static void replace(struct vc_run **run, size_t *n, char *owner,
-		    const struct vc_sectors *s, size_t m)
+static void replace(struct vcache_run **run, size_t *n, char *owner,
+		    const struct vcache_sectors *s, size_t m)
 {
-	struct vc_run *out = room(*n + m, sizeof(*out));
+	struct vcache_run *out = room(*n + m, sizeof(*out));
 	size_t out_n, i;
 
-	if (vc_runs_replace(*run, *n, owner, s, m, out, &out_n)) {
+	if (vcache_runs_replace(*run, *n, owner, s, m, out, &out_n)) {
 		free(out);
 		return;
 	}
 	for (i = 0; i < m; i++)
-		assert(vc_runs_owner(out, out_n, s[i].start, s[i].len) ==
+		assert(vcache_runs_owner(out, out_n, s[i].start, s[i].len) ==
 		       owner);
 	free(*run);
 	*run = out;
 	*n = out_n;
 }
 
-static void subtract(struct vc_run **run, size_t *n,
-		     const struct vc_sectors *s, size_t m)
+static void subtract(struct vcache_run **run, size_t *n,
+		     const struct vcache_sectors *s, size_t m)
 {
 	size_t i;
 
 	for (i = 0; i < m; i++) {
-		struct vc_run *out = room(*n + 1, sizeof(*out));
+		struct vcache_run *out = room(*n + 1, sizeof(*out));
 
-		*n = vc_runs_subtract(*run, *n, s[i].start, s[i].len, out);
+		*n = vcache_runs_subtract(*run, *n, s[i].start, s[i].len, out);
 		free(*run);
 		*run = out;
-		assert(!vc_runs_owner(*run, *n, s[i].start, 1));
-		assert(!vc_runs_owner(*run, *n, s[i].start + s[i].len - 1, 1));
+		assert(!vcache_runs_owner(*run, *n, s[i].start, 1));
+		assert(!vcache_runs_owner(*run, *n, s[i].start + s[i].len - 1, 1));
 	}
 }
 
@@ -90,7 +90,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
 	struct input in = { data, len };
-	struct vc_run *run = NULL;
+	struct vcache_run *run = NULL;
 	uint8_t head[3];
 	size_t n = 0;
 	u64 size;
@@ -98,13 +98,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	if (!take(&in, &size, sizeof(size)))
 		return 0;
 	while (take(&in, head, sizeof(head))) {
-		struct vc_sectors *s = room(head[2], sizeof(*s));
+		struct vcache_sectors *s = room(head[2], sizeof(*s));
 
 		if (!take(&in, s, head[2] * sizeof(*s))) {
 			free(s);
 			break;
 		}
-		if (!vc_sectors_check(s, head[2], 0, size)) {
+		if (!vcache_sectors_check(s, head[2], 0, size)) {
 			if (head[0] & 1)
 				subtract(&run, &n, s, head[2]);
 			else

@@ -7,9 +7,9 @@
 
 #include "check.h"
 #define VC_CRC32C_PLAIN
-#define vc_crc32c vc_crc32c_without
+#define vcache_crc32c vc_crc32c_without
 #include "../../native/core/crc32c.c"
-#undef vc_crc32c
+#undef vcache_crc32c
 #undef VCACHE_CORE_CRC32C_H
 #include "../../native/core/crc32c.h"
 
@@ -62,14 +62,14 @@ static void test_model(uint64_t seed)
 
 	for (i = 0; i < len; i++)
 		bytes[i] = check_next(&rng) >> 56;
-	CHECK(vc_crc32c(bytes, len) == model(bytes, len));
+	CHECK(vcache_crc32c(bytes, len) == model(bytes, len));
 	CHECK(vc_crc32c_without(bytes, len) == model(bytes, len));
 	free(bytes);
 }
 
 int main(int argc, char **argv)
 {
-	test_vectors(vc_crc32c);
+	test_vectors(vcache_crc32c);
 	test_vectors(vc_crc32c_without);
 	check_seeds(argc, argv, 200, test_model);
 	return 0;

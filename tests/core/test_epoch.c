@@ -29,7 +29,7 @@ struct group {
 };
 
 struct world {
-	struct vc_epoch epoch;
+	struct vcache_epoch epoch;
 	struct group core[VC_EPOCH_SLOTS];	/* according to the core */
 	/* the model: */
 	struct group drain;
@@ -103,7 +103,7 @@ static void flush_ends(struct world *w, int f, bool failed)
 	w->waiting[f] = false;
 }
 
-static void compare_ended(struct world *w, struct vc_epoch_done d,
+static void compare_ended(struct world *w, struct vcache_epoch_done d,
 			  struct group *ended, unsigned int n)
 {
 	bool core[FLUSHES] = { false }, core_failed[FLUSHES] = { false };
@@ -141,7 +141,7 @@ static int do_enter(struct world *w)
 		return -1;
 	w->live[b] = true;
 	w->age[b] = ++w->clock;
-	w->slot[b] = vc_epoch_enter(&w->epoch);
+	w->slot[b] = vcache_epoch_enter(&w->epoch);
 	CHECK(w->slot[b] < VC_EPOCH_SLOTS);
 	return b;
 }
@@ -166,7 +166,7 @@ static void leave(struct world *w, int b, int heir)
 
 	model_leave(w, b, heir);
 	model_advance(w, ended, &n);
-	compare_ended(w, vc_epoch_leave(&w->epoch, w->slot[b], heir >= 0),
+	compare_ended(w, vcache_epoch_leave(&w->epoch, w->slot[b], heir >= 0),
 		      ended, n);
 }
 
@@ -216,11 +216,11 @@ static bool do_flush(struct world *w)
 	else if (w->drain.exists)
 		group = &w->drain;
 
-	slot = vc_epoch_flush(&w->epoch);
+	slot = vcache_epoch_flush(&w->epoch);
 	CHECK((slot == VC_EPOCH_IDLE) == !group);
 	if (!group) {
 		CHECK(!any(w->live, BLOCKS));
-		CHECK(vc_epoch_idle(&w->epoch));
+		CHECK(vcache_epoch_idle(&w->epoch));
 		return true;
 	}
 	CHECK(slot >= 0 && slot < VC_EPOCH_SLOTS);
@@ -272,9 +272,9 @@ static void drain(struct world *w)
 
 	while ((b = pick(w, false)) >= 0)
 		CHECK(do_leave(w, b));
-	CHECK(vc_epoch_idle(&w->epoch));
+	CHECK(vcache_epoch_idle(&w->epoch));
 	CHECK(!any(w->waiting, FLUSHES));
-	CHECK(vc_epoch_flush(&w->epoch) == VC_EPOCH_IDLE);
+	CHECK(vcache_epoch_flush(&w->epoch) == VC_EPOCH_IDLE);
 }
 
 /* All histories of @left more steps. */
@@ -318,7 +318,7 @@ static void a_random_history(uint64_t seed)
 		} else {
 			step(&w, what);
 		}
-		CHECK(vc_epoch_idle(&w.epoch) == !any(w.live, BLOCKS));
+		CHECK(vcache_epoch_idle(&w.epoch) == !any(w.live, BLOCKS));
 	}
 	drain(&w);
 }

@@ -13,7 +13,7 @@ static void move(void);
 #define READ_ONCE(x) (move(), (x))
 #include "../../native/core/epoch.c"
 
-static struct vc_epoch epoch;
+static struct vcache_epoch epoch;
 static unsigned int slot, moves;
 
 /* The write-out fails: the block enters the other slot, and leaves this one. */
@@ -21,10 +21,10 @@ static void move(void)
 {
 	unsigned int was = slot;
 
-	CHECK(vc_epoch_flush(&epoch) == (int)was);
-	slot = vc_epoch_enter(&epoch);
+	CHECK(vcache_epoch_flush(&epoch) == (int)was);
+	slot = vcache_epoch_enter(&epoch);
 	CHECK(slot != was);
-	CHECK(vc_epoch_leave(&epoch, was, true).done == 1U << was);
+	CHECK(vcache_epoch_leave(&epoch, was, true).done == 1U << was);
 	moves++;
 }
 
@@ -32,9 +32,9 @@ int main(void)
 {
 	unsigned int i;
 
-	slot = vc_epoch_enter(&epoch);
+	slot = vcache_epoch_enter(&epoch);
 	for (i = 0; i < 8; i++)
-		CHECK(!vc_epoch_idle(&epoch));
+		CHECK(!vcache_epoch_idle(&epoch));
 	CHECK(moves >= 8);
 	return 0;
 }

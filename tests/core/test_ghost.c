@@ -8,18 +8,18 @@
 
 #define ENTRIES 4096U
 
-static struct vc_ghosts make(u32 entries)
+static struct vcache_ghosts make(u32 entries)
 {
-	struct vc_ghosts g = { .mask = entries - 1 };
+	struct vcache_ghosts g = { .mask = entries - 1 };
 
 	g.entry = calloc(entries, sizeof(*g.entry));
 	CHECK(g.entry);
 	return g;
 }
 
-static bool met(const struct vc_ghosts *g, u16 slot, u64 block, u32 hour)
+static bool met(const struct vcache_ghosts *g, u16 slot, u64 block, u32 hour)
 {
-	return vc_ghost_meet(g, slot, block, hour) < VC_GHOST_WINDOW;
+	return vcache_ghost_meet(g, slot, block, hour) < VC_GHOST_WINDOW;
 }
 
 /* The clock begins at 1, advances with each eighth of the cache, and wraps around. */
@@ -27,14 +27,14 @@ static void test_clock(void)
 {
 	u32 i;
 
-	CHECK(vc_ghost_hour(0, 800) == 1);
-	CHECK(vc_ghost_hour(99, 800) == 1);
-	CHECK(vc_ghost_hour(100, 800) == 2);
-	CHECK(vc_ghost_hour(100 * VC_GHOST_HOURS - 1, 800) == VC_GHOST_HOURS);
-	CHECK(vc_ghost_hour(100 * VC_GHOST_HOURS, 800) == 1);
+	CHECK(vcache_ghost_hour(0, 800) == 1);
+	CHECK(vcache_ghost_hour(99, 800) == 1);
+	CHECK(vcache_ghost_hour(100, 800) == 2);
+	CHECK(vcache_ghost_hour(100 * VC_GHOST_HOURS - 1, 800) == VC_GHOST_HOURS);
+	CHECK(vcache_ghost_hour(100 * VC_GHOST_HOURS, 800) == 1);
 	for (i = 0; i < 100; i++) {
-		CHECK(vc_ghost_hour(i, 0) >= 1);
-		CHECK(vc_ghost_hour(i, 1) <= VC_GHOST_HOURS);
+		CHECK(vcache_ghost_hour(i, 0) >= 1);
+		CHECK(vcache_ghost_hour(i, 1) <= VC_GHOST_HOURS);
 	}
 }
 
@@ -45,12 +45,12 @@ static void test_window(void)
 
 	for (from = 1; from <= VC_GHOST_HOURS; from++) {
 		for (later = 0; later < VC_GHOST_HOURS; later++) {
-			struct vc_ghosts g = make(VC_GHOST_WAYS);
+			struct vcache_ghosts g = make(VC_GHOST_WAYS);
 			u32 then = (from - 1 + later) % VC_GHOST_HOURS + 1;
 			u32 last = (then + VC_GHOST_WINDOW - 2) % VC_GHOST_HOURS + 1;
 
 			CHECK(!met(&g, 3, 77, from));
-			CHECK(vc_ghost_meet(&g, 3, 77, then) ==
+			CHECK(vcache_ghost_meet(&g, 3, 77, then) ==
 			      (later < VC_GHOST_WINDOW ? later : VC_GHOST_WINDOW));
 			/* This was a miss as well. */
 			CHECK(met(&g, 3, 77, last));
@@ -62,7 +62,7 @@ static void test_window(void)
 /* Neither another block nor another volume. */
 static void test_identity(void)
 {
-	struct vc_ghosts g = make(ENTRIES);
+	struct vcache_ghosts g = make(ENTRIES);
 
 	CHECK(!met(&g, 1, 5, 1));
 	CHECK(!met(&g, 2, 5, 1));
@@ -75,7 +75,7 @@ static void test_identity(void)
 /* The latest entry stays: the oldest of four is replaced. */
 static void test_oldest_goes(void)
 {
-	struct vc_ghosts g = make(VC_GHOST_WAYS);
+	struct vcache_ghosts g = make(VC_GHOST_WAYS);
 	u32 i;
 
 	for (i = 0; i < VC_GHOST_WAYS; i++)
@@ -91,11 +91,11 @@ static void test_oldest_goes(void)
 /* In a half-full table, nearly all entries are found, and at most 1 % of others. */
 static void test_rates(void)
 {
-	struct vc_ghosts g = make(ENTRIES);
+	struct vcache_ghosts g = make(ENTRIES);
 	u32 i, known = 0, wrong = 0;
 
 	for (i = 0; i < ENTRIES / 2; i++)
-		vc_ghost_meet(&g, 1, i, 1);
+		vcache_ghost_meet(&g, 1, i, 1);
 	for (i = 0; i < ENTRIES / 2; i++)
 		known += met(&g, 1, i, 1);
 	CHECK(known > ENTRIES / 2 * 9 / 10);

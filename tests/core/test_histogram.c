@@ -6,13 +6,13 @@ static void each_bucket_begins_where_it_says(void)
 {
 	unsigned int b;
 
-	CHECK(vc_hist_bucket(0) == 0);
+	CHECK(vcache_hist_bucket(0) == 0);
 	for (b = 0; b < VC_HIST_BUCKETS; b++) {
-		u64 lower = vc_hist_lower(b), upper = vc_hist_lower(b + 1);
+		u64 lower = vcache_hist_lower(b), upper = vcache_hist_lower(b + 1);
 
 		CHECK(lower < upper);
-		CHECK(vc_hist_bucket(lower) == b);
-		CHECK(vc_hist_bucket(upper - 1) == b);
+		CHECK(vcache_hist_bucket(lower) == b);
+		CHECK(vcache_hist_bucket(upper - 1) == b);
 		/* A quantile is at most 25 % too high. */
 		if (b >= 4)
 			CHECK((upper - lower) * 4 <= lower);
@@ -21,12 +21,12 @@ static void each_bucket_begins_where_it_says(void)
 
 static void the_last_bucket_takes_the_rest(void)
 {
-	u64 end = vc_hist_lower(VC_HIST_BUCKETS);
+	u64 end = vcache_hist_lower(VC_HIST_BUCKETS);
 
 	/* Every latency up to 8.5 seconds has its own bucket. */
 	CHECK(end > 8500ULL * 1000 * 1000);
-	CHECK(vc_hist_bucket(end) == VC_HIST_BUCKETS - 1);
-	CHECK(vc_hist_bucket(UINT64_MAX) == VC_HIST_BUCKETS - 1);
+	CHECK(vcache_hist_bucket(end) == VC_HIST_BUCKETS - 1);
+	CHECK(vcache_hist_bucket(UINT64_MAX) == VC_HIST_BUCKETS - 1);
 }
 
 static void random_values_lie_in_their_bucket(uint64_t seed)
@@ -36,12 +36,12 @@ static void random_values_lie_in_their_bucket(uint64_t seed)
 
 	for (i = 0; i < 1000; i++) {
 		u64 value = check_next(&state) >> check_below(&state, 64);
-		unsigned int b = vc_hist_bucket(value);
+		unsigned int b = vcache_hist_bucket(value);
 
 		CHECK(b < VC_HIST_BUCKETS);
-		CHECK(vc_hist_lower(b) <= value);
+		CHECK(vcache_hist_lower(b) <= value);
 		if (b < VC_HIST_BUCKETS - 1)
-			CHECK(value < vc_hist_lower(b + 1));
+			CHECK(value < vcache_hist_lower(b + 1));
 	}
 }
 

@@ -14,7 +14,7 @@
 static const u16 slot_names[SLOTS] = { 0, 1, 0xffff };
 
 struct model {
-	struct vc_index ix;
+	struct vcache_index ix;
 	u32 has[SLOTS][BLOCKS][VC_BLOCK_SECTORS];
 	u64 names[BLOCKS];
 	uint64_t rng;
@@ -26,11 +26,11 @@ static void model_init(struct model *m, uint64_t seed)
 
 	m->rng = seed;
 	m->ix.cells = CELLS;
-	m->ix.buckets = vc_index_buckets(CELLS);
+	m->ix.buckets = vcache_index_buckets(CELLS);
 	m->ix.where = calloc(CELLS, sizeof(u64));
 	m->ix.next = calloc(CELLS, sizeof(u32));
 	m->ix.head = calloc(m->ix.buckets, sizeof(u32));
-	vc_index_init(&m->ix);
+	vcache_index_init(&m->ix);
 	for (i = 0; i < BLOCKS; i++) {
 		m->names[i] = i < BLOCKS / 2 ? i : VC_WHERE_BLOCK_MAX - 16 * i;
 		for (k = 0; k < SLOTS; k++) {
@@ -75,18 +75,18 @@ static void check_block(struct model *m, unsigned int k, unsigned int i)
 	int s;
 
 	for (s = 0; s < (int)VC_BLOCK_SECTORS; s++) {
-		u32 cell = vc_index_find(&m->ix, slot_names[k], m->names[i],
-					 1 << s);
+		u32 cell = vcache_index_find(&m->ix, slot_names[k], m->names[i],
+					     1 << s);
 
 		CHECK(cell == has[s]);
 		if (cell == VC_CELL_NONE)
 			continue;
-		CHECK(vc_cell_slot(&m->ix, cell) == slot_names[k]);
-		CHECK(vc_cell_block(&m->ix, cell) == m->names[i]);
-		CHECK(vc_cell_mask(&m->ix, cell) == model_mask(has, cell));
+		CHECK(vcache_cell_slot(&m->ix, cell) == slot_names[k]);
+		CHECK(vcache_cell_block(&m->ix, cell) == m->names[i]);
+		CHECK(vcache_cell_mask(&m->ix, cell) == model_mask(has, cell));
 	}
 	/* Sectors in the index and those not in it are all sectors. */
-	CHECK(vc_index_held(&m->ix, slot_names[k], m->names[i]) +
+	CHECK(vcache_index_held(&m->ix, slot_names[k], m->names[i]) +
 	      model_mask(has, VC_CELL_NONE) == VC_MASK_ALL);
 }
 
@@ -106,7 +106,7 @@ static void check_model(struct model *m)
 		}
 	}
 	for (c = 0; c < CELLS; c++)
-		CHECK(used[c] == !!vc_cell_mask(&m->ix, c));
+		CHECK(used[c] == !!vcache_cell_mask(&m->ix, c));
 }
 
 static void do_cut(struct model *m, unsigned int k, unsigned int i, u8 mask)
@@ -122,7 +122,7 @@ static void do_cut(struct model *m, unsigned int k, unsigned int i, u8 mask)
 		if (!(model_mask(has, has[s]) & mask & ((1 << s) - 1)))
 			expected++;
 	}
-	n = vc_index_cut(&m->ix, slot_names[k], m->names[i], mask, touched);
+	n = vcache_index_cut(&m->ix, slot_names[k], m->names[i], mask, touched);
 	CHECK(n == expected);
 	for (t = 0; t < n; t++)
 		CHECK(model_mask(has, touched[t]) & mask);
@@ -137,10 +137,10 @@ static void do_put(struct model *m, unsigned int k, unsigned int i, u8 mask)
 	u32 cell = check_below(&m->rng, CELLS);
 	unsigned int s;
 
-	vc_index_drop(&m->ix, cell);
+	vcache_index_drop(&m->ix, cell);
 	model_forget(m, cell);
 	do_cut(m, k, i, mask);
-	vc_index_put(&m->ix, cell, slot_names[k], m->names[i], mask);
+	vcache_index_put(&m->ix, cell, slot_names[k], m->names[i], mask);
 	for (s = 0; s < VC_BLOCK_SECTORS; s++) {
 		if (mask >> s & 1)
 			m->has[k][i][s] = cell;
@@ -150,7 +150,7 @@ static void do_put(struct model *m, unsigned int k, unsigned int i, u8 mask)
 static void check_find(struct model *m, unsigned int k, unsigned int i,
 		       u8 mask)
 {
-	u32 cell = vc_index_find(&m->ix, slot_names[k], m->names[i], mask);
+	u32 cell = vcache_index_find(&m->ix, slot_names[k], m->names[i], mask);
 	const u32 *has = m->has[k][i];
 	unsigned int s;
 
@@ -180,7 +180,7 @@ static void test_random(uint64_t seed)
 			break;
 		case 1:
 			cell = check_below(&m.rng, CELLS);
-			vc_index_drop(&m.ix, cell);
+			vcache_index_drop(&m.ix, cell);
 			model_forget(&m, cell);
 			break;
 		case 2:
@@ -204,30 +204,30 @@ static void test_most_cells(void)
 
 	model_init(&m, 1);
 	for (s = 0; s < VC_BLOCK_SECTORS; s++)
-		vc_index_put(&m.ix, s, 7, 5, 1 << s);
-	CHECK(vc_index_cut(&m.ix, 7, 5, VC_MASK_ALL, touched) ==
+		vcache_index_put(&m.ix, s, 7, 5, 1 << s);
+	CHECK(vcache_index_cut(&m.ix, 7, 5, VC_MASK_ALL, touched) ==
 	      VC_CELLS_PER_BLOCK);
-	CHECK(vc_index_find(&m.ix, 7, 5, VC_MASK_ALL) == VC_CELL_NONE);
+	CHECK(vcache_index_find(&m.ix, 7, 5, VC_MASK_ALL) == VC_CELL_NONE);
 	check_model(&m);
 	model_free(&m);
 }
 
 static void test_sizes(void)
 {
-	struct vc_index ix = { .buckets = 1024 };
+	struct vcache_index ix = { .buckets = 1024 };
 	u64 block;
 
-	CHECK(vc_index_buckets(0) == 16);
-	CHECK(vc_index_buckets(31) == 16);
-	CHECK(vc_index_buckets(32) == 32);
-	CHECK(vc_index_buckets(63) == 32);
-	CHECK(vc_index_buckets(1U << 31) == 1U << 31);
-	CHECK(vc_index_buckets(~0U) == 1U << 31);
+	CHECK(vcache_index_buckets(0) == 16);
+	CHECK(vcache_index_buckets(31) == 16);
+	CHECK(vcache_index_buckets(32) == 32);
+	CHECK(vcache_index_buckets(63) == 32);
+	CHECK(vcache_index_buckets(1U << 31) == 1U << 31);
+	CHECK(vcache_index_buckets(~0U) == 1U << 31);
 	for (block = 0; block < 5000; block++) {
-		u32 group = vc_index_group(&ix, 3, block);
+		u32 group = vcache_index_group(&ix, 3, block);
 
 		CHECK(group < 1024 >> VC_GROUP_SHIFT);
-		CHECK(group == vc_index_group(&ix, 3, block & ~15ULL));
+		CHECK(group == vcache_index_group(&ix, 3, block & ~15ULL));
 	}
 }
 

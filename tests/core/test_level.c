@@ -9,17 +9,17 @@
 #define PERIOD (CELLS / VC_LEVEL_PERIODS)
 
 /* Miss blocks, one in @part of which is read again; 0: none. */
-static void miss(struct vc_level *l, u32 n, u32 part)
+static void miss(struct vcache_level *l, u32 n, u32 part)
 {
 	u32 i;
 
 	for (i = 1; i <= n; i++)
-		vc_level_miss(l, 1, part && i % part == 0, CELLS);
+		vcache_level_miss(l, 1, part && i % part == 0, CELLS);
 }
 
 static void test_begins_with_twice_and_is_not_hasty(void)
 {
-	struct vc_level l = { 0 };
+	struct vcache_level l = { 0 };
 
 	CHECK(!l.once);
 	miss(&l, PERIOD, 1);
@@ -30,7 +30,7 @@ static void test_begins_with_twice_and_is_not_hasty(void)
 
 static void test_a_scan_stays_at_twice(void)
 {
-	struct vc_level l = { 0 };
+	struct vcache_level l = { 0 };
 
 	miss(&l, 20 * PERIOD, 0);
 	CHECK(!l.once);
@@ -43,7 +43,7 @@ static void test_a_scan_stays_at_twice(void)
 
 static void test_it_ends_later_than_it_began(void)
 {
-	struct vc_level l = { 0 };
+	struct vcache_level l = { 0 };
 
 	miss(&l, 4 * PERIOD, 10);
 	CHECK(l.once);
@@ -56,7 +56,7 @@ static void test_it_ends_later_than_it_began(void)
 /* The past has no effect after a few periods. */
 static void test_the_past_is_forgotten(void)
 {
-	struct vc_level l = { 0 };
+	struct vcache_level l = { 0 };
 	u32 i;
 
 	miss(&l, 40 * PERIOD, 1);
@@ -69,15 +69,15 @@ static void test_the_past_is_forgotten(void)
 /* When the first miss promotes, blocks that are read again are hits. */
 static void test_hits_count(void)
 {
-	struct vc_level l = { 0 };
+	struct vcache_level l = { 0 };
 	u32 i;
 
 	miss(&l, PERIOD + 1, 1);
 	CHECK(l.once);
 	for (i = 0; i < 20 * PERIOD; i++) {
-		vc_level_miss(&l, 1, 0, CELLS);
+		vcache_level_miss(&l, 1, 0, CELLS);
 		if (i % 10 == 0)
-			vc_level_hit(&l);
+			vcache_level_hit(&l);
 	}
 	CHECK(l.once);
 	miss(&l, 20 * PERIOD, 0);
@@ -87,12 +87,12 @@ static void test_hits_count(void)
 /* The smallest caches decide at each miss, without a division by zero. */
 static void test_small(void)
 {
-	struct vc_level l = { 0 };
+	struct vcache_level l = { 0 };
 
-	vc_level_miss(&l, 1, 1, 1);
+	vcache_level_miss(&l, 1, 1, 1);
 	CHECK(l.once);
-	vc_level_miss(&l, 32, 0, 0);
-	vc_level_miss(&l, 32, 0, 0);
+	vcache_level_miss(&l, 32, 0, 0);
+	vcache_level_miss(&l, 32, 0, 0);
 	CHECK(!l.once);
 }
 

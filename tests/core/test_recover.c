@@ -29,25 +29,25 @@ static void pool_init(struct writer *w, const struct shape *shape,
 	w->rng = seed * 0xd1342543de82ef95ULL + 1;
 	disk_init(&w->d, blocks, seed);
 	w->st = disk_store(&w->d);
-	CHECK(!vc_geometry_set(&w->g, KEY, shape->chunk_blocks, blocks));
+	CHECK(!vcache_geometry_set(&w->g, KEY, shape->chunk_blocks, blocks));
 	CHECK(w->g.chunks <= CHUNKS);
 	w->tags = shape->tags;
 	w->entries = shape->entries;
 	w->apart = shape->apart;
 	w->table = calloc(1, VC_BLOCK_SIZE);
 	w->super = calloc(1, VC_BLOCK_SIZE);
-	w->work = malloc(vc_replay_work_size(&w->g));
+	w->work = malloc(vcache_replay_work_size(&w->g));
 	w->origin = calloc(ORIGIN, VC_BLOCK_SIZE);
 	w->ix.cells = blocks;
-	w->ix.buckets = vc_index_buckets(blocks);
+	w->ix.buckets = vcache_index_buckets(blocks);
 	w->ix.where = calloc(blocks, sizeof(u64));
 	w->ix.next = calloc(blocks, sizeof(u32));
 	w->ix.head = calloc(w->ix.buckets, sizeof(u32));
-	vc_index_init(&w->ix);
+	vcache_index_init(&w->ix);
 	for (i = 0; i < CHUNKS; i++)
-		w->chunk[i].e = calloc(vc_seal_capacity(&w->g),
-				       sizeof(struct vc_entry));
-	CHECK(!vc_pool_format(&w->st, &w->g, uuid, w->super));
+		w->chunk[i].e = calloc(vcache_seal_capacity(&w->g),
+				       sizeof(struct vcache_entry));
+	CHECK(!vcache_pool_format(&w->st, &w->g, uuid, w->super));
 }
 
 static void pool_free(struct writer *w)
@@ -78,16 +78,16 @@ static bool load_meta(struct writer *w, bool readonly)
 	u8 spare[VC_BLOCK_SIZE];
 	int bad;
 
-	bad = vc_super_load(&w->st, w->d.blocks, &w->g, &w->sb, w->super,
-			    spare);
+	bad = vcache_super_load(&w->st, w->d.blocks, &w->g, &w->sb, w->super,
+				spare);
 	CHECK(bad >= 0);
-	if (!readonly && vc_meta_repair(&w->st, &w->g, VC_META_SUPER, 0,
-					w->super, bad))
+	if (!readonly && vcache_meta_repair(&w->st, &w->g, VC_META_SUPER, 0,
+					    w->super, bad))
 		return false;
-	bad = vc_meta_load(&w->st, &w->g, VC_META_TABLE, 0, w->table, spare);
+	bad = vcache_meta_load(&w->st, &w->g, VC_META_TABLE, 0, w->table, spare);
 	CHECK(bad >= 0);
-	return readonly || !vc_meta_repair(&w->st, &w->g, VC_META_TABLE, 0,
-					   w->table, bad);
+	return readonly || !vcache_meta_repair(&w->st, &w->g, VC_META_TABLE, 0,
+					       w->table, bad);
 }
 
 static void see(struct writer *w, u64 seq)
@@ -99,35 +99,35 @@ static void see(struct writer *w, u64 seq)
 /* Fill in found and the index. Return: false when the power has failed. */
 static bool replay(struct writer *w, bool readonly)
 {
-	struct vc_replay rp = { .st = &w->st, .g = &w->g, .ix = &w->ix,
+	struct vcache_replay rp = { .st = &w->st, .g = &w->g, .ix = &w->ix,
 				.chunk = w->found, .slot = SLOT,
 				.work = w->work, .readonly = readonly,
 				.limit = ORIGIN };
 	u32 list[CHUNKS], n = 0, c, i;
 	u8 block[VC_BLOCK_SIZE];
 
-	vc_index_init(&w->ix);
+	vcache_index_init(&w->ix);
 	for (c = w->g.first_chunk; c < w->g.chunks; c++) {
 		u64 dead = le64_to_cpu(table_entry(w, c)->dead);
 
 		see(w, dead);
-		CHECK(!vc_chunk_scan(&w->st, &w->g, c, dead, block,
-				     &w->found[c]));
+		CHECK(!vcache_chunk_scan(&w->st, &w->g, c, dead, block,
+					 &w->found[c]));
 		if (!w->found[c].gen)
 			continue;
 		CHECK(w->found[c].volume == VOLUME);
 		list[n++] = c;
 	}
-	vc_chunks_sort(list, n, w->found);
+	vcache_chunks_sort(list, n, w->found);
 	for (i = 0; i < n; i++) {
 		CHECK(!i || w->found[list[i]].gen > w->found[list[i - 1]].gen);
-		if (vc_replay_chunk(&rp, list[i])) {
+		if (vcache_replay_chunk(&rp, list[i])) {
 			CHECK(w->d.dead && !readonly);
 			return false;
 		}
 		see(w, w->found[list[i]].last);
 	}
-	vc_replay_finish(&rp, list, n);
+	vcache_replay_finish(&rp, list, n);
 	CHECK(!rp.errors);
 	return true;
 }
@@ -142,7 +142,7 @@ static bool recover(struct writer *w)
 	see(w, w->sb.next_seq);
 	w->next_seq += 1ULL << 32;
 	w->sb.next_seq = w->next_seq;
-	if (vc_super_save(&w->st, &w->g, &w->sb, w->super))
+	if (vcache_super_save(&w->st, &w->g, &w->sb, w->super))
 		return false;
 	for (c = w->g.first_chunk; c < w->g.chunks; c++) {
 		w->chunk[c].state = w->found[c].gen ? SEALED : FREE;
@@ -158,7 +158,7 @@ static u64 *what_recovers(struct writer *w, bool readonly)
 	u64 *where = malloc(w->ix.cells * sizeof(u64));
 	struct writer *copy = malloc(sizeof(*copy));
 	unsigned long writes = w->d.writes;
-	struct vc_index ix = w->ix;
+	struct vcache_index ix = w->ix;
 
 	memcpy(copy, w, sizeof(*copy));
 	copy->ix.where = where;
@@ -220,7 +220,7 @@ static void check_shut_down(struct writer *w)
 	for (i = 0; i < w->ix.cells; i++) {
 		/* Of an empty cell nothing else counts. */
 		if (where[i] != w->ix.where[i])
-			CHECK(!(u8)where[i] && !vc_cell_mask(&w->ix, i));
+			CHECK(!(u8)where[i] && !vcache_cell_mask(&w->ix, i));
 	}
 	free(where);
 }
@@ -319,18 +319,18 @@ static void check_seal_copies(struct writer *w)
 
 	memcpy(saved, w->d.data, bytes);
 	for (c = w->g.first_chunk; c < w->g.chunks; c++) {
-		struct vc_seal s;
+		struct vcache_seal s;
 		u32 copy = below(w, 2);
 
 		if (!w->found[c].gen)
 			continue;
-		CHECK(vc_seal_load(&w->st, &w->g, c, w->found[c].gen, w->work,
-				   &s));
+		CHECK(vcache_seal_load(&w->st, &w->g, c, w->found[c].gen, w->work,
+				       &s));
 		/* The older one is already unusable. */
 		if (s.bad)
 			copy = s.bad >> 1;
 		garbage(w, (u64)c * w->g.chunk_blocks +
-			vc_seal_place(&w->g, copy) +
+			vcache_seal_place(&w->g, copy) +
 			below(w, w->g.seal_blocks), 1);
 	}
 	where = what_recovers(w, true);

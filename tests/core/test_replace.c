@@ -20,7 +20,7 @@ static void test_the_hottest_are_kept(void)
 	for (run = 0; run < 2000; run++) {
 		u32 count[VC_HEAT_MAX + 1] = { 0 }, heat[ROOM], kept = 0, coldest = VC_HEAT_MAX;
 		u32 hot = dice(4), most = dice(ROOM + 1), hottest_left = 0, wanted = 0;
-		struct vc_keep k;
+		struct vcache_keep k;
 		bool left = false;
 
 		for (i = 0; i < ROOM; i++) {
@@ -29,9 +29,9 @@ static void test_the_hottest_are_kept(void)
 		}
 		for (j = hot; j <= VC_HEAT_MAX; j++)
 			wanted += count[j];
-		k = vc_keep_choose(count, hot, most);
+		k = vcache_keep_choose(count, hot, most);
 		for (i = 0; i < ROOM; i++) {
-			if (vc_keep_wants(&k, heat[i])) {
+			if (vcache_keep_wants(&k, heat[i])) {
 				kept++;
 				if (heat[i] < coldest)
 					coldest = heat[i];
@@ -52,11 +52,11 @@ static void test_when_any_is_kept(void)
 {
 	u32 price = ROOM * VC_CREDIT_KEEP;
 
-	CHECK(vc_keep_any(750, 1000, price, ROOM));
-	CHECK(!vc_keep_any(751, 1000, price, ROOM));
-	CHECK(!vc_keep_any(750, 1000, price - 1, ROOM));
-	CHECK(!vc_keep_any(3000000001U, 4000000000ULL, price, ROOM));
-	CHECK(vc_keep_any(3000000000U, 4000000000ULL, price, ROOM));
+	CHECK(vcache_keep_any(750, 1000, price, ROOM));
+	CHECK(!vcache_keep_any(751, 1000, price, ROOM));
+	CHECK(!vcache_keep_any(750, 1000, price - 1, ROOM));
+	CHECK(!vcache_keep_any(3000000001U, 4000000000ULL, price, ROOM));
+	CHECK(vcache_keep_any(3000000000U, 4000000000ULL, price, ROOM));
 }
 
 /* The hottest three quarters, so that even the smallest chunk frees space. */
@@ -64,22 +64,22 @@ static void test_a_chunk_that_goes_gives_room(void)
 {
 	u32 room, kept;
 
-	CHECK(vc_keep_most(256, false) == 192);
-	CHECK(vc_keep_most(256, true) == 128);
+	CHECK(vcache_keep_most(256, false) == 192);
+	CHECK(vcache_keep_most(256, true) == 128);
 	for (room = 4; room <= 4096; room++) {
-		kept = vc_keep_most(room, false);
+		kept = vcache_keep_most(room, false);
 		CHECK(kept < room && kept * 4 >= room * 3);
-		CHECK(vc_keep_most(room, true) == (room + 1) / 2);
+		CHECK(vcache_keep_most(room, true) == (room + 1) / 2);
 	}
 }
 
 /* A written chunk is reclaimed before a read chunk, unless more of it was read. */
 static void test_which_goes(void)
 {
-	CHECK(vc_written_goes(0, 0));
-	CHECK(vc_written_goes(7, 7));
-	CHECK(vc_written_goes(6, 7));
-	CHECK(!vc_written_goes(8, 7));
+	CHECK(vcache_written_goes(0, 0));
+	CHECK(vcache_written_goes(7, 7));
+	CHECK(vcache_written_goes(6, 7));
+	CHECK(!vcache_written_goes(8, 7));
 }
 
 int main(void)

@@ -14,11 +14,11 @@
 
 struct pool {
 	struct disk d;
-	struct vc_store st;
-	struct vc_geometry g;
-	struct vc_index ix;
-	struct vc_found *found;
-	struct vc_replay rp;
+	struct vcache_store st;
+	struct vcache_geometry g;
+	struct vcache_index ix;
+	struct vcache_found *found;
+	struct vcache_replay rp;
 	u8 *work;
 	u32 c;	/* the first chunk for data */
 };
@@ -29,15 +29,15 @@ static void pool_init(struct pool *p, u32 chunk_blocks, u64 blocks,
 	memset(p, 0, sizeof(*p));
 	disk_init(&p->d, blocks, seed);
 	p->st = disk_store(&p->d);
-	CHECK(!vc_geometry_set(&p->g, KEY, chunk_blocks, blocks));
+	CHECK(!vcache_geometry_set(&p->g, KEY, chunk_blocks, blocks));
 	p->c = p->g.first_chunk;
 	p->ix.cells = blocks;
-	p->ix.buckets = vc_index_buckets(blocks);
+	p->ix.buckets = vcache_index_buckets(blocks);
 	p->ix.where = calloc(blocks, sizeof(u64));
 	p->ix.next = calloc(blocks, sizeof(u32));
 	p->ix.head = calloc(p->ix.buckets, sizeof(u32));
 	p->found = calloc(p->g.chunks, sizeof(*p->found));
-	p->work = malloc(vc_replay_work_size(&p->g));
+	p->work = malloc(vcache_replay_work_size(&p->g));
 	p->d.bad = calloc(blocks, sizeof(bool));
 }
 
@@ -61,58 +61,58 @@ static u8 *at(struct pool *p, u32 chunk, u32 place)
 static void put(struct pool *p, u32 chunk, u32 place, u64 gen, u64 seq,
 		u16 tag, u64 block, u8 mask)
 {
-	struct vc_log_info info = {
+	struct vcache_log_info info = {
 		.gen = gen, .seq = seq, .volume = VOLUME, .chunk = chunk,
 		.tag = tag, .type = VC_LOG_RECORD, .at = place, .nr = 1,
 		.data = !!mask };
-	struct vc_entry e = { .block = block, .mask = mask, .arg = 1,
+	struct vcache_entry e = { .block = block, .mask = mask, .arg = 1,
 			      .place = place + !!mask };
 
 	memset(at(p, chunk, place), 0, VC_BLOCK_SIZE);
 	if (mask) {
 		memset(at(p, chunk, place + 1), seq, VC_BLOCK_SIZE);
-		e.arg = vc_crc32c(at(p, chunk, place + 1), VC_BLOCK_SIZE);
+		e.arg = vcache_crc32c(at(p, chunk, place + 1), VC_BLOCK_SIZE);
 	}
-	vc_log_put_entry(at(p, chunk, place), 0, &e);
-	vc_log_finish(at(p, chunk, place), KEY, &info);
+	vcache_log_put_entry(at(p, chunk, place), 0, &e);
+	vcache_log_finish(at(p, chunk, place), KEY, &info);
 }
 
-/* Scan, sort, replay. Return: result of the last failed vc_replay_chunk(). */
+/* Scan, sort, replay. Return: result of the last failed vcache_replay_chunk(). */
 static int replay(struct pool *p, bool readonly)
 {
 	u8 block[VC_BLOCK_SIZE];
 	u32 list[64], n = 0, c;
 	int r, failed = 0;
 
-	vc_index_init(&p->ix);
-	p->rp = (struct vc_replay){
+	vcache_index_init(&p->ix);
+	p->rp = (struct vcache_replay){
 		.st = &p->st, .g = &p->g, .ix = &p->ix, .chunk = p->found,
 		.slot = SLOT, .work = p->work, .readonly = readonly,
 		.limit = LIMIT };
 	for (c = p->c; c < p->g.chunks; c++) {
-		r = vc_chunk_scan(&p->st, &p->g, c, 0, block, &p->found[c]);
+		r = vcache_chunk_scan(&p->st, &p->g, c, 0, block, &p->found[c]);
 		failed = r ? r : failed;
 		if (p->found[c].gen)
 			list[n++] = c;
 	}
-	vc_chunks_sort(list, n, p->found);
+	vcache_chunks_sort(list, n, p->found);
 	for (c = 0; c < n; c++) {
-		r = vc_replay_chunk(&p->rp, list[c]);
+		r = vcache_replay_chunk(&p->rp, list[c]);
 		failed = r ? r : failed;
 	}
-	vc_replay_finish(&p->rp, list, n);
+	vcache_replay_finish(&p->rp, list, n);
 	return failed;
 }
 
 static bool has(struct pool *p, u64 block, u32 chunk, u32 place)
 {
-	return vc_index_find(&p->ix, SLOT, block, 1) ==
+	return vcache_index_find(&p->ix, SLOT, block, 1) ==
 	       chunk * p->g.chunk_blocks + place;
 }
 
 static bool has_none(struct pool *p, u64 block)
 {
-	return vc_index_find(&p->ix, SLOT, block, VC_MASK_ALL) ==
+	return vcache_index_find(&p->ix, SLOT, block, VC_MASK_ALL) ==
 	       VC_CELL_NONE;
 }
 
@@ -120,14 +120,14 @@ static bool has_none(struct pool *p, u64 block)
 static void test_scan(void)
 {
 	u8 block[VC_BLOCK_SIZE];
-	struct vc_found found;
+	struct vcache_found found;
 	struct pool p;
 	u32 places[3], keep, i;
 
 	pool_init(&p, 16, 400, 1);
 	places[0] = 0;
-	places[1] = vc_seal_place(&p.g, 0);
-	places[2] = vc_seal_place(&p.g, 1);
+	places[1] = vcache_seal_place(&p.g, 0);
+	places[2] = vcache_seal_place(&p.g, 1);
 	for (keep = 0; keep < 3; keep++) {
 		memset(at(&p, p.c, 0), 0, 16 * VC_BLOCK_SIZE);
 		put(&p, p.c, 0, 10, 10, 1, 5, 0xff);
@@ -144,9 +144,9 @@ static void test_scan(void)
 		CHECK(p.found[p.c].volume == VOLUME && p.found[p.c].tag == 1);
 		for (i = 0; i < 3; i++)
 			p.d.bad[p.c * 16 + places[i]] = i != keep;
-		CHECK(!vc_chunk_scan(&p.st, &p.g, p.c, 9, block, &found));
+		CHECK(!vcache_chunk_scan(&p.st, &p.g, p.c, 9, block, &found));
 		CHECK(found.gen == 10);
-		CHECK(vc_chunk_scan(&p.st, &p.g, p.c, 10, block, &found) ==
+		CHECK(vcache_chunk_scan(&p.st, &p.g, p.c, 10, block, &found) ==
 		      -EIO);
 		CHECK(!found.gen);
 		memset(p.d.bad, 0, 400);
@@ -181,18 +181,18 @@ static void test_damaged(void)
 /* Data that looks like a record is not accepted. */
 static void test_lookalike(void)
 {
-	struct vc_log_info info = {
+	struct vcache_log_info info = {
 		.gen = 10, .seq = 10, .volume = VOLUME, .tag = 1,
 		.type = VC_LOG_RECORD, .nr = 1, .data = 1 };
-	struct vc_entry e = { .block = 5, .mask = 0xff, .place = 1 };
+	struct vcache_entry e = { .block = 5, .mask = 0xff, .place = 1 };
 	struct pool p;
 
 	pool_init(&p, 16, 400, 1);
 	put(&p, p.c, 1, 10, 11, 1, 6, 0xff);
 	info.chunk = p.c;
-	e.arg = vc_crc32c(at(&p, p.c, 1), VC_BLOCK_SIZE);
-	vc_log_put_entry(at(&p, p.c, 0), 0, &e);
-	vc_log_finish(at(&p, p.c, 0), KEY, &info);
+	e.arg = vcache_crc32c(at(&p, p.c, 1), VC_BLOCK_SIZE);
+	vcache_log_put_entry(at(&p, p.c, 0), 0, &e);
+	vcache_log_finish(at(&p, p.c, 0), KEY, &info);
 	CHECK(!replay(&p, false));
 	CHECK(has(&p, 5, p.c, 1) && has_none(&p, 6));
 	pool_free(&p);
@@ -201,9 +201,9 @@ static void test_lookalike(void)
 /* Entries that no writer makes. */
 static void test_impossible(void)
 {
-	struct vc_log_info info = { .gen = 10, .seq = 10, .volume = VOLUME,
+	struct vcache_log_info info = { .gen = 10, .seq = 10, .volume = VOLUME,
 				    .tag = 1, .revision = 1 };
-	const struct vc_entry e[] = {
+	const struct vcache_entry e[] = {
 		{ .block = 5, .mask = 0xff, .place = 1 },
 		{ .block = 6, .mask = 0xff, .place = 1 },
 		{ .block = 5, .mask = 0x01, .place = 1 },
@@ -216,8 +216,8 @@ static void test_impossible(void)
 	pool_init(&p, 16, 400, 1);
 	info.chunk = p.c;
 	for (i = 0; i < 5; i++)
-		vc_seal_put(at(&p, p.c, vc_chunk_capacity(&p.g)), i, &e[i]);
-	vc_seal_copies(&p.g, at(&p, p.c, vc_chunk_capacity(&p.g)), 5, &info);
+		vcache_seal_put(at(&p, p.c, vcache_chunk_capacity(&p.g)), i, &e[i]);
+	vcache_seal_copies(&p.g, at(&p, p.c, vcache_chunk_capacity(&p.g)), 5, &info);
 	CHECK(!replay(&p, true));
 	CHECK(p.rp.errors == 3);
 	CHECK(has(&p, 5, p.c, 1) && has_none(&p, 6));
@@ -266,7 +266,7 @@ static void test_stale(void)
 	CHECK(!replay(&p, false));
 	CHECK(p.found[p.c].lost && !p.found[p.c].stale);
 	put(&p, p.c + 3, 2, 40, 41, 2, 5, 0x01);
-	memset(at(&p, p.c + 3, vc_chunk_capacity(&p.g)), 0, 2 * VC_BLOCK_SIZE);
+	memset(at(&p, p.c + 3, vcache_chunk_capacity(&p.g)), 0, 2 * VC_BLOCK_SIZE);
 	CHECK(!replay(&p, false));
 	CHECK(p.found[p.c].stale && !p.found[p.c + 1].stale);
 	CHECK(p.found[p.c + 2].stale && !p.found[p.c + 3].stale);
@@ -282,41 +282,41 @@ static void test_stale(void)
 
 static void seal_first(struct pool *p)
 {
-	struct vc_log_info info = { .gen = 10, .seq = 15, .volume = VOLUME,
+	struct vcache_log_info info = { .gen = 10, .seq = 15, .volume = VOLUME,
 				    .chunk = p->c, .tag = 1, .revision = 1 };
-	u8 *seal = calloc(VC_SEAL_COPIES, vc_seal_bytes(&p->g));
-	struct vc_entry e = { .mask = 0xff };
+	u8 *seal = calloc(VC_SEAL_COPIES, vcache_seal_bytes(&p->g));
+	struct vcache_entry e = { .mask = 0xff };
 	u32 i;
 
 	for (i = 0; i < N; i++) {
 		e.block = i;
 		e.place = 1 + i;
-		vc_seal_put(seal, i, &e);
-		vc_index_put(&p->ix, p->c * p->g.chunk_blocks + e.place, SLOT,
-			     i, 0xff);
+		vcache_seal_put(seal, i, &e);
+		vcache_index_put(&p->ix, p->c * p->g.chunk_blocks + e.place, SLOT,
+				 i, 0xff);
 	}
-	vc_seal_copies(&p->g, seal, N, &info);
+	vcache_seal_copies(&p->g, seal, N, &info);
 	CHECK(!p->st.write(&p->d, (u64)p->c * p->g.chunk_blocks +
-			   vc_chunk_capacity(&p->g), 2 * p->g.seal_blocks, seal));
+			   vcache_chunk_capacity(&p->g), 2 * p->g.seal_blocks, seal));
 	free(seal);
 }
 
 /* Is the seal that of the index when @cut entries had been taken from it? */
 static bool seal_is(struct pool *p, u32 cut, u32 *bad)
 {
-	struct vc_seal s;
-	struct vc_entry e;
+	struct vcache_seal s;
+	struct vcache_entry e;
 	u32 i, k, n = 0;
 
-	CHECK(vc_seal_load(&p->st, &p->g, p->c, 10, p->work, &s));
+	CHECK(vcache_seal_load(&p->st, &p->g, p->c, 10, p->work, &s));
 	CHECK(s.info.seq == 15 && s.info.tag == 1);
 	*bad = s.bad;
 	for (i = 0; i < p->g.seal_blocks; i++) {
 		u8 *block = s.block + i * VC_BLOCK_SIZE;
-		const struct vc_log_head *h = (void *)block;
+		const struct vcache_log_head *h = (void *)block;
 
 		for (k = 0; k < le16_to_cpu(h->nr); k++, n++) {
-			vc_log_get_entry(block, k, &e);
+			vcache_log_get_entry(block, k, &e);
 			if (e.block != cut + n || e.place != 1 + cut + n ||
 			    e.mask != 0xff)
 				return false;
@@ -333,14 +333,14 @@ static void test_seal_crashes(uint64_t seed)
 
 	pool_init(&p, 1024, 5000, seed);
 	CHECK(p.g.seal_blocks == 4);
-	vc_index_init(&p.ix);
+	vcache_index_init(&p.ix);
 	seal_first(&p);
 	while (cut < N) {
 		more = 1 + check_below(&p.d.rng, 60);
 		for (i = 0; i < more && cut < N; i++, cut++)
-			vc_index_cut(&p.ix, SLOT, cut, 0xff, touched);
+			vcache_index_cut(&p.ix, SLOT, cut, 0xff, touched);
 		p.d.crash_at = p.d.writes + 1 + check_below(&p.d.rng, 4);
-		if (!vc_chunk_reseal(&p.st, &p.g, &p.ix, p.c, 10, p.work)) {
+		if (!vcache_chunk_reseal(&p.st, &p.g, &p.ix, p.c, 10, p.work)) {
 			CHECK(seal_is(&p, cut, &bad) && !bad);
 			known = cut;
 		} else {
@@ -353,12 +353,12 @@ static void test_seal_crashes(uint64_t seed)
 		p.d.crash_at = 0;
 	}
 	/* Each copy alone is sufficient. */
-	CHECK(!vc_chunk_reseal(&p.st, &p.g, &p.ix, p.c, 10, p.work));
+	CHECK(!vcache_chunk_reseal(&p.st, &p.g, &p.ix, p.c, 10, p.work));
 	i = check_below(&p.d.rng, 2);
-	at(&p, p.c, vc_seal_place(&p.g, i) + 3)[7]++;
+	at(&p, p.c, vcache_seal_place(&p.g, i) + 3)[7]++;
 	CHECK(seal_is(&p, N, &bad) && bad == 1U << i);
-	at(&p, p.c, vc_seal_place(&p.g, !i))[7]++;
-	CHECK(vc_chunk_reseal(&p.st, &p.g, &p.ix, p.c, 10, p.work) ==
+	at(&p, p.c, vcache_seal_place(&p.g, !i))[7]++;
+	CHECK(vcache_chunk_reseal(&p.st, &p.g, &p.ix, p.c, 10, p.work) ==
 	      -EBADMSG); /* there are no records */
 	pool_free(&p);
 }
@@ -367,8 +367,8 @@ static void test_seal_crashes(uint64_t seed)
 static void test_reseal(void)
 {
 	u32 touched[VC_CELLS_PER_BLOCK];
-	struct vc_entry e;
-	struct vc_seal s;
+	struct vcache_entry e;
+	struct vcache_seal s;
 	struct pool p;
 
 	pool_init(&p, 16, 400, 1);
@@ -376,16 +376,16 @@ static void test_reseal(void)
 	put(&p, p.c, 2, 10, 11, 1, 6, 0xff);
 	put(&p, p.c, 4, 10, 12, 1, 9, 0);
 	CHECK(!replay(&p, false));
-	vc_index_cut(&p.ix, SLOT, 5, 0x03, touched);
-	vc_index_cut(&p.ix, SLOT, 6, 0xff, touched);
-	CHECK(!vc_chunk_reseal(&p.st, &p.g, &p.ix, p.c, 10, p.work));
-	CHECK(vc_seal_load(&p.st, &p.g, p.c, 10, p.work, &s));
+	vcache_index_cut(&p.ix, SLOT, 5, 0x03, touched);
+	vcache_index_cut(&p.ix, SLOT, 6, 0xff, touched);
+	CHECK(!vcache_chunk_reseal(&p.st, &p.g, &p.ix, p.c, 10, p.work));
+	CHECK(vcache_seal_load(&p.st, &p.g, p.c, 10, p.work, &s));
 	CHECK(s.info.nr == 2 && s.info.revision == 2 && s.info.seq == 12);
-	vc_log_get_entry(s.block, 0, &e);
+	vcache_log_get_entry(s.block, 0, &e);
 	CHECK(e.block == 5 && e.mask == 0x0c && e.place == 1);
-	vc_log_get_entry(s.block, 1, &e);
+	vcache_log_get_entry(s.block, 1, &e);
 	CHECK(e.block == 9 && !e.mask && e.arg == 1 && e.place == 4);
-	CHECK(vc_chunk_reseal(&p.st, &p.g, &p.ix, p.c, 11, p.work) ==
+	CHECK(vcache_chunk_reseal(&p.st, &p.g, &p.ix, p.c, 11, p.work) ==
 	      -EBADMSG);
 	pool_free(&p);
 }
@@ -397,8 +397,8 @@ static void test_reseal(void)
 static void test_seal_from_records(void)
 {
 	u32 touched[VC_CELLS_PER_BLOCK];
-	struct vc_entry e;
-	struct vc_seal s;
+	struct vcache_entry e;
+	struct vcache_seal s;
 	struct pool p;
 
 	pool_init(&p, 16, 400, 1);
@@ -410,27 +410,27 @@ static void test_seal_from_records(void)
 	put(&p, p.c, 6, 10, 13, 1, 7, 0xff);
 	CHECK(!replay(&p, true));
 	/* The last record had failed, and was not acknowledged. */
-	vc_index_cut(&p.ix, SLOT, 7, 0xff, touched);
-	vc_index_cut(&p.ix, SLOT, 5, 0x03, touched);
-	CHECK(!vc_chunk_reseal(&p.st, &p.g, &p.ix, p.c, 10, p.work));
-	CHECK(vc_seal_load(&p.st, &p.g, p.c, 10, p.work, &s));
+	vcache_index_cut(&p.ix, SLOT, 7, 0xff, touched);
+	vcache_index_cut(&p.ix, SLOT, 5, 0x03, touched);
+	CHECK(!vcache_chunk_reseal(&p.st, &p.g, &p.ix, p.c, 10, p.work));
+	CHECK(vcache_seal_load(&p.st, &p.g, p.c, 10, p.work, &s));
 	CHECK(s.info.nr == 3 && s.info.revision == 1 && s.info.seq == 13);
 	CHECK(s.info.tag == 1 && s.info.volume == VOLUME && !s.bad);
-	vc_log_get_entry(s.block, 0, &e);
+	vcache_log_get_entry(s.block, 0, &e);
 	CHECK(e.block == 5 && e.mask == 0x0c && e.place == 1);
-	vc_log_get_entry(s.block, 1, &e);
+	vcache_log_get_entry(s.block, 1, &e);
 	CHECK(e.block == 6 && e.mask == 0xff && e.place == 3);
-	vc_log_get_entry(s.block, 2, &e);
+	vcache_log_get_entry(s.block, 2, &e);
 	CHECK(e.block == 9 && !e.mask && e.arg == 1 && e.place == 4);
 	CHECK(!replay(&p, true));
 	CHECK(has(&p, 6, p.c, 3) && has_none(&p, 7));
 
 	/* A block that may be a record cannot be read. */
-	memset(at(&p, p.c, vc_seal_place(&p.g, 0)), 0, VC_BLOCK_SIZE);
-	memset(at(&p, p.c, vc_seal_place(&p.g, 1)), 0, VC_BLOCK_SIZE);
+	memset(at(&p, p.c, vcache_seal_place(&p.g, 0)), 0, VC_BLOCK_SIZE);
+	memset(at(&p, p.c, vcache_seal_place(&p.g, 1)), 0, VC_BLOCK_SIZE);
 	p.d.bad[p.c * p.g.chunk_blocks + 2] = true;
-	CHECK(vc_chunk_reseal(&p.st, &p.g, &p.ix, p.c, 10, p.work) == -EIO);
-	CHECK(!vc_seal_load(&p.st, &p.g, p.c, 10, p.work, &s));
+	CHECK(vcache_chunk_reseal(&p.st, &p.g, &p.ix, p.c, 10, p.work) == -EIO);
+	CHECK(!vcache_seal_load(&p.st, &p.g, p.c, 10, p.work, &s));
 	pool_free(&p);
 }
 

@@ -15,7 +15,7 @@
 static char owner_names[OWNERS];
 
 struct map {
-	struct vc_run *run;
+	struct vcache_run *run;
 	size_t n;
 	int owner[SIZE];	/* the model: -1 none */
 };
@@ -28,7 +28,7 @@ static void check_map(const struct map *m)
 
 	memset(seen, -1, sizeof(seen));
 	for (i = 0; i < m->n; i++) {
-		const struct vc_run *r = &m->run[i];
+		const struct vcache_run *r = &m->run[i];
 
 		CHECK(r->len);
 		CHECK(r->start >= end);
@@ -49,12 +49,12 @@ static void check_owner(const struct map *m, u64 start, u64 len)
 		if (m->owner[s] != owner)
 			owner = -1;
 	}
-	CHECK(vc_runs_owner(m->run, m->n, start, len) ==
+	CHECK(vcache_runs_owner(m->run, m->n, start, len) ==
 	      (owner < 0 ? NULL : &owner_names[owner]));
 }
 
 /* Give @m a new list of runs, shrunk to what is used. */
-static void adopt(struct map *m, struct vc_run *out, size_t n)
+static void adopt(struct map *m, struct vcache_run *out, size_t n)
 {
 	free(m->run);
 	m->run = realloc(out, n ? n * sizeof(*out) : 1);
@@ -71,9 +71,9 @@ static void *room(size_t n, size_t size)
 }
 
 /* Sorted, disjoint runs, sometimes touching. */
-static struct vc_sectors *random_sectors(uint64_t *state, size_t *n)
+static struct vcache_sectors *random_sectors(uint64_t *state, size_t *n)
 {
-	struct vc_sectors list[SIZE], *exact;
+	struct vcache_sectors list[SIZE], *exact;
 	u64 at = check_below(state, 12);
 
 	*n = 0;
@@ -82,7 +82,7 @@ static struct vc_sectors *random_sectors(uint64_t *state, size_t *n)
 
 		if (len > SIZE - at)
 			len = SIZE - at;
-		list[(*n)++] = (struct vc_sectors){ at, len };
+		list[(*n)++] = (struct vcache_sectors){ at, len };
 		at += len + (check_below(state, 3) ?
 			     check_below(state, 16) : 0);
 	}
@@ -95,13 +95,13 @@ static void do_replace(struct map *m, uint64_t *state)
 {
 	int who = check_below(state, OWNERS), want[SIZE], i;
 	size_t n, out_n = 12345, j;
-	struct vc_sectors *s = random_sectors(state, &n);
-	struct vc_run *out = room(m->n + n, sizeof(*out));
+	struct vcache_sectors *s = random_sectors(state, &n);
+	struct vcache_run *out = room(m->n + n, sizeof(*out));
 	bool clash = false;
 	u64 x;
 	int r;
 
-	CHECK(!vc_sectors_check(s, n, 0, SIZE));
+	CHECK(!vcache_sectors_check(s, n, 0, SIZE));
 	memcpy(want, m->owner, sizeof(want));
 	for (i = 0; i < SIZE; i++) {
 		if (want[i] == who)
@@ -113,8 +113,8 @@ static void do_replace(struct map *m, uint64_t *state)
 			want[x] = who;
 		}
 	}
-	r = vc_runs_replace(m->run, m->n, &owner_names[who], s, n, out,
-			    &out_n);
+	r = vcache_runs_replace(m->run, m->n, &owner_names[who], s, n, out,
+				&out_n);
 	CHECK(r == (clash ? -EEXIST : 0));
 	free(s);
 	if (r) {
@@ -129,12 +129,12 @@ static void do_subtract(struct map *m, uint64_t *state)
 {
 	u64 start = check_below(state, SIZE), s;
 	u64 len = 1 + check_below(state, SIZE - start);
-	struct vc_run *out = room(m->n + 1, sizeof(*out));
+	struct vcache_run *out = room(m->n + 1, sizeof(*out));
 
 	for (s = start; s < start + len; s++)
 		m->owner[s] = -1;
-	adopt(m, out, vc_runs_subtract(m->run, m->n, start, len, out));
-	CHECK(!vc_runs_owner(m->run, m->n, start, 1));
+	adopt(m, out, vcache_runs_subtract(m->run, m->n, start, len, out));
+	CHECK(!vcache_runs_owner(m->run, m->n, start, 1));
 }
 
 static void a_random_map(uint64_t seed)
@@ -162,60 +162,60 @@ static void a_random_map(uint64_t seed)
 
 static void lists_of_user_space_are_checked(void)
 {
-	const struct vc_sectors good[] = { { 8, 8 }, { 16, 1 }, { 99, 1 } };
-	const struct vc_sectors empty[] = { { 8, 0 } };
-	const struct vc_sectors overlap[] = { { 8, 8 }, { 15, 1 } };
-	const struct vc_sectors unsorted[] = { { 8, 8 }, { 0, 8 } };
-	const struct vc_sectors outside[] = { { 100, 1 } };
-	const struct vc_sectors behind[] = { { 101, 1 } };
-	const struct vc_sectors across[] = { { 99, 2 } };
-	const struct vc_sectors wraps[] = { { 8, UINT64_MAX } };
-	const struct vc_sectors wraps_to_0[] = { { 8, UINT64_MAX - 7 } };
-	const struct vc_sectors largest[] = { { 0, UINT64_MAX } };
+	const struct vcache_sectors good[] = { { 8, 8 }, { 16, 1 }, { 99, 1 } };
+	const struct vcache_sectors empty[] = { { 8, 0 } };
+	const struct vcache_sectors overlap[] = { { 8, 8 }, { 15, 1 } };
+	const struct vcache_sectors unsorted[] = { { 8, 8 }, { 0, 8 } };
+	const struct vcache_sectors outside[] = { { 100, 1 } };
+	const struct vcache_sectors behind[] = { { 101, 1 } };
+	const struct vcache_sectors across[] = { { 99, 2 } };
+	const struct vcache_sectors wraps[] = { { 8, UINT64_MAX } };
+	const struct vcache_sectors wraps_to_0[] = { { 8, UINT64_MAX - 7 } };
+	const struct vcache_sectors largest[] = { { 0, UINT64_MAX } };
 
-	CHECK(!vc_sectors_check(good, 3, 0, 100));
-	CHECK(!vc_sectors_check(good, 3, 8, 100));
-	CHECK(!vc_sectors_check(good, 0, 0, 0));
-	CHECK(vc_sectors_check(good, 3, 9, 100) == -EINVAL);
-	CHECK(vc_sectors_check(good, 3, 0, 99) == -EINVAL);
-	CHECK(vc_sectors_check(empty, 1, 0, 100) == -EINVAL);
-	CHECK(vc_sectors_check(overlap, 2, 0, 100) == -EINVAL);
-	CHECK(vc_sectors_check(unsorted, 2, 0, 100) == -EINVAL);
-	CHECK(vc_sectors_check(outside, 1, 0, 100) == -EINVAL);
-	CHECK(vc_sectors_check(behind, 1, 0, 100) == -EINVAL);
-	CHECK(vc_sectors_check(across, 1, 0, 100) == -EINVAL);
-	CHECK(vc_sectors_check(wraps, 1, 0, 100) == -EINVAL);
-	CHECK(vc_sectors_check(wraps_to_0, 1, 0, 100) == -EINVAL);
-	CHECK(!vc_sectors_check(largest, 1, 0, UINT64_MAX));
+	CHECK(!vcache_sectors_check(good, 3, 0, 100));
+	CHECK(!vcache_sectors_check(good, 3, 8, 100));
+	CHECK(!vcache_sectors_check(good, 0, 0, 0));
+	CHECK(vcache_sectors_check(good, 3, 9, 100) == -EINVAL);
+	CHECK(vcache_sectors_check(good, 3, 0, 99) == -EINVAL);
+	CHECK(vcache_sectors_check(empty, 1, 0, 100) == -EINVAL);
+	CHECK(vcache_sectors_check(overlap, 2, 0, 100) == -EINVAL);
+	CHECK(vcache_sectors_check(unsorted, 2, 0, 100) == -EINVAL);
+	CHECK(vcache_sectors_check(outside, 1, 0, 100) == -EINVAL);
+	CHECK(vcache_sectors_check(behind, 1, 0, 100) == -EINVAL);
+	CHECK(vcache_sectors_check(across, 1, 0, 100) == -EINVAL);
+	CHECK(vcache_sectors_check(wraps, 1, 0, 100) == -EINVAL);
+	CHECK(vcache_sectors_check(wraps_to_0, 1, 0, 100) == -EINVAL);
+	CHECK(!vcache_sectors_check(largest, 1, 0, UINT64_MAX));
 }
 
 /* The last sectors of the 64-bit range. */
 static void the_end_of_the_range_works(void)
 {
 	const u64 last = UINT64_MAX - 1;
-	const struct vc_sectors s[] = { { 0, 1 }, { last - 9, 10 } };
-	struct vc_run out[3], cut[4];
+	const struct vcache_sectors s[] = { { 0, 1 }, { last - 9, 10 } };
+	struct vcache_run out[3], cut[4];
 	size_t n;
 
-	CHECK(!vc_sectors_check(s, 2, 0, UINT64_MAX));
-	CHECK(!vc_runs_replace(NULL, 0, owner_names, s, 2, out, &n));
+	CHECK(!vcache_sectors_check(s, 2, 0, UINT64_MAX));
+	CHECK(!vcache_runs_replace(NULL, 0, owner_names, s, 2, out, &n));
 	CHECK(n == 2);
-	CHECK(vc_runs_owner(out, n, last, 1) == owner_names);
-	CHECK(vc_runs_owner(out, n, last - 9, 10) == owner_names);
-	CHECK(!vc_runs_owner(out, n, last - 10, 2));
-	CHECK(vc_runs_subtract(out, n, last - 5, 2, cut) == 3);
+	CHECK(vcache_runs_owner(out, n, last, 1) == owner_names);
+	CHECK(vcache_runs_owner(out, n, last - 9, 10) == owner_names);
+	CHECK(!vcache_runs_owner(out, n, last - 10, 2));
+	CHECK(vcache_runs_subtract(out, n, last - 5, 2, cut) == 3);
 	CHECK(cut[1].start == last - 9 && cut[1].len == 4);
 	CHECK(cut[2].start == last - 3 && cut[2].len == 4);
 }
 
 static void an_empty_map_owns_nothing(void)
 {
-	struct vc_run out[1];
+	struct vcache_run out[1];
 	size_t n = 9;
 
-	CHECK(!vc_runs_owner(NULL, 0, 0, 1));
-	CHECK(!vc_runs_subtract(NULL, 0, 0, 8, out));
-	CHECK(!vc_runs_replace(NULL, 0, owner_names, NULL, 0, out, &n));
+	CHECK(!vcache_runs_owner(NULL, 0, 0, 1));
+	CHECK(!vcache_runs_subtract(NULL, 0, 0, 8, out));
+	CHECK(!vcache_runs_replace(NULL, 0, owner_names, NULL, 0, out, &n));
 	CHECK(n == 0);
 }
 

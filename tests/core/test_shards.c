@@ -12,46 +12,46 @@
 #define BLOCKS 700
 #define SIZES (BLOCKS + 2)
 
-static struct vc_shards make(const struct vc_shards_setup *setup)
+static struct vcache_shards make(const struct vcache_shards_setup *setup)
 {
-	size_t size = vc_shards_size(setup);
-	struct vc_shards s;
+	size_t size = vcache_shards_size(setup);
+	struct vcache_shards s;
 	void *memory;
 
 	CHECK(size);
 	memory = malloc(size);
 	CHECK(memory);
 	memset(memory, 0xa5, size);
-	CHECK(!vc_shards_init(&s, setup, memory));
+	CHECK(!vcache_shards_init(&s, setup, memory));
 	return s;
 }
 
 /* The table is at the start of the memory. */
-static void drop(struct vc_shards *s)
+static void drop(struct vcache_shards *s)
 {
 	free(s->key);
 }
 
 /* Twice the space, as for a fixed rate that is exact. */
-static void grow(struct vc_shards *s)
+static void grow(struct vcache_shards *s)
 {
-	struct vc_shards_setup setup = s->setup;
-	struct vc_shards to;
+	struct vcache_shards_setup setup = s->setup;
+	struct vcache_shards to;
 
 	setup.samples *= 2;
 	setup.buckets *= 2;
 	to = make(&setup);
-	vc_shards_move(&to, s);
+	vcache_shards_move(&to, s);
 	drop(s);
 	*s = to;
 }
 
-static void touch_as(struct vc_shards *s, u32 kind, const u64 *blocks, size_t n)
+static void touch_as(struct vcache_shards *s, u32 kind, const u64 *blocks, size_t n)
 {
 	size_t done = 0;
 
 	for (;;) {
-		done += vc_shards_touch(s, kind, blocks + done, n - done);
+		done += vcache_shards_touch(s, kind, blocks + done, n - done);
 		if (done == n)
 			return;
 		CHECK(s->setup.fixed_rate && s->used == s->setup.samples);
@@ -59,7 +59,7 @@ static void touch_as(struct vc_shards *s, u32 kind, const u64 *blocks, size_t n)
 	}
 }
 
-static void touch(struct vc_shards *s, const u64 *blocks, size_t n)
+static void touch(struct vcache_shards *s, const u64 *blocks, size_t n)
 {
 	touch_as(s, 0, blocks, n);
 }
@@ -111,7 +111,7 @@ static void history(uint64_t *state, u64 *blocks, size_t n)
 	}
 }
 
-static void check_exact(struct vc_shards *s, u32 kind, const u64 *want, size_t blocks,
+static void check_exact(struct vcache_shards *s, u32 kind, const u64 *want, size_t blocks,
 			size_t n)
 {
 	u64 sizes[SIZES], misses[SIZES];
@@ -120,8 +120,8 @@ static void check_exact(struct vc_shards *s, u32 kind, const u64 *want, size_t b
 	for (i = 0; i < SIZES; i++)
 		sizes[i] = i;
 	CHECK(s->kind[kind].accesses == n);
-	CHECK(vc_shards_footprint(s) == blocks);
-	vc_shards_curve(s, kind, sizes, SIZES, misses);
+	CHECK(vcache_shards_footprint(s) == blocks);
+	vcache_shards_curve(s, kind, sizes, SIZES, misses);
 	for (i = 0; i < SIZES; i++)
 		CHECK(misses[i] == want[i]);
 }
@@ -134,15 +134,15 @@ static void a_history_is_exact(uint64_t seed)
 	static u8 kinds[LENGTH];
 	size_t n = 1 + check_below(&state, LENGTH), at, found, of_kind[VC_SHARDS_KINDS] = {};
 	u32 kind, nr_kinds = 1 + seed % 2;
-	struct vc_shards_setup fixed_size = {
+	struct vcache_shards_setup fixed_size = {
 		.samples = BLOCKS, .kinds = nr_kinds, .buckets = BLOCKS,
 		.limit = VC_SHARDS_ALL, .salt = check_next(&state),
 	};
-	struct vc_shards_setup growing = {
+	struct vcache_shards_setup growing = {
 		.samples = VC_SHARDS_MIN, .kinds = nr_kinds, .buckets = VC_SHARDS_MIN,
 		.limit = VC_SHARDS_ALL, .salt = seed, .fixed_rate = true,
 	};
-	struct vc_shards a = make(&fixed_size), b = make(&growing);
+	struct vcache_shards a = make(&fixed_size), b = make(&growing);
 
 	history(&state, blocks, n);
 	/* In parts of any length: the division into calls has no effect. */
@@ -173,12 +173,12 @@ static void buckets_of_many_blocks(uint64_t seed)
 	uint64_t state = seed * 0x9e3779b97f4a7c15ULL;
 	static u64 blocks[LENGTH], want[SIZES];
 	static u8 kinds[LENGTH];
-	struct vc_shards_setup setup = {
+	struct vcache_shards_setup setup = {
 		.samples = BLOCKS, .kinds = 2, .buckets = 3 + check_below(&state, 60),
 		.grain_shift = check_below(&state, 5), .limit = VC_SHARDS_ALL,
 		.salt = seed,
 	};
-	struct vc_shards s = make(&setup);
+	struct vcache_shards s = make(&setup);
 	u64 grain, size;
 	size_t i;
 
@@ -192,7 +192,7 @@ static void buckets_of_many_blocks(uint64_t seed)
 	for (size = 0; size < SIZES; size++) {
 		u64 low = size / grain * grain, high = low + grain, at, misses;
 
-		vc_shards_curve(&s, 1, &size, 1, &misses);
+		vcache_shards_curve(&s, 1, &size, 1, &misses);
 		if (high >= SIZES)
 			break;
 		at = size - low;
@@ -258,7 +258,7 @@ static int order(const void *a, const void *b)
 }
 
 /* The sample is consistent: blocks under T, each once, each in one place. */
-static void check_sample(const struct vc_shards *s)
+static void check_sample(const struct vcache_shards *s)
 {
 	u32 slots = 8U << (64 - s->slot_shift), i, n = 0, live = 0;
 	u64 *keys = malloc(s->used * sizeof(*keys));
@@ -301,21 +301,21 @@ static void a_sample_is_near(uint64_t seed)
 	static u64 blocks[LONG];
 	enum shape shape = seed % SHAPES;
 	u64 sizes[POINTS], want[POINTS], got[POINTS], footprint;
-	struct vc_shards_setup exact = {
+	struct vcache_shards_setup exact = {
 		.samples = 1 << 19, .kinds = 1, .buckets = 1 << 19, .limit = VC_SHARDS_ALL,
 	};
 	int i, rate;
 
-	struct vc_shards s = make(&exact);
+	struct vcache_shards s = make(&exact);
 
 	touch(&s, blocks, shaped(blocks, shape, &state));
-	footprint = vc_shards_footprint(&s);
+	footprint = vcache_shards_footprint(&s);
 	for (i = 0; i < POINTS; i++)
 		sizes[i] = footprint * (i + 1) / POINTS;
-	vc_shards_curve(&s, 0, sizes, POINTS, want);
+	vcache_shards_curve(&s, 0, sizes, POINTS, want);
 	drop(&s);
 	for (rate = 0; rate < 2; rate++) {
-		struct vc_shards_setup setup = {
+		struct vcache_shards_setup setup = {
 			.samples = 2048, .kinds = 1, .buckets = 4096,
 			.limit = VC_SHARDS_ALL, .salt = seed,
 		};
@@ -333,9 +333,9 @@ static void a_sample_is_near(uint64_t seed)
 			CHECK(s.setup.limit <= t);
 			check_sample(&s);
 		}
-		vc_shards_curve(&s, 0, sizes, POINTS, got);
+		vcache_shards_curve(&s, 0, sizes, POINTS, got);
 		off = difference(want, got, LONG);
-		about = vc_shards_footprint(&s);
+		about = vcache_shards_footprint(&s);
 		CHECK(off <= limit[shape]);
 		CHECK(about > footprint * 9 / 10 && about < footprint * 11 / 10);
 		for (i = 1; i < POINTS; i++)
@@ -351,10 +351,10 @@ static void a_sample_is_near(uint64_t seed)
 /* 1/R is exact for powers of two, and rounded for others. */
 static void weights(void)
 {
-	struct vc_shards_setup setup = {
+	struct vcache_shards_setup setup = {
 		.samples = VC_SHARDS_MIN, .kinds = 1, .buckets = 2, .limit = VC_SHARDS_ALL,
 	};
-	struct vc_shards s = make(&setup);
+	struct vcache_shards s = make(&setup);
 	u64 third;
 	int bits;
 
@@ -382,17 +382,17 @@ static void weights(void)
 
 static void what_is_not_allowed(void)
 {
-	static const struct vc_shards_setup good = {
+	static const struct vcache_shards_setup good = {
 		.samples = 8192, .kinds = 1, .buckets = 2048, .grain_shift = 8,
 		.limit = VC_SHARDS_ALL,
 	};
-	struct vc_shards_setup bad[9] = {
+	struct vcache_shards_setup bad[9] = {
 		good, good, good, good, good, good, good, good, good,
 	};
-	struct vc_shards s;
+	struct vcache_shards s;
 	int i;
 
-	CHECK(vc_shards_size(&good) < 300 << 10);
+	CHECK(vcache_shards_size(&good) < 300 << 10);
 	bad[0].samples = VC_SHARDS_MIN - 1;
 	bad[1].samples = VC_SHARDS_MAX + 1;
 	bad[2].buckets = 1;
@@ -403,8 +403,8 @@ static void what_is_not_allowed(void)
 	bad[7].kinds = 0;
 	bad[8].kinds = VC_SHARDS_KINDS + 1;
 	for (i = 0; i < 9; i++) {
-		CHECK(!vc_shards_size(&bad[i]));
-		CHECK(vc_shards_init(&s, &bad[i], NULL) == -EINVAL);
+		CHECK(!vcache_shards_size(&bad[i]));
+		CHECK(vcache_shards_init(&s, &bad[i], NULL) == -EINVAL);
 	}
 }
 
@@ -412,7 +412,7 @@ static void what_is_not_allowed(void)
 static void runs_are_sampled_evenly(uint64_t seed)
 {
 	uint64_t state = seed * 0x9e3779b97f4a7c15ULL;
-	struct vc_shards_setup setup = {
+	struct vcache_shards_setup setup = {
 		.samples = 4096, .kinds = 1, .buckets = 2, .limit = VC_SHARDS_ALL / 32,
 		.fixed_rate = true, .salt = seed,
 	};
@@ -420,7 +420,7 @@ static void runs_are_sampled_evenly(uint64_t seed)
 	u64 stride, at = check_next(&state) & ~4095ULL;
 
 	for (stride = 1; stride <= 16; stride *= 2) {
-		struct vc_shards s = make(&setup);
+		struct vcache_shards s = make(&setup);
 		u32 n = 4096 / stride, i;
 
 		for (i = 0; i < n; i++)
@@ -434,18 +434,18 @@ static void runs_are_sampled_evenly(uint64_t seed)
 /* One block alone, sampled or not: all but the first access hit. */
 static void a_hot_block_is_no_miss(uint64_t seed)
 {
-	struct vc_shards_setup setup = {
+	struct vcache_shards_setup setup = {
 		.samples = 16, .kinds = 1, .buckets = 16, .limit = VC_SHARDS_ALL / 2,
 		.fixed_rate = true, .salt = seed,
 	};
-	struct vc_shards s = make(&setup);
+	struct vcache_shards s = make(&setup);
 	const u64 sizes[] = { 0, 1, 16, UINT64_MAX };
 	u64 misses[4];
 	int i;
 
 	for (i = 0; i < 1000; i++)
 		touch(&s, &seed, 1);
-	vc_shards_curve(&s, 0, sizes, 4, misses);
+	vcache_shards_curve(&s, 0, sizes, 4, misses);
 	CHECK(misses[0] == 1000);
 	CHECK(misses[1] <= 2 && misses[2] <= 2 && misses[3] <= 2);
 	drop(&s);
@@ -458,11 +458,11 @@ static void another_salt_is_another_sample(void)
 	for (i = 0; i < 64; i++)
 		blocks[i] = i;
 	for (salt = 0; salt < 4; salt++) {
-		struct vc_shards_setup setup = {
+		struct vcache_shards_setup setup = {
 			.samples = 16, .kinds = 1, .buckets = 16, .limit = VC_SHARDS_ALL,
 			.salt = salt,
 		};
-		struct vc_shards s = make(&setup);
+		struct vcache_shards s = make(&setup);
 
 		touch(&s, blocks, 64);
 		CHECK(s.setup.limit != limit);
@@ -476,11 +476,11 @@ static void batches_are_no_matter(uint64_t seed)
 {
 	uint64_t state = seed * 0x9e3779b97f4a7c15ULL;
 	static u64 blocks[LENGTH];
-	struct vc_shards_setup setup = {
+	struct vcache_shards_setup setup = {
 		.samples = 16 + check_below(&state, 100), .kinds = 1, .buckets = 64,
 		.limit = VC_SHARDS_ALL, .salt = seed,
 	};
-	struct vc_shards a = make(&setup), b = make(&setup);
+	struct vcache_shards a = make(&setup), b = make(&setup);
 	size_t i;
 
 	history(&state, blocks, LENGTH);

@@ -32,7 +32,7 @@ static u8 missing(struct writer *w, u64 block)
 	u32 i;
 
 	for (i = 0; i < VC_BLOCK_SECTORS; i++) {
-		if (vc_index_find(&w->ix, SLOT, block, 1 << i) == VC_CELL_NONE)
+		if (vcache_index_find(&w->ix, SLOT, block, 1 << i) == VC_CELL_NONE)
 			mask |= 1 << i;
 	}
 	return mask;
@@ -41,7 +41,7 @@ static u8 missing(struct writer *w, u64 block)
 /* Fill a chunk with blocks that are not in the cache. Return: their number. */
 static u32 promote(struct writer *w, u32 c)
 {
-	u32 room = vc_chunk_capacity(&w->g), want = 1 + below(w, room), n = 0, i;
+	u32 room = vcache_chunk_capacity(&w->g), want = 1 + below(w, room), n = 0, i;
 
 	for (i = 0; i < ORIGIN && n < want; i++) {
 		u64 block = below(w, ORIGIN);
@@ -53,7 +53,7 @@ static u32 promote(struct writer *w, u32 c)
 			continue;
 		memcpy(disk_at(&w->d, cell),
 		       w->origin + block * VC_BLOCK_SIZE, VC_BLOCK_SIZE);
-		vc_index_put(&w->ix, cell, SLOT, block, mask);
+		vcache_index_put(&w->ix, cell, SLOT, block, mask);
 		n++;
 	}
 	return n;
@@ -64,19 +64,19 @@ static void check_warm(struct writer *w, u32 c, u64 gen)
 {
 	u64 dead = le64_to_cpu(table_entry(w, c)->dead);
 	u8 block[VC_BLOCK_SIZE];
-	struct vc_found found;
-	struct vc_seal s;
+	struct vcache_found found;
+	struct vcache_seal s;
 
-	CHECK(!vc_chunk_scan(&w->st, &w->g, c, dead, block, &found));
+	CHECK(!vcache_chunk_scan(&w->st, &w->g, c, dead, block, &found));
 	CHECK(found.gen == gen && found.reads && !found.damaged);
-	CHECK(vc_seal_load(&w->st, &w->g, c, gen, w->work, &s));
+	CHECK(vcache_seal_load(&w->st, &w->g, c, gen, w->work, &s));
 	CHECK(!s.bad && s.info.flags == VC_SEAL_READS);
 }
 
 /* Make a read chunk a chunk of the log of @tag. Return: whether there was one. */
 static bool warm(struct writer *w, u16 tag)
 {
-	struct vc_log_info info = { .volume = VOLUME, .tag = tag };
+	struct vcache_log_info info = { .volume = VOLUME, .tag = tag };
 	u32 c = w->g.first_chunk;
 	u8 *image;
 	u32 i;
@@ -90,10 +90,10 @@ static bool warm(struct writer *w, u16 tag)
 	info.chunk = c;
 	info.gen = w->next_seq++;
 	info.seq = info.gen;
-	image = malloc(VC_SEAL_COPIES * vc_seal_bytes(&w->g));
-	CHECK(vc_seal_reads(&w->g, &w->ix, image, &info));
+	image = malloc(VC_SEAL_COPIES * vcache_seal_bytes(&w->g));
+	CHECK(vcache_seal_reads(&w->g, &w->ix, image, &info));
 	if (!w->st.write(&w->d, (u64)c * w->g.chunk_blocks +
-			 vc_chunk_capacity(&w->g), VC_SEAL_COPIES *
+			 vcache_chunk_capacity(&w->g), VC_SEAL_COPIES *
 			 w->g.seal_blocks, image)) {
 		memset(&w->found[c], 0, sizeof(w->found[c]));
 		w->found[c].gen = info.gen;
@@ -105,7 +105,7 @@ static bool warm(struct writer *w, u16 tag)
 		check_warm(w, c, info.gen);
 	} else {
 		for (i = 0; i < w->g.chunk_blocks; i++)
-			vc_index_drop(&w->ix, c * w->g.chunk_blocks + i);
+			vcache_index_drop(&w->ix, c * w->g.chunk_blocks + i);
 	}
 	free(image);
 	return !w->d.dead;

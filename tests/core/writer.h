@@ -29,12 +29,12 @@ struct chunk {
 	enum state state;
 	u32 outstanding;
 	u32 n;
-	struct vc_entry *e;
+	struct vcache_entry *e;
 };
 
 struct record {
-	struct vc_log_info info;
-	struct vc_entry e[ENTRIES];
+	struct vcache_log_info info;
+	struct vcache_entry e[ENTRIES];
 	u64 version;
 	u8 *image;
 	bool durable;
@@ -59,11 +59,11 @@ struct sector {
 
 struct writer {
 	struct disk d;
-	struct vc_store st;
-	struct vc_geometry g;
-	struct vc_super sb;
-	struct vc_index ix;
-	struct vc_found found[CHUNKS];
+	struct vcache_store st;
+	struct vcache_geometry g;
+	struct vcache_super sb;
+	struct vcache_index ix;
+	struct vcache_found found[CHUNKS];
 	struct chunk chunk[CHUNKS];
 	struct log log[TAGS];
 	u32 tags;
@@ -113,8 +113,8 @@ static bool is_content(const u8 *at, u32 sector, u64 version)
 static const u8 *read_sector(struct writer *w, u32 sector)
 {
 	u32 in = sector % VC_BLOCK_SECTORS;
-	u32 cell = vc_index_find(&w->ix, SLOT, sector / VC_BLOCK_SECTORS,
-				 1 << in);
+	u32 cell = vcache_index_find(&w->ix, SLOT, sector / VC_BLOCK_SECTORS,
+				     1 << in);
 
 	if (cell == VC_CELL_NONE)
 		return w->origin + (size_t)sector * SECTOR;
@@ -161,7 +161,7 @@ static u32 chunk_index(struct writer *w, u64 cell)
 static void mark(struct writer *w, u32 cell, u16 tag)
 {
 	u32 c = chunk_index(w, cell), i;
-	struct vc_found *f = &w->found[c];
+	struct vcache_found *f = &w->found[c];
 
 	f->lost = true;
 	if (f->tag == tag)
@@ -170,7 +170,7 @@ static void mark(struct writer *w, u32 cell, u16 tag)
 	if (w->chunk[c].state == OPEN)
 		w->chunk[c].state = CLOSED;
 	for (i = w->g.first_chunk; i < w->g.chunks; i++) {
-		struct vc_found *o = &w->found[i];
+		struct vcache_found *o = &w->found[i];
 
 		if (w->chunk[i].state != FREE && o->tag == f->tag &&
 		    o->gen < f->gen && o->lost)
@@ -183,33 +183,33 @@ static void cut(struct writer *w, u64 block, u8 mask, u16 tag)
 	u32 touched[VC_CELLS_PER_BLOCK];
 	unsigned int n;
 
-	n = vc_index_cut(&w->ix, SLOT, block, mask, touched);
+	n = vcache_index_cut(&w->ix, SLOT, block, mask, touched);
 	while (n--)
 		mark(w, touched[n], tag);
 }
 
 /* Blocks of an entry; a discard may reach behind the end of the origin. */
-static u32 span(const struct vc_entry *e)
+static u32 span(const struct vcache_entry *e)
 {
 	if (e->mask)
 		return 1;
 	return e->arg < ORIGIN - e->block ? e->arg : ORIGIN - e->block;
 }
 
-static void zero_origin(struct writer *w, const struct vc_entry *e)
+static void zero_origin(struct writer *w, const struct vcache_entry *e)
 {
 	memset(w->origin + e->block * VC_BLOCK_SIZE, 0,
 	       (size_t)span(e) * VC_BLOCK_SIZE);
 }
 
 /* The sectors of an entry, from @first up to @end. */
-static void sectors(const struct vc_entry *e, u32 *first, u32 *end)
+static void sectors(const struct vcache_entry *e, u32 *first, u32 *end)
 {
 	*first = e->block * VC_BLOCK_SECTORS;
 	*end = *first + span(e) * VC_BLOCK_SECTORS;
 }
 
-static bool counts(const struct vc_entry *e, u32 sector)
+static bool counts(const struct vcache_entry *e, u32 sector)
 {
 	return !e->mask || e->mask >> sector % VC_BLOCK_SECTORS & 1;
 }
@@ -221,13 +221,13 @@ static void complete(struct writer *w, struct record *r)
 	u64 b;
 
 	for (i = 0; i < r->info.nr; i++) {
-		const struct vc_entry *e = &r->e[i];
+		const struct vcache_entry *e = &r->e[i];
 
 		if (e->mask) {
 			cut(w, e->block, e->mask, tag);
-			vc_index_put(&w->ix, r->info.chunk *
-				     w->g.chunk_blocks + e->place, SLOT,
-				     e->block, e->mask);
+			vcache_index_put(&w->ix, r->info.chunk *
+					 w->g.chunk_blocks + e->place, SLOT,
+					 e->block, e->mask);
 		} else {
 			for (b = e->block; b < e->block + span(e); b++)
 				cut(w, b, VC_MASK_ALL, tag);
@@ -300,7 +300,7 @@ static void lose(struct writer *w)
 	}
 }
 
-static bool any_busy(struct writer *w, const struct vc_entry *e)
+static bool any_busy(struct writer *w, const struct vcache_entry *e)
 {
 	u32 s, end;
 
@@ -322,9 +322,9 @@ static bool invent(struct writer *w, struct record *r)
 		block = r->info.tag * part + block % part;
 	r->version = ++w->version;
 	for (i = 0; i < want; i++, block = (block + 1) % ORIGIN) {
-		struct vc_entry *e = &r->e[r->info.nr];
+		struct vcache_entry *e = &r->e[r->info.nr];
 
-		*e = (struct vc_entry){ .block = block };
+		*e = (struct vcache_entry){ .block = block };
 		if (!below(w, 8)) {
 			u32 most = below(w, 8) ? 4 : ORIGIN;
 
@@ -358,8 +358,8 @@ static bool take_room(struct writer *w, struct log *log, struct record *r)
 	u32 i;
 
 	if (c != NONE && w->chunk[c].state == OPEN &&
-	    (log->at + r->info.data >= vc_chunk_capacity(&w->g) ||
-	     w->chunk[c].n + r->info.nr > vc_seal_capacity(&w->g)))
+	    (log->at + r->info.data >= vcache_chunk_capacity(&w->g) ||
+	     w->chunk[c].n + r->info.nr > vcache_seal_capacity(&w->g)))
 		w->chunk[c].state = CLOSED;
 	if (c == NONE || w->chunk[c].state != OPEN) {
 		u32 n = w->g.chunks - w->g.first_chunk;
@@ -392,7 +392,7 @@ static void build(struct writer *w, struct record *r)
 
 	r->image = calloc(r->info.data + 1, VC_BLOCK_SIZE);
 	for (i = 0; i < r->info.nr; i++) {
-		struct vc_entry *e = &r->e[i];
+		struct vcache_entry *e = &r->e[i];
 		u8 *data;
 
 		e->place = r->info.at;
@@ -408,13 +408,13 @@ static void build(struct writer *w, struct record *r)
 						e->block * VC_BLOCK_SECTORS +
 						s, r->version);
 			}
-			e->arg = vc_crc32c(data, VC_BLOCK_SIZE);
+			e->arg = vcache_crc32c(data, VC_BLOCK_SIZE);
 		} else {
 			zero_origin(w, e);
 		}
-		vc_log_put_entry(r->image, i, e);
+		vcache_log_put_entry(r->image, i, e);
 	}
-	vc_log_finish(r->image, w->g.key, &r->info);
+	vcache_log_finish(r->image, w->g.key, &r->info);
 }
 
 static void submit(struct writer *w, u32 tag)
@@ -453,9 +453,9 @@ static void submit(struct writer *w, u32 tag)
 
 static void seal(struct writer *w, u32 c)
 {
-	const struct vc_found *f = &w->found[c];
+	const struct vcache_found *f = &w->found[c];
 	struct chunk *k = &w->chunk[c];
-	struct vc_log_info info = { .gen = f->gen, .seq = f->last,
+	struct vcache_log_info info = { .gen = f->gen, .seq = f->last,
 				    .volume = VOLUME, .chunk = c,
 				    .tag = f->tag, .revision = 1 };
 	u8 *image;
@@ -463,12 +463,12 @@ static void seal(struct writer *w, u32 c)
 
 	if (k->state != CLOSED || k->outstanding)
 		return;
-	image = calloc(VC_SEAL_COPIES, vc_seal_bytes(&w->g));
+	image = calloc(VC_SEAL_COPIES, vcache_seal_bytes(&w->g));
 	for (i = 0; i < k->n; i++)
-		vc_seal_put(image, i, &k->e[i]);
-	vc_seal_copies(&w->g, image, k->n, &info);
+		vcache_seal_put(image, i, &k->e[i]);
+	vcache_seal_copies(&w->g, image, k->n, &info);
 	if (!w->st.write(&w->d, (u64)c * w->g.chunk_blocks +
-			 vc_chunk_capacity(&w->g), VC_SEAL_COPIES *
+			 vcache_chunk_capacity(&w->g), VC_SEAL_COPIES *
 			 w->g.seal_blocks, image)) {
 		k->state = SEALED;
 		if (w->log[f->tag].chunk == c)
@@ -479,8 +479,8 @@ static void seal(struct writer *w, u32 c)
 
 static bool reseal(struct writer *w, u32 c)
 {
-	if (vc_chunk_reseal(&w->st, &w->g, &w->ix, c, w->found[c].gen,
-			    w->work)) {
+	if (vcache_chunk_reseal(&w->st, &w->g, &w->ix, c, w->found[c].gen,
+				w->work)) {
 		CHECK(w->d.dead);
 		return false;
 	}
@@ -517,13 +517,13 @@ static bool destage(struct writer *w, u32 c)
 
 	for (place = 0; place < w->g.chunk_blocks; place++) {
 		u32 cell = c * w->g.chunk_blocks + place;
-		u8 mask = vc_cell_mask(&w->ix, cell);
+		u8 mask = vcache_cell_mask(&w->ix, cell);
 
 		if (!mask)
 			continue;
 		disk_fails(&w->d);
 		for (s = 0; s < VC_BLOCK_SECTORS; s++) {
-			size_t to = vc_cell_block(&w->ix, cell) *
+			size_t to = vcache_cell_block(&w->ix, cell) *
 				    VC_BLOCK_SIZE + s * SECTOR;
 
 			if (!(mask >> s & 1) || (w->d.dead && below(w, 2)))
@@ -537,10 +537,10 @@ static bool destage(struct writer *w, u32 c)
 	return true;
 }
 
-static struct vc_chunk_disk *table_entry(struct writer *w, u32 c)
+static struct vcache_chunk_disk *table_entry(struct writer *w, u32 c)
 {
-	return (struct vc_chunk_disk *)(w->table +
-					sizeof(struct vc_meta_head)) + c;
+	return (struct vcache_chunk_disk *)(w->table +
+					    sizeof(struct vcache_meta_head)) + c;
 }
 
 /* Reclaim a chunk whose live data is all on the origin. */
@@ -549,10 +549,10 @@ static bool mark_dead(struct writer *w, u32 c)
 	u32 place;
 
 	table_entry(w, c)->dead = cpu_to_le64(w->found[c].gen);
-	if (vc_meta_save(&w->st, &w->g, VC_META_TABLE, 0, w->table))
+	if (vcache_meta_save(&w->st, &w->g, VC_META_TABLE, 0, w->table))
 		return false;
 	for (place = 0; place < w->g.chunk_blocks; place++)
-		vc_index_drop(&w->ix, c * w->g.chunk_blocks + place);
+		vcache_index_drop(&w->ix, c * w->g.chunk_blocks + place);
 	w->chunk[c].state = FREE;
 	return true;
 }

@@ -15,7 +15,7 @@
 #define KEY 0x7465737474657374ULL
 
 static u8 image[BLOCKS][VC_BLOCK_SIZE];
-static struct vc_geometry g;
+static struct vcache_geometry g;
 
 static int image_read(void *ctx, u64 block, u32 n, void *buf)
 {
@@ -31,35 +31,35 @@ static int image_write(void *ctx, u64 block, u32 n, const void *buf)
 	return 0;
 }
 
-static const struct vc_store store = { .read = image_read,
+static const struct vcache_store store = { .read = image_read,
 				       .write = image_write };
 
 static void volumes(void)
 {
 	static u8 block[VC_BLOCK_SIZE];
-	struct vc_slot_disk *s;
+	struct vcache_slot_disk *s;
 	u32 i;
 
-	image_read(NULL, vc_meta_place(&g, VC_META_SLOTS, 0, 0), 1, block);
-	s = (void *)(block + sizeof(struct vc_meta_head));
+	image_read(NULL, vcache_meta_place(&g, VC_META_SLOTS, 0, 0), 1, block);
+	s = (void *)(block + sizeof(struct vcache_meta_head));
 	for (i = 0; i < 2; i++) {
 		s[i].volume = cpu_to_le32(i + 1);
 		s[i].mode = cpu_to_le32(i + 1);
 		s[i].sectors = cpu_to_le64(800);
 		sprintf((char *)s[i].name, "volume-%u", i + 1);
 	}
-	vc_meta_save(&store, &g, VC_META_SLOTS, 0, block);
+	vcache_meta_save(&store, &g, VC_META_SLOTS, 0, block);
 }
 
 /* A chunk with two records of one block each, and a discard in the second. */
 static void chunk(u32 c, u32 volume, u16 tag, u64 gen, bool sealed)
 {
-	struct vc_log_info info = {
+	struct vcache_log_info info = {
 		.gen = gen, .seq = gen, .volume = volume, .chunk = c,
 		.tag = tag, .type = VC_LOG_RECORD, .revision = 0 };
 	static u8 seal[VC_SEAL_COPIES][VC_BLOCK_SIZE];
 	u8 (*at)[VC_BLOCK_SIZE] = &image[c * 16];
-	struct vc_entry e;
+	struct vcache_entry e;
 	u32 i, n = 0;
 
 	memset(seal, 0, sizeof(seal));
@@ -68,48 +68,48 @@ static void chunk(u32 c, u32 volume, u16 tag, u64 gen, bool sealed)
 		info.data = 1;
 		info.nr = 1 + i;
 		memset(at[info.at + 1], 'a' + i, VC_BLOCK_SIZE);
-		e = (struct vc_entry){
+		e = (struct vcache_entry){
 			.block = gen + i, .mask = VC_MASK_ALL,
 			.place = info.at + 1,
-			.arg = vc_crc32c(at[info.at + 1], VC_BLOCK_SIZE) };
-		vc_log_put_entry(at[info.at], 0, &e);
-		vc_seal_put(seal[0], n++, &e);
-		e = (struct vc_entry){ .block = 90, .arg = 3,
+			.arg = vcache_crc32c(at[info.at + 1], VC_BLOCK_SIZE) };
+		vcache_log_put_entry(at[info.at], 0, &e);
+		vcache_seal_put(seal[0], n++, &e);
+		e = (struct vcache_entry){ .block = 90, .arg = 3,
 				       .place = info.at };
 		if (i) {
-			vc_log_put_entry(at[info.at], 1, &e);
-			vc_seal_put(seal[0], n++, &e);
+			vcache_log_put_entry(at[info.at], 1, &e);
+			vcache_seal_put(seal[0], n++, &e);
 		}
-		vc_log_finish(at[info.at], KEY, &info);
+		vcache_log_finish(at[info.at], KEY, &info);
 		info.seq++;
 	}
 	info.seq--;
 	info.revision = 1;
-	vc_seal_copies(&g, seal[0], n, &info);
+	vcache_seal_copies(&g, seal[0], n, &info);
 	if (sealed)
-		image_write(NULL, c * 16 + vc_chunk_capacity(&g), 2, seal);
+		image_write(NULL, c * 16 + vcache_chunk_capacity(&g), 2, seal);
 }
 
 /* A read chunk: no records, no checksums, data from its start on. */
 static void reads(u32 c, u32 volume, u16 tag, u64 gen)
 {
 	static u8 seal[VC_SEAL_COPIES][VC_BLOCK_SIZE];
-	struct vc_log_info info = {
+	struct vcache_log_info info = {
 		.gen = gen, .seq = gen, .volume = volume, .chunk = c,
 		.tag = tag, .flags = VC_SEAL_READS, .revision = 1 };
-	struct vc_entry e = { .block = gen, .mask = VC_MASK_ALL };
+	struct vcache_entry e = { .block = gen, .mask = VC_MASK_ALL };
 
 	memset(image[c * 16], 'r', VC_BLOCK_SIZE);
-	vc_seal_put(seal[0], 0, &e);
-	vc_seal_copies(&g, seal[0], 1, &info);
-	image_write(NULL, c * 16 + vc_chunk_capacity(&g), 2, seal);
+	vcache_seal_put(seal[0], 0, &e);
+	vcache_seal_copies(&g, seal[0], 1, &info);
+	image_write(NULL, c * 16 + vcache_chunk_capacity(&g), 2, seal);
 }
 
 int main(int argc, char **argv)
 {
 	static u8 block[VC_BLOCK_SIZE];
 	const u8 uuid[16] = { 1, 2, 3 };
-	struct vc_super sb = { .uuid = { 1, 2, 3 }, .next_seq = 1000 };
+	struct vcache_super sb = { .uuid = { 1, 2, 3 }, .next_seq = 1000 };
 	bool clean;
 	FILE *f;
 
@@ -117,9 +117,9 @@ int main(int argc, char **argv)
 		return 2;
 	clean = !strcmp(argv[2], "clean");
 	sb.flags = clean ? VC_SUPER_CLEAN : VC_SUPER_NEEDS_CHECK;
-	if (vc_geometry_set(&g, KEY, 16, BLOCKS) ||
-	    vc_pool_format(&store, &g, uuid, block) ||
-	    vc_super_save(&store, &g, &sb, block))
+	if (vcache_geometry_set(&g, KEY, 16, BLOCKS) ||
+	    vcache_pool_format(&store, &g, uuid, block) ||
+	    vcache_super_save(&store, &g, &sb, block))
 		return 1;
 	volumes();
 	chunk(10, 1, 1, 10, true);
@@ -127,10 +127,10 @@ int main(int argc, char **argv)
 	chunk(12, 2, 1, 30, clean);
 	chunk(13, 1, 1, 5, true);
 	reads(14, 1, 2, 40);
-	image_read(NULL, vc_meta_place(&g, VC_META_TABLE, 0, 0), 1, block);
-	((struct vc_chunk_disk *)(block + sizeof(struct vc_meta_head)))[13]
+	image_read(NULL, vcache_meta_place(&g, VC_META_TABLE, 0, 0), 1, block);
+	((struct vcache_chunk_disk *)(block + sizeof(struct vcache_meta_head)))[13]
 		.dead = cpu_to_le64(5);
-	vc_meta_save(&store, &g, VC_META_TABLE, 0, block);
+	vcache_meta_save(&store, &g, VC_META_TABLE, 0, block);
 	f = fopen(argv[1], "w");
 	if (!f || fwrite(image, VC_BLOCK_SIZE, BLOCKS, f) != BLOCKS ||
 	    fclose(f))

@@ -15,19 +15,19 @@
 #define VC_PAGE_SECTORS_SHIFT	(PAGE_SHIFT - SECTOR_SHIFT)
 #define VC_PAGE_SECTORS		((unsigned int)(PAGE_SIZE >> SECTOR_SHIFT))
 
-static inline pgoff_t vc_first_page(const struct bio *bio)
+static inline pgoff_t vcache_first_page(const struct bio *bio)
 {
 	return bio->bi_iter.bi_sector >> VC_PAGE_SECTORS_SHIFT;
 }
 
-static inline pgoff_t vc_last_page(const struct bio *bio)
+static inline pgoff_t vcache_last_page(const struct bio *bio)
 {
 	return (bio_end_sector((struct bio *)bio) - 1) >> VC_PAGE_SECTORS_SHIFT;
 }
 
-static inline unsigned int vc_bio_pages(const struct bio *bio)
+static inline unsigned int vcache_bio_pages(const struct bio *bio)
 {
-	return vc_last_page(bio) - vc_first_page(bio) + 1;
+	return vcache_last_page(bio) - vcache_first_page(bio) + 1;
 }
 
 #endif /* DM_VCACHE_BASE_H */

@@ -33,13 +33,13 @@ typedef unsigned long (*vc_shrink_fn)(struct shrinker *shrinker,
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 7, 0)
 
-static inline struct nlattr **vc_dump_attrs(struct netlink_callback *cb)
+static inline struct nlattr **vcache_dump_attrs(struct netlink_callback *cb)
 {
 	return genl_info_dump(cb)->attrs;
 }
 
-static inline struct shrinker *vc_shrinker_make(vc_shrink_fn count,
-						vc_shrink_fn scan)
+static inline struct shrinker *vcache_shrinker_make(vc_shrink_fn count,
+						    vc_shrink_fn scan)
 {
 	struct shrinker *s = shrinker_alloc(0, "dm-vcache");
 
@@ -51,20 +51,20 @@ static inline struct shrinker *vc_shrinker_make(vc_shrink_fn count,
 	return s;
 }
 
-static inline void vc_shrinker_drop(struct shrinker *s)
+static inline void vcache_shrinker_drop(struct shrinker *s)
 {
 	shrinker_free(s);
 }
 
 #else
 
-static inline struct nlattr **vc_dump_attrs(struct netlink_callback *cb)
+static inline struct nlattr **vcache_dump_attrs(struct netlink_callback *cb)
 {
 	return (struct nlattr **)genl_dumpit_info(cb)->attrs;
 }
 
-static inline struct shrinker *vc_shrinker_make(vc_shrink_fn count,
-						vc_shrink_fn scan)
+static inline struct shrinker *vcache_shrinker_make(vc_shrink_fn count,
+						    vc_shrink_fn scan)
 {
 	struct shrinker *s = kzalloc(sizeof(*s), GFP_KERNEL);
 
@@ -80,7 +80,7 @@ static inline struct shrinker *vc_shrinker_make(vc_shrink_fn count,
 	return s;
 }
 
-static inline void vc_shrinker_drop(struct shrinker *s)
+static inline void vcache_shrinker_drop(struct shrinker *s)
 {
 	unregister_shrinker(s);
 	kfree(s);
@@ -91,48 +91,48 @@ static inline void vc_shrinker_drop(struct shrinker *s)
 /* Open a block device once more, so that it stays. Return: a handle, or an ERR_PTR(). */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 9, 0)
 
-static inline void *vc_bdev_hold(struct block_device *bdev)
+static inline void *vcache_bdev_hold(struct block_device *bdev)
 {
 	return bdev_file_open_by_dev(bdev->bd_dev, BLK_OPEN_READ, NULL, NULL);
 }
 
-static inline void vc_bdev_release(void *handle)
+static inline void vcache_bdev_release(void *handle)
 {
 	fput(handle);
 }
 
 #elif LINUX_VERSION_CODE >= KERNEL_VERSION(6, 7, 0)
 
-static inline void *vc_bdev_hold(struct block_device *bdev)
+static inline void *vcache_bdev_hold(struct block_device *bdev)
 {
 	return bdev_open_by_dev(bdev->bd_dev, BLK_OPEN_READ, NULL, NULL);
 }
 
-static inline void vc_bdev_release(void *handle)
+static inline void vcache_bdev_release(void *handle)
 {
 	bdev_release(handle);
 }
 
 #elif LINUX_VERSION_CODE >= KERNEL_VERSION(6, 5, 0)
 
-static inline void *vc_bdev_hold(struct block_device *bdev)
+static inline void *vcache_bdev_hold(struct block_device *bdev)
 {
 	return blkdev_get_by_dev(bdev->bd_dev, BLK_OPEN_READ, NULL, NULL);
 }
 
-static inline void vc_bdev_release(void *handle)
+static inline void vcache_bdev_release(void *handle)
 {
 	blkdev_put(handle, NULL);
 }
 
 #else
 
-static inline void *vc_bdev_hold(struct block_device *bdev)
+static inline void *vcache_bdev_hold(struct block_device *bdev)
 {
 	return blkdev_get_by_dev(bdev->bd_dev, FMODE_READ, NULL);
 }
 
-static inline void vc_bdev_release(void *handle)
+static inline void vcache_bdev_release(void *handle)
 {
 	blkdev_put(handle, FMODE_READ);
 }

@@ -10,14 +10,14 @@
 #define VC_RANGE_FIRST(r) ((r)->first)
 #define VC_RANGE_LAST(r) ((r)->last)
 
-INTERVAL_TREE_DEFINE(struct vc_range, rb, u64, subtree_last, VC_RANGE_FIRST,
+INTERVAL_TREE_DEFINE(struct vcache_range, rb, u64, subtree_last, VC_RANGE_FIRST,
 		     VC_RANGE_LAST, static __maybe_unused, vc_range_tree)
 
 /**
- * vc_ranges_init - begin without any ranges
+ * vcache_ranges_init - begin without any ranges
  * @rs: the ranges
  */
-void vc_ranges_init(struct vc_ranges *rs)
+void vcache_ranges_init(struct vcache_ranges *rs)
 {
 	spin_lock_init(&rs->lock);
 	rs->held = RB_ROOT_CACHED;
@@ -25,10 +25,10 @@ void vc_ranges_init(struct vc_ranges *rs)
 }
 
 /* Does a range overlap a holder, or a waiter before @end? */
-static bool vc_range_blocked(struct vc_ranges *rs, const struct vc_range *r,
+static bool vc_range_blocked(struct vcache_ranges *rs, const struct vcache_range *r,
 			     const struct list_head *end)
 {
-	const struct vc_range *other;
+	const struct vcache_range *other;
 
 	lockdep_assert_held(&rs->lock);
 	if (vc_range_tree_iter_first(&rs->held, r->first, r->last))
@@ -43,7 +43,7 @@ static bool vc_range_blocked(struct vc_ranges *rs, const struct vc_range *r,
 }
 
 /**
- * vc_range_try - hold a range, if that is possible without waiting
+ * vcache_range_try - hold a range, if that is possible without waiting
  * @rs: the ranges of the volume
  * @r: the range
  * @first: first block
@@ -51,8 +51,8 @@ static bool vc_range_blocked(struct vc_ranges *rs, const struct vc_range *r,
  *
  * Return: whether it is held.
  */
-bool vc_range_try(struct vc_ranges *rs, struct vc_range *r, u64 first,
-		  u64 last)
+bool vcache_range_try(struct vcache_ranges *rs, struct vcache_range *r, u64 first,
+		      u64 last)
 {
 	unsigned long flags;
 	bool held;
@@ -68,13 +68,13 @@ bool vc_range_try(struct vc_ranges *rs, struct vc_range *r, u64 first,
 }
 
 /**
- * vc_range_get - hold a range, or wait for it
+ * vcache_range_get - hold a range, or wait for it
  * @rs: the ranges of the volume
  * @r: the range: its blocks, and what to call when it is held later
  *
  * Return: whether it is held now. If not, @r->granted is called when it is.
  */
-bool vc_range_get(struct vc_ranges *rs, struct vc_range *r)
+bool vcache_range_get(struct vcache_ranges *rs, struct vcache_range *r)
 {
 	unsigned long flags;
 	bool held;
@@ -90,13 +90,13 @@ bool vc_range_get(struct vc_ranges *rs, struct vc_range *r)
 }
 
 /**
- * vc_range_put - release a range, and grant those that waited for it
+ * vcache_range_put - release a range, and grant those that waited for it
  * @rs: the ranges of the volume
  * @r: the range, held
  */
-void vc_range_put(struct vc_ranges *rs, struct vc_range *r)
+void vcache_range_put(struct vcache_ranges *rs, struct vcache_range *r)
 {
-	struct vc_range *waiter, *next;
+	struct vcache_range *waiter, *next;
 	unsigned long flags;
 	LIST_HEAD(granted);
 

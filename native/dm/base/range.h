@@ -32,7 +32,7 @@
 #include <linux/types.h>
 
 /**
- * struct vc_range - a range that a request holds, or waits for
+ * struct vcache_range - a range that a request holds, or waits for
  * @rb: the tree of holders
  * @node: the list of waiters
  * @first: first block
@@ -40,31 +40,31 @@
  * @subtree_last: of the interval tree
  * @granted: called when a range that was waited for is held; in any context, without locks
  */
-struct vc_range {
+struct vcache_range {
 	struct rb_node rb;
 	struct list_head node;
 	u64 first;
 	u64 last;
 	u64 subtree_last;
-	void (*granted)(struct vc_range *r);
+	void (*granted)(struct vcache_range *r);
 };
 
 /**
- * struct vc_ranges - the ranges of a volume
+ * struct vcache_ranges - the ranges of a volume
  * @lock: guards the fields below; taken in interrupts, innermost
  * @held: held ranges, none of which overlap
  * @waiting: waiters, the earliest first
  */
-struct vc_ranges {
+struct vcache_ranges {
 	spinlock_t lock; /* held, waiting */
 	struct rb_root_cached held;
 	struct list_head waiting;
 };
 
-void vc_ranges_init(struct vc_ranges *rs);
-bool vc_range_try(struct vc_ranges *rs, struct vc_range *r, u64 first,
-		  u64 last);
-bool vc_range_get(struct vc_ranges *rs, struct vc_range *r);
-void vc_range_put(struct vc_ranges *rs, struct vc_range *r);
+void vcache_ranges_init(struct vcache_ranges *rs);
+bool vcache_range_try(struct vcache_ranges *rs, struct vcache_range *r, u64 first,
+		      u64 last);
+bool vcache_range_get(struct vcache_ranges *rs, struct vcache_range *r);
+void vcache_range_put(struct vcache_ranges *rs, struct vcache_range *r);
 
 #endif /* DM_VCACHE_RANGE_H */

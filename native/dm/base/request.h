@@ -12,14 +12,14 @@
 
 #include "range.h"
 
-struct vc_block;
-struct vc_dev;
-struct vc_tag;
+struct vcache_block;
+struct vcache_dev;
+struct vcache_tag;
 
 /* Blocks that a read can reference without an allocation. */
 #define VC_READ_PINS		4U
 
-enum vc_io_kind {
+enum vcache_io_kind {
 	VC_IO_PLAIN,
 	VC_IO_READ,
 	VC_IO_FLUSH,
@@ -28,7 +28,7 @@ enum vc_io_kind {
 };
 
 /**
- * struct vc_read - a read, which may be partly in the buffer
+ * struct vcache_read - a read, which may be partly in the buffer
  * @tag: the tag whose statistics count it
  * @start: when it came, ns
  * @iter: where the data goes
@@ -36,29 +36,29 @@ enum vc_io_kind {
  * @pin: the blocks, @few or allocated
  * @few: space for most cases
  */
-struct vc_read {
-	struct vc_tag *tag;
+struct vcache_read {
+	struct vcache_tag *tag;
 	u64 start;
 	struct bvec_iter iter;
 	unsigned int nr;
-	struct vc_block **pin;
-	struct vc_block *few[VC_READ_PINS];
+	struct vcache_block **pin;
+	struct vcache_block *few[VC_READ_PINS];
 };
 
 /**
- * struct vc_flush - a flush on its way through the tags that it covers
- * @node: vc_tag.waiters
- * @cursor: vc_tag.seq of the last tag seen
+ * struct vcache_flush - a flush on its way through the tags that it covers
+ * @node: vcache_tag.waiters
+ * @cursor: vcache_tag.seq of the last tag seen
  * @cgroup: covers the tags of this cgroup, unless @all
- * @gen: vc_dev.attr_gen when @cgroup was found
- * @inherited: vc_dev.inherited when the flush began to visit tags
+ * @gen: vcache_dev.attr_gen when @cgroup was found
+ * @inherited: vcache_dev.inherited when the flush began to visit tags
  * @all: covers every tag
  * @failed: some data could not be made durable
  * @fua: it is a write with FUA, which is in the buffer
  * @owner: the tag whose statistics count it
  * @start: when it came, ns
  */
-struct vc_flush {
+struct vcache_flush {
 	struct list_head node;
 	u64 cursor;
 	u64 cgroup;
@@ -67,24 +67,24 @@ struct vc_flush {
 	bool all;
 	bool failed;
 	bool fua;
-	struct vc_tag *owner;
+	struct vcache_tag *owner;
 	u64 start;
 };
 
 /**
- * struct vc_parked - a request that needs exclusive access to a range, or one that
+ * struct vcache_parked - a request that needs exclusive access to a range, or one that
  *	bypasses the buffer; of the second kind only the range is used
- * @node: vc_dev.parked
+ * @node: vcache_dev.parked
  * @first: first page number
  * @last: last page number
- * @pass: vc_dev.park_pass when the worker last looked at it
+ * @pass: vcache_dev.park_pass when the worker last looked at it
  * @sent: on its way to the origin
  * @retried: failed blocks of its range have been tried again for it
  * @step: what a discard does next, see discard.c
  * @range: whole blocks of a discard; held while it is at the origin
  * @work: does that
  */
-struct vc_parked {
+struct vcache_parked {
 	struct list_head node;
 	pgoff_t first;
 	pgoff_t last;
@@ -92,12 +92,12 @@ struct vc_parked {
 	bool sent;
 	bool retried;
 	u8 step;
-	struct vc_range range;
+	struct vcache_range range;
 	struct delayed_work work;
 };
 
 /**
- * struct vc_io - what is kept for each request of dm
+ * struct vcache_io - what is kept for each request of dm
  * @dev: the device
  * @kind: which member of the union is used
  * @taken: a write that has been split to size and counted
@@ -105,30 +105,30 @@ struct vc_parked {
  * @cell: the cell that a read from the cache reads, or VC_IO_NO_CELL
  * @start: when a write began to wait for memory, ns
  */
-struct vc_io {
-	struct vc_dev *dev;
-	enum vc_io_kind kind;
+struct vcache_io {
+	struct vcache_dev *dev;
+	enum vcache_io_kind kind;
 	bool taken;
 	bool partial;
 	u32 cell;
 	union {
 		u64 start;
-		struct vc_read read;
-		struct vc_flush flush;
-		struct vc_parked parked;
+		struct vcache_read read;
+		struct vcache_flush flush;
+		struct vcache_parked parked;
 	};
 };
 
 #define VC_IO_NO_CELL (~0U)
 
-static inline struct vc_io *vc_io(struct bio *bio)
+static inline struct vcache_io *vcache_io(struct bio *bio)
 {
-	return dm_per_bio_data(bio, sizeof(struct vc_io));
+	return dm_per_bio_data(bio, sizeof(struct vcache_io));
 }
 
-static inline struct bio *vc_io_bio(struct vc_io *io)
+static inline struct bio *vcache_io_bio(struct vcache_io *io)
 {
-	return dm_bio_from_per_bio_data(io, sizeof(struct vc_io));
+	return dm_bio_from_per_bio_data(io, sizeof(struct vcache_io));
 }
 
 #endif

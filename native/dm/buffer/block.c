@@ -6,10 +6,10 @@
 #include "internal.h"
 
 /**
- * vc_block_runs - count the runs of valid sectors in a block
+ * vcache_block_runs - count the runs of valid sectors in a block
  * @b: the block
  */
-unsigned int vc_block_runs(const struct vc_block *b)
+unsigned int vcache_block_runs(const struct vcache_block *b)
 {
 	unsigned int s, n = 0;
 
@@ -20,14 +20,14 @@ unsigned int vc_block_runs(const struct vc_block *b)
 }
 
 /**
- * vc_block_start - begin the write-out of a block: its content may not change any more
+ * vcache_block_start - begin the write-out of a block: its content may not change any more
  * @b: the block
  * @runs: its runs of sectors are written to the origin; each of them is a part
  * @copy: the page is written to the cache, which is a part
  *
  * Return: false if its older version is being written; it is written after that.
  */
-bool vc_block_start(struct vc_block *b, bool runs, bool copy)
+bool vcache_block_start(struct vcache_block *b, bool runs, bool copy)
 {
 	unsigned long flags;
 	bool start;
@@ -37,7 +37,7 @@ bool vc_block_start(struct vc_block *b, bool runs, bool copy)
 	if (start) {
 		b->state = VC_WRITEOUT;
 		b->failed = false;
-		b->parts = copy + (runs ? vc_block_runs(b) : 0);
+		b->parts = copy + (runs ? vcache_block_runs(b) : 0);
 	} else {
 		b->want = true;
 	}
@@ -59,16 +59,16 @@ struct vc_after {
  * first, so that flushes which wait for that also cover the next try. Called with the
  * locks of block and tag held.
  */
-static void vc_tag_leave(struct vc_tag *tag, struct vc_block *b, u8 *slot,
+static void vc_tag_leave(struct vcache_tag *tag, struct vcache_block *b, u8 *slot,
 			 bool stays, struct vc_after *after)
 {
-	struct vc_epoch_done d;
+	struct vcache_epoch_done d;
 	u8 was = *slot;
 	unsigned int s;
 
 	if (stays)
-		*slot = vc_epoch_enter(&tag->epoch);
-	d = vc_epoch_leave(&tag->epoch, was, b->failed);
+		*slot = vcache_epoch_enter(&tag->epoch);
+	d = vcache_epoch_leave(&tag->epoch, was, b->failed);
 	after->again |= d.failed && tag->epoch.draining;
 	for (s = 0; s < VC_EPOCH_SLOTS; s++) {
 		bool failed = d.failed & BIT(s);
@@ -83,14 +83,14 @@ static void vc_tag_leave(struct vc_tag *tag, struct vc_block *b, u8 *slot,
  * Count blocks whose write-out failed, announce changes, and wake up requests that may
  * depend on the block. Called with the lock of the block held.
  */
-static void vc_block_note_result(struct vc_block *b, bool stays)
+static void vc_block_note_result(struct vcache_block *b, bool stays)
 {
-	struct vc_tag *tag = b->tag;
+	struct vcache_tag *tag = b->tag;
 
 	if (stays && !b->bad && atomic_inc_return(&tag->bad) == 1)
-		vc_tag_event(tag, VCACHE_EVENT_KIND_ORIGIN_ERROR);
+		vcache_tag_event(tag, VCACHE_EVENT_KIND_ORIGIN_ERROR);
 	if (!stays && b->bad && atomic_dec_and_test(&tag->bad))
-		vc_tag_event(tag, VCACHE_EVENT_KIND_ORIGIN_OK);
+		vcache_tag_event(tag, VCACHE_EVENT_KIND_ORIGIN_OK);
 	b->bad = stays;
 	if (!stays)
 		return;
@@ -101,9 +101,9 @@ static void vc_block_note_result(struct vc_block *b, bool stays)
 }
 
 /* Put a block whose write-out failed back on its list. Called with its lock held. */
-static void vc_block_requeue(struct vc_block *b)
+static void vc_block_requeue(struct vcache_block *b)
 {
-	struct vc_tag *home = vc_block_home(b);
+	struct vcache_tag *home = vcache_block_home(b);
 
 	spin_lock(&home->lock);
 	list_add_tail(&b->node, &home->dirty);
@@ -115,10 +115,10 @@ static void vc_block_requeue(struct vc_block *b)
 }
 
 /* Called with the lock of the block held. */
-static void vc_block_leave_epochs(struct vc_block *b, bool stays,
+static void vc_block_leave_epochs(struct vcache_block *b, bool stays,
 				  struct vc_after *after)
 {
-	struct vc_tag *host = b->tag->dev->host;
+	struct vcache_tag *host = b->tag->dev->host;
 
 	spin_lock(&b->tag->lock);
 	vc_tag_leave(b->tag, b, &b->slot, stays, after);
@@ -136,16 +136,16 @@ static void vc_block_leave_epochs(struct vc_block *b, bool stays,
 	 * a processor busy while another block of the flush hangs.
 	 */
 	if (after->again) {
-		vc_tag_write_out(b->tag, UINT_MAX);
-		vc_tag_write_out(host, UINT_MAX);
+		vcache_tag_write_out(b->tag, UINT_MAX);
+		vcache_tag_write_out(host, UINT_MAX);
 	}
 	atomic_long_dec(&b->tag->dev->pending);
 }
 
 /* The newer version need not wait for @b any more. Called with b->lock held. */
-static void vc_block_release_newer(struct vc_block *b)
+static void vc_block_release_newer(struct vcache_block *b)
 {
-	struct vc_block *n = b->newer;
+	struct vcache_block *n = b->newer;
 
 	spin_lock_nested(&n->lock, SINGLE_DEPTH_NESTING);
 	n->older = NULL;
@@ -164,7 +164,7 @@ static void vc_block_release_newer(struct vc_block *b)
  * All parts of the block's write-out have completed. On failure the data stays dirty: in
  * this block, or in the newer version, which has inherited all of it.
  */
-static void vc_block_written(struct vc_block *b, struct vc_after *after)
+static void vc_block_written(struct vcache_block *b, struct vc_after *after)
 {
 	unsigned int sectors = bitmap_weight(b->valid, VC_PAGE_SECTORS);
 	bool stays = b->failed && !b->newer;
@@ -186,11 +186,11 @@ static void vc_block_written(struct vc_block *b, struct vc_after *after)
 }
 
 /**
- * vc_block_part_done - a request with data of a block has completed
+ * vcache_block_part_done - a request with data of a block has completed
  * @b: the block; it may be freed by this
  * @status: the status of the request
  */
-void vc_block_part_done(struct vc_block *b, blk_status_t status)
+void vcache_block_part_done(struct vcache_block *b, blk_status_t status)
 {
 	struct vc_after after = {};
 	unsigned long flags;
@@ -205,6 +205,6 @@ void vc_block_part_done(struct vc_block *b, blk_status_t status)
 		vc_block_written(b, &after);
 	spin_unlock_irqrestore(&b->lock, flags);
 
-	vc_buffer_upper->durable(&after.waiters[0], false);
-	vc_buffer_upper->durable(&after.waiters[1], true);
+	vcache_buffer_upper->durable(&after.waiters[0], false);
+	vcache_buffer_upper->durable(&after.waiters[1], true);
 }

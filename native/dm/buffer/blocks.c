@@ -7,11 +7,11 @@
  * A write must complete even if no memory can be allocated: the kernel may be able to free
  * memory only by writes to this device. So each device has a reserve of VC_RESERVE blocks
  * with their pages. The index must also take a block without an allocation. If the xarray has
- * no memory for a node, the block is put on a short list, vc_dev.spilled. Every look-up
+ * no memory for a node, the block is put on a short list, vcache_dev.spilled. Every look-up
  * searches that list after the xarray.
  *
  * A write that is larger than the reserve is buffered piece by piece, see
- * vc_buffer_write(). If there is no memory for a piece, all buffered data of the device is
+ * vcache_buffer_write(). If there is no memory for a piece, all buffered data of the device is
  * written out, and the write tries again. Each block that has become durable returns to the
  * reserve. A write-out allocates memory only from its own reserves.
  *
@@ -33,11 +33,11 @@
 
 static struct kmem_cache *vc_block_cache;
 
-const struct vc_buffer_ops *vc_buffer_upper __ro_after_init;
+const struct vcache_buffer_ops *vcache_buffer_upper __ro_after_init;
 
 static void *vc_reserve_alloc(gfp_t gfp, void *data)
 {
-	struct vc_block *b = kmem_cache_alloc(vc_block_cache, gfp);
+	struct vcache_block *b = kmem_cache_alloc(vc_block_cache, gfp);
 
 	if (!b)
 		return NULL;
@@ -51,22 +51,22 @@ static void *vc_reserve_alloc(gfp_t gfp, void *data)
 
 static void vc_reserve_free(void *element, void *data)
 {
-	struct vc_block *b = element;
+	struct vcache_block *b = element;
 
 	__free_page(b->page);
 	kmem_cache_free(vc_block_cache, b);
 }
 
 /**
- * vc_block_alloc - make a block
+ * vcache_block_alloc - make a block
  * @tag: its tag
  * @index: page number on the device
  *
  * Return: the block, dirty, without data and not in the index; NULL without memory.
  */
-struct vc_block *vc_block_alloc(struct vc_tag *tag, pgoff_t index)
+struct vcache_block *vcache_block_alloc(struct vcache_tag *tag, pgoff_t index)
 {
-	struct vc_block *b = mempool_alloc(&tag->dev->reserve, VC_BLOCK_GFP);
+	struct vcache_block *b = mempool_alloc(&tag->dev->reserve, VC_BLOCK_GFP);
 	struct page *page;
 
 	if (!b)
@@ -88,16 +88,16 @@ struct vc_block *vc_block_alloc(struct vc_tag *tag, pgoff_t index)
 
 static void vc_block_free_rcu(struct rcu_head *head)
 {
-	struct vc_block *b = container_of(head, struct vc_block, rcu);
+	struct vcache_block *b = container_of(head, struct vcache_block, rcu);
 
 	mempool_free(b, &b->dev->reserve);
 }
 
 /**
- * vc_block_put - drop a reference
+ * vcache_block_put - drop a reference
  * @b: the block
  */
-void vc_block_put(struct vc_block *b)
+void vcache_block_put(struct vcache_block *b)
 {
 	if (!refcount_dec_and_test(&b->ref))
 		return;
@@ -106,10 +106,10 @@ void vc_block_put(struct vc_block *b)
 }
 
 /* Find a spilled block in a range: the first one. Called under RCU or the lock of the index. */
-static struct vc_block *vc_spilled_first(struct vc_dev *dev, pgoff_t first,
-					 pgoff_t last)
+static struct vcache_block *vc_spilled_first(struct vcache_dev *dev, pgoff_t first,
+					     pgoff_t last)
 {
-	struct vc_block *b, *found = NULL;
+	struct vcache_block *b, *found = NULL;
 
 	hlist_for_each_entry_rcu(b, &dev->spilled, spill,
 				 lockdep_is_held(&dev->blocks.xa_lock)) {
@@ -122,15 +122,15 @@ static struct vc_block *vc_spilled_first(struct vc_dev *dev, pgoff_t first,
 }
 
 /**
- * vc_blocks_load - find the buffered block of a page
+ * vcache_blocks_load - find the buffered block of a page
  * @dev: the device
  * @index: page number
  *
  * Called under RCU. Return: the block, or NULL.
  */
-struct vc_block *vc_blocks_load(struct vc_dev *dev, pgoff_t index)
+struct vcache_block *vcache_blocks_load(struct vcache_dev *dev, pgoff_t index)
 {
-	struct vc_block *b = xa_load(&dev->blocks, index);
+	struct vcache_block *b = xa_load(&dev->blocks, index);
 
 	if (unlikely(!b && READ_ONCE(dev->nspilled)))
 		b = vc_spilled_first(dev, index, index);
@@ -138,17 +138,17 @@ struct vc_block *vc_blocks_load(struct vc_dev *dev, pgoff_t index)
 }
 
 /**
- * vc_blocks_next - find the first buffered block of a range
+ * vcache_blocks_next - find the first buffered block of a range
  * @dev: the device
  * @first: first page number
  * @last: last page number
  *
  * Called under RCU. Return: the block, or NULL.
  */
-struct vc_block *vc_blocks_next(struct vc_dev *dev, pgoff_t first, pgoff_t last)
+struct vcache_block *vcache_blocks_next(struct vcache_dev *dev, pgoff_t first, pgoff_t last)
 {
 	unsigned long at = first;
-	struct vc_block *b, *spilled;
+	struct vcache_block *b, *spilled;
 
 	b = xa_find(&dev->blocks, &at, last, XA_PRESENT);
 	if (likely(!READ_ONCE(dev->nspilled)))
@@ -158,26 +158,26 @@ struct vc_block *vc_blocks_next(struct vc_dev *dev, pgoff_t first, pgoff_t last)
 }
 
 /**
- * vc_buffer_covers - is any part of a range of pages in the buffer?
+ * vcache_buffer_covers - is any part of a range of pages in the buffer?
  * @dev: the device
  * @first: first page number
  * @last: last page number
  */
-bool vc_buffer_covers(struct vc_dev *dev, pgoff_t first, pgoff_t last)
+bool vcache_buffer_covers(struct vcache_dev *dev, pgoff_t first, pgoff_t last)
 {
 	bool covers;
 
 	if (!atomic_long_read(&dev->nblocks))
 		return false;
 	rcu_read_lock();
-	covers = vc_blocks_next(dev, first, last);
+	covers = vcache_blocks_next(dev, first, last);
 	rcu_read_unlock();
 	return covers;
 }
 
 /* The place of a block is in the list. Called with the lock of the index. */
-static int vc_spilled_swap(struct vc_dev *dev, struct vc_block *was,
-			   struct vc_block *old, struct vc_block *new)
+static int vc_spilled_swap(struct vcache_dev *dev, struct vcache_block *was,
+			   struct vcache_block *old, struct vcache_block *new)
 {
 	lockdep_assert_held(&dev->blocks.xa_lock);
 	if (was != old)
@@ -192,7 +192,7 @@ static int vc_spilled_swap(struct vc_dev *dev, struct vc_block *was,
 }
 
 /* The xarray has no memory for the place of a block. Called with the lock of the index. */
-static int vc_spilled_add(struct vc_dev *dev, struct vc_block *new)
+static int vc_spilled_add(struct vcache_dev *dev, struct vcache_block *new)
 {
 	lockdep_assert_held(&dev->blocks.xa_lock);
 	if (dev->nspilled == VC_RESERVE)
@@ -203,7 +203,7 @@ static int vc_spilled_add(struct vc_dev *dev, struct vc_block *new)
 }
 
 /**
- * vc_blocks_swap - put a block in the place of another one
+ * vcache_blocks_swap - put a block in the place of another one
  * @dev: the device
  * @index: page number
  * @old: the block that is there, locked; NULL: none
@@ -211,10 +211,10 @@ static int vc_spilled_add(struct vc_dev *dev, struct vc_block *new)
  *
  * Return: 0; -EAGAIN if another block than @old is there; -ENOMEM.
  */
-int vc_blocks_swap(struct vc_dev *dev, pgoff_t index, struct vc_block *old,
-		   struct vc_block *new)
+int vcache_blocks_swap(struct vcache_dev *dev, pgoff_t index, struct vcache_block *old,
+		       struct vcache_block *new)
 {
-	struct vc_block *spilled;
+	struct vcache_block *spilled;
 	unsigned long flags;
 	void *was;
 	int r = 0;
@@ -237,12 +237,12 @@ int vc_blocks_swap(struct vc_dev *dev, pgoff_t index, struct vc_block *old,
 }
 
 /**
- * vc_blocks_init - begin with an empty index, and a full reserve
+ * vcache_blocks_init - begin with an empty index, and a full reserve
  * @dev: the device, being made
  *
  * Return: 0 or -ENOMEM.
  */
-int vc_blocks_init(struct vc_dev *dev)
+int vcache_blocks_init(struct vcache_dev *dev)
 {
 	xa_init_flags(&dev->blocks, XA_FLAGS_LOCK_IRQ);
 	INIT_HLIST_HEAD(&dev->spilled);
@@ -251,10 +251,10 @@ int vc_blocks_init(struct vc_dev *dev)
 }
 
 /**
- * vc_blocks_exit - free the index and the reserve
+ * vcache_blocks_exit - free the index and the reserve
  * @dev: the device, of which no block is left
  */
-void vc_blocks_exit(struct vc_dev *dev)
+void vcache_blocks_exit(struct vcache_dev *dev)
 {
 	/* Blocks return to the reserve after a grace period. */
 	rcu_barrier();
@@ -262,14 +262,14 @@ void vc_blocks_exit(struct vc_dev *dev)
 	xa_destroy(&dev->blocks);
 }
 
-int __init vc_blocks_module_init(const struct vc_buffer_ops *ops)
+int __init vcache_blocks_module_init(const struct vcache_buffer_ops *ops)
 {
-	vc_buffer_upper = ops;
-	vc_block_cache = KMEM_CACHE(vc_block, SLAB_RECLAIM_ACCOUNT);
+	vcache_buffer_upper = ops;
+	vc_block_cache = KMEM_CACHE(vcache_block, SLAB_RECLAIM_ACCOUNT);
 	return vc_block_cache ? 0 : -ENOMEM;
 }
 
-void vc_blocks_module_exit(void)
+void vcache_blocks_module_exit(void)
 {
 	rcu_barrier();
 	kmem_cache_destroy(vc_block_cache);

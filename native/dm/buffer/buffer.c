@@ -10,7 +10,7 @@
 #include "internal.h"
 
 /* Copy @sectors of the bio at @iter into the block, from its sector @off on. */
-static void vc_block_fill(struct vc_block *b, unsigned int off,
+static void vc_block_fill(struct vcache_block *b, unsigned int off,
 			  unsigned int sectors, struct bio *bio,
 			  struct bvec_iter *iter)
 {
@@ -29,14 +29,14 @@ static void vc_block_fill(struct vc_block *b, unsigned int off,
 }
 
 /* Put a new dirty block on the list of its tag. Called with b->lock held. */
-static void vc_block_enter(struct vc_block *b)
+static void vc_block_enter(struct vcache_block *b)
 {
-	struct vc_tag *tag = b->tag;
+	struct vcache_tag *tag = b->tag;
 
 	b->since = jiffies;
 	atomic_long_inc(&tag->dev->pending);
 	spin_lock(&tag->lock);
-	b->slot = vc_epoch_enter(&tag->epoch);
+	b->slot = vcache_epoch_enter(&tag->epoch);
 	list_add_tail(&b->node, &tag->dirty);
 	b->queued = true;
 	tag->ndirty++;
@@ -53,15 +53,15 @@ static void vc_block_enter(struct vc_block *b)
  * list has a goal. Both locks are held, because a flush that looks at one list after the
  * other must find the block in one of them.
  */
-static void vc_block_share(struct vc_block *b)
+static void vc_block_share(struct vcache_block *b)
 {
-	struct vc_tag *tag = b->tag, *host = tag->dev->host;
+	struct vcache_tag *tag = b->tag, *host = tag->dev->host;
 	bool asked;
 
 	spin_lock(&tag->lock);
 	spin_lock_nested(&host->lock, SINGLE_DEPTH_NESTING);
 	b->shared = true;
-	b->host_slot = vc_epoch_enter(&host->epoch);
+	b->host_slot = vcache_epoch_enter(&host->epoch);
 	asked = b->queued && (tag->goal || tag->epoch.draining);
 	if (b->queued) {
 		tag->ndirty--;
@@ -78,7 +78,7 @@ static void vc_block_share(struct vc_block *b)
 }
 
 /* Mark sectors as valid. Return: how many were not before. */
-static unsigned int vc_block_mark(struct vc_block *b, unsigned int off,
+static unsigned int vc_block_mark(struct vcache_block *b, unsigned int off,
 				  unsigned int sectors)
 {
 	unsigned int had = bitmap_weight(b->valid, VC_PAGE_SECTORS);
@@ -92,7 +92,7 @@ static unsigned int vc_block_mark(struct vc_block *b, unsigned int off,
 
 /* The part of a write in one page. */
 struct vc_piece {
-	struct vc_tag *tag;
+	struct vcache_tag *tag;
 	struct bio *bio;
 	struct bvec_iter *iter;
 	pgoff_t index;
@@ -100,7 +100,7 @@ struct vc_piece {
 	unsigned int sectors;
 };
 
-static unsigned int vc_piece_fill(struct vc_piece *p, struct vc_block *b)
+static unsigned int vc_piece_fill(struct vc_piece *p, struct vcache_block *b)
 {
 	vc_block_fill(b, p->off, p->sectors, p->bio, p->iter);
 	return vc_block_mark(b, p->off, p->sectors);
@@ -110,9 +110,9 @@ static unsigned int vc_piece_fill(struct vc_piece *p, struct vc_block *b)
  * Write into the block that the index has, if that is allowed. Return: true if it was
  * done.
  */
-static bool vc_piece_overwrite(struct vc_piece *p, struct vc_block *b)
+static bool vc_piece_overwrite(struct vc_piece *p, struct vcache_block *b)
 {
-	struct vc_tag *host = p->tag->dev->host;
+	struct vcache_tag *host = p->tag->dev->host;
 	unsigned long flags;
 	bool dirty;
 
@@ -134,17 +134,17 @@ static bool vc_piece_overwrite(struct vc_piece *p, struct vc_block *b)
  * Put the filled block @n in the place of @old (NULL: of nothing). Called with the locks
  * of both held. Return: 0; -EAGAIN if the place has been taken; -ENOMEM.
  */
-static int vc_piece_publish(struct vc_piece *p, struct vc_block *n,
-			    struct vc_block *old)
+static int vc_piece_publish(struct vc_piece *p, struct vcache_block *n,
+			    struct vcache_block *old)
 {
-	struct vc_dev *dev = p->tag->dev;
-	int r = vc_blocks_swap(dev, p->index, old, n);
+	struct vcache_dev *dev = p->tag->dev;
+	int r = vcache_blocks_swap(dev, p->index, old, n);
 
 	if (r)
 		return r;
 	/* While the block is locked it cannot be written out, so this comes first. */
 	if (dev->vol)
-		vc_buffer_upper->written(dev->vol, p->index, 1);
+		vcache_buffer_upper->written(dev->vol, p->index, 1);
 	vc_piece_fill(p, n);
 	vc_block_enter(n);
 	return 0;
@@ -155,10 +155,10 @@ static int vc_piece_publish(struct vc_piece *p, struct vc_block *n,
  * the first case the new block inherits the content. So nothing is lost if the write-out
  * fails.
  */
-static int vc_piece_replace(struct vc_piece *p, struct vc_block *n,
-			    struct vc_block *old)
+static int vc_piece_replace(struct vc_piece *p, struct vcache_block *n,
+			    struct vcache_block *old)
 {
-	struct vc_tag *host = p->tag->dev->host;
+	struct vcache_tag *host = p->tag->dev->host;
 	bool inherits;
 	int r;
 
@@ -189,8 +189,8 @@ static int vc_piece_replace(struct vc_piece *p, struct vc_block *n,
  * Insert a new block. It is locked before others can find it, so that nobody sees it
  * without its content.
  */
-static int vc_piece_insert(struct vc_piece *p, struct vc_block *n,
-			   struct vc_block *old)
+static int vc_piece_insert(struct vc_piece *p, struct vcache_block *n,
+			   struct vcache_block *old)
 {
 	unsigned long flags;
 	int r;
@@ -216,28 +216,28 @@ static int vc_piece_insert(struct vc_piece *p, struct vc_block *n,
  */
 static int vc_piece_write(struct vc_piece *p)
 {
-	struct vc_block *n = NULL, *b;
+	struct vcache_block *n = NULL, *b;
 	int r;
 
 	rcu_read_lock();
 	do {
-		b = vc_blocks_load(p->tag->dev, p->index);
+		b = vcache_blocks_load(p->tag->dev, p->index);
 		if (b && vc_piece_overwrite(p, b)) {
 			r = 0;
 			break;
 		}
 		if (!n)
-			n = vc_block_alloc(p->tag, p->index);
+			n = vcache_block_alloc(p->tag, p->index);
 		r = n ? vc_piece_insert(p, n, b) ?: 1 : -ENOMEM;
 	} while (r == -EAGAIN);
 	rcu_read_unlock();
 	if (n && r != 1)
-		vc_block_put(n);
+		vcache_block_put(n);
 	return r;
 }
 
 /**
- * vc_buffer_write - take a write into the buffer
+ * vcache_buffer_write - take a write into the buffer
  * @tag: the tag that writes
  * @bio: the write
  * @taken: the number of new pages that it used
@@ -246,7 +246,7 @@ static int vc_piece_write(struct vc_piece *p)
  * that has not completed. If no write bypasses the buffer, it goes on behind that part
  * when it is tried again.
  */
-int vc_buffer_write(struct vc_tag *tag, struct bio *bio, unsigned int *taken)
+int vcache_buffer_write(struct vcache_tag *tag, struct bio *bio, unsigned int *taken)
 {
 	struct bvec_iter iter = bio->bi_iter;
 	struct vc_piece p = { .tag = tag, .bio = bio, .iter = &iter };
@@ -263,7 +263,7 @@ int vc_buffer_write(struct vc_tag *tag, struct bio *bio, unsigned int *taken)
 		if (r < 0) {
 			if (READ_ONCE(tag->dev->writeback)) {
 				bio->bi_iter = iter;
-				vc_io(bio)->partial = true;
+				vcache_io(bio)->partial = true;
 			}
 			return r;
 		}
@@ -273,34 +273,34 @@ int vc_buffer_write(struct vc_tag *tag, struct bio *bio, unsigned int *taken)
 }
 
 /* Take a CLEAN block out of the index, unless a newer one has its place. */
-static void vc_block_reap(struct vc_dev *dev, struct vc_block *b)
+static void vc_block_reap(struct vcache_dev *dev, struct vcache_block *b)
 {
 	unsigned long flags;
 
 	spin_lock_irqsave(&b->lock, flags);
 	b->state = VC_DEAD;
-	vc_blocks_swap(dev, b->index, b, NULL);
+	vcache_blocks_swap(dev, b->index, b, NULL);
 	spin_unlock_irqrestore(&b->lock, flags);
 }
 
 /**
- * vc_reap_work - free blocks that are durable
- * @work: vc_dev.reap_work
+ * vcache_reap_work - free blocks that are durable
+ * @work: vcache_dev.reap_work
  *
  * This is not done when a write-out completes, so that no flush ever takes the lock of
  * the index.
  */
-void vc_reap_work(struct work_struct *work)
+void vcache_reap_work(struct work_struct *work)
 {
-	struct vc_dev *dev = container_of(work, struct vc_dev, reap_work);
+	struct vcache_dev *dev = container_of(work, struct vcache_dev, reap_work);
 	struct llist_node *list = llist_del_all(&dev->reap);
-	struct vc_block *b, *next;
+	struct vcache_block *b, *next;
 
 	llist_for_each_entry_safe(b, next, list, reap) {
-		struct vc_tag *tag = b->tag;
+		struct vcache_tag *tag = b->tag;
 
 		vc_block_reap(dev, b);
-		vc_block_put(b);
+		vcache_block_put(b);
 		atomic_dec(&tag->used);
 		if (!bio_list_empty(&tag->waiting))
 			queue_work(dev->wq, &tag->work);

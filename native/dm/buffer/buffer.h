@@ -29,9 +29,9 @@
 #include "../base/range.h"
 #include "../tag/tag.h"
 
-struct vc_chunk;
+struct vcache_chunk;
 
-enum vc_block_state {
+enum vcache_block_state {
 	VC_DIRTY,
 	VC_WRITEOUT,
 	VC_CLEAN,
@@ -39,15 +39,15 @@ enum vc_block_state {
 };
 
 /**
- * struct vc_block - one page of buffered data
+ * struct vcache_block - one page of buffered data
  * @lock: guards all fields below except where said; taken in interrupts
  * @ref: one is held by the index or the reaper, and one by each read that uses the block
  * @state: see "Block states"
  * @shared: also in the epochs of hTag, see "Tags of a block"
  * @want: write out as soon as @older has arrived
  * @failed: a part of the present write-out has failed
- * @bad: the last write-out failed; counted in vc_tag.bad
- * @queued: on a dirty list; under the lock of vc_block_home()
+ * @bad: the last write-out failed; counted in vcache_tag.bad
+ * @queued: on a dirty list; under the lock of vcache_block_home()
  * @retry: its write-out failed and has not been tried again; under the same lock
  * @slot: epoch slot of @tag
  * @host_slot: epoch slot of hTag, if @shared
@@ -61,11 +61,11 @@ enum vc_block_state {
  * @node: dirty list, ready list or the worker's batch
  * @reap: list of blocks to free
  * @rcu: frees the block
- * @spill: vc_dev.spilled, if the xarray had no memory for it
+ * @spill: vcache_dev.spilled, if the xarray had no memory for it
  * @dev: the device
  * @valid: sectors that hold data; in WRITEOUT, sectors that are being written
  */
-struct vc_block {
+struct vcache_block {
 	spinlock_t lock; /* state and content of the block */
 	refcount_t ref;
 	u8 state;
@@ -80,9 +80,9 @@ struct vc_block {
 	unsigned int parts;
 	pgoff_t index;
 	struct page *page;
-	struct vc_tag *tag;
-	struct vc_block *older;
-	struct vc_block *newer;
+	struct vcache_tag *tag;
+	struct vcache_block *older;
+	struct vcache_block *newer;
 	unsigned long since;
 	struct list_head node;
 	union {
@@ -90,12 +90,12 @@ struct vc_block {
 		struct rcu_head rcu;
 	};
 	struct hlist_node spill;
-	struct vc_dev *dev;
+	struct vcache_dev *dev;
 	DECLARE_BITMAP(valid, VC_PAGE_SECTORS);
 };
 
 /**
- * struct vc_writeout - a write-out to the origin
+ * struct vcache_writeout - a write-out to the origin
  * @range: its blocks, if @ranges is set
  * @ranges: the ranges of the volume, if the origin is written by destage as well
  * @release: called before its blocks are released; or NULL
@@ -104,71 +104,71 @@ struct vc_block {
  * @next: the next write-out of the same record
  * @users: until the request is complete and, for a write-through, until the index has its
  *	record
- * @granted: vc_dev.granted
+ * @granted: vcache_dev.granted
  * @bio: the request, with its memory behind it
  */
-struct vc_writeout {
-	struct vc_range range;
-	struct vc_ranges *ranges;
-	void (*release)(struct vc_writeout *w);
+struct vcache_writeout {
+	struct vcache_range range;
+	struct vcache_ranges *ranges;
+	void (*release)(struct vcache_writeout *w);
 	bool failed;
-	struct vc_chunk *chunk;
-	struct vc_writeout *next;
+	struct vcache_chunk *chunk;
+	struct vcache_writeout *next;
 	atomic_t users;
 	struct llist_node granted;
 	struct bio bio;
 };
 
-static inline struct vc_writeout *vc_writeout(struct bio *bio)
+static inline struct vcache_writeout *vcache_writeout(struct bio *bio)
 {
-	return container_of(bio, struct vc_writeout, bio);
+	return container_of(bio, struct vcache_writeout, bio);
 }
 
 /* The tag whose dirty list the block belongs to. */
-static inline struct vc_tag *vc_block_home(const struct vc_block *b)
+static inline struct vcache_tag *vcache_block_home(const struct vcache_block *b)
 {
 	return b->shared ? b->tag->dev->host : b->tag;
 }
 
 /**
- * struct vc_buffer_ops - what upper layers do for the buffer
+ * struct vcache_buffer_ops - what upper layers do for the buffer
  * @written: a write to so many blocks can be found in the buffer; the block is locked
  * @durable: continues flushes that waited for a tag; the list is empty on return
  */
-struct vc_buffer_ops {
-	void (*written)(struct vc_volume *v, u64 block, u64 blocks);
+struct vcache_buffer_ops {
+	void (*written)(struct vcache_volume *v, u64 block, u64 blocks);
 	void (*durable)(struct list_head *waiters, bool failed);
 };
 
-extern const struct vc_buffer_ops *vc_buffer_upper;
+extern const struct vcache_buffer_ops *vcache_buffer_upper;
 
 /* block.c */
-unsigned int vc_block_runs(const struct vc_block *b);
-bool vc_block_start(struct vc_block *b, bool runs, bool copy);
-void vc_block_part_done(struct vc_block *b, blk_status_t status);
+unsigned int vcache_block_runs(const struct vcache_block *b);
+bool vcache_block_start(struct vcache_block *b, bool runs, bool copy);
+void vcache_block_part_done(struct vcache_block *b, blk_status_t status);
 
 /* blocks.c */
-void vc_block_put(struct vc_block *b);
-struct vc_block *vc_blocks_load(struct vc_dev *dev, pgoff_t index);
-struct vc_block *vc_blocks_next(struct vc_dev *dev, pgoff_t first, pgoff_t last);
-bool vc_buffer_covers(struct vc_dev *dev, pgoff_t first, pgoff_t last);
-int vc_blocks_swap(struct vc_dev *dev, pgoff_t index, struct vc_block *old,
-		   struct vc_block *new);
-int vc_blocks_init(struct vc_dev *dev);
-void vc_blocks_exit(struct vc_dev *dev);
-int vc_blocks_module_init(const struct vc_buffer_ops *ops);
-void vc_blocks_module_exit(void);
+void vcache_block_put(struct vcache_block *b);
+struct vcache_block *vcache_blocks_load(struct vcache_dev *dev, pgoff_t index);
+struct vcache_block *vcache_blocks_next(struct vcache_dev *dev, pgoff_t first, pgoff_t last);
+bool vcache_buffer_covers(struct vcache_dev *dev, pgoff_t first, pgoff_t last);
+int vcache_blocks_swap(struct vcache_dev *dev, pgoff_t index, struct vcache_block *old,
+		       struct vcache_block *new);
+int vcache_blocks_init(struct vcache_dev *dev);
+void vcache_blocks_exit(struct vcache_dev *dev);
+int vcache_blocks_module_init(const struct vcache_buffer_ops *ops);
+void vcache_blocks_module_exit(void);
 
 /* buffer.c */
-int vc_buffer_write(struct vc_tag *tag, struct bio *bio, unsigned int *taken);
-void vc_reap_work(struct work_struct *work);
+int vcache_buffer_write(struct vcache_tag *tag, struct bio *bio, unsigned int *taken);
+void vcache_reap_work(struct work_struct *work);
 
 /* inflight.c */
-void vc_writeout_sent(struct vc_tag *tag, unsigned int sectors);
-void vc_writeout_arrived(struct vc_tag *tag);
-void vc_writeout_complete(struct vc_tag *tag, unsigned int sectors);
-void vc_writeout_put(struct vc_writeout *w);
-void vc_writeout_done(struct bio *bio);
-void vc_writeout_end(struct bio *bio);
+void vcache_writeout_sent(struct vcache_tag *tag, unsigned int sectors);
+void vcache_writeout_arrived(struct vcache_tag *tag);
+void vcache_writeout_complete(struct vcache_tag *tag, unsigned int sectors);
+void vcache_writeout_put(struct vcache_writeout *w);
+void vcache_writeout_done(struct bio *bio);
+void vcache_writeout_end(struct bio *bio);
 
 #endif /* DM_VCACHE_BUFFER_H */

@@ -8,11 +8,11 @@
 #include "internal.h"
 
 /**
- * vc_writeout_sent - count a write-out that is about to be sent
+ * vcache_writeout_sent - count a write-out that is about to be sent
  * @tag: the tag
  * @sectors: its size
  */
-void vc_writeout_sent(struct vc_tag *tag, unsigned int sectors)
+void vcache_writeout_sent(struct vcache_tag *tag, unsigned int sectors)
 {
 	atomic64_inc(&tag->stats.writeouts);
 	atomic64_add(sectors, &tag->stats.writeout_sectors);
@@ -23,79 +23,79 @@ void vc_writeout_sent(struct vc_tag *tag, unsigned int sectors)
 }
 
 /**
- * vc_writeout_arrived - the origin has completed a request of a tag
+ * vcache_writeout_arrived - the origin has completed a request of a tag
  * @tag: the tag; the caller keeps it by something else than this request
  */
-void vc_writeout_arrived(struct vc_tag *tag)
+void vcache_writeout_arrived(struct vcache_tag *tag)
 {
 	if (atomic_dec_return(&tag->sending) <= VC_INFLIGHT_MAX / 2 &&
 	    READ_ONCE(tag->stalled))
-		vc_tag_kick(tag);
+		vcache_tag_kick(tag);
 }
 
 /**
- * vc_writeout_complete - a write-out is durable or has failed: drop its counts
+ * vcache_writeout_complete - a write-out is durable or has failed: drop its counts
  * @tag: the tag; it may be freed after this
  * @sectors: size of the write-out
  */
-void vc_writeout_complete(struct vc_tag *tag, unsigned int sectors)
+void vcache_writeout_complete(struct vcache_tag *tag, unsigned int sectors)
 {
-	struct vc_dev *dev = tag->dev;
+	struct vcache_dev *dev = tag->dev;
 
 	/* Before the tag is freed, whoever finds the counters 0 waits for this section. */
 	rcu_read_lock();
 	atomic_sub(sectors, &tag->inflight_sectors);
 	if (atomic_dec_return(&tag->inflight) <=
 	    VC_INFLIGHT_MAX * VC_GROUPS_MAX / 2 && READ_ONCE(tag->stalled))
-		vc_tag_kick(tag);
+		vcache_tag_kick(tag);
 	if (atomic_dec_and_test(&dev->inflight))
 		wake_up(&dev->idle);
 	rcu_read_unlock();
 }
 
 /**
- * vc_writeout_put - drop a reference to a write-out; the last one releases its blocks
+ * vcache_writeout_put - drop a reference to a write-out; the last one releases its blocks
  * @w: the write-out
  */
-void vc_writeout_put(struct vc_writeout *w)
+void vcache_writeout_put(struct vcache_writeout *w)
 {
 	if (!atomic_dec_and_test(&w->users))
 		return;
 	if (w->release)
 		w->release(w);
 	if (w->ranges)
-		vc_range_put(w->ranges, &w->range);
+		vcache_range_put(w->ranges, &w->range);
 	bio_put(&w->bio);
 }
 
 /**
- * vc_writeout_done - a write-out is durable or has failed
+ * vcache_writeout_done - a write-out is durable or has failed
  * @bio: its request, which is freed
  */
-void vc_writeout_done(struct bio *bio)
+void vcache_writeout_done(struct bio *bio)
 {
-	struct vc_tag *tag = bio->bi_private;
+	struct vcache_tag *tag = bio->bi_private;
 	unsigned int sectors = 0;
 	struct bvec_iter_all all;
 	struct bio_vec *bv;
 
 	bio_for_each_segment_all(bv, bio, all) {
 		sectors += bv->bv_len >> SECTOR_SHIFT;
-		vc_block_part_done((struct vc_block *)page_private(bv->bv_page),
-				   bio->bi_status);
+		vcache_block_part_done((struct vcache_block *)page_private(bv->bv_page),
+				       bio->bi_status);
 	}
-	vc_writeout(bio)->failed = bio->bi_status;
+	vcache_writeout(bio)->failed = bio->bi_status;
 	/* Before this is counted: then the volume may be detached. */
-	vc_writeout_put(vc_writeout(bio));
-	vc_writeout_complete(tag, sectors);
+	vcache_writeout_put(vcache_writeout(bio));
+	vcache_writeout_complete(tag, sectors);
 }
 
 /**
- * vc_writeout_end - completion of a request that makes its data durable by itself
+ * vcache_writeout_end - completion of a request that makes its data durable by itself
  * @bio: the request
  */
-void vc_writeout_end(struct bio *bio)
+void vcache_writeout_end(struct bio *bio)
 {
-	vc_writeout_arrived(bio->bi_private);
-	vc_writeout_done(bio);
+	vcache_writeout_arrived(bio->bi_private);
+	vcache_writeout_done(bio);
 }

@@ -6,6 +6,6 @@
 #include "buffer.h"
 
 /* blocks.c */
-struct vc_block *vc_block_alloc(struct vc_tag *tag, pgoff_t index);
+struct vcache_block *vcache_block_alloc(struct vcache_tag *tag, pgoff_t index);
 
 #endif /* DM_VCACHE_BUFFER_INTERNAL_H */

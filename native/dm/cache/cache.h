@@ -11,38 +11,38 @@
 #define VC_READ_FLAGS (REQ_SYNC | REQ_META | REQ_PRIO | REQ_IDLE | REQ_RAHEAD)
 
 /* How a chunk is reclaimed. */
-enum vc_reclaim {
+enum vcache_reclaim {
 	VC_RECLAIM_ALL,		/* nothing is kept */
 	VC_RECLAIM_KEEP,	/* hot blocks are copied */
 	VC_RECLAIM_SWAP,	/* for migration: hot or cold blocks change lanes */
 };
 
 /* prefetch.c */
-void vc_prefetch_drop(struct vc_log *log);
-void vc_prefetch_resume(struct vc_log *log);
-int vc_prefetch_add(struct vc_log *log, const void *run, u32 nr,
-		    const char **error);
+void vcache_prefetch_drop(struct vcache_log *log);
+void vcache_prefetch_resume(struct vcache_log *log);
+int vcache_prefetch_add(struct vcache_log *log, const void *run, u32 nr,
+			const char **error);
 
 /* promote.c */
-struct bio *vc_promote_read(struct vc_tag *tag, struct bio *bio);
+struct bio *vcache_promote_read(struct vcache_tag *tag, struct bio *bio);
 
 /* readers.c */
-void vc_readers_init(struct vc_pool *p);
-void vc_readers_note(struct vc_volume *v);
-bool vc_readers_here(const struct vc_volume *v);
-bool vc_readers_elsewhere(const struct vc_volume *v);
+void vcache_readers_init(struct vcache_pool *p);
+void vcache_readers_note(struct vcache_volume *v);
+bool vcache_readers_here(const struct vcache_volume *v);
+bool vcache_readers_elsewhere(const struct vcache_volume *v);
 
 /* reads.c */
-void vc_reads_init(struct vc_log *log);
-void vc_reads_exit(struct vc_log *log);
-void vc_reads_close(struct vc_log *log);
-void vc_reads_leave(struct vc_log *log, enum vc_reads_kind kind,
-		    enum vc_domain domain);
-u64 vc_log_cells(const struct vc_log *log);
-bool vc_reads_fit(struct vc_log *log);
-void vc_reads_keep(struct vc_chunk *c, enum vc_reclaim how);
+void vcache_reads_init(struct vcache_log *log);
+void vcache_reads_exit(struct vcache_log *log);
+void vcache_reads_close(struct vcache_log *log);
+void vcache_reads_leave(struct vcache_log *log, enum vcache_reads_kind kind,
+			enum vcache_domain domain);
+u64 vcache_log_cells(const struct vcache_log *log);
+bool vcache_reads_fit(struct vcache_log *log);
+void vcache_reads_keep(struct vcache_chunk *c, enum vcache_reclaim how);
 
 /* warm.c */
-int vc_pool_keep_reads(struct vc_pool *p);
+int vcache_pool_keep_reads(struct vcache_pool *p);
 
 #endif /* DM_VCACHE_CACHE_H */

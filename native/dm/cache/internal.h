@@ -6,16 +6,16 @@
 #include "cache.h"
 
 /* prefetch.c */
-void vc_prefetch_ended(struct vc_log *log, u32 blocks);
-void vc_prefetch_init(struct vc_log *log);
+void vcache_prefetch_ended(struct vcache_log *log, u32 blocks);
+void vcache_prefetch_init(struct vcache_log *log);
 
 /* readers.c */
-bool vc_readers_any(const struct vc_pool *p);
+bool vcache_readers_any(const struct vcache_pool *p);
 
 /* reads.c */
-void vc_reads_put_pending(struct vc_log *log, struct vc_chunk *c);
-u32 vc_reads_space(struct vc_log *log, enum vc_reads_kind kind, u32 least,
-		   enum vc_take take);
-u32 vc_reads_take(struct vc_log *log, enum vc_reads_kind kind, u32 n);
+void vcache_reads_put_pending(struct vcache_log *log, struct vcache_chunk *c);
+u32 vcache_reads_space(struct vcache_log *log, enum vcache_reads_kind kind, u32 least,
+		       enum vcache_take take);
+u32 vcache_reads_take(struct vcache_log *log, enum vcache_reads_kind kind, u32 n);
 
 #endif /* DM_VCACHE_CACHE_INTERNAL_H */

@@ -33,7 +33,7 @@
 
 /**
  * struct vc_prefetch_list - the runs of one message
- * @node: vc_prefetch.lists
+ * @node: vcache_prefetch.lists
  * @nr: how many
  * @at: the first run that is not dealt with
  * @off: sectors of it that are dealt with
@@ -48,12 +48,12 @@ struct vc_prefetch_list {
 };
 
 /* So many blocks do not wait any more. */
-static void vc_prefetch_less(struct vc_log *log, u64 blocks)
+static void vc_prefetch_less(struct vcache_log *log, u64 blocks)
 {
 	atomic64_sub(blocks, &log->prefetch.waiting);
 }
 
-static struct vc_prefetch_list *vc_prefetch_first(struct vc_log *log)
+static struct vc_prefetch_list *vc_prefetch_first(struct vcache_log *log)
 {
 	struct vc_prefetch_list *list;
 
@@ -64,7 +64,7 @@ static struct vc_prefetch_list *vc_prefetch_first(struct vc_log *log)
 	return list;
 }
 
-static void vc_prefetch_forget(struct vc_log *log,
+static void vc_prefetch_forget(struct vcache_log *log,
 			       struct vc_prefetch_list *list)
 {
 	spin_lock_irq(&log->lock);
@@ -75,7 +75,7 @@ static void vc_prefetch_forget(struct vc_log *log,
 }
 
 /* So many blocks of a list are being promoted, or need not be. */
-static void vc_prefetch_pass(struct vc_log *log, struct vc_prefetch_list *list,
+static void vc_prefetch_pass(struct vcache_log *log, struct vc_prefetch_list *list,
 			     u32 blocks)
 {
 	list->off += blocks * VC_BLOCK_SECTORS;
@@ -86,7 +86,7 @@ static void vc_prefetch_pass(struct vc_log *log, struct vc_prefetch_list *list,
 		vc_prefetch_forget(log, list);
 }
 
-static void vc_prefetch_clear(struct vc_log *log)
+static void vc_prefetch_clear(struct vcache_log *log)
 {
 	struct vc_prefetch_list *list;
 
@@ -101,21 +101,21 @@ static void vc_prefetch_clear(struct vc_log *log)
 }
 
 /* How long is the origin left alone now, in jiffies? */
-static unsigned long vc_prefetch_rest(struct vc_log *log)
+static unsigned long vc_prefetch_rest(struct vcache_log *log)
 {
 	unsigned long took = jiffies - log->prefetch.began;
 
 	if (READ_ONCE(log->prefetch.tries))
 		return VC_PREFETCH_RETRY;
-	if (!vc_readers_any(log->vol->pool))
+	if (!vcache_readers_any(log->vol->pool))
 		return 1;
 	return took + 1;
 }
 
 /* A promotion has ended. After the last one the next ones are sent. */
-static void vc_prefetch_land(struct vc_log *log)
+static void vc_prefetch_land(struct vcache_log *log)
 {
-	struct vc_prefetch *pf = &log->prefetch;
+	struct vcache_prefetch *pf = &log->prefetch;
 
 	if (atomic_dec_and_test(&pf->flying) && !list_empty(&pf->lists))
 		queue_delayed_work(log->vol->pool->wq, &pf->work,
@@ -123,25 +123,25 @@ static void vc_prefetch_land(struct vc_log *log)
 }
 
 /**
- * vc_prefetch_ended - a promotion of a prefetch has ended
+ * vcache_prefetch_ended - a promotion of a prefetch has ended
  * @log: the log
  * @blocks: its blocks
  */
-void vc_prefetch_ended(struct vc_log *log, u32 blocks)
+void vcache_prefetch_ended(struct vcache_log *log, u32 blocks)
 {
 	vc_prefetch_less(log, blocks);
 	vc_prefetch_land(log);
 }
 
 /* Is any part of a block in the buffer or in the cache? */
-static bool vc_prefetch_is_there(struct vc_volume *v, u64 block)
+static bool vc_prefetch_is_there(struct vcache_volume *v, u64 block)
 {
-	return vc_buffer_covers(v->dev, block, block) ||
-	       vc_lookup_any(v, block, 1);
+	return vcache_buffer_covers(v->dev, block, block) ||
+	       vcache_lookup_any(v, block, 1);
 }
 
 /* Count how many of the next @n blocks are in the same state as the first one. */
-static u32 vc_prefetch_alike(struct vc_volume *v, u64 block, u32 n,
+static u32 vc_prefetch_alike(struct vcache_volume *v, u64 block, u32 n,
 			     bool *there)
 {
 	u32 i = 1;
@@ -156,25 +156,25 @@ static u32 vc_prefetch_alike(struct vc_volume *v, u64 block, u32 n,
  * Make a promotion of @n blocks, or of as many as the open chunk has space for, with its
  * place there. Return: NULL without a chunk, or memory.
  */
-static struct vc_promotion *vc_prefetch_place(struct vc_log *log, u64 block,
-					      u32 n)
+static struct vcache_promotion *vc_prefetch_place(struct vcache_log *log, u64 block,
+						  u32 n)
 {
-	struct vc_promotion *pr = NULL;
+	struct vcache_promotion *pr = NULL;
 
 	mutex_lock(&log->fill);
-	n = min(n, vc_reads_space(log, VC_READS_MAIN, 1, VC_TAKE_PREFETCH));
+	n = min(n, vcache_reads_space(log, VC_READS_MAIN, 1, VC_TAKE_PREFETCH));
 	if (n)
-		pr = vc_promotion_make(log, block, n, 0);
+		pr = vcache_promotion_make(log, block, n, 0);
 	if (pr)
-		pr->cell = vc_reads_take(log, VC_READS_MAIN, n);
+		pr->cell = vcache_reads_take(log, VC_READS_MAIN, n);
 	mutex_unlock(&log->fill);
 	return pr;
 }
 
 /* Start a promotion. Return: how many blocks it has; 0 if there can be none now. */
-static u32 vc_prefetch_send(struct vc_log *log, u64 block, u32 n, u8 heat)
+static u32 vc_prefetch_send(struct vcache_log *log, u64 block, u32 n, u8 heat)
 {
-	struct vc_promotion *pr = vc_prefetch_place(log, block, n);
+	struct vcache_promotion *pr = vc_prefetch_place(log, block, n);
 
 	if (!pr)
 		return 0;
@@ -184,15 +184,15 @@ static u32 vc_prefetch_send(struct vc_log *log, u64 block, u32 n, u8 heat)
 	WRITE_ONCE(log->prefetch.tries, 0);
 	pr->ahead = true;
 	atomic_inc(&log->prefetch.flying);
-	if (vc_promote_begin(pr))
+	if (vcache_promote_begin(pr))
 		submit_bio_noacct(pr->bio);
 	else
-		vc_promotion_free(pr);
+		vcache_promotion_free(pr);
 	return n;
 }
 
 /* Start as many promotions as may be under way. Return: 0 or a negative errno. */
-static int vc_prefetch_some(struct vc_log *log)
+static int vc_prefetch_some(struct vcache_log *log)
 {
 	u32 look, sent = 0;
 
@@ -225,28 +225,28 @@ static int vc_prefetch_some(struct vc_log *log)
 }
 
 /* May data read by the tag of a log be cached now? */
-static bool vc_prefetch_may(struct vc_log *log)
+static bool vc_prefetch_may(struct vcache_log *log)
 {
-	struct vc_tag *tag;
+	struct vcache_tag *tag;
 	bool may;
 
 	rcu_read_lock();
 	tag = rcu_dereference(log->user);
-	may = tag && vc_promote_may(tag);
+	may = tag && vcache_promote_may(tag);
 	rcu_read_unlock();
 	return may;
 }
 
 static void vc_prefetch_work(struct work_struct *work)
 {
-	struct vc_log *log = container_of(to_delayed_work(work), struct vc_log,
-					  prefetch.work);
-	struct vc_prefetch *pf = &log->prefetch;
-	struct vc_volume *v = log->vol;
+	struct vcache_log *log = container_of(to_delayed_work(work), struct vcache_log,
+					      prefetch.work);
+	struct vcache_prefetch *pf = &log->prefetch;
+	struct vcache_volume *v = log->vol;
 	struct blk_plug plug;
 
-	/* vc_volume_resume() queues this work again. */
-	if (!vc_promote_enter(v))
+	/* vcache_volume_resume() queues this work again. */
+	if (!vcache_promote_enter(v))
 		return;
 	/* The last promotion under way queues it, too. */
 	if (!atomic_cmpxchg(&pf->flying, 0, 1)) {
@@ -263,34 +263,34 @@ static void vc_prefetch_work(struct work_struct *work)
 		}
 		vc_prefetch_land(log);
 	}
-	vc_promote_leave(v);
+	vcache_promote_leave(v);
 }
 
 /**
- * vc_prefetch_init - initialise the prefetch of a log
+ * vcache_prefetch_init - initialise the prefetch of a log
  * @log: a new log
  */
-void vc_prefetch_init(struct vc_log *log)
+void vcache_prefetch_init(struct vcache_log *log)
 {
 	INIT_LIST_HEAD(&log->prefetch.lists);
 	INIT_DELAYED_WORK(&log->prefetch.work, vc_prefetch_work);
 }
 
 /**
- * vc_prefetch_drop - drop the lists of a log
+ * vcache_prefetch_drop - drop the lists of a log
  * @log: a log of a volume that is stopped, or that nobody uses
  */
-void vc_prefetch_drop(struct vc_log *log)
+void vcache_prefetch_drop(struct vcache_log *log)
 {
 	cancel_delayed_work_sync(&log->prefetch.work);
 	vc_prefetch_clear(log);
 }
 
 /**
- * vc_prefetch_resume - continue with the lists of a log
+ * vcache_prefetch_resume - continue with the lists of a log
  * @log: the log; its volume is not stopped any more
  */
-void vc_prefetch_resume(struct vc_log *log)
+void vcache_prefetch_resume(struct vcache_log *log)
 {
 	if (!list_empty(&log->prefetch.lists))
 		queue_delayed_work(log->vol->pool->wq, &log->prefetch.work, 0);
@@ -319,7 +319,7 @@ static const char *vc_prefetch_wrong(const struct vc_prefetch_list *list,
 	return NULL;
 }
 
-static int vc_prefetch_queue(struct vc_log *log, struct vc_prefetch_list *list,
+static int vc_prefetch_queue(struct vcache_log *log, struct vc_prefetch_list *list,
 			     const char **error)
 {
 	u64 sectors = 0;
@@ -342,12 +342,12 @@ static int vc_prefetch_queue(struct vc_log *log, struct vc_prefetch_list *list,
 	list_add_tail(&list->node, &log->prefetch.lists);
 	log->prefetch.runs += list->nr;
 	spin_unlock_irq(&log->lock);
-	vc_prefetch_resume(log);
+	vcache_prefetch_resume(log);
 	return 0;
 }
 
 /**
- * vc_prefetch_add - add blocks to prefetch, behind those that wait already
+ * vcache_prefetch_add - add blocks to prefetch, behind those that wait already
  * @log: the log; its device is locked
  * @run: runs of blocks, perhaps not aligned
  * @nr: how many
@@ -355,8 +355,8 @@ static int vc_prefetch_queue(struct vc_log *log, struct vc_prefetch_list *list,
  *
  * Return: 0 or a negative errno.
  */
-int vc_prefetch_add(struct vc_log *log, const void *run, u32 nr,
-		    const char **error)
+int vcache_prefetch_add(struct vcache_log *log, const void *run, u32 nr,
+			const char **error)
 {
 	struct vc_prefetch_list *list;
 	int r;

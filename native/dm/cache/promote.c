@@ -20,7 +20,7 @@
  * origin was read may have left the buffer, the log and the cache before the promotion
  * ends. So
  *
- * - a promotion is counted in vc_volume.promoting; then it notes the change counts of its
+ * - a promotion is counted in vcache_volume.promoting; then it notes the change counts of its
  *   blocks; then it checks that neither buffer nor index has any of them; then it reads the
  *   origin;
  * - a write that has entered the buffer, and a request past the buffer that the origin has
@@ -41,60 +41,60 @@
 #define VC_STREAM_LONG		2048U
 
 /**
- * vc_promote_enter - count a promotion, so that the volume is not stopped
+ * vcache_promote_enter - count a promotion, so that the volume is not stopped
  * @v: the volume
  *
  * Return: false if it is stopped. Then the origin and the device of the volume must not
  * be used.
  */
-bool vc_promote_enter(struct vc_volume *v)
+bool vcache_promote_enter(struct vcache_volume *v)
 {
 	atomic_inc(&v->promoting);
-	smp_mb__after_atomic(); /* pairs with vc_volume_stop(), vc_lookup_change() */
+	smp_mb__after_atomic(); /* pairs with vcache_volume_stop(), vcache_lookup_change() */
 	if (!READ_ONCE(v->stopped))
 		return true;
-	vc_promote_leave(v);
+	vcache_promote_leave(v);
 	return false;
 }
 
 /**
- * vc_promote_leave - undo vc_promote_enter()
+ * vcache_promote_leave - undo vcache_promote_enter()
  * @v: the volume
  */
-void vc_promote_leave(struct vc_volume *v)
+void vcache_promote_leave(struct vcache_volume *v)
 {
-	rcu_read_lock(); /* vc_volume_stop() waits for the end of this section */
+	rcu_read_lock(); /* vcache_volume_stop() waits for the end of this section */
 	if (atomic_dec_and_test(&v->promoting) && READ_ONCE(v->stopped))
 		wake_up(&v->idle);
 	rcu_read_unlock();
 }
 
 /**
- * vc_promotion_free - end a promotion, successful or not
+ * vcache_promotion_free - end a promotion, successful or not
  * @pr: the promotion
  */
-void vc_promotion_free(struct vc_promotion *pr)
+void vcache_promotion_free(struct vcache_promotion *pr)
 {
-	struct vc_log *log = pr->log;
-	struct vc_volume *v = log->vol;
+	struct vcache_log *log = pr->log;
+	struct vcache_volume *v = log->vol;
 	u32 i;
 
 	if (pr->cell != VC_CELL_NONE)
-		vc_reads_put_pending(log, vc_cell_chunk(v->pool, pr->cell));
+		vcache_reads_put_pending(log, vcache_cell_chunk(v->pool, pr->cell));
 	if (pr->bio)
 		bio_put(pr->bio);
 	for (i = 0; i < pr->n && pr->part[i].page; i++)
 		__free_page(pr->part[i].page);
 	if (pr->ahead)
-		vc_prefetch_ended(log, pr->n);
+		vcache_prefetch_ended(log, pr->n);
 	kfree(pr);
-	vc_promote_leave(v);
+	vcache_promote_leave(v);
 }
 
 /* Is the read part of a long sequential stream? */
-static bool vc_promote_streams(struct vc_log *log, const struct bio *bio)
+static bool vc_promote_streams(struct vcache_log *log, const struct bio *bio)
 {
-	struct vc_stream *s = NULL;
+	struct vcache_stream *s = NULL;
 	unsigned int i;
 	bool is_long;
 
@@ -115,63 +115,63 @@ static bool vc_promote_streams(struct vc_log *log, const struct bio *bio)
 }
 
 /* Has the log so much free space that blocks missed once can be promoted? */
-static bool vc_promote_fits(struct vc_log *log)
+static bool vc_promote_fits(struct vcache_log *log)
 {
-	u32 chunks = max(vc_log_chunks(log), vc_log_part(log));
+	u32 chunks = max(vcache_log_chunks(log), vcache_log_part(log));
 
-	return vc_fits(atomic_read(&log->live),
-		       min_t(u64, chunks, vc_log_most(log)) *
-		       vc_chunk_capacity(&log->vol->pool->g));
+	return vcache_fits(atomic_read(&log->live),
+			   min_t(u64, chunks, vcache_log_most(log)) *
+			   vcache_chunk_capacity(&log->vol->pool->g));
 }
 
 /*
  * Choose the read chunks for a read that missed the cache. The main ones, if at least half
  * of it was missed before, not long ago, or if there is space. VC_READS_KINDS: none.
  */
-static enum vc_reads_kind vc_promote_kind(struct vc_log *log, u64 block, u32 n)
+static enum vcache_reads_kind vc_promote_kind(struct vcache_log *log, u64 block, u32 n)
 {
-	struct vc_pool *p = log->vol->pool;
-	u32 cells = max(vc_log_part(log), 1U) * p->g.chunk_blocks;
-	u32 hour = vc_ghost_hour(READ_ONCE(log->misses), cells);
+	struct vcache_pool *p = log->vol->pool;
+	u32 cells = max(vcache_log_part(log), 1U) * p->g.chunk_blocks;
+	u32 hour = vcache_ghost_hour(READ_ONCE(log->misses), cells);
 	u32 seen = 0, soon = 0, age, i;
 
 	for (i = 0; i < n; i++) {
-		age = vc_ghost_meet(&p->ghosts, log->vol->slot, block + i,
-				    hour);
+		age = vcache_ghost_meet(&p->ghosts, log->vol->slot, block + i,
+					hour);
 		seen += age < VC_GHOST_WINDOW;
 		soon += !age;
 	}
 		/* The clock of the ghosts advances with blocks that are new to them. */
 	WRITE_ONCE(log->misses, READ_ONCE(log->misses) + n - seen);
-	vc_level_miss(&log->level, n - seen, soon, cells);
+	vcache_level_miss(&log->level, n - seen, soon, cells);
 	if (seen * 2 >= n || vc_promote_fits(log))
 		return VC_READS_MAIN;
 	return READ_ONCE(log->level.once) ? VC_READS_SMALL : VC_READS_KINDS;
 }
 
 /**
- * vc_promote_begin - note the change counts, and check that only the origin has the blocks
- * @pr: the promotion, counted by vc_promote_enter()
+ * vcache_promote_begin - note the change counts, and check that only the origin has the blocks
+ * @pr: the promotion, counted by vcache_promote_enter()
  *
  * The order of the two matters, see "Order".
  *
  * Return: false if the buffer or the cache has any of them.
  */
-bool vc_promote_begin(struct vc_promotion *pr)
+bool vcache_promote_begin(struct vcache_promotion *pr)
 {
-	struct vc_volume *v = pr->log->vol;
+	struct vcache_volume *v = pr->log->vol;
 	u32 i;
 
 	for (i = 0; i < pr->n; i++)
-		pr->part[i].changes = vc_lookup_changes(v, pr->block + i);
+		pr->part[i].changes = vcache_lookup_changes(v, pr->block + i);
 	smp_mb(); /* a write that is not found below will count a change */
-	if (vc_buffer_covers(v->dev, pr->block, pr->block + pr->n - 1))
+	if (vcache_buffer_covers(v->dev, pr->block, pr->block + pr->n - 1))
 		return false;
-	return !vc_lookup_any(v, pr->block, pr->n);
+	return !vcache_lookup_any(v, pr->block, pr->n);
 }
 
 /* Copy the data to the request. */
-static void vc_promote_copy(struct vc_promotion *pr)
+static void vc_promote_copy(struct vcache_promotion *pr)
 {
 	struct bvec_iter from = {
 		.bi_size = pr->n * VC_BLOCK_SIZE,
@@ -194,8 +194,8 @@ static void vc_promote_copy(struct vc_promotion *pr)
 /* The origin has been read. */
 static void vc_promote_read_end(struct bio *bio)
 {
-	struct vc_promotion *pr = bio->bi_private;
-	struct vc_log *log = pr->log;
+	struct vcache_promotion *pr = bio->bi_private;
+	struct vcache_log *log = pr->log;
 	blk_status_t status = bio->bi_status;
 	unsigned long flags;
 
@@ -207,7 +207,7 @@ static void vc_promote_read_end(struct bio *bio)
 		pr->user = NULL;
 	}
 	if (status) {
-		vc_promotion_free(pr);
+		vcache_promotion_free(pr);
 		return;
 	}
 	spin_lock_irqsave(&log->lock, flags);
@@ -217,9 +217,9 @@ static void vc_promote_read_end(struct bio *bio)
 }
 
 /* Allocate pages, and a request to read them. Return: false without memory. */
-static bool vc_promotion_fill(struct vc_promotion *pr, blk_opf_t flags)
+static bool vc_promotion_fill(struct vcache_promotion *pr, blk_opf_t flags)
 {
-	struct vc_volume *v = pr->log->vol;
+	struct vcache_volume *v = pr->log->vol;
 	u32 i;
 
 	pr->bio = bio_alloc_bioset(v->origin, pr->n, REQ_OP_READ | flags,
@@ -241,7 +241,7 @@ static bool vc_promotion_fill(struct vc_promotion *pr, blk_opf_t flags)
 }
 
 /**
- * vc_promotion_make - allocate a promotion
+ * vcache_promotion_make - allocate a promotion
  * @log: the log
  * @block: the first block
  * @n: how many
@@ -250,10 +250,10 @@ static bool vc_promotion_fill(struct vc_promotion *pr, blk_opf_t flags)
  * Return: a promotion that no request belongs to; NULL without memory, or if the volume
  * is stopped.
  */
-struct vc_promotion *vc_promotion_make(struct vc_log *log, u64 block, u32 n,
-				       blk_opf_t flags)
+struct vcache_promotion *vcache_promotion_make(struct vcache_log *log, u64 block, u32 n,
+					       blk_opf_t flags)
 {
-	struct vc_promotion *pr;
+	struct vcache_promotion *pr;
 
 	pr = kzalloc(struct_size(pr, part, n), GFP_NOWAIT | __GFP_NOWARN);
 	if (!pr)
@@ -262,24 +262,24 @@ struct vc_promotion *vc_promotion_make(struct vc_log *log, u64 block, u32 n,
 	pr->block = block;
 	pr->n = n;
 	pr->cell = VC_CELL_NONE;
-	if (!vc_promote_enter(log->vol)) {
+	if (!vcache_promote_enter(log->vol)) {
 		kfree(pr);
 		return NULL;
 	}
 	if (vc_promotion_fill(pr, flags))
 		return pr;
-	vc_promotion_free(pr);
+	vcache_promotion_free(pr);
 	return NULL;
 }
 
 /**
- * vc_promote_may - may data read by a tag be cached now?
+ * vcache_promote_may - may data read by a tag be cached now?
  * @tag: the tag, under rcu_read_lock()
  */
-bool vc_promote_may(struct vc_tag *tag)
+bool vcache_promote_may(struct vcache_tag *tag)
 {
 	enum vcache_mode mode = READ_ONCE(tag->mode);
-	struct vc_log *log = READ_ONCE(tag->log);
+	struct vcache_log *log = READ_ONCE(tag->log);
 
 	return log && (mode == VCACHE_MODE_WRITEBACK ||
 		       mode == VCACHE_MODE_WRITETHROUGH) &&
@@ -288,38 +288,38 @@ bool vc_promote_may(struct vc_tag *tag)
 }
 
 /**
- * vc_promote_read - read from the origin, and promote what is read
+ * vcache_promote_read - read from the origin, and promote what is read
  * @tag: the tag that reads, under rcu_read_lock()
  * @bio: the read; neither buffer nor cache has any of it
  *
  * Return: the request to send instead, which completes @bio; NULL if the data is not to
  * be promoted. Then nothing was done.
  */
-struct bio *vc_promote_read(struct vc_tag *tag, struct bio *bio)
+struct bio *vcache_promote_read(struct vcache_tag *tag, struct bio *bio)
 {
 	u64 block = bio->bi_iter.bi_sector / VC_BLOCK_SECTORS;
 	u64 end = DIV_ROUND_UP_ULL(bio_end_sector(bio), VC_BLOCK_SECTORS);
-	struct vc_log *log = READ_ONCE(tag->log);
-	struct vc_promotion *pr;
-	enum vc_reads_kind kind;
+	struct vcache_log *log = READ_ONCE(tag->log);
+	struct vcache_promotion *pr;
+	enum vcache_reads_kind kind;
 
-	if (!vc_promote_may(tag) ||
+	if (!vcache_promote_may(tag) ||
 	    atomic_read(&log->vol->promoting) >= VC_PROMOTIONS_MAX ||
 	    vc_promote_streams(log, bio) ||
 	    end - block > VC_PROMOTION_MAX ||
 	    end * VC_BLOCK_SECTORS > log->vol->sectors)
 		return NULL;
-	vc_log_paid(log, (end - block) * VC_CREDIT_READ);
+	vcache_log_paid(log, (end - block) * VC_CREDIT_READ);
 	kind = vc_promote_kind(log, block, end - block);
 	if (kind == VC_READS_KINDS)
 		return NULL;
-	pr = vc_promotion_make(log, block, end - block,
-			       bio->bi_opf & VC_READ_FLAGS);
+	pr = vcache_promotion_make(log, block, end - block,
+				   bio->bi_opf & VC_READ_FLAGS);
 	if (!pr)
 		return NULL;
 	pr->kind = kind;
-	if (!vc_promote_begin(pr)) {
-		vc_promotion_free(pr);
+	if (!vcache_promote_begin(pr)) {
+		vcache_promotion_free(pr);
 		return NULL;
 	}
 	pr->user = bio;
@@ -332,24 +332,24 @@ struct bio *vc_promote_read(struct vc_tag *tag, struct bio *bio)
 /* The promoted blocks have been written to the cache device. */
 static void vc_promote_write_end(struct bio *bio)
 {
-	struct vc_promotion *pr = bio->bi_private;
-	struct vc_volume *v = pr->log->vol;
+	struct vcache_promotion *pr = bio->bi_private;
+	struct vcache_volume *v = pr->log->vol;
 	u32 i, there = 0;
 
-	vc_pool_record_done(v->pool, bio->bi_status);
+	vcache_pool_record_done(v->pool, bio->bi_status);
 	for (i = 0; i < pr->n && !bio->bi_status; i++)
-		there += vc_lookup_promote(v, pr->cell + i, pr->block + i,
-					   pr->part[i].changes, pr->heat);
+		there += vcache_lookup_promote(v, pr->cell + i, pr->block + i,
+					       pr->part[i].changes, pr->heat);
 	atomic64_add(there, &v->promoted);
 	if (pr->ahead)
 		atomic64_add(there, &pr->log->prefetch.done);
-	vc_promotion_free(pr);
+	vcache_promotion_free(pr);
 }
 
 /* Write the blocks to their place in the cache. */
-static void vc_promote_write(struct vc_promotion *pr)
+static void vc_promote_write(struct vcache_promotion *pr)
 {
-	struct vc_pool *p = pr->log->vol->pool;
+	struct vcache_pool *p = pr->log->vol->pool;
 	u32 i;
 
 	bio_reset(pr->bio, p->bdev, REQ_OP_WRITE | REQ_BACKGROUND);
@@ -361,12 +361,12 @@ static void vc_promote_write(struct vc_promotion *pr)
 	submit_bio_noacct(pr->bio);
 }
 
-static struct vc_promotion *vc_promote_next(struct vc_log *log)
+static struct vcache_promotion *vc_promote_next(struct vcache_log *log)
 {
-	struct vc_promotion *pr;
+	struct vcache_promotion *pr;
 
 	spin_lock_irq(&log->lock);
-	pr = list_first_entry_or_null(&log->promotions, struct vc_promotion,
+	pr = list_first_entry_or_null(&log->promotions, struct vcache_promotion,
 				      node);
 	if (pr)
 		list_del_init(&pr->node);
@@ -375,13 +375,13 @@ static struct vc_promotion *vc_promote_next(struct vc_log *log)
 }
 
 /**
- * vc_promote_work - give promotions a place in the cache
- * @work: vc_log.promote_work
+ * vcache_promote_work - give promotions a place in the cache
+ * @work: vcache_log.promote_work
  */
-void vc_promote_work(struct work_struct *work)
+void vcache_promote_work(struct work_struct *work)
 {
-	struct vc_log *log = container_of(work, struct vc_log, promote_work);
-	struct vc_promotion *pr;
+	struct vcache_log *log = container_of(work, struct vcache_log, promote_work);
+	struct vcache_promotion *pr;
 	struct blk_plug plug;
 
 	mutex_lock(&log->fill);
@@ -392,12 +392,12 @@ void vc_promote_work(struct work_struct *work)
 			continue;
 		}
 		/* A promotion is one request: the end of a chunk may stay unused. */
-		if (vc_reads_space(log, pr->kind, pr->n, VC_TAKE_READ) >=
+		if (vcache_reads_space(log, pr->kind, pr->n, VC_TAKE_READ) >=
 		    pr->n) {
-			pr->cell = vc_reads_take(log, pr->kind, pr->n);
+			pr->cell = vcache_reads_take(log, pr->kind, pr->n);
 			vc_promote_write(pr);
 		} else {
-			vc_promotion_free(pr);
+			vcache_promotion_free(pr);
 		}
 	}
 	blk_finish_plug(&plug);

@@ -11,18 +11,18 @@
 #define VC_PROMOTION_MAX	32U
 
 /**
- * struct vc_promoted - a block of a promotion
+ * struct vcache_promoted - a block of a promotion
  * @page: its data
- * @changes: vc_lookup_changes() of it
+ * @changes: vcache_lookup_changes() of it
  */
-struct vc_promoted {
+struct vcache_promoted {
 	struct page *page;
 	int changes;
 };
 
 /**
- * struct vc_promotion - blocks on their way from the origin to the cache
- * @node: vc_log.promotions
+ * struct vcache_promotion - blocks on their way from the origin to the cache
+ * @node: vcache_log.promotions
  * @log: the log
  * @user: the request that reads them, until it is complete; or NULL
  * @iter: the part of the data that the request wants
@@ -35,29 +35,29 @@ struct vc_promoted {
  * @ahead: it is a prefetch, see prefetch.c
  * @part: the blocks
  */
-struct vc_promotion {
+struct vcache_promotion {
 	struct list_head node;
-	struct vc_log *log;
+	struct vcache_log *log;
 	struct bio *user;
 	struct bvec_iter iter;
 	struct bio *bio;
 	u64 block;
 	u32 n;
-	enum vc_reads_kind kind;
+	enum vcache_reads_kind kind;
 	u32 cell;
 	u8 heat;
 	bool ahead;
-	struct vc_promoted part[];
+	struct vcache_promoted part[];
 };
 
 /* promote.c */
-bool vc_promote_enter(struct vc_volume *v);
-void vc_promote_leave(struct vc_volume *v);
-void vc_promotion_free(struct vc_promotion *pr);
-bool vc_promote_begin(struct vc_promotion *pr);
-struct vc_promotion *vc_promotion_make(struct vc_log *log, u64 block, u32 n,
-				       blk_opf_t flags);
-bool vc_promote_may(struct vc_tag *tag);
-void vc_promote_work(struct work_struct *work);
+bool vcache_promote_enter(struct vcache_volume *v);
+void vcache_promote_leave(struct vcache_volume *v);
+void vcache_promotion_free(struct vcache_promotion *pr);
+bool vcache_promote_begin(struct vcache_promotion *pr);
+struct vcache_promotion *vcache_promotion_make(struct vcache_log *log, u64 block, u32 n,
+					       blk_opf_t flags);
+bool vcache_promote_may(struct vcache_tag *tag);
+void vcache_promote_work(struct work_struct *work);
 
 #endif /* DM_VCACHE_PROMOTE_H */

@@ -22,25 +22,25 @@ static void vc_stamp(unsigned long *at)
 }
 
 /**
- * vc_readers_init - start without recent reads
+ * vcache_readers_init - start without recent reads
  * @p: the pool
  */
-void vc_readers_init(struct vc_pool *p)
+void vcache_readers_init(struct vcache_pool *p)
 {
 	p->read_at = jiffies - VC_READ_RECENT;
 	p->mixed_at = p->read_at;
 }
 
 /**
- * vc_readers_note - note that a read is sent to an origin
+ * vcache_readers_note - note that a read is sent to an origin
  * @v: the volume
  *
  * Called in any context, without a lock. If two volumes race, one of them may be missed
  * until its next read.
  */
-void vc_readers_note(struct vc_volume *v)
+void vcache_readers_note(struct vcache_volume *v)
 {
-	struct vc_pool *p = v->pool;
+	struct vcache_pool *p = v->pool;
 
 	vc_stamp(&v->read_at);
 	if (READ_ONCE(p->reader) != v->id) {
@@ -52,33 +52,33 @@ void vc_readers_note(struct vc_volume *v)
 }
 
 /**
- * vc_readers_any - was an origin of the pool read recently?
+ * vcache_readers_any - was an origin of the pool read recently?
  * @p: the pool
  */
-bool vc_readers_any(const struct vc_pool *p)
+bool vcache_readers_any(const struct vcache_pool *p)
 {
 	return vc_recent(&p->read_at);
 }
 
 /**
- * vc_readers_here - was the origin of a volume read recently?
+ * vcache_readers_here - was the origin of a volume read recently?
  * @v: the volume
  */
-bool vc_readers_here(const struct vc_volume *v)
+bool vcache_readers_here(const struct vcache_volume *v)
 {
 	return vc_recent(&v->read_at);
 }
 
 /**
- * vc_readers_elsewhere - was the origin of another volume read recently?
+ * vcache_readers_elsewhere - was the origin of another volume read recently?
  * @v: the volume
  *
  * If reads of two volumes alternate, one was.
  */
-bool vc_readers_elsewhere(const struct vc_volume *v)
+bool vcache_readers_elsewhere(const struct vcache_volume *v)
 {
-	const struct vc_pool *p = v->pool;
+	const struct vcache_pool *p = v->pool;
 
 	return vc_recent(&p->mixed_at) ||
-	       (READ_ONCE(p->reader) != v->id && vc_readers_any(p));
+	       (READ_ONCE(p->reader) != v->id && vcache_readers_any(p));
 }

@@ -21,10 +21,10 @@
 #include "promote.h"
 
 /**
- * vc_reads_init - initialise the read chunks of a log
+ * vcache_reads_init - initialise the read chunks of a log
  * @log: a new log
  */
-void vc_reads_init(struct vc_log *log)
+void vcache_reads_init(struct vcache_log *log)
 {
 	u32 i, k;
 
@@ -34,29 +34,29 @@ void vc_reads_init(struct vc_log *log)
 			INIT_LIST_HEAD(&log->reads[i].chunks[k]);
 	}
 	INIT_LIST_HEAD(&log->promotions);
-	INIT_WORK(&log->promote_work, vc_promote_work);
-	vc_prefetch_init(log);
+	INIT_WORK(&log->promote_work, vcache_promote_work);
+	vcache_prefetch_init(log);
 }
 
 /**
- * vc_reads_exit - stop promotions and prefetches of a log
+ * vcache_reads_exit - stop promotions and prefetches of a log
  * @log: a log of a volume that nobody uses
  */
-void vc_reads_exit(struct vc_log *log)
+void vcache_reads_exit(struct vcache_log *log)
 {
 	cancel_work_sync(&log->promote_work);
-	vc_prefetch_drop(log);
+	vcache_prefetch_drop(log);
 }
 
 /**
- * vc_reads_put_pending - drop a reference in vc_chunk.pending of a read chunk
+ * vcache_reads_put_pending - drop a reference in vcache_chunk.pending of a read chunk
  * @log: its log
  * @c: the chunk
  *
  * Called when a write to the chunk is complete, and when the chunk is closed. From the
  * last one on the chunk can be reclaimed.
  */
-void vc_reads_put_pending(struct vc_log *log, struct vc_chunk *c)
+void vcache_reads_put_pending(struct vcache_log *log, struct vcache_chunk *c)
 {
 	unsigned long flags;
 
@@ -66,24 +66,24 @@ void vc_reads_put_pending(struct vc_log *log, struct vc_chunk *c)
 	c->state = VC_CHUNK_SEALED;
 	spin_unlock_irqrestore(&log->lock, flags);
 	if (READ_ONCE(log->vol->pool->short_of_space))
-		vc_space_kick(log->vol->pool);
+		vcache_space_kick(log->vol->pool);
 }
 
 /* Called with @log->fill held. */
-static void vc_reads_shut(struct vc_log *log, struct vc_reads *of)
+static void vc_reads_shut(struct vcache_log *log, struct vcache_reads *of)
 {
-	struct vc_chunk *c = of->open;
+	struct vcache_chunk *c = of->open;
 
 	of->open = NULL;
 	if (c)
-		vc_reads_put_pending(log, c);
+		vcache_reads_put_pending(log, c);
 }
 
 /**
- * vc_reads_close - close the open read chunks
+ * vcache_reads_close - close the open read chunks
  * @log: the log
  */
-void vc_reads_close(struct vc_log *log)
+void vcache_reads_close(struct vcache_log *log)
 {
 	u32 i;
 
@@ -94,52 +94,52 @@ void vc_reads_close(struct vc_log *log)
 }
 
 /**
- * vc_reads_leave - close an open read chunk that is in the wrong lanes
+ * vcache_reads_leave - close an open read chunk that is in the wrong lanes
  * @log: the log
  * @kind: which set of read chunks
  * @domain: the wrong lanes
  */
-void vc_reads_leave(struct vc_log *log, enum vc_reads_kind kind,
-		    enum vc_domain domain)
+void vcache_reads_leave(struct vcache_log *log, enum vcache_reads_kind kind,
+			enum vcache_domain domain)
 {
-	struct vc_reads *of = &log->reads[kind];
+	struct vcache_reads *of = &log->reads[kind];
 
 	mutex_lock(&log->fill);
-	if (of->open && vc_chunk_domain(of->open) == domain)
+	if (of->open && vcache_chunk_domain(of->open) == domain)
 		vc_reads_shut(log, of);
 	mutex_unlock(&log->fill);
 }
 
 /* Hot blocks go to dedicated lanes, if the tag has any. */
-static enum vc_domain vc_reads_domain(const struct vc_log *log,
-				      const struct vc_reads *of)
+static enum vcache_domain vc_reads_domain(const struct vcache_log *log,
+					  const struct vcache_reads *of)
 {
 	return of == &log->reads[VC_READS_MAIN] ? VC_OWN : VC_SHARED;
 }
 
-static void vc_reads_open(struct vc_log *log, struct vc_reads *of,
-			  enum vc_take take)
+static void vc_reads_open(struct vcache_log *log, struct vcache_reads *of,
+			  enum vcache_take take)
 {
-	struct vc_pool *p = log->vol->pool;
-	struct vc_chunk *c;
+	struct vcache_pool *p = log->vol->pool;
+	struct vcache_chunk *c;
 
 	spin_lock_irq(&log->lock);
-	c = vc_log_upper->take_chunk(p, log, take, vc_reads_domain(log, of));
+	c = vcache_log_upper->take_chunk(p, log, take, vc_reads_domain(log, of));
 	if (c) {
 		c->clean = true;
 		c->reads = of;
-		vc_chunk_open(log, c);
+		vcache_chunk_open(log, c);
 		list_add_tail(&c->node, &of->chunks[c->own]);
 		of->nr[c->own]++;
 	}
 	spin_unlock_irq(&log->lock);
 	of->open = c;
 	of->filled = 0;
-	vc_space_kick(p);
+	vcache_space_kick(p);
 }
 
 /**
- * vc_reads_space - how many blocks does the open read chunk have space for?
+ * vcache_reads_space - how many blocks does the open read chunk have space for?
  * @log: the log, its fill lock is held
  * @kind: which set of read chunks
  * @least: with less space than that it is closed, and another one opened
@@ -147,11 +147,11 @@ static void vc_reads_open(struct vc_log *log, struct vc_reads *of,
  *
  * Return: 0 if there is no chunk.
  */
-u32 vc_reads_space(struct vc_log *log, enum vc_reads_kind kind, u32 least,
-		   enum vc_take take)
+u32 vcache_reads_space(struct vcache_log *log, enum vcache_reads_kind kind, u32 least,
+		       enum vcache_take take)
 {
-	u32 capacity = vc_chunk_capacity(&log->vol->pool->g);
-	struct vc_reads *of = &log->reads[kind];
+	u32 capacity = vcache_chunk_capacity(&log->vol->pool->g);
+	struct vcache_reads *of = &log->reads[kind];
 
 	if (of->open && of->filled + least > capacity)
 		vc_reads_shut(log, of);
@@ -161,18 +161,18 @@ u32 vc_reads_space(struct vc_log *log, enum vc_reads_kind kind, u32 least,
 }
 
 /**
- * vc_reads_take - use cells of the open read chunk
- * @log: the log, its fill lock is held; vc_reads_space() has found enough space
+ * vcache_reads_take - use cells of the open read chunk
+ * @log: the log, its fill lock is held; vcache_reads_space() has found enough space
  * @kind: which set of read chunks
  * @n: how many
  *
- * Return: the first one. Call vc_reads_put_pending() when all are written.
+ * Return: the first one. Call vcache_reads_put_pending() when all are written.
  */
-u32 vc_reads_take(struct vc_log *log, enum vc_reads_kind kind, u32 n)
+u32 vcache_reads_take(struct vcache_log *log, enum vcache_reads_kind kind, u32 n)
 {
-	struct vc_reads *of = &log->reads[kind];
-	struct vc_pool *p = log->vol->pool;
-	u32 cell = vc_chunk_nr(p, of->open) * p->g.chunk_blocks + of->filled;
+	struct vcache_reads *of = &log->reads[kind];
+	struct vcache_pool *p = log->vol->pool;
+	u32 cell = vcache_chunk_nr(p, of->open) * p->g.chunk_blocks + of->filled;
 
 	of->filled += n;
 	atomic_inc(&of->open->pending);
@@ -180,39 +180,39 @@ u32 vc_reads_take(struct vc_log *log, enum vc_reads_kind kind, u32 n)
 }
 
 /**
- * vc_log_cells - how many blocks do the chunks of a log have space for?
+ * vcache_log_cells - how many blocks do the chunks of a log have space for?
  * @log: the log
  */
-u64 vc_log_cells(const struct vc_log *log)
+u64 vcache_log_cells(const struct vcache_log *log)
 {
-	return (u64)vc_log_chunks(log) * vc_chunk_capacity(&log->vol->pool->g);
+	return (u64)vcache_log_chunks(log) * vcache_chunk_capacity(&log->vol->pool->g);
 }
 
 /**
- * vc_reads_fit - have the chunks of a log so much free space, and the log so much credit,
+ * vcache_reads_fit - have the chunks of a log so much free space, and the log so much credit,
  *	that no block need be lost when a chunk is reclaimed?
  * @log: the log
  */
-bool vc_reads_fit(struct vc_log *log)
+bool vcache_reads_fit(struct vcache_log *log)
 {
-	return vc_keep_any(atomic_read(&log->live), vc_log_cells(log),
-			   READ_ONCE(log->credit),
-			   vc_chunk_capacity(&log->vol->pool->g));
+	return vcache_keep_any(atomic_read(&log->live), vcache_log_cells(log),
+			       READ_ONCE(log->credit),
+			       vcache_chunk_capacity(&log->vol->pool->g));
 }
 
 /* Has a cell a whole block that can be read? */
-static bool vc_reads_whole(struct vc_pool *p, u32 cell)
+static bool vc_reads_whole(struct vcache_pool *p, u32 cell)
 {
-	return vc_cell_mask(&p->ix, cell) == VC_MASK_ALL &&
+	return vcache_cell_mask(&p->ix, cell) == VC_MASK_ALL &&
 	       !test_bit(cell, p->cell_bad);
 }
 
 /* Count the whole blocks of a chunk by their heat; only those below @end. */
-static void vc_reads_count(struct vc_pool *p, u32 cell, u32 end, u32 *count)
+static void vc_reads_count(struct vcache_pool *p, u32 cell, u32 end, u32 *count)
 {
 	u32 i, heat;
 
-	for (i = 0; i < vc_chunk_capacity(&p->g); i++) {
+	for (i = 0; i < vcache_chunk_capacity(&p->g); i++) {
 		heat = READ_ONCE(p->heat[cell + i]);
 		if (vc_reads_whole(p, cell + i) && heat < end)
 			count[heat]++;
@@ -223,19 +223,19 @@ static void vc_reads_count(struct vc_pool *p, u32 cell, u32 end, u32 *count)
  * Note the hottest @limit cells of a chunk, in order, of those with a heat of at least
  * @hot and below @end.
  */
-static void vc_reads_note(struct vc_round *r, struct vc_pool *p, u32 cell,
+static void vc_reads_note(struct vcache_round *r, struct vcache_pool *p, u32 cell,
 			  u32 hot, u32 end, u32 limit)
 {
 	u32 count[VC_HEAT_MAX + 1] = {}, i, heat;
-	struct vc_keep keep;
+	struct vcache_keep keep;
 
 	vc_reads_count(p, cell, end, count);
-	keep = vc_keep_choose(count, hot, limit);
+	keep = vcache_keep_choose(count, hot, limit);
 	r->nr = 0;
-	for (i = 0; i < vc_chunk_capacity(&p->g); i++) {
+	for (i = 0; i < vcache_chunk_capacity(&p->g); i++) {
 		heat = READ_ONCE(p->heat[cell + i]);
 		if (vc_reads_whole(p, cell + i) && heat < end &&
-		    vc_keep_wants(&keep, heat))
+		    vcache_keep_wants(&keep, heat))
 			r->cell[r->nr++].cell = cell + i;
 	}
 }
@@ -244,28 +244,28 @@ static void vc_reads_note(struct vc_round *r, struct vc_pool *p, u32 cell,
  * Read noted cells, and write them to other ones. One that cannot be read costs the others
  * their copies, too. Return: 0 or an error.
  */
-static int vc_reads_move(struct vc_pool *p, struct vc_round *r, u32 from,
+static int vc_reads_move(struct vcache_pool *p, struct vcache_round *r, u32 from,
 			 u32 n, u32 to)
 {
 	struct bio *bio;
 	u32 i;
-	int error = vc_round_read(r, p, &r->cell[from], n);
+	int error = vcache_round_read(r, p, &r->cell[from], n);
 
 	if (error)
 		return error;
-	vc_round_begin(r);
-	bio = vc_round_bio(r, p, p->bdev, REQ_OP_WRITE, n,
-			   (u64)to * VC_BLOCK_SECTORS);
+	vcache_round_begin(r);
+	bio = vcache_round_bio(r, p, p->bdev, REQ_OP_WRITE, n,
+			       (u64)to * VC_BLOCK_SECTORS);
 	for (i = 0; i < n; i++)
 		__bio_add_page(bio, r->page[i], VC_BLOCK_SIZE, 0);
 	submit_bio_noacct(bio);
-	return vc_round_wait(r);
+	return vcache_round_wait(r);
 }
 
 /* Count blocks that have changed lanes for their tag. */
-static void vc_reads_migrated(struct vc_log *log, u32 blocks)
+static void vc_reads_migrated(struct vcache_log *log, u32 blocks)
 {
-	struct vc_tag *tag;
+	struct vcache_tag *tag;
 
 	rcu_read_lock();
 	tag = rcu_dereference(log->user);
@@ -279,27 +279,27 @@ static void vc_reads_migrated(struct vc_log *log, u32 blocks)
  * If some cannot be copied, the origin has them. Return: how many are dealt with; 0 if that
  * cannot be done now.
  */
-static u32 vc_reads_copy(struct vc_chunk *of, struct vc_round *r, u32 from,
-			 enum vc_reads_kind kind)
+static u32 vc_reads_copy(struct vcache_chunk *of, struct vcache_round *r, u32 from,
+			 enum vcache_reads_kind kind)
 {
-	enum vc_take take = of->own ? VC_TAKE_KEEP_OWN : VC_TAKE_KEEP;
+	enum vcache_take take = of->own ? VC_TAKE_KEEP_OWN : VC_TAKE_KEEP;
 	u32 n = min(r->nr - from, VC_WINDOW), to = 0, kept = 0, i;
-	struct vc_log *log = of->log;
-	struct vc_pool *p = log->vol->pool;
-	struct vc_chunk *c;
+	struct vcache_log *log = of->log;
+	struct vcache_pool *p = log->vol->pool;
+	struct vcache_chunk *c;
 	int error;
 
 	mutex_lock(&log->fill);
-	n = min(n, vc_reads_space(log, kind, 1, take));
+	n = min(n, vcache_reads_space(log, kind, 1, take));
 	c = log->reads[kind].open;
 	if (n)
-		to = vc_reads_take(log, kind, n);
+		to = vcache_reads_take(log, kind, n);
 	mutex_unlock(&log->fill);
 	if (!n)
 		return 0;
 	error = vc_reads_move(p, r, from, n, to);
 	for (i = 0; i < n && !error; i++) {
-		if (vc_lookup_keep(log->vol, r->cell[from + i].cell, to + i))
+		if (vcache_lookup_keep(log->vol, r->cell[from + i].cell, to + i))
 			kept++;
 	}
 	atomic64_add(kept, &p->kept);
@@ -307,12 +307,12 @@ static u32 vc_reads_copy(struct vc_chunk *of, struct vc_round *r, u32 from,
 		   min(log->credit, kept * VC_CREDIT_KEEP));
 	if (c->own != of->own)
 		vc_reads_migrated(log, kept);
-	vc_reads_put_pending(log, c);
+	vcache_reads_put_pending(log, c);
 	return error && READ_ONCE(p->state) != VC_POOL_OK ? 0 : n;
 }
 
-static void vc_reads_copy_all(struct vc_chunk *of, struct vc_round *r,
-			      enum vc_reads_kind kind)
+static void vc_reads_copy_all(struct vcache_chunk *of, struct vcache_round *r,
+			      enum vcache_reads_kind kind)
 {
 	u32 from, n = 1;
 
@@ -322,51 +322,51 @@ static void vc_reads_copy_all(struct vc_chunk *of, struct vc_round *r,
 
 /*
  * Has the log of a chunk in shared lanes more than its maximum? One chunk more than
- * vc_log.most is allowed, for kept blocks.
+ * vcache_log.most is allowed, for kept blocks.
  */
-static bool vc_reads_over(const struct vc_chunk *c)
+static bool vc_reads_over(const struct vcache_chunk *c)
 {
-	const struct vc_log *log = c->log;
+	const struct vcache_log *log = c->log;
 
-	return !c->own && vc_log_has(log, VC_SHARED) > log->most + 1;
+	return !c->own && vcache_log_has(log, VC_SHARED) > log->most + 1;
 }
 
 /* Decide which blocks of a chunk are kept. */
-static struct vc_keep_policy vc_reads_policy(struct vc_chunk *c, enum vc_reclaim how)
+static struct vcache_keep_policy vc_reads_policy(struct vcache_chunk *c, enum vcache_reclaim how)
 {
-	struct vc_log *log = c->log;
-	u32 capacity = vc_chunk_capacity(&log->vol->pool->g);
+	struct vcache_log *log = c->log;
+	u32 capacity = vcache_chunk_capacity(&log->vol->pool->g);
 	u32 hot = c->reads == &log->reads[VC_READS_MAIN] ? VC_HEAT_MAIN :
 							   VC_HEAT_NEW;
 
 	if (how == VC_RECLAIM_SWAP)
-		return vc_keep_swap(c->own ? log->stays : VC_HEAT_SHARED,
-				    READ_ONCE(log->credit), capacity);
-	return vc_keep_reclaim(hot, vc_reads_fit(log),
-			       vc_keep_most(capacity, vc_reads_over(c)), log->lanes);
+		return vcache_keep_swap(c->own ? log->stays : VC_HEAT_SHARED,
+					READ_ONCE(log->credit), capacity);
+	return vcache_keep_reclaim(hot, vcache_reads_fit(log),
+				   vcache_keep_most(capacity, vc_reads_over(c)), log->lanes);
 }
 
 /**
- * vc_reads_keep - copy the hot blocks of a chunk that is reclaimed
+ * vcache_reads_keep - copy the hot blocks of a chunk that is reclaimed
  * @c: the chunk, clean and dead on the device, but not trimmed yet; its pool is
  *	locked
  * @how: how it is reclaimed
  *
  * Blocks that cannot be copied will be read from the origin the next time.
  */
-void vc_reads_keep(struct vc_chunk *c, enum vc_reclaim how)
+void vcache_reads_keep(struct vcache_chunk *c, enum vcache_reclaim how)
 {
-	struct vc_log *log = c->log;
-	struct vc_pool *p = log->vol->pool;
-	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks;
-	struct vc_keep_policy policy = vc_reads_policy(c, how);
-	struct vc_round *r = p->relocate_round;
+	struct vcache_log *log = c->log;
+	struct vcache_pool *p = log->vol->pool;
+	u32 cell = vcache_chunk_nr(p, c) * p->g.chunk_blocks;
+	struct vcache_keep_policy policy = vc_reads_policy(c, how);
+	struct vcache_round *r = p->relocate_round;
 	u32 rest;
 
 	if (READ_ONCE(log->vol->stopped) || p->state != VC_POOL_OK)
 		return;
 	vc_reads_note(r, p, cell, policy.hot, VC_HEAT_MAX + 1, policy.most);
-	rest = vc_keep_rest(&policy, r->nr);
+	rest = vcache_keep_rest(&policy, r->nr);
 	vc_reads_copy_all(c, r, VC_READS_MAIN);
 	if (!rest)
 		return;

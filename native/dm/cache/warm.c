@@ -24,19 +24,19 @@
  * Note in the chunk table that this generation of a chunk is clean; or that it is dead, if
  * the write of its seal failed. The table is written before the clean flag of the pool.
  */
-static void vc_warm_note(struct vc_pool *p, u32 nr, u64 gen, bool sealed)
+static void vc_warm_note(struct vcache_pool *p, u32 nr, u64 gen, bool sealed)
 {
 	mutex_lock(&p->table_lock);
 	if (sealed)
-		vc_table_entry(p, nr)->clean = cpu_to_le64(gen);
+		vcache_table_entry(p, nr)->clean = cpu_to_le64(gen);
 	else
-		vc_table_entry(p, nr)->dead = cpu_to_le64(gen);
+		vcache_table_entry(p, nr)->dead = cpu_to_le64(gen);
 	set_bit(nr / VC_CHUNKS_PER_BLOCK, p->table_dirty);
 	mutex_unlock(&p->table_lock);
 }
 
 /* Add the chunk to the written chunks of the log. */
-static void vc_warm_hand_over(struct vc_log *log, struct vc_chunk *c, u64 gen)
+static void vc_warm_hand_over(struct vcache_log *log, struct vcache_chunk *c, u64 gen)
 {
 	spin_lock_irq(&log->lock);
 	c->gen = gen;
@@ -52,22 +52,22 @@ static void vc_warm_hand_over(struct vc_log *log, struct vc_chunk *c, u64 gen)
 }
 
 /* Seal a read chunk. Return: 0, also if it has no valid blocks; or a negative errno. */
-static int vc_warm_chunk(struct vc_log *log, struct vc_chunk *c)
+static int vc_warm_chunk(struct vcache_log *log, struct vcache_chunk *c)
 {
-	struct vc_pool *p = log->vol->pool;
-	struct vc_log_info info = {
+	struct vcache_pool *p = log->vol->pool;
+	struct vcache_log_info info = {
 		.gen = atomic64_inc_return(&p->seq), .volume = log->vol->id,
-		.chunk = vc_chunk_nr(p, c), .tag = log->tag,
+		.chunk = vcache_chunk_nr(p, c), .tag = log->tag,
 	};
 	int r;
 
 	info.seq = info.gen;
-	if (!vc_seal_reads(&p->g, &p->ix, p->work, &info))
+	if (!vcache_seal_reads(&p->g, &p->ix, p->work, &info))
 		return 0;
 	/* One flush at the end is enough for all of them. */
-	r = vc_store_io(p, REQ_OP_WRITE | REQ_SYNC, (u64)info.chunk *
-			p->g.chunk_blocks + vc_chunk_capacity(&p->g),
-			VC_SEAL_COPIES * p->g.seal_blocks, p->work);
+	r = vcache_store_io(p, REQ_OP_WRITE | REQ_SYNC, (u64)info.chunk *
+			    p->g.chunk_blocks + vcache_chunk_capacity(&p->g),
+			    VC_SEAL_COPIES * p->g.seal_blocks, p->work);
 	vc_warm_note(p, info.chunk, info.gen, !r);
 	if (!r)
 		vc_warm_hand_over(log, c, info.gen);
@@ -75,9 +75,9 @@ static int vc_warm_chunk(struct vc_log *log, struct vc_chunk *c)
 }
 
 /* Seal all read chunks of a log; those that are reclaimed first get older generations. */
-static int vc_warm_log(struct vc_log *log)
+static int vc_warm_log(struct vcache_log *log)
 {
-	struct vc_chunk *c, *next;
+	struct vcache_chunk *c, *next;
 	u32 kind, n = 0;
 	int r = 0;
 
@@ -96,14 +96,14 @@ static int vc_warm_log(struct vc_log *log)
 }
 
 /* Has the pool any read chunks? */
-static bool vc_pool_has_reads(struct vc_pool *p)
+static bool vc_pool_has_reads(struct vcache_pool *p)
 {
-	struct vc_volume *v;
-	struct vc_log *log;
+	struct vcache_volume *v;
+	struct vcache_log *log;
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
-			if (vc_log_reads(log))
+			if (vcache_log_reads(log))
 				return true;
 		}
 	}
@@ -111,7 +111,7 @@ static bool vc_pool_has_reads(struct vc_pool *p)
 }
 
 /**
- * vc_pool_keep_reads - seal the read chunks, so that their blocks survive a restart
+ * vcache_pool_keep_reads - seal the read chunks, so that their blocks survive a restart
  * @p: the pool, locked; no volume is in use
  *
  * Each chunk takes one write of a few KiB. The data has to be durable before, or a seal
@@ -119,10 +119,10 @@ static bool vc_pool_has_reads(struct vc_pool *p)
  *
  * Return: 0 or a negative errno.
  */
-int vc_pool_keep_reads(struct vc_pool *p)
+int vcache_pool_keep_reads(struct vcache_pool *p)
 {
-	struct vc_volume *v;
-	struct vc_log *log;
+	struct vcache_volume *v;
+	struct vcache_log *log;
 	int r;
 
 	if (!vc_pool_has_reads(p))

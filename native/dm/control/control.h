@@ -8,8 +8,8 @@
 #include "../target/target.h"
 
 /* netlink.c */
-void vc_netlink_event(struct vc_dev *dev, u32 tag, enum vcache_event_kind kind);
-int vc_netlink_init(void);
-void vc_netlink_exit(void);
+void vcache_netlink_event(struct vcache_dev *dev, u32 tag, enum vcache_event_kind kind);
+int vcache_netlink_init(void);
+void vcache_netlink_exit(void);
 
 #endif /* DM_VCACHE_CONTROL_H */

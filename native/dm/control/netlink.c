@@ -63,38 +63,38 @@ static_assert((int)VCACHE_A_CACHED_MAJOR == (int)VCACHE_A_TAG_MAJOR);
 static_assert((int)VCACHE_A_CACHED_MINOR == (int)VCACHE_A_TAG_MINOR);
 
 /**
- * vc_nl_lock - lock a device
- * @dev: the device, kept by vc_dev_use_number() or vc_dev_use_after(); or NULL
+ * vcache_nl_lock - lock a device
+ * @dev: the device, kept by vcache_dev_use_number() or vcache_dev_use_after(); or NULL
  *
  * A device whose first table is being replayed has no active table, and is not waited for.
  *
- * Return: the device, for vc_nl_release(); or NULL if it has no active table.
+ * Return: the device, for vcache_nl_release(); or NULL if it has no active table.
  */
-struct vc_dev *vc_nl_lock(struct vc_dev *dev)
+struct vcache_dev *vcache_nl_lock(struct vcache_dev *dev)
 {
 	if (!dev)
 		return NULL;
 	if (READ_ONCE(dev->target)) {
-		vc_dev_lock(dev);
+		vcache_dev_lock(dev);
 		if (dev->target)
 			return dev;
-		vc_dev_unlock(dev);
+		vcache_dev_unlock(dev);
 	}
-	vc_dev_unuse(dev);
+	vcache_dev_unuse(dev);
 	return NULL;
 }
 
 /**
- * vc_nl_device - find and lock the device that a request names
+ * vcache_nl_device - find and lock the device that a request names
  * @attrs: attributes of the request
  * @extack: gets the reason of an error
  *
- * Return: the device, for vc_nl_release(); or an ERR_PTR().
+ * Return: the device, for vcache_nl_release(); or an ERR_PTR().
  */
-struct vc_dev *vc_nl_device(struct nlattr **attrs,
-			    struct netlink_ext_ack *extack)
+struct vcache_dev *vcache_nl_device(struct nlattr **attrs,
+				    struct netlink_ext_ack *extack)
 {
-	struct vc_dev *dev;
+	struct vcache_dev *dev;
 	dev_t number;
 
 	if (!attrs[VCACHE_A_TAG_MAJOR] || !attrs[VCACHE_A_TAG_MINOR]) {
@@ -103,7 +103,7 @@ struct vc_dev *vc_nl_device(struct nlattr **attrs,
 	}
 	number = MKDEV(nla_get_u32(attrs[VCACHE_A_TAG_MAJOR]),
 		       nla_get_u32(attrs[VCACHE_A_TAG_MINOR]));
-	dev = vc_nl_lock(vc_dev_use_number(number));
+	dev = vcache_nl_lock(vcache_dev_use_number(number));
 	if (dev)
 		return dev;
 	NL_SET_ERR_MSG(extack, "no active vcache device has this major:minor");
@@ -111,28 +111,28 @@ struct vc_dev *vc_nl_device(struct nlattr **attrs,
 }
 
 /**
- * vc_nl_release - unlock the device that vc_nl_device() has locked
+ * vcache_nl_release - unlock the device that vcache_nl_device() has locked
  * @dev: the device
  */
-void vc_nl_release(struct vc_dev *dev)
+void vcache_nl_release(struct vcache_dev *dev)
 {
-	vc_dev_unlock(dev);
-	vc_dev_unuse(dev);
+	vcache_dev_unlock(dev);
+	vcache_dev_unuse(dev);
 }
 
 /* Find the tag that a request names, and lock its device. Return: or an ERR_PTR(). */
-static struct vc_tag *vc_nl_tag(struct genl_info *info)
+static struct vcache_tag *vc_nl_tag(struct genl_info *info)
 {
-	struct vc_dev *dev = vc_nl_device(info->attrs, info->extack);
+	struct vcache_dev *dev = vcache_nl_device(info->attrs, info->extack);
 	struct nlattr *id = info->attrs[VCACHE_A_TAG_ID];
-	struct vc_tag *tag;
+	struct vcache_tag *tag;
 
 	if (IS_ERR(dev))
 		return ERR_CAST(dev);
-	tag = id ? vc_tag_find(dev, nla_get_u32(id)) : NULL;
+	tag = id ? vcache_tag_find(dev, nla_get_u32(id)) : NULL;
 	if (tag)
 		return tag;
-	vc_nl_release(dev);
+	vcache_nl_release(dev);
 	if (!id) {
 		NL_SET_ERR_MSG(info->extack, "id of the tag is required");
 		return ERR_PTR(-EINVAL);
@@ -145,7 +145,7 @@ static struct vc_tag *vc_nl_tag(struct genl_info *info)
 int vcache_nl_tag_get_doit(struct sk_buff *skb, struct genl_info *info)
 {
 	struct sk_buff *reply = nlmsg_new(NLMSG_GOODSIZE, GFP_KERNEL);
-	struct vc_tag *tag;
+	struct vcache_tag *tag;
 	void *msg;
 	int r;
 
@@ -158,8 +158,8 @@ int vcache_nl_tag_get_doit(struct sk_buff *skb, struct genl_info *info)
 	}
 	msg = genlmsg_put_reply(reply, info, &vcache_family, 0,
 				VCACHE_CMD_TAG_GET);
-	r = msg ? vc_fill_tag(reply, tag) : -EMSGSIZE;
-	vc_nl_release(tag->dev);
+	r = msg ? vcache_fill_tag(reply, tag) : -EMSGSIZE;
+	vcache_nl_release(tag->dev);
 	if (r) {
 		nlmsg_free(reply);
 		return r;
@@ -169,15 +169,15 @@ int vcache_nl_tag_get_doit(struct sk_buff *skb, struct genl_info *info)
 }
 
 /* Compute the curve of a tag. Return: 0 or a negative errno. */
-static int vc_nl_read_curve(struct genl_info *info, struct vc_curve_said *said)
+static int vc_nl_read_curve(struct genl_info *info, struct vcache_curve_said *said)
 {
-	struct vc_tag *tag = vc_nl_tag(info);
+	struct vcache_tag *tag = vc_nl_tag(info);
 	int r;
 
 	if (IS_ERR(tag))
 		return PTR_ERR(tag);
-	r = vc_curve_read(tag, said);
-	vc_nl_release(tag->dev);
+	r = vcache_curve_read(tag, said);
+	vcache_nl_release(tag->dev);
 	if (r == -ENODATA)
 		NL_SET_ERR_MSG(info->extack,
 			       "the tag has no cache, or there was no memory for its sample");
@@ -186,7 +186,7 @@ static int vc_nl_read_curve(struct genl_info *info, struct vc_curve_said *said)
 
 int vcache_nl_curve_get_doit(struct sk_buff *skb, struct genl_info *info)
 {
-	struct vc_curve_said *said = kvzalloc(sizeof(*said), GFP_KERNEL);
+	struct vcache_curve_said *said = kvzalloc(sizeof(*said), GFP_KERNEL);
 	struct sk_buff *reply = genlmsg_new(sizeof(*said) + NLMSG_GOODSIZE,
 					    GFP_KERNEL);
 	void *msg = NULL;
@@ -197,7 +197,7 @@ int vcache_nl_curve_get_doit(struct sk_buff *skb, struct genl_info *info)
 	if (!r) {
 		msg = genlmsg_put_reply(reply, info, &vcache_family, 0,
 					VCACHE_CMD_CURVE_GET);
-		r = msg ? vc_fill_curve(reply, info->attrs, said) : -EMSGSIZE;
+		r = msg ? vcache_fill_curve(reply, info->attrs, said) : -EMSGSIZE;
 	}
 	kvfree(said);
 	if (r) {
@@ -236,16 +236,16 @@ static int vc_nl_cgroups(struct genl_info *info, u64 *ids)
 }
 
 /* Find the tag to be set, or make it. */
-static struct vc_tag *vc_nl_make_tag(struct vc_dev *dev,
-				     struct genl_info *info)
+static struct vcache_tag *vc_nl_make_tag(struct vcache_dev *dev,
+					 struct genl_info *info)
 {
-	struct vc_tag *tag;
+	struct vcache_tag *tag;
 
 	if (!info->attrs[VCACHE_A_TAG_ID]) {
 		NL_SET_ERR_MSG(info->extack, "id of the tag is required");
 		return ERR_PTR(-EINVAL);
 	}
-	tag = vc_tag_find(dev, nla_get_u32(info->attrs[VCACHE_A_TAG_ID]));
+	tag = vcache_tag_find(dev, nla_get_u32(info->attrs[VCACHE_A_TAG_ID]));
 	if (tag)
 		return tag;
 	if (dev->target->scope == VCACHE_SCOPE_VOLUME) {
@@ -253,12 +253,12 @@ static struct vc_tag *vc_nl_make_tag(struct vc_dev *dev,
 				    "in volume scope only the tag of the table exists");
 		return ERR_PTR(-EINVAL);
 	}
-	tag = vc_tag_make(dev, nla_get_u32(info->attrs[VCACHE_A_TAG_ID]));
+	tag = vcache_tag_make(dev, nla_get_u32(info->attrs[VCACHE_A_TAG_ID]));
 	return tag ?: ERR_PTR(-ENOMEM);
 }
 
 /* Can a tag of this device have the mode that is asked for? */
-static bool vc_nl_mode_fits(struct vc_dev *dev, struct genl_info *info)
+static bool vc_nl_mode_fits(struct vcache_dev *dev, struct genl_info *info)
 {
 	struct nlattr *attr = info->attrs[VCACHE_A_TAG_MODE];
 	u32 mode = nla_get_u32(attr);
@@ -286,13 +286,13 @@ struct vc_nl_cache {
  * Check and compute what a tag, or a new one, is to have of the cache. Return: false if
  * that is not possible; the message says which attribute is wrong.
  */
-static bool vc_nl_cache_fits(struct vc_dev *dev, struct genl_info *info,
+static bool vc_nl_cache_fits(struct vcache_dev *dev, struct genl_info *info,
 			     struct vc_nl_cache *cache)
 {
 	struct nlattr *id = info->attrs[VCACHE_A_TAG_ID];
 	struct nlattr *least = info->attrs[VCACHE_A_TAG_CACHE_MIN_BYTES];
 	struct nlattr *most = info->attrs[VCACHE_A_TAG_CACHE_MAX_BYTES];
-	struct vc_tag *tag = id ? vc_tag_find(dev, nla_get_u32(id)) : NULL;
+	struct vcache_tag *tag = id ? vcache_tag_find(dev, nla_get_u32(id)) : NULL;
 
 	cache->least = least ? nla_get_u64(least) : tag ? tag->least : 0;
 	cache->most = most ? nla_get_u64(most) : tag ? tag->most : 0;
@@ -303,12 +303,12 @@ static bool vc_nl_cache_fits(struct vc_dev *dev, struct genl_info *info,
 	return false;
 }
 
-static int vc_nl_set_tag(struct vc_dev *dev, struct genl_info *info)
+static int vc_nl_set_tag(struct vcache_dev *dev, struct genl_info *info)
 {
 	struct nlattr **attrs = info->attrs;
 	u64 ids[VCACHE_CGROUPS_MAX];
 	struct vc_nl_cache cache;
-	struct vc_tag *tag;
+	struct vcache_tag *tag;
 	int n = 0, r = 0;
 
 	if (attrs[VCACHE_A_TAG_CGROUP]) {
@@ -318,7 +318,7 @@ static int vc_nl_set_tag(struct vc_dev *dev, struct genl_info *info)
 	}
 	if (attrs[VCACHE_A_TAG_MODE] && !vc_nl_mode_fits(dev, info))
 		return -EINVAL;
-	if (!vc_nl_cache_fits(dev, info, &cache) || !vc_nl_lanes_fit(dev, info))
+	if (!vc_nl_cache_fits(dev, info, &cache) || !vcache_nl_lanes_fit(dev, info))
 		return -EINVAL;
 	tag = vc_nl_make_tag(dev, info);
 	if (IS_ERR(tag))
@@ -329,44 +329,44 @@ static int vc_nl_set_tag(struct vc_dev *dev, struct genl_info *info)
 		return -EINVAL;
 	}
 	if (attrs[VCACHE_A_TAG_CGROUP])
-		r = vc_tag_set_cgroups(tag, ids, n);
+		r = vcache_tag_set_cgroups(tag, ids, n);
 	if (!r && attrs[VCACHE_A_TAG_CACHE_LANES])
-		r = vc_tag_set_lanes(tag,
-				     nla_get_u64(attrs[VCACHE_A_TAG_CACHE_LANES]));
+		r = vcache_tag_set_lanes(tag,
+					 nla_get_u64(attrs[VCACHE_A_TAG_CACHE_LANES]));
 	if (r)
 		return r;
 	WRITE_ONCE(tag->least, cache.least);
 	WRITE_ONCE(tag->most, cache.most);
 	if (attrs[VCACHE_A_TAG_MODE])
-		vc_tag_set_mode(tag, nla_get_u32(attrs[VCACHE_A_TAG_MODE]));
+		vcache_tag_set_mode(tag, nla_get_u32(attrs[VCACHE_A_TAG_MODE]));
 	if (attrs[VCACHE_A_TAG_NAME])
 		nla_strscpy(tag->name, attrs[VCACHE_A_TAG_NAME],
 			    sizeof(tag->name));
 	if (attrs[VCACHE_A_TAG_WEIGHT]) {
 		tag->weight = nla_get_u32(attrs[VCACHE_A_TAG_WEIGHT]);
-		vc_limits_update();
+		vcache_limits_update();
 	}
 	if (dev->vol)
-		vc_space_kick(dev->vol->pool);
+		vcache_space_kick(dev->vol->pool);
 	return 0;
 }
 
 int vcache_nl_tag_set_doit(struct sk_buff *skb, struct genl_info *info)
 {
-	struct vc_dev *dev = vc_nl_device(info->attrs, info->extack);
+	struct vcache_dev *dev = vcache_nl_device(info->attrs, info->extack);
 	int r;
 
 	if (IS_ERR(dev))
 		return PTR_ERR(dev);
 	r = vc_nl_set_tag(dev, info);
-	vc_nl_release(dev);
+	vcache_nl_release(dev);
 	return r;
 }
 
 int vcache_nl_tag_del_doit(struct sk_buff *skb, struct genl_info *info)
 {
-	struct vc_tag *tag = vc_nl_tag(info);
-	struct vc_dev *dev;
+	struct vcache_tag *tag = vc_nl_tag(info);
+	struct vcache_dev *dev;
 	int r = 0;
 
 	if (IS_ERR(tag))
@@ -377,13 +377,13 @@ int vcache_nl_tag_del_doit(struct sk_buff *skb, struct genl_info *info)
 				    "tag 0 and the tag of the table line cannot be removed");
 		r = -EBUSY;
 	} else {
-		vc_tag_remove(tag);
+		vcache_tag_remove(tag);
 	}
-	vc_nl_release(dev);
+	vcache_nl_release(dev);
 	return r;
 }
 
-static void vc_nl_unstage(struct vc_tag *tag)
+static void vc_nl_unstage(struct vcache_tag *tag)
 {
 	kvfree(tag->staged);
 	tag->staged = NULL;
@@ -391,15 +391,15 @@ static void vc_nl_unstage(struct vc_tag *tag)
 }
 
 /* Add the extents of a message to those staged before. */
-static int vc_nl_stage(struct vc_tag *tag, struct nlattr *attr,
+static int vc_nl_stage(struct vcache_tag *tag, struct nlattr *attr,
 		       struct netlink_ext_ack *extack)
 {
-	size_t nr = nla_len(attr) / sizeof(struct vc_sectors);
+	size_t nr = nla_len(attr) / sizeof(struct vcache_sectors);
 	size_t had = tag->staged_nr;
-	struct vc_sectors *all;
+	struct vcache_sectors *all;
 	u64 from = 0;
 
-	if (nla_len(attr) % sizeof(struct vc_sectors)) {
+	if (nla_len(attr) % sizeof(struct vcache_sectors)) {
 		NL_SET_ERR_MSG_ATTR(extack, attr, "each extent must be {u64 start, u64 len}");
 		return -EINVAL;
 	}
@@ -411,7 +411,7 @@ static int vc_nl_stage(struct vc_tag *tag, struct nlattr *attr,
 		from = all[had - 1].start + all[had - 1].len;
 	}
 	memcpy(all + had, nla_data(attr), nr * sizeof(*all));
-	if (vc_sectors_check(all + had, nr, from, tag->dev->target->ti->len)) {
+	if (vcache_sectors_check(all + had, nr, from, tag->dev->target->ti->len)) {
 		kvfree(all);
 		NL_SET_ERR_MSG_ATTR(extack, attr,
 				    "extents must be sorted, disjoint and on the device");
@@ -423,7 +423,7 @@ static int vc_nl_stage(struct vc_tag *tag, struct nlattr *attr,
 	return 0;
 }
 
-static int vc_nl_set_extents(struct vc_tag *tag, struct genl_info *info)
+static int vc_nl_set_extents(struct vcache_tag *tag, struct genl_info *info)
 {
 	struct nlattr **attrs = info->attrs;
 	int r = 0;
@@ -441,7 +441,7 @@ static int vc_nl_set_extents(struct vc_tag *tag, struct genl_info *info)
 	if (!r && !attrs[VCACHE_A_TAG_EXTENTS_COMMIT])
 		return 0;
 	if (!r)
-		r = vc_tag_set_extents(tag, tag->staged, tag->staged_nr);
+		r = vcache_tag_set_extents(tag, tag->staged, tag->staged_nr);
 	if (r == -EEXIST)
 		NL_SET_ERR_MSG(info->extack, "a sector belongs to another tag already");
 	vc_nl_unstage(tag);
@@ -450,23 +450,23 @@ static int vc_nl_set_extents(struct vc_tag *tag, struct genl_info *info)
 
 int vcache_nl_tag_extents_doit(struct sk_buff *skb, struct genl_info *info)
 {
-	struct vc_tag *tag = vc_nl_tag(info);
+	struct vcache_tag *tag = vc_nl_tag(info);
 	int r;
 
 	if (IS_ERR(tag))
 		return PTR_ERR(tag);
 	r = vc_nl_set_extents(tag, info);
-	vc_nl_release(tag->dev);
+	vcache_nl_release(tag->dev);
 	return r;
 }
 
-static int vc_nl_set_origin(struct vc_dev *dev, struct genl_info *info)
+static int vc_nl_set_origin(struct vcache_dev *dev, struct genl_info *info)
 {
 	struct nlattr **attrs = info->attrs;
 	struct nlattr *nsid = attrs[VCACHE_A_DEVICE_ORIGIN_NSID];
 	struct nlattr *tag_max = attrs[VCACHE_A_DEVICE_ORIGIN_TAG_MAX];
 	struct nlattr *instance = attrs[VCACHE_A_DEVICE_ORIGIN_INSTANCE];
-	struct vc_nvme as = { };
+	struct vcache_nvme as = { };
 	const char *error = NULL;
 	int r;
 
@@ -480,7 +480,7 @@ static int vc_nl_set_origin(struct vc_dev *dev, struct genl_info *info)
 		as.tag_max = nla_get_u32(tag_max);
 		as.instance = nla_get_u32(instance);
 	}
-	r = vc_nvme_set(dev, &as, &error);
+	r = vcache_nvme_set(dev, &as, &error);
 	if (error && info->extack)
 		info->extack->_msg = error;
 	return r;
@@ -488,23 +488,23 @@ static int vc_nl_set_origin(struct vc_dev *dev, struct genl_info *info)
 
 int vcache_nl_device_set_doit(struct sk_buff *skb, struct genl_info *info)
 {
-	struct vc_dev *dev = vc_nl_device(info->attrs, info->extack);
+	struct vcache_dev *dev = vcache_nl_device(info->attrs, info->extack);
 	int r;
 
 	if (IS_ERR(dev))
 		return PTR_ERR(dev);
 	r = vc_nl_set_origin(dev, info);
-	vc_nl_release(dev);
+	vcache_nl_release(dev);
 	return r;
 }
 
 /**
- * vc_netlink_event - send an event to all listeners
+ * vcache_netlink_event - send an event to all listeners
  * @dev: the device
  * @tag: the tag
  * @kind: what happened
  */
-void vc_netlink_event(struct vc_dev *dev, u32 tag, enum vcache_event_kind kind)
+void vcache_netlink_event(struct vcache_dev *dev, u32 tag, enum vcache_event_kind kind)
 {
 	struct sk_buff *skb = nlmsg_new(NLMSG_DEFAULT_SIZE, GFP_NOIO);
 	void *msg;
@@ -513,8 +513,8 @@ void vc_netlink_event(struct vc_dev *dev, u32 tag, enum vcache_event_kind kind)
 		return;
 	msg = genlmsg_put(skb, 0, 0, &vcache_family, 0, VCACHE_CMD_EVENT_NTF);
 	if (!msg || nla_put_u32(skb, VCACHE_A_EVENT_KIND, kind) ||
-	    vc_put_number(skb, dev, VCACHE_A_EVENT_MAJOR,
-			  VCACHE_A_EVENT_MINOR) ||
+	    vcache_put_number(skb, dev, VCACHE_A_EVENT_MAJOR,
+			      VCACHE_A_EVENT_MINOR) ||
 	    nla_put_u32(skb, VCACHE_A_EVENT_TAG, tag)) {
 		nlmsg_free(skb);
 		return;
@@ -524,12 +524,12 @@ void vc_netlink_event(struct vc_dev *dev, u32 tag, enum vcache_event_kind kind)
 			  GFP_NOIO);
 }
 
-int __init vc_netlink_init(void)
+int __init vcache_netlink_init(void)
 {
 	return genl_register_family(&vcache_family);
 }
 
-void vc_netlink_exit(void)
+void vcache_netlink_exit(void)
 {
 	genl_unregister_family(&vcache_family);
 }

@@ -9,20 +9,20 @@
 
 /* netlink.c */
 extern struct genl_family vcache_family;
-struct vc_dev *vc_nl_device(struct nlattr **attrs,
-			    struct netlink_ext_ack *extack);
-struct vc_dev *vc_nl_lock(struct vc_dev *dev);
-void vc_nl_release(struct vc_dev *dev);
+struct vcache_dev *vcache_nl_device(struct nlattr **attrs,
+				    struct netlink_ext_ack *extack);
+struct vcache_dev *vcache_nl_lock(struct vcache_dev *dev);
+void vcache_nl_release(struct vcache_dev *dev);
 
 /* netlink_cached.c */
-bool vc_nl_lanes_fit(struct vc_dev *dev, struct genl_info *info);
+bool vcache_nl_lanes_fit(struct vcache_dev *dev, struct genl_info *info);
 
 /* netlink_fill.c */
-int vc_put_number(struct sk_buff *skb, struct vc_dev *dev, int major,
-		  int minor);
-int vc_fill_device(struct sk_buff *skb, struct vc_dev *dev);
-int vc_fill_tag(struct sk_buff *skb, struct vc_tag *tag);
-int vc_fill_curve(struct sk_buff *skb, struct nlattr **asked,
-		  const struct vc_curve_said *said);
+int vcache_put_number(struct sk_buff *skb, struct vcache_dev *dev, int major,
+		      int minor);
+int vcache_fill_device(struct sk_buff *skb, struct vcache_dev *dev);
+int vcache_fill_tag(struct sk_buff *skb, struct vcache_tag *tag);
+int vcache_fill_curve(struct sk_buff *skb, struct nlattr **asked,
+		      const struct vcache_curve_said *said);
 
 #endif /* DM_VCACHE_NETLINK_H */

@@ -20,11 +20,11 @@
 #define VC_DROP_CHUNKS	64U
 
 /* Find the log of the tag that a request names. Return: or an ERR_PTR(). */
-static struct vc_log *vc_nl_log(struct vc_dev *dev, struct nlattr **attrs,
-				struct netlink_ext_ack *extack)
+static struct vcache_log *vc_nl_log(struct vcache_dev *dev, struct nlattr **attrs,
+				    struct netlink_ext_ack *extack)
 {
 	struct nlattr *id = attrs[VCACHE_A_CACHED_ID];
-	struct vc_log *log;
+	struct vcache_log *log;
 
 	if (!id) {
 		NL_SET_ERR_MSG(extack, "id of the tag is required");
@@ -44,10 +44,10 @@ static struct vc_log *vc_nl_log(struct vc_dev *dev, struct nlattr **attrs,
 }
 
 /* Put the name of the tag that was asked about. Return: 0 or -EMSGSIZE. */
-static int vc_put_log(struct sk_buff *skb, struct vc_log *log)
+static int vc_put_log(struct sk_buff *skb, struct vcache_log *log)
 {
-	return vc_put_number(skb, log->vol->dev, VCACHE_A_CACHED_MAJOR,
-			     VCACHE_A_CACHED_MINOR) ?:
+	return vcache_put_number(skb, log->vol->dev, VCACHE_A_CACHED_MAJOR,
+				 VCACHE_A_CACHED_MINOR) ?:
 	       nla_put_u32(skb, VCACHE_A_CACHED_ID, log->tag);
 }
 
@@ -63,7 +63,7 @@ static int vc_put_log(struct sk_buff *skb, struct vc_log *log)
  */
 struct vc_map_walk {
 	struct sk_buff *skb;
-	struct vc_log *log;
+	struct vcache_log *log;
 	long chunk;
 	long cell;
 	u32 looked;
@@ -103,15 +103,15 @@ static bool vc_map_block(struct vc_map_walk *w, u64 block, u8 heat)
 /* Walk over a chunk. Return: false if the message is full. */
 static bool vc_map_chunk(struct vc_map_walk *w)
 {
-	struct vc_pool *p = w->log->vol->pool;
+	struct vcache_pool *p = w->log->vol->pool;
 	u32 cell = w->chunk * p->g.chunk_blocks;
 	u64 block;
 	u8 heat;
 
-	for (; w->cell < vc_chunk_capacity(&p->g); w->cell++) {
+	for (; w->cell < vcache_chunk_capacity(&p->g); w->cell++) {
 		if (++w->looked > VC_MAP_CELLS ||
-		    (vc_lookup_whole(w->log->vol, cell + w->cell, &block,
-				     &heat) &&
+		    (vcache_lookup_whole(w->log->vol, cell + w->cell, &block,
+					 &heat) &&
 		     !vc_map_block(w, block, heat)))
 			return false;
 	}
@@ -121,7 +121,7 @@ static bool vc_map_chunk(struct vc_map_walk *w)
 /* Walk over all chunks; the pool is locked, so they stay with their logs. Return: done. */
 static bool vc_map_walk(struct vc_map_walk *w)
 {
-	struct vc_pool *p = w->log->vol->pool;
+	struct vcache_pool *p = w->log->vol->pool;
 
 	for (; w->chunk < p->g.chunks; w->chunk++, w->cell = 0) {
 		if (READ_ONCE(p->chunk[w->chunk].log) == w->log &&
@@ -134,7 +134,7 @@ static bool vc_map_walk(struct vc_map_walk *w)
 
 /* Dump one message. Return: 1 when all cells are done, 0, or a negative errno. */
 static int vc_dump_map(struct sk_buff *skb, struct netlink_callback *cb,
-		       struct vc_log *log)
+		       struct vcache_log *log)
 {
 	struct vc_map_walk w = {
 		.skb = skb, .log = log, .chunk = cb->args[0],
@@ -165,14 +165,14 @@ static int vc_dump_map(struct sk_buff *skb, struct netlink_callback *cb,
 int vcache_nl_cache_map_get_dumpit(struct sk_buff *skb,
 				   struct netlink_callback *cb)
 {
-	struct nlattr **attrs = vc_dump_attrs(cb);
-	struct vc_dev *dev;
-	struct vc_log *log;
+	struct nlattr **attrs = vcache_dump_attrs(cb);
+	struct vcache_dev *dev;
+	struct vcache_log *log;
 	int r;
 
 	if (cb->args[2])
 		return 0;
-	dev = vc_nl_device(attrs, cb->extack);
+	dev = vcache_nl_device(attrs, cb->extack);
 	if (IS_ERR(dev))
 		return PTR_ERR(dev);
 	log = vc_nl_log(dev, attrs, cb->extack);
@@ -182,16 +182,16 @@ int vcache_nl_cache_map_get_dumpit(struct sk_buff *skb,
 		r = vc_dump_map(skb, cb, log);
 		mutex_unlock(&log->vol->pool->lock);
 	}
-	vc_nl_release(dev);
+	vcache_nl_release(dev);
 	if (r < 0)
 		return r;
 	cb->args[2] = r;
 	return skb->len;
 }
 
-static int vc_nl_prefetch(struct vc_dev *dev, struct genl_info *info)
+static int vc_nl_prefetch(struct vcache_dev *dev, struct genl_info *info)
 {
-	struct vc_log *log = vc_nl_log(dev, info->attrs, info->extack);
+	struct vcache_log *log = vc_nl_log(dev, info->attrs, info->extack);
 	struct nlattr *runs = info->attrs[VCACHE_A_CACHED_RUNS];
 	const char *error = NULL;
 	u32 nr;
@@ -210,7 +210,7 @@ static int vc_nl_prefetch(struct vc_dev *dev, struct genl_info *info)
 				    "there must be 1 to 2048 runs of {u64 start, u32 len, u32 heat}");
 		return -EINVAL;
 	}
-	r = vc_prefetch_add(log, nla_data(runs), nr, &error);
+	r = vcache_prefetch_add(log, nla_data(runs), nr, &error);
 	if (error && info->extack)
 		info->extack->_msg = error;
 	return r;
@@ -218,13 +218,13 @@ static int vc_nl_prefetch(struct vc_dev *dev, struct genl_info *info)
 
 int vcache_nl_cache_prefetch_doit(struct sk_buff *skb, struct genl_info *info)
 {
-	struct vc_dev *dev = vc_nl_device(info->attrs, info->extack);
+	struct vcache_dev *dev = vcache_nl_device(info->attrs, info->extack);
 	int r;
 
 	if (IS_ERR(dev))
 		return PTR_ERR(dev);
 	r = vc_nl_prefetch(dev, info);
-	vc_nl_release(dev);
+	vcache_nl_release(dev);
 	return r;
 }
 
@@ -232,39 +232,39 @@ int vcache_nl_cache_prefetch_doit(struct sk_buff *skb, struct genl_info *info)
  * Reclaim chunks of a log that nobody needs. An open chunk is closed first. It may have no
  * seal yet; then the next request reclaims it.
  */
-static int vc_nl_reclaim(struct vc_log *log)
+static int vc_nl_reclaim(struct vcache_log *log)
 {
-	struct vc_pool *p = log->vol->pool;
+	struct vcache_pool *p = log->vol->pool;
 	int r;
 
 	mutex_lock(&p->lock);
-	vc_log_close_idle(log);
-	vc_reads_close(log);
-	r = vc_log_reclaim(log, VC_DROP_CHUNKS);
-	if (!vc_log_chunks(log))
-		vc_log_release_spare(log);
+	vcache_log_close_idle(log);
+	vcache_reads_close(log);
+	r = vcache_log_reclaim(log, VC_DROP_CHUNKS);
+	if (!vcache_log_chunks(log))
+		vcache_log_release_spare(log);
 	mutex_unlock(&p->lock);
 	/* If one cannot be reclaimed now, the next request does it. */
 	return r == -EAGAIN ? 0 : r;
 }
 
-static int vc_fill_left(struct sk_buff *skb, struct vc_log *log)
+static int vc_fill_left(struct sk_buff *skb, struct vcache_log *log)
 {
 	u64 chunk = (u64)log->vol->pool->g.chunk_blocks * VC_BLOCK_SIZE;
 
 	return vc_put_log(skb, log) ?:
 	       nla_put_u64_64bit(skb, VCACHE_A_CACHED_CACHED_BYTES,
-				 vc_log_chunks(log) * chunk,
+				 vcache_log_chunks(log) * chunk,
 				 VCACHE_A_CACHED_PAD) ?:
 	       nla_put_u64_64bit(skb, VCACHE_A_CACHED_CACHE_DIRTY_BYTES,
-				 vc_log_dirty(log) << SECTOR_SHIFT,
+				 vcache_log_dirty(log) << SECTOR_SHIFT,
 				 VCACHE_A_CACHED_PAD);
 }
 
 static int vc_nl_drop(struct sk_buff *reply, struct genl_info *info)
 {
-	struct vc_dev *dev = vc_nl_device(info->attrs, info->extack);
-	struct vc_log *log;
+	struct vcache_dev *dev = vcache_nl_device(info->attrs, info->extack);
+	struct vcache_log *log;
 	void *msg;
 	int r;
 
@@ -279,7 +279,7 @@ static int vc_nl_drop(struct sk_buff *reply, struct genl_info *info)
 		if (msg)
 			genlmsg_end(reply, msg);
 	}
-	vc_nl_release(dev);
+	vcache_nl_release(dev);
 	return r;
 }
 
@@ -299,19 +299,19 @@ int vcache_nl_cache_drop_doit(struct sk_buff *skb, struct genl_info *info)
 }
 
 /**
- * vc_nl_lanes_fit - can the lanes that are asked for be dedicated to a tag?
+ * vcache_nl_lanes_fit - can the lanes that are asked for be dedicated to a tag?
  * @dev: its device, locked
  * @info: the request, tag-set for an existing or a new tag; gets the reason if not
  */
-bool vc_nl_lanes_fit(struct vc_dev *dev, struct genl_info *info)
+bool vcache_nl_lanes_fit(struct vcache_dev *dev, struct genl_info *info)
 {
 	struct nlattr *attr = info->attrs[VCACHE_A_TAG_CACHE_LANES];
 	struct nlattr *id = info->attrs[VCACHE_A_TAG_ID];
-	struct vc_tag *tag = id ? vc_tag_find(dev, nla_get_u32(id)) : NULL;
+	struct vcache_tag *tag = id ? vcache_tag_find(dev, nla_get_u32(id)) : NULL;
 	const char *error = NULL;
 
 	if (attr)
-		error = vc_tag_lanes_refuse(dev, tag, nla_get_u64(attr));
+		error = vcache_tag_lanes_refuse(dev, tag, nla_get_u64(attr));
 	if (error && info->extack) {
 		info->extack->_msg = error;
 		NL_SET_BAD_ATTR(info->extack, attr);

@@ -15,22 +15,22 @@ static void *vc_nl_put(struct sk_buff *skb, struct netlink_callback *cb,
 
 /* What is to be dumped of a device. Return: 0, or -EMSGSIZE: the next message goes on. */
 typedef int vc_dump_fn(struct sk_buff *skb, struct netlink_callback *cb,
-		       struct vc_dev *dev);
+		       struct vcache_dev *dev);
 
-/* Dump all devices. cb->args[0]: vc_dev.seq of the last one that was dumped. */
+/* Dump all devices. cb->args[0]: vcache_dev.seq of the last one that was dumped. */
 static int vc_dump_all(struct sk_buff *skb, struct netlink_callback *cb,
 		       vc_dump_fn *dump)
 {
-	struct vc_dev *dev;
+	struct vcache_dev *dev;
 	int r = 0;
 
-	while (!r && (dev = vc_dev_use_after(cb->args[0]))) {
+	while (!r && (dev = vcache_dev_use_after(cb->args[0]))) {
 		u64 seq = dev->seq;
 
-		dev = vc_nl_lock(dev);
+		dev = vcache_nl_lock(dev);
 		if (dev) {
 			r = dump(skb, cb, dev);
-			vc_nl_release(dev);
+			vcache_nl_release(dev);
 		}
 		if (!r)
 			cb->args[0] = seq;
@@ -39,14 +39,14 @@ static int vc_dump_all(struct sk_buff *skb, struct netlink_callback *cb,
 }
 
 static int vc_dump_device(struct sk_buff *skb, struct netlink_callback *cb,
-			  struct vc_dev *dev)
+			  struct vcache_dev *dev)
 {
 	void *msg = vc_nl_put(skb, cb, VCACHE_CMD_DEVICE_GET);
 	int r;
 
 	if (!msg)
 		return -EMSGSIZE;
-	r = vc_fill_device(skb, dev);
+	r = vcache_fill_device(skb, dev);
 	if (r)
 		genlmsg_cancel(skb, msg);
 	else
@@ -62,12 +62,12 @@ int vcache_nl_device_get_dumpit(struct sk_buff *skb,
 
 /*
  * Dump the tags of a device behind the last one dumped. cb->args[1]: that one;
- * cb->args[2]: vc_dev.seq of its device, which may have been removed since.
+ * cb->args[2]: vcache_dev.seq of its device, which may have been removed since.
  */
 static int vc_dump_tags(struct sk_buff *skb, struct netlink_callback *cb,
-			struct vc_dev *dev)
+			struct vcache_dev *dev)
 {
-	struct vc_tag *tag;
+	struct vcache_tag *tag;
 
 	if ((u64)cb->args[2] != dev->seq)
 		cb->args[1] = 0;
@@ -80,7 +80,7 @@ static int vc_dump_tags(struct sk_buff *skb, struct netlink_callback *cb,
 		msg = vc_nl_put(skb, cb, VCACHE_CMD_TAG_GET);
 		if (!msg)
 			return -EMSGSIZE;
-		if (vc_fill_tag(skb, tag)) {
+		if (vcache_fill_tag(skb, tag)) {
 			genlmsg_cancel(skb, msg);
 			return -EMSGSIZE;
 		}
@@ -93,20 +93,20 @@ static int vc_dump_tags(struct sk_buff *skb, struct netlink_callback *cb,
 
 int vcache_nl_tag_get_dumpit(struct sk_buff *skb, struct netlink_callback *cb)
 {
-	struct nlattr **attrs = vc_dump_attrs(cb);
-	struct vc_dev *dev;
+	struct nlattr **attrs = vcache_dump_attrs(cb);
+	struct vcache_dev *dev;
 	int r;
 
 	if (attrs[VCACHE_A_TAG_MAJOR] || attrs[VCACHE_A_TAG_MINOR]) {
 		if (cb->args[0])
 			return 0;
-		dev = vc_nl_device(attrs, cb->extack);
+		dev = vcache_nl_device(attrs, cb->extack);
 		if (IS_ERR(dev))
 			return PTR_ERR(dev);
 		r = vc_dump_tags(skb, cb, dev);
 		if (!r)
 			cb->args[0] = 1;
-		vc_nl_release(dev);
+		vcache_nl_release(dev);
 		return r == -EMSGSIZE && skb->len ? (int)skb->len : r;
 	}
 	return vc_dump_all(skb, cb, vc_dump_tags);

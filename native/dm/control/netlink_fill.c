@@ -14,13 +14,13 @@ static_assert(VC_HIST_BUCKETS == VCACHE_HISTOGRAM_BUCKETS);
  * vc_dev_number - get the device number of a device
  * @dev: the device
  */
-static dev_t vc_dev_number(struct vc_dev *dev)
+static dev_t vc_dev_number(struct vcache_dev *dev)
 {
 	return disk_devt(dm_disk(dev->md));
 }
 
 /**
- * vc_put_number - put major and minor of a device into a message
+ * vcache_put_number - put major and minor of a device into a message
  * @skb: the message
  * @dev: the device
  * @major: attribute
@@ -28,8 +28,8 @@ static dev_t vc_dev_number(struct vc_dev *dev)
  *
  * Return: 0 or -EMSGSIZE.
  */
-int vc_put_number(struct sk_buff *skb, struct vc_dev *dev, int major,
-		  int minor)
+int vcache_put_number(struct sk_buff *skb, struct vcache_dev *dev, int major,
+		      int minor)
 {
 	dev_t number = vc_dev_number(dev);
 
@@ -37,9 +37,9 @@ int vc_put_number(struct sk_buff *skb, struct vc_dev *dev, int major,
 	       nla_put_u32(skb, minor, MINOR(number));
 }
 
-static u64 vc_dev_dirty(struct vc_dev *dev, u32 *tags, bool *broken)
+static u64 vc_dev_dirty(struct vcache_dev *dev, u32 *tags, bool *broken)
 {
-	struct vc_tag *tag;
+	struct vcache_tag *tag;
 	u64 sectors = 0;
 
 	*tags = 0;
@@ -52,7 +52,7 @@ static u64 vc_dev_dirty(struct vc_dev *dev, u32 *tags, bool *broken)
 	return sectors << SECTOR_SHIFT;
 }
 
-static int vc_put_name(struct sk_buff *skb, struct vc_dev *dev)
+static int vc_put_name(struct sk_buff *skb, struct vcache_dev *dev)
 {
 	char *name = kmalloc(DM_NAME_LEN, GFP_KERNEL);
 	int r;
@@ -70,9 +70,9 @@ static int vc_put_name(struct sk_buff *skb, struct vc_dev *dev)
 }
 
 /* Put the cache attributes of a device. */
-static int vc_fill_volume(struct sk_buff *skb, struct vc_target *vt)
+static int vc_fill_volume(struct sk_buff *skb, struct vcache_target *vt)
 {
-	struct vc_volume *v = vt->dev->vol;
+	struct vcache_volume *v = vt->dev->vol;
 	bool broken;
 
 	if (!v)
@@ -82,32 +82,32 @@ static int vc_fill_volume(struct sk_buff *skb, struct vc_target *vt)
 	return nla_put_string(skb, VCACHE_A_DEVICE_POOL, vt->pool_dev->name) ?:
 	       nla_put_u32(skb, VCACHE_A_DEVICE_VOLUME, v->id) ?:
 	       nla_put_u64_64bit(skb, VCACHE_A_DEVICE_CACHE_DIRTY_BYTES,
-				 vc_volume_dirty(v) << SECTOR_SHIFT,
+				 vcache_volume_dirty(v) << SECTOR_SHIFT,
 				 VCACHE_A_DEVICE_PAD) ?:
 	       (broken ? nla_put_flag(skb, VCACHE_A_DEVICE_CACHE_BROKEN) : 0);
 }
 
 /**
- * vc_fill_device - put the attributes of a device into a message
+ * vcache_fill_device - put the attributes of a device into a message
  * @skb: the message
  * @dev: the device, locked, with an active table
  *
  * Return: 0 or -EMSGSIZE.
  */
-int vc_fill_device(struct sk_buff *skb, struct vc_dev *dev)
+int vcache_fill_device(struct sk_buff *skb, struct vcache_dev *dev)
 {
-	struct vc_target *vt = dev->target;
+	struct vcache_target *vt = dev->target;
 	bool broken;
 	u32 tags;
 	u64 dirty = vc_dev_dirty(dev, &tags, &broken);
 
-	return vc_put_number(skb, dev, VCACHE_A_DEVICE_MAJOR,
-			     VCACHE_A_DEVICE_MINOR) ?:
+	return vcache_put_number(skb, dev, VCACHE_A_DEVICE_MAJOR,
+				 VCACHE_A_DEVICE_MINOR) ?:
 	       vc_put_name(skb, dev) ?:
 	       nla_put_u32(skb, VCACHE_A_DEVICE_MODE, vt->mode) ?:
 	       nla_put_u32(skb, VCACHE_A_DEVICE_SCOPE, vt->scope) ?:
 	       nla_put_u32(skb, VCACHE_A_DEVICE_ISOLATION,
-			   vc_target_isolation(vt)) ?:
+			   vcache_target_isolation(vt)) ?:
 	       nla_put_u64_64bit(skb, VCACHE_A_DEVICE_SECTORS, vt->ti->len,
 				 VCACHE_A_DEVICE_PAD) ?:
 	       nla_put_string(skb, VCACHE_A_DEVICE_ORIGIN, vt->origin->name) ?:
@@ -137,7 +137,7 @@ static int vc_fill_histogram(struct sk_buff *skb, int attr, atomic64_t *counts)
 	return 0;
 }
 
-static int vc_fill_stats(struct sk_buff *skb, struct vc_stats *st)
+static int vc_fill_stats(struct sk_buff *skb, struct vcache_stats *st)
 {
 	const struct {
 		int attr;
@@ -191,9 +191,9 @@ static int vc_fill_stats(struct sk_buff *skb, struct vc_stats *st)
 	return 0;
 }
 
-static int vc_fill_cgroups(struct sk_buff *skb, struct vc_tag *tag)
+static int vc_fill_cgroups(struct sk_buff *skb, struct vcache_tag *tag)
 {
-	struct vc_cgroups *cgs;
+	struct vcache_cgroups *cgs;
 	unsigned int i;
 	int r = 0;
 
@@ -206,13 +206,13 @@ static int vc_fill_cgroups(struct sk_buff *skb, struct vc_tag *tag)
 }
 
 /* The mode that the writes of a tag have now. */
-static enum vcache_mode vc_tag_mode(const struct vc_tag *tag)
+static enum vcache_mode vc_tag_mode(const struct vcache_tag *tag)
 {
 	return tag->dev->writeback ? tag->mode : tag->dev->target->mode;
 }
 
 /* Put the cache attributes of a tag. */
-static int vc_fill_log(struct sk_buff *skb, struct vc_log *log)
+static int vc_fill_log(struct sk_buff *skb, struct vcache_log *log)
 {
 	u64 chunk;
 
@@ -220,13 +220,13 @@ static int vc_fill_log(struct sk_buff *skb, struct vc_log *log)
 		return 0;
 	chunk = (u64)log->vol->pool->g.chunk_blocks * VC_BLOCK_SIZE;
 	return nla_put_u64_64bit(skb, VCACHE_A_TAG_CACHED_BYTES,
-				 vc_log_chunks(log) * chunk,
+				 vcache_log_chunks(log) * chunk,
 				 VCACHE_A_TAG_PAD) ?:
 	       nla_put_u64_64bit(skb, VCACHE_A_TAG_CACHE_DIRTY_BYTES,
-				 vc_log_dirty(log) << SECTOR_SHIFT,
+				 vcache_log_dirty(log) << SECTOR_SHIFT,
 				 VCACHE_A_TAG_PAD) ?:
 	       nla_put_u64_64bit(skb, VCACHE_A_TAG_CACHE_SHARE_BYTES,
-				 vc_log_part(log) * chunk,
+				 vcache_log_part(log) * chunk,
 				 VCACHE_A_TAG_PAD) ?:
 	       nla_put_u64_64bit(skb, VCACHE_A_TAG_PREFETCH_WAITING_BYTES,
 				 atomic64_read(&log->prefetch.waiting) *
@@ -235,7 +235,7 @@ static int vc_fill_log(struct sk_buff *skb, struct vc_log *log)
 				 atomic64_read(&log->prefetch.done) *
 				 VC_BLOCK_SIZE, VCACHE_A_TAG_PAD) ?:
 	       nla_put_u64_64bit(skb, VCACHE_A_TAG_CACHE_OWN_BYTES,
-				 vc_log_has(log, VC_OWN) * chunk,
+				 vcache_log_has(log, VC_OWN) * chunk,
 				 VCACHE_A_TAG_PAD) ?:
 	       nla_put_u64_64bit(skb, VCACHE_A_TAG_CACHE_HOT_BYTES,
 				 (u64)atomic_read(&log->hot) * VC_BLOCK_SIZE,
@@ -243,20 +243,20 @@ static int vc_fill_log(struct sk_buff *skb, struct vc_log *log)
 }
 
 /**
- * vc_fill_tag - put the attributes of a tag into a message
+ * vcache_fill_tag - put the attributes of a tag into a message
  * @skb: the message
  * @tag: the tag; its device is locked, with an active table
  *
  * Return: 0 or -EMSGSIZE.
  */
-int vc_fill_tag(struct sk_buff *skb, struct vc_tag *tag)
+int vcache_fill_tag(struct sk_buff *skb, struct vcache_tag *tag)
 {
 	u64 extent_sectors;
 	u32 extents;
 
-	vc_tag_extents(tag, &extents, &extent_sectors);
-	return vc_put_number(skb, tag->dev, VCACHE_A_TAG_MAJOR,
-			     VCACHE_A_TAG_MINOR) ?:
+	vcache_tag_extents(tag, &extents, &extent_sectors);
+	return vcache_put_number(skb, tag->dev, VCACHE_A_TAG_MAJOR,
+				 VCACHE_A_TAG_MINOR) ?:
 	       nla_put_u32(skb, VCACHE_A_TAG_ID, tag->id) ?:
 	       nla_put_string(skb, VCACHE_A_TAG_NAME, tag->name) ?:
 	       nla_put_u32(skb, VCACHE_A_TAG_WEIGHT, tag->weight) ?:
@@ -287,8 +287,8 @@ int vc_fill_tag(struct sk_buff *skb, struct vc_tag *tag)
 }
 
 /* Put the accesses of a kind, and how many of them a cache of each size would miss. */
-static int vc_put_misses(struct sk_buff *skb, const struct vc_curve_said *said,
-			 enum vc_curve_kind kind, int accesses, int misses)
+static int vc_put_misses(struct sk_buff *skb, const struct vcache_curve_said *said,
+			 enum vcache_curve_kind kind, int accesses, int misses)
 {
 	return nla_put_u64_64bit(skb, accesses, said->accesses[kind],
 				 VCACHE_A_CURVE_PAD) ?:
@@ -297,15 +297,15 @@ static int vc_put_misses(struct sk_buff *skb, const struct vc_curve_said *said,
 }
 
 /**
- * vc_fill_curve - put the curve of a tag into a message
+ * vcache_fill_curve - put the curve of a tag into a message
  * @skb: the message
  * @asked: attributes of the request, which name the tag
  * @said: the curve
  *
  * Return: 0 or -EMSGSIZE.
  */
-int vc_fill_curve(struct sk_buff *skb, struct nlattr **asked,
-		  const struct vc_curve_said *said)
+int vcache_fill_curve(struct sk_buff *skb, struct nlattr **asked,
+		      const struct vcache_curve_said *said)
 {
 	u64 grain = said->sizes[1] * VC_BLOCK_SIZE;
 	u64 footprint = said->footprint * VC_BLOCK_SIZE;

@@ -19,24 +19,24 @@ static DEFINE_RATELIMIT_STATE(vc_bad_messages, DEFAULT_RATELIMIT_INTERVAL,
 			      DEFAULT_RATELIMIT_BURST);
 
 /**
- * vc_bad_init - begin without bad blocks
+ * vcache_bad_init - begin without bad blocks
  * @v: the volume
  */
-void vc_bad_init(struct vc_volume *v)
+void vcache_bad_init(struct vcache_volume *v)
 {
 	xa_init(&v->bad);
 	v->bad_delay = VC_BAD_DELAY_MIN;
 }
 
 /**
- * vc_bad_add - note a block that could not be destaged
+ * vcache_bad_add - note a block that could not be destaged
  * @v: the volume
  * @block: the block
  * @error: why
  *
  * Return: 0, or @error if there is no memory to note it.
  */
-int vc_bad_add(struct vc_volume *v, u64 block, int error)
+int vcache_bad_add(struct vcache_volume *v, u64 block, int error)
 {
 	void *was = xa_store(&v->bad, block, xa_mk_value(v->bad_turn),
 			     GFP_NOIO);
@@ -50,40 +50,40 @@ int vc_bad_add(struct vc_volume *v, u64 block, int error)
 		DMERR("%s: volume %u: block %llu cannot be destaged: error %d; it stays dirty",
 		      dm_device_name(v->pool->md), v->id, block, error);
 	if (!v->nbad)
-		vc_tag_event(v->dev->host, VCACHE_EVENT_KIND_ORIGIN_ERROR);
+		vcache_tag_event(v->dev->host, VCACHE_EVENT_KIND_ORIGIN_ERROR);
 	WRITE_ONCE(v->nbad, v->nbad + 1);
 	return 0;
 }
 
 /**
- * vc_bad_has - shall destage leave a block out?
+ * vcache_bad_has - shall destage leave a block out?
  * @v: the volume
  * @block: the block
  */
-bool vc_bad_has(struct vc_volume *v, u64 block)
+bool vcache_bad_has(struct vcache_volume *v, u64 block)
 {
 	return v->nbad && xa_load(&v->bad, block) == xa_mk_value(v->bad_turn);
 }
 
 /**
- * vc_bad_remove - a block has been destaged
+ * vcache_bad_remove - a block has been destaged
  * @v: the volume
  * @block: the block
  */
-void vc_bad_remove(struct vc_volume *v, u64 block)
+void vcache_bad_remove(struct vcache_volume *v, u64 block)
 {
 	if (!v->nbad || !xa_erase(&v->bad, block))
 		return;
 	WRITE_ONCE(v->nbad, v->nbad - 1);
 	if (!v->nbad)
-		vc_tag_event(v->dev->host, VCACHE_EVENT_KIND_ORIGIN_OK);
+		vcache_tag_event(v->dev->host, VCACHE_EVENT_KIND_ORIGIN_OK);
 }
 
 /**
- * vc_bad_free - forget all bad blocks
+ * vcache_bad_free - forget all bad blocks
  * @v: the volume; it is detached
  */
-void vc_bad_free(struct vc_volume *v)
+void vcache_bad_free(struct vcache_volume *v)
 {
 	xa_destroy(&v->bad);
 	WRITE_ONCE(v->nbad, 0);
@@ -91,36 +91,36 @@ void vc_bad_free(struct vc_volume *v)
 }
 
 /**
- * vc_bad_clear - forget all bad blocks, because the volume has no dirty data any more
+ * vcache_bad_clear - forget all bad blocks, because the volume has no dirty data any more
  * @v: the volume, in use
  */
-void vc_bad_clear(struct vc_volume *v)
+void vcache_bad_clear(struct vcache_volume *v)
 {
 	if (v->nbad)
-		vc_tag_event(v->dev->host, VCACHE_EVENT_KIND_ORIGIN_OK);
-	vc_bad_free(v);
+		vcache_tag_event(v->dev->host, VCACHE_EVENT_KIND_ORIGIN_OK);
+	vcache_bad_free(v);
 }
 
 /**
- * vc_bad_retry_now - let the next run of destage try bad blocks again
+ * vcache_bad_retry_now - let the next run of destage try bad blocks again
  * @v: the volume; somebody asked for a drain, or the origin may be another one
  */
-void vc_bad_retry_now(struct vc_volume *v)
+void vcache_bad_retry_now(struct vcache_volume *v)
 {
 	WRITE_ONCE(v->bad_delay, VC_BAD_DELAY_MIN);
 	WRITE_ONCE(v->bad_at, jiffies);
 }
 
 /**
- * vc_bad_retry - let destage try bad blocks again, if it is time
+ * vcache_bad_retry - let destage try bad blocks again, if it is time
  * @v: the volume
  *
  * Those that did not fail in the last turn are not dirty any more.
  */
-void vc_bad_retry(struct vc_volume *v)
+void vcache_bad_retry(struct vcache_volume *v)
 {
 	unsigned long block;
-	struct vc_log *log;
+	struct vcache_log *log;
 	void *turn;
 
 	if (!v->nbad) {
@@ -132,7 +132,7 @@ void vc_bad_retry(struct vc_volume *v)
 		return;
 	xa_for_each(&v->bad, block, turn) {
 		if (turn != xa_mk_value(v->bad_turn))
-			vc_bad_remove(v, block);
+			vcache_bad_remove(v, block);
 	}
 	list_for_each_entry_lockless(log, &v->logs, node)
 		log->passed = 0;

@@ -70,7 +70,7 @@
  * Can a round that has @n chunks so far take this one? Of the open chunk it finds the
  * blocks of durable records only, so it may copy these.
  */
-static bool vc_round_takes(struct vc_chunk *c, u32 n)
+static bool vc_round_takes(struct vcache_chunk *c, u32 n)
 {
 	if (c->state == VC_CHUNK_OPEN)
 		return !n && atomic_read(&c->dirty);
@@ -78,12 +78,12 @@ static bool vc_round_takes(struct vc_chunk *c, u32 n)
 }
 
 /* Leave bad blocks out of a round. */
-static void vc_round_omit_bad(struct vc_round *r, struct vc_volume *v)
+static void vc_round_omit_bad(struct vcache_round *r, struct vcache_volume *v)
 {
 	u32 i, n = 0;
 
 	for (i = 0; v->nbad && i < r->nr; i++) {
-		if (!vc_bad_has(v, r->cell[i].block))
+		if (!vcache_bad_has(v, r->cell[i].block))
 			r->cell[n++] = r->cell[i];
 	}
 	if (v->nbad)
@@ -94,10 +94,10 @@ static void vc_round_omit_bad(struct vc_round *r, struct vc_volume *v)
  * Take the oldest dirty chunks of a log. If the first ones are superseded altogether, take
  * these alone: they cost nothing, and may be enough. Return: false if there are none.
  */
-static bool vc_round_fill(struct vc_round *r, struct vc_log *log)
+static bool vc_round_fill(struct vcache_round *r, struct vcache_log *log)
 {
-	struct vc_volume *v = log->vol;
-	struct vc_chunk *c;
+	struct vcache_volume *v = log->vol;
+	struct vcache_chunk *c;
 	u32 dirty = 0, n = 0, i;
 
 	r->nr = 0;
@@ -117,14 +117,14 @@ static bool vc_round_fill(struct vc_round *r, struct vc_log *log)
 	spin_unlock_irq(&log->lock);
 	r->chunks = n;
 	for (i = 0; i < n; i++)
-		vc_round_note(r, v->pool, r->chunk[i]);
+		vcache_round_note(r, v->pool, r->chunk[i]);
 	vc_round_omit_bad(r, v);
-	sort(r->cell, r->nr, sizeof(r->cell[0]), vc_round_cmp, NULL);
+	sort(r->cell, r->nr, sizeof(r->cell[0]), vcache_round_cmp, NULL);
 	return n;
 }
 
 /* Are too few clean chunks left in the lanes of this log, or must it give up chunks? */
-static bool vc_log_lacks_clean(const struct vc_log *log)
+static bool vc_log_lacks_clean(const struct vcache_log *log)
 {
 	return READ_ONCE(log->vol->pool->short_of_clean) ||
 	       READ_ONCE(log->reclaim_pending) || READ_ONCE(log->own_short) ||
@@ -135,13 +135,13 @@ static bool vc_log_lacks_clean(const struct vc_log *log)
  * Must the dirty data of this log be destaged at full speed? A writer that waits for a
  * chunk is no reason while clean chunks can be reclaimed.
  */
-static bool vc_log_is_urgent(struct vc_log *log)
+static bool vc_log_is_urgent(struct vcache_log *log)
 {
-	struct vc_volume *v = log->vol;
-	u32 share = vc_log_part(log), dirty = READ_ONCE(log->dirty);
+	struct vcache_volume *v = log->vol;
+	u32 share = vcache_log_part(log), dirty = READ_ONCE(log->dirty);
 
 	return READ_ONCE(v->drain) || vc_log_lacks_clean(log) ||
-	       READ_ONCE(v->pool->leaving) || vc_log_must_vacate(log) ||
+	       READ_ONCE(v->pool->leaving) || vcache_log_must_vacate(log) ||
 	       (READ_ONCE(log->starved) && dirty >= READ_ONCE(log->nr)) ||
 	       dirty > share - share / 4 ||
 	       time_after(jiffies, READ_ONCE(log->written) +
@@ -149,21 +149,21 @@ static bool vc_log_is_urgent(struct vc_log *log)
 }
 
 /* Is any log of the volume urgent? A round of one log makes all others wait. */
-static bool vc_volume_is_urgent(struct vc_volume *v)
+static bool vc_volume_is_urgent(struct vcache_volume *v)
 {
-	struct vc_log *log;
+	struct vcache_log *log;
 
 	if (READ_ONCE(v->stopped))
 		return true;
 	list_for_each_entry_lockless(log, &v->logs, node) {
-		if (vc_log_dirty_chunks(log) && vc_log_is_urgent(log))
+		if (vcache_log_dirty_chunks(log) && vc_log_is_urgent(log))
 			return true;
 	}
 	return false;
 }
 
 /* Pause after a window that took @took jiffies, until something is urgent. */
-static void vc_volume_rest(struct vc_volume *v, unsigned long took)
+static void vc_volume_rest(struct vcache_volume *v, unsigned long took)
 {
 	v->rest_until = jiffies + max(took, 1UL) * VC_REST_EASY;
 	while (time_before(jiffies, v->rest_until) && !vc_volume_is_urgent(v))
@@ -171,7 +171,7 @@ static void vc_volume_rest(struct vc_volume *v, unsigned long took)
 }
 
 /* Adapt the length of windows to the origin: the other logs wait for each of them. */
-static void vc_window_adapt(struct vc_volume *v, unsigned long took)
+static void vc_window_adapt(struct vcache_volume *v, unsigned long took)
 {
 	if (took > VC_WINDOW_TIME)
 		v->width = max(v->width / 2, VC_WINDOW_MIN);
@@ -183,17 +183,17 @@ static void vc_window_adapt(struct vc_volume *v, unsigned long took)
  * Copy the next window, from the @from-th block of the round on. Sets @more to how many
  * blocks are dealt with; 0: none are left. Return: 0 or an error.
  */
-static int vc_round_window(struct vc_round *r, struct vc_volume *v,
-			   struct vc_log *log, u32 from, u32 *more)
+static int vc_round_window(struct vcache_round *r, struct vcache_volume *v,
+			   struct vcache_log *log, u32 from, u32 *more)
 {
-	bool throttled = vc_throttle_wanted(log);
-	bool held = throttled && vc_throttle_begin(v);
+	bool throttled = vcache_throttle_wanted(log);
+	bool held = throttled && vcache_throttle_begin(v);
 	unsigned long start = jiffies, took = 0;
 	int error;
 	u32 n;
 
-	error = vc_window_next(r, v, from, throttled ? VC_WINDOW_THROTTLED :
-			       v->width, &n, more);
+	error = vcache_window_next(r, v, from, throttled ? VC_WINDOW_THROTTLED :
+				   v->width, &n, more);
 	if (n) {
 		took = jiffies - start;
 		r->worked += took;
@@ -203,7 +203,7 @@ static int vc_round_window(struct vc_round *r, struct vc_volume *v,
 		*more = 0;
 	}
 	if (throttled)
-		vc_throttle_end(v, took, held);
+		vcache_throttle_end(v, took, held);
 	return error;
 }
 
@@ -215,8 +215,8 @@ static int vc_round_window(struct vc_round *r, struct vc_volume *v,
  *
  * Return: 0; or an error if nothing could be copied.
  */
-static int vc_round_copy(struct vc_round *r, struct vc_volume *v,
-			 struct vc_log *log)
+static int vc_round_copy(struct vcache_round *r, struct vcache_volume *v,
+			 struct vcache_log *log)
 {
 	bool urgent = vc_volume_is_urgent(v);
 	u32 from, n, failed = 0, skip = 0;
@@ -246,12 +246,12 @@ static int vc_round_copy(struct vc_round *r, struct vc_volume *v,
 
 /*
  * Note that a chunk is clean, if it is sealed and has no dirty blocks. The caller holds
- * vc_pool.table_lock. Return: whether it has become clean.
+ * vcache_pool.table_lock. Return: whether it has become clean.
  */
-static bool vc_chunk_note_clean(struct vc_log *log, struct vc_chunk *c, u64 gen)
+static bool vc_chunk_note_clean(struct vcache_log *log, struct vcache_chunk *c, u64 gen)
 {
-	struct vc_pool *p = log->vol->pool;
-	u32 nr = vc_chunk_nr(p, c);
+	struct vcache_pool *p = log->vol->pool;
+	u32 nr = vcache_chunk_nr(p, c);
 	bool clean;
 
 	spin_lock_irq(&log->lock);
@@ -263,7 +263,7 @@ static bool vc_chunk_note_clean(struct vc_log *log, struct vc_chunk *c, u64 gen)
 	}
 	spin_unlock_irq(&log->lock);
 	if (clean) {
-		vc_table_entry(p, nr)->clean = cpu_to_le64(gen);
+		vcache_table_entry(p, nr)->clean = cpu_to_le64(gen);
 		set_bit(nr / VC_CHUNKS_PER_BLOCK, p->table_dirty);
 	}
 	return clean;
@@ -273,30 +273,30 @@ static bool vc_chunk_note_clean(struct vc_log *log, struct vc_chunk *c, u64 gen)
  * Note which chunks of a round are clean. The chunk table need not be written for that:
  * it must say so at a clean shutdown only. Return: how many have become clean.
  */
-static u32 vc_round_clean(struct vc_round *r, struct vc_log *log)
+static u32 vc_round_clean(struct vcache_round *r, struct vcache_log *log)
 {
-	struct vc_pool *p = log->vol->pool;
+	struct vcache_pool *p = log->vol->pool;
 	u32 i, n = 0;
 
 	mutex_lock(&p->table_lock);
 	for (i = 0; i < r->chunks; i++)
 		n += vc_chunk_note_clean(log, r->chunk[i], r->gen[i]);
 	mutex_unlock(&p->table_lock);
-	vc_log_wake(log);
+	vcache_log_wake(log);
 	return n;
 }
 
 /**
- * vc_volume_note_clean - note which chunks of a volume are clean
+ * vcache_volume_note_clean - note which chunks of a volume are clean
  * @v: the volume, stopped, with all chunks closed; its pool is locked
  *
  * Dirty blocks of the open chunk may have been written in a window of another chunk. No
  * round has looked at the open chunk since.
  */
-void vc_volume_note_clean(struct vc_volume *v)
+void vcache_volume_note_clean(struct vcache_volume *v)
 {
-	struct vc_chunk *c;
-	struct vc_log *log;
+	struct vcache_chunk *c;
+	struct vcache_log *log;
 
 	mutex_lock(&v->pool->table_lock);
 	list_for_each_entry(log, &v->logs, node) {
@@ -307,10 +307,10 @@ void vc_volume_note_clean(struct vc_volume *v)
 }
 
 /* Should this log be destaged now? */
-static bool vc_log_due(struct vc_log *log)
+static bool vc_log_due(struct vcache_log *log)
 {
 	return vc_log_is_urgent(log) ||
-	       (READ_ONCE(log->dirty) > vc_log_part(log) / 4 &&
+	       (READ_ONCE(log->dirty) > vcache_log_part(log) / 4 &&
 		time_after_eq(jiffies, log->vol->rest_until));
 }
 
@@ -318,7 +318,7 @@ static bool vc_log_due(struct vc_log *log)
  * Adapt the length of rounds to the origin: the other logs of the volume wait for each of
  * them.
  */
-static void vc_round_adapt(struct vc_volume *v, unsigned long took)
+static void vc_round_adapt(struct vcache_volume *v, unsigned long took)
 {
 	if (took > VC_ROUND_TIME)
 		v->most = max(v->most / 2, 1U);
@@ -330,7 +330,7 @@ static void vc_round_adapt(struct vc_volume *v, unsigned long took)
  * Note how a round went. A round that found nothing to copy does not tell whether the
  * origin still fails.
  */
-static void vc_round_note_error(struct vc_round *r, struct vc_volume *v,
+static void vc_round_note_error(struct vcache_round *r, struct vcache_volume *v,
 				int error)
 {
 	if (error && !v->failing)
@@ -339,14 +339,14 @@ static void vc_round_note_error(struct vc_round *r, struct vc_volume *v,
 	if (error)
 		wake_up(&v->dev->idle);
 	else
-		vc_space_kick(v->pool);
+		vcache_space_kick(v->pool);
 	if (error || r->copied)
 		v->failing = error;
 }
 
 /* Do a round of a log. Return: false if there is nothing to do, or it failed. */
-static bool vc_destage_round(struct vc_round *r, struct vc_volume *v,
-			     struct vc_log *log)
+static bool vc_destage_round(struct vcache_round *r, struct vcache_volume *v,
+			     struct vcache_log *log)
 {
 	u32 cleaned = 0;
 	int error;
@@ -354,7 +354,7 @@ static bool vc_destage_round(struct vc_round *r, struct vc_volume *v,
 	if (!vc_round_fill(r, log)) {
 		log->passed = 0;
 		if (vc_log_lacks_clean(log))
-			vc_log_close_idle(log);
+			vcache_log_close_idle(log);
 		return false;
 	}
 	error = vc_round_copy(r, v, log);
@@ -376,9 +376,9 @@ static bool vc_destage_round(struct vc_round *r, struct vc_volume *v,
 	return cleaned || r->nr > r->busy + r->bad;
 }
 
-static bool vc_destage_log(struct vc_volume *v, struct vc_log *log)
+static bool vc_destage_log(struct vcache_volume *v, struct vcache_log *log)
 {
-	struct vc_round *r = mempool_alloc(&v->pool->rounds, GFP_NOIO);
+	struct vcache_round *r = mempool_alloc(&v->pool->rounds, GFP_NOIO);
 	bool done = vc_destage_round(r, v, log);
 
 	mempool_free(r, &v->pool->rounds);
@@ -386,9 +386,9 @@ static bool vc_destage_log(struct vc_volume *v, struct vc_log *log)
 }
 
 /* Do a round of each log that needs one. Return: whether there is more to do. */
-static bool vc_destage_pass(struct vc_volume *v)
+static bool vc_destage_pass(struct vcache_volume *v)
 {
-	struct vc_log *log;
+	struct vcache_log *log;
 	bool more = false;
 
 	list_for_each_entry_lockless(log, &v->logs, node) {
@@ -397,29 +397,29 @@ static bool vc_destage_pass(struct vc_volume *v)
 		if (READ_ONCE(log->dirty) && vc_log_due(log))
 			more |= vc_destage_log(v, log);
 		if (!READ_ONCE(log->dirty) && vc_log_lacks_clean(log))
-			vc_log_close_idle(log);
+			vcache_log_close_idle(log);
 	}
 	return more && !v->failing;
 }
 
 /**
- * vc_destage_soon - schedule destage when the first block of a chunk becomes dirty
+ * vcache_destage_soon - schedule destage when the first block of a chunk becomes dirty
  * @v: the volume
  *
  * Called in any context.
  */
-void vc_destage_soon(struct vc_volume *v)
+void vcache_destage_soon(struct vcache_volume *v)
 {
 	if (!READ_ONCE(v->stopped))
 		queue_delayed_work(v->pool->wq, &v->destage, VC_DESTAGE_TICK);
 }
 
-static void vc_volume_destage(struct vc_volume *v)
+static void vc_volume_destage(struct vcache_volume *v)
 {
-	struct vc_log *log;
+	struct vcache_log *log;
 	bool dirty = false, more;
 
-	vc_bad_retry(v);
+	vcache_bad_retry(v);
 	do {
 		v->progress = false;
 		more = vc_destage_pass(v);
@@ -430,11 +430,11 @@ static void vc_volume_destage(struct vc_volume *v)
 	if (READ_ONCE(v->stopped))
 		return;
 	list_for_each_entry_lockless(log, &v->logs, node)
-		dirty |= vc_log_dirty_chunks(log);
+		dirty |= vcache_log_dirty_chunks(log);
 	/* If nothing is dirty, what the origin refused has been discarded. */
 	if (!dirty) {
 		v->failing = false;
-		vc_bad_clear(v);
+		vcache_bad_clear(v);
 	} else {
 		queue_delayed_work(v->pool->wq, &v->destage, v->failing ?
 				   VC_RETRY_DELAY : VC_DESTAGE_TICK);
@@ -443,30 +443,30 @@ static void vc_volume_destage(struct vc_volume *v)
 
 /**
  * vc_destage_work - destage a volume
- * @work: vc_volume.destage
+ * @work: vcache_volume.destage
  */
 static void vc_destage_work(struct work_struct *work)
 {
-	struct vc_volume *v = container_of(to_delayed_work(work),
-					   struct vc_volume, destage);
+	struct vcache_volume *v = container_of(to_delayed_work(work),
+					       struct vcache_volume, destage);
 
 	WRITE_ONCE(v->destaging, true);
-	smp_mb(); /* pairs with vc_volume_stop() */
+	smp_mb(); /* pairs with vcache_volume_stop() */
 	vc_volume_destage(v);
-	/* Pairs with vc_volume_is_busy(). */
+	/* Pairs with vcache_volume_is_busy(). */
 	smp_store_release(&v->destaging, false);
 	wake_up(&v->idle);
 }
 
 /**
- * vc_destage_init - prepare a volume for destage
+ * vcache_destage_init - prepare a volume for destage
  * @v: the volume, new
  */
-void vc_destage_init(struct vc_volume *v)
+void vcache_destage_init(struct vcache_volume *v)
 {
 	v->most = VC_ROUND_CELLS;
 	v->width = VC_WINDOW;
 	v->rest_until = jiffies;
-	vc_bad_init(v);
+	vcache_bad_init(v);
 	INIT_DELAYED_WORK(&v->destage, vc_destage_work);
 }

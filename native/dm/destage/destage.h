@@ -12,15 +12,15 @@
 #define VC_WINDOW_THROTTLED	8U
 
 /* bad.c */
-void vc_bad_free(struct vc_volume *v);
-void vc_bad_retry_now(struct vc_volume *v);
+void vcache_bad_free(struct vcache_volume *v);
+void vcache_bad_retry_now(struct vcache_volume *v);
 
 /* destage.c */
-void vc_volume_note_clean(struct vc_volume *v);
-void vc_destage_soon(struct vc_volume *v);
-void vc_destage_init(struct vc_volume *v);
+void vcache_volume_note_clean(struct vcache_volume *v);
+void vcache_destage_soon(struct vcache_volume *v);
+void vcache_destage_init(struct vcache_volume *v);
 
 /* throttle.c */
-void vc_throttle_init(struct vc_pool *p);
+void vcache_throttle_init(struct vcache_pool *p);
 
 #endif /* DM_VCACHE_DESTAGE_H */

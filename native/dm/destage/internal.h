@@ -6,21 +6,21 @@
 #include "destage.h"
 
 /* bad.c */
-void vc_bad_init(struct vc_volume *v);
-int vc_bad_add(struct vc_volume *v, u64 block, int error);
-bool vc_bad_has(struct vc_volume *v, u64 block);
-void vc_bad_remove(struct vc_volume *v, u64 block);
-void vc_bad_clear(struct vc_volume *v);
-void vc_bad_retry(struct vc_volume *v);
+void vcache_bad_init(struct vcache_volume *v);
+int vcache_bad_add(struct vcache_volume *v, u64 block, int error);
+bool vcache_bad_has(struct vcache_volume *v, u64 block);
+void vcache_bad_remove(struct vcache_volume *v, u64 block);
+void vcache_bad_clear(struct vcache_volume *v);
+void vcache_bad_retry(struct vcache_volume *v);
 
 /* throttle.c */
-bool vc_throttle_wanted(struct vc_log *log);
-void vc_throttle_end(struct vc_volume *v, unsigned long took, bool held);
-bool vc_throttle_begin(struct vc_volume *v);
-void vc_throttle_learn(struct vc_volume *v, const struct vc_round *r);
+bool vcache_throttle_wanted(struct vcache_log *log);
+void vcache_throttle_end(struct vcache_volume *v, unsigned long took, bool held);
+bool vcache_throttle_begin(struct vcache_volume *v);
+void vcache_throttle_learn(struct vcache_volume *v, const struct vcache_round *r);
 
 /* window.c */
-int vc_window_next(struct vc_round *r, struct vc_volume *v, u32 from, u32 most,
-		   u32 *n, u32 *dealt);
+int vcache_window_next(struct vcache_round *r, struct vcache_volume *v, u32 from, u32 most,
+		       u32 *n, u32 *dealt);
 
 #endif /* DM_VCACHE_DESTAGE_INTERNAL_H */

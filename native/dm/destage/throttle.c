@@ -11,7 +11,7 @@
  * Some origins serve one request at a time. If several volumes destage to such a
  * disk, the pauses of one are filled by the windows of the others and reads gain
  * nothing. So throttled windows to such origins run one after the other, pauses
- * included: each holds vc_pool.serial_sem.
+ * included: each holds vcache_pool.serial_sem.
  *
  * A log that waits for a chunk destages at full speed in spite of reads of its own
  * volume, but not in spite of reads of other volumes.
@@ -27,11 +27,11 @@
 /* Longest pause between two windows. */
 #define VC_REST_MAX_MS		200U
 
-/* Longest wait for vc_pool.serial_sem. */
+/* Longest wait for vcache_pool.serial_sem. */
 #define VC_SERIAL_WAIT		(HZ / 2)
 
 /*
- * vc_volume.serial counts up with each window that looked serial and down with each
+ * vcache_volume.serial counts up with each window that looked serial and down with each
  * that did not, between 0 and VC_SERIAL_MOST. From VC_SERIAL on the origin is taken to
  * serve one request at a time. Windows of fewer than VC_SERIAL_MIN requests tell
  * nothing.
@@ -41,49 +41,49 @@
 #define VC_SERIAL		4U
 
 /**
- * vc_throttle_init - prepare a pool for throttled windows
+ * vcache_throttle_init - prepare a pool for throttled windows
  * @p: the pool
  */
-void vc_throttle_init(struct vc_pool *p)
+void vcache_throttle_init(struct vcache_pool *p)
 {
 	sema_init(&p->serial_sem, 1);
 }
 
 /**
- * vc_throttle_wanted - should the next window of a log be throttled?
+ * vcache_throttle_wanted - should the next window of a log be throttled?
  * @log: the log
  */
-bool vc_throttle_wanted(struct vc_log *log)
+bool vcache_throttle_wanted(struct vcache_log *log)
 {
-	struct vc_volume *v = log->vol;
+	struct vcache_volume *v = log->vol;
 
 	if (READ_ONCE(v->stopped))
 		return false;
-	return vc_readers_elsewhere(v) ||
-	       (vc_readers_here(v) && !READ_ONCE(log->starved));
+	return vcache_readers_elsewhere(v) ||
+	       (vcache_readers_here(v) && !READ_ONCE(log->starved));
 }
 
 /**
- * vc_throttle_begin - begin a throttled window
+ * vcache_throttle_begin - begin a throttled window
  * @v: the volume
  *
  * Waits until no other throttled window to a serial origin runs, if this origin is
  * serial.
  *
- * Return: whether vc_pool.serial_sem is held, for vc_throttle_end().
+ * Return: whether vcache_pool.serial_sem is held, for vcache_throttle_end().
  */
-bool vc_throttle_begin(struct vc_volume *v)
+bool vcache_throttle_begin(struct vcache_volume *v)
 {
 	return v->serial >= VC_SERIAL && !down_timeout(&v->pool->serial_sem, VC_SERIAL_WAIT);
 }
 
 /**
- * vc_throttle_end - pause after a throttled window
+ * vcache_throttle_end - pause after a throttled window
  * @v: the volume
  * @took: how long the window took, jiffies
- * @held: what vc_throttle_begin() returned
+ * @held: what vcache_throttle_begin() returned
  */
-void vc_throttle_end(struct vc_volume *v, unsigned long took, bool held)
+void vcache_throttle_end(struct vcache_volume *v, unsigned long took, bool held)
 {
 	msleep(min(jiffies_to_msecs(took), VC_REST_MAX_MS));
 	if (held)
@@ -91,7 +91,7 @@ void vc_throttle_end(struct vc_volume *v, unsigned long took, bool held)
 }
 
 /**
- * vc_throttle_learn - find out whether an origin serves one request at a time
+ * vcache_throttle_learn - find out whether an origin serves one request at a time
  * @v: the volume
  * @r: a round that has just written a window to it
  *
@@ -99,7 +99,7 @@ void vc_throttle_end(struct vc_volume *v, unsigned long took, bool held)
  * threshold is a quarter of the way from 1 to n times, because the first request may
  * have waited in a queue.
  */
-void vc_throttle_learn(struct vc_volume *v, const struct vc_round *r)
+void vcache_throttle_learn(struct vcache_volume *v, const struct vcache_round *r)
 {
 	u64 took = ktime_get_ns() - r->began, first = r->first - r->began;
 

@@ -21,28 +21,28 @@
  * Which sectors of a block may be written: those that are still valid since it was read, if
  * its range is held? Whoever supersedes them later waits for the range.
  */
-static u8 vc_window_mask(struct vc_pool *p, const struct vc_round_cell *c)
+static u8 vc_window_mask(struct vcache_pool *p, const struct vcache_round_cell *c)
 {
 	if (!c->held)
 		return 0;
-	if (READ_ONCE(vc_cell_chunk(p, c->cell)->reuse) != c->reuse)
+	if (READ_ONCE(vcache_cell_chunk(p, c->cell)->reuse) != c->reuse)
 		return 0;
 	return c->mask & READ_ONCE(p->ix.where[c->cell]);
 }
 
 /* Write a window to the origin, durably; consecutive blocks in one request. */
-static int vc_window_write(struct vc_round *r, struct vc_volume *v, u32 n)
+static int vc_window_write(struct vcache_round *r, struct vcache_volume *v, u32 n)
 {
-	blk_opf_t opf = REQ_OP_WRITE | vc_durable_flags(v->origin);
+	blk_opf_t opf = REQ_OP_WRITE | vcache_durable_flags(v->origin);
 	struct bio *bio = NULL;
 	struct blk_plug plug;
 	int error;
 	u32 i;
 
-	vc_round_begin(r);
+	vcache_round_begin(r);
 	blk_start_plug(&plug);
 	for (i = 0; i < n; i++) {
-		struct vc_round_cell *c = &r->window[i];
+		struct vcache_round_cell *c = &r->window[i];
 		unsigned long mask = vc_window_mask(v->pool, c);
 		unsigned int s, e;
 
@@ -57,8 +57,8 @@ static int vc_window_write(struct vc_round *r, struct vc_volume *v, u32 n)
 				bio = NULL;
 			}
 			if (!bio)
-				bio = vc_round_bio(r, v->pool, v->origin, opf,
-						   n - i, at);
+				bio = vcache_round_bio(r, v->pool, v->origin, opf,
+						       n - i, at);
 			__bio_add_page(bio, r->page[i],
 				       (e - s) << SECTOR_SHIFT,
 				       s << SECTOR_SHIFT);
@@ -68,8 +68,8 @@ static int vc_window_write(struct vc_round *r, struct vc_volume *v, u32 n)
 	if (bio)
 		submit_bio_noacct(bio);
 	blk_finish_plug(&plug);
-	error = vc_round_wait(r);
-	if (!error && vc_isolation(v->origin) == VCACHE_ISOLATION_DEGRADED)
+	error = vcache_round_wait(r);
+	if (!error && vcache_isolation_of(v->origin) == VCACHE_ISOLATION_DEGRADED)
 		error = blkdev_issue_flush(v->origin);
 	return error;
 }
@@ -78,17 +78,17 @@ static int vc_window_write(struct vc_round *r, struct vc_volume *v, u32 n)
  * Extend a window by the dirty blocks that follow its last block on the origin, wherever
  * they are in the cache. They become part of the same request.
  */
-static u32 vc_window_extend(struct vc_round *r, struct vc_volume *v, u32 n,
+static u32 vc_window_extend(struct vcache_round *r, struct vcache_volume *v, u32 n,
 			    u32 most)
 {
 	while (n < most && r->window[n - 1].mask == VC_MASK_ALL) {
-		struct vc_round_cell *c = &r->window[n];
+		struct vcache_round_cell *c = &r->window[n];
 
 		c->block = r->window[n - 1].block + 1;
-		if (vc_bad_has(v, c->block) ||
-		    !vc_lookup_dirty(v, c->block, &c->cell))
+		if (vcache_bad_has(v, c->block) ||
+		    !vcache_lookup_dirty(v, c->block, &c->cell))
 			break;
-		c->reuse = vc_cell_chunk(v->pool, c->cell)->reuse;
+		c->reuse = vcache_cell_chunk(v->pool, c->cell)->reuse;
 		c->mask = VC_MASK_ALL;
 		c->extra = true;
 		n++;
@@ -97,7 +97,7 @@ static u32 vc_window_extend(struct vc_round *r, struct vc_volume *v, u32 n,
 }
 
 /* Is the block in the window already, as one of those that follow another? */
-static bool vc_window_has(const struct vc_round *r, u32 n, u64 block)
+static bool vc_window_has(const struct vcache_round *r, u32 n, u64 block)
 {
 	return n && r->window[n - 1].extra && block <= r->window[n - 1].block;
 }
@@ -106,22 +106,22 @@ static bool vc_window_has(const struct vc_round *r, u32 n, u64 block)
  * Fill a window, from the @from-th block of the round on. Sets @n to its length.
  * Return: how many blocks of the round are dealt with.
  */
-static u32 vc_window_fill(struct vc_round *r, struct vc_volume *v, u32 from,
+static u32 vc_window_fill(struct vcache_round *r, struct vcache_volume *v, u32 from,
 			  u32 most, u32 *n)
 {
 	u32 i;
 
 	*n = 0;
 	for (i = from; i < r->nr && *n < most; i++) {
-		struct vc_round_cell *c = &r->cell[i];
+		struct vcache_round_cell *c = &r->cell[i];
 
 		if (vc_window_has(r, *n, c->block))
 			continue;
 		/* The mask is 0 if it was superseded, or is clean by now. */
-		c->mask = vc_lookup_pin(v, c->cell, c->block);
+		c->mask = vcache_lookup_pin(v, c->cell, c->block);
 		if (!c->mask)
 			continue;
-		c->reuse = vc_cell_chunk(v->pool, c->cell)->reuse;
+		c->reuse = vcache_cell_chunk(v->pool, c->cell)->reuse;
 		r->window[(*n)++] = *c;
 		*n = vc_window_extend(r, v, *n, most);
 	}
@@ -129,13 +129,13 @@ static u32 vc_window_fill(struct vc_round *r, struct vc_volume *v, u32 from,
 }
 
 /* Hold the blocks of a window from @from to before @to, which follow one another. */
-static bool vc_window_hold_run(struct vc_round *r, struct vc_volume *v,
+static bool vc_window_hold_run(struct vcache_round *r, struct vcache_volume *v,
 			       u32 from, u32 to)
 {
 	u32 i;
 
-	if (!vc_range_try(&v->ranges, &r->range[r->ranges],
-			  r->window[from].block, r->window[to - 1].block))
+	if (!vcache_range_try(&v->ranges, &r->range[r->ranges],
+			      r->window[from].block, r->window[to - 1].block))
 		return false;
 	r->ranges++;
 	for (i = from; i < to; i++)
@@ -144,7 +144,7 @@ static bool vc_window_hold_run(struct vc_round *r, struct vc_volume *v,
 }
 
 /* Hold the blocks of a window that nobody else holds. */
-static void vc_window_hold(struct vc_round *r, struct vc_volume *v, u32 n)
+static void vc_window_hold(struct vcache_round *r, struct vcache_volume *v, u32 n)
 {
 	u32 from, to, i;
 
@@ -162,44 +162,44 @@ static void vc_window_hold(struct vc_round *r, struct vc_volume *v, u32 n)
 	}
 }
 
-static void vc_window_release(struct vc_round *r, struct vc_volume *v)
+static void vc_window_release(struct vcache_round *r, struct vcache_volume *v)
 {
 	while (r->ranges)
-		vc_range_put(&v->ranges, &r->range[--r->ranges]);
+		vcache_range_put(&v->ranges, &r->range[--r->ranges]);
 }
 
 /*
  * Write a window of @n blocks, and mark them clean. Return: 0, or an error; then all stay
  * dirty.
  */
-static int vc_window_clean(struct vc_round *r, struct vc_volume *v, u32 n)
+static int vc_window_clean(struct vcache_round *r, struct vcache_volume *v, u32 n)
 {
 	int error = vc_window_write(r, v, n);
 	u32 i;
 
 	if (error)
 		return error;
-	vc_throttle_learn(v, r);
+	vcache_throttle_learn(v, r);
 	for (i = 0; i < n; i++) {
-		struct vc_round_cell *c = &r->window[i];
+		struct vcache_round_cell *c = &r->window[i];
 
 		if (!c->held)
 			continue;
-		vc_lookup_clean(v, c->cell, c->block, c->reuse);
-		vc_bad_remove(v, c->block);
+		vcache_lookup_clean(v, c->cell, c->block, c->reuse);
+		vcache_bad_remove(v, c->block);
 		r->copied++;
 	}
 	return 0;
 }
 
 /* Copy a window of @n blocks. Return: 0, or an error; then all stay dirty. */
-static int vc_window_copy(struct vc_round *r, struct vc_volume *v, u32 n)
+static int vc_window_copy(struct vcache_round *r, struct vcache_volume *v, u32 n)
 {
-	int error = vc_round_read(r, v->pool, r->window, n);
+	int error = vcache_round_read(r, v->pool, r->window, n);
 	u32 i;
 
 	for (i = 0; i < n; i++)
-		vc_lookup_done(v->pool, r->window[i].cell);
+		vcache_lookup_done(v->pool, r->window[i].cell);
 	if (error)
 		return error;
 	vc_window_hold(r, v, n);
@@ -209,15 +209,15 @@ static int vc_window_copy(struct vc_round *r, struct vc_volume *v, u32 n)
 }
 
 /* Copy the @i-th block of a window that has failed. Return: 0, or an error. */
-static int vc_window_copy_one(struct vc_round *r, struct vc_volume *v, u32 i)
+static int vc_window_copy_one(struct vcache_round *r, struct vcache_volume *v, u32 i)
 {
-	struct vc_round_cell *c = &r->window[0];
+	struct vcache_round_cell *c = &r->window[0];
 
 	*c = r->failed[i];
-	c->mask = vc_lookup_pin(v, c->cell, c->block);
+	c->mask = vcache_lookup_pin(v, c->cell, c->block);
 	if (!c->mask)
 		return 0;
-	c->reuse = vc_cell_chunk(v->pool, c->cell)->reuse;
+	c->reuse = vcache_cell_chunk(v->pool, c->cell)->reuse;
 	return vc_window_copy(r, v, 1);
 }
 
@@ -225,7 +225,7 @@ static int vc_window_copy_one(struct vc_round *r, struct vc_volume *v, u32 i)
  * Copy the blocks of a window that has failed with @error, one by one. Return: 0 if that
  * succeeded for some of them, or the error.
  */
-static int vc_window_copy_each(struct vc_round *r, struct vc_volume *v, u32 n,
+static int vc_window_copy_each(struct vcache_round *r, struct vcache_volume *v, u32 n,
 			       int error)
 {
 	unsigned long end = jiffies + VC_ALONE_TIME;
@@ -242,7 +242,7 @@ static int vc_window_copy_each(struct vc_round *r, struct vc_volume *v, u32 n,
 			good++;
 			continue;
 		}
-		if (vc_bad_add(v, r->failed[i].block, failed))
+		if (vcache_bad_add(v, r->failed[i].block, failed))
 			return failed;
 		r->bad++;
 	}
@@ -250,7 +250,7 @@ static int vc_window_copy_each(struct vc_round *r, struct vc_volume *v, u32 n,
 }
 
 /**
- * vc_window_next - copy the next window of a round
+ * vcache_window_next - copy the next window of a round
  * @r: the round
  * @v: the volume
  * @from: the first block of the round that is not dealt with
@@ -260,8 +260,8 @@ static int vc_window_copy_each(struct vc_round *r, struct vc_volume *v, u32 n,
  *
  * Return: 0; or an error if no block could be copied, then all of them stay dirty.
  */
-int vc_window_next(struct vc_round *r, struct vc_volume *v, u32 from, u32 most,
-		   u32 *n, u32 *dealt)
+int vcache_window_next(struct vcache_round *r, struct vcache_volume *v, u32 from, u32 most,
+		       u32 *n, u32 *dealt)
 {
 	int error = 0;
 

@@ -8,7 +8,7 @@
 #include "internal.h"
 
 /* Clear the sectors that are not valid, so that no old content of the page is written. */
-static void vc_block_pad(struct vc_block *b)
+static void vc_block_pad(struct vcache_block *b)
 {
 	unsigned int s;
 
@@ -21,65 +21,65 @@ static void vc_block_pad(struct vc_block *b)
  * Move blocks from the batch to the record, at most @most. In write-through mode they are
  * also written to the origin. Return: the open request to the origin, or NULL.
  */
-static struct bio *vc_record_fill(struct vc_record *rec, struct vc_tag *tag,
+static struct bio *vc_record_fill(struct vcache_record *rec, struct vcache_tag *tag,
 				  u32 most)
 {
 	struct bio *through = NULL;
 
 	while (rec->info.data < most && !list_empty(&tag->batch)) {
-		struct vc_block *b = list_first_entry(&tag->batch,
-						      struct vc_block, node);
-		struct vc_entry e = { .block = b->index };
+		struct vcache_block *b = list_first_entry(&tag->batch,
+							  struct vcache_block, node);
+		struct vcache_entry e = { .block = b->index };
 
 		list_del_init(&b->node);
-		if (!vc_block_start(b, rec->through, true))
+		if (!vcache_block_start(b, rec->through, true))
 			continue;
 		vc_block_pad(b);
 		e.mask = *b->valid;
 		e.place = rec->info.at + 1 + rec->info.data++;
-		e.arg = vc_crc32c(page_address(b->page), VC_BLOCK_SIZE);
-		vc_record_add(rec, &e);
+		e.arg = vcache_crc32c(page_address(b->page), VC_BLOCK_SIZE);
+		vcache_record_add(rec, &e);
 		__bio_add_page(rec->bio, b->page, VC_BLOCK_SIZE, 0);
 		if (rec->through)
-			through = vc_writeout_add(tag, through, b, rec);
+			through = vcache_writeout_add(tag, through, b, rec);
 		cond_resched();
 	}
 	return through;
 }
 
 /* Write a record with at most @space blocks of the tag's batch. */
-static void vc_append_record(struct vc_tag *tag, u32 space,
-			     enum vc_append_kind kind)
+static void vc_append_record(struct vcache_tag *tag, u32 space,
+			     enum vcache_append_kind kind)
 {
-	struct vc_pool *p = tag->log->vol->pool;
-	struct vc_record *rec = vc_record_make(tag->log, tag);
+	struct vcache_pool *p = tag->log->vol->pool;
+	struct vcache_record *rec = vcache_record_make(tag->log, tag);
 	struct bio *origin;
 
 	rec->through = kind != VC_APPEND_LOG;
 	rec->copy = kind == VC_APPEND_COPY;
 	rec->bio = bio_alloc_bioset(p->bdev, space + 1, rec->copy ?
-				    REQ_OP_WRITE : vc_append_flags(p),
+				    REQ_OP_WRITE : vcache_append_flags(p),
 				    GFP_NOIO, &p->bs);
 	__bio_add_page(rec->bio, rec->head, VC_BLOCK_SIZE, 0);
 	origin = vc_record_fill(rec, tag, space);
 	if (origin)
-		vc_writeout_submit(tag, origin);
+		vcache_writeout_submit(tag, origin);
 	if (rec->info.data) {
-		vc_record_send(rec);
+		vcache_record_send(rec);
 	} else {
 		bio_put(rec->bio);
-		vc_record_free(p, rec);
+		vcache_record_free(p, rec);
 	}
 }
 
-static bool vc_append_as(struct vc_tag *tag, enum vc_append_kind kind)
+static bool vc_append_as(struct vcache_tag *tag, enum vcache_append_kind kind)
 {
-	struct vc_log *log = tag->log;
+	struct vcache_log *log = tag->log;
 	u32 space = 0;
 
 	mutex_lock(&log->append);
 	if (READ_ONCE(log->vol->pool->state) != VC_POOL_FAILED)
-		space = vc_log_space(log, kind);
+		space = vcache_log_space(log, kind);
 	if (space)
 		vc_append_record(tag, space, kind);
 	mutex_unlock(&log->append);
@@ -87,7 +87,7 @@ static bool vc_append_as(struct vc_tag *tag, enum vc_append_kind kind)
 }
 
 /**
- * vc_append - write blocks of a tag's batch to its log
+ * vcache_append - write blocks of a tag's batch to its log
  * @tag: the tag; called by its worker
  *
  * If the tag is not in writeback mode its data goes to the origin as well. The log needs
@@ -95,76 +95,76 @@ static bool vc_append_as(struct vc_tag *tag, enum vc_append_kind kind)
  *
  * Return: false if there is no chunk. Then the worker is woken when there is one.
  */
-bool vc_append(struct vc_tag *tag)
+bool vcache_append(struct vcache_tag *tag)
 {
 	return vc_append_as(tag, READ_ONCE(tag->mode) == VCACHE_MODE_WRITEBACK ?
 			    VC_APPEND_LOG : VC_APPEND_THROUGH);
 }
 
 /**
- * vc_append_copy - write blocks to the origin, and a copy of them to the cache
+ * vcache_append_copy - write blocks to the origin, and a copy of them to the cache
  * @tag: the tag, called by its worker; its device is in writethrough mode
  *
  * Return: false if the cache has no space for a copy now. Then nothing was done.
  */
-bool vc_append_copy(struct vc_tag *tag)
+bool vcache_append_copy(struct vcache_tag *tag)
 {
 	return vc_append_as(tag, VC_APPEND_COPY);
 }
 
 /**
- * vc_append_refuse - fail the write-out of a block if the pool cannot be written any more
+ * vcache_append_refuse - fail the write-out of a block if the pool cannot be written any more
  * @tag: the tag; called by its worker
  *
  * Return: false if the pool can be written, or there is no block.
  */
-bool vc_append_refuse(struct vc_tag *tag)
+bool vcache_append_refuse(struct vcache_tag *tag)
 {
-	struct vc_block *b;
+	struct vcache_block *b;
 
 	if (READ_ONCE(tag->log->vol->pool->state) == VC_POOL_OK ||
 	    list_empty(&tag->batch))
 		return false;
-	b = list_first_entry(&tag->batch, struct vc_block, node);
+	b = list_first_entry(&tag->batch, struct vcache_block, node);
 	list_del_init(&b->node);
-	if (vc_block_start(b, false, true))
-		vc_block_part_done(b, BLK_STS_IOERR);
+	if (vcache_block_start(b, false, true))
+		vcache_block_part_done(b, BLK_STS_IOERR);
 	return true;
 }
 
 /* Write one record of a discard. Return: 0; -EAGAIN without a chunk; -EIO. */
-static int vc_append_discard_one(struct vc_log *log, u64 block, u32 blocks)
+static int vc_append_discard_one(struct vcache_log *log, u64 block, u32 blocks)
 {
-	struct vc_entry e = { .block = block, .arg = blocks };
-	struct vc_pool *p = log->vol->pool;
+	struct vcache_entry e = { .block = block, .arg = blocks };
+	struct vcache_pool *p = log->vol->pool;
 	DECLARE_COMPLETION_ONSTACK(done);
-	struct vc_record *rec = NULL;
+	struct vcache_record *rec = NULL;
 	int r = -EAGAIN;
 
 	mutex_lock(&log->append);
 	/* The record may go to a clean chunk or to a dirty one: take what is open. */
-	if (vc_log_space(log, log->open && log->open->clean ?
-			 VC_APPEND_COPY : VC_APPEND_LOG)) {
-		rec = vc_record_make(log, NULL);
+	if (vcache_log_space(log, log->open && log->open->clean ?
+			     VC_APPEND_COPY : VC_APPEND_LOG)) {
+		rec = vcache_record_make(log, NULL);
 		rec->done = &done;
 		e.place = rec->info.at;
-		rec->bio = bio_alloc_bioset(p->bdev, 1, vc_append_flags(p),
+		rec->bio = bio_alloc_bioset(p->bdev, 1, vcache_append_flags(p),
 					    GFP_NOIO, &p->bs);
 		__bio_add_page(rec->bio, rec->head, VC_BLOCK_SIZE, 0);
-		vc_record_add(rec, &e);
-		vc_record_send(rec);
+		vcache_record_add(rec, &e);
+		vcache_record_send(rec);
 	}
 	mutex_unlock(&log->append);
 	if (rec) {
 		wait_for_completion_io(&done);
 		r = blk_status_to_errno(rec->status);
-		vc_record_free(p, rec);
+		vcache_record_free(p, rec);
 	}
 	return r;
 }
 
 /**
- * vc_append_discard - drop a range from the cache, durably
+ * vcache_append_discard - drop a range from the cache, durably
  * @log: the log that gets the record of it
  * @block: first block
  * @blocks: how many
@@ -175,7 +175,7 @@ static int vc_append_discard_one(struct vc_log *log, u64 block, u32 blocks)
  * Return: 0; -EAGAIN without space in the log, then a part of the range may have been
  * dropped, and the caller may try again; -EIO.
  */
-int vc_append_discard(struct vc_log *log, u64 block, u64 blocks)
+int vcache_append_discard(struct vcache_log *log, u64 block, u64 blocks)
 {
 	int r = 0;
 
@@ -184,11 +184,11 @@ int vc_append_discard(struct vc_log *log, u64 block, u64 blocks)
 	while (blocks && !r) {
 		u32 i, n = min_t(u64, blocks, log->vol->pool->ix.cells);
 
-		if (vc_lookup_any(log->vol, block, n)) {
+		if (vcache_lookup_any(log->vol, block, n)) {
 			r = vc_append_discard_one(log, block, n);
 			for (i = 0; !r && i < n; i++)
-				vc_lookup_cut(log->vol, log, block + i,
-					      VC_MASK_ALL);
+				vcache_lookup_cut(log->vol, log, block + i,
+						  VC_MASK_ALL);
 		}
 		block += n;
 		blocks -= n;
@@ -196,6 +196,6 @@ int vc_append_discard(struct vc_log *log, u64 block, u64 blocks)
 	}
 	atomic_dec(&log->vol->discards);
 	/* There is more superseded data now, so relocation may gain space. */
-	vc_space_kick(log->vol->pool);
+	vcache_space_kick(log->vol->pool);
 	return r;
 }

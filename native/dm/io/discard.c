@@ -26,14 +26,14 @@ enum vc_discard_step {
 	VC_DISCARD_RECORD,
 };
 
-static void vc_discard_queue(struct vc_io *io, unsigned long delay)
+static void vc_discard_queue(struct vcache_io *io, unsigned long delay)
 {
 	queue_delayed_work(io->dev->discard_wq, &io->parked.work, delay);
 }
 
-static void vc_discard_granted(struct vc_range *r)
+static void vc_discard_granted(struct vcache_range *r)
 {
-	vc_discard_queue(container_of(r, struct vc_io, parked.range), 0);
+	vc_discard_queue(container_of(r, struct vcache_io, parked.range), 0);
 }
 
 static void vc_discard_end(struct bio *bio, int error)
@@ -50,15 +50,15 @@ static void vc_discard_end(struct bio *bio, int error)
  *
  * Return: whether to go on with the next step now.
  */
-static bool vc_discard_range(struct vc_io *io, struct bio *bio)
+static bool vc_discard_range(struct vcache_io *io, struct bio *bio)
 {
-	struct vc_range *r = &io->parked.range;
-	struct vc_dev *dev = io->dev;
+	struct vcache_range *r = &io->parked.range;
+	struct vcache_dev *dev = io->dev;
 	u64 end = bio_end_sector(bio) / VC_BLOCK_SECTORS;
 
-	vc_map_punch(dev, bio->bi_iter.bi_sector, bio_sectors(bio));
+	vcache_map_punch(dev, bio->bi_iter.bi_sector, bio_sectors(bio));
 	if (!READ_ONCE(dev->writeback)) {
-		vc_write_uncache(dev, bio);
+		vcache_write_uncache(dev, bio);
 		submit_bio_noacct(bio);
 		return false;
 	}
@@ -70,25 +70,25 @@ static bool vc_discard_range(struct vc_io *io, struct bio *bio)
 	r->last = end - 1;
 	r->granted = vc_discard_granted;
 	io->parked.step = VC_DISCARD_ORIGIN;
-	return vc_range_get(&dev->vol->ranges, r);
+	return vcache_range_get(&dev->vol->ranges, r);
 }
 
 /*
  * The origin may have older data than the cache. So the origin discards it before the cache
  * drops its newer data.
  */
-static bool vc_discard_origin(struct vc_io *io, struct bio *bio)
+static bool vc_discard_origin(struct vcache_io *io, struct bio *bio)
 {
-	struct vc_range *r = &io->parked.range;
+	struct vcache_range *r = &io->parked.range;
 	u64 blocks = r->last - r->first + 1;
-	struct vc_volume *v = io->dev->vol;
+	struct vcache_volume *v = io->dev->vol;
 	int error;
 
 	error = blkdev_issue_discard(v->origin, r->first * VC_BLOCK_SECTORS,
 				     blocks * VC_BLOCK_SECTORS, GFP_NOIO);
 	/* Promotions of the range that are under way are dropped. */
-	vc_lookup_change(v, r->first, blocks);
-	vc_range_put(&v->ranges, r);
+	vcache_lookup_change(v, r->first, blocks);
+	vcache_range_put(&v->ranges, r);
 	/* What a failed cache has of the range stays lost, or is on the origin as well. */
 	if (error || READ_ONCE(v->pool->state) == VC_POOL_FAILED) {
 		vc_discard_end(bio, error);
@@ -102,18 +102,18 @@ static bool vc_discard_origin(struct vc_io *io, struct bio *bio)
  * Wait for space as a write does. If the origin refuses dirty data, there will be no space,
  * and the discard does not wait.
  */
-static void vc_discard_record(struct vc_io *io, struct bio *bio)
+static void vc_discard_record(struct vcache_io *io, struct bio *bio)
 {
-	const struct vc_range *r = &io->parked.range;
-	struct vc_dev *dev = io->dev;
-	struct vc_volume *v = dev->vol;
-	struct vc_tag *tag;
+	const struct vcache_range *r = &io->parked.range;
+	struct vcache_dev *dev = io->dev;
+	struct vcache_volume *v = dev->vol;
+	struct vcache_tag *tag;
 	int error;
 
 	/* The device is not suspended while this request runs, so the tag stays. */
 	tag = dev->volume ? dev->target->tag : dev->host;
-	error = vc_append_discard(tag->log, r->first, r->last - r->first + 1);
-	if (error == -EAGAIN && !vc_volume_stuck(v) &&
+	error = vcache_append_discard(tag->log, r->first, r->last - r->first + 1);
+	if (error == -EAGAIN && !vcache_volume_stuck(v) &&
 	    READ_ONCE(v->pool->state) == VC_POOL_OK)
 		vc_discard_queue(io, VC_DISCARD_WAIT);
 	else
@@ -122,9 +122,9 @@ static void vc_discard_record(struct vc_io *io, struct bio *bio)
 
 static void vc_discard_work(struct work_struct *work)
 {
-	struct vc_io *io = container_of(to_delayed_work(work), struct vc_io,
-					parked.work);
-	struct bio *bio = vc_io_bio(io);
+	struct vcache_io *io = container_of(to_delayed_work(work), struct vcache_io,
+					    parked.work);
+	struct bio *bio = vcache_io_bio(io);
 
 	if (io->parked.step == VC_DISCARD_RANGE && !vc_discard_range(io, bio))
 		return;
@@ -134,10 +134,10 @@ static void vc_discard_work(struct work_struct *work)
 }
 
 /**
- * vc_discard_begin - go on with a discard, whose range is not buffered any more
+ * vcache_discard_begin - go on with a discard, whose range is not buffered any more
  * @io: our data of it; it is parked, so nobody else writes to the range
  */
-void vc_discard_begin(struct vc_io *io)
+void vcache_discard_begin(struct vcache_io *io)
 {
 	INIT_DELAYED_WORK(&io->parked.work, vc_discard_work);
 	io->parked.step = VC_DISCARD_RANGE;

@@ -44,13 +44,13 @@ static u64 vc_iter_last(const struct bvec_iter *iter)
 }
 
 /**
- * vc_fallback_lost - report that a piece of a read cannot be read
+ * vcache_fallback_lost - report that a piece of a read cannot be read
  * @io: our data of the read
  * @iter: the piece
  */
-void vc_fallback_lost(struct vc_io *io, const struct bvec_iter *iter)
+void vcache_fallback_lost(struct vcache_io *io, const struct bvec_iter *iter)
 {
-	struct vc_volume *v = io->dev->vol;
+	struct vcache_volume *v = io->dev->vol;
 
 	DMERR_LIMIT("%s: volume %u tag %u: cannot read the only copy of sectors %llu to %llu",
 		    dm_device_name(v->pool->md), v->id, io->read.tag->id,
@@ -58,19 +58,19 @@ void vc_fallback_lost(struct vc_io *io, const struct bvec_iter *iter)
 }
 
 /* Count a failed read of the cache device. */
-static void vc_fallback_count(struct vc_io *io, u32 cell)
+static void vc_fallback_count(struct vcache_io *io, u32 cell)
 {
-	struct vc_volume *v = io->dev->vol;
+	struct vcache_volume *v = io->dev->vol;
 
 	atomic_inc(&v->cache_errors);
-	vc_pool_read_failed(v->pool, cell);
-	vc_tag_event(io->read.tag, VCACHE_EVENT_KIND_CACHE_ERROR);
+	vcache_pool_read_failed(v->pool, cell);
+	vcache_tag_event(io->read.tag, VCACHE_EVENT_KIND_CACHE_ERROR);
 }
 
 static void vc_retry_end(struct bio *bio)
 {
 	struct vc_retry *retry = container_of(bio, struct vc_retry, bio);
-	struct vc_io *io = vc_io(retry->read);
+	struct vcache_io *io = vcache_io(retry->read);
 	struct bio *read = retry->read;
 
 	if (bio->bi_status)
@@ -78,11 +78,11 @@ static void vc_retry_end(struct bio *bio)
 	if (retry->cell != VC_CELL_NONE) {
 		if (bio->bi_status) {
 			vc_fallback_count(io, retry->cell);
-			vc_fallback_lost(io, &retry->iter);
+			vcache_fallback_lost(io, &retry->iter);
 		} else {
-			vc_pool_read_ok(io->dev->vol->pool);
+			vcache_pool_read_ok(io->dev->vol->pool);
 		}
-		vc_lookup_done(io->dev->vol->pool, retry->cell);
+		vcache_lookup_done(io->dev->vol->pool, retry->cell);
 	}
 	bio_put(bio);
 	bio_endio(read);
@@ -91,8 +91,8 @@ static void vc_retry_end(struct bio *bio)
 /* Read a piece again. */
 static void vc_retry_send(struct bio *read, const struct bvec_iter *iter, u32 cell)
 {
-	struct vc_dev *dev = vc_io(read)->dev;
-	struct vc_volume *v = dev->vol;
+	struct vcache_dev *dev = vcache_io(read)->dev;
+	struct vcache_volume *v = dev->vol;
 	struct block_device *bdev = cell == VC_CELL_NONE ? v->origin :
 				    v->pool->bdev;
 	struct vc_retry *retry;
@@ -104,9 +104,9 @@ static void vc_retry_send(struct bio *read, const struct bvec_iter *iter, u32 ce
 	bio->bi_opf = REQ_OP_READ | (read->bi_opf & VC_READ_FLAGS);
 	bio->bi_iter = *iter;
 	if (cell != VC_CELL_NONE)
-		bio->bi_iter.bi_sector = vc_cell_sector(cell, iter->bi_sector);
+		bio->bi_iter.bi_sector = vcache_cell_sector(cell, iter->bi_sector);
 	else
-		vc_readers_note(v);
+		vcache_readers_note(v);
 	bio->bi_end_io = vc_retry_end;
 	retry = container_of(bio, struct vc_retry, bio);
 	retry->read = read;
@@ -123,23 +123,23 @@ static void vc_retry_send(struct bio *read, const struct bvec_iter *iter, u32 ce
 static unsigned int vc_fallback_piece(struct bio *read, struct bvec_iter iter)
 {
 	unsigned int most = iter.bi_size >> SECTOR_SHIFT, n;
-	struct vc_io *io = vc_io(read);
-	struct vc_volume *v = io->dev->vol;
+	struct vcache_io *io = vcache_io(read);
+	struct vcache_volume *v = io->dev->vol;
 	u32 cell;
 
-	n = vc_lookup(v, iter.bi_sector, most, true, &cell);
+	n = vcache_lookup(v, iter.bi_sector, most, true, &cell);
 	if (cell != VC_CELL_NONE)
 		n = min_t(unsigned int, n, VC_BLOCK_SECTORS -
 			  iter.bi_sector % VC_BLOCK_SECTORS);
 	iter.bi_size = n << SECTOR_SHIFT;
-	if (vc_read_hits(&iter, &io->read) == n) {
+	if (vcache_read_hits(&iter, &io->read) == n) {
 		if (cell != VC_CELL_NONE)
-			vc_lookup_done(v->pool, cell);
+			vcache_lookup_done(v->pool, cell);
 	} else if (cell != VC_CELL_NONE &&
 		   READ_ONCE(v->pool->state) == VC_POOL_FAILED) {
-		vc_fallback_lost(io, &iter);
+		vcache_fallback_lost(io, &iter);
 		read->bi_status = BLK_STS_IOERR;
-		vc_lookup_done(v->pool, cell);
+		vcache_lookup_done(v->pool, cell);
 	} else {
 		vc_retry_send(read, &iter, cell);
 	}
@@ -147,25 +147,25 @@ static unsigned int vc_fallback_piece(struct bio *read, struct bvec_iter iter)
 }
 
 /* Note what the cache device could not read, and drop the reference to its chunk. */
-static void vc_fallback_note(struct vc_io *io)
+static void vc_fallback_note(struct vcache_io *io)
 {
 	const struct bvec_iter *iter = &io->read.iter;
-	struct vc_volume *v = io->dev->vol;
+	struct vcache_volume *v = io->dev->vol;
 
 	vc_fallback_count(io, io->cell);
 	DMWARN_LIMIT("%s: volume %u tag %u: the cache cannot read sectors %llu to %llu",
 		     dm_device_name(v->pool->md), v->id, io->read.tag->id,
 		     (u64)iter->bi_sector, vc_iter_last(iter));
-	vc_lookup_failed(v, io->cell, iter->bi_sector,
-			 iter->bi_size >> SECTOR_SHIFT);
-	vc_lookup_done(v->pool, io->cell);
+	vcache_lookup_failed(v, io->cell, iter->bi_sector,
+			     iter->bi_size >> SECTOR_SHIFT);
+	vcache_lookup_done(v->pool, io->cell);
 	io->cell = VC_IO_NO_CELL;
 }
 
 /* Complete a read that the cache device has failed. */
 static void vc_fallback_read(struct bio *read)
 {
-	struct vc_io *io = vc_io(read);
+	struct vcache_io *io = vcache_io(read);
 	struct bvec_iter iter = io->read.iter;
 
 	vc_fallback_note(io);
@@ -178,7 +178,7 @@ static void vc_fallback_read(struct bio *read)
 	while (iter.bi_size)
 		bio_advance_iter(read, &iter, vc_fallback_piece(read, iter)
 				 << SECTOR_SHIFT);
-	/* The last piece completes it; then vc_read_done() is called. */
+	/* The last piece completes it; then vcache_read_done() is called. */
 	bio_endio(read);
 }
 
@@ -189,7 +189,7 @@ static void vc_fallback_read(struct bio *read)
  */
 static void vc_fallback_work(struct work_struct *work)
 {
-	struct vc_dev *dev = container_of(work, struct vc_dev, fallback_work);
+	struct vcache_dev *dev = container_of(work, struct vcache_dev, fallback_work);
 	struct bio_list list;
 	struct bio *bio;
 
@@ -203,23 +203,23 @@ static void vc_fallback_work(struct work_struct *work)
 }
 
 /**
- * vc_fallback - the cache device has completed a read
+ * vcache_fallback - the cache device has completed a read
  * @bio: the read
  * @io: our data of it
  * @status: the answer of the cache device
  *
  * Return: true if the read is not complete yet. It will be completed once more.
  */
-bool vc_fallback(struct bio *bio, struct vc_io *io, blk_status_t status)
+bool vcache_fallback(struct bio *bio, struct vcache_io *io, blk_status_t status)
 {
-	struct vc_dev *dev = io->dev;
+	struct vcache_dev *dev = io->dev;
 	unsigned long flags;
 
 	/* These are no failures: dm sends the read again. */
 	if (status == BLK_STS_DM_REQUEUE || status == BLK_STS_AGAIN)
 		return false;
 	if (likely(!status)) {
-		vc_pool_read_ok(dev->vol->pool);
+		vcache_pool_read_ok(dev->vol->pool);
 		return false;
 	}
 	spin_lock_irqsave(&dev->fallback_lock, flags);
@@ -230,12 +230,12 @@ bool vc_fallback(struct bio *bio, struct vc_io *io, blk_status_t status)
 }
 
 /**
- * vc_fallback_init - prepare a device for failed reads of its cache
+ * vcache_fallback_init - prepare a device for failed reads of its cache
  * @dev: the device, being made
  *
  * Return: 0 or -ENOMEM.
  */
-int vc_fallback_init(struct vc_dev *dev)
+int vcache_fallback_init(struct vcache_dev *dev)
 {
 	spin_lock_init(&dev->fallback_lock);
 	bio_list_init(&dev->fallback);

@@ -16,12 +16,12 @@
 #include "internal.h"
 
 /* A write with FUA covers its own tag, and blocks written by several tags: those of hTag. */
-static bool vc_flush_covers(const struct vc_flush *f, struct vc_tag *tag)
+static bool vc_flush_covers(const struct vcache_flush *f, struct vcache_tag *tag)
 {
 	if (f->fua)
 		return tag == f->owner || tag == tag->dev->host;
 	return f->all || tag == tag->dev->host || READ_ONCE(tag->orphan) ||
-	       READ_ONCE(tag->exposed) || vc_tag_has_cgroup(tag, f->cgroup);
+	       READ_ONCE(tag->exposed) || vcache_tag_has_cgroup(tag, f->cgroup);
 }
 
 enum vc_flush_next {
@@ -31,21 +31,21 @@ enum vc_flush_next {
 };
 
 /* Wait for a tag, if it has data that is not durable. */
-static enum vc_flush_next vc_flush_wait(struct vc_flush *f,
-					struct vc_tag *tag)
+static enum vc_flush_next vc_flush_wait(struct vcache_flush *f,
+					struct vcache_tag *tag)
 {
 	enum vc_flush_next next = VC_FLUSH_GO_ON;
 	unsigned long flags;
 	int slot;
 
 	/* Every write that the flush has to cover completed before the flush came. */
-	if (vc_epoch_idle(&tag->epoch))
+	if (vcache_epoch_idle(&tag->epoch))
 		return VC_FLUSH_GO_ON;
 	spin_lock_irqsave(&tag->lock, flags);
 	if (tag->dev->noflush) {
 		next = VC_FLUSH_REQUEUE;
 	} else {
-		slot = vc_epoch_flush(&tag->epoch);
+		slot = vcache_epoch_flush(&tag->epoch);
 		if (slot != VC_EPOCH_IDLE) {
 			list_add_tail(&f->node, &tag->waiters[slot]);
 			tag->goal = tag->ndirty;
@@ -58,25 +58,25 @@ static enum vc_flush_next vc_flush_wait(struct vc_flush *f,
 	queue_work(tag->dev->wq, &tag->work);
 	/* A shared block is on the list of hTag, and may have failed while we waited for that. */
 	if (atomic_read(&tag->bad))
-		vc_tag_write_out(tag->dev->host, UINT_MAX);
+		vcache_tag_write_out(tag->dev->host, UINT_MAX);
 	return next;
 }
 
 /* Does any tag have its data on an origin that needs a FLUSH? */
-static bool vc_flush_origin_too(struct vc_dev *dev)
+static bool vc_flush_origin_too(struct vcache_dev *dev)
 {
 	return READ_ONCE(dev->writeback) && READ_ONCE(dev->through) &&
-	       vc_isolation(dev->vol->origin) == VCACHE_ISOLATION_DEGRADED;
+	       vcache_isolation_of(dev->vol->origin) == VCACHE_ISOLATION_DEGRADED;
 }
 
-static void vc_flush_complete(struct vc_dev *dev, struct bio *bio,
-			      struct vc_flush *f)
+static void vc_flush_complete(struct vcache_dev *dev, struct bio *bio,
+			      struct vcache_flush *f)
 {
 	unsigned long flags;
 
 	if (f->failed) {
 		bio_io_error(bio);
-	} else if (vc_isolation(dev->store) == VCACHE_ISOLATION_DEGRADED ||
+	} else if (vcache_isolation_of(dev->store) == VCACHE_ISOLATION_DEGRADED ||
 		   vc_flush_origin_too(dev)) {
 		spin_lock_irqsave(&dev->flush_lock, flags);
 		bio_list_add(&dev->flushq, bio);
@@ -87,9 +87,9 @@ static void vc_flush_complete(struct vc_dev *dev, struct bio *bio,
 	}
 }
 
-static void vc_flush_give_back(struct vc_flush *f)
+static void vc_flush_give_back(struct vcache_flush *f)
 {
-	struct bio *bio = vc_io_bio(container_of(f, struct vc_io, flush));
+	struct bio *bio = vcache_io_bio(container_of(f, struct vcache_io, flush));
 
 	bio->bi_status = BLK_STS_DM_REQUEUE;
 	bio_endio(bio);
@@ -99,13 +99,13 @@ static void vc_flush_give_back(struct vc_flush *f)
  * Start the write-out of all tags that the flush covers, before it waits for any of them.
  * Called under RCU.
  */
-static void vc_flush_write_out(const struct vc_flush *f, struct vc_dev *dev)
+static void vc_flush_write_out(const struct vcache_flush *f, struct vcache_dev *dev)
 {
-	struct vc_tag *tag;
+	struct vcache_tag *tag;
 
 	list_for_each_entry_rcu(tag, &dev->tags, node) {
-		if (vc_flush_covers(f, tag) && !vc_epoch_idle(&tag->epoch))
-			vc_tag_write_out(tag, UINT_MAX);
+		if (vc_flush_covers(f, tag) && !vcache_epoch_idle(&tag->epoch))
+			vcache_tag_write_out(tag, UINT_MAX);
 	}
 }
 
@@ -114,7 +114,7 @@ static void vc_flush_write_out(const struct vc_flush *f, struct vc_dev *dev)
  * write-out has failed has left its epoch, if a newer version has its data. That may be in an
  * epoch of a tag that the flush has visited before.
  */
-static bool vc_flush_missed(struct vc_flush *f, struct vc_dev *dev)
+static bool vc_flush_missed(struct vcache_flush *f, struct vcache_dev *dev)
 {
 	int now;
 
@@ -127,12 +127,12 @@ static bool vc_flush_missed(struct vc_flush *f, struct vc_dev *dev)
 }
 
 /* Continue with the next tag that is not durable; if there is none, complete. */
-static void vc_flush_step(struct vc_flush *f)
+static void vc_flush_step(struct vcache_flush *f)
 {
-	struct vc_io *io = container_of(f, struct vc_io, flush);
+	struct vcache_io *io = container_of(f, struct vcache_io, flush);
 	enum vc_flush_next next = VC_FLUSH_GO_ON;
-	struct vc_dev *dev = io->dev;
-	struct vc_tag *tag;
+	struct vcache_dev *dev = io->dev;
+	struct vcache_tag *tag;
 
 	rcu_read_lock();
 again:
@@ -158,23 +158,23 @@ again:
 	}
 	rcu_read_unlock();
 	if (next == VC_FLUSH_GO_ON)
-		vc_flush_complete(dev, vc_io_bio(io), f);
+		vc_flush_complete(dev, vcache_io_bio(io), f);
 	else if (next == VC_FLUSH_REQUEUE)
 		vc_flush_give_back(f);
 }
 
 /**
- * vc_flush_bio - map a flush
+ * vcache_flush_bio - map a flush
  * @vt: the target
  * @bio: an empty flush
  * @io: our data of it
  *
  * Return: what the map function of a target returns.
  */
-int vc_flush_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io)
+int vcache_flush_bio(struct vcache_target *vt, struct bio *bio, struct vcache_io *io)
 {
-	struct vc_flush *f = &io->flush;
-	struct vc_dev *dev = vt->dev;
+	struct vcache_flush *f = &io->flush;
+	struct vcache_dev *dev = vt->dev;
 
 	io->kind = VC_IO_FLUSH;
 	f->cursor = 0;
@@ -184,7 +184,7 @@ int vc_flush_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io)
 	rcu_read_lock();
 	f->gen = atomic_read(&dev->attr_gen);
 	f->inherited = atomic_read(&dev->inherited);
-	vc_scope_of_flush(vt, f);
+	vcache_scope_of_flush(vt, f);
 	atomic_inc(&f->owner->timed);
 	vc_flush_write_out(f, dev);
 	rcu_read_unlock();
@@ -193,16 +193,16 @@ int vc_flush_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io)
 }
 
 /**
- * vc_flush_write - make a write with FUA durable, which is in the buffer
+ * vcache_flush_write - make a write with FUA durable, which is in the buffer
  * @tag: its tag
  * @bio: the write
  * @io: our data of it
  *
  * Called under rcu_read_lock(), which keeps @tag.
  */
-void vc_flush_write(struct vc_tag *tag, struct bio *bio, struct vc_io *io)
+void vcache_flush_write(struct vcache_tag *tag, struct bio *bio, struct vcache_io *io)
 {
-	struct vc_flush *f = &io->flush;
+	struct vcache_flush *f = &io->flush;
 
 	io->kind = VC_IO_FLUSH;
 	memset(f, 0, sizeof(*f));
@@ -216,13 +216,13 @@ void vc_flush_write(struct vc_tag *tag, struct bio *bio, struct vc_io *io)
 }
 
 /**
- * vc_flush_wake - continue flushes that waited for a tag
+ * vcache_flush_wake - continue flushes that waited for a tag
  * @waiters: the flushes; empty on return
  * @failed: a write-out that they cover has failed
  */
-void vc_flush_wake(struct list_head *waiters, bool failed)
+void vcache_flush_wake(struct list_head *waiters, bool failed)
 {
-	struct vc_flush *f, *next;
+	struct vcache_flush *f, *next;
 
 	list_for_each_entry_safe(f, next, waiters, node) {
 		list_del(&f->node);
@@ -232,15 +232,15 @@ void vc_flush_wake(struct list_head *waiters, bool failed)
 }
 
 /**
- * vc_flush_work - complete flushes on an origin that needs a FLUSH command
- * @work: vc_dev.flush_work
+ * vcache_flush_work - complete flushes on an origin that needs a FLUSH command
+ * @work: vcache_dev.flush_work
  *
  * With a volatile cache and without FUA no other command makes data durable. This is
  * isolation=degraded.
  */
-void vc_flush_work(struct work_struct *work)
+void vcache_flush_work(struct work_struct *work)
 {
-	struct vc_dev *dev = container_of(work, struct vc_dev, flush_work);
+	struct vcache_dev *dev = container_of(work, struct vcache_dev, flush_work);
 	struct bio_list list;
 	struct bio *bio;
 
@@ -250,7 +250,7 @@ void vc_flush_work(struct work_struct *work)
 	spin_unlock_irq(&dev->flush_lock);
 
 	while ((bio = bio_list_pop(&list))) {
-		struct vc_flush *f = &vc_io(bio)->flush;
+		struct vcache_flush *f = &vcache_io(bio)->flush;
 
 		atomic64_inc(&f->owner->stats.device_flushes);
 		if (vc_flush_origin_too(dev) &&
@@ -269,32 +269,32 @@ void vc_flush_work(struct work_struct *work)
 }
 
 /**
- * vc_flush_done - count a flush that is complete
+ * vcache_flush_done - count a flush that is complete
  * @bio: the flush
  * @io: our data of it
  */
-void vc_flush_done(struct bio *bio, struct vc_io *io)
+void vcache_flush_done(struct bio *bio, struct vcache_io *io)
 {
-	struct vc_flush *f = &io->flush;
-	struct vc_stats *st = &f->owner->stats;
+	struct vcache_flush *f = &io->flush;
+	struct vcache_stats *st = &f->owner->stats;
 	u64 ns = ktime_get_ns() - f->start;
 
 	if (bio->bi_status != BLK_STS_DM_REQUEUE && !f->fua) {
 		atomic64_inc(&st->flushes);
 		atomic64_add(ns, &st->flush_ns);
-		atomic64_inc(&st->flush_hist[vc_hist_bucket(ns)]);
+		atomic64_inc(&st->flush_hist[vcache_hist_bucket(ns)]);
 	}
 	atomic_dec(&f->owner->timed);
 }
 
 /**
- * vc_flush_requeue - give waiting flushes back to dm
+ * vcache_flush_requeue - give waiting flushes back to dm
  * @dev: a device that is being suspended without a flush
  */
-void vc_flush_requeue(struct vc_dev *dev)
+void vcache_flush_requeue(struct vcache_dev *dev)
 {
-	struct vc_flush *f, *next;
-	struct vc_tag *tag;
+	struct vcache_flush *f, *next;
+	struct vcache_tag *tag;
 	LIST_HEAD(list);
 	unsigned int s;
 

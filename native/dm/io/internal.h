@@ -6,33 +6,33 @@
 #include "io.h"
 
 /* append.c */
-bool vc_append(struct vc_tag *tag);
-bool vc_append_copy(struct vc_tag *tag);
-bool vc_append_refuse(struct vc_tag *tag);
-int vc_append_discard(struct vc_log *log, u64 block, u64 blocks);
+bool vcache_append(struct vcache_tag *tag);
+bool vcache_append_copy(struct vcache_tag *tag);
+bool vcache_append_refuse(struct vcache_tag *tag);
+int vcache_append_discard(struct vcache_log *log, u64 block, u64 blocks);
 
 /* discard.c */
-void vc_discard_begin(struct vc_io *io);
+void vcache_discard_begin(struct vcache_io *io);
 
 /* fallback.c */
-void vc_fallback_lost(struct vc_io *io, const struct bvec_iter *iter);
+void vcache_fallback_lost(struct vcache_io *io, const struct bvec_iter *iter);
 
 /* flush.c */
-void vc_flush_write(struct vc_tag *tag, struct bio *bio, struct vc_io *io);
+void vcache_flush_write(struct vcache_tag *tag, struct bio *bio, struct vcache_io *io);
 
 /* park.c */
-bool vc_parked_overlap(struct vc_dev *dev, struct bio *bio);
+bool vcache_parked_overlap(struct vcache_dev *dev, struct bio *bio);
 
 /* read.c */
-unsigned int vc_read_hits(const struct bvec_iter *iter, struct vc_read *rd);
+unsigned int vcache_read_hits(const struct bvec_iter *iter, struct vcache_read *rd);
 
 /* write.c */
-void vc_write_uncache(struct vc_dev *dev, struct bio *bio);
-void vc_tag_admit(struct vc_tag *tag);
+void vcache_write_uncache(struct vcache_dev *dev, struct bio *bio);
+void vcache_tag_admit(struct vcache_tag *tag);
 
 /* writeout.c */
-void vc_writeout_submit(struct vc_tag *tag, struct bio *bio);
-struct bio *vc_writeout_add(struct vc_tag *tag, struct bio *bio,
-			    struct vc_block *b, struct vc_record *rec);
+void vcache_writeout_submit(struct vcache_tag *tag, struct bio *bio);
+struct bio *vcache_writeout_add(struct vcache_tag *tag, struct bio *bio,
+				struct vcache_block *b, struct vcache_record *rec);
 
 #endif /* DM_VCACHE_IO_INTERNAL_H */

@@ -9,37 +9,37 @@
 #include "../ssd/ssd.h"
 
 /* age.c */
-void vc_age_work(struct work_struct *work);
+void vcache_age_work(struct work_struct *work);
 
 /* fallback.c */
-bool vc_fallback(struct bio *bio, struct vc_io *io, blk_status_t status);
-int vc_fallback_init(struct vc_dev *dev);
+bool vcache_fallback(struct bio *bio, struct vcache_io *io, blk_status_t status);
+int vcache_fallback_init(struct vcache_dev *dev);
 
 /* flush.c */
-int vc_flush_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io);
-void vc_flush_wake(struct list_head *waiters, bool failed);
-void vc_flush_work(struct work_struct *work);
-void vc_flush_done(struct bio *bio, struct vc_io *io);
-void vc_flush_requeue(struct vc_dev *dev);
+int vcache_flush_bio(struct vcache_target *vt, struct bio *bio, struct vcache_io *io);
+void vcache_flush_wake(struct list_head *waiters, bool failed);
+void vcache_flush_work(struct work_struct *work);
+void vcache_flush_done(struct bio *bio, struct vcache_io *io);
+void vcache_flush_requeue(struct vcache_dev *dev);
 
 /* park.c */
-int vc_park(struct vc_dev *dev, struct bio *bio, struct vc_io *io);
-void vc_past_done(struct vc_dev *dev, struct vc_io *io, enum req_op op);
-void vc_parked_done(struct vc_dev *dev, struct vc_io *io, enum req_op op);
-void vc_parked_requeue(struct vc_dev *dev);
-void vc_park_work(struct work_struct *work);
+int vcache_park(struct vcache_dev *dev, struct bio *bio, struct vcache_io *io);
+void vcache_past_done(struct vcache_dev *dev, struct vcache_io *io, enum req_op op);
+void vcache_parked_done(struct vcache_dev *dev, struct vcache_io *io, enum req_op op);
+void vcache_parked_requeue(struct vcache_dev *dev);
+void vcache_park_work(struct work_struct *work);
 
 /* read.c */
-int vc_read_bio(struct vc_tag *tag, struct bio *bio, struct vc_io *io,
-		struct bio **send);
-void vc_read_done(struct bio *bio, struct vc_io *io, blk_status_t status);
+int vcache_read_bio(struct vcache_tag *tag, struct bio *bio, struct vcache_io *io,
+		    struct bio **send);
+void vcache_read_done(struct bio *bio, struct vcache_io *io, blk_status_t status);
 
 /* write.c */
-int vc_write_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io);
-void vc_tag_requeue(struct vc_tag *tag);
+int vcache_write_bio(struct vcache_target *vt, struct bio *bio, struct vcache_io *io);
+void vcache_tag_requeue(struct vcache_tag *tag);
 
 /* writeout.c */
-void vc_granted_work(struct work_struct *work);
-void vc_tag_work(struct work_struct *work);
+void vcache_granted_work(struct work_struct *work);
+void vcache_tag_work(struct work_struct *work);
 
 #endif /* DM_VCACHE_IO_H */

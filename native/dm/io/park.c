@@ -13,27 +13,27 @@
  * Do two ranges overlap? They are compared by pages, because a write to another sector of
  * a page would keep the page in the buffer.
  */
-static bool vc_parked_meets(const struct vc_parked *p, pgoff_t first,
+static bool vc_parked_meets(const struct vcache_parked *p, pgoff_t first,
 			    pgoff_t last)
 {
 	return p->first <= last && first <= p->last;
 }
 
 /**
- * vc_parked_overlap - does a request overlap one that is parked?
+ * vcache_parked_overlap - does a request overlap one that is parked?
  * @dev: the device
  * @bio: a write
  */
-bool vc_parked_overlap(struct vc_dev *dev, struct bio *bio)
+bool vcache_parked_overlap(struct vcache_dev *dev, struct bio *bio)
 {
-	struct vc_parked *p;
+	struct vcache_parked *p;
 	unsigned long flags;
 	bool meets = false;
 
 	spin_lock_irqsave(&dev->park_lock, flags);
 	list_for_each_entry(p, &dev->parked, node) {
-		meets = vc_parked_meets(p, vc_first_page(bio),
-					vc_last_page(bio));
+		meets = vc_parked_meets(p, vcache_first_page(bio),
+					vcache_last_page(bio));
 		if (meets)
 			break;
 	}
@@ -42,20 +42,20 @@ bool vc_parked_overlap(struct vc_dev *dev, struct bio *bio)
 }
 
 /**
- * vc_park - park a request until its range is free
+ * vcache_park - park a request until its range is free
  * @dev: the device
  * @bio: the request, to be sent to the origin
  * @io: our data of it
  *
  * Return: what a map function returns, always DM_MAPIO_SUBMITTED.
  */
-int vc_park(struct vc_dev *dev, struct bio *bio, struct vc_io *io)
+int vcache_park(struct vcache_dev *dev, struct bio *bio, struct vcache_io *io)
 {
 	unsigned long flags;
 	bool noflush;
 
-	io->parked.first = vc_first_page(bio);
-	io->parked.last = vc_last_page(bio);
+	io->parked.first = vcache_first_page(bio);
+	io->parked.last = vcache_last_page(bio);
 	io->parked.sent = false;
 	io->parked.retried = false;
 	io->parked.pass = READ_ONCE(dev->park_pass) - 1;
@@ -77,7 +77,7 @@ int vc_park(struct vc_dev *dev, struct bio *bio, struct vc_io *io)
 	return DM_MAPIO_SUBMITTED;
 }
 
-static void vc_parked_unlink(struct vc_dev *dev, struct vc_io *io)
+static void vc_parked_unlink(struct vcache_dev *dev, struct vcache_io *io)
 {
 	list_del(&io->parked.node);
 	atomic_dec(&dev->nparked);
@@ -85,7 +85,7 @@ static void vc_parked_unlink(struct vc_dev *dev, struct vc_io *io)
 }
 
 /**
- * vc_past_done - the origin has completed a request that bypassed the buffer
+ * vcache_past_done - the origin has completed a request that bypassed the buffer
  * @dev: the device
  * @io: our data of the request
  * @op: its operation
@@ -93,31 +93,31 @@ static void vc_parked_unlink(struct vc_dev *dev, struct vc_io *io)
  * Blocks of its range that were promoted meanwhile may have the data of before: drop them.
  * After a discard any data is as good as other.
  */
-void vc_past_done(struct vc_dev *dev, struct vc_io *io, enum req_op op)
+void vcache_past_done(struct vcache_dev *dev, struct vcache_io *io, enum req_op op)
 {
 	pgoff_t i;
 
 	if (!dev->vol)
 		return;
-	vc_lookup_change(dev->vol, io->parked.first, io->parked.last -
-			 io->parked.first + 1);
+	vcache_lookup_change(dev->vol, io->parked.first, io->parked.last -
+			     io->parked.first + 1);
 	if (op != REQ_OP_WRITE || READ_ONCE(dev->writeback))
 		return;
 	for (i = io->parked.first; i <= io->parked.last; i++)
-		vc_lookup_cut(dev->vol, NULL, i, VC_MASK_ALL);
+		vcache_lookup_cut(dev->vol, NULL, i, VC_MASK_ALL);
 }
 
 /**
- * vc_parked_done - the origin has completed a request that was parked
+ * vcache_parked_done - the origin has completed a request that was parked
  * @dev: the device
  * @io: our data of the request
  * @op: its operation
  */
-void vc_parked_done(struct vc_dev *dev, struct vc_io *io, enum req_op op)
+void vcache_parked_done(struct vcache_dev *dev, struct vcache_io *io, enum req_op op)
 {
 	unsigned long flags;
 
-	vc_past_done(dev, io, op);
+	vcache_past_done(dev, io, op);
 	spin_lock_irqsave(&dev->park_lock, flags);
 	vc_parked_unlink(dev, io);
 	spin_unlock_irqrestore(&dev->park_lock, flags);
@@ -126,28 +126,28 @@ void vc_parked_done(struct vc_dev *dev, struct vc_io *io, enum req_op op)
 }
 
 /**
- * vc_parked_requeue - give parked requests back to dm
+ * vcache_parked_requeue - give parked requests back to dm
  * @dev: a device that is being suspended without a flush
  *
  * Those that were sent are completed by the origin.
  */
-void vc_parked_requeue(struct vc_dev *dev)
+void vcache_parked_requeue(struct vcache_dev *dev)
 {
-	struct vc_parked *p, *next;
+	struct vcache_parked *p, *next;
 	LIST_HEAD(list);
 
 	spin_lock_irq(&dev->park_lock);
 	list_for_each_entry_safe(p, next, &dev->parked, node) {
 		if (p->sent)
 			continue;
-		vc_parked_unlink(dev, container_of(p, struct vc_io, parked));
+		vc_parked_unlink(dev, container_of(p, struct vcache_io, parked));
 		list_add_tail(&p->node, &list);
 	}
 	spin_unlock_irq(&dev->park_lock);
 
 	list_for_each_entry_safe(p, next, &list, node) {
-		struct bio *bio = vc_io_bio(container_of(p, struct vc_io,
-							 parked));
+		struct bio *bio = vcache_io_bio(container_of(p, struct vcache_io,
+							     parked));
 
 		bio->bi_status = BLK_STS_DM_REQUEUE;
 		bio_endio(bio);
@@ -164,24 +164,24 @@ enum vc_park_state {
  * Is any part of the range in the buffer? If so, start its write-out. Blocks whose
  * write-out failed before are tried again once.
  */
-static enum vc_park_state vc_parked_clear(struct vc_dev *dev, struct vc_parked *p)
+static enum vc_park_state vc_parked_clear(struct vcache_dev *dev, struct vcache_parked *p)
 {
 	enum vc_park_state range = VC_PARK_FREE;
-	struct vc_tag *kicked = NULL;
+	struct vcache_tag *kicked = NULL;
 	pgoff_t at = p->first;
 	bool refused = false;
-	struct vc_block *b;
+	struct vcache_block *b;
 
 	rcu_read_lock();
-	for (; at <= p->last && (b = vc_blocks_next(dev, at, p->last));
+	for (; at <= p->last && (b = vcache_blocks_next(dev, at, p->last));
 	     at = b->index + 1) {
 		unsigned long flags;
-		struct vc_tag *home;
+		struct vcache_tag *home;
 		bool bad;
 		u8 state;
 
 		spin_lock_irqsave(&b->lock, flags);
-		home = vc_block_home(b);
+		home = vcache_block_home(b);
 		state = b->state;
 		bad = b->bad;
 		spin_unlock_irqrestore(&b->lock, flags);
@@ -194,7 +194,7 @@ static enum vc_park_state vc_parked_clear(struct vc_dev *dev, struct vc_parked *
 		}
 		refused |= bad;
 		if (state == VC_DIRTY && home != kicked) {
-			vc_tag_write_out(home, UINT_MAX);
+			vcache_tag_write_out(home, UINT_MAX);
 			kicked = home;
 		}
 	}
@@ -207,9 +207,9 @@ static enum vc_park_state vc_parked_clear(struct vc_dev *dev, struct vc_parked *
  * Find the first request that was not looked at in this pass and overlaps none before it.
  * The list is short, unless there are many discards, and these do not overlap.
  */
-static struct vc_parked *vc_parked_next(struct vc_dev *dev)
+static struct vcache_parked *vc_parked_next(struct vcache_dev *dev)
 {
-	struct vc_parked *p, *q;
+	struct vcache_parked *p, *q;
 
 	list_for_each_entry(p, &dev->parked, node) {
 		bool meets = false;
@@ -233,33 +233,33 @@ static struct vc_parked *vc_parked_next(struct vc_dev *dev)
  * In writeback mode a write has waited only for requests before it. Now it is buffered
  * after all. The worker submits it, so it is attributed to hTag. That is always safe.
  */
-static void vc_parked_write(struct vc_dev *dev, struct vc_io *io,
+static void vc_parked_write(struct vcache_dev *dev, struct vcache_io *io,
 			    struct bio *bio)
 {
-	vc_parked_done(dev, io, bio_op(bio));
-	if (vc_write_bio(dev->target, bio, io) == DM_MAPIO_REQUEUE) {
+	vcache_parked_done(dev, io, bio_op(bio));
+	if (vcache_write_bio(dev->target, bio, io) == DM_MAPIO_REQUEUE) {
 		bio->bi_status = BLK_STS_DM_REQUEUE;
 		bio_endio(bio);
 	}
 }
 
 /* Nothing of the range is buffered any more: go on with the request. */
-static void vc_parked_go(struct vc_dev *dev, struct vc_io *io, struct bio *bio)
+static void vc_parked_go(struct vcache_dev *dev, struct vcache_io *io, struct bio *bio)
 {
 	if (bio_op(bio) == REQ_OP_DISCARD) {
-		vc_discard_begin(io);
+		vcache_discard_begin(io);
 	} else if (READ_ONCE(dev->writeback) && bio_op(bio) == REQ_OP_WRITE) {
 		vc_parked_write(dev, io, bio);
 	} else {
-		vc_write_uncache(dev, bio);
+		vcache_write_uncache(dev, bio);
 		submit_bio_noacct(bio);
 	}
 }
 
-static void vc_parked_send(struct vc_dev *dev, struct vc_parked *p)
+static void vc_parked_send(struct vcache_dev *dev, struct vcache_parked *p)
 {
-	struct vc_io *io = container_of(p, struct vc_io, parked);
-	struct bio *bio = vc_io_bio(io);
+	struct vcache_io *io = container_of(p, struct vcache_io, parked);
+	struct bio *bio = vcache_io_bio(io);
 
 	switch (vc_parked_clear(dev, p)) {
 	case VC_PARK_FREE:
@@ -273,21 +273,21 @@ static void vc_parked_send(struct vc_dev *dev, struct vc_parked *p)
 		p->sent = false;
 		spin_unlock_irq(&dev->park_lock);
 		if (READ_ONCE(dev->noflush))
-			vc_parked_requeue(dev);
+			vcache_parked_requeue(dev);
 		break;
 	}
 }
 
 /**
- * vc_park_work - send parked requests whose ranges have become free
- * @work: vc_dev.park_work
+ * vcache_park_work - send parked requests whose ranges have become free
+ * @work: vcache_dev.park_work
  *
  * Runs when a request is parked or completes, and when blocks have left the buffer.
  */
-void vc_park_work(struct work_struct *work)
+void vcache_park_work(struct work_struct *work)
 {
-	struct vc_dev *dev = container_of(work, struct vc_dev, park_work);
-	struct vc_parked *p;
+	struct vcache_dev *dev = container_of(work, struct vcache_dev, park_work);
+	struct vcache_parked *p;
 
 	dev->park_pass++;
 	for (;;) {

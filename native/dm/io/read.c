@@ -14,21 +14,21 @@
 
 #include "internal.h"
 
-static void vc_read_unpin(struct vc_read *rd)
+static void vc_read_unpin(struct vcache_read *rd)
 {
 	unsigned int i;
 
 	for (i = 0; i < rd->nr; i++)
-		vc_block_put(rd->pin[i]);
+		vcache_block_put(rd->pin[i]);
 	if (rd->pin != rd->few)
 		kfree(rd->pin);
 	rd->nr = 0;
 }
 
 /* Get space to reference one more block. Return: false without memory. */
-static bool vc_read_grow(struct vc_read *rd, unsigned int most)
+static bool vc_read_grow(struct vcache_read *rd, unsigned int most)
 {
-	struct vc_block **more;
+	struct vcache_block **more;
 
 	if (rd->pin != rd->few || rd->nr < VC_READ_PINS)
 		return true;
@@ -44,21 +44,21 @@ static bool vc_read_grow(struct vc_read *rd, unsigned int most)
  * Reference the buffered blocks of the range. Without memory for all of them the read is
  * cut behind the last referenced block. dm sends the rest again.
  */
-static void vc_read_pin(struct vc_dev *dev, struct bio *bio,
-			struct vc_read *rd)
+static void vc_read_pin(struct vcache_dev *dev, struct bio *bio,
+			struct vcache_read *rd)
 {
-	pgoff_t at = vc_first_page(bio), last = vc_last_page(bio);
-	struct vc_block *b;
+	pgoff_t at = vcache_first_page(bio), last = vcache_last_page(bio);
+	struct vcache_block *b;
 
 	rcu_read_lock();
-	for (; at <= last && (b = vc_blocks_next(dev, at, last));
+	for (; at <= last && (b = vcache_blocks_next(dev, at, last));
 	     at = b->index + 1) {
 		if (!refcount_inc_not_zero(&b->ref))
 			continue;
-		if (!vc_read_grow(rd, vc_bio_pages(bio))) {
+		if (!vc_read_grow(rd, vcache_bio_pages(bio))) {
 			sector_t end = b->index << VC_PAGE_SECTORS_SHIFT;
 
-			vc_block_put(b);
+			vcache_block_put(b);
 			dm_accept_partial_bio(bio,
 					      end - bio->bi_iter.bi_sector);
 			break;
@@ -69,18 +69,18 @@ static void vc_read_pin(struct vc_dev *dev, struct bio *bio,
 }
 
 /**
- * vc_read_hits - count the sectors of a read, or of a piece of it, that the buffer has
+ * vcache_read_hits - count the sectors of a read, or of a piece of it, that the buffer has
  * @iter: the piece
  * @rd: the read
  */
-unsigned int vc_read_hits(const struct bvec_iter *iter, struct vc_read *rd)
+unsigned int vcache_read_hits(const struct bvec_iter *iter, struct vcache_read *rd)
 {
 	sector_t start = iter->bi_sector;
 	sector_t end = start + (iter->bi_size >> SECTOR_SHIFT);
 	unsigned int i, s, hits = 0;
 
 	for (i = 0; i < rd->nr; i++) {
-		struct vc_block *b = rd->pin[i];
+		struct vcache_block *b = rd->pin[i];
 		sector_t base = b->index << VC_PAGE_SECTORS_SHIFT;
 
 		for_each_set_bit(s, b->valid, VC_PAGE_SECTORS)
@@ -105,13 +105,13 @@ static void vc_bio_put_data(struct bio *bio, struct bvec_iter *iter,
 
 /* Copy the data of the referenced blocks into the read. */
 static void vc_read_overlay(struct bio *bio, struct bvec_iter iter,
-			    struct vc_read *rd)
+			    struct vcache_read *rd)
 {
 	sector_t end = iter.bi_sector + (iter.bi_size >> SECTOR_SHIFT);
 	unsigned int i;
 
 	for (i = 0; i < rd->nr; i++) {
-		struct vc_block *b = rd->pin[i];
+		struct vcache_block *b = rd->pin[i];
 		sector_t base = b->index << VC_PAGE_SECTORS_SHIFT;
 		unsigned int s, e, from = 0, upto;
 		unsigned long flags;
@@ -135,13 +135,13 @@ static void vc_read_overlay(struct bio *bio, struct bvec_iter iter,
 }
 
 /* Drop the references to blocks behind the end of a read that was cut. */
-static void vc_read_trim(struct vc_read *rd)
+static void vc_read_trim(struct vcache_read *rd)
 {
 	sector_t end = rd->iter.bi_sector + (rd->iter.bi_size >> SECTOR_SHIFT);
 	pgoff_t last = (end - 1) >> VC_PAGE_SECTORS_SHIFT;
 
 	while (rd->nr && rd->pin[rd->nr - 1]->index > last)
-		vc_block_put(rd->pin[--rd->nr]);
+		vcache_block_put(rd->pin[--rd->nr]);
 	if (!rd->nr && rd->pin != rd->few) {
 		kfree(rd->pin);
 		rd->pin = rd->few;
@@ -155,50 +155,50 @@ static void vc_read_trim(struct vc_read *rd)
  *
  * Return: false if only a cache device that has failed has the data.
  */
-static bool vc_read_aim(struct vc_dev *dev, struct bio *bio, struct vc_io *io)
+static bool vc_read_aim(struct vcache_dev *dev, struct bio *bio, struct vcache_io *io)
 {
-	struct vc_volume *v = dev->vol;
+	struct vcache_volume *v = dev->vol;
 	unsigned int n;
 
-	n = vc_lookup(v, bio->bi_iter.bi_sector, bio_sectors(bio), false,
-		      &io->cell);
+	n = vcache_lookup(v, bio->bi_iter.bi_sector, bio_sectors(bio), false,
+			  &io->cell);
 	if (n < bio_sectors(bio))
 		dm_accept_partial_bio(bio, n);
 	if (io->cell == VC_IO_NO_CELL) {
-		vc_readers_note(v);
+		vcache_readers_note(v);
 		return true;
 	}
 	if (READ_ONCE(v->pool->state) == VC_POOL_FAILED) {
-		vc_lookup_done(v->pool, io->cell);
+		vcache_lookup_done(v->pool, io->cell);
 		io->cell = VC_IO_NO_CELL;
 		return false;
 	}
 	bio_set_dev(bio, v->pool->bdev);
-	bio->bi_iter.bi_sector = vc_cell_sector(io->cell,
-						bio->bi_iter.bi_sector);
+	bio->bi_iter.bi_sector = vcache_cell_sector(io->cell,
+						    bio->bi_iter.bi_sector);
 	return true;
 }
 
-static void vc_read_count(struct vc_tag *tag, const struct bvec_iter *iter,
+static void vc_read_count(struct vcache_tag *tag, const struct bvec_iter *iter,
 			  unsigned int hits)
 {
 	unsigned int sectors = iter->bi_size >> SECTOR_SHIFT;
 
-	vc_curve_touch(tag, VC_CURVE_READ, iter->bi_sector, sectors);
+	vcache_curve_touch(tag, VC_CURVE_READ, iter->bi_sector, sectors);
 	atomic64_inc(&tag->stats.reads);
 	atomic64_add(sectors, &tag->stats.read_sectors);
 	atomic64_add(hits, &tag->stats.read_hit_sectors);
 }
 
 /* Complete a read of data that is lost with the cache, unless the buffer has it. */
-static int vc_read_lost(struct bio *bio, struct vc_io *io)
+static int vc_read_lost(struct bio *bio, struct vcache_io *io)
 {
-	struct vc_read *rd = &io->read;
-	unsigned int hits = vc_read_hits(&rd->iter, rd);
+	struct vcache_read *rd = &io->read;
+	unsigned int hits = vcache_read_hits(&rd->iter, rd);
 
 	vc_read_count(rd->tag, &rd->iter, hits);
 	if (hits < bio_sectors(bio)) {
-		vc_fallback_lost(io, &rd->iter);
+		vcache_fallback_lost(io, &rd->iter);
 		bio->bi_status = BLK_STS_IOERR;
 	}
 	bio_endio(bio);
@@ -206,7 +206,7 @@ static int vc_read_lost(struct bio *bio, struct vc_io *io)
 }
 
 /**
- * vc_read_bio - map a read
+ * vcache_read_bio - map a read
  * @tag: the tag whose statistics count it
  * @bio: the read
  * @io: our data of it
@@ -217,11 +217,11 @@ static int vc_read_lost(struct bio *bio, struct vc_io *io)
  *
  * Return: what the map function of a target returns.
  */
-int vc_read_bio(struct vc_tag *tag, struct bio *bio, struct vc_io *io,
-		struct bio **send)
+int vcache_read_bio(struct vcache_tag *tag, struct bio *bio, struct vcache_io *io,
+		    struct bio **send)
 {
-	struct vc_read *rd = &io->read;
-	struct vc_dev *dev = tag->dev;
+	struct vcache_read *rd = &io->read;
+	struct vcache_dev *dev = tag->dev;
 	unsigned int hits;
 	bool there = true;
 
@@ -233,7 +233,7 @@ int vc_read_bio(struct vc_tag *tag, struct bio *bio, struct vc_io *io,
 	rd->pin = rd->few;
 	if (atomic_long_read(&dev->nblocks))
 		vc_read_pin(dev, bio, rd);
-	hits = vc_read_hits(&bio->bi_iter, rd);
+	hits = vcache_read_hits(&bio->bi_iter, rd);
 	if (rd->nr && hits == bio_sectors(bio)) {
 		vc_read_count(tag, &bio->bi_iter, hits);
 		vc_read_overlay(bio, bio->bi_iter, rd);
@@ -250,37 +250,37 @@ int vc_read_bio(struct vc_tag *tag, struct bio *bio, struct vc_io *io,
 	if (!there)
 		return vc_read_lost(bio, io);
 	if (io->cell == VC_IO_NO_CELL)
-		vc_bind(dev, bio);
+		vcache_bind(dev, bio);
 	else /* Count what is sent: the rest comes again. */
 		atomic64_add(bio_sectors(bio), &tag->stats.cache_hit_sectors);
-	vc_read_count(tag, &rd->iter, vc_read_hits(&rd->iter, rd));
+	vc_read_count(tag, &rd->iter, vcache_read_hits(&rd->iter, rd));
 	if (!rd->nr && io->cell == VC_IO_NO_CELL)
-		*send = vc_promote_read(tag, bio);
+		*send = vcache_promote_read(tag, bio);
 	return *send ? DM_MAPIO_SUBMITTED : DM_MAPIO_REMAPPED;
 }
 
 /* Count how long a read took. After that the tag may be freed. */
-static void vc_read_time(struct vc_read *rd, blk_status_t status)
+static void vc_read_time(struct vcache_read *rd, blk_status_t status)
 {
-	struct vc_stats *st = &rd->tag->stats;
+	struct vcache_stats *st = &rd->tag->stats;
 	u64 ns = ktime_get_ns() - rd->start;
 
 	if (status != BLK_STS_DM_REQUEUE) {
 		atomic64_add(ns, &st->read_ns);
-		atomic64_inc(&st->read_hist[vc_hist_bucket(ns)]);
+		atomic64_inc(&st->read_hist[vcache_hist_bucket(ns)]);
 	}
 	atomic_dec(&rd->tag->timed);
 }
 
 /**
- * vc_read_done - complete a read that was sent
+ * vcache_read_done - complete a read that was sent
  * @bio: the read
  * @io: our data of it
  * @status: the answer of the origin, or of the cache device
  */
-void vc_read_done(struct bio *bio, struct vc_io *io, blk_status_t status)
+void vcache_read_done(struct bio *bio, struct vcache_io *io, blk_status_t status)
 {
-	struct vc_read *rd = &io->read;
+	struct vcache_read *rd = &io->read;
 
 	if (rd->nr) {
 		if (!status)

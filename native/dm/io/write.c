@@ -17,7 +17,7 @@
 /* Largest write that is taken at once: this part of what a tag can buffer. */
 #define VC_WRITE_MAX_SHARE	4U
 
-static bool vc_tag_reserve(struct vc_tag *tag, unsigned int pages)
+static bool vc_tag_reserve(struct vcache_tag *tag, unsigned int pages)
 {
 	if (atomic_add_return(pages, &tag->used) <= READ_ONCE(tag->limit))
 		return true;
@@ -29,35 +29,35 @@ static bool vc_tag_reserve(struct vc_tag *tag, unsigned int pages)
  * Start to write out before the buffer is full: at half, down to three eighths. So a burst
  * finds space, and overwrites are still absorbed.
  */
-static void vc_tag_check_fill(struct vc_tag *tag)
+static void vc_tag_check_fill(struct vcache_tag *tag)
 {
 	unsigned int used = atomic_read(&tag->used);
 	unsigned int limit = READ_ONCE(tag->limit);
 
 	if (used > limit / 2)
-		vc_tag_write_out(tag, used - limit / 8 * 3);
+		vcache_tag_write_out(tag, used - limit / 8 * 3);
 	if (!delayed_work_pending(&tag->dev->age_work))
 		queue_delayed_work(tag->dev->wq, &tag->dev->age_work,
-				   vc_age_tick(tag->dev));
+				   vcache_age_tick(tag->dev));
 }
 
 /*
  * Take a write into the buffer. Return: 0 if it is complete, or has become a flush;
  * -ENOMEM if it has to take another path.
  */
-static int vc_write_buffered(struct vc_tag *tag, struct bio *bio,
-			     struct vc_io *io)
+static int vc_write_buffered(struct vcache_tag *tag, struct bio *bio,
+			     struct vcache_io *io)
 {
-	unsigned int pages = vc_bio_pages(bio), taken;
-	int r = vc_buffer_write(tag, bio, &taken);
+	unsigned int pages = vcache_bio_pages(bio), taken;
+	int r = vcache_buffer_write(tag, bio, &taken);
 
 	atomic_sub(pages - taken, &tag->used);
 	if (r)
 		return r;
 	vc_tag_check_fill(tag);
 	if (bio->bi_opf & REQ_FUA) {
-		vc_bind(tag->dev, bio);
-		vc_flush_write(tag, bio, io);
+		vcache_bind(tag->dev, bio);
+		vcache_flush_write(tag, bio, io);
 	} else {
 		bio_endio(bio);
 	}
@@ -65,11 +65,11 @@ static int vc_write_buffered(struct vc_tag *tag, struct bio *bio,
 }
 
 /**
- * vc_write_uncache - drop a range from the cache, because a write makes it outdated
+ * vcache_write_uncache - drop a range from the cache, because a write makes it outdated
  * @dev: the device, not in writeback mode
  * @bio: the write
  */
-void vc_write_uncache(struct vc_dev *dev, struct bio *bio)
+void vcache_write_uncache(struct vcache_dev *dev, struct bio *bio)
 {
 	sector_t at = bio->bi_iter.bi_sector, end = bio_end_sector(bio);
 
@@ -78,8 +78,8 @@ void vc_write_uncache(struct vc_dev *dev, struct bio *bio)
 		unsigned int n = min_t(sector_t, end - at,
 				       VC_BLOCK_SECTORS - from);
 
-		vc_lookup_cut(dev->vol, NULL, at / VC_BLOCK_SECTORS,
-			      GENMASK(from + n - 1, from));
+		vcache_lookup_cut(dev->vol, NULL, at / VC_BLOCK_SECTORS,
+				  GENMASK(from + n - 1, from));
 		at += n;
 	}
 }
@@ -88,39 +88,39 @@ void vc_write_uncache(struct vc_dev *dev, struct bio *bio)
  * Let a write wait for its range. Then it is buffered in writeback mode; else it is
  * written to the origin durably.
  */
-static int vc_write_park(struct vc_dev *dev, struct bio *bio,
-			 struct vc_io *io)
+static int vc_write_park(struct vcache_dev *dev, struct bio *bio,
+			 struct vcache_io *io)
 {
-	vc_bind(dev, bio);
+	vcache_bind(dev, bio);
 	if (!READ_ONCE(dev->writeback))
-		bio->bi_opf |= vc_durable_flags(bio->bi_bdev);
-	return vc_park(dev, bio, io);
+		bio->bi_opf |= vcache_durable_flags(bio->bi_bdev);
+	return vcache_park(dev, bio, io);
 }
 
 /* Make a write durable by itself, on the origin. Not in writeback mode. */
-static int vc_write_direct(struct vc_dev *dev, struct bio *bio,
-			   struct vc_io *io)
+static int vc_write_direct(struct vcache_dev *dev, struct bio *bio,
+			   struct vcache_io *io)
 {
-	vc_write_uncache(dev, bio);
-	vc_bind(dev, bio);
-	bio->bi_opf |= vc_durable_flags(bio->bi_bdev);
-	if (vc_buffer_covers(dev, vc_first_page(bio), vc_last_page(bio)))
-		return vc_park(dev, bio, io);
+	vcache_write_uncache(dev, bio);
+	vcache_bind(dev, bio);
+	bio->bi_opf |= vcache_durable_flags(bio->bi_bdev);
+	if (vcache_buffer_covers(dev, vcache_first_page(bio), vcache_last_page(bio)))
+		return vcache_park(dev, bio, io);
 	io->kind = VC_IO_DIRECT;
-	io->parked.first = vc_first_page(bio);
-	io->parked.last = vc_last_page(bio);
+	io->parked.first = vcache_first_page(bio);
+	io->parked.last = vcache_last_page(bio);
 	return DM_MAPIO_REMAPPED;
 }
 
 /* Let a write wait for space in the buffer. Return: what a map function returns. */
-static int vc_write_wait(struct vc_tag *tag, struct bio *bio,
-			 struct vc_io *io)
+static int vc_write_wait(struct vcache_tag *tag, struct bio *bio,
+			 struct vcache_io *io)
 {
 	unsigned long flags;
 	bool noflush;
 
 	io->start = ktime_get_ns();
-	vc_bind(tag->dev, bio);
+	vcache_bind(tag->dev, bio);
 	spin_lock_irqsave(&tag->lock, flags);
 	noflush = tag->dev->noflush;
 	if (!noflush)
@@ -130,29 +130,29 @@ static int vc_write_wait(struct vc_tag *tag, struct bio *bio,
 		return DM_MAPIO_REQUEUE;
 	atomic64_inc(&tag->stats.waits);
 	queue_work(tag->dev->wq, &tag->work);
-	vc_tag_event(tag, VCACHE_EVENT_KIND_PRESSURE);
+	vcache_tag_event(tag, VCACHE_EVENT_KIND_PRESSURE);
 	return DM_MAPIO_SUBMITTED;
 }
 
-static void vc_write_cut(struct vc_tag *tag, struct bio *bio)
+static void vc_write_cut(struct vcache_tag *tag, struct bio *bio)
 {
 	unsigned int most = READ_ONCE(tag->limit) / VC_WRITE_MAX_SHARE;
 
-	if (vc_bio_pages(bio) > most)
+	if (vcache_bio_pages(bio) > most)
 		dm_accept_partial_bio(bio, (most - 1) << VC_PAGE_SECTORS_SHIFT);
 }
 
 /* Split a write to size, and count it. Not again if it comes again after it was parked. */
-static void vc_write_take(struct vc_tag *tag, struct bio *bio,
-			  struct vc_io *io)
+static void vc_write_take(struct vcache_tag *tag, struct bio *bio,
+			  struct vcache_io *io)
 {
 	if (io->taken)
 		return;
 	io->taken = true;
 	if (READ_ONCE(tag->dev->writeback))
 		vc_write_cut(tag, bio);
-	vc_curve_touch(tag, VC_CURVE_WRITE, bio->bi_iter.bi_sector,
-		       bio_sectors(bio));
+	vcache_curve_touch(tag, VC_CURVE_WRITE, bio->bi_iter.bi_sector,
+			   bio_sectors(bio));
 	atomic64_inc(&tag->stats.writes);
 	atomic64_add(bio_sectors(bio), &tag->stats.write_sectors);
 	if (bio->bi_opf & REQ_FUA)
@@ -163,43 +163,43 @@ static void vc_write_take(struct vc_tag *tag, struct bio *bio,
  * In writeback mode no write bypasses the buffer, because the log would not know of it. A
  * write that is too large is split, and one for which there is no memory waits.
  */
-static int vc_write_log(struct vc_tag *tag, struct bio *bio, struct vc_io *io)
+static int vc_write_log(struct vcache_tag *tag, struct bio *bio, struct vcache_io *io)
 {
 	if (!bio_list_empty(&tag->waiting) ||
-	    !vc_tag_reserve(tag, vc_bio_pages(bio)) ||
+	    !vc_tag_reserve(tag, vcache_bio_pages(bio)) ||
 	    vc_write_buffered(tag, bio, io))
 		return vc_write_wait(tag, bio, io);
 	return DM_MAPIO_SUBMITTED;
 }
 
 /**
- * vc_write_bio - map a write
+ * vcache_write_bio - map a write
  * @vt: the target
  * @bio: the write
  * @io: our data of it
  *
  * Return: what the map function of a target returns.
  */
-int vc_write_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io)
+int vcache_write_bio(struct vcache_target *vt, struct bio *bio, struct vcache_io *io)
 {
-	struct vc_dev *dev = vt->dev;
-	struct vc_tag *tag;
+	struct vcache_dev *dev = vt->dev;
+	struct vcache_tag *tag;
 	int r;
 
 	/* The tag is not freed in this section, nor while it has pages reserved. */
 	rcu_read_lock();
-	tag = vc_tag_of_write(vt, bio);
+	tag = vcache_tag_of_write(vt, bio);
 	vc_write_take(tag, bio, io);
-	if (atomic_read(&dev->nparked) && vc_parked_overlap(dev, bio)) {
+	if (atomic_read(&dev->nparked) && vcache_parked_overlap(dev, bio)) {
 		r = vc_write_park(dev, bio, io);
 	} else if (READ_ONCE(dev->writeback)) {
 		r = vc_write_log(tag, bio, io);
 	} else if (bio->bi_opf & REQ_FUA) {
 		r = vc_write_direct(dev, bio, io);
-	} else if (vc_bio_pages(bio) > READ_ONCE(tag->limit)) {
+	} else if (vcache_bio_pages(bio) > READ_ONCE(tag->limit)) {
 		r = vc_write_direct(dev, bio, io);
 	} else if (!bio_list_empty(&tag->waiting) ||
-		   !vc_tag_reserve(tag, vc_bio_pages(bio))) {
+		   !vc_tag_reserve(tag, vcache_bio_pages(bio))) {
 		r = vc_write_wait(tag, bio, io);
 	} else if (vc_write_buffered(tag, bio, io)) {
 		r = vc_write_park(dev, bio, io);
@@ -214,7 +214,7 @@ int vc_write_bio(struct vc_target *vt, struct bio *bio, struct vc_io *io)
  * Raise the goal by what a write lacks. Called with tag->lock held, by the worker, which
  * then writes it out. Return: false, as there is no space yet.
  */
-static bool vc_tag_make_space(struct vc_tag *tag, unsigned int pages)
+static bool vc_tag_make_space(struct vcache_tag *tag, unsigned int pages)
 {
 	unsigned int want = atomic_read(&tag->used) + pages;
 	unsigned int limit = READ_ONCE(tag->limit);
@@ -225,7 +225,7 @@ static bool vc_tag_make_space(struct vc_tag *tag, unsigned int pages)
 }
 
 /* Admit a write above the share, if the tag has nothing else in the buffer. */
-static bool vc_tag_force(struct vc_tag *tag, unsigned int pages)
+static bool vc_tag_force(struct vcache_tag *tag, unsigned int pages)
 {
 	return !atomic_cmpxchg(&tag->used, 0, pages);
 }
@@ -241,11 +241,11 @@ enum vc_admission {
  * Decide about a write. Called with tag->lock held. Return: false if
  * the write has to wait on.
  */
-static bool vc_tag_try_admit(struct vc_tag *tag, struct bio *bio,
+static bool vc_tag_try_admit(struct vcache_tag *tag, struct bio *bio,
 			     enum vc_admission *how)
 {
-	unsigned int limit = READ_ONCE(tag->limit), pages = vc_bio_pages(bio);
-	bool log = READ_ONCE(tag->dev->writeback) || vc_io(bio)->partial;
+	unsigned int limit = READ_ONCE(tag->limit), pages = vcache_bio_pages(bio);
+	bool log = READ_ONCE(tag->dev->writeback) || vcache_io(bio)->partial;
 
 	if (pages > limit && !log)
 		*how = VC_ADMIT_DIRECT;
@@ -259,7 +259,7 @@ static bool vc_tag_try_admit(struct vc_tag *tag, struct bio *bio,
 	return true;
 }
 
-static struct bio *vc_tag_next_waiting(struct vc_tag *tag,
+static struct bio *vc_tag_next_waiting(struct vcache_tag *tag,
 				       enum vc_admission *how)
 {
 	struct bio *bio;
@@ -278,8 +278,8 @@ static struct bio *vc_tag_next_waiting(struct vc_tag *tag,
  * A write that was admitted has found no memory, or the share has become smaller than the
  * write. Return: true if it has to wait on.
  */
-static bool vc_tag_refuse(struct vc_tag *tag, struct bio *bio,
-			  struct vc_io *io)
+static bool vc_tag_refuse(struct vcache_tag *tag, struct bio *bio,
+			  struct vcache_io *io)
 {
 	/* A write with FUA has to be durable with the part that is in the buffer. */
 	if (!READ_ONCE(tag->dev->writeback) && !io->partial) {
@@ -291,13 +291,13 @@ static bool vc_tag_refuse(struct vc_tag *tag, struct bio *bio,
 	bio_list_add_head(&tag->waiting, bio);
 	spin_unlock_irq(&tag->lock);
 	/* Other tags may have what is left of the memory. */
-	vc_tag_write_out_all(tag);
+	vcache_tag_write_out_all(tag);
 	mod_delayed_work(tag->dev->wq, &tag->dev->age_work, VC_MEMORY_RETRY);
 	return true;
 }
 
 /**
- * vc_tag_admit - admit writes for which there is space now
+ * vcache_tag_admit - admit writes for which there is space now
  * @tag: the tag; called by its worker
  *
  * If the origin refuses so much of the buffered data that there will never be space for a
@@ -305,13 +305,13 @@ static bool vc_tag_refuse(struct vc_tag *tag, struct bio *bio,
  * the share has become bypasses the buffer, and so does one for which there is no memory:
  * the worker must not wait for memory, because it is what frees memory.
  */
-void vc_tag_admit(struct vc_tag *tag)
+void vcache_tag_admit(struct vcache_tag *tag)
 {
 	enum vc_admission how;
 	struct bio *bio;
 
 	while ((bio = vc_tag_next_waiting(tag, &how))) {
-		struct vc_io *io = vc_io(bio);
+		struct vcache_io *io = vcache_io(bio);
 
 		atomic64_add(ktime_get_ns() - io->start, &tag->stats.wait_ns);
 		if (how == VC_ADMIT_ERROR)
@@ -325,10 +325,10 @@ void vc_tag_admit(struct vc_tag *tag)
 }
 
 /**
- * vc_tag_requeue - give waiting writes back to dm
+ * vcache_tag_requeue - give waiting writes back to dm
  * @tag: a tag of a device that is being suspended without a flush
  */
-void vc_tag_requeue(struct vc_tag *tag)
+void vcache_tag_requeue(struct vcache_tag *tag)
 {
 	struct bio_list list;
 	struct bio *bio;

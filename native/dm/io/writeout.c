@@ -3,12 +3,12 @@
  * dm-vcache: writing dirty blocks out.
  *
  * Each tag has its own worker. It takes blocks from the dirty list of its tag, in the
- * order in which they became dirty, as many as were asked for (&vc_tag.goal). It sorts
+ * order in which they became dirty, as many as were asked for (&vcache_tag.goal). It sorts
  * them and sends consecutive blocks as one request. A request holds blocks of one tag
  * only, except for blocks shared with it. The data of a request is durable when it
  * completes, so a flush only has to wait.
  *
- * Blocks that have become durable stay in the index, CLEAN, until vc_reap_work() takes
+ * Blocks that have become durable stay in the index, CLEAN, until vcache_reap_work() takes
  * them out.
  */
 #include <linux/list_sort.h>
@@ -18,62 +18,62 @@
 /* Blocks sorted together before they are written out: 4 MiB of pages. */
 #define VC_BATCH_MAX 1024U
 
-static void vc_writeout_send(struct vc_tag *tag, struct bio *bio)
+static void vc_writeout_send(struct vcache_tag *tag, struct bio *bio)
 {
-	if (bio->bi_end_io == vc_tagged_end) {
+	if (bio->bi_end_io == vcache_tagged_end) {
 		atomic_inc(&tag->tagging);
-		vc_nvme_write(tag, bio);
+		vcache_nvme_write(tag, bio);
 	} else {
 		submit_bio_noacct(bio);
 	}
 }
 
 /**
- * vc_granted_work - send write-outs that waited for their ranges
- * @work: vc_dev.granted_work
+ * vcache_granted_work - send write-outs that waited for their ranges
+ * @work: vcache_dev.granted_work
  */
-void vc_granted_work(struct work_struct *work)
+void vcache_granted_work(struct work_struct *work)
 {
-	struct vc_dev *dev = container_of(work, struct vc_dev, granted_work);
+	struct vcache_dev *dev = container_of(work, struct vcache_dev, granted_work);
 	struct llist_node *list = llist_del_all(&dev->granted);
-	struct vc_writeout *w, *next;
+	struct vcache_writeout *w, *next;
 
 	list = llist_reverse_order(list);
 	llist_for_each_entry_safe(w, next, list, granted)
 		vc_writeout_send(w->bio.bi_private, &w->bio);
 }
 
-static void vc_writeout_granted(struct vc_range *r)
+static void vc_writeout_granted(struct vcache_range *r)
 {
-	struct vc_writeout *w = container_of(r, struct vc_writeout, range);
-	struct vc_dev *dev = ((struct vc_tag *)w->bio.bi_private)->dev;
+	struct vcache_writeout *w = container_of(r, struct vcache_writeout, range);
+	struct vcache_dev *dev = ((struct vcache_tag *)w->bio.bi_private)->dev;
 
 	if (llist_add(&w->granted, &dev->granted))
 		queue_work(dev->wq, &dev->granted_work);
 }
 
 /**
- * vc_writeout_submit - send a write-out to the origin, when nobody else writes its blocks
+ * vcache_writeout_submit - send a write-out to the origin, when nobody else writes its blocks
  * @tag: the tag
  * @bio: the request
  */
-void vc_writeout_submit(struct vc_tag *tag, struct bio *bio)
+void vcache_writeout_submit(struct vcache_tag *tag, struct bio *bio)
 {
-	struct vc_writeout *w = vc_writeout(bio);
+	struct vcache_writeout *w = vcache_writeout(bio);
 
-	vc_writeout_sent(tag, bio_sectors(bio));
-	w->range.first = vc_first_page(bio);
-	w->range.last = vc_last_page(bio);
+	vcache_writeout_sent(tag, bio_sectors(bio));
+	w->range.first = vcache_first_page(bio);
+	w->range.last = vcache_last_page(bio);
 	w->range.granted = vc_writeout_granted;
-	if (w->ranges && !vc_range_get(w->ranges, &w->range))
+	if (w->ranges && !vcache_range_get(w->ranges, &w->range))
 		return;
 	vc_writeout_send(tag, bio);
 }
 
 /* Count the consecutive blocks at the head of the batch, from @b on. */
-static unsigned int vc_batch_run(struct vc_tag *tag, const struct vc_block *b)
+static unsigned int vc_batch_run(struct vcache_tag *tag, const struct vcache_block *b)
 {
-	const struct vc_block *next;
+	const struct vcache_block *next;
 	unsigned int n = 1;
 
 	list_for_each_entry(next, &tag->batch, node) {
@@ -84,8 +84,8 @@ static unsigned int vc_batch_run(struct vc_tag *tag, const struct vc_block *b)
 	return n;
 }
 
-static void vc_writeout_init(struct vc_writeout *w, struct vc_tag *tag,
-			     struct vc_record *rec)
+static void vc_writeout_init(struct vcache_writeout *w, struct vcache_tag *tag,
+			     struct vcache_record *rec)
 {
 	w->ranges = READ_ONCE(tag->dev->writeback) ? &tag->dev->vol->ranges :
 						     NULL;
@@ -93,19 +93,19 @@ static void vc_writeout_init(struct vc_writeout *w, struct vc_tag *tag,
 	w->failed = false;
 	atomic_set(&w->users, 1);
 	if (rec && !rec->copy)
-		vc_record_write_through(rec, w);
+		vcache_record_write_through(rec, w);
 }
 
-static struct bio *vc_writeout_alloc(struct vc_tag *tag,
-				     const struct vc_block *b, sector_t sector,
-				     struct vc_record *rec)
+static struct bio *vc_writeout_alloc(struct vcache_tag *tag,
+				     const struct vcache_block *b, sector_t sector,
+				     struct vcache_record *rec)
 {
 	struct block_device *bdev = tag->dev->origin;
-	bool tagged = vc_nvme_enter(tag->dev);
+	bool tagged = vcache_nvme_enter(tag->dev);
 	struct bio *bio;
 	blk_opf_t opf;
 
-	opf = tagged ? REQ_OP_DRV_OUT : REQ_OP_WRITE | vc_durable_flags(bdev);
+	opf = tagged ? REQ_OP_DRV_OUT : REQ_OP_WRITE | vcache_durable_flags(bdev);
 	/* The origin may throttle the request as writeback only if no flush waits for it. */
 	if (READ_ONCE(tag->epoch.draining))
 		opf |= REQ_SYNC | REQ_IDLE;
@@ -113,20 +113,20 @@ static struct bio *vc_writeout_alloc(struct vc_tag *tag,
 			       &tag->dev->bs);
 	bio->bi_iter.bi_sector = sector;
 	bio->bi_private = tag;
-	bio->bi_end_io = tagged ? vc_tagged_end : vc_writeout_end;
-	vc_writeout_init(vc_writeout(bio), tag, rec);
+	bio->bi_end_io = tagged ? vcache_tagged_end : vcache_writeout_end;
+	vc_writeout_init(vcache_writeout(bio), tag, rec);
 	return bio;
 }
 
 /* The block layer splits a write that is too large, but not a tagged one. */
 static bool vc_writeout_full(const struct bio *bio, unsigned int len)
 {
-	return bio->bi_end_io == vc_tagged_end &&
-	       bio->bi_iter.bi_size + len > vc_nvme_max_bytes(bio->bi_bdev);
+	return bio->bi_end_io == vcache_tagged_end &&
+	       bio->bi_iter.bi_size + len > vcache_nvme_max_bytes(bio->bi_bdev);
 }
 
 /**
- * vc_writeout_add - add a block to a write-out to the origin
+ * vcache_writeout_add - add a block to a write-out to the origin
  * @tag: the tag whose write-out it is
  * @bio: open request, or NULL
  * @b: the block, started
@@ -136,11 +136,11 @@ static bool vc_writeout_full(const struct bio *bio, unsigned int len)
  *
  * Return: the request that is open now.
  */
-struct bio *vc_writeout_add(struct vc_tag *tag, struct bio *bio,
-			    struct vc_block *b, struct vc_record *rec)
+struct bio *vcache_writeout_add(struct vcache_tag *tag, struct bio *bio,
+				struct vcache_block *b, struct vcache_record *rec)
 {
 	sector_t base = b->index << VC_PAGE_SECTORS_SHIFT;
-	unsigned int s, e = 0, runs = vc_block_runs(b);
+	unsigned int s, e = 0, runs = vcache_block_runs(b);
 
 	/* When its last part has been sent the block may be freed. */
 	while (runs--) {
@@ -153,7 +153,7 @@ struct bio *vc_writeout_add(struct vc_tag *tag, struct bio *bio,
 			    vc_writeout_full(bio, len) ||
 			    !bio_add_page(bio, b->page, len,
 					  s << SECTOR_SHIFT))) {
-			vc_writeout_submit(tag, bio);
+			vcache_writeout_submit(tag, bio);
 			bio = NULL;
 		} else if (bio) {
 			continue;
@@ -167,23 +167,23 @@ struct bio *vc_writeout_add(struct vc_tag *tag, struct bio *bio,
 static int vc_block_cmp(void *priv, const struct list_head *a,
 			const struct list_head *b)
 {
-	pgoff_t x = list_entry(a, struct vc_block, node)->index;
-	pgoff_t y = list_entry(b, struct vc_block, node)->index;
+	pgoff_t x = list_entry(a, struct vcache_block, node)->index;
+	pgoff_t y = list_entry(b, struct vcache_block, node)->index;
 
 	return x < y ? -1 : x > y;
 }
 
 /* Take the next blocks off the lists. Return: false if there are none. */
-static bool vc_batch_fill(struct vc_tag *tag)
+static bool vc_batch_fill(struct vcache_tag *tag)
 {
-	struct vc_block *b;
+	struct vcache_block *b;
 	unsigned int n = 0;
 
 	spin_lock_irq(&tag->lock);
 	list_splice_tail_init(&tag->ready, &tag->batch);
 	while (tag->goal && n++ < VC_BATCH_MAX) {
 		tag->goal--;
-		b = list_first_entry_or_null(&tag->dirty, struct vc_block,
+		b = list_first_entry_or_null(&tag->dirty, struct vcache_block,
 					     node);
 		if (!b)
 			break;
@@ -202,14 +202,14 @@ static bool vc_batch_fill(struct vc_tag *tag)
 	return !list_empty(&tag->batch);
 }
 
-static bool vc_tag_sent_below(struct vc_tag *tag, unsigned int max)
+static bool vc_tag_sent_below(struct vcache_tag *tag, unsigned int max)
 {
 	return atomic_read(&tag->sending) < max &&
 	       atomic_read(&tag->inflight) < max * VC_GROUPS_MAX;
 }
 
 /* May the worker send one more request? If not, completions wake it. */
-static bool vc_tag_may_send(struct vc_tag *tag)
+static bool vc_tag_may_send(struct vcache_tag *tag)
 {
 	WRITE_ONCE(tag->stalled, false);
 	if (vc_tag_sent_below(tag, VC_INFLIGHT_MAX))
@@ -220,7 +220,7 @@ static bool vc_tag_may_send(struct vc_tag *tag)
 }
 
 /* Does a tag do without the cache, because that has failed? */
-static bool vc_tag_is_bypassed(const struct vc_tag *tag)
+static bool vc_tag_is_bypassed(const struct vcache_tag *tag)
 {
 	return READ_ONCE(tag->log->state) == VC_LOG_BYPASSED;
 }
@@ -229,35 +229,35 @@ static bool vc_tag_is_bypassed(const struct vc_tag *tag)
  * Add a block of the batch to a write-out to the origin, if it can be written now.
  * Return: the request that is open.
  */
-static struct bio *vc_block_to_origin(struct vc_tag *tag, struct bio *bio,
-				      struct vc_block *b)
+static struct bio *vc_block_to_origin(struct vcache_tag *tag, struct bio *bio,
+				      struct vcache_block *b)
 {
 	list_del_init(&b->node);
-	if (!vc_block_start(b, true, false))
+	if (!vcache_block_start(b, true, false))
 		return bio;
 	/* Reads find the block in the buffer until it has arrived. */
 	if (tag->dev->vol && (!READ_ONCE(tag->dev->writeback) ||
 			      vc_tag_is_bypassed(tag)))
-		vc_lookup_cut(tag->dev->vol, tag->log, b->index, *b->valid);
-	return vc_writeout_add(tag, bio, b, NULL);
+		vcache_lookup_cut(tag->dev->vol, tag->log, b->index, *b->valid);
+	return vcache_writeout_add(tag, bio, b, NULL);
 }
 
 /* Write blocks to the origin until the goal is reached. */
-static void vc_tag_to_origin(struct vc_tag *tag)
+static void vc_tag_to_origin(struct vcache_tag *tag)
 {
 	struct bio *bio = NULL;
-	struct vc_block *b;
+	struct vcache_block *b;
 
 	while (!READ_ONCE(tag->dev->suspended) && vc_tag_may_send(tag)) {
 		if (list_empty(&tag->batch) && !vc_batch_fill(tag))
 			break;
-		if (tag->dev->vol && vc_append_copy(tag))
+		if (tag->dev->vol && vcache_append_copy(tag))
 			continue;
-		b = list_first_entry(&tag->batch, struct vc_block, node);
+		b = list_first_entry(&tag->batch, struct vcache_block, node);
 		bio = vc_block_to_origin(tag, bio, b);
 	}
 	if (bio)
-		vc_writeout_submit(tag, bio);
+		vcache_writeout_submit(tag, bio);
 }
 
 /*
@@ -265,46 +265,46 @@ static void vc_tag_to_origin(struct vc_tag *tag)
  * if the cache has nothing of the block. If the cache has failed, it may have a copy; but
  * what another tag has lost stays lost.
  */
-static bool vc_block_is_past_log(struct vc_tag *tag, const struct vc_block *b)
+static bool vc_block_is_past_log(struct vcache_tag *tag, const struct vcache_block *b)
 {
 	if (vc_tag_is_bypassed(tag))
-		return !vc_lookup_is_lost(tag->dev->vol, b->index);
+		return !vcache_lookup_is_lost(tag->dev->vol, b->index);
 	return READ_ONCE(tag->mode) == VCACHE_MODE_FLUSH_ONLY &&
-	       !vc_lookup_any(tag->dev->vol, b->index, 1);
+	       !vcache_lookup_any(tag->dev->vol, b->index, 1);
 }
 
 /* Write blocks to the log of the tag until the goal is reached. */
-static void vc_tag_to_log(struct vc_tag *tag)
+static void vc_tag_to_log(struct vcache_tag *tag)
 {
 	struct bio *bio = NULL;
-	struct vc_block *b;
+	struct vcache_block *b;
 
 	while (!READ_ONCE(tag->dev->suspended) && vc_tag_may_send(tag)) {
 		if (list_empty(&tag->batch) && !vc_batch_fill(tag))
 			break;
-		b = list_first_entry(&tag->batch, struct vc_block, node);
+		b = list_first_entry(&tag->batch, struct vcache_block, node);
 		if (vc_block_is_past_log(tag, b))
 			bio = vc_block_to_origin(tag, bio, b);
-		else if (!vc_append(tag) && !vc_append_refuse(tag))
+		else if (!vcache_append(tag) && !vcache_append_refuse(tag))
 			break;
 	}
 	if (bio)
-		vc_writeout_submit(tag, bio);
+		vcache_writeout_submit(tag, bio);
 }
 
 /**
- * vc_tag_work - the worker of a tag
- * @work: vc_tag.work
+ * vcache_tag_work - the worker of a tag
+ * @work: vcache_tag.work
  *
  * It waits for I/O only when the block layer allocates a request, and for memory only if
  * that is freed by requests of its own that complete.
  */
-void vc_tag_work(struct work_struct *work)
+void vcache_tag_work(struct work_struct *work)
 {
-	struct vc_tag *tag = container_of(work, struct vc_tag, work);
+	struct vcache_tag *tag = container_of(work, struct vcache_tag, work);
 	struct blk_plug plug;
 
-	vc_tag_admit(tag);
+	vcache_tag_admit(tag);
 	blk_start_plug(&plug);
 	if (READ_ONCE(tag->dev->writeback))
 		vc_tag_to_log(tag);

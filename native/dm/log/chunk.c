@@ -9,9 +9,9 @@
 #include "internal.h"
 
 /* Wake the workers of all tags that write to a log: a removed tag may have a successor. */
-static void vc_log_kick(struct vc_log *log)
+static void vc_log_kick(struct vcache_log *log)
 {
-	struct vc_tag *user, *tag;
+	struct vcache_tag *user, *tag;
 
 	rcu_read_lock();
 	user = rcu_dereference(log->user);
@@ -25,10 +25,10 @@ static void vc_log_kick(struct vc_log *log)
 }
 
 /**
- * vc_log_wake - wake the writer of a log: there is a chunk or a seal for it
+ * vcache_log_wake - wake the writer of a log: there is a chunk or a seal for it
  * @log: the log
  */
-void vc_log_wake(struct vc_log *log)
+void vcache_log_wake(struct vcache_log *log)
 {
 	unsigned long flags;
 	bool starved;
@@ -41,7 +41,7 @@ void vc_log_wake(struct vc_log *log)
 		vc_log_kick(log);
 }
 
-static void vc_sealing_done(struct vc_log *log, struct vc_sealing *s)
+static void vc_sealing_done(struct vcache_log *log, struct vcache_sealing *s)
 {
 	unsigned long flags;
 
@@ -50,29 +50,29 @@ static void vc_sealing_done(struct vc_log *log, struct vc_sealing *s)
 	s->chunk->state = VC_CHUNK_SEALED;
 	list_move_tail(&s->node, &log->seals);
 	spin_unlock_irqrestore(&log->lock, flags);
-	vc_log_wake(log);
+	vcache_log_wake(log);
 	if (!READ_ONCE(log->vol->stopped))
 		mod_delayed_work(log->vol->pool->wq, &log->vol->destage, 0);
 	/* A reclaim may wait for the seal, see reseal.c. */
-	vc_space_kick(log->vol->pool);
+	vcache_space_kick(log->vol->pool);
 	wake_up(&log->vol->idle);
 }
 
 /* Write a seal. If that fails recovery reads the records of the chunk, which is slower. */
-static void vc_seal_write(struct vc_log *log, struct vc_sealing *s)
+static void vc_seal_write(struct vcache_log *log, struct vcache_sealing *s)
 {
-	struct vc_pool *p = log->vol->pool;
-	u32 chunk = vc_chunk_nr(p, s->chunk);
-	struct vc_log_info info = {
+	struct vcache_pool *p = log->vol->pool;
+	u32 chunk = vcache_chunk_nr(p, s->chunk);
+	struct vcache_log_info info = {
 		.gen = s->chunk->gen, .seq = s->seq ?: s->chunk->gen,
 		.volume = log->vol->id, .chunk = chunk, .tag = log->tag,
 		.revision = 1,
 	};
 
-	vc_seal_copies(&p->g, s->data, s->nr, &info);
+	vcache_seal_copies(&p->g, s->data, s->nr, &info);
 	if (!s->chunk->failed &&
 	    p->store.write(p, (u64)chunk * p->g.chunk_blocks +
-			   vc_chunk_capacity(&p->g),
+			   vcache_chunk_capacity(&p->g),
 			   VC_SEAL_COPIES * p->g.seal_blocks, s->data))
 		DMWARN_LIMIT("%s: the seal of chunk %u cannot be written",
 			     dm_device_name(p->md), chunk);
@@ -80,17 +80,17 @@ static void vc_seal_write(struct vc_log *log, struct vc_sealing *s)
 }
 
 /**
- * vc_seal_work - write the seals of chunks whose records are complete
- * @work: vc_log.seal_work
+ * vcache_seal_work - write the seals of chunks whose records are complete
+ * @work: vcache_log.seal_work
  */
-void vc_seal_work(struct work_struct *work)
+void vcache_seal_work(struct work_struct *work)
 {
-	struct vc_log *log = container_of(work, struct vc_log, seal_work);
-	struct vc_sealing *s;
+	struct vcache_log *log = container_of(work, struct vcache_log, seal_work);
+	struct vcache_sealing *s;
 
 	for (;;) {
 		spin_lock_irq(&log->lock);
-		s = list_first_entry_or_null(&log->closed, struct vc_sealing,
+		s = list_first_entry_or_null(&log->closed, struct vcache_sealing,
 					     node);
 		if (s)
 			list_del_init(&s->node);
@@ -102,14 +102,14 @@ void vc_seal_work(struct work_struct *work)
 }
 
 /**
- * vc_chunk_put_pending - drop a reference in vc_chunk.pending
+ * vcache_chunk_put_pending - drop a reference in vcache_chunk.pending
  * @log: its log
  * @c: the chunk
  *
  * Called when a record of the chunk is complete, and when the chunk is closed. The last
  * one queues the seal.
  */
-void vc_chunk_put_pending(struct vc_log *log, struct vc_chunk *c)
+void vcache_chunk_put_pending(struct vcache_log *log, struct vcache_chunk *c)
 {
 	unsigned long flags;
 
@@ -122,49 +122,49 @@ void vc_chunk_put_pending(struct vc_log *log, struct vc_chunk *c)
 }
 
 /**
- * vc_log_close - close the open chunk
+ * vcache_log_close - close the open chunk
  * @log: the log, its append lock is held
  */
-void vc_log_close(struct vc_log *log)
+void vcache_log_close(struct vcache_log *log)
 {
-	struct vc_chunk *c = log->open;
+	struct vcache_chunk *c = log->open;
 
 	if (!c)
 		return;
 	WRITE_ONCE(log->open, NULL);
 	WRITE_ONCE(c->state, VC_CHUNK_CLOSED);
-	vc_chunk_put_pending(log, c);
+	vcache_chunk_put_pending(log, c);
 }
 
 /* Writers are held up while the log is drained: otherwise the drain might never end. */
-static bool vc_log_held_up(struct vc_log *log)
+static bool vc_log_held_up(struct vcache_log *log)
 {
 	return READ_ONCE(log->vol->drain) && log->dirty >= VC_DRAIN_CHUNKS;
 }
 
 /* Take the chunk to write next; NULL if there is none. The lock of the log is held. */
-static struct vc_chunk *vc_log_next(struct vc_log *log, enum vc_append_kind kind)
+static struct vcache_chunk *vc_log_next(struct vcache_log *log, enum vcache_append_kind kind)
 {
-	struct vc_chunk *c;
+	struct vcache_chunk *c;
 
 	if (kind != VC_APPEND_RELOCATE && vc_log_held_up(log))
 		return NULL;
 	c = log->spare;
 	log->spare = NULL;
-	return c ?: vc_log_upper->take_chunk(log->vol->pool, log,
+	return c ?: vcache_log_upper->take_chunk(log->vol->pool, log,
 				  kind == VC_APPEND_RELOCATE ? VC_TAKE_RELOCATE :
 				  VC_TAKE_WRITE, VC_OWN);
 }
 
 /**
- * vc_chunk_open - begin to fill a chunk
+ * vcache_chunk_open - begin to fill a chunk
  * @log: its log, locked
  * @c: the chunk, a spare one
  *
- * The caller holds a reference in vc_chunk.pending, which keeps the chunk open until
- * vc_chunk_put_pending() or vc_reads_put_pending().
+ * The caller holds a reference in vcache_chunk.pending, which keeps the chunk open until
+ * vcache_chunk_put_pending() or vcache_reads_put_pending().
  */
-void vc_chunk_open(struct vc_log *log, struct vc_chunk *c)
+void vcache_chunk_open(struct vcache_log *log, struct vcache_chunk *c)
 {
 	c->log = log;
 	c->failed = false;
@@ -178,16 +178,16 @@ void vc_chunk_open(struct vc_log *log, struct vc_chunk *c)
 }
 
 /* Open the next chunk. Return: false if there is no chunk, or no seal, yet. */
-static bool vc_log_open(struct vc_log *log, enum vc_append_kind kind)
+static bool vc_log_open(struct vcache_log *log, enum vcache_append_kind kind)
 {
-	struct vc_pool *p = log->vol->pool;
-	struct vc_chunk *c = NULL;
-	struct vc_sealing *s;
+	struct vcache_pool *p = log->vol->pool;
+	struct vcache_chunk *c = NULL;
+	struct vcache_sealing *s;
 	bool others = false;
 	unsigned long flags;
 
 	spin_lock_irqsave(&log->lock, flags);
-	s = list_first_entry_or_null(&log->seals, struct vc_sealing, node);
+	s = list_first_entry_or_null(&log->seals, struct vcache_sealing, node);
 	if (s)
 		c = vc_log_next(log, kind);
 	/* Relocation does not change whether the writer waits. */
@@ -197,14 +197,14 @@ static bool vc_log_open(struct vc_log *log, enum vc_append_kind kind)
 	}
 	if (c) {
 		list_del_init(&s->node);
-		memset(s->data, 0, vc_seal_bytes(&p->g));
+		memset(s->data, 0, vcache_seal_bytes(&p->g));
 		s->nr = 0;
 		s->seq = 0;
 		s->chunk = c;
 		c->sealing = s;
 		c->gen = atomic64_inc_return(&p->seq);
-		c->clean = vc_append_is_clean(kind);
-		vc_chunk_open(log, c);
+		c->clean = vcache_append_is_clean(kind);
+		vcache_chunk_open(log, c);
 		list_add_tail(&c->node, &log->chunks);
 		log->nr++;
 		log->nr_own += c->own;
@@ -216,42 +216,42 @@ static bool vc_log_open(struct vc_log *log, enum vc_append_kind kind)
 	/* The writer that waits may be another one than the caller. */
 	if (others)
 		vc_log_kick(log);
-	vc_space_kick(p);
+	vcache_space_kick(p);
 	return c;
 }
 
 /* Must the open chunk be closed before the next record? */
-static bool vc_log_full(struct vc_log *log, bool clean)
+static bool vc_log_full(struct vcache_log *log, bool clean)
 {
-	struct vc_pool *p = log->vol->pool;
-	struct vc_chunk *c = log->open;
+	struct vcache_pool *p = log->vol->pool;
+	struct vcache_chunk *c = log->open;
 
 	return READ_ONCE(c->stale) || READ_ONCE(c->failed) ||
-	       c->clean != clean || log->at + 2 > vc_chunk_capacity(&p->g) ||
-	       c->sealing->nr == vc_seal_capacity(&p->g);
+	       c->clean != clean || log->at + 2 > vcache_chunk_capacity(&p->g) ||
+	       c->sealing->nr == vcache_seal_capacity(&p->g);
 }
 
 /*
  * Relocation needs at most one more chunk to free one, if no writer fills that. So while
  * the chunks reserved for relocation are in use, writers wait.
  */
-static bool vc_log_hold(struct vc_log *log)
+static bool vc_log_hold(struct vcache_log *log)
 {
-	struct vc_pool *p = log->vol->pool;
+	struct vcache_pool *p = log->vol->pool;
 	unsigned long flags;
 
-	if (vc_log_upper->may_write(log))
+	if (vcache_log_upper->may_write(log))
 		return false;
 	spin_lock_irqsave(&log->lock, flags);
 	log->starved = true;
 	log->held = true;
 	spin_unlock_irqrestore(&log->lock, flags);
-	vc_space_kick(p);
+	vcache_space_kick(p);
 	return true;
 }
 
 /**
- * vc_log_space - how many data blocks can the next record have?
+ * vcache_log_space - how many data blocks can the next record have?
  * @log: the log, its append lock is held
  * @kind: kind of the record; a chunk has only clean records, or only others
  *
@@ -259,33 +259,33 @@ static bool vc_log_hold(struct vc_log *log)
  *
  * Return: 0 if there is no chunk.
  */
-u32 vc_log_space(struct vc_log *log, enum vc_append_kind kind)
+u32 vcache_log_space(struct vcache_log *log, enum vcache_append_kind kind)
 {
-	struct vc_pool *p = log->vol->pool;
+	struct vcache_pool *p = log->vol->pool;
 	u32 space;
 
 	if (kind != VC_APPEND_RELOCATE && vc_log_hold(log))
 		return 0;
-	if (log->open && vc_log_full(log, vc_append_is_clean(kind)))
-		vc_log_close(log);
+	if (log->open && vc_log_full(log, vcache_append_is_clean(kind)))
+		vcache_log_close(log);
 	if (!log->open && !vc_log_open(log, kind))
 		return 0;
-	space = min(vc_chunk_capacity(&p->g) - log->at - 1,
-		    vc_seal_capacity(&p->g) - log->open->sealing->nr);
+	space = min(vcache_chunk_capacity(&p->g) - log->at - 1,
+		    vcache_seal_capacity(&p->g) - log->open->sealing->nr);
 	return min(space, VC_RECORD_MAX);
 }
 
 /**
- * vc_log_close_idle - close the open chunk of a log, unless a record is being written
+ * vcache_log_close_idle - close the open chunk of a log, unless a record is being written
  * @log: the log
  *
  * A chunk must be closed before it can be reclaimed, or sealed again.
  */
-void vc_log_close_idle(struct vc_log *log)
+void vcache_log_close_idle(struct vcache_log *log)
 {
 	if (!mutex_trylock(&log->append))
 		return;
 	if (log->open && log->at)
-		vc_log_close(log);
+		vcache_log_close(log);
 	mutex_unlock(&log->append);
 }

@@ -15,10 +15,10 @@
 #include "../../core/place.h"
 #include "../../core/replace.h"
 
-struct vc_pool;
-struct vc_tag;
-struct vc_volume;
-struct vc_writeout;
+struct vcache_pool;
+struct vcache_tag;
+struct vcache_volume;
+struct vcache_writeout;
 
 /* Most data blocks of a record: 512 KiB. */
 #define VC_RECORD_MAX		128U
@@ -29,7 +29,7 @@ struct vc_writeout;
 /* Sequential streams of reads that a log can tell apart. */
 #define VC_STREAMS		8U
 
-enum vc_chunk_state {
+enum vcache_chunk_state {
 	VC_CHUNK_FREE,
 	VC_CHUNK_SPARE,
 	VC_CHUNK_OPEN,
@@ -41,19 +41,19 @@ enum vc_chunk_state {
 };
 
 /**
- * struct vc_chunk - a chunk of a pool
- * @node: vc_log.chunks, vc_reads.chunks, or vc_lane.free
+ * struct vcache_chunk - a chunk of a pool
+ * @node: vcache_log.chunks, vcache_reads.chunks, or vcache_lane.free
  * @log: the log that it belongs to
  * @gen: generation
  * @reuse: how often it was freed; code that holds no reference compares it to find
- *	out whether the chunk was reused, see vc_lookup_clean(); 32 bits, because it is
+ *	out whether the chunk was reused, see vcache_lookup_clean(); 32 bits, because it is
  *	read without a lock
  * @live: cells with valid data
  * @dirty: cells with data that is not on the origin
  * @users: reads from it under way
  * @wanted: it could not be reclaimed because of them
  * @pending: records under way, plus one while it is open
- * @state: enum vc_chunk_state, under the lock of the log or of the free list
+ * @state: enum vcache_chunk_state, under the lock of the log or of the free list
  * @lane: its lane
  * @own: its lane is dedicated to its log, see lane.c; set when it is taken, and under
  *	the lock of the log
@@ -61,13 +61,13 @@ enum vc_chunk_state {
  * @reads: for a read chunk, the set of read chunks that it belongs to; else NULL
  * @warm: it was a read chunk before the pool was shut down, see warm.c
  * @failed: a record of it could not be written; it gets no more records, and no seal
- * @bad: vc_pool.cell_bad has some of its cells
+ * @bad: vcache_pool.cell_bad has some of its cells
  * @stale: records of other logs supersede entries of it, see reseal.c
  * @sealing: the seal being collected, until it is written
  */
-struct vc_chunk {
+struct vcache_chunk {
 	struct list_head node;
-	struct vc_log *log;
+	struct vcache_log *log;
 	u64 gen;
 	u32 reuse;
 	atomic_t live;
@@ -83,17 +83,17 @@ struct vc_chunk {
 	bool bad;
 	bool stale;
 	bool wanted;
-	struct vc_reads *reads;
-	struct vc_sealing *sealing;
+	struct vcache_reads *reads;
+	struct vcache_sealing *sealing;
 };
 
-static inline enum vc_domain vc_chunk_domain(const struct vc_chunk *c)
+static inline enum vcache_domain vcache_chunk_domain(const struct vcache_chunk *c)
 {
 	return READ_ONCE(c->own) ? VC_OWN : VC_SHARED;
 }
 
 /* Why a log takes a chunk. */
-enum vc_take {
+enum vcache_take {
 	VC_TAKE_WRITE,		/* for records */
 	VC_TAKE_READ,		/* for promoted blocks */
 	VC_TAKE_PREFETCH,	/* for blocks promoted before they are read */
@@ -103,7 +103,7 @@ enum vc_take {
 };
 
 /* What kind of data a record has. */
-enum vc_append_kind {
+enum vcache_append_kind {
 	VC_APPEND_LOG,		/* writeback: the cache has the only copy */
 	VC_APPEND_THROUGH,	/* the data goes to the origin as well */
 	VC_APPEND_COPY,		/* the same, and the copy in the cache may be lost */
@@ -111,30 +111,30 @@ enum vc_append_kind {
 };
 
 /* Is the data of such a record on the origin, too? */
-static inline bool vc_append_is_clean(enum vc_append_kind kind)
+static inline bool vcache_append_is_clean(enum vcache_append_kind kind)
 {
 	return kind == VC_APPEND_THROUGH || kind == VC_APPEND_COPY;
 }
 
 /**
- * struct vc_sealing - a seal being collected
- * @node: vc_log.seals or vc_log.closed
+ * struct vcache_sealing - a seal being collected
+ * @node: vcache_log.seals or vcache_log.closed
  * @chunk: the chunk to seal
  * @seq: sequence number of the last record
  * @nr: entries
  * @data: its blocks, all copies
  */
-struct vc_sealing {
+struct vcache_sealing {
 	struct list_head node;
-	struct vc_chunk *chunk;
+	struct vcache_chunk *chunk;
 	u64 seq;
 	u32 nr;
 	u8 *data;
 };
 
 /**
- * struct vc_record - a record being written to the cache device
- * @node: vc_log.records
+ * struct vcache_record - a record being written to the cache device
+ * @node: vcache_log.records
  * @log: the log
  * @tag: the tag whose write-out it is; NULL: a discard
  * @chunk: the chunk that it is written to
@@ -144,34 +144,34 @@ struct vc_sealing {
  * @through: the data goes to the origin as well
  * @copy: and a failure of the record does no harm
  * @through_writes: these write-outs; they hold their blocks until the index has the record
- * @relocate: the sender drops the reference in vc_chunk.pending
+ * @relocate: the sender drops the reference in vcache_chunk.pending
  * @status: of the request
  * @done: completed when the record is durable or has failed; the waiter frees the record
  * @bio: the request
  */
-struct vc_record {
+struct vcache_record {
 	struct list_head node;
-	struct vc_log *log;
-	struct vc_tag *tag;
-	struct vc_chunk *chunk;
+	struct vcache_log *log;
+	struct vcache_tag *tag;
+	struct vcache_chunk *chunk;
 	struct page *head;
-	struct vc_log_info info;
+	struct vcache_log_info info;
 	bool arrived;
 	bool through;
 	bool copy;
 	bool relocate;
-	struct vc_writeout *through_writes;
+	struct vcache_writeout *through_writes;
 	blk_status_t status;
 	struct completion *done;
 	struct bio *bio;
 };
 
 /**
- * struct vc_stream - a stream of sequential reads
+ * struct vcache_stream - a stream of sequential reads
  * @next: the sector behind the last read
  * @run: sectors read so far
  */
-struct vc_stream {
+struct vcache_stream {
 	u64 next;
 	u64 run;
 };
@@ -181,7 +181,7 @@ struct vc_stream {
  * are reclaimed soon unless the blocks are read again; see Yang et al., FIFO queues are
  * all you need for cache eviction, SOSP 2023, section 4.
  */
-enum vc_reads_kind {
+enum vcache_reads_kind {
 	VC_READS_SMALL,		/* blocks that were missed once */
 	VC_READS_MAIN,		/* blocks that were missed twice, or kept because they are hot */
 	VC_READS_WARM,		/* with dedicated lanes: blocks that were kept though not hot */
@@ -189,24 +189,24 @@ enum vc_reads_kind {
 };
 
 /**
- * struct vc_reads - a set of read chunks, filled one after the other
- * @chunks: by kind of lanes, the oldest first; under vc_log.lock
- * @nr: how many; under vc_log.lock
- * @open: the one that is being filled, or NULL; under vc_log.fill
- * @filled: blocks of it in use; under vc_log.fill
+ * struct vcache_reads - a set of read chunks, filled one after the other
+ * @chunks: by kind of lanes, the oldest first; under vcache_log.lock
+ * @nr: how many; under vcache_log.lock
+ * @open: the one that is being filled, or NULL; under vcache_log.fill
+ * @filled: blocks of it in use; under vcache_log.fill
  */
-struct vc_reads {
+struct vcache_reads {
 	struct list_head chunks[VC_DOMAINS];
 	u32 nr[VC_DOMAINS];
-	struct vc_chunk *open;
+	struct vcache_chunk *open;
 	u32 filled;
 };
 
 /**
- * struct vc_prefetch - blocks to promote before they are read
- * @lists: lists of blocks; filled and emptied under vc_log.lock, the first is read by
+ * struct vcache_prefetch - blocks to promote before they are read
+ * @lists: lists of blocks; filled and emptied under vcache_log.lock, the first is read by
  *	@work only
- * @runs: runs in all lists; under vc_log.lock
+ * @runs: runs in all lists; under vcache_log.lock
  * @waiting: blocks that are not dealt with
  * @done: blocks that were promoted
  * @flying: promotions under way, plus one while they are sent
@@ -214,7 +214,7 @@ struct vc_reads {
  * @tries: how often in a row there was no chunk, or no memory; of @work
  * @work: sends the next ones
  */
-struct vc_prefetch {
+struct vcache_prefetch {
 	struct list_head lists;
 	u32 runs;
 	atomic64_t waiting;
@@ -226,7 +226,7 @@ struct vc_prefetch {
 };
 
 /**
- * struct vc_claim - what a log claims of the chunks in shared lanes
+ * struct vcache_claim - what a log claims of the chunks in shared lanes
  * @least: its minimum
  * @most: its maximum
  * @own_most: its maximum in its dedicated lanes
@@ -234,7 +234,7 @@ struct vc_prefetch {
  * @weight: 0 if nobody uses the log
  * @full: its share is its maximum
  */
-struct vc_claim {
+struct vcache_claim {
 	u32 least;
 	u32 most;
 	u32 own_most;
@@ -243,19 +243,19 @@ struct vc_claim {
 	bool full;
 };
 
-enum vc_log_state {
+enum vcache_log_state {
 	VC_LOG_OK,
 	VC_LOG_BYPASSED,	/* the cache has failed, and had no dirty data of the tag */
 	VC_LOG_LOST,		/* the cache has failed with dirty data of the tag */
 };
 
 /**
- * struct vc_log - the log of a tag of a volume
- * @node: vc_volume.logs
+ * struct vcache_log - the log of a tag of a volume
+ * @node: vcache_volume.logs
  * @vol: the volume
  * @tag: number of the tag
  * @user: the newest tag that writes to it, or NULL; RCU
- * @state: enum vc_log_state; changes under the lock of the pool, which has failed
+ * @state: enum vcache_log_state; changes under the lock of the pool, which has failed
  * @append: serialises the writers of records
  * @open: chunk being written, or NULL; changes under @append
  * @at: place of the next record; under @append
@@ -301,21 +301,21 @@ enum vc_log_state {
  * @prefetch: blocks to promote before they are read
  * @live: cells with valid data in its chunks
  * @hot: about how many of them are in shared lanes and hot
- * @credit: what it may spend on copies of blocks that are not hot, see vc_log_paid()
+ * @credit: what it may spend on copies of blocks that are not hot, see vcache_log_paid()
  * @misses: blocks missed for the first time, the clock of its ghosts
  * @level: whether a block has to be missed once or twice to be promoted
  * @stream_lock: guards @stream and @stream_next; not taken in interrupts
  * @stream: reads that may be sequential
  * @stream_next: cursor: the one that is replaced next
  */
-struct vc_log {
+struct vcache_log {
 	struct list_head node;
-	struct vc_volume *vol;
+	struct vcache_volume *vol;
 	u16 tag;
-	struct vc_tag __rcu *user;
+	struct vcache_tag __rcu *user;
 	u8 state;
 	struct mutex append; /* writers of records */
-	struct vc_chunk *open;
+	struct vcache_chunk *open;
 	u32 at;
 	spinlock_t lock; /* chunks and records */
 	struct list_head chunks;
@@ -327,11 +327,11 @@ struct vc_log {
 	u64 passed;
 	u64 unsealed;
 	unsigned long blocked_until;
-	struct vc_chunk *spare;
+	struct vcache_chunk *spare;
 	bool starved;
 	bool reclaim_pending;
 	bool held;
-	struct vc_claim claim;
+	struct vcache_claim claim;
 	u32 share;
 	u32 guaranteed;
 	u32 most;
@@ -351,24 +351,24 @@ struct vc_log {
 	struct list_head closed;
 	struct work_struct seal_work;
 	struct mutex fill; /* the open chunk of reads */
-	struct vc_reads reads[VC_READS_KINDS];
+	struct vcache_reads reads[VC_READS_KINDS];
 	struct list_head promotions;
 	struct work_struct promote_work;
-	struct vc_prefetch prefetch;
+	struct vcache_prefetch prefetch;
 	atomic_t live;
 	atomic_t hot;
 	u32 credit;
 	u32 misses;
-	struct vc_level level;
+	struct vcache_level level;
 	spinlock_t stream_lock; /* stream */
-	struct vc_stream stream[VC_STREAMS];
+	struct vcache_stream stream[VC_STREAMS];
 	u8 stream_next;
-	struct vc_sealing sealing[VC_SEALS];
+	struct vcache_sealing sealing[VC_SEALS];
 };
 
 /* Read chunks of a log in lanes of this kind. */
-static inline u32 vc_log_reads_in(const struct vc_log *log,
-				  enum vc_domain domain)
+static inline u32 vcache_log_reads_in(const struct vcache_log *log,
+				      enum vcache_domain domain)
 {
 	return READ_ONCE(log->reads[VC_READS_SMALL].nr[domain]) +
 	       READ_ONCE(log->reads[VC_READS_MAIN].nr[domain]) +
@@ -376,14 +376,14 @@ static inline u32 vc_log_reads_in(const struct vc_log *log,
 }
 
 /* All read chunks of a log. */
-static inline u32 vc_log_reads(const struct vc_log *log)
+static inline u32 vcache_log_reads(const struct vcache_log *log)
 {
-	return vc_log_reads_in(log, VC_SHARED) + vc_log_reads_in(log, VC_OWN);
+	return vcache_log_reads_in(log, VC_SHARED) + vcache_log_reads_in(log, VC_OWN);
 }
 
 /* Written chunks of a log in lanes of this kind. */
-static inline u32 vc_log_written_in(const struct vc_log *log,
-				    enum vc_domain domain)
+static inline u32 vcache_log_written_in(const struct vcache_log *log,
+					enum vcache_domain domain)
 {
 	u32 own = READ_ONCE(log->nr_own);
 
@@ -391,19 +391,19 @@ static inline u32 vc_log_written_in(const struct vc_log *log,
 }
 
 /* All chunks of a log in lanes of this kind. */
-static inline u32 vc_log_has(const struct vc_log *log, enum vc_domain domain)
+static inline u32 vcache_log_has(const struct vcache_log *log, enum vcache_domain domain)
 {
-	return vc_log_written_in(log, domain) + vc_log_reads_in(log, domain);
+	return vcache_log_written_in(log, domain) + vcache_log_reads_in(log, domain);
 }
 
 /* All chunks of a log. */
-static inline u32 vc_log_chunks(const struct vc_log *log)
+static inline u32 vcache_log_chunks(const struct vcache_log *log)
 {
-	return READ_ONCE(log->nr) + vc_log_reads(log);
+	return READ_ONCE(log->nr) + vcache_log_reads(log);
 }
 
 /* Chunks in the dedicated lanes of a log that are not foreign. */
-static inline u32 vc_log_own(const struct vc_log *log)
+static inline u32 vcache_log_own(const struct vcache_log *log)
 {
 	u32 size = READ_ONCE(log->own_size);
 
@@ -411,32 +411,32 @@ static inline u32 vc_log_own(const struct vc_log *log)
 }
 
 /* Most chunks that a log may have in its dedicated lanes. */
-static inline u32 vc_log_own_limit(const struct vc_log *log)
+static inline u32 vcache_log_own_limit(const struct vcache_log *log)
 {
-	return min(vc_log_own(log), READ_ONCE(log->own_part));
+	return min(vcache_log_own(log), READ_ONCE(log->own_part));
 }
 
 /* What a log may count on: its fair share, and its dedicated lanes. */
-static inline u32 vc_log_part(const struct vc_log *log)
+static inline u32 vcache_log_part(const struct vcache_log *log)
 {
-	return READ_ONCE(log->share) + vc_log_own_limit(log);
+	return READ_ONCE(log->share) + vcache_log_own_limit(log);
 }
 
 /* Most chunks that a log may have altogether. */
-static inline u64 vc_log_most(const struct vc_log *log)
+static inline u64 vcache_log_most(const struct vcache_log *log)
 {
-	return (u64)READ_ONCE(log->most) + vc_log_own_limit(log);
+	return (u64)READ_ONCE(log->most) + vcache_log_own_limit(log);
 }
 
 /* Does a log have chunks in lanes where it may not have any? */
-static inline bool vc_log_must_vacate(const struct vc_log *log)
+static inline bool vcache_log_must_vacate(const struct vcache_log *log)
 {
 	return READ_ONCE(log->misplaced) ||
-	       (!READ_ONCE(log->most) && vc_log_has(log, VC_SHARED));
+	       (!READ_ONCE(log->most) && vcache_log_has(log, VC_SHARED));
 }
 
 /* Add to the credit of a log. A race may lose some of it. */
-static inline void vc_log_paid(struct vc_log *log, u32 paid)
+static inline void vcache_log_paid(struct vcache_log *log, u32 paid)
 {
 	u32 credit = READ_ONCE(log->credit);
 

@@ -9,11 +9,11 @@
 #include "internal.h"
 
 /**
- * vc_pool_record_done - count a completed record
+ * vcache_pool_record_done - count a completed record
  * @p: the pool
  * @failed: the cache device has failed to write it
  */
-void vc_pool_record_done(struct vc_pool *p, bool failed)
+void vcache_pool_record_done(struct vcache_pool *p, bool failed)
 {
 	if (!failed) {
 		if (atomic_read(&p->errors))
@@ -24,11 +24,11 @@ void vc_pool_record_done(struct vc_pool *p, bool failed)
 }
 
 /**
- * vc_pool_read_failed - count a read that the cache device has failed
+ * vcache_pool_read_failed - count a read that the cache device has failed
  * @p: the pool
  * @cell: the first cell that was read
  */
-void vc_pool_read_failed(struct vc_pool *p, u32 cell)
+void vcache_pool_read_failed(struct vcache_pool *p, u32 cell)
 {
 	u32 chunk = cell / p->g.chunk_blocks, n, i;
 	unsigned long flags;

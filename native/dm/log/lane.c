@@ -16,7 +16,7 @@
 #define VC_LANE_CHUNKS_MIN 4U
 
 /* Chunks for data in a lane now. */
-static u32 vc_lane_size(const struct vc_pool *p, const struct vc_lane *l)
+static u32 vc_lane_size(const struct vcache_pool *p, const struct vcache_lane *l)
 {
 	u32 first = max(l->first, p->g.first_chunk);
 	u32 end = min(l->end, READ_ONCE(p->limit));
@@ -25,10 +25,10 @@ static u32 vc_lane_size(const struct vc_pool *p, const struct vc_lane *l)
 }
 
 /**
- * vc_lanes_init - give a pool one lane, without chunks
+ * vcache_lanes_init - give a pool one lane, without chunks
  * @p: the pool
  */
-void vc_lanes_init(struct vc_pool *p)
+void vcache_lanes_init(struct vcache_pool *p)
 {
 	u32 i;
 
@@ -46,15 +46,15 @@ void vc_lanes_init(struct vc_pool *p)
 }
 
 /**
- * vc_lanes_count - count the chunks of shared and of dedicated lanes
+ * vcache_lanes_count - count the chunks of shared and of dedicated lanes
  * @p: the pool, locked
  *
  * Called when a lane becomes dedicated or shared, and when the pool grows or shrinks.
  */
-void vc_lanes_count(struct vc_pool *p)
+void vcache_lanes_count(struct vcache_pool *p)
 {
-	struct vc_volume *v;
-	struct vc_log *log;
+	struct vcache_volume *v;
+	struct vcache_log *log;
 	u32 i, shared = 0;
 
 	for (i = 0; i < p->nlanes; i++) {
@@ -76,13 +76,13 @@ void vc_lanes_count(struct vc_pool *p)
 }
 
 /**
- * vc_lane_add - put a chunk on the free list of its lane
+ * vcache_lane_add - put a chunk on the free list of its lane
  * @p: the pool; its free lists are locked
  * @c: the chunk
  */
-void vc_lane_add(struct vc_pool *p, struct vc_chunk *c)
+void vcache_lane_add(struct vcache_pool *p, struct vcache_chunk *c)
 {
-	struct vc_lane *l = &p->lane[c->lane];
+	struct vcache_lane *l = &p->lane[c->lane];
 
 	c->state = VC_CHUNK_FREE;
 	list_add_tail(&c->node, &l->free);
@@ -92,20 +92,20 @@ void vc_lane_add(struct vc_pool *p, struct vc_chunk *c)
 }
 
 /**
- * vc_lane_get - take a free chunk
+ * vcache_lane_get - take a free chunk
  * @p: the pool; its free lists are locked
  * @log: of the dedicated lanes of this log; NULL: of the shared lanes
  *
  * Return: the chunk, or NULL if none is free.
  */
-struct vc_chunk *vc_lane_get(struct vc_pool *p, const struct vc_log *log)
+struct vcache_chunk *vcache_lane_get(struct vcache_pool *p, const struct vcache_log *log)
 {
-	struct vc_lane *best = NULL;
-	struct vc_chunk *c;
+	struct vcache_lane *best = NULL;
+	struct vcache_chunk *c;
 	u32 i;
 
 	for (i = 0; i < p->nlanes; i++) {
-		struct vc_lane *l = &p->lane[i];
+		struct vcache_lane *l = &p->lane[i];
 
 		if (l->owner == log && l->nfree && (!best ||
 						    l->nfree > best->nfree))
@@ -113,7 +113,7 @@ struct vc_chunk *vc_lane_get(struct vc_pool *p, const struct vc_log *log)
 	}
 	if (!best)
 		return NULL;
-	c = list_first_entry(&best->free, struct vc_chunk, node);
+	c = list_first_entry(&best->free, struct vcache_chunk, node);
 	list_del_init(&c->node);
 	c->state = VC_CHUNK_SPARE;
 	WRITE_ONCE(best->nfree, best->nfree - 1);
@@ -123,16 +123,16 @@ struct vc_chunk *vc_lane_get(struct vc_pool *p, const struct vc_log *log)
 }
 
 /**
- * vc_lane_cut - remove chunks behind the new end of the pool from the free lists
+ * vcache_lane_cut - remove chunks behind the new end of the pool from the free lists
  * @p: the pool; its free lists are locked
  */
-void vc_lane_cut(struct vc_pool *p)
+void vcache_lane_cut(struct vcache_pool *p)
 {
-	struct vc_lane *l = &p->lane[p->nlanes - 1];
-	struct vc_chunk *c, *next;
+	struct vcache_lane *l = &p->lane[p->nlanes - 1];
+	struct vcache_chunk *c, *next;
 
 	list_for_each_entry_safe(c, next, &l->free, node) {
-		if (vc_chunk_nr(p, c) < p->limit)
+		if (vcache_chunk_nr(p, c) < p->limit)
 			continue;
 		list_del_init(&c->node);
 		c->state = VC_CHUNK_OUTSIDE;
@@ -143,11 +143,11 @@ void vc_lane_cut(struct vc_pool *p)
 }
 
 /**
- * vc_lanes_fit - do all lanes fit into a pool of so many chunks?
+ * vcache_lanes_fit - do all lanes fit into a pool of so many chunks?
  * @p: the pool
  * @chunks: so many
  */
-bool vc_lanes_fit(const struct vc_pool *p, u32 chunks)
+bool vcache_lanes_fit(const struct vcache_pool *p, u32 chunks)
 {
 	u32 first = p->lane[p->nlanes - 1].first;
 
@@ -155,11 +155,11 @@ bool vc_lanes_fit(const struct vc_pool *p, u32 chunks)
 }
 
 /**
- * vc_lanes_free - count the free chunks of some lanes
+ * vcache_lanes_free - count the free chunks of some lanes
  * @p: the pool
  * @lanes: the lanes, bits
  */
-u32 vc_lanes_free(const struct vc_pool *p, u64 lanes)
+u32 vcache_lanes_free(const struct vcache_pool *p, u64 lanes)
 {
 	u32 i, n = 0;
 
@@ -171,19 +171,19 @@ u32 vc_lanes_free(const struct vc_pool *p, u64 lanes)
 }
 
 /**
- * vc_pool_free_chunks - count the free chunks of a pool
+ * vcache_pool_free_chunks - count the free chunks of a pool
  * @p: the pool
  */
-u32 vc_pool_free_chunks(const struct vc_pool *p)
+u32 vcache_pool_free_chunks(const struct vcache_pool *p)
 {
-	return vc_lanes_free(p, U64_MAX >> (VC_LANES_MAX - p->nlanes));
+	return vcache_lanes_free(p, U64_MAX >> (VC_LANES_MAX - p->nlanes));
 }
 
 /*
  * Find the ends of lanes of these sizes. Return: how many lanes there are; 0 if they do
  * not fit, then @error says why.
  */
-static u32 vc_lanes_bounds(const struct vc_pool *p, const u64 *sectors, u32 n,
+static u32 vc_lanes_bounds(const struct vcache_pool *p, const u64 *sectors, u32 n,
 			   u32 *end, const char **error)
 {
 	u32 shift = ilog2(p->g.chunk_blocks * VC_BLOCK_SECTORS), first = 0, i;
@@ -206,7 +206,7 @@ static u32 vc_lanes_bounds(const struct vc_pool *p, const u64 *sectors, u32 n,
 }
 
 /* Are these the lanes of the active table? */
-static bool vc_lanes_are(const struct vc_pool *p, const u64 *sectors, u32 n)
+static bool vc_lanes_are(const struct vcache_pool *p, const u64 *sectors, u32 n)
 {
 	u32 i;
 
@@ -218,9 +218,9 @@ static bool vc_lanes_are(const struct vc_pool *p, const u64 *sectors, u32 n)
 }
 
 /* Sort the free chunks into the lists of their lanes. */
-static void vc_lanes_sort(struct vc_pool *p)
+static void vc_lanes_sort(struct vcache_pool *p)
 {
-	struct vc_chunk *c, *next;
+	struct vcache_chunk *c, *next;
 	LIST_HEAD(all);
 	u32 i, k = 0;
 
@@ -229,17 +229,17 @@ static void vc_lanes_sort(struct vc_pool *p)
 		p->lane[i].nfree = 0;
 	}
 	p->nfree = 0;
-	for (i = 0; i < vc_map_chunks(p); i++) {
+	for (i = 0; i < vcache_map_chunks(p); i++) {
 		while (i >= p->lane[k].end)
 			k++;
 		p->chunk[i].lane = k;
 	}
 	list_for_each_entry_safe(c, next, &all, node)
-		vc_lane_add(p, c);
+		vcache_lane_add(p, c);
 }
 
 /**
- * vc_lanes_set - set the lanes that the table names
+ * vcache_lanes_set - set the lanes that the table names
  * @p: the pool, locked, loaded
  * @sectors: sizes, from the start of the device
  * @n: how many are given; the rest of the device is one more
@@ -247,8 +247,8 @@ static void vc_lanes_sort(struct vc_pool *p)
  *
  * Return: 0; -EBUSY if the lanes change and volumes are in use; -EINVAL.
  */
-int vc_lanes_set(struct vc_pool *p, const u64 *sectors, u32 n,
-		 const char **error)
+int vcache_lanes_set(struct vcache_pool *p, const u64 *sectors, u32 n,
+		     const char **error)
 {
 	u32 end[VC_LANES_MAX], given = n, i;
 
@@ -271,14 +271,14 @@ int vc_lanes_set(struct vc_pool *p, const u64 *sectors, u32 n,
 	p->given = given;
 	vc_lanes_sort(p);
 	spin_unlock_irq(&p->free_lock);
-	vc_lanes_count(p);
+	vcache_lanes_count(p);
 	return 0;
 }
 
 /* Forget which cells of a chunk could not be read. It will have other data. */
-static void vc_chunk_forget_bad(struct vc_pool *p, struct vc_chunk *c)
+static void vc_chunk_forget_bad(struct vcache_pool *p, struct vcache_chunk *c)
 {
-	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, i;
+	u32 cell = vcache_chunk_nr(p, c) * p->g.chunk_blocks, i;
 
 	if (!c->bad)
 		return;
@@ -288,11 +288,11 @@ static void vc_chunk_forget_bad(struct vc_pool *p, struct vc_chunk *c)
 }
 
 /**
- * vc_chunk_free - put a chunk on the free list of its lane
+ * vcache_chunk_free - put a chunk on the free list of its lane
  * @p: the pool
  * @c: the chunk; it is dead on the device
  */
-void vc_chunk_free(struct vc_pool *p, struct vc_chunk *c)
+void vcache_chunk_free(struct vcache_pool *p, struct vcache_chunk *c)
 {
 	unsigned long flags;
 
@@ -300,32 +300,32 @@ void vc_chunk_free(struct vc_pool *p, struct vc_chunk *c)
 	WARN_ON_ONCE(atomic_read(&c->live));
 	vc_chunk_forget_bad(p, c);
 	spin_lock_irqsave(&p->free_lock, flags);
-	p->found[vc_chunk_nr(p, c)].gen = 0;
+	p->found[vcache_chunk_nr(p, c)].gen = 0;
 	c->log = NULL;
 	c->gen = 0;
 	c->reads = NULL;
 	WRITE_ONCE(c->reuse, c->reuse + 1);
 	c->own = false;
 	c->state = VC_CHUNK_OUTSIDE;
-	if (vc_chunk_nr(p, c) < p->limit)
-		vc_lane_add(p, c);
+	if (vcache_chunk_nr(p, c) < p->limit)
+		vcache_lane_add(p, c);
 	spin_unlock_irqrestore(&p->free_lock, flags);
 }
 
 /**
- * vc_log_release_spare - free the chunk that is reserved for a log
+ * vcache_log_release_spare - free the chunk that is reserved for a log
  * @log: the log; its pool is locked
  *
  * Called when no tag writes to the log, or the pool shrinks: others may need the chunk.
  */
-void vc_log_release_spare(struct vc_log *log)
+void vcache_log_release_spare(struct vcache_log *log)
 {
-	struct vc_chunk *spare;
+	struct vcache_chunk *spare;
 
 	spin_lock_irq(&log->lock);
 	spare = log->spare;
 	log->spare = NULL;
 	spin_unlock_irq(&log->lock);
 	if (spare)
-		vc_chunk_free(log->vol->pool, spare);
+		vcache_chunk_free(log->vol->pool, spare);
 }

@@ -4,9 +4,9 @@
  *
  * DOC: Objects
  *
- * A &struct vc_pool is a cache device: its metadata, its chunks and the index of what is
- * in them. A &struct vc_volume is an origin with a number; the pool remembers it while no
- * target uses it. Each tag of a volume has a &struct vc_log: the chunks that hold its
+ * A &struct vcache_pool is a cache device: its metadata, its chunks and the index of what is
+ * in them. A &struct vcache_volume is an origin with a number; the pool remembers it while no
+ * target uses it. Each tag of a volume has a &struct vcache_log: the chunks that hold its
  * data, in the order of their generations; the newest is being written.
  * ../../core/format.h describes the format on the device, and the order in which it may
  * change.
@@ -27,17 +27,17 @@
  *
  * DOC: Locks
  *
- *   vc_dev.lock
- *     └── vc_pool.lock (mutex: volumes, attach and detach, reclaim, relocation)
- *           ├── vc_pool.table_lock (mutex: the chunk table)
- *           ├── vc_log.append, to relocate blocks
- *           └── vc_log.fill, to keep blocks
- *   vc_log.append (mutex: the writer of the next record)
- *   vc_log.fill (mutex: the writer of the open read chunks)
- *     └── vc_log.lock (spin: its chunks, and its records under way)
- *           └── vc_pool.free_lock (spin: the free lists, the owners of lanes)
- *   vc_pool.group[] (spin: cells of some origin blocks), innermost
- *   vc_volume.ranges.lock (spin), innermost
+ *   vcache_dev.lock
+ *     └── vcache_pool.lock (mutex: volumes, attach and detach, reclaim, relocation)
+ *           ├── vcache_pool.table_lock (mutex: the chunk table)
+ *           ├── vcache_log.append, to relocate blocks
+ *           └── vcache_log.fill, to keep blocks
+ *   vcache_log.append (mutex: the writer of the next record)
+ *   vcache_log.fill (mutex: the writer of the open read chunks)
+ *     └── vcache_log.lock (spin: its chunks, and its records under way)
+ *           └── vcache_pool.free_lock (spin: the free lists, the owners of lanes)
+ *   vcache_pool.group[] (spin: cells of some origin blocks), innermost
+ *   vcache_volume.ranges.lock (spin), innermost
  *
  * All spin locks are taken in interrupts. A flush takes those of its own log, and of the
  * cells that its data goes to.
@@ -55,7 +55,7 @@
 #include "../buffer/buffer.h"
 #include "chunk.h"
 
-struct vc_round;
+struct vcache_round;
 
 /* Dirty chunks that a log may have while it is drained. */
 #define VC_DRAIN_CHUNKS		2U
@@ -70,7 +70,7 @@ struct vc_round;
 #define VC_LANES_MAX		64U
 
 /**
- * struct vc_lane - an isolation unit of the cache device
+ * struct vcache_lane - an isolation unit of the cache device
  * @free: its free chunks, in the order in which they are reused
  * @nfree: how many
  * @first: its first chunk
@@ -78,22 +78,22 @@ struct vc_round;
  * @sectors: its size as given in the table
  * @owner: the log that it is dedicated to, or NULL if it is shared
  */
-struct vc_lane {
+struct vcache_lane {
 	struct list_head free;
 	u32 nfree;
 	u32 first;
 	u32 end;
 	u64 sectors;
-	struct vc_log *owner;
+	struct vcache_log *owner;
 };
 
 /**
- * struct vc_volume - an origin that a pool has a number for
- * @node: vc_pool.volumes
+ * struct vcache_volume - an origin that a pool has a number for
+ * @node: vcache_pool.volumes
  * @pool: the pool
  * @id: its number
  * @slot: number of its slot
- * @mode: enum vc_volume_mode
+ * @mode: enum vcache_volume_mode
  * @floor: older generations than this are dead
  * @sectors: size of the origin
  * @dev: the device that uses it, or NULL
@@ -129,15 +129,15 @@ struct vc_lane {
  * @cache_errors: records that the cache device failed to write, and requests that it failed
  *	to read
  */
-struct vc_volume {
+struct vcache_volume {
 	struct list_head node;
-	struct vc_pool *pool;
+	struct vcache_pool *pool;
 	u32 id;
 	u16 slot;
 	u32 mode;
 	u64 floor;
 	u64 sectors;
-	struct vc_dev *dev;
+	struct vcache_dev *dev;
 	struct block_device *origin;
 	struct list_head logs;
 	bool replayed;
@@ -153,7 +153,7 @@ struct vc_volume {
 	unsigned long bad_delay;
 	bool progress;
 	bool bad_only;
-	struct vc_ranges ranges;
+	struct vcache_ranges ranges;
 	atomic_t discards;
 	bool bypass;
 	bool bypass_in_part;
@@ -170,20 +170,20 @@ struct vc_volume {
 	atomic_t cache_errors;
 };
 
-enum vc_pool_state {
+enum vcache_pool_state {
 	VC_POOL_OK,
 	VC_POOL_READ_ONLY,	/* metadata is damaged or cannot be written */
 	VC_POOL_FAILED,		/* the cache device has failed */
 };
 
 /**
- * struct vc_pool - a cache device
+ * struct vcache_pool - a cache device
  * @registry: list of all pools
  * @md: the mapped device
  * @tables: tables that refer to it
  * @bdev: the cache device of the active table
  * @lock: control path, see "Locks"
- * @state: enum vc_pool_state
+ * @state: enum vcache_pool_state
  * @metadata_writable: the pool has failed, but metadata can still be written; under @lock
  * @loaded: the metadata has been read
  * @attached: volumes in use
@@ -206,7 +206,7 @@ enum vc_pool_state {
  * @store: access for ../core
  * @ix: index of what is in the cache
  * @cell_clean: a bit for each cell: the origin has its data; under the cell's lock
- * @cell_hot: a bit for each cell: it is counted in vc_log.hot; under the cell's lock
+ * @cell_hot: a bit for each cell: it is counted in vcache_log.hot; under the cell's lock
  * @cell_bad: a bit for each cell: it is clean, and the cache device could not read it;
  *	set under the cell's lock, valid until its chunk is freed
  * @heat: for each cell how often it was read, up to VC_HEAT_MAX
@@ -246,13 +246,13 @@ enum vc_pool_state {
  * @relocated: blocks relocated so far
  * @kept: hot blocks of reclaimed chunks that were copied so far
  */
-struct vc_pool {
+struct vcache_pool {
 	struct list_head registry;
 	struct mapped_device *md;
 	unsigned int tables;
 	struct block_device *bdev;
 	struct mutex lock; /* control path */
-	enum vc_pool_state state;
+	enum vcache_pool_state state;
 	bool metadata_writable;
 	bool loaded;
 	unsigned int attached;
@@ -265,29 +265,29 @@ struct vc_pool {
 	u32 reads_percent;
 	u32 hot_percent;
 	u32 read_errors;
-	struct vc_geometry g;
-	struct vc_super sb;
+	struct vcache_geometry g;
+	struct vcache_super sb;
 	void *super;
 	u8 *slots;
 	struct mutex table_lock; /* table */
 	u8 *table;
 	unsigned long *table_dirty;
-	struct vc_store store;
-	struct vc_index ix;
+	struct vcache_store store;
+	struct vcache_index ix;
 	unsigned long *cell_clean;
 	unsigned long *cell_hot;
 	unsigned long *cell_bad;
 	u8 *heat;
-	struct vc_ghosts ghosts;
+	struct vcache_ghosts ghosts;
 	atomic_t *change;
 	spinlock_t *group; /* cells of some origin blocks */
 	u32 group_mask;
-	struct vc_chunk *chunk;
-	struct vc_found *found;
+	struct vcache_chunk *chunk;
+	struct vcache_found *found;
 	struct list_head volumes;
 	atomic64_t seq;
 	spinlock_t free_lock; /* lane */
-	struct vc_lane lane[VC_LANES_MAX];
+	struct vcache_lane lane[VC_LANES_MAX];
 	u32 nlanes;
 	u32 given;
 	u32 nfree;
@@ -309,65 +309,65 @@ struct vc_pool {
 	u32 reader;
 	unsigned long mixed_at;
 	struct semaphore serial_sem;
-	struct vc_round *relocate_round;
+	struct vcache_round *relocate_round;
 	atomic64_t relocated;
 	atomic64_t kept;
 };
 
-/* Wake up vc_space_work(): a chunk is free or reclaimable, or more are needed. Any context. */
-static inline void vc_space_kick(struct vc_pool *p)
+/* Wake up vcache_space_work(): a chunk is free or reclaimable, or more are needed. Any context. */
+static inline void vcache_space_kick(struct vcache_pool *p)
 {
 	mod_delayed_work(p->wq, &p->space_work, 0);
 }
 
 /* A read of the cache device has succeeded. Any context. */
-static inline void vc_pool_read_ok(struct vc_pool *p)
+static inline void vcache_pool_read_ok(struct vcache_pool *p)
 {
 	if (unlikely(READ_ONCE(p->read_errors)))
 		WRITE_ONCE(p->read_errors, 0);
 }
 
-static inline u32 vc_chunk_nr(const struct vc_pool *p,
-			      const struct vc_chunk *c)
+static inline u32 vcache_chunk_nr(const struct vcache_pool *p,
+				  const struct vcache_chunk *c)
 {
 	return c - p->chunk;
 }
 
-static inline struct vc_chunk *vc_cell_chunk(struct vc_pool *p, u32 cell)
+static inline struct vcache_chunk *vcache_cell_chunk(struct vcache_pool *p, u32 cell)
 {
 	return &p->chunk[cell / p->g.chunk_blocks];
 }
 
 /* The sector of the cache device that has a sector of the block in a cell. */
-static inline sector_t vc_cell_sector(u32 cell, sector_t sector)
+static inline sector_t vcache_cell_sector(u32 cell, sector_t sector)
 {
 	return (sector_t)cell * VC_BLOCK_SECTORS + sector % VC_BLOCK_SECTORS;
 }
 
-static inline u32 vc_cell_group(struct vc_pool *p, u16 slot, u64 block)
+static inline u32 vcache_cell_group(struct vcache_pool *p, u16 slot, u64 block)
 {
-	return vc_index_group(&p->ix, slot, block) & p->group_mask;
+	return vcache_index_group(&p->ix, slot, block) & p->group_mask;
 }
 
-static inline spinlock_t *vc_cell_lock(struct vc_pool *p, u16 slot, u64 block)
+static inline spinlock_t *vcache_cell_lock(struct vcache_pool *p, u16 slot, u64 block)
 {
-	return &p->group[vc_cell_group(p, slot, block)];
+	return &p->group[vcache_cell_group(p, slot, block)];
 }
 
 /* Chunks for data. */
-static inline u32 vc_pool_size(const struct vc_pool *p)
+static inline u32 vcache_pool_size(const struct vcache_pool *p)
 {
 	return READ_ONCE(p->limit) - p->g.first_chunk;
 }
 
 /* Chunks that the map has memory for. */
-static inline u32 vc_map_chunks(const struct vc_pool *p)
+static inline u32 vcache_map_chunks(const struct vcache_pool *p)
 {
 	return p->ix.cells / p->g.chunk_blocks;
 }
 
 /* Does a chunk hold data, or will it? */
-static inline bool vc_chunk_used(const struct vc_chunk *c)
+static inline bool vcache_chunk_used(const struct vcache_chunk *c)
 {
 	u8 state = READ_ONCE(c->state);
 
@@ -375,7 +375,7 @@ static inline bool vc_chunk_used(const struct vc_chunk *c)
 }
 
 /**
- * struct vc_log_ops - what upper layers do for logs and volumes
+ * struct vcache_log_ops - what upper layers do for logs and volumes
  * @init_log: initialises their part of a new log
  * @exit_log: stops their work for a log that is to be freed
  * @init_volume: initialises their part of a new volume
@@ -384,110 +384,110 @@ static inline bool vc_chunk_used(const struct vc_chunk *c)
  * @hot: a block has become hot in a shared lane; any context
  * @dirty: the first block of a chunk has become dirty; any context
  */
-struct vc_log_ops {
-	void (*init_log)(struct vc_log *log);
-	void (*exit_log)(struct vc_log *log);
-	void (*init_volume)(struct vc_volume *v);
-	struct vc_chunk *(*take_chunk)(struct vc_pool *p, struct vc_log *log,
-				       enum vc_take take,
-				       enum vc_domain first);
-	bool (*may_write)(const struct vc_log *log);
-	void (*hot)(struct vc_log *log);
-	void (*dirty)(struct vc_volume *v);
+struct vcache_log_ops {
+	void (*init_log)(struct vcache_log *log);
+	void (*exit_log)(struct vcache_log *log);
+	void (*init_volume)(struct vcache_volume *v);
+	struct vcache_chunk *(*take_chunk)(struct vcache_pool *p, struct vcache_log *log,
+					   enum vcache_take take,
+					   enum vcache_domain first);
+	bool (*may_write)(const struct vcache_log *log);
+	void (*hot)(struct vcache_log *log);
+	void (*dirty)(struct vcache_volume *v);
 };
 
-extern const struct vc_log_ops *vc_log_upper;
+extern const struct vcache_log_ops *vcache_log_upper;
 
 /* chunk.c */
-void vc_log_wake(struct vc_log *log);
-void vc_chunk_put_pending(struct vc_log *log, struct vc_chunk *c);
-void vc_log_close(struct vc_log *log);
-void vc_chunk_open(struct vc_log *log, struct vc_chunk *c);
-u32 vc_log_space(struct vc_log *log, enum vc_append_kind kind);
-void vc_log_close_idle(struct vc_log *log);
+void vcache_log_wake(struct vcache_log *log);
+void vcache_chunk_put_pending(struct vcache_log *log, struct vcache_chunk *c);
+void vcache_log_close(struct vcache_log *log);
+void vcache_chunk_open(struct vcache_log *log, struct vcache_chunk *c);
+u32 vcache_log_space(struct vcache_log *log, enum vcache_append_kind kind);
+void vcache_log_close_idle(struct vcache_log *log);
 
 /* errors.c */
-void vc_pool_record_done(struct vc_pool *p, bool failed);
-void vc_pool_read_failed(struct vc_pool *p, u32 cell);
+void vcache_pool_record_done(struct vcache_pool *p, bool failed);
+void vcache_pool_read_failed(struct vcache_pool *p, u32 cell);
 
 /* lane.c */
-void vc_lanes_init(struct vc_pool *p);
-void vc_lanes_count(struct vc_pool *p);
-void vc_lane_add(struct vc_pool *p, struct vc_chunk *c);
-struct vc_chunk *vc_lane_get(struct vc_pool *p, const struct vc_log *log);
-void vc_lane_cut(struct vc_pool *p);
-bool vc_lanes_fit(const struct vc_pool *p, u32 chunks);
-u32 vc_lanes_free(const struct vc_pool *p, u64 lanes);
-u32 vc_pool_free_chunks(const struct vc_pool *p);
-int vc_lanes_set(struct vc_pool *p, const u64 *sectors, u32 n,
-		 const char **error);
-void vc_chunk_free(struct vc_pool *p, struct vc_chunk *c);
-void vc_log_release_spare(struct vc_log *log);
+void vcache_lanes_init(struct vcache_pool *p);
+void vcache_lanes_count(struct vcache_pool *p);
+void vcache_lane_add(struct vcache_pool *p, struct vcache_chunk *c);
+struct vcache_chunk *vcache_lane_get(struct vcache_pool *p, const struct vcache_log *log);
+void vcache_lane_cut(struct vcache_pool *p);
+bool vcache_lanes_fit(const struct vcache_pool *p, u32 chunks);
+u32 vcache_lanes_free(const struct vcache_pool *p, u64 lanes);
+u32 vcache_pool_free_chunks(const struct vcache_pool *p);
+int vcache_lanes_set(struct vcache_pool *p, const u64 *sectors, u32 n,
+		     const char **error);
+void vcache_chunk_free(struct vcache_pool *p, struct vcache_chunk *c);
+void vcache_log_release_spare(struct vcache_log *log);
 
 /* lookup.c */
-void vc_lookup_done(struct vc_pool *p, u32 cell);
-unsigned int vc_lookup(struct vc_volume *v, sector_t sector, unsigned int len,
-		       bool only_copy, u32 *cell);
-bool vc_lookup_dirty(struct vc_volume *v, u64 block, u32 *cell);
-u8 vc_lookup_pin(struct vc_volume *v, u32 cell, u64 block);
-bool vc_lookup_is_lost(struct vc_volume *v, u64 block);
-bool vc_lookup_any(struct vc_volume *v, u64 block, u64 blocks);
-int vc_lookup_changes(struct vc_volume *v, u64 block);
-bool vc_lookup_whole(struct vc_volume *v, u32 cell, u64 *block, u8 *heat);
+void vcache_lookup_done(struct vcache_pool *p, u32 cell);
+unsigned int vcache_lookup(struct vcache_volume *v, sector_t sector, unsigned int len,
+			   bool only_copy, u32 *cell);
+bool vcache_lookup_dirty(struct vcache_volume *v, u64 block, u32 *cell);
+u8 vcache_lookup_pin(struct vcache_volume *v, u32 cell, u64 block);
+bool vcache_lookup_is_lost(struct vcache_volume *v, u64 block);
+bool vcache_lookup_any(struct vcache_volume *v, u64 block, u64 blocks);
+int vcache_lookup_changes(struct vcache_volume *v, u64 block);
+bool vcache_lookup_whole(struct vcache_volume *v, u32 cell, u64 *block, u8 *heat);
 
 /* map.c */
-void vc_map_free(struct vc_pool *p);
-int vc_map_alloc(struct vc_pool *p, u32 chunks);
-void vc_map_move(struct vc_pool *p, struct vc_pool *n);
+void vcache_map_free(struct vcache_pool *p);
+int vcache_map_alloc(struct vcache_pool *p, u32 chunks);
+void vcache_map_move(struct vcache_pool *p, struct vcache_pool *n);
 
 /* record.c */
-blk_opf_t vc_append_flags(struct vc_pool *p);
-void vc_record_free(struct vc_pool *p, struct vc_record *rec);
-struct vc_record *vc_record_make(struct vc_log *log, struct vc_tag *tag);
-void vc_record_add(struct vc_record *rec, const struct vc_entry *e);
-void vc_record_write_through(struct vc_record *rec, struct vc_writeout *w);
-void vc_record_send(struct vc_record *rec);
+blk_opf_t vcache_append_flags(struct vcache_pool *p);
+void vcache_record_free(struct vcache_pool *p, struct vcache_record *rec);
+struct vcache_record *vcache_record_make(struct vcache_log *log, struct vcache_tag *tag);
+void vcache_record_add(struct vcache_record *rec, const struct vcache_entry *e);
+void vcache_record_write_through(struct vcache_record *rec, struct vcache_writeout *w);
+void vcache_record_send(struct vcache_record *rec);
 
 /* replay.c */
-int vc_volume_replay(struct vc_volume *v);
+int vcache_volume_replay(struct vcache_volume *v);
 
 /* store.c */
-int vc_store_io(struct vc_pool *p, blk_opf_t opf, u64 block, u32 n, void *buf);
-void vc_store_init(struct vc_pool *p);
-int vc_pool_set_flags(struct vc_pool *p, u32 flags);
-struct vc_chunk_disk *vc_table_entry(struct vc_pool *p, u32 chunk);
-int vc_table_save(struct vc_pool *p, u32 chunk);
-int vc_slot_save(struct vc_volume *v);
-void vc_pool_unload(struct vc_pool *p);
-int vc_pool_load(struct vc_pool *p, u32 chunk_blocks, const char **error);
-int vc_table_save_all(struct vc_pool *p);
-int vc_pool_close(struct vc_pool *p);
-int vc_pool_save_geometry(struct vc_pool *p, const struct vc_geometry *g);
+int vcache_store_io(struct vcache_pool *p, blk_opf_t opf, u64 block, u32 n, void *buf);
+void vcache_store_init(struct vcache_pool *p);
+int vcache_pool_set_flags(struct vcache_pool *p, u32 flags);
+struct vcache_chunk_disk *vcache_table_entry(struct vcache_pool *p, u32 chunk);
+int vcache_table_save(struct vcache_pool *p, u32 chunk);
+int vcache_slot_save(struct vcache_volume *v);
+void vcache_pool_unload(struct vcache_pool *p);
+int vcache_pool_load(struct vcache_pool *p, u32 chunk_blocks, const char **error);
+int vcache_table_save_all(struct vcache_pool *p);
+int vcache_pool_close(struct vcache_pool *p);
+int vcache_pool_save_geometry(struct vcache_pool *p, const struct vcache_geometry *g);
 
 /* update.c */
-void vc_lookup_cut(struct vc_volume *v, struct vc_log *by, u64 block, u8 mask);
-void vc_lookup_failed(struct vc_volume *v, u32 cell, sector_t sector,
-		      unsigned int len);
-void vc_lookup_drop(struct vc_pool *p, u32 cell);
-void vc_lookup_sort(struct vc_pool *p, u32 cell);
-void vc_lookup_clean(struct vc_volume *v, u32 cell, u64 block, u32 reuse);
-void vc_lookup_move(struct vc_volume *v, u32 from, u32 to, u8 mask);
-void vc_lookup_change(struct vc_volume *v, u64 block, u64 blocks);
-bool vc_lookup_promote(struct vc_volume *v, u32 cell, u64 block, int changes,
-		       u8 heat);
-bool vc_lookup_keep(struct vc_volume *v, u32 from, u32 to);
+void vcache_lookup_cut(struct vcache_volume *v, struct vcache_log *by, u64 block, u8 mask);
+void vcache_lookup_failed(struct vcache_volume *v, u32 cell, sector_t sector,
+			  unsigned int len);
+void vcache_lookup_drop(struct vcache_pool *p, u32 cell);
+void vcache_lookup_sort(struct vcache_pool *p, u32 cell);
+void vcache_lookup_clean(struct vcache_volume *v, u32 cell, u64 block, u32 reuse);
+void vcache_lookup_move(struct vcache_volume *v, u32 from, u32 to, u8 mask);
+void vcache_lookup_change(struct vcache_volume *v, u64 block, u64 blocks);
+bool vcache_lookup_promote(struct vcache_volume *v, u32 cell, u64 block, int changes,
+			   u8 heat);
+bool vcache_lookup_keep(struct vcache_volume *v, u32 from, u32 to);
 
 /* volume.c */
-void vc_log_register(const struct vc_log_ops *ops);
-struct vc_volume *vc_volume_find(struct vc_pool *p, u32 id);
-void vc_volume_free(struct vc_volume *v);
-struct vc_log *vc_log_find(struct vc_volume *v, u32 tag);
-struct vc_log *vc_log_get(struct vc_volume *v, u16 tag);
-struct vc_volume *vc_volume_alloc(struct vc_pool *p, u32 id, u16 slot);
-u64 vc_log_dirty(struct vc_log *log);
-u32 vc_log_dirty_chunks(struct vc_log *log);
-u64 vc_volume_dirty(struct vc_volume *v);
-int vc_volume_flush_origin(struct vc_volume *v);
-bool vc_volume_stuck(struct vc_volume *v);
+void vcache_log_register(const struct vcache_log_ops *ops);
+struct vcache_volume *vcache_volume_find(struct vcache_pool *p, u32 id);
+void vcache_volume_free(struct vcache_volume *v);
+struct vcache_log *vcache_log_find(struct vcache_volume *v, u32 tag);
+struct vcache_log *vcache_log_get(struct vcache_volume *v, u16 tag);
+struct vcache_volume *vcache_volume_alloc(struct vcache_pool *p, u32 id, u16 slot);
+u64 vcache_log_dirty(struct vcache_log *log);
+u32 vcache_log_dirty_chunks(struct vcache_log *log);
+u64 vcache_volume_dirty(struct vcache_volume *v);
+int vcache_volume_flush_origin(struct vcache_volume *v);
+bool vcache_volume_stuck(struct vcache_volume *v);
 
 #endif /* DM_VCACHE_LOG_H */

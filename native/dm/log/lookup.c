@@ -18,11 +18,11 @@ static unsigned int vc_run_in(u8 mask, unsigned int from)
  * Must data in a cell be read from the origin, though the cell is valid? Only clean data
  * can be. Called with the lock of the group.
  */
-static bool vc_cell_unread(struct vc_pool *p, u32 cell, bool only_copy)
+static bool vc_cell_unread(struct vcache_pool *p, u32 cell, bool only_copy)
 {
 	return (only_copy ||
 		READ_ONCE(p->state) == VC_POOL_FAILED ||
-		(READ_ONCE(vc_cell_chunk(p, cell)->bad) &&
+		(READ_ONCE(vcache_cell_chunk(p, cell)->bad) &&
 		 test_bit(cell, p->cell_bad))) &&
 	       test_bit(cell, p->cell_clean);
 }
@@ -31,96 +31,96 @@ static bool vc_cell_unread(struct vc_pool *p, u32 cell, bool only_copy)
  * Look up a block, from its sector @from on. Return: how many sectors are in the same
  * place as the first one: in @cell, or to be read from the origin.
  */
-static unsigned int vc_lookup_block(struct vc_volume *v, u64 block,
+static unsigned int vc_lookup_block(struct vcache_volume *v, u64 block,
 				    unsigned int from, u32 *cell,
 				    bool only_copy, bool use)
 {
-	struct vc_pool *p = v->pool;
-	spinlock_t *lock = vc_cell_lock(p, v->slot, block);
+	struct vcache_pool *p = v->pool;
+	spinlock_t *lock = vcache_cell_lock(p, v->slot, block);
 	unsigned long flags;
 	unsigned int n;
 
 	spin_lock_irqsave(lock, flags);
-	*cell = vc_index_find(&p->ix, v->slot, block, BIT(from));
+	*cell = vcache_index_find(&p->ix, v->slot, block, BIT(from));
 	if (*cell != VC_CELL_NONE) {
-		n = vc_run_in(vc_cell_mask(&p->ix, *cell), from);
+		n = vc_run_in(vcache_cell_mask(&p->ix, *cell), from);
 		if (vc_cell_unread(p, *cell, only_copy))
 			*cell = VC_CELL_NONE;
 		else if (use)
-			atomic_inc(&vc_cell_chunk(p, *cell)->users);
+			atomic_inc(&vcache_cell_chunk(p, *cell)->users);
 	} else {
-		n = vc_run_in(~vc_index_held(&p->ix, v->slot, block), from);
+		n = vc_run_in(~vcache_index_held(&p->ix, v->slot, block), from);
 	}
 	spin_unlock_irqrestore(lock, flags);
 	return n;
 }
 
 /* Increase the heat of a block in a shared lane that is not hot there yet. */
-static void vc_heat_shared(struct vc_pool *p, struct vc_log *log, u32 cell)
+static void vc_heat_shared(struct vcache_pool *p, struct vcache_log *log, u32 cell)
 {
-	spinlock_t *lock = vc_cell_lock(p, vc_cell_slot(&p->ix, cell),
-					vc_cell_block(&p->ix, cell));
+	spinlock_t *lock = vcache_cell_lock(p, vcache_cell_slot(&p->ix, cell),
+					    vcache_cell_block(&p->ix, cell));
 	unsigned long flags;
 	bool hot = false;
 	u8 heat;
 
 	spin_lock_irqsave(lock, flags);
 	heat = READ_ONCE(p->heat[cell]);
-	if (vc_cell_mask(&p->ix, cell) && heat < VC_HEAT_SHARED) {
+	if (vcache_cell_mask(&p->ix, cell) && heat < VC_HEAT_SHARED) {
 		WRITE_ONCE(p->heat[cell], heat + 1);
-		hot = vc_cell_count(p, cell);
+		hot = vcache_cell_count(p, cell);
 	}
 	spin_unlock_irqrestore(lock, flags);
 	if (hot && READ_ONCE(log->lanes))
-		vc_log_upper->hot(log);
+		vcache_log_upper->hot(log);
 }
 
 /*
  * Increase the heat of a block that is being read, so its chunk stays. Some of many
  * concurrent reads are not counted.
  */
-static void vc_heat_up(struct vc_pool *p, u32 cell)
+static void vc_heat_up(struct vcache_pool *p, u32 cell)
 {
-	struct vc_chunk *c;
+	struct vcache_chunk *c;
 	u8 heat;
 
 	if (cell == VC_CELL_NONE)
 		return;
-	c = vc_cell_chunk(p, cell);
+	c = vcache_cell_chunk(p, cell);
 	heat = READ_ONCE(p->heat[cell]);
 	if (!heat && c->reads == &c->log->reads[VC_READS_SMALL])
-		vc_level_hit(&c->log->level);
+		vcache_level_hit(&c->log->level);
 	if (heat < VC_HEAT_SHARED && !READ_ONCE(c->own))
 		vc_heat_shared(p, c->log, cell);
 	else if (heat < VC_HEAT_MAX)
 		WRITE_ONCE(p->heat[cell], heat + 1);
-	vc_log_paid(c->log, VC_CREDIT_READ);
+	vcache_log_paid(c->log, VC_CREDIT_READ);
 }
 
 /* Is @next the cell behind @cell, in the same chunk? */
-static bool vc_cell_follows(struct vc_pool *p, u32 cell, u32 next)
+static bool vc_cell_follows(struct vcache_pool *p, u32 cell, u32 next)
 {
 	if (cell == VC_CELL_NONE || next == VC_CELL_NONE)
 		return cell == next;
 	return next == cell + 1 &&
-	       vc_cell_chunk(p, cell) == vc_cell_chunk(p, next);
+	       vcache_cell_chunk(p, cell) == vcache_cell_chunk(p, next);
 }
 
 /**
- * vc_lookup - find out where to read a range
+ * vcache_lookup - find out where to read a range
  * @v: the volume
  * @sector: the first sector
  * @len: how many
  * @only_copy: clean data is to be read from the origin
  * @cell: the cell of the first sector, or VC_CELL_NONE to read the origin; the chunk of a
- *	cell stays until vc_lookup_done()
+ *	cell stays until vcache_lookup_done()
  *
  * When the cache device has failed, clean data is read from the origin, too.
  *
  * Return: how many sectors are there in one piece, 1 to @len.
  */
-unsigned int vc_lookup(struct vc_volume *v, sector_t sector, unsigned int len,
-		       bool only_copy, u32 *cell)
+unsigned int vcache_lookup(struct vcache_volume *v, sector_t sector, unsigned int len,
+			   bool only_copy, u32 *cell)
 {
 	u64 block = sector / VC_BLOCK_SECTORS;
 	unsigned int from = sector % VC_BLOCK_SECTORS;
@@ -144,81 +144,81 @@ unsigned int vc_lookup(struct vc_volume *v, sector_t sector, unsigned int len,
 }
 
 /**
- * vc_lookup_done - drop the reference to a chunk that vc_lookup() has taken
+ * vcache_lookup_done - drop the reference to a chunk that vcache_lookup() has taken
  * @p: the pool
- * @cell: what vc_lookup() has found
+ * @cell: what vcache_lookup() has found
  */
-void vc_lookup_done(struct vc_pool *p, u32 cell)
+void vcache_lookup_done(struct vcache_pool *p, u32 cell)
 {
-	struct vc_chunk *c = vc_cell_chunk(p, cell);
+	struct vcache_chunk *c = vcache_cell_chunk(p, cell);
 
 	if (atomic_dec_and_test(&c->users) && READ_ONCE(c->wanted)) {
 		WRITE_ONCE(c->wanted, false);
-		vc_space_kick(p);
+		vcache_space_kick(p);
 	}
 }
 
 /**
- * vc_lookup_dirty - find the cell of a block, if that is dirty and as a whole in one cell
+ * vcache_lookup_dirty - find the cell of a block, if that is dirty and as a whole in one cell
  * @v: the volume
  * @block: the block
- * @cell: the cell; its chunk stays until vc_lookup_done()
+ * @cell: the cell; its chunk stays until vcache_lookup_done()
  */
-bool vc_lookup_dirty(struct vc_volume *v, u64 block, u32 *cell)
+bool vcache_lookup_dirty(struct vcache_volume *v, u64 block, u32 *cell)
 {
-	struct vc_pool *p = v->pool;
-	spinlock_t *lock = vc_cell_lock(p, v->slot, block);
+	struct vcache_pool *p = v->pool;
+	spinlock_t *lock = vcache_cell_lock(p, v->slot, block);
 	unsigned long flags;
 	bool found;
 
 	spin_lock_irqsave(lock, flags);
-	*cell = vc_index_find(&p->ix, v->slot, block, VC_MASK_ALL);
+	*cell = vcache_index_find(&p->ix, v->slot, block, VC_MASK_ALL);
 	found = *cell != VC_CELL_NONE &&
-		vc_cell_mask(&p->ix, *cell) == VC_MASK_ALL &&
+		vcache_cell_mask(&p->ix, *cell) == VC_MASK_ALL &&
 		!test_bit(*cell, p->cell_clean);
 	if (found)
-		atomic_inc(&vc_cell_chunk(p, *cell)->users);
+		atomic_inc(&vcache_cell_chunk(p, *cell)->users);
 	spin_unlock_irqrestore(lock, flags);
 	return found;
 }
 
 /**
- * vc_lookup_pin - reference the chunk of a cell, if the cell still has a block, dirty
+ * vcache_lookup_pin - reference the chunk of a cell, if the cell still has a block, dirty
  * @v: the volume
  * @cell: the cell
  * @block: the block that was found in it
  *
- * Return: its valid sectors; then the chunk stays until vc_lookup_done(). Else 0.
+ * Return: its valid sectors; then the chunk stays until vcache_lookup_done(). Else 0.
  */
-u8 vc_lookup_pin(struct vc_volume *v, u32 cell, u64 block)
+u8 vcache_lookup_pin(struct vcache_volume *v, u32 cell, u64 block)
 {
-	struct vc_pool *p = v->pool;
-	spinlock_t *lock = vc_cell_lock(p, v->slot, block);
+	struct vcache_pool *p = v->pool;
+	spinlock_t *lock = vcache_cell_lock(p, v->slot, block);
 	unsigned long flags;
 	u8 mask = 0;
 
 	spin_lock_irqsave(lock, flags);
-	if (vc_cell_slot(&p->ix, cell) == v->slot &&
-	    vc_cell_block(&p->ix, cell) == block &&
+	if (vcache_cell_slot(&p->ix, cell) == v->slot &&
+	    vcache_cell_block(&p->ix, cell) == block &&
 	    !test_bit(cell, p->cell_clean))
-		mask = vc_cell_mask(&p->ix, cell);
+		mask = vcache_cell_mask(&p->ix, cell);
 	if (mask)
-		atomic_inc(&vc_cell_chunk(p, cell)->users);
+		atomic_inc(&vcache_cell_chunk(p, cell)->users);
 	spin_unlock_irqrestore(lock, flags);
 	return mask;
 }
 
 /**
- * vc_lookup_is_lost - has a tag that has lost data with the cache any sector of a block there?
+ * vcache_lookup_is_lost - has a tag that has lost data with the cache any sector of a block there?
  * @v: the volume, whose pool has failed
  * @block: the block
  *
  * Also if the sector is clean: when the cache device comes back, nothing on it tells that.
  */
-bool vc_lookup_is_lost(struct vc_volume *v, u64 block)
+bool vcache_lookup_is_lost(struct vcache_volume *v, u64 block)
 {
-	struct vc_pool *p = v->pool;
-	spinlock_t *lock = vc_cell_lock(p, v->slot, block);
+	struct vcache_pool *p = v->pool;
+	spinlock_t *lock = vcache_cell_lock(p, v->slot, block);
 	u8 left = VC_MASK_ALL;
 	unsigned long flags;
 	bool lost = false;
@@ -226,25 +226,25 @@ bool vc_lookup_is_lost(struct vc_volume *v, u64 block)
 
 	spin_lock_irqsave(lock, flags);
 	while (left && !lost) {
-		cell = vc_index_find(&p->ix, v->slot, block, left);
+		cell = vcache_index_find(&p->ix, v->slot, block, left);
 		if (cell == VC_CELL_NONE)
 			break;
-		left &= ~vc_cell_mask(&p->ix, cell);
-		lost = READ_ONCE(vc_cell_chunk(p, cell)->log->state) == VC_LOG_LOST;
+		left &= ~vcache_cell_mask(&p->ix, cell);
+		lost = READ_ONCE(vcache_cell_chunk(p, cell)->log->state) == VC_LOG_LOST;
 	}
 	spin_unlock_irqrestore(lock, flags);
 	return lost;
 }
 
 /**
- * vc_lookup_any - is any part of a range in the cache?
+ * vcache_lookup_any - is any part of a range in the cache?
  * @v: the volume
  * @block: first block
  * @blocks: how many
  *
  * Return: true also for a range that is larger than the cache.
  */
-bool vc_lookup_any(struct vc_volume *v, u64 block, u64 blocks)
+bool vcache_lookup_any(struct vcache_volume *v, u64 block, u64 blocks)
 {
 	u32 cell;
 	u64 i;
@@ -252,12 +252,12 @@ bool vc_lookup_any(struct vc_volume *v, u64 block, u64 blocks)
 	if (blocks > v->pool->ix.cells)
 		return true;
 	for (i = 0; i < blocks; i++) {
-		struct vc_pool *p = v->pool;
-		spinlock_t *lock = vc_cell_lock(p, v->slot, block + i);
+		struct vcache_pool *p = v->pool;
+		spinlock_t *lock = vcache_cell_lock(p, v->slot, block + i);
 		unsigned long flags;
 
 		spin_lock_irqsave(lock, flags);
-		cell = vc_index_find(&p->ix, v->slot, block + i, VC_MASK_ALL);
+		cell = vcache_index_find(&p->ix, v->slot, block + i, VC_MASK_ALL);
 		spin_unlock_irqrestore(lock, flags);
 		if (cell != VC_CELL_NONE)
 			return true;
@@ -266,38 +266,38 @@ bool vc_lookup_any(struct vc_volume *v, u64 block, u64 blocks)
 }
 
 /**
- * vc_lookup_changes - read the change count of the group of a block
+ * vcache_lookup_changes - read the change count of the group of a block
  * @v: the volume
  * @block: the block
  */
-int vc_lookup_changes(struct vc_volume *v, u64 block)
+int vcache_lookup_changes(struct vcache_volume *v, u64 block)
 {
-	return atomic_read(&v->pool->change[vc_cell_group(v->pool, v->slot,
-							  block)]);
+	return atomic_read(&v->pool->change[vcache_cell_group(v->pool, v->slot,
+							      block)]);
 }
 
 /**
- * vc_lookup_whole - does a cell have all sectors of a block of a volume?
+ * vcache_lookup_whole - does a cell have all sectors of a block of a volume?
  * @v: the volume; its pool is locked
  * @cell: the cell
  * @block: set to the block
  * @heat: set to its heat
  */
-bool vc_lookup_whole(struct vc_volume *v, u32 cell, u64 *block, u8 *heat)
+bool vcache_lookup_whole(struct vcache_volume *v, u32 cell, u64 *block, u8 *heat)
 {
-	struct vc_pool *p = v->pool;
-	u64 at = vc_cell_block(&p->ix, cell);
-	spinlock_t *lock = vc_cell_lock(p, v->slot, at);
+	struct vcache_pool *p = v->pool;
+	u64 at = vcache_cell_block(&p->ix, cell);
+	spinlock_t *lock = vcache_cell_lock(p, v->slot, at);
 	unsigned long flags;
 	bool whole;
 
-	if (!vc_cell_mask(&p->ix, cell))
+	if (!vcache_cell_mask(&p->ix, cell))
 		return false;
 	spin_lock_irqsave(lock, flags);
 	/* It may have been filled with another block just now. */
-	whole = vc_cell_mask(&p->ix, cell) == VC_MASK_ALL &&
-		vc_cell_slot(&p->ix, cell) == v->slot &&
-		vc_cell_block(&p->ix, cell) == at;
+	whole = vcache_cell_mask(&p->ix, cell) == VC_MASK_ALL &&
+		vcache_cell_slot(&p->ix, cell) == v->slot &&
+		vcache_cell_block(&p->ix, cell) == at;
 	*block = at;
 	*heat = READ_ONCE(p->heat[cell]);
 	spin_unlock_irqrestore(lock, flags);

@@ -14,18 +14,18 @@
 #include "internal.h"
 
 /**
- * vc_map_alloc - allocate an empty map
+ * vcache_map_alloc - allocate an empty map
  * @p: the pool, or a stand-in for it while a larger map is made; its geometry is set
  * @chunks: for how many chunks
  *
- * Return: 0; -ENOMEM, then call vc_map_free().
+ * Return: 0; -ENOMEM, then call vcache_map_free().
  */
-int vc_map_alloc(struct vc_pool *p, u32 chunks)
+int vcache_map_alloc(struct vcache_pool *p, u32 chunks)
 {
 	u32 blocks = DIV_ROUND_UP(chunks, VC_CHUNKS_PER_BLOCK);
 
 	p->ix.cells = chunks * p->g.chunk_blocks;
-	p->ix.buckets = vc_index_buckets(p->ix.cells);
+	p->ix.buckets = vcache_index_buckets(p->ix.cells);
 	p->ghosts.mask = roundup_pow_of_two(p->ix.cells) - 1;
 	p->table = vzalloc(array_size(blocks, VC_BLOCK_SIZE));
 	p->table_dirty = bitmap_zalloc(blocks, GFP_KERNEL);
@@ -44,15 +44,15 @@ int vc_map_alloc(struct vc_pool *p, u32 chunks)
 	    !p->cell_clean || !p->cell_hot || !p->cell_bad || !p->ix.where ||
 	    !p->ix.next || !p->ix.head || !p->heat || !p->ghosts.entry)
 		return -ENOMEM;
-	vc_index_init(&p->ix);
+	vcache_index_init(&p->ix);
 	return 0;
 }
 
 /**
- * vc_map_free - free a map, or the parts of it that were allocated
+ * vcache_map_free - free a map, or the parts of it that were allocated
  * @p: the pool
  */
-void vc_map_free(struct vc_pool *p)
+void vcache_map_free(struct vcache_pool *p)
 {
 	vfree(p->table);
 	bitmap_free(p->table_dirty);
@@ -79,7 +79,7 @@ void vc_map_free(struct vc_pool *p)
 }
 
 /* Copy the content of all cells. They belong to other buckets in a larger index. */
-static void vc_map_copy_cells(const struct vc_pool *p, struct vc_pool *n)
+static void vc_map_copy_cells(const struct vcache_pool *p, struct vcache_pool *n)
 {
 	u32 cell;
 
@@ -91,33 +91,33 @@ static void vc_map_copy_cells(const struct vc_pool *p, struct vc_pool *n)
 	memcpy(n->cell_bad, p->cell_bad,
 	       BITS_TO_LONGS(p->ix.cells) * sizeof(long));
 	for (cell = 0; cell < p->ix.cells; cell++) {
-		if (vc_cell_mask(&p->ix, cell))
-			vc_index_put(&n->ix, cell, vc_cell_slot(&p->ix, cell),
-				     vc_cell_block(&p->ix, cell),
-				     vc_cell_mask(&p->ix, cell));
+		if (vcache_cell_mask(&p->ix, cell))
+			vcache_index_put(&n->ix, cell, vcache_cell_slot(&p->ix, cell),
+					 vcache_cell_block(&p->ix, cell),
+					 vcache_cell_mask(&p->ix, cell));
 		if (!(cell % VC_BLOCK_SIZE))
 			cond_resched();
 	}
 }
 
 /* Make a list refer to the chunks of the new map. Readers of the list are kept out. */
-static void vc_map_move_list(struct vc_pool *p, struct vc_pool *n,
+static void vc_map_move_list(struct vcache_pool *p, struct vcache_pool *n,
 			     struct list_head *list)
 {
-	struct vc_chunk *c, *next;
+	struct vcache_chunk *c, *next;
 	LIST_HEAD(old);
 
 	list_splice_init(list, &old);
 	list_for_each_entry_safe(c, next, &old, node)
-		list_add_tail(&n->chunk[vc_chunk_nr(p, c)].node, list);
+		list_add_tail(&n->chunk[vcache_chunk_nr(p, c)].node, list);
 }
 
-static void vc_map_move_log(struct vc_pool *p, struct vc_pool *n,
-			    struct vc_log *log)
+static void vc_map_move_log(struct vcache_pool *p, struct vcache_pool *n,
+			    struct vcache_log *log)
 {
 	unsigned int i, k;
 
-	/* vc_log_dirty() reads the list. */
+	/* vcache_log_dirty() reads the list. */
 	spin_lock_irq(&log->lock);
 	vc_map_move_list(p, n, &log->chunks);
 	for (i = 0; i < VC_READS_KINDS; i++) {
@@ -125,15 +125,15 @@ static void vc_map_move_log(struct vc_pool *p, struct vc_pool *n,
 			vc_map_move_list(p, n, &log->reads[i].chunks[k]);
 	}
 	if (log->spare)
-		log->spare = &n->chunk[vc_chunk_nr(p, log->spare)];
+		log->spare = &n->chunk[vcache_chunk_nr(p, log->spare)];
 	spin_unlock_irq(&log->lock);
 }
 
-static void vc_map_move_chunks(struct vc_pool *p, struct vc_pool *n)
+static void vc_map_move_chunks(struct vcache_pool *p, struct vcache_pool *n)
 {
-	u32 i, had = vc_map_chunks(p), has = vc_map_chunks(n);
-	struct vc_volume *v;
-	struct vc_log *log;
+	u32 i, had = vcache_map_chunks(p), has = vcache_map_chunks(n);
+	struct vcache_volume *v;
+	struct vcache_log *log;
 
 	memcpy(n->found, p->found, had * sizeof(*p->found));
 	memcpy(n->chunk, p->chunk, had * sizeof(*p->chunk));
@@ -155,15 +155,15 @@ static void vc_map_move_chunks(struct vc_pool *p, struct vc_pool *n)
 }
 
 /**
- * vc_map_move - move everything to a larger map
+ * vcache_map_move - move everything to a larger map
  * @p: the pool, locked; all its volumes are stopped, their chunks closed
  * @n: stand-in with the larger map; it gets the old one, to be freed
  *
  * The ghosts are not moved.
  */
-void vc_map_move(struct vc_pool *p, struct vc_pool *n)
+void vcache_map_move(struct vcache_pool *p, struct vcache_pool *n)
 {
-	u32 blocks = DIV_ROUND_UP(vc_map_chunks(p), VC_CHUNKS_PER_BLOCK);
+	u32 blocks = DIV_ROUND_UP(vcache_map_chunks(p), VC_CHUNKS_PER_BLOCK);
 
 	mutex_lock(&p->table_lock);
 	memcpy(n->table, p->table, (size_t)blocks * VC_BLOCK_SIZE);

@@ -11,36 +11,36 @@
 #include "internal.h"
 
 /**
- * vc_append_flags - flags of a write that makes a record durable
+ * vcache_append_flags - flags of a write that makes a record durable
  * @p: the pool
  */
-blk_opf_t vc_append_flags(struct vc_pool *p)
+blk_opf_t vcache_append_flags(struct vcache_pool *p)
 {
-	return REQ_OP_WRITE | REQ_SYNC | REQ_IDLE | vc_durable_flags(p->bdev);
+	return REQ_OP_WRITE | REQ_SYNC | REQ_IDLE | vcache_durable_flags(p->bdev);
 }
 
 /**
- * vc_record_free - free a record
+ * vcache_record_free - free a record
  * @p: the pool
  * @rec: the record, without its request
  */
-void vc_record_free(struct vc_pool *p, struct vc_record *rec)
+void vcache_record_free(struct vcache_pool *p, struct vcache_record *rec)
 {
 	mempool_free(rec->head, &p->pages);
 	mempool_free(rec, &p->records);
 }
 
 /**
- * vc_record_make - begin a record at the end of a log
- * @log: the log, its append lock is held; vc_log_space() was not 0
+ * vcache_record_make - begin a record at the end of a log
+ * @log: the log, its append lock is held; vcache_log_space() was not 0
  * @tag: the tag whose write-out it is, or NULL
  *
  * Return: the record; it still needs entries and a request.
  */
-struct vc_record *vc_record_make(struct vc_log *log, struct vc_tag *tag)
+struct vcache_record *vcache_record_make(struct vcache_log *log, struct vcache_tag *tag)
 {
-	struct vc_pool *p = log->vol->pool;
-	struct vc_record *rec = mempool_alloc(&p->records, GFP_NOIO);
+	struct vcache_pool *p = log->vol->pool;
+	struct vcache_record *rec = mempool_alloc(&p->records, GFP_NOIO);
 
 	memset(rec, 0, sizeof(*rec));
 	rec->head = mempool_alloc(&p->pages, GFP_NOIO);
@@ -48,7 +48,7 @@ struct vc_record *vc_record_make(struct vc_log *log, struct vc_tag *tag)
 	rec->log = log;
 	rec->tag = tag;
 	rec->chunk = log->open;
-	rec->info.chunk = vc_chunk_nr(p, log->open);
+	rec->info.chunk = vcache_chunk_nr(p, log->open);
 	rec->info.volume = log->vol->id;
 	rec->info.tag = log->tag;
 	rec->info.type = VC_LOG_RECORD;
@@ -57,38 +57,38 @@ struct vc_record *vc_record_make(struct vc_log *log, struct vc_tag *tag)
 }
 
 /**
- * vc_record_add - add an entry to a record and to the seal of its chunk
+ * vcache_record_add - add an entry to a record and to the seal of its chunk
  * @rec: the record
  * @e: the entry
  */
-void vc_record_add(struct vc_record *rec, const struct vc_entry *e)
+void vcache_record_add(struct vcache_record *rec, const struct vcache_entry *e)
 {
-	struct vc_sealing *s = rec->chunk->sealing;
+	struct vcache_sealing *s = rec->chunk->sealing;
 
-	vc_log_put_entry(page_address(rec->head), rec->info.nr++, e);
-	vc_seal_put(s->data, s->nr++, e);
+	vcache_log_put_entry(page_address(rec->head), rec->info.nr++, e);
+	vcache_seal_put(s->data, s->nr++, e);
 }
 
 /* Put the entries of a record into the index; without @good drop what it supersedes. */
-static void vc_record_apply(struct vc_record *rec, bool good)
+static void vc_record_apply(struct vcache_record *rec, bool good)
 {
-	struct vc_volume *v = rec->log->vol;
+	struct vcache_volume *v = rec->log->vol;
 	u32 base = rec->info.chunk * v->pool->g.chunk_blocks;
-	struct vc_entry e;
+	struct vcache_entry e;
 	unsigned int i;
 
 	for (i = 0; i < rec->info.nr; i++) {
-		vc_log_get_entry(page_address(rec->head), i, &e);
+		vcache_log_get_entry(page_address(rec->head), i, &e);
 		if (e.mask && good)
-			vc_lookup_put(v, rec->log, base + e.place, e.block,
-				      e.mask);
+			vcache_lookup_put(v, rec->log, base + e.place, e.block,
+					  e.mask);
 		else if (e.mask)
-			vc_lookup_cut(v, rec->log, e.block, e.mask);
+			vcache_lookup_cut(v, rec->log, e.block, e.mask);
 	}
 }
 
 /* The blocks of a write-out are durable, or they stay dirty. */
-static void vc_record_blocks_done(struct vc_record *rec)
+static void vc_record_blocks_done(struct vcache_record *rec)
 {
 	struct bio *bio = rec->bio;
 	unsigned int i;
@@ -96,29 +96,29 @@ static void vc_record_blocks_done(struct vc_record *rec)
 	for (i = 1; i < bio->bi_vcnt; i++) {
 		struct page *page = bio->bi_io_vec[i].bv_page;
 
-		vc_block_part_done((struct vc_block *)page_private(page),
-				   rec->status);
+		vcache_block_part_done((struct vcache_block *)page_private(page),
+				       rec->status);
 	}
-	vc_writeout_complete(rec->tag, rec->info.data * VC_BLOCK_SECTORS);
+	vcache_writeout_complete(rec->tag, rec->info.data * VC_BLOCK_SECTORS);
 }
 
 /* A write-through is complete. If the origin has refused it, only the cache has the data. */
-static void vc_through_done(struct vc_writeout *w)
+static void vc_through_done(struct vcache_writeout *w)
 {
 	if (w->failed)
-		vc_lookup_make_dirty(w->chunk, w->range.first, w->range.last);
-	vc_chunk_put_pending(w->chunk->log, w->chunk);
+		vcache_lookup_make_dirty(w->chunk, w->range.first, w->range.last);
+	vcache_chunk_put_pending(w->chunk->log, w->chunk);
 }
 
 /**
- * vc_record_write_through - the data of a record is written to the origin as well
+ * vcache_record_write_through - the data of a record is written to the origin as well
  * @rec: the record, not sent yet
  * @w: the write-out to the origin, not sent yet
  *
  * The write-out holds its blocks until the index has the record, and the chunk is not
  * sealed before the origin has the data, or has refused it.
  */
-void vc_record_write_through(struct vc_record *rec, struct vc_writeout *w)
+void vcache_record_write_through(struct vcache_record *rec, struct vcache_writeout *w)
 {
 	atomic_inc(&w->users);
 	atomic_inc(&rec->chunk->pending);
@@ -129,20 +129,20 @@ void vc_record_write_through(struct vc_record *rec, struct vc_writeout *w)
 }
 
 /* The index has the record, or it has failed: its blocks need not be held for it any more. */
-static void vc_record_release(struct vc_record *rec)
+static void vc_record_release(struct vcache_record *rec)
 {
-	struct vc_writeout *w;
+	struct vcache_writeout *w;
 
 	while ((w = rec->through_writes)) {
 		rec->through_writes = w->next;
-		vc_writeout_put(w);
+		vcache_writeout_put(w);
 	}
 }
 
-static void vc_record_finish(struct vc_record *rec)
+static void vc_record_finish(struct vcache_record *rec)
 {
-	struct vc_log *log = rec->log;
-	struct vc_chunk *c = rec->chunk;
+	struct vcache_log *log = rec->log;
+	struct vcache_chunk *c = rec->chunk;
 
 	/* Also if a copy failed: the cache has older data than the origin now. */
 	if ((!rec->status || rec->copy) && !rec->relocate)
@@ -150,9 +150,9 @@ static void vc_record_finish(struct vc_record *rec)
 	vc_record_release(rec);
 	if (rec->status)
 		atomic_inc(&log->vol->cache_errors);
-	vc_pool_record_done(log->vol->pool, rec->status);
+	vcache_pool_record_done(log->vol->pool, rec->status);
 	if (!rec->relocate)
-		vc_chunk_put_pending(log, c);
+		vcache_chunk_put_pending(log, c);
 	if (rec->copy)
 		rec->status = BLK_STS_OK;
 	if (rec->tag)
@@ -163,25 +163,25 @@ static void vc_record_finish(struct vc_record *rec)
 		complete(rec->done);
 	} else {
 		bio_put(rec->bio);
-		vc_record_free(log->vol->pool, rec);
+		vcache_record_free(log->vol->pool, rec);
 	}
 }
 
 /*
  * A record has been written: complete all records that have none under way before them.
- * After the pool has failed all of them get an error. vc_fail_work() waits for those that
+ * After the pool has failed all of them get an error. vcache_fail_work() waits for those that
  * saw the pool before that.
  */
 static void vc_record_end(struct bio *bio)
 {
-	struct vc_record *rec = bio->bi_private, *next;
-	struct vc_log *log = rec->log;
+	struct vcache_record *rec = bio->bi_private, *next;
+	struct vcache_log *log = rec->log;
 	unsigned long flags;
 	LIST_HEAD(list);
 	bool dead;
 
 	if (rec->tag)
-		vc_writeout_arrived(rec->tag);
+		vcache_writeout_arrived(rec->tag);
 	rcu_read_lock();
 	dead = READ_ONCE(log->vol->pool->state) == VC_POOL_FAILED;
 	spin_lock_irqsave(&log->lock, flags);
@@ -206,20 +206,20 @@ static void vc_record_end(struct bio *bio)
 }
 
 /**
- * vc_record_send - send a record, and advance the log behind it
+ * vcache_record_send - send a record, and advance the log behind it
  * @rec: the record; it gets a sequence number unless the caller has set one
  */
-void vc_record_send(struct vc_record *rec)
+void vcache_record_send(struct vcache_record *rec)
 {
-	struct vc_log *log = rec->log;
-	struct vc_pool *p = log->vol->pool;
+	struct vcache_log *log = rec->log;
+	struct vcache_pool *p = log->vol->pool;
 	unsigned long flags;
 
 	if (!rec->info.seq)
 		rec->info.seq = atomic64_inc_return(&p->seq);
 	rec->info.gen = rec->chunk->gen;
 	rec->chunk->sealing->seq = rec->info.seq;
-	vc_log_finish(page_address(rec->head), p->g.key, &rec->info);
+	vcache_log_finish(page_address(rec->head), p->g.key, &rec->info);
 	log->at += 1 + rec->info.data;
 	WRITE_ONCE(log->written, jiffies);
 	atomic_inc(&rec->chunk->pending);
@@ -233,8 +233,8 @@ void vc_record_send(struct vc_record *rec)
 	rec->bio->bi_private = rec;
 	rec->bio->bi_end_io = vc_record_end;
 	if (rec->tag) {
-		vc_log_paid(log, rec->info.data * VC_CREDIT_WRITE);
-		vc_writeout_sent(rec->tag, rec->info.data * VC_BLOCK_SECTORS);
+		vcache_log_paid(log, rec->info.data * VC_CREDIT_WRITE);
+		vcache_writeout_sent(rec->tag, rec->info.data * VC_BLOCK_SECTORS);
 	}
 	submit_bio_noacct(rec->bio);
 }

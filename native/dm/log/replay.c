@@ -10,7 +10,7 @@
 /* Lock or unlock the cells of a block for the replay; sparse cannot follow that. */
 static void vc_replay_cells(void *ctx, u16 slot, u64 block, bool on)
 {
-	spinlock_t *lock = vc_cell_lock(ctx, slot, block);
+	spinlock_t *lock = vcache_cell_lock(ctx, slot, block);
 
 	if (on) {
 		spin_lock_irq(lock);
@@ -22,12 +22,12 @@ static void vc_replay_cells(void *ctx, u16 slot, u64 block, bool on)
 }
 
 /* Make the logs that the chunks of a volume belong to. The pool is locked. */
-static int vc_volume_make_logs(struct vc_volume *v, const u32 *list, u32 n)
+static int vc_volume_make_logs(struct vcache_volume *v, const u32 *list, u32 n)
 {
 	u32 i;
 
 	for (i = 0; i < n; i++) {
-		if (!vc_log_get(v, v->pool->found[list[i]].tag))
+		if (!vcache_log_get(v, v->pool->found[list[i]].tag))
 			return -ENOMEM;
 	}
 	return 0;
@@ -37,19 +37,19 @@ static int vc_volume_make_logs(struct vc_volume *v, const u32 *list, u32 n)
  * Give the chunks of a replayed volume to its logs, which exist already. The pool is
  * locked.
  */
-static void vc_volume_hand_out(struct vc_volume *v, const u32 *list, u32 n)
+static void vc_volume_hand_out(struct vcache_volume *v, const u32 *list, u32 n)
 {
-	struct vc_pool *p = v->pool;
+	struct vcache_pool *p = v->pool;
 	u32 i, k;
 
 	for (i = 0; i < n; i++) {
 		u32 cell = list[i] * p->g.chunk_blocks;
-		struct vc_chunk *c = &p->chunk[list[i]];
-		struct vc_log *log = vc_log_get(v, p->found[list[i]].tag);
+		struct vcache_chunk *c = &p->chunk[list[i]];
+		struct vcache_log *log = vcache_log_get(v, p->found[list[i]].tag);
 		u32 live = 0;
 
-		for (k = 0; k < vc_chunk_capacity(&p->g); k++) {
-			live += !!vc_cell_mask(&p->ix, cell + k);
+		for (k = 0; k < vcache_chunk_capacity(&p->g); k++) {
+			live += !!vcache_cell_mask(&p->ix, cell + k);
 			if (c->clean)
 				set_bit(cell + k, p->cell_clean);
 		}
@@ -72,34 +72,34 @@ static void vc_volume_hand_out(struct vc_volume *v, const u32 *list, u32 n)
 	}
 }
 
-static int vc_volume_replay_chunks(struct vc_volume *v, u32 *list, u32 n)
+static int vc_volume_replay_chunks(struct vcache_volume *v, u32 *list, u32 n)
 {
-	struct vc_pool *p = v->pool;
-	struct vc_replay rp = {
+	struct vcache_pool *p = v->pool;
+	struct vcache_replay rp = {
 		.st = &p->store, .g = &p->g, .ix = &p->ix, .chunk = p->found,
 		.slot = v->slot, .lock = vc_replay_cells, .ctx = p,
 		.limit = DIV_ROUND_UP_ULL(v->sectors, VC_BLOCK_SECTORS),
 	};
 	u32 i;
 
-	rp.work = vmalloc(vc_replay_work_size(&p->g));
+	rp.work = vmalloc(vcache_replay_work_size(&p->g));
 	if (!rp.work)
 		return -ENOMEM;
 	for (i = 0; i < n; i++) {
-		if (vc_replay_chunk(&rp, list[i]))
+		if (vcache_replay_chunk(&rp, list[i]))
 			DMERR("%s: chunk %u of volume %u tag %u cannot be replayed",
 			      dm_device_name(p->md), list[i], v->id,
 			      p->found[list[i]].tag);
 		cond_resched();
 	}
-	vc_replay_finish(&rp, list, n);
+	vcache_replay_finish(&rp, list, n);
 	vfree(rp.work);
 	v->damaged = rp.errors;
 	return 0;
 }
 
 /**
- * vc_volume_replay - find out what a volume has in the cache
+ * vcache_volume_replay - find out what a volume has in the cache
  * @v: the volume, its pool is locked; nothing uses it yet
  *
  * If a device is about to use it, no other device can claim it. Then the lock is dropped
@@ -107,9 +107,9 @@ static int vc_volume_replay_chunks(struct vc_volume *v, u32 *list, u32 n)
  *
  * Return: 0 or a negative errno; then it can be tried again.
  */
-int vc_volume_replay(struct vc_volume *v)
+int vcache_volume_replay(struct vcache_volume *v)
 {
-	struct vc_pool *p = v->pool;
+	struct vcache_pool *p = v->pool;
 	ktime_t start = ktime_get();
 	u32 *list, i, n = 0;
 	int r;
@@ -121,7 +121,7 @@ int vc_volume_replay(struct vc_volume *v)
 		if (p->found[i].gen && p->found[i].volume == v->id)
 			list[n++] = i;
 	}
-	vc_chunks_sort(list, n, p->found);
+	vcache_chunks_sort(list, n, p->found);
 	r = vc_volume_make_logs(v, list, n);
 	if (!r) {
 		if (v->dev)

@@ -11,10 +11,10 @@
 #define VC_ROUNDS_MIN 2
 
 /**
- * vc_round_free - free a round
+ * vcache_round_free - free a round
  * @r: the round, or NULL
  */
-void vc_round_free(struct vc_round *r)
+void vcache_round_free(struct vcache_round *r)
 {
 	unsigned int i;
 
@@ -28,15 +28,15 @@ void vc_round_free(struct vc_round *r)
 }
 
 /**
- * vc_round_make - allocate a round
+ * vcache_round_make - allocate a round
  * @cells: most cells that it can have
  * @gfp: allocation flags
  *
  * Return: the round, or NULL without memory.
  */
-struct vc_round *vc_round_make(u32 cells, gfp_t gfp)
+struct vcache_round *vcache_round_make(u32 cells, gfp_t gfp)
 {
-	struct vc_round *r;
+	struct vcache_round *r;
 	unsigned int i;
 
 	r = kvzalloc(struct_size(r, cell, cells), gfp);
@@ -47,7 +47,7 @@ struct vc_round *vc_round_make(u32 cells, gfp_t gfp)
 	for (i = 0; i < VC_WINDOW; i++) {
 		r->page[i] = alloc_page(gfp);
 		if (!r->page[i]) {
-			vc_round_free(r);
+			vcache_round_free(r);
 			return NULL;
 		}
 	}
@@ -56,18 +56,18 @@ struct vc_round *vc_round_make(u32 cells, gfp_t gfp)
 
 static void *vc_rounds_alloc(gfp_t gfp, void *p)
 {
-	u32 cells = max(((struct vc_pool *)p)->g.chunk_blocks, VC_ROUND_CELLS);
+	u32 cells = max(((struct vcache_pool *)p)->g.chunk_blocks, VC_ROUND_CELLS);
 
-	return vc_round_make(cells, gfp);
+	return vcache_round_make(cells, gfp);
 }
 
 static void vc_rounds_free(void *r, void *p)
 {
-	vc_round_free(r);
+	vcache_round_free(r);
 }
 
 /**
- * vc_rounds_init - reserve memory for destage rounds
+ * vcache_rounds_init - reserve memory for destage rounds
  * @p: the pool; its geometry is known
  *
  * A round takes half a MiB. A volume holds one for as long as its round takes. When
@@ -75,37 +75,37 @@ static void vc_rounds_free(void *r, void *p)
  *
  * Return: 0 or -ENOMEM.
  */
-int vc_rounds_init(struct vc_pool *p)
+int vcache_rounds_init(struct vcache_pool *p)
 {
 	return mempool_init(&p->rounds, VC_ROUNDS_MIN, vc_rounds_alloc,
 			    vc_rounds_free, p);
 }
 
 /**
- * vc_round_cmp - compare two blocks by their place on the origin
- * @a: &struct vc_round_cell
+ * vcache_round_cmp - compare two blocks by their place on the origin
+ * @a: &struct vcache_round_cell
  * @b: the same
  */
-int vc_round_cmp(const void *a, const void *b)
+int vcache_round_cmp(const void *a, const void *b)
 {
-	const struct vc_round_cell *x = a, *y = b;
+	const struct vcache_round_cell *x = a, *y = b;
 
 	return x->block < y->block ? -1 : x->block > y->block;
 }
 
 /**
- * vc_round_note - add the dirty cells of a chunk to a round
+ * vcache_round_note - add the dirty cells of a chunk to a round
  * @r: the round
  * @p: the pool
  * @c: the chunk, not written any more
  *
  * Meanwhile dirty cells may become clean or superseded, but no cell becomes dirty. If
- * nothing keeps the chunk from being reclaimed, vc_lookup_pin() has to check each cell.
+ * nothing keeps the chunk from being reclaimed, vcache_lookup_pin() has to check each cell.
  */
-void vc_round_note(struct vc_round *r, struct vc_pool *p, struct vc_chunk *c)
+void vcache_round_note(struct vcache_round *r, struct vcache_pool *p, struct vcache_chunk *c)
 {
-	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks;
-	u32 end = cell + vc_chunk_capacity(&p->g);
+	u32 cell = vcache_chunk_nr(p, c) * p->g.chunk_blocks;
+	u32 end = cell + vcache_chunk_capacity(&p->g);
 
 	for (; cell < end; cell++) {
 		u8 mask = READ_ONCE(p->ix.where[cell]);
@@ -114,7 +114,7 @@ void vc_round_note(struct vc_round *r, struct vc_pool *p, struct vc_chunk *c)
 		    r->nr == r->cells)
 			continue;
 		r->cell[r->nr].cell = cell;
-		r->cell[r->nr].block = vc_cell_block(&p->ix, cell);
+		r->cell[r->nr].block = vcache_cell_block(&p->ix, cell);
 		r->cell[r->nr].extra = false;
 		r->cell[r->nr++].mask = mask;
 	}
@@ -122,7 +122,7 @@ void vc_round_note(struct vc_round *r, struct vc_pool *p, struct vc_chunk *c)
 
 static void vc_round_end_io(struct bio *bio)
 {
-	struct vc_round *r = bio->bi_private;
+	struct vcache_round *r = bio->bi_private;
 
 	if (bio->bi_status)
 		r->status = bio->bi_status;
@@ -134,10 +134,10 @@ static void vc_round_end_io(struct bio *bio)
 }
 
 /**
- * vc_round_begin - prepare to send requests
+ * vcache_round_begin - prepare to send requests
  * @r: the round
  */
-void vc_round_begin(struct vc_round *r)
+void vcache_round_begin(struct vcache_round *r)
 {
 	r->status = BLK_STS_OK;
 	r->requests = 0;
@@ -148,12 +148,12 @@ void vc_round_begin(struct vc_round *r)
 }
 
 /**
- * vc_round_wait - wait for all requests
+ * vcache_round_wait - wait for all requests
  * @r: the round
  *
  * Return: 0, or the error of a request that failed.
  */
-int vc_round_wait(struct vc_round *r)
+int vcache_round_wait(struct vcache_round *r)
 {
 	if (!atomic_dec_and_test(&r->pending))
 		wait_for_completion_io(&r->done);
@@ -161,7 +161,7 @@ int vc_round_wait(struct vc_round *r)
 }
 
 /**
- * vc_round_bio - make a request of a round
+ * vcache_round_bio - make a request of a round
  * @r: the round
  * @p: the pool
  * @bdev: the device that it goes to
@@ -169,9 +169,9 @@ int vc_round_wait(struct vc_round *r)
  * @pages: most pages that it can have
  * @sector: first sector
  */
-struct bio *vc_round_bio(struct vc_round *r, struct vc_pool *p,
-			 struct block_device *bdev, blk_opf_t opf,
-			 unsigned int pages, sector_t sector)
+struct bio *vcache_round_bio(struct vcache_round *r, struct vcache_pool *p,
+			     struct block_device *bdev, blk_opf_t opf,
+			     unsigned int pages, sector_t sector)
 {
 	struct bio *bio = bio_alloc_bioset(bdev, pages, opf, GFP_NOIO, &p->bs);
 
@@ -184,7 +184,7 @@ struct bio *vc_round_bio(struct vc_round *r, struct vc_pool *p,
 }
 
 /**
- * vc_round_read - read a window of cells from the cache device
+ * vcache_round_read - read a window of cells from the cache device
  * @r: the round
  * @p: the pool
  * @cell: the cells
@@ -194,15 +194,15 @@ struct bio *vc_round_bio(struct vc_round *r, struct vc_pool *p,
  *
  * Return: 0 or an error.
  */
-int vc_round_read(struct vc_round *r, struct vc_pool *p,
-		  const struct vc_round_cell *cell, u32 n)
+int vcache_round_read(struct vcache_round *r, struct vcache_pool *p,
+		      const struct vcache_round_cell *cell, u32 n)
 {
 	struct bio *bio = NULL;
 	struct blk_plug plug;
 	int error;
 	u32 i;
 
-	vc_round_begin(r);
+	vcache_round_begin(r);
 	blk_start_plug(&plug);
 	for (i = 0; i < n; i++) {
 		if (bio && cell[i].cell != cell[i - 1].cell + 1) {
@@ -210,16 +210,16 @@ int vc_round_read(struct vc_round *r, struct vc_pool *p,
 			bio = NULL;
 		}
 		if (!bio)
-			bio = vc_round_bio(r, p, p->bdev, REQ_OP_READ, n - i,
-					   (u64)cell[i].cell * VC_BLOCK_SECTORS);
+			bio = vcache_round_bio(r, p, p->bdev, REQ_OP_READ, n - i,
+					       (u64)cell[i].cell * VC_BLOCK_SECTORS);
 		__bio_add_page(bio, r->page[i], VC_BLOCK_SIZE, 0);
 		/* Submitting may take 10 us each time, and a flush may wait for us. */
 		cond_resched();
 	}
 	submit_bio_noacct(bio);
 	blk_finish_plug(&plug);
-	error = vc_round_wait(r);
+	error = vcache_round_wait(r);
 	if (!error)
-		vc_pool_read_ok(p);
+		vcache_pool_read_ok(p);
 	return error;
 }

@@ -17,15 +17,15 @@
 #define VC_ROUND_CHUNKS		64U
 
 /**
- * struct vc_round_cell - a block to copy
+ * struct vcache_round_cell - a block to copy
  * @block: its number on the origin
  * @cell: its place in the cache
- * @reuse: vc_chunk.reuse of its chunk, read while a reference was held
+ * @reuse: vcache_chunk.reuse of its chunk, read while a reference was held
  * @mask: its valid sectors
  * @held: its range is held, see range.h
  * @extra: it was not noted, but added because it follows a noted one on the origin
  */
-struct vc_round_cell {
+struct vcache_round_cell {
 	u64 block;
 	u32 cell;
 	u32 reuse;
@@ -35,7 +35,7 @@ struct vc_round_cell {
 };
 
 /**
- * struct vc_round - blocks that are copied, and the memory for it
+ * struct vcache_round - blocks that are copied, and the memory for it
  * @cells: capacity of @cell
  * @nr: used entries of @cell
  * @chunks: used entries of @chunk
@@ -51,24 +51,24 @@ struct vc_round_cell {
  * @bad: blocks of it that failed
  * @copied: blocks of it that are clean
  * @pending: requests on their way, plus one while more are made
- * @requests: requests made since vc_round_begin()
- * @began: time of vc_round_begin(), ns
+ * @requests: requests made since vcache_round_begin()
+ * @began: time of vcache_round_begin(), ns
  * @first: completion time of the first request, ns; 0: none is complete
  * @status: error of a request
  * @done: all requests are complete
  * @cell: the blocks, sorted by number
  */
-struct vc_round {
+struct vcache_round {
 	u32 cells;
 	u32 nr;
 	u32 chunks;
 	unsigned long worked;
-	struct vc_chunk *chunk[VC_ROUND_CHUNKS];
+	struct vcache_chunk *chunk[VC_ROUND_CHUNKS];
 	u64 gen[VC_ROUND_CHUNKS];
 	struct page *page[VC_WINDOW];
-	struct vc_round_cell window[VC_WINDOW];
-	struct vc_round_cell failed[VC_WINDOW];
-	struct vc_range range[VC_WINDOW];
+	struct vcache_round_cell window[VC_WINDOW];
+	struct vcache_round_cell failed[VC_WINDOW];
+	struct vcache_range range[VC_WINDOW];
 	u32 ranges;
 	u32 busy;
 	u32 bad;
@@ -79,21 +79,21 @@ struct vc_round {
 	u64 first;
 	blk_status_t status;
 	struct completion done;
-	struct vc_round_cell cell[];
+	struct vcache_round_cell cell[];
 };
 
 /* round.c */
-void vc_round_free(struct vc_round *r);
-struct vc_round *vc_round_make(u32 cells, gfp_t gfp);
-int vc_rounds_init(struct vc_pool *p);
-int vc_round_cmp(const void *a, const void *b);
-void vc_round_note(struct vc_round *r, struct vc_pool *p, struct vc_chunk *c);
-void vc_round_begin(struct vc_round *r);
-int vc_round_wait(struct vc_round *r);
-struct bio *vc_round_bio(struct vc_round *r, struct vc_pool *p,
-			 struct block_device *bdev, blk_opf_t opf,
-			 unsigned int pages, sector_t sector);
-int vc_round_read(struct vc_round *r, struct vc_pool *p,
-		  const struct vc_round_cell *cell, u32 n);
+void vcache_round_free(struct vcache_round *r);
+struct vcache_round *vcache_round_make(u32 cells, gfp_t gfp);
+int vcache_rounds_init(struct vcache_pool *p);
+int vcache_round_cmp(const void *a, const void *b);
+void vcache_round_note(struct vcache_round *r, struct vcache_pool *p, struct vcache_chunk *c);
+void vcache_round_begin(struct vcache_round *r);
+int vcache_round_wait(struct vcache_round *r);
+struct bio *vcache_round_bio(struct vcache_round *r, struct vcache_pool *p,
+			     struct block_device *bdev, blk_opf_t opf,
+			     unsigned int pages, sector_t sector);
+int vcache_round_read(struct vcache_round *r, struct vcache_pool *p,
+		      const struct vcache_round_cell *cell, u32 n);
 
 #endif /* DM_VCACHE_ROUND_H */

@@ -2,7 +2,7 @@
 /*
  * dm-vcache: reading and writing the metadata of a pool.
  *
- * All metadata is in memory. It changes under vc_pool.lock; the chunk table changes under a
+ * All metadata is in memory. It changes under vcache_pool.lock; the chunk table changes under a
  * lock of its own, one block at a time. If a write fails the pool becomes read-only: then
  * no metadata changes any more, and nothing new depends on it.
  */
@@ -24,7 +24,7 @@
 #define VC_SCAN_BATCH 64U
 
 /**
- * vc_store_io - read or write blocks of the cache device
+ * vcache_store_io - read or write blocks of the cache device
  * @p: the pool
  * @opf: operation and flags
  * @block: first block
@@ -33,7 +33,7 @@
  *
  * Return: 0 or a negative errno.
  */
-int vc_store_io(struct vc_pool *p, blk_opf_t opf, u64 block, u32 n, void *buf)
+int vcache_store_io(struct vcache_pool *p, blk_opf_t opf, u64 block, u32 n, void *buf)
 {
 	u8 *at = buf;
 	int r = 0;
@@ -65,27 +65,27 @@ int vc_store_io(struct vc_pool *p, blk_opf_t opf, u64 block, u32 n, void *buf)
 
 static int vc_store_read(void *ctx, u64 block, u32 n, void *buf)
 {
-	return vc_store_io(ctx, REQ_OP_READ | REQ_SYNC, block, n, buf);
+	return vcache_store_io(ctx, REQ_OP_READ | REQ_SYNC, block, n, buf);
 }
 
 static int vc_store_write(void *ctx, u64 block, u32 n, const void *buf)
 {
 	blk_opf_t opf = REQ_OP_WRITE | REQ_SYNC | REQ_FUA;
-	struct vc_pool *p = ctx;
+	struct vcache_pool *p = ctx;
 
 	if (p->state != VC_POOL_OK && !p->metadata_writable)
 		return -EROFS;
 	/* Data that the block depends on may still be in the device's volatile cache. */
-	if (vc_isolation(p->bdev) == VCACHE_ISOLATION_DEGRADED)
+	if (vcache_isolation_of(p->bdev) == VCACHE_ISOLATION_DEGRADED)
 		opf |= REQ_PREFLUSH;
-	return vc_store_io(p, opf, block, n, (void *)buf);
+	return vcache_store_io(p, opf, block, n, (void *)buf);
 }
 
 /**
- * vc_store_init - set up access to the cache device for ../core
+ * vcache_store_init - set up access to the cache device for ../core
  * @p: the pool
  */
-void vc_store_init(struct vc_pool *p)
+void vcache_store_init(struct vcache_pool *p)
 {
 	p->store.ctx = p;
 	p->store.read = vc_store_read;
@@ -93,7 +93,7 @@ void vc_store_init(struct vc_pool *p)
 }
 
 /* Metadata could not be written: the pool becomes read-only. */
-static int vc_pool_broken(struct vc_pool *p, int r)
+static int vc_pool_broken(struct vcache_pool *p, int r)
 {
 	if (r && p->state == VC_POOL_OK) {
 		DMERR("%s: cannot write metadata: error %d; the pool is read-only now",
@@ -104,69 +104,69 @@ static int vc_pool_broken(struct vc_pool *p, int r)
 }
 
 /**
- * vc_pool_set_flags - change the flags of the superblock
+ * vcache_pool_set_flags - change the flags of the superblock
  * @p: the pool, under its lock
  * @flags: VC_SUPER_*
  *
  * Return: 0 or a negative errno.
  */
-int vc_pool_set_flags(struct vc_pool *p, u32 flags)
+int vcache_pool_set_flags(struct vcache_pool *p, u32 flags)
 {
 	p->sb.flags = flags;
 	p->sb.next_seq = atomic64_read(&p->seq) + 1;
-	return vc_pool_broken(p, vc_super_save(&p->store, &p->g, &p->sb,
-					       p->super));
+	return vc_pool_broken(p, vcache_super_save(&p->store, &p->g, &p->sb,
+						   p->super));
 }
 
 /**
- * vc_table_entry - get the entry of a chunk in the chunk table in memory
+ * vcache_table_entry - get the entry of a chunk in the chunk table in memory
  * @p: the pool
  * @chunk: the chunk
  */
-struct vc_chunk_disk *vc_table_entry(struct vc_pool *p, u32 chunk)
+struct vcache_chunk_disk *vcache_table_entry(struct vcache_pool *p, u32 chunk)
 {
 	u8 *block = p->table + (size_t)(chunk / VC_CHUNKS_PER_BLOCK) *
 		    VC_BLOCK_SIZE;
 
-	return (struct vc_chunk_disk *)(block + sizeof(struct vc_meta_head)) +
+	return (struct vcache_chunk_disk *)(block + sizeof(struct vcache_meta_head)) +
 	       chunk % VC_CHUNKS_PER_BLOCK;
 }
 
 /**
- * vc_table_save - write the block of the chunk table that has the entry of a chunk
+ * vcache_table_save - write the block of the chunk table that has the entry of a chunk
  * @p: the pool, its table is locked
  * @chunk: the chunk
  *
  * Return: 0 or a negative errno.
  */
-int vc_table_save(struct vc_pool *p, u32 chunk)
+int vcache_table_save(struct vcache_pool *p, u32 chunk)
 {
 	u32 i = chunk / VC_CHUNKS_PER_BLOCK;
 
 	clear_bit(i, p->table_dirty);
-	return vc_pool_broken(p, vc_meta_save(&p->store, &p->g, VC_META_TABLE,
-					      i, p->table +
-					      (size_t)i * VC_BLOCK_SIZE));
+	return vc_pool_broken(p, vcache_meta_save(&p->store, &p->g, VC_META_TABLE,
+						  i, p->table +
+						  (size_t)i * VC_BLOCK_SIZE));
 }
 
-static struct vc_slot_disk *vc_slot(struct vc_pool *p, u16 slot)
+static struct vcache_slot_disk *vc_slot(struct vcache_pool *p, u16 slot)
 {
 	u8 *block = p->slots + (size_t)(slot / VC_SLOTS_PER_BLOCK) *
 		    VC_BLOCK_SIZE;
 
-	return (struct vc_slot_disk *)(block + sizeof(struct vc_meta_head)) +
+	return (struct vcache_slot_disk *)(block + sizeof(struct vcache_meta_head)) +
 	       slot % VC_SLOTS_PER_BLOCK;
 }
 
 /**
- * vc_slot_save - write the slot of a volume
+ * vcache_slot_save - write the slot of a volume
  * @v: the volume; its pool is locked
  *
  * Return: 0 or a negative errno.
  */
-int vc_slot_save(struct vc_volume *v)
+int vcache_slot_save(struct vcache_volume *v)
 {
-	struct vc_slot_disk *d = vc_slot(v->pool, v->slot);
+	struct vcache_slot_disk *d = vc_slot(v->pool, v->slot);
 	u32 i = v->slot / VC_SLOTS_PER_BLOCK;
 
 	d->volume = cpu_to_le32(v->id);
@@ -174,16 +174,16 @@ int vc_slot_save(struct vc_volume *v)
 	d->floor = cpu_to_le64(v->floor);
 	d->sectors = cpu_to_le64(v->sectors);
 	return vc_pool_broken(v->pool,
-			      vc_meta_save(&v->pool->store, &v->pool->g,
-					   VC_META_SLOTS, i, v->pool->slots +
-					   (size_t)i * VC_BLOCK_SIZE));
+			      vcache_meta_save(&v->pool->store, &v->pool->g,
+					       VC_META_SLOTS, i, v->pool->slots +
+					       (size_t)i * VC_BLOCK_SIZE));
 }
 
 /*
  * Read all metadata blocks of a type. Return: of how many blocks one copy was damaged, or
  * older because of a crash; or a negative errno.
  */
-static int vc_pool_load_meta(struct vc_pool *p, enum vc_meta_type type, u32 n,
+static int vc_pool_load_meta(struct vcache_pool *p, enum vcache_meta_type type, u32 n,
 			     u8 *to, void *spare)
 {
 	int bad = 0;
@@ -191,11 +191,11 @@ static int vc_pool_load_meta(struct vc_pool *p, enum vc_meta_type type, u32 n,
 
 	for (i = 0; i < n; i++) {
 		u8 *block = to + (size_t)i * VC_BLOCK_SIZE;
-		int r = vc_meta_load(&p->store, &p->g, type, i, block, spare);
+		int r = vcache_meta_load(&p->store, &p->g, type, i, block, spare);
 
 		if (r > 0) {
 			bad++;
-			r = vc_meta_repair(&p->store, &p->g, type, i, block, r);
+			r = vcache_meta_repair(&p->store, &p->g, type, i, block, r);
 			if (r)
 				return r;
 		}
@@ -211,39 +211,39 @@ static int vc_pool_load_meta(struct vc_pool *p, enum vc_meta_type type, u32 n,
 	return bad;
 }
 
-static int vc_pool_alloc(struct vc_pool *p)
+static int vc_pool_alloc(struct vcache_pool *p)
 {
 	u32 i, locks;
 
-	if (vc_map_alloc(p, p->g.chunks))
+	if (vcache_map_alloc(p, p->g.chunks))
 		return -ENOMEM;
 	locks = min_t(u32, 4096, p->ix.buckets >> VC_GROUP_SHIFT);
 	p->slots = vzalloc((size_t)p->g.slot_blocks * VC_BLOCK_SIZE);
 	p->group = kvmalloc_array(locks, sizeof(*p->group), GFP_KERNEL);
 	p->change = kvcalloc(locks, sizeof(*p->change), GFP_KERNEL);
 	p->group_mask = locks - 1;
-	p->work = vmalloc(vc_replay_work_size(&p->g));
-	p->relocate_round = vc_round_make(p->g.chunk_blocks, GFP_KERNEL);
+	p->work = vmalloc(vcache_replay_work_size(&p->g));
+	p->relocate_round = vcache_round_make(p->g.chunk_blocks, GFP_KERNEL);
 	if (!p->slots || !p->change || !p->group || !p->work ||
-	    !p->relocate_round || vc_rounds_init(p))
+	    !p->relocate_round || vcache_rounds_init(p))
 		return -ENOMEM;
 	for (i = 0; i < locks; i++)
 		spin_lock_init(&p->group[i]);
 	p->limit = p->g.chunks;
 	p->leaving = 0;
-	vc_lanes_count(p);
+	vcache_lanes_count(p);
 	return 0;
 }
 
 /* Make the volume of a slot; it is found by its number when it is attached. */
-static int vc_pool_load_volume(struct vc_pool *p, u16 slot)
+static int vc_pool_load_volume(struct vcache_pool *p, u16 slot)
 {
-	struct vc_slot_disk *d = vc_slot(p, slot);
-	struct vc_volume *v;
+	struct vcache_slot_disk *d = vc_slot(p, slot);
+	struct vcache_volume *v;
 
 	if (!d->volume)
 		return 0;
-	v = vc_volume_alloc(p, le32_to_cpu(d->volume), slot);
+	v = vcache_volume_alloc(p, le32_to_cpu(d->volume), slot);
 	if (!v)
 		return -ENOMEM;
 	v->mode = le32_to_cpu(d->mode);
@@ -257,11 +257,11 @@ static int vc_pool_load_volume(struct vc_pool *p, u16 slot)
 }
 
 /* Set the state of a chunk from what the scan has found. */
-static void vc_pool_place_chunk(struct vc_pool *p, u32 nr, int r)
+static void vc_pool_place_chunk(struct vcache_pool *p, u32 nr, int r)
 {
-	struct vc_chunk *c = &p->chunk[nr];
-	struct vc_found *f = &p->found[nr];
-	struct vc_volume *v;
+	struct vcache_chunk *c = &p->chunk[nr];
+	struct vcache_found *f = &p->found[nr];
+	struct vcache_volume *v;
 
 	if (r) {
 		DMWARN("%s: chunk %u cannot be read, it is not used",
@@ -269,26 +269,26 @@ static void vc_pool_place_chunk(struct vc_pool *p, u32 nr, int r)
 		c->state = VC_CHUNK_BAD;
 		return;
 	}
-	v = f->gen ? vc_volume_find(p, f->volume) : NULL;
+	v = f->gen ? vcache_volume_find(p, f->volume) : NULL;
 	if (!v || f->gen < v->floor) {
 		f->gen = 0;
-		vc_lane_add(p, c);
+		vcache_lane_add(p, c);
 		return;
 	}
 	c->gen = f->gen;
 	c->state = VC_CHUNK_SEALED;
-	c->clean = le64_to_cpu(vc_table_entry(p, nr)->clean) >= f->gen;
+	c->clean = le64_to_cpu(vcache_table_entry(p, nr)->clean) >= f->gen;
 }
 
-static void vc_pool_scan(struct vc_pool *p, void *block)
+static void vc_pool_scan(struct vcache_pool *p, void *block)
 {
 	u64 seq = p->sb.next_seq;
 	u32 i;
 
 	for (i = p->g.first_chunk; i < p->g.chunks; i++) {
-		u64 dead = le64_to_cpu(vc_table_entry(p, i)->dead);
-		int r = vc_chunk_scan(&p->store, &p->g, i, dead, block,
-				      &p->found[i]);
+		u64 dead = le64_to_cpu(vcache_table_entry(p, i)->dead);
+		int r = vcache_chunk_scan(&p->store, &p->g, i, dead, block,
+					  &p->found[i]);
 
 		seq = max3(seq, dead, p->found[i].last);
 		INIT_LIST_HEAD(&p->chunk[i].node);
@@ -301,7 +301,7 @@ static void vc_pool_scan(struct vc_pool *p, void *block)
 	atomic64_set(&p->seq, seq);
 }
 
-static int vc_pool_format_new(struct vc_pool *p, u32 chunk_blocks, void *block,
+static int vc_pool_format_new(struct vcache_pool *p, u32 chunk_blocks, void *block,
 			      const char **error)
 {
 	u64 blocks = bdev_nr_sectors(p->bdev) / VC_BLOCK_SECTORS, key;
@@ -310,28 +310,28 @@ static int vc_pool_format_new(struct vc_pool *p, u32 chunk_blocks, void *block,
 
 	get_random_bytes(&key, sizeof(key));
 	generate_random_uuid(uuid);
-	r = vc_geometry_set(&p->g, key, chunk_blocks, blocks);
+	r = vcache_geometry_set(&p->g, key, chunk_blocks, blocks);
 	if (r) {
 		*error = r == -ENOSPC ? "the cache device is too small" :
 			 "the cache device is too large for this chunk size";
 		return r;
 	}
-	r = vc_pool_format(&p->store, &p->g, uuid, block);
+	r = vcache_pool_format(&p->store, &p->g, uuid, block);
 	if (r)
 		*error = "cannot write to the cache device";
 	return r;
 }
 
-static int vc_pool_load_super(struct vc_pool *p, u32 chunk_blocks,
+static int vc_pool_load_super(struct vcache_pool *p, u32 chunk_blocks,
 			      void *spare, const char **error)
 {
 	u64 blocks = bdev_nr_sectors(p->bdev) / VC_BLOCK_SECTORS;
-	int r = vc_super_load(&p->store, blocks, &p->g, &p->sb, p->super,
-			      spare);
+	int r = vcache_super_load(&p->store, blocks, &p->g, &p->sb, p->super,
+				  spare);
 
 	/* The first block is zero: is there a pool that has lost it? */
-	if (r == -ENODATA && vc_super_find(&p->store, blocks, &p->g, &p->sb,
-					   p->super, spare) >= 0) {
+	if (r == -ENODATA && vcache_super_find(&p->store, blocks, &p->g, &p->sb,
+					       p->super, spare) >= 0) {
 		*error = "the first superblock is lost: run vcache-repair, or blkdiscard -z it";
 		return -EBADMSG;
 	}
@@ -339,8 +339,8 @@ static int vc_pool_load_super(struct vc_pool *p, u32 chunk_blocks,
 		r = vc_pool_format_new(p, chunk_blocks, spare, error);
 		if (r)
 			return r;
-		r = vc_super_load(&p->store, blocks, &p->g, &p->sb, p->super,
-				  spare);
+		r = vcache_super_load(&p->store, blocks, &p->g, &p->sb, p->super,
+				      spare);
 	}
 	if (r == -EOPNOTSUPP)
 		*error = "the pool was written by a newer version";
@@ -351,7 +351,7 @@ static int vc_pool_load_super(struct vc_pool *p, u32 chunk_blocks,
 	return r;
 }
 
-static int vc_pool_load_all(struct vc_pool *p, u32 chunk_blocks, void *spare,
+static int vc_pool_load_all(struct vcache_pool *p, u32 chunk_blocks, void *spare,
 			    const char **error)
 {
 	int bad, r = vc_pool_load_super(p, chunk_blocks, spare, error);
@@ -361,8 +361,8 @@ static int vc_pool_load_all(struct vc_pool *p, u32 chunk_blocks, void *spare,
 		return r;
 	bad = !!r;
 	if (r > 0)
-		r = vc_meta_repair(&p->store, &p->g, VC_META_SUPER, 0,
-				   p->super, r);
+		r = vcache_meta_repair(&p->store, &p->g, VC_META_SUPER, 0,
+				       p->super, r);
 	if (r)
 		return r;
 	r = vc_pool_alloc(p);
@@ -395,18 +395,18 @@ static int vc_pool_load_all(struct vc_pool *p, u32 chunk_blocks, void *spare,
 }
 
 /**
- * vc_pool_load - read the metadata, and scan all chunks
+ * vcache_pool_load - read the metadata, and scan all chunks
  * @p: the pool, locked; its cache device is known
  * @chunk_blocks: chunk size of a new pool, which is made if the device begins with
  *	zeroes
  * @error: set to what is wrong
  *
- * Return: 0 or a negative errno; then call vc_pool_unload().
+ * Return: 0 or a negative errno; then call vcache_pool_unload().
  */
-int vc_pool_load(struct vc_pool *p, u32 chunk_blocks, const char **error)
+int vcache_pool_load(struct vcache_pool *p, u32 chunk_blocks, const char **error)
 {
 	void *spare = (void *)__get_free_page(GFP_KERNEL);
-	struct vc_volume *v;
+	struct vcache_volume *v;
 	int r = -ENOMEM;
 
 	p->super = (void *)__get_free_page(GFP_KERNEL);
@@ -421,29 +421,29 @@ int vc_pool_load(struct vc_pool *p, u32 chunk_blocks, const char **error)
 		if (v->floor != U64_MAX)
 			continue;
 		v->floor = atomic64_read(&p->seq) + 1;
-		r = vc_slot_save(v);
+		r = vcache_slot_save(v);
 		if (r)
 			return r;
 	}
-	r = vc_pool_set_flags(p, p->sb.flags & ~VC_SUPER_CLEAN);
+	r = vcache_pool_set_flags(p, p->sb.flags & ~VC_SUPER_CLEAN);
 	p->loaded = !r;
 	return r;
 }
 
 /**
- * vc_table_save_all - write all blocks of the chunk table that have changed in memory only
+ * vcache_table_save_all - write all blocks of the chunk table that have changed in memory only
  * @p: the pool, locked
  *
  * Return: 0 or a negative errno.
  */
-int vc_table_save_all(struct vc_pool *p)
+int vcache_table_save_all(struct vcache_pool *p)
 {
 	int r = 0;
 	u32 i;
 
 	mutex_lock(&p->table_lock);
 	for_each_set_bit(i, p->table_dirty, p->g.table_blocks) {
-		r = vc_table_save(p, i * VC_CHUNKS_PER_BLOCK);
+		r = vcache_table_save(p, i * VC_CHUNKS_PER_BLOCK);
 		if (r)
 			break;
 	}
@@ -452,36 +452,36 @@ int vc_table_save_all(struct vc_pool *p)
 }
 
 /**
- * vc_pool_close - write all metadata that has changed in memory only
+ * vcache_pool_close - write all metadata that has changed in memory only
  * @p: the pool, locked; no volume is in use
  *
  * Return: 0 or a negative errno.
  */
-int vc_pool_close(struct vc_pool *p)
+int vcache_pool_close(struct vcache_pool *p)
 {
-	int r = vc_table_save_all(p);
+	int r = vcache_table_save_all(p);
 
-	return r ?: vc_pool_set_flags(p, p->sb.flags | VC_SUPER_CLEAN);
+	return r ?: vcache_pool_set_flags(p, p->sb.flags | VC_SUPER_CLEAN);
 }
 
 /**
- * vc_pool_unload - free what vc_pool_load() has allocated
+ * vcache_pool_unload - free what vcache_pool_load() has allocated
  * @p: the pool; nothing uses it
  *
  * It can be loaded again.
  */
-void vc_pool_unload(struct vc_pool *p)
+void vcache_pool_unload(struct vcache_pool *p)
 {
-	struct vc_volume *v, *next;
+	struct vcache_volume *v, *next;
 
 	list_for_each_entry_safe(v, next, &p->volumes, node)
-		vc_volume_free(v);
-	vc_map_free(p);
+		vcache_volume_free(v);
+	vcache_map_free(p);
 	kvfree(p->group);
 	kvfree(p->change);
 	vfree(p->slots);
 	vfree(p->work);
-	vc_round_free(p->relocate_round);
+	vcache_round_free(p->relocate_round);
 	mempool_exit(&p->rounds);
 	free_page((unsigned long)p->super);
 	p->group = NULL;
@@ -490,32 +490,32 @@ void vc_pool_unload(struct vc_pool *p)
 	p->work = NULL;
 	p->relocate_round = NULL;
 	p->super = NULL;
-	vc_lanes_init(p);
+	vcache_lanes_init(p);
 	p->state = VC_POOL_OK;
 	p->loaded = false;
 }
 
 /* Write the new size to the chunk table and to the superblock. */
-int vc_pool_save_geometry(struct vc_pool *p, const struct vc_geometry *g)
+int vcache_pool_save_geometry(struct vcache_pool *p, const struct vcache_geometry *g)
 {
 	u64 seq = atomic64_read(&p->seq);
-	struct vc_geometry was = p->g;
+	struct vcache_geometry was = p->g;
 	int r = 0;
 	u32 i;
 
 	mutex_lock(&p->table_lock);
 	for (i = was.chunks; i < g->chunks; i++) {
-		vc_table_entry(p, i)->dead = cpu_to_le64(seq);
-		vc_table_entry(p, i)->clean = 0;
+		vcache_table_entry(p, i)->dead = cpu_to_le64(seq);
+		vcache_table_entry(p, i)->clean = 0;
 	}
 	for (i = was.chunks; i < g->chunks && !r;
 	     i = rounddown(i, VC_CHUNKS_PER_BLOCK) + VC_CHUNKS_PER_BLOCK)
-		r = vc_table_save(p, i);
+		r = vcache_table_save(p, i);
 	mutex_unlock(&p->table_lock);
 	if (r)
 		return r;
 	p->g = *g;
-	r = vc_pool_set_flags(p, p->sb.flags);
+	r = vcache_pool_set_flags(p, p->sb.flags);
 	if (r)
 		p->g = was;
 	return r;

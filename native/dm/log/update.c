@@ -5,19 +5,19 @@
 #include "internal.h"
 
 /**
- * vc_cell_count - update vc_log.hot: is a block hot that is in a shared lane?
+ * vcache_cell_count - update vcache_log.hot: is a block hot that is in a shared lane?
  * @p: the pool
  * @cell: its cell
  *
  * Called with the lock of the group. A lane may become dedicated, or shared, at any time. So
- * vc_pool.cell_hot says whether the cell was counted, and it is uncounted exactly once.
+ * vcache_pool.cell_hot says whether the cell was counted, and it is uncounted exactly once.
  *
  * Return: true if the cell is hot now and was not before.
  */
-bool vc_cell_count(struct vc_pool *p, u32 cell)
+bool vcache_cell_count(struct vcache_pool *p, u32 cell)
 {
-	struct vc_chunk *c = vc_cell_chunk(p, cell);
-	bool hot = vc_cell_mask(&p->ix, cell) && !READ_ONCE(c->own) &&
+	struct vcache_chunk *c = vcache_cell_chunk(p, cell);
+	bool hot = vcache_cell_mask(&p->ix, cell) && !READ_ONCE(c->own) &&
 		   READ_ONCE(p->heat[cell]) >= VC_HEAT_SHARED;
 
 	if (hot == test_bit(cell, p->cell_hot))
@@ -28,41 +28,41 @@ bool vc_cell_count(struct vc_pool *p, u32 cell)
 }
 
 /* A cell has become empty. Called with the lock of the group. */
-static void vc_cell_emptied(struct vc_pool *p, u32 cell)
+static void vc_cell_emptied(struct vcache_pool *p, u32 cell)
 {
-	struct vc_chunk *c = vc_cell_chunk(p, cell);
+	struct vcache_chunk *c = vcache_cell_chunk(p, cell);
 
 	atomic_dec(&c->log->live);
-	vc_cell_count(p, cell);
+	vcache_cell_count(p, cell);
 	if (atomic_dec_and_test(&c->live) && READ_ONCE(p->short_of_space))
-		vc_space_kick(p);
+		vcache_space_kick(p);
 }
 
 /* A cell is no longer dirty. Without dirty cells its chunk may be reclaimable. */
-static void vc_cell_cleaned(struct vc_pool *p, u32 cell)
+static void vc_cell_cleaned(struct vcache_pool *p, u32 cell)
 {
-	if (atomic_dec_and_test(&vc_cell_chunk(p, cell)->dirty) &&
+	if (atomic_dec_and_test(&vcache_cell_chunk(p, cell)->dirty) &&
 	    READ_ONCE(p->short_of_space))
-		vc_space_kick(p);
+		vcache_space_kick(p);
 }
 
 /* Drop sectors. Called with the lock of the group. Return: how hot the block was. */
-static u8 vc_lookup_cut_locked(struct vc_volume *v, struct vc_log *by,
+static u8 vc_lookup_cut_locked(struct vcache_volume *v, struct vcache_log *by,
 			       u64 block, u8 mask)
 {
 	u32 touched[VC_CELLS_PER_BLOCK];
-	struct vc_pool *p = v->pool;
+	struct vcache_pool *p = v->pool;
 	unsigned int i, n;
 	u8 heat = 0;
 
-	n = vc_index_cut(&p->ix, v->slot, block, mask, touched);
+	n = vcache_index_cut(&p->ix, v->slot, block, mask, touched);
 	for (i = 0; i < n; i++) {
-		struct vc_chunk *c = vc_cell_chunk(p, touched[i]);
+		struct vcache_chunk *c = vcache_cell_chunk(p, touched[i]);
 
 		heat = max(heat, READ_ONCE(p->heat[touched[i]]));
 		if (by && c->log != by)
 			WRITE_ONCE(c->stale, true);
-		if (vc_cell_mask(&p->ix, touched[i]))
+		if (vcache_cell_mask(&p->ix, touched[i]))
 			continue;
 		vc_cell_emptied(p, touched[i]);
 		if (!test_bit(touched[i], p->cell_clean))
@@ -72,15 +72,15 @@ static u8 vc_lookup_cut_locked(struct vc_volume *v, struct vc_log *by,
 }
 
 /**
- * vc_lookup_cut - drop some sectors of a block from the cache
+ * vcache_lookup_cut - drop some sectors of a block from the cache
  * @v: the volume
  * @by: the log that has a record of it; NULL in write-through mode without one
  * @block: the block
  * @mask: the sectors
  */
-void vc_lookup_cut(struct vc_volume *v, struct vc_log *by, u64 block, u8 mask)
+void vcache_lookup_cut(struct vcache_volume *v, struct vcache_log *by, u64 block, u8 mask)
 {
-	spinlock_t *lock = vc_cell_lock(v->pool, v->slot, block);
+	spinlock_t *lock = vcache_cell_lock(v->pool, v->slot, block);
 	unsigned long flags;
 
 	spin_lock_irqsave(lock, flags);
@@ -95,12 +95,12 @@ void vc_lookup_cut(struct vc_volume *v, struct vc_log *by, u64 block, u8 mask)
  * until its chunk is dead: otherwise a later write could bypass the log, and a discard
  * could do without a record, and after a crash the old data would be valid again.
  */
-static void vc_cell_failed(struct vc_pool *p, u32 cell)
+static void vc_cell_failed(struct vcache_pool *p, u32 cell)
 {
-	struct vc_chunk *c = vc_cell_chunk(p, cell);
+	struct vcache_chunk *c = vcache_cell_chunk(p, cell);
 
 	if (c->reads) {
-		vc_index_drop(&p->ix, cell);
+		vcache_index_drop(&p->ix, cell);
 		vc_cell_emptied(p, cell);
 	} else {
 		set_bit(cell, p->cell_bad);
@@ -109,87 +109,87 @@ static void vc_cell_failed(struct vc_pool *p, u32 cell)
 }
 
 /**
- * vc_lookup_failed - the cache device could not read a range: do not try its clean cells
+ * vcache_lookup_failed - the cache device could not read a range: do not try its clean cells
  *	again
  * @v: the volume
  * @cell: the cell of the first sector; its chunk is referenced
  * @sector: the first sector
  * @len: how many; they are in consecutive cells of one chunk
  */
-void vc_lookup_failed(struct vc_volume *v, u32 cell, sector_t sector,
-		      unsigned int len)
+void vcache_lookup_failed(struct vcache_volume *v, u32 cell, sector_t sector,
+			  unsigned int len)
 {
 	u64 block = sector / VC_BLOCK_SECTORS;
 	u64 end = DIV_ROUND_UP_ULL(sector + len, VC_BLOCK_SECTORS);
-	struct vc_pool *p = v->pool;
+	struct vcache_pool *p = v->pool;
 
 	for (; block < end; block++, cell++) {
-		spinlock_t *lock = vc_cell_lock(p, v->slot, block);
+		spinlock_t *lock = vcache_cell_lock(p, v->slot, block);
 		unsigned long flags;
 
 		spin_lock_irqsave(lock, flags);
-		if (vc_cell_mask(&p->ix, cell) && test_bit(cell, p->cell_clean))
+		if (vcache_cell_mask(&p->ix, cell) && test_bit(cell, p->cell_clean))
 			vc_cell_failed(p, cell);
 		spin_unlock_irqrestore(lock, flags);
 	}
 }
 
 /* Set a cell. Called with the lock of the group. */
-static void vc_lookup_put_locked(struct vc_volume *v, u32 cell, u64 block,
+static void vc_lookup_put_locked(struct vcache_volume *v, u32 cell, u64 block,
 				 u8 mask, bool clean, u8 heat)
 {
-	struct vc_pool *p = v->pool;
-	struct vc_chunk *c = vc_cell_chunk(p, cell);
+	struct vcache_pool *p = v->pool;
+	struct vcache_chunk *c = vcache_cell_chunk(p, cell);
 
 	WRITE_ONCE(p->heat[cell], heat);
 	atomic_inc(&c->live);
 	atomic_inc(&c->log->live);
-	vc_index_put(&p->ix, cell, v->slot, block, mask);
-	vc_cell_count(p, cell);
+	vcache_index_put(&p->ix, cell, v->slot, block, mask);
+	vcache_cell_count(p, cell);
 	if (clean) {
 		set_bit(cell, p->cell_clean);
 	} else {
 		clear_bit(cell, p->cell_clean);
 		if (atomic_inc_return(&c->dirty) == 1)
-			vc_log_upper->dirty(v);
+			vcache_log_upper->dirty(v);
 	}
 }
 
 /**
- * vc_lookup_put - some sectors of a block are in a cell from now on, and nowhere else
+ * vcache_lookup_put - some sectors of a block are in a cell from now on, and nowhere else
  * @v: the volume
  * @by: the log that has the record of it
  * @cell: the cell
  * @block: the block
  * @mask: the sectors
  */
-void vc_lookup_put(struct vc_volume *v, struct vc_log *by, u32 cell, u64 block,
-		   u8 mask)
+void vcache_lookup_put(struct vcache_volume *v, struct vcache_log *by, u32 cell, u64 block,
+		       u8 mask)
 {
-	spinlock_t *lock = vc_cell_lock(v->pool, v->slot, block);
+	spinlock_t *lock = vcache_cell_lock(v->pool, v->slot, block);
 	unsigned long flags;
 	u8 heat;
 
 	spin_lock_irqsave(lock, flags);
 	heat = vc_lookup_cut_locked(v, by, block, mask);
 	vc_lookup_put_locked(v, cell, block, mask,
-			     vc_cell_chunk(v->pool, cell)->clean, heat);
+			     vcache_cell_chunk(v->pool, cell)->clean, heat);
 	spin_unlock_irqrestore(lock, flags);
 }
 
 /**
- * vc_lookup_drop - empty a cell
+ * vcache_lookup_drop - empty a cell
  * @p: the pool
  * @cell: the cell, of a chunk that is not written any more
  *
  * Afterwards nobody uses the chunk because of this cell. So the lock is taken even if the
  * cell is empty: the code that has just emptied it may still use the chunk and its log.
  */
-void vc_lookup_drop(struct vc_pool *p, u32 cell)
+void vcache_lookup_drop(struct vcache_pool *p, u32 cell)
 {
-	u16 slot = vc_cell_slot(&p->ix, cell);
-	u64 block = vc_cell_block(&p->ix, cell);
-	spinlock_t *lock = vc_cell_lock(p, slot, block);
+	u16 slot = vcache_cell_slot(&p->ix, cell);
+	u64 block = vcache_cell_block(&p->ix, cell);
+	spinlock_t *lock = vcache_cell_lock(p, slot, block);
 	unsigned long flags;
 
 	/*
@@ -197,8 +197,8 @@ void vc_lookup_drop(struct vc_pool *p, u32 cell)
 	 * empty. So this is its lock.
 	 */
 	spin_lock_irqsave(lock, flags);
-	if (vc_cell_mask(&p->ix, cell)) {
-		vc_index_drop(&p->ix, cell);
+	if (vcache_cell_mask(&p->ix, cell)) {
+		vcache_index_drop(&p->ix, cell);
 		vc_cell_emptied(p, cell);
 		if (!test_bit(cell, p->cell_clean))
 			vc_cell_cleaned(p, cell);
@@ -207,80 +207,80 @@ void vc_lookup_drop(struct vc_pool *p, u32 cell)
 }
 
 /**
- * vc_lookup_sort - update vc_log.hot after a lane became dedicated or shared, or a block
+ * vcache_lookup_sort - update vcache_log.hot after a lane became dedicated or shared, or a block
  *	has cooled
  * @p: the pool, locked, so that the chunk is not reclaimed
  * @cell: the cell
  *
  * A cell that is being filled or read just now may be counted as it was before.
  */
-void vc_lookup_sort(struct vc_pool *p, u32 cell)
+void vcache_lookup_sort(struct vcache_pool *p, u32 cell)
 {
-	u16 slot = vc_cell_slot(&p->ix, cell);
-	u64 block = vc_cell_block(&p->ix, cell);
-	spinlock_t *lock = vc_cell_lock(p, slot, block);
+	u16 slot = vcache_cell_slot(&p->ix, cell);
+	u64 block = vcache_cell_block(&p->ix, cell);
+	spinlock_t *lock = vcache_cell_lock(p, slot, block);
 	unsigned long flags;
 
-	if (!vc_cell_mask(&p->ix, cell))
+	if (!vcache_cell_mask(&p->ix, cell))
 		return;
 	spin_lock_irqsave(lock, flags);
 	/* If it has just been filled with another block, that has another lock. */
-	if (vc_cell_mask(&p->ix, cell) && vc_cell_slot(&p->ix, cell) == slot &&
-	    vc_cell_block(&p->ix, cell) == block)
-		vc_cell_count(p, cell);
+	if (vcache_cell_mask(&p->ix, cell) && vcache_cell_slot(&p->ix, cell) == slot &&
+	    vcache_cell_block(&p->ix, cell) == block)
+		vcache_cell_count(p, cell);
 	spin_unlock_irqrestore(lock, flags);
 }
 
 /**
- * vc_lookup_clean - mark a cell clean, because its data is durable on the origin
+ * vcache_lookup_clean - mark a cell clean, because its data is durable on the origin
  * @v: the volume
  * @cell: the cell
  * @block: the block that was found in it
- * @reuse: vc_chunk.reuse, read while the chunk was referenced; if it has changed the cell
+ * @reuse: vcache_chunk.reuse, read while the chunk was referenced; if it has changed the cell
  *	has other data, perhaps of the same block, and nothing is done
  */
-void vc_lookup_clean(struct vc_volume *v, u32 cell, u64 block, u32 reuse)
+void vcache_lookup_clean(struct vcache_volume *v, u32 cell, u64 block, u32 reuse)
 {
-	struct vc_pool *p = v->pool;
-	spinlock_t *lock = vc_cell_lock(p, v->slot, block);
+	struct vcache_pool *p = v->pool;
+	spinlock_t *lock = vcache_cell_lock(p, v->slot, block);
 	unsigned long flags;
 	u8 mask;
 
 	spin_lock_irqsave(lock, flags);
-	mask = vc_cell_mask(&p->ix, cell);
+	mask = vcache_cell_mask(&p->ix, cell);
 	smp_rmb(); /* the reuse count changes before a cell of the reused chunk is filled */
-	if (mask && READ_ONCE(vc_cell_chunk(p, cell)->reuse) == reuse &&
+	if (mask && READ_ONCE(vcache_cell_chunk(p, cell)->reuse) == reuse &&
 	    !test_and_set_bit(cell, p->cell_clean))
 		vc_cell_cleaned(p, cell);
 	spin_unlock_irqrestore(lock, flags);
 }
 
 /* Mark the cells of a block in a chunk dirty. */
-static void vc_block_make_dirty(struct vc_volume *v, struct vc_chunk *c,
+static void vc_block_make_dirty(struct vcache_volume *v, struct vcache_chunk *c,
 				u64 block)
 {
-	struct vc_pool *p = v->pool;
-	spinlock_t *lock = vc_cell_lock(p, v->slot, block);
+	struct vcache_pool *p = v->pool;
+	spinlock_t *lock = vcache_cell_lock(p, v->slot, block);
 	unsigned long flags;
 	u8 left = VC_MASK_ALL;
 	u32 cell;
 
 	spin_lock_irqsave(lock, flags);
 	while (left) {
-		cell = vc_index_find(&p->ix, v->slot, block, left);
+		cell = vcache_index_find(&p->ix, v->slot, block, left);
 		if (cell == VC_CELL_NONE)
 			break;
-		left &= ~vc_cell_mask(&p->ix, cell);
-		if (vc_cell_chunk(p, cell) == c &&
+		left &= ~vcache_cell_mask(&p->ix, cell);
+		if (vcache_cell_chunk(p, cell) == c &&
 		    test_and_clear_bit(cell, p->cell_clean) &&
 		    atomic_inc_return(&c->dirty) == 1)
-			vc_log_upper->dirty(v);
+			vcache_log_upper->dirty(v);
 	}
 	spin_unlock_irqrestore(lock, flags);
 }
 
 /**
- * vc_lookup_make_dirty - the origin has refused blocks of a write-through
+ * vcache_lookup_make_dirty - the origin has refused blocks of a write-through
  * @c: the chunk with their record, which is not sealed yet
  * @first: first block
  * @last: last block
@@ -288,9 +288,9 @@ static void vc_block_make_dirty(struct vc_volume *v, struct vc_chunk *c,
  * They stay in the cache until destage has copied them. Cells of the chunk that are filled
  * later, or newer ones of the same blocks, may be marked as well; that does no harm.
  */
-void vc_lookup_make_dirty(struct vc_chunk *c, u64 first, u64 last)
+void vcache_lookup_make_dirty(struct vcache_chunk *c, u64 first, u64 last)
 {
-	struct vc_log *log = c->log;
+	struct vcache_log *log = c->log;
 	unsigned long flags;
 
 	spin_lock_irqsave(&log->lock, flags);
@@ -304,23 +304,23 @@ void vc_lookup_make_dirty(struct vc_chunk *c, u64 first, u64 last)
 }
 
 /* Is any of these sectors not in @log: newer in another one, or not in the cache? */
-static bool vc_lookup_lost(struct vc_volume *v, u64 block, u8 mask,
-			   struct vc_log *log)
+static bool vc_lookup_lost(struct vcache_volume *v, u64 block, u8 mask,
+			   struct vcache_log *log)
 {
-	struct vc_pool *p = v->pool;
+	struct vcache_pool *p = v->pool;
 
 	while (mask) {
-		u32 cell = vc_index_find(&p->ix, v->slot, block, mask);
+		u32 cell = vcache_index_find(&p->ix, v->slot, block, mask);
 
-		if (cell == VC_CELL_NONE || vc_cell_chunk(p, cell)->log != log)
+		if (cell == VC_CELL_NONE || vcache_cell_chunk(p, cell)->log != log)
 			return true;
-		mask &= ~vc_cell_mask(&p->ix, cell);
+		mask &= ~vcache_cell_mask(&p->ix, cell);
 	}
 	return false;
 }
 
 /**
- * vc_lookup_move - a block has been relocated to another cell of the same log
+ * vcache_lookup_move - a block has been relocated to another cell of the same log
  * @v: the volume
  * @from: the old cell
  * @to: the new cell, empty
@@ -329,18 +329,18 @@ static bool vc_lookup_lost(struct vc_volume *v, u64 block, u8 mask,
  * Sectors that @from has no more were superseded by something newer than the record. If
  * that is not in the same log, the new chunk is stale.
  */
-void vc_lookup_move(struct vc_volume *v, u32 from, u32 to, u8 mask)
+void vcache_lookup_move(struct vcache_volume *v, u32 from, u32 to, u8 mask)
 {
-	struct vc_pool *p = v->pool;
-	u64 block = vc_cell_block(&p->ix, from);
-	spinlock_t *lock = vc_cell_lock(p, v->slot, block);
-	struct vc_chunk *c = vc_cell_chunk(p, to);
+	struct vcache_pool *p = v->pool;
+	u64 block = vcache_cell_block(&p->ix, from);
+	spinlock_t *lock = vcache_cell_lock(p, v->slot, block);
+	struct vcache_chunk *c = vcache_cell_chunk(p, to);
 	unsigned long flags;
 	bool clean;
 	u8 got, heat;
 
 	spin_lock_irqsave(lock, flags);
-	got = vc_cell_mask(&p->ix, from) & mask;
+	got = vcache_cell_mask(&p->ix, from) & mask;
 	if (got) {
 		clean = test_bit(from, p->cell_clean);
 		heat = vc_lookup_cut_locked(v, c->log, block, got);
@@ -352,7 +352,7 @@ void vc_lookup_move(struct vc_volume *v, u32 from, u32 to, u8 mask)
 }
 
 /**
- * vc_lookup_change - count a change, so that promotions of a range are dropped
+ * vcache_lookup_change - count a change, so that promotions of a range are dropped
  * @v: the volume
  * @block: first block
  * @blocks: how many
@@ -360,12 +360,12 @@ void vc_lookup_move(struct vc_volume *v, u32 from, u32 to, u8 mask)
  * Called when a write can be found in the buffer, and when the origin has completed a
  * request that bypassed the buffer.
  */
-void vc_lookup_change(struct vc_volume *v, u64 block, u64 blocks)
+void vcache_lookup_change(struct vcache_volume *v, u64 block, u64 blocks)
 {
-	struct vc_pool *p = v->pool;
+	struct vcache_pool *p = v->pool;
 	u32 i;
 
-	smp_mb(); /* the write comes first; pairs with vc_promote_begin() */
+	smp_mb(); /* the write comes first; pairs with vcache_promote_begin() */
 	if (!atomic_read(&v->promoting))
 		return;
 	if (blocks > p->group_mask) {
@@ -374,30 +374,30 @@ void vc_lookup_change(struct vc_volume *v, u64 block, u64 blocks)
 		return;
 	}
 	for (i = 0; i < blocks; i++)
-		atomic_inc(&p->change[vc_cell_group(p, v->slot, block + i)]);
+		atomic_inc(&p->change[vcache_cell_group(p, v->slot, block + i)]);
 }
 
 /**
- * vc_lookup_promote - a cell has the data of the origin from now on
+ * vcache_lookup_promote - a cell has the data of the origin from now on
  * @v: the volume
  * @cell: the cell, empty
  * @block: the block
- * @changes: vc_lookup_changes() before the origin was read
+ * @changes: vcache_lookup_changes() before the origin was read
  * @heat: its heat
  *
  * Return: false if there may be newer data. Then the cell stays empty.
  */
-bool vc_lookup_promote(struct vc_volume *v, u32 cell, u64 block, int changes,
-		       u8 heat)
+bool vcache_lookup_promote(struct vcache_volume *v, u32 cell, u64 block, int changes,
+			   u8 heat)
 {
-	struct vc_pool *p = v->pool;
-	spinlock_t *lock = vc_cell_lock(p, v->slot, block);
+	struct vcache_pool *p = v->pool;
+	spinlock_t *lock = vcache_cell_lock(p, v->slot, block);
 	unsigned long flags;
 	bool good;
 
 	spin_lock_irqsave(lock, flags);
-	good = vc_lookup_changes(v, block) == changes &&
-	       !vc_index_held(&p->ix, v->slot, block);
+	good = vcache_lookup_changes(v, block) == changes &&
+	       !vcache_index_held(&p->ix, v->slot, block);
 	if (good)
 		vc_lookup_put_locked(v, cell, block, VC_MASK_ALL, true, heat);
 	spin_unlock_irqrestore(lock, flags);
@@ -405,28 +405,28 @@ bool vc_lookup_promote(struct vc_volume *v, u32 cell, u64 block, int changes,
 }
 
 /**
- * vc_lookup_keep - a whole clean block has been copied to another cell
+ * vcache_lookup_keep - a whole clean block has been copied to another cell
  * @v: the volume
  * @from: the old cell, in a chunk that is dead on the device
  * @to: the new cell, empty, in a read chunk
  *
  * Return: false if the block has been superseded. Then @to stays empty.
  */
-bool vc_lookup_keep(struct vc_volume *v, u32 from, u32 to)
+bool vcache_lookup_keep(struct vcache_volume *v, u32 from, u32 to)
 {
-	struct vc_pool *p = v->pool;
-	u64 block = vc_cell_block(&p->ix, from);
-	spinlock_t *lock = vc_cell_lock(p, v->slot, block);
+	struct vcache_pool *p = v->pool;
+	u64 block = vcache_cell_block(&p->ix, from);
+	spinlock_t *lock = vcache_cell_lock(p, v->slot, block);
 	unsigned long flags;
 	bool good;
 	u8 heat;
 
 	spin_lock_irqsave(lock, flags);
-	good = vc_cell_mask(&p->ix, from) == VC_MASK_ALL &&
+	good = vcache_cell_mask(&p->ix, from) == VC_MASK_ALL &&
 	       test_bit(from, p->cell_clean);
 	if (good) {
 		heat = READ_ONCE(p->heat[from]) / 2;
-		vc_index_drop(&p->ix, from);
+		vcache_index_drop(&p->ix, from);
 		vc_cell_emptied(p, from);
 		vc_lookup_put_locked(v, to, block, VC_MASK_ALL, true, heat);
 	}

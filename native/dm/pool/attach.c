@@ -9,30 +9,30 @@
 #include "internal.h"
 
 /**
- * vc_volume_sectors - get the size of a volume
+ * vcache_volume_sectors - get the size of a volume
  * @p: the pool
  * @id: number of the volume
  *
  * Return: sectors; 0 if there is no such volume.
  */
-u64 vc_volume_sectors(struct vc_pool *p, u32 id)
+u64 vcache_volume_sectors(struct vcache_pool *p, u32 id)
 {
-	struct vc_volume *v;
+	struct vcache_volume *v;
 	u64 sectors;
 
 	mutex_lock(&p->lock);
-	v = vc_volume_find(p, id);
+	v = vcache_volume_find(p, id);
 	sectors = v ? v->sectors : 0;
 	mutex_unlock(&p->lock);
 	return sectors;
 }
 
 /* Make a new volume in the first free slot. The pool is locked. */
-static struct vc_volume *vc_volume_make(struct vc_pool *p, u32 id)
+static struct vcache_volume *vc_volume_make(struct vcache_pool *p, u32 id)
 {
 	u32 slots = p->g.slot_blocks * VC_SLOTS_PER_BLOCK;
 	unsigned long *used = bitmap_zalloc(slots, GFP_KERNEL);
-	struct vc_volume *v;
+	struct vcache_volume *v;
 
 	if (!used)
 		return ERR_PTR(-ENOMEM);
@@ -42,7 +42,7 @@ static struct vc_volume *vc_volume_make(struct vc_pool *p, u32 id)
 	bitmap_free(used);
 	if (slots == p->g.slot_blocks * VC_SLOTS_PER_BLOCK)
 		return ERR_PTR(-ENOSPC);
-	v = vc_volume_alloc(p, id, slots);
+	v = vcache_volume_alloc(p, id, slots);
 	if (!v)
 		return ERR_PTR(-ENOMEM);
 	v->replayed = true;
@@ -52,7 +52,7 @@ static struct vc_volume *vc_volume_make(struct vc_pool *p, u32 id)
 }
 
 /* Claim a volume for a device. The pool is locked. Return: 0, or -EBUSY. */
-static int vc_volume_claim(struct vc_volume *v, struct vc_dev *dev)
+static int vc_volume_claim(struct vcache_volume *v, struct vcache_dev *dev)
 {
 	if (v->dev) {
 		DMERR("%s: volume %u is in use by %s",
@@ -66,9 +66,9 @@ static int vc_volume_claim(struct vc_volume *v, struct vc_dev *dev)
 }
 
 /**
- * vc_volume_change - use a volume as a table says
+ * vcache_volume_change - use a volume as a table says
  * @v: the volume, attached; its device is suspended
- * @mode: enum vc_volume_mode
+ * @mode: enum vcache_volume_mode
  * @origin: its origin
  * @sectors: size of the origin
  *
@@ -78,8 +78,8 @@ static int vc_volume_claim(struct vc_volume *v, struct vc_dev *dev)
  * Return: 0; -EBUSY if the mode changes and there is dirty data; -EFBIG if the origin has
  * become smaller; another negative errno.
  */
-int vc_volume_change(struct vc_volume *v, u32 mode,
-		     struct block_device *origin, sector_t sectors)
+int vcache_volume_change(struct vcache_volume *v, u32 mode,
+			 struct block_device *origin, sector_t sectors)
 {
 	int r = 0;
 
@@ -90,12 +90,12 @@ int vc_volume_change(struct vc_volume *v, u32 mode,
 		      (u64)sectors);
 		r = -EFBIG;
 	} else if (mode != v->mode) {
-		r = vc_volume_clear(v);
+		r = vcache_volume_clear(v);
 	}
 	if (!r && (mode != v->mode || sectors != v->sectors)) {
 		v->mode = mode;
 		v->sectors = sectors;
-		r = vc_slot_save(v);
+		r = vcache_slot_save(v);
 	}
 	if (!r) {
 		v->drain = false;
@@ -106,10 +106,10 @@ int vc_volume_change(struct vc_volume *v, u32 mode,
 }
 
 /* Find or make a volume, and claim it for a device. The pool is locked. */
-static struct vc_volume *vc_volume_take(struct vc_pool *p, u32 id,
-					struct vc_dev *dev)
+static struct vcache_volume *vc_volume_take(struct vcache_pool *p, u32 id,
+					    struct vcache_dev *dev)
 {
-	struct vc_volume *v = vc_volume_find(p, id);
+	struct vcache_volume *v = vcache_volume_find(p, id);
 	int r;
 
 	if (!p->loaded || p->state != VC_POOL_OK) {
@@ -118,7 +118,7 @@ static struct vc_volume *vc_volume_take(struct vc_pool *p, u32 id,
 	}
 	/* The clean flag is set while the pool is suspended: clear it. */
 	if ((p->sb.flags & VC_SUPER_CLEAN) &&
-	    vc_pool_set_flags(p, p->sb.flags & ~VC_SUPER_CLEAN))
+	    vcache_pool_set_flags(p, p->sb.flags & ~VC_SUPER_CLEAN))
 		return ERR_PTR(-EROFS);
 	if (!v)
 		v = vc_volume_make(p, id);
@@ -127,62 +127,62 @@ static struct vc_volume *vc_volume_take(struct vc_pool *p, u32 id,
 }
 
 /**
- * vc_volume_attach - attach a volume to a device
+ * vcache_volume_attach - attach a volume to a device
  * @p: the pool
  * @id: number of the volume; it is made if there is none
- * @mode: enum vc_volume_mode
+ * @mode: enum vcache_volume_mode
  * @dev: the device
  * @origin: the origin of the device
  * @sectors: size of the origin
- * @out: the volume; it does not destage before vc_volume_resume()
+ * @out: the volume; it does not destage before vcache_volume_resume()
  *
  * Return: 0 or a negative errno; the kernel log has the reason.
  */
-int vc_volume_attach(struct vc_pool *p, u32 id, u32 mode, struct vc_dev *dev,
-		     struct block_device *origin, sector_t sectors,
-		     struct vc_volume **out)
+int vcache_volume_attach(struct vcache_pool *p, u32 id, u32 mode, struct vcache_dev *dev,
+			 struct block_device *origin, sector_t sectors,
+			 struct vcache_volume **out)
 {
-	struct vc_volume *v;
+	struct vcache_volume *v;
 	int r = 0;
 
 	mutex_lock(&p->lock);
 	v = vc_volume_take(p, id, dev);
 	if (!IS_ERR(v) && !v->replayed)
-		r = vc_volume_start(v);
+		r = vcache_volume_start(v);
 	mutex_unlock(&p->lock);
 	if (IS_ERR(v))
 		return PTR_ERR(v);
 	if (!r)
-		r = vc_volume_change(v, mode, origin, sectors);
+		r = vcache_volume_change(v, mode, origin, sectors);
 	if (r)
-		vc_volume_detach(v, false);
+		vcache_volume_detach(v, false);
 	else
 		*out = v;
 	return r;
 }
 
 /**
- * vc_volume_join - give a tag its log
+ * vcache_volume_join - give a tag its log
  * @v: the volume
  * @tag: the tag
  *
  * Return: 0 or -ENOMEM.
  */
-int vc_volume_join(struct vc_volume *v, struct vc_tag *tag)
+int vcache_volume_join(struct vcache_volume *v, struct vcache_tag *tag)
 {
-	struct vc_log *log;
+	struct vcache_log *log;
 
 	mutex_lock(&v->pool->lock);
-	log = vc_log_get(v, tag->id);
+	log = vcache_log_get(v, tag->id);
 	if (log) {
 		rcu_assign_pointer(log->user, tag);
 		if (v->pool->state == VC_POOL_FAILED && log->state == VC_LOG_OK &&
-		    !vc_log_dirty(log)) {
+		    !vcache_log_dirty(log)) {
 			WRITE_ONCE(log->state, VC_LOG_BYPASSED);
 			WRITE_ONCE(v->bypass_in_part, true);
 		}
 		tag->log = log;
-		vc_tag_keep_lanes(tag);
+		vcache_tag_keep_lanes(tag);
 	}
 	mutex_unlock(&v->pool->lock);
 	if (!log)
@@ -190,16 +190,16 @@ int vc_volume_join(struct vc_volume *v, struct vc_tag *tag)
 	/* In volume scope hTag has no data. */
 	if (!tag->curve && (tag->id || !tag->dev->volume))
 		/* Requests run already: they must see it initialised. */
-		smp_store_release(&tag->curve, vc_curve_make());
-	vc_space_kick(v->pool);
+		smp_store_release(&tag->curve, vcache_curve_make());
+	vcache_space_kick(v->pool);
 	return 0;
 }
 
 /* Find a tag other than @tag that writes to a log, or NULL. Called under RCU. */
-static struct vc_tag *vc_log_other(const struct vc_log *log,
-				   const struct vc_tag *tag)
+static struct vcache_tag *vc_log_other(const struct vcache_log *log,
+				       const struct vcache_tag *tag)
 {
-	struct vc_tag *other;
+	struct vcache_tag *other;
 
 	list_for_each_entry_rcu(other, &tag->dev->tags, node) {
 		if (other != tag && READ_ONCE(other->log) == log)
@@ -212,9 +212,9 @@ static struct vc_tag *vc_log_other(const struct vc_log *log,
  * Another tag of the same number may use the log: a newer one, or an older one that was
  * removed but still has data to write. Pass the log on to it. The pool is locked.
  */
-static void vc_log_pass_on(struct vc_log *log, struct vc_tag *tag)
+static void vc_log_pass_on(struct vcache_log *log, struct vcache_tag *tag)
 {
-	struct vc_tag *other;
+	struct vcache_tag *other;
 
 	if (rcu_access_pointer(log->user) != tag)
 		return;
@@ -223,59 +223,59 @@ static void vc_log_pass_on(struct vc_log *log, struct vc_tag *tag)
 	rcu_assign_pointer(log->user, other);
 	rcu_read_unlock();
 	if (!other) {
-		vc_log_release_spare(log);
-		vc_log_set_lanes(log, 0);
+		vcache_log_release_spare(log);
+		vcache_log_set_lanes(log, 0);
 	}
 }
 
 /**
- * vc_volume_leave - take the log from a tag
+ * vcache_volume_leave - take the log from a tag
  * @tag: the tag, idle
  */
-void vc_volume_leave(struct vc_tag *tag)
+void vcache_volume_leave(struct vcache_tag *tag)
 {
-	struct vc_log *log = tag->log;
+	struct vcache_log *log = tag->log;
 
 	if (!log)
 		return;
 	mutex_lock(&log->append);
-	vc_log_close(log);
+	vcache_log_close(log);
 	mutex_unlock(&log->append);
-	vc_reads_close(log);
+	vcache_reads_close(log);
 	mutex_lock(&log->vol->pool->lock);
 	vc_log_pass_on(log, tag);
 	/* From here on vc_log_pass_on() does not pass the log to this tag. */
 	WRITE_ONCE(tag->log, NULL);
 	mutex_unlock(&log->vol->pool->lock);
 	/* The shares of other logs grow. */
-	vc_space_kick(log->vol->pool);
+	vcache_space_kick(log->vol->pool);
 	synchronize_rcu();
 }
 
 /**
- * vc_volume_detach - detach a volume from its device
+ * vcache_volume_detach - detach a volume from its device
  * @v: the volume
  * @forget: drop what is cached, because the origin will change without us
  *
  * Return: 0; -EBUSY if data has to be dropped that is dirty. Then the volume stays
  * attached.
  */
-int vc_volume_detach(struct vc_volume *v, bool forget)
+int vcache_volume_detach(struct vcache_volume *v, bool forget)
 {
-	struct vc_pool *p = v->pool;
-	struct vc_log *log;
+	struct vcache_pool *p = v->pool;
+	struct vcache_log *log;
 	int r = 0;
 
-	vc_volume_stop(v, MAX_SCHEDULE_TIMEOUT);
+	vcache_volume_stop(v, MAX_SCHEDULE_TIMEOUT);
 	list_for_each_entry_lockless(log, &v->logs, node)
-		vc_prefetch_drop(log);
-	vc_volume_close(v);
+		vcache_prefetch_drop(log);
+	vcache_volume_close(v);
 	mutex_lock(&p->lock);
-	vc_volume_note_clean(v);
+	vcache_volume_note_clean(v);
 	if (forget)
-		r = vc_volume_clear(v);
+		r = vcache_volume_clear(v);
 	if (!r) {
-		vc_bad_free(v);
+		vcache_bad_free(v);
 		v->dev = NULL;
 		v->origin = NULL;
 		v->drain = false;

@@ -18,10 +18,10 @@
 #include "internal.h"
 
 /* The range of the dirty blocks of a log. */
-static void vc_log_dirty_range(struct vc_log *log, u64 *first, u64 *last)
+static void vc_log_dirty_range(struct vcache_log *log, u64 *first, u64 *last)
 {
-	struct vc_pool *p = log->vol->pool;
-	struct vc_chunk *c;
+	struct vcache_pool *p = log->vol->pool;
+	struct vcache_chunk *c;
 	u32 cell, k;
 
 	*first = U64_MAX;
@@ -30,11 +30,11 @@ static void vc_log_dirty_range(struct vc_log *log, u64 *first, u64 *last)
 	list_for_each_entry(c, &log->chunks, node) {
 		if (!atomic_read(&c->dirty))
 			continue;
-		cell = vc_chunk_nr(p, c) * p->g.chunk_blocks;
-		for (k = 0; k < vc_chunk_capacity(&p->g); k++, cell++) {
-			u64 block = vc_cell_block(&p->ix, cell);
+		cell = vcache_chunk_nr(p, c) * p->g.chunk_blocks;
+		for (k = 0; k < vcache_chunk_capacity(&p->g); k++, cell++) {
+			u64 block = vcache_cell_block(&p->ix, cell);
 
-			if (!vc_cell_mask(&p->ix, cell) ||
+			if (!vcache_cell_mask(&p->ix, cell) ||
 			    test_bit(cell, p->cell_clean))
 				continue;
 			*first = min(*first, block);
@@ -44,21 +44,21 @@ static void vc_log_dirty_range(struct vc_log *log, u64 *first, u64 *last)
 	}
 }
 
-static void vc_log_event(struct vc_log *log, enum vcache_event_kind kind)
+static void vc_log_event(struct vcache_log *log, enum vcache_event_kind kind)
 {
-	struct vc_tag *tag;
+	struct vcache_tag *tag;
 
 	rcu_read_lock();
 	tag = rcu_dereference(log->user);
 	if (tag)
-		vc_tag_event(tag, kind);
+		vcache_tag_event(tag, kind);
 	rcu_read_unlock();
 }
 
 /* The cache had dirty data of a tag. */
-static void vc_log_lost(struct vc_log *log, u64 dirty)
+static void vc_log_lost(struct vcache_log *log, u64 dirty)
 {
-	struct vc_volume *v = log->vol;
+	struct vcache_volume *v = log->vol;
 	u64 first, last;
 
 	vc_log_dirty_range(log, &first, &last);
@@ -73,9 +73,9 @@ static void vc_log_lost(struct vc_log *log, u64 dirty)
  * Is a write-through of a log at the origin? Until it arrives the cache may have the only
  * durable version of its blocks.
  */
-static bool vc_log_writes_through(struct vc_log *log)
+static bool vc_log_writes_through(struct vcache_log *log)
 {
-	struct vc_chunk *c;
+	struct vcache_chunk *c;
 	bool found = false;
 
 	spin_lock_irq(&log->lock);
@@ -86,12 +86,12 @@ static bool vc_log_writes_through(struct vc_log *log)
 }
 
 /* The cache had no dirty data of a tag, but of others of the same volume. */
-static void vc_log_bypass(struct vc_log *log)
+static void vc_log_bypass(struct vcache_log *log)
 {
-	struct vc_volume *v = log->vol;
-	struct vc_pool *p = v->pool;
+	struct vcache_volume *v = log->vol;
+	struct vcache_pool *p = v->pool;
 	bool dropped = p->metadata_writable && !vc_log_writes_through(log) &&
-		       !vc_log_forget(log);
+		       !vcache_log_forget(log);
 
 	WRITE_ONCE(log->state, VC_LOG_BYPASSED);
 	/* In volume scope hTag has no data. */
@@ -105,25 +105,25 @@ static void vc_log_bypass(struct vc_log *log)
 }
 
 /* Some tags of a volume have dirty data. Each of the others continues with the origin. */
-static void vc_volume_cache_lost_in_part(struct vc_volume *v)
+static void vc_volume_cache_lost_in_part(struct vcache_volume *v)
 {
-	struct vc_log *log;
+	struct vcache_log *log;
 	u64 dirty;
 
-	vc_dev_flush_origin(v->dev, v->origin);
+	vcache_dev_flush_origin(v->dev, v->origin);
 	list_for_each_entry(log, &v->logs, node) {
-		dirty = vc_log_dirty(log);
+		dirty = vcache_log_dirty(log);
 		if (dirty)
 			vc_log_lost(log, dirty);
 		else
 			vc_log_bypass(log);
 	}
-	vc_dev_write_out(v->dev);
+	vcache_dev_write_out(v->dev);
 }
 
-static bool vc_volume_writes_through(struct vc_volume *v)
+static bool vc_volume_writes_through(struct vcache_volume *v)
 {
-	struct vc_log *log;
+	struct vcache_log *log;
 
 	list_for_each_entry(log, &v->logs, node) {
 		if (vc_log_writes_through(log))
@@ -132,29 +132,29 @@ static bool vc_volume_writes_through(struct vc_volume *v)
 	return false;
 }
 
-static void vc_volume_cache_lost(struct vc_volume *v)
+static void vc_volume_cache_lost(struct vcache_volume *v)
 {
-	struct vc_pool *p = v->pool;
+	struct vcache_pool *p = v->pool;
 	bool dropped;
 
-	if (vc_volume_dirty(v)) {
+	if (vcache_volume_dirty(v)) {
 		vc_volume_cache_lost_in_part(v);
 		return;
 	}
-	vc_tag_event(v->dev->host, VCACHE_EVENT_KIND_CACHE_LOST);
+	vcache_tag_event(v->dev->host, VCACHE_EVENT_KIND_CACHE_LOST);
 	dropped = p->metadata_writable && !vc_volume_writes_through(v) &&
-		  !vc_volume_forget(v);
+		  !vcache_volume_forget(v);
 	DMERR("%s: volume %u continues without its cache%s",
 	      dm_device_name(p->md), v->id, dropped ? "" :
 	      "; drop the volume before the cache device is used again");
 	WRITE_ONCE(v->bypass, true);
-	vc_dev_bypass(v->dev, v->origin);
+	vcache_dev_bypass(v->dev, v->origin);
 }
 
 /* Wait for workers that saw the pool before it failed, and are writing a record. */
-static void vc_volume_wait_appends(struct vc_volume *v)
+static void vc_volume_wait_appends(struct vcache_volume *v)
 {
-	struct vc_log *log;
+	struct vcache_log *log;
 
 	list_for_each_entry(log, &v->logs, node) {
 		mutex_lock(&log->append);
@@ -163,13 +163,13 @@ static void vc_volume_wait_appends(struct vc_volume *v)
 }
 
 /**
- * vc_fail_work - deal with a failed cache device
- * @work: vc_pool.fail_work
+ * vcache_fail_work - deal with a failed cache device
+ * @work: vcache_pool.fail_work
  */
-void vc_fail_work(struct work_struct *work)
+void vcache_fail_work(struct work_struct *work)
 {
-	struct vc_pool *p = container_of(work, struct vc_pool, fail_work);
-	struct vc_volume *v;
+	struct vcache_pool *p = container_of(work, struct vcache_pool, fail_work);
+	struct vcache_volume *v;
 
 	mutex_lock(&p->lock);
 	if (p->state != VC_POOL_FAILED) {

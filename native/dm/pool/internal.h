@@ -6,14 +6,14 @@
 #include "pool.h"
 
 /* fail.c */
-void vc_fail_work(struct work_struct *work);
+void vcache_fail_work(struct work_struct *work);
 
 /* quiesce.c */
-void vc_volume_close(struct vc_volume *v);
+void vcache_volume_close(struct vcache_volume *v);
 
 /* resize.c */
-int vc_pool_resize(struct vc_pool *p, u64 sectors, const char **error);
-int vc_resize_init(void);
-void vc_resize_exit(void);
+int vcache_pool_resize(struct vcache_pool *p, u64 sectors, const char **error);
+int vcache_resize_init(void);
+void vcache_resize_exit(void);
 
 #endif /* DM_VCACHE_POOL_INTERNAL_H */

@@ -49,7 +49,7 @@ static struct kmem_cache *vc_record_cache;
  * @nlanes: how many
  */
 struct vc_pool_target {
-	struct vc_pool *pool;
+	struct vcache_pool *pool;
 	struct dm_dev *cache;
 	unsigned int chunk_kib;
 	unsigned int reads_percent;
@@ -74,13 +74,13 @@ static const struct dm_arg vc_hot_arg = {
 	0, 100, "hot_percent must be in 0..100"
 };
 
-static void vc_pool_free(struct vc_pool *p)
+static void vc_pool_free(struct vcache_pool *p)
 {
 	if (p->wq) {
 		cancel_delayed_work_sync(&p->space_work);
 		destroy_workqueue(p->wq);
 	}
-	vc_pool_unload(p);
+	vcache_pool_unload(p);
 	mempool_exit(&p->pages);
 	mempool_exit(&p->records);
 	bioset_exit(&p->bs);
@@ -89,25 +89,25 @@ static void vc_pool_free(struct vc_pool *p)
 	kfree(p);
 }
 
-static struct vc_pool *vc_pool_make(struct mapped_device *md)
+static struct vcache_pool *vc_pool_make(struct mapped_device *md)
 {
-	struct vc_pool *p = kzalloc(sizeof(*p), GFP_KERNEL);
+	struct vcache_pool *p = kzalloc(sizeof(*p), GFP_KERNEL);
 
 	if (!p)
 		return NULL;
 	p->md = md;
 	mutex_init(&p->lock);
 	mutex_init(&p->table_lock);
-	vc_readers_init(p);
-	vc_throttle_init(p);
+	vcache_readers_init(p);
+	vcache_throttle_init(p);
 	INIT_LIST_HEAD(&p->volumes);
 	spin_lock_init(&p->free_lock);
 	spin_lock_init(&p->error_lock);
-	vc_lanes_init(p);
+	vcache_lanes_init(p);
 	p->migrate_at = jiffies;
-	INIT_DELAYED_WORK(&p->space_work, vc_space_work);
-	INIT_WORK(&p->fail_work, vc_fail_work);
-	vc_store_init(p);
+	INIT_DELAYED_WORK(&p->space_work, vcache_space_work);
+	INIT_WORK(&p->fail_work, vcache_fail_work);
+	vcache_store_init(p);
 	p->wq = alloc_workqueue("vcache-pool/%s", WQ_MEM_RECLAIM | WQ_UNBOUND,
 				0, dm_device_name(md));
 	if (!p->wq ||
@@ -121,9 +121,9 @@ static struct vc_pool *vc_pool_make(struct mapped_device *md)
 	return p;
 }
 
-static struct vc_pool *vc_pool_get(struct mapped_device *md)
+static struct vcache_pool *vc_pool_get(struct mapped_device *md)
 {
-	struct vc_pool *p;
+	struct vcache_pool *p;
 
 	mutex_lock(&vc_pools_lock);
 	list_for_each_entry(p, &vc_pools, registry) {
@@ -141,7 +141,7 @@ out:
 	return p;
 }
 
-static void vc_pool_put(struct vc_pool *p)
+static void vc_pool_put(struct vcache_pool *p)
 {
 	bool last;
 
@@ -155,15 +155,15 @@ static void vc_pool_put(struct vc_pool *p)
 }
 
 /**
- * vc_pool_find - find the pool of a block device
+ * vcache_pool_find - find the pool of a block device
  * @bdev: the device, held by the caller's table
  *
  * Return: the pool; NULL if the device is not a pool, or was never resumed.
  */
-struct vc_pool *vc_pool_find(struct block_device *bdev)
+struct vcache_pool *vcache_pool_find(struct block_device *bdev)
 {
 	struct mapped_device *md = dm_get_md(bdev->bd_dev);
-	struct vc_pool *p, *found = NULL;
+	struct vcache_pool *p, *found = NULL;
 
 	if (!md)
 		return NULL;
@@ -320,18 +320,18 @@ static int vc_pool_map(struct dm_target *ti, struct bio *bio)
 	return DM_MAPIO_KILL;
 }
 
-static int vc_pool_first(struct vc_pool *p, struct vc_pool_target *pt)
+static int vc_pool_first(struct vcache_pool *p, struct vc_pool_target *pt)
 {
 	const char *error = NULL;
 	int r;
 
 	p->bdev = pt->cache->bdev;
-	r = vc_pool_load(p, (pt->chunk_kib ?: VC_CHUNK_KIB_DEFAULT) /
-			 (VC_BLOCK_SIZE / 1024), &error) ?:
-	    vc_lanes_set(p, pt->lane, pt->nlanes, &error);
+	r = vcache_pool_load(p, (pt->chunk_kib ?: VC_CHUNK_KIB_DEFAULT) /
+			     (VC_BLOCK_SIZE / 1024), &error) ?:
+	    vcache_lanes_set(p, pt->lane, pt->nlanes, &error);
 	if (r) {
 		DMERR("%s: %s", dm_device_name(p->md), error);
-		vc_pool_unload(p);
+		vcache_pool_unload(p);
 	}
 	return r;
 }
@@ -339,7 +339,7 @@ static int vc_pool_first(struct vc_pool *p, struct vc_pool_target *pt)
 static int vc_pool_preresume(struct dm_target *ti)
 {
 	struct vc_pool_target *pt = ti->private;
-	struct vc_pool *p = pt->pool;
+	struct vcache_pool *p = pt->pool;
 	const char *error = NULL;
 	int r = 0;
 
@@ -352,10 +352,10 @@ static int vc_pool_preresume(struct dm_target *ti)
 		r = -EINVAL;
 	} else {
 		p->bdev = pt->cache->bdev;
-		r = vc_lanes_set(p, pt->lane, pt->nlanes, &error);
+		r = vcache_lanes_set(p, pt->lane, pt->nlanes, &error);
 		if (r)
 			DMERR("%s: %s", dm_device_name(p->md), error);
-		r = r ?: vc_pool_set_flags(p, p->sb.flags & ~VC_SUPER_CLEAN);
+		r = r ?: vcache_pool_set_flags(p, p->sb.flags & ~VC_SUPER_CLEAN);
 	}
 	if (!r) {
 		WRITE_ONCE(p->reads_percent, pt->reads_percent);
@@ -368,15 +368,15 @@ static int vc_pool_preresume(struct dm_target *ti)
 static void vc_pool_postsuspend(struct dm_target *ti)
 {
 	struct vc_pool_target *pt = ti->private;
-	struct vc_pool *p = pt->pool;
+	struct vcache_pool *p = pt->pool;
 
 	flush_delayed_work(&p->space_work);
 	mutex_lock(&p->lock);
 	if (p->loaded && !p->attached && p->state == VC_POOL_OK) {
-		if (vc_pool_keep_reads(p))
+		if (vcache_pool_keep_reads(p))
 			DMWARN("%s: some read chunks are not kept over the restart",
 			       dm_device_name(p->md));
-		if (vc_pool_close(p))
+		if (vcache_pool_close(p))
 			DMERR("%s: the pool could not be shut down cleanly",
 			      dm_device_name(p->md));
 	}
@@ -384,24 +384,24 @@ static void vc_pool_postsuspend(struct dm_target *ti)
 }
 
 /* Memory of the map for each block of the cache, in hundredths of a byte. */
-static u64 vc_pool_cost(const struct vc_pool *p)
+static u64 vc_pool_cost(const struct vcache_pool *p)
 {
 	u64 bytes = (u64)p->ix.cells * (sizeof(u64) + sizeof(u32) + 1) +
 		    (p->ghosts.mask + 1ULL) * sizeof(u16) +
 		    (u64)p->ix.buckets * sizeof(u32) + p->ix.cells / 8 * 3 +
-		    (u64)vc_map_chunks(p) * (sizeof(struct vc_chunk) +
-					sizeof(struct vc_found) +
-					sizeof(struct vc_chunk_disk));
+		    (u64)vcache_map_chunks(p) * (sizeof(struct vcache_chunk) +
+					sizeof(struct vcache_found) +
+					sizeof(struct vcache_chunk_disk));
 
 	return div_u64(bytes * 100, p->ix.cells);
 }
 
-static void vc_pool_info(struct vc_pool *p, char *result, unsigned int maxlen)
+static void vc_pool_info(struct vcache_pool *p, char *result, unsigned int maxlen)
 {
 	static const char * const state[] = { "ok", "read-only", "failed" };
 	u32 volumes = 0, dirty = 0, used = 0, reads = 0;
-	struct vc_volume *v;
-	struct vc_log *log;
+	struct vcache_volume *v;
+	struct vcache_log *log;
 	unsigned int sz = 0;
 	u64 cost;
 
@@ -414,16 +414,16 @@ static void vc_pool_info(struct vc_pool *p, char *result, unsigned int maxlen)
 	list_for_each_entry(v, &p->volumes, node) {
 		volumes++;
 		list_for_each_entry(log, &v->logs, node) {
-			used += vc_log_chunks(log);
-			reads += vc_log_reads(log);
-			dirty += vc_log_dirty_chunks(log);
+			used += vcache_log_chunks(log);
+			reads += vcache_log_reads(log);
+			dirty += vcache_log_dirty_chunks(log);
 		}
 	}
 	cost = vc_pool_cost(p);
 	DMEMIT("%s %u %u %u %u %u %u %u %u %u.%02u %llu %u %llu %u %u %u %u %u",
 	       state[p->state],
 	       p->g.chunk_blocks * VC_BLOCK_SECTORS,
-	       vc_pool_size(p), vc_pool_free_chunks(p), used, dirty, volumes,
+	       vcache_pool_size(p), vcache_pool_free_chunks(p), used, dirty, volumes,
 	       p->attached, !!(p->sb.flags & VC_SUPER_NEEDS_CHECK),
 	       (u32)cost / 100, (u32)cost % 100,
 	       (u64)atomic64_read(&p->relocated), reads,
@@ -475,7 +475,7 @@ static void vc_pool_status(struct dm_target *ti, status_type_t type,
 }
 
 /* @kept belongs to the table, so the value lasts over a suspend. */
-static int vc_pool_tune(struct vc_pool *p, const struct dm_arg *arg,
+static int vc_pool_tune(struct vcache_pool *p, const struct dm_arg *arg,
 			const char *value, unsigned int *kept, u32 *used,
 			const char **error)
 {
@@ -490,7 +490,7 @@ static int vc_pool_tune(struct vc_pool *p, const struct dm_arg *arg,
 	WRITE_ONCE(*used, n);
 	/* The new value may make chunks reclaimable. */
 	if (p->attached)
-		vc_space_kick(p);
+		vcache_space_kick(p);
 	mutex_unlock(&p->lock);
 	return 0;
 }
@@ -502,18 +502,18 @@ static int vc_pool_message(struct dm_target *ti, unsigned int argc,
 	const char *error =
 		"messages are: " VC_POOL_MESSAGES;
 	bool force = argc >= 3 && !strcasecmp(argv[argc - 1], "force");
-	struct vc_pool *p = pt->pool;
+	struct vcache_pool *p = pt->pool;
 	int r = -EINVAL;
 	u64 sectors;
 	u32 id, tag;
 
 	if (argc == 2 + force && !strcasecmp(argv[0], "drop") &&
 	    !kstrtou32(argv[1], 10, &id))
-		r = vc_volume_drop(p, id, force, &error);
+		r = vcache_volume_drop(p, id, force, &error);
 	else if (argc == 4 + force && !strcasecmp(argv[0], "drop") &&
 		 !strcasecmp(argv[2], "tag") &&
 		 !kstrtou32(argv[1], 10, &id) && !kstrtou32(argv[3], 10, &tag))
-		r = vc_volume_drop_tag(p, id, tag, force, &error);
+		r = vcache_volume_drop_tag(p, id, tag, force, &error);
 	else if (argc == 2 && !strcasecmp(argv[0], "reads_percent"))
 		r = vc_pool_tune(p, &vc_reads_arg, argv[1], &pt->reads_percent,
 				 &p->reads_percent, &error);
@@ -522,7 +522,7 @@ static int vc_pool_message(struct dm_target *ti, unsigned int argc,
 				 &p->hot_percent, &error);
 	else if (argc == 2 && !strcasecmp(argv[0], "resize") &&
 		 !kstrtou64(argv[1], 10, &sectors))
-		r = vc_pool_resize(p, sectors, &error);
+		r = vcache_pool_resize(p, sectors, &error);
 	if (r)
 		DMERR("%s: %s", dm_device_name(p->md), error);
 	return r;
@@ -552,14 +552,14 @@ static struct target_type vcache_pool_target = {
 	.iterate_devices = vc_pool_iterate_devices,
 };
 
-int __init vc_pool_init(void)
+int __init vcache_pool_init(void)
 {
 	int r;
 
-	vc_record_cache = KMEM_CACHE(vc_record, 0);
+	vc_record_cache = KMEM_CACHE(vcache_record, 0);
 	if (!vc_record_cache)
 		return -ENOMEM;
-	r = vc_resize_init();
+	r = vcache_resize_init();
 	if (r)
 		goto bad_resize;
 	r = dm_register_target(&vcache_pool_target);
@@ -567,15 +567,15 @@ int __init vc_pool_init(void)
 		goto bad_target;
 	return 0;
 bad_target:
-	vc_resize_exit();
+	vcache_resize_exit();
 bad_resize:
 	kmem_cache_destroy(vc_record_cache);
 	return r;
 }
 
-void vc_pool_exit(void)
+void vcache_pool_exit(void)
 {
 	dm_unregister_target(&vcache_pool_target);
-	vc_resize_exit();
+	vcache_resize_exit();
 	kmem_cache_destroy(vc_record_cache);
 }

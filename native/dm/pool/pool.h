@@ -8,26 +8,26 @@
 #include "../reclaim/reclaim.h"
 
 /* attach.c */
-u64 vc_volume_sectors(struct vc_pool *p, u32 id);
-int vc_volume_change(struct vc_volume *v, u32 mode,
-		     struct block_device *origin, sector_t sectors);
-int vc_volume_attach(struct vc_pool *p, u32 id, u32 mode, struct vc_dev *dev,
-		     struct block_device *origin, sector_t sectors,
-		     struct vc_volume **out);
-int vc_volume_detach(struct vc_volume *v, bool forget);
-int vc_volume_join(struct vc_volume *v, struct vc_tag *tag);
-void vc_volume_leave(struct vc_tag *tag);
+u64 vcache_volume_sectors(struct vcache_pool *p, u32 id);
+int vcache_volume_change(struct vcache_volume *v, u32 mode,
+			 struct block_device *origin, sector_t sectors);
+int vcache_volume_attach(struct vcache_pool *p, u32 id, u32 mode, struct vcache_dev *dev,
+			 struct block_device *origin, sector_t sectors,
+			 struct vcache_volume **out);
+int vcache_volume_detach(struct vcache_volume *v, bool forget);
+int vcache_volume_join(struct vcache_volume *v, struct vcache_tag *tag);
+void vcache_volume_leave(struct vcache_tag *tag);
 
 /* pool.c */
-struct vc_pool *vc_pool_find(struct block_device *bdev);
-int vc_pool_init(void);
-void vc_pool_exit(void);
+struct vcache_pool *vcache_pool_find(struct block_device *bdev);
+int vcache_pool_init(void);
+void vcache_pool_exit(void);
 
 /* quiesce.c */
-bool vc_volume_is_busy(struct vc_volume *v);
-bool vc_volume_stop(struct vc_volume *v, long patience);
-void vc_volume_drain(struct vc_volume *v);
-bool vc_volume_quiesce(struct vc_volume *v, long patience);
-void vc_volume_resume(struct vc_volume *v);
+bool vcache_volume_is_busy(struct vcache_volume *v);
+bool vcache_volume_stop(struct vcache_volume *v, long patience);
+void vcache_volume_drain(struct vcache_volume *v);
+bool vcache_volume_quiesce(struct vcache_volume *v, long patience);
+void vcache_volume_resume(struct vcache_volume *v);
 
 #endif /* DM_VCACHE_POOL_H */

@@ -9,7 +9,7 @@
 /* A chunk may have been opened meanwhile: close that one after so long. */
 #define VC_CLOSE_AGAIN (HZ / 10 + 1)
 
-static bool vc_log_sealed(struct vc_log *log)
+static bool vc_log_sealed(struct vcache_log *log)
 {
 	bool sealed;
 
@@ -20,38 +20,38 @@ static bool vc_log_sealed(struct vc_log *log)
 }
 
 /**
- * vc_volume_close - close and seal all open chunks
+ * vcache_volume_close - close and seal all open chunks
  * @v: the volume; no tag writes to it any more
  *
  * Until the volume is stopped relocation may open a chunk. That is closed, too.
  */
-void vc_volume_close(struct vc_volume *v)
+void vcache_volume_close(struct vcache_volume *v)
 {
-	struct vc_log *log;
+	struct vcache_log *log;
 
 	list_for_each_entry_lockless(log, &v->logs, node) {
 		do {
 			mutex_lock(&log->append);
-			vc_log_close(log);
+			vcache_log_close(log);
 			mutex_unlock(&log->append);
-			vc_reads_close(log);
+			vcache_reads_close(log);
 		} while (!wait_event_timeout(v->idle, vc_log_sealed(log),
 					     VC_CLOSE_AGAIN));
 	}
 }
 
 /**
- * vc_volume_is_busy - does I/O to the origin go on, although the volume is stopped?
+ * vcache_volume_is_busy - does I/O to the origin go on, although the volume is stopped?
  * @v: the volume
  */
-bool vc_volume_is_busy(struct vc_volume *v)
+bool vcache_volume_is_busy(struct vcache_volume *v)
 {
 	/* Pairs with vc_destage_work(): what the round did is visible. */
 	return smp_load_acquire(&v->destaging) || atomic_read(&v->promoting);
 }
 
 /**
- * vc_volume_stop - stop I/O to the origin
+ * vcache_volume_stop - stop I/O to the origin
  * @v: the volume
  * @patience: how long to wait for the I/O that is under way, in jiffies;
  *	MAX_SCHEDULE_TIMEOUT: until it ends
@@ -59,11 +59,11 @@ bool vc_volume_is_busy(struct vc_volume *v)
  * Return: false if it is still under way. No round and no promotion begins, but those under
  * way go on when the origin answers.
  */
-bool vc_volume_stop(struct vc_volume *v, long patience)
+bool vcache_volume_stop(struct vcache_volume *v, long patience)
 {
 	WRITE_ONCE(v->stopped, true);
-	smp_mb(); /* pairs with vc_promote_enter() and vc_destage_work() */
-	if (!wait_event_timeout(v->idle, !vc_volume_is_busy(v), patience))
+	smp_mb(); /* pairs with vcache_promote_enter() and vc_destage_work() */
+	if (!wait_event_timeout(v->idle, !vcache_volume_is_busy(v), patience))
 		return false;
 	synchronize_rcu();
 	cancel_delayed_work_sync(&v->destage);
@@ -74,16 +74,16 @@ bool vc_volume_stop(struct vc_volume *v, long patience)
 }
 
 /**
- * vc_volume_drain - begin to destage everything
+ * vcache_volume_drain - begin to destage everything
  * @v: the volume, in use
  *
  * The drain lasts until a table changes the mode, or the volume is detached. Writers are
  * held up while there is dirty data, so it ends.
  */
-void vc_volume_drain(struct vc_volume *v)
+void vcache_volume_drain(struct vcache_volume *v)
 {
 	WRITE_ONCE(v->drain, true);
-	vc_bad_retry_now(v);
+	vcache_bad_retry_now(v);
 	if (!v->stopped)
 		mod_delayed_work(v->pool->wq, &v->destage, 0);
 }
@@ -92,7 +92,7 @@ void vc_volume_drain(struct vc_volume *v)
  * Complete a drain, if there is one. Return: false if nothing was destaged for the time of
  * @patience.
  */
-static bool vc_volume_end_drain(struct vc_volume *v, long patience)
+static bool vc_volume_end_drain(struct vcache_volume *v, long patience)
 {
 	u64 left;
 
@@ -101,53 +101,53 @@ static bool vc_volume_end_drain(struct vc_volume *v, long patience)
 	WRITE_ONCE(v->bad_only, false);
 	mod_delayed_work(v->pool->wq, &v->destage, 0);
 	do {
-		left = vc_volume_dirty(v);
+		left = vcache_volume_dirty(v);
 		if (wait_event_timeout(v->idle,
-				       !vc_volume_dirty(v) || v->failing ||
+				       !vcache_volume_dirty(v) || v->failing ||
 				       READ_ONCE(v->bad_only), patience))
 			return true;
-	} while (vc_volume_dirty(v) != left);
+	} while (vcache_volume_dirty(v) != left);
 	return false;
 }
 
 /**
- * vc_volume_quiesce - stop I/O to the origin, and seal all chunks
+ * vcache_volume_quiesce - stop I/O to the origin, and seal all chunks
  * @v: the volume; nothing writes to it any more
- * @patience: how long to wait for the origin, see vc_volume_stop()
+ * @patience: how long to wait for the origin, see vcache_volume_stop()
  *
  * A drain is completed first, except for what the origin refuses. Only a round or two are
  * left of it, because it holds writers up.
  *
  * Return: false if the origin does not answer; then not all chunks are sealed.
  */
-bool vc_volume_quiesce(struct vc_volume *v, long patience)
+bool vcache_volume_quiesce(struct vcache_volume *v, long patience)
 {
 	bool drained;
 
-	vc_volume_close(v);
-	vc_volume_flush_origin(v);
+	vcache_volume_close(v);
+	vcache_volume_flush_origin(v);
 	drained = vc_volume_end_drain(v, patience);
-	if (!vc_volume_stop(v, drained ? patience : 1))
+	if (!vcache_volume_stop(v, drained ? patience : 1))
 		return false;
-	vc_volume_close(v);
+	vcache_volume_close(v);
 	return true;
 }
 
 /**
- * vc_volume_resume - allow I/O to the origin again
+ * vcache_volume_resume - allow I/O to the origin again
  * @v: the volume
  */
-void vc_volume_resume(struct vc_volume *v)
+void vcache_volume_resume(struct vcache_volume *v)
 {
-	struct vc_log *log;
+	struct vcache_log *log;
 
 	/* A resize of the map holds the lock: wait for its end. */
 	mutex_lock(&v->pool->lock);
 	WRITE_ONCE(v->stopped, false);
-	vc_bad_retry_now(v);
+	vcache_bad_retry_now(v);
 	list_for_each_entry(log, &v->logs, node)
-		vc_prefetch_resume(log);
+		vcache_prefetch_resume(log);
 	mutex_unlock(&v->pool->lock);
 	queue_delayed_work(v->pool->wq, &v->destage, 0);
-	vc_space_kick(v->pool);
+	vcache_space_kick(v->pool);
 }

@@ -7,7 +7,7 @@
  * chunks are marked dead in the chunk table before the superblock counts them. So data that
  * was written to them when the pool was as large before does not become valid again.
  *
- * To shrink, chunks from the new end on (vc_pool.limit) are not used any more. Those that
+ * To shrink, chunks from the new end on (vcache_pool.limit) are not used any more. Those that
  * hold data are reclaimed: read chunks at once, with their hot blocks kept; written ones
  * from the oldest chunk of each log on, when they are clean. The superblock has the new
  * size when the last one is free. A crash before that cancels the shrink.
@@ -74,7 +74,7 @@ struct vc_freezing {
 
 static struct workqueue_struct *vc_freeze_wq;
 
-static u32 vc_pool_slots(const struct vc_pool *p)
+static u32 vc_pool_slots(const struct vcache_pool *p)
 {
 	return p->g.slot_blocks * VC_SLOTS_PER_BLOCK;
 }
@@ -98,9 +98,9 @@ static void vc_freeze_work(struct work_struct *work)
 	struct vc_freezing *all = f->all;
 	bool over;
 
-	vc_dev_freeze(f->md, true);
+	vcache_dev_freeze(f->md, true);
 	dm_internal_suspend_noflush(f->md);
-	if (!vc_dev_freeze(f->md, false))
+	if (!vcache_dev_freeze(f->md, false))
 		WRITE_ONCE(all->hung, true);
 	spin_lock(&all->lock);
 	over = all->over;
@@ -115,10 +115,10 @@ static void vc_freeze_work(struct work_struct *work)
 }
 
 /* Note all volumes in use. Return: NULL without memory. */
-static struct vc_freezing *vc_freezing_make(struct vc_pool *p)
+static struct vc_freezing *vc_freezing_make(struct vcache_pool *p)
 {
 	struct vc_freezing *all;
-	struct vc_volume *v;
+	struct vcache_volume *v;
 
 	all = kvzalloc(struct_size(all, vol, vc_pool_slots(p)), GFP_KERNEL);
 	if (!all)
@@ -178,19 +178,19 @@ static void vc_pool_thaw(struct vc_freezing *all)
 }
 
 /* Are all volumes suspended? The lock of the pool keeps others from being attached. */
-static bool vc_pool_frozen(struct vc_pool *p)
+static bool vc_pool_frozen(struct vcache_pool *p)
 {
-	struct vc_volume *v;
+	struct vcache_volume *v;
 
 	list_for_each_entry(v, &p->volumes, node) {
-		if (!READ_ONCE(v->stopped) || vc_volume_is_busy(v))
+		if (!READ_ONCE(v->stopped) || vcache_volume_is_busy(v))
 			return false;
 	}
 	return true;
 }
 
 /* Move to a larger map. Return: 0; -EBUSY: not now; -ETIMEDOUT: an origin hangs. */
-static int vc_resize_move(struct vc_pool *p, struct vc_pool *larger)
+static int vc_resize_move(struct vcache_pool *p, struct vcache_pool *larger)
 {
 	struct vc_freezing *all = vc_freezing_make(p);
 	int r;
@@ -200,7 +200,7 @@ static int vc_resize_move(struct vc_pool *p, struct vc_pool *larger)
 	r = vc_pool_freeze(all);
 	mutex_lock(&p->lock);
 	if (!r && vc_pool_frozen(p) && p->state == VC_POOL_OK)
-		vc_map_move(p, larger);
+		vcache_map_move(p, larger);
 	else
 		r = r ?: -EBUSY;
 	mutex_unlock(&p->lock);
@@ -209,15 +209,15 @@ static int vc_resize_move(struct vc_pool *p, struct vc_pool *larger)
 }
 
 /* Make the map large enough for so many chunks. Return: 0 or a negative errno. */
-static int vc_resize_map(struct vc_pool *p, u32 chunks, const char **error)
+static int vc_resize_map(struct vcache_pool *p, u32 chunks, const char **error)
 {
-	struct vc_pool *larger = kzalloc(sizeof(*larger), GFP_KERNEL);
+	struct vcache_pool *larger = kzalloc(sizeof(*larger), GFP_KERNEL);
 	int r = -ENOMEM, tries = VC_FREEZE_TRIES;
 
 	*error = "not enough memory for the map";
 	if (larger) {
 		larger->g = p->g;
-		r = vc_map_alloc(larger, chunks);
+		r = vcache_map_alloc(larger, chunks);
 	}
 	if (!r) {
 		do {
@@ -229,56 +229,56 @@ static int vc_resize_map(struct vc_pool *p, u32 chunks, const char **error)
 			*error = "the origin of a volume does not answer, try again later";
 	}
 	if (larger)
-		vc_map_free(larger);
+		vcache_map_free(larger);
 	kfree(larger);
 	return r;
 }
 
-static int vc_pool_grow(struct vc_pool *p, const struct vc_geometry *g)
+static int vc_pool_grow(struct vcache_pool *p, const struct vcache_geometry *g)
 {
 	u32 i, from = p->limit;
 	int r = 0;
 
 	if (g->chunks > p->g.chunks)
-		r = vc_pool_save_geometry(p, g);
+		r = vcache_pool_save_geometry(p, g);
 	if (r)
 		return r;
 	spin_lock_irq(&p->free_lock);
 	WRITE_ONCE(p->limit, g->chunks);
 	for (i = from; i < g->chunks; i++) {
-		struct vc_chunk *c = &p->chunk[i];
+		struct vcache_chunk *c = &p->chunk[i];
 
 		if (c->state != VC_CHUNK_OUTSIDE)
 			continue;
-		vc_lane_add(p, c);
+		vcache_lane_add(p, c);
 	}
 	spin_unlock_irq(&p->free_lock);
-	vc_lanes_count(p);
-	vc_pool_count_leaving(p);
+	vcache_lanes_count(p);
+	vcache_pool_count_leaving(p);
 	return 0;
 }
 
 /* From here on no chunk behind the new end is used. */
-static void vc_pool_shrink(struct vc_pool *p, u32 chunks)
+static void vc_pool_shrink(struct vcache_pool *p, u32 chunks)
 {
-	struct vc_volume *v;
-	struct vc_log *log;
+	struct vcache_volume *v;
+	struct vcache_log *log;
 
 	spin_lock_irq(&p->free_lock);
 	WRITE_ONCE(p->limit, chunks);
-	vc_lane_cut(p);
+	vcache_lane_cut(p);
 	spin_unlock_irq(&p->free_lock);
-	vc_lanes_count(p);
+	vcache_lanes_count(p);
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node)
-			vc_log_release_spare(log);
+			vcache_log_release_spare(log);
 	}
-	vc_pool_count_leaving(p);
+	vcache_pool_count_leaving(p);
 }
 
 /* Compute the geometry for so many sectors. Return: 0 or a negative errno. */
-static int vc_resize_chunks(struct vc_pool *p, u64 sectors,
-			    struct vc_geometry *g, const char **error)
+static int vc_resize_chunks(struct vcache_pool *p, u64 sectors,
+			    struct vcache_geometry *g, const char **error)
 {
 	u64 has = bdev_nr_sectors(p->bdev), chunks;
 	int r;
@@ -295,11 +295,11 @@ static int vc_resize_chunks(struct vc_pool *p, u64 sectors,
 	*g = p->g;
 	chunks = (sectors ?: has) >>
 		 ilog2(p->g.chunk_blocks * VC_BLOCK_SECTORS);
-	r = vc_geometry_resize(g, min_t(u64, chunks, U32_MAX));
+	r = vcache_geometry_resize(g, min_t(u64, chunks, U32_MAX));
 	*error = r == -EFBIG ?
 		 "a pool can grow to four times its first size" :
 		 "a pool can shrink to a quarter of its first size, and to two chunks";
-	if (!r && !vc_lanes_fit(p, g->chunks)) {
+	if (!r && !vcache_lanes_fit(p, g->chunks)) {
 		*error = "only the last lane can shrink, to four chunks at least";
 		r = -EINVAL;
 	}
@@ -307,20 +307,20 @@ static int vc_resize_chunks(struct vc_pool *p, u64 sectors,
 }
 
 /**
- * vc_pool_resize - use more or less of the cache device
+ * vcache_pool_resize - use more or less of the cache device
  * @p: the pool, not locked
  * @sectors: the new size, rounded down to whole chunks; 0: the whole device
  * @error: set to what is wrong
  *
- * A shrink only begins here: vc_pool.leaving chunks have to be reclaimed.
+ * A shrink only begins here: vcache_pool.leaving chunks have to be reclaimed.
  *
  * Return: 0 or a negative errno; then the size has not changed.
  */
-int vc_pool_resize(struct vc_pool *p, u64 sectors, const char **error)
+int vcache_pool_resize(struct vcache_pool *p, u64 sectors, const char **error)
 {
 	/* Freeing memory may need I/O to the volumes that are suspended here. */
 	unsigned int noio = memalloc_noio_save();
-	struct vc_geometry g;
+	struct vcache_geometry g;
 	int r;
 
 	mutex_lock(&p->lock);
@@ -328,7 +328,7 @@ int vc_pool_resize(struct vc_pool *p, u64 sectors, const char **error)
 	if (r)
 		goto out;
 	p->resizing = true;
-	if (g.chunks > vc_map_chunks(p)) {
+	if (g.chunks > vcache_map_chunks(p)) {
 		mutex_unlock(&p->lock);
 		r = vc_resize_map(p, g.chunks, error);
 		mutex_lock(&p->lock);
@@ -340,21 +340,21 @@ int vc_pool_resize(struct vc_pool *p, u64 sectors, const char **error)
 		r = vc_pool_grow(p, &g);
 	}
 	p->resizing = false;
-	vc_space_kick(p);
+	vcache_space_kick(p);
 out:
 	mutex_unlock(&p->lock);
 	memalloc_noio_restore(noio);
 	return r;
 }
 
-int __init vc_resize_init(void)
+int __init vcache_resize_init(void)
 {
 	vc_freeze_wq = alloc_workqueue("vcache-freeze",
 				       WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	return vc_freeze_wq ? 0 : -ENOMEM;
 }
 
-void vc_resize_exit(void)
+void vcache_resize_exit(void)
 {
 	destroy_workqueue(vc_freeze_wq);
 }

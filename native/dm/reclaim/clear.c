@@ -6,17 +6,17 @@
 #include "internal.h"
 
 /**
- * vc_pool_count_leaving - count the chunks behind the new end that are in use
+ * vcache_pool_count_leaving - count the chunks behind the new end that are in use
  * @p: the pool, locked
  *
  * Destage is urgent while there are any, and the status shows the number.
  */
-void vc_pool_count_leaving(struct vc_pool *p)
+void vcache_pool_count_leaving(struct vcache_pool *p)
 {
 	u32 i, leaving = 0;
 
 	for (i = p->limit; i < p->g.chunks; i++)
-		leaving += vc_chunk_leaves(&p->chunk[i]);
+		leaving += vcache_chunk_leaves(&p->chunk[i]);
 	WRITE_ONCE(p->leaving, leaving);
 }
 
@@ -24,12 +24,12 @@ void vc_pool_count_leaving(struct vc_pool *p)
  * vc_pool_shrunk - complete a shrink, when the last chunk behind the new end is free
  * @p: the pool, locked
  */
-static void vc_pool_shrunk(struct vc_pool *p)
+static void vc_pool_shrunk(struct vcache_pool *p)
 {
-	struct vc_geometry g = p->g;
+	struct vcache_geometry g = p->g;
 
-	if (p->state == VC_POOL_OK && !vc_geometry_resize(&g, p->limit) &&
-	    !vc_pool_save_geometry(p, &g))
+	if (p->state == VC_POOL_OK && !vcache_geometry_resize(&g, p->limit) &&
+	    !vcache_pool_save_geometry(p, &g))
 		DMINFO("%s: the pool uses %u chunks now",
 		       dm_device_name(p->md), p->limit - g.first_chunk);
 }
@@ -38,26 +38,26 @@ static void vc_pool_shrunk(struct vc_pool *p)
 #define VC_VACATE_BATCH 4U
 
 /* Find the chunk to reclaim first, so that @c can be: the oldest of its log. Or NULL. */
-static struct vc_chunk *vc_leaving_first(struct vc_chunk *c)
+static struct vcache_chunk *vc_leaving_first(struct vcache_chunk *c)
 {
-	struct vc_log *log = c->log;
-	struct vc_chunk *first;
+	struct vcache_log *log = c->log;
+	struct vcache_chunk *first;
 
 	if (READ_ONCE(c->state) == VC_CHUNK_OPEN && c->reads)
-		vc_reads_close(log);
+		vcache_reads_close(log);
 	else if (READ_ONCE(c->state) == VC_CHUNK_OPEN)
-		vc_log_close_idle(log);
+		vcache_log_close_idle(log);
 	spin_lock_irq(&log->lock);
 	if (c->reads || c->warm)
-		first = vc_chunk_reclaimable(c) ? c : NULL;
+		first = vcache_chunk_reclaimable(c) ? c : NULL;
 	else
-		first = vc_log_oldest(log);
+		first = vcache_log_oldest(log);
 	spin_unlock_irq(&log->lock);
 	return first;
 }
 
 /**
- * vc_pool_clear - reclaim a range of chunks, except those of one log
+ * vcache_pool_clear - reclaim a range of chunks, except those of one log
  * @p: the pool, locked
  * @from: the first chunk
  * @end: the chunk behind the last one
@@ -66,52 +66,52 @@ static struct vc_chunk *vc_leaving_first(struct vc_chunk *c)
  *
  * Chunks that have to be destaged first wake us up when they are clean.
  */
-void vc_pool_clear(struct vc_pool *p, u32 from, u32 end,
-		   const struct vc_log *keeper, struct vc_clearing *by)
+void vcache_pool_clear(struct vcache_pool *p, u32 from, u32 end,
+		       const struct vcache_log *keeper, struct vcache_clearing *by)
 {
-	struct vc_chunk *first;
+	struct vcache_chunk *first;
 	u32 i;
 
 	for (i = from; i < end; i++) {
-		struct vc_chunk *c = &p->chunk[i];
-		struct vc_log *log = READ_ONCE(c->log);
+		struct vcache_chunk *c = &p->chunk[i];
+		struct vcache_log *log = READ_ONCE(c->log);
 
-		if (by->left && vc_chunk_used(c) && log && log != keeper) {
+		if (by->left && vcache_chunk_used(c) && log && log != keeper) {
 			first = vc_leaving_first(c);
 			/* If it cannot be reclaimed now, it blocks others as well: stop. */
 			if (first)
-				by->left = vc_pool_reclaim(p, first) ?
+				by->left = vcache_pool_reclaim(p, first) ?
 					   by->left - 1 : 0;
 		}
-		by->further |= vc_chunk_used(c) && !log;
+		by->further |= vcache_chunk_used(c) && !log;
 		cond_resched();
 	}
 }
 
 /**
- * vc_pool_clear_again - run again if some chunks have still to be reclaimed
+ * vcache_pool_clear_again - run again if some chunks have still to be reclaimed
  * @p: the pool, locked
- * @by: the result of vc_pool_clear()
+ * @by: the result of vcache_pool_clear()
  */
-void vc_pool_clear_again(struct vc_pool *p, const struct vc_clearing *by)
+void vcache_pool_clear_again(struct vcache_pool *p, const struct vcache_clearing *by)
 {
-	if (!by->left || (by->further && vc_pool_look_further(p)))
+	if (!by->left || (by->further && vcache_pool_look_further(p)))
 		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
 }
 
 /**
- * vc_pool_vacate - reclaim the chunks behind the new end of the pool
+ * vcache_pool_vacate - reclaim the chunks behind the new end of the pool
  * @p: the pool, locked
  */
-void vc_pool_vacate(struct vc_pool *p)
+void vcache_pool_vacate(struct vcache_pool *p)
 {
-	struct vc_clearing by = { .left = VC_VACATE_BATCH };
+	struct vcache_clearing by = { .left = VC_VACATE_BATCH };
 
-	vc_pool_clear(p, p->limit, p->g.chunks, NULL, &by);
+	vcache_pool_clear(p, p->limit, p->g.chunks, NULL, &by);
 	/* The oldest chunk of a log may have been one that was counted before. */
-	vc_pool_count_leaving(p);
+	vcache_pool_count_leaving(p);
 	if (!p->leaving)
 		vc_pool_shrunk(p);
 	else
-		vc_pool_clear_again(p, &by);
+		vcache_pool_clear_again(p, &by);
 }

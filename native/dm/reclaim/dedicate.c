@@ -10,8 +10,8 @@
 #include "internal.h"
 
 /* Why can a log, or a new one, not have these lanes? NULL: it can. */
-static const char *vc_lanes_refuse(const struct vc_pool *p,
-				   const struct vc_log *log, u64 lanes)
+static const char *vc_lanes_refuse(const struct vcache_pool *p,
+				   const struct vcache_log *log, u64 lanes)
 {
 	bool shared = false;
 	u32 i;
@@ -21,7 +21,7 @@ static const char *vc_lanes_refuse(const struct vc_pool *p,
 	if (p->nlanes < VC_LANES_MAX && lanes >> p->nlanes)
 		return "cache-lanes names a lane that the pool does not have";
 	for (i = 0; i < p->nlanes; i++) {
-		const struct vc_log *owner = p->lane[i].owner;
+		const struct vcache_log *owner = p->lane[i].owner;
 		bool wanted = lanes & BIT_ULL(i);
 
 		if (wanted && owner && owner != log)
@@ -35,8 +35,8 @@ static const char *vc_lanes_refuse(const struct vc_pool *p,
  * Set whether the lane of a chunk is dedicated to its log, which is locked. Return: true
  * if that has changed.
  */
-static bool vc_chunk_sort(struct vc_pool *p, struct vc_log *log,
-			  struct vc_chunk *c)
+static bool vc_chunk_sort(struct vcache_pool *p, struct vcache_log *log,
+			  struct vcache_chunk *c)
 {
 	bool own = p->lane[c->lane].owner == log;
 
@@ -56,31 +56,31 @@ static bool vc_chunk_sort(struct vc_pool *p, struct vc_log *log,
 }
 
 /* Do that for all chunks of a lane that has become dedicated or shared. */
-static void vc_lane_sort(struct vc_pool *p, const struct vc_lane *l)
+static void vc_lane_sort(struct vcache_pool *p, const struct vcache_lane *l)
 {
 	u32 i, k, n;
 
 	for (i = max(l->first, p->g.first_chunk);
 	     i < min(l->end, p->g.chunks); i++) {
-		struct vc_chunk *c = &p->chunk[i];
-		struct vc_log *log = READ_ONCE(c->log);
+		struct vcache_chunk *c = &p->chunk[i];
+		struct vcache_log *log = READ_ONCE(c->log);
 
 		n = 0;
 		if (log) {
 			spin_lock_irq(&log->lock);
 			/* It is not reclaimed meanwhile, because the pool is locked. */
 			if (vc_chunk_sort(p, log, c))
-				n = vc_chunk_capacity(&p->g);
+				n = vcache_chunk_capacity(&p->g);
 			spin_unlock_irq(&log->lock);
 		}
 		for (k = 0; k < n; k++)
-			vc_lookup_sort(p, i * p->g.chunk_blocks + k);
+			vcache_lookup_sort(p, i * p->g.chunk_blocks + k);
 		cond_resched();
 	}
 }
 
-static void vc_lane_give(struct vc_pool *p, struct vc_lane *l,
-			 struct vc_log *log)
+static void vc_lane_give(struct vcache_pool *p, struct vcache_lane *l,
+			 struct vcache_log *log)
 {
 	if (l->owner && !log)
 		p->nfree += l->nfree;
@@ -90,19 +90,19 @@ static void vc_lane_give(struct vc_pool *p, struct vc_lane *l,
 }
 
 /**
- * vc_log_set_lanes - dedicate lanes to a log
+ * vcache_log_set_lanes - dedicate lanes to a log
  * @log: the log; its pool is locked
  * @lanes: the lanes, bits; not dedicated to another log
  *
  * Chunks of other logs in these lanes are reclaimed, see own.c. So are chunks of this log
  * in shared lanes, if it may not have them any more.
  */
-void vc_log_set_lanes(struct vc_log *log, u64 lanes)
+void vcache_log_set_lanes(struct vcache_log *log, u64 lanes)
 {
-	struct vc_pool *p = log->vol->pool;
+	struct vcache_pool *p = log->vol->pool;
 	u64 other = log->lanes ^ lanes;
-	struct vc_volume *v;
-	struct vc_log *l;
+	struct vcache_volume *v;
+	struct vcache_log *l;
 	u32 i;
 
 	if (!other)
@@ -116,30 +116,30 @@ void vc_log_set_lanes(struct vc_log *log, u64 lanes)
 	WRITE_ONCE(log->lanes, lanes);
 	WRITE_ONCE(log->own_foreign, 0);
 	spin_unlock_irq(&p->free_lock);
-	vc_lanes_count(p);
+	vcache_lanes_count(p);
 	/* A spare chunk may be in a wrong lane now. */
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(l, &v->logs, node)
-			vc_log_release_spare(l);
+			vcache_log_release_spare(l);
 	}
 	for (i = 0; i < p->nlanes; i++) {
 		if (other & BIT_ULL(i))
 			vc_lane_sort(p, &p->lane[i]);
 	}
 	WRITE_ONCE(p->foreign, 1); /* to be counted */
-	vc_space_kick(p);
+	vcache_space_kick(p);
 }
 
 /**
- * vc_tag_lanes_refuse - can these lanes be dedicated to a tag?
+ * vcache_tag_lanes_refuse - can these lanes be dedicated to a tag?
  * @dev: its device, locked
  * @tag: the tag; NULL: a new one
  * @lanes: the lanes, bits
  *
  * Return: NULL, or why not.
  */
-const char *vc_tag_lanes_refuse(struct vc_dev *dev, const struct vc_tag *tag,
-				u64 lanes)
+const char *vcache_tag_lanes_refuse(struct vcache_dev *dev, const struct vcache_tag *tag,
+				    u64 lanes)
 {
 	const char *error;
 
@@ -154,15 +154,15 @@ const char *vc_tag_lanes_refuse(struct vc_dev *dev, const struct vc_tag *tag,
 }
 
 /**
- * vc_tag_set_lanes - dedicate lanes to a tag
+ * vcache_tag_set_lanes - dedicate lanes to a tag
  * @tag: the tag; its device is locked
  * @lanes: the lanes, bits
  *
- * Return: 0; -EBUSY if another tag has got them since vc_tag_lanes_refuse().
+ * Return: 0; -EBUSY if another tag has got them since vcache_tag_lanes_refuse().
  */
-int vc_tag_set_lanes(struct vc_tag *tag, u64 lanes)
+int vcache_tag_set_lanes(struct vcache_tag *tag, u64 lanes)
 {
-	struct vc_log *log = tag->log;
+	struct vcache_log *log = tag->log;
 	int r = 0;
 
 	if (!log)
@@ -172,21 +172,21 @@ int vc_tag_set_lanes(struct vc_tag *tag, u64 lanes)
 		r = -EBUSY;
 	} else {
 		tag->lanes = lanes;
-		vc_log_set_lanes(log, lanes);
+		vcache_log_set_lanes(log, lanes);
 	}
 	mutex_unlock(&log->vol->pool->lock);
 	return r;
 }
 
 /**
- * vc_tag_keep_lanes - dedicate its lanes to a tag again, when it gets a log
+ * vcache_tag_keep_lanes - dedicate its lanes to a tag again, when it gets a log
  * @tag: the tag; the pool of its log is locked
  *
  * Only lanes that are not dedicated to another log meanwhile.
  */
-void vc_tag_keep_lanes(struct vc_tag *tag)
+void vcache_tag_keep_lanes(struct vcache_tag *tag)
 {
-	struct vc_pool *p = tag->log->vol->pool;
+	struct vcache_pool *p = tag->log->vol->pool;
 	const char *error = vc_lanes_refuse(p, tag->log, tag->lanes);
 
 	if (error) {
@@ -194,5 +194,5 @@ void vc_tag_keep_lanes(struct vc_tag *tag)
 		       tag->id, tag->log->vol->id, error);
 		tag->lanes = 0;
 	}
-	vc_log_set_lanes(tag->log, tag->lanes);
+	vcache_log_set_lanes(tag->log, tag->lanes);
 }

@@ -8,7 +8,7 @@
 #include "internal.h"
 
 /**
- * vc_volume_forget - make all that the volume has in the cache invalid
+ * vcache_volume_forget - make all that the volume has in the cache invalid
  * @v: the volume, its pool is locked
  *
  * One write of the volume slot does that: records written so far do not count any more,
@@ -16,14 +16,14 @@
  *
  * Return: 0 or a negative errno.
  */
-int vc_volume_forget(struct vc_volume *v)
+int vcache_volume_forget(struct vcache_volume *v)
 {
 	v->floor = atomic64_inc_return(&v->pool->seq);
-	return vc_slot_save(v);
+	return vcache_slot_save(v);
 }
 
 /**
- * vc_log_forget - make all that a log has in the cache invalid on the device
+ * vcache_log_forget - make all that a log has in the cache invalid on the device
  * @log: the log, all its data is clean; its pool is locked
  *
  * What its records supersede in other logs is removed there first: it must not become valid
@@ -31,75 +31,75 @@ int vc_volume_forget(struct vc_volume *v)
  *
  * Return: 0 or a negative errno.
  */
-int vc_log_forget(struct vc_log *log)
+int vcache_log_forget(struct vcache_log *log)
 {
-	struct vc_pool *p = log->vol->pool;
-	struct vc_chunk *c;
-	int r = vc_reseal_others(p, log);
+	struct vcache_pool *p = log->vol->pool;
+	struct vcache_chunk *c;
+	int r = vcache_reseal_others(p, log);
 
 	if (r)
 		return r;
 	mutex_lock(&p->table_lock);
 	list_for_each_entry(c, &log->chunks, node) {
-		u32 nr = vc_chunk_nr(p, c);
+		u32 nr = vcache_chunk_nr(p, c);
 
-		vc_table_entry(p, nr)->dead = cpu_to_le64(c->gen);
+		vcache_table_entry(p, nr)->dead = cpu_to_le64(c->gen);
 		set_bit(nr / VC_CHUNKS_PER_BLOCK, p->table_dirty);
 	}
 	mutex_unlock(&p->table_lock);
-	return vc_table_save_all(p);
+	return vcache_table_save_all(p);
 }
 
 /**
- * vc_volume_clear - reclaim all chunks of a volume
+ * vcache_volume_clear - reclaim all chunks of a volume
  * @v: the volume; its pool is locked
  *
  * Return: 0; -EBUSY if some are dirty; another negative errno.
  */
-int vc_volume_clear(struct vc_volume *v)
+int vcache_volume_clear(struct vcache_volume *v)
 {
-	struct vc_log *log;
+	struct vcache_log *log;
 	int r;
 
-	if (vc_volume_dirty(v)) {
+	if (vcache_volume_dirty(v)) {
 		DMERR("%s: volume %u has dirty data: drain it first",
 		      dm_device_name(v->pool->md), v->id);
 		return -EBUSY;
 	}
-	r = vc_volume_forget(v);
+	r = vcache_volume_forget(v);
 	list_for_each_entry(log, &v->logs, node) {
 		if (!r)
-			r = vc_log_clear(log);
+			r = vcache_log_clear(log);
 	}
 	return r;
 }
 
 /* Drop all blocks of a chunk. */
-static void vc_chunk_empty(struct vc_pool *p, struct vc_chunk *c)
+static void vc_chunk_empty(struct vcache_pool *p, struct vcache_chunk *c)
 {
-	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, k;
+	u32 cell = vcache_chunk_nr(p, c) * p->g.chunk_blocks, k;
 
-	for (k = 0; k < vc_chunk_capacity(&p->g); k++)
-		vc_lookup_drop(p, cell + k);
+	for (k = 0; k < vcache_chunk_capacity(&p->g); k++)
+		vcache_lookup_drop(p, cell + k);
 	cond_resched();
 }
 
 /* Free the slot. From then on the chunks belong to no volume. */
-static int vc_volume_erase(struct vc_volume *v)
+static int vc_volume_erase(struct vcache_volume *v)
 {
-	struct vc_pool *p = v->pool;
+	struct vcache_pool *p = v->pool;
 	u32 i, id = v->id;
 	int r;
 
 	cancel_delayed_work_sync(&v->destage);
 	v->id = 0;
-	r = vc_slot_save(v);
+	r = vcache_slot_save(v);
 	if (r) {
 		v->id = id;
 		return r;
 	}
 	for (i = p->g.first_chunk; i < p->g.chunks; i++) {
-		struct vc_chunk *c = &p->chunk[i];
+		struct vcache_chunk *c = &p->chunk[i];
 
 		if (c->log ? c->log->vol != v :
 		    !p->found[i].gen || p->found[i].volume != id)
@@ -108,17 +108,17 @@ static int vc_volume_erase(struct vc_volume *v)
 			vc_chunk_empty(p, c);
 		p->found[i].gen = 0;
 		list_del_init(&c->node);
-		vc_chunk_release(p, c);
+		vcache_chunk_release(p, c);
 	}
-	vc_volume_free(v);
+	vcache_volume_free(v);
 	return 0;
 }
 
 /* Find a volume that no device uses. Return: the volume, or an error. */
-static struct vc_volume *vc_volume_find_unused(struct vc_pool *p, u32 id,
-					       const char **error)
+static struct vcache_volume *vc_volume_find_unused(struct vcache_pool *p, u32 id,
+						   const char **error)
 {
-	struct vc_volume *v = vc_volume_find(p, id);
+	struct vcache_volume *v = vcache_volume_find(p, id);
 
 	if (!v) {
 		*error = "there is no such volume";
@@ -132,7 +132,7 @@ static struct vc_volume *vc_volume_find_unused(struct vc_pool *p, u32 id,
 }
 
 /**
- * vc_volume_drop - remove a volume from its pool, for an administrator
+ * vcache_volume_drop - remove a volume from its pool, for an administrator
  * @p: the pool
  * @id: its number
  * @force: even if that loses data
@@ -140,15 +140,15 @@ static struct vc_volume *vc_volume_find_unused(struct vc_pool *p, u32 id,
  *
  * Return: 0 or a negative errno.
  */
-int vc_volume_drop(struct vc_pool *p, u32 id, bool force, const char **error)
+int vcache_volume_drop(struct vcache_pool *p, u32 id, bool force, const char **error)
 {
-	struct vc_volume *v;
+	struct vcache_volume *v;
 	int r;
 
 	mutex_lock(&p->lock);
 	v = vc_volume_find_unused(p, id, error);
 	r = PTR_ERR_OR_ZERO(v);
-	if (!r && !force && (!v->replayed || vc_volume_dirty(v))) {
+	if (!r && !force && (!v->replayed || vcache_volume_dirty(v))) {
 		*error = "the volume may have dirty data in the cache";
 		r = -EBUSY;
 	}
@@ -159,17 +159,17 @@ int vc_volume_drop(struct vc_pool *p, u32 id, bool force, const char **error)
 }
 
 /* Empty the chunks of a log, and reclaim them. */
-static int vc_log_erase(struct vc_log *log)
+static int vc_log_erase(struct vcache_log *log)
 {
-	struct vc_chunk *c;
+	struct vcache_chunk *c;
 
 	list_for_each_entry(c, &log->chunks, node)
 		vc_chunk_empty(log->vol->pool, c);
-	return vc_log_clear(log);
+	return vcache_log_clear(log);
 }
 
 /**
- * vc_volume_drop_tag - drop what one tag of a volume has in the cache, for an administrator
+ * vcache_volume_drop_tag - drop what one tag of a volume has in the cache, for an administrator
  * @p: the pool
  * @id: number of the volume
  * @tag: number of the tag
@@ -178,11 +178,11 @@ static int vc_log_erase(struct vc_log *log)
  *
  * Return: 0 or a negative errno.
  */
-int vc_volume_drop_tag(struct vc_pool *p, u32 id, u32 tag, bool force,
-		       const char **error)
+int vcache_volume_drop_tag(struct vcache_pool *p, u32 id, u32 tag, bool force,
+			   const char **error)
 {
-	struct vc_log *log = NULL;
-	struct vc_volume *v;
+	struct vcache_log *log = NULL;
+	struct vcache_volume *v;
 	int r;
 
 	mutex_lock(&p->lock);
@@ -190,14 +190,14 @@ int vc_volume_drop_tag(struct vc_pool *p, u32 id, u32 tag, bool force,
 	r = PTR_ERR_OR_ZERO(v);
 	if (!r && !v->replayed) {
 		*error = "the volume cannot be replayed";
-		r = vc_volume_start(v);
+		r = vcache_volume_start(v);
 	}
 	if (!r) {
-		log = vc_log_find(v, tag);
+		log = vcache_log_find(v, tag);
 		*error = "the tag has nothing in the cache";
 		r = log ? 0 : -ENOENT;
 	}
-	if (!r && !force && vc_log_dirty(log)) {
+	if (!r && !force && vcache_log_dirty(log)) {
 		*error = "the tag may have dirty data in the cache";
 		r = -EBUSY;
 	}
@@ -210,22 +210,22 @@ int vc_volume_drop_tag(struct vc_pool *p, u32 id, u32 tag, bool force,
 }
 
 /**
- * vc_volume_start - find out which valid data a volume has in the cache
- * @v: the volume, its pool is locked; see vc_volume_replay()
+ * vcache_volume_start - find out which valid data a volume has in the cache
+ * @v: the volume, its pool is locked; see vcache_volume_replay()
  *
  * A write in write-through mode leaves no record if the cache gets no copy. So the copies
  * that a replay finds may be outdated, and are dropped.
  *
  * Return: 0 or a negative errno.
  */
-int vc_volume_start(struct vc_volume *v)
+int vcache_volume_start(struct vcache_volume *v)
 {
-	int r = vc_volume_replay(v);
+	int r = vcache_volume_replay(v);
 
 	/* It may have failed meanwhile, when it did not know what the volume has. */
 	if (!r && v->pool->state == VC_POOL_FAILED)
 		r = -EIO;
 	if (!r && v->mode == VC_VOLUME_WRITETHROUGH)
-		r = vc_volume_clear(v);
+		r = vcache_volume_clear(v);
 	return r;
 }

@@ -14,7 +14,7 @@
  * again stay hot.
  *
  * The copies are paid for with the credit of the log, as those of kept blocks are (see
- * vc_log_paid()). A few chunks migrate at a time, because others use the device, too.
+ * vcache_log_paid()). A few chunks migrate at a time, because others use the device, too.
  *
  * A written chunk cannot be reclaimed before older ones. So hot blocks in the middle of a
  * log stay where they are.
@@ -34,59 +34,59 @@
 #define VC_MIGRATE_LOOK		1024U
 
 /* Is the hot part of what a log has in shared lanes above the watermark? */
-static bool vc_log_needs_migration(struct vc_log *log)
+static bool vc_log_needs_migration(struct vcache_log *log)
 {
-	u64 cells = (u64)vc_log_has(log, VC_SHARED) *
-		    vc_chunk_capacity(&log->vol->pool->g);
+	u64 cells = (u64)vcache_log_has(log, VC_SHARED) *
+		    vcache_chunk_capacity(&log->vol->pool->g);
 
-	return READ_ONCE(log->lanes) && vc_log_own_limit(log) &&
-	       vc_hot_passes(atomic_read(&log->hot), cells,
-			     READ_ONCE(log->vol->pool->hot_percent));
+	return READ_ONCE(log->lanes) && vcache_log_own_limit(log) &&
+	       vcache_hot_passes(atomic_read(&log->hot), cells,
+				 READ_ONCE(log->vol->pool->hot_percent));
 }
 
 /**
- * vc_migrate_soon - a block has become hot in a shared lane
+ * vcache_migrate_soon - a block has become hot in a shared lane
  * @log: its log
  *
  * Called in any context.
  */
-void vc_migrate_soon(struct vc_log *log)
+void vcache_migrate_soon(struct vcache_log *log)
 {
-	struct vc_pool *p = log->vol->pool;
+	struct vcache_pool *p = log->vol->pool;
 
 	if (vc_log_needs_migration(log))
 		queue_delayed_work(p->wq, &p->space_work, VC_MIGRATE_TICK);
 }
 
 /* Is a chunk of shared lanes hot enough to migrate, and can it be reclaimed now? */
-static bool vc_chunk_can_migrate(struct vc_pool *p, struct vc_log *log,
-				 struct vc_chunk *c)
+static bool vc_chunk_can_migrate(struct vcache_pool *p, struct vcache_log *log,
+				 struct vcache_chunk *c)
 {
 	bool may;
 
-	if (READ_ONCE(c->log) != log || c->own || !vc_chunk_used(c) ||
-	    !vc_hot_passes(vc_chunk_heat(p, c, VC_HEAT_SHARED),
-			   vc_chunk_capacity(&p->g), READ_ONCE(p->hot_percent)))
+	if (READ_ONCE(c->log) != log || c->own || !vcache_chunk_used(c) ||
+	    !vcache_hot_passes(vcache_chunk_heat(p, c, VC_HEAT_SHARED),
+			       vcache_chunk_capacity(&p->g), READ_ONCE(p->hot_percent)))
 		return false;
 	/* Close an open chunk if there is space to migrate to; it migrates in a later run. */
 	if (READ_ONCE(c->state) == VC_CHUNK_OPEN && c->reads &&
-	    vc_own_has_space(log))
-		vc_reads_close(log);
+	    vcache_own_has_space(log))
+		vcache_reads_close(log);
 	spin_lock_irq(&log->lock);
-	may = c->reads || c->warm ? vc_chunk_reclaimable(c) :
-	      vc_log_oldest(log) == c;
+	may = c->reads || c->warm ? vcache_chunk_reclaimable(c) :
+	      vcache_log_oldest(log) == c;
 	spin_unlock_irq(&log->lock);
 	return may;
 }
 
 /* Find the next chunk of shared lanes that can migrate. Return: NULL if there is none. */
-static struct vc_chunk *vc_log_next_hot_chunk(struct vc_pool *p,
-					      struct vc_log *log)
+static struct vcache_chunk *vc_log_next_hot_chunk(struct vcache_pool *p,
+						  struct vcache_log *log)
 {
 	u32 i, chunks = p->g.chunks - p->g.first_chunk;
 
 	for (i = 0; i < min(chunks, VC_MIGRATE_LOOK); i++) {
-		struct vc_chunk *c;
+		struct vcache_chunk *c;
 
 		log->look_at = (log->look_at + 1) % chunks;
 		c = &p->chunk[p->g.first_chunk + log->look_at];
@@ -99,27 +99,27 @@ static struct vc_chunk *vc_log_next_hot_chunk(struct vc_pool *p,
 }
 
 /* Sum up the heat of all blocks of a chunk. */
-static u32 vc_chunk_total_heat(const struct vc_pool *p, const struct vc_chunk *c)
+static u32 vc_chunk_total_heat(const struct vcache_pool *p, const struct vcache_chunk *c)
 {
-	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, sum = 0, i;
+	u32 cell = vcache_chunk_nr(p, c) * p->g.chunk_blocks, sum = 0, i;
 
-	for (i = cell; i < cell + vc_chunk_capacity(&p->g); i++) {
-		if (vc_cell_mask(&p->ix, i))
+	for (i = cell; i < cell + vcache_chunk_capacity(&p->g); i++) {
+		if (vcache_cell_mask(&p->ix, i))
 			sum += READ_ONCE(p->heat[i]);
 	}
 	return sum;
 }
 
 /* Of the oldest chunks in dedicated lanes, find the coldest reclaimable one, or NULL. */
-static struct vc_chunk *vc_log_coldest(struct vc_pool *p, struct vc_log *log)
+static struct vcache_chunk *vc_log_coldest(struct vcache_pool *p, struct vcache_log *log)
 {
-	struct vc_chunk *oldest[VC_READS_KINDS + 1], *c = NULL;
+	struct vcache_chunk *oldest[VC_READS_KINDS + 1], *c = NULL;
 	u32 i, heat, least = U32_MAX;
 
 	spin_lock_irq(&log->lock);
 	for (i = 0; i < VC_READS_KINDS; i++)
-		oldest[i] = vc_reads_oldest(log, i, VC_OWN);
-	oldest[i] = vc_log_oldest(log);
+		oldest[i] = vcache_reads_oldest(log, i, VC_OWN);
+	oldest[i] = vcache_log_oldest(log);
 	spin_unlock_irq(&log->lock);
 	for (i = 0; i < ARRAY_SIZE(oldest); i++) {
 		if (!oldest[i] || !oldest[i]->own)
@@ -133,25 +133,25 @@ static struct vc_chunk *vc_log_coldest(struct vc_pool *p, struct vc_log *log)
 	return c;
 }
 
-static void vc_chunk_cool(struct vc_pool *p, struct vc_chunk *c)
+static void vc_chunk_cool(struct vcache_pool *p, struct vcache_chunk *c)
 {
-	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, i;
+	u32 cell = vcache_chunk_nr(p, c) * p->g.chunk_blocks, i;
 	u8 heat, cooled;
 
-	for (i = cell; i < cell + vc_chunk_capacity(&p->g); i++) {
+	for (i = cell; i < cell + vcache_chunk_capacity(&p->g); i++) {
 		heat = READ_ONCE(p->heat[i]);
-		cooled = vc_heat_cooled(heat);
+		cooled = vcache_heat_cooled(heat);
 		WRITE_ONCE(p->heat[i], cooled);
-		/* It is not hot any more: drop it from vc_log.hot, if it is counted there. */
+		/* It is not hot any more: drop it from vcache_log.hot, if it is counted there. */
 		if (heat >= VC_HEAT_SHARED && cooled < VC_HEAT_SHARED)
-			vc_lookup_sort(p, i);
+			vcache_lookup_sort(p, i);
 	}
 }
 
 /* Count the blocks that the tag of a log has read from the cache. */
-static u64 vc_log_hits(struct vc_log *log)
+static u64 vc_log_hits(struct vcache_log *log)
 {
-	struct vc_tag *tag;
+	struct vcache_tag *tag;
 	u64 sectors = 0;
 
 	rcu_read_lock();
@@ -163,20 +163,20 @@ static u64 vc_log_hits(struct vc_log *log)
 }
 
 /* Cool the next chunks of a log, in any lane: one for each chunk's worth of cache hits. */
-static void vc_log_cool(struct vc_pool *p, struct vc_log *log)
+static void vc_log_cool(struct vcache_pool *p, struct vcache_log *log)
 {
 	u64 hits = vc_log_hits(log);
-	u32 n = vc_cool_chunks(hits - log->cooled_at, vc_chunk_capacity(&p->g));
+	u32 n = vcache_cool_chunks(hits - log->cooled_at, vcache_chunk_capacity(&p->g));
 	u32 i, chunks = p->g.chunks - p->g.first_chunk;
 
 	if (n)
 		log->cooled_at = hits;
 	for (i = 0; n && i < min(chunks, VC_MIGRATE_LOOK); i++) {
-		struct vc_chunk *c;
+		struct vcache_chunk *c;
 
 		log->cool_at = (log->cool_at + 1) % chunks;
 		c = &p->chunk[p->g.first_chunk + log->cool_at];
-		if (READ_ONCE(c->log) != log || !vc_chunk_used(c))
+		if (READ_ONCE(c->log) != log || !vcache_chunk_used(c))
 			continue;
 		vc_chunk_cool(p, c);
 		n--;
@@ -185,7 +185,7 @@ static void vc_log_cool(struct vc_pool *p, struct vc_log *log)
 }
 
 /* None of the oldest read chunks in dedicated lanes was cold: look at others next. */
-static void vc_log_rotate_own(struct vc_log *log)
+static void vc_log_rotate_own(struct vcache_log *log)
 {
 	u32 i;
 
@@ -200,14 +200,14 @@ static void vc_log_rotate_own(struct vc_log *log)
  * would be copied back to the dedicated lanes, again and again. Return: false if no shared
  * chunk can be reclaimed.
  */
-static bool vc_log_reclaim_shared(struct vc_pool *p, struct vc_log *log)
+static bool vc_log_reclaim_shared(struct vcache_pool *p, struct vcache_log *log)
 {
-	struct vc_chunk *c = vc_log_victim(log, VC_SHARED);
+	struct vcache_chunk *c = vcache_log_victim(log, VC_SHARED);
 
-	if (!c || c->own || vc_chunk_reclaim(p, c, VC_RECLAIM_KEEP))
+	if (!c || c->own || vcache_chunk_reclaim(p, c, VC_RECLAIM_KEEP))
 		return false;
 	/* Blocks kept in shared lanes would go to the open chunk there: close it. */
-	vc_reads_leave(log, VC_READS_MAIN, VC_SHARED);
+	vcache_reads_leave(log, VC_READS_MAIN, VC_SHARED);
 	return true;
 }
 
@@ -215,46 +215,46 @@ static bool vc_log_reclaim_shared(struct vc_pool *p, struct vc_log *log)
  * Make space for a chunk of shared lanes in the dedicated ones. Sets @space if there is.
  * Return: true if there is space, or if something was done so that there may be later.
  */
-static bool vc_log_make_place(struct vc_pool *p, struct vc_log *log,
-			      const struct vc_chunk *hot, bool *space)
+static bool vc_log_make_place(struct vcache_pool *p, struct vcache_log *log,
+			      const struct vcache_chunk *hot, bool *space)
 {
-	u32 cells = vc_chunk_capacity(&p->g), heat = vc_chunk_total_heat(p, hot);
-	struct vc_chunk *c;
+	u32 cells = vcache_chunk_capacity(&p->g), heat = vc_chunk_total_heat(p, hot);
+	struct vcache_chunk *c;
 
-	*space = vc_own_has_space(log);
+	*space = vcache_own_has_space(log);
 	if (*space)
 		return true;
 	c = READ_ONCE(log->credit) >= cells * VC_CREDIT_KEEP ?
 	    vc_log_coldest(p, log) : NULL;
 	if (!c)
 		return false;
-	if (!vc_swap_pays(vc_chunk_total_heat(p, c), heat, cells)) {
+	if (!vcache_swap_pays(vc_chunk_total_heat(p, c), heat, cells)) {
 		vc_log_rotate_own(log);
 		return true;
 	}
-	if (!vc_log_may_grow(p, log))
+	if (!vcache_log_may_grow(p, log))
 		return vc_log_reclaim_shared(p, log);
-	log->stays = vc_swap_heat(heat, cells);
-	return !vc_chunk_reclaim(p, c, VC_RECLAIM_SWAP);
+	log->stays = vcache_swap_heat(heat, cells);
+	return !vcache_chunk_reclaim(p, c, VC_RECLAIM_SWAP);
 }
 
 /*
  * Migrate, or compare, up to @left chunks of a log. Return: true if anything was done.
  */
-static bool vc_log_migrate(struct vc_pool *p, struct vc_log *log, u32 left)
+static bool vc_log_migrate(struct vcache_pool *p, struct vcache_log *log, u32 left)
 {
-	struct vc_chunk *c;
+	struct vcache_chunk *c;
 	bool done = false, space;
 
 	if (!vc_log_needs_migration(log) || READ_ONCE(log->vol->stopped))
 		return false;
 	vc_log_cool(p, log);
-	vc_reads_leave(log, VC_READS_MAIN, VC_SHARED);
-	vc_reads_leave(log, VC_READS_WARM, VC_OWN);
+	vcache_reads_leave(log, VC_READS_MAIN, VC_SHARED);
+	vcache_reads_leave(log, VC_READS_WARM, VC_OWN);
 	for (; left && vc_log_needs_migration(log); left--) {
 		c = vc_log_next_hot_chunk(p, log);
 		if (!c || !vc_log_make_place(p, log, c, &space) ||
-		    (space && vc_chunk_reclaim(p, c, VC_RECLAIM_SWAP)))
+		    (space && vcache_chunk_reclaim(p, c, VC_RECLAIM_SWAP)))
 			break;
 		done = true;
 	}
@@ -262,10 +262,10 @@ static bool vc_log_migrate(struct vc_pool *p, struct vc_log *log, u32 left)
 }
 
 /* Count the logs that need migration. */
-static u32 vc_pool_count_migrating(struct vc_pool *p)
+static u32 vc_pool_count_migrating(struct vcache_pool *p)
 {
-	struct vc_volume *v;
-	struct vc_log *log;
+	struct vcache_volume *v;
+	struct vcache_log *log;
 	u32 n = 0;
 
 	list_for_each_entry(v, &p->volumes, node) {
@@ -276,15 +276,15 @@ static u32 vc_pool_count_migrating(struct vc_pool *p)
 }
 
 /**
- * vc_pool_migrate - migrate hot blocks to the dedicated lanes of their tags
+ * vcache_pool_migrate - migrate hot blocks to the dedicated lanes of their tags
  * @p: the pool, locked
  */
-void vc_pool_migrate(struct vc_pool *p)
+void vcache_pool_migrate(struct vcache_pool *p)
 {
 	u32 logs = vc_pool_count_migrating(p);
 	bool done = false;
-	struct vc_volume *v;
-	struct vc_log *log;
+	struct vcache_volume *v;
+	struct vcache_log *log;
 
 	if (!logs || p->state != VC_POOL_OK)
 		return;

@@ -8,7 +8,7 @@
  * while it has clean chunks. Empty chunks are always reclaimed. Otherwise hot blocks would
  * be placed in the shared lanes although there is space here.
  *
- * vc_log_victim() chooses the chunk, as in shared lanes, but only from this log. Written
+ * vcache_log_victim() chooses the chunk, as in shared lanes, but only from this log. Written
  * chunks are reclaimed from the oldest on. The oldest one may be in a shared lane; then it
  * is reclaimed, and the next one, until a chunk of the dedicated lanes is free.
  *
@@ -23,76 +23,76 @@
 /* Foreign chunks reclaimed in one run. */
 #define VC_FOREIGN_BATCH 4U
 
-static u32 vc_own_relocate_reserve(const struct vc_log *log)
+static u32 vc_own_relocate_reserve(const struct vcache_log *log)
 {
-	return vc_relocate_reserve(READ_ONCE(log->own_size));
+	return vcache_relocate_reserve(READ_ONCE(log->own_size));
 }
 
 /* Chunks that are kept free for writers: a tenth; at least one beside those to relocate. */
-static u32 vc_own_reserve(const struct vc_log *log)
+static u32 vc_own_reserve(const struct vcache_log *log)
 {
 	return max(READ_ONCE(log->own_size) / 10, vc_own_relocate_reserve(log) + 1);
 }
 
 /* Can a log get one more chunk in the shared lanes? */
-static bool vc_own_may_do_without(const struct vc_log *log)
+static bool vc_own_may_do_without(const struct vcache_log *log)
 {
-	const struct vc_pool *p = log->vol->pool;
+	const struct vcache_pool *p = log->vol->pool;
 
-	return vc_log_may_grow(p, log) &&
-	       READ_ONCE(p->nfree) > vc_pool_relocate_reserve(p);
+	return vcache_log_may_grow(p, log) &&
+	       READ_ONCE(p->nfree) > vcache_pool_relocate_reserve(p);
 }
 
 /**
- * vc_own_is_short - are too few chunks free in the dedicated lanes of a log?
+ * vcache_own_is_short - are too few chunks free in the dedicated lanes of a log?
  * @log: the log
  *
  * Not while it can get more in the shared lanes.
  */
-bool vc_own_is_short(const struct vc_log *log)
+bool vcache_own_is_short(const struct vcache_log *log)
 {
-	const struct vc_pool *p = log->vol->pool;
+	const struct vcache_pool *p = log->vol->pool;
 	u64 lanes = READ_ONCE(log->lanes);
 
-	return lanes && vc_lanes_free(p, lanes) < vc_own_reserve(log) &&
+	return lanes && vcache_lanes_free(p, lanes) < vc_own_reserve(log) &&
 	       !vc_own_may_do_without(log);
 }
 
 /**
- * vc_own_is_urgent - are so few dedicated chunks free that cached blocks must be dropped?
+ * vcache_own_is_urgent - are so few dedicated chunks free that cached blocks must be dropped?
  * @log: the log
  *
  * As in the shared lanes, that is so with less than half of the reserve. If the reserve is
  * small, it is also so as long as a writer would get no chunk.
  */
-bool vc_own_is_urgent(const struct vc_log *log)
+bool vcache_own_is_urgent(const struct vcache_log *log)
 {
-	u32 nfree = vc_lanes_free(log->vol->pool, READ_ONCE(log->lanes));
+	u32 nfree = vcache_lanes_free(log->vol->pool, READ_ONCE(log->lanes));
 
 	return nfree < max(vc_own_reserve(log) / 2, vc_own_relocate_reserve(log) + 1);
 }
 
 /**
- * vc_own_has_space - may a log have one more read chunk in its dedicated lanes?
+ * vcache_own_has_space - may a log have one more read chunk in its dedicated lanes?
  * @log: the log
  */
-bool vc_own_has_space(const struct vc_log *log)
+bool vcache_own_has_space(const struct vcache_log *log)
 {
-	return vc_lanes_free(log->vol->pool, log->lanes) > vc_own_reserve(log) &&
-	       vc_log_has(log, VC_OWN) < READ_ONCE(log->own_most);
+	return vcache_lanes_free(log->vol->pool, log->lanes) > vc_own_reserve(log) &&
+	       vcache_log_has(log, VC_OWN) < READ_ONCE(log->own_most);
 }
 
 /**
- * vc_own_may_take - may a log take a chunk in its dedicated lanes?
+ * vcache_own_may_take - may a log take a chunk in its dedicated lanes?
  * @p: the pool; its free lists are locked
  * @log: the log, locked
  * @take: what for
  */
-bool vc_own_may_take(const struct vc_pool *p, const struct vc_log *log,
-		     enum vc_take take)
+bool vcache_own_may_take(const struct vcache_pool *p, const struct vcache_log *log,
+			 enum vcache_take take)
 {
-	u32 nfree = log->lanes ? vc_lanes_free(p, log->lanes) : 0;
-	bool below = vc_log_has(log, VC_OWN) < READ_ONCE(log->own_most);
+	u32 nfree = log->lanes ? vcache_lanes_free(p, log->lanes) : 0;
+	bool below = vcache_log_has(log, VC_OWN) < READ_ONCE(log->own_most);
 
 	if (nfree <= (take == VC_TAKE_RELOCATE ? 0 : vc_own_relocate_reserve(log)))
 		return false;
@@ -111,7 +111,7 @@ bool vc_own_may_take(const struct vc_pool *p, const struct vc_log *log,
 		return below && nfree > vc_own_reserve(log);
 	case VC_TAKE_PREFETCH:
 		/* It may not bring the log to its maximum, where another chunk is reclaimed. */
-		return vc_log_has(log, VC_OWN) + 1 < READ_ONCE(log->own_most) &&
+		return vcache_log_has(log, VC_OWN) + 1 < READ_ONCE(log->own_most) &&
 		       nfree > vc_own_reserve(log);
 	default:
 		/* To keep or relocate blocks frees more chunks than it takes. */
@@ -120,61 +120,61 @@ bool vc_own_may_take(const struct vc_pool *p, const struct vc_log *log,
 }
 
 /**
- * vc_log_may_write - is there a chunk for a writer, beside those for relocation?
+ * vcache_log_may_write - is there a chunk for a writer, beside those for relocation?
  * @log: the log
  *
  * A log with dedicated lanes does not wait for what happens in the shared ones.
  */
-bool vc_log_may_write(const struct vc_log *log)
+bool vcache_log_may_write(const struct vcache_log *log)
 {
-	const struct vc_pool *p = log->vol->pool;
+	const struct vcache_pool *p = log->vol->pool;
 	u64 lanes = READ_ONCE(log->lanes);
 
-	if (lanes && vc_lanes_free(p, lanes) >= vc_own_relocate_reserve(log))
+	if (lanes && vcache_lanes_free(p, lanes) >= vc_own_relocate_reserve(log))
 		return true;
 	return (!lanes || READ_ONCE(log->most)) &&
-	       READ_ONCE(p->nfree) >= vc_pool_relocate_reserve(p);
+	       READ_ONCE(p->nfree) >= vcache_pool_relocate_reserve(p);
 }
 
 /* Reclaim empty chunks until there is space for a read chunk. Return: there are more. */
-static bool vc_own_sweep(struct vc_pool *p, struct vc_log *log)
+static bool vc_own_sweep(struct vcache_pool *p, struct vcache_log *log)
 {
 	u32 left = VC_OWN_BATCH;
-	struct vc_chunk *c;
+	struct vcache_chunk *c;
 
-	while (!vc_own_has_space(log)) {
-		c = vc_log_empty_chunk(log, VC_OWN);
+	while (!vcache_own_has_space(log)) {
+		c = vcache_log_empty_chunk(log, VC_OWN);
 		if (!c)
 			return false;
-		if (!left-- || vc_chunk_reclaim(p, c, VC_RECLAIM_ALL))
+		if (!left-- || vcache_chunk_reclaim(p, c, VC_RECLAIM_ALL))
 			return true;
 	}
 	return false;
 }
 
 /* Reclaim or relocate chunks until enough are free. Return: there is more to do. */
-static bool vc_log_make_own_space(struct vc_pool *p, struct vc_log *log,
+static bool vc_log_make_own_space(struct vcache_pool *p, struct vcache_log *log,
 				  unsigned long end)
 {
 	u32 left = VC_OWN_BATCH;
-	struct vc_chunk *c;
+	struct vcache_chunk *c;
 
-	while (vc_own_is_short(log)) {
+	while (vcache_own_is_short(log)) {
 		if (!left-- || time_after(jiffies, end))
 			return true;
-		c = vc_log_empty_chunk(log, VC_OWN) ?: vc_log_victim(log, VC_OWN);
+		c = vcache_log_empty_chunk(log, VC_OWN) ?: vcache_log_victim(log, VC_OWN);
 		if (c) {
-			int r = vc_chunk_reclaim(p, c, VC_RECLAIM_KEEP);
+			int r = vcache_chunk_reclaim(p, c, VC_RECLAIM_KEEP);
 
 			if (r)
 				return r == -EAGAIN;
 		} else {
-			c = vc_relocate_candidate(log, VC_OWN);
+			c = vcache_relocate_candidate(log, VC_OWN);
 			if (!c) {
 				WRITE_ONCE(log->own_short, true);
 				return false;
 			}
-			if (!vc_relocate_chunk(log, c))
+			if (!vcache_relocate_chunk(log, c))
 				return true;
 		}
 		cond_resched();
@@ -187,30 +187,30 @@ static bool vc_log_make_own_space(struct vc_pool *p, struct vc_log *log,
  * Reclaim a chunk above a log's maximum in its dedicated lanes; if none is reclaimable,
  * relocate one. Return: there is more to do.
  */
-static bool vc_log_deflate_own(struct vc_pool *p, struct vc_log *log)
+static bool vc_log_deflate_own(struct vcache_pool *p, struct vcache_log *log)
 {
-	struct vc_chunk *c;
+	struct vcache_chunk *c;
 
-	if (vc_log_has(log, VC_OWN) < log->own_most)
+	if (vcache_log_has(log, VC_OWN) < log->own_most)
 		return false;
-	c = vc_log_victim(log, VC_OWN);
+	c = vcache_log_victim(log, VC_OWN);
 	if (c)
-		return !vc_chunk_reclaim(p, c, VC_RECLAIM_KEEP);
-	c = vc_relocate_candidate(log, VC_OWN);
-	return c && vc_relocate_chunk(log, c);
+		return !vcache_chunk_reclaim(p, c, VC_RECLAIM_KEEP);
+	c = vcache_relocate_candidate(log, VC_OWN);
+	return c && vcache_relocate_chunk(log, c);
 }
 
 /**
- * vc_own_make_space - reclaim chunks in the dedicated lanes of all logs
+ * vcache_own_make_space - reclaim chunks in the dedicated lanes of all logs
  * @p: the pool, locked
  * @end: stop at this time, jiffies
  *
  * Return: there is more to do.
  */
-bool vc_own_make_space(struct vc_pool *p, unsigned long end)
+bool vcache_own_make_space(struct vcache_pool *p, unsigned long end)
 {
-	struct vc_volume *v;
-	struct vc_log *log;
+	struct vcache_volume *v;
+	struct vcache_log *log;
 	bool more = false;
 
 	list_for_each_entry(v, &p->volumes, node) {
@@ -228,17 +228,17 @@ bool vc_own_make_space(struct vc_pool *p, unsigned long end)
 }
 
 /* Reclaim foreign chunks of a dedicated lane. Return: how many are still there. */
-static u32 vc_own_clear_lane(struct vc_pool *p, const struct vc_lane *l,
-			     struct vc_clearing *by)
+static u32 vc_own_clear_lane(struct vcache_pool *p, const struct vcache_lane *l,
+			     struct vcache_clearing *by)
 {
 	u32 first = max(l->first, p->g.first_chunk);
 	u32 i, end = min(l->end, p->g.chunks), foreign = 0;
 
-	vc_pool_clear(p, first, end, l->owner, by);
+	vcache_pool_clear(p, first, end, l->owner, by);
 	for (i = first; i < end; i++) {
-		struct vc_log *log = READ_ONCE(p->chunk[i].log);
+		struct vcache_log *log = READ_ONCE(p->chunk[i].log);
 
-		if (!vc_chunk_used(&p->chunk[i]) || log == l->owner)
+		if (!vcache_chunk_used(&p->chunk[i]) || log == l->owner)
 			continue;
 		foreign++;
 		if (log)
@@ -248,15 +248,15 @@ static u32 vc_own_clear_lane(struct vc_pool *p, const struct vc_lane *l,
 }
 
 /**
- * vc_own_clear - reclaim foreign chunks: those of other logs in dedicated lanes
+ * vcache_own_clear - reclaim foreign chunks: those of other logs in dedicated lanes
  * @p: the pool, locked
  */
-void vc_own_clear(struct vc_pool *p)
+void vcache_own_clear(struct vcache_pool *p)
 {
-	struct vc_clearing by = { .left = VC_FOREIGN_BATCH };
+	struct vcache_clearing by = { .left = VC_FOREIGN_BATCH };
 	u32 i, n, foreign = 0;
-	struct vc_volume *v;
-	struct vc_log *log;
+	struct vcache_volume *v;
+	struct vcache_log *log;
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
@@ -265,7 +265,7 @@ void vc_own_clear(struct vc_pool *p)
 		}
 	}
 	for (i = 0; i < p->nlanes; i++) {
-		struct vc_lane *l = &p->lane[i];
+		struct vcache_lane *l = &p->lane[i];
 
 		if (!l->owner)
 			continue;
@@ -275,5 +275,5 @@ void vc_own_clear(struct vc_pool *p)
 	}
 	WRITE_ONCE(p->foreign, foreign);
 	if (foreign)
-		vc_pool_clear_again(p, &by);
+		vcache_pool_clear_again(p, &by);
 }

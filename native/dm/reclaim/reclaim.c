@@ -13,48 +13,48 @@
 #include "internal.h"
 
 /**
- * vc_chunk_release - trim a chunk, and free it
+ * vcache_chunk_release - trim a chunk, and free it
  * @p: the pool
  * @c: the chunk, without live blocks; it is dead on the device
  */
-void vc_chunk_release(struct vc_pool *p, struct vc_chunk *c)
+void vcache_chunk_release(struct vcache_pool *p, struct vcache_chunk *c)
 {
-	u64 block = (u64)vc_chunk_nr(p, c) * p->g.chunk_blocks;
+	u64 block = (u64)vcache_chunk_nr(p, c) * p->g.chunk_blocks;
 
 	if (bdev_max_discard_sectors(p->bdev))
 		blkdev_issue_discard(p->bdev, block * VC_BLOCK_SECTORS,
 				     p->g.chunk_blocks * VC_BLOCK_SECTORS,
 				     GFP_NOIO);
-	vc_chunk_free(p, c);
+	vcache_chunk_free(p, c);
 }
 
 /**
- * vc_log_is_blocked - has the reclaim of a chunk of a log just failed?
+ * vcache_log_is_blocked - has the reclaim of a chunk of a log just failed?
  * @log: the log
  *
  * Then other logs give up theirs meanwhile.
  */
-bool vc_log_is_blocked(const struct vc_log *log)
+bool vcache_log_is_blocked(const struct vcache_log *log)
 {
 	return time_before(jiffies, READ_ONCE(log->blocked_until));
 }
 
 /**
- * vc_chunk_reclaimable - can a chunk be reclaimed now?
+ * vcache_chunk_reclaimable - can a chunk be reclaimed now?
  * @c: the chunk, the lock of its log is held
  *
  * It cannot while it is being read: waiting for the reader would hold up everybody who
  * waits for space. So the last reader is asked to kick us.
  */
-bool vc_chunk_reclaimable(struct vc_chunk *c)
+bool vcache_chunk_reclaimable(struct vcache_chunk *c)
 {
 	if (c->state != VC_CHUNK_SEALED || atomic_read(&c->dirty) ||
-	    (!c->reads && vc_log_is_blocked(c->log)))
+	    (!c->reads && vcache_log_is_blocked(c->log)))
 		return false;
 	if (!atomic_read(&c->users))
 		return true;
 	WRITE_ONCE(c->wanted, true);
-	smp_mb(); /* pairs with vc_lookup_done(): it drops its count, then reads the flag */
+	smp_mb(); /* pairs with vcache_lookup_done(): it drops its count, then reads the flag */
 	return !atomic_read(&c->users);
 }
 
@@ -62,20 +62,20 @@ bool vc_chunk_reclaimable(struct vc_chunk *c)
  * Write to the chunk table that a chunk is dead. A read chunk is not in use there anyway.
  * Return: 0 or a negative errno.
  */
-static int vc_chunk_mark_dead(struct vc_pool *p, struct vc_chunk *c)
+static int vc_chunk_mark_dead(struct vcache_pool *p, struct vcache_chunk *c)
 {
-	struct vc_log *log = c->log;
-	u32 nr = vc_chunk_nr(p, c);
+	struct vcache_log *log = c->log;
+	u32 nr = vcache_chunk_nr(p, c);
 	int r;
 
 	if (c->reads)
 		return 0;
-	r = vc_reseal_others(p, log) ?: vc_volume_flush_origin(log->vol);
+	r = vcache_reseal_others(p, log) ?: vcache_volume_flush_origin(log->vol);
 	if (r)
 		return r;
 	mutex_lock(&p->table_lock);
-	vc_table_entry(p, nr)->dead = cpu_to_le64(c->gen);
-	r = vc_table_save(p, nr);
+	vcache_table_entry(p, nr)->dead = cpu_to_le64(c->gen);
+	r = vcache_table_save(p, nr);
 	mutex_unlock(&p->table_lock);
 	return r;
 }
@@ -84,12 +84,12 @@ static int vc_chunk_mark_dead(struct vc_pool *p, struct vc_chunk *c)
  * From here on no destage round takes the chunk. It could belong to another log by the
  * time the round marks it clean. Return: false if the chunk is not reclaimable any more.
  */
-static bool vc_chunk_begin_reclaim(struct vc_log *log, struct vc_chunk *c)
+static bool vc_chunk_begin_reclaim(struct vcache_log *log, struct vcache_chunk *c)
 {
 	bool may;
 
 	spin_lock_irq(&log->lock);
-	may = vc_chunk_reclaimable(c);
+	may = vcache_chunk_reclaimable(c);
 	if (may)
 		c->state = VC_CHUNK_RECLAIM;
 	spin_unlock_irq(&log->lock);
@@ -97,22 +97,22 @@ static bool vc_chunk_begin_reclaim(struct vc_log *log, struct vc_chunk *c)
 }
 
 /**
- * vc_chunk_reclaim - reclaim the oldest written chunk of a log, or a read chunk
+ * vcache_chunk_reclaim - reclaim the oldest written chunk of a log, or a read chunk
  * @p: the pool, locked
  * @c: the chunk
  * @how: which of its blocks are kept, as copies
  *
  * The index keeps the blocks of the chunk until its death is durable: until then a write
  * that supersedes one of them may have to make chunks of other logs stale, see
- * vc_reseal_others(). Copies enter the index only after that. They have no record, so
+ * vcache_reseal_others(). Copies enter the index only after that. They have no record, so
  * superseding a copy changes nothing on the device.
  *
  * Return: 0; -EAGAIN if the chunk cannot be reclaimed now; another negative errno.
  */
-int vc_chunk_reclaim(struct vc_pool *p, struct vc_chunk *c, enum vc_reclaim how)
+int vcache_chunk_reclaim(struct vcache_pool *p, struct vcache_chunk *c, enum vcache_reclaim how)
 {
-	struct vc_log *log = c->log;
-	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, i;
+	struct vcache_log *log = c->log;
+	u32 cell = vcache_chunk_nr(p, c) * p->g.chunk_blocks, i;
 	int r;
 
 	if (!vc_chunk_begin_reclaim(log, c))
@@ -127,9 +127,9 @@ int vc_chunk_reclaim(struct vc_pool *p, struct vc_chunk *c, enum vc_reclaim how)
 		return r;
 	}
 	if (how != VC_RECLAIM_ALL)
-		vc_reads_keep(c, how);
-	for (i = 0; i < vc_chunk_capacity(&p->g); i++)
-		vc_lookup_drop(p, cell + i);
+		vcache_reads_keep(c, how);
+	for (i = 0; i < vcache_chunk_capacity(&p->g); i++)
+		vcache_lookup_drop(p, cell + i);
 	/* Reads that found the chunk before are still on their way. No new ones come. */
 	while (atomic_read(&c->users))
 		usleep_range(50, 200);
@@ -146,6 +146,6 @@ int vc_chunk_reclaim(struct vc_pool *p, struct vc_chunk *c, enum vc_reclaim how)
 	if (c->warm)
 		log->warm--;
 	spin_unlock_irq(&log->lock);
-	vc_chunk_release(p, c);
+	vcache_chunk_release(p, c);
 	return 0;
 }

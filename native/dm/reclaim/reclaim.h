@@ -24,17 +24,17 @@
 #define VC_BLOCKED_DELAY	HZ
 
 /**
- * struct vc_clearing - reclaim of chunks because of where they are
+ * struct vcache_clearing - reclaim of chunks because of where they are
  * @left: how many may be reclaimed; 0 also if one could not be reclaimed now
  * @further: there are chunks of volumes that were not replayed yet
  */
-struct vc_clearing {
+struct vcache_clearing {
 	u32 left;
 	bool further;
 };
 
 /* Must a chunk behind the new end of the pool still be reclaimed? */
-static inline bool vc_chunk_leaves(const struct vc_chunk *c)
+static inline bool vcache_chunk_leaves(const struct vcache_chunk *c)
 {
 	u8 state = READ_ONCE(c->state);
 
@@ -42,52 +42,52 @@ static inline bool vc_chunk_leaves(const struct vc_chunk *c)
 }
 
 /* How many of so many chunks are reserved for relocation? */
-static inline u32 vc_relocate_reserve(u32 chunks)
+static inline u32 vcache_relocate_reserve(u32 chunks)
 {
 	return min(chunks / VC_RELOCATE_OF, VC_RELOCATE_MAX);
 }
 
 /* How many chunks of the shared lanes are? */
-static inline u32 vc_pool_relocate_reserve(const struct vc_pool *p)
+static inline u32 vcache_pool_relocate_reserve(const struct vcache_pool *p)
 {
-	return vc_relocate_reserve(READ_ONCE(p->shared));
+	return vcache_relocate_reserve(READ_ONCE(p->shared));
 }
 
 /* Is the pool being shrunk? */
-static inline bool vc_pool_shrinks(const struct vc_pool *p)
+static inline bool vcache_pool_shrinks(const struct vcache_pool *p)
 {
 	return READ_ONCE(p->limit) < p->g.chunks;
 }
 
 /* clear.c */
-void vc_pool_count_leaving(struct vc_pool *p);
+void vcache_pool_count_leaving(struct vcache_pool *p);
 
 /* dedicate.c */
-void vc_log_set_lanes(struct vc_log *log, u64 lanes);
-const char *vc_tag_lanes_refuse(struct vc_dev *dev, const struct vc_tag *tag,
-				u64 lanes);
-int vc_tag_set_lanes(struct vc_tag *tag, u64 lanes);
-void vc_tag_keep_lanes(struct vc_tag *tag);
+void vcache_log_set_lanes(struct vcache_log *log, u64 lanes);
+const char *vcache_tag_lanes_refuse(struct vcache_dev *dev, const struct vcache_tag *tag,
+				    u64 lanes);
+int vcache_tag_set_lanes(struct vcache_tag *tag, u64 lanes);
+void vcache_tag_keep_lanes(struct vcache_tag *tag);
 
 /* drop.c */
-int vc_volume_forget(struct vc_volume *v);
-int vc_log_forget(struct vc_log *log);
-int vc_volume_clear(struct vc_volume *v);
-int vc_volume_drop(struct vc_pool *p, u32 id, bool force, const char **error);
-int vc_volume_drop_tag(struct vc_pool *p, u32 id, u32 tag, bool force,
-		       const char **error);
-int vc_volume_start(struct vc_volume *v);
+int vcache_volume_forget(struct vcache_volume *v);
+int vcache_log_forget(struct vcache_log *log);
+int vcache_volume_clear(struct vcache_volume *v);
+int vcache_volume_drop(struct vcache_pool *p, u32 id, bool force, const char **error);
+int vcache_volume_drop_tag(struct vcache_pool *p, u32 id, u32 tag, bool force,
+			   const char **error);
+int vcache_volume_start(struct vcache_volume *v);
 
 /* migrate.c */
-void vc_migrate_soon(struct vc_log *log);
+void vcache_migrate_soon(struct vcache_log *log);
 
 /* own.c */
-bool vc_log_may_write(const struct vc_log *log);
+bool vcache_log_may_write(const struct vcache_log *log);
 
 /* space.c */
-void vc_space_work(struct work_struct *work);
-struct vc_chunk *vc_chunk_take(struct vc_pool *p, struct vc_log *log,
-			       enum vc_take take, enum vc_domain first);
-int vc_log_reclaim(struct vc_log *log, u32 most);
+void vcache_space_work(struct work_struct *work);
+struct vcache_chunk *vcache_chunk_take(struct vcache_pool *p, struct vcache_log *log,
+				       enum vcache_take take, enum vcache_domain first);
+int vcache_log_reclaim(struct vcache_log *log, u32 most);
 
 #endif /* DM_VCACHE_RECLAIM_H */

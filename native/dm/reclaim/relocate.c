@@ -5,7 +5,7 @@
  *
  * Then the chunk can be reclaimed without waiting for the origin. The price is a copy
  * inside the cache. So it is done only while enough of what the log has is superseded or
- * clean: see vc_relocate_candidate().
+ * clean: see vcache_relocate_candidate().
  *
  * DOC: Order
  *
@@ -13,29 +13,29 @@
  * the number of a record with newer data of the same block, nor of a discard of it. So
  * the record gets its number first. Then a block is left out if something newer of it may
  * have a lower number: if the index has something newer, or if the buffer is writing
- * something newer out (see vc_block_start(), which comes before that record gets its
+ * something newer out (see vcache_block_start(), which comes before that record gets its
  * number). While a discard is being recorded nothing is relocated.
  *
  * A write with a higher number may complete first. Then the index has it, and
- * vc_lookup_move() leaves the block alone.
+ * vcache_lookup_move() leaves the block alone.
  *
  * Until the relocated blocks are in the index, their new chunk is kept open or closed by
- * a reference in vc_chunk.pending. Otherwise it could become clean, or be sealed again,
- * as if it were empty. No chunk is reclaimed meanwhile, because vc_pool.lock is held.
+ * a reference in vcache_chunk.pending. Otherwise it could become clean, or be sealed again,
+ * as if it were empty. No chunk is reclaimed meanwhile, because vcache_pool.lock is held.
  */
 #include <linux/sort.h>
 
 #include "internal.h"
 
 /* Is something newer of the block being written to the log? */
-static bool vc_relocate_is_stale(struct vc_volume *v, u64 block)
+static bool vc_relocate_is_stale(struct vcache_volume *v, u64 block)
 {
-	struct vc_block *b;
+	struct vcache_block *b;
 	bool busy = false;
 	unsigned long flags;
 
 	rcu_read_lock();
-	b = vc_blocks_load(v->dev, block);
+	b = vcache_blocks_load(v->dev, block);
 	if (b) {
 		spin_lock_irqsave(&b->lock, flags);
 		busy = b->state == VC_WRITEOUT || b->older;
@@ -46,25 +46,25 @@ static bool vc_relocate_is_stale(struct vc_volume *v, u64 block)
 }
 
 /* Add a block to the record, if it is still valid and dirty. */
-static void vc_relocate_add(struct vc_record *rec, struct vc_round_cell *c,
+static void vc_relocate_add(struct vcache_record *rec, struct vcache_round_cell *c,
 			    struct page *page, u32 sum)
 {
-	struct vc_volume *v = rec->log->vol;
-	struct vc_entry e = { .block = c->block, .arg = sum };
+	struct vcache_volume *v = rec->log->vol;
+	struct vcache_entry e = { .block = c->block, .arg = sum };
 
 	/* Look in the buffer first: what has left it is in the index already. */
 	if (vc_relocate_is_stale(v, c->block)) {
 		c->mask = 0;
 		return;
 	}
-	c->mask = vc_lookup_pin(v, c->cell, c->block);
+	c->mask = vcache_lookup_pin(v, c->cell, c->block);
 	if (!c->mask)
 		return;
 	/* The lock of the pool keeps the chunk from being reclaimed. */
-	vc_lookup_done(v->pool, c->cell);
+	vcache_lookup_done(v->pool, c->cell);
 	e.mask = c->mask;
 	e.place = rec->info.at + 1 + rec->info.data++;
-	vc_record_add(rec, &e);
+	vcache_record_add(rec, &e);
 	__bio_add_page(rec->bio, page, VC_BLOCK_SIZE, 0);
 }
 
@@ -73,17 +73,17 @@ static void vc_relocate_add(struct vc_record *rec, struct vc_round_cell *c,
  * done now, or if none of them is valid and dirty any more. In the second case the next
  * try does not find them.
  */
-static struct vc_record *vc_relocate_send(struct vc_log *log, struct vc_round *r,
-					  u32 from, u32 n, const u32 *sum,
-					  struct completion *done)
+static struct vcache_record *vc_relocate_send(struct vcache_log *log, struct vcache_round *r,
+					      u32 from, u32 n, const u32 *sum,
+					      struct completion *done)
 {
-	struct vc_pool *p = log->vol->pool;
-	struct vc_record *rec = vc_record_make(log, NULL);
+	struct vcache_pool *p = log->vol->pool;
+	struct vcache_record *rec = vcache_record_make(log, NULL);
 	u32 i;
 
 	rec->relocate = true;
 	rec->done = done;
-	rec->bio = bio_alloc_bioset(p->bdev, n + 1, vc_append_flags(p),
+	rec->bio = bio_alloc_bioset(p->bdev, n + 1, vcache_append_flags(p),
 				    GFP_NOIO, &p->bs);
 	__bio_add_page(rec->bio, rec->head, VC_BLOCK_SIZE, 0);
 	rec->info.seq = atomic64_inc_return(&p->seq);
@@ -94,23 +94,23 @@ static struct vc_record *vc_relocate_send(struct vc_log *log, struct vc_round *r
 	}
 	if (!rec->info.data) {
 		bio_put(rec->bio);
-		vc_record_free(p, rec);
+		vcache_record_free(p, rec);
 		return NULL;
 	}
-	vc_record_send(rec);
+	vcache_record_send(rec);
 	return rec;
 }
 
 /* The record is durable: the index gets the new places of its blocks. */
-static void vc_relocate_apply(const struct vc_record *rec,
-			      const struct vc_round_cell *c, u32 n)
+static void vc_relocate_apply(const struct vcache_record *rec,
+			      const struct vcache_round_cell *c, u32 n)
 {
-	struct vc_volume *v = rec->log->vol;
+	struct vcache_volume *v = rec->log->vol;
 	u32 to = rec->info.chunk * v->pool->g.chunk_blocks + rec->info.at;
 
 	for (; n; n--, c++) {
 		if (c->mask)
-			vc_lookup_move(v, c->cell, ++to, c->mask);
+			vcache_lookup_move(v, c->cell, ++to, c->mask);
 	}
 }
 
@@ -118,21 +118,21 @@ static void vc_relocate_apply(const struct vc_record *rec,
  * Relocate one record of cells, from the @from-th one on. Return: how many cells were
  * dealt with; 0 if it cannot be done now.
  */
-static u32 vc_relocate_window(struct vc_log *log, struct vc_round *r, u32 from)
+static u32 vc_relocate_window(struct vcache_log *log, struct vcache_round *r, u32 from)
 {
-	struct vc_pool *p = log->vol->pool;
+	struct vcache_pool *p = log->vol->pool;
 	u32 i, n = min(r->nr - from, VC_WINDOW), sum[VC_WINDOW];
 	DECLARE_COMPLETION_ONSTACK(done);
-	struct vc_record *rec = NULL;
+	struct vcache_record *rec = NULL;
 
-	if (vc_round_read(r, p, &r->cell[from], n))
+	if (vcache_round_read(r, p, &r->cell[from], n))
 		return 0;
 	for (i = 0; i < n; i++) {
-		sum[i] = vc_crc32c(page_address(r->page[i]), VC_BLOCK_SIZE);
+		sum[i] = vcache_crc32c(page_address(r->page[i]), VC_BLOCK_SIZE);
 		cond_resched();
 	}
 	mutex_lock(&log->append);
-	n = min(n, vc_log_space(log, VC_APPEND_RELOCATE));
+	n = min(n, vcache_log_space(log, VC_APPEND_RELOCATE));
 	if (n)
 		rec = vc_relocate_send(log, r, from, n, sum, &done);
 	mutex_unlock(&log->append);
@@ -145,36 +145,36 @@ static u32 vc_relocate_window(struct vc_log *log, struct vc_round *r, u32 from)
 		vc_relocate_apply(rec, &r->cell[from], n);
 		atomic64_add(rec->info.data, &p->relocated);
 	}
-	vc_chunk_put_pending(log, rec->chunk);
-	vc_record_free(p, rec);
+	vcache_chunk_put_pending(log, rec->chunk);
+	vcache_record_free(p, rec);
 	return n;
 }
 
 /**
- * vc_relocate_chunk - relocate the dirty blocks of a chunk to the end of its log
+ * vcache_relocate_chunk - relocate the dirty blocks of a chunk to the end of its log
  * @log: the log, of a volume in use; its pool is locked
  * @c: its oldest chunk, sealed
  *
  * Return: true if the chunk has no dirty blocks any more; else try again later.
  */
-bool vc_relocate_chunk(struct vc_log *log, struct vc_chunk *c)
+bool vcache_relocate_chunk(struct vcache_log *log, struct vcache_chunk *c)
 {
-	struct vc_pool *p = log->vol->pool;
-	struct vc_round *r = p->relocate_round;
+	struct vcache_pool *p = log->vol->pool;
+	struct vcache_round *r = p->relocate_round;
 	u32 from, n = 1;
 
 	r->nr = 0;
-	vc_round_note(r, p, c);
-	sort(r->cell, r->nr, sizeof(r->cell[0]), vc_round_cmp, NULL);
+	vcache_round_note(r, p, c);
+	sort(r->cell, r->nr, sizeof(r->cell[0]), vcache_round_cmp, NULL);
 	for (from = 0; from < r->nr && n; from += n)
 		n = vc_relocate_window(log, r, from);
 	return !atomic_read(&c->dirty);
 }
 
 /* Must another log of the volume give up chunks before the chunks of this one can be freed? */
-static bool vc_volume_is_blocked(const struct vc_log *log)
+static bool vc_volume_is_blocked(const struct vcache_log *log)
 {
-	const struct vc_log *other;
+	const struct vcache_log *other;
 
 	list_for_each_entry(other, &log->vol->logs, node) {
 		if (other != log && other->unsealed)
@@ -184,7 +184,7 @@ static bool vc_volume_is_blocked(const struct vc_log *log)
 }
 
 /**
- * vc_relocate_candidate - find the chunk of a log that relocation would free
+ * vcache_relocate_candidate - find the chunk of a log that relocation would free
  * @log: the log
  * @domain: the lanes that need space
  *
@@ -193,25 +193,25 @@ static bool vc_volume_is_blocked(const struct vc_log *log)
  *
  * Return: the chunk, or NULL.
  */
-struct vc_chunk *vc_relocate_candidate(struct vc_log *log, enum vc_domain domain)
+struct vcache_chunk *vcache_relocate_candidate(struct vcache_log *log, enum vcache_domain domain)
 {
-	struct vc_volume *v = log->vol;
-	struct vc_chunk *c, *first;
+	struct vcache_volume *v = log->vol;
+	struct vcache_chunk *c, *first;
 	u64 dirty = 0;
 
 	if (READ_ONCE(v->stopped) || READ_ONCE(v->drain) ||
 	    vc_volume_is_blocked(log) ||
-	    v->pool->state != VC_POOL_OK || !vc_log_written_in(log, domain))
+	    v->pool->state != VC_POOL_OK || !vcache_log_written_in(log, domain))
 		return NULL;
 	spin_lock_irq(&log->lock);
 	list_for_each_entry(c, &log->chunks, node)
 		dirty += atomic_read(&c->dirty);
-	first = list_first_entry_or_null(&log->chunks, struct vc_chunk, node);
+	first = list_first_entry_or_null(&log->chunks, struct vcache_chunk, node);
 	if (first && (first->state != VC_CHUNK_SEALED ||
-		      !vc_log_frees_space(log, first, domain) ||
+		      !vcache_log_frees_space(log, first, domain) ||
 		      !atomic_read(&first->dirty) ||
 		      dirty * 4 > (u64)log->nr * 3 *
-				 vc_chunk_capacity(&v->pool->g)))
+				 vcache_chunk_capacity(&v->pool->g)))
 		first = NULL;
 	spin_unlock_irq(&log->lock);
 	return first;

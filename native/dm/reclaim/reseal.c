@@ -10,9 +10,9 @@
 #include "internal.h"
 
 /* Find the newest stale chunk of a log, or NULL. */
-static struct vc_chunk *vc_log_stale(struct vc_log *log)
+static struct vcache_chunk *vc_log_stale(struct vcache_log *log)
 {
-	struct vc_chunk *c, *stale = NULL;
+	struct vcache_chunk *c, *stale = NULL;
 
 	spin_lock_irq(&log->lock);
 	list_for_each_entry_reverse(c, &log->chunks, node) {
@@ -26,28 +26,28 @@ static struct vc_chunk *vc_log_stale(struct vc_log *log)
 }
 
 /* Seal a chunk again. Return: 0 or a negative errno. */
-static int vc_chunk_refresh(struct vc_pool *p, struct vc_chunk *c)
+static int vc_chunk_refresh(struct vcache_pool *p, struct vcache_chunk *c)
 {
 	int r;
 
 	WRITE_ONCE(c->stale, false);
 	smp_mb(); /* a cell is emptied before its chunk becomes stale again */
-	r = vc_chunk_reseal(&p->store, &p->g, &p->ix, vc_chunk_nr(p, c),
-			    c->gen, p->work);
+	r = vcache_chunk_reseal(&p->store, &p->g, &p->ix, vcache_chunk_nr(p, c),
+				c->gen, p->work);
 	if (r)
 		WRITE_ONCE(c->stale, true);
 	return r;
 }
 
 /* A chunk cannot be sealed again: it and all older ones of its log have to go. */
-static void vc_log_give_up(struct vc_log *log, struct vc_chunk *c, int error)
+static void vc_log_give_up(struct vcache_log *log, struct vcache_chunk *c, int error)
 {
-	struct vc_volume *v = log->vol;
+	struct vcache_volume *v = log->vol;
 
 	if (log->unsealed < c->gen)
 		DMWARN("%s: volume %u tag %u: cannot seal chunk %u again: error %d; giving it up",
 		       dm_device_name(v->pool->md), v->id, log->tag,
-		       vc_chunk_nr(v->pool, c), error);
+		       vcache_chunk_nr(v->pool, c), error);
 	WRITE_ONCE(log->unsealed, max(log->unsealed, c->gen));
 	if (!v->stopped)
 		mod_delayed_work(v->pool->wq, &v->destage, 0);
@@ -58,9 +58,9 @@ static void vc_log_give_up(struct vc_log *log, struct vc_chunk *c, int error)
  * a seal may have hidden an older one. Chunks leave the list only under the lock of the
  * pool, which is held.
  */
-static int vc_log_refresh(struct vc_pool *p, struct vc_log *log)
+static int vc_log_refresh(struct vcache_pool *p, struct vcache_log *log)
 {
-	struct vc_chunk *c, *last = vc_log_stale(log);
+	struct vcache_chunk *c, *last = vc_log_stale(log);
 	int r = 0;
 
 	if (!last)
@@ -71,7 +71,7 @@ static int vc_log_refresh(struct vc_pool *p, struct vc_log *log)
 		 * entries, even if it is late because the origin has not got its data.
 		 */
 		if (READ_ONCE(c->state) != VC_CHUNK_SEALED) {
-			vc_log_close_idle(log);
+			vcache_log_close_idle(log);
 			return -EAGAIN;
 		}
 		r = vc_chunk_refresh(p, c);
@@ -89,7 +89,7 @@ static int vc_log_refresh(struct vc_pool *p, struct vc_log *log)
 }
 
 /**
- * vc_reseal_others - drop what the records of a log supersede from the seals of other logs
+ * vcache_reseal_others - drop what the records of a log supersede from the seals of other logs
  * @p: the pool, locked
  * @log: the log
  *
@@ -98,9 +98,9 @@ static int vc_log_refresh(struct vc_pool *p, struct vc_log *log)
  *
  * Return: 0; -EAGAIN if a chunk has no seal yet; another negative errno.
  */
-int vc_reseal_others(struct vc_pool *p, struct vc_log *log)
+int vcache_reseal_others(struct vcache_pool *p, struct vcache_log *log)
 {
-	struct vc_log *other;
+	struct vcache_log *other;
 	int r = 0;
 
 	lockdep_assert_held(&p->lock);
@@ -112,21 +112,21 @@ int vc_reseal_others(struct vc_pool *p, struct vc_log *log)
 }
 
 /* Reclaim the chunks that a log gives up, as far as they are clean. */
-static void vc_log_reclaim_unsealed(struct vc_log *log)
+static void vc_log_reclaim_unsealed(struct vcache_log *log)
 {
-	struct vc_volume *v = log->vol;
-	struct vc_chunk *c, *first;
+	struct vcache_volume *v = log->vol;
+	struct vcache_chunk *c, *first;
 
 	for (;;) {
 		spin_lock_irq(&log->lock);
-		first = list_first_entry_or_null(&log->chunks, struct vc_chunk,
+		first = list_first_entry_or_null(&log->chunks, struct vcache_chunk,
 						 node);
-		c = first && first->gen <= log->unsealed ? vc_log_oldest(log) :
+		c = first && first->gen <= log->unsealed ? vcache_log_oldest(log) :
 							   NULL;
 		spin_unlock_irq(&log->lock);
 		if (!c)
 			break;
-		if (!vc_pool_reclaim(v->pool, c))
+		if (!vcache_pool_reclaim(v->pool, c))
 			return;
 		cond_resched();
 	}
@@ -138,13 +138,13 @@ static void vc_log_reclaim_unsealed(struct vc_log *log)
 }
 
 /**
- * vc_pool_give_up_unsealed - reclaim chunks that cannot be sealed again
+ * vcache_pool_give_up_unsealed - reclaim chunks that cannot be sealed again
  * @p: the pool, locked
  */
-void vc_pool_give_up_unsealed(struct vc_pool *p)
+void vcache_pool_give_up_unsealed(struct vcache_pool *p)
 {
-	struct vc_volume *v;
-	struct vc_log *log;
+	struct vcache_volume *v;
+	struct vcache_log *log;
 
 	lockdep_assert_held(&p->lock);
 	list_for_each_entry(v, &p->volumes, node) {

@@ -16,7 +16,7 @@
 #include "internal.h"
 
 /* Convert bytes to whole chunks, rounded up, at most all chunks of a pool. */
-static u32 vc_pool_chunks(const struct vc_pool *p, u64 bytes)
+static u32 vc_pool_chunks(const struct vcache_pool *p, u64 bytes)
 {
 	u64 chunk = (u64)p->g.chunk_blocks * VC_BLOCK_SIZE;
 
@@ -25,11 +25,11 @@ static u32 vc_pool_chunks(const struct vc_pool *p, u64 bytes)
 }
 
 /* Find out what the tag of a log asks for. In volume scope hTag has no data. */
-static void vc_log_claim(struct vc_log *log)
+static void vc_log_claim(struct vcache_log *log)
 {
-	struct vc_pool *p = log->vol->pool;
-	u32 own = vc_log_own(log);
-	struct vc_tag *tag;
+	struct vcache_pool *p = log->vol->pool;
+	u32 own = vcache_log_own(log);
+	struct vcache_tag *tag;
 	u64 most;
 
 	memset(&log->claim, 0, sizeof(log->claim));
@@ -55,10 +55,10 @@ static void vc_log_claim(struct vc_log *log)
 }
 
 /* Collect the claims of all logs. Return: the sum of the minima. */
-static u64 vc_pool_claims(struct vc_pool *p)
+static u64 vc_pool_claims(struct vcache_pool *p)
 {
-	struct vc_volume *v;
-	struct vc_log *log;
+	struct vcache_volume *v;
+	struct vcache_log *log;
 	u64 sum = 0;
 
 	list_for_each_entry(v, &p->volumes, node) {
@@ -71,10 +71,10 @@ static u64 vc_pool_claims(struct vc_pool *p)
 }
 
 /* Scale the minima down if their sum exceeds the chunks. */
-static void vc_pool_scale(struct vc_pool *p, u64 chunks, u64 least)
+static void vc_pool_scale(struct vcache_pool *p, u64 chunks, u64 least)
 {
-	struct vc_volume *v;
-	struct vc_log *log;
+	struct vcache_volume *v;
+	struct vcache_log *log;
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node)
@@ -87,10 +87,10 @@ static void vc_pool_scale(struct vc_pool *p, u64 chunks, u64 least)
  * Share out by weight what the minima leave. Return: true if some logs would exceed their
  * maxima. They get these, and the rest has to be shared out again.
  */
-static bool vc_pool_divide(struct vc_pool *p, u64 chunks)
+static bool vc_pool_divide(struct vcache_pool *p, u64 chunks)
 {
-	struct vc_volume *v;
-	struct vc_log *log;
+	struct vcache_volume *v;
+	struct vcache_log *log;
 	bool again = false;
 	u64 weights = 0;
 
@@ -104,7 +104,7 @@ static bool vc_pool_divide(struct vc_pool *p, u64 chunks)
 	}
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
-			struct vc_claim *c = &log->claim;
+			struct vcache_claim *c = &log->claim;
 
 			c->share = c->full ? c->most : c->least +
 				   div64_u64(chunks * c->weight,
@@ -128,15 +128,15 @@ static u32 vc_chunks_limit(u32 most)
 }
 
 /**
- * vc_pool_share - compute the fair shares of the logs in use
+ * vcache_pool_share - compute the fair shares of the logs in use
  * @p: the pool, locked
  */
-void vc_pool_share(struct vc_pool *p)
+void vcache_pool_share(struct vcache_pool *p)
 {
 	u64 all = READ_ONCE(p->shared), chunks = all - all / VC_COMMON_OF;
 	u64 least = vc_pool_claims(p);
-	struct vc_volume *v;
-	struct vc_log *log;
+	struct vcache_volume *v;
+	struct vcache_log *log;
 	u32 users = 0;
 
 	if (least > chunks)

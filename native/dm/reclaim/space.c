@@ -24,7 +24,7 @@
  *    have no clean chunk. Its oldest chunk is then relocated instead: the dirty blocks in
  *    it are copied to the end of the log, and the chunk is reclaimed without waiting for
  *    the origin. That is done only if at most three quarters of the log's space are dirty,
- *    see vc_relocate_candidate(). It comes before a log less far above its share gives up
+ *    see vcache_relocate_candidate(). It comes before a log less far above its share gives up
  *    a chunk. So a log whose data fits into its share, or into its maximum, does not wait
  *    for its origin;
  * 3. chunks of all logs, in one of two cases: fewer chunks than about half of the reserve
@@ -35,24 +35,24 @@
  * their fair share release chunks, or gives up its own oldest chunks, as they do.
  *
  * If the log furthest above its share can neither give up nor relocate a chunk, another
- * log gives one up, and vc_log.reclaim_pending is set for the first log. Until
+ * log gives one up, and vcache_log.reclaim_pending is set for the first log. Until
  * vc_pool_update_reclaim() clears it, this log gets no chunk while it is above its share,
  * and its dirty data is destaged at full speed. Otherwise a log would gain cache by having
  * more dirty data than others.
  *
  * DOC: Waking up
  *
- * While vc_pool.short_of_space is set, every event that makes one more chunk
- * reclaimable must call vc_space_kick(), or writers wait for ever. The events are: a
+ * While vcache_pool.short_of_space is set, every event that makes one more chunk
+ * reclaimable must call vcache_space_kick(), or writers wait for ever. The events are: a
  * chunk has no dirty cells any more (vc_cell_cleaned()), or no live ones
- * (vc_cell_emptied()); the last reader of a wanted chunk is done (vc_lookup_done()); a
+ * (vc_cell_emptied()); the last reader of a wanted chunk is done (vcache_lookup_done()); a
  * chunk is sealed; something is discarded. What only has to be tried again is tried
  * after VC_SPACE_RETRY.
  */
 #include "internal.h"
 
 /*
- * After this time a run of vc_space_work() stops reclaiming. It reserves spare chunks for
+ * After this time a run of vcache_space_work() stops reclaiming. It reserves spare chunks for
  * logs, releases the lock of the pool, and is queued again if there is more to do.
  */
 #define VC_SPACE_TIME (HZ / 2)
@@ -60,40 +60,40 @@
 /* Chunks that one run relocates at most. */
 #define VC_RELOCATE_BATCH 4U
 
-/* Chunks that one run reclaims because logs have reached vc_log.most. */
+/* Chunks that one run reclaims because logs have reached vcache_log.most. */
 #define VC_DEFLATE_BATCH 4U
 
 /**
- * vc_pool_reserve - free shared chunks that are for logs below their share
+ * vcache_pool_reserve - free shared chunks that are for logs below their share
  * @p: the pool
  *
  * A tenth; and at least one chunk for a writer beside those for relocation.
  */
-u32 vc_pool_reserve(const struct vc_pool *p)
+u32 vcache_pool_reserve(const struct vcache_pool *p)
 {
 	return max(READ_ONCE(p->shared) / VC_COMMON_OF,
-		   vc_pool_relocate_reserve(p) + 1);
+		   vcache_pool_relocate_reserve(p) + 1);
 }
 
 /* Free chunks that are reserved for logs below their guaranteed share. */
-static u32 vc_pool_guaranteed_reserve(const struct vc_pool *p)
+static u32 vc_pool_guaranteed_reserve(const struct vcache_pool *p)
 {
-	return max(vc_pool_reserve(p) / 2, vc_pool_relocate_reserve(p) + 1);
+	return max(vcache_pool_reserve(p) / 2, vcache_pool_relocate_reserve(p) + 1);
 }
 
 /*
  * Must all logs give up chunks? Yes, if fewer are free than half of the reserve, less the
  * chunks for relocation: a relocation that uses these now will return as many.
  */
-static bool vc_pool_is_used_up(const struct vc_pool *p)
+static bool vc_pool_is_used_up(const struct vcache_pool *p)
 {
-	u32 relocate = vc_pool_relocate_reserve(p);
+	u32 relocate = vcache_pool_relocate_reserve(p);
 
 	return READ_ONCE(p->nfree) < max(vc_pool_guaranteed_reserve(p) - relocate, relocate + 1);
 }
 
 /**
- * vc_log_may_grow - may a log have one more chunk of the shared lanes?
+ * vcache_log_may_grow - may a log have one more chunk of the shared lanes?
  * @p: the pool
  * @log: the log
  *
@@ -106,9 +106,9 @@ static bool vc_pool_is_used_up(const struct vc_pool *p)
  * oldest on. The oldest one may be in a dedicated lane, where its reclaim frees no shared
  * chunk. As long as it stays, newer ones in shared lanes cannot be reclaimed.
  */
-bool vc_log_may_grow(const struct vc_pool *p, const struct vc_log *log)
+bool vcache_log_may_grow(const struct vcache_pool *p, const struct vcache_log *log)
 {
-	u32 has = vc_log_has(log, VC_SHARED), share = READ_ONCE(log->share);
+	u32 has = vcache_log_has(log, VC_SHARED), share = READ_ONCE(log->share);
 
 	if (READ_ONCE(log->reclaim_pending) && has > share)
 		return false;
@@ -118,9 +118,9 @@ bool vc_log_may_grow(const struct vc_pool *p, const struct vc_log *log)
 		return true;
 	if (READ_ONCE(log->lanes))
 		return READ_ONCE(p->nfree) >
-		       vc_pool_reserve(p) +
+		       vcache_pool_reserve(p) +
 		       (has < share ? 0 : READ_ONCE(p->nusers) + 1);
-	return READ_ONCE(p->nfree) + (has <= share) > vc_pool_reserve(p) ||
+	return READ_ONCE(p->nfree) + (has <= share) > vcache_pool_reserve(p) ||
 	       (has < share && READ_ONCE(p->nfree) > vc_pool_guaranteed_reserve(p));
 }
 
@@ -128,12 +128,12 @@ bool vc_log_may_grow(const struct vc_pool *p, const struct vc_log *log)
  * May a log have a chunk of the shared lanes for prefetched blocks? No request waits for
  * these blocks, so the chunk must not come from the reserve, below which logs within their
  * shares may have to give up chunks. If the log already has its share, the chunk must not
- * force this or any other log to give one up. And it must not bring the log to vc_log.most,
+ * force this or any other log to give one up. And it must not bring the log to vcache_log.most,
  * where vc_pool_deflate() would reclaim one.
  */
-static bool vc_log_may_prefetch(struct vc_pool *p, struct vc_log *log)
+static bool vc_log_may_prefetch(struct vcache_pool *p, struct vcache_log *log)
 {
-	u32 has = vc_log_has(log, VC_SHARED), keep = vc_pool_reserve(p);
+	u32 has = vcache_log_has(log, VC_SHARED), keep = vcache_pool_reserve(p);
 
 	if (has >= READ_ONCE(log->share))
 		keep += READ_ONCE(p->nusers) + 1;
@@ -143,20 +143,20 @@ static bool vc_log_may_prefetch(struct vc_pool *p, struct vc_log *log)
 
 /*
  * May a log take a chunk of the shared lanes for the purpose @take? Called with
- * vc_pool.free_lock held.
+ * vcache_pool.free_lock held.
  */
-static bool vc_chunk_may_take(struct vc_pool *p, struct vc_log *log,
-			      enum vc_take take)
+static bool vc_chunk_may_take(struct vcache_pool *p, struct vcache_log *log,
+			      enum vcache_take take)
 {
 	/* The last ones are for relocation: without them only destage empties dirty chunks. */
-	if (p->nfree <= (take == VC_TAKE_RELOCATE ? 0 : vc_pool_relocate_reserve(p)))
+	if (p->nfree <= (take == VC_TAKE_RELOCATE ? 0 : vcache_pool_relocate_reserve(p)))
 		return false;
 	switch (take) {
 	case VC_TAKE_WRITE:
-		return log->nr < VC_CHUNKS_MIN || vc_log_may_grow(p, log);
+		return log->nr < VC_CHUNKS_MIN || vcache_log_may_grow(p, log);
 	case VC_TAKE_READ:
 	case VC_TAKE_KEEP_OWN:
-		return vc_log_may_grow(p, log);
+		return vcache_log_may_grow(p, log);
 	case VC_TAKE_PREFETCH:
 		return vc_log_may_prefetch(p, log);
 	default:
@@ -169,7 +169,7 @@ static bool vc_chunk_may_take(struct vc_pool *p, struct vc_log *log,
 }
 
 /**
- * vc_chunk_take - take a free chunk for a log
+ * vcache_chunk_take - take a free chunk for a log
  * @p: the pool
  * @log: the log, its lock is held
  * @take: what for
@@ -177,10 +177,10 @@ static bool vc_chunk_may_take(struct vc_pool *p, struct vc_log *log,
  *
  * Return: the chunk; NULL if none is free, or the log has to leave it to others.
  */
-struct vc_chunk *vc_chunk_take(struct vc_pool *p, struct vc_log *log,
-			       enum vc_take take, enum vc_domain first)
+struct vcache_chunk *vcache_chunk_take(struct vcache_pool *p, struct vcache_log *log,
+				       enum vcache_take take, enum vcache_domain first)
 {
-	struct vc_chunk *c = NULL;
+	struct vcache_chunk *c = NULL;
 	unsigned long flags;
 	unsigned int i;
 
@@ -188,10 +188,10 @@ struct vc_chunk *vc_chunk_take(struct vc_pool *p, struct vc_log *log,
 	for (i = 0; i < VC_DOMAINS && !c; i++) {
 		bool own = i ? first == VC_SHARED : first == VC_OWN;
 
-		if (own ? !vc_own_may_take(p, log, take) :
+		if (own ? !vcache_own_may_take(p, log, take) :
 			  !vc_chunk_may_take(p, log, take))
 			continue;
-		c = vc_lane_get(p, own ? log : NULL);
+		c = vcache_lane_get(p, own ? log : NULL);
 		if (c)
 			c->own = own;
 	}
@@ -200,37 +200,37 @@ struct vc_chunk *vc_chunk_take(struct vc_pool *p, struct vc_log *log,
 }
 
 /* Reserve the next chunk of a log before a flush needs it. */
-static void vc_log_reserve_spare(struct vc_log *log)
+static void vc_log_reserve_spare(struct vcache_log *log)
 {
-	struct vc_pool *p = log->vol->pool;
+	struct vcache_pool *p = log->vol->pool;
 	bool wake = false;
 
 	spin_lock_irq(&log->lock);
 	if (!log->spare && rcu_access_pointer(log->user) &&
 	    (log->starved || log->nr)) {
-		log->spare = vc_chunk_take(p, log, VC_TAKE_WRITE, VC_OWN);
+		log->spare = vcache_chunk_take(p, log, VC_TAKE_WRITE, VC_OWN);
 		/* If it had a spare chunk already, it waits for a seal, not for a chunk. */
 		wake = log->spare && log->starved;
 	}
-	if (log->held && vc_log_may_write(log)) {
+	if (log->held && vcache_log_may_write(log)) {
 		log->held = false;
 		wake = true;
 	}
 	spin_unlock_irq(&log->lock);
 	if (wake)
-		vc_log_wake(log);
+		vcache_log_wake(log);
 }
 
 /* Find an empty chunk in any log: reclaiming it costs no data. */
-static struct vc_chunk *vc_pool_empty_chunk(struct vc_pool *p)
+static struct vcache_chunk *vc_pool_empty_chunk(struct vcache_pool *p)
 {
-	struct vc_chunk *c;
-	struct vc_volume *v;
-	struct vc_log *log;
+	struct vcache_chunk *c;
+	struct vcache_volume *v;
+	struct vcache_log *log;
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
-			c = vc_log_empty_chunk(log, VC_SHARED);
+			c = vcache_log_empty_chunk(log, VC_SHARED);
 			if (c)
 				return c;
 		}
@@ -238,16 +238,16 @@ static struct vc_chunk *vc_pool_empty_chunk(struct vc_pool *p)
 	return NULL;
 }
 
-static bool vc_log_is_over(struct vc_log *log)
+static bool vc_log_is_over(struct vcache_log *log)
 {
-	return vc_log_has(log, VC_SHARED) > log->share;
+	return vcache_log_has(log, VC_SHARED) > log->share;
 }
 
 /* Does any log have more than its share? */
-static bool vc_pool_has_over(struct vc_pool *p)
+static bool vc_pool_has_over(struct vcache_pool *p)
 {
-	struct vc_volume *v;
-	struct vc_log *log;
+	struct vcache_volume *v;
+	struct vcache_log *log;
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
@@ -259,10 +259,10 @@ static bool vc_pool_has_over(struct vc_pool *p)
 }
 
 /* Must all logs give up chunks, or only those above their shares? */
-static bool vc_pool_asks_all(struct vc_pool *p)
+static bool vc_pool_asks_all(struct vcache_pool *p)
 {
 	return vc_pool_is_used_up(p) ||
-	       (READ_ONCE(p->nfree) < vc_pool_reserve(p) &&
+	       (READ_ONCE(p->nfree) < vcache_pool_reserve(p) &&
 		!vc_pool_has_over(p));
 }
 
@@ -272,16 +272,16 @@ static bool vc_pool_asks_all(struct vc_pool *p)
  * the reserve is free, and would give up shared chunks until then, although its next chunk
  * may as well come from its dedicated lanes.
  */
-static bool vc_log_lacks(const struct vc_pool *p, const struct vc_log *log)
+static bool vc_log_lacks(const struct vcache_pool *p, const struct vcache_log *log)
 {
 	return READ_ONCE(log->starved) && !READ_ONCE(log->lanes) &&
-	       !vc_log_may_grow(p, log);
+	       !vcache_log_may_grow(p, log);
 }
 
 /* How much does a log have, in thousandths of its share? */
-static u64 vc_log_excess(struct vc_log *log)
+static u64 vc_log_excess(struct vcache_log *log)
 {
-	return div_u64((u64)vc_log_has(log, VC_SHARED) * 1000, log->share + 1);
+	return div_u64((u64)vcache_log_has(log, VC_SHARED) * 1000, log->share + 1);
 }
 
 /*
@@ -290,15 +290,15 @@ static u64 vc_log_excess(struct vc_log *log)
  * @than count. Logs with a reclaim pending are skipped: vc_pool_update_reclaim() looks at
  * them once per run. Return: the chunk, or NULL.
  */
-static struct vc_chunk *vc_pool_first(struct vc_pool *p,
-				      struct vc_chunk *(*of)(struct vc_log *,
-							     enum vc_domain),
-				      struct vc_log *than)
+static struct vcache_chunk *vc_pool_first(struct vcache_pool *p,
+					  struct vcache_chunk *(*of)(struct vcache_log *,
+								     enum vcache_domain),
+					  struct vcache_log *than)
 {
 	u64 most = than ? vc_log_excess(than) : 0;
-	struct vc_chunk *c, *first = NULL;
-	struct vc_volume *v;
-	struct vc_log *log;
+	struct vcache_chunk *c, *first = NULL;
+	struct vcache_volume *v;
+	struct vcache_log *log;
 	bool all = vc_pool_asks_all(p);
 
 	list_for_each_entry(v, &p->volumes, node) {
@@ -323,11 +323,11 @@ static struct vc_chunk *vc_pool_first(struct vc_pool *p,
  * their shares and give up none. If @giver is NULL no log can give up a chunk: mark the
  * log furthest above its share, so that the free chunks are left to logs below theirs.
  */
-static void vc_pool_mark_reclaim(struct vc_pool *p, struct vc_log *giver)
+static void vc_pool_mark_reclaim(struct vcache_pool *p, struct vcache_log *giver)
 {
 	u64 most = giver ? vc_log_excess(giver) : 0;
-	struct vc_log *log, *furthest = NULL;
-	struct vc_volume *v;
+	struct vcache_log *log, *furthest = NULL;
+	struct vcache_volume *v;
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
@@ -350,9 +350,9 @@ static void vc_pool_mark_reclaim(struct vc_pool *p, struct vc_log *giver)
  * log is above its share, it is higher by one chunk for each log in use, and one more. The
  * logs above their shares give up chunks until that many are free.
  */
-static u32 vc_pool_low(struct vc_pool *p)
+static u32 vc_pool_low(struct vcache_pool *p)
 {
-	u32 low = vc_pool_reserve(p);
+	u32 low = vcache_pool_reserve(p);
 
 	if (vc_pool_has_over(p))
 		low += p->nusers + 1;
@@ -363,18 +363,18 @@ static u32 vc_pool_low(struct vc_pool *p)
  * A pending reclaim ends when the log is back at its share, when enough chunks are free,
  * or when the log can give up a chunk again. Then it is the first to give one.
  */
-static void vc_pool_update_reclaim(struct vc_pool *p)
+static void vc_pool_update_reclaim(struct vcache_pool *p)
 {
-	struct vc_volume *v;
-	struct vc_log *log;
+	struct vcache_volume *v;
+	struct vcache_log *log;
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
 			if (READ_ONCE(log->reclaim_pending) &&
 			    (!vc_log_is_over(log) ||
 			     READ_ONCE(p->nfree) > vc_pool_low(p) ||
-			     vc_log_victim(log, VC_SHARED) ||
-			     vc_relocate_candidate(log, VC_SHARED)))
+			     vcache_log_victim(log, VC_SHARED) ||
+			     vcache_relocate_candidate(log, VC_SHARED)))
 				WRITE_ONCE(log->reclaim_pending, false);
 		}
 	}
@@ -384,10 +384,10 @@ static void vc_pool_update_reclaim(struct vc_pool *p)
  * Is any log starved on a volume whose origin is not failing? Logs that may have nothing in
  * shared lanes do not count.
  */
-static bool vc_pool_has_starved(struct vc_pool *p)
+static bool vc_pool_has_starved(struct vcache_pool *p)
 {
-	struct vc_volume *v;
-	struct vc_log *log;
+	struct vcache_volume *v;
+	struct vcache_log *log;
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
@@ -399,24 +399,24 @@ static bool vc_pool_has_starved(struct vc_pool *p)
 	return false;
 }
 
-/* Must vc_space_kick() be called when one more chunk can be reclaimed? */
-static bool vc_pool_short(struct vc_pool *p)
+/* Must vcache_space_kick() be called when one more chunk can be reclaimed? */
+static bool vc_pool_short(struct vcache_pool *p)
 {
-	struct vc_volume *v;
-	struct vc_log *log;
+	struct vcache_volume *v;
+	struct vcache_log *log;
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
-			if (READ_ONCE(log->reclaim_pending) || vc_own_is_short(log) ||
-			    vc_log_must_vacate(log) || log->unsealed)
+			if (READ_ONCE(log->reclaim_pending) || vcache_own_is_short(log) ||
+			    vcache_log_must_vacate(log) || log->unsealed)
 				return true;
 		}
 	}
-	return READ_ONCE(p->nfree) < vc_pool_low(p) || vc_pool_shrinks(p);
+	return READ_ONCE(p->nfree) < vc_pool_low(p) || vcache_pool_shrinks(p);
 }
 
 /**
- * vc_pool_look_further - replay a volume that was not used since the pool was loaded
+ * vcache_pool_look_further - replay a volume that was not used since the pool was loaded
  * @p: the pool, locked
  *
  * Called when none of the known chunks can be reclaimed. The chunks of a volume are known
@@ -424,25 +424,25 @@ static bool vc_pool_short(struct vc_pool *p)
  *
  * Return: a volume was replayed.
  */
-bool vc_pool_look_further(struct vc_pool *p)
+bool vcache_pool_look_further(struct vcache_pool *p)
 {
-	struct vc_volume *v;
+	struct vcache_volume *v;
 
 	list_for_each_entry(v, &p->volumes, node) {
 		if (!v->replayed && !v->dev)
-			return !vc_volume_start(v);
+			return !vcache_volume_start(v);
 	}
 	return false;
 }
 
 /* Relocate a chunk, up to @left in a run. Return: false: try again in the next run. */
-static bool vc_pool_relocate(struct vc_pool *p, struct vc_chunk *c, u32 *left)
+static bool vc_pool_relocate(struct vcache_pool *p, struct vcache_chunk *c, u32 *left)
 {
 	unsigned long delay = 0;
 
 	if (*left) {
 		(*left)--;
-		if (vc_relocate_chunk(c->log, c))
+		if (vcache_relocate_chunk(c->log, c))
 			return true;
 		delay = VC_SPACE_RETRY;
 	}
@@ -451,15 +451,15 @@ static bool vc_pool_relocate(struct vc_pool *p, struct vc_chunk *c, u32 *left)
 }
 
 /**
- * vc_pool_reclaim - reclaim a chunk, and keep what is hot in it
+ * vcache_pool_reclaim - reclaim a chunk, and keep what is hot in it
  * @p: the pool, locked
  * @c: the chunk
  *
  * Return: false if it cannot be reclaimed now.
  */
-bool vc_pool_reclaim(struct vc_pool *p, struct vc_chunk *c)
+bool vcache_pool_reclaim(struct vcache_pool *p, struct vcache_chunk *c)
 {
-	int r = vc_chunk_reclaim(p, c, VC_RECLAIM_KEEP);
+	int r = vcache_chunk_reclaim(p, c, VC_RECLAIM_KEEP);
 
 	if (r == -EAGAIN)
 		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
@@ -470,61 +470,61 @@ bool vc_pool_reclaim(struct vc_pool *p, struct vc_chunk *c)
  * Close the open chunks of a log in shared lanes, if it may have none there: only a
  * closed chunk can be reclaimed.
  */
-static void vc_log_vacate_shared(struct vc_log *log)
+static void vc_log_vacate_shared(struct vcache_log *log)
 {
-	enum vc_reads_kind kind;
-	struct vc_chunk *c;
+	enum vcache_reads_kind kind;
+	struct vcache_chunk *c;
 
-	if (log->most || !vc_log_has(log, VC_SHARED))
+	if (log->most || !vcache_log_has(log, VC_SHARED))
 		return;
 	for (kind = 0; kind < VC_READS_KINDS; kind++)
-		vc_reads_leave(log, kind, VC_SHARED);
+		vcache_reads_leave(log, kind, VC_SHARED);
 	spin_lock_irq(&log->lock);
 	c = READ_ONCE(log->open);
 	if (c && c->own)
 		c = NULL;
 	spin_unlock_irq(&log->lock);
 	if (c)
-		vc_log_close_idle(log);
+		vcache_log_close_idle(log);
 }
 
 /*
- * Reclaim a chunk of a log that has reached vc_log.most. If none is reclaimable, relocate
+ * Reclaim a chunk of a log that has reached vcache_log.most. If none is reclaimable, relocate
  * the dirty blocks of the oldest one. Return: true: look again; false: not now.
  */
-static bool vc_log_deflate(struct vc_pool *p, struct vc_log *log, u32 *left)
+static bool vc_log_deflate(struct vcache_pool *p, struct vcache_log *log, u32 *left)
 {
-	struct vc_chunk *c = vc_log_victim(log, VC_SHARED);
+	struct vcache_chunk *c = vcache_log_victim(log, VC_SHARED);
 
 	if (!c) {
-		c = vc_relocate_candidate(log, VC_SHARED);
+		c = vcache_relocate_candidate(log, VC_SHARED);
 		return c && vc_pool_relocate(p, c, left);
 	}
-	if (!vc_pool_reclaim(p, c))
+	if (!vcache_pool_reclaim(p, c))
 		return false;
 	(*left)--;
 	return true;
 }
 
 /*
- * Reclaim chunks of logs that have reached vc_log.most, a few in a run, because others use
- * the device, too. vc_log.most is one chunk below the maximum of the tag if that is more
+ * Reclaim chunks of logs that have reached vcache_log.most, a few in a run, because others use
+ * the device, too. vcache_log.most is one chunk below the maximum of the tag if that is more
  * than VC_CHUNKS_MIN: the blocks that are kept of a reclaimed chunk may need one. By
- * vc_log_may_grow() a log that has reached it gets no other chunk until it has given one
+ * vcache_log_may_grow() a log that has reached it gets no other chunk until it has given one
  * up. Dirty chunks have to be destaged first. That is urgent, as the share of the log has
  * become small with its maximum.
  */
-static void vc_pool_deflate(struct vc_pool *p)
+static void vc_pool_deflate(struct vcache_pool *p)
 {
 	u32 left = VC_DEFLATE_BATCH;
-	struct vc_volume *v;
-	struct vc_log *log;
+	struct vcache_volume *v;
+	struct vcache_log *log;
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
 			vc_log_vacate_shared(log);
 			while (left &&
-			       vc_log_has(log, VC_SHARED) >= log->most &&
+			       vcache_log_has(log, VC_SHARED) >= log->most &&
 			       vc_log_deflate(p, log, &left))
 				cond_resched();
 		}
@@ -534,7 +534,7 @@ static void vc_pool_deflate(struct vc_pool *p)
 }
 
 /* Let others have the lock, and run again. Return: false. */
-static bool vc_pool_later(struct vc_pool *p)
+static bool vc_pool_later(struct vcache_pool *p)
 {
 	mod_delayed_work(p->wq, &p->space_work, 0);
 	return false;
@@ -545,12 +545,12 @@ static bool vc_pool_later(struct vc_pool *p)
  * before logs less far above theirs give up chunks. Sets @c to the chunk to reclaim, or
  * NULL. Return: the chunk to relocate, or NULL.
  */
-static struct vc_chunk *vc_pool_choose(struct vc_pool *p, struct vc_chunk **c)
+static struct vcache_chunk *vc_pool_choose(struct vcache_pool *p, struct vcache_chunk **c)
 {
-	struct vc_chunk *relocate;
+	struct vcache_chunk *relocate;
 
-	*c = vc_pool_first(p, vc_log_victim, NULL);
-	relocate = vc_pool_first(p, vc_relocate_candidate, *c ? (*c)->log : NULL);
+	*c = vc_pool_first(p, vcache_log_victim, NULL);
+	relocate = vc_pool_first(p, vcache_relocate_candidate, *c ? (*c)->log : NULL);
 	if (relocate)
 		*c = NULL;
 	vc_pool_mark_reclaim(p, relocate ? relocate->log : *c ? (*c)->log : NULL);
@@ -561,25 +561,25 @@ static struct vc_chunk *vc_pool_choose(struct vc_pool *p, struct vc_chunk **c)
  * Reclaim a chunk. If that fails its log is blocked for a while, and others may give up
  * chunks. Return: whether to look for another one.
  */
-static bool vc_pool_reclaim_or_skip(struct vc_pool *p, struct vc_chunk *c)
+static bool vc_pool_reclaim_or_skip(struct vcache_pool *p, struct vcache_chunk *c)
 {
-	struct vc_log *log = c->log;
+	struct vcache_log *log = c->log;
 
-	return vc_pool_reclaim(p, c) || vc_log_is_blocked(log);
+	return vcache_pool_reclaim(p, c) || vcache_log_is_blocked(log);
 }
 
-static void vc_pool_make_space(struct vc_pool *p)
+static void vc_pool_make_space(struct vcache_pool *p)
 {
 	unsigned long end = jiffies + VC_SPACE_TIME;
-	struct vc_chunk *c, *relocate;
+	struct vcache_chunk *c, *relocate;
 	u32 left = VC_RELOCATE_BATCH;
-	struct vc_volume *v;
+	struct vcache_volume *v;
 	bool more = true, clean = true;
 
 	WRITE_ONCE(p->short_of_space, vc_pool_short(p));
 	smp_mb(); /* whoever changes a chunk after we looked at it sees the flag, and kicks */
 	vc_pool_update_reclaim(p);
-	if (vc_own_make_space(p, end))
+	if (vcache_own_make_space(p, end))
 		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
 	while (more && READ_ONCE(p->nfree) < vc_pool_low(p)) {
 		c = vc_pool_empty_chunk(p);
@@ -592,12 +592,12 @@ static void vc_pool_make_space(struct vc_pool *p)
 		else if (relocate)
 			more = vc_pool_relocate(p, relocate, &left);
 		else
-			more = vc_pool_look_further(p);
+			more = vcache_pool_look_further(p);
 		cond_resched();
 	}
 	WRITE_ONCE(p->short_of_space, vc_pool_short(p));
 	WRITE_ONCE(p->short_of_clean, p->short_of_space && !clean &&
-		   (READ_ONCE(p->nfree) < vc_pool_reserve(p) ||
+		   (READ_ONCE(p->nfree) < vcache_pool_reserve(p) ||
 		    vc_pool_has_starved(p)));
 	if (!p->short_of_space)
 		return;
@@ -608,31 +608,31 @@ static void vc_pool_make_space(struct vc_pool *p)
 }
 
 /**
- * vc_space_work - reclaim chunks, and reserve spare chunks for logs
- * @work: vc_pool.space_work
+ * vcache_space_work - reclaim chunks, and reserve spare chunks for logs
+ * @work: vcache_pool.space_work
  */
-void vc_space_work(struct work_struct *work)
+void vcache_space_work(struct work_struct *work)
 {
-	struct vc_pool *p = container_of(to_delayed_work(work), struct vc_pool,
-					 space_work);
-	struct vc_volume *v;
-	struct vc_log *log;
+	struct vcache_pool *p = container_of(to_delayed_work(work), struct vcache_pool,
+					     space_work);
+	struct vcache_volume *v;
+	struct vcache_log *log;
 	bool blocked = false;
 
 	mutex_lock(&p->lock);
-	vc_pool_give_up_unsealed(p);
+	vcache_pool_give_up_unsealed(p);
 	if (p->foreign)
-		vc_own_clear(p);
-	vc_pool_share(p);
+		vcache_own_clear(p);
+	vcache_pool_share(p);
 	vc_pool_deflate(p);
 	vc_pool_make_space(p);
-	if (vc_pool_shrinks(p))
-		vc_pool_vacate(p);
-	vc_pool_migrate(p);
+	if (vcache_pool_shrinks(p))
+		vcache_pool_vacate(p);
+	vcache_pool_migrate(p);
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
 			vc_log_reserve_spare(log);
-			blocked |= vc_log_is_blocked(log);
+			blocked |= vcache_log_is_blocked(log);
 		}
 	}
 	mutex_unlock(&p->lock);
@@ -641,7 +641,7 @@ void vc_space_work(struct work_struct *work)
 }
 
 /**
- * vc_log_reclaim - reclaim chunks of a log, as far as they are reclaimable
+ * vcache_log_reclaim - reclaim chunks of a log, as far as they are reclaimable
  * @log: the log; its pool is locked
  * @most: how many at most
  *
@@ -649,30 +649,30 @@ void vc_space_work(struct work_struct *work)
  *
  * Return: 0 or a negative errno.
  */
-int vc_log_reclaim(struct vc_log *log, u32 most)
+int vcache_log_reclaim(struct vcache_log *log, u32 most)
 {
-	struct vc_chunk *c;
+	struct vcache_chunk *c;
 	int r = 0;
 
-	while (!r && most-- && (c = vc_log_any(log))) {
-		r = vc_chunk_reclaim(log->vol->pool, c, VC_RECLAIM_ALL);
+	while (!r && most-- && (c = vcache_log_any(log))) {
+		r = vcache_chunk_reclaim(log->vol->pool, c, VC_RECLAIM_ALL);
 		cond_resched();
 	}
 	return r;
 }
 
 /**
- * vc_log_clear - reclaim all chunks of a log
+ * vcache_log_clear - reclaim all chunks of a log
  * @log: the log; its pool is locked, nothing uses it, and all its chunks are clean
  *
  * Return: 0; -EBUSY if some are not reclaimable; another negative errno.
  */
-int vc_log_clear(struct vc_log *log)
+int vcache_log_clear(struct vcache_log *log)
 {
 	int r;
 
-	vc_reads_close(log);
+	vcache_reads_close(log);
 	log->blocked_until = jiffies;
-	r = vc_log_reclaim(log, U32_MAX);
-	return r ?: vc_log_chunks(log) ? -EBUSY : 0;
+	r = vcache_log_reclaim(log, U32_MAX);
+	return r ?: vcache_log_chunks(log) ? -EBUSY : 0;
 }

@@ -12,84 +12,84 @@
 #include "internal.h"
 
 /**
- * vc_chunk_heat - count the hot blocks of a chunk
+ * vcache_chunk_heat - count the hot blocks of a chunk
  * @p: the pool, locked, so that the chunk is not reclaimed
  * @c: the chunk
  * @hot: the least heat that counts
  */
-u32 vc_chunk_heat(const struct vc_pool *p, const struct vc_chunk *c, u32 hot)
+u32 vcache_chunk_heat(const struct vcache_pool *p, const struct vcache_chunk *c, u32 hot)
 {
-	u32 cell = vc_chunk_nr(p, c) * p->g.chunk_blocks, n = 0, i;
+	u32 cell = vcache_chunk_nr(p, c) * p->g.chunk_blocks, n = 0, i;
 
-	for (i = cell; i < cell + vc_chunk_capacity(&p->g); i++)
-		n += READ_ONCE(p->heat[i]) >= hot && vc_cell_mask(&p->ix, i);
+	for (i = cell; i < cell + vcache_chunk_capacity(&p->g); i++)
+		n += READ_ONCE(p->heat[i]) >= hot && vcache_cell_mask(&p->ix, i);
 	return n;
 }
 
 /* Are @nr chunks more than @percent percent of what a log has in these lanes? */
-static bool vc_log_exceeds(struct vc_log *log, enum vc_domain domain, u32 nr,
+static bool vc_log_exceeds(struct vcache_log *log, enum vcache_domain domain, u32 nr,
 			   u32 percent)
 {
-	return (u64)nr * 100 > (u64)vc_log_has(log, domain) * percent;
+	return (u64)nr * 100 > (u64)vcache_log_has(log, domain) * percent;
 }
 
 /**
- * vc_reads_oldest - find the oldest read chunk of a log, if it is reclaimable
+ * vcache_reads_oldest - find the oldest read chunk of a log, if it is reclaimable
  * @log: the log, locked
  * @kind: which of its read chunks
  * @domain: in which lanes
  *
  * Return: the chunk, or NULL.
  */
-struct vc_chunk *vc_reads_oldest(struct vc_log *log, enum vc_reads_kind kind,
-				 enum vc_domain domain)
+struct vcache_chunk *vcache_reads_oldest(struct vcache_log *log, enum vcache_reads_kind kind,
+					 enum vcache_domain domain)
 {
-	struct vc_chunk *c;
+	struct vcache_chunk *c;
 
 	list_for_each_entry(c, &log->reads[kind].chunks[domain], node) {
 		/* vc_log_rotate_own() may have moved others behind the open chunk. */
 		if (c->state != VC_CHUNK_OPEN)
-			return vc_chunk_reclaimable(c) ? c : NULL;
+			return vcache_chunk_reclaimable(c) ? c : NULL;
 	}
 	return NULL;
 }
 
 /**
- * vc_log_oldest - find the oldest written chunk of a log, if it is reclaimable
+ * vcache_log_oldest - find the oldest written chunk of a log, if it is reclaimable
  * @log: the log, locked
  *
  * Return: the chunk, or NULL.
  */
-struct vc_chunk *vc_log_oldest(struct vc_log *log)
+struct vcache_chunk *vcache_log_oldest(struct vcache_log *log)
 {
-	struct vc_chunk *c = list_first_entry_or_null(&log->chunks,
-						      struct vc_chunk, node);
+	struct vcache_chunk *c = list_first_entry_or_null(&log->chunks,
+							  struct vcache_chunk, node);
 
-	return c && vc_chunk_reclaimable(c) ? c : NULL;
+	return c && vcache_chunk_reclaimable(c) ? c : NULL;
 }
 
 /* The same, if that chunk is in lanes of this kind. */
-static struct vc_chunk *vc_log_oldest_in(struct vc_log *log,
-					 enum vc_domain domain)
+static struct vcache_chunk *vc_log_oldest_in(struct vcache_log *log,
+					     enum vcache_domain domain)
 {
-	struct vc_chunk *c = vc_log_oldest(log);
+	struct vcache_chunk *c = vcache_log_oldest(log);
 
-	return c && vc_chunk_domain(c) == domain ? c : NULL;
+	return c && vcache_chunk_domain(c) == domain ? c : NULL;
 }
 
 /*
  * Find a reclaimable chunk that held promoted blocks before a restart, or NULL. It need
  * not wait for chunks that were written before it.
  */
-static struct vc_chunk *vc_log_warm(struct vc_log *log, enum vc_domain domain)
+static struct vcache_chunk *vc_log_warm(struct vcache_log *log, enum vcache_domain domain)
 {
-	struct vc_chunk *c;
+	struct vcache_chunk *c;
 
 	if (!log->warm)
 		return NULL;
 	list_for_each_entry(c, &log->chunks, node) {
-		if (c->warm && vc_chunk_domain(c) == domain &&
-		    vc_chunk_reclaimable(c))
+		if (c->warm && vcache_chunk_domain(c) == domain &&
+		    vcache_chunk_reclaimable(c))
 			return c;
 	}
 	return NULL;
@@ -99,27 +99,27 @@ static struct vc_chunk *vc_log_warm(struct vc_log *log, enum vc_domain domain)
  * Would destage help? It does if the log has dirty chunks, its origin takes data, and the
  * reclaim of the oldest written chunk brings space in @domain closer.
  */
-static bool vc_log_oldest_frees(struct vc_log *log, enum vc_domain domain)
+static bool vc_log_oldest_frees(struct vcache_log *log, enum vcache_domain domain)
 {
-	struct vc_chunk *c = list_first_entry_or_null(&log->chunks,
-						      struct vc_chunk, node);
+	struct vcache_chunk *c = list_first_entry_or_null(&log->chunks,
+							  struct vcache_chunk, node);
 
 	return c && log->dirty && !READ_ONCE(log->vol->failing) &&
-	       vc_log_frees_space(log, c, domain);
+	       vcache_log_frees_space(log, c, domain);
 }
 
 /*
  * Must a chunk be reclaimed now, even if that drops cached blocks which are still of use?
  * Yes, if destage would not help, or if so few chunks are free that it would take too long.
  */
-static bool vc_log_must_reclaim(struct vc_log *log, enum vc_domain domain)
+static bool vc_log_must_reclaim(struct vcache_log *log, enum vcache_domain domain)
 {
-	struct vc_pool *p = log->vol->pool;
+	struct vcache_pool *p = log->vol->pool;
 
 	if (!vc_log_oldest_frees(log, domain))
 		return true;
-	return domain == VC_OWN ? vc_own_is_urgent(log) :
-	       READ_ONCE(p->nfree) < vc_pool_reserve(p) / 2;
+	return domain == VC_OWN ? vcache_own_is_urgent(log) :
+	       READ_ONCE(p->nfree) < vcache_pool_reserve(p) / 2;
 }
 
 /*
@@ -127,15 +127,15 @@ static bool vc_log_must_reclaim(struct vc_log *log, enum vc_domain domain)
  * blocks, if these are fewer than @live. Sets @live to their number. Return: the chunk, or
  * NULL.
  */
-static struct vc_chunk *vc_reads_emptiest(struct list_head *list, int *live)
+static struct vcache_chunk *vc_reads_emptiest(struct list_head *list, int *live)
 {
-	struct vc_chunk *c, *least = NULL;
+	struct vcache_chunk *c, *least = NULL;
 	u32 look = VC_VICTIMS;
 
 	list_for_each_entry(c, list, node) {
 		if (!look--)
 			break;
-		if (atomic_read(&c->live) < *live && vc_chunk_reclaimable(c)) {
+		if (atomic_read(&c->live) < *live && vcache_chunk_reclaimable(c)) {
 			*live = atomic_read(&c->live);
 			least = c;
 		}
@@ -145,16 +145,16 @@ static struct vc_chunk *vc_reads_emptiest(struct list_head *list, int *live)
 
 /*
  * Find the emptiest read chunk whose blocks were missed twice, or kept. At most
- * vc_keep_most() of its blocks may be live: all of these are kept, so nothing is lost. A
+ * vcache_keep_most() of its blocks may be live: all of these are kept, so nothing is lost. A
  * fuller chunk counts only if vc_log_must_reclaim(). Called with the lock of the log.
  * Return: the chunk, or NULL.
  */
-static struct vc_chunk *vc_log_emptiest(struct vc_log *log,
-					enum vc_domain domain)
+static struct vcache_chunk *vc_log_emptiest(struct vcache_log *log,
+					    enum vcache_domain domain)
 {
-	u32 capacity = vc_chunk_capacity(&log->vol->pool->g);
-	struct vc_chunk *c;
-	int live = vc_keep_most(capacity, false) + 1;
+	u32 capacity = vcache_chunk_capacity(&log->vol->pool->g);
+	struct vcache_chunk *c;
+	int live = vcache_keep_most(capacity, false) + 1;
 
 	if (vc_log_must_reclaim(log, domain))
 		live = capacity + 1;
@@ -168,22 +168,22 @@ static struct vc_chunk *vc_log_emptiest(struct vc_log *log,
  * blocks of the chunk are kept, so take the chunk with fewer of them. Otherwise take the
  * chunk with fewer blocks that were read. Either chunk may be NULL; then it is the other.
  */
-static struct vc_chunk *vc_log_choose(struct vc_pool *p, bool fits,
-				      struct vc_chunk *written,
-				      struct vc_chunk *read)
+static struct vcache_chunk *vc_log_choose(struct vcache_pool *p, bool fits,
+					  struct vcache_chunk *written,
+					  struct vcache_chunk *read)
 {
 	if (!written || !read)
 		return written ?: read;
 	if (fits)
-		return vc_written_goes(atomic_read(&written->live),
-				       atomic_read(&read->live)) ?
+		return vcache_written_goes(atomic_read(&written->live),
+					   atomic_read(&read->live)) ?
 		       written : read;
-	return vc_written_goes(vc_chunk_heat(p, written, 1),
-			       vc_chunk_heat(p, read, 1)) ? written : read;
+	return vcache_written_goes(vcache_chunk_heat(p, written, 1),
+				   vcache_chunk_heat(p, read, 1)) ? written : read;
 }
 
 /**
- * vc_log_frees_space - does reclaim of the oldest written chunk bring space closer?
+ * vcache_log_frees_space - does reclaim of the oldest written chunk bring space closer?
  * @log: the log
  * @c: its oldest written chunk
  * @domain: the lanes that need space
@@ -192,44 +192,44 @@ static struct vc_chunk *vc_log_choose(struct vc_pool *p, bool fits,
  * But a log does not give up a chunk of its dedicated lanes to free shared chunks, unless it
  * has more shared chunks than its share.
  */
-bool vc_log_frees_space(const struct vc_log *log, const struct vc_chunk *c,
-			enum vc_domain domain)
+bool vcache_log_frees_space(const struct vcache_log *log, const struct vcache_chunk *c,
+			    enum vcache_domain domain)
 {
-	if (vc_chunk_domain(c) == domain)
+	if (vcache_chunk_domain(c) == domain)
 		return true;
-	return vc_log_written_in(log, domain) &&
+	return vcache_log_written_in(log, domain) &&
 	       (domain == VC_OWN ||
-		vc_log_has(log, VC_SHARED) > READ_ONCE(log->share));
+		vcache_log_has(log, VC_SHARED) > READ_ONCE(log->share));
 }
 
 /*
  * The last choice: a chunk of blocks that were missed once, a read chunk of before a
  * restart, or an oldest written chunk in the other domain.
  */
-static struct vc_chunk *vc_log_last(struct vc_log *log, enum vc_domain domain)
+static struct vcache_chunk *vc_log_last(struct vcache_log *log, enum vcache_domain domain)
 {
-	struct vc_chunk *c = vc_log_oldest(log);
+	struct vcache_chunk *c = vcache_log_oldest(log);
 
-	return vc_reads_oldest(log, VC_READS_SMALL, domain) ?:
+	return vcache_reads_oldest(log, VC_READS_SMALL, domain) ?:
 	       vc_log_warm(log, domain) ?:
-	       (c && vc_log_frees_space(log, c, domain) ? c : NULL);
+	       (c && vcache_log_frees_space(log, c, domain) ? c : NULL);
 }
 
 /* Are a quarter of the log's cells free, and is there a chunk to relocate? */
-static bool vc_log_can_relocate(struct vc_log *log, enum vc_domain domain)
+static bool vc_log_can_relocate(struct vcache_log *log, enum vcache_domain domain)
 {
-	return vc_fits(atomic_read(&log->live), vc_log_cells(log)) &&
-	       vc_relocate_candidate(log, domain);
+	return vcache_fits(atomic_read(&log->live), vcache_log_cells(log)) &&
+	       vcache_relocate_candidate(log, domain);
 }
 
 /**
- * vc_log_victim - find the chunk of a log that is reclaimed next
+ * vcache_log_victim - find the chunk of a log that is reclaimed next
  * @log: the log; its pool is locked
  * @domain: the lanes that need space
  *
  * Chunks of blocks that were missed once are reclaimed first, if they are more than
  * VC_SMALL_PERCENT of its chunks. Otherwise vc_log_choose() takes the oldest written chunk or a
- * read chunk; it is the read chunk while these are more than vc_pool.reads_percent of the
+ * read chunk; it is the read chunk while these are more than vcache_pool.reads_percent of the
  * log and blocks have to be lost.
  *
  * The log may have space to keep all blocks, but no credit to copy those of a read chunk.
@@ -238,23 +238,23 @@ static bool vc_log_can_relocate(struct vc_log *log, enum vc_domain domain)
  *
  * Return: the chunk, or NULL if none is reclaimable.
  */
-struct vc_chunk *vc_log_victim(struct vc_log *log, enum vc_domain domain)
+struct vcache_chunk *vcache_log_victim(struct vcache_log *log, enum vcache_domain domain)
 {
-	struct vc_chunk *c = NULL, *written, *read;
-	struct vc_pool *p = log->vol->pool;
-	bool fits = vc_reads_fit(log);
+	struct vcache_chunk *c = NULL, *written, *read;
+	struct vcache_pool *p = log->vol->pool;
+	bool fits = vcache_reads_fit(log);
 	bool relocates = !fits && vc_log_can_relocate(log, domain);
 
 	spin_lock_irq(&log->lock);
 	if (vc_log_exceeds(log, domain, log->reads[VC_READS_SMALL].nr[domain],
 			   VC_SMALL_PERCENT))
-		c = vc_reads_oldest(log, VC_READS_SMALL, domain);
+		c = vcache_reads_oldest(log, VC_READS_SMALL, domain);
 	written = vc_log_oldest_in(log, domain);
 	read = fits ? vc_log_emptiest(log, domain) :
-	       vc_reads_oldest(log, VC_READS_WARM, domain) ?:
-	       vc_reads_oldest(log, VC_READS_MAIN, domain);
+	       vcache_reads_oldest(log, VC_READS_WARM, domain) ?:
+	       vcache_reads_oldest(log, VC_READS_MAIN, domain);
 	if (read && !fits &&
-	    vc_log_exceeds(log, domain, vc_log_reads_in(log, domain),
+	    vc_log_exceeds(log, domain, vcache_log_reads_in(log, domain),
 			   READ_ONCE(p->reads_percent)))
 		written = NULL;
 	if (relocates && !written && !vc_log_must_reclaim(log, domain))
@@ -266,44 +266,44 @@ struct vc_chunk *vc_log_victim(struct vc_log *log, enum vc_domain domain)
 }
 
 /**
- * vc_log_any - find any reclaimable chunk of a log, in any lane
+ * vcache_log_any - find any reclaimable chunk of a log, in any lane
  * @log: the log; its pool is locked
  *
  * Return: the chunk, or NULL if there is none.
  */
-struct vc_chunk *vc_log_any(struct vc_log *log)
+struct vcache_chunk *vcache_log_any(struct vcache_log *log)
 {
-	struct vc_chunk *c;
+	struct vcache_chunk *c;
 	u32 kind;
 
 	spin_lock_irq(&log->lock);
-	c = vc_log_oldest(log);
+	c = vcache_log_oldest(log);
 	for (kind = 0; kind < VC_READS_KINDS && !c; kind++)
-		c = vc_reads_oldest(log, kind, VC_SHARED) ?:
-		    vc_reads_oldest(log, kind, VC_OWN);
+		c = vcache_reads_oldest(log, kind, VC_SHARED) ?:
+		    vcache_reads_oldest(log, kind, VC_OWN);
 	c = c ?: vc_log_warm(log, VC_SHARED) ?: vc_log_warm(log, VC_OWN);
 	spin_unlock_irq(&log->lock);
 	return c;
 }
 
 /**
- * vc_log_empty_chunk - find a reclaimable chunk of a log without live blocks
+ * vcache_log_empty_chunk - find a reclaimable chunk of a log without live blocks
  * @log: the log; its pool is locked
  * @domain: the lanes that need space: of the chunk, or of a later chunk of the log
  *
  * Return: the chunk, or NULL if there is none.
  */
-struct vc_chunk *vc_log_empty_chunk(struct vc_log *log, enum vc_domain domain)
+struct vcache_chunk *vcache_log_empty_chunk(struct vcache_log *log, enum vcache_domain domain)
 {
-	struct vc_chunk *c;
+	struct vcache_chunk *c;
 	u32 kind;
 
 	spin_lock_irq(&log->lock);
-	c = vc_log_written_in(log, domain) ? vc_log_oldest(log) : NULL;
+	c = vcache_log_written_in(log, domain) ? vcache_log_oldest(log) : NULL;
 	for (kind = 0; kind < VC_READS_KINDS; kind++) {
 		if (c && !atomic_read(&c->live))
 			break;
-		c = vc_reads_oldest(log, kind, domain);
+		c = vcache_reads_oldest(log, kind, domain);
 	}
 	if (c && atomic_read(&c->live))
 		c = NULL;

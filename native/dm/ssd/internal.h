@@ -6,11 +6,11 @@
 #include "ssd.h"
 
 /* nvme.c */
-void vc_nvme_leave(struct vc_dev *dev);
-void vc_nvme_lost(struct vc_tag *tag);
-void vc_nvme_flush(struct vc_tag *tag);
+void vcache_nvme_leave(struct vcache_dev *dev);
+void vcache_nvme_lost(struct vcache_tag *tag);
+void vcache_nvme_flush(struct vcache_tag *tag);
 
 /* tagged.c */
-void vc_tagged_flushed(struct vc_tag *tag, blk_status_t status);
+void vcache_tagged_flushed(struct vcache_tag *tag, blk_status_t status);
 
 #endif /* DM_VCACHE_SSD_INTERNAL_H */

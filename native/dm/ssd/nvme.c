@@ -7,8 +7,8 @@
  * (doc/source/reference/nvme.rst). User space reads that page and tells us, because nothing
  * in the kernel can read a log page of a namespace.
  *
- * &vc_nvme.users counts tagged write-outs that are not durable. While there are any, only
- * @on of &struct vc_nvme may change, and only to false.
+ * &vcache_nvme.users counts tagged write-outs that are not durable. While there are any, only
+ * @on of &struct vcache_nvme may change, and only to false.
  */
 #include <linux/blk-mq.h>
 #include <linux/blkdev.h>
@@ -22,16 +22,16 @@
 #define VC_NVME_TAGGED_WRITE	0xc1
 
 /**
- * vc_nvme_enter - may one more write-out be tagged?
+ * vcache_nvme_enter - may one more write-out be tagged?
  * @dev: the device
  *
- * Return: true; then vc_nvme_leave() has to be called when it is durable.
+ * Return: true; then vcache_nvme_leave() has to be called when it is durable.
  */
-bool vc_nvme_enter(struct vc_dev *dev)
+bool vcache_nvme_enter(struct vcache_dev *dev)
 {
 	if (!READ_ONCE(dev->nvme.on))
 		return false;
-	/* A full barrier; pairs with the barrier in vc_nvme_set(). */
+	/* A full barrier; pairs with the barrier in vcache_nvme_set(). */
 	atomic_inc_return(&dev->nvme.users);
 	if (READ_ONCE(dev->nvme.on))
 		return true;
@@ -40,31 +40,31 @@ bool vc_nvme_enter(struct vc_dev *dev)
 }
 
 /**
- * vc_nvme_leave - a write-out is durable, or will be written without a tag
+ * vcache_nvme_leave - a write-out is durable, or will be written without a tag
  * @dev: the device
  */
-void vc_nvme_leave(struct vc_dev *dev)
+void vcache_nvme_leave(struct vcache_dev *dev)
 {
 	atomic_dec(&dev->nvme.users);
 }
 
 /**
- * vc_nvme_lost - the drive has refused a tagged command: use FUA from now on
+ * vcache_nvme_lost - the drive has refused a tagged command: use FUA from now on
  * @tag: the tag of the command
  */
-void vc_nvme_lost(struct vc_tag *tag)
+void vcache_nvme_lost(struct vcache_tag *tag)
 {
 	if (xchg(&tag->dev->nvme.on, false))
-		vc_tag_event(tag, VCACHE_EVENT_KIND_TAGS_LOST);
+		vcache_tag_event(tag, VCACHE_EVENT_KIND_TAGS_LOST);
 }
 
 /**
- * vc_nvme_max_bytes - get the maximum size of a tagged write
+ * vcache_nvme_max_bytes - get the maximum size of a tagged write
  * @bdev: the origin
  *
  * Passthrough requests are not split. Each page may be a segment of its own.
  */
-unsigned int vc_nvme_max_bytes(struct block_device *bdev)
+unsigned int vcache_nvme_max_bytes(struct block_device *bdev)
 {
 	struct request_queue *q = bdev_get_queue(bdev);
 
@@ -73,7 +73,7 @@ unsigned int vc_nvme_max_bytes(struct block_device *bdev)
 		   VC_PAGE_SECTORS) << SECTOR_SHIFT;
 }
 
-static struct request *vc_nvme_request(struct vc_dev *dev,
+static struct request *vc_nvme_request(struct vcache_dev *dev,
 				       struct nvme_command *cmd,
 				       blk_opf_t flags)
 {
@@ -92,19 +92,19 @@ static struct request *vc_nvme_request(struct vc_dev *dev,
 }
 
 /* Tags beyond the drive's largest one are sent as the host's tag, which is safe. */
-static __le32 vc_nvme_tag(const struct vc_tag *tag)
+static __le32 vc_nvme_tag(const struct vcache_tag *tag)
 {
 	return cpu_to_le32(tag->id <= tag->dev->nvme.tag_max ? tag->id : 0);
 }
 
 /**
- * vc_nvme_write - send a tagged write
+ * vcache_nvme_write - send a tagged write
  * @tag: the tag
- * @bio: the data, of at most vc_nvme_max_bytes()
+ * @bio: the data, of at most vcache_nvme_max_bytes()
  *
  * Completes @bio when the drive has the data, in its volatile cache.
  */
-void vc_nvme_write(struct vc_tag *tag, struct bio *bio)
+void vcache_nvme_write(struct vcache_tag *tag, struct bio *bio)
 {
 	sector_t sector = bio->bi_iter.bi_sector +
 			  get_start_sect(bio->bi_bdev);
@@ -130,7 +130,7 @@ void vc_nvme_write(struct vc_tag *tag, struct bio *bio)
 	blk_execute_rq_nowait(rq, false);
 }
 
-static struct request *vc_nvme_flush_request(struct vc_tag *tag)
+static struct request *vc_nvme_flush_request(struct vcache_tag *tag)
 {
 	struct nvme_command cmd = {
 		.common.opcode = VC_NVME_TAGGED_FLUSH,
@@ -144,20 +144,20 @@ static struct request *vc_nvme_flush_request(struct vc_tag *tag)
 static enum rq_end_io_ret vc_nvme_flush_end(struct request *rq,
 					    blk_status_t status)
 {
-	vc_tagged_flushed(rq->end_io_data, status);
+	vcache_tagged_flushed(rq->end_io_data, status);
 	return RQ_END_IO_FREE;
 }
 
 /**
- * vc_nvme_flush - send a tagged flush
- * @tag: the tag; vc_tagged_flushed() is called for it when it is complete
+ * vcache_nvme_flush - send a tagged flush
+ * @tag: the tag; vcache_tagged_flushed() is called for it when it is complete
  */
-void vc_nvme_flush(struct vc_tag *tag)
+void vcache_nvme_flush(struct vcache_tag *tag)
 {
 	struct request *rq = vc_nvme_flush_request(tag);
 
 	if (IS_ERR(rq)) {
-		vc_tagged_flushed(tag, BLK_STS_IOERR);
+		vcache_tagged_flushed(tag, BLK_STS_IOERR);
 		return;
 	}
 	rq->end_io = vc_nvme_flush_end;
@@ -166,7 +166,7 @@ void vc_nvme_flush(struct vc_tag *tag)
 	blk_execute_rq_nowait(rq, false);
 }
 
-static void vc_nvme_release(struct vc_nvme *nvme)
+static void vc_nvme_release(struct vcache_nvme *nvme)
 {
 	if (nvme->init_request)
 		symbol_put(nvme_init_request);
@@ -174,10 +174,10 @@ static void vc_nvme_release(struct vc_nvme *nvme)
 }
 
 /**
- * vc_nvme_drop - stop using tagged commands, because the origin changes
+ * vcache_nvme_drop - stop using tagged commands, because the origin changes
  * @dev: the device, drained
  */
-void vc_nvme_drop(struct vc_dev *dev)
+void vcache_nvme_drop(struct vcache_dev *dev)
 {
 	WRITE_ONCE(dev->nvme.on, false);
 	vc_nvme_release(&dev->nvme);
@@ -191,13 +191,13 @@ static const char *vc_nvme_unfit(struct block_device *bdev)
 	if (!queue_is_mq(bdev_get_queue(bdev)) || !parent || !parent->class ||
 	    strcmp(parent->class->name, "nvme"))
 		return "the origin is not a namespace of one NVMe controller";
-	if (vc_isolation(bdev) != VCACHE_ISOLATION_FUA)
+	if (vcache_isolation_of(bdev) != VCACHE_ISOLATION_FUA)
 		return "the origin has no volatile cache with FUA";
 	return NULL;
 }
 
 /* Try a tagged flush. If the drive accepts it, tagged commands are used. */
-static int vc_nvme_try(struct vc_dev *dev)
+static int vc_nvme_try(struct vcache_dev *dev)
 {
 	struct request *rq = vc_nvme_flush_request(dev->host);
 	blk_status_t status;
@@ -210,18 +210,18 @@ static int vc_nvme_try(struct vc_dev *dev)
 }
 
 /**
- * vc_nvme_set - start or stop to send tagged commands
+ * vcache_nvme_set - start or stop to send tagged commands
  * @dev: the device, with its lock held, and active
  * @as: parameters of the drive; @as->nsid 0: stop
  * @error: set to why not
  *
  * Return: 0 or a negative errno; then write-outs use FUA.
  */
-int vc_nvme_set(struct vc_dev *dev, const struct vc_nvme *as,
-		const char **error)
+int vcache_nvme_set(struct vcache_dev *dev, const struct vcache_nvme *as,
+		    const char **error)
 {
 	struct block_device *bdev = dev->target->origin->bdev;
-	struct vc_nvme *nvme = &dev->nvme;
+	struct vcache_nvme *nvme = &dev->nvme;
 	int r;
 
 	if (nvme->on && nvme->nsid == as->nsid &&
@@ -230,7 +230,7 @@ int vc_nvme_set(struct vc_dev *dev, const struct vc_nvme *as,
 	WRITE_ONCE(nvme->on, false);
 	if (!as->nsid)
 		return 0;
-	smp_mb(); /* pairs with the atomic operation in vc_nvme_enter() */
+	smp_mb(); /* pairs with the atomic operation in vcache_nvme_enter() */
 	if (atomic_read(&nvme->users)) {
 		*error = "tagged writes are still under way, try again";
 		return -EBUSY;

@@ -11,15 +11,15 @@
 void nvme_init_request(struct request *req, struct nvme_command *cmd);
 
 /* nvme.c */
-bool vc_nvme_enter(struct vc_dev *dev);
-int vc_nvme_set(struct vc_dev *dev, const struct vc_nvme *as,
-		const char **error);
-unsigned int vc_nvme_max_bytes(struct block_device *bdev);
-void vc_nvme_write(struct vc_tag *tag, struct bio *bio);
-void vc_nvme_drop(struct vc_dev *dev);
+bool vcache_nvme_enter(struct vcache_dev *dev);
+int vcache_nvme_set(struct vcache_dev *dev, const struct vcache_nvme *as,
+		    const char **error);
+unsigned int vcache_nvme_max_bytes(struct block_device *bdev);
+void vcache_nvme_write(struct vcache_tag *tag, struct bio *bio);
+void vcache_nvme_drop(struct vcache_dev *dev);
 
 /* tagged.c */
-void vc_tagged_end(struct bio *bio);
-void vc_commit_work(struct work_struct *work);
+void vcache_tagged_end(struct bio *bio);
+void vcache_commit_work(struct work_struct *work);
 
 #endif /* DM_VCACHE_SSD_H */

@@ -18,15 +18,15 @@
  *
  * DOC: Locks and lifetime
  *
- * vc_tag.sent, .refused, .committing and .busy are under vc_tag.lock. The tag is not freed
- * while one of its write-outs counts in vc_tag.inflight, and for a grace period after
+ * vcache_tag.sent, .refused, .committing and .busy are under vcache_tag.lock. The tag is not freed
+ * while one of its write-outs counts in vcache_tag.inflight, and for a grace period after
  * that. Flushes have a workqueue of their own, because a worker of another tag may wait for
  * memory that only a flush frees.
  */
 #include "internal.h"
 
 /* Is it time for a tagged flush? Called with the lock of the tag held. */
-static bool vc_tagged_due(struct vc_tag *tag)
+static bool vc_tagged_due(struct vcache_tag *tag)
 {
 	if (!bio_list_empty(&tag->refused))
 		return true;
@@ -35,25 +35,25 @@ static bool vc_tagged_due(struct vc_tag *tag)
 		tag->nsent >= VC_INFLIGHT_MAX * VC_GROUPS_MAX / 2);
 }
 
-static void vc_tagged_kick(struct vc_tag *tag)
+static void vc_tagged_kick(struct vcache_tag *tag)
 {
 	if (vc_tagged_due(tag))
 		queue_work(tag->dev->flush_wq, &tag->commit_work);
 }
 
 /**
- * vc_tagged_end - the drive has completed or refused a tagged write
+ * vcache_tagged_end - the drive has completed or refused a tagged write
  * @bio: the write
  */
-void vc_tagged_end(struct bio *bio)
+void vcache_tagged_end(struct bio *bio)
 {
-	struct vc_tag *tag = bio->bi_private;
+	struct vcache_tag *tag = bio->bi_private;
 	blk_status_t status = bio->bi_status;
 	unsigned long flags;
 
 	rcu_read_lock();
 	if (status)
-		vc_nvme_lost(tag);
+		vcache_nvme_lost(tag);
 	spin_lock_irqsave(&tag->lock, flags);
 	if (status) {
 		bio_list_add(&tag->refused, bio);
@@ -62,20 +62,20 @@ void vc_tagged_end(struct bio *bio)
 		tag->nsent++;
 	}
 	atomic_dec(&tag->tagging);
-	vc_writeout_arrived(tag);
+	vcache_writeout_arrived(tag);
 	vc_tagged_kick(tag);
 	spin_unlock_irqrestore(&tag->lock, flags);
 	rcu_read_unlock();
 }
 
 /**
- * vc_tagged_flushed - a tagged flush has completed
+ * vcache_tagged_flushed - a tagged flush has completed
  * @tag: the tag
  * @status: its status
  */
-void vc_tagged_flushed(struct vc_tag *tag, blk_status_t status)
+void vcache_tagged_flushed(struct vcache_tag *tag, blk_status_t status)
 {
-	struct vc_dev *dev = tag->dev;
+	struct vcache_dev *dev = tag->dev;
 	struct bio_list durable;
 	unsigned long flags;
 	struct bio *bio;
@@ -83,7 +83,7 @@ void vc_tagged_flushed(struct vc_tag *tag, blk_status_t status)
 	bio_list_init(&durable);
 	rcu_read_lock();
 	if (status)
-		vc_nvme_lost(tag);
+		vcache_nvme_lost(tag);
 	spin_lock_irqsave(&tag->lock, flags);
 	bio_list_merge(status ? &tag->refused : &durable, &tag->committing);
 	bio_list_init(&tag->committing);
@@ -92,43 +92,43 @@ void vc_tagged_flushed(struct vc_tag *tag, blk_status_t status)
 	spin_unlock_irqrestore(&tag->lock, flags);
 
 	while ((bio = bio_list_pop(&durable))) {
-		vc_nvme_leave(dev);
-		vc_writeout_done(bio);
+		vcache_nvme_leave(dev);
+		vcache_writeout_done(bio);
 	}
 	rcu_read_unlock();
 }
 
 /* Write data again, with FUA, because a tagged command has failed. */
-static void vc_tagged_redo(struct vc_tag *tag, struct bio *bio)
+static void vc_tagged_redo(struct vcache_tag *tag, struct bio *bio)
 {
 	struct block_device *bdev = tag->dev->origin;
 	struct bio_vec *first = bio_first_bvec_all(bio);
-	struct vc_block *b = (struct vc_block *)page_private(first->bv_page);
+	struct vcache_block *b = (struct vcache_block *)page_private(first->bv_page);
 	sector_t sector = (b->index << VC_PAGE_SECTORS_SHIFT) +
 			  (first->bv_offset >> SECTOR_SHIFT);
 	unsigned short vcnt = bio->bi_vcnt;
 	struct bvec_iter_all all;
 	struct bio_vec *bv;
 
-	bio_reset(bio, bdev, REQ_OP_WRITE | REQ_SYNC | vc_durable_flags(bdev));
+	bio_reset(bio, bdev, REQ_OP_WRITE | REQ_SYNC | vcache_durable_flags(bdev));
 	bio->bi_vcnt = vcnt;
 	bio->bi_iter.bi_sector = sector;
 	bio_for_each_segment_all(bv, bio, all)
 		bio->bi_iter.bi_size += bv->bv_len;
 	bio->bi_private = tag;
-	bio->bi_end_io = vc_writeout_end;
-	vc_nvme_leave(tag->dev);
+	bio->bi_end_io = vcache_writeout_end;
+	vcache_nvme_leave(tag->dev);
 	atomic_inc(&tag->sending);
 	submit_bio_noacct(bio);
 }
 
 /**
- * vc_commit_work - flush the data of a tag in the drive's volatile cache
- * @work: vc_tag.commit_work
+ * vcache_commit_work - flush the data of a tag in the drive's volatile cache
+ * @work: vcache_tag.commit_work
  */
-void vc_commit_work(struct work_struct *work)
+void vcache_commit_work(struct work_struct *work)
 {
-	struct vc_tag *tag = container_of(work, struct vc_tag, commit_work);
+	struct vcache_tag *tag = container_of(work, struct vcache_tag, commit_work);
 	struct bio_list refused;
 	struct bio *bio;
 	bool flush;
@@ -148,5 +148,5 @@ void vc_commit_work(struct work_struct *work)
 	while ((bio = bio_list_pop(&refused)))
 		vc_tagged_redo(tag, bio);
 	if (flush)
-		vc_nvme_flush(tag);
+		vcache_nvme_flush(tag);
 }

@@ -23,8 +23,8 @@
 
 #include "internal.h"
 
-static_assert(sizeof(struct vc_sectors) == sizeof(struct vcache_extent));
-static_assert(offsetof(struct vc_sectors, len) ==
+static_assert(sizeof(struct vcache_sectors) == sizeof(struct vcache_extent));
+static_assert(offsetof(struct vcache_sectors, len) ==
 	      offsetof(struct vcache_extent, len));
 
 /* The submitter's cgroup, or NULL if it can be in no tag's cgroup. */
@@ -42,13 +42,13 @@ static struct cgroup *vc_level(struct cgroup *cg)
 }
 
 /**
- * vc_tag_has_cgroup - does a cgroup belong to a tag?
+ * vcache_tag_has_cgroup - does a cgroup belong to a tag?
  * @tag: the tag
  * @id: cgroup v2 id
  */
-bool vc_tag_has_cgroup(struct vc_tag *tag, u64 id)
+bool vcache_tag_has_cgroup(struct vcache_tag *tag, u64 id)
 {
-	struct vc_cgroups *cgs;
+	struct vcache_cgroups *cgs;
 	bool has = false;
 	unsigned int i;
 
@@ -60,20 +60,20 @@ bool vc_tag_has_cgroup(struct vc_tag *tag, u64 id)
 	return has;
 }
 
-static bool vc_tag_has_submitter(struct vc_tag *tag)
+static bool vc_tag_has_submitter(struct vcache_tag *tag)
 {
 	struct cgroup *cg;
 
 	for (cg = vc_level(vc_submitter()); cg;
 	     cg = vc_level(cgroup_parent(cg))) {
-		if (vc_tag_has_cgroup(tag, cgroup_id(cg)))
+		if (vcache_tag_has_cgroup(tag, cgroup_id(cg)))
 			return true;
 	}
 	return false;
 }
 
 /**
- * vc_tag_of_range - find the tag that owns all sectors of a request
+ * vcache_tag_of_range - find the tag that owns all sectors of a request
  * @vt: the target
  * @bio: the request
  *
@@ -81,29 +81,29 @@ static bool vc_tag_has_submitter(struct vc_tag *tag)
  *
  * Return: the tag; NULL if the sectors are not known to belong to one tag.
  */
-struct vc_tag *vc_tag_of_range(struct vc_target *vt, struct bio *bio)
+struct vcache_tag *vcache_tag_of_range(struct vcache_target *vt, struct bio *bio)
 {
-	struct vc_map *map;
+	struct vcache_map *map;
 
 	if (vt->scope == VCACHE_SCOPE_VOLUME)
 		return vt->tag;
 	map = rcu_dereference(vt->dev->map);
 	if (!map)
 		return NULL;
-	return vc_runs_owner(map->run, map->nr, bio->bi_iter.bi_sector,
-			     bio_sectors(bio));
+	return vcache_runs_owner(map->run, map->nr, bio->bi_iter.bi_sector,
+				 bio_sectors(bio));
 }
 
 /**
- * vc_tag_of_write - find the tag that a write belongs to
+ * vcache_tag_of_write - find the tag that a write belongs to
  * @vt: the target
  * @bio: the write, in the context of its submitter
  *
  * Called under rcu_read_lock().
  */
-struct vc_tag *vc_tag_of_write(struct vc_target *vt, struct bio *bio)
+struct vcache_tag *vcache_tag_of_write(struct vcache_target *vt, struct bio *bio)
 {
-	struct vc_tag *tag = vc_tag_of_range(vt, bio);
+	struct vcache_tag *tag = vcache_tag_of_range(vt, bio);
 
 	if (vt->scope == VCACHE_SCOPE_VOLUME)
 		return tag;
@@ -111,19 +111,19 @@ struct vc_tag *vc_tag_of_write(struct vc_target *vt, struct bio *bio)
 }
 
 /* Find the first tag that has a cgroup. */
-static struct vc_tag *vc_tag_of_cgroup(struct vc_dev *dev, u64 id)
+static struct vcache_tag *vc_tag_of_cgroup(struct vcache_dev *dev, u64 id)
 {
-	struct vc_tag *tag;
+	struct vcache_tag *tag;
 
 	list_for_each_entry_rcu(tag, &dev->tags, node) {
-		if (vc_tag_has_cgroup(tag, id))
+		if (vcache_tag_has_cgroup(tag, id))
 			return tag;
 	}
 	return NULL;
 }
 
 /**
- * vc_scope_of_flush - find out what a flush covers
+ * vcache_scope_of_flush - find out what a flush covers
  * @vt: the target
  * @f: the flush, in the context of its submitter; @all, @cgroup and @owner
  *     are set
@@ -133,9 +133,9 @@ static struct vc_tag *vc_tag_of_cgroup(struct vc_dev *dev, u64 id)
  *
  * Called under rcu_read_lock().
  */
-void vc_scope_of_flush(struct vc_target *vt, struct vc_flush *f)
+void vcache_scope_of_flush(struct vcache_target *vt, struct vcache_flush *f)
 {
-	struct vc_tag *tag;
+	struct vcache_tag *tag;
 	struct cgroup *cg;
 
 	f->all = true;
@@ -160,7 +160,7 @@ void vc_scope_of_flush(struct vc_target *vt, struct vc_flush *f)
 }
 
 /* Is any cgroup of the old list missing in the new one? */
-static bool vc_cgroups_lose(const struct vc_cgroups *old, const u64 *id,
+static bool vc_cgroups_lose(const struct vcache_cgroups *old, const u64 *id,
 			    unsigned int nr)
 {
 	unsigned int i, k;
@@ -175,20 +175,20 @@ static bool vc_cgroups_lose(const struct vc_cgroups *old, const u64 *id,
 }
 
 /**
- * vc_tag_set_cgroups - replace the cgroups of a tag
+ * vcache_tag_set_cgroups - replace the cgroups of a tag
  * @tag: the tag
  * @id: cgroup v2 ids
  * @nr: how many; 0: none
  *
  * Flushes of a cgroup that is removed from the tag must still cover what it has written as
  * this tag. So every flush covers the tag until it has been durable once. Called under
- * vc_dev.lock.
+ * vcache_dev.lock.
  *
  * Return: 0 or -ENOMEM.
  */
-int vc_tag_set_cgroups(struct vc_tag *tag, const u64 *id, unsigned int nr)
+int vcache_tag_set_cgroups(struct vcache_tag *tag, const u64 *id, unsigned int nr)
 {
-	struct vc_cgroups *old, *new = NULL;
+	struct vcache_cgroups *old, *new = NULL;
 	bool loses;
 
 	if (nr) {
@@ -217,18 +217,18 @@ int vc_tag_set_cgroups(struct vc_tag *tag, const u64 *id, unsigned int nr)
 	return 0;
 }
 
-static struct vc_map *vc_map_alloc(size_t runs)
+static struct vcache_map *vcache_map_alloc(size_t runs)
 {
-	struct vc_map *map = kvmalloc(struct_size(map, run, runs),
-				      GFP_KERNEL | __GFP_NOWARN);
+	struct vcache_map *map = kvmalloc(struct_size(map, run, runs),
+					  GFP_KERNEL | __GFP_NOWARN);
 
 	return map;
 }
 
-/* Replace the map. Called under vc_dev.lock. */
-static void vc_map_swap(struct vc_dev *dev, struct vc_map *new)
+/* Replace the map. Called under vcache_dev.lock. */
+static void vc_map_swap(struct vcache_dev *dev, struct vcache_map *new)
 {
-	struct vc_map *old;
+	struct vcache_map *old;
 
 	if (new && !new->nr) {
 		kvfree(new);
@@ -239,50 +239,50 @@ static void vc_map_swap(struct vc_dev *dev, struct vc_map *new)
 		kvfree_rcu(old, rcu);
 }
 
-static struct vc_map *vc_map_locked(struct vc_dev *dev)
+static struct vcache_map *vc_map_locked(struct vcache_dev *dev)
 {
 	return rcu_dereference_protected(dev->map,
 					 lockdep_is_held(&dev->lock));
 }
 
 /**
- * vc_map_drop - drop all extents: everything is hTag's until they are set again
+ * vcache_map_drop - drop all extents: everything is hTag's until they are set again
  * @dev: the device
  *
- * Used if there is no memory for a new map. Called under vc_dev.lock.
+ * Used if there is no memory for a new map. Called under vcache_dev.lock.
  */
-void vc_map_drop(struct vc_dev *dev)
+void vcache_map_drop(struct vcache_dev *dev)
 {
-	struct vc_tag *tag;
+	struct vcache_tag *tag;
 
 	vc_map_swap(dev, NULL);
 	list_for_each_entry(tag, &dev->tags, node)
-		vc_tag_event(tag, VCACHE_EVENT_KIND_EXTENTS_LOST);
+		vcache_tag_event(tag, VCACHE_EVENT_KIND_EXTENTS_LOST);
 }
 
 /**
- * vc_tag_set_extents - replace the extents of a tag
+ * vcache_tag_set_extents - replace the extents of a tag
  * @tag: the tag
- * @s: checked by vc_sectors_check()
+ * @s: checked by vcache_sectors_check()
  * @nr: how many; 0: none
  *
- * Called under vc_dev.lock.
+ * Called under vcache_dev.lock.
  *
  * Return: 0; -ENOMEM; -EEXIST if a sector belongs to another tag. On error nothing has
  * changed.
  */
-int vc_tag_set_extents(struct vc_tag *tag, const struct vc_sectors *s,
-		       size_t nr)
+int vcache_tag_set_extents(struct vcache_tag *tag, const struct vcache_sectors *s,
+			   size_t nr)
 {
-	struct vc_map *old = vc_map_locked(tag->dev), *new;
+	struct vcache_map *old = vc_map_locked(tag->dev), *new;
 	size_t had = old ? old->nr : 0;
 	int r;
 
-	new = vc_map_alloc(had + nr);
+	new = vcache_map_alloc(had + nr);
 	if (!new)
 		return -ENOMEM;
-	r = vc_runs_replace(old ? old->run : NULL, had, tag, s, nr, new->run,
-			    &new->nr);
+	r = vcache_runs_replace(old ? old->run : NULL, had, tag, s, nr, new->run,
+				&new->nr);
 	if (r) {
 		kvfree(new);
 		return r;
@@ -292,16 +292,16 @@ int vc_tag_set_extents(struct vc_tag *tag, const struct vc_sectors *s,
 }
 
 /**
- * vc_tag_extents - count the extents of a tag
+ * vcache_tag_extents - count the extents of a tag
  * @tag: the tag
  * @count: set to the number of its runs
  * @sectors: set to the number of their sectors
  *
- * Called under vc_dev.lock.
+ * Called under vcache_dev.lock.
  */
-void vc_tag_extents(struct vc_tag *tag, u32 *count, u64 *sectors)
+void vcache_tag_extents(struct vcache_tag *tag, u32 *count, u64 *sectors)
 {
-	struct vc_map *map = vc_map_locked(tag->dev);
+	struct vcache_map *map = vc_map_locked(tag->dev);
 	size_t i;
 
 	*count = 0;
@@ -315,7 +315,7 @@ void vc_tag_extents(struct vc_tag *tag, u32 *count, u64 *sectors)
 }
 
 /**
- * vc_map_punch - remove a range that is discarded from all tags' extents
+ * vcache_map_punch - remove a range that is discarded from all tags' extents
  * @dev: the device
  * @start: first sector
  * @len: number of sectors
@@ -323,23 +323,23 @@ void vc_tag_extents(struct vc_tag *tag, u32 *count, u64 *sectors)
  * The file system may reuse the range when the discard is complete. From then on these
  * extents must not attribute a write to a tag.
  */
-void vc_map_punch(struct vc_dev *dev, sector_t start, sector_t len)
+void vcache_map_punch(struct vcache_dev *dev, sector_t start, sector_t len)
 {
-	struct vc_map *old, *new;
+	struct vcache_map *old, *new;
 
 	if (!rcu_access_pointer(dev->map))
 		return;
-	vc_dev_lock(dev);
+	vcache_dev_lock(dev);
 	old = vc_map_locked(dev);
-	new = vc_map_alloc(old ? old->nr + 1 : 1);
+	new = vcache_map_alloc(old ? old->nr + 1 : 1);
 	if (old && new) {
-		new->nr = vc_runs_subtract(old->run, old->nr, start, len,
-					   new->run);
+		new->nr = vcache_runs_subtract(old->run, old->nr, start, len,
+					       new->run);
 		vc_map_swap(dev, new);
 	} else if (old) {
-		vc_map_drop(dev);
+		vcache_map_drop(dev);
 	} else {
 		kvfree(new);
 	}
-	vc_dev_unlock(dev);
+	vcache_dev_unlock(dev);
 }

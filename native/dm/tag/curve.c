@@ -24,53 +24,53 @@
 #define VC_CURVE_BATCH		8U
 
 /**
- * struct vc_curve - the sample of a tag
+ * struct vcache_curve - the sample of a tag
  * @lock: guards @shards; not taken in interrupts
  * @shards: the sample
  * @memory: its memory
  */
-struct vc_curve {
+struct vcache_curve {
 	spinlock_t lock; /* shards */
-	struct vc_shards shards;
+	struct vcache_shards shards;
 	u64 memory[];
 };
 
 /**
- * vc_curve_make - allocate a sample
+ * vcache_curve_make - allocate a sample
  *
  * Return: the sample, or NULL without memory; a tag works without it.
  */
-struct vc_curve *vc_curve_make(void)
+struct vcache_curve *vcache_curve_make(void)
 {
-	struct vc_shards_setup setup = {
+	struct vcache_shards_setup setup = {
 		.samples = VC_CURVE_SAMPLES, .kinds = VC_CURVE_KINDS,
 		.buckets = VCACHE_CURVE_POINTS - 1,
 		.grain_shift = VC_CURVE_GRAIN_SHIFT, .limit = VC_SHARDS_ALL,
 		.salt = get_random_u64(),
 	};
-	size_t words = DIV_ROUND_UP(vc_shards_size(&setup), sizeof(u64));
-	struct vc_curve *c;
+	size_t words = DIV_ROUND_UP(vcache_shards_size(&setup), sizeof(u64));
+	struct vcache_curve *c;
 
 	c = kvmalloc(struct_size(c, memory, words),
 		     GFP_KERNEL | __GFP_NOWARN | __GFP_NORETRY);
 	if (!c)
 		return NULL;
 	spin_lock_init(&c->lock);
-	vc_shards_init(&c->shards, &setup, c->memory);
+	vcache_shards_init(&c->shards, &setup, c->memory);
 	return c;
 }
 
 /**
- * vc_curve_free - free the sample of a tag
+ * vcache_curve_free - free the sample of a tag
  * @c: the sample, may be NULL
  */
-void vc_curve_free(struct vc_curve *c)
+void vcache_curve_free(struct vcache_curve *c)
 {
 	kvfree(c);
 }
 
 /**
- * vc_curve_touch - add a request of a tag to its sample
+ * vcache_curve_touch - add a request of a tag to its sample
  * @tag: the tag
  * @kind: what it does
  * @sector: first sector
@@ -78,10 +78,10 @@ void vc_curve_free(struct vc_curve *c)
  *
  * Not called in interrupts.
  */
-void vc_curve_touch(struct vc_tag *tag, enum vc_curve_kind kind,
-		    sector_t sector, unsigned int sectors)
+void vcache_curve_touch(struct vcache_tag *tag, enum vcache_curve_kind kind,
+			sector_t sector, unsigned int sectors)
 {
-	struct vc_curve *c = READ_ONCE(tag->curve);
+	struct vcache_curve *c = READ_ONCE(tag->curve);
 	u64 end = DIV_ROUND_UP_ULL(sector + sectors, VC_BLOCK_SECTORS);
 	u64 block = sector / VC_BLOCK_SECTORS, blocks[VC_CURVE_BATCH];
 	u32 n;
@@ -92,21 +92,21 @@ void vc_curve_touch(struct vc_tag *tag, enum vc_curve_kind kind,
 	while (block < end) {
 		for (n = 0; n < VC_CURVE_BATCH && block < end; n++)
 			blocks[n] = block++;
-		vc_shards_touch(&c->shards, kind, blocks, n);
+		vcache_shards_touch(&c->shards, kind, blocks, n);
 	}
 	spin_unlock(&c->lock);
 }
 
 /**
- * vc_curve_read - compute the miss-ratio curve of a tag
+ * vcache_curve_read - compute the miss-ratio curve of a tag
  * @tag: the tag
  * @said: filled in
  *
  * Return: 0, or -ENODATA if it has no sample.
  */
-int vc_curve_read(struct vc_tag *tag, struct vc_curve_said *said)
+int vcache_curve_read(struct vcache_tag *tag, struct vcache_curve_said *said)
 {
-	struct vc_curve *c = tag->curve;
+	struct vcache_curve *c = tag->curve;
 	u32 i, kind;
 
 	if (!c)
@@ -114,11 +114,11 @@ int vc_curve_read(struct vc_tag *tag, struct vc_curve_said *said)
 	spin_lock(&c->lock);
 	for (i = 0; i < VCACHE_CURVE_POINTS; i++)
 		said->sizes[i] = (u64)i << c->shards.setup.grain_shift;
-	said->footprint = vc_shards_footprint(&c->shards);
+	said->footprint = vcache_shards_footprint(&c->shards);
 	for (kind = 0; kind < VC_CURVE_KINDS; kind++) {
 		said->accesses[kind] = c->shards.kind[kind].accesses;
-		vc_shards_curve(&c->shards, kind, said->sizes,
-				VCACHE_CURVE_POINTS, said->misses[kind]);
+		vcache_shards_curve(&c->shards, kind, said->sizes,
+				    VCACHE_CURVE_POINTS, said->misses[kind]);
 	}
 	spin_unlock(&c->lock);
 	return 0;

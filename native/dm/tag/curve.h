@@ -9,33 +9,33 @@
 
 #include "../../netlink/vcache_uapi.h"
 
-struct vc_curve;
-struct vc_tag;
+struct vcache_curve;
+struct vcache_tag;
 
-enum vc_curve_kind {
+enum vcache_curve_kind {
 	VC_CURVE_READ,
 	VC_CURVE_WRITE,
 	VC_CURVE_KINDS
 };
 
 /**
- * struct vc_curve_said - a miss-ratio curve
+ * struct vcache_curve_said - a miss-ratio curve
  * @sizes: cache sizes of its points, in blocks: 0, and then one grain more each
  * @footprint: about how many different blocks were accessed
  * @accesses: blocks read and written
  * @misses: how many of these a cache of each size would have missed
  */
-struct vc_curve_said {
+struct vcache_curve_said {
 	u64 sizes[VCACHE_CURVE_POINTS];
 	u64 footprint;
 	u64 accesses[VC_CURVE_KINDS];
 	u64 misses[VC_CURVE_KINDS][VCACHE_CURVE_POINTS];
 };
 
-struct vc_curve *vc_curve_make(void);
-void vc_curve_free(struct vc_curve *c);
-void vc_curve_touch(struct vc_tag *tag, enum vc_curve_kind kind,
-		    sector_t sector, unsigned int sectors);
-int vc_curve_read(struct vc_tag *tag, struct vc_curve_said *said);
+struct vcache_curve *vcache_curve_make(void);
+void vcache_curve_free(struct vcache_curve *c);
+void vcache_curve_touch(struct vcache_tag *tag, enum vcache_curve_kind kind,
+			sector_t sector, unsigned int sectors);
+int vcache_curve_read(struct vcache_tag *tag, struct vcache_curve_said *said);
 
 #endif /* DM_VCACHE_CURVE_H */

@@ -5,16 +5,16 @@
 #include "internal.h"
 
 /**
- * vc_tag_kick - wake the worker of a tag
+ * vcache_tag_kick - wake the worker of a tag
  * @tag: the tag
  */
-void vc_tag_kick(struct vc_tag *tag)
+void vcache_tag_kick(struct vcache_tag *tag)
 {
 	queue_work(tag->dev->wq, &tag->work);
 }
 
 /* Raise the goal of a tag. Return: whether it was lower. */
-static bool vc_tag_ask(struct vc_tag *tag, unsigned int goal)
+static bool vc_tag_ask(struct vcache_tag *tag, unsigned int goal)
 {
 	unsigned long flags;
 	bool raised;
@@ -29,60 +29,60 @@ static bool vc_tag_ask(struct vc_tag *tag, unsigned int goal)
 }
 
 /**
- * vc_tag_write_out - begin to write out the oldest dirty blocks of a tag
+ * vcache_tag_write_out - begin to write out the oldest dirty blocks of a tag
  * @tag: the tag
  * @goal: how many at least; UINT_MAX: all that are dirty now
  */
-void vc_tag_write_out(struct vc_tag *tag, unsigned int goal)
+void vcache_tag_write_out(struct vcache_tag *tag, unsigned int goal)
 {
 	vc_tag_ask(tag, goal);
-	vc_tag_kick(tag);
+	vcache_tag_kick(tag);
 }
 
 /**
- * vc_dev_write_out - begin to write out all dirty blocks of a device
+ * vcache_dev_write_out - begin to write out all dirty blocks of a device
  * @dev: the device
  */
-void vc_dev_write_out(struct vc_dev *dev)
+void vcache_dev_write_out(struct vcache_dev *dev)
 {
-	struct vc_tag *tag;
+	struct vcache_tag *tag;
 
 	rcu_read_lock();
 	list_for_each_entry_rcu(tag, &dev->tags, node)
-		vc_tag_write_out(tag, UINT_MAX);
+		vcache_tag_write_out(tag, UINT_MAX);
 	rcu_read_unlock();
 }
 
 /**
- * vc_tag_write_out_all - have all dirty blocks of a device written out
+ * vcache_tag_write_out_all - have all dirty blocks of a device written out
  * @tag: a tag of it; called by its worker, which then writes out its own blocks
  *
  * No worker is started for blocks that it was asked for before: this may be called again and
  * again.
  */
-void vc_tag_write_out_all(struct vc_tag *tag)
+void vcache_tag_write_out_all(struct vcache_tag *tag)
 {
-	struct vc_tag *other;
+	struct vcache_tag *other;
 
 	rcu_read_lock();
 	list_for_each_entry_rcu(other, &tag->dev->tags, node) {
 		if (vc_tag_ask(other, UINT_MAX) && other != tag)
-			vc_tag_kick(other);
+			vcache_tag_kick(other);
 	}
 	rcu_read_unlock();
 }
 
 /**
- * vc_dev_drained - is all data durable, except for what the origin refuses?
+ * vcache_dev_drained - is all data durable, except for what the origin refuses?
  * @dev: the device
  *
  * The caller makes sure that no block becomes dirty meanwhile. A block whose write-out
  * failed counts as pending again when the worker takes it for another try. The worker
  * does that, and counts the goal down, under the same lock.
  */
-bool vc_dev_drained(struct vc_dev *dev)
+bool vcache_dev_drained(struct vcache_dev *dev)
 {
-	struct vc_tag *tag;
+	struct vcache_tag *tag;
 	bool asked = false;
 
 	rcu_read_lock();
@@ -97,25 +97,25 @@ bool vc_dev_drained(struct vc_dev *dev)
 }
 
 /**
- * vc_age_tick - time between two checks of the age of dirty data
+ * vcache_age_tick - time between two checks of the age of dirty data
  * @dev: the device
  *
  * A quarter of the age limit, in jiffies. So blocks older than three quarters of the
  * limit are written out: at the next check they would be too old.
  */
-unsigned long vc_age_tick(struct vc_dev *dev)
+unsigned long vcache_age_tick(struct vcache_dev *dev)
 {
 	return max(msecs_to_jiffies(dev->target->age_ms) / 4, 1UL);
 }
 
 /**
- * vc_dev_flush_origin - flushes have to reach the origin from now on
+ * vcache_dev_flush_origin - flushes have to reach the origin from now on
  * @dev: the device
  * @origin: its origin
  *
  * Called before the first tag bypasses a cache that has failed.
  */
-void vc_dev_flush_origin(struct vc_dev *dev, struct block_device *origin)
+void vcache_dev_flush_origin(struct vcache_dev *dev, struct block_device *origin)
 {
 	WRITE_ONCE(dev->through, true);
 	WRITE_ONCE(dev->store, origin);
@@ -123,15 +123,15 @@ void vc_dev_flush_origin(struct vc_dev *dev, struct block_device *origin)
 }
 
 /**
- * vc_dev_bypass - do without a cache that has failed and has no dirty data
+ * vcache_dev_bypass - do without a cache that has failed and has no dirty data
  * @dev: the device; not called in interrupts
  * @origin: its origin
  *
  * From now on write-outs go to the origin. Data that the cache refused is still buffered.
  */
-void vc_dev_bypass(struct vc_dev *dev, struct block_device *origin)
+void vcache_dev_bypass(struct vcache_dev *dev, struct block_device *origin)
 {
 	WRITE_ONCE(dev->store, origin);
 	WRITE_ONCE(dev->writeback, false);
-	vc_dev_write_out(dev);
+	vcache_dev_write_out(dev);
 }

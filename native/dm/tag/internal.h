@@ -6,6 +6,6 @@
 #include "tag.h"
 
 /* attribute.c */
-void vc_map_drop(struct vc_dev *dev);
+void vcache_map_drop(struct vcache_dev *dev);
 
 #endif /* DM_VCACHE_TAG_INTERNAL_H */

@@ -16,16 +16,16 @@ static u64 vc_registry_seq;
 static DECLARE_WAIT_QUEUE_HEAD(vc_registry_unused);
 
 /**
- * vc_dev_get - get the state of a mapped device for one more table, or make it
+ * vcache_dev_get - get the state of a mapped device for one more table, or make it
  * @md: the mapped device
  * @make: makes it
  *
  * Return: the state, or NULL without memory.
  */
-struct vc_dev *vc_dev_get(struct mapped_device *md,
-			  struct vc_dev *(*make)(struct mapped_device *md))
+struct vcache_dev *vcache_dev_get(struct mapped_device *md,
+				  struct vcache_dev *(*make)(struct mapped_device *md))
 {
-	struct vc_dev *dev;
+	struct vcache_dev *dev;
 
 	mutex_lock(&vc_registry_lock);
 	list_for_each_entry(dev, &vc_devices, registry) {
@@ -44,7 +44,7 @@ out:
 	return dev;
 }
 
-static bool vc_dev_unused(struct vc_dev *dev)
+static bool vc_dev_unused(struct vcache_dev *dev)
 {
 	bool unused;
 
@@ -55,12 +55,12 @@ static bool vc_dev_unused(struct vc_dev *dev)
 }
 
 /**
- * vc_registry_put - drop a table's reference to the state of its device
+ * vcache_registry_put - drop a table's reference to the state of its device
  * @dev: the device
  *
  * Return: whether it was the last one. Then nobody else uses or finds the device any more.
  */
-bool vc_registry_put(struct vc_dev *dev)
+bool vcache_registry_put(struct vcache_dev *dev)
 {
 	bool last;
 
@@ -74,21 +74,21 @@ bool vc_registry_put(struct vc_dev *dev)
 	return last;
 }
 
-static bool vc_dev_has_number(const struct vc_dev *dev, u64 number)
+static bool vc_dev_has_number(const struct vcache_dev *dev, u64 number)
 {
 	return disk_devt(dm_disk(dev->md)) == number;
 }
 
-static bool vc_dev_is_after(const struct vc_dev *dev, u64 seq)
+static bool vc_dev_is_after(const struct vcache_dev *dev, u64 seq)
 {
 	return dev->seq > seq;
 }
 
 /* Find the first device that fits, and keep it. */
-static struct vc_dev *vc_dev_use(bool (*fits)(const struct vc_dev *, u64),
-				 u64 key)
+static struct vcache_dev *vc_dev_use(bool (*fits)(const struct vcache_dev *, u64),
+				     u64 key)
 {
-	struct vc_dev *dev, *found = NULL;
+	struct vcache_dev *dev, *found = NULL;
 
 	mutex_lock(&vc_registry_lock);
 	list_for_each_entry(dev, &vc_devices, registry) {
@@ -103,32 +103,32 @@ static struct vc_dev *vc_dev_use(bool (*fits)(const struct vc_dev *, u64),
 }
 
 /**
- * vc_dev_use_number - find a device by its number, and keep it
+ * vcache_dev_use_number - find a device by its number, and keep it
  * @number: major and minor
  *
- * Return: the device, for vc_dev_unuse(); or NULL.
+ * Return: the device, for vcache_dev_unuse(); or NULL.
  */
-struct vc_dev *vc_dev_use_number(dev_t number)
+struct vcache_dev *vcache_dev_use_number(dev_t number)
 {
 	return vc_dev_use(vc_dev_has_number, number);
 }
 
 /**
- * vc_dev_use_after - find the next device that was made, and keep it
- * @seq: vc_dev.seq of the device before it, or 0
+ * vcache_dev_use_after - find the next device that was made, and keep it
+ * @seq: vcache_dev.seq of the device before it, or 0
  *
- * Return: the device, for vc_dev_unuse(); or NULL.
+ * Return: the device, for vcache_dev_unuse(); or NULL.
  */
-struct vc_dev *vc_dev_use_after(u64 seq)
+struct vcache_dev *vcache_dev_use_after(u64 seq)
 {
 	return vc_dev_use(vc_dev_is_after, seq);
 }
 
 /**
- * vc_dev_unuse - do not keep a device any longer
+ * vcache_dev_unuse - do not keep a device any longer
  * @dev: the device; it may be freed by this
  */
-void vc_dev_unuse(struct vc_dev *dev)
+void vcache_dev_unuse(struct vcache_dev *dev)
 {
 	mutex_lock(&vc_registry_lock);
 	if (!--dev->users)
@@ -137,15 +137,15 @@ void vc_dev_unuse(struct vc_dev *dev)
 }
 
 /**
- * vc_dev_freeze - note that a resize of the pool suspends a device, or that it has
+ * vcache_dev_freeze - note that a resize of the pool suspends a device, or that it has
  * @md: the mapped device
  * @on: the suspend is about to begin
  *
  * Return: false if the origin of the device hangs.
  */
-bool vc_dev_freeze(struct mapped_device *md, bool on)
+bool vcache_dev_freeze(struct mapped_device *md, bool on)
 {
-	struct vc_dev *dev;
+	struct vcache_dev *dev;
 	bool hung = false;
 
 	mutex_lock(&vc_registry_lock);

@@ -13,17 +13,17 @@
 /* Minimum time between two announcements of events of a kind. */
 #define VC_EVENT_DELAY (HZ / 10)
 
-/* Guards the list of all tags of the host, and vc_tag.limit. Taken under vc_dev.lock. */
+/* Guards the list of all tags of the host, and vcache_tag.limit. Taken under vcache_dev.lock. */
 static DEFINE_MUTEX(vc_limits_lock);
 static LIST_HEAD(vc_limits_tags);
 
-static const struct vc_tag_ops *vc_tag_upper __ro_after_init;
+static const struct vcache_tag_ops *vc_tag_upper __ro_after_init;
 
 /**
- * vc_tag_register - set what upper layers do for tags
+ * vcache_tag_register - set what upper layers do for tags
  * @ops: their operations; called before there is a tag
  */
-void __init vc_tag_register(const struct vc_tag_ops *ops)
+void __init vcache_tag_register(const struct vcache_tag_ops *ops)
 {
 	vc_tag_upper = ops;
 }
@@ -31,7 +31,7 @@ void __init vc_tag_register(const struct vc_tag_ops *ops)
 static unsigned int buffer_mb = 128;
 
 /* In volume scope hTag has no data, so it has no weight. */
-static unsigned int vc_limits_weight(const struct vc_tag *tag)
+static unsigned int vc_limits_weight(const struct vcache_tag *tag)
 {
 	return tag == tag->dev->host && tag->dev->volume ? 0 : tag->weight;
 }
@@ -39,7 +39,7 @@ static unsigned int vc_limits_weight(const struct vc_tag *tag)
 static void vc_limits_share(void)
 {
 	u64 pages = ((u64)READ_ONCE(buffer_mb) << 20) >> PAGE_SHIFT;
-	struct vc_tag *tag;
+	struct vcache_tag *tag;
 	u64 weights = 0;
 
 	list_for_each_entry(tag, &vc_limits_tags, registry)
@@ -54,11 +54,11 @@ static void vc_limits_share(void)
 }
 
 /**
- * vc_limits_update - share the buffer memory out by weight again
+ * vcache_limits_update - share the buffer memory out by weight again
  *
  * A tag above its new limit gets no pages until enough of its data has been written out.
  */
-void vc_limits_update(void)
+void vcache_limits_update(void)
 {
 	mutex_lock(&vc_limits_lock);
 	vc_limits_share();
@@ -70,7 +70,7 @@ static int vc_buffer_mb_set(const char *val, const struct kernel_param *kp)
 	int r = param_set_uint_minmax(val, kp, 1, 1U << 20);
 
 	if (!r)
-		vc_limits_update();
+		vcache_limits_update();
 	return r;
 }
 
@@ -85,7 +85,7 @@ static unsigned long vc_shrink_count(struct shrinker *shrinker,
 				     struct shrink_control *sc)
 {
 	unsigned long pages = 0;
-	struct vc_tag *tag;
+	struct vcache_tag *tag;
 
 	if (!mutex_trylock(&vc_limits_lock))
 		return 0;
@@ -99,41 +99,41 @@ static unsigned long vc_shrink_count(struct shrinker *shrinker,
 static unsigned long vc_shrink_scan(struct shrinker *shrinker,
 				    struct shrink_control *sc)
 {
-	struct vc_tag *tag;
+	struct vcache_tag *tag;
 
 	if (!mutex_trylock(&vc_limits_lock))
 		return SHRINK_STOP;
 	list_for_each_entry(tag, &vc_limits_tags, registry)
-		vc_tag_write_out(tag, sc->nr_to_scan);
+		vcache_tag_write_out(tag, sc->nr_to_scan);
 	mutex_unlock(&vc_limits_lock);
 	return SHRINK_STOP;
 }
 
 static struct shrinker *vc_shrinker;
 
-int __init vc_shrinker_init(void)
+int __init vcache_shrinker_init(void)
 {
-	vc_shrinker = vc_shrinker_make(vc_shrink_count, vc_shrink_scan);
+	vc_shrinker = vcache_shrinker_make(vc_shrink_count, vc_shrink_scan);
 	return vc_shrinker ? 0 : -ENOMEM;
 }
 
-void vc_shrinker_exit(void)
+void vcache_shrinker_exit(void)
 {
-	vc_shrinker_drop(vc_shrinker);
+	vcache_shrinker_drop(vc_shrinker);
 }
 
 /**
- * vc_tag_find - find a tag by its number
+ * vcache_tag_find - find a tag by its number
  * @dev: the device
  * @id: the number
  *
- * Called under vc_dev.lock or rcu_read_lock().
+ * Called under vcache_dev.lock or rcu_read_lock().
  *
  * Return: the tag, or NULL if there is none.
  */
-struct vc_tag *vc_tag_find(struct vc_dev *dev, u32 id)
+struct vcache_tag *vcache_tag_find(struct vcache_dev *dev, u32 id)
 {
-	struct vc_tag *tag;
+	struct vcache_tag *tag;
 
 	list_for_each_entry_rcu(tag, &dev->tags, node,
 				lockdep_is_held(&dev->lock)) {
@@ -144,17 +144,17 @@ struct vc_tag *vc_tag_find(struct vc_dev *dev, u32 id)
 }
 
 /**
- * vc_tag_make - make a tag
+ * vcache_tag_make - make a tag
  * @dev: the device
  * @id: a number that no tag of the device has
  *
- * Called under vc_dev.lock.
+ * Called under vcache_dev.lock.
  *
  * Return: the tag, or NULL without memory.
  */
-struct vc_tag *vc_tag_make(struct vc_dev *dev, u32 id)
+struct vcache_tag *vcache_tag_make(struct vcache_dev *dev, u32 id)
 {
-	struct vc_tag *tag = kzalloc(sizeof(*tag), GFP_KERNEL);
+	struct vcache_tag *tag = kzalloc(sizeof(*tag), GFP_KERNEL);
 	unsigned int s;
 
 	if (!tag)
@@ -190,13 +190,13 @@ struct vc_tag *vc_tag_make(struct vc_dev *dev, u32 id)
 }
 
 /**
- * vc_tag_set_mode - set the mode of a tag
+ * vcache_tag_set_mode - set the mode of a tag
  * @tag: the tag; of a device in writeback mode, unless @mode is the mode of the device
  * @mode: writeback, writethrough or flush-only
  *
  * It applies from the next write-out on. Dirty data in the cache is destaged as before.
  */
-void vc_tag_set_mode(struct vc_tag *tag, enum vcache_mode mode)
+void vcache_tag_set_mode(struct vcache_tag *tag, enum vcache_mode mode)
 {
 	if (!tag->dev->writeback)
 		return;
@@ -207,28 +207,28 @@ void vc_tag_set_mode(struct vc_tag *tag, enum vcache_mode mode)
 }
 
 /**
- * vc_tag_remove - remove a tag, for user space
+ * vcache_tag_remove - remove a tag, for user space
  * @tag: not hTag
  *
  * From now on every flush covers its data. The tag is freed when it is drained. Called
- * under vc_dev.lock.
+ * under vcache_dev.lock.
  */
-void vc_tag_remove(struct vc_tag *tag)
+void vcache_tag_remove(struct vcache_tag *tag)
 {
 	WRITE_ONCE(tag->orphan, true);
 	/* An empty list of cgroups needs no memory ... */
-	vc_tag_set_cgroups(tag, NULL, 0);
+	vcache_tag_set_cgroups(tag, NULL, 0);
 	/* ... but a map does. Without memory all extents are dropped. */
-	if (vc_tag_set_extents(tag, NULL, 0))
-		vc_map_drop(tag->dev);
+	if (vcache_tag_set_extents(tag, NULL, 0))
+		vcache_map_drop(tag->dev);
 	/* After this no write is attributed to the tag any more. */
 	synchronize_rcu();
-	vc_tag_write_out(tag, UINT_MAX);
+	vcache_tag_write_out(tag, UINT_MAX);
 	mod_delayed_work(tag->dev->wq, &tag->dev->age_work, 1);
 	mod_delayed_work(system_long_wq, &tag->dev->collect_work, 1);
 }
 
-static void vc_tag_free(struct vc_tag *tag)
+static void vc_tag_free(struct vcache_tag *tag)
 {
 	/* The shrinker starts workers of tags: it must not find this one any more. */
 	mutex_lock(&vc_limits_lock);
@@ -240,16 +240,16 @@ static void vc_tag_free(struct vc_tag *tag)
 	vc_tag_upper->leave(tag);
 	kvfree(tag->staged);
 	kfree(rcu_dereference_protected(tag->cgroups, true));
-	vc_curve_free(tag->curve);
+	vcache_curve_free(tag->curve);
 	kfree(tag);
 }
 
-static bool vc_tag_unused(struct vc_tag *tag)
+static bool vc_tag_unused(struct vcache_tag *tag)
 {
 	bool unused;
 
 	spin_lock_irq(&tag->lock);
-	unused = vc_epoch_idle(&tag->epoch) && bio_list_empty(&tag->waiting) &&
+	unused = vcache_epoch_idle(&tag->epoch) && bio_list_empty(&tag->waiting) &&
 		 !atomic_read(&tag->used) && !atomic_read(&tag->timed) &&
 		 !atomic_read(&tag->inflight);
 	spin_unlock_irq(&tag->lock);
@@ -257,21 +257,21 @@ static bool vc_tag_unused(struct vc_tag *tag)
 }
 
 /**
- * vc_collect_work - free removed tags that are drained
- * @work: vc_dev.collect_work
+ * vcache_collect_work - free removed tags that are drained
+ * @work: vcache_dev.collect_work
  *
  * It waits for the lock of the device, and the holder of that may wait for workers of
  * tags. So it must not run in their workqueue: without memory that has a single thread.
  */
-void vc_collect_work(struct work_struct *work)
+void vcache_collect_work(struct work_struct *work)
 {
-	struct vc_dev *dev = container_of(to_delayed_work(work), struct vc_dev,
-					  collect_work);
-	struct vc_tag *tag, *next;
+	struct vcache_dev *dev = container_of(to_delayed_work(work), struct vcache_dev,
+					      collect_work);
+	struct vcache_tag *tag, *next;
 	bool left = false;
 	LIST_HEAD(gone);
 
-	vc_dev_lock(dev);
+	vcache_dev_lock(dev);
 	list_for_each_entry_safe(tag, next, &dev->tags, node) {
 		if (!tag->orphan)
 			continue;
@@ -282,7 +282,7 @@ void vc_collect_work(struct work_struct *work)
 			left = true;
 		}
 	}
-	vc_dev_unlock(dev);
+	vcache_dev_unlock(dev);
 	if (!list_empty(&gone)) {
 		/* Flushes may be at this tag, and the reaper may still use it. */
 		synchronize_rcu();
@@ -292,16 +292,16 @@ void vc_collect_work(struct work_struct *work)
 		vc_tag_free(tag);
 	if (left && !READ_ONCE(dev->suspended))
 		queue_delayed_work(system_long_wq, &dev->collect_work,
-				   vc_age_tick(dev));
+				   vcache_age_tick(dev));
 }
 
 /**
- * vc_tags_free - free all tags of a device that nothing uses any more
+ * vcache_tags_free - free all tags of a device that nothing uses any more
  * @dev: the device
  */
-void vc_tags_free(struct vc_dev *dev)
+void vcache_tags_free(struct vcache_dev *dev)
 {
-	struct vc_tag *tag, *next;
+	struct vcache_tag *tag, *next;
 
 	list_for_each_entry_safe(tag, next, &dev->tags, node) {
 		list_del_rcu(&tag->node);
@@ -310,13 +310,13 @@ void vc_tags_free(struct vc_dev *dev)
 }
 
 /**
- * vc_tag_event - announce an event of a tag soon
+ * vcache_tag_event - announce an event of a tag soon
  * @tag: the tag
  * @kind: what happened
  *
  * Called in any context, also with locks held.
  */
-void vc_tag_event(struct vc_tag *tag, enum vcache_event_kind kind)
+void vcache_tag_event(struct vcache_tag *tag, enum vcache_event_kind kind)
 {
 	if (!test_and_set_bit(kind, &tag->events))
 		queue_delayed_work(system_long_wq, &tag->dev->event_work,
@@ -324,22 +324,22 @@ void vc_tag_event(struct vc_tag *tag, enum vcache_event_kind kind)
 }
 
 /**
- * vc_event_work - announce events of a device's tags
- * @work: vc_dev.event_work
+ * vcache_event_work - announce events of a device's tags
+ * @work: vcache_dev.event_work
  */
-void vc_event_work(struct work_struct *work)
+void vcache_event_work(struct work_struct *work)
 {
-	struct vc_dev *dev = container_of(to_delayed_work(work), struct vc_dev,
-					  event_work);
+	struct vcache_dev *dev = container_of(to_delayed_work(work), struct vcache_dev,
+					      event_work);
 	enum vcache_event_kind kind;
-	struct vc_tag *tag;
+	struct vcache_tag *tag;
 
-	vc_dev_lock(dev);
+	vcache_dev_lock(dev);
 	list_for_each_entry(tag, &dev->tags, node) {
 		for (kind = 0; kind <= VCACHE_EVENT_KIND_CACHE_ERROR; kind++) {
 			if (test_and_clear_bit(kind, &tag->events))
 				vc_tag_upper->announce(dev, tag->id, kind);
 		}
 	}
-	vc_dev_unlock(dev);
+	vcache_dev_unlock(dev);
 }

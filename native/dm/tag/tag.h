@@ -7,24 +7,24 @@
  * Tag 0 of a device is *hTag*, the tag of the host: it has all I/O that cannot be
  * attributed to another tag.
  *
- * A &struct vc_dev belongs to a mapped device and outlives its tables, so tags and
- * buffered data survive a table reload, also a noflush one. A &struct vc_target holds
- * what one table line says. A &struct vc_tag is one tag of a device, with its share, its
- * dirty list, its flush epochs and its statistics. A &struct vc_block is one page of
+ * A &struct vcache_dev belongs to a mapped device and outlives its tables, so tags and
+ * buffered data survive a table reload, also a noflush one. A &struct vcache_target holds
+ * what one table line says. A &struct vcache_tag is one tag of a device, with its share, its
+ * dirty list, its flush epochs and its statistics. A &struct vcache_block is one page of
  * buffered data of a tag.
  *
  * DOC: Locks
  *
- *   vc_block.lock (of the older, then of the newer version)
- *     └── vc_tag.lock, or the xa_lock of vc_dev.blocks, one at a time;
+ *   vcache_block.lock (of the older, then of the newer version)
+ *     └── vcache_tag.lock, or the xa_lock of vcache_dev.blocks, one at a time;
  *         only vc_block_share() takes hTag's inside another tag's
  *
  * All of these are taken in interrupts. A flush takes the lock of each tag that it
  * covers, one after the other, and no lock of the whole device: only writers and the
  * reaper change the index. Lists of tags and maps of sectors are read under RCU and
- * changed under vc_dev.lock (a mutex), which is held during a replay. vc_registry_lock guards
+ * changed under vcache_dev.lock (a mutex), which is held during a replay. vc_registry_lock guards
  * the list of devices; no other lock of a device in use is taken inside it, see registry.c.
- * vc_limits_lock guards the limits and is taken inside vc_dev.lock.
+ * vc_limits_lock guards the limits and is taken inside vcache_dev.lock.
  */
 #ifndef DM_VCACHE_TAG_H
 #define DM_VCACHE_TAG_H
@@ -52,8 +52,8 @@
 
 struct nvme_command;
 struct request;
-struct vc_log;
-struct vc_volume;
+struct vcache_log;
+struct vcache_volume;
 
 /*
  * Most write-outs of a tag that are at the origin at once. Enough to keep an SSD busy; few
@@ -74,31 +74,31 @@ struct vc_volume;
 #define VC_AGE_MS_MAX		600000U
 
 /**
- * struct vc_cgroups - the cgroups whose I/O belongs to a tag
+ * struct vcache_cgroups - the cgroups whose I/O belongs to a tag
  * @rcu: frees it
  * @nr: how many
  * @id: cgroup v2 ids
  */
-struct vc_cgroups {
+struct vcache_cgroups {
 	struct rcu_head rcu;
 	unsigned int nr;
 	u64 id[];
 };
 
 /**
- * struct vc_map - the tags' sectors, in filesystem scope
+ * struct vcache_map - the tags' sectors, in filesystem scope
  * @rcu: frees it
  * @nr: how many runs
- * @run: sorted; owners are &struct vc_tag
+ * @run: sorted; owners are &struct vcache_tag
  */
-struct vc_map {
+struct vcache_map {
 	struct rcu_head rcu;
 	size_t nr;
-	struct vc_run run[];
+	struct vcache_run run[];
 };
 
 /* Counters of a tag, as the netlink attributes of the same names. */
-struct vc_stats {
+struct vcache_stats {
 	atomic64_t reads;
 	atomic64_t read_ns;
 	atomic64_t read_sectors;
@@ -125,14 +125,14 @@ struct vc_stats {
 };
 
 /* Whether every flush covers a tag because it has lost a cgroup. */
-enum vc_exposure {
+enum vcache_exposure {
 	VC_NOT_EXPOSED,
 	VC_EXPOSED_CHANGING,	/* writes may still be attributed by the old cgroups */
 	VC_EXPOSED,		/* until the data that was dirty then is durable */
 };
 
 /**
- * struct vc_nvme - an origin that understands tags, see nvme.c
+ * struct vcache_nvme - an origin that understands tags, see nvme.c
  * @init_request: function of nvme-core, which stays loaded while this is set
  * @on: write-outs are tagged
  * @users: tagged write-outs that are not durable
@@ -140,7 +140,7 @@ enum vc_exposure {
  * @tag_max: largest tag that the drive knows
  * @instance: number of the drive's power-on; after another power-on flushes fail
  */
-struct vc_nvme {
+struct vcache_nvme {
 	void (*init_request)(struct request *rq, struct nvme_command *cmd);
 	bool on;
 	atomic_t users;
@@ -150,8 +150,8 @@ struct vc_nvme {
 };
 
 /**
- * struct vc_tag - one tag of a device
- * @node: vc_dev.tags, in the order of @seq
+ * struct vcache_tag - one tag of a device
+ * @node: vcache_dev.tags, in the order of @seq
  * @registry: list of all tags of the host, for the limits
  * @gone: list of tags being freed
  * @dev: the device
@@ -168,7 +168,7 @@ struct vc_nvme {
  * @mode: where its write-outs go, on a device in writeback mode
  * @log: its log in the pool, or NULL
  * @curve: its miss-ratio curve, or NULL
- * @staged: extents received but not committed, under vc_dev.lock
+ * @staged: extents received but not committed, under vcache_dev.lock
  * @staged_nr: how many
  * @used: pages used or reserved
  * @limit: most pages that it may use
@@ -199,25 +199,25 @@ struct vc_nvme {
  * @events: kinds of events to be announced, bits
  * @stats: counters
  */
-struct vc_tag {
+struct vcache_tag {
 	struct list_head node;
 	struct list_head registry;
 	struct list_head gone;
-	struct vc_dev *dev;
+	struct vcache_dev *dev;
 	u64 seq;
 	u32 id;
 	bool orphan;
-	enum vc_exposure exposed;
+	enum vcache_exposure exposed;
 	u32 weight;
 	u64 least;
 	u64 most;
 	u64 lanes;
 	char name[VCACHE_NAME_MAX + 1];
-	struct vc_cgroups __rcu *cgroups;
+	struct vcache_cgroups __rcu *cgroups;
 	enum vcache_mode mode;
-	struct vc_log *log;
-	struct vc_curve *curve;
-	struct vc_sectors *staged;
+	struct vcache_log *log;
+	struct vcache_curve *curve;
+	struct vcache_sectors *staged;
 	size_t staged_nr;
 
 	atomic_t used;
@@ -226,7 +226,7 @@ struct vc_tag {
 	atomic_t timed;
 
 	spinlock_t lock; /* lists, epochs and waiters of the tag */
-	struct vc_epoch epoch;
+	struct vcache_epoch epoch;
 	struct list_head waiters[VC_EPOCH_SLOTS];
 	struct list_head dirty;
 	struct list_head ready;
@@ -250,11 +250,11 @@ struct vc_tag {
 	struct list_head batch;
 	struct work_struct work;
 	unsigned long events;
-	struct vc_stats stats;
+	struct vcache_stats stats;
 };
 
 /**
- * struct vc_target - what a table line says
+ * struct vcache_target - what a table line says
  * @dev: the device it belongs to
  * @ti: dm's view of it
  * @origin: the origin
@@ -267,8 +267,8 @@ struct vc_tag {
  * @age_ms: longest time that data stays buffered
  * @nr_args: optional arguments given, for the table line
  */
-struct vc_target {
-	struct vc_dev *dev;
+struct vcache_target {
+	struct vcache_dev *dev;
 	struct dm_target *ti;
 	struct dm_dev *origin;
 	enum vcache_mode mode;
@@ -276,13 +276,13 @@ struct vc_target {
 	u32 volume;
 	enum vcache_scope scope;
 	u32 tag_id;
-	struct vc_tag *tag;
+	struct vcache_tag *tag;
 	unsigned int age_ms;
 	unsigned int nr_args;
 };
 
 /**
- * struct vc_dev - the state of a mapped device
+ * struct vcache_dev - the state of a mapped device
  * @registry: list of all devices
  * @md: the mapped device
  * @seq: greater than that of all devices made before
@@ -297,11 +297,11 @@ struct vc_target {
  * @origin: the origin of that table; for work that may go on after the table
  * @store: the device that write-outs go to
  * @flushed_origin: origin whose volatile cache has been flushed since we use it
- * @lock: control path: tags, maps; see vc_dev_lock()
+ * @lock: control path: tags, maps; see vcache_dev_lock()
  * @noio: allocation scope of the holder of @lock
  * @tags: all tags, hTag first; RCU
  * @host: hTag
- * @next_seq: for vc_tag.seq
+ * @next_seq: for vcache_tag.seq
  * @attr_gen: counts changes of cgroups and removals of tags
  * @map: the tags' sectors; may be NULL; RCU
  * @blocks: index of the buffered blocks by page number
@@ -332,7 +332,7 @@ struct vc_target {
  * @fallback: reads that the cache device has failed
  * @fallback_work: takes them up
  * @retries: requests to read their data again, see fallback.c
- * @bs: write-out requests, &struct vc_writeout
+ * @bs: write-out requests, &struct vcache_writeout
  * @granted: write-outs that waited for their ranges
  * @granted_work: sends them
  * @inflight: write-outs at the origin
@@ -343,28 +343,28 @@ struct vc_target {
  * @hung: suspended while the origin does not answer; see "Origins that hang" in device.c
  * @held: keeps @origin open while @hung
  */
-struct vc_dev {
+struct vcache_dev {
 	struct list_head registry;
 	struct mapped_device *md;
 	u64 seq;
 	unsigned int tables;
 	unsigned int users;
-	struct vc_target *target;
+	struct vcache_target *target;
 	bool volume;
 	bool writeback;
 	bool through;
-	struct vc_volume *vol;
+	struct vcache_volume *vol;
 	enum vcache_mode mode;
 	struct block_device *origin;
 	struct block_device *store;
 	dev_t flushed_origin;
-	struct mutex lock; /* control path, see vc_dev_lock() */
+	struct mutex lock; /* control path, see vcache_dev_lock() */
 	unsigned int noio;
 	struct list_head tags;
-	struct vc_tag *host;
+	struct vcache_tag *host;
 	u64 next_seq;
 	atomic_t attr_gen;
-	struct vc_map __rcu *map;
+	struct vcache_map __rcu *map;
 	struct xarray blocks;
 	struct hlist_head spilled;
 	unsigned int nspilled;
@@ -385,7 +385,7 @@ struct vc_dev {
 	struct delayed_work age_work;
 	struct delayed_work event_work;
 	struct delayed_work collect_work;
-	struct vc_nvme nvme;
+	struct vcache_nvme nvme;
 	struct workqueue_struct *wq;
 	struct workqueue_struct *flush_wq;
 	struct workqueue_struct *discard_wq;
@@ -406,19 +406,19 @@ struct vc_dev {
 };
 
 /**
- * struct vc_tag_ops - what upper layers do for tags
- * @write_out: the worker of a tag, vc_tag.work
- * @commit: sends tagged flushes, vc_tag.commit_work
+ * struct vcache_tag_ops - what upper layers do for tags
+ * @write_out: the worker of a tag, vcache_tag.work
+ * @commit: sends tagged flushes, vcache_tag.commit_work
  * @join: gives a tag its log in a volume; 0 or -ENOMEM
  * @leave: takes the log from a tag, which is idle
  * @announce: tells user space about an event of a tag
  */
-struct vc_tag_ops {
+struct vcache_tag_ops {
 	work_func_t write_out;
 	work_func_t commit;
-	int (*join)(struct vc_volume *v, struct vc_tag *tag);
-	void (*leave)(struct vc_tag *tag);
-	void (*announce)(struct vc_dev *dev, u32 tag,
+	int (*join)(struct vcache_volume *v, struct vcache_tag *tag);
+	void (*leave)(struct vcache_tag *tag);
+	void (*announce)(struct vcache_dev *dev, u32 tag,
 			 enum vcache_event_kind kind);
 };
 
@@ -427,7 +427,7 @@ struct vc_tag_ops {
  * cgroup that the request is charged to. Requests answered by the buffer or the cache do
  * without, because it takes time.
  */
-static inline void vc_bind(struct vc_dev *dev, struct bio *bio)
+static inline void vcache_bind(struct vcache_dev *dev, struct bio *bio)
 {
 	bio_set_dev(bio, dev->target->origin->bdev);
 }
@@ -436,65 +436,65 @@ static inline void vc_bind(struct vc_dev *dev, struct bio *bio)
  * The lock of the control path. Discards need it. So its holder must not wait for memory
  * that only I/O of this device can free.
  */
-static inline void vc_dev_lock(struct vc_dev *dev)
+static inline void vcache_dev_lock(struct vcache_dev *dev)
 {
 	mutex_lock(&dev->lock);
 	dev->noio = memalloc_noio_save();
 }
 
-static inline void vc_dev_unlock(struct vc_dev *dev)
+static inline void vcache_dev_unlock(struct vcache_dev *dev)
 {
 	memalloc_noio_restore(dev->noio);
 	mutex_unlock(&dev->lock);
 }
 
 /* attribute.c */
-bool vc_tag_has_cgroup(struct vc_tag *tag, u64 id);
-struct vc_tag *vc_tag_of_range(struct vc_target *vt, struct bio *bio);
-struct vc_tag *vc_tag_of_write(struct vc_target *vt, struct bio *bio);
-void vc_scope_of_flush(struct vc_target *vt, struct vc_flush *f);
-int vc_tag_set_cgroups(struct vc_tag *tag, const u64 *id, unsigned int nr);
-int vc_tag_set_extents(struct vc_tag *tag, const struct vc_sectors *s,
-		       size_t nr);
-void vc_tag_extents(struct vc_tag *tag, u32 *count, u64 *sectors);
-void vc_map_punch(struct vc_dev *dev, sector_t start, sector_t len);
+bool vcache_tag_has_cgroup(struct vcache_tag *tag, u64 id);
+struct vcache_tag *vcache_tag_of_range(struct vcache_target *vt, struct bio *bio);
+struct vcache_tag *vcache_tag_of_write(struct vcache_target *vt, struct bio *bio);
+void vcache_scope_of_flush(struct vcache_target *vt, struct vcache_flush *f);
+int vcache_tag_set_cgroups(struct vcache_tag *tag, const u64 *id, unsigned int nr);
+int vcache_tag_set_extents(struct vcache_tag *tag, const struct vcache_sectors *s,
+			   size_t nr);
+void vcache_tag_extents(struct vcache_tag *tag, u32 *count, u64 *sectors);
+void vcache_map_punch(struct vcache_dev *dev, sector_t start, sector_t len);
 
 /* goal.c */
-void vc_tag_kick(struct vc_tag *tag);
-void vc_tag_write_out(struct vc_tag *tag, unsigned int goal);
-void vc_dev_write_out(struct vc_dev *dev);
-void vc_tag_write_out_all(struct vc_tag *tag);
-bool vc_dev_drained(struct vc_dev *dev);
-unsigned long vc_age_tick(struct vc_dev *dev);
-void vc_dev_flush_origin(struct vc_dev *dev, struct block_device *origin);
-void vc_dev_bypass(struct vc_dev *dev, struct block_device *origin);
+void vcache_tag_kick(struct vcache_tag *tag);
+void vcache_tag_write_out(struct vcache_tag *tag, unsigned int goal);
+void vcache_dev_write_out(struct vcache_dev *dev);
+void vcache_tag_write_out_all(struct vcache_tag *tag);
+bool vcache_dev_drained(struct vcache_dev *dev);
+unsigned long vcache_age_tick(struct vcache_dev *dev);
+void vcache_dev_flush_origin(struct vcache_dev *dev, struct block_device *origin);
+void vcache_dev_bypass(struct vcache_dev *dev, struct block_device *origin);
 
 /* isolation.c */
-enum vcache_isolation vc_isolation(struct block_device *bdev);
-enum vcache_isolation vc_target_isolation(const struct vc_target *vt);
-blk_opf_t vc_durable_flags(struct block_device *bdev);
+enum vcache_isolation vcache_isolation_of(struct block_device *bdev);
+enum vcache_isolation vcache_target_isolation(const struct vcache_target *vt);
+blk_opf_t vcache_durable_flags(struct block_device *bdev);
 
 /* registry.c */
-struct vc_dev *vc_dev_get(struct mapped_device *md,
-			  struct vc_dev *(*make)(struct mapped_device *md));
-bool vc_registry_put(struct vc_dev *dev);
-void vc_dev_unuse(struct vc_dev *dev);
-struct vc_dev *vc_dev_use_number(dev_t number);
-struct vc_dev *vc_dev_use_after(u64 seq);
-bool vc_dev_freeze(struct mapped_device *md, bool on);
+struct vcache_dev *vcache_dev_get(struct mapped_device *md,
+				  struct vcache_dev *(*make)(struct mapped_device *md));
+bool vcache_registry_put(struct vcache_dev *dev);
+void vcache_dev_unuse(struct vcache_dev *dev);
+struct vcache_dev *vcache_dev_use_number(dev_t number);
+struct vcache_dev *vcache_dev_use_after(u64 seq);
+bool vcache_dev_freeze(struct mapped_device *md, bool on);
 
 /* tag.c */
-void vc_tag_register(const struct vc_tag_ops *ops);
-void vc_limits_update(void);
-int vc_shrinker_init(void);
-void vc_shrinker_exit(void);
-struct vc_tag *vc_tag_find(struct vc_dev *dev, u32 id);
-struct vc_tag *vc_tag_make(struct vc_dev *dev, u32 id);
-void vc_tag_set_mode(struct vc_tag *tag, enum vcache_mode mode);
-void vc_tag_remove(struct vc_tag *tag);
-void vc_collect_work(struct work_struct *work);
-void vc_tags_free(struct vc_dev *dev);
-void vc_tag_event(struct vc_tag *tag, enum vcache_event_kind kind);
-void vc_event_work(struct work_struct *work);
+void vcache_tag_register(const struct vcache_tag_ops *ops);
+void vcache_limits_update(void);
+int vcache_shrinker_init(void);
+void vcache_shrinker_exit(void);
+struct vcache_tag *vcache_tag_find(struct vcache_dev *dev, u32 id);
+struct vcache_tag *vcache_tag_make(struct vcache_dev *dev, u32 id);
+void vcache_tag_set_mode(struct vcache_tag *tag, enum vcache_mode mode);
+void vcache_tag_remove(struct vcache_tag *tag);
+void vcache_collect_work(struct work_struct *work);
+void vcache_tags_free(struct vcache_dev *dev);
+void vcache_tag_event(struct vcache_tag *tag, enum vcache_event_kind kind);
+void vcache_event_work(struct work_struct *work);
 
 #endif /* DM_VCACHE_TAG_H */

@@ -9,11 +9,11 @@
  *
  * A suspend waits until all data is written out. A noflush suspend is also the first step
  * of replacing a table whose origin hangs, so it waits only while there is progress. Then
- * the device is &vc_dev.hung: write-outs, a round of destage or promotions are still at the
+ * the device is &vcache_dev.hung: write-outs, a round of destage or promotions are still at the
  * origin, and go on when it answers.
  *
- * - They use &vc_dev.origin and &vc_volume.origin, not the table. &vc_dev.held keeps these
- *   open when the table is gone.
+ * - They use &vcache_dev.origin and &vcache_volume.origin, not the table. &vcache_dev.held
+ *   keeps these open when the table is gone.
  * - A block stays in WRITEOUT until its write-out completes, and a round is the same work
  *   item before and after the suspend. So the next table may write to the same origin at
  *   once: no second version of a sector is sent before the first one has arrived.
@@ -36,12 +36,12 @@
 /* Reserved write-out requests, for when memory is short. */
 #define VC_BIOS_MIN 64
 
-static void vc_dev_free(struct vc_dev *dev)
+static void vc_dev_free(struct vcache_dev *dev)
 {
-	vc_tags_free(dev);
+	vcache_tags_free(dev);
 	kvfree(rcu_dereference_protected(dev->map, true));
-	vc_blocks_exit(dev);
-	vc_nvme_drop(dev);
+	vcache_blocks_exit(dev);
+	vcache_nvme_drop(dev);
 	if (dev->discard_wq)
 		destroy_workqueue(dev->discard_wq);
 	if (dev->flush_wq)
@@ -55,14 +55,14 @@ static void vc_dev_free(struct vc_dev *dev)
 }
 
 /**
- * vc_dev_make - make the state of a mapped device
+ * vcache_dev_make - make the state of a mapped device
  * @md: the mapped device
  *
  * Return: the state, or NULL without memory.
  */
-struct vc_dev *vc_dev_make(struct mapped_device *md)
+struct vcache_dev *vcache_dev_make(struct mapped_device *md)
 {
-	struct vc_dev *dev = kzalloc(sizeof(*dev), GFP_KERNEL);
+	struct vcache_dev *dev = kzalloc(sizeof(*dev), GFP_KERNEL);
 	int no_blocks;
 
 	if (!dev)
@@ -71,20 +71,20 @@ struct vc_dev *vc_dev_make(struct mapped_device *md)
 	dev->suspended = true;
 	mutex_init(&dev->lock);
 	INIT_LIST_HEAD(&dev->tags);
-	no_blocks = vc_blocks_init(dev);
+	no_blocks = vcache_blocks_init(dev);
 	init_llist_head(&dev->reap);
-	INIT_WORK(&dev->reap_work, vc_reap_work);
+	INIT_WORK(&dev->reap_work, vcache_reap_work);
 	init_llist_head(&dev->granted);
-	INIT_WORK(&dev->granted_work, vc_granted_work);
+	INIT_WORK(&dev->granted_work, vcache_granted_work);
 	spin_lock_init(&dev->park_lock);
 	INIT_LIST_HEAD(&dev->parked);
-	INIT_WORK(&dev->park_work, vc_park_work);
+	INIT_WORK(&dev->park_work, vcache_park_work);
 	spin_lock_init(&dev->flush_lock);
 	bio_list_init(&dev->flushq);
-	INIT_WORK(&dev->flush_work, vc_flush_work);
-	INIT_DELAYED_WORK(&dev->age_work, vc_age_work);
-	INIT_DELAYED_WORK(&dev->event_work, vc_event_work);
-	INIT_DELAYED_WORK(&dev->collect_work, vc_collect_work);
+	INIT_WORK(&dev->flush_work, vcache_flush_work);
+	INIT_DELAYED_WORK(&dev->age_work, vcache_age_work);
+	INIT_DELAYED_WORK(&dev->event_work, vcache_event_work);
+	INIT_DELAYED_WORK(&dev->collect_work, vcache_collect_work);
 	init_waitqueue_head(&dev->idle);
 
 	dev->wq = alloc_workqueue("vcache/%s", WQ_MEM_RECLAIM, 0,
@@ -95,13 +95,13 @@ struct vc_dev *vc_dev_make(struct mapped_device *md)
 					  WQ_MEM_RECLAIM | WQ_UNBOUND, 0,
 					  dm_device_name(md));
 	if (no_blocks || !dev->wq || !dev->flush_wq || !dev->discard_wq ||
-	    vc_fallback_init(dev) ||
+	    vcache_fallback_init(dev) ||
 	    bioset_init(&dev->bs, VC_BIOS_MIN,
-			offsetof(struct vc_writeout, bio), BIOSET_NEED_BVECS))
+			offsetof(struct vcache_writeout, bio), BIOSET_NEED_BVECS))
 		goto bad;
-	vc_dev_lock(dev);
-	dev->host = vc_tag_make(dev, 0);
-	vc_dev_unlock(dev);
+	vcache_dev_lock(dev);
+	dev->host = vcache_tag_make(dev, 0);
+	vcache_dev_unlock(dev);
 	if (!dev->host)
 		goto bad;
 	strscpy(dev->host->name, "host", sizeof(dev->host->name));
@@ -115,10 +115,10 @@ bad:
  * Are write-outs under way, although the device is suspended? A worker may wait for the
  * origin to take one more. Workers that have just been woken count, too.
  */
-static bool vc_dev_writes(struct vc_dev *dev)
+static bool vc_dev_writes(struct vcache_dev *dev)
 {
 	bool busy = atomic_read(&dev->inflight);
-	struct vc_tag *tag;
+	struct vcache_tag *tag;
 
 	rcu_read_lock();
 	list_for_each_entry_rcu(tag, &dev->tags, node)
@@ -128,7 +128,7 @@ static bool vc_dev_writes(struct vc_dev *dev)
 }
 
 /* Wait for write-outs under way. Return: false if none completed for so many jiffies. */
-static bool vc_dev_settle(struct vc_dev *dev, long patience)
+static bool vc_dev_settle(struct vcache_dev *dev, long patience)
 {
 	unsigned long end = jiffies + patience;
 	int left = atomic_read(&dev->inflight);
@@ -150,7 +150,7 @@ static bool vc_dev_settle(struct vc_dev *dev, long patience)
  * Stop all work. Buffered data stays in the buffer. Return: false if write-outs are still
  * under way, and none completed for the time of @patience.
  */
-static bool vc_dev_quiesce(struct vc_dev *dev, long patience)
+static bool vc_dev_quiesce(struct vcache_dev *dev, long patience)
 {
 	WRITE_ONCE(dev->suspended, true);
 	cancel_delayed_work_sync(&dev->age_work);
@@ -164,26 +164,26 @@ static bool vc_dev_quiesce(struct vc_dev *dev, long patience)
 	return true;
 }
 
-static void vc_dev_release_origin(struct vc_dev *dev)
+static void vc_dev_release_origin(struct vcache_dev *dev)
 {
 	if (dev->held)
-		vc_bdev_release(dev->held);
+		vcache_bdev_release(dev->held);
 	dev->held = NULL;
 	WRITE_ONCE(dev->hung, false);
 }
 
 /* The device is removed: free data that could not be written out, and report that. */
-static void vc_dev_drop(struct vc_dev *dev)
+static void vc_dev_drop(struct vcache_dev *dev)
 {
 	unsigned long sectors = 0;
-	struct vc_block *b;
+	struct vcache_block *b;
 
 	/* Nobody else uses the blocks any more. */
 	rcu_read_lock();
-	while ((b = vc_blocks_next(dev, 0, ULONG_MAX))) {
+	while ((b = vcache_blocks_next(dev, 0, ULONG_MAX))) {
 		sectors += bitmap_weight(b->valid, VC_PAGE_SECTORS);
-		vc_blocks_swap(dev, b->index, b, NULL);
-		vc_block_put(b);
+		vcache_blocks_swap(dev, b->index, b, NULL);
+		vcache_block_put(b);
 	}
 	rcu_read_unlock();
 	if (sectors)
@@ -192,16 +192,16 @@ static void vc_dev_drop(struct vc_dev *dev)
 }
 
 /* A table is removed. The next active table brings its own origin. */
-static void vc_dev_forget(struct vc_dev *dev, struct vc_target *vt)
+static void vc_dev_forget(struct vcache_dev *dev, struct vcache_target *vt)
 {
-	vc_dev_lock(dev);
+	vcache_dev_lock(dev);
 	if (dev->target == vt)
 		WRITE_ONCE(dev->target, NULL);
-	vc_dev_unlock(dev);
+	vcache_dev_unlock(dev);
 }
 
 /**
- * vc_dev_put - drop a table's reference to the state of its device
+ * vcache_dev_put - drop a table's reference to the state of its device
  * @dev: the device
  * @vt: the table
  *
@@ -210,11 +210,11 @@ static void vc_dev_forget(struct vc_dev *dev, struct vc_target *vt)
  * use elsewhere by now, and have newer data. This waits for write-outs at an origin that
  * hangs: they use the data.
  */
-void vc_dev_put(struct vc_dev *dev, struct vc_target *vt)
+void vcache_dev_put(struct vcache_dev *dev, struct vcache_target *vt)
 {
 	/* Not under the lock of the registry: the next table may be replayed under ours. */
 	vc_dev_forget(dev, vt);
-	if (!vc_registry_put(dev))
+	if (!vcache_registry_put(dev))
 		return;
 	vc_dev_quiesce(dev, MAX_SCHEDULE_TIMEOUT);
 	cancel_delayed_work_sync(&dev->event_work);
@@ -222,69 +222,69 @@ void vc_dev_put(struct vc_dev *dev, struct vc_target *vt)
 	/* The completion of the last write-out may still be about to wake somebody. */
 	synchronize_rcu();
 	vc_dev_drop(dev);
-	vc_tags_free(dev);
+	vcache_tags_free(dev);
 	if (dev->vol)
-		vc_volume_detach(dev->vol, false);
+		vcache_volume_detach(dev->vol, false);
 	vc_dev_release_origin(dev);
 	vc_dev_free(dev);
 }
 
 /* Make the tag of a device in volume scope, if it has none. */
-static int vc_dev_fix_tag(struct vc_dev *dev, struct vc_target *vt)
+static int vc_dev_fix_tag(struct vcache_dev *dev, struct vcache_target *vt)
 {
-	struct vc_tag *tag, *next;
+	struct vcache_tag *tag, *next;
 
 	if (vt->scope != VCACHE_SCOPE_VOLUME)
 		return 0;
-	vt->tag = vc_tag_find(dev, vt->tag_id) ?: vc_tag_make(dev, vt->tag_id);
+	vt->tag = vcache_tag_find(dev, vt->tag_id) ?: vcache_tag_make(dev, vt->tag_id);
 	if (!vt->tag)
 		return -ENOMEM;
 	list_for_each_entry_safe(tag, next, &dev->tags, node) {
 		if (tag != vt->tag && tag != dev->host && !tag->orphan)
-			vc_tag_remove(tag);
+			vcache_tag_remove(tag);
 	}
 	return 0;
 }
 
-/* Give all tags their logs. Called under vc_dev.lock. */
-static int vc_dev_join(struct vc_dev *dev)
+/* Give all tags their logs. Called under vcache_dev.lock. */
+static int vc_dev_join(struct vcache_dev *dev)
 {
-	struct vc_tag *tag;
+	struct vcache_tag *tag;
 	int r = 0;
 
 	list_for_each_entry(tag, &dev->tags, node) {
 		if (!r)
-			r = vc_volume_join(dev->vol, tag);
+			r = vcache_volume_join(dev->vol, tag);
 	}
 	return r;
 }
 
 /* Detach from the volume of the previous table. */
-static int vc_dev_leave_volume(struct vc_dev *dev)
+static int vc_dev_leave_volume(struct vcache_dev *dev)
 {
-	struct vc_tag *tag;
+	struct vcache_tag *tag;
 	int r;
 
-	r = vc_volume_detach(dev->vol, true);
+	r = vcache_volume_detach(dev->vol, true);
 	if (r)
 		return r;
 	list_for_each_entry(tag, &dev->tags, node)
-		vc_volume_leave(tag);
+		vcache_volume_leave(tag);
 	dev->vol = NULL;
 	return 0;
 }
 
 /*
  * Attach to the volume that the table names, if any. The device is suspended, so nothing
- * is buffered. Called under vc_dev.lock.
+ * is buffered. Called under vcache_dev.lock.
  */
-static int vc_dev_fix_volume(struct vc_dev *dev, struct vc_target *vt)
+static int vc_dev_fix_volume(struct vcache_dev *dev, struct vcache_target *vt)
 {
-	struct vc_pool *p = vt->pool_dev ? vc_pool_find(vt->pool_dev->bdev) :
+	struct vcache_pool *p = vt->pool_dev ? vcache_pool_find(vt->pool_dev->bdev) :
 			    NULL;
 	u32 mode = vt->mode == VCACHE_MODE_WRITEBACK ? VC_VOLUME_WRITEBACK :
 		   VC_VOLUME_WRITETHROUGH;
-	struct vc_volume *v = dev->vol;
+	struct vcache_volume *v = dev->vol;
 	int r;
 
 	if (v && (v->pool != p || v->id != vt->volume)) {
@@ -292,13 +292,13 @@ static int vc_dev_fix_volume(struct vc_dev *dev, struct vc_target *vt)
 		if (r)
 			return r;
 	} else if (v) {
-		return vc_volume_change(v, mode, vt->origin->bdev,
-					vt->ti->len);
+		return vcache_volume_change(v, mode, vt->origin->bdev,
+					    vt->ti->len);
 	}
 	if (!p)
 		return 0;
-	r = vc_volume_attach(p, vt->volume, mode, dev, vt->origin->bdev,
-			     vt->ti->len, &v);
+	r = vcache_volume_attach(p, vt->volume, mode, dev, vt->origin->bdev,
+				 vt->ti->len, &v);
 	if (r)
 		return r;
 	dev->vol = v;
@@ -306,80 +306,80 @@ static int vc_dev_fix_volume(struct vc_dev *dev, struct vc_target *vt)
 }
 
 /**
- * vc_dev_keeps_volume - would a new table leave dirty data in the cache behind?
+ * vcache_dev_keeps_volume - would a new table leave dirty data in the cache behind?
  * @dev: the device
  * @vt: the new table
  *
  * This is checked when the table is loaded. A check at resume would leave the device
  * suspended. If a drain has begun, the suspend will finish it.
  */
-bool vc_dev_keeps_volume(struct vc_dev *dev, struct vc_target *vt)
+bool vcache_dev_keeps_volume(struct vcache_dev *dev, struct vcache_target *vt)
 {
 	bool keeps = false;
 
-	vc_dev_lock(dev);
+	vcache_dev_lock(dev);
 	if (dev->vol && dev->writeback && !READ_ONCE(dev->vol->drain) &&
 	    (vt->mode != VCACHE_MODE_WRITEBACK ||
 	     vt->volume != dev->vol->id ||
-	     vc_pool_find(vt->pool_dev->bdev) != dev->vol->pool))
-		keeps = vc_volume_dirty(dev->vol) ||
+	     vcache_pool_find(vt->pool_dev->bdev) != dev->vol->pool))
+		keeps = vcache_volume_dirty(dev->vol) ||
 			atomic_long_read(&dev->nblocks);
-	vc_dev_unlock(dev);
+	vcache_dev_unlock(dev);
 	return keeps;
 }
 
 /* Has the buffer sectors behind the end of a device of this size? */
-static bool vc_dev_has_beyond(struct vc_dev *dev, sector_t len)
+static bool vc_dev_has_beyond(struct vcache_dev *dev, sector_t len)
 {
 	unsigned long index = len >> VC_PAGE_SECTORS_SHIFT;
 	unsigned int rest = len & (VC_PAGE_SECTORS - 1);
-	struct vc_block *b;
+	struct vcache_block *b;
 	bool beyond;
 
 	rcu_read_lock();
-	b = rest ? vc_blocks_load(dev, index) : NULL;
+	b = rest ? vcache_blocks_load(dev, index) : NULL;
 	beyond = b && find_next_bit(b->valid, VC_PAGE_SECTORS, rest) <
 		      VC_PAGE_SECTORS;
 	rcu_read_unlock();
-	return beyond || vc_buffer_covers(dev, index + !!rest, ULONG_MAX);
+	return beyond || vcache_buffer_covers(dev, index + !!rest, ULONG_MAX);
 }
 
 /* Has a table the same origin, mode and volume as the one before it? */
-static bool vc_dev_goes_on(struct vc_dev *dev, struct vc_target *vt)
+static bool vc_dev_goes_on(struct vcache_dev *dev, struct vcache_target *vt)
 {
-	struct vc_volume *v = dev->vol;
+	struct vcache_volume *v = dev->vol;
 
 	if (vt->origin->bdev->bd_dev != dev->origin->bd_dev ||
 	    vt->mode != dev->mode || !v != !vt->pool_dev)
 		return false;
 	return !v || (vt->volume == v->id &&
-		      vc_pool_find(vt->pool_dev->bdev) == v->pool);
+		      vcache_pool_find(vt->pool_dev->bdev) == v->pool);
 }
 
 /* May a table follow one whose origin hung? */
-static bool vc_dev_may_follow(struct vc_dev *dev, struct vc_target *vt)
+static bool vc_dev_may_follow(struct vcache_dev *dev, struct vcache_target *vt)
 {
 	if (!dev->hung || vc_dev_goes_on(dev, vt))
 		return true;
 	return vc_dev_settle(dev, VC_STOP_TIME) &&
-	       (!dev->vol || !vc_volume_is_busy(dev->vol));
+	       (!dev->vol || !vcache_volume_is_busy(dev->vol));
 }
 
 /* Decide where write-outs go. The cache may have failed, and be bypassed, before that. */
-static void vc_dev_choose_store(struct vc_dev *dev, bool writeback,
+static void vc_dev_choose_store(struct vcache_dev *dev, bool writeback,
 				struct block_device *origin)
 {
-	struct vc_volume *v = dev->vol;
+	struct vcache_volume *v = dev->vol;
 
 	dev->writeback = writeback && !READ_ONCE(v->bypass);
 	if (writeback && READ_ONCE(v->pool->state) == VC_POOL_FAILED)
-		vc_dev_flush_origin(dev, origin);
+		vcache_dev_flush_origin(dev, origin);
 	else
 		dev->store = writeback ? v->pool->bdev : origin;
 }
 
 /**
- * vc_dev_activate - make a table the active one
+ * vcache_dev_activate - make a table the active one
  * @dev: its device, suspended
  * @vt: the table
  *
@@ -389,7 +389,7 @@ static void vc_dev_choose_store(struct vc_dev *dev, bool writeback,
  * Return: 0 or a negative errno. Then dm leaves the device suspended, and buffered data
  * waits for another table.
  */
-int vc_dev_activate(struct vc_dev *dev, struct vc_target *vt)
+int vcache_dev_activate(struct vcache_dev *dev, struct vcache_target *vt)
 {
 	struct block_device *bdev = vt->origin->bdev;
 	bool moved = false;
@@ -415,12 +415,12 @@ int vc_dev_activate(struct vc_dev *dev, struct vc_target *vt)
 		moved = true;
 		dev->flushed_origin = bdev->bd_dev;
 	}
-	if (vc_isolation(bdev) == VCACHE_ISOLATION_DEGRADED)
+	if (vcache_isolation_of(bdev) == VCACHE_ISOLATION_DEGRADED)
 		DMWARN("%s: no FUA on the origin: flushes are device-wide (isolation=degraded)",
 		       dm_device_name(dev->md));
-	vc_dev_lock(dev);
+	vcache_dev_lock(dev);
 	if (moved)
-		vc_nvme_drop(dev);
+		vcache_nvme_drop(dev);
 	r = vc_dev_fix_volume(dev, vt) ?: vc_dev_fix_tag(dev, vt);
 	if (!r) {
 		WRITE_ONCE(dev->target, vt);
@@ -429,10 +429,10 @@ int vc_dev_activate(struct vc_dev *dev, struct vc_target *vt)
 		dev->volume = vt->scope == VCACHE_SCOPE_VOLUME;
 		vc_dev_choose_store(dev, vt->mode == VCACHE_MODE_WRITEBACK, bdev);
 	}
-	vc_dev_unlock(dev);
+	vcache_dev_unlock(dev);
 	if (!r)
 		vc_dev_release_origin(dev);
-	vc_limits_update();
+	vcache_limits_update();
 	return r;
 }
 
@@ -440,33 +440,33 @@ int vc_dev_activate(struct vc_dev *dev, struct vc_target *vt)
  * Is it impossible to write out the buffered data, because the cache is full and the
  * origin refuses its dirty data?
  */
-static bool vc_dev_stuck(struct vc_dev *dev)
+static bool vc_dev_stuck(struct vcache_dev *dev)
 {
-	return dev->vol && vc_volume_stuck(dev->vol);
+	return dev->vol && vcache_volume_stuck(dev->vol);
 }
 
 /**
- * vc_dev_presuspend - begin a suspend
+ * vcache_dev_presuspend - begin a suspend
  * @dev: the device
  * @noflush: requests that wait are given back to dm instead of waiting for the origin
  */
-void vc_dev_presuspend(struct vc_dev *dev, bool noflush)
+void vcache_dev_presuspend(struct vcache_dev *dev, bool noflush)
 {
-	struct vc_tag *tag;
+	struct vcache_tag *tag;
 
 	if (!noflush)
 		return;
 	WRITE_ONCE(dev->noflush, true);
-	vc_dev_lock(dev);
+	vcache_dev_lock(dev);
 	list_for_each_entry(tag, &dev->tags, node)
-		vc_tag_requeue(tag);
-	vc_dev_unlock(dev);
-	vc_parked_requeue(dev);
-	vc_flush_requeue(dev);
+		vcache_tag_requeue(tag);
+	vcache_dev_unlock(dev);
+	vcache_parked_requeue(dev);
+	vcache_flush_requeue(dev);
 }
 
 /* This grows whenever buffered data is written out, and whenever destage makes space. */
-static unsigned long vc_dev_progress(struct vc_dev *dev)
+static unsigned long vc_dev_progress(struct vcache_dev *dev)
 {
 	unsigned long destaged = dev->vol ?
 				 atomic64_read(&dev->vol->destaged) : 0;
@@ -475,14 +475,14 @@ static unsigned long vc_dev_progress(struct vc_dev *dev)
 }
 
 /* Write out all data. Return: false if there was no progress for the time of @patience. */
-static bool vc_dev_drain(struct vc_dev *dev, long patience)
+static bool vc_dev_drain(struct vcache_dev *dev, long patience)
 {
 	unsigned long progress;
 
-	vc_dev_write_out(dev);
+	vcache_dev_write_out(dev);
 	do {
 		progress = vc_dev_progress(dev);
-		if (wait_event_timeout(dev->idle, vc_dev_drained(dev) ||
+		if (wait_event_timeout(dev->idle, vcache_dev_drained(dev) ||
 				       vc_dev_stuck(dev), patience))
 			return true;
 	} while (vc_dev_progress(dev) != progress);
@@ -490,7 +490,7 @@ static bool vc_dev_drain(struct vc_dev *dev, long patience)
 }
 
 /* Stop all I/O to the origin. Return: false if it does not answer. */
-static bool vc_dev_stop(struct vc_dev *dev, long patience)
+static bool vc_dev_stop(struct vcache_dev *dev, long patience)
 {
 	/* For a resize the table stays, so the data may stay in memory. */
 	bool quiet = READ_ONCE(dev->frozen) || vc_dev_drain(dev, patience);
@@ -499,17 +499,17 @@ static bool vc_dev_stop(struct vc_dev *dev, long patience)
 	if (!dev->vol)
 		return quiet;
 	if (quiet)
-		return vc_volume_quiesce(dev->vol, patience);
-	vc_volume_stop(dev->vol, 1);
+		return vcache_volume_quiesce(dev->vol, patience);
+	vcache_volume_stop(dev->vol, 1);
 	return false;
 }
 
 /* The origin hangs. Keep it open, or wait for it after all. */
-static void vc_dev_hang(struct vc_dev *dev)
+static void vc_dev_hang(struct vcache_dev *dev)
 {
 	unsigned int noio = memalloc_noio_save();
 
-	dev->held = vc_bdev_hold(dev->origin);
+	dev->held = vcache_bdev_hold(dev->origin);
 	memalloc_noio_restore(noio);
 	if (IS_ERR(dev->held)) {
 		dev->held = NULL;
@@ -524,7 +524,7 @@ static void vc_dev_hang(struct vc_dev *dev)
 }
 
 /**
- * vc_dev_postsuspend - end a suspend: no request of dm is in flight any more
+ * vcache_dev_postsuspend - end a suspend: no request of dm is in flight any more
  * @dev: the device
  *
  * All data is written out, also in a noflush suspend. There, requests that waited have
@@ -532,7 +532,7 @@ static void vc_dev_hang(struct vc_dev *dev)
  * table. Data that the origin refuses stays in memory. So does all data in a noflush
  * suspend if the origin hangs.
  */
-void vc_dev_postsuspend(struct vc_dev *dev)
+void vcache_dev_postsuspend(struct vcache_dev *dev)
 {
 	if (!vc_dev_stop(dev, dev->noflush ? VC_HUNG_AFTER :
 			 MAX_SCHEDULE_TIMEOUT))
@@ -543,17 +543,17 @@ void vc_dev_postsuspend(struct vc_dev *dev)
 }
 
 /**
- * vc_dev_resume - allow I/O again
+ * vcache_dev_resume - allow I/O again
  * @dev: the device
  */
-void vc_dev_resume(struct vc_dev *dev)
+void vcache_dev_resume(struct vcache_dev *dev)
 {
 	WRITE_ONCE(dev->noflush, false);
 	WRITE_ONCE(dev->suspended, false);
 	if (dev->vol)
-		vc_volume_resume(dev->vol);
+		vcache_volume_resume(dev->vol);
 	/* The origin may accept now what it refused before. */
-	vc_dev_write_out(dev);
+	vcache_dev_write_out(dev);
 	queue_work(dev->wq, &dev->park_work);
 	queue_delayed_work(dev->wq, &dev->age_work, 1);
 	queue_delayed_work(system_long_wq, &dev->collect_work, 1);

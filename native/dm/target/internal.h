@@ -6,12 +6,12 @@
 #include "target.h"
 
 /* device.c */
-struct vc_dev *vc_dev_make(struct mapped_device *md);
-void vc_dev_put(struct vc_dev *dev, struct vc_target *vt);
-bool vc_dev_keeps_volume(struct vc_dev *dev, struct vc_target *vt);
-int vc_dev_activate(struct vc_dev *dev, struct vc_target *vt);
-void vc_dev_presuspend(struct vc_dev *dev, bool noflush);
-void vc_dev_postsuspend(struct vc_dev *dev);
-void vc_dev_resume(struct vc_dev *dev);
+struct vcache_dev *vcache_dev_make(struct mapped_device *md);
+void vcache_dev_put(struct vcache_dev *dev, struct vcache_target *vt);
+bool vcache_dev_keeps_volume(struct vcache_dev *dev, struct vcache_target *vt);
+int vcache_dev_activate(struct vcache_dev *dev, struct vcache_target *vt);
+void vcache_dev_presuspend(struct vcache_dev *dev, bool noflush);
+void vcache_dev_postsuspend(struct vcache_dev *dev);
+void vcache_dev_resume(struct vcache_dev *dev);
 
 #endif /* DM_VCACHE_TARGET_INTERNAL_H */

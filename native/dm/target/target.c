@@ -32,10 +32,10 @@ static const char * const vc_mode_names[] = {
 
 static int vc_map(struct dm_target *ti, struct bio *bio)
 {
-	struct vc_target *vt = ti->private;
-	struct vc_io *io = vc_io(bio);
+	struct vcache_target *vt = ti->private;
+	struct vcache_io *io = vcache_io(bio);
 	struct bio *send = NULL;
-	struct vc_tag *tag;
+	struct vcache_tag *tag;
 	int r;
 
 	io->dev = vt->dev;
@@ -44,34 +44,34 @@ static int vc_map(struct dm_target *ti, struct bio *bio)
 	io->partial = false;
 	io->cell = VC_IO_NO_CELL;
 	if (vt->mode == VCACHE_MODE_NONE) {
-		vc_bind(vt->dev, bio);
+		vcache_bind(vt->dev, bio);
 		return DM_MAPIO_REMAPPED;
 	}
 	if (bio->bi_opf & REQ_PREFLUSH) {
-		vc_bind(vt->dev, bio);
-		return vc_flush_bio(vt, bio, io);
+		vcache_bind(vt->dev, bio);
+		return vcache_flush_bio(vt, bio, io);
 	}
 
 	switch (bio_op(bio)) {
 	case REQ_OP_READ:
 		rcu_read_lock();
-		tag = vc_tag_of_range(vt, bio) ?: vt->dev->host;
-		r = vc_read_bio(tag, bio, io, &send);
+		tag = vcache_tag_of_range(vt, bio) ?: vt->dev->host;
+		r = vcache_read_bio(tag, bio, io, &send);
 		rcu_read_unlock();
 		if (send)
 			submit_bio_noacct(send);
 		return r;
 	case REQ_OP_WRITE:
-		return vc_write_bio(vt, bio, io);
+		return vcache_write_bio(vt, bio, io);
 	case REQ_OP_DISCARD:
 		rcu_read_lock();
-		tag = vc_tag_of_range(vt, bio) ?: vt->dev->host;
+		tag = vcache_tag_of_range(vt, bio) ?: vt->dev->host;
 		atomic64_inc(&tag->stats.discards);
 		rcu_read_unlock();
 		fallthrough;
 	case REQ_OP_WRITE_ZEROES:
-		vc_bind(vt->dev, bio);
-		return vc_park(vt->dev, bio, io);
+		vcache_bind(vt->dev, bio);
+		return vcache_park(vt->dev, bio, io);
 	default:
 		return DM_MAPIO_KILL;
 	}
@@ -80,25 +80,25 @@ static int vc_map(struct dm_target *ti, struct bio *bio)
 static int vc_end_io(struct dm_target *ti, struct bio *bio,
 		     blk_status_t *error)
 {
-	struct vc_io *io = vc_io(bio);
+	struct vcache_io *io = vcache_io(bio);
 
 	if (io->cell != VC_IO_NO_CELL) {
-		if (vc_fallback(bio, io, *error))
+		if (vcache_fallback(bio, io, *error))
 			return DM_ENDIO_INCOMPLETE;
-		vc_lookup_done(io->dev->vol->pool, io->cell);
+		vcache_lookup_done(io->dev->vol->pool, io->cell);
 	}
 	switch (io->kind) {
 	case VC_IO_READ:
-		vc_read_done(bio, io, *error);
+		vcache_read_done(bio, io, *error);
 		break;
 	case VC_IO_FLUSH:
-		vc_flush_done(bio, io);
+		vcache_flush_done(bio, io);
 		break;
 	case VC_IO_PARKED:
-		vc_parked_done(io->dev, io, bio_op(bio));
+		vcache_parked_done(io->dev, io, bio_op(bio));
 		break;
 	case VC_IO_DIRECT:
-		vc_past_done(io->dev, io, bio_op(bio));
+		vcache_past_done(io->dev, io, bio_op(bio));
 		break;
 	case VC_IO_PLAIN:
 		break;
@@ -106,7 +106,7 @@ static int vc_end_io(struct dm_target *ti, struct bio *bio,
 	return DM_ENDIO_DONE;
 }
 
-static int vc_parse_scope(struct vc_target *vt, struct dm_arg_set *as)
+static int vc_parse_scope(struct vcache_target *vt, struct dm_arg_set *as)
 {
 	static const struct dm_arg tag_arg = {
 		1, VCACHE_TAG_MAX, "tag must be 1..65535"
@@ -125,7 +125,7 @@ static int vc_parse_scope(struct vc_target *vt, struct dm_arg_set *as)
 	return -EINVAL;
 }
 
-static int vc_parse_age(struct vc_target *vt, struct dm_arg_set *as)
+static int vc_parse_age(struct vcache_target *vt, struct dm_arg_set *as)
 {
 	static const struct dm_arg age_arg = {
 		1, VC_AGE_MS_MAX, "age_ms must be 1..600000"
@@ -134,7 +134,7 @@ static int vc_parse_age(struct vc_target *vt, struct dm_arg_set *as)
 	return dm_read_arg(&age_arg, as, &vt->age_ms, &vt->ti->error);
 }
 
-static int vc_parse_pool(struct vc_target *vt, struct dm_arg_set *as)
+static int vc_parse_pool(struct vcache_target *vt, struct dm_arg_set *as)
 {
 	static const struct dm_arg volume_arg = {
 		1, UINT_MAX, "the volume must be 1..4294967295"
@@ -155,7 +155,7 @@ static int vc_parse_pool(struct vc_target *vt, struct dm_arg_set *as)
 		vt->ti->error = "cannot open the device of the pool";
 		return r;
 	}
-	if (!vc_pool_find(vt->pool_dev->bdev)) {
+	if (!vcache_pool_find(vt->pool_dev->bdev)) {
 		vt->ti->error = "the pool device is not an active vcache-pool";
 		return -EINVAL;
 	}
@@ -163,11 +163,11 @@ static int vc_parse_pool(struct vc_target *vt, struct dm_arg_set *as)
 }
 
 /* Check that the parts of the table line fit together. */
-static int vc_parse_check(struct vc_target *vt)
+static int vc_parse_check(struct vcache_target *vt)
 {
 	bool cached = vt->mode == VCACHE_MODE_WRITEBACK ||
 		      vt->mode == VCACHE_MODE_WRITETHROUGH;
-	struct vc_pool *p;
+	struct vcache_pool *p;
 
 	if (cached != !!vt->pool_dev) {
 		vt->ti->error = cached ?
@@ -177,21 +177,21 @@ static int vc_parse_check(struct vc_target *vt)
 	}
 	if (!cached)
 		return 0;
-	p = vc_pool_find(vt->pool_dev->bdev);
+	p = vcache_pool_find(vt->pool_dev->bdev);
 	if (bdev_logical_block_size(p->bdev) >
 	    bdev_logical_block_size(vt->origin->bdev)) {
 		vt->ti->error = "the cache device has larger sectors than the origin";
 		return -EINVAL;
 	}
 	/* Fail here: a failing resume would leave the device suspended. */
-	if (vc_volume_sectors(p, vt->volume) > vt->ti->len) {
+	if (vcache_volume_sectors(p, vt->volume) > vt->ti->len) {
 		vt->ti->error = "the volume is larger, and volumes cannot shrink; drop it first";
 		return -EFBIG;
 	}
 	return 0;
 }
 
-static void vc_put_devices(struct vc_target *vt)
+static void vc_put_devices(struct vcache_target *vt)
 {
 	if (vt->pool_dev)
 		dm_put_device(vt->ti, vt->pool_dev);
@@ -199,7 +199,7 @@ static void vc_put_devices(struct vc_target *vt)
 		dm_put_device(vt->ti, vt->origin);
 }
 
-static int vc_parse_options(struct vc_target *vt, struct dm_arg_set *as)
+static int vc_parse_options(struct vcache_target *vt, struct dm_arg_set *as)
 {
 	static const struct dm_arg count_arg = {
 		0, 5, "number of optional arguments must be 0..5"
@@ -237,7 +237,7 @@ static int vc_parse_options(struct vc_target *vt, struct dm_arg_set *as)
 	return 0;
 }
 
-static int vc_parse_mode(struct vc_target *vt, const char *name)
+static int vc_parse_mode(struct vcache_target *vt, const char *name)
 {
 	unsigned int i;
 
@@ -251,7 +251,7 @@ static int vc_parse_mode(struct vc_target *vt, const char *name)
 	return -EINVAL;
 }
 
-static int vc_parse(struct vc_target *vt, unsigned int argc, char **argv)
+static int vc_parse(struct vcache_target *vt, unsigned int argc, char **argv)
 {
 	struct dm_arg_set as = { argc, argv };
 	struct dm_target *ti = vt->ti;
@@ -284,7 +284,7 @@ static int vc_parse(struct vc_target *vt, unsigned int argc, char **argv)
 
 static int vc_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 {
-	struct vc_target *vt = kzalloc(sizeof(*vt), GFP_KERNEL);
+	struct vcache_target *vt = kzalloc(sizeof(*vt), GFP_KERNEL);
 	int r;
 
 	if (!vt) {
@@ -295,20 +295,20 @@ static int vc_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	r = vc_parse(vt, argc, argv);
 	if (r)
 		goto bad;
-	vt->dev = vc_dev_get(dm_table_get_md(ti->table), vc_dev_make);
+	vt->dev = vcache_dev_get(dm_table_get_md(ti->table), vcache_dev_make);
 	if (!vt->dev) {
 		ti->error = "out of memory";
 		r = -ENOMEM;
 		goto bad;
 	}
-	if (vc_dev_keeps_volume(vt->dev, vt)) {
+	if (vcache_dev_keeps_volume(vt->dev, vt)) {
 		ti->error = "the cache has dirty data: send the message 'drain' first";
-		vc_dev_put(vt->dev, vt);
+		vcache_dev_put(vt->dev, vt);
 		r = -EBUSY;
 		goto bad;
 	}
 	ti->private = vt;
-	ti->per_io_data_size = sizeof(struct vc_io);
+	ti->per_io_data_size = sizeof(struct vcache_io);
 	ti->flush_supported = true;
 	ti->num_flush_bios = 1;
 	ti->num_discard_bios = 1;
@@ -320,7 +320,7 @@ static int vc_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 			bdev_max_discard_sectors(vt->origin->bdev) > 0;
 	/* With a log zeroes are written as data, because it has no record for them. */
 	if (!vt->pool_dev &&
-	    vc_isolation(vt->origin->bdev) == VCACHE_ISOLATION_WRITE_THROUGH)
+	    vcache_isolation_of(vt->origin->bdev) == VCACHE_ISOLATION_WRITE_THROUGH)
 		ti->num_write_zeroes_bios = 1;
 	return 0;
 bad:
@@ -331,52 +331,52 @@ bad:
 
 static void vc_dtr(struct dm_target *ti)
 {
-	struct vc_target *vt = ti->private;
+	struct vcache_target *vt = ti->private;
 
-	vc_dev_put(vt->dev, vt);
+	vcache_dev_put(vt->dev, vt);
 	vc_put_devices(vt);
 	kfree(vt);
 }
 
 static void vc_presuspend(struct dm_target *ti)
 {
-	struct vc_target *vt = ti->private;
+	struct vcache_target *vt = ti->private;
 
-	vc_dev_presuspend(vt->dev, dm_noflush_suspending(ti));
+	vcache_dev_presuspend(vt->dev, dm_noflush_suspending(ti));
 }
 
 static void vc_presuspend_undo(struct dm_target *ti)
 {
-	struct vc_target *vt = ti->private;
+	struct vcache_target *vt = ti->private;
 
-	vc_dev_resume(vt->dev);
+	vcache_dev_resume(vt->dev);
 }
 
 static void vc_postsuspend(struct dm_target *ti)
 {
-	struct vc_target *vt = ti->private;
+	struct vcache_target *vt = ti->private;
 
-	vc_dev_postsuspend(vt->dev);
+	vcache_dev_postsuspend(vt->dev);
 }
 
 static int vc_preresume(struct dm_target *ti)
 {
-	struct vc_target *vt = ti->private;
+	struct vcache_target *vt = ti->private;
 
-	return vc_dev_activate(vt->dev, vt);
+	return vcache_dev_activate(vt->dev, vt);
 }
 
 static void vc_resume(struct dm_target *ti)
 {
-	struct vc_target *vt = ti->private;
+	struct vcache_target *vt = ti->private;
 
-	vc_dev_resume(vt->dev);
+	vcache_dev_resume(vt->dev);
 }
 
 static int vc_message(struct dm_target *ti, unsigned int argc, char **argv,
 		      char *result, unsigned int maxlen)
 {
-	struct vc_target *vt = ti->private;
+	struct vcache_target *vt = ti->private;
 	int r = 0;
 
 	if (argc != 1 || strcasecmp(argv[0], "drain")) {
@@ -384,12 +384,12 @@ static int vc_message(struct dm_target *ti, unsigned int argc, char **argv,
 		      dm_device_name(vt->dev->md));
 		return -EINVAL;
 	}
-	vc_dev_lock(vt->dev);
+	vcache_dev_lock(vt->dev);
 	if (vt->dev->vol && vt->dev->target == vt)
-		vc_volume_drain(vt->dev->vol);
+		vcache_volume_drain(vt->dev->vol);
 	else
 		r = -ENODEV;
-	vc_dev_unlock(vt->dev);
+	vcache_dev_unlock(vt->dev);
 	return r;
 }
 
@@ -398,7 +398,7 @@ static u64 vc_mean_us(u64 ns, u64 n)
 	return n ? div64_u64(ns, n * NSEC_PER_USEC) : 0;
 }
 
-static const char *vc_cache_state(struct vc_volume *v, u64 dirty)
+static const char *vc_cache_state(struct vcache_volume *v, u64 dirty)
 {
 	if (READ_ONCE(v->bypass))
 		return "bypassed";
@@ -412,10 +412,10 @@ static const char *vc_cache_state(struct vc_volume *v, u64 dirty)
 }
 
 /* Put what the volume has in the cache, behind the tags. */
-static unsigned int vc_status_cache(struct vc_volume *v, char *result,
+static unsigned int vc_status_cache(struct vcache_volume *v, char *result,
 				    unsigned int maxlen, unsigned int sz)
 {
-	u64 dirty = vc_volume_dirty(v);
+	u64 dirty = vcache_volume_dirty(v);
 
 	DMEMIT(" cache %u %s %llu %llu %d %llu %llu", v->id,
 	       vc_cache_state(v, dirty), dirty,
@@ -425,7 +425,7 @@ static unsigned int vc_status_cache(struct vc_volume *v, char *result,
 	return sz;
 }
 
-static void vc_status_info(struct vc_target *vt, char *result,
+static void vc_status_info(struct vcache_target *vt, char *result,
 			   unsigned int maxlen)
 {
 	static const char * const isolation[] = {
@@ -435,8 +435,8 @@ static void vc_status_info(struct vc_target *vt, char *result,
 		[VCACHE_ISOLATION_TAGGED] = "tagged",
 	};
 	unsigned int sz = 0, tags = 0;
-	struct vc_volume *v;
-	struct vc_tag *tag;
+	struct vcache_volume *v;
+	struct vcache_tag *tag;
 	u64 dirty = 0;
 
 	rcu_read_lock();
@@ -446,7 +446,7 @@ static void vc_status_info(struct vc_target *vt, char *result,
 	}
 	DMEMIT("%s %s %s %llu %u", vc_mode_names[vt->mode],
 	       vt->scope == VCACHE_SCOPE_VOLUME ? "volume" : "filesystem",
-	       isolation[vc_target_isolation(vt)], dirty, tags);
+	       isolation[vcache_target_isolation(vt)], dirty, tags);
 	list_for_each_entry_rcu(tag, &vt->dev->tags, node) {
 		u64 flushes = atomic64_read(&tag->stats.flushes);
 
@@ -469,7 +469,7 @@ static void vc_status(struct dm_target *ti, status_type_t type,
 		      unsigned int status_flags, char *result,
 		      unsigned int maxlen)
 {
-	struct vc_target *vt = ti->private;
+	struct vcache_target *vt = ti->private;
 	unsigned int sz = 0;
 
 	switch (type) {
@@ -498,7 +498,7 @@ static void vc_status(struct dm_target *ti, status_type_t type,
 static int vc_iterate_devices(struct dm_target *ti,
 			      iterate_devices_callout_fn fn, void *data)
 {
-	struct vc_target *vt = ti->private;
+	struct vcache_target *vt = ti->private;
 	int r;
 
 	r = fn(ti, vt->origin, 0, ti->len, data);
@@ -509,7 +509,7 @@ static int vc_iterate_devices(struct dm_target *ti,
 	return r;
 }
 
-static struct target_type vcache_target = {
+static struct target_type vcache_target_type = {
 	.name = "vcache",
 	.version = {1, 0, 0},
 	.features = DM_TARGET_SINGLETON,
@@ -528,12 +528,12 @@ static struct target_type vcache_target = {
 	.iterate_devices = vc_iterate_devices,
 };
 
-int __init vc_target_init(void)
+int __init vcache_target_init(void)
 {
-	return dm_register_target(&vcache_target);
+	return dm_register_target(&vcache_target_type);
 }
 
-void vc_target_exit(void)
+void vcache_target_exit(void)
 {
-	dm_unregister_target(&vcache_target);
+	dm_unregister_target(&vcache_target_type);
 }

@@ -9,7 +9,7 @@
 #include "../pool/pool.h"
 
 /* target.c */
-int vc_target_init(void);
-void vc_target_exit(void);
+int vcache_target_init(void);
+void vcache_target_exit(void);
 
 #endif /* DM_VCACHE_TARGET_H */

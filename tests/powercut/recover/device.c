@@ -44,7 +44,7 @@ static int device_write(void *ctx, u64 block, u32 n, const void *buf)
 	return 0;
 }
 
-void device_store(struct device *d, struct vc_store *st)
+void device_store(struct device *d, struct vcache_store *st)
 {
 	st->ctx = d;
 	st->read = device_read;

@@ -50,7 +50,7 @@ struct outcome {
 	u32 chunks;
 };
 
-void device_store(struct device *d, struct vc_store *st);
+void device_store(struct device *d, struct vcache_store *st);
 int recover(struct device *d, u32 volume, int64_t *map, u64 origin,
 	    struct outcome *out);
 
