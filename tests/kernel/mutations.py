@@ -37,6 +37,17 @@ class Mutation(NamedTuple):
 
 
 MUTATIONS = [
+    Mutation("a write-through is sent before its record is durable", "io/writeout.c",
+             "atomic_set(&w->waits, 1 + w->ordered);", "w->ordered = false;\n"
+             "\tatomic_set(&w->waits, 1);",
+             "test_ranges.py::test_a_write_through_reaches_the_origin_after_its_record"),
+    Mutation("a write-through is sent though its record has failed", "io/writeout.c",
+             "if (bio->bi_status) {", "if (0) {",
+             "test_ranges.py::"
+             "test_a_write_through_whose_record_fails_does_not_reach_the_origin"),
+    Mutation("a write that was parked parks behind later ones", "io/write.c",
+             "if (!io->unparked && ", "if (",
+             "test_ranges.py::test_overlapping_writes_behind_a_discard_end"),
     Mutation("a chunk that cannot be sealed again stays", "reclaim/reseal.c",
              "\t\t\tvc_log_give_up(log, c, r);\n", "\t\t\t;\n",
              "test_reseal.py::test_a_failed_write_of_one_log_does_not_stop_the_others"),

@@ -168,3 +168,73 @@ def test_a_discard_does_not_wait_for_another_one(cache: Slow, origin: str) -> No
             assert two.read(0, 64) == bytes(64 * 512)
             assert hanging.is_alive()
         assert one.read(0, 64) == bytes(64 * 512)
+
+
+def test_overlapping_writes_behind_a_discard_end(origin: str) -> None:
+    """They wait for the discard, and not for each other."""
+    with (stack.mapped(stack.linear(origin)) as below, stack.null_blk(discard=True) as cache,
+          stack.pool(cache) as pool, stack.cached(below.path, pool) as device,
+          Disk(device.path) as disk):
+        disk.write(0, pattern(1, 64))
+        disk.flush()
+        device.message("drain")
+        assert stack.wait_until(lambda: clean(device))
+        below.suspend(dm.NOFLUSH | dm.SKIP_LOCKFS)
+        # The kernel orders a discard and writes of one opener, so these have their own.
+        with (Disk(device.path) as one, Disk(device.path) as two,
+              stack.mapped(stack.linear(device.path)) as above, Disk(above.path) as third):
+            threads = [threading.Thread(target=third.discard, args=(0, 64)),
+                       threading.Thread(target=one.write, args=(0, pattern(2, BLOCK))),
+                       threading.Thread(target=two.write, args=(0, pattern(2, BLOCK)))]
+            with at_end(lambda: [thread.join() for thread in threads]), at_end(below.resume):
+                for thread in threads:
+                    thread.start()
+                    time.sleep(0.2)
+                assert all(thread.is_alive() for thread in threads)
+            assert one.read(0, BLOCK) == pattern(2, BLOCK)
+
+
+def test_a_write_through_reaches_the_origin_after_its_record(
+        cache: Slow, origin: str, client: Client) -> None:
+    """If the cache has an older version that is clean: a crash must not bring that back."""
+    with (stack.pool(cache.device.path) as pool, stack.cached(origin, pool) as device,
+          Disk(device.path) as disk, Disk(origin) as raw):
+        disk.write(0, pattern(1, BLOCK))
+        disk.flush()
+        device.message("drain")
+        assert stack.wait_until(lambda: clean(device))
+        device.suspend()
+        device.resume()
+        client.tag_set(device.number, 7, mode=Mode.WRITETHROUGH)
+        cache.device.suspend(dm.NOFLUSH | dm.SKIP_LOCKFS)
+        writer = threading.Thread(target=disk.write, args=(0, pattern(2, BLOCK)),
+                                  kwargs={"fua": True})
+        with at_end(writer.join), at_end(cache.device.resume):
+            writer.start()
+            time.sleep(0.5)
+            assert raw.read(0, BLOCK) == pattern(1, BLOCK)
+        assert raw.read(0, BLOCK) == pattern(2, BLOCK)
+        assert clean(device)
+
+
+def test_a_write_through_whose_record_fails_does_not_reach_the_origin(
+        cache: Slow, origin: str, client: Client) -> None:
+    """The cache still has the older version."""
+    with (stack.pool(cache.device.path) as pool, stack.cached(origin, pool) as device,
+          Disk(device.path) as disk, Disk(origin) as raw):
+        disk.write(0, pattern(1, BLOCK))
+        disk.flush()
+        device.message("drain")
+        assert stack.wait_until(lambda: clean(device))
+        device.suspend()
+        device.resume()
+        client.tag_set(device.number, 7, mode=Mode.WRITETHROUGH)
+        below = f"0 {stack.sectors(cache.below)} flakey {cache.below} 0 0 3600 1 error_writes"
+        cache.device.swap(below)
+        disk.write(0, pattern(2, BLOCK))
+        with pytest.raises(OSError, match="Input/output error"):
+            disk.flush()
+        assert raw.read(0, BLOCK) == pattern(1, BLOCK)
+        cache.fast()
+        disk.flush()
+        assert raw.read(0, BLOCK) == pattern(2, BLOCK)

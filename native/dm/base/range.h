@@ -14,6 +14,9 @@
  *  - A write-through holds its blocks from before the write to the origin until the origin
  *    has the data and the index has the record. So destage finds the older versions of the
  *    blocks superseded.
+ *    If the cache has an older version of a block, the origin gets the new one when the
+ *    record is durable: otherwise a crash could leave the new version on the origin, and the
+ *    older one, clean, in the cache.
  *  - A write past the log, and a discard, holds its blocks while it is at the origin.
  *
  * A request waits for the holders and for the earlier waiters that it overlaps. Holders do

@@ -101,6 +101,7 @@ struct vcache_parked {
  * @dev: the device
  * @kind: which member of the union is used
  * @taken: a write that has been split to size and counted
+ * @unparked: a write that was parked; those still parked came later
  * @partial: a write of which a part is in the buffer; it goes on behind that
  * @cell: the cell that a read from the cache reads, or VC_IO_NO_CELL
  * @start: when a write began to wait for memory, ns
@@ -109,6 +110,7 @@ struct vcache_io {
 	struct vcache_dev *dev;
 	enum vcache_io_kind kind;
 	bool taken;
+	bool unparked;
 	bool partial;
 	u32 cell;
 	union {

@@ -98,6 +98,8 @@ struct vcache_block {
  * struct vcache_writeout - a write-out to the origin
  * @range: its blocks, if @ranges is set
  * @ranges: the ranges of the volume, if the origin is written by destage as well
+ * @waits: what it waits for before it is sent: its range, and its record if @ordered
+ * @ordered: it is sent when its record is durable; if that has failed it is not sent
  * @release: called before its blocks are released; or NULL
  * @failed: the origin has refused the data
  * @chunk: for @release: the chunk with its record, if it is a write-through
@@ -110,6 +112,8 @@ struct vcache_block {
 struct vcache_writeout {
 	struct vcache_range range;
 	struct vcache_ranges *ranges;
+	atomic_t waits;
+	bool ordered;
 	void (*release)(struct vcache_writeout *w);
 	bool failed;
 	struct vcache_chunk *chunk;
@@ -167,6 +171,7 @@ void vcache_reap_work(struct work_struct *work);
 void vcache_writeout_sent(struct vcache_tag *tag, unsigned int sectors);
 void vcache_writeout_arrived(struct vcache_tag *tag);
 void vcache_writeout_complete(struct vcache_tag *tag, unsigned int sectors);
+void vcache_writeout_ready(struct vcache_writeout *w);
 void vcache_writeout_put(struct vcache_writeout *w);
 void vcache_writeout_done(struct bio *bio);
 void vcache_writeout_end(struct bio *bio);

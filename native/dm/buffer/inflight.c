@@ -54,6 +54,20 @@ void vcache_writeout_complete(struct vcache_tag *tag, unsigned int sectors)
 }
 
 /**
+ * vcache_writeout_ready - a write-out waits for one thing less; after the last one it is sent
+ * @w: the write-out; it may be complete after this
+ *
+ * Called in any context, without locks.
+ */
+void vcache_writeout_ready(struct vcache_writeout *w)
+{
+	struct vcache_dev *dev = ((struct vcache_tag *)w->bio.bi_private)->dev;
+
+	if (atomic_dec_and_test(&w->waits) && llist_add(&w->granted, &dev->granted))
+		queue_work(dev->wq, &dev->granted_work);
+}
+
+/**
  * vcache_writeout_put - drop a reference to a write-out; the last one releases its blocks
  * @w: the write-out
  */

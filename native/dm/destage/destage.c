@@ -262,7 +262,8 @@ static bool vc_chunk_note_clean(struct vcache_log *log, struct vcache_chunk *c, 
 		log->dirty--;
 	}
 	spin_unlock_irq(&log->lock);
-	if (clean) {
+	/* A failed record may be on the device, and a replay would take its data for clean. */
+	if (clean && !c->failed) {
 		vcache_table_entry(p, nr)->clean = cpu_to_le64(gen);
 		set_bit(nr / VC_CHUNKS_PER_BLOCK, p->table_dirty);
 	}

@@ -237,6 +237,7 @@ static void vc_parked_write(struct vcache_dev *dev, struct vcache_io *io,
 			    struct bio *bio)
 {
 	vcache_parked_done(dev, io, bio_op(bio));
+	io->unparked = true;
 	if (vcache_write_bio(dev->target, bio, io) == DM_MAPIO_REQUEUE) {
 		bio->bi_status = BLK_STS_DM_REQUEUE;
 		bio_endio(bio);

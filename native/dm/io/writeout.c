@@ -20,7 +20,13 @@
 
 static void vc_writeout_send(struct vcache_tag *tag, struct bio *bio)
 {
-	if (bio->bi_end_io == vcache_tagged_end) {
+	bool tagged = bio->bi_end_io == vcache_tagged_end;
+
+	if (bio->bi_status) { /* its record has failed */
+		if (tagged)
+			vcache_nvme_leave(tag->dev);
+		vcache_writeout_end(bio);
+	} else if (tagged) {
 		atomic_inc(&tag->tagging);
 		vcache_nvme_write(tag, bio);
 	} else {
@@ -29,7 +35,7 @@ static void vc_writeout_send(struct vcache_tag *tag, struct bio *bio)
 }
 
 /**
- * vcache_granted_work - send write-outs that waited for their ranges
+ * vcache_granted_work - send write-outs that waited for their ranges or records
  * @work: vcache_dev.granted_work
  */
 void vcache_granted_work(struct work_struct *work)
@@ -45,11 +51,7 @@ void vcache_granted_work(struct work_struct *work)
 
 static void vc_writeout_granted(struct vcache_range *r)
 {
-	struct vcache_writeout *w = container_of(r, struct vcache_writeout, range);
-	struct vcache_dev *dev = ((struct vcache_tag *)w->bio.bi_private)->dev;
-
-	if (llist_add(&w->granted, &dev->granted))
-		queue_work(dev->wq, &dev->granted_work);
+	vcache_writeout_ready(container_of(r, struct vcache_writeout, range));
 }
 
 /**
@@ -65,9 +67,11 @@ void vcache_writeout_submit(struct vcache_tag *tag, struct bio *bio)
 	w->range.first = vcache_first_page(bio);
 	w->range.last = vcache_last_page(bio);
 	w->range.granted = vc_writeout_granted;
+	atomic_set(&w->waits, 1 + w->ordered);
 	if (w->ranges && !vcache_range_get(w->ranges, &w->range))
 		return;
-	vc_writeout_send(tag, bio);
+	if (atomic_dec_and_test(&w->waits))
+		vc_writeout_send(tag, bio);
 }
 
 /* Count the consecutive blocks at the head of the batch, from @b on. */
@@ -89,6 +93,7 @@ static void vc_writeout_init(struct vcache_writeout *w, struct vcache_tag *tag,
 {
 	w->ranges = READ_ONCE(tag->dev->writeback) ? &tag->dev->vol->ranges :
 						     NULL;
+	w->ordered = false;
 	w->release = NULL;
 	w->failed = false;
 	atomic_set(&w->users, 1);
@@ -134,6 +139,10 @@ static bool vc_writeout_full(const struct bio *bio, unsigned int len)
  *
  * Runs of sectors that continue @bio are added to it. Others get a new request.
  *
+ * If the cache has an older version of the block, its chunk may be noted as clean. After a
+ * crash that leaves the new version on the origin only, reads would find the older one in the
+ * cache, and the new one when that is evicted. So the record has to be durable first.
+ *
  * Return: the request that is open now.
  */
 struct bio *vcache_writeout_add(struct vcache_tag *tag, struct bio *bio,
@@ -141,6 +150,8 @@ struct bio *vcache_writeout_add(struct vcache_tag *tag, struct bio *bio,
 {
 	sector_t base = b->index << VC_PAGE_SECTORS_SHIFT;
 	unsigned int s, e = 0, runs = vcache_block_runs(b);
+	bool ordered = rec && !rec->copy &&
+		       vcache_lookup_any(tag->dev->vol, b->index, 1);
 
 	/* When its last part has been sent the block may be freed. */
 	while (runs--) {
@@ -156,9 +167,11 @@ struct bio *vcache_writeout_add(struct vcache_tag *tag, struct bio *bio,
 			vcache_writeout_submit(tag, bio);
 			bio = NULL;
 		} else if (bio) {
+			vcache_writeout(bio)->ordered |= ordered;
 			continue;
 		}
 		bio = vc_writeout_alloc(tag, b, base + s, rec);
+		vcache_writeout(bio)->ordered = ordered;
 		__bio_add_page(bio, b->page, len, s << SECTOR_SHIFT);
 	}
 	return bio;

@@ -128,13 +128,20 @@ void vcache_record_write_through(struct vcache_record *rec, struct vcache_writeo
 	rec->through_writes = w;
 }
 
-/* The index has the record, or it has failed: its blocks need not be held for it any more. */
+/*
+ * The index has the record, or it has failed: its blocks need not be held for it any more.
+ * Write-outs that have waited for the record may be sent.
+ */
 static void vc_record_release(struct vcache_record *rec)
 {
 	struct vcache_writeout *w;
 
 	while ((w = rec->through_writes)) {
 		rec->through_writes = w->next;
+		if (w->ordered) {
+			w->bio.bi_status = rec->status;
+			vcache_writeout_ready(w);
+		}
 		vcache_writeout_put(w);
 	}
 }

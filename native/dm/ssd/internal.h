@@ -6,7 +6,6 @@
 #include "ssd.h"
 
 /* nvme.c */
-void vcache_nvme_leave(struct vcache_dev *dev);
 void vcache_nvme_lost(struct vcache_tag *tag);
 void vcache_nvme_flush(struct vcache_tag *tag);
 

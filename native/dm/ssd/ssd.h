@@ -12,6 +12,7 @@ void nvme_init_request(struct request *req, struct nvme_command *cmd);
 
 /* nvme.c */
 bool vcache_nvme_enter(struct vcache_dev *dev);
+void vcache_nvme_leave(struct vcache_dev *dev);
 int vcache_nvme_set(struct vcache_dev *dev, const struct vcache_nvme *as,
 		    const char **error);
 unsigned int vcache_nvme_max_bytes(struct block_device *bdev);

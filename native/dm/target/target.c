@@ -41,6 +41,7 @@ static int vc_map(struct dm_target *ti, struct bio *bio)
 	io->dev = vt->dev;
 	io->kind = VC_IO_PLAIN;
 	io->taken = false;
+	io->unparked = false;
 	io->partial = false;
 	io->cell = VC_IO_NO_CELL;
 	if (vt->mode == VCACHE_MODE_NONE) {
