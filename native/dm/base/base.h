@@ -9,6 +9,7 @@
 #include <linux/device-mapper.h>
 
 #include "../../netlink/vcache_uapi.h"
+#include "probe.h"
 
 #define DM_MSG_PREFIX "vcache"
 

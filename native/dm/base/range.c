@@ -5,6 +5,7 @@
 #include <linux/interval_tree_generic.h>
 #include <linux/lockdep.h>
 
+#include "probe.h"
 #include "range.h"
 
 #define VC_RANGE_FIRST(r) ((r)->first)
@@ -81,10 +82,12 @@ bool vcache_range_get(struct vcache_ranges *rs, struct vcache_range *r)
 
 	spin_lock_irqsave(&rs->lock, flags);
 	held = !vc_range_blocked(rs, r, &rs->waiting);
-	if (held)
+	if (held) {
 		vc_range_tree_insert(r, &rs->held);
-	else
+	} else {
+		VCACHE_PROBE("write waits for its range");
 		list_add_tail(&r->node, &rs->waiting);
+	}
 	spin_unlock_irqrestore(&rs->lock, flags);
 	return held;
 }

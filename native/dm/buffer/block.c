@@ -39,6 +39,7 @@ bool vcache_block_start(struct vcache_block *b, bool runs, bool copy)
 		b->failed = false;
 		b->parts = copy + (runs ? vcache_block_runs(b) : 0);
 	} else {
+		VCACHE_PROBE("older version still in flight");
 		b->want = true;
 	}
 	spin_unlock_irqrestore(&b->lock, flags);
@@ -66,6 +67,8 @@ static void vc_tag_leave(struct vcache_tag *tag, struct vcache_block *b, u8 *slo
 	u8 was = *slot;
 	unsigned int s;
 
+	lockdep_assert_held(&tag->lock);
+	lockdep_assert_held(&b->lock);
 	if (stays)
 		*slot = vcache_epoch_enter(&tag->epoch);
 	d = vcache_epoch_leave(&tag->epoch, was, b->failed);
@@ -87,6 +90,7 @@ static void vc_block_note_result(struct vcache_block *b, bool stays)
 {
 	struct vcache_tag *tag = b->tag;
 
+	lockdep_assert_held(&b->lock);
 	if (stays && !b->bad && atomic_inc_return(&tag->bad) == 1)
 		vcache_tag_event(tag, VCACHE_EVENT_KIND_ORIGIN_ERROR);
 	if (!stays && b->bad && atomic_dec_and_test(&tag->bad))
@@ -105,6 +109,7 @@ static void vc_block_requeue(struct vcache_block *b)
 {
 	struct vcache_tag *home = vcache_block_home(b);
 
+	lockdep_assert_held(&b->lock);
 	spin_lock(&home->lock);
 	list_add_tail(&b->node, &home->dirty);
 	b->queued = true;
@@ -120,6 +125,7 @@ static void vc_block_leave_epochs(struct vcache_block *b, bool stays,
 {
 	struct vcache_tag *host = b->tag->dev->host;
 
+	lockdep_assert_held(&b->lock);
 	spin_lock(&b->tag->lock);
 	vc_tag_leave(b->tag, b, &b->slot, stays, after);
 	spin_unlock(&b->tag->lock);
@@ -136,6 +142,7 @@ static void vc_block_leave_epochs(struct vcache_block *b, bool stays,
 	 * a processor busy while another block of the flush hangs.
 	 */
 	if (after->again) {
+		VCACHE_PROBE("flush waits for another try");
 		vcache_tag_write_out(b->tag, UINT_MAX);
 		vcache_tag_write_out(host, UINT_MAX);
 	}
@@ -147,6 +154,7 @@ static void vc_block_release_newer(struct vcache_block *b)
 {
 	struct vcache_block *n = b->newer;
 
+	lockdep_assert_held(&b->lock);
 	spin_lock_nested(&n->lock, SINGLE_DEPTH_NESTING);
 	n->older = NULL;
 	if (n->want) {
@@ -171,6 +179,7 @@ static void vc_block_written(struct vcache_block *b, struct vc_after *after)
 
 	b->state = stays ? VC_DIRTY : VC_CLEAN;
 	if (b->failed && b->newer) {
+		VCACHE_PROBE("write-out failed under a newer version");
 		atomic_inc(&b->tag->dev->inherited);
 		smp_mb__after_atomic(); /* pairs with vc_flush_missed() */
 	}

@@ -197,6 +197,7 @@ static int vc_spilled_add(struct vcache_dev *dev, struct vcache_block *new)
 	lockdep_assert_held(&dev->blocks.xa_lock);
 	if (dev->nspilled == VC_RESERVE)
 		return -ENOMEM;
+	VCACHE_PROBE("index takes a block without memory");
 	hlist_add_head_rcu(&new->spill, &dev->spilled);
 	WRITE_ONCE(dev->nspilled, dev->nspilled + 1);
 	return 0;

@@ -33,6 +33,7 @@ static void vc_block_enter(struct vcache_block *b)
 {
 	struct vcache_tag *tag = b->tag;
 
+	lockdep_assert_held(&b->lock);
 	b->since = jiffies;
 	atomic_long_inc(&tag->dev->pending);
 	spin_lock(&tag->lock);
@@ -58,12 +59,14 @@ static void vc_block_share(struct vcache_block *b)
 	struct vcache_tag *tag = b->tag, *host = tag->dev->host;
 	bool asked;
 
+	lockdep_assert_held(&b->lock);
 	spin_lock(&tag->lock);
 	spin_lock_nested(&host->lock, SINGLE_DEPTH_NESTING);
 	b->shared = true;
 	b->host_slot = vcache_epoch_enter(&host->epoch);
 	asked = b->queued && (tag->goal || tag->epoch.draining);
 	if (b->queued) {
+		VCACHE_PROBE("queued block becomes shared");
 		tag->ndirty--;
 		/* In front, because it may be older than the blocks there. */
 		list_move(&b->node, &host->dirty);
@@ -140,6 +143,7 @@ static int vc_piece_publish(struct vc_piece *p, struct vcache_block *n,
 	struct vcache_dev *dev = p->tag->dev;
 	int r = vcache_blocks_swap(dev, p->index, old, n);
 
+	lockdep_assert_held(&n->lock);
 	if (r)
 		return r;
 	/* While the block is locked it cannot be written out, so this comes first. */

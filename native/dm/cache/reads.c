@@ -74,6 +74,7 @@ static void vc_reads_shut(struct vcache_log *log, struct vcache_reads *of)
 {
 	struct vcache_chunk *c = of->open;
 
+	lockdep_assert_held(&log->fill);
 	of->open = NULL;
 	if (c)
 		vcache_reads_put_pending(log, c);
@@ -153,6 +154,7 @@ u32 vcache_reads_space(struct vcache_log *log, enum vcache_reads_kind kind, u32 
 	u32 capacity = vcache_chunk_capacity(&log->vol->pool->g);
 	struct vcache_reads *of = &log->reads[kind];
 
+	lockdep_assert_held(&log->fill);
 	if (of->open && of->filled + least > capacity)
 		vc_reads_shut(log, of);
 	if (!of->open)
@@ -174,6 +176,7 @@ u32 vcache_reads_take(struct vcache_log *log, enum vcache_reads_kind kind, u32 n
 	struct vcache_pool *p = log->vol->pool;
 	u32 cell = vcache_chunk_nr(p, of->open) * p->g.chunk_blocks + of->filled;
 
+	lockdep_assert_held(&log->fill);
 	of->filled += n;
 	atomic_inc(&of->open->pending);
 	return cell;
@@ -363,6 +366,7 @@ void vcache_reads_keep(struct vcache_chunk *c, enum vcache_reclaim how)
 	struct vcache_round *r = p->relocate_round;
 	u32 rest;
 
+	lockdep_assert_held(&c->log->vol->pool->lock);
 	if (READ_ONCE(log->vol->stopped) || p->state != VC_POOL_OK)
 		return;
 	vc_reads_note(r, p, cell, policy.hot, VC_HEAT_MAX + 1, policy.most);

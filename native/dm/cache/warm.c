@@ -125,6 +125,7 @@ int vcache_pool_keep_reads(struct vcache_pool *p)
 	struct vcache_log *log;
 	int r;
 
+	lockdep_assert_held(&p->lock);
 	if (!vc_pool_has_reads(p))
 		return 0;
 	r = blkdev_issue_flush(p->bdev);

@@ -101,6 +101,7 @@ int vcache_fill_device(struct sk_buff *skb, struct vcache_dev *dev)
 	u32 tags;
 	u64 dirty = vc_dev_dirty(dev, &tags, &broken);
 
+	lockdep_assert_held(&dev->lock);
 	return vcache_put_number(skb, dev, VCACHE_A_DEVICE_MAJOR,
 				 VCACHE_A_DEVICE_MINOR) ?:
 	       vc_put_name(skb, dev) ?:
@@ -254,6 +255,7 @@ int vcache_fill_tag(struct sk_buff *skb, struct vcache_tag *tag)
 	u64 extent_sectors;
 	u32 extents;
 
+	lockdep_assert_held(&tag->dev->lock);
 	vcache_tag_extents(tag, &extents, &extent_sectors);
 	return vcache_put_number(skb, tag->dev, VCACHE_A_TAG_MAJOR,
 				 VCACHE_A_TAG_MINOR) ?:

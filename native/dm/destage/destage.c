@@ -299,6 +299,7 @@ void vcache_volume_note_clean(struct vcache_volume *v)
 	struct vcache_chunk *c;
 	struct vcache_log *log;
 
+	lockdep_assert_held(&v->pool->lock);
 	mutex_lock(&v->pool->table_lock);
 	list_for_each_entry(log, &v->logs, node) {
 		list_for_each_entry(c, &log->chunks, node)
@@ -353,7 +354,8 @@ static bool vc_destage_round(struct vcache_round *r, struct vcache_volume *v,
 	int error;
 
 	if (!vc_round_fill(r, log)) {
-		log->passed = 0;
+		if (v->failing)
+			log->passed = 0;
 		if (vc_log_lacks_clean(log))
 			vcache_log_close_idle(log);
 		return false;
@@ -421,6 +423,11 @@ static void vc_volume_destage(struct vcache_volume *v)
 	bool dirty = false, more;
 
 	vcache_bad_retry(v);
+	/* Not in a pass: logs that have only bad blocks would keep one another going. */
+	list_for_each_entry_lockless(log, &v->logs, node) {
+		if (!v->failing)
+			log->passed = 0;
+	}
 	do {
 		v->progress = false;
 		more = vc_destage_pass(v);

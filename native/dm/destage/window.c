@@ -157,6 +157,7 @@ static void vc_window_hold(struct vcache_round *r, struct vcache_volume *v, u32 
 			;
 		if (vc_window_hold_run(r, v, from, to))
 			continue;
+		VCACHE_PROBE("destage leaves out a block that is written");
 		for (i = from; i < to; i++)
 			r->busy += !vc_window_hold_run(r, v, i, i + 1);
 	}
@@ -231,6 +232,7 @@ static int vc_window_copy_each(struct vcache_round *r, struct vcache_volume *v, 
 	unsigned long end = jiffies + VC_ALONE_TIME;
 	u32 i, good = 0;
 
+	VCACHE_PROBE("window is copied block by block");
 	memcpy(r->failed, r->window, n * sizeof(r->failed[0]));
 	for (i = 0; i < n; i++) {
 		int failed;

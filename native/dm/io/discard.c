@@ -33,6 +33,7 @@ static void vc_discard_queue(struct vcache_io *io, unsigned long delay)
 
 static void vc_discard_granted(struct vcache_range *r)
 {
+	VCACHE_PROBE("discard waits for its range");
 	vc_discard_queue(container_of(r, struct vcache_io, parked.range), 0);
 }
 

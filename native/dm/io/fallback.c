@@ -168,6 +168,7 @@ static void vc_fallback_read(struct bio *read)
 	struct vcache_io *io = vcache_io(read);
 	struct bvec_iter iter = io->read.iter;
 
+	VCACHE_PROBE("failed read of the cache goes to the origin");
 	vc_fallback_note(io);
 	read->bi_status = BLK_STS_OK;
 	/* It has been completed once: it must not count as throttled or split any more. */

@@ -145,12 +145,14 @@ again:
 			break;
 	}
 	if (next == VC_FLUSH_GO_ON && !f->failed && vc_flush_missed(f, dev)) {
+		VCACHE_PROBE("flush visits the tags again");
 		f->cursor = 0;
 		vc_flush_write_out(f, dev);
 		goto again;
 	}
 	if (next == VC_FLUSH_GO_ON && !f->all && !f->fua &&
 	    f->gen != atomic_read(&dev->attr_gen)) {
+		VCACHE_PROBE("cgroups change during a flush");
 		f->all = true;
 		f->cursor = 0;
 		vc_flush_write_out(f, dev);

@@ -128,6 +128,7 @@ static int vc_write_wait(struct vcache_tag *tag, struct bio *bio,
 	spin_unlock_irqrestore(&tag->lock, flags);
 	if (noflush)
 		return DM_MAPIO_REQUEUE;
+	VCACHE_PROBE("write waits for space");
 	atomic64_inc(&tag->stats.waits);
 	queue_work(tag->dev->wq, &tag->work);
 	vcache_tag_event(tag, VCACHE_EVENT_KIND_PRESSURE);
@@ -190,6 +191,7 @@ int vcache_write_bio(struct vcache_target *vt, struct bio *bio, struct vcache_io
 	rcu_read_lock();
 	tag = vcache_tag_of_write(vt, bio);
 	vc_write_take(tag, bio, io);
+		VCACHE_PROBE("write parks behind another request");
 	if (!io->unparked && atomic_read(&dev->nparked) &&
 	    vcache_parked_overlap(dev, bio)) {
 		r = vc_write_park(dev, bio, io);
@@ -220,6 +222,7 @@ static bool vc_tag_make_space(struct vcache_tag *tag, unsigned int pages)
 	unsigned int want = atomic_read(&tag->used) + pages;
 	unsigned int limit = READ_ONCE(tag->limit);
 
+	lockdep_assert_held(&tag->lock);
 	if (want > limit)
 		tag->goal = max(tag->goal, min(want - limit, tag->ndirty));
 	return false;
@@ -248,6 +251,7 @@ static bool vc_tag_try_admit(struct vcache_tag *tag, struct bio *bio,
 	unsigned int limit = READ_ONCE(tag->limit), pages = vcache_bio_pages(bio);
 	bool log = READ_ONCE(tag->dev->writeback) || vcache_io(bio)->partial;
 
+	lockdep_assert_held(&tag->lock);
 	if (pages > limit && !log)
 		*how = VC_ADMIT_DIRECT;
 	else if (vc_tag_reserve(tag, pages) ||
@@ -291,6 +295,7 @@ static bool vc_tag_refuse(struct vcache_tag *tag, struct bio *bio,
 	spin_lock_irq(&tag->lock);
 	bio_list_add_head(&tag->waiting, bio);
 	spin_unlock_irq(&tag->lock);
+	VCACHE_PROBE("write waits for memory");
 	/* Other tags may have what is left of the memory. */
 	vcache_tag_write_out_all(tag);
 	mod_delayed_work(tag->dev->wq, &tag->dev->age_work, VC_MEMORY_RETRY);

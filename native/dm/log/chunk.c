@@ -129,6 +129,7 @@ void vcache_log_close(struct vcache_log *log)
 {
 	struct vcache_chunk *c = log->open;
 
+	lockdep_assert_held(&log->append);
 	if (!c)
 		return;
 	WRITE_ONCE(log->open, NULL);
@@ -147,6 +148,7 @@ static struct vcache_chunk *vc_log_next(struct vcache_log *log, enum vcache_appe
 {
 	struct vcache_chunk *c;
 
+	lockdep_assert_held(&log->lock);
 	if (kind != VC_APPEND_RELOCATE && vc_log_held_up(log))
 		return NULL;
 	c = log->spare;
@@ -166,6 +168,7 @@ static struct vcache_chunk *vc_log_next(struct vcache_log *log, enum vcache_appe
  */
 void vcache_chunk_open(struct vcache_log *log, struct vcache_chunk *c)
 {
+	lockdep_assert_held(&log->lock);
 	c->log = log;
 	c->failed = false;
 	c->stale = false;
@@ -264,6 +267,7 @@ u32 vcache_log_space(struct vcache_log *log, enum vcache_append_kind kind)
 	struct vcache_pool *p = log->vol->pool;
 	u32 space;
 
+	lockdep_assert_held(&log->append);
 	if (kind != VC_APPEND_RELOCATE && vc_log_hold(log))
 		return 0;
 	if (log->open && vc_log_full(log, vcache_append_is_clean(kind)))

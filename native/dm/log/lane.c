@@ -57,6 +57,7 @@ void vcache_lanes_count(struct vcache_pool *p)
 	struct vcache_log *log;
 	u32 i, shared = 0;
 
+	lockdep_assert_held(&p->lock);
 	for (i = 0; i < p->nlanes; i++) {
 		if (!p->lane[i].owner)
 			shared += vc_lane_size(p, &p->lane[i]);
@@ -84,6 +85,7 @@ void vcache_lane_add(struct vcache_pool *p, struct vcache_chunk *c)
 {
 	struct vcache_lane *l = &p->lane[c->lane];
 
+	lockdep_assert_held(&p->free_lock);
 	c->state = VC_CHUNK_FREE;
 	list_add_tail(&c->node, &l->free);
 	WRITE_ONCE(l->nfree, l->nfree + 1);
@@ -104,6 +106,7 @@ struct vcache_chunk *vcache_lane_get(struct vcache_pool *p, const struct vcache_
 	struct vcache_chunk *c;
 	u32 i;
 
+	lockdep_assert_held(&p->free_lock);
 	for (i = 0; i < p->nlanes; i++) {
 		struct vcache_lane *l = &p->lane[i];
 
@@ -131,6 +134,7 @@ void vcache_lane_cut(struct vcache_pool *p)
 	struct vcache_lane *l = &p->lane[p->nlanes - 1];
 	struct vcache_chunk *c, *next;
 
+	lockdep_assert_held(&p->free_lock);
 	list_for_each_entry_safe(c, next, &l->free, node) {
 		if (vcache_chunk_nr(p, c) < p->limit)
 			continue;
@@ -252,6 +256,7 @@ int vcache_lanes_set(struct vcache_pool *p, const u64 *sectors, u32 n,
 {
 	u32 end[VC_LANES_MAX], given = n, i;
 
+	lockdep_assert_held(&p->lock);
 	/* If the pool has grown since, the last lane has the new chunks. */
 	if (vc_lanes_are(p, sectors, n))
 		return 0;
@@ -322,6 +327,7 @@ void vcache_log_release_spare(struct vcache_log *log)
 {
 	struct vcache_chunk *spare;
 
+	lockdep_assert_held(&log->vol->pool->lock);
 	spin_lock_irq(&log->lock);
 	spare = log->spare;
 	log->spare = NULL;

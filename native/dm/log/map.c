@@ -165,6 +165,7 @@ void vcache_map_move(struct vcache_pool *p, struct vcache_pool *n)
 {
 	u32 blocks = DIV_ROUND_UP(vcache_map_chunks(p), VC_CHUNKS_PER_BLOCK);
 
+	lockdep_assert_held(&p->lock);
 	mutex_lock(&p->table_lock);
 	memcpy(n->table, p->table, (size_t)blocks * VC_BLOCK_SIZE);
 	bitmap_copy(n->table_dirty, p->table_dirty, blocks);

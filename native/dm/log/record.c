@@ -42,6 +42,7 @@ struct vcache_record *vcache_record_make(struct vcache_log *log, struct vcache_t
 	struct vcache_pool *p = log->vol->pool;
 	struct vcache_record *rec = mempool_alloc(&p->records, GFP_NOIO);
 
+	lockdep_assert_held(&log->append);
 	memset(rec, 0, sizeof(*rec));
 	rec->head = mempool_alloc(&p->pages, GFP_NOIO);
 	clear_page(page_address(rec->head));
@@ -200,13 +201,17 @@ static void vc_record_end(struct bio *bio)
 		if (dead)
 			rec->status = BLK_STS_IOERR;
 		/* No later record of the chunk may be acknowledged, see "Order" in format.h. */
-		if (rec->status)
+		if (rec->status) {
 			rec->chunk->failed = true;
-		else if (rec->chunk->failed)
+		} else if (rec->chunk->failed) {
+			VCACHE_PROBE("failed record fails a later one");
 			rec->status = BLK_STS_IOERR;
+		}
 		list_move_tail(&rec->node, &list);
 	}
 	spin_unlock_irqrestore(&log->lock, flags);
+	if (list_empty(&list))
+		VCACHE_PROBE("record arrives before an older one");
 	list_for_each_entry_safe(rec, next, &list, node)
 		vc_record_finish(rec);
 	rcu_read_unlock();

@@ -26,6 +26,7 @@ static int vc_volume_make_logs(struct vcache_volume *v, const u32 *list, u32 n)
 {
 	u32 i;
 
+	lockdep_assert_held(&v->pool->lock);
 	for (i = 0; i < n; i++) {
 		if (!vcache_log_get(v, v->pool->found[list[i]].tag))
 			return -ENOMEM;
@@ -114,6 +115,7 @@ int vcache_volume_replay(struct vcache_volume *v)
 	u32 *list, i, n = 0;
 	int r;
 
+	lockdep_assert_held(&v->pool->lock);
 	list = vmalloc(array_size(p->g.chunks, sizeof(*list)));
 	if (!list)
 		return -ENOMEM;

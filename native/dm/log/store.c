@@ -112,6 +112,7 @@ static int vc_pool_broken(struct vcache_pool *p, int r)
  */
 int vcache_pool_set_flags(struct vcache_pool *p, u32 flags)
 {
+	lockdep_assert_held(&p->lock);
 	p->sb.flags = flags;
 	p->sb.next_seq = atomic64_read(&p->seq) + 1;
 	return vc_pool_broken(p, vcache_super_save(&p->store, &p->g, &p->sb,
@@ -143,6 +144,7 @@ int vcache_table_save(struct vcache_pool *p, u32 chunk)
 {
 	u32 i = chunk / VC_CHUNKS_PER_BLOCK;
 
+	lockdep_assert_held(&p->table_lock);
 	clear_bit(i, p->table_dirty);
 	return vc_pool_broken(p, vcache_meta_save(&p->store, &p->g, VC_META_TABLE,
 						  i, p->table +
@@ -169,6 +171,7 @@ int vcache_slot_save(struct vcache_volume *v)
 	struct vcache_slot_disk *d = vc_slot(v->pool, v->slot);
 	u32 i = v->slot / VC_SLOTS_PER_BLOCK;
 
+	lockdep_assert_held(&v->pool->lock);
 	d->volume = cpu_to_le32(v->id);
 	d->mode = cpu_to_le32(v->mode);
 	d->floor = cpu_to_le64(v->floor);
@@ -256,6 +259,17 @@ static int vc_pool_load_volume(struct vcache_pool *p, u16 slot)
 	return 0;
 }
 
+/*
+ * Is what the chunk table says of clean chunks true? Without FUA a record may be lost at a
+ * power cut although its data is on the origin already. Then an older version is left in the
+ * cache, and its chunk is not clean any more.
+ */
+static bool vc_store_trusts_clean(const struct vcache_pool *p)
+{
+	return (p->sb.flags & VC_SUPER_CLEAN) ||
+	       vcache_isolation_of(p->bdev) != VCACHE_ISOLATION_DEGRADED;
+}
+
 /* Set the state of a chunk from what the scan has found. */
 static void vc_pool_place_chunk(struct vcache_pool *p, u32 nr, int r)
 {
@@ -272,12 +286,15 @@ static void vc_pool_place_chunk(struct vcache_pool *p, u32 nr, int r)
 	v = f->gen ? vcache_volume_find(p, f->volume) : NULL;
 	if (!v || f->gen < v->floor) {
 		f->gen = 0;
+		spin_lock_irq(&p->free_lock);
 		vcache_lane_add(p, c);
+		spin_unlock_irq(&p->free_lock);
 		return;
 	}
 	c->gen = f->gen;
 	c->state = VC_CHUNK_SEALED;
-	c->clean = le64_to_cpu(vcache_table_entry(p, nr)->clean) >= f->gen;
+	c->clean = vc_store_trusts_clean(p) &&
+		   le64_to_cpu(vcache_table_entry(p, nr)->clean) >= f->gen;
 }
 
 static void vc_pool_scan(struct vcache_pool *p, void *block)
@@ -409,6 +426,7 @@ int vcache_pool_load(struct vcache_pool *p, u32 chunk_blocks, const char **error
 	struct vcache_volume *v;
 	int r = -ENOMEM;
 
+	lockdep_assert_held(&p->lock);
 	p->super = (void *)__get_free_page(GFP_KERNEL);
 	*error = "out of memory";
 	if (spare && p->super)
@@ -441,6 +459,7 @@ int vcache_table_save_all(struct vcache_pool *p)
 	int r = 0;
 	u32 i;
 
+	lockdep_assert_held(&p->lock);
 	mutex_lock(&p->table_lock);
 	for_each_set_bit(i, p->table_dirty, p->g.table_blocks) {
 		r = vcache_table_save(p, i * VC_CHUNKS_PER_BLOCK);
@@ -461,6 +480,7 @@ int vcache_pool_close(struct vcache_pool *p)
 {
 	int r = vcache_table_save_all(p);
 
+	lockdep_assert_held(&p->lock);
 	return r ?: vcache_pool_set_flags(p, p->sb.flags | VC_SUPER_CLEAN);
 }
 

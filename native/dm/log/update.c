@@ -55,6 +55,7 @@ static u8 vc_lookup_cut_locked(struct vcache_volume *v, struct vcache_log *by,
 	unsigned int i, n;
 	u8 heat = 0;
 
+	lockdep_assert_held(vcache_cell_lock(v->pool, v->slot, block));
 	n = vcache_index_cut(&p->ix, v->slot, block, mask, touched);
 	for (i = 0; i < n; i++) {
 		struct vcache_chunk *c = vcache_cell_chunk(p, touched[i]);
@@ -141,6 +142,7 @@ static void vc_lookup_put_locked(struct vcache_volume *v, u32 cell, u64 block,
 	struct vcache_pool *p = v->pool;
 	struct vcache_chunk *c = vcache_cell_chunk(p, cell);
 
+	lockdep_assert_held(vcache_cell_lock(v->pool, v->slot, block));
 	WRITE_ONCE(p->heat[cell], heat);
 	atomic_inc(&c->live);
 	atomic_inc(&c->log->live);
@@ -221,6 +223,7 @@ void vcache_lookup_sort(struct vcache_pool *p, u32 cell)
 	spinlock_t *lock = vcache_cell_lock(p, slot, block);
 	unsigned long flags;
 
+	lockdep_assert_held(&p->lock);
 	if (!vcache_cell_mask(&p->ix, cell))
 		return;
 	spin_lock_irqsave(lock, flags);
@@ -346,6 +349,8 @@ void vcache_lookup_move(struct vcache_volume *v, u32 from, u32 to, u8 mask)
 		heat = vc_lookup_cut_locked(v, c->log, block, got);
 		vc_lookup_put_locked(v, to, block, got, clean, heat);
 	}
+	if (got != mask)
+		VCACHE_PROBE("block superseded while relocated");
 	if (vc_lookup_lost(v, block, mask & ~got, c->log))
 		WRITE_ONCE(c->stale, true);
 	spin_unlock_irqrestore(lock, flags);
@@ -400,6 +405,8 @@ bool vcache_lookup_promote(struct vcache_volume *v, u32 cell, u64 block, int cha
 	       !vcache_index_held(&p->ix, v->slot, block);
 	if (good)
 		vc_lookup_put_locked(v, cell, block, VC_MASK_ALL, true, heat);
+	else
+		VCACHE_PROBE("promotion lost against a write");
 	spin_unlock_irqrestore(lock, flags);
 	return good;
 }

@@ -29,6 +29,7 @@ struct vcache_volume *vcache_volume_find(struct vcache_pool *p, u32 id)
 {
 	struct vcache_volume *v;
 
+	lockdep_assert_held(&p->lock);
 	list_for_each_entry(v, &p->volumes, node) {
 		if (v->id == id)
 			return v;
@@ -75,6 +76,7 @@ struct vcache_log *vcache_log_find(struct vcache_volume *v, u32 tag)
 {
 	struct vcache_log *log;
 
+	lockdep_assert_held(&v->pool->lock);
 	list_for_each_entry(log, &v->logs, node) {
 		if (log->tag == tag)
 			return log;
@@ -95,6 +97,7 @@ struct vcache_log *vcache_log_get(struct vcache_volume *v, u16 tag)
 	struct vcache_log *log;
 	unsigned int i;
 
+	lockdep_assert_held(&v->pool->lock);
 	log = vcache_log_find(v, tag);
 	if (log)
 		return log;
@@ -144,6 +147,7 @@ struct vcache_volume *vcache_volume_alloc(struct vcache_pool *p, u32 id, u16 slo
 {
 	struct vcache_volume *v = kzalloc(sizeof(*v), GFP_KERNEL);
 
+	lockdep_assert_held(&p->lock);
 	if (!v)
 		return NULL;
 	v->pool = p;

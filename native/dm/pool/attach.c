@@ -34,6 +34,7 @@ static struct vcache_volume *vc_volume_make(struct vcache_pool *p, u32 id)
 	unsigned long *used = bitmap_zalloc(slots, GFP_KERNEL);
 	struct vcache_volume *v;
 
+	lockdep_assert_held(&p->lock);
 	if (!used)
 		return ERR_PTR(-ENOMEM);
 	list_for_each_entry(v, &p->volumes, node)
@@ -54,6 +55,7 @@ static struct vcache_volume *vc_volume_make(struct vcache_pool *p, u32 id)
 /* Claim a volume for a device. The pool is locked. Return: 0, or -EBUSY. */
 static int vc_volume_claim(struct vcache_volume *v, struct vcache_dev *dev)
 {
+	lockdep_assert_held(&v->pool->lock);
 	if (v->dev) {
 		DMERR("%s: volume %u is in use by %s",
 		      dm_device_name(v->pool->md), v->id,
@@ -112,6 +114,7 @@ static struct vcache_volume *vc_volume_take(struct vcache_pool *p, u32 id,
 	struct vcache_volume *v = vcache_volume_find(p, id);
 	int r;
 
+	lockdep_assert_held(&p->lock);
 	if (!p->loaded || p->state != VC_POOL_OK) {
 		DMERR("%s: the pool is not usable", dm_device_name(p->md));
 		return ERR_PTR(-EROFS);
@@ -216,6 +219,7 @@ static void vc_log_pass_on(struct vcache_log *log, struct vcache_tag *tag)
 {
 	struct vcache_tag *other;
 
+	lockdep_assert_held(&log->vol->pool->lock);
 	if (rcu_access_pointer(log->user) != tag)
 		return;
 	rcu_read_lock();

@@ -182,6 +182,7 @@ static bool vc_pool_frozen(struct vcache_pool *p)
 {
 	struct vcache_volume *v;
 
+	lockdep_assert_held(&p->lock);
 	list_for_each_entry(v, &p->volumes, node) {
 		if (!READ_ONCE(v->stopped) || vcache_volume_is_busy(v))
 			return false;

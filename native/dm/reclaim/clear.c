@@ -15,6 +15,7 @@ void vcache_pool_count_leaving(struct vcache_pool *p)
 {
 	u32 i, leaving = 0;
 
+	lockdep_assert_held(&p->lock);
 	for (i = p->limit; i < p->g.chunks; i++)
 		leaving += vcache_chunk_leaves(&p->chunk[i]);
 	WRITE_ONCE(p->leaving, leaving);
@@ -28,6 +29,7 @@ static void vc_pool_shrunk(struct vcache_pool *p)
 {
 	struct vcache_geometry g = p->g;
 
+	lockdep_assert_held(&p->lock);
 	if (p->state == VC_POOL_OK && !vcache_geometry_resize(&g, p->limit) &&
 	    !vcache_pool_save_geometry(p, &g))
 		DMINFO("%s: the pool uses %u chunks now",
@@ -72,6 +74,7 @@ void vcache_pool_clear(struct vcache_pool *p, u32 from, u32 end,
 	struct vcache_chunk *first;
 	u32 i;
 
+	lockdep_assert_held(&p->lock);
 	for (i = from; i < end; i++) {
 		struct vcache_chunk *c = &p->chunk[i];
 		struct vcache_log *log = READ_ONCE(c->log);
@@ -95,6 +98,7 @@ void vcache_pool_clear(struct vcache_pool *p, u32 from, u32 end,
  */
 void vcache_pool_clear_again(struct vcache_pool *p, const struct vcache_clearing *by)
 {
+	lockdep_assert_held(&p->lock);
 	if (!by->left || (by->further && vcache_pool_look_further(p)))
 		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
 }
@@ -107,6 +111,7 @@ void vcache_pool_vacate(struct vcache_pool *p)
 {
 	struct vcache_clearing by = { .left = VC_VACATE_BATCH };
 
+	lockdep_assert_held(&p->lock);
 	vcache_pool_clear(p, p->limit, p->g.chunks, NULL, &by);
 	/* The oldest chunk of a log may have been one that was counted before. */
 	vcache_pool_count_leaving(p);

@@ -40,6 +40,7 @@ static bool vc_chunk_sort(struct vcache_pool *p, struct vcache_log *log,
 {
 	bool own = p->lane[c->lane].owner == log;
 
+	lockdep_assert_held(&log->lock);
 	if (c->own == own)
 		return false;
 	WRITE_ONCE(c->own, own);
@@ -105,6 +106,7 @@ void vcache_log_set_lanes(struct vcache_log *log, u64 lanes)
 	struct vcache_log *l;
 	u32 i;
 
+	lockdep_assert_held(&log->vol->pool->lock);
 	if (!other)
 		return;
 	spin_lock_irq(&p->free_lock);
@@ -143,6 +145,7 @@ const char *vcache_tag_lanes_refuse(struct vcache_dev *dev, const struct vcache_
 {
 	const char *error;
 
+	lockdep_assert_held(&dev->lock);
 	if (!lanes)
 		return NULL;
 	if (!dev->vol)
@@ -165,6 +168,7 @@ int vcache_tag_set_lanes(struct vcache_tag *tag, u64 lanes)
 	struct vcache_log *log = tag->log;
 	int r = 0;
 
+	lockdep_assert_held(&tag->dev->lock);
 	if (!log)
 		return 0;
 	mutex_lock(&log->vol->pool->lock);
@@ -189,6 +193,7 @@ void vcache_tag_keep_lanes(struct vcache_tag *tag)
 	struct vcache_pool *p = tag->log->vol->pool;
 	const char *error = vc_lanes_refuse(p, tag->log, tag->lanes);
 
+	lockdep_assert_held(&tag->log->vol->pool->lock);
 	if (error) {
 		DMWARN("%s: tag %u of volume %u: %s", dm_device_name(p->md),
 		       tag->id, tag->log->vol->id, error);

@@ -18,6 +18,7 @@
  */
 int vcache_volume_forget(struct vcache_volume *v)
 {
+	lockdep_assert_held(&v->pool->lock);
 	v->floor = atomic64_inc_return(&v->pool->seq);
 	return vcache_slot_save(v);
 }
@@ -37,6 +38,7 @@ int vcache_log_forget(struct vcache_log *log)
 	struct vcache_chunk *c;
 	int r = vcache_reseal_others(p, log);
 
+	lockdep_assert_held(&log->vol->pool->lock);
 	if (r)
 		return r;
 	mutex_lock(&p->table_lock);
@@ -61,6 +63,7 @@ int vcache_volume_clear(struct vcache_volume *v)
 	struct vcache_log *log;
 	int r;
 
+	lockdep_assert_held(&v->pool->lock);
 	if (vcache_volume_dirty(v)) {
 		DMERR("%s: volume %u has dirty data: drain it first",
 		      dm_device_name(v->pool->md), v->id);
@@ -222,6 +225,7 @@ int vcache_volume_start(struct vcache_volume *v)
 {
 	int r = vcache_volume_replay(v);
 
+	lockdep_assert_held(&v->pool->lock);
 	/* It may have failed meanwhile, when it did not know what the volume has. */
 	if (!r && v->pool->state == VC_POOL_FAILED)
 		r = -EIO;

@@ -286,6 +286,7 @@ void vcache_pool_migrate(struct vcache_pool *p)
 	struct vcache_volume *v;
 	struct vcache_log *log;
 
+	lockdep_assert_held(&p->lock);
 	if (!logs || p->state != VC_POOL_OK)
 		return;
 	if (time_after_eq(jiffies, p->migrate_at)) {

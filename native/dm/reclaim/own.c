@@ -94,6 +94,8 @@ bool vcache_own_may_take(const struct vcache_pool *p, const struct vcache_log *l
 	u32 nfree = log->lanes ? vcache_lanes_free(p, log->lanes) : 0;
 	bool below = vcache_log_has(log, VC_OWN) < READ_ONCE(log->own_most);
 
+	lockdep_assert_held(&p->free_lock);
+	lockdep_assert_held(&log->lock);
 	if (nfree <= (take == VC_TAKE_RELOCATE ? 0 : vc_own_relocate_reserve(log)))
 		return false;
 	switch (take) {
@@ -213,6 +215,7 @@ bool vcache_own_make_space(struct vcache_pool *p, unsigned long end)
 	struct vcache_log *log;
 	bool more = false;
 
+	lockdep_assert_held(&p->lock);
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
 			if (!log->lanes) {
@@ -258,6 +261,7 @@ void vcache_own_clear(struct vcache_pool *p)
 	struct vcache_volume *v;
 	struct vcache_log *log;
 
+	lockdep_assert_held(&p->lock);
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
 			WRITE_ONCE(log->own_foreign, 0);

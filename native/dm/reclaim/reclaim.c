@@ -48,11 +48,13 @@ bool vcache_log_is_blocked(const struct vcache_log *log)
  */
 bool vcache_chunk_reclaimable(struct vcache_chunk *c)
 {
+	lockdep_assert_held(&c->log->lock);
 	if (c->state != VC_CHUNK_SEALED || atomic_read(&c->dirty) ||
 	    (!c->reads && vcache_log_is_blocked(c->log)))
 		return false;
 	if (!atomic_read(&c->users))
 		return true;
+	VCACHE_PROBE("reader keeps a chunk from reclaim");
 	WRITE_ONCE(c->wanted, true);
 	smp_mb(); /* pairs with vcache_lookup_done(): it drops its count, then reads the flag */
 	return !atomic_read(&c->users);
@@ -115,6 +117,7 @@ int vcache_chunk_reclaim(struct vcache_pool *p, struct vcache_chunk *c, enum vca
 	u32 cell = vcache_chunk_nr(p, c) * p->g.chunk_blocks, i;
 	int r;
 
+	lockdep_assert_held(&p->lock);
 	if (!vc_chunk_begin_reclaim(log, c))
 		return -EAGAIN;
 	r = vc_chunk_mark_dead(p, c);
@@ -131,8 +134,10 @@ int vcache_chunk_reclaim(struct vcache_pool *p, struct vcache_chunk *c, enum vca
 	for (i = 0; i < vcache_chunk_capacity(&p->g); i++)
 		vcache_lookup_drop(p, cell + i);
 	/* Reads that found the chunk before are still on their way. No new ones come. */
-	while (atomic_read(&c->users))
+	while (atomic_read(&c->users)) {
+		VCACHE_PROBE("reclaim waits for a reader");
 		usleep_range(50, 200);
+	}
 	spin_lock_irq(&log->lock);
 	list_del_init(&c->node);
 	if (c->reads) {

@@ -54,6 +54,7 @@ static void vc_relocate_add(struct vcache_record *rec, struct vcache_round_cell 
 
 	/* Look in the buffer first: what has left it is in the index already. */
 	if (vc_relocate_is_stale(v, c->block)) {
+		VCACHE_PROBE("newer version of a relocated block in flight");
 		c->mask = 0;
 		return;
 	}
@@ -139,6 +140,8 @@ static u32 vc_relocate_window(struct vcache_log *log, struct vcache_round *r, u3
 	if (!rec)
 		return 0;
 	wait_for_completion_io(&done);
+	if (READ_ONCE(log->open) != rec->chunk)
+		VCACHE_PROBE("log wrapped while relocating");
 	if (rec->status) {
 		n = 0;
 	} else {
@@ -163,6 +166,7 @@ bool vcache_relocate_chunk(struct vcache_log *log, struct vcache_chunk *c)
 	struct vcache_round *r = p->relocate_round;
 	u32 from, n = 1;
 
+	lockdep_assert_held(&log->vol->pool->lock);
 	r->nr = 0;
 	vcache_round_note(r, p, c);
 	sort(r->cell, r->nr, sizeof(r->cell[0]), vcache_round_cmp, NULL);

@@ -30,6 +30,7 @@ static int vc_chunk_refresh(struct vcache_pool *p, struct vcache_chunk *c)
 {
 	int r;
 
+	VCACHE_PROBE("stale chunk sealed again");
 	WRITE_ONCE(c->stale, false);
 	smp_mb(); /* a cell is emptied before its chunk becomes stale again */
 	r = vcache_chunk_reseal(&p->store, &p->g, &p->ix, vcache_chunk_nr(p, c),
@@ -48,6 +49,7 @@ static void vc_log_give_up(struct vcache_log *log, struct vcache_chunk *c, int e
 		DMWARN("%s: volume %u tag %u: cannot seal chunk %u again: error %d; giving it up",
 		       dm_device_name(v->pool->md), v->id, log->tag,
 		       vcache_chunk_nr(v->pool, c), error);
+	VCACHE_PROBE("log gives up a chunk");
 	WRITE_ONCE(log->unsealed, max(log->unsealed, c->gen));
 	if (!v->stopped)
 		mod_delayed_work(v->pool->wq, &v->destage, 0);
@@ -63,6 +65,7 @@ static int vc_log_refresh(struct vcache_pool *p, struct vcache_log *log)
 	struct vcache_chunk *c, *last = vc_log_stale(log);
 	int r = 0;
 
+	lockdep_assert_held(&p->lock);
 	if (!last)
 		return 0;
 	list_for_each_entry(c, &log->chunks, node) {

@@ -139,6 +139,7 @@ void vcache_pool_share(struct vcache_pool *p)
 	struct vcache_log *log;
 	u32 users = 0;
 
+	lockdep_assert_held(&p->lock);
 	if (least > chunks)
 		vc_pool_scale(p, chunks, least);
 	while (vc_pool_divide(p, chunks))

@@ -148,6 +148,7 @@ static bool vc_log_may_prefetch(struct vcache_pool *p, struct vcache_log *log)
 static bool vc_chunk_may_take(struct vcache_pool *p, struct vcache_log *log,
 			      enum vcache_take take)
 {
+	lockdep_assert_held(&p->free_lock);
 	/* The last ones are for relocation: without them only destage empties dirty chunks. */
 	if (p->nfree <= (take == VC_TAKE_RELOCATE ? 0 : vcache_pool_relocate_reserve(p)))
 		return false;
@@ -184,6 +185,7 @@ struct vcache_chunk *vcache_chunk_take(struct vcache_pool *p, struct vcache_log 
 	unsigned long flags;
 	unsigned int i;
 
+	lockdep_assert_held(&log->lock);
 	spin_lock_irqsave(&p->free_lock, flags);
 	for (i = 0; i < VC_DOMAINS && !c; i++) {
 		bool own = i ? first == VC_SHARED : first == VC_OWN;
@@ -428,6 +430,7 @@ bool vcache_pool_look_further(struct vcache_pool *p)
 {
 	struct vcache_volume *v;
 
+	lockdep_assert_held(&p->lock);
 	list_for_each_entry(v, &p->volumes, node) {
 		if (!v->replayed && !v->dev)
 			return !vcache_volume_start(v);
@@ -461,6 +464,7 @@ bool vcache_pool_reclaim(struct vcache_pool *p, struct vcache_chunk *c)
 {
 	int r = vcache_chunk_reclaim(p, c, VC_RECLAIM_KEEP);
 
+	lockdep_assert_held(&p->lock);
 	if (r == -EAGAIN)
 		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
 	return !r;
@@ -620,6 +624,9 @@ void vcache_space_work(struct work_struct *work)
 	bool blocked = false;
 
 	mutex_lock(&p->lock);
+	/* Nothing can be reclaimed any more. Destage would be asked for clean chunks for ever. */
+	if (p->state == VC_POOL_FAILED)
+		goto out;
 	vcache_pool_give_up_unsealed(p);
 	if (p->foreign)
 		vcache_own_clear(p);
@@ -635,6 +642,7 @@ void vcache_space_work(struct work_struct *work)
 			blocked |= vcache_log_is_blocked(log);
 		}
 	}
+out:
 	mutex_unlock(&p->lock);
 	if (blocked && p->state == VC_POOL_OK)
 		queue_delayed_work(p->wq, &p->space_work, VC_BLOCKED_DELAY);
@@ -654,6 +662,7 @@ int vcache_log_reclaim(struct vcache_log *log, u32 most)
 	struct vcache_chunk *c;
 	int r = 0;
 
+	lockdep_assert_held(&log->vol->pool->lock);
 	while (!r && most-- && (c = vcache_log_any(log))) {
 		r = vcache_chunk_reclaim(log->vol->pool, c, VC_RECLAIM_ALL);
 		cond_resched();
@@ -671,6 +680,7 @@ int vcache_log_clear(struct vcache_log *log)
 {
 	int r;
 
+	lockdep_assert_held(&log->vol->pool->lock);
 	vcache_reads_close(log);
 	log->blocked_until = jiffies;
 	r = vcache_log_reclaim(log, U32_MAX);

@@ -21,6 +21,7 @@ u32 vcache_chunk_heat(const struct vcache_pool *p, const struct vcache_chunk *c,
 {
 	u32 cell = vcache_chunk_nr(p, c) * p->g.chunk_blocks, n = 0, i;
 
+	lockdep_assert_held(&p->lock);
 	for (i = cell; i < cell + vcache_chunk_capacity(&p->g); i++)
 		n += READ_ONCE(p->heat[i]) >= hot && vcache_cell_mask(&p->ix, i);
 	return n;
@@ -46,6 +47,7 @@ struct vcache_chunk *vcache_reads_oldest(struct vcache_log *log, enum vcache_rea
 {
 	struct vcache_chunk *c;
 
+	lockdep_assert_held(&log->lock);
 	list_for_each_entry(c, &log->reads[kind].chunks[domain], node) {
 		/* vc_log_rotate_own() may have moved others behind the open chunk. */
 		if (c->state != VC_CHUNK_OPEN)
@@ -65,6 +67,7 @@ struct vcache_chunk *vcache_log_oldest(struct vcache_log *log)
 	struct vcache_chunk *c = list_first_entry_or_null(&log->chunks,
 							  struct vcache_chunk, node);
 
+	lockdep_assert_held(&log->lock);
 	return c && vcache_chunk_reclaimable(c) ? c : NULL;
 }
 
@@ -156,6 +159,7 @@ static struct vcache_chunk *vc_log_emptiest(struct vcache_log *log,
 	struct vcache_chunk *c;
 	int live = vcache_keep_most(capacity, false) + 1;
 
+	lockdep_assert_held(&log->lock);
 	if (vc_log_must_reclaim(log, domain))
 		live = capacity + 1;
 	c = vc_reads_emptiest(&log->reads[VC_READS_WARM].chunks[domain], &live);
@@ -245,6 +249,7 @@ struct vcache_chunk *vcache_log_victim(struct vcache_log *log, enum vcache_domai
 	bool fits = vcache_reads_fit(log);
 	bool relocates = !fits && vc_log_can_relocate(log, domain);
 
+	lockdep_assert_held(&log->vol->pool->lock);
 	spin_lock_irq(&log->lock);
 	if (vc_log_exceeds(log, domain, log->reads[VC_READS_SMALL].nr[domain],
 			   VC_SMALL_PERCENT))
@@ -276,6 +281,7 @@ struct vcache_chunk *vcache_log_any(struct vcache_log *log)
 	struct vcache_chunk *c;
 	u32 kind;
 
+	lockdep_assert_held(&log->vol->pool->lock);
 	spin_lock_irq(&log->lock);
 	c = vcache_log_oldest(log);
 	for (kind = 0; kind < VC_READS_KINDS && !c; kind++)
@@ -298,6 +304,7 @@ struct vcache_chunk *vcache_log_empty_chunk(struct vcache_log *log, enum vcache_
 	struct vcache_chunk *c;
 	u32 kind;
 
+	lockdep_assert_held(&log->vol->pool->lock);
 	spin_lock_irq(&log->lock);
 	c = vcache_log_written_in(log, domain) ? vcache_log_oldest(log) : NULL;
 	for (kind = 0; kind < VC_READS_KINDS; kind++) {

@@ -224,6 +224,7 @@ int vcache_nvme_set(struct vcache_dev *dev, const struct vcache_nvme *as,
 	struct vcache_nvme *nvme = &dev->nvme;
 	int r;
 
+	lockdep_assert_held(&dev->lock);
 	if (nvme->on && nvme->nsid == as->nsid &&
 	    nvme->tag_max == as->tag_max && nvme->instance == as->instance)
 		return 0;

@@ -28,6 +28,7 @@
 /* Is it time for a tagged flush? Called with the lock of the tag held. */
 static bool vc_tagged_due(struct vcache_tag *tag)
 {
+	lockdep_assert_held(&tag->lock);
 	if (!bio_list_empty(&tag->refused))
 		return true;
 	return !tag->busy && !bio_list_empty(&tag->sent) &&

@@ -191,6 +191,7 @@ int vcache_tag_set_cgroups(struct vcache_tag *tag, const u64 *id, unsigned int n
 	struct vcache_cgroups *old, *new = NULL;
 	bool loses;
 
+	lockdep_assert_held(&tag->dev->lock);
 	if (nr) {
 		new = kmalloc(struct_size(new, id, nr), GFP_KERNEL);
 		if (!new)
@@ -230,6 +231,7 @@ static void vc_map_swap(struct vcache_dev *dev, struct vcache_map *new)
 {
 	struct vcache_map *old;
 
+	lockdep_assert_held(&dev->lock);
 	if (new && !new->nr) {
 		kvfree(new);
 		new = NULL;
@@ -255,6 +257,7 @@ void vcache_map_drop(struct vcache_dev *dev)
 {
 	struct vcache_tag *tag;
 
+	lockdep_assert_held(&dev->lock);
 	vc_map_swap(dev, NULL);
 	list_for_each_entry(tag, &dev->tags, node)
 		vcache_tag_event(tag, VCACHE_EVENT_KIND_EXTENTS_LOST);
@@ -278,6 +281,7 @@ int vcache_tag_set_extents(struct vcache_tag *tag, const struct vcache_sectors *
 	size_t had = old ? old->nr : 0;
 	int r;
 
+	lockdep_assert_held(&tag->dev->lock);
 	new = vcache_map_alloc(had + nr);
 	if (!new)
 		return -ENOMEM;
@@ -304,6 +308,7 @@ void vcache_tag_extents(struct vcache_tag *tag, u32 *count, u64 *sectors)
 	struct vcache_map *map = vc_map_locked(tag->dev);
 	size_t i;
 
+	lockdep_assert_held(&tag->dev->lock);
 	*count = 0;
 	*sectors = 0;
 	for (i = 0; map && i < map->nr; i++) {

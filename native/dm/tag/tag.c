@@ -157,6 +157,7 @@ struct vcache_tag *vcache_tag_make(struct vcache_dev *dev, u32 id)
 	struct vcache_tag *tag = kzalloc(sizeof(*tag), GFP_KERNEL);
 	unsigned int s;
 
+	lockdep_assert_held(&dev->lock);
 	if (!tag)
 		return NULL;
 	tag->dev = dev;
@@ -215,6 +216,7 @@ void vcache_tag_set_mode(struct vcache_tag *tag, enum vcache_mode mode)
  */
 void vcache_tag_remove(struct vcache_tag *tag)
 {
+	lockdep_assert_held(&tag->dev->lock);
 	WRITE_ONCE(tag->orphan, true);
 	/* An empty list of cgroups needs no memory ... */
 	vcache_tag_set_cgroups(tag, NULL, 0);

@@ -234,6 +234,7 @@ static int vc_dev_fix_tag(struct vcache_dev *dev, struct vcache_target *vt)
 {
 	struct vcache_tag *tag, *next;
 
+	lockdep_assert_held(&dev->lock);
 	if (vt->scope != VCACHE_SCOPE_VOLUME)
 		return 0;
 	vt->tag = vcache_tag_find(dev, vt->tag_id) ?: vcache_tag_make(dev, vt->tag_id);
@@ -252,6 +253,7 @@ static int vc_dev_join(struct vcache_dev *dev)
 	struct vcache_tag *tag;
 	int r = 0;
 
+	lockdep_assert_held(&dev->lock);
 	list_for_each_entry(tag, &dev->tags, node) {
 		if (!r)
 			r = vcache_volume_join(dev->vol, tag);
@@ -287,6 +289,7 @@ static int vc_dev_fix_volume(struct vcache_dev *dev, struct vcache_target *vt)
 	struct vcache_volume *v = dev->vol;
 	int r;
 
+	lockdep_assert_held(&dev->lock);
 	if (v && (v->pool != p || v->id != vt->volume)) {
 		r = vc_dev_leave_volume(dev);
 		if (r)
