@@ -14,6 +14,7 @@ NATIVE := $(shell find native -type f 2>/dev/null)
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo '  SEED=CASE                  make sim: run one case again, as a violation names it'
 	@echo '  KREL=RELEASE               kernel release, default: newest installed 6.1, else 6.12'
 
 # ---- set-up ----
@@ -174,6 +175,11 @@ xfstests: xfstests-dir venv module-uml ## run a compiled xfstests on a volume an
 # First, since the kernel may have to be built for the rest.
 xfstests-dir:
 	@[ -x "$(XFSTESTS)/check" ] || { echo 'xfstests: XFSTESTS=DIR must name a compiled xfstests' >&2; exit 2; }
+
+.PHONY: sim
+sim: venv ## simulate the data plane and cut its power at each step: build/sim/report.json
+	@$(PYTHON) -m tests.sim $(if $(SEED),--replay '$(SEED)') \
+		$(if $(SECONDS),--seconds $(SECONDS))
 
 .PHONY: powercut
 powercut: venv module ## run the complete power-cut replay: build/powercut/report.json

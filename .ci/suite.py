@@ -98,6 +98,7 @@ SUITES = (
     Suite("unit", boxed=False, minutes=25),
     Suite("core", boxed=False, minutes=35),
     Suite("tools", boxed=False, minutes=15),
+    Suite("sim", boxed=False, minutes=20),
     Suite("devstack", boxed=False, minutes=60, venv="openstack", asked=True),
 )
 

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Defects that the module had, or could have: each is put back, and has to be found.
+
+The numbers are those of a review of the data plane, see doc/source/contributor/other-suites.rst.
+"""
+
+import dataclasses
+
+from tests.sim.build import Edit
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutation:
+    """A defect.
+
+    :param name: name in reports
+    :param edits: what brings it back
+    :param cases: arguments of the program that find it, without the time limit
+    """
+
+    name: str
+    edits: tuple[Edit, ...]
+    cases: tuple[str, ...]
+
+
+MUTATIONS: tuple[Mutation, ...] = (
+    # 1: destage does not exclude write-outs of the same blocks.
+    Mutation("1-stale-destage", (
+        Edit("window.c",
+             "	if (!vcache_range_try(&v->ranges, &r->range[r->ranges],\n"
+             "			      r->window[from].block, r->window[to - 1].block))\n"
+             "		return false;\n"
+             "	r->ranges++;\n", ""),
+    ), ("directed", "stale-destage")),
+    # 3: all tags of a volume fail when its cache is lost with dirty data of one.
+    Mutation("3-volume-fails", (
+        Edit("fail.c", "		if (dirty)\n			vc_log_lost(",
+             "		if (dirty || v)\n			vc_log_lost("),
+    ), ("directed", "cache-lost")),
+    # 4: a chunk that cannot be sealed again blocks the reclaim of all other logs.
+    Mutation("4-reclaim-jams", (
+        Edit("reseal.c", "		if (r)\n			vc_log_give_up(log, c, r);\n", ""),
+    ), ("directed", "seal-fails")),
+    # 5: destage ends at the first error, and begins with the same chunks again.
+    Mutation("5-bad-block-stops-destage", (
+        Edit("window.c",
+             "	if (error)\n		error = vc_window_copy_each(r, v, *n, error);\n", ""),
+        Edit("destage.c", "		first = first ?: error;\n		if (!n)",
+             "		first = first ?: error;\n		if (!n || error)"),
+        Edit("destage.c", "	return r->copied ? 0 : first;", "	return first;"),
+        Edit("destage.c",
+             "	if (error) {\n		log->passed = r->gen[r->chunks - 1];\n"
+             "		return false;\n	}\n",
+             "	if (error)\n		return false;\n"),
+    ), ("directed", "bad-block")),
+    # 7: a flush reads the counters of two epochs, between which a block moves.
+    Mutation("7-flush-over-failure", (
+        Edit("epoch.c", "	return !READ_ONCE(e->total);",
+             "	return !READ_ONCE(e->pending[0]) && !READ_ONCE(e->pending[1]);"),
+    ), ("directed", "failed-flush")),
+    Mutation("write-outs-without-fua", (
+        Edit("isolation.c",
+             "	return vcache_isolation_of(bdev) == VCACHE_ISOLATION_FUA ? REQ_FUA : 0;",
+             "	return 0;"),
+    ), ("exhaustive", "writeback", "2")),
+    Mutation("flush-without-host", (
+        Edit("flush.c", "	return f->all || tag == tag->dev->host || READ_ONCE(tag->orphan) ||",
+             "	return f->all || READ_ONCE(tag->orphan) ||"),
+    ), ("exhaustive", "flush-only", "2")),
+    Mutation("second-tag-does-not-share", (
+        Edit("buffer.c",
+             "		if (b->tag != p->tag && b->tag != host && !b->shared)\n"
+             "			vc_block_share(b);\n", ""),
+    ), ("exhaustive", "writeback", "3")),
+    # The bugs that the simulation has found.
+    Mutation("parked-writes-park-again", (
+        Edit("write.c", "	if (!io->unparked && atomic_read(", "	if (atomic_read("),
+    ), ("directed", "behind-discard")),
+    Mutation("write-through-before-its-record", (
+        Edit("writeout.c", "	atomic_set(&w->waits, 1 + w->ordered);",
+             "	w->ordered = false;\n	atomic_set(&w->waits, 1);"),
+    ), ("directed", "through-crash")),
+    Mutation("failed-chunk-is-noted-clean", (
+        Edit("destage.c", "	if (clean && !c->failed) {", "	if (clean) {"),
+    ), ("directed", "failed-record")),
+    Mutation("endless-passes", (
+        Edit("destage.c", "		if (v->failing)\n			log->passed = 0;\n",
+             "		log->passed = 0;\n"),
+    ), ("directed", "two-bad-blocks")),
+)

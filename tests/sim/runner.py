@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run the program of the simulation on all processors, and collect what it reports."""
+
+import collections
+import concurrent.futures
+import dataclasses
+import functools
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.sim.build import (
+    BUILD,
+    PLAIN,
+    SANITIZED,
+    BuildError,
+    build,
+    module_sources,
+)
+from tests.sim.mutations import MUTATIONS, Mutation
+
+REPORT = BUILD / "report.json"
+
+#: What a case counts.
+COUNTS = ("histories", "orders", "cuts", "recoveries", "remembered", "steps")
+
+CONFIGS = ("writeback", "degraded", "plp", "volume", "flush-only", "flush-only-degraded",
+           "writethrough")
+
+DIRECTED = ("stale-destage", "cache-lost", "seal-fails", "failed-record", "bad-block",
+            "failed-flush", "behind-discard", "through-crash", "two-bad-blocks")
+
+#: By how much the programs yield to others.
+NICE = os.environ.get("SIM_NICE", "10")
+
+#: Kinds of requests in exhaustive histories.
+OPERATIONS = 11
+
+#: After this time a program that should have ended is ended.
+GRACE_SECONDS = 120
+
+
+@dataclasses.dataclass
+class Result:
+    """What one or more runs of the program have reported.
+
+    :param counts: of histories, orders, power cuts and so on
+    :param probes: hits by name
+    :param violations: as the program prints them
+    """
+
+    counts: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    probes: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    violations: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+    def add(self, other: "Result") -> None:
+        """Add another result."""
+        self.counts.update(other.counts)
+        self.probes.update(other.probes)
+        self.violations.extend(other.violations)
+
+
+def _parse(command: Sequence[str], output: str, status: int, errors: str) -> Result:
+    result = Result()
+    ended = False
+    for line in output.splitlines():
+        try:
+            data = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if "violation" in data:
+            result.violations.append(data)
+            ended |= bool(data.get("crashed"))
+        else:
+            ended = True
+            result.counts.update({name: data[name] for name in COUNTS})
+            result.probes.update(data["probes"])
+    if not ended:
+        result.violations.append({"violation": f"the program ends with status {status}: "
+                                               f"{errors.strip()[-2000:]}",
+                                  "case": " ".join(command[1:])})
+    return result
+
+
+def run(program: Path, *arguments: object, seconds: float = 0, most: int = 5) -> Result:
+    """Run the program once.
+
+    :param program: the program
+    :param arguments: its arguments
+    :param seconds: the time limit among them
+    :param most: end after so many violations
+    """
+    command = ["nice", "-n", NICE, str(program), *map(str, arguments)]
+    environment = {**os.environ, "SIM_MOST": str(most),
+                   "ASAN_OPTIONS": "detect_stack_use_after_return=0:detect_leaks=0"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          env=environment) as process:
+        try:
+            output, errors = process.communicate(timeout=seconds + GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            output, errors = process.communicate()
+            errors += f"\nit did not end in {seconds + GRACE_SECONDS:.0f} s"
+    return _parse(command[3:], output, process.returncode, errors)
+
+
+def _used() -> float:
+    """Return the processor time of all programs that have ended, in seconds."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def processors() -> int:
+    """Return how many programs run at a time."""
+    return len(os.sched_getaffinity(0))
+
+
+def together(calls: Iterable[Callable[[], Result]], jobs: int) -> Result:
+    """Run some calls at a time, and add their results."""
+    result = Result()
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for part in pool.map(lambda call: call(), list(calls)):
+            result.add(part)
+    return result
+
+
+def exhaustive(program: Path, config: str, length: int, seconds: float, jobs: int) -> Result:
+    """Run all histories of up to @length requests, each in three orders.
+
+    :param seconds: time limit; 0: none
+    """
+    return together((functools.partial(run, program, "exhaustive", config, length, shard, jobs,
+                                       seconds, seconds=seconds or 36000)
+                     for shard in range(jobs)), jobs)
+
+
+def randomly(program: Path, first: int, seconds: float, jobs: int) -> Result:
+    """Run random histories for some time, from the seed @first on."""
+    return together((functools.partial(run, program, "random", first + shard, jobs, seconds,
+                                       seconds=seconds)
+                     for shard in range(jobs)), jobs)
+
+
+def directed(program: Path, count: int, seconds: float, jobs: int) -> Result:
+    """Run the directed cases, @count of each, from seed 1 on."""
+    return together((functools.partial(run, program, "directed", name, 1, 1, seconds, count,
+                                       seconds=seconds)
+                     for name in DIRECTED), jobs)
+
+
+def is_caught(mutation: Mutation, seconds: float) -> dict[str, Any]:
+    """Put a defect back and look for it.
+
+    :return: its name, whether it was found, and the case that shows it
+    """
+    found: dict[str, Any] = {"name": mutation.name, "caught": False}
+    try:
+        program = build(PLAIN, mutation.edits, f"mutation-{mutation.name}")
+    except BuildError as error:
+        return {**found, "error": str(error)}
+    tail = ((1, 1, seconds, 100000) if mutation.cases[0] == "directed" else
+            (1, 1, seconds) if mutation.cases[0] == "random" else (0, 1, seconds))
+    result = run(program, *mutation.cases, *tail, seconds=seconds, most=1)
+    if result.violations:
+        found |= {"caught": True, "case": result.violations[0]["case"],
+                  "violation": result.violations[0]["violation"]}
+    return found
+
+
+def probe_names() -> list[str]:
+    """Return the names of all probes in the module."""
+    return sorted({name for path in module_sources()
+                   for name in re.findall(r'VCACHE_PROBE\("([^"]+)"\)', path.read_text())})
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How long to run what.
+
+    :param lengths: for each configuration, the longest histories of the exhaustive part
+    :param exhaustive_seconds: time limit for each configuration; 0: none
+    :param random_seconds: how long random histories run
+    :param directed_count: so many cases of each directed kind
+    :param mutations: which defects to put back; all if None
+    :param sanitized_seconds: how long the program with sanitizers runs random histories
+    """
+
+    lengths: dict[str, int]
+    exhaustive_seconds: float
+    random_seconds: float
+    directed_count: int
+    mutations: tuple[str, ...] | None = None
+    mutation_seconds: float = 60
+    sanitized_seconds: float = 0
+
+
+def full_plan(seconds: float) -> Plan:
+    """Return the plan of ``make sim``. What is exhaustive runs to its end, however long.
+
+    :param seconds: about how long the whole takes on two processors that are not busy
+    """
+    four = ("writeback", "degraded", "flush-only") if seconds >= 600 else ("writeback",)
+    lengths = {config: 4 if config in four else 3 for config in CONFIGS}
+    return Plan(lengths, exhaustive_seconds=0, random_seconds=seconds * 0.3,
+                directed_count=round(seconds / 3), sanitized_seconds=seconds * 0.05)
+
+
+def sample_plan() -> Plan:
+    """Return the plan of the tests: about a minute of one processor."""
+    return Plan(dict.fromkeys(CONFIGS, 2), exhaustive_seconds=10, random_seconds=6,
+                directed_count=12, mutations=("1-stale-destage", "7-flush-over-failure"),
+                mutation_seconds=30, sanitized_seconds=2)
+
+
+def campaign(plan: Plan, first_seed: int = 1, jobs: int = 0,
+             say: Callable[[str], None] = lambda text: print(text, flush=True)
+             ) -> dict[str, Any]:
+    """Run a plan.
+
+    :return: the report
+    """
+    jobs = jobs or processors()
+    program = build(PLAIN)
+    total = Result()
+    parts: dict[str, Any] = {}
+    began, used = time.monotonic(), _used()
+
+    def part(name: str, result: Result, started: float) -> None:
+        total.add(result)
+        parts[name] = {**{count: result.counts[count] for count in COUNTS},
+                       "violations": len(result.violations),
+                       "seconds": round(time.monotonic() - started, 1)}
+        say(f"{name}: {result.counts['histories']} histories, {result.counts['cuts']} power "
+            f"cuts, {len(result.violations)} violations")
+        for one in result.violations:
+            say(f"  {one['violation']}\n  replay: make sim SEED={one['case']}")
+
+    for config, length in plan.lengths.items():
+        started = time.monotonic()
+        name = f"exhaustive {config} {length}"
+        part(name, exhaustive(program, config, length, plan.exhaustive_seconds, jobs), started)
+        every = sum(OPERATIONS ** n for n in range(1, length + 1))
+        parts[name]["complete"] = parts[name]["histories"] == every
+    started = time.monotonic()
+    part("directed", directed(program, plan.directed_count, 60, jobs), started)
+    started = time.monotonic()
+    part("random", randomly(program, first_seed, plan.random_seconds, jobs), started)
+    seconds, used = time.monotonic() - began, _used() - used
+    cuts = total.counts["cuts"]
+    if plan.sanitized_seconds:
+        sanitized = build(SANITIZED)
+        started = time.monotonic()
+        part("sanitized", together([
+            lambda: run(sanitized, "exhaustive", "writeback", 2, 0, 7, plan.sanitized_seconds,
+                        seconds=plan.sanitized_seconds),
+            lambda: run(sanitized, "random", first_seed + 500000, 1, plan.sanitized_seconds,
+                        seconds=plan.sanitized_seconds)], jobs), started)
+    mutations = [is_caught(mutation, plan.mutation_seconds) for mutation in MUTATIONS
+                 if plan.mutations is None or mutation.name in plan.mutations]
+    for one in mutations:
+        say(f"mutation {one['name']}: {one.get('case') if one['caught'] else 'NOT CAUGHT'}")
+    names = probe_names()
+    return {
+        **{count: total.counts[count] for count in COUNTS},
+        "violations": len(total.violations),
+        "violation": total.violations,
+        "seconds": round(seconds, 1),
+        "processor_seconds": round(used, 1),
+        "per_hour": round(cuts / seconds * 3600),
+        "per_processor_hour": round(cuts / used * 3600),
+        "processors": jobs,
+        "probes": {name: total.probes[name] for name in names},
+        "probes_missed": [name for name in names if not total.probes[name]],
+        "mutations": mutations,
+        "parts": parts,
+    }
+
+
+def write_report(report: dict[str, Any], path: Path = REPORT) -> None:
+    """Write a report to a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def replay(case: str, *, verbose: bool = True) -> int:
+    """Run one case and print what happens. Return: the exit status of the program."""
+    program = build(PLAIN)
+    environment = {**os.environ, **({"SIM_VERBOSE": "1"} if verbose else {})}
+    sys.stdout.flush()
+    return subprocess.run([str(program), "replay", case], env=environment,
+                          check=False).returncode
