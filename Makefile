@@ -138,7 +138,7 @@ openstack-migration-test: openstack-parts ## test migration and evacuation betwe
 .PHONY: openstack-parts
 openstack-parts: venv module
 	@.ci/deps build test openstack
-	@.ci/openstack-venv
+	@.ci/openstack-venv --compile
 
 .PHONY: openstack-samples
 openstack-samples: ## generate all sample configuration and policy files: build/openstack/etc/
