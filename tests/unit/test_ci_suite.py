@@ -22,6 +22,8 @@ def suite(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> types.Modu
     spec.loader.exec_module(module)
     monkeypatch.setattr(module, "ROOT", tmp_path)
     monkeypatch.setattr(module, "RESULTS", tmp_path / "build" / "test")
+    # Plugins are a third of the start of pytest.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     return module
 
 
