@@ -154,7 +154,8 @@ openstack-samples: ## generate all sample configuration and policy files: build/
 # With the warnings that tests/packaging looks for, so that it need not build the module again.
 .PHONY: test
 test: export WARN = W=1
-test: venv module ## run all tests, including kernel, libvirt and a power-cut sample
+test: deps ## run all tests, including kernel, libvirt and a power-cut sample
+	@$(MAKE) --no-print-directory -j2 venv module
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) .ci/suite.py
 
 .PHONY: test-debug
