@@ -142,9 +142,9 @@ class Box(Machine):
         if self.icount:
             # It tests its ciphers as it boots, which this mode can make fail.
             line += ["--kopt", "cryptomgr.notests"]
-        return [*line, "--qemu-opts", *self._qemu_options(state, stderr)]
+        return [*line, "--qemu-opts", *self._qemu_options(release, state, stderr)]
 
-    def _qemu_options(self, state: Path, stderr: int) -> list[str]:
+    def _qemu_options(self, release: str, state: Path, stderr: int) -> list[str]:
         # virtme-run sends the kernel's console to its own standard error, so
         # the command's errors get a port of their own.
         # -nodefaults: there is nothing in the CD drive that QEMU adds otherwise,
@@ -154,6 +154,9 @@ class Box(Machine):
             "-chardev", f"file,id=boxerr,path=/proc/self/fd/{stderr}",
             "-device", "virtio-serial-pci",
             "-device", "virtserialport,name=box.stderr,chardev=boxerr"]
+        if not self.uses_kvm() and (kernel := kernels.unpacked(kernels.image(release))):
+            # The last one counts. virtme-run gets the packed one, from which it takes the release.
+            options += ["-kernel", str(kernel)]
         if self._has_pulse():
             options += pulse.qemu_options(state / "pulse")
         if self.icount:

@@ -4,16 +4,23 @@
 import functools
 import hashlib
 import json
+import lzma
 import os
 import re
 import shutil
 import subprocess
 import tempfile
+import threading
+import zlib
 from pathlib import Path
 
 BOOT = Path("/boot")
 # How the release of .ci/debug-kernel ends.
 DEBUG = "-vcache-debug"
+# Kernels without their compression.
+UNPACKED = Path(__file__).resolve().parents[2] / "build" / "kernels"
+# The note that names the entry point for PVH: sizes of its name and its content, type, name.
+_PVH_NOTE = re.compile(rb"\x04\0\0\0[\x04\x08]\0\0\0\x12\0\0\0Xen\0")
 _OWN_QEMU = Path(__file__).resolve().parents[2] / "build/qemu/usr/bin/qemu-system-x86_64"
 
 # A kernel without a root file system panics within about a second of real
@@ -82,6 +89,45 @@ def image(release: str, boot: Path = BOOT) -> Path:
     if not path.is_file():
         raise KernelNotFound(f"no kernel image {path}")
     return path
+
+
+def unpacked(kernel: Path, folder: Path = UNPACKED) -> Path | None:
+    """Return a kernel without its compression, which QEMU boots as well (PVH).
+
+    An emulated processor takes several seconds to unpack the kernel of Debian.
+
+    :param kernel: image
+    :param folder: where it is kept
+    :return: None if the image is not compressed with xz or gzip, or has no PVH entry
+    """
+    seen = kernel.stat()
+    result = folder / f"{kernel.name}-{seen.st_size}-{seen.st_mtime_ns}"
+    if not result.exists():
+        try:
+            elf = _unpack(kernel.read_bytes())
+        except (lzma.LZMAError, zlib.error):
+            return None
+        if not elf.startswith(b"\x7fELF") or not _PVH_NOTE.search(elf):
+            return None
+        folder.mkdir(parents=True, exist_ok=True)
+        # Another box may be doing the same.
+        fresh = folder / f"{result.name}.{os.getpid()}.{threading.get_ident()}"
+        fresh.write_bytes(elf)
+        fresh.replace(result)
+    return result
+
+
+def _unpack(image: bytes) -> bytes:
+    """Return what a bzImage contains; empty if it is not compressed in a known way."""
+    if (at := image.find(b"\xfd7zXZ\0")) >= 0:
+        xz = lzma.LZMADecompressor()
+        content = xz.decompress(image[at:])
+        return content if xz.eof else b""
+    if (at := image.find(b"\x1f\x8b\x08")) >= 0:
+        gzip = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+        content = gzip.decompress(image[at:])
+        return content if gzip.eof else b""
+    return b""
 
 
 def _probe(kernel: Path) -> bool:

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.box import limits
-from tests.core.build import WARNINGS
-from tests.firmware.build import BUILD, FAST, REPO
+from tests.firmware.build import BUILD, FAST, REPO, compile_files, sources
 
 __all__ = ["LIMIT", "OUT", "Boot", "boot", "build_board", "build_host", "change", "copy_firmware",
            "differences", "main", "result", "sizes", "stack_usage"]
@@ -57,16 +56,9 @@ def build_board(out: Path = OUT, tree: Path = REPO, *variables: str) -> Path:
 
 def build_host(compiler: str, out: Path, kind: tuple[str, ...] = FAST, tree: Path = REPO) -> Path:
     """Build the same self-test as a program of the host, and return its path."""
-    out.mkdir(parents=True, exist_ok=True)
-    program = out / "selftest"
-    sources = [source for folder in ("core", "nand", "port/selftest", "port/host")
-               for source in sorted((tree / "firmware" / folder).glob("*.c"))]
-    done = subprocess.run(
-        [compiler, *WARNINGS, "-D_GNU_SOURCE", *kind, "-o", str(program), *map(str, sources)],
-        capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert not done.stderr, done.stderr
-    return program
+    return compile_files(out / "selftest", compiler,
+                         sources(tree, "core", "nand", "port/selftest", "port/host"), *kind,
+                         tree=tree)
 
 
 def copy_firmware(to: Path) -> Path:

@@ -165,7 +165,9 @@ def test_broken_rule_of_the_nand(broken: Broken) -> None:
 
 
 def test_a_firmware_that_hangs_ends_at_the_time_limit(broken: Broken) -> None:
-    broken.change("core/ssd.c", COMMAND, COMMAND + "for (volatile int i = 0; ; )\ni = 0;\n")
+    # wfi: the emulated processor hangs without keeping a real one busy.
+    broken.change("core/ssd.c", COMMAND,
+                  COMMAND + 'for (volatile int i = 0; ; )\n__asm__ volatile("wfi");\n')
     board = broken.boot(limit=10)
     assert board.status is None
     assert board.lines[0].startswith("selftest vcache-fw")

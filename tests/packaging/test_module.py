@@ -8,7 +8,8 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-OUTPUT = ROOT / "build" / "packaging"
+#: Where "make test" builds the module, too: .ci/module does not repeat the same build.
+OUTPUT = ROOT / "build" / "module"
 
 
 def kernels_with_headers() -> list[str]:

@@ -7,7 +7,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -122,14 +122,21 @@ def controls(size: Size) -> list[Scenario]:
     return [scenario.linear(s, f"linear-{s.name}") for s in everything[:size.controls]]
 
 
-def mutants(size: Size) -> list[Scenario]:
-    """Build the mutations; return the scenarios of each."""
-    wanted = [m for m in mutate.all_mutations() if size.wants(m.name)]
-    built = mutate.build(wanted, size.kernel, BUILD / "modules")
+def build_mutations(size: Size) -> dict[str, mutate.Built]:
+    """Build all mutations that a run of this size may want."""
+    return mutate.build([m for m in mutate.all_mutations() if size.chosen(m.name)], size.kernel,
+                        BUILD / "modules")
+
+
+def mutants(size: Size, built: Mapping[str, mutate.Built]) -> list[Scenario]:
+    """Return the scenario of each mutation.
+
+    :param built: the results of build_mutations()
+    """
     return [scenario.FOCUSED[m.scenario](m.name, 1, module=built[m.name].module,
                                          recover=built[m.name].recover,
                                          seconds=size.mutation_seconds)
-            for m in wanted]
+            for m in mutate.all_mutations() if size.wants(m.name)]
 
 
 def run_target(size: Size) -> list[dict[str, Any]]:
@@ -201,9 +208,12 @@ def caught_lying(recording: Recording, cuts: int | None) -> bool:
     return verdict.violations > 0
 
 
-def run_mutations(size: Size) -> list[dict[str, Any]]:
-    """Record and replay the mutations; return their part of the report."""
-    folders = runner.record_all(size.kernel, "mutations", mutants(size))
+def run_mutations(size: Size, built: Mapping[str, mutate.Built]) -> list[dict[str, Any]]:
+    """Record and replay the mutations; return their part of the report.
+
+    :param built: the results of build_mutations()
+    """
+    folders = runner.record_all(size.kernel, "mutations", mutants(size, built))
     return [_mutation_row(recording, verdict)
             for recording, verdict in runner.judge_all(folders, _MUTATION_CUTS, _ENOUGH)]
 
@@ -223,7 +233,7 @@ def run(size: Size) -> int:
     runs = run_target(size)
     found = {"runs": [r for r in runs if r["target"] == "vcache"],
              "controls": [r for r in runs if r["target"] == "linear"],
-             "mutations": run_mutations(size),
+             "mutations": run_mutations(size, build_mutations(size)),
              "seconds": 0}
     found["seconds"] = round(time.monotonic() - start)
     path = BUILD / "report.json"

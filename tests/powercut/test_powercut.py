@@ -2,13 +2,12 @@
 """A seeded sample of the power-cut replay, and the mutations that it must detect."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.powercut import mutate, scenario
-from tests.powercut.__main__ import BOXED, SAMPLE, run_mutations, run_target
+from tests.powercut.__main__ import BOXED, SAMPLE, build_mutations, run_mutations, run_target
 
 Rows = Mapping[str, Mapping[str, Any]]
 
@@ -23,9 +22,15 @@ def target() -> Rows:
 
 
 @pytest.fixture(scope="module")
-def mutants() -> Rows:
-    """All mutations, recorded in User Mode Linux and replayed."""
-    return {row["name"]: row for row in run_mutations(SAMPLE)}
+def built() -> Mapping[str, mutate.Built]:
+    """All mutations, built once: the sample records some of them."""
+    return build_mutations(SAMPLE)
+
+
+@pytest.fixture(scope="module")
+def mutants(built: Mapping[str, mutate.Built]) -> Rows:
+    """The mutations of the sample, recorded in User Mode Linux and replayed."""
+    return {row["name"]: row for row in run_mutations(SAMPLE, built)}
 
 
 def test_the_contract_holds_in_the_emulated_box() -> None:
@@ -76,11 +81,9 @@ def test_an_origin_that_lies_is_noticed(target: Rows, mode: str) -> None:
     assert target[f"{mode}-1"]["lying_origin_caught"]
 
 
-def test_every_mutation_builds(tmp_path: Path) -> None:
-    # The sample records some of them. A patch may apply and yet not compile.
-    everything = mutate.all_mutations()
-    assert mutate.build(everything, SAMPLE.kernel, tmp_path).keys() == {
-        mutation.name for mutation in everything}
+def test_every_mutation_builds(built: Mapping[str, mutate.Built]) -> None:
+    # A patch may apply and yet not compile.
+    assert built.keys() == {mutation.name for mutation in mutate.all_mutations()}
 
 
 @pytest.mark.parametrize("name", MUTATIONS)

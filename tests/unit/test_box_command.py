@@ -21,6 +21,7 @@ def image(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(kernels, "select", lambda wanted: "6.1.0-1-amd64")
     monkeypatch.setattr(kernels, "image", lambda release: tmp_path / f"vmlinuz-{release}")
     monkeypatch.setattr(kernels, "kvm_works", lambda image: True)
+    monkeypatch.setattr(kernels, "unpacked", lambda image: image.with_suffix(".elf"))
 
 
 def _line(box: Box, state: Path) -> list[str]:
@@ -36,6 +37,16 @@ def test_icount_takes_one_cpu_and_no_kvm(tmp_path: Path) -> None:
 
 def test_kvm_where_the_probe_passed(tmp_path: Path) -> None:
     assert "--disable-kvm" not in _line(Box(), tmp_path)
+
+
+def test_an_emulated_processor_does_not_unpack_the_kernel(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "-kernel" not in _line(Box(), tmp_path)
+    monkeypatch.setattr(kernels, "kvm_works", lambda image: False)
+    line = _line(Box(), tmp_path)
+    assert line[line.index("-kernel") + 1].endswith(".elf")
+    monkeypatch.setattr(kernels, "unpacked", lambda image: None)
+    assert "-kernel" not in _line(Box(), tmp_path)
 
 
 def test_disk_with_a_comma_in_its_path(tmp_path: Path) -> None:

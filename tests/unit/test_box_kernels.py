@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The newest matching kernel image is chosen, and errors list the available ones."""
 
+import gzip
+import lzma
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,3 +46,31 @@ def test_debug_kernel_only_when_asked_for(boot: Path) -> None:
 def test_none_installed(tmp_path: Path) -> None:
     with pytest.raises(kernels.KernelNotFound, match="none"):
         kernels.select("6.1", tmp_path)
+
+
+ELF = b"\x7fELF" + bytes(100) + b"\x04\0\0\0\x08\0\0\0\x12\0\0\0Xen\0" + bytes(100)
+
+
+@pytest.mark.parametrize("pack", [lzma.compress, gzip.compress])
+def test_a_packed_kernel_is_unpacked_once(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    image = tmp_path / "vmlinuz-6.1"
+    image.write_bytes(b"MZ" + bytes(50) + pack(ELF) + bytes(50))
+    found = kernels.unpacked(image, tmp_path / "to")
+    assert found and found.read_bytes() == ELF
+    found.write_bytes(b"kept")
+    assert kernels.unpacked(image, tmp_path / "to") == found
+    assert [*(tmp_path / "to").iterdir()] == [found]
+    assert found.read_bytes() == b"kept"
+    # Another kernel of the same name, after an upgrade.
+    os.utime(image, ns=(1, 1))
+    other = kernels.unpacked(image, tmp_path / "to")
+    assert other and other != found and other.read_bytes() == ELF
+
+
+@pytest.mark.parametrize("content", [
+    b"", b"MZ" + bytes(100), lzma.compress(b"no ELF"), gzip.compress(ELF)[:40],
+    gzip.compress(ELF.replace(b"Xen", b"Nex")), b"\xfd7zXZ\0 damaged", b"\x1f\x8b\x08damaged"])
+def test_other_kernels_are_booted_as_they_are(tmp_path: Path, content: bytes) -> None:
+    image = tmp_path / "vmlinuz-6.1"
+    image.write_bytes(content)
+    assert kernels.unpacked(image, tmp_path / "to") is None

@@ -22,6 +22,8 @@ def suite(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> types.Modu
     spec.loader.exec_module(module)
     monkeypatch.setattr(module, "ROOT", tmp_path)
     monkeypatch.setattr(module, "RESULTS", tmp_path / "build" / "test")
+    # Plugins are a third of the start of pytest.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     return module
 
 
@@ -119,7 +121,7 @@ def test_the_next_suite_does_not_wait_for_a_long_one(
         suite: types.ModuleType, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
         capfd: pytest.CaptureFixture[str]) -> None:
     """The first waits for the last; all others have to run beside it."""
-    first, *others = [one.folder for one in suite.SUITES if not one.boxed]
+    first, *others = [one.folder for one in suite.SUITES if not (one.boxed or one.venv)]
     write(tmp_path, first,
           "import pathlib, time\n"
           "def test_long():\n"
@@ -171,7 +173,23 @@ def test_a_suite_that_hangs_may_end_its_boxes(
         if ready.exists():
             break
     assert ended.exists()
-    assert suite.finish(["sh", "-c", "exit 3"], 60) == 3
+    assert suite.finish(["sh", "-c", "exit 3"], 60)[0] == 3
+
+
+def test_processor_time_includes_that_of_children(suite: types.ModuleType, tmp_path: pathlib.Path
+                                                  ) -> None:
+    work = "import time\nwhile time.process_time() < 1: pass"
+    status, used = suite.finish(["sh", "-c", f"{sys.executable} -c '{work}'; true"], 600)
+    assert status == 0
+    assert 1 <= used < 30
+    assert suite.finish(["sleep", "1"], 600)[1] < 0.5
+
+
+@pytest.mark.parametrize(("processors", "gib", "wanted"), [
+    (1, 64, 2), (2, 23.4, 3), (2, 15.6, 3), (2, 7.7, 2), (2, 2, 2), (8, 64, 9), (64, 31, 7)])
+def test_suites_at_a_time(suite: types.ModuleType, processors: int, gib: float, wanted: int
+                          ) -> None:
+    assert suite.lanes(processors, gib) == wanted
 
 
 def test_a_boxed_suite_boots_its_own_box(
