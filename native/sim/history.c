@@ -1443,6 +1443,41 @@ static void two_bad_blocks(struct sim_case *c, struct sim_rng *r)
 	add(c, OP_SUSPEND, 0, 0, 0);
 }
 
+/* A tag is removed while its writes wait for memory. */
+static void removed_tag(struct sim_case *c, struct sim_rng *r)
+{
+	u32 i;
+
+	c->config = &sim_configs[0];
+	c->no_memory = true;
+	c->overlap = true;
+	for (i = 0; i < 40; i++) {
+		add(c, OP_WRITE_A, 64 + 8 * sim_below(r, 6), 16, 0);
+		if (i % 4 == 3)
+			add(c, OP_RECREATE, 0, 0, 0);
+		if (sim_chance(r, 4))
+			add(c, OP_TIME, 0, 0, sim_below(r, 6));
+	}
+}
+
+/* The metadata of the pool cannot be written any more. The rest goes on, without haste. */
+static void read_only_pool(struct sim_case *c, struct sim_rng *r)
+{
+	u32 i;
+
+	c->config = &sim_configs[7];
+	c->faults = true;
+	add(c, OP_WRITE_A, 64, 8, 0);
+	add(c, OP_FLUSH_A, 0, 0, 0);
+	add(c, OP_FAIL_CACHE, 0, 10 * 128, 0);
+	for (i = 0; i < 60; i++) {
+		add(c, sim_chance(r, 3) ? OP_WRITE_A : OP_WRITE_HOST, 64 + 8 * sim_below(r, 6),
+		    16, 0);
+		if (i % 2)
+			add(c, OP_FLUSH_ALL, 0, 0, 0);
+	}
+}
+
 /* "The origin fails a write-out: flushes that cover it fail." */
 static void failed_flush(struct sim_case *c, struct sim_rng *r)
 {
@@ -1525,6 +1560,8 @@ static const struct {
 	{ "behind-discard", behind_discard },
 	{ "through-crash", through_crash },
 	{ "two-bad-blocks", two_bad_blocks },
+	{ "removed-tag", removed_tag },
+	{ "read-only-pool", read_only_pool },
 };
 
 const char *directed_name(u32 nr)

@@ -3,7 +3,7 @@
  * The simulation: the program. It prints a line of JSON for each violation, and one at the end.
  *
  *   sim exhaustive CONFIG LEN SHARD SHARDS SECONDS [SKIP]
- *   sim random FIRST STEP SECONDS
+ *   sim random FIRST STEP SECONDS COUNT
  *   sim directed NAME FIRST STEP SECONDS COUNT
  *   sim replay CASE
  */
@@ -95,8 +95,9 @@ static void random_(char **argv)
 {
 	u64 seed = strtoull(argv[0], NULL, 10), step = atoi(argv[1]);
 	double began = seconds(), limit = atof(argv[2]);
+	u64 n = strtoull(argv[3], NULL, 10);
 
-	for (; seconds() - began < limit && counts.violations < most; seed += step) {
+	for (; n-- && seconds() - began < limit && counts.violations < most; seed += step) {
 		random_case(&now, seed);
 		run();
 		counts.orders++;
@@ -161,7 +162,7 @@ int main(int argc, char **argv)
 		most = atoi(getenv("SIM_MOST"));
 	if (argc >= 7 && !strcmp(argv[1], "exhaustive"))
 		exhaustive(argv + 2);
-	else if (argc >= 5 && !strcmp(argv[1], "random"))
+	else if (argc >= 6 && !strcmp(argv[1], "random"))
 		random_(argv + 2);
 	else if (argc >= 7 && !strcmp(argv[1], "directed"))
 		directed(argv + 2);

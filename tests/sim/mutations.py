@@ -87,4 +87,12 @@ MUTATIONS: tuple[Mutation, ...] = (
         Edit("destage.c", "		if (v->failing)\n			log->passed = 0;\n",
              "		log->passed = 0;\n"),
     ), ("directed", "two-bad-blocks")),
+    Mutation("tag-is-freed-under-its-write", (
+        Edit("tag.c", "		 !work_busy(&tag->work);", "		 true;"),
+    ), ("directed", "removed-tag")),
+    Mutation("reclaim-and-destage-of-a-failed-pool-wake-each-other", (
+        Edit("space.c", "!v->failing && p->state == VC_POOL_OK)", "!v->failing)"),
+        Edit("reseal.c", "	if (!v->stopped && v->pool->state == VC_POOL_OK)",
+             "	if (!v->stopped)"),
+    ), ("directed", "read-only-pool")),
 )

@@ -35,7 +35,8 @@ CONFIGS = ("writeback", "degraded", "plp", "volume", "flush-only", "flush-only-d
            "writethrough")
 
 DIRECTED = ("stale-destage", "cache-lost", "seal-fails", "failed-record", "bad-block",
-            "failed-flush", "behind-discard", "through-crash", "two-bad-blocks")
+            "failed-flush", "behind-discard", "through-crash", "two-bad-blocks", "removed-tag",
+            "read-only-pool")
 
 #: By how much the programs yield to others.
 NICE = os.environ.get("SIM_NICE", "10")
@@ -141,10 +142,14 @@ def exhaustive(program: Path, config: str, length: int, seconds: float, jobs: in
                      for shard in range(jobs)), jobs)
 
 
-def randomly(program: Path, first: int, seconds: float, jobs: int) -> Result:
-    """Run random histories for some time, from the seed @first on."""
+#: As many random histories as there is time for.
+ALL = 1 << 60
+
+
+def randomly(program: Path, first: int, seconds: float, count: int, jobs: int) -> Result:
+    """Run random histories for some time, at most @count, from the seed @first on."""
     return together((functools.partial(run, program, "random", first + shard, jobs, seconds,
-                                       seconds=seconds)
+                                       count // jobs, seconds=seconds)
                      for shard in range(jobs)), jobs)
 
 
@@ -166,7 +171,7 @@ def is_caught(mutation: Mutation, seconds: float) -> dict[str, Any]:
     except BuildError as error:
         return {**found, "error": str(error)}
     tail = ((1, 1, seconds, 100000) if mutation.cases[0] == "directed" else
-            (1, 1, seconds) if mutation.cases[0] == "random" else (0, 1, seconds))
+            (1, 1, seconds, ALL) if mutation.cases[0] == "random" else (0, 1, seconds))
     result = run(program, *mutation.cases, *tail, seconds=seconds, most=1)
     if result.violations:
         found |= {"caught": True, "case": result.violations[0]["case"],
@@ -187,6 +192,7 @@ class Plan:
     :param lengths: for each configuration, the longest histories of the exhaustive part
     :param exhaustive_seconds: time limit for each configuration; 0: none
     :param random_seconds: how long random histories run
+    :param random_count: and how many at most
     :param directed_count: so many cases of each directed kind
     :param mutations: which defects to put back; all if None
     :param sanitized_seconds: how long the program with sanitizers runs random histories
@@ -199,6 +205,7 @@ class Plan:
     mutations: tuple[str, ...] | None = None
     mutation_seconds: float = 60
     sanitized_seconds: float = 0
+    random_count: int = ALL
 
 
 def full_plan(seconds: float) -> Plan:
@@ -214,9 +221,9 @@ def full_plan(seconds: float) -> Plan:
 
 def sample_plan() -> Plan:
     """Return the plan of the tests: about a minute of one processor."""
-    return Plan(dict.fromkeys(CONFIGS, 2), exhaustive_seconds=10, random_seconds=6,
-                directed_count=12, mutations=("1-stale-destage", "7-flush-over-failure"),
-                mutation_seconds=30, sanitized_seconds=2)
+    return Plan(dict.fromkeys(CONFIGS, 2), exhaustive_seconds=10, random_seconds=60,
+                random_count=120, directed_count=12, mutation_seconds=30, sanitized_seconds=2,
+                mutations=("1-stale-destage", "7-flush-over-failure"))
 
 
 def campaign(plan: Plan, first_seed: int = 1, jobs: int = 0,
@@ -251,7 +258,8 @@ def campaign(plan: Plan, first_seed: int = 1, jobs: int = 0,
     started = time.monotonic()
     part("directed", directed(program, plan.directed_count, 60, jobs), started)
     started = time.monotonic()
-    part("random", randomly(program, first_seed, plan.random_seconds, jobs), started)
+    part("random", randomly(program, first_seed, plan.random_seconds, plan.random_count,
+                            jobs), started)
     seconds, used = time.monotonic() - began, _used() - used
     cuts = total.counts["cuts"]
     if plan.sanitized_seconds:
@@ -260,8 +268,8 @@ def campaign(plan: Plan, first_seed: int = 1, jobs: int = 0,
         part("sanitized", together([
             lambda: run(sanitized, "exhaustive", "writeback", 2, 0, 7, plan.sanitized_seconds,
                         seconds=plan.sanitized_seconds),
-            lambda: run(sanitized, "random", first_seed + 500000, 1, plan.sanitized_seconds,
-                        seconds=plan.sanitized_seconds)], jobs), started)
+            lambda: run(sanitized, "random", first_seed, 1, plan.sanitized_seconds,
+                        plan.random_count, seconds=plan.sanitized_seconds)], jobs), started)
     mutations = [is_caught(mutation, plan.mutation_seconds) for mutation in MUTATIONS
                  if plan.mutations is None or mutation.name in plan.mutations]
     for one in mutations:

@@ -51,7 +51,7 @@ static void vc_log_give_up(struct vcache_log *log, struct vcache_chunk *c, int e
 		       vcache_chunk_nr(v->pool, c), error);
 	VCACHE_PROBE("log gives up a chunk");
 	WRITE_ONCE(log->unsealed, max(log->unsealed, c->gen));
-	if (!v->stopped)
+	if (!v->stopped && v->pool->state == VC_POOL_OK)
 		mod_delayed_work(v->pool->wq, &v->destage, 0);
 }
 

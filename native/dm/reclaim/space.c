@@ -606,7 +606,8 @@ static void vc_pool_make_space(struct vcache_pool *p)
 	if (!p->short_of_space)
 		return;
 	list_for_each_entry(v, &p->volumes, node) {
-		if (!v->stopped && !v->failing)
+		/* Otherwise no clean chunk is reclaimed, and both would wake each other for ever. */
+		if (!v->stopped && !v->failing && p->state == VC_POOL_OK)
 			mod_delayed_work(p->wq, &v->destage, 0);
 	}
 }
@@ -624,9 +625,6 @@ void vcache_space_work(struct work_struct *work)
 	bool blocked = false;
 
 	mutex_lock(&p->lock);
-	/* Nothing can be reclaimed any more. Destage would be asked for clean chunks for ever. */
-	if (p->state == VC_POOL_FAILED)
-		goto out;
 	vcache_pool_give_up_unsealed(p);
 	if (p->foreign)
 		vcache_own_clear(p);
@@ -642,7 +640,6 @@ void vcache_space_work(struct work_struct *work)
 			blocked |= vcache_log_is_blocked(log);
 		}
 	}
-out:
 	mutex_unlock(&p->lock);
 	if (blocked && p->state == VC_POOL_OK)
 		queue_delayed_work(p->wq, &p->space_work, VC_BLOCKED_DELAY);

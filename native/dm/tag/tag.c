@@ -253,7 +253,9 @@ static bool vc_tag_unused(struct vcache_tag *tag)
 	spin_lock_irq(&tag->lock);
 	unused = vcache_epoch_idle(&tag->epoch) && bio_list_empty(&tag->waiting) &&
 		 !atomic_read(&tag->used) && !atomic_read(&tag->timed) &&
-		 !atomic_read(&tag->inflight);
+		 !atomic_read(&tag->inflight) &&
+		 /* It may have taken a write from the list that has to wait on. */
+		 !work_busy(&tag->work);
 	spin_unlock_irq(&tag->lock);
 	return unused;
 }
