@@ -606,7 +606,7 @@ static void vc_pool_make_space(struct vcache_pool *p)
 	if (!p->short_of_space)
 		return;
 	list_for_each_entry(v, &p->volumes, node) {
-		/* Otherwise no clean chunk is reclaimed, and both would wake each other for ever. */
+		/* Else no clean chunk is reclaimed, and both would wake each other for ever. */
 		if (!v->stopped && !v->failing && p->state == VC_POOL_OK)
 			mod_delayed_work(p->wq, &v->destage, 0);
 	}
