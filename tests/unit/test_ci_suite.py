@@ -181,7 +181,7 @@ def test_processor_time_includes_that_of_children(suite: types.ModuleType, tmp_p
     work = "import time\nwhile time.process_time() < 1: pass"
     status, used = suite.finish(["sh", "-c", f"{sys.executable} -c '{work}'; true"], 600)
     assert status == 0
-    assert 0.9 <= used < 30  # the kernel rounds down to ticks
+    assert 0.5 <= used < 30  # the kernel counts ticks, and rounds down
     assert suite.finish(["sleep", "1"], 600)[1] < 0.5
 
 
