@@ -25,6 +25,7 @@ struct mapped_device {
 	bool noflush;
 	int internal;
 	int holders;
+	int messages;
 	int pending;
 	struct bio_list deferred;
 	struct mutex lock;
@@ -510,6 +511,8 @@ int sim_md_resume(struct mapped_device *md)
 	if (md->live && md->suspended)
 		r = do_resume(md);
 	mutex_unlock(&md->lock);
+	/* A message uses the table. */
+	wait_event(md->wait, !md->messages);
 	table_free(old);
 	return r;
 }
@@ -552,13 +555,18 @@ int sim_md_message(struct mapped_device *md, const char *line)
 {
 	char copy[256], *argv[ARGS];
 	unsigned int argc;
+	int r;
 
 	snprintf(copy, sizeof(copy), "%s", line);
 	argc = split(copy, argv);
 	if (!md->live || !md->live->ti.type->message)
 		return -EINVAL;
-	return md->live->ti.type->message(&md->live->ti, argc, argv, md->status,
-					  sizeof(md->status));
+	md->messages++;
+	r = md->live->ti.type->message(&md->live->ti, argc, argv, md->status,
+				       sizeof(md->status));
+	if (!--md->messages)
+		wake_up(&md->wait);
+	return r;
 }
 
 const char *sim_md_status(struct mapped_device *md)
@@ -577,7 +585,7 @@ int sim_md_remove(struct mapped_device *md)
 		do_suspend(md, false);
 	mutex_unlock(&md->lock);
 	md->used = false;
-	wait_event(md->wait, !md->holders);
+	wait_event(md->wait, !md->holders && !md->messages);
 	table_free(md->inactive);
 	table_free(md->live);
 	md->live = md->inactive = NULL;

@@ -95,4 +95,15 @@ MUTATIONS: tuple[Mutation, ...] = (
         Edit("reseal.c", "	if (!v->stopped && v->pool->state == VC_POOL_OK)",
              "	if (!v->stopped)"),
     ), ("directed", "read-only-pool")),
+    Mutation("open-read-chunks-starve-a-writer", (
+        Edit("space.c", "vcache_pool_look_further(p) || vc_pool_close_reads(p);",
+             "vcache_pool_look_further(p);"),
+    ), ("replay", "r:2000994")),
+    Mutation("bad-blocks-keep-destage-and-reclaim-awake", (
+        Edit("destage.c", "	if (cleaned || r->copied)\n		vcache_space_kick(",
+             "	if (!error)\n		vcache_space_kick("),
+    ), ("replay", "r:3323")),
+    Mutation("a-failed-relocation-is-tried-again-at-once", (
+        Edit("relocate.c", "	WRITE_ONCE(log->blocked_until, jiffies + VC_BLOCKED_DELAY);\n", ""),
+    ), ("replay", "r:3000278")),
 )

@@ -170,7 +170,8 @@ def is_caught(mutation: Mutation, seconds: float) -> dict[str, Any]:
         program = build(PLAIN, mutation.edits, f"mutation-{mutation.name}")
     except BuildError as error:
         return {**found, "error": str(error)}
-    tail = ((1, 1, seconds, 100000) if mutation.cases[0] == "directed" else
+    tail = (() if mutation.cases[0] == "replay" else
+            (1, 1, seconds, 100000) if mutation.cases[0] == "directed" else
             (1, 1, seconds, ALL) if mutation.cases[0] == "random" else (0, 1, seconds))
     result = run(program, *mutation.cases, *tail, seconds=seconds, most=1)
     if result.violations:

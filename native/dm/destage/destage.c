@@ -340,8 +340,6 @@ static void vc_round_note_error(struct vcache_round *r, struct vcache_volume *v,
 		      dm_device_name(v->pool->md), v->id, error);
 	if (error)
 		wake_up(&v->dev->idle);
-	else
-		vcache_space_kick(v->pool);
 	if (error || r->copied)
 		v->failing = error;
 }
@@ -365,6 +363,9 @@ static bool vc_destage_round(struct vcache_round *r, struct vcache_volume *v,
 		cleaned = vc_round_clean(r, log);
 	vc_round_adapt(v, r->worked);
 	vc_round_note_error(r, v, error);
+	/* Not if there are only bad blocks: reclaim would ask for another round at once. */
+	if (cleaned || r->copied)
+		vcache_space_kick(v->pool);
 	if (error) {
 		log->passed = r->gen[r->chunks - 1];
 		return false;

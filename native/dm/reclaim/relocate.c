@@ -115,6 +115,13 @@ static void vc_relocate_apply(const struct vcache_record *rec,
 	}
 }
 
+/* The cache device has failed a request: do not try the same again at once. */
+static u32 vc_relocate_failed(struct vcache_log *log)
+{
+	WRITE_ONCE(log->blocked_until, jiffies + VC_BLOCKED_DELAY);
+	return 0;
+}
+
 /*
  * Relocate one record of cells, from the @from-th one on. Return: how many cells were
  * dealt with; 0 if it cannot be done now.
@@ -127,7 +134,7 @@ static u32 vc_relocate_window(struct vcache_log *log, struct vcache_round *r, u3
 	struct vcache_record *rec = NULL;
 
 	if (vcache_round_read(r, p, &r->cell[from], n))
-		return 0;
+		return vc_relocate_failed(log);
 	for (i = 0; i < n; i++) {
 		sum[i] = vcache_crc32c(page_address(r->page[i]), VC_BLOCK_SIZE);
 		cond_resched();
@@ -143,7 +150,7 @@ static u32 vc_relocate_window(struct vcache_log *log, struct vcache_round *r, u3
 	if (READ_ONCE(log->open) != rec->chunk)
 		VCACHE_PROBE("log wrapped while relocating");
 	if (rec->status) {
-		n = 0;
+		n = vc_relocate_failed(log);
 	} else {
 		vc_relocate_apply(rec, &r->cell[from], n);
 		atomic64_add(rec->info.data, &p->relocated);
@@ -193,7 +200,8 @@ static bool vc_volume_is_blocked(const struct vcache_log *log)
  * @domain: the lanes that need space
  *
  * That is the oldest written chunk, if at most three quarters of the log's cells in written
- * chunks are dirty. At three quarters, three chunks are written for each chunk gained.
+ * chunks are dirty. At three quarters, three chunks are written for each chunk gained. There is
+ * none for a while after the cache device has failed a relocation.
  *
  * Return: the chunk, or NULL.
  */
@@ -204,7 +212,7 @@ struct vcache_chunk *vcache_relocate_candidate(struct vcache_log *log, enum vcac
 	u64 dirty = 0;
 
 	if (READ_ONCE(v->stopped) || READ_ONCE(v->drain) ||
-	    vc_volume_is_blocked(log) ||
+	    vc_volume_is_blocked(log) || vcache_log_is_blocked(log) ||
 	    v->pool->state != VC_POOL_OK || !vcache_log_written_in(log, domain))
 		return NULL;
 	spin_lock_irq(&log->lock);

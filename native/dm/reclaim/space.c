@@ -572,6 +572,33 @@ static bool vc_pool_reclaim_or_skip(struct vcache_pool *p, struct vcache_chunk *
 	return vcache_pool_reclaim(p, c) || vcache_log_is_blocked(log);
 }
 
+/*
+ * A writer waits for a chunk, and none can be reclaimed: close the open read chunks, because
+ * only a closed chunk can be. Return: whether there was one.
+ */
+static bool vc_pool_close_reads(struct vcache_pool *p)
+{
+	struct vcache_volume *v;
+	struct vcache_log *log;
+	bool closed = false;
+	u32 i;
+
+	if (!vc_pool_has_starved(p))
+		return false;
+	list_for_each_entry(v, &p->volumes, node) {
+		list_for_each_entry(log, &v->logs, node) {
+			bool open = false;
+
+			for (i = 0; i < VC_READS_KINDS; i++)
+				open |= !!READ_ONCE(log->reads[i].open);
+			if (open)
+				vcache_reads_close(log);
+			closed |= open;
+		}
+	}
+	return closed;
+}
+
 static void vc_pool_make_space(struct vcache_pool *p)
 {
 	unsigned long end = jiffies + VC_SPACE_TIME;
@@ -596,7 +623,7 @@ static void vc_pool_make_space(struct vcache_pool *p)
 		else if (relocate)
 			more = vc_pool_relocate(p, relocate, &left);
 		else
-			more = vcache_pool_look_further(p);
+			more = vcache_pool_look_further(p) || vc_pool_close_reads(p);
 		cond_resched();
 	}
 	WRITE_ONCE(p->short_of_space, vc_pool_short(p));
