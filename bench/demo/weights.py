@@ -29,7 +29,7 @@ ROLES = {pair.QUIET: SMALL, pair.SYNCER: LARGE}
 _NOVA = "http://openstack.org/xmlns/libvirt/nova/1.1"
 
 # The cache counts as full at this: a tenth of a pool is kept free for those below
-# their share, and beside it up to two chunks for each tag; see native/dm/space.c.
+# their share, and beside it up to two chunks for each tag; see native/dm/reclaim/space.c.
 _FULL = 0.75
 _SAMPLE_SECONDS = 0.5
 _FILL_SECONDS = 150

@@ -22,7 +22,7 @@
  * A request waits for the holders and for the earlier waiters that it overlaps. Holders do
  * not wait for anything but their device. So there is no deadlock.
  *
- * The buffer sends one version of a block at a time, see "Block states" in vcache.h. Only
+ * The buffer sends one version of a block at a time, see "Block states" in buffer.h. Only
  * volumes in writeback mode are destaged. So these rules give the order of versions of a
  * block at the origin; contract points 1 and 2 in durability.rst depend on it.
  */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * dm-vcache: the states of a block while it is written out, and what waits for them. See
- * "Block states" in vcache.h.
+ * "Block states" in buffer.h.
  */
 #include "internal.h"
 

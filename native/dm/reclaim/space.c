@@ -3,7 +3,7 @@
  * dm-vcache: space in the cache: which logs get chunks, and which give them up.
  *
  * Terms: doc/source/architecture.rst defines log, chunk, lane, origin, destage and
- * relocation. pool.h lists the states of a chunk, and ../core/format.h describes seals. A
+ * relocation. log.h lists the states of a chunk, and ../../core/format.h describes seals. A
  * cell is the place of one block in the cache.
  *
  * This is about the chunks of the shared lanes; own.c is about dedicated lanes.

@@ -121,7 +121,7 @@ static inline void sim_point(void)
 		sim_preempt();
 }
 
-/* Probes for rare states, see native/dm/probe.h. */
+/* Probes for rare states, see native/dm/base/probe.h. */
 void sim_probe(const char *name);
 
 #define READ_ONCE(x) ({ sim_point(); \
