@@ -35,7 +35,7 @@ bool vcache_readers_elsewhere(const struct vcache_volume *v);
 /* reads.c */
 void vcache_reads_init(struct vcache_log *log);
 void vcache_reads_exit(struct vcache_log *log);
-void vcache_reads_close(struct vcache_log *log);
+bool vcache_reads_close(struct vcache_log *log);
 void vcache_reads_leave(struct vcache_log *log, enum vcache_reads_kind kind,
 			enum vcache_domain domain);
 u64 vcache_log_cells(const struct vcache_log *log);

@@ -69,8 +69,8 @@ void vcache_reads_put_pending(struct vcache_log *log, struct vcache_chunk *c)
 		vcache_space_kick(log->vol->pool);
 }
 
-/* Called with @log->fill held. */
-static void vc_reads_shut(struct vcache_log *log, struct vcache_reads *of)
+/* Called with @log->fill held. Return: whether there was an open chunk. */
+static bool vc_reads_shut(struct vcache_log *log, struct vcache_reads *of)
 {
 	struct vcache_chunk *c = of->open;
 
@@ -78,20 +78,25 @@ static void vc_reads_shut(struct vcache_log *log, struct vcache_reads *of)
 	of->open = NULL;
 	if (c)
 		vcache_reads_put_pending(log, c);
+	return c;
 }
 
 /**
  * vcache_reads_close - close the open read chunks
  * @log: the log
+ *
+ * Return: whether there was one.
  */
-void vcache_reads_close(struct vcache_log *log)
+bool vcache_reads_close(struct vcache_log *log)
 {
+	bool closed = false;
 	u32 i;
 
 	mutex_lock(&log->fill);
 	for (i = 0; i < VC_READS_KINDS; i++)
-		vc_reads_shut(log, &log->reads[i]);
+		closed |= vc_reads_shut(log, &log->reads[i]);
 	mutex_unlock(&log->fill);
+	return closed;
 }
 
 /**

@@ -425,8 +425,8 @@ static void vc_volume_destage(struct vcache_volume *v)
 
 	vcache_bad_retry(v);
 	/* Not in a pass: logs that have only bad blocks would keep one another going. */
-	list_for_each_entry_lockless(log, &v->logs, node) {
-		if (!v->failing)
+	if (!v->failing) {
+		list_for_each_entry_lockless(log, &v->logs, node)
 			log->passed = 0;
 	}
 	do {

@@ -191,9 +191,9 @@ int vcache_write_bio(struct vcache_target *vt, struct bio *bio, struct vcache_io
 	rcu_read_lock();
 	tag = vcache_tag_of_write(vt, bio);
 	vc_write_take(tag, bio, io);
-		VCACHE_PROBE("write parks behind another request");
 	if (!io->unparked && atomic_read(&dev->nparked) &&
 	    vcache_parked_overlap(dev, bio)) {
+		VCACHE_PROBE("write parks behind another request");
 		r = vc_write_park(dev, bio, io);
 	} else if (READ_ONCE(dev->writeback)) {
 		r = vc_write_log(tag, bio, io);

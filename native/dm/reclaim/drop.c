@@ -8,6 +8,43 @@
 #include "internal.h"
 
 /**
+ * vcache_log_reclaim - reclaim chunks of a log, as far as they are reclaimable
+ * @log: the log; its pool is locked
+ * @most: how many at most
+ *
+ * Nothing in them is kept.
+ *
+ * Return: 0 or a negative errno.
+ */
+int vcache_log_reclaim(struct vcache_log *log, u32 most)
+{
+	struct vcache_chunk *c;
+	int r = 0;
+
+	lockdep_assert_held(&log->vol->pool->lock);
+	while (!r && most-- && (c = vcache_log_any(log))) {
+		r = vcache_chunk_reclaim(log->vol->pool, c, VC_RECLAIM_ALL);
+		cond_resched();
+	}
+	return r;
+}
+
+/*
+ * Reclaim all chunks of a log, which nothing uses, and whose chunks are all clean. The pool is
+ * locked. Return: 0; -EBUSY if some are not reclaimable; another negative errno.
+ */
+static int vc_log_clear(struct vcache_log *log)
+{
+	int r;
+
+	lockdep_assert_held(&log->vol->pool->lock);
+	vcache_reads_close(log);
+	log->blocked_until = jiffies;
+	r = vcache_log_reclaim(log, U32_MAX);
+	return r ?: vcache_log_chunks(log) ? -EBUSY : 0;
+}
+
+/**
  * vcache_volume_forget - make all that the volume has in the cache invalid
  * @v: the volume, its pool is locked
  *
@@ -72,7 +109,7 @@ int vcache_volume_clear(struct vcache_volume *v)
 	r = vcache_volume_forget(v);
 	list_for_each_entry(log, &v->logs, node) {
 		if (!r)
-			r = vcache_log_clear(log);
+			r = vc_log_clear(log);
 	}
 	return r;
 }
@@ -168,7 +205,7 @@ static int vc_log_erase(struct vcache_log *log)
 
 	list_for_each_entry(c, &log->chunks, node)
 		vc_chunk_empty(log->vol->pool, c);
-	return vcache_log_clear(log);
+	return vc_log_clear(log);
 }
 
 /**

@@ -45,7 +45,6 @@ u32 vcache_pool_reserve(const struct vcache_pool *p);
 bool vcache_log_may_grow(const struct vcache_pool *p, const struct vcache_log *log);
 bool vcache_pool_look_further(struct vcache_pool *p);
 bool vcache_pool_reclaim(struct vcache_pool *p, struct vcache_chunk *c);
-int vcache_log_clear(struct vcache_log *log);
 
 /* victim.c */
 u32 vcache_chunk_heat(const struct vcache_pool *p, const struct vcache_chunk *c, u32 hot);

@@ -70,6 +70,7 @@ int vcache_tag_set_lanes(struct vcache_tag *tag, u64 lanes);
 void vcache_tag_keep_lanes(struct vcache_tag *tag);
 
 /* drop.c */
+int vcache_log_reclaim(struct vcache_log *log, u32 most);
 int vcache_volume_forget(struct vcache_volume *v);
 int vcache_log_forget(struct vcache_log *log);
 int vcache_volume_clear(struct vcache_volume *v);
@@ -88,6 +89,5 @@ bool vcache_log_may_write(const struct vcache_log *log);
 void vcache_space_work(struct work_struct *work);
 struct vcache_chunk *vcache_chunk_take(struct vcache_pool *p, struct vcache_log *log,
 				       enum vcache_take take, enum vcache_domain first);
-int vcache_log_reclaim(struct vcache_log *log, u32 most);
 
 #endif /* DM_VCACHE_RECLAIM_H */

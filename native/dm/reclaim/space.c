@@ -581,20 +581,12 @@ static bool vc_pool_close_reads(struct vcache_pool *p)
 	struct vcache_volume *v;
 	struct vcache_log *log;
 	bool closed = false;
-	u32 i;
 
 	if (!vc_pool_has_starved(p))
 		return false;
 	list_for_each_entry(v, &p->volumes, node) {
-		list_for_each_entry(log, &v->logs, node) {
-			bool open = false;
-
-			for (i = 0; i < VC_READS_KINDS; i++)
-				open |= !!READ_ONCE(log->reads[i].open);
-			if (open)
-				vcache_reads_close(log);
-			closed |= open;
-		}
+		list_for_each_entry(log, &v->logs, node)
+			closed |= vcache_reads_close(log);
 	}
 	return closed;
 }
@@ -670,43 +662,4 @@ void vcache_space_work(struct work_struct *work)
 	mutex_unlock(&p->lock);
 	if (blocked && p->state == VC_POOL_OK)
 		queue_delayed_work(p->wq, &p->space_work, VC_BLOCKED_DELAY);
-}
-
-/**
- * vcache_log_reclaim - reclaim chunks of a log, as far as they are reclaimable
- * @log: the log; its pool is locked
- * @most: how many at most
- *
- * Nothing in them is kept.
- *
- * Return: 0 or a negative errno.
- */
-int vcache_log_reclaim(struct vcache_log *log, u32 most)
-{
-	struct vcache_chunk *c;
-	int r = 0;
-
-	lockdep_assert_held(&log->vol->pool->lock);
-	while (!r && most-- && (c = vcache_log_any(log))) {
-		r = vcache_chunk_reclaim(log->vol->pool, c, VC_RECLAIM_ALL);
-		cond_resched();
-	}
-	return r;
-}
-
-/**
- * vcache_log_clear - reclaim all chunks of a log
- * @log: the log; its pool is locked, nothing uses it, and all its chunks are clean
- *
- * Return: 0; -EBUSY if some are not reclaimable; another negative errno.
- */
-int vcache_log_clear(struct vcache_log *log)
-{
-	int r;
-
-	lockdep_assert_held(&log->vol->pool->lock);
-	vcache_reads_close(log);
-	log->blocked_until = jiffies;
-	r = vcache_log_reclaim(log, U32_MAX);
-	return r ?: vcache_log_chunks(log) ? -EBUSY : 0;
 }
