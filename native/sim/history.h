@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The simulation: histories, see history.c.
+ * The simulation: histories. history.c runs them, and cases.c says which there are.
  */
 #ifndef SIM_HISTORY_H
 #define SIM_HISTORY_H
@@ -18,6 +18,7 @@ struct sim_config {
 };
 extern const struct sim_config sim_configs[];
 extern const u32 sim_nconfigs;
+u32 sectors_of(const struct sim_config *c);	/* of the origin */
 
 enum op_kind {
 	OP_WRITE_A, OP_WRITE_B, OP_WRITE_HOST, OP_FUA, OP_FLUSH_A, OP_FLUSH_ALL, OP_DISCARD,

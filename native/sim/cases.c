@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The simulation: which histories there are: all short ones, random ones, and directed cases.
+ */
+#include "history.h"
+
+u64 exhaustive_count(u32 len)
+{
+	u64 n = 0, k = 1;
+
+	while (len--)
+		n += k *= OP_EXHAUSTIVE;
+	return n;
+}
+
+static void place_op(struct op *o, u32 at)
+{
+	static const u8 a[][2] = { { 8, 4 }, { 0, 8 }, { 4, 8 } };
+	static const u8 b[][2] = { { 12, 4 }, { 16, 8 }, { 12, 8 } };
+	static const u8 h[][2] = { { 0, 8 }, { 8, 8 }, { 4, 16 } };
+
+	o->arg = at;
+	switch (o->kind) {
+	case OP_WRITE_A:
+	case OP_FUA:
+		o->sector = a[at % 3][0];
+		o->n = a[at % 3][1];
+		break;
+	case OP_WRITE_B:
+	case OP_FUA_B:
+		o->sector = b[at % 3][0];
+		o->n = b[at % 3][1];
+		break;
+	case OP_WRITE_HOST:
+		o->sector = h[at % 3][0];
+		o->n = h[at % 3][1];
+		break;
+	case OP_DISCARD:
+		o->sector = 0;
+		o->n = 16;
+		break;
+	case OP_PROMOTE:
+	case OP_READ:
+		o->sector = 0;
+		o->n = 32;
+		break;
+	default:
+		o->sector = 0;
+		o->n = 0;
+	}
+}
+
+void exhaustive_case(struct sim_case *c, u32 config, u32 len, u64 index, u32 order)
+{
+	u64 i = index, k = OP_EXHAUSTIVE;
+	u32 n = 1, at, modes = 0, sizes = 0;
+
+	memset(c, 0, sizeof(*c));
+	snprintf(c->text, sizeof(c->text), "x:%s:%llu:%u", sim_configs[config].name, index,
+		 order);
+	c->config = &sim_configs[config];
+	c->order = min(order, 2U);
+	c->seed = index * 8 + order + 1;
+	c->overlap = order >= 2;
+	c->cut_every = 1;
+	c->settle = 5;
+	while (i >= k) {
+		i -= k;
+		k *= OP_EXHAUSTIVE;
+		n++;
+	}
+	c->nops = n;
+	for (at = 0; at < n; at++) {
+		c->op[at].kind = i % OP_EXHAUSTIVE;
+		i /= OP_EXHAUSTIVE;
+		place_op(&c->op[at], at);
+		if (c->op[at].kind == OP_MODE)
+			c->op[at].arg = modes++;
+		if (c->op[at].kind == OP_RESIZE)
+			c->op[at].arg = sizes++;
+	}
+}
+
+static void random_place(struct op *o, struct sim_rng *r, u32 sectors)
+{
+	static const u16 at_a[] = { 0, 4, 8, 64, 72, 80, 96, 104, 112 };
+	static const u16 at_b[] = { 12, 16, 20, 24, 128, 136, 144, 160, 168 };
+
+	o->arg = sim_below(r, 64);
+	switch (o->kind) {
+	case OP_WRITE_A:
+	case OP_FUA:
+		o->sector = at_a[sim_below(r, ARRAY_SIZE(at_a))];
+		o->n = o->sector < 64 ? 1 + sim_below(r, 12 - o->sector) :
+		       1 + sim_below(r, 128 - o->sector > 32 ? 32 : 128 - o->sector);
+		break;
+	case OP_WRITE_B:
+	case OP_FUA_B:
+		o->sector = at_b[sim_below(r, ARRAY_SIZE(at_b))];
+		o->n = o->sector < 32 ? 1 + sim_below(r, 32 - o->sector) :
+		       1 + sim_below(r, 24);
+		break;
+	case OP_WRITE_HOST:
+	case OP_READ:
+		o->sector = sim_below(r, sectors - 1);
+		o->n = 1 + sim_below(r, min(sectors - o->sector, sim_chance(r, 4) ? 64U : 16U));
+		break;
+	case OP_DISCARD:
+		o->sector = sim_below(r, sectors / 8) * 8;
+		o->n = min(sectors - o->sector, (1 + sim_below(r, 4)) * 8);
+		break;
+	case OP_PROMOTE:
+		o->sector = 0;
+		o->n = 32;
+		break;
+	case OP_TIME:
+		o->arg = sim_chance(r, 3) ? sim_below(r, 1500) : sim_below(r, 60);
+		break;
+	case OP_FAIL_ORIGIN:
+	case OP_HANG:
+		o->sector = sim_below(r, sectors / 8) * 8;
+		o->n = 8 * (1 + sim_below(r, 4));
+		break;
+	case OP_FAIL_CACHE:
+		o->sector = 8 * (160 + sim_below(r, 96));
+		o->n = 8 * (1 + sim_below(r, 24));
+		break;
+	default:
+		break;
+	}
+}
+
+/* Swarm testing: each history has only some kinds of requests, in other proportions. */
+void random_case(struct sim_case *c, u64 seed)
+{
+	struct sim_rng r = sim_seeded(seed);
+	u32 weight[OP_KINDS], total = 0, i, k;
+
+	memset(c, 0, sizeof(*c));
+	snprintf(c->text, sizeof(c->text), "r:%llu", seed);
+	c->config = &sim_configs[sim_below(&r, sim_nconfigs)];
+	c->order = sim_chance(&r, 8) ? SIM_LIFO : SIM_RANDOM;
+	c->seed = seed + 1;
+	c->overlap = !sim_chance(&r, 4);
+	c->faults = sim_chance(&r, 4);
+	c->no_memory = sim_chance(&r, 6);
+	c->latency = sim_chance(&r, 3) ? 1 + sim_below(&r, 30) : 0;
+	c->rounds = c->faults ? 1 : 1 + sim_below(&r, 3);
+	c->nops = 10 + sim_below(&r, sim_chance(&r, 4) ? 150 : 40);
+	c->cut_every = 2 + c->nops / 4;
+	c->settle = 3;
+	for (k = 0; k < OP_KINDS; k++) {
+		weight[k] = sim_chance(&r, 3) ? 0 : 1 + sim_below(&r, 8);
+		if (k == OP_FAIL_LAST)
+			weight[k] = 0;
+		if (k >= OP_FAIL_ORIGIN && k <= OP_HEAL)
+			weight[k] = c->faults && !sim_chance(&r, 3) ? 1 : 0;
+		if (k == OP_MODE || k == OP_RECREATE || k == OP_RESIZE || k == OP_SUSPEND ||
+		    k == OP_NOFLUSH)
+			weight[k] = (weight[k] + 3) / 4;
+		total += weight[k];
+	}
+	if (!weight[OP_WRITE_A] && !weight[OP_WRITE_HOST]) {
+		weight[OP_WRITE_A] = 4;
+		total += 4;
+	}
+	for (i = 0; i < c->nops; i++) {
+		u32 x = sim_below(&r, total);
+
+		for (k = 0; x >= weight[k]; k++)
+			x -= weight[k];
+		c->op[i].kind = k;
+		random_place(&c->op[i], &r, sectors_of(c->config));
+	}
+}
+
+/* ---- directed cases: rules that need a certain failure, or a rare order ---- */
+
+static struct op *add(struct sim_case *c, enum op_kind kind, u32 sector, u32 n, u32 arg)
+{
+	struct op *o = &c->op[c->nops++];
+
+	o->kind = kind;
+	o->sector = sector;
+	o->n = n;
+	o->arg = arg;
+	return o;
+}
+
+/* A tag's mode changes while it has dirty data, and destage goes on meanwhile. */
+static void stale_destage(struct sim_case *c, struct sim_rng *r)
+{
+	u32 i, n = 3 + sim_below(r, 6);
+
+	c->config = &sim_configs[0];
+	c->latency = 1 + sim_below(r, 20);
+	for (i = 0; i < n; i++)
+		add(c, OP_WRITE_A, 64 + 8 * i, 8, 0);
+	add(c, OP_FLUSH_A, 0, 0, 0);
+	if (sim_chance(r, 2))
+		add(c, OP_TIME, 0, 0, sim_below(r, 700));
+	add(c, OP_MODE, 0, 0, sim_below(r, 2));
+	if (sim_chance(r, 4))
+		add(c, OP_DISCARD, 64, 8 * n, 0);
+	add(c, OP_DRAIN, 0, 0, 0);
+	for (i = 0; i < 2 * n; i++) {
+		add(c, sim_chance(r, 2) ? OP_FUA : OP_WRITE_A, 64 + 8 * sim_below(r, n), 8, 0);
+		if (sim_chance(r, 3))
+			add(c, OP_FLUSH_A, 0, 0, 0);
+	}
+	add(c, OP_FLUSH_A, 0, 0, 0);
+	c->overlap = true;
+}
+
+/* "Tags without dirty data continue with the origin." */
+static void cache_lost(struct sim_case *c, struct sim_rng *r)
+{
+	u32 i;
+
+	c->config = &sim_configs[0];
+	c->faults = true;
+	add(c, OP_WRITE_A, 64, 8, 0);
+	add(c, OP_FLUSH_A, 0, 0, 0);
+	add(c, OP_LOSE_CACHE, 0, 0, 0);
+	for (i = 0; i < 6; i++) {
+		add(c, OP_WRITE_A, 64 + 8 * sim_below(r, 4), 8, 0);
+		add(c, OP_FLUSH_A, 0, 0, 0);
+	}
+	add(c, OP_TIME, 0, 0, 500);
+	for (i = 0; i < 3; i++) {
+		add(c, OP_WRITE_B, 128 + 8 * sim_below(r, 4), 8, 0)->must = true;
+		add(c, OP_FLUSH_B, 0, 0, 0)->must = true;
+		add(c, OP_READ, 128, 32, 0)->must = true;
+	}
+}
+
+/*
+ * "If a chunk cannot be sealed again, its tag destages the chunk and all older ones." The host
+ * supersedes what A has in a chunk that cannot be written any more, and goes on writing.
+ */
+static void seal_fails(struct sim_case *c, struct sim_rng *r)
+{
+	u32 i;
+
+	c->config = &sim_configs[7];
+	c->faults = true;
+	c->no_heal = true;
+	add(c, OP_WRITE_A, 64, 8, 0);
+	add(c, OP_WRITE_A, 72, 8, 0);
+	add(c, OP_FLUSH_A, 0, 0, 0);
+	add(c, OP_FAIL_LAST, 0, 0, 0);
+	add(c, OP_WRITE_HOST, 64, 8, 0);
+	for (i = 0; i < 100; i++) {
+		add(c, OP_WRITE_HOST, 256 + 8 * sim_below(r, 30), 16, 0)->must = true;
+		if (i % 2)
+			add(c, OP_FLUSH_ALL, 0, 0, 0);
+	}
+}
+
+/* A record of which the device has a part has failed. What a power cut leaves of it stays. */
+static void failed_record(struct sim_case *c, struct sim_rng *r)
+{
+	seal_fails(c, r);
+	c->nops -= 60;
+	c->reread = true;
+	c->cut_every = 6;
+}
+
+/* A block that the origin does not take stays dirty, and only that. */
+static void bad_block(struct sim_case *c, struct sim_rng *r)
+{
+	u32 i, bad = 40 + sim_below(r, 8);
+
+	c->config = &sim_configs[7];
+	c->faults = true;
+	c->no_heal = true;
+	c->bad_blocks = 1;
+	c->settle = 120;
+	add(c, OP_FAIL_ORIGIN, bad * 8, 8, 0);
+	for (i = 32; i < 56; i++)
+		add(c, OP_WRITE_HOST, i * 8, 8, 0);
+	add(c, OP_FLUSH_ALL, 0, 0, 0);
+	add(c, OP_DRAIN, 0, 0, 0);
+	add(c, OP_TIME, 0, 0, 40 * HZ);
+}
+
+/* The same with blocks of two tags; and then a suspend ends all the same. */
+static void two_bad_blocks(struct sim_case *c, struct sim_rng *r)
+{
+	u32 i, n = 8 + sim_below(r, 24);
+
+	c->config = &sim_configs[7];
+	c->faults = true;
+	c->no_heal = true;
+	c->bad_blocks = 2;
+	c->settle = 20;
+	add(c, OP_FAIL_ORIGIN, 120, 16, 0);
+	for (i = 0; i < n; i++) {
+		if (sim_chance(r, 2))
+			add(c, OP_WRITE_A, 64 + 8 * sim_below(r, 8), 8, 0);
+		else
+			add(c, OP_WRITE_B, 128 + 8 * sim_below(r, 8), 8, 0);
+		if (sim_chance(r, 4))
+			add(c, OP_FLUSH_ALL, 0, 0, 0);
+	}
+	add(c, OP_WRITE_A, 120, 8, 0);
+	add(c, OP_WRITE_B, 128, 8, 0);
+	add(c, OP_FLUSH_ALL, 0, 0, 0);
+	add(c, OP_DRAIN, 0, 0, 0);
+	add(c, OP_TIME, 0, 0, 40 * HZ);
+	add(c, OP_SUSPEND, 0, 0, 0);
+}
+
+/* A tag is removed while its writes wait for memory. */
+static void removed_tag(struct sim_case *c, struct sim_rng *r)
+{
+	u32 i;
+
+	c->config = &sim_configs[0];
+	c->no_memory = true;
+	c->overlap = true;
+	for (i = 0; i < 40; i++) {
+		add(c, OP_WRITE_A, 64 + 8 * sim_below(r, 6), 16, 0);
+		if (i % 4 == 3)
+			add(c, OP_RECREATE, 0, 0, 0);
+		if (sim_chance(r, 4))
+			add(c, OP_TIME, 0, 0, sim_below(r, 6));
+	}
+}
+
+/* The metadata of the pool cannot be written any more. The rest goes on, without haste. */
+static void read_only_pool(struct sim_case *c, struct sim_rng *r)
+{
+	u32 i;
+
+	c->config = &sim_configs[7];
+	c->faults = true;
+	add(c, OP_WRITE_A, 64, 8, 0);
+	add(c, OP_FLUSH_A, 0, 0, 0);
+	add(c, OP_FAIL_CACHE, 0, 10 * 128, 0);
+	for (i = 0; i < 60; i++) {
+		add(c, sim_chance(r, 3) ? OP_WRITE_A : OP_WRITE_HOST, 64 + 8 * sim_below(r, 6),
+		    16, 0);
+		if (i % 2)
+			add(c, OP_FLUSH_ALL, 0, 0, 0);
+	}
+}
+
+/* "The origin fails a write-out: flushes that cover it fail." */
+static void failed_flush(struct sim_case *c, struct sim_rng *r)
+{
+	u32 i;
+
+	c->config = &sim_configs[3 + sim_below(r, 2)];
+	c->faults = true;
+	c->overlap = true;
+	c->no_heal = true;
+	add(c, OP_FAIL_ORIGIN, 8 * sim_below(r, 2), 8, 0);
+	for (i = 0; i < 2; i++)
+		add(c, OP_WRITE_A, 8 * i, i ? 4 : 8, 0);
+	for (i = 0; i < 10; i++) {
+		add(c, sim_chance(r, 2) ? OP_FLUSH_A : OP_FLUSH_ALL, 0, 0, 0);
+		if (sim_chance(r, 3))
+			add(c, OP_TIME, 0, 0, sim_below(r, 4));
+		if (sim_chance(r, 3))
+			add(c, OP_WRITE_A, 4, 4, 0);
+	}
+	add(c, OP_HEAL, 0, 0, 0);
+}
+
+/* Requests that wait behind a discard of their blocks. */
+static void behind_discard(struct sim_case *c, struct sim_rng *r)
+{
+	u32 i;
+
+	c->config = &sim_configs[sim_below(r, 2)];
+	c->overlap = true;
+	add(c, OP_WRITE_A, 64, 8, 0);
+	add(c, OP_DISCARD, 64, 16, 0);
+	for (i = 0; i < 3; i++)
+		add(c, OP_WRITE_A, 64 + 4 * sim_below(r, 2), 4, 0);
+	add(c, OP_FLUSH_A, 0, 0, 0);
+}
+
+/*
+ * A tag writes through what it has in the cache. What is read after a power cut stays, also when
+ * the cache drops its copies.
+ */
+static void through_crash(struct sim_case *c, struct sim_rng *r)
+{
+	u32 i;
+
+	c->config = &sim_configs[2 * sim_below(r, 2)];
+	c->cut_every = 3;
+	c->reread = true;
+	/* Blocks 12 to 15 stay in the first chunk, which is full then. */
+	for (i = 0; i < 16; i++) {
+		add(c, OP_WRITE_A, i < 8 ? 64 + 8 * i : 64 + 8 * (i % 4), 8, 0);
+		if (i % 4 == 3 && i != 3)
+			add(c, OP_FLUSH_A, 0, 0, 0);
+	}
+	add(c, OP_WRITE_B, 128, 8, 0);
+	add(c, OP_FLUSH_B, 0, 0, 0);
+	add(c, OP_DRAIN, 0, 0, 0);
+	add(c, OP_TIME, 0, 0, 3 * HZ);
+	/* The death of a chunk writes the chunk table. */
+	for (i = 0; i < 3; i++) {
+		add(c, OP_DROP, 0, 0, 2);
+		add(c, OP_TIME, 0, 0, HZ);
+	}
+	add(c, OP_MODE, 0, 0, 0);
+	for (i = 0; i < 3; i++) {
+		add(c, OP_WRITE_A, 96 + 8 * sim_below(r, 4), 8, 0);
+		add(c, OP_FLUSH_A, 0, 0, 0);
+	}
+}
+
+static const struct {
+	const char *name;
+	void (*make)(struct sim_case *c, struct sim_rng *r);
+} directed[] = {
+	{ "stale-destage", stale_destage },
+	{ "cache-lost", cache_lost },
+	{ "seal-fails", seal_fails },
+	{ "failed-record", failed_record },
+	{ "bad-block", bad_block },
+	{ "failed-flush", failed_flush },
+	{ "behind-discard", behind_discard },
+	{ "through-crash", through_crash },
+	{ "two-bad-blocks", two_bad_blocks },
+	{ "removed-tag", removed_tag },
+	{ "read-only-pool", read_only_pool },
+};
+
+const char *directed_name(u32 nr)
+{
+	return nr < ARRAY_SIZE(directed) ? directed[nr].name : NULL;
+}
+
+bool directed_case(struct sim_case *c, const char *name, u64 seed)
+{
+	struct sim_rng r = sim_seeded(seed);
+	u32 i;
+
+	memset(c, 0, sizeof(*c));
+	snprintf(c->text, sizeof(c->text), "d:%s:%llu", name, seed);
+	c->order = seed % 16 ? SIM_RANDOM : SIM_FIFO;
+	c->seed = seed;
+	c->cut_every = 12;
+	c->settle = 3;
+	for (i = 0; i < ARRAY_SIZE(directed); i++) {
+		if (strcmp(directed[i].name, name))
+			continue;
+		directed[i].make(c, &r);
+		return true;
+	}
+	return false;
+}
