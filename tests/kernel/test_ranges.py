@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The order of writes of one block to the origin: destage, and writes of a tag in another mode."""
 
+import contextlib
+import os
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -170,6 +173,13 @@ def test_a_discard_does_not_wait_for_another_one(cache: Slow, origin: str) -> No
         assert one.read(0, 64) == bytes(64 * 512)
 
 
+def _has_taken(device: stack.Mapped, requests: int) -> bool:
+    """Wait until a device has taken so many requests and completed none of them."""
+    inflight = Path("/sys/block", Path(os.path.realpath(device.path)).name, "inflight")
+    return stack.wait_until(
+        lambda: sum(map(int, inflight.read_text().split())) == requests)
+
+
 def test_overlapping_writes_behind_a_discard_end(origin: str) -> None:
     """They wait for the discard, and not for each other."""
     with (stack.mapped(stack.linear(origin)) as below, stack.null_blk(discard=True) as cache,
@@ -186,26 +196,38 @@ def test_overlapping_writes_behind_a_discard_end(origin: str) -> None:
             threads = [threading.Thread(target=third.discard, args=(0, 64)),
                        threading.Thread(target=one.write, args=(0, pattern(2, BLOCK))),
                        threading.Thread(target=two.write, args=(0, pattern(2, BLOCK)))]
-            with at_end(lambda: [thread.join() for thread in threads]), at_end(below.resume):
-                for thread in threads:
+            with at_end(lambda: [thread.join() for thread in threads if thread.ident]), \
+                    at_end(below.resume):
+                for waiting, thread in enumerate(threads, 1):
                     thread.start()
-                    time.sleep(0.2)
-                assert all(thread.is_alive() for thread in threads)
+                    assert _has_taken(device, waiting)
             assert one.read(0, BLOCK) == pattern(2, BLOCK)
 
 
-def test_a_write_through_reaches_the_origin_after_its_record(
-        cache: Slow, origin: str, client: Client) -> None:
-    """If the cache has an older version that is clean: a crash must not bring that back."""
+@contextlib.contextmanager
+def _clean_block(cache: Slow, origin: str, client: Client
+                 ) -> Iterator[tuple[stack.Mapped, Disk, Disk]]:
+    """Provide a device whose cache has block 0, clean, and whose tag writes through now.
+
+    Also the device and its origin as disks.
+    """
     with (stack.pool(cache.device.path) as pool, stack.cached(origin, pool) as device,
           Disk(device.path) as disk, Disk(origin) as raw):
         disk.write(0, pattern(1, BLOCK))
         disk.flush()
         device.message("drain")
         assert stack.wait_until(lambda: clean(device))
+        # A suspend ends the drain.
         device.suspend()
         device.resume()
         client.tag_set(device.number, 7, mode=Mode.WRITETHROUGH)
+        yield device, disk, raw
+
+
+def test_a_write_through_reaches_the_origin_after_its_record(
+        cache: Slow, origin: str, client: Client) -> None:
+    """If the cache has an older version that is clean: a crash must not bring that back."""
+    with _clean_block(cache, origin, client) as (device, disk, raw):
         cache.device.suspend(dm.NOFLUSH | dm.SKIP_LOCKFS)
         writer = threading.Thread(target=disk.write, args=(0, pattern(2, BLOCK)),
                                   kwargs={"fua": True})
@@ -220,15 +242,7 @@ def test_a_write_through_reaches_the_origin_after_its_record(
 def test_a_write_through_whose_record_fails_does_not_reach_the_origin(
         cache: Slow, origin: str, client: Client) -> None:
     """The cache still has the older version."""
-    with (stack.pool(cache.device.path) as pool, stack.cached(origin, pool) as device,
-          Disk(device.path) as disk, Disk(origin) as raw):
-        disk.write(0, pattern(1, BLOCK))
-        disk.flush()
-        device.message("drain")
-        assert stack.wait_until(lambda: clean(device))
-        device.suspend()
-        device.resume()
-        client.tag_set(device.number, 7, mode=Mode.WRITETHROUGH)
+    with _clean_block(cache, origin, client) as (_, disk, raw):
         below = f"0 {stack.sectors(cache.below)} flakey {cache.below} 0 0 3600 1 error_writes"
         cache.device.swap(below)
         disk.write(0, pattern(2, BLOCK))
