@@ -43,6 +43,9 @@ class Endpoint:
         except BadReport as error:
             LOG.warning("ignored an invalid report: %s", error)
 
+    def ping(self, _context: Mapping[str, Any]) -> None:
+        """Answer."""
+
 
 class Backend:
     """The backend of one process.
@@ -108,11 +111,14 @@ class Backend:
         name = socket.gethostname()
         self._notifier = messaging.Notifier(
             messaging.get_notification_transport(self.conf), f"vcache.{name}", retry=2)
+        me = f"{name}.{os.getpid()}"
         self._server = messaging.get_rpc_server(
-            transport, messaging.Target(topic=api_side.TOPIC, server=f"{name}.{os.getpid()}"),
+            transport, messaging.Target(topic=api_side.TOPIC, server=me),
             [Endpoint(self.directory)])
         threading.Thread(target=self._listen, args=(self._server, self._hosts),
                          name="vcache-listen", daemon=True).start()
+        threading.Thread(target=self._open, args=(transport, me, self._hosts),
+                         name="vcache-open", daemon=True).start()
         threading.Thread(target=self._refresh, name="vcache-hosts", daemon=True).start()
 
     def _listen(self, server: Any, hosts: HostClient) -> None:
@@ -123,6 +129,16 @@ class Backend:
         except BusDown as error:
             LOG.warning("cannot request reports from the hosts: %s; waiting for their periodic "
                         "reports", error)
+
+    def _open(self, transport: messaging.Transport, me: str, hosts: HostClient) -> None:
+        # If the message bus is down, this waits for it in its own thread.
+        while not self._stopping.is_set():
+            try:
+                hosts.open(lambda: api_side.ping(transport, me, self._group.rpc_timeout))
+                return
+            except messaging.MessagingException as error:
+                LOG.warning("cannot change hosts yet: no answer from the message bus: %s", error)
+                self._stopping.wait(1)
 
     def _refresh(self) -> None:
         interval = self._group.hosts_interval

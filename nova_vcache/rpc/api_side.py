@@ -7,6 +7,7 @@ The topic is ``vcache-api``. Every process of the API receives all reports, by f
 version  changes
 =======  =====================================================================
 1.0      ``report(report)``, a cast
+1.1      ``ping()``, called by a process of the API on itself
 =======  =====================================================================
 """
 
@@ -15,7 +16,19 @@ import oslo_messaging as messaging
 from nova_vcache.rpc.report import HostReport
 
 TOPIC = "vcache-api"
-VERSION = "1.0"
+VERSION = "1.1"
+
+
+def ping(transport: messaging.Transport, server: str, timeout: float) -> None:
+    """Send a call to a process of the API, which answers nothing.
+
+    :param server: name of the process as an RPC server
+    :param timeout: in seconds, from when the message bus is reachable
+    :raises oslo_messaging.MessagingException: if there was no answer
+    """
+    messaging.get_rpc_client(
+        transport, messaging.Target(topic=TOPIC, version="1.1", server=server),
+        timeout=timeout, retry=2).call({}, "ping")
 
 
 class ApiClient:

@@ -16,7 +16,8 @@ check with :meth:`HostClient.can` that the pinned version has it. A host support
 minor versions up to its own.
 """
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import oslo_messaging as messaging
@@ -27,12 +28,15 @@ from nova_vcache.rpc.report import BadReport, HostReport
 TOPIC = "vcache-host"
 VERSION = "1.1"
 
+# Longest time in seconds for which a call waits for the first connection to the bus.
+_OPEN_WAIT = 5.0
+
 #: Modules of the exceptions that a host may raise.
 EXMODS = ["nova_vcache.rpc.errors"]
 
 
 class HostClient:
-    """RPC client for hosts.
+    """RPC client for hosts. Calls fail until :meth:`open` has returned.
 
     :param transport: transport of oslo.messaging
     :param timeout: timeout of a call in seconds
@@ -45,6 +49,20 @@ class HostClient:
         self._client = messaging.get_rpc_client(
             transport, messaging.Target(topic=TOPIC, version="1.0"), timeout=timeout,
             version_cap=cap or VERSION, retry=2)
+        self._opened = threading.Event()
+
+    def open(self, call: Callable[[], Any]) -> None:
+        """Wait for the message bus, and allow calls.
+
+        The first RPC call of a transport creates the queue for its replies. oslo.messaging
+        does not limit the time for that: without a bus, this call and all later ones would
+        wait for it. So the first call must not be that of an HTTP request.
+
+        :param call: sends an RPC call by the same transport
+        :raises oslo_messaging.MessagingException: if it failed; call this again
+        """
+        call()
+        self._opened.set()
 
     def can(self, version: str) -> bool:
         """Return True if the pinned version includes a version."""
@@ -93,6 +111,9 @@ class HostClient:
 
     def _call(self, context: Mapping[str, Any], node: str, method: str, *,
               version: str = "1.0", **arguments: Any) -> HostReport:
+        if not self._opened.wait(_OPEN_WAIT):
+            raise BusDown("the message bus is not reachable: not connected since the start of "
+                          "this process")
         try:
             answer = self._client.prepare(server=node, version=version).call(
                 dict(context), method, **arguments)

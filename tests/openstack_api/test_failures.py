@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests while an agent, a host, the message bus or Placement is down."""
 
+import concurrent.futures
 import time
 
 from tests.box.steps import at_end
@@ -67,6 +68,26 @@ def test_a_bus_that_is_restarted(cloud, hosts):
         cloud.await_states(30, n1="stale", n2="stale")
     cloud.await_states(60, n1="up", n2="up")
     wait_for(lambda: cloud.ask("PUT", OVERRIDE, json={}).status_code == 200, "changes work", 60)
+
+
+def test_changes_in_an_api_that_starts_without_a_bus(cloud, hosts):
+    """All of its processes answer in time, and make changes as soon as there is a bus."""
+    def drain(_number):
+        began = time.monotonic()
+        answer = cloud.ask("PATCH", "/v1/hosts/n1", json={"draining": False})
+        return answer.status_code, time.monotonic() - began
+
+    cloud.rabbit.stop()
+    with at_end(cloud.rabbit.start):
+        cloud.api.stop()
+        cloud.api.start()
+        wait_for(lambda: _answers(cloud), "the API")
+        with concurrent.futures.ThreadPoolExecutor(4) as threads:
+            for status, seconds in threads.map(drain, range(4)):
+                assert status == 503
+                assert seconds < 30
+    cloud.await_states(60, n1="up", n2="up")
+    wait_for(lambda: drain(0)[0] == 200, "changes work", 60)
 
 
 def test_an_api_that_is_restarted_knows_all_again(cloud, hosts):
