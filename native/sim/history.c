@@ -891,6 +891,8 @@ static void judge_all(void)
 		sim_verbose = say_it;
 		if (bad && say_it) {
 			fprintf(stderr, "==== the recovery from step %u ====\n", cuts[i].step);
+			memset(known_image(&cuts[i], cur->config - sim_configs), 0,
+			       sizeof(struct known));
 			judge(&cuts[i]);
 		}
 		sim_images_release(mark);

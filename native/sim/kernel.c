@@ -65,15 +65,16 @@ static int grow(struct xarray *xa, unsigned long index, gfp_t gfp)
 void *__xa_cmpxchg(struct xarray *xa, unsigned long index, void *old, void *entry,
 		   gfp_t gfp)
 {
-	void *was;
+	void *was = index < xa->size ? xa->slot[index] : NULL;
 
-	/* A node may be missing although the array is large enough. */
+	/* The node of an entry is there. It may be missing although the array is large enough. */
+	if (was != old)
+		return was;
 	if (entry && !old && gfp & GFP_NOWAIT && sim_no_memory && sim_chance(&sim_rng, 6))
 		return ERR_PTR(-ENOMEM);
 	if (entry && grow(xa, index, gfp))
 		return ERR_PTR(-ENOMEM);
-	was = index < xa->size ? xa->slot[index] : NULL;
-	if (was == old && index < xa->size)
+	if (index < xa->size)
 		xa->slot[index] = entry;
 	return was;
 }
