@@ -21,6 +21,7 @@ from nova_vcache.placement.reporter import Reporter
 from nova_vcache.rpc import api_side, host_side
 from nova_vcache.rpc.errors import (
     AgentUnavailable,
+    BusDown,
     HostError,
     HostTimeout,
     InstanceNotHere,
@@ -148,7 +149,9 @@ def transport() -> Iterator[messaging.Transport]:
 class TestBus:
     @pytest.fixture
     def client(self, transport) -> host_side.HostClient:
-        return host_side.HostClient(transport, 1.0)
+        made = host_side.HostClient(transport, 1.0)
+        made.open(lambda: None)
+        return made
 
     @pytest.fixture
     def host(self, transport, agent) -> Iterator[Host]:
@@ -193,6 +196,22 @@ class TestBus:
         assert isinstance(got, HostError)
         found = as_raised(got)
         assert (type(found), str(found)) == (kind, "why")
+
+    def test_nothing_is_changed_before_the_first_connection(self, transport, host, agent,
+                                                            monkeypatch):
+        monkeypatch.setattr(host_side, "_OPEN_WAIT", 0.1)
+        client = host_side.HostClient(transport, 1.0)
+
+        def fail() -> None:
+            raise messaging.MessagingTimeout
+
+        with pytest.raises(messaging.MessagingTimeout):
+            client.open(fail)
+        with pytest.raises(BusDown, match="not connected since the start of this process"):
+            client.host_set({}, "n1", {"draining": True})
+        assert not agent.answer.get("draining")
+        client.open(lambda: None)
+        assert client.host_set({}, "n1", {"draining": True}).draining
 
     def test_nobody_there(self, client):
         began = time.monotonic()
