@@ -737,6 +737,12 @@ void call_rcu(struct rcu_head *head, void (*func)(struct rcu_head *head))
 	rcu_add(head, NULL);
 }
 
+void sim_rcu_walk(bool locked)
+{
+	if (!locked && !sim_current->rcu)
+		SIM_BUG("a list is read without RCU or a lock");
+}
+
 void sim_free_rcu(void *p)
 {
 	sim_point();

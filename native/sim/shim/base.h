@@ -302,6 +302,8 @@ static inline bool bitmap_empty(const unsigned long *p, unsigned int n)
 #define is_power_of_2(x) ((x) && !((x) & ((x) - 1)))
 #define fls64(x) ((x) ? 64 - __builtin_clzll(x) : 0)
 #define __ffs(x) __builtin_ctzl(x)
+/* Any hash does. */
+#define hash_64(x, bits) ((u32)((u64)(x) * 0x9e3779b97f4a7c15ULL >> (64 - (bits))))
 static inline unsigned long roundup_pow_of_two(unsigned long x)
 {
 	return x <= 1 ? 1 : 1UL << (64 - __builtin_clzl(x - 1));
@@ -476,11 +478,17 @@ static inline size_t list_count_nodes(struct list_head *l)
 	for ((p) = list_first_entry(l, __typeof__(*(p)), member),		\
 	     (n) = list_next_entry(p, member); &(p)->member != (l);		\
 	     (p) = (n), (n) = list_next_entry(n, member))
-#define list_for_each_entry_rcu(p, l, member, ...)				\
+#define list_for_each_entry_lockless(p, l, member)				\
 	for ((p) = list_first_entry(l, __typeof__(*(p)), member);		\
 	     &(p)->member != (l);						\
 	     sim_point(), (p) = list_next_entry(p, member))
-#define list_for_each_entry_lockless list_for_each_entry_rcu
+/* Without RCU, one of the locks that the caller names must be held. */
+void sim_rcu_walk(bool locked);
+#define list_for_each_entry_rcu(p, l, member, ...)				\
+	for (sim_rcu_walk(0 __VA_OPT__(|| (__VA_ARGS__))),			\
+	     (p) = list_first_entry(l, __typeof__(*(p)), member);		\
+	     &(p)->member != (l);						\
+	     sim_point(), (p) = list_next_entry(p, member))
 typedef int (*list_cmp_func_t)(void *, const struct list_head *,
 			       const struct list_head *);
 void list_sort(void *priv, struct list_head *l, list_cmp_func_t cmp);

@@ -328,4 +328,16 @@ void rcu_barrier(void);
 	({ __typeof__(p) _o = (p); WRITE_ONCE(p, v); _o; })
 #define rcu_read_lock_held() (sim_current->rcu > 0)
 
+struct srcu_struct {
+	struct mutex lock;
+	wait_queue_head_t wait;
+	int now;
+	unsigned int readers[2];
+};
+int init_srcu_struct(struct srcu_struct *s);
+void cleanup_srcu_struct(struct srcu_struct *s);
+int srcu_read_lock(struct srcu_struct *s);
+void srcu_read_unlock(struct srcu_struct *s, int section);
+void synchronize_srcu(struct srcu_struct *s);
+
 #endif
