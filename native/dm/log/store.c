@@ -99,6 +99,7 @@ static int vc_pool_broken(struct vcache_pool *p, int r)
 		DMERR("%s: cannot write metadata: error %d; the pool is read-only now",
 		      dm_device_name(p->md), r);
 		p->state = VC_POOL_READ_ONLY;
+		vcache_space_kick(p);
 	}
 	return r;
 }

@@ -115,6 +115,7 @@ int vcache_chunk_reclaim(struct vcache_pool *p, struct vcache_chunk *c, enum vca
 {
 	struct vcache_log *log = c->log;
 	u32 cell = vcache_chunk_nr(p, c) * p->g.chunk_blocks, i;
+	bool clean;
 	int r;
 
 	lockdep_assert_held(&p->lock);
@@ -146,11 +147,15 @@ int vcache_chunk_reclaim(struct vcache_pool *p, struct vcache_chunk *c, enum vca
 		log->nr--;
 		log->nr_own -= c->own;
 	}
-	if (!c->clean)
+	clean = c->clean;
+	if (!clean)
 		log->dirty--;
 	if (c->warm)
 		log->warm--;
 	spin_unlock_irq(&log->lock);
 	vcache_chunk_release(p, c);
+	/* During a drain a writer waits until few chunks of its log are dirty. */
+	if (!clean)
+		vcache_log_wake(log);
 	return 0;
 }

@@ -122,6 +122,17 @@ static u32 vc_relocate_failed(struct vcache_log *log)
 	return 0;
 }
 
+/* Count the cells that the next record can have: 0 without a chunk, see vcache_log_space(). */
+static u32 vc_relocate_space(struct vcache_log *log)
+{
+	u32 n;
+
+	mutex_lock(&log->append);
+	n = vcache_log_space(log, VC_APPEND_RELOCATE);
+	mutex_unlock(&log->append);
+	return n;
+}
+
 /*
  * Relocate one record of cells, from the @from-th one on. Return: how many cells were
  * dealt with; 0 if it cannot be done now.
@@ -133,6 +144,10 @@ static u32 vc_relocate_window(struct vcache_log *log, struct vcache_round *r, u3
 	DECLARE_COMPLETION_ONSTACK(done);
 	struct vcache_record *rec = NULL;
 
+	/* Do not read what cannot be written. */
+	n = min(n, vc_relocate_space(log));
+	if (!n)
+		return 0;
 	if (vcache_round_read(r, p, &r->cell[from], n))
 		return vc_relocate_failed(log);
 	for (i = 0; i < n; i++) {
@@ -194,14 +209,30 @@ static bool vc_volume_is_blocked(const struct vcache_log *log)
 	return false;
 }
 
+/*
+ * Would relocation gain a chunk? It does if at most three quarters of the cells in written
+ * chunks are dirty. At three quarters, three chunks are written for each chunk gained. A log
+ * with few chunks must also have one chunk less afterwards, with the heads of its records:
+ * one for each window, and two more for each chunk, where records are cut. Otherwise its
+ * blocks would be copied to and fro for ever.
+ */
+static bool vc_log_gains(const struct vcache_log *log, u64 dirty)
+{
+	u64 capacity = vcache_chunk_capacity(&log->vol->pool->g);
+	u64 heads = DIV_ROUND_UP_ULL(dirty, VC_WINDOW) + 2 * log->nr;
+
+	lockdep_assert_held(&log->lock);
+	return dirty * 4 <= log->nr * 3 * capacity &&
+	       dirty + heads <= (log->nr - 1) * capacity;
+}
+
 /**
  * vcache_relocate_candidate - find the chunk of a log that relocation would free
  * @log: the log
  * @domain: the lanes that need space
  *
- * That is the oldest written chunk, if at most three quarters of the log's cells in written
- * chunks are dirty. At three quarters, three chunks are written for each chunk gained. There is
- * none for a while after the cache device has failed a relocation.
+ * That is the oldest written chunk, if relocation gains one. There is none for a while after
+ * the cache device has failed a relocation.
  *
  * Return: the chunk, or NULL.
  */
@@ -221,9 +252,7 @@ struct vcache_chunk *vcache_relocate_candidate(struct vcache_log *log, enum vcac
 	first = list_first_entry_or_null(&log->chunks, struct vcache_chunk, node);
 	if (first && (first->state != VC_CHUNK_SEALED ||
 		      !vcache_log_frees_space(log, first, domain) ||
-		      !atomic_read(&first->dirty) ||
-		      dirty * 4 > (u64)log->nr * 3 *
-				 vcache_chunk_capacity(&v->pool->g)))
+		      !atomic_read(&first->dirty) || !vc_log_gains(log, dirty)))
 		first = NULL;
 	spin_unlock_irq(&log->lock);
 	return first;

@@ -201,16 +201,17 @@ struct vcache_chunk *vcache_chunk_take(struct vcache_pool *p, struct vcache_log 
 	return c;
 }
 
-/* Reserve the next chunk of a log before a flush needs it. */
-static void vc_log_reserve_spare(struct vcache_log *log)
+/* Reserve the next chunk of a log before a flush needs it. Return: whether there was one. */
+static bool vc_log_reserve_spare(struct vcache_log *log)
 {
 	struct vcache_pool *p = log->vol->pool;
-	bool wake = false;
+	bool took = false, wake = false;
 
 	spin_lock_irq(&log->lock);
 	if (!log->spare && rcu_access_pointer(log->user) &&
 	    (log->starved || log->nr)) {
 		log->spare = vcache_chunk_take(p, log, VC_TAKE_WRITE, VC_OWN);
+		took = log->spare;
 		/* If it had a spare chunk already, it waits for a seal, not for a chunk. */
 		wake = log->spare && log->starved;
 	}
@@ -221,6 +222,7 @@ static void vc_log_reserve_spare(struct vcache_log *log)
 	spin_unlock_irq(&log->lock);
 	if (wake)
 		vcache_log_wake(log);
+	return took;
 }
 
 /* Find an empty chunk in any log: reclaiming it costs no data. */
@@ -641,7 +643,7 @@ void vcache_space_work(struct work_struct *work)
 					     space_work);
 	struct vcache_volume *v;
 	struct vcache_log *log;
-	bool blocked = false;
+	bool blocked = false, took = false;
 
 	mutex_lock(&p->lock);
 	vcache_pool_give_up_unsealed(p);
@@ -655,10 +657,16 @@ void vcache_space_work(struct work_struct *work)
 	vcache_pool_migrate(p);
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
-			vc_log_reserve_spare(log);
+			took |= vc_log_reserve_spare(log);
 			blocked |= vcache_log_is_blocked(log);
+			/* There will be no chunk for its writes: they fail. */
+			if (p->state != VC_POOL_OK)
+				vcache_log_wake(log);
 		}
 	}
+	/* Others may wait for what has just been reserved. */
+	if (took && vc_pool_short(p))
+		mod_delayed_work(p->wq, &p->space_work, 0);
 	mutex_unlock(&p->lock);
 	if (blocked && p->state == VC_POOL_OK)
 		queue_delayed_work(p->wq, &p->space_work, VC_BLOCKED_DELAY);
