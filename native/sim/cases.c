@@ -266,6 +266,59 @@ static void failed_record(struct sim_case *c, struct sim_rng *r)
 	c->cut_every = 6;
 }
 
+/* A record has failed, but is on the device. Then the tag does without its cache. */
+static void failed_record_past_log(struct sim_case *c, struct sim_rng *r)
+{
+	u32 i;
+
+	c->config = &sim_configs[sim_below(r, 3)];
+	c->faults = true;
+	c->cut_every = 2;
+	c->latency = 1 + sim_below(r, 8);
+	add(c, OP_FAIL_CACHE, 10 * 128, 22 * 128, 0);
+	add(c, OP_WRITE_A, 64, 16, 0);
+	add(c, OP_FLUSH_A, 0, 0, 0);
+	add(c, OP_HEAL, 0, 0, 0);
+	add(c, OP_MODE, 0, 0, 1);
+	for (i = 0; i < 3; i++) {
+		add(c, OP_FLUSH_A, 0, 0, 0);
+		if (sim_chance(r, 3))
+			add(c, OP_DISCARD, 64, 16, 0);
+		add(c, OP_WRITE_A, 64 + 8 * sim_below(r, 2), 8, 0);
+	}
+	add(c, OP_FLUSH_A, 0, 0, 0);
+}
+
+/*
+ * Records of B have failed, but are on the device. Others supersede what they have, and their
+ * chunks are reclaimed earlier.
+ */
+static void failed_record_of_two(struct sim_case *c, struct sim_rng *r)
+{
+	u32 i;
+
+	c->config = &sim_configs[7];
+	c->faults = true;
+	c->cut_every = 12;
+	add(c, OP_WRITE_B, 128, 8, 0);
+	add(c, OP_FLUSH_B, 0, 0, 0);
+	add(c, OP_FAIL_LAST, 0, 0, 0);
+	add(c, OP_WRITE_B, 136, 16, 0);
+	add(c, OP_WRITE_B, 64, 16, 0);
+	add(c, OP_FLUSH_B, 0, 0, 0);
+	add(c, OP_HEAL, 0, 0, 0);
+	add(c, OP_WRITE_HOST, 64, 16, 0);
+	add(c, OP_WRITE_HOST, 136, 16, 0);
+	add(c, OP_FLUSH_ALL, 0, 0, 0);
+	for (i = 0; i < 60; i++) {
+		add(c, OP_WRITE_HOST, 256 + 8 * sim_below(r, 30), 16, 0);
+		if (i % 2)
+			add(c, OP_FLUSH_ALL, 0, 0, 0);
+	}
+	add(c, OP_DRAIN, 0, 0, 0);
+	add(c, OP_TIME, 0, 0, HZ);
+}
+
 /* A block that the origin does not take stays dirty, and only that. */
 static void bad_block(struct sim_case *c, struct sim_rng *r)
 {
@@ -320,7 +373,7 @@ static void removed_tag(struct sim_case *c, struct sim_rng *r)
 	c->no_memory = true;
 	c->overlap = true;
 	for (i = 0; i < 40; i++) {
-		add(c, OP_WRITE_A, 64 + 8 * sim_below(r, 6), 16, 0);
+		add(c, sim_chance(r, 5) ? OP_FUA : OP_WRITE_A, 64 + 8 * sim_below(r, 6), 16, 0);
 		if (i % 4 == 3)
 			add(c, OP_RECREATE, 0, 0, 0);
 		if (sim_chance(r, 4))
@@ -343,6 +396,44 @@ static void read_only_pool(struct sim_case *c, struct sim_rng *r)
 		    16, 0);
 		if (i % 2)
 			add(c, OP_FLUSH_ALL, 0, 0, 0);
+	}
+}
+
+/* Few chunks have much dirty data, of which a part is superseded, and the origin hangs. */
+static void few_chunks(struct sim_case *c, struct sim_rng *r)
+{
+	u32 i, blocks = 10 + sim_below(r, 30);
+
+	c->config = &sim_configs[7];
+	c->faults = true;
+	c->cut_every = 1000;
+	add(c, OP_HANG, 0, 512, 0);
+	for (i = 0; i < 40; i++) {
+		u32 kind = sim_below(r, 6);
+
+		add(c, kind ? OP_WRITE_HOST : sim_chance(r, 2) ? OP_WRITE_A : OP_WRITE_B,
+		    64 + 8 * sim_below(r, blocks), 24, 0);
+		if (sim_chance(r, 2))
+			add(c, OP_FLUSH_ALL, 0, 0, 0);
+	}
+	add(c, OP_TIME, 0, 0, 10 * HZ);
+}
+
+/* Writers wait while their volume is drained, and its chunks become free. */
+static void drain_and_write(struct sim_case *c, struct sim_rng *r)
+{
+	static const enum op_kind writes[] = { OP_WRITE_A, OP_WRITE_B, OP_WRITE_HOST };
+	u32 i;
+
+	c->config = &sim_configs[7 + sim_below(r, 2)];
+	c->overlap = true;
+	c->cut_every = 1000;
+	for (i = 0; i < 50; i++) {
+		add(c, writes[sim_below(r, 3)], 64 + 8 * sim_below(r, 24), 24, 0);
+		if (sim_chance(r, 2))
+			add(c, OP_FLUSH_ALL, 0, 0, 0);
+		if (i == 10 || sim_chance(r, 12))
+			add(c, sim_chance(r, 2) ? OP_DROP : OP_DRAIN, 0, 0, sim_below(r, 3));
 	}
 }
 
@@ -379,6 +470,33 @@ static void behind_discard(struct sim_case *c, struct sim_rng *r)
 	add(c, OP_DISCARD, 64, 16, 0);
 	for (i = 0; i < 3; i++)
 		add(c, OP_WRITE_A, 64 + 4 * sim_below(r, 2), 4, 0);
+	add(c, OP_FLUSH_A, 0, 0, 0);
+}
+
+/*
+ * Writes wait for memory, or are buffered late, while a discard of their blocks comes. Then the
+ * tag writes past its log, if the cache has nothing of the block.
+ */
+static void late_for_discard(struct sim_case *c, struct sim_rng *r)
+{
+	u32 i, k;
+
+	c->config = &sim_configs[6];
+	c->overlap = true;
+	c->no_memory = !sim_chance(r, 4);
+	c->latency = 1 + sim_below(r, 8);
+	c->cut_every = 6;
+	for (i = 0; i < 8; i++) {
+		for (k = sim_below(r, 4); k; k--)
+			add(c, OP_WRITE_A, 192 + 8 * sim_below(r, 4), 16, 0);
+		add(c, OP_WRITE_A, 64 + 8 * i, 8, 0);
+		add(c, OP_DISCARD, 64 + 8 * i, 8, 0);
+		add(c, OP_FLUSH_A, 0, 0, 0);
+	}
+	add(c, OP_FLUSH_A, 0, 0, 0);
+	add(c, OP_MODE, 0, 0, 1);
+	for (i = 0; i < 8; i++)
+		add(c, OP_WRITE_A, 64 + 8 * i, 8, 0);
 	add(c, OP_FLUSH_A, 0, 0, 0);
 }
 
@@ -423,13 +541,18 @@ static const struct {
 	{ "cache-lost", cache_lost },
 	{ "seal-fails", seal_fails },
 	{ "failed-record", failed_record },
+	{ "failed-record-past-log", failed_record_past_log },
+	{ "failed-record-of-two", failed_record_of_two },
 	{ "bad-block", bad_block },
 	{ "failed-flush", failed_flush },
 	{ "behind-discard", behind_discard },
+	{ "late-for-discard", late_for_discard },
 	{ "through-crash", through_crash },
 	{ "two-bad-blocks", two_bad_blocks },
 	{ "removed-tag", removed_tag },
 	{ "read-only-pool", read_only_pool },
+	{ "few-chunks", few_chunks },
+	{ "drain-and-write", drain_and_write },
 };
 
 const char *directed_name(u32 nr)

@@ -576,6 +576,15 @@ static void heal(void)
 		memset(&sim_disks[i].fault, 0, sizeof(sim_disks[i].fault));
 }
 
+/* Some changes of a pool hold its lock while they write metadata, and the status takes it. */
+static void end_hangs(void)
+{
+	int i;
+
+	for (i = 0; i < SIM_DISKS; i++)
+		sim_disks[i].fault.hang = false;
+}
+
 static void op_task(void *arg)
 {
 	struct op *o = arg;
@@ -1048,6 +1057,7 @@ static void run_history(void)
 		wrong(sim_bug_text);
 		return;
 	}
+	end_hangs();
 	get_status();
 	if (cur->bad_blocks && cache_dirty() > cur->bad_blocks * 8)
 		wrong("blocks of the cache stay dirty although the origin takes them");

@@ -94,6 +94,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         Edit("space.c", "!v->failing && p->state == VC_POOL_OK)", "!v->failing)"),
         Edit("reseal.c", "	if (!v->stopped && v->pool->state == VC_POOL_OK)",
              "	if (!v->stopped)"),
+        Edit("destage.c", "	if (n)\n		vcache_log_wake(log);", "	vcache_log_wake(log);"),
     ), ("directed", "read-only-pool")),
     Mutation("open-read-chunks-starve-a-writer", (
         Edit("space.c", "vcache_pool_look_further(p) || vc_pool_close_reads(p);",
@@ -103,6 +104,46 @@ MUTATIONS: tuple[Mutation, ...] = (
         Edit("destage.c", "	if (cleaned || r->copied)\n		vcache_space_kick(",
              "	if (!error)\n		vcache_space_kick("),
     ), ("replay", "r:3323")),
+    Mutation("admitted-write-does-not-see-a-discard", (
+        Edit("write.c",
+             "	if (atomic_read(&dev->nparked) && vcache_parked_overlap(dev, bio) &&\n"
+             "	    (READ_ONCE", "	if (false &&\n	    (READ_ONCE"),
+    ), ("directed", "late-for-discard")),
+    Mutation("discard-does-not-wait-for-writers", (
+        Edit("park.c", "	if (p->seen)\n		return true;\n", "	if (!p->seen)\n"
+             "		return true;\n"),
+    ), ("directed", "late-for-discard")),
+    Mutation("read-only-pool-leaves-its-writers-waiting", (
+        Edit("space.c", "			if (p->state != VC_POOL_OK)\n"
+             "				vcache_log_wake(log);\n", ""),
+    ), ("directed", "read-only-pool")),
+    Mutation("destage-wakes-a-writer-for-nothing", (
+        Edit("destage.c", "	if (n)\n		vcache_log_wake(log);", "	vcache_log_wake(log);"),
+    ), ("directed", "two-bad-blocks")),
+    Mutation("block-of-a-failed-record-goes-past-the-log", (
+        Edit("doubt.c", "	if (likely(!atomic_read(&v->failed_chunks)))\n		return false;\n",
+             "	if (1)\n		return false;\n"),
+    ), ("directed", "failed-record-past-log")),
+    Mutation("failed-chunk-is-not-sealed-again", (
+        Edit("doubt.c", "	WRITE_ONCE(c->stale, true);\n", ""),
+    ), ("directed", "failed-record-of-two")),
+    Mutation("admitted-write-with-fua-reads-tags-without-rcu", (
+        Edit("write.c", "	rcu_read_lock();\n	if (atomic_read(&dev->nparked) && vcache_parked_",
+             "	if (atomic_read(&dev->nparked) && vcache_parked_"),
+        Edit("write.c", "	rcu_read_unlock();\n	srcu_read_unlock(&dev->writers, section);\n"
+             "	return taken;", "	srcu_read_unlock(&dev->writers, section);\n	return taken;"),
+    ), ("directed", "removed-tag")),
+    Mutation("spare-chunks-are-taken-from-a-writer", (
+        Edit("space.c", "	if (took && vc_pool_short(p))\n"
+             "		mod_delayed_work(p->wq, &p->space_work, 0);\n", ""),
+    ), ("directed", "drain-and-write")),
+    Mutation("writer-waits-for-a-drain-that-is-over", (
+        Edit("reclaim.c", "	if (!clean)\n		vcache_log_wake(log);\n", ""),
+    ), ("directed", "drain-and-write")),
+    Mutation("relocation-gains-nothing", (
+        Edit("relocate.c", "	       dirty + heads <= (log->nr - 1) * capacity;",
+             "	       true;"),
+    ), ("directed", "few-chunks")),
     Mutation("a-failed-relocation-is-tried-again-at-once", (
         Edit("relocate.c", "	WRITE_ONCE(log->blocked_until, jiffies + VC_BLOCKED_DELAY);\n", ""),
     ), ("replay", "r:3000278")),

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * dm-vcache: names for rare states. The simulation (native/sim) counts how often they were
- * reached; in the module there is nothing of them.
+ * dm-vcache: names for rare states, and checks of what must hold.
+ *
+ * The simulation (native/sim) counts how often a state was reached. In the module there is
+ * nothing of that. Checks are compiled with VCACHE_CHECKS=y only: in the simulation, where
+ * one that fails ends the run, and in the module for the tests.
  */
 #ifndef DM_VCACHE_PROBE_H
 #define DM_VCACHE_PROBE_H
@@ -11,6 +14,14 @@ void sim_probe(const char *name);
 #define VCACHE_PROBE(name) sim_probe(name)
 #else
 #define VCACHE_PROBE(name) do { } while (0)
+#endif
+
+#if defined(VCACHE_PROBES)
+#define VCACHE_CHECK(cond) BUG_ON(!(cond))
+#elif defined(VCACHE_CHECKS)
+#define VCACHE_CHECK(cond) WARN_ON_ONCE(!(cond))
+#else
+#define VCACHE_CHECK(cond) do { } while (0)
 #endif
 
 #endif /* DM_VCACHE_PROBE_H */

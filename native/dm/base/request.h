@@ -80,6 +80,7 @@ struct vcache_flush {
  * @pass: vcache_dev.park_pass when the worker last looked at it
  * @sent: on its way to the origin
  * @retried: failed blocks of its range have been tried again for it
+ * @seen: a discard that every write sees now, see park.c
  * @step: what a discard does next, see discard.c
  * @range: whole blocks of a discard; held while it is at the origin
  * @work: does that
@@ -91,6 +92,7 @@ struct vcache_parked {
 	unsigned int pass;
 	bool sent;
 	bool retried;
+	bool seen;
 	u8 step;
 	struct vcache_range range;
 	struct delayed_work work;

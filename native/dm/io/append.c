@@ -184,12 +184,14 @@ int vcache_append_discard(struct vcache_log *log, u64 block, u64 blocks)
 	while (blocks && !r) {
 		u32 i, n = min_t(u64, blocks, log->vol->pool->ix.cells);
 
-		if (vcache_lookup_any(log->vol, block, n)) {
+		if (vcache_lookup_any(log->vol, block, n) ||
+		    vcache_doubts(log->vol, block, n)) {
 			r = vc_append_discard_one(log, block, n);
 			for (i = 0; !r && i < n; i++)
 				vcache_lookup_cut(log->vol, log, block + i,
 						  VC_MASK_ALL);
 		}
+		VCACHE_CHECK(!vcache_buffer_covers(log->vol->dev, block, block + n - 1));
 		block += n;
 		blocks -= n;
 		cond_resched();

@@ -21,6 +21,7 @@
 #define VC_DISCARD_WAIT (HZ / 50 + 1)
 
 enum vc_discard_step {
+	VC_DISCARD_WRITERS,
 	VC_DISCARD_RANGE,
 	VC_DISCARD_ORIGIN,
 	VC_DISCARD_RECORD,
@@ -127,6 +128,11 @@ static void vc_discard_work(struct work_struct *work)
 					    parked.work);
 	struct bio *bio = vcache_io_bio(io);
 
+	if (io->parked.step == VC_DISCARD_WRITERS) {
+		if (!vcache_parked_wait_writers(io))
+			return;
+		io->parked.step = VC_DISCARD_RANGE;
+	}
 	if (io->parked.step == VC_DISCARD_RANGE && !vc_discard_range(io, bio))
 		return;
 	if (io->parked.step == VC_DISCARD_ORIGIN && !vc_discard_origin(io, bio))
@@ -141,6 +147,6 @@ static void vc_discard_work(struct work_struct *work)
 void vcache_discard_begin(struct vcache_io *io)
 {
 	INIT_DELAYED_WORK(&io->parked.work, vc_discard_work);
-	io->parked.step = VC_DISCARD_RANGE;
+	io->parked.step = VC_DISCARD_WRITERS;
 	vc_discard_queue(io, 0);
 }

@@ -22,6 +22,7 @@ void vcache_flush_write(struct vcache_tag *tag, struct bio *bio, struct vcache_i
 
 /* park.c */
 bool vcache_parked_overlap(struct vcache_dev *dev, struct bio *bio);
+bool vcache_parked_wait_writers(struct vcache_io *io);
 
 /* read.c */
 unsigned int vcache_read_hits(const struct bvec_iter *iter, struct vcache_read *rd);

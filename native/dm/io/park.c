@@ -6,6 +6,15 @@
  * ordered against buffered data. Such a request is parked until its range has been written
  * out and has left the buffer. Then it is sent to the origin. Writes that overlap it park
  * behind it, in their order, so later writes cannot delay it for ever.
+ *
+ * DOC: Writes that do not see a discard
+ *
+ * A discard drops everything that the cache has of its range. So no write may enter the
+ * buffer from when its range is found to be free. But a write may have looked at the list of
+ * parked requests before the discard was there, and buffer its data later. All writes do both
+ * within a read-side section of vcache_dev.writers. A discard waits until these sections
+ * have ended, and looks at the buffer again. Writes that wait for space look at the list when
+ * they are admitted.
  */
 #include "internal.h"
 
@@ -58,6 +67,7 @@ int vcache_park(struct vcache_dev *dev, struct bio *bio, struct vcache_io *io)
 	io->parked.last = vcache_last_page(bio);
 	io->parked.sent = false;
 	io->parked.retried = false;
+	io->parked.seen = false;
 	io->parked.pass = READ_ONCE(dev->park_pass) - 1;
 	spin_lock_irqsave(&dev->park_lock, flags);
 	noflush = dev->noflush;
@@ -257,6 +267,39 @@ static void vc_parked_go(struct vcache_dev *dev, struct vcache_io *io, struct bi
 	}
 }
 
+/* A part of the range is buffered. The request goes on when it has left the buffer. */
+static void vc_parked_back(struct vcache_dev *dev, struct vcache_parked *p)
+{
+	spin_lock_irq(&dev->park_lock);
+	p->sent = false;
+	spin_unlock_irq(&dev->park_lock);
+	if (READ_ONCE(dev->noflush))
+		vcache_parked_requeue(dev);
+}
+
+/**
+ * vcache_parked_wait_writers - wait for writes that may not have seen a discard
+ * @io: our data of the discard; its range was free
+ *
+ * Return: whether the range is still free. If not, the discard is parked again.
+ */
+bool vcache_parked_wait_writers(struct vcache_io *io)
+{
+	struct vcache_parked *p = &io->parked;
+	struct vcache_dev *dev = io->dev;
+
+	if (p->seen)
+		return true;
+	synchronize_srcu(&dev->writers);
+	p->seen = true;
+	if (!vcache_buffer_covers(dev, p->first, p->last))
+		return true;
+	VCACHE_PROBE("write is buffered after a discard was parked");
+	vc_parked_back(dev, p);
+	queue_work(dev->wq, &dev->park_work);
+	return false;
+}
+
 static void vc_parked_send(struct vcache_dev *dev, struct vcache_parked *p)
 {
 	struct vcache_io *io = container_of(p, struct vcache_io, parked);
@@ -270,11 +313,7 @@ static void vc_parked_send(struct vcache_dev *dev, struct vcache_parked *p)
 		bio_io_error(bio);
 		break;
 	case VC_PARK_BUSY:
-		spin_lock_irq(&dev->park_lock);
-		p->sent = false;
-		spin_unlock_irq(&dev->park_lock);
-		if (READ_ONCE(dev->noflush))
-			vcache_parked_requeue(dev);
+		vc_parked_back(dev, p);
 		break;
 	}
 }

@@ -42,8 +42,8 @@ static void vc_tag_check_fill(struct vcache_tag *tag)
 }
 
 /*
- * Take a write into the buffer. Return: 0 if it is complete, or has become a flush;
- * -ENOMEM if it has to take another path.
+ * Take a write into the buffer. Called under RCU. Return: 0 if it is complete, or has become
+ * a flush; -ENOMEM if it has to take another path.
  */
 static int vc_write_buffered(struct vcache_tag *tag, struct bio *bio,
 			     struct vcache_io *io)
@@ -184,8 +184,8 @@ static int vc_write_log(struct vcache_tag *tag, struct bio *bio, struct vcache_i
 int vcache_write_bio(struct vcache_target *vt, struct bio *bio, struct vcache_io *io)
 {
 	struct vcache_dev *dev = vt->dev;
+	int section = srcu_read_lock(&dev->writers), r;
 	struct vcache_tag *tag;
-	int r;
 
 	/* The tag is not freed in this section, nor while it has pages reserved. */
 	rcu_read_lock();
@@ -210,6 +210,7 @@ int vcache_write_bio(struct vcache_target *vt, struct bio *bio, struct vcache_io
 		r = DM_MAPIO_SUBMITTED;
 	}
 	rcu_read_unlock();
+	srcu_read_unlock(&dev->writers, section);
 	return r;
 }
 
@@ -302,6 +303,32 @@ static bool vc_tag_refuse(struct vcache_tag *tag, struct bio *bio,
 	return true;
 }
 
+/*
+ * A discard that was parked while the write waited must not find its data in the buffer
+ * later. A part of a write that is buffered already goes first. Return: true if the write is
+ * parked, or in the buffer.
+ */
+static bool vc_tag_take(struct vcache_tag *tag, struct bio *bio, struct vcache_io *io)
+{
+	struct vcache_dev *dev = tag->dev;
+	int section = srcu_read_lock(&dev->writers);
+	bool taken;
+
+	rcu_read_lock();
+	if (atomic_read(&dev->nparked) && vcache_parked_overlap(dev, bio) &&
+	    (READ_ONCE(dev->writeback) || !io->partial)) {
+		VCACHE_PROBE("write that waited parks behind another request");
+		atomic_sub(vcache_bio_pages(bio), &tag->used);
+		vc_write_park(dev, bio, io);
+		taken = true;
+	} else {
+		taken = !vc_write_buffered(tag, bio, io);
+	}
+	rcu_read_unlock();
+	srcu_read_unlock(&dev->writers, section);
+	return taken;
+}
+
 /**
  * vcache_tag_admit - admit writes for which there is space now
  * @tag: the tag; called by its worker
@@ -322,8 +349,7 @@ void vcache_tag_admit(struct vcache_tag *tag)
 		atomic64_add(ktime_get_ns() - io->start, &tag->stats.wait_ns);
 		if (how == VC_ADMIT_ERROR)
 			bio_io_error(bio);
-		else if (how == VC_ADMIT_BUFFER &&
-			 !vc_write_buffered(tag, bio, io))
+		else if (how == VC_ADMIT_BUFFER && vc_tag_take(tag, bio, io))
 			continue;
 		else if (vc_tag_refuse(tag, bio, io))
 			break;

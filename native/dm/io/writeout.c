@@ -130,6 +130,12 @@ static bool vc_writeout_full(const struct bio *bio, unsigned int len)
 	       bio->bi_iter.bi_size + len > vcache_nvme_max_bytes(bio->bi_bdev);
 }
 
+/* May the cache device have any part of a block? */
+static bool vc_cache_may_have(struct vcache_volume *v, u64 block)
+{
+	return vcache_lookup_any(v, block, 1) || vcache_doubts(v, block, 1);
+}
+
 /**
  * vcache_writeout_add - add a block to a write-out to the origin
  * @tag: the tag whose write-out it is
@@ -151,7 +157,7 @@ struct bio *vcache_writeout_add(struct vcache_tag *tag, struct bio *bio,
 	sector_t base = b->index << VC_PAGE_SECTORS_SHIFT;
 	unsigned int s, e = 0, runs = vcache_block_runs(b);
 	bool ordered = rec && !rec->copy &&
-		       vcache_lookup_any(tag->dev->vol, b->index, 1);
+		       vc_cache_may_have(tag->dev->vol, b->index);
 
 	/* When its last part has been sent the block may be freed. */
 	while (runs--) {
@@ -283,7 +289,7 @@ static bool vc_block_is_past_log(struct vcache_tag *tag, const struct vcache_blo
 	if (vc_tag_is_bypassed(tag))
 		return !vcache_lookup_is_lost(tag->dev->vol, b->index);
 	return READ_ONCE(tag->mode) == VCACHE_MODE_FLUSH_ONLY &&
-	       !vcache_lookup_any(tag->dev->vol, b->index, 1);
+	       !vc_cache_may_have(tag->dev->vol, b->index);
 }
 
 /* Write blocks to the log of the tag until the goal is reached. */

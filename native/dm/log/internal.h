@@ -8,6 +8,10 @@
 /* chunk.c */
 void vcache_seal_work(struct work_struct *work);
 
+/* doubt.c */
+void vcache_doubt_chunk(struct vcache_chunk *c);
+void vcache_doubt_block(struct vcache_volume *v, u64 block);
+
 /* update.c */
 bool vcache_cell_count(struct vcache_pool *p, u32 cell);
 void vcache_lookup_put(struct vcache_volume *v, struct vcache_log *by, u32 cell, u64 block,

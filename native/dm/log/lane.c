@@ -304,6 +304,7 @@ void vcache_chunk_free(struct vcache_pool *p, struct vcache_chunk *c)
 	/* A live cell would be dropped later, from the counts of another log. */
 	WARN_ON_ONCE(atomic_read(&c->live));
 	vc_chunk_forget_bad(p, c);
+	vcache_doubt_freed(c);
 	spin_lock_irqsave(&p->free_lock, flags);
 	p->found[vcache_chunk_nr(p, c)].gen = 0;
 	c->log = NULL;

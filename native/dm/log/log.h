@@ -87,6 +87,9 @@ struct vcache_lane {
 	struct vcache_log *owner;
 };
 
+/* Size of vcache_volume.doubtful, bits. */
+#define VC_DOUBT_SHIFT 10U
+
 /**
  * struct vcache_volume - an origin that a pool has a number for
  * @node: vcache_pool.volumes
@@ -126,6 +129,9 @@ struct vcache_lane {
  * @promoting: promotions under way, see promote.c
  * @promoted: blocks promoted
  * @destaged: sectors written to the origin
+ * @failed_chunks: chunks with a record that has failed, see doubt.c
+ * @doubt_lock: guards changes of @doubtful
+ * @doubtful: hashes of the blocks of such records
  * @cache_errors: records that the cache device failed to write, and requests that it failed
  *	to read
  */
@@ -167,6 +173,9 @@ struct vcache_volume {
 	atomic_t promoting;
 	atomic64_t promoted;
 	atomic64_t destaged;
+	atomic_t failed_chunks;
+	spinlock_t doubt_lock; /* doubtful */
+	DECLARE_BITMAP(doubtful, 1U << VC_DOUBT_SHIFT);
 	atomic_t cache_errors;
 };
 
@@ -405,6 +414,10 @@ void vcache_log_close(struct vcache_log *log);
 void vcache_chunk_open(struct vcache_log *log, struct vcache_chunk *c);
 u32 vcache_log_space(struct vcache_log *log, enum vcache_append_kind kind);
 void vcache_log_close_idle(struct vcache_log *log);
+
+/* doubt.c */
+void vcache_doubt_freed(struct vcache_chunk *c);
+bool vcache_doubts(const struct vcache_volume *v, u64 block, u64 blocks);
 
 /* errors.c */
 void vcache_pool_record_done(struct vcache_pool *p, bool failed);

@@ -88,6 +88,19 @@ static void vc_record_apply(struct vcache_record *rec, bool good)
 	}
 }
 
+/* The record has failed, but may be on the device. */
+static void vc_record_doubt(struct vcache_record *rec)
+{
+	struct vcache_entry e;
+	unsigned int i;
+
+	for (i = 0; i < rec->info.nr; i++) {
+		vcache_log_get_entry(page_address(rec->head), i, &e);
+		if (e.mask)
+			vcache_doubt_block(rec->log->vol, e.block);
+	}
+}
+
 /* The blocks of a write-out are durable, or they stay dirty. */
 static void vc_record_blocks_done(struct vcache_record *rec)
 {
@@ -152,6 +165,8 @@ static void vc_record_finish(struct vcache_record *rec)
 	struct vcache_log *log = rec->log;
 	struct vcache_chunk *c = rec->chunk;
 
+	if (rec->status)
+		vc_record_doubt(rec);
 	/* Also if a copy failed: the cache has older data than the origin now. */
 	if ((!rec->status || rec->copy) && !rec->relocate)
 		vc_record_apply(rec, !rec->status);
@@ -202,7 +217,8 @@ static void vc_record_end(struct bio *bio)
 			rec->status = BLK_STS_IOERR;
 		/* No later record of the chunk may be acknowledged, see "Order" in format.h. */
 		if (rec->status) {
-			rec->chunk->failed = true;
+			if (!rec->chunk->failed)
+				vcache_doubt_chunk(rec->chunk);
 		} else if (rec->chunk->failed) {
 			VCACHE_PROBE("failed record fails a later one");
 			rec->status = BLK_STS_IOERR;

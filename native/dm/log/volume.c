@@ -156,6 +156,7 @@ struct vcache_volume *vcache_volume_alloc(struct vcache_pool *p, u32 id, u16 slo
 	v->stopped = true;
 	INIT_LIST_HEAD(&v->logs);
 	vcache_ranges_init(&v->ranges);
+	spin_lock_init(&v->doubt_lock);
 	vcache_log_upper->init_volume(v);
 	init_waitqueue_head(&v->idle);
 	list_add_tail(&v->node, &p->volumes);

@@ -38,6 +38,7 @@
 #include <linux/rcupdate.h>
 #include <linux/sched/mm.h>
 #include <linux/spinlock.h>
+#include <linux/srcu.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
@@ -318,6 +319,7 @@ struct vcache_target {
  * @nparked: length of @parked
  * @park_pass: number of the present pass over @parked; the worker's own
  * @park_work: submits them
+ * @writers: held by a write from its look at @parked until its data is buffered, see park.c
  * @flush_lock: guards @flushq; taken in interrupts
  * @flushq: flushes that need a FLUSH of the origin (isolation=degraded)
  * @flush_work: submits them
@@ -379,6 +381,7 @@ struct vcache_dev {
 	atomic_t nparked;
 	unsigned int park_pass;
 	struct work_struct park_work;
+	struct srcu_struct writers;
 	spinlock_t flush_lock; /* flushq */
 	struct bio_list flushq;
 	struct work_struct flush_work;

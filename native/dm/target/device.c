@@ -51,6 +51,7 @@ static void vc_dev_free(struct vcache_dev *dev)
 	bioset_exit(&dev->retries);
 	bioset_exit(&dev->bs);
 	mutex_destroy(&dev->lock);
+	cleanup_srcu_struct(&dev->writers);
 	kfree(dev);
 }
 
@@ -65,8 +66,10 @@ struct vcache_dev *vcache_dev_make(struct mapped_device *md)
 	struct vcache_dev *dev = kzalloc(sizeof(*dev), GFP_KERNEL);
 	int no_blocks;
 
-	if (!dev)
+	if (!dev || init_srcu_struct(&dev->writers)) {
+		kfree(dev);
 		return NULL;
+	}
 	dev->md = md;
 	dev->suspended = true;
 	mutex_init(&dev->lock);
