@@ -235,7 +235,13 @@ int sim_genl(u8 cmd, const struct sim_attr *attrs, unsigned int n)
 	return -ENOSYS;
 }
 
-/* ---- probes ---- */
+/* ---- probes and checks ---- */
+
+void sim_check(bool holds, const char *what)
+{
+	if (!holds)
+		SIM_BUG(what);
+}
 
 void sim_probe(const char *name)
 {

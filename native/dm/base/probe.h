@@ -11,13 +11,14 @@
 
 #ifdef VCACHE_PROBES
 void sim_probe(const char *name);
+void sim_check(bool holds, const char *what);
 #define VCACHE_PROBE(name) sim_probe(name)
 #else
 #define VCACHE_PROBE(name) do { } while (0)
 #endif
 
 #if defined(VCACHE_PROBES)
-#define VCACHE_CHECK(cond) BUG_ON(!(cond))
+#define VCACHE_CHECK(cond) sim_check(cond, #cond)
 #elif defined(VCACHE_CHECKS)
 #define VCACHE_CHECK(cond) WARN_ON_ONCE(!(cond))
 #else

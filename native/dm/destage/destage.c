@@ -283,7 +283,7 @@ static u32 vc_round_clean(struct vcache_round *r, struct vcache_log *log)
 	for (i = 0; i < r->chunks; i++)
 		n += vc_chunk_note_clean(log, r->chunk[i], r->gen[i]);
 	mutex_unlock(&p->table_lock);
-	/* Else a writer that waits for a chunk, reclaim and destage would wake each other for ever. */
+	/* Else a writer that waits for a chunk, reclaim and destage would wake each other. */
 	if (n)
 		vcache_log_wake(log);
 	return n;
