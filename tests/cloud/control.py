@@ -13,7 +13,8 @@ from keystoneauth1 import session
 from keystoneauth1.identity import v3
 
 from tests.box.steps import each, on_error, step
-from tests.cloud.processes import BIN, Process, finish, free_port, run, uwsgi, wait_for
+from tests.cloud import shell
+from tests.cloud.processes import Process, free_port, run, uwsgi, wait_for
 from tests.cloud.rabbit import Rabbit
 
 PASSWORD = "secret"  # noqa: S105
@@ -250,8 +251,8 @@ class Control:
     def openstack(self, *words: str, who: str = "admin", project: str = "admin",
                   ) -> subprocess.CompletedProcess[str]:
         """Run the command openstack."""
-        return finish([str(BIN / "openstack"), *words], 900, cwd=self.folder, capture_output=True,
-                      env={**os.environ, **self.environment(who, project)})
+        return shell.openstack(words, 900, self.folder,
+                               {**os.environ, **self.environment(who, project)})
 
     def ask(self, method: str, path: str, who: str | None = "admin", **options: Any,
             ) -> requests.Response:

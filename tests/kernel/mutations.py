@@ -78,7 +78,7 @@ MUTATIONS = [
              "next == VC_FLUSH_GO_ON && !f->failed && vc_flush_missed(f, dev)", "0",
              "test_scope.py::test_a_flush_covers_what_a_newer_block_of_the_host_has"),
     Mutation("a tag that goes on leaves its old data in the cache", "pool/fail.c",
-             "\t       !vcache_log_forget(log);", "\t       true;",
+             "metadata_writable && !vcache_logs_forget(v))", "metadata_writable)",
              "test_tag_failure.py::test_a_cache_that_comes_back_has_the_data_that_was_lost"),
     Mutation("a device has no reserve of blocks", "buffer/blocks.c",
              "mempool_alloc(&tag->dev->reserve, VC_BLOCK_GFP)",

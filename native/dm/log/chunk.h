@@ -273,6 +273,8 @@ enum vcache_log_state {
  * @spare: the chunk that is reserved for it, or NULL
  * @starved: its writer waits for a chunk or for a seal
  * @reclaim_pending: it has to give up a chunk, and none can be reclaimed yet, see space.c
+ * @forgotten: what it has in the cache becomes invalid on the device, see drop.c; under the
+ *	lock of the pool
  * @held: its writer waits until the chunks for relocation are free, see vc_log_hold()
  * @claim: what its share is computed from; under the lock of the pool
  * @share: its fair share of the shared lanes, chunks
@@ -330,6 +332,7 @@ struct vcache_log {
 	struct vcache_chunk *spare;
 	bool starved;
 	bool reclaim_pending;
+	bool forgotten;
 	bool held;
 	struct vcache_claim claim;
 	u32 share;

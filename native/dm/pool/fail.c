@@ -90,8 +90,6 @@ static void vc_log_bypass(struct vcache_log *log)
 {
 	struct vcache_volume *v = log->vol;
 	struct vcache_pool *p = v->pool;
-	bool dropped = p->metadata_writable && !vc_log_writes_through(log) &&
-		       !vcache_log_forget(log);
 
 	WRITE_ONCE(log->state, VC_LOG_BYPASSED);
 	/* In volume scope hTag has no data. */
@@ -99,9 +97,22 @@ static void vc_log_bypass(struct vcache_log *log)
 		return;
 	WRITE_ONCE(v->bypass_in_part, true);
 	DMERR("%s: volume %u tag %u continues without its cache%s",
-	      dm_device_name(p->md), v->id, log->tag, dropped ? "" :
+	      dm_device_name(p->md), v->id, log->tag, log->forgotten ? "" :
 	      "; drop the tag from the volume before the cache device is used again");
 	vc_log_event(log, VCACHE_EVENT_KIND_CACHE_LOST);
+}
+
+/* Make what logs without dirty data have in the cache invalid on the device, if possible. */
+static void vc_volume_forget_clean(struct vcache_volume *v)
+{
+	struct vcache_log *log;
+
+	list_for_each_entry(log, &v->logs, node)
+		log->forgotten = !vcache_log_dirty(log) && !vc_log_writes_through(log);
+	if (v->pool->metadata_writable && !vcache_logs_forget(v))
+		return;
+	list_for_each_entry(log, &v->logs, node)
+		log->forgotten = false;
 }
 
 /* Some tags of a volume have dirty data. Each of the others continues with the origin. */
@@ -111,6 +122,7 @@ static void vc_volume_cache_lost_in_part(struct vcache_volume *v)
 	u64 dirty;
 
 	vcache_dev_flush_origin(v->dev, v->origin);
+	vc_volume_forget_clean(v);
 	list_for_each_entry(log, &v->logs, node) {
 		dirty = vcache_log_dirty(log);
 		if (dirty)

@@ -60,30 +60,43 @@ int vcache_volume_forget(struct vcache_volume *v)
 	return vcache_slot_save(v);
 }
 
-/**
- * vcache_log_forget - make all that a log has in the cache invalid on the device
- * @log: the log, all its data is clean; its pool is locked
- *
- * What its records supersede in other logs is removed there first: it must not become valid
- * again. In memory the chunks stay as they are.
- *
- * Return: 0 or a negative errno.
- */
-int vcache_log_forget(struct vcache_log *log)
+/* Note that all chunks of a log are dead. In memory they stay as they are. */
+static void vc_log_note_dead(struct vcache_log *log)
 {
 	struct vcache_pool *p = log->vol->pool;
 	struct vcache_chunk *c;
-	int r = vcache_reseal_others(p, log);
 
-	lockdep_assert_held(&log->vol->pool->lock);
-	if (r)
-		return r;
-	mutex_lock(&p->table_lock);
 	list_for_each_entry(c, &log->chunks, node) {
 		u32 nr = vcache_chunk_nr(p, c);
 
 		vcache_table_entry(p, nr)->dead = cpu_to_le64(c->gen);
 		set_bit(nr / VC_CHUNKS_PER_BLOCK, p->table_dirty);
+	}
+}
+
+/**
+ * vcache_logs_forget - make all that some logs have in the cache invalid on the device
+ * @v: the volume; its pool is locked; vcache_log.forgotten is set for these logs, all of
+ *	whose data is clean
+ *
+ * What their records supersede in other logs is removed there first: it must not become valid
+ * again. That is not needed among them, because they become invalid together.
+ *
+ * Return: 0 or a negative errno.
+ */
+int vcache_logs_forget(struct vcache_volume *v)
+{
+	struct vcache_pool *p = v->pool;
+	struct vcache_log *log;
+	int r = vcache_reseal_others(p, v, NULL);
+
+	lockdep_assert_held(&p->lock);
+	if (r)
+		return r;
+	mutex_lock(&p->table_lock);
+	list_for_each_entry(log, &v->logs, node) {
+		if (log->forgotten)
+			vc_log_note_dead(log);
 	}
 	mutex_unlock(&p->table_lock);
 	return vcache_table_save_all(p);

@@ -34,7 +34,8 @@ struct vcache_chunk *vcache_relocate_candidate(struct vcache_log *log, enum vcac
 bool vcache_relocate_chunk(struct vcache_log *log, struct vcache_chunk *c);
 
 /* reseal.c */
-int vcache_reseal_others(struct vcache_pool *p, struct vcache_log *log);
+int vcache_reseal_others(struct vcache_pool *p, struct vcache_volume *v,
+			 const struct vcache_log *log);
 void vcache_pool_give_up_unsealed(struct vcache_pool *p);
 
 /* share.c */

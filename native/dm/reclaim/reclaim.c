@@ -72,7 +72,7 @@ static int vc_chunk_mark_dead(struct vcache_pool *p, struct vcache_chunk *c)
 
 	if (c->reads)
 		return 0;
-	r = vcache_reseal_others(p, log) ?: vcache_volume_flush_origin(log->vol);
+	r = vcache_reseal_others(p, log->vol, log) ?: vcache_volume_flush_origin(log->vol);
 	if (r)
 		return r;
 	mutex_lock(&p->table_lock);

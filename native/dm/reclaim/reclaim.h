@@ -72,7 +72,7 @@ void vcache_tag_keep_lanes(struct vcache_tag *tag);
 /* drop.c */
 int vcache_log_reclaim(struct vcache_log *log, u32 most);
 int vcache_volume_forget(struct vcache_volume *v);
-int vcache_log_forget(struct vcache_log *log);
+int vcache_logs_forget(struct vcache_volume *v);
 int vcache_volume_clear(struct vcache_volume *v);
 int vcache_volume_drop(struct vcache_pool *p, u32 id, bool force, const char **error);
 int vcache_volume_drop_tag(struct vcache_pool *p, u32 id, u32 tag, bool force,

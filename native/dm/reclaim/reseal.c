@@ -94,21 +94,23 @@ static int vc_log_refresh(struct vcache_pool *p, struct vcache_log *log)
 /**
  * vcache_reseal_others - drop what the records of a log supersede from the seals of other logs
  * @p: the pool, locked
- * @log: the log
+ * @v: the volume
+ * @log: the log, or NULL for all logs that are forgotten
  *
  * When a chunk of @log is reclaimed, its records are gone, and what they supersede must not
- * become valid again. See rule 2 in ../core/format.h.
+ * become valid again. See rule 2 in ../core/format.h. Logs that are forgotten need no seals.
  *
  * Return: 0; -EAGAIN if a chunk has no seal yet; another negative errno.
  */
-int vcache_reseal_others(struct vcache_pool *p, struct vcache_log *log)
+int vcache_reseal_others(struct vcache_pool *p, struct vcache_volume *v,
+			 const struct vcache_log *log)
 {
 	struct vcache_log *other;
 	int r = 0;
 
 	lockdep_assert_held(&p->lock);
-	list_for_each_entry(other, &log->vol->logs, node) {
-		if (other != log)
+	list_for_each_entry(other, &v->logs, node) {
+		if (other != log && !other->forgotten)
 			r = vc_log_refresh(p, other) ?: r;
 	}
 	return r;
