@@ -28,6 +28,9 @@ key_repository = {folder}/fernet
 key_repository = {folder}/credentials
 [cache]
 enabled = false
+[identity]
+# Each command and service asks for tokens; the default takes a third of a second for each.
+password_hash_rounds = 4
 """
 _CLIENT = """
 auth_type = password
