@@ -415,8 +415,34 @@ static void few_chunks(struct sim_case *c, struct sim_rng *r)
 		    64 + 8 * sim_below(r, blocks), 24, 0);
 		if (sim_chance(r, 2))
 			add(c, OP_FLUSH_ALL, 0, 0, 0);
+		if (i == 30 && sim_chance(r, 2))
+			add(c, OP_FAIL_CACHE, (10 + sim_below(r, 12)) * 128, 128 + sim_below(r, 256), 0);
 	}
 	add(c, OP_TIME, 0, 0, 10 * HZ);
+}
+
+/* The origin takes nothing of what several tags write, until their logs are full. */
+static void full_of_bad_blocks(struct sim_case *c, struct sim_rng *r)
+{
+	static const enum op_kind writes[] = { OP_WRITE_A, OP_WRITE_B, OP_WRITE_HOST, OP_FUA };
+	u32 i, blocks = 6 + sim_below(r, 20);
+
+	c->config = &sim_configs[7 + sim_below(r, 2)];
+	c->faults = true;
+	c->overlap = true;
+	c->cut_every = 1000;
+	c->latency = 1 + sim_below(r, 6);
+	add(c, OP_FAIL_ORIGIN, 64, 8 + 8 * sim_below(r, blocks), 0);
+	if (sim_chance(r, 2))
+		add(c, OP_DRAIN, 0, 0, 0);
+	for (i = 0; i < 50; i++) {
+		add(c, writes[sim_below(r, 4)], 64 + 4 * sim_below(r, 2 * blocks), 4 + 4 *
+		    sim_below(r, 6), 0);
+		if (sim_chance(r, 2))
+			add(c, OP_FLUSH_ALL, 0, 0, 0);
+		if (sim_chance(r, 20))
+			add(c, sim_chance(r, 2) ? OP_DROP : OP_DRAIN, 0, 0, sim_below(r, 3));
+	}
 }
 
 /* Writers wait while their volume is drained, and its chunks become free. */
@@ -553,6 +579,7 @@ static const struct {
 	{ "read-only-pool", read_only_pool },
 	{ "few-chunks", few_chunks },
 	{ "drain-and-write", drain_and_write },
+	{ "full-of-bad-blocks", full_of_bad_blocks },
 };
 
 const char *directed_name(u32 nr)

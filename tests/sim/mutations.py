@@ -95,7 +95,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         Edit("reseal.c", "	if (!v->stopped && v->pool->state == VC_POOL_OK)",
              "	if (!v->stopped)"),
         Edit("destage.c", "	if (n)\n		vcache_log_wake(log);", "	vcache_log_wake(log);"),
-    ), ("directed", "read-only-pool")),
+    ), ("directed", "full-of-bad-blocks")),
     Mutation("open-read-chunks-starve-a-writer", (
         Edit("space.c", "vcache_pool_look_further(p) || vc_pool_close_reads(p);",
              "vcache_pool_look_further(p);"),
@@ -103,7 +103,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("bad-blocks-keep-destage-and-reclaim-awake", (
         Edit("destage.c", "	if (cleaned || r->copied)\n		vcache_space_kick(",
              "	if (!error)\n		vcache_space_kick("),
-    ), ("replay", "r:3323")),
+    ), ("directed", "full-of-bad-blocks")),
     Mutation("admitted-write-does-not-see-a-discard", (
         Edit("write.c",
              "	if (atomic_read(&dev->nparked) && vcache_parked_overlap(dev, bio) &&\n"
@@ -119,7 +119,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ), ("directed", "read-only-pool")),
     Mutation("destage-wakes-a-writer-for-nothing", (
         Edit("destage.c", "	if (n)\n		vcache_log_wake(log);", "	vcache_log_wake(log);"),
-    ), ("directed", "two-bad-blocks")),
+    ), ("directed", "full-of-bad-blocks")),
     Mutation("block-of-a-failed-record-goes-past-the-log", (
         Edit("doubt.c", "	if (likely(!atomic_read(&v->failed_chunks)))\n		return false;\n",
              "	if (1)\n		return false;\n"),
@@ -146,5 +146,5 @@ MUTATIONS: tuple[Mutation, ...] = (
     ), ("directed", "few-chunks")),
     Mutation("a-failed-relocation-is-tried-again-at-once", (
         Edit("relocate.c", "	WRITE_ONCE(log->blocked_until, jiffies + VC_BLOCKED_DELAY);\n", ""),
-    ), ("replay", "r:3000278")),
+    ), ("directed", "few-chunks")),
 )
