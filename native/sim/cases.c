@@ -507,7 +507,7 @@ static void late_for_discard(struct sim_case *c, struct sim_rng *r)
 {
 	u32 i, k;
 
-	c->config = &sim_configs[6];
+	c->config = &sim_configs[sim_chance(r, 2) ? 6 : 0];
 	c->overlap = true;
 	c->no_memory = !sim_chance(r, 4);
 	c->latency = 1 + sim_below(r, 8);
@@ -517,6 +517,10 @@ static void late_for_discard(struct sim_case *c, struct sim_rng *r)
 			add(c, OP_WRITE_A, 192 + 8 * sim_below(r, 4), 16, 0);
 		add(c, OP_WRITE_A, 64 + 8 * i, 8, 0);
 		add(c, OP_DISCARD, 64 + 8 * i, 8, 0);
+		if (i < 5) {
+			add(c, OP_FUA_B, 128 + 24 * i, 24, 0);
+			add(c, OP_DISCARD, 128 + 24 * i + 16, 8, 0);
+		}
 		add(c, OP_FLUSH_A, 0, 0, 0);
 	}
 	add(c, OP_FLUSH_A, 0, 0, 0);

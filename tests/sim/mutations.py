@@ -99,7 +99,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("open-read-chunks-starve-a-writer", (
         Edit("space.c", "vcache_pool_look_further(p) || vc_pool_close_reads(p);",
              "vcache_pool_look_further(p);"),
-    ), ("replay", "r:2000994")),
+    ), ("random",)),
     Mutation("bad-blocks-keep-destage-and-reclaim-awake", (
         Edit("destage.c", "	if (cleaned || r->copied)\n		vcache_space_kick(",
              "	if (!error)\n		vcache_space_kick("),
@@ -108,6 +108,9 @@ MUTATIONS: tuple[Mutation, ...] = (
         Edit("write.c",
              "	if (atomic_read(&dev->nparked) && vcache_parked_overlap(dev, bio) &&\n"
              "	    (READ_ONCE", "	if (false &&\n	    (READ_ONCE"),
+    ), ("directed", "late-for-discard")),
+    Mutation("part-of-a-parked-write-is-not-flushed", (
+        Edit("flush.c", "	f->all = io->partial && io->unparked;\n", ""),
     ), ("directed", "late-for-discard")),
     Mutation("discard-does-not-wait-for-writers", (
         Edit("park.c", "	if (p->seen)\n		return true;\n", "	if (!p->seen)\n"

@@ -15,10 +15,13 @@
 
 #include "internal.h"
 
-/* A write with FUA covers its own tag, and blocks written by several tags: those of hTag. */
+/*
+ * A write with FUA covers its own tag, and blocks written by several tags: those of hTag. It
+ * covers all tags if a part of it may have been buffered for another one.
+ */
 static bool vc_flush_covers(const struct vcache_flush *f, struct vcache_tag *tag)
 {
-	if (f->fua)
+	if (f->fua && !f->all)
 		return tag == f->owner || tag == tag->dev->host;
 	return f->all || tag == tag->dev->host || READ_ONCE(tag->orphan) ||
 	       READ_ONCE(tag->exposed) || vcache_tag_has_cgroup(tag, f->cgroup);
@@ -209,6 +212,8 @@ void vcache_flush_write(struct vcache_tag *tag, struct bio *bio, struct vcache_i
 	io->kind = VC_IO_FLUSH;
 	memset(f, 0, sizeof(*f));
 	f->fua = true;
+	/* The rest of a write that was parked is attributed to hTag. */
+	f->all = io->partial && io->unparked;
 	f->owner = tag;
 	f->inherited = atomic_read(&tag->dev->inherited);
 	f->start = ktime_get_ns();
