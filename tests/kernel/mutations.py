@@ -80,6 +80,13 @@ MUTATIONS = [
     Mutation("a tag that goes on leaves its old data in the cache", "pool/fail.c",
              "metadata_writable && !vcache_logs_forget(v))", "metadata_writable)",
              "test_tag_failure.py::test_a_cache_that_comes_back_has_the_data_that_was_lost"),
+    Mutation("a refused request makes a tag", "control/netlink.c",
+             "\tif (!vc_nl_cache_fits(dev, info, &cache) || !vcache_nl_lanes_fit(dev, info))\n"
+             "\t\treturn -EINVAL;\n\ttag = vc_nl_make_tag(dev, info);\n",
+             "\ttag = vc_nl_make_tag(dev, info);\n"
+             "\tif (!vc_nl_cache_fits(dev, info, &cache) || !vcache_nl_lanes_fit(dev, info))\n"
+             "\t\treturn -EINVAL;\n",
+             "test_netlink_fuzz.py"),
     Mutation("a device has no reserve of blocks", "buffer/blocks.c",
              "mempool_alloc(&tag->dev->reserve, VC_BLOCK_GFP)",
              "vc_reserve_alloc(VC_BLOCK_GFP, NULL)",
