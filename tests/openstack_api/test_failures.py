@@ -4,6 +4,7 @@
 import concurrent.futures
 import time
 
+from tests.box.limits import Deadline
 from tests.box.steps import at_end
 from tests.cloud.processes import wait_for
 from tests.openstack_api.conftest import MINE
@@ -73,10 +74,16 @@ def test_a_bus_that_is_restarted(cloud, hosts):
 def test_changes_in_an_api_that_starts_without_a_bus(cloud, hosts):
     """All of its processes answer in time, and make changes as soon as there is a bus."""
     def drain(_number):
-        began = time.monotonic()
-        answer = cloud.ask("PATCH", "/v1/hosts/n1", json={"draining": False})
-        return answer.status_code, time.monotonic() - began
+        deadline = Deadline(60)
+        while True:
+            began = time.monotonic()
+            status = cloud.ask("PATCH", "/v1/hosts/n1", json={"draining": False}).status_code
+            # Not found: this process has not got the list of hosts yet.
+            if status != 404 or deadline.passed():
+                return status, time.monotonic() - began
+            time.sleep(0.5)
 
+    nodes = set(cloud.states())
     cloud.rabbit.stop()
     with at_end(cloud.rabbit.start):
         cloud.api.stop()
@@ -88,15 +95,25 @@ def test_changes_in_an_api_that_starts_without_a_bus(cloud, hosts):
                 assert seconds < 30
     cloud.await_states(60, n1="up", n2="up")
     wait_for(lambda: drain(0)[0] == 200, "changes work", 60)
+    _await_list(cloud, nodes)
 
 
 def test_an_api_that_is_restarted_knows_all_again(cloud, hosts):
+    nodes = set(cloud.states())
     cloud.api.stop()
     cloud.api.start()
     wait_for(lambda: _answers(cloud), "the API")
     # The first response of a process waits for the reports of the hosts.
     found = cloud.states()
     assert (found["n1"], found["n2"]) == ("up", "up")
+    _await_list(cloud, nodes)
+
+
+def _await_list(cloud, nodes):
+    """Wait until all processes of the API have the list of hosts from Placement."""
+    wait_for(lambda: all(
+        {item["node"] for item in cloud.ask("GET", "/v1/hosts").json()["hosts"]} == nodes
+        for _ in range(8)), "the list of hosts", 60)
 
 
 def _answers(cloud):
