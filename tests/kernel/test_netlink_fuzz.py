@@ -25,7 +25,8 @@ sys.path.insert(0, str(NATIVE))
 from specfile import Attribute, Spec  # noqa: E402
 
 SPEC = Spec((NATIVE / "vcache.yaml").read_text())
-REQUEST, MULTI, ACK, DUMP = 1, 2, 4, 0x300
+GENERIC = 16  # NETLINK_GENERIC
+REQUEST, ACK, DUMP = 1, 4, 0x300
 ERROR, DONE = 2, 3
 NESTED, HEADER = 1 << 15, struct.Struct("=IHHII")
 REQUESTS = 1000
@@ -113,15 +114,17 @@ class Fuzzer:
         return operation.name, command, DUMP if dump else 0, body
 
 
-def answer(link: socket.socket, family: int, command: int, flags: int, body: bytes) -> int:
-    """Send a request and read its answer to the end; return its error."""
+def answer(link: socket.socket, family: int, nr: int, command: int, flags: int,
+           body: bytes) -> int:
+    """Send a request, with the sequence number nr, and read its answer; return its error."""
     payload = struct.pack("=BBH", command, 1, 0) + body
-    link.send(HEADER.pack(HEADER.size + len(payload), family, REQUEST | ACK | flags, 1, 0) +
+    link.send(HEADER.pack(HEADER.size + len(payload), family, REQUEST | ACK | flags, nr, 0) +
               payload)
     while True:
         got, at = link.recv(1 << 20), 0
         while at < len(got):
-            size, kind, _flags, _seq, _port = HEADER.unpack_from(got, at)
+            size, kind, _flags, of, _port = HEADER.unpack_from(got, at)
+            assert of == nr, "an earlier request has two answers"
             if kind in (ERROR, DONE):
                 return -int(struct.unpack_from("=i", got, at + HEADER.size)[0])
             at += size + -size % 4
@@ -140,7 +143,7 @@ def test_random_requests(origin: str, client: Client, seed: int) -> None:
           stack.cached(origin, pool, scope="filesystem") as device,
           stack.null_blk() as other, stack.vcache(other, "filesystem") as second,
           Disk(device.path) as disk,
-          socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 16) as link):
+          socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, GENERIC) as link):
         disk.write(0, pattern(1, 64))
         disk.flush()
         link.bind((0, 0))
@@ -149,9 +152,9 @@ def test_random_requests(origin: str, client: Client, seed: int) -> None:
         before = settings(client.tags())
         done: set[str] = set()
         refused: set[str] = set()
-        for _ in range(REQUESTS):
+        for nr in range(1, REQUESTS + 1):
             name, command, flags, body = fuzzer.request()
-            error = answer(link, client._socket.family, command, flags, body)
+            error = answer(link, client._socket.family, nr, command, flags, body)
             now = settings(client.tags())
             (refused if error else done).add(name)
             assert not error or now == before, (name, command, flags, body.hex(), error)
