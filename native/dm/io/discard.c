@@ -2,10 +2,11 @@
 /*
  * dm-vcache: discards, when nothing of their range is buffered any more; see park.c.
  *
- * A discard waits for the lock of the device, for its range, for the origin and for space in
- * the log. So each has a work item of its own, in a workqueue of their own: none waits for
- * another one, except at the origin, and write-outs wait for none of them. While it waits
- * for its range or for space, it occupies no worker.
+ * A discard waits for writes that may not have seen it (see park.c), for the lock of the
+ * device, for its range, for the origin and for space in the log. So each has a work item of
+ * its own, in a workqueue of their own: none waits for another one, except at the origin, and
+ * write-outs wait for none of them. While it waits for its range or for space, it occupies no
+ * worker.
  *
  * In writeback mode a discard holds its range while it is at the origin, see range.h. It
  * does not hold it while it waits for space: only destage may bring that, and perhaps only

@@ -304,9 +304,10 @@ static bool vc_tag_refuse(struct vcache_tag *tag, struct bio *bio,
 }
 
 /*
- * A discard that was parked while the write waited must not find its data in the buffer
- * later. A part of a write that is buffered already goes first. Return: true if the write is
- * parked, or in the buffer.
+ * Take a write that has waited into the buffer, or park it behind a request that was parked
+ * meanwhile. Outside mode writeback, a write of which a part is in the buffer is not parked:
+ * a parked write goes to the origin, and its first part would follow later. Return: true if
+ * it is in the buffer or parked.
  */
 static bool vc_tag_take(struct vcache_tag *tag, struct bio *bio, struct vcache_io *io)
 {
