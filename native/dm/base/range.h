@@ -22,9 +22,34 @@
  * A request waits for the holders and for the earlier waiters that it overlaps. Holders do
  * not wait for anything but their device. So there is no deadlock.
  *
- * The buffer sends one version of a block at a time, see "Block states" in buffer.h. Only
- * volumes in writeback mode are destaged. So these rules give the order of versions of a
- * block at the origin; contract points 1 and 2 in durability.rst depend on it.
+ * DOC: What holds no range
+ *
+ * The rules above are about writers of the origin. The others are ordered elsewhere, because
+ * a range that they held would make a guest's write wait for a slow disk:
+ *
+ *  - A buffered write and a read hit touch no range. The buffer has at most one version of a
+ *    block in flight, see "Block states" in buffer.h.
+ *  - A promotion reads the origin, and is dropped if a write has changed a block meanwhile,
+ *    see "Order" in promote.c. So a write never waits for a read of the origin.
+ *  - A relocation copies a block within the cache. The index takes the copy only if it still
+ *    has the original, see vcache_lookup_move().
+ *  - Reclaim drops a chunk whose blocks are superseded in the index or clean in it. Both become
+ *    true only while a range is held, or in the record of a newer version.
+ *  - A request that bypasses the buffer is parked until its blocks have left it, and later
+ *    writes park behind it, see park.c. That order is among pages of the buffer, not among
+ *    writers of the origin: also a device without a cache needs it.
+ *
+ * DOC: Contract points that follow
+ *
+ *  - Points 1 and 2 of durability.rst, "durable when a flush completes": a flush waits for the
+ *    record of each version. Destage copies the version that the index has while it holds
+ *    the range. Whoever wants to write a newer version past the log waits for the range. So the
+ *    origin never goes back to an older version, and the index never calls an older one clean.
+ *  - Point 3: ranges do not know tags. Attribution cannot change the order.
+ *  - Point 4, "its last durable content or a later write, whole": two writes of a block are
+ *    never in flight to the origin at the same time. A write-through whose block the cache has
+ *    goes to the origin after its record. So replay never finds an older record than what the
+ *    origin has.
  */
 #ifndef DM_VCACHE_RANGE_H
 #define DM_VCACHE_RANGE_H
