@@ -212,6 +212,11 @@ bench-scale: venv module ## measure queue depth, jobs, recovery, memory, drain: 
 bench-write: venv module ## compare writing tenants with other caches: build/bench/write.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.write
 
+.PHONY: bench-database
+bench-database: venv module ## compare PostgreSQL and SQLite on vcache and other caches, hours: build/bench/database.json
+	@.ci/deps build test database
+	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.database
+
 .PHONY: bench-cache
 bench-cache: venv module ## compare tenants with different working sets with other caches: build/bench/cache.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.cache

@@ -10,7 +10,7 @@ from typing import Any
 STACKS = ("vcache", "dm-writecache", "dm-cache", "bcache")
 
 # Fields of /sys/block/DEVICE/stat (Documentation/admin-guide/iostats.rst).
-_READS, _WRITES, _WRITE_SECTORS, _FLUSHES = 0, 4, 6, 15
+_READS, _READ_SECTORS, _WRITES, _WRITE_SECTORS, _FLUSHES = 0, 2, 4, 6, 15
 _PERCENTILES = {"p50": "50.000000", "p99": "99.000000", "p99.9": "99.900000"}
 
 
@@ -53,6 +53,17 @@ class Result:
     disk_writes: int
 
 
+@dataclass(frozen=True)
+class Counters:
+    """What a disk has done during a load, from its counters."""
+
+    reads: int
+    read_sectors: int
+    writes: int
+    write_sectors: int
+    flushes: int
+
+
 def tenant(job: Mapping[str, Any]) -> Tenant:
     """Return fio's results of a job."""
     seconds = job["job_runtime"] / 1000
@@ -72,12 +83,23 @@ def read(raw: Path, stack: str, load: str, tenants: int) -> Result:
     jobs = json.loads((raw / f"{name}.json").read_text())["jobs"]
     if any(job["error"] for job in jobs):
         raise SystemExit(f"bench: {name}: fio failed")
+    ssd, disk = counters(raw, name)
+    return Result(stack, load, tenants, [tenant(job) for job in jobs],
+                  max(job["job_runtime"] for job in jobs) / 1000, ssd.writes,
+                  ssd.write_sectors / 2048, ssd.flushes, disk.reads, disk.writes)
+
+
+def counters(raw: Path, name: str) -> tuple[Counters, Counters]:
+    """Return what the SSD and the slow disk have done during a load."""
     ssd, disk = ([new - old for old, new in zip(*lines, strict=True)]
                  for lines in zip(_stat(raw / f"{name}.before"), _stat(raw / f"{name}.after"),
                                   strict=True))
-    return Result(stack, load, tenants, [tenant(job) for job in jobs],
-                  max(job["job_runtime"] for job in jobs) / 1000, ssd[_WRITES],
-                  ssd[_WRITE_SECTORS] / 2048, ssd[_FLUSHES], disk[_READS], disk[_WRITES])
+    return _counters(ssd), _counters(disk)
+
+
+def _counters(stat: list[int]) -> Counters:
+    return Counters(*(stat[at] for at in (_READS, _READ_SECTORS, _WRITES, _WRITE_SECTORS,
+                                          _FLUSHES)))
 
 
 def _stat(path: Path) -> list[list[int]]:

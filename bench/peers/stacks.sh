@@ -74,6 +74,11 @@ job() { # tenant, fio arguments of its own; $seed, if set, gives another sequenc
     done
 }
 
+# Save the counters of the disks.
+snapshot() { # name of the file
+    for disk in ssd hdd; do cat "/sys/block/$disk/stat"; done >"$out/$1"
+}
+
 run() { # name of the results, then lines for all jobs; the jobs are on standard input
     result=$1
     shift
@@ -83,9 +88,9 @@ run() { # name of the results, then lines for all jobs; the jobs are on standard
             thread group_reporting=0 "$@"
         cat
     } >"$out/$result.fio"
-    for disk in ssd hdd; do cat "/sys/block/$disk/stat"; done >"$out/$result.before"
+    snapshot "$result.before"
     fio --output-format=json --output="$out/$result.json" "$out/$result.fio"
-    for disk in ssd hdd; do cat "/sys/block/$disk/stat"; done >"$out/$result.after"
+    snapshot "$result.after"
     echo "$name: $result"
 }
 
