@@ -274,8 +274,7 @@ def test_a_volume_that_is_suspended_stays_so(ssd: str, origin: str) -> None:
         assert disk.read(MIB, BLOCK) == pattern(2, BLOCK)
 
 
-@pytest.mark.box
-@pytest.mark.parametrize("busy_with", ["destage", "read"])
+@pytest.mark.parametrize("busy_with", [pytest.param("destage", marks=pytest.mark.box), "read"])
 def test_an_origin_that_hangs_does_not_freeze_others(ssd: str, origin: str, kmsg: KernelLog,
                                                      busy_with: str) -> None:
     """All volumes are suspended for a larger map; if one cannot be, the others go on."""
