@@ -137,8 +137,9 @@ MUTATIONS: tuple[Mutation, ...] = (
              "	return taken;", "	srcu_read_unlock(&dev->writers, section);\n	return taken;"),
     ), ("directed", "removed-tag")),
     Mutation("spare-chunks-are-taken-from-a-writer", (
-        Edit("space.c", "	if (took && vc_pool_short(p))\n"
-             "		mod_delayed_work(p->wq, &p->space_work, 0);\n", ""),
+        Edit("space.c", "	if (vcache_pool_give_spares(p, false) && vc_pool_short(p))\n"
+             "		mod_delayed_work(p->wq, &p->space_work, 0);\n",
+             "	vcache_pool_give_spares(p, false);\n"),
     ), ("directed", "drain-and-write")),
     Mutation("writer-waits-for-a-drain-that-is-over", (
         Edit("reclaim.c", "	if (!clean)\n		vcache_log_wake(log);\n", ""),

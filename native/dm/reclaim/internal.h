@@ -5,6 +5,12 @@
 
 #include "reclaim.h"
 
+/* Has a log more chunks in shared lanes than its share? */
+static inline bool vcache_log_is_over(const struct vcache_log *log)
+{
+	return vcache_log_has(log, VC_SHARED) > READ_ONCE(log->share);
+}
+
 /* clear.c */
 void vcache_pool_clear(struct vcache_pool *p, u32 from, u32 end,
 		       const struct vcache_log *keeper, struct vcache_clearing *by);
@@ -42,10 +48,14 @@ void vcache_pool_give_up_unsealed(struct vcache_pool *p);
 void vcache_pool_share(struct vcache_pool *p);
 
 /* space.c */
-u32 vcache_pool_reserve(const struct vcache_pool *p);
-bool vcache_log_may_grow(const struct vcache_pool *p, const struct vcache_log *log);
 bool vcache_pool_look_further(struct vcache_pool *p);
 bool vcache_pool_reclaim(struct vcache_pool *p, struct vcache_chunk *c);
+
+/* take.c */
+u32 vcache_pool_reserve(const struct vcache_pool *p);
+u32 vcache_pool_guaranteed_reserve(const struct vcache_pool *p);
+bool vcache_log_may_grow(const struct vcache_pool *p, const struct vcache_log *log);
+bool vcache_pool_give_spares(struct vcache_pool *p, bool starved);
 
 /* victim.c */
 u32 vcache_chunk_heat(const struct vcache_pool *p, const struct vcache_chunk *c, u32 hot);

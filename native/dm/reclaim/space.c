@@ -8,7 +8,7 @@
  *
  * This is about the chunks of the shared lanes; own.c is about dedicated lanes.
  *
- * Getting chunks. A tenth of the shared chunks is the common reserve. A log may have
+ * Getting chunks (take.c). A tenth of the shared chunks is the common reserve. A log may have
  * more than its fair share (share.c) only while more than the reserve is free. The
  * reserve is for logs below their share. So a tag that writes faster than its origin
  * waits for its own destage, and no other tag waits for it. Every log may have
@@ -52,34 +52,16 @@
 #include "internal.h"
 
 /*
- * After this time a run of vcache_space_work() stops reclaiming. It reserves spare chunks for
- * logs, releases the lock of the pool, and is queued again if there is more to do.
+ * After this time a run of vcache_space_work() stops reclaiming. It releases the lock of the
+ * pool, which others wait for, and is queued again if there is more to do.
  */
-#define VC_SPACE_TIME (HZ / 2)
+#define VC_SPACE_TIME (HZ / 20)
 
 /* Chunks that one run relocates at most. */
 #define VC_RELOCATE_BATCH 4U
 
 /* Chunks that one run reclaims because logs have reached vcache_log.most. */
 #define VC_DEFLATE_BATCH 4U
-
-/**
- * vcache_pool_reserve - free shared chunks that are for logs below their share
- * @p: the pool
- *
- * A tenth; and at least one chunk for a writer beside those for relocation.
- */
-u32 vcache_pool_reserve(const struct vcache_pool *p)
-{
-	return max(READ_ONCE(p->shared) / VC_COMMON_OF,
-		   vcache_pool_relocate_reserve(p) + 1);
-}
-
-/* Free chunks that are reserved for logs below their guaranteed share. */
-static u32 vc_pool_guaranteed_reserve(const struct vcache_pool *p)
-{
-	return max(vcache_pool_reserve(p) / 2, vcache_pool_relocate_reserve(p) + 1);
-}
 
 /*
  * Must all logs give up chunks? Yes, if fewer are free than half of the reserve, less the
@@ -89,140 +71,7 @@ static bool vc_pool_is_used_up(const struct vcache_pool *p)
 {
 	u32 relocate = vcache_pool_relocate_reserve(p);
 
-	return READ_ONCE(p->nfree) < max(vc_pool_guaranteed_reserve(p) - relocate, relocate + 1);
-}
-
-/**
- * vcache_log_may_grow - may a log have one more chunk of the shared lanes?
- * @p: the pool
- * @log: the log
- *
- * A log that has exactly its share may take the last chunk above the reserve. Then it is
- * above its share and gives up a chunk of its own. Otherwise it would wait until other
- * logs give up theirs.
- *
- * A log with dedicated lanes takes a shared chunk only if so many stay free that it need
- * not give one up at once. It might be unable to: written chunks are reclaimed from the
- * oldest on. The oldest one may be in a dedicated lane, where its reclaim frees no shared
- * chunk. As long as it stays, newer ones in shared lanes cannot be reclaimed.
- */
-bool vcache_log_may_grow(const struct vcache_pool *p, const struct vcache_log *log)
-{
-	u32 has = vcache_log_has(log, VC_SHARED), share = READ_ONCE(log->share);
-
-	if (READ_ONCE(log->reclaim_pending) && has > share)
-		return false;
-	if (has >= READ_ONCE(log->most))
-		return false;
-	if (has < READ_ONCE(log->guaranteed))
-		return true;
-	if (READ_ONCE(log->lanes))
-		return READ_ONCE(p->nfree) >
-		       vcache_pool_reserve(p) +
-		       (has < share ? 0 : READ_ONCE(p->nusers) + 1);
-	return READ_ONCE(p->nfree) + (has <= share) > vcache_pool_reserve(p) ||
-	       (has < share && READ_ONCE(p->nfree) > vc_pool_guaranteed_reserve(p));
-}
-
-/*
- * May a log have a chunk of the shared lanes for prefetched blocks? No request waits for
- * these blocks, so the chunk must not come from the reserve, below which logs within their
- * shares may have to give up chunks. If the log already has its share, the chunk must not
- * force this or any other log to give one up. And it must not bring the log to vcache_log.most,
- * where vc_pool_deflate() would reclaim one.
- */
-static bool vc_log_may_prefetch(struct vcache_pool *p, struct vcache_log *log)
-{
-	u32 has = vcache_log_has(log, VC_SHARED), keep = vcache_pool_reserve(p);
-
-	if (has >= READ_ONCE(log->share))
-		keep += READ_ONCE(p->nusers) + 1;
-	return has + 1 < READ_ONCE(log->most) && p->nfree > keep &&
-	       !READ_ONCE(log->reclaim_pending);
-}
-
-/*
- * May a log take a chunk of the shared lanes for the purpose @take? Called with
- * vcache_pool.free_lock held.
- */
-static bool vc_chunk_may_take(struct vcache_pool *p, struct vcache_log *log,
-			      enum vcache_take take)
-{
-	lockdep_assert_held(&p->free_lock);
-	/* The last ones are for relocation: without them only destage empties dirty chunks. */
-	if (p->nfree <= (take == VC_TAKE_RELOCATE ? 0 : vcache_pool_relocate_reserve(p)))
-		return false;
-	switch (take) {
-	case VC_TAKE_WRITE:
-		return log->nr < VC_CHUNKS_MIN || vcache_log_may_grow(p, log);
-	case VC_TAKE_READ:
-	case VC_TAKE_KEEP_OWN:
-		return vcache_log_may_grow(p, log);
-	case VC_TAKE_PREFETCH:
-		return vc_log_may_prefetch(p, log);
-	default:
-		/*
-		 * To keep or relocate blocks frees more chunks than it takes. A log whose
-		 * maximum in shared lanes is 0 would have to vacate the chunk again.
-		 */
-		return READ_ONCE(log->most);
-	}
-}
-
-/**
- * vcache_chunk_take - take a free chunk for a log
- * @p: the pool
- * @log: the log, its lock is held
- * @take: what for
- * @first: preferred lanes; the others are tried if there is no chunk in these
- *
- * Return: the chunk; NULL if none is free, or the log has to leave it to others.
- */
-struct vcache_chunk *vcache_chunk_take(struct vcache_pool *p, struct vcache_log *log,
-				       enum vcache_take take, enum vcache_domain first)
-{
-	struct vcache_chunk *c = NULL;
-	unsigned long flags;
-	unsigned int i;
-
-	lockdep_assert_held(&log->lock);
-	spin_lock_irqsave(&p->free_lock, flags);
-	for (i = 0; i < VC_DOMAINS && !c; i++) {
-		bool own = i ? first == VC_SHARED : first == VC_OWN;
-
-		if (own ? !vcache_own_may_take(p, log, take) :
-			  !vc_chunk_may_take(p, log, take))
-			continue;
-		c = vcache_lane_get(p, own ? log : NULL);
-		if (c)
-			c->own = own;
-	}
-	spin_unlock_irqrestore(&p->free_lock, flags);
-	return c;
-}
-
-/* Reserve the next chunk of a log before a flush needs it. Return: whether there was one. */
-static bool vc_log_reserve_spare(struct vcache_log *log)
-{
-	struct vcache_pool *p = log->vol->pool;
-	bool took = false, wake = false;
-
-	spin_lock_irq(&log->lock);
-	if (!log->spare && rcu_access_pointer(log->user) &&
-	    (log->starved || log->nr)) {
-		log->spare = vcache_chunk_take(p, log, VC_TAKE_WRITE, VC_OWN);
-		took = log->spare;
-		/* If it had a spare chunk already, it waits for a seal, not for a chunk. */
-		wake = log->spare && log->starved;
-	}
-	if (log->held && vcache_log_may_write(log)) {
-		log->held = false;
-		wake = true;
-	}
-	spin_unlock_irq(&log->lock);
-	if (wake)
-		vcache_log_wake(log);
-	return took;
+	return READ_ONCE(p->nfree) < max(vcache_pool_guaranteed_reserve(p) - relocate, relocate + 1);
 }
 
 /* Find an empty chunk in any log: reclaiming it costs no data. */
@@ -242,11 +91,6 @@ static struct vcache_chunk *vc_pool_empty_chunk(struct vcache_pool *p)
 	return NULL;
 }
 
-static bool vc_log_is_over(struct vcache_log *log)
-{
-	return vcache_log_has(log, VC_SHARED) > log->share;
-}
-
 /* Does any log have more than its share? */
 static bool vc_pool_has_over(struct vcache_pool *p)
 {
@@ -255,7 +99,7 @@ static bool vc_pool_has_over(struct vcache_pool *p)
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
-			if (vc_log_is_over(log))
+			if (vcache_log_is_over(log))
 				return true;
 		}
 	}
@@ -308,7 +152,7 @@ static struct vcache_chunk *vc_pool_first(struct vcache_pool *p,
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
 			if (READ_ONCE(log->reclaim_pending) ||
-			    (!all && !vc_log_is_over(log) &&
+			    (!all && !vcache_log_is_over(log) &&
 			     !vc_log_lacks(p, log)) ||
 			    ((first || than) && vc_log_excess(log) <= most))
 				continue;
@@ -335,7 +179,7 @@ static void vc_pool_mark_reclaim(struct vcache_pool *p, struct vcache_log *giver
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
-			if (!vc_log_is_over(log) || vc_log_excess(log) <= most)
+			if (!vcache_log_is_over(log) || vc_log_excess(log) <= most)
 				continue;
 			if (giver) {
 				WRITE_ONCE(log->reclaim_pending, true);
@@ -375,7 +219,7 @@ static void vc_pool_update_reclaim(struct vcache_pool *p)
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
 			if (READ_ONCE(log->reclaim_pending) &&
-			    (!vc_log_is_over(log) ||
+			    (!vcache_log_is_over(log) ||
 			     READ_ONCE(p->nfree) > vc_pool_low(p) ||
 			     vcache_log_victim(log, VC_SHARED) ||
 			     vcache_relocate_candidate(log, VC_SHARED)))
@@ -531,8 +375,10 @@ static void vc_pool_deflate(struct vcache_pool *p)
 			vc_log_vacate_shared(log);
 			while (left &&
 			       vcache_log_has(log, VC_SHARED) >= log->most &&
-			       vc_log_deflate(p, log, &left))
+			       vc_log_deflate(p, log, &left)) {
+				vcache_pool_give_spares(p, true);
 				cond_resched();
+			}
 		}
 	}
 	if (!left)
@@ -607,6 +453,7 @@ static void vc_pool_make_space(struct vcache_pool *p)
 	if (vcache_own_make_space(p, end))
 		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
 	while (more && READ_ONCE(p->nfree) < vc_pool_low(p)) {
+		vcache_pool_give_spares(p, true);
 		c = vc_pool_empty_chunk(p);
 		relocate = c ? NULL : vc_pool_choose(p, &c);
 		clean = c;
@@ -643,9 +490,10 @@ void vcache_space_work(struct work_struct *work)
 					     space_work);
 	struct vcache_volume *v;
 	struct vcache_log *log;
-	bool blocked = false, took = false;
+	bool blocked = false;
 
 	mutex_lock(&p->lock);
+	vcache_pool_give_spares(p, true);
 	vcache_pool_give_up_unsealed(p);
 	if (p->foreign)
 		vcache_own_clear(p);
@@ -655,18 +503,17 @@ void vcache_space_work(struct work_struct *work)
 	if (vcache_pool_shrinks(p))
 		vcache_pool_vacate(p);
 	vcache_pool_migrate(p);
+	/* Others may wait for what is reserved now. */
+	if (vcache_pool_give_spares(p, false) && vc_pool_short(p))
+		mod_delayed_work(p->wq, &p->space_work, 0);
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
-			took |= vc_log_reserve_spare(log);
 			blocked |= vcache_log_is_blocked(log);
 			/* There will be no chunk for its writes: they fail. */
 			if (p->state != VC_POOL_OK)
 				vcache_log_wake(log);
 		}
 	}
-	/* Others may wait for what has just been reserved. */
-	if (took && vc_pool_short(p))
-		mod_delayed_work(p->wq, &p->space_work, 0);
 	mutex_unlock(&p->lock);
 	if (blocked && p->state == VC_POOL_OK)
 		queue_delayed_work(p->wq, &p->space_work, VC_BLOCKED_DELAY);

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-vcache: which logs get free chunks of the shared lanes. space.c says which logs give
+ * chunks up; its first comment has the rules of both.
+ */
+#include "internal.h"
+
+/**
+ * vcache_pool_reserve - free shared chunks that are for logs below their share
+ * @p: the pool
+ *
+ * A tenth; and at least one chunk for a writer beside those for relocation.
+ */
+u32 vcache_pool_reserve(const struct vcache_pool *p)
+{
+	return max(READ_ONCE(p->shared) / VC_COMMON_OF,
+		   vcache_pool_relocate_reserve(p) + 1);
+}
+
+/**
+ * vcache_pool_guaranteed_reserve - free chunks for logs below their guaranteed share
+ * @p: the pool
+ */
+u32 vcache_pool_guaranteed_reserve(const struct vcache_pool *p)
+{
+	return max(vcache_pool_reserve(p) / 2, vcache_pool_relocate_reserve(p) + 1);
+}
+
+/**
+ * vcache_log_may_grow - may a log have one more chunk of the shared lanes?
+ * @p: the pool
+ * @log: the log
+ *
+ * A log that has exactly its share may take the last chunk above the reserve. Then it is
+ * above its share and gives up a chunk of its own. Otherwise it would wait until other
+ * logs give up theirs.
+ *
+ * A log with dedicated lanes takes a shared chunk only if so many stay free that it need
+ * not give one up at once. It might be unable to: written chunks are reclaimed from the
+ * oldest on. The oldest one may be in a dedicated lane, where its reclaim frees no shared
+ * chunk. As long as it stays, newer ones in shared lanes cannot be reclaimed.
+ */
+bool vcache_log_may_grow(const struct vcache_pool *p, const struct vcache_log *log)
+{
+	u32 has = vcache_log_has(log, VC_SHARED), share = READ_ONCE(log->share);
+
+	if (READ_ONCE(log->reclaim_pending) && has > share)
+		return false;
+	if (has >= READ_ONCE(log->most))
+		return false;
+	if (has < READ_ONCE(log->guaranteed))
+		return true;
+	if (READ_ONCE(log->lanes))
+		return READ_ONCE(p->nfree) >
+		       vcache_pool_reserve(p) +
+		       (has < share ? 0 : READ_ONCE(p->nusers) + 1);
+	return READ_ONCE(p->nfree) + (has <= share) > vcache_pool_reserve(p) ||
+	       (has < share && READ_ONCE(p->nfree) > vcache_pool_guaranteed_reserve(p));
+}
+
+/*
+ * May a log have a chunk of the shared lanes for prefetched blocks? No request waits for
+ * these blocks, so the chunk must not come from the reserve, below which logs within their
+ * shares may have to give up chunks. If the log already has its share, the chunk must not
+ * force this or any other log to give one up. And it must not bring the log to vcache_log.most,
+ * where vc_pool_deflate() would reclaim one.
+ */
+static bool vc_log_may_prefetch(struct vcache_pool *p, struct vcache_log *log)
+{
+	u32 has = vcache_log_has(log, VC_SHARED), keep = vcache_pool_reserve(p);
+
+	if (has >= READ_ONCE(log->share))
+		keep += READ_ONCE(p->nusers) + 1;
+	return has + 1 < READ_ONCE(log->most) && p->nfree > keep &&
+	       !READ_ONCE(log->reclaim_pending);
+}
+
+/*
+ * May a log take a chunk of the shared lanes for the purpose @take? Called with
+ * vcache_pool.free_lock held.
+ */
+static bool vc_chunk_may_take(struct vcache_pool *p, struct vcache_log *log,
+			      enum vcache_take take)
+{
+	lockdep_assert_held(&p->free_lock);
+	/* The last ones are for relocation: without them only destage empties dirty chunks. */
+	if (p->nfree <= (take == VC_TAKE_RELOCATE ? 0 : vcache_pool_relocate_reserve(p)))
+		return false;
+	switch (take) {
+	case VC_TAKE_WRITE:
+		return log->nr < VC_CHUNKS_MIN || vcache_log_may_grow(p, log);
+	case VC_TAKE_READ:
+	case VC_TAKE_KEEP_OWN:
+		return vcache_log_may_grow(p, log);
+	case VC_TAKE_PREFETCH:
+		return vc_log_may_prefetch(p, log);
+	default:
+		/*
+		 * To keep or relocate blocks frees more chunks than it takes. A log whose
+		 * maximum in shared lanes is 0 would have to vacate the chunk again.
+		 */
+		return READ_ONCE(log->most);
+	}
+}
+
+/**
+ * vcache_chunk_take - take a free chunk for a log
+ * @p: the pool
+ * @log: the log, its lock is held
+ * @take: what for
+ * @first: preferred lanes; the others are tried if there is no chunk in these
+ *
+ * Return: the chunk; NULL if none is free, or the log has to leave it to others.
+ */
+struct vcache_chunk *vcache_chunk_take(struct vcache_pool *p, struct vcache_log *log,
+				       enum vcache_take take, enum vcache_domain first)
+{
+	struct vcache_chunk *c = NULL;
+	unsigned long flags;
+	unsigned int i;
+
+	lockdep_assert_held(&log->lock);
+	spin_lock_irqsave(&p->free_lock, flags);
+	for (i = 0; i < VC_DOMAINS && !c; i++) {
+		bool own = i ? first == VC_SHARED : first == VC_OWN;
+
+		if (own ? !vcache_own_may_take(p, log, take) :
+			  !vc_chunk_may_take(p, log, take))
+			continue;
+		c = vcache_lane_get(p, own ? log : NULL);
+		if (c)
+			c->own = own;
+	}
+	spin_unlock_irqrestore(&p->free_lock, flags);
+	return c;
+}
+
+/* Reserve the next chunk of a log before a flush needs it. Return: whether there was one. */
+static bool vc_log_reserve_spare(struct vcache_log *log)
+{
+	struct vcache_pool *p = log->vol->pool;
+	bool took = false, wake = false;
+
+	spin_lock_irq(&log->lock);
+	if (!log->spare && rcu_access_pointer(log->user) &&
+	    (log->starved || log->nr)) {
+		log->spare = vcache_chunk_take(p, log, VC_TAKE_WRITE, VC_OWN);
+		took = log->spare;
+		/* If it had a spare chunk already, it waits for a seal, not for a chunk. */
+		wake = log->spare && log->starved;
+	}
+	if (log->held && vcache_log_may_write(log)) {
+		log->held = false;
+		wake = true;
+	}
+	spin_unlock_irq(&log->lock);
+	if (wake)
+		vcache_log_wake(log);
+	return took;
+}
+
+/* Reserve spare chunks for the logs that are above their shares, or for the others. */
+static bool vc_pool_reserve_spares(struct vcache_pool *p, bool over, bool starved)
+{
+	struct vcache_volume *v;
+	struct vcache_log *log;
+	bool took = false;
+
+	list_for_each_entry(v, &p->volumes, node) {
+		list_for_each_entry(log, &v->logs, node) {
+			if (vcache_log_is_over(log) == over &&
+			    (!starved || READ_ONCE(log->starved)))
+				took |= vc_log_reserve_spare(log);
+		}
+	}
+	return took;
+}
+
+/**
+ * vcache_pool_give_spares - reserve spare chunks for logs, and wake writers that wait for one
+ * @p: the pool, locked
+ * @starved: only for logs whose writers wait
+ *
+ * Logs below their shares come first.
+ *
+ * Return: whether any log has got one.
+ */
+bool vcache_pool_give_spares(struct vcache_pool *p, bool starved)
+{
+	bool took = vc_pool_reserve_spares(p, false, starved);
+
+	lockdep_assert_held(&p->lock);
+	return vc_pool_reserve_spares(p, true, starved) || took;
+}
