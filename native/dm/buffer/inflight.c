@@ -7,6 +7,31 @@
  */
 #include "internal.h"
 
+/* The rate of a tag is measured over at most this time, ns. */
+#define VC_RATE_SPAN	(10 * NSEC_PER_MSEC)
+
+/* The last measurement counts this part. */
+#define VC_RATE_PART	4U
+
+/*
+ * Measure the rate of a tag. It is an estimate: races between completions may lose some of
+ * what they count.
+ */
+static void vc_rate_note(struct vcache_tag *tag, unsigned int sectors, bool last)
+{
+	u64 took = ktime_get_ns() - READ_ONCE(tag->busy_since);
+	u32 rate = READ_ONCE(tag->rate), now;
+
+	sectors = atomic_add_return(sectors, &tag->busy_sectors);
+	if (!last && took < VC_RATE_SPAN)
+		return;
+	now = min_t(u64, div64_u64((u64)sectors * NSEC_PER_MSEC, max(took, 1ULL)),
+		    U32_MAX / VC_RATE_PART);
+	WRITE_ONCE(tag->rate, rate ? rate - rate / VC_RATE_PART + now / VC_RATE_PART : now);
+	atomic_set(&tag->busy_sectors, 0);
+	WRITE_ONCE(tag->busy_since, ktime_get_ns());
+}
+
 /**
  * vcache_writeout_sent - count a write-out that is about to be sent
  * @tag: the tag
@@ -18,7 +43,8 @@ void vcache_writeout_sent(struct vcache_tag *tag, unsigned int sectors)
 	atomic64_add(sectors, &tag->stats.writeout_sectors);
 	atomic_add(sectors, &tag->inflight_sectors);
 	atomic_inc(&tag->sending);
-	atomic_inc(&tag->inflight);
+	if (atomic_inc_return(&tag->inflight) == 1)
+		WRITE_ONCE(tag->busy_since, ktime_get_ns());
 	atomic_inc(&tag->dev->inflight);
 }
 
@@ -41,12 +67,14 @@ void vcache_writeout_arrived(struct vcache_tag *tag)
 void vcache_writeout_complete(struct vcache_tag *tag, unsigned int sectors)
 {
 	struct vcache_dev *dev = tag->dev;
+	int left;
 
 	/* Before the tag is freed, whoever finds the counters 0 waits for this section. */
 	rcu_read_lock();
 	atomic_sub(sectors, &tag->inflight_sectors);
-	if (atomic_dec_return(&tag->inflight) <=
-	    VC_INFLIGHT_MAX * VC_GROUPS_MAX / 2 && READ_ONCE(tag->stalled))
+	left = atomic_dec_return(&tag->inflight);
+	vc_rate_note(tag, sectors, !left);
+	if (left <= VC_INFLIGHT_MAX * VC_GROUPS_MAX / 2 && READ_ONCE(tag->stalled))
 		vcache_tag_kick(tag);
 	if (atomic_dec_and_test(&dev->inflight))
 		wake_up(&dev->idle);

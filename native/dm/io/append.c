@@ -47,6 +47,19 @@ static struct bio *vc_record_fill(struct vcache_record *rec, struct vcache_tag *
 	return through;
 }
 
+/* Count the blocks of the batch, up to @most. */
+static u32 vc_batch_count(const struct vcache_tag *tag, u32 most)
+{
+	const struct vcache_block *b;
+	u32 n = 0;
+
+	list_for_each_entry(b, &tag->batch, node) {
+		if (++n == most)
+			break;
+	}
+	return n;
+}
+
 /* Write a record with at most @space blocks of the tag's batch. */
 static void vc_append_record(struct vcache_tag *tag, u32 space,
 			     enum vcache_append_kind kind)
@@ -55,6 +68,7 @@ static void vc_append_record(struct vcache_tag *tag, u32 space,
 	struct vcache_record *rec = vcache_record_make(tag->log, tag);
 	struct bio *origin;
 
+	space = vc_batch_count(tag, space);
 	rec->through = kind != VC_APPEND_LOG;
 	rec->copy = kind == VC_APPEND_COPY;
 	rec->bio = bio_alloc_bioset(p->bdev, space + 1, rec->copy ?
@@ -72,18 +86,29 @@ static void vc_append_record(struct vcache_tag *tag, u32 space,
 	}
 }
 
-static bool vc_append_as(struct vcache_tag *tag, enum vcache_append_kind kind)
+/* Write a record, if there is space. Return: whether there is. */
+static bool vc_append_locked(struct vcache_tag *tag, enum vcache_append_kind kind)
 {
 	struct vcache_log *log = tag->log;
 	u32 space = 0;
 
-	mutex_lock(&log->append);
+	lockdep_assert_held(&log->append);
 	if (READ_ONCE(log->vol->pool->state) != VC_POOL_FAILED)
 		space = vcache_log_space(log, kind);
 	if (space)
 		vc_append_record(tag, space, kind);
-	mutex_unlock(&log->append);
 	return space;
+}
+
+static bool vc_append_as(struct vcache_tag *tag, enum vcache_append_kind kind)
+{
+	struct vcache_log *log = tag->log;
+	bool done;
+
+	mutex_lock(&log->append);
+	done = vc_append_locked(tag, kind);
+	mutex_unlock(&log->append);
+	return done;
 }
 
 /**
@@ -99,6 +124,23 @@ bool vcache_append(struct vcache_tag *tag)
 {
 	return vc_append_as(tag, READ_ONCE(tag->mode) == VCACHE_MODE_WRITEBACK ?
 			    VC_APPEND_LOG : VC_APPEND_THROUGH);
+}
+
+/**
+ * vcache_append_one - write one record of a tag's batch, unless somebody else writes to its log
+ * @tag: the tag, in writeback mode; its batch is locked
+ *
+ * Called by a flush, which must not wait for the I/O of others.
+ */
+void vcache_append_one(struct vcache_tag *tag)
+{
+	struct vcache_log *log = tag->log;
+
+	lockdep_assert_held(&tag->writer);
+	if (!mutex_trylock(&log->append))
+		return;
+	vc_append_locked(tag, VC_APPEND_LOG);
+	mutex_unlock(&log->append);
 }
 
 /**

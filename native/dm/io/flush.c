@@ -38,6 +38,7 @@ static enum vc_flush_next vc_flush_wait(struct vcache_flush *f,
 					struct vcache_tag *tag)
 {
 	enum vc_flush_next next = VC_FLUSH_GO_ON;
+	unsigned int ndirty = 0;
 	unsigned long flags;
 	int slot;
 
@@ -51,14 +52,17 @@ static enum vc_flush_next vc_flush_wait(struct vcache_flush *f,
 		slot = vcache_epoch_flush(&tag->epoch);
 		if (slot != VC_EPOCH_IDLE) {
 			list_add_tail(&f->node, &tag->waiters[slot]);
-			tag->goal = tag->ndirty;
+			ndirty = tag->ndirty;
+			tag->goal = ndirty;
 			next = VC_FLUSH_WAITS;
 		}
 	}
 	spin_unlock_irqrestore(&tag->lock, flags);
 	if (next != VC_FLUSH_WAITS)
 		return next;
-	queue_work(tag->dev->wq, &tag->work);
+	/* What is not dirty is with the worker, or on its way. */
+	if (ndirty)
+		queue_work(tag->dev->wq, &tag->work);
 	/* A shared block is on the list of hTag, and may have failed while we waited for that. */
 	if (atomic_read(&tag->bad))
 		vcache_tag_write_out(tag->dev->host, UINT_MAX);
@@ -100,15 +104,19 @@ static void vc_flush_give_back(struct vcache_flush *f)
 
 /*
  * Start the write-out of all tags that the flush covers, before it waits for any of them.
- * Called under RCU.
+ * Called under RCU. Does not start the worker of @but.
  */
-static void vc_flush_write_out(const struct vcache_flush *f, struct vcache_dev *dev)
+static void vc_flush_write_out(const struct vcache_flush *f, struct vcache_dev *dev,
+			       const struct vcache_tag *but)
 {
 	struct vcache_tag *tag;
 
 	list_for_each_entry_rcu(tag, &dev->tags, node) {
-		if (vc_flush_covers(f, tag) && !vcache_epoch_idle(&tag->epoch))
-			vcache_tag_write_out(tag, UINT_MAX);
+		if (!vc_flush_covers(f, tag) || vcache_epoch_idle(&tag->epoch))
+			continue;
+		vcache_tag_ask(tag, UINT_MAX);
+		if (tag != but)
+			vcache_tag_kick(tag);
 	}
 }
 
@@ -150,7 +158,7 @@ again:
 	if (next == VC_FLUSH_GO_ON && !f->failed && vc_flush_missed(f, dev)) {
 		VCACHE_PROBE("flush visits the tags again");
 		f->cursor = 0;
-		vc_flush_write_out(f, dev);
+		vc_flush_write_out(f, dev, NULL);
 		goto again;
 	}
 	if (next == VC_FLUSH_GO_ON && !f->all && !f->fua &&
@@ -158,7 +166,7 @@ again:
 		VCACHE_PROBE("cgroups change during a flush");
 		f->all = true;
 		f->cursor = 0;
-		vc_flush_write_out(f, dev);
+		vc_flush_write_out(f, dev, NULL);
 		goto again;
 	}
 	rcu_read_unlock();
@@ -191,8 +199,11 @@ int vcache_flush_bio(struct vcache_target *vt, struct bio *bio, struct vcache_io
 	f->inherited = atomic_read(&dev->inherited);
 	vcache_scope_of_flush(vt, f);
 	atomic_inc(&f->owner->timed);
-	vc_flush_write_out(f, dev);
+	vc_flush_write_out(f, dev, f->owner);
 	rcu_read_unlock();
+	/* The owner stays, because it counts the flush. */
+	if (!vcache_writeout_small(f->owner))
+		vcache_tag_kick(f->owner);
 	vc_flush_step(f);
 	return DM_MAPIO_SUBMITTED;
 }
@@ -218,7 +229,7 @@ void vcache_flush_write(struct vcache_tag *tag, struct bio *bio, struct vcache_i
 	f->inherited = atomic_read(&tag->dev->inherited);
 	f->start = ktime_get_ns();
 	atomic_inc(&tag->timed);
-	vc_flush_write_out(f, tag->dev);
+	vc_flush_write_out(f, tag->dev, NULL);
 	vc_flush_step(f);
 }
 

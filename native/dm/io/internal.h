@@ -7,6 +7,7 @@
 
 /* append.c */
 bool vcache_append(struct vcache_tag *tag);
+void vcache_append_one(struct vcache_tag *tag);
 bool vcache_append_copy(struct vcache_tag *tag);
 bool vcache_append_refuse(struct vcache_tag *tag);
 int vcache_append_discard(struct vcache_log *log, u64 block, u64 blocks);
@@ -32,6 +33,7 @@ void vcache_write_uncache(struct vcache_dev *dev, struct bio *bio);
 void vcache_tag_admit(struct vcache_tag *tag);
 
 /* writeout.c */
+bool vcache_writeout_small(struct vcache_tag *tag);
 void vcache_writeout_submit(struct vcache_tag *tag, struct bio *bio);
 struct bio *vcache_writeout_add(struct vcache_tag *tag, struct bio *bio,
 				struct vcache_block *b, struct vcache_record *rec);

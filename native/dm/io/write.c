@@ -14,6 +14,15 @@
 /* A write that has found no memory tries again after so long, jiffies. */
 #define VC_MEMORY_RETRY		1UL
 
+/* Dirty data is written out when the device would need so long for it, ms. */
+#define VC_BEHIND_MS		2U
+
+/* The least that is written out then, blocks: the head of its record is a block more. */
+#define VC_BEHIND_MIN		32U
+
+/* A device with a lower rate is slow, sectors per ms: 25 MB/s. */
+#define VC_BEHIND_RATE		50U
+
 /* Largest write that is taken at once: this part of what a tag can buffer. */
 #define VC_WRITE_MAX_SHARE	4U
 
@@ -26,8 +35,24 @@ static bool vc_tag_reserve(struct vcache_tag *tag, unsigned int pages)
 }
 
 /*
- * Start to write out before the buffer is full: at half, down to three eighths. So a burst
- * finds space, and overwrites are still absorbed.
+ * How much may be dirty before it is written out, blocks? What the device writes in
+ * VC_BEHIND_MS: a flush that comes then has to wait about that long. If the device is slow, as
+ * many origins are when each write has FUA, dirty data stays in the buffer, where overwrites
+ * are absorbed.
+ */
+static unsigned int vc_tag_behind(const struct vcache_tag *tag)
+{
+	u64 rate = READ_ONCE(tag->rate);
+
+	if (rate < VC_BEHIND_RATE)
+		return UINT_MAX;
+	return max_t(u64, rate * VC_BEHIND_MS / VC_PAGE_SECTORS, VC_BEHIND_MIN);
+}
+
+/*
+ * Start to write out before the buffer is full. At half, down to three eighths: so a burst
+ * finds space, and overwrites are still absorbed. And before there is so much that a flush
+ * would have to wait for it.
  */
 static void vc_tag_check_fill(struct vcache_tag *tag)
 {
@@ -36,6 +61,8 @@ static void vc_tag_check_fill(struct vcache_tag *tag)
 
 	if (used > limit / 2)
 		vcache_tag_write_out(tag, used - limit / 8 * 3);
+	else if (READ_ONCE(tag->ndirty) >= vc_tag_behind(tag))
+		vcache_tag_write_out(tag, UINT_MAX);
 	if (!delayed_work_pending(&tag->dev->age_work))
 		queue_delayed_work(tag->dev->wq, &tag->dev->age_work,
 				   vcache_age_tick(tag->dev));

@@ -2,7 +2,8 @@
 /*
  * dm-vcache: writing dirty blocks out.
  *
- * Each tag has its own worker. It takes blocks from the dirty list of its tag, in the
+ * Each tag has its own worker. A flush that finds little to write does it itself, see
+ * vcache_writeout_small(). The worker takes blocks from the dirty list of its tag, in the
  * order in which they became dirty, as many as were asked for (&vcache_tag.goal). It sorts
  * them and sends consecutive blocks as one request. A request holds blocks of one tag
  * only, except for blocks shared with it. The data of a request is durable when it
@@ -17,6 +18,9 @@
 
 /* Blocks sorted together before they are written out: 4 MiB of pages. */
 #define VC_BATCH_MAX 1024U
+
+/* Most dirty blocks that a flush writes out itself. */
+#define VC_SMALL_MAX 32U
 
 static void vc_writeout_send(struct vcache_tag *tag, struct bio *bio)
 {
@@ -311,6 +315,43 @@ static void vc_tag_to_log(struct vcache_tag *tag)
 		vcache_writeout_submit(tag, bio);
 }
 
+/*
+ * May a flush write out what the tag has? If it is one record, and there is nothing that
+ * others have begun.
+ */
+static bool vc_tag_is_small(struct vcache_tag *tag)
+{
+	return !READ_ONCE(tag->dev->suspended) && READ_ONCE(tag->dev->writeback) &&
+	       READ_ONCE(tag->mode) == VCACHE_MODE_WRITEBACK &&
+	       !vc_tag_is_bypassed(tag) && READ_ONCE(tag->ndirty) <= VC_SMALL_MAX &&
+	       list_empty(&tag->batch) && bio_list_empty(&tag->waiting);
+}
+
+/**
+ * vcache_writeout_small - write out a tag in the context of a flush, without its worker
+ * @tag: the tag, kept by the caller; its goal is set
+ *
+ * The flush need not wait until the worker runs. It writes at most one record, because memory
+ * for a second one may be that of the first, which is sent only when the flush returns to
+ * the block layer.
+ *
+ * Return: false if anything is left to do, for the worker.
+ */
+bool vcache_writeout_small(struct vcache_tag *tag)
+{
+	bool done = false;
+
+	if (!mutex_trylock(&tag->writer))
+		return false;
+	if (vc_tag_is_small(tag) && vc_tag_may_send(tag)) {
+		if (vc_batch_fill(tag))
+			vcache_append_one(tag);
+		done = list_empty(&tag->batch) && !READ_ONCE(tag->goal);
+	}
+	mutex_unlock(&tag->writer);
+	return done;
+}
+
 /**
  * vcache_tag_work - the worker of a tag
  * @work: vcache_tag.work
@@ -323,6 +364,7 @@ void vcache_tag_work(struct work_struct *work)
 	struct vcache_tag *tag = container_of(work, struct vcache_tag, work);
 	struct blk_plug plug;
 
+	mutex_lock(&tag->writer);
 	vcache_tag_admit(tag);
 	blk_start_plug(&plug);
 	if (READ_ONCE(tag->dev->writeback))
@@ -330,6 +372,7 @@ void vcache_tag_work(struct work_struct *work)
 	else
 		vc_tag_to_origin(tag);
 	blk_finish_plug(&plug);
+	mutex_unlock(&tag->writer);
 	/* A suspend waits to learn if the goal was dropped without I/O. */
 	if (wq_has_sleeper(&tag->dev->idle))
 		wake_up(&tag->dev->idle);

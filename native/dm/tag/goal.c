@@ -13,8 +13,14 @@ void vcache_tag_kick(struct vcache_tag *tag)
 	queue_work(tag->dev->wq, &tag->work);
 }
 
-/* Raise the goal of a tag. Return: whether it was lower. */
-static bool vc_tag_ask(struct vcache_tag *tag, unsigned int goal)
+/**
+ * vcache_tag_ask - raise the goal of a tag, without starting its worker
+ * @tag: the tag
+ * @goal: how many of its oldest dirty blocks to write out; UINT_MAX: all that are dirty now
+ *
+ * Return: whether it was lower.
+ */
+bool vcache_tag_ask(struct vcache_tag *tag, unsigned int goal)
 {
 	unsigned long flags;
 	bool raised;
@@ -35,7 +41,7 @@ static bool vc_tag_ask(struct vcache_tag *tag, unsigned int goal)
  */
 void vcache_tag_write_out(struct vcache_tag *tag, unsigned int goal)
 {
-	vc_tag_ask(tag, goal);
+	vcache_tag_ask(tag, goal);
 	vcache_tag_kick(tag);
 }
 
@@ -66,7 +72,7 @@ void vcache_tag_write_out_all(struct vcache_tag *tag)
 
 	rcu_read_lock();
 	list_for_each_entry_rcu(other, &tag->dev->tags, node) {
-		if (vc_tag_ask(other, UINT_MAX) && other != tag)
+		if (vcache_tag_ask(other, UINT_MAX) && other != tag)
 			vcache_tag_kick(other);
 	}
 	rcu_read_unlock();

@@ -170,6 +170,7 @@ struct vcache_tag *vcache_tag_make(struct vcache_dev *dev, u32 id)
 		INIT_LIST_HEAD(&tag->waiters[s]);
 	INIT_LIST_HEAD(&tag->dirty);
 	INIT_LIST_HEAD(&tag->ready);
+	mutex_init(&tag->writer);
 	INIT_LIST_HEAD(&tag->batch);
 	bio_list_init(&tag->waiting);
 	bio_list_init(&tag->sent);

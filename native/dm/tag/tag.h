@@ -195,7 +195,11 @@ struct vcache_nvme {
  * @tagging: the tagged writes among them
  * @inflight: requests whose data is not durable, including those in @sending
  * @inflight_sectors: their size
- * @batch: blocks being written out in order; the worker's own
+ * @rate: how fast its write-outs complete while there are any, sectors per ms; 0: unknown
+ * @busy_since: since when @rate is being measured, ns
+ * @busy_sectors: what has completed since
+ * @writer: held by whoever writes out blocks of the tag: the worker, or a flush
+ * @batch: blocks being written out in order; under @writer
  * @work: the worker
  * @events: kinds of events to be announced, bits
  * @stats: counters
@@ -248,6 +252,10 @@ struct vcache_tag {
 	atomic_t tagging;
 	atomic_t inflight;
 	atomic_t inflight_sectors;
+	u32 rate;
+	u64 busy_since;
+	atomic_t busy_sectors;
+	struct mutex writer; /* batch */
 	struct list_head batch;
 	struct work_struct work;
 	unsigned long events;
@@ -464,6 +472,7 @@ void vcache_map_punch(struct vcache_dev *dev, sector_t start, sector_t len);
 
 /* goal.c */
 void vcache_tag_kick(struct vcache_tag *tag);
+bool vcache_tag_ask(struct vcache_tag *tag, unsigned int goal);
 void vcache_tag_write_out(struct vcache_tag *tag, unsigned int goal);
 void vcache_dev_write_out(struct vcache_dev *dev);
 void vcache_tag_write_out_all(struct vcache_tag *tag);
