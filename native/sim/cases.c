@@ -180,6 +180,8 @@ static struct op *add(struct sim_case *c, enum op_kind kind, u32 sector, u32 n, 
 {
 	struct op *o = &c->op[c->nops++];
 
+	if (c->nops > OPS_MAX)
+		sim_bug(__FILE__, __LINE__, "a case has too many operations");
 	o->kind = kind;
 	o->sector = sector;
 	o->n = n;
@@ -445,6 +447,66 @@ static void full_of_bad_blocks(struct sim_case *c, struct sim_rng *r)
 	}
 }
 
+/*
+ * Chunks whose blocks are overwritten are reclaimed before older ones. The other tag, and
+ * discards, supersede some of what both have. Then the other tag drops what it has.
+ */
+static void reclaimed_early(struct sim_case *c, struct sim_rng *r)
+{
+	u32 i, cold = 6 + sim_below(r, 10);
+
+	c->config = &sim_configs[7 + sim_below(r, 2)];
+	c->cut_every = 8;
+	c->reread = true;
+	for (i = 0; i < cold; i++)
+		add(c, OP_WRITE_A, 64 + 8 * i, 8, 0);
+	add(c, OP_FLUSH_A, 0, 0, 0);
+	for (i = 0; i < 40; i++) {
+		u32 at = 64 + 8 * sim_below(r, cold);
+
+		if (sim_chance(r, 3))
+			add(c, OP_WRITE_A, at, 8, 0);
+		if (sim_chance(r, 4))
+			add(c, OP_WRITE_B, at, 8, 0);
+		add(c, OP_WRITE_A, 64 + 8 * (cold + sim_below(r, 2)), 16, 0);
+		add(c, sim_chance(r, 3) ? OP_FLUSH_ALL : OP_FLUSH_A, 0, 0, 0);
+	}
+	add(c, OP_DRAIN, 0, 0, 0);
+	add(c, OP_TIME, 0, 0, sim_below(r, 4) * HZ);
+	add(c, OP_DROP, 0, 0, 2);
+	add(c, OP_TIME, 0, 0, HZ);
+	add(c, OP_WRITE_A, 64 + 8 * cold, 8, 0);
+	add(c, OP_FLUSH_A, 0, 0, 0);
+}
+
+/*
+ * The same in volume scope, where the log of the tag has the discards. What was discarded is
+ * written past the log. The older chunks still have what had been there before.
+ */
+static void discarded_early(struct sim_case *c, struct sim_rng *r)
+{
+	u32 i, at, hot = 8 + sim_below(r, 6);
+
+	c->config = &sim_configs[6];
+	c->cut_every = 12;
+	add(c, OP_WRITE_A, 64, 8 * hot, 0);
+	add(c, OP_FLUSH_A, 0, 0, 0);
+	for (i = 0; i < 60; i++) {
+		at = 64 + 8 * sim_below(r, hot);
+		if (sim_chance(r, 6)) {
+			add(c, OP_DISCARD, at, 8, 0);
+			add(c, OP_MODE, 0, 0, 1);
+			add(c, OP_WRITE_A, at, 8, 0);
+			add(c, OP_FLUSH_A, 0, 0, 0);
+			add(c, OP_MODE, 0, 0, 2);
+		} else {
+			add(c, OP_WRITE_A, at, 8, 0);
+			add(c, OP_WRITE_A, 64 + 8 * (hot + sim_below(r, 2)), 40, 0);
+			add(c, OP_FLUSH_A, 0, 0, 0);
+		}
+	}
+}
+
 /* Writers wait while their volume is drained, and its chunks become free. */
 static void drain_and_write(struct sim_case *c, struct sim_rng *r)
 {
@@ -582,6 +644,8 @@ static const struct {
 	{ "removed-tag", removed_tag },
 	{ "read-only-pool", read_only_pool },
 	{ "few-chunks", few_chunks },
+	{ "reclaimed-early", reclaimed_early },
+	{ "discarded-early", discarded_early },
 	{ "drain-and-write", drain_and_write },
 	{ "full-of-bad-blocks", full_of_bad_blocks },
 };

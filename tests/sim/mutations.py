@@ -144,8 +144,17 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("writer-waits-for-a-drain-that-is-over", (
         Edit("reclaim.c", "	if (!clean)\n		vcache_log_wake(log);\n", ""),
     ), ("directed", "drain-and-write")),
+    # A chunk is reclaimed before older ones.
+    Mutation("chunk-does-not-pass-on-that-it-is-stale", (
+        Edit("reclaim.c", "	WRITE_ONCE(list_prev_entry(c, node)->stale, true);\n", ""),
+    ), ("directed", "reclaimed-early")),
+    Mutation("discards-go-with-their-chunk", (
+        Edit("victim.c", "c->state != VC_CHUNK_SEALED || c->discards ||",
+             "c->state != VC_CHUNK_SEALED ||"),
+        Edit("relocate.c", "	       !c->discards && live &&", "	       live &&"),
+    ), ("directed", "discarded-early")),
     Mutation("relocation-gains-nothing", (
-        Edit("relocate.c", "	       dirty + heads <= (log->nr - 1) * capacity;",
+        Edit("relocate.c", "	       vc_relocate_cost(dirty) + 2 * log->nr <= (log->nr - 1) * capacity;",
              "	       true;"),
     ), ("directed", "few-chunks")),
     Mutation("a-failed-relocation-is-tried-again-at-once", (

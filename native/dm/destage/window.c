@@ -118,7 +118,7 @@ static u32 vc_window_fill(struct vcache_round *r, struct vcache_volume *v, u32 f
 		if (vc_window_has(r, *n, c->block))
 			continue;
 		/* The mask is 0 if it was superseded, or is clean by now. */
-		c->mask = vcache_lookup_pin(v, c->cell, c->block);
+		c->mask = vcache_lookup_pin(v, c->cell, c->block, false);
 		if (!c->mask)
 			continue;
 		c->reuse = vcache_cell_chunk(v->pool, c->cell)->reuse;
@@ -215,7 +215,7 @@ static int vc_window_copy_one(struct vcache_round *r, struct vcache_volume *v, u
 	struct vcache_round_cell *c = &r->window[0];
 
 	*c = r->failed[i];
-	c->mask = vcache_lookup_pin(v, c->cell, c->block);
+	c->mask = vcache_lookup_pin(v, c->cell, c->block, false);
 	if (!c->mask)
 		return 0;
 	c->reuse = vcache_cell_chunk(v->pool, c->cell)->reuse;

@@ -48,6 +48,8 @@ static void vc_sealing_done(struct vcache_log *log, struct vcache_sealing *s)
 	spin_lock_irqsave(&log->lock, flags);
 	s->chunk->sealing = NULL;
 	s->chunk->state = VC_CHUNK_SEALED;
+	if (!atomic_read(&s->chunk->live))
+		WRITE_ONCE(log->emptied, true);
 	list_move_tail(&s->node, &log->seals);
 	spin_unlock_irqrestore(&log->lock, flags);
 	vcache_log_wake(log);
@@ -172,6 +174,7 @@ void vcache_chunk_open(struct vcache_log *log, struct vcache_chunk *c)
 	c->log = log;
 	c->failed = false;
 	c->stale = false;
+	c->discards = false;
 	c->wanted = false;
 	c->warm = false;
 	c->state = VC_CHUNK_OPEN;

@@ -63,6 +63,7 @@ enum vcache_chunk_state {
  * @failed: a record of it could not be written; it gets no more records, and no seal
  * @bad: vcache_pool.cell_bad has some of its cells
  * @stale: records of other logs supersede entries of it, see reseal.c
+ * @discards: it has records of discards
  * @sealing: the seal being collected, until it is written
  */
 struct vcache_chunk {
@@ -82,6 +83,7 @@ struct vcache_chunk {
 	bool failed;
 	bool bad;
 	bool stale;
+	bool discards;
 	bool wanted;
 	struct vcache_reads *reads;
 	struct vcache_sealing *sealing;
@@ -275,6 +277,7 @@ enum vcache_log_state {
  * @reclaim_pending: it has to give up a chunk, and none can be reclaimed yet, see space.c
  * @forgotten: what it has in the cache becomes invalid on the device, see drop.c; under the
  *	lock of the pool
+ * @emptied: a written chunk may have become empty since vc_log_empty_written() looked
  * @held: its writer waits until the chunks for relocation are free, see vc_log_hold()
  * @claim: what its share is computed from; under the lock of the pool
  * @share: its fair share of the shared lanes, chunks
@@ -333,6 +336,7 @@ struct vcache_log {
 	bool starved;
 	bool reclaim_pending;
 	bool forgotten;
+	bool emptied;
 	bool held;
 	struct vcache_claim claim;
 	u32 share;

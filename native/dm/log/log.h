@@ -442,7 +442,7 @@ void vcache_lookup_done(struct vcache_pool *p, u32 cell);
 unsigned int vcache_lookup(struct vcache_volume *v, sector_t sector, unsigned int len,
 			   bool only_copy, u32 *cell);
 bool vcache_lookup_dirty(struct vcache_volume *v, u64 block, u32 *cell);
-u8 vcache_lookup_pin(struct vcache_volume *v, u32 cell, u64 block);
+u8 vcache_lookup_pin(struct vcache_volume *v, u32 cell, u64 block, bool clean);
 bool vcache_lookup_is_lost(struct vcache_volume *v, u64 block);
 bool vcache_lookup_any(struct vcache_volume *v, u64 block, u64 blocks);
 int vcache_lookup_changes(struct vcache_volume *v, u64 block);

@@ -183,14 +183,15 @@ bool vcache_lookup_dirty(struct vcache_volume *v, u64 block, u32 *cell)
 }
 
 /**
- * vcache_lookup_pin - reference the chunk of a cell, if the cell still has a block, dirty
+ * vcache_lookup_pin - reference the chunk of a cell, if the cell still has a block
  * @v: the volume
  * @cell: the cell
  * @block: the block that was found in it
+ * @clean: also if the block is clean
  *
  * Return: its valid sectors; then the chunk stays until vcache_lookup_done(). Else 0.
  */
-u8 vcache_lookup_pin(struct vcache_volume *v, u32 cell, u64 block)
+u8 vcache_lookup_pin(struct vcache_volume *v, u32 cell, u64 block, bool clean)
 {
 	struct vcache_pool *p = v->pool;
 	spinlock_t *lock = vcache_cell_lock(p, v->slot, block);
@@ -200,7 +201,7 @@ u8 vcache_lookup_pin(struct vcache_volume *v, u32 cell, u64 block)
 	spin_lock_irqsave(lock, flags);
 	if (vcache_cell_slot(&p->ix, cell) == v->slot &&
 	    vcache_cell_block(&p->ix, cell) == block &&
-	    !test_bit(cell, p->cell_clean))
+	    (clean || !test_bit(cell, p->cell_clean)))
 		mask = vcache_cell_mask(&p->ix, cell);
 	if (mask)
 		atomic_inc(&vcache_cell_chunk(p, cell)->users);

@@ -66,6 +66,8 @@ void vcache_record_add(struct vcache_record *rec, const struct vcache_entry *e)
 {
 	struct vcache_sealing *s = rec->chunk->sealing;
 
+	if (!e->mask)
+		rec->chunk->discards = true;
 	vcache_log_put_entry(page_address(rec->head), rec->info.nr++, e);
 	vcache_seal_put(s->data, s->nr++, e);
 }

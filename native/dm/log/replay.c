@@ -59,6 +59,7 @@ static void vc_volume_hand_out(struct vcache_volume *v, const u32 *list, u32 n)
 		atomic_add(live, &log->live);
 		c->log = log;
 		c->stale = p->found[list[i]].stale;
+		c->discards = p->found[list[i]].discards;
 		c->warm = p->found[list[i]].reads;
 		spin_lock_irq(&log->lock);
 		/* The log may be in use already, with dedicated lanes. */
@@ -68,6 +69,7 @@ static void vc_volume_hand_out(struct vcache_volume *v, const u32 *list, u32 n)
 		log->nr_own += c->own;
 		log->dirty += !c->clean;
 		log->warm += c->warm;
+		log->emptied |= !live;
 		spin_unlock_irq(&log->lock);
 		cond_resched();
 	}

@@ -94,7 +94,7 @@ int vcache_round_cmp(const void *a, const void *b)
 }
 
 /**
- * vcache_round_note - add the dirty cells of a chunk to a round
+ * vcache_round_note - add the dirty cells of a chunk to a round, or all with vcache_round.clean
  * @r: the round
  * @p: the pool
  * @c: the chunk, not written any more
@@ -110,8 +110,8 @@ void vcache_round_note(struct vcache_round *r, struct vcache_pool *p, struct vca
 	for (; cell < end; cell++) {
 		u8 mask = READ_ONCE(p->ix.where[cell]);
 
-		if (!mask || test_bit(cell, p->cell_clean) ||
-		    r->nr == r->cells)
+		if (!mask || r->nr == r->cells ||
+		    (!r->clean && test_bit(cell, p->cell_clean)))
 			continue;
 		r->cell[r->nr].cell = cell;
 		r->cell[r->nr].block = vcache_cell_block(&p->ix, cell);

@@ -38,6 +38,7 @@ struct vcache_round_cell {
  * struct vcache_round - blocks that are copied, and the memory for it
  * @cells: capacity of @cell
  * @nr: used entries of @cell
+ * @clean: it has clean blocks, too
  * @chunks: used entries of @chunk
  * @worked: time spent with copying, jiffies
  * @chunk: the chunks, the oldest first
@@ -61,6 +62,7 @@ struct vcache_round_cell {
 struct vcache_round {
 	u32 cells;
 	u32 nr;
+	bool clean;
 	u32 chunks;
 	unsigned long worked;
 	struct vcache_chunk *chunk[VC_ROUND_CHUNKS];

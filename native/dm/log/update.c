@@ -34,7 +34,10 @@ static void vc_cell_emptied(struct vcache_pool *p, u32 cell)
 
 	atomic_dec(&c->log->live);
 	vcache_cell_count(p, cell);
-	if (atomic_dec_and_test(&c->live) && READ_ONCE(p->short_of_space))
+	if (!atomic_dec_and_test(&c->live))
+		return;
+	WRITE_ONCE(c->log->emptied, true);
+	if (READ_ONCE(p->short_of_space))
 		vcache_space_kick(p);
 }
 

@@ -195,7 +195,7 @@ static bool vc_log_deflate_own(struct vcache_pool *p, struct vcache_log *log)
 
 	if (vcache_log_has(log, VC_OWN) < log->own_most)
 		return false;
-	c = vcache_log_victim(log, VC_OWN);
+	c = vcache_log_empty_chunk(log, VC_OWN) ?: vcache_log_victim(log, VC_OWN);
 	if (c)
 		return !vcache_chunk_reclaim(p, c, VC_RECLAIM_KEEP);
 	c = vcache_relocate_candidate(log, VC_OWN);

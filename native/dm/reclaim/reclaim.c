@@ -98,10 +98,24 @@ static bool vc_chunk_begin_reclaim(struct vcache_log *log, struct vcache_chunk *
 	return may;
 }
 
+/*
+ * A chunk that is reclaimed before an older one may be the only one that is stale. When it
+ * is gone, nothing else tells that entries of the older ones, which it has superseded, must not
+ * become valid again. No cell of it is valid any more, so it does not become stale now.
+ */
+static void vc_chunk_pass_stale(struct vcache_log *log, struct vcache_chunk *c)
+{
+	lockdep_assert_held(&log->lock);
+	if (!READ_ONCE(c->stale) || c == list_first_entry(&log->chunks, struct vcache_chunk, node))
+		return;
+	VCACHE_PROBE("chunk passes on that it is stale");
+	WRITE_ONCE(list_prev_entry(c, node)->stale, true);
+}
+
 /**
- * vcache_chunk_reclaim - reclaim the oldest written chunk of a log, or a read chunk
+ * vcache_chunk_reclaim - reclaim a written chunk of a log, or a read chunk
  * @p: the pool, locked
- * @c: the chunk
+ * @c: the chunk: the oldest one, or one without live blocks, see rule 1 in ../core/format.h
  * @how: which of its blocks are kept, as copies
  *
  * The index keeps the blocks of the chunk until its death is durable: until then a write
@@ -140,6 +154,8 @@ int vcache_chunk_reclaim(struct vcache_pool *p, struct vcache_chunk *c, enum vca
 		usleep_range(50, 200);
 	}
 	spin_lock_irq(&log->lock);
+	if (!c->reads)
+		vc_chunk_pass_stale(log, c);
 	list_del_init(&c->node);
 	if (c->reads) {
 		c->reads->nr[c->own]--;

@@ -1,11 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: relocation: copying the dirty blocks of the oldest chunk of a log to the
- * end of the log.
+ * dm-vcache: relocation: copying blocks of a written chunk to the end of its log.
  *
  * Then the chunk can be reclaimed without waiting for the origin. The price is a copy
- * inside the cache. So it is done only while enough of what the log has is superseded or
- * clean: see vcache_relocate_candidate().
+ * inside the cache. So it is done only while that gains enough: see
+ * vcache_relocate_candidate().
+ *
+ * DOC: Which chunk
+ *
+ * Blocks that are overwritten often, as those of a database's log, leave almost empty chunks
+ * between chunks that stay full. So the chunk is the one with the best ratio of benefit and
+ * cost (Rosenblum and Ousterhout, The design and implementation of a log-structured file system,
+ * SOSP 1991, section 3.6): the space that is gained, multiplied by the age, divided by the cost.
+ * The age is the number of newer chunks: blocks of a new chunk may soon be superseded by
+ * themselves.
+ *
+ * Only dirty blocks of the oldest chunk are copied, because the origin has the clean ones. All
+ * blocks of another one are, because older chunks may have older versions of them. They must
+ * not become valid again, see rule 1 in ../core/format.h.
  *
  * DOC: Order
  *
@@ -45,9 +57,9 @@ static bool vc_relocate_is_stale(struct vcache_volume *v, u64 block)
 	return busy;
 }
 
-/* Add a block to the record, if it is still valid and dirty. */
+/* Add a block to the record, if it is still valid, and dirty unless @clean. */
 static void vc_relocate_add(struct vcache_record *rec, struct vcache_round_cell *c,
-			    struct page *page, u32 sum)
+			    bool clean, struct page *page, u32 sum)
 {
 	struct vcache_volume *v = rec->log->vol;
 	struct vcache_entry e = { .block = c->block, .arg = sum };
@@ -58,7 +70,7 @@ static void vc_relocate_add(struct vcache_record *rec, struct vcache_round_cell 
 		c->mask = 0;
 		return;
 	}
-	c->mask = vcache_lookup_pin(v, c->cell, c->block);
+	c->mask = vcache_lookup_pin(v, c->cell, c->block, clean);
 	if (!c->mask)
 		return;
 	/* The lock of the pool keeps the chunk from being reclaimed. */
@@ -71,7 +83,7 @@ static void vc_relocate_add(struct vcache_record *rec, struct vcache_round_cell 
 
 /*
  * Make and send a record with @n cells that have been read. Return: NULL if it cannot be
- * done now, or if none of them is valid and dirty any more. In the second case the next
+ * done now, or if none of them is to be relocated any more. In the second case the next
  * try does not find them.
  */
 static struct vcache_record *vc_relocate_send(struct vcache_log *log, struct vcache_round *r,
@@ -90,8 +102,8 @@ static struct vcache_record *vc_relocate_send(struct vcache_log *log, struct vca
 	rec->info.seq = atomic64_inc_return(&p->seq);
 	if (!atomic_read(&log->vol->discards)) {
 		for (i = 0; i < n; i++)
-			vc_relocate_add(rec, &r->cell[from + i], r->page[i],
-					sum[i]);
+			vc_relocate_add(rec, &r->cell[from + i], r->clean,
+					r->page[i], sum[i]);
 	}
 	if (!rec->info.data) {
 		bio_put(rec->bio);
@@ -175,12 +187,24 @@ static u32 vc_relocate_window(struct vcache_log *log, struct vcache_round *r, u3
 	return n;
 }
 
+/* Is a chunk the oldest written chunk of its log? The pool is locked, so it stays so. */
+static bool vc_chunk_is_oldest(struct vcache_log *log, const struct vcache_chunk *c)
+{
+	bool oldest;
+
+	lockdep_assert_held(&log->vol->pool->lock);
+	spin_lock_irq(&log->lock);
+	oldest = list_first_entry(&log->chunks, struct vcache_chunk, node) == c;
+	spin_unlock_irq(&log->lock);
+	return oldest;
+}
+
 /**
- * vcache_relocate_chunk - relocate the dirty blocks of a chunk to the end of its log
+ * vcache_relocate_chunk - relocate blocks of a chunk to the end of its log
  * @log: the log, of a volume in use; its pool is locked
- * @c: its oldest chunk, sealed
+ * @c: a written chunk of it, sealed
  *
- * Return: true if the chunk has no dirty blocks any more; else try again later.
+ * Return: true if nothing is left to relocate; else try again later.
  */
 bool vcache_relocate_chunk(struct vcache_log *log, struct vcache_chunk *c)
 {
@@ -189,12 +213,15 @@ bool vcache_relocate_chunk(struct vcache_log *log, struct vcache_chunk *c)
 	u32 from, n = 1;
 
 	lockdep_assert_held(&log->vol->pool->lock);
+	r->clean = !vc_chunk_is_oldest(log, c);
+	if (r->clean)
+		VCACHE_PROBE("chunk relocated before an older one");
 	r->nr = 0;
 	vcache_round_note(r, p, c);
 	sort(r->cell, r->nr, sizeof(r->cell[0]), vcache_round_cmp, NULL);
 	for (from = 0; from < r->nr && n; from += n)
 		n = vc_relocate_window(log, r, from);
-	return !atomic_read(&c->dirty);
+	return !atomic_read(r->clean ? &c->live : &c->dirty);
 }
 
 /* Must another log of the volume give up chunks before the chunks of this one can be freed? */
@@ -209,37 +236,100 @@ static bool vc_volume_is_blocked(const struct vcache_log *log)
 	return false;
 }
 
+/* What relocation of @blocks blocks writes: their records have heads, too. */
+static u64 vc_relocate_cost(u64 blocks)
+{
+	return blocks + DIV_ROUND_UP_ULL(blocks, VC_WINDOW);
+}
+
 /*
- * Would relocation gain a chunk? It does if at most three quarters of the cells in written
- * chunks are dirty. At three quarters, three chunks are written for each chunk gained. A log
- * with few chunks must also have one chunk less afterwards, with the heads of its records:
- * one for each window, and two more for each chunk, where records are cut. Otherwise its
- * blocks would be copied to and fro for ever.
+ * Would relocation of the oldest chunks, one after the other, gain a chunk? It does if at most
+ * three quarters of the cells in written chunks are dirty. At three quarters, three chunks are
+ * written for each chunk gained. A log with few chunks must also have one chunk less
+ * afterwards, with the heads of its records, and two blocks more for each chunk, where records
+ * are cut. Otherwise its blocks would be copied to and fro for ever.
  */
 static bool vc_log_gains(const struct vcache_log *log, u64 dirty)
 {
 	u64 capacity = vcache_chunk_capacity(&log->vol->pool->g);
-	u64 heads = DIV_ROUND_UP_ULL(dirty, VC_WINDOW) + 2 * log->nr;
 
 	lockdep_assert_held(&log->lock);
 	return dirty * 4 <= log->nr * 3 * capacity &&
-	       dirty + heads <= (log->nr - 1) * capacity;
+	       vc_relocate_cost(dirty) + 2 * log->nr <= (log->nr - 1) * capacity;
+}
+
+/*
+ * May a chunk be relocated before older ones, and would that gain a quarter of a chunk? Records
+ * of discards cannot be relocated. Nor can a chunk with failed records, since they may be on
+ * the device. An empty chunk needs no relocation, see vcache_log_empty_chunk().
+ */
+static bool vc_chunk_gains(const struct vcache_chunk *c, u32 live)
+{
+	u32 capacity = vcache_chunk_capacity(&c->log->vol->pool->g);
+
+	return c->state == VC_CHUNK_SEALED && !c->clean && !c->failed && !c->bad &&
+	       !c->discards && live && live * 4 <= capacity * 3 &&
+	       vc_relocate_cost(live) + 2 < capacity;
+}
+
+/* Benefit by cost of a chunk with @cost blocks to copy, which is older than @age others. */
+static u64 vc_relocate_score(const struct vcache_pool *p, u32 cost, u32 age)
+{
+	u32 capacity = vcache_chunk_capacity(&p->g);
+
+	return div_u64((u64)(capacity - cost) * age * 1024, capacity + cost);
+}
+
+/* May the oldest chunk be relocated? */
+static bool vc_oldest_gains(const struct vcache_log *log, const struct vcache_chunk *c,
+			    enum vcache_domain domain, u64 dirty)
+{
+	return c->state == VC_CHUNK_SEALED && vcache_log_frees_space(log, c, domain) &&
+	       atomic_read(&c->dirty) && vc_log_gains(log, dirty);
+}
+
+/* Find the chunk with the best score. @dirty blocks of the log are dirty. */
+static struct vcache_chunk *vc_relocate_best(struct vcache_log *log, enum vcache_domain domain,
+					     u64 dirty)
+{
+	struct vcache_chunk *c, *best = NULL, *first;
+	struct vcache_pool *p = log->vol->pool;
+	u64 score, most = 0;
+	u32 age = log->nr;
+
+	lockdep_assert_held(&log->lock);
+	first = list_first_entry_or_null(&log->chunks, struct vcache_chunk, node);
+	list_for_each_entry(c, &log->chunks, node) {
+		u32 live = atomic_read(&c->live);
+
+		age--;
+		if (c == first ? !vc_oldest_gains(log, c, domain, dirty) :
+		    vcache_chunk_domain(c) != domain || !vc_chunk_gains(c, live))
+			continue;
+		score = vc_relocate_score(p, c == first ? atomic_read(&c->dirty) : live,
+					  age);
+		if (!best || score > most) {
+			best = c;
+			most = score;
+		}
+	}
+	return best;
 }
 
 /**
- * vcache_relocate_candidate - find the chunk of a log that relocation would free
+ * vcache_relocate_candidate - find the chunk of a log that is relocated next
  * @log: the log
  * @domain: the lanes that need space
  *
- * That is the oldest written chunk, if relocation gains one. There is none for a while after
- * the cache device has failed a relocation.
+ * There is none if relocation would not gain a chunk, and for a while after the cache device
+ * has failed a relocation.
  *
  * Return: the chunk, or NULL.
  */
 struct vcache_chunk *vcache_relocate_candidate(struct vcache_log *log, enum vcache_domain domain)
 {
 	struct vcache_volume *v = log->vol;
-	struct vcache_chunk *c, *first;
+	struct vcache_chunk *c;
 	u64 dirty = 0;
 
 	if (READ_ONCE(v->stopped) || READ_ONCE(v->drain) ||
@@ -249,11 +339,7 @@ struct vcache_chunk *vcache_relocate_candidate(struct vcache_log *log, enum vcac
 	spin_lock_irq(&log->lock);
 	list_for_each_entry(c, &log->chunks, node)
 		dirty += atomic_read(&c->dirty);
-	first = list_first_entry_or_null(&log->chunks, struct vcache_chunk, node);
-	if (first && (first->state != VC_CHUNK_SEALED ||
-		      !vcache_log_frees_space(log, first, domain) ||
-		      !atomic_read(&first->dirty) || !vc_log_gains(log, dirty)))
-		first = NULL;
+	c = vc_relocate_best(log, domain, dirty);
 	spin_unlock_irq(&log->lock);
-	return first;
+	return c;
 }

@@ -344,7 +344,8 @@ static void vc_log_vacate_shared(struct vcache_log *log)
  */
 static bool vc_log_deflate(struct vcache_pool *p, struct vcache_log *log, u32 *left)
 {
-	struct vcache_chunk *c = vcache_log_victim(log, VC_SHARED);
+	struct vcache_chunk *c = vcache_log_empty_chunk(log, VC_SHARED) ?:
+				 vcache_log_victim(log, VC_SHARED);
 
 	if (!c) {
 		c = vcache_relocate_candidate(log, VC_SHARED);

@@ -292,6 +292,36 @@ struct vcache_chunk *vcache_log_any(struct vcache_log *log)
 	return c;
 }
 
+/*
+ * Find a written chunk without live blocks. Unless it is the oldest one, it must have no records
+ * of discards, nor failed ones: see vc_chunk_gains().
+ */
+static struct vcache_chunk *vc_log_empty_written(struct vcache_log *log,
+						 enum vcache_domain domain)
+{
+	struct vcache_chunk *c;
+	bool later = false;
+
+	lockdep_assert_held(&log->lock);
+	if (!READ_ONCE(log->emptied))
+		return NULL;
+	WRITE_ONCE(log->emptied, false);
+	smp_mb(); /* a chunk that becomes empty after we looked at it sets the flag again */
+	list_for_each_entry(c, &log->chunks, node) {
+		if (atomic_read(&c->live) || c->state != VC_CHUNK_SEALED || c->discards ||
+		    c->failed)
+			continue;
+		later = true;
+		if (vcache_chunk_domain(c) != domain || !vcache_chunk_reclaimable(c))
+			continue;
+		WRITE_ONCE(log->emptied, true);
+		return c;
+	}
+	if (later)
+		WRITE_ONCE(log->emptied, true);
+	return NULL;
+}
+
 /**
  * vcache_log_empty_chunk - find a reclaimable chunk of a log without live blocks
  * @log: the log; its pool is locked
@@ -314,6 +344,8 @@ struct vcache_chunk *vcache_log_empty_chunk(struct vcache_log *log, enum vcache_
 	}
 	if (c && atomic_read(&c->live))
 		c = NULL;
+	if (!c)
+		c = vc_log_empty_written(log, domain);
 	spin_unlock_irq(&log->lock);
 	return c;
 }
