@@ -491,15 +491,17 @@ static void op_read(struct op *o)
 
 static void op_recreate(struct op *o)
 {
+	u64 began;
 	int r;
 
 	if (cur->config->volume) {
 		op_complete(o, 0);
 		return;
 	}
+	began = oracle_read();
 	r = tag_simple(VCACHE_CMD_TAG_DEL, 1, NULL, 0);
 	if (!r)
-		oracle_tag_removed(1);
+		oracle_tag_removed(1, began);
 	if (!(o->arg & 1))
 		r = r ?: tag_set(1, -1);
 	else if (!tag_set(1, -1))

@@ -251,8 +251,11 @@ void oracle_flush_done(u64 flush, u32 who, bool failed)
 	}
 }
 
-/* The tag is gone. A new one with its number is another tag. */
-void oracle_tag_removed(u32 tag)
+/*
+ * The tag is gone; its removal began at @began. A new one with its number is another tag. It may
+ * have been made, and written, before the caller of the removal has returned.
+ */
+void oracle_tag_removed(u32 tag, u64 began)
 {
 	u32 i;
 
@@ -260,7 +263,7 @@ void oracle_tag_removed(u32 tag)
 		struct entry *e = entry(i);
 
 		/* Writes under way at that time may belong to either. */
-		if (e->tag == tag && e->life == life[tag] && e->done && !e->gone)
+		if (e->tag == tag && e->life == life[tag] && e->done && e->done <= began && !e->gone)
 			e->gone = now + 1;
 	}
 	life[tag]++;

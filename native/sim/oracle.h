@@ -23,7 +23,7 @@ void oracle_discard_done(u32 id);
 /* @who is a tag, or ORACLE_ALL. Return: for oracle_flush_done(). */
 u64 oracle_flush(u32 who);
 void oracle_flush_done(u64 flush, u32 who, bool failed);
-void oracle_tag_removed(u32 tag);
+void oracle_tag_removed(u32 tag, u64 began);
 /* When a read is sent, and what it has returned. Return: NULL, or what is wrong. */
 u64 oracle_read(void);
 const char *oracle_read_done(u64 read, u32 sector, u32 content);
