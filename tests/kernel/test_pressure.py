@@ -18,6 +18,7 @@ from vcache_agent.netlink.client import Client, EventListener
 from vcache_agent.netlink.spec import EventKind
 
 PAGE = 4096
+MIB = 2048
 
 
 def timed(work: Callable[[], None]) -> float:
@@ -95,6 +96,34 @@ def test_a_large_write_gets_its_room_at_once(origin: str, client: Client) -> Non
 
 
 @pytest.mark.smp
+def test_what_a_flush_would_wait_for_is_written_before(origin: str, client: Client) -> None:
+    """A fast cache is written as soon as the data would take two milliseconds."""
+    with (stack.null_blk(64) as cache, stack.pool(cache) as pool,
+          stack.cached(origin, pool) as device, Disk(device.path) as disk):
+        _learn_rate(disk)
+        for number in range(8):
+            disk.write(number * MIB, pattern(number, MIB))
+        limit = client.tag(device.number, 7).limit_bytes
+        assert limit > 32 * MIB * 512
+        assert stack.wait_until(lambda: client.tag(device.number, 7).dirty_bytes < 4 * MIB * 512)
+
+
+def test_a_slow_cache_is_not_written_before_a_flush(client: Client) -> None:
+    """Overwrites are absorbed instead."""
+    with (stack.null_blk(64) as origin, stack.null_blk(64, completion_us=200_000) as cache,
+          stack.pool(cache) as pool, stack.cached(origin, pool) as device,
+          Disk(device.path) as disk):
+        _learn_rate(disk)
+        for number in range(8):
+            disk.write(number * MIB, pattern(number, MIB))
+        assert client.tag(device.number, 7).dirty_bytes == 8 * MIB * 512
+
+
+def _learn_rate(disk: Disk) -> None:
+    disk.write(0, pattern(9, MIB))
+    disk.flush()
+
+
 def test_writers_go_on_when_the_share_changes(origin: str, client: Client) -> None:
     """Shrunk and grown under load, down to the minimum."""
     stop = threading.Event()

@@ -203,7 +203,7 @@ static int vc_round_window(struct vcache_round *r, struct vcache_volume *v,
 		*more = 0;
 	}
 	if (throttled)
-		vcache_throttle_end(v, took, held);
+		vcache_throttle_end(log, took, held);
 	return error;
 }
 

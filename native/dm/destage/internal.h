@@ -15,7 +15,7 @@ void vcache_bad_retry(struct vcache_volume *v);
 
 /* throttle.c */
 bool vcache_throttle_wanted(struct vcache_log *log);
-void vcache_throttle_end(struct vcache_volume *v, unsigned long took, bool held);
+void vcache_throttle_end(struct vcache_log *log, unsigned long took, bool held);
 bool vcache_throttle_begin(struct vcache_volume *v);
 void vcache_throttle_learn(struct vcache_volume *v, const struct vcache_round *r);
 

@@ -14,7 +14,9 @@
  * included: each holds vcache_pool.serial_sem.
  *
  * A log that waits for a chunk destages at full speed in spite of reads of its own
- * volume, but not in spite of reads of other volumes.
+ * volume. In spite of reads of other volumes it does so with small windows, but without
+ * pauses: its writers stand still, and the readers do not. A reader with one request in the
+ * queue of a disk still has half of the disk's time.
  *
  * A semaphore is fair and can be waited for with a time limit. An origin that hangs
  * must not keep the data of other volumes in the cache, so after VC_SERIAL_WAIT a
@@ -78,16 +80,17 @@ bool vcache_throttle_begin(struct vcache_volume *v)
 }
 
 /**
- * vcache_throttle_end - pause after a throttled window
- * @v: the volume
+ * vcache_throttle_end - pause after a throttled window, unless a writer waits for the log
+ * @log: the log
  * @took: how long the window took, jiffies
  * @held: what vcache_throttle_begin() returned
  */
-void vcache_throttle_end(struct vcache_volume *v, unsigned long took, bool held)
+void vcache_throttle_end(struct vcache_log *log, unsigned long took, bool held)
 {
-	msleep(min(jiffies_to_msecs(took), VC_REST_MAX_MS));
+	if (!READ_ONCE(log->starved))
+		msleep(min(jiffies_to_msecs(took), VC_REST_MAX_MS));
 	if (held)
-		up(&v->pool->serial_sem);
+		up(&log->vol->pool->serial_sem);
 }
 
 /**

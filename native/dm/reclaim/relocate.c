@@ -243,9 +243,18 @@ static u64 vc_relocate_cost(u64 blocks)
 }
 
 /*
- * Would relocation of the oldest chunks, one after the other, gain a chunk? It does if at most
- * three quarters of the cells in written chunks are dirty. At three quarters, three chunks are
- * written for each chunk gained. A log with few chunks must also have one chunk less
+ * At most how many eighths of what is relocated may be blocks to copy? Six: three chunks are
+ * written for each chunk gained. Seven, if a writer waits for a chunk: the SSD can write much
+ * more than a slow origin.
+ */
+static u32 vc_log_most_eighths(const struct vcache_log *log)
+{
+	return READ_ONCE(log->starved) ? 7 : 6;
+}
+
+/*
+ * Would relocation of the oldest chunks, one after the other, gain a chunk? It does if few
+ * enough cells in written chunks are dirty. A log with few chunks must also have one chunk less
  * afterwards, with the heads of its records, and two blocks more for each chunk, where records
  * are cut. Otherwise its blocks would be copied to and fro for ever.
  */
@@ -254,12 +263,12 @@ static bool vc_log_gains(const struct vcache_log *log, u64 dirty)
 	u64 capacity = vcache_chunk_capacity(&log->vol->pool->g);
 
 	lockdep_assert_held(&log->lock);
-	return dirty * 4 <= log->nr * 3 * capacity &&
+	return dirty * 8 <= log->nr * capacity * vc_log_most_eighths(log) &&
 	       vc_relocate_cost(dirty) + 2 * log->nr <= (log->nr - 1) * capacity;
 }
 
 /*
- * May a chunk be relocated before older ones, and would that gain a quarter of a chunk? Records
+ * May a chunk be relocated before older ones, and would that gain enough? Records
  * of discards cannot be relocated. Nor can a chunk with failed records, since they may be on
  * the device. An empty chunk needs no relocation, see vcache_log_empty_chunk().
  */
@@ -268,7 +277,8 @@ static bool vc_chunk_gains(const struct vcache_chunk *c, u32 live)
 	u32 capacity = vcache_chunk_capacity(&c->log->vol->pool->g);
 
 	return c->state == VC_CHUNK_SEALED && !c->clean && !c->failed && !c->bad &&
-	       !c->discards && live && live * 4 <= capacity * 3 &&
+	       !c->discards && live &&
+	       live * 8 <= capacity * vc_log_most_eighths(c->log) &&
 	       vc_relocate_cost(live) + 2 < capacity;
 }
 
