@@ -423,6 +423,29 @@ static void few_chunks(struct sim_case *c, struct sim_rng *r)
 	add(c, OP_TIME, 0, 0, 10 * HZ);
 }
 
+/*
+ * The oldest chunk has blocks that the cache device cannot read. They can be neither destaged nor
+ * relocated, and the log has so much superseded data that relocation would gain a chunk.
+ */
+static void unreadable_chunk(struct sim_case *c, struct sim_rng *r)
+{
+	u32 i;
+
+	c->config = &sim_configs[7];
+	c->faults = true;
+	c->cut_every = 1000;
+	for (i = 0; i < 4; i++)
+		add(c, OP_WRITE_HOST, 256 + 24 * i, 24, 0);
+	add(c, OP_FLUSH_ALL, 0, 0, 0);
+	add(c, OP_FAIL_LAST, 0, 0, 1);
+	for (i = 0; i < 60; i++) {
+		add(c, OP_WRITE_HOST, 64 + 8 * sim_below(r, 8), 24, 0);
+		if (i % 2)
+			add(c, OP_FLUSH_ALL, 0, 0, 0);
+	}
+	add(c, OP_TIME, 0, 0, 10 * HZ);
+}
+
 /* The origin takes nothing of what several tags write, until their logs are full. */
 static void full_of_bad_blocks(struct sim_case *c, struct sim_rng *r)
 {
@@ -646,6 +669,7 @@ static const struct {
 	{ "few-chunks", few_chunks },
 	{ "reclaimed-early", reclaimed_early },
 	{ "discarded-early", discarded_early },
+	{ "unreadable-chunk", unreadable_chunk },
 	{ "drain-and-write", drain_and_write },
 	{ "full-of-bad-blocks", full_of_bad_blocks },
 };

@@ -564,6 +564,8 @@ static void finish(struct sim_disk *d, struct request_ *r)
 		do_flush(d, sim_disk_seq);
 	if (!r->fails && bio_op(bio) == REQ_OP_READ)
 		scatter(d, r);
+	if (!r->fails)
+		sim_progress();
 	list_del(&r->node);
 	trace(d, r, "complete");
 	bio->bi_status = r->fails ? BLK_STS_IOERR : BLK_STS_OK;

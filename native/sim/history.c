@@ -357,6 +357,7 @@ static void op_complete(struct op *o, int error)
 	o->state = 2;
 	o->error = error;
 	under_way--;
+	sim_progress();
 	say(o, "complete");
 	if (error && o->must)
 		wrong("a request fails that no failed device concerns");
@@ -669,7 +670,7 @@ static void op_task(void *arg)
 	case OP_FAIL_LAST:
 		o->sector = cache->last / 128 * 128;
 		o->n = 128;
-		fault(cache, o, false, true, false);
+		fault(cache, o, o->arg, !o->arg, false);
 		op_complete(o, 0);
 		break;
 	case OP_LOSE_CACHE:
@@ -705,6 +706,7 @@ static void op_start(void)
 
 	o->state = 1;
 	under_way++;
+	sim_progress();
 	sim_task_start(op_task, o, op_names[o->kind]);
 }
 

@@ -664,6 +664,7 @@ static void run_work(struct work_struct *w)
 {
 	struct task_struct *t;
 
+	sim_watch(w);
 	list_del_init(&w->node);
 	w->pending = false;
 	if (sim_verbose && sim_steps > STEPS_MAX - 40)

@@ -71,6 +71,11 @@ int sim_run(bool (*done)(void), u64 until);
 bool sim_on_main(void);
 void sim_dump(FILE *f);
 
+/* ---- watch.c ---- */
+
+void sim_progress(void);
+void sim_watch(const void *work);	/* it is about to run */
+
 /* ---- disk.c ---- */
 
 #define SIM_BLOCK 4096U

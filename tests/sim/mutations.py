@@ -159,5 +159,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     ), ("directed", "few-chunks")),
     Mutation("a-failed-relocation-is-tried-again-at-once", (
         Edit("relocate.c", "	WRITE_ONCE(log->blocked_until, jiffies + VC_BLOCKED_DELAY);\n", ""),
+    ), ("directed", "unreadable-chunk")),
+    Mutation("relocation-polls-for-a-chunk", (
+        Edit("relocate.c", "!vc_log_gains(log, dirty) ||\n		      !vc_log_has_room(log)))",
+             "!vc_log_gains(log, dirty)))"),
     ), ("directed", "few-chunks")),
 )

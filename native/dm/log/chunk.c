@@ -222,7 +222,9 @@ static bool vc_log_open(struct vcache_log *log, enum vcache_append_kind kind)
 	/* The writer that waits may be another one than the caller. */
 	if (others)
 		vc_log_kick(log);
-	vcache_space_kick(p);
+	/* Who relocates is what would be woken. */
+	if (c || kind != VC_APPEND_RELOCATE)
+		vcache_space_kick(p);
 	return c;
 }
 

@@ -326,20 +326,37 @@ static struct vcache_chunk *vc_relocate_best(struct vcache_log *log, enum vcache
 	return best;
 }
 
+/*
+ * Is there a chunk to copy to? Whatever changes that wakes up vcache_space_work(): a chunk
+ * becomes free, or is sealed. An open chunk that is full is closed by the first try.
+ */
+static bool vc_log_has_room(const struct vcache_log *log)
+{
+	const struct vcache_pool *p = log->vol->pool;
+
+	lockdep_assert_held(&log->lock);
+	if (READ_ONCE(log->open))
+		return true;
+	if (list_empty(&log->seals))
+		return false;
+	return log->spare || (log->lanes && vcache_lanes_free(p, log->lanes)) ||
+	       (READ_ONCE(p->nfree) && READ_ONCE(log->most));
+}
+
 /**
  * vcache_relocate_candidate - find the chunk of a log that is relocated next
  * @log: the log
  * @domain: the lanes that need space
  *
- * There is none if relocation would not gain a chunk, and for a while after the cache device
- * has failed a relocation.
+ * There is none if relocation would not gain a chunk, for a while after the cache device has
+ * failed a relocation, and while there is no chunk to copy to.
  *
  * Return: the chunk, or NULL.
  */
 struct vcache_chunk *vcache_relocate_candidate(struct vcache_log *log, enum vcache_domain domain)
 {
 	struct vcache_volume *v = log->vol;
-	struct vcache_chunk *c;
+	struct vcache_chunk *c, *best = NULL;
 	u64 dirty = 0;
 
 	if (READ_ONCE(v->stopped) || READ_ONCE(v->drain) ||
@@ -349,7 +366,8 @@ struct vcache_chunk *vcache_relocate_candidate(struct vcache_log *log, enum vcac
 	spin_lock_irq(&log->lock);
 	list_for_each_entry(c, &log->chunks, node)
 		dirty += atomic_read(&c->dirty);
-	c = vc_relocate_best(log, domain, dirty);
+	if (vc_log_has_room(log))
+		best = vc_relocate_best(log, domain, dirty);
 	spin_unlock_irq(&log->lock);
-	return c;
+	return best;
 }
