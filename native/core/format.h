@@ -216,7 +216,8 @@ enum vcache_log_type {
  * @data: data blocks behind a record
  * @flags: of a seal: VC_SEAL_*; of a record: 0
  * @revision: of a seal: how often the chunk was sealed, the same in all blocks
- * @unused: 0
+ * @durable: of a record: sequence number of the last record of its log that was known to be
+ *	durable when this one was sent; 0: not known
  */
 struct vcache_log_head {
 	__le32 magic;
@@ -233,7 +234,7 @@ struct vcache_log_head {
 	__le16 data;
 	__le16 flags;
 	__le32 revision;
-	u8 unused[8];
+	__le64 durable;
 };
 
 /* Fields of vcache_entry_disk.where. */

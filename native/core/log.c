@@ -78,6 +78,7 @@ void vcache_log_finish(void *block, u64 key, const struct vcache_log_info *info)
 	h->data = cpu_to_le16(info->data);
 	h->flags = cpu_to_le16(info->flags);
 	h->revision = cpu_to_le32(info->revision);
+	h->durable = cpu_to_le64(info->durable);
 	h->crc = cpu_to_le32(vc_log_crc(block));
 }
 
@@ -150,6 +151,7 @@ bool vcache_log_parse(void *block, const struct vcache_geometry *g, u32 chunk,
 	info->data = le16_to_cpu(h->data);
 	info->flags = le16_to_cpu(h->flags);
 	info->revision = le32_to_cpu(h->revision);
+	info->durable = le64_to_cpu(h->durable);
 	return info->chunk == chunk && info->at == at && info->gen &&
 	       info->volume && vc_log_fits(g, info) &&
 	       vc_log_entries_fit(block, g, info);

@@ -32,6 +32,7 @@ struct vcache_entry {
  * @data: data blocks that follow
  * @flags: of a seal: VC_SEAL_*
  * @revision: of a seal: how often the chunk was sealed
+ * @durable: of a record: the last record of the log that was known to be durable, or 0
  */
 struct vcache_log_info {
 	u64 gen;
@@ -45,6 +46,7 @@ struct vcache_log_info {
 	u16 data;
 	u16 flags;
 	u32 revision;
+	u64 durable;
 };
 
 void vcache_log_put_entry(void *block, unsigned int i, const struct vcache_entry *e);

@@ -7,6 +7,44 @@ static u64 vc_chunk_start(const struct vcache_geometry *g, u32 chunk)
 	return (u64)chunk * g->chunk_blocks;
 }
 
+/*
+ * Read the generation from what is left of a record. Return: 0 if it was no record of this pool:
+ * guests cannot read the key.
+ */
+static u64 vc_damaged_gen(const struct vcache_geometry *g, const void *block)
+{
+	const struct vcache_log_head *h = block;
+
+	return le32_to_cpu(h->magic) == VC_LOG_MAGIC && le64_to_cpu(h->key) == g->key ?
+	       le64_to_cpu(h->gen) : 0;
+}
+
+/*
+ * Look for any record of a chunk whose first one is damaged, and that has no seal. Records of
+ * other generations are left from before an earlier crash. Return: whether there is one.
+ */
+static bool vc_chunk_search(const struct vcache_store *st, const struct vcache_geometry *g,
+			    u32 chunk, u64 gen, void *block, struct vcache_log_info *info)
+{
+	u32 at;
+
+	for (at = 1; at < vcache_chunk_capacity(g); at++) {
+		if (!st->read(st->ctx, vc_chunk_start(g, chunk) + at, 1, block) &&
+		    vcache_log_parse(block, g, chunk, at, info) && info->gen == gen)
+			return true;
+	}
+	return false;
+}
+
+static void vc_chunk_found(struct vcache_found *found, const struct vcache_log_info *info)
+{
+	found->gen = info->gen;
+	found->last = info->seq;
+	found->volume = info->volume;
+	found->tag = info->tag;
+	found->reads = info->flags & VC_SEAL_READS;
+}
+
 /**
  * vcache_chunk_scan - find out which log a chunk belongs to
  * @st: the cache device
@@ -16,6 +54,10 @@ static u64 vc_chunk_start(const struct vcache_geometry *g, u32 chunk)
  * @block: VC_BLOCK_SIZE bytes to work in
  * @found: filled in
  *
+ * The first record, or else the seal, names the log. If the first record is damaged and there is no
+ * seal, any other record does. But these are read only if the head of the first one is left: the
+ * first block of a chunk that is free, or holds promoted blocks, may have any content.
+ *
  * Return: 0; -EIO if the necessary blocks cannot be read.
  */
 int vcache_chunk_scan(const struct vcache_store *st, const struct vcache_geometry *g,
@@ -24,6 +66,7 @@ int vcache_chunk_scan(const struct vcache_store *st, const struct vcache_geometr
 	const u32 places[] = { 0, vcache_seal_place(g, 0), vcache_seal_place(g, 1) };
 	struct vcache_log_info info;
 	unsigned int i;
+	u64 gen = 0;
 	int failed = 0;
 
 	memset(found, 0, sizeof(*found));
@@ -34,14 +77,18 @@ int vcache_chunk_scan(const struct vcache_store *st, const struct vcache_geometr
 			continue;
 		}
 		if (!vcache_log_parse(block, g, chunk, places[i], &info) ||
-		    info.gen <= dead)
+		    info.gen <= dead) {
+			if (!i)
+				gen = vc_damaged_gen(g, block);
 			continue;
-		found->gen = info.gen;
-		found->last = info.seq;
-		found->volume = info.volume;
-		found->tag = info.tag;
-		found->reads = info.flags & VC_SEAL_READS;
+		}
+		vc_chunk_found(found, &info);
 		found->damaged = i && !found->reads;
+		return 0;
+	}
+	if (gen > dead && vc_chunk_search(st, g, chunk, gen, block, &info)) {
+		vc_chunk_found(found, &info);
+		found->damaged = true;
 		return 0;
 	}
 	return failed ? -EIO : 0;
@@ -334,6 +381,36 @@ static bool vc_replay_record(struct vcache_replay *rp, u32 chunk, u32 at,
 	       info->tag == f->tag;
 }
 
+/*
+ * Find the last record of the log that was known to be durable. What is damaged up to there was not
+ * torn by a power cut.
+ */
+static u64 vc_replay_durable(struct vcache_replay *rp, u32 chunk, u8 *data)
+{
+	struct vcache_log_info info;
+	u64 durable = 0;
+	u32 at;
+
+	for (at = 0; at < vcache_chunk_capacity(rp->g); at++) {
+		if (!vc_replay_record(rp, chunk, at, data + (size_t)at * VC_BLOCK_SIZE, &info))
+			continue;
+		if (info.durable > durable)
+			durable = info.durable;
+		at += info.data;
+	}
+	return durable;
+}
+
+/* Durable data of a block is damaged. */
+static void vc_replay_lost(struct vcache_replay *rp, u64 block)
+{
+	rp->lost++;
+	if (block < rp->lost_first)
+		rp->lost_first = block;
+	if (block > rp->lost_last)
+		rp->lost_last = block;
+}
+
 /* Replay an open chunk: entries whose data has the right checksum are valid. */
 static int vc_replay_open(struct vcache_replay *rp, u32 chunk, u32 revision)
 {
@@ -344,8 +421,9 @@ static int vc_replay_open(struct vcache_replay *rp, u32 chunk, u32 revision)
 	struct vcache_log_info info, sealed = {
 		.gen = f->gen, .seq = f->gen, .volume = f->volume,
 		.chunk = chunk, .tag = f->tag, .revision = revision };
-	u32 at, k, n = 0;
+	u32 at, k, next = 0, n = 0;
 	bool failed = vc_replay_read(rp, chunk, data);
+	u64 durable = vc_replay_durable(rp, chunk, data);
 
 	memset(seal, 0, VC_SEAL_COPIES * vcache_seal_bytes(g));
 	for (at = 0; at < vcache_chunk_capacity(g); at++) {
@@ -354,20 +432,27 @@ static int vc_replay_open(struct vcache_replay *rp, u32 chunk, u32 revision)
 		/* There may be valid records behind an invalid one. */
 		if (!vc_replay_record(rp, chunk, at, block, &info))
 			continue;
+		/* Records follow each other without gaps. A durable one was in this gap. */
+		if (durable > sealed.seq)
+			rp->lost += at - next;
 		sealed.seq = info.seq;
 		f->last = info.seq;
 		for (k = 0; k < info.nr; k++) {
 			struct vcache_entry e;
 
 			vcache_log_get_entry(block, k, &e);
-			if (!vc_replay_data_good(rp, data, &e))
+			if (!vc_replay_data_good(rp, data, &e)) {
+				if (info.seq <= durable)
+					vc_replay_lost(rp, e.block);
 				continue;
+			}
 			vc_replay_entry(rp, chunk, &e, info.seq);
 			if (n < vcache_seal_capacity(g))
 				vcache_seal_put(seal, n, &e);
 			n++;
 		}
 		at += info.data;
+		next = at + 1;
 	}
 	/* Blocks that cannot be read now may be readable later. */
 	if (failed)
@@ -399,6 +484,9 @@ int vcache_replay_chunk(struct vcache_replay *rp, u32 chunk)
 	struct vcache_seal s;
 	int r;
 
+	rp->lost = 0;
+	rp->lost_first = ~0ULL;
+	rp->lost_last = 0;
 	if (vcache_seal_load(rp->st, rp->g, chunk, f->gen, rp->work, &s)) {
 		f->last = s.info.seq;
 		/* Only one copy of the seal is good: have it sealed again. */

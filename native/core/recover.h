@@ -45,6 +45,9 @@ struct vcache_found {
  * @limit: size of the volume in blocks; entries beyond it are refused
  * @bad_blocks: blocks of open chunks with a wrong checksum
  * @errors: chunks that could not be read, and entries that were refused
+ * @lost: blocks of the last chunk that were durable, but are damaged
+ * @lost_first: of these, the first block of the origin that is known
+ * @lost_last: and the last one; less than @lost_first: none is known
  */
 struct vcache_replay {
 	const struct vcache_store *st;
@@ -59,6 +62,9 @@ struct vcache_replay {
 	u64 limit;
 	u64 bad_blocks;
 	u64 errors;
+	u32 lost;
+	u64 lost_first;
+	u64 lost_last;
 };
 
 /* Size of vcache_replay.work in bytes. */

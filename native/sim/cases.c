@@ -130,6 +130,26 @@ static void random_place(struct op *o, struct sim_rng *r, u32 sectors)
 	}
 }
 
+/*
+ * The cache device damages one write. What it has of a discarded block that was promoted again is
+ * zeroes, of which nobody can tell whose they are: so either discards, or reads.
+ */
+static void random_damage(struct sim_case *c, u64 seed, u32 *weight)
+{
+	struct sim_rng r = sim_seeded(seed ^ 0xda3a9e);
+
+	if (!c->config->chunks || c->faults || !sim_chance(&r, 4))
+		return;
+	c->damage.kind = sim_chance(&r, 2) ? SIM_ROT : SIM_MISDIRECT;
+	c->damage.nth = 1 + sim_below(&r, sim_chance(&r, 2) ? 8 : 60);
+	if (sim_chance(&r, 2)) {
+		weight[OP_DISCARD] = 0;
+	} else {
+		weight[OP_READ] = 0;
+		weight[OP_PROMOTE] = 0;
+	}
+}
+
 /* Swarm testing: each history has only some kinds of requests, in other proportions. */
 void random_case(struct sim_case *c, u64 seed)
 {
@@ -158,8 +178,10 @@ void random_case(struct sim_case *c, u64 seed)
 		if (k == OP_MODE || k == OP_RECREATE || k == OP_RESIZE || k == OP_SUSPEND ||
 		    k == OP_NOFLUSH)
 			weight[k] = (weight[k] + 3) / 4;
-		total += weight[k];
 	}
+	random_damage(c, seed, weight);
+	for (k = 0; k < OP_KINDS; k++)
+		total += weight[k];
 	if (!weight[OP_WRITE_A] && !weight[OP_WRITE_HOST]) {
 		weight[OP_WRITE_A] = 4;
 		total += 4;
@@ -548,6 +570,25 @@ static void drain_and_write(struct sim_case *c, struct sim_rng *r)
 	}
 }
 
+/* The same with few blocks: what they supersede empties chunks, which need not be destaged. */
+static void drain_superseded(struct sim_case *c, struct sim_rng *r)
+{
+	static const enum op_kind writes[] = { OP_WRITE_A, OP_WRITE_B, OP_WRITE_HOST };
+	u32 i;
+
+	c->config = &sim_configs[7 + sim_below(r, 2)];
+	c->overlap = true;
+	c->cut_every = 1000;
+	c->latency = sim_chance(r, 2) ? 1 + sim_below(r, 6) : 0;
+	for (i = 0; i < 50; i++) {
+		add(c, writes[sim_below(r, 3)], 64 + 8 * sim_below(r, 6), 24, 0);
+		if (sim_chance(r, 2))
+			add(c, OP_FLUSH_ALL, 0, 0, 0);
+		if (i == 10 || sim_chance(r, 3))
+			add(c, OP_DRAIN, 0, 0, 0);
+	}
+}
+
 /* "The origin fails a write-out: flushes that cover it fail." */
 static void failed_flush(struct sim_case *c, struct sim_rng *r)
 {
@@ -648,6 +689,47 @@ static void through_crash(struct sim_case *c, struct sim_rng *r)
 	}
 }
 
+/* One write to the cache is misdirected, or rots: a record in one of a few chunks, mostly open. */
+static void damaged_log(struct sim_case *c, struct sim_rng *r)
+{
+	static const u8 configs[] = { 0, 2, 6, 7 };
+	u32 i, tags = sim_below(r, 2);
+
+	c->config = &sim_configs[configs[sim_below(r, 4)]];
+	c->damage.kind = sim_chance(r, 2) ? SIM_ROT : SIM_MISDIRECT;
+	c->damage.nth = 1 + sim_below(r, 12);
+	c->cut_every = 2;
+	for (i = 0; i < 12; i++) {
+		u32 block = sim_below(r, 6);
+
+		if (tags && sim_chance(r, 2))
+			add(c, OP_FUA_B, 128 + 8 * block, 8, 0);
+		else
+			add(c, OP_FUA, 64 + 8 * block, 8 + 8 * sim_below(r, 2), 0);
+	}
+}
+
+/* The same of seals and metadata: chunks are reclaimed, and used again. */
+static void damaged_metadata(struct sim_case *c, struct sim_rng *r)
+{
+	u32 i;
+
+	c->config = &sim_configs[7];
+	c->damage.kind = sim_chance(r, 2) ? SIM_ROT : SIM_MISDIRECT;
+	c->damage.nth = 8 + sim_below(r, 60);
+	c->cut_every = 8;
+	for (i = 0; i < 50; i++) {
+		add(c, sim_chance(r, 3) ? OP_FUA_B : OP_FUA, (sim_chance(r, 2) ? 64 : 128) + 8 *
+		    sim_below(r, 6), 24, 0);
+		if (sim_chance(r, 8))
+			add(c, OP_DRAIN, 0, 0, 0);
+		if (sim_chance(r, 8))
+			add(c, OP_DROP, 0, 0, sim_below(r, 3));
+		if (sim_chance(r, 16))
+			add(c, OP_RESIZE, 0, 0, sim_below(r, 2));
+	}
+}
+
 static const struct {
 	const char *name;
 	void (*make)(struct sim_case *c, struct sim_rng *r);
@@ -671,7 +753,10 @@ static const struct {
 	{ "discarded-early", discarded_early },
 	{ "unreadable-chunk", unreadable_chunk },
 	{ "drain-and-write", drain_and_write },
+	{ "drain-superseded", drain_superseded },
 	{ "full-of-bad-blocks", full_of_bad_blocks },
+	{ "damaged-log", damaged_log },
+	{ "damaged-metadata", damaged_metadata },
 };
 
 const char *directed_name(u32 nr)

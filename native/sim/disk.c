@@ -383,6 +383,20 @@ void sim_disk_init(int nr, const char *name, dev_t dev, u32 blocks,
 	INIT_LIST_HEAD(&d->queue);
 }
 
+/* All of the device has been written, as write @id. */
+void sim_disk_fill(struct sim_disk *d, u32 id)
+{
+	u8 data[SIM_BLOCK];
+	u32 b, s;
+
+	for (b = 0; b < d->blocks; b++) {
+		for (s = 0; s < 8; s++)
+			sim_stamp(data + s * SECTOR_SIZE, id, b * 8 + s);
+		set_many(d, d->vis, b * 8, 8, data);
+		set_many(d, d->dur, b * 8, 8, data);
+	}
+}
+
 struct block_device *sim_disk_find(const char *name)
 {
 	int i;
@@ -511,6 +525,7 @@ void submit_bio_noacct(struct bio *bio)
 		r->data = sim_alloc(r->n * SECTOR_SIZE, GFP_KERNEL);
 		gather(bio, r->data);
 		d->last = r->sector;
+		sim_damage_sent(d, r->sector, r->n, r->data);
 	}
 	list_add_tail(&r->node, &d->queue);
 	sim_disk_version++;
@@ -544,9 +559,24 @@ static void perform(struct sim_disk *d, struct request_ *r)
 		SIM_BUG("the data of a write has changed while it was under way");
 	if (r->fails)
 		n = sim_order == SIM_RANDOM ? sim_below(&sim_rng, n + 1) : 0;
-	if (n)
-		do_write(d, r->sector, n, r->data,
-			 r->bio->bi_opf & REQ_FUA && d->isolation == SIM_FUA);
+	if (n) {
+		sector_t at = r->sector;
+		const u8 *data = r->fails ? r->data : sim_damage(d, &at, n, r->data);
+
+		do_write(d, at, n, data, r->bio->bi_opf & REQ_FUA && d->isolation == SIM_FUA);
+		if (data != r->data)
+			sim_free((void *)data);
+	}
+}
+
+void sim_disk_writes(const struct sim_disk *d, void (*each)(sector_t at, u32 n, const u8 *data))
+{
+	struct request_ *r;
+
+	list_for_each_entry(r, &d->queue, node) {
+		if (r->data)
+			each(r->sector, r->n, r->data);
+	}
 }
 
 static void finish(struct sim_disk *d, struct request_ *r)

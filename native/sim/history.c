@@ -62,6 +62,7 @@ SIM_WORLD static bool setup_done;
 SIM_WORLD static struct cgroup roots, cg_a, cg_b;
 SIM_WORLD static u32 read_content[ORACLE_SECTORS];
 SIM_WORLD static int read_error;
+SIM_WORLD static u64 damaged;
 
 u32 sectors_of(const struct sim_config *c)
 {
@@ -189,13 +190,27 @@ static void setup_task(void *arg)
 	setup_done = true;
 }
 
+/* Damaged chunks of the volume, which the status tells behind "cache VOLUME STATE". */
+static u64 damaged_chunks(void)
+{
+	const char *at = strstr(sim_md_status(sim_md_find("vol")), " cache ");
+	char state[24];
+	u32 volume;
+	u64 n[4];
+
+	return at && sscanf(at, " cache %u %23s %llu %llu %llu %llu", &volume, state, &n[0], &n[1],
+			    &n[2], &n[3]) == 6 ? n[3] : 0;
+}
+
 static void recover_task(void *arg)
 {
 	const struct sim_config *c = arg;
 
 	setup_result = attach(c);
-	if (!setup_result)
+	if (!setup_result) {
+		damaged = damaged_chunks();
 		read_all(c);
+	}
 	setup_done = true;
 }
 
@@ -873,17 +888,23 @@ static const char *judge(const struct cut *k)
 	struct known *m = known_image(k, config);
 	u64 a = k->origin.hash * 3 + config + 1, b = k->cache.hash * 5 + k->origin.hash;
 	const char *bad;
+	bool known;
 
 	counts.cuts++;
 	if (m->key[0] == a && m->key[1] == b && !cur->reread) {
 		counts.remembered++;
 		return oracle_check(&k->view, m->content);
 	}
+	known = !strcmp(c->mode, "writeback") && c->chunks && sim_damage_is_known(&k->cache);
 	bad = recover(c, &k->origin, &k->cache,
 		      cur->order == SIM_RANDOM && (a & 3) == 0 ? SIM_RANDOM : SIM_FIFO, a,
 		      (a & 15) == 0 || cur->reread ? &k->view : NULL);
 	if (bad)
 		return bad;
+	if (known && !damaged)
+		return "durable data is damaged, and the recovery does not report it";
+	if (damaged && !cur->damage.kind && !cur->faults)
+		return "the recovery reports damage, although there is none";
 	m->key[0] = a;
 	m->key[1] = b;
 	memcpy(m->content, read_content, sizeof(m->content));
@@ -933,7 +954,7 @@ static void drop_cuts(void)
 
 /* ---- running ---- */
 
-static void begin(void)
+static void begin(u32 round)
 {
 	u32 i;
 
@@ -951,6 +972,8 @@ static void begin(void)
 	for (i = 0; i < SIM_DISKS; i++)
 		sim_disks[i].latency = cur->latency;
 	sim_no_memory = cur->no_memory;
+	if (!round)
+		sim_damage_plan(&cur->damage, cur->seed);
 	sim_next_ready = op_ready;
 	sim_next_run = op_start;
 	sim_after_step = after_step;
@@ -1036,11 +1059,11 @@ static void final_read(void)
 		wrong("the last read does not end");
 }
 
-static void run_history(void)
+static void run_history(u32 round)
 {
 	int r, i;
 
-	begin();
+	begin(round);
 	after_step();
 	r = sim_run(ops_done, sim_jiffies + 300 * HZ);
 	/* A later request of the history may break a device again. */
@@ -1112,6 +1135,17 @@ static void tags_task(void *arg)
 	setup_done = true;
 }
 
+/* So that what the cache has of a block that nobody has written can be told from others. */
+static void fill_origin(const struct sim_case *c)
+{
+	u32 content[ORACLE_SECTORS], s;
+
+	for (s = 0; s < sectors_of(c->config); s++)
+		content[s] = 1;
+	sim_disk_fill(&sim_disks[SIM_ORIGIN], 1);
+	oracle_reset(sectors_of(c->config), content, NULL);
+}
+
 void run_case(struct sim_case *c)
 {
 	u32 k = c->config - sim_configs, round;
@@ -1123,6 +1157,8 @@ void run_case(struct sim_case *c)
 	sim_restore(worlds[k]);
 	sim_sched_init(c->order, c->seed);
 	oracle_reset(sectors_of(c->config), NULL, NULL);
+	if (c->damage.kind)
+		fill_origin(c);
 	for (round = 0; round < max(c->rounds, 1U); round++) {
 		if (round) {
 			if (!next_round(round))
@@ -1135,7 +1171,7 @@ void run_case(struct sim_case *c)
 				break;
 			}
 		}
-		run_history();
+		run_history(round);
 		if (content_bad)
 			break;
 		if (cache_failed)

@@ -73,6 +73,7 @@ struct sim_case {
 	bool no_empty;
 	bool reread;		/* always look whether what was recovered stays */
 	u32 bad_blocks;		/* at most so many stay dirty; 0: any */
+	struct sim_damage damage;
 	u32 rounds;		/* histories one after another, with a power cut between them */
 };
 void run_case(struct sim_case *c);

@@ -28,6 +28,11 @@
  *   another tag's": a write that has not covered the sector is not among the possible ones.
  * - "discarded": until a later write is durable, any earlier content of the sector may return,
  *   or zeroes. But a write that completes after the discard is visible at once.
+ * - "The cache device returns wrong data": a sector of a block that is *lost* may show any of its
+ *   earlier contents after a power cut, like a discarded one. If the block is *garbled*, reads of
+ *   it show anything; after a power cut only if its chunk was sealed. Once a later write is durable
+ *   the sector is as all others. What the fault does not concern has to keep all of the rules
+ *   above: see faults.c for which blocks it concerns.
  * - A write that has failed may be seen or not.
  * - What has been read after a power cut was durable: the next history begins with it.
  */
@@ -52,11 +57,15 @@ struct sector {
 	u32 alive[ORACLE_ALIVE];
 	u32 n;
 	u32 wild;		/* the discard whose effect is not known */
+	u32 garbled;		/* since this entry; 0: it is not */
+	bool sealed;		/* also after a power cut */
+	bool forever;		/* wild until the next power cut */
+	bool spoilt;		/* it was sealed once: a discard may uncover that */
 	u32 base;
 };
 
 static struct entry all[ORACLE_WRITES];
-static u32 nr;			/* the next number; 0 is the content of a new disk */
+static u32 nr;			/* the next number; 0 and 1 are the content of a new disk */
 static u32 first;		/* numbers below are from before the last power cut */
 static struct sector sectors[ORACLE_SECTORS];
 static u32 nsectors;
@@ -68,6 +77,15 @@ static void event(u64 what)
 {
 	hash = (hash ^ what) * 0x9e3779b97f4a7c15ULL;
 	hash ^= hash >> 29;
+}
+
+/* How many words of a view are about a sector? See oracle_view(). */
+#define WILD 255U
+#define GARBLED 254U
+
+static u32 words(u32 count)
+{
+	return count >= GARBLED ? 1 : 1 + count;
 }
 
 static struct entry *entry(u32 id)
@@ -94,12 +112,21 @@ void oracle_reset(u32 n, const u32 *content, const struct oracle_view *left)
 		sectors[s].alive[0] = sectors[s].base;
 		sectors[s].n = 1;
 		sectors[s].wild = 0;
+		sectors[s].garbled = 0;
+		sectors[s].sealed = false;
+		sectors[s].forever = false;
+		sectors[s].spoilt &= !!left;
 		if (left && at < left->n && left->word[at] >> 8 == s) {
 			u32 count = left->word[at] & 255;
 
-			at += 1 + (count == 255 ? 0 : count);
-			if (count == 255)
+			at += words(count);
+			if (count >= GARBLED)
 				sectors[s].wild = first - 1;
+			if (count == GARBLED) {
+				sectors[s].garbled = first - 1;
+				sectors[s].sealed = true;
+				sectors[s].spoilt = true;
+			}
 		}
 	}
 }
@@ -108,10 +135,10 @@ bool oracle_view_is_wild(const struct oracle_view *v, u32 s)
 {
 	u32 at = 0, count;
 
-	for (; at < v->n && v->word[at] >> 8 <= s; at += 1 + (count == 255 ? 0 : count)) {
+	for (; at < v->n && v->word[at] >> 8 <= s; at += words(count)) {
 		count = v->word[at] & 255;
 		if (v->word[at] >> 8 == s)
-			return count == 255;
+			return count >= GARBLED;
 	}
 	return false;
 }
@@ -169,6 +196,41 @@ void oracle_discard_done(u32 id)
 	event(id << 8 | 0xd0);
 }
 
+void oracle_lost(u32 sector, u32 n, bool forever)
+{
+	u32 s;
+
+	n = min(n, nsectors - min(sector, nsectors));
+	if (!n)
+		return;
+	oracle_discard_done(oracle_discard(sector, n));
+	for (s = sector; s < sector + n; s++)
+		sectors[s].forever |= forever;
+}
+
+void oracle_garbled(u32 sector, u32 n, bool sealed)
+{
+	u32 s;
+
+	oracle_lost(sector, n, false);
+	for (s = sector; s < sector + n && s < nsectors; s++) {
+		sectors[s].garbled = nr - 1;
+		sectors[s].sealed = sealed;
+		sectors[s].spoilt |= sealed;
+	}
+}
+
+void oracle_sealed(u32 sector, u32 n)
+{
+	u32 s;
+
+	for (s = sector; s < sector + n && s < nsectors; s++) {
+		if (sectors[s].garbled)
+			sectors[s].sealed = sectors[s].spoilt = true;
+	}
+	event(0xbb00 | sector << 16);
+}
+
 /* A write is durable: nothing before it may be seen after a power cut any more. */
 static void durable(u32 id)
 {
@@ -184,8 +246,10 @@ static void durable(u32 id)
 				x->alive[n++] = x->alive[i];
 		}
 		x->n = n;
-		if (x->wild && before(x->wild, id))
+		if (x->wild && !x->forever && before(x->wild, id))
 			x->wild = 0;
+		if (x->garbled && before(x->garbled, id))
+			x->garbled = 0;
 	}
 	event((u64)id << 8 | 0xdd);
 }
@@ -276,6 +340,12 @@ u64 oracle_read(void)
 	return ++now;
 }
 
+/* May a sector show what was never written to it, after a power cut? */
+static bool is_garbled(const struct sector *x)
+{
+	return (x->garbled && x->sealed) || (x->wild && x->spoilt);
+}
+
 static bool wrote(u32 id, u32 s)
 {
 	const struct entry *e = entry(id);
@@ -286,7 +356,7 @@ static bool wrote(u32 id, u32 s)
 
 static bool known(u32 id, u32 s)
 {
-	return !id || id == sectors[s].base || wrote(id, s);
+	return id <= 1 || id == sectors[s].base || wrote(id, s);
 }
 
 /* Was there a write to the sector, complete when the read was sent, that is after @id? */
@@ -309,6 +379,8 @@ const char *oracle_read_done(u64 read, u32 s, u32 content)
 {
 	u32 i;
 
+	if (sectors[s].garbled || is_garbled(&sectors[s]))
+		return NULL;
 	if (content == SIM_FOREIGN)
 		return "a read shows a torn sector, or another one";
 	if (!known(content, s))
@@ -339,7 +411,8 @@ const char *oracle_read_done(u64 read, u32 s, u32 content)
 
 /*
  * Words: for each sector that may show something else than its base: its number and a count,
- * and then so many numbers of writes. A count of 255 stands for everything.
+ * and then so many numbers of writes. WILD stands for all that it ever had, and GARBLED for any
+ * content.
  */
 struct oracle_view oracle_view(void *(*alloc)(size_t))
 {
@@ -347,18 +420,19 @@ struct oracle_view oracle_view(void *(*alloc)(size_t))
 	u32 s, i, n = 0;
 
 	for (s = 0; s < nsectors; s++) {
-		if (sectors[s].wild || sectors[s].n != 1 ||
+		if (sectors[s].wild || sectors[s].garbled || sectors[s].n != 1 ||
 		    sectors[s].alive[0] != sectors[s].base)
 			n += 1 + sectors[s].n;
 	}
 	v.word = alloc(n * sizeof(u32) + 4);
 	for (s = 0; s < nsectors; s++) {
 		struct sector *x = &sectors[s];
+		bool garbled = is_garbled(x);
 
-		if (!x->wild && x->n == 1 && x->alive[0] == x->base)
+		if (!x->wild && !garbled && x->n == 1 && x->alive[0] == x->base)
 			continue;
-		v.word[v.n++] = s << 8 | (x->wild ? 255 : x->n);
-		if (x->wild)
+		v.word[v.n++] = s << 8 | (garbled ? GARBLED : x->wild ? WILD : x->n);
+		if (x->wild || garbled)
 			continue;
 		for (i = 0; i < x->n; i++)
 			v.word[v.n++] = x->alive[i];
@@ -370,9 +444,11 @@ static const char *check_sector(u32 s, u32 content, const u32 *word, u32 count)
 {
 	u32 i;
 
+	if (count == GARBLED)
+		return NULL;
 	if (content == SIM_FOREIGN)
 		return "a sector is torn, or is another one";
-	if (count == 255)
+	if (count == WILD)
 		return known(content, s) ? NULL :
 		       "a discarded sector shows a write that it never had";
 	for (i = 0; i < count; i++) {
@@ -397,7 +473,7 @@ const char *oracle_check(const struct oracle_view *v, const u32 *content)
 		if (at < v->n && v->word[at] >> 8 == s) {
 			count = v->word[at] & 255;
 			word = &v->word[at + 1];
-			at += 1 + (count == 255 ? 0 : count);
+			at += words(count);
 		}
 		wrong = check_sector(s, content[s], word, count);
 		if (wrong) {
@@ -406,7 +482,7 @@ const char *oracle_check(const struct oracle_view *v, const u32 *content)
 					 s, (int)content[s]);
 			u32 i;
 
-			for (i = 0; count != 255 && i < count && k < 180; i++)
+			for (i = 0; count < GARBLED && i < count && k < 180; i++)
 				k += snprintf(text + k, sizeof(text) - k, " %u", word[i]);
 			wrong = text;
 		}

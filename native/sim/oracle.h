@@ -24,6 +24,10 @@ void oracle_discard_done(u32 id);
 u64 oracle_flush(u32 who);
 void oracle_flush_done(u64 flush, u32 who, bool failed);
 void oracle_tag_removed(u32 tag, u64 began);
+/* A fault of the cache device concerns these sectors, see faults.c. */
+void oracle_lost(u32 sector, u32 n, bool forever);
+void oracle_garbled(u32 sector, u32 n, bool sealed);
+void oracle_sealed(u32 sector, u32 n);	/* garbled ones: their chunk gets a seal */
 /* When a read is sent, and what it has returned. Return: NULL, or what is wrong. */
 u64 oracle_read(void);
 const char *oracle_read_done(u64 read, u32 sector, u32 content);

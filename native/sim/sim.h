@@ -125,11 +125,14 @@ extern u64 sim_disk_seq;
 
 void sim_disk_init(int nr, const char *name, dev_t dev, u32 blocks,
 		   enum sim_isolation isolation, const struct sim_image *image);
+void sim_disk_fill(struct sim_disk *d, u32 id);
 struct block_device *sim_disk_find(const char *name);
 /* For the scheduler. */
 unsigned int sim_disk_ready(u64 *next);
 void sim_disk_run(unsigned int nr);
 bool sim_disk_hangs(void);
+/* All writes that are under way. */
+void sim_disk_writes(const struct sim_disk *d, void (*each)(sector_t at, u32 n, const u8 *data));
 /* Images live until sim_images_reset(), unless they are kept. */
 void sim_images_reset(void);
 size_t sim_images_mark(void);
@@ -144,6 +147,18 @@ void sim_stamp(void *to, u32 id, sector_t sector);
 /* Return: the number, or SIM_FOREIGN if it is not whole, or of another sector. */
 #define SIM_FOREIGN 0xffffffffU
 u32 sim_stamp_of(const void *from, sector_t sector);
+
+/* ---- faults.c ---- */
+
+enum sim_damage_kind { SIM_NO_DAMAGE, SIM_MISDIRECT, SIM_ROT };
+/* What happens to the @nth write to the cache device. */
+struct sim_damage { enum sim_damage_kind kind; u32 nth; };
+void sim_damage_plan(const struct sim_damage *p, u64 seed);
+/* Can a recovery from this image know that something durable is damaged? */
+bool sim_damage_is_known(const struct sim_image *cache);
+/* For disk.c: a write is done. May change its place. Return: what is written. */
+const u8 *sim_damage(struct sim_disk *d, sector_t *sector, u32 n, const u8 *data);
+void sim_damage_sent(const struct sim_disk *d, sector_t sector, u32 n, const u8 *data);
 
 /* ---- dm.c ---- */
 

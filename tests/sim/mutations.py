@@ -143,7 +143,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ), ("directed", "drain-and-write")),
     Mutation("writer-waits-for-a-drain-that-is-over", (
         Edit("reclaim.c", "	if (!clean)\n		vcache_log_wake(log);\n", ""),
-    ), ("directed", "drain-and-write")),
+    ), ("directed", "drain-superseded")),
     # A chunk is reclaimed before older ones.
     Mutation("chunk-does-not-pass-on-that-it-is-stale", (
         Edit("reclaim.c", "	WRITE_ONCE(list_prev_entry(c, node)->stale, true);\n", ""),
@@ -161,7 +161,42 @@ MUTATIONS: tuple[Mutation, ...] = (
         Edit("relocate.c", "	WRITE_ONCE(log->blocked_until, jiffies + VC_BLOCKED_DELAY);\n", ""),
     ), ("directed", "unreadable-chunk")),
     Mutation("relocation-polls-for-a-chunk", (
-        Edit("relocate.c", "!vc_log_gains(log, dirty) ||\n		      !vc_log_has_room(log)))",
-             "!vc_log_gains(log, dirty)))"),
+        Edit("relocate.c", "	if (vc_log_has_room(log))\n", ""),
     ), ("directed", "few-chunks")),
+    # What a cache device that misdirects or damages a write must not get through.
+    Mutation("record-at-another-place-is-valid", (
+        Edit("log.c", "	return info->chunk == chunk && info->at == at && info->gen &&",
+             "	return info->gen &&"),
+    ), ("directed", "damaged-log")),
+    Mutation("checksum-of-a-record-is-not-verified", (
+        Edit("log.c", "	    le64_to_cpu(h->key) != g->key ||\n"
+             "	    le32_to_cpu(h->crc) != vc_log_crc(block))",
+             "	    le64_to_cpu(h->key) != g->key)"),
+    ), ("directed", "damaged-log")),
+    Mutation("checksum-of-data-is-not-verified", (
+        Edit("recover.c", "	rp->bad_blocks++;\n	return false;", "	return true;"),
+    ), ("directed", "damaged-log")),
+    Mutation("record-of-an-older-generation-is-valid", (
+        Edit("recover.c", "	       info->gen == f->gen && info->volume == f->volume &&",
+             "	       info->volume == f->volume &&"),
+    ), ("directed", "damaged-metadata")),
+    Mutation("seal-of-an-older-generation-is-valid", (
+        Edit("seal.c", "&info) ||\n		    info.gen != gen) {\n			good = false;",
+             "&info)) {\n			good = false;"),
+    ), ("directed", "damaged-metadata")),
+    Mutation("older-copy-of-metadata-counts", (
+        Edit("meta.c", "		if (good && le64_to_cpu(h->seq) > seq) {\n			bad |= good;\n"
+             "			good = 0;\n		}\n", "		if (good)\n			continue;\n"),
+    ), ("directed", "damaged-metadata")),
+    Mutation("checksum-of-metadata-is-not-verified", (
+        Edit("meta.c", "	return le32_to_cpu(h->magic) == VC_META_MAGIC &&\n"
+             "	       le32_to_cpu(h->crc) == vc_meta_crc(block);",
+             "	return le32_to_cpu(h->magic) == VC_META_MAGIC;"),
+    ), ("directed", "damaged-metadata")),
+    Mutation("damaged-record-takes-its-chunk-with-it", (
+        Edit("recover.c", "	if (gen > dead && vc_chunk_search(", "	if (0 && vc_chunk_search("),
+    ), ("directed", "damaged-log")),
+    Mutation("damage-is-not-reported", (
+        Edit("replay.c", "	v->damaged = rp.errors + lost;", "	v->damaged = rp.errors;"),
+    ), ("directed", "damaged-log")),
 )

@@ -36,8 +36,9 @@ CONFIGS = ("writeback", "degraded", "plp", "volume", "flush-only", "flush-only-d
 
 DIRECTED = ("stale-destage", "cache-lost", "seal-fails", "failed-record", "bad-block",
             "failed-flush", "behind-discard", "through-crash", "two-bad-blocks", "removed-tag",
-            "read-only-pool", "late-for-discard", "few-chunks", "unreadable-chunk", "failed-record-past-log",
-            "drain-and-write", "failed-record-of-two", "full-of-bad-blocks")
+            "read-only-pool", "late-for-discard", "few-chunks", "unreadable-chunk",
+            "failed-record-past-log", "drain-and-write", "drain-superseded",
+            "failed-record-of-two", "full-of-bad-blocks", "damaged-log", "damaged-metadata")
 
 #: Kinds of requests in exhaustive histories.
 OPERATIONS = 11

@@ -264,6 +264,7 @@ enum vcache_log_state {
  * @lock: guards the following fields; taken in interrupts
  * @chunks: all written chunks, the oldest first
  * @records: records under way, the oldest first
+ * @durable: sequence number of the last record that is durable, and none before it is under way
  * @nr: chunks in @chunks
  * @nr_own: chunks of these in dedicated lanes
  * @dirty: chunks of these that are not clean
@@ -325,6 +326,7 @@ struct vcache_log {
 	spinlock_t lock; /* chunks and records */
 	struct list_head chunks;
 	struct list_head records;
+	u64 durable;
 	u32 nr;
 	u32 nr_own;
 	u32 dirty;

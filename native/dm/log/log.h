@@ -103,7 +103,7 @@ struct vcache_lane {
  * @origin: the origin of that device
  * @logs: its logs; only grows while the volume is in use
  * @replayed: the index knows its blocks
- * @damaged: chunks that the replay could not read
+ * @damaged: chunks that the replay could not read, or that have lost durable data
  * @drain: everything has to be destaged
  * @stopped: no I/O to the origin begins
  * @destaging: vc_destage_work() is running

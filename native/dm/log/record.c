@@ -225,6 +225,8 @@ static void vc_record_end(struct bio *bio)
 			VCACHE_PROBE("failed record fails a later one");
 			rec->status = BLK_STS_IOERR;
 		}
+		if (!rec->status && !rec->copy)
+			log->durable = rec->info.seq;
 		list_move_tail(&rec->node, &list);
 	}
 	spin_unlock_irqrestore(&log->lock, flags);
@@ -233,6 +235,23 @@ static void vc_record_end(struct bio *bio)
 	list_for_each_entry_safe(rec, next, &list, node)
 		vc_record_finish(rec);
 	rcu_read_unlock();
+}
+
+/*
+ * Which record of a log is known to be durable? A replay then knows that it is damaged if it is not
+ * complete. Not known on a device where a complete write may be lost without a FLUSH.
+ */
+static u64 vc_log_durable(struct vcache_log *log)
+{
+	unsigned long flags;
+	u64 seq;
+
+	if (vcache_isolation_of(log->vol->pool->bdev) == VCACHE_ISOLATION_DEGRADED)
+		return 0;
+	spin_lock_irqsave(&log->lock, flags);
+	seq = log->durable;
+	spin_unlock_irqrestore(&log->lock, flags);
+	return seq;
 }
 
 /**
@@ -248,6 +267,7 @@ void vcache_record_send(struct vcache_record *rec)
 	if (!rec->info.seq)
 		rec->info.seq = atomic64_inc_return(&p->seq);
 	rec->info.gen = rec->chunk->gen;
+	rec->info.durable = vc_log_durable(log);
 	rec->chunk->sealing->seq = rec->info.seq;
 	vcache_log_finish(page_address(rec->head), p->g.key, &rec->info);
 	log->at += 1 + rec->info.data;

@@ -75,6 +75,21 @@ static void vc_volume_hand_out(struct vcache_volume *v, const u32 *list, u32 n)
 	}
 }
 
+/* Tell that durable data of a chunk is damaged. Older versions of it are valid again. */
+static void vc_volume_lost(struct vcache_volume *v, u32 chunk, const struct vcache_replay *rp)
+{
+	struct vcache_pool *p = v->pool;
+
+	if (rp->lost_first > rp->lost_last)
+		DMERR("%s: volume %u tag %u: chunk %u has lost %u blocks",
+		      dm_device_name(p->md), v->id, p->found[chunk].tag, chunk, rp->lost);
+	else
+		DMERR("%s: volume %u tag %u: chunk %u has lost %u blocks, also of sectors %llu to %llu",
+		      dm_device_name(p->md), v->id, p->found[chunk].tag, chunk, rp->lost,
+		      rp->lost_first * VC_BLOCK_SECTORS,
+		      (rp->lost_last + 1) * VC_BLOCK_SECTORS - 1);
+}
+
 static int vc_volume_replay_chunks(struct vcache_volume *v, u32 *list, u32 n)
 {
 	struct vcache_pool *p = v->pool;
@@ -83,7 +98,7 @@ static int vc_volume_replay_chunks(struct vcache_volume *v, u32 *list, u32 n)
 		.slot = v->slot, .lock = vc_replay_cells, .ctx = p,
 		.limit = DIV_ROUND_UP_ULL(v->sectors, VC_BLOCK_SECTORS),
 	};
-	u32 i;
+	u32 i, lost = 0;
 
 	rp.work = vmalloc(vcache_replay_work_size(&p->g));
 	if (!rp.work)
@@ -93,11 +108,15 @@ static int vc_volume_replay_chunks(struct vcache_volume *v, u32 *list, u32 n)
 			DMERR("%s: chunk %u of volume %u tag %u cannot be replayed",
 			      dm_device_name(p->md), list[i], v->id,
 			      p->found[list[i]].tag);
+		if (rp.lost) {
+			vc_volume_lost(v, list[i], &rp);
+			lost++;
+		}
 		cond_resched();
 	}
 	vcache_replay_finish(&rp, list, n);
 	vfree(rp.work);
-	v->damaged = rp.errors;
+	v->damaged = rp.errors + lost;
 	return 0;
 }
 
