@@ -149,8 +149,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         Edit("reclaim.c", "	WRITE_ONCE(list_prev_entry(c, node)->stale, true);\n", ""),
     ), ("directed", "reclaimed-early")),
     Mutation("discards-go-with-their-chunk", (
-        Edit("victim.c", "c->state != VC_CHUNK_SEALED || c->discards ||",
-             "c->state != VC_CHUNK_SEALED ||"),
+        Edit("victim.c", "!atomic_read(&c->live) && !c->discards &&",
+             "!atomic_read(&c->live) &&"),
         Edit("relocate.c", "	       !c->discards && live &&", "	       live &&"),
     ), ("directed", "discarded-early")),
     Mutation("relocation-gains-nothing", (

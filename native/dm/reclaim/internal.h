@@ -62,6 +62,7 @@ u32 vcache_chunk_heat(const struct vcache_pool *p, const struct vcache_chunk *c,
 struct vcache_chunk *vcache_reads_oldest(struct vcache_log *log, enum vcache_reads_kind kind,
 					 enum vcache_domain domain);
 struct vcache_chunk *vcache_log_oldest(struct vcache_log *log);
+bool vcache_chunk_droppable(const struct vcache_chunk *c);
 bool vcache_log_frees_space(const struct vcache_log *log, const struct vcache_chunk *c,
 			    enum vcache_domain domain);
 struct vcache_chunk *vcache_log_victim(struct vcache_log *log, enum vcache_domain domain);

@@ -298,7 +298,11 @@ static bool vc_oldest_gains(const struct vcache_log *log, const struct vcache_ch
 	       atomic_read(&c->dirty) && vc_log_gains(log, dirty);
 }
 
-/* Find the chunk with the best score. @dirty blocks of the log are dirty. */
+/*
+ * Find the chunk with the best score. @dirty blocks of the log are dirty. There is none while an
+ * empty chunk has not been reclaimed, because a reader or a seal delays that: otherwise the
+ * chunks reserved for relocation would be used up, and none would be free for a long time.
+ */
 static struct vcache_chunk *vc_relocate_best(struct vcache_log *log, enum vcache_domain domain,
 					     u64 dirty)
 {
@@ -313,6 +317,8 @@ static struct vcache_chunk *vc_relocate_best(struct vcache_log *log, enum vcache
 		u32 live = atomic_read(&c->live);
 
 		age--;
+		if (vcache_chunk_droppable(c))
+			return NULL;
 		if (c == first ? !vc_oldest_gains(log, c, domain, dirty) :
 		    vcache_chunk_domain(c) != domain || !vc_chunk_gains(c, live))
 			continue;

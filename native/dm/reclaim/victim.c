@@ -292,10 +292,21 @@ struct vcache_chunk *vcache_log_any(struct vcache_log *log)
 	return c;
 }
 
-/*
- * Find a written chunk without live blocks. Unless it is the oldest one, it must have no records
- * of discards, nor failed ones: see vc_chunk_gains().
+/**
+ * vcache_chunk_droppable - may a written chunk be reclaimed before older ones?
+ * @c: the chunk, its log is locked
+ *
+ * It may if nothing in it is valid, and nothing in it has to stay: see rule 1 in
+ * ../core/format.h.
  */
+bool vcache_chunk_droppable(const struct vcache_chunk *c)
+{
+	lockdep_assert_held(&c->log->lock);
+	return c->state == VC_CHUNK_SEALED && !atomic_read(&c->live) && !c->discards &&
+	       !c->failed;
+}
+
+/* Find a written chunk that may be reclaimed before older ones. */
 static struct vcache_chunk *vc_log_empty_written(struct vcache_log *log,
 						 enum vcache_domain domain)
 {
@@ -308,8 +319,7 @@ static struct vcache_chunk *vc_log_empty_written(struct vcache_log *log,
 	WRITE_ONCE(log->emptied, false);
 	smp_mb(); /* a chunk that becomes empty after we looked at it sets the flag again */
 	list_for_each_entry(c, &log->chunks, node) {
-		if (atomic_read(&c->live) || c->state != VC_CHUNK_SEALED || c->discards ||
-		    c->failed)
+		if (!vcache_chunk_droppable(c))
 			continue;
 		later = true;
 		if (vcache_chunk_domain(c) != domain || !vcache_chunk_reclaimable(c))
