@@ -5,6 +5,7 @@ import argparse
 import sys
 
 from tests.sim import runner
+from tests.sim.build import COVERAGE, PLAIN
 
 
 def main() -> int:
@@ -13,6 +14,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=600,
                         help="about how long, without the mutations (default: %(default)s)")
     parser.add_argument("--sample", action="store_true", help="a minute instead")
+    parser.add_argument("--coverage", action="store_true",
+                        help="count the lines that are executed, see make sim-coverage")
     parser.add_argument("--first-seed", type=int, default=1,
                         help="of the random histories (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=0,
@@ -22,8 +25,13 @@ def main() -> int:
     options = parser.parse_args()
     if options.replay:
         return runner.replay(options.replay)
-    plan = runner.sample_plan() if options.sample else runner.full_plan(options.seconds)
-    report = runner.campaign(plan, options.first_seed, options.jobs)
+    if options.coverage:
+        plan, variant = runner.coverage_plan(options.seconds), COVERAGE
+        runner.forget_counts()
+    else:
+        plan = runner.sample_plan() if options.sample else runner.full_plan(options.seconds)
+        variant = PLAIN
+    report = runner.campaign(plan, options.first_seed, options.jobs, variant=variant)
     runner.write_report(report)
     missed = [one["name"] for one in report["mutations"] if not one["caught"]]
     print(f"{report['histories']} histories, {report['cuts']} power cuts in "

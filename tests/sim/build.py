@@ -57,20 +57,26 @@ class Variant:
 
     :param name: folder of the object files
     :param sanitize: with AddressSanitizer and UndefinedBehaviorSanitizer
+    :param coverage: count the lines that are executed
     """
 
     name: str
     sanitize: bool = False
+    coverage: bool = False
 
     def flags(self, *, module: bool) -> tuple[str, ...]:
         """Return the compiler flags for files of the module, or of the simulation."""
         if self.sanitize:
             return ("-O1", *SANITIZERS)
+        if self.coverage and module:
+            # Each counter in a section of its own, see _world().
+            return ("-O1", "--coverage", "-fdata-sections")
         return ("-O1",) if module else ("-O2",)
 
 
 PLAIN = Variant("plain")
 SANITIZED = Variant("sanitized", sanitize=True)
+COVERAGE = Variant("coverage", coverage=True)
 
 
 def _run(command: Sequence[str]) -> None:
@@ -118,6 +124,21 @@ def _find(file: str) -> Path:
 def applies(edits: Sequence[Edit]) -> bool:
     """Tell whether all edits find their places in the sources."""
     return all(_find(edit.file).read_text().count(edit.old) == 1 for edit in edits)
+
+
+def _world(target: Path) -> None:
+    """Move the module's variables to sections that the simulation can save and restore.
+
+    The counters of executed lines are not part of the world: they stay where they are.
+    """
+    listed = subprocess.run(["objdump", "-h", str(target)], capture_output=True, text=True,
+                            check=True).stdout
+    moved = []
+    for section in re.findall(r"^\s+\d+ (\S+)", listed, re.MULTILINE):
+        kind, _, name = section.removeprefix(".").partition(".")
+        if kind in {"data", "bss"} and not name.startswith(("__gcov", ".LPBX", "LPBX")):
+            moved += ["--rename-section", f"{section}=simmod{kind}"]
+    _run(["objcopy", *moved, str(target)])
 
 
 def _apply(edits: Sequence[Edit], folder: Path) -> dict[Path, Path]:
@@ -184,9 +205,7 @@ def build(variant: Variant = PLAIN, edits: Sequence[Edit] = (), name: str = "sim
         partial = target.with_suffix(f".{os.getpid()}.o")
         _run(["cc", *flags, *includes, "-c", str(source), "-o", str(partial)])
         if module:
-            # So that the simulation can save and restore the module's variables.
-            _run(["objcopy", "--rename-section", ".data=simmoddata",
-                  "--rename-section", ".bss=simmodbss", str(partial)])
+            _world(partial)
         partial.rename(target)
         return target
 
@@ -194,5 +213,6 @@ def build(variant: Variant = PLAIN, edits: Sequence[Edit] = (), name: str = "sim
         compiled = list(pool.map(compile_one, (*sources, *own)))
     program = folder / name
     _run(["cc", "-g", "-no-pie", *(SANITIZERS if variant.sanitize else ()),
+          *(("--coverage",) if variant.coverage else ()),
           "-o", str(program), *map(str, compiled), "-lm"])
     return program

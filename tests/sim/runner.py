@@ -18,9 +18,11 @@ from typing import Any
 
 from tests.sim.build import (
     BUILD,
+    COVERAGE,
     PLAIN,
     SANITIZED,
     BuildError,
+    Variant,
     build,
     module_sources,
 )
@@ -214,15 +216,28 @@ def sample_plan() -> Plan:
                 mutations=("1-stale-destage", "7-flush-over-failure"))
 
 
+def coverage_plan(seconds: float) -> Plan:
+    """Return the plan of ``make sim-coverage``: as the full one, without mutations."""
+    return dataclasses.replace(full_plan(seconds), lengths=dict.fromkeys(CONFIGS, 2),
+                               sanitized_seconds=0, mutations=())
+
+
+def forget_counts() -> None:
+    """Have the counters of executed lines begin at zero."""
+    for path in (BUILD / COVERAGE.name).rglob("*.gcda"):
+        path.unlink()
+
+
 def campaign(plan: Plan, first_seed: int = 1, jobs: int = 0,
-             say: Callable[[str], None] = lambda text: print(text, flush=True)
-             ) -> dict[str, Any]:
+             say: Callable[[str], None] = lambda text: print(text, flush=True),
+             variant: Variant = PLAIN) -> dict[str, Any]:
     """Run a plan.
 
+    :param variant: how the program is compiled
     :return: the report
     """
     jobs = jobs or processors()
-    program = build(PLAIN)
+    program = build(variant)
     total = Result()
     parts: dict[str, Any] = {}
     began, used = time.monotonic(), _used()
