@@ -47,6 +47,14 @@ module-uml: ## build the module for User Mode Linux, and that kernel if it is no
 	@release=$$(.ci/uml-kernel --release) && [ -n "$$release" ] && \
 		$(MAKE) --no-print-directory "build/module/$$release/dm-vcache.ko"
 
+# How the module is built for the debug kernels: with line counts, and checks of undefined behaviour.
+DEBUG_MODULE := GCOV_PROFILE=y UBSAN_SANITIZE=y
+
+.PHONY: module-uml-debug
+module-uml-debug: ## build the module for make test-debug, and that kernel if it is not in the cache
+	@release=$$(.ci/uml-kernel --debug --release) && [ -n "$$release" ] && \
+		.ci/module "$$release" "build/module/$$release" $(DEBUG_MODULE)
+
 .PHONY: module-all
 module-all: ## build the module for 6.1 and 6.12 with W=1; warnings are errors
 	@.ci/deps build headers
@@ -160,15 +168,19 @@ test: deps ## run all tests, including kernel, libvirt and a power-cut sample
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) .ci/suite.py
 
 .PHONY: test-debug
-test-debug: venv ## run the kernel tests with KASAN, lockdep, kmemleak, faults: build/debug/coverage.json
+test-debug: venv module-uml-debug ## run the kernel tests with KASAN, lockdep, kmemleak: build/debug/coverage.json
+	@$(PYTHON) -m tests.kernel --uml --debug --timeout 7200 -p no:cacheprovider -m 'not smp'; \
+		status=$$?; tree=build/module/$$(.ci/uml-kernel --debug --release)/tree; \
+		.ci/coverage uml "$$tree" "$$tree" && exit $$status
+
+.PHONY: test-debug-smp
+test-debug-smp: venv ## the same in the box for tests that need two processors: an hour; adds to the coverage
 	@.ci/deps build test debug
 	@release=$$(.ci/debug-kernel) && \
-		.ci/module "$$release" "build/module/$$release" GCOV_PROFILE=y UBSAN_SANITIZE=y && \
-		$(PYTHON) -m tests.kernel --kernel "$$release" --timeout 14400 && \
-		mkdir -p build/debug && \
-		.venv/bin/gcovr --root "build/module/$$release/tree" --txt - \
-			--gcov-ignore-errors=no_working_dir_found --gcov-ignore-errors=source_not_found \
-			--json-summary build/debug/coverage.json "build/module/$$release/tree"
+		.ci/module "$$release" "build/module/$$release" $(DEBUG_MODULE) && { \
+		$(PYTHON) -m tests.kernel --kernel "$$release" --timeout 14400 -p no:cacheprovider -m smp; \
+		status=$$?; tree=build/module/$$release/tree; \
+		.ci/coverage smp "$$tree" "$$tree" && exit $$status; }
 
 .PHONY: xfstests xfstests-dir
 xfstests: xfstests-dir venv module-uml ## run a compiled xfstests on a volume and on dm-linear: build/xfstests/report.json; XFSTESTS=DIR
@@ -185,6 +197,11 @@ xfstests-dir:
 sim: venv ## simulate the data plane and cut its power at each step: build/sim/report.json
 	@$(PYTHON) -m tests.sim $(if $(SEED),--replay '$(SEED)') \
 		$(if $(SECONDS),--seconds $(SECONDS))
+
+.PHONY: sim-coverage
+sim-coverage: venv ## count the lines that the simulation executes; adds to build/debug/coverage.json
+	@$(PYTHON) -m tests.sim --coverage $(if $(SECONDS),--seconds $(SECONDS))
+	@.ci/coverage sim build/sim/coverage/objects native
 
 .PHONY: powercut
 powercut: venv module ## run the complete power-cut replay: build/powercut/report.json

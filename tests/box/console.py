@@ -11,6 +11,9 @@ _SPLAT = re.compile(
       \bKernel\ panic\ -\ not\ syncing
     | \bBUG:\ (?!.*\bworkqueue\ lockup)      # page faults, KASAN, sleeping while atomic, ...
     | \bkernel\ BUG\ at\b
+    | \bBUG\ \S+\ \((?:Not\ tainted|Tainted)     # a slab: objects remain, red zone overwritten
+    | \bDEBUG_LOCKS_WARN_ON\b
+    | \bODEBUG:\ (?!\d)                     # not a number of objects at the boot
     | \bOops(?::|\ -)
     | \bgeneral\ protection\ fault\b
     | \binvalid\ opcode:
@@ -27,6 +30,11 @@ _SPLAT = re.compile(
     re.VERBOSE,
 )
 
+# A fault of User Mode Linux itself, at its first processes: it walks the map of a new process
+# without a lock, when nobody else has that process yet. The kernel reports it once.
+_OWN_FAULT = re.compile(r"WARNING: suspicious RCU usage\n(?:.*\n){2,4}?.*\blib/maple_tree\.c:"
+                        r"(?:.*\n){1,40}?.*\bforce_flush_all\+")
+
 # Lines of context kept around the first line of a splat.
 _BEFORE, _AFTER = 3, 60
 
@@ -40,5 +48,8 @@ def find_splat(log: str) -> str | None:
     lines = log.replace("\r", "").splitlines()
     for number, line in enumerate(lines):
         if _SPLAT.search(line):
+            if _OWN_FAULT.match(line[line.find("WARNING"):] + "\n"
+                                + "\n".join(lines[number + 1:number + _AFTER])):
+                continue
             return "\n".join(lines[max(0, number - _BEFORE):number + _AFTER])
     return None

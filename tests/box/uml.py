@@ -37,21 +37,27 @@ class NoSpace(BoxError):
 
 
 @functools.cache
-def tree() -> Path:
+def tree(debug: bool = False) -> Path:
     """Return the kernel's folder. Build the kernel first if it is not in the cache.
 
+    :param debug: the kernel that looks for our mistakes
     :raises BoxError: if it cannot be built
     """
-    done = subprocess.run([REPO / ".ci" / "uml-kernel"], stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run([REPO / ".ci" / "uml-kernel", *(["--debug"] if debug else [])],
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+                          check=False)
     if done.returncode:
         raise BoxError(f"uml: there is no kernel: .ci/uml-kernel: exit status {done.returncode}")
     return Path(done.stdout.strip())
 
 
-def build_module() -> None:
-    """Build dm-vcache.ko for User Mode Linux, and the kernel, if they are not up to date."""
-    subprocess.run(["make", "-s", "module-uml"], cwd=REPO, stdin=subprocess.DEVNULL, check=True)
+def build_module(debug: bool = False) -> None:
+    """Build dm-vcache.ko for User Mode Linux, and the kernel, if they are not up to date.
+
+    :param debug: for the kernel that looks for our mistakes
+    """
+    target = "module-uml-debug" if debug else "module-uml"
+    subprocess.run(["make", "-s", target], cwd=REPO, stdin=subprocess.DEVNULL, check=True)
 
 
 def release(folder: Path) -> str:
@@ -99,12 +105,16 @@ def memory_folder(size: int, candidates: Sequence[Path] | None = None) -> Path:
 class Uml(Machine):
     """A configuration of User Mode Linux. Each :meth:`run` boots it.
 
-    It has the parameters of :class:`Machine` only.
+    It has one parameter more than :class:`Machine`.
+
+    :param debug: boot the kernel that looks for our mistakes
     """
+
+    debug: bool = False
 
     def select(self) -> str:
         """Return the release of the kernel to boot."""
-        return release(tree())
+        return release(tree(self.debug))
 
     def _boot_seconds(self, release: str) -> float:
         return _BOOT_SECONDS
@@ -123,7 +133,7 @@ class Uml(Machine):
         io = state / "io"
         shutil.copy(INIT, io / "init.sh")
         (io / "overlays").write_text("".join(f"{folder}\n" for folder in overlays))
-        (io / "modules").write_text(f"{tree() / 'modules' / 'lib' / 'modules'}\n")
+        (io / "modules").write_text(f"{tree(self.debug) / 'modules' / 'lib' / 'modules'}\n")
         (io / "disks").write_text("".join(
             f"ubd{chr(ord('a') + number)} {disk.name}\n"
             for number, disk in enumerate(self.disks)))
@@ -134,7 +144,7 @@ class Uml(Machine):
     def _command_line(self, state: Path, stdout: int, stderr: int) -> list[str]:
         """Return the command line. The working folder is the folder of the run."""
         line = [
-            str(tree() / "linux"), f"mem={self.memory}", f"uml_dir={state}", "umid=uml",
+            str(tree(self.debug) / "linux"), f"mem={self.memory}", f"uml_dir={state}", "umid=uml",
             "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
             # Connect lines to descriptors: the console, the command's output and its errors.
             "con=null", "con0=null,fd:1", "ssl=null", f"ssl0=null,fd:{stdout}",
@@ -144,6 +154,9 @@ class Uml(Machine):
         for number, disk in enumerate(self.disks):
             # d: do not look for the header of a copy-on-write file in the image.
             line.append(f"ubd{number}{'r' if disk.readonly else ''}d=disk{number}")
+        if self.debug:
+            # Report every bad access, not only the first one.
+            line.append("kasan_multi_shot")
         return [*line, *self.kernel_args, "init=/bin/sh", "--", f"{state}/io/init.sh",
                 f"{state}/io"]
 

@@ -62,7 +62,7 @@ def _module() -> Iterator[None]:
         stack.run("modprobe", name)
     with at_end(debug.save_counts), at_end(_unload):
         yield
-        lost = debug.leaks()
+        lost = debug.leaks(all_ages=True)
         assert not lost, lost
 
 
@@ -73,7 +73,10 @@ def _unload() -> None:
 
 @pytest.fixture(autouse=True)
 def kmsg() -> Iterator[KernelLog]:
-    """Provide the kernel's log; fail the test if it contains a fault, or if a device remains."""
+    """Provide the kernel's log.
+
+    Fail the test if the log contains a fault, if a device remains, or if memory is lost.
+    """
     log = KernelLog()
     yield log
     splat = console.find_splat(log.read())
@@ -82,6 +85,8 @@ def kmsg() -> Iterator[KernelLog]:
     assert dm.names() == []
     users = Path("/sys/module/dm_vcache/refcnt")
     assert not users.exists() or users.read_text().strip() == "0"
+    lost = debug.leaks()
+    assert not lost, lost
 
 
 @pytest.fixture
