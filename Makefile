@@ -174,7 +174,7 @@ test-debug: venv module-uml-debug ## run the kernel tests with KASAN, lockdep, k
 		.ci/coverage uml "$$tree" "$$tree" && exit $$status
 
 .PHONY: test-debug-smp
-test-debug-smp: venv ## the same in the box for tests that need two processors: an hour; adds to the coverage
+test-debug-smp: venv ## the same in the box for tests that need two processors; adds to the coverage
 	@.ci/deps build test debug
 	@release=$$(.ci/debug-kernel) && \
 		.ci/module "$$release" "build/module/$$release" $(DEBUG_MODULE) && { \
