@@ -313,6 +313,7 @@ void vcache_chunk_free(struct vcache_pool *p, struct vcache_chunk *c)
 	WRITE_ONCE(c->reuse, c->reuse + 1);
 	c->own = false;
 	c->state = VC_CHUNK_OUTSIDE;
+	WRITE_ONCE(p->space_retry, 0);
 	if (vcache_chunk_nr(p, c) < p->limit)
 		vcache_lane_add(p, c);
 	spin_unlock_irqrestore(&p->free_lock, flags);

@@ -200,6 +200,7 @@ enum vcache_pool_state {
  * @limit: chunks from here on are not used; changes under @free_lock as well
  * @leaving: chunks from there on that have still to be reclaimed
  * @resizing: a resize is under way; under @lock
+ * @space_retry: delay of the next vcache_space_retry(), jiffies
  * @short_of_space: too few chunks are free
  * @short_of_clean: and no clean chunk can be reclaimed
  * @reads_percent: read chunks are reclaimed first above this percentage of a log
@@ -269,6 +270,7 @@ struct vcache_pool {
 	u32 limit;
 	u32 leaving;
 	bool resizing;
+	unsigned long space_retry;
 	bool short_of_space;
 	bool short_of_clean;
 	u32 reads_percent;

@@ -100,7 +100,7 @@ void vcache_pool_clear_again(struct vcache_pool *p, const struct vcache_clearing
 {
 	lockdep_assert_held(&p->lock);
 	if (!by->left || (by->further && vcache_pool_look_further(p)))
-		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
+		vcache_space_retry(p);
 }
 
 /**

@@ -50,6 +50,7 @@ void vcache_pool_share(struct vcache_pool *p);
 /* space.c */
 bool vcache_pool_look_further(struct vcache_pool *p);
 bool vcache_pool_reclaim(struct vcache_pool *p, struct vcache_chunk *c);
+void vcache_space_retry(struct vcache_pool *p);
 
 /* take.c */
 u32 vcache_pool_reserve(const struct vcache_pool *p);

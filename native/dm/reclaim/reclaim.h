@@ -14,8 +14,8 @@
 /* One of so many chunks is the common reserve, and not part of any share. */
 #define VC_COMMON_OF		10U
 
-/* What cannot be done now is tried again after so long, jiffies. */
-#define VC_SPACE_RETRY		1UL
+/* What cannot be done now is tried again after so long at most, jiffies. */
+#define VC_SPACE_RETRY_MAX	(HZ / 8)
 
 /* Chunks that every log may have. */
 #define VC_CHUNKS_MIN		2U

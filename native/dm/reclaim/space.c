@@ -47,7 +47,7 @@
  * chunk has no dirty cells any more (vc_cell_cleaned()), or no live ones
  * (vc_cell_emptied()); the last reader of a wanted chunk is done (vcache_lookup_done()); a
  * chunk is sealed; something is discarded. What only has to be tried again is tried
- * after VC_SPACE_RETRY.
+ * after a while, see vcache_space_retry().
  */
 #include "internal.h"
 
@@ -284,18 +284,33 @@ bool vcache_pool_look_further(struct vcache_pool *p)
 	return false;
 }
 
+/**
+ * vcache_space_retry - run again later, though no event may start a run
+ * @p: the pool, locked
+ *
+ * In the next jiffy at first, then less and less often until a chunk becomes free: what is
+ * waited for may be a device that hangs.
+ */
+void vcache_space_retry(struct vcache_pool *p)
+{
+	unsigned long delay = max(READ_ONCE(p->space_retry), 1UL);
+
+	lockdep_assert_held(&p->lock);
+	WRITE_ONCE(p->space_retry, min_t(unsigned long, 2 * delay, VC_SPACE_RETRY_MAX));
+	queue_delayed_work(p->wq, &p->space_work, delay);
+}
+
 /* Relocate a chunk, up to @left in a run. Return: false: try again in the next run. */
 static bool vc_pool_relocate(struct vcache_pool *p, struct vcache_chunk *c, u32 *left)
 {
-	unsigned long delay = 0;
-
 	if (*left) {
 		(*left)--;
 		if (vcache_relocate_chunk(c->log, c))
 			return true;
-		delay = VC_SPACE_RETRY;
+		vcache_space_retry(p);
+	} else {
+		mod_delayed_work(p->wq, &p->space_work, 0);
 	}
-	mod_delayed_work(p->wq, &p->space_work, delay);
 	return false;
 }
 
@@ -312,7 +327,7 @@ bool vcache_pool_reclaim(struct vcache_pool *p, struct vcache_chunk *c)
 
 	lockdep_assert_held(&p->lock);
 	if (r == -EAGAIN)
-		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
+		vcache_space_retry(p);
 	return !r;
 }
 
@@ -383,7 +398,7 @@ static void vc_pool_deflate(struct vcache_pool *p)
 		}
 	}
 	if (!left)
-		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
+		vcache_space_retry(p);
 }
 
 /* Let others have the lock, and run again. Return: false. */
@@ -452,7 +467,7 @@ static void vc_pool_make_space(struct vcache_pool *p)
 	smp_mb(); /* whoever changes a chunk after we looked at it sees the flag, and kicks */
 	vc_pool_update_reclaim(p);
 	if (vcache_own_make_space(p, end))
-		mod_delayed_work(p->wq, &p->space_work, VC_SPACE_RETRY);
+		vcache_space_retry(p);
 	while (more && READ_ONCE(p->nfree) < vc_pool_low(p)) {
 		vcache_pool_give_spares(p, true);
 		c = vc_pool_empty_chunk(p);
