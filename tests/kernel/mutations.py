@@ -37,6 +37,15 @@ class Mutation(NamedTuple):
 
 
 MUTATIONS = [
+    Mutation("dirty data waits for half of the buffer", "io/write.c",
+             "if (rate < VC_BEHIND_RATE)", "if (rate || !rate)",
+             "test_pressure.py::test_what_a_flush_would_wait_for_is_written_before"),
+    Mutation("a slow device is written early", "io/write.c",
+             "if (rate < VC_BEHIND_RATE)", "if (!rate)",
+             "test_pressure.py::test_a_slow_cache_is_not_written_before_a_flush"),
+    Mutation("the oldest chunk is relocated, whatever it has", "reclaim/relocate.c",
+             "vcache_chunk_domain(c) != domain || !vc_chunk_gains(c, live))", "1)",
+             "test_relocate.py::test_full_chunks_stay_where_they_are"),
     Mutation("a write-through is sent before its record is durable", "io/writeout.c",
              "atomic_set(&w->waits, 1 + w->ordered);", "w->ordered = false;\n"
              "\tatomic_set(&w->waits, 1);",

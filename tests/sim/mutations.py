@@ -154,8 +154,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         Edit("relocate.c", "	       !c->discards && live &&", "	       live &&"),
     ), ("directed", "discarded-early")),
     Mutation("relocation-gains-nothing", (
-        Edit("relocate.c", "	       vc_relocate_cost(dirty) + 2 * log->nr <= (log->nr - 1) * capacity;",
-             "	       true;"),
+        Edit("relocate.c", "vc_relocate_cost(dirty) + 2 * log->nr <= (log->nr - 1) * capacity;",
+             "true;"),
     ), ("directed", "few-chunks")),
     Mutation("a-failed-relocation-is-tried-again-at-once", (
         Edit("relocate.c", "	WRITE_ONCE(log->blocked_until, jiffies + VC_BLOCKED_DELAY);\n", ""),
