@@ -611,6 +611,24 @@ static void failed_flush(struct sim_case *c, struct sim_rng *r)
 	add(c, OP_HEAL, 0, 0, 0);
 }
 
+/* Reads look for a block while a newer one takes its place, and its write-out fails. */
+static void read_while_replaced(struct sim_case *c, struct sim_rng *r)
+{
+	u32 i;
+
+	c->config = &sim_configs[3 + sim_below(r, 2)];
+	c->faults = true;
+	c->overlap = true;
+	add(c, OP_FAIL_ORIGIN, 0, 8, 0);
+	for (i = 0; i < 8; i++) {
+		add(c, OP_WRITE_A, 4 * sim_below(r, 2), 4, 0);
+		add(c, OP_FLUSH_A, 0, 0, 0);
+		add(c, OP_READ, 0, 8, 0);
+		add(c, OP_READ, 0, 8, 0);
+	}
+	add(c, OP_HEAL, 0, 0, 0);
+}
+
 /* Requests that wait behind a discard of their blocks. */
 static void behind_discard(struct sim_case *c, struct sim_rng *r)
 {
@@ -742,6 +760,7 @@ static const struct {
 	{ "failed-record-of-two", failed_record_of_two },
 	{ "bad-block", bad_block },
 	{ "failed-flush", failed_flush },
+	{ "read-while-replaced", read_while_replaced },
 	{ "behind-discard", behind_discard },
 	{ "late-for-discard", late_for_discard },
 	{ "through-crash", through_crash },

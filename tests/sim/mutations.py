@@ -144,6 +144,10 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("writer-waits-for-a-drain-that-is-over", (
         Edit("reclaim.c", "	if (!clean)\n		vcache_log_wake(log);\n", ""),
     ), ("directed", "drain-superseded")),
+    Mutation("read-skips-a-block-that-is-replaced", (
+        Edit("read.c", "		at = b->index;\n		if (!ref", "		at = b->index + 1;\n		if (!ref"),
+        Edit("read.c", "		at++;\n", ""),
+    ), ("directed", "read-while-replaced")),
     # A chunk is reclaimed before older ones.
     Mutation("chunk-does-not-pass-on-that-it-is-stale", (
         Edit("reclaim.c", "	WRITE_ONCE(list_prev_entry(c, node)->stale, true);\n", ""),

@@ -43,6 +43,9 @@ static bool vc_read_grow(struct vcache_read *rd, unsigned int most)
 /*
  * Reference the buffered blocks of the range. Without memory for all of them the read is
  * cut behind the last referenced block. dm sends the rest again.
+ *
+ * A block without a reference has just left the index. Its write-out may have failed: then a
+ * newer block has its place and its data. So the place is looked up again.
  */
 static void vc_read_pin(struct vcache_dev *dev, struct bio *bio,
 			struct vcache_read *rd)
@@ -51,10 +54,13 @@ static void vc_read_pin(struct vcache_dev *dev, struct bio *bio,
 	struct vcache_block *b;
 
 	rcu_read_lock();
-	for (; at <= last && (b = vcache_blocks_next(dev, at, last));
-	     at = b->index + 1) {
-		if (!refcount_inc_not_zero(&b->ref))
+	while (at <= last && (b = vcache_blocks_next(dev, at, last))) {
+		at = b->index;
+		if (!refcount_inc_not_zero(&b->ref)) {
+			VCACHE_PROBE("read meets a block that leaves the buffer");
 			continue;
+		}
+		at++;
 		if (!vc_read_grow(rd, vcache_bio_pages(bio))) {
 			sector_t end = b->index << VC_PAGE_SECTORS_SHIFT;
 

@@ -84,7 +84,7 @@ static void vc_volume_lost(struct vcache_volume *v, u32 chunk, const struct vcac
 		DMERR("%s: volume %u tag %u: chunk %u has lost %u blocks",
 		      dm_device_name(p->md), v->id, p->found[chunk].tag, chunk, rp->lost);
 	else
-		DMERR("%s: volume %u tag %u: chunk %u has lost %u blocks, also of sectors %llu to %llu",
+		DMERR("%s: volume %u tag %u: chunk %u has lost %u blocks, some of sectors %llu to %llu",
 		      dm_device_name(p->md), v->id, p->found[chunk].tag, chunk, rp->lost,
 		      rp->lost_first * VC_BLOCK_SECTORS,
 		      (rp->lost_last + 1) * VC_BLOCK_SECTORS - 1);

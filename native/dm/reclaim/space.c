@@ -71,7 +71,8 @@ static bool vc_pool_is_used_up(const struct vcache_pool *p)
 {
 	u32 relocate = vcache_pool_relocate_reserve(p);
 
-	return READ_ONCE(p->nfree) < max(vcache_pool_guaranteed_reserve(p) - relocate, relocate + 1);
+	return READ_ONCE(p->nfree) <
+	       max(vcache_pool_guaranteed_reserve(p) - relocate, relocate + 1);
 }
 
 /* Find an empty chunk in any log: reclaiming it costs no data. */
