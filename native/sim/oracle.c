@@ -58,6 +58,7 @@ struct sector {
 	u32 n;
 	u32 wild;		/* the discard whose effect is not known */
 	u32 garbled;		/* since this entry; 0: it is not */
+	u64 mended;		/* when it was not any more: a read may have begun before */
 	bool sealed;		/* also after a power cut */
 	bool forever;		/* wild until the next power cut */
 	bool spoilt;		/* it was sealed once: a discard may uncover that */
@@ -113,6 +114,7 @@ void oracle_reset(u32 n, const u32 *content, const struct oracle_view *left)
 		sectors[s].n = 1;
 		sectors[s].wild = 0;
 		sectors[s].garbled = 0;
+		sectors[s].mended = 0;
 		sectors[s].sealed = false;
 		sectors[s].forever = false;
 		sectors[s].spoilt &= !!left;
@@ -248,8 +250,10 @@ static void durable(u32 id)
 		x->n = n;
 		if (x->wild && !x->forever && before(x->wild, id))
 			x->wild = 0;
-		if (x->garbled && before(x->garbled, id))
+		if (x->garbled && before(x->garbled, id)) {
 			x->garbled = 0;
+			x->mended = now;
+		}
 	}
 	event((u64)id << 8 | 0xdd);
 }
@@ -379,7 +383,7 @@ const char *oracle_read_done(u64 read, u32 s, u32 content)
 {
 	u32 i;
 
-	if (sectors[s].garbled || is_garbled(&sectors[s]))
+	if (sectors[s].garbled || sectors[s].mended >= read || is_garbled(&sectors[s]))
 		return NULL;
 	if (content == SIM_FOREIGN)
 		return "a read shows a torn sector, or another one";
