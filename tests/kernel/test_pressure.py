@@ -110,9 +110,10 @@ def test_what_a_flush_would_wait_for_is_written_before(origin: str, client: Clie
 
 def test_a_slow_cache_is_not_written_before_a_flush(client: Client) -> None:
     """Overwrites are absorbed instead."""
-    with (stack.null_blk(64) as origin, stack.null_blk(64, completion_us=200_000) as cache,
-          stack.pool(cache) as pool, stack.cached(origin, pool) as device,
-          Disk(device.path) as disk):
+    with (stack.null_blk(64) as origin, stack.null_blk(64) as below,
+          stack.mapped(stack.linear(below)) as cache, stack.pool(cache.path) as pool,
+          stack.cached(origin, pool) as device, Disk(device.path) as disk):
+        cache.swap(f"0 {stack.sectors(below)} delay {below} 0 0 {below} 0 200")
         _learn_rate(disk)
         for number in range(8):
             disk.write(number * MIB, pattern(number, MIB))

@@ -14,8 +14,9 @@
 #define VC_RATE_PART	4U
 
 /*
- * Measure the rate of a tag. It is an estimate: races between completions may lose some of
- * what they count.
+ * Measure the rate of a tag, while it has write-outs under way. It is an estimate: races between
+ * completions may lose some of what they count. What completes just after a measurement tells
+ * nothing: it was under way before.
  */
 static void vc_rate_note(struct vcache_tag *tag, unsigned int sectors, bool last)
 {
@@ -23,13 +24,14 @@ static void vc_rate_note(struct vcache_tag *tag, unsigned int sectors, bool last
 	u32 rate = READ_ONCE(tag->rate), now;
 
 	sectors = atomic_add_return(sectors, &tag->busy_sectors);
-	if (!last && took < VC_RATE_SPAN)
+	if (took < VC_RATE_SPAN && (!last || READ_ONCE(tag->busy_measured)))
 		return;
 	now = min_t(u64, div64_u64((u64)sectors * NSEC_PER_MSEC, max(took, 1ULL)),
 		    U32_MAX / VC_RATE_PART);
 	WRITE_ONCE(tag->rate, rate ? rate - rate / VC_RATE_PART + now / VC_RATE_PART : now);
 	atomic_set(&tag->busy_sectors, 0);
 	WRITE_ONCE(tag->busy_since, ktime_get_ns());
+	WRITE_ONCE(tag->busy_measured, true);
 }
 
 /**
@@ -43,8 +45,11 @@ void vcache_writeout_sent(struct vcache_tag *tag, unsigned int sectors)
 	atomic64_add(sectors, &tag->stats.writeout_sectors);
 	atomic_add(sectors, &tag->inflight_sectors);
 	atomic_inc(&tag->sending);
-	if (atomic_inc_return(&tag->inflight) == 1)
+	if (atomic_inc_return(&tag->inflight) == 1) {
+		atomic_set(&tag->busy_sectors, 0);
+		WRITE_ONCE(tag->busy_measured, false);
 		WRITE_ONCE(tag->busy_since, ktime_get_ns());
+	}
 	atomic_inc(&tag->dev->inflight);
 }
 

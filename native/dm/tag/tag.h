@@ -197,6 +197,7 @@ struct vcache_nvme {
  * @inflight_sectors: their size
  * @rate: how fast its write-outs complete while there are any, sectors per ms; 0: unknown
  * @busy_since: since when @rate is being measured, ns
+ * @busy_measured: it was measured before since write-outs are under way
  * @busy_sectors: what has completed since
  * @writer: held by whoever writes out blocks of the tag: the worker, or a flush
  * @batch: blocks being written out in order; under @writer
@@ -254,6 +255,7 @@ struct vcache_tag {
 	atomic_t inflight_sectors;
 	u32 rate;
 	u64 busy_since;
+	bool busy_measured;
 	atomic_t busy_sectors;
 	struct mutex writer; /* batch */
 	struct list_head batch;
