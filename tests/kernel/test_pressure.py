@@ -95,7 +95,6 @@ def test_a_large_write_gets_its_room_at_once(origin: str, client: Client) -> Non
         assert disk.read(1, 512) == pattern(2, 512)
 
 
-@pytest.mark.smp
 def test_what_a_flush_would_wait_for_is_written_before(origin: str, client: Client) -> None:
     """A fast cache is written as soon as the data would take two milliseconds."""
     with (stack.null_blk(64) as cache, stack.pool(cache) as pool,
@@ -125,6 +124,7 @@ def _learn_rate(disk: Disk) -> None:
     disk.flush()
 
 
+@pytest.mark.smp
 def test_writers_go_on_when_the_share_changes(origin: str, client: Client) -> None:
     """Shrunk and grown under load, down to the minimum."""
     stop = threading.Event()
