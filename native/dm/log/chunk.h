@@ -394,9 +394,13 @@ static inline u32 vcache_log_reads(const struct vcache_log *log)
 static inline u32 vcache_log_written_in(const struct vcache_log *log,
 					enum vcache_domain domain)
 {
-	u32 own = READ_ONCE(log->nr_own);
+	u32 own = READ_ONCE(log->nr_own), nr;
 
-	return domain == VC_OWN ? own : READ_ONCE(log->nr) - own;
+	if (domain == VC_OWN)
+		return own;
+	/* Without log->lock, a chunk may have left after its own count was read. */
+	nr = READ_ONCE(log->nr);
+	return nr - min(own, nr);
 }
 
 /* All chunks of a log in lanes of this kind. */
