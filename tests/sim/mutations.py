@@ -91,7 +91,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         Edit("tag.c", "		 !work_busy(&tag->work);", "		 true;"),
     ), ("directed", "removed-tag")),
     Mutation("reclaim-and-destage-of-a-failed-pool-wake-each-other", (
-        Edit("space.c", "!v->failing && p->state == VC_POOL_OK)", "!v->failing)"),
+        Edit("space.c", "!READ_ONCE(v->failing) &&\n\t\t    READ_ONCE(p->state) == VC_POOL_OK)",
+             "!READ_ONCE(v->failing))"),
         Edit("reseal.c", "	if (!v->stopped && v->pool->state == VC_POOL_OK)",
              "	if (!v->stopped)"),
         Edit("destage.c", "	if (n)\n		vcache_log_wake(log);", "	vcache_log_wake(log);"),

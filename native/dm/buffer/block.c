@@ -115,7 +115,7 @@ static void vc_block_requeue(struct vcache_block *b)
 	b->queued = true;
 	b->retry = true;
 	b->since = jiffies;
-	home->ndirty++;
+	WRITE_ONCE(home->ndirty, home->ndirty + 1);
 	spin_unlock(&home->lock);
 }
 

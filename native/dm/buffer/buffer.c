@@ -40,7 +40,7 @@ static void vc_block_enter(struct vcache_block *b)
 	b->slot = vcache_epoch_enter(&tag->epoch);
 	list_add_tail(&b->node, &tag->dirty);
 	b->queued = true;
-	tag->ndirty++;
+	WRITE_ONCE(tag->ndirty, tag->ndirty + 1);
 	spin_unlock(&tag->lock);
 }
 
@@ -67,12 +67,12 @@ static void vc_block_share(struct vcache_block *b)
 	asked = b->queued && (tag->goal || tag->epoch.draining);
 	if (b->queued) {
 		VCACHE_PROBE("queued block becomes shared");
-		tag->ndirty--;
+		WRITE_ONCE(tag->ndirty, tag->ndirty - 1);
 		/* In front, because it may be older than the blocks there. */
 		list_move(&b->node, &host->dirty);
-		host->ndirty++;
+		WRITE_ONCE(host->ndirty, host->ndirty + 1);
 		if (asked || host->goal)
-			host->goal++;
+			WRITE_ONCE(host->goal, host->goal + 1);
 	}
 	spin_unlock(&host->lock);
 	spin_unlock(&tag->lock);

@@ -69,7 +69,7 @@ static void vc_prefetch_forget(struct vcache_log *log,
 {
 	spin_lock_irq(&log->lock);
 	list_del(&list->node);
-	log->prefetch.runs -= list->nr;
+	WRITE_ONCE(log->prefetch.runs, log->prefetch.runs - list->nr);
 	spin_unlock_irq(&log->lock);
 	kvfree(list);
 }
@@ -340,7 +340,7 @@ static int vc_prefetch_queue(struct vcache_log *log, struct vc_prefetch_list *li
 	atomic64_add(sectors / VC_BLOCK_SECTORS, &log->prefetch.waiting);
 	spin_lock_irq(&log->lock);
 	list_add_tail(&list->node, &log->prefetch.lists);
-	log->prefetch.runs += list->nr;
+	WRITE_ONCE(log->prefetch.runs, log->prefetch.runs + list->nr);
 	spin_unlock_irq(&log->lock);
 	vcache_prefetch_resume(log);
 	return 0;

@@ -45,8 +45,8 @@ static void vc_warm_hand_over(struct vcache_log *log, struct vcache_chunk *c, u6
 	c->warm = true;
 	c->stale = false; /* its seal has valid entries only */
 	list_move_tail(&c->node, &log->chunks);
-	log->nr++;
-	log->nr_own += c->own;
+	WRITE_ONCE(log->nr, log->nr + 1);
+	WRITE_ONCE(log->nr_own, log->nr_own + c->own);
 	log->warm++;
 	spin_unlock_irq(&log->lock);
 }

@@ -343,7 +343,7 @@ static int vc_nl_set_tag(struct vcache_dev *dev, struct genl_info *info)
 		nla_strscpy(tag->name, attrs[VCACHE_A_TAG_NAME],
 			    sizeof(tag->name));
 	if (attrs[VCACHE_A_TAG_WEIGHT]) {
-		tag->weight = nla_get_u32(attrs[VCACHE_A_TAG_WEIGHT]);
+		WRITE_ONCE(tag->weight, nla_get_u32(attrs[VCACHE_A_TAG_WEIGHT]));
 		vcache_limits_update();
 	}
 	if (dev->vol)

@@ -119,13 +119,13 @@ void vcache_bad_retry_now(struct vcache_volume *v)
  */
 void vcache_bad_retry(struct vcache_volume *v)
 {
-	unsigned long block;
+	unsigned long block, delay;
 	struct vcache_log *log;
 	void *turn;
 
 	if (!v->nbad) {
-		v->bad_delay = VC_BAD_DELAY_MIN;
-		v->bad_at = jiffies + v->bad_delay;
+		WRITE_ONCE(v->bad_delay, VC_BAD_DELAY_MIN);
+		WRITE_ONCE(v->bad_at, jiffies + VC_BAD_DELAY_MIN);
 		return;
 	}
 	if (time_before(jiffies, READ_ONCE(v->bad_at)))
@@ -137,6 +137,8 @@ void vcache_bad_retry(struct vcache_volume *v)
 	list_for_each_entry_lockless(log, &v->logs, node)
 		log->passed = 0;
 	v->bad_turn ^= 1;
-	v->bad_delay = min(v->bad_delay * 2, VC_BAD_DELAY_MAX);
-	v->bad_at = jiffies + v->bad_delay;
+	/* vcache_bad_retry_now() is not lost: this turn has just begun. */
+	delay = min(READ_ONCE(v->bad_delay) * 2, VC_BAD_DELAY_MAX);
+	WRITE_ONCE(v->bad_delay, delay);
+	WRITE_ONCE(v->bad_at, jiffies + delay);
 }

@@ -259,7 +259,7 @@ static bool vc_chunk_note_clean(struct vcache_log *log, struct vcache_chunk *c, 
 		c->state == VC_CHUNK_SEALED && !atomic_read(&c->dirty);
 	if (clean) {
 		c->clean = true;
-		log->dirty--;
+		WRITE_ONCE(log->dirty, log->dirty - 1);
 	}
 	spin_unlock_irq(&log->lock);
 	/* A failed record may be on the device, and a replay would take its data for clean. */
@@ -343,7 +343,7 @@ static void vc_round_note_error(struct vcache_round *r, struct vcache_volume *v,
 	if (error)
 		wake_up(&v->dev->idle);
 	if (error || r->copied)
-		v->failing = error;
+		WRITE_ONCE(v->failing, error);
 }
 
 /* Do a round of a log. Return: false if there is nothing to do, or it failed. */
@@ -444,7 +444,7 @@ static void vc_volume_destage(struct vcache_volume *v)
 		dirty |= vcache_log_dirty_chunks(log);
 	/* If nothing is dirty, what the origin refused has been discarded. */
 	if (!dirty) {
-		v->failing = false;
+		WRITE_ONCE(v->failing, false);
 		vcache_bad_clear(v);
 	} else {
 		queue_delayed_work(v->pool->wq, &v->destage, v->failing ?

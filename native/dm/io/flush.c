@@ -53,7 +53,7 @@ static enum vc_flush_next vc_flush_wait(struct vcache_flush *f,
 		if (slot != VC_EPOCH_IDLE) {
 			list_add_tail(&f->node, &tag->waiters[slot]);
 			ndirty = tag->ndirty;
-			tag->goal = ndirty;
+			WRITE_ONCE(tag->goal, ndirty);
 			next = VC_FLUSH_WAITS;
 		}
 	}

@@ -329,7 +329,7 @@ void vcache_park_work(struct work_struct *work)
 	struct vcache_dev *dev = container_of(work, struct vcache_dev, park_work);
 	struct vcache_parked *p;
 
-	dev->park_pass++;
+	WRITE_ONCE(dev->park_pass, dev->park_pass + 1);
 	for (;;) {
 		spin_lock_irq(&dev->park_lock);
 		p = vc_parked_next(dev);

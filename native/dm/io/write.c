@@ -252,7 +252,7 @@ static bool vc_tag_make_space(struct vcache_tag *tag, unsigned int pages)
 
 	lockdep_assert_held(&tag->lock);
 	if (want > limit)
-		tag->goal = max(tag->goal, min(want - limit, tag->ndirty));
+		WRITE_ONCE(tag->goal, max(tag->goal, min(want - limit, tag->ndirty)));
 	return false;
 }
 

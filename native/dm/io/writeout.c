@@ -205,21 +205,21 @@ static bool vc_batch_fill(struct vcache_tag *tag)
 	spin_lock_irq(&tag->lock);
 	list_splice_tail_init(&tag->ready, &tag->batch);
 	while (tag->goal && n++ < VC_BATCH_MAX) {
-		tag->goal--;
+		WRITE_ONCE(tag->goal, tag->goal - 1);
 		b = list_first_entry_or_null(&tag->dirty, struct vcache_block,
 					     node);
 		if (!b)
 			break;
 		list_move_tail(&b->node, &tag->batch);
 		b->queued = false;
-		tag->ndirty--;
+		WRITE_ONCE(tag->ndirty, tag->ndirty - 1);
 		if (b->retry) {
 			b->retry = false;
 			atomic_long_inc(&tag->dev->pending);
 		}
 	}
 	if (list_empty(&tag->dirty))
-		tag->goal = 0;
+		WRITE_ONCE(tag->goal, 0);
 	spin_unlock_irq(&tag->lock);
 	list_sort(NULL, &tag->batch, vc_block_cmp);
 	return !list_empty(&tag->batch);

@@ -35,7 +35,7 @@ void vcache_log_wake(struct vcache_log *log)
 
 	spin_lock_irqsave(&log->lock, flags);
 	starved = log->starved;
-	log->starved = false;
+	WRITE_ONCE(log->starved, false);
 	spin_unlock_irqrestore(&log->lock, flags);
 	if (starved)
 		vc_log_kick(log);
@@ -199,7 +199,7 @@ static bool vc_log_open(struct vcache_log *log, enum vcache_append_kind kind)
 	/* Relocation does not change whether the writer waits. */
 	if (kind != VC_APPEND_RELOCATE) {
 		others = c && log->starved;
-		log->starved = !c;
+		WRITE_ONCE(log->starved, !c);
 	}
 	if (c) {
 		list_del_init(&s->node);
@@ -212,9 +212,9 @@ static bool vc_log_open(struct vcache_log *log, enum vcache_append_kind kind)
 		c->clean = vcache_append_is_clean(kind);
 		vcache_chunk_open(log, c);
 		list_add_tail(&c->node, &log->chunks);
-		log->nr++;
-		log->nr_own += c->own;
-		log->dirty += !c->clean;
+		WRITE_ONCE(log->nr, log->nr + 1);
+		WRITE_ONCE(log->nr_own, log->nr_own + c->own);
+		WRITE_ONCE(log->dirty, log->dirty + !c->clean);
 		WRITE_ONCE(log->open, c);
 		log->at = 0;
 	}
@@ -251,7 +251,7 @@ static bool vc_log_hold(struct vcache_log *log)
 	if (vcache_log_upper->may_write(log))
 		return false;
 	spin_lock_irqsave(&log->lock, flags);
-	log->starved = true;
+	WRITE_ONCE(log->starved, true);
 	log->held = true;
 	spin_unlock_irqrestore(&log->lock, flags);
 	vcache_space_kick(p);

@@ -65,9 +65,9 @@ static void vc_volume_hand_out(struct vcache_volume *v, const u32 *list, u32 n)
 		/* The log may be in use already, with dedicated lanes. */
 		c->own = p->lane[c->lane].owner == log;
 		list_add_tail(&c->node, &log->chunks);
-		log->nr++;
-		log->nr_own += c->own;
-		log->dirty += !c->clean;
+		WRITE_ONCE(log->nr, log->nr + 1);
+		WRITE_ONCE(log->nr_own, log->nr_own + c->own);
+		WRITE_ONCE(log->dirty, log->dirty + !c->clean);
 		log->warm += c->warm;
 		log->emptied |= !live;
 		spin_unlock_irq(&log->lock);

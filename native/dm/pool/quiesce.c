@@ -103,7 +103,7 @@ static bool vc_volume_end_drain(struct vcache_volume *v, long patience)
 	do {
 		left = vcache_volume_dirty(v);
 		if (wait_event_timeout(v->idle,
-				       !vcache_volume_dirty(v) || v->failing ||
+				       !vcache_volume_dirty(v) || READ_ONCE(v->failing) ||
 				       READ_ONCE(v->bad_only), patience))
 			return true;
 	} while (vcache_volume_dirty(v) != left);

@@ -49,9 +49,9 @@ static bool vc_chunk_sort(struct vcache_pool *p, struct vcache_log *log,
 		c->reads->nr[own]++;
 		list_move_tail(&c->node, &c->reads->chunks[own]);
 	} else if (own) {
-		log->nr_own++;
+		WRITE_ONCE(log->nr_own, log->nr_own + 1);
 	} else {
-		log->nr_own--;
+		WRITE_ONCE(log->nr_own, log->nr_own - 1);
 	}
 	return true;
 }
@@ -84,9 +84,9 @@ static void vc_lane_give(struct vcache_pool *p, struct vcache_lane *l,
 			 struct vcache_log *log)
 {
 	if (l->owner && !log)
-		p->nfree += l->nfree;
+		WRITE_ONCE(p->nfree, p->nfree + l->nfree);
 	else if (!l->owner && log)
-		p->nfree -= l->nfree;
+		WRITE_ONCE(p->nfree, p->nfree - l->nfree);
 	l->owner = log;
 }
 

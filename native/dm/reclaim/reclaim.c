@@ -160,12 +160,12 @@ int vcache_chunk_reclaim(struct vcache_pool *p, struct vcache_chunk *c, enum vca
 	if (c->reads) {
 		c->reads->nr[c->own]--;
 	} else {
-		log->nr--;
-		log->nr_own -= c->own;
+		WRITE_ONCE(log->nr, log->nr - 1);
+		WRITE_ONCE(log->nr_own, log->nr_own - c->own);
 	}
 	clean = c->clean;
 	if (!clean)
-		log->dirty--;
+		WRITE_ONCE(log->dirty, log->dirty - 1);
 	if (c->warm)
 		log->warm--;
 	spin_unlock_irq(&log->lock);

@@ -492,7 +492,8 @@ static void vc_pool_make_space(struct vcache_pool *p)
 		return;
 	list_for_each_entry(v, &p->volumes, node) {
 		/* Else no clean chunk is reclaimed, and both would wake each other for ever. */
-		if (!v->stopped && !v->failing && p->state == VC_POOL_OK)
+		if (!READ_ONCE(v->stopped) && !READ_ONCE(v->failing) &&
+		    READ_ONCE(p->state) == VC_POOL_OK)
 			mod_delayed_work(p->wq, &v->destage, 0);
 	}
 }

@@ -107,7 +107,7 @@ static bool vc_log_oldest_frees(struct vcache_log *log, enum vcache_domain domai
 	struct vcache_chunk *c = list_first_entry_or_null(&log->chunks,
 							  struct vcache_chunk, node);
 
-	return c && log->dirty && !READ_ONCE(log->vol->failing) &&
+	return c && READ_ONCE(log->dirty) && !READ_ONCE(log->vol->failing) &&
 	       vcache_log_frees_space(log, c, domain);
 }
 

@@ -29,7 +29,7 @@ bool vcache_tag_ask(struct vcache_tag *tag, unsigned int goal)
 	goal = min(goal, tag->ndirty);
 	raised = goal > tag->goal;
 	if (raised)
-		tag->goal = goal;
+		WRITE_ONCE(tag->goal, goal);
 	spin_unlock_irqrestore(&tag->lock, flags);
 	return raised;
 }

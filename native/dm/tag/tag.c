@@ -33,7 +33,7 @@ static unsigned int buffer_mb = 128;
 /* In volume scope hTag has no data, so it has no weight. */
 static unsigned int vc_limits_weight(const struct vcache_tag *tag)
 {
-	return tag == tag->dev->host && tag->dev->volume ? 0 : tag->weight;
+	return tag == tag->dev->host && tag->dev->volume ? 0 : READ_ONCE(tag->weight);
 }
 
 static void vc_limits_share(void)
