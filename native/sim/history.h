@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The simulation: histories. history.c runs them, and cases.c says which there are.
+ * The simulation: histories. history.c runs them; cases.c and directed.c say which there are.
  */
 #ifndef SIM_HISTORY_H
 #define SIM_HISTORY_H

@@ -146,7 +146,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         Edit("reclaim.c", "	if (!clean)\n		vcache_log_wake(log);\n", ""),
     ), ("directed", "drain-superseded")),
     Mutation("read-skips-a-block-that-is-replaced", (
-        Edit("read.c", "		at = b->index;\n		if (!ref", "		at = b->index + 1;\n		if (!ref"),
+        Edit("read.c", "		at = b->index;\n		if (!ref",
+             "		at = b->index + 1;\n		if (!ref"),
         Edit("read.c", "		at++;\n", ""),
     ), ("directed", "read-while-replaced")),
     # A chunk is reclaimed before older ones.

@@ -78,15 +78,14 @@ static void vc_volume_hand_out(struct vcache_volume *v, const u32 *list, u32 n)
 /* Tell that durable data of a chunk is damaged. Older versions of it are valid again. */
 static void vc_volume_lost(struct vcache_volume *v, u32 chunk, const struct vcache_replay *rp)
 {
-	struct vcache_pool *p = v->pool;
+	const char *name = dm_device_name(v->pool->md);
+	u16 tag = v->pool->found[chunk].tag;
 
-	if (rp->lost_first > rp->lost_last)
-		DMERR("%s: volume %u tag %u: chunk %u has lost %u blocks",
-		      dm_device_name(p->md), v->id, p->found[chunk].tag, chunk, rp->lost);
-	else
-		DMERR("%s: volume %u tag %u: chunk %u has lost %u blocks, some of sectors %llu to %llu",
-		      dm_device_name(p->md), v->id, p->found[chunk].tag, chunk, rp->lost,
-		      rp->lost_first * VC_BLOCK_SECTORS,
+	DMERR("%s: volume %u tag %u: chunk %u has lost %u blocks", name, v->id, tag, chunk,
+	      rp->lost);
+	if (rp->lost_first <= rp->lost_last)
+		DMERR("%s: volume %u tag %u: some of them from sectors %llu to %llu", name, v->id,
+		      tag, rp->lost_first * VC_BLOCK_SECTORS,
 		      (rp->lost_last + 1) * VC_BLOCK_SECTORS - 1);
 }
 
