@@ -7,8 +7,8 @@ from tests.kernel import stack
 from tests.kernel.disk import Disk, pattern
 from tests.kernel.stack import linear, mapped
 
-COLD = 1800
-HOT = 40
+COLD = 1500
+HOT = 150
 WRITES = 6000
 
 
@@ -28,9 +28,10 @@ def test_full_chunks_stay_where_they_are(origin: str) -> None:
                 at = COLD + dice.randrange(HOT)
                 expected[at] = number
                 disk.write(at * 8, pattern(number, 8), fua=True)
-            # These took four times the blocks of the cache. Relocation of the oldest chunk each
-            # time would copy the cold blocks about ten times.
-            assert stack.pool_status(pool).relocated < COLD
+            # These took four times the blocks of the cache. Some hundred blocks are relocated.
+            # Relocation of the oldest chunk each time would copy about 36,000.
+            relocated = stack.pool_status(pool).relocated
+            assert relocated < 4 * COLD, relocated
             _check(disk, expected)
         below.swap(linear(origin))
         with stack.cached(below.path, pool) as device:
