@@ -40,7 +40,8 @@ DIRECTED = ("stale-destage", "cache-lost", "seal-fails", "failed-record", "bad-b
             "failed-flush", "behind-discard", "through-crash", "two-bad-blocks", "removed-tag",
             "read-only-pool", "late-for-discard", "few-chunks", "unreadable-chunk",
             "failed-record-past-log", "drain-and-write", "drain-superseded",
-            "failed-record-of-two", "full-of-bad-blocks", "damaged-log", "damaged-metadata")
+            "failed-record-of-two", "full-of-bad-blocks", "damaged-log", "damaged-metadata",
+            "reclaimed-early", "discarded-early", "read-while-replaced")
 
 #: Kinds of requests in exhaustive histories.
 OPERATIONS = 11

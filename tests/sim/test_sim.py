@@ -2,6 +2,7 @@
 """A sample of the simulation: no violations, and defects are found. One minute of a processor."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,13 @@ def test_violation_is_replayed() -> None:
     program = build.build(build.PLAIN, mutation.edits, f"mutation-{mutation.name}")
     again = runner.run(program, "replay", found["case"])
     assert [one["violation"] for one in again.violations] == [found["violation"]]
+
+
+def test_all_directed_cases_run() -> None:
+    """The runner has a list of its own."""
+    text = (build.NATIVE / "sim" / "directed.c").read_text()
+    assert sorted(re.findall(r'^\t\{ "([a-z-]+)", \w+ \},$', text, re.MULTILINE)) == sorted(
+        runner.DIRECTED)
 
 
 def test_edits_apply() -> None:
