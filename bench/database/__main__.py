@@ -49,13 +49,17 @@ def record(raw: Path, options: argparse.Namespace, case: tuple[str, int, int]) -
 def table(runs: list[Run]) -> str:
     """Return the figures as text."""
     lines = [f"{'SSD':>4} {'load':8}{'stack':15}{'seed':>4}{'transactions/s':>15}"
-             f"{'p50/p99/max ms':>20}{'tenant 2/s':>11}{'SSD MiB written/read':>22}{'FLUSH':>8}"]
+             f"{'p50/p99/max ms':>20}{'tenant 2/s':>11}{'MiB written':>12}"
+             f"{'SSD MiB written/copied/read':>29}{'disk MiB/KiB a write':>22}{'FLUSH':>8}"]
     for run in sorted(runs, key=lambda run: (run.ssd_mib, LOADS.index(run.load), run.stack)):
         us = run.transaction_us
         latency = "/".join(f"{us[name] / 1000:.1f}" for name in ("p50", "p99", "max"))
-        written = f"{run.ssd_written >> 20}/{run.ssd_read >> 20}"
+        copied = "?" if run.ssd_copied is None else run.ssd_copied >> 20
+        ssd = f"{run.ssd_written >> 20}/{copied}/{run.ssd_read >> 20}"
+        disk = f"{run.disk_written >> 20}/{run.disk_written / 1024 / (run.disk_writes or 1):.0f}"
         lines.append(f"{run.ssd_mib:4} {run.load:8}{run.stack:15}{run.seed:4}{run.per_s:15.0f}"
-                     f"{latency:>20}{run.neighbour_per_s:11.0f}{written:>22}{run.flushes:8}")
+                     f"{latency:>20}{run.neighbour_per_s:11.0f}{run.volume_written >> 20:12}"
+                     f"{ssd:>29}{disk:>22}{run.flushes:8}")
     return "\n".join(lines)
 
 

@@ -36,9 +36,15 @@ class Run:
     :param per_s: transactions per second of tenant 1
     :param transaction_us: p50, p99 and maximum of their durations
     :param neighbour_per_s: reads and writes, or transactions, per second of tenant 2
+    :param volume_written: bytes that the database has written to the volume of tenant 1
+    :param volume_writes: requests for them
     :param ssd_written: bytes
+    :param ssd_writes: requests for them
+    :param ssd_copied: bytes of blocks that the stack has copied within the SSD; None: it does not
+        tell
     :param ssd_read: bytes
     :param disk_written: bytes
+    :param disk_writes: requests for them
     :param flushes: FLUSH commands to the SSD
     """
 
@@ -49,9 +55,14 @@ class Run:
     per_s: float
     transaction_us: dict[str, float]
     neighbour_per_s: float
+    volume_written: int
+    volume_writes: int
     ssd_written: int
+    ssd_writes: int
+    ssd_copied: int | None
     ssd_read: int
     disk_written: int
+    disk_writes: int
     flushes: int
 
 
@@ -87,16 +98,28 @@ def _neighbour(raw: Path, name: str, seconds: float) -> float:
     return sum(float(job["read"]["iops"] + job["write"]["iops"]) for job in jobs)
 
 
+def _copied(raw: Path, name: str) -> int | None:
+    """Return the bytes that vcache has relocated; None for another stack."""
+    try:
+        # <start> <length> vcache-pool, then what doc/source/reference/pool.rst lists.
+        before, after = (int((raw / f"{name}.{when}.pool").read_text().split()[3 + 10])
+                         for when in ("before", "after"))
+    except FileNotFoundError:
+        return None
+    return 4096 * (after - before)
+
+
 def read(raw: Path, stack: str, load: str, ssd_mib: int, seed: int, seconds: float) -> Run:
     """Collect the results of a load from the folder `raw`."""
     name = f"{stack}-{ssd_mib}-{seed}-{load}"
     # pgbench: client, transaction, duration, ...; sqlite.py: duration, commit.
     found = durations(raw / f"{name}.log", 0 if load == "sqlite" else 2)
-    ssd, disk = counters(raw, name)
+    ssd, disk, volume = counters(raw, name)
     return Run(stack, load, ssd_mib, seed, len(found) / seconds,
                {"p50": percentile(found, 0.5), "p99": percentile(found, 0.99), "max": found[-1]},
-               _neighbour(raw, name, seconds), 512 * ssd.write_sectors, 512 * ssd.read_sectors,
-               512 * disk.write_sectors, ssd.flushes)
+               _neighbour(raw, name, seconds), 512 * volume.write_sectors, volume.writes,
+               512 * ssd.write_sectors, ssd.writes, _copied(raw, name), 512 * ssd.read_sectors,
+               512 * disk.write_sectors, disk.writes, ssd.flushes)
 
 
 def written(run: Run) -> float:

@@ -40,6 +40,12 @@ start() { # tenant
         -o "-p $((5432 + $1)) -k /tmp" start
 }
 
+# Save the counters, and how much vcache has relocated.
+save() { # name of the file
+    snapshot "$1"
+    [ "$stack" != vcache ] || dmsetup status pool >"$out/$1.pool"
+}
+
 stop() { # tenant
     as_postgres "$programs/pg_ctl" -s -w -t 600 -D "/run/db$1/data" -m fast stop
     umount "/run/db$1"
@@ -65,7 +71,7 @@ beside() { # load
             thread "runtime=$each"
         cat
     } >"$out/$result.fio"
-    snapshot "$result.before"
+    save "$result.before"
     if [ -s "$out/$result.fio" ] && grep -q filename "$out/$result.fio"; then
         fio --output-format=json --output="$out/$result.json" "$out/$result.fio" &
         neighbour=$!
@@ -75,7 +81,7 @@ beside() { # load
     [ "$1" != second ] || { bench 2 "$each" "$out/$result.log2" & neighbour=$!; }
     bench 1 "$each" "$out/$result.log"
     [ -z "$neighbour" ] || wait "$neighbour"
-    snapshot "$result.after"
+    save "$result.after"
     echo "$name: $result"
 }
 
@@ -104,9 +110,9 @@ sqlite() {
     result=$stack-$slice-$seed-sqlite
     stop 1
     mount "$(device 1)" /run/db1
-    snapshot "$result.before"
+    save "$result.before"
     /usr/bin/python3 "$here/sqlite.py" /run/db1/sqlite "$each" "$seed" >"$out/$result.log"
-    snapshot "$result.after"
+    save "$result.after"
     umount /run/db1
     echo "$name: $result"
 }

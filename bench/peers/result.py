@@ -83,18 +83,18 @@ def read(raw: Path, stack: str, load: str, tenants: int) -> Result:
     jobs = json.loads((raw / f"{name}.json").read_text())["jobs"]
     if any(job["error"] for job in jobs):
         raise SystemExit(f"bench: {name}: fio failed")
-    ssd, disk = counters(raw, name)
+    ssd, disk, _ = counters(raw, name)
     return Result(stack, load, tenants, [tenant(job) for job in jobs],
                   max(job["job_runtime"] for job in jobs) / 1000, ssd.writes,
                   ssd.write_sectors / 2048, ssd.flushes, disk.reads, disk.writes)
 
 
-def counters(raw: Path, name: str) -> tuple[Counters, Counters]:
-    """Return what the SSD and the slow disk have done during a load."""
-    ssd, disk = ([new - old for old, new in zip(*lines, strict=True)]
+def counters(raw: Path, name: str) -> tuple[Counters, Counters, Counters]:
+    """Return what the SSD, the slow disk and the volume of tenant 1 have done during a load."""
+    ssd, disk, volume = ([new - old for old, new in zip(*lines, strict=True)]
                  for lines in zip(_stat(raw / f"{name}.before"), _stat(raw / f"{name}.after"),
                                   strict=True))
-    return _counters(ssd), _counters(disk)
+    return _counters(ssd), _counters(disk), _counters(volume)
 
 
 def _counters(stat: list[int]) -> Counters:
@@ -103,7 +103,7 @@ def _counters(stat: list[int]) -> Counters:
 
 
 def _stat(path: Path) -> list[list[int]]:
-    """Read the counters of the SSD and of the slow disk."""
+    """Read the counters of the SSD, of the slow disk and of the volume of tenant 1."""
     return [[int(word) for word in line.split()] for line in path.read_text().splitlines()]
 
 

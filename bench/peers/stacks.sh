@@ -74,9 +74,11 @@ job() { # tenant, fio arguments of its own; $seed, if set, gives another sequenc
     done
 }
 
-# Save the counters of the disks.
+# Save the counters of the disks and of the volume of tenant 1.
 snapshot() { # name of the file
-    for disk in ssd hdd; do cat "/sys/block/$disk/stat"; done >"$out/$1"
+    for disk in /dev/ssd /dev/hdd "$(device 1)"; do
+        cat "/sys/class/block/$(basename "$(readlink -f "$disk")")/stat"
+    done >"$out/$1"
 }
 
 run() { # name of the results, then lines for all jobs; the jobs are on standard input

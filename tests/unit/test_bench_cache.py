@@ -20,8 +20,8 @@ def job(reads: int, writes: int, sync: dict[str, Any] | None = None, error: int 
 def leave(raw: Path, jobs: list[Any]) -> None:
     """Write the results of a load."""
     (raw / "vcache-mixed-2.json").write_text(json.dumps({"jobs": jobs}))
-    before = [[number] * 17 for number in (1, 2)]
-    after = [list(range(100, 117)), list(range(1000, 1017))]
+    before = [[number] * 17 for number in (1, 2, 3)]
+    after = [list(range(first, first + 17)) for first in (100, 1000, 5000)]
     for name, lines in (("before", before), ("after", after)):
         (raw / f"vcache-mixed-2.{name}").write_text(
             "\n".join(" ".join(map(str, line)) for line in lines) + "\n")

@@ -14,15 +14,15 @@ from bench.database.figures import Run
 def run(stack: str, load: str, per_s: float, p99: float = 1000, written: int = 1000,
         seed: int = 1) -> Run:
     return Run(stack, load, 96, seed, per_s, {"p50": 10, "p99": p99, "max": 2 * p99}, 5,
-               written, 0, 0, 0)
+               0, 0, written, 0, None, 0, 0, 0, 0)
 
 
 def leave(raw: Path, name: str, log: str) -> None:
     """Write the results of a load."""
     (raw / f"{name}.log").write_text(log)
     for when, start in (("before", 0), ("after", 100)):
-        (raw / f"{name}.{when}").write_text(
-            "".join(" ".join(str(start * disk + at) for at in range(17)) + "\n" for disk in (1, 2)))
+        (raw / f"{name}.{when}").write_text("".join(
+            " ".join(str(start * disk + at) for at in range(17)) + "\n" for disk in (1, 2, 3)))
 
 
 def test_transactions_of_pgbench(tmp_path: Path) -> None:
@@ -32,7 +32,15 @@ def test_transactions_of_pgbench(tmp_path: Path) -> None:
         {"jobs": [{"error": 0, "read": {"iops": 70.0}, "write": {"iops": 30.0}}]}))
     assert figures.read(tmp_path, "vcache", "busy", 96, 1, 10) == Run(
         "vcache", "busy", 96, 1, 20, {"p50": 1100, "p99": 1198, "max": 1199}, 100,
-        512 * 100, 512 * 100, 512 * 200, 100)
+        512 * 300, 300, 512 * 100, 100, None, 512 * 100, 512 * 200, 200, 100)
+
+
+def test_what_was_relocated(tmp_path: Path) -> None:
+    leave(tmp_path, "vcache-96-1-alone", "0 0 1000 0 1 1\n")
+    for when, relocated in (("before", 700), ("after", 1000)):
+        (tmp_path / f"vcache-96-1-alone.{when}.pool").write_text(
+            f"0 393216 vcache-pool ok 2048 95 0 95 60 2 2 0 31.52 {relocated} 7 9 50 0 1 0 50\n")
+    assert figures.read(tmp_path, "vcache", "alone", 96, 1, 10).ssd_copied == 300 * 4096
 
 
 def test_a_second_database(tmp_path: Path) -> None:
