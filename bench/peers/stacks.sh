@@ -77,7 +77,7 @@ job() { # tenant, fio arguments of its own; $seed, if set, gives another sequenc
 # Save the counters of the disks and of the volume of tenant 1.
 snapshot() { # name of the file
     for disk in /dev/ssd /dev/hdd "$(device 1)"; do
-        cat "/sys/class/block/$(basename "$(readlink -f "$disk")")/stat"
+        cat "/sys/dev/block/$(stat -L -c %Hr:%Lr "$disk")/stat"
     done >"$out/$1"
 }
 

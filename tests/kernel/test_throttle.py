@@ -93,6 +93,7 @@ def test_a_reader_does_not_wait_for_the_destage_of_others(volumes: Volumes) -> N
             time.sleep(0.005)
         done = writes(slow, DONE) - before
     together = sum(n > 1 for n in seen) / len(seen)
-    assert together < 0.2, (together, f"{seen}")
+    # 0.56 and 1 with the mutations. On a busy machine a window may wait too long for its turn.
+    assert together < 0.4, (together, f"{seen}")
     # Destage continues, but more slowly.
     assert done > 20 and any(seen)
