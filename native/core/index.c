@@ -23,7 +23,7 @@ u32 vcache_index_buckets(u32 cells)
 }
 
 /* Elements to initialise between two chances for others to run. */
-#define VC_INIT_STEP	(1U << 16)
+#define VC_INIT_STEP	65536U
 
 /**
  * vcache_index_init - make the index empty
