@@ -284,6 +284,28 @@ def test_neighbours_reach_the_origin_in_one_request(cache: str, origin: str) -> 
     assert 0 < requests < 600
 
 
+def test_what_precedes_a_block_on_the_origin_goes_with_it() -> None:
+    """The oldest chunks have the last block of each run, the other blocks are in later chunks."""
+    runs, length = 480, 16
+    last = [run * (length + 1) + length - 1 for run in range(runs)]
+    others = [block - at for block in last for at in range(length - 1, 0, -1)]
+    with stack.null_blk(256) as cache, stack.null_blk(64) as origin, \
+            stack.pool(cache, chunk_kib=256) as pool, stack.cached(origin, pool) as device, \
+            Disk(device.path) as disk:
+        for block in [*last, *others]:
+            disk.write(block * 8, pattern(block, 8))
+        disk.flush()
+        device.message("drain")
+        assert stack.wait_until(lambda: stack.cache_status(device).state == "clean")
+        stat = Path(f"/sys/class/block/{os.path.basename(origin)}/stat").read_text()
+        requests = int(stat.split()[4])
+        with Disk(origin) as raw:
+            for block in [*last, *others]:
+                assert raw.read(block * 8, 8) == pattern(block, 8)
+    # The end of a window cuts a run in two.
+    assert runs <= requests < runs * 4 // 3, requests
+
+
 def test_what_is_overwritten_soon_is_not_destaged_at_once() -> None:
     """A tag with a quarter to three quarters of its share dirty is destaged slowly."""
     write_ms = 150

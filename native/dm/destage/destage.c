@@ -7,8 +7,8 @@
  * A round takes the oldest dirty chunks of a log, sorts their valid blocks by their
  * place on the origin, and copies them window by window. Blocks that are neighbours on the
  * origin are read into consecutive pages and written as one request. Dirty blocks of other
- * chunks that follow on the origin go with them: for a slow disk a long request costs
- * hardly more than a short one. When a window is durable on the origin, its cells are
+ * chunks that precede or follow on the origin go with them: for a slow disk a long request
+ * costs hardly more than a short one. When a window is durable on the origin, its cells are
  * clean. A chunk without dirty cells can be reclaimed; until then it serves reads.
  *
  * If only the open chunk is dirty, the round takes what has been written of it, and leaves

@@ -75,24 +75,58 @@ static int vc_window_write(struct vcache_round *r, struct vcache_volume *v, u32 
 }
 
 /*
- * Extend a window by the dirty blocks that follow its last block on the origin, wherever
- * they are in the cache. They become part of the same request.
+ * Add a dirty block to a window of @n blocks because its neighbour is in it, wherever it is in
+ * the cache. Return: false if it is not dirty as a whole, or has failed.
  */
+static bool vc_window_add(struct vcache_round *r, struct vcache_volume *v, u32 n, u64 block)
+{
+	struct vcache_round_cell *c = &r->window[n];
+
+	if (vcache_bad_has(v, block) || !vcache_lookup_dirty(v, block, &c->cell))
+		return false;
+	c->block = block;
+	c->reuse = vcache_cell_chunk(v->pool, c->cell)->reuse;
+	c->mask = VC_MASK_ALL;
+	c->extra = true;
+	return true;
+}
+
+/* Extend a window by the dirty blocks that follow its last block on the origin. */
 static u32 vc_window_extend(struct vcache_round *r, struct vcache_volume *v, u32 n,
 			    u32 most)
 {
-	while (n < most && r->window[n - 1].mask == VC_MASK_ALL) {
-		struct vcache_round_cell *c = &r->window[n];
-
-		c->block = r->window[n - 1].block + 1;
-		if (vcache_bad_has(v, c->block) ||
-		    !vcache_lookup_dirty(v, c->block, &c->cell))
-			break;
-		c->reuse = vcache_cell_chunk(v->pool, c->cell)->reuse;
-		c->mask = VC_MASK_ALL;
-		c->extra = true;
+	while (n < most && r->window[n - 1].mask == VC_MASK_ALL &&
+	       vc_window_add(r, v, n, r->window[n - 1].block + 1))
 		n++;
-	}
+	return n;
+}
+
+/* Is a block dirty as a whole? It may be so no longer when this returns. */
+static bool vc_block_is_dirty(struct vcache_volume *v, u64 block)
+{
+	u32 cell;
+
+	if (!vcache_lookup_dirty(v, block, &cell))
+		return false;
+	vcache_lookup_done(v->pool, cell);
+	return true;
+}
+
+/*
+ * Extend a window by the dirty blocks that precede @block, which is added next. They fill at
+ * most one request with it: what is far from the blocks of the round can wait.
+ */
+static u32 vc_window_precede(struct vcache_round *r, struct vcache_volume *v, u32 n,
+			     u32 most, u64 block)
+{
+	u64 first = n ? r->window[n - 1].block + 1 : 0, from = block;
+	u32 room = most - n - 1;
+
+	room = min(room, queue_max_sectors(bdev_get_queue(v->origin)) / VC_BLOCK_SECTORS - 1);
+	while (room-- && from > first && vc_block_is_dirty(v, from - 1))
+		from--;
+	for (; from < block; from++)
+		n += vc_window_add(r, v, n, from);
 	return n;
 }
 
@@ -122,6 +156,8 @@ static u32 vc_window_fill(struct vcache_round *r, struct vcache_volume *v, u32 f
 		if (!c->mask)
 			continue;
 		c->reuse = vcache_cell_chunk(v->pool, c->cell)->reuse;
+		if (c->mask == VC_MASK_ALL)
+			*n = vc_window_precede(r, v, *n, most, c->block);
 		r->window[(*n)++] = *c;
 		*n = vc_window_extend(r, v, *n, most);
 	}

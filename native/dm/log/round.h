@@ -23,7 +23,7 @@
  * @reuse: vcache_chunk.reuse of its chunk, read while a reference was held
  * @mask: its valid sectors
  * @held: its range is held, see range.h
- * @extra: it was not noted, but added because it follows a noted one on the origin
+ * @extra: it was not noted, but added because it is next to a noted one on the origin
  */
 struct vcache_round_cell {
 	u64 block;

@@ -270,6 +270,7 @@ struct nvme_command {
 	} common;
 };
 #define bdev_get_queue(b) ((struct request_queue *)(b))
+#define queue_max_sectors(q) 32U
 #define queue_max_hw_sectors(q) 256U
 #define queue_max_segments(q) 128U
 #define queue_is_mq(q) false
