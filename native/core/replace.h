@@ -42,12 +42,12 @@
 /*
  * Credit for keeping blocks that are not hot: the price of keeping one, and what is earned
  * by a block that is read, and by one that is written. So a read pays for two blocks, and
- * eight writes pay for one. The maximum limits how long credit lasts, and each log starts
+ * 32 writes pay for one. The maximum limits how long credit lasts, and each log starts
  * with some, because a tag that writes now may read later. For a tag that never reads,
  * each block that is kept is a useless write to the SSD.
  */
-#define VC_CREDIT_KEEP		8U
-#define VC_CREDIT_READ		16U
+#define VC_CREDIT_KEEP		32U
+#define VC_CREDIT_READ		64U
 #define VC_CREDIT_WRITE		1U
 #define VC_CREDIT_MAX		(16384U * VC_CREDIT_KEEP)
 #define VC_CREDIT_FIRST		(4096U * VC_CREDIT_KEEP)
