@@ -31,7 +31,7 @@ as_postgres() {
 
 # Put a database on a tenant's disk, and start it.
 start() { # tenant
-    mkfs.ext4 -q -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 "$(device "$1")"
+    mkfs.ext4 -q -b 4096 -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 "$(device "$1")"
     mkdir -p "/run/db$1"
     mount "$(device "$1")" "/run/db$1"
     tar -C "/run/db$1" -xf "$template"
