@@ -105,6 +105,7 @@ struct vcache_parked {
  * @taken: a write that has been split to size and counted
  * @unparked: a write that was parked; those still parked came later
  * @partial: a write of which a part is in the buffer; it goes on behind that
+ * @nowait: its sender does not wait, REQ_NOWAIT
  * @cell: the cell that a read from the cache reads, or VC_IO_NO_CELL
  * @start: when a write began to wait for memory, ns
  */
@@ -114,6 +115,7 @@ struct vcache_io {
 	bool taken;
 	bool unparked;
 	bool partial;
+	bool nowait;
 	u32 cell;
 	union {
 		u64 start;

@@ -314,7 +314,7 @@ struct bio *vcache_promote_read(struct vcache_tag *tag, struct bio *bio)
 	if (kind == VC_READS_KINDS)
 		return NULL;
 	pr = vcache_promotion_make(log, block, end - block,
-				   bio->bi_opf & VC_READ_FLAGS);
+				   bio->bi_opf & (VC_READ_FLAGS | REQ_NOWAIT));
 	if (!pr)
 		return NULL;
 	pr->kind = kind;

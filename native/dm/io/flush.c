@@ -201,8 +201,8 @@ int vcache_flush_bio(struct vcache_target *vt, struct bio *bio, struct vcache_io
 	atomic_inc(&f->owner->timed);
 	vc_flush_write_out(f, dev, f->owner);
 	rcu_read_unlock();
-	/* The owner stays, because it counts the flush. */
-	if (!vcache_writeout_small(f->owner))
+	/* The owner stays, because it counts the flush. To write out may wait for memory. */
+	if (io->nowait || !vcache_writeout_small(f->owner))
 		vcache_tag_kick(f->owner);
 	vc_flush_step(f);
 	return DM_MAPIO_SUBMITTED;

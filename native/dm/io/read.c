@@ -259,6 +259,8 @@ int vcache_read_bio(struct vcache_tag *tag, struct bio *bio, struct vcache_io *i
 		vcache_bind(dev, bio);
 	else /* Count what is sent: the rest comes again. */
 		atomic64_add(bio_sectors(bio), &tag->stats.cache_hit_sectors);
+	if (io->nowait && !bdev_nowait(bio->bi_bdev))
+		bio->bi_opf &= ~REQ_NOWAIT; /* the device would refuse it */
 	vc_read_count(tag, &rd->iter, vcache_read_hits(&rd->iter, rd));
 	if (!rd->nr && io->cell == VC_IO_NO_CELL)
 		*send = vcache_promote_read(tag, bio);

@@ -539,7 +539,7 @@ static int vc_pool_iterate_devices(struct dm_target *ti,
 static struct target_type vcache_pool_target = {
 	.name = "vcache-pool",
 	.version = {1, 0, 0},
-	.features = DM_TARGET_SINGLETON | DM_TARGET_ALWAYS_WRITEABLE |
+	.features = DM_TARGET_SINGLETON | DM_TARGET_NOWAIT | DM_TARGET_ALWAYS_WRITEABLE |
 		    DM_TARGET_IMMUTABLE,
 	.module = THIS_MODULE,
 	.ctr = vc_pool_ctr,

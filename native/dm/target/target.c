@@ -30,6 +30,10 @@ static const char * const vc_mode_names[] = {
 	[VCACHE_MODE_NONE] = "none",
 };
 
+/*
+ * Nothing here waits, so REQ_NOWAIT is for the device that a read is sent to. What becomes
+ * part of the work of others may wait there.
+ */
 static int vc_map(struct dm_target *ti, struct bio *bio)
 {
 	struct vcache_target *vt = ti->private;
@@ -48,6 +52,9 @@ static int vc_map(struct dm_target *ti, struct bio *bio)
 		vcache_bind(vt->dev, bio);
 		return DM_MAPIO_REMAPPED;
 	}
+	io->nowait = bio->bi_opf & REQ_NOWAIT;
+	if (bio_op(bio) != REQ_OP_READ)
+		bio->bi_opf &= ~REQ_NOWAIT;
 	if (bio->bi_opf & REQ_PREFLUSH) {
 		vcache_bind(vt->dev, bio);
 		return vcache_flush_bio(vt, bio, io);
@@ -513,7 +520,7 @@ static int vc_iterate_devices(struct dm_target *ti,
 static struct target_type vcache_target_type = {
 	.name = "vcache",
 	.version = {1, 0, 0},
-	.features = DM_TARGET_SINGLETON,
+	.features = DM_TARGET_SINGLETON | DM_TARGET_NOWAIT,
 	.module = THIS_MODULE,
 	.ctr = vc_ctr,
 	.dtr = vc_dtr,

@@ -271,6 +271,7 @@ struct nvme_command {
 };
 #define bdev_get_queue(b) ((struct request_queue *)(b))
 #define queue_max_sectors(q) 32U
+#define bdev_nowait(b) ((void)(b), true)
 #define queue_max_hw_sectors(q) 256U
 #define queue_max_segments(q) 128U
 #define queue_is_mq(q) false
@@ -344,6 +345,7 @@ struct dm_target {
 struct dm_arg_set { unsigned int argc; char **argv; };
 struct dm_arg { unsigned int min, max; char *error; };
 #define DM_TARGET_SINGLETON 1
+#define DM_TARGET_NOWAIT 2
 #define DM_TARGET_ALWAYS_WRITEABLE 2
 #define DM_TARGET_IMMUTABLE 4
 #define DM_TARGET_NOWAIT 128
