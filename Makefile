@@ -182,6 +182,13 @@ test-debug-smp: venv ## the same in the box for tests that need two processors; 
 		status=$$?; tree=build/module/$$release/tree; \
 		.ci/coverage smp "$$tree" "$$tree" && exit $$status; }
 
+.PHONY: test-kcsan
+test-kcsan: venv ## run these tests in the box under a kernel that looks for data races (KCSAN)
+	@.ci/deps build test debug
+	@release=$$(.ci/debug-kernel --kcsan) && \
+		.ci/module "$$release" "build/module/$$release" && \
+		$(PYTHON) -m tests.kernel --kernel "$$release" --timeout 14400 -p no:cacheprovider -m smp
+
 .PHONY: xfstests xfstests-dir
 xfstests: xfstests-dir venv module-uml ## run a compiled xfstests on a volume and on dm-linear: build/xfstests/report.json; XFSTESTS=DIR
 	@.ci/deps build test xfstests
