@@ -507,8 +507,8 @@ def test_what_fits_stays_though_there_is_no_credit_to_copy_it(client: Client,
             before = hits(client, device)
             read_blocks(disk, range(blocks))
             assert status.relocated > 0
-            # The credit is spent: 4,096 initial blocks, and one for eight written blocks.
-            assert status.kept > 4096 + writes / 8 - 16
+            # The credit is spent: 4,096 initial blocks, and one for 32 written blocks.
+            assert status.kept > 4096 + writes / 32 - 16
             assert hits(client, device) - before > blocks * BLOCK * 0.98
 
 
