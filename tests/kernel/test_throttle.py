@@ -17,7 +17,7 @@ from tests.kernel.disk import Disk, pattern
 MIB = 2048
 PART = 16
 WRITERS = 3
-DONE = 4
+DONE, SECTORS = 4, 6
 
 
 def writes(path: str, field: int) -> int:
@@ -97,3 +97,19 @@ def test_a_reader_does_not_wait_for_the_destage_of_others(volumes: Volumes) -> N
     assert together < 0.4, (together, f"{seen}")
     # Destage continues, but more slowly.
     assert done > 20 and any(seen)
+
+
+def test_a_throttled_window_may_be_one_long_request(volumes: Volumes) -> None:
+    """It takes a disk hardly more time than a short one."""
+    run, (reader, writer, *_) = 16, volumes.disks
+    for block in range(8 * MIB // 8):
+        if block % (run + 1) != run:
+            writer.write(block * 8, pattern(block, 8))
+    writer.flush()
+    with reading(reader):
+        assert stack.wait_until(lambda: writes(volumes.parts[1], DONE) > 20)
+        done, size = (writes(volumes.parts[1], field) for field in (DONE, SECTORS))
+        assert stack.wait_until(lambda: writes(volumes.parts[1], DONE) > done + 20)
+        done, size = (writes(volumes.parts[1], field) - before
+                      for field, before in ((DONE, done), (SECTORS, size)))
+    assert size / done > run * 8 * 3 / 4, (size, done)

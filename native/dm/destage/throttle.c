@@ -2,8 +2,8 @@
 /*
  * dm-vcache: throttle destage while others read from an origin.
  *
- * While reads come, a destage window is small, and a pause as long as the window
- * follows it. So a read meets a short queue, and half of the origin's time is left
+ * While reads come, a destage window is small, or one long request, and a pause as long as
+ * the window follows it. So a read meets a short queue, and half of the origin's time is left
  * to reads. Several origins often are parts of one disk, and the block layer does
  * not tell which. So a reader of one volume throttles the destage of all volumes of
  * the pool.

@@ -17,6 +17,9 @@
 #define VC_ALONE_TIME	HZ
 #define VC_ALONE_MIN	4U
 
+/* Most blocks of what counts as one request to an origin: a disk writes them in 2 ms. */
+#define VC_REQUEST_MOST	64U
+
 /*
  * Which sectors of a block may be written: those that are still valid since it was read, if
  * its range is held? Whoever supersedes them later waits for the range.
@@ -112,6 +115,13 @@ static bool vc_block_is_dirty(struct vcache_volume *v, u64 block)
 	return true;
 }
 
+/* Blocks of a long request to an origin. */
+static u32 vc_request_blocks(const struct vcache_volume *v)
+{
+	return min(queue_max_sectors(bdev_get_queue(v->origin)) / VC_BLOCK_SECTORS,
+		   VC_REQUEST_MOST);
+}
+
 /*
  * Extend a window by the dirty blocks that precede @block, which is added next. They fill at
  * most one request with it: what is far from the blocks of the round can wait.
@@ -120,9 +130,8 @@ static u32 vc_window_precede(struct vcache_round *r, struct vcache_volume *v, u3
 			     u32 most, u64 block)
 {
 	u64 first = n ? r->window[n - 1].block + 1 : 0, from = block;
-	u32 room = most - n - 1;
+	u32 room = min(most - n, vc_request_blocks(v)) - 1;
 
-	room = min(room, queue_max_sectors(bdev_get_queue(v->origin)) / VC_BLOCK_SECTORS - 1);
 	while (room-- && from > first && vc_block_is_dirty(v, from - 1))
 		from--;
 	for (; from < block; from++)
@@ -137,13 +146,14 @@ static bool vc_window_has(const struct vcache_round *r, u32 n, u64 block)
 }
 
 /*
- * Fill a window, from the @from-th block of the round on. Sets @n to its length.
+ * Fill a window, from the @from-th block of the round on. Sets @n to its length. A window of few
+ * blocks may have more if these belong to one request, which takes hardly longer then.
  * Return: how many blocks of the round are dealt with.
  */
 static u32 vc_window_fill(struct vcache_round *r, struct vcache_volume *v, u32 from,
 			  u32 most, u32 *n)
 {
-	u32 i;
+	u32 extended = max(most, vc_request_blocks(v)), i;
 
 	*n = 0;
 	for (i = from; i < r->nr && *n < most; i++) {
@@ -157,9 +167,9 @@ static u32 vc_window_fill(struct vcache_round *r, struct vcache_volume *v, u32 f
 			continue;
 		c->reuse = vcache_cell_chunk(v->pool, c->cell)->reuse;
 		if (c->mask == VC_MASK_ALL)
-			*n = vc_window_precede(r, v, *n, most, c->block);
+			*n = vc_window_precede(r, v, *n, extended, c->block);
 		r->window[(*n)++] = *c;
-		*n = vc_window_extend(r, v, *n, most);
+		*n = vc_window_extend(r, v, *n, extended);
 	}
 	return i - from;
 }
