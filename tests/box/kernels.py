@@ -15,8 +15,8 @@ import zlib
 from pathlib import Path
 
 BOOT = Path("/boot")
-# How the release of .ci/debug-kernel ends.
-DEBUG = "-vcache-debug"
+# How the releases of .ci/debug-kernel end.
+DEBUG = ("-vcache-debug", "-vcache-kcsan")
 # Kernels without their compression.
 UNPACKED = Path(__file__).resolve().parents[2] / "build" / "kernels"
 # The note that names the entry point for PVH: sizes of its name and its content, type, name.

@@ -37,10 +37,11 @@ def test_full_release(boot: Path) -> None:
     assert kernels.image("6.1.0-9-amd64", boot) == boot / "vmlinuz-6.1.0-9-amd64"
 
 
-def test_debug_kernel_only_when_asked_for(boot: Path) -> None:
-    (boot / "vmlinuz-6.1.192-vcache-debug").touch()
+@pytest.mark.parametrize("name", ["debug", "kcsan"])
+def test_debug_kernel_only_when_asked_for(boot: Path, name: str) -> None:
+    (boot / f"vmlinuz-6.1.192-vcache-{name}").touch()
     assert kernels.select("6.1", boot) == "6.1.0-56-amd64"
-    assert kernels.select("6.1.192-vcache-debug", boot) == "6.1.192-vcache-debug"
+    assert kernels.select(f"6.1.192-vcache-{name}", boot) == f"6.1.192-vcache-{name}"
 
 
 def test_none_installed(tmp_path: Path) -> None:
