@@ -133,7 +133,7 @@ unsigned int vcache_index_cut(struct vcache_index *ix, u16 slot, u64 block, u8 m
 
 		if ((ix->where[c] & ~0xffULL) == key &&
 		    (ix->where[c] & mask)) {
-			ix->where[c] &= ~(u64)mask;
+			WRITE_ONCE(ix->where[c], ix->where[c] & ~(u64)mask);
 			touched[n++] = c;
 			if (!vcache_cell_mask(ix, c)) {
 				*link = ix->next[c];
@@ -158,7 +158,7 @@ void vcache_index_put(struct vcache_index *ix, u32 cell, u16 slot, u64 block, u8
 {
 	u32 *head = vc_index_bucket(ix, slot, block);
 
-	ix->where[cell] = vc_cell_key(slot, block) | mask;
+	WRITE_ONCE(ix->where[cell], vc_cell_key(slot, block) | mask);
 	ix->next[cell] = *head;
 	*head = cell;
 }
@@ -180,5 +180,5 @@ void vcache_index_drop(struct vcache_index *ix, u32 cell)
 		link = &ix->next[*link];
 	*link = ix->next[cell];
 	ix->next[cell] = VC_CELL_NONE;
-	ix->where[cell] = 0;
+	WRITE_ONCE(ix->where[cell], 0);
 }

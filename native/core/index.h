@@ -56,17 +56,17 @@ void vcache_index_drop(struct vcache_index *ix, u32 cell);
 
 static inline u8 vcache_cell_mask(const struct vcache_index *ix, u32 cell)
 {
-	return (u8)ix->where[cell];
+	return (u8)READ_ONCE(ix->where[cell]);
 }
 
 static inline u64 vcache_cell_block(const struct vcache_index *ix, u32 cell)
 {
-	return ix->where[cell] >> 8 & VC_WHERE_BLOCK_MAX;
+	return READ_ONCE(ix->where[cell]) >> 8 & VC_WHERE_BLOCK_MAX;
 }
 
 static inline u16 vcache_cell_slot(const struct vcache_index *ix, u32 cell)
 {
-	return ix->where[cell] >> 48;
+	return READ_ONCE(ix->where[cell]) >> 48;
 }
 
 #endif /* VCACHE_CORE_INDEX_H */
