@@ -429,6 +429,37 @@ def test_a_maximum_holds_and_is_changed_under_load(cache: str, origin: str,
         assert stack.pool_status(pool).free >= 57
 
 
+@pytest.mark.parametrize("own", [0, 2])
+def test_a_maximum_holds_while_chunks_are_relocated(client: Client, own: int) -> None:
+    """Writers must not fill the chunks to which relocation copies: these are above the maximum."""
+    stop = threading.Event()
+
+    def write(seed: int) -> None:
+        rnd = random.Random(seed)
+        while not stop.is_set():
+            disk.write(rnd.randrange(24 * 16) * 128, pattern(seed, 128))
+            disk.flush()
+
+    def is_relocated() -> bool:
+        seen.append(client.tag(device.number, TAG).cached_bytes)
+        return stack.pool_status(pool).relocated > 4000
+
+    with (stack.null_blk(completion_us=20000, depth=1) as slow,
+          stack.null_blk(32, discard=True, completion_us=2000, depth=64) as cache,
+          stack.pool(cache, chunk_kib=256, lanes=[8 * 2048]) as pool,
+          stack.cached(slow, pool) as device, Disk(device.path) as disk,
+          contextlib.ExitStack() as on):
+        client.tag_set(device.number, TAG, cache_lanes=own, cache_max=4 * MIB)
+        for seed in range(4):
+            writer = threading.Thread(target=write, args=(seed,))
+            writer.start()
+            on.callback(writer.join)
+        on.callback(stop.set)
+        seen: list[int] = []
+        assert stack.wait_until(is_relocated)
+        assert 3 * MIB < max(seen) <= 4 * MIB
+
+
 def test_who_gets_a_smaller_maximum_copies_no_more_than_goes(
         cache: str, origin: str, client: Client) -> None:
     """All of it is hot: keeping three quarters would copy three times the reclaimed size."""

@@ -240,8 +240,9 @@ static bool vc_log_full(struct vcache_log *log, bool clean)
 }
 
 /*
- * Relocation needs at most one more chunk to free one, if no writer fills that. So while
- * the chunks reserved for relocation are in use, writers wait.
+ * Relocation needs at most one more chunk to free one, if no writer fills that. So writers
+ * wait while the chunks reserved for relocation are in use, and while the log has more
+ * chunks than its maximum because of it.
  */
 static bool vc_log_hold(struct vcache_log *log)
 {

@@ -121,9 +121,20 @@ bool vcache_own_may_take(const struct vcache_pool *p, const struct vcache_log *l
 	}
 }
 
+/* Has a log no more chunks in lanes of this kind than its maximum, less one? */
+static bool vc_log_is_within(const struct vcache_log *log, enum vcache_domain domain)
+{
+	return READ_ONCE(log->nr) <= VC_CHUNKS_MIN ||
+	       vcache_log_has(log, domain) <= (domain == VC_OWN ? READ_ONCE(log->own_most) :
+								  READ_ONCE(log->most));
+}
+
 /**
  * vcache_log_may_write - is there a chunk for a writer, beside those for relocation?
  * @log: the log
+ *
+ * What a log has above vcache_log.most was taken for blocks that are relocated or kept. If the
+ * writer filled that, relocation would take one more chunk each time, whatever the maximum.
  *
  * A log with dedicated lanes does not wait for what happens in the shared ones.
  */
@@ -132,9 +143,10 @@ bool vcache_log_may_write(const struct vcache_log *log)
 	const struct vcache_pool *p = log->vol->pool;
 	u64 lanes = READ_ONCE(log->lanes);
 
-	if (lanes && vcache_lanes_free(p, lanes) >= vc_own_relocate_reserve(log))
+	if (lanes && vcache_lanes_free(p, lanes) >= vc_own_relocate_reserve(log) &&
+	    vc_log_is_within(log, VC_OWN))
 		return true;
-	return (!lanes || READ_ONCE(log->most)) &&
+	return (!lanes || READ_ONCE(log->most)) && vc_log_is_within(log, VC_SHARED) &&
 	       READ_ONCE(p->nfree) >= vcache_pool_relocate_reserve(p);
 }
 
