@@ -44,12 +44,18 @@ class Disk:
                  trace: TracebackType | None) -> None:
         self.close()
 
-    def write(self, sector: int, data: bytes, *, fua: bool = False) -> None:
-        """Write at a sector; with `fua` it is durable on return."""
+    def write(self, sector: int, data: bytes, *, fua: bool = False,
+              nowait: bool = False) -> None:
+        """Write at a sector.
+
+        :param fua: it is durable on return
+        :param nowait: raise BlockingIOError if it would have to wait
+        """
+        flags = (os.RWF_DSYNC if fua else 0) | (os.RWF_NOWAIT if nowait else 0)
         with mmap.mmap(-1, max(len(data), mmap.PAGESIZE)) as memory:
             memory[:len(data)] = data
             with memoryview(memory) as view, view[:len(data)] as part:
-                done = os.pwritev(self.fd, [part], sector * SECTOR, os.RWF_DSYNC if fua else 0)
+                done = os.pwritev(self.fd, [part], sector * SECTOR, flags)
         if done != len(data):
             raise OSError(errno.EIO, f"short write: {done} of {len(data)}")
 
@@ -58,12 +64,15 @@ class Disk:
         self.write(sector, data)
         self.flush()
 
-    def read(self, sector: int, sectors: int) -> bytes:
-        """Read from a sector on."""
+    def read(self, sector: int, sectors: int, *, nowait: bool = False) -> bytes:
+        """Read from a sector on.
+
+        :param nowait: raise BlockingIOError if it would have to wait
+        """
         length = sectors * SECTOR
         with mmap.mmap(-1, max(length, mmap.PAGESIZE)) as memory:
             with memoryview(memory) as view, view[:length] as part:
-                done = os.preadv(self.fd, [part], sector * SECTOR)
+                done = os.preadv(self.fd, [part], sector * SECTOR, os.RWF_NOWAIT if nowait else 0)
             if done != length:
                 raise OSError(errno.EIO, f"short read: {done} of {length}")
             return memory[:length]

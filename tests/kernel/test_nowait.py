@@ -4,8 +4,6 @@
 If a device does not take them, io_uring hands each request to a thread.
 """
 
-import mmap
-import os
 import threading
 from collections.abc import Iterator
 
@@ -17,26 +15,11 @@ from tests.kernel.disk import Disk, pattern
 MODES = ("flush-only", "writeback", "writethrough", "none")
 
 
-def write(disk: Disk, sector: int, data: bytes, flags: int = 0) -> None:
-    """Write without waiting.
-
-    :raises BlockingIOError: if it would have to wait
-    """
-    with mmap.mmap(-1, len(data)) as memory:
-        memory[:] = data
-        with memoryview(memory) as view:
-            assert os.pwritev(disk.fd, [view], sector * 512, os.RWF_NOWAIT | flags) == len(data)
-
-
-def read(disk: Disk, sector: int, sectors: int) -> bytes:
-    """Read without waiting.
-
-    :raises BlockingIOError: if it would have to wait
-    """
-    with mmap.mmap(-1, sectors * 512) as memory:
-        with memoryview(memory) as view:
-            assert os.preadv(disk.fd, [view], sector * 512, os.RWF_NOWAIT) == sectors * 512
-        return memory[:]
+@pytest.fixture
+def cache() -> Iterator[str]:
+    """Provide an empty cache device of 64 MiB."""
+    with stack.null_blk(discard=True) as path:
+        yield path
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -45,20 +28,13 @@ def test_no_request_has_to_wait(cache: str, origin: str, mode: str) -> None:
     with stack.pool(cache) as pool, \
             (stack.cached(origin, pool, mode=mode) if mode.startswith("write") else
              stack.mapped(alone)) as device, Disk(device.path) as disk:
-        write(disk, 0, pattern(1, 8))
-        assert read(disk, 0, 8) == pattern(1, 8)
+        disk.write(0, pattern(1, 8), nowait=True)
+        assert disk.read(0, 8, nowait=True) == pattern(1, 8)
         disk.flush()
-        assert read(disk, 0, 8) == pattern(1, 8)
-        write(disk, 8, pattern(2, 8), os.RWF_DSYNC)
-        assert read(disk, 0, 16) == pattern(1, 8) + pattern(2, 8)
-        assert read(disk, 4096, 64) == bytes(64 * 512)
-
-
-@pytest.fixture
-def cache() -> Iterator[str]:
-    """Provide an empty cache device of 64 MiB."""
-    with stack.null_blk(discard=True) as path:
-        yield path
+        assert disk.read(0, 8, nowait=True) == pattern(1, 8)
+        disk.write(8, pattern(2, 8), fua=True, nowait=True)
+        assert disk.read(0, 16, nowait=True) == pattern(1, 8) + pattern(2, 8)
+        assert disk.read(4096, 64, nowait=True) == bytes(64 * 512)
 
 
 def test_a_busy_cache_device_has_not_failed(origin: str) -> None:
@@ -73,7 +49,7 @@ def test_a_busy_cache_device_has_not_failed(origin: str) -> None:
 
     def is_refused() -> bool:
         try:
-            return read(disk, 8, 8) != pattern(3, 64)[8 * 512:16 * 512]
+            return disk.read(8, 8, nowait=True) != pattern(3, 64)[8 * 512:16 * 512]
         except BlockingIOError:
             return True
 
@@ -90,5 +66,5 @@ def test_a_busy_cache_device_has_not_failed(origin: str) -> None:
             stop.set()
             for other in others:
                 other.join()
-        assert read(disk, 8, 8) == pattern(3, 64)[8 * 512:16 * 512]
+        assert disk.read(8, 8, nowait=True) == pattern(3, 64)[8 * 512:16 * 512]
         assert stack.cache_status(device).cache_errors == 0
