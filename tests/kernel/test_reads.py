@@ -509,8 +509,8 @@ def test_what_fits_stays_though_there_is_no_credit_to_copy_it(client: Client,
             assert status.relocated > 0
             # The credit is spent: 4,096 initial blocks, and one for 32 written blocks.
             assert status.kept > 4096 + writes / 32 - 16
-            # 98 to 99 %; which blocks are still in the buffer varies.
-            assert hits(client, device) - before > blocks * BLOCK * 0.95
+            # 97.9 to 98.7 % in nine runs, by which chunks happen to be full first.
+            assert hits(client, device) - before > blocks * BLOCK * 0.97
 
 
 class Model:

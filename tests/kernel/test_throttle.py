@@ -87,16 +87,21 @@ def test_a_reader_does_not_wait_for_the_destage_of_others(volumes: Volumes) -> N
     assert stack.wait_until(lambda: writes(slow, DONE) > before + 50)
     with reading(reader):
         time.sleep(3)  # what has been sent before arrives
-        before, seen = writes(slow, DONE), []
-        for _ in range(200):
-            seen.append(sum(map(writing, parts[1:])))
-            time.sleep(0.005)
-        done = writes(slow, DONE) - before
-    together = sum(n > 1 for n in seen) / len(seen)
-    # 0.56 and 1 with the mutations. On a busy machine a window may wait too long for its turn.
-    assert together < 0.4, (together, f"{seen}")
+        # On a busy machine a window may wait too long for its turn. So the best of some
+        # seconds counts.
+        tries = [together(slow, parts[1:]) for _ in range(5)]
+    assert min(tries) < 0.2, tries
+
+
+def together(slow: str, parts: list[str]) -> float:
+    """Return in which part of a second or so several parts have writes in flight."""
+    before, seen = writes(slow, DONE), []
+    for _ in range(200):
+        seen.append(sum(map(writing, parts)))
+        time.sleep(0.005)
     # Destage continues, but more slowly.
-    assert done > 20 and any(seen)
+    assert writes(slow, DONE) - before > 20 and any(seen)
+    return sum(n > 1 for n in seen) / len(seen)
 
 
 def test_a_throttled_window_may_be_one_long_request(volumes: Volumes) -> None:
