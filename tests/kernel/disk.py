@@ -64,6 +64,14 @@ class Disk:
         self.write(sector, data)
         self.flush()
 
+    def check_blocks(self, expected: dict[int, int]) -> None:
+        """Check what the last write to each block of 4 KiB left.
+
+        :param expected: the seed of its pattern by the number of the block; 0: zeroes
+        """
+        for block, seed in expected.items():
+            assert self.read(block * 8, 8) == (pattern(seed, 8) if seed else bytes(4096)), block
+
     def read(self, sector: int, sectors: int, *, nowait: bool = False) -> bytes:
         """Read from a sector on.
 

@@ -215,15 +215,15 @@ def test_a_log_whose_data_fits_does_not_wait_for_the_origin(
             status = stack.pool_status(pool)
             assert status.state == "ok"
             assert status.relocated > 200
-            _check(disk, expected)
+            disk.check_blocks(expected)
         below.swap(linear(origin))
         with stack.cached(below.path, pool) as device:
             with Disk(device.path) as disk:
-                _check(disk, expected)
+                disk.check_blocks(expected)
             device.message("drain")
             assert stack.wait_until(lambda: stack.cache_status(device).state == "clean")
         with Disk(origin) as raw:
-            _check(raw, expected)
+            raw.check_blocks(expected)
 
 
 def test_a_write_that_hangs_at_the_origin_holds_nobody_up(origin: str) -> None:
@@ -249,12 +249,12 @@ def test_a_write_that_hangs_at_the_origin_holds_nobody_up(origin: str) -> None:
         with at_end(writer.join, 60), at_end(below.resume):
             assert stack.wait_until(lambda: len(done) == 5000, 120), len(done)
         disk.flush()
-        _check(disk, expected)
+        disk.check_blocks(expected)
         # The data in flight is older than the later writes.
         device.message("drain")
         assert stack.wait_until(lambda: stack.cache_status(device).state == "clean", 60)
         with Disk(origin) as raw:
-            _check(raw, expected)
+            raw.check_blocks(expected)
 
 
 def test_a_reader_holds_up_writers_only_while_it_reads(origin: str) -> None:
@@ -291,11 +291,6 @@ def test_a_reader_holds_up_writers_only_while_it_reads(origin: str) -> None:
             assert len(written) < 600, "the cache had more room than was meant"
             slow.swap(linear(cache))
             assert stack.wait_until(lambda: len(written) == 700, 60)
-
-
-def _check(disk: Disk, expected: dict[int, int]) -> None:
-    for at, number in expected.items():
-        assert disk.read(at * 8, 8) == (pattern(number, 8) if number else bytes(4096)), at
 
 
 def _stands_still(written: list[int]) -> bool:

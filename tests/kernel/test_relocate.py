@@ -32,17 +32,12 @@ def test_full_chunks_stay_where_they_are(origin: str) -> None:
             # Relocation of the oldest chunk each time would copy about 36,000.
             relocated = stack.pool_status(pool).relocated
             assert relocated < 4 * COLD, relocated
-            _check(disk, expected)
+            disk.check_blocks(expected)
         below.swap(linear(origin))
         with stack.cached(below.path, pool) as device:
             with Disk(device.path) as disk:
-                _check(disk, expected)
+                disk.check_blocks(expected)
             device.message("drain")
             assert stack.wait_until(lambda: stack.cache_status(device).state == "clean")
         with Disk(origin) as raw:
-            _check(raw, expected)
-
-
-def _check(disk: Disk, expected: dict[int, int]) -> None:
-    for at, number in expected.items():
-        assert disk.read(at * 8, 8) == (pattern(number, 8) if number else bytes(4096)), at
+            raw.check_blocks(expected)
