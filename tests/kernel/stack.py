@@ -50,6 +50,12 @@ def sectors(path: str) -> int:
         os.close(fd)
 
 
+def writing(path: str) -> bool:
+    """Return whether a write to a block device is in flight."""
+    name = Path(path).resolve().name
+    return int(Path("/sys/block", name, "inflight").read_text().split()[1]) > 0
+
+
 def unique(prefix: str) -> str:
     """Return a name that no device has had before."""
     return f"{prefix}{next(_numbers)}"

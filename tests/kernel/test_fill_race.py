@@ -23,9 +23,8 @@ from vcache_agent.netlink.spec import Mode
 
 SECTORS = 64
 TAG = 7
-# How long one request of the fill is held, and what is waited until it is.
+# How long one write of the fill is held.
 HELD_MS = 1500
-UNTIL_HELD = 0.4
 
 
 @dataclass
@@ -43,6 +42,11 @@ class Disks:
         self.cache.swap(f"0 {stack.sectors(below)} delay {below} 0 0 {below} 0 {HELD_MS}")
         with at_end(self.cache.swap, stack.linear(below)):
             yield
+
+    def is_held(self) -> bool:
+        """Return whether a write of the cache is being delayed."""
+        # Requests that are delayed: reads, writes, flushes.
+        return int(self.cache.status()[1]) > 0
 
 
 @pytest.fixture
@@ -94,7 +98,7 @@ def test_a_fill_does_not_hide_a_later_write(
         with disks.held():
             reader.start()
             with at_end(reader.join):
-                time.sleep(UNTIL_HELD)
+                assert stack.wait_until(disks.is_held)
                 change(device, disk, client)
                 with copied(disks.cache_below) as cache, copied(disks.origin) as origin:
                     check_after_power_cut(cache, origin, new)

@@ -27,6 +27,15 @@ def origin() -> Iterator[str]:
         yield path
 
 
+def check_after_power_cut(cache: str, origin: str, expected: bytes,
+                          mode: str = "writeback") -> None:
+    """Start with a copy of what is on the devices now, and read from sector 0 on."""
+    with copied(cache) as other_cache, copied(origin) as other_origin, \
+            stack.pool(other_cache) as pool, \
+            stack.cached(other_origin, pool, mode=mode) as after, Disk(after.path) as there:
+        assert there.read(0, len(expected) // 512) == expected
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_power_cut_after_a_preload(cache: str, origin: str, client: Client,
                                      mode: Mode | None) -> None:
@@ -39,10 +48,7 @@ def test_a_power_cut_after_a_preload(cache: str, origin: str, client: Client,
             client.tag_set(device.number, TAG, mode=mode)
         disk.write_and_flush(16, pattern(2, SECTORS))
         expected = pattern(1, SECTORS)[:16 * 512] + pattern(2, SECTORS)
-        with copied(cache) as other_cache, copied(origin) as other_origin, \
-                stack.pool(other_cache) as other_pool, \
-                stack.cached(other_origin, other_pool) as after, Disk(after.path) as there:
-            assert there.read(0, SECTORS + 16) == expected
+        check_after_power_cut(cache, origin, expected)
         dm.clear(device.name)
         assert disk.read(0, SECTORS + 16) == expected
 
@@ -71,10 +77,36 @@ def test_a_preloaded_table_takes_what_was_written_since(cache: str, origin: str,
         assert f"age_ms {1001 if times == 2 else 900}" in device.table()
         assert disk.read(0, SECTORS + 16) == expected
         disk.flush()
-        with copied(cache) as other_cache, copied(origin) as other_origin, \
-                stack.pool(other_cache) as other_pool, \
-                stack.cached(other_origin, other_pool) as after, Disk(after.path) as there:
-            assert there.read(0, SECTORS + 16) == expected
+        check_after_power_cut(cache, origin, expected)
+
+
+@pytest.mark.parametrize(("old", "new"), [("writeback", "writethrough"),
+                                            ("writethrough", "writeback")])
+def test_a_preloaded_mode_becomes_active(cache: str, origin: str, old: str, new: str) -> None:
+    """A power cut before the resume leaves the old mode, one after it the new mode."""
+    with stack.pool(cache) as pool, stack.cached(origin, pool, mode=old) as device, \
+            Disk(device.path) as disk:
+        disk.write_and_flush(0, pattern(1, SECTORS))
+        device.message("drain")
+        assert stack.wait_until(lambda: stack.cache_status(device).state == "clean")
+        device.load(stack.cached_table(origin, pool, mode=new))
+        disk.write(32, pattern(2, 8))
+        expected = pattern(1, SECTORS)[:32 * 512] + pattern(2, 8) + pattern(1, SECTORS)[40 * 512:]
+        if old == "writeback":
+            # Dirty data would be refused.
+            disk.flush()
+            device.message("drain")
+            assert stack.wait_until(lambda: stack.cache_status(device).state == "clean")
+        device.suspend()
+        check_after_power_cut(cache, origin, expected, old)
+        device.resume()
+        assert f" vcache {new} " in device.table()
+        check_after_power_cut(cache, origin, expected, new)
+        disk.write_and_flush(16, pattern(3, 8))
+        assert (stack.cache_status(device).dirty > 0) == (new == "writeback")
+        expected = expected[:16 * 512] + pattern(3, 8) + expected[24 * 512:]
+        assert disk.read(0, SECTORS) == expected
+        check_after_power_cut(cache, origin, expected, new)
 
 
 def test_another_mode_is_refused_while_there_is_dirty_data(cache: str, origin: str) -> None:

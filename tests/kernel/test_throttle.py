@@ -25,11 +25,6 @@ def writes(path: str, field: int) -> int:
     return int(Path("/sys/block", Path(path).name, "stat").read_text().split()[field])
 
 
-def writing(path: str) -> bool:
-    """Return whether a write to a device is in flight."""
-    return int(Path("/sys/block", Path(path).name, "inflight").read_text().split()[1]) > 0
-
-
 class Volumes(NamedTuple):
     """A disk that executes one request at a time, 4 ms each, and its volumes.
 
@@ -97,7 +92,7 @@ def together(slow: str, parts: list[str]) -> float:
     """Return in which part of a second or so several parts have writes in flight."""
     before, seen = writes(slow, DONE), []
     for _ in range(200):
-        seen.append(sum(map(writing, parts)))
+        seen.append(sum(map(stack.writing, parts)))
         time.sleep(0.005)
     # Destage continues, but more slowly.
     assert writes(slow, DONE) - before > 20 and any(seen)
