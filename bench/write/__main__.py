@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compare caches for one, two and four writing tenants: ``python -m bench.write [STACK...]``.
 
-Boots the box in virtual time, so the figures do not depend on the load of the machine,
+Boots boxes in virtual time, so the figures do not depend on the load of the machine,
 and runs the same loads on each stack (loads.sh). Writes build/bench/write.json and
 build/bench/write.png.
 """
@@ -10,24 +10,19 @@ import argparse
 import json
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
 from bench import virtual
 from bench.peers import result
 from bench.peers.result import STACKS, Result
-from bench.write import plot
+from bench.write import figures, plot
 
 OUT = virtual.ROOT / "build" / "bench"
-LOADS = ("sync", "mixed", "sequential", "neighbour")
 TENANTS = (1, 2, 4)
-
-
-def loss(runs: list[Result], stack: str) -> dict[int, float]:
-    """Return the loss of a tenant that never syncs by others that do, in percent."""
-    alone, *others = [run for run in runs if run.stack == stack and run.load == "neighbour"]
-    return {len(run.tenants): 100 * (1 - run.tenants[0].writes / alone.tenants[0].writes)
-            for run in others}
+METHOD = ("fio psync in QEMU icount shift=0 (1 ns an instruction), one CPU; SSD: null_blk with "
+          "volatile cache, 80 us; origins: one disk, 4 ms a request, one at a time")
 
 
 def table(runs: list[Result]) -> str:
@@ -44,37 +39,41 @@ def table(runs: list[Result]) -> str:
     return "\n".join(lines)
 
 
-def record(raw: Path, stacks: list[str]) -> str:
-    """Run the stacks in one box, and return the kernel release."""
-    release, module = virtual.built("bench-write")
-    shutil.rmtree(raw, ignore_errors=True)
-    raw.mkdir(parents=True)
-    virtual.run("bench-write", release,
-                ["sh", "bench/write/loads.sh", str(raw), str(module), *stacks],
-                memory="4G", timeout=7200)
-    return release
+def record(raw: Path, module: Path, release: str, stack: str) -> list[Result]:
+    """Run all loads on one stack; those that the SSD does not hold in a separate box."""
+    for setup in ("fits", figures.OUTRUN):
+        virtual.run("bench-write", release,
+                    ["sh", "bench/write/loads.sh", str(raw), str(module), setup, stack],
+                    memory="4G", timeout=7200)
+    return [result.read(raw, stack, load, tenants)
+            for load in figures.FITS for tenants in TENANTS] \
+        + [result.read(raw, stack, figures.OUTRUN, 2)]
 
 
 def main() -> int:
     """Measure and report."""
     parser = argparse.ArgumentParser(prog="python -m bench.write", description=__doc__)
     parser.add_argument("stack", nargs="*", metavar="STACK", help=f"some of {', '.join(STACKS)}")
-    stacks = parser.parse_args().stack or list(STACKS)
+    parser.add_argument("--boxes", type=int, default=1, help="boxes that run at a time (1)")
+    arguments = parser.parse_args()
+    stacks = arguments.stack or list(STACKS)
     if unknown := set(stacks) - set(STACKS):
         parser.error(f"no such stack: {', '.join(sorted(unknown))}")
     raw = OUT / "write"
-    # bcache's devices cannot be removed.
-    stacks.sort(key=lambda stack: stack == "bcache")
-    release = record(raw, stacks)
-    runs = [result.read(raw, stack, load, tenants)
-            for stack in stacks for load in LOADS for tenants in TENANTS]
-    figures = {"runs": [asdict(run) for run in runs], "kernel": release,
-               "neighbour_loss_pct": {stack: loss(runs, stack) for stack in stacks},
-               "method": "fio psync in QEMU icount shift=0 (1 ns an instruction), one CPU; SSD: "
-                         "null_blk with volatile cache, 80 us; origins: one disk, 4 ms a request"}
-    (OUT / "write.json").write_text(json.dumps(figures, indent=1) + "\n")
+    release, module = virtual.built("bench-write")
+    shutil.rmtree(raw, ignore_errors=True)
+    raw.mkdir(parents=True)
+    with ThreadPoolExecutor(arguments.boxes) as pool:
+        runs = [run for found in pool.map(lambda stack: record(raw, module, release, stack), stacks)
+                for run in found]
+    summary = figures.summary(runs) if set(stacks) > {figures.US} else None
+    report = {"summary": summary, "runs": [asdict(run) for run in runs],
+              "definitions": figures.DEFINITIONS, "kernel": release, "method": METHOD,
+              "neighbour_loss_pct": {stack: figures.loss(runs, stack) for stack in stacks}}
+    (OUT / "write.json").write_text(json.dumps(report, indent=1) + "\n")
     plot.draw(runs, OUT / "write.png")
     print(table(runs))
+    print(json.dumps(summary, indent=1))
     print("bench-write: build/bench/write.json, build/bench/write.png")
     return 0
 
