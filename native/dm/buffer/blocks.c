@@ -6,9 +6,9 @@
  *
  * A write must complete even if no memory can be allocated: the kernel may be able to free
  * memory only by writes to this device. So each device has a reserve of VC_RESERVE blocks
- * with their pages. The index must also take a block without an allocation. If the xarray has
- * no memory for a node, the block is put on a short list, vcache_dev.spilled. Every look-up
- * searches that list after the xarray.
+ * with their pages, which is filled before the stock (stock.c). The index must also take a
+ * block without an allocation. If the xarray has no memory for a node, the block is put on a
+ * short list, vcache_dev.spilled. Every look-up searches that list after the xarray.
  *
  * A write that is larger than the reserve is buffered piece by piece, see
  * vcache_buffer_write(). If there is no memory for a piece, all buffered data of the device is
@@ -37,8 +37,11 @@ const struct vcache_buffer_ops *vcache_buffer_upper __ro_after_init;
 
 static void *vc_reserve_alloc(gfp_t gfp, void *data)
 {
-	struct vcache_block *b = kmem_cache_alloc(vc_block_cache, gfp);
+	struct vcache_block *b = vcache_stock_get();
 
+	if (b)
+		return b;
+	b = kmem_cache_alloc(vc_block_cache, gfp);
 	if (!b)
 		return NULL;
 	b->page = alloc_page(gfp);
@@ -49,12 +52,22 @@ static void *vc_reserve_alloc(gfp_t gfp, void *data)
 	return b;
 }
 
+/**
+ * vcache_block_free - free a block and its page
+ * @b: the block; nobody uses it
+ */
+void vcache_block_free(struct vcache_block *b)
+{
+	__free_page(b->page);
+	kmem_cache_free(vc_block_cache, b);
+}
+
 static void vc_reserve_free(void *element, void *data)
 {
 	struct vcache_block *b = element;
 
-	__free_page(b->page);
-	kmem_cache_free(vc_block_cache, b);
+	if (!vcache_stock_put(b))
+		vcache_block_free(b);
 }
 
 /**
@@ -62,7 +75,8 @@ static void vc_reserve_free(void *element, void *data)
  * @tag: its tag
  * @index: page number on the device
  *
- * Return: the block, dirty, without data and not in the index; NULL without memory.
+ * Return: the block, dirty, with anything in its page, and not in the index; NULL without
+ * memory.
  */
 struct vcache_block *vcache_block_alloc(struct vcache_tag *tag, pgoff_t index)
 {
@@ -265,13 +279,21 @@ void vcache_blocks_exit(struct vcache_dev *dev)
 
 int __init vcache_blocks_module_init(const struct vcache_buffer_ops *ops)
 {
+	int r;
+
 	vcache_buffer_upper = ops;
 	vc_block_cache = KMEM_CACHE(vcache_block, SLAB_RECLAIM_ACCOUNT);
-	return vc_block_cache ? 0 : -ENOMEM;
+	if (!vc_block_cache)
+		return -ENOMEM;
+	r = vcache_stock_init();
+	if (r)
+		kmem_cache_destroy(vc_block_cache);
+	return r;
 }
 
 void vcache_blocks_module_exit(void)
 {
 	rcu_barrier();
+	vcache_stock_exit();
 	kmem_cache_destroy(vc_block_cache);
 }

@@ -98,6 +98,8 @@ typedef unsigned short umode_t;
 	(sizeof(*(p)) + sizeof((p)->member[0]) * (size_t)(n))
 #define array_size(a, b) ((size_t)(a) * (size_t)(b))
 #define IS_ENABLED(x) 0
+/* The sanitizers find a use of a block only after that has been freed. */
+#define CONFIG_KASAN 1
 
 /* What the simulation finds wrong by itself: ends the run as a violation. */
 void sim_bug(const char *file, int line, const char *what)
@@ -712,6 +714,12 @@ int mempool_init_kmalloc_pool(mempool_t *m, int min, size_t size);
 void mempool_exit(mempool_t *m);
 void *mempool_alloc(mempool_t *m, gfp_t gfp);
 void mempool_free(void *element, mempool_t *m);
+
+/* One processor. */
+#define DEFINE_PER_CPU(type, name) type name
+#define raw_cpu_ptr(p) (p)
+#define per_cpu_ptr(p, cpu) ((void)(cpu), (p))
+#define for_each_possible_cpu(cpu) for ((cpu) = 0; (cpu) < 1; (cpu)++)
 
 struct shrink_control { unsigned long nr_to_scan; };
 struct shrinker {
