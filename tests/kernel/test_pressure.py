@@ -113,12 +113,23 @@ def test_what_a_flush_would_wait_for_is_written_before(origin: str, client: Clie
         assert stack.wait_until(is_written)
 
 
-def test_a_slow_cache_is_not_written_before_a_flush(client: Client) -> None:
-    """Overwrites are absorbed instead."""
+def test_a_slow_cache_gets_no_more_than_a_flush_can_wait_for(client: Client) -> None:
+    """Writers wait instead. What is written at once may be more."""
     with (stack.null_blk(64) as origin, stack.null_blk(64) as below,
           stack.mapped(stack.linear(below)) as cache, stack.pool(cache.path) as pool,
           stack.cached(origin, pool) as device, Disk(device.path) as disk):
         cache.swap(f"0 {stack.sectors(below)} delay {below} 0 0 {below} 0 200")
+        _learn_rate(disk)
+        for number in range(8):
+            disk.write(number * MIB, pattern(number, MIB))
+            assert client.tag(device.number, 7).dirty_bytes <= MIB * 512
+
+
+def test_a_slow_origin_is_not_written_before_a_flush(client: Client) -> None:
+    """Overwrites are absorbed instead."""
+    with (stack.null_blk(64) as below, stack.mapped(stack.linear(below)) as origin,
+          stack.vcache(origin.path) as device, Disk(device.path) as disk):
+        origin.swap(f"0 {stack.sectors(below)} delay {below} 0 0 {below} 0 200")
         _learn_rate(disk)
         for number in range(8):
             disk.write(number * MIB, pattern(number, MIB))

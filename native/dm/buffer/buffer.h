@@ -169,6 +169,7 @@ void vcache_reap_work(struct work_struct *work);
 
 /* inflight.c */
 void vcache_writeout_sent(struct vcache_tag *tag, unsigned int sectors);
+void vcache_writeout_short(struct vcache_tag *tag);
 void vcache_writeout_arrived(struct vcache_tag *tag);
 void vcache_writeout_complete(struct vcache_tag *tag, unsigned int sectors);
 void vcache_writeout_ready(struct vcache_writeout *w);

@@ -10,28 +10,53 @@
 /* The rate of a tag is measured over at most this time, ns. */
 #define VC_RATE_SPAN	(10 * NSEC_PER_MSEC)
 
-/* The last measurement counts this part. */
-#define VC_RATE_PART	4U
+/* Highest rate, sectors per ms: 2 TB/s. */
+#define VC_RATE_MAX	(U32_MAX / 1024)
+
+/* The rate is the mean of about this time, ns, of which a measurement replaces a part. */
+#define VC_RATE_TIME	(100 * NSEC_PER_MSEC)
 
 /*
- * Measure the rate of a tag, while it has write-outs under way. It is an estimate: races between
- * completions may lose some of what they count. What completes just after a measurement tells
- * nothing: it was under way before.
+ * Measure the rate of a tag, while it has write-outs under way, or none because the log has no
+ * space. It is an estimate: races between completions may lose some of what they count. What
+ * completes just after a measurement tells nothing: it was under way before.
  */
 static void vc_rate_note(struct vcache_tag *tag, unsigned int sectors, bool last)
 {
 	u64 took = ktime_get_ns() - READ_ONCE(tag->busy_since);
-	u32 rate = READ_ONCE(tag->rate), now;
+	u64 rate = READ_ONCE(tag->rate), past = rate ? VC_RATE_TIME : 0;
 
 	sectors = atomic_add_return(sectors, &tag->busy_sectors);
 	if (took < VC_RATE_SPAN && (!last || READ_ONCE(tag->busy_measured)))
 		return;
-	now = min_t(u64, div64_u64((u64)sectors * NSEC_PER_MSEC, max(took, 1ULL)),
-		    U32_MAX / VC_RATE_PART);
-	WRITE_ONCE(tag->rate, rate ? rate - rate / VC_RATE_PART + now / VC_RATE_PART : now);
+	rate = div64_u64(rate * past + (u64)sectors * NSEC_PER_MSEC, max(past + took, 1ULL));
+	WRITE_ONCE(tag->rate, min_t(u64, max(rate, 1ULL), VC_RATE_MAX));
 	atomic_set(&tag->busy_sectors, 0);
 	WRITE_ONCE(tag->busy_since, ktime_get_ns());
 	WRITE_ONCE(tag->busy_measured, true);
+	WRITE_ONCE(tag->short_of_space, false);
+}
+
+/* Begin to measure the rate of a tag. */
+static void vc_rate_begin(struct vcache_tag *tag)
+{
+	atomic_set(&tag->busy_sectors, 0);
+	WRITE_ONCE(tag->busy_measured, false);
+	WRITE_ONCE(tag->busy_since, ktime_get_ns());
+}
+
+/**
+ * vcache_writeout_short - write-outs of a tag wait for space: that is a part of its rate
+ * @tag: the tag; called by its worker
+ */
+void vcache_writeout_short(struct vcache_tag *tag)
+{
+	if (READ_ONCE(tag->short_of_space))
+		return;
+	if (!atomic_read(&tag->inflight))
+		vc_rate_begin(tag);
+	WRITE_ONCE(tag->busy_measured, false);
+	WRITE_ONCE(tag->short_of_space, true);
 }
 
 /**
@@ -45,11 +70,8 @@ void vcache_writeout_sent(struct vcache_tag *tag, unsigned int sectors)
 	atomic64_add(sectors, &tag->stats.writeout_sectors);
 	atomic_add(sectors, &tag->inflight_sectors);
 	atomic_inc(&tag->sending);
-	if (atomic_inc_return(&tag->inflight) == 1) {
-		atomic_set(&tag->busy_sectors, 0);
-		WRITE_ONCE(tag->busy_measured, false);
-		WRITE_ONCE(tag->busy_since, ktime_get_ns());
-	}
+	if (atomic_inc_return(&tag->inflight) == 1 && !READ_ONCE(tag->short_of_space))
+		vc_rate_begin(tag);
 	atomic_inc(&tag->dev->inflight);
 }
 

@@ -20,15 +20,43 @@
 /* The least that is written out then, blocks: the head of its record is a block more. */
 #define VC_BEHIND_MIN		32U
 
+/* A tag has no more unwritten data than the device writes in so long, ms. */
+#define VC_UNWRITTEN_MS		20U
+
 /* A device with a lower rate is slow, sectors per ms: 25 MB/s. */
 #define VC_BEHIND_RATE		50U
 
 /* Largest write that is taken at once: this part of what a tag can buffer. */
 #define VC_WRITE_MAX_SHARE	4U
 
+/* Does a tag write to a log, or to an origin that is fast though each write has FUA? */
+static bool vc_tag_is_fast(const struct vcache_tag *tag)
+{
+	return (READ_ONCE(tag->dev->writeback) &&
+		READ_ONCE(tag->mode) == VCACHE_MODE_WRITEBACK) ||
+	       READ_ONCE(tag->rate) >= VC_BEHIND_RATE;
+}
+
+/*
+ * How much may a tag have in the buffer, blocks? At most its share. A flush has to wait until
+ * all of it is written, so that is less if the device takes longer than VC_UNWRITTEN_MS. But
+ * slow origins get more: there the buffer is to absorb what is overwritten. What cannot be
+ * written does not count.
+ */
+static unsigned int vc_tag_limit(const struct vcache_tag *tag)
+{
+	u64 rate = READ_ONCE(tag->rate), most = READ_ONCE(tag->limit);
+
+	if (rate && vc_tag_is_fast(tag))
+		most = min(most, atomic_read(&tag->bad) +
+				 max_t(u64, rate * VC_UNWRITTEN_MS / VC_PAGE_SECTORS,
+				       VC_BEHIND_MIN));
+	return most;
+}
+
 static bool vc_tag_reserve(struct vcache_tag *tag, unsigned int pages)
 {
-	if (atomic_add_return(pages, &tag->used) <= READ_ONCE(tag->limit))
+	if (atomic_add_return(pages, &tag->used) <= vc_tag_limit(tag))
 		return true;
 	atomic_sub(pages, &tag->used);
 	return false;
@@ -57,7 +85,7 @@ static unsigned int vc_tag_behind(const struct vcache_tag *tag)
 static void vc_tag_check_fill(struct vcache_tag *tag)
 {
 	unsigned int used = atomic_read(&tag->used);
-	unsigned int limit = READ_ONCE(tag->limit);
+	unsigned int limit = vc_tag_limit(tag);
 
 	if (used > limit / 2)
 		vcache_tag_write_out(tag, used - limit / 8 * 3);
@@ -158,7 +186,8 @@ static int vc_write_wait(struct vcache_tag *tag, struct bio *bio,
 	VCACHE_PROBE("write waits for space");
 	atomic64_inc(&tag->stats.waits);
 	queue_work(tag->dev->wq, &tag->work);
-	vcache_tag_event(tag, VCACHE_EVENT_KIND_PRESSURE);
+	if (atomic_read(&tag->used) + vcache_bio_pages(bio) > READ_ONCE(tag->limit))
+		vcache_tag_event(tag, VCACHE_EVENT_KIND_PRESSURE);
 	return DM_MAPIO_SUBMITTED;
 }
 
@@ -248,7 +277,7 @@ int vcache_write_bio(struct vcache_target *vt, struct bio *bio, struct vcache_io
 static bool vc_tag_make_space(struct vcache_tag *tag, unsigned int pages)
 {
 	unsigned int want = atomic_read(&tag->used) + pages;
-	unsigned int limit = READ_ONCE(tag->limit);
+	unsigned int limit = vc_tag_limit(tag);
 
 	lockdep_assert_held(&tag->lock);
 	if (want > limit)
@@ -256,10 +285,12 @@ static bool vc_tag_make_space(struct vcache_tag *tag, unsigned int pages)
 	return false;
 }
 
-/* Admit a write above the share, if the tag has nothing else in the buffer. */
+/* Admit a write above the limit, if the tag has nothing else in the buffer that can be written. */
 static bool vc_tag_force(struct vcache_tag *tag, unsigned int pages)
 {
-	return !atomic_cmpxchg(&tag->used, 0, pages);
+	int bad = atomic_read(&tag->bad);
+
+	return atomic_cmpxchg(&tag->used, bad, bad + pages) == bad;
 }
 
 /* What happens to a write that has waited. */
@@ -283,9 +314,9 @@ static bool vc_tag_try_admit(struct vcache_tag *tag, struct bio *bio,
 	if (pages > limit && !log)
 		*how = VC_ADMIT_DIRECT;
 	else if (vc_tag_reserve(tag, pages) ||
-		 (log && pages > limit && vc_tag_force(tag, pages)))
+		 (pages > vc_tag_limit(tag) && vc_tag_force(tag, pages)))
 		*how = VC_ADMIT_BUFFER;
-	else if (atomic_read(&tag->bad) + pages > limit)
+	else if (atomic_read(&tag->bad) + min(pages, limit) > limit)
 		*how = VC_ADMIT_ERROR;
 	else
 		return vc_tag_make_space(tag, pages);

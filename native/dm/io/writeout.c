@@ -306,10 +306,12 @@ static void vc_tag_to_log(struct vcache_tag *tag)
 		if (list_empty(&tag->batch) && !vc_batch_fill(tag))
 			break;
 		b = list_first_entry(&tag->batch, struct vcache_block, node);
-		if (vc_block_is_past_log(tag, b))
+		if (vc_block_is_past_log(tag, b)) {
 			bio = vc_block_to_origin(tag, bio, b);
-		else if (!vcache_append(tag) && !vcache_append_refuse(tag))
+		} else if (!vcache_append(tag) && !vcache_append_refuse(tag)) {
+			vcache_writeout_short(tag);
 			break;
+		}
 	}
 	if (bio)
 		vcache_writeout_submit(tag, bio);

@@ -195,10 +195,12 @@ struct vcache_nvme {
  * @tagging: the tagged writes among them
  * @inflight: requests whose data is not durable, including those in @sending
  * @inflight_sectors: their size
- * @rate: how fast its write-outs complete while there are any, sectors per ms; 0: unknown
+ * @rate: how fast its write-outs complete while there are any, or they wait for space in the
+ *        log, sectors per ms; 0: unknown
  * @busy_since: since when @rate is being measured, ns
  * @busy_measured: it was measured before since write-outs are under way
  * @busy_sectors: what has completed since
+ * @short_of_space: since @busy_since, or a later time, write-outs wait for space in the log
  * @writer: held by whoever writes out blocks of the tag: the worker, or a flush
  * @batch: blocks being written out in order; under @writer
  * @work: the worker
@@ -257,6 +259,7 @@ struct vcache_tag {
 	u64 busy_since;
 	bool busy_measured;
 	atomic_t busy_sectors;
+	bool short_of_space;
 	struct mutex writer; /* batch */
 	struct list_head batch;
 	struct work_struct work;
