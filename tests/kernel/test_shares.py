@@ -460,6 +460,36 @@ def test_a_maximum_holds_while_chunks_are_relocated(client: Client, own: int) ->
         assert 3 * MIB < max(seen) <= 4 * MIB
 
 
+def test_writers_that_wait_get_chunks_in_turn() -> None:
+    """All have their share, and no volume is preferred for its number."""
+    stop = threading.Event()
+    done = [0] * 4
+
+    def write(number: int, disk: Disk) -> None:
+        rnd = random.Random(number)
+        while not stop.is_set():
+            disk.write(rnd.randrange(1024) * 8, pattern(number, 8), fua=True)
+            done[number] += 1
+
+    with (stack.null_blk(16, completion_us=4000, depth=1) as slow,
+          stack.null_blk(24, completion_us=80, depth=64) as cache,
+          stack.pool(cache, chunk_kib=64) as pool, contextlib.ExitStack() as on):
+        for number in range(4):
+            part = on.enter_context(stack.mapped(f"0 8192 linear {slow} {number * 8192}"))
+            device = on.enter_context(stack.cached(part.path, pool, number + 1))
+            disk = on.enter_context(Disk(device.path))
+            writer = threading.Thread(target=write, args=(number, disk))
+            writer.start()
+            on.callback(writer.join)
+        on.callback(stop.set)
+        # The first writes find free chunks.
+        assert stack.wait_until(lambda: stack.pool_status(pool).relocated > 2000)
+        before = list(done)
+        assert stack.wait_until(lambda: stack.pool_status(pool).relocated > 12000)
+        gained = [after - first for after, first in zip(done, before, strict=True)]
+        assert min(gained) > 0.7 * max(gained), gained
+
+
 def test_who_gets_a_smaller_maximum_copies_no_more_than_goes(
         cache: str, origin: str, client: Client) -> None:
     """All of it is hot: keeping three quarters would copy three times the reclaimed size."""

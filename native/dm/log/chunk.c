@@ -8,6 +8,15 @@
  */
 #include "internal.h"
 
+/* Note whether the writer of a log waits. Called with the lock of the log held. */
+static void vc_log_set_starved(struct vcache_log *log, bool starved)
+{
+	lockdep_assert_held(&log->lock);
+	if (starved && !log->starved)
+		log->starved_since = atomic64_inc_return(&log->vol->pool->waits);
+	WRITE_ONCE(log->starved, starved);
+}
+
 /* Wake the workers of all tags that write to a log: a removed tag may have a successor. */
 static void vc_log_kick(struct vcache_log *log)
 {
@@ -35,7 +44,7 @@ void vcache_log_wake(struct vcache_log *log)
 
 	spin_lock_irqsave(&log->lock, flags);
 	starved = log->starved;
-	WRITE_ONCE(log->starved, false);
+	vc_log_set_starved(log, false);
 	spin_unlock_irqrestore(&log->lock, flags);
 	if (starved)
 		vc_log_kick(log);
@@ -199,7 +208,7 @@ static bool vc_log_open(struct vcache_log *log, enum vcache_append_kind kind)
 	/* Relocation does not change whether the writer waits. */
 	if (kind != VC_APPEND_RELOCATE) {
 		others = c && log->starved;
-		WRITE_ONCE(log->starved, !c);
+		vc_log_set_starved(log, !c);
 	}
 	if (c) {
 		list_del_init(&s->node);
@@ -252,7 +261,7 @@ static bool vc_log_hold(struct vcache_log *log)
 	if (vcache_log_upper->may_write(log))
 		return false;
 	spin_lock_irqsave(&log->lock, flags);
-	WRITE_ONCE(log->starved, true);
+	vc_log_set_starved(log, true);
 	log->held = true;
 	spin_unlock_irqrestore(&log->lock, flags);
 	vcache_space_kick(p);

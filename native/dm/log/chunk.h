@@ -275,6 +275,7 @@ enum vcache_log_state {
  * @blocked_until: no written chunk is reclaimed before, jiffies; under the lock of the pool
  * @spare: the chunk that is reserved for it, or NULL
  * @starved: its writer waits for a chunk or for a seal
+ * @starved_since: since when: a number that grows with each wait of any log of the pool
  * @reclaim_pending: it has to give up a chunk, and none can be reclaimed yet, see space.c
  * @forgotten: what it has in the cache becomes invalid on the device, see drop.c; under the
  *	lock of the pool
@@ -336,6 +337,7 @@ struct vcache_log {
 	unsigned long blocked_until;
 	struct vcache_chunk *spare;
 	bool starved;
+	u64 starved_since;
 	bool reclaim_pending;
 	bool forgotten;
 	bool emptied;

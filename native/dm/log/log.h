@@ -228,6 +228,7 @@ enum vcache_pool_state {
  * @found: what the scan has found in them
  * @volumes: all volumes known
  * @seq: last sequence number used
+ * @waits: how often a writer has begun to wait for space, see vcache_log.starved_since
  * @free_lock: guards @lane and @nfree; taken in interrupts
  * @lane: its lanes
  * @nlanes: how many
@@ -297,6 +298,7 @@ struct vcache_pool {
 	struct vcache_found *found;
 	struct list_head volumes;
 	atomic64_t seq;
+	atomic64_t waits;
 	spinlock_t free_lock; /* lane */
 	struct vcache_lane lane[VC_LANES_MAX];
 	u32 nlanes;

@@ -160,7 +160,7 @@ static bool vc_log_reserve_spare(struct vcache_log *log)
 }
 
 /* Reserve spare chunks for the logs that are above their shares, or for the others. */
-static bool vc_pool_reserve_spares(struct vcache_pool *p, bool over, bool starved)
+static bool vc_pool_reserve_spares(struct vcache_pool *p, bool over)
 {
 	struct vcache_volume *v;
 	struct vcache_log *log;
@@ -168,10 +168,43 @@ static bool vc_pool_reserve_spares(struct vcache_pool *p, bool over, bool starve
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
-			if (vcache_log_is_over(log) == over &&
-			    (!starved || READ_ONCE(log->starved)))
+			if (vcache_log_is_over(log) == over)
 				took |= vc_log_reserve_spare(log);
 		}
+	}
+	return took;
+}
+
+/* Of the writers that wait since later than @after, find the log of the one that waits longest. */
+static struct vcache_log *vc_pool_next_starved(struct vcache_pool *p, bool over, u64 after)
+{
+	struct vcache_log *log, *next = NULL;
+	struct vcache_volume *v;
+	u64 since, first = U64_MAX;
+
+	list_for_each_entry(v, &p->volumes, node) {
+		list_for_each_entry(log, &v->logs, node) {
+			since = READ_ONCE(log->starved_since);
+			if (!READ_ONCE(log->starved) || vcache_log_is_over(log) != over ||
+			    since <= after || since >= first)
+				continue;
+			next = log;
+			first = since;
+		}
+	}
+	return next;
+}
+
+/* Give chunks to writers that wait, in the order in which they began to. */
+static bool vc_pool_give_starved(struct vcache_pool *p, bool over)
+{
+	struct vcache_log *log;
+	bool took = false;
+	u64 after = 0;
+
+	while ((log = vc_pool_next_starved(p, over, after))) {
+		after = READ_ONCE(log->starved_since);
+		took |= vc_log_reserve_spare(log);
 	}
 	return took;
 }
@@ -181,14 +214,18 @@ static bool vc_pool_reserve_spares(struct vcache_pool *p, bool over, bool starve
  * @p: the pool, locked
  * @starved: only for logs whose writers wait
  *
- * Logs below their shares come first.
+ * Logs below their shares come first, and writers that wait before others.
  *
  * Return: whether any log has got one.
  */
 bool vcache_pool_give_spares(struct vcache_pool *p, bool starved)
 {
-	bool took = vc_pool_reserve_spares(p, false, starved);
+	bool took = vc_pool_give_starved(p, false);
 
 	lockdep_assert_held(&p->lock);
-	return vc_pool_reserve_spares(p, true, starved) || took;
+	took |= vc_pool_give_starved(p, true);
+	if (starved)
+		return took;
+	took |= vc_pool_reserve_spares(p, false);
+	return vc_pool_reserve_spares(p, true) || took;
 }
