@@ -125,6 +125,30 @@ def test_a_slow_cache_gets_no_more_than_a_flush_can_wait_for(client: Client) -> 
             assert client.tag(device.number, 7).dirty_bytes <= MIB * 512
 
 
+def test_a_write_larger_than_a_share_has_become_waits(client: Client) -> None:
+    """It does not fail, because nothing is refused."""
+    with (stack.null_blk(64) as origin, stack.null_blk(64) as below, stack.buffer_mb(8),
+          stack.mapped(stack.linear(below)) as cache, stack.pool(cache.path) as pool,
+          stack.cached(origin, pool) as device, Disk(device.path) as disk):
+        cache.swap(f"0 {stack.sectors(below)} delay {below} 0 0 {below} 0 500")
+        done: list[int] = []
+
+        def write() -> None:
+            for number in range(10):
+                disk.write(number * MIB + 1, pattern(number, MIB))
+                done.append(number)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        assert stack.wait_until(lambda: client.tag(device.number, 7).stats.waits > 0)
+        with stack.buffer_mb(1):
+            assert client.tag(device.number, 7).limit_bytes < MIB * 512 + PAGE
+            writer.join()
+        assert len(done) == 10
+        for number in done:
+            assert disk.read(number * MIB + 1, MIB) == pattern(number, MIB)
+
+
 def test_a_slow_origin_is_not_written_before_a_flush(client: Client) -> None:
     """Overwrites are absorbed instead."""
     with (stack.null_blk(64) as below, stack.mapped(stack.linear(below)) as origin,
