@@ -473,6 +473,39 @@ static void delayed_timer(struct sim_timer *t)
 	enqueue(w->wq, &w->work);
 }
 
+static void hrtimer_fire(struct sim_timer *t)
+{
+	struct hrtimer *h = container_of(t, struct hrtimer, timer);
+
+	h->armed = false;
+	h->function(h);
+}
+
+void hrtimer_init(struct hrtimer *h, int clock, int mode)
+{
+	INIT_LIST_HEAD(&h->timer.node);
+	h->timer.fn = hrtimer_fire;
+	h->armed = false;
+}
+
+void hrtimer_start(struct hrtimer *h, ktime_t ns, int mode)
+{
+	hrtimer_cancel(h);
+	h->armed = true;
+	add_timer(&h->timer, sim_jiffies + ns / (NSEC_PER_SEC / HZ) + 1);
+}
+
+int hrtimer_cancel(struct hrtimer *h)
+{
+	int was = h->armed;
+
+	sim_point();
+	if (h->armed)
+		list_del_init(&h->timer.node);
+	h->armed = false;
+	return was;
+}
+
 static void arm(struct workqueue_struct *wq, struct delayed_work *w,
 		unsigned long delay)
 {

@@ -36,6 +36,7 @@ PROGRAMS = {
     "test_meta": ("meta", "crc32c"),
     "test_recover": ("recover", "seal", "index", "log", "meta", "crc32c"),
     "test_replay": ("recover", "seal", "index", "log", "meta", "crc32c"),
+    "test_pace": ("pace",),
     "test_place": (),
     "test_replace": (),
     "test_runs": ("runs",),

@@ -179,6 +179,10 @@ MUTATIONS: tuple[Mutation, ...] = (
              "	    le32_to_cpu(h->crc) != vc_log_crc(block))",
              "	    le64_to_cpu(h->key) != g->key)"),
     ), ("directed", "damaged-log")),
+    Mutation("nobody-wakes-a-paced-writer", (
+        Edit("log/pace.c", "	hrtimer_start(&log->pace_timer, ns_to_ktime(wait), "
+             "HRTIMER_MODE_REL_SOFT);\n", ""),
+    ), ("random",)),
     Mutation("checksum-of-data-is-not-verified", (
         Edit("recover.c", "	rp->bad_blocks++;\n	return false;", "	return true;"),
     ), ("directed", "damaged-log")),

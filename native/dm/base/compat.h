@@ -8,6 +8,7 @@
 #include <linux/blkdev.h>
 #include <linux/device-mapper.h>
 #include <linux/file.h>
+#include <linux/hrtimer.h>
 #include <linux/shrinker.h>
 #include <linux/slab.h>
 #include <linux/version.h>
@@ -24,6 +25,16 @@ typedef unsigned long (*vc_shrink_fn)(struct shrinker *shrinker,
 #define vc_genl_op genl_split_ops
 #else
 #define vc_genl_op genl_ops
+#endif
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 13, 0)
+static inline void hrtimer_setup(struct hrtimer *timer,
+				 enum hrtimer_restart (*function)(struct hrtimer *),
+				 clockid_t clock, enum hrtimer_mode mode)
+{
+	hrtimer_init(timer, clock, mode);
+	timer->function = function;
+}
 #endif
 
 /* Kernels that lack it let every process join every group. */

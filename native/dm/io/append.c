@@ -93,6 +93,8 @@ static bool vc_append_locked(struct vcache_tag *tag, enum vcache_append_kind kin
 	u32 space = 0;
 
 	lockdep_assert_held(&log->append);
+	if (kind == VC_APPEND_LOG && vcache_log_is_paced(log))
+		return false;
 	if (READ_ONCE(log->vol->pool->state) != VC_POOL_FAILED)
 		space = vcache_log_space(log, kind);
 	if (space)

@@ -12,13 +12,22 @@
 static void vc_log_set_starved(struct vcache_log *log, bool starved)
 {
 	lockdep_assert_held(&log->lock);
-	if (starved && !log->starved)
+	if (starved && !log->starved) {
 		log->starved_since = atomic64_inc_return(&log->vol->pool->waits);
+		vcache_pace_stop(&log->pace, ktime_get_ns());
+	} else if (!starved && log->starved) {
+		vcache_pace_go(&log->pace, ktime_get_ns());
+	}
 	WRITE_ONCE(log->starved, starved);
 }
 
-/* Wake the workers of all tags that write to a log: a removed tag may have a successor. */
-static void vc_log_kick(struct vcache_log *log)
+/**
+ * vcache_log_kick - wake the workers of all tags that write to a log
+ * @log: the log
+ *
+ * A removed tag may have a successor.
+ */
+void vcache_log_kick(struct vcache_log *log)
 {
 	struct vcache_tag *user, *tag;
 
@@ -47,7 +56,7 @@ void vcache_log_wake(struct vcache_log *log)
 	vc_log_set_starved(log, false);
 	spin_unlock_irqrestore(&log->lock, flags);
 	if (starved)
-		vc_log_kick(log);
+		vcache_log_kick(log);
 }
 
 static void vc_sealing_done(struct vcache_log *log, struct vcache_sealing *s)
@@ -198,17 +207,20 @@ static bool vc_log_open(struct vcache_log *log, enum vcache_append_kind kind)
 	struct vcache_pool *p = log->vol->pool;
 	struct vcache_chunk *c = NULL;
 	struct vcache_sealing *s;
-	bool others = false;
+	bool others = false, reserved;
 	unsigned long flags;
 
 	spin_lock_irqsave(&log->lock, flags);
 	s = list_first_entry_or_null(&log->seals, struct vcache_sealing, node);
+	reserved = log->spare;
 	if (s)
 		c = vc_log_next(log, kind);
 	/* Relocation does not change whether the writer waits. */
 	if (kind != VC_APPEND_RELOCATE) {
 		others = c && log->starved;
 		vc_log_set_starved(log, !c);
+		if (c)
+			vcache_pace_next(log, reserved);
 	}
 	if (c) {
 		list_del_init(&s->node);
@@ -230,7 +242,7 @@ static bool vc_log_open(struct vcache_log *log, enum vcache_append_kind kind)
 	spin_unlock_irqrestore(&log->lock, flags);
 	/* The writer that waits may be another one than the caller. */
 	if (others)
-		vc_log_kick(log);
+		vcache_log_kick(log);
 	/* Who relocates is what would be woken. */
 	if (c || kind != VC_APPEND_RELOCATE)
 		vcache_space_kick(p);

@@ -12,6 +12,7 @@
 
 #include "../../core/level.h"
 #include "../../core/log.h"
+#include "../../core/pace.h"
 #include "../../core/place.h"
 #include "../../core/replace.h"
 
@@ -275,6 +276,11 @@ enum vcache_log_state {
  * @blocked_until: no written chunk is reclaimed before, jiffies; under the lock of the pool
  * @spare: the chunk that is reserved for it, or NULL
  * @starved: its writer waits for a chunk or for a seal
+ * @pace: how long the next record of a writer has to wait. @pace.since and @pace.stood under
+ *	@lock, the rest under @append
+ * @pace_timer: wakes a writer that waits for its pace
+ * @opened: when a writer has opened a chunk, ns
+ * @spare_since: since when there is @spare, ns
  * @starved_since: since when: a number that grows with each wait of any log of the pool
  * @reclaim_pending: it has to give up a chunk, and none can be reclaimed yet, see space.c
  * @forgotten: what it has in the cache becomes invalid on the device, see drop.c; under the
@@ -338,6 +344,10 @@ struct vcache_log {
 	struct vcache_chunk *spare;
 	bool starved;
 	u64 starved_since;
+	struct vcache_pace pace;
+	struct hrtimer pace_timer;
+	u64 opened;
+	u64 spare_since;
 	bool reclaim_pending;
 	bool forgotten;
 	bool emptied;

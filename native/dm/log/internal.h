@@ -7,10 +7,16 @@
 
 /* chunk.c */
 void vcache_seal_work(struct work_struct *work);
+void vcache_log_kick(struct vcache_log *log);
 
 /* doubt.c */
 void vcache_doubt_chunk(struct vcache_chunk *c);
 void vcache_doubt_block(struct vcache_volume *v, u64 block);
+
+/* pace.c */
+void vcache_pace_init(struct vcache_log *log);
+void vcache_pace_exit(struct vcache_log *log);
+void vcache_pace_next(struct vcache_log *log, bool reserved);
 
 /* update.c */
 bool vcache_cell_count(struct vcache_pool *p, u32 cell);

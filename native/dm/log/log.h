@@ -419,6 +419,9 @@ void vcache_chunk_open(struct vcache_log *log, struct vcache_chunk *c);
 u32 vcache_log_space(struct vcache_log *log, enum vcache_append_kind kind);
 void vcache_log_close_idle(struct vcache_log *log);
 
+/* pace.c */
+bool vcache_log_is_paced(struct vcache_log *log);
+
 /* doubt.c */
 void vcache_doubt_freed(struct vcache_chunk *c);
 bool vcache_doubts(const struct vcache_volume *v, u64 block, u64 blocks);

@@ -41,6 +41,7 @@ static void vc_log_free(struct vcache_log *log)
 {
 	unsigned int i;
 
+	vcache_pace_exit(log);
 	cancel_work_sync(&log->seal_work);
 	vcache_log_upper->exit_log(log);
 	for (i = 0; i < VC_SEALS; i++)
@@ -118,6 +119,7 @@ struct vcache_log *vcache_log_get(struct vcache_volume *v, u16 tag)
 	INIT_LIST_HEAD(&log->seals);
 	INIT_LIST_HEAD(&log->closed);
 	INIT_WORK(&log->seal_work, vcache_seal_work);
+	vcache_pace_init(log);
 	vcache_log_upper->init_log(log);
 	spin_lock_init(&log->stream_lock);
 	for (i = 0; i < VC_SEALS; i++) {

@@ -145,6 +145,7 @@ static bool vc_log_reserve_spare(struct vcache_log *log)
 	if (!log->spare && rcu_access_pointer(log->user) &&
 	    (log->starved || log->nr)) {
 		log->spare = vcache_chunk_take(p, log, VC_TAKE_WRITE, VC_OWN);
+		log->spare_since = ktime_get_ns();
 		took = log->spare;
 		/* If it had a spare chunk already, it waits for a seal, not for a chunk. */
 		wake = log->spare && log->starved;

@@ -282,6 +282,22 @@ struct workqueue_struct *alloc_workqueue(const char *fmt, unsigned int flags,
 #define alloc_ordered_workqueue(fmt, flags, ...) alloc_workqueue(fmt, flags, 1, ##__VA_ARGS__)
 void destroy_workqueue(struct workqueue_struct *wq);
 void sim_init_work(struct work_struct *w, work_func_t f);
+enum hrtimer_restart { HRTIMER_NORESTART, HRTIMER_RESTART };
+enum hrtimer_mode { HRTIMER_MODE_REL_SOFT };
+#define CLOCK_MONOTONIC 1
+typedef int clockid_t;
+#define ns_to_ktime(ns) ((ktime_t)(ns))
+
+struct hrtimer {
+	struct sim_timer timer;
+	bool armed;
+	enum hrtimer_restart (*function)(struct hrtimer *h);
+};
+
+void hrtimer_init(struct hrtimer *h, int clock, int mode);
+void hrtimer_start(struct hrtimer *h, ktime_t ns, int mode);
+int hrtimer_cancel(struct hrtimer *h);
+
 void sim_init_delayed_work(struct delayed_work *w, work_func_t f);
 #define INIT_WORK(w, f) sim_init_work(w, f)
 #define INIT_DELAYED_WORK(w, f) sim_init_delayed_work(w, f)

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * How long must the records of a log wait, so that its writer does not run out of space?
+ *
+ * A log that lacks space gets it by whole chunks, as others are reclaimed. A writer that uses
+ * up a chunk at once then waits until the next one is there, and so does each flush that comes
+ * meanwhile. Instead, each record of the chunk waits for a part of that time.
+ *
+ * The sum of these delays is learned. When the writer ran out of space nevertheless, it grows by
+ * a quarter of the time for which the writer stood still. Of that time one second counts, because
+ * a device may have hung. When the next chunk was there before it was needed, the sum shrinks
+ * by half of the time for which the chunk has been there.
+ *
+ * Time is in ns of any clock that does not go back. There are no locks.
+ */
+#ifndef VCACHE_CORE_PACE_H
+#define VCACHE_CORE_PACE_H
+
+#include "types.h"
+
+/* Longest delay of a record, ns. */
+#define VC_PACE_WAIT_MAX	50000000ULL
+
+/* Delays that are shorter are left out, ns: they are added to that of the next record. */
+#define VC_PACE_WAIT_MIN	50000ULL
+
+/* The time for which a writer stands still counts up to this, ns. */
+#define VC_PACE_STOOD_MAX	1000000000ULL
+
+/* Largest sum of the delays of the records of a chunk, ns. */
+#define VC_PACE_DELAY_MAX	10000000000ULL
+
+/**
+ * struct vcache_pace - the pace of a log's writer
+ * @delay: sum of the delays of the records that fill a chunk, ns; 0: none
+ * @next: when the next record may be written, ns
+ * @since: since when the writer stands still for want of space, ns; 0: it does not
+ * @stood: for how long it stood still since it opened its last chunk, ns
+ */
+struct vcache_pace {
+	u64 delay;
+	u64 next;
+	u64 since;
+	u64 stood;
+};
+
+void vcache_pace_stop(struct vcache_pace *p, u64 now);
+void vcache_pace_go(struct vcache_pace *p, u64 now);
+void vcache_pace_open(struct vcache_pace *p, u64 now, u64 early);
+void vcache_pace_write(struct vcache_pace *p, u64 now, u32 blocks, u32 capacity);
+u64 vcache_pace_wait(const struct vcache_pace *p, u64 now);
+
+#endif /* VCACHE_CORE_PACE_H */
