@@ -12,12 +12,10 @@
 static void vc_log_set_starved(struct vcache_log *log, bool starved)
 {
 	lockdep_assert_held(&log->lock);
-	if (starved && !log->starved) {
-		log->starved_since = atomic64_inc_return(&log->vol->pool->waits);
+	if (starved && !log->starved)
 		vcache_pace_stop(&log->pace, ktime_get_ns());
-	} else if (!starved && log->starved) {
+	else if (!starved && log->starved)
 		vcache_pace_go(&log->pace, ktime_get_ns());
-	}
 	WRITE_ONCE(log->starved, starved);
 }
 
@@ -172,7 +170,7 @@ static struct vcache_chunk *vc_log_next(struct vcache_log *log, enum vcache_appe
 	if (kind != VC_APPEND_RELOCATE && vc_log_held_up(log))
 		return NULL;
 	c = log->spare;
-	log->spare = NULL;
+	WRITE_ONCE(log->spare, NULL);
 	return c ?: vcache_log_upper->take_chunk(log->vol->pool, log,
 				  kind == VC_APPEND_RELOCATE ? VC_TAKE_RELOCATE :
 				  VC_TAKE_WRITE, VC_OWN);
@@ -219,8 +217,10 @@ static bool vc_log_open(struct vcache_log *log, enum vcache_append_kind kind)
 	if (kind != VC_APPEND_RELOCATE) {
 		others = c && log->starved;
 		vc_log_set_starved(log, !c);
-		if (c)
+		if (c) {
+			WRITE_ONCE(log->served, atomic64_inc_return(&p->opens));
 			vcache_pace_next(log, reserved);
+		}
 	}
 	if (c) {
 		list_del_init(&s->node);

@@ -281,7 +281,7 @@ enum vcache_log_state {
  * @pace_timer: wakes a writer that waits for its pace
  * @opened: when a writer has opened a chunk, ns
  * @spare_since: since when there is @spare, ns
- * @starved_since: since when: a number that grows with each wait of any log of the pool
+ * @served: when a writer of it has opened a chunk: a number that grows with each one of the pool
  * @reclaim_pending: it has to give up a chunk, and none can be reclaimed yet, see space.c
  * @forgotten: what it has in the cache becomes invalid on the device, see drop.c; under the
  *	lock of the pool
@@ -343,7 +343,7 @@ struct vcache_log {
 	unsigned long blocked_until;
 	struct vcache_chunk *spare;
 	bool starved;
-	u64 starved_since;
+	u64 served;
 	struct vcache_pace pace;
 	struct hrtimer pace_timer;
 	u64 opened;

@@ -332,7 +332,7 @@ void vcache_log_release_spare(struct vcache_log *log)
 	lockdep_assert_held(&log->vol->pool->lock);
 	spin_lock_irq(&log->lock);
 	spare = log->spare;
-	log->spare = NULL;
+	WRITE_ONCE(log->spare, NULL);
 	spin_unlock_irq(&log->lock);
 	if (spare)
 		vcache_chunk_free(log->vol->pool, spare);

@@ -228,7 +228,7 @@ enum vcache_pool_state {
  * @found: what the scan has found in them
  * @volumes: all volumes known
  * @seq: last sequence number used
- * @waits: how often a writer has begun to wait for space, see vcache_log.starved_since
+ * @opens: how many chunks writers have opened, see vcache_log.served
  * @free_lock: guards @lane and @nfree; taken in interrupts
  * @lane: its lanes
  * @nlanes: how many
@@ -298,7 +298,7 @@ struct vcache_pool {
 	struct vcache_found *found;
 	struct list_head volumes;
 	atomic64_t seq;
-	atomic64_t waits;
+	atomic64_t opens;
 	spinlock_t free_lock; /* lane */
 	struct vcache_lane lane[VC_LANES_MAX];
 	u32 nlanes;

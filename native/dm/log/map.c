@@ -125,7 +125,7 @@ static void vc_map_move_log(struct vcache_pool *p, struct vcache_pool *n,
 			vc_map_move_list(p, n, &log->reads[i].chunks[k]);
 	}
 	if (log->spare)
-		log->spare = &n->chunk[vcache_chunk_nr(p, log->spare)];
+		WRITE_ONCE(log->spare, &n->chunk[vcache_chunk_nr(p, log->spare)]);
 	spin_unlock_irq(&log->lock);
 }
 

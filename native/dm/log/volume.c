@@ -120,6 +120,7 @@ struct vcache_log *vcache_log_get(struct vcache_volume *v, u16 tag)
 	INIT_LIST_HEAD(&log->closed);
 	INIT_WORK(&log->seal_work, vcache_seal_work);
 	vcache_pace_init(log);
+	log->served = atomic64_inc_return(&p->opens);
 	vcache_log_upper->init_log(log);
 	spin_lock_init(&log->stream_lock);
 	for (i = 0; i < VC_SEALS; i++) {

@@ -128,23 +128,40 @@ static bool vc_log_lacks(const struct vcache_pool *p, const struct vcache_log *l
 }
 
 /* How much does a log have, in thousandths of its share? */
-static u64 vc_log_excess(struct vcache_log *log)
+static u64 vc_log_excess(const struct vcache_log *log)
 {
 	return div_u64((u64)vcache_log_has(log, VC_SHARED) * 1000, log->share + 1);
 }
 
+/* Does the writer of a log wait, and was it served before that of another log? */
+static bool vc_log_is_next(const struct vcache_log *log, const struct vcache_log *than)
+{
+	return READ_ONCE(log->starved) &&
+	       (!READ_ONCE(than->starved) ||
+		READ_ONCE(log->served) < READ_ONCE(than->served));
+}
+
+/* Is a log further above its share than another one; or, with @ties, as far and served next? */
+static bool vc_log_gives_before(struct vcache_log *log, const struct vcache_log *than, bool ties)
+{
+	u64 excess = vc_log_excess(log), other = vc_log_excess(than);
+
+	return excess > other || (excess == other && ties && vc_log_is_next(log, than));
+}
+
 /*
  * Of the logs that must give up a chunk, find the one furthest above its share for which
- * @of returns a chunk. If @than is not NULL, only logs further above their shares than
- * @than count. Logs with a reclaim pending are skipped: vc_pool_update_reclaim() looks at
- * them once per run. Return: the chunk, or NULL.
+ * @of returns a chunk. Of two that are as far, it is the one that is next to be served: it will
+ * get the space that its chunk leaves. If @than is not NULL, only logs further above their
+ * shares than @than count. Logs with a reclaim pending are skipped: vc_pool_update_reclaim()
+ * looks at them once per run. Return: the chunk, or NULL.
  */
 static struct vcache_chunk *vc_pool_first(struct vcache_pool *p,
 					  struct vcache_chunk *(*of)(struct vcache_log *,
 								     enum vcache_domain),
 					  struct vcache_log *than)
 {
-	u64 most = than ? vc_log_excess(than) : 0;
+	const struct vcache_log *most = than;
 	struct vcache_chunk *c, *first = NULL;
 	struct vcache_volume *v;
 	struct vcache_log *log;
@@ -155,12 +172,12 @@ static struct vcache_chunk *vc_pool_first(struct vcache_pool *p,
 			if (READ_ONCE(log->reclaim_pending) ||
 			    (!all && !vcache_log_is_over(log) &&
 			     !vc_log_lacks(p, log)) ||
-			    ((first || than) && vc_log_excess(log) <= most))
+			    (most && !vc_log_gives_before(log, most, first)))
 				continue;
 			c = of(log, VC_SHARED);
 			if (c) {
 				first = c;
-				most = vc_log_excess(log);
+				most = log;
 			}
 		}
 	}

@@ -144,7 +144,7 @@ static bool vc_log_reserve_spare(struct vcache_log *log)
 	spin_lock_irq(&log->lock);
 	if (!log->spare && rcu_access_pointer(log->user) &&
 	    (log->starved || log->nr)) {
-		log->spare = vcache_chunk_take(p, log, VC_TAKE_WRITE, VC_OWN);
+		WRITE_ONCE(log->spare, vcache_chunk_take(p, log, VC_TAKE_WRITE, VC_OWN));
 		log->spare_since = ktime_get_ns();
 		took = log->spare;
 		/* If it had a spare chunk already, it waits for a seal, not for a chunk. */
@@ -176,35 +176,44 @@ static bool vc_pool_reserve_spares(struct vcache_pool *p, bool over)
 	return took;
 }
 
-/* Of the writers that wait since later than @after, find the log of the one that waits longest. */
-static struct vcache_log *vc_pool_next_starved(struct vcache_pool *p, bool over, u64 after)
+/* Does a writer wait for the next chunk of a log, or is it slowed down for want of that? */
+static bool vc_log_wants(const struct vcache_log *log)
+{
+	return READ_ONCE(log->starved) || (READ_ONCE(log->pace.delay) && !READ_ONCE(log->spare));
+}
+
+/* Of the logs that want a chunk, find the one that was served first later than @after. */
+static struct vcache_log *vc_pool_next_to_serve(struct vcache_pool *p, bool over, u64 after)
 {
 	struct vcache_log *log, *next = NULL;
 	struct vcache_volume *v;
-	u64 since, first = U64_MAX;
+	u64 served, first = U64_MAX;
 
 	list_for_each_entry(v, &p->volumes, node) {
 		list_for_each_entry(log, &v->logs, node) {
-			since = READ_ONCE(log->starved_since);
-			if (!READ_ONCE(log->starved) || vcache_log_is_over(log) != over ||
-			    since <= after || since >= first)
+			served = READ_ONCE(log->served);
+			if (!vc_log_wants(log) || vcache_log_is_over(log) != over ||
+			    served <= after || served >= first)
 				continue;
 			next = log;
-			first = since;
+			first = served;
 		}
 	}
 	return next;
 }
 
-/* Give chunks to writers that wait, in the order in which they began to. */
-static bool vc_pool_give_starved(struct vcache_pool *p, bool over)
+/*
+ * Give chunks to the logs that want one, in the order in which they got their last one. So a
+ * log that is slowed down gets as many as one that is not.
+ */
+static bool vc_pool_serve(struct vcache_pool *p, bool over)
 {
 	struct vcache_log *log;
 	bool took = false;
 	u64 after = 0;
 
-	while ((log = vc_pool_next_starved(p, over, after))) {
-		after = READ_ONCE(log->starved_since);
+	while ((log = vc_pool_next_to_serve(p, over, after))) {
+		after = READ_ONCE(log->served);
 		took |= vc_log_reserve_spare(log);
 	}
 	return took;
@@ -213,7 +222,7 @@ static bool vc_pool_give_starved(struct vcache_pool *p, bool over)
 /**
  * vcache_pool_give_spares - reserve spare chunks for logs, and wake writers that wait for one
  * @p: the pool, locked
- * @starved: only for logs whose writers wait
+ * @starved: only for logs whose writers wait, or are slowed down
  *
  * Logs below their shares come first, and writers that wait before others.
  *
@@ -221,10 +230,10 @@ static bool vc_pool_give_starved(struct vcache_pool *p, bool over)
  */
 bool vcache_pool_give_spares(struct vcache_pool *p, bool starved)
 {
-	bool took = vc_pool_give_starved(p, false);
+	bool took = vc_pool_serve(p, false);
 
 	lockdep_assert_held(&p->lock);
-	took |= vc_pool_give_starved(p, true);
+	took |= vc_pool_serve(p, true);
 	if (starved)
 		return took;
 	took |= vc_pool_reserve_spares(p, false);
