@@ -11,6 +11,11 @@
  * a device may have hung. When the next chunk was there before it was needed, the sum shrinks
  * by half of the time for which the chunk has been there.
  *
+ * A log whose blocks are nearly all dirty gets no space by relocation. So the closer it comes to
+ * its limit of dirty blocks, the more slowly it may grow: by the blocks left in VC_PACE_GROW at
+ * most. Where it stays, its writer is as fast as destage, block by block. While less than half
+ * of the limit is dirty, it may grow freely.
+ *
  * Time is in ns of any clock that does not go back. There are no locks.
  */
 #ifndef VCACHE_CORE_PACE_H
@@ -21,11 +26,17 @@
 /* Longest delay of a record, ns. */
 #define VC_PACE_WAIT_MAX	50000000ULL
 
+/* Records are split so that the delay is in the bound, but not to less than so many blocks. */
+#define VC_PACE_BLOCKS_MIN	8U
+
 /* Delays that are shorter are left out, ns: they are added to that of the next record. */
 #define VC_PACE_WAIT_MIN	50000ULL
 
 /* The time for which a writer stands still counts up to this, ns. */
 #define VC_PACE_STOOD_MAX	1000000000ULL
+
+/* A log takes so long to become as dirty as it may be, if it grows as fast as at first, ns. */
+#define VC_PACE_GROW		500000000ULL
 
 /* Largest sum of the delays of the records of a chunk, ns. */
 #define VC_PACE_DELAY_MAX	10000000000ULL
@@ -48,6 +59,8 @@ void vcache_pace_stop(struct vcache_pace *p, u64 now);
 void vcache_pace_go(struct vcache_pace *p, u64 now);
 void vcache_pace_open(struct vcache_pace *p, u64 now, u64 early);
 void vcache_pace_write(struct vcache_pace *p, u64 now, u32 blocks, u32 capacity);
+void vcache_pace_grow(struct vcache_pace *p, u64 now, u32 grown, u32 dirty, u32 limit);
+u32 vcache_pace_blocks(const struct vcache_pace *p, u32 capacity, u32 dirty, u32 limit);
 u64 vcache_pace_wait(const struct vcache_pace *p, u64 now);
 
 #endif /* VCACHE_CORE_PACE_H */

@@ -31,6 +31,7 @@ static const struct vcache_log_ops vc_log_calls = {
 	.may_write = vcache_log_may_write,
 	.hot = vcache_migrate_soon,
 	.dirty = vcache_destage_soon,
+	.dirty_limit = vcache_log_dirty_limit,
 };
 
 static int __init vc_init(void)

@@ -153,9 +153,66 @@ static void test_no_wait_is_longer_than_the_bound(void)
 		vcache_pace_open(&p, i * 2000 * MS + 1000 * MS, 0);
 	}
 	CHECK(p.delay == VC_PACE_DELAY_MAX);
-	vcache_pace_write(&p, 1000000 * MS, CAPACITY, CAPACITY);
-	CHECK(vcache_pace_wait(&p, 1000000 * MS) == VC_PACE_WAIT_MAX);
-	CHECK(!vcache_pace_wait(&p, 1000000 * MS + VC_PACE_DELAY_MAX));
+	for (i = 0; i < 3; i++) {
+		vcache_pace_write(&p, 1000000 * MS, CAPACITY, CAPACITY);
+		vcache_pace_grow(&p, 1000000 * MS, 1, 100, 100);
+		CHECK(vcache_pace_wait(&p, 1000000 * MS) == VC_PACE_WAIT_MAX);
+	}
+	CHECK(!vcache_pace_wait(&p, 1000000 * MS + VC_PACE_WAIT_MAX));
+}
+
+static void test_records_are_split_to_stay_within_the_bound(void)
+{
+	struct vcache_pace p = { 0 };
+
+	CHECK(vcache_pace_blocks(&p, CAPACITY, 0, 100) == CAPACITY);
+	p.delay = 4 * VC_PACE_WAIT_MAX;
+	CHECK(vcache_pace_blocks(&p, CAPACITY, 0, 100) == CAPACITY / 4);
+	p.delay = VC_PACE_DELAY_MAX;
+	CHECK(vcache_pace_blocks(&p, CAPACITY, 0, 100) == VC_PACE_BLOCKS_MIN);
+	p.delay = 0;
+	CHECK(vcache_pace_blocks(&p, CAPACITY, 1000, 2280) == CAPACITY);
+	CHECK(vcache_pace_blocks(&p, CAPACITY, 1000, 1640) == CAPACITY / 4);
+	CHECK(vcache_pace_blocks(&p, CAPACITY, 1000, 1000) == VC_PACE_BLOCKS_MIN);
+}
+
+/* Destage takes a block every 4 ms. Return: the longest wait. */
+static u64 fill(u32 records, u32 blocks, u32 limit, u32 *dirty)
+{
+	struct vcache_pace p = { 0 };
+	u64 now = 1, wait, longest = 0, cleaned = 0;
+	u32 before = 0, i;
+
+	for (i = 0; i < records; i++) {
+		wait = vcache_pace_wait(&p, now);
+		if (wait > longest)
+			longest = wait;
+		now += wait + MS / 10;
+		while (cleaned + 4 * MS <= now && *dirty) {
+			cleaned += 4 * MS;
+			--*dirty;
+		}
+		if (*dirty > before)
+			vcache_pace_grow(&p, now, *dirty - before, *dirty, limit);
+		before = *dirty;
+		*dirty += blocks;
+	}
+	return longest;
+}
+
+static void test_a_log_does_not_pass_its_limit(void)
+{
+	u32 dirty = 0;
+
+	/* While there is much space, nothing waits. */
+	CHECK(!fill(500, 2, 2000, &dirty));
+	CHECK(dirty > 900);
+	dirty = 0;
+	CHECK(fill(20000, 2, 2000, &dirty) < 20 * MS);
+	CHECK(dirty > 1500 && dirty < 2000);
+	dirty = 0;
+	CHECK(fill(20000, 16, 2000, &dirty) <= VC_PACE_WAIT_MAX);
+	CHECK(dirty > 1500);
 }
 
 static void test_the_time_without_space_is_learned_once(void)
@@ -182,5 +239,7 @@ int main(void)
 	test_a_device_that_hung_is_forgotten_soon();
 	test_no_wait_is_longer_than_the_bound();
 	test_the_time_without_space_is_learned_once();
+	test_records_are_split_to_stay_within_the_bound();
+	test_a_log_does_not_pass_its_limit();
 	return 0;
 }

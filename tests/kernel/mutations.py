@@ -363,7 +363,7 @@ MUTATIONS = [
              "test_shares.py::test_who_is_furthest_over_its_share_waits_until_it_can_give"),
     Mutation("what little was written stays in the cache", "log/update.c",
              "if (atomic_inc_return(&c->dirty) == 1)\n"
-             "\t\t\tvcache_log_upper->dirty(v);",
+             "\t\tvcache_log_upper->dirty(v);",
              "atomic_inc(&c->dirty);",
              "test_pool.py::test_little_now_and_then_reaches_the_origin_from_one_chunk"),
     Mutation("an idle log's chunk is closed", "destage/destage.c",
@@ -536,6 +536,9 @@ MUTATIONS = [
     Mutation("the first volumes get chunks first", "reclaim/take.c",
              "served <= after || served >= first)", "served <= after || next)",
              "test_shares.py::test_writers_that_wait_get_chunks_in_turn"),
+    Mutation("a log fills up with dirty data", "log/pace.c",
+             "limit = vcache_log_upper->dirty_limit(log);", "limit = U32_MAX;",
+             "test_shares.py::test_a_log_does_not_fill_up_with_dirty_data"),
     Mutation("who is slowed down is not served", "reclaim/take.c",
              "READ_ONCE(log->starved) || (READ_ONCE(log->pace.delay) && !READ_ONCE(log->spare))",
              "READ_ONCE(log->starved)",

@@ -460,6 +460,33 @@ def test_a_maximum_holds_while_chunks_are_relocated(client: Client, own: int) ->
         assert 3 * MIB < max(seen) <= 4 * MIB
 
 
+def test_a_log_does_not_fill_up_with_dirty_data(client: Client) -> None:
+    """Its writer becomes as slow as the origin before that, and does not stop."""
+    stop = threading.Event()
+    seen: list[int] = []
+
+    def write() -> None:
+        rnd = random.Random(1)
+        while not stop.is_set():
+            for _ in range(16):
+                disk.write(rnd.randrange(60 * 16) * 128, pattern(1, 128))
+            disk.flush()
+
+    def is_done() -> bool:
+        tag = client.tag(device.number, TAG)
+        seen.append(tag.cache_dirty_bytes)
+        return tag.stats.write_bytes > 40 * MIB
+
+    with (stack.null_blk(completion_us=40000, depth=1) as slow, stack.null_blk(24) as cache,
+          stack.pool(cache, chunk_kib=512) as pool, stack.cached(slow, pool) as device,
+          Disk(device.path) as disk):
+        writer = threading.Thread(target=write)
+        writer.start()
+        with at_end(writer.join), at_end(stop.set):
+            assert stack.wait_until(is_done)
+        assert 0.5 * 24 * MIB < max(seen) < 0.78 * 24 * MIB
+
+
 def test_writers_that_wait_get_chunks_in_turn() -> None:
     """All have their share, and no volume is preferred for its number."""
     stop = threading.Event()

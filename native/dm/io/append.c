@@ -79,7 +79,10 @@ static void vc_append_record(struct vcache_tag *tag, u32 space,
 	if (origin)
 		vcache_writeout_submit(tag, origin);
 	if (rec->info.data) {
+		u32 blocks = 1 + rec->info.data;
+
 		vcache_record_send(rec);
+		vcache_log_wrote(tag->log, blocks);
 	} else {
 		bio_put(rec->bio);
 		vcache_record_free(p, rec);
@@ -97,6 +100,8 @@ static bool vc_append_locked(struct vcache_tag *tag, enum vcache_append_kind kin
 		return false;
 	if (READ_ONCE(log->vol->pool->state) != VC_POOL_FAILED)
 		space = vcache_log_space(log, kind);
+	if (kind == VC_APPEND_LOG)
+		space = min(space, vcache_log_paced_blocks(log));
 	if (space)
 		vc_append_record(tag, space, kind);
 	return space;

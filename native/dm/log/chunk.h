@@ -278,6 +278,8 @@ enum vcache_log_state {
  * @starved: its writer waits for a chunk or for a seal
  * @pace: how long the next record of a writer has to wait. @pace.since and @pace.stood under
  *	@lock, the rest under @append
+ * @paced_dirty: @dirty_cells when a writer has written its last record; under @append
+ * @paced_limit: how many there might be, or U32_MAX; under @append
  * @pace_timer: wakes a writer that waits for its pace
  * @opened: when a writer has opened a chunk, ns
  * @spare_since: since when there is @spare, ns
@@ -313,6 +315,7 @@ enum vcache_log_state {
  * @promote_work: gives them a place
  * @prefetch: blocks to promote before they are read
  * @live: cells with valid data in its chunks
+ * @dirty_cells: those that are dirty
  * @hot: about how many of them are in shared lanes and hot
  * @credit: what it may spend on copies of blocks that are not hot, see vcache_log_paid()
  * @misses: blocks missed for the first time, the clock of its ghosts
@@ -345,6 +348,8 @@ struct vcache_log {
 	bool starved;
 	u64 served;
 	struct vcache_pace pace;
+	u32 paced_dirty;
+	u32 paced_limit;
 	struct hrtimer pace_timer;
 	u64 opened;
 	u64 spare_since;
@@ -377,6 +382,7 @@ struct vcache_log {
 	struct work_struct promote_work;
 	struct vcache_prefetch prefetch;
 	atomic_t live;
+	atomic_t dirty_cells;
 	atomic_t hot;
 	u32 credit;
 	u32 misses;

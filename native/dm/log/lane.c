@@ -302,7 +302,7 @@ void vcache_chunk_free(struct vcache_pool *p, struct vcache_chunk *c)
 	unsigned long flags;
 
 	/* A live cell would be dropped later, from the counts of another log. */
-	WARN_ON_ONCE(atomic_read(&c->live));
+	WARN_ON_ONCE(atomic_read(&c->live) || atomic_read(&c->dirty));
 	vc_chunk_forget_bad(p, c);
 	vcache_doubt_freed(c);
 	spin_lock_irqsave(&p->free_lock, flags);

@@ -396,6 +396,7 @@ static inline bool vcache_chunk_used(const struct vcache_chunk *c)
  * @may_write: false: the writer of a log waits, because relocation needs the free chunks
  * @hot: a block has become hot in a shared lane; any context
  * @dirty: the first block of a chunk has become dirty; any context
+ * @dirty_limit: how many blocks of a log may be dirty
  */
 struct vcache_log_ops {
 	void (*init_log)(struct vcache_log *log);
@@ -407,6 +408,7 @@ struct vcache_log_ops {
 	bool (*may_write)(const struct vcache_log *log);
 	void (*hot)(struct vcache_log *log);
 	void (*dirty)(struct vcache_volume *v);
+	u32 (*dirty_limit)(const struct vcache_log *log);
 };
 
 extern const struct vcache_log_ops *vcache_log_upper;
@@ -421,6 +423,8 @@ void vcache_log_close_idle(struct vcache_log *log);
 
 /* pace.c */
 bool vcache_log_is_paced(struct vcache_log *log);
+u32 vcache_log_paced_blocks(struct vcache_log *log);
+void vcache_log_wrote(struct vcache_log *log, u32 blocks);
 
 /* doubt.c */
 void vcache_doubt_freed(struct vcache_chunk *c);

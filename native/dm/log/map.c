@@ -117,7 +117,7 @@ static void vc_map_move_log(struct vcache_pool *p, struct vcache_pool *n,
 {
 	unsigned int i, k;
 
-	/* vcache_log_dirty() reads the list. */
+	/* Relocation reads the list. */
 	spin_lock_irq(&log->lock);
 	vc_map_move_list(p, n, &log->chunks);
 	for (i = 0; i < VC_READS_KINDS; i++) {

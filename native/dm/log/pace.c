@@ -61,12 +61,40 @@ bool vcache_log_is_paced(struct vcache_log *log)
 	u64 wait;
 
 	lockdep_assert_held(&log->append);
-	if (!log->pace.delay)
-		return false;
 	wait = vcache_pace_wait(&log->pace, ktime_get_ns());
 	if (!wait)
 		return false;
 	VCACHE_PROBE("record waits for its pace");
 	hrtimer_start(&log->pace_timer, ns_to_ktime(wait), HRTIMER_MODE_REL_SOFT);
 	return true;
+}
+
+/**
+ * vcache_log_wrote - a writer has written a record
+ * @log: the log, its append lock is held
+ * @blocks: size of the record
+ */
+void vcache_log_wrote(struct vcache_log *log, u32 blocks)
+{
+	u32 dirty = atomic_read(&log->dirty_cells), limit = vcache_log_upper->dirty_limit(log);
+	u64 now = ktime_get_ns();
+
+	lockdep_assert_held(&log->append);
+	vcache_pace_write(&log->pace, now, blocks,
+			  vcache_chunk_capacity(&log->vol->pool->g));
+	if (dirty > log->paced_dirty)
+		vcache_pace_grow(&log->pace, now, dirty - log->paced_dirty, dirty, limit);
+	log->paced_dirty = dirty;
+	log->paced_limit = limit;
+}
+
+/**
+ * vcache_log_paced_blocks - how many blocks may the next record of a writer have?
+ * @log: the log, its append lock is held
+ */
+u32 vcache_log_paced_blocks(struct vcache_log *log)
+{
+	lockdep_assert_held(&log->append);
+	return vcache_pace_blocks(&log->pace, vcache_chunk_capacity(&log->vol->pool->g),
+				  atomic_read(&log->dirty_cells), log->paced_limit);
 }

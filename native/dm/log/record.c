@@ -284,8 +284,6 @@ void vcache_record_send(struct vcache_record *rec)
 	rec->bio->bi_end_io = vc_record_end;
 	if (rec->tag) {
 		vcache_log_paid(log, rec->info.data * VC_CREDIT_WRITE);
-		vcache_pace_write(&log->pace, ktime_get_ns(), 1 + rec->info.data,
-				  vcache_chunk_capacity(&p->g));
 		vcache_writeout_sent(rec->tag, rec->info.data * VC_BLOCK_SECTORS);
 	}
 	submit_bio_noacct(rec->bio);

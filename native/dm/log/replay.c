@@ -56,6 +56,7 @@ static void vc_volume_hand_out(struct vcache_volume *v, const u32 *list, u32 n)
 		}
 		atomic_set(&c->live, live);
 		atomic_set(&c->dirty, c->clean ? 0 : live);
+		atomic_add(c->clean ? 0 : live, &log->dirty_cells);
 		atomic_add(live, &log->live);
 		c->log = log;
 		c->stale = p->found[list[i]].stale;

@@ -41,11 +41,21 @@ static void vc_cell_emptied(struct vcache_pool *p, u32 cell)
 		vcache_space_kick(p);
 }
 
+/* A cell of a chunk is dirty now. */
+static void vc_cell_dirtied(struct vcache_volume *v, struct vcache_chunk *c)
+{
+	atomic_inc(&c->log->dirty_cells);
+	if (atomic_inc_return(&c->dirty) == 1)
+		vcache_log_upper->dirty(v);
+}
+
 /* A cell is no longer dirty. Without dirty cells its chunk may be reclaimable. */
 static void vc_cell_cleaned(struct vcache_pool *p, u32 cell)
 {
-	if (atomic_dec_and_test(&vcache_cell_chunk(p, cell)->dirty) &&
-	    READ_ONCE(p->short_of_space))
+	struct vcache_chunk *c = vcache_cell_chunk(p, cell);
+
+	atomic_dec(&c->log->dirty_cells);
+	if (atomic_dec_and_test(&c->dirty) && READ_ONCE(p->short_of_space))
 		vcache_space_kick(p);
 }
 
@@ -155,8 +165,7 @@ static void vc_lookup_put_locked(struct vcache_volume *v, u32 cell, u64 block,
 		set_bit(cell, p->cell_clean);
 	} else {
 		clear_bit(cell, p->cell_clean);
-		if (atomic_inc_return(&c->dirty) == 1)
-			vcache_log_upper->dirty(v);
+		vc_cell_dirtied(v, c);
 	}
 }
 
@@ -278,9 +287,8 @@ static void vc_block_make_dirty(struct vcache_volume *v, struct vcache_chunk *c,
 			break;
 		left &= ~vcache_cell_mask(&p->ix, cell);
 		if (vcache_cell_chunk(p, cell) == c &&
-		    test_and_clear_bit(cell, p->cell_clean) &&
-		    atomic_inc_return(&c->dirty) == 1)
-			vcache_log_upper->dirty(v);
+		    test_and_clear_bit(cell, p->cell_clean))
+			vc_cell_dirtied(v, c);
 	}
 	spin_unlock_irqrestore(lock, flags);
 }

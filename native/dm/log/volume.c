@@ -120,6 +120,7 @@ struct vcache_log *vcache_log_get(struct vcache_volume *v, u16 tag)
 	INIT_LIST_HEAD(&log->closed);
 	INIT_WORK(&log->seal_work, vcache_seal_work);
 	vcache_pace_init(log);
+	log->paced_limit = U32_MAX;
 	log->served = atomic64_inc_return(&p->opens);
 	vcache_log_upper->init_log(log);
 	spin_lock_init(&log->stream_lock);
@@ -174,14 +175,7 @@ struct vcache_volume *vcache_volume_alloc(struct vcache_pool *p, u32 id, u16 slo
  */
 u64 vcache_log_dirty(struct vcache_log *log)
 {
-	struct vcache_chunk *c;
-	u64 blocks = 0;
-
-	spin_lock_irq(&log->lock);
-	list_for_each_entry(c, &log->chunks, node)
-		blocks += atomic_read(&c->dirty);
-	spin_unlock_irq(&log->lock);
-	return blocks * VC_BLOCK_SECTORS;
+	return (u64)atomic_read(&log->dirty_cells) * VC_BLOCK_SECTORS;
 }
 
 /**

@@ -79,6 +79,9 @@ int vcache_volume_drop_tag(struct vcache_pool *p, u32 id, u32 tag, bool force,
 			   const char **error);
 int vcache_volume_start(struct vcache_volume *v);
 
+/* share.c */
+u32 vcache_log_dirty_limit(const struct vcache_log *log);
+
 /* migrate.c */
 void vcache_migrate_soon(struct vcache_log *log);
 

@@ -362,18 +362,15 @@ static bool vc_log_has_room(const struct vcache_log *log)
 struct vcache_chunk *vcache_relocate_candidate(struct vcache_log *log, enum vcache_domain domain)
 {
 	struct vcache_volume *v = log->vol;
-	struct vcache_chunk *c, *best = NULL;
-	u64 dirty = 0;
+	struct vcache_chunk *best = NULL;
 
 	if (READ_ONCE(v->stopped) || READ_ONCE(v->drain) ||
 	    vc_volume_is_blocked(log) || vcache_log_is_blocked(log) ||
 	    v->pool->state != VC_POOL_OK || !vcache_log_written_in(log, domain))
 		return NULL;
 	spin_lock_irq(&log->lock);
-	list_for_each_entry(c, &log->chunks, node)
-		dirty += atomic_read(&c->dirty);
 	if (vc_log_has_room(log))
-		best = vc_relocate_best(log, domain, dirty);
+		best = vc_relocate_best(log, domain, atomic_read(&log->dirty_cells));
 	spin_unlock_irq(&log->lock);
 	return best;
 }

@@ -158,3 +158,26 @@ void vcache_pool_share(struct vcache_pool *p)
 	}
 	WRITE_ONCE(p->nusers, users);
 }
+
+/**
+ * vcache_log_dirty_limit - how dirty may a log become?
+ * @log: the log
+ *
+ * With more dirty blocks than 13/16 of the chunks that it has or can get, relocation gains
+ * little, and the log gets space only as fast as its origin takes data.
+ *
+ * Return: blocks.
+ */
+u32 vcache_log_dirty_limit(const struct vcache_log *log)
+{
+	const struct vcache_pool *p = log->vol->pool;
+	u64 lanes = READ_ONCE(log->lanes), chunks = vcache_log_chunks(log);
+	u32 nfree = READ_ONCE(p->nfree), reserve = vcache_pool_reserve(p);
+
+	if (lanes)
+		chunks += vcache_lanes_free(p, lanes);
+	if (nfree > reserve)
+		chunks += nfree - reserve;
+	chunks = min(max_t(u64, chunks, vcache_log_part(log)), vcache_log_most(log));
+	return min_t(u64, chunks * vcache_chunk_capacity(&p->g) / 16 * 13, U32_MAX);
+}
