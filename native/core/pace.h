@@ -35,7 +35,7 @@
 /* The time for which a writer stands still counts up to this, ns. */
 #define VC_PACE_STOOD_MAX	1000000000ULL
 
-/* A log takes so long to become as dirty as it may be, if it grows as fast as at first, ns. */
+/* At the rate at which a log may grow now, it would reach its limit after so long, ns. */
 #define VC_PACE_GROW		500000000ULL
 
 /* Largest sum of the delays of the records of a chunk, ns. */

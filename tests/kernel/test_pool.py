@@ -109,6 +109,23 @@ def test_data_is_there_again_with_the_device_and_with_the_pool(cache: str, origi
             assert disk.read(3, 512) == data
 
 
+def test_a_record_has_no_data_of_others(cache: str, origin: str) -> None:
+    """The pages of the buffer are used again, and the cache device gets whole pages."""
+    secret = pattern(1, 128)
+    with (stack.pool(cache) as pool, stack.cached(origin, pool) as one,
+          stack.null_blk() as other, stack.cached(other, pool, 2) as two,
+          Disk(one.path) as disk, Disk(two.path) as parts, Disk(cache) as raw):
+        for number in range(64):
+            disk.write_and_flush(0, secret)
+            parts.write_and_flush(number * 8 + number % 8, pattern(2, 1))
+        # The versions of the secret in the log are complete ones.
+        written = raw.read(0, stack.sectors(cache))
+        versions = written.count(secret[:512])
+        assert 0 < versions <= 64
+        for sector in range(128):
+            assert written.count(secret[sector * 512:(sector + 1) * 512]) == versions
+
+
 def test_a_clean_cache_is_clean_after_a_restart(cache: str, origin: str) -> None:
     with stack.pool(cache) as pool:
         with stack.cached(origin, pool) as device, Disk(device.path) as disk:
