@@ -50,10 +50,13 @@ def loss(runs: Sequence[Result], stack: str) -> dict[int, float]:
 
 def _ratios(runs: Sequence[Result], load: str, figure: Callable[[Result], float],
             best: Callable[[Iterable[float]], float]) -> list[float]:
-    """Return our figure over that of the best peer, for each number of tenants."""
-    return [figure(ours) / best(figure(run) for run in runs
-                                if run.stack != US and run.load == load
-                                and len(run.tenants) == len(ours.tenants))
+    """Return our figure over that of the best peer, for each number of tenants.
+
+    A peer that is so slow that it came to no fsync does not count.
+    """
+    return [figure(ours) / best(filter(None, (figure(run) for run in runs
+                                              if run.stack != US and run.load == load
+                                              and len(run.tenants) == len(ours.tenants))))
             for ours in runs if ours.stack == US and ours.load == load]
 
 

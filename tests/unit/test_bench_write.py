@@ -48,6 +48,12 @@ def test_the_worst_load_counts() -> None:
     assert figures.summary(worse)["fsync_p99_vs_best_peer"] == pytest.approx(3)
 
 
+def test_a_peer_without_an_fsync_does_not_count() -> None:
+    slow = [run("vcache", "mixed", (9, 6, 6)), run("bcache", "mixed", (1, 0, 0)),
+            run("dm-cache", "mixed", (1, 1, 6))]
+    assert figures.summary([*RUNS, *slow])["fsync_p99_vs_best_peer"] == pytest.approx(6)
+
+
 def test_loss_of_a_peer() -> None:
     assert figures.loss(RUNS, "bcache") == {2: 75}
 
