@@ -2,19 +2,19 @@
 /*
  * How long must the records of a log wait, so that its writer does not run out of space?
  *
- * A log that lacks space gets it by whole chunks, as others are reclaimed. A writer that uses
- * up a chunk at once then waits until the next one is there, and so does each flush that comes
- * meanwhile. Instead, each record of the chunk waits for a part of that time.
+ * A full log gets space one whole chunk at a time, when an old chunk has been reclaimed. A writer
+ * that fills a chunk quickly then waits for the next one, and its flushes wait, too. To avoid one
+ * long wait, each record waits a little.
  *
- * The sum of these delays is learned. When the writer ran out of space nevertheless, it grows by
- * a quarter of the time for which the writer stood still. Of that time one second counts, because
- * a device may have hung. When the next chunk was there before it was needed, the sum shrinks
- * by half of the time for which the chunk has been there.
+ * The sum of these delays is learned. If the writer ran out of space nevertheless, the sum grows
+ * by a quarter of the time for which the writer stood still. At most one second of that time
+ * counts, because in a longer one a device may have hung. If the next chunk was free before the
+ * writer needed it, the sum shrinks by half of that spare time, and by at most half of itself.
  *
- * A log whose blocks are nearly all dirty gets no space by relocation. So the closer it comes to
- * its limit of dirty blocks, the more slowly it may grow: by the blocks left in VC_PACE_GROW at
- * most. Where it stays, its writer is as fast as destage, block by block. While less than half
- * of the limit is dirty, it may grow freely.
+ * A log whose blocks are nearly all dirty gets no space by relocation. The closer it is to its
+ * limit of dirty blocks, the more slowly it may grow: by at most (limit - dirty) blocks in
+ * VC_PACE_GROW. If it grows no more, its writer is as fast as destage. While at most half of the
+ * limit is dirty, it may grow freely.
  *
  * Time is in ns of any clock that does not go back. There are no locks.
  */
@@ -26,10 +26,10 @@
 /* Longest delay of a record, ns. */
 #define VC_PACE_WAIT_MAX	50000000ULL
 
-/* Records are split so that the delay is in the bound, but not to less than so many blocks. */
+/* Records are split to keep the delay below VC_PACE_WAIT_MAX, but not below so many blocks. */
 #define VC_PACE_BLOCKS_MIN	8U
 
-/* Delays that are shorter are left out, ns: they are added to that of the next record. */
+/* No record waits for a shorter delay, ns: it is added to that of the next record. */
 #define VC_PACE_WAIT_MIN	50000ULL
 
 /* The time for which a writer stands still counts up to this, ns. */
