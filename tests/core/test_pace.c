@@ -19,7 +19,7 @@ struct model {
 	u64 records;
 	u64 longest;	/* duration of a record with its delays */
 	u32 at;
-	uint64_t noise;	/* supply is up to twice as long; 0: never */
+	uint64_t noise;	/* supply takes half to one and a half of it; 0: always the same */
 };
 
 static u64 supply(struct model *m)

@@ -277,7 +277,7 @@ enum vcache_log_state {
  * @spare: the chunk that is reserved for it, or NULL
  * @starved: its writer waits for a chunk or for a seal
  * @pace: how long the next record of a writer has to wait. @pace.since and @pace.stood under
- *	@lock, the rest under @append
+ *	@lock, the rest under @append; @pace.delay is also read without it
  * @paced_dirty: @dirty_cells when a writer has written its last record; under @append
  * @paced_limit: how many there might be, or U32_MAX; under @append
  * @pace_timer: wakes a writer that waits for its pace

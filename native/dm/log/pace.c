@@ -8,7 +8,6 @@
 #include <linux/ktime.h>
 
 #include "../base/compat.h"
-#include "../base/compat.h"
 #include "internal.h"
 
 static enum hrtimer_restart vc_pace_expired(struct hrtimer *timer)
