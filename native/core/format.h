@@ -42,9 +42,10 @@
  * chunk is reclaimed, no older entry that it has superseded may become valid again. So
  * there are two rules:
  *
- * 1. The chunks of a log are reclaimed in the order of their generations. Two kinds may be
+ * 1. The chunks of a log are reclaimed in the order of their generations. Three kinds may be
  *    reclaimed earlier: a read chunk has superseded nothing, and the origin has all its
- *    data; and a chunk that has no valid entry any more, no discard and no failed record.
+ *    data; a chunk that has no valid entry any more, no discard and no failed record; and
+ *    any chunk after all older ones of its log were sealed again without superseded entries.
  *    What supersedes the entries of the second kind supersedes what they have superseded,
  *    too. If the chunk is stale, the next older one of its log is stale from then on.
  * 2. Before a chunk is reclaimed, the stale chunks of the other logs of its volume are

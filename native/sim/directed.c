@@ -247,16 +247,18 @@ static void few_chunks(struct sim_case *c, struct sim_rng *r)
 		if (sim_chance(r, 2))
 			add(c, OP_FLUSH_ALL, 0, 0, 0);
 		if (i == 30 && sim_chance(r, 2))
-			add(c, OP_FAIL_CACHE, (10 + sim_below(r, 12)) * 128, 128 + sim_below(r, 256), 0);
+			add(c, OP_FAIL_CACHE, (10 + sim_below(r, 12)) * 128,
+			    128 + sim_below(r, 256), 0);
 	}
 	add(c, OP_TIME, 0, 0, 10 * HZ);
 }
 
 /*
  * The oldest chunk has blocks that the cache device cannot read. They can be neither destaged nor
- * relocated, and the log has so much superseded data that relocation would gain a chunk.
+ * relocated, and the log has so much superseded data that relocation would gain a chunk. @what
+ * cannot be read: the chunk, 1, or its data, 2. The origin does not take @origin other blocks.
  */
-static void unreadable_chunk(struct sim_case *c, struct sim_rng *r)
+static void unreadable(struct sim_case *c, struct sim_rng *r, u32 what, u32 origin)
 {
 	u32 i;
 
@@ -266,13 +268,36 @@ static void unreadable_chunk(struct sim_case *c, struct sim_rng *r)
 	for (i = 0; i < 4; i++)
 		add(c, OP_WRITE_HOST, 256 + 24 * i, 24, 0);
 	add(c, OP_FLUSH_ALL, 0, 0, 0);
-	add(c, OP_FAIL_LAST, 0, 0, 1);
+	add(c, OP_FAIL_LAST, 0, 0, what);
+	if (origin)
+		add(c, OP_FAIL_ORIGIN, 64, 8 * origin, 0);
+	/* A later chunk supersedes a part of it. */
+	if (what == 2)
+		add(c, OP_WRITE_HOST, 256, 8 + 8 * sim_below(r, 7), 0);
 	for (i = 0; i < 60; i++) {
 		add(c, OP_WRITE_HOST, 64 + 8 * sim_below(r, 8), 24, 0);
 		if (i % 2)
 			add(c, OP_FLUSH_ALL, 0, 0, 0);
 	}
 	add(c, OP_TIME, 0, 0, 10 * HZ);
+}
+
+static void unreadable_chunk(struct sim_case *c, struct sim_rng *r)
+{
+	unreadable(c, r, 1, 0);
+}
+
+/* The same, but the seal of the chunk can be read. So later chunks are reclaimed before it. */
+static void unreadable_data(struct sim_case *c, struct sim_rng *r)
+{
+	unreadable(c, r, 2, 0);
+	c->cut_every = 24;
+}
+
+/* The origin does not take some blocks of later chunks either. These can be relocated. */
+static void unreadable_and_bad(struct sim_case *c, struct sim_rng *r)
+{
+	unreadable(c, r, 1, 1 + sim_below(r, 12));
 }
 
 /* The origin takes nothing of what several tags write, until their logs are full. */
@@ -578,6 +603,8 @@ static const struct {
 	{ "reclaimed-early", reclaimed_early },
 	{ "discarded-early", discarded_early },
 	{ "unreadable-chunk", unreadable_chunk },
+	{ "unreadable-data", unreadable_data },
+	{ "unreadable-and-bad", unreadable_and_bad },
 	{ "drain-and-write", drain_and_write },
 	{ "drain-superseded", drain_superseded },
 	{ "full-of-bad-blocks", full_of_bad_blocks },

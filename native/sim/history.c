@@ -684,7 +684,7 @@ static void op_task(void *arg)
 		break;
 	case OP_FAIL_LAST:
 		o->sector = cache->last / 128 * 128;
-		o->n = 128;
+		o->n = o->arg == 2 ? 112 : 128;
 		fault(cache, o, o->arg, !o->arg, false);
 		op_complete(o, 0);
 		break;

@@ -39,6 +39,13 @@ def dirty_blocks(device: stack.Mapped) -> int:
     return stack.cache_status(device).dirty // BLOCK
 
 
+def place_of(cache: str, block: int) -> int:
+    """Return where a cache device has a block of write(), in sectors."""
+    with Disk(cache, readonly=True) as disk:
+        return next(at for at in range(0, stack.sectors(cache), BLOCK)
+                    if disk.read(at, BLOCK) == pattern(block, BLOCK))
+
+
 @pytest.mark.parametrize(("first", "bad"), [(100, 1), (0, 1), (200, 56), (50, 20), (0, 255)])
 def test_a_bad_block_of_the_origin_affects_only_itself(
         cache: str, origin: str, kmsg: KernelLog, first: int, bad: int) -> None:
@@ -100,11 +107,8 @@ def test_a_bad_block_of_the_cache_affects_only_itself(origin: str, kmsg: KernelL
     """It is dirty, so nobody has its data."""
     with (stack.null_blk(discard=True) as disk, stack.mapped(stack.linear(disk)) as cache,
           stack.pool(cache.path) as pool, stack.cached(origin, pool) as device):
-        with Disk(disk, readonly=True) as below:
-            write(device.path, range(64))
-            place = next(at for at in range(0, stack.sectors(disk), BLOCK)
-                         if below.read(at, BLOCK) == pattern(33, BLOCK))
-        cache.swap(stack.with_bad_sectors(disk, place, BLOCK))
+        write(device.path, range(64))
+        cache.swap(stack.with_bad_sectors(disk, place_of(disk, 33), BLOCK))
         device.message("drain")
         assert stack.wait_until(lambda: dirty_blocks(device) == 1), dirty_blocks(device)
         assert wrong(origin, range(33)) == [] == wrong(origin, range(34, 64))
@@ -113,3 +117,19 @@ def test_a_bad_block_of_the_cache_affects_only_itself(origin: str, kmsg: KernelL
         write(device.path, range(33, 34), 500)
         assert stack.wait_until(lambda: stack.cache_status(device).state == "clean")
         assert wrong(origin, range(33, 34), 500) == []
+
+
+def test_a_bad_block_of_the_cache_does_not_stop_its_log(origin: str) -> None:
+    """Its tag writes much more than the cache has. Chunks behind that of the block are full."""
+    with (stack.null_blk(8, discard=True) as disk, stack.mapped(stack.linear(disk)) as cache,
+          stack.pool(cache.path, chunk_kib=64) as pool, stack.cached(origin, pool) as device):
+        write(device.path, range(64))
+        cache.swap(stack.with_bad_sectors(disk, place_of(disk, 33), BLOCK))
+        for turn in range(3):
+            write(device.path, range(64, 3136), turn * 10000)
+        assert wrong(device.path, range(64, 3136), 20000) == []
+        device.message("drain")
+        assert stack.wait_until(lambda: dirty_blocks(device) == 1), dirty_blocks(device)
+        assert wrong(origin, range(64, 3136), 20000) == []
+        with Disk(device.path, readonly=True) as reader, pytest.raises(OSError, match="Input/output"):
+            reader.read(33 * BLOCK, BLOCK)

@@ -87,6 +87,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         Edit("destage.c", "		if (v->failing)\n			log->passed = 0;\n",
              "		log->passed = 0;\n"),
     ), ("directed", "two-bad-blocks")),
+    Mutation("chunks-of-bad-blocks-are-relocated-for-ever", (
+        Edit("destage.c", "			vc_log_close_clean(log);", "			vcache_log_close_idle(log);"),
+    ), ("directed", "unreadable-and-bad")),
+    Mutation("chunk-leaves-what-it-supersedes-in-one-that-cannot-be-read", (
+        Edit("reseal.c", "	if (vcache_chunk_is_empty(c))\n		return 0;",
+             "	if (r == 0)\n		return 0;"),
+    ), ("directed", "unreadable-data")),
     Mutation("tag-is-freed-under-its-write", (
         Edit("tag.c", "		 !work_busy(&tag->work);", "		 true;"),
     ), ("directed", "removed-tag")),

@@ -213,7 +213,8 @@ static int vc_round_window(struct vcache_round *r, struct vcache_volume *v,
  * failed, or the cache device, or a large part of it. A round that was not urgent ends when
  * destage becomes urgent: chunks that are superseded by now may be enough.
  *
- * Return: 0; or an error if nothing could be copied.
+ * Return: 0; or an error if nothing could be copied, unless that was only because the cache device
+ * cannot read the blocks: the origin is all right then.
  */
 static int vc_round_copy(struct vcache_round *r, struct vcache_volume *v,
 			 struct vcache_log *log)
@@ -226,6 +227,7 @@ static int vc_round_copy(struct vcache_round *r, struct vcache_volume *v,
 	r->busy = 0;
 	r->bad = 0;
 	r->copied = 0;
+	r->refused = false;
 	for (from = 0; from < r->nr && !READ_ONCE(v->stopped); from += n) {
 		unsigned long worked = r->worked;
 
@@ -241,7 +243,7 @@ static int vc_round_copy(struct vcache_round *r, struct vcache_volume *v,
 			break;
 		cond_resched();
 	}
-	return r->copied ? 0 : first;
+	return r->copied || !r->refused ? 0 : first;
 }
 
 /*
@@ -346,6 +348,26 @@ static void vc_round_note_error(struct vcache_round *r, struct vcache_volume *v,
 		WRITE_ONCE(v->failing, error);
 }
 
+/*
+ * Nothing can be destaged: close the open chunk, so that it can be reclaimed. Not if it has bad
+ * blocks: it could only be relocated, and the chunk that gets its blocks would be closed, too,
+ * without end.
+ */
+static void vc_log_close_clean(struct vcache_log *log)
+{
+	struct vcache_chunk *c;
+	bool dirty;
+
+	spin_lock_irq(&log->lock);
+	c = READ_ONCE(log->open);
+	dirty = c && atomic_read(&c->dirty);
+	spin_unlock_irq(&log->lock);
+	if (dirty)
+		VCACHE_PROBE("open chunk has only bad blocks");
+	else
+		vcache_log_close_idle(log);
+}
+
 /* Do a round of a log. Return: false if there is nothing to do, or it failed. */
 static bool vc_destage_round(struct vcache_round *r, struct vcache_volume *v,
 			     struct vcache_log *log)
@@ -357,7 +379,7 @@ static bool vc_destage_round(struct vcache_round *r, struct vcache_volume *v,
 		if (v->failing)
 			log->passed = 0;
 		if (vc_log_lacks_clean(log))
-			vcache_log_close_idle(log);
+			vc_log_close_clean(log);
 		return false;
 	}
 	error = vc_round_copy(r, v, log);

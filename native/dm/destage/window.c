@@ -252,6 +252,7 @@ static int vc_window_copy(struct vcache_round *r, struct vcache_volume *v, u32 n
 	vc_window_hold(r, v, n);
 	error = vc_window_clean(r, v, n);
 	vc_window_release(r, v);
+	r->refused |= error;
 	return error;
 }
 
@@ -290,8 +291,10 @@ static int vc_window_copy_each(struct vcache_round *r, struct vcache_volume *v, 
 			good++;
 			continue;
 		}
-		if (vcache_bad_add(v, r->failed[i].block, failed))
+		if (vcache_bad_add(v, r->failed[i].block, failed)) {
+			r->refused = true;
 			return failed;
+		}
 		r->bad++;
 	}
 	return good ? 0 : error;

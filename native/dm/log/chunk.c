@@ -193,6 +193,7 @@ void vcache_chunk_open(struct vcache_log *log, struct vcache_chunk *c)
 	c->discards = false;
 	c->wanted = false;
 	c->warm = false;
+	c->unread_until = 0;
 	c->state = VC_CHUNK_OPEN;
 	atomic_set(&c->live, 0);
 	atomic_set(&c->dirty, 0);

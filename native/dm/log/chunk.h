@@ -59,6 +59,8 @@ enum vcache_chunk_state {
  * @own: its lane is dedicated to its log, see lane.c; set when it is taken, and under
  *	the lock of the log
  * @clean: all its valid data is on the origin; set once, or from the start
+ * @unread_until: relocation could not read its blocks and does not try again before, jiffies;
+ *	0: it could; under the lock of the log
  * @reads: for a read chunk, the set of read chunks that it belongs to; else NULL
  * @warm: it was a read chunk before the pool was shut down, see warm.c
  * @failed: a record of it could not be written; it gets no more records, and no seal
@@ -86,6 +88,7 @@ struct vcache_chunk {
 	bool stale;
 	bool discards;
 	bool wanted;
+	unsigned long unread_until;
 	struct vcache_reads *reads;
 	struct vcache_sealing *sealing;
 };

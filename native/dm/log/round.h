@@ -51,6 +51,7 @@ struct vcache_round_cell {
  * @busy: blocks of the round that somebody else held
  * @bad: blocks of it that failed
  * @copied: blocks of it that are clean
+ * @refused: the origin has refused a block, or one that failed could not be noted
  * @pending: requests on their way, plus one while more are made
  * @requests: requests made since vcache_round_begin()
  * @began: time of vcache_round_begin(), ns
@@ -75,6 +76,7 @@ struct vcache_round {
 	u32 busy;
 	u32 bad;
 	u32 copied;
+	bool refused;
 	atomic_t pending;
 	u32 requests;
 	u64 began;

@@ -42,6 +42,7 @@ bool vcache_relocate_chunk(struct vcache_log *log, struct vcache_chunk *c);
 /* reseal.c */
 int vcache_reseal_others(struct vcache_pool *p, struct vcache_volume *v,
 			 const struct vcache_log *log);
+int vcache_reseal_older(struct vcache_pool *p, struct vcache_chunk *c);
 void vcache_pool_give_up_unsealed(struct vcache_pool *p);
 
 /* share.c */
@@ -62,6 +63,7 @@ bool vcache_pool_give_spares(struct vcache_pool *p, bool starved);
 u32 vcache_chunk_heat(const struct vcache_pool *p, const struct vcache_chunk *c, u32 hot);
 struct vcache_chunk *vcache_reads_oldest(struct vcache_log *log, enum vcache_reads_kind kind,
 					 enum vcache_domain domain);
+bool vcache_chunk_is_unread(const struct vcache_chunk *c);
 struct vcache_chunk *vcache_log_oldest(struct vcache_log *log);
 bool vcache_chunk_droppable(const struct vcache_chunk *c);
 bool vcache_log_frees_space(const struct vcache_log *log, const struct vcache_chunk *c,

@@ -72,7 +72,8 @@ static int vc_chunk_mark_dead(struct vcache_pool *p, struct vcache_chunk *c)
 
 	if (c->reads)
 		return 0;
-	r = vcache_reseal_others(p, log->vol, log) ?: vcache_volume_flush_origin(log->vol);
+	r = vcache_reseal_others(p, log->vol, log) ?: vcache_reseal_older(p, c) ?:
+	    vcache_volume_flush_origin(log->vol);
 	if (r)
 		return r;
 	mutex_lock(&p->table_lock);
@@ -115,7 +116,7 @@ static void vc_chunk_pass_stale(struct vcache_log *log, struct vcache_chunk *c)
 /**
  * vcache_chunk_reclaim - reclaim a written chunk of a log, or a read chunk
  * @p: the pool, locked
- * @c: the chunk: the oldest one, or one without live blocks, see rule 1 in ../core/format.h
+ * @c: the chunk: what vcache_log_oldest() has found, one without live blocks, or a read chunk
  * @how: which of its blocks are kept, as copies
  *
  * The index keeps the blocks of the chunk until its death is durable: until then a write

@@ -39,6 +39,9 @@
 
 #include "internal.h"
 
+/* A chunk that could not be read is not relocated for so long, jiffies. */
+#define VC_UNREAD_DELAY (10 * HZ)
+
 /* Is something newer of the block being written to the log? */
 static bool vc_relocate_is_stale(struct vcache_volume *v, u64 block)
 {
@@ -134,6 +137,16 @@ static u32 vc_relocate_failed(struct vcache_log *log)
 	return 0;
 }
 
+/* The cache device could not read a chunk: do not try to relocate it for a while. */
+static u32 vc_relocate_unread(struct vcache_log *log, struct vcache_chunk *c)
+{
+	VCACHE_PROBE("chunk to relocate cannot be read");
+	spin_lock_irq(&log->lock);
+	c->unread_until = (jiffies + VC_UNREAD_DELAY) ?: 1;
+	spin_unlock_irq(&log->lock);
+	return 0;
+}
+
 /* Count the cells that the next record can have: 0 without a chunk, see vcache_log_space(). */
 static u32 vc_relocate_space(struct vcache_log *log)
 {
@@ -161,7 +174,7 @@ static u32 vc_relocate_window(struct vcache_log *log, struct vcache_round *r, u3
 	if (!n)
 		return 0;
 	if (vcache_round_read(r, p, &r->cell[from], n))
-		return vc_relocate_failed(log);
+		return vc_relocate_unread(log, vcache_cell_chunk(p, r->cell[from].cell));
 	for (i = 0; i < n; i++) {
 		sum[i] = vcache_crc32c(page_address(r->page[i]), VC_BLOCK_SIZE);
 		cond_resched();
@@ -319,6 +332,8 @@ static struct vcache_chunk *vc_relocate_best(struct vcache_log *log, enum vcache
 		age--;
 		if (vcache_chunk_droppable(c))
 			return NULL;
+		if (vcache_chunk_is_unread(c))
+			continue;
 		if (c == first ? !vc_oldest_gains(log, c, domain, dirty) :
 		    vcache_chunk_domain(c) != domain || !vc_chunk_gains(c, live))
 			continue;

@@ -25,7 +25,17 @@ static struct vcache_chunk *vc_log_stale(struct vcache_log *log)
 	return stale;
 }
 
-/* Seal a chunk again. Return: 0 or a negative errno. */
+/* Seal a chunk again, without superseded entries. Return: 0 or a negative errno. */
+static int vc_chunk_reseal(struct vcache_pool *p, struct vcache_chunk *c)
+{
+	int r = vcache_chunk_reseal(&p->store, &p->g, &p->ix, vcache_chunk_nr(p, c),
+				    c->gen, p->work);
+
+	/* Its first record has failed: there is nothing to seal. */
+	return r == -EBADMSG && !atomic_read(&c->live) ? 0 : r;
+}
+
+/* Seal a stale chunk again. Return: 0 or a negative errno. */
 static int vc_chunk_refresh(struct vcache_pool *p, struct vcache_chunk *c)
 {
 	int r;
@@ -33,8 +43,7 @@ static int vc_chunk_refresh(struct vcache_pool *p, struct vcache_chunk *c)
 	VCACHE_PROBE("stale chunk sealed again");
 	WRITE_ONCE(c->stale, false);
 	smp_mb(); /* a cell is emptied before its chunk becomes stale again */
-	r = vcache_chunk_reseal(&p->store, &p->g, &p->ix, vcache_chunk_nr(p, c),
-				c->gen, p->work);
+	r = vc_chunk_reseal(p, c);
 	if (r)
 		WRITE_ONCE(c->stale, true);
 	return r;
@@ -78,11 +87,6 @@ static int vc_log_refresh(struct vcache_pool *p, struct vcache_log *log)
 			return -EAGAIN;
 		}
 		r = vc_chunk_refresh(p, c);
-		/* Its first record has failed: there is nothing to seal. */
-		if (r == -EBADMSG && !atomic_read(&c->live)) {
-			WRITE_ONCE(c->stale, false);
-			r = 0;
-		}
 		if (r)
 			vc_log_give_up(log, c, r);
 		if (r || c == last)
@@ -116,6 +120,35 @@ int vcache_reseal_others(struct vcache_pool *p, struct vcache_volume *v,
 	return r;
 }
 
+/**
+ * vcache_reseal_older - drop what a chunk supersedes from the seals of older ones of its log
+ * @p: the pool, locked
+ * @c: a chunk that is reclaimed
+ *
+ * There are older ones if the cache device cannot read them. What @c supersedes in them must not
+ * become valid again, unless that is superseded otherwise: see rule 1 in ../core/format.h. A
+ * chunk that is stale stays so: that concerns the records of other logs.
+ *
+ * Return: 0; -EAGAIN if an older chunk has no seal yet; another negative errno.
+ */
+int vcache_reseal_older(struct vcache_pool *p, struct vcache_chunk *c)
+{
+	struct vcache_chunk *older;
+	int r = 0;
+
+	lockdep_assert_held(&p->lock);
+	if (vcache_chunk_is_empty(c))
+		return 0;
+	list_for_each_entry(older, &c->log->chunks, node) {
+		if (older == c || r)
+			break;
+		VCACHE_PROBE("chunk reclaimed behind one that cannot be read");
+		r = READ_ONCE(older->state) == VC_CHUNK_SEALED ? vc_chunk_reseal(p, older) :
+								 -EAGAIN;
+	}
+	return r;
+}
+
 /* Reclaim the chunks that a log gives up, as far as they are clean. */
 static void vc_log_reclaim_unsealed(struct vcache_log *log)
 {
@@ -126,10 +159,9 @@ static void vc_log_reclaim_unsealed(struct vcache_log *log)
 		spin_lock_irq(&log->lock);
 		first = list_first_entry_or_null(&log->chunks, struct vcache_chunk,
 						 node);
-		c = first && first->gen <= log->unsealed ? vcache_log_oldest(log) :
-							   NULL;
+		c = vcache_log_oldest(log);
 		spin_unlock_irq(&log->lock);
-		if (!c)
+		if (!c || c->gen > log->unsealed)
 			break;
 		if (!vcache_pool_reclaim(v->pool, c))
 			return;

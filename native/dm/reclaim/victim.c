@@ -4,10 +4,10 @@
  *
  * A caller needs free chunks in the shared lanes, or in the dedicated lanes of a log: that
  * is the @domain of the functions below. Read chunks (blocks promoted by reads) can be
- * reclaimed in any order, so a log has a list of them for each domain. Written chunks must
- * be reclaimed in the order of their generations. So a written chunk in @domain may have to
- * wait for the log's oldest written chunk in the other domain. That one is reclaimed too, if
- * it is empty, or if nothing in @domain can be reclaimed before it.
+ * reclaimed in any order, so a log has a list of them for each domain. Written chunks are
+ * reclaimed in the order of their generations, but for those that cannot be read. So a written
+ * chunk in @domain may have to wait for the log's oldest written chunk in the other domain. That
+ * one is reclaimed too, if it is empty, or if nothing in @domain can be reclaimed before it.
  */
 #include "internal.h"
 
@@ -57,18 +57,37 @@ struct vcache_chunk *vcache_reads_oldest(struct vcache_log *log, enum vcache_rea
 }
 
 /**
+ * vcache_chunk_is_unread - has a chunk dirty blocks that relocation could not read just now?
+ * @c: the chunk; its log is locked
+ *
+ * It can be neither reclaimed nor relocated.
+ */
+bool vcache_chunk_is_unread(const struct vcache_chunk *c)
+{
+	lockdep_assert_held(&c->log->lock);
+	return c->unread_until && time_before(jiffies, c->unread_until) &&
+	       atomic_read(&c->dirty);
+}
+
+/**
  * vcache_log_oldest - find the oldest written chunk of a log, if it is reclaimable
  * @log: the log, locked
+ *
+ * Chunks that cannot be read stay, and do not keep those behind them, see
+ * vcache_reseal_older().
  *
  * Return: the chunk, or NULL.
  */
 struct vcache_chunk *vcache_log_oldest(struct vcache_log *log)
 {
-	struct vcache_chunk *c = list_first_entry_or_null(&log->chunks,
-							  struct vcache_chunk, node);
+	struct vcache_chunk *c;
 
 	lockdep_assert_held(&log->lock);
-	return c && vcache_chunk_reclaimable(c) ? c : NULL;
+	list_for_each_entry(c, &log->chunks, node) {
+		if (!vcache_chunk_is_unread(c))
+			return vcache_chunk_reclaimable(c) ? c : NULL;
+	}
+	return NULL;
 }
 
 /* The same, if that chunk is in lanes of this kind. */
@@ -302,8 +321,7 @@ struct vcache_chunk *vcache_log_any(struct vcache_log *log)
 bool vcache_chunk_droppable(const struct vcache_chunk *c)
 {
 	lockdep_assert_held(&c->log->lock);
-	return c->state == VC_CHUNK_SEALED && !atomic_read(&c->live) && !c->discards &&
-	       !c->failed;
+	return c->state == VC_CHUNK_SEALED && vcache_chunk_is_empty(c);
 }
 
 /* Find a written chunk that may be reclaimed before older ones. */

@@ -345,7 +345,6 @@ struct dm_target {
 struct dm_arg_set { unsigned int argc; char **argv; };
 struct dm_arg { unsigned int min, max; char *error; };
 #define DM_TARGET_SINGLETON 1
-#define DM_TARGET_NOWAIT 2
 #define DM_TARGET_ALWAYS_WRITEABLE 2
 #define DM_TARGET_IMMUTABLE 4
 #define DM_TARGET_NOWAIT 128
