@@ -19,7 +19,9 @@
  *
  * A chunk in use belongs to one log: that of a tag of a volume. Each time a chunk is used
  * it gets a new number, the generation. Each record names the data blocks behind it and
- * their checksums; it is written together with them.
+ * their checksums; it is written together with them. The data of a large write has no
+ * checksums: nobody can compute them before the guest stops to change the data. So its record
+ * is written when the data is durable.
  *
  * The seal at the end repeats all entries of the chunk. It is written when everything
  * before it is durable, so the data that it names needs no check. It has two copies,
@@ -141,6 +143,8 @@ struct vcache_super_disk {
 
 /* @max_chunks says where the second copy of the metadata is. */
 #define VC_INCOMPAT_MAX_CHUNKS	1ULL
+/* Open chunks may have records with VC_RECORD_UNCHECKED. Not set with VC_SUPER_CLEAN. */
+#define VC_INCOMPAT_UNCHECKED	2ULL
 
 /*
  * A new pool has space in its table for so many times its chunks, and may shrink to one of
@@ -201,6 +205,9 @@ enum vcache_log_type {
 /* It was a read chunk: no records, no checksums, and data from its first block on. */
 #define VC_SEAL_READS		1U
 
+/* The data was durable before the record was sent, and has no checksums: those are 0. */
+#define VC_RECORD_UNCHECKED	2U
+
 /**
  * struct vcache_log_head - the head of a record or a seal
  * @magic: VC_LOG_MAGIC
@@ -215,7 +222,7 @@ enum vcache_log_type {
  * @at: place of this block in the chunk
  * @nr: entries in this block
  * @data: data blocks behind a record
- * @flags: of a seal: VC_SEAL_*; of a record: 0
+ * @flags: of a seal: VC_SEAL_*; of a record: VC_RECORD_*
  * @revision: of a seal: how often the chunk was sealed, the same in all blocks
  * @durable: of a record: sequence number of the last record of its log that was known to be
  *	durable when this one was sent; 0: not known
@@ -250,8 +257,8 @@ struct vcache_log_head {
  *	sectors, 8 bits; place in the chunk, 16 bits: of the data block, or of the record
  *	if the mask is 0
  * @where_hi: upper half
- * @arg: CRC32C of the data block; if the mask is 0, the number of blocks that were
- *	discarded from the given one on
+ * @arg: CRC32C of the data block, or 0 with VC_RECORD_UNCHECKED; if the mask is 0, the
+ *	number of blocks that were discarded from the given one on
  */
 struct vcache_entry_disk {
 	__le32 where_lo;

@@ -93,7 +93,8 @@ static bool vc_log_fits(const struct vcache_geometry *g,
 	if (in->type == VC_LOG_SEAL)
 		return in->at >= capacity && !in->data &&
 		       !(in->flags & ~VC_SEAL_READS);
-	return in->type == VC_LOG_RECORD && in->at < capacity && !in->flags &&
+	return in->type == VC_LOG_RECORD && in->at < capacity &&
+	       !(in->flags & ~VC_RECORD_UNCHECKED) &&
 	       in->data < capacity - in->at && in->data <= in->nr;
 }
 

@@ -30,7 +30,7 @@ struct vcache_entry {
  * @at: place of the block in the chunk
  * @nr: entries in the block
  * @data: data blocks that follow
- * @flags: of a seal: VC_SEAL_*
+ * @flags: of a seal: VC_SEAL_*; of a record: VC_RECORD_*
  * @revision: of a seal: how often the chunk was sealed
  * @durable: of a record: the last record of the log that was known to be durable, or 0
  */

@@ -336,9 +336,10 @@ static void vc_replay_seal(struct vcache_replay *rp, u32 chunk, const u8 *seal,
 }
 
 static bool vc_replay_data_good(struct vcache_replay *rp, u8 *chunk,
+				const struct vcache_log_info *info,
 				const struct vcache_entry *e)
 {
-	if (!e->mask)
+	if (!e->mask || info->flags & VC_RECORD_UNCHECKED)
 		return true;
 	if (vcache_crc32c(chunk + (size_t)e->place * VC_BLOCK_SIZE,
 			  VC_BLOCK_SIZE) == e->arg)
@@ -411,7 +412,10 @@ static void vc_replay_lost(struct vcache_replay *rp, u64 block)
 		rp->lost_last = block;
 }
 
-/* Replay an open chunk: entries whose data has the right checksum are valid. */
+/*
+ * Replay an open chunk: entries whose data has the right checksum are valid, and those whose data
+ * was durable before their record.
+ */
 static int vc_replay_open(struct vcache_replay *rp, u32 chunk, u32 revision)
 {
 	const struct vcache_geometry *g = rp->g;
@@ -441,7 +445,7 @@ static int vc_replay_open(struct vcache_replay *rp, u32 chunk, u32 revision)
 			struct vcache_entry e;
 
 			vcache_log_get_entry(block, k, &e);
-			if (!vc_replay_data_good(rp, data, &e)) {
+			if (!vc_replay_data_good(rp, data, &info, &e)) {
 				if (info.seq <= durable)
 					vc_replay_lost(rp, e.block);
 				continue;

@@ -235,6 +235,7 @@ static int vc_seal_collect(const struct vcache_store *st,
 		    info.gen != gen)
 			continue;
 		s->info = info;
+		s->info.flags = 0; /* of the record */
 		found = true;
 		*n = vc_seal_filter_block(g, ix, chunk, block, work, *n);
 		if (*n > vcache_seal_capacity(g))

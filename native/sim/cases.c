@@ -63,6 +63,7 @@ void exhaustive_case(struct sim_case *c, u32 config, u32 len, u64 index, u32 ord
 	c->order = min(order, 2U);
 	c->seed = index * 8 + order + 1;
 	c->overlap = order >= 2;
+	c->large = (index + order) % 2 ? 4 : 0;
 	c->cut_every = 1;
 	c->settle = 5;
 	while (i >= k) {
@@ -151,6 +152,24 @@ static void random_damage(struct sim_case *c, u64 seed, u32 *weight)
 	}
 }
 
+/* Let some writes go to the log without a copy. These have whole blocks. */
+static void make_large(struct sim_case *c, struct sim_rng *r)
+{
+	u32 i;
+
+	c->large = 4U << sim_below(r, 3);
+	for (i = 0; i < c->nops; i++) {
+		struct op *o = &c->op[i];
+		bool write = o->kind == OP_WRITE_A || o->kind == OP_WRITE_B ||
+			     o->kind == OP_WRITE_HOST || o->kind == OP_FUA;
+
+		if (!write || sim_chance(r, 3))
+			continue;
+		o->n = (o->sector % 8 + o->n + 7) / 8 * 8;
+		o->sector -= o->sector % 8;
+	}
+}
+
 /* Swarm testing: each history has only some kinds of requests, in other proportions. */
 void random_case(struct sim_case *c, u64 seed)
 {
@@ -195,4 +214,7 @@ void random_case(struct sim_case *c, u64 seed)
 		c->op[i].kind = k;
 		random_place(&c->op[i], &r, sectors_of(c->config));
 	}
+	/* Nothing verifies the data of large writes, so nobody finds damage in it. */
+	if (!c->damage.kind && sim_chance(&r, 2))
+		make_large(c, &r);
 }

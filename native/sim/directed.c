@@ -300,6 +300,29 @@ static void unreadable_and_bad(struct sim_case *c, struct sim_rng *r)
 	unreadable(c, r, 1, 1 + sim_below(r, 12));
 }
 
+/*
+ * Large writes of blocks that others write, flush, discard and relocate meanwhile. @c->large is
+ * larger than a block, so that others are copied.
+ */
+static void large_writes(struct sim_case *c, struct sim_rng *r)
+{
+	static const enum op_kind kinds[] = { OP_WRITE_A, OP_WRITE_HOST, OP_WRITE_HOST, OP_WRITE_A,
+					      OP_FLUSH_A, OP_FLUSH_ALL, OP_DISCARD };
+	u32 i, blocks = 2 + sim_below(r, 12), nkinds = 5 + sim_below(r, 3);
+
+	c->config = &sim_configs[7];
+	c->large = 8;
+	c->overlap = true;
+	c->latency = 1 + sim_below(r, 20);
+	for (i = 0; i < 45; i++) {
+		enum op_kind kind = kinds[sim_below(r, nkinds)];
+
+		add(c, kind, 64 + 8 * sim_below(r, blocks), 8 + 8 * sim_below(r, 3), 0);
+		if (sim_chance(r, 6))
+			add(c, OP_TIME, 0, 0, sim_below(r, 3));
+	}
+}
+
 /* The origin takes nothing of what several tags write, until their logs are full. */
 static void full_of_bad_blocks(struct sim_case *c, struct sim_rng *r)
 {
@@ -605,6 +628,7 @@ static const struct {
 	{ "unreadable-chunk", unreadable_chunk },
 	{ "unreadable-data", unreadable_data },
 	{ "unreadable-and-bad", unreadable_and_bad },
+	{ "large-writes", large_writes },
 	{ "drain-and-write", drain_and_write },
 	{ "drain-superseded", drain_superseded },
 	{ "full-of-bad-blocks", full_of_bad_blocks },
@@ -625,6 +649,7 @@ bool directed_case(struct sim_case *c, const char *name, u64 seed)
 	memset(c, 0, sizeof(*c));
 	snprintf(c->text, sizeof(c->text), "d:%s:%llu", name, seed);
 	c->order = seed % 16 ? SIM_RANDOM : SIM_FIFO;
+	c->large = seed % 4 == 3 ? 4 : 0;
 	c->seed = seed;
 	c->cut_every = 12;
 	c->settle = 3;

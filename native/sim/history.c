@@ -237,6 +237,8 @@ static void new_world(enum sim_order order, u64 seed)
 {
 	sim_mem_reset();
 	sim_restore(blank);
+	if (cur)
+		*sim_param_large_write_kib = cur->large;
 	sim_sched_init(order, seed);
 	roots.id = 1;
 	cg_a.id = 101;
@@ -474,10 +476,24 @@ static bool owns(u32 tag, u32 sector, u32 n)
 	return (sector >= A_END && end <= B_END) || (sector >= 128 && end <= 192);
 }
 
+/*
+ * May the target split a write, so that the parts have different tags? Then nothing else is promised
+ * for the whole than that a flush of the writer covers it.
+ */
+static bool may_split(u32 tag, const struct op *o)
+{
+	u32 i, owned = 0;
+
+	for (i = 0; i < o->n; i++)
+		owned += owns(tag, o->sector + i, 1);
+	return cur->large && owned;
+}
+
 static void op_write(struct op *o, u32 tag, bool fua)
 {
 	struct bio *bio;
-	u32 as = tag && (cur->config->volume || owns(tag, o->sector, o->n)) ? tag : 0;
+	u32 as = tag && (cur->config->volume || owns(tag, o->sector, o->n) ||
+			 may_split(tag, o)) ? tag : 0;
 
 	/* In volume scope each flush covers everything. */
 	if (cur->config->volume)
@@ -1155,6 +1171,7 @@ void run_case(struct sim_case *c)
 		make_world(c->config);
 	sim_images_reset();
 	sim_restore(worlds[k]);
+	*sim_param_large_write_kib = c->large;
 	sim_sched_init(c->order, c->seed);
 	oracle_reset(sectors_of(c->config), NULL, NULL);
 	if (c->damage.kind)

@@ -67,6 +67,7 @@ struct sim_case {
 	bool faults;
 	u32 cut_every;		/* of so many states, one is cut; 1: all */
 	u32 latency;
+	u32 large;		/* writes of so many KiB are not copied; 0: all are */
 	bool no_memory;
 	u32 settle;		/* seconds after the last request */
 	bool no_heal;		/* all requests end although the fault stays */
@@ -76,6 +77,9 @@ struct sim_case {
 	struct sim_damage damage;
 	u32 rounds;		/* histories one after another, with a power cut between them */
 };
+/* A parameter of the module. */
+extern unsigned int *const sim_param_large_write_kib;
+
 void run_case(struct sim_case *c);
 void history_init(void);
 void exhaustive_case(struct sim_case *c, u32 config, u32 len, u64 index, u32 order);

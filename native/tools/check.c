@@ -72,8 +72,8 @@ static void check_entries(struct check *c, const struct view *v, u64 limit)
 			PROBLEM(c, "chunk %" PRIu32 ": block %u has block %" PRIu64
 				" of the volume, behind its end", v->chunk,
 				e->place, e->block);
-		/* Entries of read chunks have no checksum. */
-		if (c->data && !(v->seal.info.flags & VC_SEAL_READS) &&
+		/* Entries of read chunks and of large writes have no checksum. */
+		if (c->data && !(v->seal.info.flags & VC_SEAL_READS) && e->arg &&
 		    !pool_data_good(c->p, v->chunk, e))
 			PROBLEM(c, "chunk %" PRIu32 ": block %u has damaged data"
 				" of block %" PRIu64 " of the volume", v->chunk,

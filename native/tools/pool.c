@@ -236,7 +236,8 @@ static void view_records(struct pool *p, struct view *v)
 				return;
 			}
 			vcache_log_get_entry(block, k, e);
-			if (!e->mask || pool_data_good(p, v->chunk, e))
+			if (!e->mask || info.flags & VC_RECORD_UNCHECKED ||
+			    pool_data_good(p, v->chunk, e))
 				v->nr++;
 			else
 				v->bad_data++;

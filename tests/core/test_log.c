@@ -107,6 +107,7 @@ static void test_heads(void)
 	REFUSED(record, data, 3);
 	REFUSED(record, at, vcache_chunk_capacity(&g));
 	REFUSED(record, flags, VC_SEAL_READS);
+	REFUSED(record, flags, VC_RECORD_UNCHECKED << 1);
 	REFUSED(seal, flags, VC_SEAL_READS << 1);
 	REFUSED(seal, type, VC_LOG_RECORD);
 	REFUSED(seal, data, 1);
@@ -123,6 +124,9 @@ static void test_heads(void)
 	info = record();
 	info.nr = VC_ENTRIES_PER_BLOCK;
 	CHECK(parses(info, e));
+	info.flags = VC_RECORD_UNCHECKED;
+	CHECK(parses(info, e));
+	info.flags = 0;
 	/* The largest record: to the last block in front of the seal. */
 	info.at = 0;
 	info.data = vcache_chunk_capacity(&g) - 1;

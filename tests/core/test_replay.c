@@ -434,6 +434,43 @@ static void test_seal_from_records(void)
 	pool_free(&p);
 }
 
+/* Give the record of put() other flags, and another checksum of its data. */
+static void change(struct pool *p, u32 chunk, u32 place, u16 flags, u32 sum)
+{
+	struct vcache_log_info info;
+	struct vcache_entry e;
+
+	CHECK(vcache_log_parse(at(p, chunk, place), &p->g, chunk, place, &info));
+	vcache_log_get_entry(at(p, chunk, place), 0, &e);
+	e.arg = sum;
+	info.flags = flags;
+	vcache_log_put_entry(at(p, chunk, place), 0, &e);
+	vcache_log_finish(at(p, chunk, place), KEY, &info);
+}
+
+/* Data without checksums is valid with its record, also in a seal that is made from records. */
+static void test_unchecked(void)
+{
+	struct vcache_seal s;
+	struct pool p;
+
+	pool_init(&p, 16, 400, 1);
+	put(&p, p.c, 0, 10, 10, 1, 5, 0xff);
+	put(&p, p.c, 2, 10, 11, 1, 6, 0xff);
+	put(&p, p.c, 4, 10, 12, 1, 7, 0xff);
+	change(&p, p.c, 2, 0, 0);
+	change(&p, p.c, 4, VC_RECORD_UNCHECKED, 0);
+	CHECK(!replay(&p, true));
+	CHECK(has(&p, 5, p.c, 1) && has_none(&p, 6) && has(&p, 7, p.c, 5));
+	CHECK(p.rp.bad_blocks == 1);
+	CHECK(!vcache_chunk_reseal(&p.st, &p.g, &p.ix, p.c, 10, p.work));
+	CHECK(vcache_seal_load(&p.st, &p.g, p.c, 10, p.work, &s));
+	CHECK(s.info.nr == 2 && !s.bad && !s.info.flags);
+	CHECK(!replay(&p, true));
+	CHECK(has(&p, 5, p.c, 1) && has_none(&p, 6) && has(&p, 7, p.c, 5));
+	pool_free(&p);
+}
+
 int main(int argc, char **argv)
 {
 	test_scan();
@@ -444,6 +481,7 @@ int main(int argc, char **argv)
 	test_stale();
 	test_reseal();
 	test_seal_from_records();
+	test_unchecked();
 	check_seeds(argc, argv, 60, test_seal_crashes);
 	return 0;
 }

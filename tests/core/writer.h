@@ -37,6 +37,7 @@ struct record {
 	struct vcache_entry e[ENTRIES];
 	u64 version;
 	u8 *image;
+	bool arrived;	/* the data of one without checksums */
 	bool durable;
 };
 
@@ -55,6 +56,7 @@ struct sector {
 	u16 next_tag;
 	bool busy;	/* a record of it is in flight: next may be read */
 	bool discard;	/* it is a discard */
+	bool fades;	/* a crash has cut off a discard: when a clean copy goes, it is zero */
 };
 
 struct writer {
@@ -128,7 +130,7 @@ static void check_running(struct writer *w, u32 sector)
 	const u8 *at = read_sector(w, sector);
 
 	if (!is_content(at, sector, s->version))
-		CHECK(s->busy && s->discard && is_content(at, sector, 0));
+		CHECK(((s->busy && s->discard) || s->fades) && is_content(at, sector, 0));
 }
 
 /* After a crash: also writes in flight, which are valid from now on. */
@@ -140,10 +142,15 @@ static void check_recovered(struct writer *w)
 		struct sector *s = &w->sector[i];
 		const u8 *at = read_sector(w, i);
 
-		if (!is_content(at, i, s->version)) {
-			CHECK(s->busy && is_content(at, i, s->next));
+		if (is_content(at, i, s->version)) {
+			s->fades |= s->busy && s->discard;
+		} else if (s->busy && is_content(at, i, s->next)) {
 			s->version = s->next;
 			s->tag = s->next_tag;
+			s->fades = false;
+		} else {
+			CHECK(s->fades && is_content(at, i, 0));
+			s->version = 0;
 		}
 		s->busy = false;
 		s->discard = false;
@@ -240,6 +247,7 @@ static void complete(struct writer *w, struct record *r)
 			w->sector[s].tag = tag;
 			w->sector[s].busy = false;
 			w->sector[s].discard = false;
+			w->sector[s].fades = false;
 		}
 	}
 	w->chunk[r->info.chunk].outstanding--;
@@ -257,7 +265,13 @@ static u64 record_place(struct writer *w, const struct record *r)
 	return (u64)r->info.chunk * w->g.chunk_blocks + r->info.at;
 }
 
-/* One of the records arrives; those with none before them complete. */
+/* Is the record sent when its data is durable? */
+static bool unchecked(const struct record *r)
+{
+	return r->info.flags & VC_RECORD_UNCHECKED;
+}
+
+/* One of the records arrives, or its data; those with none before them complete. */
 static void progress(struct writer *w, struct log *log)
 {
 	struct record *r;
@@ -265,6 +279,12 @@ static void progress(struct writer *w, struct log *log)
 	if (!log->pending)
 		return;
 	r = log->record[below(w, log->pending)];
+	if (unchecked(r) && !r->arrived) {
+		memcpy(disk_at(&w->d, record_place(w, r) + 1), r->image + VC_BLOCK_SIZE,
+		       r->info.data * (size_t)VC_BLOCK_SIZE);
+		r->arrived = true;
+		return;
+	}
 	if (!r->durable)
 		memcpy(disk_at(&w->d, record_place(w, r)), r->image,
 		       (r->info.data + 1) * (size_t)VC_BLOCK_SIZE);
@@ -290,9 +310,12 @@ static void lose(struct writer *w)
 		for (k = 0; k < log->pending; k++) {
 			struct record *r = log->record[k];
 
-			if (!r->durable)
+			if (unchecked(r) && !r->arrived)
+				disk_tear(&w->d, record_place(w, r) + 1, r->info.data,
+					  r->image + VC_BLOCK_SIZE);
+			else if (!r->durable)
 				disk_tear(&w->d, record_place(w, r),
-					  r->info.data + 1, r->image);
+					  unchecked(r) ? 1 : r->info.data + 1, r->image);
 			record_free(r);
 		}
 		log->pending = 0;
@@ -391,6 +414,8 @@ static void build(struct writer *w, struct record *r)
 	u32 place = r->info.at, i, s;
 
 	r->image = calloc(r->info.data + 1, VC_BLOCK_SIZE);
+	if (r->info.data && !below(w, 3))
+		r->info.flags = VC_RECORD_UNCHECKED;
 	for (i = 0; i < r->info.nr; i++) {
 		struct vcache_entry *e = &r->e[i];
 		u8 *data;
@@ -408,7 +433,7 @@ static void build(struct writer *w, struct record *r)
 						e->block * VC_BLOCK_SECTORS +
 						s, r->version);
 			}
-			e->arg = vcache_crc32c(data, VC_BLOCK_SIZE);
+			e->arg = unchecked(r) ? 0 : vcache_crc32c(data, VC_BLOCK_SIZE);
 		} else {
 			zero_origin(w, e);
 		}

@@ -511,7 +511,8 @@ def main() -> None:
         print(f"powercut: recording {s.name}", flush=True)
         with step(f"recording {s.name}"), Stack() as stack:
             if s.module:
-                inside.run("insmod", s.module, f"buffer_mb={s.buffer_mb}")
+                inside.run("insmod", s.module, f"buffer_mb={s.buffer_mb}",
+                           f"large_write_kib={s.large_write_kib}")
                 stack.callback(inside.unload_module)
             recording.record(number, tracing)
 

@@ -85,6 +85,7 @@ class Scenario:
     :param discard: the file system discards the blocks that it frees
     :param buffer_mb: the target's write buffer
     :param age_ms: the target's age limit
+    :param large_write_kib: writes of this size go to the log without a copy; 0: none
     :param cache_mb: size of the cache device of a pool, in front of the origin
         on the recorded device; 0: no pool
     :param cache_mode: mode of the volume
@@ -121,6 +122,7 @@ class Scenario:
     discard: bool = True
     buffer_mb: int = 4
     age_ms: int = 500
+    large_write_kib: int = 128
     cache_mb: int = 0
     cache_mode: Literal["writeback", "writethrough"] = "writeback"
     chunk_kib: int = 64
@@ -297,7 +299,7 @@ def pooled(scenario: Scenario, **settings: Any) -> Scenario:
 
     Its chunks are filled, destaged, reclaimed and reused all the time.
     """
-    changed = {"name": f"pool-{scenario.name}", "cache_mb": 4,
+    changed = {"name": f"pool-{scenario.name}", "cache_mb": 4, "large_write_kib": 8,
                "age_ms": min(scenario.age_ms, 200), **settings}
     return dataclasses.replace(scenario, **changed)
 

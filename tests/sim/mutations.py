@@ -47,7 +47,8 @@ MUTATIONS: tuple[Mutation, ...] = (
              "	if (error)\n		error = vc_window_copy_each(r, v, *n, error);\n", ""),
         Edit("destage.c", "		first = first ?: error;\n		if (!n)",
              "		first = first ?: error;\n		if (!n || error)"),
-        Edit("destage.c", "	return r->copied ? 0 : first;", "	return first;"),
+        Edit("destage.c", "	return r->copied || !r->refused ? 0 : first;",
+             "	return first;"),
         Edit("destage.c",
              "	if (error) {\n		log->passed = r->gen[r->chunks - 1];\n"
              "		return false;\n	}\n",
@@ -88,12 +89,29 @@ MUTATIONS: tuple[Mutation, ...] = (
              "		log->passed = 0;\n"),
     ), ("directed", "two-bad-blocks")),
     Mutation("chunks-of-bad-blocks-are-relocated-for-ever", (
-        Edit("destage.c", "			vc_log_close_clean(log);", "			vcache_log_close_idle(log);"),
+        Edit("destage.c", "			vc_log_close_clean(log);",
+             "			vcache_log_close_idle(log);"),
     ), ("directed", "unreadable-and-bad")),
     Mutation("chunk-leaves-what-it-supersedes-in-one-that-cannot-be-read", (
         Edit("reseal.c", "	if (vcache_chunk_is_empty(c))\n		return 0;",
              "	if (r == 0)\n		return 0;"),
     ), ("directed", "unreadable-data")),
+    # Large writes.
+    Mutation("large-write-is-older-than-a-relocated-copy", (
+        Edit("relocate.c", "	return busy || vcache_range_held(&v->large, block, block);",
+             "	return busy;"),
+    ), ("directed", "large-writes")),
+    Mutation("buffered-write-overtakes-a-large-one", (
+        Edit("large.c", "	VCACHE_PROBE(\"block waits for a large write\");\n	return true;",
+             "	return false;"),
+    ), ("directed", "large-writes")),
+    Mutation("large-write-leaves-older-data-in-the-buffer", (
+        Edit("large.c", "	if (!vcache_buffer_covers(dev, first, last))", "	if (true)"),
+    ), ("directed", "large-writes")),
+    Mutation("record-of-a-large-write-before-its-data", (
+        Edit("large.c", "	data->bi_opf = vcache_append_flags(p);",
+             "	data->bi_opf = REQ_OP_WRITE;"),
+    ), ("directed", "large-writes")),
     Mutation("tag-is-freed-under-its-write", (
         Edit("tag.c", "		 !work_busy(&tag->work);", "		 true;"),
     ), ("directed", "removed-tag")),

@@ -117,3 +117,22 @@ void vcache_range_put(struct vcache_ranges *rs, struct vcache_range *r)
 		waiter->granted(waiter);
 	}
 }
+
+/**
+ * vcache_range_held - does anybody hold a part of a range?
+ * @rs: the ranges of the volume
+ * @first: first block
+ * @last: last block
+ */
+bool vcache_range_held(struct vcache_ranges *rs, u64 first, u64 last)
+{
+	unsigned long flags;
+	bool held;
+
+	if (!READ_ONCE(rs->held.rb_root.rb_node))
+		return false;
+	spin_lock_irqsave(&rs->lock, flags);
+	held = vc_range_tree_iter_first(&rs->held, first, last);
+	spin_unlock_irqrestore(&rs->lock, flags);
+	return held;
+}

@@ -19,6 +19,9 @@
  *    older one, clean, in the cache.
  *  - A write past the log, and a discard, holds its blocks while it is at the origin.
  *
+ * Large writes, which go to the log without a copy, hold their ranges in a tree of their own,
+ * see large.c.
+ *
  * A request waits for the holders and for the earlier waiters that it overlaps. Holders do
  * not wait for anything but their device. So there is no deadlock.
  *
@@ -94,5 +97,6 @@ bool vcache_range_try(struct vcache_ranges *rs, struct vcache_range *r, u64 firs
 		      u64 last);
 bool vcache_range_get(struct vcache_ranges *rs, struct vcache_range *r);
 void vcache_range_put(struct vcache_ranges *rs, struct vcache_range *r);
+bool vcache_range_held(struct vcache_ranges *rs, u64 first, u64 last);
 
 #endif /* DM_VCACHE_RANGE_H */

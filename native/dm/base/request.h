@@ -14,6 +14,7 @@
 
 struct vcache_block;
 struct vcache_dev;
+struct vcache_record;
 struct vcache_tag;
 
 /* Blocks that a read can reference without an allocation. */
@@ -99,12 +100,25 @@ struct vcache_parked {
 };
 
 /**
+ * struct vcache_large - a write that goes to the log without a copy, see large.c
+ * @range: its blocks, held until the index has them
+ * @rec: its record
+ * @work: sends the record when the data is durable
+ */
+struct vcache_large {
+	struct vcache_range range;
+	struct vcache_record *rec;
+	struct work_struct work;
+};
+
+/**
  * struct vcache_io - what is kept for each request of dm
  * @dev: the device
  * @kind: which member of the union is used
  * @taken: a write that has been split to size and counted
  * @unparked: a write that was parked; those still parked came later
  * @partial: a write of which a part is in the buffer; it goes on behind that
+ * @copied: a write that has to be copied, because the cache device has failed it
  * @nowait: its sender does not wait, REQ_NOWAIT
  * @cell: the cell that a read from the cache reads, or VC_IO_NO_CELL
  * @start: when a write began to wait for memory, ns
@@ -115,6 +129,7 @@ struct vcache_io {
 	bool taken;
 	bool unparked;
 	bool partial;
+	bool copied;
 	bool nowait;
 	u32 cell;
 	union {
@@ -122,6 +137,7 @@ struct vcache_io {
 		struct vcache_read read;
 		struct vcache_flush flush;
 		struct vcache_parked parked;
+		struct vcache_large large;
 	};
 };
 

@@ -65,7 +65,7 @@ static void vc_append_record(struct vcache_tag *tag, u32 space,
 			     enum vcache_append_kind kind)
 {
 	struct vcache_pool *p = tag->log->vol->pool;
-	struct vcache_record *rec = vcache_record_make(tag->log, tag);
+	struct vcache_record *rec = vcache_record_make(tag->log, tag, GFP_NOIO);
 	struct bio *origin;
 
 	space = vc_batch_count(tag, space);
@@ -194,7 +194,7 @@ static int vc_append_discard_one(struct vcache_log *log, u64 block, u32 blocks)
 	/* The record may go to a clean chunk or to a dirty one: take what is open. */
 	if (vcache_log_space(log, log->open && log->open->clean ?
 			     VC_APPEND_COPY : VC_APPEND_LOG)) {
-		rec = vcache_record_make(log, NULL);
+		rec = vcache_record_make(log, NULL, GFP_NOIO);
 		rec->done = &done;
 		e.place = rec->info.at;
 		rec->bio = bio_alloc_bioset(p->bdev, 1, vcache_append_flags(p),

@@ -21,6 +21,13 @@ void vcache_fallback_lost(struct vcache_io *io, const struct bvec_iter *iter);
 /* flush.c */
 void vcache_flush_write(struct vcache_tag *tag, struct bio *bio, struct vcache_io *io);
 
+/* large.c */
+bool vcache_large_write(struct vcache_tag *tag, struct bio *bio, struct vcache_io *io);
+bool vcache_large_wanted(const struct vcache_tag *tag, struct bio *bio,
+			 const struct vcache_io *io);
+bool vcache_large_covers(struct vcache_dev *dev, pgoff_t first, pgoff_t last);
+bool vcache_large_delays(struct vcache_dev *dev, const struct vcache_block *b);
+
 /* park.c */
 bool vcache_parked_overlap(struct vcache_dev *dev, struct bio *bio);
 bool vcache_parked_wait_writers(struct vcache_io *io);
@@ -30,6 +37,8 @@ unsigned int vcache_read_hits(const struct bvec_iter *iter, struct vcache_read *
 
 /* write.c */
 void vcache_write_uncache(struct vcache_dev *dev, struct bio *bio);
+void vcache_write_count(struct vcache_tag *tag, struct bio *bio);
+void vcache_write_copied(struct vcache_tag *tag, struct bio *bio, struct vcache_io *io);
 void vcache_tag_admit(struct vcache_tag *tag);
 
 /* writeout.c */

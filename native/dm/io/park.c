@@ -172,7 +172,7 @@ enum vc_park_state {
 
 /*
  * Is any part of the range in the buffer? If so, start its write-out. Blocks whose
- * write-out failed before are tried again once.
+ * write-out failed before are tried again once. A large write is waited for, too.
  */
 static enum vc_park_state vc_parked_clear(struct vcache_dev *dev, struct vcache_parked *p)
 {
@@ -210,6 +210,8 @@ static enum vc_park_state vc_parked_clear(struct vcache_dev *dev, struct vcache_
 	}
 	rcu_read_unlock();
 	p->retried |= refused;
+	if (range == VC_PARK_FREE && vcache_large_covers(dev, p->first, p->last))
+		return VC_PARK_BUSY;
 	return range;
 }
 
@@ -292,7 +294,8 @@ bool vcache_parked_wait_writers(struct vcache_io *io)
 		return true;
 	synchronize_srcu(&dev->writers);
 	p->seen = true;
-	if (!vcache_buffer_covers(dev, p->first, p->last))
+	if (!vcache_buffer_covers(dev, p->first, p->last) &&
+	    !vcache_large_covers(dev, p->first, p->last))
 		return true;
 	VCACHE_PROBE("write is buffered after a discard was parked");
 	vc_parked_back(dev, p);

@@ -199,6 +199,21 @@ static void vc_write_cut(struct vcache_tag *tag, struct bio *bio)
 		dm_accept_partial_bio(bio, (most - 1) << VC_PAGE_SECTORS_SHIFT);
 }
 
+/**
+ * vcache_write_count - count a write
+ * @tag: its tag
+ * @bio: the write, in its final size
+ */
+void vcache_write_count(struct vcache_tag *tag, struct bio *bio)
+{
+	vcache_curve_touch(tag, VC_CURVE_WRITE, bio->bi_iter.bi_sector,
+			   bio_sectors(bio));
+	atomic64_inc(&tag->stats.writes);
+	atomic64_add(bio_sectors(bio), &tag->stats.write_sectors);
+	if (bio->bi_opf & REQ_FUA)
+		atomic64_inc(&tag->stats.fua_writes);
+}
+
 /* Split a write to size, and count it. Not again if it comes again after it was parked. */
 static void vc_write_take(struct vcache_tag *tag, struct bio *bio,
 			  struct vcache_io *io)
@@ -208,12 +223,7 @@ static void vc_write_take(struct vcache_tag *tag, struct bio *bio,
 	io->taken = true;
 	if (READ_ONCE(tag->dev->writeback))
 		vc_write_cut(tag, bio);
-	vcache_curve_touch(tag, VC_CURVE_WRITE, bio->bi_iter.bi_sector,
-			   bio_sectors(bio));
-	atomic64_inc(&tag->stats.writes);
-	atomic64_add(bio_sectors(bio), &tag->stats.write_sectors);
-	if (bio->bi_opf & REQ_FUA)
-		atomic64_inc(&tag->stats.fua_writes);
+	vcache_write_count(tag, bio);
 }
 
 /*
@@ -227,6 +237,43 @@ static int vc_write_log(struct vcache_tag *tag, struct bio *bio, struct vcache_i
 	    vc_write_buffered(tag, bio, io))
 		return vc_write_wait(tag, bio, io);
 	return DM_MAPIO_SUBMITTED;
+}
+
+/*
+ * Write to the log without a copy, if the write is large and nothing prevents that. Records complete
+ * in their order, so a flush of other data of the tag has to wait for what is under way. That is
+ * limited as buffered data is. Called under RCU, which is left meanwhile: the tag is kept by a
+ * reserved page. Return: false if the write has to take another path.
+ */
+static bool vc_write_large(struct vcache_tag *tag, struct bio *bio, struct vcache_io *io)
+{
+	bool sent;
+
+	if (!vcache_large_wanted(tag, bio, io) ||
+	    atomic_read(&tag->inflight_sectors) / VC_PAGE_SECTORS >= vc_tag_limit(tag))
+		return false;
+	atomic_inc(&tag->used);
+	rcu_read_unlock();
+	sent = vcache_large_write(tag, bio, io);
+	rcu_read_lock();
+	if (!sent)
+		atomic_dec(&tag->used);
+	return sent;
+}
+
+/**
+ * vcache_write_copied - take another path with a large write that the cache device has failed
+ * @tag: its tag, with a page reserved
+ * @bio: the write
+ * @io: our data of it
+ */
+void vcache_write_copied(struct vcache_tag *tag, struct bio *bio, struct vcache_io *io)
+{
+	io->copied = true;
+	if (vc_write_wait(tag, bio, io) == DM_MAPIO_REQUEUE) {
+		bio->bi_status = BLK_STS_DM_REQUEUE;
+		bio_endio(bio);
+	}
 }
 
 /**
@@ -246,6 +293,11 @@ int vcache_write_bio(struct vcache_target *vt, struct bio *bio, struct vcache_io
 	/* The tag is not freed in this section, nor while it has pages reserved. */
 	rcu_read_lock();
 	tag = vcache_tag_of_write(vt, bio);
+	if (vc_write_large(tag, bio, io)) {
+		rcu_read_unlock();
+		srcu_read_unlock(&dev->writers, section);
+		return DM_MAPIO_SUBMITTED;
+	}
 	vc_write_take(tag, bio, io);
 	if (!io->unparked && atomic_read(&dev->nparked) &&
 	    vcache_parked_overlap(dev, bio)) {

@@ -210,6 +210,10 @@ static bool vc_batch_fill(struct vcache_tag *tag)
 					     node);
 		if (!b)
 			break;
+		if (vcache_large_delays(tag->dev, b)) {
+			WRITE_ONCE(tag->goal, tag->goal + 1);
+			break;
+		}
 		list_move_tail(&b->node, &tag->batch);
 		b->queued = false;
 		WRITE_ONCE(tag->ndirty, tag->ndirty - 1);

@@ -153,6 +153,9 @@ struct vcache_sealing {
  * @relocate: the sender drops the reference in vcache_chunk.pending
  * @status: of the request
  * @done: completed when the record is durable or has failed; the waiter frees the record
+ * @finish: called instead of what is done for blocks of the buffer, when the record is durable
+ *	and in the index, or has failed; in any context
+ * @owner: of @finish
  * @bio: the request
  */
 struct vcache_record {
@@ -169,6 +172,8 @@ struct vcache_record {
 	struct vcache_writeout *through_writes;
 	blk_status_t status;
 	struct completion *done;
+	void (*finish)(struct vcache_record *rec);
+	void *owner;
 	struct bio *bio;
 };
 

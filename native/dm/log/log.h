@@ -37,7 +37,7 @@
  *     └── vcache_log.lock (spin: its chunks, and its records under way)
  *           └── vcache_pool.free_lock (spin: the free lists, the owners of lanes)
  *   vcache_pool.group[] (spin: cells of some origin blocks), innermost
- *   vcache_volume.ranges.lock (spin), innermost
+ *   vcache_volume.ranges.lock, .large.lock (spin), innermost
  *
  * All spin locks are taken in interrupts. A flush takes those of its own log, and of the
  * cells that its data goes to.
@@ -116,6 +116,7 @@ struct vcache_lane {
  * @progress: the present pass of destage has found other blocks as well; of destage
  * @bad_only: the last pass has found nothing but bad blocks
  * @ranges: blocks of the origin that are being written, see range.h
+ * @large: blocks of large writes on their way to the log, see large.c
  * @discards: discards that are being recorded in the log
  * @bypass: the cache has failed without dirty data of this volume, and is not used
  * @bypass_in_part: it has failed with dirty data of some tags; the others do without it
@@ -160,6 +161,7 @@ struct vcache_volume {
 	bool progress;
 	bool bad_only;
 	struct vcache_ranges ranges;
+	struct vcache_ranges large;
 	atomic_t discards;
 	bool bypass;
 	bool bypass_in_part;
@@ -467,9 +469,11 @@ void vcache_map_move(struct vcache_pool *p, struct vcache_pool *n);
 /* record.c */
 blk_opf_t vcache_append_flags(struct vcache_pool *p);
 void vcache_record_free(struct vcache_pool *p, struct vcache_record *rec);
-struct vcache_record *vcache_record_make(struct vcache_log *log, struct vcache_tag *tag);
+struct vcache_record *vcache_record_make(struct vcache_log *log, struct vcache_tag *tag,
+					 gfp_t gfp);
 void vcache_record_add(struct vcache_record *rec, const struct vcache_entry *e);
 void vcache_record_write_through(struct vcache_record *rec, struct vcache_writeout *w);
+void vcache_record_place(struct vcache_record *rec);
 void vcache_record_send(struct vcache_record *rec);
 
 /* replay.c */

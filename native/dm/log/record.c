@@ -34,17 +34,25 @@ void vcache_record_free(struct vcache_pool *p, struct vcache_record *rec)
  * vcache_record_make - begin a record at the end of a log
  * @log: the log, its append lock is held; vcache_log_space() was not 0
  * @tag: the tag whose write-out it is, or NULL
+ * @gfp: GFP_NOIO, or GFP_NOWAIT
  *
- * Return: the record; it still needs entries and a request.
+ * Return: the record; it still needs entries and a request. Or NULL if there is no memory now.
  */
-struct vcache_record *vcache_record_make(struct vcache_log *log, struct vcache_tag *tag)
+struct vcache_record *vcache_record_make(struct vcache_log *log, struct vcache_tag *tag,
+					 gfp_t gfp)
 {
 	struct vcache_pool *p = log->vol->pool;
-	struct vcache_record *rec = mempool_alloc(&p->records, GFP_NOIO);
+	struct vcache_record *rec = mempool_alloc(&p->records, gfp);
 
 	lockdep_assert_held(&log->append);
+	if (!rec)
+		return NULL;
 	memset(rec, 0, sizeof(*rec));
-	rec->head = mempool_alloc(&p->pages, GFP_NOIO);
+	rec->head = mempool_alloc(&p->pages, gfp);
+	if (!rec->head) {
+		mempool_free(rec, &p->records);
+		return NULL;
+	}
 	clear_page(page_address(rec->head));
 	rec->log = log;
 	rec->tag = tag;
@@ -180,7 +188,9 @@ static void vc_record_finish(struct vcache_record *rec)
 		vcache_chunk_put_pending(log, c);
 	if (rec->copy)
 		rec->status = BLK_STS_OK;
-	if (rec->tag)
+	if (rec->finish)
+		rec->finish(rec);
+	else if (rec->tag)
 		vc_record_blocks_done(rec);
 	if (rec->done) {
 		/* The waiter looks at the status, and frees the record. */
@@ -255,15 +265,18 @@ static u64 vc_log_durable(struct vcache_log *log)
 }
 
 /**
- * vcache_record_send - send a record, and advance the log behind it
+ * vcache_record_place - give a record its place, and advance the log behind it
  * @rec: the record; it gets a sequence number unless the caller has set one
+ *
+ * The caller sends its request, or ends it with an error: later records of the log wait for it.
  */
-void vcache_record_send(struct vcache_record *rec)
+void vcache_record_place(struct vcache_record *rec)
 {
 	struct vcache_log *log = rec->log;
 	struct vcache_pool *p = log->vol->pool;
 	unsigned long flags;
 
+	lockdep_assert_held(&log->append);
 	if (!rec->info.seq)
 		rec->info.seq = atomic64_inc_return(&p->seq);
 	rec->info.gen = rec->chunk->gen;
@@ -286,5 +299,14 @@ void vcache_record_send(struct vcache_record *rec)
 		vcache_log_paid(log, rec->info.data * VC_CREDIT_WRITE);
 		vcache_writeout_sent(rec->tag, rec->info.data * VC_BLOCK_SECTORS);
 	}
+}
+
+/**
+ * vcache_record_send - send a record, and advance the log behind it
+ * @rec: the record, as for vcache_record_place()
+ */
+void vcache_record_send(struct vcache_record *rec)
+{
+	vcache_record_place(rec);
 	submit_bio_noacct(rec->bio);
 }

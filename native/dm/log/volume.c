@@ -160,6 +160,7 @@ struct vcache_volume *vcache_volume_alloc(struct vcache_pool *p, u32 id, u16 slo
 	v->stopped = true;
 	INIT_LIST_HEAD(&v->logs);
 	vcache_ranges_init(&v->ranges);
+	vcache_ranges_init(&v->large);
 	spin_lock_init(&v->doubt_lock);
 	vcache_log_upper->init_volume(v);
 	init_waitqueue_head(&v->idle);

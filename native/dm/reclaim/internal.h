@@ -65,6 +65,7 @@ struct vcache_chunk *vcache_reads_oldest(struct vcache_log *log, enum vcache_rea
 					 enum vcache_domain domain);
 bool vcache_chunk_is_unread(const struct vcache_chunk *c);
 struct vcache_chunk *vcache_log_oldest(struct vcache_log *log);
+bool vcache_chunk_is_empty(const struct vcache_chunk *c);
 bool vcache_chunk_droppable(const struct vcache_chunk *c);
 bool vcache_log_frees_space(const struct vcache_log *log, const struct vcache_chunk *c,
 			    enum vcache_domain domain);

@@ -33,12 +33,6 @@ struct vcache_clearing {
 	bool further;
 };
 
-/* Has a chunk nothing that is valid or has to stay? See rule 1 in ../core/format.h. */
-static inline bool vcache_chunk_is_empty(const struct vcache_chunk *c)
-{
-	return !atomic_read(&c->live) && !c->discards && !c->failed;
-}
-
 /* Must a chunk behind the new end of the pool still be reclaimed? */
 static inline bool vcache_chunk_leaves(const struct vcache_chunk *c)
 {

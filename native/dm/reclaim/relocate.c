@@ -24,9 +24,10 @@
  * A record with relocated data gets a new sequence number. That must not be higher than
  * the number of a record with newer data of the same block, nor of a discard of it. So
  * the record gets its number first. Then a block is left out if something newer of it may
- * have a lower number: if the index has something newer, or if the buffer is writing
+ * have a lower number: if the index has something newer, if the buffer is writing
  * something newer out (see vcache_block_start(), which comes before that record gets its
- * number). While a discard is being recorded nothing is relocated.
+ * number), or if a large write holds it (see large.c). While a discard is being recorded
+ * nothing is relocated.
  *
  * A write with a higher number may complete first. Then the index has it, and
  * vcache_lookup_move() leaves the block alone.
@@ -42,7 +43,7 @@
 /* A chunk that could not be read is not relocated for so long, jiffies. */
 #define VC_UNREAD_DELAY (10 * HZ)
 
-/* Is something newer of the block being written to the log? */
+/* Is something newer of the block being written to the log, from the buffer or without a copy? */
 static bool vc_relocate_is_stale(struct vcache_volume *v, u64 block)
 {
 	struct vcache_block *b;
@@ -57,7 +58,7 @@ static bool vc_relocate_is_stale(struct vcache_volume *v, u64 block)
 		spin_unlock_irqrestore(&b->lock, flags);
 	}
 	rcu_read_unlock();
-	return busy;
+	return busy || vcache_range_held(&v->large, block, block);
 }
 
 /* Add a block to the record, if it is still valid, and dirty unless @clean. */
@@ -94,7 +95,7 @@ static struct vcache_record *vc_relocate_send(struct vcache_log *log, struct vca
 					      struct completion *done)
 {
 	struct vcache_pool *p = log->vol->pool;
-	struct vcache_record *rec = vcache_record_make(log, NULL);
+	struct vcache_record *rec = vcache_record_make(log, NULL, GFP_NOIO);
 	u32 i;
 
 	rec->relocate = true;

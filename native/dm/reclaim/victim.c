@@ -312,11 +312,19 @@ struct vcache_chunk *vcache_log_any(struct vcache_log *log)
 }
 
 /**
+ * vcache_chunk_is_empty - has a chunk nothing that is valid, and nothing that has to stay?
+ * @c: the chunk; see rule 1 in ../core/format.h
+ */
+bool vcache_chunk_is_empty(const struct vcache_chunk *c)
+{
+	return !atomic_read(&c->live) && !c->discards && !c->failed;
+}
+
+/**
  * vcache_chunk_droppable - may a written chunk be reclaimed before older ones?
  * @c: the chunk, its log is locked
  *
- * It may if nothing in it is valid, and nothing in it has to stay: see rule 1 in
- * ../core/format.h.
+ * It may if it is empty: see rule 1 in ../core/format.h.
  */
 bool vcache_chunk_droppable(const struct vcache_chunk *c)
 {

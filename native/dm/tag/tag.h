@@ -340,9 +340,11 @@ struct vcache_target {
  * @event_work: announces events
  * @collect_work: frees removed tags
  * @nvme: state of tagged commands, under @lock except where nvme.c says otherwise
- * @wq: for all work of this device except tagged flushes and discards
+ * @wq: for all work of this device but that of the following
  * @flush_wq: for tagged flushes
  * @discard_wq: for discards
+ * @large_wq: for records of large writes: others wait for these, and they for nobody
+ * @large_held: a block may not be written out before a large write is complete
  * @fallback_lock: guards @fallback; taken in interrupts
  * @fallback: reads that the cache device has failed
  * @fallback_work: takes them up
@@ -405,6 +407,8 @@ struct vcache_dev {
 	struct workqueue_struct *wq;
 	struct workqueue_struct *flush_wq;
 	struct workqueue_struct *discard_wq;
+	struct workqueue_struct *large_wq;
+	bool large_held;
 	spinlock_t fallback_lock; /* fallback */
 	struct bio_list fallback;
 	struct work_struct fallback_work;

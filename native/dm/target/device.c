@@ -42,6 +42,8 @@ static void vc_dev_free(struct vcache_dev *dev)
 	kvfree(rcu_dereference_protected(dev->map, true));
 	vcache_blocks_exit(dev);
 	vcache_nvme_drop(dev);
+	if (dev->large_wq)
+		destroy_workqueue(dev->large_wq);
 	if (dev->discard_wq)
 		destroy_workqueue(dev->discard_wq);
 	if (dev->flush_wq)
@@ -97,7 +99,9 @@ struct vcache_dev *vcache_dev_make(struct mapped_device *md)
 	dev->discard_wq = alloc_workqueue("vcache-discard/%s",
 					  WQ_MEM_RECLAIM | WQ_UNBOUND, 0,
 					  dm_device_name(md));
-	if (no_blocks || !dev->wq || !dev->flush_wq || !dev->discard_wq ||
+	dev->large_wq = alloc_workqueue("vcache-large/%s", WQ_MEM_RECLAIM | WQ_HIGHPRI, 0,
+					dm_device_name(md));
+	if (no_blocks || !dev->wq || !dev->flush_wq || !dev->discard_wq || !dev->large_wq ||
 	    vcache_fallback_init(dev) ||
 	    bioset_init(&dev->bs, VC_BIOS_MIN,
 			offsetof(struct vcache_writeout, bio), BIOSET_NEED_BVECS))

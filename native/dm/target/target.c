@@ -47,6 +47,7 @@ static int vc_map(struct dm_target *ti, struct bio *bio)
 	io->taken = false;
 	io->unparked = false;
 	io->partial = false;
+	io->copied = false;
 	io->cell = VC_IO_NO_CELL;
 	if (vt->mode == VCACHE_MODE_NONE) {
 		vcache_bind(vt->dev, bio);

@@ -18,6 +18,7 @@
 #include <strings.h>
 #include <sys/types.h>
 
+typedef unsigned int uint;
 typedef uint8_t u8;
 typedef uint16_t u16;
 typedef uint32_t u32;
@@ -86,6 +87,8 @@ typedef unsigned short umode_t;
 #define max(a, b) ({ __typeof__(a) _a = (a); __typeof__(b) _b = (b); \
 		     _a > _b ? _a : _b; })
 #define max3(a, b, c) max(max(a, b), c)
+#define min3(a, b, c) min(min(a, b), c)
+#define SZ_1K 1024
 #define min_t(t, a, b) ({ t _a = (a); t _b = (b); _a < _b ? _a : _b; })
 #define max_t(t, a, b) ({ t _a = (a); t _b = (b); _a > _b ? _a : _b; })
 #define clamp(v, lo, hi) min(max(v, lo), hi)
@@ -803,7 +806,7 @@ struct kernel_param_ops {
 #define param_get_uint NULL
 #define module_param_cb(n, ops, arg, mode) \
 	static const void *sim_param_##n __maybe_unused = (ops)
-#define module_param(n, t, mode)
+#define module_param(n, t, mode) t *const sim_param_##n = &n
 #define MODULE_PARM_DESC(...) _Static_assert(1, "")
 #define MODULE_DESCRIPTION(x) _Static_assert(1, "")
 #define MODULE_AUTHOR(x) _Static_assert(1, "")
