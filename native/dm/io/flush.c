@@ -213,10 +213,12 @@ int vcache_flush_bio(struct vcache_target *vt, struct bio *bio, struct vcache_io
  * @tag: its tag
  * @bio: the write
  * @io: our data of it
+ * @commits: the caller writes the tag out, or wakes its worker
  *
  * Called under rcu_read_lock(), which keeps @tag.
  */
-void vcache_flush_write(struct vcache_tag *tag, struct bio *bio, struct vcache_io *io)
+void vcache_flush_write(struct vcache_tag *tag, struct bio *bio, struct vcache_io *io,
+			bool commits)
 {
 	struct vcache_flush *f = &io->flush;
 
@@ -229,7 +231,7 @@ void vcache_flush_write(struct vcache_tag *tag, struct bio *bio, struct vcache_i
 	f->inherited = atomic_read(&tag->dev->inherited);
 	f->start = ktime_get_ns();
 	atomic_inc(&tag->timed);
-	vc_flush_write_out(f, tag->dev, NULL);
+	vc_flush_write_out(f, tag->dev, commits ? tag : NULL);
 	vc_flush_step(f);
 }
 

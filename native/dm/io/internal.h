@@ -19,7 +19,8 @@ void vcache_discard_begin(struct vcache_io *io);
 void vcache_fallback_lost(struct vcache_io *io, const struct bvec_iter *iter);
 
 /* flush.c */
-void vcache_flush_write(struct vcache_tag *tag, struct bio *bio, struct vcache_io *io);
+void vcache_flush_write(struct vcache_tag *tag, struct bio *bio, struct vcache_io *io,
+			bool commits);
 
 /* large.c */
 bool vcache_large_write(struct vcache_tag *tag, struct bio *bio, struct vcache_io *io);
@@ -38,6 +39,7 @@ unsigned int vcache_read_hits(const struct bvec_iter *iter, struct vcache_read *
 /* write.c */
 void vcache_write_uncache(struct vcache_dev *dev, struct bio *bio);
 void vcache_write_count(struct vcache_tag *tag, struct bio *bio);
+void vcache_write_unkeep(struct vcache_tag *tag);
 void vcache_write_copied(struct vcache_tag *tag, struct bio *bio, struct vcache_io *io);
 void vcache_tag_admit(struct vcache_tag *tag);
 

@@ -138,10 +138,7 @@ static void vc_large_finish(struct vcache_record *rec)
 		vcache_write_copied(tag, bio, io);
 	else
 		bio_endio(bio);
-	/* A write that waits may have found this page in its way. */
-	atomic_dec(&tag->used);
-	if (!bio_list_empty(&tag->waiting))
-		vcache_tag_kick(tag);
+	vcache_write_unkeep(tag);
 }
 
 static void vc_large_work(struct work_struct *work)

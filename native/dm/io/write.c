@@ -97,11 +97,12 @@ static void vc_tag_check_fill(struct vcache_tag *tag)
 }
 
 /*
- * Take a write into the buffer. Called under RCU. Return: 0 if it is complete, or has become
- * a flush; -ENOMEM if it has to take another path.
+ * Take a write into the buffer. Called under RCU. If @commit is not NULL and the write has FUA, it
+ * is set, and a page keeps the tag for vc_write_commit(). Return: 0 if the write is complete, or
+ * has become a flush; -ENOMEM if it has to take another path.
  */
 static int vc_write_buffered(struct vcache_tag *tag, struct bio *bio,
-			     struct vcache_io *io)
+			     struct vcache_io *io, bool *commit)
 {
 	unsigned int pages = vcache_bio_pages(bio), taken;
 	int r = vcache_buffer_write(tag, bio, &taken);
@@ -112,7 +113,11 @@ static int vc_write_buffered(struct vcache_tag *tag, struct bio *bio,
 	vc_tag_check_fill(tag);
 	if (bio->bi_opf & REQ_FUA) {
 		vcache_bind(tag->dev, bio);
-		vcache_flush_write(tag, bio, io);
+		if (commit) {
+			atomic_inc(&tag->used);
+			*commit = true;
+		}
+		vcache_flush_write(tag, bio, io, commit);
 	} else {
 		bio_endio(bio);
 	}
@@ -230,13 +235,39 @@ static void vc_write_take(struct vcache_tag *tag, struct bio *bio,
  * In writeback mode no write bypasses the buffer, because the log would not know of it. A
  * write that is too large is split, and one for which there is no memory waits.
  */
-static int vc_write_log(struct vcache_tag *tag, struct bio *bio, struct vcache_io *io)
+static int vc_write_log(struct vcache_tag *tag, struct bio *bio, struct vcache_io *io,
+			bool *commit)
 {
 	if (!bio_list_empty(&tag->waiting) ||
 	    !vc_tag_reserve(tag, vcache_bio_pages(bio)) ||
-	    vc_write_buffered(tag, bio, io))
+	    vc_write_buffered(tag, bio, io, commit))
 		return vc_write_wait(tag, bio, io);
 	return DM_MAPIO_SUBMITTED;
+}
+
+/**
+ * vcache_write_unkeep - release the page that has kept a tag
+ * @tag: the tag; it may be freed after this
+ */
+void vcache_write_unkeep(struct vcache_tag *tag)
+{
+	rcu_read_lock();
+	atomic_dec(&tag->used);
+	/* A write that waits may have found this page in its way. */
+	if (!bio_list_empty(&tag->waiting))
+		vcache_tag_kick(tag);
+	rcu_read_unlock();
+}
+
+/*
+ * A write with FUA is in the buffer: write it out at once, as a flush would, instead of waking the
+ * worker. The request may be complete already. Not under RCU.
+ */
+static void vc_write_commit(struct vcache_tag *tag, bool nowait)
+{
+	if (nowait || !vcache_writeout_small(tag))
+		vcache_tag_kick(tag);
+	vcache_write_unkeep(tag);
 }
 
 /*
@@ -288,6 +319,7 @@ int vcache_write_bio(struct vcache_target *vt, struct bio *bio, struct vcache_io
 {
 	struct vcache_dev *dev = vt->dev;
 	int section = srcu_read_lock(&dev->writers), r;
+	bool commit = false, nowait = io->nowait;
 	struct vcache_tag *tag;
 
 	/* The tag is not freed in this section, nor while it has pages reserved. */
@@ -304,7 +336,7 @@ int vcache_write_bio(struct vcache_target *vt, struct bio *bio, struct vcache_io
 		VCACHE_PROBE("write parks behind another request");
 		r = vc_write_park(dev, bio, io);
 	} else if (READ_ONCE(dev->writeback)) {
-		r = vc_write_log(tag, bio, io);
+		r = vc_write_log(tag, bio, io, &commit);
 	} else if (bio->bi_opf & REQ_FUA) {
 		r = vc_write_direct(dev, bio, io);
 	} else if (vcache_bio_pages(bio) > READ_ONCE(tag->limit)) {
@@ -312,12 +344,14 @@ int vcache_write_bio(struct vcache_target *vt, struct bio *bio, struct vcache_io
 	} else if (!bio_list_empty(&tag->waiting) ||
 		   !vc_tag_reserve(tag, vcache_bio_pages(bio))) {
 		r = vc_write_wait(tag, bio, io);
-	} else if (vc_write_buffered(tag, bio, io)) {
+	} else if (vc_write_buffered(tag, bio, io, NULL)) {
 		r = vc_write_park(dev, bio, io);
 	} else {
 		r = DM_MAPIO_SUBMITTED;
 	}
 	rcu_read_unlock();
+	if (commit)
+		vc_write_commit(tag, nowait);
 	srcu_read_unlock(&dev->writers, section);
 	return r;
 }
@@ -433,7 +467,7 @@ static bool vc_tag_take(struct vcache_tag *tag, struct bio *bio, struct vcache_i
 		vc_write_park(dev, bio, io);
 		taken = true;
 	} else {
-		taken = !vc_write_buffered(tag, bio, io);
+		taken = !vc_write_buffered(tag, bio, io, NULL);
 	}
 	rcu_read_unlock();
 	srcu_read_unlock(&dev->writers, section);
