@@ -10,7 +10,7 @@
 
 #ifdef SIM_ASAN
 #include <sanitizer/asan_interface.h>
-#define SIM_ARENA (1024UL << 20)
+#define SIM_ARENA (4096UL << 20) /* what was freed is not used again */
 #define POISON(p, n) __asan_poison_memory_region(p, n)
 #define UNPOISON(p, n) __asan_unpoison_memory_region(p, n)
 #else

@@ -188,12 +188,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         Edit("relocate.c", "vc_relocate_cost(dirty) + 2 * log->nr <= (log->nr - 1) * capacity;",
              "true;"),
     ), ("directed", "few-chunks")),
-    Mutation("a-failed-relocation-is-tried-again-at-once", (
-        Edit("relocate.c", "	WRITE_ONCE(log->blocked_until, jiffies + VC_BLOCKED_DELAY);\n", ""),
-    ), ("directed", "unreadable-chunk")),
-    Mutation("relocation-polls-for-a-chunk", (
-        Edit("relocate.c", "	if (vc_log_has_room(log))\n", ""),
-    ), ("directed", "few-chunks")),
     # What a cache device that misdirects or damages a write must not get through.
     Mutation("record-at-another-place-is-valid", (
         Edit("log.c", "	return info->chunk == chunk && info->at == at && info->gen &&",

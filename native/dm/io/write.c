@@ -176,6 +176,7 @@ static int vc_write_direct(struct vcache_dev *dev, struct bio *bio,
 static int vc_write_wait(struct vcache_tag *tag, struct bio *bio,
 			 struct vcache_io *io)
 {
+	unsigned int pages = vcache_bio_pages(bio);
 	unsigned long flags;
 	bool noflush;
 
@@ -191,7 +192,8 @@ static int vc_write_wait(struct vcache_tag *tag, struct bio *bio,
 	VCACHE_PROBE("write waits for space");
 	atomic64_inc(&tag->stats.waits);
 	queue_work(tag->dev->wq, &tag->work);
-	if (atomic_read(&tag->used) + vcache_bio_pages(bio) > READ_ONCE(tag->limit))
+	/* The worker may have completed the request by now. */
+	if (atomic_read(&tag->used) + pages > READ_ONCE(tag->limit))
 		vcache_tag_event(tag, VCACHE_EVENT_KIND_PRESSURE);
 	return DM_MAPIO_SUBMITTED;
 }
@@ -271,10 +273,10 @@ static void vc_write_commit(struct vcache_tag *tag, bool nowait)
 }
 
 /*
- * Write to the log without a copy, if the write is large and nothing prevents that. Records complete
- * in their order, so a flush of other data of the tag has to wait for what is under way. That is
- * limited as buffered data is. Called under RCU, which is left meanwhile: the tag is kept by a
- * reserved page. Return: false if the write has to take another path.
+ * Write to the log without a copy, if the write is large and nothing prevents that. Records
+ * complete in their order, so a flush of other data of the tag has to wait for what is under
+ * way. That is limited as buffered data is. Called under RCU, which is left meanwhile: the tag is
+ * kept by a reserved page. Return: false if the write has to take another path.
  */
 static bool vc_write_large(struct vcache_tag *tag, struct bio *bio, struct vcache_io *io)
 {
