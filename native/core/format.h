@@ -20,8 +20,8 @@
  * A chunk in use belongs to one log: that of a tag of a volume. Each time a chunk is used
  * it gets a new number, the generation. Each record names the data blocks behind it and
  * their checksums; it is written together with them. The data of a large write has no
- * checksums: nobody can compute them before the guest stops to change the data. So its record
- * is written when the data is durable.
+ * checksums: the guest may change the data while it is written. So its record is written when the
+ * data is durable.
  *
  * The seal at the end repeats all entries of the chunk. It is written when everything
  * before it is durable, so the data that it names needs no check. It has two copies,
