@@ -88,7 +88,7 @@ def detach(dm: Dm, store: Store, device: str, say: Say, *, force: bool = False) 
     before = _hidden(dm, found)
     info = _tidy(dm, found)
     mapping = pools.mapping_of(dm, info)
-    hidden = _origin_of(dm, mapping) if mapping else None
+    hidden = origin_of(dm, mapping) if mapping else None
     if mapping is None or (mapping.pool is None and hidden is None):
         if before is not None and _hidden(dm, info) is None:
             return (f"{info.name} has its original table; the remains of an interrupted command "
@@ -101,7 +101,7 @@ def detach(dm: Dm, store: Store, device: str, say: Say, *, force: bool = False) 
     with _Steps(dm, info, dm.table(info.name)) as steps:
         if not whole and hidden is None:
             # The target releases a volume that it cannot clear only when its table goes.
-            steps.swap([Line(0, mapping.length, "linear", f"{mapping.origin} 0")])
+            steps.swap([mapping.bypass()])
             steps.swap(lines)
         elif hidden is not None:
             steps.put_back(lines, force=force)
@@ -164,6 +164,19 @@ def drain(dm: Dm, info: Info, say: Say) -> None:
             say(f"{info.name}: {left} left")
             said = now
         time.sleep(_LOOK)
+
+
+def set_table(dm: Dm, device: str, line: Line) -> None:
+    """Replace the table of a device without a pool by one line.
+
+    :raises PoolError: if that is not possible; the device then works as before
+    """
+    info = _tidy(dm, pools.find(dm, device))
+    with _Steps(dm, info, dm.table(info.name)) as steps:
+        if pools.mapping_of(dm, info) is not None and line.target != pools.TARGET:
+            steps.put_back((line,), force=False)
+        else:
+            steps.swap([line])
 
 
 def _leave_pool(dm: Dm, store: Store, info: Info, mapping: Mapping, say: Say, *,
@@ -271,7 +284,7 @@ def _hidden(dm: Dm, info: Info) -> Info | None:
     return dm.info(info.name + SUFFIX) if len(info.name) + len(SUFFIX) <= NAME_MAX else None
 
 
-def _origin_of(dm: Dm, mapping: Mapping) -> Info | None:
+def origin_of(dm: Dm, mapping: Mapping) -> Info | None:
     """Return the origin device below a device, if attach created it."""
     info = dm.info(mapping.origin)
     return info if info is not None and info.uuid.startswith(_UUID) else None
@@ -299,8 +312,10 @@ def _tidy(dm: Dm, info: Info) -> Info:
 def _drop_loaded(dm: Dm, info: Info, hidden: Info | None) -> None:
     """Drop the inactive table of a device, if attach or detach loaded it."""
     loaded = dm.table(info.name, inactive=True)
+    mapping = pools.mapping_of(dm, info)
     ours = any(line.target == pools.TARGET for line in loaded) or (
-        hidden is not None and hidden.active and loaded == dm.table(hidden.name))
+        hidden is not None and hidden.active and loaded == dm.table(hidden.name)) or (
+        mapping is not None and loaded == (mapping.bypass(),))
     if not ours:
         raise PoolError(f"another program is changing the table of {info.name}: try again later")
     dm.clear(info.name)

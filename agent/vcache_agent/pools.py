@@ -98,6 +98,10 @@ class Mapping:
         """Return the same mapping without a cache, in mode flush-only."""
         return dataclasses.replace(self, mode="flush-only", pool=None, volume=0)
 
+    def bypass(self) -> Line:
+        """Return the table line of the origin without the target."""
+        return Line(0, self.length, "linear", f"{self.origin} 0")
+
 
 #: States of a cache that has failed with dirty data. In the second one, tags without dirty data
 #: continue without the cache.

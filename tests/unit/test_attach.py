@@ -421,7 +421,7 @@ def test_without_the_module(arguments: str, capsys: pytest.CaptureFixture[str],
 
 
 def test_one_command_at_a_time(tmp_path: Path) -> None:
-    with pool_cli._store(tmp_path / "s.sqlite"), \
+    with pool_cli.locked_store(tmp_path / "s.sqlite"), \
             pytest.raises(PoolError, match="another attach"), \
-            pool_cli._store(tmp_path / "s.sqlite"):
+            pool_cli.locked_store(tmp_path / "s.sqlite"):
         pass

@@ -16,7 +16,7 @@ from typing import Any
 
 from vcache_agent import tables, view
 from vcache_agent.admin_client import AdminDenied, AdminError, AgentNotRunning, ask
-from vcache_agent.cmd import curve_cli, map_cli, mrc_cli, policy_cli, pool_cli
+from vcache_agent.cmd import curve_cli, map_cli, module_cli, mrc_cli, policy_cli, pool_cli
 from vcache_agent.dm import DmError
 from vcache_agent.mapfile import MapFileError
 from vcache_agent.model import TAG_MODES
@@ -123,6 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     curve_cli.add_command(tag_commands, _integer(0, spec.TAG_MAX))
     map_cli.add_commands(tag_commands, _integer(0, spec.TAG_MAX))
     pool_cli.add_commands(commands)
+    module_cli.add_commands(commands)
     policy_cli.add_commands(commands)
     mrc_cli.add_command(commands)
     return parser

@@ -76,7 +76,7 @@ def add_commands(commands: Any) -> None:
     command.add_argument("volume", type=_volume, metavar="VOLUME")
     command.add_argument("--force", action="store_true",
                          help="also discard dirty data, which is lost")
-    _add_state(command)
+    add_state(command)
     command.set_defaults(run=_drop)
     _add_attach(commands)
     command = commands.add_parser(
@@ -87,12 +87,12 @@ def add_commands(commands: Any) -> None:
     command.add_argument("device", metavar="DEVICE", help="path or name of a mapped device")
     command.add_argument("--force", action="store_true",
                          help="if the cache has failed, discard the data that is only there")
-    _add_state(command)
+    add_state(command)
     command.set_defaults(run=_detach)
     command = commands.add_parser("mode", help="change the mode of a cached device")
     command.add_argument("device", metavar="DEVICE", help="path or name of a mapped device")
     command.add_argument("mode", choices=attach.CACHED, metavar="|".join(attach.CACHED))
-    _add_state(command)
+    add_state(command)
     command.set_defaults(run=_mode)
 
 
@@ -146,11 +146,12 @@ def _add_attach(commands: Any) -> None:
                        help="the device has a file system with disk images")
     command.add_argument("--recover", action="store_true",
                          help="accept the pool's data of volume N as data of this device")
-    _add_state(command)
+    add_state(command)
     command.set_defaults(run=_attach)
 
 
-def _add_state(command: argparse.ArgumentParser) -> None:
+def add_state(command: argparse.ArgumentParser) -> None:
+    """Add the option for the agent's store."""
     command.add_argument("--state", type=Path, default=Path("/var/lib/vcache/agent.sqlite"),
                          metavar="PATH", help="state_path of the agent (%(default)s)")
 
@@ -205,7 +206,7 @@ def _mapper() -> Iterator[Dm]:
 
 
 @contextlib.contextmanager
-def _store(path: Path) -> Iterator[Store]:
+def locked_store(path: Path) -> Iterator[Store]:
     """Open the agent's store and take the lock of the commands that change devices.
 
     :raises PoolError: if another such command is running
@@ -224,13 +225,14 @@ def _store(path: Path) -> Iterator[Store]:
         store.close()
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Print a message at once."""
     print(text, flush=True)
 
 
 def _create(arguments: argparse.Namespace) -> None:
     with _mapper() as dm:
-        _say(pools.create(dm, arguments.name, arguments.device, arguments.chunk_kib,
+        say(pools.create(dm, arguments.name, arguments.device, arguments.chunk_kib,
                           _percents(arguments), arguments.lanes or ()))
 
 
@@ -239,42 +241,42 @@ def _set(arguments: argparse.Namespace) -> None:
     if not percents:
         arguments.usage("one of --reads-percent, --hot-percent is required")
     with _mapper() as dm:
-        _say(pools.tune(dm, arguments.name, percents))
+        say(pools.tune(dm, arguments.name, percents))
 
 
 def _resize(arguments: argparse.Namespace) -> None:
     with _mapper() as dm:
-        _say(pools.resize(dm, arguments.name, arguments.size, _say,
+        say(pools.resize(dm, arguments.name, arguments.size, say,
                           wait=not arguments.no_wait))
 
 
 def _remove(arguments: argparse.Namespace) -> None:
     with _mapper() as dm:
-        _say(pools.remove(dm, arguments.name))
+        say(pools.remove(dm, arguments.name))
 
 
 def _drop(arguments: argparse.Namespace) -> None:
-    with _mapper() as dm, _store(arguments.state) as store:
-        _say(pools.drop(dm, store, arguments.name, arguments.volume, force=arguments.force))
+    with _mapper() as dm, locked_store(arguments.state) as store:
+        say(pools.drop(dm, store, arguments.name, arguments.volume, force=arguments.force))
 
 
 def _attach(arguments: argparse.Namespace) -> None:
     scope = "filesystem" if arguments.filesystem else None
     if arguments.tag is not None:
         scope = f"volume {arguments.tag}"
-    with _mapper() as dm, _store(arguments.state) as store:
-        _say(attach.attach(dm, store, arguments.device, arguments.pool, mode=arguments.mode,
+    with _mapper() as dm, locked_store(arguments.state) as store:
+        say(attach.attach(dm, store, arguments.device, arguments.pool, mode=arguments.mode,
                            volume=arguments.volume, scope=scope, recover=arguments.recover))
 
 
 def _detach(arguments: argparse.Namespace) -> None:
-    with _mapper() as dm, _store(arguments.state) as store:
-        _say(attach.detach(dm, store, arguments.device, _say, force=arguments.force))
+    with _mapper() as dm, locked_store(arguments.state) as store:
+        say(attach.detach(dm, store, arguments.device, say, force=arguments.force))
 
 
 def _mode(arguments: argparse.Namespace) -> None:
-    with _mapper() as dm, _store(arguments.state):
-        _say(attach.change_mode(dm, arguments.device, arguments.mode, _say))
+    with _mapper() as dm, locked_store(arguments.state):
+        say(attach.change_mode(dm, arguments.device, arguments.mode, say))
 
 
 def _list(arguments: argparse.Namespace) -> None:
