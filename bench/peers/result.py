@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 STACKS = ("vcache", "dm-writecache", "dm-cache", "bcache")
+#: The SSD without a cache and a slow disk, under writes that are durable when they complete.
+DIRECTSYNC = "directsync"
 
 # Fields of /sys/block/DEVICE/stat (Documentation/admin-guide/iostats.rst).
 _READS, _READ_SECTORS, _WRITES, _WRITE_SECTORS, _FLUSHES = 0, 2, 4, 6, 15
@@ -20,7 +22,8 @@ class Tenant:
 
     :param writes: per second
     :param reads: per second
-    :param fsync_us: percentiles of its fsyncs in microseconds, and the maximum
+    :param fsync_us: percentiles of its fsyncs in microseconds, and the maximum; of its writes
+        if they are durable when they complete
     """
 
     writes: float
@@ -64,13 +67,17 @@ class Counters:
     flushes: int
 
 
-def tenant(job: Mapping[str, Any]) -> Tenant:
-    """Return fio's results of a job."""
+def tenant(job: Mapping[str, Any], *, dsync: bool = False) -> Tenant:
+    """Return fio's results of a job.
+
+    :param dsync: its writes were durable when they completed
+    """
     seconds = job["job_runtime"] / 1000
-    found = job["sync"]["lat_ns"].get("percentile", {})
+    durable = job["write"]["clat_ns"] if dsync else job["sync"]["lat_ns"]
+    found = durable.get("percentile", {})
     latency = {name: found[key] / 1000 for name, key in _PERCENTILES.items() if key in found}
     if latency:
-        latency["max"] = job["sync"]["lat_ns"]["max"] / 1000
+        latency["max"] = durable["max"] / 1000
     return Tenant(job["write"]["total_ios"] / seconds, job["read"]["total_ios"] / seconds, latency)
 
 
@@ -84,7 +91,7 @@ def read(raw: Path, stack: str, load: str, tenants: int) -> Result:
     if any(job["error"] for job in jobs):
         raise SystemExit(f"bench: {name}: fio failed")
     ssd, disk, _ = counters(raw, name)
-    return Result(stack, load, tenants, [tenant(job) for job in jobs],
+    return Result(stack, load, tenants, [tenant(job, dsync=stack == DIRECTSYNC) for job in jobs],
                   max(job["job_runtime"] for job in jobs) / 1000, ssd.writes,
                   ssd.write_sectors / 2048, ssd.flushes, disk.reads, disk.writes)
 

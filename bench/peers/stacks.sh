@@ -18,6 +18,7 @@
 #             others have the sum of them
 # The function `measure STACK` must run loads on the disks $(device 1), ...
 config=/sys/kernel/config/nullb
+dsync=no # whether each write is durable when it completes, and there is no fsync
 
 disk() { # name, MiB, then attribute=value
     mkdir "$config/$1"
@@ -88,7 +89,12 @@ run() { # name of the results, then lines for all jobs; the jobs are on standard
         echo '[global]'
         printf '%s\n' ioengine=psync direct=1 randrepeat=0 allow_file_create=0 time_based \
             thread group_reporting=0 "$@"
-        cat
+        if [ "$dsync" = yes ]; then
+            echo sync=dsync
+            sed '/^fsync=/d'
+        else
+            cat
+        fi
     } >"$out/$result.fio"
     snapshot "$result.before"
     fio --output-format=json --output="$out/$result.json" "$out/$result.fio"
@@ -154,6 +160,17 @@ vcache() {
         dmsetup remove --retry "t$t"
     done
     dmsetup remove --retry pool
+    strip
+}
+
+# No cache: the disks are on the SSD itself. QEMU with cache=directsync opens an image with
+# O_DSYNC, and its guest has no write cache to flush.
+directsync() {
+    hardware
+    device() { echo "/dev/mapper/fast$1"; }
+    dsync=yes
+    measure directsync
+    dsync=no
     strip
 }
 

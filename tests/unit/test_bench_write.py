@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.peers.result import Result, Tenant
+from bench.peers.result import Result, Tenant, tenant
 from bench.write import figures, plot
 
 
@@ -52,6 +52,16 @@ def test_a_peer_without_an_fsync_does_not_count() -> None:
     slow = [run("vcache", "mixed", (9, 6, 6)), run("bcache", "mixed", (1, 0, 0)),
             run("dm-cache", "mixed", (1, 1, 6))]
     assert figures.summary([*RUNS, *slow])["fsync_p99_vs_best_peer"] == pytest.approx(6)
+
+
+def test_a_write_counts_as_an_fsync_if_it_is_durable_when_it_completes() -> None:
+    def latency(us: int) -> dict[str, object]:
+        return {"percentile": {"50.000000": us * 1000}, "max": us * 2000}
+
+    job = {"job_runtime": 2000, "read": {"total_ios": 0},
+           "write": {"total_ios": 8, "clat_ns": latency(7)}, "sync": {"lat_ns": latency(3)}}
+    assert tenant(job) == Tenant(4, 0, {"p50": 3, "max": 6})
+    assert tenant(job, dsync=True) == Tenant(4, 0, {"p50": 7, "max": 14})
 
 
 def test_loss_of_a_peer() -> None:
