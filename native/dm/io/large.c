@@ -52,11 +52,13 @@ bool vcache_large_covers(struct vcache_dev *dev, pgoff_t first, pgoff_t last)
  * @dev: the device
  * @b: the block, dirty
  *
+ * A full barrier is between the addition of the block to the buffer and the call; it pairs with
+ * vc_large_hold().
+ *
  * If so, the workers of all tags are woken then.
  */
 bool vcache_large_delays(struct vcache_dev *dev, const struct vcache_block *b)
 {
-	smp_mb(); /* pairs with vc_large_hold(): the block was added before */
 	if (!vcache_large_covers(dev, b->index, b->index))
 		return false;
 	WRITE_ONCE(dev->large_held, true);
@@ -72,7 +74,7 @@ static bool vc_large_hold(struct vcache_dev *dev, struct vcache_range *r, u64 fi
 {
 	if (!vcache_range_try(&dev->vol->large, r, first, last))
 		return false;
-	smp_mb(); /* pairs with vcache_large_delays() */
+	smp_mb(); /* pairs with vc_batch_fill() */
 	if (!vcache_buffer_covers(dev, first, last))
 		return true;
 	vcache_range_put(&dev->vol->large, r);

@@ -203,6 +203,7 @@ static bool vc_batch_fill(struct vcache_tag *tag)
 	unsigned int n = 0;
 
 	spin_lock_irq(&tag->lock);
+	smp_mb(); /* pairs with vc_large_hold(): the blocks were added before */
 	list_splice_tail_init(&tag->ready, &tag->batch);
 	while (tag->goal && n++ < VC_BATCH_MAX) {
 		WRITE_ONCE(tag->goal, tag->goal - 1);
