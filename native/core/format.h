@@ -53,6 +53,10 @@
  * 2. Before a chunk is reclaimed, the stale chunks of the other logs of its volume are
  *    sealed, and sealed again without superseded entries.
  *
+ * If chunks of several logs cannot be sealed again, all chunks of the volume up to the newest of
+ * these become dead at once, by the floor in the slot of the volume. They are clean, and stale
+ * chunks behind them were sealed again before. Among each other they need no seals.
+ *
  * A chunk is stale when a record of another log has superseded an entry of it. Then older
  * chunks of its log are stale, too, if any of their entries is superseded by any log: an
  * entry that is removed from the newer chunk may be the only one that hides them. If the

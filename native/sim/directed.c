@@ -301,6 +301,37 @@ static void unreadable_and_bad(struct sim_case *c, struct sim_rng *r)
 }
 
 /*
+ * Two logs overwrite blocks of each other in two chunks, of which neither records nor seals can
+ * be read: neither can be sealed again before the other one is reclaimed. Their data can be read.
+ */
+static void unsealable_chunks(struct sim_case *c, struct sim_rng *r)
+{
+	u32 i, blocks = 1 + sim_below(r, 3);
+
+	c->config = &sim_configs[7];
+	c->faults = true;
+	c->no_heal = true;
+	c->cut_every = 24;
+	/* What only these chunks have keeps them. */
+	add(c, OP_WRITE_A, 96, 8, 0);
+	add(c, OP_WRITE_A, 64, 24, 0);
+	add(c, OP_FLUSH_ALL, 0, 0, 0);
+	add(c, OP_FAIL_LAST, 0, 0, 3);
+	add(c, OP_WRITE_HOST, 256, 8, 0);
+	add(c, OP_WRITE_HOST, 64, 8 * blocks, 0);
+	add(c, OP_FLUSH_ALL, 0, 0, 0);
+	add(c, OP_FAIL_LAST, 0, 0, 3);
+	add(c, OP_WRITE_A, 64, 8, 0);
+	for (i = 0; i < 60; i++) {
+		add(c, sim_chance(r, 2) ? OP_WRITE_A : OP_WRITE_HOST, 72 + 8 * sim_below(r, 2), 8,
+		    0);
+		if (i % 2)
+			add(c, OP_FLUSH_ALL, 0, 0, 0);
+	}
+	add(c, OP_TIME, 0, 0, 10 * HZ);
+}
+
+/*
  * Large writes of blocks that others write, flush, discard and relocate meanwhile. @c->large is
  * larger than a block, so that others are copied.
  */
@@ -628,6 +659,7 @@ static const struct {
 	{ "unreadable-chunk", unreadable_chunk },
 	{ "unreadable-data", unreadable_data },
 	{ "unreadable-and-bad", unreadable_and_bad },
+	{ "unsealable-chunks", unsealable_chunks },
 	{ "large-writes", large_writes },
 	{ "drain-and-write", drain_and_write },
 	{ "drain-superseded", drain_superseded },

@@ -488,6 +488,19 @@ static void trace(const struct sim_disk *d, const struct request_ *r, const char
 	fputc('\n', stderr);
 }
 
+/* Does a request have the head of a record or seal? */
+static bool has_head(const struct sim_disk *d, const struct request_ *r)
+{
+	static const u8 magic[] = { 'C', 'V', 'C', 'L' };
+	u32 i;
+
+	for (i = 0; i < r->n / 8; i++) {
+		if (!memcmp(d->vis[r->sector / 8 + i]->data, magic, sizeof(magic)))
+			return true;
+	}
+	return false;
+}
+
 /* Does a request meet the fault of its device? */
 static bool meets(const struct sim_disk *d, const struct request_ *r)
 {
@@ -498,7 +511,8 @@ static bool meets(const struct sim_disk *d, const struct request_ *r)
 		return false;
 	if (!r->n)
 		return f->to - f->from >= (sector_t)d->blocks * 8;
-	return r->sector < f->to && f->from < r->sector + r->n;
+	return r->sector < f->to && f->from < r->sector + r->n &&
+	       (write || !f->heads || has_head(d, r));
 }
 
 void submit_bio_noacct(struct bio *bio)

@@ -600,6 +600,20 @@ static void fault(struct sim_disk *d, const struct op *o, bool reads, bool write
 	d->fault.reads = reads;
 	d->fault.writes = writes;
 	d->fault.hang = hang;
+	d->fault.heads = false;
+}
+
+/* The records and seals of one more chunk, and of those between, cannot be read. */
+static void fail_heads(struct sim_disk *d, const struct op *o)
+{
+	struct sim_fault old = d->fault;
+
+	fault(d, o, true, false, false);
+	d->fault.heads = true;
+	if (old.heads) {
+		d->fault.from = min(old.from, d->fault.from);
+		d->fault.to = max(old.to, d->fault.to);
+	}
 }
 
 static void heal(void)
@@ -701,7 +715,10 @@ static void op_task(void *arg)
 	case OP_FAIL_LAST:
 		o->sector = cache->last / 128 * 128;
 		o->n = o->arg == 2 ? 112 : 128;
-		fault(cache, o, o->arg, !o->arg, false);
+		if (o->arg == 3)
+			fail_heads(cache, o);
+		else
+			fault(cache, o, o->arg, !o->arg, false);
 		op_complete(o, 0);
 		break;
 	case OP_LOSE_CACHE:

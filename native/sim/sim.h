@@ -102,6 +102,7 @@ enum { SIM_ORIGIN, SIM_CACHE, SIM_ORIGIN2 };
 struct sim_fault {
 	sector_t from, to;	/* sectors */
 	bool reads, writes, hang;
+	bool heads;		/* of reads, only those of records and seals */
 };
 
 struct sim_disk {

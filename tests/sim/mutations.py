@@ -96,6 +96,16 @@ MUTATIONS: tuple[Mutation, ...] = (
         Edit("reseal.c", "	if (vcache_chunk_is_empty(c))\n		return 0;",
              "	if (r == 0)\n		return 0;"),
     ), ("directed", "unreadable-data")),
+    Mutation("logs-that-give-up-chunks-wait-for-each-other", (
+        Edit("reseal.c", "	return n > 1 ? gen : 0;", "	return 0;"),
+    ), ("directed", "unsealable-chunks")),
+    Mutation("newer-chunk-keeps-what-a-given-up-one-supersedes", (
+        Edit("reseal.c", "		r = r ?: vc_log_refresh_behind(v->pool, log, gen);", "		;"),
+    ), ("directed", "unsealable-chunks")),
+    Mutation("chunks-are-given-up-before-they-are-clean", (
+        Edit("reseal.c", "		ready &= c->state == VC_CHUNK_SEALED && "
+             "!atomic_read(&c->dirty);", ""),
+    ), ("directed", "unsealable-chunks")),
     # Large writes.
     Mutation("large-write-is-older-than-a-relocated-copy", (
         Edit("relocate.c", "	return busy || vcache_range_held(&v->large, block, block);",

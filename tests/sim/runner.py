@@ -39,7 +39,7 @@ CONFIGS = ("writeback", "degraded", "plp", "volume", "flush-only", "flush-only-d
 DIRECTED = ("stale-destage", "cache-lost", "seal-fails", "failed-record", "bad-block",
             "failed-flush", "behind-discard", "through-crash", "two-bad-blocks", "removed-tag",
             "read-only-pool", "late-for-discard", "few-chunks", "unreadable-chunk",
-            "unreadable-data", "unreadable-and-bad", "large-writes",
+            "unreadable-data", "unreadable-and-bad", "unsealable-chunks", "large-writes",
             "failed-record-past-log", "drain-and-write", "drain-superseded",
             "failed-record-of-two", "full-of-bad-blocks", "damaged-log", "damaged-metadata",
             "reclaimed-early", "discarded-early", "read-while-replaced")

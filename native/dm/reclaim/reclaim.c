@@ -61,8 +61,8 @@ bool vcache_chunk_reclaimable(struct vcache_chunk *c)
 }
 
 /*
- * Write to the chunk table that a chunk is dead. A read chunk is not in use there anyway.
- * Return: 0 or a negative errno.
+ * Write to the chunk table that a chunk is dead. A read chunk is not in use there anyway, and
+ * the slot of the volume may have told it already. Return: 0 or a negative errno.
  */
 static int vc_chunk_mark_dead(struct vcache_pool *p, struct vcache_chunk *c)
 {
@@ -70,7 +70,7 @@ static int vc_chunk_mark_dead(struct vcache_pool *p, struct vcache_chunk *c)
 	u32 nr = vcache_chunk_nr(p, c);
 	int r;
 
-	if (c->reads)
+	if (c->reads || c->gen < log->vol->floor)
 		return 0;
 	r = vcache_reseal_others(p, log->vol, log) ?: vcache_reseal_older(p, c) ?:
 	    vcache_volume_flush_origin(log->vol);

@@ -6,6 +6,10 @@
  * If that fails, the records of the other log would become valid again. So that log gives
  * up the chunk and all older ones: they are destaged and reclaimed. Until then no chunk of
  * the volume's other logs can be reclaimed; other volumes do not notice.
+ *
+ * Two logs that give up chunks would wait for each other. So all logs of the volume give up
+ * their chunks up to the newest one that cannot be sealed. One write of the volume's slot
+ * makes these chunks dead, all at once.
  */
 #include "internal.h"
 
@@ -174,6 +178,101 @@ static void vc_log_reclaim_unsealed(struct vcache_log *log)
 		WRITE_ONCE(log->blocked_until, jiffies);
 }
 
+/* Up to which generation do several logs of a volume give up chunks? 0: at most one does. */
+static u64 vc_volume_unsealed(struct vcache_volume *v)
+{
+	struct vcache_log *log;
+	unsigned int n = 0;
+	u64 gen = 0;
+
+	list_for_each_entry(log, &v->logs, node) {
+		n += !!log->unsealed;
+		gen = max(gen, log->unsealed);
+	}
+	return n > 1 ? gen : 0;
+}
+
+/*
+ * Give up all chunks of a log up to a generation. Return: 0 if all of them are sealed and clean;
+ * -EAGAIN.
+ */
+static int vc_log_give_up_to(struct vcache_log *log, u64 gen)
+{
+	struct vcache_chunk *c, *open;
+	bool ready = true;
+	u64 newest = 0;
+
+	/* The writer may have closed it, then it is in the list. */
+	open = READ_ONCE(log->open);
+	if (open && READ_ONCE(open->gen) <= gen) {
+		vcache_log_close_idle(log);
+		return -EAGAIN;
+	}
+	spin_lock_irq(&log->lock);
+	list_for_each_entry(c, &log->chunks, node) {
+		if (c->gen > gen)
+			continue;
+		newest = max(newest, c->gen);
+		ready &= c->state == VC_CHUNK_SEALED && !atomic_read(&c->dirty);
+	}
+	spin_unlock_irq(&log->lock);
+	WRITE_ONCE(log->unsealed, max(log->unsealed, newest));
+	return ready ? 0 : -EAGAIN;
+}
+
+/* Seal the stale chunks of a log behind a generation again. Return: 0 or a negative errno. */
+static int vc_log_refresh_behind(struct vcache_pool *p, struct vcache_log *log, u64 gen)
+{
+	struct vcache_chunk *c;
+	int r = 0;
+
+	list_for_each_entry(c, &log->chunks, node) {
+		if (c->gen <= gen || !READ_ONCE(c->stale))
+			continue;
+		if (READ_ONCE(c->state) != VC_CHUNK_SEALED) {
+			vcache_log_close_idle(log);
+			return -EAGAIN;
+		}
+		r = vc_chunk_refresh(p, c);
+		if (r) {
+			vc_log_give_up(log, c, r);
+			break;
+		}
+	}
+	return r;
+}
+
+/*
+ * Make all chunks of a volume up to a generation dead, when they are clean. What they supersede
+ * in newer chunks is removed there first: it must not become valid again. The older ones of
+ * these chunks become invalid together, so none of them needs a seal. Return: 0 or a negative
+ * errno.
+ */
+static int vc_volume_forget_to(struct vcache_volume *v, u64 gen)
+{
+	struct vcache_log *log;
+	u64 floor = v->floor;
+	int r = 0;
+
+	if (floor > gen)
+		return 0;
+	list_for_each_entry(log, &v->logs, node)
+		r = vc_log_give_up_to(log, gen) ?: r;
+	list_for_each_entry(log, &v->logs, node)
+		r = r ?: vc_log_refresh_behind(v->pool, log, gen);
+	r = r ?: vcache_volume_flush_origin(v);
+	if (r)
+		return r;
+	VCACHE_PROBE("volume gives up chunks of several logs");
+	v->floor = gen + 1;
+	r = vcache_slot_save(v);
+	if (r)
+		v->floor = floor;
+	list_for_each_entry(log, &v->logs, node)
+		WRITE_ONCE(log->blocked_until, jiffies);
+	return r;
+}
+
 /**
  * vcache_pool_give_up_unsealed - reclaim chunks that cannot be sealed again
  * @p: the pool, locked
@@ -185,6 +284,14 @@ void vcache_pool_give_up_unsealed(struct vcache_pool *p)
 
 	lockdep_assert_held(&p->lock);
 	list_for_each_entry(v, &p->volumes, node) {
+		u64 gen = vc_volume_unsealed(v);
+
+		int r = gen ? vc_volume_forget_to(v, gen) : 0;
+
+		if (r) {
+			vcache_space_retry(p);
+			continue;
+		}
 		list_for_each_entry(log, &v->logs, node) {
 			if (log->unsealed)
 				vc_log_reclaim_unsealed(log);
