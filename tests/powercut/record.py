@@ -250,6 +250,7 @@ class Recording:
         log = f"/dev/disk/by-id/virtio-{LOG_DISK.format(number)}"
         with _device(s) as device, mapped(
                 "pclog", f"0 {s.recorded_sectors} log-writes {device} {log}"):
+            self.below = device
             if s.origin == "write-through":
                 # dm-log-writes always reports a volatile cache.
                 cache = f"/sys/dev/block/{_number('/dev/mapper/pclog')}/queue/write_cache"
@@ -452,10 +453,11 @@ class Recording:
         return _memory(Path(_AFTERLIFE).name, megabytes, _REQUEST_NSEC)
 
     def _crash(self) -> None:
-        """Cut the target off: its further requests go to other memory.
+        """Cut the target off: its further requests go to other memory, with the same data.
 
         Its answers after the mark are ignored; see journal.py. Both devices are suspended before
-        one is resumed: the origin must not receive data that the cache never held.
+        one is resumed: the origin must not receive data that the cache never held. Without the
+        data, the target would find no records of its chunks, and writes would wait forever.
         """
         Tracing.event("crash")
         at = self.scenario.cache_sectors
@@ -464,6 +466,8 @@ class Recording:
                        f"0 {sectors} linear {_AFTERLIFE} {start}")
         for name in (_CACHE, _POOLED):
             inside.run("dmsetup", "suspend", "--noflush", "--nolockfs", name)
+        inside.run("dd", f"if={self.below}", f"of={_AFTERLIFE}", "bs=1M", "iflag=direct",
+                   "oflag=direct", "status=none")
         for name in (_CACHE, _POOLED):
             inside.run("dmsetup", "resume", name)
 
