@@ -16,17 +16,16 @@ from oslo_log import log as logging
 
 from nova_vcache import extra_specs
 from nova_vcache.extra_specs import InvalidExtraSpecs
-from vcache_agent import pools, report, view
+from vcache_agent import pools, recent, report, view, why
 from vcache_agent.admin_client import KINDS, AdminError, NotHere, Unfinished
 from vcache_agent.curves import Curves
 from vcache_agent.dm import Dm, DmError
-from vcache_agent.model import TAG_MODES, Device, Tag
+from vcache_agent.model import TAG_MODES, Device, DeviceNumber, Tag
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.overrides import NONE
 from vcache_agent.policies import POLICIES
-from vcache_agent.recent import Recent
 
 if TYPE_CHECKING:
     from vcache_agent.service import Agent
@@ -48,6 +47,18 @@ def _refusal(error: AdminError) -> dict[str, Any]:
     return {"ok": False, "error": str(error), "kind": kind}
 
 
+def _pool_bytes(device: Device | None) -> int | None:
+    """Return the size of a device's pool; None: it has none, or its size is unknown."""
+    if device is None or not device.pool:
+        return None
+    try:
+        with Dm() as dm:
+            pool = pools.by_number(dm, [device.pool]).get(device.pool)
+    except DmError:
+        return None
+    return pool.chunks * pool.chunk_bytes if pool else None
+
+
 class AdminServer:
     """Executes the requests.
 
@@ -57,11 +68,12 @@ class AdminServer:
     def __init__(self, agent: "Agent") -> None:
         self._agent = agent
         self._override_lock = threading.Lock()
-        self._recent, self._curves = Recent(), Curves()
+        self._curves = Curves()
         self._operations = {"state": self._state, "tag-set": self._tag_set,
                             "reconcile": self._reconcile, "policy-set": self._policy_set,
                             "host": self._host, "instance-set": self._instance_set,
-                            "drain-set": self._drain_set, "pool-set": self._pool_set}
+                            "drain-set": self._drain_set, "pool-set": self._pool_set,
+                            "events": self._events, "why": self._why}
 
     def handle(self, request: bytes) -> bytes:
         """Execute one request and return its answer, both as JSON."""
@@ -81,10 +93,22 @@ class AdminServer:
             raise AdminError("the request is not JSON") from None
         name = fields.get("op") if isinstance(fields, dict) else None
         operation = self._operations.get(name) if isinstance(name, str) else None
-        if operation is None:
+        if operation is None or not isinstance(name, str):
             known = ", ".join(self._operations)
             raise AdminError(f"op {str(name)[:40]!r} is unknown, must be one of {known}")
-        return operation(fields)
+        try:
+            answer = operation(fields)
+        except Unfinished:
+            self._note(name, fields)  # the setting is saved
+            raise
+        self._note(name, fields)
+        return answer
+
+    def _note(self, name: str, fields: dict[str, Any]) -> None:
+        """Add an event if a request has changed a setting."""
+        if name.endswith("-set"):
+            self._agent.events.add("setting", f"{name}: " + json.dumps(
+                {key: value for key, value in fields.items() if key != "op"})[:400])
 
     def _state(self, _fields: dict[str, Any]) -> dict[str, Any]:
         outcome, devices, tags, problem = self._look()
@@ -96,9 +120,64 @@ class AdminServer:
     def _host(self, _fields: dict[str, Any]) -> dict[str, Any]:
         outcome, devices, tags, problem = self._look()
         now = time.monotonic()
+        start = self._agent.observer.ring.start_of(recent.PERIOD, now)
         return {**self._common(outcome, problem), **report.host(
-            outcome, self._agent.store, devices, tags, self._recent.update(tags, now),
+            outcome, self._agent.store, devices, tags, recent.lately(tags, now, start),
             self._curves.update(tags, now))}
+
+    def _events(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Return the events after a number.
+
+        ``log`` and ``after`` are those of the previous answer. After a restart of the agent
+        the log is another one, and all its events are new.
+        """
+        after, log = fields.get("after", 0), self._agent.events
+        if type(after) is not int or after < 0:
+            raise AdminError(f"after {str(after)[:40]!r} must be an integer of at least 0")
+        restarted = fields.get("log") not in (None, log.id)
+        found, lost = log.after(0 if restarted else after)
+        return {"log": log.id, "lost": lost, "restarted": restarted,
+                "next": found[-1].sequence if found else 0 if restarted else after,
+                "events": [dataclasses.asdict(event) for event in found]}
+
+    def _why(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Explain the decisions about a tag; ``device`` is needed if several have it."""
+        number, device = fields.get("tag"), fields.get("device")
+        if type(number) is not int or not 1 <= number <= spec.TAG_MAX:
+            raise AdminError(f"tag {number!r} must be an integer from 1 to {spec.TAG_MAX}")
+        outcome, devices, tags, problem = self._look()
+        if problem:
+            raise Unfinished(f"the state of the tags is unknown: {problem}")
+        reports = [item for item in (outcome.plan.disks if outcome.plan else ())
+                   if item.tag == number and item.state.location]
+        found = {tag.device for tag in tags if tag.id == number}
+        found |= {item.state.location.device for item in reports if item.state.location}
+        wanted = [at for at in sorted(found) if device in (None, str(at))]
+        if not wanted:
+            raise NotHere(f"no device has a tag {number}" if device is None else
+                          f"device {str(device)[:40]!r} has no tag {number}")
+        if len(wanted) > 1:
+            raise AdminError(f"tag {number} is on several devices, name one of "
+                             + ", ".join(map(str, wanted)))
+        return {"why": why.explain(number, self._inputs(
+            number, wanted[0], outcome, devices, tags))}
+
+    def _inputs(self, number: int, at: DeviceNumber, outcome: "Outcome", devices: list[Device],
+                tags: list[Tag]) -> why.Inputs:
+        """Collect the inputs of the decisions about a tag."""
+        store = self._agent.store
+        row = next((row for row in store.assignments().values() if row.tag == number), None)
+        device = next((item for item in devices if item.number == at), None)
+        plan = outcome.plan.disks if outcome.plan else ()
+        return why.Inputs(
+            reports=tuple(item for item in plan if item.tag == number and item.state.location
+                          and item.state.location.device == at),
+            device=device,
+            tag=next((tag for tag in tags if (tag.device, tag.id) == (at, number)), None),
+            operator=why.Operator(row.weight, row.mode, row.lanes) if row else why.Operator(),
+            overrides={uuid: item.given for uuid, item in store.overrides().items()},
+            draining=store.draining(), policy=self._agent.worker.policy,
+            pool_bytes=_pool_bytes(device), error=outcome.errors.get((at, number), ""))
 
     def _look(self) -> tuple["Outcome", list[Device], list[Tag], str]:
         """Return the result of the last pass, the kernel's devices and tags, and the problem.

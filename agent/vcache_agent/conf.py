@@ -53,11 +53,35 @@ _LIBVIRT_OPTS = [
                       "which libvirt sends no event, such as snapshots."),
 ]
 
+_OBSERVE = cfg.OptGroup("observe", title="Samples of the kernel's counters")
+_OBSERVE_OPTS = [
+    cfg.StrOpt("record_path", default="",
+               help="File to which all samples are recorded, one each second, for instance to "
+                    "replay them later. vcache-agent.service lets the agent write only below "
+                    "/var/lib/vcache and /run/vcache. Older files get the endings .1 to .4. "
+                    "Empty: record nothing. 'vcache record' records for a limited time."),
+    cfg.IntOpt("record_mb", default=256, min=1, max=1 << 20,
+               help="Size of a file of record_path in MiB, after which the next one is begun."),
+]
+
+_METRICS = cfg.OptGroup("metrics", title="Metrics for Prometheus")
+_METRICS_OPTS = [
+    cfg.StrOpt("listen", default="127.0.0.1:9587",
+               help="Address and port on which the agent serves its metrics by HTTP, without "
+                    "authentication, such as 192.0.2.1:9587 or [::]:9587. Empty: do not serve "
+                    "them."),
+    cfg.BoolOpt("instance_labels", default=False,
+                help="Add the labels 'instance_uuid' and 'project_id' to the metrics of tags. "
+                     "Prometheus then has new series for each instance."),
+]
+
 
 def list_opts() -> list[tuple[cfg.OptGroup, list[Any]]]:
     """Return all options by group, for oslo-config-generator."""
     return [(_AGENT, list(_AGENT_OPTS)),
-            (_LIBVIRT, list(_LIBVIRT_OPTS))]
+            (_LIBVIRT, list(_LIBVIRT_OPTS)),
+            (_OBSERVE, list(_OBSERVE_OPTS)),
+            (_METRICS, list(_METRICS_OPTS))]
 
 
 def register(conf: cfg.ConfigOpts) -> None:

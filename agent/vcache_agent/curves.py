@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from vcache_agent.model import Curve, Tag
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
-from vcache_agent.recent import TagKey
+from vcache_agent.observe.sample import TagKey
 
 
 class Curves:

@@ -16,8 +16,10 @@ from vcache_agent.admission import specs_of
 from vcache_agent.dm import Dm, DmError
 from vcache_agent.model import Curve, Device, Tag, lanes_of
 from vcache_agent.netlink import spec
+from vcache_agent.observe.activity import Counts
+from vcache_agent.observe.sample import TagKey
 from vcache_agent.overrides import NONE, Adjust
-from vcache_agent.recent import Lately, TagKey
+from vcache_agent.recent import Lately
 
 if TYPE_CHECKING:
     from vcache_agent.store import Store
@@ -130,6 +132,6 @@ def _loss_per_gb(tags: list[Tag], lately: Mapping[TagKey, Lately],
         if (rate := rates[key := (tag.device, tag.id)]) is not None and key in curves), 3)
 
 
-def _p99_us(counts: recent.Counts) -> float | None:
+def _p99_us(counts: Counts) -> float | None:
     found = histogram.percentile(counts, 0.99)
     return None if found is None else round(found / 1000, 3)

@@ -8,12 +8,14 @@
     libvirt ──► watch ─────┘                 ▲   └──► store
     kernel ──► event listener ───────────────┘
     vcache ──► admin server ──► store, worker
+    kernel ──► observer ──► samples ──► metrics server, admin server, recorder
 
 No code that a hook waits for calls libvirt. Only the worker changes tags.
 """
 
 import contextlib
 import fcntl
+import importlib.metadata
 import os
 import sqlite3
 import threading
@@ -29,12 +31,18 @@ from vcache_agent.admission import Host, admit
 from vcache_agent.blockstack import BlockStack
 from vcache_agent.disks import DiskFinder
 from vcache_agent.dm import Dm
+from vcache_agent.events import EventLog, kind_of
 from vcache_agent.inventory import Inventory
 from vcache_agent.libvirt_watch import LibvirtWatch
-from vcache_agent.model import Domain, Phase
+from vcache_agent.metrics.collector import AgentCollector, State
+from vcache_agent.metrics.server import MetricsServer
+from vcache_agent.model import DeviceNumber, Domain, Phase
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client, EventListener
 from vcache_agent.netlink.errors import NetlinkError
+from vcache_agent.observe.observer import Observer
+from vcache_agent.observe.recorder import Recorder
+from vcache_agent.outcome_events import Journal
 from vcache_agent.store import Store
 from vcache_agent.unix_server import UnixServer
 from vcache_agent.worker import Settings, Worker
@@ -48,6 +56,23 @@ _LISTEN_AGAIN = 60.0
 # Shortest time in seconds between two passes because of buffer pressure, which may last.
 _PRESSURE_PAUSE = 1.0
 
+# Log level and text of the kernel's events.
+_EVENTS = {
+    spec.EventKind.PRESSURE: (logging.DEBUG, "writes waited for space in its buffer"),
+    spec.EventKind.ORIGIN_ERROR: (
+        logging.ERROR, "a write to the origin failed; the data stays buffered"),
+    spec.EventKind.ORIGIN_OK: (logging.WARNING, "writes to the origin work again"),
+    spec.EventKind.EXTENTS_LOST: (logging.WARNING, "the kernel dropped its extents"),
+    spec.EventKind.TAGS_LOST: (
+        logging.WARNING, "its origin refused a tagged command; the device uses FUA until the "
+        "agent has enabled the origin's tags again"),
+    spec.EventKind.CACHE_LOST: (logging.ERROR, "its cache device has failed"),
+    spec.EventKind.CACHE_ERROR: (logging.WARNING, "a read of its cache device failed"),
+}
+# Those that need a pass.
+_WORK = frozenset({spec.EventKind.PRESSURE, spec.EventKind.EXTENTS_LOST,
+                   spec.EventKind.TAGS_LOST, spec.EventKind.CACHE_LOST})
+
 
 class AlreadyRunning(Exception):
     """Another agent uses the same store."""
@@ -59,6 +84,7 @@ class Agent:
     :param conf: with the options of conf.py
     :raises AlreadyRunning: if another agent uses the same store
     :raises StoreError: if the store cannot be opened
+    :raises AddressError: if the address of the metrics is not valid
     """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
@@ -67,6 +93,8 @@ class Agent:
         self._lock = _lock(state.with_suffix(".lock"))
         self._stopping = threading.Event()
         self._netlink_timeout = conf.agent.netlink_timeout
+        self.events = EventLog()
+        self.journal = Journal(self.events)
         self.store = Store(state)
         self.inventory = Inventory(conf.agent.prepare_grace)
         self.worker = Worker(self.inventory, self.store, Settings(
@@ -74,7 +102,13 @@ class Agent:
             forget_after=conf.agent.forget_after,
             netlink_timeout=conf.agent.netlink_timeout,
             run_dir=Path(conf.libvirt.run_dir), policy=conf.agent.policy,
-            swap_after=conf.agent.swap_after, maps=state.parent / "maps"))
+            swap_after=conf.agent.swap_after, maps=state.parent / "maps"), self.journal.passed)
+        self._recorder = Recorder(Path(conf.observe.record_path), conf.observe.record_mb << 20) \
+            if conf.observe.record_path else None
+        self.observer = Observer(self._netlink_timeout,
+                                 self._recorder.add if self._recorder else None)
+        self._metrics = MetricsServer(conf.metrics.listen, AgentCollector(
+            self._state, importlib.metadata.version("nova-vcache"), conf.metrics.instance_labels))
         self.watch = LibvirtWatch(conf.libvirt.uri, self.inventory, conf.libvirt.list_interval,
                                   self._look)
         callbacks = hook_server.Callbacks(self._prepare, self._running, self._ended)
@@ -88,11 +122,15 @@ class Agent:
 
     def start(self) -> None:
         """Start all threads."""
+        if self._recorder:
+            self._recorder.start()
+        self.observer.start()
         self.worker.start()
         for server in self._servers:
             server.start()
         self.watch.start()
         self._events.start()
+        self._metrics.start()
 
     def stop(self) -> None:
         """Stop all threads. The kernel keeps the tags, and I/O continues."""
@@ -101,10 +139,22 @@ class Agent:
         with contextlib.ExitStack() as last_first:
             last_first.callback(os.close, self._lock)
             last_first.callback(self.store.close)
+            if self._recorder:
+                last_first.callback(self._recorder.stop)
+            last_first.callback(self.observer.stop)
             last_first.callback(self.worker.stop)
             last_first.callback(self.watch.stop)
             for server in reversed(self._servers):
                 last_first.callback(server.stop)
+            last_first.callback(self._metrics.stop)
+
+    def _state(self) -> State:
+        """Return the state for the metrics; runs in a thread of the metrics server."""
+        return State(
+            sample=self.observer.ring.newest, outcome=self.worker.outcome,
+            passes=self.journal.counts, passed=self.journal.ended, events=self.events.counts,
+            gaps=self.observer.gaps, sample_seconds=self.observer.seconds,
+            record_dropped=self._recorder.dropped if self._recorder else 0)
 
     def _prepare(self, domain: Domain) -> str:
         """Decide whether a domain may start; runs in a thread of the hook server."""
@@ -157,30 +207,27 @@ class Agent:
         self._disown()
         while not self._stopping.is_set() and time.monotonic() < again:
             for kind, device, tag in listener.receive(1.0):
-                if kind is spec.EventKind.EXTENTS_LOST:
-                    LOG.warning("device %s tag %d: the kernel dropped its extents", device, tag)
-                    self.worker.kick(fresh=True)
-                elif kind is spec.EventKind.ORIGIN_ERROR:
-                    LOG.error("device %s tag %d: a write to the origin failed; the data stays "
-                              "buffered", device, tag)
-                elif kind is spec.EventKind.ORIGIN_OK:
-                    LOG.warning("device %s tag %d: writes to the origin work again", device,
-                                tag)
-                elif kind is spec.EventKind.CACHE_LOST:
-                    LOG.error("device %s: its cache device has failed", device)
+                pressing = kind is spec.EventKind.PRESSURE
+                if pressing and time.monotonic() <= pressure:
+                    continue
+                self._log(kind, device, tag)
+                if kind is spec.EventKind.CACHE_LOST:
                     self._disown()
-                    self.worker.kick()
-                elif kind is spec.EventKind.CACHE_ERROR:
-                    LOG.warning("device %s tag %d: a read of its cache device failed", device, tag)
-                elif kind is spec.EventKind.TAGS_LOST:
-                    LOG.warning("device %s: its origin refused a tagged command; the device uses "
-                                "FUA until the agent has enabled the origin's tags again", device)
-                    self.worker.kick()
-                elif time.monotonic() > pressure:
+                if pressing:
                     # An image may be growing: writes to new blocks have the host tag
                     # until a pass has read the new extents.
                     pressure = time.monotonic() + _PRESSURE_PAUSE
-                    self.worker.kick()
+                if kind in _WORK:
+                    self.worker.kick(fresh=kind is spec.EventKind.EXTENTS_LOST)
+
+    def _log(self, kind: spec.EventKind, device: DeviceNumber, tag: int) -> None:
+        """Log an event of the kernel."""
+        level, text = _EVENTS[kind]
+        sample = self.observer.ring.newest
+        known = sample.by_key.get((device, tag)) if sample else None
+        self.events.add(kind_of(kind), text, device=device, tag=tag,
+                        disk=known.name if known else "")
+        LOG.log(level, "device %s tag %d: %s", device, tag, text)
 
     def _disown(self) -> None:
         """Ensure that no outdated data is read if a failed cache works again later."""

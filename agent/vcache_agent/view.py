@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
+#: The states of a disk; see :func:`disks`.
+DISK_STATES = ("isolated", "preparing", "no-cgroup", "untagged", "failed")
+
 
 def word(value: spec.Scope | spec.Mode | spec.Isolation) -> str:
     """Return the name of an enumerated value in the netlink specification."""

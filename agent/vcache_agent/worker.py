@@ -5,7 +5,7 @@ import dataclasses
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from oslo_log import log as logging
@@ -79,10 +79,13 @@ class Worker:
 
     :param inventory: the domains
     :param store: the agent's persistent state
+    :param listener: called with the previous and the new result after each pass
     """
 
-    def __init__(self, inventory: Inventory, store: Store, settings: Settings) -> None:
+    def __init__(self, inventory: Inventory, store: Store, settings: Settings,
+                 listener: Callable[[Outcome, Outcome], None] = lambda *_: None) -> None:
         self._inventory = inventory
+        self._listener = listener
         self._store = store
         self._settings = settings
         self._finder = DiskFinder()
@@ -166,9 +169,13 @@ class Worker:
                 self._wake.notify_all()
             time.sleep(_PAUSE)
 
+    def _publish(self, outcome: Outcome) -> None:
+        before, self._outcome = self._outcome, outcome
+        self._listener(before, outcome)
+
     def _failed(self, problem: str) -> float:
         snapshot = self._inventory.snapshot()
-        self._outcome = Outcome(snapshot=snapshot, problem=problem)
+        self._publish(Outcome(snapshot=snapshot, problem=problem))
         self._say([problem])
         return self._settings.refresh_interval
 
@@ -206,8 +213,8 @@ class Worker:
             self._store.tend_overrides(known, time.time(), self._settings.forget_after)
         self._executor.forget_device({device.number for device in look.devices}.__contains__)
         self._finder.prune()
-        self._outcome = Outcome(plan, snapshot, "", dict(self._executor.errors),
-                                look.cgroup_notes, look.cgroup_paths, self._swapper.reports)
+        self._publish(Outcome(plan, snapshot, "", dict(self._executor.errors),
+                              look.cgroup_notes, look.cgroup_paths, self._swapper.reports))
         self._say(_remarks(plan, look) + refused + self._swapper.problems)
         changing = look.cgroup_notes or swapping or any(
             orphan.dirty_bytes for orphan in plan.orphans)

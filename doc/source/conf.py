@@ -8,7 +8,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent / "_ext"))
 
 project = "nova-vcache"
 copyright = "the nova-vcache authors"
-extensions = ["config_options", "flavor_keys", "release_notes"]
+extensions = ["config_options", "flavor_keys", "metrics_table", "release_notes"]
 # Sphinx's own theme: pages that load nothing from elsewhere. The OpenStack
 # theme carries the navigation and the look of docs.openstack.org.
 html_theme = "alabaster"

@@ -1,57 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cumulative histograms, evaluated over the last minute."""
+"""Cumulative histograms, evaluated since a sample."""
 
 from vcache_agent.model import DeviceNumber, Stats, Tag
-from vcache_agent.recent import Recent, merged
+from vcache_agent.observe.sample import Sample
+from vcache_agent.recent import Lately, lately, merged
 
 AT = DeviceNumber(254, 0)
 
 
-def tags(*counts: int) -> list[Tag]:
-    return [Tag(AT, 1, stats=Stats(flush_hist=counts))]
-
-
-def flushes(recent: Recent, counts: tuple[int, ...], now: float) -> tuple[int, ...]:
-    return recent.update(tags(*counts), now)[AT, 1].flushes
+def activity(now: Stats, before: Stats | None, seconds: float = 10.0) -> Lately:
+    start = None if before is None else Sample(0.0, 0.0, (), (Tag(AT, 1, stats=before),))
+    return lately([Tag(AT, 1, stats=now)], seconds, start)[AT, 1]
 
 
 def test_reads_a_second() -> None:
-    def reads(count: int, now: float) -> float | None:
-        return recent.update([Tag(AT, 1, stats=Stats(reads=count))], now)[AT, 1].reads_per_s
-
-    recent = Recent(60.0)
-    assert reads(500, 0.0) is None
-    assert reads(600, 10.0) == 10
-    assert reads(1100, 60.0) == 10
-    assert reads(1100, 130.0) == 0
-    # The tag is created again.
-    assert reads(7, 131.0) is None
+    assert activity(Stats(reads=600), None).reads_per_s is None
+    assert activity(Stats(reads=600), Stats(reads=500)).reads_per_s == 10
+    assert activity(Stats(reads=600), Stats(reads=600)).reads_per_s == 0
+    assert activity(Stats(reads=7), Stats(reads=500)).reads_per_s is None, "created again"
 
 
-def test_only_the_last_minute_counts() -> None:
-    recent = Recent(60.0)
-    assert flushes(recent, (5, 0), 0.0) == (5, 0)
-    for second in range(10, 60, 10):
-        assert flushes(recent, (5, second), float(second)) == (0, second)
-    assert flushes(recent, (5, 60), 70.0) == (0, 50), "since second 10"
-    assert flushes(recent, (5, 60), 130.0) == (0, 0)
+def test_only_what_came_since_the_sample_counts() -> None:
+    now = Stats(flush_hist=(5, 50), read_hist=(7, 8))
+    found = activity(now, Stats(flush_hist=(5, 10), read_hist=(7, 1)))
+    assert (found.flushes, found.reads) == ((0, 40), (0, 7))
+    assert activity(now, None)[:2] == ((5, 50), (7, 8)), "since the tag was created"
 
 
 def test_a_tag_that_is_made_anew_begins_again() -> None:
-    recent = Recent(60.0)
-    recent.update(tags(5, 5), 0.0)
-    assert flushes(recent, (1, 7), 1.0) == (1, 7)
-    assert recent.update([], 2.0) == {}
+    # One smaller counter proves it for both histograms.
+    found = activity(Stats(flush_hist=(2, 3), read_hist=(4, 9)),
+                     Stats(flush_hist=(1, 2), read_hist=(5, 9)))
+    assert (found.flushes, found.reads) == ((2, 3), (4, 9))
+    assert lately([], 1.0, None) == {}
 
 
-def test_reads_are_told_from_flushes() -> None:
-    recent = Recent(60.0)
-    for now, flushes, reads in ((0.0, (1, 0), (5, 5)), (1.0, (1, 2), (5, 9))):
-        found = recent.update([Tag(AT, 1, stats=Stats(flush_hist=flushes, read_hist=reads))], now)
-    assert (found[AT, 1].flushes, found[AT, 1].reads) == ((0, 2), (0, 4))
-    # Created again: one smaller counter proves it for both.
-    found = recent.update([Tag(AT, 1, stats=Stats(flush_hist=(2, 3), read_hist=(4, 9)))], 2.0)
-    assert (found[AT, 1].flushes, found[AT, 1].reads) == ((2, 3), (4, 9))
+def test_a_tag_that_the_sample_does_not_have() -> None:
+    found = lately([Tag(AT, 2, stats=Stats(reads=5, read_hist=(1,)))], 10.0,
+                   Sample(0.0, 0.0, (), (Tag(AT, 1),)))
+    assert found == {(AT, 2): Lately((), (1,), None)}
 
 
 def test_a_sum_skips_what_is_empty() -> None:

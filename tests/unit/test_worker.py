@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +17,7 @@ from vcache_agent import fiemap, view
 from vcache_agent.admin_server import AdminServer
 from vcache_agent.cgroups import Cgroup, CgroupError
 from vcache_agent.dm import DmError, Info
+from vcache_agent.events import EventLog
 from vcache_agent.inventory import Inventory
 from vcache_agent.model import (
     Curve,
@@ -30,6 +32,8 @@ from vcache_agent.model import (
 )
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.errors import ModuleNotLoaded, NetlinkError
+from vcache_agent.observe.ring import Ring
+from vcache_agent.observe.sample import Sample
 from vcache_agent.overrides import Override
 from vcache_agent.pools import Pool
 from vcache_agent.store import Store
@@ -116,6 +120,7 @@ class Host:
     store: Store
     worker: Worker
     cgroups: dict[str, int]
+    ring: Ring = dataclasses.field(default_factory=Ring)
 
     def image(self, name: str, blocks: int = 1) -> Path:
         path = self.folder / name
@@ -266,11 +271,32 @@ def test_a_policy_divides_the_pool(
     assert "no control device" in caplog.text
 
 
+def test_the_listener_gets_the_results_of_passes(
+        host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    passes: list[tuple[Outcome, Outcome]] = []
+    worker = Worker(host.inventory, host.store, Settings(3600.0, 3600.0, 5.0, tmp_path),
+                    lambda before, after: passes.append((before, after)))
+    worker.start()
+    assert worker.wait(worker.kick(), 20)
+
+    def unloaded(_timeout: float) -> None:
+        raise ModuleNotLoaded(errno.ENOENT, "not loaded")
+
+    monkeypatch.setattr("vcache_agent.worker.Client", unloaded)
+    assert worker.wait(worker.kick(), 20)
+    worker.stop()
+    assert passes[0][0].problem == "the first pass is not complete yet"
+    assert passes[-1][1].problem == "not loaded"
+    assert passes[-1][1] is worker.outcome
+    assert all(after is before for (_, after), (before, _) in zip(passes, passes[1:], strict=False))
+
+
 class AgentStub:
     """The part of the agent that the admin server needs."""
 
     def __init__(self, host: Host) -> None:
         self.worker, self.store = host.worker, host.store
+        self.events, self.observer = EventLog(), SimpleNamespace(ring=host.ring)
 
 
 @pytest.fixture
@@ -333,6 +359,9 @@ def test_what_a_gib_less_would_cost_is_reported(
     host.kernel.table[number] = dataclasses.replace(
         host.tag(domain), cached_bytes=1 << 30, stats=Stats(reads=300))
     host.kernel.curves[number] = Curve(1 << 30, 4 << 30, 1000, 0, (1000, 400), (0, 0))
+    host.ring.append(Sample(0.0, 1000.0, (), (host.tag(domain),)))
+    host.kernel.table[number] = dataclasses.replace(
+        host.tag(domain), stats=Stats(reads=600))
     at[0] = 1030.0
     # Ten reads per second, three in five of which hit.
     assert admin("host")["loss_per_gb"] == 6.0

@@ -13,6 +13,7 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from vcache_agent import conf as options
+from vcache_agent.metrics.server import AddressError
 from vcache_agent.service import Agent, AlreadyRunning
 from vcache_agent.store import StoreError
 
@@ -33,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.setup(conf, "vcache-agent")
     try:
         agent = Agent(conf)
-    except (AlreadyRunning, StoreError, OSError) as error:
+    except (AddressError, AlreadyRunning, StoreError, OSError) as error:
         LOG.critical("vcache-agent: %s", error)
         return 1
     agent.start()

@@ -16,7 +16,18 @@ from typing import Any
 
 from vcache_agent import tables, view
 from vcache_agent.admin_client import AdminDenied, AdminError, AgentNotRunning, ask
-from vcache_agent.cmd import curve_cli, map_cli, module_cli, mrc_cli, policy_cli, pool_cli
+from vcache_agent.cmd import (
+    curve_cli,
+    events_cli,
+    map_cli,
+    module_cli,
+    mrc_cli,
+    policy_cli,
+    pool_cli,
+    record_cli,
+    top_cli,
+    why_cli,
+)
 from vcache_agent.dm import DmError
 from vcache_agent.mapfile import MapFileError
 from vcache_agent.model import TAG_MODES
@@ -44,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except AdminDenied as error:
         return _fail(EXIT_PERMISSION, str(error))
     except (AdminError, MapFileError, PoolError, StoreError, curve_cli.CurveError,
-            mrc_cli.MrcError) as error:
+            mrc_cli.MrcError, record_cli.RecordError) as error:
         return _fail(EXIT_FAILED, str(error))
     except DmError as error:
         denied = error.errno in (errno.EPERM, errno.EACCES)
@@ -126,6 +137,10 @@ def _parser() -> argparse.ArgumentParser:
     module_cli.add_commands(commands)
     policy_cli.add_commands(commands)
     mrc_cli.add_command(commands)
+    top_cli.add_command(commands, _integer(1, 3600))
+    events_cli.add_command(commands)
+    why_cli.add_command(commands, _integer(1, spec.TAG_MAX))
+    record_cli.add_command(commands, _integer(1, 7 * 86400))
     return parser
 
 

@@ -18,7 +18,7 @@ from typing import Any, Self
 from pyroute2.netlink import ctrlmsg, genlmsg
 
 from vcache_agent.model import Curve, Device, DeviceNumber, Extent, Stats, Tag
-from vcache_agent.netlink import messages, spec
+from vcache_agent.netlink import bulk, messages, spec
 from vcache_agent.netlink.errors import ModuleNotLoaded, NetlinkError, NetlinkTimeout
 
 # From linux/netlink.h and linux/genetlink.h; Python's socket module lacks them.
@@ -106,11 +106,16 @@ class _Socket:
         :raises NetlinkTimeout: if the time limit passes
         """
         kind = messages.MESSAGES[command]
-        message = kind()
+        return [_decode(kind, data) for data in self.raw(command, attributes, flags)]
+
+    def raw(self, command: spec.Command, attributes: Sequence[tuple[str, Any]],
+            flags: int = 0) -> list[bytes]:
+        """Send a request and return the answers as they came; see :meth:`request`."""
+        message = messages.MESSAGES[command]()
         message["cmd"] = int(command)
         message["version"] = spec.FAMILY_VERSION
         message["attrs"] = list(attributes)
-        return [_decode(kind, data) for data in self._exchange(message, self.family, flags)]
+        return self._exchange(message, self.family, flags)
 
     def _exchange(self, message: genlmsg, kind: int, flags: int) -> list[bytes]:
         """Send a message; return the raw answers up to the acknowledgement."""
@@ -262,6 +267,16 @@ class Client:
         attributes = _device_attributes(device) if device else []
         return [_tag(message) for message in self._dump(spec.Command.TAG_GET, attributes)]
 
+    def snapshot(self, decoder: bulk.TagDecoder) -> tuple[tuple[Device, ...], tuple[Tag, ...]]:
+        """Return all devices and all tags, by a fast decoder.
+
+        :param decoder: the decoder of the previous call, which remembers its tags
+        :raises ValueError: if the kernel sends a malformed message
+        """
+        devices = self._raw_dump(spec.Command.DEVICE_GET, ())
+        return (tuple(map(bulk.device, devices)),
+                decoder.tags(self._raw_dump(spec.Command.TAG_GET, ())))
+
     def tag(self, device: DeviceNumber, number: int) -> Tag:
         """Return one tag."""
         return _tag(self._answer(spec.Command.TAG_GET, _tag_attributes(device, number)))
@@ -363,13 +378,18 @@ class Client:
 
     def _dump(self, command: spec.Command,
               attributes: Sequence[tuple[str, Any]]) -> list[genlmsg]:
+        kind = messages.MESSAGES[command]
+        return [_decode(kind, data) for data in self._raw_dump(command, attributes)]
+
+    def _raw_dump(self, command: spec.Command,
+                  attributes: Sequence[tuple[str, Any]]) -> list[bytes]:
         for _ in range(_DUMP_TRIES - 1):
             try:
-                return self._socket.request(command, attributes, _NLM_F_DUMP)
+                return self._socket.raw(command, attributes, _NLM_F_DUMP)
             except NetlinkError as error:
                 if error.errno != errno.EINTR:
                     raise
-        return self._socket.request(command, attributes, _NLM_F_DUMP)
+        return self._socket.raw(command, attributes, _NLM_F_DUMP)
 
 
 class EventListener:

@@ -18,6 +18,10 @@ def _range(option: cfg.Opt) -> str:
     return f" (at least {low:g})" if low is not None else ""
 
 
+def _default(option: cfg.Opt) -> str:
+    return "(empty)" if option.default == "" else f"``{option.default}``"
+
+
 class ConfigOptions(Directive):
     """Put a definition list of all options in the page."""
 
@@ -28,7 +32,7 @@ class ConfigOptions(Directive):
             lines += [f"``[{group.name}]``: {group.title}", ""]
             for option in options:
                 lines += [
-                    f"   ``{option.name}`` = ``{option.default}``{_range(option)}",
+                    f"   ``{option.name}`` = {_default(option)}{_range(option)}",
                     f"      {option.help}", ""]
         box = nodes.container()
         source = str(conf.__file__)

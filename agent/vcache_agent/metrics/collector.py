@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Build the metrics from the newest sample and the agent's state, at each scrape.
+
+Nothing here asks the kernel, libvirt or the store, so a scrape is fast and never blocks.
+"""
+
+import dataclasses
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from vcache_agent import events, view
+from vcache_agent.metrics import buckets, definitions
+from vcache_agent.metrics.definitions import Kind, Metric
+from vcache_agent.model import Device, Tag
+from vcache_agent.netlink import spec
+from vcache_agent.observe.sample import Sample
+
+if TYPE_CHECKING:
+    from vcache_agent.worker import Outcome
+
+#: Age in seconds from which a sample is outdated. Then devices and tags have no metrics, so
+#: that Prometheus does not take old values for current ones.
+MAX_AGE = 15.0
+
+_NO_EVENTS = {events.kind_of(kind): 0 for kind in spec.EventKind}
+_FAMILIES: Mapping[Kind, Callable[..., Family]] = {
+    Kind.COUNTER: CounterMetricFamily, Kind.GAUGE: GaugeMetricFamily,
+    Kind.HISTOGRAM: HistogramMetricFamily}
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    """The state of the agent at a scrape.
+
+    :param sample: the newest sample; None: there is none yet
+    :param outcome: the result of the last pass
+    :param passes: number of passes by success
+    :param passed: Unix time in seconds of the end of the last pass; 0: none
+    :param events: number of events by kind
+    :param gaps: number of samples that failed
+    :param sample_seconds: duration of the newest sample
+    :param record_dropped: number of samples that could not be recorded
+    """
+
+    sample: Sample | None
+    outcome: "Outcome"
+    passes: Mapping[bool, int]
+    passed: float
+    events: Mapping[str, int]
+    gaps: int
+    sample_seconds: float
+    record_dropped: int
+
+
+class AgentCollector(Collector):
+    """Collects the metrics of definitions.py.
+
+    :param state: returns the state of the agent
+    :param version: version of the agent
+    :param instance_labels: add the labels of the instance to the metrics of tags
+    """
+
+    def __init__(self, state: Callable[[], State], version: str, instance_labels: bool) -> None:
+        self._state = state
+        self._version = version
+        self._instance_labels = instance_labels
+
+    def describe(self) -> Iterable[Family]:
+        """Return nothing: then the registry does not collect at registration."""
+        return ()
+
+    def collect(self) -> Iterator[Family]:
+        """Yield all metrics."""
+        state = self._state()
+        sample = state.sample
+        if sample is not None and time.monotonic() - sample.monotonic <= MAX_AGE:
+            yield from _devices(sample)
+            yield from self._tags(sample, state.outcome)
+        yield from self._agent(state)
+
+    def _tags(self, sample: Sample, outcome: "Outcome") -> Iterator[Family]:
+        labels: tuple[str, ...] = definitions.TAG_LABELS
+        projects: dict[str, str] = {}
+        if self._instance_labels:
+            labels += definitions.INSTANCE_LABELS
+            projects = {entry.domain.uuid: entry.domain.project
+                        for entry in outcome.snapshot.entries}
+        rows = []
+        for tag in sample.tags:
+            uuid, disk = _parts(tag.name)
+            values = [_name(sample, tag.device), str(tag.id), disk]
+            if self._instance_labels:
+                values += [uuid, projects.get(uuid, "")]
+            rows.append((values, tag))
+        return _families(definitions.TAGS, labels, rows)
+
+    def _agent(self, state: State) -> Iterator[Family]:
+        outcome = state.outcome
+        orphans = outcome.plan.orphans if outcome.plan else ()
+        tags = list(state.sample.tags) if state.sample else []
+        states = Counter(row["state"] for row in view.disks(outcome, tags))
+        single: Mapping[str, float] = {
+            "reconcile_success": not outcome.problem,
+            "reconcile_timestamp_seconds": state.passed,
+            "failed_tags": len(outcome.errors),
+            "libvirt_connected": outcome.snapshot.complete,
+            "domains": len(outcome.snapshot.entries),
+            "orphans": len(orphans),
+            "orphan_dirty_bytes": sum(orphan.dirty_bytes for orphan in orphans),
+            "sample_timestamp_seconds": state.sample.wall if state.sample else 0.0,
+            "sample_duration_seconds": state.sample_seconds,
+            "sample_gaps_total": state.gaps,
+            "record_dropped_total": state.record_dropped}
+        labelled: Mapping[str, Mapping[str, float]] = {
+            "build_info": {self._version: 1},
+            "reconcile_passes_total": {"success": state.passes.get(True, 0),
+                                       "failure": state.passes.get(False, 0)},
+            "disks": {name: states[name] for name in view.DISK_STATES},
+            # A series must exist before its first event, or increase() does not see that event.
+            "events_total": {**_NO_EVENTS, **state.events}}
+        for metric in definitions.AGENT:
+            name = metric.name.removeprefix("vcache_agent_")
+            family = _family(metric, metric.labels)
+            if name in labelled:
+                for label, value in labelled[name].items():
+                    family.add_metric([label], value)  # type: ignore[attr-defined]
+            else:
+                family.add_metric([], float(single[name]))  # type: ignore[attr-defined]
+            yield family
+
+
+def _devices(sample: Sample) -> Iterator[Family]:
+    rows = [([_name(sample, device.number)], device) for device in sample.devices]
+    for metric in definitions.DEVICES:
+        if metric.value is None:
+            yield _info(metric, rows)
+    yield from _families(definitions.DEVICES, definitions.DEVICE_LABELS, rows)
+
+
+def _info(metric: Metric, rows: Sequence[tuple[list[str], Device]]) -> Family:
+    family = GaugeMetricFamily(metric.name, metric.help,
+                               labels=definitions.DEVICE_LABELS + metric.labels)
+    for labels, device in rows:
+        family.add_metric([*labels, view.word(device.mode), view.word(device.scope),
+                           view.word(device.isolation), device.pool], 1)
+    return family
+
+
+def _families(metrics: Sequence[Metric], labels: Sequence[str],
+              rows: Sequence[tuple[list[str], Device | Tag]]) -> Iterator[Family]:
+    """Yield the metrics of devices or tags whose definition has a value."""
+    for metric in metrics:
+        if metric.value is None:
+            continue
+        family = _family(metric, labels)
+        for values, item in rows:
+            found = metric.value(item)
+            if metric.kind is Kind.HISTOGRAM:
+                counts, total_ns = found
+                family.add_metric(  # type: ignore[attr-defined]
+                    values, buckets.cumulative(counts), total_ns / 1e9)
+            else:
+                family.add_metric(values, float(found))  # type: ignore[attr-defined]
+        yield family
+
+
+def _family(metric: Metric, labels: Sequence[str]) -> Family:
+    return _FAMILIES[metric.kind](metric.name, metric.help, labels=labels)
+
+
+def _name(sample: Sample, number: object) -> str:
+    """Return the name of a device, or its number while it has none."""
+    return sample.device_names.get(number) or str(number)  # type: ignore[call-overload]
+
+
+def _parts(name: str) -> tuple[str, str]:
+    """Return (UUID, target) of the name of a tag that an agent created, else empty texts."""
+    uuid, colon, target = name.partition(":")
+    return (uuid, target) if colon else ("", "")

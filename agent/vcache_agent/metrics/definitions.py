@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All metrics of the agent: name, type, meaning and source. The documentation is made of it."""
+
+import enum
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from vcache_agent.model import SECTOR_BYTES, Device, Tag
+from vcache_agent.netlink import spec
+
+_NS = 1e-9
+
+
+class Kind(enum.StrEnum):
+    """Type of a metric, by Prometheus' name."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Metric(NamedTuple):
+    """One metric.
+
+    :param help: its meaning in one sentence
+    :param value: returns the value of a device or a tag; a histogram's value is the pair of
+        buckets and sum in ns; None: collector.py computes it
+    :param labels: its labels beside those of its group
+    """
+
+    name: str
+    kind: Kind
+    help: str
+    value: Callable[[Any], Any] | None = None
+    labels: tuple[str, ...] = ()
+
+
+DEVICE_LABELS = ("device",)
+TAG_LABELS = ("device", "tag", "disk")
+#: Labels of tags with the option ``[metrics] instance_labels``.
+INSTANCE_LABELS = ("instance_uuid", "project_id")
+
+
+def _device(name: str, text: str, value: Callable[[Device], float]) -> Metric:
+    return Metric(f"vcache_device_{name}", Kind.GAUGE, text, value)
+
+
+def _gauge(name: str, text: str, value: Callable[[Tag], float]) -> Metric:
+    return Metric(f"vcache_tag_{name}", Kind.GAUGE, text, value)
+
+
+def _count(name: str, text: str, field: str, factor: float = 1) -> Metric:
+    def value(tag: Tag) -> float:
+        return float(getattr(tag.stats, field) * factor)
+
+    return Metric(f"vcache_tag_{name}_total", Kind.COUNTER, text, value)
+
+
+DEVICES = (
+    Metric("vcache_device_info", Kind.GAUGE, "Properties of a device; the value is always 1.",
+           labels=("mode", "scope", "isolation", "pool")),
+    _device("size_bytes", "Size of the device.", lambda item: item.sectors * SECTOR_BYTES),
+    _device("dirty_bytes", "Data in the write buffer that is not on the origin or in the cache.",
+            lambda item: item.dirty_bytes),
+    _device("cache_dirty_bytes", "Data in the cache that is not on the origin.",
+            lambda item: item.cache_dirty_bytes),
+    _device("tags", "Number of tags, with the host tag.", lambda item: item.tags),
+    _device("suspended", "1: device mapper has suspended the device.",
+            lambda item: item.suspended),
+    _device("broken", "1: writes to the origin fail; the data stays in the write buffer.",
+            lambda item: item.broken),
+    _device("cache_broken", "1: I/O to the cache or to its origin fails.",
+            lambda item: item.cache_broken),
+    _device("isolation_degraded", "1: each flush is device-wide, because the origin has a "
+            "volatile write cache and no FUA; tenants are not isolated.",
+            lambda item: item.isolation is spec.Isolation.DEGRADED))
+
+TAGS = (
+    _count("reads", "Read requests.", "reads"),
+    _count("read_bytes", "Bytes read.", "read_bytes"),
+    _count("read_buffer_hit_bytes", "Bytes read from the write buffer.", "read_hit_bytes"),
+    _count("read_cache_hit_bytes", "Bytes read from the cache device.", "cache_hit_bytes"),
+    _count("writes", "Write requests.", "writes"),
+    _count("write_bytes", "Bytes written.", "write_bytes"),
+    _count("absorbed_bytes", "Bytes written that replaced buffered data.", "absorbed_bytes"),
+    _count("fua_writes", "Write requests with FUA.", "fua_writes"),
+    _count("writeouts", "Write requests from the buffer to the origin or the cache.",
+           "writeouts"),
+    _count("writeout_bytes", "Bytes written from the buffer to the origin or the cache.",
+           "writeout_bytes"),
+    _count("writeout_errors", "Write requests from the buffer that failed.", "writeout_errors"),
+    _count("waits", "Write requests that waited for buffer space.", "waits"),
+    _count("wait_seconds", "Time that write requests waited for buffer space.", "wait_ns", _NS),
+    _count("discards", "Discard requests.", "discards"),
+    _count("device_flushes", "FLUSH commands to the origin (isolation degraded).",
+           "device_flushes"),
+    _count("tagged_flushes", "Tagged flush commands to the origin.", "tagged_flushes"),
+    _count("migrated_blocks", "4 KiB blocks that moved between shared and dedicated lanes.",
+           "migrated_blocks"),
+    Metric("vcache_tag_flush_duration_seconds", Kind.HISTOGRAM, "Latency of flushes.",
+           lambda tag: (tag.stats.flush_hist, tag.stats.flush_ns)),
+    Metric("vcache_tag_read_duration_seconds", Kind.HISTOGRAM, "Latency of read requests.",
+           lambda tag: (tag.stats.read_hist, tag.stats.read_ns)),
+    _gauge("weight", "Weight of the tag, 1 to 1000.", lambda tag: tag.weight),
+    _gauge("broken", "1: a write of the tag's data to the origin failed.",
+           lambda tag: tag.broken),
+    _gauge("extents", "Number of extents of the tag.", lambda tag: tag.extents_count),
+    _gauge("extents_bytes", "Size of the extents of the tag.",
+           lambda tag: tag.extents_sectors * SECTOR_BYTES),
+    _gauge("buffer_limit_bytes", "Buffer space of the tag.", lambda tag: tag.limit_bytes),
+    _gauge("dirty_bytes", "Data in the write buffer that is not on the origin or in the cache.",
+           lambda tag: tag.dirty_bytes),
+    _gauge("inflight_bytes", "Buffered data that is being written.",
+           lambda tag: tag.inflight_bytes),
+    _gauge("cached_bytes", "Data in the cache.", lambda tag: tag.cached_bytes),
+    _gauge("cache_dirty_bytes", "Data in the cache that is not on the origin.",
+           lambda tag: tag.cache_dirty_bytes),
+    _gauge("cache_min_bytes", "Lower bound of the tag's share of the cache.",
+           lambda tag: tag.cache_min_bytes),
+    _gauge("cache_max_bytes", "Upper bound of the tag's cached data; 0: no limit.",
+           lambda tag: tag.cache_max_bytes),
+    _gauge("cache_share_bytes", "The tag's share of the cache.",
+           lambda tag: tag.cache_share_bytes),
+    _gauge("cache_lanes", "Number of dedicated lanes.", lambda tag: tag.cache_lanes.bit_count()),
+    _gauge("cache_own_bytes", "Cached data in dedicated lanes.", lambda tag: tag.cache_own_bytes),
+    _gauge("cache_hot_bytes", "Hot cached data in shared lanes.",
+           lambda tag: tag.cache_hot_bytes),
+    _gauge("prefetch_waiting_bytes", "Data that is still to be loaded into the cache.",
+           lambda tag: tag.prefetch_waiting_bytes),
+    _gauge("prefetched_bytes", "Data that was loaded into the cache at the start of the instance.",
+           lambda tag: tag.prefetched_bytes))
+
+AGENT = (
+    Metric("vcache_agent_build_info", Kind.GAUGE, "Version of the agent; the value is always 1.",
+           labels=("version",)),
+    Metric("vcache_agent_reconcile_success", Kind.GAUGE,
+           "1: the last reconcile pass succeeded."),
+    Metric("vcache_agent_reconcile_timestamp_seconds", Kind.GAUGE,
+           "Unix time at which the last reconcile pass ended; 0: none has ended yet."),
+    Metric("vcache_agent_reconcile_passes_total", Kind.COUNTER,
+           "Reconcile passes by result, success or failure.", labels=("result",)),
+    Metric("vcache_agent_failed_tags", Kind.GAUGE,
+           "Number of tags of which the kernel refused a change in the last pass."),
+    Metric("vcache_agent_libvirt_connected", Kind.GAUGE,
+           "1: libvirt has listed the running domains."),
+    Metric("vcache_agent_domains", Kind.GAUGE, "Domains that run or are about to."),
+    Metric("vcache_agent_disks", Kind.GAUGE,
+           "Disks of these domains by state, as 'vcache disks' shows it.", labels=("state",)),
+    Metric("vcache_agent_orphans", Kind.GAUGE, "Tags without a running domain."),
+    Metric("vcache_agent_orphan_dirty_bytes", Kind.GAUGE,
+           "Buffered data of tags without a running domain."),
+    Metric("vcache_agent_events_total", Kind.COUNTER,
+           "Events by kind, as 'vcache events' shows them.", labels=("kind",)),
+    Metric("vcache_agent_sample_timestamp_seconds", Kind.GAUGE,
+           "Unix time of the newest sample of the kernel; 0: there is none."),
+    Metric("vcache_agent_sample_duration_seconds", Kind.GAUGE,
+           "Duration of the newest sample of the kernel."),
+    Metric("vcache_agent_sample_gaps_total", Kind.COUNTER,
+           "Samples that failed, because the kernel did not answer."),
+    Metric("vcache_agent_record_dropped_total", Kind.COUNTER,
+           "Samples that could not be recorded to record_path."))
+
+#: The groups of metrics, each with its labels, for the documentation.
+GROUPS = (("Devices", DEVICE_LABELS, DEVICES), ("Tags", TAG_LABELS, TAGS), ("Agent", (), AGENT))

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The activity of tags between two samples: a pure function."""
+
+import dataclasses
+import operator
+from typing import Any
+
+from vcache_agent import histogram
+from vcache_agent.model import Stats, Tag
+from vcache_agent.observe.sample import Sample
+
+Counts = tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Activity:
+    """The activity of a tag between two samples.
+
+    Rates are per second. Latencies are in ns; None: there was no such request.
+
+    :param hit_ratio: part of the read bytes that did not come from the origin; None: no reads
+    """
+
+    tag: Tag
+    reads: float
+    writes: float
+    flushes: float
+    read_bytes: float
+    write_bytes: float
+    hit_ratio: float | None
+    flush_p50_ns: float | None
+    flush_p99_ns: float | None
+    read_p99_ns: float | None
+
+    @property
+    def iops(self) -> float:
+        """Reads and writes per second."""
+        return self.reads + self.writes
+
+
+def between(before: Sample, after: Sample) -> list[Activity]:
+    """Return the activity of each tag of `after`.
+
+    Of a tag that `before` does not have, or that was recreated, all counters count.
+
+    :param before: an earlier sample of the same boot
+    :raises ValueError: if it is not earlier
+    """
+    seconds = after.monotonic - before.monotonic
+    if seconds <= 0:
+        raise ValueError(f"the second sample is not later than the first, but {-seconds:g} s "
+                         "earlier")
+    found = []
+    for key, tag in after.by_key.items():
+        old = before.by_key.get(key)
+        found.append(_activity(tag, difference(tag.stats, old.stats if old else Stats()), seconds))
+    return found
+
+
+def difference(now: Stats, before: Stats) -> Stats:
+    """Return the growth of all counters; `now` itself if the tag was recreated in between."""
+    if recreated(now, before):
+        return now
+    grown: dict[str, Any] = {}
+    for name in Stats.__dataclass_fields__:
+        value, old = getattr(now, name), getattr(before, name)
+        grown[name] = less(value, old) if isinstance(value, tuple) else value - old
+    return Stats(**grown)
+
+
+def recreated(now: Stats, before: Stats) -> bool:
+    """Return True if counters have decreased, because the tag was recreated."""
+    for name in Stats.__dataclass_fields__:
+        new, old = getattr(now, name), getattr(before, name)
+        if isinstance(new, tuple):
+            if old and (len(new) != len(old) or any(map(operator.lt, new, old))):
+                return True
+        elif new < old:
+            return True
+    return False
+
+
+def less(now: Counts, before: Counts) -> Counts:
+    """Return the difference of two histograms; an empty one has no counts."""
+    return tuple(map(operator.sub, now, before)) if before else now
+
+
+def _activity(tag: Tag, grown: Stats, seconds: float) -> Activity:
+    hits = grown.read_hit_bytes + grown.cache_hit_bytes
+    return Activity(
+        tag=tag, reads=grown.reads / seconds, writes=grown.writes / seconds,
+        flushes=grown.flushes / seconds, read_bytes=grown.read_bytes / seconds,
+        write_bytes=grown.write_bytes / seconds,
+        hit_ratio=min(1.0, hits / grown.read_bytes) if grown.read_bytes else None,
+        flush_p50_ns=histogram.percentile(grown.flush_hist, 0.50),
+        flush_p99_ns=histogram.percentile(grown.flush_hist, 0.99),
+        read_p99_ns=histogram.percentile(grown.read_hist, 0.99))

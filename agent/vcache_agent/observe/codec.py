@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Convert samples to and from JSON values.
+
+The fields are those of the dataclasses. A field that has its default value is left out, so
+a reader of a later version, with more fields, still reads earlier recordings.
+"""
+
+import dataclasses
+import enum
+import functools
+import math
+import types
+import typing
+from typing import Any
+
+from vcache_agent.model import DeviceNumber
+from vcache_agent.observe.sample import Sample
+
+
+class FieldError(ValueError):
+    """A value is not of the type of its field; the text names the field."""
+
+
+def encode(sample: Sample) -> dict[str, Any]:
+    """Return a sample as a JSON object."""
+    return _object(sample)
+
+
+def decode(value: Any) -> Sample:
+    """Return the sample of a JSON object.
+
+    :raises FieldError: if the value is not what :func:`encode` returns
+    """
+    found = _decode(Sample, value, "")
+    assert isinstance(found, Sample)  # noqa: S101 - for mypy
+    return found
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return {field.name: _encode(item) for field in dataclasses.fields(value)
+            if (item := getattr(value, field.name)) != field.default}
+
+
+def _encode(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return _object(value)
+    if isinstance(value, DeviceNumber):
+        return str(value)
+    if isinstance(value, enum.Enum):
+        return value.name
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return [_encode(item) for item in value] if isinstance(value, tuple) else value
+
+
+@functools.cache
+def _fields(kind: type) -> dict[str, tuple[Any, bool]]:
+    """Return (type, required) of the fields of a dataclass by name."""
+    hints = typing.get_type_hints(kind)
+    return {field.name: (hints[field.name], field.default is dataclasses.MISSING)
+            for field in dataclasses.fields(kind)}
+
+
+def _decode(kind: Any, value: Any, where: str) -> Any:
+    if kind is DeviceNumber:
+        return _number(value, where)
+    if isinstance(kind, types.GenericAlias):
+        return _many(kind, value, where)
+    if dataclasses.is_dataclass(kind):
+        return _dataclass(kind, value, where)
+    if issubclass(kind, enum.Enum):
+        if not isinstance(value, str) or value not in kind.__members__:
+            raise FieldError(f"{where} must be one of {', '.join(kind.__members__)}, "
+                             f"is {_shown(value)}")
+        return kind[value]
+    return _plain(kind, value, where)
+
+
+def _dataclass(kind: Any, value: Any, where: str) -> Any:
+    if not isinstance(value, dict):
+        raise FieldError(f"{where or 'a sample'} must be an object, is {_shown(value)}")
+    fields = _fields(kind)
+    prefix = f"{where}." if where else ""
+    for name in value:
+        if name not in fields:
+            raise FieldError(f"{prefix}{name[:40]} is unknown, must be one of "
+                             f"{', '.join(fields)}")
+    for name, (_, required) in fields.items():
+        if required and name not in value:
+            raise FieldError(f"{prefix}{name} is missing")
+    return kind(**{name: _decode(fields[name][0], item, f"{prefix}{name}")
+                   for name, item in value.items()})
+
+
+def _many(kind: types.GenericAlias, value: Any, where: str) -> Any:
+    """Return a tuple or frozenset of values of one type."""
+    if not isinstance(value, list):
+        raise FieldError(f"{where} must be a list, is {_shown(value)}")
+    inner = typing.get_args(kind)[0]
+    return typing.get_origin(kind)(
+        [_decode(inner, item, f"{where}[{at}]") for at, item in enumerate(value)])
+
+
+def _number(value: Any, where: str) -> DeviceNumber:
+    parts = value.split(":") if isinstance(value, str) else []
+    if len(parts) != 2 or not all(part.isascii() and part.isdigit() for part in parts):
+        raise FieldError(f"{where} must be a device number such as '254:0', is {_shown(value)}")
+    return DeviceNumber(int(parts[0]), int(parts[1]))
+
+
+def _plain(kind: Any, value: Any, where: str) -> Any:
+    if kind is float and type(value) in (int, float) and math.isfinite(value):
+        return float(value)
+    if type(value) is kind and kind in (int, str, bool) and (kind is not int or value >= 0):
+        return value
+    wanted = {int: "an integer of at least 0", float: "a finite number", str: "a string",
+              bool: "true or false"}[kind]
+    raise FieldError(f"{where} must be {wanted}, is {_shown(value)}")
+
+
+def _shown(value: Any) -> str:
+    return repr(value)[:60]

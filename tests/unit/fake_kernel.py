@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A kernel with the family "vcache": the other end of netlink sockets, with a state.
+
+It answers in the format of the kernel, through the messages that are generated from the
+specification. ``python -m tests.unit.fake_kernel STATE agent|cli ARGUMENTS`` runs the agent
+or the command vcache on it, with the devices and tags of the last sample of the recording
+STATE. Each dump adds the activity of a busy tag.
+"""
+
+import dataclasses
+import errno
+import socket
+import struct
+import sys
+import time
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyroute2.netlink import nla_base
+
+from tests.unit.test_netlink_client import FAMILY, HEADER, FakeKernel, acknowledged, body, framed
+from vcache_agent.model import Device, DeviceNumber, Stats, Tag
+from vcache_agent.netlink import client, messages, spec
+from vcache_agent.observe.recording import read_samples
+
+Answer = list[bytes]
+AT = DeviceNumber(254, 3)
+UUID = "11111111-2222-4333-8444-555555555555"
+
+
+def attributes(kind: type[nla_base], item: Any) -> list[Any]:
+    """Return the attributes of a device, tag or counters, as the kernel sends them."""
+    found: list[Any] = []
+    for name, form in kind.nla_map:
+        value = getattr(item, name.removeprefix(kind.prefix).lower(), None)
+        if name.endswith("_MAJOR") or name.endswith("_MINOR"):
+            number = item.number if isinstance(item, Device) else item.device
+            found.append((name, number.major if name.endswith("_MAJOR") else number.minor))
+        elif name.endswith("_TAG_CGROUP"):
+            found += [(name, cgroup) for cgroup in sorted(item.cgroups)]
+        elif form == "Stats":
+            found.append((name, {"attrs": attributes(messages.Stats, value)}))
+        elif form == "flag":
+            found += [(name, None)] if value else []
+        elif form == "cdata" and value is not None:
+            found.append((name, struct.pack(f"={len(value)}Q", *value)))
+        elif form in ("uint32", "uint64", "asciiz") and value is not None:
+            found.append((name, value if isinstance(value, str) else int(value)))
+    return found
+
+
+class Kernel:
+    """The state behind all sockets.
+
+    :param before_dump: called before each dump of tags
+
+    With `silent` it answers nothing, and with `error` it refuses each request.
+    """
+
+    def __init__(self, devices: tuple[Device, ...] = (), tags: tuple[Tag, ...] = (),
+                 before_dump: Callable[["Kernel"], None] = lambda _: None) -> None:
+        self.devices = devices
+        self.tags = {(tag.device, tag.id): tag for tag in tags}
+        self.silent = False
+        self.error = 0
+        self.loaded = True
+        self.dumps = 0
+        self.before_dump = before_dump
+
+    def socket(self, *_: object) -> "Socket":
+        """Return a new socket."""
+        return Socket(self)
+
+    def answer(self, sequence: int, data: bytes) -> Answer:
+        """Return the answer to a request."""
+        command = spec.Command(data[HEADER.size])
+        if self.silent:
+            return []
+        if self.error:
+            return [acknowledged(sequence, self.error)]
+        if command is spec.Command.DEVICE_GET:
+            return self._dump(sequence, messages.DeviceMessage, list(self.devices))
+        if command is spec.Command.TAG_GET:
+            self.before_dump(self)
+            self.dumps += 1
+            return self._dump(sequence, messages.TagMessage, list(self.tags.values()))
+        message = messages.MESSAGES[command](data=data)
+        message.decode()
+        key = (DeviceNumber(message.get_attr("VCACHE_A_TAG_MAJOR"),
+                            message.get_attr("VCACHE_A_TAG_MINOR")),
+               message.get_attr("VCACHE_A_TAG_ID"))
+        if command is spec.Command.TAG_DEL:
+            return [acknowledged(sequence, 0 if self.tags.pop(key, None) else errno.ENOENT)]
+        return [acknowledged(sequence, errno.EOPNOTSUPP)]
+
+    @staticmethod
+    def _dump(sequence: int, kind: type[nla_base], items: list[Any]) -> Answer:
+        command = 1 if kind is messages.DeviceMessage else 2
+        return [*(framed(FAMILY, 2, sequence, body(kind(), command, attributes(kind, item)))
+                  for item in items), framed(3, 2, sequence, b"\0\0\0\0")]
+
+    def change(self, tag: int, **values: Any) -> None:
+        """Change fields of a tag."""
+        self.tags[AT, tag] = dataclasses.replace(self.tags[AT, tag], **values)
+
+
+class Socket(FakeKernel):
+    """One socket; without an answer it waits as long as its time limit."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__()
+        self.answer = kernel.answer
+        self.loaded = kernel.loaded
+        self._seconds = 0.0
+
+    def settimeout(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def recvfrom(self, size: int) -> tuple[bytes, tuple[int, int]]:
+        if not self.pending:
+            time.sleep(self._seconds)
+        return super().recvfrom(size)
+
+
+def install(kernel: Kernel) -> types.SimpleNamespace:
+    """Return a replacement of the module socket, for netlink/client.py."""
+    return types.SimpleNamespace(**{**vars(socket), "socket": kernel.socket})
+
+
+def counts(**buckets: int) -> tuple[int, ...]:
+    """Return a histogram; the names are b and the number of the bucket."""
+    found = [0] * spec.HISTOGRAM_BUCKETS
+    for name, count in buckets.items():
+        found[int(name[1:])] = count
+    return tuple(found)
+
+
+def device(**values: Any) -> Device:
+    return dataclasses.replace(
+        Device(AT, "images", spec.Mode.WRITEBACK, spec.Scope.FILESYSTEM, spec.Isolation.FUA,
+               1 << 21, "8:0", tags=3, pool="254:2", volume=1, dirty_bytes=8192), **values)
+
+
+def tag(number: int = 9, **values: Any) -> Tag:
+    """Return the tag of disk vda of a domain, with some activity."""
+    return dataclasses.replace(
+        Tag(AT, number, f"{UUID}:vda" if number else "", 250, frozenset({11, 12}) if number
+            else frozenset(), 3, 2048, limit_bytes=1 << 20, dirty_bytes=4096,
+            mode=spec.Mode.WRITEBACK, cached_bytes=5 << 20, cache_share_bytes=10 << 20,
+            cache_lanes=0b110, stats=Stats(
+                reads=100, read_bytes=409600, read_hit_bytes=4096, writes=50, write_bytes=204800,
+                flushes=3, flush_ns=9_000_000, flush_hist=counts(b80=2, b127=1),
+                wait_ns=1_500_000_000, cache_hit_bytes=204800, read_ns=5_000_000,
+                read_hist=counts(b60=100))), **values)
+
+
+def grow(kernel: Kernel) -> None:
+    """Add the activity of one second to the last tag: 100 reads, 10 flushes of 4 ms."""
+    key, last = list(kernel.tags.items())[-1]
+    old = last.stats
+    flushes = list(old.flush_hist)
+    flushes[80] += 10
+    kernel.tags[key] = dataclasses.replace(last, stats=dataclasses.replace(
+        old, reads=old.reads + 100, read_bytes=old.read_bytes + 409600,
+        cache_hit_bytes=old.cache_hit_bytes + 204800, flushes=old.flushes + 10,
+        flush_ns=old.flush_ns + 40_000_000, flush_hist=tuple(flushes)))
+
+
+def main() -> int:
+    """Run a command with a kernel that has the state of a recording."""
+    from vcache_agent.cmd import agent, cli
+
+    *_, sample = read_samples(Path(sys.argv[1]))
+    kernel = Kernel(sample.devices, sample.tags, grow)
+    vars(client)["socket"] = install(kernel)
+    return {"agent": agent, "cli": cli}[sys.argv[2]].main(sys.argv[3:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The metrics: values, completeness, Prometheus' own checks, and the HTTP listener."""
+
+import dataclasses
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.unit.fake_kernel import UUID, counts, device, tag
+from tests.unit.reconcile_model import disk
+from vcache_agent import histogram, outcome_events, reconcile
+from vcache_agent.events import EventLog
+from vcache_agent.inventory import Entry, Snapshot
+from vcache_agent.metrics import buckets, definitions, server
+from vcache_agent.metrics.collector import MAX_AGE, AgentCollector, State
+from vcache_agent.metrics.server import AddressError, MetricsServer
+from vcache_agent.model import Device, Domain, Phase, Stats, Tag
+from vcache_agent.netlink import spec
+from vcache_agent.observe.sample import Sample
+from vcache_agent.worker import Outcome
+
+DOMAIN = Domain(UUID, "vm", {}, (), "project-7")
+LISTED = Snapshot((Entry(DOMAIN, Phase.RUNNING, 0.0),), True, frozenset({UUID}))
+PROMTOOL = shutil.which("promtool")
+
+
+def full(age: float = 0.0) -> Sample:
+    return Sample(1000.5, time.monotonic() - age, (
+        device(), device(number=definitions_number(4), name="old", broken=True, suspended=True,
+                         isolation=spec.Isolation.DEGRADED, pool="", cache_broken=True)),
+        (tag(0), tag(9)))
+
+
+def definitions_number(minor: int) -> Any:
+    return device().number._replace(minor=minor)
+
+
+def state(**values: Any) -> State:
+    plan = reconcile.Plan((), (), (), 0, (reconcile.DiskReport(disk(1), None, disk(1).specs.mode),),
+                          (reconcile.Orphan(None, 5, "x", 4096, "why"),))
+    return State(**{
+        "sample": full(), "outcome": Outcome(plan, LISTED, "", {(device().number, 9): "x"}),
+        "passes": {True: 5, False: 2}, "passed": 2000.25, "events": {"disk": 3}, "gaps": 7,
+        "sample_seconds": 0.25, "record_dropped": 1, **values})
+
+
+def exposed(instance_labels: bool = False, **values: Any) -> str:
+    registry = CollectorRegistry()
+    made = state(**values)
+    registry.register(AgentCollector(lambda: made, "1.2.3", instance_labels))
+    return generate_latest(registry).decode()
+
+
+def series(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """Return the values by name and labels."""
+    return {(one.name, tuple(sorted(one.labels.items()))): one.value
+            for family in text_string_to_metric_families(text) for one in family.samples}
+
+
+def value(text: str, name: str, **labels: str) -> float:
+    return series(text)[name, tuple(sorted(labels.items()))]
+
+
+def test_devices() -> None:
+    text = exposed()
+    assert value(text, "vcache_device_size_bytes", device="images") == 1 << 30
+    assert value(text, "vcache_device_broken", device="images") == 0
+    assert value(text, "vcache_device_broken", device="old") == 1
+    assert value(text, "vcache_device_isolation_degraded", device="old") == 1
+    assert value(text, "vcache_device_isolation_degraded", device="images") == 0
+    assert value(text, "vcache_device_info", device="images", mode="writeback",
+                 scope="filesystem", isolation="fua", pool="254:2") == 1
+
+
+def test_tags() -> None:
+    text = exposed()
+    where = {"device": "images", "tag": "9", "disk": "vda"}
+    assert value(text, "vcache_tag_reads_total", **where) == 100
+    assert value(text, "vcache_tag_wait_seconds_total", **where) == 1.5
+    assert value(text, "vcache_tag_cache_lanes", **where) == 2
+    assert value(text, "vcache_tag_flush_duration_seconds_count", **where) == 3
+    assert value(text, "vcache_tag_flush_duration_seconds_sum", **where) == 0.009
+    assert value(text, "vcache_tag_extents_bytes", **where) == 1 << 20
+    assert value(text, "vcache_tag_weight", device="images", tag="0", disk="") == 250
+    assert "project-7" not in text
+    assert UUID not in text
+
+
+def test_labels_of_the_instance_are_optional() -> None:
+    text = exposed(instance_labels=True)
+    assert value(text, "vcache_tag_weight", device="images", tag="9", disk="vda",
+                 instance_uuid=UUID, project_id="project-7") == 250
+    assert value(text, "vcache_tag_weight", device="images", tag="0", disk="", instance_uuid="",
+                 project_id="") == 250
+
+
+def test_the_agent() -> None:
+    text = exposed()
+    assert value(text, "vcache_agent_build_info", version="1.2.3") == 1
+    assert value(text, "vcache_agent_reconcile_success") == 1
+    assert value(text, "vcache_agent_reconcile_timestamp_seconds") == 2000.25
+    assert value(text, "vcache_agent_reconcile_passes_total", result="failure") == 2
+    assert value(text, "vcache_agent_failed_tags") == 1
+    assert value(text, "vcache_agent_libvirt_connected") == 1
+    assert value(text, "vcache_agent_domains") == 1
+    assert value(text, "vcache_agent_disks", state="untagged") == 1
+    assert value(text, "vcache_agent_disks", state="failed") == 0, "so that alerts see the change"
+    assert value(text, "vcache_agent_orphan_dirty_bytes") == 4096
+    assert value(text, "vcache_agent_events_total", kind="disk") == 3
+    assert value(text, "vcache_agent_events_total", kind="cache-lost") == 0, "before the first"
+    assert value(text, "vcache_agent_sample_gaps_total") == 7
+    text = exposed(outcome=Outcome(problem="bad"), sample=None, passed=0.0)
+    assert value(text, "vcache_agent_reconcile_success") == 0
+    assert value(text, "vcache_agent_libvirt_connected") == 0
+    assert value(text, "vcache_agent_sample_timestamp_seconds") == 0
+    assert "vcache_tag" not in text
+
+
+def test_an_outdated_sample_is_not_shown() -> None:
+    text = exposed(sample=full(MAX_AGE + 1))
+    assert "vcache_tag" not in text
+    assert "vcache_device" not in text
+    assert value(text, "vcache_agent_sample_timestamp_seconds") == 1000.5
+
+
+def test_everything_that_the_kernel_reports_is_a_metric() -> None:
+    """A new field of the model fails here until it has a metric, or a reason for none."""
+    seen: set[str] = set()
+
+    class Spy:
+        def __init__(self, item: Any) -> None:
+            self._item = item
+
+        def __getattr__(self, name: str) -> Any:
+            seen.add(name)
+            found = getattr(self._item, name)
+            return Spy(found) if isinstance(found, Stats) else found
+
+    for metric in (*definitions.TAGS, *definitions.DEVICES):
+        if metric.value is not None:
+            metric.value(Spy(tag() if metric in definitions.TAGS else device()))
+    fields = {field.name for kind in (Tag, Stats, Device) for field in dataclasses.fields(kind)}
+    labels = {"device", "number", "name", "id", "pool", "scope"}
+    # The number of flushes is the count of the histogram. cgroups are ids. mode is in
+    # vcache_device_info; the origin and the volume are in "vcache status".
+    without = {"flushes", "cgroups", "mode", "origin", "volume"}
+    assert fields - labels - without == seen
+
+
+def test_the_buckets_are_exact_sums_of_the_kernels() -> None:
+    every = [1] * spec.HISTOGRAM_BUCKETS
+    found = buckets.cumulative(every)
+    assert found[-1] == ("+Inf", 128)
+    for bound, below in found[:-1]:
+        assert below == sum(1 for bucket in range(spec.HISTOGRAM_BUCKETS)
+                            if histogram.lower(bucket + 1) <= round(float(bound) * 1e9))
+    assert [float(bound) for bound, _ in found] == sorted(float(bound) for bound, _ in found)
+    assert buckets.cumulative(()) == [(bound, 0) for bound, _ in found]
+    # A value in the last bucket, which has no bound, is only in +Inf.
+    last = buckets.cumulative(counts(b127=1))
+    assert (last[-2][1], last[-1][1]) == (0, 1)
+
+
+def test_names_and_texts() -> None:
+    metrics = [metric for _, _, group in definitions.GROUPS for metric in group]
+    names = [metric.name for metric in metrics]
+    assert len(names) == len(set(names))
+    for metric in metrics:
+        assert (metric.kind is definitions.Kind.COUNTER) == metric.name.endswith("_total")
+        assert metric.help.endswith(".")
+    families = {family.name for family in text_string_to_metric_families(exposed())}
+    # The parser leaves out the ending of a counter.
+    assert families == {name.removesuffix("_total") for name in names}
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is missing (package prometheus)")
+def test_promtool_accepts_the_metrics() -> None:
+    for labels in (False, True):
+        done = subprocess.run([str(PROMTOOL), "check", "metrics"],
+                              input=exposed(instance_labels=labels), capture_output=True,
+                              text=True, timeout=60, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(("text", "address"), [
+    ("127.0.0.1:9587", ("127.0.0.1", 9587)), ("[::1]:9587", ("::1", 9587)),
+    ("[::]:0", ("::", 0)), ("metrics.example:80", ("metrics.example", 80))])
+def test_addresses(text: str, address: tuple[str, int]) -> None:
+    assert server.parse(text) == address
+
+
+@pytest.mark.parametrize("text", ["9587", ":9587", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536",
+                                  "::1:9587", "[::1]", "127.0.0.1:x"])
+def test_a_bad_address_is_refused(text: str) -> None:
+    with pytest.raises(AddressError, match=r"must be an address and a port .* or empty"):
+        server.parse(text)
+
+
+@pytest.fixture
+def listener() -> Iterator[MetricsServer]:
+    made = MetricsServer("127.0.0.1:0", AgentCollector(state, "1", False))
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_the_listener_serves_the_metrics(listener: MetricsServer) -> None:
+    url = f"http://127.0.0.1:{listener.port}/metrics"
+    with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310
+        text = answer.read().decode()
+    assert value(text, "vcache_agent_sample_gaps_total") == 7
+    assert "process_resident_memory_bytes" in text
+
+
+def test_a_silent_client_loses_its_connection(
+        listener: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert listener._running is not None
+    handler = listener._running[0].RequestHandlerClass
+    assert handler.timeout == server._CLIENT_SECONDS  # type: ignore[attr-defined]
+    monkeypatch.setattr(handler, "timeout", 0.2)
+    with socket.create_connection(("127.0.0.1", listener.port or 0), 60) as client:
+        assert client.recv(1) == b""
+
+
+def test_an_address_in_use_is_logged_and_empty_serves_nothing(
+        listener: MetricsServer, caplog: pytest.LogCaptureFixture) -> None:
+    second = MetricsServer(f"127.0.0.1:{listener.port}", AgentCollector(state, "1", False))
+    second.start()
+    assert second.port is None
+    assert "there are no metrics" in caplog.text
+    second.stop()
+    off = MetricsServer("", AgentCollector(state, "1", False))
+    off.start()
+    assert off.port is None
+    off.stop()
+
+
+def test_the_journal_and_the_log_are_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = EventLog()
+    journal = outcome_events.Journal(log)
+    journal.passed(Outcome(), Outcome(problem="bad"))
+    text = exposed(passes=journal.counts, events=log.counts, passed=journal.ended)
+    assert value(text, "vcache_agent_reconcile_passes_total", result="failure") == 1
+    assert value(text, "vcache_agent_events_total", kind="pass-failed") == 1
+    assert value(text, "vcache_agent_reconcile_timestamp_seconds") == journal.ended
