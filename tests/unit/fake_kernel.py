@@ -157,7 +157,7 @@ def tag(number: int = 9, **values: Any) -> Tag:
 
 
 def grow(kernel: Kernel) -> None:
-    """Add the activity of one second to the last tag: 100 reads, 10 flushes of 4 ms."""
+    """Add the activity of one second to the last tag: 100 reads, 10 flushes of 2.4 ms."""
     key, last = list(kernel.tags.items())[-1]
     old = last.stats
     flushes = list(old.flush_hist)
@@ -165,7 +165,7 @@ def grow(kernel: Kernel) -> None:
     kernel.tags[key] = dataclasses.replace(last, stats=dataclasses.replace(
         old, reads=old.reads + 100, read_bytes=old.read_bytes + 409600,
         cache_hit_bytes=old.cache_hit_bytes + 204800, flushes=old.flushes + 10,
-        flush_ns=old.flush_ns + 40_000_000, flush_hist=tuple(flushes)))
+        flush_ns=old.flush_ns + 24_000_000, flush_hist=tuple(flushes)))
 
 
 def main() -> int:
