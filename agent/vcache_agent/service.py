@@ -35,6 +35,7 @@ from vcache_agent.events import EventLog, kind_of
 from vcache_agent.inventory import Inventory
 from vcache_agent.libvirt_watch import LibvirtWatch
 from vcache_agent.metrics.collector import AgentCollector, State
+from vcache_agent.metrics.pool_watch import PoolWatch
 from vcache_agent.metrics.server import MetricsServer
 from vcache_agent.model import DeviceNumber, Domain, Phase
 from vcache_agent.netlink import spec
@@ -107,6 +108,7 @@ class Agent:
             if conf.observe.record_path else None
         self.observer = Observer(self._netlink_timeout,
                                  self._recorder.add if self._recorder else None)
+        self._pools = PoolWatch()
         self._metrics = MetricsServer(conf.metrics.listen, AgentCollector(
             self._state, importlib.metadata.version("nova-vcache"), conf.metrics.instance_labels))
         self.watch = LibvirtWatch(conf.libvirt.uri, self.inventory, conf.libvirt.list_interval,
@@ -130,6 +132,7 @@ class Agent:
             server.start()
         self.watch.start()
         self._events.start()
+        self._pools.start()
         self._metrics.start()
 
     def stop(self) -> None:
@@ -146,6 +149,7 @@ class Agent:
             last_first.callback(self.watch.stop)
             for server in reversed(self._servers):
                 last_first.callback(server.stop)
+            last_first.callback(self._pools.stop)
             last_first.callback(self._metrics.stop)
 
     def _state(self) -> State:
@@ -154,7 +158,8 @@ class Agent:
             sample=self.observer.ring.newest, outcome=self.worker.outcome,
             passes=self.journal.counts, passed=self.journal.ended, events=self.events.counts,
             gaps=self.observer.gaps, sample_seconds=self.observer.seconds,
-            record_dropped=self._recorder.dropped if self._recorder else 0)
+            record_dropped=self._recorder.dropped if self._recorder else 0,
+            pools=self._pools.rows)
 
     def _prepare(self, domain: Domain) -> str:
         """Decide whether a domain may start; runs in a thread of the hook server."""

@@ -21,9 +21,13 @@ from typing import Any
 from pyroute2.netlink import nla_base
 
 from tests.unit.test_netlink_client import FAMILY, HEADER, FakeKernel, acknowledged, body, framed
+from vcache_agent import pools
+from vcache_agent.dm import Info
+from vcache_agent.metrics.pool_watch import PoolWatch
 from vcache_agent.model import Device, DeviceNumber, Stats, Tag
 from vcache_agent.netlink import client, messages, spec
 from vcache_agent.observe.recording import read_samples
+from vcache_agent.pools import CacheState, Mapping, Member, Pool
 
 Answer = list[bytes]
 AT = DeviceNumber(254, 3)
@@ -156,6 +160,21 @@ def tag(number: int = 9, **values: Any) -> Tag:
                 read_hist=counts(b60=100))), **values)
 
 
+def info(name: str, minor: int) -> Info:
+    return Info(name, "", DeviceNumber(254, minor), 1, False, True, False, False)
+
+
+def member(errors: int) -> Member:
+    return Member(info("images", 3), Mapping(8, "writeback", DeviceNumber(8, 0), "filesystem"),
+                  CacheState(1, "dirty", 1, 1, errors))
+
+
+#: A pool of 1000 MiB with two devices.
+POOL = pools.row(
+    Pool(info("lab", 2), DeviceNumber(7, 0), "ok", 1 << 20, 1000, 400, 600, 50, 2, 1, reads=300,
+         lanes=(5, 6)), [member(3), member(4)])
+
+
 def grow(kernel: Kernel) -> None:
     """Add the activity of one second to the last tag: 100 reads, 10 flushes of 2.4 ms."""
     key, last = list(kernel.tags.items())[-1]
@@ -174,6 +193,8 @@ def main() -> int:
 
     *_, sample = read_samples(Path(sys.argv[1]))
     kernel = Kernel(sample.devices, sample.tags, grow)
+    # The pools are device mapper's, which need not have any here.
+    PoolWatch.rows = property(lambda _: (POOL,))  # type: ignore[assignment,method-assign]
     vars(client)["socket"] = install(kernel)
     return {"agent": agent, "cli": cli}[sys.argv[2]].main(sys.argv[3:])
 

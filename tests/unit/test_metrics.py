@@ -14,17 +14,19 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.unit.fake_kernel import UUID, counts, device, tag
+from tests.unit.fake_kernel import POOL, UUID, counts, device, info, tag
 from tests.unit.reconcile_model import disk
+from tests.unit.test_observe import until
 from vcache_agent import histogram, outcome_events, reconcile
 from vcache_agent.events import EventLog
 from vcache_agent.inventory import Entry, Snapshot
-from vcache_agent.metrics import buckets, definitions, server
+from vcache_agent.metrics import buckets, definitions, pool_watch, server
 from vcache_agent.metrics.collector import MAX_AGE, AgentCollector, State
 from vcache_agent.metrics.server import AddressError, MetricsServer
-from vcache_agent.model import Device, Domain, Phase, Stats, Tag
+from vcache_agent.model import Device, DeviceNumber, Domain, Phase, Stats, Tag
 from vcache_agent.netlink import spec
 from vcache_agent.observe.sample import Sample
+from vcache_agent.pools import Pool
 from vcache_agent.worker import Outcome
 
 DOMAIN = Domain(UUID, "vm", {}, (), "project-7")
@@ -34,13 +36,9 @@ PROMTOOL = shutil.which("promtool")
 
 def full(age: float = 0.0) -> Sample:
     return Sample(1000.5, time.monotonic() - age, (
-        device(), device(number=definitions_number(4), name="old", broken=True, suspended=True,
+        device(), device(number=DeviceNumber(254, 4), name="old", broken=True, suspended=True,
                          isolation=spec.Isolation.DEGRADED, pool="", cache_broken=True)),
         (tag(0), tag(9)))
-
-
-def definitions_number(minor: int) -> Any:
-    return device().number._replace(minor=minor)
 
 
 def state(**values: Any) -> State:
@@ -49,7 +47,7 @@ def state(**values: Any) -> State:
     return State(**{
         "sample": full(), "outcome": Outcome(plan, LISTED, "", {(device().number, 9): "x"}),
         "passes": {True: 5, False: 2}, "passed": 2000.25, "events": {"disk": 3}, "gaps": 7,
-        "sample_seconds": 0.25, "record_dropped": 1, **values})
+        "sample_seconds": 0.25, "record_dropped": 1, "pools": (POOL,), **values})
 
 
 def exposed(instance_labels: bool = False, **values: Any) -> str:
@@ -100,6 +98,61 @@ def test_labels_of_the_instance_are_optional() -> None:
                  instance_uuid=UUID, project_id="project-7") == 250
     assert value(text, "vcache_tag_weight", device="images", tag="0", disk="", instance_uuid="",
                  project_id="") == 250
+
+
+def test_pools() -> None:
+    text = exposed()
+    assert value(text, "vcache_pool_size_bytes", pool="lab") == 1000 << 20
+    assert value(text, "vcache_pool_free_bytes", pool="lab") == 400 << 20
+    assert value(text, "vcache_pool_dirty_bytes", pool="lab") == 50 << 20
+    assert value(text, "vcache_pool_read_bytes", pool="lab") == 300 << 20
+    assert value(text, "vcache_pool_lanes", pool="lab") == 2
+    assert value(text, "vcache_pool_cache_errors_total", pool="lab") == 7
+    assert value(text, "vcache_pool_info", pool="lab", state="ok",
+                 cache_device=POOL["cache_device"]) == 1
+    assert "vcache_pool" not in exposed(pools=())
+
+
+class FakeDm:
+    """Device mapper without devices, which may fail."""
+
+    problem: OSError | None = None
+
+    def __enter__(self) -> "FakeDm":
+        if self.problem is not None:
+            raise self.problem
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def test_the_pools_are_watched(monkeypatch: pytest.MonkeyPatch,
+                               caplog: pytest.LogCaptureFixture) -> None:
+    calls: list[int] = []
+
+    def listed(_: object) -> list[Pool]:
+        calls.append(1)
+        return [Pool(info("lab", 2), DeviceNumber(7, 0), "ok")]
+
+    monkeypatch.setattr(pool_watch, "Dm", FakeDm)
+    monkeypatch.setattr("vcache_agent.pools.pools", listed)
+    monkeypatch.setattr("vcache_agent.pools.members", lambda *_: [])
+    watch = pool_watch.PoolWatch(0.005)
+
+    def names() -> list[str]:
+        return [row["name"] for row in watch.rows]
+
+    assert names() == []
+    watch.start()
+    until(lambda: len(calls) > 2)
+    assert names() == ["lab"]
+    monkeypatch.setattr(FakeDm, "problem", OSError(5, "device mapper fails"))
+    until(lambda: "device mapper fails" in caplog.text)
+    assert names() == ["lab"], "the last known state"
+    monkeypatch.setattr(pool_watch, "_MAX_AGE", -1.0)
+    assert names() == []
+    watch.stop()
+    assert caplog.text.count("device mapper fails") == 1
 
 
 def test_the_agent() -> None:

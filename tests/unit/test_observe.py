@@ -7,6 +7,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -49,6 +50,15 @@ def sample(now: float, *tags: Tag, devices: tuple[Device, ...] = ()) -> Sample:
 
 
 def test_the_fast_decoder_returns_what_pyroute2_does(kernel: Kernel) -> None:
+    def filled(item: Any, first: int) -> Any:
+        """Return the item with a value of its own in each field that is a number."""
+        names = [field.name for field in dataclasses.fields(item)
+                 if type(getattr(item, field.name)) is int]
+        return dataclasses.replace(item, **{name: first + at for at, name in enumerate(names)})
+
+    one = filled(tag(9), 100)
+    kernel.tags[AT, one.id] = dataclasses.replace(one, stats=filled(one.stats, 200), broken=True)
+    kernel.devices += (filled(device(suspended=True, cache_broken=True), 300),)
     with client.Client() as connected:
         devices, tags = connected.snapshot(bulk.TagDecoder())
         assert devices == tuple(connected.devices()) == kernel.devices

@@ -173,6 +173,7 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(writer, "_file", Full())
     with pytest.raises(OSError, match="No space left"):
         writer.write(FULL)
+    assert path.read_bytes().endswith(b"\n")
     monkeypatch.setattr(writer, "_file", real)
     writer.write(FULL)
     assert list(read_samples(path)) == [FULL, FULL]

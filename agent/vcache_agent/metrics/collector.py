@@ -8,7 +8,7 @@ import dataclasses
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric as Family
@@ -17,7 +17,6 @@ from prometheus_client.registry import Collector
 from vcache_agent import events, view
 from vcache_agent.metrics import buckets, definitions
 from vcache_agent.metrics.definitions import Kind, Metric
-from vcache_agent.model import Device, Tag
 from vcache_agent.netlink import spec
 from vcache_agent.observe.sample import Sample
 
@@ -45,6 +44,7 @@ class State:
     :param events: number of events by kind
     :param gaps: number of samples that failed
     :param sample_seconds: duration of the newest sample
+    :param pools: the pools, as rows of pools.py
     :param record_dropped: number of samples that could not be recorded
     """
 
@@ -56,6 +56,7 @@ class State:
     gaps: int
     sample_seconds: float
     record_dropped: int
+    pools: Sequence[dict[str, Any]] = ()
 
 
 class AgentCollector(Collector):
@@ -82,6 +83,8 @@ class AgentCollector(Collector):
         if sample is not None and time.monotonic() - sample.monotonic <= MAX_AGE:
             yield from _devices(sample)
             yield from self._tags(sample, state.outcome)
+        if state.pools:
+            yield from _pools(state.pools)
         yield from self._agent(state)
 
     def _tags(self, sample: Sample, outcome: "Outcome") -> Iterator[Family]:
@@ -137,24 +140,30 @@ class AgentCollector(Collector):
 
 def _devices(sample: Sample) -> Iterator[Family]:
     rows = [([_name(sample, device.number)], device) for device in sample.devices]
-    for metric in definitions.DEVICES:
-        if metric.value is None:
-            yield _info(metric, rows)
+    yield _info(definitions.DEVICES[0], definitions.DEVICE_LABELS, [
+        [*labels, view.word(device.mode), view.word(device.scope), view.word(device.isolation),
+         device.pool] for labels, device in rows])
     yield from _families(definitions.DEVICES, definitions.DEVICE_LABELS, rows)
 
 
-def _info(metric: Metric, rows: Sequence[tuple[list[str], Device]]) -> Family:
-    family = GaugeMetricFamily(metric.name, metric.help,
-                               labels=definitions.DEVICE_LABELS + metric.labels)
-    for labels, device in rows:
-        family.add_metric([*labels, view.word(device.mode), view.word(device.scope),
-                           view.word(device.isolation), device.pool], 1)
+def _pools(pools: Sequence[dict[str, Any]]) -> Iterator[Family]:
+    yield _info(definitions.POOLS[0], definitions.POOL_LABELS, [
+        [pool["name"], pool["cache_device"], pool["state"]] for pool in pools])
+    yield from _families(definitions.POOLS, definitions.POOL_LABELS,
+                         [([pool["name"]], pool) for pool in pools])
+
+
+def _info(metric: Metric, labels: tuple[str, ...], rows: Sequence[list[str]]) -> Family:
+    """Return a metric that has only labels; its value is always 1."""
+    family = GaugeMetricFamily(metric.name, metric.help, labels=labels + metric.labels)
+    for row in rows:
+        family.add_metric(row, 1)
     return family
 
 
 def _families(metrics: Sequence[Metric], labels: Sequence[str],
-              rows: Sequence[tuple[list[str], Device | Tag]]) -> Iterator[Family]:
-    """Yield the metrics of devices or tags whose definition has a value."""
+              rows: Sequence[tuple[list[str], Any]]) -> Iterator[Family]:
+    """Yield the metrics of devices, tags or pools whose definition has a value."""
     for metric in metrics:
         if metric.value is None:
             continue

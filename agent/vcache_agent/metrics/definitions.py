@@ -23,8 +23,8 @@ class Metric(NamedTuple):
     """One metric.
 
     :param help: its meaning in one sentence
-    :param value: returns the value of a device or a tag; a histogram's value is the pair of
-        buckets and sum in ns; None: collector.py computes it
+    :param value: returns the value of a device, a tag or a row of a pool; a histogram's value
+        is the pair of buckets and sum in ns; None: collector.py computes it
     :param labels: its labels beside those of its group
     """
 
@@ -36,6 +36,7 @@ class Metric(NamedTuple):
 
 
 DEVICE_LABELS = ("device",)
+POOL_LABELS = ("pool",)
 TAG_LABELS = ("device", "tag", "disk")
 #: Labels of tags with the option ``[metrics] instance_labels``.
 INSTANCE_LABELS = ("instance_uuid", "project_id")
@@ -130,6 +131,24 @@ TAGS = (
     _gauge("prefetched_bytes", "Data that was loaded into the cache at the start of the instance.",
            lambda tag: tag.prefetched_bytes))
 
+def _pool(name: str, text: str, value: Callable[[dict[str, Any]], float]) -> Metric:
+    return Metric(f"vcache_pool_{name}", Kind.GAUGE, text, value)
+
+
+POOLS = (
+    Metric("vcache_pool_info", Kind.GAUGE, "Properties of a pool; the value is always 1.",
+           labels=("cache_device", "state")),
+    _pool("size_bytes", "Size of the pool.", lambda row: row["size_bytes"]),
+    _pool("free_bytes", "Free space.", lambda row: row["free_bytes"]),
+    _pool("dirty_bytes", "Space in chunks with data that is not on the origin.",
+          lambda row: row["dirty_bytes"]),
+    _pool("read_bytes", "Space in chunks with promoted data.", lambda row: row["read_bytes"] or 0),
+    _pool("lanes", "Number of lanes.", lambda row: len(row["lanes_bytes"])),
+    _pool("volumes", "Number of volumes, attached or not.", lambda row: row["volumes"]),
+    Metric("vcache_pool_cache_errors_total", Kind.COUNTER,
+           "I/O errors of the cache, on the attached devices.",
+           lambda row: sum(member["cache_errors"] or 0 for member in row["members"])))
+
 AGENT = (
     Metric("vcache_agent_build_info", Kind.GAUGE, "Version of the agent; the value is always 1.",
            labels=("version",)),
@@ -161,4 +180,5 @@ AGENT = (
            "Samples that could not be recorded to record_path."))
 
 #: The groups of metrics, each with its labels, for the documentation.
-GROUPS = (("Devices", DEVICE_LABELS, DEVICES), ("Tags", TAG_LABELS, TAGS), ("Agent", (), AGENT))
+GROUPS = (("Devices", DEVICE_LABELS, DEVICES), ("Tags", TAG_LABELS, TAGS),
+          ("Pools", POOL_LABELS, POOLS), ("Agent", (), AGENT))
