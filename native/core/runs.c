@@ -23,15 +23,56 @@ int vcache_sectors_check(const struct vcache_sectors *s, size_t n, u64 from, u64
 	return 0;
 }
 
-/* Find the first run that ends behind @sector; n if there is none. */
-static size_t vc_runs_find(const struct vcache_run *runs, size_t n, u64 sector)
+/**
+ * vcache_runs_init - set up a directory
+ * @map: memory of vcache_runs_size() bytes
+ * @leaves: number of leaves
+ */
+void vcache_runs_init(struct vcache_runs *map, size_t leaves)
 {
-	size_t lo = 0, hi = n;
+	map->nr = leaves;
+	map->from = (u64 *)(map + 1);
+	map->owners = map->from + leaves;
+	map->leaf = (struct vcache_leaf **)(map->owners + leaves);
+}
 
-	while (lo < hi) {
+/**
+ * vcache_runs_slot - find the leaf that has a sector, if any has it
+ * @map: the map
+ * @sector: the sector
+ *
+ * Return: the last leaf that begins at or before it; the first leaf if there is none.
+ */
+size_t vcache_runs_slot(const struct vcache_runs *map, u64 sector)
+{
+	size_t lo = 0, hi = map->nr;
+
+	while (hi - lo > 1) {
 		size_t mid = lo + (hi - lo) / 2;
 
-		if (runs[mid].start + runs[mid].len > sector)
+		if (map->from[mid] <= sector)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/**
+ * vcache_leaf_find - find the first run of a leaf that ends behind a sector
+ * @leaf: the leaf
+ * @sector: the sector
+ *
+ * Return: its number, or the number of runs if there is none.
+ */
+u32 vcache_leaf_find(const struct vcache_leaf *leaf, u64 sector)
+{
+	u32 lo = 0, hi = leaf->nr;
+
+	while (lo < hi) {
+		u32 mid = lo + (hi - lo) / 2;
+
+		if (leaf->run[mid].start + leaf->run[mid].len > sector)
 			hi = mid;
 		else
 			lo = mid + 1;
@@ -41,107 +82,42 @@ static size_t vc_runs_find(const struct vcache_run *runs, size_t n, u64 sector)
 
 /**
  * vcache_runs_owner - find the owner of a range
- * @runs: the map
- * @n: its size
+ * @map: the map, or NULL
  * @start: first sector of the range
  * @len: its length, not 0
  *
+ * A range in two leaves is looked up in one after the other. If a change is made between, each
+ * part is answered as it was at some time during the call.
+ *
  * Return: the owner of all sectors; NULL if a sector has none, or if there are two owners.
  */
-void *vcache_runs_owner(const struct vcache_run *runs, size_t n, u64 start, u64 len)
+struct vcache_owner *vcache_runs_owner(const struct vcache_runs *map, u64 start, u64 len)
 {
-	size_t i = vc_runs_find(runs, n, start);
+	const struct vcache_leaf *leaf;
+	struct vcache_owner *owner;
 	u64 end = start + len;
-	void *owner;
+	size_t slot;
+	u32 i;
 
-	if (i == n || runs[i].start > start)
+	if (!map)
 		return NULL;
-	owner = runs[i].owner;
+	slot = vcache_runs_slot(map, start);
+	leaf = READ_ONCE(map->leaf[slot]);
+	i = vcache_leaf_find(leaf, start);
+	if (i == leaf->nr || leaf->run[i].start > start)
+		return NULL;
+	owner = leaf->run[i].owner;
 	for (;;) {
-		start = runs[i].start + runs[i].len;
+		start = leaf->run[i].start + leaf->run[i].len;
 		if (start >= end)
 			return owner;
-		if (++i == n || runs[i].start != start ||
-		    runs[i].owner != owner)
+		if (++i == leaf->nr) {
+			if (++slot == map->nr)
+				return NULL;
+			leaf = READ_ONCE(map->leaf[slot]);
+			i = 0;
+		}
+		if (leaf->run[i].start != start || leaf->run[i].owner != owner)
 			return NULL;
 	}
-}
-
-/**
- * vcache_runs_subtract - make a map without a range
- * @runs: the map
- * @n: its size
- * @start: first sector to remove
- * @len: how many
- * @out: space for @n + 1 runs
- *
- * Return: the size of the new map in @out.
- */
-size_t vcache_runs_subtract(const struct vcache_run *runs, size_t n, u64 start,
-			    u64 len, struct vcache_run *out)
-{
-	u64 end = start + len;
-	size_t i, k = 0;
-
-	for (i = 0; i < n; i++) {
-		struct vcache_run r = runs[i];
-		u64 r_end = r.start + r.len;
-
-		if (r_end <= start || r.start >= end) {
-			out[k++] = r;
-			continue;
-		}
-		if (r.start < start) {
-			out[k] = r;
-			out[k++].len = start - r.start;
-		}
-		if (r_end > end) {
-			out[k] = r;
-			out[k].start = end;
-			out[k++].len = r_end - end;
-		}
-	}
-	return k;
-}
-
-/**
- * vcache_runs_replace - make a map with other runs for one owner
- * @runs: the map
- * @n: its size
- * @owner: the owner
- * @s: its new runs, checked by vcache_sectors_check(); @m 0: none
- * @m: how many
- * @out: space for @n + @m runs
- * @out_n: the size of the new map
- *
- * Return: 0, or -EEXIST if a new run overlaps a run of another owner.
- */
-int vcache_runs_replace(const struct vcache_run *runs, size_t n, void *owner,
-			const struct vcache_sectors *s, size_t m, struct vcache_run *out,
-			size_t *out_n)
-{
-	size_t i = 0, j = 0, k = 0;
-	u64 end = 0;
-
-	while (i < n || j < m) {
-		struct vcache_run r;
-
-		if (i < n && runs[i].owner == owner) {
-			i++;
-			continue;
-		}
-		if (j == m || (i < n && runs[i].start <= s[j].start)) {
-			r = runs[i++];
-		} else {
-			r.start = s[j].start;
-			r.len = s[j++].len;
-			r.owner = owner;
-		}
-		if (r.start < end)
-			return -EEXIST;
-		end = r.start + r.len;
-		out[k++] = r;
-	}
-	*out_n = k;
-	return 0;
 }

@@ -45,10 +45,11 @@ typedef uint64_t __le64;
 #define le32_to_cpu(x) le32toh(x)
 #define le64_to_cpu(x) le64toh(x)
 
-/* Programs outside the kernel have one thread, and can be preempted. */
+/* Programs outside the kernel have one thread, which needs no barrier, and can be preempted. */
 #define cond_resched() do { } while (0)
 #define READ_ONCE(x) (x)
 #define WRITE_ONCE(x, to) ((x) = (to))
+#define smp_store_release(p, to) (*(p) = (to)) /* one thread */
 
 static inline u64 div_u64(u64 dividend, u32 divisor)
 {

@@ -227,6 +227,7 @@ enum vcache_a_device {
  *   tag; 0: none
  * @VCACHE_A_TAG_CACHE_OWN_BYTES: part of cached-bytes in dedicated lanes
  * @VCACHE_A_TAG_CACHE_HOT_BYTES: hot data in shared lanes
+ * @VCACHE_A_TAG_EXTENTS_REMOVE: extents to remove, see tag-extents-change
  * @VCACHE_A_TAG_PAD: aligns 64-bit values, no content
  */
 enum vcache_a_tag {
@@ -257,6 +258,7 @@ enum vcache_a_tag {
 	VCACHE_A_TAG_CACHE_LANES,
 	VCACHE_A_TAG_CACHE_OWN_BYTES,
 	VCACHE_A_TAG_CACHE_HOT_BYTES,
+	VCACHE_A_TAG_EXTENTS_REMOVE,
 	VCACHE_A_TAG_PAD,
 
 	/* private: */
@@ -418,7 +420,8 @@ enum vcache_a_cached {
  *   several messages: the first has extents-begin, the last extents-commit. A
  *   list of one message has both. The old list is active until the commit. A
  *   sector can belong to one tag only. A commit with sectors of another tag is
- *   refused as a whole.
+ *   refused as a whole (EEXIST), and so is one after which the tag has more
+ *   extents than the module parameter extents_max allows (E2BIG).
  * @VCACHE_CMD_EVENT_NTF: Notification for the agent or an operator.
  * @VCACHE_CMD_DEVICE_SET: Enable tagged commands on a device whose origin is an
  *   NVMe namespace that supports tags. With origin-nsid 0, disable them. The
@@ -438,6 +441,15 @@ enum vcache_a_cached {
  *   many runs are waiting.
  * @VCACHE_CMD_CACHE_DROP: Reclaim some clean chunks of a tag, and return the
  *   size of the remaining data. Dirty data is not reclaimed.
+ * @VCACHE_CMD_TAG_EXTENTS_CHANGE: Change the extents of a tag: remove the
+ *   sectors of extents-remove from it, then add those of extents. The change
+ *   takes effect as a whole, at the commit. Both lists can take several
+ *   messages, as in tag-extents. Sectors to be removed that the tag does not
+ *   have are ignored, and so are sectors to be added that it has. The commit is
+ *   refused as a whole for the same reasons as in tag-extents. The message with
+ *   the commit has a reply, with the extents that the tag has then. A kernel
+ *   that does not know the command refuses it (EOPNOTSUPP); use tag-extents
+ *   then.
  */
 enum vcache_cmd {
 	VCACHE_CMD_DEVICE_GET = 1,
@@ -451,6 +463,7 @@ enum vcache_cmd {
 	VCACHE_CMD_CACHE_MAP_GET,
 	VCACHE_CMD_CACHE_PREFETCH,
 	VCACHE_CMD_CACHE_DROP,
+	VCACHE_CMD_TAG_EXTENTS_CHANGE,
 
 	/* private: */
 	__VCACHE_CMD_MAX,

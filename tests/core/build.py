@@ -39,10 +39,10 @@ PROGRAMS = {
     "test_pace": ("pace",),
     "test_place": (),
     "test_replace": (),
-    "test_runs": ("runs",),
+    "test_runs": ("runs", "runs_change"),
     "test_shards": ("shards",),
     "fuzz_recover": ("recover", "seal", "index", "log", "meta", "crc32c"),
-    "fuzz_runs": ("runs",),
+    "fuzz_runs": ("runs", "runs_change"),
 }
 
 

@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Extents from user space, arbitrary bytes: extents that vcache_sectors_check() accepts
- * must never break a map. An input is the size of the device (u64),
- * then commands: {u8 kind, u8 owner, u8 n} with n times {u64 start, u64 len}.
+ * must never break a map. An input is the size of the device (u64), then commands:
+ * {u8 kind, u8 owner, u8 n} with n times {u64 start, u64 len}.
  */
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "../../native/core/runs.h"
+#include "map.h"
 
-static char owners[4];
+/* Most runs of an owner; more than one input has, but discards reach it. */
+#define MOST 300
+
+enum kind {
+	REPLACE,
+	CHANGE,		/* the first half is removed, the other one is added */
+	PUNCH,
+	KINDS,
+};
+
+static struct vcache_owner owners[4];
 
 struct input {
 	const uint8_t *at;
@@ -27,62 +36,59 @@ static bool take(struct input *in, void *to, size_t n)
 	return true;
 }
 
-static void *room(size_t n, size_t size)
+static void check_map(const struct vcache_runs *map, u64 size)
 {
-	void *p = malloc(n ? n * size : 1);
+	u64 sectors[4] = { 0 };
+	u32 runs[4] = { 0 };
+	size_t i;
+	u32 k;
 
-	assert(p);
-	return p;
+	assert(map_runs(map, size) >= 0);
+	for (i = 0; map && i < map->nr; i++) {
+		for (k = 0; k < map->leaf[i]->nr; k++) {
+			const struct vcache_run *r = &map->leaf[i]->run[k];
+
+			runs[r->owner - owners]++;
+			sectors[r->owner - owners] += r->len;
+			assert(vcache_runs_owner(map, r->start, r->len) == r->owner);
+			assert(vcache_runs_owner(map, r->start + r->len - 1, 1) == r->owner);
+		}
+	}
+	for (i = 0; i < 4; i++)
+		assert(owners[i].runs == runs[i] && owners[i].sectors == sectors[i]);
 }
 
-static void check_map(const struct vcache_run *run, size_t n, u64 size)
+static struct vcache_runs *change(struct vcache_runs *map, struct vcache_owner *owner,
+				  const struct vcache_sectors *s, size_t n, size_t removes)
 {
-	u64 end = 0;
+	struct vcache_change c = { .map = map, .owner = owner, .all = !removes, .remove = s,
+				   .removes = removes, .add = s + removes, .adds = n - removes,
+				   .most = MOST };
+	size_t i;
+
+	if (map_apply(&c))
+		return map;
+	map = map_finish(&c);
+	for (i = removes; i < n; i++)
+		assert(vcache_runs_owner(map, s[i].start, s[i].len) == owner);
+	return map;
+}
+
+static struct vcache_runs *punch(struct vcache_runs *map, const struct vcache_sectors *s,
+				 size_t n)
+{
 	size_t i;
 
 	for (i = 0; i < n; i++) {
-		assert(run[i].len && run[i].start >= end);
-		assert(run[i].start < size);
-		assert(run[i].len <= size - run[i].start);
-		end = run[i].start + run[i].len;
-		assert(vcache_runs_owner(run, n, run[i].start, run[i].len) ==
-		       run[i].owner);
-		assert(vcache_runs_owner(run, n, end - 1, 1) == run[i].owner);
+		struct vcache_change c = { .map = map, .remove = &s[i], .removes = 1,
+					   .most = MOST };
+
+		assert(!map_apply(&c));
+		map = map_finish(&c);
+		assert(!vcache_runs_owner(map, s[i].start, 1));
+		assert(!vcache_runs_owner(map, s[i].start + s[i].len - 1, 1));
 	}
-}
-
-static void replace(struct vcache_run **run, size_t *n, char *owner,
-		    const struct vcache_sectors *s, size_t m)
-{
-	struct vcache_run *out = room(*n + m, sizeof(*out));
-	size_t out_n, i;
-
-	if (vcache_runs_replace(*run, *n, owner, s, m, out, &out_n)) {
-		free(out);
-		return;
-	}
-	for (i = 0; i < m; i++)
-		assert(vcache_runs_owner(out, out_n, s[i].start, s[i].len) ==
-		       owner);
-	free(*run);
-	*run = out;
-	*n = out_n;
-}
-
-static void subtract(struct vcache_run **run, size_t *n,
-		     const struct vcache_sectors *s, size_t m)
-{
-	size_t i;
-
-	for (i = 0; i < m; i++) {
-		struct vcache_run *out = room(*n + 1, sizeof(*out));
-
-		*n = vcache_runs_subtract(*run, *n, s[i].start, s[i].len, out);
-		free(*run);
-		*run = out;
-		assert(!vcache_runs_owner(*run, *n, s[i].start, 1));
-		assert(!vcache_runs_owner(*run, *n, s[i].start + s[i].len - 1, 1));
-	}
+	return map;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
@@ -90,30 +96,35 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
 	struct input in = { data, len };
-	struct vcache_run *run = NULL;
+	struct vcache_runs *map = NULL;
 	uint8_t head[3];
-	size_t n = 0;
 	u64 size;
 
 	if (!take(&in, &size, sizeof(size)))
 		return 0;
+	memset(owners, 0, sizeof(owners));
 	while (take(&in, head, sizeof(head))) {
-		struct vcache_sectors *s = room(head[2], sizeof(*s));
+		size_t n = head[2], half = n / 2;
+		struct vcache_sectors *s = malloc(n ? n * sizeof(*s) : 1);
 
-		if (!take(&in, s, head[2] * sizeof(*s))) {
+		assert(s);
+		if (!take(&in, s, n * sizeof(*s))) {
 			free(s);
 			break;
 		}
-		if (!vcache_sectors_check(s, head[2], 0, size)) {
-			if (head[0] & 1)
-				subtract(&run, &n, s, head[2]);
+		if (head[0] % KINDS == CHANGE) {
+			if (!vcache_sectors_check(s, half, 0, size) &&
+			    !vcache_sectors_check(s + half, n - half, 0, size))
+				map = change(map, &owners[head[1] % 4], s, n, half);
+		} else if (!vcache_sectors_check(s, n, 0, size)) {
+			if (head[0] % KINDS == PUNCH)
+				map = punch(map, s, n);
 			else
-				replace(&run, &n, &owners[head[1] % 4], s,
-					head[2]);
-			check_map(run, n, size);
+				map = change(map, &owners[head[1] % 4], s, n, 0);
 		}
+		check_map(map, size);
 		free(s);
 	}
-	free(run);
+	map_free(map);
 	return 0;
 }

@@ -12,15 +12,20 @@ pytestmark = pytest.mark.slow
 
 SECONDS = 12
 
-#: Device size, then commands: kind (0 replace, 1 subtract), owner, extents.
+#: Device size, then commands: kind (0 replace, 1 change: remove the first half, add the
+#: other one, 2 punch), owner, extents.
 SEEDS: dict[str, tuple[int, list[tuple[int, int, list[tuple[int, int]]]]]] = {
     "one-owner": (1000, [(0, 0, [(0, 8), (8, 8), (100, 50)])]),
     "two-owners": (1000, [(0, 0, [(0, 8)]), (0, 1, [(8, 8)]), (0, 0, [(16, 8)])]),
     "clash": (1000, [(0, 0, [(0, 8)]), (0, 1, [(7, 1)])]),
-    "punched": (1000, [(0, 0, [(0, 1000)]), (1, 0, [(0, 1), (500, 10), (999, 1)])]),
+    "punched": (1000, [(0, 0, [(0, 1000)]), (2, 0, [(0, 1), (500, 10), (999, 1)])]),
     "refused": (1000, [(0, 0, [(999, 2)]), (0, 0, [(8, 0)]), (0, 0, [(8, 1), (0, 1)])]),
-    "largest": (2**64 - 1, [(0, 0, [(0, 2**64 - 1)]), (1, 0, [(2**63, 2)])]),
+    "largest": (2**64 - 1, [(0, 0, [(0, 2**64 - 1)]), (2, 0, [(2**63, 2)])]),
     "wraps": (2**64 - 1, [(0, 0, [(2**64 - 2, 2)]), (0, 0, [(8, 2**64 - 1)])]),
+    "changed": (1000, [(0, 0, [(0, 100)]), (1, 0, [(8, 8), (200, 8), (12, 8), (99, 2)])]),
+    "leaves": (9000, [(0, 0, [(16 * n, 8) for n in range(255)]),
+                      (1, 1, [(16 * n + 8, 2) for n in range(255)]),
+                      (1, 0, [(16 * n, 16) for n in range(0, 200, 2)] + [(4080, 9)])]),
     "emptied": (1000, [(0, 2, [(0, 8)]), (0, 2, [])]),
 }
 

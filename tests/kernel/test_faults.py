@@ -134,6 +134,17 @@ def test_tag_is_set_or_stays_as_it_was(origin: str, client: Client) -> None:
 
         assert allocations_fail(extents, all_or_none) > 3
 
+        def change() -> None:
+            client.change_extents(number, 5, [Extent(4, 4)], wanted[1:])
+
+        def changed_or_not(done: bool) -> None:
+            tag = client.tag(number, 5)
+            found = tag.extents_count, tag.extents_sectors
+            assert found == (100, 796) or (not done and found == (1, 8))
+            client.set_extents(number, 5, [Extent(0, 8)])
+
+        assert allocations_fail(change, changed_or_not) > 3
+
 
 @pytest.mark.parametrize("cached", [False, True])
 def test_write_is_done_or_refused(origin: str, cached: bool) -> None:
@@ -199,6 +210,27 @@ def _spare(tasks: list[Path]) -> None:
     for task in tasks:
         with contextlib.suppress(OSError):
             (task / "make-it-fail").write_text("0")
+
+
+def test_discard_without_memory_removes_all_extents(origin: str, client: Client) -> None:
+    """A worker does the discard. The tags get their extents again from the agent."""
+    with stack.vcache(origin, "filesystem") as volume, Disk(volume.path) as disk:
+        number, wanted = volume.number, [Extent(16 * n, 8) for n in range(500)]
+        for tag in (5, 6):
+            client.tag_set(number, tag)
+        client.set_extents(number, 5, wanted)
+        client.set_extents(number, 6, [Extent(8, 8)])
+
+        def counters() -> list[tuple[int, int]]:
+            return [(tag.extents_count, tag.extents_sectors)
+                    for tag in (client.tag(number, 5), client.tag(number, 6))]
+
+        with workers_short_of_memory(100), contextlib.suppress(OSError):
+            disk.discard(16 * 250, 8)
+        assert counters() == [(0, 0), (0, 0)]
+        client.set_extents(number, 5, wanted)
+        disk.discard(16 * 250, 8)
+        assert counters() == [(499, 3992), (0, 0)]
 
 
 def random_io(disk: Disk, sectors: int, steps: int, seed: int) -> bytes:

@@ -143,6 +143,13 @@ REFUSED: list[tuple[Command, list[tuple[str, Any]], int, str]] = [
     (Command.TAG_EXTENTS, [("ID", 9)], errno.ENOENT, "the device has no tag with this id"),
     (Command.TAG_EXTENTS, [("ID", 0)], errno.EINVAL,
      "hTag and tags in volume scope have no extents"),
+    (Command.TAG_EXTENTS, [("ID", 3), ("EXTENTS_REMOVE", b"")], errno.EINVAL,
+     "Un(known|supported) attribute"),
+    (Command.TAG_EXTENTS_CHANGE, [], errno.EINVAL, "id of the tag is required"),
+    (Command.TAG_EXTENTS_CHANGE, [("ID", 9), ("EXTENTS_COMMIT", None)], errno.ENOENT,
+     "the device has no tag with this id"),
+    (Command.TAG_EXTENTS_CHANGE, [("ID", 0), ("EXTENTS_COMMIT", None)], errno.EINVAL,
+     "hTag and tags in volume scope have no extents"),
 ]
 
 
@@ -162,7 +169,8 @@ def test_bad_requests_are_refused(filesystem: Mapped, client: Client) -> None:
 
 
 def test_requests_without_a_device_are_refused(filesystem: Mapped, client: Client) -> None:
-    for command in (Command.TAG_GET, Command.TAG_SET, Command.TAG_DEL, Command.TAG_EXTENTS):
+    for command in (Command.TAG_GET, Command.TAG_SET, Command.TAG_DEL, Command.TAG_EXTENTS,
+                    Command.TAG_EXTENTS_CHANGE):
         for attributes in ([], [("MAJOR", 7)], [("MINOR", 7)]):
             with pytest.raises(NetlinkError, match="major and minor of the device are required"):
                 send(client, command, *attributes, ("ID", 1))
@@ -237,6 +245,7 @@ def test_requests_need_the_capability(filesystem: Mapped, client: Client, user: 
                             lambda: bare.tag_set(number, 1),
                             lambda: bare.tag_del(number, 2),
                             lambda: bare.set_extents(number, 2, []),
+                            lambda: bare.change_extents(number, 2, [], []),
                             lambda: bare.cached(number, 2)):
                 with pytest.raises(NetlinkError, match="CAP_SYS_ADMIN is required") as refused:
                     request()
@@ -278,7 +287,7 @@ def test_extents_are_replaced(filesystem: Mapped, client: Client) -> None:
     client.set_extents(number, 1, [Extent(0, 8), Extent(8, 8), Extent(100, 1)])
     client.set_extents(number, 2, [Extent(16, 84)])
     assert (shown(1), shown(2)) == ((3, 17), (1, 84))
-    with pytest.raises(NetlinkError, match="a sector belongs to another tag already") as refused:
+    with pytest.raises(NetlinkError, match="sector 100 belongs to tag 1 already") as refused:
         client.set_extents(number, 2, [Extent(99, 2)])
     assert refused.value.errno == errno.EEXIST
     assert (shown(1), shown(2)) == ((3, 17), (1, 84))

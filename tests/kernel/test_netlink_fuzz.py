@@ -29,9 +29,10 @@ GENERIC = 16  # NETLINK_GENERIC
 REQUEST, ACK, DUMP = 1, 4, 0x300
 ERROR, DONE = 2, 3
 NESTED, HEADER = 1 << 15, struct.Struct("=IHHII")
-REQUESTS = 1000
+REQUESTS = 2000
 # Each of them succeeds in some requests, and fails in others.
-CHANGES = {"tag-set", "tag-del", "tag-extents", "cache-prefetch", "cache-drop"}
+CHANGES = {"tag-set", "tag-del", "tag-extents", "tag-extents-change", "cache-prefetch",
+           "cache-drop"}
 
 
 class Fuzzer:
@@ -101,7 +102,8 @@ class Fuzzer:
         known = {one.name: one for one in SPEC.sets[operation.raw["attribute-set"]]}
         device = self.rng.choice(self._devices)
         names = [name for name in operation.request_attributes()
-                 if name in ("major", "minor", "id", "extents", "runs") or
+                 if name in ("major", "minor", "id", "extents", "extents-remove",
+                             "runs") or
                  self.rng.random() < 0.5]
         if self.rng.random() < 0.1:
             names += self.rng.choices(list(known), k=3)

@@ -146,6 +146,38 @@ def test_extents_go_in_as_many_messages_as_it_takes(
             if "EXTENTS_COMMIT" in message] == [len(messages) - 1]
 
 
+@pytest.mark.parametrize(("removed", "added"), [(0, 0), (3, 5), (5000, 1), (1, 2049)])
+def test_extents_are_changed_by_two_lists(
+        kernel: FakeKernel, connected: client.Client, removed: int, added: int) -> None:
+    def answer(sequence: int, data: bytes) -> list[bytes]:
+        last = "EXTENTS_COMMIT" in dict(attributes(kernel.requests[-1][1]))
+        counters = [("VCACHE_A_TAG_EXTENTS_COUNT", 7), ("VCACHE_A_TAG_EXTENTS_SECTORS", 1 << 40)]
+        reply = framed(FAMILY, 0, sequence, body(
+            messages.TagMessage(), spec.Command.TAG_EXTENTS_CHANGE, counters))
+        return [*([reply] if last else []), acknowledged(sequence)]
+
+    kernel.answer = answer
+    remove = [Extent(number * 16, 8) for number in range(removed)]
+    add = [Extent(number * 16 + 8, 4) for number in range(added)]
+    assert connected.change_extents(DEVICE, 5, remove, add) == (7, 1 << 40)
+    sent = [dict(attributes(message)) for _, message in kernel.requests]
+    assert len(sent) == max(1, -(-max(removed, added) // 2048))
+    for name, extents in (("EXTENTS_REMOVE", remove), ("EXTENTS", add)):
+        data = b"".join(message.get(name, b"") for message in sent)
+        assert [Extent(*item) for item in spec.EXTENT_LAYOUT.iter_unpack(data)] == extents
+    assert [number for number, message in enumerate(sent) if "EXTENTS_BEGIN" in message] == [0]
+    assert [number for number, message in enumerate(sent)
+            if "EXTENTS_COMMIT" in message] == [len(sent) - 1]
+    assert {message["cmd"] for _, message in kernel.requests} == {
+        spec.Command.TAG_EXTENTS_CHANGE}
+
+
+def test_a_change_without_a_reply_is_an_error(
+        kernel: FakeKernel, connected: client.Client) -> None:
+    with pytest.raises(errors.NetlinkError, match="sent no answer"):
+        connected.change_extents(DEVICE, 5, [], [Extent(0, 8)])
+
+
 def test_devices_and_tags_are_read_from_a_dump(
         kernel: FakeKernel, connected: client.Client) -> None:
     histogram = struct.pack("=128Q", *range(128))

@@ -11,7 +11,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -325,19 +325,50 @@ class Client:
         self._socket.request(spec.Command.TAG_DEL, _tag_attributes(device, number))
 
     def set_extents(self, device: DeviceNumber, number: int, extents: Sequence[Extent]) -> None:
-        """Replace the extents of a tag, with several messages if necessary."""
-        starts = range(0, len(extents), EXTENTS_PER_MESSAGE) or range(1)
+        """Replace the extents of a tag, with several messages if necessary.
+
+        :raises NetlinkError: with EEXIST if a sector belongs to another tag, with E2BIG if there
+            are more than the kernel's limit
+        """
+        self._send_extents(spec.Command.TAG_EXTENTS, _tag_attributes(device, number),
+                           {"EXTENTS": extents})
+
+    def change_extents(self, device: DeviceNumber, number: int, remove: Sequence[Extent],
+                       add: Sequence[Extent]) -> tuple[int, int]:
+        """Remove extents from a tag and add others, as a whole.
+
+        :param remove: sorted; sectors that the tag does not have are ignored
+        :param add: sorted; sectors that the tag has are ignored
+        :return: number of extents of the tag after the change, and their sectors
+        :raises NetlinkError: with EOPNOTSUPP if the kernel does not know the command, else as
+            :meth:`set_extents`; then nothing has changed
+        """
+        answer = self._send_extents(
+            spec.Command.TAG_EXTENTS_CHANGE, _tag_attributes(device, number),
+            {"EXTENTS_REMOVE": remove, "EXTENTS": add})
+        if not answer:
+            raise NetlinkError(errno.EBADMSG, "the kernel sent no answer")
+        return (answer[0].get_attr("VCACHE_A_TAG_EXTENTS_COUNT"),
+                answer[0].get_attr("VCACHE_A_TAG_EXTENTS_SECTORS"))
+
+    def _send_extents(self, command: spec.Command, tag: Sequence[tuple[str, Any]],
+                      lists: Mapping[str, Sequence[Extent]]) -> list[genlmsg]:
+        """Send lists of extents in as few messages as possible; return the last answer."""
+        most = max(map(len, lists.values()))
+        starts = range(0, most, EXTENTS_PER_MESSAGE) or range(1)
         for start in starts:
-            attributes = _tag_attributes(device, number)
-            chunk = extents[start:start + EXTENTS_PER_MESSAGE]
-            if chunk:
-                attributes.append(("VCACHE_A_TAG_EXTENTS", b"".join(
-                    spec.EXTENT_LAYOUT.pack(*extent) for extent in chunk)))
+            attributes = list(tag)
+            for name, extents in lists.items():
+                chunk = extents[start:start + EXTENTS_PER_MESSAGE]
+                if chunk:
+                    attributes.append((f"VCACHE_A_TAG_{name}", b"".join(
+                        spec.EXTENT_LAYOUT.pack(*extent) for extent in chunk)))
             if start == starts[0]:
                 attributes.append(("VCACHE_A_TAG_EXTENTS_BEGIN", None))
             if start == starts[-1]:
                 attributes.append(("VCACHE_A_TAG_EXTENTS_COMMIT", None))
-            self._socket.request(spec.Command.TAG_EXTENTS, attributes)
+            answer = self._socket.request(command, attributes)
+        return answer
 
     def cached(self, device: DeviceNumber, number: int) -> list[spec.CachedRun]:
         """Return the cached blocks of a tag, unsorted.

@@ -104,6 +104,7 @@ class TagMessage(genlmsg):
         ('VCACHE_A_TAG_CACHE_LANES', 'uint64'),
         ('VCACHE_A_TAG_CACHE_OWN_BYTES', 'uint64'),
         ('VCACHE_A_TAG_CACHE_HOT_BYTES', 'uint64'),
+        ('VCACHE_A_TAG_EXTENTS_REMOVE', 'cdata'),
         ('VCACHE_A_TAG_PAD', 'none'),
     )
 
@@ -172,4 +173,5 @@ MESSAGES: dict[Command, type[genlmsg]] = {
     Command.CACHE_MAP_GET: CachedMessage,
     Command.CACHE_PREFETCH: CachedMessage,
     Command.CACHE_DROP: CachedMessage,
+    Command.TAG_EXTENTS_CHANGE: TagMessage,
 }

@@ -50,7 +50,8 @@ class Command(enum.IntEnum):
     #: first has extents-begin, the last extents-commit. A list of one message
     #: has both. The old list is active until the commit. A sector can belong
     #: to one tag only. A commit with sectors of another tag is refused as a
-    #: whole.
+    #: whole (EEXIST), and so is one after which the tag has more extents than
+    #: the module parameter extents_max allows (E2BIG).
     TAG_EXTENTS = 5
     #: Notification for the agent or an operator.
     EVENT_NTF = 6
@@ -76,6 +77,15 @@ class Command(enum.IntEnum):
     #: Reclaim some clean chunks of a tag, and return the size of the remaining
     #: data. Dirty data is not reclaimed.
     CACHE_DROP = 11
+    #: Change the extents of a tag: remove the sectors of extents-remove from
+    #: it, then add those of extents. The change takes effect as a whole, at
+    #: the commit. Both lists can take several messages, as in tag-extents.
+    #: Sectors to be removed that the tag does not have are ignored, and so are
+    #: sectors to be added that it has. The commit is refused as a whole for
+    #: the same reasons as in tag-extents. The message with the commit has a
+    #: reply, with the extents that the tag has then. A kernel that does not
+    #: know the command refuses it (EOPNOTSUPP); use tag-extents then.
+    TAG_EXTENTS_CHANGE = 12
 
 
 class Mode(enum.IntEnum):

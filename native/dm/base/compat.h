@@ -42,6 +42,23 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 #define GENL_MCAST_CAP_SYS_ADMIN 0
 #endif
 
+/*
+ * An error text with numbers. Older kernels need a text that stays: these are used in turn, so
+ * that the text of a request is still there when it is answered, at once.
+ */
+#ifndef NL_SET_ERR_MSG_FMT
+#define NL_SET_ERR_MSG_FMT(extack, fmt, ...) do {				\
+	static char vc_texts[64][80];						\
+	static atomic_t vc_next;						\
+	struct netlink_ext_ack *vc_ack = (extack);				\
+	char *vc_text = vc_texts[(u32)atomic_inc_return(&vc_next) % 64];	\
+										\
+	snprintf(vc_text, sizeof(vc_texts[0]), fmt, ##__VA_ARGS__);		\
+	if (vc_ack)								\
+		vc_ack->_msg = vc_text;						\
+} while (0)
+#endif
+
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 7, 0)
 
 static inline struct nlattr **vcache_dump_attrs(struct netlink_callback *cb)

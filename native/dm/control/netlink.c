@@ -120,8 +120,13 @@ void vcache_nl_release(struct vcache_dev *dev)
 	vcache_dev_unuse(dev);
 }
 
-/* Find the tag that a request names, and lock its device. Return: or an ERR_PTR(). */
-static struct vcache_tag *vc_nl_tag(struct genl_info *info)
+/**
+ * vcache_nl_tag - find the tag that a request names, and lock its device
+ * @info: the request
+ *
+ * Return: the tag, for vcache_nl_release() of its device; or an ERR_PTR().
+ */
+struct vcache_tag *vcache_nl_tag(struct genl_info *info)
 {
 	struct vcache_dev *dev = vcache_nl_device(info->attrs, info->extack);
 	struct nlattr *id = info->attrs[VCACHE_A_TAG_ID];
@@ -151,7 +156,7 @@ int vcache_nl_tag_get_doit(struct sk_buff *skb, struct genl_info *info)
 
 	if (!reply)
 		return -ENOMEM;
-	tag = vc_nl_tag(info);
+	tag = vcache_nl_tag(info);
 	if (IS_ERR(tag)) {
 		nlmsg_free(reply);
 		return PTR_ERR(tag);
@@ -171,7 +176,7 @@ int vcache_nl_tag_get_doit(struct sk_buff *skb, struct genl_info *info)
 /* Compute the curve of a tag. Return: 0 or a negative errno. */
 static int vc_nl_read_curve(struct genl_info *info, struct vcache_curve_said *said)
 {
-	struct vcache_tag *tag = vc_nl_tag(info);
+	struct vcache_tag *tag = vcache_nl_tag(info);
 	int r;
 
 	if (IS_ERR(tag))
@@ -365,7 +370,7 @@ int vcache_nl_tag_set_doit(struct sk_buff *skb, struct genl_info *info)
 
 int vcache_nl_tag_del_doit(struct sk_buff *skb, struct genl_info *info)
 {
-	struct vcache_tag *tag = vc_nl_tag(info);
+	struct vcache_tag *tag = vcache_nl_tag(info);
 	struct vcache_dev *dev;
 	int r = 0;
 
@@ -380,83 +385,6 @@ int vcache_nl_tag_del_doit(struct sk_buff *skb, struct genl_info *info)
 		vcache_tag_remove(tag);
 	}
 	vcache_nl_release(dev);
-	return r;
-}
-
-static void vc_nl_unstage(struct vcache_tag *tag)
-{
-	kvfree(tag->staged);
-	tag->staged = NULL;
-	tag->staged_nr = 0;
-}
-
-/* Add the extents of a message to those staged before. */
-static int vc_nl_stage(struct vcache_tag *tag, struct nlattr *attr,
-		       struct netlink_ext_ack *extack)
-{
-	size_t nr = nla_len(attr) / sizeof(struct vcache_sectors);
-	size_t had = tag->staged_nr;
-	struct vcache_sectors *all;
-	u64 from = 0;
-
-	if (nla_len(attr) % sizeof(struct vcache_sectors)) {
-		NL_SET_ERR_MSG_ATTR(extack, attr, "each extent must be {u64 start, u64 len}");
-		return -EINVAL;
-	}
-	all = kvmalloc_array(had + nr, sizeof(*all), GFP_KERNEL);
-	if (!all)
-		return -ENOMEM;
-	if (had) {
-		memcpy(all, tag->staged, had * sizeof(*all));
-		from = all[had - 1].start + all[had - 1].len;
-	}
-	memcpy(all + had, nla_data(attr), nr * sizeof(*all));
-	if (vcache_sectors_check(all + had, nr, from, tag->dev->target->ti->len)) {
-		kvfree(all);
-		NL_SET_ERR_MSG_ATTR(extack, attr,
-				    "extents must be sorted, disjoint and on the device");
-		return -EINVAL;
-	}
-	kvfree(tag->staged);
-	tag->staged = all;
-	tag->staged_nr = had + nr;
-	return 0;
-}
-
-static int vc_nl_set_extents(struct vcache_tag *tag, struct genl_info *info)
-{
-	struct nlattr **attrs = info->attrs;
-	int r = 0;
-
-	if (tag->dev->target->scope == VCACHE_SCOPE_VOLUME ||
-	    tag == tag->dev->host) {
-		NL_SET_ERR_MSG(info->extack, "hTag and tags in volume scope have no extents");
-		return -EINVAL;
-	}
-	if (attrs[VCACHE_A_TAG_EXTENTS_BEGIN])
-		vc_nl_unstage(tag);
-	if (attrs[VCACHE_A_TAG_EXTENTS])
-		r = vc_nl_stage(tag, attrs[VCACHE_A_TAG_EXTENTS],
-				info->extack);
-	if (!r && !attrs[VCACHE_A_TAG_EXTENTS_COMMIT])
-		return 0;
-	if (!r)
-		r = vcache_tag_set_extents(tag, tag->staged, tag->staged_nr);
-	if (r == -EEXIST)
-		NL_SET_ERR_MSG(info->extack, "a sector belongs to another tag already");
-	vc_nl_unstage(tag);
-	return r;
-}
-
-int vcache_nl_tag_extents_doit(struct sk_buff *skb, struct genl_info *info)
-{
-	struct vcache_tag *tag = vc_nl_tag(info);
-	int r;
-
-	if (IS_ERR(tag))
-		return PTR_ERR(tag);
-	r = vc_nl_set_extents(tag, info);
-	vcache_nl_release(tag->dev);
 	return r;
 }
 

@@ -13,6 +13,7 @@ struct vcache_dev *vcache_nl_device(struct nlattr **attrs,
 				    struct netlink_ext_ack *extack);
 struct vcache_dev *vcache_nl_lock(struct vcache_dev *dev);
 void vcache_nl_release(struct vcache_dev *dev);
+struct vcache_tag *vcache_nl_tag(struct genl_info *info);
 
 /* netlink_cached.c */
 bool vcache_nl_lanes_fit(struct vcache_dev *dev, struct genl_info *info);
@@ -21,6 +22,7 @@ bool vcache_nl_lanes_fit(struct vcache_dev *dev, struct genl_info *info);
 int vcache_put_number(struct sk_buff *skb, struct vcache_dev *dev, int major,
 		      int minor);
 int vcache_fill_device(struct sk_buff *skb, struct vcache_dev *dev);
+int vcache_fill_extents(struct sk_buff *skb, struct vcache_tag *tag);
 int vcache_fill_tag(struct sk_buff *skb, struct vcache_tag *tag);
 int vcache_fill_curve(struct sk_buff *skb, struct nlattr **asked,
 		      const struct vcache_curve_said *said);

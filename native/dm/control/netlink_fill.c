@@ -244,6 +244,21 @@ static int vc_fill_log(struct sk_buff *skb, struct vcache_log *log)
 }
 
 /**
+ * vcache_fill_extents - put the counters of a tag's extents into a message
+ * @skb: the message
+ * @tag: the tag; its device is locked
+ *
+ * Return: 0 or -EMSGSIZE.
+ */
+int vcache_fill_extents(struct sk_buff *skb, struct vcache_tag *tag)
+{
+	lockdep_assert_held(&tag->dev->lock);
+	return nla_put_u32(skb, VCACHE_A_TAG_EXTENTS_COUNT, tag->extents.runs) ?:
+	       nla_put_u64_64bit(skb, VCACHE_A_TAG_EXTENTS_SECTORS, tag->extents.sectors,
+				 VCACHE_A_TAG_PAD);
+}
+
+/**
  * vcache_fill_tag - put the attributes of a tag into a message
  * @skb: the message
  * @tag: the tag; its device is locked, with an active table
@@ -252,20 +267,14 @@ static int vc_fill_log(struct sk_buff *skb, struct vcache_log *log)
  */
 int vcache_fill_tag(struct sk_buff *skb, struct vcache_tag *tag)
 {
-	u64 extent_sectors;
-	u32 extents;
-
 	lockdep_assert_held(&tag->dev->lock);
-	vcache_tag_extents(tag, &extents, &extent_sectors);
 	return vcache_put_number(skb, tag->dev, VCACHE_A_TAG_MAJOR,
 				 VCACHE_A_TAG_MINOR) ?:
 	       nla_put_u32(skb, VCACHE_A_TAG_ID, tag->id) ?:
 	       nla_put_string(skb, VCACHE_A_TAG_NAME, tag->name) ?:
 	       nla_put_u32(skb, VCACHE_A_TAG_WEIGHT, tag->weight) ?:
 	       vc_fill_cgroups(skb, tag) ?:
-	       nla_put_u32(skb, VCACHE_A_TAG_EXTENTS_COUNT, extents) ?:
-	       nla_put_u64_64bit(skb, VCACHE_A_TAG_EXTENTS_SECTORS,
-				 extent_sectors, VCACHE_A_TAG_PAD) ?:
+	       vcache_fill_extents(skb, tag) ?:
 	       nla_put_u64_64bit(skb, VCACHE_A_TAG_LIMIT_BYTES,
 				 (u64)READ_ONCE(tag->limit) << PAGE_SHIFT,
 				 VCACHE_A_TAG_PAD) ?:

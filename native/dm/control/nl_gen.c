@@ -106,6 +106,18 @@ vcache_nl_cache_drop_policy[VCACHE_A_CACHED_ID + 1] = {
 	[VCACHE_A_CACHED_ID] = NLA_POLICY_FULL_RANGE(NLA_U32, &vcache_nl_cached_id_range),
 };
 
+/* VCACHE_CMD_TAG_EXTENTS_CHANGE */
+static const struct nla_policy
+vcache_nl_tag_extents_change_policy[VCACHE_A_TAG_EXTENTS_REMOVE + 1] = {
+	[VCACHE_A_TAG_MAJOR] = { .type = NLA_U32, },
+	[VCACHE_A_TAG_MINOR] = { .type = NLA_U32, },
+	[VCACHE_A_TAG_ID] = NLA_POLICY_FULL_RANGE(NLA_U32, &vcache_nl_tag_id_range),
+	[VCACHE_A_TAG_EXTENTS] = { .type = NLA_BINARY, },
+	[VCACHE_A_TAG_EXTENTS_BEGIN] = { .type = NLA_FLAG, },
+	[VCACHE_A_TAG_EXTENTS_COMMIT] = { .type = NLA_FLAG, },
+	[VCACHE_A_TAG_EXTENTS_REMOVE] = { .type = NLA_BINARY, },
+};
+
 const struct genl_ops vcache_nl_ops[VCACHE_NL_OPS_COUNT] = {
 	{
 		.cmd = VCACHE_CMD_DEVICE_GET,
@@ -170,6 +182,12 @@ const struct genl_ops vcache_nl_ops[VCACHE_NL_OPS_COUNT] = {
 		.doit = vcache_nl_cache_drop_doit,
 		.policy = vcache_nl_cache_drop_policy,
 		.maxattr = VCACHE_A_CACHED_ID,
+	},
+	{
+		.cmd = VCACHE_CMD_TAG_EXTENTS_CHANGE,
+		.doit = vcache_nl_tag_extents_change_doit,
+		.policy = vcache_nl_tag_extents_change_policy,
+		.maxattr = VCACHE_A_TAG_EXTENTS_REMOVE,
 	},
 };
 

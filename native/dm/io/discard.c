@@ -59,7 +59,7 @@ static bool vc_discard_range(struct vcache_io *io, struct bio *bio)
 	struct vcache_dev *dev = io->dev;
 	u64 end = bio_end_sector(bio) / VC_BLOCK_SECTORS;
 
-	vcache_map_punch(dev, bio->bi_iter.bi_sector, bio_sectors(bio));
+	vcache_extents_punch(dev, bio->bi_iter.bi_sector, bio_sectors(bio));
 	if (!READ_ONCE(dev->writeback)) {
 		vcache_write_uncache(dev, bio);
 		submit_bio_noacct(bio);

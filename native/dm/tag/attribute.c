@@ -23,10 +23,6 @@
 
 #include "internal.h"
 
-static_assert(sizeof(struct vcache_sectors) == sizeof(struct vcache_extent));
-static_assert(offsetof(struct vcache_sectors, len) ==
-	      offsetof(struct vcache_extent, len));
-
 /* The submitter's cgroup, or NULL if it can be in no tag's cgroup. */
 static struct cgroup *vc_submitter(void)
 {
@@ -83,15 +79,13 @@ static bool vc_tag_has_submitter(struct vcache_tag *tag)
  */
 struct vcache_tag *vcache_tag_of_range(struct vcache_target *vt, struct bio *bio)
 {
-	struct vcache_map *map;
+	struct vcache_owner *owner;
 
 	if (vt->scope == VCACHE_SCOPE_VOLUME)
 		return vt->tag;
-	map = rcu_dereference(vt->dev->map);
-	if (!map)
-		return NULL;
-	return vcache_runs_owner(map->run, map->nr, bio->bi_iter.bi_sector,
-				 bio_sectors(bio));
+	owner = vcache_runs_owner(rcu_dereference(vt->dev->map), bio->bi_iter.bi_sector,
+				  bio_sectors(bio));
+	return owner ? vcache_tag_of_owner(owner) : NULL;
 }
 
 /**
@@ -216,135 +210,4 @@ int vcache_tag_set_cgroups(struct vcache_tag *tag, const u64 *id, unsigned int n
 	if (old)
 		kfree_rcu(old, rcu);
 	return 0;
-}
-
-static struct vcache_map *vcache_map_alloc(size_t runs)
-{
-	struct vcache_map *map = kvmalloc(struct_size(map, run, runs),
-					  GFP_KERNEL | __GFP_NOWARN);
-
-	return map;
-}
-
-/* Replace the map. Called under vcache_dev.lock. */
-static void vc_map_swap(struct vcache_dev *dev, struct vcache_map *new)
-{
-	struct vcache_map *old;
-
-	lockdep_assert_held(&dev->lock);
-	if (new && !new->nr) {
-		kvfree(new);
-		new = NULL;
-	}
-	old = rcu_replace_pointer(dev->map, new, lockdep_is_held(&dev->lock));
-	if (old)
-		kvfree_rcu(old, rcu);
-}
-
-static struct vcache_map *vc_map_locked(struct vcache_dev *dev)
-{
-	return rcu_dereference_protected(dev->map,
-					 lockdep_is_held(&dev->lock));
-}
-
-/**
- * vcache_map_drop - drop all extents: everything is hTag's until they are set again
- * @dev: the device
- *
- * Used if there is no memory for a new map. Called under vcache_dev.lock.
- */
-void vcache_map_drop(struct vcache_dev *dev)
-{
-	struct vcache_tag *tag;
-
-	lockdep_assert_held(&dev->lock);
-	vc_map_swap(dev, NULL);
-	list_for_each_entry(tag, &dev->tags, node)
-		vcache_tag_event(tag, VCACHE_EVENT_KIND_EXTENTS_LOST);
-}
-
-/**
- * vcache_tag_set_extents - replace the extents of a tag
- * @tag: the tag
- * @s: checked by vcache_sectors_check()
- * @nr: how many; 0: none
- *
- * Called under vcache_dev.lock.
- *
- * Return: 0; -ENOMEM; -EEXIST if a sector belongs to another tag. On error nothing has
- * changed.
- */
-int vcache_tag_set_extents(struct vcache_tag *tag, const struct vcache_sectors *s,
-			   size_t nr)
-{
-	struct vcache_map *old = vc_map_locked(tag->dev), *new;
-	size_t had = old ? old->nr : 0;
-	int r;
-
-	lockdep_assert_held(&tag->dev->lock);
-	new = vcache_map_alloc(had + nr);
-	if (!new)
-		return -ENOMEM;
-	r = vcache_runs_replace(old ? old->run : NULL, had, tag, s, nr, new->run,
-				&new->nr);
-	if (r) {
-		kvfree(new);
-		return r;
-	}
-	vc_map_swap(tag->dev, new);
-	return 0;
-}
-
-/**
- * vcache_tag_extents - count the extents of a tag
- * @tag: the tag
- * @count: set to the number of its runs
- * @sectors: set to the number of their sectors
- *
- * Called under vcache_dev.lock.
- */
-void vcache_tag_extents(struct vcache_tag *tag, u32 *count, u64 *sectors)
-{
-	struct vcache_map *map = vc_map_locked(tag->dev);
-	size_t i;
-
-	lockdep_assert_held(&tag->dev->lock);
-	*count = 0;
-	*sectors = 0;
-	for (i = 0; map && i < map->nr; i++) {
-		if (map->run[i].owner != tag)
-			continue;
-		(*count)++;
-		*sectors += map->run[i].len;
-	}
-}
-
-/**
- * vcache_map_punch - remove a range that is discarded from all tags' extents
- * @dev: the device
- * @start: first sector
- * @len: number of sectors
- *
- * The file system may reuse the range when the discard is complete. From then on these
- * extents must not attribute a write to a tag.
- */
-void vcache_map_punch(struct vcache_dev *dev, sector_t start, sector_t len)
-{
-	struct vcache_map *old, *new;
-
-	if (!rcu_access_pointer(dev->map))
-		return;
-	vcache_dev_lock(dev);
-	old = vc_map_locked(dev);
-	new = vcache_map_alloc(old ? old->nr + 1 : 1);
-	if (old && new) {
-		new->nr = vcache_runs_subtract(old->run, old->nr, start, len,
-					       new->run);
-		vc_map_swap(dev, new);
-	} else if (old) {
-		vcache_map_drop(dev);
-	} else {
-		kvfree(new);
-	}
-	vcache_dev_unlock(dev);
 }

@@ -5,7 +5,7 @@
 
 #include "tag.h"
 
-/* attribute.c */
-void vcache_map_drop(struct vcache_dev *dev);
+/* extents.c */
+void vcache_extents_drop(struct vcache_dev *dev);
 
 #endif /* DM_VCACHE_TAG_INTERNAL_H */

@@ -217,13 +217,16 @@ void vcache_tag_set_mode(struct vcache_tag *tag, enum vcache_mode mode)
  */
 void vcache_tag_remove(struct vcache_tag *tag)
 {
+	const struct vcache_staged none = { };
+	struct vcache_refusal why;
+
 	lockdep_assert_held(&tag->dev->lock);
 	WRITE_ONCE(tag->orphan, true);
 	/* An empty list of cgroups needs no memory ... */
 	vcache_tag_set_cgroups(tag, NULL, 0);
 	/* ... but a map does. Without memory all extents are dropped. */
-	if (vcache_tag_set_extents(tag, NULL, 0))
-		vcache_map_drop(tag->dev);
+	if (vcache_tag_set_extents(tag, &none, &why))
+		vcache_extents_drop(tag->dev);
 	/* After this no write is attributed to the tag any more. */
 	synchronize_rcu();
 	vcache_tag_write_out(tag, UINT_MAX);
@@ -241,7 +244,8 @@ static void vc_tag_free(struct vcache_tag *tag)
 	cancel_work_sync(&tag->work);
 	cancel_work_sync(&tag->commit_work);
 	vc_tag_upper->leave(tag);
-	kvfree(tag->staged);
+	kvfree(tag->staged.s);
+	kvfree(tag->staged_remove.s);
 	kfree(rcu_dereference_protected(tag->cgroups, true));
 	vcache_curve_free(tag->curve);
 	kfree(tag);

@@ -87,15 +87,27 @@ struct vcache_cgroups {
 };
 
 /**
- * struct vcache_map - the tags' sectors, in filesystem scope
- * @rcu: frees it
- * @nr: how many runs
- * @run: sorted; owners are &struct vcache_tag
+ * struct vcache_staged - extents received but not committed, under vcache_dev.lock
+ * @s: sorted
+ * @nr: how many
+ * @room: for how many @s has memory
  */
-struct vcache_map {
-	struct rcu_head rcu;
+struct vcache_staged {
+	struct vcache_sectors *s;
 	size_t nr;
-	struct vcache_run run[];
+	size_t room;
+};
+
+/**
+ * struct vcache_refusal - why extents were refused
+ * @sector: after -EEXIST: a sector that belongs to another tag
+ * @other: after -EEXIST: that tag
+ * @runs: after -E2BIG: how many extents the tag would have
+ */
+struct vcache_refusal {
+	u64 sector;
+	struct vcache_tag *other;
+	u64 runs;
 };
 
 /* Counters of a tag, as the netlink attributes of the same names. */
@@ -169,8 +181,10 @@ struct vcache_nvme {
  * @mode: where its write-outs go, on a device in writeback mode
  * @log: its log in the pool, or NULL
  * @curve: its miss-ratio curve, or NULL
- * @staged: extents received but not committed, under vcache_dev.lock
- * @staged_nr: how many
+ * @extents: number of its extents and of their sectors, under vcache_dev.lock
+ * @staged: extents to be added at the commit
+ * @staged_remove: extents to be removed at the commit
+ * @staged_by: the command that has staged them
  * @used: pages used or reserved
  * @limit: most pages that it may use
  * @dirty_sectors: sectors of completed writes that are not durable
@@ -225,8 +239,10 @@ struct vcache_tag {
 	enum vcache_mode mode;
 	struct vcache_log *log;
 	struct vcache_curve *curve;
-	struct vcache_sectors *staged;
-	size_t staged_nr;
+	struct vcache_owner extents;
+	struct vcache_staged staged;
+	struct vcache_staged staged_remove;
+	u8 staged_by;
 
 	atomic_t used;
 	unsigned int limit;
@@ -317,7 +333,7 @@ struct vcache_target {
  * @host: hTag
  * @next_seq: for vcache_tag.seq
  * @attr_gen: counts changes of cgroups and removals of tags
- * @map: the tags' sectors; may be NULL; RCU
+ * @map: the tags' sectors, in filesystem scope; may be NULL; RCU
  * @blocks: index of the buffered blocks by page number
  * @spilled: buffered blocks for which @blocks had no memory; changes under its xa_lock
  * @nspilled: how many
@@ -381,7 +397,7 @@ struct vcache_dev {
 	struct vcache_tag *host;
 	u64 next_seq;
 	atomic_t attr_gen;
-	struct vcache_map __rcu *map;
+	struct vcache_runs __rcu *map;
 	struct xarray blocks;
 	struct hlist_head spilled;
 	unsigned int nspilled;
@@ -468,16 +484,26 @@ static inline void vcache_dev_unlock(struct vcache_dev *dev)
 	mutex_unlock(&dev->lock);
 }
 
+static inline struct vcache_tag *vcache_tag_of_owner(struct vcache_owner *owner)
+{
+	return container_of(owner, struct vcache_tag, extents);
+}
+
 /* attribute.c */
 bool vcache_tag_has_cgroup(struct vcache_tag *tag, u64 id);
 struct vcache_tag *vcache_tag_of_range(struct vcache_target *vt, struct bio *bio);
 struct vcache_tag *vcache_tag_of_write(struct vcache_target *vt, struct bio *bio);
 void vcache_scope_of_flush(struct vcache_target *vt, struct vcache_flush *f);
 int vcache_tag_set_cgroups(struct vcache_tag *tag, const u64 *id, unsigned int nr);
-int vcache_tag_set_extents(struct vcache_tag *tag, const struct vcache_sectors *s,
-			   size_t nr);
-void vcache_tag_extents(struct vcache_tag *tag, u32 *count, u64 *sectors);
-void vcache_map_punch(struct vcache_dev *dev, sector_t start, sector_t len);
+
+/* extents.c */
+unsigned int vcache_extents_max(void);
+int vcache_tag_set_extents(struct vcache_tag *tag, const struct vcache_staged *add,
+			   struct vcache_refusal *why);
+int vcache_tag_change_extents(struct vcache_tag *tag, const struct vcache_staged *remove,
+			      const struct vcache_staged *add, struct vcache_refusal *why);
+void vcache_extents_punch(struct vcache_dev *dev, sector_t start, sector_t len);
+void vcache_extents_free(struct vcache_dev *dev);
 
 /* goal.c */
 void vcache_tag_kick(struct vcache_tag *tag);

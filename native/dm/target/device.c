@@ -39,7 +39,7 @@
 static void vc_dev_free(struct vcache_dev *dev)
 {
 	vcache_tags_free(dev);
-	kvfree(rcu_dereference_protected(dev->map, true));
+	vcache_extents_free(dev);
 	vcache_blocks_exit(dev);
 	vcache_nvme_drop(dev);
 	if (dev->large_wq)

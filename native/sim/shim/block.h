@@ -399,6 +399,7 @@ struct genlmsghdr { u8 cmd; u8 version; u16 reserved; };
 struct netlink_ext_ack { const char *_msg; const struct nlattr *bad_attr; };
 struct sk_buff { unsigned int len; u32 portid; };
 struct genl_info {
+	struct genlmsghdr *genlhdr;
 	struct nlmsghdr *nlhdr;
 	struct nlattr **attrs;
 	struct netlink_ext_ack *extack;
