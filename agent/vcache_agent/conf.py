@@ -39,6 +39,11 @@ _AGENT_OPTS = [
         (name, policy.meaning) for name, policy in policies.POLICIES.items()],
                help="How a pool is divided among the tags that use it. 'vcache policy set' "
                     "overrides this option."),
+    cfg.IntOpt("extents_per_disk", default=16384, min=1, max=65536,
+               help="Maximum number of extents of a disk image that are given to the kernel. If "
+                    "an image has more, the smallest are left out: writes to them belong to the "
+                    "host tag, and every flush covers them. The kernel has a limit too, the "
+                    "parameter extents_max of the module."),
     cfg.FloatOpt("netlink_timeout", default=5.0, min=0.1, max=60.0,
                  help="Timeout of one netlink request to the kernel, in seconds."),
 ]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from oslo_log import log as logging
 
+from vcache_agent.extent_delta import difference
 from vcache_agent.model import DeviceNumber, Extents, lanes_of
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
@@ -60,8 +61,9 @@ class Executor:
             LOG.info("device %s tag %d: dedicated lanes %s", action.device, action.tag,
                      ", ".join(map(str, lanes_of(action.lanes))) or "none")
         elif isinstance(action, SetExtents):
-            self.applied.pop(key, None)
-            client.set_extents(action.device, action.tag, action.extents)
+            before = self.applied.pop(key, None)
+            if before is None or not _change(client, key, before, action.extents):
+                client.set_extents(action.device, action.tag, action.extents)
             self.applied[key] = action.extents
             LOG.debug("device %s tag %d: %d extents", action.device, action.tag,
                       len(action.extents))
@@ -76,3 +78,23 @@ class Executor:
         :param known: returns True for a device that exists
         """
         self.applied = {key: value for key, value in self.applied.items() if known(key[0])}
+
+
+def _change(client: Client, key: TagKey, before: Extents, wanted: Extents) -> bool:
+    """Change the extents of a tag by their difference.
+
+    :param before: the extents that were set last
+    :return: False if they must be set as a whole: because the difference is empty or the longer
+        list, the kernel does not know the command, or its extents were not those of ``before``
+    :raises NetlinkError: if the kernel refuses the extents
+    """
+    remove, add = difference(before, wanted)
+    if not 0 < len(remove) + len(add) < len(wanted):
+        return False
+    try:
+        found = client.change_extents(*key, remove, add)
+    except NetlinkError as error:
+        if error.errno == errno.EOPNOTSUPP:
+            return False
+        raise
+    return found == (len(wanted), sum(extent.length for extent in wanted))
