@@ -285,7 +285,6 @@ void vcache_pool_give_up_unsealed(struct vcache_pool *p)
 	lockdep_assert_held(&p->lock);
 	list_for_each_entry(v, &p->volumes, node) {
 		u64 gen = vc_volume_unsealed(v);
-
 		int r = gen ? vc_volume_forget_to(v, gen) : 0;
 
 		if (r) {
