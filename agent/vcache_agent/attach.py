@@ -21,9 +21,8 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
-from vcache_agent import pools
+from vcache_agent import pools, sysfs
 from vcache_agent.dm import HIDDEN, NAME_MAX, Dm, DmError, Info, KernelWords, Line, Lines
 from vcache_agent.pools import Mapping, PoolError
 from vcache_agent.store import Store
@@ -260,16 +259,8 @@ def _check_table(info: Info, lines: Lines) -> None:
 
 def _check_place(dm: Dm, info: Info, found: pools.Pool) -> None:
     """Refuse a device that is below the pool, or that is in mode none."""
-    pending, seen = [found.info.number, found.cache], set()
-    while pending:
-        current = pending.pop()
-        if current == info.number:
-            raise PoolError(f"pool {found.info.name} is itself on {info.name}")
-        if current in seen:
-            continue
-        seen.add(current)
-        for slave in (Path("/sys/dev/block") / str(current)).glob("slaves/*/dev"):
-            pending.append(pools.number(slave.read_text().strip()))
+    if info.number in sysfs.below([found.info.number, found.cache]):
+        raise PoolError(f"pool {found.info.name} is itself on {info.name}")
     mapping = pools.mapping_of(dm, info)
     if mapping is not None and mapping.mode == "none":
         raise PoolError(f"{info.name} is in mode none, must be in mode flush-only")

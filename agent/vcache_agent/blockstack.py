@@ -8,14 +8,14 @@ sectors cannot be mapped; they are refused by name.
 
 import bisect
 import dataclasses
-import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from vcache_agent import sysfs
+from vcache_agent.dm import Dm, DmError, Lines
 from vcache_agent.model import Device, DeviceNumber, Extent, Extents
 
 _MAX_LEVELS = 8
-_TABLE_SECONDS = 5
 
 
 class NotOnVcache(Exception):
@@ -38,35 +38,30 @@ class Segment:
     target: int
 
 
-def dm_table(number: DeviceNumber) -> list[str]:
+def dm_table(number: DeviceNumber) -> Lines:
     """Return the lines of a mapped device's table.
 
     :raises NotOnVcache: if it cannot be read
     """
     try:
-        done = subprocess.run(
-            ["dmsetup", "table", "-j", str(number.major), "-m", str(number.minor)],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=_TABLE_SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise NotOnVcache(f"dmsetup table of {number}: {error}") from None
-    if done.returncode:
-        raise NotOnVcache(f"dmsetup table of {number}: {done.stderr.strip()}")
-    return done.stdout.splitlines()
+        with Dm() as dm:
+            return dm.table(number)
+    except DmError as error:
+        raise NotOnVcache(f"table of device {number}: {error.strerror}") from None
 
 
 class BlockStack:
     """The block devices above the vcache devices, at the time of the first request.
 
     :param devices: the vcache devices
-    :param sysfs: path of /sys/dev/block
+    :param root: path of /sys/dev/block
     :param table: returns the table lines of a mapped device
     """
 
-    def __init__(self, devices: Iterable[Device], sysfs: Path = Path("/sys/dev/block"),
-                 table: Callable[[DeviceNumber], list[str]] = dm_table) -> None:
+    def __init__(self, devices: Iterable[Device], root: Path = sysfs.BLOCK,
+                 table: Callable[[DeviceNumber], Lines] = dm_table) -> None:
         self._devices = {device.number: device for device in devices}
-        self._sysfs = sysfs
+        self._root = root
         self._table = table
         self._known: dict[DeviceNumber, list[Segment]] = {}
 
@@ -76,7 +71,10 @@ class BlockStack:
         :raises NotOnVcache: if it has none; the text says why
         """
         if number not in self._known:
-            self._known[number] = self._segments(number, _MAX_LEVELS)
+            try:
+                self._known[number] = self._segments(number, _MAX_LEVELS)
+            except OSError as error:  # a device that has just disappeared
+                raise NotOnVcache(f"device {number}: {error.strerror}") from None
         return self._known[number]
 
     def _segments(self, number: DeviceNumber, levels: int) -> list[Segment]:
@@ -87,49 +85,30 @@ class BlockStack:
             raise NotOnVcache("its file system is not on a single block device")
         if levels == 0:
             raise NotOnVcache(f"more than {_MAX_LEVELS} devices are stacked below it")
-        folder = self._sysfs / str(number)
-        if (folder / "partition").exists():
-            return self._partition(folder, levels)
-        if (folder / "dm").is_dir():
+        part = sysfs.partition(number, self._root)
+        if part is not None:
+            return _slice(self._segments(part.disk, levels - 1), part.start, part.size, 0)
+        if sysfs.is_mapped(number, self._root):
             return self._mapped(number, levels)
         raise NotOnVcache(f"no vcache device is below device {number}")
-
-    def _partition(self, folder: Path, levels: int) -> list[Segment]:
-        start = int((folder / "start").read_text())
-        size = int((folder / "size").read_text())
-        parent = _number((folder.resolve().parent / "dev").read_text())
-        return _slice(self._segments(parent, levels - 1), start, size, 0)
 
     def _mapped(self, number: DeviceNumber, levels: int) -> list[Segment]:
         found: list[Segment] = []
         for line in self._table(number):
-            fields = line.split()
-            if len(fields) < 3:
-                raise NotOnVcache(f"device {number} has an invalid table")
-            if fields[2] != "linear":
-                if not self._slaves_on_vcache(number):
+            if line.target != "linear":
+                if self._devices.keys().isdisjoint(sysfs.below([number], self._root)):
                     raise NotOnVcache(f"no vcache device is below device {number}")
-                raise NotOnVcache(f"sectors cannot be mapped through dm target {fields[2]!r} of "
+                raise NotOnVcache(f"sectors cannot be mapped through dm target {line.target!r} of "
                                   f"device {number}")
-            below = self._segments(_number(fields[3]), levels - 1)
-            found += _slice(below, int(fields[4]), int(fields[1]), int(fields[0]))
+            try:
+                below, offset = line.arguments.split()
+                segments = self._segments(sysfs.number(below), levels - 1)
+                found += _slice(segments, int(offset), line.length, line.start)
+            except ValueError as error:
+                raise NotOnVcache(f"device {number} has an invalid table: {error}") from None
         if not found:
             raise NotOnVcache(f"device {number} has no table")
         return found
-
-    def _slaves_on_vcache(self, number: DeviceNumber) -> bool:
-        """Return True if a vcache device is anywhere below a mapped device."""
-        pending, seen = [number], set()
-        while pending:
-            current = pending.pop()
-            if current in self._devices:
-                return True
-            if current in seen:
-                continue
-            seen.add(current)
-            for slave in (self._sysfs / str(current)).glob("slaves/*/dev"):
-                pending.append(_number(slave.read_text()))
-        return False
 
 
 def follow(segments: Sequence[Segment], extents: Iterable[Extent]) -> tuple[Device, Extents]:
@@ -170,10 +149,3 @@ def _slice(segments: Iterable[Segment], start: int, size: int, base: int) -> lis
                                  segment.target + low - segment.start))
     return parts
 
-
-def _number(text: str) -> DeviceNumber:
-    major, _, minor = text.strip().partition(":")
-    try:
-        return DeviceNumber(int(major), int(minor))
-    except ValueError:
-        raise NotOnVcache(f"{text.strip()!r} is not a device number") from None

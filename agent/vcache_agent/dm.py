@@ -174,10 +174,15 @@ class Dm:
         """
         self._call(_SUSPEND, "resume", name, event=event)
 
-    def table(self, name: str, *, inactive: bool = False) -> Lines:
-        """Return the active table, or with `inactive` the loaded one."""
+    def table(self, device: str | DeviceNumber, *, inactive: bool = False) -> Lines:
+        """Return the active table, or with `inactive` the loaded one.
+
+        This does no I/O, and does not wait for a device that is suspended or hangs.
+
+        :param device: its name or number
+        """
         flags = _STATUS_TABLE | (_QUERY_INACTIVE if inactive else 0)
-        return self._lines(name, flags)
+        return self._lines(device, flags)
 
     def status(self, name: str) -> Lines:
         """Return the status, one line for each target."""
@@ -188,8 +193,8 @@ class Dm:
         self._call(_MESSAGE, f"message {text!r} to", name,
                    struct.pack("=Q", 0) + text.encode() + b"\0")
 
-    def _lines(self, name: str, flags: int) -> Lines:
-        header, data = self._call(_TABLE, "status", name, flags=flags)
+    def _lines(self, device: str | DeviceNumber, flags: int) -> Lines:
+        header, data = self._call(_TABLE, "status", device, flags=flags)
         found, at = [], 0
         for _ in range(header[5]):
             start, length, _status, step, target = _SPEC.unpack_from(data, at)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from oslo_log import log as logging
 
+from vcache_agent import sysfs
 from vcache_agent.model import Device
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client
@@ -89,13 +90,13 @@ def read_drive(path: str) -> TaggedDrive | None:
 class Drives:
     """Enables the tags of drives in the target.
 
-    :param sysfs: path of /sys/dev/block
+    :param root: path of /sys/dev/block
     :param ask: queries a drive; see :func:`read_drive`
     """
 
-    def __init__(self, sysfs: Path = Path("/sys/dev/block"),
+    def __init__(self, root: Path = sysfs.BLOCK,
                  ask: Callable[[str], TaggedDrive | None] = read_drive) -> None:
-        self._sysfs = sysfs
+        self._root = root
         self._ask = ask
         self._without: set[tuple[str, str]] = set()
 
@@ -117,7 +118,7 @@ class Drives:
         if name is None:
             return
         # The sequence number distinguishes drives that had the same name in turn.
-        key = (device.origin, _text(self._sysfs / device.origin / "diskseq"))
+        key = (device.origin, sysfs.diskseq(device.origin, self._root))
         if key in self._without:
             return
         drive = self._ask(f"/dev/{name}")
@@ -136,13 +137,6 @@ class Drives:
 
     def _nvme_name(self, origin: str) -> str | None:
         """Return the kernel's name of an origin if it is on an NVMe drive, otherwise None."""
-        folder = (self._sysfs / origin).resolve()
-        name = folder.name
+        name = sysfs.name(origin, self._root)
         return name if name.startswith("nvme") else None
 
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except FileNotFoundError:
-        return ""  # a partition, or a kernel without this attribute

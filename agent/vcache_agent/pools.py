@@ -14,9 +14,9 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
+from vcache_agent import sysfs
 from vcache_agent.dm import NAME_MAX, Dm, DmError, Info, KernelWords, Line, block_number
 from vcache_agent.model import SECTOR_BYTES, DeviceNumber
 from vcache_agent.store import Store
@@ -79,8 +79,8 @@ class Mapping:
             if options[0] == "age_ms":
                 age_ms, options = int(options[1]), options[2:]
             else:
-                pool, volume, options = number(options[1]), int(options[2]), options[3:]
-        return cls(line.length, mode, number(origin), scope, age_ms, pool, volume)
+                pool, volume, options = sysfs.number(options[1]), int(options[2]), options[3:]
+        return cls(line.length, mode, sysfs.number(origin), scope, age_ms, pool, volume)
 
     def line(self) -> Line:
         """Return the mapping as a table line."""
@@ -169,12 +169,6 @@ class Pool:
     lanes: tuple[int, ...] = ()
 
 
-def number(text: str) -> DeviceNumber:
-    """Return the device number in a text ``major:minor``."""
-    major, _, minor = text.partition(":")
-    return DeviceNumber(int(major), int(minor))
-
-
 def mapping_of(dm: Dm, info: Info) -> Mapping | None:
     """Return the active table of a vcache device; None for another device."""
     lines = dm.table(info.name) if info.active else ()
@@ -228,7 +222,7 @@ def _pool(dm: Dm, info: Info) -> Pool | None:
     lines = dm.table(info.name) if info.active else ()
     if len(lines) != 1 or lines[0].target != POOL_TARGET:
         return None
-    cache = number(lines[0].arguments.split()[0])
+    cache = sysfs.number(lines[0].arguments.split()[0])
     words = dm.status(info.name)[0].arguments.split()
     if len(words) < 8:
         return Pool(info, cache, words[0] if words else "unknown")
@@ -272,7 +266,7 @@ def pool(dm: Dm, name: str) -> Pool:
 
 def by_number(dm: Dm, wanted: Iterable[str]) -> dict[str, Pool]:
     """Return pools by device number ``major:minor``; omit those whose size is unknown."""
-    infos = {at: dm.info(number(at)) for at in wanted}
+    infos = {at: dm.info(sysfs.number(at)) for at in wanted}
     return {at: found for at, info in infos.items()
             if info and (found := _pool(dm, info)) is not None and found.chunks}
 
@@ -292,7 +286,7 @@ def row(pool: Pool, members: list[Member]) -> dict[str, Any]:
     """Return a pool and its members as plain values; sizes in bytes."""
     return {
         "name": pool.info.name, "device": str(pool.info.number),
-        "cache_device": device_name(pool.cache), "state": pool.state,
+        "cache_device": sysfs.name(pool.cache), "state": pool.state,
         "chunk_bytes": pool.chunk_bytes, "size_bytes": pool.chunks * pool.chunk_bytes,
         "free_bytes": pool.free * pool.chunk_bytes, "used_bytes": pool.used * pool.chunk_bytes,
         "dirty_bytes": pool.dirty * pool.chunk_bytes, "lanes_bytes": list(pool.lanes),
@@ -307,14 +301,6 @@ def row(pool: Pool, members: list[Member]) -> dict[str, Any]:
             "dirty_bytes": member.cache.dirty if member.cache else None,
             "cache_errors": member.cache.errors if member.cache else None}
             for member in members]}
-
-
-def device_name(at: DeviceNumber) -> str:
-    """Return the kernel's name of a block device."""
-    try:
-        return (Path("/sys/dev/block") / str(at)).resolve().name
-    except OSError:
-        return str(at)
 
 
 def create(dm: Dm, name: str, device: str, chunk_kib: int | None,
@@ -486,9 +472,9 @@ def remove(dm: Dm, name: str) -> str:
             raise
         raise PoolError(f"pool {name} is open in another program") from None
     if found.dirty:
-        return (f"pool {name} is removed; its cache device {device_name(found.cache)} still has "
+        return (f"pool {name} is removed; its cache device {sysfs.name(found.cache)} still has "
                 "dirty data: run 'vcache pool create' again before you use the device otherwise")
-    return f"pool {name} is removed; the data on {device_name(found.cache)} is kept"
+    return f"pool {name} is removed; the data on {sysfs.name(found.cache)} is kept"
 
 
 def drop(dm: Dm, store: Store, name: str, volume: int, *, force: bool) -> str:

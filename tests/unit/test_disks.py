@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcache_agent import cgroups
-from vcache_agent.blockstack import BlockStack, NotOnVcache, Segment, follow
+from vcache_agent.blockstack import BlockStack, NotOnVcache, Segment, dm_table, follow
 from vcache_agent.disks import DiskFinder
+from vcache_agent.dm import Line, Lines
 from vcache_agent.model import Device, DeviceNumber, DiskSource, Extent
 from vcache_agent.netlink import spec
 
@@ -28,7 +29,7 @@ class Sysfs:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.tables: dict[DeviceNumber, list[str]] = {}
+        self.tables: dict[DeviceNumber, Lines] = {}
 
     def partition(self, number: DeviceNumber, parent: DeviceNumber, start: int,
                   size: int) -> None:
@@ -47,7 +48,9 @@ class Sysfs:
         for slave in slaves:
             (folder / "slaves" / str(slave)).mkdir(parents=True)
             (folder / "slaves" / str(slave) / "dev").write_text(f"{slave}\n")
-        self.tables[number] = list(lines)
+        self.tables[number] = tuple(
+            Line(int(start), int(length), target, " ".join(arguments))
+            for start, length, target, *arguments in map(str.split, lines))
 
     def stack(self, *devices: Device) -> BlockStack:
         return BlockStack(devices or (device(),), self.folder, self.tables.__getitem__)
@@ -90,8 +93,9 @@ def test_a_volume_in_a_partition(sysfs: Sysfs) -> None:
     (["0 100 crypt aes 0 254:0 0"], "through dm target 'crypt'"),
     (["0 50 linear 254:0 0", "50 50 linear 254:9 0"], "several vcache devices"),
     (["0 100 linear 8:0 0"], "no vcache device is below device 8:0"),
-    (["0 100 linear 254:5 0"], "stacked"), ([], "no table"), (["0 100"], "invalid table"),
-    (["0 100 linear here 0"], "not a device number")])
+    (["0 100 linear 254:5 0"], "stacked"), ([], "no table"), (["0 100 linear"], "invalid table"),
+    (["0 100 linear 254:0 x"], "invalid table"),
+    (["0 100 linear here 0"], "'here' is not a device number")])
 def test_what_cannot_be_followed_is_refused_by_name(
         sysfs: Sysfs, lines: list[str], words: str) -> None:
     volume = DeviceNumber(254, 5)
@@ -108,6 +112,23 @@ def test_without_a_vcache_device_below(sysfs: Sysfs) -> None:
     sysfs.mapped(DeviceNumber(254, 5), "0 100 crypt aes 0 8:0 0")
     with pytest.raises(NotOnVcache, match="no vcache device is below"):
         sysfs.stack().segments(DeviceNumber(254, 5))
+
+
+def test_a_device_that_disappears_concerns_only_its_disk(sysfs: Sysfs) -> None:
+    gone = DeviceNumber(259, 1)
+    sysfs.partition(gone, VCACHE, 2048, 1000)
+    (sysfs.folder / str(gone) / "size").unlink()
+    stack = sysfs.stack()
+    with pytest.raises(NotOnVcache, match="device 259:1: No such file"):
+        stack.segments(gone)
+    assert moved(stack.segments(VCACHE), (5, 7)) == [(5, 7)]
+
+
+def test_tables_are_read_without_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Device mapper refuses, or the device does not exist; nothing is started to find out."""
+    monkeypatch.setattr("subprocess.Popen.__init__", None)
+    with pytest.raises(NotOnVcache, match="table of device 254:4095"):
+        dm_table(DeviceNumber(254, 4095))
 
 
 def test_an_extent_beyond_the_end_is_refused(sysfs: Sysfs) -> None:

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Block devices in sysfs: partitions, and the devices below a device.
+
+Reads of sysfs do no I/O on the devices, so they do not wait for a device that hangs.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from vcache_agent.model import DeviceNumber
+
+BLOCK = Path("/sys/dev/block")
+
+
+class Partition(NamedTuple):
+    """A partition; sizes in sectors.
+
+    :param disk: the device that it is on
+    :param start: its first sector on that device
+    """
+
+    disk: DeviceNumber
+    start: int
+    size: int
+
+
+def number(text: str) -> DeviceNumber:
+    """Return the device number in a text ``major:minor``.
+
+    :raises ValueError: if it is not a device number
+    """
+    major, _, minor = text.strip().partition(":")
+    try:
+        return DeviceNumber(int(major), int(minor))
+    except ValueError:
+        raise ValueError(f"{text.strip()!r} is not a device number") from None
+
+
+def partition(at: DeviceNumber, root: Path = BLOCK) -> Partition | None:
+    """Return a partition; None if the device is not one.
+
+    :raises OSError: if the device has disappeared
+    """
+    folder = root / str(at)
+    if not (folder / "partition").exists():
+        return None
+    return Partition(number((folder.resolve().parent / "dev").read_text()),
+                     int((folder / "start").read_text()), int((folder / "size").read_text()))
+
+
+def is_mapped(at: DeviceNumber, root: Path = BLOCK) -> bool:
+    """Return True if a device is one of device mapper."""
+    return (root / str(at) / "dm").is_dir()
+
+
+def name(at: DeviceNumber | str, root: Path = BLOCK) -> str:
+    """Return the kernel's name of a block device, or its number if it does not exist."""
+    return (root / str(at)).resolve().name
+
+
+def diskseq(at: DeviceNumber | str, root: Path = BLOCK) -> str:
+    """Return the number that distinguishes disks that had the same name in turn.
+
+    It is empty for a partition, and in a kernel without this attribute.
+    """
+    try:
+        return (root / str(at) / "diskseq").read_text().strip()
+    except FileNotFoundError:
+        return ""
+
+
+def below(tops: Iterable[DeviceNumber], root: Path = BLOCK) -> Iterator[DeviceNumber]:
+    """Yield devices and all devices below them, each once.
+
+    :raises OSError: if one of them has disappeared
+    """
+    pending, seen = list(tops), set()
+    while pending:
+        current = pending.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        yield current
+        for slave in (root / str(current)).glob("slaves/*/dev"):
+            pending.append(number(slave.read_text()))
