@@ -4,6 +4,10 @@
 doc/source/reference/nvme.rst describes the page. Reading page C0h of another
 vendor is harmless, but a drive may log it as an error. So a drive without tag
 support is queried only once.
+
+A query has the timeout of the driver for admin commands (60 s by default): a command
+that exceeds its timeout makes the driver reset the controller, which delays the I/O of
+all guests. So each query has a thread of its own, and nobody waits for it.
 """
 
 import ctypes
@@ -12,7 +16,9 @@ import errno
 import fcntl
 import os
 import struct
+import threading
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, wait
 from pathlib import Path
 
 from oslo_log import log as logging
@@ -31,7 +37,7 @@ _IOCTL_ADMIN_CMD = 0xC0484E41
 _PASSTHRU = struct.Struct("=BBHIIIQQII6III")
 _GET_LOG_PAGE = 0x02
 _ALL_NAMESPACES = 0xFFFFFFFF
-_TIMEOUT_MS = 2000
+_DRIVERS_TIMEOUT = 0
 
 _LOG_PAGE = 0xC0
 _LOG_BYTES = 512
@@ -80,48 +86,65 @@ def read_drive(path: str) -> TaggedDrive | None:
         command = bytearray(_PASSTHRU.pack(
             _GET_LOG_PAGE, 0, 0, _ALL_NAMESPACES, 0, 0, 0, ctypes.addressof(page), 0,
             _LOG_BYTES, _LOG_PAGE | (_LOG_BYTES // 4 - 1) << 16, 0, 0, 0, 0, 0,
-            _TIMEOUT_MS, 0))
+            _DRIVERS_TIMEOUT, 0))
         status = fcntl.ioctl(descriptor, _IOCTL_ADMIN_CMD, command)
     finally:
         os.close(descriptor)
     return None if status else parse_log(nsid, page.raw)
 
 
+# The number of an origin, and its diskseq, which distinguishes drives that had the same
+# number in turn.
+_Key = tuple[str, str]
+
+
 class Drives:
     """Enables the tags of drives in the target.
 
+    :param changed: called in another thread when a drive has answered
     :param root: path of /sys/dev/block
     :param ask: queries a drive; see :func:`read_drive`
     """
 
-    def __init__(self, root: Path = sysfs.BLOCK,
+    def __init__(self, changed: Callable[[], object] = lambda: None, root: Path = sysfs.BLOCK,
                  ask: Callable[[str], TaggedDrive | None] = read_drive) -> None:
+        self._changed = changed
         self._root = root
         self._ask = ask
-        self._without: set[tuple[str, str]] = set()
+        self._without: set[_Key] = set()
+        self._queries: dict[_Key, Future[TaggedDrive | None]] = {}
 
-    def use_tags(self, client: Client, devices: Iterable[Device]) -> list[str]:
-        """Enable the tags of origins that support them; return texts about failures."""
+    def use_tags(self, client: Client, devices: Iterable[Device],
+                 patience: float = 0.0) -> list[str]:
+        """Enable the tags of origins that support them; return texts about failures.
+
+        The first call starts the query of a drive. A call after its answer uses it.
+
+        :param patience: seconds to wait for the answer of each drive
+        """
         problems = []
         for device in devices:
             if device.isolation != spec.Isolation.FUA or device.suspended:
                 continue
             try:
-                self._use_tags(client, device)
+                self._use_tags(client, device, patience)
             except OSError as error:
                 problems.append(f"device {device.name}: cannot enable the tags of its origin "
                                 f"{device.origin}: {error.strerror}")
         return problems
 
-    def _use_tags(self, client: Client, device: Device) -> None:
+    def _use_tags(self, client: Client, device: Device, patience: float) -> None:
         name = self._nvme_name(device.origin)
         if name is None:
             return
-        # The sequence number distinguishes drives that had the same name in turn.
         key = (device.origin, sysfs.diskseq(device.origin, self._root))
         if key in self._without:
             return
-        drive = self._ask(f"/dev/{name}")
+        if key not in self._queries:
+            self._queries[key] = self._query(f"/dev/{name}")
+        if not wait([self._queries[key]], patience).done:
+            return
+        drive = self._queries.pop(key).result()
         if drive is None:
             self._without.add(key)
             return
@@ -134,6 +157,20 @@ class Drives:
                 self._without.add(key)
             raise
         LOG.info("device %s: enabled the tags of its origin %s", device.name, name)
+
+    def _query(self, path: str) -> "Future[TaggedDrive | None]":
+        """Start to query a drive."""
+        answer: Future[TaggedDrive | None] = Future()
+
+        def run() -> None:
+            try:
+                answer.set_result(self._ask(path))
+            except Exception as error:  # raised where the answer is used
+                answer.set_exception(error)
+            self._changed()
+
+        threading.Thread(target=run, name=f"nvme-{path}", daemon=True).start()
+        return answer
 
     def _nvme_name(self, origin: str) -> str | None:
         """Return the kernel's name of an origin if it is on an NVMe drive, otherwise None."""

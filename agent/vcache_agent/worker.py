@@ -90,7 +90,7 @@ class Worker:
         self._settings = settings
         self._finder = DiskFinder()
         self._executor = Executor()
-        self._drives = Drives()
+        self._drives = Drives(self.kick)
         self._maps = MapFolder(settings.maps)
         self._swapper = swap.Swapper(self._maps)
         self._wake = threading.Condition()

@@ -37,7 +37,7 @@ def _device(client: Client, device: Mapped) -> spec.Isolation:
 
 def _use(client: Client, device: Mapped) -> None:
     """Do the work of the agent."""
-    problems = Drives().use_tags(client, client.devices())
+    problems = Drives().use_tags(client, client.devices(), 60.0)
     assert problems == []
     assert _device(client, device) is spec.Isolation.TAGGED
 
@@ -258,7 +258,7 @@ def test_drive_that_forgets_its_tags(client: Client, events: EventListener) -> N
             assert _device(client, device) is spec.Isolation.FUA
             assert (spec.EventKind.TAGS_LOST, device.number, 7) in events.receive(5)
             assert client.tag(device.number, 7).stats.writeout_errors == 0
-            assert Drives().use_tags(client, client.devices()) == []
+            assert Drives().use_tags(client, client.devices(), 60.0) == []
             assert _device(client, device) is spec.Isolation.FUA
         for turn in range(5):
             assert read(path, 80 * turn, 64) == pattern(10 + turn, 64)
@@ -304,8 +304,9 @@ def test_power_cuts_under_load(drive: Ssd, client: Client) -> None:
             time.sleep(chance.uniform(0.2, 1.2))
             drive.cut_power()
             drive.power_on()
-            assert stack.wait_until(lambda: Drives().use_tags(client, client.devices()) == [] and
-                                    _device(client, device) is spec.Isolation.TAGGED)
+            assert stack.wait_until(
+                lambda: not Drives().use_tags(client, client.devices(), 60.0)
+                and _device(client, device) is spec.Isolation.TAGGED)
             tagged = client.tag(device.number, 7).stats.tagged_flushes
         time.sleep(0.5)
         drive.cut_power()
@@ -432,7 +433,7 @@ def test_multipath_drive_is_used_with_fua(client: Client) -> None:
     with ssd("--size", "32M", "--multipath", "on") as drive:
         path = drive.namespace()
         with vcache(path) as device, Disk(device.path) as disk:
-            problems = Drives().use_tags(client, client.devices())
+            problems = Drives().use_tags(client, client.devices(), 60.0)
             assert len(problems) == 1
             assert "not a namespace of one NVMe controller" in problems[0]
             disk.write(0, pattern(1, _BLOCK))
@@ -455,6 +456,6 @@ def test_drive_without_tags_is_asked_once(client: Client) -> None:
         with vcache(drive.namespace()) as device:
             drives = Drives(ask=ask)
             for _ in range(3):
-                assert drives.use_tags(client, client.devices()) == []
+                assert drives.use_tags(client, client.devices(), 60.0) == []
             assert len(asked) == 1
             assert _device(client, device) is spec.Isolation.FUA

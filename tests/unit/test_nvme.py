@@ -4,7 +4,7 @@
 import errno
 import os
 import struct
-from collections.abc import Callable
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from vcache_agent.model import Device, DeviceNumber
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.errors import NetlinkError
-from vcache_agent.nvme import Drives, TaggedDrive, parse_log
+from vcache_agent.nvme import Drives, TaggedDrive, parse_log, read_drive
 
 PAGE = struct.pack("<8sHBBB3xIIII24xI452x", b"vcacheSS", 1, 0xC0, 0xC1, 0xC2, 0xF, 65535, 3, 64,
                    0xABCD)
@@ -79,24 +79,67 @@ def sysfs(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _drives(sysfs: Path, answer: TaggedDrive | OSError | None) -> tuple[Drives, list[str]]:
-    asked: list[str] = []
+class Asked:
+    """Drives with one answer for all queries.
 
-    def ask(path: str) -> TaggedDrive | None:
-        asked.append(path)
-        if isinstance(answer, OSError):
-            raise answer
-        return answer
+    :param paths: the drives that were queried
+    """
 
-    return Drives(sysfs, ask), asked
+    def __init__(self, sysfs: Path, answer: TaggedDrive | OSError | None) -> None:
+        self.paths: list[str] = []
+        self._answer = answer
+        self._drives = Drives(root=sysfs, ask=self._ask)
+
+    def _ask(self, path: str) -> TaggedDrive | None:
+        self.paths.append(path)
+        if isinstance(self._answer, OSError):
+            raise self._answer
+        return self._answer
+
+    def __call__(self, kernel: "Kernel", device: Device = DEVICE) -> list[str]:
+        return self._drives.use_tags(kernel, [device], 60.0)  # type: ignore[arg-type]
 
 
 def test_drive_with_tags(sysfs: Path) -> None:
-    drives, asked = _drives(sysfs, DRIVE)
-    kernel = Kernel()
-    assert drives.use_tags(kernel, [DEVICE]) == []  # type: ignore[arg-type]
+    asked, kernel = Asked(sysfs, DRIVE), Kernel()
+    assert asked(kernel) == []
     assert kernel.told == [(DEVICE.number, 1, 100, 7)]
-    assert asked == ["/dev/nvme0n1"]
+    assert asked.paths == ["/dev/nvme0n1"]
+
+
+def test_a_drive_that_does_not_answer_delays_nobody(sysfs: Path) -> None:
+    answer, answered = threading.Event(), threading.Event()
+
+    def ask(_path: str) -> TaggedDrive:
+        assert answer.wait(60)
+        return DRIVE
+
+    drives, kernel = Drives(answered.set, sysfs, ask), Kernel()
+    for _ in range(3):
+        assert drives.use_tags(kernel, [DEVICE]) == []  # type: ignore[arg-type]
+    assert kernel.told == []
+    assert not answered.is_set()
+    answer.set()
+    assert answered.wait(60)
+    drives.use_tags(kernel, [DEVICE])  # type: ignore[arg-type]
+    assert kernel.told == [(DEVICE.number, 1, 100, 7)]
+
+
+def test_a_query_has_the_timeout_of_the_driver(
+        monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With a shorter one, the driver would reset a controller that is only busy."""
+    commands: list[bytes] = []
+
+    def ioctl(_fd: int, request: int, command: bytes = b"") -> int:
+        commands.append(bytes(command))
+        return 1  # the namespace, and then a status that is not success
+
+    monkeypatch.setattr("vcache_agent.nvme.fcntl.ioctl", ioctl)
+    path = tmp_path / "drive"
+    path.touch()
+    assert read_drive(str(path)) is None
+    # struct nvme_passthru_cmd: timeout_ms is at offset 64.
+    assert commands[1][64:68] == bytes(4)
 
 
 def _replaced(**changes: object) -> Device:
@@ -110,21 +153,19 @@ def _replaced(**changes: object) -> Device:
     _replaced(origin="8:0"), _replaced(origin="9:9"),
 ], ids=["has them", "degraded", "no cache", "suspended", "SCSI", "gone"])
 def test_device_that_is_not_asked(sysfs: Path, device: Device) -> None:
-    drives, asked = _drives(sysfs, DRIVE)
-    kernel = Kernel()
-    assert drives.use_tags(kernel, [device]) == []  # type: ignore[arg-type]
-    assert (kernel.told, asked) == ([], [])
+    asked, kernel = Asked(sysfs, DRIVE), Kernel()
+    assert asked(kernel, device) == []
+    assert (kernel.told, asked.paths) == ([], [])
 
 
 def test_drive_without_tags_is_asked_once_for_each_disk(sysfs: Path) -> None:
-    drives, asked = _drives(sysfs, None)
-    kernel = Kernel()
+    asked, kernel = Asked(sysfs, None), Kernel()
     for _ in range(3):
-        assert drives.use_tags(kernel, [DEVICE]) == []  # type: ignore[arg-type]
-    assert len(asked) == 1
+        assert asked(kernel) == []
+    assert len(asked.paths) == 1
     (sysfs / "259:0" / "diskseq").write_text("6\n")
-    drives.use_tags(kernel, [DEVICE])  # type: ignore[arg-type]
-    assert len(asked) == 2
+    asked(kernel)
+    assert len(asked.paths) == 2
     assert kernel.told == []
 
 
@@ -132,21 +173,18 @@ def test_drive_without_tags_is_asked_once_for_each_disk(sysfs: Path) -> None:
     (errno.EOPNOTSUPP, False), (errno.EBUSY, True), (errno.EIO, True)])
 def test_kernel_that_refuses(sysfs: Path, error: int, asked_again: bool) -> None:
     """The reason is reported each time that it is known; impossible requests are not retried."""
-    drives, asked = _drives(sysfs, DRIVE)
-    kernel = Kernel()
+    asked, kernel = Asked(sysfs, DRIVE), Kernel()
     kernel.error = error
-    problems = drives.use_tags(kernel, [DEVICE])  # type: ignore[arg-type]
-    assert problems == ["device images: cannot enable the tags of its origin 259:0: "
-                        "the kernel's reason"]
-    drives.use_tags(kernel, [DEVICE])  # type: ignore[arg-type]
-    assert len(asked) == 1 + asked_again
+    assert asked(kernel) == ["device images: cannot enable the tags of its origin 259:0: "
+                             "the kernel's reason"]
+    kernel.told.clear()
+    asked(kernel)
+    assert len(asked.paths) == 1 + asked_again
 
 
 @pytest.mark.parametrize("error", [errno.ENODEV, errno.EIO, errno.EACCES])
-def test_drive_that_does_not_answer_is_asked_again(sysfs: Path, error: int) -> None:
-    drives, asked = _drives(sysfs, OSError(error, os.strerror(error)))
-    problems: Callable[[], list[str]] = lambda: drives.use_tags(  # noqa: E731
-        Kernel(), [DEVICE])  # type: ignore[arg-type]
-    assert os.strerror(error) in problems()[0]
-    assert problems()
-    assert len(asked) == 2
+def test_drive_that_fails_is_asked_again(sysfs: Path, error: int) -> None:
+    asked = Asked(sysfs, OSError(error, os.strerror(error)))
+    assert os.strerror(error) in asked(Kernel())[0]
+    assert asked(Kernel())
+    assert len(asked.paths) == 2
