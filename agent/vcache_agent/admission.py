@@ -2,13 +2,13 @@
 """Decide whether a domain may start: compare the demands of its flavor with the host."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from nova_vcache import extra_specs
 from nova_vcache.extra_specs import ExtraSpecs, InvalidExtraSpecs, Mode
-from vcache_agent.blockstack import NotOnVcache
 from vcache_agent.hook_server import Refused
-from vcache_agent.model import Device, DeviceNumber, DiskSource, Domain, Location
+from vcache_agent.locate import Located
+from vcache_agent.model import Device, DeviceNumber, DiskSource, Domain
 from vcache_agent.reconcile import effective_mode
 
 # Disk types that can be on this host. The cache does not handle network disks.
@@ -32,13 +32,13 @@ def specs_of(specs: Mapping[str, str]) -> tuple[ExtraSpecs, str]:
 class Host:
     """The capabilities of a host.
 
-    :param locate: returns the location of a disk, or raises NotOnVcache
+    :param locate: returns the locations of disks
     :param free_tags: number of unused tags
     :param problem: why the host cannot isolate any disk, or empty
     :param devices: the devices of the target
     """
 
-    locate: Callable[[DiskSource], Location]
+    locate: Callable[[Sequence[DiskSource]], Sequence[Located]]
     free_tags: int
     problem: str = ""
     devices: Mapping[DeviceNumber, Device] = dataclasses.field(default_factory=dict)
@@ -67,15 +67,14 @@ def _shortcomings(domain: Domain, specs: ExtraSpecs, host: Host) -> list[str]:
         return [host.problem]
     notes = []
     located = 0
-    for disk in domain.disks:
-        if disk.readonly or disk.kind not in _LOCAL:
+    disks = [disk for disk in domain.disks if not disk.readonly and disk.kind in _LOCAL]
+    for disk, found in zip(disks, host.locate(disks), strict=True):
+        # A last known location is not enough: the disk may be another one now.
+        if found.problem or found.location is None:
+            notes.append(f"disk {disk.target} is not isolated: {found.problem}")
             continue
-        try:
-            device = host.devices[host.locate(disk).device]
-            located += 1
-        except NotOnVcache as error:
-            notes.append(f"disk {disk.target} is not isolated: {error}")
-            continue
+        device = host.devices[found.location.device]
+        located += 1
         given = effective_mode(specs.mode, device)
         if given.lacking:
             notes.append(f"disk {disk.target}: {given.note}")

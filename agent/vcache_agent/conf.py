@@ -22,8 +22,15 @@ _AGENT_OPTS = [
                     "vcache-host."),
     cfg.FloatOpt("refresh_interval", default=5.0, min=0.5, max=3600.0,
                  help="Seconds between two periodic comparisons of the disks with the kernel's "
-                      "tags. Writes to newly allocated blocks of an image are covered by every "
-                      "flush until the next comparison."),
+                      "tags. A change of a disk or of a domain causes a comparison at once."),
+    cfg.FloatOpt("locate_timeout", default=1.0, min=0.1, max=60.0,
+                 help="Seconds after which the path of a disk counts as hanging. Its disk keeps "
+                      "the last known location until the path answers."),
+    cfg.FloatOpt("prepare_timeout", default=0.7, min=0.05, max=29.0,
+                 help="Seconds for which the agent checks the disks of a domain that starts, while "
+                      "libvirt waits. A domain with a disk that cannot be checked in this time "
+                      "starts with a note, or is refused if its flavor has vcache:required. The "
+                      "value must be less than 'timeout' in /etc/vcache/hook.conf."),
     cfg.FloatOpt("prepare_grace", default=120.0, min=5.0, max=3600.0,
                  help="Seconds that a domain may take from the hook's prepare until libvirt lists "
                       "it as running. A domain that takes longer is treated as stopped."),

@@ -1,124 +1,64 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find a virtual disk's data on the vcache devices.
+"""Map what is at a path, a file or a block device, to sectors of a vcache device.
 
 Only the image to which a domain writes counts. The backing images of a qcow2 image
 are shared and read-only, and QEMU's reads of them need no tag.
 """
 
-import os
-import stat
-import time
-from typing import NamedTuple
-
 from vcache_agent import fiemap
-from vcache_agent.blockstack import BlockStack, NotOnVcache, follow
-from vcache_agent.model import Device, DeviceNumber, DiskSource, Extent, Extents, Location
+from vcache_agent.blockstack import BlockStack, NotOnVcache, Segment, follow
+from vcache_agent.model import Device, DeviceNumber, Extent, Extents, Location
 from vcache_agent.netlink import spec
 
-# Largest fraction of the time that reading the extents of one file may take.
-_FIEMAP_PART = 0.05
 
-# Nanoseconds after its last change during which the extents of a file may still change
-# without a change of its times or blocks. A file system sets the time and allocates the
-# blocks when a write begins, and marks the extents as written when it ends. The value is
-# above the block layer's timeout of a request (30 s).
-_SETTLE_NS = 60 * 10**9
+def check(kind: str, path: str | None, *, readonly: bool) -> str:
+    """Return the path of a disk whose data may be on a vcache device.
 
-
-class _Seen(NamedTuple):
-    """The extents of a file.
-
-    :param state: size, blocks and times of the file before the extents were read
-    :param settled: no write can have been in progress at that time
-    :param extents: the extents, in sectors of the file system's device
-    :param again: monotonic time from which on they may be read again
+    :param kind: source type of libvirt
+    :param path: host path of its file or block device; None: it has none
+    :raises NotOnVcache: if the disk cannot have a tag; the text says why
     """
-
-    state: tuple[int, ...]
-    settled: bool
-    extents: Extents
-    again: float
-
-
-class DiskFinder:
-    """Finds disks. Caches the extents of files that have not changed."""
-
-    def __init__(self) -> None:
-        self._seen: dict[tuple[int, int], _Seen] = {}
-        self._used: set[tuple[int, int]] = set()
-
-    def locate(self, source: DiskSource, stack: BlockStack, *, extents: bool = True,
-               fresh: bool = False) -> Location:
-        """Return the location of a disk.
-
-        :param stack: the block devices
-        :param extents: include the extents of a file
-        :param fresh: read the extents even if the file has not changed
-        :raises NotOnVcache: if the disk cannot have a tag; the text says why
-        """
-        if source.readonly:
-            raise NotOnVcache("it is read-only")
-        if source.kind not in ("file", "block"):
-            raise NotOnVcache(f"its type is {source.kind!r}, must be 'file' or 'block'")
-        if source.path is None:
-            raise NotOnVcache("it has no source")
-        try:
-            # The path comes from libvirt, not from the guest, so symbolic links are
-            # followed. O_NONBLOCK, because a FIFO or a removed medium must not block.
-            fd = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-        except OSError as error:
-            raise NotOnVcache(f"{source.path}: {error.strerror}") from None
-        try:
-            status = os.fstat(fd)
-            if stat.S_ISBLK(status.st_mode):
-                return _block(status, stack)
-            return self._file(fd, status, stack, extents, fresh)
-        finally:
-            os.close(fd)
-
-    def _file(self, fd: int, status: os.stat_result, stack: BlockStack, extents: bool,
-              fresh: bool) -> Location:
-        number = DeviceNumber(os.major(status.st_dev), os.minor(status.st_dev))
-        segments = stack.segments(number)
-        device, _ = follow(segments, ())
-        if device.scope == spec.Scope.VOLUME:
-            return _volume(device)
-        key = f"file:{device.name}:{number}:{status.st_ino}"
-        if segments[0].device.number == number:
-            key = f"file:{device.name}:{status.st_ino}"
-        if not extents:
-            return Location(key, device.number)
-        try:
-            found = self._extents(fd, status, fresh)
-        except fiemap.FiemapError as error:
-            raise NotOnVcache(str(error)) from None
-        return Location(key, device.number, fiemap.join(follow(segments, found)[1]))
-
-    def _extents(self, fd: int, status: os.stat_result, fresh: bool) -> Extents:
-        file = (status.st_dev, status.st_ino)
-        self._used.add(file)
-        # The first write to a preallocated extent changes neither size nor blocks, but
-        # it changes the times.
-        state = (status.st_size, status.st_blocks, status.st_mtime_ns, status.st_ctime_ns)
-        seen = self._seen.get(file)
-        start = time.monotonic()
-        if seen and not fresh and (start < seen.again or (seen.settled and seen.state == state)):
-            return seen.extents
-        changed = max(status.st_mtime_ns, status.st_ctime_ns)
-        settled = time.time_ns() - changed > _SETTLE_NS
-        found = fiemap.written_extents(fd)
-        end = time.monotonic()
-        self._seen[file] = _Seen(state, settled, found, end + (end - start) / _FIEMAP_PART)
-        return found
-
-    def prune(self) -> None:
-        """Forget the files that were not located since the last call."""
-        self._seen = {file: seen for file, seen in self._seen.items() if file in self._used}
-        self._used.clear()
+    if readonly:
+        raise NotOnVcache("it is read-only")
+    if kind not in ("file", "block"):
+        raise NotOnVcache(f"its type is {kind!r}, must be 'file' or 'block'")
+    if path is None:
+        raise NotOnVcache("it has no source")
+    return path
 
 
-def _block(status: os.stat_result, stack: BlockStack) -> Location:
-    number = DeviceNumber(os.major(status.st_rdev), os.minor(status.st_rdev))
+def file_key(device: Device, number: DeviceNumber, inode: int, *, direct: bool) -> str:
+    """Return the identity of a file on this host.
+
+    :param number: device of its file system
+    :param direct: the file system is on the vcache device itself
+    """
+    return f"file:{device.name}:{inode}" if direct else f"file:{device.name}:{number}:{inode}"
+
+
+def of_file(number: DeviceNumber, inode: int, extents: Extents,
+            stack: BlockStack) -> Location:
+    """Return the location of a file.
+
+    :param number: device of its file system
+    :param extents: its extents on that device
+    :raises NotOnVcache: if it is not on a vcache device
+    """
+    segments = stack.segments(number)
+    device, found = follow(segments, extents)
+    if device.scope == spec.Scope.VOLUME:
+        return _volume(device)
+    key = file_key(device, number, inode, direct=segments[0].device.number == number)
+    if segments == [Segment(0, device.sectors, device, 0)]:
+        return Location(key, device.number, extents)
+    return Location(key, device.number, fiemap.join(found))
+
+
+def of_block(number: DeviceNumber, stack: BlockStack) -> Location:
+    """Return the location of a block device.
+
+    :raises NotOnVcache: if it is not on a vcache device
+    """
     segments = stack.segments(number)
     whole = [Extent(segment.start, segment.length) for segment in segments]
     device, extents = follow(segments, whole)

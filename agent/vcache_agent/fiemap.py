@@ -15,7 +15,8 @@ import fcntl
 import os
 import stat
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from vcache_agent.model import SECTOR_BYTES, Extent, Extents
 
@@ -34,29 +35,54 @@ FLAGS_SKIPPED = {
     0x2: "unknown", 0x4: "delalloc", 0x8: "encoded", 0x80: "encrypted", 0x100: "not aligned",
     0x200: "inline", 0x400: "tail", 0x800: "unwritten", 0x2000: "shared"}
 _SKIP = sum(FLAGS_SKIPPED)
+# Unwritten, or delayed in the page cache.
+_UNWRITTEN = 0x800 | 0x4
 
 
 class FiemapError(Exception):
     """The extents of a file cannot be read."""
 
 
-def written_extents(fd: int) -> Extents:
-    """Return the written extents of a file, in sectors of the file system's device.
+class Found(NamedTuple):
+    """The extents of a file.
 
-    The extents are sorted by sector, and adjacent extents are joined.
+    :param extents: the written extents, in sectors of the file system's device, sorted and
+        joined
+    :param unwritten: sectors that a write makes written without allocating them
+    """
 
+    extents: Extents
+    unwritten: int
+
+
+def read(fd: int, progress: Callable[[], object] = lambda: None) -> Found:
+    """Return the extents of a file.
+
+    :param progress: called now and then, because a file may have many extents
     :raises FiemapError: if the file system does not report them
     """
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         raise FiemapError("not a regular file")
     if _is_realtime(fd):
         raise FiemapError("it is an XFS realtime file, which is not on the main device")
+    found: list[Extent] = []
+    unwritten = 0
     try:
-        return join(_usable(_read(fd)))
+        for physical, length, flags in _read(fd, progress):
+            if flags & _UNWRITTEN:
+                unwritten += length // SECTOR_BYTES
+            else:
+                found += _usable([(physical, length, flags)])
     except OSError as error:
         if error.errno in (errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL):
             raise FiemapError("its file system does not support FIEMAP") from None
         raise FiemapError(f"FIEMAP: {error.strerror}") from None
+    return Found(join(found), unwritten)
+
+
+def written_extents(fd: int) -> Extents:
+    """Return the written extents of a file; see :func:`read`."""
+    return read(fd).extents
 
 
 def join(extents: Iterable[Extent]) -> Extents:
@@ -71,7 +97,7 @@ def join(extents: Iterable[Extent]) -> Extents:
     return tuple(joined)
 
 
-def _read(fd: int) -> Iterator[tuple[int, int, int]]:
+def _read(fd: int, progress: Callable[[], object]) -> Iterator[tuple[int, int, int]]:
     """Yield (physical, length, flags) of each extent, in bytes."""
     offset = 0
     buffer = bytearray(_HEADER.size + _BATCH * _EXTENT.size)
@@ -88,6 +114,7 @@ def _read(fd: int) -> Iterator[tuple[int, int, int]]:
             offset = logical + length
         if mapped == 0:
             return
+        progress()
 
 
 def _usable(extents: Iterable[tuple[int, int, int]]) -> Iterator[Extent]:

@@ -10,7 +10,8 @@
     vcache ──► admin server ──► store, worker
     kernel ──► observer ──► samples ──► metrics server, admin server, recorder
 
-No code that a hook waits for calls libvirt. Only the worker changes tags.
+No code that a hook waits for calls libvirt, starts a program or looks up a path of a
+disk: helper processes do that (locate_pool.py). Only the worker changes tags.
 """
 
 import contextlib
@@ -20,6 +21,7 @@ import os
 import sqlite3
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -29,15 +31,16 @@ from oslo_log import log as logging
 from vcache_agent import admin_server, hook_server, pools, tags
 from vcache_agent.admission import Host, admit
 from vcache_agent.blockstack import BlockStack
-from vcache_agent.disks import DiskFinder
 from vcache_agent.dm import Dm
 from vcache_agent.events import EventLog, kind_of
 from vcache_agent.inventory import Inventory
 from vcache_agent.libvirt_watch import LibvirtWatch
+from vcache_agent.locate import Located
+from vcache_agent.locate_pool import Urgency
 from vcache_agent.metrics.collector import AgentCollector, State
 from vcache_agent.metrics.pool_watch import PoolWatch
 from vcache_agent.metrics.server import MetricsServer
-from vcache_agent.model import DeviceNumber, Domain, Phase
+from vcache_agent.model import DeviceNumber, DiskSource, Domain, Phase
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client, EventListener
 from vcache_agent.netlink.errors import NetlinkError
@@ -96,6 +99,7 @@ class Agent:
         self._netlink_timeout = conf.agent.netlink_timeout
         self.events = EventLog()
         self.journal = Journal(self.events)
+        self._prepare_timeout = conf.agent.prepare_timeout
         self.store = Store(state)
         self.inventory = Inventory(conf.agent.prepare_grace)
         self.worker = Worker(self.inventory, self.store, Settings(
@@ -103,7 +107,8 @@ class Agent:
             forget_after=conf.agent.forget_after,
             netlink_timeout=conf.agent.netlink_timeout,
             run_dir=Path(conf.libvirt.run_dir), policy=conf.agent.policy,
-            swap_after=conf.agent.swap_after, maps=state.parent / "maps"), self.journal.passed)
+            swap_after=conf.agent.swap_after, maps=state.parent / "maps",
+            locate_timeout=conf.agent.locate_timeout), self.journal.passed)
         self._recorder = Recorder(Path(conf.observe.record_path), conf.observe.record_mb << 20) \
             if conf.observe.record_path else None
         self.observer = Observer(self._netlink_timeout,
@@ -163,22 +168,35 @@ class Agent:
 
     def _prepare(self, domain: Domain) -> str:
         """Decide whether a domain may start; runs in a thread of the hook server."""
+        deadline = time.monotonic() + self._prepare_timeout
         self.watch.wake()
-        note = admit(domain, self._host())
+        note = admit(domain, self._host(deadline))
         self.inventory.told(domain, Phase.PREPARING)
         self.worker.kick()
         return note
 
-    def _host(self) -> Host:
+    def _host(self, deadline: float) -> Host:
+        """Return the capabilities of this host.
+
+        :param deadline: monotonic time until which the disks must be located
+        """
+        timeout = min(self._netlink_timeout, max(0.01, deadline - time.monotonic()))
         try:
-            with Client(self._netlink_timeout) as client:
+            with Client(timeout) as client:
                 devices = client.devices()
         except NetlinkError as error:
             return Host(_nowhere, 0, str(error.strerror))
-        finder, stack = DiskFinder(), BlockStack(devices)
+        locator, stack = self.worker.locator, BlockStack(devices)
+
+        def locate(disks: Sequence[DiskSource]) -> list[Located]:
+            # A path that was used before may have another file now.
+            tickets = locator.ask((disk.path for disk in disks if disk.path), extents=False,
+                                  fresh=True, urgency=Urgency.HOOK)
+            return [locator.locate(disk.kind, disk.path, stack, extents=False, deadline=deadline,
+                                   ticket=tickets.get(disk.path or "")) for disk in disks]
+
         taken = {row.tag for row in self.store.assignments().values()}
-        return Host(lambda disk: finder.locate(disk, stack, extents=False),
-                    spec.TAG_MAX - len(taken - {tags.HOST_TAG}),
+        return Host(locate, spec.TAG_MAX - len(taken - {tags.HOST_TAG}),
                     devices={device.number: device for device in devices})
 
     def _look(self) -> None:

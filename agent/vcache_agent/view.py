@@ -112,7 +112,8 @@ def disks(outcome: "Outcome", tags: list[Tag]) -> list[Json]:
         number = state.location.device if state.location else None
         item = found.get((number, report.tag)) if number and report.tag is not None else None
         phase = phases.get(state.domain.uuid, Phase.RUNNING)
-        note = report.note or outcome.cgroup_notes.get(state.domain.uuid, "")
+        note = report.note or state.reason or outcome.cgroup_notes.get(state.domain.uuid, "")
+        located = outcome.located.get((state.domain.uuid, state.source.target))
         if number and report.tag is not None:
             note = outcome.errors.get((number, report.tag), note)
         rows.append({
@@ -124,7 +125,7 @@ def disks(outcome: "Outcome", tags: list[Tag]) -> list[Json]:
             "required": state.specs.required,
             "cgroup": state.cgroup, "cgroup_path": outcome.cgroup_paths.get(state.domain.uuid),
             "state": _state(report, item, phase, outcome),
-            "note": note,
+            "note": note, "located_age_s": round(located.age_s, 1) if located else None,
             "extents": item.extents_count if item else None,
             "extents_bytes": item.extents_sectors * 512 if item else None,
             "dirty_bytes": item.dirty_bytes if item else None,

@@ -2,7 +2,6 @@
 """The worker thread, which alone changes tags: observe, decide, apply, in a loop."""
 
 import dataclasses
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -13,13 +12,13 @@ from oslo_log import log as logging
 from nova_vcache.extra_specs import ExtraSpecs, Isolation, Mode
 from vcache_agent import cgroups, policies, pools, reconcile, swap
 from vcache_agent.admission import specs_of
-from vcache_agent.blockstack import BlockStack, NotOnVcache
-from vcache_agent.disks import DiskFinder
+from vcache_agent.blockstack import BlockStack
 from vcache_agent.dm import Dm, DmError
 from vcache_agent.inventory import Entry, Inventory, Snapshot
 from vcache_agent.kernel import Executor
+from vcache_agent.locate import Located, Locator, Ticket
 from vcache_agent.mapfile import MapFolder
-from vcache_agent.model import Device, DiskSource, DiskState, Location, Phase, Tag
+from vcache_agent.model import Device, DiskSource, DiskState, Phase, Tag
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
@@ -35,6 +34,15 @@ _CLAIM_PASSES = 3
 # Shortest time between two passes, and the time while a change is expected, in seconds.
 _PAUSE = 0.05
 _SOON = 0.5
+# Patience for the locations of disks that are not known yet, in multiples of the timeout: a
+# path that hangs then counts as hanging before the wait ends. In the first pass nothing is
+# known, and the kernel may have tags of all disks.
+_TIMEOUTS = 1.2
+_FIRST_TIMEOUTS = 10
+
+
+# UUID of a domain, and the target of its disk.
+DiskId = tuple[str, str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +50,7 @@ class Settings:
     """Settings of the worker; see conf.py. Times are in seconds.
 
     :param maps: directory of the lists of cached blocks of stopped disks
+    :param locate_timeout: time after which a path counts as hanging
     """
 
     refresh_interval: float
@@ -51,6 +60,7 @@ class Settings:
     policy: str = policies.DEFAULT
     swap_after: float = 600.0
     maps: Path = Path("/var/lib/vcache/maps")
+    locate_timeout: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +72,7 @@ class Outcome:
     :param errors: error texts of failed actions, by device and tag
     :param cgroup_notes: why the cgroup of a domain is unknown, by UUID
     :param cgroup_paths: cgroups of domains, by UUID
+    :param located: where the disks are, by UUID and target
     """
 
     plan: reconcile.Plan | None = None
@@ -72,6 +83,7 @@ class Outcome:
     cgroup_notes: dict[str, str] = dataclasses.field(default_factory=dict)
     cgroup_paths: dict[str, str] = dataclasses.field(default_factory=dict)
     swapped: tuple[swap.Swapped, ...] = ()
+    located: dict[DiskId, Located] = dataclasses.field(default_factory=dict)
 
 
 class Worker:
@@ -88,7 +100,7 @@ class Worker:
         self._listener = listener
         self._store = store
         self._settings = settings
-        self._finder = DiskFinder()
+        self.locator = Locator(settings.locate_timeout, self.kick)
         self._executor = Executor()
         self._drives = Drives(self.kick)
         self._maps = MapFolder(settings.maps)
@@ -115,7 +127,8 @@ class Worker:
         return found if found is not None and found in policies.POLICIES else self._settings.policy
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread, and those that locate disks."""
+        self.locator.start()
         self._thread.start()
 
     def stop(self) -> None:
@@ -123,6 +136,7 @@ class Worker:
         with self._wake:
             self._stopping = True
             self._wake.notify_all()
+        self.locator.stop()
         self._thread.join(self._settings.netlink_timeout)
 
     def kick(self, fresh: bool = False) -> int:
@@ -184,8 +198,9 @@ class Worker:
         with Client(self._settings.netlink_timeout) as client:
             for _ in range(_CLAIM_PASSES):
                 snapshot = self._inventory.snapshot()
-                look = _Look(self._settings.run_dir, self._finder, client.devices(), fresh,
-                             Adjust(self._store.overrides(), self._store.draining()))
+                look = _Look(self._settings.run_dir, self.locator, client.devices(), fresh,
+                             Adjust(self._store.overrides(), self._store.draining()),
+                             self._patience())
                 rows = self._store.assignments()
                 disks, tags = tuple(look.disks(snapshot)), tuple(client.tags())
                 sized = policies.POLICIES[self.policy].sized
@@ -194,7 +209,7 @@ class Worker:
                     disks=disks, devices=look.devices, tags=tags, complete=snapshot.complete,
                     defined=snapshot.defined, assignments=rows,
                     last_tag=self._store.last_tag(), applied=self._executor.applied,
-                    missing=frozenset(row.key for row in rows.values() if _is_missing(row)),
+                    missing=self._missing(rows.values(), snapshot),
                     now=time.time(), forget_after=self._settings.forget_after,
                     policy=self.policy,
                     pools={at: pool.chunks * pool.chunk_bytes for at, pool in found.items()},
@@ -212,14 +227,31 @@ class Worker:
             known = snapshot.defined | {entry.domain.uuid for entry in snapshot.entries}
             self._store.tend_overrides(known, time.time(), self._settings.forget_after)
         self._executor.forget_device({device.number for device in look.devices}.__contains__)
-        self._finder.prune()
+        self.locator.prune()
         self._publish(Outcome(plan, snapshot, "", dict(self._executor.errors),
-                              look.cgroup_notes, look.cgroup_paths, self._swapper.reports))
+                              look.cgroup_notes, look.cgroup_paths, self._swapper.reports,
+                              look.located))
         self._say(_remarks(plan, look) + refused + self._swapper.problems)
         changing = look.cgroup_notes or swapping or any(
             orphan.dirty_bytes for orphan in plan.orphans)
         return min(_SOON, self._settings.refresh_interval) if changing \
             else self._settings.refresh_interval
+
+    def _patience(self) -> float:
+        """Return how long to wait for the locations of disks that are not known yet."""
+        first = self._outcome.plan is None
+        return self._settings.locate_timeout * (_FIRST_TIMEOUTS if first else _TIMEOUTS)
+
+    def _missing(self, rows: Iterable[Assignment], snapshot: Snapshot) -> frozenset[str]:
+        """Return the keys of released disks whose image no longer exists.
+
+        Only those matter whose domain libvirt no longer knows.
+        """
+        if not snapshot.complete or snapshot.defined is None:
+            return frozenset()
+        return frozenset(row.key for row in rows if row.released is not None
+                         and row.domain not in snapshot.defined and row.path
+                         and self.locator.missing(row.path))
 
     def _swap_plan(self, look: "_Look", plan: reconcile.Plan,
                    complete: bool) -> swap.SwapPlan:
@@ -237,29 +269,46 @@ class Worker:
 
 
 class _Look:
-    """One observation of domains, disks and cgroups."""
+    """One observation of domains, disks and cgroups.
 
-    def __init__(self, run_dir: Path, finder: DiskFinder, devices: list[Device],
-                 fresh: bool, adjust: Adjust) -> None:
+    :param patience: seconds to wait for the locations of disks that are not known yet
+    """
+
+    def __init__(self, run_dir: Path, locator: Locator, devices: list[Device],
+                 fresh: bool, adjust: Adjust, patience: float) -> None:
         self.devices = tuple(devices)
         self.cgroup_notes: dict[str, str] = {}
         self.cgroup_paths: dict[str, str] = {}
         self.pool_notes: list[str] = []
+        self.located: dict[DiskId, Located] = {}
         self._run_dir = run_dir
-        self._finder = finder
+        self._locator = locator
         self._fresh = fresh
         self._adjust = adjust
+        self._deadline = time.monotonic() + patience
         self._stack = BlockStack(devices)
 
     def disks(self, snapshot: Snapshot) -> Iterator[DiskState]:
         """Yield the state of each disk of each domain."""
-        for entry in snapshot.entries:
-            specs, problem = specs_of(entry.domain.extra_specs)
-            specs = self._adjust.specs(entry.domain.uuid, specs)
+        wanted = [(entry, *self._specs(entry)) for entry in snapshot.entries]
+        # Ask for all at once, so that paths that hang do not add up.
+        tickets = self._locator.ask(
+            (source.path for entry, specs, problem in wanted
+             if not problem and specs.mode is not Mode.NONE for source in entry.domain.disks
+             if source.path and source.kind in ("file", "block") and not source.readonly),
+            fresh=self._fresh)
+        for entry, specs, problem in wanted:
             cgroup = self._cgroup(entry) if specs.mode is not Mode.NONE else None
             for source in entry.domain.disks:
-                location, reason = self._locate(source, specs, problem)
-                yield DiskState(entry.domain, source, specs, location, reason, cgroup)
+                found = self._locate(source, specs, problem, tickets)
+                self.located[entry.domain.uuid, source.target] = found
+                yield DiskState(entry.domain, source, specs, found.location, found.problem,
+                                cgroup)
+
+    def _specs(self, entry: Entry) -> tuple[ExtraSpecs, str]:
+        """Return the specs of a domain with its overrides, and why they are invalid."""
+        specs, problem = specs_of(entry.domain.extra_specs)
+        return self._adjust.specs(entry.domain.uuid, specs), problem
 
     def pools(self) -> dict[str, pools.Pool]:
         """Return the pools of the devices, by device number."""
@@ -274,14 +323,13 @@ class _Look:
                                f"need: {error.strerror}"]
             return {}
 
-    def _locate(self, source: DiskSource, specs: ExtraSpecs,
-                problem: str) -> tuple[Location | None, str]:
+    def _locate(self, source: DiskSource, specs: ExtraSpecs, problem: str,
+                tickets: dict[str, Ticket]) -> Located:
         if problem or specs.mode is Mode.NONE:
-            return None, problem or "its flavor does not request vcache"
-        try:
-            return self._finder.locate(source, self._stack, fresh=self._fresh), ""
-        except NotOnVcache as error:
-            return None, str(error)
+            return Located(None, problem or "its flavor does not request vcache")
+        return self._locator.locate(
+            source.kind, source.path, self._stack, readonly=source.readonly,
+            ticket=tickets.get(source.path or ""), deadline=self._deadline)
 
     def _cgroup(self, entry: Entry) -> int | None:
         if entry.phase is not Phase.RUNNING:
@@ -302,10 +350,6 @@ def _lanes_matter(disks: Iterable[DiskState], tags: Iterable[Tag]) -> bool:
         or (disk.specs.isolation is Isolation.AUTO and disk.specs.min_mb) for disk in disks)
 
 
-def _is_missing(row: Assignment) -> bool:
-    return row.released is not None and not os.path.exists(row.path)
-
-
 def _remarks(plan: reconcile.Plan, look: _Look) -> list[str]:
     """Return the warnings of a pass for the log."""
     remarks = [f"device {device.name}: isolation=degraded, its origin has a volatile write cache "
@@ -320,9 +364,11 @@ def _remarks(plan: reconcile.Plan, look: _Look) -> list[str]:
     for report in plan.disks:
         asked = report.state.specs.mode is not Mode.NONE
         wrong = report.state.reason and not asked and report.state.domain.extra_specs
-        if report.note and (asked or wrong) and not report.state.source.readonly:
+        # The reason of a disk with a tag: its location may be outdated.
+        note = report.note or report.state.reason
+        if note and (asked or wrong) and not report.state.source.readonly:
             remarks.append(f"domain {report.state.domain.name} ({report.state.domain.uuid}) "
-                           f"disk {report.state.source.target}: {report.note}")
+                           f"disk {report.state.source.target}: {note}")
     remarks += [f"orphaned tag {orphan.tag} ({orphan.name}): {orphan.reason}"
                 for orphan in plan.orphans]
     return remarks

@@ -36,8 +36,9 @@ def libvirtd() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def module() -> None:
     inside.load_module("buffer_mb=64")
-    # RAM disks: for images, for a volume, below two volumes, and for their cache.
-    inside.run("modprobe", "brd", "rd_nr=4", "rd_size=262144")
+    # RAM disks: for images, for a volume, below two volumes and for their cache, and for paths
+    # that hang.
+    inside.run("modprobe", "brd", "rd_nr=5", "rd_size=262144")
 
 
 @pytest.fixture(scope="session")
@@ -54,7 +55,9 @@ def device(filesystem: Path) -> DeviceNumber:
 
 @pytest.fixture(scope="session")
 def one_agent(libvirtd: None, filesystem: Path) -> Iterator[lab.Agent]:
-    lab.AGENT_CONF.write_text("[agent]\nrefresh_interval = 1\nswap_after = 2\n")
+    # In the emulated box, look-ups take longer than on a compute host.
+    lab.AGENT_CONF.write_text("[agent]\nrefresh_interval = 1\nswap_after = 2\n"
+                              "locate_timeout = 5\nprepare_timeout = 10\n")
     running = lab.Agent()
     yield running
     if running.runs:

@@ -9,7 +9,7 @@ import stat
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from vcache_agent import hook_server, unix_server
 from vcache_agent.admission import Host, admit
-from vcache_agent.blockstack import NotOnVcache
 from vcache_agent.framing import ProtocolError, receive, send
 from vcache_agent.hook_server import Callbacks, Refused
+from vcache_agent.locate import Located
 from vcache_agent.model import Device, DeviceNumber, DiskSource, Domain, Location
 from vcache_agent.netlink import spec
 from vcache_agent.unix_server import UnixServer
@@ -207,10 +207,14 @@ NETWORK = DiskSource("vdc", "network", None)
 CD = DiskSource("sda", "file", "/bad", readonly=True)
 
 
-def locate(disk: DiskSource) -> Location:
-    if disk.path != "/good":
-        raise NotOnVcache("somewhere else")
-    return Location("file:dm0:1", DeviceNumber(254, 0))
+SLOW = DiskSource("vde", "file", "/slow")
+
+
+def locate(disks: Sequence[DiskSource]) -> list[Located]:
+    there = Location("file:dm0:1", DeviceNumber(254, 0))
+    found = {"/good": Located(there, ""), "/bad": Located(None, "somewhere else"),
+             "/slow": Located(there, "/slow does not answer", 60.0)}
+    return [found[disk.path or ""] for disk in disks]
 
 
 def on_mode(mode: spec.Mode, free: int = 10) -> Host:
@@ -235,6 +239,7 @@ HOST = on_mode(spec.Mode.FLUSH_ONLY)
     ((GOOD,), {"mode": "flush-only"}, on_mode(spec.Mode.WRITETHROUGH), ""),
     ((GOOD,), {"mode": "flush-only"}, on_mode(spec.Mode.NONE), "isolates nothing"),
     ((GOOD, BAD), {"mode": "flush-only"}, HOST, "vdb is not isolated: somewhere else"),
+    ((GOOD, SLOW), {"mode": "flush-only"}, HOST, "vde is not isolated: /slow does not answer"),
     ((NETWORK,), {"mode": "flush-only"}, HOST, "none of its disks"),
     ((), {"mode": "flush-only"}, HOST, "none of its disks"),
     ((GOOD, GOOD), {"mode": "flush-only"}, on_mode(spec.Mode.FLUSH_ONLY, 1), "only 1 are free"),

@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a disk's path to sectors of a vcache device, and from a domain to its cgroup."""
 
-import os
-import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcache_agent import cgroups
+from vcache_agent import cgroups, disks
 from vcache_agent.blockstack import BlockStack, NotOnVcache, Segment, dm_table, follow
-from vcache_agent.disks import DiskFinder
 from vcache_agent.dm import Line, Lines
-from vcache_agent.model import Device, DeviceNumber, DiskSource, Extent
+from vcache_agent.model import Device, DeviceNumber, Extent, Location
 from vcache_agent.netlink import spec
 
 VCACHE, OTHER = DeviceNumber(254, 0), DeviceNumber(254, 9)
@@ -153,91 +150,37 @@ def test_following_moves_each_sector_by_its_segment(
             for sector in range(start, start + size)] == expected
 
 
-def own_device(path: Path) -> DeviceNumber:
-    status = path.stat()
-    return DeviceNumber(os.major(status.st_dev), os.minor(status.st_dev))
+def test_a_file_is_found_by_its_inode(sysfs: Sysfs) -> None:
+    volume = DeviceNumber(254, 5)
+    sysfs.mapped(volume, "0 100 linear 254:0 5000")
+    stack = sysfs.stack()
+    # The file system is on the device itself, or on a volume of it.
+    direct = disks.of_file(VCACHE, 77, (Extent(8, 16), Extent(40, 8)), stack)
+    assert direct == Location("file:dm0:77", VCACHE, (Extent(8, 16), Extent(40, 8)))
+    assert disks.of_file(volume, 77, (Extent(8, 16),), stack) == Location(
+        "file:dm0:254:5:77", VCACHE, (Extent(5008, 16),))
 
 
-def test_a_file_is_found_by_its_inode(tmp_path: Path, sysfs: Sysfs) -> None:
-    image = tmp_path / "image"
-    image.write_bytes(b"x" * 4096)
-    stack = sysfs.stack(device(own_device(image)))
-    finder = DiskFinder()
-    found = finder.locate(DiskSource("vda", "file", str(image)), stack, extents=False)
-    link = tmp_path / "link"
-    link.symlink_to(image)
-    assert finder.locate(DiskSource("vda", "file", str(link)), stack, extents=False) == found
-    assert str(image.stat().st_ino) in found.key
-    other = tmp_path / "other"
-    other.write_bytes(b"")
-    assert finder.locate(DiskSource("vda", "file", str(other)), stack, extents=False) != found
+def test_a_block_device_has_all_its_sectors(sysfs: Sysfs) -> None:
+    volume = DeviceNumber(254, 5)
+    sysfs.mapped(volume, "0 100 linear 254:0 5000", "100 50 linear 254:0 5100")
+    assert disks.of_block(volume, sysfs.stack()) == Location(
+        "block:dm0:5000", VCACHE, (Extent(5000, 150),))
 
 
-class Looks:
-    """A file whose extents differ at each read."""
-
-    def __init__(self, path: Path, sysfs: Sysfs, monkeypatch: pytest.MonkeyPatch) -> None:
-        path.write_bytes(b"x" * 4096)
-        self._stack = sysfs.stack(device(own_device(path)))
-        self._source = DiskSource("vda", "file", str(path))
-        self.finder = DiskFinder()
-        reads: list[int] = []
-        monkeypatch.setattr("vcache_agent.disks.fiemap.written_extents",
-                            lambda fd: reads.append(fd) or (Extent(len(reads), 1),))
-
-    def __call__(self, **options: bool) -> int:
-        return self.finder.locate(self._source, self._stack, **options).extents[0].start
-
-    def pause_is_over(self) -> None:
-        """Allow another read of the extents at once."""
-        seen = self.finder._seen
-        self.finder._seen = {file: one._replace(again=0.0) for file, one in seen.items()}
+def test_a_volume_is_found_without_sectors(sysfs: Sysfs) -> None:
+    stack = sysfs.stack(device(scope=spec.Scope.VOLUME))
+    assert disks.of_block(VCACHE, stack) == Location("volume:dm0", VCACHE)
+    assert disks.of_file(VCACHE, 77, (), stack) == Location("volume:dm0", VCACHE)
 
 
-def test_extents_are_read_again_only_when_the_file_has_changed(
-        tmp_path: Path, sysfs: Sysfs, monkeypatch: pytest.MonkeyPatch) -> None:
-    image = tmp_path / "image"
-    look = Looks(image, sysfs, monkeypatch)
-    finder = look.finder
-    now = time.time_ns
-    monkeypatch.setattr("vcache_agent.disks.time.time_ns", lambda: now() + 120 * 10**9)
-    assert (look(), look(), look(fresh=True)) == (1, 1, 2)
-    image.write_bytes(b"y" * 4096)
-    look.pause_is_over()
-    assert (look(), look()) == (3, 3)
-    finder.prune()
-    assert look() == 3
-    finder.prune()
-    finder.prune()
-    assert look() == 4
-
-
-def test_what_a_write_on_its_way_will_have_written_is_found(
-        tmp_path: Path, sysfs: Sysfs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A write that starts before a read of the extents and ends after it changes no state."""
-    look = Looks(tmp_path / "image", sysfs, monkeypatch)
-    assert look() == 1
-    look.pause_is_over()
-    assert look() == 2
-    now = time.time_ns
-    monkeypatch.setattr("vcache_agent.disks.time.time_ns", lambda: now() + 120 * 10**9)
-    look.pause_is_over()
-    assert look() == 3
-    look.pause_is_over()
-    assert look() == 3
-
-
-@pytest.mark.parametrize(("source", "words"), [
-    (DiskSource("sda", "file", "/x", readonly=True), "read-only"),
-    (DiskSource("vda", "network", None), "'network'"),
-    (DiskSource("vda", "file", None), "no source"),
-    (DiskSource("vda", "file", "/nonexistent/x"), "No such file"),
-    (DiskSource("vda", "file", "/proc/version"), "not on a single block device"),
-    (DiskSource("vda", "block", "/dev/null"), "not on a single block device|no vcache device")])
+@pytest.mark.parametrize(("kind", "path", "readonly", "words"), [
+    ("file", "/x", True, "read-only"), ("network", None, False, "'network'"),
+    ("file", None, False, "no source")])
 def test_disks_that_cannot_be_tagged_say_why(
-        sysfs: Sysfs, source: DiskSource, words: str) -> None:
+        kind: str, path: str | None, readonly: bool, words: str) -> None:
     with pytest.raises(NotOnVcache, match=words):
-        DiskFinder().locate(source, sysfs.stack())
+        disks.check(kind, path, readonly=readonly)
 
 
 class Host:

@@ -4,7 +4,7 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vcache_agent.fiemap_budget import PART, Budget, FileId, Status
@@ -143,6 +143,7 @@ def test_busy_while_a_file_allocates() -> None:
 
 
 @pytest.mark.parametrize("part", [0.01, 0.05])
+@settings(deadline=None, max_examples=40)
 @given(costs=st.lists(st.floats(0.0001, 0.5), min_size=1, max_size=12),
        rates=st.lists(st.integers(0, 1000), min_size=12, max_size=12))
 def test_the_budget_holds_and_no_file_starves(

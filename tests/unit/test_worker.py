@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.unit.locate_model import Hanging
 from vcache_agent import fiemap, view
 from vcache_agent.admin_server import AdminServer
 from vcache_agent.cgroups import Cgroup, CgroupError
@@ -146,7 +147,7 @@ class Host:
 
 
 @pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+def host(thread_helpers: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     status = tmp_path.stat()
     kernel = Kernel(DeviceNumber(os.major(status.st_dev), os.minor(status.st_dev)))
     cgroups: dict[str, int] = {}
@@ -426,6 +427,67 @@ def test_growth_is_followed(host: Host) -> None:
     host.image("a", 64)
     host.look(fresh=True)
     assert host.tag(domain).extents_sectors == 512
+
+
+def test_new_blocks_reach_the_tag_without_a_request(host: Host) -> None:
+    path = host.image("a", 1)
+    domain = host.tell("a", path)
+    host.look()
+    host.image("a", 64)
+    # The interval of the periodic passes is an hour.
+    limit = time.monotonic() + 60
+    while host.tag(domain).extents_sectors != 512:
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+
+
+def test_a_path_that_hangs_keeps_its_tag_and_delays_no_other_disk(
+        host: Host, hanging: Hanging, caplog: pytest.LogCaptureFixture) -> None:
+    slow = host.tell("slow", host.image("slow", 4))
+    host.cgroups["slow"] = 77
+    host.look()
+    before = host.tag(slow)
+    hanging.hang(host.folder / "slow")
+    host.look(fresh=True)
+    # The next passes do not wait for it.
+    for name in ("a", "b", "c"):
+        domain = host.tell(name, host.image(name, 4))
+        outcome = host.look()
+        assert host.tag(domain).extents_sectors == 32
+    assert host.tag(slow) == before
+    row = next(row for row in view.disks(outcome, host.kernel.tags()) if row["domain"] == "slow")
+    assert (row["state"], row["tag"]) == ("isolated", before.id)
+    assert row["note"] == f"{host.folder}/slow does not answer"
+    assert row["located_age_s"] > 0
+    told = [record.message for record in caplog.records if "slow does not" in record.message]
+    assert told and len(told) == len(set(told)), "said once, not at each pass"
+    hanging.go_on(host.folder / "slow")
+    limit = time.monotonic() + 60
+    while (row := view.disks(host.worker.outcome, host.kernel.tags())[-1])["note"]:
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+    assert (row["domain"], row["located_age_s"]) == ("slow", 0)
+
+
+def test_an_image_that_vanishes_keeps_its_tag_while_its_domain_runs(host: Host) -> None:
+    path = host.image("a", 4)
+    domain = host.tell("a", path)
+    host.look()
+    before = host.tag(domain)
+    path.unlink()
+    for _ in range(3):
+        outcome = host.look(fresh=True)
+    assert host.tag(domain) == before
+    (row,) = view.disks(outcome, host.kernel.tags())
+    assert "No such file" in row["note"]
+    host.inventory.listed([], [], time.monotonic())
+    host.look()
+    assert not host.kernel.table
+    # Nobody knows the domain, and its image is gone: its number is free again.
+    limit = time.monotonic() + 60
+    while host.store.assignments():
+        assert time.monotonic() < limit
+        host.look()
 
 
 def test_sectors_that_change_hands(host: Host) -> None:
