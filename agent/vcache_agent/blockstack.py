@@ -22,6 +22,10 @@ class NotOnVcache(Exception):
     """There is no vcache device below a device, or its sectors cannot be mapped."""
 
 
+class LocationUnknown(NotOnVcache):
+    """It could not be found out this time what is below a device."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Segment:
     """A run of sectors of a device and its place on a vcache device.
@@ -41,13 +45,13 @@ class Segment:
 def dm_table(number: DeviceNumber) -> Lines:
     """Return the lines of a mapped device's table.
 
-    :raises NotOnVcache: if it cannot be read
+    :raises LocationUnknown: if it cannot be read
     """
     try:
         with Dm() as dm:
             return dm.table(number)
     except DmError as error:
-        raise NotOnVcache(f"table of device {number}: {error.strerror}") from None
+        raise LocationUnknown(f"table of device {number}: {error.strerror}") from None
 
 
 class BlockStack:
@@ -74,7 +78,7 @@ class BlockStack:
             try:
                 self._known[number] = self._segments(number, _MAX_LEVELS)
             except OSError as error:  # a device that has just disappeared
-                raise NotOnVcache(f"device {number}: {error.strerror}") from None
+                raise LocationUnknown(f"device {number}: {error.strerror}") from None
         return self._known[number]
 
     def _segments(self, number: DeviceNumber, levels: int) -> list[Segment]:
@@ -107,7 +111,7 @@ class BlockStack:
             except ValueError as error:
                 raise NotOnVcache(f"device {number} has an invalid table: {error}") from None
         if not found:
-            raise NotOnVcache(f"device {number} has no table")
+            raise LocationUnknown(f"device {number} has no table")
         return found
 
 

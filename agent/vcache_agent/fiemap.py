@@ -43,6 +43,10 @@ class FiemapError(Exception):
     """The extents of a file cannot be read."""
 
 
+class FiemapFailed(FiemapError):
+    """The extents of a file could not be read this time."""
+
+
 class Found(NamedTuple):
     """The extents of a file.
 
@@ -60,6 +64,7 @@ def read(fd: int, progress: Callable[[], object] = lambda: None) -> Found:
 
     :param progress: called now and then, because a file may have many extents
     :raises FiemapError: if the file system does not report them
+    :raises FiemapFailed: if it failed to
     """
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         raise FiemapError("not a regular file")
@@ -76,7 +81,7 @@ def read(fd: int, progress: Callable[[], object] = lambda: None) -> Found:
     except OSError as error:
         if error.errno in (errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL):
             raise FiemapError("its file system does not support FIEMAP") from None
-        raise FiemapError(f"FIEMAP: {error.strerror}") from None
+        raise FiemapFailed(f"FIEMAP: {error.strerror}") from None
     return Found(join(found), unwritten)
 
 

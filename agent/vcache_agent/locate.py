@@ -19,7 +19,7 @@ from typing import NamedTuple
 from oslo_log import log as logging
 
 from vcache_agent import disks
-from vcache_agent.blockstack import BlockStack, NotOnVcache
+from vcache_agent.blockstack import BlockStack, LocationUnknown, NotOnVcache
 from vcache_agent.fiemap_budget import Budget, FileId
 from vcache_agent.locate_pool import Answer, Pool, Question, Urgency
 from vcache_agent.model import Extents, Location
@@ -40,11 +40,14 @@ class Located(NamedTuple):
     :param location: the last known location; None: there is none
     :param problem: why it is unknown or may be outdated, or empty
     :param age_s: seconds since the path has answered; 0 if it is checked now and then
+    :param unknown: the current location is unknown; otherwise, None means that the disk is
+        not on a vcache device
     """
 
     location: Location | None
     problem: str
     age_s: float = 0.0
+    unknown: bool = False
 
 
 @dataclasses.dataclass(eq=False)
@@ -90,13 +93,15 @@ class _Path:
 class _Extents:
     """The extents of a file; None: they could not be read.
 
-    :param error: the reason
     :param at: monotonic time of the attempt
+    :param error: the reason
+    :param failed: the attempt has failed; otherwise, the file system does not report them
     """
 
     extents: Extents | None
-    error: str
     at: float
+    error: str = ""
+    failed: bool = False
 
 
 class Ticket(NamedTuple):
@@ -194,13 +199,16 @@ class Locator:
             self._wake.wait_for(lambda: item.stalled or item.answered >= number,
                                 max(0.0, deadline - time.monotonic()))
             view = self._view(item, late=item.answered < number)
+        unknown = bool(view.problem)
         if view.answer is None:
-            return Located(view.last, view.problem, view.age)
+            return Located(view.last, view.problem, view.age, unknown)
         # Without the lock, although this should not block.
         try:
-            return Located(self._map(view, view.answer, stack, extents), view.problem, view.age)
+            return Located(self._map(view, view.answer, stack, extents), view.problem, view.age,
+                           unknown)
         except NotOnVcache as error:
-            return Located(view.last, view.problem or str(error), view.age)
+            unknown |= isinstance(error, LocationUnknown)
+            return Located(view.last, view.problem or str(error), view.age, unknown)
 
     def missing(self, path: str) -> bool:
         """Return True if there is nothing at a path; False also if that is unknown."""
@@ -265,14 +273,15 @@ class Locator:
             item.known = (None, found)
             return found
         if answer.device is None:
-            raise NotOnVcache(f"{item.path}: its kind is unknown")
+            raise NotOnVcache(f"{item.path} must be a regular file or a block device")
         runs = view.of_file.extents if view.of_file else None
         if runs is None or not extents:
             where = disks.of_file(answer.device, answer.inode, (), stack)
-            if extents and not where.key.startswith("volume:"):
-                raise NotOnVcache(view.of_file.error if view.of_file else
-                                  f"{item.path}: its extents are not read yet")
-            return where
+            if not extents or where.key.startswith("volume:"):
+                return where
+            if view.of_file is None:
+                raise LocationUnknown(f"{item.path}: its extents are not read yet")
+            raise (LocationUnknown if view.of_file.failed else NotOnVcache)(view.of_file.error)
         inputs = (stack.segments(answer.device), answer.file, runs)
         known = item.known
         if known is None or not _same(known[0], inputs):
@@ -319,7 +328,7 @@ class Locator:
         if answer.extents_error:
             before = self._files.get(answer.file)
             kept = before.extents if before else None
-            self._files[answer.file] = _Extents(kept, answer.extents_error, now)
+            self._files[answer.file] = _Extents(kept, now, answer.extents_error, answer.failed)
             self._budget.failed(answer.file, now)
             return changed or before is None
         if answer.extents is None:
@@ -329,7 +338,7 @@ class Locator:
         same = before is not None and before.extents == answer.extents
         # The same object again makes later comparisons cheap.
         self._files[answer.file] = _Extents(before.extents if before and same else answer.extents,
-                                            "", now)
+                                            now)
         self._budget.ended(answer.file, answer.status, now, answer.cost,
                            settled=answer.settled, unwritten=answer.unwritten)
         return changed or not same

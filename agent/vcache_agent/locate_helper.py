@@ -65,7 +65,7 @@ def _look(connection: socket.socket, path: str, extents: bool) -> Json:
     if stat.S_ISBLK(status.st_mode):
         return {"block": [os.major(status.st_rdev), os.minor(status.st_rdev)]}
     if not stat.S_ISREG(status.st_mode):
-        return {"error": "it must be a regular file or a block device"}
+        return {"other": True}
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     try:
         return _file(connection, fd, extents)
@@ -93,7 +93,8 @@ def _file(connection: socket.socket, fd: int, extents: bool) -> Json:
         try:
             found = fiemap.read(fd, progress)
         except fiemap.FiemapError as error:
-            return answer | {"extents_error": str(error)}
+            failed = isinstance(error, fiemap.FiemapFailed)
+            return answer | {"extents_error": str(error), "failed": failed}
         for at in range(0, len(found.extents), _PER_MESSAGE):
             connection.send(b"E" + b"".join(
                 EXTENT.pack(*extent) for extent in found.extents[at:at + _PER_MESSAGE]))

@@ -58,7 +58,7 @@ class Question(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What is at a path.
+    """What is at a path; without `block` and `device` it is neither a block device nor a file.
 
     :param error: why it is unknown, or empty; the other fields are then empty
     :param missing: there is nothing at the path
@@ -67,6 +67,7 @@ class Answer:
     :param status: status of the file before its extents were read
     :param extents: its extents, in sectors of the file system's device; None: not read
     :param extents_error: why they could not be read, or empty
+    :param failed: the attempt has failed; otherwise, the file system does not report them
     :param unwritten: sectors that are allocated, but not written
     :param settled: no write can have been in progress when the read of the extents began
     :param cost: CPU time of the read in seconds
@@ -80,6 +81,7 @@ class Answer:
     status: Status = _NONE
     extents: Extents | None = None
     extents_error: str = ""
+    failed: bool = False
     unwritten: int = 0
     settled: bool = False
     cost: float = 0.0
@@ -202,6 +204,8 @@ def parse(question: Question, answer: locate_helper.Json, runs: bytes) -> Answer
     if "error" in answer:
         return Answer(error=f"{question.path}: {answer['error']}",
                       missing=answer.get("errno") in (2, 20))  # ENOENT, ENOTDIR
+    if "other" in answer:
+        return Answer()
     if "block" in answer:
         return Answer(block=DeviceNumber(*answer["block"]))
     error = answer.get("extents_error", "")
@@ -209,8 +213,9 @@ def parse(question: Question, answer: locate_helper.Json, runs: bytes) -> Answer
         if question.extents and not error else None
     return Answer(device=DeviceNumber(*answer["device"]), inode=answer["inode"],
                   status=Status(*answer["status"]), extents=extents,
-                  extents_error=error, unwritten=answer.get("unwritten", 0),
-                  settled=answer.get("settled", False), cost=answer.get("cost", 0.0))
+                  extents_error=error, failed=answer.get("failed", False),
+                  unwritten=answer.get("unwritten", 0), settled=answer.get("settled", False),
+                  cost=answer.get("cost", 0.0))
 
 
 @dataclasses.dataclass

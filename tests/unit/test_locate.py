@@ -91,13 +91,15 @@ def test_a_file_is_found_by_its_inode(host: Host) -> None:
     assert host(image, extents=False).location == Location(found.location.key, host.number)
 
 
-@pytest.mark.parametrize(("path", "words"), [
-    ("/nonexistent/x", "/nonexistent/x: No such file"),
-    ("/proc/version", "not on a single block device"),
-    ("/proc", "must be a regular file or a block device"), ("/dev/null", "must be a regular file")])
-def test_paths_that_cannot_be_tagged_say_why(host: Host, path: str, words: str) -> None:
+@pytest.mark.parametrize(("path", "unknown", "words"), [
+    ("/nonexistent/x", True, "/nonexistent/x: No such file"),
+    ("/proc/version", False, "not on a single block device"),
+    ("/proc", False, "must be a regular file or a block device"),
+    ("/dev/null", False, "must be a regular file or a block device")])
+def test_paths_that_cannot_be_tagged_say_why(
+        host: Host, path: str, unknown: bool, words: str) -> None:
     found = host(path)
-    assert found.location is None
+    assert (found.location, found.unknown) == (None, unknown)
     assert words in found.problem
 
 
@@ -123,7 +125,7 @@ def test_a_path_that_hangs_keeps_its_location_and_delays_no_other(
     known = host(image)
     hanging.hang(image)
     late = host.fresh(image)
-    assert late.location == known.location
+    assert (late.location, late.unknown) == (known.location, True)
     assert late.problem == f"{image} does not answer"
     assert 0.0 < late.age_s < PATIENCE
     # It is not asked again, and occupies one helper, while all others are answered.
@@ -143,7 +145,7 @@ def test_a_path_that_hangs_from_the_beginning_has_no_location(
         host: Host, hanging: Hanging) -> None:
     image = host.image("image")
     hanging.hang(image)
-    assert host(image) == Located(None, f"{image} does not answer", 0.0)
+    assert host(image) == Located(None, f"{image} does not answer", 0.0, unknown=True)
     hanging.go_on(image)
     until(lambda: host(image).location is not None)
     assert host(image).problem == ""
@@ -156,7 +158,7 @@ def test_a_deadline_ends_the_wait_before_the_path_counts_as_hanging(
     hanging.hang(image)
     found = host.locator.locate("file", str(image), host.stack,
                                 deadline=time.monotonic() + 0.05)
-    assert found == Located(None, f"{image} does not answer", 0.0)
+    assert found == Located(None, f"{image} does not answer", 0.0, unknown=True)
     host.locator.stop()
 
 
@@ -197,13 +199,15 @@ def test_a_device_that_is_reconfigured_keeps_the_location(host: Host) -> None:
     image = host.image("image")
     known = host(image)
     found = host.locator.locate("file", str(image), BlockStack([]))
-    assert found.location == known.location
+    assert (found.location, found.unknown) == (known.location, False)
     assert "no vcache device" in found.problem
 
 
 def test_extents_that_cannot_be_read(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> fiemap.Found:
-        raise fiemap.FiemapError("no extents here")
+        raise reason
+
+    reason = fiemap.FiemapError("no extents here")
 
     read = fiemap.read
     monkeypatch.setattr(fiemap, "read", refuse)
@@ -216,6 +220,8 @@ def test_extents_that_cannot_be_read(host: Host, monkeypatch: pytest.MonkeyPatch
     # Extents that are known remain.
     monkeypatch.setattr(fiemap, "read", refuse)
     assert sectors(host.fresh(image)) == 8
+    reason = fiemap.FiemapFailed("an I/O error, as in a test")
+    assert host(host.image("other")) == Located(None, str(reason), 0.0, unknown=True)
 
 
 def test_what_nobody_asks_for_is_forgotten(host: Host, hanging: Hanging) -> None:
