@@ -19,7 +19,8 @@ from typing import NamedTuple
 from oslo_log import log as logging
 
 from vcache_agent import disks
-from vcache_agent.blockstack import BlockStack, LocationUnknown, NotOnVcache
+from vcache_agent.blockstack import BlockStack, LocationUnknown, NotOnVcache, Segment
+from vcache_agent.extent_limit import limit
 from vcache_agent.fiemap_budget import Budget, FileId
 from vcache_agent.locate_pool import Answer, Pool, Question, Urgency
 from vcache_agent.model import Extents, Location
@@ -42,12 +43,15 @@ class Located(NamedTuple):
     :param age_s: seconds since the path has answered; 0 if it is checked now and then
     :param unknown: the current location is unknown; otherwise, None means that the disk is
         not on a vcache device
+    :param left_bytes: written data outside of the location's extents, which are limited in
+        number; it belongs to the host tag
     """
 
     location: Location | None
     problem: str
     age_s: float = 0.0
     unknown: bool = False
+    left_bytes: int = 0
 
 
 @dataclasses.dataclass(eq=False)
@@ -64,7 +68,7 @@ class _Path:
     :param at: monotonic time of it
     :param error: error of the last answer, or empty
     :param missing: according to the last answer, there is nothing at the path
-    :param known: location by its inputs, the last one that was found
+    :param known: the last location that was found
     """
 
     path: str
@@ -78,7 +82,7 @@ class _Path:
     at: float = 0.0
     error: str = ""
     missing: bool = False
-    known: tuple[object, Location] | None = None
+    known: "_Known | None" = None
 
     @property
     def problem(self) -> str:
@@ -87,6 +91,18 @@ class _Path:
             return self.error
         unanswered = self.stalled or not self.answered
         return f"{self.path} does not answer" if unanswered else ""
+
+
+class _Known(NamedTuple):
+    """A location.
+
+    :param left_bytes: see :class:`Located`
+    :param inputs: what it was calculated from; None: that was cheap
+    """
+
+    location: Location
+    left_bytes: int = 0
+    inputs: "tuple[list[Segment], FileId | None, Extents] | None" = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,9 +139,15 @@ class _View(NamedTuple):
     item: _Path
     answer: Answer | None
     of_file: _Extents | None
-    last: Location | None
+    last: _Known | None
     problem: str
     age: float
+
+    def located(self, found: _Known | None, problem: str = "", *,
+                unknown: bool = False) -> Located:
+        """Return a location, with the problems of the path and of its calculation."""
+        return Located(found.location if found else None, self.problem or problem, self.age,
+                       bool(self.problem) or unknown, found.left_bytes if found else 0)
 
 
 class Locator:
@@ -133,14 +155,14 @@ class Locator:
 
     :param timeout: seconds after which a path counts as hanging
     :param changed: called in a thread of its own if a location may have changed
-    :param pool: returns a pool; see :class:`Pool`
+    :param most: maximum number of extents of a location
     """
 
-    def __init__(self, timeout: float, changed: Callable[[], object] = lambda: None,
-                 pool: Callable[..., Pool] = Pool) -> None:
-        self.timeout = timeout
+    def __init__(self, timeout: float, changed: Callable[[], object] = lambda: None, *,
+                 most: int = 65536) -> None:
+        self._most = most
         self._tell = changed
-        self._pool = pool(self._answer, self._stall, timeout)
+        self._pool = Pool(self._answer, self._stall, timeout)
         self._wake = threading.Condition()
         self._paths: dict[str, _Path] = {}
         self._files: dict[FileId, _Extents] = {}
@@ -199,16 +221,14 @@ class Locator:
             self._wake.wait_for(lambda: item.stalled or item.answered >= number,
                                 max(0.0, deadline - time.monotonic()))
             view = self._view(item, late=item.answered < number)
-        unknown = bool(view.problem)
         if view.answer is None:
-            return Located(view.last, view.problem, view.age, unknown)
+            return view.located(view.last)
         # Without the lock, although this should not block.
         try:
-            return Located(self._map(view, view.answer, stack, extents), view.problem, view.age,
-                           unknown)
+            return view.located(self._map(view, view.answer, stack, extents))
         except NotOnVcache as error:
-            unknown |= isinstance(error, LocationUnknown)
-            return Located(view.last, view.problem or str(error), view.age, unknown)
+            return view.located(view.last, str(error),
+                                unknown=isinstance(error, LocationUnknown))
 
     def missing(self, path: str) -> bool:
         """Return True if there is nothing at a path; False also if that is unknown."""
@@ -258,36 +278,38 @@ class Locator:
         file = answer.file if answer else None
         problem = item.problem or (f"{item.path} does not answer in time" if late else "")
         return _View(item, answer, self._files.get(file) if file else None,
-                     item.known[1] if item.known else None, problem,
+                     item.known, problem,
                      time.monotonic() - item.at if problem and answer else 0.0)
 
-    @staticmethod
-    def _map(view: _View, answer: Answer, stack: BlockStack, extents: bool) -> Location:
+    def _map(self, view: _View, answer: Answer, stack: BlockStack, extents: bool) -> _Known:
         """Return the location of what is at a path.
 
         :raises NotOnVcache: if it is not on a vcache device, or its extents are unknown
         """
         item = view.item
         if answer.block is not None:
-            found = disks.of_block(answer.block, stack)
-            item.known = (None, found)
-            return found
+            item.known = _Known(disks.of_block(answer.block, stack))
+            return item.known
         if answer.device is None:
             raise NotOnVcache(f"{item.path} must be a regular file or a block device")
         runs = view.of_file.extents if view.of_file else None
         if runs is None or not extents:
             where = disks.of_file(answer.device, answer.inode, (), stack)
             if not extents or where.key.startswith("volume:"):
-                return where
+                return _Known(where)
             if view.of_file is None:
                 raise LocationUnknown(f"{item.path}: its extents are not read yet")
             raise (LocationUnknown if view.of_file.failed else NotOnVcache)(view.of_file.error)
-        inputs = (stack.segments(answer.device), answer.file, runs)
-        known = item.known
-        if known is None or not _same(known[0], inputs):
-            known = (inputs, disks.of_file(answer.device, answer.inode, runs, stack))
+        known, segments = item.known, stack.segments(answer.device)
+        # Extents are compared by identity, because there may be many.
+        if known is None or known.inputs is None or known.inputs[2] is not runs \
+                or known.inputs[:2] != (segments, answer.file):
+            found = disks.of_file(answer.device, answer.inode, runs, stack)
+            kept, left = limit(found.extents, self._most)
+            known = _Known(dataclasses.replace(found, extents=kept), left,
+                           (segments, answer.file, runs))
             item.known = known
-        return known[1]
+        return known
 
     def _stall(self, question: Question) -> None:
         """Note that a path does not answer."""
@@ -388,7 +410,3 @@ class Locator:
         self._wake.wait_for(lambda: self._stopping.is_set() or all(
             item.stalled or item.answered == item.asked for item in items), _LOOK_S)
 
-
-def _same(old: object, new: tuple[object, FileId | None, Extents]) -> bool:
-    """Return True if two inputs of a location are the same; extents are compared by identity."""
-    return isinstance(old, tuple) and old[:2] == new[:2] and old[2] is new[2]

@@ -108,7 +108,8 @@ class Agent:
             netlink_timeout=conf.agent.netlink_timeout,
             run_dir=Path(conf.libvirt.run_dir), policy=conf.agent.policy,
             swap_after=conf.agent.swap_after, maps=state.parent / "maps",
-            locate_timeout=conf.agent.locate_timeout), self.journal.passed)
+            locate_timeout=conf.agent.locate_timeout,
+            extents_per_disk=conf.agent.extents_per_disk), self.journal.passed)
         self._recorder = Recorder(Path(conf.observe.record_path), conf.observe.record_mb << 20) \
             if conf.observe.record_path else None
         self.observer = Observer(self._netlink_timeout,

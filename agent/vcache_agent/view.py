@@ -128,6 +128,7 @@ def disks(outcome: "Outcome", tags: list[Tag]) -> list[Json]:
             "note": note, "located_age_s": round(located.age_s, 1) if located else None,
             "extents": item.extents_count if item else None,
             "extents_bytes": item.extents_sectors * 512 if item else None,
+            "extents_left_bytes": located.left_bytes if located else None,
             "dirty_bytes": item.dirty_bytes if item else None,
             "cached_bytes": item.cached_bytes if item else None,
             "cache_dirty_bytes": item.cache_dirty_bytes if item else None,

@@ -51,6 +51,7 @@ class Settings:
 
     :param maps: directory of the lists of cached blocks of stopped disks
     :param locate_timeout: time after which a path counts as hanging
+    :param extents_per_disk: maximum number of extents of an image
     """
 
     refresh_interval: float
@@ -61,6 +62,7 @@ class Settings:
     swap_after: float = 600.0
     maps: Path = Path("/var/lib/vcache/maps")
     locate_timeout: float = 1.0
+    extents_per_disk: int = 16384
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +102,8 @@ class Worker:
         self._listener = listener
         self._store = store
         self._settings = settings
-        self.locator = Locator(settings.locate_timeout, self.kick)
+        self.locator = Locator(settings.locate_timeout, self.kick,
+                               most=settings.extents_per_disk)
         self._executor = Executor()
         self._drives = Drives(self.kick)
         self._maps = MapFolder(settings.maps)
