@@ -18,6 +18,7 @@ The decision is a pure function of what was reported; times come from the caller
 """
 
 import dataclasses
+import math
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -27,6 +28,9 @@ PART = 0.05
 _SAVED = 0.25
 # Shortest time in seconds between two reads of a file, by :class:`Need`.
 _PAUSE = (0.0, 1.0, 30.0)
+
+# Seconds after an allocation for which another one is expected.
+_BUSY_S = 10.0
 
 #: Identity of a file: numbers of its device and its inode.
 FileId = tuple[int, int]
@@ -69,6 +73,7 @@ class _File:
     :param unwritten: sectors that were allocated, but not written, at that time
     :param cost: CPU time of the last read in seconds
     :param ended: monotonic time of the end of the last read
+    :param allocated: monotonic time of the last read that followed an allocation
     :param reading: it has been picked, and its read has not ended
     """
 
@@ -78,6 +83,7 @@ class _File:
     unwritten: int
     cost: float
     ended: float
+    allocated: float = -math.inf
     reading: bool = False
 
     def need(self, now: float) -> Need | None:
@@ -117,10 +123,12 @@ class Budget:
         :param unwritten: sectors that are allocated, but not written
         """
         old = self._files.get(file)
+        allocated = -math.inf
         if old is not None:
+            allocated = now if status.blocks != old.seen.blocks else old.allocated
             # The first read of a file is not optional, so it is not paid from the budget.
             self._left += old.cost - cost if old.reading else -cost
-        self._files[file] = _File(status, status, settled, unwritten, cost, now)
+        self._files[file] = _File(status, status, settled, unwritten, cost, now, allocated)
 
     def failed(self, file: FileId, now: float) -> None:
         """Record that a read has failed; it is repeated after a pause."""
@@ -133,9 +141,8 @@ class Budget:
         self._files = {file: item for file, item in self._files.items() if file in files}
 
     def busy(self, now: float) -> bool:
-        """Return True if files allocate or may do so soon: a look should follow soon."""
-        return any(now - item.ended < 10.0 and (item.seen.blocks != item.status.blocks
-                                                or item.unwritten)
+        """Return True if files allocate, or did a moment ago: a look should follow soon."""
+        return any(now - item.allocated < _BUSY_S or item.seen.blocks != item.status.blocks
                    for item in self._files.values())
 
     def pick(self, now: float) -> list[FileId]:

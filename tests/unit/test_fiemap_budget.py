@@ -133,12 +133,16 @@ def test_a_file_that_is_gone_is_forgotten() -> None:
     assert budget.pick(1.0) == []
 
 
-def test_busy_while_a_file_allocates() -> None:
+def test_busy_while_a_file_allocates_and_a_moment_later() -> None:
     budget = Budget()
     budget.ended(A, status(0), 0.0, 0.001, settled=True, unwritten=0)
     assert not budget.busy(1.0)
     budget.saw(A, status(8))
     assert budget.busy(1.0)
+    budget.ended(A, status(8), 2.0, 0.001, settled=True, unwritten=0)
+    assert budget.busy(3.0)
+    budget.ended(A, status(8, 5), 4.0, 0.001, settled=True, unwritten=0)
+    assert budget.busy(3.0)
     assert not budget.busy(100.0)
 
 
