@@ -73,11 +73,11 @@ def read(fd: int, progress: Callable[[], object] = lambda: None) -> Found:
     found: list[Extent] = []
     unwritten = 0
     try:
-        for physical, length, flags in _read(fd, progress):
-            if flags & _UNWRITTEN:
-                unwritten += length // SECTOR_BYTES
-            else:
-                found += _usable([(physical, length, flags)])
+        for batch in _read(fd):
+            found += _usable(batch)
+            unwritten += sum(length for _, length, flags in batch
+                             if flags & _UNWRITTEN) // SECTOR_BYTES
+            progress()
     except OSError as error:
         if error.errno in (errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL):
             raise FiemapError("its file system does not support FIEMAP") from None
@@ -102,24 +102,23 @@ def join(extents: Iterable[Extent]) -> Extents:
     return tuple(joined)
 
 
-def _read(fd: int, progress: Callable[[], object]) -> Iterator[tuple[int, int, int]]:
-    """Yield (physical, length, flags) of each extent, in bytes."""
+def _read(fd: int) -> Iterator[list[tuple[int, int, int]]]:
+    """Yield (physical, length, flags) of the extents, in bytes, in batches."""
     offset = 0
     buffer = bytearray(_HEADER.size + _BATCH * _EXTENT.size)
     while True:
         _HEADER.pack_into(buffer, 0, offset, _MAX_OFFSET - offset, 0, 0, _BATCH, 0)
         fcntl.ioctl(fd, _FS_IOC_FIEMAP, buffer, True)
         mapped = _HEADER.unpack_from(buffer)[3]
-        for number in range(mapped):
-            logical, physical, length, flags = _EXTENT.unpack_from(
-                buffer, _HEADER.size + number * _EXTENT.size)
-            yield physical, length, flags
-            if flags & FLAG_LAST:
-                return
-            offset = logical + length
         if mapped == 0:
             return
-        progress()
+        found = memoryview(buffer)[_HEADER.size:_HEADER.size + mapped * _EXTENT.size]
+        batch = list(_EXTENT.iter_unpack(found))
+        yield [extent[1:] for extent in batch]
+        logical, _, length, flags = batch[-1]
+        if flags & FLAG_LAST:
+            return
+        offset = logical + length
 
 
 def _usable(extents: Iterable[tuple[int, int, int]]) -> Iterator[Extent]:

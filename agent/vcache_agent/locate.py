@@ -177,8 +177,10 @@ class Locator:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop them. This does not wait for paths."""
+        """Stop them. This does not wait for paths, and ends all waits for them."""
         self._stopping.set()
+        with self._wake:
+            self._wake.notify_all()
         self._pool.stop()
 
     def ask(self, paths: Iterable[str], *, extents: bool = True, fresh: bool = False,
@@ -218,8 +220,9 @@ class Locator:
             return Located(None, str(error))
         item, number = ticket or self.ask([path], extents=extents)[path]
         with self._wake:
-            self._wake.wait_for(lambda: item.stalled or item.answered >= number,
-                                max(0.0, deadline - time.monotonic()))
+            self._wake.wait_for(
+                lambda: item.stalled or item.answered >= number or self._stopping.is_set(),
+                max(0.0, deadline - time.monotonic()))
             view = self._view(item, late=item.answered < number)
         if view.answer is None:
             return view.located(view.last)

@@ -48,10 +48,16 @@ class Slow:
         """Return the path of a file that need not exist."""
         return self._folder / name
 
-    def hang(self) -> None:
-        """Let look-ups of all its paths hang, as soon as they are not in memory."""
+    def hang(self, agent: Agent, vm: Vm, target: str) -> None:
+        """Let look-ups of all its paths hang, and wait until the agent notes that for a disk."""
         run("dmsetup", "suspend", "--nolockfs", "--noflush", self.NAME)
-        Path("/proc/sys/vm/drop_caches").write_text("3")
+
+        def noted() -> bool:
+            # What is in memory needs no I/O. The agent's look-ups keep it there.
+            Path("/proc/sys/vm/drop_caches").write_text("3")
+            return "does not answer" in disk_of(agent, vm, target)["note"]
+
+        eventually(noted, "the path hangs")
 
     def go_on(self) -> None:
         """Let them continue; also if they do not hang."""
@@ -91,8 +97,7 @@ def test_a_path_that_hangs_delays_only_its_disk(
     first, second = tag_of(one, device), tag_of(one, device, "sdb")
     eventually(lambda: tags(device)[second.id].extents_sectors == 4 * 2048, "all extents")
 
-    slow.hang()
-    eventually(lambda: "does not answer" in disk_of(agent, one, "sdb")["note"], "it hangs")
+    slow.hang(agent, one, "sdb")
     # Other disks grow, and other domains start, without a delay.
     other = vm("beside-slow", [image(filesystem / "beside-slow", 8, written=False)],
                {"mode": "flush-only", "required": "true"})
@@ -141,8 +146,7 @@ def test_an_agent_with_a_path_that_hangs_can_be_restarted(
     one = vm("slow-restart", [path], {"mode": "flush-only"})
     one.start()
     tag = tag_of(one, device)
-    slow.hang()
-    eventually(lambda: "does not answer" in disk_of(agent, one, "sda")["note"], "it hangs")
+    slow.hang(agent, one, "sda")
     assert agent.stop() == 0
     agent.start()
     eventually(lambda: "not answer" in disk_of(agent, one, "sda")["note"], "it still hangs")

@@ -174,6 +174,21 @@ def test_a_deadline_ends_the_wait_before_the_path_counts_as_hanging(
     host.locator.stop()
 
 
+def test_the_end_of_the_locator_ends_all_waits(
+        thread_helpers: None, tmp_path: Path, hanging: Hanging) -> None:
+    host = Host(tmp_path, timeout=10 * PATIENCE)
+    image = host.image("image")
+    hanging.hang(image)
+    found: list[Located] = []
+    thread = threading.Thread(target=lambda: found.append(host.locator.locate(
+        "file", str(image), host.stack, deadline=time.monotonic() + 10 * PATIENCE)))
+    thread.start()
+    until(lambda: hanging.waiting)
+    host.locator.stop()
+    thread.join(PATIENCE)
+    assert [one.location for one in found] == [None]
+
+
 def test_a_known_location_costs_no_wait(
         thread_helpers: None, tmp_path: Path, hanging: Hanging) -> None:
     host = Host(tmp_path, timeout=PATIENCE)
