@@ -83,12 +83,12 @@ def disk_of(agent: Agent, vm: Vm, target: str) -> dict[str, Any]:
     return agent.disks().get((vm.name, target), {"note": "not known yet"})
 
 
-def prepare(vm: Vm) -> subprocess.CompletedProcess[str]:
+def prepare(name: str, xml: str) -> subprocess.CompletedProcess[str]:
     """Run the hook as libvirt does, which would itself look up the disks before."""
     with contextlib.ExitStack() as ended:
-        ended.callback(subprocess.run, [str(lab.HOOK), vm.name, "release", "end", "-"],
-                       input=vm.xml(), text=True, check=True, timeout=limit(lab.PATIENCE))
-        return subprocess.run([str(lab.HOOK), vm.name, "prepare", "begin", "-"], input=vm.xml(),
+        ended.callback(subprocess.run, [str(lab.HOOK), name, "release", "end", "-"],
+                       input=xml, text=True, check=True, timeout=limit(lab.PATIENCE))
+        return subprocess.run([str(lab.HOOK), name, "prepare", "begin", "-"], input=xml,
                               text=True, capture_output=True, check=False,
                               timeout=limit(lab.PATIENCE))
 
@@ -101,6 +101,9 @@ def test_a_path_that_hangs_delays_only_its_disk(
     first, second = tag_of(one, device), tag_of(one, device, "sdb")
     eventually(lambda: tags(device)[second.id].extents_sectors == 4 * 2048, "all extents")
 
+    # This process must not look up the paths, either.
+    lax, strict = (Vm(f"slow-{name}", [slow.path(name)], {"mode": "flush-only", **specs}).xml()
+                   for name, specs in (("lax", {}), ("strict", {"required": "true"})))
     slow.hang(agent, one, "sdb")
     # Other disks grow, and other domains start, without a delay.
     other = vm("quick", [image(filesystem / "quick", 8, written=False)],
@@ -122,13 +125,10 @@ def test_a_path_that_hangs_delays_only_its_disk(
     assert disk_of(agent, one, "sdb")["located_age_s"] > 0
 
     # A domain whose disk hangs from the beginning.
-    lax = vm("slow-lax", [slow.path("lax")], {"mode": "flush-only"})
-    strict = Vm("slow-strict", [slow.path("strict")],
-                {"mode": "flush-only", "required": "true"})
-    done = prepare(lax)
+    done = prepare("slow-lax", lax)
     assert done.returncode == 0
     assert "not answer" in done.stderr
-    done = prepare(strict)
+    done = prepare("slow-strict", strict)
     assert done.returncode == 1
     assert "vcache:required" in done.stderr and "not answer" in done.stderr
 
