@@ -222,6 +222,19 @@ def test_a_new_file_at_the_path_is_another_one(host: Host) -> None:
     assert (sectors(found), found.problem) == (32, "")
 
 
+def test_a_new_file_never_has_the_location_of_the_old_one(
+        host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> fiemap.Found:
+        raise fiemap.FiemapFailed("an I/O error, as in a test")
+
+    image = host.image("image")
+    assert host(image).location
+    new = host.image("new", 4)
+    monkeypatch.setattr(fiemap, "read", fail)
+    new.rename(image)
+    assert host.fresh(image) == Located(None, "an I/O error, as in a test", unknown=True)
+
+
 def test_a_device_that_is_reconfigured_keeps_the_location(host: Host) -> None:
     image = host.image("image")
     known = host(image)
