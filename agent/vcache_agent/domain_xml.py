@@ -10,13 +10,16 @@ from collections.abc import Iterator
 from xml.etree import ElementTree
 from xml.parsers import expat
 
-from vcache_agent.model import DiskSource, Domain
+from vcache_agent.model import Backing, DiskSource, Domain
 
 #: Largest XML in bytes; the hook has the same limit.
 MAX_BYTES = 4 << 20
-_MAX_DEPTH = 64
+# libvirt limits a chain to 200 layers (VIR_STORAGE_MAX_CHAIN_DEPTH); each is one level deeper.
+_MAX_DEPTH = 256
 _MAX_ELEMENTS = 50_000
 _MAX_NAME = 255
+#: Most layers of one disk below its active one; layers below these get no tag.
+MAX_BACKING = 64
 
 # Elements with the flavor, which nova-compute writes since nova 32, with namespaces.
 _NOVA = "{http://openstack.org/xmlns/libvirt/nova/1.1}"
@@ -121,13 +124,33 @@ def _disks(root: ElementTree.Element) -> Iterator[DiskSource]:
         name = target.get("dev", "") if target is not None else ""
         if not name:
             continue
-        kind = disk.get("type", "")
-        source = disk.find("source")
-        attribute = _PATH_ATTRIBUTES.get(kind)
-        path = source.get(attribute) if source is not None and attribute else None
-        if path is not None and (not path.startswith("/") or "\0" in path):
-            path = None
+        kind, path = _place(disk)
         # CD-ROM and floppy drives get no tag, even if they are writable.
         readonly = (disk.find("readonly") is not None
                     or disk.get("device", "disk") not in ("disk", "lun"))
-        yield DiskSource(name, kind, path, readonly)
+        backing = tuple(_backing(disk))
+        yield DiskSource(name, kind, path, readonly, backing[:MAX_BACKING],
+                         len(backing[MAX_BACKING:]))
+
+
+def _place(element: ElementTree.Element) -> tuple[str, str | None]:
+    """Return the type and the host path of a <disk> or a <backingStore>."""
+    kind = element.get("type", "")
+    source = element.find("source")
+    attribute = _PATH_ATTRIBUTES.get(kind)
+    path = source.get(attribute) if source is not None and attribute else None
+    if path is not None and (not path.startswith("/") or "\0" in path):
+        path = None
+    return kind, path
+
+
+def _backing(disk: ElementTree.Element) -> Iterator[Backing]:
+    """Yield the layers below a disk's active one, from the top.
+
+    The chain ends with an empty element. Before the disk is opened, the chain in the XML
+    may be missing.
+    """
+    element = disk.find("backingStore")
+    while element is not None and (element.get("type") or element.find("source") is not None):
+        yield Backing(*_place(element))
+        element = element.find("backingStore")

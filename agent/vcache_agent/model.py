@@ -162,20 +162,35 @@ class Phase(enum.StrEnum):
     RUNNING = "running"
 
 
+class Backing(NamedTuple):
+    """A layer below the one that a disk writes, such as the backing image of a qcow2 image.
+
+    :param kind: ``file``, ``block``, or another source type of libvirt
+    :param path: host path of its file or block device; None: it has none
+    """
+
+    kind: str
+    path: str | None
+
+
 @dataclasses.dataclass(frozen=True)
 class DiskSource:
     """A disk as described in the domain's XML.
 
     :param target: name in the domain, such as ``vda``
     :param kind: ``file``, ``block``, or another source type of libvirt
-    :param path: host path of its file or block device; None: it has none
+    :param path: host path of its active layer, a file or block device; None: it has none
     :param readonly: the guest cannot write it, or it is a CD-ROM or floppy drive
+    :param backing: the layers below the active one, from the top
+    :param deeper: number of further layers below these, which exceed the limit
     """
 
     target: str
     kind: str
     path: str | None
     readonly: bool = False
+    backing: tuple[Backing, ...] = ()
+    deeper: int = 0
 
 
 @dataclasses.dataclass(frozen=True)

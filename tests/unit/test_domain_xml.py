@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from vcache_agent import domain_xml
 from vcache_agent.domain_xml import DomainXmlError, parse
-from vcache_agent.model import DiskSource
+from vcache_agent.model import Backing, DiskSource
 
 NOVA = "http://openstack.org/xmlns/libvirt/nova/1.1"
 UUID = "11111111-2222-4333-8444-555555555555"
@@ -48,7 +48,8 @@ def test_what_nova_writes() -> None:
     assert (domain.uuid, domain.name) == (UUID, "instance-1")
     assert domain.extra_specs == {"vcache:mode": "flush-only", "hw:cpu": "<x>"}
     assert domain.disks == (
-        DiskSource("vda", "file", "/var/lib/nova/instances/u/disk"),
+        DiskSource("vda", "file", "/var/lib/nova/instances/u/disk",
+                   backing=(Backing("file", "/base"),)),
         DiskSource("vdb", "block", "/dev/vg/lv"),
         DiskSource("vdc", "network", None),
         DiskSource("sda", "file", "/config.iso", readonly=True),
@@ -56,12 +57,44 @@ def test_what_nova_writes() -> None:
         DiskSource("vdd", "file", None))
 
 
+def chain(*layers: str) -> str:
+    """Return the elements of a chain as libvirt writes it, with its empty end."""
+    text = "<backingStore/>"
+    for layer in reversed(layers):
+        text = f'<backingStore {layer}<format type="qcow2"/>{text}</backingStore>'
+    return text
+
+
+def test_the_layers_below_a_disk_are_in_order() -> None:
+    (disk,) = parse(document(disks=(
+        '<disk type="file"><source file="/top"/>' + chain(
+            'type="file" index="2"><source file="/snap 1"/>',
+            'type="block"><source dev="/dev/vg/lv"/>',
+            'type="network"><source protocol="rbd" name="a/b"/>',
+            'type="file"><source file="relative"/>')
+        + '<mirror type="file" job="copy"><source file="/copy"/></mirror>'
+        '<target dev="vda"/></disk>'))).disks
+    assert (disk.path, disk.deeper) == ("/top", 0)
+    assert disk.backing == (Backing("file", "/snap 1"), Backing("block", "/dev/vg/lv"),
+                            Backing("network", None), Backing("file", None))
+
+
+@pytest.mark.parametrize("length", [0, 1, 64, 65, 200])
+def test_a_chain_as_long_as_libvirt_allows_is_cut_and_not_refused(length: int) -> None:
+    (disk,) = parse(document(disks=(
+        '<disk type="file"><source file="/top"/>'
+        + chain(*(f'type="file"><source file="/{n}"/>' for n in range(length)))
+        + '<target dev="vda"/></disk>'))).disks
+    assert [layer.path for layer in disk.backing] == [f"/{n}" for n in range(min(length, 64))]
+    assert disk.deeper == max(0, length - 64)
+
+
 @pytest.mark.parametrize(("xml", "words"), [
     (b"", "no element"), (b"<domain>", "no element"), (b"<network/>", "root element"),
     (document(name=""), "name is missing"), (document(uuid="x"), "not a UUID"),
     (document(name="../../etc"), "no slash"), (document(name="x" * 256), "at most 255"),
     (b"\xff\xfe\x00", "domain XML"), (b'<?xml version="1.0" encoding="none"?><a/>', "domain XML"),
-    (b"<a>" * 100, "levels"),
+    (b"<a>" * 300, "levels"),
     (b"<domain>" + b"<a/>" * 60_000 + b"</domain>", "elements"),
     (b" " * (domain_xml.MAX_BYTES + 1), "at most"),
     (b'<!DOCTYPE domain SYSTEM "file:///etc/passwd"><domain/>', "document type"),
