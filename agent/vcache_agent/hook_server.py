@@ -3,7 +3,13 @@
 
 A request has these fields, separated by zero bytes: the protocol's version
 ``1``, the domain's name, the operation, the sub-operation, the extra argument,
-and the domain's XML. The answer is a status and a text, separated by a zero byte:
+and the domain's XML. Behind the extra argument, a hook may add `` at=`` and the time at
+which libvirt started it, in nanoseconds of CLOCK_MONOTONIC. libvirt runs the hooks of a
+domain one after another, so this is their order. An agent that does not know it ignores
+it, because it ignores the extra argument. The time needs no boot ID: neither the socket
+nor the agent's memory of the domains survives a reboot.
+
+The answer is a status and a text, separated by a zero byte:
 
 ``accept``
     continue; the text is a note for libvirt's log
@@ -16,6 +22,7 @@ libvirtd waits for the answer, so this module never calls libvirt and never bloc
 """
 
 import dataclasses
+import re
 from collections.abc import Callable
 
 from oslo_log import log as logging
@@ -34,6 +41,7 @@ SECONDS = 5.0
 _STARTING = frozenset({"prepare"})
 _RUNNING = frozenset({"started", "reconnect"})
 _ENDED = frozenset({"stopped", "release"})
+_AT = re.compile(rb".* at=([0-9]{1,19})", re.DOTALL)
 
 
 class Refused(Exception):
@@ -42,16 +50,18 @@ class Refused(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Callbacks:
-    """Functions that the server calls.
+    """Functions that the server calls, with the domain and the time of the operation.
+
+    The time is monotonic, in seconds; None: an older hook, which does not send it.
 
     :param prepare: checks a domain that is about to start; returns a note, or raises Refused
     :param running: called for a domain that runs
     :param ended: called for a domain that has stopped
     """
 
-    prepare: Callable[[Domain], str]
-    running: Callable[[Domain], None]
-    ended: Callable[[Domain], None]
+    prepare: Callable[[Domain, float | None], str]
+    running: Callable[[Domain, float | None], None]
+    ended: Callable[[Domain, float | None], None]
 
 
 def handle(request: bytes, callbacks: Callbacks) -> bytes:
@@ -83,11 +93,13 @@ def _dispatch(request: bytes, callbacks: Callbacks) -> str:
     if operation not in _STARTING | _RUNNING | _ENDED:
         return ""
     domain = domain_xml.parse(fields[5])
+    given = _AT.fullmatch(fields[4])
+    at = int(given[1]) / 1e9 if given else None
     LOG.info("hook: %s %s (%s)", operation, domain.name, domain.uuid)
     if operation in _STARTING:
-        return callbacks.prepare(domain)
+        return callbacks.prepare(domain, at)
     if operation in _RUNNING:
-        callbacks.running(domain)
+        callbacks.running(domain, at)
     else:
-        callbacks.ended(domain)
+        callbacks.ended(domain, at)
     return ""

@@ -13,7 +13,7 @@ from vcache_agent.model import Domain, Phase
 class Entry:
     """A domain that runs or is about to.
 
-    :param since: monotonic time in seconds of the report
+    :param since: monotonic time in seconds of what was reported
     """
 
     domain: Domain
@@ -41,6 +41,10 @@ class Inventory:
     The hook reports a domain before libvirt lists it. So for some time such a domain
     counts, although it is not in libvirt's list.
 
+    A message of the hook may arrive late: its process waits for the processor, and each
+    message has its own thread. So a report has the time of what it reports, and one that
+    is older than the newest of its domain changes nothing.
+
     :param grace: seconds that a domain may take from `prepare` to running
     """
 
@@ -53,17 +57,33 @@ class Inventory:
         self._listed_at = -1.0
         self._defined: frozenset[str] | None = None
 
-    def told(self, domain: Domain, phase: Phase) -> None:
-        """Record that a domain runs or is about to."""
-        with self._lock:
-            self._ended.pop(domain.uuid, None)
-            self._entries[domain.uuid] = Entry(domain, phase, time.monotonic())
+    def told(self, domain: Domain, phase: Phase, at: float | None = None) -> None:
+        """Record that a domain runs or is about to.
 
-    def ended(self, uuid: str) -> None:
-        """Record that a domain no longer runs."""
+        :param at: monotonic time in seconds at which it did; None: now
+        """
         with self._lock:
+            at = _past(at)
+            entry = self._entries.get(domain.uuid)
+            if self._ended.get(domain.uuid, -1.0) > at or (entry is not None and entry.since > at):
+                return
+            if entry is None and phase is Phase.RUNNING and self._listed_at > at:
+                return  # it ran before the list that does not have it
+            self._ended.pop(domain.uuid, None)
+            self._entries[domain.uuid] = Entry(domain, phase, at)
+
+    def ended(self, uuid: str, at: float | None = None) -> None:
+        """Record that a domain no longer runs.
+
+        :param at: monotonic time in seconds at which it ended; None: now
+        """
+        with self._lock:
+            at = _past(at)
+            entry = self._entries.get(uuid)
+            if entry is not None and entry.since > at:
+                return  # it was started again
             self._entries.pop(uuid, None)
-            self._ended[uuid] = time.monotonic()
+            self._ended[uuid] = max(at, self._ended.get(uuid, at))
 
     def not_running(self, uuid: str, began: float) -> None:
         """Record that a domain did not run at the time `began` (monotonic, in seconds)."""
@@ -116,3 +136,9 @@ class Inventory:
         """Return the domains that are known now."""
         with self._lock:
             return Snapshot(tuple(self._entries.values()), self._complete, self._defined)
+
+
+def _past(at: float | None) -> float:
+    """Return a time of a report; a time in the future would hide all later reports."""
+    now = time.monotonic()
+    return now if at is None else min(at, now)

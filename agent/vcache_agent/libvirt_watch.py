@@ -166,7 +166,7 @@ class LibvirtWatch:
                 raise
             domain = None
         if domain is not None:
-            self._inventory.told(domain, Phase.RUNNING)
+            self._inventory.told(domain, Phase.RUNNING, began)
         else:
             self._inventory.not_running(uuid, began)
         self._changed()

@@ -167,12 +167,12 @@ class Agent:
             record_dropped=self._recorder.dropped if self._recorder else 0,
             pools=self._pools.rows)
 
-    def _prepare(self, domain: Domain) -> str:
+    def _prepare(self, domain: Domain, at: float | None) -> str:
         """Decide whether a domain may start; runs in a thread of the hook server."""
         deadline = time.monotonic() + self._prepare_timeout
         self.watch.wake()
         note = admit(domain, self._host(deadline))
-        self.inventory.told(domain, Phase.PREPARING)
+        self.inventory.told(domain, Phase.PREPARING, at)
         self.worker.kick()
         return note
 
@@ -203,12 +203,12 @@ class Agent:
     def _look(self) -> None:
         self.worker.kick()
 
-    def _running(self, domain: Domain) -> None:
-        self.inventory.told(domain, Phase.RUNNING)
+    def _running(self, domain: Domain, at: float | None) -> None:
+        self.inventory.told(domain, Phase.RUNNING, at)
         self.worker.kick()
 
-    def _ended(self, domain: Domain) -> None:
-        self.inventory.ended(domain.uuid)
+    def _ended(self, domain: Domain, at: float | None) -> None:
+        self.inventory.ended(domain.uuid, at)
         self.worker.kick()
 
     def _listen(self) -> None:

@@ -78,6 +78,74 @@ def test_a_domain_that_libvirt_describes_badly_is_kept() -> None:
     assert running(inventory) == {"a": Phase.RUNNING}
 
 
+@pytest.mark.parametrize("late", ["stopped", "release"])
+def test_a_late_message_of_the_last_run_does_not_end_this_one(late: str) -> None:
+    inventory = Inventory(GRACE)
+    now = time.monotonic()
+    inventory.told(domain("a"), Phase.RUNNING, now - 9)
+    if late == "release":
+        inventory.ended("a", now - 8)
+    inventory.told(domain("a"), Phase.PREPARING, now - 6)
+    inventory.ended("a", now - 7)
+    assert running(inventory) == {"a": Phase.PREPARING}
+    inventory.told(domain("a"), Phase.RUNNING, now - 5)
+    inventory.ended("a", now - 7)
+    assert running(inventory) == {"a": Phase.RUNNING}
+    inventory.ended("a", now - 4)
+    assert running(inventory) == {}
+
+
+def test_a_late_message_does_not_bring_a_stopped_domain_back() -> None:
+    inventory = Inventory(GRACE)
+    now = time.monotonic()
+    inventory.ended("a", now - 5)
+    for phase in Phase:
+        inventory.told(domain("a"), phase, now - 6)
+        assert running(inventory) == {}
+    inventory.listed([], ["a"], now - 4)
+    inventory.told(domain("a"), Phase.RUNNING, now - 6)
+    assert running(inventory) == {}
+    inventory.told(domain("a"), Phase.RUNNING, now - 3)
+    assert running(inventory) == {"a": Phase.RUNNING}
+
+
+def test_a_message_of_an_older_hook_counts_when_it_arrives() -> None:
+    inventory = Inventory(GRACE)
+    inventory.told(domain("a"), Phase.PREPARING)
+    inventory.told(domain("a"), Phase.RUNNING)
+    inventory.ended("a")
+    inventory.ended("a")
+    assert running(inventory) == {}
+
+
+def test_a_time_in_the_future_hides_nothing() -> None:
+    inventory = Inventory(GRACE)
+    inventory.told(domain("a"), Phase.RUNNING, time.monotonic() + 1e6)
+    inventory.ended("a", time.monotonic() + 2e6)
+    inventory.told(domain("a"), Phase.RUNNING)
+    assert running(inventory) == {"a": Phase.RUNNING}
+
+
+OPERATIONS = {"prepare": Phase.PREPARING, "started": Phase.RUNNING, "stopped": None,
+              "release": None}
+
+
+@given(st.lists(st.sampled_from(list(OPERATIONS)), min_size=1, max_size=8), st.randoms())
+def test_messages_in_any_order_end_as_in_the_right_order(
+        operations: list[str], chance: random.Random) -> None:
+    now = time.monotonic()
+    messages = [(now - 100 + step, name) for step, name in enumerate(operations)]
+    chance.shuffle(messages)
+    inventory = Inventory(GRACE)
+    for at, name in messages:
+        if (phase := OPERATIONS[name]) is None:
+            inventory.ended("a", at)
+        else:
+            inventory.told(domain("a"), phase, at)
+    last = OPERATIONS[operations[-1]]
+    assert running(inventory) == ({} if last is None else {"a": last})
+
+
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Inventory, list[float]]]:
     """A watch on libvirt's test driver, which has one running domain, "test"."""

@@ -155,21 +155,27 @@ class Calls:
 
     def __init__(self, refuse: str = "") -> None:
         self.seen: list[tuple[str, str]] = []
+        self.times: list[float | None] = []
         self._refuse = refuse
 
     def callbacks(self) -> Callbacks:
-        def prepare(domain: Domain) -> str:
-            self.seen.append(("prepare", domain.uuid))
+        def prepare(domain: Domain, at: float | None) -> str:
+            note("prepare", domain, at)
             if self._refuse:
                 raise Refused(self._refuse)
             return "a note"
 
-        return Callbacks(prepare, lambda domain: self.seen.append(("running", domain.uuid)),
-                         lambda domain: self.seen.append(("ended", domain.uuid)))
+        def note(what: str, domain: Domain, at: float | None) -> None:
+            self.seen.append((what, domain.uuid))
+            self.times.append(at)
+
+        return Callbacks(prepare, lambda *one: note("running", *one),
+                         lambda *one: note("ended", *one))
 
 
-def hook_request(operation: str, xml: bytes = XML, version: bytes = b"1") -> bytes:
-    return b"\0".join([version, b"vm", operation.encode(), b"begin", b"-", xml])
+def hook_request(operation: str, xml: bytes = XML, version: bytes = b"1",
+                 extra: bytes = b"-") -> bytes:
+    return b"\0".join([version, b"vm", operation.encode(), b"begin", extra, xml])
 
 
 @pytest.mark.parametrize(("operation", "called"), [
@@ -181,6 +187,17 @@ def test_what_each_operation_means(operation: str, called: str | None) -> None:
     answer = hook_server.handle(hook_request(operation), calls.callbacks())
     assert answer.split(b"\0")[0] == b"accept"
     assert calls.seen == ([(called, UUID)] if called else [])
+
+
+@pytest.mark.parametrize("operation", ["prepare", "started", "stopped"])
+@pytest.mark.parametrize(("extra", "at"), [
+    (b"- at=1500000000", 1.5), (b"a at=1 at=2500000000", 2.5), (b"-", None), (b"", None),
+    (b"- at=", None), (b"- at=x", None), (b"- at=-5", None), (b"- at=" + b"9" * 20, None)])
+def test_a_hook_may_send_when_libvirt_started_it(
+        operation: str, extra: bytes, at: float | None) -> None:
+    calls = Calls()
+    hook_server.handle(hook_request(operation, extra=extra), calls.callbacks())
+    assert calls.times == [at]
 
 
 def test_a_refusal_and_an_error() -> None:

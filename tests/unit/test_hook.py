@@ -142,11 +142,17 @@ USELESS: dict[str, Behaviour] = {
 
 def test_the_request_and_an_acceptance(hook: Hook) -> None:
     seen: list[bytes] = []
+    before = time.monotonic_ns()
     with agent(hook, answering(b"accept\0a note", seen)):
         done = hook.run(domain_xml("true"))
     assert done.returncode == 0
     assert b"a note" in done.stderr
-    assert seen == [b"1\0vm\0prepare\0begin\0-\0" + domain_xml("true")]
+    *fields, extra, xml = seen[0].split(b"\0", 5)
+    assert (fields, xml) == ([b"1", b"vm", b"prepare", b"begin"], domain_xml("true"))
+    # The order of the messages of a domain is that of the hooks' starts.
+    dash, _, at = extra.partition(b" at=")
+    assert dash == b"-"
+    assert before <= int(at) <= time.monotonic_ns()
 
 
 @pytest.mark.parametrize(("operation", "status"), [
