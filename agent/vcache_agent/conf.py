@@ -59,10 +59,13 @@ _LIBVIRT = cfg.OptGroup("libvirt", title="libvirt of this host")
 _LIBVIRT_OPTS = [
     cfg.StrOpt("uri", default="qemu:///system", help="libvirt connection URI of this host."),
     cfg.StrOpt("run_dir", default="/run/libvirt/qemu",
-               help="Directory of libvirt's PID files, one for each running domain."),
+               help="Directory of libvirt's PID and status files, two for each running domain. The "
+                    "agent looks for changed status files about twice a second, because libvirt "
+                    "sends no event for an external snapshot. If the directory does not exist, a "
+                    "listing finds such changes."),
     cfg.FloatOpt("list_interval", default=60.0, min=1.0, max=3600.0,
                  help="Seconds between two listings of all domains. A listing finds changes for "
-                      "which libvirt sends no event, such as snapshots."),
+                      "which there is neither an event nor a changed status file in run_dir."),
 ]
 
 _OBSERVE = cfg.OptGroup("observe", title="Samples of the kernel's counters")

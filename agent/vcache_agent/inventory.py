@@ -57,20 +57,22 @@ class Inventory:
         self._listed_at = -1.0
         self._defined: frozenset[str] | None = None
 
-    def told(self, domain: Domain, phase: Phase, at: float | None = None) -> None:
+    def told(self, domain: Domain, phase: Phase, at: float | None = None) -> bool:
         """Record that a domain runs or is about to.
 
         :param at: monotonic time in seconds at which it did; None: now
+        :return: True if the domain or its phase has changed
         """
         with self._lock:
             at = _past(at)
             entry = self._entries.get(domain.uuid)
             if self._ended.get(domain.uuid, -1.0) > at or (entry is not None and entry.since > at):
-                return
+                return False
             if entry is None and phase is Phase.RUNNING and self._listed_at > at:
-                return  # it ran before the list that does not have it
+                return False  # it ran before the list that does not have it
             self._ended.pop(domain.uuid, None)
             self._entries[domain.uuid] = Entry(domain, phase, at)
+            return entry is None or (entry.domain, entry.phase) != (domain, phase)
 
     def ended(self, uuid: str, at: float | None = None) -> None:
         """Record that a domain no longer runs.

@@ -10,6 +10,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import libvirt
@@ -18,6 +19,7 @@ from oslo_log import log as logging
 from vcache_agent import domain_xml
 from vcache_agent.inventory import Inventory
 from vcache_agent.model import Domain, Phase
+from vcache_agent.status_files import StatusFiles
 
 LOG = logging.getLogger(__name__)
 
@@ -37,16 +39,19 @@ class LibvirtWatch:
 
     :param uri: libvirt's connection URI
     :param inventory: the inventory
-    :param interval: seconds between two listings, for changes without an event
+    :param interval: seconds between two listings, for changes that leave no other trace
     :param changed: called after each change of the inventory
+    :param run_dir: folder of libvirt's status files; changes of a domain without an event,
+        such as an external snapshot, are found by its file
     """
 
     def __init__(self, uri: str, inventory: Inventory, interval: float,
-                 changed: Callable[[], None]) -> None:
+                 changed: Callable[[], None], run_dir: Path) -> None:
         self._uri = uri
         self._inventory = inventory
         self._interval = interval
         self._changed = changed
+        self._files = StatusFiles(run_dir)
         self._queue: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._listed = False
@@ -122,19 +127,27 @@ class LibvirtWatch:
     def _watch(self, connection: Any) -> None:
         """List the domains, then follow events until the connection breaks."""
         while not self._stopping.is_set():
+            self._files.mark()
             self._list(connection)
-            limit = time.monotonic() + self._interval
-            while True:
-                try:
-                    item = self._queue.get(timeout=max(0.0, limit - time.monotonic()))
-                except queue.Empty:
-                    break
-                if item in (_STOP, _LIST):
-                    break
-                if item != _WAKE:
-                    self._one(connection, item)
+            self._follow(connection, time.monotonic() + self._interval)
             if not connection.isAlive():
                 raise libvirt.libvirtError("the connection is closed")
+
+    def _follow(self, connection: Any, limit: float) -> None:
+        """Follow events and status files until a listing is due or requested.
+
+        :param limit: monotonic time of the next listing
+        """
+        while (left := limit - time.monotonic()) > 0:
+            item = _WAKE
+            with contextlib.suppress(queue.Empty):
+                item = self._queue.get(timeout=min(left, self._files.wait))
+            if item in (_STOP, _LIST):
+                return
+            if item != _WAKE:
+                self._one(connection, item)
+            for name in self._files.changed():
+                self._named(connection, name)
 
     def _list(self, connection: Any) -> None:
         began = time.monotonic()
@@ -155,6 +168,7 @@ class LibvirtWatch:
         self._changed()
 
     def _one(self, connection: Any, uuid: str) -> None:
+        """Update a domain for which there was an event."""
         began = time.monotonic()
         try:
             domain = _running(connection.lookupByUUIDString(uuid))
@@ -170,6 +184,25 @@ class LibvirtWatch:
         else:
             self._inventory.not_running(uuid, began)
         self._changed()
+
+    def _named(self, connection: Any, name: str) -> None:
+        """Update a domain whose status file has changed.
+
+        Many changes do not concern the disks, so only a change of the domain counts. For
+        its start and its end there are events.
+        """
+        began = time.monotonic()
+        try:
+            domain = _running(connection.lookupByName(name))
+        except domain_xml.DomainXmlError as error:
+            LOG.error("libvirt, domain %s: %s", name, error)
+            return
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
+                raise
+            return
+        if domain is not None and self._inventory.told(domain, Phase.RUNNING, began):
+            self._changed()
 
 
 def _running(found: Any) -> Domain | None:

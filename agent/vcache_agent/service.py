@@ -118,7 +118,7 @@ class Agent:
         self._metrics = MetricsServer(conf.metrics.listen, AgentCollector(
             self._state, importlib.metadata.version("nova-vcache"), conf.metrics.instance_labels))
         self.watch = LibvirtWatch(conf.libvirt.uri, self.inventory, conf.libvirt.list_interval,
-                                  self._look)
+                                  self._look, Path(conf.libvirt.run_dir))
         callbacks = hook_server.Callbacks(self._prepare, self._running, self._ended)
         self._servers = [
             UnixServer(Path(conf.agent.hook_socket),

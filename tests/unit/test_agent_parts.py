@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inventory, libvirt (with its test driver), histograms, tables and the command."""
 
+import dataclasses
 import json
 import random
 import subprocess
@@ -14,12 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcache_agent import histogram, tables
+from vcache_agent import domain_xml, histogram, tables
 from vcache_agent.admin_client import AdminError, ask
 from vcache_agent.inventory import Inventory
 from vcache_agent.libvirt_watch import LibvirtWatch
-from vcache_agent.model import Domain, Phase
+from vcache_agent.model import Backing, DiskSource, Domain, Phase
 from vcache_agent.netlink import spec
+from vcache_agent.status_files import StatusFiles
 
 GRACE = 100.0
 
@@ -151,7 +153,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Inventor
     """A watch on libvirt's test driver, which has one running domain, "test"."""
     inventory, changes = Inventory(GRACE), []
     watch = LibvirtWatch("test:///default", inventory, 60.0,
-                         lambda: changes.append(time.monotonic()))
+                         lambda: changes.append(time.monotonic()), tmp_path_factory.mktemp("run"))
     watch.start()
     yield inventory, changes
     watch.stop()
@@ -180,9 +182,96 @@ def test_libvirts_domains_and_events(watched: tuple[Inventory, list[float]]) -> 
     connection.close()
 
 
+@pytest.fixture
+def silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
+        tuple[Inventory, list[float]]]:
+    """A watch that gets no event and lists once an hour."""
+    monkeypatch.setattr(LibvirtWatch, "_event", lambda *_: None)
+    inventory, changes = Inventory(GRACE), []
+    watch = LibvirtWatch("test:///default", inventory, 3600.0,
+                         lambda: changes.append(time.monotonic()), tmp_path)
+    watch.start()
+    until(lambda: changes)
+    yield inventory, changes
+    watch.stop()
+
+
+def test_a_change_without_an_event_is_found_by_the_status_file(
+        tmp_path: Path, silent: tuple[Inventory, list[float]],
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    inventory, changes = silent
+    asked = []
+    made = domain_xml.parse
+    snapshot = dataclasses.replace(made(asked_xml()), disks=(
+        DiskSource("vda", "file", "/top", backing=(Backing("file", "/base"),)),))
+    monkeypatch.setattr("vcache_agent.libvirt_watch.domain_xml.parse",
+                        lambda xml: asked.append(xml) or snapshot)
+    before = len(changes)
+    replace(tmp_path / "test.xml")
+    until(lambda: len(changes) > before)
+    (entry,) = inventory.snapshot().entries
+    assert entry.domain == snapshot
+    # Another one leaves the domain as it is, so nothing has to be done.
+    before, reads = len(changes), len(asked)
+    replace(tmp_path / "test.xml")
+    until(lambda: len(asked) > reads)
+    replace(tmp_path / "gone.xml")
+    replace(tmp_path / "test.xml")
+    until(lambda: len(asked) > reads + 1)
+    assert len(changes) == before
+
+
+def asked_xml() -> bytes:
+    connection = libvirt.open("test:///default")
+    try:
+        return connection.lookupByName("test").XMLDesc(0).encode()
+    finally:
+        connection.close()
+
+
+def replace(path: Path) -> None:
+    """Replace a file as libvirt does."""
+    path.with_suffix(".new").write_text("<domstatus/>")
+    path.with_suffix(".new").rename(path)
+
+
+def look(files: StatusFiles) -> list[str]:
+    """Look as soon as it is time."""
+    while wait := files.wait:
+        time.sleep(wait)
+    return files.changed()
+
+
+def test_only_a_replaced_status_file_counts(tmp_path: Path) -> None:
+    files = StatusFiles(tmp_path / "qemu", pause=0.0)
+    assert look(files) == []
+    (tmp_path / "qemu").mkdir()
+    for name in ("a", "b with. dots"):
+        replace(tmp_path / "qemu" / f"{name}.xml")
+    (tmp_path / "qemu" / "a.pid").write_text("1")
+    (tmp_path / "qemu" / "link.xml").symlink_to("/nonexistent")
+    assert look(files) == ["a", "b with. dots", "link"]
+    assert look(files) == []
+    replace(tmp_path / "qemu" / "a.xml")
+    assert look(files) == ["a"]
+    replace(tmp_path / "qemu" / "a.xml")
+    files.mark()
+    (tmp_path / "qemu" / "b with. dots.xml").unlink()
+    assert look(files) == []
+
+
+def test_looks_at_status_files_have_a_pause(tmp_path: Path) -> None:
+    files = StatusFiles(tmp_path, pause=1000.0)
+    files.mark()
+    replace(tmp_path / "a.xml")
+    assert files.wait > 900
+    assert files.changed() == []
+
+
 def test_a_libvirt_that_is_away_leaves_the_inventory_incomplete() -> None:
     inventory = Inventory(GRACE)
-    watch = LibvirtWatch("qemu+unix:///system?socket=/nonexistent", inventory, 60.0, lambda: None)
+    watch = LibvirtWatch("qemu+unix:///system?socket=/nonexistent", inventory, 60.0, lambda: None,
+                         Path("/nonexistent"))
     watch.start()
     time.sleep(0.3)
     assert not inventory.snapshot().complete
