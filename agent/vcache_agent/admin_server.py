@@ -149,9 +149,9 @@ class AdminServer:
         if problem:
             raise Unfinished(f"the state of the tags is unknown: {problem}")
         reports = [item for item in (outcome.plan.disks if outcome.plan else ())
-                   if item.tag == number and item.state.location]
+                   if item.tag == number and item.device]
         found = {tag.device for tag in tags if tag.id == number}
-        found |= {item.state.location.device for item in reports if item.state.location}
+        found |= {item.device for item in reports if item.device}
         wanted = [at for at in sorted(found) if device in (None, str(at))]
         if not wanted:
             raise NotHere(f"no device has a tag {number}" if device is None else
@@ -166,12 +166,11 @@ class AdminServer:
                 tags: list[Tag]) -> why.Inputs:
         """Collect the inputs of the decisions about a tag."""
         store = self._agent.store
-        row = next((row for row in store.assignments().values() if row.tag == number), None)
+        row = next((row for row in store.disks().values() if row.tag == number), None)
         device = next((item for item in devices if item.number == at), None)
         plan = outcome.plan.disks if outcome.plan else ()
         return why.Inputs(
-            reports=tuple(item for item in plan if item.tag == number and item.state.location
-                          and item.state.location.device == at),
+            reports=tuple(item for item in plan if item.key == (at, number)),
             device=device,
             tag=next((tag for tag in tags if (tag.device, tag.id) == (at, number)), None),
             operator=why.Operator(row.weight, row.mode, row.lanes) if row else why.Operator(),
@@ -213,7 +212,7 @@ class AdminServer:
             raise AdminError(str(error)) from None
         store = self._agent.store
         known = {entry.domain.uuid for entry in self._agent.worker.outcome.snapshot.entries}
-        known |= {row.domain for row in store.assignments().values()}
+        known |= {disk.domain for disk in store.disks()}
         if not isinstance(uuid, str) or uuid not in known:
             raise NotHere(f"instance {str(uuid)[:40]!r} is not on this host")
         # Serialize: of two concurrent requests for different values one would be lost.

@@ -9,7 +9,7 @@ from nova_vcache.extra_specs import ExtraSpecs, InvalidExtraSpecs, Mode
 from vcache_agent.hook_server import Refused
 from vcache_agent.locate import Located
 from vcache_agent.model import Device, DeviceNumber, DiskSource, Domain
-from vcache_agent.reconcile import effective_mode
+from vcache_agent.plan.modes import effective_mode
 
 # Disk types that can be on this host. The cache does not handle network disks.
 _LOCAL = ("file", "block")

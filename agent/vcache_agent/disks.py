@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Map what is at a path, a file or a block device, to sectors of a vcache device.
 
-Only the image to which a domain writes counts. The backing images of a qcow2 image
-are shared and read-only, and QEMU's reads of them need no tag.
+A path is that of one layer of a disk: its active layer, or one below it.
 """
 
-from vcache_agent import fiemap
+from vcache_agent import fiemap, inode
 from vcache_agent.blockstack import BlockStack, NotOnVcache, Segment, follow
 from vcache_agent.model import Device, DeviceNumber, Extent, Extents, Location
 from vcache_agent.netlink import spec
@@ -27,20 +26,24 @@ def check(kind: str, path: str | None, *, readonly: bool) -> str:
     return path
 
 
-def file_key(device: Device, number: DeviceNumber, inode: int, *, direct: bool) -> str:
+def file_key(device: Device, number: DeviceNumber, ino: int, generation: str, *,
+             direct: bool) -> str:
     """Return the identity of a file on this host.
 
     :param number: device of its file system
+    :param generation: what distinguishes it from other files with its inode number
     :param direct: the file system is on the vcache device itself
     """
-    return f"file:{device.name}:{inode}" if direct else f"file:{device.name}:{number}:{inode}"
+    key = f"file:{device.name}:{ino}" if direct else f"file:{device.name}:{number}:{ino}"
+    return inode.with_generation(key, generation)
 
 
-def of_file(number: DeviceNumber, inode: int, extents: Extents,
+def of_file(number: DeviceNumber, ino: int, generation: str, extents: Extents,
             stack: BlockStack) -> Location:
     """Return the location of a file.
 
     :param number: device of its file system
+    :param generation: see :func:`inode.generation`
     :param extents: its extents on that device
     :raises NotOnVcache: if it is not on a vcache device
     """
@@ -48,7 +51,8 @@ def of_file(number: DeviceNumber, inode: int, extents: Extents,
     device, found = follow(segments, extents)
     if device.scope == spec.Scope.VOLUME:
         return _volume(device)
-    key = file_key(device, number, inode, direct=segments[0].device.number == number)
+    key = file_key(device, number, ino, generation,
+                   direct=segments[0].device.number == number)
     if segments == [Segment(0, device.sectors, device, 0)]:
         return Location(key, device.number, extents)
     return Location(key, device.number, fiemap.join(found))

@@ -128,9 +128,9 @@ def _disks(root: ElementTree.Element) -> Iterator[DiskSource]:
         # CD-ROM and floppy drives get no tag, even if they are writable.
         readonly = (disk.find("readonly") is not None
                     or disk.get("device", "disk") not in ("disk", "lun"))
-        backing = tuple(_backing(disk))
+        backing, complete = _backing(disk)
         yield DiskSource(name, kind, path, readonly, backing[:MAX_BACKING],
-                         len(backing[MAX_BACKING:]))
+                         len(backing[MAX_BACKING:]), complete)
 
 
 def _place(element: ElementTree.Element) -> tuple[str, str | None]:
@@ -144,13 +144,15 @@ def _place(element: ElementTree.Element) -> tuple[str, str | None]:
     return kind, path
 
 
-def _backing(disk: ElementTree.Element) -> Iterator[Backing]:
-    """Yield the layers below a disk's active one, from the top.
+def _backing(disk: ElementTree.Element) -> tuple[tuple[Backing, ...], bool]:
+    """Return the layers below a disk's active one, from the top, and whether these are all.
 
-    The chain ends with an empty element. Before the disk is opened, the chain in the XML
-    may be missing.
+    The chain ends with an empty element. Before QEMU has opened the disk, the chain in the
+    XML may be missing or end early.
     """
+    found = []
     element = disk.find("backingStore")
     while element is not None and (element.get("type") or element.find("source") is not None):
-        yield Backing(*_place(element))
+        found.append(Backing(*_place(element)))
         element = element.find("backingStore")
+    return tuple(found), element is not None

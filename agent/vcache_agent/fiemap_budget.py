@@ -33,7 +33,7 @@ _PAUSE = (0.0, 1.0, 30.0)
 _BUSY_S = 10.0
 
 #: Identity of a file: numbers of its device and its inode.
-FileId = tuple[int, int]
+FileId = tuple[int, int, str]
 
 
 class Status(NamedTuple):

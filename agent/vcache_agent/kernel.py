@@ -11,7 +11,7 @@ from vcache_agent.extent_delta import difference
 from vcache_agent.model import DeviceNumber, Extents, lanes_of
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
-from vcache_agent.reconcile import Action, DeleteTag, SetExtents, SetLanes, SetTag, TagKey
+from vcache_agent.plan.actions import Action, DeleteTag, SetExtents, SetLanes, SetTag, TagKey
 
 LOG = logging.getLogger(__name__)
 

@@ -297,7 +297,7 @@ class Locator:
             raise NotOnVcache(f"{item.path} must be a regular file or a block device")
         runs = view.of_file.extents if view.of_file else None
         if runs is None or not extents:
-            where = disks.of_file(answer.device, answer.inode, (), stack)
+            where = disks.of_file(answer.device, answer.inode, answer.generation, (), stack)
             if not extents or where.key.startswith("volume:"):
                 return _Known(where)
             if view.of_file is None:
@@ -307,7 +307,8 @@ class Locator:
         # Extents are compared by identity, because there may be many.
         if known is None or known.inputs is None or known.inputs[2] is not runs \
                 or known.inputs[:2] != (segments, answer.file):
-            found = disks.of_file(answer.device, answer.inode, runs, stack)
+            found = disks.of_file(answer.device, answer.inode, answer.generation, runs,
+                                  stack)
             kept, left = limit(found.extents, self._most)
             known = _Known(dataclasses.replace(found, extents=kept), left,
                            (segments, answer.file, runs))

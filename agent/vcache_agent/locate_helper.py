@@ -29,7 +29,7 @@ import sys
 import time
 from typing import Any
 
-from vcache_agent import fiemap
+from vcache_agent import fiemap, inode
 
 #: Largest size of a request, and of an answer's message.
 REQUEST_BYTES = 64 << 10
@@ -78,6 +78,7 @@ def _file(connection: socket.socket, fd: int, extents: bool) -> Json:
     now = time.time_ns()
     answer: Json = {
         "device": [os.major(status.st_dev), os.minor(status.st_dev)], "inode": status.st_ino,
+        "generation": inode.generation(fd),
         # The first write to a preallocated extent changes neither size nor blocks, but it
         # changes the times.
         "status": [status.st_size, status.st_blocks, status.st_mtime_ns, status.st_ctime_ns]}

@@ -64,6 +64,7 @@ class Answer:
     :param missing: there is nothing at the path
     :param block: number of the block device that it is
     :param device: device of the file system of the file that it is
+    :param generation: see :func:`inode.generation`
     :param status: status of the file before its extents were read
     :param extents: its extents, in sectors of the file system's device; None: not read
     :param extents_error: why they could not be read, or empty
@@ -78,6 +79,7 @@ class Answer:
     block: DeviceNumber | None = None
     device: DeviceNumber | None = None
     inode: int = 0
+    generation: str = ""
     status: Status = _NONE
     extents: Extents | None = None
     extents_error: str = ""
@@ -89,7 +91,9 @@ class Answer:
     @property
     def file(self) -> FileId | None:
         """The identity of the file; None if it is no file."""
-        return (os.makedev(*self.device), self.inode) if self.device else None
+        if self.device is None:
+            return None
+        return os.makedev(*self.device), self.inode, self.generation
 
 
 class Urgency(enum.IntEnum):
@@ -212,6 +216,7 @@ def parse(question: Question, answer: locate_helper.Json, runs: bytes) -> Answer
     extents = tuple(map(Extent._make, locate_helper.EXTENT.iter_unpack(runs))) \
         if question.extents and not error else None
     return Answer(device=DeviceNumber(*answer["device"]), inode=answer["inode"],
+                  generation=answer["generation"],
                   status=Status(*answer["status"]), extents=extents,
                   extents_error=error, failed=answer.get("failed", False),
                   unwritten=answer.get("unwritten", 0), settled=answer.get("settled", False),

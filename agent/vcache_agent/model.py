@@ -7,6 +7,7 @@ tested and replayed without one.
 
 import dataclasses
 import enum
+import os
 from typing import NamedTuple
 
 from nova_vcache.extra_specs import ExtraSpecs, Mode
@@ -162,6 +163,17 @@ class Phase(enum.StrEnum):
     RUNNING = "running"
 
 
+class DiskId(NamedTuple):
+    """Identity of a virtual disk. It holds wherever the data of the disk is.
+
+    :param domain: UUID of its domain
+    :param target: its name in the domain, such as ``vda``, when it was first seen
+    """
+
+    domain: str
+    target: str
+
+
 class Backing(NamedTuple):
     """A layer below the one that a disk writes, such as the backing image of a qcow2 image.
 
@@ -183,6 +195,7 @@ class DiskSource:
     :param readonly: the guest cannot write it, or it is a CD-ROM or floppy drive
     :param backing: the layers below the active one, from the top
     :param deeper: number of further layers below these, which exceed the limit
+    :param chain_known: `backing` is complete. It is not before QEMU has opened the disk.
     """
 
     target: str
@@ -191,6 +204,7 @@ class DiskSource:
     readonly: bool = False
     backing: tuple[Backing, ...] = ()
     deeper: int = 0
+    chain_known: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,13 +224,14 @@ class Domain:
 
 @dataclasses.dataclass(frozen=True)
 class Location:
-    """The place of a disk's data on a mapped device of the target vcache.
+    """The place of a layer's data on a mapped device of the target vcache.
 
-    :param key: identity of the disk on this host, which is stable over restarts of the
-        domain, the agent and the host
+    :param key: identity of the layer on this host, which is stable over restarts of the
+        domain, the agent and the host. That of a file contains the generation of its inode
+        (inode.py), so that a later file with the same number has another key.
     :param device: the mapped device
     :param extents: its extents on the device, in sectors; empty in scope volume, where
-        all sectors belong to the disk
+        all sectors belong to the layer
     """
 
     key: str
@@ -225,13 +240,31 @@ class Location:
 
 
 @dataclasses.dataclass(frozen=True)
+class Layer:
+    """A layer below the active one of a disk.
+
+    :param path: host path of its file or block device
+    :param location: its location; None: it is not on a mapped device, or unknown
+    :param unknown: its location could not be found out this time
+    """
+
+    path: str
+    location: Location | None
+    unknown: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
 class DiskState:
     """A disk of a domain that runs or is about to.
 
     :param specs: extra specs of the flavor, with overrides applied
-    :param location: its location; None: it cannot have a tag
-    :param reason: why it cannot have a tag, or empty
+    :param location: location of its active layer; None: it cannot have a tag, or `unknown`
+    :param reason: why there is no location, or empty
     :param cgroup: id of the domain's cgroup; None: unknown
+    :param unknown: the location could not be found out this time, so the last known state
+        must stay in force
+    :param backing: the layers below the active one that have a path, from the top
+    :param identity: its identity; None: domain and target; see plan/identify.py
     """
 
     domain: Domain
@@ -240,12 +273,31 @@ class DiskState:
     location: Location | None
     reason: str = ""
     cgroup: int | None = None
+    unknown: bool = False
+    backing: tuple[Layer, ...] = ()
+    identity: DiskId | None = None
+
+    @property
+    def id(self) -> DiskId:
+        """The identity of the disk."""
+        return self.identity or DiskId(self.domain.uuid, self.source.target)
 
     @property
     def label(self) -> str:
-        """The name of its tag in the kernel, at most NAME_MAX bytes."""
-        name = f"{self.domain.uuid}:{self.source.target}"
-        return name.encode()[:spec.NAME_MAX].decode(errors="ignore")
+        """The name of its tag in the kernel: domain and target, at most NAME_MAX bytes."""
+        return _tag_name(f"{self.domain.uuid}:{self.source.target}")
+
+
+def shared_label(path: str) -> str:
+    """Return the name of the tag of a layer that several disks use.
+
+    :param path: host path of the layer
+    """
+    return _tag_name(f"base:{os.path.basename(path)}")
+
+
+def _tag_name(text: str) -> str:
+    return text.encode()[:spec.NAME_MAX].decode(errors="ignore")
 
 
 def lanes_of(mask: int) -> list[int]:

@@ -10,10 +10,10 @@ from oslo_log import log as logging
 
 from vcache_agent.events import EventLog
 from vcache_agent.model import DeviceNumber, lanes_of
-from vcache_agent.reconcile import Action, DeleteTag, SetLanes, SetTag
+from vcache_agent.plan.actions import Action, DeleteTag, SetLanes, SetTag
 
 if TYPE_CHECKING:
-    from vcache_agent.reconcile import DiskReport, Orphan, Plan
+    from vcache_agent.plan.state import DiskReport, Orphan, Plan
     from vcache_agent.worker import Outcome
 
 LOG = logging.getLogger(__name__)

@@ -41,13 +41,20 @@ def host(outcome: "Outcome", store: "Store", devices: list[Device], tags: list[T
     return {
         "draining": store.draining(),
         "tags_max": spec.TAG_MAX,
-        "tags_of": Counter(row.domain for row in store.assignments().values()),
+        "tags_of": _tags_of(store),
         "flush_p99_us": _p99_us(recent.merged(item.flushes for item in lately.values())),
         "read_p99_us": _p99_us(recent.merged(item.reads for item in lately.values())),
         "loss_per_gb": _loss_per_gb(tags, lately, curves),
         "devices": [view.device(item) for item in devices],
         "pools": found, "pools_problem": problem,
         "domains": domains, "disks": disks}
+
+
+def _tags_of(store: "Store") -> dict[str, int]:
+    """Return the number of tags by UUID of the domain; shared layers are under an empty text."""
+    found = Counter(disk.domain for disk in store.disks())
+    shared = sum(row.tag is not None for row in store.layers().values())
+    return dict(found) | ({"": shared} if shared else {})
 
 
 def _pools() -> tuple[list[Json], str]:
@@ -60,7 +67,7 @@ def _pools() -> tuple[list[Json], str]:
 
 def _lenders(store: "Store", domains: list[Json], disks: list[Json]) -> set[tuple[str, int]]:
     """Return the tags whose lanes a tag with isolation ``dedicated`` may take (lanes.py)."""
-    by_hand = {row.tag for row in store.assignments().values() if row.lanes is not None}
+    by_hand = {row.tag for row in store.disks().values() if row.lanes is not None}
     auto = {row["uuid"] for row in domains if row["specs"]["isolation"] == Isolation.AUTO}
     return {(row["device"], row["tag"]) for row in disks
             if row["uuid"] in auto and row["tag"] is not None and row["tag"] not in by_hand}
@@ -105,13 +112,17 @@ def _disks(outcome: "Outcome", devices: list[Device], tags: list[Tag],
     for row in rows:
         key = (row["device"], row["tag"])
         tag, of = found.get(key), found_lately.get(key)
+        # A guest waits for reads of a shared layer as for those of its own.
+        also = [found_lately[other] for item in row["also_read"]
+                if (other := (item["device"], item["tag"])) in found_lately]
         pool = pool_of.get(row["device"] or "", "")
         row |= {"pool": pool or None,
                 "cache_share_bytes": tag.cache_share_bytes if tag else None,
                 "lanes_bytes": lanes.capacity(lane_sizes.get(pool, ()), tag.cache_lanes)
                 if tag else 0,
                 "flush_p99_us": _p99_us(of.flushes) if of else None,
-                "read_p99_us": _p99_us(of.reads) if of else None}
+                "read_p99_us": _p99_us(recent.merged(
+                    item.reads for item in ([of] if of else []) + also))}
     return rows
 
 

@@ -47,7 +47,7 @@ from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.observe.observer import Observer
 from vcache_agent.observe.recorder import Recorder
 from vcache_agent.outcome_events import Journal
-from vcache_agent.store import Store
+from vcache_agent.store import Store, StoreError
 from vcache_agent.unix_server import UnixServer
 from vcache_agent.worker import Settings, Worker
 
@@ -196,8 +196,7 @@ class Agent:
             return [locator.locate(disk.kind, disk.path, stack, extents=False, deadline=deadline,
                                    ticket=tickets.get(disk.path or "")) for disk in disks]
 
-        taken = {row.tag for row in self.store.assignments().values()}
-        return Host(locate, spec.TAG_MAX - len(taken - {tags.HOST_TAG}),
+        return Host(locate, spec.TAG_MAX - len(self.store.numbers() - {tags.HOST_TAG}),
                     devices={device.number: device for device in devices})
 
     def _look(self) -> None:
@@ -265,6 +264,22 @@ class Agent:
             LOG.error("device %s continues without its cache; its data in pool %s is outdated. If "
                       "the cache device works again, run 'vcache pool drop %s %d --force'", name,
                       pool, pool, volume)
+
+
+def downgrade_store(conf: cfg.ConfigOpts) -> str:
+    """Convert the store for the previous agent; return a message.
+
+    :raises AlreadyRunning: if an agent uses the store
+    :raises StoreError: if there is no store, or it cannot be opened
+    """
+    state = Path(conf.agent.state_path)
+    if not state.exists():
+        raise StoreError(f"{state} does not exist")
+    lock = _lock(state.with_suffix(".lock"))
+    try:
+        return f"{state} has schema version {Store(state).downgrade()} now"
+    finally:
+        os.close(lock)
 
 
 def _nowhere(*_: object) -> NoReturn:

@@ -2,8 +2,9 @@
 """The agent's persistent state, in a small SQLite file.
 
 libvirt knows the domains, and the kernel knows the tags. This file records the
-tag of each disk, the volume number of each device, and the settings of operators.
-If it is lost, disks get new tags, except those whose tag the kernel still has.
+tag of each disk, the layers that belong to it, the volume number of each device, and
+the settings of operators. If it is lost, disks get new tags, except those whose tag the
+kernel still has.
 
 Every change is one transaction in write-ahead mode, so the file is consistent
 whenever the process ends. It is not synced at each commit: after a power cut
@@ -14,102 +15,40 @@ import contextlib
 import dataclasses
 import sqlite3
 import threading
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from vcache_agent import schema
+from vcache_agent.model import DiskId
 from vcache_agent.overrides import NONE, Override
-
-_VERSION = 6
-
-# Scripts that upgrade the schema, each to the next version.
-_SCHEMAS = ("""
-CREATE TABLE disks (
-    key TEXT PRIMARY KEY,
-    tag INTEGER NOT NULL UNIQUE CHECK (tag BETWEEN 1 AND 65535),
-    domain TEXT NOT NULL,
-    name TEXT NOT NULL,
-    target TEXT NOT NULL,
-    path TEXT NOT NULL,
-    weight INTEGER,
-    released REAL
-) STRICT;
-CREATE TABLE meta (
-    name TEXT PRIMARY KEY,
-    value INTEGER NOT NULL
-) STRICT;
-INSERT INTO meta VALUES ('last_tag', 0);
-""", """
-ALTER TABLE disks ADD COLUMN mode TEXT;
-CREATE TABLE volumes (
-    pool TEXT NOT NULL,
-    device TEXT NOT NULL,
-    volume INTEGER NOT NULL CHECK (volume BETWEEN 1 AND 4294967295),
-    PRIMARY KEY (pool, device),
-    UNIQUE (pool, volume)
-) STRICT;
-""", """
-CREATE TABLE settings (
-    name TEXT PRIMARY KEY,
-    value TEXT NOT NULL
-) STRICT;
-""", """
-ALTER TABLE disks ADD COLUMN persist INTEGER NOT NULL DEFAULT 0;
-""", """
-CREATE TABLE overrides (
-    domain TEXT PRIMARY KEY,
-    weight INTEGER,
-    slo_flush_ms REAL,
-    slo_read_us REAL,
-    slo_iops REAL,
-    gone REAL
-) STRICT;
-""", """
-ALTER TABLE disks ADD COLUMN lanes TEXT;
-""")
+from vcache_agent.records import DiskRow, LayerRow, RowChanges
 
 
 class StoreError(Exception):
     """The file cannot be opened or has an unsupported version."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Assignment:
-    """A disk and its tag.
-
-    :param key: identity of the disk; see :class:`vcache_agent.model.Location`
-    :param tag: the tag number
-    :param domain: UUID of the domain that used it last
-    :param name: name of that domain
-    :param target: name of the disk in that domain, such as ``vda``
-    :param path: host path of the disk
-    :param weight: weight set by an operator; None: the flavor's
-    :param released: Unix time since which no domain uses it; None: it is in use
-    :param mode: mode set by an operator; None: the flavor's
-    :param persist: the flavor has vcache:persist
-    :param lanes: dedicated lanes set by an operator, such as "1,3"; None: as the flavor
-        requests
-    """
-
-    key: str
-    tag: int
-    domain: str
-    name: str
-    target: str
-    path: str
-    weight: int | None = None
-    released: float | None = None
-    mode: str | None = None
-    persist: bool = False
-    lanes: str | None = None
-
-
-_FIELDS = [field.name for field in dataclasses.fields(Assignment)]
-_COLUMNS = ", ".join(_FIELDS)
 _OVERRIDE = ", ".join(field.name for field in dataclasses.fields(Override))
-_UPSERT = (
-    f"INSERT INTO disks ({_COLUMNS}) VALUES ({', '.join('?' * len(_FIELDS))}) "  # noqa: S608
-    "ON CONFLICT (key) DO UPDATE SET "
-    + ", ".join(f"{name} = excluded.{name}" for name in _FIELDS[1:]))
+
+
+def _columns(row: type[DiskRow | LayerRow]) -> str:
+    return ", ".join(field.name for field in dataclasses.fields(row))
+
+
+def _write(table: str, row: type[DiskRow | LayerRow], key: tuple[str, ...],
+           kept: tuple[str, ...] = ()) -> str:
+    """Return the statement that writes a row; it leaves some columns of a present row."""
+    names = [field.name for field in dataclasses.fields(row)]
+    changed = ", ".join(f"{name} = excluded.{name}" for name in names if name not in (*key, *kept))
+    return (f"INSERT INTO {table} ({', '.join(names)}) "  # noqa: S608
+            f"VALUES ({', '.join('?' * len(names))}) "
+            f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changed}")
+
+
+_DISK_COLUMNS, _LAYER_COLUMNS = _columns(DiskRow), _columns(LayerRow)
+# The settings of operators may change while a plan is made, so a plan does not write them.
+_WRITE_DISK = _write("disks", DiskRow, ("domain", "target"), ("weight", "mode", "lanes"))
+_WRITE_LAYER = _write("layers", LayerRow, ("key",))
 
 
 class Store:
@@ -133,15 +72,24 @@ class Store:
 
     def _migrate(self, path: Path) -> None:
         with self._transaction():
-            (version,) = self._db.execute("PRAGMA user_version").fetchone()
-            if version > _VERSION:
-                raise StoreError(f"{path}: schema version is {version}, from a newer agent; must "
-                                 f"be at most {_VERSION}")
-            for script in _SCHEMAS[version:]:
-                for statement in script.split(";"):
-                    self._db.execute(statement)
-            if version < _VERSION:
-                self._db.execute(f"PRAGMA user_version = {_VERSION}")
+            try:
+                schema.upgrade(self._db)
+            except schema.UnknownVersion as error:
+                raise StoreError(f"{path}: {error}") from None
+
+    def downgrade(self) -> int:
+        """Convert the file to the format of the previous version, and close it.
+
+        :return: the version of the format
+        :raises StoreError: if it cannot be converted; it has its present format then
+        """
+        try:
+            with self._transaction():
+                schema.downgrade(self._db)
+        except sqlite3.Error as error:
+            raise StoreError(f"the conversion failed: {error}") from None
+        self.close()
+        return schema.VERSION - 1
 
     def close(self) -> None:
         """Close the file."""
@@ -164,12 +112,24 @@ class Store:
                         error.add_note(f"ROLLBACK also failed: {second}")
                 raise
 
-    def assignments(self) -> dict[str, Assignment]:
-        """Return all disks by their key."""
+    def disks(self) -> dict[DiskId, DiskRow]:
+        """Return all disks by their identity."""
         with self._lock:
-            rows = self._db.execute(f"SELECT {_COLUMNS} FROM disks").fetchall()  # noqa: S608
-        found = [Assignment(*row) for row in rows]
-        return {row.key: dataclasses.replace(row, persist=bool(row.persist)) for row in found}
+            rows = self._db.execute(f"SELECT {_DISK_COLUMNS} FROM disks").fetchall()  # noqa: S608
+        found = [DiskRow(*row) for row in rows]
+        return {row.id: dataclasses.replace(row, persist=bool(row.persist)) for row in found}
+
+    def layers(self) -> dict[str, LayerRow]:
+        """Return all layers by their key."""
+        with self._lock:
+            rows = self._db.execute(f"SELECT {_LAYER_COLUMNS} FROM layers").fetchall()  # noqa: S608
+        return {row[0]: LayerRow(*row) for row in rows}
+
+    def numbers(self) -> set[int]:
+        """Return the tag numbers that disks and shared layers have."""
+        with self._lock:
+            return {tag for (tag,) in self._db.execute(
+                "SELECT tag FROM disks UNION SELECT tag FROM layers WHERE tag IS NOT NULL")}
 
     def last_tag(self) -> int:
         """Return the tag number that was allocated last."""
@@ -177,20 +137,21 @@ class Store:
             return int(self._db.execute(
                 "SELECT value FROM meta WHERE name = 'last_tag'").fetchone()[0])
 
-    def update(self, changed: Iterable[Assignment], forgotten: Iterable[str] = (),
-               last_tag: int | None = None) -> None:
+    def update(self, changes: RowChanges) -> None:
         """Write and delete rows in one transaction.
 
-        :param changed: rows to write
-        :param forgotten: keys of rows to delete
-        :param last_tag: the tag number that was allocated last; None: unchanged
+        Weight, mode and lanes of a disk that has a row stay as they are.
         """
         with self._transaction():
-            self._db.executemany("DELETE FROM disks WHERE key = ?",
-                                 [(key,) for key in forgotten])
-            self._db.executemany(_UPSERT, [dataclasses.astuple(row) for row in changed])
-            if last_tag is not None:
-                self._db.execute("UPDATE meta SET value = ? WHERE name = 'last_tag'", (last_tag,))
+            self._db.executemany("DELETE FROM disks WHERE domain = ? AND target = ?",
+                                 changes.forgotten)
+            self._db.executemany("DELETE FROM layers WHERE key = ?",
+                                 [(key,) for key in changes.forgotten_layers])
+            self._db.executemany(_WRITE_DISK, map(dataclasses.astuple, changes.disks))
+            self._db.executemany(_WRITE_LAYER, map(dataclasses.astuple, changes.layers))
+            if changes.last_tag is not None:
+                self._db.execute("UPDATE meta SET value = ? WHERE name = 'last_tag'",
+                                 (changes.last_tag,))
 
     def set_weight(self, tag: int, weight: int | None) -> bool:
         """Set an operator's weight, or clear it with None; return False for an unknown tag."""

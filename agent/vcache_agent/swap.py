@@ -22,6 +22,7 @@ already cached.
 import contextlib
 import dataclasses
 import errno
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from oslo_log import log as logging
@@ -34,13 +35,12 @@ from vcache_agent.mapfile import (
     tidy,
     within,
 )
-from vcache_agent.model import SECTOR_BYTES, Device, Extents
-from vcache_agent.netlink import spec
+from vcache_agent.model import SECTOR_BYTES, Device, DiskId, Extents
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.netlink.spec import CachedRun
-from vcache_agent.reconcile import DiskReport
-from vcache_agent.store import Assignment
+from vcache_agent.plan.state import DiskReport, Plan
+from vcache_agent.records import DiskRow, LayerRow
 
 LOG = logging.getLogger(__name__)
 
@@ -51,6 +51,24 @@ _DROPS = 16
 _WAITING_BYTES = 64 << 20
 # Timeout in seconds of the list of a disk's cached blocks.
 LIST_SECONDS = 60.0
+
+
+@dataclasses.dataclass(frozen=True)
+class CachedDisk:
+    """A disk or a shared layer whose blocks are in a cache.
+
+    :param key: identity of the disk on its device, for the list of its blocks
+    :param name: name of its domain; of a shared layer: of its file
+    :param domain: UUID of its domain; empty for a shared layer
+    :param target: name of the disk in its domain; empty for a shared layer
+    :param released: Unix time since which no domain uses it; None: in use
+    """
+
+    key: str
+    name: str
+    domain: str = ""
+    target: str = ""
+    released: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +83,7 @@ class SwapOut:
 
     device: Device
     tag: int
-    row: Assignment
+    disk: CachedDisk
     save: bool
     due: bool
 
@@ -79,7 +97,7 @@ class SwapIn:
 
     device: Device
     tag: int
-    row: Assignment
+    disk: CachedDisk
     extents: Extents | None
 
 
@@ -107,7 +125,7 @@ class Swapped:
     :param note: reason of a failure or delay, or empty
     """
 
-    row: Assignment
+    disk: CachedDisk
     device: Device
     tag: int
     state: str
@@ -115,51 +133,83 @@ class Swapped:
     note: str = ""
 
 
-def device_of(key: str, devices: Iterable[Device]) -> Device | None:
-    """Return the device of a disk, by the disk's key; None if it does not exist."""
-    found = [device for device in devices
-             if key == f"volume:{device.name}"
-             or key.startswith((f"file:{device.name}:", f"block:{device.name}:"))]
-    # One device's name may be the beginning of another's, followed by a colon.
-    return max(found, key=lambda device: len(device.name), default=None)
+def key_of(row: DiskRow) -> str:
+    """Return the identity of a disk on its device."""
+    return f"disk:{row.device}:{row.domain}:{row.target}"
 
 
-def plan(rows: Mapping[str, Assignment], devices: Sequence[Device],
-         reports: Sequence[DiskReport], folder: MapFolder, names: Collection[str], *,
+def plan(rows: Mapping[DiskId, DiskRow], layers: Mapping[str, LayerRow],
+         devices: Sequence[Device], decided: Plan, folder: MapFolder, names: Collection[str], *,
          complete: bool, now: float, after: float) -> SwapPlan:
     """Return the pending work.
 
-    :param rows: all known disks by key; a file is removed when its disk is not among them
-    :param reports: disks of the domains that run or are about to
+    :param rows: all known disks; a file is removed when its disk is not among them
+    :param layers: all known layers by key
+    :param decided: the decision about the disks of the domains that run or are about to
     :param names: names of the existing files
     :param complete: libvirt has listed the running domains
     :param now: Unix time in seconds
     :param after: seconds from the stop of a domain to the release of its blocks
     """
-    void = set(names) - {folder.path(key).name for key in rows}
-    out, back = [], []
-    for report in reports:
-        location = report.state.location
-        if location is None or report.tag is None or location.key not in rows:
+    by_name = {device.name: device for device in devices if device.pool}
+    void = set(names) - {folder.path(key_of(row)).name for row in rows.values()}
+    back: dict[str, SwapIn] = {}
+    for report in decided.disks:
+        item = _back(report, rows, by_name)
+        # A disk of several domains is loaded once.
+        if item is not None and folder.path(item.disk.key).name in names:
+            back.setdefault(item.disk.key, item)
+    if not complete:
+        return SwapPlan((), tuple(back.values()), frozenset(void))
+    # The data of a stopped disk may be read by others, as their backing layer.
+    read = {layer.owner for key in decided.read_layers if (layer := layers.get(key))}
+    out = []
+    for row in rows.values():
+        device = by_name.get(row.device)
+        if row.released is None or device is None or (device.number, row.tag) in decided.used:
             continue
-        device = device_of(location.key, devices)
-        if device is not None and device.pool and folder.path(location.key).name in names:
-            extents = None if device.scope == spec.Scope.VOLUME else location.extents
-            back.append(SwapIn(device, report.tag, rows[location.key], extents))
-    used = {report.state.location.key for report in reports if report.state.location}
-    for key, row in rows.items():
-        if key in used or row.released is None or not complete:
-            continue
-        device = device_of(key, devices)
-        if device is None or not device.pool:
-            continue
-        if not row.persist and folder.path(key).name in names:
-            void.add(folder.path(key).name)
-        due = now - row.released >= after
+        if not row.persist and folder.path(key_of(row)).name in names:
+            void.add(folder.path(key_of(row)).name)
+        due = now - row.released >= after and row.id not in read \
+            and row.layer not in decided.read_layers
         if row.persist or due:
-            out.append(SwapOut(device, row.tag, row, row.persist, due))
-    once = {(item.row.key): item for item in back}  # a disk of several domains
-    return SwapPlan(tuple(out), tuple(once.values()), frozenset(void))
+            out.append(SwapOut(device, row.tag, _disk(row), row.persist, due))
+    out += _shared(layers.values(), by_name, decided, now - after)
+    return SwapPlan(tuple(out), tuple(back.values()), frozenset(void))
+
+
+def _disk(row: DiskRow) -> CachedDisk:
+    return CachedDisk(key_of(row), row.name, row.domain, row.target, row.released)
+
+
+def _back(report: DiskReport, rows: Mapping[DiskId, DiskRow],
+          by_name: Mapping[str, Device]) -> SwapIn | None:
+    """Return the loading of a disk's blocks; None if it has no cache or is not located."""
+    row = rows.get(report.state.id)
+    if report.tag is None or row is None:
+        return None
+    device = by_name.get(row.device)
+    if device is None or report.device != device.number:
+        return None
+    if report.volume:
+        return SwapIn(device, report.tag, _disk(row), None)
+    if report.extents is None:
+        return None
+    return SwapIn(device, report.tag, _disk(row), report.extents)
+
+
+def _shared(layers: Iterable[LayerRow], by_name: Mapping[str, Device], decided: Plan,
+            since: float) -> Iterator[SwapOut]:
+    """Yield the release of the blocks of layers that no domain has used since a time."""
+    for row in layers:
+        device = by_name.get(row.device)
+        if row.tag is None or row.released is None or row.released > since or device is None \
+                or row.key in decided.read_layers or (device.number, row.tag) in decided.used:
+            continue
+        name = os.path.basename(row.path)
+        yield SwapOut(device, row.tag,
+                      CachedDisk(f"base:{row.device}:{row.key}", name, released=row.released),
+                      save=False, due=True)
 
 
 @dataclasses.dataclass
@@ -200,9 +250,9 @@ class Swapper:
         reports: list[Swapped] = []
         for name in wanted.void:
             self._remove(name)
-        back = {item.row.key for item in wanted.back}
+        back = {item.disk.key for item in wanted.back}
         self._loads = {key: load for key, load in self._loads.items() if key in back}
-        stopped = {item.row.key for item in wanted.out}
+        stopped = {item.disk.key for item in wanted.out}
         self._saved = {key: saved for key, saved in self._saved.items() if key in stopped}
         self._done = {key: done for key, done in self._done.items() if key in stopped}
         for out in wanted.out:
@@ -223,8 +273,8 @@ class Swapper:
             yield
         except (OSError, MapFileError) as error:
             text = str(error.strerror if isinstance(error, OSError) else error)
-            self.problems.append(f"cache of {item.row.name} disk {item.row.target}: {text}")
-            reports.append(Swapped(item.row, item.device, item.tag, "failed", note=text))
+            self.problems.append(f"cache of {item.disk.name} disk {item.disk.target}: {text}")
+            reports.append(Swapped(item.disk, item.device, item.tag, "failed", note=text))
 
     def _remove(self, name: str) -> None:
         try:
@@ -233,43 +283,43 @@ class Swapper:
             self.problems.append(f"{name}: {error.strerror}")
 
     def _out(self, client: Client, item: SwapOut) -> Swapped:
-        row = item.row
+        disk = item.disk
         size = self._list(item) if item.save else 0
         if not item.due:
-            return Swapped(row, item.device, item.tag, "listed", size)
-        if self._done.get(row.key, -1.0) != row.released:
+            return Swapped(disk, item.device, item.tag, "listed", size)
+        if self._done.get(disk.key, -1.0) != disk.released:
             left, dirty = self._drop(client, item)
             if left:
                 note = f"{dirty >> 10} KiB are still dirty" if dirty else ""
-                return Swapped(row, item.device, item.tag, "releasing", size, note)
-            self._done[row.key] = row.released
+                return Swapped(disk, item.device, item.tag, "releasing", size, note)
+            self._done[disk.key] = disk.released
             LOG.info("tag %d (%s disk %s): released its cached blocks%s", item.tag,
-                     row.name, row.target, f", {size >> 20} MiB are listed" if size else "")
-        return Swapped(row, item.device, item.tag, "swapped out" if size else "released", size)
+                     disk.name, disk.target, f", {size >> 20} MiB are listed" if size else "")
+        return Swapped(disk, item.device, item.tag, "swapped out" if size else "released", size)
 
     def _list(self, item: SwapOut) -> int:
         """Ensure that a list for the current stop exists; return the bytes in the list."""
-        released, size = self._saved.get(item.row.key, (None, 0))
-        if released != item.row.released:
+        released, size = self._saved.get(item.disk.key, (None, 0))
+        if released != item.disk.released:
             size = self._save(item)
-            self._saved[item.row.key] = (item.row.released, size)
+            self._saved[item.disk.key] = (item.disk.released, size)
         return size
 
-    def _read(self, row: Assignment) -> SavedMap | None:
+    def _read(self, disk: CachedDisk) -> SavedMap | None:
         """Return the saved list of a disk; None if there is none or it is invalid."""
-        if self._folder.path(row.key).name not in self._folder.names():
+        if self._folder.path(disk.key).name not in self._folder.names():
             return None
         try:
-            return self._folder.load(row.key)
+            return self._folder.load(disk.key)
         except MapFileError as error:
             LOG.warning("%s; writing a new list", error)
             return None
 
     def _save(self, item: SwapOut) -> int:
         """Save a list, unless one exists for this stop; return the bytes in the list."""
-        row = item.row
-        old = self._read(row)
-        if old and old.released == row.released:
+        disk = item.disk
+        old = self._read(disk)
+        if old and old.released == disk.released:
             return old.size
         runs: list[CachedRun] = []
         with self._patient() as patient, _gone():
@@ -278,12 +328,12 @@ class Swapper:
             # The domain stopped before all blocks of the old list were loaded. Keep these
             # blocks, with half their heat.
             runs += [CachedRun(run.start, run.len, run.heat // 2) for run in old.runs]
-        saved = SavedMap(row.key, item.device.sectors, item.device.volume, row.released or 0.0,
+        saved = SavedMap(disk.key, item.device.sectors, item.device.volume, disk.released or 0.0,
                          tidy(runs))
         if saved.runs:
             self._folder.save(saved)
             LOG.info("tag %d (%s disk %s): saved the list of its cached blocks, %d MiB in %d runs",
-                     item.tag, row.name, row.target, saved.size >> 20, len(saved.runs))
+                     item.tag, disk.name, disk.target, saved.size >> 20, len(saved.runs))
         return saved.size
 
     def _drop(self, client: Client, item: SwapOut) -> tuple[int, int]:
@@ -298,14 +348,14 @@ class Swapper:
         return left
 
     def _back(self, client: Client, item: SwapIn) -> list[Swapped]:
-        row = item.row
-        load = self._loads.get(row.key)
+        disk = item.disk
+        load = self._loads.get(disk.key)
         if load is None:
             load = self._begin(item)
             if load is None:
-                self._folder.remove(self._folder.path(row.key).name)
+                self._folder.remove(self._folder.path(disk.key).name)
                 return []
-            self._loads[row.key] = load
+            self._loads[disk.key] = load
         waiting = client.tag(item.device.number, item.tag).prefetch_waiting_bytes
         try:
             while load.left and waiting < _WAITING_BYTES:
@@ -317,24 +367,24 @@ class Swapper:
             elif error.errno != errno.EBUSY:
                 raise
         if load.left or waiting:
-            return [Swapped(row, item.device, item.tag, "loading", load.size)]
+            return [Swapped(disk, item.device, item.tag, "loading", load.size)]
         LOG.info("tag %d (%s disk %s): loaded the saved blocks into the cache, %d MiB or as much "
-                 "as fits", item.tag, row.name, row.target, load.size >> 20)
-        self._folder.remove(self._folder.path(row.key).name)
-        del self._loads[row.key]
+                 "as fits", item.tag, disk.name, disk.target, load.size >> 20)
+        self._folder.remove(self._folder.path(disk.key).name)
+        del self._loads[disk.key]
         return []
 
     def _begin(self, item: SwapIn) -> _Load | None:
         """Read a list; return None if it is invalid or from another volume."""
         try:
-            saved = self._folder.load(item.row.key)
+            saved = self._folder.load(item.disk.key)
         except MapFileError as error:
             LOG.warning("%s; the disk starts with an empty cache", error)
             return None
         if (saved.sectors, saved.volume) != (item.device.sectors, item.device.volume):
             LOG.warning("tag %d (%s disk %s): its device has another size or volume number; the "
-                        "disk starts with an empty cache", item.tag, item.row.name,
-                        item.row.target)
+                        "disk starts with an empty cache", item.tag, item.disk.name,
+                        item.disk.target)
             return None
         runs = saved.runs if item.extents is None else within(saved.runs, item.extents)
         return _Load(sum(run.len for run in runs) * SECTOR_BYTES, batches(runs))

@@ -7,11 +7,11 @@ Sizes are in bytes; other units are at the end of the key.
 from typing import TYPE_CHECKING, Any
 
 from vcache_agent import histogram
-from vcache_agent.model import Device, Phase, Stats, Tag, lanes_of
+from vcache_agent.model import Device, DiskId, Phase, Stats, Tag, lanes_of
 from vcache_agent.netlink import spec
 
 if TYPE_CHECKING:
-    from vcache_agent.reconcile import DiskReport
+    from vcache_agent.plan.state import DiskReport
     from vcache_agent.worker import Outcome
 
 Json = dict[str, Any]
@@ -109,17 +109,18 @@ def disks(outcome: "Outcome", tags: list[Tag]) -> list[Json]:
     rows = []
     for report in outcome.plan.disks:
         state = report.state
-        number = state.location.device if state.location else None
-        item = found.get((number, report.tag)) if number and report.tag is not None else None
+        item = found.get(report.key) if report.key else None
         phase = phases.get(state.domain.uuid, Phase.RUNNING)
         note = report.note or state.reason or outcome.cgroup_notes.get(state.domain.uuid, "")
-        located = outcome.located.get((state.domain.uuid, state.source.target))
-        if number and report.tag is not None:
-            note = outcome.errors.get((number, report.tag), note)
+        located = outcome.located.get(DiskId(state.domain.uuid, state.source.target))
+        if report.key:
+            note = outcome.errors.get(report.key, note)
         rows.append({
             "domain": state.domain.name, "uuid": state.domain.uuid,
             "disk": state.source.target, "path": state.source.path, "phase": str(phase),
-            "device": str(number) if number else None, "tag": report.tag,
+            "device": str(report.device) if report.device else None, "tag": report.tag,
+            "also_read": [{"device": str(number), "tag": tag}
+                          for number, tag in report.also_read],
             "mode_asked": str(state.specs.mode), "mode": str(report.mode),
             "weight": report.weight if report.tag is not None else None,
             "required": state.specs.required,
@@ -139,14 +140,13 @@ def disks(outcome: "Outcome", tags: list[Tag]) -> list[Json]:
 
 def _state(report: "DiskReport", item: Tag | None, phase: Phase, outcome: "Outcome") -> str:
     """Return the state of a disk, in one word."""
-    location = report.state.location
-    if report.tag is None or location is None:
+    if report.key is None:
         return "untagged"
-    if item is None or (location.device, report.tag) in outcome.errors:
+    if item is None or report.key in outcome.errors:
         return "failed"
     if phase is Phase.PREPARING:
         return "preparing"
-    if location.key.startswith("volume:"):
+    if report.volume:
         return "isolated"  # by the table line, for I/O from any cgroup
     return "isolated" if report.state.cgroup in item.cgroups else "no-cgroup"
 
@@ -154,8 +154,8 @@ def _state(report: "DiskReport", item: Tag | None, phase: Phase, outcome: "Outco
 def swapped(outcome: "Outcome") -> list[Json]:
     """Return the progress for the cached blocks of stopped and restarted disks."""
     return [{"device": str(item.device.number), "device_name": item.device.name,
-             "tag": item.tag, "domain": item.row.name, "uuid": item.row.domain,
-             "disk": item.row.target, "state": item.state, "bytes": item.size,
+             "tag": item.tag, "domain": item.disk.name, "uuid": item.disk.domain,
+             "disk": item.disk.target, "state": item.state, "bytes": item.size,
              "note": item.note} for item in outcome.swapped if item.state != "released"]
 
 

@@ -15,7 +15,7 @@ from vcache_agent import view
 from vcache_agent.model import Device, Tag, lanes_of
 
 if TYPE_CHECKING:
-    from vcache_agent.reconcile import DiskReport
+    from vcache_agent.plan.state import DiskReport
 
 Json = dict[str, Any]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from oslo_log import log as logging
 
 from nova_vcache.extra_specs import ExtraSpecs, Isolation, Mode
-from vcache_agent import cgroups, policies, pools, reconcile, swap
+from vcache_agent import cgroups, policies, pools, swap
 from vcache_agent.admission import specs_of
 from vcache_agent.blockstack import BlockStack
 from vcache_agent.dm import Dm, DmError
@@ -18,13 +18,17 @@ from vcache_agent.inventory import Entry, Inventory, Snapshot
 from vcache_agent.kernel import Executor
 from vcache_agent.locate import Located, Locator, Ticket
 from vcache_agent.mapfile import MapFolder
-from vcache_agent.model import Device, DiskSource, DiskState, Phase, Tag
+from vcache_agent.model import Device, DiskId, DiskSource, DiskState, Layer, Phase, Tag
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.nvme import Drives
 from vcache_agent.overrides import Adjust
-from vcache_agent.store import Assignment, Store
+from vcache_agent.plan.actions import TagKey
+from vcache_agent.plan.decide import decide
+from vcache_agent.plan.state import Observed, Plan
+from vcache_agent.records import DiskRow, LayerRow
+from vcache_agent.store import Store
 
 LOG = logging.getLogger(__name__)
 
@@ -39,10 +43,6 @@ _SOON = 0.5
 # known, and the kernel may have tags of all disks.
 _TIMEOUTS = 1.2
 _FIRST_TIMEOUTS = 10
-
-
-# UUID of a domain, and the target of its disk.
-DiskId = tuple[str, str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,11 +77,11 @@ class Outcome:
     :param located: where the disks are, by UUID and target
     """
 
-    plan: reconcile.Plan | None = None
+    plan: Plan | None = None
     snapshot: Snapshot = dataclasses.field(
         default_factory=lambda: Snapshot((), False, None))
     problem: str = "the first pass is not complete yet"
-    errors: dict[reconcile.TagKey, str] = dataclasses.field(default_factory=dict)
+    errors: dict[TagKey, str] = dataclasses.field(default_factory=dict)
     cgroup_notes: dict[str, str] = dataclasses.field(default_factory=dict)
     cgroup_paths: dict[str, str] = dataclasses.field(default_factory=dict)
     swapped: tuple[swap.Swapped, ...] = ()
@@ -201,25 +201,26 @@ class Worker:
         with Client(self._settings.netlink_timeout) as client:
             for _ in range(_CLAIM_PASSES):
                 snapshot = self._inventory.snapshot()
-                look = _Look(self._settings.run_dir, self.locator, client.devices(), fresh,
-                             Adjust(self._store.overrides(), self._store.draining()),
-                             self._patience())
-                rows = self._store.assignments()
+                look = _Observation(self._settings.run_dir, self.locator, client.devices(),
+                                    fresh,
+                                    Adjust(self._store.overrides(), self._store.draining()),
+                                    self._patience())
+                rows, layers = self._store.disks(), self._store.layers()
                 disks, tags = tuple(look.disks(snapshot)), tuple(client.tags())
                 sized = policies.POLICIES[self.policy].sized
                 found = look.pools() if sized or _lanes_matter(disks, tags) else {}
-                plan = reconcile.plan(reconcile.World(
+                plan = decide(Observed(
                     disks=disks, devices=look.devices, tags=tags, complete=snapshot.complete,
-                    defined=snapshot.defined, assignments=rows,
+                    defined=snapshot.defined, rows=rows, layers=layers,
                     last_tag=self._store.last_tag(), applied=self._executor.applied,
-                    missing=self._missing(rows.values(), snapshot),
+                    missing=self._missing((*rows.values(), *layers.values()), snapshot),
                     now=time.time(), forget_after=self._settings.forget_after,
                     policy=self.policy,
                     pools={at: pool.chunks * pool.chunk_bytes for at, pool in found.items()},
                     lanes={at: pool.lanes for at, pool in found.items()}))
                 # Save first, so that every tag in the kernel is also in the store.
-                if plan.changed or plan.forgotten:
-                    self._store.update(plan.changed, plan.forgotten, plan.last_tag)
+                if plan.rows:
+                    self._store.update(plan.rows)
                 claimed = self._executor.apply(client, plan.actions)
                 if not claimed:
                     break
@@ -245,22 +246,21 @@ class Worker:
         first = self._outcome.plan is None
         return self._settings.locate_timeout * (_FIRST_TIMEOUTS if first else _TIMEOUTS)
 
-    def _missing(self, rows: Iterable[Assignment], snapshot: Snapshot) -> frozenset[str]:
-        """Return the keys of released disks whose image no longer exists.
+    def _missing(self, rows: Iterable[DiskRow | LayerRow], snapshot: Snapshot) -> frozenset[str]:
+        """Return the host paths of released disks and layers that no longer exist.
 
         Only those matter whose domain libvirt no longer knows.
         """
         if not snapshot.complete or snapshot.defined is None:
             return frozenset()
-        return frozenset(row.key for row in rows if row.released is not None
+        return frozenset(row.path for row in rows if row.released is not None
                          and row.domain not in snapshot.defined and row.path
                          and self.locator.missing(row.path))
 
-    def _swap_plan(self, look: "_Look", plan: reconcile.Plan,
-                   complete: bool) -> swap.SwapPlan:
+    def _swap_plan(self, look: "_Observation", plan: Plan, complete: bool) -> swap.SwapPlan:
         """Plan the release and loading of cached blocks, from the updated store."""
-        return swap.plan(self._store.assignments(), look.devices, plan.disks, self._maps,
-                         self._maps.names(), complete=complete, now=time.time(),
+        return swap.plan(self._store.disks(), self._store.layers(), look.devices, plan,
+                         self._maps, self._maps.names(), complete=complete, now=time.time(),
                          after=self._settings.swap_after)
 
     def _say(self, remarks: list[str]) -> None:
@@ -271,7 +271,7 @@ class Worker:
         self._said = set(remarks)
 
 
-class _Look:
+class _Observation:
     """One observation of domains, disks and cgroups.
 
     :param patience: seconds to wait for the locations of disks that are not known yet
@@ -296,17 +296,21 @@ class _Look:
         wanted = [(entry, *self._specs(entry)) for entry in snapshot.entries]
         # Ask for all at once, so that paths that hang do not add up.
         tickets = self._locator.ask(
-            (source.path for entry, specs, problem in wanted
+            (path for entry, specs, problem in wanted
              if not problem and specs.mode is not Mode.NONE for source in entry.domain.disks
-             if source.path and source.kind in ("file", "block") and not source.readonly),
+             for path in _paths(source)),
             fresh=self._fresh)
         for entry, specs, problem in wanted:
             cgroup = self._cgroup(entry) if specs.mode is not Mode.NONE else None
             for source in entry.domain.disks:
-                found = self._locate(source, specs, problem, tickets)
-                self.located[entry.domain.uuid, source.target] = found
-                yield DiskState(entry.domain, source, specs, found.location, found.problem,
-                                cgroup)
+                state = DiskState(entry.domain, source, specs, None, problem, cgroup)
+                if problem:
+                    yield state
+                elif specs.mode is Mode.NONE:
+                    yield dataclasses.replace(state,
+                                              reason="its flavor does not request vcache")
+                else:
+                    yield self._placed(state, tickets)
 
     def _specs(self, entry: Entry) -> tuple[ExtraSpecs, str]:
         """Return the specs of a domain with its overrides, and why they are invalid."""
@@ -326,13 +330,27 @@ class _Look:
                                f"need: {error.strerror}"]
             return {}
 
-    def _locate(self, source: DiskSource, specs: ExtraSpecs, problem: str,
-                tickets: dict[str, Ticket]) -> Located:
-        if problem or specs.mode is Mode.NONE:
-            return Located(None, problem or "its flavor does not request vcache")
-        return self._locator.locate(
-            source.kind, source.path, self._stack, readonly=source.readonly,
-            ticket=tickets.get(source.path or ""), deadline=self._deadline)
+    def _placed(self, state: DiskState, tickets: dict[str, Ticket]) -> DiskState:
+        """Return a disk with the locations of its layers."""
+        source = state.source
+        found = self._locate(source.kind, source.path, tickets, readonly=source.readonly)
+        self.located[DiskId(state.domain.uuid, source.target)] = found
+        backing = () if source.readonly else tuple(self._layers(source, tickets))
+        return dataclasses.replace(
+            state, location=found.location, reason=found.problem,
+            unknown=found.location is None and found.unknown, backing=backing)
+
+    def _layers(self, source: DiskSource, tickets: dict[str, Ticket]) -> Iterator[Layer]:
+        for layer in source.backing:
+            if layer.path is None:
+                continue  # on the network
+            found = self._locate(layer.kind, layer.path, tickets)
+            yield Layer(layer.path, found.location, found.location is None and found.unknown)
+
+    def _locate(self, kind: str, path: str | None, tickets: dict[str, Ticket], *,
+                readonly: bool = False) -> Located:
+        return self._locator.locate(kind, path, self._stack, readonly=readonly,
+                                    ticket=tickets.get(path or ""), deadline=self._deadline)
 
     def _cgroup(self, entry: Entry) -> int | None:
         if entry.phase is not Phase.RUNNING:
@@ -346,6 +364,14 @@ class _Look:
         return cgroup.id
 
 
+def _paths(source: DiskSource) -> Iterator[str]:
+    """Yield the paths of a disk's layers that may be on this host."""
+    if source.readonly:
+        return
+    layers = [(source.kind, source.path), *((one.kind, one.path) for one in source.backing)]
+    yield from (path for kind, path in layers if path and kind in ("file", "block"))
+
+
 def _lanes_matter(disks: Iterable[DiskState], tags: Iterable[Tag]) -> bool:
     """Return True if a tag has dedicated lanes or may request some."""
     return any(tag.cache_lanes for tag in tags) or any(
@@ -353,7 +379,7 @@ def _lanes_matter(disks: Iterable[DiskState], tags: Iterable[Tag]) -> bool:
         or (disk.specs.isolation is Isolation.AUTO and disk.specs.min_mb) for disk in disks)
 
 
-def _remarks(plan: reconcile.Plan, look: _Look) -> list[str]:
+def _remarks(plan: Plan, look: _Observation) -> list[str]:
     """Return the warnings of a pass for the log."""
     remarks = [f"device {device.name}: isolation=degraded, its origin has a volatile write cache "
                "and no FUA: flushes are device-wide"

@@ -55,9 +55,11 @@ def device(filesystem: Path) -> DeviceNumber:
 
 @pytest.fixture(scope="session")
 def one_agent(libvirtd: None, filesystem: Path) -> Iterator[lab.Agent]:
-    # In the emulated box, look-ups take longer than on a compute host.
+    # In the emulated box, look-ups take longer than on a compute host. Changes of a domain must be
+    # found by themselves, not by a listing.
     lab.AGENT_CONF.write_text("[agent]\nrefresh_interval = 1\nswap_after = 2\n"
-                              "locate_timeout = 5\nprepare_timeout = 10\n")
+                              "locate_timeout = 5\nprepare_timeout = 10\n"
+                              "[libvirt]\nlist_interval = 3600\n")
     running = lab.Agent()
     yield running
     if running.runs:

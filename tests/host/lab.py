@@ -25,6 +25,7 @@ from tests.box import disks
 from tests.box.inside import InsideError, domain_type, run
 from tests.box.limits import Deadline, limit
 from tests.box.steps import at_end, describe
+from vcache_agent import fiemap
 from vcache_agent.admin_client import AdminError, ask
 from vcache_agent.model import DeviceNumber, Tag
 from vcache_agent.netlink.client import Client
@@ -96,6 +97,21 @@ def image(path: Path, mebibytes: int, written: bool = True) -> Path:
         with open(path, "wb") as file:
             file.truncate(mebibytes << 20)
     return path
+
+
+def overlay(path: Path, base: Path) -> Path:
+    """Create a qcow2 image over a raw one, as Nova does."""
+    run("qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", str(base), str(path))
+    return path
+
+
+def extent_sectors(path: Path) -> int:
+    """Return the sectors of a file that its domain's tag must have."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return sum(extent.length for extent in fiemap.written_extents(fd))
+    finally:
+        os.close(fd)
 
 
 def tags(device: DeviceNumber) -> dict[int, Tag]:
@@ -241,22 +257,24 @@ class Vm:
     :param disks: paths of images or block devices, as sda, sdb, ...
     :param specs: extra specs of its flavor, without ``vcache:``
     :param shared: the disks may be used by several domains
+    :param format: format of the disks
     """
 
     def __init__(self, name: str, disks: Sequence[Path], specs: Mapping[str, str],
-                 shared: bool = False) -> None:
+                 shared: bool = False, format: str = "raw") -> None:  # noqa: A002
         self.name = name
         self.uuid = str(uuid.uuid5(uuid.NAMESPACE_URL, name))
         self.disks = list(disks)
         self.specs = dict(specs)
         self.shared = shared
+        self.format = format
 
     def disk_xml(self, path: Path, target: str) -> str:
         """Return a <disk> element."""
         kind, attribute = ("block", "dev") if path.is_block_device() else ("file", "file")
         shareable = "<shareable/>" if self.shared else ""
         return (f'<disk type="{kind}" device="disk">'
-                '<driver name="qemu" type="raw" cache="none"/>'
+                f'<driver name="qemu" type="{self.format}" cache="none"/>'
                 f'<source {attribute}={quoteattr(str(path))}/>'
                 # SCSI: the guest need not agree to the removal.
                 f'<target dev="{target}" bus="scsi"/>{shareable}</disk>')
@@ -311,6 +329,67 @@ class Vm:
         """Detach a disk."""
         with self._domain() as domain:
             domain.detachDeviceFlags(self.disk_xml(path, target), libvirt.VIR_DOMAIN_AFFECT_LIVE)
+
+    def snapshot(self, target: str, path: Path) -> None:
+        """Take an external snapshot of one disk; its new active layer is a qcow2 image."""
+        others = "".join(f'<disk name="sd{chr(97 + number)}" snapshot="no"/>'
+                         for number in range(len(self.disks)) if f"sd{chr(97 + number)}" != target)
+        with self._domain() as domain:
+            domain.snapshotCreateXML(
+                f'<domainsnapshot><disks><disk name="{target}" snapshot="external" type="file">'
+                f'<driver type="qcow2"/><source file={quoteattr(str(path))}/></disk>{others}'
+                "</disks></domainsnapshot>",
+                libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_DISK_ONLY
+                | libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_NO_METADATA)
+
+    def commit(self, target: str, top: Path | None = None, base: Path | None = None) -> None:
+        """Commit a layer, by default the active one, into one below it, and wait for it."""
+        flags = 0 if top else libvirt.VIR_DOMAIN_BLOCK_COMMIT_ACTIVE
+        with self._domain() as domain:
+            domain.blockCommit(target, str(base) if base else None, str(top) if top else None,
+                               0, flags)
+            self._finish(domain, target, pivot=top is None)
+
+    def pull(self, target: str) -> None:
+        """Copy all of the backing layers into the active one."""
+        with self._domain() as domain:
+            domain.blockPull(target, 0, 0)
+            self._finish(domain, target, pivot=False)
+
+    def copy(self, target: str, xml: str, reuse: bool = False) -> None:
+        """Copy a disk to another place and continue there.
+
+        :param xml: <disk> element of the place
+        :param reuse: the place exists
+        """
+        flags = libvirt.VIR_DOMAIN_BLOCK_COPY_TRANSIENT_JOB
+        if reuse:
+            flags |= libvirt.VIR_DOMAIN_BLOCK_COPY_REUSE_EXT
+        with self._domain() as domain:
+            domain.blockCopy(target, xml, flags=flags)
+            self._finish(domain, target, pivot=True)
+
+    def _finish(self, domain: Any, target: str, *, pivot: bool) -> None:
+        """Wait for a block job; end one that has copied everything."""
+        if pivot:
+            def ready() -> bool:
+                # libvirt may still report equal numbers before QEMU is ready.
+                info = domain.blockJobInfo(target)
+                return bool(info) and info["cur"] == info["end"] > 0
+
+            eventually(ready, f"the job of {target} has copied everything")
+
+            def pivoted() -> bool:
+                try:
+                    domain.blockJobAbort(target, libvirt.VIR_DOMAIN_BLOCK_JOB_ABORT_PIVOT)
+                except libvirt.libvirtError as error:
+                    if error.get_error_code() != libvirt.VIR_ERR_BLOCK_COPY_ACTIVE:
+                        raise
+                    return False
+                return True
+
+            eventually(pivoted, f"the pivot of {target}")
+        eventually(lambda: not domain.blockJobInfo(target), f"the job of {target} has ended")
 
     def end(self) -> None:
         """Stop and undefine it, in any state."""

@@ -49,12 +49,12 @@ def test_what_nova_writes() -> None:
     assert domain.extra_specs == {"vcache:mode": "flush-only", "hw:cpu": "<x>"}
     assert domain.disks == (
         DiskSource("vda", "file", "/var/lib/nova/instances/u/disk",
-                   backing=(Backing("file", "/base"),)),
-        DiskSource("vdb", "block", "/dev/vg/lv"),
-        DiskSource("vdc", "network", None),
-        DiskSource("sda", "file", "/config.iso", readonly=True),
-        DiskSource("sdb", "file", None, readonly=True),
-        DiskSource("vdd", "file", None))
+                   backing=(Backing("file", "/base"),), chain_known=False),
+        DiskSource("vdb", "block", "/dev/vg/lv", chain_known=False),
+        DiskSource("vdc", "network", None, chain_known=False),
+        DiskSource("sda", "file", "/config.iso", readonly=True, chain_known=False),
+        DiskSource("sdb", "file", None, readonly=True, chain_known=False),
+        DiskSource("vdd", "file", None, chain_known=False))
 
 
 def chain(*layers: str) -> str:
@@ -74,7 +74,7 @@ def test_the_layers_below_a_disk_are_in_order() -> None:
             'type="file"><source file="relative"/>')
         + '<mirror type="file" job="copy"><source file="/copy"/></mirror>'
         '<target dev="vda"/></disk>'))).disks
-    assert (disk.path, disk.deeper) == ("/top", 0)
+    assert (disk.path, disk.deeper, disk.chain_known) == ("/top", 0, True)
     assert disk.backing == (Backing("file", "/snap 1"), Backing("block", "/dev/vg/lv"),
                             Backing("network", None), Backing("file", None))
 

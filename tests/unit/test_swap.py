@@ -12,7 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nova_vcache.extra_specs import Mode
-from tests.unit.reconcile_model import FILES, VOLUME, Host, device, disk
+from tests.unit.plan_model import (
+    FILES,
+    VOLUME,
+    Host,
+    device,
+    disk,
+    layer,
+    over,
+    unknown,
+    uuid,
+)
 from vcache_agent import swap
 from vcache_agent.mapfile import MapFolder, SavedMap
 from vcache_agent.model import Device, DeviceNumber, DiskState, Extent, Tag
@@ -21,6 +31,8 @@ from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.netlink.spec import CachedRun
 
 AFTER = 600.0
+# The key of the list of vm().
+LIST = f"disk:dm0:{uuid(1)}:vda"
 MIB = 1 << 20
 ON_FILES = dataclasses.replace(device(mode=spec.Mode.WRITEBACK), pool="254:9", volume=3)
 ON_VOLUME = dataclasses.replace(device(VOLUME, spec.Scope.VOLUME, spec.Mode.WRITEBACK),
@@ -113,7 +125,7 @@ class Agent:
     def plan(self, *disks: DiskState, complete: bool = True,
              defined: frozenset[str] | None = None) -> swap.SwapPlan:
         decided = self.host.step(*disks, complete=complete, defined=defined)
-        return swap.plan(self.host.rows, (self.on,), decided.disks, self.folder,
+        return swap.plan(self.host.rows, self.host.layers, (self.on,), decided, self.folder,
                          self.folder.names(), complete=complete, now=self.host.now,
                          after=AFTER)
 
@@ -186,7 +198,7 @@ def test_what_was_there_is_back_hottest_first(agent: Agent) -> None:
 
 def test_not_too_much_waits_in_the_kernel(agent: Agent) -> None:
     blocks = 3 * swap._WAITING_BYTES // 4096
-    agent.folder.save(SavedMap("file:dm0:1", 1 << 20, 3, 1.0, tuple(
+    agent.folder.save(SavedMap(LIST, 1 << 20, 3, 1.0, tuple(
         CachedRun(block * 8, 8, block % 2) for block in range(blocks))))
     first = len(agent.cache.asked)
     while agent.step(vm()):
@@ -202,7 +214,7 @@ def test_not_too_much_waits_in_the_kernel(agent: Agent) -> None:
 
 @pytest.mark.parametrize("changed", [{"sectors": 1 << 19}, {"volume": 5}])
 def test_a_list_of_another_device_is_void(agent: Agent, changed: dict[str, int]) -> None:
-    agent.folder.save(SavedMap("file:dm0:1", 1 << 20, 3, 1.0, (CachedRun(0, 8, 1),)))
+    agent.folder.save(SavedMap(LIST, 1 << 20, 3, 1.0, (CachedRun(0, 8, 1),)))
     agent.on = dataclasses.replace(ON_FILES, **changed)  # type: ignore[arg-type]
     assert not agent.step(vm())
     assert agent.cache.asked == []
@@ -210,7 +222,7 @@ def test_a_list_of_another_device_is_void(agent: Agent, changed: dict[str, int])
 
 
 def test_only_what_is_still_the_disks_comes_back(agent: Agent) -> None:
-    agent.folder.save(SavedMap("file:dm0:1", 1 << 20, 3, 1.0, (CachedRun(0, 80, 1),)))
+    agent.folder.save(SavedMap(LIST, 1 << 20, 3, 1.0, (CachedRun(0, 80, 1),)))
     agent.step(vm(extents=20))
     assert agent.cache.asked == [(CachedRun(0, 16, 1),)]
 
@@ -230,7 +242,7 @@ def test_a_whole_volume(tmp_path: Path) -> None:
 def test_a_list_that_is_damaged_or_of_nobody_goes(agent: Agent) -> None:
     agent.step(vm())
     agent.folder.save(SavedMap("file:dm0:77", 1 << 20, 3, 1.0, (CachedRun(0, 8, 1),)))
-    path = agent.folder.path("file:dm0:1")
+    path = agent.folder.path(LIST)
     path.write_bytes(b"VCACHMAP" + bytes(500))
     agent.step(vm())
     assert agent.folder.names() == frozenset()
@@ -240,7 +252,7 @@ def test_a_list_that_is_damaged_or_of_nobody_goes(agent: Agent) -> None:
     path.write_bytes(b"")
     agent.fresh()
     agent.step()
-    assert agent.folder.load("file:dm0:1").runs == (CachedRun(40, 8, 1),)
+    assert agent.folder.load(LIST).runs == (CachedRun(40, 8, 1),)
 
 
 def test_a_list_goes_when_its_disk_is_forgotten(agent: Agent) -> None:
@@ -257,7 +269,7 @@ def test_a_list_goes_when_its_disk_is_forgotten(agent: Agent) -> None:
 
 
 def test_without_persist_any_more_its_list_goes(agent: Agent) -> None:
-    agent.folder.save(SavedMap("file:dm0:1", 1 << 20, 3, 1.0, (CachedRun(0, 80, 8),)))
+    agent.folder.save(SavedMap(LIST, 1 << 20, 3, 1.0, (CachedRun(0, 80, 8),)))
     agent.host.step(vm(persist=False))
     agent.step()
     assert agent.folder.names() == frozenset()
@@ -279,21 +291,21 @@ def test_without_room_for_the_list_nothing_is_given_up(
 
 
 def test_who_is_stopped_before_all_is_back_keeps_the_rest(agent: Agent) -> None:
-    agent.folder.save(SavedMap("file:dm0:1", 1 << 20, 3, 1.0, (CachedRun(0, 80, 8),)))
+    agent.folder.save(SavedMap(LIST, 1 << 20, 3, 1.0, (CachedRun(0, 80, 8),)))
     agent.step(vm())
     agent.cache.waiting.clear()
     agent.cache.clean = {0: 5, 1000: 3}
     agent.step()
     agent.host.now += AFTER
     agent.step()
-    saved = agent.folder.load("file:dm0:1")
+    saved = agent.folder.load(LIST)
     assert saved.released == agent.host.now - AFTER
     assert saved.size == 11 * 4096
     assert saved.runs[-1] == CachedRun(8000, 8, 3)
 
 
 def test_a_mode_without_a_cache_makes_it_void(agent: Agent) -> None:
-    agent.folder.save(SavedMap("file:dm0:1", 1 << 20, 3, 1.0, (CachedRun(0, 80, 8),)))
+    agent.folder.save(SavedMap(LIST, 1 << 20, 3, 1.0, (CachedRun(0, 80, 8),)))
     agent.cache.tag = lambda at, number: Tag(at, number)  # type: ignore[method-assign]
     agent.cache.refuses = errno.EOPNOTSUPP
     assert not agent.step(vm())
@@ -310,13 +322,77 @@ def test_a_cache_that_has_nothing_of_it_is_given_up(agent: Agent, error: int) ->
     assert agent.states() == [("released", 0)]
 
 
-def test_whose_device_a_key_names() -> None:
-    one, other = (dataclasses.replace(ON_FILES, name=name) for name in ("a", "a:b"))
-    assert swap.device_of("file:a:7", [one, other]) == one
-    assert swap.device_of("file:a:b:7", [one, other]) == other
-    assert swap.device_of("block:a:0", [other, one]) == one
-    assert swap.device_of("volume:a:b", [one, other]) == other
-    assert swap.device_of("volume:ab", [one, other]) is None
+def test_a_stopped_disk_that_others_read_is_not_released(agent: Agent) -> None:
+    """As a clone of it: its layer is their backing layer."""
+    reader = over(vm(number=2, extents=10), layer("file:dm0:1", 1 << 19))
+    agent.step(vm())
+    agent.step(reader)
+    agent.host.now += AFTER
+    # Its list is saved; only the blocks stay.
+    assert [(out.tag, out.save, out.due) for out in agent.plan(reader).out] == [(1, True, False)]
+    agent.step()
+    agent.host.now += AFTER
+    assert {(out.tag, out.due) for out in agent.plan().out} == {
+        (row.tag, True) for row in (*agent.host.rows.values(), *agent.host.layers.values())
+        if row.tag is not None}
+
+
+def test_a_snapshot_releases_nothing_of_its_base(agent: Agent) -> None:
+    agent.cache.clean = dict.fromkeys(range(10), 1)
+    agent.step(vm())
+    top = vm(extents=10)
+    after = over(dataclasses.replace(top, location=dataclasses.replace(
+        top.location, key="file:dm0:S")), layer("file:dm0:1", 1 << 19))
+    agent.step(after)
+    agent.host.now += 2 * AFTER
+    assert agent.plan(after).out == ()
+
+
+def test_a_shared_base_is_released_without_a_list_after_its_last_user(agent: Agent) -> None:
+    base = layer("base", 1 << 19)
+    users = over(vm(number=1, extents=10), base), over(
+        dataclasses.replace(vm(number=2), location=dataclasses.replace(
+            vm(number=2).location, extents=(Extent(50, 10),))), base)
+    agent.step(*users)
+    tag = agent.host.layers["base"].tag
+    agent.step(users[0])
+    agent.step(users[0])
+    agent.host.now += AFTER
+    assert tag not in {out.tag for out in agent.plan(users[0]).out}
+    agent.step()
+    agent.step()
+    agent.host.now += AFTER - 1
+    assert tag not in {out.tag for out in agent.plan().out}
+    agent.host.now += 1
+    (out,) = (out for out in agent.plan().out if out.tag == tag)
+    assert (out.disk.name, out.save, out.due) == ("base", False, True)
+
+
+def test_what_comes_back_is_of_all_layers_of_the_disk(agent: Agent) -> None:
+    agent.step(vm(extents=20))
+    agent.folder.save(SavedMap(LIST, 1 << 20, 3, 1.0, (CachedRun(0, 80, 1),)))
+    top = dataclasses.replace(vm(), location=dataclasses.replace(
+        vm().location, key="S", extents=(Extent(64, 8),)))
+    agent.step(over(top, layer("file:dm0:1", 0, 20)))
+    assert agent.cache.asked == [(CachedRun(0, 16, 1), CachedRun(64, 8, 1))]
+
+
+def test_nothing_comes_back_while_the_place_is_unknown(agent: Agent) -> None:
+    agent.step(vm())
+    agent.folder.save(SavedMap(LIST, 1 << 20, 3, 1.0, (CachedRun(0, 80, 1),)))
+    agent.step(unknown(vm()))
+    assert not agent.cache.asked and agent.folder.names()
+    agent.step(vm())
+    assert agent.cache.asked
+
+
+def test_a_number_that_another_domain_still_uses_is_not_released(agent: Agent) -> None:
+    """Two domains had one disk; one of them has stopped."""
+    both = (vm(number=1), dataclasses.replace(vm(number=2), location=vm(number=1).location))
+    agent.step(*both)
+    agent.step(both[1])
+    agent.host.now += AFTER
+    assert agent.plan(both[1]).out == ()
 
 
 MOMENTS = st.lists(st.one_of(

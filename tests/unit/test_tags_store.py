@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tag numbers, and the file that stores them."""
 
+import dataclasses
+import fcntl
 import random
 import signal
 import sqlite3
@@ -13,15 +15,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcache_agent import store as store_module
-from vcache_agent.store import Assignment, Store, StoreError
+from vcache_agent import schema
+from vcache_agent.model import DiskId
+from vcache_agent.records import DiskRow, LayerRow, RowChanges
+from vcache_agent.store import Store, StoreError
 from vcache_agent.tags import TagsExhausted, allocate
 
 LARGEST = 65535
 
 
-def row(key: str, tag: int, **fields: object) -> Assignment:
-    return Assignment(key, tag, "uuid", "name", "vda", "/path", **fields)  # type: ignore[arg-type]
+def row(domain: str, tag: int, **fields: object) -> DiskRow:
+    """Return the row of disk vda of a domain."""
+    made = DiskRow(domain, "vda", tag, "name", "/path", f"file:dm0:{domain}", "dm0",
+                   "vda")
+    return dataclasses.replace(made, **fields)  # type: ignore[arg-type]
+
+
+def rows(*found: DiskRow) -> dict[tuple[str, str], DiskRow]:
+    return {row.id: row for row in found}
+
+
+def write(store: Store, *disks: DiskRow, forgotten: str = "", last_tag: int | None = None) -> None:
+    store.update(RowChanges(disks, tuple(DiskId(domain, "vda") for domain in forgotten),
+                            last_tag=last_tag))
 
 
 @given(st.integers(0, LARGEST), st.sets(st.integers(1, LARGEST), max_size=50))
@@ -42,36 +58,167 @@ def test_the_last_free_number_and_none() -> None:
 
 def test_what_is_written_is_there_again(tmp_path: Path) -> None:
     store = Store(tmp_path / "new" / "s.sqlite")
-    store.update([row("a", 1), row("b", 2, weight=7, released=1.5)], last_tag=2)
+    layers = (LayerRow("file:dm0:1", "/a", "dm0", "a", "vda"),
+              LayerRow("file:dm0:2", "/b", "dm0", tag=3, released=2.5))
+    store.update(RowChanges((row("a", 1, persist=True), row("b", 2, weight=7, released=1.5)),
+                            layers=layers, last_tag=2))
     store.close()
     again = Store(tmp_path / "new" / "s.sqlite")
-    assert again.assignments() == {"a": row("a", 1), "b": row("b", 2, weight=7, released=1.5)}
+    assert again.disks() == rows(row("a", 1, persist=True), row("b", 2, weight=7, released=1.5))
+    assert again.layers() == {layer.key: layer for layer in layers}
     assert again.last_tag() == 2
-    again.update([row("a", 9)], ["b"])
-    assert again.assignments() == {"a": row("a", 9)}
+    assert again.numbers() == {1, 2, 3}
+    shared = dataclasses.replace(layers[1], tag=None, released=None)
+    again.update(RowChanges((row("a", 9),), (DiskId("b", "vda"),), (shared,), ("file:dm0:1",)))
+    assert again.disks() == rows(row("a", 9))
+    assert again.layers() == {shared.key: shared}
+    assert again.numbers() == {9}
     assert again.set_weight(9, 30)
     assert not again.set_weight(1, 30)
-    assert again.assignments()["a"].weight == 30
+    assert again.disks() == rows(row("a", 9, weight=30))
     again.close()
 
 
+def test_a_plan_does_not_write_what_operators_set(tmp_path: Path) -> None:
+    """It was made before the operator's command."""
+    store = Store(tmp_path / "s.sqlite")
+    planned = row("a", 1, path="/new", device="dm1")
+    write(store, row("a", 1))
+    store.set_weight(1, 30)
+    store.set_mode(1, "writethrough")
+    store.set_lanes(1, "1,3")
+    write(store, planned)
+    assert store.disks() == rows(dataclasses.replace(
+        planned, weight=30, mode="writethrough", lanes="1,3"))
+    store.close()
+
+
+def test_disks_that_are_one_have_their_settings_together(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.sqlite")
+    write(store, row("a", 1), row("b", 1), row("c", 2))
+    assert store.set_weight(1, 30)
+    assert store.disks() == rows(row("a", 1, weight=30), row("b", 1, weight=30), row("c", 2))
+    store.close()
+
+
+def file_of(path: Path, version: int) -> sqlite3.Connection:
+    """Create a file of an older agent."""
+    old = sqlite3.connect(path, isolation_level=None)
+    for script in schema._SCHEMAS[:version]:
+        for statement in script.split(";"):
+            old.execute(statement)
+    old.execute(f"PRAGMA user_version = {version}")
+    return old
+
+
 def test_a_file_of_the_first_version_is_kept(tmp_path: Path) -> None:
-    old = sqlite3.connect(tmp_path / "s.sqlite")
-    for statement in store_module._SCHEMAS[0].split(";"):
-        old.execute(statement)
-    old.execute("INSERT INTO disks VALUES ('a', 1, 'uuid', 'name', 'vda', '/path', 7, NULL)")
-    old.execute("PRAGMA user_version = 1")
-    old.commit()
+    old = file_of(tmp_path / "s.sqlite", 1)
+    old.execute("INSERT INTO disks VALUES ('file:dm0:1', 1, 'a', 'name', 'vda', '/path', 7, NULL)")
     old.close()
     store = Store(tmp_path / "s.sqlite")
-    assert store.assignments() == {"a": row("a", 1, weight=7)}
+    assert store.disks() == rows(row("a", 1, weight=7, layer="file:dm0:1"))
+    assert store.layers() == {"file:dm0:1": LayerRow("file:dm0:1", "/path", "dm0", "a", "vda")}
     assert store.set_mode(1, "writethrough")
     assert not store.set_mode(2, None)
-    assert store.assignments()["a"].mode == "writethrough"
+    assert store.disks()[DiskId("a", "vda")].mode == "writethrough"
     assert store.set_lanes(1, "1,3")
     assert not store.set_lanes(2, "0")
-    assert store.assignments()["a"].lanes == "1,3"
+    assert store.disks()[DiskId("a", "vda")].lanes == "1,3"
     store.close()
+
+
+OLD_ROW = "INSERT INTO disks VALUES (?, ?, ?, 'name', ?, ?, ?, ?, 'writethrough', 1, '2')"
+
+
+def test_of_several_files_of_a_disk_the_one_in_use_counts(tmp_path: Path) -> None:
+    """The key of a disk was its file, so a disk could have had several."""
+    old = file_of(tmp_path / "s.sqlite", 6)
+    for values in (("file:dm0:2", 2, "a", "vda", "/2", 20, None),
+                   ("file:dm0:1", 1, "a", "vda", "/1", 10, 5.0),
+                   ("file:dm0:4", 4, "b", "vda", "/4", 40, 9.0),
+                   ("file:dm0:3", 3, "b", "vda", "/3", 30, 8.0)):
+        old.execute(OLD_ROW, values)
+    old.execute("INSERT INTO settings VALUES ('policy', 'static')")
+    old.close()
+    store = Store(tmp_path / "s.sqlite")
+    kept = {"mode": "writethrough", "persist": True, "lanes": "2"}
+    assert store.disks() == rows(
+        row("a", 2, path="/2", weight=20, layer="file:dm0:2", **kept),
+        row("b", 4, path="/4", weight=40, released=9.0, layer="file:dm0:4", **kept))
+    assert {key: layer.owner for key, layer in store.layers().items()} == {
+        "file:dm0:1": ("a", "vda"), "file:dm0:2": ("a", "vda"),
+        "file:dm0:3": ("b", "vda"), "file:dm0:4": ("b", "vda")}
+    assert store.policy() == "static"
+    store.close()
+
+
+@pytest.mark.parametrize(("key", "device"), [
+    ("file:a:7", "a"), ("file:a:b:7", "a:b"), ("file:a:254:3:7", "a"), ("file:a:b:254:3:7", "a:b"),
+    ("block:a:0", "a"), ("volume:a:b", "a:b"), ("volume:a\nb", "a\nb"), ("odd", ""), ("", "")])
+def test_whose_device_an_old_key_names(key: str, device: str) -> None:
+    assert schema._device_of(key) == device
+
+
+def test_a_downgraded_file_is_one_of_the_version_before(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    store = Store(path)
+    running = row("a", 1, layer="file:dm0:7:g0000001f", weight=5, mode="flush-only", lanes="1")
+    store.update(RowChanges(
+        (running, row("b", 1, layer=running.layer, released=3.0),
+         row("c", 2, layer="volume:vol", device="vol", persist=True),
+         row("never located", 3, layer="")),
+        layers=(LayerRow(running.layer, "/path", "dm0", "a", "vda"),
+                LayerRow("file:dm0:9:g00000001", "/base", "dm0", tag=4)), last_tag=9))
+    store.remember_volume("8:16", "LVM-a", 1)
+    assert store.downgrade() == 6
+    old = sqlite3.connect(path)
+    fresh = file_of(tmp_path / "fresh", 6)
+    schemas = [[(name, [column[1:] for column in db.execute(f"PRAGMA table_info({name})")])
+                for (name,) in db.execute(
+                    "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+               for db in (old, fresh)]
+    assert schemas[0] == schemas[1]
+    assert old.execute("PRAGMA user_version").fetchone() == (6,)
+    assert old.execute("SELECT * FROM disks ORDER BY tag").fetchall() == [
+        ("file:dm0:7", 1, "a", "name", "vda", "/path", 5, None, "flush-only", 0, "1"),
+        ("volume:vol", 2, "c", "name", "vda", "/path", None, None, None, 1, None)]
+    assert old.execute("SELECT * FROM volumes").fetchall() == [("8:16", "LVM-a", 1)]
+    assert old.execute("SELECT value FROM meta").fetchall() == [(9,)]
+    old.close()
+    # The way back: the disks that the older agent knew keep their numbers.
+    store = Store(path)
+    assert {disk.tag for disk in store.disks().values()} == {1, 2}
+    assert store.disks()[DiskId("a", "vda")].weight == 5
+    store.close()
+
+
+def agent(path: Path) -> subprocess.CompletedProcess[str]:
+    """Run vcache-agent --store-downgrade."""
+    (path.parent / "agent.conf").write_text(f"[agent]\nstate_path = {path}\n")
+    return subprocess.run(
+        [sys.executable, "-m", "vcache_agent.cmd.agent", "--config-file",
+         str(path.parent / "agent.conf"), "--store-downgrade"],
+        capture_output=True, text=True, check=False)
+
+
+def test_the_command_that_downgrades(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    done = agent(path)
+    assert done.returncode == 1
+    assert "does not exist" in done.stdout + done.stderr
+    store = Store(path)
+    write(store, row("a", 1))
+    store.close()
+    with open(path.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = agent(path)
+        assert (done.returncode, "another vcache-agent" in done.stdout + done.stderr) == (
+            1, True)
+    done = agent(path)
+    assert (done.returncode, done.stdout) == (0, f"{path} has schema version 6 now\n")
+    old = sqlite3.connect(path)
+    assert old.execute("SELECT key, tag FROM disks").fetchall() == [("file:dm0:a", 1)]
+    old.close()
 
 
 def test_an_operators_policy_is_kept(tmp_path: Path) -> None:
@@ -101,25 +248,23 @@ def test_a_volume_is_of_one_device_and_a_device_has_one(tmp_path: Path) -> None:
 
 def test_an_update_is_all_or_nothing(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.sqlite")
-    store.update([row("a", 1)])
+    write(store, row("a", 1))
     with pytest.raises(sqlite3.IntegrityError):
-        store.update([row("b", 2), row("c", 1)], ["a-not-there"], 5)
-    assert store.assignments() == {"a": row("a", 1)}
+        write(store, row("b", 2), row("c", 65536), forgotten="a", last_tag=5)
+    assert store.disks() == rows(row("a", 1))
     assert store.last_tag() == 0
-    store.update([row("c", 1)], ["a"])  # a number may move in one transaction
-    assert store.assignments() == {"c": row("c", 1)}
     store.close()
 
 
 def test_a_disk_that_is_full_is_what_is_told(tmp_path: Path) -> None:
     """SQLite rolls back by itself. A second ROLLBACK would hide the error."""
     store = Store(tmp_path / "s.sqlite")
-    store._db.execute("PRAGMA max_page_count = 12")
+    store._db.execute("PRAGMA max_page_count = 20")
     with pytest.raises(sqlite3.OperationalError, match="full"):
-        store.update([row("x" * 5000 + str(number), 1 + number) for number in range(50)])
+        write(store, *(row("x" * 5000 + str(number), 1 + number) for number in range(50)))
     store._db.execute("PRAGMA max_page_count = 100000")
-    store.update([row("a", 1)])
-    assert store.assignments() == {"a": row("a", 1)}
+    write(store, row("a", 1))
+    assert store.disks() == rows(row("a", 1))
     store.close()
 
 
@@ -138,10 +283,10 @@ def test_a_commit_that_fails_leaves_no_transaction(tmp_path: Path) -> None:
 
     store._db = Refusing()  # type: ignore[assignment]
     with pytest.raises(sqlite3.OperationalError, match="disk I/O error"):
-        store.update([row("a", 1)])
+        write(store, row("a", 1))
     store._db = real
-    store.update([row("b", 2)])
-    assert store.assignments() == {"b": row("b", 2)}
+    write(store, row("b", 2))
+    assert store.disks() == rows(row("b", 2))
     store.close()
 
 
@@ -152,21 +297,24 @@ def test_files_that_are_not_ours(tmp_path: Path) -> None:
     sqlite3.connect(newer).execute("PRAGMA user_version = 99").connection.close()
     with pytest.raises(StoreError, match="damaged"):
         Store(damaged)
-    with pytest.raises(StoreError, match="newer agent"):
+    with pytest.raises(StoreError, match="newer agent.*--store-downgrade"):
         Store(newer)
 
 
 WRITER = """
 import sys
 from pathlib import Path
-from vcache_agent.store import Assignment, Store
+from vcache_agent.model import DiskId
+from vcache_agent.records import DiskRow, RowChanges
+from vcache_agent.store import Store
 store = Store(Path(sys.argv[1]))
 first = store.last_tag() + 1
 for number in range(first, first + 100000):
     # Two rows that belong together, and the counter.
-    store.update([Assignment(f"{side}{number}", 2 * number + add, "u", "n", "vda", "/p")
-                  for add, side in enumerate("ab")],
-                 [f"{side}{number - 50}" for side in "ab"], number)
+    store.update(RowChanges(
+        tuple(DiskRow(f"{side}{number}", "vda", number % 65535 + 1, "n", "/p", "", "", "vda")
+              for side in "ab"),
+        tuple(DiskId(f"{side}{number - 50}", "vda") for side in "ab"), last_tag=number))
     print(number, flush=True)
 """
 
@@ -188,9 +336,9 @@ def test_kill_at_any_moment_leaves_whole_updates(tmp_path: Path) -> None:
         # A line may be truncated, but the lines before it were written.
         said = max([first, *(int(line) for line in lines[:-1])])
         store = Store(path)
-        last, rows = store.last_tag(), store.assignments()
+        last, domains = store.last_tag(), {disk.domain for disk in store.disks()}
         store.close()
         assert last >= said
         numbers = range(max(1, last - 49), last + 1)
-        assert set(rows) == {f"{side}{number}" for number in numbers for side in "ab"}
+        assert domains == {f"{side}{number}" for number in numbers for side in "ab"}
     assert said > 8

@@ -21,6 +21,7 @@ from vcache_agent.dm import DmError, Info
 from vcache_agent.events import EventLog
 from vcache_agent.inventory import Inventory
 from vcache_agent.model import (
+    Backing,
     Curve,
     Device,
     DeviceNumber,
@@ -201,7 +202,7 @@ def test_from_prepare_to_release(host: Host) -> None:
     host.inventory.listed([], [], time.monotonic())
     host.look()
     assert not host.kernel.table
-    assert next(iter(host.store.assignments().values())).released is not None
+    assert next(iter(host.store.disks().values())).released is not None
 
 
 def test_a_mode_of_a_flavor_reaches_the_tag_and_so_does_an_operators(host: Host) -> None:
@@ -417,6 +418,130 @@ def test_a_host_that_drains_has_no_writeback(host: Host, admin: Callable[..., di
     assert (found["disks"][0]["pool"], found["disks"][0]["mode"]) == ("254:9", "writethrough")
     admin("drain-set", draining=False)
     assert host.tag(domain).mode is spec.Mode.WRITEBACK
+
+
+def layered(host: Host, name: str, *paths: Path) -> Domain:
+    """Report a running domain whose disk has several layers, the active one first."""
+    top, *below = map(str, paths)
+    number = sum(name.encode())
+    domain = Domain(f"{number:08x}-0000-4000-8000-000000000000", name, SPECS, (DiskSource(
+        "vda", "file", top, backing=tuple(Backing("file", path) for path in below)),))
+    host.inventory.told(domain, Phase.RUNNING)
+    return domain
+
+
+def test_a_snapshot_and_a_commit_of_real_files(host: Host) -> None:
+    base, top = host.image("base", 4), host.image("top", 2)
+    domain = layered(host, "a", base)
+    host.look()
+    before = host.tag(domain).id
+    host.store.set_weight(before, 900)
+    layered(host, "a", top, base)
+    host.look()
+    tag = host.tag(domain)
+    assert (tag.id, tag.weight, tag.extents_sectors) == (before, 900, 48)
+    layered(host, "a", base)
+    host.look()
+    assert (host.tag(domain).id, host.tag(domain).extents_sectors) == (before, 32)
+    assert len(host.kernel.table) == 1
+
+
+def test_a_reused_inode_inherits_nothing(host: Host) -> None:
+    path = host.image("a", 4)
+    first = host.tell("a", path)
+    host.look()
+    host.store.set_weight(host.tag(first).id, 900)
+    number = path.stat().st_ino
+    host.inventory.listed([], [first.uuid], time.monotonic())
+    host.look()
+    for attempt in range(100):
+        path.unlink()
+        path = host.image(f"b{attempt}", 4)
+        if path.stat().st_ino == number:
+            break
+    else:
+        pytest.skip("the temporary folder's file system does not reuse numbers soon")
+    second = host.tell("b", path)
+    host.look()
+    assert host.tag(second).weight == 40
+    assert {row.domain: (row.tag, row.weight) for row in host.store.disks().values()} == {
+        first.uuid: (1, 900), second.uuid: (2, None)}
+
+
+def test_a_shared_base_is_located_once_and_its_reads_count(
+        host: Host, admin: Callable[..., dict], monkeypatch: pytest.MonkeyPatch) -> None:
+    base = host.image("base", 4)
+    domains = [layered(host, name, host.image(name), base) for name in "ab"]
+    read = []
+    real = fiemap.written_extents
+    monkeypatch.setattr("vcache_agent.disks.fiemap.written_extents",
+                        lambda fd: read.append(os.fstat(fd).st_ino) or real(fd))
+    host.look(fresh=True)
+    assert read.count(base.stat().st_ino) == 1
+    (tag,) = (tag for tag in host.kernel.tags() if tag.name == "base:base")
+    assert (tag.extents_sectors, tag.cgroups) == (32, frozenset())
+    slow, fast = [0] * spec.HISTOGRAM_BUCKETS, [0] * spec.HISTOGRAM_BUCKETS
+    slow[80], fast[40] = 100, 100
+    host.kernel.table[tag.id] = dataclasses.replace(tag, stats=Stats(read_hist=tuple(slow)))
+    mine = host.tag(domains[0])
+    host.kernel.table[mine.id] = dataclasses.replace(mine, stats=Stats(read_hist=tuple(fast)))
+    answer = admin("host")
+    assert answer["tags_of"] == {domains[0].uuid: 1, domains[1].uuid: 1, "": 1}
+    p99 = {row["domain"]: row["read_p99_us"] for row in answer["disks"]}
+    # The reads of one are half slow; the host's buckets have those of both.
+    assert p99["a"] == pytest.approx(p99["b"], rel=0.01) == pytest.approx(
+        answer["read_p99_us"], rel=0.01)
+    assert p99["a"] > 1000
+    assert all(row["also_read"] == [{"device": str(host.kernel.device.number), "tag": tag.id}]
+               for row in answer["disks"])
+
+
+@pytest.mark.parametrize("error", [
+    OSError(errno.ESTALE, "stale"), OSError(errno.EIO, "Input/output error")])
+def test_a_disk_that_cannot_be_located_for_once_keeps_its_tag(
+        host: Host, monkeypatch: pytest.MonkeyPatch, error: OSError) -> None:
+    path = host.image("a", 4)
+    domain = host.tell("a", path)
+    host.look()
+    before = host.kernel.tags(), dict(host.kernel.extents)
+    real = os.open
+
+    def failing(name: str, *arguments: object, **options: object) -> int:
+        if str(name) == str(path):
+            raise error
+        return real(name, *arguments, **options)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr("vcache_agent.disks.os.open", failing)
+        outcome = host.look()
+        assert (host.kernel.tags(), host.kernel.extents) == before
+        (row,) = view.disks(outcome, host.kernel.tags())
+        assert row["tag"] == host.tag(domain).id
+        assert error.strerror in row["note"] and "stays in force" in row["note"]
+    path.rename(path.with_name("moved"))
+    host.look()
+    assert (host.kernel.tags(), host.kernel.extents) == before
+    path.with_name("moved").rename(path)
+    assert "stays" not in view.disks(host.look(), host.kernel.tags())[0]["note"]
+
+
+@pytest.mark.parametrize("what", ["generation", "stack", "fiemap"])
+def test_whatever_fails_while_a_disk_is_located_it_keeps_its_tag(
+        host: Host, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    host.tell("a", host.image("a", 4))
+    host.look()
+    before = host.kernel.tags(), dict(host.kernel.extents)
+
+    def fail(*_: object) -> None:
+        raise {"fiemap": fiemap.FiemapFailed("FIEMAP: error")}.get(
+            what, OSError(errno.EIO, "Input/output error"))
+
+    monkeypatch.setattr({"generation": "vcache_agent.disks.inode.generation",
+                         "stack": "vcache_agent.blockstack.BlockStack.segments",
+                         "fiemap": "vcache_agent.disks.fiemap.written_extents"}[what], fail)
+    outcome = host.look(fresh=True)
+    assert not outcome.problem
+    assert (host.kernel.tags(), host.kernel.extents) == before
 
 
 def test_growth_is_followed(host: Host) -> None:

@@ -14,25 +14,35 @@ from oslo_log import log as logging
 
 from vcache_agent import conf as options
 from vcache_agent.metrics.server import AddressError
-from vcache_agent.service import Agent, AlreadyRunning
+from vcache_agent.service import Agent, AlreadyRunning, downgrade_store
 from vcache_agent.store import StoreError
 
 LOG = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the agent until SIGTERM or SIGINT; return the exit status."""
+    """Run the agent until SIGTERM or SIGINT; return the exit status.
+
+    With ``--store-downgrade``, convert the store for the previous agent instead.
+    """
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     conf = cfg.ConfigOpts()
     logging.register_options(conf)
     options.register(conf)
+    conf.register_cli_opt(cfg.BoolOpt(
+        "store-downgrade", default=False,
+        help="Convert the state file to the format of the version before the present one, and "
+             "end. Run it while the agent is stopped, before an older agent is installed."))
     conf(sys.argv[1:] if argv is None else argv, project="vcache", prog="vcache-agent",
          version=importlib.metadata.version("nova-vcache"),
          default_config_files=_config_files())
     logging.setup(conf, "vcache-agent")
     try:
+        if conf.store_downgrade:
+            print(downgrade_store(conf))
+            return 0
         agent = Agent(conf)
     except (AddressError, AlreadyRunning, StoreError, OSError) as error:
         LOG.critical("vcache-agent: %s", error)

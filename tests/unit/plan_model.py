@@ -6,26 +6,23 @@ import dataclasses
 from nova_vcache.extra_specs import ExtraSpecs, Mode
 from vcache_agent import policies
 from vcache_agent.model import (
+    Backing,
     Device,
     DeviceNumber,
+    DiskId,
     DiskSource,
     DiskState,
     Domain,
     Extent,
+    Layer,
     Location,
     Tag,
 )
 from vcache_agent.netlink import spec
-from vcache_agent.reconcile import (
-    DeleteTag,
-    Plan,
-    SetExtents,
-    SetLanes,
-    SetTag,
-    World,
-    plan,
-)
-from vcache_agent.store import Assignment
+from vcache_agent.plan.actions import DeleteTag, SetExtents, SetLanes, SetTag
+from vcache_agent.plan.decide import decide
+from vcache_agent.plan.state import Observed, Plan
+from vcache_agent.records import DiskRow, LayerRow
 
 FILES, VOLUME = DeviceNumber(254, 0), DeviceNumber(254, 1)
 
@@ -52,6 +49,28 @@ def disk(number: int, *, key: str | None = None, cgroup: int | None = None,
     return DiskState(
         Domain(uuid(number), f"vm{number}", {}, ()), DiskSource(target, "file", f"/{key}"),
         ExtraSpecs(mode=mode, weight=weight), Location(key, on, extents), "", cgroup)
+
+
+def unknown(state: DiskState, reason: str = "its path hangs") -> DiskState:
+    """Return a disk whose location could not be found out."""
+    return dataclasses.replace(state, location=None, unknown=True, reason=reason)
+
+
+def layer(key: str, start: int, length: int = 10, on: DeviceNumber = FILES) -> Layer:
+    """Return a backing layer with one extent."""
+    return Layer(f"/{key}", Location(key, on, (Extent(start, length),) if on != VOLUME else ()))
+
+
+def lost(known: Layer) -> Layer:
+    """Return a backing layer whose location could not be found out."""
+    return Layer(known.path, None, unknown=True)
+
+
+def over(state: DiskState, *layers: Layer, chain_known: bool = True) -> DiskState:
+    """Return a disk with layers below its active one."""
+    source = dataclasses.replace(state.source, chain_known=chain_known, backing=tuple(
+        Backing("file", item.path) for item in layers))
+    return dataclasses.replace(state, source=source, backing=layers)
 
 
 class Kernel:
@@ -114,7 +133,8 @@ class Host:
 
     def __init__(self, *volume_tags: int) -> None:
         self.kernel = Kernel(*volume_tags)
-        self.rows: dict[str, Assignment] = {}
+        self.rows: dict[DiskId, DiskRow] = {}
+        self.layers: dict[str, LayerRow] = {}
         self.last_tag = 0
         self.applied: dict[tuple[DeviceNumber, int], tuple[Extent, ...]] = {}
         self.now = 1000.0
@@ -135,18 +155,29 @@ class Host:
     def decide(self, *disks: DiskState, complete: bool = True,
                defined: frozenset[str] | None = None,
                missing: frozenset[str] = frozenset()) -> Plan:
-        return plan(World(
+        return decide(Observed(
             disks=disks, devices=self.devices, tags=tuple(self.kernel.tags.values()),
-            complete=complete, defined=defined, assignments=self.rows, last_tag=self.last_tag,
-            applied=self.applied, missing=missing, now=self.now,
+            complete=complete, defined=defined, rows=self.rows, layers=self.layers,
+            last_tag=self.last_tag, applied=self.applied, missing=missing, now=self.now,
             policy=self.policy, pools=self.pools, lanes=self.lanes))
 
     def remember(self, decided: Plan) -> None:
-        for key in decided.forgotten:
-            del self.rows[key]
-        self.rows |= {row.key: row for row in decided.changed}
-        assert len({row.tag for row in self.rows.values()}) == len(self.rows)
-        self.last_tag = decided.last_tag
+        for disk_id in decided.rows.forgotten:
+            del self.rows[disk_id]
+        for key in decided.rows.forgotten_layers:
+            del self.layers[key]
+        for row in decided.rows.disks:
+            old = self.rows.get(row.id, row)
+            self.rows[row.id] = dataclasses.replace(row, weight=old.weight, mode=old.mode,
+                                                    lanes=old.lanes)
+        self.layers |= {layer.key: layer for layer in decided.rows.layers}
+        assert decided.rows.last_tag is not None
+        self.last_tag = decided.rows.last_tag
+
+    def set(self, number: int, target: str = "vda", **fields: object) -> None:
+        """Set weight, mode or lanes of a disk, as an operator does."""
+        disk_id = DiskId(uuid(number), target)
+        self.rows[disk_id] = dataclasses.replace(self.rows[disk_id], **fields)  # type: ignore[arg-type]
 
     def step(self, *disks: DiskState, complete: bool = True,
              defined: frozenset[str] | None = None,

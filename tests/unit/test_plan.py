@@ -9,21 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nova_vcache.extra_specs import Mode
-from tests.unit.reconcile_model import FILES, VOLUME, Host, device, disk, uuid
+from tests.unit.plan_model import FILES, VOLUME, Host, device, disk, uuid
 from vcache_agent.model import (
     DeviceNumber,
+    DiskId,
     DiskState,
     Extent,
     Tag,
 )
 from vcache_agent.netlink import spec
-from vcache_agent.reconcile import (
-    DeleteTag,
-    SetExtents,
-    SetTag,
-    effective_mode,
-)
-from vcache_agent.store import Assignment
+from vcache_agent.plan.actions import DeleteTag, SetExtents, SetTag
+from vcache_agent.plan.modes import effective_mode
+from vcache_agent.records import DiskRow
 
 
 def test_a_disk_gets_a_tag_then_nothing_changes() -> None:
@@ -34,7 +31,7 @@ def test_a_disk_gets_a_tag_then_nothing_changes() -> None:
     assert (tag.name, tag.weight, tag.cgroups) == (f"{uuid(1)}:vda", 300, {77})
     assert host.kernel.extents[FILES, tag.id] == (Extent(100, 50),)
     again = host.step(disk(1, cgroup=77, weight=300))
-    assert not again.actions and not again.changed and not again.forgotten
+    assert not again.actions and not again.rows
 
 
 def test_a_long_name_is_cut_between_characters_and_stays() -> None:
@@ -104,7 +101,7 @@ def test_nothing_is_let_go_while_libvirt_cannot_be_asked() -> None:
     host = Host()
     host.step(disk(1, cgroup=5))
     decided = host.step(complete=False)
-    assert not decided.actions and not decided.changed
+    assert not decided.actions and not decided.rows
     assert "libvirt" in decided.orphans[0].reason
     # The hook's requests are executed nevertheless.
     assert host.step(disk(2), complete=False).actions
@@ -123,11 +120,11 @@ def test_a_lost_store_is_filled_from_the_kernel() -> None:
     host = Host()
     disks = [disk(number, cgroup=number) for number in range(1, 6)]
     before = {report.state.label: report.tag for report in host.step(*disks).disks}
-    host.rows, host.last_tag, host.applied = {}, 0, {}
+    host.rows, host.layers, host.last_tag, host.applied = {}, {}, 0, {}
     after = {report.state.label: report.tag for report in host.step(*reversed(disks)).disks}
     assert after == before
     # Tags of domains that have ended in the meantime are removed.
-    host.rows, host.last_tag = {}, 0
+    host.rows, host.layers, host.last_tag = {}, {}, 0
     host.step(disks[0])
     host.step(disks[0])
     assert [tag for _, tag in host.kernel.tags] == [before[disks[0].label]]
@@ -154,14 +151,14 @@ def test_a_table_line_that_takes_a_number_away() -> None:
     # Once the first disk is unused, the volume gets the number.
     host.step(disk(2, on=VOLUME, cgroup=6))
     host.step(disk(2, on=VOLUME, cgroup=6))
-    assert host.rows["volume:dm1"].tag == tag
+    assert host.rows[DiskId(uuid(2), "vda")].tag == tag
     assert host.step(disk(1), disk(2, on=VOLUME)).disks[0].tag != tag
 
 
 def test_a_weight_set_by_hand_holds() -> None:
     host = Host()
     host.step(disk(1, weight=100))
-    host.rows = {key: dataclasses.replace(row, weight=5) for key, row in host.rows.items()}
+    host.set(1, weight=5)
     decided = host.step(disk(1, weight=100))
     assert decided.disks[0].weight == 5
     assert next(iter(host.kernel.tags.values())).weight == 5
@@ -244,15 +241,14 @@ def test_a_mode_set_by_hand_holds_and_is_told() -> None:
     host = Host()
     host.use(spec.Mode.WRITEBACK)
     host.step(disk(1, cgroup=5, mode=Mode.WRITEBACK))
-    host.rows = {key: dataclasses.replace(row, mode="flush-only")
-                 for key, row in host.rows.items()}
+    host.set(1, mode="flush-only")
     for _ in range(2):
         (report,) = host.step(disk(1, cgroup=5, mode=Mode.WRITEBACK)).disks
         assert report.mode is Mode.FLUSH_ONLY
         assert "by an operator" in report.note
         host.step()
         host.step()
-    assert host.rows["file:dm0:1"].mode == "flush-only"
+    assert host.rows[DiskId(uuid(1), "vda")].mode == "flush-only"
 
 
 def test_domains_that_share_a_disk_get_the_most_that_one_asks_for() -> None:
@@ -276,10 +272,8 @@ def test_mode_none_and_disks_elsewhere_are_untagged() -> None:
 
 def test_no_tag_left() -> None:
     host = Host()
-    host.rows = {f"file:dm0:{number}": Assignment(f"file:dm0:{number}", number, "", "", "", "")
-                 for number in range(10, 65536 + 9) if number <= 65535}
-    host.rows |= {f"x{number}": Assignment(f"x{number}", number, "", "", "", "")
-                  for number in range(1, 10)}
+    host.rows = {row.id: row for row in (
+        DiskRow(str(number), "vda", number, "", "", "", "", "vda") for number in range(1, 65536))}
     decided = host.decide(disk(3))
     assert decided.disks[0].tag is None
     assert "65535" in decided.disks[0].note
@@ -305,7 +299,7 @@ def test_an_image_that_is_gone_needs_no_number() -> None:
     host = Host()
     host.step(disk(1))
     host.step(defined=frozenset())
-    decided = host.step(defined=frozenset(), missing=frozenset({"file:dm0:1"}))
+    decided = host.step(defined=frozenset(), missing=frozenset({"/file:dm0:1"}))
     assert not host.rows and not decided.orphans
 
 
@@ -347,7 +341,7 @@ def test_any_history_converges_and_keeps_its_promises(
         host.step(*disks, complete=complete)
         after = host.step(*disks, complete=complete)
         # Converged, except for a tag that waits until its data is durable.
-        assert not after.actions and not after.changed
+        assert not after.actions and not after.rows
         tagged = [report for report in after.disks if report.tag is not None]
         assert {report.state.label for report in after.disks} == running
         by_key: dict[str, set[int | None]] = {}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nova_vcache.extra_specs import Isolation, Mode
-from tests.unit.reconcile_model import FILES, VOLUME, Host, disk
+from tests.unit.plan_model import FILES, VOLUME, Host, disk
 from vcache_agent.model import (
     DeviceNumber,
     DiskState,
@@ -148,8 +148,7 @@ def test_lanes_that_an_operator_gave_are_given_again(on: DeviceNumber) -> None:
     made = with_cache(1, 0, None, on=on)
     host.step(made)
     assert lanes() == {0}
-    (key,) = host.rows
-    host.rows[key] = dataclasses.replace(host.rows[key], lanes="1,3")
+    host.set(1, lanes="1,3")
     host.step(made)
     assert max(lanes()) == 10
     assert not host.step(made).actions
@@ -161,7 +160,7 @@ def test_lanes_that_an_operator_gave_are_given_again(on: DeviceNumber) -> None:
     assert lanes() <= {0}
     host.step(made)
     assert max(lanes()) == 10
-    host.rows[key] = dataclasses.replace(host.rows[key], lanes=None)
+    host.set(1, lanes=None)
     host.step(made)
     assert lanes() == {0}
 
@@ -247,8 +246,7 @@ def test_an_operators_lanes_go_before_flavors() -> None:
     host = lanes_host()
     plain = disk(1, cgroup=1, mode=Mode.WRITEBACK)
     host.step(plain)
-    (key,) = host.rows
-    host.rows[key] = dataclasses.replace(host.rows[key], lanes="1,2")
+    host.set(1, lanes="1,2")
     reports = host.step(plain, isolated(2)).disks
     assert lanes_of_tags(host) == {1: 6, 2: 0}
     assert "no free lane" in reports[1].note

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The inputs and outputs of a decision."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from nova_vcache.extra_specs import Mode
+from vcache_agent import policies
+from vcache_agent import tags as numbers
+from vcache_agent.model import Device, DeviceNumber, DiskId, DiskState, Extents, Tag
+from vcache_agent.plan.actions import Action, TagKey
+from vcache_agent.records import DiskRow, LayerRow, RowChanges
+
+
+class KernelState(NamedTuple):
+    """The kernel's devices and tags, without the host tags.
+
+    :param devices: the devices of the target, by number
+    :param tags: the tags of disks and layers
+    :param host_tags: the tags of the host's own I/O
+    """
+
+    devices: Mapping[DeviceNumber, Device]
+    tags: Mapping[TagKey, Tag]
+    host_tags: Sequence[Tag]
+
+
+@dataclasses.dataclass(frozen=True)
+class Observed:
+    """All inputs of a decision.
+
+    :param disks: disks of the domains that run or are about to
+    :param devices: the devices of the target
+    :param tags: the kernel's tags
+    :param complete: libvirt has listed the running domains, so all others are stopped
+    :param defined: UUIDs of all domains that libvirt knows; None: unknown
+    :param rows: the store's disks
+    :param layers: the store's layers by key
+    :param last_tag: the tag number that was assigned last
+    :param applied: extents that this agent has set, by device and tag
+    :param missing: host paths of released disks and layers that no longer exist
+    :param now: Unix time in seconds
+    :param forget_after: seconds for which a disk keeps its tag number after libvirt no
+        longer knows its domain
+    :param policy: name of the policy that divides pools
+    :param pools: known sizes of the pools in bytes, by device number; only for a policy
+        that needs them
+    :param lanes: known sizes of the pools' lanes in bytes, by device number; only if a tag
+        has or requests dedicated lanes
+    """
+
+    disks: tuple[DiskState, ...]
+    devices: tuple[Device, ...]
+    tags: tuple[Tag, ...]
+    complete: bool = True
+    defined: frozenset[str] | None = None
+    rows: Mapping[DiskId, DiskRow] = dataclasses.field(default_factory=dict)
+    layers: Mapping[str, LayerRow] = dataclasses.field(default_factory=dict)
+    last_tag: int = 0
+    applied: Mapping[TagKey, Extents] = dataclasses.field(default_factory=dict)
+    missing: frozenset[str] = frozenset()
+    now: float = 0.0
+    forget_after: float = 86400.0
+    policy: str = policies.DEFAULT
+    pools: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    lanes: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
+
+    def kernel(self) -> KernelState:
+        """Return the kernel's part."""
+        return KernelState(
+            {device.number: device for device in self.devices},
+            {(tag.device, tag.id): tag for tag in self.tags if tag.id != numbers.HOST_TAG},
+            [tag for tag in self.tags if tag.id == numbers.HOST_TAG])
+
+
+@dataclasses.dataclass(frozen=True)
+class DiskReport:
+    """The decision about one disk of one domain.
+
+    :param tag: its tag; None: it runs untagged
+    :param mode: the mode that it gets
+    :param weight: the weight of its tag
+    :param note: why it does not get what its flavor requests, or empty
+    :param device: device of its tag
+    :param volume: the table line of the device sets its tag
+    :param extents: sectors of its tag on the device; None: unknown this time
+    :param also_read: further tags that its reads have: those of shared layers, and its own
+        on other devices
+    """
+
+    state: DiskState
+    tag: int | None
+    mode: Mode
+    weight: int = 0
+    note: str = ""
+    device: DeviceNumber | None = None
+    volume: bool = False
+    extents: Extents | None = None
+    also_read: tuple[TagKey, ...] = ()
+
+    @property
+    def key(self) -> TagKey | None:
+        """Device and number of its tag; None: it runs untagged."""
+        return None if self.device is None or self.tag is None else (self.device, self.tag)
+
+
+@dataclasses.dataclass(frozen=True)
+class Orphan:
+    """A tag without a running domain, in the kernel or only in the store.
+
+    :param device: None: the tag is only in the store
+    :param reason: why the tag is kept
+    """
+
+    device: DeviceNumber | None
+    tag: int
+    name: str
+    dirty_bytes: int
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The decision.
+
+    :param actions: changes of the kernel's tags, in order
+    :param rows: changes of the store
+    :param disks: the result for each disk of each domain
+    :param orphans: tags without a running domain
+    :param used: tags that a running domain uses
+    :param read_layers: keys of the layers that a running domain uses
+    """
+
+    actions: tuple[Action, ...]
+    rows: RowChanges
+    disks: tuple[DiskReport, ...]
+    orphans: tuple[Orphan, ...]
+    used: frozenset[TagKey] = frozenset()
+    read_layers: frozenset[str] = frozenset()
