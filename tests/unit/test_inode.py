@@ -48,7 +48,7 @@ def test_a_file_with_a_reused_number_has_another(tmp_path: Path) -> None:
     pytest.skip("the temporary folder's file system does not reuse numbers soon")
 
 
-def refuse(number: int):  # type: ignore[no-untyped-def]
+def refuse(number: int):
     def ioctl(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
@@ -57,7 +57,7 @@ def refuse(number: int):  # type: ignore[no-untyped-def]
 
 def test_the_time_of_birth_is_used_without_a_generation(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inode.fcntl, "ioctl", refuse(errno.ENOTTY))
+    monkeypatch.setattr("vcache_agent.inode.fcntl.ioctl", refuse(errno.ENOTTY))
     before = time.time()
     path = tmp_path / "image"
     path.write_bytes(b"a")
@@ -75,22 +75,22 @@ def test_without_both_it_is_empty(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mask: int) -> None:
     class Libc:
         @staticmethod
-        def statx(_fd: int, _path: bytes, _flags: int, _want: int, buffer) -> int:  # type: ignore[no-untyped-def]
+        def statx(_fd: int, _path: bytes, _flags: int, _want: int, buffer) -> int:
             struct.pack_into("=I", buffer, 0, mask)
             return 0
 
-    monkeypatch.setattr(inode.fcntl, "ioctl", refuse(errno.ENOTTY))
-    monkeypatch.setattr(inode.ctypes, "CDLL", lambda *_, **__: Libc)
+    monkeypatch.setattr("vcache_agent.inode.fcntl.ioctl", refuse(errno.ENOTTY))
+    monkeypatch.setattr("vcache_agent.inode.ctypes.CDLL", lambda *_, **__: Libc)
     path = tmp_path / "image"
     path.write_bytes(b"a")
     assert of(path) == ""
-    monkeypatch.setattr(inode.ctypes, "CDLL", lambda *_, **__: object())
+    monkeypatch.setattr("vcache_agent.inode.ctypes.CDLL", lambda *_, **__: object())
     assert of(path) == ""
 
 
 def test_an_error_of_the_disk_is_not_an_absent_generation(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inode.fcntl, "ioctl", refuse(errno.EIO))
+    monkeypatch.setattr("vcache_agent.inode.fcntl.ioctl", refuse(errno.EIO))
     path = tmp_path / "image"
     path.write_bytes(b"a")
     with pytest.raises(OSError, match="Input/output"):

@@ -25,7 +25,7 @@ from tests.unit.plan_model import (
 )
 from vcache_agent import swap
 from vcache_agent.mapfile import MapFolder, SavedMap
-from vcache_agent.model import Device, DeviceNumber, DiskState, Extent, Tag
+from vcache_agent.model import Device, DeviceNumber, DiskState, Extent, Location, Tag
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.netlink.spec import CachedRun
@@ -147,6 +147,11 @@ def vm(persist: bool = True, number: int = 1, extents: int = 1 << 20,
     made = disk(number, cgroup=number, mode=Mode.WRITEBACK, on=on,
                 extents=(Extent(0, extents),) if on == FILES else ())
     return dataclasses.replace(made, specs=dataclasses.replace(made.specs, persist=persist))
+
+
+def at(made: DiskState, key: str, *extents: Extent) -> DiskState:
+    """Return a disk whose active layer is at another place."""
+    return dataclasses.replace(made, location=Location(key, FILES, extents))
 
 
 @pytest.mark.parametrize("persist", [False, True])
@@ -332,17 +337,16 @@ def test_a_stopped_disk_that_others_read_is_not_released(agent: Agent) -> None:
     assert [(out.tag, out.save, out.due) for out in agent.plan(reader).out] == [(1, True, False)]
     agent.step()
     agent.host.now += AFTER
-    assert {(out.tag, out.due) for out in agent.plan().out} == {
-        (row.tag, True) for row in (*agent.host.rows.values(), *agent.host.layers.values())
-        if row.tag is not None}
+    tags = {row.tag for row in agent.host.rows.values()}
+    tags |= {row.tag for row in agent.host.layers.values() if row.tag is not None}
+    assert len(tags) == 3
+    assert {(out.tag, out.due) for out in agent.plan().out} == {(tag, True) for tag in tags}
 
 
 def test_a_snapshot_releases_nothing_of_its_base(agent: Agent) -> None:
     agent.cache.clean = dict.fromkeys(range(10), 1)
     agent.step(vm())
-    top = vm(extents=10)
-    after = over(dataclasses.replace(top, location=dataclasses.replace(
-        top.location, key="file:dm0:S")), layer("file:dm0:1", 1 << 19))
+    after = over(at(vm(), "file:dm0:S", Extent(0, 10)), layer("file:dm0:1", 1 << 19))
     agent.step(after)
     agent.host.now += 2 * AFTER
     assert agent.plan(after).out == ()
@@ -350,9 +354,8 @@ def test_a_snapshot_releases_nothing_of_its_base(agent: Agent) -> None:
 
 def test_a_shared_base_is_released_without_a_list_after_its_last_user(agent: Agent) -> None:
     base = layer("base", 1 << 19)
-    users = over(vm(number=1, extents=10), base), over(
-        dataclasses.replace(vm(number=2), location=dataclasses.replace(
-            vm(number=2).location, extents=(Extent(50, 10),))), base)
+    users = [over(at(vm(number=number), f"disk{number}", Extent(number * 50, 10)), base)
+             for number in (1, 2)]
     agent.step(*users)
     tag = agent.host.layers["base"].tag
     agent.step(users[0])
@@ -371,9 +374,23 @@ def test_a_shared_base_is_released_without_a_list_after_its_last_user(agent: Age
 def test_what_comes_back_is_of_all_layers_of_the_disk(agent: Agent) -> None:
     agent.step(vm(extents=20))
     agent.folder.save(SavedMap(LIST, 1 << 20, 3, 1.0, (CachedRun(0, 80, 1),)))
-    top = dataclasses.replace(vm(), location=dataclasses.replace(
-        vm().location, key="S", extents=(Extent(64, 8),)))
+    top = at(vm(), "S", Extent(64, 8))
     agent.step(over(top, layer("file:dm0:1", 0, 20)))
+    assert agent.cache.asked == [(CachedRun(0, 16, 1), CachedRun(64, 8, 1))]
+
+
+def test_nothing_comes_back_before_all_layers_are_known(agent: Agent) -> None:
+    """At the hook's prepare, libvirt does not know the chain yet."""
+    top = at(vm(), "S", Extent(64, 8))
+    chain = over(top, layer("file:dm0:1", 0, 20))
+    agent.step(vm(extents=20))
+    agent.step(chain)
+    agent.step()
+    agent.step()
+    agent.folder.save(SavedMap(LIST, 1 << 20, 3, agent.host.now, (CachedRun(0, 80, 1),)))
+    agent.step(over(top, chain_known=False))
+    assert agent.cache.asked == []
+    agent.step(chain)
     assert agent.cache.asked == [(CachedRun(0, 16, 1), CachedRun(64, 8, 1))]
 
 

@@ -129,7 +129,8 @@ def _report(disk: WantedDisk, user: DiskState, shared: Iterable[TagKey],
     return DiskReport(
         user, home.number, disk.given.mode, disk.weight,
         note or division.lacking.get(first.key, ""), home.device.number,
-        home.device.scope is spec.Scope.VOLUME, home.extents,
+        home.device.scope is spec.Scope.VOLUME,
+        None if disk.item.holder.unknown else home.extents,
         (*(tag.key for tag in disk.tags[1:]), *shared))
 
 
