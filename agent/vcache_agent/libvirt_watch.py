@@ -146,8 +146,10 @@ class LibvirtWatch:
                 return
             if item != _WAKE:
                 self._one(connection, item)
+            began = time.monotonic()
             for name in self._files.changed():
                 self._named(connection, name)
+            self._files.worked(time.monotonic() - began)
 
     def _list(self, connection: Any) -> None:
         began = time.monotonic()

@@ -15,9 +15,11 @@ import time
 from pathlib import Path
 
 _SUFFIX = ".xml"
-# Seconds between two looks, and the largest fraction of the time that looks may take.
+# Seconds between two looks, and the largest fractions of the time that looks and the work
+# for what they find may take. A guest can cause changes, for example of its balloon.
 _PAUSE = 0.5
 _PART = 0.02
+_WORK_PART = 0.1
 
 _State = tuple[int, int, int]
 
@@ -55,6 +57,13 @@ class StatusFiles:
             return []
         before, self._seen = self._seen, self._look()
         return sorted(name for name, state in self._seen.items() if before.get(name) != state)
+
+    def worked(self, seconds: float) -> None:
+        """Delay the next look in proportion to the work for what the last one found.
+
+        :param seconds: duration of the work for all changed domains
+        """
+        self._next = max(self._next, time.monotonic() + seconds / _WORK_PART)
 
     def _look(self) -> dict[str, _State]:
         began = time.monotonic()

@@ -268,6 +268,16 @@ def test_looks_at_status_files_have_a_pause(tmp_path: Path) -> None:
     assert files.changed() == []
 
 
+def test_work_for_changed_domains_has_a_budget(tmp_path: Path) -> None:
+    """A guest that causes many changes does not keep libvirt busy."""
+    files = StatusFiles(tmp_path, pause=0.0)
+    files.mark()
+    files.worked(50.0)
+    assert 400 < files.wait <= 500
+    files.worked(1.0)
+    assert files.wait > 400
+
+
 def test_a_libvirt_that_is_away_leaves_the_inventory_incomplete() -> None:
     inventory = Inventory(GRACE)
     watch = LibvirtWatch("qemu+unix:///system?socket=/nonexistent", inventory, 60.0, lambda: None,

@@ -509,6 +509,17 @@ def test_one_of_two_users_that_is_unknown_stays_a_user() -> None:
     assert named(host, both[0].label).cgroups == {1, 2}
 
 
+def test_the_user_that_is_left_and_unknown_keeps_the_tag_of_both() -> None:
+    host = Host()
+    both = [on(number, "L", 100) for number in (1, 2)]
+    host.step(*both)
+    (report,) = host.step(unknown(both[1])).disks
+    assert report.tag == 1
+    assert named(host, both[1].label).cgroups == {2}
+    assert host.kernel.extents == {(FILES, 1): (Extent(100, 10),)}
+    settled(host, unknown(both[1]))
+
+
 # One layer, several disks.
 
 

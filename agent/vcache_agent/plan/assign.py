@@ -165,7 +165,7 @@ class _Numbers:
         homes = {row.device for user in holder.users if (row := self._rows.get(user.id))}
         homes |= {row.device for row in self._known.at(holder.path)}
         found = []
-        for device, tag in self._named(holder):
+        for device, tag in dict.fromkeys((*self._named(holder), *self._stored(holder))):
             at_home = self._kernel.devices[device].name in homes
             if self._is_volume(device):
                 # The table line has the number, so only the device tells.
@@ -180,6 +180,9 @@ class _Numbers:
         """Return the number on devices of scope filesystem; None: there is no such device."""
         needed = any(not self._is_volume(device) for device in holder.devices)
         present = self._present(holder)
+        if holder.unknown:
+            present += [tag for device, tag in self._stored(holder)
+                        if not self._is_volume(device)]
         recorded = self._recorded_for(holder)
         lost = [number for number in present if number not in self._recorded]
         for number in (*(number for number in recorded if number in present), *recorded, *lost):
@@ -210,6 +213,17 @@ class _Numbers:
         """Return the kernel's tags with a name of the holder that no other holder uses."""
         return [key for name in holder.names for key in self._by_name.get(name, ())
                 if key not in self._used and key[0] in self._kernel.devices]
+
+    def _stored(self, holder: Holder) -> list[TagKey]:
+        """Return the kernel's tags where the store has the holder, whatever their names are.
+
+        The name is that of another domain if that one used the disk, too, and has stopped.
+        """
+        rows = {(row.device, row.tag) for user in holder.users
+                if not holder.shared and (row := self._rows.get(user.id))}
+        keys = [(device.number, number) for name, number in sorted(rows)
+                for device in self._kernel.devices.values() if device.name == name]
+        return [key for key in keys if key in self._kernel.tags and key not in self._used]
 
     def _is_volume(self, number: DeviceNumber) -> bool:
         device = self._kernel.devices.get(number)
