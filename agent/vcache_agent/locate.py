@@ -232,6 +232,8 @@ class Locator:
         except NotOnVcache as error:
             return view.located(view.last, str(error),
                                 unknown=isinstance(error, LocationUnknown))
+        except OSError as error:  # a device that has just gone
+            return view.located(view.last, f"{path}: {error.strerror}", unknown=True)
 
     def missing(self, path: str) -> bool:
         """Return True if there is nothing at a path; False also if that is unknown."""

@@ -155,9 +155,9 @@ def test_a_file_is_found_by_its_inode(sysfs: Sysfs) -> None:
     sysfs.mapped(volume, "0 100 linear 254:0 5000")
     stack = sysfs.stack()
     # The file system is on the device itself, or on a volume of it.
-    direct = disks.of_file(VCACHE, 77, (Extent(8, 16), Extent(40, 8)), stack)
-    assert direct == Location("file:dm0:77", VCACHE, (Extent(8, 16), Extent(40, 8)))
-    assert disks.of_file(volume, 77, (Extent(8, 16),), stack) == Location(
+    direct = disks.of_file(VCACHE, 77, "g1", (Extent(8, 16), Extent(40, 8)), stack)
+    assert direct == Location("file:dm0:77:g1", VCACHE, (Extent(8, 16), Extent(40, 8)))
+    assert disks.of_file(volume, 77, "", (Extent(8, 16),), stack) == Location(
         "file:dm0:254:5:77", VCACHE, (Extent(5008, 16),))
 
 
@@ -171,7 +171,7 @@ def test_a_block_device_has_all_its_sectors(sysfs: Sysfs) -> None:
 def test_a_volume_is_found_without_sectors(sysfs: Sysfs) -> None:
     stack = sysfs.stack(device(scope=spec.Scope.VOLUME))
     assert disks.of_block(VCACHE, stack) == Location("volume:dm0", VCACHE)
-    assert disks.of_file(VCACHE, 77, (), stack) == Location("volume:dm0", VCACHE)
+    assert disks.of_file(VCACHE, 77, "g1", (), stack) == Location("volume:dm0", VCACHE)
 
 
 @pytest.mark.parametrize(("kind", "path", "readonly", "words"), [

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from nova_vcache.extra_specs import Mode
 from tests.unit.fake_kernel import AT, UUID, tag
-from tests.unit.reconcile_model import FILES, disk
-from tests.unit.reconcile_model import device as mapped
+from tests.unit.plan_model import FILES, disk
+from tests.unit.plan_model import device as mapped
 from tests.unit.test_observe import sample
-from vcache_agent import outcome_events, reconcile
+from vcache_agent import outcome_events
 from vcache_agent.admin_client import AgentNotRunning
 from vcache_agent.cmd import events_cli
 from vcache_agent.events import EventLog
@@ -22,6 +21,9 @@ from vcache_agent.inventory import Snapshot
 from vcache_agent.netlink import spec
 from vcache_agent.observe.ring import Ring
 from vcache_agent.outcome_events import Journal
+from vcache_agent.plan.actions import DeleteTag, SetExtents, SetLanes, SetTag
+from vcache_agent.plan.decide import decide
+from vcache_agent.plan.state import Observed, Orphan
 from vcache_agent.service import Agent
 from vcache_agent.worker import Outcome
 
@@ -29,7 +31,7 @@ LISTED = Snapshot((), True, frozenset())
 
 
 def outcome(*disks: Any, snapshot: Snapshot = LISTED, **world: Any) -> Outcome:
-    made = reconcile.plan(reconcile.World(disks=disks, devices=(mapped(),), tags=(), **world))
+    made = decide(Observed(disks=disks, devices=(mapped(),), tags=(), **world))
     return Outcome(made, snapshot, "")
 
 
@@ -99,9 +101,9 @@ def test_lanes_removal_and_orphans() -> None:
     plan = outcome(disk(1)).plan
     assert plan is not None
     after = Outcome(dataclasses.replace(
-        plan, actions=(reconcile.SetLanes(FILES, 3, 0b1010), reconcile.DeleteTag(FILES, 4),
-                       reconcile.SetExtents(FILES, 5, ())),
-        orphans=(reconcile.Orphan(FILES, 6, "x", 5, "why it stays"),)), LISTED, "")
+        plan, actions=(SetLanes(FILES, 3, 0b1010), DeleteTag(FILES, 4),
+                       SetExtents(FILES, 5, ())),
+        orphans=(Orphan(FILES, 6, "x", 5, "why it stays"),)), LISTED, "")
     found = events(outcome(disk(1)), after, after)
     assert found[-3:] == [("tag-lanes", "dedicated lanes 1, 3"),
                           ("tag-removed", "no domain uses it"), ("orphan", "why it stays")]
@@ -211,6 +213,6 @@ def test_follow_survives_a_restart_of_the_agent(
 
 
 def test_modes_are_named_as_in_flavors() -> None:
-    (news,) = outcome_events._action(reconcile.SetTag(
-        FILES, 1, "u:vda", 5, (7,), reconcile._KERNEL_MODES[Mode.FLUSH_ONLY], 1, 0))
+    (news,) = outcome_events._action(SetTag(
+        FILES, 1, "u:vda", 5, (7,), spec.Mode.FLUSH_ONLY, 1, 0))
     assert news.text == "weight 5, mode flush-only, cache 1 to any bytes, 1 cgroups"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.unit.locate_model import Hanging, ThreadHelper
-from vcache_agent import fiemap, locate, locate_pool, mounts
+from vcache_agent import fiemap, inode, locate, locate_pool, mounts
 from vcache_agent.blockstack import BlockStack
 from vcache_agent.locate import Located, Locator
 from vcache_agent.locate_pool import Answer, Helper, Pool, ProcessHelper, Question, Urgency
@@ -81,8 +81,10 @@ def sectors(found: Located) -> int:
 def test_a_file_is_found_by_its_inode(host: Host) -> None:
     image = host.image("image", 2)
     found = host(image)
-    assert found == Located(Location(f"file:images:{image.stat().st_ino}", host.number,
-                                     found.location.extents), "", 0.0)
+    with image.open("rb") as file:
+        generation = inode.generation(file.fileno())
+    key = inode.with_generation(f"file:images:{image.stat().st_ino}", generation)
+    assert found == Located(Location(key, host.number, found.location.extents), "", 0.0)
     assert sectors(found) == 16
     link = host.folder / "link"
     link.symlink_to(image)

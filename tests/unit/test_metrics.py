@@ -15,9 +15,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.unit.fake_kernel import POOL, UUID, counts, device, info, tag
-from tests.unit.reconcile_model import disk
+from tests.unit.plan_model import disk
 from tests.unit.test_observe import until
-from vcache_agent import histogram, outcome_events, reconcile
+from vcache_agent import histogram, outcome_events
 from vcache_agent.events import EventLog
 from vcache_agent.inventory import Entry, Snapshot
 from vcache_agent.metrics import buckets, definitions, pool_watch, server
@@ -26,7 +26,9 @@ from vcache_agent.metrics.server import AddressError, MetricsServer
 from vcache_agent.model import Device, DeviceNumber, Domain, Phase, Stats, Tag
 from vcache_agent.netlink import spec
 from vcache_agent.observe.sample import Sample
+from vcache_agent.plan.state import DiskReport, Orphan, Plan
 from vcache_agent.pools import Pool
+from vcache_agent.records import RowChanges
 from vcache_agent.worker import Outcome
 
 DOMAIN = Domain(UUID, "vm", {}, (), "project-7")
@@ -42,8 +44,8 @@ def full(age: float = 0.0) -> Sample:
 
 
 def state(**values: Any) -> State:
-    plan = reconcile.Plan((), (), (), 0, (reconcile.DiskReport(disk(1), None, disk(1).specs.mode),),
-                          (reconcile.Orphan(None, 5, "x", 4096, "why"),))
+    plan = Plan((), RowChanges(), (DiskReport(disk(1), None, disk(1).specs.mode),),
+                (Orphan(None, 5, "x", 4096, "why"),))
     return State(**{
         "sample": full(), "outcome": Outcome(plan, LISTED, "", {(device().number, 9): "x"}),
         "passes": {True: 5, False: 2}, "passed": 2000.25, "events": {"disk": 3}, "gaps": 7,

@@ -6,12 +6,12 @@ from typing import Any
 
 from nova_vcache.extra_specs import Mode
 from tests.unit.fake_kernel import AT, device, tag
-from tests.unit.reconcile_model import disk, uuid
+from tests.unit.plan_model import disk, uuid
 from vcache_agent import why
 from vcache_agent.cmd import why_cli
 from vcache_agent.model import DiskState
 from vcache_agent.netlink import spec
-from vcache_agent.reconcile import DiskReport
+from vcache_agent.plan.state import DiskReport
 from vcache_agent.why import Inputs, Operator
 
 
