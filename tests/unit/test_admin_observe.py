@@ -15,7 +15,7 @@ from vcache_agent.events import EventLog
 from vcache_agent.model import DeviceNumber
 from vcache_agent.netlink import client
 from vcache_agent.overrides import NONE
-from vcache_agent.store import Assignment
+from vcache_agent.records import DiskRow
 from vcache_agent.worker import Outcome
 
 OTHER = DeviceNumber(254, 4)
@@ -27,11 +27,11 @@ def agent(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     kernel = Kernel((device(pool=""), device(number=OTHER, name="other", pool="")),
                     (tag(9), tag(9, device=OTHER), tag(5)))
     monkeypatch.setattr(client, "socket", fake_kernel.install(kernel))
-    rows = {"k": Assignment("k", 5, "u", "vm", "vda", "/p", weight=700)}
+    row = DiskRow("u", "vda", 5, "vm", "/p", "k", "d", "vda", weight=700)
     return SimpleNamespace(
         events=EventLog(), kernel=kernel,
         worker=SimpleNamespace(outcome=Outcome(problem=""), policy="weighted"),
-        store=SimpleNamespace(assignments=lambda: rows, overrides=lambda: {"u": NONE},
+        store=SimpleNamespace(disks=lambda: {row.id: row}, overrides=lambda: {"u": NONE},
                               draining=lambda: False))
 
 

@@ -12,7 +12,7 @@ from vcache_agent.extent_limit import limit
 from vcache_agent.kernel import Executor
 from vcache_agent.model import DeviceNumber, Extent, Extents
 from vcache_agent.netlink.errors import NetlinkError
-from vcache_agent.reconcile import DeleteTag, SetExtents
+from vcache_agent.plan.actions import DeleteTag, SetExtents
 
 DEVICE = DeviceNumber(254, 3)
 KEY = (DEVICE, 5)
