@@ -13,7 +13,7 @@ import itertools
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from vcache_agent import sysfs
@@ -505,10 +505,18 @@ def _try_drop(dm: Dm, found: Pool, volume: int) -> bool:
 
     :return: whether the pool has no data of the volume now
     """
+    return _dropped(dm, found, volume) is not False
+
+
+def _dropped(dm: Dm, found: Pool, volume: int) -> bool | None:
+    """Discard the data of a volume if it has no dirty data.
+
+    :return: True: done; False: it may have dirty data; None: there is no such volume
+    """
     try:
         dm.message(found.info.name, f"drop {volume}")
     except DmError as error:
-        return error.errno == errno.ENOENT
+        return None if error.errno == errno.ENOENT else False
     return True
 
 
@@ -532,6 +540,18 @@ def disown_bypassed(dm: Dm, store: Store) -> list[tuple[str, str, int]]:
     return found
 
 
+def note_attached(dm: Dm, store: Store) -> None:
+    """Record the volumes of attached devices, which a store that was lost does not have."""
+    for member in members(dm):
+        over = member.mapping.pool and dm.info(member.mapping.pool)
+        if not over or (member.cache and member.cache.state in OUTDATED):
+            continue
+        volumes = store.volumes(over.name)
+        if identity(member.info) not in volumes \
+                and member.mapping.volume not in volumes.values():
+            store.remember_volume(over.name, identity(member.info), member.mapping.volume)
+
+
 def identity(info: Info) -> str:
     """Return the identity of a device in the store, which stays the same over restarts."""
     return info.uuid or f"name:{info.name}"
@@ -543,7 +563,8 @@ def allocate(dm: Dm, store: Store, found: Pool, info: Info, wanted: int | None, 
 
     :param wanted: the number; None: the previous one of the device, or the lowest free one
     :param recover: accept the pool's data of the wanted volume as data of this device
-    :raises PoolError: if the number is in use, or may have data of another device
+    :raises PoolError: if the number is in use, or may have data of another device; without
+        a number, also if a volume has dirty data and no known device, which may be this one
     """
     noted = store.volumes(found.info.name)
     mine = noted.get(identity(info))
@@ -555,11 +576,7 @@ def allocate(dm: Dm, store: Store, found: Pool, info: Info, wanted: int | None, 
                         f"--volume, or first drop that volume: 'vcache pool drop "
                         f"{found.info.name} {mine}'")
     if chosen is None:
-        chosen = next((volume for volume in range(1, _TRIES + 1)
-                       if volume not in others and volume not in attached
-                       and _try_drop(dm, found, volume)), None)
-        if chosen is None:
-            raise PoolError(f"pool {found.info.name} has no free volume number below {_TRIES}")
+        chosen = _free(dm, found, info, others.keys() | attached.keys(), len(attached))
     elif chosen in attached:
         raise PoolError(f"volume {chosen} of pool {found.info.name} is used by "
                         f"{attached[chosen]}")
@@ -570,6 +587,33 @@ def allocate(dm: Dm, store: Store, found: Pool, info: Info, wanted: int | None, 
         _check_content(dm, found, info, chosen, known=chosen == mine)
     store.forget_volume(found.info.name, chosen)
     store.remember_volume(found.info.name, identity(info), chosen)
+    return chosen
+
+
+def _free(dm: Dm, found: Pool, info: Info, owned: Collection[int], attached: int) -> int:
+    """Return the lowest number of a volume that does not exist, or that nobody owns and is clean.
+
+    :param owned: numbers of volumes with a known device
+    :param attached: number of volumes that are attached
+    :raises PoolError: if there is none, or a volume that nobody owns may have dirty data
+    """
+    chosen, left = None, found.volumes - attached
+    for volume in range(1, _TRIES + 1):
+        if chosen is not None and not left:
+            break
+        if volume in owned:
+            continue
+        state = _dropped(dm, found, volume)
+        if state is False:
+            raise PoolError(
+                f"pool {found.info.name} may have dirty data of volume {volume}, and it is unknown "
+                f"which device that belongs to. If it is {info.name}: --volume {volume} --recover. "
+                f"If not, attach that device first, or use --volume with another number. 'vcache "
+                f"pool drop {found.info.name} {volume} --force' discards the data")
+        left -= state is True
+        chosen = volume if chosen is None else chosen
+    if chosen is None:
+        raise PoolError(f"pool {found.info.name} has no free volume number below {_TRIES}")
     return chosen
 
 

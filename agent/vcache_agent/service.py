@@ -100,7 +100,7 @@ class Agent:
         self.events = EventLog()
         self.journal = Journal(self.events)
         self._prepare_timeout = conf.agent.prepare_timeout
-        self.store = Store(state)
+        self.store = Store(state, heal=True)
         self.inventory = Inventory(conf.agent.prepare_grace)
         self.worker = Worker(self.inventory, self.store, Settings(
             refresh_interval=conf.agent.refresh_interval,
@@ -253,9 +253,13 @@ class Agent:
         LOG.log(level, "device %s tag %d: %s", device, tag, text)
 
     def _disown(self) -> None:
-        """Ensure that no outdated data is read if a failed cache works again later."""
+        """Record which device has which volume.
+
+        No outdated data may be read if a failed cache works again later.
+        """
         try:
             with Dm() as dm:
+                pools.note_attached(dm, self.store)
                 gone = pools.disown_bypassed(dm, self.store)
         except (OSError, sqlite3.Error) as error:
             LOG.warning("cannot check for failed caches: %s", error)

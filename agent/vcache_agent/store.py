@@ -8,24 +8,39 @@ kernel still has.
 
 Every change is one transaction in write-ahead mode, so the file is consistent
 whenever the process ends. It is not synced at each commit: after a power cut
-no domain runs either, and a hook must not wait for a busy disk.
+no domain runs either, and a hook must not wait for a busy disk. Only the volume numbers are,
+because a device that is attached to another volume shows old data.
+
+A damaged file is moved aside, and a new one is begun: see :meth:`Store.repair`.
 """
 
 import contextlib
 import dataclasses
+import os
 import sqlite3
 import threading
+import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
+
+from oslo_log import log as logging
 
 from vcache_agent import schema
 from vcache_agent.model import DiskId
 from vcache_agent.overrides import NONE, Override
 from vcache_agent.records import DiskRow, LayerRow, RowChanges
 
+LOG = logging.getLogger(__name__)
+
 
 class StoreError(Exception):
     """The file cannot be opened or has an unsupported version."""
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    """Return True if an error says that the content of the file is not valid."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in (
+        sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 _OVERRIDE = ", ".join(field.name for field in dataclasses.fields(Override))
@@ -55,20 +70,82 @@ class Store:
     """The file. Thread-safe.
 
     :param path: the file; created with its directory if missing
+    :param heal: move a damaged file aside, and begin a new one; only for its owner, the agent
     :raises StoreError: if it cannot be opened, or a newer agent has written it
     """
 
-    def __init__(self, path: Path) -> None:
-        self._lock = threading.Lock()
+    def __init__(self, path: Path, *, heal: bool = False) -> None:
+        self._lock = threading.RLock()
+        self._path = path
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, timeout=10, isolation_level=None,
-                                       check_same_thread=False)
+            self._open()
+        except sqlite3.DatabaseError as error:
+            if not heal or not _is_damage(error):
+                raise StoreError(f"{path}: {error}") from None
+            self._begin_anew(str(error))
+        except OSError as error:
+            raise StoreError(f"{path}: {error}") from None
+
+    def _open(self) -> None:
+        """Open the file, and check it.
+
+        :raises sqlite3.DatabaseError: if it is damaged
+        :raises sqlite3.OperationalError: if it cannot be opened
+        """
+        self._db = sqlite3.connect(self._path, timeout=10, isolation_level=None,
+                                   check_same_thread=False)
+        try:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
-            self._migrate(path)
+            (found,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
+            if found != "ok":
+                raise sqlite3.DatabaseError(found)
+            self._migrate(self._path)
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _begin_anew(self, reason: str) -> None:
+        """Move the damaged file aside, and create a new one.
+
+        :raises StoreError: if that is not possible
+        """
+        name = f"{self._path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+        aside = self._path.with_name(name)
+        LOG.critical("%s is damaged (%s). It is kept as %s. Tags that the kernel has, and volumes "
+                     "of attached devices, are taken over from there. Settings of 'vcache tag "
+                     "set', 'instance set' and 'policy set' are lost", self._path, reason, aside)
+        try:
+            for end in ("", "-wal", "-shm"):
+                part = self._path.with_name(self._path.name + end)
+                if part.exists():
+                    part.rename(aside.with_name(aside.name + end))
+            self._open()
         except (sqlite3.Error, OSError) as error:
-            raise StoreError(f"{path}: {error}") from None
+            raise StoreError(f"{self._path} is damaged ({reason}), and cannot be replaced: "
+                             f"{error}") from None
+
+    def repair(self) -> bool:
+        """Check the file after an error; if it is damaged, move it aside and begin a new one.
+
+        :return: whether it was damaged
+        :raises StoreError: if it cannot be replaced
+        """
+        with self._lock:
+            try:
+                # Another connection does not have its pages in memory.
+                with contextlib.closing(sqlite3.connect(self._path, timeout=10)) as other:
+                    (found,) = other.execute("PRAGMA quick_check(1)").fetchone()
+            except sqlite3.DatabaseError as error:
+                if not _is_damage(error):
+                    return False
+                found = str(error)
+            if found == "ok":
+                return False
+            self._db.close()
+            self._begin_anew(found)
+        return True
 
     def _migrate(self, path: Path) -> None:
         with self._transaction():
@@ -111,6 +188,15 @@ class Store:
                     except sqlite3.Error as second:
                         error.add_note(f"ROLLBACK also failed: {second}")
                 raise
+
+    @contextlib.contextmanager
+    def _synced(self) -> Iterator[None]:
+        """Make the transactions inside durable before they return."""
+        self._db.execute("PRAGMA synchronous = FULL")
+        try:
+            yield
+        finally:
+            self._db.execute("PRAGMA synchronous = NORMAL")
 
     def disks(self) -> dict[DiskId, DiskRow]:
         """Return all disks by their identity."""
@@ -247,11 +333,11 @@ class Store:
 
     def remember_volume(self, pool: str, device: str, volume: int) -> None:
         """Record the device of a volume."""
-        with self._transaction():
+        with self._synced(), self._transaction():
             self._db.execute("INSERT OR REPLACE INTO volumes VALUES (?, ?, ?)",
                              (pool, device, volume))
 
     def forget_volume(self, pool: str, volume: int) -> None:
         """Record that a volume belongs to no device."""
-        with self._transaction():
+        with self._synced(), self._transaction():
             self._db.execute("DELETE FROM volumes WHERE pool = ? AND volume = ?", (pool, volume))

@@ -2,6 +2,7 @@
 """The worker thread, which alone changes tags: observe, decide, apply, in a loop."""
 
 import dataclasses
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -28,7 +29,7 @@ from vcache_agent.plan.actions import TagKey
 from vcache_agent.plan.decide import decide
 from vcache_agent.plan.state import Observed, Plan
 from vcache_agent.records import DiskRow, LayerRow
-from vcache_agent.store import Store
+from vcache_agent.store import Store, StoreError
 
 LOG = logging.getLogger(__name__)
 
@@ -176,6 +177,8 @@ class Worker:
                 interval = self._pass(fresh)
             except NetlinkError as error:
                 problem = str(error.strerror)
+            except sqlite3.DatabaseError as error:
+                problem = self._repaired(error)
             except Exception as error:  # the next pass may succeed
                 problem = f"reconcile failed: {error!r}"
                 LOG.exception("reconcile failed")
@@ -185,6 +188,15 @@ class Worker:
                 self._done = max(self._done, asked)
                 self._wake.notify_all()
             time.sleep(_PAUSE)
+
+    def _repaired(self, error: sqlite3.DatabaseError) -> str:
+        """Replace the store if it is damaged; return the problem of this pass."""
+        try:
+            if self._store.repair():
+                self.kick()
+        except StoreError as second:
+            return str(second)
+        return f"the store failed: {error}"
 
     def _publish(self, outcome: Outcome) -> None:
         before, self._outcome = self._outcome, outcome

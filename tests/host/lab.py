@@ -70,9 +70,12 @@ def number_of(node: Path) -> DeviceNumber:
 
 
 @contextlib.contextmanager
-def mapped(name: str, origin: Path, mode: str) -> Iterator[Path]:
-    """Map a device with vcache; `mode` is the end of the table."""
-    sectors = run("blockdev", "--getsz", str(origin)).strip()
+def mapped(name: str, origin: Path, mode: str, sectors: int | None = None) -> Iterator[Path]:
+    """Map a device with vcache; `mode` is the end of the table.
+
+    :param sectors: size of the device; None: that of the origin
+    """
+    sectors = sectors or int(run("blockdev", "--getsz", str(origin)))
     with disks.mapped(name, f"0 {sectors} vcache flush-only {origin} {mode}") as path:
         run("dmsetup", "mknodes", name)
         yield Path(path)
@@ -375,7 +378,8 @@ class Vm:
             def ready() -> bool:
                 # libvirt may still report equal numbers before QEMU is ready.
                 info = domain.blockJobInfo(target)
-                return bool(info) and info["cur"] == info["end"] > 0
+                assert info, f"the job of {target} has failed"
+                return bool(info["cur"] == info["end"] > 0)
 
             eventually(ready, f"the job of {target} has copied everything")
 

@@ -88,11 +88,12 @@ def test_a_commit_of_an_intermediate_layer(one: Vm, folder: Path, device: Device
 
 
 def test_a_pull(one: Vm, folder: Path, device: DeviceNumber) -> None:
+    one.io("write -P 7 0 1M")  # zeros would not be copied
     before = has(one, device, folder / "image")
     one.snapshot("sda", folder / "top")
     one.pull("sda")
     is_same(has(one, device, folder / "top"), before)
-    assert lab.extent_sectors(folder / "top") * 512 >= 8 * MIB
+    assert lab.extent_sectors(folder / "top") * 512 >= MIB
 
 
 def test_a_copy_and_pivot(one: Vm, folder: Path, device: DeviceNumber) -> None:
@@ -106,7 +107,8 @@ def test_a_copy_and_pivot(one: Vm, folder: Path, device: DeviceNumber) -> None:
 def test_a_copy_to_another_device_and_pivot(
         one: Vm, folder: Path, device: DeviceNumber, agent: Agent) -> None:
     has(one, device, folder / "image")
-    with lab.mapped("volume", Path("/dev/ram1"), "volume 4711") as node:
+    # QEMU copies only to a place of the same size.
+    with lab.mapped("volume", Path("/dev/ram1"), "volume 4711", 8 * MIB // 512) as node:
         number = lab.number_of(node)
         one.copy("sda", f'<disk type="block"><source dev="{node}"/><driver type="raw"/></disk>',
                  reuse=True)

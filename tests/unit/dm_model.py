@@ -45,7 +45,7 @@ class Kernel:
         self.volumes: dict[int, int] = {}
         self.refuse_resume: str = ""
         self.refuse_load: str = ""
-        self.pool_status = "ok 2048 62 60 2 0 1 1 0 18.01 0 1 0 75 0 1 0 20"
+        self.pool_status = "ok 2048 62 60 2 0 - - 0 18.01 0 1 0 75 0 1 0 20"
         self.resized: int | None = None
 
     def add(self, name: str, *lines: Line, uuid: str = "", users: int = 0) -> Device:
@@ -156,7 +156,12 @@ class Dm:
     def status(self, name: str) -> Lines:
         device = self._get(name)
         if device.live[0].target == "vcache-pool":
-            return (Line(0, 1, "vcache-pool", self.kernel.pool_status),)
+            words = self.kernel.pool_status.split()
+            attached = [mapping for other in self.kernel.devices
+                        if (mapping := self.kernel.mapping(other)) and mapping.pool]
+            if words[6:8] == ["-", "-"]:
+                words[6:8] = [str(len(self.kernel.volumes)), str(len(attached))]
+            return (Line(0, 1, "vcache-pool", " ".join(words)),)
         mapping = self.kernel.mapping(name)
         assert mapping
         text = f"{mapping.mode} volume fua 0 1 7 100 0 100 0 0"

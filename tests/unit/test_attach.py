@@ -204,11 +204,14 @@ def test_what_another_program_does_is_left_alone(kernel: Kernel, store: Store) -
 
 
 def test_a_number_with_data_of_another_device_is_not_given(kernel: Kernel, store: Store) -> None:
-    kernel.volumes = {1: 8, 3: 0}  # dirty without a known owner; clean
-    store.remember_volume("fast", "LVM-other", 2)
+    kernel.volumes = {3: 0}  # clean
+    store.remember_volume("fast", "LVM-other", 1)
     do_attach(kernel, store)
-    assert store.volumes("fast") == {"LVM-other": 2, "LVM-abc": 3}
+    assert store.volumes("fast") == {"LVM-other": 1, "LVM-abc": 2}
     do_detach(kernel, store)
+    store.forget_volume("fast", 1)
+    store.remember_volume("fast", "LVM-other", 2)
+    kernel.volumes = {1: 8}  # dirty without a known owner
     with pytest.raises(PoolError, match="belongs to LVM-other"):
         do_attach(kernel, store, volume=2)
     with pytest.raises(PoolError, match="it is unknown .*--recover"):
@@ -216,6 +219,36 @@ def test_a_number_with_data_of_another_device_is_not_given(kernel: Kernel, store
     check_plain(kernel)
     do_attach(kernel, store, volume=1, recover=True)
     assert kernel.volumes[1] == 8
+
+
+@pytest.mark.parametrize("dirty", [1, 2, 9])
+def test_no_number_is_chosen_while_a_dirty_volume_has_no_owner(
+        kernel: Kernel, store: Store, dirty: int) -> None:
+    """The store was lost: the data may be that of the device, which is older without it."""
+    kernel.volumes = {dirty: 8}
+    with pytest.raises(PoolError, match=rf"dirty data of volume {dirty}, .*--volume {dirty} "
+                                        r"--recover"):
+        do_attach(kernel, store)
+    check_plain(kernel)
+    assert kernel.volumes == {dirty: 8}
+    assert not store.volumes("fast")
+    do_attach(kernel, store, volume=dirty, recover=True)
+    assert kernel.volumes == {dirty: 8}
+
+
+def test_a_lost_store_takes_over_the_volumes_of_attached_devices(
+        kernel: Kernel, store: Store, tmp_path: Path) -> None:
+    do_attach(kernel, store, volume=5)
+    fresh = Store(tmp_path / "fresh.sqlite")
+    try:
+        pools.note_attached(as_dm(Dm(kernel)), fresh)
+        assert fresh.volumes("fast") == {"LVM-abc": 5}
+        kernel.devices["lv"].state = "bypassed"
+        fresh.forget_volume("fast", 5)
+        pools.note_attached(as_dm(Dm(kernel)), fresh)
+        assert not fresh.volumes("fast"), "its data is outdated"
+    finally:
+        fresh.close()
 
 
 def test_after_a_start_of_the_host_a_device_has_its_cache_again(kernel: Kernel,
@@ -280,7 +313,9 @@ def test_a_bypassed_volume_is_not_the_devices_any_more(kernel: Kernel, store: St
     kernel.volumes[1] = 8
     kernel.devices["lv"].state = ""
     kernel.devices["lv"].live = TABLE
-    do_attach(kernel, store)
+    with pytest.raises(PoolError, match="pool drop fast 1 --force"):
+        do_attach(kernel, store)
+    do_attach(kernel, store, volume=2)
     assert store.volumes("fast") == {"LVM-abc": 2}
 
 

@@ -342,3 +342,67 @@ def test_kill_at_any_moment_leaves_whole_updates(tmp_path: Path) -> None:
         numbers = range(max(1, last - 49), last + 1)
         assert domains == {f"{side}{number}" for number in numbers for side in "ab"}
     assert said > 8
+
+
+def damage(path: Path) -> None:
+    """Overwrite a page in the middle of the file."""
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 2 // 4096 * 4096
+    data[middle:middle + 4096] = b"\xff" * 4096
+    path.write_bytes(data)
+
+
+def filled(path: Path, many: int = 300) -> None:
+    store = Store(path)
+    write(store, *(row(f"u{number}", number) for number in range(1, many)))
+    store.close()
+
+
+def test_a_damaged_file_is_moved_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "s.sqlite"
+    filled(path)
+    damage(path)
+    with pytest.raises(StoreError):
+        Store(path)  # as a command does
+    store = Store(path, heal=True)
+    assert store.disks() == {}
+    write(store, row("u", 5))
+    store.close()
+    (aside,) = [one for one in tmp_path.iterdir() if "damaged" in one.name]
+    assert aside.stat().st_size > 8192
+    assert f"It is kept as {aside}" in caplog.text
+    again = Store(path)
+    assert again.disks() == rows(row("u", 5))
+    again.close()
+
+
+def test_a_file_that_is_no_database_is_moved_aside(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    path.write_bytes(b"not a database, but long enough to be one" * 200)
+    store = Store(path, heal=True)
+    assert store.last_tag() == 0
+    store.close()
+    assert any("damaged" in one.name for one in tmp_path.iterdir())
+
+
+def test_a_file_that_is_damaged_while_it_is_open(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    filled(path)
+    store = Store(path)
+    assert not store.repair()
+    assert len(store.disks()) == 299
+    damage(path)
+    assert store.repair()
+    assert store.disks() == {}
+    write(store, row("u", 5))
+    assert store.disks() == rows(row("u", 5))
+    store.close()
+
+
+def test_a_file_that_cannot_be_opened_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    path.mkdir()
+    with pytest.raises(StoreError, match="unable to open"):
+        Store(path, heal=True)
+    assert path.is_dir()
+    assert list(tmp_path.iterdir()) == [path]
