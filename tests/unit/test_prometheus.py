@@ -289,7 +289,10 @@ def test_vcache_events_and_why_ask_a_running_agent(agent: Running) -> None:
 def test_follow_prints_what_happens_next(agent: Running) -> None:
     words = [sys.executable, "-m", "vcache_agent.cmd.cli", "--socket",
              str(agent.folder / "admin.sock"), "events", "--follow"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as following:
+    # A shell starts a background command with SIGINT ignored, and its children inherit that.
+    with subprocess.Popen(
+            words, stdout=subprocess.PIPE, text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) as following:
         try:
             assert following.stdout is not None
             following.stdout.readline()
