@@ -203,7 +203,10 @@ int sim_genl(u8 cmd, const struct sim_attr *attrs, unsigned int n)
 	struct nlmsghdr *nlh = (struct nlmsghdr *)message;
 	struct nlattr *table[256] = { NULL };
 	struct netlink_ext_ack extack = { NULL, NULL };
-	struct genl_info info = { nlh, table, &extack };
+	struct genlmsghdr *head = (struct genlmsghdr *)(nlh + 1);
+	struct genl_info info = {
+		.genlhdr = head, .nlhdr = nlh, .attrs = table, .extack = &extack,
+	};
 	struct sk_buff skb = { 0, 1 };
 	struct genl_split_ops op = { cmd };
 	u32 at = sizeof(*nlh) + GENL_HDRLEN;
@@ -221,6 +224,7 @@ int sim_genl(u8 cmd, const struct sim_attr *attrs, unsigned int n)
 		at += (a->nla_len + 3) & ~3;
 	}
 	nlh->nlmsg_len = at;
+	head->cmd = cmd;
 	for (i = 0; family && i < family->n_ops; i++) {
 		const struct genl_ops *o = &family->ops[i];
 
