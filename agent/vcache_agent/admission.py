@@ -47,6 +47,9 @@ class Host:
 def admit(domain: Domain, host: Host) -> str:
     """Decide whether a domain may start; return a note for the log, or an empty text.
 
+    Volumes of Cinder do not count if they are not on a device of the target: they may be remote,
+    and the flavor asks for a cache of this host.
+
     :raises Refused: if the flavor has vcache:required, and a local writable disk does not
         get the requested mode, or there is no such disk, or too few tags are free
     """
@@ -61,6 +64,12 @@ def admit(domain: Domain, host: Host) -> str:
     return f"{domain.name}: " + "; ".join(notes) if notes else ""
 
 
+def _only_volumes(domain: Domain) -> bool:
+    """Return True if all writable disks of a domain are volumes of Cinder."""
+    disks = [disk for disk in domain.disks if not disk.readonly]
+    return bool(disks) and all(disk.volume for disk in disks)
+
+
 def _shortcomings(domain: Domain, specs: ExtraSpecs, host: Host) -> list[str]:
     """Return what the domain requests and does not get, and the reasons."""
     if host.problem:
@@ -69,6 +78,8 @@ def _shortcomings(domain: Domain, specs: ExtraSpecs, host: Host) -> list[str]:
     located = 0
     disks = [disk for disk in domain.disks if not disk.readonly and disk.kind in _LOCAL]
     for disk, found in zip(disks, host.locate(disks), strict=True):
+        if disk.volume and found.location is None and not found.unknown:
+            continue
         # A last known location is not enough: the disk may be another one now.
         if found.problem or found.location is None:
             notes.append(f"disk {disk.target} is not isolated: {found.problem}")
@@ -78,7 +89,7 @@ def _shortcomings(domain: Domain, specs: ExtraSpecs, host: Host) -> list[str]:
         given = effective_mode(specs.mode, device)
         if given.lacking:
             notes.append(f"disk {disk.target}: {given.note}")
-    if not located:
+    if not located and not _only_volumes(domain):
         notes.append("none of its disks is on a vcache device")
     if located > host.free_tags:
         notes.append(f"it needs {located} tags, but only {host.free_tags} are free")

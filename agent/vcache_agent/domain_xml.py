@@ -130,7 +130,19 @@ def _disks(root: ElementTree.Element) -> Iterator[DiskSource]:
                     or disk.get("device", "disk") not in ("disk", "lun"))
         backing, complete = _backing(disk)
         yield DiskSource(name, kind, path, readonly, backing[:MAX_BACKING],
-                         len(backing[MAX_BACKING:]), complete)
+                         len(backing[MAX_BACKING:]), complete, _is_volume(disk))
+
+
+def _is_volume(disk: ElementTree.Element) -> bool:
+    """Return True if Nova has attached a volume as a disk: then its serial is the volume's id.
+
+    Nova's own disks have no serial.
+    """
+    try:
+        uuid.UUID((disk.findtext("serial") or "").strip())
+    except ValueError:
+        return False
+    return True
 
 
 def _place(element: ElementTree.Element) -> tuple[str, str | None]:

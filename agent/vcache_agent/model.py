@@ -196,6 +196,7 @@ class DiskSource:
     :param backing: the layers below the active one, from the top
     :param deeper: number of further layers below these, which exceed the limit
     :param chain_known: `backing` is complete. It is not before QEMU has opened the disk.
+    :param volume: a volume of Cinder is attached as this disk
     """
 
     target: str
@@ -205,6 +206,7 @@ class DiskSource:
     backing: tuple[Backing, ...] = ()
     deeper: int = 0
     chain_known: bool = True
+    volume: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

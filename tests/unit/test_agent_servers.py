@@ -2,6 +2,7 @@
 """The agent's sockets: limits, access for root only, and their answers."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import socket
@@ -224,6 +225,7 @@ NETWORK = DiskSource("vdc", "network", None)
 CD = DiskSource("sda", "file", "/bad", readonly=True)
 
 
+VOLUME = dataclasses.replace(BAD, target="vdf", kind="block", volume=True)
 SLOW = DiskSource("vde", "file", "/slow")
 
 
@@ -262,6 +264,13 @@ HOST = on_mode(spec.Mode.FLUSH_ONLY)
     ((GOOD, GOOD), {"mode": "flush-only"}, on_mode(spec.Mode.FLUSH_ONLY, 1), "only 1 are free"),
     ((GOOD,), {"mode": "flush-only"}, Host(locate, 10, "no module"), "no module"),
     ((GOOD,), {"mode": "fast"}, HOST, "vcache:mode"),
+    # Volumes of Cinder: remote, by a kernel driver or by QEMU, and one on the target.
+    ((GOOD, VOLUME), {"mode": "flush-only"}, HOST, ""),
+    ((VOLUME, dataclasses.replace(NETWORK, volume=True)), {"mode": "flush-only"}, HOST, ""),
+    ((BAD, VOLUME), {"mode": "flush-only"}, HOST, "vdb is not isolated: somewhere else"),
+    ((CD, VOLUME), {"mode": "flush-only"}, HOST, ""),
+    ((dataclasses.replace(SLOW, volume=True),), {"mode": "flush-only"}, HOST, "does not answer"),
+    ((dataclasses.replace(GOOD, volume=True),), {"mode": "writeback"}, HOST, "cache pool"),
 ])
 def test_admission(disks: tuple[DiskSource, ...], specs: dict[str, str], host: Host,
                    words: str) -> None:

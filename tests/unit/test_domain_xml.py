@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The domain's XML, as Nova writes it, and as an attacker might."""
 
+import uuid
 from xml.sax.saxutils import escape, quoteattr
 
 import pytest
@@ -150,3 +151,14 @@ def test_a_damaged_document_is_read_or_refused(
 def test_any_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(DomainXmlError):
         parse(data)
+
+
+@pytest.mark.parametrize(("serial", "volume"), [
+    ("<serial>6f0e1a52-3f6c-4bd1-9c86-0d6d7a2a2f11</serial>", True),
+    ("<serial> 6f0e1a52-3f6c-4bd1-9c86-0d6d7a2a2f11\n</serial>", True), ("", False),
+    ("<serial/>", False), ("<serial>WD-1234</serial>", False)])
+def test_an_attached_volume_has_its_id_as_serial(serial: str, volume: bool) -> None:
+    found = domain_xml.parse(f"""<domain><name>a</name><uuid>{uuid.UUID(int=1)}</uuid><devices>
+        <disk type="block"><source dev="/dev/sdc"/><target dev="vdb"/>{serial}</disk>
+        </devices></domain>""".encode())
+    assert [disk.volume for disk in found.disks] == [volume]
