@@ -645,3 +645,12 @@ def test_a_row_without_a_layer_is_filled_when_the_disk_is_located() -> None:
     assert host.rows[VDA] == DiskRow(*VDA, 5, "vm1", "/L", "", "dm0", "vda")
     host.step(on(1, "L", 100))
     assert (host.rows[VDA].tag, host.rows[VDA].layer) == (5, "L")
+
+
+def test_a_base_that_one_disk_cannot_locate_has_the_weight_of_both() -> None:
+    """The first decision counts what the second one would find in the store."""
+    host = Host()
+    both = unknown(clone(1, base=lost(BASE))), clone(2)
+    host.step(*both)
+    assert named(host, NAME).weight == 100
+    settled(host, *both)

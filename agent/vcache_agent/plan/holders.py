@@ -181,25 +181,36 @@ def _chains(groups: Mapping[str, Sequence[DiskState]], unplaced: Iterable[DiskSt
             known: Known) -> dict[str, list[_Use]]:
     """Return the uses of each layer that only is a backing layer."""
     found: dict[str, list[_Use]] = defaultdict(list)
-    for group, states in (*groups.items(), *(("", [state]) for state in unplaced)):
-        for state in states:
-            for key, path, location in _backing(state, known):
-                if key not in groups:
-                    found[key].append(_Use(group, state, path, location))
+    uses = [(group, state) for group, states in groups.items() for state in states]
+    uses += [("", state) for state in unplaced]
+    # What one disk cannot locate this time, another one may have located.
+    located = {layer.path: layer.location.key for _, state in uses for layer in state.backing
+               if layer.location is not None}
+    for group, state in uses:
+        for key, path, location in _backing(state, known, located):
+            if key not in groups:
+                found[key].append(_Use(group, state, path, location))
     return found
 
 
-def _backing(state: DiskState, known: Known) -> Iterable[tuple[str, str, Location | None]]:
-    """Yield key, host path and location of each backing layer that is or was on a device."""
+def _backing(state: DiskState, known: Known,
+             located: Mapping[str, str]) -> Iterable[tuple[str, str, Location | None]]:
+    """Yield key, host path and location of each backing layer that is or was on a device.
+
+    :param located: keys of the layers that other disks have located, by host path
+    """
     seen = set()
     for layer in state.backing:
         if layer.location is not None:
             seen.add(layer.location.key)
             yield layer.location.key, layer.path, layer.location
         elif layer.unknown:
-            for row in known.at(layer.path):
-                seen.add(row.key)
-                yield row.key, layer.path, None
+            keys = {row.key for row in known.at(layer.path)}
+            if layer.path in located:
+                keys.add(located[layer.path])
+            for key in sorted(keys - seen):
+                seen.add(key)
+                yield key, layer.path, None
     if not state.source.chain_known:
         # The disk may still use all layers that it had.
         active = state.location.key if state.location else ""
