@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from vcache_agent.fiemap_budget import PART, Budget, FileId, Status
 
-A, B, C = (0, 1), (0, 2), (0, 3)
+A, B, C = (0, 1, ""), (0, 2, ""), (0, 3, "")
 
 
 def status(blocks: int, time: int = 0) -> Status:
@@ -153,7 +153,7 @@ def test_busy_while_a_file_allocates_and_a_moment_later() -> None:
 def test_the_budget_holds_and_no_file_starves(
         part: float, costs: list[float], rates: list[int]) -> None:
     budget = Budget(part)
-    ids = [(1, number) for number in range(len(costs))]
+    ids = [(1, number, "") for number in range(len(costs))]
     for file, cost in zip(ids, costs, strict=True):
         budget.ended(file, status(0), 0.0, cost, settled=True, unwritten=0)
     spent, last = 0.0, dict.fromkeys(ids, 0.0)

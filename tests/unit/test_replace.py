@@ -92,7 +92,8 @@ def do_replace(kernel: Kernel, store: Store, module: Module, saved_in: Path, *,
 
 def test_all_devices_are_as_before_and_use_the_new_module(
         kernel: Kernel, store: Store, saved_in: Path) -> None:
-    before, module, said = fill(kernel, store), Module(kernel), []
+    before, module = fill(kernel, store), Module(kernel)
+    said: list[str] = []
     pools.tune(as_dm(Dm(kernel)), "fast", {"reads_percent": 40})
     assert "1 pools and 3 devices" in do_replace(kernel, store, module, saved_in, said=said)
     assert tables(kernel) == before
@@ -127,7 +128,8 @@ def test_it_is_killed_at_each_step(kernel: Kernel, store: Store, saved_in: Path)
 
 def test_a_device_that_is_removed_meanwhile(kernel: Kernel, store: Store, saved_in: Path) -> None:
     fill(kernel, store)
-    module, said = Module(kernel, refuse_load=True), []
+    module = Module(kernel, refuse_load=True)
+    said: list[str] = []
     with pytest.raises(PoolError, match=r"Invalid module format; devices that continue without "
                                         r"their cache: lv, wide, alone; install"):
         do_replace(kernel, store, module, saved_in)
