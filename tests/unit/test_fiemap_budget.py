@@ -54,10 +54,10 @@ def test_files_that_do_not_change_are_not_read() -> None:
 def test_a_file_that_allocates_is_read_at_the_next_tick() -> None:
     host = Host()
     for number in range(300):
-        host.file((1, number), 0.0005)
+        host.file((1, number, ""), 0.0005)
     for number in range(20):
-        host.blocks[1, number] += 8
-        assert host.tick() == [(1, number)]
+        host.blocks[1, number, ""] += 8
+        assert host.tick() == [(1, number, "")]
 
 
 def test_new_blocks_come_first_then_what_may_have_been_written() -> None:
@@ -103,12 +103,12 @@ def test_an_expensive_file_does_not_delay_the_others() -> None:
     host = Host()
     host.file(A, 2.0)
     for number in range(10):
-        host.file((1, number), 0.0002)
+        host.file((1, number, ""), 0.0002)
     for _ in range(600):
         for file in host.costs:
             host.blocks[file] += 1 << 20 if file == A else 8
         host.tick()
-    assert min(host.read[1, number] for number in range(10)) >= 500
+    assert min(host.read[1, number, ""] for number in range(10)) >= 500
     assert host.read[A] >= 5
 
 
