@@ -277,6 +277,10 @@ bench-mrc: venv ## compare miss-ratio curves with libCacheSim, error and speed: 
 bench-replace: venv ## compare miss ratios of the cache with LRU, S3-FIFO and others: build/bench/replace.json
 	@$(PYTHON) -m bench.replace
 
+.PHONY: bench-agent
+bench-agent: venv module-uml ## measure the agent's requests to the kernel, 250 disks: build/bench/agent.json
+	@$(PYTHON) -m bench.agent
+
 .PHONY: bench-scheduler
 bench-scheduler: ## compare filter and weigher with Nova's, up to 10,000 hosts: build/bench/scheduler.json
 	@.ci/openstack-venv
