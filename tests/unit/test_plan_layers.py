@@ -654,3 +654,34 @@ def test_a_base_that_one_disk_cannot_locate_has_the_weight_of_both() -> None:
     host.step(*both)
     assert named(host, NAME).weight == 100
     settled(host, *both)
+
+
+def test_snapshots_that_follow_each_other_belong_to_the_disk(host: Host) -> None:
+    """The agent has not seen the layer between as an active one."""
+    twice = over(on(1, "T", 300), layer("S", 200), layer("L", 100))
+    (report,) = host.step(twice).disks
+    assert report.tag == 1
+    assert host.kernel.extents == {(FILES, 1): (*BOTH, Extent(300, 10))}
+    settled(host, twice)
+    # The commit of the one below leaves it an own layer.
+    host.step(over(on(1, "T", 300), layer("S", 200)))
+    assert host.kernel.extents == {(FILES, 1): (Extent(200, 10), Extent(300, 10))}
+
+
+def test_a_layer_below_the_own_ones_is_shared(host: Host) -> None:
+    below = over(on(1, "T", 300), layer("L", 100), BASE)
+    host.step(below)
+    assert host.kernel.extents[FILES, 1] == (Extent(100, 10), Extent(300, 10))
+    assert host.kernel.extents[FILES, named(host, NAME).id] == (Extent(50000, 50),)
+    settled(host, below)
+
+
+def test_a_tag_of_a_disk_that_no_longer_asks_for_one_goes_without_libvirts_list() -> None:
+    """The agent was killed after it had recorded that another disk has the layer now."""
+    host = Host()
+    host.step(disk(5))
+    moved = disk(5, target="vdb"), disk(5, mode=Mode.NONE)
+    host.remember(host.decide(*moved, complete=False))
+    host.applied = {}
+    host.step(*moved, complete=False)
+    assert not host.step(*moved, complete=False).actions

@@ -7,7 +7,8 @@ A **holder** is what one tag number is for: a disk, or a shared layer.
   the same layer, they are one disk with several users.
 * A backing layer belongs to a disk if it once was the active layer of that disk, and no
   other disk uses it now. So after an external snapshot, a block commit or a block pull, a
-  disk has the same tag with other extents.
+  disk has the same tag with other extents. A layer above such a layer was an active one, too,
+  even if the agent did not see it: two snapshots may follow each other quickly.
 * Any other backing layer is shared, such as Nova's image in ``_base``. This also holds for
   a layer that only one disk uses, but that the agent never saw as an active one.
 """
@@ -143,7 +144,7 @@ def find(disks: Sequence[DiskState], rows: Mapping[DiskId, DiskRow],
     own: dict[str, list[_Use]] = defaultdict(list)
     found = []
     for key, uses in chains.items():
-        owner = _owner(key, uses, groups, known)
+        owner = _owner(uses)
         if owner is None:
             found.append(_shared(key, uses))
         else:
@@ -161,12 +162,14 @@ class _Use:
 
     :param group: key of the disk's active layer; empty: the disk has no tag
     :param location: None: unknown this time
+    :param own: it is or was an active layer of the disk
     """
 
     group: str
     user: DiskState
     path: str
     location: Location | None
+    own: bool
 
 
 def _active_key(state: DiskState, rows: Mapping[DiskId, DiskRow]) -> str:
@@ -187,15 +190,27 @@ def _chains(groups: Mapping[str, Sequence[DiskState]], unplaced: Iterable[DiskSt
     located = {layer.path: layer.location.key for _, state in uses for layer in state.backing
                if layer.location is not None}
     for group, state in uses:
-        for key, path, location in _backing(state, known, located):
+        chain = list(_backing(state, known, located))
+        own = [_owns(key, groups.get(group, ()), known) for key, *_ in chain]
+        listed = [at for at, (*_, in_chain) in enumerate(chain) if in_chain and own[at]]
+        for at, (key, path, location, _) in enumerate(chain):
             if key not in groups:
-                found[key].append(_Use(group, state, path, location))
+                found[key].append(_Use(group, state, path, location,
+                                       own[at] or at < max(listed, default=0)))
     return found
 
 
+def _owns(key: str, states: Sequence[DiskState], known: Known) -> bool:
+    """Return True if a layer was an active one of a disk, as far as the store knows."""
+    row = known.row(key, states)
+    return row is not None and row.owner in {state.id for state in states}
+
+
 def _backing(state: DiskState, known: Known,
-             located: Mapping[str, str]) -> Iterable[tuple[str, str, Location | None]]:
+             located: Mapping[str, str]) -> Iterable[tuple[str, str, Location | None, bool]]:
     """Yield key, host path and location of each backing layer that is or was on a device.
+
+    The last value is whether the layer is in the chain, in its place from the top.
 
     :param located: keys of the layers that other disks have located, by host path
     """
@@ -203,32 +218,28 @@ def _backing(state: DiskState, known: Known,
     for layer in state.backing:
         if layer.location is not None:
             seen.add(layer.location.key)
-            yield layer.location.key, layer.path, layer.location
+            yield layer.location.key, layer.path, layer.location, True
         elif layer.unknown:
             keys = {row.key for row in known.at(layer.path)}
             if layer.path in located:
                 keys.add(located[layer.path])
             for key in sorted(keys - seen):
                 seen.add(key)
-                yield key, layer.path, None
+                yield key, layer.path, None, True
     if not state.source.chain_known:
         # The disk may still use all layers that it had.
         active = state.location.key if state.location else ""
         for row in known.owned(state.id):
             if row.key not in seen and row.key not in (active, without_generation(active)):
-                yield row.key, row.path, None
+                yield row.key, row.path, None, False
 
 
-def _owner(key: str, uses: Sequence[_Use], groups: Mapping[str, Sequence[DiskState]],
-           known: Known) -> str | None:
+def _owner(uses: Sequence[_Use]) -> str | None:
     """Return the group that a backing layer belongs to; None: the layer is shared."""
     used_by = {use.group for use in uses}
     if len(used_by) != 1 or "" in used_by:
         return None
-    (group,) = used_by
-    row = known.row(key, groups[group])
-    owns = row is not None and row.owner in {state.id for state in groups[group]}
-    return group if owns else None
+    return uses[0].group if any(use.own for use in uses) else None
 
 
 def _disk(key: str, users: Sequence[DiskState], own: Sequence[_Use]) -> Holder:

@@ -43,6 +43,9 @@ def tags(observed: Observed, kernel: KernelState, used: Collection[TagKey],
     # These run, so a tag with such a name is one that the disk had on another device.
     known_names = {name for holder in holders.found if not holder.unknown
                    for name in holder.names}
+    # So do these, without a tag.
+    known_names |= {state.label for state in observed.disks if not state.unknown} - {
+        name for holder in holders.found for name in holder.names}
     actions: list[Action] = []
     orphans: list[Orphan] = []
     for (number, tag), found in kernel.tags.items():
