@@ -21,15 +21,17 @@ def built(name: str) -> tuple[str, Path]:
     return release, module
 
 
-def run(name: str, release: str, command: Sequence[str], *, memory: str, timeout: float) -> None:
+def run(name: str, release: str, command: Sequence[str], *, memory: str, timeout: float,
+        kernel_args: Sequence[str] = ()) -> None:
     """Run a command in a box whose clock counts instructions.
 
     :param name: name of the benchmark, for error messages
     :param memory: memory of the box, in the format of QEMU
     :param timeout: seconds of real time, on a machine that is neither slow nor busy
+    :param kernel_args: additional parameters of the kernel
     :raises SystemExit: if the box or the command fails
     """
-    box = Box(kernel=release, icount=True, memory=memory)
+    box = Box(kernel=release, icount=True, memory=memory, kernel_args=list(kernel_args))
     try:
         status = box.run(command, timeout=timeout).status
     except BoxError as error:

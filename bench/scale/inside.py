@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In the box, in virtual time: run all measurements, write the results to the given file."""
+"""In the box, in virtual time: run some measurements, write the results to the given file."""
 
 import argparse
 import json
@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from bench import inside as boxed
+from bench.scale import destage as far
 from bench.scale import settings
 from tests.box.disks import mapped
-from tests.box.inside import InsideError, progress
+from tests.box.inside import progress
 from tests.box.steps import at_end, explained, step
 from vcache_agent.dm import Dm, Line
 
@@ -80,11 +81,6 @@ def _cache_words(dm: Dm) -> list[str]:
     return words[words.index("cache") + 1:]
 
 
-def _dirty(dm: Dm) -> int:
-    """Return the sectors of the volume that are not on its origin."""
-    return int(_cache_words(dm)[2])
-
-
 @contextmanager
 def _crashed(megabytes: int, share: float) -> Iterator[tuple[str, str]]:
     """Leave a pool in the state of a crash; give its device and the volume's origin."""
@@ -133,33 +129,31 @@ def drain() -> dict[str, float]:
         with boxed.ssd("ssd", 4 * size, settings.SSD_US) as ssd, boxed.pool(ssd, 4 * size), \
                 boxed.volume(slow, size) as volume:
             boxed.fio(volume, ioengine="libaio", iodepth=16, bs="4k", rw="randwrite", end_fsync=1)
-            dirty = _dirty(dm)
-            start = time.monotonic()
-            dm.message("volume", "drain")
-            while left := _dirty(dm):
-                if time.monotonic() > start + _LIMIT_S:
-                    raise InsideError(f"drain: {left} dirty sectors are left after {_LIMIT_S} s")
-                time.sleep(0.01)
-            took = time.monotonic() - start
+            dirty, took = far.drain(dm, 0.01, _LIMIT_S)
     progress("drain done")
     return {**bare, "drain_s": took, "dirty_sectors": dirty}
 
 
 def main() -> None:
-    """Run all measurements."""
+    """Run the measurements of a part."""
     parser = argparse.ArgumentParser(prog="python -m bench.scale.inside", description=__doc__)
+    parser.add_argument("part", choices=("main", "destage"))
     parser.add_argument("out", type=Path, help="file for the results")
-    out: Path = parser.parse_args().out
+    options = parser.parse_args()
     with explained("bench-scale"):
         boxed.prepare()
         found: dict[str, Any] = {}
-        with step("drain"):
-            found["drain"] = drain()
-        with step("recovery"):
-            found["recovery"] = list(recovery())
-        with step("widths"):
-            found["widths"] = list(widths())
-        out.write_text(json.dumps(found))
+        if options.part == "destage":
+            with step("destage"):
+                found["destage"] = far.destage()
+        else:
+            with step("drain"):
+                found["drain"] = drain()
+            with step("recovery"):
+                found["recovery"] = list(recovery())
+            with step("widths"):
+                found["widths"] = list(widths())
+        options.out.write_text(json.dumps(found))
 
 
 if __name__ == "__main__":
