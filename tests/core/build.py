@@ -28,6 +28,7 @@ PROGRAMS = {
     "test_crc32c": ("crc32c",),
     "test_epoch": ("epoch",),
     "test_epoch_reader": (),
+    "test_flow": ("flow",),
     "test_ghost": ("ghost",),
     "test_histogram": ("histogram",),
     "test_index": ("index",),
