@@ -127,7 +127,7 @@ MUTATIONS = [
              "if (unlikely(!b && READ_ONCE(dev->nspilled)))", "if (0)",
              "test_faults.py::test_writes_go_on_without_any_memory_for_blocks"),
     Mutation("blocks of a failed window are not tried alone", "destage/window.c",
-             "error = vc_window_copy_each(r, v, *n, error);", ";",
+             "u32 i, n = w->nr, good = 0;", "u32 i, n = 0, good = 0;",
              "test_bad_blocks.py::test_a_bad_block_of_the_origin_affects_only_itself"),
     Mutation("bad blocks are never tried again", "destage/bad.c",
              "\tv->bad_turn ^= 1;\n", "",
@@ -137,10 +137,10 @@ MUTATIONS = [
              "\t\treturn false;\n",
              "test_bad_blocks.py::test_chunks_of_bad_blocks_do_not_stop_their_log"),
     Mutation("destage does not hold its blocks", "destage/window.c",
-             "\tif (!vcache_range_try(&v->ranges, &r->range[r->ranges],\n"
-             "\t\t\t      r->window[from].block, r->window[to - 1].block))\n"
+             "\tif (!vcache_range_try(&v->ranges, &w->range[w->ranges],\n"
+             "\t\t\t      w->cell[from].block, w->cell[to - 1].block))\n"
              "\t\treturn false;\n"
-             "\tr->ranges++;\n", "",
+             "\tw->ranges++;\n", "",
              "test_ranges.py::test_destage_does_not_overwrite_newer_data"),
     Mutation("a write-through holds its blocks only while it is at the origin", "log/record.c",
              "\tatomic_inc(&w->users);\n", "\tatomic_set(&w->users, 1);\n\treturn;\n",
@@ -277,7 +277,7 @@ MUTATIONS = [
     Mutation("clean in another life", "log/update.c",
              "READ_ONCE(vcache_cell_chunk(p, cell)->reuse) == reuse", "true",
              "test_pool_failure.py::test_a_write_that_hangs_at_the_origin_holds_nobody_up"),
-    Mutation("what is overwritten soon is urgent", "destage/destage.c",
+    Mutation("what is overwritten soon is urgent", "destage/flight.c",
              "max(took, 1UL) * VC_REST_EASY", "0",
              "test_pool.py::test_what_is_overwritten_soon_is_not_destaged_at_once"),
     Mutation("failed cache is not told", "pool/fail.c",
@@ -601,14 +601,23 @@ MUTATIONS = [
              "while (room-- && from > first &&", "while (false && room-- && from > first &&",
              "test_pool.py::test_what_precedes_a_block_on_the_origin_goes_with_it"),
     Mutation("a throttled window is no longer request", "destage/window.c",
-             "u32 extended = max(most, vc_request_blocks(v)), i;", "u32 extended = most, i;",
+             "u32 extended = max(most, vc_request_blocks(v));", "u32 extended = most;",
              "test_throttle.py::test_a_throttled_window_may_be_one_long_request"),
     Mutation("the readers of others do not count", "destage/throttle.c",
              "return vcache_readers_elsewhere(v) ||",
              "return (false && vcache_readers_elsewhere(v)) ||",
              "test_throttle.py::test_a_reader_does_not_wait_for_the_destage_of_others"),
+    Mutation("destage has one window in flight", "destage/flight.c",
+             "u32 depth = vc_flight_flows(v) ? v->flow.depth : 1;", "u32 depth = 1;",
+             "test_flight.py::test_windows_fill_a_long_round_trip"),
+    Mutation("destage does not learn how many windows are enough", "destage/flight.c",
+             "if (w->requests && vc_flight_flows(v))", "if (false)",
+             "test_flight.py::test_windows_fill_a_long_round_trip"),
+    Mutation("destage keeps the memory of its windows", "destage/flight.c",
+             "\t\tatomic_dec(&v->pool->windows);\n\t}\n", "\t}\n",
+             "test_flight.py::test_windows_fill_a_long_round_trip"),
     Mutation("throttled windows of serial origins run at once", "destage/throttle.c",
-             "return v->serial >= VC_SERIAL &&", "return false &&",
+             "return vcache_throttle_serial(v) &&", "return false &&",
              "test_throttle.py::test_a_reader_does_not_wait_for_the_destage_of_others"),
 ]
 

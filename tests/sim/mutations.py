@@ -16,21 +16,35 @@ class Mutation:
     :param name: name in reports
     :param edits: what brings it back
     :param cases: arguments of the program that find it, without the time limit
+    :param narrow: whether it takes several windows in flight, see NARROW
     """
 
     name: str
     edits: tuple[Edit, ...]
     cases: tuple[str, ...]
+    narrow: bool = False
+
+
+#: Narrow windows of destage, and several of them in flight from the start. Otherwise, one window
+#: takes all blocks of a history.
+NARROW = (
+    Edit("flow.c", ".depth = 1, .fast", ".depth = 4, .fast"),
+    Edit("flow.c", "	vc_flow_settle(f, now, 1);", "	vc_flow_settle(f, now, 4);"),
+    Edit("flight.c", "	v->width = VC_WINDOW;", "	v->width = 2;"),
+    Edit("flight.c", "#define VC_WINDOW_MIN		32U", "#define VC_WINDOW_MIN		2U"),
+    Edit("flight.c", "min(v->width * 2, VC_WINDOW)", "2"),
+    Edit("window.c", "#define VC_REQUEST_MOST	64U", "#define VC_REQUEST_MOST	2U"),
+)
 
 
 MUTATIONS: tuple[Mutation, ...] = (
     # 1: destage does not exclude write-outs of the same blocks.
     Mutation("1-stale-destage", (
         Edit("window.c",
-             "	if (!vcache_range_try(&v->ranges, &r->range[r->ranges],\n"
-             "			      r->window[from].block, r->window[to - 1].block))\n"
+             "	if (!vcache_range_try(&v->ranges, &w->range[w->ranges],\n"
+             "			      w->cell[from].block, w->cell[to - 1].block))\n"
              "		return false;\n"
-             "	r->ranges++;\n", ""),
+             "	w->ranges++;\n", ""),
     ), ("directed", "stale-destage")),
     # 3: all tags of a volume fail when its cache is lost with dirty data of one.
     Mutation("3-volume-fails", (
@@ -43,12 +57,11 @@ MUTATIONS: tuple[Mutation, ...] = (
     ), ("directed", "seal-fails")),
     # 5: destage ends at the first error, and begins with the same chunks again.
     Mutation("5-bad-block-stops-destage", (
-        Edit("window.c",
-             "	if (error)\n		error = vc_window_copy_each(r, v, *n, error);\n", ""),
-        Edit("destage.c", "		first = first ?: error;\n		if (!n)",
-             "		first = first ?: error;\n		if (!n || error)"),
-        Edit("destage.c", "	return r->copied || !r->refused ? 0 : first;",
-             "	return first;"),
+        Edit("window.c", "u32 i, n = w->nr, good = 0;", "u32 i, n = 0, good = 0;"),
+        Edit("flight.c", "	r->from += min(r->skip, r->nr - r->from);",
+             "	r->from = error ? r->nr : r->from;"),
+        Edit("flight.c", "	return r->copied || !r->refused ? 0 : r->error;",
+             "	return r->error;"),
         Edit("destage.c",
              "	if (error) {\n		log->passed = r->gen[r->chunks - 1];\n"
              "		return false;\n	}\n",
@@ -185,6 +198,19 @@ MUTATIONS: tuple[Mutation, ...] = (
              "		at = b->index + 1;\n		if (!ref"),
         Edit("read.c", "		at++;\n", ""),
     ), ("directed", "read-while-replaced")),
+    # Several windows in flight.
+    Mutation("window-is-clean-before-it-is-written", (
+        Edit("window.c", "	int error = vcache_window_wait(w);\n\n	if (!error && vcache_iso",
+             "	int error = 0;\n\n	if (!error && vcache_iso"),
+    ), ("directed", "drain-and-write"), narrow=True),
+    Mutation("failed-window-is-clean", (
+        Edit("window.c", "	if (!error)\n		vc_window_clean(r, w, v);",
+             "	vc_window_clean(r, w, v);"),
+    ), ("directed", "bad-block"), narrow=True),
+    Mutation("ranges-are-released-before-the-window-is-written", (
+        Edit("window.c", "	vc_window_send_write(w, v);\n	return 0;",
+             "	vc_window_send_write(w, v);\n	vc_window_release(w, v);\n	return 0;"),
+    ), ("directed", "stale-destage"), narrow=True),
     # A chunk is reclaimed before older ones.
     Mutation("chunk-does-not-pass-on-that-it-is-stale", (
         Edit("reclaim.c", "	WRITE_ONCE(list_prev_entry(c, node)->stale, true);\n", ""),

@@ -26,7 +26,7 @@ from tests.sim.build import (
     build,
     module_sources,
 )
-from tests.sim.mutations import MUTATIONS, Mutation
+from tests.sim.mutations import MUTATIONS, NARROW, Mutation
 
 REPORT = BUILD / "report.json"
 
@@ -158,7 +158,8 @@ def is_caught(mutation: Mutation, seconds: float) -> dict[str, Any]:
     """
     found: dict[str, Any] = {"name": mutation.name, "caught": False}
     try:
-        program = build(PLAIN, mutation.edits, f"mutation-{mutation.name}")
+        edits = (*NARROW, *mutation.edits) if mutation.narrow else mutation.edits
+        program = build(PLAIN, edits, f"mutation-{mutation.name}")
     except BuildError as error:
         return {**found, "error": str(error)}
     tail = (() if mutation.cases[0] == "replay" else
@@ -169,6 +170,10 @@ def is_caught(mutation: Mutation, seconds: float) -> dict[str, Any]:
         found |= {"caught": True, "case": result.violations[0]["case"],
                   "violation": result.violations[0]["violation"]}
     return found
+
+
+#: What the names of cases with NARROW begin with.
+_NARROW = "narrow:"
 
 
 def probe_names() -> list[str]:
@@ -188,6 +193,7 @@ class Plan:
     :param directed_count: so many cases of each directed kind
     :param mutations: which defects to put back; all if None
     :param sanitized_seconds: how long the program with sanitizers runs random histories
+    :param narrow_seconds: how long the one with several windows in flight does, see NARROW
     """
 
     lengths: dict[str, int]
@@ -197,6 +203,7 @@ class Plan:
     mutations: tuple[str, ...] | None = None
     mutation_seconds: float = 60
     sanitized_seconds: float = 0
+    narrow_seconds: float = 0
     random_count: int = ALL
 
 
@@ -208,20 +215,32 @@ def full_plan(seconds: float) -> Plan:
     four = ("writeback", "degraded", "flush-only") if seconds >= 600 else ("writeback",)
     lengths = {config: 4 if config in four else 3 for config in CONFIGS}
     return Plan(lengths, exhaustive_seconds=0, random_seconds=seconds * 0.3,
-                directed_count=round(seconds / 3), sanitized_seconds=seconds * 0.05)
+                directed_count=round(seconds / 3), sanitized_seconds=seconds * 0.05,
+                narrow_seconds=seconds * 0.1)
 
 
 def sample_plan() -> Plan:
     """Return the plan of the tests: about a minute of one processor."""
     return Plan(dict.fromkeys(CONFIGS, 2), exhaustive_seconds=0, random_seconds=3600,
                 random_count=120, directed_count=12, mutation_seconds=600, sanitized_seconds=60,
-                mutations=("1-stale-destage", "7-flush-over-failure"))
+                narrow_seconds=3600, mutations=("1-stale-destage", "7-flush-over-failure",
+                                                "failed-window-is-clean"))
 
 
 def coverage_plan(seconds: float) -> Plan:
     """Return the plan of ``make sim-coverage``: as the full one, without mutations."""
     return dataclasses.replace(full_plan(seconds), lengths=dict.fromkeys(CONFIGS, 2),
-                               sanitized_seconds=0, mutations=())
+                               sanitized_seconds=0, narrow_seconds=0, mutations=())
+
+
+def _narrow(plan: Plan, first_seed: int, jobs: int) -> Result:
+    """Run the directed cases and random histories with several windows of destage in flight."""
+    program = build(PLAIN, NARROW, "narrow")
+    result = directed(program, plan.directed_count, 3600, jobs)
+    result.add(randomly(program, first_seed, plan.narrow_seconds, plan.random_count, jobs))
+    for one in result.violations:
+        one["case"] = _NARROW + one["case"]
+    return result
 
 
 def forget_counts() -> None:
@@ -278,6 +297,9 @@ def campaign(plan: Plan, first_seed: int = 1, jobs: int = 0,
     started = time.monotonic()
     part("random", randomly(program, first_seed, plan.random_seconds, plan.random_count,
                             jobs), started)
+    if plan.narrow_seconds:
+        started = time.monotonic()
+        part("narrow", _narrow(plan, first_seed, jobs), started)
     seconds, used = time.monotonic() - began, _used() - used
     cuts = total.counts["cuts"]
     if plan.sanitized_seconds:
@@ -316,7 +338,9 @@ def write_report(report: dict[str, Any], path: Path = REPORT) -> None:
 
 def replay(case: str, *, verbose: bool = True) -> int:
     """Run one case and print what happens. Return: the exit status of the program."""
-    program = build(PLAIN)
+    narrow = case.startswith(_NARROW)
+    program = build(PLAIN, NARROW, "narrow") if narrow else build(PLAIN)
+    case = case.removeprefix(_NARROW)
     environment = {**os.environ, **({"SIM_VERBOSE": "1"} if verbose else {})}
     sys.stdout.flush()
     return subprocess.run([str(program), "replay", case], env=environment,

@@ -31,7 +31,7 @@ def test_all_parts_ran(report: dict[str, Any]) -> None:
         assert part["complete"], config
         assert part["orders"] == 3 * part["histories"], config
         assert part["cuts"] > part["orders"], config
-    for name in ("directed", "random", "sanitized"):
+    for name in ("directed", "random", "sanitized", "narrow"):
         assert report["parts"][name]["cuts"] > 100, name
 
 

@@ -257,17 +257,18 @@ static int vc_reads_move(struct vcache_pool *p, struct vcache_round *r, u32 from
 {
 	struct bio *bio;
 	u32 i;
-	int error = vcache_round_read(r, p, &r->cell[from], n);
+	int error = vcache_window_read(&r->own, p, &r->cell[from], n);
 
 	if (error)
 		return error;
-	vcache_round_begin(r);
-	bio = vcache_round_bio(r, p, p->bdev, REQ_OP_WRITE, n,
-			       (u64)to * VC_BLOCK_SECTORS);
+	vcache_window_begin(&r->own);
+	bio = vcache_window_bio(&r->own, p, p->bdev, REQ_OP_WRITE, n,
+				(u64)to * VC_BLOCK_SECTORS);
 	for (i = 0; i < n; i++)
-		__bio_add_page(bio, r->page[i], VC_BLOCK_SIZE, 0);
+		__bio_add_page(bio, r->own.page[i], VC_BLOCK_SIZE, 0);
 	submit_bio_noacct(bio);
-	return vcache_round_wait(r);
+	vcache_window_sent(&r->own);
+	return vcache_window_wait(&r->own);
 }
 
 /* Count blocks that have changed lanes for their tag. */

@@ -19,7 +19,8 @@
  *
  * A volume has one round at a time, for all its logs: an older version of a block must not
  * overwrite a newer one on the origin, whichever tags wrote them. For the same reason a
- * window holds the ranges of its blocks, see range.h. Memory for
+ * window holds the ranges of its blocks, see range.h. A round may have several windows in
+ * flight, see flight.c. Memory for
  * VC_ROUNDS_MIN rounds is reserved, so destage makes progress when memory is short.
  *
  * DOC: Pace
@@ -48,23 +49,11 @@
 /* How long to wait after a failed round. */
 #define VC_RETRY_DELAY	(5 * HZ)
 
-/* When so many windows in a row have failed altogether, a round leaves blocks out. */
-#define VC_FAILED_WINDOWS	4U
+/* Most cells of the first round: how fast the origin is, is not known. */
+#define VC_ROUND_FIRST	2048U
 
 /* Longest time that a round should take. */
 #define VC_ROUND_TIME	(HZ / 2)
-
-/* Fewest blocks of a window: an origin with a long latency need not be slow. */
-#define VC_WINDOW_MIN		32U
-
-/* Longest time that a window should take. */
-#define VC_WINDOW_TIME		(HZ / 10)
-
-/* Without urgency, a pause is so many times as long as the window took. */
-#define VC_REST_EASY	8U
-
-/* How often a pause checks for urgency. */
-#define VC_REST_SLICE_MS	20U
 
 /*
  * Can a round that has @n chunks so far take this one? Of the open chunk it finds the
@@ -88,6 +77,19 @@ static void vc_round_omit_bad(struct vcache_round *r, struct vcache_volume *v)
 	}
 	if (v->nbad)
 		r->nr = n;
+}
+
+/* Sort the blocks of a round. What was written in sequence is in order already. */
+static void vc_round_sort(struct vcache_round *r)
+{
+	u32 i;
+
+	for (i = 1; i < r->nr; i++) {
+		if (r->cell[i].block < r->cell[i - 1].block) {
+			sort(r->cell, r->nr, sizeof(r->cell[0]), vcache_round_cmp, NULL);
+			return;
+		}
+	}
 }
 
 /*
@@ -119,7 +121,7 @@ static bool vc_round_fill(struct vcache_round *r, struct vcache_log *log)
 	for (i = 0; i < n; i++)
 		vcache_round_note(r, v->pool, r->chunk[i]);
 	vc_round_omit_bad(r, v);
-	sort(r->cell, r->nr, sizeof(r->cell[0]), vcache_round_cmp, NULL);
+	vc_round_sort(r);
 	return n;
 }
 
@@ -148,8 +150,13 @@ static bool vc_log_is_urgent(struct vcache_log *log)
 			  msecs_to_jiffies(VC_IDLE_MS));
 }
 
-/* Is any log of the volume urgent? A round of one log makes all others wait. */
-static bool vc_volume_is_urgent(struct vcache_volume *v)
+/**
+ * vcache_volume_is_urgent - is any log of a volume urgent?
+ * @v: the volume
+ *
+ * A round of one log makes all others wait.
+ */
+bool vcache_volume_is_urgent(struct vcache_volume *v)
 {
 	struct vcache_log *log;
 
@@ -160,90 +167,6 @@ static bool vc_volume_is_urgent(struct vcache_volume *v)
 			return true;
 	}
 	return false;
-}
-
-/* Pause after a window that took @took jiffies, until something is urgent. */
-static void vc_volume_rest(struct vcache_volume *v, unsigned long took)
-{
-	v->rest_until = jiffies + max(took, 1UL) * VC_REST_EASY;
-	while (time_before(jiffies, v->rest_until) && !vc_volume_is_urgent(v))
-		msleep(VC_REST_SLICE_MS);
-}
-
-/* Adapt the length of windows to the origin: the other logs wait for each of them. */
-static void vc_window_adapt(struct vcache_volume *v, unsigned long took)
-{
-	if (took > VC_WINDOW_TIME)
-		v->width = max(v->width / 2, VC_WINDOW_MIN);
-	else if (took < VC_WINDOW_TIME / 4)
-		v->width = min(v->width * 2, VC_WINDOW);
-}
-
-/*
- * Copy the next window, from the @from-th block of the round on. Sets @more to how many
- * blocks are dealt with; 0: none are left. Return: 0 or an error.
- */
-static int vc_round_window(struct vcache_round *r, struct vcache_volume *v,
-			   struct vcache_log *log, u32 from, u32 *more)
-{
-	bool throttled = vcache_throttle_wanted(log);
-	bool held = throttled && vcache_throttle_begin(v);
-	unsigned long start = jiffies, took = 0;
-	int error;
-	u32 n;
-
-	error = vcache_window_next(r, v, from, throttled ? VC_WINDOW_THROTTLED :
-				   v->width, &n, more);
-	if (n) {
-		took = jiffies - start;
-		r->worked += took;
-		if (!error)
-			vc_window_adapt(v, took);
-	} else {
-		*more = 0;
-	}
-	if (throttled)
-		vcache_throttle_end(log, took, held);
-	return error;
-}
-
-/*
- * Copy the windows of a round. Blocks that fail stay dirty. When several windows in a row
- * have failed altogether, more and more blocks are left for a later round: the origin has
- * failed, or the cache device, or a large part of it. A round that was not urgent ends when
- * destage becomes urgent: chunks that are superseded by now may be enough.
- *
- * Return: 0; or an error if nothing could be copied, unless that was only because the cache device
- * cannot read the blocks: the origin is all right then.
- */
-static int vc_round_copy(struct vcache_round *r, struct vcache_volume *v,
-			 struct vcache_log *log)
-{
-	bool urgent = vc_volume_is_urgent(v);
-	u32 from, n, failed = 0, skip = 0;
-	int error, first = 0;
-
-	r->worked = 0;
-	r->busy = 0;
-	r->bad = 0;
-	r->copied = 0;
-	r->refused = false;
-	for (from = 0; from < r->nr && !READ_ONCE(v->stopped); from += n) {
-		unsigned long worked = r->worked;
-
-		error = vc_round_window(r, v, log, from, &n);
-		failed = error ? failed + 1 : 0;
-		first = first ?: error;
-		if (!n)
-			break;
-		skip = failed < VC_FAILED_WINDOWS ? 0 : max(2 * skip, v->width);
-		n += skip;
-		vc_volume_rest(v, r->worked - worked);
-		if (!urgent && vc_volume_is_urgent(v))
-			break;
-		cond_resched();
-	}
-	return r->copied || !r->refused ? 0 : first;
 }
 
 /*
@@ -382,7 +305,7 @@ static bool vc_destage_round(struct vcache_round *r, struct vcache_volume *v,
 			vc_log_close_clean(log);
 		return false;
 	}
-	error = vc_round_copy(r, v, log);
+	error = vcache_round_copy(r, v, log);
 	if (!error)
 		cleaned = vc_round_clean(r, log);
 	vc_round_adapt(v, r->worked);
@@ -497,9 +420,8 @@ static void vc_destage_work(struct work_struct *work)
  */
 void vcache_destage_init(struct vcache_volume *v)
 {
-	v->most = VC_ROUND_CELLS;
-	v->width = VC_WINDOW;
-	v->rest_until = jiffies;
+	v->most = VC_ROUND_FIRST;
+	vcache_flight_init(v);
 	vcache_bad_init(v);
 	INIT_DELAYED_WORK(&v->destage, vc_destage_work);
 }

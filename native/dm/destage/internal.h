@@ -13,14 +13,29 @@ void vcache_bad_remove(struct vcache_volume *v, u64 block);
 void vcache_bad_clear(struct vcache_volume *v);
 void vcache_bad_retry(struct vcache_volume *v);
 
+/* destage.c */
+bool vcache_volume_is_urgent(struct vcache_volume *v);
+
+/* flight.c */
+void vcache_flight_init(struct vcache_volume *v);
+int vcache_round_copy(struct vcache_round *r, struct vcache_volume *v, struct vcache_log *log);
+
 /* throttle.c */
 bool vcache_throttle_wanted(struct vcache_log *log);
 void vcache_throttle_end(struct vcache_log *log, unsigned long took, bool held);
 bool vcache_throttle_begin(struct vcache_volume *v);
-void vcache_throttle_learn(struct vcache_volume *v, const struct vcache_round *r);
+bool vcache_throttle_serial(const struct vcache_volume *v);
+void vcache_throttle_learn(struct vcache_volume *v, const struct vcache_window *w);
 
 /* window.c */
-int vcache_window_next(struct vcache_round *r, struct vcache_volume *v, u32 from, u32 most,
-		       u32 *n, u32 *dealt);
+void vcache_window_fill(struct vcache_round *r, struct vcache_window *w,
+			struct vcache_volume *v, u32 most);
+int vcache_window_write(struct vcache_round *r, struct vcache_window *w,
+			struct vcache_volume *v);
+int vcache_window_finish(struct vcache_round *r, struct vcache_window *w,
+			 struct vcache_volume *v);
+int vcache_window_copy(struct vcache_round *r, struct vcache_window *w, struct vcache_volume *v);
+int vcache_window_copy_each(struct vcache_round *r, struct vcache_window *w,
+			    struct vcache_volume *v);
 
 #endif /* DM_VCACHE_DESTAGE_INTERNAL_H */

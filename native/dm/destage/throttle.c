@@ -66,6 +66,15 @@ bool vcache_throttle_wanted(struct vcache_log *log)
 }
 
 /**
+ * vcache_throttle_serial - does an origin seem to serve one request at a time?
+ * @v: the volume
+ */
+bool vcache_throttle_serial(const struct vcache_volume *v)
+{
+	return v->serial >= VC_SERIAL;
+}
+
+/**
  * vcache_throttle_begin - begin a throttled window
  * @v: the volume
  *
@@ -76,7 +85,8 @@ bool vcache_throttle_wanted(struct vcache_log *log)
  */
 bool vcache_throttle_begin(struct vcache_volume *v)
 {
-	return v->serial >= VC_SERIAL && !down_timeout(&v->pool->serial_sem, VC_SERIAL_WAIT);
+	return vcache_throttle_serial(v) &&
+	       !down_timeout(&v->pool->serial_sem, VC_SERIAL_WAIT);
 }
 
 /**
@@ -96,19 +106,19 @@ void vcache_throttle_end(struct vcache_log *log, unsigned long took, bool held)
 /**
  * vcache_throttle_learn - find out whether an origin serves one request at a time
  * @v: the volume
- * @r: a round that has just written a window to it
+ * @w: a window that has just been written to it, alone
  *
  * If it does, n requests take n times as long as the first; if not, hardly longer. The
  * threshold is a quarter of the way from 1 to n times, because the first request may
  * have waited in a queue.
  */
-void vcache_throttle_learn(struct vcache_volume *v, const struct vcache_round *r)
+void vcache_throttle_learn(struct vcache_volume *v, const struct vcache_window *w)
 {
-	u64 took = ktime_get_ns() - r->began, first = r->first - r->began;
+	u64 took = w->ended - w->began, first = w->first - w->began;
 
-	if (r->requests < VC_SERIAL_MIN)
+	if (w->requests < VC_SERIAL_MIN)
 		return;
-	if (took * 4 >= first * (r->requests + 3))
+	if (took * 4 >= first * (w->requests + 3))
 		v->serial = min(v->serial + 1, VC_SERIAL_MOST);
 	else if (v->serial)
 		v->serial--;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * dm-vcache: a window of a destage round: it is read from the cache, and written to the
- * origin.
+ * origin. See flight.c for when, and how many at a time.
  *
  * If a window fails, its blocks are copied one by one. Blocks that fail alone as well are
  * left out of further windows for some time, see bad.c.
@@ -33,19 +33,18 @@ static u8 vc_window_mask(struct vcache_pool *p, const struct vcache_round_cell *
 	return c->mask & READ_ONCE(p->ix.where[c->cell]);
 }
 
-/* Write a window to the origin, durably; consecutive blocks in one request. */
-static int vc_window_write(struct vcache_round *r, struct vcache_volume *v, u32 n)
+/* Send a window to the origin, to be written durably; consecutive blocks in one request. */
+static void vc_window_send_write(struct vcache_window *w, struct vcache_volume *v)
 {
 	blk_opf_t opf = REQ_OP_WRITE | vcache_durable_flags(v->origin);
 	struct bio *bio = NULL;
 	struct blk_plug plug;
-	int error;
 	u32 i;
 
-	vcache_round_begin(r);
+	vcache_window_begin(w);
 	blk_start_plug(&plug);
-	for (i = 0; i < n; i++) {
-		struct vcache_round_cell *c = &r->window[i];
+	for (i = 0; i < w->nr; i++) {
+		struct vcache_round_cell *c = &w->cell[i];
 		unsigned long mask = vc_window_mask(v->pool, c);
 		unsigned int s, e;
 
@@ -60,9 +59,9 @@ static int vc_window_write(struct vcache_round *r, struct vcache_volume *v, u32 
 				bio = NULL;
 			}
 			if (!bio)
-				bio = vcache_round_bio(r, v->pool, v->origin, opf,
-						       n - i, at);
-			__bio_add_page(bio, r->page[i],
+				bio = vcache_window_bio(w, v->pool, v->origin, opf,
+							w->nr - i, at);
+			__bio_add_page(bio, w->page[i],
 				       (e - s) << SECTOR_SHIFT,
 				       s << SECTOR_SHIFT);
 			atomic64_add(e - s, &v->destaged);
@@ -71,19 +70,16 @@ static int vc_window_write(struct vcache_round *r, struct vcache_volume *v, u32 
 	if (bio)
 		submit_bio_noacct(bio);
 	blk_finish_plug(&plug);
-	error = vcache_round_wait(r);
-	if (!error && vcache_isolation_of(v->origin) == VCACHE_ISOLATION_DEGRADED)
-		error = blkdev_issue_flush(v->origin);
-	return error;
+	vcache_window_sent(w);
 }
 
 /*
- * Add a dirty block to a window of @n blocks because its neighbour is in it, wherever it is in
- * the cache. Return: false if it is not dirty as a whole, or has failed.
+ * Add a dirty block to a window because its neighbour is in it, wherever it is in the cache.
+ * Return: false if it is not dirty as a whole, or has failed.
  */
-static bool vc_window_add(struct vcache_round *r, struct vcache_volume *v, u32 n, u64 block)
+static bool vc_window_add(struct vcache_window *w, struct vcache_volume *v, u64 block)
 {
-	struct vcache_round_cell *c = &r->window[n];
+	struct vcache_round_cell *c = &w->cell[w->nr];
 
 	if (vcache_bad_has(v, block) || !vcache_lookup_dirty(v, block, &c->cell))
 		return false;
@@ -91,17 +87,16 @@ static bool vc_window_add(struct vcache_round *r, struct vcache_volume *v, u32 n
 	c->reuse = vcache_cell_chunk(v->pool, c->cell)->reuse;
 	c->mask = VC_MASK_ALL;
 	c->extra = true;
+	w->nr++;
 	return true;
 }
 
 /* Extend a window by the dirty blocks that follow its last block on the origin. */
-static u32 vc_window_extend(struct vcache_round *r, struct vcache_volume *v, u32 n,
-			    u32 most)
+static void vc_window_extend(struct vcache_window *w, struct vcache_volume *v, u32 most)
 {
-	while (n < most && r->window[n - 1].mask == VC_MASK_ALL &&
-	       vc_window_add(r, v, n, r->window[n - 1].block + 1))
-		n++;
-	return n;
+	while (w->nr < most && w->cell[w->nr - 1].mask == VC_MASK_ALL &&
+	       vc_window_add(w, v, w->cell[w->nr - 1].block + 1))
+		;
 }
 
 /* Is a block dirty as a whole? It may be so no longer when this returns. */
@@ -123,43 +118,64 @@ static u32 vc_request_blocks(const struct vcache_volume *v)
 }
 
 /*
- * Extend a window by the dirty blocks that precede @block, which is added next. They fill at
- * most one request with it: what is far from the blocks of the round can wait.
+ * Extend a window by the dirty blocks that precede @block, which is added next, but not by those
+ * before @first. They fill at most one request with it: what is far from the blocks of the round
+ * can wait.
  */
-static u32 vc_window_precede(struct vcache_round *r, struct vcache_volume *v, u32 n,
-			     u32 most, u64 block)
+static void vc_window_precede(struct vcache_window *w, struct vcache_volume *v, u32 most,
+			      u64 first, u64 block)
 {
-	u64 first = n ? r->window[n - 1].block + 1 : 0, from = block;
-	u32 room = min(most - n, vc_request_blocks(v)) - 1;
+	u32 room = min(most - w->nr, vc_request_blocks(v)) - 1;
+	u64 from = block;
 
+	if (w->nr)
+		first = w->cell[w->nr - 1].block + 1;
 	while (room-- && from > first && vc_block_is_dirty(v, from - 1))
 		from--;
 	for (; from < block; from++)
-		n += vc_window_add(r, v, n, from);
-	return n;
+		vc_window_add(w, v, from);
 }
 
-/* Is the block in the window already, as one of those that follow another? */
-static bool vc_window_has(const struct vcache_round *r, u32 n, u64 block)
+/* Which noted blocks are in the window already, because they follow another? Those before this. */
+static u64 vc_window_extra(const struct vcache_window *w, u64 before)
 {
-	return n && r->window[n - 1].extra && block <= r->window[n - 1].block;
+	const struct vcache_round_cell *last = &w->cell[w->nr - 1];
+
+	return w->nr && last->extra ? last->block + 1 : before;
 }
 
 /*
- * Fill a window, from the @from-th block of the round on. Sets @n to its length. A window of few
- * blocks may have more if these belong to one request, which takes hardly longer then.
- * Return: how many blocks of the round are dealt with.
+ * Earlier windows of the round may still be in flight. The blocks of the next one are behind
+ * theirs, except for another part of the last one.
  */
-static u32 vc_window_fill(struct vcache_round *r, struct vcache_volume *v, u32 from,
-			  u32 most, u32 *n)
+static void vc_window_pass(struct vcache_round *r, const struct vcache_window *w)
 {
-	u32 extended = max(most, vc_request_blocks(v)), i;
+	if (!w->nr)
+		return;
+	r->extra = vc_window_extra(w, r->extra);
+	r->after = w->cell[w->nr - 1].block + 1;
+}
 
-	*n = 0;
-	for (i = from; i < r->nr && *n < most; i++) {
-		struct vcache_round_cell *c = &r->cell[i];
+/**
+ * vcache_window_fill - fill the next window of a round
+ * @r: the round; its next blocks are dealt with
+ * @w: the window
+ * @v: the volume
+ * @most: most blocks
+ *
+ * A window of few blocks may have more if these belong to one request, which takes hardly longer
+ * then. The chunks of its blocks stay until it is read. A window without blocks: none are left.
+ */
+void vcache_window_fill(struct vcache_round *r, struct vcache_window *w,
+			struct vcache_volume *v, u32 most)
+{
+	u32 extended = max(most, vc_request_blocks(v));
 
-		if (vc_window_has(r, *n, c->block))
+	w->nr = 0;
+	for (; r->from < r->nr && w->nr < most; r->from++) {
+		struct vcache_round_cell *c = &r->cell[r->from];
+
+		if (c->block < vc_window_extra(w, r->extra))
 			continue;
 		/* The mask is 0 if it was superseded, or is clean by now. */
 		c->mask = vcache_lookup_pin(v, c->cell, c->block, false);
@@ -167,68 +183,63 @@ static u32 vc_window_fill(struct vcache_round *r, struct vcache_volume *v, u32 f
 			continue;
 		c->reuse = vcache_cell_chunk(v->pool, c->cell)->reuse;
 		if (c->mask == VC_MASK_ALL)
-			*n = vc_window_precede(r, v, *n, extended, c->block);
-		r->window[(*n)++] = *c;
-		*n = vc_window_extend(r, v, *n, extended);
+			vc_window_precede(w, v, extended, r->after, c->block);
+		w->cell[w->nr++] = *c;
+		vc_window_extend(w, v, extended);
 	}
-	return i - from;
+	vc_window_pass(r, w);
 }
 
 /* Hold the blocks of a window from @from to before @to, which follow one another. */
-static bool vc_window_hold_run(struct vcache_round *r, struct vcache_volume *v,
+static bool vc_window_hold_run(struct vcache_window *w, struct vcache_volume *v,
 			       u32 from, u32 to)
 {
 	u32 i;
 
-	if (!vcache_range_try(&v->ranges, &r->range[r->ranges],
-			      r->window[from].block, r->window[to - 1].block))
+	if (!vcache_range_try(&v->ranges, &w->range[w->ranges],
+			      w->cell[from].block, w->cell[to - 1].block))
 		return false;
-	r->ranges++;
+	w->ranges++;
 	for (i = from; i < to; i++)
-		r->window[i].held = true;
+		w->cell[i].held = true;
 	return true;
 }
 
-/* Hold the blocks of a window that nobody else holds. */
-static void vc_window_hold(struct vcache_round *r, struct vcache_volume *v, u32 n)
+/* Hold the blocks of a window that nobody else holds. Return: how many others do hold. */
+static u32 vc_window_hold(struct vcache_window *w, struct vcache_volume *v)
 {
-	u32 from, to, i;
+	u32 from, to, i, busy = 0;
 
-	r->ranges = 0;
-	for (i = 0; i < n; i++)
-		r->window[i].held = false;
-	for (from = 0; from < n; from = to) {
-		for (to = from + 1; to < n &&
-		     r->window[to].block == r->window[to - 1].block + 1; to++)
+	w->ranges = 0;
+	for (i = 0; i < w->nr; i++)
+		w->cell[i].held = false;
+	for (from = 0; from < w->nr; from = to) {
+		for (to = from + 1; to < w->nr &&
+		     w->cell[to].block == w->cell[to - 1].block + 1; to++)
 			;
-		if (vc_window_hold_run(r, v, from, to))
+		if (vc_window_hold_run(w, v, from, to))
 			continue;
 		VCACHE_PROBE("destage leaves out a block that is written");
 		for (i = from; i < to; i++)
-			r->busy += !vc_window_hold_run(r, v, i, i + 1);
+			busy += !vc_window_hold_run(w, v, i, i + 1);
 	}
+	return busy;
 }
 
-static void vc_window_release(struct vcache_round *r, struct vcache_volume *v)
+static void vc_window_release(struct vcache_window *w, struct vcache_volume *v)
 {
-	while (r->ranges)
-		vcache_range_put(&v->ranges, &r->range[--r->ranges]);
+	while (w->ranges)
+		vcache_range_put(&v->ranges, &w->range[--w->ranges]);
 }
 
-/*
- * Write a window of @n blocks, and mark them clean. Return: 0, or an error; then all stay
- * dirty.
- */
-static int vc_window_clean(struct vcache_round *r, struct vcache_volume *v, u32 n)
+/* Mark the blocks of a window clean: they are durable on the origin. */
+static void vc_window_clean(struct vcache_round *r, struct vcache_window *w,
+			    struct vcache_volume *v)
 {
-	int error = vc_window_write(r, v, n);
 	u32 i;
 
-	if (error)
-		return error;
-	vcache_throttle_learn(v, r);
-	for (i = 0; i < n; i++) {
-		struct vcache_round_cell *c = &r->window[i];
+	for (i = 0; i < w->nr; i++) {
+		struct vcache_round_cell *c = &w->cell[i];
 
 		if (!c->held)
 			continue;
@@ -236,90 +247,121 @@ static int vc_window_clean(struct vcache_round *r, struct vcache_volume *v, u32 
 		vcache_bad_remove(v, c->block);
 		r->copied++;
 	}
+}
+
+/**
+ * vcache_window_write - begin to write a window to the origin
+ * @r: the round
+ * @w: the window; it is being read
+ * @v: the volume
+ *
+ * Waits until it has been read.
+ *
+ * Return: 0, then vcache_window_finish() is needed; or an error, then all its blocks stay dirty.
+ */
+int vcache_window_write(struct vcache_round *r, struct vcache_window *w,
+			struct vcache_volume *v)
+{
+	int error = vcache_window_wait(w);
+	u32 i;
+
+	for (i = 0; i < w->nr; i++)
+		vcache_lookup_done(v->pool, w->cell[i].cell);
+	if (error)
+		return error;
+	vcache_pool_read_ok(v->pool);
+	r->busy += vc_window_hold(w, v);
+	vc_window_send_write(w, v);
 	return 0;
 }
 
-/* Copy a window of @n blocks. Return: 0, or an error; then all stay dirty. */
-static int vc_window_copy(struct vcache_round *r, struct vcache_volume *v, u32 n)
+/**
+ * vcache_window_finish - complete a window
+ * @r: the round
+ * @w: the window; it is being written
+ * @v: the volume
+ *
+ * Waits until it is durable on the origin, and marks its blocks clean.
+ *
+ * Return: 0, or an error; then all its blocks stay dirty.
+ */
+int vcache_window_finish(struct vcache_round *r, struct vcache_window *w,
+			 struct vcache_volume *v)
 {
-	int error = vcache_round_read(r, v->pool, r->window, n);
-	u32 i;
+	int error = vcache_window_wait(w);
 
-	for (i = 0; i < n; i++)
-		vcache_lookup_done(v->pool, r->window[i].cell);
-	if (error)
-		return error;
-	vc_window_hold(r, v, n);
-	error = vc_window_clean(r, v, n);
-	vc_window_release(r, v);
+	if (!error && vcache_isolation_of(v->origin) == VCACHE_ISOLATION_DEGRADED)
+		error = blkdev_issue_flush(v->origin);
+	if (!error)
+		vc_window_clean(r, w, v);
+	vc_window_release(w, v);
 	r->refused |= error;
 	return error;
 }
 
-/* Copy the @i-th block of a window that has failed. Return: 0, or an error. */
-static int vc_window_copy_one(struct vcache_round *r, struct vcache_volume *v, u32 i)
+/**
+ * vcache_window_copy - copy a window
+ * @r: the round
+ * @w: the window, filled
+ * @v: the volume
+ *
+ * Return: 0, or an error; then all its blocks stay dirty.
+ */
+int vcache_window_copy(struct vcache_round *r, struct vcache_window *w, struct vcache_volume *v)
 {
-	struct vcache_round_cell *c = &r->window[0];
+	int error;
 
-	*c = r->failed[i];
+	vcache_window_send_read(w, v->pool, w->cell, w->nr);
+	error = vcache_window_write(r, w, v);
+	return error ?: vcache_window_finish(r, w, v);
+}
+
+/* Copy the @i-th block of a window that has failed. Return: 0, or an error. */
+static int vc_window_copy_one(struct vcache_round *r, struct vcache_window *w,
+			      struct vcache_volume *v, u32 i)
+{
+	struct vcache_round_cell *c = &w->cell[0];
+
+	*c = r->each[i];
 	c->mask = vcache_lookup_pin(v, c->cell, c->block, false);
 	if (!c->mask)
 		return 0;
 	c->reuse = vcache_cell_chunk(v->pool, c->cell)->reuse;
-	return vc_window_copy(r, v, 1);
+	w->nr = 1;
+	return vcache_window_copy(r, w, v);
 }
 
-/*
- * Copy the blocks of a window that has failed with @error, one by one. Return: 0 if that
- * succeeded for some of them, or the error.
+/**
+ * vcache_window_copy_each - copy the blocks of a window that has failed, one by one
+ * @r: the round; none of its windows is in flight
+ * @w: the window
+ * @v: the volume
+ *
+ * Return: 0 if that succeeded for some of them, or the error of the window.
  */
-static int vc_window_copy_each(struct vcache_round *r, struct vcache_volume *v, u32 n,
-			       int error)
+int vcache_window_copy_each(struct vcache_round *r, struct vcache_window *w,
+			    struct vcache_volume *v)
 {
 	unsigned long end = jiffies + VC_ALONE_TIME;
-	u32 i, good = 0;
+	u32 i, n = w->nr, good = 0;
 
 	VCACHE_PROBE("window is copied block by block");
-	memcpy(r->failed, r->window, n * sizeof(r->failed[0]));
+	memcpy(r->each, w->cell, n * sizeof(r->each[0]));
 	for (i = 0; i < n; i++) {
 		int failed;
 
 		if (i >= VC_ALONE_MIN && time_after(jiffies, end))
 			break;
-		failed = vc_window_copy_one(r, v, i);
+		failed = vc_window_copy_one(r, w, v, i);
 		if (!failed) {
 			good++;
 			continue;
 		}
-		if (vcache_bad_add(v, r->failed[i].block, failed)) {
+		if (vcache_bad_add(v, r->each[i].block, failed)) {
 			r->refused = true;
 			return failed;
 		}
 		r->bad++;
 	}
-	return good ? 0 : error;
-}
-
-/**
- * vcache_window_next - copy the next window of a round
- * @r: the round
- * @v: the volume
- * @from: the first block of the round that is not dealt with
- * @most: most blocks of the window
- * @n: set to the number of blocks of the window
- * @dealt: set to how many blocks of the round are dealt with
- *
- * Return: 0; or an error if no block could be copied, then all of them stay dirty.
- */
-int vcache_window_next(struct vcache_round *r, struct vcache_volume *v, u32 from, u32 most,
-		       u32 *n, u32 *dealt)
-{
-	int error = 0;
-
-	*dealt = vc_window_fill(r, v, from, most, n);
-	if (*n)
-		error = vc_window_copy(r, v, *n);
-	if (error)
-		error = vc_window_copy_each(r, v, *n, error);
-	return error;
+	return good ? 0 : w->error;
 }

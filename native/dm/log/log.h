@@ -49,6 +49,7 @@
 #include <linux/semaphore.h>
 
 #include "../../core/crc32c.h"
+#include "../../core/flow.h"
 #include "../../core/ghost.h"
 #include "../../core/recover.h"
 #include "../base/range.h"
@@ -125,6 +126,7 @@ struct vcache_lane {
  * @idle: woken when a round ends
  * @most: most cells that the origin takes in one round of acceptable length
  * @width: most blocks that it takes in one window
+ * @flow: how many windows it takes at a time; of destage
  * @rest_until: unless destage is urgent, the next window begins then, jiffies
  * @serial: counts windows that suggest an origin which serves one request at a time
  * @promoting: promotions under way, see promote.c
@@ -170,6 +172,7 @@ struct vcache_volume {
 	wait_queue_head_t idle;
 	u32 most;
 	u32 width;
+	struct vcache_flow flow;
 	unsigned long rest_until;
 	u32 serial;
 	atomic_t promoting;
@@ -250,6 +253,7 @@ enum vcache_pool_state {
  * @records: memory for records
  * @pages: memory for their first blocks
  * @rounds: memory for destage rounds
+ * @windows: windows of rounds beyond the one that each round has
  * @work: memory to seal a chunk again, under @lock
  * @read_at: when a read was last sent to an origin, jiffies
  * @reader: the volume of that read
@@ -319,6 +323,7 @@ struct vcache_pool {
 	mempool_t records;
 	mempool_t pages;
 	mempool_t rounds;
+	atomic_t windows;
 	u8 *work;
 	unsigned long read_at;
 	u32 reader;

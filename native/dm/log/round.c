@@ -10,20 +10,68 @@
 /* Rounds that can run when memory is short. */
 #define VC_ROUNDS_MIN 2
 
+static void vc_window_free_pages(struct vcache_window *w)
+{
+	unsigned int i;
+
+	for (i = 0; i < VC_WINDOW; i++) {
+		if (w->page[i])
+			__free_page(w->page[i]);
+	}
+}
+
+/* Prepare a window whose memory is 0. Return: whether there was memory for its pages. */
+static bool vc_window_init(struct vcache_window *w, gfp_t gfp)
+{
+	unsigned int i;
+
+	INIT_LIST_HEAD(&w->node);
+	init_completion(&w->done);
+	for (i = 0; i < VC_WINDOW; i++) {
+		w->page[i] = alloc_page(gfp);
+		if (!w->page[i])
+			return false;
+	}
+	return true;
+}
+
+/**
+ * vcache_window_free - free a window
+ * @w: the window, made by vcache_window_make(), or NULL
+ */
+void vcache_window_free(struct vcache_window *w)
+{
+	if (!w)
+		return;
+	vc_window_free_pages(w);
+	kvfree(w);
+}
+
+/**
+ * vcache_window_make - allocate a window
+ * @gfp: allocation flags
+ *
+ * Return: the window, or NULL without memory.
+ */
+struct vcache_window *vcache_window_make(gfp_t gfp)
+{
+	struct vcache_window *w = kvzalloc(sizeof(*w), gfp);
+
+	if (!w || vc_window_init(w, gfp))
+		return w;
+	vcache_window_free(w);
+	return NULL;
+}
+
 /**
  * vcache_round_free - free a round
  * @r: the round, or NULL
  */
 void vcache_round_free(struct vcache_round *r)
 {
-	unsigned int i;
-
 	if (!r)
 		return;
-	for (i = 0; i < VC_WINDOW; i++) {
-		if (r->page[i])
-			__free_page(r->page[i]);
-	}
+	vc_window_free_pages(&r->own);
 	kvfree(r);
 }
 
@@ -37,21 +85,15 @@ void vcache_round_free(struct vcache_round *r)
 struct vcache_round *vcache_round_make(u32 cells, gfp_t gfp)
 {
 	struct vcache_round *r;
-	unsigned int i;
 
 	r = kvzalloc(struct_size(r, cell, cells), gfp);
 	if (!r)
 		return NULL;
 	r->cells = cells;
-	init_completion(&r->done);
-	for (i = 0; i < VC_WINDOW; i++) {
-		r->page[i] = alloc_page(gfp);
-		if (!r->page[i]) {
-			vcache_round_free(r);
-			return NULL;
-		}
-	}
-	return r;
+	if (vc_window_init(&r->own, gfp))
+		return r;
+	vcache_round_free(r);
+	return NULL;
 }
 
 static void *vc_rounds_alloc(gfp_t gfp, void *p)
@@ -71,7 +113,8 @@ static void vc_rounds_free(void *r, void *p)
  * @p: the pool; its geometry is known
  *
  * A round takes half a MiB. A volume holds one for as long as its round takes. When
- * memory is short, volumes wait for one of VC_ROUNDS_MIN.
+ * memory is short, volumes wait for one of VC_ROUNDS_MIN. Each has a window of its own. More
+ * windows are a matter of speed only, so there is no reserve of them.
  *
  * Return: 0 or -ENOMEM.
  */
@@ -120,89 +163,101 @@ void vcache_round_note(struct vcache_round *r, struct vcache_pool *p, struct vca
 	}
 }
 
-static void vc_round_end_io(struct bio *bio)
+static void vc_window_put(struct vcache_window *w)
 {
-	struct vcache_round *r = bio->bi_private;
+	if (!atomic_dec_and_test(&w->pending))
+		return;
+	w->ended = ktime_get_ns();
+	complete(&w->done);
+}
+
+static void vc_window_end_io(struct bio *bio)
+{
+	struct vcache_window *w = bio->bi_private;
 
 	if (bio->bi_status)
-		r->status = bio->bi_status;
-	if (!READ_ONCE(r->first))
-		WRITE_ONCE(r->first, ktime_get_ns());
+		w->status = bio->bi_status;
+	if (!READ_ONCE(w->first))
+		WRITE_ONCE(w->first, ktime_get_ns());
 	bio_put(bio);
-	if (atomic_dec_and_test(&r->pending))
-		complete(&r->done);
+	vc_window_put(w);
 }
 
 /**
- * vcache_round_begin - prepare to send requests
- * @r: the round
+ * vcache_window_begin - prepare to send requests
+ * @w: the window
  */
-void vcache_round_begin(struct vcache_round *r)
+void vcache_window_begin(struct vcache_window *w)
 {
-	r->status = BLK_STS_OK;
-	r->requests = 0;
-	r->began = ktime_get_ns();
-	r->first = 0;
-	reinit_completion(&r->done);
-	atomic_set(&r->pending, 1);
+	w->status = BLK_STS_OK;
+	w->requests = 0;
+	w->began = ktime_get_ns();
+	w->first = 0;
+	reinit_completion(&w->done);
+	atomic_set(&w->pending, 1);
 }
 
 /**
- * vcache_round_wait - wait for all requests
- * @r: the round
+ * vcache_window_sent - all requests are sent
+ * @w: the window
+ */
+void vcache_window_sent(struct vcache_window *w)
+{
+	vc_window_put(w);
+}
+
+/**
+ * vcache_window_wait - wait for all requests
+ * @w: the window; its requests are sent
  *
  * Return: 0, or the error of a request that failed.
  */
-int vcache_round_wait(struct vcache_round *r)
+int vcache_window_wait(struct vcache_window *w)
 {
-	if (!atomic_dec_and_test(&r->pending))
-		wait_for_completion_io(&r->done);
-	return blk_status_to_errno(r->status);
+	wait_for_completion_io(&w->done);
+	return blk_status_to_errno(w->status);
 }
 
 /**
- * vcache_round_bio - make a request of a round
- * @r: the round
+ * vcache_window_bio - make a request of a window
+ * @w: the window
  * @p: the pool
  * @bdev: the device that it goes to
  * @opf: operation and flags
  * @pages: most pages that it can have
  * @sector: first sector
  */
-struct bio *vcache_round_bio(struct vcache_round *r, struct vcache_pool *p,
-			     struct block_device *bdev, blk_opf_t opf,
-			     unsigned int pages, sector_t sector)
+struct bio *vcache_window_bio(struct vcache_window *w, struct vcache_pool *p,
+			      struct block_device *bdev, blk_opf_t opf,
+			      unsigned int pages, sector_t sector)
 {
 	struct bio *bio = bio_alloc_bioset(bdev, pages, opf, GFP_NOIO, &p->bs);
 
 	bio->bi_iter.bi_sector = sector;
-	bio->bi_private = r;
-	bio->bi_end_io = vc_round_end_io;
-	atomic_inc(&r->pending);
-	r->requests++;
+	bio->bi_private = w;
+	bio->bi_end_io = vc_window_end_io;
+	atomic_inc(&w->pending);
+	w->requests++;
 	return bio;
 }
 
 /**
- * vcache_round_read - read a window of cells from the cache device
- * @r: the round
+ * vcache_window_send_read - begin to read cells from the cache device
+ * @w: the window that gets their data
  * @p: the pool
  * @cell: the cells
- * @n: how many, at most VC_WINDOW
+ * @n: how many, 1 to VC_WINDOW
  *
  * Consecutive cells are read with one request.
- *
- * Return: 0 or an error.
  */
-int vcache_round_read(struct vcache_round *r, struct vcache_pool *p,
-		      const struct vcache_round_cell *cell, u32 n)
+void vcache_window_send_read(struct vcache_window *w, struct vcache_pool *p,
+			     const struct vcache_round_cell *cell, u32 n)
 {
 	struct bio *bio = NULL;
 	struct blk_plug plug;
-	int error;
 	u32 i;
 
-	vcache_round_begin(r);
+	vcache_window_begin(w);
 	blk_start_plug(&plug);
 	for (i = 0; i < n; i++) {
 		if (bio && cell[i].cell != cell[i - 1].cell + 1) {
@@ -210,15 +265,33 @@ int vcache_round_read(struct vcache_round *r, struct vcache_pool *p,
 			bio = NULL;
 		}
 		if (!bio)
-			bio = vcache_round_bio(r, p, p->bdev, REQ_OP_READ, n - i,
-					       (u64)cell[i].cell * VC_BLOCK_SECTORS);
-		__bio_add_page(bio, r->page[i], VC_BLOCK_SIZE, 0);
+			bio = vcache_window_bio(w, p, p->bdev, REQ_OP_READ, n - i,
+						(u64)cell[i].cell * VC_BLOCK_SECTORS);
+		__bio_add_page(bio, w->page[i], VC_BLOCK_SIZE, 0);
 		/* Submitting may take 10 us each time, and a flush may wait for us. */
 		cond_resched();
 	}
 	submit_bio_noacct(bio);
 	blk_finish_plug(&plug);
-	error = vcache_round_wait(r);
+	vcache_window_sent(w);
+}
+
+/**
+ * vcache_window_read - read cells from the cache device
+ * @w: the window that gets their data
+ * @p: the pool
+ * @cell: the cells
+ * @n: how many, 1 to VC_WINDOW
+ *
+ * Return: 0 or an error.
+ */
+int vcache_window_read(struct vcache_window *w, struct vcache_pool *p,
+		       const struct vcache_round_cell *cell, u32 n)
+{
+	int error;
+
+	vcache_window_send_read(w, p, cell, n);
+	error = vcache_window_wait(w);
 	if (!error)
 		vcache_pool_read_ok(p);
 	return error;

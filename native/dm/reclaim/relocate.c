@@ -107,7 +107,7 @@ static struct vcache_record *vc_relocate_send(struct vcache_log *log, struct vca
 	if (!atomic_read(&log->vol->discards)) {
 		for (i = 0; i < n; i++)
 			vc_relocate_add(rec, &r->cell[from + i], r->clean,
-					r->page[i], sum[i]);
+					r->own.page[i], sum[i]);
 	}
 	if (!rec->info.data) {
 		bio_put(rec->bio);
@@ -174,10 +174,10 @@ static u32 vc_relocate_window(struct vcache_log *log, struct vcache_round *r, u3
 	n = min(n, vc_relocate_space(log));
 	if (!n)
 		return 0;
-	if (vcache_round_read(r, p, &r->cell[from], n))
+	if (vcache_window_read(&r->own, p, &r->cell[from], n))
 		return vc_relocate_unread(log, vcache_cell_chunk(p, r->cell[from].cell));
 	for (i = 0; i < n; i++) {
-		sum[i] = vcache_crc32c(page_address(r->page[i]), VC_BLOCK_SIZE);
+		sum[i] = vcache_crc32c(page_address(r->own.page[i]), VC_BLOCK_SIZE);
 		cond_resched();
 	}
 	mutex_lock(&log->append);

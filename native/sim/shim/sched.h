@@ -78,6 +78,7 @@ extern unsigned long sim_jiffies;
 #define msecs_to_jiffies(ms) (((unsigned long)(ms) * HZ + 999) / 1000)
 #define jiffies_to_msecs(j) ((unsigned int)((j) * 1000 / HZ))
 #define usecs_to_jiffies(us) msecs_to_jiffies(((us) + 999) / 1000)
+#define nsecs_to_jiffies(ns) ((unsigned long)((ns) / (1000000000UL / HZ)))
 u64 sim_ns(void);
 #define ktime_get_ns() sim_ns()
 #define ktime_get() ((ktime_t)sim_ns())

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Destage to an origin with a long round trip: several windows are in flight."""
+
+import time
+from pathlib import Path
+
+from tests.kernel import stack
+from tests.kernel.disk import Disk, pattern
+
+MIB = 2048
+SIZE = 32
+# A window of 512 KiB is five requests of this disk.
+WINDOW = 5
+
+
+def in_flight(path: str) -> int:
+    """Return how many writes to a block device are in flight."""
+    return int(Path("/sys/block", Path(path).name, "inflight").read_text().split()[1])
+
+
+def most_in_flight(origin: str, device: stack.Mapped) -> int:
+    """Wait until nothing is dirty. Return the most writes to the origin that were in flight."""
+    most, end = 0, time.monotonic() + 120
+    while stack.cache_status(device).dirty:
+        assert time.monotonic() < end
+        for _ in range(20):
+            most = max(most, in_flight(origin))
+            time.sleep(0.001)
+    return most
+
+
+def test_windows_fill_a_long_round_trip() -> None:
+    """More than the two with which it begins, and also after many rounds."""
+    with stack.null_blk(SIZE, completion_us=20000) as origin, stack.null_blk(8 * SIZE) as ssd, \
+            stack.pool(ssd) as pool, stack.cached(origin, pool) as device, \
+            Disk(device.path) as disk:
+        for turn in range(4):
+            for at in range(SIZE):
+                disk.write(at * MIB, pattern(turn * SIZE + at, MIB))
+            disk.flush()
+            # After two seconds without writes, destage runs at full speed.
+            assert most_in_flight(origin, device) > 2 * WINDOW, turn
+        with Disk(origin) as below:
+            for at in range(SIZE):
+                assert below.read(at * MIB, MIB) == pattern(3 * SIZE + at, MIB), at
