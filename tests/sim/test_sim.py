@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.sim import build, runner
-from tests.sim.mutations import MUTATIONS
+from tests.sim.mutations import MUTATIONS, NARROW
 
 
 @pytest.fixture(scope="session")
@@ -68,6 +68,7 @@ def test_all_directed_cases_run() -> None:
 def test_edits_apply() -> None:
     """Each mutation finds its place in the sources."""
     assert [one.name for one in MUTATIONS if not build.applies(one.edits)] == []
+    assert build.applies(NARROW)
 
 
 def test_edit_that_does_not_apply() -> None:
