@@ -139,9 +139,9 @@ static void vc_window_precede(struct vcache_window *w, struct vcache_volume *v, 
 /* Which noted blocks are in the window already, because they follow another? Those before this. */
 static u64 vc_window_extra(const struct vcache_window *w, u64 before)
 {
-	const struct vcache_round_cell *last = &w->cell[w->nr - 1];
-
-	return w->nr && last->extra ? last->block + 1 : before;
+	if (!w->nr || !w->cell[w->nr - 1].extra)
+		return before;
+	return w->cell[w->nr - 1].block + 1;
 }
 
 /*
