@@ -29,6 +29,9 @@
 /* When so many windows in a row have failed altogether, a round leaves blocks out. */
 #define VC_FAILED_WINDOWS	4U
 
+/* Most blocks that it leaves out at a time: behind them, there may be blocks that do not fail. */
+#define VC_SKIP_MOST		256U
+
 /* Fewest blocks of a window: an origin with a long latency need not be slow. */
 #define VC_WINDOW_MIN		32U
 
@@ -113,7 +116,8 @@ static void vc_round_result(struct vcache_round *r, struct vcache_volume *v, int
 {
 	r->failures = error ? r->failures + 1 : 0;
 	r->error = r->error ?: error;
-	r->skip = r->failures < VC_FAILED_WINDOWS ? 0 : max(2 * r->skip, v->width);
+	r->skip = r->failures < VC_FAILED_WINDOWS ? 0 :
+		  min(max(2 * r->skip, v->width), VC_SKIP_MOST);
 	r->from += min(r->skip, r->nr - r->from);
 }
 
