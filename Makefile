@@ -281,6 +281,10 @@ bench-replace: venv ## compare miss ratios of the cache with LRU, S3-FIFO and ot
 bench-agent: venv module-uml ## measure the agent's requests to the kernel, 250 disks: build/bench/agent.json
 	@$(PYTHON) -m bench.agent
 
+.PHONY: bench-policies
+bench-policies: venv ## compare divisions of a cache on real traces: build/bench/policies.json
+	@$(PYTHON) -m bench.policies
+
 .PHONY: bench-scheduler
 bench-scheduler: ## compare filter and weigher with Nova's, up to 10,000 hosts: build/bench/scheduler.json
 	@.ci/openstack-venv

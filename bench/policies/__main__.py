@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compare the policies that divide a cache, on real traces: ``python -m bench.policies``.
+
+Writes build/bench/policies.json and policies.png. VCACHE_TRACES names the folder of the traces.
+"""
+
+import json
+import statistics
+import sys
+from typing import Any
+
+import numpy as np
+
+from bench.policies import plot, settings, simulate, workload
+from bench.policies.model import ROOT, Library, build
+
+OUT = ROOT / "build" / "bench"
+
+
+def offline(library: Library) -> list[dict[str, Any]]:
+    """Return the misses of all divisions of all mixes and sizes."""
+    found = []
+    for mix, names in settings.MIXES.items():
+        traces = [workload.trace(name) for name in names]
+        for part in settings.SIZES:
+            misses = simulate.offline(library, traces, part)
+            best = misses["optimum"]
+            excess = {name: 100 * (count - best) / best for name, count in misses.items()}
+            found.append({"mix": mix, "part": part, "misses": misses, "excess_pct": excess})
+            print(f"{mix:16} 1/{1 / part:<4.0f} misses above the optimum: " + ", ".join(
+                f"{name} {excess[name]:.2f} %" for name in ("mrc", "hull", "shared", "equal")),
+                flush=True)
+    return found
+
+
+def online(library: Library) -> list[dict[str, Any]]:
+    """Return the misses of online runs of all mixes, seeds and sizes."""
+    found = []
+    for mix, names in settings.MIXES.items():
+        traces = [workload.trace(name) for name in names]
+        blocks = sum(len(np.unique(one)) for one in traces)
+        for kind, merge in (("steady", workload.steady), ("phased", workload.phased)):
+            for part in settings.SIZES:
+                capacity = round(blocks * part)
+                runs = [{policy: simulate.online(library, merged, len(traces), capacity, policy)
+                         for policy in ("mrc", "shared", "equal")}
+                        for merged in (merge(traces, seed) for seed in settings.SEEDS)]
+                ratio = statistics.median(run["mrc"] / run["shared"] for run in runs)
+                found.append({"mix": mix, "kind": kind, "part": part, "runs": runs,
+                              "chosen_on": mix in settings.CHOSEN_ON,
+                              "mrc_vs_shared_pct": 100 * (ratio - 1)})
+                print(f"{mix:16} {kind:7} 1/{1 / part:<4.0f} mrc against one shared LRU: "
+                      f"{found[-1]['mrc_vs_shared_pct']:+.2f} %", flush=True)
+    return found
+
+
+def main() -> int:
+    """Simulate and report."""
+    library = Library(build(OUT / "policies"))
+    divisions, runs = offline(library), online(library)
+    excess = {name: {"mean": statistics.mean(row["excess_pct"][name] for row in divisions),
+                     "worst": max(row["excess_pct"][name] for row in divisions)}
+              for name in ("mrc", "hull", "shared", "equal")}
+    report = {
+        "optimum": {"excess_misses_pct": excess["mrc"]["mean"], "excess_by_policy_pct": excess,
+                    "divisions": divisions},
+        "online": {"worst_vs_shared_pct": max(row["mrc_vs_shared_pct"] for row in runs),
+                   "mean_vs_shared_pct": statistics.mean(row["mrc_vs_shared_pct"]
+                                                         for row in runs), "runs": runs},
+    }
+    (OUT / "policies.json").write_text(json.dumps(report, indent=1) + "\n")
+    plot.draw(divisions, runs, OUT / "policies.png")
+    print(json.dumps({"excess_by_policy_pct": excess,
+                      "online_worst_vs_shared_pct": report["online"]["worst_vs_shared_pct"],
+                      "online_mean_vs_shared_pct": report["online"]["mean_vs_shared_pct"]},
+                     indent=1))
+    print("bench-policies: build/bench/policies.json, build/bench/policies.png")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
