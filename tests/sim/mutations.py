@@ -113,7 +113,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         Edit("reseal.c", "	return n > 1 ? gen : 0;", "	return 0;"),
     ), ("directed", "unsealable-chunks")),
     Mutation("newer-chunk-keeps-what-a-given-up-one-supersedes", (
-        Edit("reseal.c", "		r = r ?: vc_log_refresh_behind(v->pool, log, gen);", "		;"),
+        Edit("reseal.c", "		r = r ?: vc_log_refresh(v->pool, log, gen);", "		;"),
     ), ("directed", "unsealable-chunks")),
     Mutation("chunks-are-given-up-before-they-are-clean", (
         Edit("reseal.c", "		ready &= c->state == VC_CHUNK_SEALED && "

@@ -70,18 +70,20 @@ static void vc_log_give_up(struct vcache_log *log, struct vcache_chunk *c, int e
 
 /*
  * Seal the stale chunks of a log again, and all older ones: an entry that is dropped from
- * a seal may have hidden an older one. Chunks leave the list only under the lock of the
- * pool, which is held.
+ * a seal may have hidden an older one. Chunks up to generation @behind need no seal. Chunks leave
+ * the list only under the lock of the pool, which is held.
  */
-static int vc_log_refresh(struct vcache_pool *p, struct vcache_log *log)
+static int vc_log_refresh(struct vcache_pool *p, struct vcache_log *log, u64 behind)
 {
 	struct vcache_chunk *c, *last = vc_log_stale(log);
 	int r = 0;
 
 	lockdep_assert_held(&p->lock);
-	if (!last)
+	if (!last || last->gen <= behind)
 		return 0;
 	list_for_each_entry(c, &log->chunks, node) {
+		if (c->gen <= behind)
+			continue;
 		/*
 		 * It is tried again when the chunk has its first seal. That is written with all
 		 * entries, even if it is late because the origin has not got its data.
@@ -119,7 +121,7 @@ int vcache_reseal_others(struct vcache_pool *p, struct vcache_volume *v,
 	lockdep_assert_held(&p->lock);
 	list_for_each_entry(other, &v->logs, node) {
 		if (other != log && !other->forgotten)
-			r = vc_log_refresh(p, other) ?: r;
+			r = vc_log_refresh(p, other, 0) ?: r;
 	}
 	return r;
 }
@@ -220,28 +222,6 @@ static int vc_log_give_up_to(struct vcache_log *log, u64 gen)
 	return ready ? 0 : -EAGAIN;
 }
 
-/* Seal the stale chunks of a log behind a generation again. Return: 0 or a negative errno. */
-static int vc_log_refresh_behind(struct vcache_pool *p, struct vcache_log *log, u64 gen)
-{
-	struct vcache_chunk *c;
-	int r = 0;
-
-	list_for_each_entry(c, &log->chunks, node) {
-		if (c->gen <= gen || !READ_ONCE(c->stale))
-			continue;
-		if (READ_ONCE(c->state) != VC_CHUNK_SEALED) {
-			vcache_log_close_idle(log);
-			return -EAGAIN;
-		}
-		r = vc_chunk_refresh(p, c);
-		if (r) {
-			vc_log_give_up(log, c, r);
-			break;
-		}
-	}
-	return r;
-}
-
 /*
  * Make all chunks of a volume up to a generation dead, when they are clean. What they supersede
  * in newer chunks is removed there first: it must not become valid again. The older ones of
@@ -259,7 +239,7 @@ static int vc_volume_forget_to(struct vcache_volume *v, u64 gen)
 	list_for_each_entry(log, &v->logs, node)
 		r = vc_log_give_up_to(log, gen) ?: r;
 	list_for_each_entry(log, &v->logs, node)
-		r = r ?: vc_log_refresh_behind(v->pool, log, gen);
+		r = r ?: vc_log_refresh(v->pool, log, gen);
 	r = r ?: vcache_volume_flush_origin(v);
 	if (r)
 		return r;
