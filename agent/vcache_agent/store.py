@@ -192,11 +192,15 @@ class Store:
     @contextlib.contextmanager
     def _synced(self) -> Iterator[None]:
         """Make the transactions inside durable before they return."""
-        self._db.execute("PRAGMA synchronous = FULL")
-        try:
-            yield
-        finally:
-            self._db.execute("PRAGMA synchronous = NORMAL")
+        # SQLite refuses the change within a transaction, such as that of another thread.
+        with self._lock:
+            self._db.execute("PRAGMA synchronous = FULL")
+            try:
+                yield
+            finally:
+                # Should this fail, later commits only take longer.
+                with contextlib.suppress(sqlite3.Error):
+                    self._db.execute("PRAGMA synchronous = NORMAL")
 
     def disks(self) -> dict[DiskId, DiskRow]:
         """Return all disks by their identity."""

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -406,3 +407,27 @@ def test_a_file_that_cannot_be_opened_is_left_alone(tmp_path: Path) -> None:
         Store(path, heal=True)
     assert path.is_dir()
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_volumes_are_recorded_while_others_write(tmp_path: Path) -> None:
+    """SQLite refuses to change how a connection syncs within a transaction."""
+    store = Store(tmp_path / "s.sqlite")
+    problems: list[BaseException] = []
+
+    def record() -> None:
+        try:
+            for number in range(1, 200):
+                store.remember_volume("pool", f"device{number}", number)
+        except sqlite3.Error as error:
+            problems.append(error)
+
+    thread = threading.Thread(target=record)
+    thread.start()
+    number = 0
+    while thread.is_alive():
+        number += 1
+        write(store, row("u", number % LARGEST + 1))
+    thread.join()
+    assert problems == []
+    assert len(store.volumes("pool")) == 199
+    store.close()
