@@ -8,7 +8,7 @@ cached. I/O continues all the time, except for the duration of a suspend and res
 of the two changes of a table. The caches are empty afterwards, since writes went past them.
 
 The tables are saved in a file before the first change. If the command is killed, the next
-call continues with this file. If a step before the replacement fails, everything is restored
+call begins again with this file. If a step before the replacement fails, everything is restored
 under the old module.
 """
 
@@ -106,14 +106,10 @@ class _Device:
 
 @dataclasses.dataclass(frozen=True)
 class _Saved:
-    """What to restore.
-
-    :param replaced: the new module has been loaded
-    """
+    """What to restore."""
 
     pools: tuple[_Pool, ...]
     devices: tuple[_Device, ...]
-    replaced: bool = False
 
 
 def replace(dm: Dm, store: Store, module: Module, saved_in: Path, say: Say) -> str:
@@ -129,13 +125,8 @@ def replace(dm: Dm, store: Store, module: Module, saved_in: Path, say: Say) -> s
         _write(saved_in, saved)
     else:
         say(f"continuing an interrupted replacement ({saved_in})")
-    if not saved.replaced:
-        _take_down(dm, store, module, saved, saved_in, say)
-        _exchange(module, saved)
-        saved = dataclasses.replace(saved, replaced=True)
-        _write(saved_in, saved)
-    elif not module.loaded():
-        module.load()
+    _take_down(dm, store, module, saved, saved_in, say)
+    _load(module, saved)
     _bring_back(dm, store, saved, say)
     saved_in.unlink()
     return (f"the module is replaced: {len(saved.pools)} pools and {len(saved.devices)} devices "
@@ -174,15 +165,17 @@ def _save(dm: Dm) -> _Saved:
 
 def _take_down(dm: Dm, store: Store, module: Module, saved: _Saved, saved_in: Path,
                say: Say) -> None:
-    """Remove all tables of the module; restore them if that fails."""
+    """Remove all tables of the module, and unload it; restore them if that fails."""
     if not module.loaded():
         return
     try:
         for device in saved.devices:
             _bypass(dm, store, device, say)
         for pool in saved.pools:
+            _discard_inactive(dm, pool)
             if dm.info(pool.name) is not None:
                 pools.remove(dm, pool.name)
+        module.unload()
     except (PoolError, DmError) as error:
         text = str(error) if isinstance(error, PoolError) else str(error.strerror)
         try:
@@ -192,6 +185,13 @@ def _take_down(dm: Dm, store: Store, module: Module, saved: _Saved, saved_in: Pa
                             "again") from None
         saved_in.unlink()
         raise PoolError(f"the module is not replaced, the devices are as before: {text}") from None
+
+
+def _discard_inactive(dm: Dm, pool: _Pool) -> None:
+    """Remove a pool without an active table, which a killed call has left."""
+    info = dm.info(pool.name)
+    if info is not None and not info.active:
+        dm.remove(pool.name)
 
 
 def _bypass(dm: Dm, store: Store, device: _Device, say: Say) -> None:
@@ -207,10 +207,8 @@ def _bypass(dm: Dm, store: Store, device: _Device, say: Say) -> None:
     say(f"{device.name} continues without its cache")
 
 
-def _exchange(module: Module, saved: _Saved) -> None:
-    """Unload and load the module."""
-    if module.loaded():
-        module.unload()
+def _load(module: Module, saved: _Saved) -> None:
+    """Load the new module."""
     try:
         module.load()
     except PoolError as error:
@@ -222,11 +220,8 @@ def _exchange(module: Module, saved: _Saved) -> None:
 def _bring_back(dm: Dm, store: Store, saved: _Saved, say: Say) -> None:
     """Restore the pools and the tables of all devices."""
     for pool in saved.pools:
-        info = dm.info(pool.name)
-        if info is not None and not info.active:
-            dm.remove(pool.name)  # left by a call that was killed
-            info = None
-        if info is None:
+        _discard_inactive(dm, pool)
+        if dm.info(pool.name) is None:
             dm.create(pool.name, pool.uuid)
             dm.load(pool.name, [pool.table])
             dm.resume(pool.name)
@@ -269,7 +264,7 @@ def _read(path: Path) -> _Saved | None:
         return _Saved(
             tuple(_Pool(**{**pool, "table": Line(*pool["table"])}) for pool in found["pools"]),
             tuple(_Device(**{**device, "table": Line(*device["table"])})
-                  for device in found["devices"]), found["replaced"])
+                  for device in found["devices"]))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:

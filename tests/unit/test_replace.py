@@ -27,6 +27,7 @@ class Module:
     there: bool = True
     version: int = 1
     refuse_load: bool = False
+    refuse_unload: bool = False
 
     def loaded(self) -> bool:
         return self.there
@@ -36,6 +37,8 @@ class Module:
                  if any(line.target.startswith("vcache") for line in
                         (*device.live, *(device.loaded or ())))]
         assert users == []
+        if self.refuse_unload:
+            raise PoolError("rmmod dm_vcache: Module dm_vcache is in use")
         self.there = False
 
     def load(self) -> None:
@@ -120,7 +123,7 @@ def test_it_is_killed_at_each_step(kernel: Kernel, store: Store, saved_in: Path)
                        for device in kernel.devices.values())
         do_replace(kernel, store, module, saved_in)
         assert tables(kernel) == before, step
-        assert module.version == version + 1
+        assert module.version > version
         assert not saved_in.exists()
     assert 60 < step < 399
     assert tables(kernel) == before
@@ -150,6 +153,15 @@ def test_what_cannot_be_taken_down_stays_in_use(kernel: Kernel, store: Store,
         do_replace(kernel, store, module, saved_in)
     assert tables(kernel) == before
     assert module.version == 1
+    assert not saved_in.exists()
+
+
+def test_a_module_that_cannot_be_unloaded_stays_in_use(kernel: Kernel, store: Store,
+                                                       saved_in: Path) -> None:
+    before, module = fill(kernel, store), Module(kernel, refuse_unload=True)
+    with pytest.raises(PoolError, match="as before: rmmod dm_vcache: Module dm_vcache is in use"):
+        do_replace(kernel, store, module, saved_in)
+    assert tables(kernel) == before
     assert not saved_in.exists()
 
 
