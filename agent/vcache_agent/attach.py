@@ -55,7 +55,7 @@ def attach(dm: Dm, store: Store, device: str, pool: str, *, mode: str = "writeba
     :raises PoolError: if that is not possible; the device is then unchanged
     """
     found = pools.pool(dm, pool)
-    info = _tidy(dm, pools.find(dm, device))
+    info = tidy(dm, pools.find(dm, device))
     mapping = pools.mapping_of(dm, info)
     if mapping is not None and mapping.pool is not None:
         return _attached_already(info, mapping, found, mode, volume, scope)
@@ -85,7 +85,7 @@ def detach(dm: Dm, store: Store, device: str, say: Say, *, force: bool = False) 
     """
     found = pools.find(dm, device)
     before = _hidden(dm, found)
-    info = _tidy(dm, found)
+    info = tidy(dm, found)
     mapping = pools.mapping_of(dm, info)
     hidden = origin_of(dm, mapping) if mapping else None
     if mapping is None or (mapping.pool is None and hidden is None):
@@ -116,7 +116,7 @@ def change_mode(dm: Dm, device: str, mode: str, say: Say) -> str:
     :param say: called with progress messages
     :raises PoolError: if that is not possible
     """
-    info = _tidy(dm, pools.find(dm, device))
+    info = tidy(dm, pools.find(dm, device))
     mapping = pools.mapping_of(dm, info)
     if mapping is None or mapping.pool is None:
         raise PoolError(f"{info.name} has no cache; attach it to a pool first")
@@ -170,7 +170,7 @@ def set_table(dm: Dm, device: str, line: Line) -> None:
 
     :raises PoolError: if that is not possible; the device then works as before
     """
-    info = _tidy(dm, pools.find(dm, device))
+    info = tidy(dm, pools.find(dm, device))
     with _Steps(dm, info, dm.table(info.name)) as steps:
         if pools.mapping_of(dm, info) is not None and line.target != pools.TARGET:
             steps.put_back((line,), force=False)
@@ -281,7 +281,7 @@ def origin_of(dm: Dm, mapping: Mapping) -> Info | None:
     return info if info is not None and info.uuid.startswith(_UUID) else None
 
 
-def _tidy(dm: Dm, info: Info) -> Info:
+def tidy(dm: Dm, info: Info) -> Info:
     """Clean up after a call that was killed; return the device as it is then."""
     hidden = _hidden(dm, info)
     if hidden is not None and hidden.uuid != _hidden_uuid(info):

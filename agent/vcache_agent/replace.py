@@ -196,7 +196,10 @@ def _discard_inactive(dm: Dm, pool: _Pool) -> None:
 
 def _bypass(dm: Dm, store: Store, device: _Device, say: Say) -> None:
     """Give a device a table without the module."""
-    mapping = _mapping(dm, device)
+    info = dm.info(device.name)
+    if info is None:
+        return
+    mapping = pools.mapping_of(dm, attach.tidy(dm, info))
     if mapping is None:
         return
     if mapping.pool is not None or device.below:
