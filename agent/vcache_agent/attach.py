@@ -16,6 +16,7 @@ and must not be discarded.
 
 import contextlib
 import ctypes
+import dataclasses
 import errno
 import os
 import signal
@@ -71,8 +72,8 @@ def attach(dm: Dm, store: Store, device: str, pool: str, *, mode: str = "writeba
         if mapping is None:
             hidden = steps.hide()
             mapping = Mapping(_length(lines), "flush-only", hidden.number, scope)
-        steps.swap([Mapping(mapping.length, mode, mapping.origin, scope, mapping.age_ms,
-                            found.info.number, chosen).line()])
+        steps.swap([dataclasses.replace(mapping, mode=mode, scope=scope, pool=found.info.number,
+                                        volume=chosen).line()])
     return f"{info.name} is volume {chosen} of pool {found.info.name}, mode {mode}"
 
 
@@ -127,10 +128,8 @@ def change_mode(dm: Dm, device: str, mode: str, say: Say) -> str:
         raise PoolError(f"the cache of {info.name} has failed; only 'vcache detach' is possible")
     if mapping.mode == "writeback":
         drain(dm, info, say)
-    wanted = Mapping(mapping.length, mode, mapping.origin, mapping.scope, mapping.age_ms,
-                     mapping.pool, mapping.volume)
     with _Steps(dm, info, dm.table(info.name)) as steps:
-        steps.swap([wanted.line()])
+        steps.swap([dataclasses.replace(mapping, mode=mode).line()])
     return f"{info.name} is in mode {mode}"
 
 

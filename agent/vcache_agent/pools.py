@@ -43,6 +43,10 @@ Lanes = Sequence[int] | int
 TUNABLE = ("reads_percent", "hot_percent")
 
 
+#: Limits of destage that a table line may have, and their defaults (reference/target).
+LIMITS = {"destage_mib": 0, "destage_low": 25, "destage_high": 75}
+
+
 class PoolError(Exception):
     """The operation is not possible; the text names the reason and the allowed values."""
 
@@ -57,6 +61,7 @@ class Mapping:
     :param age_ms: option age_ms of the target in ms; None: its default
     :param pool: device number of the pool; None: no cache
     :param volume: volume number in the pool
+    :param limits: limits of destage that differ from :data:`LIMITS`, in this order
     """
 
     length: int
@@ -66,6 +71,7 @@ class Mapping:
     age_ms: int | None = None
     pool: DeviceNumber | None = None
     volume: int = 0
+    limits: tuple[tuple[str, int], ...] = ()
 
     @classmethod
     def parse(cls, line: Line) -> "Mapping":
@@ -75,18 +81,23 @@ class Mapping:
         options = rest[2 if scope == "filesystem" else 3:]
         age_ms = pool = None
         volume = 0
+        limits: dict[str, int] = {}
         while options:
             if options[0] == "age_ms":
                 age_ms, options = int(options[1]), options[2:]
+            elif options[0] in LIMITS:
+                limits[options[0]], options = int(options[1]), options[2:]
             else:
                 pool, volume, options = sysfs.number(options[1]), int(options[2]), options[3:]
-        return cls(line.length, mode, sysfs.number(origin), scope, age_ms, pool, volume)
+        return cls(line.length, mode, sysfs.number(origin), scope, age_ms, pool, volume,
+                   tuple((name, limits[name]) for name in LIMITS if name in limits))
 
     def line(self) -> Line:
         """Return the mapping as a table line."""
         options: list[object] = []
         if self.age_ms is not None:
             options += ["age_ms", self.age_ms]
+        options += [word for limit in self.limits for word in limit]
         if self.pool is not None:
             options += ["pool", self.pool, self.volume]
         if options:
@@ -96,7 +107,7 @@ class Mapping:
 
     def plain(self) -> "Mapping":
         """Return the same mapping without a cache, in mode flush-only."""
-        return dataclasses.replace(self, mode="flush-only", pool=None, volume=0)
+        return dataclasses.replace(self, mode="flush-only", pool=None, volume=0, limits=())
 
     def bypass(self) -> Line:
         """Return the table line of the origin without the target."""
@@ -119,6 +130,8 @@ class CacheState:
     :param state: ``clean``, ``dirty``, ``draining``, ``failing``, ``bypassed``, ``lost`` or
         ``partly-lost``
     :param errors: number of I/O errors of the cache
+    :param paused: for how long destage is paused, in s; None: the loaded module, which is older,
+        cannot pause it
     """
 
     volume: int
@@ -126,6 +139,7 @@ class CacheState:
     dirty: int
     destaged: int
     errors: int
+    paused: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,9 +196,9 @@ def cache_state(dm: Dm, info: Info) -> CacheState | None:
     words = dm.status(info.name)[0].arguments.split()
     if "cache" not in words:
         return None
-    volume, state, *counts = words[words.index("cache") + 1:][:5]
-    dirty, destaged, errors = map(int, counts)
-    return CacheState(int(volume), state, dirty * SECTOR_BYTES, destaged * SECTOR_BYTES, errors)
+    volume, state, dirty, destaged, errors, *more = words[words.index("cache") + 1:]
+    return CacheState(int(volume), state, int(dirty) * SECTOR_BYTES, int(destaged) * SECTOR_BYTES,
+                      int(errors), int(more[2]) if len(more) > 2 else None)
 
 
 def buffered(dm: Dm, info: Info) -> int:

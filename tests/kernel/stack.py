@@ -245,13 +245,14 @@ class CacheStatus(NamedTuple):
     cache_errors: int
     damaged: int
     promoted: int
+    paused: int
 
 
 def cache_status(device: Mapped) -> CacheStatus:
     """Return what a volume says of its cache; sizes in sectors."""
     words = device.status()
     at = words.index("cache")
-    return CacheStatus._make([int(words[at + 1]), words[at + 2], *map(int, words[at + 3:at + 8])])
+    return CacheStatus._make([int(words[at + 1]), words[at + 2], *map(int, words[at + 3:at + 9])])
 
 
 def pool_table(cache: str, chunk_kib: int | None = None, lanes: Sequence[int] = ()) -> str:

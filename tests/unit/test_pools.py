@@ -41,7 +41,7 @@ def test_the_kernels_reason(text: str, reason: str) -> None:
 
 def test_a_pool_is_tuned(kernel: Kernel, monkeypatch: pytest.MonkeyPatch,
                          capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(pool_cli, "_mapper", lambda: contextlib.nullcontext(Dm(kernel)))
+    monkeypatch.setattr(pool_cli, "mapper", lambda: contextlib.nullcontext(Dm(kernel)))
     (found,) = pools.pools(as_dm(Dm(kernel)))
     assert (found.reads, found.reads_percent) == (1, 75)
     assert cli.main(["pool", "set", "fast", "--reads-percent", "20"]) == 0
@@ -65,7 +65,7 @@ def test_a_pool_is_resized(kernel: Kernel, monkeypatch: pytest.MonkeyPatch,
         said = kernel.pool_status.split()
         kernel.pool_status = " ".join([*said[:14], str(max(int(said[14]) - 3, 0))])
 
-    monkeypatch.setattr(pool_cli, "_mapper", lambda: contextlib.nullcontext(Dm(kernel)))
+    monkeypatch.setattr(pool_cli, "mapper", lambda: contextlib.nullcontext(Dm(kernel)))
     monkeypatch.setattr("vcache_agent.pools.time.sleep", look)
     assert cli.main(["pool", "resize", "fast"]) == 0
     assert (kernel.resized, capsys.readouterr().out) == (

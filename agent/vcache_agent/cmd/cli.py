@@ -18,6 +18,7 @@ from vcache_agent import tables, view
 from vcache_agent.admin_client import AdminDenied, AdminError, AgentNotRunning, ask
 from vcache_agent.cmd import (
     curve_cli,
+    destage_cli,
     events_cli,
     map_cli,
     module_cli,
@@ -134,6 +135,7 @@ def _parser() -> argparse.ArgumentParser:
     curve_cli.add_command(tag_commands, _integer(0, spec.TAG_MAX))
     map_cli.add_commands(tag_commands, _integer(0, spec.TAG_MAX))
     pool_cli.add_commands(commands)
+    destage_cli.add_command(commands, _integer)
     module_cli.add_commands(commands)
     policy_cli.add_commands(commands)
     mrc_cli.add_command(commands)

@@ -193,7 +193,7 @@ def _percent(text: str) -> int:
 
 
 @contextlib.contextmanager
-def _mapper() -> Iterator[Dm]:
+def mapper() -> Iterator[Dm]:
     """Connect to device mapper.
 
     :raises ModuleNotLoaded: if the kernel has no target vcache
@@ -231,7 +231,7 @@ def say(text: str) -> None:
 
 
 def _create(arguments: argparse.Namespace) -> None:
-    with _mapper() as dm:
+    with mapper() as dm:
         say(pools.create(dm, arguments.name, arguments.device, arguments.chunk_kib,
                           _percents(arguments), arguments.lanes or ()))
 
@@ -240,23 +240,23 @@ def _set(arguments: argparse.Namespace) -> None:
     percents = _percents(arguments)
     if not percents:
         arguments.usage("one of --reads-percent, --hot-percent is required")
-    with _mapper() as dm:
+    with mapper() as dm:
         say(pools.tune(dm, arguments.name, percents))
 
 
 def _resize(arguments: argparse.Namespace) -> None:
-    with _mapper() as dm:
+    with mapper() as dm:
         say(pools.resize(dm, arguments.name, arguments.size, say,
                           wait=not arguments.no_wait))
 
 
 def _remove(arguments: argparse.Namespace) -> None:
-    with _mapper() as dm:
+    with mapper() as dm:
         say(pools.remove(dm, arguments.name))
 
 
 def _drop(arguments: argparse.Namespace) -> None:
-    with _mapper() as dm, locked_store(arguments.state) as store:
+    with mapper() as dm, locked_store(arguments.state) as store:
         say(pools.drop(dm, store, arguments.name, arguments.volume, force=arguments.force))
 
 
@@ -264,22 +264,22 @@ def _attach(arguments: argparse.Namespace) -> None:
     scope = "filesystem" if arguments.filesystem else None
     if arguments.tag is not None:
         scope = f"volume {arguments.tag}"
-    with _mapper() as dm, locked_store(arguments.state) as store:
+    with mapper() as dm, locked_store(arguments.state) as store:
         say(attach.attach(dm, store, arguments.device, arguments.pool, mode=arguments.mode,
                            volume=arguments.volume, scope=scope, recover=arguments.recover))
 
 
 def _detach(arguments: argparse.Namespace) -> None:
-    with _mapper() as dm, locked_store(arguments.state) as store:
+    with mapper() as dm, locked_store(arguments.state) as store:
         say(attach.detach(dm, store, arguments.device, say, force=arguments.force))
 
 
 def _mode(arguments: argparse.Namespace) -> None:
-    with _mapper() as dm, locked_store(arguments.state):
+    with mapper() as dm, locked_store(arguments.state):
         say(attach.change_mode(dm, arguments.device, arguments.mode, say))
 
 
 def _list(arguments: argparse.Namespace) -> None:
-    with _mapper() as dm:
+    with mapper() as dm:
         rows = [pools.row(pool, pools.members(dm, pool)) for pool in pools.pools(dm)]
     print(json.dumps({"pools": rows}, indent=2) if arguments.json else tables.pools(rows))

@@ -28,7 +28,8 @@
  * Rounds run at full speed when most of the log's share is dirty, when nothing has been
  * written for a while, when clean chunks run short, and in a drain. Above a quarter of the
  * share they run slowly. There is no urgency then, and blocks that are overwritten
- * meanwhile need not be written at all.
+ * meanwhile need not be written at all. An operator can change these parts of a share, limit
+ * the rate, and pause destage, see limit.c.
  *
  * The writes do not have REQ_SYNC. So the writeback throttling of the block layer
  * (blk-wbt) keeps them from delaying reads, if the origin has it. While others read from
@@ -133,6 +134,12 @@ static bool vc_log_lacks_clean(const struct vcache_log *log)
 	       READ_ONCE(log->unsealed);
 }
 
+/* Is more than a percentage of a log's share dirty? */
+static bool vc_log_dirty_above(struct vcache_log *log, u32 percent)
+{
+	return (u64)READ_ONCE(log->dirty) * 100 > (u64)vcache_log_part(log) * percent;
+}
+
 /*
  * Must the dirty data of this log be destaged at full speed? A writer that waits for a
  * chunk is no reason while clean chunks can be reclaimed.
@@ -140,12 +147,12 @@ static bool vc_log_lacks_clean(const struct vcache_log *log)
 static bool vc_log_is_urgent(struct vcache_log *log)
 {
 	struct vcache_volume *v = log->vol;
-	u32 share = vcache_log_part(log), dirty = READ_ONCE(log->dirty);
+	u32 dirty = READ_ONCE(log->dirty);
 
 	return READ_ONCE(v->drain) || vc_log_lacks_clean(log) ||
 	       READ_ONCE(v->pool->leaving) || vcache_log_must_vacate(log) ||
 	       (READ_ONCE(log->starved) && dirty >= READ_ONCE(log->nr)) ||
-	       dirty > share - share / 4 ||
+	       vc_log_dirty_above(log, READ_ONCE(v->limits.high)) ||
 	       time_after(jiffies, READ_ONCE(log->written) +
 			  msecs_to_jiffies(VC_IDLE_MS));
 }
@@ -163,7 +170,8 @@ bool vcache_volume_is_urgent(struct vcache_volume *v)
 	if (READ_ONCE(v->stopped))
 		return true;
 	list_for_each_entry_lockless(log, &v->logs, node) {
-		if (vcache_log_dirty_chunks(log) && vc_log_is_urgent(log))
+		if (vcache_log_dirty_chunks(log) && !vcache_destage_held(log) &&
+		    vc_log_is_urgent(log))
 			return true;
 	}
 	return false;
@@ -238,8 +246,10 @@ void vcache_volume_note_clean(struct vcache_volume *v)
 /* Should this log be destaged now? */
 static bool vc_log_due(struct vcache_log *log)
 {
+	if (vcache_destage_held(log))
+		return false;
 	return vc_log_is_urgent(log) ||
-	       (READ_ONCE(log->dirty) > vcache_log_part(log) / 4 &&
+	       (vc_log_dirty_above(log, READ_ONCE(log->vol->limits.low)) &&
 		time_after_eq(jiffies, log->vol->rest_until));
 }
 
@@ -421,6 +431,7 @@ static void vc_destage_work(struct work_struct *work)
 void vcache_destage_init(struct vcache_volume *v)
 {
 	v->most = VC_ROUND_FIRST;
+	vcache_destage_limits_init(v);
 	vcache_flight_init(v);
 	vcache_bad_init(v);
 	INIT_DELAYED_WORK(&v->destage, vc_destage_work);

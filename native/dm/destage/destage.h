@@ -20,6 +20,11 @@ void vcache_volume_note_clean(struct vcache_volume *v);
 void vcache_destage_soon(struct vcache_volume *v);
 void vcache_destage_init(struct vcache_volume *v);
 
+/* limit.c */
+void vcache_destage_limit(struct vcache_volume *v, const struct vcache_limits *limits);
+void vcache_destage_pause(struct vcache_volume *v, u32 seconds);
+u32 vcache_destage_paused(const struct vcache_volume *v);
+
 /* throttle.c */
 void vcache_throttle_init(struct vcache_pool *p);
 

@@ -141,6 +141,7 @@ static void vc_round_copy_alone(struct vcache_round *r, struct vcache_volume *v,
 			w->error = vcache_window_copy_each(r, w, v);
 		took = jiffies - start;
 		r->worked += took;
+		vcache_rate_count(v, w->nr);
 		if (!w->error)
 			vc_window_adapt(v, took);
 		vc_round_result(r, v, w->error);
@@ -195,6 +196,7 @@ static bool vc_flight_begin(struct vcache_round *r, struct vcache_volume *v)
 	} else {
 		VCACHE_PROBE("destage has several windows in flight");
 	}
+	vcache_rate_count(v, w->nr);
 	w->alone = depth == 1;
 	list_move_tail(&w->node, &r->reading);
 	vcache_window_send_read(w, v->pool, w->cell, w->nr);
@@ -269,7 +271,7 @@ static bool vc_flight_go_on(struct vcache_round *r, struct vcache_volume *v)
  * Blocks that fail stay dirty. When several windows in a row have failed altogether, more and
  * more blocks are left for a later round: the origin has failed, or the cache device, or a large
  * part of it. A round that was not urgent ends when destage becomes urgent: chunks that are
- * superseded by now may be enough.
+ * superseded by now may be enough. A round in which an operator begins a pause ends, too.
  *
  * Return: 0; or an error if nothing could be copied, unless that was only because the cache device
  * cannot read the blocks: the origin is all right then.
@@ -279,10 +281,13 @@ int vcache_round_copy(struct vcache_round *r, struct vcache_volume *v, struct vc
 	bool urgent = vcache_volume_is_urgent(v);
 
 	vc_round_start(r);
-	while (r->from < r->nr && !READ_ONCE(v->stopped)) {
+	while (r->from < r->nr && !READ_ONCE(v->stopped) && !vcache_destage_held(log)) {
 		bool throttled = vcache_throttle_wanted(log);
 
-		if (!throttled && vcache_volume_is_urgent(v)) {
+		if (vcache_rate_left(log)) {
+			if (!vc_flight_go_on(r, v))
+				r->worked += vcache_rate_wait(log);
+		} else if (!throttled && vcache_volume_is_urgent(v)) {
 			if (!urgent)
 				break;
 			if (!vc_flight_begin(r, v))

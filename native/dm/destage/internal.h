@@ -20,6 +20,13 @@ bool vcache_volume_is_urgent(struct vcache_volume *v);
 void vcache_flight_init(struct vcache_volume *v);
 int vcache_round_copy(struct vcache_round *r, struct vcache_volume *v, struct vcache_log *log);
 
+/* limit.c */
+void vcache_destage_limits_init(struct vcache_volume *v);
+bool vcache_destage_held(struct vcache_log *log);
+u64 vcache_rate_left(struct vcache_log *log);
+unsigned long vcache_rate_wait(struct vcache_log *log);
+void vcache_rate_count(struct vcache_volume *v, u32 blocks);
+
 /* throttle.c */
 bool vcache_throttle_wanted(struct vcache_log *log);
 void vcache_throttle_end(struct vcache_log *log, unsigned long took, bool held);

@@ -127,6 +127,9 @@ struct vcache_lane {
  * @most: most cells that the origin takes in one round of acceptable length
  * @width: most blocks that it takes in one window
  * @flow: how many windows it takes at a time; of destage
+ * @limits: of destage, set by an operator
+ * @limit_next: when the next window may begin because of them, ns; of destage
+ * @paused_until: destage is paused until then, ns
  * @rest_until: unless destage is urgent, the next window begins then, jiffies
  * @serial: counts windows that suggest an origin which serves one request at a time
  * @promoting: promotions under way, see promote.c
@@ -173,6 +176,9 @@ struct vcache_volume {
 	u32 most;
 	u32 width;
 	struct vcache_flow flow;
+	struct vcache_limits limits;
+	u64 limit_next;
+	u64 paused_until;
 	unsigned long rest_until;
 	u32 serial;
 	atomic_t promoting;

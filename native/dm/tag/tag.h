@@ -74,6 +74,28 @@ struct vcache_volume;
 #define VC_AGE_MS_DEFAULT	5000U
 #define VC_AGE_MS_MAX		600000U
 
+/* Range of vcache_limits.mib, and of a pause in s. */
+#define VC_LIMIT_MIB_MAX	1048576U
+#define VC_PAUSE_MAX		86400U
+
+/* Dirty shares, in percent, from which destage begins, and runs at full speed. */
+#define VC_DIRTY_LOW		25U
+#define VC_DIRTY_HIGH		75U
+/* Writers are slowed down from 81 percent on: destage must be at full speed before. */
+#define VC_DIRTY_HIGH_MAX	80U
+
+/**
+ * struct vcache_limits - limits of destage, see ../destage/limit.c
+ * @mib: most MiB per second; 0: no limit
+ * @low: percentage of a share that is dirty from which destage begins, 0 to @high
+ * @high: the same, from which it runs at full speed, 1 to VC_DIRTY_HIGH_MAX
+ */
+struct vcache_limits {
+	u32 mib;
+	u32 low;
+	u32 high;
+};
+
 /**
  * struct vcache_cgroups - the cgroups whose I/O belongs to a tag
  * @rcu: frees it
@@ -295,7 +317,8 @@ struct vcache_tag {
  * @tag_id: the tag in volume scope
  * @tag: the same, found when the table is resumed
  * @age_ms: longest time that data stays buffered
- * @nr_args: optional arguments given, for the table line
+ * @age_given: the table line has it
+ * @limits: of destage; change under vcache_dev.lock
  */
 struct vcache_target {
 	struct vcache_dev *dev;
@@ -308,7 +331,8 @@ struct vcache_target {
 	u32 tag_id;
 	struct vcache_tag *tag;
 	unsigned int age_ms;
-	unsigned int nr_args;
+	bool age_given;
+	struct vcache_limits limits;
 };
 
 /**

@@ -437,6 +437,8 @@ int vcache_dev_activate(struct vcache_dev *dev, struct vcache_target *vt)
 		dev->mode = vt->mode;
 		WRITE_ONCE(dev->origin, bdev);
 		dev->volume = vt->scope == VCACHE_SCOPE_VOLUME;
+		if (dev->vol)
+			vcache_destage_limit(dev->vol, &vt->limits);
 		vc_dev_choose_store(dev, vt->mode == VCACHE_MODE_WRITEBACK, bdev);
 	}
 	vcache_dev_unlock(dev);

@@ -5,6 +5,13 @@
 
 #include "target.h"
 
+/* options.c */
+int vcache_options_parse(struct vcache_target *vt, struct dm_arg_set *as);
+unsigned int vcache_options_show(struct vcache_target *vt, char *result, unsigned int maxlen,
+				 unsigned int sz);
+int vcache_target_message(struct dm_target *ti, unsigned int argc, char **argv, char *result,
+			  unsigned int maxlen);
+
 /* device.c */
 struct vcache_dev *vcache_dev_make(struct mapped_device *md);
 void vcache_dev_put(struct vcache_dev *dev, struct vcache_target *vt);

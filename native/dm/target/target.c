@@ -14,6 +14,11 @@
  *   pool <device> <volume>	a vcache-pool, and the number of the origin in it, 1 to
  *				4294967295; required for writeback and writethrough, and
  *				not allowed for other modes
+ *   destage_mib <n>		most MiB per second that destage writes to the origin, 0 to
+ *				1048576 (default 0: no limit)
+ *   destage_low <percent>	part of its share that a tag may have dirty before destage begins,
+ *				0 to 80 (default 25), at most destage_high
+ *   destage_high <percent>	the same, before destage runs at full speed, 1 to 80 (default 75)
  *
  * Write-zeroes are supported only on an origin without a volatile cache: they cannot have
  * FUA, and a flush of one tag must not flush the device. Otherwise the block layer writes
@@ -134,43 +139,6 @@ static int vc_parse_scope(struct vcache_target *vt, struct dm_arg_set *as)
 	return -EINVAL;
 }
 
-static int vc_parse_age(struct vcache_target *vt, struct dm_arg_set *as)
-{
-	static const struct dm_arg age_arg = {
-		1, VC_AGE_MS_MAX, "age_ms must be 1..600000"
-	};
-
-	return dm_read_arg(&age_arg, as, &vt->age_ms, &vt->ti->error);
-}
-
-static int vc_parse_pool(struct vcache_target *vt, struct dm_arg_set *as)
-{
-	static const struct dm_arg volume_arg = {
-		1, UINT_MAX, "the volume must be 1..4294967295"
-	};
-	const char *path = dm_shift_arg(as);
-	int r;
-
-	if (vt->pool_dev) {
-		vt->ti->error = "'pool' is given twice";
-		return -EINVAL;
-	}
-	r = dm_read_arg(&volume_arg, as, &vt->volume, &vt->ti->error);
-	if (r)
-		return r;
-	r = dm_get_device(vt->ti, path, dm_table_get_mode(vt->ti->table),
-			  &vt->pool_dev);
-	if (r) {
-		vt->ti->error = "cannot open the device of the pool";
-		return r;
-	}
-	if (!vcache_pool_find(vt->pool_dev->bdev)) {
-		vt->ti->error = "the pool device is not an active vcache-pool";
-		return -EINVAL;
-	}
-	return 0;
-}
-
 /* Check that the parts of the table line fit together. */
 static int vc_parse_check(struct vcache_target *vt)
 {
@@ -208,44 +176,6 @@ static void vc_put_devices(struct vcache_target *vt)
 		dm_put_device(vt->ti, vt->origin);
 }
 
-static int vc_parse_options(struct vcache_target *vt, struct dm_arg_set *as)
-{
-	static const struct dm_arg count_arg = {
-		0, 5, "number of optional arguments must be 0..5"
-	};
-	unsigned int n;
-	int r;
-
-	vt->age_ms = VC_AGE_MS_DEFAULT;
-	if (!as->argc)
-		return 0;
-	r = dm_read_arg_group(&count_arg, as, &n, &vt->ti->error);
-	if (r)
-		return r;
-	vt->nr_args = n;
-	while (n) {
-		const char *name = dm_shift_arg(as);
-
-		if (n >= 2 && !strcasecmp(name, "age_ms")) {
-			r = vc_parse_age(vt, as);
-			n -= 2;
-		} else if (n >= 3 && !strcasecmp(name, "pool")) {
-			r = vc_parse_pool(vt, as);
-			n -= 3;
-		} else {
-			vt->ti->error = "optional arguments: age_ms <n>, pool <device> <volume>";
-			r = -EINVAL;
-		}
-		if (r)
-			return r;
-	}
-	if (as->argc) {
-		vt->ti->error = "too many arguments";
-		return -EINVAL;
-	}
-	return 0;
-}
-
 static int vc_parse_mode(struct vcache_target *vt, const char *name)
 {
 	unsigned int i;
@@ -275,7 +205,7 @@ static int vc_parse(struct vcache_target *vt, unsigned int argc, char **argv)
 		ti->error = "no origin device given";
 		return -EINVAL;
 	}
-	r = vc_parse_scope(vt, &as) ?: vc_parse_options(vt, &as);
+	r = vc_parse_scope(vt, &as) ?: vcache_options_parse(vt, &as);
 	if (r)
 		return r;
 	r = dm_get_device(ti, origin, dm_table_get_mode(ti->table),
@@ -382,26 +312,6 @@ static void vc_resume(struct dm_target *ti)
 	vcache_dev_resume(vt->dev);
 }
 
-static int vc_message(struct dm_target *ti, unsigned int argc, char **argv,
-		      char *result, unsigned int maxlen)
-{
-	struct vcache_target *vt = ti->private;
-	int r = 0;
-
-	if (argc != 1 || strcasecmp(argv[0], "drain")) {
-		DMERR("%s: the only message is 'drain'",
-		      dm_device_name(vt->dev->md));
-		return -EINVAL;
-	}
-	vcache_dev_lock(vt->dev);
-	if (vt->dev->vol && vt->dev->target == vt)
-		vcache_volume_drain(vt->dev->vol);
-	else
-		r = -ENODEV;
-	vcache_dev_unlock(vt->dev);
-	return r;
-}
-
 static u64 vc_mean_us(u64 ns, u64 n)
 {
 	return n ? div64_u64(ns, n * NSEC_PER_USEC) : 0;
@@ -426,11 +336,11 @@ static unsigned int vc_status_cache(struct vcache_volume *v, char *result,
 {
 	u64 dirty = vcache_volume_dirty(v);
 
-	DMEMIT(" cache %u %s %llu %llu %d %llu %llu", v->id,
+	DMEMIT(" cache %u %s %llu %llu %d %llu %llu %u", v->id,
 	       vc_cache_state(v, dirty), dirty,
 	       (u64)atomic64_read(&v->destaged),
 	       atomic_read(&v->cache_errors), v->damaged,
-	       (u64)atomic64_read(&v->promoted));
+	       (u64)atomic64_read(&v->promoted), vcache_destage_paused(v));
 	return sz;
 }
 
@@ -491,12 +401,7 @@ static void vc_status(struct dm_target *ti, status_type_t type,
 			DMEMIT("volume %u", vt->tag_id);
 		else
 			DMEMIT("filesystem");
-		if (vt->nr_args)
-			DMEMIT(" %u", vt->nr_args);
-		if (vt->nr_args == 2 || vt->nr_args == 5)
-			DMEMIT(" age_ms %u", vt->age_ms);
-		if (vt->pool_dev)
-			DMEMIT(" pool %s %u", vt->pool_dev->name, vt->volume);
+		sz = vcache_options_show(vt, result, maxlen, sz);
 		break;
 	case STATUSTYPE_IMA:
 		*result = '\0';
@@ -533,7 +438,7 @@ static struct target_type vcache_target_type = {
 	.preresume = vc_preresume,
 	.resume = vc_resume,
 	.status = vc_status,
-	.message = vc_message,
+	.message = vcache_target_message,
 	.iterate_devices = vc_iterate_devices,
 };
 
