@@ -238,6 +238,7 @@ static bool vc_log_open(struct vcache_log *log, enum vcache_append_kind kind)
 		WRITE_ONCE(log->nr_own, log->nr_own + c->own);
 		WRITE_ONCE(log->dirty, log->dirty + !c->clean);
 		WRITE_ONCE(log->open, c);
+		WRITE_ONCE(log->by_relocation, kind == VC_APPEND_RELOCATE && !reserved);
 		log->at = 0;
 	}
 	spin_unlock_irqrestore(&log->lock, flags);
@@ -264,7 +265,9 @@ static bool vc_log_full(struct vcache_log *log, bool clean)
 /*
  * Relocation needs at most one more chunk to free one, if no writer fills that. So writers
  * wait while the chunks reserved for relocation are in use, and while the log has more
- * chunks than its maximum because of it.
+ * chunks than its maximum because of it. They also wait while the writer of another log is the
+ * next to get a chunk: otherwise a log that is relocated would use up what that gains, and the
+ * others would get nothing.
  */
 static bool vc_log_hold(struct vcache_log *log)
 {
@@ -279,6 +282,18 @@ static bool vc_log_hold(struct vcache_log *log)
 	spin_unlock_irqrestore(&log->lock, flags);
 	vcache_space_kick(p);
 	return true;
+}
+
+/* A writer goes on in a chunk that relocation has opened: that is its turn. */
+static void vc_log_adopt(struct vcache_log *log)
+{
+	unsigned long flags;
+
+	lockdep_assert_held(&log->append);
+	spin_lock_irqsave(&log->lock, flags);
+	WRITE_ONCE(log->by_relocation, false);
+	WRITE_ONCE(log->served, atomic64_inc_return(&log->vol->pool->opens));
+	spin_unlock_irqrestore(&log->lock, flags);
 }
 
 /**
@@ -302,6 +317,8 @@ u32 vcache_log_space(struct vcache_log *log, enum vcache_append_kind kind)
 		vcache_log_close(log);
 	if (!log->open && !vc_log_open(log, kind))
 		return 0;
+	if (kind != VC_APPEND_RELOCATE && log->by_relocation)
+		vc_log_adopt(log);
 	space = min(vcache_chunk_capacity(&p->g) - log->at - 1,
 		    vcache_seal_capacity(&p->g) - log->open->sealing->nr);
 	return min(space, VC_RECORD_MAX);

@@ -292,11 +292,13 @@ enum vcache_log_state {
  * @opened: when a writer has opened a chunk, ns
  * @spare_since: since when there is @spare, ns
  * @served: when a writer of it has opened a chunk: a number that grows with each one of the pool
+ * @by_relocation: relocation has opened the open chunk, out of turn, and no writer has used it
  * @reclaim_pending: it has to give up a chunk, and none can be reclaimed yet, see space.c
  * @forgotten: what it has in the cache becomes invalid on the device, see drop.c; under the
  *	lock of the pool
  * @emptied: a written chunk may have become empty since vc_log_empty_written() looked
- * @held: its writer waits until the chunks for relocation are free, see vc_log_hold()
+ * @held: its writer waits until the chunks for relocation are free, or for its turn, see
+ *	vc_log_hold()
  * @claim: what its share is computed from; under the lock of the pool
  * @share: its fair share of the shared lanes, chunks
  * @guaranteed: the part of @share for which other logs give up chunks of theirs
@@ -355,6 +357,7 @@ struct vcache_log {
 	struct vcache_chunk *spare;
 	bool starved;
 	u64 served;
+	bool by_relocation;
 	struct vcache_pace pace;
 	u32 paced_dirty;
 	u32 paced_limit;

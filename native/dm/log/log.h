@@ -240,6 +240,7 @@ enum vcache_pool_state {
  * @volumes: all volumes known
  * @seq: last sequence number used
  * @opens: how many chunks writers have opened, see vcache_log.served
+ * @turn: the least vcache_log.served of writers that wait for a chunk, or U64_MAX
  * @free_lock: guards @lane and @nfree; taken in interrupts
  * @lane: its lanes
  * @nlanes: how many
@@ -311,6 +312,7 @@ struct vcache_pool {
 	struct list_head volumes;
 	atomic64_t seq;
 	atomic64_t opens;
+	u64 turn;
 	spinlock_t free_lock; /* lane */
 	struct vcache_lane lane[VC_LANES_MAX];
 	u32 nlanes;

@@ -105,6 +105,7 @@ static struct vcache_pool *vc_pool_make(struct mapped_device *md)
 	spin_lock_init(&p->error_lock);
 	vcache_lanes_init(p);
 	p->migrate_at = jiffies;
+	p->turn = U64_MAX;
 	INIT_DELAYED_WORK(&p->space_work, vcache_space_work);
 	INIT_WORK(&p->fail_work, vcache_fail_work);
 	vcache_store_init(p);

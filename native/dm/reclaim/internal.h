@@ -58,6 +58,8 @@ u32 vcache_pool_reserve(const struct vcache_pool *p);
 u32 vcache_pool_guaranteed_reserve(const struct vcache_pool *p);
 bool vcache_log_may_grow(const struct vcache_pool *p, const struct vcache_log *log);
 bool vcache_pool_give_spares(struct vcache_pool *p, bool starved);
+bool vcache_log_yields(const struct vcache_log *log);
+bool vcache_pool_take_turns(struct vcache_pool *p);
 
 /* victim.c */
 u32 vcache_chunk_heat(const struct vcache_pool *p, const struct vcache_chunk *c, u32 hot);

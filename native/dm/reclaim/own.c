@@ -134,7 +134,8 @@ static bool vc_log_is_within(const struct vcache_log *log, enum vcache_domain do
  * @log: the log
  *
  * What a log has above vcache_log.most was taken for blocks that are relocated or kept. If the
- * writer filled that, relocation would take one more chunk each time, whatever the maximum.
+ * writer filled that, relocation would take one more chunk each time, whatever the maximum. What
+ * it has by relocation above its share, it may fill in its turn, see vcache_log_yields().
  *
  * A log with dedicated lanes does not wait for what happens in the shared ones.
  */
@@ -147,7 +148,7 @@ bool vcache_log_may_write(const struct vcache_log *log)
 	    vc_log_is_within(log, VC_OWN))
 		return true;
 	return (!lanes || READ_ONCE(log->most)) && vc_log_is_within(log, VC_SHARED) &&
-	       READ_ONCE(p->nfree) >= vcache_pool_relocate_reserve(p);
+	       !vcache_log_yields(log) && READ_ONCE(p->nfree) >= vcache_pool_relocate_reserve(p);
 }
 
 /* Reclaim empty chunks until there is space for a read chunk. Return: there are more. */

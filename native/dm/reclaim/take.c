@@ -135,6 +135,80 @@ struct vcache_chunk *vcache_chunk_take(struct vcache_pool *p, struct vcache_log 
 	return c;
 }
 
+/*
+ * Does the writer of a log wait for a chunk of the shared lanes that it gets as soon as enough
+ * are free? Not if it must give up chunks before.
+ */
+static bool vc_log_waits(const struct vcache_log *log)
+{
+	u32 has = vcache_log_has(log, VC_SHARED);
+
+	return READ_ONCE(log->starved) && !READ_ONCE(log->lanes) && !READ_ONCE(log->spare) &&
+	       !READ_ONCE(log->vol->failing) && has < READ_ONCE(log->most) &&
+	       !(READ_ONCE(log->reclaim_pending) && has > READ_ONCE(log->share));
+}
+
+/**
+ * vcache_log_yields - must a writer leave what relocation has gained to others?
+ * @log: the log
+ *
+ * Relocation takes chunks out of turn. Of a log above its share, only the relocated blocks go
+ * there while the writer of another log waits that got its last chunk earlier.
+ */
+bool vcache_log_yields(const struct vcache_log *log)
+{
+	if (!READ_ONCE(log->by_relocation) || !READ_ONCE(log->open) ||
+	    !vcache_log_is_over(log) ||
+	    READ_ONCE(log->vol->pool->turn) >= READ_ONCE(log->served))
+		return false;
+	VCACHE_PROBE("writer leaves what relocation gains to others");
+	return true;
+}
+
+/* May a writer that was held go on? Then it is held no longer. */
+static bool vc_log_release(struct vcache_log *log)
+{
+	lockdep_assert_held(&log->lock);
+	if (!log->held || !vcache_log_may_write(log))
+		return false;
+	log->held = false;
+	return true;
+}
+
+/**
+ * vcache_pool_take_turns - find out which waiting writer is the next to get a chunk
+ * @p: the pool, locked
+ *
+ * Return: whether any writer is held.
+ */
+bool vcache_pool_take_turns(struct vcache_pool *p)
+{
+	struct vcache_volume *v;
+	struct vcache_log *log;
+	u64 turn = U64_MAX;
+	bool held = false, wake;
+
+	lockdep_assert_held(&p->lock);
+	list_for_each_entry(v, &p->volumes, node) {
+		list_for_each_entry(log, &v->logs, node) {
+			if (vc_log_waits(log))
+				turn = min(turn, READ_ONCE(log->served));
+		}
+	}
+	WRITE_ONCE(p->turn, turn);
+	list_for_each_entry(v, &p->volumes, node) {
+		list_for_each_entry(log, &v->logs, node) {
+			spin_lock_irq(&log->lock);
+			wake = vc_log_release(log);
+			held |= log->held;
+			spin_unlock_irq(&log->lock);
+			if (wake)
+				vcache_log_wake(log);
+		}
+	}
+	return held;
+}
+
 /* Reserve the next chunk of a log before a flush needs it. Return: whether there was one. */
 static bool vc_log_reserve_spare(struct vcache_log *log)
 {
@@ -150,10 +224,7 @@ static bool vc_log_reserve_spare(struct vcache_log *log)
 		/* If it had a spare chunk already, it waits for a seal, not for a chunk. */
 		wake = log->spare && log->starved;
 	}
-	if (log->held && vcache_log_may_write(log)) {
-		log->held = false;
-		wake = true;
-	}
+	wake |= vc_log_release(log);
 	spin_unlock_irq(&log->lock);
 	if (wake)
 		vcache_log_wake(log);
