@@ -211,7 +211,7 @@ class TestMoves:
         moves.leave(VM)
         for clock.now, seen in ((101.0, {"ready": True}), (102.0, {"job": True}),
                                 (103.0, {"dirty": True}), (104.0, {})):
-            moves.note(VM, **seen)  # type: ignore[arg-type]
+            moves.note(VM, **seen)
         move = moves.get(VM)
         assert move is not None and move.departure == Departure(100.0, True, 102.0, 103.0)
         moves.leave(VM)

@@ -21,7 +21,7 @@ from vcache_agent.migration.moves import Moves, Role
 from vcache_agent.model import Device, Domain, Tag
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client
-from vcache_agent.netlink.errors import NetlinkError
+from vcache_agent.netlink.errors import ModuleNotLoaded, NetlinkError
 from vcache_agent.plan.state import DiskReport
 from vcache_agent.store import Store
 from vcache_agent.worker import Worker
@@ -191,17 +191,19 @@ class Arrivals:
     def _remains(self, domain: str, shared: Sequence[str]) -> str:
         """Return why a cache here may have data of a domain's volumes, or nothing."""
         outcome = self._worker.outcome
+        try:
+            with self._kernel() as client:
+                devices, tags = client.devices(), client.tags()
+        except ModuleNotLoaded:
+            return ""  # so there is no cache
+        except NetlinkError as error:
+            return str(error.strerror)
         if outcome.plan is None:
-            return ""  # without the module there is no cache
+            return f"the state of its tags is unknown: {outcome.problem}"
         reports = [report for report in outcome.plan.disks
                    if report.state.domain.uuid == domain and report.state.source.target in shared]
         if len(reports) < len(shared):
             return "its disks are not known yet"
-        try:
-            with self._kernel() as client:
-                devices, tags = client.devices(), client.tags()
-        except NetlinkError as error:
-            return str(error.strerror)
         return cached(reports, devices, tags)
 
     def _adopt(self, domain: str, settings: Settings) -> None:

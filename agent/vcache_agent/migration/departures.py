@@ -15,7 +15,7 @@ from vcache_agent.migration.verdict import Sight
 from vcache_agent.model import Device, Phase, Tag
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client
-from vcache_agent.netlink.errors import NetlinkError
+from vcache_agent.netlink.errors import ModuleNotLoaded, NetlinkError
 from vcache_agent.overrides import NONE
 from vcache_agent.plan.state import DiskReport
 from vcache_agent.store import Store
@@ -106,15 +106,17 @@ class Departures:
         The reason is empty if there are none and there will not be any.
         """
         outcome = self._worker.outcome
+        try:
+            with self._kernel() as client:
+                devices, tags = client.devices(), client.tags()
+        except ModuleNotLoaded:
+            return 0, ""  # so there is no cache
+        except NetlinkError as error:
+            return 0, str(error.strerror)
         if outcome.plan is None:
             return 0, f"the state of its tags is unknown: {outcome.problem}"
         reports = [report for report in outcome.plan.disks
                    if report.state.domain.uuid == domain and not report.state.source.readonly]
-        try:
-            with self._kernel() as client:
-                devices, tags = client.devices(), client.tags()
-        except NetlinkError as error:
-            return 0, str(error.strerror)
         failed = next((text for report in reports if report.key is not None
                        and (text := outcome.errors.get(report.key))), "")
         dirty, reason = of_disks(reports, devices, tags)
