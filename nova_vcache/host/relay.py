@@ -35,8 +35,9 @@ LOG = logging.getLogger(__name__)
 
 # Most questions of this host that wait at the same time.
 _MOST = 64
-# Part of the time that the source may use; the rest is for the messages.
-_PART = 0.75
+# Parts of the time of a question: the source may use the first one, and without an answer the
+# agent is told so after the second one. The rest is for the messages.
+_PART, _WAIT_PART = 0.75, 0.9
 _MOST_NAME = 255
 
 
@@ -113,7 +114,7 @@ class Relay:
 
         :raises TimeoutError: if there is none in time
         """
-        deadline = time.monotonic() + question.seconds
+        deadline = time.monotonic() + question.seconds * _WAIT_PART
         number = secrets.token_hex(16)
         with self._answered:
             if len(self._waiting) >= _MOST:
