@@ -167,6 +167,10 @@ test: deps ## run all tests, including kernel, libvirt and a power-cut sample
 	@$(MAKE) --no-print-directory -j2 venv module
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) .ci/suite.py
 
+.PHONY: pair-test
+pair-test: venv module-uml ## test live migration between two hosts with a shared disk; TESTS='-k back'
+	@$(PYTHON) -m tests.pair $(TESTS)
+
 .PHONY: test-debug
 test-debug: venv module-uml-debug ## run the kernel tests with KASAN, lockdep, kmemleak: build/debug/coverage.json
 	@$(PYTHON) -m tests.kernel --uml --debug --timeout 7200 -p no:cacheprovider -m 'not smp'; \

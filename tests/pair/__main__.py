@@ -21,10 +21,11 @@ _DISK_BYTES = 64 << 20
 _SECONDS = 1800
 
 
-def machines(folder: Path) -> list[Uml]:
+def machines(folder: Path, write_ms: int = 0) -> list[Uml]:
     """Return the two machines.
 
     :param folder: folder of the disk
+    :param write_ms: delay of each write of the disk
     """
     disk = folder / "shared"
     with open(disk, "wb") as file:
@@ -36,7 +37,8 @@ def machines(folder: Path) -> list[Uml]:
                 f"srcport={ports[number]},dstport={ports[1 - number]},"
                 "rx_session=1,tx_session=1,depth=128")
         made.append(Uml(memory="1G", disks=[Disk(disk, "shared", shared=True)],
-                        kernel_args=[link], env={"VCACHE_PAIR": str(number + 1)}))
+                        kernel_args=[link], env={"VCACHE_PAIR": str(number + 1),
+                                                  "VCACHE_WRITE_MS": str(write_ms)}))
     return made
 
 
@@ -51,9 +53,9 @@ def _free_ports() -> list[int]:
     return ports
 
 
-def run(command: list[str], folder: Path, timeout: float = _SECONDS) -> int:
+def run(command: list[str], folder: Path, timeout: float = _SECONDS, write_ms: int = 0) -> int:
     """Run a command in the first machine beside the second one; return its exit status."""
-    first, second = machines(folder)
+    first, second = machines(folder, write_ms)
 
     def serve() -> None:
         try:

@@ -42,6 +42,7 @@ KEY = b"two machines"
 VOLUME = Path("/dev/mapper/vol")
 TAG = 4001
 FOLDER = Path("/run/instances")
+_SHARED = "/dev/disk/by-id/virtio-shared"
 RELAY_SOCKET = Path("/run/vcache-host/relay.sock")
 
 _LIBVIRTD = """
@@ -73,10 +74,12 @@ class Host:
     """A host; its public methods can be called from the other machine.
 
     :param number: 1 or 2
+    :param write_ms: delay of each write of the shared disk, as of a slow one
     """
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, write_ms: int = 0) -> None:
         self.number = number
+        self._write_ms = write_ms
         self.agent = lab.Agent()
         self.vm = Vm()
         self.silent = False
@@ -87,6 +90,8 @@ class Host:
     def lasting(self) -> Iterator[None]:
         """Have everything run."""
         run("hostname", f"host{self.number}")
+        with open("/etc/hosts", "a") as file:  # libvirt would wait for a name server
+            file.write("".join(f"{address(item)} host{item}\n" for item in (1, 2)))
         run("ip", "link", "set", "vec0", "up")
         run("ip", "address", "add", f"{address(self.number)}/24", "dev", "vec0")
         with open("/etc/libvirt/libvirtd.conf", "a") as file:
@@ -101,8 +106,9 @@ class Host:
             device = stack.enter_context(
                 lab.mapped("instances", Path("/dev/ram0"), "filesystem"))
             stack.enter_context(lab.mounted(device, FOLDER))
-            stack.enter_context(mapped(
-                "vol", "0 131072 linear /dev/disk/by-id/virtio-shared 0"))
+            below = stack.enter_context(mapped(
+                "slow", f"0 131072 delay {_SHARED} 0 0 {_SHARED} 0 {self._write_ms}"))
+            stack.enter_context(mapped("vol", f"0 131072 linear {below} 0"))
             run("dmsetup", "mknodes", "vol")
             self.agent.start()
             stack.callback(self.agent.stop)
@@ -182,6 +188,14 @@ class Host:
         """Return its next reply on this host."""
         return self.vm.reply(name)
 
+    def poll(self, name: str) -> dict[str, Any] | None:
+        """Return its next reply on this host, if it is there already."""
+        return self.vm.poll(name)
+
+    def migrating(self) -> bool:
+        """Return whether a migration goes on."""
+        return self._migration is not None and self._migration.is_alive()
+
     def end(self, name: str) -> None:
         """Stop and undefine a domain, in any state."""
         self.vm.end(name)
@@ -217,8 +231,14 @@ class Host:
         """Wait for the end of the migration; return the error, or nothing."""
         assert self._migration is not None
         self._migration.join(limit(lab.PATIENCE))
-        assert not self._migration.is_alive(), "the migration has not ended"
+        assert not self._migration.is_alive(), f"the migration has not ended:\n{self.log()}"
         return self._result
+
+    def log(self) -> str:
+        """Return the end of the logs."""
+        files = [lab.AGENT_LOG, *Path("/var/log/libvirt").rglob("*.log")]
+        return "\n".join(f"== {path}\n{path.read_text(errors='replace')[-2500:]}"
+                         for path in files if path.exists())
 
     def cancel(self, name: str) -> None:
         """Cancel the migration of a domain, as soon as it copies."""
@@ -316,7 +336,12 @@ class Remote:
 def _serve(host: Host) -> None:
     """Execute calls until the connection ends."""
     with Listener((address(host.number), CALLS), authkey=KEY) as listener:
+        # Without the first machine, this one must end, too.
+        alone = threading.Timer(limit(lab.PATIENCE), os._exit, (1,))
+        alone.daemon = True
+        alone.start()
         channel = listener.accept()
+        alone.cancel()
         with channel, contextlib.suppress(EOFError):
             while True:
                 name, arguments, options = channel.recv()
@@ -329,7 +354,7 @@ def _serve(host: Host) -> None:
 
 def main() -> int:
     """Be the second host."""
-    host = Host(int(os.environ["VCACHE_PAIR"]))
+    host = Host(int(os.environ["VCACHE_PAIR"]), int(os.environ.get("VCACHE_WRITE_MS", "0")))
     with explained("pair"), host.lasting():
         _serve(host)
     return 0

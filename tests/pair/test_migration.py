@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.box.inside import progress
 from tests.host.lab import eventually
 from tests.pair.host import FOLDER, TAG, VOLUME, Host, Remote
 from vcache_agent.netlink import spec
@@ -18,17 +19,22 @@ from vcache_agent.netlink import spec
 NAME = "vm"
 SIZE = 16 << 20
 GOLD = {"mode": "writeback"}
-# Longer than a migration takes here.
-BUSY_MS = 20000
+# Longer than any migration takes here; the next command ends it.
+BUSY_MS = 3_600_000
 
 
 def mix(host: Any, milliseconds: int = BUSY_MS) -> None:
     host.send(NAME, f"mix dev=/dev/vda size={SIZE} bs=4096 reads=50 time_ms={milliseconds} seed=1")
 
 
-def verified(host: Any) -> None:
-    """Check all that the guest has written, by itself."""
+def verified(host: Any, busy: bool = True) -> None:
+    """Let the guest check all that it has written.
+
+    :param busy: it still reads and writes
+    """
     host.send(NAME, f"verify dev=/dev/vda size={SIZE} bs=4096")
+    if busy:
+        host.reply(NAME)
     host.reply(NAME)
 
 
@@ -71,11 +77,12 @@ def gold(pair: tuple[Host, Remote]) -> Callable[[Any], None]:
 def migrated(source: Any, target: Any, **options: Any) -> None:
     """Migrate the guest while it reads and writes, and check what it reads."""
     mix(source)
+    progress("the migration begins")
     source.begin_migration(NAME, **options)
     error = source.end_migration()
+    progress(f"the migration has ended: {error or 'good'}")
     assert error == ""
     assert target.running() == [NAME]
-    target.reply(NAME)
     verified(target)
 
 
@@ -109,7 +116,7 @@ def test_a_source_that_does_not_answer(pair: tuple[Host, Remote],
     assert "Hook script execution failed" in error and "newer data of disk vda" in error
     assert here.running() == [NAME] and there.running() == []
     assert here.tag().mode is spec.Mode.WRITEBACK
-    verified(here)
+    verified(here, busy=False)
 
 
 def test_a_destination_without_an_agent(pair: tuple[Host, Remote],
@@ -134,7 +141,6 @@ def test_one_that_is_cancelled(pair: tuple[Host, Remote], gold: Callable[[Any], 
     assert here.tag().cache_dirty_bytes == 0
     assert "cancel" in here.end_migration().lower()
     in_mode(here, spec.Mode.WRITEBACK)
-    here.reply(NAME)
     verified(here)
     assert there.running() == []
 
@@ -152,7 +158,6 @@ def test_one_that_fails_while_the_agent_of_the_source_is_killed(
     there.kill_vm(NAME)
     assert here.end_migration() != ""
     in_mode(here, spec.Mode.WRITEBACK)
-    here.reply(NAME)
     verified(here)
 
 

@@ -40,11 +40,17 @@ def _log(name: str) -> Path:
     return Path(f"/run/{name}.console")
 
 
+def _text(name: str) -> str:
+    return _log(name).read_text(errors="replace") if _log(name).exists() else ""
+
+
 class Vm:
     """The domains of one host."""
 
     def __init__(self) -> None:
         self._read: dict[str, int] = {}
+        # Process ID of QEMU, and the descriptor.
+        self._consoles: dict[str, tuple[int | None, int]] = {}
 
     def start(self, name: str, path: Path, specs: dict[str, str]) -> None:
         """Start a domain, and wait until its guest answers."""
@@ -66,16 +72,27 @@ class Vm:
 
     def send(self, name: str, command: str) -> None:
         """Send a command to the load generator."""
-        # Open it each time: after a migration the console is another one.
-        console = os.open(run("virsh", "-q", "ttyconsole", name).strip(),
-                          os.O_RDWR | os.O_NOCTTY)
-        try:
+        os.write(self._console(name), command.encode() + b"\n")
+
+    def _console(self, name: str) -> int:
+        """Return the descriptor of a domain's console, which stays open: QEMU drops what it has
+        not read when the console closes.
+        """
+        pid = self.pid(name)
+        known, console = self._consoles.get(name, (None, -1))
+        if known is None or known != pid:  # it is another one after a migration
+            self._close(name)
+            console = os.open(run("virsh", "-q", "ttyconsole", name).strip(),
+                              os.O_RDWR | os.O_NOCTTY)
             with contextlib.suppress(termios.error):
                 tty.setraw(console)
-            os.write(console, command.encode() + b"\n")
-            termios.tcdrain(console)
-            time.sleep(0.5)  # QEMU drops what it has not read when the console closes
-        finally:
+            self._consoles[name] = (pid, console)
+            time.sleep(1.5)  # QEMU looks once a second whether somebody has opened the console
+        return console
+
+    def _close(self, name: str) -> None:
+        _, console = self._consoles.pop(name, (None, -1))
+        if console >= 0:
             os.close(console)
 
     def reply(self, name: str) -> dict[str, Any]:
@@ -84,17 +101,24 @@ class Vm:
         :raises AssertionError: if there is none in time, or it is an error
         """
         deadline = Deadline(lab.PATIENCE)
-        while True:
-            text = _log(name).read_text(errors="replace") if _log(name).exists() else ""
-            *lines, _ = text[self._read.get(name, 0):].split("\n")
-            for line in lines:
-                self._read[name] = self._read.get(name, 0) + len(line) + 1
-                if _REPLY in line:
-                    found: dict[str, Any] = json.loads(line.partition(_REPLY)[2])
-                    assert "error" not in found, found
-                    return found
-            assert not deadline.passed(), f"{name}: no reply; its console: {text[-500:]!r}"
+        while (found := self.poll(name)) is None:
+            assert not deadline.passed(), f"{name}: no reply; its console: {_text(name)[-500:]!r}"
             time.sleep(0.2)
+        return found
+
+    def poll(self, name: str) -> dict[str, Any] | None:
+        """Return the next reply on this host, if it is there already.
+
+        :raises AssertionError: if it is an error
+        """
+        *lines, _ = _text(name)[self._read.get(name, 0):].split("\n")
+        for line in lines:
+            self._read[name] = self._read.get(name, 0) + len(line) + 1
+            if _REPLY in line:
+                found: dict[str, Any] = json.loads(line.partition(_REPLY)[2])
+                assert "error" not in found, found
+                return found
+        return None
 
     def pid(self, name: str) -> int | None:
         """Return the process ID of its QEMU; None: there is none."""
@@ -110,5 +134,6 @@ class Vm:
             for step in (domain.destroy, domain.undefine):
                 with contextlib.suppress(libvirt.libvirtError):
                     step()
+        self._close(name)
         _log(name).unlink(missing_ok=True)
         self._read.pop(name, None)

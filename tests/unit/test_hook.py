@@ -325,12 +325,12 @@ class TestMigrationWithoutAnAgent:
         assert hook.run(with_disks(BLOCK), "prepare").returncode == 1
         # The mark ends with the migration, so an ordinary start is possible.
         assert hook.run(with_disks(BLOCK), "release").returncode == 0
-        assert not list((hook.socket.parent / "arriving").iterdir())
+        assert not list(Path(f"{hook.socket.parent}-arriving").iterdir())
         assert hook.run(with_disks(BLOCK), "prepare").returncode == 0
 
     def test_an_old_mark_counts_no_more(self, hook: Hook) -> None:
         hook.run(with_disks(BLOCK), "migrate")
-        (mark,) = (hook.socket.parent / "arriving").iterdir()
+        (mark,) = Path(f"{hook.socket.parent}-arriving").iterdir()
         os.utime(mark, (time.time() - 601, time.time() - 601))
         assert hook.run(with_disks(BLOCK), "prepare").returncode == 0
 
@@ -342,4 +342,4 @@ class TestMigrationWithoutAnAgent:
     def test_names_that_libvirt_does_not_allow(self, hook: Hook) -> None:
         for name in ("..", ".", "", "../x"):
             hook.run(with_disks(BLOCK), "migrate", (name, "migrate", "begin", "-"))
-        assert not (hook.socket.parent / "x").exists()
+        assert not Path(f"{hook.socket.parent}-arriving").exists()

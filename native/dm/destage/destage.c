@@ -26,9 +26,9 @@
  * DOC: Pace
  *
  * Rounds run at full speed when most of the log's share is dirty, when nothing has been
- * written for a while, when clean chunks run short, and in a drain. Above a quarter of the
- * share they run slowly. There is no urgency then, and blocks that are overwritten
- * meanwhile need not be written at all.
+ * written for a while, when clean chunks run short, when the tag of the log has left the
+ * writeback mode, and in a drain. Above a quarter of the share they run slowly. There is no
+ * urgency then, and blocks that are overwritten meanwhile need not be written at all.
  *
  * The writes do not have REQ_SYNC. So the writeback throttling of the block layer
  * (blk-wbt) keeps them from delaying reads, if the origin has it. While others read from
@@ -134,6 +134,22 @@ static bool vc_log_lacks_clean(const struct vcache_log *log)
 }
 
 /*
+ * Is the dirty data of this log what is left of an earlier mode of its tag? More of it does not
+ * come, and somebody may wait until it is at the origin.
+ */
+static bool vc_log_is_rest(struct vcache_log *log)
+{
+	struct vcache_tag *tag;
+	bool rest;
+
+	rcu_read_lock();
+	tag = rcu_dereference(log->user);
+	rest = tag && READ_ONCE(tag->mode) != VCACHE_MODE_WRITEBACK;
+	rcu_read_unlock();
+	return rest;
+}
+
+/*
  * Must the dirty data of this log be destaged at full speed? A writer that waits for a
  * chunk is no reason while clean chunks can be reclaimed.
  */
@@ -142,7 +158,7 @@ static bool vc_log_is_urgent(struct vcache_log *log)
 	struct vcache_volume *v = log->vol;
 	u32 share = vcache_log_part(log), dirty = READ_ONCE(log->dirty);
 
-	return READ_ONCE(v->drain) || vc_log_lacks_clean(log) ||
+	return READ_ONCE(v->drain) || vc_log_is_rest(log) || vc_log_lacks_clean(log) ||
 	       READ_ONCE(v->pool->leaving) || vcache_log_must_vacate(log) ||
 	       (READ_ONCE(log->starved) && dirty >= READ_ONCE(log->nr)) ||
 	       dirty > share - share / 4 ||
@@ -363,6 +379,16 @@ void vcache_destage_soon(struct vcache_volume *v)
 {
 	if (!READ_ONCE(v->stopped))
 		queue_delayed_work(v->pool->wq, &v->destage, VC_DESTAGE_TICK);
+}
+
+/**
+ * vcache_destage_now - look now whether something has to be destaged
+ * @v: the volume
+ */
+void vcache_destage_now(struct vcache_volume *v)
+{
+	if (!READ_ONCE(v->stopped))
+		mod_delayed_work(v->pool->wq, &v->destage, 0);
 }
 
 static void vc_volume_destage(struct vcache_volume *v)
