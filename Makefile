@@ -285,6 +285,10 @@ bench-replace: venv ## compare miss ratios of the cache with LRU, S3-FIFO and ot
 bench-agent: venv module-uml ## measure the agent's requests to the kernel, 250 disks: build/bench/agent.json
 	@$(PYTHON) -m bench.agent
 
+.PHONY: bench-migration
+bench-migration: venv module-uml ## measure synchronous writes across a live migration: build/bench/migration.json
+	@$(PYTHON) -m bench.migration
+
 .PHONY: bench-policies
 bench-policies: venv ## compare divisions of a cache on real traces: build/bench/policies.json
 	@$(PYTHON) -m bench.policies

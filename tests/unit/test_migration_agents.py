@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import libvirt
@@ -14,9 +15,12 @@ import pytest
 
 from tests.unit.plan_model import uuid
 from vcache_agent.admin_client import AdminError, NotHere
+from vcache_agent.admin_server import AdminServer
 from vcache_agent.cgroups import Cgroup
+from vcache_agent.events import EventLog
 from vcache_agent.hook_server import Refused
 from vcache_agent.inventory import Inventory
+from vcache_agent.libvirt_watch import LibvirtWatch
 from vcache_agent.locate import Located
 from vcache_agent.migration import sights
 from vcache_agent.migration.arrivals import Arrivals, Policy
@@ -25,6 +29,8 @@ from vcache_agent.migration.messages import (
     MESSAGE_BYTES,
     Question,
     encode_answer,
+    encode_question,
+    parse_answer,
     parse_question,
 )
 from vcache_agent.migration.moves import Moves, Role
@@ -403,3 +409,46 @@ def test_libvirt_is_asked_about_the_domains_that_move(pair: Pair) -> None:
     connection.error = libvirt.VIR_ERR_NO_DOMAIN
     both[0].look(connection)
     assert source.moves.with_role(Role.LEFT) or not source.moves.with_role(*Role)
+
+
+def admin(**parts: Any) -> AdminServer:
+    return AdminServer(SimpleNamespace(**parts))  # type: ignore[arg-type]
+
+
+def test_a_question_on_the_admin_socket(pair: Pair) -> None:
+    events = EventLog()
+    server = admin(departures=pair.source.departures, events=events)
+
+    def asked(**fields: Any) -> dict[str, Any]:
+        question = {"op": "migration", **encode_question(Question(VM, PATIENCE)), **fields}
+        found: dict[str, Any] = json.loads(server.handle(json.dumps(question).encode()))
+        return found
+
+    assert parse_answer(asked()["answer"], VM).ready
+    assert events.after(0)[0][-1].text == (
+        f"instance {VM} is about to leave: all its data is on its storage")
+    assert asked(domain=uuid(2))["kind"] == "not-here"
+    assert "question about a migration: seconds 'x'" in asked(seconds="x")["error"]
+    assert not events.after(1)[0]
+
+
+def test_the_thread_of_libvirt_looks_twice_a_second(
+        pair: Pair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+        caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[float] = []
+    watch = LibvirtWatch("test:///default", pair.source.inventory, 3600.0, lambda: None, tmp_path,
+                         SimpleNamespace(look=lambda _: seen.append(time.monotonic())))  # type: ignore[arg-type]
+    for _ in range(3):
+        watch._look(None)
+    assert len(seen) == 1
+    watch._next_look = 0.0
+    watch._look(None)
+    assert len(seen) == 2
+
+    def full(_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(watch, "_sights", SimpleNamespace(look=full))
+    watch._next_look = 0.0
+    watch._look(None)
+    assert "cannot record a migration" in caplog.text
