@@ -286,6 +286,13 @@ def test_a_source_that_does_not_answer(pair: Pair) -> None:
     assert pair.target.kernel.tag.mode is spec.Mode.WRITEBACK
 
 
+def test_a_domain_that_requests_nothing_does_not_wait(pair: Pair) -> None:
+    pair.target.arrivals.begin(dataclasses.replace(GOLD, extra_specs={"vcache:mode": "none"}))
+    assert not pair.target.moves.with_role(*Role)
+    pair.target.arrivals.begin(dataclasses.replace(GOLD, extra_specs={"vcache:mode": "bad"}))
+    assert pair.target.moves.with_role(Role.ARRIVING)
+
+
 def test_dirty_data_of_an_earlier_stay_is_never_accepted(pair: Pair) -> None:
     pair.target.kernel.dirty, pair.target.kernel.stuck = 8192, True
     with pytest.raises(Refused, match="8 KiB that are not on its storage, from an earlier stay"):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from oslo_log import log as logging
 
+from nova_vcache.extra_specs import Mode
 from vcache_agent.admission import specs_of
 from vcache_agent.hook_server import Refused
 from vcache_agent.migration import relay, verdict
@@ -81,8 +82,13 @@ class Arrivals:
     def begin(self, domain: Domain) -> None:
         """Record a domain that comes from another host, and ask there. Does not wait.
 
+        A domain that requests nothing must not wait for an answer either.
+
         :raises OSError: if it cannot be recorded
         """
+        specs, problem = specs_of(domain.extra_specs)
+        if specs.mode is Mode.NONE and not problem:
+            return
         self._moves.arrive(domain.uuid)
         self._ask(domain.uuid)
 
@@ -175,7 +181,7 @@ class Arrivals:
         """
         specs, problem = specs_of(domain.extra_specs)
         shared = verdict.shared_disks(domain)
-        if problem or not shared or specs.mode.value == "none":
+        if problem or not shared or specs.mode is Mode.NONE:
             return
         number = self._worker.kick()
         self._worker.wait(number, max(0.0, deadline - time.monotonic()))
