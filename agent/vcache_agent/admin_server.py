@@ -239,11 +239,7 @@ class AdminServer:
             question = parse_question(fields)
         except BadMessage as error:
             raise AdminError(f"question about a migration: {error}") from None
-        answer = self._agent.departures.ask(question)
-        self._agent.events.add(
-            "migration", f"instance {answer.domain} is about to leave: "
-            + ("all its data is on its storage" if answer.ready else answer.reason))
-        return {"answer": encode_answer(answer)}
+        return {"answer": encode_answer(self._agent.departures.ask(question))}
 
     def _tag_set(self, fields: dict[str, Any]) -> dict[str, Any]:
         tag, weight = fields.get("tag"), fields.get("weight")

@@ -118,9 +118,11 @@ class Agent:
             locate_timeout=conf.agent.locate_timeout,
             extents_per_disk=conf.agent.extents_per_disk), self.journal.passed, self.moves)
         self.departures = Departures(self.moves, self.inventory, self.store, self.worker,
-                                     grace=conf.migration.grace, kernel=self._client)
+                                     grace=conf.migration.grace, kernel=self._client,
+                                     tell=self._tell_migration)
         self._arrivals = Arrivals(
-            self.moves, self.store, self.worker, _arrival_policy(conf), kernel=self._client)
+            self.moves, self.store, self.worker, _arrival_policy(conf), kernel=self._client,
+            tell=self._tell_migration)
         self._recorder = Recorder(Path(conf.observe.record_path), conf.observe.record_mb << 20) \
             if conf.observe.record_path else None
         self.observer = Observer(self._netlink_timeout,
@@ -173,6 +175,10 @@ class Agent:
 
     def _client(self) -> Client:
         return Client(self._netlink_timeout)
+
+    def _tell_migration(self, text: str) -> None:
+        LOG.info("%s", text)
+        self.events.add("migration", text)
 
     def _state(self) -> State:
         """Return the state for the metrics; runs in a thread of the metrics server."""

@@ -240,18 +240,16 @@ class Host:
         return "\n".join(f"== {path}\n{path.read_text(errors='replace')[-2500:]}"
                          for path in files if path.exists())
 
-    def cancel(self, name: str) -> None:
-        """Cancel the migration of a domain, as soon as it copies."""
-        def cancelled() -> bool:
-            with lab.connection() as host:
-                domain = host.lookupByName(name)
-                stats = domain.jobStats()
-                if stats.get("memory_total", 0) == 0:
-                    return False
-                domain.abortJob()
-                return True
+    def await_copy(self, name: str) -> None:
+        """Wait until the migration of a domain copies memory."""
+        with lab.connection() as host:
+            domain = host.lookupByName(name)
+            lab.eventually(lambda: domain.jobStats().get("memory_total", 0) > 0, "it copies")
 
-        lab.eventually(cancelled, "it copies")
+    def cancel(self, name: str) -> None:
+        """Cancel the migration of a domain."""
+        with lab.connection() as host:
+            host.lookupByName(name).abortJob()
 
     def kill_vm(self, name: str) -> None:
         """Kill the QEMU of a domain as soon as it is there."""

@@ -136,9 +136,10 @@ def test_one_that_is_cancelled(pair: tuple[Host, Remote], gold: Callable[[Any], 
     gold(here)
     mix(here)
     here.begin_migration(NAME, bandwidth=1)
+    here.await_copy(NAME)
+    tag = here.tag()
+    assert (tag.mode, tag.cache_dirty_bytes) == (spec.Mode.WRITETHROUGH, 0)
     here.cancel(NAME)
-    in_mode(here, spec.Mode.WRITETHROUGH)
-    assert here.tag().cache_dirty_bytes == 0
     assert "cancel" in here.end_migration().lower()
     in_mode(here, spec.Mode.WRITEBACK)
     verified(here)
@@ -151,7 +152,7 @@ def test_one_that_fails_while_the_agent_of_the_source_is_killed(
     gold(here)
     mix(here)
     here.begin_migration(NAME, bandwidth=1)
-    in_mode(here, spec.Mode.WRITETHROUGH)
+    here.await_copy(NAME)
     here.agent_kill()
     assert [json.loads(item)["role"] for item in here.moves()] == ["leaving"]
     assert here.tag().mode is spec.Mode.WRITETHROUGH

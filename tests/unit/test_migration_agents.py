@@ -17,7 +17,6 @@ from tests.unit.plan_model import uuid
 from vcache_agent.admin_client import AdminError, NotHere
 from vcache_agent.admin_server import AdminServer
 from vcache_agent.cgroups import Cgroup
-from vcache_agent.events import EventLog
 from vcache_agent.hook_server import Refused
 from vcache_agent.inventory import Inventory
 from vcache_agent.libvirt_watch import LibvirtWatch
@@ -115,17 +114,20 @@ class Side:
 
     def __init__(self, folder: Path, timeout: float, **policy: Any) -> None:
         self.kernel = Kernel()
+        self.told: list[str] = []
         self.inventory, self.store = Inventory(100.0), Store(folder / "s.sqlite")
         self.moves = Moves(folder / "moves")
         self.worker = Worker(self.inventory, self.store, Settings(
             3600.0, 3600.0, timeout, folder), moves=self.moves)
         self.worker.locator = Nowhere()  # type: ignore[assignment]
         self.departures = Departures(self.moves, self.inventory, self.store, self.worker,
-                                     grace=30.0, kernel=lambda: self.kernel)  # type: ignore[arg-type,return-value]
+                                     grace=30.0, kernel=lambda: self.kernel,  # type: ignore[arg-type,return-value]
+                                     tell=self.told.append)
         self.arrivals = Arrivals(
             self.moves, self.store, self.worker,
             Policy(**{"socket": None, "wait": PATIENCE} | policy),
-            kernel=lambda: self.kernel)  # type: ignore[arg-type,return-value]
+            kernel=lambda: self.kernel,  # type: ignore[arg-type,return-value]
+            tell=self.told.append)
 
     def start(self) -> None:
         self.worker.start()
@@ -241,6 +243,7 @@ def test_there_and_back(pair: Pair) -> None:
     assert target.store.overrides()[VM] == Override(weight=7)
     assert target.kernel.tag.weight == 900
     assert not target.moves.with_role(*Role)
+    assert target.told == [f"instance {VM} runs here: its volumes have their modes"]
     until(lambda: source.look() is None and not source.kernel.tag.cached_bytes)
     until(lambda: source.look() is None and not source.moves.with_role(*Role))
 
@@ -423,8 +426,7 @@ def admin(**parts: Any) -> AdminServer:
 
 
 def test_a_question_on_the_admin_socket(pair: Pair) -> None:
-    events = EventLog()
-    server = admin(departures=pair.source.departures, events=events)
+    server = admin(departures=pair.source.departures)
 
     def asked(**fields: Any) -> dict[str, Any]:
         question = {"op": "migration", **encode_question(Question(VM, PATIENCE)), **fields}
@@ -432,11 +434,9 @@ def test_a_question_on_the_admin_socket(pair: Pair) -> None:
         return found
 
     assert parse_answer(asked()["answer"], VM).ready
-    assert events.after(0)[0][-1].text == (
-        f"instance {VM} is about to leave: all its data is on its storage")
+    assert pair.source.told == [f"instance {VM} is about to leave: all its data is on its storage"]
     assert asked(domain=uuid(2))["kind"] == "not-here"
     assert "question about a migration: seconds 'x'" in asked(seconds="x")["error"]
-    assert not events.after(1)[0]
 
 
 def test_the_thread_of_libvirt_looks_twice_a_second(

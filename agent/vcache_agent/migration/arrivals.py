@@ -62,15 +62,18 @@ class Arrivals:
     """Receives domains from other hosts.
 
     :param kernel: returns a client for the kernel
+    :param tell: takes a text for the log of events
     """
 
     def __init__(self, moves: Moves, store: Store, worker: Worker, policy: Policy, *,
-                 kernel: Callable[[], Client] = Client) -> None:
+                 kernel: Callable[[], Client] = Client,
+                 tell: Callable[[str], None] = LOG.info) -> None:
         self._moves = moves
         self._store = store
         self._worker = worker
         self._policy = policy
         self._kernel = kernel
+        self._tell = tell
         self._lock = threading.Lock()
         self._asked: dict[str, _Pending] = {}
 
@@ -106,7 +109,8 @@ class Arrivals:
         try:
             note = self._answered(domain, deadline) if move.role is Role.ARRIVING else ""
             self._await_empty(domain, deadline)
-        except Refused:
+        except Refused as error:
+            self._tell(f"instance {domain.uuid} must not run here: {error}")
             self._moves.remove(domain.uuid, Role.ARRIVING)
             raise
         if move.role is Role.LEFT:
@@ -128,7 +132,7 @@ class Arrivals:
             if move.settings is not None:
                 self._adopt(domain, move.settings)
             self._moves.remove(domain, Role.ARRIVING)
-            LOG.info("instance %s runs here: its volumes have their modes", domain)
+            self._tell(f"instance {domain} runs here: its volumes have their modes")
             self._worker.kick()
         elif not active and time.monotonic() - move.since > self._policy.expire:
             self._moves.remove(domain, Role.ARRIVING)

@@ -33,16 +33,19 @@ class Departures:
 
     :param grace: seconds for which a domain keeps its limits without a migration
     :param kernel: returns a client for the kernel
+    :param tell: takes a text for the log of events
     """
 
     def __init__(self, moves: Moves, inventory: Inventory, store: Store, worker: Worker, *,
-                 grace: float, kernel: Callable[[], Client] = Client) -> None:
+                 grace: float, kernel: Callable[[], Client] = Client,
+                 tell: Callable[[str], None] = LOG.info) -> None:
         self._moves = moves
         self._inventory = inventory
         self._store = store
         self._worker = worker
         self._grace = grace
         self._kernel = kernel
+        self._tell = tell
 
     def ask(self, question: Question) -> Answer:
         """Prepare a domain for its migration; answer as late as the question allows.
@@ -57,13 +60,14 @@ class Departures:
         if domain not in running:
             raise NotHere(f"instance {domain} does not run on this host")
         self._moves.leave(domain)
-        LOG.info("instance %s is about to migrate: its volumes are written through", domain)
         number = self._worker.kick()
         dirty, reason = 0, "its agent has not switched the tags yet"
         if self._worker.wait(number, max(0.0, deadline - time.monotonic())):
             dirty, reason = self._wait(domain, deadline)
         ready = not reason
         self._moves.note(domain, ready=ready, dirty=dirty > 0)
+        self._tell(f"instance {domain} is about to leave: "
+                   + (reason or "all its data is on its storage"))
         return Answer(domain, ready, dirty, reason, self._settings(domain))
 
     def saw(self, domain: str, sight: Sight) -> None:
@@ -84,7 +88,7 @@ class Departures:
         if move is not None and move.departure is not None and verdict.is_over(
                 move.departure, sight, time.monotonic(), self._grace):
             self._moves.remove(domain, Role.LEAVING)
-            LOG.info("instance %s stays on this host: its volumes have their modes again", domain)
+            self._tell(f"instance {domain} stays on this host: its volumes have their modes again")
             self._worker.kick()
 
     def _wait(self, domain: str, deadline: float) -> tuple[int, str]:
