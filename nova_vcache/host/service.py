@@ -210,7 +210,6 @@ class Endpoint:
         """Change options of an active pool."""
         return self._host.change({"op": "pool-set", "pool": pool, "values": values}).to_json()
 
-
     def migration_ask(self, _context: Mapping[str, Any], node: str, number: str,
                       question: dict[str, Any]) -> None:
         """Answer a question about a migration, if the instance runs here."""

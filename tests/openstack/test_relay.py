@@ -32,6 +32,7 @@ from vcache_agent.unix_server import UnixServer
 
 VM = uuid_of(1)
 PATIENCE = 20.0
+NOT_ANSWERS: tuple[object, ...] = (None, [], "x")
 
 
 class Agent:
@@ -150,7 +151,7 @@ def test_answers_to_no_question_and_second_answers() -> None:
 
     def answered(_node: str, number: str, _question: object) -> None:
         numbers.append(number)
-        for answer in (None, [], "x"):
+        for answer in NOT_ANSWERS:
             made.answer(number, answer)
         made.answer("other", {"version": 1})
         made.answer(["x"], {"version": 1})
@@ -165,7 +166,11 @@ def test_answers_to_no_question_and_second_answers() -> None:
 
 def test_only_so_many_questions_wait() -> None:
     ended = threading.Event()
-    made = Relay("a", Agent().ask, lambda *_: ended.wait(PATIENCE) and None, lambda *_: None)
+
+    def slow(*_: object) -> None:
+        ended.wait(PATIENCE)
+
+    made = Relay("a", Agent().ask, slow, lambda *_: None)
     threads = [threading.Thread(target=made.handle, args=(question(0.1),)) for _ in range(64)]
     for thread in threads:
         thread.start()

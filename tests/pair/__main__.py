@@ -36,9 +36,9 @@ def machines(folder: Path, write_ms: int = 0) -> list[Uml]:
         link = ("vec0:transport=l2tpv3,udp=1,v6=0,src=127.0.0.1,dst=127.0.0.1,"
                 f"srcport={ports[number]},dstport={ports[1 - number]},"
                 "rx_session=1,tx_session=1,depth=128")
+        env = {"VCACHE_PAIR": str(number + 1), "VCACHE_WRITE_MS": str(write_ms)}
         made.append(Uml(memory="1G", disks=[Disk(disk, "shared", shared=True)],
-                        kernel_args=[link], env={"VCACHE_PAIR": str(number + 1),
-                                                  "VCACHE_WRITE_MS": str(write_ms)}))
+                        kernel_args=[link], env=env))
     return made
 
 

@@ -42,6 +42,10 @@ def in_mode(host: Any, mode: spec.Mode) -> None:
     eventually(lambda: host.tag().mode is mode, f"the volume is in mode {mode.name}")
 
 
+def weighs(host: Any, weight: int) -> None:
+    eventually(lambda: (host.disk(NAME) or {}).get("weight") == weight, "the operator's weight")
+
+
 def forgotten(host: Any) -> None:
     eventually(lambda: host.moves() == [], "nothing is left of the migration")
 
@@ -95,8 +99,7 @@ def test_there_and_back(pair: tuple[Host, Remote], gold: Callable[[Any], None]) 
         assert [name for name, *_ in target.hooks(NAME)][-4:] == [
             "migrate", "prepare", "start", "started"]
         in_mode(target, spec.Mode.WRITEBACK)
-        eventually(lambda target=target: target.tag().weight == 321,  # type: ignore[misc]
-                   "the operator's weight")
+        weighs(target, 321)
         eventually(lambda source=source: source.tag().cached_bytes == 0,  # type: ignore[misc]
                    "nothing outdated is left in the cache of the source")
         forgotten(source)
@@ -173,7 +176,6 @@ def test_an_image_that_is_copied(pair: tuple[Host, Remote]) -> None:
     here.cli("tag", "set", str(disk["tag"]), "--weight", "321")
     for source, target in ((here, there), (there, here)):
         migrated(source, target, copy=True)
-        eventually(lambda target=target: (target.disk(NAME) or {}).get("weight") == 321,  # type: ignore[misc]
-                   "the operator's weight")
+        weighs(target, 321)
         forgotten(source)
         forgotten(target)
