@@ -334,6 +334,14 @@ def test_a_domain_that_starts_before_its_outdated_cache_is_empty(pair: Pair) -> 
     assert source.moves.with_role(Role.LEFT), "it must not be forgotten by that"
 
 
+def test_data_that_was_on_its_way_to_the_cache_is_waited_for(
+        pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = [(0, ""), (4096, "disk vda is being written"), (0, ""), (0, "")]
+    monkeypatch.setattr(pair.source.departures, "_left", lambda _: looks.pop(0))
+    assert pair.source.departures.ask(Question(VM, PATIENCE)).ready
+    assert not looks, "one look is not enough"
+
+
 def test_only_a_running_domain_leaves(pair: Pair) -> None:
     for domain in (uuid(2), VM):
         with pytest.raises(NotHere, match="does not run on this host"):
