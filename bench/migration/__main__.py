@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure small synchronous writes across a live migration: ``python -m bench.migration``.
+"""Measure synchronous writes across a live migration: ``python -m bench.migration [MODE...]``.
 
 Runs two hosts with a shared disk (tests/pair), whose writes take 5 ms each. Writes
 build/bench/migration.json and build/bench/migration.png.
 """
 
+import argparse
 import json
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from tests.pair.__main__ import run
 
 OUT = REPO / "build" / "bench"
 WRITE_MS = 5
+MODES = ("writeback", "writethrough", "flush-only")
 METHOD = ("two machines of User Mode Linux with one processor each, in real time; guests under "
           f"TCG; one disk for both, {WRITE_MS} ms a write (dm-delay); caches: RAM disks; a 4 KiB "
           "write with fdatasync every 5 ms, one sample a second")
@@ -44,13 +46,19 @@ def summary(found: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> int:
     """Measure and report."""
+    parser = argparse.ArgumentParser(prog="python -m bench.migration", description=__doc__)
+    parser.add_argument("mode", nargs="*", metavar="MODE",
+                        help=f"some of {', '.join(MODES)}")
+    modes = parser.parse_args().mode or list(MODES)
+    if unknown := set(modes) - set(MODES):
+        parser.error(f"no such mode: {', '.join(sorted(unknown))}")
     image.build(default())
     uml.build_module()
     OUT.mkdir(parents=True, exist_ok=True)
     raw = OUT / "migration.raw.json"
     with tempfile.TemporaryDirectory(prefix="pair-", dir=REPO / "build") as folder:
-        status = run([sys.executable, "-m", "bench.migration.inside", str(raw)], Path(folder),
-                     write_ms=WRITE_MS)
+        status = run([sys.executable, "-m", "bench.migration.inside", str(raw), *modes],
+                     Path(folder), write_ms=WRITE_MS)
     if status:
         return status
     runs = json.loads(raw.read_text())
