@@ -167,6 +167,10 @@ test: deps ## run all tests, including kernel, libvirt and a power-cut sample
 	@$(MAKE) --no-print-directory -j2 venv module
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) .ci/suite.py
 
+.PHONY: pair-test
+pair-test: venv module-uml ## test live migration between two hosts with a shared disk; TESTS='-k back'
+	@$(PYTHON) -m tests.pair $(TESTS)
+
 .PHONY: test-debug
 test-debug: venv module-uml-debug ## run the kernel tests with KASAN, lockdep, kmemleak: build/debug/coverage.json
 	@$(PYTHON) -m tests.kernel --uml --debug --timeout 7200 -p no:cacheprovider -m 'not smp'; \
@@ -280,6 +284,10 @@ bench-replace: venv ## compare miss ratios of the cache with LRU, S3-FIFO and ot
 .PHONY: bench-agent
 bench-agent: venv module-uml ## measure the agent's requests to the kernel, 250 disks: build/bench/agent.json
 	@$(PYTHON) -m bench.agent
+
+.PHONY: bench-migration
+bench-migration: venv module-uml ## measure synchronous writes across a live migration: build/bench/migration.json
+	@$(PYTHON) -m bench.migration
 
 .PHONY: bench-policies
 bench-policies: venv ## compare divisions of a cache on real traces: build/bench/policies.json

@@ -20,6 +20,7 @@ from vcache_agent import pools, recent, report, view, why
 from vcache_agent.admin_client import KINDS, AdminError, NotHere, Unfinished
 from vcache_agent.curves import Curves
 from vcache_agent.dm import Dm, DmError
+from vcache_agent.migration.messages import BadMessage, encode_answer, parse_question
 from vcache_agent.model import TAG_MODES, Device, DeviceNumber, Tag
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client
@@ -73,7 +74,8 @@ class AdminServer:
                             "reconcile": self._reconcile, "policy-set": self._policy_set,
                             "host": self._host, "instance-set": self._instance_set,
                             "drain-set": self._drain_set, "pool-set": self._pool_set,
-                            "events": self._events, "why": self._why}
+                            "events": self._events, "why": self._why,
+                            "migration": self._migration}
 
     def handle(self, request: bytes) -> bytes:
         """Execute one request and return its answer, both as JSON."""
@@ -230,6 +232,14 @@ class AdminServer:
         self._agent.store.set_draining(draining)
         self._run_pass(fresh=False)
         return {}
+
+    def _migration(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Answer the question of a host to which an instance is about to migrate."""
+        try:
+            question = parse_question(fields)
+        except BadMessage as error:
+            raise AdminError(f"question about a migration: {error}") from None
+        return {"answer": encode_answer(self._agent.departures.ask(question))}
 
     def _tag_set(self, fields: dict[str, Any]) -> dict[str, Any]:
         tag, weight = fields.get("tag"), fields.get("weight")

@@ -79,6 +79,34 @@ _OBSERVE_OPTS = [
                help="Size of a file of record_path in MiB, after which the next one is begun."),
 ]
 
+_MIGRATION = cfg.OptGroup("migration", title="Live migration")
+_MIGRATION_OPTS = [
+    cfg.StrOpt("relay_socket", default="/run/vcache-host/relay.sock",
+               help="Path of the Unix socket of vcache-host, through which the agent asks the "
+                    "agent of the host from which an instance migrates. Must equal relay_socket "
+                    "in vcache-host.conf. Empty: do not ask, see 'unanswered'."),
+    cfg.FloatOpt("wait", default=0.7, min=0.05, max=29.0,
+                 help="Seconds for which the agent waits until the source of a migration has "
+                      "written the dirty data of the instance's volumes to their storage, while "
+                      "libvirt waits. If it takes longer, the migration is refused; the source "
+                      "continues, so a later attempt succeeds. The value must be less than "
+                      "'timeout' in /etc/vcache/hook.conf."),
+    cfg.StrOpt("unanswered", default="refuse", choices=[
+        ("refuse", "refuse the migration"),
+        ("accept", "accept the migration, with a note in libvirt's log; the guest may then read "
+                   "outdated data, unless no host has its volumes in mode writeback")],
+               help="What to do if an instance with block devices and a vcache:mode comes from a "
+                    "host that does not answer."),
+    cfg.StrOpt("writethrough", default="shared", choices=[
+        ("shared", "disks that are block devices: both hosts may see their storage"),
+        ("all", "also image files, which QEMU copies")],
+               help="Disks of an instance that are in mode writethrough at the source while it "
+                    "migrates."),
+    cfg.FloatOpt("grace", default=30.0, min=1.0, max=3600.0,
+                 help="Seconds for which an instance stays in mode writethrough after it was "
+                      "announced as migrating, if libvirt has no migration of it."),
+]
+
 _METRICS = cfg.OptGroup("metrics", title="Metrics for Prometheus")
 _METRICS_OPTS = [
     cfg.StrOpt("listen", default="127.0.0.1:9587",
@@ -96,6 +124,7 @@ def list_opts() -> list[tuple[cfg.OptGroup, list[Any]]]:
     return [(_AGENT, list(_AGENT_OPTS)),
             (_LIBVIRT, list(_LIBVIRT_OPTS)),
             (_OBSERVE, list(_OBSERVE_OPTS)),
+            (_MIGRATION, list(_MIGRATION_OPTS)),
             (_METRICS, list(_METRICS_OPTS))]
 
 

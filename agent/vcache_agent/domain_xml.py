@@ -130,7 +130,8 @@ def _disks(root: ElementTree.Element) -> Iterator[DiskSource]:
                     or disk.get("device", "disk") not in ("disk", "lun"))
         backing, complete = _backing(disk)
         yield DiskSource(name, kind, path, readonly, backing[:MAX_BACKING],
-                         len(backing[MAX_BACKING:]), complete, _is_volume(disk))
+                         len(backing[MAX_BACKING:]), complete, _is_volume(disk),
+                         disk.find("shareable") is not None)
 
 
 def _is_volume(disk: ElementTree.Element) -> bool:

@@ -14,7 +14,7 @@ The answer is a status and a text, separated by a zero byte:
 ``accept``
     continue; the text is a note for libvirt's log
 ``refuse``
-    the instance must not start (only for `prepare`)
+    the instance must not start here (only for `prepare`)
 ``error``
     the agent cannot decide; the hook behaves as without an agent
 
@@ -38,6 +38,7 @@ REQUEST_BYTES = domain_xml.MAX_BYTES + (64 << 10)
 #: Time limit in seconds to receive a request, and to send the answer.
 SECONDS = 5.0
 
+_ARRIVING = frozenset({"migrate"})
 _STARTING = frozenset({"prepare"})
 _RUNNING = frozenset({"started", "reconnect"})
 _ENDED = frozenset({"stopped", "release"})
@@ -57,11 +58,14 @@ class Callbacks:
     :param prepare: checks a domain that is about to start; returns a note, or raises Refused
     :param running: called for a domain that runs
     :param ended: called for a domain that has stopped
+    :param arriving: called for a domain that is about to come from another host, before
+        `prepare`
     """
 
     prepare: Callable[[Domain, float | None], str]
     running: Callable[[Domain, float | None], None]
     ended: Callable[[Domain, float | None], None]
+    arriving: Callable[[Domain, float | None], None] = lambda _domain, _at: None
 
 
 def handle(request: bytes, callbacks: Callbacks) -> bytes:
@@ -90,7 +94,7 @@ def _dispatch(request: bytes, callbacks: Callbacks) -> str:
     if len(fields) != 6 or fields[0] != _VERSION:
         raise domain_xml.DomainXmlError("hook: the request is not of protocol version 1")
     operation = fields[2].decode("utf-8", "replace")
-    if operation not in _STARTING | _RUNNING | _ENDED:
+    if operation not in _ARRIVING | _STARTING | _RUNNING | _ENDED:
         return ""
     domain = domain_xml.parse(fields[5])
     given = _AT.fullmatch(fields[4])
@@ -98,7 +102,9 @@ def _dispatch(request: bytes, callbacks: Callbacks) -> str:
     LOG.info("hook: %s %s (%s)", operation, domain.name, domain.uuid)
     if operation in _STARTING:
         return callbacks.prepare(domain, at)
-    if operation in _RUNNING:
+    if operation in _ARRIVING:
+        callbacks.arriving(domain, at)
+    elif operation in _RUNNING:
         callbacks.running(domain, at)
     else:
         callbacks.ended(domain, at)

@@ -74,18 +74,20 @@ class Inventory:
             self._entries[domain.uuid] = Entry(domain, phase, at)
             return entry is None or (entry.domain, entry.phase) != (domain, phase)
 
-    def ended(self, uuid: str, at: float | None = None) -> None:
+    def ended(self, uuid: str, at: float | None = None) -> bool:
         """Record that a domain no longer runs.
 
         :param at: monotonic time in seconds at which it ended; None: now
+        :return: False if it was started again since then
         """
         with self._lock:
             at = _past(at)
             entry = self._entries.get(uuid)
             if entry is not None and entry.since > at:
-                return  # it was started again
+                return False
             self._entries.pop(uuid, None)
             self._ended[uuid] = max(at, self._ended.get(uuid, at))
+            return True
 
     def not_running(self, uuid: str, began: float) -> None:
         """Record that a domain did not run at the time `began` (monotonic, in seconds)."""

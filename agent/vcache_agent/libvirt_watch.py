@@ -7,6 +7,7 @@ module calls libvirt, and no other thread waits for it.
 
 import contextlib
 import queue
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from oslo_log import log as logging
 
 from vcache_agent import domain_xml
 from vcache_agent.inventory import Inventory
+from vcache_agent.migration.sights import Sights
 from vcache_agent.model import Domain, Phase
 from vcache_agent.status_files import StatusFiles
 
@@ -31,6 +33,8 @@ _KEEPALIVE_COUNT = 3
 # Items of the queue that are not UUIDs.
 _STOP = "stop"
 _LIST = "list"
+# Seconds between two looks at the domains that migrate.
+_LOOK_PAUSE = 0.5
 _WAKE = "wake"
 
 
@@ -43,15 +47,19 @@ class LibvirtWatch:
     :param changed: called after each change of the inventory
     :param run_dir: folder of libvirt's status files; changes of a domain without an event,
         such as an external snapshot, are found by its file
+    :param sights: looks at the domains that migrate; None: none does
     """
 
     def __init__(self, uri: str, inventory: Inventory, interval: float,
-                 changed: Callable[[], None], run_dir: Path) -> None:
+                 changed: Callable[[], None], run_dir: Path,
+                 sights: Sights | None = None) -> None:
         self._uri = uri
         self._inventory = inventory
         self._interval = interval
         self._changed = changed
         self._files = StatusFiles(run_dir)
+        self._sights = sights
+        self._next_look = 0.0
         self._queue: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._listed = False
@@ -146,10 +154,22 @@ class LibvirtWatch:
                 return
             if item != _WAKE:
                 self._one(connection, item)
+                self._next_look = 0.0  # it may have landed
+            self._look(connection)
             began = time.monotonic()
             for name in self._files.changed():
                 self._named(connection, name)
             self._files.worked(time.monotonic() - began)
+
+    def _look(self, connection: Any) -> None:
+        """Look at the domains that migrate: a migration may end without an event."""
+        if self._sights is None or time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + _LOOK_PAUSE
+        try:
+            self._sights.look(connection)
+        except (OSError, sqlite3.Error) as error:
+            LOG.error("cannot record a migration: %s", error)
 
     def _list(self, connection: Any) -> None:
         began = time.monotonic()

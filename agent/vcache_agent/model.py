@@ -197,6 +197,7 @@ class DiskSource:
     :param deeper: number of further layers below these, which exceed the limit
     :param chain_known: `backing` is complete. It is not before QEMU has opened the disk.
     :param volume: a volume of Cinder is attached as this disk
+    :param shareable: other domains may write it at the same time, also on other hosts
     """
 
     target: str
@@ -207,6 +208,7 @@ class DiskSource:
     deeper: int = 0
     chain_known: bool = True
     volume: bool = False
+    shareable: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -255,6 +257,23 @@ class Layer:
     unknown: bool = False
 
 
+class Limits(NamedTuple):
+    """The highest modes that the disks of a domain may have now, whatever was requested.
+
+    :param volume: of a block device, which other hosts may see; None: no limit
+    :param file: of an image file
+    :param reason: why, or empty
+    """
+
+    volume: Mode | None = None
+    file: Mode | None = None
+    reason: str = ""
+
+
+#: Any mode.
+NO_LIMITS = Limits()
+
+
 @dataclasses.dataclass(frozen=True)
 class DiskState:
     """A disk of a domain that runs or is about to.
@@ -267,6 +286,7 @@ class DiskState:
         must stay in force
     :param backing: the layers below the active one that have a path, from the top
     :param identity: its identity; None: domain and target; see plan/identify.py
+    :param limits: the limits of its domain, for instance while that migrates
     """
 
     domain: Domain
@@ -278,6 +298,7 @@ class DiskState:
     unknown: bool = False
     backing: tuple[Layer, ...] = ()
     identity: DiskId | None = None
+    limits: Limits = NO_LIMITS
 
     @property
     def id(self) -> DiskId:

@@ -8,6 +8,7 @@
     libvirt ──► watch ─────┘                 ▲   └──► store
     kernel ──► event listener ───────────────┘
     vcache ──► admin server ──► store, worker
+    hook, relay ──► migration ──► worker
     kernel ──► observer ──► samples ──► metrics server, admin server, recorder
 
 No code that a hook waits for calls libvirt, starts a program or looks up a path of a
@@ -40,6 +41,10 @@ from vcache_agent.locate_pool import Urgency
 from vcache_agent.metrics.collector import AgentCollector, State
 from vcache_agent.metrics.pool_watch import PoolWatch
 from vcache_agent.metrics.server import MetricsServer
+from vcache_agent.migration.arrivals import Arrivals, Policy
+from vcache_agent.migration.departures import Departures
+from vcache_agent.migration.moves import Moves
+from vcache_agent.migration.sights import Sights
 from vcache_agent.model import DeviceNumber, DiskSource, Domain, Phase
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client, EventListener
@@ -102,6 +107,8 @@ class Agent:
         self._prepare_timeout = conf.agent.prepare_timeout
         self.store = Store(state, heal=True)
         self.inventory = Inventory(conf.agent.prepare_grace)
+        self.moves = Moves(state.parent / "moves",
+                           copied=conf.migration.writethrough == "all")
         self.worker = Worker(self.inventory, self.store, Settings(
             refresh_interval=conf.agent.refresh_interval,
             forget_after=conf.agent.forget_after,
@@ -109,7 +116,13 @@ class Agent:
             run_dir=Path(conf.libvirt.run_dir), policy=conf.agent.policy,
             swap_after=conf.agent.swap_after, maps=state.parent / "maps",
             locate_timeout=conf.agent.locate_timeout,
-            extents_per_disk=conf.agent.extents_per_disk), self.journal.passed)
+            extents_per_disk=conf.agent.extents_per_disk), self.journal.passed, self.moves)
+        self.departures = Departures(self.moves, self.inventory, self.store, self.worker,
+                                     grace=conf.migration.grace, kernel=self._client,
+                                     tell=self._tell_migration)
+        self._arrivals = Arrivals(
+            self.moves, self.store, self.worker, _arrival_policy(conf), kernel=self._client,
+            tell=self._tell_migration)
         self._recorder = Recorder(Path(conf.observe.record_path), conf.observe.record_mb << 20) \
             if conf.observe.record_path else None
         self.observer = Observer(self._netlink_timeout,
@@ -118,8 +131,10 @@ class Agent:
         self._metrics = MetricsServer(conf.metrics.listen, AgentCollector(
             self._state, importlib.metadata.version("nova-vcache"), conf.metrics.instance_labels))
         self.watch = LibvirtWatch(conf.libvirt.uri, self.inventory, conf.libvirt.list_interval,
-                                  self._look, Path(conf.libvirt.run_dir))
-        callbacks = hook_server.Callbacks(self._prepare, self._running, self._ended)
+                                  self._look, Path(conf.libvirt.run_dir),
+                                  Sights(self.moves, self.departures, self._arrivals))
+        callbacks = hook_server.Callbacks(self._prepare, self._running, self._ended,
+                                          self._arriving)
         self._servers = [
             UnixServer(Path(conf.agent.hook_socket),
                        lambda request: hook_server.handle(request, callbacks),
@@ -158,6 +173,13 @@ class Agent:
             last_first.callback(self._pools.stop)
             last_first.callback(self._metrics.stop)
 
+    def _client(self) -> Client:
+        return Client(self._netlink_timeout)
+
+    def _tell_migration(self, text: str) -> None:
+        LOG.info("%s", text)
+        self.events.add("migration", text)
+
     def _state(self) -> State:
         """Return the state for the metrics; runs in a thread of the metrics server."""
         return State(
@@ -167,14 +189,21 @@ class Agent:
             record_dropped=self._recorder.dropped if self._recorder else 0,
             pools=self._pools.rows)
 
+    def _arriving(self, domain: Domain, _at: float | None) -> None:
+        """Begin to receive a domain of another host; runs in a thread of the hook server."""
+        self.watch.wake()
+        self._arrivals.begin(domain)
+
     def _prepare(self, domain: Domain, at: float | None) -> str:
         """Decide whether a domain may start; runs in a thread of the hook server."""
-        deadline = time.monotonic() + self._prepare_timeout
+        began = time.monotonic()
         self.watch.wake()
-        note = admit(domain, self._host(deadline))
+        note = admit(domain, self._host(began + self._prepare_timeout))
         self.inventory.told(domain, Phase.PREPARING, at)
         self.worker.kick()
-        return note
+        other = self._arrivals.prepare(
+            domain, began + max(self._prepare_timeout, self._arrivals.wait))
+        return "; ".join(text for text in (note, other) if text)
 
     def _host(self, deadline: float) -> Host:
         """Return the capabilities of this host.
@@ -207,7 +236,8 @@ class Agent:
         self.worker.kick()
 
     def _ended(self, domain: Domain, at: float | None) -> None:
-        self.inventory.ended(domain.uuid, at)
+        if self.inventory.ended(domain.uuid, at):
+            self.moves.ended(domain.uuid)
         self.worker.kick()
 
     def _listen(self) -> None:
@@ -284,6 +314,12 @@ def downgrade_store(conf: cfg.ConfigOpts) -> str:
         return f"{state} has schema version {Store(state).downgrade()} now"
     finally:
         os.close(lock)
+
+
+def _arrival_policy(conf: cfg.ConfigOpts) -> Policy:
+    group = conf.migration
+    return Policy(Path(group.relay_socket) if group.relay_socket else None, group.wait,
+                  group.unanswered == "accept", conf.agent.prepare_grace)
 
 
 def _nowhere(*_: object) -> NoReturn:

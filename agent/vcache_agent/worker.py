@@ -19,7 +19,9 @@ from vcache_agent.inventory import Entry, Inventory, Snapshot
 from vcache_agent.kernel import Executor
 from vcache_agent.locate import Located, Locator, Ticket
 from vcache_agent.mapfile import MapFolder
-from vcache_agent.model import Device, DiskId, DiskSource, DiskState, Layer, Phase, Tag
+from vcache_agent.migration import emptying
+from vcache_agent.migration.moves import Moves, Role
+from vcache_agent.model import NO_LIMITS, Device, DiskId, DiskSource, DiskState, Layer, Phase, Tag
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
@@ -95,14 +97,17 @@ class Worker:
     :param inventory: the domains
     :param store: the agent's persistent state
     :param listener: called with the previous and the new result after each pass
+    :param moves: the migrations; None: there are none
     """
 
     def __init__(self, inventory: Inventory, store: Store, settings: Settings,
-                 listener: Callable[[Outcome, Outcome], None] = lambda *_: None) -> None:
+                 listener: Callable[[Outcome, Outcome], None] = lambda *_: None,
+                 moves: Moves | None = None) -> None:
         self._inventory = inventory
         self._listener = listener
         self._store = store
         self._settings = settings
+        self._moves = moves
         self.locator = Locator(settings.locate_timeout, self.kick,
                                most=settings.extents_per_disk)
         self._executor = Executor()
@@ -216,7 +221,7 @@ class Worker:
                 look = _Observation(self._settings.run_dir, self.locator, client.devices(),
                                     fresh,
                                     Adjust(self._store.overrides(), self._store.draining()),
-                                    self._patience())
+                                    self._patience(), self._moves)
                 rows, layers = self._store.disks(), self._store.layers()
                 disks, tags = tuple(look.disks(snapshot)), tuple(client.tags())
                 sized = policies.POLICIES[self.policy].sized
@@ -239,6 +244,7 @@ class Worker:
                 fresh = True
             refused = self._drives.use_tags(client, look.devices)
             swapping = self._swapper.step(client, self._swap_plan(look, plan, snapshot.complete))
+            swapping |= self._empty(client, look.devices, plan, tags)
         if snapshot.complete and snapshot.defined is not None:
             known = snapshot.defined | {entry.domain.uuid for entry in snapshot.entries}
             self._store.tend_overrides(known, time.time(), self._settings.forget_after)
@@ -252,6 +258,20 @@ class Worker:
             orphan.dirty_bytes for orphan in plan.orphans)
         return min(_SOON, self._settings.refresh_interval) if changing \
             else self._settings.refresh_interval
+
+    def _empty(self, client: Client, devices: tuple[Device, ...], plan: Plan,
+               tags: tuple[Tag, ...]) -> bool:
+        """Release what caches have of volumes that another host writes.
+
+        :return: True if some of it is left
+        """
+        left = self._moves.with_role(Role.LEFT).keys() if self._moves else ()
+        rows = self._store.disks() if left else {}
+        running = {report.state.domain.uuid for report in plan.disks}
+        if self._moves:
+            for domain in emptying.gone(set(left) - running, devices, tags, rows):
+                self._moves.remove(domain, Role.LEFT)
+        return emptying.release(client, emptying.to_empty(plan.disks, devices, left, rows), tags)
 
     def _patience(self) -> float:
         """Return how long to wait for the locations of disks that are not known yet."""
@@ -290,7 +310,7 @@ class _Observation:
     """
 
     def __init__(self, run_dir: Path, locator: Locator, devices: list[Device],
-                 fresh: bool, adjust: Adjust, patience: float) -> None:
+                 fresh: bool, adjust: Adjust, patience: float, moves: Moves | None) -> None:
         self.devices = tuple(devices)
         self.cgroup_notes: dict[str, str] = {}
         self.cgroup_paths: dict[str, str] = {}
@@ -300,6 +320,7 @@ class _Observation:
         self._locator = locator
         self._fresh = fresh
         self._adjust = adjust
+        self._moves = moves
         self._deadline = time.monotonic() + patience
         self._stack = BlockStack(devices)
 
@@ -314,8 +335,10 @@ class _Observation:
             fresh=self._fresh)
         for entry, specs, problem in wanted:
             cgroup = self._cgroup(entry) if specs.mode is not Mode.NONE else None
+            limits = self._moves.limits(entry.domain.uuid) if self._moves else NO_LIMITS
             for source in entry.domain.disks:
-                state = DiskState(entry.domain, source, specs, None, problem, cgroup)
+                state = DiskState(entry.domain, source, specs, None, problem, cgroup,
+                                  limits=limits)
                 if problem:
                     yield state
                 elif specs.mode is Mode.NONE:

@@ -19,6 +19,10 @@ _OPTS = [
     cfg.StrOpt("admin_socket", default="/run/vcache/admin.sock",
                help="Path of vcache-agent's admin socket. Must equal admin_socket in "
                     "vcache-agent.conf."),
+    cfg.StrOpt("relay_socket", default="/run/vcache-host/relay.sock",
+               help="Path of the Unix socket on which the agent asks the agents of other hosts "
+                    "about live migrations. Must equal relay_socket in vcache-agent.conf. Empty: "
+                    "do not serve it."),
     cfg.FloatOpt("agent_timeout", default=5.0, min=0.5, max=60.0,
                  help="Timeout of a request to the agent, in seconds. A change may take 30 s "
                       "longer."),

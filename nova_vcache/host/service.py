@@ -9,6 +9,7 @@
 
 There are three threads: one queries the agent, one updates Placement, which can be slow,
 and oslo.messaging's. The service stores nothing. If one thread fails, the others continue.
+A further socket relays the agent's questions about migrations to other hosts (relay.py).
 """
 
 import logging
@@ -23,6 +24,7 @@ from oslo_config import cfg
 
 from nova_vcache.host import conf as host_conf
 from nova_vcache.host.keeper import Keeper
+from nova_vcache.host.relay import SECONDS, Relay
 from nova_vcache.host.view import HostView, silent
 from nova_vcache.placement.client import Client
 from nova_vcache.placement.reporter import Reporter
@@ -38,6 +40,8 @@ from vcache_agent.admin_client import (
     Unfinished,
     ask,
 )
+from vcache_agent.migration.messages import MESSAGE_BYTES
+from vcache_agent.unix_server import UnixServer
 
 LOG = logging.getLogger(__name__)
 
@@ -165,12 +169,16 @@ def _outline(report: HostReport) -> tuple[Any, ...]:
 
 
 class Endpoint:
-    """RPC endpoint for vcache-api; see nova_vcache/rpc/host_side.py for the versions."""
+    """RPC endpoint for vcache-api and other hosts; see rpc/host_side.py for the versions.
+
+    :param relay: takes questions about migrations; None: they are ignored
+    """
 
     target = messaging.Target(version=host_side.VERSION)
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, relay: Relay | None = None) -> None:
         self._host = host
+        self._relay = relay
 
     def report_now(self, _context: Mapping[str, Any]) -> None:
         """Send the current report to the API."""
@@ -202,6 +210,18 @@ class Endpoint:
         """Change options of an active pool."""
         return self._host.change({"op": "pool-set", "pool": pool, "values": values}).to_json()
 
+    def migration_ask(self, _context: Mapping[str, Any], node: str, number: str,
+                      question: dict[str, Any]) -> None:
+        """Answer a question about a migration, if the instance runs here."""
+        if self._relay:
+            self._relay.ask(node, number, question)
+
+    def migration_answer(self, _context: Mapping[str, Any], number: str,
+                         answer: dict[str, Any]) -> None:
+        """Take the answer to a question of this host."""
+        if self._relay:
+            self._relay.answer(number, answer)
+
 
 class Service:
     """All threads of vcache-host.
@@ -218,13 +238,19 @@ class Service:
             node, lambda request, seconds: ask(path, request, seconds),
             ApiClient(transport, group.rpc_api_cap).report,
             agent_timeout=group.agent_timeout, report_interval=group.report_interval)
+        peers = host_side.PeerClient(transport)
+        relay = Relay(node, lambda request, seconds: ask(path, request, seconds), peers.ask,
+                      peers.answer)
         client = Client(host_conf.load_placement(conf))
         self._keeper = Keeper(Reporter(client, node), client, interval=group.placement_interval,
                               close_after=group.close_after)
         self._look_interval = group.look_interval
         self._server = messaging.get_rpc_server(
             transport, messaging.Target(topic=host_side.TOPIC, server=node),
-            [Endpoint(self.host)])
+            [Endpoint(self.host, relay)])
+        self._relay = UnixServer(
+            Path(group.relay_socket), relay.handle, request_bytes=MESSAGE_BYTES,
+            seconds=SECONDS) if group.relay_socket else None
         self._stopping = threading.Event()
         self._threads = [threading.Thread(target=self._look, name="look"),
                          threading.Thread(target=self._keeper.run, name="placement",
@@ -234,12 +260,16 @@ class Service:
         """Start all threads; the message bus may be unreachable."""
         for thread in self._threads:
             thread.start()
+        if self._relay:
+            self._relay.start()
         self._server.start()
 
     def stop(self) -> None:
         """Stop all threads. Placement keeps the host's inventory."""
         self._stopping.set()
         self._keeper.wake()
+        if self._relay:
+            self._relay.stop()
         self._server.stop()
         for thread in self._threads:
             thread.join()

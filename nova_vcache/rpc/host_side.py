@@ -9,6 +9,8 @@ version  changes
 1.0      ``report_now()`` cast; ``instance_set(uuid, values, replace)``,
          ``host_set(values)`` called, both return a report (see report.py)
 1.1      ``pool_set(pool, values)`` called, returns a report
+1.2      between hosts: ``migration_ask(node, number, question)`` fanout,
+         ``migration_answer(number, answer)`` cast (vcache_agent/migration/messages.py)
 =======  =====================================================================
 
 A new method or argument increments the minor version. Before its use, a client must
@@ -26,13 +28,43 @@ from nova_vcache.rpc.errors import BusDown, HostError, HostTimeout, as_raised
 from nova_vcache.rpc.report import BadReport, HostReport
 
 TOPIC = "vcache-host"
-VERSION = "1.1"
+VERSION = "1.2"
 
 # Longest time in seconds for which a call waits for the first connection to the bus.
 _OPEN_WAIT = 5.0
 
 #: Modules of the exceptions that a host may raise.
 EXMODS = ["nova_vcache.rpc.errors"]
+
+
+class PeerClient:
+    """RPC client of a host for the other hosts.
+
+    :param transport: transport of oslo.messaging
+    """
+
+    def __init__(self, transport: messaging.Transport) -> None:
+        # Do not retry: a hook waits for the answer.
+        self._client = messaging.get_rpc_client(
+            transport, messaging.Target(topic=TOPIC, version="1.2"), retry=0)
+
+    def ask(self, node: str, number: str, question: Mapping[str, Any]) -> None:
+        """Send a question about a migration to all hosts.
+
+        :param node: this host, for the answer
+        :param number: of the question, for the answer
+        :raises oslo_messaging.MessagingException: if the message bus is not reachable
+        """
+        self._client.prepare(fanout=True).cast({}, "migration_ask", node=node, number=number,
+                                               question=dict(question))
+
+    def answer(self, node: str, number: str, answer: Mapping[str, Any]) -> None:
+        """Send the answer to a host.
+
+        :raises oslo_messaging.MessagingException: if the message bus is not reachable
+        """
+        self._client.prepare(server=node).cast({}, "migration_answer", number=number,
+                                               answer=dict(answer))
 
 
 class HostClient:

@@ -188,11 +188,12 @@ def domains() -> list[str]:
 
 
 @contextlib.contextmanager
-def libvirt(hook: Path | None = None) -> Iterator[None]:
+def libvirt(hook: Path | None = None, options: Sequence[str] = ()) -> Iterator[None]:
     """Run virtlogd and libvirtd; at the end destroy all domains and stop them.
 
     :param hook: program to be installed as a qemu hook (as a link, so that it
         finds what lies beside it)
+    :param options: options of libvirtd
     """
     logs = Path("/var/log/libvirt")
     configuration = Path("/etc/libvirt")
@@ -205,7 +206,7 @@ def libvirt(hook: Path | None = None) -> Iterator[None]:
         (HOOKS / "qemu.d" / hook.name).symlink_to(hook.resolve())
     virtlogd = _daemon(["virtlogd"], Path("/run/libvirt/virtlogd-sock"), logs)
     with at_end(stop, virtlogd, "virtlogd"):
-        libvirtd = _daemon(["libvirtd"], LIBVIRT_SOCKET, logs)
+        libvirtd = _daemon(["libvirtd", *options], LIBVIRT_SOCKET, logs)
         with at_end(stop, libvirtd, "libvirtd"):
             run("virsh", "-q", "list")
             with at_end(_destroy_all):

@@ -64,11 +64,13 @@ class Disk:
     :param path: image on the host, raw
     :param name: serial number of the disk, at most 20 characters
     :param readonly: the box may not write it
+    :param shared: another machine may use it at the same time; only User Mode Linux
     """
 
     path: Path
     name: str
     readonly: bool = False
+    shared: bool = False
 
 
 @dataclass(frozen=True)

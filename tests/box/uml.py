@@ -152,8 +152,9 @@ class Uml(Machine):
             # The same as for the box: print warnings, and stop at the first fault.
             "quiet", "loglevel=5", "panic=-1", "oops=panic"]
         for number, disk in enumerate(self.disks):
-            # d: do not look for the header of a copy-on-write file in the image.
-            line.append(f"ubd{number}{'r' if disk.readonly else ''}d=disk{number}")
+            # d: do not look for the header of a copy-on-write file in the image. c: do not lock it.
+            flags = ("r" if disk.readonly else "") + "d" + ("c" if disk.shared else "")
+            line.append(f"ubd{number}{flags}=disk{number}")
         if self.debug:
             # Report every bad access, not only the first one.
             line.append("kasan_multi_shot")

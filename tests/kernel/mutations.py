@@ -611,7 +611,7 @@ MUTATIONS = [
              "if (vcache_rate_left(log)) {", "if (false) {",
              "test_limits.py::test_rate_bounds_what_the_origin_receives"),
     Mutation("a pause does nothing", "destage/limit.c",
-             "return vcache_destage_paused(log->vol) && !vc_log_owes(log);", "return false;",
+             "return vcache_destage_paused(log->vol) && !vc_log_owes(log) &&", "return false &&",
              "test_limits.py::test_pause_stops_destage_and_ends"),
     Mutation("a drain observes a pause", "destage/limit.c",
              "return READ_ONCE(v->drain) || until <= now ? 0 :", "return until <= now ? 0 :",

@@ -476,6 +476,29 @@ def test_tags_of_one_device_have_modes_of_their_own(cache: str, origin: str,
             assert disk.read(0, 72) == expected
 
 
+@pytest.mark.parametrize("mode", [Mode.WRITETHROUGH, Mode.FLUSH_ONLY])
+def test_what_a_tag_had_in_writeback_mode_is_destaged_while_it_writes(
+        cache: str, origin: str, client: Client, mode: Mode) -> None:
+    """Without the change of the mode, so little data would stay in the cache."""
+    with stack.pool(cache) as pool, stack.cached(origin, pool) as device, \
+            Disk(device.path) as disk, Disk(origin) as below:
+        disk.write(0, pattern(1, 64), fua=True)
+
+        def dirty() -> int:
+            # The log is never idle.
+            disk.write(4096, pattern(2, 8), fua=True)
+            return client.tag(device.number, 7).cache_dirty_bytes
+
+        end = time.monotonic() + 6
+        while time.monotonic() < end:
+            assert dirty() > 0
+            time.sleep(0.05)
+        client.tag_set(device.number, 7, mode=mode)
+        assert stack.wait_until(lambda: dirty() == 0)
+        assert below.read(0, 64) == pattern(1, 64)
+        assert below.read(4096, 8) == pattern(2, 8)
+
+
 def test_a_tag_has_no_mode_that_its_device_has_not(cache: str, origin: str,
                                                    client: Client) -> None:
     with stack.pool(cache) as pool, stack.cached(origin, pool, mode="writethrough") as device:

@@ -86,9 +86,9 @@ def test_a_late_message_of_the_last_run_does_not_end_this_one(late: str) -> None
     now = time.monotonic()
     inventory.told(domain("a"), Phase.RUNNING, now - 9)
     if late == "release":
-        inventory.ended("a", now - 8)
+        assert inventory.ended("a", now - 8)
     inventory.told(domain("a"), Phase.PREPARING, now - 6)
-    inventory.ended("a", now - 7)
+    assert not inventory.ended("a", now - 7)
     assert running(inventory) == {"a": Phase.PREPARING}
     inventory.told(domain("a"), Phase.RUNNING, now - 5)
     inventory.ended("a", now - 7)

@@ -171,7 +171,8 @@ class Calls:
             self.times.append(at)
 
         return Callbacks(prepare, lambda *one: note("running", *one),
-                         lambda *one: note("ended", *one))
+                         lambda *one: note("ended", *one),
+                         lambda *one: note("arriving", *one))
 
 
 def hook_request(operation: str, xml: bytes = XML, version: bytes = b"1",
@@ -181,7 +182,7 @@ def hook_request(operation: str, xml: bytes = XML, version: bytes = b"1",
 
 @pytest.mark.parametrize(("operation", "called"), [
     ("prepare", "prepare"), ("started", "running"), ("reconnect", "running"),
-    ("stopped", "ended"), ("release", "ended"), ("start", None), ("migrate", None),
+    ("stopped", "ended"), ("release", "ended"), ("start", None), ("migrate", "arriving"),
     ("restore", None), ("attach", None), ("of a newer libvirt", None)])
 def test_what_each_operation_means(operation: str, called: str | None) -> None:
     calls = Calls()

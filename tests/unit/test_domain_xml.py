@@ -162,3 +162,10 @@ def test_an_attached_volume_has_its_id_as_serial(serial: str, volume: bool) -> N
         <disk type="block"><source dev="/dev/sdc"/><target dev="vdb"/>{serial}</disk>
         </devices></domain>""".encode())
     assert [disk.volume for disk in found.disks] == [volume]
+
+
+@pytest.mark.parametrize(("element", "shareable"), [("<shareable/>", True), ("", False)])
+def test_a_disk_that_several_domains_may_write(element: str, shareable: bool) -> None:
+    (disk,) = parse(document(disks=(
+        f'<disk type="block"><source dev="/dev/sdc"/><target dev="vdb"/>{element}</disk>'))).disks
+    assert disk.shareable is shareable

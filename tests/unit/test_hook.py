@@ -2,6 +2,7 @@
 """The real hook script, as libvirt runs it, with various agents."""
 
 import contextlib
+import os
 import socket
 import struct
 import subprocess
@@ -157,8 +158,8 @@ def test_the_request_and_an_acceptance(hook: Hook) -> None:
 
 @pytest.mark.parametrize(("operation", "status"), [
     ("prepare", 1), ("start", 0), ("started", 0), ("reconnect", 0), ("stopped", 0),
-    ("release", 0), ("migrate", 0), ("restore", 0), ("attach", 0), ("", 0)])
-def test_only_prepare_can_be_refused(hook: Hook, operation: str, status: int) -> None:
+    ("release", 0), ("migrate", 1), ("restore", 0), ("attach", 0), ("", 0)])
+def test_only_prepare_and_migrate_can_be_refused(hook: Hook, operation: str, status: int) -> None:
     with agent(hook, answering(b"refuse\0not with me")):
         done = hook.run(domain_xml(), operation)
     assert done.returncode == status
@@ -287,3 +288,58 @@ def test_a_configuration_that_cannot_be_read(hook: Hook) -> None:
     done = hook.run(domain_xml())
     assert done.returncode == 0
     assert b"using the defaults" in done.stderr
+
+
+BLOCK = '<disk type="block"><source dev="/dev/a"/></disk>'
+FILE = '<disk type="file"><source file="/a"/></disk>'
+
+
+def with_disks(disks: str, mode: str | None = "writeback", required: str | None = None) -> bytes:
+    spec = f'<n:extraSpec name="vcache:mode">{mode}</n:extraSpec>'
+    return domain_xml(required).replace(
+        b'<n:extraSpec name="vcache:mode">flush-only</n:extraSpec>',
+        spec.encode() if mode else b"").replace(
+        b"<devices/>", f"<devices>{disks}</devices>".encode())
+
+
+class TestMigrationWithoutAnAgent:
+    @pytest.mark.parametrize(("xml", "status"), [
+        (with_disks(BLOCK), 1), (with_disks(BLOCK, "flush-only"), 1),
+        (with_disks(BLOCK, "bad"), 1),
+        (with_disks(FILE + BLOCK), 1), (with_disks(FILE), 0), (with_disks(BLOCK, "none"), 0),
+        (with_disks(BLOCK, None), 0),
+        (with_disks(BLOCK.replace("</disk>", "<readonly/></disk>")), 0),
+        (with_disks(BLOCK.replace("<disk", '<disk device="cdrom"')), 0),
+        (with_disks(BLOCK)[:-20], 1),
+        (with_disks(FILE).replace(b"<domain", b"<!DOCTYPE d []><domain"), 1), (b"", 1)])
+    def test_what_may_be_newer_elsewhere_must_not_come(
+            self, hook: Hook, xml: bytes, status: int) -> None:
+        assert hook.run(xml, "migrate").returncode == status
+        done = hook.run(xml, "prepare")
+        assert done.returncode == status
+        assert (b"must not migrate to this host without the agent" in done.stderr) is bool(status)
+
+    def test_an_agent_that_ends_between_the_two(self, hook: Hook) -> None:
+        with agent(hook, answering(b"accept\0")):
+            assert hook.run(with_disks(BLOCK), "migrate").returncode == 0
+        assert hook.run(with_disks(BLOCK), "prepare").returncode == 1
+        # The mark ends with the migration, so an ordinary start is possible.
+        assert hook.run(with_disks(BLOCK), "release").returncode == 0
+        assert not list(Path(f"{hook.socket.parent}-arriving").iterdir())
+        assert hook.run(with_disks(BLOCK), "prepare").returncode == 0
+
+    def test_an_old_mark_counts_no_more(self, hook: Hook) -> None:
+        hook.run(with_disks(BLOCK), "migrate")
+        (mark,) = Path(f"{hook.socket.parent}-arriving").iterdir()
+        os.utime(mark, (time.time() - 601, time.time() - 601))
+        assert hook.run(with_disks(BLOCK), "prepare").returncode == 0
+
+    def test_other_operations_and_domains_are_not_concerned(self, hook: Hook) -> None:
+        hook.run(with_disks(BLOCK), "migrate", ("other", "migrate", "begin", "-"))
+        for operation in ("prepare", "start", "started", "reconnect", "stopped"):
+            assert hook.run(with_disks(BLOCK), operation).returncode == 0
+
+    def test_names_that_libvirt_does_not_allow(self, hook: Hook) -> None:
+        for name in ("..", ".", "", "../x"):
+            hook.run(with_disks(BLOCK), "migrate", (name, "migrate", "begin", "-"))
+        assert not Path(f"{hook.socket.parent}-arriving").exists()

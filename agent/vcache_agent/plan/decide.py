@@ -114,7 +114,7 @@ def _reports(states: Sequence[DiskState], disks: Sequence[WantedDisk],
 def _report(disk: WantedDisk, user: DiskState, shared: Iterable[TagKey],
             conflicts: Mapping[int, str], division: Division) -> DiskReport:
     home = disk.item.home
-    note = disk.given.note or modes.other_mode(user.specs.mode, disk.given.mode)
+    note = disk.given.note or modes.other_mode(user.specs.mode, disk.given.mode, disk.limited)
     if len(wanted.all_cgroups(disk.item.holder.users)) > spec.CGROUPS_MAX:
         note = (f"more than {spec.CGROUPS_MAX} domains use the disk, some of them are not "
                 "isolated")

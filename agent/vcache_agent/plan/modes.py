@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from nova_vcache.extra_specs import Mode
-from vcache_agent.model import Device
+from vcache_agent.model import Device, DiskState
 from vcache_agent.netlink import spec
 
 #: From the least to the most use of the cache.
@@ -56,6 +56,32 @@ def requested(flavors: Iterable[Mode], set_by_operator: Sequence[str]) -> Mode:
                key=ORDER.index)
 
 
+def limit(users: Iterable[DiskState], device: Device) -> tuple[Mode | None, str]:
+    """Return the highest mode that a disk may have on a device, and why; None: any.
+
+    Other hosts may see a volume, but not a file: a file system with a target below it is used
+    by one host at a time. So if several hosts may write a volume, this one must not answer
+    reads from a cache either.
+
+    :param users: the disks that use it, one of each domain
+    """
+    volume = device.scope is spec.Scope.VOLUME
+    found: list[tuple[Mode, str]] = []
+    for user in users:
+        if user.source.shareable:
+            found.append((Mode.FLUSH_ONLY if volume else Mode.WRITETHROUGH,
+                          "the disk is <shareable/>, so others may write it"))
+        most = user.limits.volume if volume else user.limits.file
+        if most is not None:
+            found.append((most, user.limits.reason))
+    return min(found, key=lambda item: ORDER.index(item[0]), default=(None, ""))
+
+
+def at_most(asked: Mode, most: Mode | None) -> Mode:
+    """Return a mode, or its limit if that is lower."""
+    return asked if most is None else min(asked, most, key=ORDER.index)
+
+
 def of_shared_layer(users: Iterable[Mode]) -> Mode:
     """Return the mode to request for a layer that disks only read.
 
@@ -71,9 +97,14 @@ def kernel_mode(mode: Mode, device: Device) -> spec.Mode | None:
     return _KERNEL_MODES[mode] if device.mode is spec.Mode.WRITEBACK else None
 
 
-def other_mode(asked: Mode, given: Mode) -> str:
-    """Return a note if a disk's mode is not the one of its flavor, or nothing."""
+def other_mode(asked: Mode, given: Mode, limited: str = "") -> str:
+    """Return a note if a disk's mode is not the one of its flavor, or nothing.
+
+    :param limited: why the mode of the disk has a limit that took effect, or empty
+    """
     if asked is given:
         return ""
+    if limited:
+        return f"mode {given} instead of {asked}: {limited}"
     return (f"mode {given} instead of {asked}: set by an operator, or by the flavor of another "
             "domain that uses the disk")

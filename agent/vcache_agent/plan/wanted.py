@@ -47,12 +47,14 @@ class WantedDisk:
     :param given: the mode that it gets on its home device
     :param weight: its weight
     :param tags: its tags, that of its home first
+    :param limited: why it may not have the mode that was requested, or empty
     """
 
     item: Assigned
     given: Effective
     weight: int
     tags: tuple[WantedTag, ...]
+    limited: str = ""
 
 
 def disks(tagged: Iterable[Assigned], rows: Mapping[DiskId, DiskRow],
@@ -84,7 +86,8 @@ def _disk(item: Assigned, rows: Mapping[DiskId, DiskRow], kernel: KernelState,
     for number, place in enumerate(item.places):
         # Layers on another device get no second guarantee and no lanes of their own.
         at_home = number == 0
-        given = modes.effective_mode(asked, place.device)
+        given = modes.effective_mode(
+            modes.at_most(asked, modes.limit(users, place.device)[0]), place.device)
         demand = Demand(weight, limits if at_home else Range(0, limits.most),
                         given.mode in modes.CACHED) if place.device.pool else None
         tags.append(WantedTag(
@@ -93,7 +96,10 @@ def _disk(item: Assigned, rows: Mapping[DiskId, DiskRow], kernel: KernelState,
                                  modes.kernel_mode(given.mode, place.device)),
             place.extents, demand, _isolation(users) if at_home else Isolation.SHARED,
             lanes if at_home else None))
-    return WantedDisk(item, modes.effective_mode(asked, item.home.device), weight, tuple(tags))
+    most, reason = modes.limit(users, item.home.device)
+    allowed = modes.at_most(asked, most)
+    return WantedDisk(item, modes.effective_mode(allowed, item.home.device), weight, tuple(tags),
+                      "" if allowed is asked else reason)
 
 
 def shared_layers(tagged: Iterable[Assigned], of_disks: Sequence[WantedDisk],

@@ -342,8 +342,11 @@ static int vc_nl_set_tag(struct vcache_dev *dev, struct genl_info *info)
 		return r;
 	WRITE_ONCE(tag->least, cache.least);
 	WRITE_ONCE(tag->most, cache.most);
-	if (attrs[VCACHE_A_TAG_MODE])
+	if (attrs[VCACHE_A_TAG_MODE]) {
 		vcache_tag_set_mode(tag, nla_get_u32(attrs[VCACHE_A_TAG_MODE]));
+		if (dev->vol)
+			vcache_destage_now(dev->vol);
+	}
 	if (attrs[VCACHE_A_TAG_NAME])
 		nla_strscpy(tag->name, attrs[VCACHE_A_TAG_NAME],
 			    sizeof(tag->name));

@@ -26,10 +26,10 @@
  * DOC: Pace
  *
  * Rounds run at full speed when most of the log's share is dirty, when nothing has been
- * written for a while, when clean chunks run short, and in a drain. Above a quarter of the
- * share they run slowly. There is no urgency then, and blocks that are overwritten
- * meanwhile need not be written at all. An operator can change these parts of a share, limit
- * the rate, and pause destage, see limit.c.
+ * written for a while, when clean chunks run short, when the tag of the log has left the
+ * writeback mode, and in a drain. Above a quarter of the share they run slowly. There is no
+ * urgency then, and blocks that are overwritten meanwhile need not be written at all. An operator
+ * can change these parts of a share, limit the rate, and pause destage, see limit.c.
  *
  * The writes do not have REQ_SYNC. So the writeback throttling of the block layer
  * (blk-wbt) keeps them from delaying reads, if the origin has it. While others read from
@@ -140,6 +140,24 @@ static bool vc_log_dirty_above(struct vcache_log *log, u32 percent)
 	return (u64)READ_ONCE(log->dirty) * 100 > (u64)vcache_log_part(log) * percent;
 }
 
+/**
+ * vcache_log_is_rest - is the dirty data of a log what is left of an earlier mode of its tag?
+ * @log: the log
+ *
+ * More of it does not come, and somebody may wait until it is at the origin.
+ */
+bool vcache_log_is_rest(struct vcache_log *log)
+{
+	struct vcache_tag *tag;
+	bool rest;
+
+	rcu_read_lock();
+	tag = rcu_dereference(log->user);
+	rest = tag && READ_ONCE(tag->mode) != VCACHE_MODE_WRITEBACK;
+	rcu_read_unlock();
+	return rest;
+}
+
 /*
  * Must the dirty data of this log be destaged at full speed? A writer that waits for a
  * chunk is no reason while clean chunks can be reclaimed.
@@ -149,7 +167,7 @@ static bool vc_log_is_urgent(struct vcache_log *log)
 	struct vcache_volume *v = log->vol;
 	u32 dirty = READ_ONCE(log->dirty);
 
-	return READ_ONCE(v->drain) || vc_log_lacks_clean(log) ||
+	return READ_ONCE(v->drain) || vcache_log_is_rest(log) || vc_log_lacks_clean(log) ||
 	       READ_ONCE(v->pool->leaving) || vcache_log_must_vacate(log) ||
 	       (READ_ONCE(log->starved) && dirty >= READ_ONCE(log->nr)) ||
 	       vc_log_dirty_above(log, READ_ONCE(v->limits.high)) ||
@@ -373,6 +391,16 @@ void vcache_destage_soon(struct vcache_volume *v)
 {
 	if (!READ_ONCE(v->stopped))
 		queue_delayed_work(v->pool->wq, &v->destage, VC_DESTAGE_TICK);
+}
+
+/**
+ * vcache_destage_now - look now whether something has to be destaged
+ * @v: the volume
+ */
+void vcache_destage_now(struct vcache_volume *v)
+{
+	if (!READ_ONCE(v->stopped))
+		mod_delayed_work(v->pool->wq, &v->destage, 0);
 }
 
 static void vc_volume_destage(struct vcache_volume *v)

@@ -18,6 +18,7 @@ void vcache_bad_retry_now(struct vcache_volume *v);
 /* destage.c */
 void vcache_volume_note_clean(struct vcache_volume *v);
 void vcache_destage_soon(struct vcache_volume *v);
+void vcache_destage_now(struct vcache_volume *v);
 void vcache_destage_init(struct vcache_volume *v);
 
 /* limit.c */

@@ -14,6 +14,7 @@ void vcache_bad_clear(struct vcache_volume *v);
 void vcache_bad_retry(struct vcache_volume *v);
 
 /* destage.c */
+bool vcache_log_is_rest(struct vcache_log *log);
 bool vcache_volume_is_urgent(struct vcache_volume *v);
 
 /* flight.c */

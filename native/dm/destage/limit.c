@@ -10,7 +10,8 @@
  * They slow down the writers of their volume only, by pacing, when its share is full of dirty
  * data. They do not apply to what others wait for: chunks that a log has beyond its share, in
  * lanes that are dedicated to others, or in a part of the pool that is being removed. A drain
- * ends a pause, and observes the rate: it takes longer, but it ends.
+ * ends a pause, and observes the rate: it takes longer, but it ends. So does the drain of a tag
+ * that has left the writeback mode, for instance because its instance migrates.
  *
  * The rate is that of windows. They are counted when they begin, so the first one of a burst
  * does not wait. One worker does all that for a volume, so there are no locks.
@@ -90,7 +91,7 @@ static bool vc_log_owes(struct vcache_log *log)
  */
 bool vcache_destage_held(struct vcache_log *log)
 {
-	return vcache_destage_paused(log->vol) && !vc_log_owes(log);
+	return vcache_destage_paused(log->vol) && !vc_log_owes(log) && !vcache_log_is_rest(log);
 }
 
 /**

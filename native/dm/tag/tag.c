@@ -196,7 +196,8 @@ struct vcache_tag *vcache_tag_make(struct vcache_dev *dev, u32 id)
  * @tag: the tag; of a device in writeback mode, unless @mode is the mode of the device
  * @mode: writeback, writethrough or flush-only
  *
- * It applies from the next write-out on. Dirty data in the cache is destaged as before.
+ * It applies from the next write-out on. In another mode than writeback, destage writes the
+ * dirty data in the cache at full speed.
  */
 void vcache_tag_set_mode(struct vcache_tag *tag, enum vcache_mode mode)
 {
