@@ -19,6 +19,7 @@ import ctypes
 import errno
 import os
 import signal
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 
@@ -200,7 +201,8 @@ def _leave_pool(dm: Dm, store: Store, info: Info, mapping: Mapping, say: Say, *,
     # Writes may have come since the drain; only the target can check this atomically.
     with _Steps(dm, info, dm.table(info.name)) as steps:
         steps.swap([mapping.plain().line()])
-    with contextlib.suppress(PoolError):
+    # A store that cannot be written keeps the number, of which the pool has no data then.
+    with contextlib.suppress(PoolError, sqlite3.OperationalError):
         pools.drop(dm, store, found.info.name, mapping.volume, force=False)
     return True
 

@@ -2,6 +2,7 @@
 """What the agent remembers about disks and layers: the rows of its store."""
 
 import dataclasses
+from collections.abc import Mapping
 
 from vcache_agent.model import DiskId
 
@@ -97,3 +98,16 @@ class RowChanges:
     def __bool__(self) -> bool:
         """Return True if there is anything to write."""
         return bool(self.disks or self.forgotten or self.layers or self.forgotten_layers)
+
+    def new_numbers(self, disks: Mapping[DiskId, DiskRow],
+                    layers: Mapping[str, LayerRow]) -> frozenset[int]:
+        """Return the tag numbers that a disk or layer gets by these changes.
+
+        :param disks: the rows before the changes
+        :param layers: the rows before the changes, by key
+        """
+        of_disks = {row.tag for row in self.disks
+                    if row.id not in disks or disks[row.id].tag != row.tag}
+        of_layers = {row.tag for row in self.layers if row.tag is not None
+                     and (row.key not in layers or layers[row.key].tag != row.tag)}
+        return frozenset(of_disks | of_layers)

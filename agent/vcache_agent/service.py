@@ -40,7 +40,7 @@ from vcache_agent.locate_pool import Urgency
 from vcache_agent.metrics.collector import AgentCollector, State
 from vcache_agent.metrics.pool_watch import PoolWatch
 from vcache_agent.metrics.server import MetricsServer
-from vcache_agent.model import DeviceNumber, DiskSource, Domain, Phase
+from vcache_agent.model import DeviceNumber, DiskId, DiskSource, Domain, Phase
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client, EventListener
 from vcache_agent.netlink.errors import NetlinkError
@@ -165,22 +165,35 @@ class Agent:
             passes=self.journal.counts, passed=self.journal.ended, events=self.events.counts,
             gaps=self.observer.gaps, sample_seconds=self.observer.seconds,
             record_dropped=self._recorder.dropped if self._recorder else 0,
-            pools=self._pools.rows)
+            pools=self._pools.rows, store_problem=self.store.problem)
 
     def _prepare(self, domain: Domain, at: float | None) -> str:
         """Decide whether a domain may start; runs in a thread of the hook server."""
         deadline = time.monotonic() + self._prepare_timeout
         self.watch.wake()
-        note = admit(domain, self._host(deadline))
+        note = admit(domain, self._host(deadline, self._unsaved(domain)))
         self.inventory.told(domain, Phase.PREPARING, at)
         self.worker.kick()
         return note
 
-    def _host(self, deadline: float) -> Host:
+    def _unsaved(self, domain: Domain) -> str:
+        """Return why new disks of a domain get no tag, because of the store, or nothing."""
+        self.store.check()
+        if not self.store.problem:
+            return ""
+        known = self.store.disks()
+        new = [disk.target for disk in domain.disks if not disk.readonly
+               and DiskId(domain.uuid, disk.target) not in known]
+        return f"disk {', '.join(new)}: no tag: {self.store.problem}" if new else ""
+
+    def _host(self, deadline: float, problem: str) -> Host:
         """Return the capabilities of this host.
 
         :param deadline: monotonic time until which the disks must be located
+        :param problem: a problem that is known already, or empty
         """
+        if problem:
+            return Host(_nowhere, 0, problem)
         timeout = min(self._netlink_timeout, max(0.01, deadline - time.monotonic()))
         try:
             with Client(timeout) as client:

@@ -10,6 +10,7 @@ import errno
 import fcntl
 import json
 import os
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -209,7 +210,7 @@ def _mapper() -> Iterator[Dm]:
 def locked_store(path: Path) -> Iterator[Store]:
     """Open the agent's store and take the lock of the commands that change devices.
 
-    :raises PoolError: if another such command is running
+    :raises PoolError: if another such command is running, or the store cannot be written
     """
     store = Store(path)
     fd = os.open(path.with_suffix(".attach"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -220,6 +221,9 @@ def locked_store(path: Path) -> Iterator[Store]:
             raise PoolError("another attach, detach, mode or pool drop command is running; wait "
                             "until it ends") from None
         yield store
+    except sqlite3.Error as error:
+        raise PoolError(f"{path} cannot be written: {error}; run the command again when that is "
+                        "possible") from None
     finally:
         os.close(fd)
         store.close()

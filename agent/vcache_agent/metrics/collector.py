@@ -46,6 +46,7 @@ class State:
     :param sample_seconds: duration of the newest sample
     :param pools: the pools, as rows of pools.py
     :param record_dropped: number of samples that could not be recorded
+    :param store_problem: why the store cannot be changed, or empty
     """
 
     sample: Sample | None
@@ -57,6 +58,7 @@ class State:
     sample_seconds: float
     record_dropped: int
     pools: Sequence[dict[str, Any]] = ()
+    store_problem: str = ""
 
 
 class AgentCollector(Collector):
@@ -111,6 +113,7 @@ class AgentCollector(Collector):
         single: Mapping[str, float] = {
             "reconcile_success": not outcome.problem,
             "reconcile_timestamp_seconds": state.passed,
+            "store_success": not state.store_problem,
             "failed_tags": len(outcome.errors),
             "libvirt_connected": outcome.snapshot.complete,
             "domains": len(outcome.snapshot.entries),
