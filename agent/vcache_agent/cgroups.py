@@ -2,6 +2,7 @@
 """Find the cgroup of a running domain, without a call to libvirt."""
 
 import dataclasses
+import functools
 import os
 import re
 from pathlib import Path
@@ -30,6 +31,8 @@ class CgroupError(Exception):
     """The cgroup of a domain cannot be found."""
 
 
+# It is mounted once, at the boot of the host.
+@functools.cache
 def mount_point(mounts: Path = Path("/proc/self/mounts")) -> Path:
     """Return the mount point of the cgroup v2 hierarchy.
 
@@ -52,11 +55,12 @@ def of_domain(name: str, run_dir: Path, proc: Path = Path("/proc"),
     :param root: mount point of cgroup v2; None: as in /proc/self/mounts
     :raises CgroupError: if QEMU does not run, or is not in a cgroup of a domain
     """
-    pid_file = run_dir / f"{name}.pid"
+    # No Path objects: a pass does this for each domain.
+    pid_file = f"{run_dir}/{name}.pid"
     try:
         with open(pid_file, "rb") as file:
             pid = int(file.read(_PID_BYTES))
-        with open(proc / str(pid) / "cgroup", "rb") as file:
+        with open(f"{proc}/{pid}/cgroup", "rb") as file:
             text = os.fsdecode(file.read(_CGROUP_BYTES))
     except ValueError:
         raise CgroupError(f"{pid_file}: invalid PID") from None
@@ -65,21 +69,22 @@ def of_domain(name: str, run_dir: Path, proc: Path = Path("/proc"),
     path = _machine_path(text)
     if path is None:
         raise CgroupError(f"domain {name}: process {pid} is not in a cgroup of a domain")
-    directory = (root or mount_point()) / path
+    directory = f"{root or mount_point()}/{path}"
     try:
-        return Cgroup(directory.stat().st_ino, f"/{path}")
+        return Cgroup(os.stat(directory).st_ino, f"/{path}")
     except OSError as error:
         raise CgroupError(f"domain {name}: {directory}: {error.strerror}") from None
 
 
-def _machine_path(text: str) -> Path | None:
+@functools.lru_cache(maxsize=4096)
+def _machine_path(text: str) -> str | None:
     """Return the domain's part of the cgroup v2 line of /proc/PID/cgroup."""
     for line in text.splitlines():
         if not line.startswith("0::/"):
             continue
-        parts = Path(line[len("0::/"):]).parts
+        parts = line[len("0::/"):].split("/")
         for number, part in enumerate(parts, 1):
             # A stale PID file could contain the PID of another process.
             if _MACHINE.fullmatch(part) and ".." not in parts:
-                return Path(*parts[:number])
+                return "/".join(parts[:number])
     return None

@@ -2,6 +2,7 @@
 """What the agent remembers about disks and layers: the rows of its store."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 
 from vcache_agent.model import DiskId
@@ -42,7 +43,7 @@ class DiskRow:
     persist: bool = False
     lanes: str | None = None
 
-    @property
+    @functools.cached_property
     def id(self) -> DiskId:
         """The identity of the disk."""
         return DiskId(self.domain, self.target)
@@ -70,7 +71,7 @@ class LayerRow:
     tag: int | None = None
     released: float | None = None
 
-    @property
+    @functools.cached_property
     def owner(self) -> DiskId | None:
         """The disk whose active layer it is or was."""
         if self.domain is None or self.target is None:

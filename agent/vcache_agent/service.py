@@ -165,7 +165,8 @@ class Agent:
             passes=self.journal.counts, passed=self.journal.ended, events=self.events.counts,
             gaps=self.observer.gaps, sample_seconds=self.observer.seconds,
             record_dropped=self._recorder.dropped if self._recorder else 0,
-            pools=self._pools.rows, store_problem=self.store.problem)
+            pools=self._pools.rows, store_problem=self.store.problem,
+            pass_seconds=self.worker.cpu_seconds)
 
     def _prepare(self, domain: Domain, at: float | None) -> str:
         """Decide whether a domain may start; runs in a thread of the hook server."""

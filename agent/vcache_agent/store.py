@@ -95,6 +95,7 @@ class Store:
         self._path = path
         self._alone = False
         self._problem = ""
+        self._read: tuple[dict[DiskId, DiskRow], dict[str, LayerRow]] | None = None
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._open_alone_if_full() if heal else self._open()
@@ -133,6 +134,7 @@ class Store:
         """
         self._db = sqlite3.connect(self._path, timeout=10, isolation_level=None,
                                    check_same_thread=False)
+        self._read = None
         try:
             if alone:
                 self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -255,6 +257,7 @@ class Store:
 
     @contextlib.contextmanager
     def _begun(self) -> Iterator[None]:
+        self._read = None
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -283,16 +286,23 @@ class Store:
 
     def disks(self) -> dict[DiskId, DiskRow]:
         """Return all disks by their identity."""
-        with self._lock:
-            rows = self._db.execute(f"SELECT {_DISK_COLUMNS} FROM disks").fetchall()  # noqa: S608
-        found = [DiskRow(*row) for row in rows]
-        return {row.id: dataclasses.replace(row, persist=bool(row.persist)) for row in found}
+        return dict(self._rows()[0])
 
     def layers(self) -> dict[str, LayerRow]:
         """Return all layers by their key."""
+        return dict(self._rows()[1])
+
+    def _rows(self) -> tuple[dict[DiskId, DiskRow], dict[str, LayerRow]]:
+        """Return all disks and layers. Only this object changes them while it is open."""
         with self._lock:
-            rows = self._db.execute(f"SELECT {_LAYER_COLUMNS} FROM layers").fetchall()  # noqa: S608
-        return {row[0]: LayerRow(*row) for row in rows}
+            if self._read is None:
+                found = [DiskRow(*row) for row in self._db.execute(
+                    f"SELECT {_DISK_COLUMNS} FROM disks")]  # noqa: S608
+                disks = [dataclasses.replace(row, persist=bool(row.persist)) for row in found]
+                layers = [LayerRow(*row) for row in self._db.execute(
+                    f"SELECT {_LAYER_COLUMNS} FROM layers")]  # noqa: S608
+                self._read = ({row.id: row for row in disks}, {row.key: row for row in layers})
+            return self._read
 
     def numbers(self) -> set[int]:
         """Return the tag numbers that disks and shared layers have."""

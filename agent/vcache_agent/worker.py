@@ -21,6 +21,7 @@ from vcache_agent.locate import Located, Locator, Ticket
 from vcache_agent.mapfile import MapFolder
 from vcache_agent.model import Device, DiskId, DiskSource, DiskState, Layer, Phase, Tag
 from vcache_agent.netlink import spec
+from vcache_agent.netlink.bulk import TagDecoder
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.nvme import Drives
@@ -106,6 +107,7 @@ class Worker:
         self.locator = Locator(settings.locate_timeout, self.kick,
                                most=settings.extents_per_disk)
         self._executor = Executor()
+        self._decoder = TagDecoder()
         self._drives = Drives(self.kick)
         self._maps = MapFolder(settings.maps)
         self._swapper = swap.Swapper(self._maps)
@@ -116,6 +118,8 @@ class Worker:
         self._stopping = False
         self._said: set[str] = set()
         self._outcome = Outcome()
+        #: Processor time of all passes in seconds.
+        self.cpu_seconds = 0.0
         self._thread = threading.Thread(target=self._run, name="worker", daemon=True)
 
     @property
@@ -184,6 +188,7 @@ class Worker:
                 LOG.exception("reconcile failed")
             if problem:
                 interval = self._failed(problem)
+            self.cpu_seconds = time.thread_time()
             with self._wake:
                 self._done = max(self._done, asked)
                 self._wake.notify_all()
@@ -210,7 +215,7 @@ class Worker:
 
     def _pass(self, fresh: bool) -> float:
         """Observe, decide and apply once; return the seconds until the next pass."""
-        with Client(self._settings.netlink_timeout) as client:
+        with Client(self._settings.netlink_timeout, self._decoder) as client:
             for _ in range(_CLAIM_PASSES):
                 snapshot = self._inventory.snapshot()
                 look = _Observation(self._settings.run_dir, self.locator, client.devices(),

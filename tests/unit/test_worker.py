@@ -58,7 +58,7 @@ class Kernel:
         self.loaded = True
         self.lock = threading.Lock()
 
-    def __call__(self, timeout: float) -> "Kernel":
+    def __call__(self, timeout: float, decoder: object = None) -> "Kernel":
         if not self.loaded:
             raise ModuleNotLoaded(errno.ENOENT, "load the module dm-vcache")
         return self
@@ -288,7 +288,7 @@ def test_the_listener_gets_the_results_of_passes(
     worker.start()
     assert worker.wait(worker.kick(), 20)
 
-    def unloaded(_timeout: float) -> None:
+    def unloaded(_timeout: float, _decoder: object) -> None:
         raise ModuleNotLoaded(errno.ENOENT, "not loaded")
 
     monkeypatch.setattr("vcache_agent.worker.Client", unloaded)

@@ -158,6 +158,8 @@ AGENT = (
            "Unix time at which the last reconcile pass ended; 0: none has ended yet."),
     Metric("vcache_agent_reconcile_passes_total", Kind.COUNTER,
            "Reconcile passes by result, success or failure.", labels=("result",)),
+    Metric("vcache_agent_reconcile_cpu_seconds_total", Kind.COUNTER,
+           "Processor time of the reconcile passes, without that of the helper processes."),
     Metric("vcache_agent_store_success", Kind.GAUGE,
            "1: the last change of the agent's state file succeeded; 0: new disks get no tags."),
     Metric("vcache_agent_failed_tags", Kind.GAUGE,
