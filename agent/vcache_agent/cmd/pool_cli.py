@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vcache_agent import attach, pools, tables
+from vcache_agent import above, attach, pools, tables
 from vcache_agent.dm import Dm
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.errors import ModuleNotLoaded
@@ -132,7 +132,7 @@ def _add_attach(commands: Any) -> None:
         description="Add a cache to a mapped device, such as a logical volume. The device may be "
                     "in use and its path does not change: its table moves to a second device, "
                     "which becomes the origin. A vcache device in mode flush-only needs no "
-                    "second device.")
+                    "second device. For another device, use --above.")
     command.add_argument("device", metavar="DEVICE", help="path or name of a mapped device")
     command.add_argument("--pool", required=True, metavar="NAME")
     command.add_argument("--mode", choices=attach.CACHED, default="writeback",
@@ -145,6 +145,10 @@ def _add_attach(commands: Any) -> None:
                        help="the whole device is one virtual disk, with this tag")
     group.add_argument("--filesystem", action="store_true",
                        help="the device has a file system with disk images")
+    command.add_argument("--above", action="store_true",
+                         help="create a new device, DEVICE-vcache, with the cache; for devices of "
+                              "multipath and dm-crypt and RBD images of krbd, which must not be "
+                              "in use")
     command.add_argument("--recover", action="store_true",
                          help="accept the pool's data of volume N as data of this device")
     add_state(command)
@@ -269,8 +273,9 @@ def _attach(arguments: argparse.Namespace) -> None:
     if arguments.tag is not None:
         scope = f"volume {arguments.tag}"
     with _mapper() as dm, locked_store(arguments.state) as store:
-        say(attach.attach(dm, store, arguments.device, arguments.pool, mode=arguments.mode,
-                           volume=arguments.volume, scope=scope, recover=arguments.recover))
+        function = above.attach_above if arguments.above else attach.attach
+        say(function(dm, store, arguments.device, arguments.pool, mode=arguments.mode,
+                     volume=arguments.volume, scope=scope, recover=arguments.recover))
 
 
 def _detach(arguments: argparse.Namespace) -> None:
