@@ -31,8 +31,6 @@ class CgroupError(Exception):
     """The cgroup of a domain cannot be found."""
 
 
-# It is mounted once, at the boot of the host.
-@functools.cache
 def mount_point(mounts: Path = Path("/proc/self/mounts")) -> Path:
     """Return the mount point of the cgroup v2 hierarchy.
 
@@ -45,6 +43,10 @@ def mount_point(mounts: Path = Path("/proc/self/mounts")) -> Path:
     raise CgroupError("no cgroup v2 hierarchy is mounted")
 
 
+# It is mounted once, at the boot of the host.
+_ROOT = functools.cache(mount_point)
+
+
 def of_domain(name: str, run_dir: Path, proc: Path = Path("/proc"),
               root: Path | None = None) -> Cgroup:
     """Return the cgroup of a running domain.
@@ -55,13 +57,11 @@ def of_domain(name: str, run_dir: Path, proc: Path = Path("/proc"),
     :param root: mount point of cgroup v2; None: as in /proc/self/mounts
     :raises CgroupError: if QEMU does not run, or is not in a cgroup of a domain
     """
-    # No Path objects: a pass does this for each domain.
+    # No Path and no file objects: a pass does this for each domain.
     pid_file = f"{run_dir}/{name}.pid"
     try:
-        with open(pid_file, "rb") as file:
-            pid = int(file.read(_PID_BYTES))
-        with open(f"{proc}/{pid}/cgroup", "rb") as file:
-            text = os.fsdecode(file.read(_CGROUP_BYTES))
+        pid = int(_read(pid_file, _PID_BYTES))
+        text = os.fsdecode(_read(f"{proc}/{pid}/cgroup", _CGROUP_BYTES))
     except ValueError:
         raise CgroupError(f"{pid_file}: invalid PID") from None
     except OSError as error:
@@ -69,11 +69,22 @@ def of_domain(name: str, run_dir: Path, proc: Path = Path("/proc"),
     path = _machine_path(text)
     if path is None:
         raise CgroupError(f"domain {name}: process {pid} is not in a cgroup of a domain")
-    directory = f"{root or mount_point()}/{path}"
+    directory = f"{root or _ROOT()}/{path}"
     try:
         return Cgroup(os.stat(directory).st_ino, f"/{path}")
     except OSError as error:
         raise CgroupError(f"domain {name}: {directory}: {error.strerror}") from None
+
+
+def _read(path: str, most: int) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(fd, most)
+    except OSError as error:
+        error.filename = path
+        raise
+    finally:
+        os.close(fd)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -15,11 +15,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from pyroute2.netlink import ctrlmsg, genlmsg
-
 from vcache_agent.model import Curve, Device, DeviceNumber, Extent, Stats, Tag
 from vcache_agent.netlink import bulk, messages, spec
 from vcache_agent.netlink.errors import ModuleNotLoaded, NetlinkError, NetlinkTimeout
+from vcache_agent.netlink.pyroute2_base import ctrlmsg, genlmsg
 from vcache_agent.packed_extents import pack
 
 # From linux/netlink.h and linux/genetlink.h; Python's socket module lacks them.
