@@ -45,6 +45,14 @@ _OPERATIONS = ("prepare", "start", "started", "stopped", "release")
 _PATIENCE_S = 600.0
 
 
+def _file(pid: int, name: str) -> str:
+    """Return a file of a process; it is empty if the process has ended."""
+    try:
+        return Path(f"/proc/{pid}/{name}").read_text()
+    except OSError:
+        return ""
+
+
 class Agent:
     """The agent's process."""
 
@@ -72,23 +80,23 @@ class Agent:
         return [self.process.pid, *map(int, children)]
 
     def cpu_s(self) -> tuple[float, float]:
-        """Return the processor time in seconds of the agent, and of its helpers."""
-        taken = []
-        for pid in self._all():
-            # The name of the program may contain spaces; utime is two fields after the state.
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            taken.append((int(fields[11]) + int(fields[12])) / _TICKS)
-        return taken[0], sum(taken[1:])
+        """Return the processor time in seconds of the agent, and of its present helpers."""
+        def taken(pid: int) -> float:
+            # The name of the program may contain spaces; utime is 11 fields after the state.
+            fields = _file(pid, "stat").rpartition(")")[2].split()
+            return (int(fields[11]) + int(fields[12])) / _TICKS if fields else 0.0
+
+        main, *helpers = map(taken, self._all())
+        return main, sum(helpers)
 
     def memory_mb(self) -> tuple[float, float]:
         """Return the resident memory in MB (10^6 bytes) of the agent, and of its helpers."""
-        found = []
-        for pid in self._all():
-            # A process that has ended has no memory.
-            found.append(sum(int(line.split()[1]) * 1024 / 1e6 for line in
-                             Path(f"/proc/{pid}/status").read_text().splitlines()
-                             if line.startswith("VmRSS")))
-        return found[0], sum(found[1:])
+        def used(pid: int) -> float:
+            return sum(int(line.split()[1]) * 1024 / 1e6
+                       for line in _file(pid, "status").splitlines() if line.startswith("VmRSS"))
+
+        main, *helpers = map(used, self._all())
+        return main, sum(helpers)
 
     def passes(self) -> tuple[float, float]:
         """Return the number of its passes and their processor time in seconds."""

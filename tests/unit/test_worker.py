@@ -212,6 +212,21 @@ def test_from_prepare_to_release(host: Host) -> None:
     assert next(iter(host.store.disks().values())).released is not None
 
 
+def test_disks_that_cannot_get_a_cache_are_shown_with_the_reason(host: Host) -> None:
+    domain = host.tell("a", host.image("a"))
+    host.cgroups["a"] = 77
+    disks = (*domain.disks, DiskSource("vdb", "network", None),
+             DiskSource("vdc", "file", "/proc/version"), DiskSource("vdd", "network", None, True))
+    host.inventory.told(dataclasses.replace(domain, disks=disks), Phase.RUNNING)
+    outcome = host.look()
+    rows = {row["disk"]: row for row in view.disks(outcome, host.kernel.tags())}
+    assert {disk: row["state"] for disk, row in rows.items()} == {
+        "vda": "isolated", "vdb": "not-cacheable", "vdc": "untagged", "vdd": "untagged"}
+    assert "librbd" in rows["vdb"]["note"]
+    assert rows["vdd"]["note"] == "it is read-only"
+    assert all(row["state"] in view.DISK_STATES for row in rows.values())
+
+
 def test_a_mode_of_a_flavor_reaches_the_tag_and_so_does_an_operators(host: Host) -> None:
     host.kernel.device = dataclasses.replace(
         host.kernel.device, mode=spec.Mode.WRITEBACK, pool="254:9", volume=3)
