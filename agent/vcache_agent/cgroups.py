@@ -57,23 +57,34 @@ def of_domain(name: str, run_dir: Path, proc: Path = Path("/proc"),
     :param root: mount point of cgroup v2; None: as in /proc/self/mounts
     :raises CgroupError: if QEMU does not run, or is not in a cgroup of a domain
     """
-    # No Path and no file objects: a pass does this for each domain.
     pid_file = f"{run_dir}/{name}.pid"
     try:
-        pid = int(_read(pid_file, _PID_BYTES))
-        text = os.fsdecode(_read(f"{proc}/{pid}/cgroup", _CGROUP_BYTES))
+        status = os.stat(pid_file)
+        path = _path_of(pid_file, str(proc), status.st_ino, status.st_mtime_ns)
     except ValueError:
         raise CgroupError(f"{pid_file}: invalid PID") from None
     except OSError as error:
         raise CgroupError(f"domain {name}: {error.filename}: {error.strerror}") from None
-    path = _machine_path(text)
-    if path is None:
-        raise CgroupError(f"domain {name}: process {pid} is not in a cgroup of a domain")
+    except CgroupError as error:
+        raise CgroupError(f"domain {name}: {error}") from None
     directory = f"{root or _ROOT()}/{path}"
     try:
         return Cgroup(os.stat(directory).st_ino, f"/{path}")
     except OSError as error:
+        _path_of.cache_clear()
         raise CgroupError(f"domain {name}: {directory}: {error.strerror}") from None
+
+
+# libvirt writes a new PID file at each start of a domain, and QEMU stays in its cgroup. A pass
+# needs the cgroups of all domains, so it should not open two files for each.
+@functools.lru_cache(maxsize=4096)
+def _path_of(pid_file: str, proc: str, _inode: int, _mtime: int) -> str:
+    """Return the path of the cgroup of the process in a PID file."""
+    pid = int(_read(pid_file, _PID_BYTES))
+    path = _machine_path(os.fsdecode(_read(f"{proc}/{pid}/cgroup", _CGROUP_BYTES)))
+    if path is None:
+        raise CgroupError(f"process {pid} is not in a cgroup of a domain")
+    return path
 
 
 def _read(path: str, most: int) -> bytes:
@@ -87,7 +98,6 @@ def _read(path: str, most: int) -> bytes:
         os.close(fd)
 
 
-@functools.lru_cache(maxsize=4096)
 def _machine_path(text: str) -> str | None:
     """Return the domain's part of the cgroup v2 line of /proc/PID/cgroup."""
     for line in text.splitlines():
