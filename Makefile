@@ -282,7 +282,7 @@ bench-replace: venv ## compare miss ratios of the cache with LRU, S3-FIFO and ot
 	@$(PYTHON) -m bench.replace
 
 .PHONY: bench-agent
-bench-agent: venv module-uml ## measure the agent's requests to the kernel, 250 disks: build/bench/agent.json
+bench-agent: venv module-uml ## measure the agent's time and memory with 250 disks: build/bench/agent.json
 	@$(PYTHON) -m bench.agent
 
 .PHONY: bench-migration

@@ -8,6 +8,7 @@ A request is ``{"op": NAME, ...}``, the answer ``{"ok": true, ...}`` or
 import dataclasses
 import json
 import re
+import sqlite3
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.overrides import NONE
 from vcache_agent.policies import POLICIES
+from vcache_agent.store import SETTINGS, is_refusal
 
 if TYPE_CHECKING:
     from vcache_agent.service import Agent
@@ -103,6 +105,10 @@ class AdminServer:
         except Unfinished:
             self._note(name, fields)  # the setting is saved
             raise
+        except sqlite3.OperationalError as error:
+            if not is_refusal(error):
+                raise
+            raise Unfinished(f"nothing is changed: the agent's state file: {error}") from None
         self._note(name, fields)
         return answer
 
@@ -258,13 +264,8 @@ class AdminServer:
                              "or null for none")
         # Fields that are not in the request keep their value. A request without any of
         # the three fields clears the weight.
-        known = True
-        if "weight" in fields or not {"mode", "lanes"} & fields.keys():
-            known = self._agent.store.set_weight(tag, weight)
-        if known and "mode" in fields:
-            known = self._agent.store.set_mode(tag, mode)
-        if known and "lanes" in fields:
-            known = self._agent.store.set_lanes(tag, lanes)
+        values = {name: fields[name] for name in SETTINGS if name in fields} or {"weight": None}
+        known = self._agent.store.set_tag(tag, values)
         if not known:
             raise AdminError(f"tag {tag} does not belong to a disk")
         self._run_pass(fresh=False)

@@ -2,6 +2,7 @@
 """Decide whether a domain may start: compare the demands of its flavor with the host."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 
 from nova_vcache import extra_specs
@@ -21,6 +22,13 @@ def specs_of(specs: Mapping[str, str]) -> tuple[ExtraSpecs, str]:
     If they are invalid, return specs without a cache and the reason. nova-api validates
     only from microversion 2.86 on, so a flavor can have invalid specs.
     """
+    return _specs_of(tuple(specs.items()))
+
+
+# Each pass needs the specs of all domains, which have few flavors.
+@functools.lru_cache(maxsize=1024)
+def _specs_of(items: tuple[tuple[str, str], ...]) -> tuple[ExtraSpecs, str]:
+    specs = dict(items)
     try:
         return extra_specs.parse(specs), ""
     except InvalidExtraSpecs as error:

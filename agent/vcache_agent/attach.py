@@ -20,6 +20,7 @@ import dataclasses
 import errno
 import os
 import signal
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 
@@ -32,6 +33,8 @@ from vcache_agent.store import Store
 TWICE = ("linear", "striped")
 SUFFIX = "-vcorigin"
 _UUID = "VCACHE-ORIGIN-"
+#: Begin of the UUID of a device that was created above another one; see above.py.
+ABOVE_UUID = "VCACHE-ABOVE-"
 
 CACHED = ("writeback", "writethrough")
 
@@ -63,7 +66,7 @@ def attach(dm: Dm, store: Store, device: str, pool: str, *, mode: str = "writeba
     if found.state != "ok":
         raise PoolError(f"pool {found.info.name} is in state {found.state}, must be in state ok")
     _check_place(dm, info, found)
-    scope = _scope(dm, info, mapping, scope)
+    scope = scope_of(dm, mapping, info.name, scope)
     lines = dm.table(info.name)
     if mapping is None:
         _check_table(info, lines)
@@ -71,17 +74,19 @@ def attach(dm: Dm, store: Store, device: str, pool: str, *, mode: str = "writeba
     with _Steps(dm, info, lines) as steps:
         if mapping is None:
             hidden = steps.hide()
-            mapping = Mapping(_length(lines), "flush-only", hidden.number, scope)
+            mapping = Mapping(length_of(lines), "flush-only", hidden.number, scope)
         steps.swap([dataclasses.replace(mapping, mode=mode, scope=scope, pool=found.info.number,
                                         volume=chosen).line()])
     return f"{info.name} is volume {chosen} of pool {found.info.name}, mode {mode}"
 
 
-def detach(dm: Dm, store: Store, device: str, say: Say, *, force: bool = False) -> str:
+def detach(dm: Dm, store: Store, device: str, say: Say, *, force: bool = False,
+           keep: bool = False) -> str:
     """Write back and remove the cache of a device. Return a message.
 
     :param say: called with progress messages
     :param force: discard dirty data of a cache that has failed
+    :param keep: keep a device that was created above another one; it then has no cache
     :raises PoolError: if that is not possible; the device then works as before
     """
     found = pools.find(dm, device)
@@ -89,7 +94,8 @@ def detach(dm: Dm, store: Store, device: str, say: Say, *, force: bool = False) 
     info = tidy(dm, found)
     mapping = pools.mapping_of(dm, info)
     hidden = origin_of(dm, mapping) if mapping else None
-    if mapping is None or (mapping.pool is None and hidden is None):
+    above = info.uuid.startswith(ABOVE_UUID)
+    if mapping is None or (mapping.pool is None and hidden is None and not above):
         if before is not None and _hidden(dm, info) is None:
             return (f"{info.name} has its original table; the remains of an interrupted command "
                     "are removed")
@@ -107,7 +113,21 @@ def detach(dm: Dm, store: Store, device: str, say: Say, *, force: bool = False) 
             steps.put_back(lines, force=force)
     if hidden is not None:
         _remove(dm, hidden)
+    if above and not keep:
+        return _remove_above(dm, info)
     return f"{info.name} no longer has a cache and is as before the attach"
+
+
+def _remove_above(dm: Dm, info: Info) -> str:
+    """Remove a device that was created above another one, if it is not in use."""
+    try:
+        dm.remove(info.name)
+    except DmError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        return (f"{info.name} no longer has a cache. It is in use and stays, above its origin; run "
+                "the command again when it is closed to remove it")
+    return f"{info.name} is removed; its origin has all data"
 
 
 def change_mode(dm: Dm, device: str, mode: str, say: Say) -> str:
@@ -199,7 +219,8 @@ def _leave_pool(dm: Dm, store: Store, info: Info, mapping: Mapping, say: Say, *,
     # Writes may have come since the drain; only the target can check this atomically.
     with _Steps(dm, info, dm.table(info.name)) as steps:
         steps.swap([mapping.plain().line()])
-    with contextlib.suppress(PoolError):
+    # A store that cannot be written keeps the number, of which the pool has no data then.
+    with contextlib.suppress(PoolError, sqlite3.OperationalError):
         pools.drop(dm, store, found.info.name, mapping.volume, force=False)
     return True
 
@@ -224,13 +245,19 @@ def _attached_already(info: Info, mapping: Mapping, found: pools.Pool, mode: str
     return f"{info.name} is already volume {mapping.volume} of pool {found.info.name}"
 
 
-def _scope(dm: Dm, info: Info, mapping: Mapping | None, asked: str | None) -> str:
+def scope_of(dm: Dm, mapping: Mapping | None, name: str, asked: str | None) -> str:
+    """Return the scope of a device.
+
+    :param mapping: its present table; None: it is not a vcache device
+    :param asked: the wanted scope; None: the present one
+    :raises PoolError: if that is not possible
+    """
     if mapping is None and asked is None:
-        raise PoolError(f"{info.name} needs --tag N (the device is one virtual disk) or "
+        raise PoolError(f"{name} needs --tag N (the device is one virtual disk) or "
                         "--filesystem (the device has a file system with disk images)")
     if mapping is not None:
         if asked not in (None, mapping.scope):
-            raise PoolError(f"{info.name} is a vcache device of scope '{mapping.scope}', which "
+            raise PoolError(f"{name} is a vcache device of scope '{mapping.scope}', which "
                             "cannot change: omit --tag and --filesystem")
         return mapping.scope
     assert asked is not None  # noqa: S101 - see above
@@ -250,7 +277,8 @@ def _check_table(info: Info, lines: Lines) -> None:
     other = sorted({line.target for line in lines} - set(TWICE))
     if other:
         raise PoolError(f"{info.name} has dm target {', '.join(other)}, must be one of "
-                        f"{', '.join(TWICE)} (logical volumes), or vcache in mode flush-only")
+                        f"{', '.join(TWICE)} (logical volumes), or vcache in mode flush-only; "
+                        f"with --above, a new device {info.name}-vcache has the cache")
     if len(info.name) + len(SUFFIX) > NAME_MAX:
         raise PoolError(f"the name {info.name} is too long, must have at most "
                         f"{NAME_MAX - len(SUFFIX)} characters")
@@ -352,7 +380,8 @@ def _remove(dm: Dm, hidden: Info) -> None:
             return
 
 
-def _length(lines: Lines) -> int:
+def length_of(lines: Lines) -> int:
+    """Return the size of a device in sectors."""
     return sum(line.length for line in lines)
 
 

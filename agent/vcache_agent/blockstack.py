@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Map the sectors of a block device to a vcache device below it.
 
-Between a file system (or a disk) and the vcache device there may be partitions
-and dm-linear devices (LVM volumes). Other devices move or change data, so that
+Between a file system (or a disk) and the vcache device there may be partitions,
+dm-linear devices (LVM volumes) and dm-crypt devices. Other devices move data, so that
 sectors cannot be mapped; they are refused by name.
 """
 
@@ -16,10 +16,17 @@ from vcache_agent.dm import Dm, DmError, Lines
 from vcache_agent.model import Device, DeviceNumber, Extent, Extents
 
 _MAX_LEVELS = 8
+# Targets that do not move sectors, and where their table has the device below and its first sector.
+# dm-crypt: cipher, key, offset of the initialization vectors, device, sector.
+_LINEAR = {"linear": slice(0, 2), "crypt": slice(3, 5)}
 
 
 class NotOnVcache(Exception):
     """There is no vcache device below a device, or its sectors cannot be mapped."""
+
+
+class NotCacheable(NotOnVcache):
+    """No command of this host can give a disk a cache."""
 
 
 class LocationUnknown(NotOnVcache):
@@ -81,6 +88,19 @@ class BlockStack:
                 raise LocationUnknown(f"device {number}: {error.strerror}") from None
         return self._known[number]
 
+    def may_be_attached(self, number: DeviceNumber) -> bool:
+        """Return True if 'vcache attach' may accept a device: a mapped device, or one of krbd.
+
+        A device that has disappeared may be one.
+        """
+        there = (self._root / str(number)).exists()
+        return not there or sysfs.is_mapped(number, self._root) \
+            or sysfs.is_rbd(number, self._root)
+
+    def name(self, number: DeviceNumber) -> str:
+        """Return the kernel's name of a device."""
+        return sysfs.name(number, self._root)
+
     def _segments(self, number: DeviceNumber, levels: int) -> list[Segment]:
         device = self._devices.get(number)
         if device is not None:
@@ -99,13 +119,13 @@ class BlockStack:
     def _mapped(self, number: DeviceNumber, levels: int) -> list[Segment]:
         found: list[Segment] = []
         for line in self._table(number):
-            if line.target != "linear":
+            if line.target not in _LINEAR:
                 if self._devices.keys().isdisjoint(sysfs.below([number], self._root)):
                     raise NotOnVcache(f"no vcache device is below device {number}")
                 raise NotOnVcache(f"sectors cannot be mapped through dm target {line.target!r} of "
                                   f"device {number}")
             try:
-                below, offset = line.arguments.split()
+                below, offset = line.arguments.split()[_LINEAR[line.target]]
                 segments = self._segments(sysfs.number(below), levels - 1)
                 found += _slice(segments, int(offset), line.length, line.start)
             except ValueError as error:

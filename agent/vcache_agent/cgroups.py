@@ -2,6 +2,7 @@
 """Find the cgroup of a running domain, without a call to libvirt."""
 
 import dataclasses
+import functools
 import os
 import re
 from pathlib import Path
@@ -42,6 +43,10 @@ def mount_point(mounts: Path = Path("/proc/self/mounts")) -> Path:
     raise CgroupError("no cgroup v2 hierarchy is mounted")
 
 
+# It is mounted once, at the boot of the host.
+_ROOT = functools.cache(mount_point)
+
+
 def of_domain(name: str, run_dir: Path, proc: Path = Path("/proc"),
               root: Path | None = None) -> Cgroup:
     """Return the cgroup of a running domain.
@@ -52,34 +57,55 @@ def of_domain(name: str, run_dir: Path, proc: Path = Path("/proc"),
     :param root: mount point of cgroup v2; None: as in /proc/self/mounts
     :raises CgroupError: if QEMU does not run, or is not in a cgroup of a domain
     """
-    pid_file = run_dir / f"{name}.pid"
+    pid_file = f"{run_dir}/{name}.pid"
     try:
-        with open(pid_file, "rb") as file:
-            pid = int(file.read(_PID_BYTES))
-        with open(proc / str(pid) / "cgroup", "rb") as file:
-            text = os.fsdecode(file.read(_CGROUP_BYTES))
+        status = os.stat(pid_file)
+        path = _path_of(pid_file, str(proc), status.st_ino, status.st_mtime_ns)
     except ValueError:
         raise CgroupError(f"{pid_file}: invalid PID") from None
     except OSError as error:
         raise CgroupError(f"domain {name}: {error.filename}: {error.strerror}") from None
-    path = _machine_path(text)
-    if path is None:
-        raise CgroupError(f"domain {name}: process {pid} is not in a cgroup of a domain")
-    directory = (root or mount_point()) / path
+    except CgroupError as error:
+        raise CgroupError(f"domain {name}: {error}") from None
+    directory = f"{root or _ROOT()}/{path}"
     try:
-        return Cgroup(directory.stat().st_ino, f"/{path}")
+        return Cgroup(os.stat(directory).st_ino, f"/{path}")
     except OSError as error:
+        _path_of.cache_clear()
         raise CgroupError(f"domain {name}: {directory}: {error.strerror}") from None
 
 
-def _machine_path(text: str) -> Path | None:
+# libvirt writes a new PID file at each start of a domain, and QEMU stays in its cgroup. A pass
+# needs the cgroups of all domains, so it should not open two files for each.
+@functools.lru_cache(maxsize=4096)
+def _path_of(pid_file: str, proc: str, _inode: int, _mtime: int) -> str:
+    """Return the path of the cgroup of the process in a PID file."""
+    pid = int(_read(pid_file, _PID_BYTES))
+    path = _machine_path(os.fsdecode(_read(f"{proc}/{pid}/cgroup", _CGROUP_BYTES)))
+    if path is None:
+        raise CgroupError(f"process {pid} is not in a cgroup of a domain")
+    return path
+
+
+def _read(path: str, most: int) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(fd, most)
+    except OSError as error:
+        error.filename = path
+        raise
+    finally:
+        os.close(fd)
+
+
+def _machine_path(text: str) -> str | None:
     """Return the domain's part of the cgroup v2 line of /proc/PID/cgroup."""
     for line in text.splitlines():
         if not line.startswith("0::/"):
             continue
-        parts = Path(line[len("0::/"):]).parts
+        parts = line[len("0::/"):].split("/")
         for number, part in enumerate(parts, 1):
             # A stale PID file could contain the PID of another process.
             if _MACHINE.fullmatch(part) and ".." not in parts:
-                return Path(*parts[:number])
+                return "/".join(parts[:number])
     return None

@@ -4,10 +4,18 @@
 A path is that of one layer of a disk: its active layer, or one below it.
 """
 
-from vcache_agent import fiemap, inode
-from vcache_agent.blockstack import BlockStack, NotOnVcache, Segment, follow
+from vcache_agent import inode
+from vcache_agent.blockstack import (
+    BlockStack,
+    LocationUnknown,
+    NotCacheable,
+    NotOnVcache,
+    Segment,
+    follow,
+)
 from vcache_agent.model import Device, DeviceNumber, Extent, Extents, Location
 from vcache_agent.netlink import spec
+from vcache_agent.packed_extents import join
 
 
 def check(kind: str, path: str | None, *, readonly: bool) -> str:
@@ -19,8 +27,12 @@ def check(kind: str, path: str | None, *, readonly: bool) -> str:
     """
     if readonly:
         raise NotOnVcache("it is read-only")
+    if kind == "network":
+        raise NotCacheable("its type is 'network': QEMU accesses it itself, for example by "
+                           "librbd, and no block device of this host has its data; an RBD image "
+                           "that krbd maps can have a cache")
     if kind not in ("file", "block"):
-        raise NotOnVcache(f"its type is {kind!r}, must be 'file' or 'block'")
+        raise NotCacheable(f"its type is {kind!r}, must be 'file' or 'block'")
     if path is None:
         raise NotOnVcache("it has no source")
     return path
@@ -48,14 +60,16 @@ def of_file(number: DeviceNumber, ino: int, generation: str, extents: Extents,
     :raises NotOnVcache: if it is not on a vcache device
     """
     segments = stack.segments(number)
-    device, found = follow(segments, extents)
+    same = len(segments) == 1 and segments[0] == Segment(0, segments[0].device.sectors,
+                                                         segments[0].device, 0)
+    device, found = (segments[0].device, extents) if same else follow(segments, extents)
     if device.scope == spec.Scope.VOLUME:
         return _volume(device)
     key = file_key(device, number, ino, generation,
                    direct=segments[0].device.number == number)
-    if segments == [Segment(0, device.sectors, device, 0)]:
-        return Location(key, device.number, extents)
-    return Location(key, device.number, fiemap.join(found))
+    if same:
+        return Location(key, device.number, found)
+    return Location(key, device.number, join(found))
 
 
 def of_block(number: DeviceNumber, stack: BlockStack) -> Location:
@@ -63,12 +77,21 @@ def of_block(number: DeviceNumber, stack: BlockStack) -> Location:
 
     :raises NotOnVcache: if it is not on a vcache device
     """
-    segments = stack.segments(number)
+    try:
+        segments = stack.segments(number)
+    except LocationUnknown:
+        raise
+    except NotOnVcache:
+        if not stack.may_be_attached(number):
+            raise NotCacheable(f"{stack.name(number)} is a plain disk, which 'vcache attach' does "
+                               "not accept; a device of multipath, dm-crypt or LVM, or an RBD "
+                               "image of krbd can have a cache") from None
+        raise
     whole = [Extent(segment.start, segment.length) for segment in segments]
     device, extents = follow(segments, whole)
     if device.scope == spec.Scope.VOLUME:
         return _volume(device)
-    joined = fiemap.join(extents)
+    joined = join(extents)
     return Location(f"block:{device.name}:{joined[0].start}", device.number, joined)
 
 

@@ -13,6 +13,7 @@ def difference(before: Extents, after: Extents) -> tuple[list[Extent], list[Exte
     :param after: sorted, disjoint
     :return: extents of ``before`` only, and extents of ``after`` only, each sorted
     """
+    before = tuple(before)
     removed: list[Extent] = []
     added: list[Extent] = []
     at = 0

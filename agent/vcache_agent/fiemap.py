@@ -15,17 +15,20 @@ import fcntl
 import os
 import stat
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from vcache_agent.model import SECTOR_BYTES, Extent, Extents
+from vcache_agent.model import SECTOR_BYTES, Extents
+from vcache_agent.packed_extents import PackedExtents, join_runs
 
 _FS_IOC_FIEMAP = 0xC020660B
 _FS_IOC_FSGETXATTR = 0x801C581F
 _FS_XFLAG_REALTIME = 0x1
 
 _HEADER = struct.Struct("=QQIIII")
-_EXTENT = struct.Struct("=QQQ16xI12x")
+# 64-bit numbers: logical and physical offset, length, two reserved ones; then 32-bit numbers:
+# the flags, three reserved ones.
+_EXTENT_BYTES = 56
 _BATCH = 1024
 _MAX_OFFSET = 2**64 - 1
 
@@ -55,7 +58,7 @@ class Found(NamedTuple):
     :param unwritten: sectors that a write makes written without allocating them
     """
 
-    extents: Extents
+    extents: PackedExtents
     unwritten: int
 
 
@@ -70,19 +73,18 @@ def read(fd: int, progress: Callable[[], object] = lambda: None) -> Found:
         raise FiemapError("not a regular file")
     if _is_realtime(fd):
         raise FiemapError("it is an XFS realtime file, which is not on the main device")
-    found: list[Extent] = []
+    found: list[tuple[int, int]] = []
     unwritten = 0
     try:
         for batch in _read(fd):
             found += _usable(batch)
-            unwritten += sum(length for _, length, flags in batch
-                             if flags & _UNWRITTEN) // SECTOR_BYTES
+            unwritten += sum([length for _, length, flags in batch if flags & _UNWRITTEN])
             progress()
     except OSError as error:
         if error.errno in (errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL):
             raise FiemapError("its file system does not support FIEMAP") from None
         raise FiemapFailed(f"FIEMAP: {error.strerror}") from None
-    return Found(join(found), unwritten)
+    return Found(join_runs(found), unwritten // SECTOR_BYTES)
 
 
 def written_extents(fd: int) -> Extents:
@@ -90,44 +92,37 @@ def written_extents(fd: int) -> Extents:
     return read(fd).extents
 
 
-def join(extents: Iterable[Extent]) -> Extents:
-    """Sort extents and join those that touch or overlap."""
-    joined: list[Extent] = []
-    for start, length in sorted(extents):
-        if joined and start <= joined[-1].start + joined[-1].length:
-            last = joined[-1]
-            joined[-1] = Extent(last.start, max(last.length, start + length - last.start))
-        else:
-            joined.append(Extent(start, length))
-    return tuple(joined)
+def _usable(extents: list[tuple[int, int, int]]) -> list[tuple[int, int]]:
+    """Return the sectors of the extents without a flag of :data:`FLAGS_SKIPPED`.
+
+    Sectors of which only a part belongs to an extent do not count.
+
+    :param extents: (physical offset, length, flags) in bytes
+    :return: (first sector, sector after the last)
+    """
+    found = [(-(-physical // SECTOR_BYTES), (physical + length) // SECTOR_BYTES)
+             for physical, length, flags in extents if not flags & _SKIP]
+    return [run for run in found if run[0] < run[1]]
 
 
 def _read(fd: int) -> Iterator[list[tuple[int, int, int]]]:
     """Yield (physical, length, flags) of the extents, in bytes, in batches."""
     offset = 0
-    buffer = bytearray(_HEADER.size + _BATCH * _EXTENT.size)
+    buffer = bytearray(_HEADER.size + _BATCH * _EXTENT_BYTES)
     while True:
         _HEADER.pack_into(buffer, 0, offset, _MAX_OFFSET - offset, 0, 0, _BATCH, 0)
         fcntl.ioctl(fd, _FS_IOC_FIEMAP, buffer, True)
         mapped = _HEADER.unpack_from(buffer)[3]
         if mapped == 0:
             return
-        found = memoryview(buffer)[_HEADER.size:_HEADER.size + mapped * _EXTENT.size]
-        batch = list(_EXTENT.iter_unpack(found))
-        yield [extent[1:] for extent in batch]
-        logical, _, length, flags = batch[-1]
-        if flags & FLAG_LAST:
+        found = memoryview(buffer)[_HEADER.size:_HEADER.size + mapped * _EXTENT_BYTES]
+        # Each column at once takes a third of the time of one extent after another.
+        words, halves = found.cast("Q"), found.cast("I")
+        lengths, flags = words[2::7].tolist(), halves[10::14].tolist()
+        yield list(zip(words[1::7].tolist(), lengths, flags, strict=True))
+        if flags[-1] & FLAG_LAST:
             return
-        offset = logical + length
-
-
-def _usable(extents: Iterable[tuple[int, int, int]]) -> Iterator[Extent]:
-    """Yield the extents without a flag of :data:`FLAGS_SKIPPED`, shrunk to whole sectors."""
-    for physical, length, flags in extents:
-        start = -(-physical // SECTOR_BYTES)
-        end = (physical + length) // SECTOR_BYTES
-        if not flags & _SKIP and start < end:
-            yield Extent(start, end - start)
+        offset = words[7 * (mapped - 1)] + lengths[-1]
 
 
 def _is_realtime(fd: int) -> bool:

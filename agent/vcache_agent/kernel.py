@@ -11,6 +11,7 @@ from vcache_agent.extent_delta import difference
 from vcache_agent.model import DeviceNumber, Extents, lanes_of
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
+from vcache_agent.packed_extents import sectors_of
 from vcache_agent.plan.actions import Action, DeleteTag, SetExtents, SetLanes, SetTag, TagKey
 
 LOG = logging.getLogger(__name__)
@@ -97,4 +98,4 @@ def _change(client: Client, key: TagKey, before: Extents, wanted: Extents) -> bo
         if error.errno == errno.EOPNOTSUPP:
             return False
         raise
-    return found == (len(wanted), sum(extent.length for extent in wanted))
+    return found == (len(wanted), sectors_of(wanted))

@@ -19,11 +19,12 @@ from typing import NamedTuple
 from oslo_log import log as logging
 
 from vcache_agent import disks
-from vcache_agent.blockstack import BlockStack, LocationUnknown, NotOnVcache, Segment
+from vcache_agent.blockstack import BlockStack, LocationUnknown, NotCacheable, NotOnVcache, Segment
 from vcache_agent.extent_limit import limit
 from vcache_agent.fiemap_budget import Budget, FileId
 from vcache_agent.locate_pool import Answer, Pool, Question, Urgency
 from vcache_agent.model import Extents, Location
+from vcache_agent.packed_extents import pack
 
 LOG = logging.getLogger(__name__)
 
@@ -45,6 +46,7 @@ class Located(NamedTuple):
         not on a vcache device
     :param left_bytes: written data outside of the location's extents, which are limited in
         number; it belongs to the host tag
+    :param cacheable: False: no command of this host can give the disk a cache
     """
 
     location: Location | None
@@ -52,6 +54,7 @@ class Located(NamedTuple):
     age_s: float = 0.0
     unknown: bool = False
     left_bytes: int = 0
+    cacheable: bool = True
 
 
 @dataclasses.dataclass(eq=False)
@@ -144,10 +147,11 @@ class _View(NamedTuple):
     age: float
 
     def located(self, found: _Known | None, problem: str = "", *,
-                unknown: bool = False) -> Located:
+                unknown: bool = False, cacheable: bool = True) -> Located:
         """Return a location, with the problems of the path and of its calculation."""
         return Located(found.location if found else None, self.problem or problem, self.age,
-                       bool(self.problem) or unknown, found.left_bytes if found else 0)
+                       bool(self.problem) or unknown, found.left_bytes if found else 0,
+                       cacheable)
 
 
 class Locator:
@@ -217,7 +221,7 @@ class Locator:
         try:
             path = disks.check(kind, path, readonly=readonly)
         except NotOnVcache as error:
-            return Located(None, str(error))
+            return Located(None, str(error), cacheable=not isinstance(error, NotCacheable))
         item, number = ticket or self.ask([path], extents=extents)[path]
         with self._wake:
             self._wake.wait_for(
@@ -231,7 +235,8 @@ class Locator:
             return view.located(self._map(view, view.answer, stack, extents))
         except NotOnVcache as error:
             return view.located(view.last, str(error),
-                                unknown=isinstance(error, LocationUnknown))
+                                unknown=isinstance(error, LocationUnknown),
+                                cacheable=not isinstance(error, NotCacheable))
         except OSError as error:  # a device that has just gone
             return view.located(view.last, f"{path}: {error.strerror}", unknown=True)
 
@@ -312,7 +317,7 @@ class Locator:
             found = disks.of_file(answer.device, answer.inode, answer.generation, runs,
                                   stack)
             kept, left = limit(found.extents, self._most)
-            known = _Known(dataclasses.replace(found, extents=kept), left,
+            known = _Known(dataclasses.replace(found, extents=pack(kept)), left,
                            (segments, answer.file, runs))
             item.known = known
         return known

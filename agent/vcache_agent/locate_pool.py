@@ -25,7 +25,8 @@ from oslo_log import log as logging
 
 from vcache_agent import locate_helper, mounts
 from vcache_agent.fiemap_budget import FileId, Status
-from vcache_agent.model import DeviceNumber, Extent, Extents
+from vcache_agent.model import DeviceNumber, Extents
+from vcache_agent.packed_extents import PackedExtents
 
 LOG = logging.getLogger(__name__)
 
@@ -213,8 +214,7 @@ def parse(question: Question, answer: locate_helper.Json, runs: bytes) -> Answer
     if "block" in answer:
         return Answer(block=DeviceNumber(*answer["block"]))
     error = answer.get("extents_error", "")
-    extents = tuple(map(Extent._make, locate_helper.EXTENT.iter_unpack(runs))) \
-        if question.extents and not error else None
+    extents = PackedExtents(runs) if question.extents and not error else None
     return Answer(device=DeviceNumber(*answer["device"]), inode=answer["inode"],
                   generation=answer["generation"],
                   status=Status(*answer["status"]), extents=extents,

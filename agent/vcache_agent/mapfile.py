@@ -99,6 +99,7 @@ def within(runs: Iterable[CachedRun], extents: Extents) -> tuple[CachedRun, ...]
     """Return the whole blocks of sorted runs that are inside of sorted extents."""
     found = []
     at = 0
+    extents = tuple(extents)  # random access to a packed list is slow
     for run in runs:
         end = run.start + run.len
         while at < len(extents) and extents[at].start + extents[at].length <= run.start:

@@ -7,7 +7,9 @@ tested and replayed without one.
 
 import dataclasses
 import enum
+import functools
 import os
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from nova_vcache.extra_specs import ExtraSpecs, Mode
@@ -38,7 +40,8 @@ class Extent(NamedTuple):
     length: int
 
 
-Extents = tuple[Extent, ...]
+#: A sorted list of extents that do not touch; see packed_extents.py for long ones.
+Extents = Sequence[Extent]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -300,12 +303,12 @@ class DiskState:
     identity: DiskId | None = None
     limits: Limits = NO_LIMITS
 
-    @property
+    @functools.cached_property
     def id(self) -> DiskId:
         """The identity of the disk."""
         return self.identity or DiskId(self.domain.uuid, self.source.target)
 
-    @property
+    @functools.cached_property
     def label(self) -> str:
         """The name of its tag in the kernel: domain and target, at most NAME_MAX bytes."""
         return _tag_name(f"{self.domain.uuid}:{self.source.target}")

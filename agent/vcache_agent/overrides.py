@@ -49,7 +49,8 @@ class Adjust:
         :param domain: UUID of the domain
         :param flavor: extra specs of the flavor
         """
-        found = dataclasses.replace(flavor, **self.overrides.get(domain, NONE).given)
+        given = self.overrides.get(domain, NONE).given if self.overrides else {}
+        found = dataclasses.replace(flavor, **given) if given else flavor
         if self.draining and found.mode is Mode.WRITEBACK:
             return dataclasses.replace(found, mode=Mode.WRITETHROUGH)
         return found

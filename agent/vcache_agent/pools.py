@@ -599,7 +599,6 @@ def allocate(dm: Dm, store: Store, found: Pool, info: Info, wanted: int | None, 
                         f"{others[chosen]}; omit --volume to use a free one")
     elif not recover:
         _check_content(dm, found, info, chosen, known=chosen == mine)
-    store.forget_volume(found.info.name, chosen)
     store.remember_volume(found.info.name, identity(info), chosen)
     return chosen
 

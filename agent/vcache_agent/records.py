@@ -2,6 +2,8 @@
 """What the agent remembers about disks and layers: the rows of its store."""
 
 import dataclasses
+import functools
+from collections.abc import Mapping
 
 from vcache_agent.model import DiskId
 
@@ -41,7 +43,7 @@ class DiskRow:
     persist: bool = False
     lanes: str | None = None
 
-    @property
+    @functools.cached_property
     def id(self) -> DiskId:
         """The identity of the disk."""
         return DiskId(self.domain, self.target)
@@ -69,7 +71,7 @@ class LayerRow:
     tag: int | None = None
     released: float | None = None
 
-    @property
+    @functools.cached_property
     def owner(self) -> DiskId | None:
         """The disk whose active layer it is or was."""
         if self.domain is None or self.target is None:
@@ -97,3 +99,16 @@ class RowChanges:
     def __bool__(self) -> bool:
         """Return True if there is anything to write."""
         return bool(self.disks or self.forgotten or self.layers or self.forgotten_layers)
+
+    def new_numbers(self, disks: Mapping[DiskId, DiskRow],
+                    layers: Mapping[str, LayerRow]) -> frozenset[int]:
+        """Return the tag numbers that a disk or layer gets by these changes.
+
+        :param disks: the rows before the changes
+        :param layers: the rows before the changes, by key
+        """
+        of_disks = {row.tag for row in self.disks
+                    if row.id not in disks or disks[row.id].tag != row.tag}
+        of_layers = {row.tag for row in self.layers if row.tag is not None
+                     and (row.key not in layers or layers[row.key].tag != row.tag)}
+        return frozenset(of_disks | of_layers)

@@ -203,7 +203,7 @@ def _bypass(dm: Dm, store: Store, device: _Device, say: Say) -> None:
     if mapping is None:
         return
     if mapping.pool is not None or device.below:
-        attach.detach(dm, store, device.name, say)
+        attach.detach(dm, store, device.name, say, keep=True)
     mapping = _mapping(dm, device)
     if mapping is not None:
         attach.set_table(dm, device.name, mapping.bypass())

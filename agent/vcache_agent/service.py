@@ -45,7 +45,7 @@ from vcache_agent.migration.arrivals import Arrivals, Policy
 from vcache_agent.migration.departures import Departures
 from vcache_agent.migration.moves import Moves
 from vcache_agent.migration.sights import Sights
-from vcache_agent.model import DeviceNumber, DiskSource, Domain, Phase
+from vcache_agent.model import DeviceNumber, DiskId, DiskSource, Domain, Phase
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client, EventListener
 from vcache_agent.netlink.errors import NetlinkError
@@ -187,7 +187,8 @@ class Agent:
             passes=self.journal.counts, passed=self.journal.ended, events=self.events.counts,
             gaps=self.observer.gaps, sample_seconds=self.observer.seconds,
             record_dropped=self._recorder.dropped if self._recorder else 0,
-            pools=self._pools.rows)
+            pools=self._pools.rows, store_problem=self.store.problem,
+            pass_seconds=self.worker.cpu_seconds)
 
     def _arriving(self, domain: Domain, _at: float | None) -> None:
         """Begin to receive a domain of another host; runs in a thread of the hook server."""
@@ -198,18 +199,31 @@ class Agent:
         """Decide whether a domain may start; runs in a thread of the hook server."""
         began = time.monotonic()
         self.watch.wake()
-        note = admit(domain, self._host(began + self._prepare_timeout))
+        note = admit(domain, self._host(began + self._prepare_timeout, self._unsaved(domain)))
         self.inventory.told(domain, Phase.PREPARING, at)
         self.worker.kick()
         other = self._arrivals.prepare(
             domain, began + max(self._prepare_timeout, self._arrivals.wait))
         return "; ".join(text for text in (note, other) if text)
 
-    def _host(self, deadline: float) -> Host:
+    def _unsaved(self, domain: Domain) -> str:
+        """Return why new disks of a domain get no tag, because of the store, or nothing."""
+        self.store.check()
+        if not self.store.problem:
+            return ""
+        known = self.store.disks()
+        new = [disk.target for disk in domain.disks if not disk.readonly
+               and DiskId(domain.uuid, disk.target) not in known]
+        return f"disk {', '.join(new)}: no tag: {self.store.problem}" if new else ""
+
+    def _host(self, deadline: float, problem: str) -> Host:
         """Return the capabilities of this host.
 
         :param deadline: monotonic time until which the disks must be located
+        :param problem: a problem that is known already, or empty
         """
+        if problem:
+            return Host(_nowhere, 0, problem)
         timeout = min(self._netlink_timeout, max(0.01, deadline - time.monotonic()))
         try:
             with Client(timeout) as client:

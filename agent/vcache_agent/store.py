@@ -11,7 +11,8 @@ whenever the process ends. It is not synced at each commit: after a power cut
 no domain runs either, and a hook must not wait for a busy disk. Only the volume numbers are,
 because a device that is attached to another volume shows old data.
 
-A damaged file is moved aside, and a new one is begun: see :meth:`Store.repair`.
+A damaged file is moved aside, and a new one is begun: see :meth:`Store.repair`. On a full
+disk, changes fail as a whole and the stored state can be read: see :attr:`Store.problem`.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from oslo_log import log as logging
@@ -43,6 +44,19 @@ def _is_damage(error: sqlite3.DatabaseError) -> bool:
         sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
+_REFUSALS = frozenset({
+    sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM})
+
+
+def is_refusal(error: sqlite3.Error) -> bool:
+    """Return True if a change was refused as a whole, for example on a full disk.
+
+    The file is not damaged, and the same change may succeed later.
+    """
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _REFUSALS
+
+
 _OVERRIDE = ", ".join(field.name for field in dataclasses.fields(Override))
 
 
@@ -61,8 +75,10 @@ def _write(table: str, row: type[DiskRow | LayerRow], key: tuple[str, ...],
 
 
 _DISK_COLUMNS, _LAYER_COLUMNS = _columns(DiskRow), _columns(LayerRow)
-# The settings of operators may change while a plan is made, so a plan does not write them.
-_WRITE_DISK = _write("disks", DiskRow, ("domain", "target"), ("weight", "mode", "lanes"))
+#: Columns of a disk that only operators set.
+SETTINGS = ("weight", "mode", "lanes")
+# They may change while a plan is made, so a plan does not write them.
+_WRITE_DISK = _write("disks", DiskRow, ("domain", "target"), SETTINGS)
 _WRITE_LAYER = _write("layers", LayerRow, ("key",))
 
 
@@ -77,9 +93,12 @@ class Store:
     def __init__(self, path: Path, *, heal: bool = False) -> None:
         self._lock = threading.RLock()
         self._path = path
+        self._alone = False
+        self._problem = ""
+        self._read: tuple[dict[DiskId, DiskRow], dict[str, LayerRow]] | None = None
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._open()
+            self._open_alone_if_full() if heal else self._open()
         except sqlite3.DatabaseError as error:
             if not heal or not _is_damage(error):
                 raise StoreError(f"{path}: {error}") from None
@@ -87,15 +106,38 @@ class Store:
         except OSError as error:
             raise StoreError(f"{path}: {error}") from None
 
-    def _open(self) -> None:
+    def _open_alone_if_full(self) -> None:
+        """Open the file; on a full disk so that it can be read, but only by this process.
+
+        Processes that share a file in write-ahead mode share an index of it, for which a full
+        disk has no space. A process that is alone has that index in its own memory.
+
+        :raises sqlite3.DatabaseError: as :meth:`_open`
+        """
+        try:
+            self._open()
+        except sqlite3.OperationalError as error:
+            if not self._path.exists() or not is_refusal(error):
+                raise
+            self._open(alone=True)
+            self._refused(error)
+            self._alone = True
+        else:
+            self._alone = False
+
+    def _open(self, *, alone: bool = False) -> None:
         """Open the file, and check it.
 
+        :param alone: no other process can open it
         :raises sqlite3.DatabaseError: if it is damaged
         :raises sqlite3.OperationalError: if it cannot be opened
         """
         self._db = sqlite3.connect(self._path, timeout=10, isolation_level=None,
                                    check_same_thread=False)
+        self._read = None
         try:
+            if alone:
+                self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
             (found,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
@@ -127,28 +169,43 @@ class Store:
                              f"{error}") from None
 
     def repair(self) -> bool:
-        """Check the file after an error; if it is damaged, move it aside and begin a new one.
+        """Check the file after an error, and open it again; if it is damaged, begin a new one.
 
         :return: whether it was damaged
         :raises StoreError: if it cannot be replaced
         """
         with self._lock:
             try:
-                # Another connection does not have its pages in memory.
-                with contextlib.closing(sqlite3.connect(self._path, timeout=10)) as other:
-                    (found,) = other.execute("PRAGMA quick_check(1)").fetchone()
+                # Another connection does not have the pages of this one in memory.
+                self._db.close()
+                self._open_alone_if_full()
             except sqlite3.DatabaseError as error:
                 if not _is_damage(error):
                     return False
-                found = str(error)
-            if found == "ok":
-                return False
-            self._db.close()
-            self._begin_anew(found)
-        return True
+                self._begin_anew(str(error))
+                return True
+        return False
+
+    @property
+    def problem(self) -> str:
+        """Why the last change was refused, for example by a full disk; empty: it was not."""
+        return self._problem
+
+    def check(self) -> None:
+        """Find out whether changes are possible again, if the last one was refused.
+
+        :raises sqlite3.DatabaseError: if the file is damaged
+        """
+        if not self._problem:
+            return
+        with contextlib.suppress(sqlite3.OperationalError), self._transaction():
+            # SQLite writes nothing for a value that is the same.
+            for change in (1, -1):
+                self._db.execute("UPDATE meta SET value = value + ? WHERE name = 'last_tag'",
+                                 (change,))
 
     def _migrate(self, path: Path) -> None:
-        with self._transaction():
+        with self._begun():
             try:
                 schema.upgrade(self._db)
             except schema.UnknownVersion as error:
@@ -175,19 +232,44 @@ class Store:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
+        """Make the statements inside one change, which is written as a whole or not at all."""
         with self._lock:
-            self._db.execute("BEGIN IMMEDIATE")
             try:
-                yield
-                self._db.execute("COMMIT")
-            except BaseException as error:
-                # After some errors, such as a full disk, SQLite has rolled back already.
-                if self._db.in_transaction:
-                    try:
-                        self._db.execute("ROLLBACK")
-                    except sqlite3.Error as second:
-                        error.add_note(f"ROLLBACK also failed: {second}")
+                if self._alone:
+                    self._db.close()
+                    self._open_alone_if_full()
+                with self._begun():
+                    yield
+            except sqlite3.Error as error:
+                if is_refusal(error):
+                    self._refused(error)
                 raise
+            if self._problem:
+                LOG.warning("%s can be written again", self._path)
+                self._problem = ""
+
+    def _refused(self, error: sqlite3.Error) -> None:
+        """Note that a change was refused."""
+        if not self._problem:
+            LOG.error("%s cannot be written (%s). New disks get no tags, and settings cannot be "
+                      "changed, until that is possible", self._path, error)
+        self._problem = f"{self._path} cannot be written: {error}"
+
+    @contextlib.contextmanager
+    def _begun(self) -> Iterator[None]:
+        self._read = None
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException as error:
+            # After some errors, such as a full disk, SQLite has rolled back already.
+            if self._db.in_transaction:
+                try:
+                    self._db.execute("ROLLBACK")
+                except sqlite3.Error as second:
+                    error.add_note(f"ROLLBACK also failed: {second}")
+            raise
 
     @contextlib.contextmanager
     def _synced(self) -> Iterator[None]:
@@ -204,16 +286,23 @@ class Store:
 
     def disks(self) -> dict[DiskId, DiskRow]:
         """Return all disks by their identity."""
-        with self._lock:
-            rows = self._db.execute(f"SELECT {_DISK_COLUMNS} FROM disks").fetchall()  # noqa: S608
-        found = [DiskRow(*row) for row in rows]
-        return {row.id: dataclasses.replace(row, persist=bool(row.persist)) for row in found}
+        return dict(self._rows()[0])
 
     def layers(self) -> dict[str, LayerRow]:
         """Return all layers by their key."""
+        return dict(self._rows()[1])
+
+    def _rows(self) -> tuple[dict[DiskId, DiskRow], dict[str, LayerRow]]:
+        """Return all disks and layers. Only this object changes them while it is open."""
         with self._lock:
-            rows = self._db.execute(f"SELECT {_LAYER_COLUMNS} FROM layers").fetchall()  # noqa: S608
-        return {row[0]: LayerRow(*row) for row in rows}
+            if self._read is None:
+                found = [DiskRow(*row) for row in self._db.execute(
+                    f"SELECT {_DISK_COLUMNS} FROM disks")]  # noqa: S608
+                disks = [dataclasses.replace(row, persist=bool(row.persist)) for row in found]
+                layers = [LayerRow(*row) for row in self._db.execute(
+                    f"SELECT {_LAYER_COLUMNS} FROM layers")]  # noqa: S608
+                self._read = ({row.id: row for row in disks}, {row.key: row for row in layers})
+            return self._read
 
     def numbers(self) -> set[int]:
         """Return the tag numbers that disks and shared layers have."""
@@ -243,23 +332,18 @@ class Store:
                 self._db.execute("UPDATE meta SET value = ? WHERE name = 'last_tag'",
                                  (changes.last_tag,))
 
-    def set_weight(self, tag: int, weight: int | None) -> bool:
-        """Set an operator's weight, or clear it with None; return False for an unknown tag."""
-        with self._transaction():
-            return self._db.execute("UPDATE disks SET weight = ? WHERE tag = ?",
-                                    (weight, tag)).rowcount > 0
+    def set_tag(self, tag: int, values: Mapping[str, int | str | None]) -> bool:
+        """Set what an operator has set for the disks of a tag.
 
-    def set_mode(self, tag: int, mode: str | None) -> bool:
-        """Set an operator's mode, or clear it with None; return False for an unknown tag."""
+        :param values: new values of some of the columns of :data:`SETTINGS`; None: the flavor's
+        :return: False for an unknown tag
+        """
+        names = [name for name in SETTINGS if name in values]
+        changed = ", ".join(f"{name} = ?" for name in names)
         with self._transaction():
-            return self._db.execute("UPDATE disks SET mode = ? WHERE tag = ?",
-                                    (mode, tag)).rowcount > 0
-
-    def set_lanes(self, tag: int, lanes: str | None) -> bool:
-        """Set an operator's lanes, or clear them with None; return False for an unknown tag."""
-        with self._transaction():
-            return self._db.execute("UPDATE disks SET lanes = ? WHERE tag = ?",
-                                    (lanes, tag)).rowcount > 0
+            return self._db.execute(
+                f"UPDATE disks SET {changed} WHERE tag = ?",  # noqa: S608
+                (*(values[name] for name in names), tag)).rowcount > 0
 
     def policy(self) -> str | None:
         """Return the policy set by an operator; None: use the configured one."""
@@ -313,18 +397,17 @@ class Store:
         """
         with self._lock:
             rows = self._db.execute("SELECT domain, gone FROM overrides").fetchall()
-        for domain, gone in rows:
-            if domain in known:
-                if gone is not None:
-                    self._mark_override(domain, None)
-            elif gone is None:
-                self._mark_override(domain, now)
-            elif now - gone > after:
-                self.set_override(domain, NONE)
-
-    def _mark_override(self, domain: str, gone: float | None) -> None:
-        with self._transaction():
-            self._db.execute("UPDATE overrides SET gone = ? WHERE domain = ?", (gone, domain))
+            back = [(domain,) for domain, gone in rows if domain in known and gone is not None]
+            missing = [(now, domain) for domain, gone in rows
+                       if domain not in known and gone is None]
+            expired = [(domain,) for domain, gone in rows
+                       if domain not in known and gone is not None and now - gone > after]
+            if not back + missing + expired:
+                return
+            with self._transaction():
+                self._db.executemany("UPDATE overrides SET gone = NULL WHERE domain = ?", back)
+                self._db.executemany("UPDATE overrides SET gone = ? WHERE domain = ?", missing)
+                self._db.executemany("DELETE FROM overrides WHERE domain = ?", expired)
 
     def volumes(self, pool: str) -> dict[str, int]:
         """Return the volume numbers of a pool by the identity of the device.
@@ -336,7 +419,7 @@ class Store:
                 "SELECT device, volume FROM volumes WHERE pool = ?", (pool,)).fetchall())
 
     def remember_volume(self, pool: str, device: str, volume: int) -> None:
-        """Record the device of a volume."""
+        """Record the device of a volume; it no longer has another volume, nor this one another."""
         with self._synced(), self._transaction():
             self._db.execute("INSERT OR REPLACE INTO volumes VALUES (?, ?, ?)",
                              (pool, device, volume))

@@ -4,6 +4,7 @@
 Reads of sysfs do no I/O on the devices, so they do not wait for a device that hangs.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +12,8 @@ from typing import NamedTuple
 from vcache_agent.model import DeviceNumber
 
 BLOCK = Path("/sys/dev/block")
+RBD_BUS = Path("/sys/bus/rbd/devices")
+_RBD = re.compile(r"rbd[0-9]+")
 
 
 class Partition(NamedTuple):
@@ -57,6 +60,62 @@ def is_mapped(at: DeviceNumber, root: Path = BLOCK) -> bool:
 def name(at: DeviceNumber | str, root: Path = BLOCK) -> str:
     """Return the kernel's name of a block device, or its number if it does not exist."""
     return (root / str(at)).resolve().name
+
+
+def node(at: DeviceNumber) -> str:
+    """Return the path of a block device's node, whose name does not depend on udev."""
+    return f"/dev/block/{at}" if Path(f"/dev/block/{at}").exists() else f"/dev/{name(at)}"
+
+
+def sectors(at: DeviceNumber, root: Path = BLOCK) -> int:
+    """Return the size of a block device.
+
+    :raises OSError: if the device has disappeared
+    """
+    return int((root / str(at) / "size").read_text())
+
+
+class RbdImage(NamedTuple):
+    """An RBD image that is mapped by krbd.
+
+    :param pool: name of its pool in Ceph
+    :param name: its name
+    :param identity: what distinguishes it from all other images
+    """
+
+    pool: str
+    name: str
+    identity: str
+
+
+def is_rbd(at: DeviceNumber, root: Path = BLOCK) -> bool:
+    """Return True if a device is one of krbd."""
+    return _RBD.fullmatch(name(at, root)) is not None
+
+
+def rbd(at: DeviceNumber, root: Path = BLOCK, bus: Path = RBD_BUS) -> RbdImage | None:
+    """Return the RBD image of a block device; None if it is none.
+
+    The kernel chooses the number of the device, so only the image identifies its data.
+
+    :param bus: folder of krbd's devices
+    """
+    if not is_rbd(at, root):
+        return None
+    folder = bus / name(at, root).removeprefix("rbd")
+
+    def read(attribute: str) -> str:
+        try:
+            return (folder / attribute).read_text().strip()
+        except FileNotFoundError:
+            return ""  # an older kernel
+
+    pool, image = read("pool"), read("name")
+    if not pool or not image:
+        return None
+    return RbdImage(pool, image, "-".join([
+        read("cluster_fsid"), read("pool_id") or pool, read("pool_ns"),
+        read("image_id") or image, read("current_snap")]))
 
 
 def diskseq(at: DeviceNumber | str, root: Path = BLOCK) -> str:

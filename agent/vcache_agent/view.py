@@ -11,13 +11,14 @@ from vcache_agent.model import Device, DiskId, Phase, Stats, Tag, lanes_of
 from vcache_agent.netlink import spec
 
 if TYPE_CHECKING:
+    from vcache_agent.locate import Located
     from vcache_agent.plan.state import DiskReport
     from vcache_agent.worker import Outcome
 
 Json = dict[str, Any]
 
 #: The states of a disk; see :func:`disks`.
-DISK_STATES = ("isolated", "preparing", "no-cgroup", "untagged", "failed")
+DISK_STATES = ("isolated", "preparing", "no-cgroup", "untagged", "not-cacheable", "failed")
 
 
 def word(value: spec.Scope | spec.Mode | spec.Isolation) -> str:
@@ -125,7 +126,7 @@ def disks(outcome: "Outcome", tags: list[Tag]) -> list[Json]:
             "weight": report.weight if report.tag is not None else None,
             "required": state.specs.required,
             "cgroup": state.cgroup, "cgroup_path": outcome.cgroup_paths.get(state.domain.uuid),
-            "state": _state(report, item, phase, outcome),
+            "state": _state(report, item, phase, outcome, located),
             "note": note, "located_age_s": round(located.age_s, 1) if located else None,
             "extents": item.extents_count if item else None,
             "extents_bytes": item.extents_sectors * 512 if item else None,
@@ -138,10 +139,11 @@ def disks(outcome: "Outcome", tags: list[Tag]) -> list[Json]:
     return rows
 
 
-def _state(report: "DiskReport", item: Tag | None, phase: Phase, outcome: "Outcome") -> str:
+def _state(report: "DiskReport", item: Tag | None, phase: Phase, outcome: "Outcome",
+           located: "Located | None") -> str:
     """Return the state of a disk, in one word."""
     if report.key is None:
-        return "untagged"
+        return "untagged" if located is None or located.cacheable else "not-cacheable"
     if item is None or report.key in outcome.errors:
         return "failed"
     if phase is Phase.PREPARING:

@@ -5,7 +5,7 @@ import dataclasses
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from oslo_log import log as logging
@@ -23,6 +23,7 @@ from vcache_agent.migration import emptying
 from vcache_agent.migration.moves import Moves, Role
 from vcache_agent.model import NO_LIMITS, Device, DiskId, DiskSource, DiskState, Layer, Phase, Tag
 from vcache_agent.netlink import spec
+from vcache_agent.netlink.bulk import TagDecoder
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.nvme import Drives
@@ -30,8 +31,8 @@ from vcache_agent.overrides import Adjust
 from vcache_agent.plan.actions import TagKey
 from vcache_agent.plan.decide import decide
 from vcache_agent.plan.state import Observed, Plan
-from vcache_agent.records import DiskRow, LayerRow
-from vcache_agent.store import Store, StoreError
+from vcache_agent.records import DiskRow, LayerRow, RowChanges
+from vcache_agent.store import Store, StoreError, is_refusal
 
 LOG = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ class Outcome:
     """The result of the last pass.
 
     :param plan: the plan; None if the pass failed before there was one
-    :param problem: why the pass failed, or empty
+    :param problem: why the pass failed or is not complete, or empty
     :param errors: error texts of failed actions, by device and tag
     :param cgroup_notes: why the cgroup of a domain is unknown, by UUID
     :param cgroup_paths: cgroups of domains, by UUID
@@ -111,6 +112,7 @@ class Worker:
         self.locator = Locator(settings.locate_timeout, self.kick,
                                most=settings.extents_per_disk)
         self._executor = Executor()
+        self._decoder = TagDecoder()
         self._drives = Drives(self.kick)
         self._maps = MapFolder(settings.maps)
         self._swapper = swap.Swapper(self._maps)
@@ -121,6 +123,8 @@ class Worker:
         self._stopping = False
         self._said: set[str] = set()
         self._outcome = Outcome()
+        #: Processor time of all passes in seconds.
+        self.cpu_seconds = 0.0
         self._thread = threading.Thread(target=self._run, name="worker", daemon=True)
 
     @property
@@ -189,6 +193,7 @@ class Worker:
                 LOG.exception("reconcile failed")
             if problem:
                 interval = self._failed(problem)
+            self.cpu_seconds = time.thread_time()
             with self._wake:
                 self._done = max(self._done, asked)
                 self._wake.notify_all()
@@ -215,7 +220,7 @@ class Worker:
 
     def _pass(self, fresh: bool) -> float:
         """Observe, decide and apply once; return the seconds until the next pass."""
-        with Client(self._settings.netlink_timeout) as client:
+        with Client(self._settings.netlink_timeout, self._decoder) as client:
             for _ in range(_CLAIM_PASSES):
                 snapshot = self._inventory.snapshot()
                 look = _Observation(self._settings.run_dir, self.locator, client.devices(),
@@ -235,22 +240,22 @@ class Worker:
                     policy=self.policy,
                     pools={at: pool.chunks * pool.chunk_bytes for at, pool in found.items()},
                     lanes={at: pool.lanes for at, pool in found.items()}))
-                # Save first, so that every tag in the kernel is also in the store.
-                if plan.rows:
-                    self._store.update(plan.rows)
-                claimed = self._executor.apply(client, plan.actions)
+                unsaved = self._save(plan.rows, rows, layers)
+                claimed = self._executor.apply(
+                    client, [action for action in plan.actions if action.tag not in unsaved])
                 if not claimed:
                     break
                 fresh = True
             refused = self._drives.use_tags(client, look.devices)
             swapping = self._swapper.step(client, self._swap_plan(look, plan, snapshot.complete))
             swapping |= self._empty(client, look.devices, plan, tags)
-        if snapshot.complete and snapshot.defined is not None:
-            known = snapshot.defined | {entry.domain.uuid for entry in snapshot.entries}
-            self._store.tend_overrides(known, time.time(), self._settings.forget_after)
+        self._tend_overrides(snapshot)
         self._executor.forget_device({device.number for device in look.devices}.__contains__)
         self.locator.prune()
-        self._publish(Outcome(plan, snapshot, "", dict(self._executor.errors),
+        problem = self._store.problem
+        errors = dict.fromkeys(((action.device, action.tag) for action in plan.actions
+                                if action.tag in unsaved), f"it has no tag: {problem}")
+        self._publish(Outcome(plan, snapshot, problem, self._executor.errors | errors,
                               look.cgroup_notes, look.cgroup_paths, self._swapper.reports,
                               look.located))
         self._say(_remarks(plan, look) + refused + self._swapper.problems)
@@ -272,6 +277,36 @@ class Worker:
             for domain in emptying.gone(set(left) - running, devices, tags, rows):
                 self._moves.remove(domain, Role.LEFT)
         return emptying.release(client, emptying.to_empty(plan.disks, devices, left, rows), tags)
+
+    def _save(self, changes: RowChanges, disks: Mapping[DiskId, DiskRow],
+              layers: Mapping[str, LayerRow]) -> frozenset[int]:
+        """Save rows, before their actions, so that every tag in the kernel is also in the store.
+
+        :param disks: the present rows
+        :param layers: the present rows
+        :return: tag numbers that the store refused, for example on a full disk
+        """
+        if not changes:
+            self._store.check()
+            return frozenset()
+        try:
+            self._store.update(changes)
+        except sqlite3.OperationalError as error:
+            if not is_refusal(error):
+                raise
+            return changes.new_numbers(disks, layers)
+        return frozenset()
+
+    def _tend_overrides(self, snapshot: Snapshot) -> None:
+        """Delete the overrides of instances that no longer exist."""
+        if not snapshot.complete or snapshot.defined is None:
+            return
+        known = snapshot.defined | {entry.domain.uuid for entry in snapshot.entries}
+        try:
+            self._store.tend_overrides(known, time.time(), self._settings.forget_after)
+        except sqlite3.OperationalError as error:
+            if not is_refusal(error):
+                raise
 
     def _patience(self) -> float:
         """Return how long to wait for the locations of disks that are not known yet."""

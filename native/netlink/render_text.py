@@ -169,11 +169,10 @@ def python_messages(spec: Spec) -> str:
         f'# Do not edit, generated from {SPEC_NAME} by generate.py.',
         f'"""Messages of the generic-netlink family "{spec.name}".',
         '',
-        'Importing pyroute2 takes longer than most commands. spec.py does not need it.',
+        'Importing these takes longer than most commands. spec.py does not need them.',
         '"""',
         '',
-        'from pyroute2.netlink import genlmsg, nla',
-        '',
+        'from vcache_agent.netlink.pyroute2_base import genlmsg, nla',
         'from vcache_agent.netlink.spec import Command',
     ]
     sections = ['\n'.join(head) + '\n']

@@ -18,14 +18,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pyroute2.netlink import nla_base
-
 from tests.unit.test_netlink_client import FAMILY, HEADER, FakeKernel, acknowledged, body, framed
 from vcache_agent import pools
 from vcache_agent.dm import Info
 from vcache_agent.metrics.pool_watch import PoolWatch
 from vcache_agent.model import Device, DeviceNumber, Stats, Tag
 from vcache_agent.netlink import client, messages, spec
+from vcache_agent.netlink.pyroute2_base import nla_base
 from vcache_agent.observe.recording import read_samples
 from vcache_agent.pools import CacheState, Mapping, Member, Pool
 

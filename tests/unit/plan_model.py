@@ -14,6 +14,7 @@ from vcache_agent.model import (
     DiskState,
     Domain,
     Extent,
+    Extents,
     Layer,
     Location,
     Tag,
@@ -40,7 +41,7 @@ def uuid(number: int) -> str:
 
 
 def disk(number: int, *, key: str | None = None, cgroup: int | None = None,
-         extents: tuple[Extent, ...] | None = None, target: str = "vda",
+         extents: Extents | None = None, target: str = "vda",
          mode: Mode = Mode.FLUSH_ONLY, weight: int = 100,
          on: DeviceNumber = FILES) -> DiskState:
     key = key or (f"file:dm0:{number}" if on == FILES else f"volume:dm{on.minor}")
@@ -119,7 +120,7 @@ class Kernel:
             if other != key and other[0] == key[0]:
                 assert not any(a.start < b.start + b.length and b.start < a.start + a.length
                                for a in extents for b in action.extents), "claimed twice"
-        self.extents[key] = action.extents
+        self.extents[key] = tuple(action.extents)
         self.tags[key] = dataclasses.replace(
             self.tags[key], extents_count=len(action.extents),
             extents_sectors=sum(extent.length for extent in action.extents))

@@ -3,6 +3,7 @@
 
 import contextlib
 import errno
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,6 +75,32 @@ def test_there_and_back(kernel: Kernel, store: Store) -> None:
     assert not store.volumes("fast")
     with pytest.raises(PoolError, match="must be an attached device"):
         do_detach(kernel, store)
+
+
+def test_a_store_that_refuses_changes(kernel: Kernel, store: Store) -> None:
+    """As on a full disk. Nothing is attached without a record; a detach completes."""
+    store._db.execute("PRAGMA query_only = 1")
+    with pytest.raises(sqlite3.OperationalError):
+        do_attach(kernel, store)
+    check_plain(kernel)
+    store._db.execute("PRAGMA query_only = 0")
+    do_attach(kernel, store)
+    store._db.execute("PRAGMA query_only = 1")
+    do_detach(kernel, store)
+    check_plain(kernel)
+    assert not kernel.volumes
+    store._db.execute("PRAGMA query_only = 0")
+    assert "volume 1" in do_attach(kernel, store)
+
+
+def test_a_command_reports_a_store_that_refuses(tmp_path: Path) -> None:
+    def command() -> None:
+        with pool_cli.locked_store(tmp_path / "s.sqlite") as store:
+            store._db.execute("PRAGMA query_only = 1")
+            store.remember_volume("8:16", "LVM-a", 1)
+
+    with pytest.raises(PoolError, match=r"s.sqlite cannot be written: .*readonly"):
+        command()
 
 
 def test_a_flush_only_device_needs_no_second_one(kernel: Kernel, store: Store) -> None:

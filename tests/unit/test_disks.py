@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcache_agent import cgroups, disks
-from vcache_agent.blockstack import BlockStack, NotOnVcache, Segment, dm_table, follow
+from vcache_agent import sysfs as host_sysfs
+from vcache_agent.blockstack import (
+    BlockStack,
+    NotCacheable,
+    NotOnVcache,
+    Segment,
+    dm_table,
+    follow,
+)
 from vcache_agent.dm import Line, Lines
 from vcache_agent.model import Device, DeviceNumber, Extent, Location
 from vcache_agent.netlink import spec
@@ -79,6 +87,12 @@ def test_a_volume_of_several_segments_splits_an_extent(sysfs: Sysfs) -> None:
     assert moved(sysfs.stack().segments(volume), (90, 30)) == [(5090, 10), (200, 20)]
 
 
+def test_an_encrypted_device_does_not_move_sectors(sysfs: Sysfs) -> None:
+    volume = DeviceNumber(254, 5)
+    sysfs.mapped(volume, "0 100 crypt aes-xts-plain64 :64:logon:k 0 254:0 4096 1 sector_size:4096")
+    assert moved(sysfs.stack().segments(volume), (16, 8)) == [(4112, 8)]
+
+
 def test_a_volume_in_a_partition(sysfs: Sysfs) -> None:
     volume, partition = DeviceNumber(254, 5), DeviceNumber(259, 1)
     sysfs.partition(partition, VCACHE, 1000, 500)
@@ -87,7 +101,8 @@ def test_a_volume_in_a_partition(sysfs: Sysfs) -> None:
 
 
 @pytest.mark.parametrize(("lines", "words"), [
-    (["0 100 crypt aes 0 254:0 0"], "through dm target 'crypt'"),
+    (["0 100 striped 1 16 254:0 0"], "through dm target 'striped'"),
+    (["0 100 crypt aes 0 254:0 0"], "invalid table"),
     (["0 50 linear 254:0 0", "50 50 linear 254:9 0"], "several vcache devices"),
     (["0 100 linear 8:0 0"], "no vcache device is below device 8:0"),
     (["0 100 linear 254:5 0"], "stacked"), ([], "no table"), (["0 100 linear"], "invalid table"),
@@ -106,9 +121,48 @@ def test_without_a_vcache_device_below(sysfs: Sysfs) -> None:
     for number in (DeviceNumber(8, 0), DeviceNumber(0, 35)):
         with pytest.raises(NotOnVcache):
             sysfs.stack().segments(number)
-    sysfs.mapped(DeviceNumber(254, 5), "0 100 crypt aes 0 8:0 0")
+    sysfs.mapped(DeviceNumber(254, 5), "0 100 crypt aes key 0 8:0 0")
     with pytest.raises(NotOnVcache, match="no vcache device is below"):
         sysfs.stack().segments(DeviceNumber(254, 5))
+
+
+def test_what_cannot_get_a_cache_on_this_host(sysfs: Sysfs) -> None:
+    for name in ("sda", "rbd3"):
+        (sysfs.folder / name).mkdir()
+    plain, rbd, crypt = DeviceNumber(8, 0), DeviceNumber(252, 48), DeviceNumber(254, 5)
+    (sysfs.folder / str(plain)).symlink_to(sysfs.folder / "sda")
+    (sysfs.folder / str(rbd)).symlink_to(sysfs.folder / "rbd3")
+    sysfs.mapped(crypt, "0 100 crypt aes key 0 8:0 0")
+    stack = sysfs.stack()
+    with pytest.raises(NotCacheable, match="sda is a plain disk"):
+        disks.of_block(plain, stack)
+    for number in (rbd, crypt, DeviceNumber(254, 77)):
+        with pytest.raises(NotOnVcache) as error:
+            disks.of_block(number, stack)
+        assert not isinstance(error.value, NotCacheable)
+    with pytest.raises(NotCacheable, match="librbd.*krbd"):
+        disks.check("network", None, readonly=False)
+    with pytest.raises(NotCacheable, match="'nvme'"):
+        disks.check("nvme", None, readonly=False)
+
+
+def test_an_rbd_image_is_known_by_its_image(tmp_path: Path) -> None:
+    """The kernel chooses the number of its device, by the order of the commands."""
+    number = DeviceNumber(252, 48)
+    (tmp_path / "rbd3").mkdir()
+    (tmp_path / str(number)).symlink_to(tmp_path / "rbd3")
+    bus = tmp_path / "bus"
+    (bus / "3").mkdir(parents=True)
+    found = {"pool": "volumes", "name": "volume-7", "cluster_fsid": "c1", "pool_id": "4",
+             "pool_ns": "", "image_id": "10ab", "current_snap": "-"}
+    for name, value in found.items():
+        (bus / "3" / name).write_text(f"{value}\n")
+    assert host_sysfs.rbd(number, tmp_path, bus) == ("volumes", "volume-7", "c1-4--10ab--")
+    (bus / "3" / "image_id").write_text("10ac\n")
+    assert host_sysfs.rbd(number, tmp_path, bus) == ("volumes", "volume-7", "c1-4--10ac--")
+    (bus / "3" / "name").unlink()
+    assert host_sysfs.rbd(number, tmp_path, bus) is None
+    assert host_sysfs.rbd(DeviceNumber(8, 0), tmp_path, bus) is None
 
 
 def test_a_device_that_disappears_concerns_only_its_disk(sysfs: Sysfs) -> None:

@@ -7,11 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from vcache_agent import fiemap
-from vcache_agent.model import Extent
 
 SECTORS = 8  # sectors of 4 KiB
 
@@ -75,30 +72,32 @@ def test_what_is_no_file_or_has_no_places_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("flag", [*fiemap.FLAGS_SKIPPED, *map(lambda bit: bit | 1,
                                                              fiemap.FLAGS_SKIPPED)])
 def test_each_doubtful_extent_is_left_out(flag: int) -> None:
-    assert list(fiemap._usable([(4096, 4096, flag)])) == []
+    assert fiemap._usable([(4096, 4096, flag)]) == []
     # MERGED and LAST do not make an extent uncertain.
-    assert list(fiemap._usable([(4096, 4096, 0x1001)])) == [Extent(8, 8)]
+    assert fiemap._usable([(4096, 4096, 0x1001)]) == [(8, 16)]
 
 
 def test_rounding_never_adds_a_sector() -> None:
-    assert list(fiemap._usable([(511, 1026, 0), (100, 400, 0), (512, 512, 0)])) == [
-        Extent(1, 2), Extent(1, 1)]
+    assert fiemap._usable([(511, 1026, 0), (100, 400, 0), (512, 512, 0)]) == [(1, 3), (1, 2)]
 
 
-def test_layout_is_the_kernels() -> None:
+def test_layout_is_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     # linux/fiemap.h: 32 bytes before the extents, 56 each.
     assert fiemap._HEADER.size == 32
-    assert fiemap._EXTENT.size == 56
-    data = struct.pack("=QQQQQIIII", 1, 2, 3, 0, 0, 4, 0, 0, 0)
-    assert fiemap._EXTENT.unpack(data) == (1, 2, 3, 4)
+    batches = [[(0, 10, 4096, 0x10), (4096, 20, 8192, 0x22)], [(12288, 30, 4096, 0x1 | 0x33)]]
+    asked = []
 
+    def ioctl(fd: int, request: int, buffer: bytearray, _: bool) -> None:
+        offset, length, _, _, room, _ = fiemap._HEADER.unpack_from(buffer)
+        asked.append((request, offset, length, room))
+        found = batches[len(asked) - 1]
+        fiemap._HEADER.pack_into(buffer, 0, offset, length, 0, len(found), room, 0)
+        for number, (logical, physical, size, flags) in enumerate(found):
+            struct.pack_into("=QQQQQIIII", buffer, 32 + 56 * number, logical, physical, size,
+                             7, 7, flags, 7, 7, 7)
 
-@given(st.lists(st.builds(Extent, st.integers(0, 60), st.integers(1, 10)), max_size=20))
-def test_joined_extents_cover_the_same_sectors(extents: list[Extent]) -> None:
-    def sectors(runs: object) -> set[int]:
-        return {sector for start, length in runs  # type: ignore[attr-defined]
-                for sector in range(start, start + length)}
-
-    joined = fiemap.join(extents)
-    assert sectors(joined) == sectors(extents)
-    assert all(a.start + a.length < b.start for a, b in zip(joined, joined[1:], strict=False))
+    monkeypatch.setattr("vcache_agent.fiemap.fcntl.ioctl", ioctl)
+    assert [list(batch) for batch in fiemap._read(0)] == [
+        [(10, 4096, 0x10), (20, 8192, 0x22)], [(30, 4096, 0x33)]]
+    assert [offset for _, offset, _, _ in asked] == [0, 12288]
+    assert {request for request, _, _, _ in asked} == {0xC020660B}

@@ -19,6 +19,7 @@ from vcache_agent.locate import Located, Locator
 from vcache_agent.locate_pool import Answer, Helper, Pool, ProcessHelper, Question, Urgency
 from vcache_agent.model import Device, DeviceNumber, Extent, Location
 from vcache_agent.netlink import spec
+from vcache_agent.packed_extents import pack
 
 # Nothing may depend on the speed of the machine: this is only the end of a wait.
 PATIENCE = 60.0
@@ -124,7 +125,7 @@ def test_unchanged_extents_are_the_same_object(host: Host) -> None:
 def test_only_the_largest_extents_of_a_fragmented_image_are_used(
         thread_helpers: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     extents = tuple(Extent(number * 100, number) for number in range(1, 11))
-    monkeypatch.setattr(fiemap, "read", lambda *_: fiemap.Found(extents, 0))
+    monkeypatch.setattr(fiemap, "read", lambda *_: fiemap.Found(pack(extents), 0))
     host = Host(tmp_path, most=3)
     found = host(host.image("image"))
     assert found.location.extents == extents[-3:]
@@ -380,7 +381,7 @@ def test_progress_is_no_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def read(_fd: int, progress: Callable[[], object]) -> fiemap.Found:
         while not go_on.wait(0.05):
             progress()
-        return fiemap.Found((Extent(8, 8),), 16)
+        return fiemap.Found(pack([(8, 8)]), 16)
 
     monkeypatch.setattr(fiemap, "read", read)
     monkeypatch.setattr("vcache_agent.locate_helper._PROGRESS_S", 0.0)
@@ -398,7 +399,7 @@ def test_progress_is_no_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_many_extents_take_several_messages(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     extents = tuple(Extent(number * 16, 8) for number in range(10_000))
-    monkeypatch.setattr(fiemap, "read", lambda *_: fiemap.Found(extents, 0))
+    monkeypatch.setattr(fiemap, "read", lambda *_: fiemap.Found(pack(extents), 0))
     files = folder_with(tmp_path / "files", 2)
     with answers(timeout=PATIENCE) as found:
         found.ask(*files, extents=True)

@@ -172,6 +172,8 @@ def test_the_agent() -> None:
     assert value(text, "vcache_agent_events_total", kind="disk") == 3
     assert value(text, "vcache_agent_events_total", kind="cache-lost") == 0, "before the first"
     assert value(text, "vcache_agent_sample_gaps_total") == 7
+    assert value(text, "vcache_agent_store_success") == 1
+    assert value(exposed(store_problem="full"), "vcache_agent_store_success") == 0
     text = exposed(outcome=Outcome(problem="bad"), sample=None, passed=0.0)
     assert value(text, "vcache_agent_reconcile_success") == 0
     assert value(text, "vcache_agent_libvirt_connected") == 0

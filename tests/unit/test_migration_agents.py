@@ -221,7 +221,7 @@ def test_there_and_back(pair: Pair) -> None:
     source, target = pair.source, pair.target
     assert source.kernel.tag.mode is spec.Mode.WRITEBACK
     source.store.set_override(VM, Override(weight=7))
-    source.store.set_weight(TAG, 900)
+    source.store.set_tag(TAG, {"weight": 900})
     source.kernel.dirty = 3 * 4096
     # What the cache of the destination has of an earlier stay is outdated.
     target.kernel.tag = dataclasses.replace(target.kernel.tag, cached_bytes=100 * 4096)

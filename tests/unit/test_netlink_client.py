@@ -9,14 +9,16 @@ import contextlib
 import errno
 import os
 import struct
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from pyroute2.netlink import ctrlmsg, genlmsg
 
 from vcache_agent.model import Curve, DeviceNumber, Extent
 from vcache_agent.netlink import client, errors, messages, spec
+from vcache_agent.netlink.pyroute2_base import ctrlmsg, genlmsg
 
 FAMILY = 0x23
 DEVICE = DeviceNumber(254, 3)
@@ -304,3 +306,12 @@ def test_events(kernel: FakeKernel) -> None:
         assert listener.receive(0.1) == []
         kernel.pending = [(framed(FAMILY, 0, 0, newer) + framed(FAMILY, 0, 0, event), 0)]
         assert listener.receive(0.1) == [(spec.EventKind.EXTENTS_LOST, DEVICE, 9)]
+
+
+def test_the_rest_of_pyroute2_is_not_imported() -> None:
+    program = ("import sys, vcache_agent.netlink.client; "
+               "assert not {'pyroute2', 'pyroute2.ndb'} & sys.modules.keys(); "
+               "import pyroute2; print(pyroute2.IPRoute.__name__)")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                          check=True)
+    assert done.stdout == "IPRoute\n"

@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from pyroute2.netlink import genlmsg, nla
 
 from vcache_agent.netlink import messages, spec
+from vcache_agent.netlink.pyroute2_base import genlmsg, nla
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NETLINK = ROOT / 'native' / 'netlink'

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.dm_model import TABLE, Dm, Kernel, Killed, as_dm, host
-from vcache_agent import attach, pools, replace
+from vcache_agent import above, attach, pools, replace
 from vcache_agent.dm import Line, Lines
 from vcache_agent.pools import PoolError
 from vcache_agent.store import Store
@@ -91,6 +91,20 @@ def do_replace(kernel: Kernel, store: Store, module: Module, saved_in: Path, *,
                die_at: int = 0, said: list[str] | None = None) -> str:
     return replace.replace(as_dm(Dm(kernel, die_at)), store, module, saved_in,
                            ([] if said is None else said).append)
+
+
+def test_a_device_above_another_one_stays(
+        kernel: Kernel, store: Store, saved_in: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not open, so a detach alone would remove it."""
+    monkeypatch.setattr("vcache_agent.above._claimed", lambda origin: False)
+    monkeypatch.setattr("vcache_agent.above._opened", lambda number: False)
+    kernel.add("luks", Line(0, 100, "crypt", "aes key 0 8:16 0"), uuid="CRYPT-a")
+    above.attach_above(as_dm(Dm(kernel)), store, "luks", "fast", scope="volume 8", volume=5)
+    before, module = tables(kernel), Module(kernel)
+    do_replace(kernel, store, module, saved_in)
+    assert tables(kernel) == before
+    assert module.version == 2
+    assert store.volumes("fast") == {"VCACHE-ABOVE-CRYPT-a": 5}
 
 
 def test_all_devices_are_as_before_and_use_the_new_module(

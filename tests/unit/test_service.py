@@ -3,6 +3,7 @@
 
 import os
 import socket
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -129,3 +130,20 @@ def test_paths_that_hang_do_not_use_up_the_slots_of_the_hook(
     hanging.end()
     until(lambda: host.hook("prepare", "good", good, required=True) == "accept ")
     until(lambda: any(name.startswith(f"{sum(b'good'):08x}") for name in host.tags()))
+
+
+def test_a_store_that_refuses_changes_admits_only_known_disks(host: Host) -> None:
+    image, other = host.image("image"), host.image("other")
+    assert host.hook("started", "known", image) == "accept "
+    until(lambda: host.tags() == [f"{sum(b'known'):08x}-0000-4000-8000-000000000000:vda"])
+    store = host.agent.store
+    store._db.execute("PRAGMA query_only = 1")
+    with pytest.raises(sqlite3.OperationalError):
+        store.set_policy("static")
+    until(lambda: host.hook("prepare", "known", image, required=True) == "accept ")
+    refused = host.hook("prepare", "strict", other, required=True)
+    assert refused.startswith("refuse strict: its flavor has vcache:required: disk vda: no tag: ")
+    assert "cannot be written" in refused
+    assert host.hook("prepare", "lax", other).startswith("accept lax: disk vda: no tag: ")
+    store._db.execute("PRAGMA query_only = 0")
+    assert host.hook("prepare", "strict", other, required=True) == "accept "

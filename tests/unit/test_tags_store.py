@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.store_model import file_of, row
 from vcache_agent import schema
 from vcache_agent.model import DiskId
 from vcache_agent.records import DiskRow, LayerRow, RowChanges
@@ -23,13 +24,6 @@ from vcache_agent.store import Store, StoreError
 from vcache_agent.tags import TagsExhausted, allocate
 
 LARGEST = 65535
-
-
-def row(domain: str, tag: int, **fields: object) -> DiskRow:
-    """Return the row of disk vda of a domain."""
-    made = DiskRow(domain, "vda", tag, "name", "/path", f"file:dm0:{domain}", "dm0",
-                   "vda")
-    return dataclasses.replace(made, **fields)  # type: ignore[arg-type]
 
 
 def rows(*found: DiskRow) -> dict[tuple[str, str], DiskRow]:
@@ -74,8 +68,8 @@ def test_what_is_written_is_there_again(tmp_path: Path) -> None:
     assert again.disks() == rows(row("a", 9))
     assert again.layers() == {shared.key: shared}
     assert again.numbers() == {9}
-    assert again.set_weight(9, 30)
-    assert not again.set_weight(1, 30)
+    assert again.set_tag(9, {"weight": 30})
+    assert not again.set_tag(1, {"weight": 30})
     assert again.disks() == rows(row("a", 9, weight=30))
     again.close()
 
@@ -85,9 +79,9 @@ def test_a_plan_does_not_write_what_operators_set(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.sqlite")
     planned = row("a", 1, path="/new", device="dm1")
     write(store, row("a", 1))
-    store.set_weight(1, 30)
-    store.set_mode(1, "writethrough")
-    store.set_lanes(1, "1,3")
+    store.set_tag(1, {"weight": 30})
+    store.set_tag(1, {"mode": "writethrough"})
+    store.set_tag(1, {"lanes": "1,3"})
     write(store, planned)
     assert store.disks() == rows(dataclasses.replace(
         planned, weight=30, mode="writethrough", lanes="1,3"))
@@ -97,19 +91,9 @@ def test_a_plan_does_not_write_what_operators_set(tmp_path: Path) -> None:
 def test_disks_that_are_one_have_their_settings_together(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.sqlite")
     write(store, row("a", 1), row("b", 1), row("c", 2))
-    assert store.set_weight(1, 30)
+    assert store.set_tag(1, {"weight": 30})
     assert store.disks() == rows(row("a", 1, weight=30), row("b", 1, weight=30), row("c", 2))
     store.close()
-
-
-def file_of(path: Path, version: int) -> sqlite3.Connection:
-    """Create a file of an older agent."""
-    old = sqlite3.connect(path, isolation_level=None)
-    for script in schema._SCHEMAS[:version]:
-        for statement in script.split(";"):
-            old.execute(statement)
-    old.execute(f"PRAGMA user_version = {version}")
-    return old
 
 
 def test_a_file_of_the_first_version_is_kept(tmp_path: Path) -> None:
@@ -119,11 +103,11 @@ def test_a_file_of_the_first_version_is_kept(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.sqlite")
     assert store.disks() == rows(row("a", 1, weight=7, layer="file:dm0:1"))
     assert store.layers() == {"file:dm0:1": LayerRow("file:dm0:1", "/path", "dm0", "a", "vda")}
-    assert store.set_mode(1, "writethrough")
-    assert not store.set_mode(2, None)
+    assert store.set_tag(1, {"mode": "writethrough"})
+    assert not store.set_tag(2, {"mode": None})
     assert store.disks()[DiskId("a", "vda")].mode == "writethrough"
-    assert store.set_lanes(1, "1,3")
-    assert not store.set_lanes(2, "0")
+    assert store.set_tag(1, {"lanes": "1,3"})
+    assert not store.set_tag(2, {"lanes": "0"})
     assert store.disks()[DiskId("a", "vda")].lanes == "1,3"
     store.close()
 
@@ -244,6 +228,10 @@ def test_a_volume_is_of_one_device_and_a_device_has_one(tmp_path: Path) -> None:
     store.forget_volume("8:16", 1)
     assert store.volumes("8:16") == {"LVM-b": 2}
     assert store.volumes("8:32") == {"LVM-a": 1}
+    store.remember_volume("8:16", "LVM-c", 2)
+    assert store.volumes("8:16") == {"LVM-c": 2}
+    store.remember_volume("8:16", "LVM-c", 3)
+    assert store.volumes("8:16") == {"LVM-c": 3}
     store.close()
 
 
@@ -254,18 +242,6 @@ def test_an_update_is_all_or_nothing(tmp_path: Path) -> None:
         write(store, row("b", 2), row("c", 65536), forgotten="a", last_tag=5)
     assert store.disks() == rows(row("a", 1))
     assert store.last_tag() == 0
-    store.close()
-
-
-def test_a_disk_that_is_full_is_what_is_told(tmp_path: Path) -> None:
-    """SQLite rolls back by itself. A second ROLLBACK would hide the error."""
-    store = Store(tmp_path / "s.sqlite")
-    store._db.execute("PRAGMA max_page_count = 20")
-    with pytest.raises(sqlite3.OperationalError, match="full"):
-        write(store, *(row("x" * 5000 + str(number), 1 + number) for number in range(50)))
-    store._db.execute("PRAGMA max_page_count = 100000")
-    write(store, row("a", 1))
-    assert store.disks() == rows(row("a", 1))
     store.close()
 
 

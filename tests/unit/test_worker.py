@@ -58,7 +58,7 @@ class Kernel:
         self.loaded = True
         self.lock = threading.Lock()
 
-    def __call__(self, timeout: float) -> "Kernel":
+    def __call__(self, timeout: float, decoder: object = None) -> "Kernel":
         if not self.loaded:
             raise ModuleNotLoaded(errno.ENOENT, "load the module dm-vcache")
         return self
@@ -212,6 +212,21 @@ def test_from_prepare_to_release(host: Host) -> None:
     assert next(iter(host.store.disks().values())).released is not None
 
 
+def test_disks_that_cannot_get_a_cache_are_shown_with_the_reason(host: Host) -> None:
+    domain = host.tell("a", host.image("a"))
+    host.cgroups["a"] = 77
+    disks = (*domain.disks, DiskSource("vdb", "network", None),
+             DiskSource("vdc", "file", "/proc/version"), DiskSource("vdd", "network", None, True))
+    host.inventory.told(dataclasses.replace(domain, disks=disks), Phase.RUNNING)
+    outcome = host.look()
+    rows = {row["disk"]: row for row in view.disks(outcome, host.kernel.tags())}
+    assert {disk: row["state"] for disk, row in rows.items()} == {
+        "vda": "isolated", "vdb": "not-cacheable", "vdc": "untagged", "vdd": "untagged"}
+    assert "librbd" in rows["vdb"]["note"]
+    assert rows["vdd"]["note"] == "it is read-only"
+    assert all(row["state"] in view.DISK_STATES for row in rows.values())
+
+
 def test_a_mode_of_a_flavor_reaches_the_tag_and_so_does_an_operators(host: Host) -> None:
     host.kernel.device = dataclasses.replace(
         host.kernel.device, mode=spec.Mode.WRITEBACK, pool="254:9", volume=3)
@@ -220,7 +235,7 @@ def test_a_mode_of_a_flavor_reaches_the_tag_and_so_does_an_operators(host: Host)
     host.cgroups["a"] = 77
     host.look()
     assert host.tag(domain).mode is spec.Mode.FLUSH_ONLY
-    host.store.set_mode(host.tag(domain).id, "writethrough")
+    host.store.set_tag(host.tag(domain).id, {"mode": "writethrough"})
     outcome = host.look()
     assert host.tag(domain).mode is spec.Mode.WRITETHROUGH
     (row,) = view.disks(outcome, host.kernel.tags())
@@ -260,7 +275,7 @@ def test_a_policy_divides_the_pool(
         host.kernel.device, mode=spec.Mode.WRITEBACK, pool="254:9", volume=3)
     first = host.tell("a", host.image("a", 4))
     host.look()
-    host.store.set_mode(host.tag(first).id, "writeback")
+    host.store.set_tag(host.tag(first).id, {"mode": "writeback"})
     host.look()
     assert (host.tag(first).cache_min_bytes, host.tag(first).cache_max_bytes) == (0, 0)
     host.store.set_policy("static")
@@ -288,7 +303,7 @@ def test_the_listener_gets_the_results_of_passes(
     worker.start()
     assert worker.wait(worker.kick(), 20)
 
-    def unloaded(_timeout: float) -> None:
+    def unloaded(_timeout: float, _decoder: object) -> None:
         raise ModuleNotLoaded(errno.ENOENT, "not loaded")
 
     monkeypatch.setattr("vcache_agent.worker.Client", unloaded)
@@ -338,6 +353,43 @@ def test_an_override_holds_instead_of_the_flavor(host: Host, admin: Callable[...
     answer = admin("instance-set", uuid="another", values={"weight": 7})
     assert "'another' is not on this host" in answer["error"]
     assert answer["kind"] == "not-here"
+
+
+def test_a_store_that_refuses_changes(host: Host, admin: Callable[..., dict],
+                                      caplog: pytest.LogCaptureFixture) -> None:
+    """As on a full disk: see test_store_full.py."""
+    first = host.tell("a", host.image("a", 4))
+    host.cgroups |= {"a": 77, "b": 78}
+    host.look()
+    host.store._db.execute("PRAGMA query_only = 1")
+    second = host.tell("b", host.image("b", 4))
+    with open(host.folder / "a", "ab") as image:
+        image.write(b"x" * 8192)
+        image.flush()
+        os.fsync(image.fileno())
+    host.until(lambda: host.tag(first).extents_sectors == 48)
+    outcome = host.look()
+    # A tag that the store does not have would be another disk's after a restart.
+    assert [tag.name for tag in host.kernel.tags()] == [f"{first.uuid}:vda"]
+    rows = {row["domain"]: row for row in view.disks(outcome, host.kernel.tags())}
+    assert rows["a"]["state"] == "isolated"
+    assert rows["b"]["state"] == "failed"
+    assert "cannot be written: attempt to write a readonly" in rows["b"]["note"]
+    assert "cannot be written" in outcome.problem
+    assert caplog.text.count("New disks get no tags") == 1
+    number = host.tag(first).id
+    answer = admin("tag-set", tag=number, weight=900, mode="writethrough")
+    assert answer["kind"] == "unfinished"
+    assert "nothing is changed" in answer["error"]
+    assert admin("events")["events"] == []
+    host.store._db.execute("PRAGMA query_only = 0")
+    outcome = host.look()
+    assert outcome.problem == ""
+    assert host.tag(second).cgroups == {78}
+    assert {row.tag for row in host.store.disks().values()} == {
+        host.tag(first).id, host.tag(second).id}
+    assert host.tag(first).weight == 40
+    assert "can be written again" in caplog.text
 
 
 def test_an_override_goes_with_its_instance(host: Host) -> None:
@@ -442,7 +494,7 @@ def test_a_snapshot_and_a_commit_of_real_files(host: Host) -> None:
     domain = layered(host, "a", base)
     host.look()
     before = host.tag(domain).id
-    host.store.set_weight(before, 900)
+    host.store.set_tag(before, {"weight": 900})
     layered(host, "a", top, base)
     host.until(lambda: host.tag(domain).extents_sectors == 48)
     assert (host.tag(domain).id, host.tag(domain).weight) == (before, 900)
@@ -456,7 +508,7 @@ def test_a_reused_inode_inherits_nothing(host: Host) -> None:
     path = host.image("a", 4)
     first = host.tell("a", path)
     host.look()
-    host.store.set_weight(host.tag(first).id, 900)
+    host.store.set_tag(host.tag(first).id, {"weight": 900})
     number = path.stat().st_ino
     host.inventory.listed([], [first.uuid], time.monotonic())
     host.look()

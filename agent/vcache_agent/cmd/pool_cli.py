@@ -10,11 +10,12 @@ import errno
 import fcntl
 import json
 import os
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vcache_agent import attach, pools, tables
+from vcache_agent import above, attach, pools, tables
 from vcache_agent.dm import Dm
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.errors import ModuleNotLoaded
@@ -131,7 +132,7 @@ def _add_attach(commands: Any) -> None:
         description="Add a cache to a mapped device, such as a logical volume. The device may be "
                     "in use and its path does not change: its table moves to a second device, "
                     "which becomes the origin. A vcache device in mode flush-only needs no "
-                    "second device.")
+                    "second device. For another device, use --above.")
     command.add_argument("device", metavar="DEVICE", help="path or name of a mapped device")
     command.add_argument("--pool", required=True, metavar="NAME")
     command.add_argument("--mode", choices=attach.CACHED, default="writeback",
@@ -144,6 +145,10 @@ def _add_attach(commands: Any) -> None:
                        help="the whole device is one virtual disk, with this tag")
     group.add_argument("--filesystem", action="store_true",
                        help="the device has a file system with disk images")
+    command.add_argument("--above", action="store_true",
+                         help="create a new device, DEVICE-vcache, with the cache; for devices of "
+                              "multipath and dm-crypt and RBD images of krbd, which must not be "
+                              "in use")
     command.add_argument("--recover", action="store_true",
                          help="accept the pool's data of volume N as data of this device")
     add_state(command)
@@ -209,7 +214,7 @@ def mapper() -> Iterator[Dm]:
 def locked_store(path: Path) -> Iterator[Store]:
     """Open the agent's store and take the lock of the commands that change devices.
 
-    :raises PoolError: if another such command is running
+    :raises PoolError: if another such command is running, or the store cannot be written
     """
     store = Store(path)
     fd = os.open(path.with_suffix(".attach"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -220,6 +225,9 @@ def locked_store(path: Path) -> Iterator[Store]:
             raise PoolError("another attach, detach, mode or pool drop command is running; wait "
                             "until it ends") from None
         yield store
+    except sqlite3.Error as error:
+        raise PoolError(f"{path} cannot be written: {error}; run the command again when that is "
+                        "possible") from None
     finally:
         os.close(fd)
         store.close()
@@ -265,8 +273,9 @@ def _attach(arguments: argparse.Namespace) -> None:
     if arguments.tag is not None:
         scope = f"volume {arguments.tag}"
     with mapper() as dm, locked_store(arguments.state) as store:
-        say(attach.attach(dm, store, arguments.device, arguments.pool, mode=arguments.mode,
-                           volume=arguments.volume, scope=scope, recover=arguments.recover))
+        function = above.attach_above if arguments.above else attach.attach
+        say(function(dm, store, arguments.device, arguments.pool, mode=arguments.mode,
+                     volume=arguments.volume, scope=scope, recover=arguments.recover))
 
 
 def _detach(arguments: argparse.Namespace) -> None:

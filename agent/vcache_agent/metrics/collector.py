@@ -46,6 +46,8 @@ class State:
     :param sample_seconds: duration of the newest sample
     :param pools: the pools, as rows of pools.py
     :param record_dropped: number of samples that could not be recorded
+    :param pass_seconds: processor time of all passes in seconds
+    :param store_problem: why the store cannot be changed, or empty
     """
 
     sample: Sample | None
@@ -57,6 +59,8 @@ class State:
     sample_seconds: float
     record_dropped: int
     pools: Sequence[dict[str, Any]] = ()
+    store_problem: str = ""
+    pass_seconds: float = 0.0
 
 
 class AgentCollector(Collector):
@@ -111,6 +115,8 @@ class AgentCollector(Collector):
         single: Mapping[str, float] = {
             "reconcile_success": not outcome.problem,
             "reconcile_timestamp_seconds": state.passed,
+            "reconcile_cpu_seconds_total": state.pass_seconds,
+            "store_success": not state.store_problem,
             "failed_tags": len(outcome.errors),
             "libvirt_connected": outcome.snapshot.complete,
             "domains": len(outcome.snapshot.entries),

@@ -224,8 +224,8 @@ class Arrivals:
                 continue
             disk = settings.disks.get(row.current)
             if (row.weight, row.mode) != ((disk.weight, disk.mode) if disk else (None, None)):
-                self._store.set_weight(row.tag, disk.weight if disk else None)
-                self._store.set_mode(row.tag, disk.mode if disk else None)
+                self._store.set_tag(row.tag, {"weight": disk.weight if disk else None,
+                                              "mode": disk.mode if disk else None})
 
 
 def cached(reports: Sequence[DiskReport], devices: Sequence[Device],

@@ -10,10 +10,9 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from pyroute2.netlink import nla_base
-
 from vcache_agent.model import Device, DeviceNumber, Stats, Tag
 from vcache_agent.netlink import messages, spec
+from vcache_agent.netlink.pyroute2_base import nla_base
 
 # A netlink header and a generic-netlink header come before the attributes.
 _HEADERS_BYTES = 20

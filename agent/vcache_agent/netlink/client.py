@@ -11,15 +11,15 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
-
-from pyroute2.netlink import ctrlmsg, genlmsg
+from typing import Any, Self, TypeVar
 
 from vcache_agent.model import Curve, Device, DeviceNumber, Extent, Stats, Tag
 from vcache_agent.netlink import bulk, messages, spec
 from vcache_agent.netlink.errors import ModuleNotLoaded, NetlinkError, NetlinkTimeout
+from vcache_agent.netlink.pyroute2_base import ctrlmsg, genlmsg
+from vcache_agent.packed_extents import pack
 
 # From linux/netlink.h and linux/genetlink.h; Python's socket module lacks them.
 _NETLINK_GENERIC = 16
@@ -48,6 +48,9 @@ EXTENTS_PER_MESSAGE = 2048
 
 # Attempts to read a dump, which a concurrent change can interrupt.
 _DUMP_TRIES = 10
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 
 class _Socket:
@@ -225,10 +228,13 @@ class Client:
     :class:`NetlinkTimeout` if it does not answer in time.
 
     :param timeout: time limit of a request in seconds
+    :param decoder: decodes dumps of tags; that of another client saves the time for tags
+        that have not changed since
     :raises ModuleNotLoaded: if the kernel does not have the family
     """
 
-    def __init__(self, timeout: float = 5.0) -> None:
+    def __init__(self, timeout: float = 5.0, decoder: bulk.TagDecoder | None = None) -> None:
+        self._decoder = decoder or bulk.TagDecoder()
         self._socket = _Socket(timeout)
 
     def close(self) -> None:
@@ -244,7 +250,8 @@ class Client:
 
     def devices(self) -> list[Device]:
         """Return all mapped devices of the target."""
-        return [_device(message) for message in self._dump(spec.Command.DEVICE_GET, ())]
+        return [_decoded(bulk.device, data)
+                for data in self._raw_dump(spec.Command.DEVICE_GET, ())]
 
     def device_set(self, device: DeviceNumber, *, nsid: int, tag_max: int = 0,
                    instance: int = 0) -> None:
@@ -265,7 +272,7 @@ class Client:
     def tags(self, device: DeviceNumber | None = None) -> list[Tag]:
         """Return the tags of a device; None: of all devices."""
         attributes = _device_attributes(device) if device else []
-        return [_tag(message) for message in self._dump(spec.Command.TAG_GET, attributes)]
+        return list(_decoded(self._decoder.tags, self._raw_dump(spec.Command.TAG_GET, attributes)))
 
     def snapshot(self, decoder: bulk.TagDecoder) -> tuple[tuple[Device, ...], tuple[Tag, ...]]:
         """Return all devices and all tags, by a fast decoder.
@@ -361,8 +368,7 @@ class Client:
             for name, extents in lists.items():
                 chunk = extents[start:start + EXTENTS_PER_MESSAGE]
                 if chunk:
-                    attributes.append((f"VCACHE_A_TAG_{name}", b"".join(
-                        spec.EXTENT_LAYOUT.pack(*extent) for extent in chunk)))
+                    attributes.append((f"VCACHE_A_TAG_{name}", pack(chunk).data))
             if start == starts[0]:
                 attributes.append(("VCACHE_A_TAG_EXTENTS_BEGIN", None))
             if start == starts[-1]:
@@ -477,26 +483,15 @@ def _cached_attributes(device: DeviceNumber, number: int) -> list[tuple[str, Any
             ("VCACHE_A_CACHED_ID", number)]
 
 
-def _device(message: genlmsg) -> Device:
-    def value(name: str) -> Any:
-        return message.get_attr(f"VCACHE_A_DEVICE_{name}")
+def _decoded(decode: Callable[[T], U], data: T) -> U:
+    """Return decoded data.
 
-    return Device(
-        number=DeviceNumber(value("MAJOR"), value("MINOR")),
-        name=value("NAME") or "",
-        mode=spec.Mode(value("MODE")),
-        scope=spec.Scope(value("SCOPE")),
-        isolation=spec.Isolation(value("ISOLATION")),
-        sectors=value("SECTORS"),
-        origin=value("ORIGIN") or "",
-        dirty_bytes=value("DIRTY_BYTES") or 0,
-        tags=value("TAGS") or 0,
-        suspended=_has(message, "VCACHE_A_DEVICE_SUSPENDED"),
-        broken=_has(message, "VCACHE_A_DEVICE_BROKEN"),
-        pool=value("POOL") or "",
-        volume=value("VOLUME") or 0,
-        cache_dirty_bytes=value("CACHE_DIRTY_BYTES") or 0,
-        cache_broken=_has(message, "VCACHE_A_DEVICE_CACHE_BROKEN"))
+    :raises NetlinkError: if it is malformed
+    """
+    try:
+        return decode(data)
+    except ValueError as error:
+        raise NetlinkError(errno.EBADMSG, f"the kernel sent a malformed message: {error}") from None
 
 
 def _tag(message: genlmsg) -> Tag:

@@ -2,11 +2,10 @@
 # Do not edit, generated from native/netlink/vcache.yaml by generate.py.
 """Messages of the generic-netlink family "vcache".
 
-Importing pyroute2 takes longer than most commands. spec.py does not need it.
+Importing these takes longer than most commands. spec.py does not need them.
 """
 
-from pyroute2.netlink import genlmsg, nla
-
+from vcache_agent.netlink.pyroute2_base import genlmsg, nla
 from vcache_agent.netlink.spec import Command
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from vcache_agent.model import Device, DeviceNumber, Extents, Tag
 from vcache_agent.netlink import spec
+from vcache_agent.packed_extents import sectors_of
 
 TagKey = tuple[DeviceNumber, int]
 
@@ -85,7 +86,7 @@ def changes(device: Device, wish: SetTag, lanes: int, extents: Extents | None,
     if extents is None or device.scope is spec.Scope.VOLUME:
         return found
     in_force = (0, 0) if present is None else (present.extents_count, present.extents_sectors)
-    wanted = (len(extents), sum(extent.length for extent in extents))
+    wanted = (len(extents), sectors_of(extents))
     if in_force != wanted or (applied != extents and wanted != (0, 0)):
         found.append(SetExtents(device.number, wish.tag, extents))
     return found

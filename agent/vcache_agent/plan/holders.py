@@ -17,9 +17,9 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from vcache_agent import fiemap
 from vcache_agent.inode import without_generation
 from vcache_agent.model import DeviceNumber, DiskId, DiskState, Extents, Location, shared_label
+from vcache_agent.packed_extents import merged
 from vcache_agent.records import DiskRow, LayerRow
 
 
@@ -58,8 +58,7 @@ class Holder:
 
     def extents(self, device: DeviceNumber) -> Extents:
         """Return its extents on a device."""
-        return fiemap.join(extent for layer in self.layers if layer.device == device
-                           for extent in layer.extents)
+        return merged([layer.extents for layer in self.layers if layer.device == device])
 
 
 @dataclasses.dataclass(frozen=True)
