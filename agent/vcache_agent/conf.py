@@ -79,6 +79,19 @@ _OBSERVE_OPTS = [
                help="Size of a file of record_path in MiB, after which the next one is begun."),
 ]
 
+_POLICY = cfg.OptGroup("policy", title="Policies that divide pools by what is measured")
+_POLICY_OPTS = [
+    cfg.FloatOpt("period", default=15.0, min=1.0, max=600.0,
+                 help="Seconds between two control periods: the agent reads the miss-ratio curves "
+                      "of all tags, and the policies 'mrc' and 'throughput' compute new shares."),
+    cfg.FloatOpt("step", default=0.25, min=0.01, max=1.0,
+                 help="Largest part of a pool that changes its tag in a control period. A "
+                      "guarantee is met at once."),
+    cfg.FloatOpt("hysteresis", default=0.01, min=0.0, max=0.5,
+                 help="Part of the time at the origins that a change of the shares must save under "
+                      "the policy 'mrc'. A change that saves less does not happen."),
+]
+
 _METRICS = cfg.OptGroup("metrics", title="Metrics for Prometheus")
 _METRICS_OPTS = [
     cfg.StrOpt("listen", default="127.0.0.1:9587",
@@ -96,6 +109,7 @@ def list_opts() -> list[tuple[cfg.OptGroup, list[Any]]]:
     return [(_AGENT, list(_AGENT_OPTS)),
             (_LIBVIRT, list(_LIBVIRT_OPTS)),
             (_OBSERVE, list(_OBSERVE_OPTS)),
+            (_POLICY, list(_POLICY_OPTS)),
             (_METRICS, list(_METRICS_OPTS))]
 
 

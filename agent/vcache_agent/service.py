@@ -15,6 +15,7 @@ disk: helper processes do that (locate_pool.py). Only the worker changes tags.
 """
 
 import contextlib
+import dataclasses
 import fcntl
 import importlib.metadata
 import os
@@ -31,6 +32,7 @@ from oslo_log import log as logging
 from vcache_agent import admin_server, hook_server, pools, tags
 from vcache_agent.admission import Host, admit
 from vcache_agent.blockstack import BlockStack
+from vcache_agent.decide import division, steady
 from vcache_agent.dm import Dm
 from vcache_agent.events import EventLog, kind_of
 from vcache_agent.inventory import Inventory
@@ -46,6 +48,7 @@ from vcache_agent.netlink.client import Client, EventListener
 from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.observe.observer import Observer
 from vcache_agent.observe.recorder import Recorder
+from vcache_agent.observe.sample import Sample
 from vcache_agent.outcome_events import Journal
 from vcache_agent.store import Store, StoreError
 from vcache_agent.unix_server import UnixServer
@@ -109,11 +112,12 @@ class Agent:
             run_dir=Path(conf.libvirt.run_dir), policy=conf.agent.policy,
             swap_after=conf.agent.swap_after, maps=state.parent / "maps",
             locate_timeout=conf.agent.locate_timeout,
-            extents_per_disk=conf.agent.extents_per_disk), self.journal.passed)
+            extents_per_disk=conf.agent.extents_per_disk, shares=_shares(conf)),
+            self.journal.passed, lambda: self.observer.survey)
         self._recorder = Recorder(Path(conf.observe.record_path), conf.observe.record_mb << 20) \
             if conf.observe.record_path else None
-        self.observer = Observer(self._netlink_timeout,
-                                 self._recorder.add if self._recorder else None)
+        self.observer = Observer(self._netlink_timeout, self._record,
+                                 survey_period=conf.policy.period)
         self._pools = PoolWatch()
         self._metrics = MetricsServer(conf.metrics.listen, AgentCollector(
             self._state, importlib.metadata.version("nova-vcache"), conf.metrics.instance_labels))
@@ -157,6 +161,19 @@ class Agent:
                 last_first.callback(server.stop)
             last_first.callback(self._pools.stop)
             last_first.callback(self._metrics.stop)
+
+    def _record(self, sample: Sample) -> None:
+        """Record a sample; runs in the observer's thread."""
+        if self._recorder is None:
+            return
+        self._recorder.add(self.described(sample) if sample.curves else sample)
+
+    def described(self, survey: Sample) -> Sample:
+        """Return a survey with the claims and the pools of the last pass."""
+        plan = self.worker.outcome.plan
+        if plan is None:
+            return survey
+        return dataclasses.replace(survey, claims=plan.pools.claims, pools=plan.pools.sizes)
 
     def _state(self) -> State:
         """Return the state for the metrics; runs in a thread of the metrics server."""
@@ -268,6 +285,12 @@ class Agent:
             LOG.error("device %s continues without its cache; its data in pool %s is outdated. If "
                       "the cache device works again, run 'vcache pool drop %s %d --force'", name,
                       pool, pool, volume)
+
+
+def _shares(conf: cfg.ConfigOpts) -> division.Settings:
+    """Return the settings of the policies that divide pools."""
+    return division.Settings(steps=steady.Settings(
+        gain=conf.policy.hysteresis, step=conf.policy.step))
 
 
 def downgrade_store(conf: cfg.ConfigOpts) -> str:

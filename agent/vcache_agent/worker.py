@@ -14,6 +14,8 @@ from nova_vcache.extra_specs import ExtraSpecs, Isolation, Mode
 from vcache_agent import cgroups, policies, pools, swap
 from vcache_agent.admission import specs_of
 from vcache_agent.blockstack import BlockStack
+from vcache_agent.decide import division
+from vcache_agent.decide.history import History
 from vcache_agent.dm import Dm, DmError
 from vcache_agent.inventory import Entry, Inventory, Snapshot
 from vcache_agent.kernel import Executor
@@ -24,6 +26,7 @@ from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.nvme import Drives
+from vcache_agent.observe.sample import Sample
 from vcache_agent.overrides import Adjust
 from vcache_agent.plan.actions import TagKey
 from vcache_agent.plan.decide import decide
@@ -53,6 +56,7 @@ class Settings:
     :param maps: directory of the lists of cached blocks of stopped disks
     :param locate_timeout: time after which a path counts as hanging
     :param extents_per_disk: maximum number of extents of an image
+    :param shares: settings of the policies that divide pools
     """
 
     refresh_interval: float
@@ -64,6 +68,7 @@ class Settings:
     maps: Path = Path("/var/lib/vcache/maps")
     locate_timeout: float = 1.0
     extents_per_disk: int = 16384
+    shares: division.Settings = dataclasses.field(default_factory=division.Settings)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,11 +100,15 @@ class Worker:
     :param inventory: the domains
     :param store: the agent's persistent state
     :param listener: called with the previous and the new result after each pass
+    :param survey: returns the newest sample with curves; None: there is none yet
     """
 
     def __init__(self, inventory: Inventory, store: Store, settings: Settings,
-                 listener: Callable[[Outcome, Outcome], None] = lambda *_: None) -> None:
+                 listener: Callable[[Outcome, Outcome], None] = lambda *_: None,
+                 survey: Callable[[], Sample | None] = lambda: None) -> None:
         self._inventory = inventory
+        self._survey = survey
+        self._history = History()
         self._listener = listener
         self._store = store
         self._settings = settings
@@ -220,7 +229,7 @@ class Worker:
                 rows, layers = self._store.disks(), self._store.layers()
                 disks, tags = tuple(look.disks(snapshot)), tuple(client.tags())
                 sized = policies.POLICIES[self.policy].sized
-                found = look.pools() if sized or _lanes_matter(disks, tags) else {}
+                found = look.pools() if sized or _pools_matter(disks, tags) else {}
                 plan = decide(Observed(
                     disks=disks, devices=look.devices, tags=tags, complete=snapshot.complete,
                     defined=snapshot.defined, rows=rows, layers=layers,
@@ -229,7 +238,10 @@ class Worker:
                     now=time.time(), forget_after=self._settings.forget_after,
                     policy=self.policy,
                     pools={at: pool.chunks * pool.chunk_bytes for at, pool in found.items()},
-                    lanes={at: pool.lanes for at, pool in found.items()}))
+                    lanes={at: pool.lanes for at, pool in found.items()},
+                    survey=self._survey(), history=self._history,
+                    settings=self._settings.shares))
+                self._history = plan.pools.history
                 # Save first, so that every tag in the kernel is also in the store.
                 if plan.rows:
                     self._store.update(plan.rows)
@@ -384,10 +396,11 @@ def _paths(source: DiskSource) -> Iterator[str]:
     yield from (path for kind, path in layers if path and kind in ("file", "block"))
 
 
-def _lanes_matter(disks: Iterable[DiskState], tags: Iterable[Tag]) -> bool:
-    """Return True if a tag has dedicated lanes or may request some."""
+def _pools_matter(disks: Iterable[DiskState], tags: Iterable[Tag]) -> bool:
+    """Return True if a tag has dedicated lanes or may request some, or has an objective."""
     return any(tag.cache_lanes for tag in tags) or any(
-        disk.specs.isolation is Isolation.DEDICATED
+        disk.specs.slo_read_us or disk.specs.slo_iops
+        or disk.specs.isolation is Isolation.DEDICATED
         or (disk.specs.isolation is Isolation.AUTO and disk.specs.min_mb) for disk in disks)
 
 

@@ -21,7 +21,7 @@ from vcache_agent.plan import (
 from vcache_agent.plan.actions import Action, TagKey
 from vcache_agent.plan.assign import Assigned, Assignment
 from vcache_agent.plan.divide import Division
-from vcache_agent.plan.state import DiskReport, KernelState, Observed, Plan
+from vcache_agent.plan.state import DiskReport, KernelState, Observed, Plan, PoolDecision
 from vcache_agent.plan.wanted import WantedDisk, WantedTag
 from vcache_agent.records import RowChanges
 
@@ -45,7 +45,8 @@ def decide(observed: Observed) -> Plan:
     used = frozenset(tag.key for tag in tags)
     released = release.tags(observed, kernel, used, found)
     division = divide.divide(
-        tags, kernel, divide.Sizes(observed.policy, observed.pools, observed.lanes),
+        tags, kernel, divide.Sizes(observed.policy, observed.pools, observed.lanes,
+                                   observed.survey, observed.history, observed.settings),
         actions.freed_lanes(released.actions))
     rows = remember.in_use(assignment.tagged, kernel, observed.rows, observed.layers)
     unused, lost = release.rows(
@@ -55,7 +56,8 @@ def decide(observed: Observed) -> Plan:
         actions.in_order([*released.actions, *_changes(tags, kernel, observed, division)]),
         _merged(rows, unused, assignment.last_tag),
         tuple(_reports(observed.disks, disks, shared, assignment, division)),
-        released.orphans + lost, used, found.read)
+        released.orphans + lost, used, found.read,
+        PoolDecision(division.shares, division.history, division.claims, division.pools))
 
 
 def _without_tag(assignment: Assignment, unplaced: Iterable[DiskState]) -> list[DiskState]:

@@ -8,7 +8,12 @@ from typing import NamedTuple
 from nova_vcache.extra_specs import Mode
 from vcache_agent import policies
 from vcache_agent import tags as numbers
+from vcache_agent.decide.decision import Share
+from vcache_agent.decide.division import Settings
+from vcache_agent.decide.history import History
 from vcache_agent.model import Device, DeviceNumber, DiskId, DiskState, Extents, Tag
+from vcache_agent.observe.claim import Claim, PoolSize
+from vcache_agent.observe.sample import Sample
 from vcache_agent.plan.actions import Action, TagKey
 from vcache_agent.records import DiskRow, LayerRow, RowChanges
 
@@ -48,6 +53,9 @@ class Observed:
         that needs them
     :param lanes: known sizes of the pools' lanes in bytes, by device number; only if a tag
         has or requests dedicated lanes
+    :param survey: the newest sample with curves; None: none yet
+    :param history: what the last decision about the pools has left
+    :param settings: settings of the policies
     """
 
     disks: tuple[DiskState, ...]
@@ -65,6 +73,9 @@ class Observed:
     policy: str = policies.DEFAULT
     pools: Mapping[str, int] = dataclasses.field(default_factory=dict)
     lanes: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
+    survey: Sample | None = None
+    history: History = dataclasses.field(default_factory=History)
+    settings: Settings = dataclasses.field(default_factory=Settings)
 
     def kernel(self) -> KernelState:
         """Return the kernel's part."""
@@ -121,6 +132,22 @@ class Orphan:
 
 
 @dataclasses.dataclass(frozen=True)
+class PoolDecision:
+    """The decision about the pools.
+
+    :param shares: the shares of the tags, with the reasons
+    :param history: for the next decision
+    :param claims: the claims of the tags
+    :param sizes: the pools
+    """
+
+    shares: Mapping[TagKey, Share] = dataclasses.field(default_factory=dict)
+    history: History = dataclasses.field(default_factory=History)
+    claims: tuple[Claim, ...] = ()
+    sizes: tuple[PoolSize, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
 class Plan:
     """The decision.
 
@@ -130,6 +157,7 @@ class Plan:
     :param orphans: tags without a running domain
     :param used: tags that a running domain uses
     :param read_layers: keys of the layers that a running domain uses
+    :param pools: the decision about the pools
     """
 
     actions: tuple[Action, ...]
@@ -138,3 +166,4 @@ class Plan:
     orphans: tuple[Orphan, ...]
     used: frozenset[TagKey] = frozenset()
     read_layers: frozenset[str] = frozenset()
+    pools: PoolDecision = dataclasses.field(default_factory=PoolDecision)
