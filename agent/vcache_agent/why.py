@@ -15,6 +15,7 @@ from vcache_agent import view
 from vcache_agent.model import Device, Tag, lanes_of
 
 if TYPE_CHECKING:
+    from vcache_agent.decide.blame import Verdict
     from vcache_agent.decide.decision import Share
     from vcache_agent.decide.history import Known
     from vcache_agent.plan.state import DiskReport
@@ -46,6 +47,7 @@ class Inputs:
     :param error: error text of the last pass about the tag, or empty
     :param share: the decision about its part of the pool; None: it has none
     :param known: what was measured; None: nothing yet
+    :param missed: why objectives were missed in the last period
     """
 
     reports: tuple["DiskReport", ...]
@@ -59,6 +61,7 @@ class Inputs:
     error: str = ""
     share: "Share | None" = None
     known: "Known | None" = None
+    missed: "tuple[Verdict, ...]" = ()
 
 
 def explain(number: int, inputs: Inputs) -> Json:
@@ -75,6 +78,7 @@ def explain(number: int, inputs: Inputs) -> Json:
         decisions += [_share(inputs), _lanes(inputs)]
     decisions.append(_isolated(inputs))
     notes = sorted({report.note for report in inputs.reports if report.note})
+    notes += [f"an objective is missed: {verdict.text}" for verdict in inputs.missed]
     if inputs.error:
         notes.append(f"the kernel refused a change: {inputs.error}")
     if tag is None:

@@ -9,6 +9,7 @@ from tests.unit.fake_kernel import AT, device, tag
 from tests.unit.plan_model import disk, uuid
 from vcache_agent import why
 from vcache_agent.cmd import why_cli
+from vcache_agent.decide.blame import Cause, Verdict
 from vcache_agent.decide.decision import Share
 from vcache_agent.decide.history import Known, Load
 from vcache_agent.model import DiskState
@@ -83,6 +84,13 @@ def test_a_share_has_the_reasons_of_the_policy_and_what_was_measured() -> None:
         "99 % of its reads took at most 8 ms", "99 % of its flushes took at most 1.1 ms"]
     _, because = decision(why.explain(9, inputs(state(), share=share, known=Known())), "share")
     assert because[-1] == "in the last period it had no requests"
+
+
+def test_a_missed_objective_is_a_note_with_its_cause() -> None:
+    found = why.explain(9, inputs(state(), missed=(
+        Verdict("flush", Cause.OWN_BURST, 0.02, 0.005),)))
+    assert found["notes"] == ["a note", "an objective is missed: the p99 of its flushes is 20 ms, "
+                              "the objective 5 ms: it has much more load than usual"]
 
 
 def test_without_a_pool_there_is_no_share() -> None:

@@ -11,9 +11,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from vcache_agent import lanes as lanes_of_pool
-from vcache_agent.decide import division, placing
+from vcache_agent.decide import blame, division, placing
+from vcache_agent.decide.blame import Verdict
 from vcache_agent.decide.history import History, Known
-from vcache_agent.decide.learn import learn
+from vcache_agent.decide.learn import learn, tenant
 from vcache_agent.observe.claim import Claim, PoolSize
 from vcache_agent.observe.sample import Sample, TagKey
 from vcache_agent.policies import Range
@@ -59,10 +60,13 @@ class Decision:
 
     :param shares: what each tag gets
     :param history: for the next decision
+    :param missed: why objectives are missed, of the tags that miss one; judged when a period
+        ends
     """
 
     shares: Mapping[TagKey, Share]
     history: History
+    missed: Mapping[TagKey, tuple[Verdict, ...]] = dataclasses.field(default_factory=dict)
 
 
 def decide(sample: Sample | None, history: History, config: Config) -> Decision:
@@ -87,7 +91,28 @@ def decide(sample: Sample | None, history: History, config: Config) -> Decision:
         shares |= found.shares
         tags |= found.tags
         united = united - {number} | ({number} if found.united else set())
-    return Decision(shares, dataclasses.replace(history, tags=tags, united=frozenset(united)))
+    missed = _missed(history, config, of_pool) if period else history.missed
+    return Decision(shares, dataclasses.replace(
+        history, tags=tags, united=frozenset(united), missed=missed), missed)
+
+
+def _missed(history: History, config: Config,
+            of_pool: Mapping[str, Sequence[Claim]]) -> dict[TagKey, tuple[Verdict, ...]]:
+    """Return the verdicts about the period that has just ended."""
+    found = {}
+    for number, claims in of_pool.items():
+        members = frozenset(claim.key for claim in claims)
+        size = config.pools[number].size if number in config.pools else 0
+        for claim in claims:
+            known = history.tags.get(claim.key)
+            if not claim.objective or known is None:
+                continue
+            verdicts = blame.verdicts(blame.Evidence(
+                claim, known, tenant(claim, known, history.usual.get(claim.device)), size,
+                blame.neighbours(claim, history.tags, members)))
+            if verdicts:
+                found[claim.key] = verdicts
+    return found
 
 
 @dataclasses.dataclass(frozen=True)

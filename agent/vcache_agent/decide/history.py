@@ -3,12 +3,20 @@
 
 import dataclasses
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from vcache_agent.decide.rates import Rates
 from vcache_agent.decide.slo import State
 from vcache_agent.decide.tenant import Times
 from vcache_agent.model import Curve, DeviceNumber
 from vcache_agent.observe.sample import Sample, TagKey
+
+if TYPE_CHECKING:
+    from vcache_agent.decide.blame import Verdict
+
+
+#: Mean number of requests in flight from which a tag's IOPS can be judged.
+BUSY = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,10 +96,14 @@ class History:
     :param sample: the last survey; None: there was none
     :param tags: what is known about the tags
     :param times: times of the devices
+    :param usual: times of the devices before the last period
+    :param missed: why objectives were missed in the last period
     :param united: pools that are one LRU list now, because quotas would gain too little
     """
 
     sample: Sample | None = None
     tags: Mapping[TagKey, Known] = dataclasses.field(default_factory=dict)
     times: Mapping[DeviceNumber, Times] = dataclasses.field(default_factory=dict)
+    usual: Mapping[DeviceNumber, Times] = dataclasses.field(default_factory=dict)
+    missed: Mapping[TagKey, tuple["Verdict", ...]] = dataclasses.field(default_factory=dict)
     united: frozenset[str] = frozenset()

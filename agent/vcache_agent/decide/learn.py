@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from vcache_agent import histogram
 from vcache_agent.decide import rates, slo, throughput, times
-from vcache_agent.decide.history import History, Known, Load
+from vcache_agent.decide.history import BUSY, History, Known, Load
 from vcache_agent.decide.mrc import GRAINS
 from vcache_agent.decide.tenant import BLOCK_BYTES, MIB, Tenant, Times
 from vcache_agent.model import Curve, DeviceNumber, Stats, Tag
@@ -18,8 +18,6 @@ from vcache_agent.observe.sample import Sample, TagKey
 
 #: Weight of the periods before in a curve, and in the usual load.
 KEEP = 0.9
-#: Mean number of requests in flight from which a tag has load that its IOPS can be judged by.
-_BUSY = 0.5
 
 
 def learn(history: History, sample: Sample, claims: Iterable[Claim],
@@ -51,7 +49,8 @@ def learn(history: History, sample: Sample, claims: Iterable[Claim],
         known = _after(known, tag, _load(grown[key], seconds), _Window(
             curves.get(key), seconds, _grain(claim, pools)))
         tags[key] = known if claim is None else _control(known, tag, claim, all_times.get(key[0]))
-    return dataclasses.replace(history, sample=sample, tags=tags, times=all_times)
+    return dataclasses.replace(history, sample=sample, tags=tags, times=all_times,
+                               usual=_slowly(history.usual, history.times))
 
 
 def tenant(claim: Claim, known: Known, of_device: Times | None,
@@ -72,6 +71,13 @@ def _first(history: History, sample: Sample) -> dict[TagKey, Known]:
     curves = {(one.device, one.id): one.curve for one in sample.curves}
     return {key: Known(curve=curves.get(key), quota=history.tags[key].quota
                        if key in history.tags else 0) for key in sample.by_key}
+
+
+def _slowly(usual: Mapping[DeviceNumber, Times],
+            before: Mapping[DeviceNumber, Times]) -> dict[DeviceNumber, Times]:
+    """Return the usual times, with those before the last period."""
+    return {device: times.mean(usual[device], new, KEEP) if device in usual else new
+            for device, new in before.items()}
 
 
 class _Window(NamedTuple):
@@ -168,4 +174,4 @@ def _control(known: Known, tag: Tag, claim: Claim, of_device: Times | None) -> K
     level = slo.Level(claim.read_s or None, claim.iops or None)
     return dataclasses.replace(known, correction=correction, slo=slo.step(
         was, level, known.slo, known.load.read_p99,
-        known.load.requests if known.load.depth >= _BUSY else None))
+        known.load.requests if known.load.depth >= BUSY else None))

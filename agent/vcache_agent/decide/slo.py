@@ -78,12 +78,12 @@ def floor(tenant: Tenant, level: Level, state: State, size: int) -> Floor:
     :param size: size of the pool in bytes
     """
     low, high = tenant.bounds(size)
-    if not _met(tenant, level, state, high):
+    if not meets(tenant, level, state, high):
         return Floor(low, feasible=False)
     first, last = 0, -(-(high - low) // MIB)
     while first < last:
         middle = (first + last) // 2
-        if _met(tenant, level, state, min(high, low + middle * MIB)):
+        if meets(tenant, level, state, min(high, low + middle * MIB)):
             last = middle
         else:
             first = middle + 1
@@ -121,7 +121,8 @@ def step(tenant: Tenant, level: Level, state: State, read_p99: float | None,
     return State(calibration, bias, missed, easy)
 
 
-def _met(tenant: Tenant, level: Level, state: State, size: int) -> bool:
+def meets(tenant: Tenant, level: Level, state: State, size: int) -> bool:
+    """Return True if a level is predicted to be met with `size` bytes."""
     mean = mean_read(tenant, size)
     if level.read_s is not None and mean is not None and (
             state.calibration * mean > _MARGIN * level.read_s

@@ -56,6 +56,15 @@ def learn(old: Times | None, reads: Reads) -> Times | None:
     return Times(hit, miss, hit, miss)
 
 
+def mean(old: Times, new: Times, keep: float) -> Times:
+    """Return the mean of two measurements.
+
+    :param keep: weight of `old`, 0 to 1
+    """
+    return Times(*(keep * getattr(old, name) + (1 - keep) * getattr(new, name)
+                   for name in ("hit", "miss", "write", "origin_write")))
+
+
 def _blend(old: Times | None, before: float, new: float | None) -> float:
     if new is None:
         return before
