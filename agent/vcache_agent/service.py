@@ -22,6 +22,7 @@ import os
 import sqlite3
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -33,7 +34,7 @@ from vcache_agent import admin_server, hook_server, pools, tags
 from vcache_agent.admission import Host, admit
 from vcache_agent.blockstack import BlockStack
 from vcache_agent.decide import division, steady
-from vcache_agent.dm import Dm
+from vcache_agent.dm import Dm, DmError
 from vcache_agent.events import EventLog, kind_of
 from vcache_agent.inventory import Inventory
 from vcache_agent.libvirt_watch import LibvirtWatch
@@ -46,10 +47,12 @@ from vcache_agent.model import DeviceNumber, DiskSource, Domain, Phase
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client, EventListener
 from vcache_agent.netlink.errors import NetlinkError
+from vcache_agent.observe.claim import Claim, PoolSize
 from vcache_agent.observe.observer import Observer
 from vcache_agent.observe.recorder import Recorder
 from vcache_agent.observe.sample import Sample
 from vcache_agent.outcome_events import Journal
+from vcache_agent.reservations import Present, Reservations
 from vcache_agent.store import Store, StoreError
 from vcache_agent.unix_server import UnixServer
 from vcache_agent.worker import Settings, Worker
@@ -119,6 +122,8 @@ class Agent:
         self.observer = Observer(self._netlink_timeout, self._record,
                                  survey_period=conf.policy.period)
         self._pools = PoolWatch()
+        self._sizes: dict[str, PoolSize] = {}
+        self.reservations = Reservations(self._promised)
         self._metrics = MetricsServer(conf.metrics.listen, AgentCollector(
             self._state, importlib.metadata.version("nova-vcache"), conf.metrics.instance_labels))
         self.watch = LibvirtWatch(conf.libvirt.uri, self.inventory, conf.libvirt.list_interval,
@@ -188,10 +193,31 @@ class Agent:
         """Decide whether a domain may start; runs in a thread of the hook server."""
         deadline = time.monotonic() + self._prepare_timeout
         self.watch.wake()
-        note = admit(domain, self._host(deadline))
-        self.inventory.told(domain, Phase.PREPARING, at)
+        try:
+            note = admit(domain, self._host(deadline))
+            self.inventory.told(domain, Phase.PREPARING, at)
+        except BaseException:
+            self.reservations.release(domain.uuid)
+            raise
+        self.reservations.settle(domain.uuid)
         self.worker.kick()
         return note
+
+    def _promised(self) -> Present:
+        """Return what is promised already, from the last pass; for the reservations."""
+        plan = self.worker.outcome.plan
+        sizes = self._sizes | {row["device"]: PoolSize(row["device"], row["size_bytes"],
+                                         tuple(row["lanes_bytes"])) for row in self._pools.rows}
+        alive = {entry.domain.uuid for entry in self.inventory.snapshot().entries}
+        if plan is None:
+            return Present({}, alive, sizes)
+        # The planner knows more: lanes that other tags have.
+        sizes |= {pool.number: pool for pool in plan.pools.sizes if pool.size and pool.lanes}
+        owners = {report.key: report.state.domain.uuid for report in plan.disks if report.key}
+        claims: dict[str, list[Claim]] = defaultdict(list)
+        for claim in plan.pools.claims:
+            claims[owners.get(claim.key, "")].append(claim)
+        return Present(claims, alive, sizes)
 
     def _host(self, deadline: float) -> Host:
         """Return the capabilities of this host.
@@ -214,7 +240,20 @@ class Agent:
                                    ticket=tickets.get(disk.path or "")) for disk in disks]
 
         return Host(locate, spec.TAG_MAX - len(self.store.numbers() - {tags.HOST_TAG}),
-                    devices={device.number: device for device in devices})
+                    devices={device.number: device for device in devices},
+                    reserve=self._reserve)
+
+    def _reserve(self, domain: str, claims: Sequence[Claim]) -> list[str]:
+        """Reserve the claims of a domain; see reservations.py."""
+        watched = {row["device"] for row in self._pools.rows}
+        unknown = {claim.pool for claim in claims} - watched - self._sizes.keys()
+        if unknown:
+            # A pool that was created just now.
+            with contextlib.suppress(DmError), Dm() as dm:
+                self._sizes |= {
+                    number: PoolSize(number, pool.chunks * pool.chunk_bytes, tuple(pool.lanes))
+                    for number, pool in pools.by_number(dm, unknown).items()}
+        return self.reservations.reserve(domain, claims)
 
     def _look(self) -> None:
         self.worker.kick()
