@@ -184,6 +184,7 @@ class AdminServer:
             reports=tuple(item for item in plan if item.key == (at, number)),
             share=divided.shares.get((at, number)),
             known=divided.history.tags.get((at, number)),
+            nesting=self._agent.worker.nesting,
             missed=divided.history.missed.get((at, number), ()),
             device=device,
             tag=next((tag for tag in tags if (tag.device, tag.id) == (at, number)), None),

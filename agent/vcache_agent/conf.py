@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from oslo_config import cfg
+from oslo_config import cfg, types
 
 from vcache_agent import policies
 
@@ -90,6 +90,15 @@ _POLICY_OPTS = [
     cfg.FloatOpt("hysteresis", default=0.01, min=0.0, max=0.5,
                  help="Part of the time at the origins that a change of the shares must save under "
                       "the policy 'mrc'. A change that saves less does not happen."),
+    cfg.BoolOpt("nested", default=False,
+                help="Nest shares: projects divide the host by 'project_weights', the instances of "
+                     "a project divide its part by vcache:weight, and the disks of an instance "
+                     "divide its part by the weights of 'vcache tag set'. Otherwise each disk has "
+                     "the weight of its flavor, so more disks get more."),
+    cfg.Opt("project_weights", default={}, sample_default="",
+            type=types.Dict(types.Integer(1, 1000), bounds=False),
+            help="Weights of projects in nested shares, such as PROJECT_ID:300,PROJECT_ID:50. "
+                 "Projects that are not in the list have 100."),
 ]
 
 _METRICS = cfg.OptGroup("metrics", title="Metrics for Prometheus")

@@ -52,6 +52,7 @@ from vcache_agent.observe.observer import Observer
 from vcache_agent.observe.recorder import Recorder
 from vcache_agent.observe.sample import Sample
 from vcache_agent.outcome_events import Journal
+from vcache_agent.plan.state import Nesting
 from vcache_agent.reservations import Present, Reservations
 from vcache_agent.store import Store, StoreError
 from vcache_agent.unix_server import UnixServer
@@ -115,7 +116,8 @@ class Agent:
             run_dir=Path(conf.libvirt.run_dir), policy=conf.agent.policy,
             swap_after=conf.agent.swap_after, maps=state.parent / "maps",
             locate_timeout=conf.agent.locate_timeout,
-            extents_per_disk=conf.agent.extents_per_disk, shares=_shares(conf)),
+            extents_per_disk=conf.agent.extents_per_disk, shares=_shares(conf),
+            nesting=Nesting(conf.policy.nested, conf.policy.project_weights)),
             self.journal.passed, lambda: self.observer.survey)
         self._recorder = Recorder(Path(conf.observe.record_path), conf.observe.record_mb << 20) \
             if conf.observe.record_path else None

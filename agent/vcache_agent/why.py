@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vcache_agent.decide.blame import Verdict
     from vcache_agent.decide.decision import Share
     from vcache_agent.decide.history import Known
-    from vcache_agent.plan.state import DiskReport
+    from vcache_agent.plan.state import DiskReport, Nesting
 
 Json = dict[str, Any]
 
@@ -48,6 +48,7 @@ class Inputs:
     :param share: the decision about its part of the pool; None: it has none
     :param known: what was measured; None: nothing yet
     :param missed: why objectives were missed in the last period
+    :param nesting: how shares are nested; None: they are not
     """
 
     reports: tuple["DiskReport", ...]
@@ -62,6 +63,7 @@ class Inputs:
     share: "Share | None" = None
     known: "Known | None" = None
     missed: "tuple[Verdict, ...]" = ()
+    nesting: "Nesting | None" = None
 
 
 def explain(number: int, inputs: Inputs) -> Json:
@@ -136,6 +138,10 @@ def _weight(inputs: Inputs) -> Json:
         because.append("several domains use the disk: the largest weight")
     if inputs.operator.weight is not None:
         because.append(f"vcache tag set --weight {inputs.operator.weight}")
+    if inputs.nesting is not None and inputs.nesting.enabled:
+        because += [f"nested shares: project {project or 'unknown'} has weight "
+                    f"{inputs.nesting.weight(project)} for all its instances" for project in
+                    sorted({report.state.domain.project for report in inputs.reports})]
     value = inputs.reports[0].weight if inputs.reports else \
         inputs.tag.weight if inputs.tag else None
     return _decision("weight", value, because)

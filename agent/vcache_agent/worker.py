@@ -30,7 +30,7 @@ from vcache_agent.observe.sample import Sample
 from vcache_agent.overrides import Adjust
 from vcache_agent.plan.actions import TagKey
 from vcache_agent.plan.decide import decide
-from vcache_agent.plan.state import Observed, Plan
+from vcache_agent.plan.state import Nesting, Observed, Plan
 from vcache_agent.records import DiskRow, LayerRow
 from vcache_agent.store import Store, StoreError
 
@@ -57,6 +57,7 @@ class Settings:
     :param locate_timeout: time after which a path counts as hanging
     :param extents_per_disk: maximum number of extents of an image
     :param shares: settings of the policies that divide pools
+    :param nesting: how shares are nested
     """
 
     refresh_interval: float
@@ -69,6 +70,7 @@ class Settings:
     locate_timeout: float = 1.0
     extents_per_disk: int = 16384
     shares: division.Settings = dataclasses.field(default_factory=division.Settings)
+    nesting: Nesting = dataclasses.field(default_factory=Nesting)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,6 +140,11 @@ class Worker:
         # The store may name a policy that only a newer agent has.
         found = self._store.policy()
         return found if found is not None and found in policies.POLICIES else self._settings.policy
+
+    @property
+    def nesting(self) -> Nesting:
+        """How shares are nested."""
+        return self._settings.nesting
 
     def start(self) -> None:
         """Start the thread, and those that locate disks."""
@@ -240,7 +247,7 @@ class Worker:
                     pools={at: pool.chunks * pool.chunk_bytes for at, pool in found.items()},
                     lanes={at: pool.lanes for at, pool in found.items()},
                     survey=self._survey(), history=self._history,
-                    settings=self._settings.shares))
+                    settings=self._settings.shares, nesting=self._settings.nesting))
                 self._history = plan.pools.history
                 # Save first, so that every tag in the kernel is also in the store.
                 if plan.rows:

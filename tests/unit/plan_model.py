@@ -23,7 +23,7 @@ from vcache_agent.netlink import spec
 from vcache_agent.observe.sample import Sample
 from vcache_agent.plan.actions import DeleteTag, SetExtents, SetLanes, SetTag
 from vcache_agent.plan.decide import decide
-from vcache_agent.plan.state import Observed, Plan
+from vcache_agent.plan.state import Nesting, Observed, Plan
 from vcache_agent.records import DiskRow, LayerRow
 
 FILES, VOLUME = DeviceNumber(254, 0), DeviceNumber(254, 1)
@@ -146,6 +146,7 @@ class Host:
         self.lanes: dict[str, tuple[int, ...]] = {}
         self.survey: Sample | None = None
         self.history = History()
+        self.nesting = Nesting()
 
     def use(self, mode: spec.Mode, **fields: object) -> None:
         """Switch both devices to a mode, as a loaded table does."""
@@ -164,7 +165,7 @@ class Host:
             complete=complete, defined=defined, rows=self.rows, layers=self.layers,
             last_tag=self.last_tag, applied=self.applied, missing=missing, now=self.now,
             policy=self.policy, pools=self.pools, lanes=self.lanes, survey=self.survey,
-            history=self.history))
+            history=self.history, nesting=self.nesting))
 
     def remember(self, decided: Plan) -> None:
         self.history = decided.pools.history

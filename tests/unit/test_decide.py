@@ -284,14 +284,15 @@ def test_nested_shares() -> None:
              nested.Disk(("red", "b"), 100), nested.Disk(("blue", "c"), 7)]
     found = nested.fractions(disks, {("red",): 300, ("blue",): 100, ("red", "a"): 200})
     assert found == pytest.approx([0.125, 0.375, 0.25, 0.25])
-    assert nested.kernel_weights(found) == [333, 1000, 667, 667]
+    assert nested.kernel_weights(found) == [50, 150, 100, 100]
     # More instances do not give a project more.
     more = nested.fractions([*disks, nested.Disk(("red", "d"), 100)], {("red",): 300})
     assert sum(more[:3]) + more[4] == pytest.approx(0.75)
 
 
 def test_weights_keep_their_range() -> None:
-    assert nested.kernel_weights([1.0, 1e-9]) == [1000, 1]
+    assert nested.kernel_weights([1.0, 1e-9]) == [200, 1]
+    assert nested.kernel_weights([0.9, *[0.001] * 100]) == [1000, *[1] * 100]
     assert nested.kernel_weights([]) == []
 
 

@@ -14,7 +14,7 @@ from vcache_agent.decide.decision import Share
 from vcache_agent.decide.history import Known, Load
 from vcache_agent.model import DiskState
 from vcache_agent.netlink import spec
-from vcache_agent.plan.state import DiskReport
+from vcache_agent.plan.state import DiskReport, Nesting
 from vcache_agent.policies import Range
 from vcache_agent.why import Inputs, Operator
 
@@ -91,6 +91,12 @@ def test_a_missed_objective_is_a_note_with_its_cause() -> None:
         Verdict("flush", Cause.OWN_BURST, 0.02, 0.005),)))
     assert found["notes"] == ["a note", "an objective is missed: the p99 of its flushes is 20 ms, "
                               "the objective 5 ms: it has much more load than usual"]
+
+
+def test_a_nested_weight_names_the_project() -> None:
+    _, because = decision(why.explain(9, inputs(
+        state(), nesting=Nesting(True, {"p7": 300}))), "weight")
+    assert because[-1] == "nested shares: project p7 has weight 300 for all its instances"
 
 
 def test_without_a_pool_there_is_no_share() -> None:

@@ -14,6 +14,7 @@ from vcache_agent.plan import (
     holders,
     identify,
     modes,
+    nesting,
     release,
     remember,
     wanted,
@@ -37,8 +38,9 @@ def decide(observed: Observed) -> Plan:
     found = holders.find(asking, observed.rows, observed.layers)
     assignment = assign.assign(found.found, kernel, observed.rows, observed.layers,
                                observed.last_tag)
-    disks = wanted.disks((item for item in assignment.tagged if not item.holder.shared),
-                         observed.rows, kernel)
+    disks = nesting.apply(
+        wanted.disks((item for item in assignment.tagged if not item.holder.shared),
+                     observed.rows, kernel), observed.nesting, observed.rows)
     shared = wanted.shared_layers((item for item in assignment.tagged if item.holder.shared),
                                   disks, _without_tag(assignment, found.unplaced))
     tags = [tag for item in (*disks, *shared) for tag in item.tags]

@@ -31,6 +31,26 @@ class KernelState(NamedTuple):
     host_tags: Sequence[Tag]
 
 
+#: Weight of a project without an entry, and of a disk that has none of its own.
+DEFAULT_WEIGHT = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class Nesting:
+    """How shares are nested.
+
+    :param enabled: they are
+    :param projects: weights of projects by id; others have 100
+    """
+
+    enabled: bool = False
+    projects: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    def weight(self, project: str) -> int:
+        """Return the weight of a project."""
+        return self.projects.get(project, DEFAULT_WEIGHT)
+
+
 @dataclasses.dataclass(frozen=True)
 class Observed:
     """All inputs of a decision.
@@ -56,6 +76,7 @@ class Observed:
     :param survey: the newest sample with curves; None: none yet
     :param history: what the last decision about the pools has left
     :param settings: settings of the policies
+    :param nesting: how shares are nested
     """
 
     disks: tuple[DiskState, ...]
@@ -76,6 +97,7 @@ class Observed:
     survey: Sample | None = None
     history: History = dataclasses.field(default_factory=History)
     settings: Settings = dataclasses.field(default_factory=Settings)
+    nesting: Nesting = dataclasses.field(default_factory=Nesting)
 
     def kernel(self) -> KernelState:
         """Return the kernel's part."""
