@@ -192,9 +192,13 @@ def _throughput(now: Situation, tenants: Sequence[Tenant], least: Sequence[int],
     using = _Using(now, tenants, least)
     if not now.period:
         return using.result(using.kept(), False, "the quota of the last period", capped=True)
-    found = throughput.divide(using.tenants, int(now.size * (1 - settings.cost.common)), [
-        now.known(claim).correction for claim in using.claims])
-    quotas = steady.banded(using.tenants, found.quotas, using.least, now.size, settings.steps)
+    corrections = [now.known(claim).correction for claim in using.claims]
+    found = throughput.divide(using.tenants, int(now.size * (1 - settings.cost.common)),
+                              corrections)
+    stays = throughput.in_proportion(using.tenants, found, corrections) \
+        and not steady.must_move(using.tenants, using.least, now.size)
+    quotas = using.kept() if stays else steady.limited(
+        using.tenants, found.quotas, using.least, now.size, settings.steps)
     bound = {using.claims[at].key for at in found.bound}
     result = using.result(quotas, False, (
         f"throughput: {found.factor:.3g} blocks a second for each unit of weight"), capped=True)

@@ -15,13 +15,11 @@ class Settings:
     :param step: largest fraction of the pool that changes its tag in a period, 0 to 1
     :param horizon: seconds in which a change must save more than it costs to fill the moved
         space again
-    :param band: fraction of the pool; if no quota would change by more, none changes
     """
 
     gain: float = 0.01
     step: float = 0.25
     horizon: float = 900.0
-    band: float = 0.01
 
 
 def move(tenants: Sequence[Tenant], wanted: Sequence[int], floors: Sequence[int], size: int,
@@ -38,35 +36,21 @@ def move(tenants: Sequence[Tenant], wanted: Sequence[int], floors: Sequence[int]
     """
     settings = settings or Settings()
     before = [tenant.quota for tenant in tenants]
-    if not _must(tenants, floors, size) and not _pays(tenants, wanted, settings):
+    if not must_move(tenants, floors, size) and not _pays(tenants, wanted, settings):
         return before
     return limited(tenants, wanted, floors, size, settings)
 
 
-def _must(tenants: Sequence[Tenant], floors: Sequence[int], size: int) -> bool:
+def must_move(tenants: Sequence[Tenant], floors: Sequence[int], size: int) -> bool:
     """Return True if the quotas cannot stay."""
     return any(tenant.quota < floor or tenant.quota > tenant.bounds(size)[1]
                for tenant, floor in zip(tenants, floors, strict=True)) \
         or sum(tenant.quota for tenant in tenants) > size
 
 
-def banded(tenants: Sequence[Tenant], wanted: Sequence[int], floors: Sequence[int], size: int,
-           settings: Settings | None = None) -> list[int]:
-    """Return the quotas of this period for a policy without a cost: small changes do not pay.
-
-    The parameters are those of :func:`move`.
-    """
-    settings = settings or Settings()
-    if not _must(tenants, floors, size) and all(
-            abs(new - tenant.quota) <= settings.band * size
-            for new, tenant in zip(wanted, tenants, strict=True)):
-        return [tenant.quota for tenant in tenants]
-    return limited(tenants, wanted, floors, size, settings)
-
-
 def limited(tenants: Sequence[Tenant], wanted: Sequence[int], floors: Sequence[int], size: int,
             settings: Settings | None = None) -> list[int]:
-    """Return the quotas of this period if a change pays: a large one takes several periods.
+    """Return the quotas of this period if they change: a large change takes several periods.
 
     The parameters are those of :func:`move`.
     """

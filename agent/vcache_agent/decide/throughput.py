@@ -22,6 +22,8 @@ from vcache_agent.decide.tenant import MIB, Tenant, floors
 _ROUNDS, _FACTORS = 2, 129
 #: Limits of a correction.
 CORRECTION = (0.25, 4.0)
+#: Difference of throughput from the wanted one that changes no quota.
+TOLERANCE = 0.015
 #: Part of the error that a correction takes over in a period.
 GAIN = 0.7
 
@@ -111,6 +113,20 @@ def divide(tenants: Sequence[Tenant], size: int,
     return Division(quotas, low, frozenset(
         at for at, (tenant, option) in enumerate(zip(tenants, options, strict=True))
         if 0 < option.best < low * tenant.weight * (1 - 1e-9)))
+
+
+def in_proportion(tenants: Sequence[Tenant], found: Division,
+                  corrections: Sequence[float]) -> bool:
+    """Return True if the present quotas give throughput that is near enough to a division's.
+
+    Smaller changes do not pay. Tags without load and those that are bound do not count.
+    """
+    for at, (tenant, correction) in enumerate(zip(tenants, corrections, strict=True)):
+        speed = predicted(tenant, tenant.quota, correction)
+        wanted = found.factor * tenant.weight
+        if speed and at not in found.bound and abs(speed - wanted) > TOLERANCE * wanted:
+            return False
+    return True
 
 
 @dataclasses.dataclass(frozen=True)
