@@ -341,3 +341,18 @@ def test_the_calibration_follows_what_is_measured() -> None:
     for _ in range(20):
         state = slo.step(reader, level, state, 1000 * mean, None)
     assert state.calibration == pytest.approx(8, rel=0.01)
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 30)] * 3), min_size=1, max_size=6),
+       st.floats(0.01, 1.0))
+def test_a_limited_step_never_exceeds_the_pool(
+        rows: list[tuple[int, int, int]], step: float) -> None:
+    """Also if floors, which are reached at once, rise while others give up only a part."""
+    size = 200
+    before, wanted, floors = ([value * MIB for value in column] for column in
+                              zip(*rows, strict=True))
+    wanted = [max(new, floor) for new, floor in zip(wanted, floors, strict=True)]
+    tenants = [Tenant(100, quota=quota) for quota in before]
+    found = steady.limited(tenants, wanted, floors, size * MIB, steady.Settings(step=step))
+    assert sum(found) <= max(sum(wanted), sum(before))
+    assert all(quota >= floor for quota, floor in zip(found, floors, strict=True))
