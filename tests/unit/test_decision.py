@@ -3,6 +3,8 @@
 
 import dataclasses
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -332,6 +334,12 @@ def test_the_command_replays(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert cli.main(["replay", str(tmp_path / "empty"), "--policy", "mrc"]) == 1
     assert "no sample has miss-ratio curves" in capsys.readouterr().err
     assert cli.main(["replay", str(tmp_path / "missing"), "--policy", "mrc"]) == 1
+
+
+def test_the_commands_do_not_load_numpy() -> None:
+    """It takes longer than most commands; only the agent and a replay need it."""
+    code = "import sys, vcache_agent.cmd.cli; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_settings_have_an_order() -> None:

@@ -161,7 +161,7 @@ def _mrc(now: Situation, tenants: Sequence[Tenant], least: Sequence[int],
     if not now.period:
         return using.result(using.kept(), now.united, "the quota of the last period")
     wanted = mrc.divide(using.tenants, now.size, settings.cost)
-    united = _unites(using.tenants, wanted, now, settings)
+    united = _unites(using, wanted, now, settings)
     if united:
         return using.result(list(using.least), True, (
             "mrc: quotas would save less than "
@@ -171,20 +171,31 @@ def _mrc(now: Situation, tenants: Sequence[Tenant], least: Sequence[int],
     return using.result(quotas, False, "mrc: the least weighted time at the origins")
 
 
-def _unites(tenants: Sequence[Tenant], wanted: Sequence[int], now: Situation,
-            settings: Settings) -> bool:
+def _unites(using: "_Using", wanted: Sequence[int], now: Situation, settings: Settings) -> bool:
     """Return True if a pool is better one LRU list.
 
     Quotas follow load with a delay. Where they gain little, one list is better as soon as tags
-    come and go, because it follows at once.
+    come and go, because it follows at once. So they must gain by the curves of all periods, and by
+    those of the last period alone.
     """
-    free = natural.sizes(tenants, now.size)
+    limit = settings.divide if now.united else settings.unite
+    gains = _gains(using.tenants, wanted, now.size, limit)
+    if gains is None:
+        return now.united  # no load, or nothing is known yet
+    if not gains:
+        return True
+    recent = [dataclasses.replace(one, rates=now.known(claim).recent)
+              for one, claim in zip(using.tenants, using.claims, strict=True)]
+    return _gains(recent, wanted, now.size, limit) is False
+
+
+def _gains(tenants: Sequence[Tenant], wanted: Sequence[int], size: int,
+           limit: float) -> bool | None:
+    """Return True if quotas save more than a part of the cost of one LRU list; None: no load."""
+    free = natural.sizes(tenants, size)
     before = sum(one.cost(size) for one, size in zip(tenants, free, strict=True))
     after = sum(one.cost(size) for one, size in zip(tenants, wanted, strict=True))
-    if not before:
-        return now.united  # no load, or nothing is known yet
-    limit = settings.divide if now.united else settings.unite
-    return before - after <= limit * before
+    return before - after > limit * before if before else None
 
 
 def _throughput(now: Situation, tenants: Sequence[Tenant], least: Sequence[int],

@@ -63,6 +63,7 @@ class Known:
 
     :param curve: its last curve; None: none yet
     :param rates: its misses per second by size, of the last periods; None: unknown
+    :param recent: its misses per second by size, of the last period alone; None: unknown
     :param load: its activity in the last period
     :param usual: its activity in the periods before, a moving average; None: unknown
     :param cached: bytes that it had
@@ -77,6 +78,7 @@ class Known:
 
     curve: Curve | None = None
     rates: Rates | None = None
+    recent: Rates | None = None
     load: Load = _NONE
     usual: Load | None = None
     cached: int = 0

@@ -109,7 +109,7 @@ def _after(known: Known, tag: Tag, load: Load, window: _Window) -> Known:
     quiet = load.idle if found is None else found.quiet
     learned = known.rates if found is None or quiet else rates.blended(known.rates, found, KEEP)
     return Known(
-        new or known.curve, learned, load, _usual(known), tag.cached_bytes, quiet,
+        new or known.curve, learned, found, load, _usual(known), tag.cached_bytes, quiet,
         known.correction, known.slo, known.quota, known.lanes, known.wanted, known.stable)
 
 
