@@ -126,6 +126,8 @@ def _floor_reason(claim: Claim, floor: slo.Floor) -> tuple[str, ...]:
     return ()
 
 
+#: Part of the limit that quotas must gain by the curves of the last period alone.
+_RECENT = 0.25
 #: Part of a pool that quotas may claim; the kernel keeps the rest as a common reserve.
 _QUOTAS = 0.9
 
@@ -175,8 +177,8 @@ def _unites(using: "_Using", wanted: Sequence[int], now: Situation, settings: Se
     """Return True if a pool is better one LRU list.
 
     Quotas follow load with a delay. Where they gain little, one list is better as soon as tags
-    come and go, because it follows at once. So they must gain by the curves of all periods, and by
-    those of the last period alone.
+    come and go, because it follows at once. So they must gain by the curves of all periods, and,
+    since these may be outdated, something by those of the last period alone.
     """
     limit = settings.divide if now.united else settings.unite
     gains = _gains(using.tenants, wanted, now.size, limit)
@@ -186,7 +188,7 @@ def _unites(using: "_Using", wanted: Sequence[int], now: Situation, settings: Se
         return True
     recent = [dataclasses.replace(one, rates=now.known(claim).recent)
               for one, claim in zip(using.tenants, using.claims, strict=True)]
-    return _gains(recent, wanted, now.size, limit) is False
+    return _gains(recent, wanted, now.size, _RECENT * limit) is False
 
 
 def _gains(tenants: Sequence[Tenant], wanted: Sequence[int], size: int,
