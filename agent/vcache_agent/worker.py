@@ -15,7 +15,7 @@ from vcache_agent import cgroups, policies, pools, swap
 from vcache_agent.admission import specs_of
 from vcache_agent.blockstack import BlockStack
 from vcache_agent.decide import division
-from vcache_agent.decide.history import History
+from vcache_agent.decide.history import History, seeded
 from vcache_agent.dm import Dm, DmError
 from vcache_agent.inventory import Entry, Inventory, Snapshot
 from vcache_agent.kernel import Executor
@@ -110,7 +110,7 @@ class Worker:
                  survey: Callable[[], Sample | None] = lambda: None) -> None:
         self._inventory = inventory
         self._survey = survey
-        self._history = History()
+        self._history: History | None = None
         self._listener = listener
         self._store = store
         self._settings = settings
@@ -246,7 +246,7 @@ class Worker:
                     policy=self.policy,
                     pools={at: pool.chunks * pool.chunk_bytes for at, pool in found.items()},
                     lanes={at: pool.lanes for at, pool in found.items()},
-                    survey=self._survey(), history=self._history,
+                    survey=self._survey(), history=self._history or seeded(tags),
                     settings=self._settings.shares, nesting=self._settings.nesting))
                 self._history = plan.pools.history
                 # Save first, so that every tag in the kernel is also in the store.

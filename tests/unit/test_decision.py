@@ -17,7 +17,7 @@ from vcache_agent.cmd import cli
 from vcache_agent.decide import natural, times
 from vcache_agent.decide.decision import Config, decide
 from vcache_agent.decide.division import Settings
-from vcache_agent.decide.history import History, Known
+from vcache_agent.decide.history import History, Known, seeded
 from vcache_agent.decide.rates import Rates
 from vcache_agent.decide.replay import replay
 from vcache_agent.decide.tenant import Tenant, Times
@@ -239,6 +239,13 @@ def test_lanes_follow_the_curves_after_some_equal_periods() -> None:
         seen.append(lanes_of(pool)[1])
     assert seen[:3] == [0, 0, 0]
     assert seen[-1] == 4
+    # Nor does a restart of the agent.
+    pool.history = History()
+    for _ in range(4):
+        pool.period()
+        assert lanes_of(pool)[1] == 4
+    settle(pool)
+    assert lanes_of(pool)[1] == 4
     # A short change takes no lanes away.
     pool.loads[1].threads = 0
     pool.period()
@@ -286,6 +293,18 @@ def test_a_survey_of_another_boot_begins_anew() -> None:
     found = pool.period(1.0)
     assert quotas(found) == before
     assert found.history.tags[key(1)].rates is None
+
+
+def test_an_agent_that_starts_again_keeps_the_shares() -> None:
+    pool = beside_a_scan()
+    before = settle(pool)
+    assert before[1] > 90
+    pool.history = seeded(dataclasses.replace(tag, cache_min_bytes=before[tag.id] * MIB)
+                          for tag in pool.surveys[-1].tags)
+    assert quotas(decide(None, pool.history, Config("mrc", tuple(pool.claims.values()), {
+        POOL: PoolSize(POOL, pool.size)}))) == before
+    for _ in range(5):
+        assert quotas(pool.period()) == before
 
 
 def test_a_tag_that_was_created_again_begins_anew() -> None:

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from vcache_agent import lanes as lanes_of_pool
+from vcache_agent import policies
 from vcache_agent.decide import blame, division, placing
 from vcache_agent.decide.blame import Verdict
 from vcache_agent.decide.history import History, Known
@@ -139,7 +140,8 @@ def _pool(claims: Sequence[Claim], pool: PoolSize, history: History, config: Con
         known = history.tags.get(claim.key, Known())
         tags[claim.key] = known if known.quota == quota else \
             dataclasses.replace(known, quota=quota)
-    placed = placing.automatic(others, pool, strict, tags, period=period)
+    placed = placing.automatic(others, pool, strict, tags, period=period,
+                               measured=policies.POLICIES[config.policy].measured)
     shares = {}
     for claim, limits, reasons, feasible in zip(
             others, found.ranges, found.reasons, found.feasible, strict=True):

@@ -2,13 +2,13 @@
 """What decisions remember of the periods before."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from vcache_agent.decide.rates import Rates
 from vcache_agent.decide.slo import State
 from vcache_agent.decide.tenant import Times
-from vcache_agent.model import Curve, DeviceNumber
+from vcache_agent.model import Curve, DeviceNumber, Tag
 from vcache_agent.observe.sample import Sample, TagKey
 
 if TYPE_CHECKING:
@@ -109,3 +109,11 @@ class History:
     usual: Mapping[DeviceNumber, Times] = dataclasses.field(default_factory=dict)
     missed: Mapping[TagKey, tuple["Verdict", ...]] = dataclasses.field(default_factory=dict)
     united: frozenset[str] = frozenset()
+
+
+def seeded(tags: Iterable[Tag]) -> History:
+    """Return the history of an agent that has just started: quotas are the kernel's minima.
+
+    :param tags: the kernel's tags
+    """
+    return History(tags={(tag.device, tag.id): Known(quota=tag.cache_min_bytes) for tag in tags})

@@ -65,16 +65,18 @@ def alone(claim: Claim, pool: PoolSize, mask: int) -> int:
 
 
 def automatic(claims: Sequence[Claim], pool: PoolSize, strict: Lanes,
-              tags: Mapping[TagKey, Known], *, period: bool) -> Placed:
+              tags: Mapping[TagKey, Known], *, period: bool, measured: bool) -> Placed:
     """Return the lanes of all tags, those of ``auto`` by Algorithm 1.
 
     The request of a tag is its quota, at which its curve gives R_e. A tag without a curve
-    requests its guarantee, and is assumed to miss nothing with it.
+    requests its guarantee, and is assumed to miss nothing with it. If the policy measures, it also
+    requests the lanes that it has: after a restart of the agent, no curve is known for a while.
 
     :param claims: of the tags that do not use only dedicated lanes
     :param strict: lanes of other tags
     :param tags: what is known, with the quotas of this period
     :param period: a control period has passed
+    :param measured: the policy computes quotas from what was measured
     """
     found = {claim.key: strict.get(claim.key, 0) for claim in claims}
     autos = [claim for claim in claims if claim.key not in strict
@@ -84,7 +86,8 @@ def automatic(claims: Sequence[Claim], pool: PoolSize, strict: Lanes,
     taken = pool.taken | _union(strict.values())
     free = [lane for lane in range(1, len(pool.lanes)) if not taken >> lane & 1]
     size = max((pool.lanes[lane] for lane in free), default=0)
-    requests = [_request(claim, tags[claim.key], taken) for claim in autos]
+    requests = [_request(claim, tags[claim.key], lanes_of_pool.capacity(
+        pool.lanes, claim.lanes & ~taken), measured=measured) for claim in autos]
     grants = algorithm1.allocate(requests, len(free) + 1, size, common=1) if size else \
         [Grant() for _ in autos]
     kept = {claim.key: _steady(tags[claim.key], grant.lanes, claim, period=period)
@@ -106,15 +109,18 @@ def _union(masks: Iterable[int]) -> int:
     return found
 
 
-def _request(claim: Claim, known: Known, taken: int) -> Request:
-    """Return S_r and R_e of a tag."""
-    held = bool(claim.lanes & ~taken)
+def _request(claim: Claim, known: Known, held: int, *, measured: bool) -> Request:
+    """Return S_r and R_e of a tag.
+
+    :param held: bytes of the dedicated lanes that it has and can keep
+    """
     size = max(claim.least, known.quota)
     if known.rates is None or known.rates.quiet:
-        return Request(claim.least, 0.0, held)
+        keeps = held if measured and known.rates is None else 0
+        return Request(max(claim.least, keeps), 0.0, bool(held))
     reads, writes = known.rates.at(size)
     most_reads, most_writes = known.rates.at(0)
-    return Request(size, (reads + writes) / (most_reads + most_writes), held)
+    return Request(size, (reads + writes) / (most_reads + most_writes), bool(held))
 
 
 def _steady(known: Known, granted: int, claim: Claim, *, period: bool) -> Known:
