@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vcache_agent.decide import algorithm1, mrc, nested, optimum, slo, steady, throughput
@@ -26,6 +26,7 @@ def total(found: Sequence[int], each: Sequence[Sequence[float]]) -> float:
     return sum(cost[grains] for cost, grains in zip(each, found, strict=True))
 
 
+@settings(deadline=None)
 @given(costs, st.integers(0, 12))
 def test_the_exact_division_is_the_best_of_all(each: list[list[int]], grains: int) -> None:
     found = optimum.exact(each, grains)
@@ -35,6 +36,7 @@ def test_the_exact_division_is_the_best_of_all(each: list[list[int]], grains: in
         if sum(other) <= grains)
 
 
+@settings(deadline=None)
 @given(costs, st.integers(0, 12))
 def test_the_hull_division_fits_and_is_the_best_if_all_are_convex(
         each: list[list[int]], grains: int) -> None:
@@ -94,6 +96,7 @@ def test_blended_rates() -> None:
     assert found.at(2 * MIB) == (0.75 * 40 + 0.25 * 2, 0)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 1000), min_size=2, max_size=9),
        st.lists(st.integers(0, 1000), min_size=2, max_size=9))
 def test_rates_never_increase_and_are_never_negative(old: list[int], new: list[int]) -> None:
@@ -151,6 +154,7 @@ def test_mrc_with_many_grains_uses_the_hulls() -> None:
     assert sum(exact) <= POOL
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 300), st.integers(0, 5000), st.integers(1, 1000),
                           st.integers(0, 60), st.integers(0, 300)), min_size=1, max_size=6))
 def test_mrc_never_gives_more_than_there_is(rows: list[tuple[int, int, int, int, int]]) -> None:
@@ -264,6 +268,7 @@ def test_algorithm_1_gives_the_last_lanes_and_shares_the_rest() -> None:
     assert algorithm1.allocate(requests, 3, 10) == [Grant(0, 4), Grant(2, 5)]
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 200), st.floats(0, 1)), max_size=8),
        st.integers(0, 20), st.integers(1, 30), st.sampled_from([0.0, 0.3, 0.5, 1.0]))
 def test_algorithm_1_fits(rows: list[tuple[int, float]], lanes: int, lane: int,
@@ -343,6 +348,7 @@ def test_the_calibration_follows_what_is_measured() -> None:
     assert state.calibration == pytest.approx(8, rel=0.01)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(*[st.integers(0, 30)] * 3), min_size=1, max_size=6),
        st.floats(0.01, 1.0))
 def test_a_limited_step_never_exceeds_the_pool(

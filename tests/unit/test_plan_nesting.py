@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nova_vcache.extra_specs import Mode
@@ -88,6 +88,7 @@ def test_a_shared_layer_has_its_part_of_nested_weights() -> None:
     assert (shared.device, shared.weight) == (FILES, 100)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3), st.integers(1, 1000)),
                 min_size=1, max_size=6), st.dictionaries(
                     st.sampled_from("abc"), st.integers(1, 1000)))

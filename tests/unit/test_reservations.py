@@ -5,7 +5,7 @@ import threading
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nova_vcache.extra_specs import Isolation
@@ -67,6 +67,7 @@ def test_a_pool_of_unknown_size_guarantees_nothing() -> None:
     assert not shortage([claim(-1)], [], {})
 
 
+@settings(deadline=None)
 @given(st.integers(0, 1 << 44))
 def test_the_limit_is_that_of_placement(size: int) -> None:
     pools = {POOL: PoolSize(POOL, size)}
@@ -137,6 +138,7 @@ def test_threads_never_reserve_more_than_there_is() -> None:
     assert 900 - 100 < sum(admitted) <= 900
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 400), st.booleans(), st.booleans()),
                 max_size=25))
 def test_whatever_starts_and_stops_the_sum_of_the_guarantees_fits(
