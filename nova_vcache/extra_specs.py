@@ -126,8 +126,8 @@ KEYS: tuple[Key, ...] = (
     Key("persist", Kind.BOOLEAN, False,
         doc="Load the cached blocks of the instance again after it was stopped and started."),
     Key("required", Kind.BOOLEAN, False,
-        doc="The instance does not start without the requested vcache:mode; otherwise it starts "
-            "uncached, with a warning."),
+        doc="The instance does not start without the requested vcache:mode, guarantee and "
+            "dedicated lanes; otherwise it starts with what there is, and a warning."),
 )
 
 _BY_KEY = {key.key: key for key in KEYS}

@@ -26,7 +26,9 @@ from vcache_agent.model import TAG_MODES, Device, DeviceNumber, Tag
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
+from vcache_agent.observe import codec
 from vcache_agent.overrides import NONE
+from vcache_agent.plan.state import PoolDecision
 from vcache_agent.policies import POLICIES
 from vcache_agent.store import SETTINGS, is_refusal
 
@@ -77,7 +79,8 @@ class AdminServer:
                             "host": self._host, "instance-set": self._instance_set,
                             "drain-set": self._drain_set, "pool-set": self._pool_set,
                             "events": self._events, "why": self._why,
-                            "migration": self._migration}
+                            "migration": self._migration,
+                            "claims": self._claims}
 
     def handle(self, request: bytes) -> bytes:
         """Execute one request and return its answer, both as JSON."""
@@ -148,6 +151,13 @@ class AdminServer:
                 "next": found[-1].sequence if found else 0 if restarted else after,
                 "events": [dataclasses.asdict(event) for event in found]}
 
+    def _claims(self, _fields: dict[str, Any]) -> dict[str, Any]:
+        """Return the claims and the pools of the last pass, for a recording."""
+        plan = self._agent.worker.outcome.plan
+        divided = plan.pools if plan else PoolDecision()
+        return {"claims": [codec.encode_part(claim) for claim in divided.claims],
+                "pools": [codec.encode_part(pool) for pool in divided.sizes]}
+
     def _why(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Explain the decisions about a tag; ``device`` is needed if several have it."""
         number, device = fields.get("tag"), fields.get("device")
@@ -177,8 +187,13 @@ class AdminServer:
         row = next((row for row in store.disks().values() if row.tag == number), None)
         device = next((item for item in devices if item.number == at), None)
         plan = outcome.plan.disks if outcome.plan else ()
+        divided = outcome.plan.pools if outcome.plan else PoolDecision()
         return why.Inputs(
             reports=tuple(item for item in plan if item.key == (at, number)),
+            share=divided.shares.get((at, number)),
+            known=divided.history.tags.get((at, number)),
+            nesting=self._agent.worker.nesting,
+            missed=divided.history.missed.get((at, number), ()),
             device=device,
             tag=next((tag for tag in tags if (tag.device, tag.id) == (at, number)), None),
             operator=why.Operator(row.weight, row.mode, row.lanes) if row else why.Operator(),

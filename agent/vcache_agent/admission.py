@@ -10,7 +10,8 @@ from nova_vcache.extra_specs import ExtraSpecs, InvalidExtraSpecs, Mode
 from vcache_agent.hook_server import Refused
 from vcache_agent.locate import Located
 from vcache_agent.model import Device, DeviceNumber, DiskSource, Domain
-from vcache_agent.plan.modes import effective_mode
+from vcache_agent.observe.claim import Claim
+from vcache_agent.plan.modes import CACHED, effective_mode
 
 # Disk types that can be on this host. The cache does not handle network disks.
 _LOCAL = ("file", "block")
@@ -44,22 +45,27 @@ class Host:
     :param free_tags: number of unused tags
     :param problem: why the host cannot isolate any disk, or empty
     :param devices: the devices of the target
+    :param reserve: reserves the claims of a domain, by its UUID, or returns why they do not fit
     """
 
     locate: Callable[[Sequence[DiskSource]], Sequence[Located]]
     free_tags: int
     problem: str = ""
     devices: Mapping[DeviceNumber, Device] = dataclasses.field(default_factory=dict)
+    reserve: Callable[[str, Sequence[Claim]], Sequence[str]] = lambda *_: ()
 
 
 def admit(domain: Domain, host: Host) -> str:
     """Decide whether a domain may start; return a note for the log, or an empty text.
 
+    What it requests of pools is reserved if it fits.
+
     Volumes of Cinder do not count if they are not on a device of the target: they may be remote,
     and the flavor asks for a cache of this host.
 
     :raises Refused: if the flavor has vcache:required, and a local writable disk does not
-        get the requested mode, or there is no such disk, or too few tags are free
+        get the requested mode, or there is no such disk, or too few tags are free, or its
+        guarantee or its dedicated lanes are not available
     """
     specs, problem = specs_of(domain.extra_specs)
     notes = [problem] if problem else []
@@ -83,7 +89,7 @@ def _shortcomings(domain: Domain, specs: ExtraSpecs, host: Host) -> list[str]:
     if host.problem:
         return [host.problem]
     notes = []
-    located = 0
+    given_by_device: list[tuple[Device, Mode]] = []
     disks = [disk for disk in domain.disks if not disk.readonly and disk.kind in _LOCAL]
     for disk, found in zip(disks, host.locate(disks), strict=True):
         if disk.volume and found.location is None and not found.unknown:
@@ -93,12 +99,27 @@ def _shortcomings(domain: Domain, specs: ExtraSpecs, host: Host) -> list[str]:
             notes.append(f"disk {disk.target} is not isolated: {found.problem}")
             continue
         device = host.devices[found.location.device]
-        located += 1
         given = effective_mode(specs.mode, device)
+        given_by_device.append((device, given.mode))
         if given.lacking:
             notes.append(f"disk {disk.target}: {given.note}")
+    located = len(given_by_device)
     if not located and not _only_volumes(domain):
         notes.append("none of its disks is on a vcache device")
     if located > host.free_tags:
         notes.append(f"it needs {located} tags, but only {host.free_tags} are free")
+    claims = _claims(specs, given_by_device)
+    if claims and not (notes and specs.required):
+        notes += host.reserve(domain.uuid, claims)
     return notes
+
+
+def _claims(specs: ExtraSpecs, disks: Sequence[tuple[Device, Mode]]) -> list[Claim]:
+    """Return what the disks of a domain claim of their pools, as plan/wanted.py divides it.
+
+    Their tags are not assigned yet, so the numbers are negative.
+    """
+    using = [(device, mode) for device, mode in disks if device.pool]
+    least = specs.min_mb // max(len(using), 1) << 20
+    return [Claim(device.number, -1 - at, device.pool, specs.weight, least, 0, mode in CACHED,
+                  isolation=specs.isolation) for at, (device, mode) in enumerate(using)]

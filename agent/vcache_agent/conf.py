@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from oslo_config import cfg
+from oslo_config import cfg, types
 
 from vcache_agent import policies
 
@@ -107,6 +107,28 @@ _MIGRATION_OPTS = [
                       "announced as migrating, if libvirt has no migration of it."),
 ]
 
+_POLICY = cfg.OptGroup("policy", title="Policies that divide pools by what is measured")
+_POLICY_OPTS = [
+    cfg.FloatOpt("period", default=15.0, min=1.0, max=600.0,
+                 help="Seconds between two control periods: the agent reads the miss-ratio curves "
+                      "of all tags, and the policies 'mrc' and 'throughput' compute new shares."),
+    cfg.FloatOpt("step", default=0.25, min=0.01, max=1.0,
+                 help="Largest part of a pool that changes its tag in a control period. A "
+                      "guarantee is met at once."),
+    cfg.FloatOpt("hysteresis", default=0.01, min=0.0, max=0.5,
+                 help="Part of the time at the origins that a change of the shares must save under "
+                      "the policy 'mrc'. A change that saves less does not happen."),
+    cfg.BoolOpt("nested", default=False,
+                help="Nest shares: projects divide the host by 'project_weights', the instances of "
+                     "a project divide its part by vcache:weight, and the disks of an instance "
+                     "divide its part by the weights of 'vcache tag set'. Otherwise each disk has "
+                     "the weight of its flavor, so more disks get more."),
+    cfg.Opt("project_weights", default={}, sample_default="",
+            type=types.Dict(types.Integer(1, 1000), bounds=False),
+            help="Weights of projects in nested shares, such as PROJECT_ID:300,PROJECT_ID:50. "
+                 "Projects that are not in the list have 100."),
+]
+
 _METRICS = cfg.OptGroup("metrics", title="Metrics for Prometheus")
 _METRICS_OPTS = [
     cfg.StrOpt("listen", default="127.0.0.1:9587",
@@ -125,6 +147,7 @@ def list_opts() -> list[tuple[cfg.OptGroup, list[Any]]]:
             (_LIBVIRT, list(_LIBVIRT_OPTS)),
             (_OBSERVE, list(_OBSERVE_OPTS)),
             (_MIGRATION, list(_MIGRATION_OPTS)),
+            (_POLICY, list(_POLICY_OPTS)),
             (_METRICS, list(_METRICS_OPTS))]
 
 

@@ -9,10 +9,9 @@
 ``shared``
     No dedicated lanes.
 ``auto``
-    OC-Cache's Algorithm 1 (section III), with the guaranteed bytes as the request. The
-    tag gets the whole lanes that the request fills, and one more if the rest fills at
-    least the watermark of a lane. A smaller rest comes from the shared lanes. So a
-    flavor without ``vcache:min_mb`` gets no dedicated lanes.
+    The whole lanes that the request fills, and one more if the rest fills at least the
+    watermark of a lane. A smaller rest comes from the shared lanes. OC-Cache's Algorithm 1
+    computes the request (decide/placing.py).
 
 If there are too few lanes, the algorithm assigns those that are free, and the rest comes
 from the shared lanes.
@@ -35,7 +34,7 @@ class Claim:
     """The request of one tag.
 
     :param isolation: isolation of its flavor
-    :param least: guaranteed bytes
+    :param least: guaranteed bytes; of an ``auto`` tag, its request
     :param held: bit mask of its current lanes
     """
 

@@ -36,7 +36,7 @@ def between(before: "Outcome", after: "Outcome") -> list[News]:
     A state that lasts, such as an action that fails in each pass, is one event.
     """
     return [*_passes(before, after), *_actions(before, after), *_errors(before, after),
-            *_disks(before, after), *_orphans(before, after)]
+            *_disks(before, after), *_orphans(before, after), *_objectives(before, after)]
 
 
 def _passes(before: "Outcome", after: "Outcome") -> Iterator[News]:
@@ -120,6 +120,23 @@ def _orphans(before: "Outcome", after: "Outcome") -> Iterator[News]:
     for item in after.plan.orphans:
         if _orphan(item) not in old:
             yield News("orphan", item.reason, item.device, item.tag, item.name)
+
+
+def _objectives(before: "Outcome", after: "Outcome") -> Iterator[News]:
+    """Yield the objectives that are missed, or for another cause, and those met again."""
+    if after.plan is None:
+        return
+    old = before.plan.pools.history.missed if before.plan else {}
+    new = after.plan.pools.history.missed
+    known = {item.key for item in after.plan.disks}
+    for key, verdicts in new.items():
+        had = {(item.objective, item.cause, item.tag) for item in old.get(key, ())}
+        for verdict in verdicts:
+            if (verdict.objective, verdict.cause, verdict.tag) not in had:
+                yield News("slo-missed", verdict.text, *key)
+    for key in old.keys() - new.keys():
+        if key in known:
+            yield News("slo-met", "all its objectives are met", *key)
 
 
 def _orphan(item: "Orphan") -> tuple[object, ...]:

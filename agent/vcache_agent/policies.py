@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a pool is divided among its tags: pure functions of the demands of all tags.
 
-A policy returns a minimum and a maximum in bytes for each tag. The kernel
+A policy gives each tag a minimum and a maximum in bytes. The kernel
 computes the shares from them: it grants the minima first and divides the rest
 by weight. A tag may also use the unused part of other shares, up to its own
 maximum.
@@ -14,10 +14,13 @@ maximum.
     Fixed parts by weight: minimum and maximum of a tag are equal, so the load
     of the other tags does not change them. For comparison, and for tenants
     that must not gain from an idle neighbour.
+
+``throughput`` and ``mrc``
+    Shares that follow what was measured; :mod:`vcache_agent.decide` has them.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 MIB = 1 << 20
@@ -49,11 +52,6 @@ class Demand:
     weight: int
     asked: Range = ANYTHING
     cached: bool = True
-
-
-def weighted(demands: Sequence[Demand], _size: int) -> list[Range]:
-    """Return the ranges that the flavors request."""
-    return [demand.asked for demand in demands]
 
 
 def static(demands: Sequence[Demand], size: int) -> list[Range]:
@@ -92,25 +90,28 @@ def _parts(demands: Sequence[Demand], size: int) -> list[float]:
 
 
 class Policy(NamedTuple):
-    """A policy.
+    """A policy; decide/division.py has its function.
 
-    :param divide: returns the ranges of a pool's tags, from their demands and the pool's
-        size in bytes
-    :param sized: `divide` needs the size; while the size is unknown, the flavors' ranges
-        are used
+    :param sized: it needs the pool's size; while the size is unknown, the flavors' ranges are
+        used
+    :param measured: it needs what was measured
     :param meaning: one line for operators
     """
 
-    divide: Callable[[Sequence[Demand], int], list[Range]]
     sized: bool
+    measured: bool
     meaning: str
 
 
 #: All policies, by name.
 POLICIES: Mapping[str, Policy] = {
-    "static": Policy(static, True,
+    "static": Policy(True, False,
                      "fixed parts by weight; other tags cannot use an unused part"),
-    "weighted": Policy(weighted, False, "soft shares by weight, between the flavor's minimum and "
+    "weighted": Policy(False, False, "soft shares by weight, between the flavor's minimum and "
                        "maximum; other tags may use an unused part"),
+    "throughput": Policy(True, True, "shares that give throughput in proportion to the weights, "
+                         "by miss-ratio curves and measured times; a tag with load gets no more"),
+    "mrc": Policy(True, True, "soft shares with the least weighted time at the origins, by "
+                  "miss-ratio curves; an idle tag lends its share"),
 }
 DEFAULT = "weighted"

@@ -16,12 +16,14 @@ disk: helper processes do that (locate_pool.py). Only the worker changes tags.
 """
 
 import contextlib
+import dataclasses
 import fcntl
 import importlib.metadata
 import os
 import sqlite3
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -32,7 +34,8 @@ from oslo_log import log as logging
 from vcache_agent import admin_server, hook_server, pools, tags
 from vcache_agent.admission import Host, admit
 from vcache_agent.blockstack import BlockStack
-from vcache_agent.dm import Dm
+from vcache_agent.decide import division, steady
+from vcache_agent.dm import Dm, DmError
 from vcache_agent.events import EventLog, kind_of
 from vcache_agent.inventory import Inventory
 from vcache_agent.libvirt_watch import LibvirtWatch
@@ -49,9 +52,13 @@ from vcache_agent.model import DeviceNumber, DiskId, DiskSource, Domain, Phase
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client, EventListener
 from vcache_agent.netlink.errors import NetlinkError
+from vcache_agent.observe.claim import Claim, PoolSize
 from vcache_agent.observe.observer import Observer
 from vcache_agent.observe.recorder import Recorder
+from vcache_agent.observe.sample import Sample
 from vcache_agent.outcome_events import Journal
+from vcache_agent.plan.state import Nesting
+from vcache_agent.reservations import Present, Reservations
 from vcache_agent.store import Store, StoreError
 from vcache_agent.unix_server import UnixServer
 from vcache_agent.worker import Settings, Worker
@@ -116,7 +123,9 @@ class Agent:
             run_dir=Path(conf.libvirt.run_dir), policy=conf.agent.policy,
             swap_after=conf.agent.swap_after, maps=state.parent / "maps",
             locate_timeout=conf.agent.locate_timeout,
-            extents_per_disk=conf.agent.extents_per_disk), self.journal.passed, self.moves)
+            extents_per_disk=conf.agent.extents_per_disk, shares=_shares(conf),
+            nesting=Nesting(conf.policy.nested, conf.policy.project_weights)),
+            self.journal.passed, lambda: self.observer.survey, self.moves)
         self.departures = Departures(self.moves, self.inventory, self.store, self.worker,
                                      grace=conf.migration.grace, kernel=self._client,
                                      tell=self._tell_migration)
@@ -125,9 +134,11 @@ class Agent:
             tell=self._tell_migration)
         self._recorder = Recorder(Path(conf.observe.record_path), conf.observe.record_mb << 20) \
             if conf.observe.record_path else None
-        self.observer = Observer(self._netlink_timeout,
-                                 self._recorder.add if self._recorder else None)
+        self.observer = Observer(self._netlink_timeout, self._record,
+                                 survey_period=conf.policy.period)
         self._pools = PoolWatch()
+        self._sizes: dict[str, PoolSize] = {}
+        self.reservations = Reservations(self._promised)
         self._metrics = MetricsServer(conf.metrics.listen, AgentCollector(
             self._state, importlib.metadata.version("nova-vcache"), conf.metrics.instance_labels))
         self.watch = LibvirtWatch(conf.libvirt.uri, self.inventory, conf.libvirt.list_interval,
@@ -180,6 +191,19 @@ class Agent:
         LOG.info("%s", text)
         self.events.add("migration", text)
 
+    def _record(self, sample: Sample) -> None:
+        """Record a sample; runs in the observer's thread."""
+        if self._recorder is None:
+            return
+        self._recorder.add(self.described(sample) if sample.curves else sample)
+
+    def described(self, survey: Sample) -> Sample:
+        """Return a survey with the claims and the pools of the last pass."""
+        plan = self.worker.outcome.plan
+        if plan is None:
+            return survey
+        return dataclasses.replace(survey, claims=plan.pools.claims, pools=plan.pools.sizes)
+
     def _state(self) -> State:
         """Return the state for the metrics; runs in a thread of the metrics server."""
         return State(
@@ -199,8 +223,13 @@ class Agent:
         """Decide whether a domain may start; runs in a thread of the hook server."""
         began = time.monotonic()
         self.watch.wake()
-        note = admit(domain, self._host(began + self._prepare_timeout, self._unsaved(domain)))
-        self.inventory.told(domain, Phase.PREPARING, at)
+        try:
+            note = admit(domain, self._host(began + self._prepare_timeout, self._unsaved(domain)))
+            self.inventory.told(domain, Phase.PREPARING, at)
+        except BaseException:
+            self.reservations.release(domain.uuid)
+            raise
+        self.reservations.settle(domain.uuid)
         self.worker.kick()
         other = self._arrivals.prepare(
             domain, began + max(self._prepare_timeout, self._arrivals.wait))
@@ -215,6 +244,22 @@ class Agent:
         new = [disk.target for disk in domain.disks if not disk.readonly
                and DiskId(domain.uuid, disk.target) not in known]
         return f"disk {', '.join(new)}: no tag: {self.store.problem}" if new else ""
+
+    def _promised(self) -> Present:
+        """Return what is promised already, from the last pass; for the reservations."""
+        plan = self.worker.outcome.plan
+        sizes = self._sizes | {row["device"]: PoolSize(row["device"], row["size_bytes"],
+                                         tuple(row["lanes_bytes"])) for row in self._pools.rows}
+        alive = {entry.domain.uuid for entry in self.inventory.snapshot().entries}
+        if plan is None:
+            return Present({}, alive, sizes)
+        # The planner knows more: lanes that other tags have.
+        sizes |= {pool.number: pool for pool in plan.pools.sizes if pool.size and pool.lanes}
+        owners = {report.key: report.state.domain.uuid for report in plan.disks if report.key}
+        claims: dict[str, list[Claim]] = defaultdict(list)
+        for claim in plan.pools.claims:
+            claims[owners.get(claim.key, "")].append(claim)
+        return Present(claims, alive, sizes)
 
     def _host(self, deadline: float, problem: str) -> Host:
         """Return the capabilities of this host.
@@ -240,7 +285,20 @@ class Agent:
                                    ticket=tickets.get(disk.path or "")) for disk in disks]
 
         return Host(locate, spec.TAG_MAX - len(self.store.numbers() - {tags.HOST_TAG}),
-                    devices={device.number: device for device in devices})
+                    devices={device.number: device for device in devices},
+                    reserve=self._reserve)
+
+    def _reserve(self, domain: str, claims: Sequence[Claim]) -> list[str]:
+        """Reserve the claims of a domain; see reservations.py."""
+        watched = {row["device"] for row in self._pools.rows}
+        unknown = {claim.pool for claim in claims} - watched - self._sizes.keys()
+        if unknown:
+            # A pool that was created just now.
+            with contextlib.suppress(DmError), Dm() as dm:
+                self._sizes |= {
+                    number: PoolSize(number, pool.chunks * pool.chunk_bytes, tuple(pool.lanes))
+                    for number, pool in pools.by_number(dm, unknown).items()}
+        return self.reservations.reserve(domain, claims)
 
     def _look(self) -> None:
         self.worker.kick()
@@ -312,6 +370,12 @@ class Agent:
             LOG.error("device %s continues without its cache; its data in pool %s is outdated. If "
                       "the cache device works again, run 'vcache pool drop %s %d --force'", name,
                       pool, pool, volume)
+
+
+def _shares(conf: cfg.ConfigOpts) -> division.Settings:
+    """Return the settings of the policies that divide pools."""
+    return division.Settings(steps=steady.Settings(
+        gain=conf.policy.hysteresis, step=conf.policy.step))
 
 
 def downgrade_store(conf: cfg.ConfigOpts) -> str:

@@ -24,6 +24,7 @@ import dataclasses
 import errno
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from oslo_log import log as logging
 
@@ -39,8 +40,11 @@ from vcache_agent.model import SECTOR_BYTES, Device, DiskId, Extents
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.netlink.spec import CachedRun
-from vcache_agent.plan.state import DiskReport, Plan
 from vcache_agent.records import DiskRow, LayerRow
+
+if TYPE_CHECKING:
+    # With the decision, numpy would be loaded by each vcache command.
+    from vcache_agent.plan.state import DiskReport, Plan
 
 LOG = logging.getLogger(__name__)
 
@@ -139,7 +143,7 @@ def key_of(row: DiskRow) -> str:
 
 
 def plan(rows: Mapping[DiskId, DiskRow], layers: Mapping[str, LayerRow],
-         devices: Sequence[Device], decided: Plan, folder: MapFolder, names: Collection[str], *,
+         devices: Sequence[Device], decided: "Plan", folder: MapFolder, names: Collection[str], *,
          complete: bool, now: float, after: float) -> SwapPlan:
     """Return the pending work.
 
@@ -182,7 +186,7 @@ def _disk(row: DiskRow) -> CachedDisk:
     return CachedDisk(key_of(row), row.name, row.domain, row.target, row.released)
 
 
-def _back(report: DiskReport, rows: Mapping[DiskId, DiskRow],
+def _back(report: "DiskReport", rows: Mapping[DiskId, DiskRow],
           by_name: Mapping[str, Device]) -> SwapIn | None:
     """Return the loading of a disk's blocks; None if it has no cache or is not located."""
     row = rows.get(report.state.id)
@@ -198,7 +202,7 @@ def _back(report: DiskReport, rows: Mapping[DiskId, DiskRow],
     return SwapIn(device, report.tag, _disk(row), report.extents)
 
 
-def _shared(layers: Iterable[LayerRow], by_name: Mapping[str, Device], decided: Plan,
+def _shared(layers: Iterable[LayerRow], by_name: Mapping[str, Device], decided: "Plan",
             since: float) -> Iterator[SwapOut]:
     """Yield the release of the blocks of layers that no domain has used since a time."""
     for row in layers:

@@ -15,7 +15,10 @@ from vcache_agent import view
 from vcache_agent.model import Device, Tag, lanes_of
 
 if TYPE_CHECKING:
-    from vcache_agent.plan.state import DiskReport
+    from vcache_agent.decide.blame import Verdict
+    from vcache_agent.decide.decision import Share
+    from vcache_agent.decide.history import Known
+    from vcache_agent.plan.state import DiskReport, Nesting
 
 Json = dict[str, Any]
 
@@ -42,6 +45,10 @@ class Inputs:
     :param policy: name of the active policy
     :param pool_bytes: size of the device's pool; None: unknown, or no pool
     :param error: error text of the last pass about the tag, or empty
+    :param share: the decision about its part of the pool; None: it has none
+    :param known: what was measured; None: nothing yet
+    :param missed: why objectives were missed in the last period
+    :param nesting: how shares are nested; None: they are not
     """
 
     reports: tuple["DiskReport", ...]
@@ -53,6 +60,10 @@ class Inputs:
     policy: str = ""
     pool_bytes: int | None = None
     error: str = ""
+    share: "Share | None" = None
+    known: "Known | None" = None
+    missed: "tuple[Verdict, ...]" = ()
+    nesting: "Nesting | None" = None
 
 
 def explain(number: int, inputs: Inputs) -> Json:
@@ -69,6 +80,7 @@ def explain(number: int, inputs: Inputs) -> Json:
         decisions += [_share(inputs), _lanes(inputs)]
     decisions.append(_isolated(inputs))
     notes = sorted({report.note for report in inputs.reports if report.note})
+    notes += [f"an objective is missed: {verdict.text}" for verdict in inputs.missed]
     if inputs.error:
         notes.append(f"the kernel refused a change: {inputs.error}")
     if tag is None:
@@ -126,6 +138,10 @@ def _weight(inputs: Inputs) -> Json:
         because.append("several domains use the disk: the largest weight")
     if inputs.operator.weight is not None:
         because.append(f"vcache tag set --weight {inputs.operator.weight}")
+    if inputs.nesting is not None and inputs.nesting.enabled:
+        because += [f"nested shares: project {project or 'unknown'} has weight "
+                    f"{inputs.nesting.weight(project)} for all its instances" for project in
+                    sorted({report.state.domain.project for report in inputs.reports})]
     value = inputs.reports[0].weight if inputs.reports else \
         inputs.tag.weight if inputs.tag else None
     return _decision("weight", value, because)
@@ -137,9 +153,28 @@ def _share(inputs: Inputs) -> Json:
     because.append(f"policy {inputs.policy}")
     because.append("the size of the pool is unknown" if inputs.pool_bytes is None else
                    f"the pool has {inputs.pool_bytes} bytes")
+    if inputs.share is not None:
+        because += inputs.share.reasons
+    if inputs.known is not None:
+        because += _measured(inputs.known)
     return _decision("share", None if tag is None else {
         "min_bytes": tag.cache_min_bytes, "max_bytes": tag.cache_max_bytes or None,
         "share_bytes": tag.cache_share_bytes, "cached_bytes": tag.cached_bytes}, because)
+
+
+def _measured(known: "Known") -> list[str]:
+    """Return the inputs of the policies that were measured in the last period."""
+    load = known.load
+    if load.idle:
+        return ["in the last period it had no requests"]
+    found = [f"in the last period it had {load.requests:.0f} requests a second"]
+    if load.missed is not None:
+        found.append(f"{100 * load.missed:.1f} % of the bytes that it read came from the origin")
+    if load.read_p99 is not None:
+        found.append(f"99 % of its reads took at most {1e3 * load.read_p99:.3g} ms")
+    if load.flush_p99 is not None:
+        found.append(f"99 % of its flushes took at most {1e3 * load.flush_p99:.3g} ms")
+    return found
 
 
 def _lanes(inputs: Inputs) -> Json:

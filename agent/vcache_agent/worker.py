@@ -14,6 +14,8 @@ from nova_vcache.extra_specs import ExtraSpecs, Isolation, Mode
 from vcache_agent import cgroups, policies, pools, swap
 from vcache_agent.admission import specs_of
 from vcache_agent.blockstack import BlockStack
+from vcache_agent.decide import division
+from vcache_agent.decide.history import History, seeded
 from vcache_agent.dm import Dm, DmError
 from vcache_agent.inventory import Entry, Inventory, Snapshot
 from vcache_agent.kernel import Executor
@@ -27,10 +29,11 @@ from vcache_agent.netlink.bulk import TagDecoder
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.nvme import Drives
+from vcache_agent.observe.sample import Sample
 from vcache_agent.overrides import Adjust
 from vcache_agent.plan.actions import TagKey
 from vcache_agent.plan.decide import decide
-from vcache_agent.plan.state import Observed, Plan
+from vcache_agent.plan.state import Nesting, Observed, Plan
 from vcache_agent.records import DiskRow, LayerRow, RowChanges
 from vcache_agent.store import Store, StoreError, is_refusal
 
@@ -56,6 +59,8 @@ class Settings:
     :param maps: directory of the lists of cached blocks of stopped disks
     :param locate_timeout: time after which a path counts as hanging
     :param extents_per_disk: maximum number of extents of an image
+    :param shares: settings of the policies that divide pools
+    :param nesting: how shares are nested
     """
 
     refresh_interval: float
@@ -67,6 +72,8 @@ class Settings:
     maps: Path = Path("/var/lib/vcache/maps")
     locate_timeout: float = 1.0
     extents_per_disk: int = 16384
+    shares: division.Settings = dataclasses.field(default_factory=division.Settings)
+    nesting: Nesting = dataclasses.field(default_factory=Nesting)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,13 +105,17 @@ class Worker:
     :param inventory: the domains
     :param store: the agent's persistent state
     :param listener: called with the previous and the new result after each pass
+    :param survey: returns the newest sample with curves; None: there is none yet
     :param moves: the migrations; None: there are none
     """
 
     def __init__(self, inventory: Inventory, store: Store, settings: Settings,
                  listener: Callable[[Outcome, Outcome], None] = lambda *_: None,
+                 survey: Callable[[], Sample | None] = lambda: None,
                  moves: Moves | None = None) -> None:
         self._inventory = inventory
+        self._survey = survey
+        self._history: History | None = None
         self._listener = listener
         self._store = store
         self._settings = settings
@@ -138,6 +149,11 @@ class Worker:
         # The store may name a policy that only a newer agent has.
         found = self._store.policy()
         return found if found is not None and found in policies.POLICIES else self._settings.policy
+
+    @property
+    def nesting(self) -> Nesting:
+        """How shares are nested."""
+        return self._settings.nesting
 
     def start(self) -> None:
         """Start the thread, and those that locate disks."""
@@ -230,7 +246,7 @@ class Worker:
                 rows, layers = self._store.disks(), self._store.layers()
                 disks, tags = tuple(look.disks(snapshot)), tuple(client.tags())
                 sized = policies.POLICIES[self.policy].sized
-                found = look.pools() if sized or _lanes_matter(disks, tags) else {}
+                found = look.pools() if sized or _pools_matter(disks, tags) else {}
                 plan = decide(Observed(
                     disks=disks, devices=look.devices, tags=tags, complete=snapshot.complete,
                     defined=snapshot.defined, rows=rows, layers=layers,
@@ -239,7 +255,10 @@ class Worker:
                     now=time.time(), forget_after=self._settings.forget_after,
                     policy=self.policy,
                     pools={at: pool.chunks * pool.chunk_bytes for at, pool in found.items()},
-                    lanes={at: pool.lanes for at, pool in found.items()}))
+                    lanes={at: pool.lanes for at, pool in found.items()},
+                    survey=self._survey(), history=self._history or seeded(tags),
+                    settings=self._settings.shares, nesting=self._settings.nesting))
+                self._history = plan.pools.history
                 unsaved = self._save(plan.rows, rows, layers)
                 claimed = self._executor.apply(
                     client, [action for action in plan.actions if action.tag not in unsaved])
@@ -442,10 +461,11 @@ def _paths(source: DiskSource) -> Iterator[str]:
     yield from (path for kind, path in layers if path and kind in ("file", "block"))
 
 
-def _lanes_matter(disks: Iterable[DiskState], tags: Iterable[Tag]) -> bool:
-    """Return True if a tag has dedicated lanes or may request some."""
+def _pools_matter(disks: Iterable[DiskState], tags: Iterable[Tag]) -> bool:
+    """Return True if a tag has dedicated lanes or may request some, or has an objective."""
     return any(tag.cache_lanes for tag in tags) or any(
-        disk.specs.isolation is Isolation.DEDICATED
+        disk.specs.slo_read_us or disk.specs.slo_iops
+        or disk.specs.isolation is Isolation.DEDICATED
         or (disk.specs.isolation is Isolation.AUTO and disk.specs.min_mb) for disk in disks)
 
 

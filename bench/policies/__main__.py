@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.policies import plot, settings, simulate, workload
+from bench.policies import cost, plot, proportional, settings, simulate, workload
 from bench.policies.model import ROOT, Library, build
 
 OUT = ROOT / "build" / "bench"
@@ -57,6 +57,10 @@ def online(library: Library) -> list[dict[str, Any]]:
 def main() -> int:
     """Simulate and report."""
     library = Library(build(OUT / "policies"))
+    ratios = [proportional.run(library, seed) for seed in settings.SEEDS]
+    shares = proportional.summary(ratios)
+    decision = {policy: cost.measure(policy) for policy in ("mrc", "throughput")}
+    print(f"throughput: {shares}; ms of processor time for a decision: {decision}", flush=True)
     divisions, runs = offline(library), online(library)
     excess = {name: {"mean": statistics.mean(row["excess_pct"][name] for row in divisions),
                      "worst": max(row["excess_pct"][name] for row in divisions)}
@@ -64,13 +68,17 @@ def main() -> int:
     report = {
         "optimum": {"excess_misses_pct": excess["mrc"]["mean"], "excess_by_policy_pct": excess,
                     "divisions": divisions},
+        "throughput": {**shares, "runs": ratios},
+        "decision_cpu_ms": decision,
         "online": {"worst_vs_shared_pct": max(row["mrc_vs_shared_pct"] for row in runs),
                    "mean_vs_shared_pct": statistics.mean(row["mrc_vs_shared_pct"]
                                                          for row in runs), "runs": runs},
     }
     (OUT / "policies.json").write_text(json.dumps(report, indent=1) + "\n")
     plot.draw(divisions, runs, OUT / "policies.png")
-    print(json.dumps({"excess_by_policy_pct": excess,
+    plot.draw_ratios(ratios[0], OUT / "policies-throughput.png")
+    print(json.dumps({"throughput": shares, "decision_cpu_ms": decision,
+                      "excess_by_policy_pct": excess,
                       "online_worst_vs_shared_pct": report["online"]["worst_vs_shared_pct"],
                       "online_mean_vs_shared_pct": report["online"]["mean_vs_shared_pct"]},
                      indent=1))

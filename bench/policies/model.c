@@ -3,7 +3,8 @@
  * A cache that several tenants share, with a quota and a miss-ratio curve for each of them, as
  * a library for simulate.py. Each tenant has an LRU list. When the cache is full, a block of a
  * tenant above its quota leaves: the one of these whose oldest block was used least recently.
- * With quotas of 0 that is one LRU list for all. The curves are those of native/core.
+ * With quotas of 0 that is one LRU list for all. A tenant at its cap gives up its own oldest block.
+ * The curves are those of native/core.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -20,13 +21,13 @@ struct node {
 };
 
 struct tenant {
-	uint32_t oldest, newest, blocks, quota;
+	uint32_t oldest, newest, blocks, quota, cap;
 	struct vcache_shards shards;
 	void *memory;
 };
 
 struct cache {
-	uint32_t capacity, filled, slots;
+	uint32_t capacity, filled, slots, unused;
 	uint64_t clock;
 	uint32_t *slot;
 	struct node *node;
@@ -108,6 +109,14 @@ static void evict(struct cache *c, uint32_t i)
 	c->tenant[n->tenant].blocks--;
 }
 
+/* A block leaves, and none takes its place yet. */
+static void release(struct cache *c, uint32_t i)
+{
+	evict(c, i);
+	c->node[i].chain = c->unused;
+	c->unused = i;
+}
+
 static int touch(struct cache *c, uint32_t tenant, uint64_t block)
 {
 	uint32_t *head = &c->slot[slot_of(c, tenant, block)], i;
@@ -121,7 +130,13 @@ static int touch(struct cache *c, uint32_t tenant, uint64_t block)
 			return 1;
 		}
 	}
-	if (c->filled < c->capacity) {
+	if (c->tenant[tenant].blocks == c->tenant[tenant].cap) {
+		i = c->tenant[tenant].oldest;
+		evict(c, i);
+	} else if (c->unused != NONE) {
+		i = c->unused;
+		c->unused = c->node[i].chain;
+	} else if (c->filled < c->capacity) {
 		i = c->filled++;
 	} else {
 		i = victim(c, tenant);
@@ -148,6 +163,7 @@ struct cache *cache_new(uint32_t capacity, uint32_t tenants, uint32_t samples, u
 		abort();
 	c->capacity = capacity;
 	c->tenants = tenants;
+	c->unused = NONE;
 	for (c->slots = 1024; c->slots < 2 * capacity; c->slots *= 2)
 		;
 	c->slot = malloc(c->slots * sizeof(*c->slot));
@@ -162,6 +178,7 @@ struct cache *cache_new(uint32_t capacity, uint32_t tenants, uint32_t samples, u
 			.grain_shift = grain_shift, .limit = VC_SHARDS_ALL, .salt = 42 + i,
 		};
 
+		t->cap = UINT32_MAX;
 		t->oldest = NONE;
 		t->newest = NONE;
 		t->memory = calloc(1, vcache_shards_size(&setup));
@@ -185,6 +202,20 @@ void cache_free(struct cache *c)
 void cache_quota(struct cache *c, uint32_t tenant, uint32_t blocks)
 {
 	c->tenant[tenant].quota = blocks;
+}
+
+void cache_cap(struct cache *c, uint32_t tenant, uint32_t blocks)
+{
+	struct tenant *t = &c->tenant[tenant];
+
+	t->cap = blocks ? blocks : 1;
+	while (t->blocks > t->cap)
+		release(c, t->oldest);
+}
+
+uint32_t cache_blocks(const struct cache *c, uint32_t tenant)
+{
+	return c->tenant[tenant].blocks;
 }
 
 /* Access blocks in order, each by its tenant. Counts the misses of each tenant. */

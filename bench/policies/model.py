@@ -61,6 +61,14 @@ class Cache:
         """Set the quota of a tenant."""
         self._call.cache_quota(self._cache, tenant, blocks)
 
+    def cap(self, tenant: int, blocks: int) -> None:
+        """Limit the blocks of a tenant, at least 1; what exceeds them leaves at once."""
+        self._call.cache_cap(self._cache, tenant, blocks)
+
+    def blocks(self, tenant: int) -> int:
+        """Return how many blocks a tenant has."""
+        return int(self._call.cache_blocks(self._cache, tenant))
+
     def access(self, blocks: "np.ndarray[Any, Any]", tenants: "np.ndarray[Any, Any]") \
             -> "np.ndarray[Any, Any]":
         """Access blocks in order; return the misses of each tenant."""

@@ -35,3 +35,21 @@ def draw(divisions: list[dict[str, Any]], runs: list[dict[str, Any]], path: Path
     right.legend(fontsize="small")
     figure.savefig(path, dpi=110)
     plt.close(figure)
+
+
+def draw_ratios(run: list[dict[str, Any]], path: Path) -> None:
+    """Draw the throughput of the tenants for their weights over time, as SymFlex's figure 8."""
+    figure, axes = plt.subplots(figsize=(9, 4), layout="constrained")
+    for tenant in range(len(run[0]["weights"])):
+        axes.plot([row["per_second"][tenant] for row in run], label=f"tenant {tenant + 1}")
+    for number, row in enumerate(run):
+        if row["period"] == 0:
+            axes.axvline(number, color="#888888", linewidth=0.8)
+            axes.text(number, axes.get_ylim()[1], " " + ":".join(
+                str(weight // 100) for weight in row["weights"]), va="top", fontsize="small")
+    axes.set_yscale("log")
+    axes.set_xlabel("control period")
+    axes.set_ylabel("reads a second")
+    axes.legend(fontsize="small")
+    figure.savefig(path, dpi=110)
+    plt.close(figure)

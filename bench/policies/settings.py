@@ -17,8 +17,6 @@ GRAINS = 256
 
 #: Accesses in a control period of the online runs.
 PERIOD = 20_000
-#: Weight of the periods before, in each period.
-KEEP = 0.9
 #: Mixes that the constants were chosen on, and those that only report.
 CHOSEN_ON = ("all", "loops")
 SEEDS = (1, 2, 3)

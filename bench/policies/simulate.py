@@ -1,22 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Divide caches among real traces: offline, against the optimum, and online."""
 
-import dataclasses
 from typing import Any
 
 import numpy as np
 
 from bench.policies import settings, workload
 from bench.policies.model import Cache, Library
-from vcache_agent.decide import mrc, optimum, rates, steady
+from vcache_agent.decide import mrc, optimum
+from vcache_agent.decide.decision import Config, decide
+from vcache_agent.decide.history import History
 from vcache_agent.decide.rates import Rates
 from vcache_agent.decide.tenant import BLOCK_BYTES, MIB, Tenant, Times
-from vcache_agent.model import Curve
+from vcache_agent.model import Curve, DeviceNumber, Stats, Tag
+from vcache_agent.observe.claim import Claim, PoolSize
+from vcache_agent.observe.sample import Sample, TagCurve
 
 Array = np.ndarray[Any, Any]
 
 # A miss costs 1, so that costs are misses.
 _ONE = Times(hit=0.0, miss=1.0, write=0.0, origin_write=0.0)
+_DEVICE, _POOL = DeviceNumber(254, 3), "254:2"
 # Buckets of the curves, as in the kernel.
 _BUCKETS = 256
 _SAMPLES = 8192
@@ -69,44 +73,40 @@ def offline(library: Library, traces: list[Array], part: float) -> dict[str, Any
 
 
 class Controller:
-    """The policy mrc with its hysteresis, as the agent would run it.
+    """The agent's decision function with the policy mrc, on the curves of the model.
 
     :param capacity: blocks of the cache
     """
 
-    def __init__(self, tenants: int, capacity: int, keep: float, common: float) -> None:
-        self._size = capacity * BLOCK_BYTES
-        self._keep = keep
-        self._settings = mrc.Settings(common=common)
-        self._dumps: list[Curve | None] = [None] * tenants
-        self._tenants = [Tenant(100, times=_ONE) for _ in range(tenants)]
+    def __init__(self, tenants: int, capacity: int) -> None:
+        keys = [(_DEVICE, number + 1) for number in range(tenants)]
+        self._config = Config("mrc", tuple(Claim(*key, _POOL) for key in keys),
+                              {_POOL: PoolSize(_POOL, capacity * BLOCK_BYTES)})
+        self._keys = keys
+        self._history = History()
+        self._periods = 0
 
     def decide(self, cache: Cache) -> list[int]:
-        """Return the quotas in blocks."""
-        for at, tenant in enumerate(self._tenants):
-            dump = _dump(cache, at)
-            before, self._dumps[at] = self._dumps[at], dump
-            new = rates.between(before, dump, 1.0) if before else None
-            if new is not None:
-                self._tenants[at] = dataclasses.replace(
-                    tenant, idle=new.quiet,
-                    rates=tenant.rates if new.quiet else rates.blended(tenant.rates, new,
-                                                                       self._keep))
-        wanted = mrc.divide(self._tenants, self._size, self._settings)
-        quotas = steady.move(self._tenants, wanted, [0] * len(wanted), self._size)
-        self._tenants = [dataclasses.replace(tenant, quota=quota)
-                         for tenant, quota in zip(self._tenants, quotas, strict=True)]
-        return [quota // BLOCK_BYTES for quota in quotas]
+        """Return the quotas in blocks, after a period."""
+        curves = tuple(TagCurve(*key, _dump(cache, at)) for at, key in enumerate(self._keys))
+        tags = tuple(Tag(*key, stats=Stats(
+            reads=one.curve.reads, read_bytes=one.curve.reads * BLOCK_BYTES))
+            for key, one in zip(self._keys, curves, strict=True))
+        self._periods += 1
+        decided = decide(Sample(self._periods, self._periods, (), tags, curves), self._history,
+                         self._config)
+        self._history = decided.history
+        return [decided.shares[key].limits.least // BLOCK_BYTES for key in self._keys]
 
 
 def _dump(cache: Cache, tenant: int) -> Curve:
     grain = 1 << 8
     accesses, misses = cache.curve(tenant, [grain * number for number in range(1025)])
-    return Curve(grain * BLOCK_BYTES, 0, accesses, 0, tuple(map(int, misses)), (0, 0))
+    return Curve(grain * BLOCK_BYTES, 0, accesses, 0, tuple(misses.tolist()), (0, 0))
 
 
 def online(library: Library, merged: tuple[Array, Array], tenants: int, capacity: int,
-           policy: str, *, keep: float = settings.KEEP, common: float = 0.1) -> int:
+           policy: str) -> int:
     """Run a merged workload under a policy: ``mrc``, ``shared`` or ``equal``; return the misses.
 
     :param capacity: blocks of the cache
@@ -115,7 +115,7 @@ def online(library: Library, merged: tuple[Array, Array], tenants: int, capacity
     misses = 0
     with Cache(library, capacity, tenants, samples=_SAMPLES, buckets=1024,
                grain_shift=4) as cache:
-        controller = Controller(tenants, capacity, keep, common)
+        controller = Controller(tenants, capacity)
         if policy == "equal":
             for at in range(tenants):
                 cache.quota(at, capacity // tenants)

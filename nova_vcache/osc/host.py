@@ -80,7 +80,7 @@ class SetHost(command.Command):
         parser = super().get_parser(prog_name)
         _add_node(parser)
         parser.add_argument(
-            "--policy", choices=["static", "weighted", _CONFIGURED],
+            "--policy", choices=["static", "weighted", "throughput", "mrc", _CONFIGURED],
             help=f"How the pools are divided; {_CONFIGURED}: the policy in the agent's "
                  "configuration")
         drain = parser.add_mutually_exclusive_group()

@@ -200,7 +200,8 @@ class TestRefused:
         answer = api.ask("PATCH", "/v1/hosts/n1", json={})
         assert "it is empty, must have at least one of policy, draining" in answer.detail
         answer = api.ask("PATCH", "/v1/hosts/n1", json={"policy": "best"})
-        assert "'best' is not allowed, must be one of static, weighted, null" in answer.detail
+        assert ("'best' is not allowed, must be one of static, weighted, throughput, mrc, null"
+                in answer.detail)
         answer = api.ask("POST", "/v1/flavors/check", json={})
         assert "'extra_specs' is missing" in answer.detail
         answer = api.ask("POST", "/v1/flavors/check", json={"extra_specs": {"a": 5}})

@@ -22,7 +22,7 @@ from tests.unit.test_netlink_client import FAMILY, HEADER, FakeKernel, acknowled
 from vcache_agent import pools
 from vcache_agent.dm import Info
 from vcache_agent.metrics.pool_watch import PoolWatch
-from vcache_agent.model import Device, DeviceNumber, Stats, Tag
+from vcache_agent.model import Curve, Device, DeviceNumber, Stats, Tag
 from vcache_agent.netlink import client, messages, spec
 from vcache_agent.netlink.pyroute2_base import nla_base
 from vcache_agent.observe.recording import read_samples
@@ -70,6 +70,8 @@ class Kernel:
         self.error = 0
         self.loaded = True
         self.dumps = 0
+        self.curves: dict[int, Curve] = {}
+        self.asked: list[int] = []
         self.before_dump = before_dump
 
     def socket(self, *_: object) -> "Socket":
@@ -91,12 +93,29 @@ class Kernel:
             return self._dump(sequence, messages.TagMessage, list(self.tags.values()))
         message = messages.MESSAGES[command](data=data)
         message.decode()
+        if command is spec.Command.CURVE_GET:
+            return self._curve(sequence, message.get_attr("VCACHE_A_CURVE_ID"))
         key = (DeviceNumber(message.get_attr("VCACHE_A_TAG_MAJOR"),
                             message.get_attr("VCACHE_A_TAG_MINOR")),
                message.get_attr("VCACHE_A_TAG_ID"))
         if command is spec.Command.TAG_DEL:
             return [acknowledged(sequence, 0 if self.tags.pop(key, None) else errno.ENOENT)]
         return [acknowledged(sequence, errno.EOPNOTSUPP)]
+
+    def _curve(self, sequence: int, number: int) -> Answer:
+        self.asked.append(number)
+        found = self.curves.get(number)
+        if found is None:
+            return [acknowledged(sequence, errno.ENODATA)]
+        return [framed(FAMILY, 0, sequence, body(
+            messages.CurveMessage(), spec.Command.CURVE_GET,
+            [("VCACHE_A_CURVE_GRAIN_BYTES", found.grain),
+             ("VCACHE_A_CURVE_FOOTPRINT_BYTES", found.footprint),
+             ("VCACHE_A_CURVE_READS", found.reads), ("VCACHE_A_CURVE_WRITES", found.writes),
+             *((f"VCACHE_A_CURVE_{name}", struct.pack(f"={len(points)}Q", *points))
+               for name, points in (("READ_MISSES", found.read_misses),
+                                    ("WRITE_MISSES", found.write_misses)))])),
+            acknowledged(sequence, 0)]
 
     @staticmethod
     def _dump(sequence: int, kind: type[nla_base], items: list[Any]) -> Answer:

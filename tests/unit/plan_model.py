@@ -5,6 +5,7 @@ import dataclasses
 
 from nova_vcache.extra_specs import ExtraSpecs, Mode
 from vcache_agent import policies
+from vcache_agent.decide.history import History
 from vcache_agent.model import (
     Backing,
     Device,
@@ -20,9 +21,10 @@ from vcache_agent.model import (
     Tag,
 )
 from vcache_agent.netlink import spec
+from vcache_agent.observe.sample import Sample
 from vcache_agent.plan.actions import DeleteTag, SetExtents, SetLanes, SetTag
 from vcache_agent.plan.decide import decide
-from vcache_agent.plan.state import Observed, Plan
+from vcache_agent.plan.state import Nesting, Observed, Plan
 from vcache_agent.records import DiskRow, LayerRow
 
 FILES, VOLUME = DeviceNumber(254, 0), DeviceNumber(254, 1)
@@ -143,6 +145,9 @@ class Host:
         self.policy = policies.DEFAULT
         self.pools: dict[str, int] = {}
         self.lanes: dict[str, tuple[int, ...]] = {}
+        self.survey: Sample | None = None
+        self.history = History()
+        self.nesting = Nesting()
 
     def use(self, mode: spec.Mode, **fields: object) -> None:
         """Switch both devices to a mode, as a loaded table does."""
@@ -160,9 +165,11 @@ class Host:
             disks=disks, devices=self.devices, tags=tuple(self.kernel.tags.values()),
             complete=complete, defined=defined, rows=self.rows, layers=self.layers,
             last_tag=self.last_tag, applied=self.applied, missing=missing, now=self.now,
-            policy=self.policy, pools=self.pools, lanes=self.lanes))
+            policy=self.policy, pools=self.pools, lanes=self.lanes, survey=self.survey,
+            history=self.history, nesting=self.nesting))
 
     def remember(self, decided: Plan) -> None:
+        self.history = decided.pools.history
         for disk_id in decided.rows.forgotten:
             del self.rows[disk_id]
         for key in decided.rows.forgotten_layers:

@@ -14,7 +14,11 @@ from vcache_agent.admin_server import AdminServer
 from vcache_agent.events import EventLog
 from vcache_agent.model import DeviceNumber
 from vcache_agent.netlink import client
+from vcache_agent.observe import codec
+from vcache_agent.observe.claim import Claim, PoolSize
 from vcache_agent.overrides import NONE
+from vcache_agent.plan.decide import decide
+from vcache_agent.plan.state import Nesting, Observed, PoolDecision
 from vcache_agent.records import DiskRow
 from vcache_agent.worker import Outcome
 
@@ -30,7 +34,7 @@ def agent(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     row = DiskRow("u", "vda", 5, "vm", "/p", "k", "d", "vda", weight=700)
     return SimpleNamespace(
         events=EventLog(), kernel=kernel,
-        worker=SimpleNamespace(outcome=Outcome(problem=""), policy="weighted"),
+        worker=SimpleNamespace(outcome=Outcome(problem=""), policy="weighted", nesting=Nesting()),
         store=SimpleNamespace(disks=lambda: {row.id: row}, overrides=lambda: {"u": NONE},
                               draining=lambda: False))
 
@@ -104,3 +108,14 @@ def test_what_the_last_pass_could_not_set_is_said(agent: SimpleNamespace) -> Non
         agent.worker.outcome, errors={(AT, 5): "SetTag: refused"})
     notes = ask(agent, op="why", tag=5)["why"]["notes"]
     assert "the kernel refused a change: SetTag: refused" in notes
+
+
+def test_claims_are_returned_for_recordings(agent: SimpleNamespace) -> None:
+    assert ask(agent, op="claims") == {"ok": True, "claims": [], "pools": []}
+    claim, pool = Claim(AT, 9, "254:2", 70, read_s=0.5), PoolSize("254:2", 5 << 20, (5 << 20,))
+    plan = decide(Observed((), (), ()))
+    agent.worker.outcome = Outcome(dataclasses.replace(
+        plan, pools=PoolDecision(claims=(claim,), sizes=(pool,))), problem="")
+    found = ask(agent, op="claims")
+    assert codec.decode_parts(found["claims"], Claim, "claims") == (claim,)
+    assert codec.decode_parts(found["pools"], PoolSize, "pools") == (pool,)

@@ -47,6 +47,14 @@ def test_a_value_out_of_range_is_refused(tmp_path: Path, line: str) -> None:
         getattr(conf.agent, line.split()[0])
 
 
+def test_weights_of_projects(tmp_path: Path) -> None:
+    conf = load(tmp_path, "[policy]\nnested = true\nproject_weights = a1b2:300,c3:50\n")
+    assert conf.policy.project_weights == {"a1b2": 300, "c3": 50}
+    conf = load(tmp_path, "[policy]\nproject_weights = a1b2:1001\n")
+    with pytest.raises(cfg.ConfigFileValueError, match="project_weights"):
+        assert conf.policy.project_weights
+
+
 def test_every_option_says_what_it_is() -> None:
     for _, items in options.list_opts():
         assert all(len(item.help) > 20 for item in items)

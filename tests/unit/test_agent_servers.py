@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nova_vcache.extra_specs import Isolation
 from vcache_agent import hook_server, unix_server
 from vcache_agent.admission import Host, admit
 from vcache_agent.framing import ProtocolError, receive, send
@@ -24,6 +25,7 @@ from vcache_agent.hook_server import Callbacks, Refused
 from vcache_agent.locate import Located
 from vcache_agent.model import Device, DeviceNumber, DiskSource, Domain, Location
 from vcache_agent.netlink import spec
+from vcache_agent.observe.claim import Claim
 from vcache_agent.unix_server import UnixServer
 
 UUID = "11111111-2222-4333-8444-555555555555"
@@ -284,6 +286,35 @@ def test_admission(disks: tuple[DiskSource, ...], specs: dict[str, str], host: H
             admit(demanding, host)
     else:
         assert admit(demanding, host) == ""
+
+
+def test_an_admitted_domain_reserves_what_its_disks_claim() -> None:
+    asked: list[tuple[str, list[Claim]]] = []
+
+    def reserve(uuid: str, claims: Sequence[Claim]) -> list[str]:
+        asked.append((uuid, list(claims)))
+        return ["there is no space"] if len(asked) > 1 else []
+
+    number = DeviceNumber(254, 0)
+    device = dataclasses.replace(on_mode(spec.Mode.WRITEBACK).devices[number], pool="254:2")
+    host = Host(locate, 10, devices={number: device}, reserve=reserve)
+    specs = {"mode": "writeback", "min_mb": "101", "isolation": "dedicated"}
+    other = dataclasses.replace(GOOD, target="vdb")
+    one = domain(GOOD, other, **specs)
+    assert admit(one, host) == ""
+    ((uuid, claims),) = asked
+    assert uuid == one.uuid
+    assert [(claim.key, claim.pool, claim.least >> 20, claim.isolation, claim.cached)
+            for claim in claims] == [((number, -1 - at), "254:2", 50, Isolation.DEDICATED, True)
+                                     for at in (0, 1)]
+    assert "there is no space" in admit(one, host)
+    with pytest.raises(Refused, match="there is no space"):
+        admit(domain(GOOD, required="true", **specs), host)
+    # What is refused anyway reserves nothing.
+    asked.clear()
+    with pytest.raises(Refused, match="not isolated"):
+        admit(domain(GOOD, BAD, required="true", **specs), host)
+    assert not asked
 
 
 def test_a_request_to_the_admin_socket_is_checked() -> None:

@@ -16,6 +16,8 @@ from tests.unit.test_observe import sample
 from vcache_agent import outcome_events
 from vcache_agent.admin_client import AgentNotRunning
 from vcache_agent.cmd import events_cli
+from vcache_agent.decide.blame import Cause, Verdict
+from vcache_agent.decide.history import History
 from vcache_agent.events import EventLog
 from vcache_agent.inventory import Snapshot
 from vcache_agent.netlink import spec
@@ -23,7 +25,7 @@ from vcache_agent.observe.ring import Ring
 from vcache_agent.outcome_events import Journal
 from vcache_agent.plan.actions import DeleteTag, SetExtents, SetLanes, SetTag
 from vcache_agent.plan.decide import decide
-from vcache_agent.plan.state import Observed, Orphan
+from vcache_agent.plan.state import Observed, Orphan, PoolDecision
 from vcache_agent.service import Agent
 from vcache_agent.worker import Outcome
 
@@ -107,6 +109,24 @@ def test_lanes_removal_and_orphans() -> None:
     found = events(outcome(disk(1)), after, after)
     assert found[-3:] == [("tag-lanes", "dedicated lanes 1, 3"),
                           ("tag-removed", "no domain uses it"), ("orphan", "why it stays")]
+
+
+def test_a_missed_objective_is_one_event_until_its_cause_changes() -> None:
+    def missing(*causes: Cause) -> Outcome:
+        made = outcome(disk(1))
+        assert made.plan is not None
+        history = History(missed={(FILES, 1): tuple(
+            Verdict("read", cause, 0.01 * (at + 1), 0.002) for at, cause in enumerate(causes))}
+            if causes else {})
+        return dataclasses.replace(made, plan=dataclasses.replace(
+            made.plan, pools=PoolDecision(history=history)))
+
+    found = [(kind, text) for kind, text in events(
+        missing(), missing(Cause.OWN_SHARE), missing(Cause.OWN_SHARE), missing(Cause.DEVICE),
+        missing()) if kind.startswith("slo")]
+    assert [kind for kind, _ in found] == ["slo-missed", "slo-missed", "slo-met"]
+    assert "too small" in found[0][1]
+    assert "is slow" in found[1][1]
 
 
 def test_the_journal_counts_passes_and_survives_its_own_errors(

@@ -18,6 +18,8 @@ from tests.unit.fake_kernel import POOL, UUID, counts, device, info, tag
 from tests.unit.plan_model import disk
 from tests.unit.test_observe import until
 from vcache_agent import histogram, outcome_events
+from vcache_agent.decide.blame import Cause, Verdict
+from vcache_agent.decide.history import History
 from vcache_agent.events import EventLog
 from vcache_agent.inventory import Entry, Snapshot
 from vcache_agent.metrics import buckets, definitions, pool_watch, server
@@ -26,7 +28,7 @@ from vcache_agent.metrics.server import AddressError, MetricsServer
 from vcache_agent.model import Device, DeviceNumber, Domain, Phase, Stats, Tag
 from vcache_agent.netlink import spec
 from vcache_agent.observe.sample import Sample
-from vcache_agent.plan.state import DiskReport, Orphan, Plan
+from vcache_agent.plan.state import DiskReport, Orphan, Plan, PoolDecision
 from vcache_agent.pools import Pool
 from vcache_agent.records import RowChanges
 from vcache_agent.worker import Outcome
@@ -92,6 +94,17 @@ def test_tags() -> None:
     assert value(text, "vcache_tag_weight", device="images", tag="0", disk="") == 250
     assert "project-7" not in text
     assert UUID not in text
+
+
+def test_a_missed_objective_has_a_series_with_its_cause() -> None:
+    made = state().outcome
+    assert made.plan is not None
+    assert "vcache_tag_slo_missed{" not in exposed()
+    missed = {(device().number, 9): (Verdict("read", Cause.DEVICE, 0.01, 0.002),)}
+    plan = dataclasses.replace(made.plan, pools=PoolDecision(history=History(missed=missed)))
+    text = exposed(outcome=dataclasses.replace(made, plan=plan))
+    assert value(text, "vcache_tag_slo_missed", device="images", tag="9", disk="vda",
+                 objective="read", cause="device") == 1
 
 
 def test_labels_of_the_instance_are_optional() -> None:

@@ -197,7 +197,7 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
     for timeout, name in ((5.0, "source"), (6.0, "target")):
         (tmp_path / name).mkdir()
         sides[timeout] = Side(tmp_path / name, timeout, socket=tmp_path / "relay")
-    monkeypatch.setattr("vcache_agent.worker.Client", lambda timeout: sides[timeout].kernel)
+    monkeypatch.setattr("vcache_agent.worker.Client", lambda timeout, _=None: sides[timeout].kernel)
     monkeypatch.setattr("vcache_agent.worker.cgroups.of_domain", lambda *_: Cgroup(1, "/x"))
     made = Pair(sides[5.0], sides[6.0], relay)
     relay.to = made.source

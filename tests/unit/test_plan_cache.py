@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from nova_vcache.extra_specs import Isolation, Mode
+from tests.unit.decide_model import Load, Pool
 from tests.unit.plan_model import FILES, VOLUME, Host, disk
 from vcache_agent.model import (
     DeviceNumber,
@@ -278,3 +279,37 @@ def test_a_volume_that_nobody_uses_gives_its_lanes_in_the_same_decision() -> Non
     assert lanes_of_tags(host) == {40: 2}
     host.step(isolated(2))
     assert lanes_of_tags(host) == {40: 0, 1: 2}
+
+
+def test_measured_load_moves_the_shares_of_a_host() -> None:
+    """The planner passes surveys, claims and the history to the decision function."""
+    host = Host()
+    host.use(spec.Mode.WRITEBACK, pool="254:9")
+    host.policy, host.pools = "mrc", {"254:9": 200 << 20}
+    disks = [with_cache(number, least, None) for number, least in ((1, 0), (2, 8))]
+    host.step(*disks)
+    assert parts_of(host) == {1: (0, 0), 2: (8, 0)}
+    load = Pool(200 << 20, {1: Load(100 << 20, rate=500), 2: Load(20_000 << 20, 8)})
+    for _ in range(12):
+        for one in load.loads.values():
+            one.run(15.0, load.hit, load.miss)
+        load.now += 15.0
+        found = load.survey()
+        host.survey = dataclasses.replace(
+            found, tags=tuple(dataclasses.replace(tag, device=FILES) for tag in found.tags),
+            curves=tuple(dataclasses.replace(one, device=FILES) for one in found.curves))
+        plan = host.step(*disks)
+        assert not host.step(*disks).actions, "nothing changes between two surveys"
+    assert parts_of(host)[1][0] >= 90
+    assert parts_of(host)[2][0] >= 8
+    assert any("least weighted time" in text for text in plan.pools.shares[FILES, 1].reasons)
+    assert [claim.least >> 20 for claim in plan.pools.claims] == [0, 8]
+    # An objective is in the claim, too.
+    hurried = dataclasses.replace(disks[0], specs=dataclasses.replace(
+        disks[0].specs, slo_read_us=2000.0, slo_flush_ms=5.0, slo_iops=100.0))
+    claim = host.step(hurried, disks[1]).pools.claims[0]
+    assert (claim.read_s, claim.flush_s, claim.iops) == (0.002, 0.005, 100.0)
+    # Back to the flavors.
+    host.policy = "weighted"
+    host.step(*disks)
+    assert parts_of(host) == {1: (0, 0), 2: (8, 0)}

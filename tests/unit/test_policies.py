@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcache_agent.policies import MIB, POLICIES, Demand, Range, static, weighted
+from vcache_agent.policies import MIB, Demand, Range, static
 
 
 def megabytes(*demands: tuple[int, int, int], size: int) -> list[int]:
@@ -34,11 +34,6 @@ def test_static_parts(demands: list[tuple[int, int, int]], size: int, parts: lis
     assert megabytes(*demands, size=size) == parts
 
 
-def test_weighted_is_what_flavors_say() -> None:
-    asked = [Range(5, 0), Range(0, 7)]
-    assert weighted([Demand(1, item) for item in asked], 3) == asked
-
-
 DEMANDS = st.lists(st.tuples(
     st.integers(1, 1000), st.integers(0, 500), st.one_of(st.just(0), st.integers(1, 500))).map(
         lambda item: Demand(item[0], Range(
@@ -61,11 +56,3 @@ def test_static_parts_keep_all_rules(demands: list[Demand], size: int) -> None:
             other, their = free[0]
             # Parts without limits follow the weights, except for rounding.
             assert abs(part / weight - other / their) <= MIB / weight + MIB / their
-
-
-@given(DEMANDS, st.integers(1, 4000), st.sampled_from(sorted(POLICIES)))
-def test_any_policy_says_something_of_each(demands: list[Demand], size: int, name: str) -> None:
-    ranges = POLICIES[name].divide(demands, size * MIB)
-    assert len(ranges) == len(demands)
-    assert all(not item.most or item.least <= item.most for item in ranges)
-    assert POLICIES[name].divide(demands, size * MIB) == ranges

@@ -51,7 +51,7 @@ def test_an_unknown_policy_is_wrong_usage(
         asked: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         cli.main(["policy", "set", "best"])
-    assert "'static', 'weighted', 'configured'" in capsys.readouterr().err
+    assert "'static', 'weighted', 'throughput', 'mrc', 'configured'" in capsys.readouterr().err
     assert not asked
 
 

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent as a whole, with real files and libvirt's test driver, while a path hangs."""
 
+import dataclasses
 import os
 import socket
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,9 @@ from tests.unit.locate_model import Hanging
 from tests.unit.test_worker import Kernel
 from vcache_agent import conf as options
 from vcache_agent.framing import receive, send
+from vcache_agent.metrics.pool_watch import PoolWatch
 from vcache_agent.model import DeviceNumber
+from vcache_agent.netlink import spec
 from vcache_agent.service import Agent
 
 PATIENCE = 60.0
@@ -47,10 +51,15 @@ class Host:
         path.write_bytes(b"x" * 4096)
         return path
 
-    def hook(self, operation: str, name: str, path: Path, required: bool = False) -> str:
-        """Report an operation on a domain; return the status and the text of the answer."""
+    def hook(self, operation: str, name: str, path: Path, required: bool = False,
+             **more: str) -> str:
+        """Report an operation on a domain; return the status and the text of the answer.
+
+        :param more: extra specs without their prefix
+        """
         uuid = f"{sum(name.encode()):08x}-0000-4000-8000-000000000000"
-        specs = {"vcache:mode": "flush-only", "vcache:required": str(required).lower()}
+        specs = {"vcache:mode": "flush-only", "vcache:required": str(required).lower()} | {
+            f"vcache:{key}": value for key, value in more.items()}
         found = "".join(f'<nova:extraSpec name="{key}">{value}</nova:extraSpec>'
                         for key, value in specs.items())
         xml = (f'<domain type="kvm"><name>{name}</name><uuid>{uuid}</uuid><metadata>'
@@ -147,3 +156,29 @@ def test_a_store_that_refuses_changes_admits_only_known_disks(host: Host) -> Non
     assert host.hook("prepare", "lax", other).startswith("accept lax: disk vda: no tag: ")
     store._db.execute("PRAGMA query_only = 0")
     assert host.hook("prepare", "strict", other, required=True) == "accept "
+def test_of_instances_that_start_at_once_only_as_many_are_admitted_as_fit(
+        host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is guaranteed 300 MiB of the 900 that the pool can guarantee."""
+    host.kernel.device = dataclasses.replace(
+        host.kernel.device, mode=spec.Mode.WRITEBACK, pool="254:2", volume=1)
+    monkeypatch.setattr(PoolWatch, "rows", ({
+        "device": "254:2", "size_bytes": 1000 << 20, "lanes_bytes": [1000 << 20]},))
+    images = [host.image(f"image{at}") for at in range(8)]
+
+    def start(at: int) -> str:
+        return host.hook("prepare", f"vm{at}", images[at], required=True, mode="writeback",
+                         min_mb="300")
+
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(start, range(8)))
+    accepted = [at for at, answer in enumerate(answers) if answer == "accept "]
+    assert len(accepted) == 3, answers
+    refused = next(answer for answer in answers if answer != "accept ")
+    assert "can guarantee 0 MiB more, but it needs 300 MiB" in refused
+    # The planner has them now, and the same number is left.
+    until(lambda: len(host.tags()) == 3)
+    another = next(at for at in range(8) if at not in accepted)
+    assert start(another).startswith("refuse")
+    # One of them stops.
+    host.hook("release", f"vm{accepted[0]}", images[accepted[0]])
+    until(lambda: start(another) == "accept ")

@@ -9,9 +9,13 @@ from tests.unit.fake_kernel import AT, device, tag
 from tests.unit.plan_model import disk, uuid
 from vcache_agent import why
 from vcache_agent.cmd import why_cli
+from vcache_agent.decide.blame import Cause, Verdict
+from vcache_agent.decide.decision import Share
+from vcache_agent.decide.history import Known, Load
 from vcache_agent.model import DiskState
 from vcache_agent.netlink import spec
-from vcache_agent.plan.state import DiskReport
+from vcache_agent.plan.state import DiskReport, Nesting
+from vcache_agent.policies import Range
 from vcache_agent.why import Inputs, Operator
 
 
@@ -66,6 +70,33 @@ def test_operators_and_draining_are_named_in_their_order() -> None:
     assert decision(found, "lanes")[1][-1] == "vcache tag set --lanes 1,2"
     assert found["disks"][1]["override"] == {"weight": 700}
     assert found["notes"] == ["a note", "the kernel refused a change: SetTag: refused"]
+
+
+def test_a_share_has_the_reasons_of_the_policy_and_what_was_measured() -> None:
+    share = Share(Range(5 << 20, 0), reasons=("mrc: the least weighted time at the origins",))
+    load = Load(requests=120.0, missed=0.25, read_p99=0.008, flush_p99=0.0011)
+    _, because = decision(why.explain(9, inputs(
+        state(), policy="mrc", share=share, known=Known(load=load))), "share")
+    assert because[-6:] == [
+        "the pool has 1073741824 bytes", "mrc: the least weighted time at the origins",
+        "in the last period it had 120 requests a second",
+        "25.0 % of the bytes that it read came from the origin",
+        "99 % of its reads took at most 8 ms", "99 % of its flushes took at most 1.1 ms"]
+    _, because = decision(why.explain(9, inputs(state(), share=share, known=Known())), "share")
+    assert because[-1] == "in the last period it had no requests"
+
+
+def test_a_missed_objective_is_a_note_with_its_cause() -> None:
+    found = why.explain(9, inputs(state(), missed=(
+        Verdict("flush", Cause.OWN_BURST, 0.02, 0.005),)))
+    assert found["notes"] == ["a note", "an objective is missed: the p99 of its flushes is 20 ms, "
+                              "the objective 5 ms: it has much more load than usual"]
+
+
+def test_a_nested_weight_names_the_project() -> None:
+    _, because = decision(why.explain(9, inputs(
+        state(), nesting=Nesting(True, {"p7": 300}))), "weight")
+    assert because[-1] == "nested shares: project p7 has weight 300 for all its instances"
 
 
 def test_without_a_pool_there_is_no_share() -> None:

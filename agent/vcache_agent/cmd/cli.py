@@ -26,6 +26,7 @@ from vcache_agent.cmd import (
     policy_cli,
     pool_cli,
     record_cli,
+    replay_cli,
     top_cli,
     why_cli,
 )
@@ -56,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except AdminDenied as error:
         return _fail(EXIT_PERMISSION, str(error))
     except (AdminError, MapFileError, PoolError, StoreError, curve_cli.CurveError,
-            mrc_cli.MrcError, record_cli.RecordError) as error:
+            mrc_cli.MrcError, record_cli.RecordError, replay_cli.ReplayError) as error:
         return _fail(EXIT_FAILED, str(error))
     except DmError as error:
         denied = error.errno in (errno.EPERM, errno.EACCES)
@@ -143,6 +144,7 @@ def _parser() -> argparse.ArgumentParser:
     events_cli.add_command(commands)
     why_cli.add_command(commands, _integer(1, spec.TAG_MAX))
     record_cli.add_command(commands, _integer(1, 7 * 86400))
+    replay_cli.add_command(commands)
     return parser
 
 

@@ -24,10 +24,13 @@ class Request:
 
     :param size: S_r, bytes
     :param miss_ratio: R_e, 0 to 1, with `size` bytes
+    :param held: the tag has dedicated lanes that it can keep; of two requests with an equal R_m,
+        this one comes first
     """
 
     size: int
     miss_ratio: float
+    held: bool = False
 
     @property
     def gain(self) -> float:
@@ -50,25 +53,27 @@ class Grant:
 
 
 def allocate(requests: Sequence[Request], lanes: int, lane_bytes: int,
-             watermark: float = WATERMARK) -> list[Grant]:
+             watermark: float = WATERMARK, common: int = 0) -> list[Grant]:
     """Return the grant of each request.
 
     :param lanes: number of lanes of the pool
     :param lane_bytes: S_c, size of a lane
+    :param common: number of lanes that are shared in any case, part of `lanes`
     """
-    free, shared = lanes, 0
+    free, shared = lanes - common, 0
     grants = [Grant() for _ in requests]
-    for at in sorted(range(len(requests)), key=lambda at: (-requests[at].gain, at)):
+    for at in sorted(range(len(requests)), key=lambda at: (
+            -requests[at].gain, not requests[at].held, at)):
         size = requests[at].size
         if not size:
             continue
-        used = _lanes(shared, lane_bytes)
+        used = max(common, _lanes(shared, lane_bytes))
         if size + shared > (used + free) * lane_bytes:
             grants[at] = Grant(removed=True)
             continue
         grants[at] = _grant(size, free, lane_bytes, watermark)
         shared += grants[at].shared
-        free -= grants[at].lanes + _lanes(shared, lane_bytes) - used
+        free -= grants[at].lanes + max(common, _lanes(shared, lane_bytes)) - used
     return grants
 
 

@@ -58,8 +58,10 @@ def _divide(members: Sequence[int], path: tuple[str, ...], share: float, disks: 
 def kernel_weights(fractions: Sequence[float]) -> list[int]:
     """Return weights in the kernel's range with the same ratios, as far as it has them.
 
-    A fraction below a thousandth of the largest one gets the least weight.
+    Their mean is 100, so that they compare with the weight of the host's own I/O, unless the
+    largest would exceed the range. A fraction that would have less than the least weight gets it.
     """
     low, high = WEIGHTS
     most = max(fractions, default=1.0)
-    return [max(low, round(high * one / most)) for one in fractions]
+    scale = min(100 * len(fractions), high / most)
+    return [max(low, round(scale * one)) for one in fractions]

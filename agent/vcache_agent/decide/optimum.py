@@ -6,10 +6,9 @@ functions return the number of grains of each tenant. Their sum is at most `tota
 save nothing stay unassigned.
 """
 
-import heapq
 import itertools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -79,15 +78,37 @@ def hull(costs: Sequence[Cost], total: int) -> list[int]:
 
     :param total: grains of the cache
     """
-    segments = heapq.merge(*(
-        [(-segment.gain, tenant, segment.end - segment.start) for segment in minorant(cost)]
-        for tenant, cost in enumerate(costs)))
-    found, left = [0] * len(costs), total
-    for _, tenant, length in segments:
-        given = min(length, left)
-        found[tenant] += given
-        left -= given
-    return found
+    found = np.zeros(len(costs), dtype=int)
+    if costs:
+        tenants, lengths, gains = _all_segments(costs)
+        # The segments of a tenant stay in their order: its gains never increase.
+        order = np.argsort(-gains, kind="stable")
+        ends = np.minimum(np.cumsum(lengths[order]), total)
+        given = np.diff(ends, prepend=0)
+        np.add.at(found, tenants[order], given)
+    return [int(one) for one in found]
+
+
+def _all_segments(costs: Sequence[Cost]) -> tuple[Any, Any, Any]:
+    """Return (tenant, length, gain) of the segments of all minorants, those with a gain.
+
+    A point on or above the line between its neighbours is not a corner of a minorant. So all such
+    points are removed, again and again, in the costs of all tenants at once.
+    """
+    counts = [len(cost) for cost in costs]
+    tenant = np.repeat(np.arange(len(costs)), counts)
+    value = np.concatenate([np.asarray(cost, dtype=float) for cost in costs])
+    place = np.concatenate([np.arange(count) for count in counts])
+    while True:
+        slopes = np.diff(value) / np.where(np.diff(place) > 0, np.diff(place), 1)
+        same = tenant[1:] == tenant[:-1]
+        inner = same[1:] & same[:-1] & (slopes[:-1] >= slopes[1:])
+        if not inner.any():
+            break
+        keep = np.concatenate([[True], ~inner, [True]])
+        tenant, value, place = tenant[keep], value[keep], place[keep]
+    falling = same & (slopes < 0)
+    return tenant[1:][falling], np.diff(place)[falling], -slopes[falling]
 
 
 def _slope(cost: Cost, start: int, end: int) -> float:

@@ -10,20 +10,35 @@ import numpy as np
 from vcache_agent.model import Curve
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Rates:
     """Misses per second of a tag for caches of 0, 1, 2 ... grains; never increasing.
 
     Behind the last point they are constant.
 
     :param grain: step of the cache size in bytes
-    :param reads: missed reads of 4 KiB blocks per second
-    :param writes: missed writes of 4 KiB blocks per second
+    :param reads: missed reads of 4 KiB blocks per second; an array afterwards
+    :param writes: missed writes of 4 KiB blocks per second; an array afterwards
     """
 
     grain: int
-    reads: tuple[float, ...]
-    writes: tuple[float, ...]
+    reads: Any
+    writes: Any
+
+    def __post_init__(self) -> None:
+        """Convert sequences to arrays, which are fast enough for hundreds of tags."""
+        for name in ("reads", "writes"):
+            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=float))
+
+    def __eq__(self, other: object) -> bool:
+        """Return True if all points are equal."""
+        return isinstance(other, Rates) and self.grain == other.grain \
+            and np.array_equal(self.reads, other.reads) \
+            and np.array_equal(self.writes, other.writes)
+
+    def __hash__(self) -> int:
+        """Return a hash that equal rates have in common."""
+        return hash((self.grain, len(self.reads)))
 
     def at(self, size: int) -> tuple[float, float]:
         """Return the missed (reads, writes) per second of a cache of `size` bytes."""
@@ -41,7 +56,7 @@ class Rates:
         return not self.reads[0] and not self.writes[0]
 
 
-def between(old: Curve, new: Curve, seconds: float) -> Rates | None:
+def between(old: Curve, new: Curve, seconds: float, step: int = 1) -> Rates | None:
     """Return the rates between two dumps of a tag's curve; None if they are not of one curve.
 
     The grain of the newer dump may be larger: the kernel doubles it when the footprint grows.
@@ -49,34 +64,37 @@ def between(old: Curve, new: Curve, seconds: float) -> Rates | None:
     result has the least of the points before instead, and no negative values.
 
     :param seconds: time between the dumps, more than 0
+    :param step: use each point of this number only; a power of two
     """
     if seconds <= 0:
         raise ValueError(f"seconds is {seconds}, must be more than 0")
     if new.reads < old.reads or new.writes < old.writes or new.grain % old.grain:
         return None
-    return Rates(new.grain,
-                 _falling(_difference(new.read_misses, old, 0, new.grain), seconds),
-                 _falling(_difference(new.write_misses, old, 1, new.grain), seconds))
+    grain, ratio = new.grain * step, new.grain // old.grain
+    return Rates(
+        grain,
+        _falling(new.read_misses[::step], old.read_misses[::step * ratio], seconds)
+        if new.reads > old.reads else _NONE,
+        _falling(new.write_misses[::step], old.write_misses[::step * ratio], seconds)
+        if new.writes > old.writes else _NONE)
 
 
-def _difference(new: Sequence[int], old: Curve, which: int, grain: int) -> list[int]:
-    return [count - old.misses(number * grain)[which] for number, count in enumerate(new)]
+_NONE = (0.0,)
 
 
-def _falling(counts: Sequence[int], seconds: float) -> tuple[float, ...]:
-    found: list[float] = []
-    least = float("inf")
-    for count in counts:
-        least = max(0.0, min(least, count))
-        found.append(least / seconds)
-    return tuple(found)
+def _falling(new: Sequence[int], old: Sequence[int], seconds: float) -> Any:
+    """Return the differences; behind its last point, `old` is constant."""
+    now, was = np.array(new, dtype=float), np.array(old, dtype=float)
+    grown = now - (was[:len(now)] if len(was) >= len(now) else
+                   np.pad(was, (0, len(now) - len(was)), "edge"))
+    return np.maximum(0.0, np.minimum.accumulate(grown)) / seconds
 
 
-def _at(points: Sequence[float], step: float) -> float:
+def _at(points: Any, step: float) -> float:
     whole = int(step)
     if whole >= len(points) - 1:
-        return points[-1]
-    return points[whole] + (points[whole + 1] - points[whole]) * (step - whole)
+        return float(points[-1])
+    return float(points[whole] + (points[whole + 1] - points[whole]) * (step - whole))
 
 
 def blended(old: Rates | None, new: Rates, keep: float) -> Rates:
@@ -87,9 +105,14 @@ def blended(old: Rates | None, new: Rates, keep: float) -> Rates:
     """
     if old is None:
         return new
+    if old.grain == new.grain and len(old.reads) == len(new.reads) \
+            and len(old.writes) == len(new.writes):
+        return Rates(new.grain, keep * old.reads + (1 - keep) * new.reads,
+                     keep * old.writes + (1 - keep) * new.writes)
     grain = max(old.grain, new.grain)
-    points = max(len(old.reads) * old.grain, len(new.reads) * new.grain) // grain + 1
+    last = max((max(len(one.reads), len(one.writes)) - 1) * one.grain for one in (old, new))
+    points = -(-last // grain) + 1
     sizes = grain * np.arange(points)
     (was_reads, was_writes), (reads, writes) = old.many(sizes), new.many(sizes)
-    return Rates(grain, tuple((keep * was_reads + (1 - keep) * reads).tolist()),
-                 tuple((keep * was_writes + (1 - keep) * writes).tolist()))
+    return Rates(grain, keep * was_reads + (1 - keep) * reads,
+                 keep * was_writes + (1 - keep) * writes)

@@ -3,9 +3,9 @@
 
 The level is a p99 of reads or a number of requests per second. The model predicts a mean
 latency from the curve. A calibration k, the ratio of the measured p99 to the predicted mean,
-connects both. A bias corrects what remains: it grows fast after two periods in a row in which
-the level is missed, and falls slowly when the level is met with ease. A period without samples
-changes nothing.
+connects both. If a miss takes longer than the level, at most one read in a hundred may miss. A
+bias corrects what remains: it grows fast after two periods in a row in which the level is missed,
+and falls slowly when the level is met with ease. A period without samples changes nothing.
 """
 
 import dataclasses
@@ -18,6 +18,8 @@ CALIBRATION = (0.5, 8.0)
 _NEW = 0.3
 #: Part of the level that a prediction may use.
 _MARGIN = 0.9
+#: Part of the reads that may be slower than the level.
+_TAIL = 0.01
 _MISSED, _EASY, _EASE = 2, 10, 0.7
 _UP, _DOWN = 0.10, 0.02
 
@@ -76,12 +78,12 @@ def floor(tenant: Tenant, level: Level, state: State, size: int) -> Floor:
     :param size: size of the pool in bytes
     """
     low, high = tenant.bounds(size)
-    if not _met(tenant, level, state, high):
+    if not meets(tenant, level, state, high):
         return Floor(low, feasible=False)
     first, last = 0, -(-(high - low) // MIB)
     while first < last:
         middle = (first + last) // 2
-        if _met(tenant, level, state, min(high, low + middle * MIB)):
+        if meets(tenant, level, state, min(high, low + middle * MIB)):
             last = middle
         else:
             first = middle + 1
@@ -119,10 +121,23 @@ def step(tenant: Tenant, level: Level, state: State, read_p99: float | None,
     return State(calibration, bias, missed, easy)
 
 
-def _met(tenant: Tenant, level: Level, state: State, size: int) -> bool:
+def meets(tenant: Tenant, level: Level, state: State, size: int) -> bool:
+    """Return True if a level is predicted to be met with `size` bytes."""
     mean = mean_read(tenant, size)
-    if level.read_s is not None and mean is not None \
-            and state.calibration * mean > _MARGIN * level.read_s:
+    if level.read_s is not None and mean is not None and (
+            state.calibration * mean > _MARGIN * level.read_s
+            or not _tail_met(tenant, level.read_s, size)):
         return False
     speed = throughput.predicted(tenant, size)
     return level.iops is None or not speed or speed >= level.iops / _MARGIN
+
+
+def _tail_met(tenant: Tenant, read_s: float, size: int) -> bool:
+    """Return True if few enough reads miss, where a miss takes longer than the level allows.
+
+    A mean alone cannot say that: the p99 jumps where one read in a hundred misses.
+    """
+    assert tenant.times is not None and tenant.rates is not None  # noqa: S101 - for mypy
+    if tenant.times.miss <= read_s:
+        return True
+    return bool(tenant.rates.at(size)[0] <= _MARGIN * _TAIL * tenant.rates.reads[0])

@@ -19,7 +19,7 @@ class Settings:
 
     gain: float = 0.01
     step: float = 0.25
-    horizon: float = 120.0
+    horizon: float = 900.0
 
 
 def move(tenants: Sequence[Tenant], wanted: Sequence[int], floors: Sequence[int], size: int,
@@ -36,25 +36,56 @@ def move(tenants: Sequence[Tenant], wanted: Sequence[int], floors: Sequence[int]
     """
     settings = settings or Settings()
     before = [tenant.quota for tenant in tenants]
-    must = any(quota < floor for quota, floor in zip(before, floors, strict=True)) \
-        or sum(before) > size \
-        or any(quota > tenant.bounds(size)[1] for quota, tenant in
-               zip(before, tenants, strict=True))
-    if not must and not _pays(tenants, wanted, settings):
+    if not must_move(tenants, floors, size) and not _pays(tenants, wanted, settings):
         return before
+    return limited(tenants, wanted, floors, size, settings)
+
+
+def must_move(tenants: Sequence[Tenant], floors: Sequence[int], size: int) -> bool:
+    """Return True if the quotas cannot stay."""
+    return any(tenant.quota < floor or tenant.quota > tenant.bounds(size)[1]
+               for tenant, floor in zip(tenants, floors, strict=True)) \
+        or sum(tenant.quota for tenant in tenants) > size
+
+
+def limited(tenants: Sequence[Tenant], wanted: Sequence[int], floors: Sequence[int], size: int,
+            settings: Settings | None = None) -> list[int]:
+    """Return the quotas of this period if they change: a large change takes several periods.
+
+    The parameters are those of :func:`move`.
+    """
+    settings = settings or Settings()
+    before = [tenant.quota for tenant in tenants]
     moved = sum(max(0, new - old) for new, old in zip(wanted, before, strict=True))
     part = min(1.0, settings.step * size / moved) if moved else 1.0
-    return [new if part == 1.0 else max(min(new, floor), _between(old, new, part))
-            for old, new, floor in zip(before, wanted, floors, strict=True)]
+    found = [new if part == 1.0 else max(min(new, floor), _between(old, new, part))
+             for old, new, floor in zip(before, wanted, floors, strict=True)]
+    # Floors are reached at once, although others have given up only a part.
+    least = [min(one, floor) for one, floor in zip(found, floors, strict=True)]
+    return fitted(found, least, max(sum(wanted), min(sum(before), size)))
+
+
+def fitted(quotas: Sequence[int], least: Sequence[int], most: int) -> list[int]:
+    """Return quotas whose sum is at most `most`, or the least ones if these are more.
+
+    What exceeds the least quotas is reduced in proportion, in whole MiB.
+    """
+    spare = sum(quotas) - sum(least)
+    over = sum(quotas) - max(most, sum(least))
+    if over <= 0 or not spare:
+        return list(quotas)
+    return [low + (quota - low) * (spare - over) // spare // MIB * MIB
+            for quota, low in zip(quotas, least, strict=True)]
 
 
 def _pays(tenants: Sequence[Tenant], wanted: Sequence[int], settings: Settings) -> bool:
     """Return True if a change saves more time at the origins than it takes to fill the space."""
     now = sum(tenant.cost(tenant.quota) for tenant in tenants)
     then = sum(tenant.cost(quota) for tenant, quota in zip(tenants, wanted, strict=True))
-    fill = sum(tenant.weight * tenant.times.miss * (quota - tenant.quota) / BLOCK_BYTES
+    # What a tag has already needs no filling.
+    fill = sum(tenant.weight * tenant.times.miss * (quota - had) / BLOCK_BYTES
                for tenant, quota in zip(tenants, wanted, strict=True)
-               if tenant.times is not None and quota > tenant.quota)
+               if tenant.times is not None and quota > (had := max(tenant.quota, tenant.cached)))
     return now - then > max(settings.gain * now, fill / settings.horizon)
 
 

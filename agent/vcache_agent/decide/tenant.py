@@ -37,6 +37,7 @@ class Tenant:
     :param least: guaranteed bytes
     :param most: upper bound in bytes; 0: no limit
     :param quota: bytes of its last quota
+    :param cached: bytes that it has now
     :param rates: its misses per second; None: unknown, for example because it is new
     :param times: None: unknown
     :param writeback: its writes stay in the cache, so a write that hits saves one of the origin
@@ -49,6 +50,7 @@ class Tenant:
     least: int = 0
     most: int = 0
     quota: int = 0
+    cached: int = 0
     rates: Rates | None = None
     times: Times | None = None
     writeback: bool = True

@@ -18,9 +18,12 @@ import numpy as np
 
 from vcache_agent.decide.tenant import MIB, Tenant, floors
 
-_STEPS = 40
+#: The common factor is found in rounds, each of which tries some factors.
+_ROUNDS, _FACTORS = 2, 129
 #: Limits of a correction.
 CORRECTION = (0.25, 4.0)
+#: Difference of throughput from the wanted one that changes no quota.
+TOLERANCE = 0.015
 #: Part of the error that a correction takes over in a period.
 GAIN = 0.7
 
@@ -50,7 +53,7 @@ def predicted(tenant: Tenant, size: int, correction: float = 1.0) -> float:
 
 def _speeds(tenant: Tenant, sizes: Any, correction: float) -> Any:
     """Return the same for an array of sizes."""
-    if tenant.rates is None or tenant.times is None or tenant.rates.quiet:
+    if tenant.rates is None or tenant.times is None or tenant.idle or tenant.rates.quiet:
         return np.zeros(len(sizes))
     (reads, writes), (most_reads, most_writes) = tenant.rates.many(sizes), tenant.rates.at(0)
     times = tenant.times
@@ -92,22 +95,38 @@ def divide(tenants: Sequence[Tenant], size: int,
                for tenant, low, correction in
                zip(tenants, floors(tenants, size), corrections, strict=True)]
 
-    def needed(factor: float) -> list[int]:
-        return [option.size_for(factor * tenant.weight)
-                for tenant, option in zip(tenants, options, strict=True)]
+    weights = [tenant.weight for tenant in tenants]
+
+    def needed(factors: Any) -> Any:
+        """Return the sizes of all tags for each factor."""
+        return np.array([option.sizes_for(factors * weight)
+                         for weight, option in zip(weights, options, strict=True)])
 
     # The factor of the tag that can have most for its weight is an upper limit.
-    low, high = 0.0, max((option.best / tenant.weight for option, tenant in
-                          zip(options, tenants, strict=True)), default=0.0)
-    if sum(needed(high)) <= size:
-        low = high
-    else:
-        for _ in range(_STEPS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if sum(needed(middle)) <= size else (low, middle)
-    return Division(needed(low), low, frozenset(
+    low, high = 0.0, max((option.best / weight for option, weight in
+                          zip(options, weights, strict=True)), default=0.0)
+    for _ in range(_ROUNDS if tenants else 0):
+        factors = np.linspace(low, high, _FACTORS)
+        fits = int(np.flatnonzero(needed(factors).sum(axis=0) <= size).max(initial=0))
+        low, high = float(factors[fits]), float(factors[min(fits + 1, _FACTORS - 1)])
+    quotas = needed(np.array([low]))[:, 0].tolist() if tenants else []
+    return Division(quotas, low, frozenset(
         at for at, (tenant, option) in enumerate(zip(tenants, options, strict=True))
         if 0 < option.best < low * tenant.weight * (1 - 1e-9)))
+
+
+def in_proportion(tenants: Sequence[Tenant], found: Division,
+                  corrections: Sequence[float]) -> bool:
+    """Return True if the present quotas give throughput that is near enough to a division's.
+
+    Smaller changes do not pay. Tags without load and those that are bound do not count.
+    """
+    for at, (tenant, correction) in enumerate(zip(tenants, corrections, strict=True)):
+        speed = predicted(tenant, tenant.quota, correction)
+        wanted = found.factor * tenant.weight
+        if speed and at not in found.bound and abs(speed - wanted) > TOLERANCE * wanted:
+            return False
+    return True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,13 +152,13 @@ class _Options:
         """The speed at the largest size."""
         return float(self.speeds[-1])
 
-    def size_for(self, speed: float) -> int:
-        """Return the least size, in MiB above the lower bound, for a speed or the best one."""
-        at = int(np.searchsorted(self.speeds, min(speed, self.best)))
-        if at == 0:
-            return int(self.sizes[0])
-        low, high = self.sizes[at - 1], self.sizes[at]
-        below, above = self.speeds[at - 1], self.speeds[at]
-        size = low + (high - low) * (min(speed, self.best) - below) / (above - below)
-        steps = -(-(size - self.sizes[0]) // MIB)
-        return min(int(self.sizes[-1]), int(self.sizes[0] + steps * MIB))
+    def sizes_for(self, speeds: Any) -> Any:
+        """Return the least sizes, in MiB above the lower bound, for speeds or the best one."""
+        wanted = np.minimum(speeds, self.best)
+        at = np.searchsorted(self.speeds, wanted)
+        before = np.maximum(at - 1, 0)
+        low, high = self.sizes[before], self.sizes[at]
+        below, rise = self.speeds[before], self.speeds[at] - self.speeds[before]
+        sizes = low + (high - low) * (wanted - below) / np.where(rise > 0, rise, 1)
+        steps = np.ceil((np.where(at > 0, sizes, low) - self.sizes[0]) / MIB).astype(int)
+        return np.minimum(self.sizes[-1], self.sizes[0] + steps * MIB)

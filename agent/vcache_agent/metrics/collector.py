@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 from vcache_agent import events, view
 from vcache_agent.metrics import buckets, definitions
 from vcache_agent.metrics.definitions import Kind, Metric
+from vcache_agent.model import Tag
 from vcache_agent.netlink import spec
 from vcache_agent.observe.sample import Sample
 
@@ -105,7 +106,8 @@ class AgentCollector(Collector):
             if self._instance_labels:
                 values += [uuid, projects.get(uuid, "")]
             rows.append((values, tag))
-        return _families(definitions.TAGS, labels, rows)
+        yield from _families(definitions.TAGS, labels, rows)
+        yield _objectives(labels, rows, outcome)
 
     def _agent(self, state: State) -> Iterator[Family]:
         outcome = state.outcome
@@ -142,6 +144,18 @@ class AgentCollector(Collector):
             else:
                 family.add_metric([], float(single[name]))  # type: ignore[attr-defined]
             yield family
+
+
+def _objectives(labels: Sequence[str], rows: Sequence[tuple[list[str], Tag]],
+                outcome: "Outcome") -> Family:
+    """Return the metric of the objectives that tags miss."""
+    (metric,) = definitions.OBJECTIVES
+    family = GaugeMetricFamily(metric.name, metric.help, labels=(*labels, *metric.labels))
+    missed = outcome.plan.pools.history.missed if outcome.plan else {}
+    for values, tag in rows:
+        for verdict in missed.get((tag.device, tag.id), ()):
+            family.add_metric([*values, verdict.objective, verdict.cause], 1)
+    return family
 
 
 def _devices(sample: Sample) -> Iterator[Family]:

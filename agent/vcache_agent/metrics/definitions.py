@@ -131,6 +131,13 @@ TAGS = (
     _gauge("prefetched_bytes", "Data that was loaded into the cache at the start of the instance.",
            lambda tag: tag.prefetched_bytes))
 
+#: The objectives that tags miss; the collector computes them.
+OBJECTIVES = (
+    Metric("vcache_tag_slo_missed", Kind.GAUGE, "1: the tag missed an objective in the last "
+           "control period, by objective and cause; no series: it met all.",
+           labels=("objective", "cause")),)
+
+
 def _pool(name: str, text: str, value: Callable[[dict[str, Any]], float]) -> Metric:
     return Metric(f"vcache_pool_{name}", Kind.GAUGE, text, value)
 
@@ -184,5 +191,5 @@ AGENT = (
            "Samples that could not be recorded to record_path."))
 
 #: The groups of metrics, each with its labels, for the documentation.
-GROUPS = (("Devices", DEVICE_LABELS, DEVICES), ("Tags", TAG_LABELS, TAGS),
+GROUPS = (("Devices", DEVICE_LABELS, DEVICES), ("Tags", TAG_LABELS, (*TAGS, *OBJECTIVES)),
           ("Pools", POOL_LABELS, POOLS), ("Agent", (), AGENT))

@@ -11,10 +11,13 @@ import functools
 import math
 import types
 import typing
-from typing import Any
+from typing import Any, TypeVar
 
 from vcache_agent.model import DeviceNumber
+from vcache_agent.observe.claim import Claim, PoolSize
 from vcache_agent.observe.sample import Sample
+
+Part = TypeVar("Part", Claim, PoolSize)
 
 
 class FieldError(ValueError):
@@ -24,6 +27,21 @@ class FieldError(ValueError):
 def encode(sample: Sample) -> dict[str, Any]:
     """Return a sample as a JSON object."""
     return _object(sample)
+
+
+def encode_part(part: Claim | PoolSize) -> dict[str, Any]:
+    """Return a part of a sample as a JSON object."""
+    return _object(part)
+
+
+def decode_parts(value: Any, kind: type[Part], where: str) -> tuple[Part, ...]:
+    """Return parts of a sample from a JSON list.
+
+    :param where: name of the list, for messages
+    :raises FieldError: if the value is not a list of what :func:`encode_part` returns
+    """
+    found: tuple[Part, ...] = _many(types.GenericAlias(tuple, (kind, ...)), value, where)
+    return found
 
 
 def decode(value: Any) -> Sample:

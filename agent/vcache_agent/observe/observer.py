@@ -16,6 +16,7 @@ from vcache_agent.netlink.bulk import TagDecoder
 from vcache_agent.netlink.client import Client
 from vcache_agent.observe.ring import Ring
 from vcache_agent.observe.sample import Sample, take
+from vcache_agent.observe.survey import PERIOD, Surveyor
 
 LOG = logging.getLogger(__name__)
 
@@ -31,11 +32,14 @@ class Observer:
     :param timeout: time limit of one netlink request in seconds
     :param listener: called with each sample, in the observer's thread; must not block; None: none
     :param interval: seconds between two samples
+    :param survey_period: seconds between two samples that have the curves, too
     """
 
     def __init__(self, timeout: float, listener: Callable[[Sample], None] | None = None,
-                 interval: float = INTERVAL) -> None:
+                 interval: float = INTERVAL, survey_period: float = PERIOD) -> None:
         self.ring = Ring()
+        self._surveyor = Surveyor(survey_period)
+        self._survey: Sample | None = None
         self._timeout = timeout
         self._listener = listener
         self._interval = interval
@@ -46,6 +50,11 @@ class Observer:
         self._seconds = 0.0
         self._failing_since: float | None = None
         self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
+
+    @property
+    def survey(self) -> Sample | None:
+        """The newest sample with curves; None: there is none yet."""
+        return self._survey
 
     @property
     def gaps(self) -> int:
@@ -85,6 +94,7 @@ class Observer:
                 self._client = Client(self._timeout)
             began = time.monotonic()
             sample = take(self._client, self._decoder)
+            survey = self._surveyor.survey(self._client, sample)
             self._seconds = time.monotonic() - began
         except (OSError, ValueError) as error:
             self._failed(error)
@@ -93,9 +103,12 @@ class Observer:
             LOG.warning("sampling the kernel works again after %.0f s",
                         sample.monotonic - self._failing_since)
             self._failing_since = None
+        # The ring keeps many samples, so none of them has curves.
         self.ring.append(sample)
+        if survey is not None:
+            self._survey = survey
         if self._listener is not None:
-            self._listener(sample)
+            self._listener(survey or sample)
 
     def _failed(self, error: Exception) -> None:
         """Count a gap, and log the first of several in a row."""

@@ -6,13 +6,23 @@ import functools
 import time
 from typing import TYPE_CHECKING
 
-from vcache_agent.model import Device, DeviceNumber, Tag
+from vcache_agent.model import Curve, Device, DeviceNumber, Tag
+from vcache_agent.observe.claim import Claim, PoolSize
 
 if TYPE_CHECKING:
     from vcache_agent.netlink.bulk import TagDecoder
     from vcache_agent.netlink.client import Client
 
 TagKey = tuple[DeviceNumber, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class TagCurve:
+    """The miss-ratio curve of a tag."""
+
+    device: DeviceNumber
+    id: int
+    curve: Curve
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,12 +38,18 @@ class Sample:
         comparable only within one boot of the host
     :param devices: the devices of the target vcache
     :param tags: the tags of all devices, including the host tag
+    :param curves: the curves of the tags that have one; only in one sample of each period
+    :param claims: the claims of the tags; only in recordings, beside curves
+    :param pools: the pools; only in recordings, beside curves
     """
 
     wall: float
     monotonic: float
     devices: tuple[Device, ...]
     tags: tuple[Tag, ...]
+    curves: tuple[TagCurve, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    pools: tuple[PoolSize, ...] = ()
 
     @functools.cached_property
     def by_key(self) -> dict[TagKey, Tag]:

@@ -11,6 +11,7 @@ parts in this order; each has explicit inputs and outputs:
 `remember.py`  the rows of the store for what is in use
 `modes.py`     the mode that a disk gets on its device
 `wanted.py`    the wanted state of each tag: name, weight, cgroups, mode, extents
+`nesting.py`   the weights of disks in nested shares
 `release.py`   tags and rows that no domain uses
 `divide.py`    the range and the lanes of each tag in its pool
 `actions.py`   the difference between the wanted tags and the kernel's

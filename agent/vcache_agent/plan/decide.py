@@ -14,6 +14,7 @@ from vcache_agent.plan import (
     holders,
     identify,
     modes,
+    nesting,
     release,
     remember,
     wanted,
@@ -21,7 +22,7 @@ from vcache_agent.plan import (
 from vcache_agent.plan.actions import Action, TagKey
 from vcache_agent.plan.assign import Assigned, Assignment
 from vcache_agent.plan.divide import Division
-from vcache_agent.plan.state import DiskReport, KernelState, Observed, Plan
+from vcache_agent.plan.state import DiskReport, KernelState, Observed, Plan, PoolDecision
 from vcache_agent.plan.wanted import WantedDisk, WantedTag
 from vcache_agent.records import RowChanges
 
@@ -37,15 +38,17 @@ def decide(observed: Observed) -> Plan:
     found = holders.find(asking, observed.rows, observed.layers)
     assignment = assign.assign(found.found, kernel, observed.rows, observed.layers,
                                observed.last_tag)
-    disks = wanted.disks((item for item in assignment.tagged if not item.holder.shared),
-                         observed.rows, kernel)
+    disks = nesting.apply(
+        wanted.disks((item for item in assignment.tagged if not item.holder.shared),
+                     observed.rows, kernel), observed.nesting, observed.rows)
     shared = wanted.shared_layers((item for item in assignment.tagged if item.holder.shared),
                                   disks, _without_tag(assignment, found.unplaced))
     tags = [tag for item in (*disks, *shared) for tag in item.tags]
     used = frozenset(tag.key for tag in tags)
     released = release.tags(observed, kernel, used, found)
     division = divide.divide(
-        tags, kernel, divide.Sizes(observed.policy, observed.pools, observed.lanes),
+        tags, kernel, divide.Sizes(observed.policy, observed.pools, observed.lanes,
+                                   observed.survey, observed.history, observed.settings),
         actions.freed_lanes(released.actions))
     rows = remember.in_use(assignment.tagged, kernel, observed.rows, observed.layers)
     unused, lost = release.rows(
@@ -55,7 +58,8 @@ def decide(observed: Observed) -> Plan:
         actions.in_order([*released.actions, *_changes(tags, kernel, observed, division)]),
         _merged(rows, unused, assignment.last_tag),
         tuple(_reports(observed.disks, disks, shared, assignment, division)),
-        released.orphans + lost, used, found.read)
+        released.orphans + lost, used, found.read,
+        PoolDecision(division.shares, division.history, division.claims, division.pools))
 
 
 def _without_tag(assignment: Assignment, unplaced: Iterable[DiskState]) -> list[DiskState]:

@@ -8,7 +8,12 @@ from typing import NamedTuple
 from nova_vcache.extra_specs import Mode
 from vcache_agent import policies
 from vcache_agent import tags as numbers
+from vcache_agent.decide.decision import Share
+from vcache_agent.decide.division import Settings
+from vcache_agent.decide.history import History
 from vcache_agent.model import Device, DeviceNumber, DiskId, DiskState, Extents, Tag
+from vcache_agent.observe.claim import Claim, PoolSize
+from vcache_agent.observe.sample import Sample
 from vcache_agent.plan.actions import Action, TagKey
 from vcache_agent.records import DiskRow, LayerRow, RowChanges
 
@@ -24,6 +29,26 @@ class KernelState(NamedTuple):
     devices: Mapping[DeviceNumber, Device]
     tags: Mapping[TagKey, Tag]
     host_tags: Sequence[Tag]
+
+
+#: Weight of a project without an entry, and of a disk that has none of its own.
+DEFAULT_WEIGHT = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class Nesting:
+    """How shares are nested.
+
+    :param enabled: they are
+    :param projects: weights of projects by id; others have 100
+    """
+
+    enabled: bool = False
+    projects: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    def weight(self, project: str) -> int:
+        """Return the weight of a project."""
+        return self.projects.get(project, DEFAULT_WEIGHT)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +73,10 @@ class Observed:
         that needs them
     :param lanes: known sizes of the pools' lanes in bytes, by device number; only if a tag
         has or requests dedicated lanes
+    :param survey: the newest sample with curves; None: none yet
+    :param history: what the last decision about the pools has left
+    :param settings: settings of the policies
+    :param nesting: how shares are nested
     """
 
     disks: tuple[DiskState, ...]
@@ -65,6 +94,10 @@ class Observed:
     policy: str = policies.DEFAULT
     pools: Mapping[str, int] = dataclasses.field(default_factory=dict)
     lanes: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
+    survey: Sample | None = None
+    history: History = dataclasses.field(default_factory=History)
+    settings: Settings = dataclasses.field(default_factory=Settings)
+    nesting: Nesting = dataclasses.field(default_factory=Nesting)
 
     def kernel(self) -> KernelState:
         """Return the kernel's part."""
@@ -121,6 +154,22 @@ class Orphan:
 
 
 @dataclasses.dataclass(frozen=True)
+class PoolDecision:
+    """The decision about the pools.
+
+    :param shares: the shares of the tags, with the reasons
+    :param history: for the next decision
+    :param claims: the claims of the tags
+    :param sizes: the pools
+    """
+
+    shares: Mapping[TagKey, Share] = dataclasses.field(default_factory=dict)
+    history: History = dataclasses.field(default_factory=History)
+    claims: tuple[Claim, ...] = ()
+    sizes: tuple[PoolSize, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
 class Plan:
     """The decision.
 
@@ -130,6 +179,7 @@ class Plan:
     :param orphans: tags without a running domain
     :param used: tags that a running domain uses
     :param read_layers: keys of the layers that a running domain uses
+    :param pools: the decision about the pools
     """
 
     actions: tuple[Action, ...]
@@ -138,3 +188,4 @@ class Plan:
     orphans: tuple[Orphan, ...]
     used: frozenset[TagKey] = frozenset()
     read_layers: frozenset[str] = frozenset()
+    pools: PoolDecision = dataclasses.field(default_factory=PoolDecision)

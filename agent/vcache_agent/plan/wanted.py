@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from nova_vcache.extra_specs import Isolation, Mode
+from vcache_agent.decide.slo import Level
 from vcache_agent.model import Device, DiskId, DiskState, Extents
 from vcache_agent.netlink import spec
 from vcache_agent.plan import modes
@@ -25,6 +26,8 @@ class WantedTag(NamedTuple):
     :param extents: None: they stay as they are
     :param demand: its demand on the pool; None without a pool
     :param lanes: lanes that an operator has set; None: as `isolation` requests
+    :param level: objectives for reads, of its home device only
+    :param flush_s: objective for the p99 of its flushes in seconds; 0: none
     """
 
     device: Device
@@ -33,6 +36,8 @@ class WantedTag(NamedTuple):
     demand: Demand | None
     isolation: Isolation
     lanes: str | None = None
+    level: Level = Level()
+    flush_s: float = 0.0
 
     @property
     def key(self) -> TagKey:
@@ -95,7 +100,8 @@ def _disk(item: Assigned, rows: Mapping[DiskId, DiskRow], kernel: KernelState,
                                  _name(place, users, kernel), weight, _cgroups(item, place),
                                  modes.kernel_mode(given.mode, place.device)),
             place.extents, demand, _isolation(users) if at_home else Isolation.SHARED,
-            lanes if at_home else None))
+            lanes if at_home else None, _level(users) if at_home else Level(),
+            _strictest(user.specs.slo_flush_ms for user in users) / 1e3))
     most, reason = modes.limit(users, item.home.device)
     allowed = modes.at_most(asked, most)
     return WantedDisk(item, modes.effective_mode(allowed, item.home.device), weight, tuple(tags),
@@ -205,3 +211,15 @@ def _isolation(users: Iterable[DiskState]) -> Isolation:
     asked = {user.specs.isolation for user in users}
     return next(one for one in (Isolation.DEDICATED, Isolation.AUTO, Isolation.SHARED)
                 if one in asked)
+
+
+def _level(users: Sequence[DiskState]) -> Level:
+    """Return the strictest objectives for reads of a disk's domains."""
+    read = _strictest(user.specs.slo_read_us for user in users)
+    iops = max((user.specs.slo_iops or 0.0 for user in users), default=0.0)
+    return Level(read / 1e6 or None, iops or None)
+
+
+def _strictest(values: Iterable[float | None]) -> float:
+    """Return the least value that is given; 0: none is."""
+    return min((value for value in values if value is not None), default=0.0)
