@@ -214,6 +214,12 @@ sim-coverage: venv ## count the lines that the simulation executes; adds to buil
 	@$(PYTHON) -m tests.sim --coverage $(if $(SECONDS),--seconds $(SECONDS))
 	@.ci/coverage sim build/sim/coverage/objects native
 
+.PHONY: agent-churn
+agent-churn: venv ## kill the agent at random moments while VMs live: build/test/churn.json; SECONDS=3600 SEED=1
+	@$(PYTHON) -m tests.host --uml --timeout "$$(( $(or $(SECONDS),3600) * 2 + 3600 ))" \
+		-p no:cacheprovider -s --churn-seconds $(or $(SECONDS),3600) \
+		--churn-seed $(or $(SEED),1) tests/host/test_churn.py
+
 .PHONY: powercut
 powercut: venv module ## run the complete power-cut replay: build/powercut/report.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m tests.powercut

@@ -92,7 +92,7 @@ SUITES = (
     Suite("kernel", boxed=True, minutes=40, part="smp", marks="smp"),
     Suite("openstack", boxed=False, minutes=25, venv="openstack"),
     Suite("powercut", boxed=False, minutes=40),
-    Suite("host", boxed=True, minutes=40, box=("--uml",)),
+    Suite("host", boxed=True, minutes=70, box=("--uml",)),
     Suite("openstack_api", boxed=False, minutes=30, venv="openstack"),
     Suite("firmware", boxed=False, minutes=36),
     Suite("kernel", boxed=True, minutes=40, part="box", marks="not smp and box",

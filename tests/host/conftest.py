@@ -14,6 +14,11 @@ from tests.host import lab
 from vcache_agent.model import DeviceNumber
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--churn-seconds", type=float, default=60, help="how long test_churn lasts")
+    parser.addoption("--churn-seed", type=int, default=1, help="seed of its random choices")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not os.environ.get("VCACHE_BOX"):
         for item in items:
@@ -55,11 +60,7 @@ def device(filesystem: Path) -> DeviceNumber:
 
 @pytest.fixture(scope="session")
 def one_agent(libvirtd: None, filesystem: Path) -> Iterator[lab.Agent]:
-    # In the emulated box, look-ups take longer than on a compute host. Changes of a domain must be
-    # found by themselves, not by a listing.
-    lab.AGENT_CONF.write_text("[agent]\nrefresh_interval = 1\nswap_after = 2\n"
-                              "locate_timeout = 5\nprepare_timeout = 10\n"
-                              "[libvirt]\nlist_interval = 3600\n")
+    lab.set_agent()
     running = lab.Agent()
     yield running
     if running.runs:

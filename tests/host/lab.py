@@ -43,6 +43,9 @@ NOVA = "http://openstack.org/xmlns/libvirt/nova/1.1"
 PATIENCE = 240.0
 HOOK_PATIENCE = 30.0
 
+# Seconds after which a stopped instance gives up its cache.
+SWAP_AFTER = 2.0
+
 T = TypeVar("T")
 
 
@@ -108,6 +111,16 @@ def overlay(path: Path, base: Path) -> Path:
     return path
 
 
+def contents(path: Path, image_format: str, regions: Mapping[str, int]) -> None:
+    """Check what the guest would read from an image.
+
+    :param regions: the pattern of each region; a region is offset and length for qemu-io
+    """
+    commands = [argument for region, pattern in regions.items()
+                for argument in ("-c", f"read -P {pattern:#x} {region}")]
+    run("qemu-io", "-U", "-r", "-n", "-f", image_format, *commands, str(path))
+
+
 def extent_sectors(path: Path) -> int:
     """Return the sectors of a file that its domain's tag must have."""
     fd = os.open(path, os.O_RDONLY)
@@ -169,6 +182,18 @@ def set_hook(**options: object) -> None:
     HOOK_CONF.write_text("".join(f"{key} = {value}\n" for key, value in options.items()))
 
 
+def set_agent(swap_after: float = SWAP_AFTER) -> None:
+    """Write the agent's configuration.
+
+    :param swap_after: option of the agent
+    """
+    # In the emulated box, look-ups take longer than on a compute host. Changes of a domain must be
+    # found by themselves, not by a listing.
+    AGENT_CONF.write_text(f"[agent]\nrefresh_interval = 1\nswap_after = {swap_after}\n"
+                          "locate_timeout = 5\nprepare_timeout = 10\n"
+                          "[libvirt]\nlist_interval = 3600\n")
+
+
 class Agent:
     """The real agent, as a process."""
 
@@ -177,12 +202,17 @@ class Agent:
 
     def start(self) -> None:
         """Start it, and wait until it answers hooks."""
+        self.spawn()
+        eventually(self.answers, "the agent answers")
+
+    def spawn(self) -> None:
+        """Start it, and do not wait."""
         with open(AGENT_LOG, "ab") as log:
             self._process = subprocess.Popen(["vcache-agent", "--debug"], stdin=subprocess.DEVNULL,
                                              stdout=log, stderr=log)
-        eventually(self._answers, "the agent answers")
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
+        """Return whether it answers."""
         assert self._process is not None
         if self._process.poll() is not None:
             raise AssertionError(f"the agent ended: {AGENT_LOG.read_text()[-3000:]}")
@@ -214,6 +244,12 @@ class Agent:
             self._process.kill()
             raise AssertionError(f"the agent did not end on SIGTERM; end of its log:\n"
                                  f"{self.log()[-3000:]}") from None
+
+    def configure(self, swap_after: float = SWAP_AFTER) -> None:
+        """Stop it, and change its configuration for the next start."""
+        if self.runs:
+            assert self.stop() == 0
+        set_agent(swap_after)
 
     @property
     def runs(self) -> bool:
@@ -271,13 +307,18 @@ class Vm:
         self.specs = dict(specs)
         self.shared = shared
         self.format = format
+        self.formats: dict[Path, str] = {}
+
+    def format_of(self, path: Path) -> str:
+        """Return the format of a disk: that in `formats`, else that of all disks."""
+        return self.formats.get(path, self.format)
 
     def disk_xml(self, path: Path, target: str) -> str:
         """Return a <disk> element."""
         kind, attribute = ("block", "dev") if path.is_block_device() else ("file", "file")
         shareable = "<shareable/>" if self.shared else ""
         return (f'<disk type="{kind}" device="disk">'
-                f'<driver name="qemu" type="{self.format}" cache="none"/>'
+                f'<driver name="qemu" type="{self.format_of(path)}" cache="none"/>'
                 f'<source {attribute}={quoteattr(str(path))}/>'
                 # SCSI: the guest need not agree to the removal.
                 f'<target dev="{target}" bus="scsi"/>{shareable}</disk>')
@@ -313,6 +354,37 @@ class Vm:
         with self._domain() as domain:
             domain.destroy()
 
+    def resume(self) -> None:
+        """Let its processors run."""
+        with self._domain() as domain:
+            domain.resume()
+
+    def pause(self) -> None:
+        """Stop its processors."""
+        with self._domain() as domain:
+            domain.suspend()
+
+    def reset(self) -> None:
+        """Reset it, as its guest does for a reboot."""
+        with self._domain() as domain:
+            domain.reset()
+
+    def shut_down(self) -> None:
+        """Let a guest of guest.py shut down, and wait for it."""
+        with self._domain() as domain:
+            def ended() -> bool:
+                # It does not listen before it has booted.
+                with contextlib.suppress(libvirt.libvirtError):
+                    domain.shutdownFlags(libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
+                return not domain.isActive()
+
+            eventually(ended, f"{self.name} has shut down")
+
+    def resize(self, target: str, mebibytes: int) -> None:
+        """Change the size of a disk."""
+        with self._domain() as domain:
+            domain.blockResize(target, mebibytes << 20, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
+
     def undefine(self) -> None:
         """Undefine it in libvirt."""
         with self._domain() as domain:
@@ -332,6 +404,11 @@ class Vm:
         """Detach a disk."""
         with self._domain() as domain:
             domain.detachDeviceFlags(self.disk_xml(path, target), libvirt.VIR_DOMAIN_AFFECT_LIVE)
+
+    def has_disk(self, target: str) -> bool:
+        """Return whether it has a disk."""
+        with self._domain() as domain:
+            return f'<target dev=\'{target}\'' in domain.XMLDesc()
 
     def snapshot(self, target: str, path: Path) -> None:
         """Take an external snapshot of one disk; its new active layer is a qcow2 image."""
@@ -420,7 +497,10 @@ class Vm:
         return found[0].stat().st_ino
 
     def io(self, command: str, target: str = "sda") -> None:
-        """Do I/O with its QEMU, such as ``write 0 64k`` or ``flush``."""
+        """Do I/O with its QEMU, such as ``write 0 64k`` or ``flush``.
+
+        QEMU does not report that a pattern is wrong: :func:`contents` does.
+        """
         # Name of the disk in QEMU, given by libvirt: controller, bus, target, unit.
         device = f"scsi0-0-0-{ord(target[-1]) - ord('a')}"
         with self._domain() as domain:
