@@ -42,9 +42,10 @@ class Load:
         if reply is None:
             self.lost += 1
             return
-        found = reply["sync"]["lat_ns"]
+        found, tag = reply["sync"]["lat_ns"], self._hosts[self._at].tag()
         self.samples.append({
             "at_s": round(began, 2), "until_s": round(self.now(), 2), "host": self._at + 1,
+            "mode": tag.mode.name,
             "count": found["N"], "p50_ms": found["percentile"]["50.000000"] / 1e6,
             "p99_ms": found["percentile"]["99.000000"] / 1e6, "max_ms": found["max"] / 1e6})
 
