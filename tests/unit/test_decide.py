@@ -81,6 +81,12 @@ def test_rates_of_estimates_that_are_not_monotonic() -> None:
     assert found == Rates(MIB, (10, 0, 0), (0,))
 
 
+def test_the_sum_of_both_rates() -> None:
+    assert list(Rates(MIB, (3.0, 1.0), (2.0,)).total) == [5.0, 3.0]
+    assert list(Rates(MIB, (3.0, 1.0), (2.0, 1.0)).total) == [5.0, 2.0]
+    assert list(Rates(MIB, (3.0, 1.0), (2.0, 1.0, 0.5)).total) == [5.0, 2.0, 1.5]
+
+
 def test_no_rates_for_another_curve() -> None:
     assert between(curve(MIB, [100, 50]), curve(MIB, [99, 50]), 1) is None
     assert between(curve(2 * MIB, [100, 50]), curve(MIB, [200, 50]), 1) is None

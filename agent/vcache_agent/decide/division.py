@@ -186,7 +186,9 @@ def _unites(using: "_Using", wanted: Sequence[int], now: Situation, settings: Se
         return now.united  # no load, or nothing is known yet
     if not gains:
         return True
-    recent = [dataclasses.replace(one, rates=now.known(claim).recent)
+    # Only what costs depend on.
+    recent = [Tenant(one.weight, rates=now.known(claim).recent, times=one.times,
+                     writeback=one.writeback, idle=one.idle)
               for one, claim in zip(using.tenants, using.claims, strict=True)]
     return _gains(recent, wanted, now.size, _RECENT * limit) is False
 

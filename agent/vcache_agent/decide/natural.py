@@ -16,7 +16,7 @@ from vcache_agent.decide.tenant import BLOCK_BYTES, Tenant
 #: Misses per second that count as none.
 _NOTHING = 1e-6
 #: Ages at which sizes are computed; between two of them, sizes are linear.
-_AGES = 200
+_AGES = 100
 
 
 def sizes(tenants: Sequence[Tenant], size: int) -> list[int]:
@@ -42,11 +42,13 @@ def _ages(tenant: Tenant, size: int) -> tuple[Any, Any] | None:
     """Return sizes up to `size` and their replacement times; None: no accesses are known."""
     if tenant.rates is None or tenant.idle or tenant.rates.quiet:
         return None
-    grain = tenant.rates.grain
-    points = min(len(tenant.rates.reads) * grain, size) // grain + 1
-    steps = np.append(grain * np.arange(points), max(size, points * grain))
-    reads, writes = tenant.rates.many(steps)
+    grain, missed = tenant.rates.grain, tenant.rates.total
+    points = min(len(missed), size // grain + 1)
+    steps = grain * np.arange(points + 1, dtype=float)
+    steps[-1] = max(size, steps[-1])  # behind the last point, the rate is constant
     # A size at which nothing is missed is never full.
-    missed = np.maximum(reads + writes, _NOTHING)
-    times = np.concatenate([[0.0], np.cumsum(np.diff(steps) / BLOCK_BYTES / missed[:-1])])
+    each = np.diff(steps) / BLOCK_BYTES / np.maximum(missed[:points], _NOTHING)
+    times = np.empty(points + 1)
+    times[0] = 0.0
+    np.cumsum(each, out=times[1:])
     return steps, times

@@ -51,6 +51,14 @@ class Rates:
                 np.interp(steps, np.arange(len(self.writes)), self.writes))
 
     @property
+    def total(self) -> Any:
+        """Missed reads and writes per second, as one array."""
+        if len(self.reads) == len(self.writes) or 1 in (len(self.reads), len(self.writes)):
+            return self.reads + self.writes
+        points = np.arange(max(len(self.reads), len(self.writes)))
+        return sum(self.many(self.grain * points))
+
+    @property
     def quiet(self) -> bool:
         """True if there were no accesses."""
         return not self.reads[0] and not self.writes[0]
