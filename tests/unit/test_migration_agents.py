@@ -249,8 +249,7 @@ def test_there_and_back(pair: Pair) -> None:
 
     # Back, with other settings: none.
     target.store.set_override(VM, NONE)
-    target.store.set_weight(TAG, None)
-    target.store.set_mode(TAG, "writethrough")
+    target.store.set_tag(TAG, {"weight": None, "mode": "writethrough"})
     target.run()
     pair.relay.to = target
     assert source.prepare() == ""
