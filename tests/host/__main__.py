@@ -20,7 +20,7 @@ def main() -> int:
     parser.add_argument("--uml", action="store_true", help="run in User Mode Linux")
     parser.add_argument("--kernel", default=default(),
                         help="release or its beginning (%(default)s)")
-    parser.add_argument("--timeout", type=float, default=4000, help="seconds (%(default)s)")
+    parser.add_argument("--timeout", type=float, default=3200, help="seconds (%(default)s)")
     options, arguments = parser.parse_known_args()
     # Compile on the host, which takes a tenth of the time.
     image.build(options.kernel)

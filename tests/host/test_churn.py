@@ -12,6 +12,8 @@ from tests.host.cached import CachedFilesystem, cached_filesystem
 from tests.host.churn.run import churn
 from tests.host.lab import Agent
 
+pytestmark = pytest.mark.life
+
 
 @pytest.fixture
 def cached(module: None) -> Iterator[CachedFilesystem]:

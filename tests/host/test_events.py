@@ -28,6 +28,8 @@ from tests.host.test_lifecycle import no_tag_of, tag_of
 from vcache_agent.admin_client import ask
 from vcache_agent.model import Tag
 
+pytestmark = pytest.mark.life
+
 MIB = 1 << 20
 SIZE = 16 * MIB
 FLAVOR, OPERATOR = 250, 777

@@ -16,6 +16,8 @@ from tests.host.lab import Agent, Vm, cli, eventually
 from tests.host.test_lifecycle import tag_of
 from vcache_agent.model import DeviceNumber
 
+pytestmark = pytest.mark.life
+
 MakeVm = Callable[..., Vm]
 
 
