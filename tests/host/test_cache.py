@@ -12,7 +12,7 @@ from tests.box.disks import mapped
 from tests.box.inside import run
 from tests.box.steps import at_end
 from tests.host import lab
-from tests.host.lab import Agent, Vm, cli, eventually, tags
+from tests.host.lab import Agent, Vm, cli, contents, eventually, tags
 from vcache_agent.model import Tag
 
 MIB = 1 << 20
@@ -63,7 +63,8 @@ def test_a_stopped_instance_gives_up_its_cache_and_has_it_back(
                    of(volume, 4001 + number).name.startswith(one.uuid), "its tag")
         one.io("write -P 0x5a 0 8M")
         one.io("flush")
-        one.io("read -P 0x5a 0 4M")
+        one.io("read 0 4M")
+        contents(volume, "raw", {"0 8M": 0x5a})
     assert min(of(volumes[0], 4001).cached_bytes, of(volumes[1], 4002).cached_bytes) >= 8 * MIB
     keeps.destroy()
     forgets.destroy()
@@ -81,9 +82,10 @@ def test_a_stopped_instance_gives_up_its_cache_and_has_it_back(
     tag = of(volumes[0], 4001)
     assert tag.prefetched_bytes >= 8 * MIB
     assert not tag.prefetch_waiting_bytes
-    keeps.io("read -P 0x5a 0 8M")
+    keeps.io("read 0 8M")
     after = of(volumes[0], 4001)
     assert after.stats.cache_hit_bytes - tag.stats.cache_hit_bytes >= 8 * MIB
+    contents(volumes[0], "raw", {"0 8M": 0x5a})
     # By hand: existing data is skipped.
     cli("tag", "save", "4001", "/run/saved.map")
     assert "0 B of 8." in cli("tag", "load", "4001", "/run/saved.map")
