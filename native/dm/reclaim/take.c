@@ -305,6 +305,8 @@ bool vcache_pool_give_spares(struct vcache_pool *p, bool starved)
 
 	lockdep_assert_held(&p->lock);
 	took |= vc_pool_serve(p, true);
+	/* Those who were held may go on at once: relocation takes some time. */
+	vcache_pool_take_turns(p);
 	if (starved)
 		return took;
 	took |= vc_pool_reserve_spares(p, false);
