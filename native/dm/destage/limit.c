@@ -126,7 +126,6 @@ unsigned long vcache_rate_wait(struct vcache_log *log)
 
 	if (!ns)
 		return 0;
-	VCACHE_PROBE("destage waits for its rate");
 	msleep(min_t(u64, div_u64(ns - 1, NSEC_PER_MSEC) + 1, VC_LIMIT_SLICE_MS));
 	return max(jiffies - start, 1UL);
 }
