@@ -137,14 +137,16 @@ struct vcache_chunk *vcache_chunk_take(struct vcache_pool *p, struct vcache_log 
 
 /*
  * Does the writer of a log wait for a chunk of the shared lanes that it gets as soon as enough
- * are free? Not if it must give up chunks before.
+ * are free? Not if it must give up chunks before, or if its volume is suspended: nobody may wait
+ * for that.
  */
 static bool vc_log_waits(const struct vcache_log *log)
 {
 	u32 has = vcache_log_has(log, VC_SHARED);
 
 	return READ_ONCE(log->starved) && !READ_ONCE(log->lanes) && !READ_ONCE(log->spare) &&
-	       !READ_ONCE(log->vol->failing) && has < READ_ONCE(log->most) &&
+	       !READ_ONCE(log->vol->failing) && !READ_ONCE(log->vol->stopped) &&
+	       has < READ_ONCE(log->most) &&
 	       !(READ_ONCE(log->reclaim_pending) && has > READ_ONCE(log->share));
 }
 
