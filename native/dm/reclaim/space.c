@@ -541,7 +541,7 @@ void vcache_space_work(struct work_struct *work)
 	/* Others may wait for what is reserved now. */
 	if (vcache_pool_give_spares(p, false) && vc_pool_short(p))
 		mod_delayed_work(p->wq, &p->space_work, 0);
-	/* Nobody need tell that the one whose turn it is waits no longer. */
+	/* The turn of a writer may end without an event: look again while others wait for it. */
 	if (vcache_pool_take_turns(p) && p->state == VC_POOL_OK)
 		vcache_space_retry(p);
 	list_for_each_entry(v, &p->volumes, node) {
