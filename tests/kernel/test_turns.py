@@ -37,7 +37,7 @@ class Syncing(threading.Thread):
 def test_equal_tenants_write_about_equally_much() -> None:
     """How evenly is a figure of bench-write; here no tenant stands still."""
     with contextlib.ExitStack() as stay:
-        origins = [stay.enter_context(stack.null_blk(8, completion_us=20000))
+        origins = [stay.enter_context(stack.null_blk(8, completion_us=200000))
                    for _ in range(TENANTS)]
         ssd = stay.enter_context(stack.null_blk(13))
         pool = stay.enter_context(stack.pool(ssd, chunk_kib=256))
