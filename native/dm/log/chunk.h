@@ -324,6 +324,8 @@ enum vcache_log_state {
  * @promotions: promotions that have been read and have no place yet; under @lock
  * @promote_work: gives them a place
  * @prefetch: blocks to promote before they are read
+ * @saved: token of its session of saved blocks, or 0, see saved.c; changes under the lock of the
+ *	pool
  * @live: cells with valid data in its chunks
  * @dirty_cells: those that are dirty
  * @hot: about how many of them are in shared lanes and hot
@@ -392,6 +394,7 @@ struct vcache_log {
 	struct list_head promotions;
 	struct work_struct promote_work;
 	struct vcache_prefetch prefetch;
+	u64 saved;
 	atomic_t live;
 	atomic_t dirty_cells;
 	atomic_t hot;
