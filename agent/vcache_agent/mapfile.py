@@ -233,6 +233,11 @@ def read(path: Path) -> SavedMap:
         raise MapFileError(f"{path}: {error}") from None
 
 
+def stem(key: str) -> str:
+    """Return the name of a disk's files without their suffix."""
+    return hashlib.sha256(key.encode()).hexdigest()[:40]
+
+
 class MapFolder:
     """The directory of the files, one for each disk.
 
@@ -244,7 +249,7 @@ class MapFolder:
 
     def path(self, key: str) -> Path:
         """Return the path of a disk's file."""
-        return self._path / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.map"
+        return self._path / f"{stem(key)}.map"
 
     def names(self) -> frozenset[str]:
         """Return the names of all files."""

@@ -46,17 +46,21 @@ def fill(client: Client, device: Mapped, token: int, data: bytes, heat: int = 0,
     """Put the data of the first sectors into the cache, and wait until it is there."""
     size = FILL_BLOCKS_MAX * 4096
 
-    def sent(at: int) -> bool:
+    left = list(range(0, len(data), size))
+
+    def sent() -> bool:
+        at = left[0]
         try:
             client.fill(device.number, number, token, at // SECTOR, heat, data[at:at + size])
         except NetlinkError as error:
             if error.errno not in (errno.EBUSY, errno.ENOSPC):
                 raise
             return False
+        left.pop(0)
         return True
 
-    for at in range(0, len(data), size):
-        assert stack.wait_until(lambda at=at: sent(at))
+    while left:
+        assert stack.wait_until(sent)
     assert stack.wait_until(
         lambda: not client.tag(device.number, number).prefetch_waiting_bytes)
 

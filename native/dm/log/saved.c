@@ -20,7 +20,7 @@
 
 /* Blocks of a word: as many as fit with the tag into the value of an xarray. */
 #define VC_SAVED_SHIFT	(BITS_PER_LONG == 64 ? 5 : 3)
-#define VC_SAVED_BLOCKS	(1U << VC_SAVED_SHIFT)
+#define VC_SAVED_BLOCKS	((u32)BIT(VC_SAVED_SHIFT))
 
 static void *vc_saved_word(u32 tag, u32 bits)
 {
