@@ -10,6 +10,7 @@
 #include <linux/mutex.h>
 #include <linux/workqueue.h>
 
+#include "../../core/hot.h"
 #include "../../core/level.h"
 #include "../../core/log.h"
 #include "../../core/pace.h"
@@ -332,6 +333,7 @@ enum vcache_log_state {
  * @credit: what it may spend on copies of blocks that are not hot, see vcache_log_paid()
  * @misses: blocks missed for the first time, the clock of its ghosts
  * @level: whether a block has to be missed once or twice to be promoted
+ * @hot_level: how often a block must have been read to be kept; under the lock of the pool
  * @stream_lock: guards @stream and @stream_next; not taken in interrupts
  * @stream: reads that may be sequential
  * @stream_next: cursor: the one that is replaced next
@@ -401,6 +403,7 @@ struct vcache_log {
 	u32 credit;
 	u32 misses;
 	struct vcache_level level;
+	struct vcache_hot hot_level;
 	spinlock_t stream_lock; /* stream */
 	struct vcache_stream stream[VC_STREAMS];
 	u8 stream_next;
