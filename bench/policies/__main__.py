@@ -11,7 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from bench.policies import cost, plot, proportional, settings, simulate, workload
+from bench.policies import (
+    cost,
+    nested_shares,
+    occache,
+    persistence,
+    plot,
+    plot_papers,
+    proportional,
+    settings,
+    simulate,
+    week,
+    workload,
+)
 from bench.policies.model import ROOT, Library, build
 
 OUT = ROOT / "build" / "bench"
@@ -54,6 +66,16 @@ def online(library: Library) -> list[dict[str, Any]]:
     return found
 
 
+def _headlines(papers: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures without the series of the runs."""
+    return {
+        "persistence": {key: value for key, value in papers["persistence"].items()
+                        if key != "restarts"},
+        "nested": {key: value for key, value in papers["nested"].items() if key != "runs"},
+        "occache": {name: one["schemes"] for name, one in papers["occache"].items()},
+        "week": papers["week"]}
+
+
 def main() -> int:
     """Simulate and report."""
     library = Library(build(OUT / "policies"))
@@ -61,6 +83,10 @@ def main() -> int:
     shares = proportional.summary(ratios)
     decision = {policy: cost.measure(policy) for policy in ("mrc", "throughput")}
     print(f"throughput: {shares}; ms of processor time for a decision: {decision}", flush=True)
+    papers = {"persistence": persistence.measure(library, settings.SEEDS),
+              "nested": nested_shares.measure(library, settings.SEEDS),
+              "occache": occache.measure(library, OUT / "policies", settings.SEEDS),
+              "week": week.measure(OUT / "policies")}
     divisions, runs = offline(library), online(library)
     excess = {name: {"mean": statistics.mean(row["excess_pct"][name] for row in divisions),
                      "worst": max(row["excess_pct"][name] for row in divisions)}
@@ -69,7 +95,7 @@ def main() -> int:
         "optimum": {"excess_misses_pct": excess["mrc"]["mean"], "excess_by_policy_pct": excess,
                     "divisions": divisions},
         "throughput": {**shares, "runs": ratios},
-        "decision_cpu_ms": decision,
+        "decision_cpu_ms": decision, **papers,
         "online": {"worst_vs_shared_pct": max(row["mrc_vs_shared_pct"] for row in runs),
                    "mean_vs_shared_pct": statistics.mean(row["mrc_vs_shared_pct"]
                                                          for row in runs), "runs": runs},
@@ -77,8 +103,11 @@ def main() -> int:
     (OUT / "policies.json").write_text(json.dumps(report, indent=1) + "\n")
     plot.draw(divisions, runs, OUT / "policies.png")
     plot.draw_ratios(ratios[0], OUT / "policies-throughput.png")
+    plot.draw_ratios(papers["nested"]["runs"][0], OUT / "policies-nested.png")
+    plot_papers.draw_persistence(papers["persistence"], OUT / "policies-persistence.png")
+    plot_papers.draw_occache(papers["occache"], OUT / "policies-occache.png")
     print(json.dumps({"throughput": shares, "decision_cpu_ms": decision,
-                      "excess_by_policy_pct": excess,
+                      "excess_by_policy_pct": excess, **_headlines(papers),
                       "online_worst_vs_shared_pct": report["online"]["worst_vs_shared_pct"],
                       "online_mean_vs_shared_pct": report["online"]["mean_vs_shared_pct"]},
                      indent=1))
