@@ -4,7 +4,9 @@
 Writes build/bench/policies.json and policies.png. VCACHE_TRACES names the folder of the traces.
 """
 
+import concurrent.futures
 import json
+import os
 import statistics
 import sys
 from typing import Any
@@ -45,24 +47,36 @@ def offline(library: Library) -> list[dict[str, Any]]:
     return found
 
 
-def online(library: Library) -> list[dict[str, Any]]:
+def _online(mix: str, kind: str) -> list[dict[str, Any]]:
+    """Return the misses of online runs of a mix, for all seeds and sizes, in another process."""
+    library = Library(OUT / "policies" / "libmodel.so")
+    traces = [workload.trace(name) for name in settings.MIXES[mix]]
+    merge = {"steady": workload.steady, "phased": workload.phased}[kind]
+    blocks = sum(len(np.unique(one)) for one in traces)
+    found = []
+    for part in settings.SIZES:
+        capacity = round(blocks * part)
+        runs = [{policy: simulate.online(library, merged, len(traces), capacity, policy)
+                 for policy in ("mrc", "shared", "equal")}
+                for merged in (merge(traces, seed) for seed in settings.SEEDS)]
+        ratio = statistics.median(run["mrc"] / run["shared"] for run in runs)
+        found.append({"mix": mix, "kind": kind, "part": part, "runs": runs,
+                      "chosen_on": mix in settings.CHOSEN_ON,
+                      "mrc_vs_shared_pct": 100 * (ratio - 1)})
+    return found
+
+
+def online() -> list[dict[str, Any]]:
     """Return the misses of online runs of all mixes, seeds and sizes."""
     found = []
-    for mix, names in settings.MIXES.items():
-        traces = [workload.trace(name) for name in names]
-        blocks = sum(len(np.unique(one)) for one in traces)
-        for kind, merge in (("steady", workload.steady), ("phased", workload.phased)):
-            for part in settings.SIZES:
-                capacity = round(blocks * part)
-                runs = [{policy: simulate.online(library, merged, len(traces), capacity, policy)
-                         for policy in ("mrc", "shared", "equal")}
-                        for merged in (merge(traces, seed) for seed in settings.SEEDS)]
-                ratio = statistics.median(run["mrc"] / run["shared"] for run in runs)
-                found.append({"mix": mix, "kind": kind, "part": part, "runs": runs,
-                              "chosen_on": mix in settings.CHOSEN_ON,
-                              "mrc_vs_shared_pct": 100 * (ratio - 1)})
-                print(f"{mix:16} {kind:7} 1/{1 / part:<4.0f} mrc against one shared LRU: "
-                      f"{found[-1]['mrc_vs_shared_pct']:+.2f} %", flush=True)
+    with concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
+        jobs = [pool.submit(_online, mix, kind)
+                for mix in settings.MIXES for kind in ("steady", "phased")]
+        for job in jobs:
+            for row in job.result():
+                found.append(row)
+                print(f"{row['mix']:16} {row['kind']:7} 1/{1 / row['part']:<4.0f} mrc against one "
+                      f"shared LRU: {row['mrc_vs_shared_pct']:+.2f} %", flush=True)
     return found
 
 
@@ -87,7 +101,7 @@ def main() -> int:
               "nested": nested_shares.measure(library, settings.SEEDS),
               "occache": occache.measure(library, OUT / "policies", settings.SEEDS),
               "week": week.measure(OUT / "policies")}
-    divisions, runs = offline(library), online(library)
+    divisions, runs = offline(library), online()
     excess = {name: {"mean": statistics.mean(row["excess_pct"][name] for row in divisions),
                      "worst": max(row["excess_pct"][name] for row in divisions)}
               for name in ("mrc", "hull", "shared", "equal")}
