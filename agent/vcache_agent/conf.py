@@ -42,6 +42,21 @@ _AGENT_OPTS = [
                       "the flavor has vcache:persist, a list of these blocks is saved in the "
                       "directory 'maps' beside state_path, and the blocks are loaded again when "
                       "the domain starts."),
+    cfg.IntOpt("swap_mb", default=0, min=0, max=1 << 30,
+               help="Size in MiB of all files in swap_dir. If it is not 0 and the flavor has "
+                    "vcache:persist, the data of the cached blocks is copied there before they "
+                    "are released, so that it returns without a read of the disk's storage when "
+                    "the domain starts. Data that does not fit is read from that storage."),
+    cfg.StrOpt("swap_dir", default="",
+               help="Directory of the copies of swap_mb, with data of all tenants. Empty: the "
+                    "directory 'swap' beside state_path. vcache-agent.service lets the agent "
+                    "write only below /var/lib/vcache and /run/vcache."),
+    cfg.IntOpt("swap_rate_mb", default=100, min=0, max=100000,
+               help="MiB per second of the copy to swap_dir. 0: no limit."),
+    cfg.BoolOpt("swap_volumes", default=False,
+                help="Copy also the data of disks that are block devices. Only if no other host "
+                     "can write these: a copy must not be older than the disk. Images are always "
+                     "copied, since only this host writes them."),
     cfg.StrOpt("policy", default=policies.DEFAULT, choices=[
         (name, policy.meaning) for name, policy in policies.POLICIES.items()],
                help="How a pool is divided among the tags that use it. 'vcache policy set' "

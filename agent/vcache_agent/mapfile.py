@@ -36,8 +36,8 @@ _CRC = struct.Struct("<I")
 _RUN = struct.Struct("<QII")
 _KEY_MAX = 4096
 _BYTES_MAX = _HEADER.size + _KEY_MAX + RUNS_MAX * _RUN.size
-# Suffix of a file that is being written.
-_NEW = ".new"
+#: Suffix of a file that is being written.
+NEW = ".new"
 _BLOCK = BLOCK_BYTES // SECTOR_BYTES
 _SECTORS_MAX = 2**63
 
@@ -161,11 +161,15 @@ def parse(data: bytes) -> SavedMap:
     except UnicodeDecodeError:
         raise MapFileError("its key is not UTF-8") from None
     runs = tuple(map(CachedRun._make, _RUN.iter_unpack(body[length:])))
-    _check(runs, sectors)
+    check_runs(runs, sectors)
     return SavedMap(key, sectors, volume, released, runs)
 
 
-def _check(runs: Sequence[CachedRun], sectors: int) -> None:
+def check_runs(runs: Sequence[CachedRun], sectors: int) -> None:
+    """Check that runs are sorted whole blocks on a device.
+
+    :raises MapFileError: if not
+    """
     end = 0
     for run in runs:
         if not run.len or run.len % _BLOCK or run.start % _BLOCK or run.start < end \
@@ -181,7 +185,7 @@ def write(path: Path, saved: SavedMap) -> None:
 
     :raises MapFileError: if that is not possible
     """
-    temporary = path.with_name(path.name + _NEW)
+    temporary = path.with_name(path.name + NEW)
     try:
         # Remove the remains of a killed process, and never follow a link.
         with contextlib.suppress(FileNotFoundError):
@@ -193,12 +197,13 @@ def write(path: Path, saved: SavedMap) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-        _sync(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         raise MapFileError(f"{path}: {error.strerror}") from None
 
 
-def _sync(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make the names in a directory durable."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -228,6 +233,11 @@ def read(path: Path) -> SavedMap:
         raise MapFileError(f"{path}: {error}") from None
 
 
+def stem(key: str) -> str:
+    """Return the name of a disk's files without their suffix."""
+    return hashlib.sha256(key.encode()).hexdigest()[:40]
+
+
 class MapFolder:
     """The directory of the files, one for each disk.
 
@@ -239,7 +249,7 @@ class MapFolder:
 
     def path(self, key: str) -> Path:
         """Return the path of a disk's file."""
-        return self._path / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.map"
+        return self._path / f"{stem(key)}.map"
 
     def names(self) -> frozenset[str]:
         """Return the names of all files."""
@@ -266,7 +276,7 @@ class MapFolder:
     def sweep(self) -> None:
         """Remove incomplete files, which a killed process has left."""
         with contextlib.suppress(OSError):
-            for path in self._path.glob(f"*.map{_NEW}"):
+            for path in self._path.glob(f"*.map{NEW}"):
                 path.unlink()
 
     def remove(self, name: str) -> None:

@@ -60,6 +60,7 @@ from vcache_agent.outcome_events import Journal
 from vcache_agent.plan.state import Nesting
 from vcache_agent.reservations import Present, Reservations
 from vcache_agent.store import Store, StoreError
+from vcache_agent.swapdata import DataSettings
 from vcache_agent.unix_server import UnixServer
 from vcache_agent.worker import Settings, Worker
 
@@ -122,6 +123,7 @@ class Agent:
             netlink_timeout=conf.agent.netlink_timeout,
             run_dir=Path(conf.libvirt.run_dir), policy=conf.agent.policy,
             swap_after=conf.agent.swap_after, maps=state.parent / "maps",
+            swap=_swap(conf),
             locate_timeout=conf.agent.locate_timeout,
             extents_per_disk=conf.agent.extents_per_disk, shares=_shares(conf),
             nesting=Nesting(conf.policy.nested, conf.policy.project_weights)),
@@ -376,6 +378,12 @@ def _shares(conf: cfg.ConfigOpts) -> division.Settings:
     """Return the settings of the policies that divide pools."""
     return division.Settings(steps=steady.Settings(
         gain=conf.policy.hysteresis, step=conf.policy.step))
+
+
+def _swap(conf: cfg.ConfigOpts) -> DataSettings:
+    folder = conf.agent.swap_dir or Path(conf.agent.state_path).parent / "swap"
+    return DataSettings(Path(folder), conf.agent.swap_mb << 20, conf.agent.swap_rate_mb << 20,
+                        conf.agent.swap_volumes)
 
 
 def downgrade_store(conf: cfg.ConfigOpts) -> str:

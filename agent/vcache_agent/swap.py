@@ -12,6 +12,10 @@ This can cost time but no data: the kernel releases only clean blocks. So the ag
 need not know whether a domain was stopped, deleted, or is about to be started again,
 which libvirt does not distinguish.
 
+With ``swap_mb``, the data is copied to a file as well, before it is released, and returns from
+there (:mod:`vcache_agent.swapdata`). While the pool has enough free space, it stays in the cache
+after that.
+
 The files are the persistent state. Each file records the stop for which it was
 written. While the file for the current stop exists, the blocks left in the cache only
 have to be released. The file is removed after all its blocks have been requested. If
@@ -41,6 +45,7 @@ from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.netlink.spec import CachedRun
 from vcache_agent.records import DiskRow, LayerRow
+from vcache_agent.swapdata import DataSettings, DataSwap
 
 if TYPE_CHECKING:
     # With the decision, numpy would be loaded by each vcache command.
@@ -83,6 +88,7 @@ class SwapOut:
     :param row: the disk
     :param save: save the list
     :param due: release the blocks
+    :param stays: do not release blocks whose data is in a file: the pool has enough free space
     """
 
     device: Device
@@ -90,6 +96,7 @@ class SwapOut:
     disk: CachedDisk
     save: bool
     due: bool
+    stays: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,9 +130,9 @@ class SwapPlan:
 class Swapped:
     """Progress for one disk.
 
-    :param state: ``listed``, ``releasing``, ``released``, ``swapped out``, ``loading`` or
-        ``failed``
-    :param size: bytes in the saved list
+    :param state: ``listed``, ``copying``, ``kept``, ``releasing``, ``released``,
+        ``swapped out``, ``loading`` or ``failed``
+    :param size: bytes in the saved list; while they are copied: bytes so far
     :param note: reason of a failure or delay, or empty
     """
 
@@ -144,7 +151,8 @@ def key_of(row: DiskRow) -> str:
 
 def plan(rows: Mapping[DiskId, DiskRow], layers: Mapping[str, LayerRow],
          devices: Sequence[Device], decided: "Plan", folder: MapFolder, names: Collection[str], *,
-         complete: bool, now: float, after: float) -> SwapPlan:
+         complete: bool, now: float, after: float,
+         roomy: Callable[[str], bool] = lambda _: False) -> SwapPlan:
     """Return the pending work.
 
     :param rows: all known disks; a file is removed when its disk is not among them
@@ -154,6 +162,8 @@ def plan(rows: Mapping[DiskId, DiskRow], layers: Mapping[str, LayerRow],
     :param complete: libvirt has listed the running domains
     :param now: Unix time in seconds
     :param after: seconds from the stop of a domain to the release of its blocks
+    :param roomy: has a pool, by its device number, so much free space that data in a file may
+        stay in the cache as well?
     """
     by_name = {device.name: device for device in devices if device.pool}
     void = set(names) - {folder.path(key_of(row)).name for row in rows.values()}
@@ -177,7 +187,8 @@ def plan(rows: Mapping[DiskId, DiskRow], layers: Mapping[str, LayerRow],
         due = now - row.released >= after and row.id not in read \
             and row.layer not in decided.read_layers
         if row.persist or due:
-            out.append(SwapOut(device, row.tag, _disk(row), row.persist, due))
+            stays = row.persist and due and roomy(device.pool)
+            out.append(SwapOut(device, row.tag, _disk(row), row.persist, due, stays))
     out += _shared(layers.values(), by_name, decided, now - after)
     return SwapPlan(tuple(out), tuple(back.values()), frozenset(void))
 
@@ -233,13 +244,17 @@ class Swapper:
 
     :param folder: the files with the lists
     :param patient: returns a client whose timeout suits a long list
+    :param data: settings of the copies of data
     """
 
     def __init__(self, folder: MapFolder,
-                 patient: Callable[[], Client] = lambda: Client(LIST_SECONDS)) -> None:
+                 patient: Callable[[], Client] = lambda: Client(LIST_SECONDS),
+                 data: DataSettings | None = None) -> None:
         folder.sweep()
         self._folder = folder
         self._patient = patient
+        self._data = DataSwap(data or DataSettings(), patient)
+        self._data.sweep(folder.names())
         # By key of the disk: the stop for which a list exists, and the bytes in the list.
         # And the stop for which all blocks are released.
         self._saved: dict[str, tuple[float | None, int]] = {}
@@ -255,6 +270,7 @@ class Swapper:
         for name in wanted.void:
             self._remove(name)
         back = {item.disk.key for item in wanted.back}
+        self._data.keep_only({item.disk.key for item in wanted.out}, back)
         self._loads = {key: load for key, load in self._loads.items() if key in back}
         stopped = {item.disk.key for item in wanted.out}
         self._saved = {key: saved for key, saved in self._saved.items() if key in stopped}
@@ -267,7 +283,7 @@ class Swapper:
                 reports += self._back(client, item)
         self.reports = tuple(reports)
         # A report with a note waits for destage, so a step soon would not help.
-        return any(report.state in ("releasing", "loading") and not report.note
+        return any(report.state in ("copying", "releasing", "loading") and not report.note
                    for report in reports)
 
     @contextlib.contextmanager
@@ -282,6 +298,7 @@ class Swapper:
 
     def _remove(self, name: str) -> None:
         try:
+            self._data.forget(name)
             self._folder.remove(name)
         except OSError as error:
             self.problems.append(f"{name}: {error.strerror}")
@@ -291,6 +308,11 @@ class Swapper:
         size = self._list(item) if item.save else 0
         if not item.due:
             return Swapped(disk, item.device, item.tag, "listed", size)
+        copy, done, why = self._copy(item) if size else ("off", 0, "")
+        if copy == "copying":
+            return Swapped(disk, item.device, item.tag, "copying", done)
+        if copy == "copied" and item.stays:
+            return Swapped(disk, item.device, item.tag, "kept", size)
         if self._done.get(disk.key, -1.0) != disk.released:
             left, dirty = self._drop(client, item)
             if left:
@@ -299,7 +321,14 @@ class Swapper:
             self._done[disk.key] = disk.released
             LOG.info("tag %d (%s disk %s): released its cached blocks%s", item.tag,
                      disk.name, disk.target, f", {size >> 20} MiB are listed" if size else "")
-        return Swapped(disk, item.device, item.tag, "swapped out" if size else "released", size)
+        return Swapped(disk, item.device, item.tag, "swapped out" if size else "released", size,
+                       f"positions only: {why}" if why else "")
+
+    def _copy(self, item: SwapOut) -> tuple[str, int, str]:
+        """Copy the data to a file, after all of it is clean."""
+        if self._done.get(item.disk.key, -1.0) == item.disk.released:
+            return "off", 0, ""  # nothing is left to copy
+        return self._data.out(item.disk.key, item.device, item.tag, item.disk.released or 0.0)
 
     def _list(self, item: SwapOut) -> int:
         """Ensure that a list for the current stop exists; return the bytes in the list."""
@@ -353,6 +382,10 @@ class Swapper:
 
     def _back(self, client: Client, item: SwapIn) -> list[Swapped]:
         disk = item.disk
+        state, _, size = self._data.back(disk.key, item.device, item.tag, item.extents)
+        if state == "loading":
+            return [Swapped(disk, item.device, item.tag, "loading", size)]
+        # What the data did not have is read from the origin; the kernel skips the rest.
         load = self._loads.get(disk.key)
         if load is None:
             load = self._begin(item)

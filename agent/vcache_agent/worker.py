@@ -36,6 +36,7 @@ from vcache_agent.plan.decide import decide
 from vcache_agent.plan.state import Nesting, Observed, Plan
 from vcache_agent.records import DiskRow, LayerRow, RowChanges
 from vcache_agent.store import Store, StoreError, is_refusal
+from vcache_agent.swapdata import DataSettings
 
 LOG = logging.getLogger(__name__)
 
@@ -50,6 +51,9 @@ _SOON = 0.5
 # known, and the kernel may have tags of all disks.
 _TIMEOUTS = 1.2
 _FIRST_TIMEOUTS = 10
+# Data of stopped instances that is in a file stays in the cache, too, while this part of its
+# pool is free.
+_ROOMY = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +61,7 @@ class Settings:
     """Settings of the worker; see conf.py. Times are in seconds.
 
     :param maps: directory of the lists of cached blocks of stopped disks
+    :param swap: copies of the data of stopped disks
     :param locate_timeout: time after which a path counts as hanging
     :param extents_per_disk: maximum number of extents of an image
     :param shares: settings of the policies that divide pools
@@ -70,6 +75,7 @@ class Settings:
     policy: str = policies.DEFAULT
     swap_after: float = 600.0
     maps: Path = Path("/var/lib/vcache/maps")
+    swap: DataSettings = dataclasses.field(default_factory=DataSettings)
     locate_timeout: float = 1.0
     extents_per_disk: int = 16384
     shares: division.Settings = dataclasses.field(default_factory=division.Settings)
@@ -126,7 +132,7 @@ class Worker:
         self._decoder = TagDecoder()
         self._drives = Drives(self.kick)
         self._maps = MapFolder(settings.maps)
-        self._swapper = swap.Swapper(self._maps)
+        self._swapper = swap.Swapper(self._maps, data=settings.swap)
         self._wake = threading.Condition()
         self._asked = 0
         self._done = 0
@@ -347,7 +353,7 @@ class Worker:
         """Plan the release and loading of cached blocks, from the updated store."""
         return swap.plan(self._store.disks(), self._store.layers(), look.devices, plan,
                          self._maps, self._maps.names(), complete=complete, now=time.time(),
-                         after=self._settings.swap_after)
+                         after=self._settings.swap_after, roomy=look.roomy)
 
     def _say(self, remarks: list[str]) -> None:
         """Log the remarks that the previous call did not have."""
@@ -369,6 +375,7 @@ class _Observation:
         self.cgroup_notes: dict[str, str] = {}
         self.cgroup_paths: dict[str, str] = {}
         self.pool_notes: list[str] = []
+        self._pools: dict[str, pools.Pool] | None = None
         self.located: dict[DiskId, Located] = {}
         self._run_dir = run_dir
         self._locator = locator
@@ -405,6 +412,13 @@ class _Observation:
         """Return the specs of a domain with its overrides, and why they are invalid."""
         specs, problem = specs_of(entry.domain.extra_specs)
         return self._adjust.specs(entry.domain.uuid, specs), problem
+
+    def roomy(self, pool: str) -> bool:
+        """Return True if a pool, by its device number, has enough free space."""
+        if self._pools is None:
+            self._pools = self.pools()
+        found = self._pools.get(pool)
+        return found is not None and found.free * _ROOMY >= found.chunks
 
     def pools(self) -> dict[str, pools.Pool]:
         """Return the pools of the devices, by device number."""

@@ -4,14 +4,28 @@
 Writes build/bench/policies.json and policies.png. VCACHE_TRACES names the folder of the traces.
 """
 
+import concurrent.futures
 import json
+import os
 import statistics
 import sys
 from typing import Any
 
 import numpy as np
 
-from bench.policies import cost, plot, proportional, settings, simulate, workload
+from bench.policies import (
+    cost,
+    nested_shares,
+    occache,
+    persistence,
+    plot,
+    plot_papers,
+    proportional,
+    settings,
+    simulate,
+    week,
+    workload,
+)
 from bench.policies.model import ROOT, Library, build
 
 OUT = ROOT / "build" / "bench"
@@ -33,25 +47,47 @@ def offline(library: Library) -> list[dict[str, Any]]:
     return found
 
 
-def online(library: Library) -> list[dict[str, Any]]:
+def _online(mix: str, kind: str) -> list[dict[str, Any]]:
+    """Return the misses of online runs of a mix, for all seeds and sizes, in another process."""
+    library = Library(OUT / "policies" / "libmodel.so")
+    traces = [workload.trace(name) for name in settings.MIXES[mix]]
+    merge = {"steady": workload.steady, "phased": workload.phased}[kind]
+    blocks = sum(len(np.unique(one)) for one in traces)
+    found = []
+    for part in settings.SIZES:
+        capacity = round(blocks * part)
+        runs = [{policy: simulate.online(library, merged, len(traces), capacity, policy)
+                 for policy in ("mrc", "shared", "equal")}
+                for merged in (merge(traces, seed) for seed in settings.SEEDS)]
+        ratio = statistics.median(run["mrc"] / run["shared"] for run in runs)
+        found.append({"mix": mix, "kind": kind, "part": part, "runs": runs,
+                      "chosen_on": mix in settings.CHOSEN_ON,
+                      "mrc_vs_shared_pct": 100 * (ratio - 1)})
+    return found
+
+
+def online() -> list[dict[str, Any]]:
     """Return the misses of online runs of all mixes, seeds and sizes."""
     found = []
-    for mix, names in settings.MIXES.items():
-        traces = [workload.trace(name) for name in names]
-        blocks = sum(len(np.unique(one)) for one in traces)
-        for kind, merge in (("steady", workload.steady), ("phased", workload.phased)):
-            for part in settings.SIZES:
-                capacity = round(blocks * part)
-                runs = [{policy: simulate.online(library, merged, len(traces), capacity, policy)
-                         for policy in ("mrc", "shared", "equal")}
-                        for merged in (merge(traces, seed) for seed in settings.SEEDS)]
-                ratio = statistics.median(run["mrc"] / run["shared"] for run in runs)
-                found.append({"mix": mix, "kind": kind, "part": part, "runs": runs,
-                              "chosen_on": mix in settings.CHOSEN_ON,
-                              "mrc_vs_shared_pct": 100 * (ratio - 1)})
-                print(f"{mix:16} {kind:7} 1/{1 / part:<4.0f} mrc against one shared LRU: "
-                      f"{found[-1]['mrc_vs_shared_pct']:+.2f} %", flush=True)
+    with concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
+        jobs = [pool.submit(_online, mix, kind)
+                for mix in settings.MIXES for kind in ("steady", "phased")]
+        for job in jobs:
+            for row in job.result():
+                found.append(row)
+                print(f"{row['mix']:16} {row['kind']:7} 1/{1 / row['part']:<4.0f} mrc against one "
+                      f"shared LRU: {row['mrc_vs_shared_pct']:+.2f} %", flush=True)
     return found
+
+
+def _headlines(papers: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures without the series of the runs."""
+    return {
+        "persistence": {key: value for key, value in papers["persistence"].items()
+                        if key != "restarts"},
+        "nested": {key: value for key, value in papers["nested"].items() if key != "runs"},
+        "occache": {name: one["schemes"] for name, one in papers["occache"].items()},
+        "week": papers["week"]}
 
 
 def main() -> int:
@@ -61,7 +97,11 @@ def main() -> int:
     shares = proportional.summary(ratios)
     decision = {policy: cost.measure(policy) for policy in ("mrc", "throughput")}
     print(f"throughput: {shares}; ms of processor time for a decision: {decision}", flush=True)
-    divisions, runs = offline(library), online(library)
+    papers = {"persistence": persistence.measure(library, settings.SEEDS),
+              "nested": nested_shares.measure(library, settings.SEEDS),
+              "occache": occache.measure(library, OUT / "policies", settings.SEEDS),
+              "week": week.measure(OUT / "policies")}
+    divisions, runs = offline(library), online()
     excess = {name: {"mean": statistics.mean(row["excess_pct"][name] for row in divisions),
                      "worst": max(row["excess_pct"][name] for row in divisions)}
               for name in ("mrc", "hull", "shared", "equal")}
@@ -69,7 +109,7 @@ def main() -> int:
         "optimum": {"excess_misses_pct": excess["mrc"]["mean"], "excess_by_policy_pct": excess,
                     "divisions": divisions},
         "throughput": {**shares, "runs": ratios},
-        "decision_cpu_ms": decision,
+        "decision_cpu_ms": decision, **papers,
         "online": {"worst_vs_shared_pct": max(row["mrc_vs_shared_pct"] for row in runs),
                    "mean_vs_shared_pct": statistics.mean(row["mrc_vs_shared_pct"]
                                                          for row in runs), "runs": runs},
@@ -77,8 +117,11 @@ def main() -> int:
     (OUT / "policies.json").write_text(json.dumps(report, indent=1) + "\n")
     plot.draw(divisions, runs, OUT / "policies.png")
     plot.draw_ratios(ratios[0], OUT / "policies-throughput.png")
+    plot.draw_ratios(papers["nested"]["runs"][0], OUT / "policies-nested.png")
+    plot_papers.draw_persistence(papers["persistence"], OUT / "policies-persistence.png")
+    plot_papers.draw_occache(papers["occache"], OUT / "policies-occache.png")
     print(json.dumps({"throughput": shares, "decision_cpu_ms": decision,
-                      "excess_by_policy_pct": excess,
+                      "excess_by_policy_pct": excess, **_headlines(papers),
                       "online_worst_vs_shared_pct": report["online"]["worst_vs_shared_pct"],
                       "online_mean_vs_shared_pct": report["online"]["mean_vs_shared_pct"]},
                      indent=1))

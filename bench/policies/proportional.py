@@ -31,9 +31,11 @@ PERIOD, PERIODS = 180.0, 12
 SIZE = 480 * MIB
 SETS = (192 * MIB,) * 4
 CHANGED = (150 * MIB, 225 * MIB, 192 * MIB, 120 * MIB)
-#: (weights, working sets) of each phase.
-PHASES = (((100, 200, 300, 300), SETS), ((400, 200, 300, 300), SETS),
-          ((400, 200, 100, 100), SETS), ((400, 200, 100, 100), CHANGED))
+#: A phase: weights, working sets, bytes of the cache.
+Phase = tuple[tuple[int, ...], tuple[int, ...], int]
+PHASES: tuple[Phase, ...] = (
+    ((100, 200, 300, 300), SETS, SIZE), ((400, 200, 300, 300), SETS, SIZE),
+    ((400, 200, 100, 100), SETS, SIZE), ((400, 200, 100, 100), CHANGED, SIZE))
 #: Error that counts as settled, in percent.
 SETTLED = 5.0
 _BATCH = 256
@@ -79,28 +81,30 @@ def _bucket(seconds: float) -> int:
                 if lower(number + 1) > seconds * 1e9)
 
 
-def run(library: Library, seed: int) -> list[dict[str, Any]]:
+def run(library: Library, seed: int,
+        phases: tuple[Phase, ...] = PHASES) -> list[dict[str, Any]]:
     """Return the throughput of each tenant in each period.
 
     ``error_pct`` is the largest difference of a tenant's throughput for its weight from that of
     the first tenant.
     """
     found, history, now = [], History(), 0.0
-    with Cache(library, SIZE // BLOCK_BYTES, len(SETS), buckets=1024, grain_shift=8) as cache:
+    most = max(size for _, _, size in phases)
+    with Cache(library, most // BLOCK_BYTES, len(SETS), buckets=1024, grain_shift=8) as cache:
         tenants = _Tenants(cache, seed)
-        for phase, (weights, sets) in enumerate(PHASES):
+        for phase, (weights, sets, size) in enumerate(phases):
             for period in range(PERIODS):
-                speeds = [tenants.run(at, size) / PERIOD for at, size in enumerate(sets)]
+                speeds = [tenants.run(at, each) / PERIOD for at, each in enumerate(sets)]
                 now += PERIOD
                 decided = decide(_survey(cache, tenants, now), history, Config(
                     "throughput", tuple(Claim(_DEVICE, at + 1, _POOL, weight)
                                         for at, weight in enumerate(weights)),
-                    {_POOL: PoolSize(_POOL, SIZE)}))
+                    {_POOL: PoolSize(_POOL, size)}))
                 history = decided.history
                 for at in range(len(SETS)):
                     limits = decided.shares[_DEVICE, at + 1].limits
                     cache.quota(at, limits.least // BLOCK_BYTES)
-                    cache.cap(at, (limits.most or SIZE) // BLOCK_BYTES)
+                    cache.cap(at, (limits.most or size) // BLOCK_BYTES)
                 each = [speed / weight for speed, weight in zip(speeds, weights, strict=True)]
                 found.append({"phase": phase, "period": period, "weights": weights,
                               "per_second": speeds, "error_pct": 100 * max(
@@ -129,7 +133,7 @@ def summary(runs: list[list[dict[str, Any]]]) -> dict[str, float]:
     errors = [statistics.median(run[number]["error_pct"] for run in runs)
               for number in range(len(runs[0]))]
     settled = []
-    for phase in range(len(PHASES)):
+    for phase in range(len(errors) // PERIODS):
         of_phase = errors[phase * PERIODS:(phase + 1) * PERIODS]
         late = [number for number, error in enumerate(of_phase) if error > SETTLED]
         settled.append(late[-1] + 1 if late else 0)

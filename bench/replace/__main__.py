@@ -25,6 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 OUT = ROOT / "build" / "bench"
 PEERS = ("lru", "s3fifo", "arc", "wtinylfu", "sieve")
+#: The hot level of the target, and others; see model.c.
+LEVELS = ("target", "fixed", "feedback", "half", "smq")
 #: Smaller caches, in blocks, have too few chunks.
 LEAST_BLOCKS = 256
 
@@ -36,7 +38,8 @@ def build() -> Path:
     program = folder / "model"
     core = ROOT / "native" / "core"
     subprocess.run(["cc", "-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-o",
-                    program, HERE / "model.c", core / "ghost.c", core / "level.c"], check=True)
+                    program, HERE / "model.c", core / "ghost.c", core / "hot.c", core / "level.c"],
+                   check=True)
     return program
 
 
@@ -50,9 +53,10 @@ def known() -> dict[str, list[dict[str, float]]]:
     return found
 
 
-def run(program: Path, cells: int, blocks: int, accesses: bytes) -> dict[str, int]:
+def run(program: Path, cells: int, blocks: int, accesses: bytes,
+        level: str = LEVELS[0]) -> dict[str, int]:
     """Return the model's counters."""
-    done = subprocess.run([program, str(cells), str(blocks)], input=accesses,
+    done = subprocess.run([program, str(cells), str(blocks), level], input=accesses,
                           stdout=subprocess.PIPE, check=True)
     counts: dict[str, int] = json.loads(done.stdout)
     return counts
@@ -73,7 +77,10 @@ def measure(program: Path, name: str, rows: list[dict[str, float]]) -> list[dict
             continue
         ours, same = (run(program, cells, len(number), accesses) for accesses in (mixed, reads))
         n = ours["accesses"]
+        levels = {level: [_level(run(program, cells, len(number), accesses, level))
+                          for accesses in (mixed, reads)] for level in LEVELS}
         found.append({
+            "levels": levels,
             "trace": name, "blocks": cells, "fraction": row["fraction"],
             "vcache": (ours["read_misses"] + ours["write_misses"]) / n,
             "vcache_as_reads": same["read_misses"] / n,
@@ -82,6 +89,27 @@ def measure(program: Path, name: str, rows: list[dict[str, float]]) -> list[dict
             "ssd_writes_as_reads": (same["promoted"] + same["kept"]) / n,
             **{peer: row[peer] for peer in PEERS}})
     return found
+
+
+def _level(counts: dict[str, int]) -> dict[str, float]:
+    """Return the miss ratio and the blocks written to the SSD per accessed block."""
+    n = counts["accesses"]
+    return {"misses": (counts["read_misses"] + counts["write_misses"]) / n,
+            "ssd_writes": (counts["writes"] + counts["promoted"] + counts["kept"]) / n}
+
+
+def levels(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """Compare the hot levels: means over all traces and sizes, and the worst against "fixed"."""
+    total = {}
+    for level in LEVELS:
+        total[level] = {
+            name: {**{key: statistics.mean(one["levels"][level][at][key] for one in found)
+                      for key in ("misses", "ssd_writes")},
+                   **{end: fold(one["levels"][level][at]["misses"]
+                                - one["levels"]["fixed"][at]["misses"] for one in found)
+                      for end, fold in (("best_vs_fixed", min), ("worst_vs_fixed", max))}}
+            for at, name in enumerate(("vcache", "vcache_as_reads"))}
+    return total
 
 
 def summary(found: list[dict[str, Any]]) -> dict[str, Any]:
@@ -119,10 +147,15 @@ def main() -> int:
     total = summary(found)
     plot.draw(found, OUT / "replace.png")
     (OUT / "replace.json").write_text(json.dumps(
-        {"summary": total, "runs": found,
+        {"summary": total, "hot_level": levels(found), "runs": found,
          "method": "vcache: a model with the rules of native/core on 64 chunks; others: "
                    "libCacheSim's, from expected/policies_4k.csv"}, indent=1) + "\n")
     print(table(found, total))
+    for level, one in levels(found).items():
+        print(f"hot level {level:9}" + "; ".join(
+            f"{name}: misses {row['misses']:.4f}, against fixed {row['best_vs_fixed']:+.4f} to "
+            f"{row['worst_vs_fixed']:+.4f}, SSD {row['ssd_writes']:.3f}"
+            for name, row in one.items()))
     print("bench-replace: build/bench/replace.json, build/bench/replace.png")
     return 0
 

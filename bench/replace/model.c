@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The replacement rules of native/core, applied to the chunks of one tag with a
- * cache of its own: model CELLS BLOCKS < ACCESSES prints JSON. An access has 8
- * bytes: twice the number of a block (below BLOCKS), plus one for a write.
+ * cache of its own: model CELLS BLOCKS [LEVEL] < ACCESSES prints JSON. An access has 8
+ * bytes: twice the number of a block (below BLOCKS), plus one for a write. LEVEL names the
+ * hot level: "target", that of native/core, or another one, see adapt().
  *
  * It is a model of reads.c, promote.c and space.c in native/dm, in which operations
  * take no time. It has no write buffer, record blocks, reserve of the pool, or
@@ -11,8 +12,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "../../native/core/ghost.h"
+#include "../../native/core/hot.h"
 #include "../../native/core/level.h"
 #include "../../native/core/replace.h"
 
@@ -41,6 +44,15 @@ static u64 promoted, kept;
 static struct queue queue[KINDS];
 static struct vcache_ghosts ghosts;
 static struct vcache_level level;
+
+/* The hot level: that of the target, a fixed one, or how it adapts. */
+enum hot_level { TARGET, FIXED, FEEDBACK, HALF, SMQ };
+static struct vcache_hot target;
+static enum hot_level how;
+static u32 raised;		/* how much the hot level is above the fixed one */
+static u32 kept_new, kept_read;	/* recently kept blocks, and those of them that were read */
+static u32 hits_now, misses_now;
+static u8 *kept_cell;		/* by cell: kept, and not read since */
 
 static void *take(size_t n, size_t size)
 {
@@ -109,6 +121,59 @@ static enum kind victim(void)
 
 static u32 place(enum kind kind, u32 block);
 
+/* How many eighths of 64 levels are hot, by sixteenths of the hit ratio: dm-cache's table. */
+static const u32 smq_levels[16] = { 1, 1, 1, 2, 4, 6, 7, 8, 7, 6, 4, 4, 3, 3, 2, 2 };
+
+/* The least heat of the hottest so many 64ths of the live blocks, at least 1. */
+static u32 quantile(u32 parts)
+{
+	u32 count[VC_HEAT_MAX + 1] = { 0 }, h = VC_HEAT_MAX, n, i;
+
+	for (i = 0; i < chunks * room; i++) {
+		if (block_of[i] != NONE)
+			count[heat[i]]++;
+	}
+	for (n = count[h]; h > 1 && (u64)(n + count[h - 1]) * 64 <= (u64)live * parts; h--)
+		n += count[h - 1];
+	return h;
+}
+
+/*
+ * After each sixteenth of a cache full of accesses, decide on the hot level again.
+ * FIXED: the lowest. FEEDBACK: it rises while less than a quarter of the kept blocks are read again, and falls
+ * while more than half of them are. HALF: the hotter half is hot, since the levels of SMQ have
+ * equal sizes. SMQ: as many as dm-cache's SMQ promotes at this hit ratio.
+ */
+static void adapt(void)
+{
+	u32 n = hits_now + misses_now;
+
+	if (how <= FIXED || n < chunks * room / VC_LEVEL_PERIODS)
+		return;
+	if (how == HALF)
+		raised = quantile(32) - 1;
+	else if (how == SMQ)
+		raised = quantile(smq_levels[hits_now >= n ? 15 : 16ULL * hits_now / n]) - 1;
+	else if (kept_new * 1ULL > 4ULL * kept_read && raised < VC_HEAT_MAX - VC_HEAT_NEW)
+		raised++;
+	else if (kept_new < 2 * kept_read && raised)
+		raised--;
+	kept_new /= 2;
+	kept_read /= 2;
+	hits_now = 0;
+	misses_now = 0;
+}
+
+/* The least heat of a hot block. */
+static u32 hot_level(enum kind kind)
+{
+	u32 lowest = kind == MAIN ? VC_HEAT_MAIN : VC_HEAT_NEW, least = lowest + raised;
+
+	if (how == TARGET)
+		return vcache_hot_level(&target, lowest);
+	return least < VC_HEAT_MAX ? least : VC_HEAT_MAX;
+}
+
 /* Reclaim the oldest chunk of a kind. */
 static void reclaim_chunk(void)
 {
@@ -123,8 +188,9 @@ static void reclaim_chunk(void)
 		if (block_of[cell + i] != NONE)
 			count[heat[cell + i]]++;
 	}
-	keep = vcache_keep_choose(count, any ? 0 : kind == MAIN ? VC_HEAT_MAIN : VC_HEAT_NEW,
+	keep = vcache_keep_choose(count, any ? 0 : hot_level(kind),
 				  vcache_keep_most(room, false));
+	vcache_hot_note(&target, count, chunks * room);
 	for (i = 0; i < room; i++) {
 		if (block_of[cell + i] == NONE)
 			continue;
@@ -138,9 +204,13 @@ static void reclaim_chunk(void)
 	q->first = (q->first + 1) % chunks;
 	q->nr--;
 	/* This frees more space than it uses: a quarter of the chunk. */
-	for (i = 0; i < n; i++)
-		heat[place(MAIN, blocks[i])] = hot[i] / 2;
+	for (i = 0; i < n; i++) {
+		cell = place(MAIN, blocks[i]);
+		heat[cell] = hot[i] / 2;
+		kept_cell[cell] = 1;
+	}
 	kept += n;
+	kept_new += n;
 	spent = n * VC_CREDIT_KEEP;
 	credit -= spent < credit ? spent : credit;
 }
@@ -167,6 +237,7 @@ static u32 place(enum kind kind, u32 block)
 	cell = q->open * room + q->filled++;
 	block_of[cell] = block;
 	heat[cell] = 0;
+	kept_cell[cell] = 0;
 	cell_of[block] = cell;
 	live_in[cell / room]++;
 	live++;
@@ -177,6 +248,8 @@ static void hit(u32 cell)
 {
 	if (!heat[cell] && kind_of[cell / room] == SMALL)
 		vcache_level_hit(&level);
+	kept_read += kept_cell[cell];
+	kept_cell[cell] = 0;
 	if (heat[cell] < VC_HEAT_MAX)
 		heat[cell]++;
 	if (credit < VC_CREDIT_MAX)
@@ -221,6 +294,7 @@ static void begin(u32 cells, u32 blocks)
 	}
 	block_of = take((size_t)chunks * room, sizeof(*block_of));
 	heat = take((size_t)chunks * room, 1);
+	kept_cell = take((size_t)chunks * room, 1);
 	for (i = 0; i < chunks * room; i++)
 		block_of[i] = NONE;
 	cell_of = take(blocks, sizeof(*cell_of));
@@ -241,10 +315,13 @@ static void begin(u32 cells, u32 blocks)
 int main(int argc, char **argv)
 {
 	u64 access, n = 0, missed[2] = { 0 }, writes = 0;
+	static const char *const levels[] = { "target", "fixed", "feedback", "half", "smq" };
 	char *end = "";
 
-	if (argc != 3 || (begin(strtoul(argv[1], &end, 10), strtoul(argv[2], NULL, 10)), *end)) {
-		fprintf(stderr, "usage: model CELLS BLOCKS < ACCESSES\n");
+	while (argc == 4 && how <= SMQ && strcmp(argv[3], levels[how]))
+		how++;
+	if (argc < 3 || argc > 4 || how > SMQ || (begin(strtoul(argv[1], &end, 10), strtoul(argv[2], NULL, 10)), *end)) {
+		fprintf(stderr, "usage: model CELLS BLOCKS [target|fixed|feedback|half|smq] < ACCESSES\n");
 		return 2;
 	}
 	while (fread(&access, sizeof(access), 1, stdin) == 1) {
@@ -254,6 +331,9 @@ int main(int argc, char **argv)
 		n++;
 		writes += write;
 		missed[write] += cell == NONE;
+		hits_now += cell != NONE;
+		misses_now += cell == NONE;
+		adapt();
 		if (write) {
 			if (credit < VC_CREDIT_MAX)
 				credit += VC_CREDIT_WRITE;

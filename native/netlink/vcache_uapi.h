@@ -36,8 +36,11 @@
 /* Maximum heat of a block. */
 #define VCACHE_HEAT_MAX	15
 
-/* Maximum number of runs of one cache-prefetch. */
+/* Maximum number of runs of one cache-prefetch or cache-saved. */
 #define VCACHE_PREFETCH_RUNS_MAX	2048
+
+/* Maximum number of 4 KiB blocks of one cache-fill. */
+#define VCACHE_FILL_BLOCKS_MAX	15
 
 /**
  * enum vcache_mode - What a device does with writes.
@@ -391,6 +394,13 @@ enum vcache_a_event {
  * @VCACHE_A_CACHED_CACHED_BYTES: size of the tag's chunks on the cache device
  * @VCACHE_A_CACHED_CACHE_DIRTY_BYTES: part of cached-bytes that is not on the
  *   origin yet
+ * @VCACHE_A_CACHED_TOKEN: session of saved blocks, see cache-saved; 0: there is
+ *   none
+ * @VCACHE_A_CACHED_SAVED_BEGIN: begin a new session
+ * @VCACHE_A_CACHED_START: first sector of the blocks of a cache-fill, the first
+ *   of a 4 KiB block
+ * @VCACHE_A_CACHED_HEAT: number of recent reads of these blocks, up to heat-max
+ * @VCACHE_A_CACHED_DATA: data of 1 to fill-blocks-max blocks
  * @VCACHE_A_CACHED_PAD: aligns 64-bit values, no content
  */
 enum vcache_a_cached {
@@ -400,6 +410,11 @@ enum vcache_a_cached {
 	VCACHE_A_CACHED_RUNS,
 	VCACHE_A_CACHED_CACHED_BYTES,
 	VCACHE_A_CACHED_CACHE_DIRTY_BYTES,
+	VCACHE_A_CACHED_TOKEN,
+	VCACHE_A_CACHED_SAVED_BEGIN,
+	VCACHE_A_CACHED_START,
+	VCACHE_A_CACHED_HEAT,
+	VCACHE_A_CACHED_DATA,
 	VCACHE_A_CACHED_PAD,
 
 	/* private: */
@@ -450,6 +465,20 @@ enum vcache_a_cached {
  *   the commit has a reply, with the extents that the tag has then. A kernel
  *   that does not know the command refuses it (EOPNOTSUPP); use tag-extents
  *   then.
+ * @VCACHE_CMD_CACHE_SAVED: Add blocks to the saved blocks of a tag: blocks
+ *   whose content user space is about to read and save, so that cache-fill can
+ *   return it to the cache later. A block that is written leaves them, whoever
+ *   writes it; blocks in the buffer are left out, so flush the device first.
+ *   With saved-begin, a new session begins with the given runs, and the
+ *   previous one ends; without runs, there is no session then. The reply has
+ *   the token of the session. Without runs and saved-begin, the request only
+ *   asks for the token. A session ends when the device is removed or gets
+ *   another origin.
+ * @VCACHE_CMD_CACHE_FILL: Put saved data of blocks into the cache, as clean
+ *   blocks. Blocks that were written since they were added to the session, and
+ *   blocks in the buffer or the cache, are skipped. The error is ESTALE if the
+ *   session has ended, EBUSY if too many blocks are on their way to the cache,
+ *   and ENOSPC if there is no chunk or memory for them now.
  */
 enum vcache_cmd {
 	VCACHE_CMD_DEVICE_GET = 1,
@@ -464,6 +493,8 @@ enum vcache_cmd {
 	VCACHE_CMD_CACHE_PREFETCH,
 	VCACHE_CMD_CACHE_DROP,
 	VCACHE_CMD_TAG_EXTENTS_CHANGE,
+	VCACHE_CMD_CACHE_SAVED,
+	VCACHE_CMD_CACHE_FILL,
 
 	/* private: */
 	__VCACHE_CMD_MAX,

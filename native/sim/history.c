@@ -62,6 +62,10 @@ SIM_WORLD static bool setup_done;
 SIM_WORLD static struct cgroup roots, cg_a, cg_b;
 SIM_WORLD static u32 read_content[ORACLE_SECTORS];
 SIM_WORLD static int read_error;
+/* What user space has saved of tag 1, and the session that it belongs to. */
+#define SAVED_BLOCKS 4
+SIM_WORLD static u8 saved_data[SAVED_BLOCKS][PAGE_SIZE];
+SIM_WORLD static u64 saved_token;
 SIM_WORLD static u64 damaged;
 
 u32 sectors_of(const struct sim_config *c)
@@ -133,6 +137,29 @@ static int tag_simple(u8 cmd, u32 id, const void *runs, u16 len)
 static void read_end(struct bio *bio)
 {
 	complete(bio->bi_private);
+}
+
+/* Read the first blocks of the volume, as user space does to save them. Return: read? */
+static bool read_saved(void)
+{
+	DECLARE_COMPLETION_ONSTACK(done);
+	struct bio *bio = bio_alloc_bioset(NULL, SAVED_BLOCKS, REQ_OP_READ, GFP_NOIO, NULL);
+	bool good;
+	u32 i;
+
+	for (i = 0; i < SAVED_BLOCKS; i++)
+		__bio_add_page(bio, alloc_page(GFP_KERNEL), PAGE_SIZE, 0);
+	bio->bi_private = &done;
+	bio->bi_end_io = read_end;
+	sim_md_submit(sim_md_find("vol"), bio);
+	wait_for_completion(&done);
+	good = !bio->bi_status;
+	for (i = 0; i < SAVED_BLOCKS; i++) {
+		memcpy(saved_data[i], page_address(bio->bi_io_vec[i].bv_page), PAGE_SIZE);
+		__free_page(bio->bi_io_vec[i].bv_page);
+	}
+	bio_put(bio);
+	return good;
 }
 
 /* Read all of the volume, as the oracle sees it. */
@@ -572,11 +599,58 @@ static void op_resize(struct op *o)
 	op_complete(o, r);
 }
 
+/* Begin a session of saved blocks, and read them. */
+static void op_save(void)
+{
+	struct vcache_cached_run run = { .start = 0, .len = SAVED_BLOCKS * 8 };
+	dev_t d = sim_md_number(sim_md_find("vol"));
+	u32 major = MAJOR(d), minor = MINOR(d), id = 1;
+	struct sim_attr a[] = {
+		{ VCACHE_A_CACHED_MAJOR, &major, 4 }, { VCACHE_A_CACHED_MINOR, &minor, 4 },
+		{ VCACHE_A_CACHED_ID, &id, 4 }, { VCACHE_A_CACHED_RUNS, &run, sizeof(run) },
+		{ VCACHE_A_CACHED_SAVED_BEGIN, NULL, 0 },
+	};
+	u64 token;
+
+	saved_token = 0;
+	if (sim_genl(VCACHE_CMD_CACHE_SAVED, a, 5))
+		return;
+	token = sim_genl_reply;
+	if (read_saved())
+		saved_token = token;
+}
+
+/* Put what was saved into the cache, perhaps long after. */
+static void op_fill(void)
+{
+	dev_t d = sim_md_number(sim_md_find("vol"));
+	u32 major = MAJOR(d), minor = MINOR(d), id = 1, i;
+	u64 start, token = saved_token;
+	u8 data[PAGE_SIZE];
+	struct sim_attr a[] = {
+		{ VCACHE_A_CACHED_MAJOR, &major, 4 }, { VCACHE_A_CACHED_MINOR, &minor, 4 },
+		{ VCACHE_A_CACHED_ID, &id, 4 }, { VCACHE_A_CACHED_TOKEN, &token, 8 },
+		{ VCACHE_A_CACHED_START, &start, 8 },
+		{ VCACHE_A_CACHED_DATA, data, sizeof(data) },
+	};
+
+	for (i = 0; i < SAVED_BLOCKS; i++) {
+		start = i * 8;
+		memcpy(data, saved_data[i], sizeof(data));
+		if (sim_genl(VCACHE_CMD_CACHE_FILL, a, 6))
+			break;
+	}
+}
+
 static void op_promote(struct op *o)
 {
 	struct vcache_cached_run run = { .start = 0, .len = 32, .heat = 8 };
 
-	if (cur->config->chunks)
+	if (cur->config->chunks && o->arg % 3 == 1)
+		op_save();
+	else if (cur->config->chunks && o->arg % 3 == 2)
+		op_fill();
+	else if (cur->config->chunks)
 		tag_simple(VCACHE_CMD_CACHE_PREFETCH, 1, &run, sizeof(run));
 	op_read(o);
 }

@@ -5,6 +5,7 @@
 #include "sim.h"
 
 SIM_WORLD static struct genl_family *family;
+SIM_WORLD u64 sim_genl_reply;
 struct sim_probe_count sim_probes[SIM_PROBES];
 bool sim_verbose;
 
@@ -199,7 +200,7 @@ int genl_register_family(struct genl_family *f)
  */
 int sim_genl(u8 cmd, const struct sim_attr *attrs, unsigned int n)
 {
-	u8 message[1024] __attribute__((aligned(8))) = { 0 };
+	u8 message[1024 + PAGE_SIZE] __attribute__((aligned(8))) = { 0 };
 	struct nlmsghdr *nlh = (struct nlmsghdr *)message;
 	struct nlattr *table[256] = { NULL };
 	struct netlink_ext_ack extack = { NULL, NULL };
@@ -232,6 +233,7 @@ int sim_genl(u8 cmd, const struct sim_attr *attrs, unsigned int n)
 			continue;
 		r = family->pre_doit ? family->pre_doit(&op, &skb, &info) : 0;
 		r = r ?: o->doit(&skb, &info);
+		sim_genl_reply = info.sim_reply;
 		if (extack._msg)
 			sim_log("netlink", "%s", extack._msg);
 		return r;

@@ -181,6 +181,7 @@ const char *sim_md_error(struct mapped_device *md);
 /* Attributes: pairs of type and length in bytes and data; ends with type -1. */
 struct sim_attr { int type; const void *data; u16 len; };
 int sim_genl(u8 cmd, const struct sim_attr *attrs, unsigned int n);
+extern u64 sim_genl_reply; /* the last number in the last reply */
 
 /* ---- probes ---- */
 

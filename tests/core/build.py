@@ -32,6 +32,7 @@ PROGRAMS = {
     "test_ghost": ("ghost",),
     "test_histogram": ("histogram",),
     "test_index": ("index",),
+    "test_hot": ("hot",),
     "test_level": ("level",),
     "test_log": ("log", "meta", "crc32c"),
     "test_meta": ("meta", "crc32c"),

@@ -182,14 +182,16 @@ def set_hook(**options: object) -> None:
     HOOK_CONF.write_text("".join(f"{key} = {value}\n" for key, value in options.items()))
 
 
-def set_agent(swap_after: float = SWAP_AFTER) -> None:
+def set_agent(swap_after: float = SWAP_AFTER, swap_mb: int = 0) -> None:
     """Write the agent's configuration.
 
     :param swap_after: option of the agent
+    :param swap_mb: option of the agent
     """
     # In the emulated box, look-ups take longer than on a compute host. Changes of a domain must be
     # found by themselves, not by a listing.
     AGENT_CONF.write_text(f"[agent]\nrefresh_interval = 1\nswap_after = {swap_after}\n"
+                          f"swap_mb = {swap_mb}\n"
                           "locate_timeout = 5\nprepare_timeout = 10\n"
                           "[libvirt]\nlist_interval = 3600\n")
 
@@ -245,11 +247,11 @@ class Agent:
             raise AssertionError(f"the agent did not end on SIGTERM; end of its log:\n"
                                  f"{self.log()[-3000:]}") from None
 
-    def configure(self, swap_after: float = SWAP_AFTER) -> None:
+    def configure(self, swap_after: float = SWAP_AFTER, swap_mb: int = 0) -> None:
         """Stop it, and change its configuration for the next start."""
         if self.runs:
             assert self.stop() == 0
-        set_agent(swap_after)
+        set_agent(swap_after, swap_mb)
 
     @property
     def runs(self) -> bool:

@@ -242,6 +242,17 @@ MUTATIONS: tuple[Mutation, ...] = (
              "	    le32_to_cpu(h->crc) != vc_log_crc(block))",
              "	    le64_to_cpu(h->key) != g->key)"),
     ), ("directed", "damaged-log")),
+    Mutation("a-write-leaves-what-was-saved-valid", (
+        Edit("update.c", "	vcache_saved_forget(v, block, blocks);\n", ""),
+    ), ("random",)),
+    Mutation("what-is-in-the-buffer-counts-as-saved", (
+        Edit("saved.c", "	vc_saved_check(log->vol, block, n);\n", ""),
+        Edit("saved.c", "static void vc_saved_check", "static void __maybe_unused vc_saved_check"),
+    ), ("random",)),
+    Mutation("a-fill-ignores-what-was-written-since", (
+        Edit("fill.c", "	return vcache_saved_has(log, block, 1) &&\n	       !", "	return !"),
+        Edit("fill.c", " && vcache_saved_has(log, block, n))", ")"),
+    ), ("random",)),
     Mutation("nobody-wakes-a-paced-writer", (
         Edit("log/pace.c", "	hrtimer_start(&log->pace_timer, ns_to_ktime(wait), "
              "HRTIMER_MODE_REL_SOFT);\n", ""),

@@ -398,6 +398,38 @@ class Client:
             ("VCACHE_A_CACHED_RUNS",
              b"".join(spec.CACHED_RUN_LAYOUT.pack(*run) for run in runs))])
 
+    def saved(self, device: DeviceNumber, number: int, runs: Sequence[spec.CachedRun] = (), *,
+              begin: bool = False) -> int:
+        """Add blocks to the saved blocks of a tag; return the token of their session.
+
+        :param runs: sorted runs, at most :data:`spec.PREFETCH_RUNS_MAX`
+        :param begin: begin a new session; without runs, there is none then
+        :return: 0: there is no session
+        """
+        attributes = _cached_attributes(device, number)
+        if runs:
+            attributes.append(("VCACHE_A_CACHED_RUNS",
+                               b"".join(spec.CACHED_RUN_LAYOUT.pack(*run) for run in runs)))
+        if begin:
+            attributes.append(("VCACHE_A_CACHED_SAVED_BEGIN", True))
+        answer = self._answer(spec.Command.CACHE_SAVED, attributes)
+        return int(answer.get_attr("VCACHE_A_CACHED_TOKEN") or 0)
+
+    def fill(self, device: DeviceNumber, number: int, token: int, start: int, heat: int,
+             data: bytes) -> None:
+        """Put saved data into the cache, except for blocks written since they were saved.
+
+        :param token: of the session of the blocks
+        :param start: first sector of the blocks
+        :param data: their data, at most :data:`spec.FILL_BLOCKS_MAX` blocks
+        :raises NetlinkError: with ESTALE if the session has ended, with EBUSY or ENOSPC if this
+            is not possible now
+        """
+        self._socket.request(spec.Command.CACHE_FILL, [
+            *_cached_attributes(device, number), ("VCACHE_A_CACHED_TOKEN", token),
+            ("VCACHE_A_CACHED_START", start), ("VCACHE_A_CACHED_HEAT", heat),
+            ("VCACHE_A_CACHED_DATA", data)])
+
     def cache_drop(self, device: DeviceNumber, number: int) -> tuple[int, int]:
         """Release some clean chunks of a tag.
 

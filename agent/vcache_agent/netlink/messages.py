@@ -155,6 +155,11 @@ class CachedMessage(genlmsg):
         ('VCACHE_A_CACHED_RUNS', 'cdata'),
         ('VCACHE_A_CACHED_CACHED_BYTES', 'uint64'),
         ('VCACHE_A_CACHED_CACHE_DIRTY_BYTES', 'uint64'),
+        ('VCACHE_A_CACHED_TOKEN', 'uint64'),
+        ('VCACHE_A_CACHED_SAVED_BEGIN', 'flag'),
+        ('VCACHE_A_CACHED_START', 'uint64'),
+        ('VCACHE_A_CACHED_HEAT', 'uint32'),
+        ('VCACHE_A_CACHED_DATA', 'cdata'),
         ('VCACHE_A_CACHED_PAD', 'none'),
     )
 
@@ -173,4 +178,6 @@ MESSAGES: dict[Command, type[genlmsg]] = {
     Command.CACHE_PREFETCH: CachedMessage,
     Command.CACHE_DROP: CachedMessage,
     Command.TAG_EXTENTS_CHANGE: TagMessage,
+    Command.CACHE_SAVED: CachedMessage,
+    Command.CACHE_FILL: CachedMessage,
 }

@@ -28,8 +28,10 @@ HISTOGRAM_BUCKETS = 128
 CURVE_POINTS = 1025
 #: Maximum heat of a block.
 HEAT_MAX = 15
-#: Maximum number of runs of one cache-prefetch.
+#: Maximum number of runs of one cache-prefetch or cache-saved.
 PREFETCH_RUNS_MAX = 2048
+#: Maximum number of 4 KiB blocks of one cache-fill.
+FILL_BLOCKS_MAX = 15
 
 
 class Command(enum.IntEnum):
@@ -86,6 +88,21 @@ class Command(enum.IntEnum):
     #: reply, with the extents that the tag has then. A kernel that does not
     #: know the command refuses it (EOPNOTSUPP); use tag-extents then.
     TAG_EXTENTS_CHANGE = 12
+    #: Add blocks to the saved blocks of a tag: blocks whose content user space
+    #: is about to read and save, so that cache-fill can return it to the cache
+    #: later. A block that is written leaves them, whoever writes it; blocks in
+    #: the buffer are left out, so flush the device first. With saved-begin, a
+    #: new session begins with the given runs, and the previous one ends;
+    #: without runs, there is no session then. The reply has the token of the
+    #: session. Without runs and saved-begin, the request only asks for the
+    #: token. A session ends when the device is removed or gets another origin.
+    CACHE_SAVED = 13
+    #: Put saved data of blocks into the cache, as clean blocks. Blocks that
+    #: were written since they were added to the session, and blocks in the
+    #: buffer or the cache, are skipped. The error is ESTALE if the session has
+    #: ended, EBUSY if too many blocks are on their way to the cache, and
+    #: ENOSPC if there is no chunk or memory for them now.
+    CACHE_FILL = 14
 
 
 class Mode(enum.IntEnum):

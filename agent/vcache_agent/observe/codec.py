@@ -11,6 +11,7 @@ import functools
 import math
 import types
 import typing
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from vcache_agent.model import DeviceNumber
@@ -68,6 +69,8 @@ def _encode(value: Any) -> Any:
         return value.name
     if isinstance(value, frozenset):
         return sorted(value)
+    if isinstance(value, tuple) and _all_int(value):
+        return value
     return [_encode(item) for item in value] if isinstance(value, tuple) else value
 
 
@@ -115,8 +118,16 @@ def _many(kind: types.GenericAlias, value: Any, where: str) -> Any:
     if not isinstance(value, list):
         raise FieldError(f"{where} must be a list, is {_shown(value)}")
     inner = typing.get_args(kind)[0]
+    # Curves are long, so their items are not looked at one by one unless one is wrong.
+    if inner is int and _all_int(value) and min(value) >= 0:
+        return typing.get_origin(kind)(value)
     return typing.get_origin(kind)(
         [_decode(inner, item, f"{where}[{at}]") for at, item in enumerate(value)])
+
+
+def _all_int(values: Sequence[Any]) -> bool:
+    """Return True if there are values, and all are integers."""
+    return set(map(type, values)) == {int}
 
 
 def _number(value: Any, where: str) -> DeviceNumber:

@@ -17,7 +17,12 @@ enum vcache_reclaim {
 	VC_RECLAIM_SWAP,	/* for migration: hot or cold blocks change lanes */
 };
 
+/* fill.c */
+int vcache_fill(struct vcache_log *log, u64 token, u64 block, u32 n, u8 heat, const u8 *data,
+		const char **error);
+
 /* prefetch.c */
+const char *vcache_runs_wrong(const void *runs, u32 nr, u64 sectors);
 void vcache_prefetch_drop(struct vcache_log *log);
 void vcache_prefetch_resume(struct vcache_log *log);
 int vcache_prefetch_add(struct vcache_log *log, const void *run, u32 nr,

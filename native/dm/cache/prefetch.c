@@ -152,12 +152,15 @@ static u32 vc_prefetch_alike(struct vcache_volume *v, u64 block, u32 n,
 	return i;
 }
 
-/*
- * Make a promotion of @n blocks, or of as many as the open chunk has space for, with its
- * place there. Return: NULL without a chunk, or memory.
+/**
+ * vcache_prefetch_place - make a promotion that has its place in a chunk already
+ * @log: the log
+ * @block: the first block
+ * @n: how many; the promotion has fewer if the open chunk has no space for more
+ *
+ * Return: NULL without a chunk, or memory.
  */
-static struct vcache_promotion *vc_prefetch_place(struct vcache_log *log, u64 block,
-						  u32 n)
+struct vcache_promotion *vcache_prefetch_place(struct vcache_log *log, u64 block, u32 n)
 {
 	struct vcache_promotion *pr = NULL;
 
@@ -174,7 +177,7 @@ static struct vcache_promotion *vc_prefetch_place(struct vcache_log *log, u64 bl
 /* Start a promotion. Return: how many blocks it has; 0 if there can be none now. */
 static u32 vc_prefetch_send(struct vcache_log *log, u64 block, u32 n, u8 heat)
 {
-	struct vcache_promotion *pr = vc_prefetch_place(log, block, n);
+	struct vcache_promotion *pr = vcache_prefetch_place(log, block, n);
 
 	if (!pr)
 		return 0;
@@ -224,8 +227,11 @@ static int vc_prefetch_some(struct vcache_log *log)
 	return 0;
 }
 
-/* May data read by the tag of a log be cached now? */
-static bool vc_prefetch_may(struct vcache_log *log)
+/**
+ * vcache_prefetch_may - may data read by the tag of a log be cached now?
+ * @log: the log
+ */
+bool vcache_prefetch_may(struct vcache_log *log)
 {
 	struct vcache_tag *tag;
 	bool may;
@@ -252,7 +258,7 @@ static void vc_prefetch_work(struct work_struct *work)
 	if (!atomic_cmpxchg(&pf->flying, 0, 1)) {
 		pf->began = jiffies;
 		blk_start_plug(&plug);
-		if (!vc_prefetch_may(log))
+		if (!vcache_prefetch_may(log))
 			vc_prefetch_clear(log);
 		else if (vc_prefetch_some(log))
 			WRITE_ONCE(pf->tries, pf->tries + 1);
@@ -296,25 +302,32 @@ void vcache_prefetch_resume(struct vcache_log *log)
 		queue_delayed_work(log->vol->pool->wq, &log->prefetch.work, 0);
 }
 
-/* Check a list. Return: what is wrong with it, or NULL. */
-static const char *vc_prefetch_wrong(const struct vc_prefetch_list *list,
-				     u64 sectors)
+/**
+ * vcache_runs_wrong - check runs of blocks
+ * @runs: the runs, perhaps not aligned
+ * @nr: how many
+ * @sectors: size of their device
+ *
+ * Return: what is wrong with them, or NULL.
+ */
+const char *vcache_runs_wrong(const void *runs, u32 nr, u64 sectors)
 {
-	const struct vcache_cached_run *run = list->run;
 	u64 end = 0;
-	u32 i;
 
-	for (i = 0; i < list->nr; i++, run++) {
-		if (!run->len || run->len % VC_BLOCK_SECTORS ||
-		    run->start % VC_BLOCK_SECTORS)
+	for (; nr; nr--, runs += sizeof(struct vcache_cached_run)) {
+		struct vcache_cached_run run;
+
+		memcpy(&run, runs, sizeof(run));
+		if (!run.len || run.len % VC_BLOCK_SECTORS ||
+		    run.start % VC_BLOCK_SECTORS)
 			return "runs must consist of whole 4 KiB blocks";
-		if (run->start < end)
+		if (run.start < end)
 			return "runs must be sorted and disjoint";
-		if (run->start > sectors || run->len > sectors - run->start)
+		if (run.start > sectors || run.len > sectors - run.start)
 			return "runs must be on the device";
-		if (run->heat > VC_HEAT_MAX)
+		if (run.heat > VC_HEAT_MAX)
 			return "heat must be from 0 to 15";
-		end = run->start + run->len;
+		end = run.start + run.len;
 	}
 	return NULL;
 }
@@ -325,11 +338,8 @@ static int vc_prefetch_queue(struct vcache_log *log, struct vc_prefetch_list *li
 	u64 sectors = 0;
 	u32 i;
 
-	*error = vc_prefetch_wrong(list, log->vol->sectors);
-	if (*error)
-		return -EINVAL;
 	*error = "reads of the tag are not cached now";
-	if (!vc_prefetch_may(log))
+	if (!vcache_prefetch_may(log))
 		return -EOPNOTSUPP;
 	*error = "too many runs of the tag are waiting";
 	if (READ_ONCE(log->prefetch.runs) + list->nr > VC_PREFETCH_WAITING)
@@ -349,7 +359,7 @@ static int vc_prefetch_queue(struct vcache_log *log, struct vc_prefetch_list *li
 /**
  * vcache_prefetch_add - add blocks to prefetch, behind those that wait already
  * @log: the log; its device is locked
- * @run: runs of blocks, perhaps not aligned
+ * @run: runs of blocks that vcache_runs_wrong() has accepted, perhaps not aligned
  * @nr: how many
  * @error: set to what is wrong
  *

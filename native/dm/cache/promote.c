@@ -191,13 +191,26 @@ static void vc_promote_copy(struct vcache_promotion *pr)
 	}
 }
 
+/**
+ * vcache_promote_store - write the data of a promotion to the cache, from a work
+ * @pr: the promotion; it has its data
+ */
+void vcache_promote_store(struct vcache_promotion *pr)
+{
+	struct vcache_log *log = pr->log;
+	unsigned long flags;
+
+	spin_lock_irqsave(&log->lock, flags);
+	list_add_tail(&pr->node, &log->promotions);
+	spin_unlock_irqrestore(&log->lock, flags);
+	queue_work(log->vol->pool->wq, &log->promote_work);
+}
+
 /* The origin has been read. */
 static void vc_promote_read_end(struct bio *bio)
 {
 	struct vcache_promotion *pr = bio->bi_private;
-	struct vcache_log *log = pr->log;
 	blk_status_t status = bio->bi_status;
-	unsigned long flags;
 
 	if (pr->user) {
 		if (!status)
@@ -206,14 +219,10 @@ static void vc_promote_read_end(struct bio *bio)
 		bio_endio(pr->user);
 		pr->user = NULL;
 	}
-	if (status) {
+	if (status)
 		vcache_promotion_free(pr);
-		return;
-	}
-	spin_lock_irqsave(&log->lock, flags);
-	list_add_tail(&pr->node, &log->promotions);
-	spin_unlock_irqrestore(&log->lock, flags);
-	queue_work(log->vol->pool->wq, &log->promote_work);
+	else
+		vcache_promote_store(pr);
 }
 
 /* Allocate pages, and a request to read them. Return: false without memory. */

@@ -50,6 +50,10 @@ struct vcache_promotion {
 	struct vcache_promoted part[];
 };
 
+/* prefetch.c */
+struct vcache_promotion *vcache_prefetch_place(struct vcache_log *log, u64 block, u32 n);
+bool vcache_prefetch_may(struct vcache_log *log);
+
 /* promote.c */
 bool vcache_promote_enter(struct vcache_volume *v);
 void vcache_promote_leave(struct vcache_volume *v);
@@ -58,6 +62,7 @@ bool vcache_promote_begin(struct vcache_promotion *pr);
 struct vcache_promotion *vcache_promotion_make(struct vcache_log *log, u64 block, u32 n,
 					       blk_opf_t flags);
 bool vcache_promote_may(struct vcache_tag *tag);
+void vcache_promote_store(struct vcache_promotion *pr);
 void vcache_promote_work(struct work_struct *work);
 
 #endif /* DM_VCACHE_PROMOTE_H */

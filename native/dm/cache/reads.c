@@ -340,13 +340,27 @@ static bool vc_reads_over(const struct vcache_chunk *c)
 	return !c->own && vcache_log_has(log, VC_SHARED) > log->most + 1;
 }
 
+/* Note how hot the blocks of a chunk are that is reclaimed for its space. */
+static void vc_reads_level(struct vcache_chunk *c)
+{
+	struct vcache_log *log = c->log;
+	struct vcache_pool *p = log->vol->pool;
+	u32 count[VC_HEAT_MAX + 1] = {};
+
+	vc_reads_count(p, vcache_chunk_nr(p, c) * p->g.chunk_blocks, VC_HEAT_MAX + 1,
+		       count);
+	vcache_hot_note(&log->hot_level, count,
+			max(vcache_log_part(log), 1U) * p->g.chunk_blocks);
+}
+
 /* Decide which blocks of a chunk are kept. */
 static struct vcache_keep_policy vc_reads_policy(struct vcache_chunk *c, enum vcache_reclaim how)
 {
 	struct vcache_log *log = c->log;
 	u32 capacity = vcache_chunk_capacity(&log->vol->pool->g);
-	u32 hot = c->reads == &log->reads[VC_READS_MAIN] ? VC_HEAT_MAIN :
-							   VC_HEAT_NEW;
+	u32 hot = vcache_hot_level(&log->hot_level,
+				   c->reads == &log->reads[VC_READS_MAIN] ?
+				   VC_HEAT_MAIN : VC_HEAT_NEW);
 
 	if (how == VC_RECLAIM_SWAP)
 		return vcache_keep_swap(c->own ? log->stays : VC_HEAT_SHARED,
@@ -375,6 +389,8 @@ void vcache_reads_keep(struct vcache_chunk *c, enum vcache_reclaim how)
 	lockdep_assert_held(&c->log->vol->pool->lock);
 	if (READ_ONCE(log->vol->stopped) || p->state != VC_POOL_OK)
 		return;
+	if (how == VC_RECLAIM_KEEP)
+		vc_reads_level(c);
 	vc_reads_note(r, p, cell, policy.hot, VC_HEAT_MAX + 1, policy.most);
 	rest = vcache_keep_rest(&policy, r->nr);
 	vc_reads_copy_all(c, r, VC_READS_MAIN);

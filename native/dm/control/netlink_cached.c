@@ -189,6 +189,30 @@ int vcache_nl_cache_map_get_dumpit(struct sk_buff *skb,
 	return skb->len;
 }
 
+/* Check the runs of a request, if it has any. Return: 0 or -EINVAL. */
+static int vc_nl_check_runs(struct vcache_log *log, struct genl_info *info)
+{
+	const struct nlattr *runs = info->attrs[VCACHE_A_CACHED_RUNS];
+	const char *error;
+	u32 nr;
+
+	if (!runs)
+		return 0;
+	nr = nla_len(runs) / sizeof(struct vcache_cached_run);
+	if (!nr || nr > VCACHE_PREFETCH_RUNS_MAX ||
+	    nla_len(runs) % sizeof(struct vcache_cached_run)) {
+		NL_SET_ERR_MSG_ATTR(info->extack, runs,
+				    "there must be 1 to 2048 runs of {u64 start, u32 len, u32 heat}");
+		return -EINVAL;
+	}
+	error = vcache_runs_wrong(nla_data(runs), nr, log->vol->sectors);
+	if (!error)
+		return 0;
+	if (info->extack)
+		info->extack->_msg = error;
+	return -EINVAL;
+}
+
 static int vc_nl_prefetch(struct vcache_dev *dev, struct genl_info *info)
 {
 	struct vcache_log *log = vc_nl_log(dev, info->attrs, info->extack);
@@ -203,13 +227,10 @@ static int vc_nl_prefetch(struct vcache_dev *dev, struct genl_info *info)
 		NL_SET_ERR_MSG(info->extack, "runs are required");
 		return -EINVAL;
 	}
+	r = vc_nl_check_runs(log, info);
+	if (r)
+		return r;
 	nr = nla_len(runs) / sizeof(struct vcache_cached_run);
-	if (!nr || nr > VCACHE_PREFETCH_RUNS_MAX ||
-	    nla_len(runs) % sizeof(struct vcache_cached_run)) {
-		NL_SET_ERR_MSG_ATTR(info->extack, runs,
-				    "there must be 1 to 2048 runs of {u64 start, u32 len, u32 heat}");
-		return -EINVAL;
-	}
 	r = vcache_prefetch_add(log, nla_data(runs), nr, &error);
 	if (error && info->extack)
 		info->extack->_msg = error;
@@ -224,6 +245,136 @@ int vcache_nl_cache_prefetch_doit(struct sk_buff *skb, struct genl_info *info)
 	if (IS_ERR(dev))
 		return PTR_ERR(dev);
 	r = vc_nl_prefetch(dev, info);
+	vcache_nl_release(dev);
+	return r;
+}
+
+/* Add the runs of a request to the saved blocks of a log. Return: 0 or a negative errno. */
+static int vc_nl_saved_runs(struct vcache_log *log, struct genl_info *info)
+{
+	const struct nlattr *runs = info->attrs[VCACHE_A_CACHED_RUNS];
+	u32 nr = nla_len(runs) / sizeof(struct vcache_cached_run);
+	const char *at = nla_data(runs);
+	int r = 0;
+
+	for (; nr && !r; nr--, at += sizeof(struct vcache_cached_run)) {
+		struct vcache_cached_run run;
+
+		memcpy(&run, at, sizeof(run));
+		r = vcache_saved_add(log, run.start / VC_BLOCK_SECTORS,
+				     run.len / VC_BLOCK_SECTORS);
+	}
+	return r;
+}
+
+static int vc_nl_saved(struct vcache_log *log, struct genl_info *info)
+{
+	struct vcache_pool *p = log->vol->pool;
+	int r = 0;
+
+	mutex_lock(&p->lock);
+	if (info->attrs[VCACHE_A_CACHED_SAVED_BEGIN])
+		vcache_saved_begin(log, info->attrs[VCACHE_A_CACHED_RUNS] ?
+				   get_random_u64() | 1 : 0);
+	if (info->attrs[VCACHE_A_CACHED_RUNS]) {
+		r = log->saved ? vc_nl_saved_runs(log, info) : -ESTALE;
+		if (r == -ESTALE)
+			NL_SET_ERR_MSG(info->extack, "there is no session of saved blocks");
+		else if (r)
+			vcache_saved_begin(log, 0);
+	}
+	mutex_unlock(&p->lock);
+	return r;
+}
+
+int vcache_nl_cache_saved_doit(struct sk_buff *skb, struct genl_info *info)
+{
+	struct sk_buff *reply = nlmsg_new(NLMSG_GOODSIZE, GFP_KERNEL);
+	struct vcache_dev *dev;
+	struct vcache_log *log;
+	void *msg;
+	int r;
+
+	if (!reply)
+		return -ENOMEM;
+	dev = vcache_nl_device(info->attrs, info->extack);
+	if (IS_ERR(dev)) {
+		nlmsg_free(reply);
+		return PTR_ERR(dev);
+	}
+	log = vc_nl_log(dev, info->attrs, info->extack);
+	r = PTR_ERR_OR_ZERO(log) ?: vc_nl_check_runs(log, info);
+	if (!r)
+		r = vc_nl_saved(log, info);
+	if (!r) {
+		msg = genlmsg_put_reply(reply, info, &vcache_family, 0,
+					VCACHE_CMD_CACHE_SAVED);
+		r = msg ? vc_put_log(reply, log) ?:
+			  nla_put_u64_64bit(reply, VCACHE_A_CACHED_TOKEN,
+					    log->saved, VCACHE_A_CACHED_PAD) :
+			  -EMSGSIZE;
+		if (msg)
+			genlmsg_end(reply, msg);
+	}
+	vcache_nl_release(dev);
+	if (r) {
+		nlmsg_free(reply);
+		return r;
+	}
+	return genlmsg_reply(reply, info);
+}
+
+/* Check the blocks of a fill. Return: what is wrong with them, or NULL. */
+static const char *vc_nl_fill_wrong(struct vcache_log *log, struct genl_info *info)
+{
+	struct nlattr *data = info->attrs[VCACHE_A_CACHED_DATA];
+	struct nlattr *start = info->attrs[VCACHE_A_CACHED_START];
+	u64 sectors = log->vol->sectors;
+
+	if (!data || !start || !info->attrs[VCACHE_A_CACHED_TOKEN])
+		return "token, start and data are required";
+	if (!nla_len(data) || nla_len(data) % VC_BLOCK_SIZE ||
+	    nla_len(data) > VCACHE_FILL_BLOCKS_MAX * VC_BLOCK_SIZE)
+		return "data must be 1 to 15 whole 4 KiB blocks";
+	if (nla_get_u64(start) % VC_BLOCK_SECTORS)
+		return "start must be the first sector of a 4 KiB block";
+	if (nla_get_u64(start) > sectors ||
+	    nla_len(data) >> SECTOR_SHIFT > sectors - nla_get_u64(start))
+		return "the blocks must be on the device";
+	return NULL;
+}
+
+static int vc_nl_fill(struct vcache_dev *dev, struct genl_info *info)
+{
+	struct vcache_log *log = vc_nl_log(dev, info->attrs, info->extack);
+	struct nlattr **attrs = info->attrs;
+	const char *error;
+	int r = -EINVAL;
+
+	if (IS_ERR(log))
+		return PTR_ERR(log);
+	error = vc_nl_fill_wrong(log, info);
+	if (!error)
+		r = vcache_fill(log, nla_get_u64(attrs[VCACHE_A_CACHED_TOKEN]),
+				nla_get_u64(attrs[VCACHE_A_CACHED_START]) /
+				VC_BLOCK_SECTORS,
+				nla_len(attrs[VCACHE_A_CACHED_DATA]) / VC_BLOCK_SIZE,
+				attrs[VCACHE_A_CACHED_HEAT] ?
+				nla_get_u32(attrs[VCACHE_A_CACHED_HEAT]) : 0,
+				nla_data(attrs[VCACHE_A_CACHED_DATA]), &error);
+	if (error && info->extack)
+		info->extack->_msg = error;
+	return r;
+}
+
+int vcache_nl_cache_fill_doit(struct sk_buff *skb, struct genl_info *info)
+{
+	struct vcache_dev *dev = vcache_nl_device(info->attrs, info->extack);
+	int r;
+
+	if (IS_ERR(dev))
+		return PTR_ERR(dev);
+	r = vc_nl_fill(dev, info);
 	vcache_nl_release(dev);
 	return r;
 }

@@ -118,6 +118,28 @@ vcache_nl_tag_extents_change_policy[VCACHE_A_TAG_EXTENTS_REMOVE + 1] = {
 	[VCACHE_A_TAG_EXTENTS_REMOVE] = { .type = NLA_BINARY, },
 };
 
+/* VCACHE_CMD_CACHE_SAVED */
+static const struct nla_policy
+vcache_nl_cache_saved_policy[VCACHE_A_CACHED_SAVED_BEGIN + 1] = {
+	[VCACHE_A_CACHED_MAJOR] = { .type = NLA_U32, },
+	[VCACHE_A_CACHED_MINOR] = { .type = NLA_U32, },
+	[VCACHE_A_CACHED_ID] = NLA_POLICY_FULL_RANGE(NLA_U32, &vcache_nl_cached_id_range),
+	[VCACHE_A_CACHED_RUNS] = { .type = NLA_BINARY, },
+	[VCACHE_A_CACHED_SAVED_BEGIN] = { .type = NLA_FLAG, },
+};
+
+/* VCACHE_CMD_CACHE_FILL */
+static const struct nla_policy
+vcache_nl_cache_fill_policy[VCACHE_A_CACHED_DATA + 1] = {
+	[VCACHE_A_CACHED_MAJOR] = { .type = NLA_U32, },
+	[VCACHE_A_CACHED_MINOR] = { .type = NLA_U32, },
+	[VCACHE_A_CACHED_ID] = NLA_POLICY_FULL_RANGE(NLA_U32, &vcache_nl_cached_id_range),
+	[VCACHE_A_CACHED_TOKEN] = { .type = NLA_U64, },
+	[VCACHE_A_CACHED_START] = { .type = NLA_U64, },
+	[VCACHE_A_CACHED_HEAT] = NLA_POLICY_MAX(NLA_U32, VCACHE_HEAT_MAX),
+	[VCACHE_A_CACHED_DATA] = { .type = NLA_BINARY, },
+};
+
 const struct genl_ops vcache_nl_ops[VCACHE_NL_OPS_COUNT] = {
 	{
 		.cmd = VCACHE_CMD_DEVICE_GET,
@@ -188,6 +210,18 @@ const struct genl_ops vcache_nl_ops[VCACHE_NL_OPS_COUNT] = {
 		.doit = vcache_nl_tag_extents_change_doit,
 		.policy = vcache_nl_tag_extents_change_policy,
 		.maxattr = VCACHE_A_TAG_EXTENTS_REMOVE,
+	},
+	{
+		.cmd = VCACHE_CMD_CACHE_SAVED,
+		.doit = vcache_nl_cache_saved_doit,
+		.policy = vcache_nl_cache_saved_policy,
+		.maxattr = VCACHE_A_CACHED_SAVED_BEGIN,
+	},
+	{
+		.cmd = VCACHE_CMD_CACHE_FILL,
+		.doit = vcache_nl_cache_fill_doit,
+		.policy = vcache_nl_cache_fill_policy,
+		.maxattr = VCACHE_A_CACHED_DATA,
 	},
 };
 

@@ -12,7 +12,7 @@ enum {
 	VCACHE_NLGRP_EVENTS,
 };
 
-#define VCACHE_NL_OPS_COUNT	11
+#define VCACHE_NL_OPS_COUNT	13
 #define VCACHE_NL_MCGRPS_COUNT	1
 
 extern const struct genl_ops vcache_nl_ops[VCACHE_NL_OPS_COUNT];
@@ -36,5 +36,7 @@ int vcache_nl_cache_prefetch_doit(struct sk_buff *skb, struct genl_info *info);
 int vcache_nl_cache_drop_doit(struct sk_buff *skb, struct genl_info *info);
 int vcache_nl_tag_extents_change_doit(struct sk_buff *skb,
 				      struct genl_info *info);
+int vcache_nl_cache_saved_doit(struct sk_buff *skb, struct genl_info *info);
+int vcache_nl_cache_fill_doit(struct sk_buff *skb, struct genl_info *info);
 
 #endif /* _VCACHE_NL_GEN_H */

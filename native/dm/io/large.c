@@ -146,7 +146,10 @@ static void vc_large_finish(struct vcache_record *rec)
 static void vc_large_work(struct work_struct *work)
 {
 	struct vcache_large *l = container_of(work, struct vcache_large, work);
+	const struct vcache_io *io = l->rec->owner;
 
+	/* Before the index has the data: it could leave the cache before the request ends. */
+	vcache_saved_forget(l->rec->log->vol, io->large.range.first, l->rec->info.data);
 	submit_bio_noacct(l->rec->bio);
 }
 

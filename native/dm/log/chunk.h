@@ -10,6 +10,7 @@
 #include <linux/mutex.h>
 #include <linux/workqueue.h>
 
+#include "../../core/hot.h"
 #include "../../core/level.h"
 #include "../../core/log.h"
 #include "../../core/pace.h"
@@ -324,12 +325,15 @@ enum vcache_log_state {
  * @promotions: promotions that have been read and have no place yet; under @lock
  * @promote_work: gives them a place
  * @prefetch: blocks to promote before they are read
+ * @saved: token of its session of saved blocks, or 0, see saved.c; changes under the lock of the
+ *	pool
  * @live: cells with valid data in its chunks
  * @dirty_cells: those that are dirty
  * @hot: about how many of them are in shared lanes and hot
  * @credit: what it may spend on copies of blocks that are not hot, see vcache_log_paid()
  * @misses: blocks missed for the first time, the clock of its ghosts
  * @level: whether a block has to be missed once or twice to be promoted
+ * @hot_level: how often a block must have been read to be kept; under the lock of the pool
  * @stream_lock: guards @stream and @stream_next; not taken in interrupts
  * @stream: reads that may be sequential
  * @stream_next: cursor: the one that is replaced next
@@ -392,12 +396,14 @@ struct vcache_log {
 	struct list_head promotions;
 	struct work_struct promote_work;
 	struct vcache_prefetch prefetch;
+	u64 saved;
 	atomic_t live;
 	atomic_t dirty_cells;
 	atomic_t hot;
 	u32 credit;
 	u32 misses;
 	struct vcache_level level;
+	struct vcache_hot hot_level;
 	spinlock_t stream_lock; /* stream */
 	struct vcache_stream stream[VC_STREAMS];
 	u8 stream_next;

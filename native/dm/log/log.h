@@ -132,6 +132,7 @@ struct vcache_lane {
  * @paused_until: destage is paused until then, ns
  * @rest_until: unless destage is urgent, the next window begins then, jiffies
  * @serial: counts windows that suggest an origin which serves one request at a time
+ * @saved: blocks whose content user space has saved, see saved.c
  * @promoting: promotions under way, see promote.c
  * @promoted: blocks promoted
  * @destaged: sectors written to the origin
@@ -181,6 +182,7 @@ struct vcache_volume {
 	u64 paused_until;
 	unsigned long rest_until;
 	u32 serial;
+	struct xarray saved;
 	atomic_t promoting;
 	atomic64_t promoted;
 	atomic64_t destaged;
@@ -504,6 +506,14 @@ int vcache_pool_load(struct vcache_pool *p, u32 chunk_blocks, const char **error
 int vcache_table_save_all(struct vcache_pool *p);
 int vcache_pool_close(struct vcache_pool *p);
 int vcache_pool_save_geometry(struct vcache_pool *p, const struct vcache_geometry *g);
+
+/* saved.c */
+void vcache_saved_init(struct vcache_volume *v);
+void vcache_saved_free(struct vcache_volume *v);
+void vcache_saved_begin(struct vcache_log *log, u64 token);
+int vcache_saved_add(struct vcache_log *log, u64 block, u64 n);
+void vcache_saved_forget(struct vcache_volume *v, u64 block, u64 n);
+bool vcache_saved_has(struct vcache_log *log, u64 block, u32 n);
 
 /* update.c */
 void vcache_lookup_cut(struct vcache_volume *v, struct vcache_log *by, u64 block, u8 mask);

@@ -382,6 +382,8 @@ void vcache_lookup_change(struct vcache_volume *v, u64 block, u64 blocks)
 	u32 i;
 
 	smp_mb(); /* the write comes first; pairs with vcache_promote_begin() */
+	vcache_saved_forget(v, block, blocks);
+	smp_mb(); /* pairs with vcache_promote_enter(); see "Order of fills" in fill.c */
 	if (!atomic_read(&v->promoting))
 		return;
 	if (blocks > p->group_mask) {

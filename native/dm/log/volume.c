@@ -62,6 +62,7 @@ void vcache_volume_free(struct vcache_volume *v)
 	cancel_delayed_work_sync(&v->destage);
 	list_for_each_entry_safe(log, next, &v->logs, node)
 		vc_log_free(log);
+	xa_destroy(&v->saved);
 	list_del(&v->node);
 	kfree(v);
 }
@@ -161,6 +162,7 @@ struct vcache_volume *vcache_volume_alloc(struct vcache_pool *p, u32 id, u16 slo
 	INIT_LIST_HEAD(&v->logs);
 	vcache_ranges_init(&v->ranges);
 	vcache_ranges_init(&v->large);
+	vcache_saved_init(v);
 	spin_lock_init(&v->doubt_lock);
 	vcache_log_upper->init_volume(v);
 	init_waitqueue_head(&v->idle);

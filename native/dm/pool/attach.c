@@ -95,12 +95,15 @@ int vcache_volume_change(struct vcache_volume *v, u32 mode,
 		r = vcache_volume_clear(v);
 	}
 	if (!r && (mode != v->mode || sectors != v->sectors)) {
+		vcache_saved_free(v);
 		v->mode = mode;
 		v->sectors = sectors;
 		r = vcache_slot_save(v);
 	}
 	if (!r) {
 		v->drain = false;
+		if (v->origin != origin)
+			vcache_saved_free(v);
 		v->origin = origin;
 	}
 	mutex_unlock(&v->pool->lock);
@@ -275,6 +278,7 @@ int vcache_volume_detach(struct vcache_volume *v, bool forget)
 		vcache_prefetch_drop(log);
 	vcache_volume_close(v);
 	mutex_lock(&p->lock);
+	vcache_saved_free(v);
 	vcache_volume_note_clean(v);
 	if (forget)
 		r = vcache_volume_clear(v);

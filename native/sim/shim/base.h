@@ -763,6 +763,8 @@ void xa_destroy(struct xarray *xa);
 #define xa_err(p) (IS_ERR(p) ? (int)PTR_ERR(p) : 0)
 #define xa_for_each(xa, i, e) \
 	for ((i) = 0; ((e) = xa_find(xa, &(i), ULONG_MAX, 0)); (i)++)
+#define xa_lock_irq(xa) spin_lock_irq(&(xa)->xa_lock)
+#define xa_unlock_irq(xa) spin_unlock_irq(&(xa)->xa_lock)
 #define xa_lock_irqsave(xa, f) spin_lock_irqsave(&(xa)->xa_lock, f)
 #define xa_unlock_irqrestore(xa, f) spin_unlock_irqrestore(&(xa)->xa_lock, f)
 

@@ -397,12 +397,13 @@ struct nlattr { u16 nla_len; u16 nla_type; };
 struct nlmsghdr { u32 nlmsg_len; u32 nlmsg_seq; };
 struct genlmsghdr { u8 cmd; u8 version; u16 reserved; };
 struct netlink_ext_ack { const char *_msg; const struct nlattr *bad_attr; };
-struct sk_buff { unsigned int len; u32 portid; };
+struct sk_buff { unsigned int len; u32 portid; u64 sim_last; };
 struct genl_info {
 	struct genlmsghdr *genlhdr;
 	struct nlmsghdr *nlhdr;
 	struct nlattr **attrs;
 	struct netlink_ext_ack *extack;
+	u64 sim_reply;
 };
 struct netlink_callback {
 	struct sk_buff *skb;
@@ -496,7 +497,7 @@ static inline ssize_t nla_strscpy(char *to, const struct nlattr *a, size_t n)
 #define genlmsg_put_reply(s, i, f, fl, c) ((void *)(s))
 #define genlmsg_end(s, m) ((void)(m))
 #define genlmsg_cancel(s, m) ((void)(m))
-#define genlmsg_reply(s, i) (sim_free(s), 0)
+#define genlmsg_reply(s, i) ((i)->sim_reply = (s)->sim_last, sim_free(s), 0)
 #define genlmsg_multicast(f, s, p, g, gfp) (sim_free(s))
 #define skb_tail_pointer(s) ((unsigned char *)(s))
 #define skb_tailroom(s) 4096
@@ -509,7 +510,7 @@ static inline ssize_t nla_strscpy(char *to, const struct nlattr *a, size_t n)
 #define nla_put_u8(s, t, v) sim_put(t, v)
 #define nla_put_u16(s, t, v) sim_put(t, v)
 #define nla_put_u32(s, t, v) sim_put(t, v)
-#define nla_put_u64_64bit(s, t, v, p) sim_put(t, v)
+#define nla_put_u64_64bit(s, t, v, p) ((s)->sim_last = (v), 0)
 #define nla_nest_start(s, t) ((struct nlattr *)(s))
 #define nla_nest_end(s, n) ((void)(n))
 #define nla_nest_cancel(s, n) ((void)(n))
