@@ -80,6 +80,25 @@ def attach(dm: Dm, store: Store, device: str, pool: str, *, mode: str = "writeba
     return f"{info.name} is volume {chosen} of pool {found.info.name}, mode {mode}"
 
 
+def isolate(dm: Dm, device: str, scope: str) -> str:
+    """Give a device a table of the target without a pool, in mode flush-only. Return a message.
+
+    :param scope: ``volume <tag>``
+    :raises PoolError: if that is not possible; the device is then unchanged
+    """
+    info = tidy(dm, pools.find(dm, device))
+    mapping = pools.mapping_of(dm, info)
+    if mapping is not None:
+        raise PoolError(f"{info.name} is a vcache device already")
+    scope = scope_of(dm, None, info.name, scope)
+    lines = dm.table(info.name)
+    _check_table(info, lines)
+    with _Steps(dm, info, lines) as steps:
+        hidden = steps.hide()
+        steps.swap([Mapping(length_of(lines), "flush-only", hidden.number, scope).line()])
+    return f"{info.name} is in mode flush-only"
+
+
 def detach(dm: Dm, store: Store, device: str, say: Say, *, force: bool = False,
            keep: bool = False) -> str:
     """Write back and remove the cache of a device. Return a message.
