@@ -50,6 +50,11 @@ module-uml: ## build the module for User Mode Linux, and that kernel if it is no
 # How the module is built for the debug kernels: with line counts, and checks of undefined behaviour.
 DEBUG_MODULE := GCOV_PROFILE=y UBSAN_SANITIZE=y
 
+.PHONY: module-uml-storage
+module-uml-storage: ## build the module for make cinder-test, and that kernel if it is not in the cache
+	@release=$$(.ci/uml-kernel --storage --release) && [ -n "$$release" ] && \
+		$(MAKE) --no-print-directory "build/module/$$release/dm-vcache.ko"
+
 .PHONY: module-uml-debug
 module-uml-debug: ## build the module for make test-debug, and that kernel if it is not in the cache
 	@release=$$(.ci/uml-kernel --debug --release) && [ -n "$$release" ] && \

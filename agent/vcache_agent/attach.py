@@ -29,8 +29,9 @@ from vcache_agent.dm import HIDDEN, NAME_MAX, Dm, DmError, Info, KernelWords, Li
 from vcache_agent.pools import Mapping, PoolError
 from vcache_agent.store import Store
 
-#: Targets whose table can be active twice, on the device and on its origin device.
-TWICE = ("linear", "striped")
+#: Targets whose table can be active twice, on the device and on its origin device. Those of
+#: snapshot-origin find the snapshots by the device below, so each copies what it overwrites.
+TWICE = ("linear", "striped", "snapshot-origin")
 SUFFIX = "-vcorigin"
 _UUID = "VCACHE-ORIGIN-"
 #: Begin of the UUID of a device that was created above another one; see above.py.

@@ -85,7 +85,8 @@ class Volumes:
     def operations(self) -> dict[str, Callable[[dict[str, Any]], dict[str, Any]]]:
         """The operations of the sockets, by name."""
         return {"volume-put": self.put, "volume-get": self.get, "volume-list": self.all,
-                "volume-drain": self.drain, "volume-delete": self.delete}
+                "volume-pools": self.pools, "volume-drain": self.drain,
+                "volume-delete": self.delete}
 
     def put(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Give a volume its cache, its pool and its specs.
@@ -125,6 +126,15 @@ class Volumes:
         return {"volumes": [self._described(volume) for _, volume
                             in sorted(self._store.managed().items())]}
 
+    def pools(self, _fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the pools of the host, without their devices."""
+        try:
+            with self._mapper() as dm:
+                rows = [pools.row(pool, []) for pool in pools.pools(dm)]
+        except DmError as error:
+            raise Unfinished(f"the pools are unknown: {error.strerror}") from None
+        return {"pools": rows}
+
     def drain(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Write back the cache of a volume and remove it, so that LVM may change the device.
 
@@ -143,12 +153,15 @@ class Volumes:
     def delete(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Write back and remove the cache of a volume, and forget the volume.
 
-        A volume that is not managed is deleted already. If its device no longer exists, what the
-        pool has of it is discarded.
+        A volume that is not managed is deleted already.
 
+        :param fields: ``id``; with ``discard`` true, what the pool has of a device that no longer
+            exists is discarded
         :raises AdminError: if that is not possible; a later call continues
         """
-        name = _id(fields)
+        name, discard = _id(fields), fields.get("discard", False)
+        if type(discard) is not bool:
+            raise AdminError(f"discard {str(discard)[:40]!r} must be true or false")
         volume = self._store.managed().get(name)
         if volume is not None:
             self._write_back(volume)
@@ -156,7 +169,7 @@ class Volumes:
             volume = self._store.managed().get(name)
             if volume is None:
                 return {}
-            self._leave(volume)
+            self._leave(volume, discard=discard)
             self._store.unmanage(name)
         self._settle()
         return {}
@@ -235,8 +248,12 @@ class Volumes:
             if cache is not None and cache.state not in pools.FAILED:
                 attach.drain(dm, info, LOG.info)
 
-    def _leave(self, volume: ManagedVolume) -> None:
-        """Remove the cache of a volume."""
+    def _leave(self, volume: ManagedVolume, *, discard: bool = False) -> None:
+        """Remove the cache of a volume.
+
+        :param discard: discard what the pool has of a device that no longer exists
+        :raises PoolError: if the device does not exist, and the pool may have its data
+        """
         if volume.state is VolumeState.DRAINED:
             return
         self._store.manage(dataclasses.replace(volume, state=VolumeState.LEAVING))
@@ -244,6 +261,11 @@ class Volumes:
             try:
                 info = pools.find(dm, volume.device)
             except PoolError:
+                held = self._store.holds(volume.identity)
+                if held is not None and not discard:
+                    raise PoolError(
+                        f"{volume.device} does not exist, and pool {held[0]} may have its data: "
+                        "activate the device") from None
                 self._discard(dm, volume)
             else:
                 self._detach(dm, volume, info)

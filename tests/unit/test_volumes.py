@@ -308,13 +308,32 @@ def test_volumes_wait_for_their_pool(world: World) -> None:
     assert agent.get({"id": ID})["volume"]["problem"] == ""
 
 
-def test_a_device_that_is_gone_leaves_nothing(world: World) -> None:
+def test_a_device_that_is_not_active_keeps_its_data(world: World) -> None:
+    agent = world.agent()
+    agent.put(request())
+    world.kernel.volumes[1] = DIRTY
+    world.reboot()
+    lv = world.kernel.devices.pop("lv")
+    for operation in (agent.drain, agent.delete):
+        with pytest.raises(AdminError, match="may have its data: activate the device"):
+            operation({"id": ID})
+        assert world.state == "leaving"
+    with pytest.raises(AdminError, match="must be true or false"):
+        agent.delete({"id": ID, "discard": 1})
+    assert world.kernel.volumes == {1: DIRTY}
+    # The host activates it later.
+    world.kernel.devices["lv"] = lv
+    world.restart()
+    assert (world.state, world.kernel.volumes) == ("drained", {})
+
+
+def test_what_a_pool_has_of_a_deleted_device_is_discarded(world: World) -> None:
     agent = world.agent()
     agent.put(request())
     world.kernel.volumes[1] = DIRTY
     world.reboot()
     del world.kernel.devices["lv"]
-    agent.delete({"id": ID})
+    agent.delete({"id": ID, "discard": True})
     assert (world.kernel.volumes, world.store.managed(), world.store.volumes("fast")) == (
         {}, {}, {})
 
@@ -388,12 +407,15 @@ def test_the_socket_of_the_group_has_only_operations_for_volumes(world: World) -
         assert path.stat().st_mode & 0o777 == 0o660
         answer = ask(path, op="volume-put", **request())
         assert answer["volume"]["tag"] == 1
+        (pool,) = ask(path, op="volume-pools")["pools"]
+        assert (pool["name"], pool["state"], pool["size_bytes"]) == ("fast", "ok", 62 << 20)
         assert [one["id"] for one in ask(path, op="volume-list")["volumes"]] == [ID]
         for name in ("state", "pool-set", "drain-set", "instance-set"):
             answer = ask(path, op=name)
             assert not answer["ok"]
             assert answer["error"].endswith(
-                "must be one of volume-put, volume-get, volume-list, volume-drain, volume-delete")
+                "must be one of volume-put, volume-get, volume-list, volume-pools, "
+                "volume-drain, volume-delete")
         assert ask(path, op="volume-get", id=OTHER)["kind"] == "not-here"
     finally:
         served.stop()
