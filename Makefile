@@ -134,6 +134,15 @@ openstack-unit: venv ## test nova_vcache with the code of Nova and Placement: tw
 openstack-api: venv ## test vcache-api and vcache-host with Keystone, Placement, RabbitMQ: ten minutes
 	@$(PYTHON) .ci/suite.py openstack_api
 
+.PHONY: cinder-unit
+cinder-unit: venv ## test cinder_driver with Cinder's tests of drivers: two minutes
+	@$(PYTHON) .ci/suite.py cinder
+
+.PHONY: cinder-test
+cinder-test: cinder-unit ## test cinder_driver with Cinder, LVM, agent and target, half an hour; TESTS='-k retype'
+	@.ci/deps build test cinder
+	@build/openstack/venv/bin/python -m tests.cinder -W ignore $(TESTS)
+
 .PHONY: devstack-test
 devstack-test: venv module ## test the devstack plugin in a copy of the root file system: half an hour
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) .ci/suite.py devstack

@@ -228,7 +228,7 @@ class AdminServer:
     def _common(self, outcome: "Outcome", problem: str) -> dict[str, Any]:
         return {
             "agent": {"problem": problem, "libvirt": outcome.snapshot.complete,
-                      "domains": len(outcome.snapshot.entries)},
+                      "domains": outcome.snapshot.instances},
             "policy": {"name": self._agent.worker.policy,
                        "set": self._agent.store.policy() is not None}}
 

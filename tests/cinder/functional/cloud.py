@@ -29,7 +29,7 @@ INITIATOR = "iqn.2026-11.org.example:initiator"
 NQN = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-4333-8444-555555555555"
 
 
-class Cloud(functional_helpers._FunctionalTestBase):  # type: ignore[misc]
+class Cloud(functional_helpers._FunctionalTestBase):
     """The services, until :meth:`doCleanups`."""
 
     _osapi_version = "3.70"
@@ -73,6 +73,18 @@ class Cloud(functional_helpers._FunctionalTestBase):  # type: ignore[misc]
     def driver(self) -> Any:
         """The driver of the volume service."""
         return self.volume.manager.driver
+
+    def restart(self) -> None:
+        """Do what the volume service does when it starts."""
+        (record,) = objects.ServiceList.get_all(context.get_admin_context(),
+                                                {"binary": "cinder-volume"})
+        self.volume.manager.init_host(added_to_cluster=False, service_id=record.id)
+        assert self.driver.initialized
+
+    @property
+    def host(self) -> str:
+        """The name of the backend's pool."""
+        return f"{self.volume.host}#LVM"
 
     def kind(self, name: str, **specs: str) -> str:
         """Create a volume type with keys ``vcache:*``, and ``multiattach``; return its id."""

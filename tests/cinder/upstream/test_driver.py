@@ -47,7 +47,7 @@ class Tested(VcacheLVMDriver):
         super().__setattr__(name, _ready(value) if name == "vg" and value is not None else value)
 
 
-class Lvm(test_lvm_driver.LVMVolumeDriverTestCase):  # type: ignore[misc]
+class Lvm(test_lvm_driver.LVMVolumeDriverTestCase):
     """The tests of Cinder's LVM driver."""
 
     __test__ = False  # by unittest: ddt and testtools do without pytest
