@@ -2,6 +2,7 @@
 """Volumes that a compute host has over iSCSI, with LIO as the target."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,8 @@ assert nothing_is_left
 def remote(agent: lab.Agent) -> Iterator[Any]:
     from tests.cinder.functional.cloud import INITIATOR, Cloud
 
+    for folder in ("/etc/target", "/var/target"):
+        Path(folder).mkdir(exist_ok=True)  # as the package of targetcli does
     made = Cloud("lioadm")
     made.setUp()
     with at_end(made.doCleanups), iscsi.daemon(INITIATOR):
