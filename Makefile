@@ -50,6 +50,11 @@ module-uml: ## build the module for User Mode Linux, and that kernel if it is no
 # How the module is built for the debug kernels: with line counts, and checks of undefined behaviour.
 DEBUG_MODULE := GCOV_PROFILE=y UBSAN_SANITIZE=y
 
+.PHONY: module-uml-storage
+module-uml-storage: ## build the module for make cinder-test, and that kernel if it is not in the cache
+	@release=$$(.ci/uml-kernel --storage --release) && [ -n "$$release" ] && \
+		$(MAKE) --no-print-directory "build/module/$$release/dm-vcache.ko"
+
 .PHONY: module-uml-debug
 module-uml-debug: ## build the module for make test-debug, and that kernel if it is not in the cache
 	@release=$$(.ci/uml-kernel --debug --release) && [ -n "$$release" ] && \
@@ -128,6 +133,15 @@ openstack-unit: venv ## test nova_vcache with the code of Nova and Placement: tw
 .PHONY: openstack-api
 openstack-api: venv ## test vcache-api and vcache-host with Keystone, Placement, RabbitMQ: ten minutes
 	@$(PYTHON) .ci/suite.py openstack_api
+
+.PHONY: cinder-unit
+cinder-unit: venv ## test cinder_driver with Cinder's tests of drivers: two minutes
+	@$(PYTHON) .ci/suite.py cinder
+
+.PHONY: cinder-test
+cinder-test: cinder-unit ## test cinder_driver with Cinder, LVM, agent and target, half an hour; TESTS='-k retype'
+	@.ci/deps build test cinder
+	@build/openstack/venv/bin/python -m tests.cinder -W ignore $(TESTS)
 
 .PHONY: devstack-test
 devstack-test: venv module ## test the devstack plugin in a copy of the root file system: half an hour

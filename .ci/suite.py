@@ -103,6 +103,7 @@ SUITES = (
     Suite("kernel", boxed=True, minutes=10, part="quick", marks="quick", box=("--uml",),
           asked=True),
     Suite("core", boxed=False, minutes=35),
+    Suite("cinder", boxed=False, minutes=15, venv="openstack"),
     Suite("packaging", boxed=False, minutes=30),
     Suite("unit", boxed=False, minutes=25),
     Suite("tools", boxed=False, minutes=15),

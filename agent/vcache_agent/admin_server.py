@@ -11,6 +11,8 @@ import re
 import sqlite3
 import threading
 import time
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from oslo_log import log as logging
@@ -38,10 +40,12 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
+Operation = Callable[[dict[str, Any]], dict[str, Any]]
+Operations = Mapping[str, Operation]
+
 REQUEST_BYTES = 64 << 10
 #: Seconds to receive a request, and to send its answer.
 SECONDS = 5.0
-_PASS_SECONDS = 20.0
 _LANE = "([0-9]|[1-5][0-9]|6[0-3])"
 _LANES = re.compile(f"{_LANE}(,{_LANE})*")
 
@@ -68,24 +72,32 @@ class AdminServer:
     """Executes the requests.
 
     :param agent: the agent to query and to change
+    :param volumes: the operations for managed volumes, by name
     """
 
-    def __init__(self, agent: "Agent") -> None:
+    def __init__(self, agent: "Agent", volumes: Operations = MappingProxyType({})) -> None:
         self._agent = agent
         self._override_lock = threading.Lock()
         self._curves = Curves()
-        self._operations = {"state": self._state, "tag-set": self._tag_set,
-                            "reconcile": self._reconcile, "policy-set": self._policy_set,
-                            "host": self._host, "instance-set": self._instance_set,
-                            "drain-set": self._drain_set, "pool-set": self._pool_set,
-                            "events": self._events, "why": self._why,
-                            "migration": self._migration,
-                            "claims": self._claims}
+        self._volumes = volumes
+        self._operations: dict[str, Operation] = {
+            "state": self._state, "tag-set": self._tag_set, "reconcile": self._reconcile,
+            "policy-set": self._policy_set, "host": self._host,
+            "instance-set": self._instance_set, "drain-set": self._drain_set,
+            "pool-set": self._pool_set, "events": self._events, "why": self._why,
+            "migration": self._migration, "claims": self._claims, **volumes}
+
+    def handle_volumes(self, request: bytes) -> bytes:
+        """Execute a request of the socket for volumes, which has only those operations."""
+        return self._handle(request, self._volumes)
 
     def handle(self, request: bytes) -> bytes:
         """Execute one request and return its answer, both as JSON."""
+        return self._handle(request, self._operations)
+
+    def _handle(self, request: bytes, operations: Operations) -> bytes:
         try:
-            answer = {"ok": True, **self._dispatch(request)}
+            answer = {"ok": True, **self._dispatch(request, operations)}
         except AdminError as error:
             answer = _refusal(error)
         except Exception as error:
@@ -93,15 +105,15 @@ class AdminServer:
             answer = _refusal(Unfinished(f"internal error of the agent: {error!r}"))
         return json.dumps(answer).encode()
 
-    def _dispatch(self, request: bytes) -> dict[str, Any]:
+    def _dispatch(self, request: bytes, operations: Operations) -> dict[str, Any]:
         try:
             fields = json.loads(request)
         except (ValueError, RecursionError):
             raise AdminError("the request is not JSON") from None
         name = fields.get("op") if isinstance(fields, dict) else None
-        operation = self._operations.get(name) if isinstance(name, str) else None
+        operation = operations.get(name) if isinstance(name, str) else None
         if operation is None or not isinstance(name, str):
-            known = ", ".join(self._operations)
+            known = ", ".join(operations)
             raise AdminError(f"op {str(name)[:40]!r} is unknown, must be one of {known}")
         try:
             answer = operation(fields)
@@ -117,7 +129,7 @@ class AdminServer:
 
     def _note(self, name: str, fields: dict[str, Any]) -> None:
         """Add an event if a request has changed a setting."""
-        if name.endswith("-set"):
+        if name.endswith(("-set", "-put", "-drain", "-delete")):
             self._agent.events.add("setting", f"{name}: " + json.dumps(
                 {key: value for key, value in fields.items() if key != "op"})[:400])
 
@@ -216,7 +228,7 @@ class AdminServer:
     def _common(self, outcome: "Outcome", problem: str) -> dict[str, Any]:
         return {
             "agent": {"problem": problem, "libvirt": outcome.snapshot.complete,
-                      "domains": len(outcome.snapshot.entries)},
+                      "domains": outcome.snapshot.instances},
             "policy": {"name": self._agent.worker.policy,
                        "set": self._agent.store.policy() is not None}}
 
@@ -243,7 +255,7 @@ class AdminServer:
             old = NONE if fields.get("replace") else store.overrides().get(uuid, NONE)
             override = dataclasses.replace(old, **values)
             store.set_override(uuid, override)
-        self._run_pass(fresh=False)
+        self._agent.worker.settle(fresh=False)
         return {"override": override.given}
 
     def _drain_set(self, fields: dict[str, Any]) -> dict[str, Any]:
@@ -251,7 +263,7 @@ class AdminServer:
         if not isinstance(draining, bool):
             raise AdminError(f"draining {str(draining)[:40]!r} must be true or false")
         self._agent.store.set_draining(draining)
-        self._run_pass(fresh=False)
+        self._agent.worker.settle(fresh=False)
         return {}
 
     def _migration(self, fields: dict[str, Any]) -> dict[str, Any]:
@@ -283,7 +295,7 @@ class AdminServer:
         known = self._agent.store.set_tag(tag, values)
         if not known:
             raise AdminError(f"tag {tag} does not belong to a disk")
-        self._run_pass(fresh=False)
+        self._agent.worker.settle(fresh=False)
         return {}
 
     def _policy_set(self, fields: dict[str, Any]) -> dict[str, Any]:
@@ -292,7 +304,7 @@ class AdminServer:
             raise AdminError(f"policy {str(name)[:40]!r} must be one of {', '.join(POLICIES)}, or "
                              "null for the configured one")
         self._agent.store.set_policy(name)
-        self._run_pass(fresh=False)
+        self._agent.worker.settle(fresh=False)
         return {}
 
     def _pool_set(self, fields: dict[str, Any]) -> dict[str, Any]:
@@ -322,15 +334,5 @@ class AdminServer:
         # Without libvirt, the pass uses the last known list of domains.
         while not self._agent.inventory.listed_since(asked) and time.monotonic() < limit:
             time.sleep(0.02)
-        self._run_pass(fresh=True)
+        self._agent.worker.settle(fresh=True)
         return {"libvirt": self._agent.inventory.listed_since(asked)}
-
-    def _run_pass(self, fresh: bool) -> None:
-        worker = self._agent.worker
-        if not worker.wait(worker.kick(fresh), _PASS_SECONDS):
-            raise Unfinished("the change is saved, but was not applied to the kernel within "
-                             f"{_PASS_SECONDS:g} s")
-        outcome = worker.outcome
-        if outcome.problem:
-            raise Unfinished("the change is saved, but cannot be applied to the kernel: "
-                             f"{outcome.problem}")

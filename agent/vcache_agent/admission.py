@@ -46,6 +46,7 @@ class Host:
     :param problem: why the host cannot isolate any disk, or empty
     :param devices: the devices of the target
     :param reserve: reserves the claims of a domain, by its UUID, or returns why they do not fit
+    :param managed: the devices of managed volumes, which have the modes of their volume types
     """
 
     locate: Callable[[Sequence[DiskSource]], Sequence[Located]]
@@ -53,6 +54,7 @@ class Host:
     problem: str = ""
     devices: Mapping[DeviceNumber, Device] = dataclasses.field(default_factory=dict)
     reserve: Callable[[str, Sequence[Claim]], Sequence[str]] = lambda *_: ()
+    managed: frozenset[DeviceNumber] = frozenset()
 
 
 def admit(domain: Domain, host: Host) -> str:
@@ -61,7 +63,7 @@ def admit(domain: Domain, host: Host) -> str:
     What it requests of pools is reserved if it fits.
 
     Volumes of Cinder do not count if they are not on a device of the target: they may be remote,
-    and the flavor asks for a cache of this host.
+    and the flavor asks for a cache of this host. Nor do managed volumes.
 
     :raises Refused: if the flavor has vcache:required, and a local writable disk does not
         get the requested mode, or there is no such disk, or too few tags are free, or its
@@ -93,6 +95,8 @@ def _shortcomings(domain: Domain, specs: ExtraSpecs, host: Host) -> list[str]:
     disks = [disk for disk in domain.disks if not disk.readonly and disk.kind in _LOCAL]
     for disk, found in zip(disks, host.locate(disks), strict=True):
         if disk.volume and found.location is None and not found.unknown:
+            continue
+        if found.location is not None and found.location.device in host.managed:
             continue
         # A last known location is not enough: the disk may be another one now.
         if found.problem or found.location is None:

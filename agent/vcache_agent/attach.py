@@ -29,8 +29,9 @@ from vcache_agent.dm import HIDDEN, NAME_MAX, Dm, DmError, Info, KernelWords, Li
 from vcache_agent.pools import Mapping, PoolError
 from vcache_agent.store import Store
 
-#: Targets whose table can be active twice, on the device and on its origin device.
-TWICE = ("linear", "striped")
+#: Targets whose table can be active twice, on the device and on its origin device. Those of
+#: snapshot-origin find the snapshots by the device below, so each copies what it overwrites.
+TWICE = ("linear", "striped", "snapshot-origin")
 SUFFIX = "-vcorigin"
 _UUID = "VCACHE-ORIGIN-"
 #: Begin of the UUID of a device that was created above another one; see above.py.
@@ -78,6 +79,25 @@ def attach(dm: Dm, store: Store, device: str, pool: str, *, mode: str = "writeba
         steps.swap([dataclasses.replace(mapping, mode=mode, scope=scope, pool=found.info.number,
                                         volume=chosen).line()])
     return f"{info.name} is volume {chosen} of pool {found.info.name}, mode {mode}"
+
+
+def isolate(dm: Dm, device: str, scope: str) -> str:
+    """Give a device a table of the target without a pool, in mode flush-only. Return a message.
+
+    :param scope: ``volume <tag>``
+    :raises PoolError: if that is not possible; the device is then unchanged
+    """
+    info = tidy(dm, pools.find(dm, device))
+    mapping = pools.mapping_of(dm, info)
+    if mapping is not None:
+        raise PoolError(f"{info.name} is a vcache device already")
+    scope = scope_of(dm, None, info.name, scope)
+    lines = dm.table(info.name)
+    _check_table(info, lines)
+    with _Steps(dm, info, lines) as steps:
+        hidden = steps.hide()
+        steps.swap([Mapping(length_of(lines), "flush-only", hidden.number, scope).line()])
+    return f"{info.name} is in mode flush-only"
 
 
 def detach(dm: Dm, store: Store, device: str, say: Say, *, force: bool = False,

@@ -156,6 +156,19 @@ _METRICS_OPTS = [
 ]
 
 
+_VOLUMES = cfg.OptGroup("volumes", title="Volumes of Cinder that the agent manages")
+_VOLUMES_OPTS = [
+    cfg.StrOpt("socket", default="/run/vcache/volumes.sock",
+               help="Path of the Unix socket on which the agent serves the Cinder volume driver. "
+                    "It has only the operations for volumes. Must equal 'vcache_socket' of the "
+                    "backend in cinder.conf."),
+    cfg.StrOpt("group", default="",
+               help="Name of the group whose members may use the socket, for example 'cinder'. A "
+                    "member can give a cache to any mapped device of the host, and remove it. "
+                    "Empty: the agent does not serve the socket."),
+]
+
+
 def list_opts() -> list[tuple[cfg.OptGroup, list[Any]]]:
     """Return all options by group, for oslo-config-generator."""
     return [(_AGENT, list(_AGENT_OPTS)),
@@ -163,7 +176,8 @@ def list_opts() -> list[tuple[cfg.OptGroup, list[Any]]]:
             (_OBSERVE, list(_OBSERVE_OPTS)),
             (_MIGRATION, list(_MIGRATION_OPTS)),
             (_POLICY, list(_POLICY_OPTS)),
-            (_METRICS, list(_METRICS_OPTS))]
+            (_METRICS, list(_METRICS_OPTS)),
+            (_VOLUMES, list(_VOLUMES_OPTS))]
 
 
 def register(conf: cfg.ConfigOpts) -> None:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Collection, Iterable
 
-from vcache_agent.model import Domain, Phase
+from vcache_agent.model import Domain, Owner, Phase
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +33,11 @@ class Snapshot:
     entries: tuple[Entry, ...]
     complete: bool
     defined: frozenset[str] | None
+
+    @property
+    def instances(self) -> int:
+        """Number of domains, without managed volumes (managed.py)."""
+        return sum(entry.domain.owner is Owner.INSTANCE for entry in self.entries)
 
 
 class Inventory:

@@ -166,6 +166,19 @@ class Phase(enum.StrEnum):
     RUNNING = "running"
 
 
+class Owner(enum.StrEnum):
+    """What a disk belongs to."""
+
+    #: An instance, which is a domain of libvirt.
+    INSTANCE = "instance"
+    #: Itself: a volume that the agent manages for Cinder, whoever has it attached.
+    VOLUME = "volume"
+
+
+#: Target of the only disk of a managed volume.
+VOLUME_TARGET = "volume"
+
+
 class DiskId(NamedTuple):
     """Identity of a virtual disk. It holds wherever the data of the disk is.
 
@@ -216,9 +229,10 @@ class DiskSource:
 
 @dataclasses.dataclass(frozen=True)
 class Domain:
-    """A domain as described in its XML.
+    """A domain as described in its XML; or a managed volume, which is its own only disk.
 
-    :param extra_specs: extra specs of its flavor, not validated
+    :param uuid: UUID of the domain, or id of the volume
+    :param extra_specs: extra specs of its flavor or volume type, not validated
     :param project: id of the project that owns the instance; empty: unknown
     """
 
@@ -227,6 +241,7 @@ class Domain:
     extra_specs: dict[str, str]
     disks: tuple[DiskSource, ...]
     project: str = ""
+    owner: Owner = Owner.INSTANCE
 
 
 @dataclasses.dataclass(frozen=True)

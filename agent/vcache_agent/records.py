@@ -2,6 +2,7 @@
 """What the agent remembers about disks and layers: the rows of its store."""
 
 import dataclasses
+import enum
 import functools
 from collections.abc import Mapping
 
@@ -77,6 +78,36 @@ class LayerRow:
         if self.domain is None or self.target is None:
             return None
         return DiskId(self.domain, self.target)
+
+
+class VolumeState(enum.StrEnum):
+    """What the agent does with the cache of a managed volume."""
+
+    #: The device has its cache, also after a restart of the agent or the host.
+    ATTACHED = "attached"
+    #: The cache is being written back and removed; the agent continues this after a restart.
+    LEAVING = "leaving"
+    #: The device has its original table, and stays so until the next volume-put.
+    DRAINED = "drained"
+
+
+@dataclasses.dataclass(frozen=True)
+class ManagedVolume:
+    """A volume that the agent manages for Cinder; see volumes.py.
+
+    :param id: what Cinder names it by, a UUID
+    :param device: host path of its device
+    :param identity: identity of its mapped device (:func:`.pools.identity`)
+    :param pool: name of the pool; empty: none
+    :param specs: extra specs ``vcache:*`` of its volume type, as a JSON object
+    """
+
+    id: str
+    device: str
+    identity: str
+    pool: str
+    specs: str
+    state: VolumeState
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,7 @@ from nova_vcache.extra_specs import Isolation
 from vcache_agent import histogram, lanes, marginal, pools, recent, view
 from vcache_agent.admission import specs_of
 from vcache_agent.dm import Dm, DmError
-from vcache_agent.model import Curve, Device, Tag, lanes_of
+from vcache_agent.model import Curve, Device, Owner, Tag, lanes_of
 from vcache_agent.netlink import spec
 from vcache_agent.observe.activity import Counts
 from vcache_agent.observe.sample import TagKey
@@ -89,6 +89,8 @@ def _domains(outcome: "Outcome", store: "Store") -> list[Json]:
     rows = []
     for entry in outcome.snapshot.entries:
         domain = entry.domain
+        if domain.owner is Owner.VOLUME:
+            continue
         flavor, problem = specs_of(domain.extra_specs)
         rows.append({
             "uuid": domain.uuid, "name": domain.name, "project": domain.project,
@@ -108,8 +110,9 @@ def _disks(outcome: "Outcome", devices: list[Device], tags: list[Tag],
     pool_of = {str(item.number): item.pool for item in devices}
     found = {(str(item.device), item.id): item for item in tags}
     found_lately = {(str(number), tag): item for (number, tag), item in lately.items()}
-    rows = view.disks(outcome, tags)
+    rows = [row for row in view.disks(outcome, tags) if row["owner"] == Owner.INSTANCE]
     for row in rows:
+        del row["owner"]
         key = (row["device"], row["tag"])
         tag, of = found.get(key), found_lately.get(key)
         # A guest waits for reads of a shared layer as for those of its own.

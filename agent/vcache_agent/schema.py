@@ -4,12 +4,11 @@
 Version 7 has a row for each disk, which is (domain UUID, target), and one for each
 layer. Before, there was a row for each layer with a tag, and its key had no generation
 of the inode. Such keys remain until the agent sees the layer under the same disk again.
+Version 8 has the volumes that the agent manages for Cinder.
 """
 
 import re
 import sqlite3
-
-from vcache_agent.inode import without_generation
 
 # Scripts that upgrade the schema, each to the next version.
 _SCHEMAS = ("""
@@ -88,31 +87,23 @@ CREATE TABLE layers (
 INSERT INTO layers SELECT key, path, device_of(key), domain, target, NULL, NULL FROM disks;
 DROP TABLE disks;
 ALTER TABLE disks_7 RENAME TO disks;
+""", """
+CREATE TABLE managed (
+    id TEXT PRIMARY KEY,
+    device TEXT NOT NULL UNIQUE,
+    identity TEXT NOT NULL,
+    pool TEXT NOT NULL,
+    specs TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('attached', 'leaving', 'drained'))
+) STRICT;
 """)
 
 VERSION = len(_SCHEMAS)
 
 _DOWNGRADE = """
-CREATE TABLE disks_6 (
-    key TEXT PRIMARY KEY,
-    tag INTEGER NOT NULL UNIQUE CHECK (tag BETWEEN 1 AND 65535),
-    domain TEXT NOT NULL,
-    name TEXT NOT NULL,
-    target TEXT NOT NULL,
-    path TEXT NOT NULL,
-    weight INTEGER,
-    released REAL,
-    mode TEXT,
-    persist INTEGER NOT NULL DEFAULT 0,
-    lanes TEXT
-) STRICT;
-INSERT OR IGNORE INTO disks_6
-    SELECT without_generation(layer), tag, domain, name, current, path, weight, released, mode,
-           persist, lanes
-    FROM disks WHERE layer != '' ORDER BY released IS NOT NULL, released DESC;
-DROP TABLE disks;
-DROP TABLE layers;
-ALTER TABLE disks_6 RENAME TO disks;
+DELETE FROM disks WHERE domain IN (SELECT id FROM managed);
+DELETE FROM layers WHERE domain IN (SELECT id FROM managed);
+DROP TABLE managed;
 """
 
 # The key of a layer of an older version: its device is between the first colon and the
@@ -145,10 +136,9 @@ def upgrade(db: sqlite3.Connection) -> None:
 def downgrade(db: sqlite3.Connection) -> None:
     """Convert a file of :data:`VERSION` to the version before it, in the current transaction.
 
-    Backing layers and shared layers are dropped, which the older agent does not know. Of
-    several disks with the same active layer, the one that runs remains.
+    The managed volumes are dropped. Their devices keep their caches, which 'vcache detach' can
+    remove.
     """
-    db.create_function("without_generation", 1, without_generation, deterministic=True)
     _run(db, _DOWNGRADE)
     db.execute(f"PRAGMA user_version = {VERSION - 1}")
 

@@ -18,6 +18,7 @@ disk: helper processes do that (locate_pool.py). Only the worker changes tags.
 import contextlib
 import dataclasses
 import fcntl
+import grp
 import importlib.metadata
 import os
 import sqlite3
@@ -48,7 +49,7 @@ from vcache_agent.migration.arrivals import Arrivals, Policy
 from vcache_agent.migration.departures import Departures
 from vcache_agent.migration.moves import Moves
 from vcache_agent.migration.sights import Sights
-from vcache_agent.model import DeviceNumber, DiskId, DiskSource, Domain, Phase
+from vcache_agent.model import DeviceNumber, DiskId, DiskSource, Domain, Owner, Phase
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client, EventListener
 from vcache_agent.netlink.errors import NetlinkError
@@ -62,6 +63,7 @@ from vcache_agent.reservations import Present, Reservations
 from vcache_agent.store import Store, StoreError
 from vcache_agent.swapdata import DataSettings
 from vcache_agent.unix_server import UnixServer
+from vcache_agent.volumes import Volumes
 from vcache_agent.worker import Settings, Worker
 
 LOG = logging.getLogger(__name__)
@@ -95,12 +97,17 @@ class AlreadyRunning(Exception):
     """Another agent uses the same store."""
 
 
+class NoSuchGroup(Exception):
+    """The group of the socket for volumes does not exist."""
+
+
 class Agent:
     """All parts of the agent.
 
     :param conf: with the options of conf.py
     :raises AlreadyRunning: if another agent uses the same store
     :raises StoreError: if the store cannot be opened
+    :raises NoSuchGroup: if the group of the socket for volumes does not exist
     :raises AddressError: if the address of the metrics is not valid
     """
 
@@ -146,14 +153,21 @@ class Agent:
         self.watch = LibvirtWatch(conf.libvirt.uri, self.inventory, conf.libvirt.list_interval,
                                   self._look, Path(conf.libvirt.run_dir),
                                   Sights(self.moves, self.departures, self._arrivals))
+        self.volumes = Volumes(self.store, self.worker.settle, state.with_suffix(".attach"),
+                               kernel=self._client)
         callbacks = hook_server.Callbacks(self._prepare, self._running, self._ended,
                                           self._arriving)
+        admin = admin_server.AdminServer(self, self.volumes.operations)
         self._servers = [
             UnixServer(Path(conf.agent.hook_socket),
                        lambda request: hook_server.handle(request, callbacks),
                        request_bytes=hook_server.REQUEST_BYTES, seconds=hook_server.SECONDS),
-            UnixServer(Path(conf.agent.admin_socket), admin_server.AdminServer(self).handle,
+            UnixServer(Path(conf.agent.admin_socket), admin.handle,
                        request_bytes=admin_server.REQUEST_BYTES, seconds=admin_server.SECONDS)]
+        if conf.volumes.group:
+            self._servers.append(UnixServer(
+                Path(conf.volumes.socket), admin.handle_volumes, group=_group(conf.volumes.group),
+                request_bytes=admin_server.REQUEST_BYTES, seconds=admin_server.SECONDS))
         self._events = threading.Thread(target=self._listen, name="events", daemon=True)
 
     def start(self) -> None:
@@ -162,6 +176,7 @@ class Agent:
             self._recorder.start()
         self.observer.start()
         self.worker.start()
+        self.volumes.start()
         for server in self._servers:
             server.start()
         self.watch.start()
@@ -180,6 +195,7 @@ class Agent:
                 last_first.callback(self._recorder.stop)
             last_first.callback(self.observer.stop)
             last_first.callback(self.worker.stop)
+            last_first.callback(self.volumes.stop)
             last_first.callback(self.watch.stop)
             for server in reversed(self._servers):
                 last_first.callback(server.stop)
@@ -288,7 +304,14 @@ class Agent:
 
         return Host(locate, spec.TAG_MAX - len(self.store.numbers() - {tags.HOST_TAG}),
                     devices={device.number: device for device in devices},
-                    reserve=self._reserve)
+                    reserve=self._reserve, managed=self._managed())
+
+    def _managed(self) -> frozenset[DeviceNumber]:
+        """Return the devices of managed volumes, as of the last pass."""
+        plan = self.worker.outcome.plan
+        return frozenset(report.device for report in (plan.disks if plan else ())
+                         if report.device is not None
+                         and report.state.domain.owner is Owner.VOLUME)
 
     def _reserve(self, domain: str, claims: Sequence[Claim]) -> list[str]:
         """Reserve the claims of a domain; see reservations.py."""
@@ -406,6 +429,17 @@ def _arrival_policy(conf: cfg.ConfigOpts) -> Policy:
     group = conf.migration
     return Policy(Path(group.relay_socket) if group.relay_socket else None, group.wait,
                   group.unanswered == "accept", conf.agent.prepare_grace)
+
+
+def _group(name: str) -> int:
+    """Return the id of a group.
+
+    :raises NoSuchGroup: if there is none of that name
+    """
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        raise NoSuchGroup(f"[volumes] group {name!r}: this host has no such group") from None
 
 
 def _nowhere(*_: object) -> NoReturn:

@@ -2,14 +2,14 @@
 """The agent's persistent state, in a small SQLite file.
 
 libvirt knows the domains, and the kernel knows the tags. This file records the
-tag of each disk, the layers that belong to it, the volume number of each device, and
-the settings of operators. If it is lost, disks get new tags, except those whose tag the
-kernel still has.
+tag of each disk, the layers that belong to it, the volume number of each device, the
+volumes managed for Cinder, and the settings of operators. If it is lost, disks get new
+tags, except those whose tag the kernel still has.
 
 Every change is one transaction in write-ahead mode, so the file is consistent
 whenever the process ends. It is not synced at each commit: after a power cut
-no domain runs either, and a hook must not wait for a busy disk. Only the volume numbers are,
-because a device that is attached to another volume shows old data.
+no domain runs either, and a hook must not wait for a busy disk. Only the volume numbers and the
+managed volumes are, because a device without its volume, or with another one, shows old data.
 
 A damaged file is moved aside, and a new one is begun: see :meth:`Store.repair`. On a full
 disk, changes fail as a whole and the stored state can be read: see :attr:`Store.problem`.
@@ -27,9 +27,9 @@ from pathlib import Path
 from oslo_log import log as logging
 
 from vcache_agent import schema
-from vcache_agent.model import DiskId
+from vcache_agent.model import VOLUME_TARGET, DiskId
 from vcache_agent.overrides import NONE, Override
-from vcache_agent.records import DiskRow, LayerRow, RowChanges
+from vcache_agent.records import DiskRow, LayerRow, ManagedVolume, RowChanges, VolumeState
 
 LOG = logging.getLogger(__name__)
 
@@ -96,6 +96,9 @@ class Store:
         self._alone = False
         self._problem = ""
         self._read: tuple[dict[DiskId, DiskRow], dict[str, LayerRow]] | None = None
+        self._managed: dict[str, ManagedVolume] | None = None
+        #: Held from the look at the numbers in use until a new one is saved.
+        self.allocating = threading.RLock()
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._open_alone_if_full() if heal else self._open()
@@ -134,7 +137,7 @@ class Store:
         """
         self._db = sqlite3.connect(self._path, timeout=10, isolation_level=None,
                                    check_same_thread=False)
-        self._read = None
+        self._read = self._managed = None
         try:
             if alone:
                 self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -257,7 +260,7 @@ class Store:
 
     @contextlib.contextmanager
     def _begun(self) -> Iterator[None]:
-        self._read = None
+        self._read = self._managed = None
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -418,6 +421,16 @@ class Store:
             return dict(self._db.execute(
                 "SELECT device, volume FROM volumes WHERE pool = ?", (pool,)).fetchall())
 
+    def holds(self, device: str) -> tuple[str, int] | None:
+        """Return the pool that may have data of a device, and the volume number; None: none.
+
+        :param device: identity of the device
+        """
+        with self._lock:
+            found = self._db.execute("SELECT pool, volume FROM volumes WHERE device = ?",
+                                     (device,)).fetchone()
+            return (found[0], found[1]) if found else None
+
     def remember_volume(self, pool: str, device: str, volume: int) -> None:
         """Record the device of a volume; it no longer has another volume, nor this one another."""
         with self._synced(), self._transaction():
@@ -428,3 +441,38 @@ class Store:
         """Record that a volume belongs to no device."""
         with self._synced(), self._transaction():
             self._db.execute("DELETE FROM volumes WHERE pool = ? AND volume = ?", (pool, volume))
+
+    def managed(self) -> dict[str, ManagedVolume]:
+        """Return the volumes that the agent manages, by their id."""
+        with self._lock:
+            if self._managed is None:
+                self._managed = {
+                    name: ManagedVolume(name, device, identity, pool, specs, VolumeState(state))
+                    for name, device, identity, pool, specs, state in self._db.execute(
+                        "SELECT id, device, identity, pool, specs, state FROM managed")}
+            return dict(self._managed)
+
+    def manage(self, volume: ManagedVolume, tag: int | None = None) -> None:
+        """Write a managed volume.
+
+        :param tag: its tag number, if that is new; None: it has the same as before
+        """
+        with self._synced(), self._transaction():
+            self._db.execute("INSERT OR REPLACE INTO managed VALUES (?, ?, ?, ?, ?, ?)",
+                             dataclasses.astuple(volume))
+            if tag is not None:
+                row = DiskRow(volume.id, VOLUME_TARGET, tag, f"volume-{volume.id}",
+                              volume.device, "", "", VOLUME_TARGET)
+                self._db.execute(_WRITE_DISK, dataclasses.astuple(row))
+                self._db.execute("UPDATE meta SET value = ? WHERE name = 'last_tag'", (tag,))
+
+    def unmanage(self, volume: str) -> None:
+        """Forget a managed volume and its tag.
+
+        :param volume: its id
+        """
+        with self._synced(), self._transaction():
+            for table in ("disks", "layers"):
+                self._db.execute(f"DELETE FROM {table} WHERE domain = ?",  # noqa: S608
+                                 (volume,))
+            self._db.execute("DELETE FROM managed WHERE id = ?", (volume,))

@@ -79,13 +79,13 @@ def status(state: dict[str, Any]) -> str:
 def disks(state: dict[str, Any]) -> str:
     """Return the output of ``vcache disks``."""
     parts = attention(state)
-    rows = [(item["domain"], item["disk"], item["tag"], item["device"], item["mode"],
+    rows = [(item["owner"], item["domain"], item["disk"], item["tag"], item["device"], item["mode"],
              item["state"], item["weight"], item["extents"], size(item["dirty_bytes"]),
              size(item["cached_bytes"]), size(item["cache_dirty_bytes"]),
              *_latencies(item["flush"]), item["note"]) for item in state["disks"]]
     parts.append(table(
-        ("DOMAIN", "DISK", "TAG", "DEVICE", "MODE", "STATE", "WEIGHT", "EXTENTS", "DIRTY",
-         "CACHED", "CACHE-DIRTY", "MEAN", "P50", "P99", "NOTE"), rows)
+        ("OWNER", "DOMAIN", "DISK", "TAG", "DEVICE", "MODE", "STATE", "WEIGHT", "EXTENTS",
+         "DIRTY", "CACHED", "CACHE-DIRTY", "MEAN", "P50", "P99", "NOTE"), rows)
         if rows else "no disks")
     return "\n\n".join(parts)
 

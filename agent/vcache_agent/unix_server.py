@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server on a Unix socket that only root may use, with limits on all resources.
+"""A server on a Unix socket that only root or a group may use, with limits on all resources.
 
 Each connection has one request and one answer. The size of a request, the time of
 a connection and the number of connections are limited.
@@ -33,17 +33,19 @@ class UnixServer:
     :param request_bytes: largest request in bytes
     :param seconds: time limit to receive a request, and to send the answer
     :param connections: most concurrent connections; further ones are closed at once
+    :param group: id of the group whose members may also use it; None: only root may
     """
 
     def __init__(self, path: Path, handler: Callable[[bytes], bytes], *, request_bytes: int,
-                 seconds: float, connections: int = 32) -> None:
+                 seconds: float, connections: int = 32, group: int | None = None) -> None:
         self._path = path
         self._handler = handler
         self._request_bytes = request_bytes
         self._seconds = seconds
         self._slots = threading.BoundedSemaphore(connections)
         self._stopping = threading.Event()
-        self._socket = _listen(path)
+        self._group = group
+        self._socket = _listen(path, group)
         self._thread = threading.Thread(target=self._accept, name=f"accept-{path.name}")
 
     def start(self) -> None:
@@ -80,7 +82,8 @@ class UnixServer:
     def _serve(self, connection: socket.socket) -> None:
         try:
             with connection:
-                _check_peer(connection)
+                if self._group is None:
+                    _check_peer(connection)
                 request = receive(connection, self._request_bytes,
                                   time.monotonic() + self._seconds)
                 answer = self._handler(request)
@@ -93,7 +96,7 @@ class UnixServer:
             self._slots.release()
 
 
-def _listen(path: Path) -> socket.socket:
+def _listen(path: Path, group: int | None) -> socket.socket:
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
@@ -108,6 +111,10 @@ def _listen(path: Path) -> socket.socket:
             server.bind(str(path))
         finally:
             os.umask(mask)
+        if group is not None:
+            # The kernel checks who may write the socket, also by a supplementary group.
+            os.chown(path, -1, group)
+            path.chmod(0o660)
         server.listen(_BACKLOG)
     except BaseException:
         server.close()

@@ -118,6 +118,7 @@ def disks(outcome: "Outcome", tags: list[Tag]) -> list[Json]:
             note = outcome.errors.get(report.key, note)
         rows.append({
             "domain": state.domain.name, "uuid": state.domain.uuid,
+            "owner": str(state.domain.owner),
             "disk": state.source.target, "path": state.source.path, "phase": str(phase),
             "device": str(report.device) if report.device else None, "tag": report.tag,
             "also_read": [{"device": str(number), "tag": tag}

@@ -11,7 +11,8 @@ from pathlib import Path
 from oslo_log import log as logging
 
 from nova_vcache.extra_specs import ExtraSpecs, Isolation, Mode
-from vcache_agent import cgroups, policies, pools, swap
+from vcache_agent import cgroups, managed, policies, pools, swap
+from vcache_agent.admin_client import Unfinished
 from vcache_agent.admission import specs_of
 from vcache_agent.blockstack import BlockStack
 from vcache_agent.decide import division
@@ -23,7 +24,17 @@ from vcache_agent.locate import Located, Locator, Ticket
 from vcache_agent.mapfile import MapFolder
 from vcache_agent.migration import emptying
 from vcache_agent.migration.moves import Moves, Role
-from vcache_agent.model import NO_LIMITS, Device, DiskId, DiskSource, DiskState, Layer, Phase, Tag
+from vcache_agent.model import (
+    NO_LIMITS,
+    Device,
+    DiskId,
+    DiskSource,
+    DiskState,
+    Layer,
+    Owner,
+    Phase,
+    Tag,
+)
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.bulk import TagDecoder
 from vcache_agent.netlink.client import Client
@@ -43,7 +54,9 @@ LOG = logging.getLogger(__name__)
 # Attempts of one pass. The kernel refuses extents that still belong to another tag, which
 # may release them in the same pass.
 _CLAIM_PASSES = 3
-# Shortest time between two passes, and the time while a change is expected, in seconds.
+# Longest time to wait for a pass, shortest time between two passes, and the time while a change
+# is expected, in seconds.
+_PASS_SECONDS = 20.0
 _PAUSE = 0.05
 _SOON = 0.5
 # Patience for the locations of disks that are not known yet, in multiples of the timeout: a
@@ -195,6 +208,19 @@ class Worker:
         with self._wake:
             return self._wake.wait_for(lambda: self._done >= number, seconds)
 
+    def settle(self, fresh: bool = False) -> None:
+        """Run a pass, and wait until it is complete.
+
+        :param fresh: see :meth:`kick`
+        :raises Unfinished: if it fails, or is not complete within 20 s
+        """
+        if not self.wait(self.kick(fresh), _PASS_SECONDS):
+            raise Unfinished("the change is saved, but was not applied to the kernel within "
+                             f"{_PASS_SECONDS:g} s")
+        if self.outcome.problem:
+            raise Unfinished("the change is saved, but cannot be applied to the kernel: "
+                             f"{self.outcome.problem}")
+
     def _run(self) -> None:
         interval = 0.0
         while True:
@@ -244,28 +270,14 @@ class Worker:
         """Observe, decide and apply once; return the seconds until the next pass."""
         with Client(self._settings.netlink_timeout, self._decoder) as client:
             for _ in range(_CLAIM_PASSES):
-                snapshot = self._inventory.snapshot()
+                snapshot = managed.added(self._inventory.snapshot(), self._store.managed())
                 look = _Observation(self._settings.run_dir, self.locator, client.devices(),
                                     fresh,
                                     Adjust(self._store.overrides(), self._store.draining()),
                                     self._patience(), self._moves)
-                rows, layers = self._store.disks(), self._store.layers()
                 disks, tags = tuple(look.disks(snapshot)), tuple(client.tags())
-                sized = policies.POLICIES[self.policy].sized
-                found = look.pools() if sized or _pools_matter(disks, tags) else {}
-                plan = decide(Observed(
-                    disks=disks, devices=look.devices, tags=tags, complete=snapshot.complete,
-                    defined=snapshot.defined, rows=rows, layers=layers,
-                    last_tag=self._store.last_tag(), applied=self._executor.applied,
-                    missing=self._missing((*rows.values(), *layers.values()), snapshot),
-                    now=time.time(), forget_after=self._settings.forget_after,
-                    policy=self.policy,
-                    pools={at: pool.chunks * pool.chunk_bytes for at, pool in found.items()},
-                    lanes={at: pool.lanes for at, pool in found.items()},
-                    survey=self._survey(), history=self._history or seeded(tags),
-                    settings=self._settings.shares, nesting=self._settings.nesting))
-                self._history = plan.pools.history
-                unsaved = self._save(plan.rows, rows, layers)
+                with self._store.allocating:
+                    plan, unsaved = self._decide(look, snapshot, disks, tags)
                 claimed = self._executor.apply(
                     client, [action for action in plan.actions if action.tag not in unsaved])
                 if not claimed:
@@ -289,6 +301,26 @@ class Worker:
         return min(_SOON, self._settings.refresh_interval) if changing \
             else self._settings.refresh_interval
 
+    def _decide(self, look: "_Observation", snapshot: Snapshot, disks: tuple[DiskState, ...],
+                tags: tuple[Tag, ...]) -> tuple[Plan, frozenset[int]]:
+        """Decide, and save the rows; return the plan and the tag numbers that are not saved."""
+        rows, layers = self._store.disks(), self._store.layers()
+        sized = policies.POLICIES[self.policy].sized
+        found = look.pools() if sized or _pools_matter(disks, tags) else {}
+        plan = decide(Observed(
+            disks=disks, devices=look.devices, tags=tags, complete=snapshot.complete,
+            defined=snapshot.defined, rows=rows, layers=layers,
+            last_tag=self._store.last_tag(), applied=self._executor.applied,
+            missing=self._missing((*rows.values(), *layers.values()), snapshot),
+            now=time.time(), forget_after=self._settings.forget_after,
+            policy=self.policy,
+            pools={at: pool.chunks * pool.chunk_bytes for at, pool in found.items()},
+            lanes={at: pool.lanes for at, pool in found.items()},
+            survey=self._survey(), history=self._history or seeded(tags),
+            settings=self._settings.shares, nesting=self._settings.nesting))
+        self._history = plan.pools.history
+        return plan, self._save(plan.rows, rows, layers)
+
     def _empty(self, client: Client, devices: tuple[Device, ...], plan: Plan,
                tags: tuple[Tag, ...]) -> bool:
         """Release what caches have of volumes that another host writes.
@@ -296,7 +328,7 @@ class Worker:
         :return: True if some of it is left
         """
         left = self._moves.with_role(Role.LEFT).keys() if self._moves else ()
-        rows = self._store.disks() if left else {}
+        rows = managed.without(self._store.disks(), self._store.managed()) if left else {}
         running = {report.state.domain.uuid for report in plan.disks}
         if self._moves:
             for domain in emptying.gone(set(left) - running, devices, tags, rows):
@@ -456,7 +488,7 @@ class _Observation:
                                     ticket=tickets.get(path or ""), deadline=self._deadline)
 
     def _cgroup(self, entry: Entry) -> int | None:
-        if entry.phase is not Phase.RUNNING:
+        if entry.phase is not Phase.RUNNING or entry.domain.owner is Owner.VOLUME:
             return None
         try:
             cgroup = cgroups.of_domain(entry.domain.name, self._run_dir)

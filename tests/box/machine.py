@@ -34,7 +34,7 @@ _USUAL_BOOT = 1 / 15
 _LARGEST_FACTOR = 5.0
 
 # Packages whose programs run in boxes.
-_PROGRAMS = ("agent", "nova_vcache")
+_PROGRAMS = ("agent", "nova_vcache", "cinder_driver")
 
 class BoxError(Exception):
     """The box did not boot, did not finish, or its kernel failed."""

@@ -37,13 +37,15 @@ class NoSpace(BoxError):
 
 
 @functools.cache
-def tree(debug: bool = False) -> Path:
+def tree(debug: bool = False, storage: bool = False) -> Path:
     """Return the kernel's folder. Build the kernel first if it is not in the cache.
 
     :param debug: the kernel that looks for our mistakes
+    :param storage: the kernel with targets of iSCSI and NVMe/TCP
     :raises BoxError: if it cannot be built
     """
-    done = subprocess.run([REPO / ".ci" / "uml-kernel", *(["--debug"] if debug else [])],
+    options = ["--debug"] * debug + ["--storage"] * storage
+    done = subprocess.run([REPO / ".ci" / "uml-kernel", *options],
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
                           check=False)
     if done.returncode:
@@ -51,12 +53,13 @@ def tree(debug: bool = False) -> Path:
     return Path(done.stdout.strip())
 
 
-def build_module(debug: bool = False) -> None:
+def build_module(debug: bool = False, storage: bool = False) -> None:
     """Build dm-vcache.ko for User Mode Linux, and the kernel, if they are not up to date.
 
     :param debug: for the kernel that looks for our mistakes
+    :param storage: for the kernel with targets of iSCSI and NVMe/TCP
     """
-    target = "module-uml-debug" if debug else "module-uml"
+    target = "module-uml-debug" if debug else "module-uml-storage" if storage else "module-uml"
     subprocess.run(["make", "-s", target], cwd=REPO, stdin=subprocess.DEVNULL, check=True)
 
 
@@ -105,16 +108,18 @@ def memory_folder(size: int, candidates: Sequence[Path] | None = None) -> Path:
 class Uml(Machine):
     """A configuration of User Mode Linux. Each :meth:`run` boots it.
 
-    It has one parameter more than :class:`Machine`.
+    It has two parameters more than :class:`Machine`.
 
     :param debug: boot the kernel that looks for our mistakes
+    :param storage: boot the kernel with targets of iSCSI and NVMe/TCP
     """
 
     debug: bool = False
+    storage: bool = False
 
     def select(self) -> str:
         """Return the release of the kernel to boot."""
-        return release(tree(self.debug))
+        return release(tree(self.debug, self.storage))
 
     def _boot_seconds(self, release: str) -> float:
         return _BOOT_SECONDS
@@ -133,7 +138,7 @@ class Uml(Machine):
         io = state / "io"
         shutil.copy(INIT, io / "init.sh")
         (io / "overlays").write_text("".join(f"{folder}\n" for folder in overlays))
-        (io / "modules").write_text(f"{tree(self.debug) / 'modules' / 'lib' / 'modules'}\n")
+        (io / "modules").write_text(f"{tree(self.debug, self.storage) / 'modules' / 'lib' / 'modules'}\n")
         (io / "disks").write_text("".join(
             f"ubd{chr(ord('a') + number)} {disk.name}\n"
             for number, disk in enumerate(self.disks)))
@@ -144,7 +149,7 @@ class Uml(Machine):
     def _command_line(self, state: Path, stdout: int, stderr: int) -> list[str]:
         """Return the command line. The working folder is the folder of the run."""
         line = [
-            str(tree(self.debug) / "linux"), f"mem={self.memory}", f"uml_dir={state}", "umid=uml",
+            str(tree(self.debug, self.storage) / "linux"), f"mem={self.memory}", f"uml_dir={state}", "umid=uml",
             "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
             # Connect lines to descriptors: the console, the command's output and its errors.
             "con=null", "con0=null,fd:1", "ssl=null", f"ssl0=null,fd:{stdout}",

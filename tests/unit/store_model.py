@@ -12,7 +12,7 @@ from pathlib import Path
 from vcache_agent import schema
 from vcache_agent.model import DiskId
 from vcache_agent.overrides import NONE, Override
-from vcache_agent.records import DiskRow, LayerRow, RowChanges
+from vcache_agent.records import DiskRow, LayerRow, ManagedVolume, RowChanges, VolumeState
 from vcache_agent.store import Store
 
 DAY = 86400.0
@@ -40,7 +40,27 @@ def filled(path: Path) -> None:
     store.tend_overrides({"missing", "kept"}, 0.0, DAY)
     store.remember_volume("8:16", "LVM-a", 1)
     store.remember_volume("8:16", "LVM-b", 2)
+    store.manage(volume("managed"))
     store.close()
+
+
+def volume(name: str, **fields: object) -> ManagedVolume:
+    """Return the record of a managed volume."""
+    made = ManagedVolume(name, f"/dev/mapper/{name}", f"LVM-{name}", "fast",
+                         '{"vcache:mode": "writeback"}', VolumeState.ATTACHED)
+    return dataclasses.replace(made, **fields)  # type: ignore[arg-type]
+
+
+def insert_old(db: sqlite3.Connection, version: int, number: int, path: str = "/path") -> None:
+    """Insert a disk into a file of an older agent."""
+    if version < 7:
+        db.execute("INSERT INTO disks (key, tag, domain, name, target, path) VALUES "
+                   "(?, ?, ?, 'name', 'vda', ?)",
+                   (f"file:dm0:{number}", number, str(number), path))
+        return
+    db.execute("INSERT INTO disks (domain, target, tag, name, path, layer, device, current) "
+               "VALUES (?, 'vda', ?, 'name', ?, ?, 'dm0', 'vda')",
+               (str(number), number, path, f"file:dm0:{number}"))
 
 
 def update(store: Store) -> None:
@@ -68,6 +88,10 @@ CHANGES: dict[str, Callable[[Store], object]] = {
     "remember_volume: another device": lambda store: store.remember_volume("8:16", "LVM-c", 1),
     "remember_volume: another volume": lambda store: store.remember_volume("8:16", "LVM-a", 2),
     "forget_volume": lambda store: store.forget_volume("8:16", 1),
+    "manage: another": lambda store: store.manage(volume("new"), 30),
+    "manage: change": lambda store: store.manage(
+        volume("managed", state=VolumeState.DRAINED, pool="")),
+    "unmanage": lambda store: store.unmanage("managed"),
     "downgrade": lambda store: store.downgrade(),
 }
 
@@ -75,6 +99,7 @@ CHANGES: dict[str, Callable[[Store], object]] = {
 def file_of(path: Path, version: int) -> sqlite3.Connection:
     """Create a file of an older agent."""
     old = sqlite3.connect(path, isolation_level=None)
+    old.create_function("device_of", 1, schema._device_of, deterministic=True)
     for script in schema._SCHEMAS[:version]:
         for statement in script.split(";"):
             old.execute(statement)

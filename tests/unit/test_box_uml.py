@@ -18,13 +18,13 @@ GIB = 1 << 30
 
 @pytest.fixture(autouse=True)
 def tree(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uml, "tree", lambda debug=False: Path("/cache/uml/0123"))
+    monkeypatch.setattr(uml, "tree", lambda *_: Path("/cache/uml/0123"))
 
 
 def test_release_is_that_of_the_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "include" / "config").mkdir(parents=True)
     (tmp_path / "include" / "config" / "kernel.release").write_text("6.1.9-vcache-uml-0123\n")
-    monkeypatch.setattr(uml, "tree", lambda debug=False: tmp_path)
+    monkeypatch.setattr(uml, "tree", lambda *_: tmp_path)
     assert Uml().select() == "6.1.9-vcache-uml-0123"
 
 

@@ -15,6 +15,8 @@ from vcache_agent.model import (
     DiskId,
     DiskState,
     Extent,
+    Limits,
+    Owner,
     Tag,
 )
 from vcache_agent.netlink import spec
@@ -360,3 +362,53 @@ def test_any_history_converges_and_keeps_its_promises(
         for tag in host.kernel.tags.values():
             if complete and tag.device == FILES:
                 assert tag.cgroups <= cgroups, "a cgroup that is no longer used"
+
+
+def volume(number: int, **fields: object) -> DiskState:
+    """Return a managed volume, which is the disk of itself."""
+    state = disk(number, on=VOLUME, target="volume", **fields)  # type: ignore[arg-type]
+    return dataclasses.replace(state, domain=dataclasses.replace(
+        state.domain, owner=Owner.VOLUME))
+
+
+def test_the_type_of_a_managed_volume_wins_over_the_flavor() -> None:
+    host = Host(9)
+    host.use(spec.Mode.WRITEBACK, pool="254:9")
+    limits = Limits(Mode.WRITETHROUGH, None, "while the instance migrates")
+    instance = dataclasses.replace(
+        disk(1, on=VOLUME, mode=Mode.WRITETHROUGH, weight=900, target="vdb"), limits=limits)
+    plan = host.step(instance, volume(2, mode=Mode.WRITEBACK, weight=7))
+    tag = host.kernel.tags[VOLUME, 9]
+    assert (tag.name, tag.weight, tag.mode) == (f"{uuid(2)}:volume", 7, spec.Mode.WRITEBACK)
+    reports = {report.state.domain.owner: report for report in plan.disks}
+    assert reports[Owner.INSTANCE].managed
+    assert reports[Owner.INSTANCE].note == (
+        "mode writeback instead of writethrough: its volume type has this mode")
+    assert not reports[Owner.VOLUME].managed
+    assert reports[Owner.VOLUME].note == ""
+    # The instance leaves; nothing of the volume changes.
+    assert host.step(volume(2, mode=Mode.WRITEBACK, weight=7)).actions == ()
+
+
+def test_a_managed_volume_takes_no_part_of_an_instances_guarantee() -> None:
+    host = Host(9)
+    host.use(spec.Mode.WRITEBACK, pool="254:9")
+    host.pools = {"254:9": 1 << 40}
+    own = disk(1, mode=Mode.WRITEBACK)
+    own = dataclasses.replace(own, specs=dataclasses.replace(own.specs, min_mb=64))
+    attached = dataclasses.replace(disk(1, on=VOLUME, target="vdb"), specs=own.specs)
+    host.step(own, attached, volume(2, mode=Mode.WRITEBACK))
+    least = {key: tag.cache_min_bytes for key, tag in host.kernel.tags.items()}
+    assert least == {(FILES, 1): 64 << 20, (VOLUME, 9): 0}
+
+
+def test_a_managed_volume_keeps_its_number_while_it_is_drained() -> None:
+    host = Host(9)
+    host.step(volume(2))
+    del host.kernel.tags[VOLUME, 9]
+    device = host.devices
+    host.devices = tuple(one for one in device if one.number != VOLUME)
+    for _ in range(3):
+        host.now += 1e6
+        host.step(disk(1), defined=frozenset({uuid(1), uuid(2)}))
+    assert host.rows[DiskId(uuid(2), "volume")].tag == 9

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.store_model import CHANGES, content, file_of, filled, in_child, row
+from tests.unit.store_model import CHANGES, content, file_of, filled, in_child, insert_old, row
 from vcache_agent import schema
 from vcache_agent.records import RowChanges
 from vcache_agent.store import Store, StoreError, is_refusal
@@ -192,9 +192,7 @@ def test_an_upgrade_is_whole_or_refused(
     def work(disk: Disk) -> None:
         old = file_of(disk.path, version)
         for number in range(1, 40):
-            old.execute("INSERT INTO disks (key, tag, domain, name, target, path) VALUES "
-                        "(?, ?, ?, 'name', 'vda', ?)",
-                        (f"file:dm0:{number}", number, str(number), "/path" * 100))
+            insert_old(old, version, number, "/path" * 100)
         old.close()
         before = disk.content(tmp_path / "copy")
         for free in range(_MOST):

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.store_model import CHANGES, content, file_of, filled, in_child, row
+from tests.unit.store_model import CHANGES, content, file_of, filled, in_child, insert_old, row
 from vcache_agent import schema
 from vcache_agent.records import RowChanges
 from vcache_agent.store import Store
@@ -164,9 +164,7 @@ def test_killed_within_statements(folder: Path, name: str) -> None:
 def test_killed_in_an_upgrade(folder: Path, version: int) -> None:
     old = file_of(folder / "s.sqlite", version)
     for number in range(1, 4):
-        old.execute("INSERT INTO disks (key, tag, domain, name, target, path) VALUES "
-                    "(?, ?, ?, 'name', 'vda', '/path')",
-                    (f"file:dm0:{number}", number, str(number)))
+        insert_old(old, version, number)
     old.close()
     assert old_or_new(folder, lambda path: Store(path).close()) >= 10
 

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.store_model import file_of, row
+from tests.unit.store_model import file_of, row, volume
 from vcache_agent import schema
 from vcache_agent.model import DiskId
-from vcache_agent.records import DiskRow, LayerRow, RowChanges
+from vcache_agent.records import DiskRow, LayerRow, RowChanges, VolumeState
 from vcache_agent.store import Store, StoreError
 from vcache_agent.tags import TagsExhausted, allocate
 
@@ -144,36 +144,52 @@ def test_whose_device_an_old_key_names(key: str, device: str) -> None:
     assert schema._device_of(key) == device
 
 
+def test_managed_volumes(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.sqlite")
+    write(store, row("vm", 1))
+    store.manage(volume("a"), 7)
+    store.manage(volume("b", pool=""), 8)
+    assert (store.numbers(), store.last_tag()) == ({1, 7, 8}, 8)
+    assert store.disks()[DiskId("a", "volume")].tag == 7
+    store.manage(volume("a", state=VolumeState.LEAVING))
+    assert store.disks()[DiskId("a", "volume")].tag == 7
+    store.close()
+    store = Store(tmp_path / "s.sqlite")
+    assert store.managed() == {"a": volume("a", state=VolumeState.LEAVING),
+                               "b": volume("b", pool="")}
+    store.unmanage("a")
+    store.unmanage("unknown")
+    assert (set(store.managed()), store.numbers()) == ({"b"}, {1, 8})
+    store.close()
+
+
 def test_a_downgraded_file_is_one_of_the_version_before(tmp_path: Path) -> None:
     path = tmp_path / "s.sqlite"
     store = Store(path)
     running = row("a", 1, layer="file:dm0:7:g0000001f", weight=5, mode="flush-only", lanes="1")
     store.update(RowChanges(
-        (running, row("b", 1, layer=running.layer, released=3.0),
-         row("c", 2, layer="volume:vol", device="vol", persist=True),
-         row("never located", 3, layer="")),
+        (running, row("b", 1, layer=running.layer, released=3.0)),
         layers=(LayerRow(running.layer, "/path", "dm0", "a", "vda"),
-                LayerRow("file:dm0:9:g00000001", "/base", "dm0", tag=4)), last_tag=9))
+                LayerRow("volume:lv", "/dev/lv", "lv", "volume", "volume")), last_tag=9))
     store.remember_volume("8:16", "LVM-a", 1)
-    assert store.downgrade() == 6
+    store.manage(volume("volume"), 12)
+    assert store.downgrade() == 7
     old = sqlite3.connect(path)
-    fresh = file_of(tmp_path / "fresh", 6)
+    fresh = file_of(tmp_path / "fresh", 7)
     schemas = [[(name, [column[1:] for column in db.execute(f"PRAGMA table_info({name})")])
                 for (name,) in db.execute(
                     "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
                for db in (old, fresh)]
     assert schemas[0] == schemas[1]
-    assert old.execute("PRAGMA user_version").fetchone() == (6,)
-    assert old.execute("SELECT * FROM disks ORDER BY tag").fetchall() == [
-        ("file:dm0:7", 1, "a", "name", "vda", "/path", 5, None, "flush-only", 0, "1"),
-        ("volume:vol", 2, "c", "name", "vda", "/path", None, None, None, 1, None)]
+    assert old.execute("PRAGMA user_version").fetchone() == (7,)
     assert old.execute("SELECT * FROM volumes").fetchall() == [("8:16", "LVM-a", 1)]
-    assert old.execute("SELECT value FROM meta").fetchall() == [(9,)]
+    assert old.execute("SELECT value FROM meta").fetchall() == [(12,)]
     old.close()
-    # The way back: the disks that the older agent knew keep their numbers.
+    # The way back: only the managed volume is forgotten.
     store = Store(path)
-    assert {disk.tag for disk in store.disks().values()} == {1, 2}
-    assert store.disks()[DiskId("a", "vda")].weight == 5
+    assert store.disks() == rows(running, row("b", 1, layer=running.layer, released=3.0))
+    assert set(store.layers()) == {running.layer}
+    assert store.managed() == {}
     store.close()
 
 
@@ -200,9 +216,9 @@ def test_the_command_that_downgrades(tmp_path: Path) -> None:
         assert (done.returncode, "another vcache-agent" in done.stdout + done.stderr) == (
             1, True)
     done = agent(path)
-    assert (done.returncode, done.stdout) == (0, f"{path} has schema version 6 now\n")
+    assert (done.returncode, done.stdout) == (0, f"{path} has schema version 7 now\n")
     old = sqlite3.connect(path)
-    assert old.execute("SELECT key, tag FROM disks").fetchall() == [("file:dm0:a", 1)]
+    assert old.execute("SELECT layer, tag FROM disks").fetchall() == [("file:dm0:a", 1)]
     old.close()
 
 

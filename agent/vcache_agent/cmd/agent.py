@@ -14,7 +14,7 @@ from oslo_log import log as logging
 
 from vcache_agent import conf as options
 from vcache_agent.metrics.server import AddressError
-from vcache_agent.service import Agent, AlreadyRunning, downgrade_store
+from vcache_agent.service import Agent, AlreadyRunning, NoSuchGroup, downgrade_store
 from vcache_agent.store import StoreError
 
 LOG = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(downgrade_store(conf))
             return 0
         agent = Agent(conf)
-    except (AddressError, AlreadyRunning, StoreError, OSError) as error:
+    except (AddressError, AlreadyRunning, NoSuchGroup, StoreError, OSError) as error:
         LOG.critical("vcache-agent: %s", error)
         return 1
     agent.start()

@@ -121,7 +121,7 @@ class AgentCollector(Collector):
             "store_success": not state.store_problem,
             "failed_tags": len(outcome.errors),
             "libvirt_connected": outcome.snapshot.complete,
-            "domains": len(outcome.snapshot.entries),
+            "domains": outcome.snapshot.instances,
             "orphans": len(orphans),
             "orphan_dirty_bytes": sum(orphan.dirty_bytes for orphan in orphans),
             "sample_timestamp_seconds": state.sample.wall if state.sample else 0.0,

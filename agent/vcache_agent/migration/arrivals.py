@@ -214,7 +214,7 @@ class Arrivals:
                    if report.state.domain.uuid == domain and report.state.source.target in shared]
         if len(reports) < len(shared):
             return "its disks are not known yet"
-        return cached(reports, devices, tags)
+        return cached([report for report in reports if not report.managed], devices, tags)
 
     def _adopt(self, domain: str, settings: Settings) -> None:
         """Take over the operator's settings of the source, which may also be none."""

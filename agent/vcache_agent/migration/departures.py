@@ -120,7 +120,8 @@ class Departures:
         if outcome.plan is None:
             return 0, f"the state of its tags is unknown: {outcome.problem}"
         reports = [report for report in outcome.plan.disks
-                   if report.state.domain.uuid == domain and not report.state.source.readonly]
+                   if report.state.domain.uuid == domain and not report.state.source.readonly
+                   and not report.managed]
         failed = next((text for report in reports if report.key is not None
                        and (text := outcome.errors.get(report.key))), "")
         dirty, reason = of_disks(reports, devices, tags)

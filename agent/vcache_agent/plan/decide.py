@@ -118,7 +118,9 @@ def _reports(states: Sequence[DiskState], disks: Sequence[WantedDisk],
 def _report(disk: WantedDisk, user: DiskState, shared: Iterable[TagKey],
             conflicts: Mapping[int, str], division: Division) -> DiskReport:
     home = disk.item.home
-    note = disk.given.note or modes.other_mode(user.specs.mode, disk.given.mode, disk.limited)
+    managed = user not in wanted.deciding(disk.item.holder.users)
+    limited = "its volume type has this mode" if managed else disk.limited
+    note = disk.given.note or modes.other_mode(user.specs.mode, disk.given.mode, limited)
     if len(wanted.all_cgroups(disk.item.holder.users)) > spec.CGROUPS_MAX:
         note = (f"more than {spec.CGROUPS_MAX} domains use the disk, some of them are not "
                 "isolated")
@@ -135,7 +137,7 @@ def _report(disk: WantedDisk, user: DiskState, shared: Iterable[TagKey],
         note or division.lacking.get(first.key, ""), home.device.number,
         home.device.scope is spec.Scope.VOLUME,
         None if disk.item.holder.unknown else home.extents,
-        (*(tag.key for tag in disk.tags[1:]), *shared))
+        (*(tag.key for tag in disk.tags[1:]), *shared), managed)
 
 
 def _conflicts(tagged: Iterable[Assigned]) -> dict[int, str]:

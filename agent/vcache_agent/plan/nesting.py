@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from vcache_agent.decide import nested
 from vcache_agent.model import DiskId, DiskState
 from vcache_agent.plan.state import DEFAULT_WEIGHT, Nesting
-from vcache_agent.plan.wanted import WantedDisk
+from vcache_agent.plan.wanted import WantedDisk, deciding
 from vcache_agent.records import DiskRow
 
 
@@ -30,7 +30,7 @@ def apply(disks: Sequence[WantedDisk], nesting: Nesting,
     weights: dict[tuple[str, ...], float] = {}
     members = []
     for disk in disks:
-        user = disk.item.holder.users[0]
+        user = deciding(disk.item.holder.users)[0]
         project, instance = user.domain.project, user.domain.uuid
         weights[project,] = nesting.weight(project)
         weights[project, instance] = user.specs.weight

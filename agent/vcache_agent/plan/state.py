@@ -120,6 +120,8 @@ class DiskReport:
     :param extents: sectors of its tag on the device; None: unknown this time
     :param also_read: further tags that its reads have: those of shared layers, and its own
         on other devices
+    :param managed: it is a managed volume that is attached to an instance, so its volume type
+        decides, and all hosts reach it through this host's device
     """
 
     state: DiskState
@@ -131,6 +133,7 @@ class DiskReport:
     volume: bool = False
     extents: Extents | None = None
     also_read: tuple[TagKey, ...] = ()
+    managed: bool = False
 
     @property
     def key(self) -> TagKey | None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from nova_vcache.extra_specs import Isolation, Mode
 from vcache_agent.decide.slo import Level
-from vcache_agent.model import Device, DiskId, DiskState, Extents
+from vcache_agent.model import Device, DiskId, DiskState, Extents, Owner
 from vcache_agent.netlink import spec
 from vcache_agent.plan import modes
 from vcache_agent.plan.actions import SetTag, TagKey
@@ -73,13 +73,22 @@ def disks(tagged: Iterable[Assigned], rows: Mapping[DiskId, DiskRow],
     parts: Counter[str] = Counter()
     for item in tagged:
         if item.home.device.pool:
-            parts.update({user.domain.uuid for user in item.holder.users})
+            parts.update({user.domain.uuid for user in deciding(item.holder.users)})
     return [_disk(item, rows, kernel, parts) for item in tagged]
+
+
+def deciding(users: Sequence[DiskState]) -> Sequence[DiskState]:
+    """Return those users of a disk whose settings count.
+
+    The type of a managed volume wins over the flavors of the instances that have it attached.
+    Their limits do not count either: all hosts reach the volume through this host's device.
+    """
+    return [user for user in users if user.domain.owner is Owner.VOLUME] or users
 
 
 def _disk(item: Assigned, rows: Mapping[DiskId, DiskRow], kernel: KernelState,
           parts: Mapping[str, int]) -> WantedDisk:
-    users = item.holder.users
+    users = deciding(item.holder.users)
     found = [row for user in users if (row := rows.get(user.id))]
     weight = max([row.weight for row in found if row.weight is not None]
                  or [user.specs.weight for user in users])
