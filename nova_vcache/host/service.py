@@ -242,7 +242,7 @@ class Service:
         relay = Relay(node, lambda request, seconds: ask(path, request, seconds), peers.ask,
                       peers.answer)
         client = Client(host_conf.load_placement(conf))
-        self._keeper = Keeper(Reporter(client, node), client, interval=group.placement_interval,
+        self._keeper = Keeper(Reporter(client, node), interval=group.placement_interval,
                               close_after=group.close_after)
         self._look_interval = group.look_interval
         self._server = messaging.get_rpc_server(

@@ -105,22 +105,14 @@ class Client:
             "traits": sorted(traits), "resource_provider_generation": generation})
         return int(answer["resource_provider_generation"])
 
-    def usages(self, uuid: str) -> dict[str, int]:
-        """Return the sum of a provider's allocations by resource class."""
-        found: dict[str, int] = self._ask(
-            "GET", f"/resource_providers/{uuid}/usages")["usages"]
-        return found
+    def allocations(self, uuid: str) -> tuple[dict[str, dict[str, int]], int]:
+        """Return a provider's allocations, and its generation.
 
-    def allocations(self, uuid: str) -> dict[str, dict[str, int]]:
-        """Return a provider's allocations: amounts by resource class, by consumer.
-
-        The result is empty if the provider does not exist.
+        The allocations are amounts by resource class, by consumer.
         """
-        try:
-            found = self._ask("GET", f"/resource_providers/{uuid}/allocations")
-        except NotFound:
-            return {}
-        return {consumer: item["resources"] for consumer, item in found["allocations"].items()}
+        found = self._ask("GET", f"/resource_providers/{uuid}/allocations")
+        return ({consumer: item["resources"] for consumer, item in found["allocations"].items()},
+                found["resource_provider_generation"])
 
     def with_trait(self, trait: str) -> list[dict[str, Any]]:
         """Return the providers with a trait; none if the trait does not exist."""

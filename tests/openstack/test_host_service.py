@@ -259,8 +259,7 @@ class TestKeeper:
         return placement.make_node("n1")
 
     def keeper(self, placement: Placement, close_after: float = 100.0) -> Keeper:
-        return Keeper(Reporter(placement.client, "n1"), placement.client, interval=60.0,
-                      close_after=close_after)
+        return Keeper(Reporter(placement.client, "n1"), interval=60.0, close_after=close_after)
 
     def look(self, agent: FakeAgent) -> HostView:
         return HostView("n1", agent.ask({"op": "host"}))
@@ -320,6 +319,25 @@ class TestKeeper:
         keeper.seen(self.look(agent))
         keeper.report()
         assert set(placement.client.inventories(child)[0]) == set(names.RESOURCE_CLASSES)
+
+    def test_only_a_host_that_has_too_little_gives_an_alarm(self, agent, placement, root, caplog):
+        keeper = self.keeper(placement)
+        uuid = agent.add(1, min_mb=4000)
+        keeper.seen(self.look(agent))
+        keeper.report()
+        placement.allocate(names.provider_uuid(root), {names.TAG: 1, names.CACHE_MB: 4000}, uuid)
+        agent.answer["draining"] = True
+        keeper.seen(self.look(agent))
+        keeper.report()
+        agent.answer["draining"] = False
+        keeper._close_after = 0.0
+        keeper.report()
+        assert "promised" not in caplog.text
+        keeper._close_after = 100.0
+        agent.answer["pools"][0]["size_bytes"] = 2 << 30
+        keeper.seen(self.look(agent))
+        keeper.report()
+        assert f"the host has: 2157 of {names.CACHE_MB}; guarantees are reduced" in caplog.text
 
     def test_it_heals_what_somebody_deleted(self, agent, placement, root):
         keeper = self.keeper(placement)
