@@ -10,6 +10,7 @@ and traits, atomically. Other data comes from the summary of all hosts. It can b
 Placement's, so the filter does not refuse what Placement has granted.
 """
 
+import functools
 import logging
 import weakref
 from collections.abc import Iterable
@@ -83,7 +84,16 @@ def required_specs(spec_obj: Any) -> tuple[ExtraSpecs | None, str]:
         specs = extra_specs.parse(found)
     except InvalidExtraSpecs as error:
         return ExtraSpecs(required=True), f"invalid extra specs: {error}"
+    ignored = extra_specs.warning(found)
+    if ignored:
+        _warn(ignored)
     return (None, "") if specs.mode is Mode.NONE else (specs, "")
+
+
+@functools.lru_cache(maxsize=100)
+def _warn(text: str) -> None:
+    """Log a warning once."""
+    LOG.warning("VCacheFilter: %s; upgrade nova-scheduler", text)
 
 
 class _Before:

@@ -143,6 +143,14 @@ def test_what_placement_has_granted_is_not_refused_by_an_older_summary(old):
     assert passing(GOLD, host_state("a", OURS)) == []
 
 
+def test_a_key_of_a_newer_release_is_a_warning(caplog):
+    know(summary("a"))
+    for _ in range(2):
+        assert passing(KEYS | {"vcache:colour": "red"}, host_state("a", OURS)) == ["a"]
+    assert caplog.text.count("does not know are ignored: vcache:colour") == 1
+    assert weigh(KEYS | {"vcache:colour": "red"}, "a")["a"] >= 0.5
+
+
 def test_what_placement_does_not_know_is_still_checked():
     know(summary("a", flush_p99_ms=4.6, lanes_free=0), summary("b", largest_free_mb=999))
     assert passing(KEYS, host_state("b", OURS)) == [], "enough, but in several pools"
