@@ -7,6 +7,7 @@ loaded the application, and threads do not survive a fork.
 
 import logging
 import os
+import random
 import socket
 import threading
 from collections.abc import Mapping
@@ -144,7 +145,8 @@ class Backend:
         interval = self._group.hosts_interval
         while not self._stopping.is_set():
             self.directory.refresh()
-            self._stopping.wait(interval)
+            # Jitter, so that processes that started together do not read the list together.
+            self._stopping.wait(interval * random.uniform(0.8, 1.2))  # noqa: S311
 
     def _known(self) -> set[str]:
         """Return the compute nodes that have a child provider with the owner trait."""

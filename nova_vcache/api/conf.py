@@ -17,8 +17,10 @@ _OPTS = [
     cfg.FloatOpt("first_wait", default=3.0, min=0.0, max=60.0,
                  help="Longest time in seconds for which the first request of a process waits "
                       "for reports of all hosts."),
-    cfg.FloatOpt("hosts_interval", default=30.0, min=0.1, max=3600.0,
-                 help="Seconds between two requests to Placement for the list of hosts."),
+    cfg.FloatOpt("hosts_interval", default=120.0, min=0.1, max=3600.0,
+                 help="Seconds between two requests of a process to Placement for the list of "
+                      "hosts, with a random deviation of up to 20 percent. A host that reports is "
+                      "known at once; only one that never reports is found by the list."),
     cfg.FloatOpt("rpc_timeout", default=30.0, min=0.5, max=300.0,
                  help="Timeout of an RPC call to a host, in seconds. The agent of the host waits "
                       "up to 20 s for the kernel."),

@@ -52,12 +52,21 @@ def register_placement(conf: cfg.ConfigOpts) -> None:
     keystone.register(conf, PLACEMENT, PLACEMENT)
 
 
-def load_placement(conf: cfg.ConfigOpts) -> Any | None:
-    """Return an adapter for Placement; None: it is not configured.
+class NotConfigured(Exception):
+    """The configuration has no client of Placement; the text names what is missing."""
 
+
+def load_placement(conf: cfg.ConfigOpts) -> Any:
+    """Return an adapter for Placement.
+
+    :raises NotConfigured: if there are neither credentials nor an endpoint
     :raises keystoneauth1.exceptions.ClientException: if the credentials are invalid
     """
-    return keystone.load_adapter(conf, PLACEMENT)
+    found = keystone.load_adapter(conf, PLACEMENT)
+    if found is None:
+        raise NotConfigured("section [placement] has no credentials; set auth_type = password, "
+                            "auth_url, username, password, project_name and the domains")
+    return found
 
 
 def list_opts() -> list[tuple[cfg.OptGroup, list[Any]]]:

@@ -49,6 +49,7 @@ class Client:
 
     def __init__(self, adapter: adapter.Adapter) -> None:
         self._adapter = adapter
+        self._traits: set[str] = set()
 
     def provider(self, uuid: str) -> dict[str, Any] | None:
         """Return a resource provider; None if it does not exist."""
@@ -116,8 +117,11 @@ class Client:
 
     def with_trait(self, trait: str) -> list[dict[str, Any]]:
         """Return the providers with a trait; none if the trait does not exist."""
-        if not self.has_trait(trait):
-            return []
+        # Placement rejects a query for a trait that does not exist.
+        if trait not in self._traits:
+            if not self.has_trait(trait):
+                return []
+            self._traits.add(trait)
         found: list[dict[str, Any]] = self._ask(
             "GET", "/resource_providers", params={"required": trait})["resource_providers"]
         return found

@@ -258,6 +258,15 @@ class TestHosts:
         finally:
             api.close()
 
+    def test_without_credentials_for_placement_it_says_so(self, tmp_path, http, caplog):
+        api = Api(tmp_path, http, "[placement]\nauth_type =\nendpoint_override =\n")
+        try:
+            api.backend.directory.refresh()
+            api.backend.directory.refresh()
+        finally:
+            api.close()
+        assert caplog.text.count("section [placement] has no credentials; set auth_type") == 1
+
     def test_the_summary_is_what_the_scheduler_reads(self, api):
         document = api.ask("GET", "/v1/hosts?view=summary", "service").json
         hosts = Summary.parse(document).hosts

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """vcache-host with an agent's socket, a bus in this process, and the real Placement."""
 
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -384,3 +385,15 @@ def test_the_options(tmp_path: Path):
     assert host_conf.node_name(conf) == "n7"
     assert host_conf.load_placement(conf).service_type == "placement"
     assert conf.placement.timeout == 10
+
+
+def test_without_credentials_for_placement_it_says_what_is_missing(tmp_path: Path):
+    """In a process of its own: the command reads the global configuration."""
+    path = tmp_path / "vcache-host.conf"
+    path.write_text("[DEFAULT]\ntransport_url = fake://\n[host]\nrelay_socket =\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "nova_vcache.cmd.host", "--config-file", str(path)],
+        capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "section [placement] has no credentials; set auth_type" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
