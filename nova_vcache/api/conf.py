@@ -22,8 +22,9 @@ _OPTS = [
                       "hosts, with a random deviation of up to 20 percent. A host that reports is "
                       "known at once; only one that never reports is found by the list."),
     cfg.FloatOpt("rpc_timeout", default=30.0, min=0.5, max=300.0,
-                 help="Timeout of an RPC call to a host, in seconds. The agent of the host waits "
-                      "up to 20 s for the kernel."),
+                 help="Timeout of an RPC call to a host, in seconds. In 70 percent of it the host "
+                      "must begin and apply a change; after that it refuses. The clocks of "
+                      "controllers and hosts must be synchronized."),
     cfg.IntOpt("max_limit", default=1000, min=1, max=10000,
                help="Largest number of items in one answer, and the number without the query "
                     "parameter limit."),

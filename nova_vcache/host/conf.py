@@ -24,8 +24,8 @@ _OPTS = [
                     "about live migrations. Must equal relay_socket in vcache-agent.conf. Empty: "
                     "do not serve it."),
     cfg.FloatOpt("agent_timeout", default=5.0, min=0.5, max=60.0,
-                 help="Timeout of a request to the agent, in seconds. A change may take 30 s "
-                      "longer."),
+                 help="Timeout of a query of the agent, in seconds. A change has 70 percent of "
+                      "rpc_timeout of vcache-api."),
     cfg.FloatOpt("look_interval", default=5.0, min=0.1, max=60.0,
                  help="Seconds between two queries of the agent's state."),
     cfg.FloatOpt("report_interval", default=10.0, min=0.1, max=60.0,

@@ -45,8 +45,9 @@ from vcache_agent.unix_server import UnixServer
 
 LOG = logging.getLogger(__name__)
 
-# Additional seconds for a change: the agent waits until it is applied to the kernel.
-_CHANGE_SECONDS = 30.0
+# Seconds for a change without a deadline, which comes from an older vcache-api: less than the
+# default of its rpc_timeout.
+_CHANGE_SECONDS = 20.0
 
 
 class Host:
@@ -123,15 +124,25 @@ class Host:
         self._bus_problem = ""
         self._told, self._told_at = report, time.monotonic()
 
-    def change(self, request: dict[str, Any]) -> HostReport:
+    def change(self, request: dict[str, Any], deadline: float | None = None) -> HostReport:
         """Send a change to the agent; return a report of the new state.
 
+        Nothing is changed after the deadline, because vcache-api has then answered already.
+
+        :param deadline: by time.monotonic(), which the agent shares; None: a default
         :raises InstanceNotHere: if the instance is not on this host
         :raises AgentUnavailable: if the agent is not running or cannot apply the change
         :raises Refused: if the agent rejects the change
         """
+        now = time.monotonic()
+        if deadline is None:
+            deadline = now + _CHANGE_SECONDS
+        if deadline <= now:
+            raise AgentUnavailable(
+                f"host {self.node}: nothing is changed: the request arrived after its deadline; "
+                "the message bus is slow, or the clocks of the hosts differ")
         try:
-            self._ask(request, self._agent_timeout + _CHANGE_SECONDS)
+            self._ask({**request, "deadline": deadline}, deadline - now)
         except NotHere as error:
             raise InstanceNotHere(str(error)) from None
         except (AgentNotRunning, AdminDenied, Unfinished) as error:
@@ -168,6 +179,15 @@ def _outline(report: HostReport) -> tuple[Any, ...]:
             [(item.uuid, item.phase, item.specs, item.problem) for item in report.instances])
 
 
+def _deadline(context: Mapping[str, Any]) -> float | None:
+    """Return the deadline of a call by time.monotonic(); None: it has none."""
+    until, seconds = context.get("deadline"), context.get("seconds")
+    if not isinstance(until, int | float) or not isinstance(seconds, int | float):
+        return None
+    # The clock of the other host may be ahead of this one.
+    return time.monotonic() + min(until - time.time(), seconds)
+
+
 class Endpoint:
     """RPC endpoint for vcache-api and other hosts; see rpc/host_side.py for the versions.
 
@@ -185,30 +205,32 @@ class Endpoint:
         self._host.tell(always=True)
 
     @messaging.expected_exceptions(InstanceNotHere, AgentUnavailable, Refused)
-    def instance_set(self, _context: Mapping[str, Any], uuid: str, values: dict[str, Any],
+    def instance_set(self, context: Mapping[str, Any], uuid: str, values: dict[str, Any],
                      replace: bool) -> dict[str, Any]:
         """Override values of an instance's flavor."""
         return self._host.change({"op": "instance-set", "uuid": uuid, "values": values,
-                                  "replace": replace}).to_json()
+                                  "replace": replace}, _deadline(context)).to_json()
 
     @messaging.expected_exceptions(AgentUnavailable, Refused)
-    def host_set(self, _context: Mapping[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    def host_set(self, context: Mapping[str, Any], values: dict[str, Any]) -> dict[str, Any]:
         """Set the policy of the host's pools, or start or stop draining the host."""
         unknown = sorted(values.keys() - {"policy", "draining"})
         if unknown or not values:
             raise Refused(f"{unknown[0]!r} is unknown, must be one of policy, draining" if unknown
                           else "the request is empty, must have one of policy, draining")
+        deadline = _deadline(context)
         if "policy" in values:
-            self._host.change({"op": "policy-set", "policy": values["policy"]})
+            self._host.change({"op": "policy-set", "policy": values["policy"]}, deadline)
         if "draining" in values:
-            self._host.change({"op": "drain-set", "draining": values["draining"]})
+            self._host.change({"op": "drain-set", "draining": values["draining"]}, deadline)
         return self._host.report().to_json()
 
     @messaging.expected_exceptions(AgentUnavailable, Refused)
-    def pool_set(self, _context: Mapping[str, Any], pool: str,
+    def pool_set(self, context: Mapping[str, Any], pool: str,
                  values: dict[str, Any]) -> dict[str, Any]:
         """Change options of an active pool."""
-        return self._host.change({"op": "pool-set", "pool": pool, "values": values}).to_json()
+        return self._host.change({"op": "pool-set", "pool": pool, "values": values},
+                                 _deadline(context)).to_json()
 
     def migration_ask(self, _context: Mapping[str, Any], node: str, number: str,
                       question: dict[str, Any]) -> None:

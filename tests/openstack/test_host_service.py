@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import ANY
 
 import oslo_messaging as messaging
 import pytest
@@ -173,7 +174,7 @@ class TestBus:
         (pool,) = client.pool_set({}, "n1", "pool", {"hot_percent": 7}).pools
         assert (pool.reads_percent, pool.hot_percent) == (75, 7)
         assert agent.requests[-2] == {"op": "pool-set", "pool": "pool",
-                                      "values": {"hot_percent": 7}}
+                                      "values": {"hot_percent": 7}, "deadline": ANY}
 
     def test_errors_are_the_same_on_this_side(self, client, host, agent):
         with pytest.raises(InstanceNotHere, match="is not on this host"):
@@ -219,6 +220,39 @@ class TestBus:
         with pytest.raises(HostTimeout, match="host n2: no answer to host_set in time"):
             client.host_set({}, "n2", {"draining": True})
         assert time.monotonic() - began < 5
+
+    def test_no_change_succeeds_after_its_timeout(self, transport, client, agent, caplog):
+        """The bus delivers the request late; the one in memory keeps it without a limit."""
+        with pytest.raises(HostTimeout):
+            client.host_set({}, "n1", {"draining": True, "policy": "static"})
+        host = Host("n1", agent.ask, api_side.ApiClient(transport).report)
+        server = messaging.get_rpc_server(
+            transport, messaging.Target(topic=host_side.TOPIC, server="n1"), [Endpoint(host)])
+        server.start()
+        with at_end(server.wait), at_end(server.stop):
+            assert client.host_set({}, "n1", {"policy": "hull"}).policy == "hull"
+        assert [item for item in agent.requests if item["op"] != "host"] == [
+            {"op": "policy-set", "policy": "hull", "deadline": ANY}]
+        assert not agent.answer["draining"]
+
+    def test_the_agent_gets_less_time_than_the_api_waits(self, transport, agent):
+        given: list[tuple[float, float]] = []
+
+        def ask_agent(request: dict, seconds: float) -> dict:
+            if request["op"] != "host":
+                given.append((request["deadline"] - time.monotonic(), seconds))
+            return agent.ask(request)
+
+        endpoint = Endpoint(Host("n1", ask_agent, lambda _report: None))
+        for context, most in (
+                ({"deadline": time.time() + 7, "seconds": 7.0}, 7), ({}, 20),
+                # Clocks that differ: never longer than the API waits.
+                ({"deadline": time.time() + 9999, "seconds": 7.0}, 7)):
+            endpoint.host_set(context, {"draining": True})
+            assert all(0 < left <= most for left in given.pop())
+        with pytest.raises(messaging.ExpectedException):
+            endpoint.pool_set({"deadline": time.time() - 1, "seconds": 7.0}, "pool", {})
+        assert not given
 
     def test_a_pinned_version(self, transport):
         client = host_side.HostClient(transport, 1.0, "1.0")
