@@ -20,6 +20,9 @@ LOG = logging.getLogger(__name__)
 
 UP, STALE, UNKNOWN = "up", "stale", "unknown"
 
+# Seconds that a clock may be ahead without a warning.
+_CLOCK_S = 5.0
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entry:
@@ -27,7 +30,9 @@ class Entry:
 
     :param node: name of the compute node
     :param report: its last report; None: it has never reported
-    :param since: seconds since the last report
+    :param since: seconds since the last report was sent, by the clocks of both hosts
+    :param delay: seconds from when it was sent until it arrived; negative: the clock of the host
+        is ahead
     :param stale_after: age in seconds from which on the host is stale
     """
 
@@ -35,6 +40,7 @@ class Entry:
     report: HostReport | None
     since: float
     stale_after: float
+    delay: float = 0.0
 
     @property
     def age_s(self) -> float | None:
@@ -56,9 +62,15 @@ class Entry:
         if self.report is None:
             return ("the host is in Placement, but it has never reported; check that vcache-host "
                     "is running there")
+        if self.delay > self.stale_after:
+            return (f"its newest report arrived {self.delay:.0f} s after it was sent; the message "
+                    "bus or vcache-api is overloaded, or the clocks differ")
         if self.since > self.stale_after:
             return (f"no report for {self.since:.0f} s; check that vcache-host is running on the "
                     "host")
+        if self.delay < -_CLOCK_S and not self.report.problem:
+            return (f"the clock of the host is {-self.delay:.0f} s ahead of the clock of "
+                    "vcache-api, so the age of its data is not known exactly")
         return self.report.problem
 
     @property
@@ -81,16 +93,24 @@ class Directory:
         self._stale_after = stale_after
         self._lock = threading.Lock()
         self._nodes: frozenset[str] = frozenset()
-        self._reports: dict[str, tuple[HostReport, float]] = {}
+        self._reports: dict[str, tuple[HostReport, float, float]] = {}
         self._where: dict[str, set[str]] = {}
         self._problem = ""
         self._came = threading.Condition(self._lock)
 
     def took(self, report: HostReport) -> None:
-        """Store a report."""
+        """Store a report, unless a newer one of the host is known.
+
+        The age of its data counts from when it was sent, so reports that wait in a slow
+        message bus do not look fresh. The clocks of the hosts must be synchronized.
+        """
+        delay = 0.0 if report.sent_at is None else time.time() - report.sent_at
         with self._lock:
+            known = self._reports.get(report.node)
+            if known and report.precedes(known[0]):
+                return
             self._forget_instances(report.node)
-            self._reports[report.node] = (report, time.monotonic())
+            self._reports[report.node] = (report, time.monotonic() - max(0.0, delay), delay)
             for item in report.instances:
                 self._where.setdefault(item.uuid, set()).add(report.node)
             self._came.notify_all()
@@ -110,7 +130,7 @@ class Directory:
         with self._lock:
             self._nodes = nodes
             limit = time.monotonic() - self._stale_after
-            for node in [node for node, (_, at) in self._reports.items()
+            for node in [node for node, (_, at, _) in self._reports.items()
                          if node not in nodes and at < limit]:
                 self._forget_instances(node)
                 del self._reports[node]
@@ -167,8 +187,8 @@ class Directory:
                 yield entry, item
 
     def _entry(self, node: str, now: float) -> Entry:
-        report, at = self._reports.get(node, (None, now))
-        return Entry(node, report, now - at, self._stale_after)
+        report, at, delay = self._reports.get(node, (None, now, 0.0))
+        return Entry(node, report, now - at, self._stale_after, delay)
 
     def _forget_instances(self, node: str) -> None:
         old = self._reports.get(node)

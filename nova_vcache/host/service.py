@@ -12,9 +12,11 @@ and oslo.messaging's. The service stores nothing. If one thread fails, the other
 A further socket relays the agent's questions about migrations to other hosts (relay.py).
 """
 
+import dataclasses
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -76,6 +78,8 @@ class Host:
         self._told: HostReport | None = None
         self._told_at = 0.0
         self._bus_problem = ""
+        self._boot_id = str(uuid.uuid4())
+        self._sequence = 0
 
     def look(self) -> HostView | None:
         """Query the agent; return its answer, or None if there is no valid one."""
@@ -102,6 +106,13 @@ class Host:
                 return silent(self.node, self._problem)
             return self._view.report(time.monotonic() - self._looked, self._problem)
 
+    def stamp(self, report: HostReport) -> HostReport:
+        """Return a report with the fields by which a receiver finds out how old it is."""
+        with self._lock:
+            self._sequence += 1
+            return dataclasses.replace(report, boot_id=self._boot_id, sequence=self._sequence,
+                                       sent_at=time.time())
+
     def tell(self, *, always: bool = False) -> None:
         """Send a report to the API, if one is due or an important value has changed.
 
@@ -112,7 +123,7 @@ class Host:
         if not (always or due or _differs(report, self._told)):
             return
         try:
-            self._tell(report)
+            self._tell(self.stamp(report))
         except messaging.MessagingException as error:
             if not self._bus_problem:
                 LOG.warning("cannot report to vcache-api, because the message bus is not "
@@ -151,7 +162,7 @@ class Host:
             raise Refused(str(error)) from None
         self.look()
         self.tell()
-        return self.report()
+        return self.stamp(self.report())
 
     def _note(self, problem: str) -> None:
         if problem != self._problem and problem:
@@ -223,7 +234,7 @@ class Endpoint:
             self._host.change({"op": "policy-set", "policy": values["policy"]}, deadline)
         if "draining" in values:
             self._host.change({"op": "drain-set", "draining": values["draining"]}, deadline)
-        return self._host.report().to_json()
+        return self._host.stamp(self._host.report()).to_json()
 
     @messaging.expected_exceptions(AgentUnavailable, Refused)
     def pool_set(self, context: Mapping[str, Any], pool: str,

@@ -113,6 +113,11 @@ class HostReport:
     :param draining: it accepts no more instances, and its caches must not have dirty data
     :param pools: its pools
     :param instances: its instances
+    :param boot_id: identifies the process of vcache-host that has sent the report; empty: an
+        older version
+    :param sequence: number of the report, which increases as long as the boot id is the same
+    :param sent_at: time of day when it was sent, in seconds since 1970, by the host's clock;
+        None: an older version
     """
 
     summary: HostSummary
@@ -121,16 +126,29 @@ class HostReport:
     draining: bool = False
     pools: tuple[PoolReport, ...] = ()
     instances: tuple[InstanceReport, ...] = ()
+    boot_id: str = ""
+    sequence: int = 0
+    sent_at: float | None = None
 
     @property
     def node(self) -> str:
         """Name of the compute node."""
         return self.summary.node
 
+    def precedes(self, other: "HostReport") -> bool:
+        """Return True if this report is certainly older than another one of the same host."""
+        if self.boot_id and self.boot_id == other.boot_id:
+            return self.sequence < other.sequence
+        # Another process on the same host, so both times are of the same clock.
+        if self.sent_at is None or other.sent_at is None:
+            return False
+        return self.sent_at < other.sent_at
+
     def to_json(self) -> dict[str, Any]:
         """Return the document."""
         return {"summary": self.summary.to_json(), "problem": self.problem,
-                "policy": self.policy, "draining": self.draining,
+                "policy": self.policy, "draining": self.draining, "boot_id": self.boot_id,
+                "sequence": self.sequence, "sent_at": self.sent_at,
                 "pools": [dataclasses.asdict(item) for item in self.pools],
                 "instances": [dataclasses.asdict(item) for item in self.instances]}
 

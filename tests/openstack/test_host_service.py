@@ -67,6 +67,21 @@ class TestHost:
         host.tell(always=True)
         assert told[2].instances[0].disks[0].dirty_bytes == 6 + 8192
 
+    def test_reports_are_numbered(self, agent):
+        told: list[HostReport] = []
+        host = host_of(agent, told, report_interval=0.0)
+        began = time.time()
+        host.tell()
+        answer = host.change({"op": "drain-set", "draining": True})
+        host.tell()
+        assert [item.sequence for item in (told[0], told[1], answer, told[2])] == [1, 2, 3, 4]
+        assert len({item.boot_id for item in (*told, answer)}) == 1
+        assert all(item.sent_at and began <= item.sent_at <= time.time()
+                   for item in (*told, answer))
+        again: list[HostReport] = []
+        host_of(agent, again).tell()
+        assert again[0].boot_id not in ("", told[0].boot_id)
+
     def test_without_an_agent_what_was_known_gets_old(self, agent, monkeypatch):
         told: list[HostReport] = []
         host = host_of(agent, told)
