@@ -3,6 +3,8 @@
 
 from typing import Any
 
+from microversion_parse import Version
+
 from nova_vcache.api.directory import Entry
 from nova_vcache.api.errors import bad_request, not_found, of_host
 from nova_vcache.api.request import Call
@@ -10,9 +12,11 @@ from nova_vcache.rpc.errors import HostError
 from nova_vcache.summary import Summary
 
 
-def _shown(entry: Entry) -> dict[str, Any]:
+def _shown(entry: Entry, version: Version) -> dict[str, Any]:
     report = entry.report
-    return {**entry.summary.to_json(), "state": entry.state, "problem": entry.problem,
+    newer = {"report_age_s": round(entry.since, 3) if report else None}
+    return {**(newer if version >= (1, 1) else {}), **entry.summary.to_json(),
+            "state": entry.state, "problem": entry.problem,
             "policy": report.policy if report else "",
             "draining": report.draining if report else False,
             "pools": len(report.pools) if report else 0,
@@ -41,12 +45,12 @@ def list_(call: Call) -> dict[str, Any]:
                               "view=summary, which always has all hosts.")
         return Summary({entry.node: entry.summary for entry in entries}).to_json()
     page, links = call.page(entries, lambda entry: entry.node)
-    return {"hosts": [_shown(entry) for entry in page], "links": links}
+    return {"hosts": [_shown(entry, call.version) for entry in page], "links": links}
 
 
 def get(call: Call, node: str) -> dict[str, Any]:
     """Return one host."""
-    return {"host": _shown(find(call, node))}
+    return {"host": _shown(find(call, node), call.version)}
 
 
 def update(call: Call, node: str) -> dict[str, Any]:
