@@ -35,8 +35,9 @@ class Endpoint:
 
     target = messaging.Target(version=api_side.VERSION)
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, directory: Directory, hosts: HostClient) -> None:
         self._directory = directory
+        self._hosts = hosts
 
     def report(self, _context: Mapping[str, Any], report: dict[str, Any]) -> None:
         """Store a host's report."""
@@ -44,6 +45,19 @@ class Endpoint:
             self._directory.took(HostReport.parse(report))
         except BadReport as error:
             LOG.warning("ignored an invalid report: %s", error)
+
+    def beat(self, _context: Mapping[str, Any], report: dict[str, Any]) -> None:
+        """Store a report without details; request one with details if they are missing."""
+        try:
+            found = HostReport.parse(report)
+        except BadReport as error:
+            LOG.warning("ignored an invalid report: %s", error)
+            return
+        if self._directory.beat(found):
+            try:
+                self._hosts.report_now({}, found.node)
+            except BusDown as error:
+                LOG.debug("cannot request a report of host %s: %s", found.node, error)
 
     def ping(self, _context: Mapping[str, Any]) -> None:
         """Answer."""
@@ -130,7 +144,7 @@ class Backend:
         me = f"{name}.{os.getpid()}"
         self._server = messaging.get_rpc_server(
             transport, messaging.Target(topic=api_side.TOPIC, server=me),
-            [Endpoint(self.directory)])
+            [Endpoint(self.directory, self._hosts)])
         threading.Thread(target=self._listen, args=(self._server, self._hosts),
                          name="vcache-listen", daemon=True).start()
         threading.Thread(target=self._open, args=(transport, me, self._hosts),

@@ -8,7 +8,7 @@ Without the header it gets the lowest, so an existing client sees no change.
 version  changes
 =======  =====================================================================
 1.0      the first one
-1.1      a host has ``report_age_s``
+1.1      a host has ``report_age_s`` and ``details_age_s``
 =======  =====================================================================
 
 A new version is needed for each change that a client can see: a new resource, parameter, field

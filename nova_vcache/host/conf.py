@@ -31,6 +31,12 @@ _OPTS = [
     cfg.FloatOpt("report_interval", default=10.0, min=0.1, max=60.0,
                  help="Seconds between two periodic reports to vcache-api. Important changes are "
                       "reported at once. Must be well below stale_after of vcache-api."),
+    cfg.FloatOpt("details_interval", default=60.0, min=0.0, max=3600.0,
+                 help="Seconds between two reports with all instances and disks, with a random "
+                      "deviation of up to 20 percent. The other periodic reports have only the "
+                      "figures of the host and its pools. Important changes are reported with all "
+                      "details at once. Choose more for a cloud with thousands of hosts; 0: all "
+                      "reports have details."),
     cfg.FloatOpt("placement_interval", default=60.0, min=1.0, max=3600.0,
                  help="Seconds between two periodic comparisons of Placement with the host. "
                       "Changes of the host are reported at once."),

@@ -14,6 +14,7 @@ A further socket relays the agent's questions about migrations to other hosts (r
 
 import dataclasses
 import logging
+import random
 import threading
 import time
 import uuid
@@ -61,25 +62,28 @@ class Host:
     :param tell: sends a report to the API; may raise MessagingException
     :param agent_timeout: time limit of a request to the agent in seconds
     :param report_interval: seconds between two periodic reports
+    :param details_interval: seconds between two of them with details; 0: all have details
     """
 
     def __init__(self, node: str, ask_agent: Callable[[dict[str, Any], float], dict[str, Any]],
                  tell: Callable[[HostReport], None], *, agent_timeout: float = 5.0,
-                 report_interval: float = 10.0) -> None:
+                 report_interval: float = 10.0, details_interval: float = 60.0) -> None:
         self.node = node
         self._ask = ask_agent
         self._tell = tell
         self._agent_timeout = agent_timeout
         self._report_interval = report_interval
+        self._details_interval = details_interval
         self._lock = threading.Lock()
         self._view: HostView | None = None
         self._looked = 0.0
         self._problem = "the agent has not been queried yet"
         self._told: HostReport | None = None
         self._told_at = 0.0
+        self._details_due = 0.0
         self._bus_problem = ""
         self._boot_id = str(uuid.uuid4())
-        self._sequence = 0
+        self._sequence = self._base = 0
 
     def look(self) -> HostView | None:
         """Query the agent; return its answer, or None if there is no valid one."""
@@ -106,24 +110,29 @@ class Host:
                 return silent(self.node, self._problem)
             return self._view.report(time.monotonic() - self._looked, self._problem)
 
-    def stamp(self, report: HostReport) -> HostReport:
-        """Return a report with the fields by which a receiver finds out how old it is."""
+    def stamp(self, report: HostReport, *, to_all: bool = False) -> HostReport:
+        """Return a report with the fields by which a receiver finds out how old it is.
+
+        :param to_all: it goes to all processes of the API
+        """
         with self._lock:
             self._sequence += 1
+            if to_all and report.details:
+                self._base = self._sequence
             return dataclasses.replace(report, boot_id=self._boot_id, sequence=self._sequence,
-                                       sent_at=time.time())
+                                       base=self._base, sent_at=time.time())
 
     def tell(self, *, always: bool = False) -> None:
         """Send a report to the API, if one is due or an important value has changed.
 
-        :param always: send it in any case
+        :param always: send it in any case, with details
         """
-        report = self.report()
-        due = time.monotonic() - self._told_at >= self._report_interval
-        if not (always or due or _differs(report, self._told)):
+        report, now = self.report(), time.monotonic()
+        details = always or now >= self._details_due or _differs(report, self._told)
+        if not details and now - self._told_at < self._report_interval:
             return
         try:
-            self._tell(self.stamp(report))
+            self._tell(self.stamp(report if details else report.without_details(), to_all=True))
         except messaging.MessagingException as error:
             if not self._bus_problem:
                 LOG.warning("cannot report to vcache-api, because the message bus is not "
@@ -133,7 +142,12 @@ class Host:
         if self._bus_problem:
             LOG.info("the message bus is reachable again")
         self._bus_problem = ""
-        self._told, self._told_at = report, time.monotonic()
+        self._told_at = now
+        if details:
+            # Jitter, so that hosts that started together do not send all details together.
+            self._told = report
+            self._details_due = now + self._details_interval * random.uniform(  # noqa: S311
+                0.8, 1.2)
 
     def change(self, request: dict[str, Any], deadline: float | None = None) -> HostReport:
         """Send a change to the agent; return a report of the new state.
@@ -267,10 +281,11 @@ class Service:
         path = Path(group.admin_socket)
         node = host_conf.node_name(conf)
         transport = messaging.get_rpc_transport(conf, allowed_remote_exmods=host_side.EXMODS)
+        api = ApiClient(transport, group.rpc_api_cap)
         self.host = Host(
             node, lambda request, seconds: ask(path, request, seconds),
-            ApiClient(transport, group.rpc_api_cap).report,
-            agent_timeout=group.agent_timeout, report_interval=group.report_interval)
+            api.report, agent_timeout=group.agent_timeout, report_interval=group.report_interval,
+            details_interval=group.details_interval if api.can_beat() else 0.0)
         peers = host_side.PeerClient(transport)
         relay = Relay(node, lambda request, seconds: ask(path, request, seconds), peers.ask,
                       peers.answer)

@@ -82,6 +82,8 @@ class HostView:
         return HostReport(
             summary=self._summary(age_s), problem=problem or self.problem,
             policy=self._answer["policy"]["name"], draining=self.draining,
+            dirty_bytes=sum(sum(filter(None, (disk["dirty_bytes"], disk["cache_dirty_bytes"])))
+                            for disk in self._answer["disks"]),
             pools=tuple(self._pool(item) for item in self._answer["pools"]),
             instances=tuple(self._instance(item) for item in self._domains.values()))
 

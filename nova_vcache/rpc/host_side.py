@@ -110,13 +110,15 @@ class HostClient:
         """Return True if the pinned version includes a version."""
         return bool(self._client.can_send_version(version))
 
-    def report_now(self, context: Mapping[str, Any]) -> None:
-        """Request a report from all hosts.
+    def report_now(self, context: Mapping[str, Any], node: str | None = None) -> None:
+        """Request a report with details.
 
+        :param node: the host; None: all hosts
         :raises BusDown: if the message cannot be sent
         """
+        target = {"fanout": True} if node is None else {"server": node}
         try:
-            self._client.prepare(fanout=True).cast(dict(context), "report_now")
+            self._client.prepare(**target).cast(dict(context), "report_now")
         except messaging.MessagingException as error:
             raise BusDown(f"the message bus is not reachable: {error}") from error
 

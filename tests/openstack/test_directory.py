@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nova_vcache.api.directory import STALE, UP, Directory, Entry
-from nova_vcache.rpc.report import HostReport
+from nova_vcache.rpc.report import HostReport, InstanceReport
 from nova_vcache.summary import HostSummary
 
 
@@ -74,3 +74,49 @@ def test_the_fields_survive_the_message():
     for name in ("boot_id", "sequence", "sent_at"):
         del older[name]
     assert HostReport.parse(older).sent_at is None
+
+
+def details(*uuids: str, **fields: Any) -> HostReport:
+    return report(instances=tuple(InstanceReport(uuid, project="p") for uuid in uuids), **fields)
+
+
+def test_a_small_report_keeps_the_details(directory):
+    directory.took(details("u", late=20))
+    assert directory.beat(report(sequence=2, base=1, draining=True).without_details()) is False
+    entry = directory.host("n1")
+    assert entry.report.draining and [item.uuid for item in entry.report.instances] == ["u"]
+    assert entry.since < 10 < 20 <= entry.details_since
+    assert directory.instance("u")[0].report.draining
+    directory.took(details(sequence=3))
+    assert directory.instance("u") is None
+
+
+@pytest.mark.parametrize("known", [None, {"sequence": 1}, {"boot_id": "old", "sequence": 9}])
+def test_missing_details_are_requested_once(directory, known):
+    if known:
+        directory.took(details("u", late=1, **known))
+    beats = [report(sequence=number, base=2).without_details() for number in (3, 4)]
+    assert [directory.beat(item) for item in beats] == [True, False]
+    assert directory.host("n1").state == UP
+    # They are sent before the small ones, and arrive later.
+    directory.took(details("v", sequence=2, policy="old"))
+    entry = directory.host("n1")
+    assert [item.uuid for item in entry.report.instances] == ["v"]
+    assert (entry.report.sequence, entry.report.policy) == (4, "")
+    assert directory.instance("u") is None and directory.instance("v") is not None
+    assert directory.beat(report(sequence=5, base=2).without_details()) is False
+
+
+def test_a_small_report_that_comes_late_counts_for_nothing(directory):
+    directory.took(details("u", sequence=5, policy="new"))
+    assert directory.beat(report(sequence=4, base=9).without_details()) is False
+    assert directory.host("n1").report.policy == "new"
+
+
+def test_a_new_process_waits_for_details():
+    directory = Directory(lambda: {"n1"}, 60.0)
+    directory.refresh()
+    directory.beat(report().without_details())
+    assert not directory.wait(0.01)
+    directory.took(details())
+    assert directory.wait(0.01)

@@ -67,6 +67,35 @@ class TestHost:
         host.tell(always=True)
         assert told[2].instances[0].disks[0].dirty_bytes == 6 + 8192
 
+    def test_most_periodic_reports_are_small(self, agent):
+        told: list[HostReport] = []
+        agent.add(1)
+        host = host_of(agent, told, report_interval=0.0, details_interval=1000.0)
+        host.look()
+        for _ in range(3):
+            host.tell()
+        assert [item.details for item in told] == [True, False, False]
+        assert [item.base for item in told] == [1, 1, 1]
+        assert not told[1].instances and told[1].pools == told[0].pools
+        assert told[1].dirty_bytes == told[0].dirty_bytes == 4096 + 8192
+        assert told[1].summary.cache_mb == told[0].summary.cache_mb
+        # An answer of a change goes to one process only.
+        assert host.change({"op": "drain-set", "draining": True}).details
+        assert (told[3].details, told[3].base) == (True, 4)
+        host.tell()
+        assert (told[4].details, told[4].base, told[4].sequence) == (False, 4, 6)
+        host.tell(always=True)
+        assert told[5].details
+        host._details_due = 0.0
+        host.tell()
+        assert told[6].details and len(told[1].to_json()["instances"]) == 0
+        all_of_them: list[HostReport] = []
+        host = host_of(agent, all_of_them, report_interval=0.0, details_interval=0.0)
+        host.look()
+        for _ in range(3):
+            host.tell()
+        assert all(item.instances for item in all_of_them)
+
     def test_reports_are_numbered(self, agent):
         told: list[HostReport] = []
         host = host_of(agent, told, report_interval=0.0)
@@ -284,6 +313,9 @@ class TestBus:
             def report(self, _context: dict, report: dict) -> None:
                 got.append(HostReport.parse(report).node)
 
+            def beat(self, _context: dict, report: dict) -> None:
+                got.append(f"beat {HostReport.parse(report).node}")
+
         servers = [messaging.get_rpc_server(
             transport, messaging.Target(topic=api_side.TOPIC, server=name), [Api()])
             for name in ("a", "b")]
@@ -291,6 +323,12 @@ class TestBus:
             server.start()
         client.report_now({})
         wait_for(lambda: got == ["n1", "n1"])
+        client.report_now({}, "n1")
+        wait_for(lambda: got == ["n1"] * 4)
+        sender = api_side.ApiClient(transport)
+        sender.report(host.report().without_details())
+        wait_for(lambda: got[4:] == ["beat n1"] * 2)
+        assert sender.can_beat() and not api_side.ApiClient(transport, "1.1").can_beat()
         for server in servers:
             server.stop()
             server.wait()
