@@ -30,6 +30,8 @@ _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,9})?", re.ASCII)
 
 # Largest part of a value in an error message, because users choose the values.
 _SHOWN = 60
+# Most keys that a warning names.
+_NAMED = 5
 
 
 class Mode(enum.StrEnum):
@@ -189,8 +191,39 @@ class InvalidExtraSpecs(ValueError):
         self.problems = problems
 
 
+def unknown(specs: Mapping[str, str]) -> tuple[Problem, ...]:
+    """Return the ``vcache:*`` keys that this release does not know, sorted."""
+    allowed = f"absent (unknown key, the keys are {', '.join(_BY_KEY)})"
+    return tuple(Problem(name, text, allowed) for name, text in sorted(specs.items())
+                 if name.startswith(PREFIX) and name not in _BY_KEY)
+
+
+def warning(specs: Mapping[str, str]) -> str:
+    """Return a warning about keys that :func:`parse` ignores, or nothing."""
+    found = ", ".join(_shown(item.key) for item in unknown(specs)[:_NAMED])
+    return f"extra specs that this release does not know are ignored: {found}" if found else ""
+
+
+def check(specs: Mapping[str, str]) -> ExtraSpecs:
+    """Parse as :func:`parse`, but do not accept unknown keys, for whoever writes a flavor.
+
+    :raises InvalidExtraSpecs: as :func:`parse`, and for each unknown key
+    """
+    found = unknown(specs)
+    try:
+        parsed = parse(specs)
+    except InvalidExtraSpecs as error:
+        raise InvalidExtraSpecs((*error.problems, *found)) from None
+    if found:
+        raise InvalidExtraSpecs(found)
+    return parsed
+
+
 def parse(specs: Mapping[str, str]) -> ExtraSpecs:
     """Parse and check the ``vcache:*`` keys of a flavor's extra specs.
+
+    Unknown keys are ignored: during an upgrade they are those of a newer release. Otherwise
+    the flavor would lose its other keys, too.
 
     :param specs: all extra specs of a flavor; other keys are ignored
     :raises InvalidExtraSpecs: names each invalid key, its value and the allowed values
@@ -198,12 +231,8 @@ def parse(specs: Mapping[str, str]) -> ExtraSpecs:
     values: dict[str, object] = {}
     problems = []
     for name, text in sorted(specs.items()):
-        if not name.startswith(PREFIX):
-            continue
         key = _BY_KEY.get(name)
         if key is None:
-            known = ", ".join(_BY_KEY)
-            problems.append(Problem(name, text, f"absent (unknown key, the keys are {known})"))
             continue
         value = _value(key, text)
         if value is None:

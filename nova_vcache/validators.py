@@ -34,7 +34,7 @@ class VCacheValidator(base.ExtraSpecValidator):
         :raises nova.exception.ValidationError: names the key and the allowed values
         """
         try:
-            extra_specs.parse({name: value})
+            extra_specs.check({name: value})
         except InvalidExtraSpecs as error:
             raise exception.ValidationError(f"Validation failed; {error}.") from None
 

@@ -3,10 +3,14 @@
 
 A request is ``{"op": NAME, ...}``, the answer ``{"ok": true, ...}`` or
 ``{"ok": false, "error": TEXT, "kind": KIND}``; see :data:`.admin_client.KINDS`.
+
+A request for a change may have a ``deadline``, a time of ``time.monotonic()``. Whoever sent it
+does not wait any longer, so a change that would begin later is refused.
 """
 
 import dataclasses
 import json
+import math
 import re
 import sqlite3
 import threading
@@ -54,6 +58,14 @@ def _refusal(error: AdminError) -> dict[str, Any]:
     """Return the answer for a request that failed."""
     kind = next((name for name, found in KINDS.items() if isinstance(error, found)), "")
     return {"ok": False, "error": str(error), "kind": kind}
+
+
+def _deadline(fields: dict[str, Any]) -> float:
+    """Return the deadline of a request, by time.monotonic(); infinity: it has none."""
+    found = fields.get("deadline", math.inf)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise AdminError(f"deadline {str(found)[:40]!r} must be a number")
+    return float(found)
 
 
 def _pool_bytes(device: Device | None) -> int | None:
@@ -115,6 +127,8 @@ class AdminServer:
         if operation is None or not isinstance(name, str):
             known = ", ".join(operations)
             raise AdminError(f"op {str(name)[:40]!r} is unknown, must be one of {known}")
+        if time.monotonic() >= _deadline(fields):
+            raise Unfinished("nothing is changed: the request arrived after its deadline")
         try:
             answer = operation(fields)
         except Unfinished:
@@ -131,7 +145,8 @@ class AdminServer:
         """Add an event if a request has changed a setting."""
         if name.endswith(("-set", "-put", "-drain", "-delete")):
             self._agent.events.add("setting", f"{name}: " + json.dumps(
-                {key: value for key, value in fields.items() if key != "op"})[:400])
+                {key: value for key, value in fields.items()
+                 if key not in ("op", "deadline")})[:400])
 
     def _state(self, _fields: dict[str, Any]) -> dict[str, Any]:
         outcome, devices, tags, problem = self._look()
@@ -255,7 +270,7 @@ class AdminServer:
             old = NONE if fields.get("replace") else store.overrides().get(uuid, NONE)
             override = dataclasses.replace(old, **values)
             store.set_override(uuid, override)
-        self._agent.worker.settle(fresh=False)
+        self._run_pass(fields)
         return {"override": override.given}
 
     def _drain_set(self, fields: dict[str, Any]) -> dict[str, Any]:
@@ -263,7 +278,7 @@ class AdminServer:
         if not isinstance(draining, bool):
             raise AdminError(f"draining {str(draining)[:40]!r} must be true or false")
         self._agent.store.set_draining(draining)
-        self._agent.worker.settle(fresh=False)
+        self._run_pass(fields)
         return {}
 
     def _migration(self, fields: dict[str, Any]) -> dict[str, Any]:
@@ -295,7 +310,7 @@ class AdminServer:
         known = self._agent.store.set_tag(tag, values)
         if not known:
             raise AdminError(f"tag {tag} does not belong to a disk")
-        self._agent.worker.settle(fresh=False)
+        self._run_pass(fields)
         return {}
 
     def _policy_set(self, fields: dict[str, Any]) -> dict[str, Any]:
@@ -304,7 +319,7 @@ class AdminServer:
             raise AdminError(f"policy {str(name)[:40]!r} must be one of {', '.join(POLICIES)}, or "
                              "null for the configured one")
         self._agent.store.set_policy(name)
-        self._agent.worker.settle(fresh=False)
+        self._run_pass(fields)
         return {}
 
     def _pool_set(self, fields: dict[str, Any]) -> dict[str, Any]:
@@ -334,5 +349,9 @@ class AdminServer:
         # Without libvirt, the pass uses the last known list of domains.
         while not self._agent.inventory.listed_since(asked) and time.monotonic() < limit:
             time.sleep(0.02)
-        self._agent.worker.settle(fresh=True)
+        self._run_pass({}, fresh=True)
         return {"libvirt": self._agent.inventory.listed_since(asked)}
+
+    def _run_pass(self, fields: dict[str, Any], fresh: bool = False) -> None:
+        """Apply a change that is saved, until the deadline of its request."""
+        self._agent.worker.settle(fresh, _deadline(fields) - time.monotonic())

@@ -77,6 +77,8 @@ def admit(domain: Domain, host: Host) -> str:
         notes = _shortcomings(domain, specs, host)
     if notes and specs.required:
         raise Refused(f"{domain.name}: its flavor has vcache:required: " + "; ".join(notes))
+    ignored = extra_specs.warning(domain.extra_specs)
+    notes += [ignored] if ignored else []
     return f"{domain.name}: " + "; ".join(notes) if notes else ""
 
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from nova_vcache import extra_specs
 from nova_vcache.extra_specs import Isolation
 from vcache_agent import histogram, lanes, marginal, pools, recent, view
 from vcache_agent.admission import specs_of
@@ -94,7 +95,8 @@ def _domains(outcome: "Outcome", store: "Store") -> list[Json]:
         flavor, problem = specs_of(domain.extra_specs)
         rows.append({
             "uuid": domain.uuid, "name": domain.name, "project": domain.project,
-            "phase": str(entry.phase), "problem": problem,
+            "phase": str(entry.phase),
+            "problem": problem or extra_specs.warning(domain.extra_specs),
             "specs": dataclasses.asdict(adjust.specs(domain.uuid, flavor)),
             "flavor": dataclasses.asdict(flavor),
             "override": overrides.get(domain.uuid, NONE).given})

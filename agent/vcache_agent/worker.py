@@ -2,6 +2,7 @@
 """The worker thread, which alone changes tags: observe, decide, apply, in a loop."""
 
 import dataclasses
+import math
 import sqlite3
 import threading
 import time
@@ -208,15 +209,17 @@ class Worker:
         with self._wake:
             return self._wake.wait_for(lambda: self._done >= number, seconds)
 
-    def settle(self, fresh: bool = False) -> None:
+    def settle(self, fresh: bool = False, within: float = math.inf) -> None:
         """Run a pass, and wait until it is complete.
 
         :param fresh: see :meth:`kick`
-        :raises Unfinished: if it fails, or is not complete within 20 s
+        :param within: longest time to wait in seconds; never more than 20
+        :raises Unfinished: if it fails, or is not complete within that time
         """
-        if not self.wait(self.kick(fresh), _PASS_SECONDS):
+        seconds = max(0.0, min(_PASS_SECONDS, within))
+        if not self.wait(self.kick(fresh), seconds):
             raise Unfinished("the change is saved, but was not applied to the kernel within "
-                             f"{_PASS_SECONDS:g} s")
+                             f"{seconds:.3g} s; it will be, as soon as the kernel answers")
         if self.outcome.problem:
             raise Unfinished("the change is saved, but cannot be applied to the kernel: "
                              f"{self.outcome.problem}")

@@ -3,8 +3,8 @@
 
 ::
 
-    proxy headers ─► request id ─► size limit ─► token ─► operation
-                                       └─► /healthcheck
+    proxy headers ─► CORS ─► request id ─► size limit ─► token ─► operation
+                                               └─► /healthcheck
 
 Public operations, which are marked in openapi.yaml, do not check the token. There is
 no paste file, so the code defines the middleware.
@@ -20,16 +20,17 @@ from keystonemiddleware import auth_token
 from oslo_config import cfg
 from oslo_context import context as oslo_context
 from oslo_log import log as oslo_log
-from oslo_middleware import healthcheck, http_proxy_to_wsgi, request_id, sizelimit
+from oslo_middleware import cors, healthcheck, http_proxy_to_wsgi, request_id, sizelimit
 from oslo_policy.policy import Enforcer
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Request, Response
 
 from nova_vcache.api import conf as api_conf
-from nova_vcache.api import errors, openapi, policy
+from nova_vcache.api import errors, microversions, openapi, policy
 from nova_vcache.api.backend import Backend
 from nova_vcache.api.errors import forbidden, not_found
 from nova_vcache.api.handlers import flavors, hosts, instances, pools, root
+from nova_vcache.api.health import Health
 from nova_vcache.api.request import Call
 
 LOG = logging.getLogger(__name__)
@@ -74,6 +75,8 @@ class Application:
         except Exception as error:
             LOG.exception("%s %s failed", environ.get("REQUEST_METHOD"), environ.get("PATH_INFO"))
             response = errors.response(error, _request_id(environ))
+        # Caches must not give the response to a request with another version.
+        response.vary.add(microversions.HEADER)
         return response(environ, start)
 
     def _answer(self, request: Request) -> Response:
@@ -85,17 +88,21 @@ class Application:
             raise forbidden(operation.policy)
         if not operation.check_path(values):
             raise not_found(request.path[:200])
+        version = microversions.MIN if operation.public else microversions.requested(
+            dict(request.headers))
         call = Call(
             self._backend, operation, context, allows,
             operation.query(dict(request.args.lists())),
-            operation.check_body(request.get_data(), request.mimetype),
+            operation.check_body(request.get_data(), request.mimetype), version,
             request.host_url.rstrip("/") + request.root_path)
         if not operation.public:
             self._backend.ready()
         found = HANDLERS[operation.id](call, **values)
-        if found is None:
-            return Response(status=204)
-        return Response(json.dumps(found), 200, content_type="application/json")
+        response = Response(status=204) if found is None else Response(
+            json.dumps(found), 200, content_type="application/json")
+        if not operation.public:
+            response.headers[microversions.HEADER] = f"{microversions.SERVICE_TYPE} {version}"
+        return response
 
 
 class ByPath:
@@ -124,13 +131,15 @@ def make_application(conf: cfg.ConfigOpts, backend: Backend | None = None) -> Ws
     :param conf: configuration that has been read
     :param backend: replaces the configured backend, for tests
     """
-    core = Application(backend or Backend(conf), policy.enforcer(conf))
+    api_conf.set_cors_defaults()
+    backend = backend or Backend(conf)
+    core = Application(backend, policy.enforcer(conf))
     token = auth_token.AuthProtocol(core, {"oslo_config_config": conf})
     # For a source that may not use it, Healthcheck calls core, which returns 404.
-    others = {"/healthcheck": healthcheck.Healthcheck(core, conf),
+    others: dict[str, Wsgi] = {"/healthcheck": Health(healthcheck.Healthcheck(core, conf), backend),
               **{item.path: core for item in openapi.operations() if item.public}}
     checked: Any = sizelimit.RequestBodySizeLimiter(ByPath(others, token), conf)
-    checked = request_id.RequestId(checked)
+    checked = cors.CORS(request_id.RequestId(checked), conf)
     wrapped: Wsgi = http_proxy_to_wsgi.HTTPProxyToWSGI(checked, conf)
     return wrapped
 

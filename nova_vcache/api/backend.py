@@ -7,8 +7,10 @@ loaded the application, and threads do not survive a fork.
 
 import logging
 import os
+import random
 import socket
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,8 +35,9 @@ class Endpoint:
 
     target = messaging.Target(version=api_side.VERSION)
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, directory: Directory, hosts: HostClient) -> None:
         self._directory = directory
+        self._hosts = hosts
 
     def report(self, _context: Mapping[str, Any], report: dict[str, Any]) -> None:
         """Store a host's report."""
@@ -42,6 +45,19 @@ class Endpoint:
             self._directory.took(HostReport.parse(report))
         except BadReport as error:
             LOG.warning("ignored an invalid report: %s", error)
+
+    def beat(self, _context: Mapping[str, Any], report: dict[str, Any]) -> None:
+        """Store a report without details; request one with details if they are missing."""
+        try:
+            found = HostReport.parse(report)
+        except BadReport as error:
+            LOG.warning("ignored an invalid report: %s", error)
+            return
+        if self._directory.beat(found):
+            try:
+                self._hosts.report_now({}, found.node)
+            except BusDown as error:
+                LOG.debug("cannot request a report of host %s: %s", found.node, error)
 
     def ping(self, _context: Mapping[str, Any]) -> None:
         """Answer."""
@@ -63,7 +79,8 @@ class Backend:
         self.directory = Directory(self._known, self._group.stale_after)
         self._lock = threading.Lock()
         self._stopping = threading.Event()
-        self._pid = 0
+        self._pid = self._started = 0
+        self._bus_answered = 0.0
         self._hosts: HostClient | None = None
         self._notifier: Any = None
         self._server: Any = None
@@ -83,11 +100,17 @@ class Backend:
         """Start the threads of this process once, and wait `first_wait` for reports."""
         if self._pid == os.getpid():
             return
-        with self._lock:
-            if self._pid != os.getpid():
-                self._start()
-                self.directory.wait(self._group.first_wait)
-                self._pid = os.getpid()
+        self._start_once()
+        self.directory.wait(self._group.first_wait)
+        self._pid = os.getpid()
+
+    def bus_problem(self) -> str:
+        """Return why the message bus is considered dead, or nothing; does not wait."""
+        self._start_once()
+        silence = time.monotonic() - self._bus_answered
+        if not self._group.bus_timeout or silence <= self._group.bus_timeout:
+            return ""
+        return f"the message bus has not answered for {silence:.0f} s"
 
     def stop(self) -> None:
         """Stop the threads of :meth:`ready`; for tests."""
@@ -103,7 +126,14 @@ class Backend:
         except Exception:
             LOG.exception("cannot emit notification %s: %s", event, payload)
 
+    def _start_once(self) -> None:
+        with self._lock:
+            if self._started != os.getpid():
+                self._start()
+                self._started = os.getpid()
+
     def _start(self) -> None:
+        self._bus_answered = time.monotonic()
         transport = self._transport or messaging.get_rpc_transport(
             self.conf, allowed_remote_exmods=host_side.EXMODS)
         api_conf.set_messaging_defaults(self.conf)
@@ -114,7 +144,7 @@ class Backend:
         me = f"{name}.{os.getpid()}"
         self._server = messaging.get_rpc_server(
             transport, messaging.Target(topic=api_side.TOPIC, server=me),
-            [Endpoint(self.directory)])
+            [Endpoint(self.directory, self._hosts)])
         threading.Thread(target=self._listen, args=(self._server, self._hosts),
                          name="vcache-listen", daemon=True).start()
         threading.Thread(target=self._open, args=(transport, me, self._hosts),
@@ -135,16 +165,29 @@ class Backend:
         while not self._stopping.is_set():
             try:
                 hosts.open(lambda: api_side.ping(transport, me, self._group.rpc_timeout))
-                return
+                break
             except messaging.MessagingException as error:
                 LOG.warning("cannot change hosts yet: no answer from the message bus: %s", error)
                 self._stopping.wait(1)
+        self._watch(transport, me)
+
+    def _watch(self, transport: messaging.Transport, me: str) -> None:
+        """Ask the message bus periodically whether it still delivers."""
+        pause = min(10.0, self._group.bus_timeout / 4) or 10.0
+        self._bus_answered = time.monotonic()
+        while not self._stopping.wait(pause * random.uniform(0.8, 1.2)):  # noqa: S311
+            try:
+                api_side.ping(transport, me, pause)
+                self._bus_answered = time.monotonic()
+            except messaging.MessagingException as error:
+                LOG.debug("no answer from the message bus: %s", error)
 
     def _refresh(self) -> None:
         interval = self._group.hosts_interval
         while not self._stopping.is_set():
             self.directory.refresh()
-            self._stopping.wait(interval)
+            # Jitter, so that processes that started together do not read the list together.
+            self._stopping.wait(interval * random.uniform(0.8, 1.2))  # noqa: S311
 
     def _known(self) -> set[str]:
         """Return the compute nodes that have a child provider with the owner trait."""

@@ -26,6 +26,18 @@ class ApiError(Exception):
         self.detail = detail
 
 
+class NotAcceptable(ApiError):
+    """The response to a microversion that is not supported.
+
+    :param lowest: the lowest supported one
+    :param highest: the highest supported one
+    """
+
+    def __init__(self, detail: str, lowest: str, highest: str) -> None:
+        super().__init__(406, detail)
+        self.range = {"min_version": lowest, "max_version": highest}
+
+
 def bad_request(detail: str) -> ApiError:
     """Return the error for an invalid request."""
     return ApiError(400, detail)
@@ -73,8 +85,9 @@ def response(error: Exception, request_id: str) -> Response:
         headers = [(name, value) for name, value in error.get_headers() if name == "Allow"]
     else:
         status, detail = 500, "Unexpected error; the log of vcache-api has the details."
+    supported = error.range if isinstance(error, NotAcceptable) else {}
     body = {"errors": [{"status": status, "title": http.HTTPStatus(status).phrase,
-                        "detail": detail, "request_id": request_id}]}
+                        "detail": detail, "request_id": request_id, **supported}]}
     if status in (503, 504):
         headers.append(("Retry-After", "5"))
     return Response(json.dumps(body), status, headers, content_type="application/json")

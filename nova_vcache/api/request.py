@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
+from microversion_parse import Version
+
 from nova_vcache.api.backend import Backend
 from nova_vcache.api.errors import forbidden
 from nova_vcache.api.openapi import Operation
@@ -24,6 +26,7 @@ class Call:
     :param policy: the policy for this request
     :param query: validated and typed query parameters; values that are None are absent
     :param body: the validated body; None: the operation has none
+    :param version: the negotiated microversion; that of a public operation is the lowest
     :param base: URL of the API, without a slash at the end
     """
 
@@ -33,6 +36,7 @@ class Call:
     policy: Policy
     query: Mapping[str, Any]
     body: Any
+    version: Version
     base: str
 
     @property

@@ -35,6 +35,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.setup(conf, "vcache-host")
     try:
         service = Service(conf)
+    except host_conf.NotConfigured as error:
+        LOG.critical("vcache-host: %s", error)
+        return 1
     except ks_exc.ClientException as error:
         LOG.critical("vcache-host: [placement]: %s", error)
         return 1

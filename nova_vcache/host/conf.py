@@ -24,13 +24,19 @@ _OPTS = [
                     "about live migrations. Must equal relay_socket in vcache-agent.conf. Empty: "
                     "do not serve it."),
     cfg.FloatOpt("agent_timeout", default=5.0, min=0.5, max=60.0,
-                 help="Timeout of a request to the agent, in seconds. A change may take 30 s "
-                      "longer."),
+                 help="Timeout of a query of the agent, in seconds. A change has 70 percent of "
+                      "rpc_timeout of vcache-api."),
     cfg.FloatOpt("look_interval", default=5.0, min=0.1, max=60.0,
                  help="Seconds between two queries of the agent's state."),
     cfg.FloatOpt("report_interval", default=10.0, min=0.1, max=60.0,
                  help="Seconds between two periodic reports to vcache-api. Important changes are "
                       "reported at once. Must be well below stale_after of vcache-api."),
+    cfg.FloatOpt("details_interval", default=60.0, min=0.0, max=3600.0,
+                 help="Seconds between two reports with all instances and disks, with a random "
+                      "deviation of up to 20 percent. The other periodic reports have only the "
+                      "figures of the host and its pools. Important changes are reported with all "
+                      "details at once. Choose more for a cloud with thousands of hosts; 0: all "
+                      "reports have details."),
     cfg.FloatOpt("placement_interval", default=60.0, min=1.0, max=3600.0,
                  help="Seconds between two periodic comparisons of Placement with the host. "
                       "Changes of the host are reported at once."),
@@ -52,12 +58,21 @@ def register_placement(conf: cfg.ConfigOpts) -> None:
     keystone.register(conf, PLACEMENT, PLACEMENT)
 
 
-def load_placement(conf: cfg.ConfigOpts) -> Any | None:
-    """Return an adapter for Placement; None: it is not configured.
+class NotConfigured(Exception):
+    """The configuration has no client of Placement; the text names what is missing."""
 
+
+def load_placement(conf: cfg.ConfigOpts) -> Any:
+    """Return an adapter for Placement.
+
+    :raises NotConfigured: if there are neither credentials nor an endpoint
     :raises keystoneauth1.exceptions.ClientException: if the credentials are invalid
     """
-    return keystone.load_adapter(conf, PLACEMENT)
+    found = keystone.load_adapter(conf, PLACEMENT)
+    if found is None:
+        raise NotConfigured("section [placement] has no credentials; set auth_type = password, "
+                            "auth_url, username, password, project_name and the domains")
+    return found
 
 
 def list_opts() -> list[tuple[cfg.OptGroup, list[Any]]]:

@@ -2,34 +2,37 @@
 """Keep Placement up to date: report each change of the host, and periodically."""
 
 import logging
+import random
 import threading
 import time
 
-from nova_vcache.host.view import CLOSED, HostView
+from nova_vcache.host.view import HostView
 from nova_vcache.placement.capacity import Capacity
-from nova_vcache.placement.client import Client, PlacementError
-from nova_vcache.placement.reporter import NoComputeNode, Reporter
+from nova_vcache.placement.client import PlacementError
+from nova_vcache.placement.reporter import CLOSED, NoComputeNode, Reporter
 
 LOG = logging.getLogger(__name__)
 
 # Seconds until the first retry; doubled with each failure, up to the interval.
 _RETRY = 2.0
 
+# Range of a random factor of all pauses, so that hosts that started together, or that lost
+# Placement together, do not send their requests together.
+_JITTER = (0.8, 1.2)
+
 
 class Keeper:
     """Runs a reporter in its own thread.
 
     :param reporter: the reporter
-    :param client: client of Placement
     :param interval: seconds between two periodic reports
     :param close_after: seconds without a valid answer of the agent after which the host's
         inventory is empty
     """
 
-    def __init__(self, reporter: Reporter, client: Client, *, interval: float,
+    def __init__(self, reporter: Reporter, *, interval: float,
                  close_after: float) -> None:
         self._reporter = reporter
-        self._client = client
         self._interval = interval
         self._close_after = close_after
         self._wake = threading.Condition()
@@ -37,7 +40,6 @@ class Keeper:
         self._seen = time.monotonic()
         self._asked = False
         self._told: tuple[frozenset[str], Capacity] | None = None
-        self._provider: str | None = None
         self._problem = ""
         self._over: dict[str, int] = {}
 
@@ -68,7 +70,7 @@ class Keeper:
         pause, retry = 0.0, _RETRY
         while not stopping.is_set():
             with self._wake:
-                self._wake.wait_for(lambda: self._asked, pause)
+                self._wake.wait_for(lambda: self._asked, pause * _jitter())
                 self._asked = False
             if stopping.is_set():
                 return
@@ -76,7 +78,7 @@ class Keeper:
                 pause, retry = self._interval, _RETRY
             else:
                 # The retry includes changes that arrive meanwhile.
-                stopping.wait(retry)
+                stopping.wait(retry * _jitter())
                 pause, retry = 0.0, min(self._interval, retry * 2)
 
     def _try(self) -> bool:
@@ -104,31 +106,25 @@ class Keeper:
         if view is None and not closed:
             return  # after a start, the old data in Placement is better than none
         if view is None or closed:
-            told, capacity = (frozenset[str](), CLOSED), CLOSED
+            told: tuple[frozenset[str], Capacity] = (frozenset(), CLOSED)
+            self._reporter.report(CLOSED)
+            over: dict[str, int] = {}  # what the host has now is unknown
         else:
             # The next answer is compared with `told`, so it must not depend on allocations,
             # which change independently.
             told = (view.instances, view.capacity({}))
-            capacity = view.capacity(self._allocations())
-        result = self._reporter.report(capacity)
+            over = self._reporter.report(view.capacity).overcommitted
         with self._wake:
             self._told = told
-        self._provider = result.provider
-        if result.overcommitted != self._over and result.overcommitted:
-            LOG.warning("allocations exceed the unreserved inventory of the host: %s; Placement "
-                        "allocates nothing more here until instances move away",
-                        ", ".join(f"{amount} of {name}"
-                                  for name, amount in sorted(result.overcommitted.items())))
-        self._over = result.overcommitted
+        if over != self._over and over:
+            LOG.warning("more is promised to instances than the host has: %s; guarantees are "
+                        "reduced in proportion, and Placement allocates nothing more here until "
+                        "instances move away",
+                        ", ".join(f"{amount} of {name}" for name, amount in sorted(over.items())))
+        self._over = over
 
     def _closed(self) -> bool:
         return time.monotonic() - self._seen > self._close_after
-
-    def _allocations(self) -> dict[str, dict[str, int]]:
-        """Return the allocations of the cache's provider; empty if it does not exist."""
-        if self._provider is None:
-            self._provider = self._reporter.provider()
-        return self._client.allocations(self._provider) if self._provider else {}
 
     def _say(self, problem: str) -> None:
         if problem and problem != self._problem:
@@ -136,3 +132,7 @@ class Keeper:
         elif self._problem and not problem:
             LOG.info("reporting to Placement works again")
         self._problem = problem
+
+
+def _jitter() -> float:
+    return random.uniform(*_JITTER)  # noqa: S311 # not for secrets

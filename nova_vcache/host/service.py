@@ -12,9 +12,12 @@ and oslo.messaging's. The service stores nothing. If one thread fails, the other
 A further socket relays the agent's questions about migrations to other hosts (relay.py).
 """
 
+import dataclasses
 import logging
+import random
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -45,8 +48,9 @@ from vcache_agent.unix_server import UnixServer
 
 LOG = logging.getLogger(__name__)
 
-# Additional seconds for a change: the agent waits until it is applied to the kernel.
-_CHANGE_SECONDS = 30.0
+# Seconds for a change without a deadline, which comes from an older vcache-api: less than the
+# default of its rpc_timeout.
+_CHANGE_SECONDS = 20.0
 
 
 class Host:
@@ -58,23 +62,28 @@ class Host:
     :param tell: sends a report to the API; may raise MessagingException
     :param agent_timeout: time limit of a request to the agent in seconds
     :param report_interval: seconds between two periodic reports
+    :param details_interval: seconds between two of them with details; 0: all have details
     """
 
     def __init__(self, node: str, ask_agent: Callable[[dict[str, Any], float], dict[str, Any]],
                  tell: Callable[[HostReport], None], *, agent_timeout: float = 5.0,
-                 report_interval: float = 10.0) -> None:
+                 report_interval: float = 10.0, details_interval: float = 60.0) -> None:
         self.node = node
         self._ask = ask_agent
         self._tell = tell
         self._agent_timeout = agent_timeout
         self._report_interval = report_interval
+        self._details_interval = details_interval
         self._lock = threading.Lock()
         self._view: HostView | None = None
         self._looked = 0.0
         self._problem = "the agent has not been queried yet"
         self._told: HostReport | None = None
         self._told_at = 0.0
+        self._details_due = 0.0
         self._bus_problem = ""
+        self._boot_id = str(uuid.uuid4())
+        self._sequence = self._base = 0
 
     def look(self) -> HostView | None:
         """Query the agent; return its answer, or None if there is no valid one."""
@@ -101,17 +110,29 @@ class Host:
                 return silent(self.node, self._problem)
             return self._view.report(time.monotonic() - self._looked, self._problem)
 
+    def stamp(self, report: HostReport, *, to_all: bool = False) -> HostReport:
+        """Return a report with the fields by which a receiver finds out how old it is.
+
+        :param to_all: it goes to all processes of the API
+        """
+        with self._lock:
+            self._sequence += 1
+            if to_all and report.details:
+                self._base = self._sequence
+            return dataclasses.replace(report, boot_id=self._boot_id, sequence=self._sequence,
+                                       base=self._base, sent_at=time.time())
+
     def tell(self, *, always: bool = False) -> None:
         """Send a report to the API, if one is due or an important value has changed.
 
-        :param always: send it in any case
+        :param always: send it in any case, with details
         """
-        report = self.report()
-        due = time.monotonic() - self._told_at >= self._report_interval
-        if not (always or due or _differs(report, self._told)):
+        report, now = self.report(), time.monotonic()
+        details = always or now >= self._details_due or _differs(report, self._told)
+        if not details and now - self._told_at < self._report_interval:
             return
         try:
-            self._tell(report)
+            self._tell(self.stamp(report if details else report.without_details(), to_all=True))
         except messaging.MessagingException as error:
             if not self._bus_problem:
                 LOG.warning("cannot report to vcache-api, because the message bus is not "
@@ -121,17 +142,32 @@ class Host:
         if self._bus_problem:
             LOG.info("the message bus is reachable again")
         self._bus_problem = ""
-        self._told, self._told_at = report, time.monotonic()
+        self._told_at = now
+        if details:
+            # Jitter, so that hosts that started together do not send all details together.
+            self._told = report
+            self._details_due = now + self._details_interval * random.uniform(  # noqa: S311
+                0.8, 1.2)
 
-    def change(self, request: dict[str, Any]) -> HostReport:
+    def change(self, request: dict[str, Any], deadline: float | None = None) -> HostReport:
         """Send a change to the agent; return a report of the new state.
 
+        Nothing is changed after the deadline, because vcache-api has then answered already.
+
+        :param deadline: by time.monotonic(), which the agent shares; None: a default
         :raises InstanceNotHere: if the instance is not on this host
         :raises AgentUnavailable: if the agent is not running or cannot apply the change
         :raises Refused: if the agent rejects the change
         """
+        now = time.monotonic()
+        if deadline is None:
+            deadline = now + _CHANGE_SECONDS
+        if deadline <= now:
+            raise AgentUnavailable(
+                f"host {self.node}: nothing is changed: the request arrived after its deadline; "
+                "the message bus is slow, or the clocks of the hosts differ")
         try:
-            self._ask(request, self._agent_timeout + _CHANGE_SECONDS)
+            self._ask({**request, "deadline": deadline}, deadline - now)
         except NotHere as error:
             raise InstanceNotHere(str(error)) from None
         except (AgentNotRunning, AdminDenied, Unfinished) as error:
@@ -140,7 +176,7 @@ class Host:
             raise Refused(str(error)) from None
         self.look()
         self.tell()
-        return self.report()
+        return self.stamp(self.report())
 
     def _note(self, problem: str) -> None:
         if problem != self._problem and problem:
@@ -168,6 +204,15 @@ def _outline(report: HostReport) -> tuple[Any, ...]:
             [(item.uuid, item.phase, item.specs, item.problem) for item in report.instances])
 
 
+def _deadline(context: Mapping[str, Any]) -> float | None:
+    """Return the deadline of a call by time.monotonic(); None: it has none."""
+    until, seconds = context.get("deadline"), context.get("seconds")
+    if not isinstance(until, int | float) or not isinstance(seconds, int | float):
+        return None
+    # The clock of the other host may be ahead of this one.
+    return time.monotonic() + min(until - time.time(), seconds)
+
+
 class Endpoint:
     """RPC endpoint for vcache-api and other hosts; see rpc/host_side.py for the versions.
 
@@ -185,30 +230,32 @@ class Endpoint:
         self._host.tell(always=True)
 
     @messaging.expected_exceptions(InstanceNotHere, AgentUnavailable, Refused)
-    def instance_set(self, _context: Mapping[str, Any], uuid: str, values: dict[str, Any],
+    def instance_set(self, context: Mapping[str, Any], uuid: str, values: dict[str, Any],
                      replace: bool) -> dict[str, Any]:
         """Override values of an instance's flavor."""
         return self._host.change({"op": "instance-set", "uuid": uuid, "values": values,
-                                  "replace": replace}).to_json()
+                                  "replace": replace}, _deadline(context)).to_json()
 
     @messaging.expected_exceptions(AgentUnavailable, Refused)
-    def host_set(self, _context: Mapping[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    def host_set(self, context: Mapping[str, Any], values: dict[str, Any]) -> dict[str, Any]:
         """Set the policy of the host's pools, or start or stop draining the host."""
         unknown = sorted(values.keys() - {"policy", "draining"})
         if unknown or not values:
             raise Refused(f"{unknown[0]!r} is unknown, must be one of policy, draining" if unknown
                           else "the request is empty, must have one of policy, draining")
+        deadline = _deadline(context)
         if "policy" in values:
-            self._host.change({"op": "policy-set", "policy": values["policy"]})
+            self._host.change({"op": "policy-set", "policy": values["policy"]}, deadline)
         if "draining" in values:
-            self._host.change({"op": "drain-set", "draining": values["draining"]})
-        return self._host.report().to_json()
+            self._host.change({"op": "drain-set", "draining": values["draining"]}, deadline)
+        return self._host.stamp(self._host.report()).to_json()
 
     @messaging.expected_exceptions(AgentUnavailable, Refused)
-    def pool_set(self, _context: Mapping[str, Any], pool: str,
+    def pool_set(self, context: Mapping[str, Any], pool: str,
                  values: dict[str, Any]) -> dict[str, Any]:
         """Change options of an active pool."""
-        return self._host.change({"op": "pool-set", "pool": pool, "values": values}).to_json()
+        return self._host.change({"op": "pool-set", "pool": pool, "values": values},
+                                 _deadline(context)).to_json()
 
     def migration_ask(self, _context: Mapping[str, Any], node: str, number: str,
                       question: dict[str, Any]) -> None:
@@ -234,15 +281,16 @@ class Service:
         path = Path(group.admin_socket)
         node = host_conf.node_name(conf)
         transport = messaging.get_rpc_transport(conf, allowed_remote_exmods=host_side.EXMODS)
+        api = ApiClient(transport, group.rpc_api_cap)
         self.host = Host(
             node, lambda request, seconds: ask(path, request, seconds),
-            ApiClient(transport, group.rpc_api_cap).report,
-            agent_timeout=group.agent_timeout, report_interval=group.report_interval)
+            api.report, agent_timeout=group.agent_timeout, report_interval=group.report_interval,
+            details_interval=group.details_interval if api.can_beat() else 0.0)
         peers = host_side.PeerClient(transport)
         relay = Relay(node, lambda request, seconds: ask(path, request, seconds), peers.ask,
                       peers.answer)
         client = Client(host_conf.load_placement(conf))
-        self._keeper = Keeper(Reporter(client, node), client, interval=group.placement_interval,
+        self._keeper = Keeper(Reporter(client, node), interval=group.placement_interval,
                               close_after=group.close_after)
         self._look_interval = group.look_interval
         self._server = messaging.get_rpc_server(

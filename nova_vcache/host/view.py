@@ -11,17 +11,11 @@ from typing import Any
 
 from nova_vcache.extra_specs import Mode
 from nova_vcache.placement import names
-from nova_vcache.placement.capacity import Capacity, guaranteed_mb
+from nova_vcache.placement.capacity import Allocations, Capacity, guaranteed_mb
 from nova_vcache.rpc.report import DiskReport, HostReport, InstanceReport, PoolReport
 from nova_vcache.summary import HostSummary
 
 Json = Mapping[str, Any]
-
-#: Allocations of the host's provider: amounts by resource class, by consumer.
-Allocations = Mapping[str, Mapping[str, int]]
-
-#: Capacity of a host whose state is unknown.
-CLOSED = Capacity(tags=0, flush_isolation=False)
 
 _MIB = 1 << 20
 _CACHED = frozenset({Mode.WRITEBACK, Mode.WRITETHROUGH})
@@ -68,8 +62,8 @@ class HostView:
         """
         sizes = [guaranteed_mb(item["size_bytes"]) for item in self._pools]
         tags, cache = int(self._answer["tags_max"]), sum(sizes)
-        reserved = tags if self.draining else min(tags, self._tags_reserved(allocations))
-        promised = cache if self.draining else min(cache, sum(
+        reserved = min(tags, self._tags_reserved(allocations))
+        promised = min(cache, sum(
             max(0, mib - allocations.get(uuid, {}).get(names.CACHE_MB, 0))
             for uuid, mib in self._guaranteed.items()))
         return Capacity(
@@ -77,7 +71,7 @@ class HostView:
             largest_mb=max(sizes, default=0), cache_reserved_mb=promised,
             flush_isolation=self._isolates, elastic=self._elastic,
             tagged_ssd=any(item["isolation"] == "tagged" for item in self._answer["devices"]),
-            modes=self._modes)
+            modes=self._modes, closed=self.draining)
 
     def report(self, age_s: float, problem: str = "") -> HostReport:
         """Return the report for the API.
@@ -88,6 +82,8 @@ class HostView:
         return HostReport(
             summary=self._summary(age_s), problem=problem or self.problem,
             policy=self._answer["policy"]["name"], draining=self.draining,
+            dirty_bytes=sum(sum(filter(None, (disk["dirty_bytes"], disk["cache_dirty_bytes"])))
+                            for disk in self._answer["disks"]),
             pools=tuple(self._pool(item) for item in self._answer["pools"]),
             instances=tuple(self._instance(item) for item in self._domains.values()))
 

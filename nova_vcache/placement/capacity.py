@@ -2,12 +2,15 @@
 """The capacity of a host, as inventories and traits of Placement."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from nova_vcache.extra_specs import Mode
 from nova_vcache.placement import names
 
 Inventory = dict[str, int | float]
+
+#: Allocations of one provider: amounts by resource class, by consumer.
+Allocations = Mapping[str, Mapping[str, int]]
 
 _MIB = 1 << 20
 
@@ -42,6 +45,7 @@ class Capacity:
     :param elastic: shares change with the demand
     :param tagged_ssd: the SSD supports tags
     :param modes: modes that disks can have now
+    :param closed: the host accepts no more instances, so all that is unused is reserved
     """
 
     tags: int
@@ -54,6 +58,7 @@ class Capacity:
     elastic: bool = False
     tagged_ssd: bool = False
     modes: frozenset[Mode] = frozenset()
+    closed: bool = False
 
     def __post_init__(self) -> None:
         for name in ("tags", "tags_reserved", "cache_mb", "largest_mb", "cache_reserved_mb"):
@@ -65,16 +70,48 @@ class Capacity:
             raise ValueError(f"largest_mb is {self.largest_mb}, must be at most cache_mb, "
                              f"which is {self.cache_mb}")
 
-    @property
-    def inventories(self) -> dict[str, Inventory]:
-        """The inventories by resource class, without empty ones."""
+    def inventories(self, allocations: Allocations) -> dict[str, Inventory]:
+        """Return the inventories by resource class, without empty ones.
+
+        Placement checks the units of each allocation, even of one that only moves to another
+        consumer, as at the begin of a migration. So ``max_unit`` is at least the largest
+        existing allocation. If that exceeds the largest pool, stock is reserved, so that
+        no new allocation can exceed it. A class that the host no longer has, but that has
+        allocations, stays: Placement does not delete it.
+
+        :param allocations: the present allocations of the host's provider
+        """
+        offers = {names.TAG: (self.tags, self.tags_reserved, 1, 1),
+                  names.CACHE_MB: (self.cache_mb, self.cache_reserved_mb, self.step_mb,
+                                   self.largest_mb)}
         found = {}
-        if self.tags:
-            found[names.TAG] = _inventory(self.tags, self.tags_reserved, 1, 1)
-        if self.largest_mb >= self.step_mb:
-            found[names.CACHE_MB] = _inventory(
-                self.cache_mb, self.cache_reserved_mb, self.step_mb, self.largest_mb)
+        for name, (total, reserved, step, largest) in offers.items():
+            taken = [amounts[name] for amounts in allocations.values() if amounts.get(name)]
+            most, used = max(taken, default=0), sum(taken)
+            if largest < step or not total:
+                if not taken:
+                    continue
+                total = reserved = used
+                step = 1
+            elif self.closed:
+                reserved = total
+            elif most > largest:
+                reserved = max(reserved, total - used - largest)
+            found[name] = _inventory(total, reserved, step, max(min(largest, total), most))
         return found
+
+    def excess(self, allocations: Allocations) -> dict[str, int]:
+        """Return by resource class how much more is promised than the host has.
+
+        What is promised are the allocations, and the resources of instances without one.
+        """
+        over = {}
+        for name, total, reserved in ((names.TAG, self.tags, self.tags_reserved),
+                                      (names.CACHE_MB, self.cache_mb, self.cache_reserved_mb)):
+            used = sum(amounts.get(name, 0) for amounts in allocations.values())
+            if used > total - min(reserved, total):
+                over[name] = used - (total - min(reserved, total))
+        return over
 
     @property
     def traits(self) -> frozenset[str]:
@@ -88,28 +125,5 @@ class Capacity:
 
 def _inventory(total: int, reserved: int, step: int, largest: int) -> Inventory:
     total = min(total, _AMOUNT_MAX)
-    return {"total": total, "reserved": min(reserved, total), "min_unit": step,
-            "max_unit": min(largest, total), "step_size": step, "allocation_ratio": 1.0}
-
-
-def closed(used: int) -> Inventory:
-    """Return the inventory for a resource that a host no longer has, but that has allocations.
-
-    Placement does not delete an inventory with allocations. So the inventory stays as
-    large as the allocations, and all of it is reserved.
-
-    :param used: sum of the allocations
-    """
-    return _inventory(max(1, used), max(1, used), 1, 1)
-
-
-def overcommitted(inventories: Mapping[str, Inventory], usages: Mapping[str, int],
-                  classes: Iterable[str] = names.RESOURCE_CLASSES) -> dict[str, int]:
-    """Return by resource class how much the allocations exceed the unreserved inventory."""
-    over = {}
-    for name in classes:
-        has = inventories.get(name)
-        free = int(has["total"] - has["reserved"]) if has else 0
-        if usages.get(name, 0) > free:
-            over[name] = usages[name] - free
-    return over
+    return {"total": total, "reserved": max(0, min(reserved, total)), "min_unit": step,
+            "max_unit": largest, "step_size": step, "allocation_ratio": 1.0}

@@ -49,6 +49,7 @@ class Client:
 
     def __init__(self, adapter: adapter.Adapter) -> None:
         self._adapter = adapter
+        self._traits: set[str] = set()
 
     def provider(self, uuid: str) -> dict[str, Any] | None:
         """Return a resource provider; None if it does not exist."""
@@ -105,27 +106,22 @@ class Client:
             "traits": sorted(traits), "resource_provider_generation": generation})
         return int(answer["resource_provider_generation"])
 
-    def usages(self, uuid: str) -> dict[str, int]:
-        """Return the sum of a provider's allocations by resource class."""
-        found: dict[str, int] = self._ask(
-            "GET", f"/resource_providers/{uuid}/usages")["usages"]
-        return found
+    def allocations(self, uuid: str) -> tuple[dict[str, dict[str, int]], int]:
+        """Return a provider's allocations, and its generation.
 
-    def allocations(self, uuid: str) -> dict[str, dict[str, int]]:
-        """Return a provider's allocations: amounts by resource class, by consumer.
-
-        The result is empty if the provider does not exist.
+        The allocations are amounts by resource class, by consumer.
         """
-        try:
-            found = self._ask("GET", f"/resource_providers/{uuid}/allocations")
-        except NotFound:
-            return {}
-        return {consumer: item["resources"] for consumer, item in found["allocations"].items()}
+        found = self._ask("GET", f"/resource_providers/{uuid}/allocations")
+        return ({consumer: item["resources"] for consumer, item in found["allocations"].items()},
+                found["resource_provider_generation"])
 
     def with_trait(self, trait: str) -> list[dict[str, Any]]:
         """Return the providers with a trait; none if the trait does not exist."""
-        if not self.has_trait(trait):
-            return []
+        # Placement rejects a query for a trait that does not exist.
+        if trait not in self._traits:
+            if not self.has_trait(trait):
+                return []
+            self._traits.add(trait)
         found: list[dict[str, Any]] = self._ask(
             "GET", "/resource_providers", params={"required": trait})["resource_providers"]
         return found

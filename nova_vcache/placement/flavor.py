@@ -94,9 +94,9 @@ def disagreements(flavor: Mapping[str, str]) -> list[Disagreement]:
 
     :param flavor: all extra specs of the flavor
     :return: sorted by key; empty if all keys match
-    :raises nova_vcache.extra_specs.InvalidExtraSpecs: if the ``vcache:*`` keys are invalid
+    :raises nova_vcache.extra_specs.InvalidExtraSpecs: if ``vcache:*`` keys are invalid or unknown
     """
-    specs = extra_specs.parse(flavor)
+    specs = extra_specs.check(flavor)
     wanted = placement_keys(specs)
     found = {key: value for key, value in flavor.items() if is_ours(key)}
     wrong = []

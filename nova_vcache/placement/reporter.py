@@ -4,7 +4,8 @@
 The provider is a child of the compute node's provider. nova-compute removes foreign
 inventory from its own provider, but leaves child providers alone. ``openstack
 compute service delete`` deletes the whole tree. So every report checks whether the
-provider exists, and creates what is missing.
+provider exists, and creates what is missing. As long as the provider's generation, its
+allocations and the capacity are those of the last report, that takes one request.
 
 The reporter changes only the two resource classes and the traits in
 ``nova_vcache.placement.names``, and only on the cache's provider.
@@ -15,9 +16,8 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
-from nova_vcache.placement import capacity as capacity_
 from nova_vcache.placement import names
-from nova_vcache.placement.capacity import Capacity, Inventory
+from nova_vcache.placement.capacity import Allocations, Capacity, Inventory
 from nova_vcache.placement.client import Client, Conflict, InUse, NotFound, PlacementError
 
 LOG = logging.getLogger(__name__)
@@ -27,6 +27,9 @@ T = TypeVar("T")
 # Attempts of one report; each reads the current state. Other writers are the scheduler,
 # with each allocation, and possibly a second reporter by mistake.
 _TRIES = 5
+
+#: Capacity of a host that has none, or whose state is unknown.
+CLOSED = Capacity(tags=0, flush_isolation=False)
 
 
 class NoComputeNode(Exception):
@@ -41,14 +44,27 @@ class Report:
     :param created: the provider was created: this is the host's first report, or the
         tree was deleted
     :param changed: Placement was changed
-    :param overcommitted: how much the allocations exceed the unreserved inventory, by
-        resource class; empty if they do not
+    :param overcommitted: how much more is promised to instances than the host has, by
+        resource class; empty if it is not
     """
 
     provider: str
     created: bool
     changed: bool
     overcommitted: dict[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Known:
+    """The state of the provider after the last report.
+
+    :param generation: each change by anybody increments it, except that allocations end
+    """
+
+    provider: str
+    generation: int
+    allocations: Allocations
+    capacity: Capacity
 
 
 class Reporter:
@@ -64,9 +80,13 @@ class Reporter:
         self._root: str | None = None
         # The resource classes and traits exist; reset when Placement returns an error.
         self._named = False
+        self._known: _Known | None = None
 
-    def report(self, capacity: Capacity) -> Report:
+    def report(self, capacity: Capacity | Callable[[Allocations], Capacity]) -> Report:
         """Update Placement to the capacity of the host.
+
+        :param capacity: the capacity, or a pure function that returns it for the present
+            allocations of the cache's provider
 
         A pool can become smaller than the sum of its allocations. Then Placement
         allocates nothing more from it, running instances keep their allocations, and the
@@ -76,18 +96,8 @@ class Reporter:
         :raises NoComputeNode: if the compute node has no provider
         :raises PlacementError: if a request fails; report again later
         """
-        return self._retry(lambda: self._report(capacity))
-
-    def provider(self) -> str | None:
-        """Return the UUID of the cache's provider, which may not exist yet.
-
-        :return: None if the compute node has no provider yet
-        :raises PlacementError: if a request fails
-        """
-        try:
-            return names.provider_uuid(self._find_root())
-        except NoComputeNode:
-            return None
+        of = capacity if callable(capacity) else lambda _: capacity
+        return self._retry(lambda: self._report(of))
 
     def withdraw(self) -> bool:
         """Delete the cache's provider, for a host that will no longer have a cache.
@@ -101,7 +111,7 @@ class Reporter:
         except NoComputeNode:
             return True
         except InUse:
-            self.report(Capacity(tags=0, flush_isolation=False))
+            self.report(CLOSED)
             return False
         return True
 
@@ -117,18 +127,28 @@ class Reporter:
                 self._root = None
         return action()
 
-    def _report(self, capacity: Capacity) -> Report:
+    def _report(self, of: Callable[[Allocations], Capacity]) -> Report:
         self._ensure_names()
         root = self._find_root()
         uuid = names.provider_uuid(root)
-        created = self._ensure_provider(uuid, root)
+        known = self._known if self._known and self._known.provider == uuid else None
+        self._known = None
+        found = known is not None or self._ensure_provider(uuid, root)
+        # If another client changes the provider after this read, the first write fails.
+        allocations, generation = self._client.allocations(uuid)
+        if known == _Known(uuid, generation, allocations, of(allocations)):
+            self._known = known
+            return Report(uuid, False, False, known.capacity.excess(allocations))
+        capacity = of(allocations)
+        before = generation
         # Set the traits first, so that no request that they exclude finds the inventory.
-        changed = self._set_traits(uuid, capacity.traits)
-        changed |= self._set_inventories(uuid, capacity.inventories)
-        over = capacity_.overcommitted(capacity.inventories, self._client.usages(uuid))
-        if created:
+        generation = self._set_traits(uuid, capacity.traits, generation)
+        generation = self._set_inventories(uuid, capacity.inventories(allocations), generation)
+        self._known = _Known(uuid, generation, allocations, capacity)
+        if not found:
             LOG.info("%s: created resource provider %s", self._node, uuid)
-        return Report(uuid, created, created or changed, over)
+        return Report(uuid, not found, not found or generation != before,
+                      capacity.excess(allocations))
 
     def _withdraw(self) -> None:
         self._client.delete(names.provider_uuid(self._find_root()))
@@ -156,7 +176,7 @@ class Reporter:
         return self._root
 
     def _ensure_provider(self, uuid: str, root: str) -> bool:
-        """Create the cache's provider, unless it exists; return True if it was created."""
+        """Create the cache's provider, unless it exists; return False if it was created."""
         found = self._client.provider(uuid)
         if found is None:
             # The whole tree may be gone, so check the root again.
@@ -172,41 +192,34 @@ class Reporter:
                 if self._client.provider(uuid) is not None:
                     raise Conflict(f"{error}; another client has created it") from error
                 raise
-            return True
+            return False
         if found.get("parent_provider_uuid") != root:
             raise PlacementError(f"provider {uuid} is not a child of {root}, the provider of the "
                                  "compute node")
-        return False
+        return True
 
-    def _set_traits(self, uuid: str, wanted: frozenset[str]) -> bool:
-        """Set the traits of vcache; return True if one changed."""
-        has, generation = self._client.traits(uuid)
+    def _set_traits(self, uuid: str, wanted: frozenset[str], generation: int) -> int:
+        """Set the traits of vcache; return the provider's generation."""
+        has, _ = self._client.traits(uuid)
         traits = (has - set(names.TRAITS)) | wanted
         if traits == has:
-            return False
+            return generation
         try:
-            self._client.set_traits(uuid, traits, generation)
+            return self._client.set_traits(uuid, traits, generation)
         except PlacementError:
             # A trait may have been deleted; the next report creates it again.
             self._named = False
             raise
-        return True
 
-    def _set_inventories(self, uuid: str, wanted: dict[str, Inventory]) -> bool:
-        """Set the inventories of vcache; return True if one changed."""
-        has, generation = self._client.inventories(uuid)
+    def _set_inventories(self, uuid: str, wanted: dict[str, Inventory], generation: int) -> int:
+        """Set the inventories of vcache; return the provider's generation."""
+        has, _ = self._client.inventories(uuid)
         inventories = {
             name: has[name] for name in has if name not in names.RESOURCE_CLASSES} | wanted
-        gone = has.keys() - inventories.keys()
-        if gone:
-            used = self._client.usages(uuid)
-            inventories |= {
-                name: capacity_.closed(used[name]) for name in gone if used.get(name)}
         if inventories == has:
-            return False
+            return generation
         try:
-            self._client.set_inventories(uuid, inventories, generation)
+            return self._client.set_inventories(uuid, inventories, generation)
         except InUse as error:
-            # There is a new allocation since the usages were read.
+            # There is a new allocation since the allocations were read.
             raise Conflict(str(error)) from error
-        return True

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The RPC interface of vcache-api, and its client for hosts.
 
-The topic is ``vcache-api``. Every process of the API receives all reports, by fanout.
+The topic is ``vcache-api``. Every process of the API receives all reports, by fanout. So most of
+them are small: a report with all instances is sent only when something important has changed,
+seldom otherwise, and on request.
 
 =======  =====================================================================
 version  changes
 =======  =====================================================================
 1.0      ``report(report)``, a cast
 1.1      ``ping()``, called by a process of the API on itself
+1.2      ``beat(report)``, a cast of a report without details
 =======  =====================================================================
 """
 
@@ -16,7 +19,7 @@ import oslo_messaging as messaging
 from nova_vcache.rpc.report import HostReport
 
 TOPIC = "vcache-api"
-VERSION = "1.1"
+VERSION = "1.2"
 
 
 def ping(transport: messaging.Transport, server: str, timeout: float) -> None:
@@ -44,9 +47,16 @@ class ApiClient:
             transport, messaging.Target(topic=TOPIC, version="1.0", fanout=True),
             version_cap=cap or VERSION, retry=0)
 
+    def can_beat(self) -> bool:
+        """Return True if all processes of the API accept reports without details."""
+        return bool(self._client.can_send_version("1.2"))
+
     def report(self, report: HostReport) -> None:
         """Send a report to all processes of the API.
 
         :raises oslo_messaging.MessagingException: if the message bus is not reachable
         """
-        self._client.cast({}, "report", report=report.to_json())
+        if report.details:
+            self._client.cast({}, "report", report=report.to_json())
+        else:
+            self._client.prepare(version="1.2").cast({}, "beat", report=report.to_json())

@@ -16,9 +16,14 @@ version  changes
 A new method or argument increments the minor version. Before its use, a client must
 check with :meth:`HostClient.can` that the pinned version has it. A host supports all
 minor versions up to its own.
+
+The context of a call has ``deadline``, a time of day in seconds since 1970, and ``seconds``, the
+seconds from the call to the deadline. The host changes nothing after the deadline. So no change
+succeeds after vcache-api has answered 504. An older host ignores both.
 """
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,6 +34,10 @@ from nova_vcache.rpc.report import BadReport, HostReport
 
 TOPIC = "vcache-host"
 VERSION = "1.2"
+
+# Part of the timeout of a call in which a host may begin and apply a change. The rest is for
+# its answer, and for the query of the new state.
+_CHANGE_PART = 0.7
 
 # Longest time in seconds for which a call waits for the first connection to the bus.
 _OPEN_WAIT = 5.0
@@ -81,6 +90,7 @@ class HostClient:
         self._client = messaging.get_rpc_client(
             transport, messaging.Target(topic=TOPIC, version="1.0"), timeout=timeout,
             version_cap=cap or VERSION, retry=2)
+        self._seconds = timeout * _CHANGE_PART
         self._opened = threading.Event()
 
     def open(self, call: Callable[[], Any]) -> None:
@@ -100,13 +110,15 @@ class HostClient:
         """Return True if the pinned version includes a version."""
         return bool(self._client.can_send_version(version))
 
-    def report_now(self, context: Mapping[str, Any]) -> None:
-        """Request a report from all hosts.
+    def report_now(self, context: Mapping[str, Any], node: str | None = None) -> None:
+        """Request a report with details.
 
+        :param node: the host; None: all hosts
         :raises BusDown: if the message cannot be sent
         """
+        target = {"fanout": True} if node is None else {"server": node}
         try:
-            self._client.prepare(fanout=True).cast(dict(context), "report_now")
+            self._client.prepare(**target).cast(dict(context), "report_now")
         except messaging.MessagingException as error:
             raise BusDown(f"the message bus is not reachable: {error}") from error
 
@@ -146,9 +158,10 @@ class HostClient:
         if not self._opened.wait(_OPEN_WAIT):
             raise BusDown("the message bus is not reachable: not connected since the start of "
                           "this process")
+        limits = {"deadline": time.time() + self._seconds, "seconds": self._seconds}
         try:
             answer = self._client.prepare(server=node, version=version).call(
-                dict(context), method, **arguments)
+                {**context, **limits}, method, **arguments)
             return HostReport.parse(answer)
         except HostError as error:
             raise as_raised(error) from None

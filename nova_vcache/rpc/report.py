@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report of a host for vcache-api, sent periodically and after important changes.
 
-It is the argument of the cast ``report``; see api_side.py. As in the summary, a reader
-ignores unknown fields and uses the default for absent ones, so that either side may be
+It is the argument of the casts ``report`` and ``beat``; see api_side.py. As in the summary, a
+reader ignores unknown fields and uses the default for absent ones, so that either side may be
 newer. The module imports only the standard library.
 """
 
@@ -113,6 +113,14 @@ class HostReport:
     :param draining: it accepts no more instances, and its caches must not have dirty data
     :param pools: its pools
     :param instances: its instances
+    :param dirty_bytes: data of its instances that is not on the origins yet; None: an older version
+    :param details: it has instances; otherwise they are those of an earlier report
+    :param base: sequence of the last report with details that this process has sent to all
+    :param boot_id: identifies the process of vcache-host that has sent the report; empty: an
+        older version
+    :param sequence: number of the report, which increases as long as the boot id is the same
+    :param sent_at: time of day when it was sent, in seconds since 1970, by the host's clock;
+        None: an older version
     """
 
     summary: HostSummary
@@ -121,16 +129,41 @@ class HostReport:
     draining: bool = False
     pools: tuple[PoolReport, ...] = ()
     instances: tuple[InstanceReport, ...] = ()
+    dirty_bytes: int | None = None
+    details: bool = True
+    base: int = 0
+    boot_id: str = ""
+    sequence: int = 0
+    sent_at: float | None = None
 
     @property
     def node(self) -> str:
         """Name of the compute node."""
         return self.summary.node
 
+    def without_details(self) -> "HostReport":
+        """Return the report without instances, which is small."""
+        return dataclasses.replace(self, details=False, instances=())
+
+    def with_details_of(self, other: "HostReport") -> "HostReport":
+        """Return the report with the instances of another one of the same host."""
+        return dataclasses.replace(self, details=True, instances=other.instances)
+
+    def precedes(self, other: "HostReport") -> bool:
+        """Return True if this report is certainly older than another one of the same host."""
+        if self.boot_id and self.boot_id == other.boot_id:
+            return self.sequence < other.sequence
+        # Another process on the same host, so both times are of the same clock.
+        if self.sent_at is None or other.sent_at is None:
+            return False
+        return self.sent_at < other.sent_at
+
     def to_json(self) -> dict[str, Any]:
         """Return the document."""
         return {"summary": self.summary.to_json(), "problem": self.problem,
-                "policy": self.policy, "draining": self.draining,
+                "policy": self.policy, "draining": self.draining, "boot_id": self.boot_id,
+                "sequence": self.sequence, "sent_at": self.sent_at,
+                "dirty_bytes": self.dirty_bytes, "details": self.details, "base": self.base,
                 "pools": [dataclasses.asdict(item) for item in self.pools],
                 "instances": [dataclasses.asdict(item) for item in self.instances]}
 

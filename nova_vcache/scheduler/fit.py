@@ -49,32 +49,49 @@ class Wanted:
             None if specs.slo_iops is None else specs.slo_iops / part)
 
 
-def lacks(host: HostSummary, wanted: Wanted, *, there: bool = False) -> str:
+def lacks(host: HostSummary, wanted: Wanted, *, there: bool = False, granted: bool = False,
+          taken: int = 0) -> str:
     """Return what a host lacks for a flavor, or nothing if it meets all requests.
 
     The text is the reason, a colon, and details.
 
     :param there: the instance is already on this host and uses its resources
+    :param granted: Placement has granted the mode, the tag and the guarantee for this
+        request; a summary, which can be older, does not decide about them again. It still
+        decides whether the guarantee fits into one pool.
+    :param taken: lanes that earlier instances of the same request will take
     """
-    return lacks_room(host, wanted, there=there) or _late(host, wanted)
+    return lacks_room(host, wanted, there=there, granted=granted, taken=taken) or \
+        _late(host, wanted)
 
 
-def lacks_room(host: HostSummary, wanted: Wanted, *, there: bool = False) -> str:
+def lacks_room(host: HostSummary, wanted: Wanted, *, there: bool = False, granted: bool = False,
+               taken: int = 0) -> str:
     """Return what a host lacks, as :func:`lacks` does, without the objectives."""
+    reason = "" if granted else _lacks_stock(host, wanted, there)
+    if reason:
+        return reason
+    # Placement counts all pools together, and does not know that none has enough.
+    knows = not granted or host.cache_free_mb >= wanted.min_mb
+    if wanted.caches and not there and knows and host.largest_free_mb < wanted.min_mb:
+        return (f"cache full: {wanted.min_mb} MiB to be guaranteed, "
+                f"{host.largest_free_mb} MiB free")
+    if wanted.lane and not there and host.lanes_free <= taken:
+        return (f"no free lane: vcache:isolation is dedicated, {host.lanes_free} lanes are free, "
+                f"and other instances of the request take {taken}")
+    return ""
+
+
+def _lacks_stock(host: HostSummary, wanted: Wanted, there: bool) -> str:
+    """Return what a host lacks of that which Placement can grant."""
     mode = wanted.specs.mode
     if mode not in host.modes and not (mode is Mode.FLUSH_ONLY and host.modes):
         return (f"mode not available: {mode} requested, available are "
                 f"{', '.join(sorted(host.modes)) or 'none'}")
     if not host.flush_isolation:
         return "flushes not isolated: its device has a volatile write cache and no FUA"
-    if not there:
-        if host.tags_free < 1:
-            return "no free tag: all tags are in use"
-        if wanted.caches and host.largest_free_mb < wanted.min_mb:
-            return (f"cache full: {wanted.min_mb} MiB to be guaranteed, "
-                    f"{host.largest_free_mb} MiB free")
-        if wanted.lane and host.lanes_free < 1:
-            return "no free lane: vcache:isolation is dedicated, all lanes are in use"
+    if not there and host.tags_free < 1:
+        return "no free tag: all tags are in use"
     return ""
 
 

@@ -23,7 +23,7 @@ whole range.
 For flavors without ``vcache:mode`` all weights are 0.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import nova.conf
@@ -33,7 +33,7 @@ from nova_vcache import conf as vcache_conf
 from nova_vcache import extra_specs
 from nova_vcache.extra_specs import InvalidExtraSpecs, Mode
 from nova_vcache.scheduler import fit, snapshot
-from nova_vcache.scheduler.request import flavor_specs
+from nova_vcache.scheduler.request import flavor_specs, granted
 from nova_vcache.scheduler.snapshot import View
 from nova_vcache.summary import HostSummary
 
@@ -72,7 +72,8 @@ class VCacheWeigher(weights.BaseHostWeigher):
         wanted = _wanted(weight_properties)
         if wanted is None:
             return [0.0] * len(hosts)
-        return _Quality(hosts, wanted, snapshot.shared(CONF).view()).weights()
+        return _Quality(hosts, wanted, snapshot.shared(CONF).view(),
+                        flavor_specs(weight_properties)).weights()
 
     def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
         """Return the weight of a single host."""
@@ -91,7 +92,8 @@ def _wanted(spec_obj: Any) -> fit.Wanted | None:
 class _Quality:
     """Weighs the hosts of one request."""
 
-    def __init__(self, hosts: list[Any], wanted: fit.Wanted, view: View) -> None:
+    def __init__(self, hosts: list[Any], wanted: fit.Wanted, view: View,
+                 specs: Mapping[str, str]) -> None:
         self._wanted = wanted
         self._hosts = hosts
         self._summaries: list[HostSummary | None] = []
@@ -100,7 +102,9 @@ class _Quality:
         for host in hosts:
             found = view.fresh(host.nodename)
             # Objectives do not exclude a host; the term "risk" considers them.
-            if found is None or fit.lacks_room(found, wanted):
+            if found is None or (fit.lacks_room(found, wanted) and (
+                    not granted(host, wanted, specs)
+                    or fit.lacks_room(found, wanted, granted=True))):
                 found, share, loss = None, 0.0, 0.0
             else:
                 share = fit.share_mb(found, wanted)

@@ -138,7 +138,8 @@ class Uml(Machine):
         io = state / "io"
         shutil.copy(INIT, io / "init.sh")
         (io / "overlays").write_text("".join(f"{folder}\n" for folder in overlays))
-        (io / "modules").write_text(f"{tree(self.debug, self.storage) / 'modules' / 'lib' / 'modules'}\n")
+        modules = tree(self.debug, self.storage) / "modules" / "lib" / "modules"
+        (io / "modules").write_text(f"{modules}\n")
         (io / "disks").write_text("".join(
             f"ubd{chr(ord('a') + number)} {disk.name}\n"
             for number, disk in enumerate(self.disks)))
@@ -149,7 +150,8 @@ class Uml(Machine):
     def _command_line(self, state: Path, stdout: int, stderr: int) -> list[str]:
         """Return the command line. The working folder is the folder of the run."""
         line = [
-            str(tree(self.debug, self.storage) / "linux"), f"mem={self.memory}", f"uml_dir={state}", "umid=uml",
+            str(tree(self.debug, self.storage) / "linux"), f"mem={self.memory}",
+            f"uml_dir={state}", "umid=uml",
             "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
             # Connect lines to descriptors: the console, the command's output and its errors.
             "con=null", "con0=null,fd:1", "ssl=null", f"ssl0=null,fd:{stdout}",

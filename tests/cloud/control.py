@@ -199,7 +199,8 @@ class Control:
         for name, project, wanted in (
                 ("member", "mine", ["member"]), ("other", "theirs", ["member"]),
                 ("nobody", "mine", ["stranger"]), ("service", "service", ["service"]),
-                *((name, "service", ["admin", "service"])
+                # The role "service" is enough for ours; it is on all compute hosts.
+                *((name, "service", ["service"] if name == "vcache" else ["admin", "service"])
                   for name in (self.service_user, *self.services))):
             user = make("user", name=name, password=PASSWORD, domain_id="default")
             for role in wanted:

@@ -108,8 +108,7 @@ class TestSingle:
             ("internal", node.url), ("public", node.url)]
         user = admin.get(f"{cloud.auth_url}/users?name=vcache").json()["users"][0]["id"]
         roles = admin.get(f"{cloud.auth_url}/role_assignments?user.id={user}&include_names=true")
-        assert {item["role"]["name"] for item in roles.json()["role_assignments"]} == {
-            "admin", "service"}
+        assert {item["role"]["name"] for item in roles.json()["role_assignments"]} == {"service"}
 
     def check_storage(self, node):
         file, instances = "/opt/stack/data/vcache/", "/opt/stack/data/nova/instances"

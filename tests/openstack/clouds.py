@@ -31,6 +31,15 @@ class Cloud:
         self.refuse_delete = ""
         self._keystone()
         self._nova()
+        self.microversions("1.0", "1.1")
+
+    def microversions(self, lowest: str | None, highest: str | None) -> None:
+        """Have vcache-api support a range; None: it has no microversions."""
+        version: dict[str, Any] = {"id": "v1", "status": "CURRENT",
+                   "links": [{"rel": "self", "href": f"{VCACHE}/v1"}]}
+        if lowest:
+            version |= {"min_version": lowest, "max_version": highest}
+        self.http.get(VCACHE, json={"versions": [version]})
 
     def _keystone(self) -> None:
         token = V3Token(project_id="p" * 32)
@@ -87,7 +96,7 @@ class Cloud:
         self.api(method, path, {"errors": [{"status": status, "title": "t", "detail": detail,
                                             "request_id": "req-1"}]}, status=status)
 
-    def run(self, *words: str) -> tuple[int, str, str]:
+    def run(self, *words: str, options: tuple[str, ...] = ()) -> tuple[int, str, str]:
         """Run openstack vcache; return its exit status, what it prints, and of what is wrong."""
         out, err = io.StringIO(), io.StringIO()
         # A client is kept for as long as the process lives.
@@ -100,7 +109,7 @@ class Cloud:
                     "--os-auth-url", KEYSTONE, "--os-username", "u", "--os-password", "p",
                     "--os-project-name", "p", "--os-user-domain-id", "default",
                     "--os-project-domain-id", "default", "--os-region-name", "RegionOne",
-                    "vcache", *words])
+                    *options, "vcache", *words])
             except SystemExit as error:
                 status = int(error.code or 0)
         return status, out.getvalue(), err.getvalue()

@@ -57,6 +57,19 @@ class Placement:
         assert answer.status_code == 204, answer.text
         return consumer
 
+    def move(self, provider: str, source: str, target: str) -> Any:
+        """Move an allocation to another consumer in one step, as Nova does in a migration."""
+        has = self.http.get(f"/allocations/{source}").json()
+
+        def wanted(allocations: dict[str, Any], generation: int | None) -> dict[str, Any]:
+            return {"allocations": allocations, "project_id": "p", "user_id": "u",
+                    "consumer_generation": generation, "consumer_type": "INSTANCE"}
+
+        return self.http.post("/allocations", microversion="1.38", json={
+            source: wanted({}, has["consumer_generation"]),
+            target: wanted({provider: {"resources": has["allocations"][provider]["resources"]}},
+                           None)})
+
     def free(self, consumer: str) -> None:
         assert self.http.delete(f"/allocations/{consumer}").status_code == 204
 

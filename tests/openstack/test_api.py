@@ -2,16 +2,19 @@
 """vcache-api: visibility, refusals and their texts; every response follows the document."""
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
+import oslo_messaging as messaging
 import pytest
 import requests_mock
 
 from nova_vcache.api import app, openapi, policies
 from nova_vcache.extra_specs import KEYS, OVERRIDABLE
+from nova_vcache.rpc import api_side
 from nova_vcache.summary import Summary
 from tests.openstack.agents import PROJECT, FakeAgent, uuid_of
-from tests.openstack.apis import TOKENS, Api
+from tests.openstack.apis import TOKENS, Answer, Api, conforms
 
 MINE, THEIRS = uuid_of(1), uuid_of(2)
 OVERRIDE = f"/v1/instances/{MINE}/override"
@@ -230,6 +233,124 @@ class TestRefused:
         assert "secret" not in error["detail"]
 
 
+class TestMicroversions:
+    def ask(self, api, *headers: str, path: str = "/v1/hosts/n1") -> Answer:
+        answer = Answer(api.client.get(path, headers=[
+            ("X-Auth-Token", "admin"), *(("OpenStack-API-Version", text) for text in headers)]))
+        conforms("GET", path, answer)
+        return answer
+
+    def test_discovery(self, api):
+        for path in ("/", "/v1"):
+            found = api.ask("GET", path, None).json
+            (version,) = found.get("versions", [found.get("version")])
+            assert (version["min_version"], version["max_version"]) == ("1.0", "1.1")
+
+    @pytest.mark.parametrize(("headers", "given"), [
+        ((), "1.0"), (("vcache 1.0",), "1.0"), (("vcache 1.1",), "1.1"),
+        (("vcache latest",), "1.1"), (("compute 2.96, vcache 1.1",), "1.1"),
+        (("compute 2.96",), "1.0"), (("VCACHE 1.1",), "1.1")])
+    def test_a_client_gets_the_version_that_it_asks_for(self, api, headers, given):
+        answer = self.ask(api, *headers)
+        assert answer.status == 200
+        assert answer.headers["OpenStack-API-Version"] == f"vcache {given}"
+        assert "OpenStack-API-Version" in answer.headers["Vary"]
+        assert ("report_age_s" in answer.json["host"]) is (given == "1.1")
+
+    @pytest.mark.parametrize("text", ["1.2", "0.9", "2.0", "1.10", "999.0"])
+    def test_one_that_is_not_supported(self, api, text):
+        answer = self.ask(api, f"vcache {text}")
+        (error,) = answer.json["errors"]
+        assert (answer.status, error["min_version"], error["max_version"]) == (406, "1.0", "1.1")
+        assert f"Microversion {text} is not supported, must be from 1.0 to 1.1" in error["detail"]
+        # The documents that tell a client what it may ask for have no version.
+        assert self.ask(api, f"vcache {text}", path="/").status == 200
+
+    @pytest.mark.parametrize("text", [
+        "1", "1.0.0", "new", "1.-1", "1.+1", "\u0661.0", "1." + "9" * 99])
+    def test_one_that_is_none(self, api, text):
+        answer = self.ask(api, f"vcache {text}")
+        assert answer.status == 400 and "vcache X.Y, with X.Y from 1.0 to 1.1" in answer.detail
+
+    def test_each_operation_has_it(self):
+        for item in openapi.operations():
+            assert (("header", "OpenStack-API-Version") in item.parameters) is not item.public
+            responses = openapi.document()["paths"][item.path][item.method.lower()]["responses"]
+            assert ("406" in responses) is not item.public
+
+
+class TestBrowsers:
+    def test_other_origins_are_allowed_if_they_are_configured(self, tmp_path, http, agent):
+        api = Api(tmp_path, http, "[cors]\nallowed_origin = https://horizon.invalid\n")
+        try:
+            for origin, allowed in (("https://horizon.invalid", True),
+                                    ("https://x.invalid", False)):
+                answer = api.client.options("/v1/hosts", headers={
+                    "Origin": origin, "Access-Control-Request-Method": "PATCH",
+                    "Access-Control-Request-Headers": "X-Auth-Token,OpenStack-API-Version"})
+                assert (answer.headers.get("Access-Control-Allow-Origin") == origin) is allowed
+                answer = api.client.get("/", headers={"Origin": origin})
+                assert ("OpenStack-API-Version" in answer.headers.get(
+                    "Access-Control-Expose-Headers", "")) is allowed
+        finally:
+            api.close()
+
+    def test_links_are_those_of_the_proxy(self, tmp_path, http, agent):
+        api = Api(tmp_path, http, "[oslo_middleware]\nenable_proxy_headers_parsing = true\n")
+        try:
+            answer = api.client.get("/", headers={
+                "X-Forwarded-Proto": "https", "X-Forwarded-Host": "cloud.invalid",
+                "X-Forwarded-Prefix": "/vcache"})
+            (version,) = json.loads(answer.get_data())["versions"]
+            assert version["links"][0]["href"] == "https://cloud.invalid/vcache/v1"
+        finally:
+            api.close()
+
+
+class TestHealth:
+    def test_a_process_whose_bus_is_dead_is_not_healthy(self, tmp_path, http, monkeypatch):
+        works = True
+
+        def ping(*_arguments: object) -> None:
+            if not works:
+                raise messaging.MessagingTimeout
+
+        monkeypatch.setattr(api_side, "ping", ping)
+        api = Api(tmp_path, http, "[api]\nbus_timeout = 0.4\n")
+        try:
+            def status() -> int:
+                return api.client.get("/healthcheck").status_code
+
+            for _ in range(10):
+                assert status() == 200
+                time.sleep(0.05)
+            works = False
+            await_(lambda: status() == 503)
+            answer = api.client.get("/healthcheck")
+            assert "the message bus has not answered for" in answer.get_data(as_text=True)
+            assert api.client.head("/healthcheck").get_data() == b""
+            works = True
+            await_(lambda: status() == 200)
+        finally:
+            api.close()
+
+    def test_it_can_be_ignored(self, tmp_path, http, monkeypatch):
+        api = Api(tmp_path, http, "[api]\nbus_timeout = 0\n")
+        try:
+            assert api.client.get("/healthcheck").status_code == 200
+            api.backend._bus_answered -= 9999
+            assert api.client.get("/healthcheck").status_code == 200
+        finally:
+            api.close()
+
+
+def await_(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end, "not in time"
+        time.sleep(0.02)
+
+
 class TestHosts:
     def test_pages(self, api, http):
         api.nodes("n1", "n2", "n3")
@@ -257,6 +378,15 @@ class TestHosts:
                 assert "all_projects=true" in answer["links"][0]["href"]
         finally:
             api.close()
+
+    def test_without_credentials_for_placement_it_says_so(self, tmp_path, http, caplog):
+        api = Api(tmp_path, http, "[placement]\nauth_type =\nendpoint_override =\n")
+        try:
+            api.backend.directory.refresh()
+            api.backend.directory.refresh()
+        finally:
+            api.close()
+        assert caplog.text.count("section [placement] has no credentials; set auth_type") == 1
 
     def test_the_summary_is_what_the_scheduler_reads(self, api):
         document = api.ask("GET", "/v1/hosts?view=summary", "service").json

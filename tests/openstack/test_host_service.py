@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """vcache-host with an agent's socket, a bus in this process, and the real Placement."""
 
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import ANY
 
 import oslo_messaging as messaging
 import pytest
@@ -64,6 +66,50 @@ class TestHost:
         assert len(told) == 2, "figures wait"
         host.tell(always=True)
         assert told[2].instances[0].disks[0].dirty_bytes == 6 + 8192
+
+    def test_most_periodic_reports_are_small(self, agent):
+        told: list[HostReport] = []
+        agent.add(1)
+        host = host_of(agent, told, report_interval=0.0, details_interval=1000.0)
+        host.look()
+        for _ in range(3):
+            host.tell()
+        assert [item.details for item in told] == [True, False, False]
+        assert [item.base for item in told] == [1, 1, 1]
+        assert not told[1].instances and told[1].pools == told[0].pools
+        assert told[1].dirty_bytes == told[0].dirty_bytes == 4096 + 8192
+        assert told[1].summary.cache_mb == told[0].summary.cache_mb
+        # An answer of a change goes to one process only.
+        assert host.change({"op": "drain-set", "draining": True}).details
+        assert (told[3].details, told[3].base) == (True, 4)
+        host.tell()
+        assert (told[4].details, told[4].base, told[4].sequence) == (False, 4, 6)
+        host.tell(always=True)
+        assert told[5].details
+        host._details_due = 0.0
+        host.tell()
+        assert told[6].details and len(told[1].to_json()["instances"]) == 0
+        all_of_them: list[HostReport] = []
+        host = host_of(agent, all_of_them, report_interval=0.0, details_interval=0.0)
+        host.look()
+        for _ in range(3):
+            host.tell()
+        assert all(item.instances for item in all_of_them)
+
+    def test_reports_are_numbered(self, agent):
+        told: list[HostReport] = []
+        host = host_of(agent, told, report_interval=0.0)
+        began = time.time()
+        host.tell()
+        answer = host.change({"op": "drain-set", "draining": True})
+        host.tell()
+        assert [item.sequence for item in (told[0], told[1], answer, told[2])] == [1, 2, 3, 4]
+        assert len({item.boot_id for item in (*told, answer)}) == 1
+        assert all(item.sent_at and began <= item.sent_at <= time.time()
+                   for item in (*told, answer))
+        again: list[HostReport] = []
+        host_of(agent, again).tell()
+        assert again[0].boot_id not in ("", told[0].boot_id)
 
     def test_without_an_agent_what_was_known_gets_old(self, agent, monkeypatch):
         told: list[HostReport] = []
@@ -172,7 +218,7 @@ class TestBus:
         (pool,) = client.pool_set({}, "n1", "pool", {"hot_percent": 7}).pools
         assert (pool.reads_percent, pool.hot_percent) == (75, 7)
         assert agent.requests[-2] == {"op": "pool-set", "pool": "pool",
-                                      "values": {"hot_percent": 7}}
+                                      "values": {"hot_percent": 7}, "deadline": ANY}
 
     def test_errors_are_the_same_on_this_side(self, client, host, agent):
         with pytest.raises(InstanceNotHere, match="is not on this host"):
@@ -219,6 +265,39 @@ class TestBus:
             client.host_set({}, "n2", {"draining": True})
         assert time.monotonic() - began < 5
 
+    def test_no_change_succeeds_after_its_timeout(self, transport, client, agent, caplog):
+        """The bus delivers the request late; the one in memory keeps it without a limit."""
+        with pytest.raises(HostTimeout):
+            client.host_set({}, "n1", {"draining": True, "policy": "static"})
+        host = Host("n1", agent.ask, api_side.ApiClient(transport).report)
+        server = messaging.get_rpc_server(
+            transport, messaging.Target(topic=host_side.TOPIC, server="n1"), [Endpoint(host)])
+        server.start()
+        with at_end(server.wait), at_end(server.stop):
+            assert client.host_set({}, "n1", {"policy": "hull"}).policy == "hull"
+        assert [item for item in agent.requests if item["op"] != "host"] == [
+            {"op": "policy-set", "policy": "hull", "deadline": ANY}]
+        assert not agent.answer["draining"]
+
+    def test_the_agent_gets_less_time_than_the_api_waits(self, transport, agent):
+        given: list[tuple[float, float]] = []
+
+        def ask_agent(request: dict, seconds: float) -> dict:
+            if request["op"] != "host":
+                given.append((request["deadline"] - time.monotonic(), seconds))
+            return agent.ask(request)
+
+        endpoint = Endpoint(Host("n1", ask_agent, lambda _report: None))
+        for context, most in (
+                ({"deadline": time.time() + 7, "seconds": 7.0}, 7), ({}, 20),
+                # Clocks that differ: never longer than the API waits.
+                ({"deadline": time.time() + 9999, "seconds": 7.0}, 7)):
+            endpoint.host_set(context, {"draining": True})
+            assert all(0 < left <= most for left in given.pop())
+        with pytest.raises(messaging.ExpectedException):
+            endpoint.pool_set({"deadline": time.time() - 1, "seconds": 7.0}, "pool", {})
+        assert not given
+
     def test_a_pinned_version(self, transport):
         client = host_side.HostClient(transport, 1.0, "1.0")
         assert client.can("1.0") and not client.can("1.1") and not client.can("2.0")
@@ -234,6 +313,9 @@ class TestBus:
             def report(self, _context: dict, report: dict) -> None:
                 got.append(HostReport.parse(report).node)
 
+            def beat(self, _context: dict, report: dict) -> None:
+                got.append(f"beat {HostReport.parse(report).node}")
+
         servers = [messaging.get_rpc_server(
             transport, messaging.Target(topic=api_side.TOPIC, server=name), [Api()])
             for name in ("a", "b")]
@@ -241,6 +323,12 @@ class TestBus:
             server.start()
         client.report_now({})
         wait_for(lambda: got == ["n1", "n1"])
+        client.report_now({}, "n1")
+        wait_for(lambda: got == ["n1"] * 4)
+        sender = api_side.ApiClient(transport)
+        sender.report(host.report().without_details())
+        wait_for(lambda: got[4:] == ["beat n1"] * 2)
+        assert sender.can_beat() and not api_side.ApiClient(transport, "1.1").can_beat()
         for server in servers:
             server.stop()
             server.wait()
@@ -259,8 +347,7 @@ class TestKeeper:
         return placement.make_node("n1")
 
     def keeper(self, placement: Placement, close_after: float = 100.0) -> Keeper:
-        return Keeper(Reporter(placement.client, "n1"), placement.client, interval=60.0,
-                      close_after=close_after)
+        return Keeper(Reporter(placement.client, "n1"), interval=60.0, close_after=close_after)
 
     def look(self, agent: FakeAgent) -> HostView:
         return HostView("n1", agent.ask({"op": "host"}))
@@ -321,6 +408,25 @@ class TestKeeper:
         keeper.report()
         assert set(placement.client.inventories(child)[0]) == set(names.RESOURCE_CLASSES)
 
+    def test_only_a_host_that_has_too_little_gives_an_alarm(self, agent, placement, root, caplog):
+        keeper = self.keeper(placement)
+        uuid = agent.add(1, min_mb=4000)
+        keeper.seen(self.look(agent))
+        keeper.report()
+        placement.allocate(names.provider_uuid(root), {names.TAG: 1, names.CACHE_MB: 4000}, uuid)
+        agent.answer["draining"] = True
+        keeper.seen(self.look(agent))
+        keeper.report()
+        agent.answer["draining"] = False
+        keeper._close_after = 0.0
+        keeper.report()
+        assert "promised" not in caplog.text
+        keeper._close_after = 100.0
+        agent.answer["pools"][0]["size_bytes"] = 2 << 30
+        keeper.seen(self.look(agent))
+        keeper.report()
+        assert f"the host has: 2157 of {names.CACHE_MB}; guarantees are reduced" in caplog.text
+
     def test_it_heals_what_somebody_deleted(self, agent, placement, root):
         keeper = self.keeper(placement)
         keeper.seen(self.look(agent))
@@ -366,3 +472,15 @@ def test_the_options(tmp_path: Path):
     assert host_conf.node_name(conf) == "n7"
     assert host_conf.load_placement(conf).service_type == "placement"
     assert conf.placement.timeout == 10
+
+
+def test_without_credentials_for_placement_it_says_what_is_missing(tmp_path: Path):
+    """In a process of its own: the command reads the global configuration."""
+    path = tmp_path / "vcache-host.conf"
+    path.write_text("[DEFAULT]\ntransport_url = fake://\n[host]\nrelay_socket =\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "nova_vcache.cmd.host", "--config-file", str(path)],
+        capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "section [placement] has no credentials; set auth_type" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr

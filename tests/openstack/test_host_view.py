@@ -103,8 +103,8 @@ def test_a_device_or_a_pool_that_has_failed_offers_less(agent):
 def test_a_host_that_drains_has_nothing_to_give(agent):
     agent.add(1, min_mb=100)
     agent.answer["draining"] = True
-    capacity = view(agent).capacity({uuid_of(1): {names.TAG: 1, names.CACHE_MB: 100}})
-    inventories = capacity.inventories
+    allocations = {uuid_of(1): {names.TAG: 1, names.CACHE_MB: 100}}
+    inventories = view(agent).capacity(allocations).inventories(allocations)
     assert all(item["reserved"] == item["total"] for item in inventories.values())
     assert set(inventories) == set(names.RESOURCE_CLASSES)
     summary = view(agent).report(0.0).summary

@@ -62,6 +62,7 @@ class TestPlugin:
         cloud.api("GET", "/v1/hosts", {"hosts": []})
         cloud.good("host", "list")
         assert cloud.http.last_request.url == f"{VCACHE}/v1/hosts"
+        cloud.http.get("http://other.invalid", json={"versions": []})
         other = cloud.http.get("http://other.invalid/v1/hosts", json={"hosts": []})
         monkeypatch.setenv("OS_VCACHE_ENDPOINT_OVERRIDE", "http://other.invalid")
         cloud.good("host", "list")
@@ -267,3 +268,28 @@ class TestInstance:
         for words in ([], ["--all", "--weight"]):
             assert "Use either --all, or one or more of" in cloud.bad(
                 "instance", "unset", MINE, *words)
+
+
+class TestMicroversions:
+    @pytest.mark.parametrize(("lowest", "highest", "wanted", "sent"), [
+        ("1.0", "1.1", "1", "vcache 1.1"), ("1.0", "1.0", "1", "vcache 1.0"),
+        ("1.0", "1.99", "1", "vcache 1.1"), ("1.5", "1.9", "1", "vcache 1.5"),
+        ("1.0", "1.99", "1.57", "vcache 1.57"), (None, None, "1", None)])
+    def test_the_newest_that_both_sides_support(self, cloud, lowest, highest, wanted, sent):
+        cloud.microversions(lowest, highest)
+        asked = cloud.api("GET", "/v1/hosts", {"hosts": [HOST], "links": []})
+        status, _, err = cloud.run("host", "list", options=("--os-vcache-api-version", wanted))
+        assert status == 0, err
+        assert asked.last_request.headers.get("OpenStack-API-Version") == sent
+
+    @pytest.mark.parametrize(("lowest", "wanted", "text"), [
+        ("1.0", "1.2", f"1.2 is not supported by the vcache-api at {VCACHE}/v1, must be from"),
+        (None, "1.1", "has no microversions, so --os-vcache-api-version must be 1, not 1.1")])
+    def test_one_that_the_api_does_not_support(self, cloud, lowest, wanted, text):
+        cloud.microversions(lowest, "1.1")
+        status, _, err = cloud.run("host", "list", options=("--os-vcache-api-version", wanted))
+        assert status == 1 and text in " ".join(err.split())
+
+    def test_one_that_is_none(self, cloud):
+        status, _, err = cloud.run("host", "list", options=("--os-vcache-api-version", "2"))
+        assert status == 2 and "'2' is not allowed, must be 1 or 1.N" in err

@@ -40,12 +40,14 @@ def reporter(client: Client, http: requests_mock.Mocker) -> Reporter:
     """Return one for a host whose picture is true but for what a test changes."""
     http.put(requests_mock.ANY, status_code=204)
     http.get(f"{AT}?name=n1", json={"resource_providers": [{"uuid": ROOT}]})
-    http.get(f"{AT}/{CHILD}", json={"uuid": CHILD, "parent_provider_uuid": ROOT})
+    http.get(f"{AT}/{CHILD}", json={
+        "uuid": CHILD, "parent_provider_uuid": ROOT, "generation": 7})
     http.get(f"{AT}/{CHILD}/traits", json={
         "traits": sorted(CAPACITY.traits), "resource_provider_generation": 7})
     http.get(f"{AT}/{CHILD}/inventories", json={
-        "inventories": CAPACITY.inventories, "resource_provider_generation": 7})
-    http.get(f"{AT}/{CHILD}/usages", json={"usages": {}})
+        "inventories": CAPACITY.inventories({}), "resource_provider_generation": 7})
+    http.get(f"{AT}/{CHILD}/allocations", json={
+        "allocations": {}, "resource_provider_generation": 7})
     return Reporter(client, "n1")
 
 
@@ -60,7 +62,7 @@ def test_names_are_made_once(reporter, http):
     first = http.call_count
     reporter.report(CAPACITY)
     again = http.request_history[first:]
-    assert [request.method for request in again] == ["GET"] * 4
+    assert [request.method for request in again] == ["GET"]
 
 
 @pytest.mark.parametrize(("answer", "text"), [
@@ -102,20 +104,21 @@ def test_endless_conflicts_end(reporter, http):
     assert len(tries) == 5
     assert tries[0].json() == {
         "traits": ["CUSTOM_OWNER_VCACHE", "CUSTOM_VCACHE_FLUSH_ISOLATION", "CUSTOM_X"],
-        "resource_provider_generation": 1}
+        "resource_provider_generation": 7}
 
 
 def test_one_that_somebody_else_makes_at_the_same_moment_is_used(reporter, http):
     http.get(f"{AT}/{CHILD}", [
         {"status_code": 404},
-        {"json": {"uuid": CHILD, "parent_provider_uuid": ROOT}}])
+        {"json": {"uuid": CHILD, "parent_provider_uuid": ROOT, "generation": 7}}])
     http.post(AT, status_code=409, json=error("placement.duplicate_name"))
     assert reporter.report(CAPACITY).created is False
 
 
 def test_a_tree_that_is_deleted_between_two_requests_is_made_again(reporter, http):
     http.get(f"{AT}/{CHILD}", [
-        {"json": {"uuid": CHILD, "parent_provider_uuid": ROOT}}, {"status_code": 404}])
+        {"json": {"uuid": CHILD, "parent_provider_uuid": ROOT, "generation": 7}},
+        {"status_code": 404}])
     http.get(f"{AT}/{CHILD}/inventories", [
         {"status_code": 404, "json": error("placement.undefined_code")},
         {"json": {"inventories": {}, "resource_provider_generation": 0}}])
@@ -136,7 +139,9 @@ def test_a_provider_elsewhere_in_the_tree_is_left_alone(reporter, http):
 
 def test_a_name_that_was_deleted_is_made_again_by_the_next_report(reporter, http):
     reporter.report(CAPACITY)
-    http.get(f"{AT}/{CHILD}/traits", json={"traits": [], "resource_provider_generation": 7})
+    http.get(f"{AT}/{CHILD}/allocations", json={
+        "allocations": {}, "resource_provider_generation": 8})
+    http.get(f"{AT}/{CHILD}/traits", json={"traits": [], "resource_provider_generation": 8})
     http.put(f"{AT}/{CHILD}/traits", status_code=400, json=error("", "No such trait"))
     with pytest.raises(PlacementError, match="No such trait"):
         reporter.report(CAPACITY)
@@ -148,9 +153,9 @@ def test_a_name_that_was_deleted_is_made_again_by_the_next_report(reporter, http
 
 
 def test_a_missing_provider_is_found_out(client, http):
-    http.get(f"{AT}/{CHILD}/usages", status_code=404, json=error(""))
+    http.get(f"{AT}/{CHILD}/allocations", status_code=404, json=error(""))
     with pytest.raises(NotFound):
-        client.usages(CHILD)
+        client.allocations(CHILD)
 
 
 def test_nine_tenths_of_a_pool_can_be_guaranteed():
@@ -170,4 +175,4 @@ def test_a_capacity_that_cannot_be_is_refused(values, text):
 
 def test_a_pool_smaller_than_one_step_guarantees_nothing():
     assert names.CACHE_MB not in Capacity(
-        tags=1, cache_mb=30, largest_mb=15, step_mb=16).inventories
+        tags=1, cache_mb=30, largest_mb=15, step_mb=16).inventories({})

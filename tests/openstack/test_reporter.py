@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reporter against the real Placement service, in this process."""
 
+import dataclasses
+import uuid
 
 import pytest
 
@@ -8,7 +10,7 @@ from nova_vcache.extra_specs import Mode
 from nova_vcache.placement import names
 from nova_vcache.placement.capacity import Capacity
 from nova_vcache.placement.client import PlacementError
-from nova_vcache.placement.reporter import NoComputeNode, Reporter
+from nova_vcache.placement.reporter import CLOSED, NoComputeNode, Reporter
 from tests.openstack.placements import Placement
 
 NODE = "node1"
@@ -38,7 +40,7 @@ def test_a_first_report_makes_the_whole_picture(placement, node, reporter):
     found = placement.client.provider(report.provider)
     assert (found["name"], found["parent_provider_uuid"]) == ("node1_vcache", node)
     inventories, _ = placement.client.inventories(report.provider)
-    assert inventories == FULL.inventories
+    assert inventories == FULL.inventories({})
     assert inventories[names.CACHE_MB]["max_unit"] == 6000
     traits, _ = placement.client.traits(report.provider)
     assert traits == {names.OWNER, names.FLUSH_ISOLATION, names.ELASTIC, names.WRITEBACK,
@@ -51,6 +53,41 @@ def test_a_second_report_of_the_same_writes_nothing(placement, reporter):
     assert reporter.report(FULL) == type(first)(first.provider, False, False, {})
     assert Reporter(placement.client, NODE).report(FULL).changed is False
     assert placement.client.provider(first.provider)["generation"] == generation
+
+
+def test_while_nothing_changes_a_report_is_one_request(placement, reporter, monkeypatch):
+    provider = reporter.report(FULL).provider
+    asked: list[str] = []
+    real = placement.http.request
+
+    def request(path, method, **options):
+        asked.append(f"{method} {path}")
+        return real(path, method, **options)
+
+    monkeypatch.setattr(placement.http, "request", request)
+    at = f"/resource_providers/{provider}"
+    reporter.report(FULL)
+    assert asked == [f"GET {at}/allocations"]
+    # An allocation of somebody else needs no write.
+    consumer = placement.allocate(provider, BOTH)
+    reads = [f"GET {at}/allocations", f"GET {at}/traits", f"GET {at}/inventories"]
+    asked.clear()
+    reporter.report(FULL)
+    assert asked == reads
+
+    def follow(found: dict) -> Capacity:
+        return dataclasses.replace(FULL, tags_reserved=3 - len(found))
+
+    asked.clear()
+    reporter.report(follow)
+    assert asked == [*reads, f"PUT {at}/inventories"]
+    asked.clear()
+    reporter.report(follow)
+    assert asked == reads[:1]
+    placement.free(consumer)
+    asked.clear()
+    reporter.report(follow)
+    assert asked == [*reads, f"PUT {at}/inventories"], "the generation is still the same"
 
 
 def test_flavors_find_the_host_by_its_traits(placement, node, reporter):
@@ -90,7 +127,7 @@ def test_a_deleted_tree_is_made_again(placement, node, reporter):
     placement.make_node(node_uuid=node)
     report = reporter.report(FULL)
     assert report.created and report.provider == provider
-    assert placement.client.inventories(provider)[0] == FULL.inventories
+    assert placement.client.inventories(provider)[0] == FULL.inventories({})
 
 
 def test_a_node_that_comes_back_with_another_uuid_is_found(placement, node, reporter):
@@ -118,7 +155,7 @@ def test_a_pool_that_grows_and_shrinks(placement, reporter):
     assert report.overcommitted == {names.CACHE_MB: 5000}
     inventories, _ = placement.client.inventories(provider)
     assert inventories[names.CACHE_MB]["total"] == 10000
-    assert placement.client.usages(provider)[names.CACHE_MB] == 15000
+    assert (inventories[names.CACHE_MB]["max_unit"] == 15000)
     assert placement.candidates(**ask({"VCPU": 1, names.TAG: 1, names.CACHE_MB: 1})) == []
 
 
@@ -135,6 +172,49 @@ def test_a_pool_that_vanishes_under_allocations(placement, reporter):
     placement.free(consumer)
     assert reporter.report(gone).changed
     assert set(placement.client.inventories(provider)[0]) == {names.TAG}
+
+
+@pytest.mark.parametrize("now", [
+    CLOSED, Capacity(tags=65535), dataclasses.replace(FULL, closed=True),
+    Capacity(tags=65535, cache_mb=9000, largest_mb=2000),
+    Capacity(tags=9, cache_mb=10, largest_mb=9),
+    Capacity(tags=9, cache_mb=4500, largest_mb=1500, cache_reserved_mb=200)],
+    ids=["silent", "no pool", "draining", "smaller pools", "tiny", "reserved"])
+def test_an_allocation_can_move_away_from_any_host(placement, reporter, now):
+    """Placement checks the units of an allocation that only changes its consumer."""
+    provider = reporter.report(FULL).provider
+    source = placement.allocate(provider, BOTH)
+    reporter.report(now)
+    target = str(uuid.uuid4())
+    answer = placement.move(provider, source, target)
+    assert answer.status_code == 204, answer.text
+    # What a revert of the migration does.
+    assert placement.move(provider, target, source).status_code == 204
+    # Nothing larger than a pool is granted meanwhile.
+    assert placement.candidates(
+        **ask({"VCPU": 1, names.TAG: 1, names.CACHE_MB: max(1, now.largest_mb) + 1})) == []
+
+
+def test_small_requests_fit_beside_an_allocation_that_is_larger_than_a_pool(placement, reporter):
+    provider = reporter.report(FULL).provider
+    consumer = placement.allocate(provider, BOTH)
+    reporter.report(Capacity(tags=65535, cache_mb=9000, largest_mb=2000))
+    inventory = placement.client.inventories(provider)[0][names.CACHE_MB]
+    assert (inventory["max_unit"], inventory["reserved"]) == (4000, 3000)
+    assert len(placement.candidates(
+        **ask({"VCPU": 1, names.TAG: 1, names.CACHE_MB: 2000}))) == 1
+    placement.free(consumer)
+    reporter.report(Capacity(tags=65535, cache_mb=9000, largest_mb=2000))
+    inventory = placement.client.inventories(provider)[0][names.CACHE_MB]
+    assert (inventory["max_unit"], inventory["reserved"]) == (2000, 0)
+
+
+def test_a_host_that_drains_is_not_short_of_anything(placement, reporter):
+    provider = reporter.report(FULL).provider
+    placement.allocate(provider, BOTH)
+    assert reporter.report(dataclasses.replace(FULL, closed=True)).overcommitted == {}
+    inventories = placement.client.inventories(provider)[0]
+    assert all(item["reserved"] == item["total"] for item in inventories.values())
 
 
 def test_what_others_put_there_stays(placement, node, reporter):
@@ -174,7 +254,7 @@ def test_a_conflict_is_read_and_written_again(placement, reporter, monkeypatch):
 def test_an_allocation_that_comes_just_before_an_inventory_goes(
         placement, reporter, monkeypatch):
     provider = reporter.report(FULL).provider
-    real = placement.client.usages
+    real = placement.client.allocations
     calls: list[str] = []
 
     def late(asked):
@@ -184,7 +264,7 @@ def test_an_allocation_that_comes_just_before_an_inventory_goes(
         calls.append(asked)
         return found
 
-    monkeypatch.setattr(placement.client, "usages", late)
+    monkeypatch.setattr(placement.client, "allocations", late)
     assert reporter.report(Capacity(tags=65535)).overcommitted == {names.CACHE_MB: 4000}
     inventory = placement.client.inventories(provider)[0][names.CACHE_MB]
     assert inventory["reserved"] == inventory["total"] == 4000

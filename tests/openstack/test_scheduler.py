@@ -5,14 +5,16 @@ import logging
 import os
 import threading
 import time
+import uuid
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from nova.scheduler import weights
+from nova.scheduler import filters, weights
 
-from nova_vcache.extra_specs import Mode
+from nova_vcache.extra_specs import Mode, parse
 from nova_vcache.placement import names
+from nova_vcache.placement.flavor import placement_keys
 from nova_vcache.scheduler import filter as filter_module
 from nova_vcache.scheduler import snapshot, weigher
 from nova_vcache.scheduler.snapshot import SummaryCache
@@ -123,14 +125,78 @@ def test_a_rebuild_and_an_instance_that_is_there_need_no_room():
     assert filter_module.VCacheFilter().host_passes(host, spec)
 
 
+KEYS = GOLD | placement_keys(parse(GOLD))
+
+
+@pytest.mark.parametrize("old", [
+    {"tags_free": 0}, {"cache_free_mb": 0, "largest_free_mb": 0}, {"modes": frozenset()},
+    {"flush_isolation": False}], ids=str)
+def test_what_placement_has_granted_is_not_refused_by_an_older_summary(old):
+    know(summary("a", **old), summary("b"))
+    assert passing(KEYS, host_state("a", OURS)) == ["a"]
+    assert weigh(KEYS, "b", allocated=OURS)["b"] >= 0.5
+    assert weigh(KEYS, "a", allocated=OURS)["a"] >= 0.5
+    # Not granted: another amount, nothing of ours, or keys that do not demand it.
+    assert passing(KEYS, host_state("a", {names.TAG: 1, names.CACHE_MB: 999})) == []
+    assert passing(KEYS, host_state("a", {names.CACHE_MB: 1000})) == []
+    assert passing(KEYS, host_state("a")) == []
+    assert passing(GOLD, host_state("a", OURS)) == []
+
+
+def test_a_key_of_a_newer_release_is_a_warning(caplog):
+    know(summary("a"))
+    for _ in range(2):
+        assert passing(KEYS | {"vcache:colour": "red"}, host_state("a", OURS)) == ["a"]
+    assert caplog.text.count("does not know are ignored: vcache:colour") == 1
+    assert weigh(KEYS | {"vcache:colour": "red"}, "a")["a"] >= 0.5
+
+
+def test_what_placement_does_not_know_is_still_checked():
+    know(summary("a", flush_p99_ms=4.6, lanes_free=0), summary("b", largest_free_mb=999))
+    assert passing(KEYS, host_state("b", OURS)) == [], "enough, but in several pools"
+    assert passing(KEYS | {"vcache:slo_flush_ms": "5"}, host_state("a", OURS)) == []
+    assert passing(KEYS | {"vcache:isolation": "dedicated"}, host_state("a", OURS)) == []
+
+
+def test_the_instances_of_one_request_share_the_free_lanes(caplog):
+    caplog.set_level(logging.INFO)
+    know(summary("a", lanes_free=2), summary("b", lanes_free=1))
+    hosts = [host_state("a", OURS), host_state("b", OURS)]
+    one = vcache_filter()
+    spec = request(KEYS | {"vcache:isolation": "dedicated"}, pci_requests=None)
+    spec.flavor.update({"root_gb": 1, "ephemeral_gb": 0, "memory_mb": 1, "vcpus": 1})
+
+    def placed(spec: Any) -> list[str]:
+        found = []
+        for index in range(9):
+            spec.instance_uuid = str(uuid.uuid4())
+            left = handler.get_filtered_objects([one], hosts, spec, index)
+            if not left:
+                break
+            left[0].consume_from_request(spec)
+            found.append(left[0].nodename)
+        return found
+
+    handler = filters.HostFilterHandler()
+    assert placed(spec) == ["a", "a", "b"]
+    assert "1 lanes are free, and other instances of the request take 1" in caplog.text
+    # The next request counts from the next summary.
+    assert placed(request(spec.flavor.extra_specs, pci_requests=None))[:1] == ["a"]
+
+
+def vcache_filter() -> filter_module.VCacheFilter:
+    return filter_module.VCacheFilter()
+
+
 def test_objectives_with_head_room():
     know(summary("a", flush_p99_ms=4.4), summary("b", flush_p99_ms=4.6))
     flavor = GOLD | {"vcache:slo_flush_ms": "5"}
     assert passing(flavor, host_state("a", OURS), host_state("b", OURS)) == ["a"]
 
 
-def weigh(flavor: dict[str, str], *nodes: str, aggregates: Any = ()) -> dict[str, float]:
-    hosts = [host_state(node) for node in nodes]
+def weigh(flavor: dict[str, str], *nodes: str, aggregates: Any = (),
+          allocated: dict[str, int] | None = None) -> dict[str, float]:
+    hosts = [host_state(node, allocated) for node in nodes]
     for host in hosts:
         host.aggregates = list(aggregates)
     found = weigher.VCacheWeigher().weigh_objects(

@@ -3,6 +3,7 @@
 
 import dataclasses
 import json
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,6 +55,25 @@ def test_events_are_returned_once(agent: SimpleNamespace) -> None:
     agent.events.add("disk", "two")
     later = ask(agent, op="events", after=again["next"], log=again["log"])
     assert [event["text"] for event in later["events"]] == ["two"]
+
+
+def test_a_change_after_its_deadline_is_refused(agent: SimpleNamespace) -> None:
+    saved: list[bool] = []
+    waited: list[float] = []
+    agent.store.set_draining = saved.append
+    agent.worker.kick = lambda _fresh: 1
+    agent.worker.wait = lambda _number, seconds: waited.append(seconds) or seconds > 5
+    answer = ask(agent, op="drain-set", draining=True, deadline=time.monotonic())
+    assert (answer["ok"], answer["kind"]) == (False, "unfinished")
+    assert "nothing is changed: the request arrived after its deadline" in answer["error"]
+    assert not saved and not agent.events.after(0)[0]
+    # The kernel has until the deadline.
+    answer = ask(agent, op="drain-set", draining=True, deadline=time.monotonic() + 3)
+    assert "the change is saved, but was not applied to the kernel within" in answer["error"]
+    assert saved == [True] and 0 < waited[0] <= 3
+    assert agent.events.after(0)[0][0].text == 'drain-set: {"draining": true}'
+    assert ask(agent, op="drain-set", draining=False)["ok"] and waited[1] == 20
+    assert "'soon' must be a number" in ask(agent, op="drain-set", deadline="soon")["error"]
 
 
 def test_after_a_restart_all_events_are_new(agent: SimpleNamespace) -> None:

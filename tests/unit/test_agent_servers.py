@@ -288,6 +288,13 @@ def test_admission(disks: tuple[DiskSource, ...], specs: dict[str, str], host: H
         assert admit(demanding, host) == ""
 
 
+def test_a_key_of_a_newer_release_is_a_note_and_no_reason_to_refuse() -> None:
+    for required in ("true", "false"):
+        note = admit(domain(GOOD, mode="flush-only", required=required, colour="red"), HOST)
+        assert note == ("vm: extra specs that this release does not know are ignored: "
+                        "vcache:colour")
+
+
 def test_an_admitted_domain_reserves_what_its_disks_claim() -> None:
     asked: list[tuple[str, list[Claim]]] = []
 

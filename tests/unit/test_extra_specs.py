@@ -75,9 +75,18 @@ def test_a_problem_names_key_value_and_what_is_allowed():
     assert "'fast'" in message and "flush-only" in message and "writeback" in message
 
 
-def test_unknown_keys_are_errors_that_list_the_known_ones():
-    message = str(problem_of({"vcache:wieght": "5"}))
-    assert "vcache:wieght" in message and "vcache:weight" in message
+def test_unknown_keys_are_errors_only_for_who_writes_a_flavor():
+    newer = {"vcache:mode": "writeback", "vcache:colour": "red", "vcache:required": "true"}
+    assert parse(newer) == ExtraSpecs(Mode.WRITEBACK, required=True)
+    assert extra_specs.warning(newer) == (
+        "extra specs that this release does not know are ignored: vcache:colour")
+    assert extra_specs.warning({"vcache:mode": "none", "hw:x": "y"}) == ""
+    with pytest.raises(InvalidExtraSpecs) as caught:
+        extra_specs.check(newer | {"vcache:weight": "0"})
+    assert [problem.key for problem in caught.value.problems] == ["vcache:weight", "vcache:colour"]
+    assert "the keys are vcache:mode, vcache:weight" in str(caught.value)
+    with pytest.raises(InvalidExtraSpecs, match="vcache:colour"):
+        extra_specs.check(newer)
 
 
 def test_min_above_max_is_an_error():
@@ -87,9 +96,9 @@ def test_min_above_max_is_an_error():
 
 def test_all_problems_are_reported_at_once():
     with pytest.raises(InvalidExtraSpecs) as caught:
-        parse({"vcache:mode": "a", "vcache:weight": "0", "vcache:nope": ""})
+        parse({"vcache:mode": "a", "vcache:weight": "0", "vcache:min_mb": ""})
     assert {problem.key for problem in caught.value.problems} == {
-        "vcache:mode", "vcache:weight", "vcache:nope"}
+        "vcache:mode", "vcache:weight", "vcache:min_mb"}
 
 
 def test_a_hostile_value_does_not_flood_the_message():

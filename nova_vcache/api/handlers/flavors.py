@@ -14,7 +14,7 @@ def check(call: Call) -> dict[str, Any]:
     """Return the problems of the extra specs in the request."""
     specs = call.body["extra_specs"]
     try:
-        wanted = flavor.placement_keys(extra_specs.parse(specs))
+        wanted = flavor.placement_keys(extra_specs.check(specs))
         found = flavor.disagreements(specs)
     except InvalidExtraSpecs as error:
         return {"valid": False, "disagreements": [], "placement_keys": {},

@@ -3,22 +3,34 @@
 
 from typing import Any
 
+from microversion_parse import Version
+
 from nova_vcache.api.directory import Entry
 from nova_vcache.api.errors import bad_request, not_found, of_host
 from nova_vcache.api.request import Call
 from nova_vcache.rpc.errors import HostError
+from nova_vcache.rpc.report import HostReport
 from nova_vcache.summary import Summary
 
 
-def _shown(entry: Entry) -> dict[str, Any]:
+def _shown(entry: Entry, version: Version) -> dict[str, Any]:
     report = entry.report
-    return {**entry.summary.to_json(), "state": entry.state, "problem": entry.problem,
+    newer = {
+        "report_age_s": round(entry.since, 3) if report else None,
+        "details_age_s": None if entry.details_since is None else round(entry.details_since, 3)}
+    return {**(newer if version >= (1, 1) else {}), **entry.summary.to_json(),
+            "state": entry.state, "problem": entry.problem,
             "policy": report.policy if report else "",
             "draining": report.draining if report else False,
             "pools": len(report.pools) if report else 0,
             "instances": len(report.instances) if report else 0,
-            "dirty_bytes": sum(disk.dirty_bytes or 0 for item in report.instances
-                               for disk in item.disks) if report else 0}
+            "dirty_bytes": _dirty_bytes(report) if report else 0}
+
+
+def _dirty_bytes(report: HostReport) -> int:
+    if report.dirty_bytes is not None:
+        return report.dirty_bytes
+    return sum(disk.dirty_bytes or 0 for item in report.instances for disk in item.disks)
 
 
 def find(call: Call, node: str) -> Entry:
@@ -41,12 +53,12 @@ def list_(call: Call) -> dict[str, Any]:
                               "view=summary, which always has all hosts.")
         return Summary({entry.node: entry.summary for entry in entries}).to_json()
     page, links = call.page(entries, lambda entry: entry.node)
-    return {"hosts": [_shown(entry) for entry in page], "links": links}
+    return {"hosts": [_shown(entry, call.version) for entry in page], "links": links}
 
 
 def get(call: Call, node: str) -> dict[str, Any]:
     """Return one host."""
-    return {"host": _shown(find(call, node))}
+    return {"host": _shown(find(call, node), call.version)}
 
 
 def update(call: Call, node: str) -> dict[str, Any]:

@@ -3,12 +3,13 @@
 
 from typing import Any
 
-from nova_vcache.api import openapi
+from nova_vcache.api import microversions, openapi
 from nova_vcache.api.request import Call
 
 
 def _version(call: Call) -> dict[str, Any]:
-    return {"id": "v1", "status": "CURRENT",
+    return {"id": "v1", "status": "CURRENT", "min_version": str(microversions.MIN),
+            "max_version": str(microversions.MAX),
             "links": [{"rel": "self", "href": f"{call.base}/v1"},
                       {"rel": "describedby", "href": f"{call.base}/v1/openapi.json"}]}
 
