@@ -141,9 +141,8 @@ static u32 quantile(u32 parts)
 /*
  * After each sixteenth of a cache full of accesses, decide on the hot level again.
  * FIXED: the lowest. FEEDBACK: it rises while less than a quarter of the kept blocks are read
- * again, and falls
- * while more than half of them are. HALF: the hotter half is hot, since the levels of SMQ have
- * equal sizes. SMQ: as many as dm-cache's SMQ promotes at this hit ratio.
+ * again, and falls while more than half of them are. HALF: the hotter half is hot, since the
+ * levels of SMQ have equal sizes. SMQ: as many as dm-cache's SMQ promotes at this hit ratio.
  */
 static void adapt(void)
 {
