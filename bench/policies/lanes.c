@@ -26,13 +26,13 @@
 #define SLOTS	64U
 
 /* Service times in seconds: OC-Cache's device has channels; its tenants have hard disks. */
-#define READ	70e-6	/* 4 KiB of a NAND page, and its transfer */
-#define PROGRAM	50e-6	/* a quarter of a page of 16 KiB */
-#define ERASE	3e-3	/* of a block of 1 MiB, once all of its pages were programmed */
+#define READ	(70 / 1e6)	/* 4 KiB of a NAND page, and its transfer */
+#define PROGRAM	(50 / 1e6)	/* a quarter of a page of 16 KiB */
+#define ERASE	(3 / 1e3)	/* of a block of 1 MiB, once all of its pages were programmed */
 #define ERASED	256U
-#define SEEK	5e-3	/* a random read of the disk */
-#define NEXT	100e-6	/* the read of the next block */
-#define DESTAGE	500e-6	/* a block of a sorted run, while the disk is idle */
+#define SEEK	(5 / 1e3)	/* a random read of the disk */
+#define NEXT	(100 / 1e6)	/* the read of the next block */
+#define DESTAGE	(500 / 1e6)	/* a block of a sorted run, while the disk is idle */
 #define BACKLOG	2.0	/* writes wait while more than this is to be destaged */
 
 struct node {
@@ -200,10 +200,13 @@ static uint32_t victim(const struct world *w, uint32_t asks)
 /* The next lane of a set, in turn. */
 static uint32_t next_lane(uint64_t mask, uint32_t *turn)
 {
-	do
-		*turn = (*turn + 1) % LANES;
-	while (!(mask >> *turn & 1));
-	return *turn;
+	uint32_t lane = *turn;
+
+	do {
+		lane = (lane + 1) % LANES;
+	} while (!(mask >> lane & 1));
+	*turn = lane;
+	return lane;
 }
 
 static double serve(struct world *w, uint32_t lane, double seconds)
@@ -403,7 +406,7 @@ static void step(struct world *w, struct event e)
 	if (e.slot < t->depth[t->phase]) {
 		request(w, e.tenant, e.slot);
 	} else {
-		e.at = t->until[t->phase] + 1e-9;
+		e.at = t->until[t->phase] + 1 / 1e9;
 		push(w, e);
 	}
 }
@@ -451,8 +454,8 @@ struct world *lanes_new(uint32_t lanes, uint32_t lane_blocks, uint32_t tenants, 
 			.limit = VC_SHARDS_ALL, .salt = 42 + i,
 		};
 
-		t->list[0].oldest = t->list[0].newest = NONE;
-		t->list[1].oldest = t->list[1].newest = NONE;
+		t->list[0] = (struct list){ NONE, NONE, 0 };
+		t->list[1] = (struct list){ NONE, NONE, 0 };
 		t->disk_at = UINT64_MAX - 1;
 		t->done = calloc(seconds, sizeof(*t->done));
 		t->memory = calloc(1, vcache_shards_size(&setup));
@@ -491,7 +494,7 @@ void lanes_tenant(struct world *w, uint32_t tenant, const uint64_t *blocks, cons
 	t->depth = depth;
 	t->phases = phases;
 	for (slot = 0; slot < SLOTS; slot++)
-		push(w, (struct event){ 1e-9 * (slot + 1), tenant, slot, 0 });
+		push(w, (struct event){ (slot + 1) / 1e9, tenant, slot, 0 });
 }
 
 /* Which lanes are shared; blocks beyond their space leave. */

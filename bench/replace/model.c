@@ -140,9 +140,9 @@ static u32 quantile(u32 parts)
 
 /*
  * After each sixteenth of a cache full of accesses, decide on the hot level again.
- * FIXED: the lowest. FEEDBACK: it rises while less than a quarter of the kept blocks are read again, and falls
- * while more than half of them are. HALF: the hotter half is hot, since the levels of SMQ have
- * equal sizes. SMQ: as many as dm-cache's SMQ promotes at this hit ratio.
+ * FIXED: the lowest. FEEDBACK: it rises while less than a quarter of the kept blocks are read
+ * again, and falls while more than half of them are. HALF: the hotter half is hot, since the
+ * levels of SMQ have equal sizes. SMQ: as many as dm-cache's SMQ promotes at this hit ratio.
  */
 static void adapt(void)
 {
@@ -153,7 +153,7 @@ static void adapt(void)
 	if (how == HALF)
 		raised = quantile(32) - 1;
 	else if (how == SMQ)
-		raised = quantile(smq_levels[hits_now >= n ? 15 : 16ULL * hits_now / n]) - 1;
+		raised = quantile(smq_levels[hits_now < n ? 16ULL * hits_now / n : 15]) - 1;
 	else if (kept_new * 1ULL > 4ULL * kept_read && raised < VC_HEAT_MAX - VC_HEAT_NEW)
 		raised++;
 	else if (kept_new < 2 * kept_read && raised)
@@ -320,8 +320,9 @@ int main(int argc, char **argv)
 
 	while (argc == 4 && how <= SMQ && strcmp(argv[3], levels[how]))
 		how++;
-	if (argc < 3 || argc > 4 || how > SMQ || (begin(strtoul(argv[1], &end, 10), strtoul(argv[2], NULL, 10)), *end)) {
-		fprintf(stderr, "usage: model CELLS BLOCKS [target|fixed|feedback|half|smq] < ACCESSES\n");
+	if (argc < 3 || argc > 4 || how > SMQ ||
+	    (begin(strtoul(argv[1], &end, 10), strtoul(argv[2], NULL, 10)), *end)) {
+		fprintf(stderr, "usage: model CELLS BLOCKS [LEVEL] < ACCESSES\n");
 		return 2;
 	}
 	while (fread(&access, sizeof(access), 1, stdin) == 1) {
