@@ -50,9 +50,8 @@ class CachedGroup(lvm.LVM):
         :param name: name of the logical volume; None or one of another kind: nothing to do
         :raises VolumeBackendAPIException: if the cache cannot be removed
         """
-        with self.locked(name or ""):
-            with self._uncached(name):
-                yield
+        with self.locked(name or ""), self._uncached(name):
+            yield
 
     @contextlib.contextmanager
     def _uncached(self, name: str | None) -> Iterator[None]:
