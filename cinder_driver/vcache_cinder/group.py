@@ -8,6 +8,7 @@ command has succeeded or not.
 """
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,7 +32,16 @@ class CachedGroup(lvm.LVM):
     def __init__(self, agent: Agent, *arguments: Any, **options: Any) -> None:
         self.agent = agent
         self._lost: dict[str, Managed] = {}
+        self._locks: dict[str, Any] = {}
         super().__init__(*arguments, **options)
+
+    def locked(self, name: str) -> Any:
+        """Return the lock of a logical volume.
+
+        Nobody may give it a cache while LVM changes it: Cinder deletes its snapshot of a revert
+        when the volume can be attached already.
+        """
+        return self._locks.setdefault(name, threading.RLock())
 
     @contextlib.contextmanager
     def uncached(self, name: str | None) -> Iterator[None]:
@@ -40,6 +50,11 @@ class CachedGroup(lvm.LVM):
         :param name: name of the logical volume; None or one of another kind: nothing to do
         :raises VolumeBackendAPIException: if the cache cannot be removed
         """
+        with self.locked(name or ""), self._uncached(name):
+            yield
+
+    @contextlib.contextmanager
+    def _uncached(self, name: str | None) -> Iterator[None]:
         volume = volume_of(name)
         before = self.agent.get(volume) if volume else None
         if volume is None or before is None or before.state == "drained":

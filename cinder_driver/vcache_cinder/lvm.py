@@ -107,9 +107,10 @@ class VcacheLVMDriver(lvm.LVMVolumeDriver):
             raise exception.VolumeBackendAPIException(
                 data=f"vcache:mode {mode} of the volume type needs a pool: set vcache_pool of "
                      "this backend, or use mode flush-only")
-        self.vg.keep_inactive(name, mode is Mode.WRITEBACK)
-        self.agent.put(identity, self.local_path(volume), self.configuration.vcache_pool or None,
-                       wanted)
+        with self.vg.locked(name):
+            self.vg.keep_inactive(name, mode is Mode.WRITEBACK)
+            self.agent.put(identity, self.local_path(volume),
+                           self.configuration.vcache_pool or None, wanted)
 
     def _complete(self, volume: Any) -> None:
         """Make sure that the path of a volume has its data: after a start of the host, the cache.

@@ -109,7 +109,7 @@ def group(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> CachedGroup:
     """A volume group whose commands are noted, too."""
     made = CachedGroup.__new__(CachedGroup)
     made.agent, made._lost, made.vg_name = Agent("/s", 1.0, fake), {}, "vg"
-    made._root_helper = None
+    made._root_helper, made._locks = None, {}
     made._execute = lambda *words, **_: fake.done.append(words[0])
     for name in ("create_lv_snapshot", "extend_volume", "delete", "rename_volume", "revert",
                  "activate_lv"):

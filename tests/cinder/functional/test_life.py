@@ -95,7 +95,8 @@ def test_operations_of_a_volume_in_use(cloud: Any, mode: str) -> None:
     cloud.wait(volume)
     attachment, _ = cloud.attach(volume)
     before.check(path)
-    check_cached(volume, mode)
+    # Cinder deletes its own snapshot of a revert when the volume is available already.
+    lab.eventually(lambda: lab.table(name_of(volume)) == "vcache", "its cache")
     before.write(path, 8 * MIB, b"f")
     cloud.delete_snapshot(snapshot)
     before.check(path)
