@@ -96,7 +96,7 @@ class Control:
     """
 
     #: Lines of the API's section [api]: tests use short intervals.
-    api_options = "stale_after = 3\nhosts_interval = 1\nrpc_timeout = 4"
+    api_options = "stale_after = 3\nhosts_interval = 1\nrpc_timeout = 4\nbus_timeout = 8"
     #: Users of Placement, Nova and other services in Keystone.
     service_user = "vcache"
     services: tuple[str, ...] = ()

@@ -67,7 +67,9 @@ def test_a_bus_that_is_restarted(cloud, hosts):
         assert answer.status_code in (503, 504), answer.text
         assert time.monotonic() - began < 30
         cloud.await_states(30, n1="stale", n2="stale")
+        wait_for(lambda: _health(cloud) == {503}, "all processes are unhealthy", 60)
     cloud.await_states(60, n1="up", n2="up")
+    wait_for(lambda: _health(cloud) == {200}, "all processes are healthy again", 60)
     wait_for(lambda: cloud.ask("PUT", OVERRIDE, json={}).status_code == 200, "changes work", 60)
 
 
@@ -114,6 +116,11 @@ def _await_list(cloud, nodes):
     wait_for(lambda: all(
         {item["node"] for item in cloud.ask("GET", "/v1/hosts").json()["hosts"]} == nodes
         for _ in range(8)), "the list of hosts", 60)
+
+
+def _health(cloud):
+    """Return the statuses of several requests, which reach all processes."""
+    return {cloud.ask("GET", "/healthcheck", None).status_code for _ in range(8)}
 
 
 def _answers(cloud):
