@@ -2,6 +2,7 @@
 """The requests ``events`` and ``why`` of the admin socket."""
 
 import dataclasses
+import functools
 import json
 import time
 from types import SimpleNamespace
@@ -21,7 +22,7 @@ from vcache_agent.overrides import NONE
 from vcache_agent.plan.decide import decide
 from vcache_agent.plan.state import Nesting, Observed, PoolDecision
 from vcache_agent.records import DiskRow
-from vcache_agent.worker import Outcome
+from vcache_agent.worker import Outcome, Worker
 
 OTHER = DeviceNumber(254, 4)
 
@@ -63,6 +64,7 @@ def test_a_change_after_its_deadline_is_refused(agent: SimpleNamespace) -> None:
     agent.store.set_draining = saved.append
     agent.worker.kick = lambda _fresh: 1
     agent.worker.wait = lambda _number, seconds: waited.append(seconds) or seconds > 5
+    agent.worker.settle = functools.partial(Worker.settle, agent.worker)
     answer = ask(agent, op="drain-set", draining=True, deadline=time.monotonic())
     assert (answer["ok"], answer["kind"]) == (False, "unfinished")
     assert "nothing is changed: the request arrived after its deadline" in answer["error"]
