@@ -84,7 +84,7 @@ MUTATIONS = [
              "\tif (w->failed)\n", "\tif (0)\n",
              "test_ranges.py::test_data_that_the_origin_refuses_is_dirty"),
     Mutation("a chunk with refused data counts as clean", "log/update.c",
-             "\t\tc->clean = false;\n\t\tWRITE_ONCE(log->dirty, log->dirty + 1);\n", "",
+             "\t\tc->clean = false;\n\t\tvcache_log_gets_dirty(log, c);\n", "",
              "test_ranges.py::test_data_that_the_origin_refuses_is_dirty"),
     Mutation("discards wait for one another", "target/device.c",
              "WQ_MEM_RECLAIM | WQ_UNBOUND, 0,", "WQ_MEM_RECLAIM | WQ_UNBOUND, 1,",

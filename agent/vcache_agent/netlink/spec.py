@@ -61,8 +61,9 @@ class Command(enum.IntEnum):
     #: accept a tagged flush.
     DEVICE_SET = 7
     #: Get the miss-ratio curve of a tag, estimated from a sample of its blocks
-    #: (SHARDS). The error is ENODATA if the device has no cache, or if there
-    #: was no memory for a sample.
+    #: (SHARDS), or dump those of a device (major, minor) or of all devices.
+    #: The error for one tag is ENODATA if the device has no cache, or if there
+    #: was no memory for a sample; a dump leaves such tags out.
     CURVE_GET = 8
     #: Dump the complete blocks that a tag has in the cache. They are in the
     #: order of the cache and not sorted. A message may have no runs. The cache
@@ -86,6 +87,8 @@ class Command(enum.IntEnum):
     #: reply, with the extents that the tag has then. A kernel that does not
     #: know the command refuses it (EOPNOTSUPP); use tag-extents then.
     TAG_EXTENTS_CHANGE = 12
+    #: Dump the lanes of all pools.
+    LANE_GET = 13
 
 
 class Mode(enum.IntEnum):

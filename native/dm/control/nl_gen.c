@@ -118,6 +118,12 @@ vcache_nl_tag_extents_change_policy[VCACHE_A_TAG_EXTENTS_REMOVE + 1] = {
 	[VCACHE_A_TAG_EXTENTS_REMOVE] = { .type = NLA_BINARY, },
 };
 
+/* VCACHE_CMD_LANE_GET */
+static const struct nla_policy
+vcache_nl_lane_get_policy[VCACHE_A_LANE_MAJOR + 1] = {
+	[VCACHE_A_LANE_MAJOR] = { .type = NLA_REJECT, },
+};
+
 const struct genl_ops vcache_nl_ops[VCACHE_NL_OPS_COUNT] = {
 	{
 		.cmd = VCACHE_CMD_DEVICE_GET,
@@ -161,6 +167,8 @@ const struct genl_ops vcache_nl_ops[VCACHE_NL_OPS_COUNT] = {
 	{
 		.cmd = VCACHE_CMD_CURVE_GET,
 		.doit = vcache_nl_curve_get_doit,
+		.dumpit = vcache_nl_curve_get_dumpit,
+		.start = vcache_nl_start,
 		.policy = vcache_nl_curve_get_policy,
 		.maxattr = VCACHE_A_CURVE_ID,
 	},
@@ -188,6 +196,13 @@ const struct genl_ops vcache_nl_ops[VCACHE_NL_OPS_COUNT] = {
 		.doit = vcache_nl_tag_extents_change_doit,
 		.policy = vcache_nl_tag_extents_change_policy,
 		.maxattr = VCACHE_A_TAG_EXTENTS_REMOVE,
+	},
+	{
+		.cmd = VCACHE_CMD_LANE_GET,
+		.dumpit = vcache_nl_lane_get_dumpit,
+		.start = vcache_nl_start,
+		.policy = vcache_nl_lane_get_policy,
+		.maxattr = VCACHE_A_LANE_MAJOR,
 	},
 };
 

@@ -147,6 +147,7 @@ static void vc_large_work(struct work_struct *work)
 {
 	struct vcache_large *l = container_of(work, struct vcache_large, work);
 
+	l->rec->sent = ktime_get_ns();
 	submit_bio_noacct(l->rec->bio);
 }
 
@@ -157,6 +158,7 @@ static void vc_large_end(struct bio *data)
 	struct vcache_io *io = rec->owner;
 	blk_status_t status = data->bi_status;
 
+	vcache_lane_end(rec->log->vol->pool, rec->chunk->lane, true, ktime_get_ns() - rec->sent);
 	bio_put(data);
 	if (status) {
 		VCACHE_PROBE("data of a large write fails");

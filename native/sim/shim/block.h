@@ -405,6 +405,7 @@ struct genl_info {
 	struct netlink_ext_ack *extack;
 };
 struct netlink_callback {
+	unsigned int min_dump_alloc;
 	struct sk_buff *skb;
 	struct nlmsghdr *nlh;
 	struct netlink_ext_ack *extack;
