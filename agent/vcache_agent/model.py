@@ -70,6 +70,64 @@ class Stats:
     migrated_blocks: int = 0
     read_ns: int = 0
     read_hist: tuple[int, ...] = ()
+    write_ns: int = 0
+    write_hist: tuple[int, ...] = ()
+    origin_reads: int = 0
+    origin_read_ns: int = 0
+    flush_space_ns: int = 0
+    flush_cache_ns: int = 0
+    flush_origin_ns: int = 0
+    flush_others_ns: int = 0
+    flush_device_ns: int = 0
+    ssd_data_bytes: int = 0
+    ssd_record_bytes: int = 0
+    ssd_relocated_bytes: int = 0
+    ssd_promoted_bytes: int = 0
+    evicted_bytes: int = 0
+    evicted_own_bytes: int = 0
+    evicted_limit_bytes: int = 0
+    gained_bytes: int = 0
+    refused_stream_bytes: int = 0
+    refused_level_bytes: int = 0
+    refused_space_bytes: int = 0
+
+
+#: The latency histograms of :class:`Stats`.
+HISTOGRAMS = ("flush_hist", "read_hist", "write_hist")
+#: What a flush can wait for: the causes of the counters ``flush_*_ns`` of :class:`Stats`.
+FLUSH_CAUSES = ("space", "cache", "origin", "others", "device")
+#: Causes of writes to the SSD: those of the counters ``ssd_*_bytes``.
+SSD_CAUSES = ("data", "record", "relocated", "promoted")
+#: Why data is not cached: the causes of the counters ``refused_*_bytes``.
+REFUSAL_CAUSES = ("stream", "level", "space")
+#: Counters of :class:`Stats` that count from the load of the volume, and not of the tag.
+VOLUME_COUNTERS = frozenset((
+    "evicted_bytes", "evicted_own_bytes", "evicted_limit_bytes", "gained_bytes",
+    *(f"ssd_{cause}_bytes" for cause in SSD_CAUSES),
+    *(f"refused_{cause}_bytes" for cause in REFUSAL_CAUSES)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Lane:
+    """A lane of a pool, as the kernel reports it; counters since the pool was loaded.
+
+    :param pool: number of the pool's mapped device
+    :param lane: number of the lane in the pool
+    :param volume: volume of the tag that it is dedicated to; 0: it is shared
+    :param tag: that tag; 0 with volume 0: it is shared
+    :param busy_ns: estimate of the time in which any request was under way
+    """
+
+    pool: DeviceNumber
+    lane: int
+    free_bytes: int = 0
+    volume: int = 0
+    tag: int = 0
+    reads: int = 0
+    read_ns: int = 0
+    writes: int = 0
+    write_ns: int = 0
+    busy_ns: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,6 +178,8 @@ class Tag:
     cache_lanes: int = 0
     cache_own_bytes: int = 0
     cache_hot_bytes: int = 0
+    dirty_age_ms: int = 0
+    cache_dirty_age_ms: int = 0
 
 
 @dataclasses.dataclass(frozen=True)

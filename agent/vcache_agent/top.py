@@ -51,9 +51,9 @@ def _row(item: Activity, sample: Sample, domains: Mapping[str, str]) -> Row:
         "bytes_per_s": round(item.read_bytes + item.write_bytes),
         "hit_ratio": None if item.hit_ratio is None else round(item.hit_ratio, 4),
         "flush_p50_us": _us(item.flush_p50_ns), "flush_p99_us": _us(item.flush_p99_ns),
-        "read_p99_us": _us(item.read_p99_ns), "cached_bytes": tag.cached_bytes,
-        "share_bytes": tag.cache_share_bytes, "dirty_bytes": tag.dirty_bytes,
-        "cache_dirty_bytes": tag.cache_dirty_bytes}
+        "read_p99_us": _us(item.read_p99_ns), "write_p99_us": _us(item.write_p99_ns),
+        "cached_bytes": tag.cached_bytes, "share_bytes": tag.cache_share_bytes,
+        "dirty_bytes": tag.dirty_bytes, "cache_dirty_bytes": tag.cache_dirty_bytes}
 
 
 def _us(value: float | None) -> float | None:

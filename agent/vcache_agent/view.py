@@ -7,7 +7,7 @@ Sizes are in bytes; other units are at the end of the key.
 from typing import TYPE_CHECKING, Any
 
 from vcache_agent import histogram
-from vcache_agent.model import Device, DiskId, Phase, Stats, Tag, lanes_of
+from vcache_agent.model import HISTOGRAMS, Device, DiskId, Phase, Stats, Tag, lanes_of
 from vcache_agent.netlink import spec
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ def tag(item: Tag, names: dict[str, str]) -> Json:
         "cache_lanes": lanes_of(item.cache_lanes), "cache_own_bytes": item.cache_own_bytes,
         "cache_hot_bytes": item.cache_hot_bytes,
         "broken": item.broken, "flush": flush(item.stats), "read": read(item.stats),
-        "stats": stats(item.stats)}
+        "write": write(item.stats), "dirty_age_ms": item.dirty_age_ms,
+        "cache_dirty_age_ms": item.cache_dirty_age_ms, "stats": stats(item.stats)}
 
 
 def flush(item: Stats) -> Json:
@@ -78,6 +79,11 @@ def read(item: Stats) -> Json:
     return _latency(sum(item.read_hist), item.read_ns, item.read_hist)
 
 
+def write(item: Stats) -> Json:
+    """Return count, mean, p50 and p99 of a tag's write latency; see :func:`flush`."""
+    return _latency(sum(item.write_hist), item.write_ns, item.write_hist)
+
+
 def _latency(count: int, ns: int, counts: tuple[int, ...]) -> Json:
     def microseconds(ns: float | None) -> float | None:
         return None if ns is None else round(ns / 1000, 3)
@@ -91,7 +97,7 @@ def _latency(count: int, ns: int, counts: tuple[int, ...]) -> Json:
 def stats(item: Stats) -> Json:
     """Return a tag's counters, without the histograms."""
     return {name: getattr(item, name) for name in Stats.__dataclass_fields__
-            if name not in ("flush_hist", "read_hist")}
+            if name not in HISTOGRAMS}
 
 
 def kernel(devices: list[Device], tags: list[Tag]) -> Json:

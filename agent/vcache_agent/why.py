@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
+_FLUSH_WAITS: Mapping[str, str] = {
+    "space": "space in its log", "cache": "writes to the cache", "origin": "writes to the origin",
+    "others": "data of other tags, which they cover", "device": "a FLUSH of the device"}
+
 
 @dataclasses.dataclass(frozen=True)
 class Operator:
@@ -174,6 +178,9 @@ def _measured(known: "Known") -> list[str]:
         found.append(f"99 % of its reads took at most {1e3 * load.read_p99:.3g} ms")
     if load.flush_p99 is not None:
         found.append(f"99 % of its flushes took at most {1e3 * load.flush_p99:.3g} ms")
+    if load.flush_wait:
+        found.append(f"{100 * load.flush_wait_part:.0f} % of the time that its flushes waited was "
+                     f"for {_FLUSH_WAITS[load.flush_wait]}")
     return found
 
 

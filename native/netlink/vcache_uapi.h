@@ -231,6 +231,11 @@ enum vcache_a_device {
  * @VCACHE_A_TAG_CACHE_OWN_BYTES: part of cached-bytes in dedicated lanes
  * @VCACHE_A_TAG_CACHE_HOT_BYTES: hot data in shared lanes
  * @VCACHE_A_TAG_EXTENTS_REMOVE: extents to remove, see tag-extents-change
+ * @VCACHE_A_TAG_DIRTY_AGE_MS: how long the oldest data that waits in the buffer
+ *   has waited; only if there is any
+ * @VCACHE_A_TAG_CACHE_DIRTY_AGE_MS: about how long ago the oldest chunk of the
+ *   tag that is not on the origin was begun, or found after a restart; only if
+ *   there is any
  * @VCACHE_A_TAG_PAD: aligns 64-bit values, no content
  */
 enum vcache_a_tag {
@@ -262,6 +267,8 @@ enum vcache_a_tag {
 	VCACHE_A_TAG_CACHE_OWN_BYTES,
 	VCACHE_A_TAG_CACHE_HOT_BYTES,
 	VCACHE_A_TAG_EXTENTS_REMOVE,
+	VCACHE_A_TAG_DIRTY_AGE_MS,
+	VCACHE_A_TAG_CACHE_DIRTY_AGE_MS,
 	VCACHE_A_TAG_PAD,
 
 	/* private: */
@@ -299,6 +306,43 @@ enum vcache_a_tag {
  * @VCACHE_A_STATS_READ_NS: total latency of all reads
  * @VCACHE_A_STATS_READ_HIST: latency histogram of the reads, histogram-buckets
  *   times u64, host byte order
+ * @VCACHE_A_STATS_WRITE_NS: total latency of all writes, including the time
+ *   that they waited for buffer space
+ * @VCACHE_A_STATS_WRITE_HIST: latency histogram of the writes, histogram-
+ *   buckets times u64, host byte order
+ * @VCACHE_A_STATS_ORIGIN_READS: reads that the origin has served
+ * @VCACHE_A_STATS_ORIGIN_READ_NS: total latency of these reads
+ * @VCACHE_A_STATS_FLUSH_SPACE_NS: part of flush-ns in which the flushes waited
+ *   for space in the log of the tag, or for the pace of its writer
+ * @VCACHE_A_STATS_FLUSH_CACHE_NS: part of flush-ns in which they waited for
+ *   writes to the cache device
+ * @VCACHE_A_STATS_FLUSH_ORIGIN_NS: part of flush-ns in which they waited for
+ *   writes to the origin
+ * @VCACHE_A_STATS_FLUSH_OTHERS_NS: part of flush-ns in which they waited for
+ *   data of other tags that they cover, such as that of the host tag
+ * @VCACHE_A_STATS_FLUSH_DEVICE_NS: part of flush-ns in which they waited for a
+ *   FLUSH command (isolation=degraded)
+ * @VCACHE_A_STATS_SSD_DATA_BYTES: data of writes written to the cache device;
+ *   this and the following counters count from the load of the volume
+ * @VCACHE_A_STATS_SSD_RECORD_BYTES: heads of records and seals written to the
+ *   cache device
+ * @VCACHE_A_STATS_SSD_RELOCATED_BYTES: data copied within the cache device
+ * @VCACHE_A_STATS_SSD_PROMOTED_BYTES: data from the origin written to the cache
+ *   device
+ * @VCACHE_A_STATS_EVICTED_BYTES: valid data that was lost because its chunk was
+ *   reclaimed
+ * @VCACHE_A_STATS_EVICTED_OWN_BYTES: part of evicted-bytes whose space the tag
+ *   itself has taken again
+ * @VCACHE_A_STATS_EVICTED_LIMIT_BYTES: part of evicted-bytes that a limit of
+ *   the tag itself has cost: its maximum, its lanes, or a command
+ * @VCACHE_A_STATS_GAINED_BYTES: data of other tags that was lost for space
+ *   which this tag has taken
+ * @VCACHE_A_STATS_REFUSED_STREAM_BYTES: data read from the origin that was not
+ *   cached, because the read was long and sequential
+ * @VCACHE_A_STATS_REFUSED_LEVEL_BYTES: the same, because it was not missed
+ *   often enough
+ * @VCACHE_A_STATS_REFUSED_SPACE_BYTES: the same, because there was no chunk, no
+ *   memory, or too much under way
  * @VCACHE_A_STATS_PAD: aligns 64-bit values, no content
  */
 enum vcache_a_stats {
@@ -324,6 +368,26 @@ enum vcache_a_stats {
 	VCACHE_A_STATS_MIGRATED_BLOCKS,
 	VCACHE_A_STATS_READ_NS,
 	VCACHE_A_STATS_READ_HIST,
+	VCACHE_A_STATS_WRITE_NS,
+	VCACHE_A_STATS_WRITE_HIST,
+	VCACHE_A_STATS_ORIGIN_READS,
+	VCACHE_A_STATS_ORIGIN_READ_NS,
+	VCACHE_A_STATS_FLUSH_SPACE_NS,
+	VCACHE_A_STATS_FLUSH_CACHE_NS,
+	VCACHE_A_STATS_FLUSH_ORIGIN_NS,
+	VCACHE_A_STATS_FLUSH_OTHERS_NS,
+	VCACHE_A_STATS_FLUSH_DEVICE_NS,
+	VCACHE_A_STATS_SSD_DATA_BYTES,
+	VCACHE_A_STATS_SSD_RECORD_BYTES,
+	VCACHE_A_STATS_SSD_RELOCATED_BYTES,
+	VCACHE_A_STATS_SSD_PROMOTED_BYTES,
+	VCACHE_A_STATS_EVICTED_BYTES,
+	VCACHE_A_STATS_EVICTED_OWN_BYTES,
+	VCACHE_A_STATS_EVICTED_LIMIT_BYTES,
+	VCACHE_A_STATS_GAINED_BYTES,
+	VCACHE_A_STATS_REFUSED_STREAM_BYTES,
+	VCACHE_A_STATS_REFUSED_LEVEL_BYTES,
+	VCACHE_A_STATS_REFUSED_SPACE_BYTES,
 	VCACHE_A_STATS_PAD,
 
 	/* private: */
@@ -423,6 +487,42 @@ enum vcache_a_cached {
 };
 
 /**
+ * enum vcache_a_lane - attributes of the set "lane"
+ * @VCACHE_A_LANE_MAJOR: major number of the pool's mapped device
+ * @VCACHE_A_LANE_MINOR: minor number of the pool's mapped device
+ * @VCACHE_A_LANE_LANE: number of the lane, from 0
+ * @VCACHE_A_LANE_FREE_BYTES: size of its free chunks
+ * @VCACHE_A_LANE_VOLUME: volume of the tag that it is dedicated to; missing if
+ *   it is shared
+ * @VCACHE_A_LANE_TAG: that tag; missing if it is shared
+ * @VCACHE_A_LANE_READS: requests that have read from it
+ * @VCACHE_A_LANE_READ_NS: total latency of these requests
+ * @VCACHE_A_LANE_WRITES: requests that have written to it
+ * @VCACHE_A_LANE_WRITE_NS: total latency of these requests
+ * @VCACHE_A_LANE_BUSY_NS: estimate of the time in which any request was under
+ *   way, in whole ticks of the kernel
+ * @VCACHE_A_LANE_PAD: aligns 64-bit values, no content
+ */
+enum vcache_a_lane {
+	VCACHE_A_LANE_MAJOR = 1,
+	VCACHE_A_LANE_MINOR,
+	VCACHE_A_LANE_LANE,
+	VCACHE_A_LANE_FREE_BYTES,
+	VCACHE_A_LANE_VOLUME,
+	VCACHE_A_LANE_TAG,
+	VCACHE_A_LANE_READS,
+	VCACHE_A_LANE_READ_NS,
+	VCACHE_A_LANE_WRITES,
+	VCACHE_A_LANE_WRITE_NS,
+	VCACHE_A_LANE_BUSY_NS,
+	VCACHE_A_LANE_PAD,
+
+	/* private: */
+	__VCACHE_A_LANE_MAX,
+	VCACHE_A_LANE_MAX = (__VCACHE_A_LANE_MAX - 1)
+};
+
+/**
  * enum vcache_cmd - commands
  * @VCACHE_CMD_DEVICE_GET: Dump the devices.
  * @VCACHE_CMD_TAG_GET: Get one tag (major, minor, id), or dump the tags of a
@@ -443,8 +543,9 @@ enum vcache_a_cached {
  *   request is refused if the origin is not itself an NVMe namespace, or if it
  *   does not accept a tagged flush.
  * @VCACHE_CMD_CURVE_GET: Get the miss-ratio curve of a tag, estimated from a
- *   sample of its blocks (SHARDS). The error is ENODATA if the device has no
- *   cache, or if there was no memory for a sample.
+ *   sample of its blocks (SHARDS), or dump those of a device (major, minor) or
+ *   of all devices. The error for one tag is ENODATA if the device has no
+ *   cache, or if there was no memory for a sample; a dump leaves such tags out.
  * @VCACHE_CMD_CACHE_MAP_GET: Dump the complete blocks that a tag has in the
  *   cache. They are in the order of the cache and not sorted. A message may
  *   have no runs. The cache may change during the dump: a block may be missing
@@ -479,6 +580,7 @@ enum vcache_a_cached {
  *   blocks in the buffer or the cache, are skipped. The error is ESTALE if the
  *   session has ended, EBUSY if too many blocks are on their way to the cache,
  *   and ENOSPC if there is no chunk or memory for them now.
+ * @VCACHE_CMD_LANE_GET: Dump the lanes of all pools.
  */
 enum vcache_cmd {
 	VCACHE_CMD_DEVICE_GET = 1,
@@ -495,6 +597,7 @@ enum vcache_cmd {
 	VCACHE_CMD_TAG_EXTENTS_CHANGE,
 	VCACHE_CMD_CACHE_SAVED,
 	VCACHE_CMD_CACHE_FILL,
+	VCACHE_CMD_LANE_GET,
 
 	/* private: */
 	__VCACHE_CMD_MAX,

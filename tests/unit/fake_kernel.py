@@ -22,7 +22,7 @@ from tests.unit.test_netlink_client import FAMILY, HEADER, FakeKernel, acknowled
 from vcache_agent import pools
 from vcache_agent.dm import Info
 from vcache_agent.metrics.pool_watch import PoolWatch
-from vcache_agent.model import Curve, Device, DeviceNumber, Stats, Tag
+from vcache_agent.model import Curve, Device, DeviceNumber, Lane, Stats, Tag
 from vcache_agent.netlink import client, messages, spec
 from vcache_agent.netlink.pyroute2_base import nla_base
 from vcache_agent.observe.recording import read_samples
@@ -39,7 +39,8 @@ def attributes(kind: type[nla_base], item: Any) -> list[Any]:
     for name, form in kind.nla_map:
         value = getattr(item, name.removeprefix(kind.prefix).lower(), None)
         if name.endswith("_MAJOR") or name.endswith("_MINOR"):
-            number = item.number if isinstance(item, Device) else item.device
+            number = item.number if isinstance(item, Device) else \
+                item.pool if isinstance(item, Lane) else item.device
             found.append((name, number.major if name.endswith("_MAJOR") else number.minor))
         elif name.endswith("_TAG_CGROUP"):
             found += [(name, cgroup) for cgroup in sorted(item.cgroups)]
@@ -59,7 +60,9 @@ class Kernel:
 
     :param before_dump: called before each dump of tags
 
-    With `silent` it answers nothing, and with `error` it refuses each request.
+    With `silent` it answers nothing, and with `error` it refuses each request. With `old` it has
+    no lanes, and no dump of curves. `asked` has the numbers of the tags whose curves were
+    requested; -1: all.
     """
 
     def __init__(self, devices: tuple[Device, ...] = (), tags: tuple[Tag, ...] = (),
@@ -68,8 +71,10 @@ class Kernel:
         self.tags = {(tag.device, tag.id): tag for tag in tags}
         self.silent = False
         self.error = 0
+        self.old = False
         self.loaded = True
         self.dumps = 0
+        self.lanes: tuple[Lane, ...] = ()
         self.curves: dict[int, Curve] = {}
         self.asked: list[int] = []
         self.before_dump = before_dump
@@ -91,10 +96,15 @@ class Kernel:
             self.before_dump(self)
             self.dumps += 1
             return self._dump(sequence, messages.TagMessage, list(self.tags.values()))
+        if command is spec.Command.LANE_GET and not self.old:
+            return self._dump(sequence, messages.LaneMessage, list(self.lanes))
         message = messages.MESSAGES[command](data=data)
         message.decode()
         if command is spec.Command.CURVE_GET:
-            return self._curve(sequence, message.get_attr("VCACHE_A_CURVE_ID"))
+            number = message.get_attr("VCACHE_A_CURVE_ID")
+            return self._curves(sequence) if number is None else self._curve(sequence, number)
+        if command is spec.Command.LANE_GET:
+            return [acknowledged(sequence, errno.EOPNOTSUPP)]
         key = (DeviceNumber(message.get_attr("VCACHE_A_TAG_MAJOR"),
                             message.get_attr("VCACHE_A_TAG_MINOR")),
                message.get_attr("VCACHE_A_TAG_ID"))
@@ -107,25 +117,37 @@ class Kernel:
         found = self.curves.get(number)
         if found is None:
             return [acknowledged(sequence, errno.ENODATA)]
-        return [framed(FAMILY, 0, sequence, body(
-            messages.CurveMessage(), spec.Command.CURVE_GET,
-            [("VCACHE_A_CURVE_GRAIN_BYTES", found.grain),
-             ("VCACHE_A_CURVE_FOOTPRINT_BYTES", found.footprint),
-             ("VCACHE_A_CURVE_READS", found.reads), ("VCACHE_A_CURVE_WRITES", found.writes),
-             *((f"VCACHE_A_CURVE_{name}", struct.pack(f"={len(points)}Q", *points))
-               for name, points in (("READ_MISSES", found.read_misses),
-                                    ("WRITE_MISSES", found.write_misses)))])),
-            acknowledged(sequence, 0)]
+        return [framed(FAMILY, 0, sequence, _curve_body(number, found)), acknowledged(sequence, 0)]
+
+    def _curves(self, sequence: int) -> Answer:
+        self.asked.append(-1)
+        if self.old:
+            return [acknowledged(sequence, errno.EOPNOTSUPP)]
+        return [*(framed(FAMILY, 2, sequence, _curve_body(number, found))
+                  for number, found in self.curves.items()),
+                framed(3, 2, sequence, b"\0\0\0\0")]
 
     @staticmethod
     def _dump(sequence: int, kind: type[nla_base], items: list[Any]) -> Answer:
-        command = 1 if kind is messages.DeviceMessage else 2
+        command = next(one for one, of in messages.MESSAGES.items() if of is kind)
         return [*(framed(FAMILY, 2, sequence, body(kind(), command, attributes(kind, item)))
                   for item in items), framed(3, 2, sequence, b"\0\0\0\0")]
 
     def change(self, tag: int, **values: Any) -> None:
         """Change fields of a tag."""
         self.tags[AT, tag] = dataclasses.replace(self.tags[AT, tag], **values)
+
+
+def _curve_body(number: int, found: Curve) -> bytes:
+    return body(
+        messages.CurveMessage(), spec.Command.CURVE_GET,
+        [("VCACHE_A_CURVE_MAJOR", AT.major), ("VCACHE_A_CURVE_MINOR", AT.minor),
+         ("VCACHE_A_CURVE_ID", number), ("VCACHE_A_CURVE_GRAIN_BYTES", found.grain),
+         ("VCACHE_A_CURVE_FOOTPRINT_BYTES", found.footprint),
+         ("VCACHE_A_CURVE_READS", found.reads), ("VCACHE_A_CURVE_WRITES", found.writes),
+         *((f"VCACHE_A_CURVE_{name}", struct.pack(f"={len(points)}Q", *points))
+           for name, points in (("READ_MISSES", found.read_misses),
+                                ("WRITE_MISSES", found.write_misses)))])
 
 
 class Socket(FakeKernel):
@@ -178,6 +200,13 @@ def tag(number: int = 9, **values: Any) -> Tag:
                 read_hist=counts(b60=100))), **values)
 
 
+def lane(number: int = 0, **values: Any) -> Lane:
+    """Return a lane of the pool POOL, with some activity."""
+    return dataclasses.replace(
+        Lane(DeviceNumber(254, 2), number, free_bytes=3 << 20, reads=10, read_ns=20_000_000,
+             writes=5, write_ns=5_000_000, busy_ns=12_000_000), **values)
+
+
 def info(name: str, minor: int) -> Info:
     return Info(name, "", DeviceNumber(254, minor), 1, False, True, False, False)
 
@@ -211,6 +240,7 @@ def main() -> int:
 
     *_, sample = read_samples(Path(sys.argv[1]))
     kernel = Kernel(sample.devices, sample.tags, grow)
+    kernel.lanes = sample.lanes or (lane(),)
     # The pools are device mapper's, which need not have any here.
     PoolWatch.rows = property(lambda _: (POOL,))  # type: ignore[assignment,method-assign]
     vars(client)["socket"] = install(kernel)

@@ -14,7 +14,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.unit.fake_kernel import POOL, UUID, counts, device, info, tag
+from tests.unit.fake_kernel import POOL, UUID, counts, device, info, lane, tag
 from tests.unit.plan_model import disk
 from tests.unit.test_observe import until
 from vcache_agent import histogram, outcome_events
@@ -25,7 +25,18 @@ from vcache_agent.inventory import Entry, Snapshot
 from vcache_agent.metrics import buckets, definitions, pool_watch, server
 from vcache_agent.metrics.collector import MAX_AGE, AgentCollector, State
 from vcache_agent.metrics.server import AddressError, MetricsServer
-from vcache_agent.model import Device, DeviceNumber, Domain, Phase, Stats, Tag
+from vcache_agent.model import (
+    FLUSH_CAUSES,
+    REFUSAL_CAUSES,
+    SSD_CAUSES,
+    Device,
+    DeviceNumber,
+    Domain,
+    Lane,
+    Phase,
+    Stats,
+    Tag,
+)
 from vcache_agent.netlink import spec
 from vcache_agent.observe.sample import Sample
 from vcache_agent.plan.state import DiskReport, Orphan, Plan, PoolDecision
@@ -42,7 +53,7 @@ def full(age: float = 0.0) -> Sample:
     return Sample(1000.5, time.monotonic() - age, (
         device(), device(number=DeviceNumber(254, 4), name="old", broken=True, suspended=True,
                          isolation=spec.Isolation.DEGRADED, pool="", cache_broken=True)),
-        (tag(0), tag(9)))
+        (tag(0), tag(9)), lanes=(lane(), lane(1, volume=3, tag=7)))
 
 
 def state(**values: Any) -> State:
@@ -94,6 +105,36 @@ def test_tags() -> None:
     assert value(text, "vcache_tag_weight", device="images", tag="0", disk="") == 250
     assert "project-7" not in text
     assert UUID not in text
+
+
+def test_causes_are_labels() -> None:
+    fields = {"flush_wait_seconds": ("flush_{}_ns", FLUSH_CAUSES, 1e9),
+              "ssd_written_bytes": ("ssd_{}_bytes", SSD_CAUSES, 1),
+              "refused_bytes": ("refused_{}_bytes", REFUSAL_CAUSES, 1)}
+    for name, (field, causes, unit) in fields.items():
+        stats = Stats(**{field.format(cause): int(at * unit)  # type: ignore[arg-type]
+                         for at, cause in enumerate(causes, 1)})
+        text = exposed(sample=dataclasses.replace(full(), tags=(tag(9, stats=stats),)))
+        found = {dict(labels)["cause"]: at for (what, labels), at in series(text).items()
+                 if what == f"vcache_tag_{name}_total"}
+        assert found == {cause: at for at, cause in enumerate(causes, 1)}
+
+
+def test_lanes() -> None:
+    text = exposed()
+    assert value(text, "vcache_lane_busy_seconds_total", pool="lab", lane="1") == 0.012
+    assert value(text, "vcache_lane_reads_total", pool="lab", lane="0") == 10
+    assert value(text, "vcache_lane_info", pool="lab", lane="0", volume="", tag="") == 1
+    assert value(text, "vcache_lane_info", pool="lab", lane="1", volume="3", tag="7") == 1
+    assert value(exposed(pools=()), "vcache_lane_free_bytes", pool="254:2", lane="0") == 3 << 20
+
+
+def test_a_tag_and_a_lane_have_as_many_series_as_documented() -> None:
+    names = [(name, dict(labels)) for name, labels in series(exposed())]
+    assert len([1 for name, labels in names if name.startswith("vcache_tag_")
+                and labels["tag"] == "9" and not name.endswith("_created")]) == 123
+    assert len([1 for name, labels in names if name.startswith("vcache_lane_")
+                and labels["lane"] == "0" and not name.endswith("_created")]) == 7
 
 
 def test_a_missed_objective_has_a_series_with_its_cause() -> None:
@@ -214,11 +255,14 @@ def test_everything_that_the_kernel_reports_is_a_metric() -> None:
             found = getattr(self._item, name)
             return Spy(found) if isinstance(found, Stats) else found
 
-    for metric in (*definitions.TAGS, *definitions.DEVICES):
-        if metric.value is not None:
-            metric.value(Spy(tag() if metric in definitions.TAGS else device()))
-    fields = {field.name for kind in (Tag, Stats, Device) for field in dataclasses.fields(kind)}
-    labels = {"device", "number", "name", "id", "pool", "scope"}
+    for item, group in ((tag(), definitions.TAGS), (device(), definitions.DEVICES),
+                        (lane(), definitions.LANES)):
+        for metric in group:
+            if metric.value is not None:
+                metric.value(Spy(item))
+    fields = {field.name for kind in (Tag, Stats, Device, Lane)
+              for field in dataclasses.fields(kind)}
+    labels = {"device", "number", "name", "id", "pool", "scope", "lane", "tag"}
     # The number of flushes is the count of the histogram. cgroups are ids. mode is in
     # vcache_device_info; the origin and the volume are in "vcache status".
     without = {"flushes", "cgroups", "mode", "origin", "volume"}

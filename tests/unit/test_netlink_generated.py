@@ -92,7 +92,7 @@ def test_a_changed_spec_makes_every_output_stale(
             'attribute-set: event',
             'attribute-set: evnt',
             "operations: event-ntf: 'evnt' is not one of "
-            'cached, curve, device, event, stats, tag',
+            'cached, curve, device, event, lane, stats, tag',
         ),
         (
             'max: weight-max',

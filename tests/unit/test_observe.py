@@ -14,13 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit import fake_kernel
-from tests.unit.fake_kernel import AT, Kernel, counts, device, tag
+from tests.unit.fake_kernel import AT, Kernel, counts, device, lane, tag
 from vcache_agent.model import Device, Stats, Tag
 from vcache_agent.netlink import bulk, client
+from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.observe import activity
 from vcache_agent.observe.observer import Observer
 from vcache_agent.observe.ring import Ring
-from vcache_agent.observe.sample import Sample
+from vcache_agent.observe.sample import Sample, take
 
 
 @pytest.fixture
@@ -65,6 +66,26 @@ def test_the_fast_decoder_returns_what_pyroute2_does(kernel: Kernel) -> None:
         assert tags == tuple(connected.tags()) == tuple(kernel.tags.values())
 
 
+def test_lanes_are_read(kernel: Kernel) -> None:
+    kernel.lanes = (lane(), lane(1, volume=3, tag=7))
+    with client.Client() as connected:
+        assert connected.lanes() == kernel.lanes
+        assert take(connected, bulk.TagDecoder()).lanes == kernel.lanes
+        kernel.old = True
+        assert connected.lanes() == ()
+        kernel.error = errno.EPERM
+        with pytest.raises(NetlinkError):
+            connected.lanes()
+
+
+def test_counters_of_a_volume_begin_again_without_the_others() -> None:
+    old = Stats(reads=5, ssd_data_bytes=100, evicted_bytes=7, write_hist=(1, 2))
+    new = Stats(reads=8, ssd_data_bytes=30, evicted_bytes=9, write_hist=(1, 5))
+    grown = activity.difference(new, old)
+    assert grown == Stats(reads=3, ssd_data_bytes=30, evicted_bytes=2, write_hist=(0, 3))
+    assert activity.difference(dataclasses.replace(new, reads=4), old).reads == 4, "recreated"
+
+
 def test_a_tag_that_did_not_change_is_the_same_object(kernel: Kernel) -> None:
     decoder = bulk.TagDecoder()
     with client.Client() as connected:
@@ -89,7 +110,7 @@ def test_a_malformed_message_is_an_error(data: bytes, text: str) -> None:
 
 @given(st.binary(max_size=200))
 def test_any_message_is_decoded_or_refused(data: bytes) -> None:
-    for decode in (bulk.device, lambda message: bulk.TagDecoder().tags([message])):
+    for decode in (bulk.device, bulk.lane, lambda message: bulk.TagDecoder().tags([message])):
         try:
             decode(b"\0" * 20 + data)
         except ValueError as error:

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit import fake_kernel
-from tests.unit.fake_kernel import Kernel, device, tag
+from tests.unit.fake_kernel import Kernel, device, lane, tag
 from tests.unit.test_observe import sample, until
 from vcache_agent.cmd import cli
-from vcache_agent.model import Device, DeviceNumber, Stats, Tag
+from vcache_agent.model import Device, DeviceNumber, Lane, Stats, Tag
 from vcache_agent.netlink import client, spec
 from vcache_agent.observe import recorder, recording
 from vcache_agent.observe.recorder import Recorder
@@ -62,12 +62,15 @@ def test_every_field_is_recorded(tmp_path: Path) -> None:
         return {field.name: 77 for field in dataclasses.fields(kind)
                 if field.type in ("int", int)}
 
-    stats = Stats(**filled(Stats), flush_hist=(1, 2), read_hist=(3,))
-    one = sample(1.0, dataclasses.replace(tag(9), **filled(Tag), stats=stats),
-                 devices=(dataclasses.replace(device(), **filled(Device)),))
+    stats = Stats(**filled(Stats), flush_hist=(1, 2), read_hist=(3,), write_hist=(4,))
+    one = dataclasses.replace(
+        sample(1.0, dataclasses.replace(tag(9), **filled(Tag), stats=stats),
+               devices=(dataclasses.replace(device(), **filled(Device)),)),
+        lanes=(dataclasses.replace(lane(), **filled(Lane)),))
     assert list(read_samples(write(tmp_path / "f", one))) == [one]
     line = json.loads((tmp_path / "f").read_text().splitlines()[1])
     assert set(line["tags"][0]["stats"]) == {field.name for field in dataclasses.fields(Stats)}
+    assert set(line["lanes"][0]) == {field.name for field in dataclasses.fields(Lane)}
 
 
 def test_a_field_with_its_default_may_be_missing(tmp_path: Path) -> None:

@@ -67,6 +67,20 @@ def test_a_tag_without_requests_is_not_asked_again(
     assert {one.id for one in second.curves} == {9, 10}
 
 
+@pytest.mark.parametrize("old", [False, True])
+def test_many_curves_come_in_one_dump(kernel: Kernel, connected: client.Client,
+                                      old: bool) -> None:
+    """Unless the module is too old for that."""
+    kernel.tags = {(AT, number): tag(number) for number in range(20)}
+    kernel.curves = dict.fromkeys(range(1, 30), CURVE)
+    kernel.old = old
+    found = Surveyor(1.0).survey(connected, at(1.0, kernel))
+    assert found is not None
+    assert {(one.device, one.id) for one in found.curves} == {(AT, at) for at in range(1, 20)}
+    assert {one.curve for one in found.curves} == {CURVE}
+    assert kernel.asked == ([-1, *range(20)] if old else [-1])
+
+
 def test_a_device_without_a_pool_has_no_curves(kernel: Kernel, connected: client.Client) -> None:
     kernel.devices = (device(pool=""),)
     found = Surveyor(1.0).survey(connected, at(1.0, kernel))

@@ -2,6 +2,7 @@
 """``vcache top``: rows and their order, output for scripts, and the live table's keys."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import pty
@@ -20,7 +21,7 @@ import pytest
 from tests.unit import fake_kernel
 from tests.unit.fake_kernel import UUID, Kernel, counts, device, tag
 from tests.unit.test_observe import sample
-from vcache_agent import top
+from vcache_agent import histogram, tables, top
 from vcache_agent.cmd import cli, top_cli
 from vcache_agent.model import Stats
 from vcache_agent.netlink import client
@@ -54,7 +55,9 @@ def test_the_order() -> None:
 
 def test_a_row() -> None:
     before = sample(10.0, tag(9, stats=NONE), devices=(device(),))
-    after = sample(12.0, tag(9), devices=(device(),))
+    now = tag(9)
+    after = sample(12.0, dataclasses.replace(now, stats=dataclasses.replace(
+        now.stats, write_hist=counts(b60=50, b100=50))), devices=(device(),))
     (row,) = top.rows(before, after, {UUID: "vm"})
     assert row == {
         "device": "254:3", "device_name": "images", "tag": 9, "name": f"{UUID}:vda",
@@ -62,8 +65,12 @@ def test_a_row() -> None:
         "flushes_per_s": 1.5, "read_bytes_per_s": 204800, "write_bytes_per_s": 102400,
         "bytes_per_s": 307200, "hit_ratio": 0.51, "flush_p50_us": row["flush_p50_us"],
         "flush_p99_us": row["flush_p99_us"], "read_p99_us": row["read_p99_us"],
+        "write_p99_us": row["write_p99_us"],
         "cached_bytes": 5 << 20, "share_bytes": 10 << 20, "dirty_bytes": 4096,
         "cache_dirty_bytes": 0}
+    assert histogram.lower(100) < 1000 * row["write_p99_us"] < histogram.lower(101)
+    assert top_cli.cells(row)[top_cli._COLUMNS.index("WRITE-P99")] == tables.microseconds(
+        row["write_p99_us"])
     assert len(top_cli.cells(row)) == len(top_cli._COLUMNS)
     assert top.rows(before, after, {})[0]["domain"] == UUID
 

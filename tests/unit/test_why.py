@@ -12,7 +12,7 @@ from vcache_agent.cmd import why_cli
 from vcache_agent.decide.blame import Cause, Verdict
 from vcache_agent.decide.decision import Share
 from vcache_agent.decide.history import Known, Load
-from vcache_agent.model import DiskState
+from vcache_agent.model import FLUSH_CAUSES, DiskState
 from vcache_agent.netlink import spec
 from vcache_agent.plan.state import DiskReport, Nesting
 from vcache_agent.policies import Range
@@ -74,16 +74,22 @@ def test_operators_and_draining_are_named_in_their_order() -> None:
 
 def test_a_share_has_the_reasons_of_the_policy_and_what_was_measured() -> None:
     share = Share(Range(5 << 20, 0), reasons=("mrc: the least weighted time at the origins",))
-    load = Load(requests=120.0, missed=0.25, read_p99=0.008, flush_p99=0.0011)
+    load = Load(requests=120.0, missed=0.25, read_p99=0.008, flush_p99=0.0011,
+                flush_wait="space", flush_wait_part=0.75)
     _, because = decision(why.explain(9, inputs(
         state(), policy="mrc", share=share, known=Known(load=load))), "share")
-    assert because[-6:] == [
+    assert because[-7:] == [
         "the pool has 1073741824 bytes", "mrc: the least weighted time at the origins",
         "in the last period it had 120 requests a second",
         "25.0 % of the bytes that it read came from the origin",
-        "99 % of its reads took at most 8 ms", "99 % of its flushes took at most 1.1 ms"]
+        "99 % of its reads took at most 8 ms", "99 % of its flushes took at most 1.1 ms",
+        "75 % of the time that its flushes waited was for space in its log"]
     _, because = decision(why.explain(9, inputs(state(), share=share, known=Known())), "share")
     assert because[-1] == "in the last period it had no requests"
+
+
+def test_every_cause_of_a_wait_has_a_text() -> None:
+    assert set(why._FLUSH_WAITS) == set(FLUSH_CAUSES)
 
 
 def test_a_missed_objective_is_a_note_with_its_cause() -> None:

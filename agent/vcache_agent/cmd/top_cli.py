@@ -25,7 +25,7 @@ _HELP = "sort: p flush p99, i IOPS, b bytes, s share, h hit ratio; r reverse; q 
 # Names of domains change rarely.
 _NAMES_SECONDS = 10.0
 _COLUMNS = ("DOMAIN", "DISK", "TAG", "DEVICE", "IOPS", "READ/S", "WRITE/S", "FLUSH/S",
-            "FLUSH-P50", "FLUSH-P99", "READ-P99", "HITS", "CACHED", "SHARE", "DIRTY")
+            "FLUSH-P50", "FLUSH-P99", "READ-P99", "WRITE-P99", "HITS", "CACHED", "SHARE", "DIRTY")
 # The columns from IOPS on are numbers.
 _TEXT_COLUMNS = 4
 
@@ -149,6 +149,7 @@ def cells(row: top.Row) -> list[object]:
         f"{tables.size(row['read_bytes_per_s'])}", f"{tables.size(row['write_bytes_per_s'])}",
         f"{row['flushes_per_s']:.0f}", tables.microseconds(row["flush_p50_us"]),
         tables.microseconds(row["flush_p99_us"]), tables.microseconds(row["read_p99_us"]),
+        tables.microseconds(row["write_p99_us"]),
         None if ratio is None else f"{ratio:.0%}", tables.size(row["cached_bytes"]),
         tables.size(row["share_bytes"]), tables.size(row["dirty_bytes"])]
 

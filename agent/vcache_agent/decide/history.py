@@ -30,6 +30,8 @@ class Load:
     :param missed: part of its read bytes that came from the origin; None: no reads
     :param read_p99: seconds; None: no reads
     :param flush_p99: seconds; None: no flushes
+    :param flush_wait: what its flushes waited for longest, of ``model.FLUSH_CAUSES``, or empty
+    :param flush_wait_part: part of their time of waiting for this
     :param waited: mean number of its writes that waited for buffer space
     :param written: bytes written
     :param fetched: bytes read from the origin
@@ -43,6 +45,8 @@ class Load:
     missed: float | None = None
     read_p99: float | None = None
     flush_p99: float | None = None
+    flush_wait: str = ""
+    flush_wait_part: float = 0.0
     waited: float = 0.0
     written: float = 0.0
     fetched: float = 0.0

@@ -11,7 +11,7 @@ from vcache_agent.decide import rates, slo, throughput, times
 from vcache_agent.decide.history import BUSY, History, Known, Load
 from vcache_agent.decide.mrc import GRAINS
 from vcache_agent.decide.tenant import BLOCK_BYTES, MIB, Tenant, Times
-from vcache_agent.model import Curve, DeviceNumber, Stats, Tag
+from vcache_agent.model import FLUSH_CAUSES, Curve, DeviceNumber, Stats, Tag
 from vcache_agent.observe.activity import Counts, difference
 from vcache_agent.observe.claim import Claim, PoolSize
 from vcache_agent.observe.sample import Sample, TagKey
@@ -133,6 +133,9 @@ def _load(grown: Stats, seconds: float) -> Load:
     fetched = max(0, grown.read_bytes - grown.read_hit_bytes - grown.cache_hit_bytes)
     read_p99 = histogram.percentile(grown.read_hist, 0.99)
     flush_p99 = histogram.percentile(grown.flush_hist, 0.99)
+    waits = {cause: getattr(grown, f"flush_{cause}_ns") for cause in FLUSH_CAUSES}
+    longest = max(waits, key=lambda cause: waits[cause])
+    waited = waits[longest]
     return Load(
         blocks=(grown.read_bytes + grown.write_bytes) / BLOCK_BYTES / seconds,
         requests=(grown.reads + grown.writes) / seconds, flushes=grown.flushes / seconds,
@@ -140,6 +143,8 @@ def _load(grown: Stats, seconds: float) -> Load:
         missed=fetched / grown.read_bytes if grown.read_bytes else None,
         read_p99=None if read_p99 is None else read_p99 / 1e9,
         flush_p99=None if flush_p99 is None else flush_p99 / 1e9,
+        flush_wait=longest if waited else "",
+        flush_wait_part=waited / sum(waits.values()) if waited else 0.0,
         waited=grown.wait_ns / 1e9 / seconds, written=grown.write_bytes / seconds,
         fetched=fetched / seconds, destaged=grown.writeout_bytes / seconds)
 

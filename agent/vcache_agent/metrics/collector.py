@@ -88,6 +88,7 @@ class AgentCollector(Collector):
         if sample is not None and time.monotonic() - sample.monotonic <= MAX_AGE:
             yield from _devices(sample)
             yield from self._tags(sample, state.outcome)
+            yield from _lanes(sample, state.pools)
         if state.pools:
             yield from _pools(state.pools)
         yield from self._agent(state)
@@ -173,6 +174,17 @@ def _pools(pools: Sequence[dict[str, Any]]) -> Iterator[Family]:
                          [([pool["name"]], pool) for pool in pools])
 
 
+def _lanes(sample: Sample, pools: Sequence[dict[str, Any]]) -> Iterator[Family]:
+    """Yield the metrics of the lanes; a pool that is not listed yet has its number as its name."""
+    names = {pool["device"]: pool["name"] for pool in pools}
+    rows = [([names.get(str(lane.pool), str(lane.pool)), str(lane.lane)], lane)
+            for lane in sample.lanes]
+    yield _info(definitions.LANES[0], definitions.LANE_LABELS, [
+        [*values, *((str(lane.volume), str(lane.tag)) if lane.volume else ("", ""))]
+        for values, lane in rows])
+    yield from _families(definitions.LANES, definitions.LANE_LABELS, rows)
+
+
 def _info(metric: Metric, labels: tuple[str, ...], rows: Sequence[list[str]]) -> Family:
     """Return a metric that has only labels; its value is always 1."""
     family = GaugeMetricFamily(metric.name, metric.help, labels=labels + metric.labels)
@@ -183,17 +195,20 @@ def _info(metric: Metric, labels: tuple[str, ...], rows: Sequence[list[str]]) ->
 
 def _families(metrics: Sequence[Metric], labels: Sequence[str],
               rows: Sequence[tuple[list[str], Any]]) -> Iterator[Family]:
-    """Yield the metrics of devices, tags or pools whose definition has a value."""
+    """Yield the metrics of devices, tags, pools or lanes whose definition has a value."""
     for metric in metrics:
         if metric.value is None:
             continue
-        family = _family(metric, labels)
+        family = _family(metric, (*labels, *metric.labels))
         for values, item in rows:
             found = metric.value(item)
             if metric.kind is Kind.HISTOGRAM:
                 counts, total_ns = found
                 family.add_metric(  # type: ignore[attr-defined]
                     values, buckets.cumulative(counts), total_ns / 1e9)
+            elif metric.labels:
+                for label, value in found.items():
+                    family.add_metric([*values, label], value)  # type: ignore[attr-defined]
             else:
                 family.add_metric(values, float(found))  # type: ignore[attr-defined]
         yield family

@@ -5,7 +5,15 @@ import enum
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from vcache_agent.model import SECTOR_BYTES, Device, Tag
+from vcache_agent.model import (
+    FLUSH_CAUSES,
+    REFUSAL_CAUSES,
+    SECTOR_BYTES,
+    SSD_CAUSES,
+    Device,
+    Lane,
+    Tag,
+)
 from vcache_agent.netlink import spec
 
 _NS = 1e-9
@@ -24,7 +32,8 @@ class Metric(NamedTuple):
 
     :param help: its meaning in one sentence
     :param value: returns the value of a device, a tag or a row of a pool; a histogram's value
-        is the pair of buckets and sum in ns; None: collector.py computes it
+        is the pair of buckets and sum in ns; with one label in `labels`, a mapping of the
+        label's values to values; None: collector.py computes it
     :param labels: its labels beside those of its group
     """
 
@@ -37,6 +46,7 @@ class Metric(NamedTuple):
 
 DEVICE_LABELS = ("device",)
 POOL_LABELS = ("pool",)
+LANE_LABELS = ("pool", "lane")
 TAG_LABELS = ("device", "tag", "disk")
 #: Labels of tags with the option ``[metrics] instance_labels``.
 INSTANCE_LABELS = ("instance_uuid", "project_id")
@@ -55,6 +65,19 @@ def _count(name: str, text: str, field: str, factor: float = 1) -> Metric:
         return float(getattr(tag.stats, field) * factor)
 
     return Metric(f"vcache_tag_{name}_total", Kind.COUNTER, text, value)
+
+
+def _causes(name: str, text: str, field: str, causes: tuple[str, ...],
+            factor: float = 1) -> Metric:
+    """Return a metric with a series for each cause.
+
+    :param field: name of the counters, with {} for the cause
+    """
+    def value(tag: Tag) -> dict[str, float]:
+        return {cause: float(getattr(tag.stats, field.format(cause)) * factor)
+                for cause in causes}
+
+    return Metric(f"vcache_tag_{name}_total", Kind.COUNTER, text, value, ("cause",))
 
 
 DEVICES = (
@@ -98,10 +121,32 @@ TAGS = (
     _count("tagged_flushes", "Tagged flush commands to the origin.", "tagged_flushes"),
     _count("migrated_blocks", "4 KiB blocks that moved between shared and dedicated lanes.",
            "migrated_blocks"),
+    _count("origin_reads", "Read requests that the origin served, at least in part.",
+           "origin_reads"),
+    _count("origin_read_seconds", "Total latency of these read requests.", "origin_read_ns", _NS),
+    _causes("flush_wait_seconds", "Time that flushes waited, by what they waited for: space in "
+            "the log, writes to the cache, writes to the origin, data of other tags that they "
+            "cover, or a FLUSH of the device.", "flush_{}_ns", FLUSH_CAUSES, _NS),
+    _causes("ssd_written_bytes", "Bytes written to the cache device since the load of the "
+            "volume: data of writes, heads of records and seals, relocated data, or promoted "
+            "data.", "ssd_{}_bytes", SSD_CAUSES),
+    _count("evicted_bytes", "Valid cached data that was lost because its chunk was reclaimed, "
+           "since the load of the volume.", "evicted_bytes"),
+    _count("evicted_own_bytes", "Part of it whose space the tag itself has taken again.",
+           "evicted_own_bytes"),
+    _count("evicted_limit_bytes", "Part of it that a limit of the tag has cost: its maximum, its "
+           "lanes, or a command.", "evicted_limit_bytes"),
+    _count("gained_bytes", "Data of other tags that was lost for space which this tag has taken.",
+           "gained_bytes"),
+    _causes("refused_bytes", "Data read from the origin that was not cached: the read was long "
+            "and sequential, the data was not missed often enough, or there was no space.",
+            "refused_{}_bytes", REFUSAL_CAUSES),
     Metric("vcache_tag_flush_duration_seconds", Kind.HISTOGRAM, "Latency of flushes.",
            lambda tag: (tag.stats.flush_hist, tag.stats.flush_ns)),
     Metric("vcache_tag_read_duration_seconds", Kind.HISTOGRAM, "Latency of read requests.",
            lambda tag: (tag.stats.read_hist, tag.stats.read_ns)),
+    Metric("vcache_tag_write_duration_seconds", Kind.HISTOGRAM, "Latency of write requests.",
+           lambda tag: (tag.stats.write_hist, tag.stats.write_ns)),
     _gauge("weight", "Weight of the tag, 1 to 1000.", lambda tag: tag.weight),
     _gauge("broken", "1: a write of the tag's data to the origin failed.",
            lambda tag: tag.broken),
@@ -113,6 +158,11 @@ TAGS = (
            lambda tag: tag.dirty_bytes),
     _gauge("inflight_bytes", "Buffered data that is being written.",
            lambda tag: tag.inflight_bytes),
+    _gauge("dirty_age_seconds", "How long the oldest data in the write buffer has waited; 0: "
+           "there is none.", lambda tag: tag.dirty_age_ms / 1000),
+    _gauge("cache_dirty_age_seconds", "About how long ago the oldest chunk with data that is not "
+           "on the origin was begun, or found after a restart; 0: there is none.",
+           lambda tag: tag.cache_dirty_age_ms / 1000),
     _gauge("cached_bytes", "Data in the cache.", lambda tag: tag.cached_bytes),
     _gauge("cache_dirty_bytes", "Data in the cache that is not on the origin.",
            lambda tag: tag.cache_dirty_bytes),
@@ -156,6 +206,27 @@ POOLS = (
            "I/O errors of the cache, on the attached devices.",
            lambda row: sum(member["cache_errors"] or 0 for member in row["members"])))
 
+
+def _lane(name: str, text: str, field: str) -> Metric:
+    factor = _NS if field.endswith("_ns") else 1
+
+    def value(lane: Lane) -> float:
+        return float(getattr(lane, field) * factor)
+
+    return Metric(f"vcache_lane_{name}_total", Kind.COUNTER, text, value)
+
+
+LANES = (
+    Metric("vcache_lane_info", Kind.GAUGE, "The volume and the tag that a lane is dedicated to, "
+           "empty if it is shared; the value is always 1.", labels=("volume", "tag")),
+    Metric("vcache_lane_free_bytes", Kind.GAUGE, "Size of the free chunks.",
+           lambda lane: lane.free_bytes),
+    _lane("reads", "Requests that read from the lane.", "reads"),
+    _lane("read_seconds", "Total latency of these requests.", "read_ns"),
+    _lane("writes", "Requests that wrote to the lane, apart from metadata and seals.", "writes"),
+    _lane("write_seconds", "Total latency of these requests.", "write_ns"),
+    _lane("busy_seconds", "Estimate of the time in which any request was under way.", "busy_ns"))
+
 AGENT = (
     Metric("vcache_agent_build_info", Kind.GAUGE, "Version of the agent; the value is always 1.",
            labels=("version",)),
@@ -192,4 +263,4 @@ AGENT = (
 
 #: The groups of metrics, each with its labels, for the documentation.
 GROUPS = (("Devices", DEVICE_LABELS, DEVICES), ("Tags", TAG_LABELS, (*TAGS, *OBJECTIVES)),
-          ("Pools", POOL_LABELS, POOLS), ("Agent", (), AGENT))
+          ("Pools", POOL_LABELS, POOLS), ("Lanes", LANE_LABELS, LANES), ("Agent", (), AGENT))

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from vcache_agent.model import Device, DeviceNumber, Stats, Tag
+from vcache_agent.model import HISTOGRAMS, Device, DeviceNumber, Lane, Stats, Tag
 from vcache_agent.netlink import messages, spec
 from vcache_agent.netlink.pyroute2_base import nla_base
 
@@ -42,10 +42,11 @@ def _table(kind: type[nla_base]) -> _Table:
 _DEVICE = _table(messages.DeviceMessage)
 _TAG = _table(messages.TagMessage)
 _STATS = _table(messages.Stats)
+_LANE = _table(messages.LaneMessage)
 _DEVICE_FIELDS = frozenset(field.name for field in dataclasses.fields(Device))
 _TAG_FIELDS = frozenset(field.name for field in dataclasses.fields(Tag))
 _STATS_FIELDS = frozenset(field.name for field in dataclasses.fields(Stats))
-_HISTOGRAMS = ("flush_hist", "read_hist")
+_LANE_FIELDS = frozenset(field.name for field in dataclasses.fields(Lane))
 
 
 def _attributes(data: bytes, table: _Table) -> Iterator[tuple[str, Any]]:
@@ -83,6 +84,19 @@ def device(message: bytes) -> Device:
                             if name in _DEVICE_FIELDS}})
     except (KeyError, TypeError) as error:
         raise ValueError(f"a device lacks an attribute: {error}") from None
+
+
+def lane(message: bytes) -> Lane:
+    """Return the lane of a message.
+
+    :raises ValueError: if the message is malformed or lacks a required attribute
+    """
+    values = dict(_attributes(message[_HEADERS_BYTES:], _LANE))
+    try:
+        return Lane(DeviceNumber(values["major"], values["minor"]), **{
+            name: value for name, value in values.items() if name in _LANE_FIELDS})
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"a lane lacks an attribute: {error}") from None
 
 
 class TagDecoder:
@@ -134,7 +148,7 @@ def _tag(data: bytes, old: Mapping[tuple[DeviceNumber, int], Tag]) -> Tag:
 
 def _stats(data: bytes, before: Stats) -> Stats:
     values = {name: value for name, value in _attributes(data, _STATS) if name in _STATS_FIELDS}
-    for name in _HISTOGRAMS:
+    for name in HISTOGRAMS:
         if name in values:
             values[name] = _numbers(values[name], getattr(before, name))
     return Stats(**values)

@@ -15,7 +15,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from vcache_agent.model import Curve, Device, DeviceNumber, Extent, Stats, Tag
+from vcache_agent.model import (
+    HISTOGRAMS,
+    Curve,
+    Device,
+    DeviceNumber,
+    Extent,
+    Lane,
+    Stats,
+    Tag,
+)
 from vcache_agent.netlink import bulk, messages, spec
 from vcache_agent.netlink.errors import ModuleNotLoaded, NetlinkError, NetlinkTimeout
 from vcache_agent.netlink.pyroute2_base import ctrlmsg, genlmsg
@@ -297,6 +306,27 @@ class Client:
             ("VCACHE_A_CURVE_MAJOR", device.major), ("VCACHE_A_CURVE_MINOR", device.minor),
             ("VCACHE_A_CURVE_ID", number)]))
 
+    def curves(self) -> dict[tuple[DeviceNumber, int], Curve]:
+        """Return the miss-ratio curves of all tags that have one, by device and number.
+
+        :raises NetlinkError: with EOPNOTSUPP if the loaded module is too old
+        """
+        return {
+            (DeviceNumber(message.get_attr("VCACHE_A_CURVE_MAJOR"),
+                          message.get_attr("VCACHE_A_CURVE_MINOR")),
+             message.get_attr("VCACHE_A_CURVE_ID")): _curve(message)
+            for message in self._dump(spec.Command.CURVE_GET, ())}
+
+    def lanes(self) -> tuple[Lane, ...]:
+        """Return the lanes of all pools; empty if the loaded module is too old."""
+        try:
+            dump = self._raw_dump(spec.Command.LANE_GET, ())
+        except NetlinkError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            return ()
+        return tuple(_decoded(bulk.lane, data) for data in dump)
+
     def tag_set(self, device: DeviceNumber, number: int, *, name: str | None = None,
                 weight: int | None = None, cgroups: Sequence[int] | None = None,
                 mode: spec.Mode | None = None, cache_min: int | None = None,
@@ -553,7 +583,9 @@ def _tag(message: genlmsg) -> Tag:
         prefetched_bytes=value("PREFETCHED_BYTES") or 0,
         cache_lanes=value("CACHE_LANES") or 0,
         cache_own_bytes=value("CACHE_OWN_BYTES") or 0,
-        cache_hot_bytes=value("CACHE_HOT_BYTES") or 0)
+        cache_hot_bytes=value("CACHE_HOT_BYTES") or 0,
+        dirty_age_ms=value("DIRTY_AGE_MS") or 0,
+        cache_dirty_age_ms=value("CACHE_DIRTY_AGE_MS") or 0)
 
 
 def _curve(message: genlmsg) -> Curve:
@@ -583,7 +615,7 @@ def _stats(nest: Any) -> Stats:
     values: dict[str, Any] = {}
     for name, value in nest["attrs"]:
         field = name.removeprefix(messages.Stats.prefix).lower()
-        if field in ("flush_hist", "read_hist"):
+        if field in HISTOGRAMS:
             values[field] = _numbers(value)
         elif field in Stats.__dataclass_fields__:
             values[field] = value

@@ -37,6 +37,26 @@ class Stats(nla):
         ('VCACHE_A_STATS_MIGRATED_BLOCKS', 'uint64'),
         ('VCACHE_A_STATS_READ_NS', 'uint64'),
         ('VCACHE_A_STATS_READ_HIST', 'cdata'),
+        ('VCACHE_A_STATS_WRITE_NS', 'uint64'),
+        ('VCACHE_A_STATS_WRITE_HIST', 'cdata'),
+        ('VCACHE_A_STATS_ORIGIN_READS', 'uint64'),
+        ('VCACHE_A_STATS_ORIGIN_READ_NS', 'uint64'),
+        ('VCACHE_A_STATS_FLUSH_SPACE_NS', 'uint64'),
+        ('VCACHE_A_STATS_FLUSH_CACHE_NS', 'uint64'),
+        ('VCACHE_A_STATS_FLUSH_ORIGIN_NS', 'uint64'),
+        ('VCACHE_A_STATS_FLUSH_OTHERS_NS', 'uint64'),
+        ('VCACHE_A_STATS_FLUSH_DEVICE_NS', 'uint64'),
+        ('VCACHE_A_STATS_SSD_DATA_BYTES', 'uint64'),
+        ('VCACHE_A_STATS_SSD_RECORD_BYTES', 'uint64'),
+        ('VCACHE_A_STATS_SSD_RELOCATED_BYTES', 'uint64'),
+        ('VCACHE_A_STATS_SSD_PROMOTED_BYTES', 'uint64'),
+        ('VCACHE_A_STATS_EVICTED_BYTES', 'uint64'),
+        ('VCACHE_A_STATS_EVICTED_OWN_BYTES', 'uint64'),
+        ('VCACHE_A_STATS_EVICTED_LIMIT_BYTES', 'uint64'),
+        ('VCACHE_A_STATS_GAINED_BYTES', 'uint64'),
+        ('VCACHE_A_STATS_REFUSED_STREAM_BYTES', 'uint64'),
+        ('VCACHE_A_STATS_REFUSED_LEVEL_BYTES', 'uint64'),
+        ('VCACHE_A_STATS_REFUSED_SPACE_BYTES', 'uint64'),
         ('VCACHE_A_STATS_PAD', 'none'),
     )
 
@@ -104,6 +124,8 @@ class TagMessage(genlmsg):
         ('VCACHE_A_TAG_CACHE_OWN_BYTES', 'uint64'),
         ('VCACHE_A_TAG_CACHE_HOT_BYTES', 'uint64'),
         ('VCACHE_A_TAG_EXTENTS_REMOVE', 'cdata'),
+        ('VCACHE_A_TAG_DIRTY_AGE_MS', 'uint32'),
+        ('VCACHE_A_TAG_CACHE_DIRTY_AGE_MS', 'uint32'),
         ('VCACHE_A_TAG_PAD', 'none'),
     )
 
@@ -164,6 +186,27 @@ class CachedMessage(genlmsg):
     )
 
 
+class LaneMessage(genlmsg):
+    """Attributes of the set "lane"."""
+
+    prefix = 'VCACHE_A_LANE_'
+    nla_map = (
+        ('VCACHE_A_LANE_UNSPEC', 'none'),
+        ('VCACHE_A_LANE_MAJOR', 'uint32'),
+        ('VCACHE_A_LANE_MINOR', 'uint32'),
+        ('VCACHE_A_LANE_LANE', 'uint32'),
+        ('VCACHE_A_LANE_FREE_BYTES', 'uint64'),
+        ('VCACHE_A_LANE_VOLUME', 'uint32'),
+        ('VCACHE_A_LANE_TAG', 'uint32'),
+        ('VCACHE_A_LANE_READS', 'uint64'),
+        ('VCACHE_A_LANE_READ_NS', 'uint64'),
+        ('VCACHE_A_LANE_WRITES', 'uint64'),
+        ('VCACHE_A_LANE_WRITE_NS', 'uint64'),
+        ('VCACHE_A_LANE_BUSY_NS', 'uint64'),
+        ('VCACHE_A_LANE_PAD', 'none'),
+    )
+
+
 #: Message class of each command, for requests and replies.
 MESSAGES: dict[Command, type[genlmsg]] = {
     Command.DEVICE_GET: DeviceMessage,
@@ -180,4 +223,5 @@ MESSAGES: dict[Command, type[genlmsg]] = {
     Command.TAG_EXTENTS_CHANGE: TagMessage,
     Command.CACHE_SAVED: CachedMessage,
     Command.CACHE_FILL: CachedMessage,
+    Command.LANE_GET: LaneMessage,
 }

@@ -63,8 +63,9 @@ class Command(enum.IntEnum):
     #: accept a tagged flush.
     DEVICE_SET = 7
     #: Get the miss-ratio curve of a tag, estimated from a sample of its blocks
-    #: (SHARDS). The error is ENODATA if the device has no cache, or if there
-    #: was no memory for a sample.
+    #: (SHARDS), or dump those of a device (major, minor) or of all devices.
+    #: The error for one tag is ENODATA if the device has no cache, or if there
+    #: was no memory for a sample; a dump leaves such tags out.
     CURVE_GET = 8
     #: Dump the complete blocks that a tag has in the cache. They are in the
     #: order of the cache and not sorted. A message may have no runs. The cache
@@ -103,6 +104,8 @@ class Command(enum.IntEnum):
     #: ended, EBUSY if too many blocks are on their way to the cache, and
     #: ENOSPC if there is no chunk or memory for them now.
     CACHE_FILL = 14
+    #: Dump the lanes of all pools.
+    LANE_GET = 15
 
 
 class Mode(enum.IntEnum):

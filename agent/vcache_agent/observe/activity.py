@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 from vcache_agent import histogram
-from vcache_agent.model import Stats, Tag
+from vcache_agent.model import VOLUME_COUNTERS, Stats, Tag
 from vcache_agent.observe.sample import Sample
 
 Counts = tuple[int, ...]
@@ -31,6 +31,7 @@ class Activity:
     flush_p50_ns: float | None
     flush_p99_ns: float | None
     read_p99_ns: float | None
+    write_p99_ns: float | None
 
     @property
     def iops(self) -> float:
@@ -58,13 +59,20 @@ def between(before: Sample, after: Sample) -> list[Activity]:
 
 
 def difference(now: Stats, before: Stats) -> Stats:
-    """Return the growth of all counters; `now` itself if the tag was recreated in between."""
+    """Return the growth of all counters; `now` itself if the tag was recreated in between.
+
+    A counter of the volume begins at 0 again when the volume is loaded, which does not concern
+    the others.
+    """
     if recreated(now, before):
         return now
     grown: dict[str, Any] = {}
     for name in Stats.__dataclass_fields__:
         value, old = getattr(now, name), getattr(before, name)
-        grown[name] = less(value, old) if isinstance(value, tuple) else value - old
+        if isinstance(value, tuple):
+            grown[name] = less(value, old)
+        else:
+            grown[name] = value - old if value >= old else value
     return Stats(**grown)
 
 
@@ -75,7 +83,7 @@ def recreated(now: Stats, before: Stats) -> bool:
         if isinstance(new, tuple):
             if old and (len(new) != len(old) or any(map(operator.lt, new, old))):
                 return True
-        elif new < old:
+        elif new < old and name not in VOLUME_COUNTERS:
             return True
     return False
 
@@ -94,4 +102,5 @@ def _activity(tag: Tag, grown: Stats, seconds: float) -> Activity:
         hit_ratio=min(1.0, hits / grown.read_bytes) if grown.read_bytes else None,
         flush_p50_ns=histogram.percentile(grown.flush_hist, 0.50),
         flush_p99_ns=histogram.percentile(grown.flush_hist, 0.99),
-        read_p99_ns=histogram.percentile(grown.read_hist, 0.99))
+        read_p99_ns=histogram.percentile(grown.read_hist, 0.99),
+        write_p99_ns=histogram.percentile(grown.write_hist, 0.99))

@@ -6,7 +6,7 @@ import functools
 import time
 from typing import TYPE_CHECKING
 
-from vcache_agent.model import Curve, Device, DeviceNumber, Tag
+from vcache_agent.model import Curve, Device, DeviceNumber, Lane, Tag
 from vcache_agent.observe.claim import Claim, PoolSize
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class Sample:
     :param curves: the curves of the tags that have one; only in one sample of each period
     :param claims: the claims of the tags; only in recordings, beside curves
     :param pools: the pools; only in recordings, beside curves
+    :param lanes: the lanes of all pools
     """
 
     wall: float
@@ -50,6 +51,7 @@ class Sample:
     curves: tuple[TagCurve, ...] = ()
     claims: tuple[Claim, ...] = ()
     pools: tuple[PoolSize, ...] = ()
+    lanes: tuple[Lane, ...] = ()
 
     @functools.cached_property
     def by_key(self) -> dict[TagKey, Tag]:
@@ -69,4 +71,4 @@ def take(client: "Client", decoder: "TagDecoder") -> Sample:
     :raises NetlinkError: if the kernel refuses or does not answer in time
     """
     wall, monotonic = time.time(), time.monotonic()
-    return Sample(wall, monotonic, *client.snapshot(decoder))
+    return Sample(wall, monotonic, *client.snapshot(decoder), lanes=client.lanes())

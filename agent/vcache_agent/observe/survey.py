@@ -6,17 +6,20 @@ changes slowly. So only one sample in a while is a survey.
 """
 
 import dataclasses
-from collections.abc import Iterator
+import errno
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from vcache_agent.netlink.errors import NetlinkError, NetlinkTimeout
-from vcache_agent.observe.sample import Sample, TagCurve
+from vcache_agent.observe.sample import Sample, TagCurve, TagKey
 
 if TYPE_CHECKING:
     from vcache_agent.netlink.client import Client
 
 #: Seconds between two surveys.
 PERIOD = 15.0
+# From so many curves on, one dump of all is faster than a request for each.
+_BULK = 8
 
 
 class Surveyor:
@@ -45,16 +48,33 @@ class Surveyor:
         pools = {device.number: device.pool for device in sample.devices}
         last = self._last
         old = {(one.device, one.id): one for one in last.curves} if last else {}
+        wanted = []
         for key, tag in sample.by_key.items():
             if not pools.get(tag.device):
                 continue
             before = last.by_key.get(key) if last else None
             if key in old and before is not None and before.stats == tag.stats:
                 yield old[key]
-                continue
-            try:
-                yield TagCurve(*key, client.curve(*key))
-            except NetlinkTimeout:
+            else:
+                wanted.append(key)
+        yield from _some(client, wanted)
+
+
+def _some(client: "Client", wanted: Sequence[TagKey]) -> Iterator[TagCurve]:
+    """Yield the curves of some tags, if they have one."""
+    if len(wanted) >= _BULK:
+        try:
+            found = client.curves()
+        except NetlinkError as error:
+            if error.errno != errno.EOPNOTSUPP:
                 raise
-            except NetlinkError:
-                continue  # the tag no longer exists, or the kernel has no sample of it
+        else:
+            yield from (TagCurve(*key, found[key]) for key in wanted if key in found)
+            return
+    for key in wanted:
+        try:
+            yield TagCurve(*key, client.curve(*key))
+        except NetlinkTimeout:
+            raise
+        except NetlinkError:
+            continue  # the tag no longer exists, or the kernel has no sample of it

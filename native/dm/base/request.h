@@ -32,6 +32,7 @@ enum vcache_io_kind {
  * struct vcache_read - a read, which may be partly in the buffer
  * @tag: the tag whose statistics count it
  * @start: when it came, ns
+ * @origin: it was sent to the origin
  * @iter: where the data goes
  * @nr: blocks referenced
  * @pin: the blocks, @few or allocated
@@ -40,6 +41,7 @@ enum vcache_io_kind {
 struct vcache_read {
 	struct vcache_tag *tag;
 	u64 start;
+	bool origin;
 	struct bvec_iter iter;
 	unsigned int nr;
 	struct vcache_block **pin;
@@ -56,8 +58,11 @@ struct vcache_read {
  * @all: covers every tag
  * @failed: some data could not be made durable
  * @fua: it is a write with FUA, which is in the buffer
+ * @cause: enum vcache_flush_cause: what it waits for now
  * @owner: the tag whose statistics count it
  * @start: when it came, ns
+ * @since: since when it waits, ns
+ * @blocked: how long the tag that it waits for had waited for space by then, ns
  */
 struct vcache_flush {
 	struct list_head node;
@@ -68,8 +73,11 @@ struct vcache_flush {
 	bool all;
 	bool failed;
 	bool fua;
+	u8 cause;
 	struct vcache_tag *owner;
 	u64 start;
+	u64 since;
+	u64 blocked;
 };
 
 /**
@@ -121,6 +129,8 @@ struct vcache_large {
  * @copied: a write that has to be copied, because the cache device has failed it
  * @nowait: its sender does not wait, REQ_NOWAIT
  * @cell: the cell that a read from the cache reads, or VC_IO_NO_CELL
+ * @writer: for a write, the tag whose statistics count how long it takes; else NULL
+ * @began: when that write came, ns
  * @start: when a write began to wait for memory, ns
  */
 struct vcache_io {
@@ -132,6 +142,8 @@ struct vcache_io {
 	bool copied;
 	bool nowait;
 	u32 cell;
+	struct vcache_tag *writer;
+	u64 began;
 	union {
 		u64 start;
 		struct vcache_read read;

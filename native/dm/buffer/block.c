@@ -186,7 +186,7 @@ static void vc_block_written(struct vcache_block *b, struct vc_after *after)
 	if (!stays)
 		atomic64_sub(sectors, &b->tag->dirty_sectors);
 	if (b->failed)
-		atomic64_inc(&b->tag->stats.writeout_errors);
+		atomic64_inc(&vcache_stats(b->tag)->writeout_errors);
 	vc_block_leave_epochs(b, stays, after);
 	if (b->newer)
 		vc_block_release_newer(b);

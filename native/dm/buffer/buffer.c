@@ -125,7 +125,7 @@ static bool vc_piece_overwrite(struct vc_piece *p, struct vcache_block *b)
 		unsigned int added = vc_piece_fill(p, b);
 
 		atomic64_add(p->sectors - added,
-			     &p->tag->stats.absorbed_sectors);
+			     &vcache_stats(p->tag)->absorbed_sectors);
 		if (b->tag != p->tag && b->tag != host && !b->shared)
 			vc_block_share(b);
 	}

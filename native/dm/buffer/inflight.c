@@ -66,8 +66,8 @@ void vcache_writeout_short(struct vcache_tag *tag)
  */
 void vcache_writeout_sent(struct vcache_tag *tag, unsigned int sectors)
 {
-	atomic64_inc(&tag->stats.writeouts);
-	atomic64_add(sectors, &tag->stats.writeout_sectors);
+	atomic64_inc(&vcache_stats(tag)->writeouts);
+	atomic64_add(sectors, &vcache_stats(tag)->writeout_sectors);
 	atomic_add(sectors, &tag->inflight_sectors);
 	atomic_inc(&tag->sending);
 	if (atomic_inc_return(&tag->inflight) == 1 && !READ_ONCE(tag->short_of_space))

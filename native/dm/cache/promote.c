@@ -29,6 +29,7 @@
  *
  * If the counts of a promotion have not changed at its end, it has missed no write.
  */
+#include <linux/ktime.h>
 #include <linux/slab.h>
 
 #include "promote.h"
@@ -296,6 +297,14 @@ bool vcache_promote_may(struct vcache_tag *tag)
 	       READ_ONCE(log->vol->pool->state) == VC_POOL_OK;
 }
 
+/* Count blocks that are not promoted. Return: NULL. */
+static struct bio *vc_promote_refuse(struct vcache_log *log, enum vcache_refusal_cause cause,
+				     u64 blocks)
+{
+	atomic64_add(blocks, &log->counts.refused[cause]);
+	return NULL;
+}
+
 /**
  * vcache_promote_read - read from the origin, and promote what is read
  * @tag: the tag that reads, under rcu_read_lock()
@@ -312,20 +321,20 @@ struct bio *vcache_promote_read(struct vcache_tag *tag, struct bio *bio)
 	struct vcache_promotion *pr;
 	enum vcache_reads_kind kind;
 
-	if (!vcache_promote_may(tag) ||
-	    atomic_read(&log->vol->promoting) >= VC_PROMOTIONS_MAX ||
-	    vc_promote_streams(log, bio) ||
-	    end - block > VC_PROMOTION_MAX ||
-	    end * VC_BLOCK_SECTORS > log->vol->sectors)
+	if (!vcache_promote_may(tag) || end * VC_BLOCK_SECTORS > log->vol->sectors)
 		return NULL;
+	if (atomic_read(&log->vol->promoting) >= VC_PROMOTIONS_MAX)
+		return vc_promote_refuse(log, VC_REFUSED_SPACE, end - block);
+	if (vc_promote_streams(log, bio) || end - block > VC_PROMOTION_MAX)
+		return vc_promote_refuse(log, VC_REFUSED_STREAM, end - block);
 	vcache_log_paid(log, (end - block) * VC_CREDIT_READ);
 	kind = vc_promote_kind(log, block, end - block);
 	if (kind == VC_READS_KINDS)
-		return NULL;
+		return vc_promote_refuse(log, VC_REFUSED_LEVEL, end - block);
 	pr = vcache_promotion_make(log, block, end - block,
 				   bio->bi_opf & (VC_READ_FLAGS | REQ_NOWAIT));
 	if (!pr)
-		return NULL;
+		return vc_promote_refuse(log, VC_REFUSED_SPACE, end - block);
 	pr->kind = kind;
 	if (!vcache_promote_begin(pr)) {
 		vcache_promotion_free(pr);
@@ -345,6 +354,8 @@ static void vc_promote_write_end(struct bio *bio)
 	struct vcache_volume *v = pr->log->vol;
 	u32 i, there = 0;
 
+	vcache_lane_end(v->pool, vcache_cell_chunk(v->pool, pr->cell)->lane, true,
+			ktime_get_ns() - pr->sent);
 	vcache_pool_record_done(v->pool, bio->bi_status);
 	for (i = 0; i < pr->n && !bio->bi_status; i++)
 		there += vcache_lookup_promote(v, pr->cell + i, pr->block + i,
@@ -367,6 +378,9 @@ static void vc_promote_write(struct vcache_promotion *pr)
 	pr->bio->bi_iter.bi_sector = (u64)pr->cell * VC_BLOCK_SECTORS;
 	pr->bio->bi_private = pr;
 	pr->bio->bi_end_io = vc_promote_write_end;
+	pr->sent = ktime_get_ns();
+	vcache_lane_begin(p, vcache_cell_chunk(p, pr->cell)->lane);
+	atomic64_add(pr->n, &pr->log->counts.promoted);
 	submit_bio_noacct(pr->bio);
 }
 
@@ -406,6 +420,7 @@ void vcache_promote_work(struct work_struct *work)
 			pr->cell = vcache_reads_take(log, pr->kind, pr->n);
 			vc_promote_write(pr);
 		} else {
+			vc_promote_refuse(log, VC_REFUSED_SPACE, pr->n);
 			vcache_promotion_free(pr);
 		}
 	}

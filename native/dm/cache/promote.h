@@ -33,6 +33,7 @@ struct vcache_promoted {
  * @cell: the first cell, or VC_CELL_NONE while they have no place
  * @heat: the heat that they get
  * @ahead: it is a prefetch, see prefetch.c
+ * @sent: when it was sent to the cache, ns
  * @part: the blocks
  */
 struct vcache_promotion {
@@ -47,6 +48,7 @@ struct vcache_promotion {
 	u32 cell;
 	u8 heat;
 	bool ahead;
+	u64 sent;
 	struct vcache_promoted part[];
 };
 

@@ -264,6 +264,7 @@ static int vc_reads_move(struct vcache_pool *p, struct vcache_round *r, u32 from
 	vcache_window_begin(&r->own);
 	bio = vcache_window_bio(&r->own, p, p->bdev, REQ_OP_WRITE, n,
 				(u64)to * VC_BLOCK_SECTORS);
+	vcache_window_mark(&r->own, p, 0, to);
 	for (i = 0; i < n; i++)
 		__bio_add_page(bio, r->own.page[i], VC_BLOCK_SIZE, 0);
 	submit_bio_noacct(bio);
@@ -279,7 +280,7 @@ static void vc_reads_migrated(struct vcache_log *log, u32 blocks)
 	rcu_read_lock();
 	tag = rcu_dereference(log->user);
 	if (tag)
-		atomic64_add(blocks, &tag->stats.migrated);
+		atomic64_add(blocks, &vcache_stats(tag)->migrated);
 	rcu_read_unlock();
 }
 
@@ -307,6 +308,7 @@ static u32 vc_reads_copy(struct vcache_chunk *of, struct vcache_round *r, u32 fr
 	if (!n)
 		return 0;
 	error = vc_reads_move(p, r, from, n, to);
+	atomic64_add(n, &log->counts.relocated);
 	for (i = 0; i < n && !error; i++) {
 		if (vcache_lookup_keep(log->vol, r->cell[from + i].cell, to + i))
 			kept++;

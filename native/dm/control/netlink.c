@@ -11,11 +11,18 @@
  * discards need, and tells the names of tenants.
  */
 #include <linux/dm-ioctl.h>
+#include <linux/sizes.h>
 #include <linux/slab.h>
 
 #include "../base/compat.h"
 #include "nl_gen.h"
 #include "netlink.h"
+
+/* Space for what a message has of a tag: three histograms of a KiB, and the rest. */
+#define VC_NL_TAG_BYTES		(6 * SZ_1K)
+
+/* Space for one message of a dump: a curve has 16 KiB. */
+#define VC_NL_DUMP_BYTES	(20 * SZ_1K)
 
 /* May the sender of a request use the family? */
 static int vc_nl_permit(struct sk_buff *request,
@@ -35,6 +42,8 @@ static int vc_nl_pre_doit(const struct vc_genl_op *op, struct sk_buff *skb,
 
 int vcache_nl_start(struct netlink_callback *cb)
 {
+	/* Else the first message of a dump might be too small for one tag, or for one curve. */
+	cb->min_dump_alloc = VC_NL_DUMP_BYTES;
 	return vc_nl_permit(cb->skb, cb->extack);
 }
 
@@ -149,7 +158,7 @@ struct vcache_tag *vcache_nl_tag(struct genl_info *info)
 
 int vcache_nl_tag_get_doit(struct sk_buff *skb, struct genl_info *info)
 {
-	struct sk_buff *reply = nlmsg_new(NLMSG_GOODSIZE, GFP_KERNEL);
+	struct sk_buff *reply = genlmsg_new(VC_NL_TAG_BYTES, GFP_KERNEL);
 	struct vcache_tag *tag;
 	void *msg;
 	int r;
@@ -173,8 +182,9 @@ int vcache_nl_tag_get_doit(struct sk_buff *skb, struct genl_info *info)
 	return genlmsg_reply(reply, info);
 }
 
-/* Compute the curve of a tag. Return: 0 or a negative errno. */
-static int vc_nl_read_curve(struct genl_info *info, struct vcache_curve_said *said)
+/* Compute the curve of a tag, and put it into a message. Return: 0 or a negative errno. */
+static int vc_nl_put_curve(struct sk_buff *skb, struct genl_info *info,
+			   struct vcache_curve_said *said)
 {
 	struct vcache_tag *tag = vcache_nl_tag(info);
 	int r;
@@ -182,10 +192,12 @@ static int vc_nl_read_curve(struct genl_info *info, struct vcache_curve_said *sa
 	if (IS_ERR(tag))
 		return PTR_ERR(tag);
 	r = vcache_curve_read(tag, said);
-	vcache_nl_release(tag->dev);
-	if (r == -ENODATA)
+	if (r)
 		NL_SET_ERR_MSG(info->extack,
 			       "the tag has no cache, or there was no memory for its sample");
+	else
+		r = vcache_fill_curve(skb, tag, said);
+	vcache_nl_release(tag->dev);
 	return r;
 }
 
@@ -197,12 +209,10 @@ int vcache_nl_curve_get_doit(struct sk_buff *skb, struct genl_info *info)
 	void *msg = NULL;
 	int r = -ENOMEM;
 
-	if (said && reply)
-		r = vc_nl_read_curve(info, said);
-	if (!r) {
+	if (said && reply) {
 		msg = genlmsg_put_reply(reply, info, &vcache_family, 0,
 					VCACHE_CMD_CURVE_GET);
-		r = msg ? vcache_fill_curve(reply, info->attrs, said) : -EMSGSIZE;
+		r = msg ? vc_nl_put_curve(reply, info, said) : -EMSGSIZE;
 	}
 	kvfree(said);
 	if (r) {

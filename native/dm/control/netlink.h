@@ -24,7 +24,11 @@ int vcache_put_number(struct sk_buff *skb, struct vcache_dev *dev, int major,
 int vcache_fill_device(struct sk_buff *skb, struct vcache_dev *dev);
 int vcache_fill_extents(struct sk_buff *skb, struct vcache_tag *tag);
 int vcache_fill_tag(struct sk_buff *skb, struct vcache_tag *tag);
-int vcache_fill_curve(struct sk_buff *skb, struct nlattr **asked,
+int vcache_fill_curve(struct sk_buff *skb, struct vcache_tag *tag,
 		      const struct vcache_curve_said *said);
+int vcache_fill_lane(struct sk_buff *skb, struct vcache_pool *p, u32 lane);
+
+/* netlink_stats.c */
+int vcache_fill_stats(struct sk_buff *skb, struct vcache_tag *tag);
 
 #endif /* DM_VCACHE_NETLINK_H */

@@ -8,8 +8,6 @@
 #include "../base/compat.h"
 #include "netlink.h"
 
-static_assert(VC_HIST_BUCKETS == VCACHE_HISTOGRAM_BUCKETS);
-
 /**
  * vc_dev_number - get the device number of a device
  * @dev: the device
@@ -121,77 +119,6 @@ int vcache_fill_device(struct sk_buff *skb, struct vcache_dev *dev)
 	       (broken ? nla_put_flag(skb, VCACHE_A_DEVICE_BROKEN) : 0);
 }
 
-static int vc_fill_histogram(struct sk_buff *skb, int attr, atomic64_t *counts)
-{
-	struct nlattr *hist;
-	unsigned int i;
-	u64 count;
-
-	hist = nla_reserve(skb, attr, VC_HIST_BUCKETS * sizeof(u64));
-	if (!hist)
-		return -EMSGSIZE;
-	for (i = 0; i < VC_HIST_BUCKETS; i++) {
-		count = atomic64_read(&counts[i]);
-		memcpy(nla_data(hist) + i * sizeof(count), &count,
-		       sizeof(count));
-	}
-	return 0;
-}
-
-static int vc_fill_stats(struct sk_buff *skb, struct vcache_stats *st)
-{
-	const struct {
-		int attr;
-		atomic64_t *value;
-		unsigned int shift;
-	} counters[] = {
-		{ VCACHE_A_STATS_READS, &st->reads },
-		{ VCACHE_A_STATS_READ_BYTES, &st->read_sectors, SECTOR_SHIFT },
-		{ VCACHE_A_STATS_READ_HIT_BYTES, &st->read_hit_sectors,
-		  SECTOR_SHIFT },
-		{ VCACHE_A_STATS_WRITES, &st->writes },
-		{ VCACHE_A_STATS_WRITE_BYTES, &st->write_sectors,
-		  SECTOR_SHIFT },
-		{ VCACHE_A_STATS_ABSORBED_BYTES, &st->absorbed_sectors,
-		  SECTOR_SHIFT },
-		{ VCACHE_A_STATS_FUA_WRITES, &st->fua_writes },
-		{ VCACHE_A_STATS_WRITEOUTS, &st->writeouts },
-		{ VCACHE_A_STATS_WRITEOUT_BYTES, &st->writeout_sectors,
-		  SECTOR_SHIFT },
-		{ VCACHE_A_STATS_WRITEOUT_ERRORS, &st->writeout_errors },
-		{ VCACHE_A_STATS_FLUSHES, &st->flushes },
-		{ VCACHE_A_STATS_FLUSH_NS, &st->flush_ns },
-		{ VCACHE_A_STATS_WAITS, &st->waits },
-		{ VCACHE_A_STATS_WAIT_NS, &st->wait_ns },
-		{ VCACHE_A_STATS_DISCARDS, &st->discards },
-		{ VCACHE_A_STATS_DEVICE_FLUSHES, &st->device_flushes },
-		{ VCACHE_A_STATS_TAGGED_FLUSHES, &st->tagged_flushes },
-		{ VCACHE_A_STATS_CACHE_HIT_BYTES, &st->cache_hit_sectors,
-		  SECTOR_SHIFT },
-		{ VCACHE_A_STATS_MIGRATED_BLOCKS, &st->migrated },
-		{ VCACHE_A_STATS_READ_NS, &st->read_ns },
-	};
-	struct nlattr *nest;
-	unsigned int i;
-	u64 count;
-
-	nest = nla_nest_start(skb, VCACHE_A_TAG_STATS);
-	if (!nest)
-		return -EMSGSIZE;
-	for (i = 0; i < ARRAY_SIZE(counters); i++) {
-		count = atomic64_read(counters[i].value);
-		if (nla_put_u64_64bit(skb, counters[i].attr,
-				      count << counters[i].shift,
-				      VCACHE_A_STATS_PAD))
-			return -EMSGSIZE;
-	}
-	if (vc_fill_histogram(skb, VCACHE_A_STATS_FLUSH_HIST, st->flush_hist) ||
-	    vc_fill_histogram(skb, VCACHE_A_STATS_READ_HIST, st->read_hist))
-		return -EMSGSIZE;
-	nla_nest_end(skb, nest);
-	return 0;
-}
-
 static int vc_fill_cgroups(struct sk_buff *skb, struct vcache_tag *tag)
 {
 	struct vcache_cgroups *cgs;
@@ -204,6 +131,33 @@ static int vc_fill_cgroups(struct sk_buff *skb, struct vcache_tag *tag)
 		r = nla_put_u64_64bit(skb, VCACHE_A_TAG_CGROUP, cgs->id[i],
 				      VCACHE_A_TAG_PAD);
 	return r;
+}
+
+/* Put how old the oldest data is that is not durable, and that is not on the origin. */
+static int vc_fill_age(struct sk_buff *skb, struct vcache_tag *tag)
+{
+	struct vcache_log *log = tag->log;
+	struct vcache_block *b;
+	unsigned long now = jiffies, since = now;
+	bool dirty;
+	int r = 0;
+
+	spin_lock_irq(&tag->lock);
+	b = list_first_entry_or_null(&tag->dirty, struct vcache_block, node);
+	if (b)
+		since = b->since;
+	spin_unlock_irq(&tag->lock);
+	if (b)
+		r = nla_put_u32(skb, VCACHE_A_TAG_DIRTY_AGE_MS, jiffies_to_msecs(now - since));
+	if (r || !log)
+		return r;
+	spin_lock_irq(&log->lock);
+	/* The open chunk counts as dirty even if nothing of it is. */
+	dirty = log->dirty && atomic_read(&log->dirty_cells);
+	since = log->dirty_since;
+	spin_unlock_irq(&log->lock);
+	return dirty ? nla_put_u32(skb, VCACHE_A_TAG_CACHE_DIRTY_AGE_MS,
+				   jiffies_to_msecs(now - since)) : 0;
 }
 
 /* The mode that the writes of a tag have now. */
@@ -284,7 +238,8 @@ int vcache_fill_tag(struct sk_buff *skb, struct vcache_tag *tag)
 	       nla_put_u64_64bit(skb, VCACHE_A_TAG_INFLIGHT_BYTES,
 				 (u64)atomic_read(&tag->inflight_sectors)
 				 << SECTOR_SHIFT, VCACHE_A_TAG_PAD) ?:
-	       vc_fill_stats(skb, &tag->stats) ?:
+	       vcache_fill_stats(skb, tag) ?:
+	       vc_fill_age(skb, tag) ?:
 	       nla_put_u32(skb, VCACHE_A_TAG_MODE, vc_tag_mode(tag)) ?:
 	       nla_put_u64_64bit(skb, VCACHE_A_TAG_CACHE_MIN_BYTES,
 				 tag->least, VCACHE_A_TAG_PAD) ?:
@@ -310,23 +265,19 @@ static int vc_put_misses(struct sk_buff *skb, const struct vcache_curve_said *sa
 /**
  * vcache_fill_curve - put the curve of a tag into a message
  * @skb: the message
- * @asked: attributes of the request, which name the tag
+ * @tag: the tag; its device is locked
  * @said: the curve
  *
  * Return: 0 or -EMSGSIZE.
  */
-int vcache_fill_curve(struct sk_buff *skb, struct nlattr **asked,
+int vcache_fill_curve(struct sk_buff *skb, struct vcache_tag *tag,
 		      const struct vcache_curve_said *said)
 {
 	u64 grain = said->sizes[1] * VC_BLOCK_SIZE;
 	u64 footprint = said->footprint * VC_BLOCK_SIZE;
 
-	return nla_put_u32(skb, VCACHE_A_CURVE_MAJOR,
-			   nla_get_u32(asked[VCACHE_A_CURVE_MAJOR])) ?:
-	       nla_put_u32(skb, VCACHE_A_CURVE_MINOR,
-			   nla_get_u32(asked[VCACHE_A_CURVE_MINOR])) ?:
-	       nla_put_u32(skb, VCACHE_A_CURVE_ID,
-			   nla_get_u32(asked[VCACHE_A_CURVE_ID])) ?:
+	return vcache_put_number(skb, tag->dev, VCACHE_A_CURVE_MAJOR, VCACHE_A_CURVE_MINOR) ?:
+	       nla_put_u32(skb, VCACHE_A_CURVE_ID, tag->id) ?:
 	       nla_put_u64_64bit(skb, VCACHE_A_CURVE_GRAIN_BYTES, grain,
 				 VCACHE_A_CURVE_PAD) ?:
 	       nla_put_u64_64bit(skb, VCACHE_A_CURVE_FOOTPRINT_BYTES,
@@ -335,4 +286,65 @@ int vcache_fill_curve(struct sk_buff *skb, struct nlattr **asked,
 			     VCACHE_A_CURVE_READ_MISSES) ?:
 	       vc_put_misses(skb, said, VC_CURVE_WRITE, VCACHE_A_CURVE_WRITES,
 			     VCACHE_A_CURVE_WRITE_MISSES);
+}
+
+/* Put whom a lane is dedicated to. */
+static int vc_put_owner(struct sk_buff *skb, struct vcache_pool *p, u32 lane)
+{
+	struct vcache_log *owner;
+	u32 volume = 0, tag = 0;
+
+	spin_lock_irq(&p->free_lock);
+	owner = p->lane[lane].owner;
+	if (owner) {
+		volume = owner->vol->id;
+		tag = owner->tag;
+	}
+	spin_unlock_irq(&p->free_lock);
+	if (!owner)
+		return 0;
+	return nla_put_u32(skb, VCACHE_A_LANE_VOLUME, volume) ?:
+	       nla_put_u32(skb, VCACHE_A_LANE_TAG, tag);
+}
+
+/* Put a counter of a lane. */
+static int vc_put_lane_count(struct sk_buff *skb, const struct vcache_pool *p, u32 lane, int attr,
+			     size_t field)
+{
+	u64 count = vcache_lane_count(p, lane, field);
+
+	if (attr == VCACHE_A_LANE_BUSY_NS)
+		count = jiffies64_to_nsecs(count);
+	return nla_put_u64_64bit(skb, attr, count, VCACHE_A_LANE_PAD);
+}
+
+/**
+ * vcache_fill_lane - put the attributes of a lane into a message
+ * @skb: the message
+ * @p: the pool
+ * @lane: number of the lane
+ *
+ * Return: 0 or -EMSGSIZE.
+ */
+int vcache_fill_lane(struct sk_buff *skb, struct vcache_pool *p, u32 lane)
+{
+	dev_t number = disk_devt(dm_disk(p->md));
+	u64 chunk = (u64)p->g.chunk_blocks * VC_BLOCK_SIZE;
+
+	return nla_put_u32(skb, VCACHE_A_LANE_MAJOR, MAJOR(number)) ?:
+	       nla_put_u32(skb, VCACHE_A_LANE_MINOR, MINOR(number)) ?:
+	       nla_put_u32(skb, VCACHE_A_LANE_LANE, lane) ?:
+	       nla_put_u64_64bit(skb, VCACHE_A_LANE_FREE_BYTES,
+				 READ_ONCE(p->lane[lane].nfree) * chunk, VCACHE_A_LANE_PAD) ?:
+	       vc_put_owner(skb, p, lane) ?:
+	       vc_put_lane_count(skb, p, lane, VCACHE_A_LANE_READS,
+				 offsetof(struct vcache_lane_counts, reads)) ?:
+	       vc_put_lane_count(skb, p, lane, VCACHE_A_LANE_READ_NS,
+				 offsetof(struct vcache_lane_counts, read_ns)) ?:
+	       vc_put_lane_count(skb, p, lane, VCACHE_A_LANE_WRITES,
+				 offsetof(struct vcache_lane_counts, writes)) ?:
+	       vc_put_lane_count(skb, p, lane, VCACHE_A_LANE_WRITE_NS,
+				 offsetof(struct vcache_lane_counts, write_ns)) ?:
+	       vc_put_lane_count(skb, p, lane, VCACHE_A_LANE_BUSY_NS,
+				 offsetof(struct vcache_lane_counts, busy));
 }

@@ -140,6 +140,12 @@ vcache_nl_cache_fill_policy[VCACHE_A_CACHED_DATA + 1] = {
 	[VCACHE_A_CACHED_DATA] = { .type = NLA_BINARY, },
 };
 
+/* VCACHE_CMD_LANE_GET */
+static const struct nla_policy
+vcache_nl_lane_get_policy[VCACHE_A_LANE_MAJOR + 1] = {
+	[VCACHE_A_LANE_MAJOR] = { .type = NLA_REJECT, },
+};
+
 const struct genl_ops vcache_nl_ops[VCACHE_NL_OPS_COUNT] = {
 	{
 		.cmd = VCACHE_CMD_DEVICE_GET,
@@ -183,6 +189,8 @@ const struct genl_ops vcache_nl_ops[VCACHE_NL_OPS_COUNT] = {
 	{
 		.cmd = VCACHE_CMD_CURVE_GET,
 		.doit = vcache_nl_curve_get_doit,
+		.dumpit = vcache_nl_curve_get_dumpit,
+		.start = vcache_nl_start,
 		.policy = vcache_nl_curve_get_policy,
 		.maxattr = VCACHE_A_CURVE_ID,
 	},
@@ -222,6 +230,13 @@ const struct genl_ops vcache_nl_ops[VCACHE_NL_OPS_COUNT] = {
 		.doit = vcache_nl_cache_fill_doit,
 		.policy = vcache_nl_cache_fill_policy,
 		.maxattr = VCACHE_A_CACHED_DATA,
+	},
+	{
+		.cmd = VCACHE_CMD_LANE_GET,
+		.dumpit = vcache_nl_lane_get_dumpit,
+		.start = vcache_nl_start,
+		.policy = vcache_nl_lane_get_policy,
+		.maxattr = VCACHE_A_LANE_MAJOR,
 	},
 };
 

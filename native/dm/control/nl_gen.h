@@ -12,7 +12,7 @@ enum {
 	VCACHE_NLGRP_EVENTS,
 };
 
-#define VCACHE_NL_OPS_COUNT	13
+#define VCACHE_NL_OPS_COUNT	14
 #define VCACHE_NL_MCGRPS_COUNT	1
 
 extern const struct genl_ops vcache_nl_ops[VCACHE_NL_OPS_COUNT];
@@ -30,6 +30,8 @@ int vcache_nl_tag_del_doit(struct sk_buff *skb, struct genl_info *info);
 int vcache_nl_tag_extents_doit(struct sk_buff *skb, struct genl_info *info);
 int vcache_nl_device_set_doit(struct sk_buff *skb, struct genl_info *info);
 int vcache_nl_curve_get_doit(struct sk_buff *skb, struct genl_info *info);
+int vcache_nl_curve_get_dumpit(struct sk_buff *skb,
+			       struct netlink_callback *cb);
 int vcache_nl_cache_map_get_dumpit(struct sk_buff *skb,
 				   struct netlink_callback *cb);
 int vcache_nl_cache_prefetch_doit(struct sk_buff *skb, struct genl_info *info);
@@ -38,5 +40,6 @@ int vcache_nl_tag_extents_change_doit(struct sk_buff *skb,
 				      struct genl_info *info);
 int vcache_nl_cache_saved_doit(struct sk_buff *skb, struct genl_info *info);
 int vcache_nl_cache_fill_doit(struct sk_buff *skb, struct genl_info *info);
+int vcache_nl_lane_get_dumpit(struct sk_buff *skb, struct netlink_callback *cb);
 
 #endif /* _VCACHE_NL_GEN_H */

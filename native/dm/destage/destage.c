@@ -210,7 +210,7 @@ static bool vc_chunk_note_clean(struct vcache_log *log, struct vcache_chunk *c, 
 		c->state == VC_CHUNK_SEALED && !atomic_read(&c->dirty);
 	if (clean) {
 		c->clean = true;
-		WRITE_ONCE(log->dirty, log->dirty - 1);
+		vcache_log_gets_clean(log, c);
 	}
 	spin_unlock_irq(&log->lock);
 	/* A failed record may be on the device, and a replay would take its data for clean. */

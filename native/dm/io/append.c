@@ -89,6 +89,22 @@ static void vc_append_record(struct vcache_tag *tag, u32 space,
 	}
 }
 
+/*
+ * Note whether write-outs of a tag wait for space, for the causes of the time that flushes take.
+ * They do as long as there is none for the batch that is next.
+ */
+static void vc_tag_note_space(struct vcache_tag *tag, bool space)
+{
+	u64 since = tag->blocked_since;
+
+	lockdep_assert_held(&tag->writer);
+	if (!space == !!since)
+		return;
+	WRITE_ONCE(tag->blocked_since, space ? 0 : ktime_get_ns());
+	if (space)
+		WRITE_ONCE(tag->blocked_ns, tag->blocked_ns + ktime_get_ns() - since);
+}
+
 /* Write a record, if there is space. Return: whether there is. */
 static bool vc_append_locked(struct vcache_tag *tag, enum vcache_append_kind kind)
 {
@@ -96,12 +112,16 @@ static bool vc_append_locked(struct vcache_tag *tag, enum vcache_append_kind kin
 	u32 space = 0;
 
 	lockdep_assert_held(&log->append);
-	if (kind == VC_APPEND_LOG && vcache_log_is_paced(log))
+	if (kind == VC_APPEND_LOG && vcache_log_is_paced(log)) {
+		vc_tag_note_space(tag, false);
 		return false;
+	}
 	if (READ_ONCE(log->vol->pool->state) != VC_POOL_FAILED)
 		space = vcache_log_space(log, kind);
 	if (kind == VC_APPEND_LOG)
 		space = min(space, vcache_log_paced_blocks(log));
+	if (kind != VC_APPEND_COPY)
+		vc_tag_note_space(tag, space);
 	if (space)
 		vc_append_record(tag, space, kind);
 	return space;
@@ -176,6 +196,7 @@ bool vcache_append_refuse(struct vcache_tag *tag)
 		return false;
 	b = list_first_entry(&tag->batch, struct vcache_block, node);
 	list_del_init(&b->node);
+	vc_tag_note_space(tag, true);
 	if (vcache_block_start(b, false, true))
 		vcache_block_part_done(b, BLK_STS_IOERR);
 	return true;

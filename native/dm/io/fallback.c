@@ -103,10 +103,12 @@ static void vc_retry_send(struct bio *read, const struct bvec_iter *iter, u32 ce
 	bio_set_dev(bio, bdev);
 	bio->bi_opf = REQ_OP_READ | (read->bi_opf & VC_READ_FLAGS);
 	bio->bi_iter = *iter;
-	if (cell != VC_CELL_NONE)
+	if (cell != VC_CELL_NONE) {
 		bio->bi_iter.bi_sector = vcache_cell_sector(cell, iter->bi_sector);
-	else
+	} else {
+		vcache_io(read)->read.origin = true;
 		vcache_readers_note(v);
+	}
 	bio->bi_end_io = vc_retry_end;
 	retry = container_of(bio, struct vc_retry, bio);
 	retry->read = read;

@@ -33,6 +33,63 @@ enum vc_flush_next {
 	VC_FLUSH_REQUEUE,
 };
 
+/* How long have write-outs of a tag waited for space in its log? */
+static u64 vc_tag_blocked_ns(const struct vcache_tag *tag, u64 now)
+{
+	u64 since = READ_ONCE(tag->blocked_since);
+
+	return READ_ONCE(tag->blocked_ns) + (since && since < now ? now - since : 0);
+}
+
+/* Note what a flush is about to wait for. Called with the lock of the tag held. */
+static void vc_flush_note(struct vcache_flush *f, const struct vcache_tag *tag)
+{
+	const struct vcache_dev *dev = tag->dev;
+
+	f->since = ktime_get_ns();
+	f->blocked = vc_tag_blocked_ns(tag, f->since);
+	if (tag != f->owner)
+		f->cause = VC_FLUSH_OTHERS;
+	else if (READ_ONCE(dev->writeback) && READ_ONCE(tag->mode) == VCACHE_MODE_WRITEBACK)
+		f->cause = VC_FLUSH_CACHE;
+	else
+		f->cause = VC_FLUSH_ORIGIN;
+}
+
+/* Find the tag that a flush waits for. Called under RCU. */
+static struct vcache_tag *vc_flush_at(const struct vcache_flush *f, struct vcache_dev *dev)
+{
+	struct vcache_tag *tag;
+
+	list_for_each_entry_rcu(tag, &dev->tags, node) {
+		if (tag->seq == f->cursor)
+			return tag;
+	}
+	return NULL;
+}
+
+/* A flush does not wait any more: count how long it did, and for what. */
+static void vc_flush_waited(struct vcache_flush *f, struct vcache_dev *dev)
+{
+	struct vcache_stats *st = vcache_stats(f->owner);
+	u64 now = ktime_get_ns(), ns = now - f->since, space = 0;
+	struct vcache_tag *tag;
+
+	if (f->fua)
+		return;
+	if (f->cause == VC_FLUSH_CACHE || f->cause == VC_FLUSH_ORIGIN) {
+		rcu_read_lock();
+		tag = vc_flush_at(f, dev);
+		if (tag)
+			space = vc_tag_blocked_ns(tag, now);
+		/* Races may lose some of it. */
+		space = space > f->blocked ? min(space - f->blocked, ns) : 0;
+		rcu_read_unlock();
+	}
+	atomic64_add(space, &st->flush_cause_ns[VC_FLUSH_SPACE]);
+	atomic64_add(ns - space, &st->flush_cause_ns[f->cause]);
+}
+
 /* Wait for a tag, if it has data that is not durable. */
 static enum vc_flush_next vc_flush_wait(struct vcache_flush *f,
 					struct vcache_tag *tag)
@@ -51,6 +108,7 @@ static enum vc_flush_next vc_flush_wait(struct vcache_flush *f,
 	} else {
 		slot = vcache_epoch_flush(&tag->epoch);
 		if (slot != VC_EPOCH_IDLE) {
+			vc_flush_note(f, tag);
 			list_add_tail(&f->node, &tag->waiters[slot]);
 			ndirty = tag->ndirty;
 			WRITE_ONCE(tag->goal, ndirty);
@@ -84,6 +142,8 @@ static void vc_flush_complete(struct vcache_dev *dev, struct bio *bio,
 		bio_io_error(bio);
 	} else if (vcache_isolation_of(dev->store) == VCACHE_ISOLATION_DEGRADED ||
 		   vc_flush_origin_too(dev)) {
+		f->since = ktime_get_ns();
+		f->cause = VC_FLUSH_DEVICE;
 		spin_lock_irqsave(&dev->flush_lock, flags);
 		bio_list_add(&dev->flushq, bio);
 		spin_unlock_irqrestore(&dev->flush_lock, flags);
@@ -192,6 +252,7 @@ int vcache_flush_bio(struct vcache_target *vt, struct bio *bio, struct vcache_io
 	f->cursor = 0;
 	f->failed = false;
 	f->fua = false;
+	f->cause = VC_FLUSH_CAUSES;
 	f->start = ktime_get_ns();
 	rcu_read_lock();
 	f->gen = atomic_read(&dev->attr_gen);
@@ -246,6 +307,7 @@ void vcache_flush_wake(struct list_head *waiters, bool failed)
 	list_for_each_entry_safe(f, next, waiters, node) {
 		list_del(&f->node);
 		f->failed |= failed;
+		vc_flush_waited(f, container_of(f, struct vcache_io, flush)->dev);
 		vc_flush_step(f);
 	}
 }
@@ -277,7 +339,7 @@ void vcache_flush_work(struct work_struct *work)
 	while ((bio = bio_list_pop(&list))) {
 		struct vcache_flush *f = &vcache_io(bio)->flush;
 
-		atomic64_inc(&f->owner->stats.device_flushes);
+		atomic64_inc(&vcache_stats(f->owner)->device_flushes);
 		if (r) {
 			bio_io_error(bio);
 			continue;
@@ -304,9 +366,11 @@ void vcache_flush_work(struct work_struct *work)
 void vcache_flush_done(struct bio *bio, struct vcache_io *io)
 {
 	struct vcache_flush *f = &io->flush;
-	struct vcache_stats *st = &f->owner->stats;
+	struct vcache_stats *st = vcache_stats(f->owner);
 	u64 ns = ktime_get_ns() - f->start;
 
+	if (f->cause == VC_FLUSH_DEVICE)
+		vc_flush_waited(f, io->dev);
 	if (bio->bi_status != BLK_STS_DM_REQUEUE && !f->fua) {
 		atomic64_inc(&st->flushes);
 		atomic64_add(ns, &st->flush_ns);

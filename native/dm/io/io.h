@@ -35,6 +35,7 @@ int vcache_read_bio(struct vcache_tag *tag, struct bio *bio, struct vcache_io *i
 void vcache_read_done(struct bio *bio, struct vcache_io *io, blk_status_t status);
 
 /* write.c */
+void vcache_write_done(struct vcache_io *io, blk_status_t status);
 int vcache_write_bio(struct vcache_target *vt, struct bio *bio, struct vcache_io *io);
 void vcache_tag_requeue(struct vcache_tag *tag);
 

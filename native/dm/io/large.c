@@ -150,6 +150,7 @@ static void vc_large_work(struct work_struct *work)
 
 	/* Before the index has the data: it could leave the cache before the request ends. */
 	vcache_saved_forget(l->rec->log->vol, io->large.range.first, l->rec->info.data);
+	l->rec->sent = ktime_get_ns();
 	submit_bio_noacct(l->rec->bio);
 }
 
@@ -160,6 +161,7 @@ static void vc_large_end(struct bio *data)
 	struct vcache_io *io = rec->owner;
 	blk_status_t status = data->bi_status;
 
+	vcache_lane_end(rec->log->vol->pool, rec->chunk->lane, true, ktime_get_ns() - rec->sent);
 	bio_put(data);
 	if (status) {
 		VCACHE_PROBE("data of a large write fails");

@@ -179,6 +179,7 @@ static bool vc_read_aim(struct vcache_dev *dev, struct bio *bio, struct vcache_i
 		io->cell = VC_IO_NO_CELL;
 		return false;
 	}
+	vcache_lane_begin(v->pool, vcache_cell_chunk(v->pool, io->cell)->lane);
 	bio_set_dev(bio, v->pool->bdev);
 	bio->bi_iter.bi_sector = vcache_cell_sector(io->cell,
 						    bio->bi_iter.bi_sector);
@@ -191,9 +192,9 @@ static void vc_read_count(struct vcache_tag *tag, const struct bvec_iter *iter,
 	unsigned int sectors = iter->bi_size >> SECTOR_SHIFT;
 
 	vcache_curve_touch(tag, VC_CURVE_READ, iter->bi_sector, sectors);
-	atomic64_inc(&tag->stats.reads);
-	atomic64_add(sectors, &tag->stats.read_sectors);
-	atomic64_add(hits, &tag->stats.read_hit_sectors);
+	atomic64_inc(&vcache_stats(tag)->reads);
+	atomic64_add(sectors, &vcache_stats(tag)->read_sectors);
+	atomic64_add(hits, &vcache_stats(tag)->read_hit_sectors);
 }
 
 /* Complete a read of data that is lost with the cache, unless the buffer has it. */
@@ -234,6 +235,7 @@ int vcache_read_bio(struct vcache_tag *tag, struct bio *bio, struct vcache_io *i
 	io->kind = VC_IO_READ;
 	rd->tag = tag;
 	rd->start = ktime_get_ns();
+	rd->origin = false;
 	atomic_inc(&tag->timed);
 	rd->nr = 0;
 	rd->pin = rd->few;
@@ -255,10 +257,11 @@ int vcache_read_bio(struct vcache_tag *tag, struct bio *bio, struct vcache_io *i
 	}
 	if (!there)
 		return vc_read_lost(bio, io);
-	if (io->cell == VC_IO_NO_CELL)
+	rd->origin = io->cell == VC_IO_NO_CELL;
+	if (rd->origin)
 		vcache_bind(dev, bio);
 	else /* Count what is sent: the rest comes again. */
-		atomic64_add(bio_sectors(bio), &tag->stats.cache_hit_sectors);
+		atomic64_add(bio_sectors(bio), &vcache_stats(tag)->cache_hit_sectors);
 	if (io->nowait && !bdev_nowait(bio->bi_bdev))
 		bio->bi_opf &= ~REQ_NOWAIT; /* the device would refuse it */
 	vc_read_count(tag, &rd->iter, vcache_read_hits(&rd->iter, rd));
@@ -267,15 +270,30 @@ int vcache_read_bio(struct vcache_tag *tag, struct bio *bio, struct vcache_io *i
 	return *send ? DM_MAPIO_SUBMITTED : DM_MAPIO_REMAPPED;
 }
 
-/* Count how long a read took. After that the tag may be freed. */
-static void vc_read_time(struct vcache_read *rd, blk_status_t status)
+/* Count a read of the cache device. */
+static void vc_read_lane(const struct vcache_io *io, u64 ns)
 {
-	struct vcache_stats *st = &rd->tag->stats;
+	struct vcache_pool *p = io->dev->vol->pool;
+
+	vcache_lane_end(p, vcache_cell_chunk(p, io->cell)->lane, false, ns);
+}
+
+/* Count how long a read took. After that the tag may be freed. */
+static void vc_read_time(struct vcache_io *io, blk_status_t status)
+{
+	struct vcache_read *rd = &io->read;
+	struct vcache_stats *st = vcache_stats(rd->tag);
 	u64 ns = ktime_get_ns() - rd->start;
 
 	if (status != BLK_STS_DM_REQUEUE) {
 		atomic64_add(ns, &st->read_ns);
 		atomic64_inc(&st->read_hist[vcache_hist_bucket(ns)]);
+		if (io->cell != VC_IO_NO_CELL)
+			vc_read_lane(io, ns);
+		if (rd->origin) {
+			atomic64_inc(&st->origin_reads);
+			atomic64_add(ns, &st->origin_read_ns);
+		}
 	}
 	atomic_dec(&rd->tag->timed);
 }
@@ -295,5 +313,5 @@ void vcache_read_done(struct bio *bio, struct vcache_io *io, blk_status_t status
 			vc_read_overlay(bio, rd->iter, rd);
 		vc_read_unpin(rd);
 	}
-	vc_read_time(rd, status);
+	vc_read_time(io, status);
 }

@@ -190,7 +190,7 @@ static int vc_write_wait(struct vcache_tag *tag, struct bio *bio,
 	if (noflush)
 		return DM_MAPIO_REQUEUE;
 	VCACHE_PROBE("write waits for space");
-	atomic64_inc(&tag->stats.waits);
+	atomic64_inc(&vcache_stats(tag)->waits);
 	queue_work(tag->dev->wq, &tag->work);
 	/* The worker may have completed the request by now. */
 	if (atomic_read(&tag->used) + pages > READ_ONCE(tag->limit))
@@ -215,10 +215,39 @@ void vcache_write_count(struct vcache_tag *tag, struct bio *bio)
 {
 	vcache_curve_touch(tag, VC_CURVE_WRITE, bio->bi_iter.bi_sector,
 			   bio_sectors(bio));
-	atomic64_inc(&tag->stats.writes);
-	atomic64_add(bio_sectors(bio), &tag->stats.write_sectors);
+	atomic64_inc(&vcache_stats(tag)->writes);
+	atomic64_add(bio_sectors(bio), &vcache_stats(tag)->write_sectors);
 	if (bio->bi_opf & REQ_FUA)
-		atomic64_inc(&tag->stats.fua_writes);
+		atomic64_inc(&vcache_stats(tag)->fua_writes);
+}
+
+/* Begin to measure how long a write takes. Called under rcu_read_lock(), which keeps the tag. */
+static void vc_write_time(struct vcache_tag *tag, struct vcache_io *io)
+{
+	if (io->writer)
+		return;
+	io->began = ktime_get_ns();
+	io->writer = tag;
+	atomic_inc(&tag->timed);
+}
+
+/**
+ * vcache_write_done - count how long a write took; after that its tag may be freed
+ * @io: our data of the write
+ * @status: its status
+ */
+void vcache_write_done(struct vcache_io *io, blk_status_t status)
+{
+	struct vcache_tag *tag = io->writer;
+	struct vcache_stats *st = vcache_stats(tag);
+	u64 ns = ktime_get_ns() - io->began;
+
+	io->writer = NULL;
+	if (status != BLK_STS_DM_REQUEUE) {
+		atomic64_add(ns, &st->write_ns);
+		atomic64_inc(&st->write_hist[vcache_hist_bucket(ns)]);
+	}
+	atomic_dec(&tag->timed);
 }
 
 /* Split a write to size, and count it. Not again if it comes again after it was parked. */
@@ -327,6 +356,7 @@ int vcache_write_bio(struct vcache_target *vt, struct bio *bio, struct vcache_io
 	/* The tag is not freed in this section, nor while it has pages reserved. */
 	rcu_read_lock();
 	tag = vcache_tag_of_write(vt, bio);
+	vc_write_time(tag, io);
 	if (vc_write_large(tag, bio, io)) {
 		rcu_read_unlock();
 		srcu_read_unlock(&dev->writers, section);
@@ -351,6 +381,9 @@ int vcache_write_bio(struct vcache_target *vt, struct bio *bio, struct vcache_io
 	} else {
 		r = DM_MAPIO_SUBMITTED;
 	}
+	/* dm does not complete it. */
+	if (r == DM_MAPIO_REQUEUE)
+		vcache_write_done(io, BLK_STS_DM_REQUEUE);
 	rcu_read_unlock();
 	if (commit)
 		vc_write_commit(tag, nowait);
@@ -493,7 +526,7 @@ void vcache_tag_admit(struct vcache_tag *tag)
 	while ((bio = vc_tag_next_waiting(tag, &how))) {
 		struct vcache_io *io = vcache_io(bio);
 
-		atomic64_add(ktime_get_ns() - io->start, &tag->stats.wait_ns);
+		atomic64_add(ktime_get_ns() - io->start, &vcache_stats(tag)->wait_ns);
 		if (how == VC_ADMIT_ERROR)
 			bio_io_error(bio);
 		else if (how == VC_ADMIT_BUFFER && vc_tag_take(tag, bio, io))

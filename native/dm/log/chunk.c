@@ -94,6 +94,7 @@ static void vc_seal_write(struct vcache_log *log, struct vcache_sealing *s)
 			   VC_SEAL_COPIES * p->g.seal_blocks, s->data))
 		DMWARN_LIMIT("%s: the seal of chunk %u cannot be written",
 			     dm_device_name(p->md), chunk);
+	atomic64_add(VC_SEAL_COPIES * p->g.seal_blocks, &log->counts.record);
 	vc_sealing_done(log, s);
 }
 
@@ -194,10 +195,48 @@ void vcache_chunk_open(struct vcache_log *log, struct vcache_chunk *c)
 	c->wanted = false;
 	c->warm = false;
 	c->unread_until = 0;
+	c->since = jiffies;
 	c->state = VC_CHUNK_OPEN;
 	atomic_set(&c->live, 0);
 	atomic_set(&c->dirty, 0);
 	atomic_set(&c->pending, 1);
+}
+
+/**
+ * vcache_log_gets_dirty - a chunk of a log is not clean any more
+ * @log: the log, locked
+ * @c: the chunk
+ */
+void vcache_log_gets_dirty(struct vcache_log *log, struct vcache_chunk *c)
+{
+	lockdep_assert_held(&log->lock);
+	if (!log->dirty || time_before(c->since, log->dirty_since))
+		WRITE_ONCE(log->dirty_since, c->since);
+	WRITE_ONCE(log->dirty, log->dirty + 1);
+}
+
+/**
+ * vcache_log_gets_clean - a chunk of a log has become clean, or is reclaimed
+ * @log: the log, locked
+ * @c: the chunk, still in the list of the log
+ *
+ * If it was the oldest one, the next one that is not clean is the oldest now. Chunks become clean
+ * in about this order, so it is near.
+ */
+void vcache_log_gets_clean(struct vcache_log *log, struct vcache_chunk *c)
+{
+	struct vcache_chunk *next = c;
+
+	lockdep_assert_held(&log->lock);
+	WRITE_ONCE(log->dirty, log->dirty - 1);
+	if (!log->dirty || time_after(c->since, log->dirty_since))
+		return;
+	list_for_each_entry_continue(next, &log->chunks, node) {
+		if (next->clean)
+			continue;
+		WRITE_ONCE(log->dirty_since, next->since);
+		return;
+	}
 }
 
 /* Open the next chunk. Return: false if there is no chunk, or no seal, yet. */
@@ -236,7 +275,8 @@ static bool vc_log_open(struct vcache_log *log, enum vcache_append_kind kind)
 		list_add_tail(&c->node, &log->chunks);
 		WRITE_ONCE(log->nr, log->nr + 1);
 		WRITE_ONCE(log->nr_own, log->nr_own + c->own);
-		WRITE_ONCE(log->dirty, log->dirty + !c->clean);
+		if (!c->clean)
+			vcache_log_gets_dirty(log, c);
 		WRITE_ONCE(log->open, c);
 		WRITE_ONCE(log->by_relocation, kind == VC_APPEND_RELOCATE && !reserved);
 		log->at = 0;

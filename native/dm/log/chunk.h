@@ -16,6 +16,7 @@
 #include "../../core/pace.h"
 #include "../../core/place.h"
 #include "../../core/replace.h"
+#include "counts.h"
 
 struct vcache_pool;
 struct vcache_tag;
@@ -68,6 +69,10 @@ enum vcache_chunk_state {
  * @bad: vcache_pool.cell_bad has some of its cells
  * @stale: records of other logs supersede entries of it, see reseal.c
  * @discards: it has records of discards
+ * @lost: valid blocks that were dropped when it was last reclaimed, until it is taken again
+ * @lost_slot: with @lost, vcache_volume.slot of the log that it had
+ * @lost_tag: with @lost, the tag of that log
+ * @since: when it was opened, or found by a replay, jiffies
  * @sealing: the seal being collected, until it is written
  */
 struct vcache_chunk {
@@ -89,7 +94,11 @@ struct vcache_chunk {
 	bool stale;
 	bool discards;
 	bool wanted;
+	u16 lost_slot;
+	u16 lost_tag;
+	u32 lost;
 	unsigned long unread_until;
+	unsigned long since;
 	struct vcache_reads *reads;
 	struct vcache_sealing *sealing;
 };
@@ -158,6 +167,7 @@ struct vcache_sealing {
  *	and in the index, or has failed; in any context
  * @owner: of @finish
  * @bio: the request
+ * @sent: when it was placed, ns
  */
 struct vcache_record {
 	struct list_head node;
@@ -176,6 +186,7 @@ struct vcache_record {
 	void (*finish)(struct vcache_record *rec);
 	void *owner;
 	struct bio *bio;
+	u64 sent;
 };
 
 /**
@@ -278,6 +289,7 @@ enum vcache_log_state {
  * @nr: chunks in @chunks
  * @nr_own: chunks of these in dedicated lanes
  * @dirty: chunks of these that are not clean
+ * @dirty_since: about when the oldest of these was opened, jiffies; while @dirty is not 0
  * @warm: chunks of these that are warm
  * @passed: generation up to which a destage has found nothing but bad blocks; of destage
  * @unsealed: a chunk of this generation cannot be sealed again; it and all older ones have to
@@ -334,6 +346,7 @@ enum vcache_log_state {
  * @misses: blocks missed for the first time, the clock of its ghosts
  * @level: whether a block has to be missed once or twice to be promoted
  * @hot_level: how often a block must have been read to be kept; under the lock of the pool
+ * @counts: counters
  * @stream_lock: guards @stream and @stream_next; not taken in interrupts
  * @stream: reads that may be sequential
  * @stream_next: cursor: the one that is replaced next
@@ -354,6 +367,7 @@ struct vcache_log {
 	u32 nr;
 	u32 nr_own;
 	u32 dirty;
+	unsigned long dirty_since;
 	u32 warm;
 	u64 passed;
 	u64 unsealed;
@@ -404,6 +418,7 @@ struct vcache_log {
 	u32 misses;
 	struct vcache_level level;
 	struct vcache_hot hot_level;
+	struct vcache_log_counts counts;
 	spinlock_t stream_lock; /* stream */
 	struct vcache_stream stream[VC_STREAMS];
 	u8 stream_next;

@@ -269,6 +269,8 @@ enum vcache_pool_state {
  * @mixed_at: when reads of two volumes last followed one another, jiffies
  * @serial_sem: held by throttled windows to origins that serve one request at a time
  * @relocate_round: memory to relocate and keep blocks, under @lock
+ * @lane_counts: counters of the lanes, in stripes, see counts.h
+ * @lane_at: for each lane, when its busy time was last counted, jiffies
  * @relocated: blocks relocated so far
  * @kept: hot blocks of reclaimed chunks that were copied so far
  */
@@ -340,6 +342,8 @@ struct vcache_pool {
 	unsigned long mixed_at;
 	struct semaphore serial_sem;
 	struct vcache_round *relocate_round;
+	struct vcache_lane_counts *lane_counts;
+	unsigned long lane_at[VC_LANES_MAX];
 	atomic64_t relocated;
 	atomic64_t kept;
 };
@@ -437,6 +441,8 @@ void vcache_log_close(struct vcache_log *log);
 void vcache_chunk_open(struct vcache_log *log, struct vcache_chunk *c);
 u32 vcache_log_space(struct vcache_log *log, enum vcache_append_kind kind);
 void vcache_log_close_idle(struct vcache_log *log);
+void vcache_log_gets_dirty(struct vcache_log *log, struct vcache_chunk *c);
+void vcache_log_gets_clean(struct vcache_log *log, struct vcache_chunk *c);
 
 /* pace.c */
 bool vcache_log_is_paced(struct vcache_log *log);

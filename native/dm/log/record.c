@@ -215,6 +215,7 @@ static void vc_record_end(struct bio *bio)
 	LIST_HEAD(list);
 	bool dead;
 
+	vcache_lane_end(log->vol->pool, rec->chunk->lane, true, ktime_get_ns() - rec->sent);
 	if (rec->tag)
 		vcache_writeout_arrived(rec->tag);
 	rcu_read_lock();
@@ -295,6 +296,11 @@ void vcache_record_place(struct vcache_record *rec)
 		VC_BLOCK_SECTORS;
 	rec->bio->bi_private = rec;
 	rec->bio->bi_end_io = vc_record_end;
+	rec->sent = ktime_get_ns();
+	vcache_lane_begin(p, rec->chunk->lane);
+	atomic64_inc(&log->counts.record);
+	atomic64_add(rec->info.data,
+		     rec->relocate ? &log->counts.relocated : &log->counts.data);
 	if (rec->tag) {
 		vcache_log_paid(log, rec->info.data * VC_CREDIT_WRITE);
 		vcache_writeout_sent(rec->tag, rec->info.data * VC_BLOCK_SECTORS);

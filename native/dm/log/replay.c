@@ -68,7 +68,9 @@ static void vc_volume_hand_out(struct vcache_volume *v, const u32 *list, u32 n)
 		list_add_tail(&c->node, &log->chunks);
 		WRITE_ONCE(log->nr, log->nr + 1);
 		WRITE_ONCE(log->nr_own, log->nr_own + c->own);
-		WRITE_ONCE(log->dirty, log->dirty + !c->clean);
+		c->since = jiffies;
+		if (!c->clean)
+			vcache_log_gets_dirty(log, c);
 		log->warm += c->warm;
 		log->emptied |= !live;
 		spin_unlock_irq(&log->lock);

@@ -183,6 +183,16 @@ static void vc_window_end_io(struct bio *bio)
 	vc_window_put(w);
 }
 
+/* As vc_window_end_io(), for the cache device; see vcache_window_mark(). */
+static void vc_window_end_cache(struct bio *bio)
+{
+	struct vcache_window *w = bio->bi_private;
+
+	vcache_lane_end(w->pool, page_private(bio->bi_io_vec[0].bv_page), op_is_write(bio_op(bio)),
+			ktime_get_ns() - w->began);
+	vc_window_end_io(bio);
+}
+
 /**
  * vcache_window_begin - prepare to send requests
  * @w: the window
@@ -219,6 +229,19 @@ int vcache_window_wait(struct vcache_window *w)
 }
 
 /**
+ * vcache_window_mark - note the lane of a page that may be the first one of a request
+ * @w: the window
+ * @p: the pool
+ * @i: number of the page
+ * @cell: the cell that it is read from, or written to
+ */
+void vcache_window_mark(struct vcache_window *w, struct vcache_pool *p, u32 i, u32 cell)
+{
+	w->pool = p;
+	set_page_private(w->page[i], vcache_cell_chunk(p, cell)->lane);
+}
+
+/**
  * vcache_window_bio - make a request of a window
  * @w: the window
  * @p: the pool
@@ -226,6 +249,8 @@ int vcache_window_wait(struct vcache_window *w)
  * @opf: operation and flags
  * @pages: most pages that it can have
  * @sector: first sector
+ *
+ * A request to the cache device needs vcache_window_mark() of its first page.
  */
 struct bio *vcache_window_bio(struct vcache_window *w, struct vcache_pool *p,
 			      struct block_device *bdev, blk_opf_t opf,
@@ -236,6 +261,10 @@ struct bio *vcache_window_bio(struct vcache_window *w, struct vcache_pool *p,
 	bio->bi_iter.bi_sector = sector;
 	bio->bi_private = w;
 	bio->bi_end_io = vc_window_end_io;
+	if (bdev == p->bdev) {
+		bio->bi_end_io = vc_window_end_cache;
+		vcache_lane_begin(p, vcache_cell_chunk(p, sector / VC_BLOCK_SECTORS)->lane);
+	}
 	atomic_inc(&w->pending);
 	w->requests++;
 	return bio;
@@ -267,6 +296,7 @@ void vcache_window_send_read(struct vcache_window *w, struct vcache_pool *p,
 		if (!bio)
 			bio = vcache_window_bio(w, p, p->bdev, REQ_OP_READ, n - i,
 						(u64)cell[i].cell * VC_BLOCK_SECTORS);
+		vcache_window_mark(w, p, i, cell[i].cell);
 		__bio_add_page(bio, w->page[i], VC_BLOCK_SIZE, 0);
 		/* Submitting may take 10 us each time, and a flush may wait for us. */
 		cond_resched();

@@ -310,7 +310,7 @@ void vcache_lookup_make_dirty(struct vcache_chunk *c, u64 first, u64 last)
 	spin_lock_irqsave(&log->lock, flags);
 	if (c->clean) {
 		c->clean = false;
-		WRITE_ONCE(log->dirty, log->dirty + 1);
+		vcache_log_gets_dirty(log, c);
 	}
 	spin_unlock_irqrestore(&log->lock, flags);
 	for (; first <= last; first++)

@@ -64,12 +64,11 @@ struct vc_pool_target {
 #define VC_POOL_MESSAGES \
 	"drop <volume> [tag <tag>] [force], reads_percent <n>, hot_percent <n>, resize <sectors>"
 
-/* Range of reads_percent. */
+/* Ranges of reads_percent and of hot_percent. */
 static const struct dm_arg vc_reads_arg = {
 	0, 100, "reads_percent must be in 0..100"
 };
 
-/* Range of hot_percent. */
 static const struct dm_arg vc_hot_arg = {
 	0, 100, "hot_percent must be in 0..100"
 };
@@ -84,6 +83,7 @@ static void vc_pool_free(struct vcache_pool *p)
 	mempool_exit(&p->pages);
 	mempool_exit(&p->records);
 	bioset_exit(&p->bs);
+	kvfree(p->lane_counts);
 	mutex_destroy(&p->table_lock);
 	mutex_destroy(&p->lock);
 	kfree(p);
@@ -111,10 +111,10 @@ static struct vcache_pool *vc_pool_make(struct mapped_device *md)
 	vcache_store_init(p);
 	p->wq = alloc_workqueue("vcache-pool/%s", WQ_MEM_RECLAIM | WQ_UNBOUND,
 				0, dm_device_name(md));
-	if (!p->wq ||
+	p->lane_counts = vcache_lane_counts_make();
+	if (!p->wq || !p->lane_counts ||
 	    bioset_init(&p->bs, VC_RECORDS_MIN, 0, BIOSET_NEED_BVECS) ||
-	    mempool_init_slab_pool(&p->records, VC_RECORDS_MIN,
-				   vc_record_cache) ||
+	    mempool_init_slab_pool(&p->records, VC_RECORDS_MIN, vc_record_cache) ||
 	    mempool_init_page_pool(&p->pages, VC_RECORDS_MIN, 0)) {
 		vc_pool_free(p);
 		return NULL;
@@ -178,8 +178,28 @@ struct vcache_pool *vcache_pool_find(struct block_device *bdev)
 	return found;
 }
 
-static int vc_pool_lane(struct dm_target *ti, struct vc_pool_target *pt,
-			struct dm_arg_set *as)
+/**
+ * vcache_pools_walk - call a function for each pool that is loaded
+ * @fn: the function; not called any more when it has not returned 0; does no I/O
+ * @context: for it
+ *
+ * Return: what @fn has returned last, or 0.
+ */
+int vcache_pools_walk(int (*fn)(struct vcache_pool *p, void *context), void *context)
+{
+	struct vcache_pool *p;
+	int r = 0;
+
+	mutex_lock(&vc_pools_lock);
+	list_for_each_entry(p, &vc_pools, registry) {
+		if (!r && READ_ONCE(p->loaded))
+			r = fn(p, context);
+	}
+	mutex_unlock(&vc_pools_lock);
+	return r;
+}
+
+static int vc_pool_lane(struct dm_target *ti, struct vc_pool_target *pt, struct dm_arg_set *as)
 {
 	u64 sectors;
 
@@ -195,8 +215,7 @@ static int vc_pool_lane(struct dm_target *ti, struct vc_pool_target *pt,
 	return 0;
 }
 
-static int vc_pool_option(struct dm_target *ti, struct vc_pool_target *pt,
-			  struct dm_arg_set *as)
+static int vc_pool_option(struct dm_target *ti, struct vc_pool_target *pt, struct dm_arg_set *as)
 {
 	static const struct dm_arg chunk_arg = {
 		64, 16384, "chunk_kib must be a power of two in 64..16384"
@@ -225,8 +244,7 @@ static int vc_pool_option(struct dm_target *ti, struct vc_pool_target *pt,
 	return r;
 }
 
-static int vc_pool_parse(struct dm_target *ti, struct vc_pool_target *pt,
-			 struct dm_arg_set *as)
+static int vc_pool_parse(struct dm_target *ti, struct vc_pool_target *pt, struct dm_arg_set *as)
 {
 	static const struct dm_arg count_arg = {
 		0, 6 + 2 * (VC_LANES_MAX - 1),

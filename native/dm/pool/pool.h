@@ -20,6 +20,7 @@ void vcache_volume_leave(struct vcache_tag *tag);
 
 /* pool.c */
 struct vcache_pool *vcache_pool_find(struct block_device *bdev);
+int vcache_pools_walk(int (*fn)(struct vcache_pool *p, void *context), void *context);
 int vcache_pool_init(void);
 void vcache_pool_exit(void);
 

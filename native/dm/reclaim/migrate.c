@@ -157,7 +157,7 @@ static u64 vc_log_hits(struct vcache_log *log)
 	rcu_read_lock();
 	tag = rcu_dereference(log->user);
 	if (tag)
-		sectors = atomic64_read(&tag->stats.cache_hit_sectors);
+		sectors = vcache_stats_get(tag, cache_hit_sectors);
 	rcu_read_unlock();
 	return sectors / VC_BLOCK_SECTORS;
 }

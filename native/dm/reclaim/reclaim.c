@@ -113,6 +113,26 @@ static void vc_chunk_pass_stale(struct vcache_log *log, struct vcache_chunk *c)
 	WRITE_ONCE(list_prev_entry(c, node)->stale, true);
 }
 
+/*
+ * Count what is lost with a chunk, after what is kept has been copied. See "Evictions" in
+ * ../log/counts.h.
+ */
+static void vc_chunk_count_lost(struct vcache_log *log, struct vcache_chunk *c,
+				enum vcache_reclaim how)
+{
+	u32 lost = atomic_read(&c->live);
+	bool limit = how != VC_RECLAIM_KEEP ||
+		     (c->own ? vcache_log_has(log, VC_OWN) >= READ_ONCE(log->own_most) :
+			       vcache_log_has(log, VC_SHARED) >= READ_ONCE(log->most));
+
+	atomic64_add(lost, &log->counts.evicted);
+	if (limit)
+		atomic64_add(lost, &log->counts.evicted_limit);
+	c->lost = limit ? 0 : lost;
+	c->lost_slot = log->vol->slot;
+	c->lost_tag = log->tag;
+}
+
 /**
  * vcache_chunk_reclaim - reclaim a written chunk of a log, or a read chunk
  * @p: the pool, locked
@@ -147,6 +167,7 @@ int vcache_chunk_reclaim(struct vcache_pool *p, struct vcache_chunk *c, enum vca
 	}
 	if (how != VC_RECLAIM_ALL)
 		vcache_reads_keep(c, how);
+	vc_chunk_count_lost(log, c, how);
 	for (i = 0; i < vcache_chunk_capacity(&p->g); i++)
 		vcache_lookup_drop(p, cell + i);
 	/* Reads that found the chunk before are still on their way. No new ones come. */
@@ -157,6 +178,9 @@ int vcache_chunk_reclaim(struct vcache_pool *p, struct vcache_chunk *c, enum vca
 	spin_lock_irq(&log->lock);
 	if (!c->reads)
 		vc_chunk_pass_stale(log, c);
+	clean = c->clean;
+	if (!clean)
+		vcache_log_gets_clean(log, c);
 	list_del_init(&c->node);
 	if (c->reads) {
 		c->reads->nr[c->own]--;
@@ -164,9 +188,6 @@ int vcache_chunk_reclaim(struct vcache_pool *p, struct vcache_chunk *c, enum vca
 		WRITE_ONCE(log->nr, log->nr - 1);
 		WRITE_ONCE(log->nr_own, log->nr_own - c->own);
 	}
-	clean = c->clean;
-	if (!clean)
-		WRITE_ONCE(log->dirty, log->dirty - 1);
 	if (c->warm)
 		log->warm--;
 	spin_unlock_irq(&log->lock);

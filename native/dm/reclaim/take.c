@@ -103,6 +103,15 @@ static bool vc_chunk_may_take(struct vcache_pool *p, struct vcache_log *log,
 	}
 }
 
+/* A log has taken a chunk: count what others, or the log itself, have lost for it. */
+static void vc_chunk_count_gain(struct vcache_log *log, struct vcache_chunk *c)
+{
+	bool same = c->lost_tag == log->tag && c->lost_slot == log->vol->slot;
+
+	atomic64_add(c->lost, same ? &log->counts.evicted_own : &log->counts.gained);
+	c->lost = 0;
+}
+
 /**
  * vcache_chunk_take - take a free chunk for a log
  * @p: the pool
@@ -128,8 +137,10 @@ struct vcache_chunk *vcache_chunk_take(struct vcache_pool *p, struct vcache_log 
 			  !vc_chunk_may_take(p, log, take))
 			continue;
 		c = vcache_lane_get(p, own ? log : NULL);
-		if (c)
+		if (c) {
 			c->own = own;
+			vc_chunk_count_gain(log, c);
+		}
 	}
 	spin_unlock_irqrestore(&p->free_lock, flags);
 	return c;

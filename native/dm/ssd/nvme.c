@@ -162,7 +162,7 @@ void vcache_nvme_flush(struct vcache_tag *tag)
 	}
 	rq->end_io = vc_nvme_flush_end;
 	rq->end_io_data = tag;
-	atomic64_inc(&tag->stats.tagged_flushes);
+	atomic64_inc(&vcache_stats(tag)->tagged_flushes);
 	blk_execute_rq_nowait(rq, false);
 }
 

@@ -26,6 +26,7 @@ static const struct vcache_tag_ops *vc_tag_upper __ro_after_init;
 void __init vcache_tag_register(const struct vcache_tag_ops *ops)
 {
 	vc_tag_upper = ops;
+	vcache_stats_init();
 }
 
 static unsigned int buffer_mb = 128;
@@ -160,6 +161,11 @@ struct vcache_tag *vcache_tag_make(struct vcache_dev *dev, u32 id)
 	lockdep_assert_held(&dev->lock);
 	if (!tag)
 		return NULL;
+	tag->stats = vcache_stats_make();
+	if (!tag->stats) {
+		kfree(tag);
+		return NULL;
+	}
 	tag->dev = dev;
 	tag->id = id;
 	tag->seq = ++dev->next_seq;
@@ -179,6 +185,7 @@ struct vcache_tag *vcache_tag_make(struct vcache_dev *dev, u32 id)
 	INIT_WORK(&tag->work, vc_tag_upper->write_out);
 	INIT_WORK(&tag->commit_work, vc_tag_upper->commit);
 	if (dev->vol && vc_tag_upper->join(dev->vol, tag)) {
+		kvfree(tag->stats);
 		kfree(tag);
 		return NULL;
 	}
@@ -246,6 +253,7 @@ static void vc_tag_free(struct vcache_tag *tag)
 	kvfree(tag->staged_remove.s);
 	kfree(rcu_dereference_protected(tag->cgroups, true));
 	vcache_curve_free(tag->curve);
+	kvfree(tag->stats);
 	kfree(tag);
 }
 

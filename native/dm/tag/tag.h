@@ -37,6 +37,7 @@
 #include <linux/mutex.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/mm.h>
+#include <linux/smp.h>
 #include <linux/spinlock.h>
 #include <linux/srcu.h>
 #include <linux/wait.h>
@@ -44,12 +45,12 @@
 #include <linux/xarray.h>
 
 #include "../../core/epoch.h"
-#include "../../core/histogram.h"
 #include "../../core/runs.h"
 #include "../../netlink/vcache_uapi.h"
 #include "../base/base.h"
 #include "../base/request.h"
 #include "curve.h"
+#include "stats.h"
 
 struct nvme_command;
 struct request;
@@ -132,33 +133,6 @@ struct vcache_refusal {
 	u64 runs;
 };
 
-/* Counters of a tag, as the netlink attributes of the same names. */
-struct vcache_stats {
-	atomic64_t reads;
-	atomic64_t read_ns;
-	atomic64_t read_sectors;
-	atomic64_t read_hit_sectors;
-	atomic64_t cache_hit_sectors;
-	atomic64_t migrated;
-	atomic64_t writes;
-	atomic64_t write_sectors;
-	atomic64_t absorbed_sectors;
-	atomic64_t fua_writes;
-	atomic64_t writeouts;
-	atomic64_t writeout_sectors;
-	atomic64_t writeout_errors;
-	atomic64_t flushes;
-	atomic64_t flush_ns;
-	atomic64_t waits;
-	atomic64_t wait_ns;
-	atomic64_t discards;
-	atomic64_t device_flushes;
-	atomic64_t tagged_flushes;
-	/* At the end, away from the counters that are updated together. */
-	atomic64_t flush_hist[VC_HIST_BUCKETS];
-	atomic64_t read_hist[VC_HIST_BUCKETS];
-};
-
 /* Whether every flush covers a tag because it has lost a cgroup. */
 enum vcache_exposure {
 	VC_NOT_EXPOSED,
@@ -210,7 +184,7 @@ struct vcache_nvme {
  * @used: pages used or reserved
  * @limit: most pages that it may use
  * @dirty_sectors: sectors of completed writes that are not durable
- * @timed: flushes and reads under way that will be counted in @stats
+ * @timed: flushes, reads and writes under way that will be counted in @stats
  * @lock: guards from here to @refused; taken in interrupts
  * @epoch: flush epochs
  * @waiters: flushes that wait for an epoch slot
@@ -241,7 +215,10 @@ struct vcache_nvme {
  * @batch: blocks being written out in order; under @writer
  * @work: the worker
  * @events: kinds of events to be announced, bits
- * @stats: counters
+ * @blocked_since: since when write-outs wait for space in the log, ns; 0: they do not; under
+ *	@writer, read without it
+ * @blocked_ns: how long they have waited before; the same
+ * @stats: stripes of the counters
  */
 struct vcache_tag {
 	struct list_head node;
@@ -302,7 +279,9 @@ struct vcache_tag {
 	struct list_head batch;
 	struct work_struct work;
 	unsigned long events;
-	struct vcache_stats stats;
+	u64 blocked_since;
+	u64 blocked_ns;
+	struct vcache_stats *stats;
 };
 
 /**
@@ -508,6 +487,12 @@ static inline void vcache_dev_unlock(struct vcache_dev *dev)
 {
 	memalloc_noio_restore(dev->noio);
 	mutex_unlock(&dev->lock);
+}
+
+/* The counters that this processor adds to. */
+static inline struct vcache_stats *vcache_stats(const struct vcache_tag *tag)
+{
+	return &tag->stats[raw_smp_processor_id() & vcache_stats_mask];
 }
 
 static inline struct vcache_tag *vcache_tag_of_owner(struct vcache_owner *owner)

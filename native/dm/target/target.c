@@ -53,6 +53,7 @@ static int vc_map(struct dm_target *ti, struct bio *bio)
 	io->unparked = false;
 	io->partial = false;
 	io->copied = false;
+	io->writer = NULL;
 	io->cell = VC_IO_NO_CELL;
 	if (vt->mode == VCACHE_MODE_NONE) {
 		vcache_bind(vt->dev, bio);
@@ -80,7 +81,7 @@ static int vc_map(struct dm_target *ti, struct bio *bio)
 	case REQ_OP_DISCARD:
 		rcu_read_lock();
 		tag = vcache_tag_of_range(vt, bio) ?: vt->dev->host;
-		atomic64_inc(&tag->stats.discards);
+		atomic64_inc(&vcache_stats(tag)->discards);
 		rcu_read_unlock();
 		fallthrough;
 	case REQ_OP_WRITE_ZEROES:
@@ -101,6 +102,8 @@ static int vc_end_io(struct dm_target *ti, struct bio *bio,
 			return DM_ENDIO_INCOMPLETE;
 		vcache_lookup_done(io->dev->vol->pool, io->cell);
 	}
+	if (io->writer)
+		vcache_write_done(io, *error);
 	switch (io->kind) {
 	case VC_IO_READ:
 		vcache_read_done(bio, io, *error);
@@ -367,7 +370,7 @@ static void vc_status_info(struct vcache_target *vt, char *result,
 	       vt->scope == VCACHE_SCOPE_VOLUME ? "volume" : "filesystem",
 	       isolation[vcache_target_isolation(vt)], dirty, tags);
 	list_for_each_entry_rcu(tag, &vt->dev->tags, node) {
-		u64 flushes = atomic64_read(&tag->stats.flushes);
+		u64 flushes = vcache_stats_get(tag, flushes);
 
 		if (!tags--)
 			break;
@@ -375,8 +378,7 @@ static void vc_status_info(struct vcache_target *vt, char *result,
 		       (u64)atomic64_read(&tag->dirty_sectors),
 		       (u64)READ_ONCE(tag->limit) << VC_PAGE_SECTORS_SHIFT,
 		       flushes,
-		       vc_mean_us(atomic64_read(&tag->stats.flush_ns),
-				  flushes));
+		       vc_mean_us(vcache_stats_get(tag, flush_ns), flushes));
 	}
 	rcu_read_unlock();
 	v = vt->dev->target == vt ? READ_ONCE(vt->dev->vol) : NULL;

@@ -722,6 +722,8 @@ void mempool_free(void *element, mempool_t *m);
 #define DEFINE_PER_CPU(type, name) type name
 #define raw_cpu_ptr(p) (p)
 #define per_cpu_ptr(p, cpu) ((void)(cpu), (p))
+#define raw_smp_processor_id() 0U
+#define nr_cpu_ids 1U
 #define for_each_possible_cpu(cpu) for ((cpu) = 0; (cpu) < 1; (cpu)++)
 
 struct shrink_control { unsigned long nr_to_scan; };

@@ -406,6 +406,7 @@ struct genl_info {
 	u64 sim_reply;
 };
 struct netlink_callback {
+	unsigned int min_dump_alloc;
 	struct sk_buff *skb;
 	struct nlmsghdr *nlh;
 	struct netlink_ext_ack *extack;

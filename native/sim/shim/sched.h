@@ -77,6 +77,7 @@ extern unsigned long sim_jiffies;
 #define time_before_eq(a, b) time_after_eq(b, a)
 #define msecs_to_jiffies(ms) (((unsigned long)(ms) * HZ + 999) / 1000)
 #define jiffies_to_msecs(j) ((unsigned int)((j) * 1000 / HZ))
+#define jiffies64_to_nsecs(j) ((u64)(j) * (1000000000ULL / HZ))
 #define usecs_to_jiffies(us) msecs_to_jiffies(((us) + 999) / 1000)
 #define nsecs_to_jiffies(ns) ((unsigned long)((ns) / (1000000000UL / HZ)))
 u64 sim_ns(void);
