@@ -94,6 +94,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         Edit("writeout.c", "	atomic_set(&w->waits, 1 + w->ordered);",
              "	w->ordered = false;\n	atomic_set(&w->waits, 1);"),
     ), ("directed", "through-crash")),
+    Mutation("flush-forgets-writes-to-the-origin", (
+        Edit("isolation.c", "	if (bio->bi_opf & REQ_FUA)\n", "	if (bio)\n"),
+    ), ("random",)),
+    Mutation("flush-of-the-origin-covers-later-writes", (
+        Edit("isolation.c",
+             "		atomic64_set(&dev->origin_durable, covered);",
+             "		atomic64_set(&dev->origin_durable, atomic64_read(&dev->origin_writes));"),
+    ), ("random",)),
     Mutation("failed-chunk-is-noted-clean", (
         Edit("destage.c", "	if (clean && !c->failed) {", "	if (clean) {"),
     ), ("directed", "failed-record")),

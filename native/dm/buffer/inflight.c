@@ -165,6 +165,9 @@ void vcache_writeout_done(struct bio *bio)
  */
 void vcache_writeout_end(struct bio *bio)
 {
-	vcache_writeout_arrived(bio->bi_private);
+	struct vcache_tag *tag = bio->bi_private;
+
+	vcache_origin_note_write(tag->dev, bio);
+	vcache_writeout_arrived(tag);
 	vcache_writeout_done(bio);
 }

@@ -127,11 +127,10 @@ static enum vc_flush_next vc_flush_wait(struct vcache_flush *f,
 	return next;
 }
 
-/* Does any tag have its data on an origin that needs a FLUSH? */
+/* Has any tag written to the origin of a device in writeback mode, which needs a FLUSH? */
 static bool vc_flush_origin_too(struct vcache_dev *dev)
 {
-	return READ_ONCE(dev->writeback) && READ_ONCE(dev->through) &&
-	       vcache_isolation_of(dev->vol->origin) == VCACHE_ISOLATION_DEGRADED;
+	return READ_ONCE(dev->writeback) && vcache_origin_needs_flush(dev, dev->vol->origin);
 }
 
 static void vc_flush_complete(struct vcache_dev *dev, struct bio *bio,
@@ -325,19 +324,28 @@ void vcache_flush_work(struct work_struct *work)
 	struct vcache_dev *dev = container_of(work, struct vcache_dev, flush_work);
 	struct bio_list list;
 	struct bio *bio;
+	bool store;
+	int r = 0;
 
 	spin_lock_irq(&dev->flush_lock);
 	list = dev->flushq;
 	bio_list_init(&dev->flushq);
 	spin_unlock_irq(&dev->flush_lock);
 
+	/* One FLUSH for all that have waited for the last one. */
+	if (vc_flush_origin_too(dev))
+		r = vcache_origin_flush(dev, dev->vol->origin);
+	store = vcache_isolation_of(dev->store) == VCACHE_ISOLATION_DEGRADED;
 	while ((bio = bio_list_pop(&list))) {
 		struct vcache_flush *f = &vcache_io(bio)->flush;
 
 		atomic64_inc(&vcache_stats(f->owner)->device_flushes);
-		if (vc_flush_origin_too(dev) &&
-		    blkdev_issue_flush(dev->vol->origin)) {
+		if (r) {
 			bio_io_error(bio);
+			continue;
+		}
+		if (!store) {
+			bio_endio(bio);
 			continue;
 		}
 		bio_set_dev(bio, dev->store);

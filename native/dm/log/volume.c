@@ -223,10 +223,9 @@ u64 vcache_volume_dirty(struct vcache_volume *v)
  */
 int vcache_volume_flush_origin(struct vcache_volume *v)
 {
-	if (!v->dev || !READ_ONCE(v->dev->through) ||
-	    vcache_isolation_of(v->origin) != VCACHE_ISOLATION_DEGRADED)
+	if (!v->dev || !vcache_origin_needs_flush(v->dev, v->origin))
 		return 0;
-	return blkdev_issue_flush(v->origin);
+	return vcache_origin_flush(v->dev, v->origin);
 }
 
 /**

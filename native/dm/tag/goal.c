@@ -123,7 +123,6 @@ unsigned long vcache_age_tick(struct vcache_dev *dev)
  */
 void vcache_dev_flush_origin(struct vcache_dev *dev, struct block_device *origin)
 {
-	WRITE_ONCE(dev->through, true);
 	WRITE_ONCE(dev->store, origin);
 	smp_wmb(); /* before the state of the logs */
 }

@@ -34,6 +34,50 @@ enum vcache_isolation vcache_target_isolation(const struct vcache_target *vt)
 }
 
 /**
+ * vcache_origin_note_write - the origin has completed a write-out of a device
+ * @dev: the device
+ * @bio: the write-out
+ *
+ * Called before anybody learns that it is complete.
+ */
+void vcache_origin_note_write(struct vcache_dev *dev, const struct bio *bio)
+{
+	if (bio->bi_opf & REQ_FUA)
+		return;
+	atomic64_inc(&dev->origin_writes);
+	smp_mb__after_atomic(); /* before a flush finds its tag without such data */
+}
+
+/**
+ * vcache_origin_needs_flush - may completed write-outs be in a volatile cache of the origin?
+ * @dev: the device
+ * @origin: its origin
+ */
+bool vcache_origin_needs_flush(struct vcache_dev *dev, struct block_device *origin)
+{
+	return atomic64_read(&dev->origin_writes) != atomic64_read(&dev->origin_durable) &&
+	       vcache_isolation_of(origin) == VCACHE_ISOLATION_DEGRADED;
+}
+
+/**
+ * vcache_origin_flush - make all completed write-outs durable
+ * @dev: the device
+ * @origin: its origin
+ *
+ * Return: 0 or a negative errno.
+ */
+int vcache_origin_flush(struct vcache_dev *dev, struct block_device *origin)
+{
+	s64 covered = atomic64_read(&dev->origin_writes);
+	int r = blkdev_issue_flush(origin);
+
+	/* If a FLUSH that began later has covered more already, the next flush sends another. */
+	if (!r)
+		atomic64_set(&dev->origin_durable, covered);
+	return r;
+}
+
+/**
  * vcache_durable_flags - flags that make a single write durable
  * @bdev: the origin
  *

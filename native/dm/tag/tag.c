@@ -210,9 +210,6 @@ void vcache_tag_set_mode(struct vcache_tag *tag, enum vcache_mode mode)
 {
 	if (!tag->dev->writeback)
 		return;
-	/* Flushes must see this before the first such write-out is sent. */
-	if (mode != VCACHE_MODE_WRITEBACK)
-		WRITE_ONCE(tag->dev->through, true);
 	WRITE_ONCE(tag->mode, mode);
 }
 

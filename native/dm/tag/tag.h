@@ -324,12 +324,13 @@ struct vcache_target {
  * @target: the active table; changes only while the device is suspended
  * @volume: the active table has volume scope
  * @writeback: write-outs go to the log in the cache
- * @through: write-outs of some tags go to the origin as well
  * @vol: the origin's volume in a pool, or NULL; changes while suspended
  * @mode: mode of the active table, or of the last one
  * @origin: the origin of that table; for work that may go on after the table
  * @store: the device that write-outs go to
  * @flushed_origin: origin whose volatile cache has been flushed since we use it
+ * @origin_writes: write-outs that the origin has completed, but may not have made durable
+ * @origin_durable: how many of these a FLUSH has covered
  * @lock: control path: tags, maps; see vcache_dev_lock()
  * @noio: allocation scope of the holder of @lock
  * @tags: all tags, hTag first; RCU
@@ -388,12 +389,13 @@ struct vcache_dev {
 	struct vcache_target *target;
 	bool volume;
 	bool writeback;
-	bool through;
 	struct vcache_volume *vol;
 	enum vcache_mode mode;
 	struct block_device *origin;
 	struct block_device *store;
 	dev_t flushed_origin;
+	atomic64_t origin_writes;
+	atomic64_t origin_durable;
 	struct mutex lock; /* control path, see vcache_dev_lock() */
 	unsigned int noio;
 	struct list_head tags;
@@ -529,6 +531,9 @@ void vcache_dev_bypass(struct vcache_dev *dev, struct block_device *origin);
 enum vcache_isolation vcache_isolation_of(struct block_device *bdev);
 enum vcache_isolation vcache_target_isolation(const struct vcache_target *vt);
 blk_opf_t vcache_durable_flags(struct block_device *bdev);
+void vcache_origin_note_write(struct vcache_dev *dev, const struct bio *bio);
+bool vcache_origin_needs_flush(struct vcache_dev *dev, struct block_device *origin);
+int vcache_origin_flush(struct vcache_dev *dev, struct block_device *origin);
 
 /* registry.c */
 struct vcache_dev *vcache_dev_get(struct mapped_device *md,
