@@ -89,8 +89,13 @@ def test_what_was_saved_returns_without_the_origin(
         # Nobody may do this; so it shows where data comes from.
         below.write(0, pattern(2, 2048))
         before = client.tag(device.number, TAG)
-        fill(client, device, token, saved, 6)
-        assert cached(client, device) == dict.fromkeys(range(256), 3)
+
+        def filled() -> bool:
+            # What the flush has made durable leaves the buffer a moment later.
+            fill(client, device, token, saved, 6)
+            return cached(client, device) == dict.fromkeys(range(256), 3)
+
+        assert stack.wait_until(filled)
         assert disk.read(0, 2048) == data
         now = client.tag(device.number, TAG)
         assert now.stats.cache_hit_bytes - before.stats.cache_hit_bytes == MIB
