@@ -238,6 +238,10 @@ MUTATIONS = [
              "\tvcache_lane_end(log->vol->pool, rec->chunk->lane, true, "
              "ktime_get_ns() - rec->sent);",
              "",
+             "test_stats.py::test_a_lane_counts_its_requests_and_its_time"),
+    Mutation("a lane belongs to nobody", "control/netlink_fill.c",
+             "if (!owner)\n\t\treturn 0;\n\treturn nla_put_u32(skb, VCACHE_A_LANE_VOLUME",
+             "if (!owner || owner)\n\t\treturn 0;\n\treturn nla_put_u32(skb, VCACHE_A_LANE_VOLUME",
              "test_stats.py::test_a_dedicated_lane_names_its_tag"),
     Mutation("what is dirty stays old", "log/chunk.c",
              "if (!log->dirty || time_before(c->since, log->dirty_since))\n\t\t"

@@ -6,11 +6,12 @@ import itertools
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.kernel import stack
+from tests.kernel.conftest import Cgroup
 from tests.kernel.disk import Disk, pattern
 from tests.kernel.nofua import loop_device
 from tests.kernel.stack import Mapped
@@ -144,17 +145,19 @@ def test_a_flush_waits_for_its_device(cache: str, where: str, client: Client) ->
         assert set(causes(stats)) == {where}
 
 
-def test_a_flush_waits_for_the_host(client: Client) -> None:
-    """It covers what cannot be attributed, and that is what it waits for."""
+def test_a_flush_waits_for_the_host(client: Client, cgroup: Callable[[str], Cgroup]) -> None:
+    """It covers what cannot be attributed, and that is all that it waits for."""
     with (stack.null_blk() as below, stack.mapped(stack.linear(below)) as origin,
           stack.vcache(origin.path, "filesystem") as device, Disk(device.path) as disk):
-        client.tag_set(device.number, 5)
+        one = cgroup("one")
+        client.tag_set(device.number, 5, cgroups=[one.id])
         origin.swap(delayed(below, write_ms=DELAY_MS))
-        disk.write(0, pattern(1, 1))  # of no tag's
-        disk.flush()
-        host = stats_of(client, device, 0)
-        assert set(causes(host)) == {"origin"}
-        assert host.flush_origin_ns >= DELAY_MS * MS
+        disk.write(0, pattern(1, 1))  # no tag has these sectors
+        one.run(disk.flush)
+        stats = stats_of(client, device, 5)
+        assert (stats.flushes, set(causes(stats))) == (1, {"others"})
+        assert DELAY_MS * MS <= stats.flush_others_ns <= stats.flush_ns
+        assert not causes(stats_of(client, device, 0))
 
 
 def test_a_flush_waits_for_space(cache: str, client: Client) -> None:
