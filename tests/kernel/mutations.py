@@ -406,6 +406,14 @@ MUTATIONS = [
     Mutation("nothing is hot", "cache/reads.c",
              "vcache_keep_most(capacity, vc_reads_over(c)),", "0,",
              "test_reads.py::test_what_is_hot_is_kept_when_more_is_read_than_fits"),
+    Mutation("who has more than a smaller maximum keeps as much as ever", "cache/reads.c",
+             "vc_reads_over(c)),", "!c),",
+             "test_shares.py::"
+             "test_who_gets_a_smaller_maximum_does_not_copy_what_is_as_hot_as_the_rest"),
+    Mutation("what is hot is not decided again", "cache/reads.c",
+             "	if (how == VC_RECLAIM_KEEP)\n		vc_reads_level(c);\n", "",
+             "test_shares.py::"
+             "test_who_gets_a_smaller_maximum_does_not_copy_what_is_as_hot_as_the_rest"),
     Mutation("what fits is not kept", "cache/reads.c",
              "return vcache_keep_any(", "return false && vcache_keep_any(",
              "test_reads.py::test_data_that_fits_stays_though_the_log_goes_round"),

@@ -519,7 +519,10 @@ def test_writers_that_wait_get_chunks_in_turn() -> None:
 
 def test_who_gets_a_smaller_maximum_does_not_copy_what_is_as_hot_as_the_rest(
         cache: str, origin: str, client: Client) -> None:
-    """All blocks were read equally often. So copies would gain nothing."""
+    """All blocks were read equally often. So copies would gain nothing.
+
+    Only of the first chunk some are kept: the level is not known before.
+    """
     with (stack.pool(cache) as pool, stack.cached(origin, pool) as device,
           Disk(device.path) as disk):
         client.tag_set(device.number, TAG, cache_max=0)
@@ -530,7 +533,7 @@ def test_who_gets_a_smaller_maximum_does_not_copy_what_is_as_hot_as_the_rest(
         assert stack.pool_status(pool).kept == 0
         client.tag_set(device.number, TAG, cache_max=8 * MIB)
         assert stack.wait_until(lambda: client.tag(device.number, TAG).cached_bytes <= 8 * MIB)
-        assert stack.pool_status(pool).kept <= 6 * 256
+        assert stack.pool_status(pool).kept <= 256 // 2
         assert client.tag(device.number, TAG).cached_bytes >= 4 * MIB
 
 
