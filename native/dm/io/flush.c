@@ -56,35 +56,19 @@ static void vc_flush_note(struct vcache_flush *f, const struct vcache_tag *tag)
 		f->cause = VC_FLUSH_ORIGIN;
 }
 
-/* Find the tag that a flush waits for. Called under RCU. */
-static struct vcache_tag *vc_flush_at(const struct vcache_flush *f, struct vcache_dev *dev)
-{
-	struct vcache_tag *tag;
-
-	list_for_each_entry_rcu(tag, &dev->tags, node) {
-		if (tag->seq == f->cursor)
-			return tag;
-	}
-	return NULL;
-}
-
 /* A flush does not wait any more: count how long it did, and for what. */
-static void vc_flush_waited(struct vcache_flush *f, struct vcache_dev *dev)
+static void vc_flush_waited(struct vcache_flush *f)
 {
 	struct vcache_stats *st = vcache_stats(f->owner);
 	u64 now = ktime_get_ns(), ns = now - f->since, space = 0;
-	struct vcache_tag *tag;
 
 	if (f->fua)
 		return;
+	/* It has waited for its owner. */
 	if (f->cause == VC_FLUSH_CACHE || f->cause == VC_FLUSH_ORIGIN) {
-		rcu_read_lock();
-		tag = vc_flush_at(f, dev);
-		if (tag)
-			space = vc_tag_blocked_ns(tag, now);
+		space = vc_tag_blocked_ns(f->owner, now);
 		/* Races may lose some of it. */
 		space = space > f->blocked ? min(space - f->blocked, ns) : 0;
-		rcu_read_unlock();
 	}
 	atomic64_add(space, &st->flush_cause_ns[VC_FLUSH_SPACE]);
 	atomic64_add(ns - space, &st->flush_cause_ns[f->cause]);
@@ -307,7 +291,7 @@ void vcache_flush_wake(struct list_head *waiters, bool failed)
 	list_for_each_entry_safe(f, next, waiters, node) {
 		list_del(&f->node);
 		f->failed |= failed;
-		vc_flush_waited(f, container_of(f, struct vcache_io, flush)->dev);
+		vc_flush_waited(f);
 		vc_flush_step(f);
 	}
 }
@@ -370,7 +354,7 @@ void vcache_flush_done(struct bio *bio, struct vcache_io *io)
 	u64 ns = ktime_get_ns() - f->start;
 
 	if (f->cause == VC_FLUSH_DEVICE)
-		vc_flush_waited(f, io->dev);
+		vc_flush_waited(f);
 	if (bio->bi_status != BLK_STS_DM_REQUEUE && !f->fua) {
 		atomic64_inc(&st->flushes);
 		atomic64_add(ns, &st->flush_ns);
