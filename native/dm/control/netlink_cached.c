@@ -249,41 +249,43 @@ int vcache_nl_cache_prefetch_doit(struct sk_buff *skb, struct genl_info *info)
 	return r;
 }
 
-/* Add the runs of a request to the saved blocks of a log. Return: 0 or a negative errno. */
-static int vc_nl_saved_runs(struct vcache_log *log, struct genl_info *info)
+/*
+ * Add a run to the saved blocks of a log. The pool is locked for each run anew: writers of others
+ * may wait for space, which needs the lock.
+ *
+ * Return: 0 or a negative errno; then the session has ended.
+ */
+static int vc_nl_saved_run(struct vcache_log *log, const void *at)
 {
-	const struct nlattr *runs = info->attrs[VCACHE_A_CACHED_RUNS];
-	u32 nr = nla_len(runs) / sizeof(struct vcache_cached_run);
-	const char *at = nla_data(runs);
-	int r = 0;
+	struct vcache_cached_run run;
+	int r = -ESTALE;
 
-	for (; nr && !r; nr--, at += sizeof(struct vcache_cached_run)) {
-		struct vcache_cached_run run;
-
-		memcpy(&run, at, sizeof(run));
+	memcpy(&run, at, sizeof(run));
+	mutex_lock(&log->vol->pool->lock);
+	if (log->saved)
 		r = vcache_saved_add(log, run.start / VC_BLOCK_SECTORS,
 				     run.len / VC_BLOCK_SECTORS);
-	}
+	if (r)
+		vcache_saved_begin(log, 0);
+	mutex_unlock(&log->vol->pool->lock);
 	return r;
 }
 
 static int vc_nl_saved(struct vcache_log *log, struct genl_info *info)
 {
+	const struct nlattr *runs = info->attrs[VCACHE_A_CACHED_RUNS];
 	struct vcache_pool *p = log->vol->pool;
-	int r = 0;
+	int at, r = 0;
 
-	mutex_lock(&p->lock);
-	if (info->attrs[VCACHE_A_CACHED_SAVED_BEGIN])
-		vcache_saved_begin(log, info->attrs[VCACHE_A_CACHED_RUNS] ?
-				   get_random_u64() | 1 : 0);
-	if (info->attrs[VCACHE_A_CACHED_RUNS]) {
-		r = log->saved ? vc_nl_saved_runs(log, info) : -ESTALE;
-		if (r == -ESTALE)
-			NL_SET_ERR_MSG(info->extack, "there is no session of saved blocks");
-		else if (r)
-			vcache_saved_begin(log, 0);
+	if (info->attrs[VCACHE_A_CACHED_SAVED_BEGIN]) {
+		mutex_lock(&p->lock);
+		vcache_saved_begin(log, runs ? get_random_u64() | 1 : 0);
+		mutex_unlock(&p->lock);
 	}
-	mutex_unlock(&p->lock);
+	for (at = 0; runs && !r && at < nla_len(runs); at += sizeof(struct vcache_cached_run))
+		r = vc_nl_saved_run(log, nla_data(runs) + at);
+	if (r == -ESTALE)
+		NL_SET_ERR_MSG(info->extack, "there is no session of saved blocks");
 	return r;
 }
 
