@@ -231,7 +231,7 @@ class Owner(enum.StrEnum):
 
     #: An instance, which is a domain of libvirt.
     INSTANCE = "instance"
-    #: Itself: a volume that the agent manages for Cinder, whoever has it attached.
+    #: A volume of Cinder that the agent manages. The instances that have it attached do not matter.
     VOLUME = "volume"
 
 

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import mmap
 import os
+import random
 import struct
 from types import TracebackType
 from typing import Self
@@ -126,3 +127,20 @@ def read(path: str, sector: int, sectors: int) -> bytes:
     """Read from a device that is opened only for this."""
     with Disk(path, readonly=True) as disk:
         return disk.read(sector, sectors)
+
+
+def read_and_write(disk: Disk, content: bytearray, rng: random.Random, turns: int = 1500) -> None:
+    """Read and write at random, and check each read.
+
+    :param content: of the device from sector 0 on; at least 128 sectors
+    """
+    size = len(content) // SECTOR
+    for turn in range(turns):
+        start = rng.randrange(size - 64)
+        length = rng.choice([1, 8, 16, 64])
+        where = slice(start * SECTOR, (start + length) * SECTOR)
+        if rng.random() < 0.4:
+            content[where] = pattern(turn, length)
+            disk.write(start, bytes(content[where]), fua=rng.random() < 0.2)
+        else:
+            assert disk.read(start, length) == content[where], turn

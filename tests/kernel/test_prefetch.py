@@ -12,7 +12,7 @@ import pytest
 
 from tests.kernel import stack
 from tests.kernel.conftest import Cgroup
-from tests.kernel.disk import SECTOR, Disk, pattern
+from tests.kernel.disk import SECTOR, Disk, pattern, read_and_write
 from tests.kernel.stack import Mapped
 from vcache_agent.model import Extent, Tag
 from vcache_agent.netlink.client import Client
@@ -420,15 +420,7 @@ def test_reads_are_never_old_while_lists_come_and_go(cache: str, mode: str) -> N
         thread = threading.Thread(target=stir, args=(device,))
         thread.start()
         try:
-            for turn in range(1500):
-                start = rng.randrange(size - 64)
-                length = rng.choice([1, 8, 16, 64])
-                where = slice(start * SECTOR, (start + length) * SECTOR)
-                if rng.random() < 0.4:
-                    content[where] = pattern(turn, length)
-                    disk.write(start, bytes(content[where]), fua=rng.random() < 0.2)
-                else:
-                    assert disk.read(start, length) == content[where], turn
+            read_and_write(disk, content, rng)
         finally:
             stop.set()
             thread.join()

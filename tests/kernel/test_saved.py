@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.kernel import stack
-from tests.kernel.disk import SECTOR, Disk, pattern
+from tests.kernel.disk import SECTOR, Disk, pattern, read_and_write
 from tests.kernel.stack import Mapped
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
@@ -293,15 +293,7 @@ def test_reads_are_never_old_while_data_is_saved_and_returns(
         thread = threading.Thread(target=stir, args=(device,))
         thread.start()
         try:
-            for turn in range(1500):
-                start = rng.randrange(size - 64)
-                length = rng.choice([1, 8, 16, 64])
-                where = slice(start * SECTOR, (start + length) * SECTOR)
-                if rng.random() < 0.4:
-                    content[where] = pattern(turn, length)
-                    disk.write(start, bytes(content[where]), fua=rng.random() < 0.2)
-                else:
-                    assert disk.read(start, length) == content[where], turn
+            read_and_write(disk, content, rng)
         finally:
             stop.set()
             thread.join()
