@@ -74,7 +74,7 @@ def effective(given: Mapping[str, str], *, multiattach: bool) -> dict[str, str]:
         raise exception.InvalidVolumeType(
             reason=f"{', '.join(sorted(instances))}: only for flavors, not for volume types")
     try:
-        mode = extra_specs.parse(given).mode
+        mode = extra_specs.check(given).mode
     except InvalidExtraSpecs as error:
         raise exception.InvalidVolumeType(reason=str(error)) from None
     if mode is Mode.NONE:
