@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -117,7 +118,9 @@ class Terminal:
             [sys.executable, "-m", "tests.unit.fake_kernel", str(folder / "state"), "cli",
              "--socket", str(folder / "no-agent"), "top", "--interval", "1"],
             stdin=theirs, stdout=theirs, stderr=theirs, cwd=ROOT,
-            env={**os.environ, "TERM": "xterm"})
+            env={**os.environ, "TERM": "xterm"},
+            # Shells let background jobs, such as a test run, ignore it.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         self._shown = ""
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -166,6 +169,6 @@ def test_the_live_table_and_its_keys(tmp_path: Path) -> None:
 def test_ctrl_c_ends_the_live_table(tmp_path: Path) -> None:
     with contextlib.closing(Terminal(tmp_path)) as terminal:
         terminal.until("by p99")
-        terminal.process.send_signal(2)
+        terminal.process.send_signal(signal.SIGINT)
         assert terminal.process.wait(120) == 130
         assert terminal.settings() == terminal.before
