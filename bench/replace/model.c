@@ -275,7 +275,7 @@ static void miss(u32 block)
 
 static void begin(u32 cells, u32 blocks)
 {
-	u32 entries = VC_GHOST_WAYS, i;
+	u32 i;
 
 	room = cells / CHUNKS;
 	room = room < CHUNK_LEAST ? CHUNK_LEAST : room > CHUNK_MOST ? CHUNK_MOST : room;
@@ -304,11 +304,8 @@ static void begin(u32 cells, u32 blocks)
 		queue[i].chunk = take(chunks, sizeof(u32));
 		queue[i].open = NONE;
 	}
-	/* As vc_pool_alloc() has it: an entry a cell at least. */
-	while (entries < chunks * room)
-		entries *= 2;
-	ghosts.entry = take(entries, sizeof(u16));
-	ghosts.mask = entries - 1;
+	ghosts.entries = vcache_ghost_entries(chunks * room);
+	ghosts.entry = take(ghosts.entries, sizeof(u16));
 	credit = VC_CREDIT_FIRST;
 }
 

@@ -30,7 +30,7 @@ u32 vcache_ghost_meet(const struct vcache_ghosts *g, u16 slot, u64 block, u32 ho
 	u32 i, age, place = 0, oldest = 0, met = VC_GHOST_WINDOW;
 	u16 *e, entry, print;
 
-	e = &g->entry[(u32)x & g->mask & ~(VC_GHOST_WAYS - 1)];
+	e = &g->entry[((x & ~0U) * (g->entries / VC_GHOST_WAYS) >> 32) * VC_GHOST_WAYS];
 	print = x >> (64 - VC_GHOST_PRINT_BITS);
 	for (i = 0; i < VC_GHOST_WAYS; i++) {
 		entry = READ_ONCE(e[i]);

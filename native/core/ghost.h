@@ -30,12 +30,25 @@
 /**
  * struct vcache_ghosts - a table of ghosts
  * @entry: time in the upper 4 bits, 1 to VC_GHOST_HOURS, or 0; fingerprint
- * @mask: number of entries less one; a power of two less one, at least VC_GHOST_WAYS - 1
+ * @entries: how many, a multiple of VC_GHOST_WAYS, not 0; see vcache_ghost_entries()
  */
 struct vcache_ghosts {
 	u16 *entry;
-	u32 mask;
+	u32 entries;
 };
+
+/**
+ * vcache_ghost_entries - choose the size of the table
+ * @cells: cells of the cache
+ *
+ * Return: one entry for each cell, at least VC_GHOST_WAYS, at most what a u32 can hold.
+ */
+static inline u32 vcache_ghost_entries(u32 cells)
+{
+	u32 ways = cells / VC_GHOST_WAYS;
+
+	return (ways ? ways : 1) * VC_GHOST_WAYS;
+}
 
 u32 vcache_ghost_meet(const struct vcache_ghosts *g, u16 slot, u64 block, u32 hour);
 

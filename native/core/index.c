@@ -2,24 +2,52 @@
 #include "hash.h"
 #include "index.h"
 
-static u64 vc_cell_key(u16 slot, u64 block)
+/* Bits of vcache_index.where above the block. */
+#define VC_NEXT_SHIFT 48
+
+/**
+ * vcache_cell_next - find the next cell in the same bucket
+ * @ix: the index
+ * @cell: a cell that is not empty
+ *
+ * Return: the cell, or VC_CELL_NONE.
+ */
+u32 vcache_cell_next(const struct vcache_index *ix, u32 cell)
 {
-	return (u64)slot << 48 | block << 8;
+	return (u32)(ix->where[cell] >> VC_NEXT_SHIFT) << 16 | ix->next[cell];
+}
+
+/* The block and the sectors stay, so others may read them meanwhile. */
+static void vc_cell_set_next(struct vcache_index *ix, u32 cell, u32 next)
+{
+	u64 own = ix->where[cell] & ((1ULL << VC_NEXT_SHIFT) - 1);
+
+	WRITE_ONCE(ix->where[cell], (u64)(next >> 16) << VC_NEXT_SHIFT | own);
+	ix->next[cell] = (u16)next;
+}
+
+static bool vc_cell_is(const struct vcache_index *ix, u32 cell, u16 slot, u64 block)
+{
+	return vcache_cell_block(ix, cell) == block && vcache_cell_slot(ix, cell) == slot;
+}
+
+/* A number below @n, in proportion to a number of 32 bits. */
+static u32 vc_index_part(u32 x, u32 n)
+{
+	return (u32)((u64)x * n >> 32);
 }
 
 /**
  * vcache_index_buckets - choose the number of buckets for so many cells
  * @cells: how many
  *
- * Return: the largest power of two that is not greater, but at least one group.
+ * Return: one for two cells, in complete groups, but at least one group.
  */
 u32 vcache_index_buckets(u32 cells)
 {
-	u32 n = 1U << VC_GROUP_SHIFT;
+	u32 groups = cells >> (VC_GROUP_SHIFT + 1);
 
-	while (n <= cells / 2)
-		n <<= 1;
-	return n;
+	return (groups ? groups : 1) << VC_GROUP_SHIFT;
 }
 
 /* Elements to initialise between two chances for others to run. */
@@ -35,7 +63,6 @@ void vcache_index_init(struct vcache_index *ix)
 
 	for (i = 0; i < ix->cells; i++) {
 		ix->where[i] = 0;
-		ix->next[i] = VC_CELL_NONE;
 		if (!(i % VC_INIT_STEP))
 			cond_resched();
 	}
@@ -58,7 +85,7 @@ u32 vcache_index_group(const struct vcache_index *ix, u16 slot, u64 block)
 {
 	u64 x = vcache_hash((u64)slot << 48 | block >> VC_GROUP_SHIFT);
 
-	return x & ((ix->buckets >> VC_GROUP_SHIFT) - 1);
+	return vc_index_part(x >> 32, ix->buckets >> VC_GROUP_SHIFT);
 }
 
 static u32 *vc_index_bucket(const struct vcache_index *ix, u16 slot, u64 block)
@@ -80,12 +107,11 @@ static u32 *vc_index_bucket(const struct vcache_index *ix, u16 slot, u64 block)
  */
 u32 vcache_index_find(const struct vcache_index *ix, u16 slot, u64 block, u8 mask)
 {
-	u64 key = vc_cell_key(slot, block);
 	u32 c = *vc_index_bucket(ix, slot, block);
 
-	while (c != VC_CELL_NONE && ((ix->where[c] & ~0xffULL) != key ||
-				     !(ix->where[c] & mask)))
-		c = ix->next[c];
+	while (c != VC_CELL_NONE &&
+	       !(vcache_cell_mask(ix, c) & mask && vc_cell_is(ix, c, slot, block)))
+		c = vcache_cell_next(ix, c);
 	return c;
 }
 
@@ -99,15 +125,23 @@ u32 vcache_index_find(const struct vcache_index *ix, u16 slot, u64 block, u8 mas
  */
 u8 vcache_index_held(const struct vcache_index *ix, u16 slot, u64 block)
 {
-	u64 key = vc_cell_key(slot, block);
 	u32 c = *vc_index_bucket(ix, slot, block);
 	u8 held = 0;
 
-	for (; c != VC_CELL_NONE; c = ix->next[c]) {
-		if ((ix->where[c] & ~0xffULL) == key)
+	for (; c != VC_CELL_NONE; c = vcache_cell_next(ix, c)) {
+		if (vc_cell_is(ix, c, slot, block))
 			held |= vcache_cell_mask(ix, c);
 	}
 	return held;
+}
+
+/* Take the cell between two others out of its bucket; VC_CELL_NONE: there is none. */
+static void vc_index_unlink(struct vcache_index *ix, u32 *head, u32 before, u32 next)
+{
+	if (before == VC_CELL_NONE)
+		*head = next;
+	else
+		vc_cell_set_next(ix, before, next);
 }
 
 /**
@@ -124,24 +158,21 @@ u8 vcache_index_held(const struct vcache_index *ix, u16 slot, u64 block)
 unsigned int vcache_index_cut(struct vcache_index *ix, u16 slot, u64 block, u8 mask,
 			      u32 *touched)
 {
-	u64 key = vc_cell_key(slot, block);
-	u32 *link = vc_index_bucket(ix, slot, block);
+	u32 *head = vc_index_bucket(ix, slot, block);
+	u32 c = *head, before = VC_CELL_NONE, next;
 	unsigned int n = 0;
 
-	while (*link != VC_CELL_NONE) {
-		u32 c = *link;
-
-		if ((ix->where[c] & ~0xffULL) == key &&
-		    (ix->where[c] & mask)) {
+	for (; c != VC_CELL_NONE; c = next) {
+		next = vcache_cell_next(ix, c);
+		if (vcache_cell_mask(ix, c) & mask && vc_cell_is(ix, c, slot, block)) {
 			WRITE_ONCE(ix->where[c], ix->where[c] & ~(u64)mask);
 			touched[n++] = c;
 			if (!vcache_cell_mask(ix, c)) {
-				*link = ix->next[c];
-				ix->next[c] = VC_CELL_NONE;
+				vc_index_unlink(ix, head, before, next);
 				continue;
 			}
 		}
-		link = &ix->next[c];
+		before = c;
 	}
 	return n;
 }
@@ -149,7 +180,7 @@ unsigned int vcache_index_cut(struct vcache_index *ix, u16 slot, u64 block, u8 m
 /**
  * vcache_index_put - set an empty cell
  * @ix: the index
- * @cell: the cell
+ * @cell: the cell; all others of its chunk that are not empty are of the same volume
  * @slot: the volume
  * @block: the block
  * @mask: the sectors, not 0; no other cell has any of them, see vcache_index_cut()
@@ -158,8 +189,9 @@ void vcache_index_put(struct vcache_index *ix, u32 cell, u16 slot, u64 block, u8
 {
 	u32 *head = vc_index_bucket(ix, slot, block);
 
-	WRITE_ONCE(ix->where[cell], vc_cell_key(slot, block) | mask);
-	ix->next[cell] = *head;
+	WRITE_ONCE(ix->slot[cell / ix->chunk_cells], slot);
+	WRITE_ONCE(ix->where[cell], block << 8 | mask);
+	vc_cell_set_next(ix, cell, *head);
 	*head = cell;
 }
 
@@ -170,15 +202,13 @@ void vcache_index_put(struct vcache_index *ix, u32 cell, u16 slot, u64 block, u8
  */
 void vcache_index_drop(struct vcache_index *ix, u32 cell)
 {
-	u32 *link;
+	u32 *head, c, before = VC_CELL_NONE;
 
 	if (!vcache_cell_mask(ix, cell))
 		return;
-	link = vc_index_bucket(ix, vcache_cell_slot(ix, cell),
-			       vcache_cell_block(ix, cell));
-	while (*link != cell)
-		link = &ix->next[*link];
-	*link = ix->next[cell];
-	ix->next[cell] = VC_CELL_NONE;
+	head = vc_index_bucket(ix, vcache_cell_slot(ix, cell), vcache_cell_block(ix, cell));
+	for (c = *head; c != cell; c = vcache_cell_next(ix, c))
+		before = c;
+	vc_index_unlink(ix, head, before, vcache_cell_next(ix, cell));
 	WRITE_ONCE(ix->where[cell], 0);
 }

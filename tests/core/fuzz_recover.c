@@ -114,7 +114,7 @@ static void check_index(const struct vcache_index *ix)
 	u32 b, c, seen = 0, used = 0;
 
 	for (b = 0; b < ix->buckets; b++) {
-		for (c = ix->head[b]; c != VC_CELL_NONE; c = ix->next[c]) {
+		for (c = ix->head[b]; c != VC_CELL_NONE; c = vcache_cell_next(ix, c)) {
 			assert(vcache_cell_mask(ix, c));
 			assert(++seen <= ix->cells);
 		}
@@ -172,7 +172,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 			   vcache_crc32c(zeroes, VC_BLOCK_SIZE));
 	ix.buckets = vcache_index_buckets(ix.cells);
 	ix.where = room(ix.cells * sizeof(u64));
-	ix.next = room(ix.cells * sizeof(u32));
+	ix.next = room(ix.cells * sizeof(u16));
+	ix.slot = room(ix.cells / chunk_blocks * sizeof(u16));
+	ix.chunk_cells = chunk_blocks;
 	ix.head = room(ix.buckets * sizeof(u32));
 	rp.chunk = room(g.chunks * sizeof(*rp.chunk));
 	rp.work = room(vcache_replay_work_size(&g));
@@ -182,6 +184,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	free(ix.where);
 	free(ix.next);
 	free(ix.head);
+	free(ix.slot);
 	free(rp.chunk);
 	free(rp.work);
 	return 0;

@@ -10,7 +10,7 @@
 
 static struct vcache_ghosts make(u32 entries)
 {
-	struct vcache_ghosts g = { .mask = entries - 1 };
+	struct vcache_ghosts g = { .entries = entries };
 
 	g.entry = calloc(entries, sizeof(*g.entry));
 	CHECK(g.entry);

@@ -2,7 +2,7 @@
 /*
  * The index, compared with an array of the cell of each sector. The arrays have the
  * minimum size. Few buckets, and block numbers far apart, make chains with blocks
- * that do not belong together.
+ * that do not belong together. Each cell is a chunk, so that it can have any volume.
  */
 #include "check.h"
 #include "../../native/core/index.h"
@@ -28,7 +28,9 @@ static void model_init(struct model *m, uint64_t seed)
 	m->ix.cells = CELLS;
 	m->ix.buckets = vcache_index_buckets(CELLS);
 	m->ix.where = calloc(CELLS, sizeof(u64));
-	m->ix.next = calloc(CELLS, sizeof(u32));
+	m->ix.next = calloc(CELLS, sizeof(u16));
+	m->ix.slot = calloc(CELLS, sizeof(u16));
+	m->ix.chunk_cells = 1;
 	m->ix.head = calloc(m->ix.buckets, sizeof(u32));
 	vcache_index_init(&m->ix);
 	for (i = 0; i < BLOCKS; i++) {
@@ -45,6 +47,7 @@ static void model_free(struct model *m)
 	free(m->ix.where);
 	free(m->ix.next);
 	free(m->ix.head);
+	free(m->ix.slot);
 }
 
 static void model_forget(struct model *m, u32 cell)
@@ -214,27 +217,71 @@ static void test_most_cells(void)
 
 static void test_sizes(void)
 {
-	struct vcache_index ix = { .buckets = 1024 };
+	u32 groups = vcache_index_buckets(3000) >> VC_GROUP_SHIFT;
+	struct vcache_index ix = { .buckets = groups << VC_GROUP_SHIFT };
+	u32 *found = calloc(groups, sizeof(u32)), i;
 	u64 block;
 
 	CHECK(vcache_index_buckets(0) == 16);
-	CHECK(vcache_index_buckets(31) == 16);
-	CHECK(vcache_index_buckets(32) == 32);
-	CHECK(vcache_index_buckets(63) == 32);
-	CHECK(vcache_index_buckets(1U << 31) == 1U << 31);
-	CHECK(vcache_index_buckets(~0U) == 1U << 31);
-	for (block = 0; block < 5000; block++) {
+	CHECK(vcache_index_buckets(63) == 16);
+	CHECK(vcache_index_buckets(64) == 32);
+	CHECK(vcache_index_buckets(95) == 32);
+	CHECK(vcache_index_buckets(96) == 48);
+	CHECK(vcache_index_buckets(~0U) == (1U << 31) - 16);
+	for (block = 0; block < 50000; block++) {
 		u32 group = vcache_index_group(&ix, 3, block);
 
-		CHECK(group < 1024 >> VC_GROUP_SHIFT);
+		CHECK(group < groups);
 		CHECK(group == vcache_index_group(&ix, 3, block & ~15ULL));
+		found[group]++;
 	}
+	for (i = 0; i < groups; i++)
+		CHECK(found[i]);
+	free(found);
+}
+
+#define FAR_CHUNKS 4
+#define FAR_CHUNK (3U << 16)
+
+/* Numbers of cells have 32 bits, also in a chain. The volume is that of the chunk. */
+static void test_far_cells(void)
+{
+	u32 cells = FAR_CHUNKS * FAR_CHUNK, touched[VC_CELLS_PER_BLOCK], i;
+	struct vcache_index ix = { .cells = cells, .buckets = 1U << VC_GROUP_SHIFT,
+				   .chunk_cells = FAR_CHUNK };
+
+	ix.where = calloc(cells, sizeof(u64));
+	ix.next = calloc(cells, sizeof(u16));
+	ix.head = calloc(ix.buckets, sizeof(u32));
+	ix.slot = calloc(FAR_CHUNKS, sizeof(u16));
+	vcache_index_init(&ix);
+	for (i = 0; i < FAR_CHUNKS; i++) {
+		vcache_index_put(&ix, i * FAR_CHUNK + 7, i, 16 * i, VC_MASK_ALL);
+		vcache_index_put(&ix, (i + 1) * FAR_CHUNK - 1, i, 16 * i + 16, 1);
+		CHECK(vcache_cell_slot(&ix, i * FAR_CHUNK + 9) == i);
+	}
+	for (i = 0; i < FAR_CHUNKS; i++) {
+		CHECK(vcache_index_find(&ix, i, 16 * i, 2) == i * FAR_CHUNK + 7);
+		CHECK(vcache_index_find(&ix, i, 16 * i + 16, 1) == (i + 1) * FAR_CHUNK - 1);
+		CHECK(vcache_index_find(&ix, i + 1, 16 * i, 1) == VC_CELL_NONE);
+	}
+	vcache_index_drop(&ix, 2 * FAR_CHUNK + 7);
+	CHECK(vcache_index_cut(&ix, 1, 16, VC_MASK_ALL, touched) == 1);
+	CHECK(touched[0] == FAR_CHUNK + 7);
+	CHECK(vcache_index_held(&ix, 2, 32) == 0);
+	CHECK(vcache_index_find(&ix, 0, 0, 1) == 7);
+	CHECK(vcache_index_find(&ix, 3, 48, 1) == 3 * FAR_CHUNK + 7);
+	free(ix.where);
+	free(ix.next);
+	free(ix.head);
+	free(ix.slot);
 }
 
 int main(int argc, char **argv)
 {
 	test_sizes();
 	test_most_cells();
+	test_far_cells();
 	check_seeds(argc, argv, 300, test_random);
 	return 0;
 }

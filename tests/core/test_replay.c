@@ -34,7 +34,9 @@ static void pool_init(struct pool *p, u32 chunk_blocks, u64 blocks,
 	p->ix.cells = blocks;
 	p->ix.buckets = vcache_index_buckets(blocks);
 	p->ix.where = calloc(blocks, sizeof(u64));
-	p->ix.next = calloc(blocks, sizeof(u32));
+	p->ix.next = calloc(blocks, sizeof(u16));
+	p->ix.slot = calloc(p->g.chunks, sizeof(u16));
+	p->ix.chunk_cells = chunk_blocks;
 	p->ix.head = calloc(p->ix.buckets, sizeof(u32));
 	p->found = calloc(p->g.chunks, sizeof(*p->found));
 	p->work = malloc(vcache_replay_work_size(&p->g));
@@ -48,6 +50,7 @@ static void pool_free(struct pool *p)
 	free(p->ix.where);
 	free(p->ix.next);
 	free(p->ix.head);
+	free(p->ix.slot);
 	free(p->found);
 	free(p->work);
 }

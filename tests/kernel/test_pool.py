@@ -35,7 +35,7 @@ def test_pool_is_made_and_found_again(cache: str) -> None:
         assert first.chunk_sectors == 2048
         assert first.free == first.chunks == 62
         assert first.volumes == 0
-        assert first.bytes_per_block <= 24
+        assert first.bytes_per_block <= 16
     with stack.pool(cache) as pool:
         assert stack.pool_status(pool) == first
 

@@ -7,6 +7,7 @@
  * no metadata changes any more, and nothing new depends on it.
  */
 #include <linux/blkdev.h>
+#include <linux/log2.h>
 #include <linux/random.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
@@ -221,7 +222,7 @@ static int vc_pool_alloc(struct vcache_pool *p)
 
 	if (vcache_map_alloc(p, p->g.chunks))
 		return -ENOMEM;
-	locks = min_t(u32, 4096, p->ix.buckets >> VC_GROUP_SHIFT);
+	locks = rounddown_pow_of_two(min_t(u32, 4096, p->ix.buckets >> VC_GROUP_SHIFT));
 	p->slots = vzalloc((size_t)p->g.slot_blocks * VC_BLOCK_SIZE);
 	p->group = kvmalloc_array(locks, sizeof(*p->group), GFP_KERNEL);
 	p->change = kvcalloc(locks, sizeof(*p->change), GFP_KERNEL);

@@ -405,10 +405,11 @@ static void vc_pool_postsuspend(struct dm_target *ti)
 /* Memory of the map for each block of the cache, in hundredths of a byte. */
 static u64 vc_pool_cost(const struct vcache_pool *p)
 {
-	u64 bytes = (u64)p->ix.cells * (sizeof(u64) + sizeof(u32) + 1) +
-		    (p->ghosts.mask + 1ULL) * sizeof(u16) +
+	u64 bytes = (u64)p->ix.cells * (sizeof(u64) + sizeof(u16) + 1) +
+		    (u64)p->ghosts.entries * sizeof(u16) +
 		    (u64)p->ix.buckets * sizeof(u32) + p->ix.cells / 8 * 3 +
-		    (u64)vcache_map_chunks(p) * (sizeof(struct vcache_chunk) +
+		    (u64)vcache_map_chunks(p) * (sizeof(u16) +
+					sizeof(struct vcache_chunk) +
 					sizeof(struct vcache_found) +
 					sizeof(struct vcache_chunk_disk));
 

@@ -313,6 +313,13 @@ static inline unsigned long roundup_pow_of_two(unsigned long x)
 {
 	return x <= 1 ? 1 : 1UL << (64 - __builtin_clzl(x - 1));
 }
+
+static inline unsigned long rounddown_pow_of_two(unsigned long x)
+{
+	unsigned long n = roundup_pow_of_two(x);
+
+	return n > x ? n / 2 : n;
+}
 static inline u64 div_u64(u64 a, u32 b) { return a / b; }
 static inline u64 div64_u64(u64 a, u64 b) { return a / b; }
 static inline u64 mul_u64_u32_div(u64 a, u32 b, u32 c)
@@ -668,6 +675,7 @@ static inline void *sim_zalloc(size_t size, gfp_t gfp)
 #define kvcalloc(n, s, g) sim_zalloc(array_size(n, s), g)
 #define vmalloc(s) sim_alloc(s, GFP_KERNEL)
 #define vzalloc(s) sim_zalloc(s, GFP_KERNEL)
+#define vmalloc_huge(s, g) ((g) & __GFP_ZERO ? sim_zalloc(s, g) : sim_alloc(s, g))
 #define kfree(p) sim_free(p)
 #define kvfree(p) sim_free(p)
 #define vfree(p) sim_free(p)

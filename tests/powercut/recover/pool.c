@@ -111,7 +111,9 @@ static int load(struct pool *p, u64 blocks)
 	p->ix.cells = p->g.chunks * p->g.chunk_blocks;
 	p->ix.buckets = vcache_index_buckets(p->ix.cells);
 	p->ix.where = room_for(p->ix.cells, sizeof(u64));
-	p->ix.next = room_for(p->ix.cells, sizeof(u32));
+	p->ix.next = room_for(p->ix.cells, sizeof(u16));
+	p->ix.slot = room_for(p->g.chunks, sizeof(u16));
+	p->ix.chunk_cells = p->g.chunk_blocks;
 	p->ix.head = room_for(p->ix.buckets, sizeof(u32));
 	vcache_index_init(&p->ix);
 	r = load_meta(p, VC_META_SLOTS, p->g.slot_blocks, p->slots);
@@ -225,6 +227,7 @@ int recover(struct device *d, u32 volume, int64_t *map, u64 origin,
 	free(p->ix.where);
 	free(p->ix.next);
 	free(p->ix.head);
+	free(p->ix.slot);
 	free(p);
 	return r;
 }
