@@ -18,7 +18,7 @@ from pathlib import Path
 from bench import virtual
 from bench.database import figures, plot, template
 from bench.database.figures import LOADS, Run
-from bench.peers.result import STACKS
+from bench.peers.result import DIRECTSYNC, STACKS
 
 OUT = virtual.ROOT / "build" / "bench"
 # MiB of SSD for each tenant: with the one in the middle, the database and its log just fit.
@@ -50,7 +50,7 @@ def table(runs: list[Run]) -> str:
     """Return the figures as text."""
     lines = [f"{'SSD':>4} {'load':8}{'stack':15}{'seed':>4}{'transactions/s':>15}"
              f"{'p50/p99/max ms':>20}{'tenant 2/s':>11}{'MiB written':>12}"
-             f"{'SSD MiB written/copied/read':>29}{'disk MiB/KiB a write':>22}{'FLUSH':>8}"]
+             f"{'SSD MiB written/copied/read':>29}{'disk MiB/KiB a write':>22}{'FLUSH':>8}{'idle %':>8}"]
     for run in sorted(runs, key=lambda run: (run.ssd_mib, LOADS.index(run.load), run.stack)):
         us = run.transaction_us
         latency = "/".join(f"{us[name] / 1000:.1f}" for name in ("p50", "p99", "max"))
@@ -59,14 +59,15 @@ def table(runs: list[Run]) -> str:
         disk = f"{run.disk_written >> 20}/{run.disk_written / 1024 / (run.disk_writes or 1):.0f}"
         lines.append(f"{run.ssd_mib:4} {run.load:8}{run.stack:15}{run.seed:4}{run.per_s:15.0f}"
                      f"{latency:>20}{run.neighbour_per_s:11.0f}{run.volume_written >> 20:12}"
-                     f"{ssd:>29}{disk:>22}{run.flushes:8}")
+                     f"{ssd:>29}{disk:>22}{run.flushes:8}{100 * run.idle:8.0f}")
     return "\n".join(lines)
 
 
 def arguments() -> argparse.Namespace:
     """Return the command line's options, checked."""
     parser = argparse.ArgumentParser(prog="python -m bench.database", description=__doc__)
-    parser.add_argument("stack", nargs="*", metavar="STACK", help=f"some of {', '.join(STACKS)}")
+    parser.add_argument("stack", nargs="*", metavar="STACK",
+                        help=f"some of {', '.join(STACKS)} (these); {DIRECTSYNC}: the SSD itself")
     parser.add_argument("--loads", nargs="+", choices=LOADS, default=LOADS)
     parser.add_argument("--sizes", nargs="+", type=int, default=SIZES, metavar="MIB",
                         help=f"MiB of SSD for each tenant ({' '.join(map(str, SIZES))})")
@@ -77,7 +78,7 @@ def arguments() -> argparse.Namespace:
                         help="boxes that run at a time (one for each processor)")
     options = parser.parse_args()
     options.stack = options.stack or list(STACKS)
-    if unknown := set(options.stack) - set(STACKS):
+    if unknown := set(options.stack) - {*STACKS, DIRECTSYNC}:
         parser.error(f"no such stack: {', '.join(sorted(unknown))}")
     options.loads = [load for load in LOADS if load in options.loads]
     return options
@@ -95,7 +96,7 @@ def main() -> int:
         runs = [run for found in pool.map(lambda case: record(raw, options, case), cases)
                 for run in found]
     summaries = {size: figures.summary([run for run in runs if run.ssd_mib == size])
-                 for size in options.sizes} if set(options.stack) > {figures.US} else {}
+                 for size in options.sizes} if set(options.stack) - {DIRECTSYNC} > {figures.US} else {}
     normal = _NORMAL if _NORMAL in options.sizes else options.sizes[0]
     report = {"summary": summaries.get(normal), "summary_by_ssd_mib": summaries,
               "runs": [asdict(run) for run in runs], "definitions": figures.DEFINITIONS,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from bench.peers.result import counters
+from bench.peers.result import DIRECTSYNC, counters
 
 US = "vcache"
 LOADS = ("alone", "quiet", "busy", "second", "sqlite")
@@ -46,6 +46,7 @@ class Run:
     :param disk_written: bytes
     :param disk_writes: requests for them
     :param flushes: FLUSH commands to the SSD
+    :param idle: part of the time in which the processor had nothing to do
     """
 
     stack: str
@@ -64,6 +65,7 @@ class Run:
     disk_written: int
     disk_writes: int
     flushes: int
+    idle: float
 
 
 def percentile(ordered: Sequence[float], part: float) -> float:
@@ -109,6 +111,15 @@ def _copied(raw: Path, name: str) -> int | None:
     return 4096 * (after - before)
 
 
+def _idle(raw: Path, name: str) -> float:
+    """Return the part of the time in which the processor was idle or waited for I/O."""
+    # cpu user nice system idle iowait irq softirq ... (Documentation/filesystems/proc.rst)
+    before, after = ([int(word) for word in (raw / f"{name}.{when}.cpu").read_text().split()[1:9]]
+                     for when in ("before", "after"))
+    spent = [end - start for start, end in zip(before, after, strict=True)]
+    return (spent[3] + spent[4]) / sum(spent)
+
+
 def read(raw: Path, stack: str, load: str, ssd_mib: int, seed: int, seconds: float) -> Run:
     """Collect the results of a load from the folder `raw`."""
     name = f"{stack}-{ssd_mib}-{seed}-{load}"
@@ -119,7 +130,7 @@ def read(raw: Path, stack: str, load: str, ssd_mib: int, seed: int, seconds: flo
                {"p50": percentile(found, 0.5), "p99": percentile(found, 0.99), "max": found[-1]},
                _neighbour(raw, name, seconds), 512 * volume.write_sectors, volume.writes,
                512 * ssd.write_sectors, ssd.writes, _copied(raw, name), 512 * ssd.read_sectors,
-               512 * disk.write_sectors, disk.writes, ssd.flushes)
+               512 * disk.write_sectors, disk.writes, ssd.flushes, _idle(raw, name))
 
 
 def written(run: Run) -> float:
@@ -136,7 +147,7 @@ def _of(runs: Iterable[Run], stack: str, load: str,
 def _ratio(runs: Sequence[Run], load: str, figure: Callable[[Run], float],
            best: Callable[[Iterable[float]], float]) -> float:
     """Return our figure over that of the best peer."""
-    peers = {run.stack for run in runs} - {US}
+    peers = {run.stack for run in runs} - {US, DIRECTSYNC}
     return _of(runs, US, load, figure) / best(_of(runs, peer, load, figure) for peer in peers)
 
 

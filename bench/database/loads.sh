@@ -40,9 +40,10 @@ start() { # tenant
         -o "-p $((5432 + $1)) -k /tmp" start
 }
 
-# Save the counters, and how much vcache has relocated.
+# Save the counters, the times of the processor, and how much vcache has relocated.
 save() { # name of the file
     snapshot "$1"
+    head -n 1 /proc/stat >"$out/$1.cpu"
     [ "$stack" != vcache ] || dmsetup status pool >"$out/$1.pool"
 }
 

@@ -166,12 +166,15 @@ vcache() {
 # No cache: the disks are on the SSD itself. QEMU with cache=directsync opens an image with
 # O_DSYNC, and its guest has no write cache to flush.
 directsync() {
+    own=$slice
+    [ "$slice" -ge "$region" ] || slice=$region # all data must fit
     hardware
     device() { echo "/dev/mapper/fast$1"; }
     dsync=yes
     measure directsync
     dsync=no
     strip
+    slice=$own
 }
 
 # One cache set for all, as intended by bcache. Last, since it cannot be removed.

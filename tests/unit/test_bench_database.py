@@ -14,7 +14,7 @@ from bench.database.figures import Run
 def run(stack: str, load: str, per_s: float, p99: float = 1000, written: int = 1000,
         seed: int = 1) -> Run:
     return Run(stack, load, 96, seed, per_s, {"p50": 10, "p99": p99, "max": 2 * p99}, 5,
-               0, 0, written, 0, None, 0, 0, 0, 0)
+               0, 0, written, 0, None, 0, 0, 0, 0, 0)
 
 
 def leave(raw: Path, name: str, log: str) -> None:
@@ -23,6 +23,8 @@ def leave(raw: Path, name: str, log: str) -> None:
     for when, start in (("before", 0), ("after", 100)):
         (raw / f"{name}.{when}").write_text("".join(
             " ".join(str(start * disk + at) for at in range(17)) + "\n" for disk in (1, 2, 3)))
+        (raw / f"{name}.{when}.cpu").write_text(
+            f"cpu  {5 * start} 0 {start} {3 * start} {start} 0 0 0 0 0\n")
 
 
 def test_transactions_of_pgbench(tmp_path: Path) -> None:
@@ -32,7 +34,7 @@ def test_transactions_of_pgbench(tmp_path: Path) -> None:
         {"jobs": [{"error": 0, "read": {"iops": 70.0}, "write": {"iops": 30.0}}]}))
     assert figures.read(tmp_path, "vcache", "busy", 96, 1, 10) == Run(
         "vcache", "busy", 96, 1, 20, {"p50": 1100, "p99": 1198, "max": 1199}, 100,
-        512 * 300, 300, 512 * 100, 100, None, 512 * 100, 512 * 200, 200, 100)
+        512 * 300, 300, 512 * 100, 100, None, 512 * 100, 512 * 200, 200, 100, 0.4)
 
 
 def test_what_was_relocated(tmp_path: Path) -> None:
@@ -61,6 +63,11 @@ def test_a_neighbour_that_failed(tmp_path: Path) -> None:
     (tmp_path / "vcache-96-1-busy.json").write_text(json.dumps({"jobs": [{"error": 5}]}))
     with pytest.raises(SystemExit, match="vcache-96-1-busy: fio failed"):
         figures.read(tmp_path, "vcache", "busy", 96, 1, 10)
+
+
+def test_the_ssd_itself_is_no_peer() -> None:
+    found = figures.summary([*RUNS, run("directsync", "alone", 9000, p99=1, written=1)])
+    assert found == figures.summary(RUNS)
 
 
 RUNS = [run("vcache", "alone", 300, p99=50, written=3000),
