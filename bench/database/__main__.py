@@ -50,7 +50,8 @@ def table(runs: list[Run]) -> str:
     """Return the figures as text."""
     lines = [f"{'SSD':>4} {'load':8}{'stack':15}{'seed':>4}{'transactions/s':>15}"
              f"{'p50/p99/max ms':>20}{'tenant 2/s':>11}{'MiB written':>12}"
-             f"{'SSD MiB written/copied/read':>29}{'disk MiB/KiB a write':>22}{'FLUSH':>8}{'idle %':>8}"]
+             f"{'SSD MiB written/copied/read':>29}{'disk MiB/KiB a write':>22}"
+             f"{'FLUSH':>8}{'idle %':>8}"]
     for run in sorted(runs, key=lambda run: (run.ssd_mib, LOADS.index(run.load), run.stack)):
         us = run.transaction_us
         latency = "/".join(f"{us[name] / 1000:.1f}" for name in ("p50", "p99", "max"))
@@ -95,8 +96,9 @@ def main() -> int:
     with ThreadPoolExecutor(options.boxes) as pool:
         runs = [run for found in pool.map(lambda case: record(raw, options, case), cases)
                 for run in found]
+    compared = set(options.stack) - {DIRECTSYNC} > {figures.US}
     summaries = {size: figures.summary([run for run in runs if run.ssd_mib == size])
-                 for size in options.sizes} if set(options.stack) - {DIRECTSYNC} > {figures.US} else {}
+                 for size in options.sizes} if compared else {}
     normal = _NORMAL if _NORMAL in options.sizes else options.sizes[0]
     report = {"summary": summaries.get(normal), "summary_by_ssd_mib": summaries,
               "runs": [asdict(run) for run in runs], "definitions": figures.DEFINITIONS,

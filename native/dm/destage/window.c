@@ -33,8 +33,26 @@ static u8 vc_window_mask(struct vcache_pool *p, const struct vcache_round_cell *
 	return c->mask & READ_ONCE(p->ix.where[c->cell]);
 }
 
-/* Send a window to the origin, to be written durably; consecutive blocks in one request. */
-static void vc_window_send_write(struct vcache_window *w, struct vcache_volume *v)
+/* Let the last one who wrote to a log pay for a request, unless an operator waits for it. */
+static void vc_window_charge(const struct vcache_log *log, struct bio *bio)
+{
+	struct vcache_tag *tag;
+
+	if (READ_ONCE(log->vol->drain))
+		return;
+	rcu_read_lock();
+	tag = rcu_dereference(log->user);
+	if (tag)
+		vcache_payer_charge(tag, bio);
+	rcu_read_unlock();
+}
+
+/*
+ * Send a window to the origin, to be written durably; consecutive blocks in one request. @log has
+ * its first block: if a volume has a payer, it has one log with data.
+ */
+static void vc_window_send_write(struct vcache_window *w, struct vcache_volume *v,
+				 const struct vcache_log *log)
 {
 	blk_opf_t opf = REQ_OP_WRITE | vcache_durable_flags(v->origin);
 	struct bio *bio = NULL;
@@ -58,9 +76,11 @@ static void vc_window_send_write(struct vcache_window *w, struct vcache_volume *
 				submit_bio_noacct(bio);
 				bio = NULL;
 			}
-			if (!bio)
+			if (!bio) {
 				bio = vcache_window_bio(w, v->pool, v->origin, opf,
 							w->nr - i, at);
+				vc_window_charge(log, bio);
+			}
 			__bio_add_page(bio, w->page[i],
 				       (e - s) << SECTOR_SHIFT,
 				       s << SECTOR_SHIFT);
@@ -262,6 +282,7 @@ static void vc_window_clean(struct vcache_round *r, struct vcache_window *w,
 int vcache_window_write(struct vcache_round *r, struct vcache_window *w,
 			struct vcache_volume *v)
 {
+	struct vcache_log *log = vcache_cell_chunk(v->pool, w->cell[0].cell)->log;
 	int error = vcache_window_wait(w);
 	u32 i;
 
@@ -271,7 +292,7 @@ int vcache_window_write(struct vcache_round *r, struct vcache_window *w,
 		return error;
 	vcache_pool_read_ok(v->pool);
 	r->busy += vc_window_hold(w, v);
-	vc_window_send_write(w, v);
+	vc_window_send_write(w, v, log);
 	return 0;
 }
 

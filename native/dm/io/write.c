@@ -357,6 +357,8 @@ int vcache_write_bio(struct vcache_target *vt, struct bio *bio, struct vcache_io
 	rcu_read_lock();
 	tag = vcache_tag_of_write(vt, bio);
 	vc_write_time(tag, io);
+	if (vt->scope == VCACHE_SCOPE_VOLUME)
+		vcache_payer_note(tag);
 	if (vc_write_large(tag, bio, io)) {
 		rcu_read_unlock();
 		srcu_read_unlock(&dev->writers, section);

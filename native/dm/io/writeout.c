@@ -120,6 +120,7 @@ static struct bio *vc_writeout_alloc(struct vcache_tag *tag,
 		opf |= REQ_SYNC | REQ_IDLE;
 	bio = bio_alloc_bioset(bdev, vc_batch_run(tag, b), opf, GFP_NOIO,
 			       &tag->dev->bs);
+	vcache_payer_charge(tag, bio);
 	bio->bi_iter.bi_sector = sector;
 	bio->bi_private = tag;
 	bio->bi_end_io = tagged ? vcache_tagged_end : vcache_writeout_end;

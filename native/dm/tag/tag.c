@@ -252,6 +252,7 @@ static void vc_tag_free(struct vcache_tag *tag)
 	kvfree(tag->staged.s);
 	kvfree(tag->staged_remove.s);
 	kfree(rcu_dereference_protected(tag->cgroups, true));
+	vcache_payer_forget(tag);
 	vcache_curve_free(tag->curve);
 	kvfree(tag->stats);
 	kfree(tag);

@@ -174,6 +174,7 @@ struct vcache_nvme {
  * @lanes: lanes of the pool that are dedicated to it, bits
  * @name: a label for the administrator
  * @cgroups: may be NULL
+ * @payer: who pays for writes to the origin in the background, see payer.c; RCU
  * @mode: where its write-outs go, on a device in writeback mode
  * @log: its log in the pool, or NULL
  * @curve: its miss-ratio curve, or NULL
@@ -235,6 +236,7 @@ struct vcache_tag {
 	u64 lanes;
 	char name[VCACHE_NAME_MAX + 1];
 	struct vcache_cgroups __rcu *cgroups;
+	struct cgroup_subsys_state *payer;
 	enum vcache_mode mode;
 	struct vcache_log *log;
 	struct vcache_curve *curve;
@@ -504,6 +506,9 @@ static inline struct vcache_tag *vcache_tag_of_owner(struct vcache_owner *owner)
 bool vcache_tag_has_cgroup(struct vcache_tag *tag, u64 id);
 struct vcache_tag *vcache_tag_of_range(struct vcache_target *vt, struct bio *bio);
 struct vcache_tag *vcache_tag_of_write(struct vcache_target *vt, struct bio *bio);
+void vcache_payer_note(struct vcache_tag *tag);
+void vcache_payer_forget(struct vcache_tag *tag);
+void vcache_payer_charge(struct vcache_tag *tag, struct bio *bio);
 void vcache_scope_of_flush(struct vcache_target *vt, struct vcache_flush *f);
 int vcache_tag_set_cgroups(struct vcache_tag *tag, const u64 *id, unsigned int nr);
 

@@ -76,6 +76,11 @@ struct block_device {
 struct bio;
 typedef void (bio_end_io_t)(struct bio *bio);
 struct bio_set { unsigned int front; };
+struct cgroup_subsys_state { struct cgroup_subsys_state *parent; };
+#define bio_associate_blkg_from_css(b, c) ((void)(b), (void)(c))
+#define css_tryget(c) ((void)(c), true)
+#define css_put(c) ((void)(c))
+
 struct bio {
 	struct bio *bi_next;
 	struct block_device *bi_bdev;
