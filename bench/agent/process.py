@@ -40,6 +40,11 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 # Time after the first pass until the agent is quiet, and for which it is measured, in seconds.
 # Files whose last change is less than a minute ago may be read again.
 _SETTLE_S, _QUIET_S = 62.0, 40.0
+# Least number of passes whose mean time is measured. With a profile, passes take longer.
+_PASSES = 5
+# Seconds between two looks whether something is complete: a look takes time of the processor
+# that the agent has.
+_LOOK_S = 0.2
 _HOOKS = 20
 _OPERATIONS = ("prepare", "start", "started", "stopped", "release")
 _PATIENCE_S = 600.0
@@ -119,7 +124,7 @@ def until(probe: Callable[[], object], what: str) -> None:
         if time.monotonic() > limit:
             raise SystemExit(f"bench.agent: not within {_PATIENCE_S:g} s: {what}\n"
                              + _LOG.read_text(errors="replace")[-3000:])
-        time.sleep(0.05)
+        time.sleep(_LOOK_S)
 
 
 def tags() -> list[Tag]:
@@ -156,6 +161,7 @@ def quiet(agent: Agent) -> dict[str, float]:
     speed = work_ms()
     passes, began, cpu = agent.passes(), time.monotonic(), agent.cpu_s()
     time.sleep(_QUIET_S)
+    until(lambda: agent.passes()[0] >= passes[0] + _PASSES, f"{_PASSES} passes are measured")
     after, ended, used = agent.passes(), time.monotonic(), agent.cpu_s()
     main, helpers = ((new - old) / (ended - began) for new, old in zip(used, cpu, strict=True))
     memory = agent.memory_mb()
