@@ -177,6 +177,8 @@ class Journal:
         """
         self._ended = time.time()
         self._counts[not after.problem] += 1
+        if after is before:
+            return  # the pass had nothing to decide
         try:
             # A failed pass has no plan. The next one is compared with the last known plan.
             for news in between(dataclasses.replace(before, plan=self._plan), after):
