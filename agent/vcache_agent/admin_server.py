@@ -134,9 +134,9 @@ class AdminServer:
         except Unfinished:
             self._note(name, fields)  # the setting is saved
             raise
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
             if not is_refusal(error):
-                raise
+                self._agent.worker.kick()  # a pass replaces a damaged file
             raise Unfinished(f"nothing is changed: the agent's state file: {error}") from None
         self._note(name, fields)
         return answer

@@ -75,12 +75,15 @@ class BlockStack:
         self._root = root
         self._table = table
         self._known: dict[DeviceNumber, list[Segment]] = {}
+        #: The devices whose segments were requested.
+        self.asked: set[DeviceNumber] = set()
 
     def segments(self, number: DeviceNumber) -> list[Segment]:
         """Return the segments of a device, sorted by their start on the device.
 
         :raises NotOnVcache: if it has none; the text says why
         """
+        self.asked.add(number)
         if number not in self._known:
             try:
                 self._known[number] = self._segments(number, _MAX_LEVELS)

@@ -8,6 +8,8 @@ commit it by its journal, so it belongs to the host tag.
 The extents are read without FIEMAP_FLAG_SYNC, which would write back the file's
 dirty pages and wait. Images are opened with O_DIRECT. Data that is delayed in
 the page cache has no extent yet.
+
+Helper processes (locate_helper.py) import this, so it needs few modules.
 """
 
 import errno
@@ -16,11 +18,12 @@ import os
 import stat
 import struct
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from itertools import compress
+from operator import add
 
-from vcache_agent.model import SECTOR_BYTES, Extents
-from vcache_agent.packed_extents import PackedExtents, join_runs
+from vcache_agent.runs import joined
 
+_SECTOR = 512
 _FS_IOC_FIEMAP = 0xC020660B
 _FS_IOC_FSGETXATTR = 0x801C581F
 _FS_XFLAG_REALTIME = 0x1
@@ -50,22 +53,12 @@ class FiemapFailed(FiemapError):
     """The extents of a file could not be read this time."""
 
 
-class Found(NamedTuple):
-    """The extents of a file.
-
-    :param extents: the written extents, in sectors of the file system's device, sorted and
-        joined
-    :param unwritten: sectors that a write makes written without allocating them
-    """
-
-    extents: PackedExtents
-    unwritten: int
-
-
-def read(fd: int, progress: Callable[[], object] = lambda: None) -> Found:
-    """Return the extents of a file.
+def read(fd: int, progress: Callable[[], object] = lambda: None) -> tuple[bytes, int]:
+    """Return the written extents of a file, and its sectors that only a write makes written.
 
     :param progress: called now and then, because a file may have many extents
+    :return: first sector and length of each extent on the file system's device, in 8 bytes each,
+        sorted and joined; number of sectors that are allocated, but not written
     :raises FiemapError: if the file system does not report them
     :raises FiemapFailed: if it failed to
     """
@@ -73,40 +66,39 @@ def read(fd: int, progress: Callable[[], object] = lambda: None) -> Found:
         raise FiemapError("not a regular file")
     if _is_realtime(fd):
         raise FiemapError("it is an XFS realtime file, which is not on the main device")
-    found: list[tuple[int, int]] = []
+    starts: list[int] = []
+    ends: list[int] = []
     unwritten = 0
     try:
-        for batch in _read(fd):
-            found += _usable(batch)
-            unwritten += sum([length for _, length, flags in batch if flags & _UNWRITTEN])
+        for physical, lengths, flags in _read(fd):
+            _use(physical, lengths, flags, starts, ends)
+            unwritten += sum(compress(lengths, [flag & _UNWRITTEN for flag in flags]))
             progress()
     except OSError as error:
         if error.errno in (errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL):
             raise FiemapError("its file system does not support FIEMAP") from None
         raise FiemapFailed(f"FIEMAP: {error.strerror}") from None
-    return Found(join_runs(found), unwritten // SECTOR_BYTES)
+    return joined(starts, ends).tobytes(), unwritten // _SECTOR
 
 
-def written_extents(fd: int) -> Extents:
-    """Return the written extents of a file; see :func:`read`."""
-    return read(fd).extents
+def _use(physical: list[int], lengths: list[int], flags: list[int], starts: list[int],
+         ends: list[int]) -> None:
+    """Add the sectors of the extents without a flag of :data:`FLAGS_SKIPPED`.
 
+    Sectors of which only a part belongs to an extent do not count, so a run may be empty.
 
-def _usable(extents: list[tuple[int, int, int]]) -> list[tuple[int, int]]:
-    """Return the sectors of the extents without a flag of :data:`FLAGS_SKIPPED`.
-
-    Sectors of which only a part belongs to an extent do not count.
-
-    :param extents: (physical offset, length, flags) in bytes
-    :return: (first sector, sector after the last)
+    :param physical: offsets in bytes
+    :param lengths: bytes
+    :param starts: receives the first sectors
+    :param ends: receives the sectors after the last ones
     """
-    found = [(-(-physical // SECTOR_BYTES), (physical + length) // SECTOR_BYTES)
-             for physical, length, flags in extents if not flags & _SKIP]
-    return [run for run in found if run[0] < run[1]]
+    usable = [not flag & _SKIP for flag in flags]
+    starts += [-(-offset // _SECTOR) for offset in compress(physical, usable)]
+    ends += [end // _SECTOR for end in compress(map(add, physical, lengths), usable)]
 
 
-def _read(fd: int) -> Iterator[list[tuple[int, int, int]]]:
-    """Yield (physical, length, flags) of the extents, in bytes, in batches."""
+def _read(fd: int) -> Iterator[tuple[list[int], list[int], list[int]]]:
+    """Yield physical offsets, lengths and flags of the extents, in bytes, in batches."""
     offset = 0
     buffer = bytearray(_HEADER.size + _BATCH * _EXTENT_BYTES)
     while True:
@@ -119,7 +111,7 @@ def _read(fd: int) -> Iterator[list[tuple[int, int, int]]]:
         # Each column at once takes a third of the time of one extent after another.
         words, halves = found.cast("Q"), found.cast("I")
         lengths, flags = words[2::7].tolist(), halves[10::14].tolist()
-        yield list(zip(words[1::7].tolist(), lengths, flags, strict=True))
+        yield words[1::7].tolist(), lengths, flags
         if flags[-1] & FLAG_LAST:
             return
         offset = words[7 * (mapped - 1)] + lengths[-1]

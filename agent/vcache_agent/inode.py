@@ -10,7 +10,6 @@ system may have the time of birth, which statx(2) returns with the resolution of
 the kernel's clock. If it has neither, only the number is known.
 """
 
-import ctypes
 import errno
 import fcntl
 import os
@@ -49,6 +48,9 @@ def generation(fd: int) -> str:
 
 
 def _birth(fd: int) -> str:
+    # Few file systems need it, and each helper process would load it.
+    import ctypes
+
     libc = ctypes.CDLL(None, use_errno=True)
     buffer = ctypes.create_string_buffer(_STATX_BYTES)
     try:

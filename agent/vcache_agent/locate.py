@@ -172,6 +172,8 @@ class Locator:
         self._files: dict[FileId, _Extents] = {}
         self._budget = Budget()
         self._changed = False
+        #: Grows when a location, or what is known about it, may have changed.
+        self.version = 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="locate-watch", daemon=True)
 
@@ -328,6 +330,7 @@ class Locator:
             item = self._paths.get(question.path)
             if item is not None:
                 item.stalled = self._changed = True
+                self.version += 1
                 self._wake.notify_all()
 
     def _answer(self, question: Question, answer: Answer) -> None:
@@ -343,7 +346,9 @@ class Locator:
                 changed |= self._note(item, answer)
             elif question.extents and item.answer and item.answer.file:
                 self._budget.failed(item.answer.file, time.monotonic())
-            self._changed |= changed
+            if changed:
+                self._changed = True
+                self.version += 1
             again, item.again = item.again, None
             self._wake.notify_all()
         if again is not None:

@@ -33,7 +33,7 @@ from vcache_agent import fiemap, inode
 #: Largest size of a request, and of an answer's message.
 REQUEST_BYTES = 64 << 10
 MESSAGE_BYTES = 64 << 10
-_PER_MESSAGE = 2048
+_PART_BYTES = 32 << 10
 _PROGRESS_S = 0.1
 
 # Nanoseconds after its last change during which the extents of a file may still change
@@ -90,14 +90,14 @@ def _file(connection: socket.socket, fd: int, extents: bool) -> Json:
                 told = time.monotonic()
 
         try:
-            found = fiemap.read(fd, progress)
+            found, unwritten = fiemap.read(fd, progress)
         except fiemap.FiemapError as error:
             failed = isinstance(error, fiemap.FiemapFailed)
             return answer | {"extents_error": str(error), "failed": failed}
-        for at in range(0, len(found.extents), _PER_MESSAGE):
-            connection.send(b"E" + found.extents[at:at + _PER_MESSAGE].data)
+        for at in range(0, len(found), _PART_BYTES):
+            connection.send(b"E" + found[at:at + _PART_BYTES])
         answer |= {
-            "unwritten": found.unwritten, "cost": time.process_time() - began,
+            "unwritten": unwritten, "cost": time.process_time() - began,
             "settled": now - max(status.st_mtime_ns, status.st_ctime_ns) > SETTLE_NS}
     return answer
 

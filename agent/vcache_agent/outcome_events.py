@@ -3,14 +3,14 @@
 
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from oslo_log import log as logging
 
 from vcache_agent.events import EventLog
 from vcache_agent.model import DeviceNumber, lanes_of
-from vcache_agent.plan.actions import Action, DeleteTag, SetLanes, SetTag
+from vcache_agent.plan.actions import Action, DeleteTag, SetExtents, SetLanes, SetTag
 
 if TYPE_CHECKING:
     from vcache_agent.plan.state import DiskReport, Orphan, Plan
@@ -52,10 +52,15 @@ def _passes(before: "Outcome", after: "Outcome") -> Iterator[News]:
 def _actions(before: "Outcome", after: "Outcome") -> Iterator[News]:
     if after.plan is None:
         return
-    old = set(before.plan.actions) if before.plan else set()
-    for action in after.plan.actions:
+    old = set(_told(before.plan.actions)) if before.plan else set()
+    for action in _told(after.plan.actions):
         if action not in old and (action.device, action.tag) not in after.errors:
             yield from _action(action)
+
+
+def _told(actions: Iterable[Action]) -> Iterator[Action]:
+    """Yield the actions that are events. Extents change too often, and have too many values."""
+    return (action for action in actions if not isinstance(action, SetExtents))
 
 
 def _action(action: Action) -> Iterator[News]:
@@ -172,6 +177,8 @@ class Journal:
         """
         self._ended = time.time()
         self._counts[not after.problem] += 1
+        if after is before:
+            return  # the pass had nothing to decide
         try:
             # A failed pass has no plan. The next one is compared with the last known plan.
             for news in between(dataclasses.replace(before, plan=self._plan), after):

@@ -9,10 +9,12 @@ import array
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from operator import add
 from typing import overload
 
 from vcache_agent.model import Extent, Extents
 from vcache_agent.netlink.spec import EXTENT_LAYOUT
+from vcache_agent.runs import joined
 
 #: Format of an extent, which is that of netlink: start and length in sectors.
 LAYOUT = EXTENT_LAYOUT
@@ -61,8 +63,8 @@ class PackedExtents(Sequence[Extent]):
             return tuple(self) == other
         return NotImplemented
 
-    def __hash__(self) -> int:
-        return hash(tuple(self))
+    # A hash that is equal to that of an equal tuple would take a step for each extent.
+    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"PackedExtents of {list(self)}"
@@ -84,26 +86,9 @@ def sectors_of(extents: Extents) -> int:
 
 def join(extents: Iterable[tuple[int, int]]) -> PackedExtents:
     """Sort extents and join those that touch or overlap."""
-    return join_runs((start, start + length) for start, length in extents)
-
-
-def join_runs(runs: Iterable[tuple[int, int]]) -> PackedExtents:
-    """Sort runs, each a first sector and the one after the last, and join them to extents."""
-    flat = array.array("Q")
-    add = flat.append
-    first = last = -1
-    for start, end in sorted(runs):
-        if start <= last:
-            last = max(last, end)
-            continue
-        if last >= 0:
-            add(first)
-            add(last - first)
-        first, last = start, end
-    if last >= 0:
-        add(first)
-        add(last - first)
-    return PackedExtents(flat.tobytes())
+    flat = array.array("Q", itertools.chain.from_iterable(extents))
+    starts = flat[0::2]
+    return PackedExtents(joined(starts, array.array("Q", map(add, starts, flat[1::2]))).tobytes())
 
 
 @functools.lru_cache(maxsize=1024)

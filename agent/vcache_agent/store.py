@@ -97,6 +97,8 @@ class Store:
         self._problem = ""
         self._read: tuple[dict[DiskId, DiskRow], dict[str, LayerRow]] | None = None
         self._managed: dict[str, ManagedVolume] | None = None
+        #: Grows with each change.
+        self.version = 0
         #: Held from the look at the numbers in use until a new one is saved.
         self.allocating = threading.RLock()
         try:
@@ -138,6 +140,7 @@ class Store:
         self._db = sqlite3.connect(self._path, timeout=10, isolation_level=None,
                                    check_same_thread=False)
         self._read = self._managed = None
+        self.version += 1
         try:
             if alone:
                 self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -261,6 +264,7 @@ class Store:
     @contextlib.contextmanager
     def _begun(self) -> Iterator[None]:
         self._read = self._managed = None
+        self.version += 1
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield

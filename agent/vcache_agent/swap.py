@@ -48,7 +48,7 @@ from vcache_agent.records import DiskRow, LayerRow
 from vcache_agent.swapdata import DataSettings, DataSwap
 
 if TYPE_CHECKING:
-    # With the decision, numpy would be loaded by each vcache command.
+    # No vcache command needs the decision, which takes long to load.
     from vcache_agent.plan.state import DiskReport, Plan
 
 LOG = logging.getLogger(__name__)

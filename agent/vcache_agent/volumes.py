@@ -16,9 +16,7 @@ sets. Only whether it has a pool is a matter of its table.
 
 import contextlib
 import dataclasses
-import fcntl
 import json
-import os
 import re
 import sqlite3
 import threading
@@ -30,7 +28,7 @@ from oslo_log import log as logging
 
 from nova_vcache import extra_specs
 from nova_vcache.extra_specs import ExtraSpecs, InvalidExtraSpecs, Mode
-from vcache_agent import attach, pools, tags
+from vcache_agent import attach, device_lock, pools, tags
 from vcache_agent.admin_client import AdminError, NotHere, Unfinished
 from vcache_agent.dm import Dm, DmError, Info
 from vcache_agent.model import VOLUME_TARGET, DiskId
@@ -38,12 +36,14 @@ from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.pools import PoolError
 from vcache_agent.records import ManagedVolume, VolumeState
-from vcache_agent.store import Store
+from vcache_agent.store import Store, is_refusal
 
 LOG = logging.getLogger(__name__)
 
 # Seconds between two attempts to attach volumes whose device or pool does not exist yet.
 _AGAIN = 5.0
+# Longest time in seconds to wait for another operation or command that changes devices.
+_PATIENCE = 60.0
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _DEVICE = re.compile(r"/dev/[A-Za-z0-9_+.:@=/-]{1,200}")
 _CACHED = (Mode.WRITEBACK, Mode.WRITETHROUGH)
@@ -54,7 +54,7 @@ class Volumes:
 
     :param store: the agent's store
     :param settle: runs a pass of the worker, and waits until it is complete
-    :param lock: file that the commands that change devices lock, too
+    :param lock: see device_lock.py
     :param mapper: returns a connection to device mapper
     :param kernel: returns a client for the kernel
     """
@@ -66,7 +66,6 @@ class Volumes:
         self._file = lock
         self._mapper = mapper
         self._kernel = kernel
-        self._changing = threading.Lock()
         self._problems: dict[str, str] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._restore, name="volumes", daemon=True)
@@ -95,7 +94,7 @@ class Volumes:
         :raises AdminError: if that is not possible; the volume is then as before
         """
         wanted = _wanted(fields)
-        with self._operation(wanted.id):
+        with self._operation(wanted.id, "volume-put"):
             before = self._store.managed().get(wanted.id)
             with self._mapper() as dm:
                 info = pools.find(dm, wanted.device)
@@ -145,7 +144,7 @@ class Volumes:
         """
         name = _id(fields)
         self._write_back(self._known(name))
-        with self._operation(name):
+        with self._operation(name, "volume-drain"):
             self._leave(self._known(name))
         self._settle()
         return self.get(fields)
@@ -165,7 +164,7 @@ class Volumes:
         volume = self._store.managed().get(name)
         if volume is not None:
             self._write_back(volume)
-        with self._operation(name):
+        with self._operation(name, "volume-delete"):
             volume = self._store.managed().get(name)
             if volume is None:
                 return {}
@@ -306,27 +305,39 @@ class Volumes:
         return found
 
     @contextlib.contextmanager
-    def _operation(self, name: str) -> Iterator[None]:
-        """Serialize what changes devices, also with the commands; translate errors."""
-        with self._changing, _locked(self._file):
-            try:
+    def _operation(self, name: str, what: str) -> Iterator[None]:
+        """Serialize what changes devices, also with the commands; translate errors.
+
+        :param what: name of the operation, for those who wait for it
+        """
+        try:
+            with device_lock.held(self._file, f"vcache-agent, {what} of volume {name}", _PATIENCE):
                 yield
-            except (PoolError, DmError) as error:
-                text = str(error.strerror if isinstance(error, DmError) else error)
-                self._problems[name] = text
-                raise AdminError(f"volume {name}: {text}") from None
-            except sqlite3.OperationalError as error:
-                raise Unfinished(f"volume {name}: the agent's state file: {error}") from None
-            self._problems.pop(name, None)
+        except (PoolError, DmError) as error:
+            text = str(error.strerror if isinstance(error, DmError) else error)
+            self._problems[name] = text
+            raise AdminError(f"volume {name}: {text}") from None
+        except device_lock.Busy as error:
+            raise Unfinished(f"volume {name}: nothing is changed: {error}") from None
+        except sqlite3.DatabaseError as error:
+            if not is_refusal(error):
+                with contextlib.suppress(AdminError):
+                    self._settle()  # a pass replaces a damaged file
+            raise Unfinished(f"volume {name}: the agent's state file: {error}") from None
+        self._problems.pop(name, None)
 
     def _restore(self) -> None:
         """Continue what was begun, until all devices and pools are there."""
         while not self._stopping.is_set():
-            left = [volume for volume in self._store.managed().values()
-                    if volume.state is not VolumeState.DRAINED]
-            # Volumes in order of their id, so that the log can be compared.
-            pending = [volume.id for volume in sorted(left, key=lambda one: one.id)
-                       if not self._continued(volume.id)]
+            try:
+                left = [volume for volume in self._store.managed().values()
+                        if volume.state is not VolumeState.DRAINED]
+                # Volumes in order of their id, so that the log can be compared.
+                pending = [volume.id for volume in sorted(left, key=lambda one: one.id)
+                           if not self._continued(volume.id)]
+            except sqlite3.DatabaseError as error:
+                LOG.error("volumes: the agent's state file: %s; trying again", error)
+                pending = ["unknown"]
             if not pending or self._stopping.wait(_AGAIN):
                 return
 
@@ -334,7 +345,7 @@ class Volumes:
         """Continue with one volume; return False if that has to be tried again."""
         before = self._problems.get(name)
         try:
-            with self._operation(name), self._mapper() as dm:
+            with self._operation(name, "restart"), self._mapper() as dm:
                 volume = self._store.managed().get(name)
                 if volume is None or volume.state is VolumeState.DRAINED:
                     return True
@@ -349,18 +360,6 @@ class Volumes:
             return False
         LOG.info("volume %s is %s again", name, volume.state)
         return True
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock of the commands that change devices."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
 
 
 def _id(fields: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from oslo_log import log as logging
 
 from nova_vcache.extra_specs import ExtraSpecs, Isolation, Mode
-from vcache_agent import cgroups, managed, policies, pools, swap
+from vcache_agent import cgroups, managed, policies, pools, settled, swap
 from vcache_agent.admin_client import Unfinished
 from vcache_agent.admission import specs_of
 from vcache_agent.blockstack import BlockStack
@@ -28,6 +28,7 @@ from vcache_agent.migration.moves import Moves, Role
 from vcache_agent.model import (
     NO_LIMITS,
     Device,
+    DeviceNumber,
     DiskId,
     DiskSource,
     DiskState,
@@ -153,6 +154,9 @@ class Worker:
         self._fresh = False
         self._stopping = False
         self._said: set[str] = set()
+        self._settled: settled.Inputs | None = None
+        self._below: frozenset[DeviceNumber] = frozenset()
+        self._until = 0.0
         self._outcome = Outcome()
         #: Processor time of all passes in seconds.
         self.cpu_seconds = 0.0
@@ -231,10 +235,11 @@ class Worker:
                 self._wake.wait_for(lambda: self._stopping or self._asked > self._done, interval)
                 if self._stopping:
                     return
+                periodic = self._asked == self._done
                 asked, fresh, self._fresh = self._asked, self._fresh, False
             problem = ""
             try:
-                interval = self._pass(fresh)
+                interval = self._pass(fresh, periodic)
             except NetlinkError as error:
                 problem = str(error.strerror)
             except sqlite3.DatabaseError as error:
@@ -269,9 +274,17 @@ class Worker:
         self._say([problem])
         return self._settings.refresh_interval
 
-    def _pass(self, fresh: bool) -> float:
-        """Observe, decide and apply once; return the seconds until the next pass."""
+    def _pass(self, fresh: bool, periodic: bool = False) -> float:
+        """Observe, decide and apply once; return the seconds until the next pass.
+
+        :param periodic: nothing has asked for this pass
+        """
         with Client(self._settings.netlink_timeout, self._decoder) as client:
+            inputs = self._inputs(client)
+            if periodic and inputs == self._settled and time.time() < self._until:
+                self._publish(self._outcome)
+                return self._settings.refresh_interval
+            self._settled = None
             for _ in range(_CLAIM_PASSES):
                 snapshot = managed.added(self._inventory.snapshot(), self._store.managed())
                 look = _Observation(self._settings.run_dir, self.locator, client.devices(),
@@ -298,11 +311,38 @@ class Worker:
         self._publish(Outcome(plan, snapshot, problem, self._executor.errors | errors,
                               look.cgroup_notes, look.cgroup_paths, self._swapper.reports,
                               look.located))
-        self._say(_remarks(plan, look) + refused + self._swapper.problems)
+        failed = refused + self._swapper.problems
+        self._say(_remarks(plan, look) + failed)
         changing = look.cgroup_notes or swapping or any(
             orphan.dirty_bytes for orphan in plan.orphans)
+        if not (changing or failed or problem):
+            self._settle(inputs, look)
         return min(_SOON, self._settings.refresh_interval) if changing \
             else self._settings.refresh_interval
+
+    def _inputs(self, client: Client) -> settled.Inputs:
+        """Return what a pass depends on."""
+        devices = client.devices()
+        divided = self._outcome.plan.pools.claims if self._outcome.plan else ()
+        return settled.Inputs(
+            self._inventory.snapshot(), *settled.without_counters(devices, client.tags()),
+            settled.segments(BlockStack(devices), self._below), self.locator.version,
+            self._store.version, self._moves.with_role(*Role) if self._moves else {},
+            self._survey() if divided else None)
+
+    def _settle(self, inputs: settled.Inputs, look: "_Observation") -> None:
+        """Note after a pass what its inputs were, if it has done nothing.
+
+        :param inputs: those at its beginning
+        """
+        self._below = frozenset(look.stack.asked)
+        plan = self._outcome.plan
+        if plan is not None and settled.rests(plan, inputs.moves, look.located.values(),
+                                              self._outcome.swapped):
+            self._settled = inputs
+            self._until = settled.until(
+                self._store.disks(), self._store.layers(), time.time(),
+                self._settings.forget_after, self._settings.swap_after)
 
     def _decide(self, look: "_Observation", snapshot: Snapshot, disks: tuple[DiskState, ...],
                 tags: tuple[Tag, ...]) -> tuple[Plan, frozenset[int]]:
@@ -418,7 +458,7 @@ class _Observation:
         self._adjust = adjust
         self._moves = moves
         self._deadline = time.monotonic() + patience
-        self._stack = BlockStack(devices)
+        self.stack = BlockStack(devices)
 
     def disks(self, snapshot: Snapshot) -> Iterator[DiskState]:
         """Yield the state of each disk of each domain."""
@@ -487,7 +527,7 @@ class _Observation:
 
     def _locate(self, kind: str, path: str | None, tickets: dict[str, Ticket], *,
                 readonly: bool = False) -> Located:
-        return self._locator.locate(kind, path, self._stack, readonly=readonly,
+        return self._locator.locate(kind, path, self.stack, readonly=readonly,
                                     ticket=tickets.get(path or ""), deadline=self._deadline)
 
     def _cgroup(self, entry: Entry) -> int | None:

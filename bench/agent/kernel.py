@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.box.disks import mapped, null_block
 from tests.box.inside import load_module, run
 from vcache_agent.model import DeviceNumber, Extent
-from vcache_agent.netlink import messages, spec
+from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client
 
 TAGS, EXTENTS, CHANGED = 250, 5000, 10
@@ -45,11 +45,7 @@ def median_ms(do: Callable[[], object], rounds: int = ROUNDS) -> float:
 
 def dump(client: Client) -> int:
     """Dump all tags without decoding them; return the number of messages."""
-    link = client._socket
-    message = messages.MESSAGES[spec.Command.TAG_GET]()
-    message["cmd"] = int(spec.Command.TAG_GET)
-    message["version"] = spec.FAMILY_VERSION
-    return len(link._exchange(message, link.family, _DUMP))
+    return len(client._socket.raw(spec.Command.TAG_GET, (), _DUMP))
 
 
 def measure(client: Client, device: DeviceNumber, layout: str) -> dict[str, float]:

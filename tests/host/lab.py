@@ -29,6 +29,7 @@ from vcache_agent import fiemap
 from vcache_agent.admin_client import AdminError, ask
 from vcache_agent.model import DeviceNumber, Tag
 from vcache_agent.netlink.client import Client
+from vcache_agent.packed_extents import PackedExtents
 
 REPO = Path(__file__).resolve().parents[2]
 HOOK = REPO / "libvirt_hooks" / "qemu"
@@ -125,7 +126,7 @@ def extent_sectors(path: Path) -> int:
     """Return the sectors of a file that its domain's tag must have."""
     fd = os.open(path, os.O_RDONLY)
     try:
-        return sum(extent.length for extent in fiemap.written_extents(fd))
+        return PackedExtents(fiemap.read(fd)[0]).sectors
     finally:
         os.close(fd)
 

@@ -168,13 +168,19 @@ class Host:
         """Return the calls of the hook for a domain: operation, status, seconds."""
         return [(item.operation, item.status, item.seconds) for item in lab.hook_runs(name)]
 
-    def make_image(self, name: str) -> None:
-        """Create an image, for a domain here or for a copy."""
-        lab.image(FOLDER / name, 16)
+    def make_image(self, name: str, layout: str) -> None:
+        """Create an image, for a domain here or for a copy.
 
-    def start(self, name: str, path: str, specs: dict[str, str]) -> None:
+        :param layout: ``raw``, or ``qcow2`` over a base that both hosts have, as Nova does
+        """
+        if layout == "raw":
+            lab.image(FOLDER / name, 16)
+        else:
+            lab.overlay(FOLDER / name, lab.image(FOLDER / "base", 16))
+
+    def start(self, name: str, path: str, specs: dict[str, str], layout: str = "raw") -> None:
         """Start a domain, and wait until its guest answers."""
-        self.vm.start(name, Path(path), specs)
+        self.vm.start(name, Path(path), specs, layout)
 
     def running(self) -> list[str]:
         """Return the names of the domains that are active."""
@@ -200,17 +206,18 @@ class Host:
         """Stop and undefine a domain, in any state."""
         self.vm.end(name)
 
-    def begin_migration(self, name: str, copy: bool = False, bandwidth: int = 0) -> None:
+    def begin_migration(self, name: str, copy: str = "", bandwidth: int = 0) -> None:
         """Begin to migrate a domain to the other host, as Nova does.
 
-        :param copy: copy its image
+        :param copy: layout of its image, which is copied; of a qcow2 image, without the base
         :param bandwidth: in MiB/s; 0: unlimited
         """
         there = address(3 - self.number)
         flags = (libvirt.VIR_MIGRATE_LIVE | libvirt.VIR_MIGRATE_PEER2PEER
                  | libvirt.VIR_MIGRATE_PERSIST_DEST | libvirt.VIR_MIGRATE_UNDEFINE_SOURCE)
         if copy:
-            flags |= libvirt.VIR_MIGRATE_NON_SHARED_DISK
+            flags |= libvirt.VIR_MIGRATE_NON_SHARED_DISK if copy == "raw" \
+                else libvirt.VIR_MIGRATE_NON_SHARED_INC
         parameters: dict[str, Any] = {"migrate_uri": f"tcp://{there}"}
         if bandwidth:
             parameters["bandwidth"] = bandwidth
@@ -250,6 +257,10 @@ class Host:
         """Cancel the migration of a domain."""
         with lab.connection() as host:
             host.lookupByName(name).abortJob()
+
+    def pid(self, name: str) -> int | None:
+        """Return the process ID of the QEMU of a domain; None: there is none."""
+        return self.vm.pid(name)
 
     def kill_vm(self, name: str) -> None:
         """Kill the QEMU of a domain as soon as it is there."""

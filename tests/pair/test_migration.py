@@ -17,6 +17,7 @@ from tests.pair.host import FOLDER, TAG, VOLUME, Host, Remote
 from vcache_agent.netlink import spec
 
 NAME = "vm"
+LAYOUTS = ("raw", "qcow2")
 SIZE = 16 << 20
 GOLD = {"mode": "writeback"}
 # Longer than any migration takes here; the next command ends it.
@@ -165,17 +166,47 @@ def test_one_that_fails_while_the_agent_of_the_source_is_killed(
     verified(here)
 
 
-def test_an_image_that_is_copied(pair: tuple[Host, Remote]) -> None:
+def with_image(pair: tuple[Host, Remote], layout: str) -> int:
+    """Start a guest on an image of its host, with the operator's weight; return its tag."""
     here, there = pair
     for host in (here, there):
-        host.make_image(NAME)
-    here.start(NAME, str(FOLDER / NAME), GOLD)
-    eventually(lambda: here.disk(NAME), "its tag")
-    disk = here.disk(NAME)
-    assert disk is not None
-    here.cli("tag", "set", str(disk["tag"]), "--weight", "321")
+        host.make_image(NAME, layout)
+    here.start(NAME, str(FOLDER / NAME), GOLD, layout)
+    number = eventually(lambda: (here.disk(NAME) or {}).get("tag"), "its tag")
+    here.cli("tag", "set", str(number), "--weight", "321")
+    return int(number)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_image_that_is_copied(pair: tuple[Host, Remote], layout: str) -> None:
+    here, there = pair
+    with_image(pair, layout)
     for source, target in ((here, there), (there, here)):
-        migrated(source, target, copy=True)
+        migrated(source, target, copy=layout)
         weighs(target, 321)
         forgotten(source)
         forgotten(target)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("how", ["cancelled", "failed"])
+def test_an_image_whose_copy_ends_early(pair: tuple[Host, Remote], layout: str,
+                                        how: str) -> None:
+    here, there = pair
+    number = with_image(pair, layout)
+    mix(here)
+    # Slow enough that it cannot end before.
+    here.begin_migration(NAME, copy=layout, bandwidth=1)
+    if how == "failed":
+        there.kill_vm(NAME)
+    else:
+        eventually(lambda: there.pid(NAME), "the destination receives it")
+        here.cancel(NAME)
+    assert here.end_migration() != ""
+    verified(here)
+    weighs(here, 321)
+    disk = here.disk(NAME)
+    assert disk is not None
+    assert (disk["tag"], disk["state"]) == (number, "isolated")
+    assert there.running() == []
+    eventually(lambda: there.disk(NAME) is None, "the destination forgets the disk")

@@ -29,7 +29,7 @@ _XML = """<domain type="{type}">
     <kernel>{kernel}</kernel><initrd>{initrd}</initrd><cmdline>{cmdline}</cmdline></os>
   <features><acpi/></features>
   <devices>
-    <disk type="{kind}" device="disk"><driver name="qemu" type="raw" cache="none"/>
+    <disk type="{kind}" device="disk"><driver name="qemu" type="{format}" cache="none"/>
       <source {attribute}={path}/><target dev="vda" bus="virtio"/></disk>
     <serial type="pty"><log file={log} append="on"/></serial>
     <controller type="usb" index="0" model="none"/><memballoon model="none"/></devices>
@@ -52,13 +52,16 @@ class Vm:
         # Process ID of QEMU, and the descriptor.
         self._consoles: dict[str, tuple[int | None, int]] = {}
 
-    def start(self, name: str, path: Path, specs: dict[str, str]) -> None:
-        """Start a domain, and wait until its guest answers."""
+    def start(self, name: str, path: Path, specs: dict[str, str], layout: str = "raw") -> None:
+        """Start a domain, and wait until its guest answers.
+
+        :param layout: format of its disk
+        """
         with lab.connection() as host:
-            host.defineXML(self._xml(name, path, specs)).create()
+            host.defineXML(self._xml(name, path, specs, layout)).create()
         self.reply(name)
 
-    def _xml(self, name: str, path: Path, specs: dict[str, str]) -> str:
+    def _xml(self, name: str, path: Path, specs: dict[str, str], layout: str) -> str:
         (guest,) = (REPO / "build" / "guest").glob("*/initrd*")
         kernel = guest.parent / "vmlinux"
         found = "".join(
@@ -68,7 +71,8 @@ class Vm:
         return _XML.format(
             type=domain_type(), uuid=uuid.uuid5(uuid.NAMESPACE_URL, name), name=name, nova=lab.NOVA,
             specs=found, kernel=kernel, initrd=guest, cmdline=escape(CMDLINE), kind=kind,
-            attribute=attribute, path=quoteattr(str(path)), log=quoteattr(str(_log(name))))
+            attribute=attribute, format=layout, path=quoteattr(str(path)),
+            log=quoteattr(str(_log(name))))
 
     def send(self, name: str, command: str) -> None:
         """Send a command to the load generator."""

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The options, and the sample file generated from them."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -58,3 +60,14 @@ def test_weights_of_projects(tmp_path: Path) -> None:
 def test_every_option_says_what_it_is() -> None:
     for _, items in options.list_opts():
         assert all(len(item.help) > 20 for item in items)
+
+
+def test_a_hook_does_not_wait_long_for_the_interpreter(tmp_path: Path) -> None:
+    conf = tmp_path / "agent.conf"
+    conf.write_text(f"[agent]\nstate_path = {tmp_path}/none.sqlite\n")
+    code = ("import sys; from vcache_agent.cmd import agent; "
+            "agent.main(sys.argv[1:]); print(sys.getswitchinterval())")
+    done = subprocess.run([sys.executable, "-c", code, "--store-downgrade", "--config-file", conf],
+                          check=True, capture_output=True, text=True)
+    assert "none.sqlite does not exist" in done.stdout
+    assert float(done.stdout.split()[-1]) <= 0.001, "a tenth of what a hook may take in all"

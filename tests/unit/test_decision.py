@@ -355,9 +355,10 @@ def test_the_command_replays(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert cli.main(["replay", str(tmp_path / "missing"), "--policy", "mrc"]) == 1
 
 
-def test_the_commands_do_not_load_numpy() -> None:
-    """It takes longer than most commands; only the agent and a replay need it."""
-    code = "import sys, vcache_agent.cmd.cli; sys.exit('numpy' in sys.modules)"
+@pytest.mark.parametrize("program", ["cli", "agent"])
+def test_numpy_is_loaded_only_when_it_is_needed(program: str) -> None:
+    """It takes longer than most commands, and memory; only curves need it."""
+    code = f"import sys, vcache_agent.cmd.{program}; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -23,6 +23,7 @@ from vcache_agent.inventory import Snapshot
 from vcache_agent.netlink import spec
 from vcache_agent.observe.ring import Ring
 from vcache_agent.outcome_events import Journal
+from vcache_agent.packed_extents import pack
 from vcache_agent.plan.actions import DeleteTag, SetExtents, SetLanes, SetTag
 from vcache_agent.plan.decide import decide
 from vcache_agent.plan.state import Observed, Orphan, PoolDecision
@@ -73,6 +74,15 @@ def test_a_disk_appears_changes_and_goes() -> None:
     assert "weight 250" in found[2][1]
     assert "tag 1, mode flush-only, weight 250" in found[3][1]
     assert "weight 300" in found[5][1]
+
+
+def test_extents_are_no_event_and_are_not_hashed() -> None:
+    many = SetExtents(FILES, 1, pack([(8, 8), (32, 8)]))
+    moved = SetExtents(FILES, 1, pack([(8, 8), (64, 8)]))
+    plans = [dataclasses.replace(decided, actions=actions) for decided, actions in (
+        (outcome(disk(1)).plan, (many,)), (outcome(disk(1)).plan, (moved, DeleteTag(FILES, 9))))]
+    kinds = [kind for kind, _ in events(*(Outcome(plan, LISTED, "") for plan in plans))]
+    assert kinds == ["pass-ok", "libvirt-ok", "disk", "tag-removed"]
 
 
 def test_an_event_names_tag_device_and_disk() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from vcache_agent import fiemap
+from vcache_agent.packed_extents import PackedExtents
 
 SECTORS = 8  # sectors of 4 KiB
 
@@ -21,7 +22,19 @@ def file(tmp_path: Path) -> Iterator[int]:
 
 
 def written(fd: int) -> int:
-    return sum(extent.length for extent in fiemap.written_extents(fd))
+    return extents(fd).sectors
+
+
+def extents(fd: int) -> PackedExtents:
+    return PackedExtents(fiemap.read(fd)[0])
+
+
+def usable(*found: tuple[int, int, int]) -> list[tuple[int, int]]:
+    """Return (first sector, sector after the last) of extents, given as the kernel does."""
+    starts: list[int] = []
+    ends: list[int] = []
+    fiemap._use(*map(list, zip(*found, strict=True)), starts, ends)
+    return list(zip(starts, ends, strict=True))
 
 
 def on_plain_filesystem(fd: int) -> bool:
@@ -43,9 +56,9 @@ def test_only_written_blocks_count(file: int) -> None:
     assert written(file) == SECTORS, "a hole"
     os.pwrite(file, b"x" * 8192, 512 << 10)
     os.fsync(file)
-    extents = fiemap.written_extents(file)
-    assert sum(extent.length for extent in extents) == 3 * SECTORS
-    assert list(extents) == sorted(extents)
+    found = extents(file)
+    assert found.sectors == 3 * SECTORS
+    assert list(found) == sorted(found)
 
 
 def test_many_extents_take_several_calls(file: int) -> None:
@@ -64,7 +77,7 @@ def test_what_is_no_file_or_has_no_places_is_refused(tmp_path: Path) -> None:
         fd = os.open(path, os.O_RDONLY)
         try:
             with pytest.raises(fiemap.FiemapError, match=words):
-                fiemap.written_extents(fd)
+                fiemap.read(fd)
         finally:
             os.close(fd)
 
@@ -72,13 +85,14 @@ def test_what_is_no_file_or_has_no_places_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("flag", [*fiemap.FLAGS_SKIPPED, *map(lambda bit: bit | 1,
                                                              fiemap.FLAGS_SKIPPED)])
 def test_each_doubtful_extent_is_left_out(flag: int) -> None:
-    assert fiemap._usable([(4096, 4096, flag)]) == []
+    assert usable((4096, 4096, flag)) == []
     # MERGED and LAST do not make an extent uncertain.
-    assert fiemap._usable([(4096, 4096, 0x1001)]) == [(8, 16)]
+    assert usable((4096, 4096, 0x1001)) == [(8, 16)]
 
 
 def test_rounding_never_adds_a_sector() -> None:
-    assert fiemap._usable([(511, 1026, 0), (100, 400, 0), (512, 512, 0)]) == [(1, 3), (1, 2)]
+    found = usable((511, 1026, 0), (100, 400, 0), (512, 512, 0))
+    assert [run for run in found if run[0] < run[1]] == [(1, 3), (1, 2)]
 
 
 def test_layout_is_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +111,7 @@ def test_layout_is_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
                              7, 7, flags, 7, 7, 7)
 
     monkeypatch.setattr("vcache_agent.fiemap.fcntl.ioctl", ioctl)
-    assert [list(batch) for batch in fiemap._read(0)] == [
-        [(10, 4096, 0x10), (20, 8192, 0x22)], [(30, 4096, 0x33)]]
+    assert list(fiemap._read(0)) == [
+        ([10, 20], [4096, 8192], [0x10, 0x22]), ([30], [4096], [0x33])]
     assert [offset for _, offset, _, _ in asked] == [0, 12288]
     assert {request for request, _, _, _ in asked} == {0xC020660B}

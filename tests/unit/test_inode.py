@@ -80,11 +80,11 @@ def test_without_both_it_is_empty(
             return 0
 
     monkeypatch.setattr("vcache_agent.inode.fcntl.ioctl", refuse(errno.ENOTTY))
-    monkeypatch.setattr("vcache_agent.inode.ctypes.CDLL", lambda *_, **__: Libc)
+    monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: Libc)
     path = tmp_path / "image"
     path.write_bytes(b"a")
     assert of(path) == ""
-    monkeypatch.setattr("vcache_agent.inode.ctypes.CDLL", lambda *_, **__: object())
+    monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: object())
     assert of(path) == ""
 
 

@@ -4,6 +4,8 @@
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -125,7 +127,7 @@ def test_unchanged_extents_are_the_same_object(host: Host) -> None:
 def test_only_the_largest_extents_of_a_fragmented_image_are_used(
         thread_helpers: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     extents = tuple(Extent(number * 100, number) for number in range(1, 11))
-    monkeypatch.setattr(fiemap, "read", lambda *_: fiemap.Found(pack(extents), 0))
+    monkeypatch.setattr(fiemap, "read", lambda *_: (pack(extents).data, 0))
     host = Host(tmp_path, most=3)
     found = host(host.image("image"))
     assert found.location.extents == extents[-3:]
@@ -227,7 +229,7 @@ def test_a_new_file_at_the_path_is_another_one(host: Host) -> None:
 
 def test_a_new_file_never_has_the_location_of_the_old_one(
         host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> fiemap.Found:
+    def fail(*_: object) -> tuple[bytes, int]:
         raise fiemap.FiemapFailed("an I/O error, as in a test")
 
     image = host.image("image")
@@ -247,7 +249,7 @@ def test_a_device_that_is_reconfigured_keeps_the_location(host: Host) -> None:
 
 
 def test_extents_that_cannot_be_read(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> fiemap.Found:
+    def refuse(*_: object) -> tuple[bytes, int]:
         raise reason
 
     reason = fiemap.FiemapError("no extents here")
@@ -374,14 +376,25 @@ def test_a_helper_is_kept_for_the_hook(tmp_path: Path, hanging: Hanging) -> None
         hanging.end()
 
 
+def test_a_helper_loads_little() -> None:
+    """Several helpers are ready on each host, and each first look waits for them."""
+    program = locate_pool._PROGRAM.replace("main()", "print(*sys.modules)")
+    loaded = subprocess.run(
+        [sys.executable, "-IS", "-c", program, "0", str(locate_pool._CODE)], check=True,
+        capture_output=True, text=True, cwd="/").stdout.split()
+    ours = {name for name in loaded if name.startswith(("vcache_agent.", "nova_vcache"))}
+    assert ours == {f"vcache_agent.{name}" for name in ("locate_helper", "fiemap", "inode", "runs")}
+    assert not {"site", "ctypes", "dataclasses", "pathlib"} & set(loaded)
+
+
 def test_progress_is_no_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The extents of a fragmented file take longer than the timeout."""
     go_on = threading.Event()
 
-    def read(_fd: int, progress: Callable[[], object]) -> fiemap.Found:
+    def read(_fd: int, progress: Callable[[], object]) -> tuple[bytes, int]:
         while not go_on.wait(0.05):
             progress()
-        return fiemap.Found(pack([(8, 8)]), 16)
+        return pack([(8, 8)]).data, 16
 
     monkeypatch.setattr(fiemap, "read", read)
     monkeypatch.setattr("vcache_agent.locate_helper._PROGRESS_S", 0.0)
@@ -399,7 +412,7 @@ def test_progress_is_no_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_many_extents_take_several_messages(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     extents = tuple(Extent(number * 16, 8) for number in range(10_000))
-    monkeypatch.setattr(fiemap, "read", lambda *_: fiemap.Found(pack(extents), 0))
+    monkeypatch.setattr(fiemap, "read", lambda *_: (pack(extents).data, 0))
     files = folder_with(tmp_path / "files", 2)
     with answers(timeout=PATIENCE) as found:
         found.ask(*files, extents=True)

@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from vcache_agent.model import Curve, DeviceNumber, Extent
-from vcache_agent.netlink import client, errors, messages, spec
+from vcache_agent.netlink import client, encode, errors, messages, spec
 from vcache_agent.netlink.pyroute2_base import ctrlmsg, genlmsg
 
 FAMILY = 0x23
@@ -113,6 +115,22 @@ def connected(kernel: FakeKernel) -> Iterator[client.Client]:
 
 def attributes(message: genlmsg) -> list[tuple[str, Any]]:
     return [(item[0].removeprefix(message.prefix), item[1]) for item in message["attrs"]]
+
+
+def _values(form: str) -> st.SearchStrategy[Any]:
+    return {"uint32": st.integers(0, 2**32 - 1), "uint64": st.integers(0, 2**64 - 1),
+            "asciiz": st.text(st.characters(codec="utf-8", exclude_characters="\0")),
+            "flag": st.none(), "cdata": st.binary(max_size=40)}[form]
+
+
+@given(st.data())
+def test_requests_are_those_of_pyroute2(data: st.DataObject) -> None:
+    command = data.draw(st.sampled_from(sorted(messages.MESSAGES)))
+    kind = messages.MESSAGES[command]
+    plain = [entry for entry in kind.nla_map if entry[1] not in ("none", "Stats")]
+    names = data.draw(st.lists(st.sampled_from(plain), max_size=6))
+    given_values = [(name, data.draw(_values(form))) for name, form in names]
+    assert encode.request(kind, command, 1, given_values) == body(kind(), command, given_values)
 
 
 def test_without_the_module(kernel: FakeKernel) -> None:

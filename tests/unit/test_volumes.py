@@ -7,16 +7,18 @@ import grp
 import json
 import os
 import socket
+import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from tests.unit.dm_model import TABLE, Dm, Killed, host
-from vcache_agent import managed, service
+from vcache_agent import device_lock, managed, service
 from vcache_agent.admin_client import AdminError, NotHere, Unfinished
 from vcache_agent.admin_server import AdminServer
 from vcache_agent.dm import Line
@@ -26,6 +28,7 @@ from vcache_agent.inventory import Snapshot
 from vcache_agent.model import VOLUME_TARGET, DeviceNumber, DiskId, Owner
 from vcache_agent.netlink.errors import ModuleNotLoaded
 from vcache_agent.pools import Mapping
+from vcache_agent.records import ManagedVolume
 from vcache_agent.store import Store
 from vcache_agent.unix_server import UnixServer
 from vcache_agent.volumes import Volumes
@@ -384,6 +387,69 @@ def test_rows_of_other_devices(world: World) -> None:
     rows[DiskId("vm", "vda")] = dataclasses.replace(own, domain="vm", target="vda", device="x")
     rows[DiskId("vm", "vdb")] = dataclasses.replace(own, domain="vm", target="vdb", device="lv")
     assert set(managed.without(rows, world.store.managed())) == {DiskId("vm", "vda")}
+
+
+ATTACH = "'vcache attach lv fast'"
+
+
+def test_a_command_that_changes_devices_is_waited_for(world: World) -> None:
+    put = threading.Thread(target=lambda: world.agent().put(request()))
+    with device_lock.held(world.folder / "lock", ATTACH):
+        put.start()
+        put.join(0.3)
+        assert put.is_alive()
+        assert world.state == "none"
+    put.join()
+    assert world.state == "attached"
+
+
+@pytest.mark.parametrize("operation", ["put", "drain", "delete"])
+def test_the_wait_ends_with_the_name_of_the_holder(
+        world: World, operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = world.agent()
+    agent.put(request())
+    monkeypatch.setattr("vcache_agent.volumes._PATIENCE", 0.0)
+    with device_lock.held(world.folder / "lock", ATTACH), \
+            pytest.raises(Unfinished, match=f"{ATTACH} .process {os.getpid()}. changes devices"):
+        getattr(agent, operation)(request())
+    assert world.state == "attached"
+    # An operation of the agent is named, too.
+    with agent._operation(OTHER, "volume-drain"), \
+            pytest.raises(Unfinished, match=f"volume-drain of volume {OTHER}"):
+        agent.delete(request())
+    agent.delete(request())
+    assert world.state == "none"
+
+
+def damaged(*_: object) -> NoReturn:
+    raise sqlite3.DatabaseError("database disk image is malformed")
+
+
+def test_a_damaged_store_is_told_and_a_pass_replaces_it(
+        world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent, settled = world.agent(), world.settled
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store, "manage", damaged)
+        with pytest.raises(Unfinished, match="state file: database disk image is malformed"):
+            agent.put(request())
+    assert world.settled == settled + 1
+    agent.put(request())
+    assert world.state == "attached"
+
+
+def test_volumes_are_restored_although_the_store_was_damaged_first(
+        world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.agent().put(request())
+    world.reboot()
+    managed, failures = world.store.managed, [1]
+
+    def first_damaged() -> dict[str, ManagedVolume]:
+        return damaged() if failures and failures.pop() else managed()
+
+    monkeypatch.setattr(world.store, "managed", first_damaged)
+    world.restart()
+    assert not failures
+    assert world.mapping is not None
 
 
 def ask(path: Path, **fields: object) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import dataclasses
 import errno
 import json
 import os
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -181,7 +182,7 @@ def host(thread_helpers: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def has_fiemap(path: Path) -> bool:
     fd = os.open(path, os.O_RDONLY)
     try:
-        return bool(fiemap.written_extents(fd))
+        return bool(fiemap.read(fd)[0])
     except fiemap.FiemapError:
         return False
     finally:
@@ -390,6 +391,22 @@ def test_a_store_that_refuses_changes(host: Host, admin: Callable[..., dict],
         host.tag(first).id, host.tag(second).id}
     assert host.tag(first).weight == 40
     assert "can be written again" in caplog.text
+
+
+def test_a_request_that_finds_a_damaged_store_asks_for_a_pass(
+        host: Host, admin: Callable[..., dict], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass replaces the file."""
+    def damaged(*_: object) -> None:
+        raise sqlite3.DatabaseError("database disk image is malformed")
+
+    asked = []
+    monkeypatch.setattr(host.store, "set_policy", damaged)
+    monkeypatch.setattr(host.worker, "kick", lambda: asked.append(True))
+    answer = admin("policy-set", policy="static")
+    assert answer["kind"] == "unfinished"
+    assert answer["error"] == ("nothing is changed: the agent's state file: database disk image "
+                               "is malformed")
+    assert asked == [True]
 
 
 def test_an_override_goes_with_its_instance(host: Host) -> None:

@@ -7,15 +7,14 @@ They use device mapper directly, need root, and do not need a running agent.
 import argparse
 import contextlib
 import errno
-import fcntl
 import json
-import os
 import sqlite3
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vcache_agent import above, attach, pools, tables
+from vcache_agent import above, attach, device_lock, pools, tables
 from vcache_agent.dm import Dm
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.errors import ModuleNotLoaded
@@ -217,19 +216,15 @@ def locked_store(path: Path) -> Iterator[Store]:
     :raises PoolError: if another such command is running, or the store cannot be written
     """
     store = Store(path)
-    fd = os.open(path.with_suffix(".attach"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise PoolError("another attach, detach, mode or pool drop command is running; wait "
-                            "until it ends") from None
-        yield store
+        with device_lock.held(path.with_suffix(".attach"), f"'vcache {' '.join(sys.argv[1:])}'"):
+            yield store
+    except device_lock.Busy as error:
+        raise PoolError(str(error)) from None
     except sqlite3.Error as error:
         raise PoolError(f"{path} cannot be written: {error}; run the command again when that is "
                         "possible") from None
     finally:
-        os.close(fd)
         store.close()
 
 

@@ -12,9 +12,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from vcache_agent.decide import optimum
+from vcache_agent.decide.arrays import np
 from vcache_agent.decide.tenant import MIB, Tenant, floors
 
 #: Steps into which a pool is divided.

@@ -9,8 +9,7 @@ sizes follow from the curves, without a simulation.
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from vcache_agent.decide.arrays import np
 from vcache_agent.decide.tenant import BLOCK_BYTES, Tenant
 
 #: Misses per second that count as none.

@@ -8,13 +8,14 @@ save nothing stay unassigned.
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-from numpy.lib.stride_tricks import sliding_window_view
+from vcache_agent.decide.arrays import np
 
-Cost = Sequence[float] | npt.NDArray[np.float64]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+Cost: TypeAlias = "Sequence[float] | npt.NDArray[np.float64]"
 
 
 def exact(costs: Sequence[Cost], total: int) -> list[int]:
@@ -30,7 +31,7 @@ def exact(costs: Sequence[Cost], total: int) -> list[int]:
         steps = np.asarray(cost[:total + 1], dtype=float)
         # Row g of `before` is f_{i-1}[x - g], which is infinite for x < g.
         padded = np.concatenate([np.full(len(steps) - 1, np.inf), best])
-        before = sliding_window_view(padded, total + 1)[::-1]
+        before = np.lib.stride_tricks.sliding_window_view(padded, total + 1)[::-1]
         sums = before + steps[:, np.newaxis]
         choice = sums.argmin(axis=0)
         best = sums[choice, np.arange(total + 1)]

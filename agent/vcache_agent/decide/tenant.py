@@ -5,8 +5,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from vcache_agent.decide.arrays import np
 from vcache_agent.decide.rates import Rates
 
 MIB = 1 << 20

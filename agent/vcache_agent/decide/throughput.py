@@ -14,8 +14,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from vcache_agent.decide.arrays import np
 from vcache_agent.decide.tenant import MIB, Tenant, floors
 
 #: The common factor is found in rounds, each of which tries some factors.

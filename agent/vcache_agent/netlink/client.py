@@ -25,7 +25,7 @@ from vcache_agent.model import (
     Stats,
     Tag,
 )
-from vcache_agent.netlink import bulk, messages, spec
+from vcache_agent.netlink import bulk, encode, messages, spec
 from vcache_agent.netlink.errors import ModuleNotLoaded, NetlinkError, NetlinkTimeout
 from vcache_agent.netlink.pyroute2_base import ctrlmsg, genlmsg
 from vcache_agent.packed_extents import pack
@@ -90,12 +90,10 @@ class _Socket:
         self.close()
 
     def _resolve(self) -> tuple[int, dict[str, int]]:
-        message = ctrlmsg()
-        message["cmd"] = _CTRL_CMD_GETFAMILY
-        message["version"] = 1
-        message["attrs"] = [("CTRL_ATTR_FAMILY_NAME", spec.FAMILY_NAME)]
+        body = encode.request(ctrlmsg, _CTRL_CMD_GETFAMILY, 1,
+                              [("CTRL_ATTR_FAMILY_NAME", spec.FAMILY_NAME)])
         try:
-            answer = next(iter(self._exchange(message, _GENL_ID_CTRL, 0)), None)
+            answer = next(iter(self._exchange(body, _GENL_ID_CTRL, 0)), None)
         except NetlinkError as error:
             if error.errno != errno.ENOENT:
                 raise
@@ -123,24 +121,19 @@ class _Socket:
     def raw(self, command: spec.Command, attributes: Sequence[tuple[str, Any]],
             flags: int = 0) -> list[bytes]:
         """Send a request and return the answers as they came; see :meth:`request`."""
-        message = messages.MESSAGES[command]()
-        message["cmd"] = int(command)
-        message["version"] = spec.FAMILY_VERSION
-        message["attrs"] = list(attributes)
-        return self._exchange(message, self.family, flags)
+        return self._exchange(
+            encode.request(messages.MESSAGES[command], command, spec.FAMILY_VERSION, attributes),
+            self.family, flags)
 
-    def _exchange(self, message: genlmsg, kind: int, flags: int) -> list[bytes]:
+    def _exchange(self, body: bytes, kind: int, flags: int) -> list[bytes]:
         """Send a message; return the raw answers up to the acknowledgement."""
         self._sequence += 1
-        header = message["header"]
-        header["type"] = kind
-        header["flags"] = _NLM_F_REQUEST | _NLM_F_ACK | flags
-        header["sequence_number"] = self._sequence
-        message.encode()
+        header = _HEADER.pack(_HEADER.size + len(body), kind, _NLM_F_REQUEST | _NLM_F_ACK | flags,
+                              self._sequence, 0)
         deadline = time.monotonic() + self._timeout
         self._set_timeout(deadline)
         try:
-            self._socket.sendto(bytes(message.data), (0, 0))
+            self._socket.sendto(header + body, (0, 0))
         except TimeoutError:
             raise NetlinkTimeout(errno.ETIMEDOUT, "the kernel did not accept the request") from None
         answers: list[bytes] = []

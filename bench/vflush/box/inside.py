@@ -21,6 +21,7 @@ from vcache_agent import fiemap
 from vcache_agent.model import DeviceNumber
 from vcache_agent.netlink.client import Client
 from vcache_agent.nvme import Drives
+from vcache_agent.packed_extents import PackedExtents
 
 CGROUPS = Path("/sys/fs/cgroup")
 MOUNT = Path("/run/vflush")
@@ -66,7 +67,7 @@ def give_tags() -> None:
         for tag, (vm, image) in enumerate(zip(VMS, _images(), strict=True), 1):
             descriptor = os.open(image, os.O_RDONLY)
             try:
-                extents = fiemap.written_extents(descriptor)
+                extents = PackedExtents(fiemap.read(descriptor)[0])
             finally:
                 os.close(descriptor)
             cgroup = (CGROUPS / vm).stat().st_ino
