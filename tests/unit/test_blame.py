@@ -7,8 +7,12 @@ import pytest
 
 from tests.unit.decide_model import MIB
 from tests.unit.host_model import ELSEWHERE, FIRST, HOST, SECOND, VICTIM, Host
-from vcache_agent.decide.blame import Cause, Verdict
+from vcache_agent.decide.blame import Cause, Evidence, Verdict, verdicts
+from vcache_agent.decide.history import Known, Load
+from vcache_agent.decide.tenant import Tenant
 from vcache_agent.model import DeviceNumber
+from vcache_agent.observe.claim import Claim
+from vcache_agent.observe.sample import TagKey
 
 Fault = Callable[[Host], None]
 
@@ -116,6 +120,21 @@ def test_a_neighbour_is_blamed_for_as_long_as_it_disturbs() -> None:
         assert (verdict.cause, verdict.tag) == (Cause.NEIGHBOUR, SECOND)
     change(SECOND, written=400_000.0)(host)
     assert VICTIM not in host.period().missed
+
+
+def test_a_neighbour_that_is_limited_as_far_as_possible_hides_no_other() -> None:
+    def named(load: float, spent: frozenset[TagKey]) -> TagKey | None:
+        others = {key: Known(load=Load(fetched=rate), usual=Load())
+                  for key, rate in ((FIRST, 9e6), (SECOND, load))}
+        claim = Claim(*VICTIM, "254:2", flush_s=0.001)
+        known = Known(load=Load(flush_p99=0.1))
+        (verdict,) = verdicts(Evidence(claim, known, Tenant(100), 1 << 30, others, spent))
+        return verdict.tag
+
+    assert named(8e6, frozenset()) == FIRST
+    assert named(8e6, frozenset({FIRST})) == SECOND
+    # The other one disturbs nobody.
+    assert named(5e5, frozenset({FIRST})) == FIRST
 
 
 def test_there_are_twenty_faults_and_each_cause_has_some() -> None:
