@@ -22,6 +22,7 @@ from tests.kernel.conftest import Cgroup
 from tests.kernel.disk import Disk, pattern
 from tests.kernel.stack import Mapped
 from vcache_agent import pools, restraints
+from vcache_agent.decide.blame import Cause
 from vcache_agent.decide.division import Settings
 from vcache_agent.decide.history import History
 from vcache_agent.decide.restraint import Means
@@ -74,12 +75,17 @@ class Host:
 
         self.group.run(work)
 
-    def period(self, mebibytes: int = 0) -> tuple[InForce, ...]:
-        """Let both write; then observe, decide and apply, as the agent does."""
+    def period(self, mebibytes: int = 0, own: int = 0) -> tuple[InForce, ...]:
+        """Let both write; then observe, decide and apply, as the agent does.
+
+        :param own: what the victim writes beside some flushed blocks, in MiB
+        """
         with Disk(self.devices[0].path) as disk:
             for at in range(5):
                 disk.write(8 * at, DATA[:4096])
                 disk.flush()
+            for at in range(own):
+                disk.write(at % 32 * 2048, DATA)
         if mebibytes:
             self.write(mebibytes)
         self.now += PERIOD
@@ -104,10 +110,16 @@ class Host:
     def _disk(self, number: int) -> DiskState:
         device = self.devices[number - VICTIM]
         domain = Domain(f"{number:08d}-0000-4000-8000-000000000000", f"vm{number}", {}, ())
-        specs = ExtraSpecs(Mode.WRITEBACK, slo_flush_ms=0.001 if number == VICTIM else None)
+        specs = ExtraSpecs(Mode.WRITEBACK, slo_flush_ms=0.001, slo_iops=1e6) \
+            if number == VICTIM else ExtraSpecs(Mode.WRITEBACK)
         return DiskState(domain, DiskSource("vda", "block", device.path), specs,
                          Location(f"volume:{device.name}", device.number),
                          cgroup=self.group.id if number == NEIGHBOUR else None)
+
+    def causes(self) -> dict[str, tuple[Cause, int | None]]:
+        """Return why the victim missed its objectives in the last period."""
+        return {verdict.objective: (verdict.cause, verdict.tag[1] if verdict.tag else None)
+                for verdict in self.history.missed[self.devices[0].number, VICTIM]}
 
     def limits(self) -> str:
         """Return what the kernel has in ``io.max``."""
@@ -146,6 +158,23 @@ def fixture_store(tmp_path: Path) -> Iterator[Store]:
     store = Store(tmp_path / "s.sqlite")
     yield store
     store.close()
+
+
+def test_the_causes_of_faults_with_the_kernels_counters(
+        origin: str, client: Client, group: Cgroup, store: Store) -> None:
+    with started(origin, client, group, store) as host:
+        assert host.causes() == {"flush": (Cause.DEVICE, None), "iops": (Cause.NO_LOAD, None)}
+        for _ in range(3):
+            assert host.period(BURST) == ()  # without means, nobody is limited
+            assert host.causes()["flush"] == (Cause.NEIGHBOUR, NEIGHBOUR)
+        host.period()
+        assert host.causes()["flush"] == (Cause.DEVICE, None)
+        host.period(own=BURST)
+        assert host.causes()["flush"] == (Cause.OWN_BURST, None)
+        # Its own burst comes first.
+        host.period(BURST, BURST)
+        assert host.causes()["flush"] == (Cause.OWN_BURST, None)
+        assert host.limits() == ""
 
 
 def test_io_max_limits_the_neighbour_and_releases_it(
