@@ -221,6 +221,7 @@ class AdminServer:
             known=divided.history.tags.get((at, number)),
             nesting=self._agent.worker.nesting,
             missed=divided.history.missed.get((at, number), ()),
+            key=(at, number), restraints=outcome.restraints,
             device=device,
             tag=next((tag for tag in tags if (tag.device, tag.id) == (at, number)), None),
             operator=why.Operator(row.weight, row.mode, row.lanes) if row else why.Operator(),

@@ -43,18 +43,20 @@ def mount_point(mounts: Path = Path("/proc/self/mounts")) -> Path:
     raise CgroupError("no cgroup v2 hierarchy is mounted")
 
 
-# It is mounted once, at the boot of the host.
-_ROOT = functools.cache(mount_point)
+@functools.cache
+def root() -> Path:
+    """Return :func:`mount_point`. It is mounted once, at the boot of the host."""
+    return mount_point()
 
 
 def of_domain(name: str, run_dir: Path, proc: Path = Path("/proc"),
-              root: Path | None = None) -> Cgroup:
+              mount: Path | None = None) -> Cgroup:
     """Return the cgroup of a running domain.
 
     :param name: the domain's name
     :param run_dir: directory of libvirt's PID files, NAME.pid
     :param proc: path of /proc
-    :param root: mount point of cgroup v2; None: as in /proc/self/mounts
+    :param mount: mount point of cgroup v2; None: as in /proc/self/mounts
     :raises CgroupError: if QEMU does not run, or is not in a cgroup of a domain
     """
     pid_file = f"{run_dir}/{name}.pid"
@@ -67,7 +69,7 @@ def of_domain(name: str, run_dir: Path, proc: Path = Path("/proc"),
         raise CgroupError(f"domain {name}: {error.filename}: {error.strerror}") from None
     except CgroupError as error:
         raise CgroupError(f"domain {name}: {error}") from None
-    directory = f"{root or _ROOT()}/{path}"
+    directory = f"{mount or root()}/{path}"
     try:
         return Cgroup(os.stat(directory).st_ino, f"/{path}")
     except OSError as error:

@@ -6,6 +6,7 @@ from typing import Any
 from oslo_config import cfg, types
 
 from vcache_agent import policies
+from vcache_agent.decide.restraint import Means
 
 _AGENT = cfg.OptGroup("agent", title="The agent")
 _AGENT_OPTS = [
@@ -133,6 +134,15 @@ _POLICY_OPTS = [
     cfg.FloatOpt("hysteresis", default=0.01, min=0.0, max=0.5,
                  help="Part of the time at the origins that a change of the shares must save under "
                       "the policy 'mrc'. A change that saves less does not happen."),
+    cfg.ListOpt("slo_means", default=[], sample_default="",
+                item_type=types.String(choices=[str(means) for means in Means]),
+                help="What may limit a neighbour that makes another instance miss an objective "
+                     "(vcache:slo_*), in the order of use. 'destage': the rate of the destage of "
+                     "its device, if it has that for itself and disturbs a disk on another one. "
+                     "'io': the bandwidth of its domain's cgroup on the device, by io.max. It is "
+                     "limited step by step, never below its usual rate, and released step by "
+                     "step. For 'io', vcache-agent.service needs ProtectControlGroups=no. Empty: "
+                     "limit nobody."),
     cfg.BoolOpt("nested", default=False,
                 help="Nest shares: projects divide the host by 'project_weights', the instances of "
                      "a project divide its part by vcache:weight, and the disks of an instance "

@@ -201,6 +201,11 @@ class Curve:
     read_misses: tuple[int, ...]
     write_misses: tuple[int, ...]
 
+    def short(self) -> "Curve":
+        """Return the curve with one of the equal points at its end, which says the same."""
+        return dataclasses.replace(self, read_misses=_short(self.read_misses),
+                                   write_misses=_short(self.write_misses))
+
     def misses(self, size: int) -> tuple[int, int]:
         """Return the (reads, writes) that a cache of `size` bytes would have missed.
 
@@ -215,6 +220,14 @@ class Curve:
             return points[-1]
         fall = points[point] - points[point + 1]
         return points[point] - fall * rest // self.grain
+
+
+def _short(points: tuple[int, ...]) -> tuple[int, ...]:
+    if not points:
+        return points
+    # A curve never increases, so the equal points at its end are all that are as small.
+    end = points.index(points[-1]) + 1
+    return points[:end] if set(points[end:]) <= {points[-1]} else points
 
 
 class Phase(enum.StrEnum):

@@ -36,7 +36,8 @@ def between(before: "Outcome", after: "Outcome") -> list[News]:
     A state that lasts, such as an action that fails in each pass, is one event.
     """
     return [*_passes(before, after), *_actions(before, after), *_errors(before, after),
-            *_disks(before, after), *_orphans(before, after), *_objectives(before, after)]
+            *_disks(before, after), *_orphans(before, after), *_objectives(before, after),
+            *_restraints(before, after)]
 
 
 def _passes(before: "Outcome", after: "Outcome") -> Iterator[News]:
@@ -142,6 +143,20 @@ def _objectives(before: "Outcome", after: "Outcome") -> Iterator[News]:
     for key in old.keys() - new.keys():
         if key in known:
             yield News("slo-met", "all its objectives are met", *key)
+
+
+def _restraints(before: "Outcome", after: "Outcome") -> Iterator[News]:
+    """Yield the neighbours that are limited now, and those that no longer are."""
+    old = {(item.neighbour, item.means, item.problem) for item in before.restraints}
+    for item in after.restraints:
+        if (item.neighbour, item.means, item.problem) not in old:
+            victims = ", ".join(f"{tag} on device {device}"
+                                for device, tag in sorted(item.victims))
+            yield News("slo-limited", f"{item.text}, because of an objective of tag {victims}",
+                       *item.neighbour)
+    limited = {item.neighbour for item in after.restraints}
+    for neighbour in sorted({item.neighbour for item in before.restraints} - limited):
+        yield News("slo-released", "it has no limit any more", *neighbour)
 
 
 def _orphan(item: "Orphan") -> tuple[object, ...]:

@@ -36,6 +36,7 @@ from vcache_agent import admin_server, hook_server, pools, tags
 from vcache_agent.admission import Host, admit
 from vcache_agent.blockstack import BlockStack
 from vcache_agent.decide import division, steady
+from vcache_agent.decide.restraint import Means
 from vcache_agent.dm import Dm, DmError
 from vcache_agent.events import EventLog, kind_of
 from vcache_agent.inventory import Inventory
@@ -399,8 +400,9 @@ class Agent:
 
 def _shares(conf: cfg.ConfigOpts) -> division.Settings:
     """Return the settings of the policies that divide pools."""
-    return division.Settings(steps=steady.Settings(
-        gain=conf.policy.hysteresis, step=conf.policy.step))
+    return division.Settings(
+        steps=steady.Settings(gain=conf.policy.hysteresis, step=conf.policy.step),
+        means=tuple(dict.fromkeys(map(Means, conf.policy.slo_means))))
 
 
 def _swap(conf: cfg.ConfigOpts) -> DataSettings:

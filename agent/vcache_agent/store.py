@@ -378,6 +378,19 @@ class Store:
             if draining:
                 self._db.execute("INSERT INTO settings VALUES ('draining', '1')")
 
+    def limits(self) -> str | None:
+        """Return the limits of neighbours as :meth:`set_limits` has set them; None: none."""
+        with self._lock:
+            row = self._db.execute("SELECT value FROM settings WHERE name = 'limits'").fetchone()
+        return row[0] if row else None
+
+    def set_limits(self, text: str | None) -> None:
+        """Set the limits of neighbours and their original values; see restraints.py."""
+        with self._transaction():
+            self._db.execute("DELETE FROM settings WHERE name = 'limits'")
+            if text is not None:
+                self._db.execute("INSERT INTO settings VALUES ('limits', ?)", (text,))
+
     def overrides(self) -> dict[str, Override]:
         """Return the overrides of instances by UUID of the domain."""
         with self._lock:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from vcache_agent.decide.blame import Verdict
     from vcache_agent.decide.decision import Share
     from vcache_agent.decide.history import Known
+    from vcache_agent.observe.sample import TagKey
     from vcache_agent.plan.state import DiskReport, Nesting
+    from vcache_agent.restraints import InForce
 
 Json = dict[str, Any]
 
@@ -53,6 +55,8 @@ class Inputs:
     :param known: what was measured; None: nothing yet
     :param missed: why objectives were missed in the last period
     :param nesting: how shares are nested; None: they are not
+    :param key: device and number of the tag
+    :param restraints: the limits of neighbours on this host
     """
 
     reports: tuple["DiskReport", ...]
@@ -68,6 +72,8 @@ class Inputs:
     known: "Known | None" = None
     missed: "tuple[Verdict, ...]" = ()
     nesting: "Nesting | None" = None
+    key: "TagKey | None" = None
+    restraints: "tuple[InForce, ...]" = ()
 
 
 def explain(number: int, inputs: Inputs) -> Json:
@@ -85,6 +91,7 @@ def explain(number: int, inputs: Inputs) -> Json:
     decisions.append(_isolated(inputs))
     notes = sorted({report.note for report in inputs.reports if report.note})
     notes += [f"an objective is missed: {verdict.text}" for verdict in inputs.missed]
+    notes += _restraints(inputs)
     if inputs.error:
         notes.append(f"the kernel refused a change: {inputs.error}")
     if tag is None:
@@ -97,6 +104,20 @@ def explain(number: int, inputs: Inputs) -> Json:
         "disks": [_disk(report, inputs) for report in inputs.reports],
         "policy": inputs.policy, "pool_bytes": inputs.pool_bytes,
         "decisions": decisions, "notes": notes}
+
+
+def _restraints(inputs: Inputs) -> list[str]:
+    """Return the limits of this tag, and those of others for its objectives."""
+    found = []
+    for item in inputs.restraints:
+        if item.neighbour == inputs.key:
+            victims = ", ".join(f"{tag} on device {device}"
+                                for device, tag in sorted(item.victims))
+            found.append(f"limited because of an objective of tag {victims}: {item.text}")
+        elif inputs.key in item.victims:
+            found.append(f"for its objective, tag {item.neighbour[1]} on device "
+                         f"{item.neighbour[0]} is limited: {item.text}")
+    return found
 
 
 def _disk(report: "DiskReport", inputs: Inputs) -> Json:

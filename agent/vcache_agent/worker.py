@@ -12,7 +12,7 @@ from pathlib import Path
 from oslo_log import log as logging
 
 from nova_vcache.extra_specs import ExtraSpecs, Isolation, Mode
-from vcache_agent import cgroups, managed, policies, pools, settled, swap
+from vcache_agent import cgroups, managed, policies, pools, restraints, settled, swap
 from vcache_agent.admin_client import Unfinished
 from vcache_agent.admission import specs_of
 from vcache_agent.blockstack import BlockStack
@@ -48,6 +48,7 @@ from vcache_agent.plan.actions import TagKey
 from vcache_agent.plan.decide import decide
 from vcache_agent.plan.state import Nesting, Observed, Plan
 from vcache_agent.records import DiskRow, LayerRow, RowChanges
+from vcache_agent.restraints import InForce, Restrainer
 from vcache_agent.store import Store, StoreError, is_refusal
 from vcache_agent.swapdata import DataSettings
 
@@ -107,6 +108,7 @@ class Outcome:
     :param cgroup_notes: why the cgroup of a domain is unknown, by UUID
     :param cgroup_paths: cgroups of domains, by UUID
     :param located: where the disks are, by UUID and target
+    :param restraints: the limits of neighbours
     """
 
     plan: Plan | None = None
@@ -118,6 +120,7 @@ class Outcome:
     cgroup_paths: dict[str, str] = dataclasses.field(default_factory=dict)
     swapped: tuple[swap.Swapped, ...] = ()
     located: dict[DiskId, Located] = dataclasses.field(default_factory=dict)
+    restraints: tuple[InForce, ...] = ()
 
 
 class Worker:
@@ -148,6 +151,7 @@ class Worker:
         self._drives = Drives(self.kick)
         self._maps = MapFolder(settings.maps)
         self._swapper = swap.Swapper(self._maps, data=settings.swap)
+        self._restrainer = Restrainer(store)
         self._wake = threading.Condition()
         self._asked = 0
         self._done = 0
@@ -234,7 +238,7 @@ class Worker:
             with self._wake:
                 self._wake.wait_for(lambda: self._stopping or self._asked > self._done, interval)
                 if self._stopping:
-                    return
+                    break
                 periodic = self._asked == self._done
                 asked, fresh, self._fresh = self._asked, self._fresh, False
             problem = ""
@@ -254,6 +258,14 @@ class Worker:
                 self._done = max(self._done, asked)
                 self._wake.notify_all()
             time.sleep(_PAUSE)
+        self._release()
+
+    def _release(self) -> None:
+        """Remove the limits of neighbours: without an agent, nobody would."""
+        try:
+            self._restrainer.release()
+        except Exception:
+            LOG.exception("limits of neighbours stay until the next start of the agent")
 
     def _repaired(self, error: sqlite3.DatabaseError) -> str:
         """Replace the store if it is damaged; return the problem of this pass."""
@@ -270,7 +282,8 @@ class Worker:
 
     def _failed(self, problem: str) -> float:
         snapshot = self._inventory.snapshot()
-        self._publish(Outcome(snapshot=snapshot, problem=problem))
+        self._publish(Outcome(snapshot=snapshot, problem=problem,
+                              restraints=self._outcome.restraints))
         self._say([problem])
         return self._settings.refresh_interval
 
@@ -302,6 +315,8 @@ class Worker:
             refused = self._drives.use_tags(client, look.devices)
             swapping = self._swapper.step(client, self._swap_plan(look, plan, snapshot.complete))
             swapping |= self._empty(client, look.devices, plan, tags)
+        limits = self._restrainer.step(restraints.wanted(
+            plan.pools.history.restraints.active, plan.disks, look.devices, look.cgroup_paths))
         self._tend_overrides(snapshot)
         self._executor.forget_device({device.number for device in look.devices}.__contains__)
         self.locator.prune()
@@ -310,8 +325,8 @@ class Worker:
                                 if action.tag in unsaved), f"it has no tag: {problem}")
         self._publish(Outcome(plan, snapshot, problem, self._executor.errors | errors,
                               look.cgroup_notes, look.cgroup_paths, self._swapper.reports,
-                              look.located))
-        failed = refused + self._swapper.problems
+                              look.located, limits))
+        failed = refused + self._swapper.problems + self._restrainer.problems
         self._say(_remarks(plan, look) + failed)
         changing = look.cgroup_notes or swapping or any(
             orphan.dirty_bytes for orphan in plan.orphans)

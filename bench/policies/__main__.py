@@ -23,6 +23,7 @@ from bench.policies import (
     proportional,
     settings,
     simulate,
+    slo,
     week,
     workload,
 )
@@ -87,7 +88,10 @@ def _headlines(papers: dict[str, Any]) -> dict[str, Any]:
                         if key != "restarts"},
         "nested": {key: value for key, value in papers["nested"].items() if key != "runs"},
         "occache": {name: one["schemes"] for name, one in papers["occache"].items()},
-        "week": papers["week"]}
+        "week": papers["week"],
+        "slo": {name: {scheme: {key: value for key, value in each.items() if key != "runs"}
+                       for scheme, each in one["schemes"].items()}
+                for name, one in papers["slo"].items()}}
 
 
 def main() -> int:
@@ -100,7 +104,7 @@ def main() -> int:
     papers = {"persistence": persistence.measure(library, settings.SEEDS),
               "nested": nested_shares.measure(library, settings.SEEDS),
               "occache": occache.measure(library, OUT / "policies", settings.SEEDS),
-              "week": week.measure(OUT / "policies")}
+              "week": week.measure(OUT / "policies"), "slo": slo.measure(settings.SEEDS)}
     divisions, runs = offline(library), online()
     excess = {name: {"mean": statistics.mean(row["excess_pct"][name] for row in divisions),
                      "worst": max(row["excess_pct"][name] for row in divisions)}
@@ -120,6 +124,7 @@ def main() -> int:
     plot.draw_ratios(papers["nested"]["runs"][0], OUT / "policies-nested.png")
     plot_papers.draw_persistence(papers["persistence"], OUT / "policies-persistence.png")
     plot_papers.draw_occache(papers["occache"], OUT / "policies-occache.png")
+    plot_papers.draw_slo(papers["slo"], OUT / "policies-slo.png")
     print(json.dumps({"throughput": shares, "decision_cpu_ms": decision,
                       "excess_by_policy_pct": excess, **_headlines(papers),
                       "online_worst_vs_shared_pct": report["online"]["worst_vs_shared_pct"],

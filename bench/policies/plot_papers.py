@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plots like the papers' figures: SymFlex, figure 9; OC-Cache, figures 3 and 4."""
+"""Plots like the papers' figures: SymFlex, figure 9; OC-Cache, figures 3 and 4; objectives."""
 
 from pathlib import Path
 from typing import Any
@@ -57,5 +57,24 @@ def draw_occache(found: dict[str, Any], path: Path) -> None:
         row[-1].set_xticks([0.3, 1.3, 2.3], ["isolation", "space", "bandwidth"])
         row[-1].set_title("space and bandwidth: relative to the best", fontsize="small")
         row[-1].legend(fontsize="x-small")
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def draw_slo(found: dict[str, Any], path: Path) -> None:
+    """Draw the victim's p99 over the periods, for each scenario and scheme, with its objective."""
+    colors = {"none": "#888888", "shares": "#b2560d", "means": "#1b6ca8"}
+    figure, axes = plt.subplots(1, len(found), figsize=(4.2 * len(found), 3.6), squeeze=False,
+                                layout="constrained")
+    for ax, (name, one) in zip(axes[0], found.items(), strict=True):
+        for scheme, color in colors.items():
+            ax.plot(one["schemes"][scheme]["runs"][0]["p99_ms"], color=color, label=scheme,
+                    linewidth=1.0)
+        ax.axhline(1e3 * one["objective"][1], color="black", linestyle="--", linewidth=0.8)
+        ax.set_yscale("log")
+        ax.set_title(name, fontsize="small")
+        ax.set_xlabel("control period")
+    axes[0][0].set_ylabel("p99 of reads or flushes, ms")
+    axes[0][0].legend(fontsize="small")
     figure.savefig(path, dpi=110)
     plt.close(figure)

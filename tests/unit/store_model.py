@@ -81,6 +81,7 @@ CHANGES: dict[str, Callable[[Store], object]] = {
     "set_policy: another": lambda store: store.set_policy("weighted"),
     "set_policy: none": lambda store: store.set_policy(None),
     "set_draining": lambda store: store.set_draining(False),
+    "set_limits": lambda store: store.set_limits('{"boot": "b", "limits": []}'),
     "set_override: change": lambda store: store.set_override(
         "kept", Override(weight=9, slo_flush_ms=2.0)),
     "set_override: remove": lambda store: store.set_override("kept", NONE),

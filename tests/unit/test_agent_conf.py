@@ -9,6 +9,8 @@ import pytest
 from oslo_config import cfg, generator
 
 from vcache_agent import conf as options
+from vcache_agent import service
+from vcache_agent.decide.restraint import Means
 
 ETC = Path(__file__).parents[2] / "agent" / "etc"
 
@@ -52,6 +54,12 @@ def test_a_value_out_of_range_is_refused(tmp_path: Path, line: str) -> None:
 def test_weights_of_projects(tmp_path: Path) -> None:
     conf = load(tmp_path, "[policy]\nnested = true\nproject_weights = a1b2:300,c3:50\n")
     assert conf.policy.project_weights == {"a1b2": 300, "c3": 50}
+    conf = load(tmp_path, "[policy]\nslo_means = io, destage\n")
+    assert conf.policy.slo_means == ["io", "destage"]
+    assert service._shares(conf).means == (Means.IO, Means.DESTAGE)
+    conf = load(tmp_path, "[policy]\nslo_means = pace\n")
+    with pytest.raises(ValueError, match="pace"):
+        assert conf.policy.slo_means
     conf = load(tmp_path, "[policy]\nproject_weights = a1b2:1001\n")
     with pytest.raises(cfg.ConfigFileValueError, match="project_weights"):
         assert conf.policy.project_weights

@@ -3,8 +3,10 @@
 
 import dataclasses
 import itertools
+import random
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -368,3 +370,23 @@ def test_a_limited_step_never_exceeds_the_pool(
     found = steady.limited(tenants, wanted, floors, size * MIB, steady.Settings(step=step))
     assert sum(found) <= max(sum(wanted), sum(before))
     assert all(quota >= floor for quota, floor in zip(found, floors, strict=True))
+
+
+def test_a_curve_that_ends_where_it_is_constant_gives_the_same_rates() -> None:
+    rng = random.Random(5)
+    for _ in range(300):
+        old = sorted((rng.randrange(1000) for _ in range(17)), reverse=True)
+        new = [was + rng.randrange(500) for was in old]
+        new = sorted(new, reverse=True)
+        flat = rng.randrange(2, 17)
+        old, new = ([*each[:flat], *[each[flat]] * (17 - flat)] for each in (old, new))
+        long = [Curve(MIB, 0, each[0], each[0], tuple(each), tuple(each)) for each in (old, new)]
+        short = [curve.short() for curve in long]
+        for step in (1, 2, 4):
+            whole, part = (between(was, now, 1.0, step) for was, now in (long, short))
+            assert whole is not None and part is not None
+            sizes = np.arange(20) * MIB
+            assert np.array_equal(whole.many(sizes), part.many(sizes))
+            kept = blended(whole, part, 0.9)
+            assert np.allclose(kept.many(sizes), whole.many(sizes))
+            assert np.allclose(blended(part, whole, 0.9).many(sizes), whole.many(sizes))

@@ -18,6 +18,7 @@ from vcache_agent.admin_client import AgentNotRunning
 from vcache_agent.cmd import events_cli
 from vcache_agent.decide.blame import Cause, Verdict
 from vcache_agent.decide.history import History
+from vcache_agent.decide.restraint import Means, Rates
 from vcache_agent.events import EventLog
 from vcache_agent.inventory import Snapshot
 from vcache_agent.netlink import spec
@@ -27,6 +28,7 @@ from vcache_agent.packed_extents import pack
 from vcache_agent.plan.actions import DeleteTag, SetExtents, SetLanes, SetTag
 from vcache_agent.plan.decide import decide
 from vcache_agent.plan.state import Observed, Orphan, PoolDecision
+from vcache_agent.restraints import InForce
 from vcache_agent.service import Agent
 from vcache_agent.worker import Outcome
 
@@ -137,6 +139,25 @@ def test_a_missed_objective_is_one_event_until_its_cause_changes() -> None:
     assert [kind for kind, _ in found] == ["slo-missed", "slo-missed", "slo-met"]
     assert "too small" in found[0][1]
     assert "is slow" in found[1][1]
+
+
+def test_a_limited_neighbour_is_an_event_when_it_begins_and_ends() -> None:
+    def limited(rate: float, problem: str = "") -> Outcome:
+        found = (InForce((FILES, 2), frozenset({(FILES, 1)}), Means.IO, Rates(0, rate), problem),)
+        return dataclasses.replace(outcome(disk(1)), restraints=found if rate else ())
+
+    found = [(kind, text) for kind, text in events(
+        limited(0), limited(70 << 20), limited(49 << 20), limited(49 << 20, "gone wrong"),
+        limited(0)) if kind.startswith("slo")]
+    assert found == [
+        ("slo-limited", "writes to 70.0 MiB/s, because of an objective of tag 1 on device 254:0"),
+        ("slo-limited", "writes to 49.0 MiB/s, not in force: gone wrong, because of an objective "
+                        "of tag 1 on device 254:0"),
+        ("slo-released", "it has no limit any more")]
+    # A failed pass changes no limit.
+    failed = dataclasses.replace(limited(70 << 20), plan=None, problem="no module")
+    assert [kind for kind, _ in events(limited(70 << 20), failed, limited(70 << 20))
+            if kind.startswith("slo")] == ["slo-limited"]
 
 
 def test_the_journal_counts_passes_and_survives_its_own_errors(

@@ -20,6 +20,7 @@ from tests.unit.test_observe import until
 from vcache_agent import histogram, outcome_events
 from vcache_agent.decide.blame import Cause, Verdict
 from vcache_agent.decide.history import History
+from vcache_agent.decide.restraint import Means, Rates
 from vcache_agent.events import EventLog
 from vcache_agent.inventory import Entry, Snapshot
 from vcache_agent.metrics import buckets, definitions, pool_watch, server
@@ -42,6 +43,7 @@ from vcache_agent.observe.sample import Sample
 from vcache_agent.plan.state import DiskReport, Orphan, Plan, PoolDecision
 from vcache_agent.pools import Pool
 from vcache_agent.records import RowChanges
+from vcache_agent.restraints import InForce
 from vcache_agent.worker import Outcome
 
 DOMAIN = Domain(UUID, "vm", {}, (), "project-7")
@@ -146,6 +148,21 @@ def test_a_missed_objective_has_a_series_with_its_cause() -> None:
     text = exposed(outcome=dataclasses.replace(made, plan=plan))
     assert value(text, "vcache_tag_slo_missed", device="images", tag="9", disk="vda",
                  objective="read", cause="device") == 1
+
+
+def test_a_limit_has_a_series_for_each_direction() -> None:
+    assert "vcache_tag_limit_bytes_per_second{" not in exposed()
+    limits = [InForce((device().number, 9), frozenset(), means, rates, problem)
+              for means, rates, problem in (
+                  (Means.IO, Rates(5e6, 7e6), ""), (Means.DESTAGE, Rates(0, 3e6), ""))]
+    text = exposed(outcome=dataclasses.replace(state().outcome, restraints=tuple(limits)))
+    for means, direction, rate in (("io", "read", 5e6), ("io", "write", 7e6),
+                                   ("destage", "write", 3e6)):
+        assert value(text, "vcache_tag_limit_bytes_per_second", device="images", tag="9",
+                     disk="vda", means=means, direction=direction) == rate
+    failed = [dataclasses.replace(item, problem="no cgroup") for item in limits]
+    assert "vcache_tag_limit_bytes_per_second{" not in exposed(
+        outcome=dataclasses.replace(state().outcome, restraints=tuple(failed)))
 
 
 def test_labels_of_the_instance_are_optional() -> None:

@@ -15,12 +15,12 @@ from tests.unit import fake_kernel
 from tests.unit.fake_kernel import Kernel, device, lane, tag
 from tests.unit.test_observe import sample, until
 from vcache_agent.cmd import cli
-from vcache_agent.model import Device, DeviceNumber, Lane, Stats, Tag
+from vcache_agent.model import Curve, Device, DeviceNumber, Lane, Stats, Tag
 from vcache_agent.netlink import client, spec
 from vcache_agent.observe import recorder, recording
 from vcache_agent.observe.recorder import Recorder
 from vcache_agent.observe.recording import RecordingError, Writer, read_samples
-from vcache_agent.observe.sample import Sample
+from vcache_agent.observe.sample import Sample, TagCurve
 
 NUMBERS = st.integers(0, 2**64 - 1)
 DEVICE_NUMBERS = st.builds(DeviceNumber, st.integers(0, 4095), st.integers(0, 1 << 20))
@@ -245,3 +245,16 @@ def test_vcache_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr("vcache_agent.cmd.record_cli.connect", lambda: client.Client(0.1))
     assert cli.main(["record", str(tmp_path / "g")]) == 1
     assert "kernel: no answer" in capsys.readouterr().err
+
+
+def test_a_curve_is_recorded_up_to_where_it_is_constant(tmp_path: Path) -> None:
+    curves = (Curve(4096, 0, 9, 5, (9, 7, 3, 3, 3), (5, 5, 5)), Curve(4096, 0, 0, 0, (), (3, 4, 3)))
+    sample = Sample(1.0, 2.0, (), (), tuple(
+        TagCurve(DeviceNumber(254, 3), number, curve) for number, curve in enumerate(curves)))
+    with Writer(tmp_path / "r") as writer:
+        writer.write(sample)
+    (found,) = read_samples(tmp_path / "r")
+    assert [one.curve for one in found.curves] == [
+        Curve(4096, 0, 9, 5, (9, 7, 3), (5,)), curves[1]]
+    for size in range(0, 9 * 4096, 1000):
+        assert found.curves[0].curve.misses(size) == curves[0].misses(size)

@@ -6,16 +6,18 @@ from typing import Any
 
 from nova_vcache.extra_specs import Mode
 from tests.unit.fake_kernel import AT, device, tag
-from tests.unit.plan_model import disk, uuid
+from tests.unit.plan_model import FILES, disk, uuid
 from vcache_agent import why
 from vcache_agent.cmd import why_cli
 from vcache_agent.decide.blame import Cause, Verdict
 from vcache_agent.decide.decision import Share
 from vcache_agent.decide.history import Known, Load
+from vcache_agent.decide.restraint import Means, Rates
 from vcache_agent.model import FLUSH_CAUSES, DiskState
 from vcache_agent.netlink import spec
 from vcache_agent.plan.state import DiskReport, Nesting
 from vcache_agent.policies import Range
+from vcache_agent.restraints import InForce
 from vcache_agent.why import Inputs, Operator
 
 
@@ -97,6 +99,20 @@ def test_a_missed_objective_is_a_note_with_its_cause() -> None:
         Verdict("flush", Cause.OWN_BURST, 0.02, 0.005),)))
     assert found["notes"] == ["a note", "an objective is missed: the p99 of its flushes is 20 ms, "
                               "the objective 5 ms: it has much more load than usual"]
+
+
+def test_a_limit_is_a_note_for_the_neighbour_and_for_its_victim() -> None:
+    limit = InForce((FILES, 2), frozenset({(FILES, 1), (FILES, 9)}), Means.IO,
+                    Rates(4 << 20, 9 << 20))
+    found = why.explain(9, inputs(state(), key=(FILES, 9), restraints=(limit,)))
+    assert found["notes"][1:] == ["for its objective, tag 2 on device 254:0 is limited: reads to "
+                                  "4.0 MiB/s and writes to 9.0 MiB/s"]
+    found = why.explain(2, inputs(state(), key=(FILES, 2), restraints=(limit,)))
+    assert found["notes"][1:] == [
+        "limited because of an objective of tag 1 on device 254:0, 9 on device 254:0: reads to "
+        "4.0 MiB/s and writes to 9.0 MiB/s"]
+    assert why.explain(3, inputs(state(), key=(FILES, 3), restraints=(limit,)))["notes"] == [
+        "a note"]
 
 
 def test_a_nested_weight_names_the_project() -> None:

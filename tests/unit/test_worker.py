@@ -21,6 +21,7 @@ from vcache_agent.cgroups import Cgroup, CgroupError
 from vcache_agent.dm import DmError, Info
 from vcache_agent.events import EventLog
 from vcache_agent.inventory import Inventory
+from vcache_agent.knobs import IoMax
 from vcache_agent.model import (
     Backing,
     Curve,
@@ -314,6 +315,47 @@ def test_the_listener_gets_the_results_of_passes(
     assert passes[-1][1].problem == "not loaded"
     assert passes[-1][1] is worker.outcome
     assert all(after is before for (_, after), (before, _) in zip(passes, passes[1:], strict=False))
+
+
+def test_limits_that_another_agent_has_left_are_removed_in_the_first_pass(
+        host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    value, store = {"now": "rbps=max wbps=7"}, Store(tmp_path / "other.sqlite")
+
+    def write(_knob: IoMax, text: str) -> None:
+        value["now"] = text
+
+    monkeypatch.setattr(IoMax, "read", lambda _knob: value["now"])
+    monkeypatch.setattr(IoMax, "write", write)
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+    def left() -> None:
+        value["now"] = "rbps=max wbps=7"
+        store.set_limits(json.dumps({"boot": boot, "limits": [
+            ["io", ["/vm", 1, "254:3"], "rbps=max wbps=max", ["rbps=max wbps=7"]]]}))
+
+    left()
+    worker = Worker(host.inventory, store, Settings(3600.0, 3600.0, 5.0, tmp_path))
+    worker.start()
+    assert worker.wait(worker.kick(), 20)
+    assert (value["now"], store.limits()) == ("rbps=max wbps=max", None)
+    worker.stop()
+    # An agent that stops leaves none, even if no pass succeeds.
+    monkeypatch.setattr("vcache_agent.worker.Client", Refusing)
+    left()
+    worker = Worker(host.inventory, store, Settings(3600.0, 3600.0, 5.0, tmp_path))
+    worker.start()
+    assert worker.wait(worker.kick(), 20)
+    assert value["now"] == "rbps=max wbps=7"
+    worker.stop()
+    assert (value["now"], store.limits()) == ("rbps=max wbps=max", None)
+    store.close()
+
+
+class Refusing:
+    """A kernel without the module."""
+
+    def __init__(self, *_: object) -> None:
+        raise ModuleNotLoaded(errno.ENOENT, "not loaded")
 
 
 class AgentStub:

@@ -92,6 +92,8 @@ class Evidence:
     :param tenant: the tag as policies see it, with the usual times of its device
     :param size: bytes of its pool
     :param others: the other tags with the same origin or the same pool
+    :param spent: those of them that are limited as far as possible: if they are blamed, so that
+        nothing follows, another one may have escaped
     """
 
     claim: Claim
@@ -99,6 +101,7 @@ class Evidence:
     tenant: Tenant
     size: int
     others: Mapping[TagKey, Known]
+    spent: Collection[TagKey] = frozenset()
 
 
 def verdicts(evidence: Evidence) -> tuple[Verdict, ...]:
@@ -127,7 +130,8 @@ def _cause(objective: str, evidence: Evidence) -> tuple[Cause, TagKey | None]:
         return Cause.OWN_BURST, None
     if objective != "flush" and _would_help(objective, evidence):
         return Cause.OWN_SHARE, None
-    guilty = _guilty(evidence.others)
+    guilty = _guilty({key: known for key, known in evidence.others.items()
+                      if key not in evidence.spent}) or _guilty(evidence.others)
     if guilty is None:
         return Cause.DEVICE, None
     return (Cause.HOST, None) if guilty[1] == numbers.HOST_TAG else (Cause.NEIGHBOUR, guilty)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from vcache_agent import lanes as lanes_of_pool
 from vcache_agent import policies
-from vcache_agent.decide import blame, division, placing
+from vcache_agent.decide import blame, division, placing, restrain
 from vcache_agent.decide.blame import Verdict
 from vcache_agent.decide.history import History, Known
 from vcache_agent.decide.learn import learn, tenant
@@ -92,9 +92,14 @@ def decide(sample: Sample | None, history: History, config: Config) -> Decision:
         shares |= found.shares
         tags |= found.tags
         united = united - {number} | ({number} if found.united else set())
-    missed = _missed(history, config, of_pool) if period else history.missed
+    missed, restraints = history.missed, history.restraints
+    if period:
+        missed = _missed(history, config, of_pool)
+        restraints = restrain.step(restraints, restrain.Scene(
+            missed, tags, config.claims, config.settings.means))
     return Decision(shares, dataclasses.replace(
-        history, tags=tags, united=frozenset(united), missed=missed), missed)
+        history, tags=tags, united=frozenset(united), missed=missed, restraints=restraints),
+        missed)
 
 
 def _missed(history: History, config: Config,
@@ -110,7 +115,7 @@ def _missed(history: History, config: Config,
                 continue
             verdicts = blame.verdicts(blame.Evidence(
                 claim, known, tenant(claim, known, history.usual.get(claim.device)), size,
-                blame.neighbours(claim, history.tags, members)))
+                blame.neighbours(claim, history.tags, members), history.restraints.spent))
             if verdicts:
                 found[claim.key] = verdicts
     return found

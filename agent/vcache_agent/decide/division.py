@@ -16,6 +16,7 @@ from vcache_agent import policies
 from vcache_agent.decide import mrc, natural, slo, steady, throughput
 from vcache_agent.decide.history import History, Known
 from vcache_agent.decide.learn import tenant
+from vcache_agent.decide.restraint import Means
 from vcache_agent.decide.tenant import MIB, Tenant
 from vcache_agent.observe.claim import Claim
 from vcache_agent.policies import Demand, Range
@@ -30,12 +31,14 @@ class Settings:
     :param unite: part of the cost that quotas must save over one LRU list; below it, a pool
         becomes one list
     :param divide: part from which the pool has quotas again, more than `unite`
+    :param means: what may limit neighbours, see restrain.py, in the order of their use
     """
 
     cost: mrc.Settings = dataclasses.field(default_factory=mrc.Settings)
     steps: steady.Settings = dataclasses.field(default_factory=steady.Settings)
     unite: float = 0.08
     divide: float = 0.10
+    means: tuple[Means, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from vcache_agent.decide.rates import Rates
+from vcache_agent.decide.restraint import Restraints
 from vcache_agent.decide.slo import State
 from vcache_agent.decide.tenant import Times
 from vcache_agent.model import Curve, DeviceNumber, Tag
@@ -105,6 +106,7 @@ class History:
     :param usual: times of the devices before the last period
     :param missed: why objectives were missed in the last period
     :param united: pools that are one LRU list now, because quotas would gain too little
+    :param restraints: the neighbours that are limited, see restrain.py
     """
 
     sample: Sample | None = None
@@ -113,6 +115,7 @@ class History:
     usual: Mapping[DeviceNumber, Times] = dataclasses.field(default_factory=dict)
     missed: Mapping[TagKey, tuple["Verdict", ...]] = dataclasses.field(default_factory=dict)
     united: frozenset[str] = frozenset()
+    restraints: Restraints = dataclasses.field(default_factory=Restraints)
 
 
 def seeded(tags: Iterable[Tag]) -> History:

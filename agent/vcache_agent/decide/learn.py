@@ -39,18 +39,30 @@ def learn(history: History, sample: Sample, claims: Iterable[Claim],
         device: found for device, found in _times(history.times, grown).items() if found}
     claimed = {claim.key: claim for claim in claims}
     curves = {(one.device, one.id): one.curve for one in sample.curves}
-    tags = {}
+    suspects, tags = history.restraints.suspects, {}
+    victims = history.restraints.victims
+    disturbed = {device for device, _ in victims}
+    pools_disturbed = {claimed[key].pool for key in victims if key in claimed}
     for key, tag in sample.by_key.items():
         known = history.tags.get(key, Known())
         if key not in grown:
             tags[key] = dataclasses.replace(Known(), curve=curves.get(key), quota=known.quota)
             continue
         claim = claimed.get(key)
+        usual = known.usual
         known = _after(known, tag, _load(grown[key], seconds), _Window(
             curves.get(key), seconds, _grain(claim, pools)))
+        near = key[0] in disturbed or (claim is not None and claim.pool in pools_disturbed)
+        if key in suspects or (near and key not in victims and usual is not None):
+            # A long burst must not become the usual load, or a device would be blamed for it.
+            known = dataclasses.replace(known, usual=usual)
         tags[key] = known if claim is None else _control(known, tag, claim, all_times.get(key[0]))
+    # Nor must the times of a device that a neighbour disturbs.
+    usual_times = {**history.usual, **_slowly(history.usual, {
+        device: found for device, found in history.times.items()
+        if device not in disturbed})}
     return dataclasses.replace(history, sample=sample, tags=tags, times=all_times,
-                               usual=_slowly(history.usual, history.times))
+                               usual=usual_times)
 
 
 def tenant(claim: Claim, known: Known, of_device: Times | None,

@@ -80,13 +80,19 @@ def between(old: Curve, new: Curve, seconds: float, step: int = 1) -> Rates | No
     grain, ratio = new.grain * step, new.grain // old.grain
     return Rates(
         grain,
-        _falling(new.read_misses[::step], old.read_misses[::step * ratio], seconds)
+        _falling(_each(new.read_misses, step), _each(old.read_misses, step * ratio), seconds)
         if new.reads > old.reads else _NONE,
-        _falling(new.write_misses[::step], old.write_misses[::step * ratio], seconds)
+        _falling(_each(new.write_misses, step), _each(old.write_misses, step * ratio), seconds)
         if new.writes > old.writes else _NONE)
 
 
 _NONE = (0.0,)
+
+
+def _each(points: Sequence[int], step: int) -> Sequence[int]:
+    """Return each point of a number, up to one from which the curve is constant."""
+    found = points[::step]
+    return found if (len(points) - 1) % step == 0 else (*found, points[-1])
 
 
 def _falling(new: Sequence[int], old: Sequence[int], seconds: float) -> Any:
@@ -95,6 +101,18 @@ def _falling(new: Sequence[int], old: Sequence[int], seconds: float) -> Any:
     grown = now - (was[:len(now)] if len(was) >= len(now) else
                    np.pad(was, (0, len(now) - len(was)), "edge"))
     return np.maximum(0.0, np.minimum.accumulate(grown)) / seconds
+
+
+def _mixed(old: Any, new: Any, keep: float) -> Any:
+    """Return a weighted mean of points; behind its last one, each list is constant."""
+    short, long = (keep * old, (1 - keep) * new)
+    if len(short) > len(long):
+        short, long = long, short
+    if len(short) == len(long):
+        return short + long
+    found = long + short[-1]
+    found[:len(short)] = long[:len(short)] + short
+    return found
 
 
 def _at(points: Any, step: float) -> float:
@@ -112,10 +130,9 @@ def blended(old: Rates | None, new: Rates, keep: float) -> Rates:
     """
     if old is None:
         return new
-    if old.grain == new.grain and len(old.reads) == len(new.reads) \
-            and len(old.writes) == len(new.writes):
-        return Rates(new.grain, keep * old.reads + (1 - keep) * new.reads,
-                     keep * old.writes + (1 - keep) * new.writes)
+    if old.grain == new.grain:
+        return Rates(new.grain, _mixed(old.reads, new.reads, keep),
+                     _mixed(old.writes, new.writes, keep))
     grain = max(old.grain, new.grain)
     last = max((max(len(one.reads), len(one.writes)) - 1) * one.grain for one in (old, new))
     points = -(-last // grain) + 1

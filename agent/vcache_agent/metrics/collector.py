@@ -109,6 +109,7 @@ class AgentCollector(Collector):
             rows.append((values, tag))
         yield from _families(definitions.TAGS, labels, rows)
         yield _objectives(labels, rows, outcome)
+        yield _limits(labels, rows, outcome)
 
     def _agent(self, state: State) -> Iterator[Family]:
         outcome = state.outcome
@@ -150,12 +151,26 @@ class AgentCollector(Collector):
 def _objectives(labels: Sequence[str], rows: Sequence[tuple[list[str], Tag]],
                 outcome: "Outcome") -> Family:
     """Return the metric of the objectives that tags miss."""
-    (metric,) = definitions.OBJECTIVES
+    metric, _ = definitions.OBJECTIVES
     family = GaugeMetricFamily(metric.name, metric.help, labels=(*labels, *metric.labels))
     missed = outcome.plan.pools.history.missed if outcome.plan else {}
     for values, tag in rows:
         for verdict in missed.get((tag.device, tag.id), ()):
             family.add_metric([*values, verdict.objective, verdict.cause], 1)
+    return family
+
+
+def _limits(labels: Sequence[str], rows: Sequence[tuple[list[str], Tag]],
+            outcome: "Outcome") -> Family:
+    """Return the metric of the limits that are in force."""
+    _, metric = definitions.OBJECTIVES
+    family = GaugeMetricFamily(metric.name, metric.help, labels=(*labels, *metric.labels))
+    for values, tag in rows:
+        for item in outcome.restraints:
+            if item.neighbour == (tag.device, tag.id) and not item.problem:
+                for direction, rate in zip(("read", "write"), item.limit, strict=True):
+                    if rate:
+                        family.add_metric([*values, item.means, direction], rate)
     return family
 
 

@@ -181,11 +181,14 @@ TAGS = (
     _gauge("prefetched_bytes", "Data that was loaded into the cache at the start of the instance.",
            lambda tag: tag.prefetched_bytes))
 
-#: The objectives that tags miss; the collector computes them.
+#: The objectives that tags miss, and the limits because of them; the collector computes them.
 OBJECTIVES = (
     Metric("vcache_tag_slo_missed", Kind.GAUGE, "1: the tag missed an objective in the last "
            "control period, by objective and cause; no series: it met all.",
-           labels=("objective", "cause")),)
+           labels=("objective", "cause")),
+    Metric("vcache_tag_limit_bytes_per_second", Kind.GAUGE, "What the tag may read or write at "
+           "most, because it makes others miss an objective, by means (destage or io) and "
+           "direction (read or write); no series: no limit.", labels=("means", "direction")))
 
 
 def _pool(name: str, text: str, value: Callable[[dict[str, Any]], float]) -> Metric:

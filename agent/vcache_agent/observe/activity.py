@@ -3,13 +3,20 @@
 
 import dataclasses
 import operator
+from collections.abc import Callable
 from typing import Any
 
 from vcache_agent import histogram
-from vcache_agent.model import VOLUME_COUNTERS, Stats, Tag
+from vcache_agent.model import HISTOGRAMS, VOLUME_COUNTERS, Stats, Tag
 from vcache_agent.observe.sample import Sample
 
 Counts = tuple[int, ...]
+
+# All tags of a host are compared each second, so their counters are read all at once.
+_values: Callable[[Stats], tuple[Any, ...]] = operator.attrgetter(*Stats.__dataclass_fields__)
+_of_tag: Callable[[Stats], tuple[int, ...]] = operator.attrgetter(
+    *(name for name in Stats.__dataclass_fields__ if name not in (*VOLUME_COUNTERS, *HISTOGRAMS)))
+_histograms: Callable[[Stats], tuple[Counts, ...]] = operator.attrgetter(*HISTOGRAMS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,26 +73,22 @@ def difference(now: Stats, before: Stats) -> Stats:
     """
     if recreated(now, before):
         return now
-    grown: dict[str, Any] = {}
-    for name in Stats.__dataclass_fields__:
-        value, old = getattr(now, name), getattr(before, name)
-        if isinstance(value, tuple):
-            grown[name] = less(value, old)
-        else:
-            grown[name] = value - old if value >= old else value
-    return Stats(**grown)
+    return Stats(*map(_growth, _values(now), _values(before)))
+
+
+def _growth(now: Any, before: Any) -> Any:
+    """Return the growth of a counter or histogram; one that has decreased began at 0 again."""
+    if isinstance(now, tuple):
+        return less(now, before)
+    return now - before if now >= before else now
 
 
 def recreated(now: Stats, before: Stats) -> bool:
     """Return True if counters have decreased, because the tag was recreated."""
-    for name in Stats.__dataclass_fields__:
-        new, old = getattr(now, name), getattr(before, name)
-        if isinstance(new, tuple):
-            if old and (len(new) != len(old) or any(map(operator.lt, new, old))):
-                return True
-        elif new < old and name not in VOLUME_COUNTERS:
-            return True
-    return False
+    if any(map(operator.lt, _of_tag(now), _of_tag(before))):
+        return True
+    return any(old and (len(new) != len(old) or any(map(operator.lt, new, old)))
+               for new, old in zip(_histograms(now), _histograms(before), strict=True))
 
 
 def less(now: Counts, before: Counts) -> Counts:

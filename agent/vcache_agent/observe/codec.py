@@ -2,7 +2,8 @@
 """Convert samples to and from JSON values.
 
 The fields are those of the dataclasses. A field that has its default value is left out, so
-a reader of a later version, with more fields, still reads earlier recordings.
+a reader of a later version, with more fields, still reads earlier recordings. Curves end where
+they become constant.
 """
 
 import dataclasses
@@ -11,10 +12,10 @@ import functools
 import math
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from vcache_agent.model import DeviceNumber
+from vcache_agent.model import Curve, DeviceNumber
 from vcache_agent.observe.claim import Claim, PoolSize
 from vcache_agent.observe.sample import Sample
 
@@ -61,6 +62,8 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _encode(value: Any) -> Any:
+    if isinstance(value, Curve):
+        value = value.short()
     if dataclasses.is_dataclass(value):
         return _object(value)
     if isinstance(value, DeviceNumber):
@@ -75,41 +78,53 @@ def _encode(value: Any) -> Any:
 
 
 @functools.cache
-def _fields(kind: type) -> dict[str, tuple[Any, bool]]:
-    """Return (type, required) of the fields of a dataclass by name."""
+def _fields(kind: type) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the types of the fields of a dataclass by name, and the names that are required."""
     hints = typing.get_type_hints(kind)
-    return {field.name: (hints[field.name], field.default is dataclasses.MISSING)
-            for field in dataclasses.fields(kind)}
+    fields = dataclasses.fields(kind)
+    return {field.name: hints[field.name] for field in fields}, tuple(
+        field.name for field in fields if field.default is dataclasses.MISSING)
 
 
 def _decode(kind: Any, value: Any, where: str) -> Any:
+    # Most values are counters, and a recording of a week has a hundred million.
+    if kind is int and type(value) is int and value >= 0:
+        return value
+    return _decoder(kind)(kind, value, where)
+
+
+@functools.cache
+def _decoder(kind: Any) -> Callable[[Any, Any, str], Any]:
+    """Return the function that decodes values of a type."""
     if kind is DeviceNumber:
-        return _number(value, where)
+        return lambda _, value, where: _number(value, where)
     if isinstance(kind, types.GenericAlias):
-        return _many(kind, value, where)
+        return _many
     if dataclasses.is_dataclass(kind):
-        return _dataclass(kind, value, where)
-    if issubclass(kind, enum.Enum):
-        if not isinstance(value, str) or value not in kind.__members__:
-            raise FieldError(f"{where} must be one of {', '.join(kind.__members__)}, "
-                             f"is {_shown(value)}")
-        return kind[value]
-    return _plain(kind, value, where)
+        return _dataclass
+    return _enum if issubclass(kind, enum.Enum) else _plain
+
+
+def _enum(kind: Any, value: Any, where: str) -> Any:
+    if not isinstance(value, str) or value not in kind.__members__:
+        raise FieldError(f"{where} must be one of {', '.join(kind.__members__)}, "
+                         f"is {_shown(value)}")
+    return kind[value]
 
 
 def _dataclass(kind: Any, value: Any, where: str) -> Any:
     if not isinstance(value, dict):
         raise FieldError(f"{where or 'a sample'} must be an object, is {_shown(value)}")
-    fields = _fields(kind)
+    fields, required = _fields(kind)
     prefix = f"{where}." if where else ""
-    for name in value:
-        if name not in fields:
-            raise FieldError(f"{prefix}{name[:40]} is unknown, must be one of "
-                             f"{', '.join(fields)}")
-    for name, (_, required) in fields.items():
-        if required and name not in value:
+    if not fields.keys() >= value.keys():
+        name = next(name for name in value if name not in fields)
+        raise FieldError(f"{prefix}{name[:40]} is unknown, must be one of "
+                         f"{', '.join(fields)}")
+    for name in required:
+        if name not in value:
             raise FieldError(f"{prefix}{name} is missing")
-    return kind(**{name: _decode(fields[name][0], item, f"{prefix}{name}")
+    return kind(**{name: _decode(fields[name], item, prefix + name)
                    for name, item in value.items()})
 
 
