@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Root file systems of Debian releases with our packages, as disk images."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+BUILD = REPO / "build" / "reboot"
+SUITES = {"debian12": "bookworm", "debian13": "trixie"}
+_PACKAGES = (
+    "apt", "dbus", "dkms", "dmsetup", "e2fsprogs", "initramfs-tools", "kmod",
+    "libvirt-daemon-system", "linux-headers-amd64", "linux-image-amd64", "lvm2", "python3",
+    "systemd",
+    "systemd-sysv", "udev", "util-linux", "xfsprogs")
+_UNIT = """[Unit]
+Description=Test of vcache
+After=vcache-agent.service libvirtd.service local-fs.target
+[Service]
+Type=simple
+ExecStart=/usr/local/sbin/vcache-test
+[Install]
+WantedBy=multi-user.target
+"""
+IMAGE_BYTES = 4 << 30
+
+
+def _mirror() -> str:
+    words = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI)",
+                            "Identifier: Packages"], check=True, capture_output=True, text=True)
+    return next(line for line in words.stdout.split() if "security" not in line)
+
+
+def _base(name: str) -> Path:
+    """Return the archive of a root without our packages."""
+    archive = BUILD / f"{name}.tar"
+    if not archive.exists():
+        BUILD.mkdir(parents=True, exist_ok=True)
+        new = archive.with_suffix(".new.tar")
+        subprocess.run(
+            ["mmdebstrap", "-q", "--variant=minbase", f"--include={','.join(_PACKAGES)}",
+             SUITES[name], str(new), f"deb {_mirror()} {SUITES[name]} main"], check=True)
+        new.rename(archive)
+    return archive
+
+
+def build(name: str, packages: list[Path]) -> Path:
+    """Install our packages with apt in a root, and make a disk of it.
+
+    :return: the folder, with ``disk.img``, ``vmlinuz`` and ``initrd.img``
+    """
+    folder = BUILD / name
+    root = folder / "root"
+    shutil.rmtree(folder, ignore_errors=True)
+    root.mkdir(parents=True)
+    subprocess.run(["tar", "-xf", str(_base(name)), "-C", str(root)], check=True)
+    shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
+    (root / "debs").mkdir()
+    for package in packages:
+        shutil.copy(package, root / "debs")
+    script = ("set -e; mount -t proc proc /proc; export DEBIAN_FRONTEND=noninteractive; "
+              "apt-get update -q; "
+              "apt-get install -y -q --no-install-recommends $(ls /debs/*agent*.deb "
+              "/debs/*dkms*.deb /debs/python3*.deb); rm -r /debs; ls /lib/modules/*/updates/dkms")
+    with (folder / "install.log").open("w") as log:
+        subprocess.run(["unshare", "--mount", "chroot", str(root), "sh", "-c", script],
+                       check=True, stdout=log, stderr=log)
+    (root / "etc/systemd/system/vcache-test.service").write_text(_UNIT)
+    shutil.copy(Path(__file__).with_name("guest.sh"), root / "usr/local/sbin/vcache-test")
+    (root / "usr/local/sbin/vcache-test").chmod(0o755)  # noqa: S103 - a program
+    subprocess.run(["chroot", str(root), "systemctl", "enable", "-q", "vcache-test"], check=True)
+    (root / "etc/fstab").write_text("/dev/vda / ext4 defaults 0 1\n")
+    for kind in ("vmlinuz", "initrd.img"):
+        newest = sorted((root / "boot").glob(f"{kind}-*"))[-1]
+        shutil.copy(newest, folder / kind)
+    disk = folder / "disk.img"
+    subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", str(root), str(disk),
+                    f"{IMAGE_BYTES >> 10}k"], check=True)
+    shutil.rmtree(root)
+    return folder
