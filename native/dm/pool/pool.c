@@ -62,8 +62,8 @@ struct vc_pool_target {
 #define VC_POOL_OPTIONS \
 	"chunk_kib <n>, reads_percent <n>, hot_percent <n>, lane <sectors>"
 #define VC_POOL_MESSAGES \
-	"drop <volume> [tag <tag>] [force], reads_percent <n>, hot_percent <n>, resize <sectors>, " \
-	"label <volume> <text>, labels"
+	"drop <volume> [tag <tag>] [force], reads_percent <n>, hot_percent <n>, " \
+	"resize <sectors>, label <volume> <text>, labels"
 
 /* Ranges of reads_percent and of hot_percent. */
 static const struct dm_arg vc_reads_arg = {
