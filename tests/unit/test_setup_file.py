@@ -95,7 +95,10 @@ def test_units(tmp_path: Path) -> None:
     assert {link.name for link in wants.iterdir()} == {"vcache-pool@fast.service", device, other}
     assert os.readlink(wants / device) == str(units / "vcache-attach@.service")
     assert (to / f"{device}.d/50-vcache.conf").read_text() == (
-        "[Unit]\nWants=vcache-pool@fast.service\nAfter=vcache-pool@fast.service\n")
+        "[Unit]\nWants=vcache-pool@fast.service\nAfter=vcache-pool@fast.service\n"
+        "Wants=srv-a.mount\n")
+    assert (to / "vcache-pool@fast.service.d/50-vcache.conf").read_text() == (
+        f"[Unit]\nWants={device}\n")
     (mount,) = (to / "srv-a.mount.d").iterdir()
     assert mount.read_text() == f"[Unit]\nRequires={device}\nAfter={device}\n"
     assert not (to / f"{other}.d").exists()
@@ -115,8 +118,9 @@ def test_mounts_of_a_device(tmp_path: Path) -> None:
     device.touch()
     fstab = tmp_path / "fstab"
     fstab.write_text("/dev/null /srv/null ext4 defaults 0 0\n# /dev/null /srv/b ext4\n"
-                     "tmpfs /tmp tmpfs\n/dev/null none swap\nUUID=1-2 /boot ext4\n")
-    assert stable.fstab_mounts("/dev/null", fstab) == ["/srv/null"]
+                     "tmpfs /tmp tmpfs\n/dev/null none swap\nUUID=1-2 /boot ext4\n"
+                     "/dev/null /srv/hand ext4 noauto 0 0\n/dev/null /srv/two xfs ro,nofail 0 0\n")
+    assert stable.fstab_mounts("/dev/null", fstab) == [("/srv/null", False), ("/srv/two", True)]
     assert stable.fstab_mounts("/dev/zero", fstab) == []
     assert stable.fstab_mounts("/dev/zero", tmp_path / "none") == []
 

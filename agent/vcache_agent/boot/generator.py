@@ -54,7 +54,13 @@ def generate(setup: SetupFile, to: Path, units: tuple[Path, ...] = _UNITS) -> No
     :param units: folders that may have the templates
     """
     for pool in setup.pools():
-        _want(to, pool_unit(pool.value.name), units)
+        unit = pool_unit(pool.value.name)
+        _want(to, unit, units)
+        # A pool that appears after all time limits takes what failed without it along.
+        devices = [attach_unit(device.value.device) for device in setup.attached()
+                   if device.value.pool == pool.value.name]
+        if devices:
+            _drop_in(to, unit, f"Wants={' '.join(devices)}\n")
     for device in setup.attached():
         _device(to, device.value, units)
 
@@ -62,12 +68,19 @@ def generate(setup: SetupFile, to: Path, units: tuple[Path, ...] = _UNITS) -> No
 def _device(to: Path, line: AttachLine, units: tuple[Path, ...]) -> None:
     unit = attach_unit(line.device)
     _want(to, unit, units)
+    mounts = [f"{escape_path(path)}.mount" for path in line.mounts]
+    for mount in mounts:
+        _drop_in(to, mount, f"Requires={unit}\nAfter={unit}\n", unit)
+    text = ""
     if line.pool != NO_POOL:
         pool = pool_unit(line.pool)
         # Wants and not Requires: without its pool, a clean device continues.
-        _drop_in(to, unit, f"Wants={pool}\nAfter={pool}\n")
-    for mount in line.mounts:
-        _drop_in(to, f"{escape_path(mount)}.mount", f"Requires={unit}\nAfter={unit}\n", unit)
+        text = f"Wants={pool}\nAfter={pool}\n"
+    if mounts:
+        # If the device is attached late, its mounts have failed already.
+        text += f"Wants={' '.join(mounts)}\n"
+    if text:
+        _drop_in(to, unit, text)
 
 
 def _drop_in(to: Path, unit: str, text: str, name: str = "vcache") -> None:

@@ -99,7 +99,8 @@ class Recorder:
         pool = dm.info(mapping.pool) if mapping.pool else None
         path = stable_name(lower)
         line = AttachLine(path, pool.name if pool else NO_POOL, mapping.scope, mapping.mode,
-                          above, tuple(fstab_mounts(f"/dev/mapper/{info.name}")))
+                          above, tuple(mount.path for mount in
+                                       fstab_mounts(f"/dev/mapper/{info.name}")))
         numbers = {block_number(lower)}
 
         def change(setup: SetupFile) -> bool:

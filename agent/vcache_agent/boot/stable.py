@@ -4,6 +4,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 _BY_ID = Path("/dev/disk/by-id")
 _BY_PARTUUID = Path("/dev/disk/by-partuuid")
@@ -37,8 +38,18 @@ def is_stable(path: str) -> bool:
     return not path.startswith(UNSTABLE) or path.startswith("/dev/rbd/")
 
 
-def fstab_mounts(device: str, fstab: Path = _FSTAB) -> list[str]:
-    """Return where ``/etc/fstab`` mounts a device, by any of its names."""
+class Mount(NamedTuple):
+    """A mount at boot.
+
+    :param nofail: the boot continues if it fails
+    """
+
+    path: str
+    nofail: bool
+
+
+def fstab_mounts(device: str, fstab: Path = _FSTAB) -> list[Mount]:
+    """Return where ``/etc/fstab`` mounts a device at boot, by any of its names."""
     real, found = os.path.realpath(device), []
     try:
         lines = fstab.read_text().splitlines()
@@ -48,13 +59,16 @@ def fstab_mounts(device: str, fstab: Path = _FSTAB) -> list[str]:
         words = line.split()
         if len(words) < 3 or words[0].startswith("#") or not words[1].startswith("/"):
             continue
+        options = words[3].split(",") if len(words) > 3 else []
         source = words[0].strip('"')
         for key in ("UUID", "LABEL", "PARTUUID", "PARTLABEL"):
             if source.startswith(f"{key}="):
                 source = f"/dev/disk/by-{key.lower()}/{source[len(key) + 1:].strip(chr(34))}"
-        if source.startswith("/dev/") and os.path.realpath(source) == real:
-            found.append(words[1].replace("\\040", " "))
-    return [path for path in found if " " not in path]
+        # setup.conf has no way to write a space.
+        if source.startswith("/dev/") and os.path.realpath(source) == real and \
+                "noauto" not in options and "\\040" not in words[1]:
+            found.append(Mount(words[1], "nofail" in options))
+    return found
 
 
 def _links(folder: Path) -> Iterator[Path]:

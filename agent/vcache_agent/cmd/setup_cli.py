@@ -85,10 +85,13 @@ def _warnings(setup: SetupFile) -> Iterator[tuple[int, str]]:
                                  "use one below /dev/disk/by-id")
     for device in setup.attached():
         mounted = fstab_mounts(device.value.device)
-        for path in mounted:
+        for path, nofail in mounted:
             if path not in device.value.mounts:
                 yield device.number, (f"/etc/fstab mounts this device at {path}: add mount={path}, "
                                       "so that this mount waits for it and fails with it")
+            if not nofail:
+                yield device.number, (f"the mount at {path} has no option nofail in /etc/fstab: if "
+                                      "it fails, this host starts in emergency mode")
 
 
 def _start(arguments: argparse.Namespace) -> int:
