@@ -70,6 +70,11 @@ deb: venv ## build the Debian packages and check them with lintian: build/deb/*.
 	@.ci/deps build deb
 	@.ci/deb
 
+.PHONY: rpm
+rpm: venv ## build the RPMs: build/rpm/*.rpm
+	@.ci/deps build rpm
+	@.ci/rpm
+
 TOOLS := vcache-check vcache-dump vcache-repair
 TOOLS_CORE := $(addprefix native/core/,crc32c.c index.c log.c meta.c recover.c seal.c)
 
