@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Root file systems of Debian releases with our packages, as disk images."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,10 +16,10 @@ _PACKAGES = (
     "systemd-sysv", "udev", "util-linux", "xfsprogs")
 _UNIT = """[Unit]
 Description=Test of vcache
-After=vcache-agent.service libvirtd.service local-fs.target
+After=vcache-agent.service libvirtd.service local-fs.target srv-a.mount srv-b.mount
 [Service]
 Type=simple
-ExecStart=/usr/local/sbin/vcache-test
+ExecStart=/usr/local/sbin/reboot-test
 [Install]
 WantedBy=multi-user.target
 """
@@ -44,6 +45,20 @@ def _base(name: str) -> Path:
     return archive
 
 
+def _newer(package: Path, to: Path) -> None:
+    """Write the same package with a newer version to a folder."""
+    tree = to / "tree"
+    subprocess.run(["dpkg-deb", "-R", str(package), str(tree)], check=True)
+    control = tree / "DEBIAN/control"
+    text = control.read_text()
+    version = re.search(r"^Version: (.*)$", text, re.MULTILINE)
+    assert version, package
+    control.write_text(text.replace(version[1], f"{version[1]}+newer"))
+    subprocess.run(["dpkg-deb", "-b", "-Znone", str(tree), str(to / package.name)], check=True,
+                   stdout=subprocess.DEVNULL)
+    shutil.rmtree(tree)
+
+
 def build(name: str, packages: list[Path]) -> Path:
     """Install our packages with apt in a root, and make a disk of it.
 
@@ -56,19 +71,25 @@ def build(name: str, packages: list[Path]) -> Path:
     subprocess.run(["tar", "-xf", str(_base(name)), "-C", str(root)], check=True)
     shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
     (root / "debs").mkdir()
+    newer = root / "var/lib/vtest/newer"
+    newer.mkdir(parents=True)
     for package in packages:
         shutil.copy(package, root / "debs")
+        _newer(package, newer)
     script = ("set -e; mount -t proc proc /proc; export DEBIAN_FRONTEND=noninteractive; "
-              "apt-get update -q; "
-              "apt-get install -y -q --no-install-recommends $(ls /debs/*agent*.deb "
-              "/debs/*dkms*.deb /debs/python3*.deb); rm -r /debs; ls /lib/modules/*/updates/dkms")
+              "apt-get update -q; install='apt-get install -y -q --no-install-recommends'; "
+              "$install /debs/nova-vcache-agent_*.deb /debs/nova-vcache-dkms_*.deb "
+              "/debs/python3-nova-vcache_*.deb; rm -r /debs; ls /lib/modules/*/updates/dkms; "
+              # Here and not in the guest, which would compile for minutes.
+              "$install /var/lib/vtest/newer/nova-vcache-dkms_*.deb; "
+              "ls /lib/modules/*/updates/dkms; dkms status")
     with (folder / "install.log").open("w") as log:
         subprocess.run(["unshare", "--mount", "chroot", str(root), "sh", "-c", script],
                        check=True, stdout=log, stderr=log)
-    (root / "etc/systemd/system/vcache-test.service").write_text(_UNIT)
-    shutil.copy(Path(__file__).with_name("guest.sh"), root / "usr/local/sbin/vcache-test")
-    (root / "usr/local/sbin/vcache-test").chmod(0o755)  # noqa: S103 - a program
-    subprocess.run(["chroot", str(root), "systemctl", "enable", "-q", "vcache-test"], check=True)
+    (root / "etc/systemd/system/reboot-test.service").write_text(_UNIT)
+    shutil.copy(Path(__file__).with_name("guest.sh"), root / "usr/local/sbin/reboot-test")
+    (root / "usr/local/sbin/reboot-test").chmod(0o755)  # noqa: S103 - a program
+    subprocess.run(["chroot", str(root), "systemctl", "enable", "-q", "reboot-test"], check=True)
     (root / "etc/fstab").write_text("/dev/vda / ext4 defaults 0 1\n")
     for kind in ("vmlinuz", "initrd.img"):
         newest = sorted((root / "boot").glob(f"{kind}-*"))[-1]
