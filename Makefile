@@ -66,13 +66,13 @@ module-all: ## build the module for all kernels of Debian from 6.1 on, W=1: buil
 	@.ci/module-all
 
 .PHONY: deb
-deb: venv ## build the Debian packages and check them with lintian: build/deb/*.deb
-	@.ci/deps build deb
+deb: ## build the Debian packages and check them with lintian: build/deb/*.deb
+	@.ci/deps deb
 	@.ci/deb
 
 .PHONY: rpm
-rpm: venv ## build the RPMs: build/rpm/*.rpm
-	@.ci/deps build rpm
+rpm: ## build the RPMs: build/rpm/*.rpm
+	@.ci/deps rpm
 	@.ci/rpm
 
 TOOLS := vcache-check vcache-dump vcache-repair
@@ -189,7 +189,7 @@ test: deps ## run all tests, including kernel, libvirt and a power-cut sample
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) .ci/suite.py
 
 .PHONY: reboot-test
-reboot-test: deb ## restart Debian 12 and 13 with our packages in all ways: build/test/reboot.json; ROOTS=debian12
+reboot-test: venv deb ## restart Debian 12 and 13 with our packages in all ways: build/test/reboot.json; ROOTS=debian12
 	@.ci/deps build test roots
 	@$(PYTHON) -m tests.reboot $(ROOTS)
 

@@ -52,7 +52,7 @@ def _qemu(folder: Path, disks: str, words: str, log: Path) -> subprocess.Popen[b
             "-serial", f"file:{log}", "-monitor", f"unix:{folder / 'monitor'},server,nowait",
             "-kernel", str(folder / "vmlinuz"), "-initrd", str(folder / "initrd.img"),
             "-append", "root=/dev/vda rw console=ttyS0 panic=-1 "
-                       f"systemd.show_status=1 no_timer_check vtest={words}",
+                       f"systemd.show_status=1 no_timer_check mitigations=off vtest={words}",
             *_disk(0, "root", folder / "disk.img"), *_disk(1, "origin", folder / "origin.img")]
     if disks == "cache":
         line += _disk(2, "cache", folder / "cache.img")
