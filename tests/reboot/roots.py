@@ -23,6 +23,11 @@ ExecStart=/usr/local/sbin/reboot-test
 [Install]
 WantedBy=multi-user.target
 """
+# They take time, and have nothing to do with us.
+_MASKED = ("apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer",
+           "e2scrub_all.timer", "e2scrub_reap.service", "fstrim.timer", "libvirt-guests.service",
+           "systemd-binfmt.service", "systemd-update-utmp.service", "getty@tty1.service",
+           "serial-getty@ttyS0.service")
 IMAGE_BYTES = 4 << 30
 
 
@@ -69,6 +74,15 @@ def build(name: str, packages: list[Path]) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     root.mkdir(parents=True)
     subprocess.run(["tar", "-xf", str(_base(name)), "-C", str(root)], check=True)
+    _install(root, packages, folder / "install.log")
+    configure(root)
+    make_disk(root, folder)
+    shutil.rmtree(root)
+    return folder
+
+
+def _install(root: Path, packages: list[Path], log: Path) -> None:
+    """Install the packages, and upgrade the module to one with a newer version."""
     shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
     (root / "debs").mkdir()
     newer = root / "var/lib/vtest/newer"
@@ -83,19 +97,29 @@ def build(name: str, packages: list[Path]) -> Path:
               # Here and not in the guest, which would compile for minutes.
               "$install /var/lib/vtest/newer/nova-vcache-dkms_*.deb; "
               "ls /lib/modules/*/updates/dkms; dkms status")
-    with (folder / "install.log").open("w") as log:
+    with log.open("w") as file:
         subprocess.run(["unshare", "--mount", "chroot", str(root), "sh", "-c", script],
-                       check=True, stdout=log, stderr=log)
+                       check=True, stdout=file, stderr=file)
+
+
+def configure(root: Path) -> None:
+    """Let a root run the test, on a processor that may be slow."""
     (root / "etc/systemd/system/reboot-test.service").write_text(_UNIT)
     shutil.copy(Path(__file__).with_name("guest.sh"), root / "usr/local/sbin/reboot-test")
     (root / "usr/local/sbin/reboot-test").chmod(0o755)  # noqa: S103 - a program
+    limits = root / "etc/systemd/system.conf.d/slow.conf"
+    limits.parent.mkdir(exist_ok=True)
+    limits.write_text("[Manager]\nDefaultTimeoutStartSec=infinity\nDefaultTimeoutStopSec=infinity\n"
+                      "DefaultDeviceTimeoutSec=infinity\n")
+    subprocess.run(["chroot", str(root), "systemctl", "mask", "-q", *_MASKED], check=True)
     subprocess.run(["chroot", str(root), "systemctl", "enable", "-q", "reboot-test"], check=True)
     (root / "etc/fstab").write_text("/dev/vda / ext4 defaults 0 1\n")
+
+
+def make_disk(root: Path, folder: Path) -> None:
+    """Make a disk of a root."""
     for kind in ("vmlinuz", "initrd.img"):
         newest = sorted((root / "boot").glob(f"{kind}-*"))[-1]
         shutil.copy(newest, folder / kind)
-    disk = folder / "disk.img"
-    subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", str(root), str(disk),
+    subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", str(root), str(folder / "disk.img"),
                     f"{IMAGE_BYTES >> 10}k"], check=True)
-    shutil.rmtree(root)
-    return folder
