@@ -8,6 +8,7 @@ import pytest
 
 from vcache_agent.boot import generator, stable
 from vcache_agent.boot.setup_file import AttachLine, PoolLine, SetupError, SetupFile, parse_line
+from vcache_agent.cmd import cli, setup_cli
 
 POOL = "pool fast /dev/disk/by-id/nvme-x lanes=8 reads-percent=70 timeout=5"
 DEVICE = "attach /dev/disk/by-id/dm-uuid-LVM-a fast filesystem mode=writeback mount=/srv/a"
@@ -123,6 +124,22 @@ def test_mounts_of_a_device(tmp_path: Path) -> None:
     assert stable.fstab_mounts("/dev/null", fstab) == [("/srv/null", False), ("/srv/two", True)]
     assert stable.fstab_mounts("/dev/zero", fstab) == []
     assert stable.fstab_mounts("/dev/zero", tmp_path / "none") == []
+
+
+def test_a_check_warns_of_mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                 capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "setup.conf"
+    path.write_text("attach /dev/vg/a - tag=7 mount=/srv/a\n")
+    monkeypatch.setattr(setup_cli, "fstab_mounts", lambda device: [
+        stable.Mount("/srv/a", nofail=False), stable.Mount("/srv/b", nofail=True)])
+    assert cli.main(["setup", "check", "--setup", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if "nofail" in line] == [
+        f"{path}:1: warning: the mount at /srv/a has no option nofail in /etc/fstab: if it fails, "
+        "this host starts in emergency mode"]
+    assert [line for line in lines if "add mount=" in line] == [
+        f"{path}:1: warning: /etc/fstab mounts this device at /srv/b: add mount=/srv/b, so that "
+        "this mount waits for it and fails with it"]
 
 
 def test_stable_names() -> None:
