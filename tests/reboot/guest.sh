@@ -128,8 +128,8 @@ for word in $words; do
     # A cache that must be clean is drained for as long as it takes.
     drain)
         mkdir -p /etc/systemd/system/vcache-stop.service.d
-        printf '[Service]\nTimeoutStartSec=infinity\nExecStart=\nExecStart=%s\n' \
-            "/usr/bin/vcache setup stop --drain 3000" >/etc/systemd/system/vcache-stop.service.d/test.conf
+        printf '[Service]\nTimeoutStopSec=infinity\nExecStop=\nExecStop=%s\n' \
+            "/usr/bin/vcache setup stop --wait 3000 --drain 3000" >/etc/systemd/system/vcache-stop.service.d/test.conf
         systemctl daemon-reload
         ;;
     upgrade) upgrade ;;

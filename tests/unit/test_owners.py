@@ -170,6 +170,21 @@ def test_a_stop_leaves_what_is_in_use(kernel: Kernel, store: Store, state: Path)
     assert list(kernel.devices) == ["fast", "lv", "lv-vcorigin"]
 
 
+def test_a_stop_waits_for_an_unmount(kernel: Kernel, store: Store, state: Path,
+                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    do_attach(kernel, store)
+    kernel.devices["lv"].users = 2
+
+    def sleep(seconds: float) -> None:
+        kernel.devices["lv"].users -= 1
+
+    monkeypatch.setattr("vcache_agent.boot.stopping.time.sleep", sleep)
+    said: list[str] = []
+    # No time limit ends this: each wait closes the device once.
+    stopping.stop(as_dm(Dm(kernel)), state, said.append, 0.0, float("inf"))
+    assert said == ["lv is stopped, its cache is clean", "pool fast is stopped"]
+
+
 def test_a_stop_with_an_origin_that_does_not_take_the_data(kernel: Kernel, store: Store,
                                                            state: Path) -> None:
     do_attach(kernel, store)

@@ -29,12 +29,16 @@ _GOES_ON = ("dirty", "draining")
 Say = Callable[[str], None]
 
 
-def stop(dm: Dm, state: Path, say: Say, drain_s: float = DRAIN_S) -> None:
+def stop(dm: Dm, state: Path, say: Say, drain_s: float = DRAIN_S, wait_s: float = 0.0) -> None:
     """Remove all attached devices that are not in use, and all pools that no device uses.
 
     :param state: path of the agent's store
     :param drain_s: seconds for which dirty data is destaged
+    :param wait_s: seconds to wait until devices are no longer in use
     """
+    limit = time.monotonic() + wait_s
+    while time.monotonic() < limit and any(m.info.opened for m in pools.members(dm)):
+        time.sleep(_LOOK)
     found = []
     for member in pools.members(dm):
         if member.info.opened:

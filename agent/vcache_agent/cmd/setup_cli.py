@@ -54,6 +54,8 @@ def add_commands(commands: Any) -> None:
                     "as it is.")
     command.add_argument("--drain", type=float, default=stopping.DRAIN_S, metavar="SECONDS",
                          help="destage dirty data for so long (%(default)s)")
+    command.add_argument("--wait", type=float, default=0.0, metavar="SECONDS",
+                         help="wait so long until devices are no longer in use (%(default)s)")
     pool_cli.add_state(command)
     command.set_defaults(run=_stop)
 
@@ -147,5 +149,5 @@ def _warn(text: str) -> None:
 
 def _stop(arguments: argparse.Namespace) -> None:
     with contextlib.suppress(ModuleNotLoaded), pool_cli.mapper() as dm:
-        stopping.stop(dm, arguments.state, pool_cli.say, arguments.drain)
+        stopping.stop(dm, arguments.state, pool_cli.say, arguments.drain, arguments.wait)
 
