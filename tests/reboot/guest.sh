@@ -86,7 +86,7 @@ explain() {
 upgrade() {
     local before
     before=$(systemctl show -p ActiveEnterTimestampMonotonic 'vcache-attach@*' 'vcache-pool@*')
-    check "upgrade" apt-get install -y -q --no-install-recommends --no-download \
+    check "upgrade" apt-get install -y -q --no-install-recommends \
         /var/lib/vtest/newer/*agent*.deb /var/lib/vtest/newer/python3-nova*.deb
     check "the agent has the new version" sh -c \
         'dpkg-query -W nova-vcache-agent | grep -q +newer && systemctl is-active vcache-agent'
