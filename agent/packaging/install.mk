@@ -43,13 +43,14 @@ install-agent: man
 	$(INSTALL) agent/etc/99-vcache.rules $(D)/usr/lib/udev/rules.d/99-vcache.rules
 	for sample in agent/etc/*.sample; do \
 		$(INSTALL) $$sample $(D)/usr/share/doc/$(NAME)/examples/$${sample##*/}; done
-	mkdir -p $(D)/usr/share/nova-vcache
+	mkdir -p $(D)/usr/share/nova-vcache $(D)/etc/vcache
 	cp -r agent/etc/grafana agent/etc/prometheus $(D)/usr/share/nova-vcache/
 	$(INSTALL) $(PACKAGING)/completion/vcache $(D)/usr/share/bash-completion/completions/vcache
 	$(INSTALL) -t $(D)/usr/share/man/man8 man/vcache.8 man/vcache-agent.8 man/vcache-host.8
 	$(INSTALL) man/vcache-setup.conf.5 $(D)/usr/share/man/man5/vcache-setup.conf.5
 
 install-api:
+	mkdir -p $(D)/etc/vcache
 	$(INSTALL) nova_vcache/etc/vcache-api.service $(D)$(UNITS)/vcache-api.service
 
 install-plugin: man

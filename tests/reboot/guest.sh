@@ -83,15 +83,19 @@ explain() {
     dmsetup table
 } >/dev/ttyS0 2>&1
 
+# When each unit became active; the order of systemctl's output may change.
+active_since() {
+    systemctl show -p ActiveEnterTimestampMonotonic 'vcache-attach@*' 'vcache-pool@*' | sort
+}
+
 upgrade() {
     local before
-    before=$(systemctl show -p ActiveEnterTimestampMonotonic 'vcache-attach@*' 'vcache-pool@*')
+    before=$(active_since)
     check "upgrade" apt-get install -y -q --no-install-recommends \
         /var/lib/vtest/newer/*agent*.deb /var/lib/vtest/newer/python3-nova*.deb
     check "the agent has the new version" sh -c \
         'dpkg-query -W nova-vcache-agent | grep -q +newer && systemctl is-active vcache-agent'
-    check "no device was set up again" test "$before" = \
-        "$(systemctl show -p ActiveEnterTimestampMonotonic 'vcache-attach@*' 'vcache-pool@*')"
+    check "no device was set up again" test "$before" = "$(active_since)"
 }
 
 purge() {
