@@ -27,7 +27,7 @@ deps: ## install missing system packages (needs root)
 .PHONY: venv
 venv: deps .venv/complete ## create .venv with the project and its commands
 
-.venv/complete: pyproject.toml setup.cfg requirements.txt test-requirements.txt \
+.venv/complete: pyproject.toml setup.cfg test-requirements.txt \
 		lint-requirements.txt doc/requirements.txt .ci/venv
 	@.ci/venv
 	@touch $@
@@ -61,12 +61,19 @@ module-uml-debug: ## build the module for make test-debug, and that kernel if it
 		.ci/module "$$release" "build/module/$$release" $(DEBUG_MODULE)
 
 .PHONY: module-all
-module-all: ## build the module for 6.1 and 6.12 with W=1; warnings are errors
-	@.ci/deps build headers
-	@for version in 6.1 6.12; do \
-		release=$$(.ci/kernel --headers $$version) && \
-		.ci/module "$$release" "build/module-all/$$release" W=1 || exit 1; \
-	done
+module-all: ## build the module for all kernels of Debian from 6.1 on, W=1: build/module-all/report.json
+	@.ci/deps build roots
+	@.ci/module-all
+
+.PHONY: deb
+deb: ## build the Debian packages and check them with lintian: build/deb/*.deb
+	@.ci/deps deb
+	@.ci/deb
+
+.PHONY: rpm
+rpm: ## build the RPMs: build/rpm/*.rpm
+	@.ci/deps rpm
+	@.ci/rpm
 
 TOOLS := vcache-check vcache-dump vcache-repair
 TOOLS_CORE := $(addprefix native/core/,crc32c.c index.c log.c meta.c recover.c seal.c)
@@ -180,6 +187,11 @@ test: export WARN = W=1
 test: deps ## run all tests, including kernel, libvirt and a power-cut sample
 	@$(MAKE) --no-print-directory -j2 venv module
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) .ci/suite.py
+
+.PHONY: reboot-test
+reboot-test: venv deb ## restart Debian 12 and 13 with our packages in all ways: build/test/reboot.json; ROOTS=debian12
+	@.ci/deps build test roots
+	@$(PYTHON) -m tests.reboot $(ROOTS)
 
 .PHONY: pair-test
 pair-test: venv module-uml ## test live migration between two hosts with a shared disk; TESTS='-k back'

@@ -18,7 +18,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from vcache_agent import attach, pools, sysfs
+from vcache_agent import attach, owners, pools, sysfs
 from vcache_agent.dm import NAME_MAX, Dm, DmError, Info, KernelWords, block_number
 from vcache_agent.model import DeviceNumber
 from vcache_agent.pools import Mapping, Pool, PoolError
@@ -49,7 +49,7 @@ class Origin(NamedTuple):
 
 def attach_above(dm: Dm, store: Store, device: str, pool: str, *, mode: str = "writeback",
                  volume: int | None = None, scope: str | None = None,
-                 recover: bool = False) -> str:
+                 recover: bool = False, force: bool = False) -> str:
     """Add a cache above a device. Return a message, which names the new device.
 
     The parameters are those of :func:`attach.attach`.
@@ -57,7 +57,7 @@ def attach_above(dm: Dm, store: Store, device: str, pool: str, *, mode: str = "w
     :raises PoolError: if that is not possible; there is no new device then
     """
     found, origin = pools.pool(dm, pool), _origin(dm, device)
-    name, uuid = origin.name + SUFFIX, (attach.ABOVE_UUID + origin.identity)[:_UUID_MAX]
+    name, uuid = origin.name + SUFFIX, identity(dm, device)
     if len(name) > NAME_MAX:
         raise PoolError(f"the name {origin.name} is too long, must have at most "
                         f"{NAME_MAX - len(SUFFIX)} characters")
@@ -66,20 +66,67 @@ def attach_above(dm: Dm, store: Store, device: str, pool: str, *, mode: str = "w
         raise PoolError(f"a mapped device {name} already exists and is not above {device}")
     if there is not None and there.active:
         done = attach.attach(dm, store, name, pool, mode=mode, volume=volume, scope=scope,
-                             recover=recover)
+                             recover=recover, force=force)
         return f"{done}, above {device}"
     if there is not None:
         dm.remove(name)  # left by a call that was killed
     _check(dm, origin, found)
     chosen = _create(dm, store, origin, found, Mapping(
         origin.sectors, mode, origin.number, attach.scope_of(dm, None, name, scope),
-        pool=found.info.number, volume=volume or 0), name, uuid, recover=recover)
+        pool=found.info.number, volume=volume or 0), name, uuid, recover=recover, force=force)
     return (f"{name} is volume {chosen} of pool {found.info.name}, mode {mode}; use "
             f"/dev/mapper/{name} instead of {device}")
 
 
+def identity(dm: Dm, device: str) -> str:
+    """Return the identity that the device above another one has in the store.
+
+    :raises PoolError: if there cannot be one
+    """
+    return (attach.ABOVE_UUID + _origin(dm, device).identity)[:_UUID_MAX]
+
+
+def origin_path(dm: Dm, info: Info) -> str | None:
+    """Return the path of the device below one that was created above it; None for another one."""
+    mapping = pools.mapping_of(dm, info)
+    if mapping is None or not info.uuid.startswith(attach.ABOVE_UUID):
+        return None
+    lower = dm.info(mapping.origin) if sysfs.is_mapped(mapping.origin) else None
+    return f"/dev/mapper/{lower.name}" if lower else sysfs.node(mapping.origin)
+
+
+def plain_above(dm: Dm, device: str, scope: str | None) -> str:
+    """Create a device in mode flush-only above a device. Return a message.
+
+    :param scope: ``volume <tag>`` or ``filesystem``
+    :raises PoolError: if that is not possible
+    """
+    origin = _origin(dm, device)
+    name, uuid = origin.name + SUFFIX, identity(dm, device)
+    there = dm.info(name)
+    if there is not None and (there.uuid != uuid or there.active):
+        if there.uuid == uuid:
+            return f"{name} is there already"
+        raise PoolError(f"a mapped device {name} already exists and is not above {device}")
+    if there is not None:
+        dm.remove(name)  # left by a call that was killed
+    _check_unused(dm, origin)
+    words = KernelWords()
+    dm.create(name, uuid)
+    try:
+        dm.load(name, [Mapping(origin.sectors, "flush-only", origin.number,
+                               attach.scope_of(dm, None, name, scope)).line()])
+        dm.resume(name)
+    except (DmError, PoolError) as error:
+        dm.remove(name)
+        raise PoolError(f"no device above {device}: {words.last() or error}") from None
+    finally:
+        words.close()
+    return f"{name} is in mode flush-only, without a cache"
+
+
 def _create(dm: Dm, store: Store, origin: Origin, found: Pool, wanted: Mapping, name: str,
-            uuid: str, *, recover: bool) -> int:
+            uuid: str, *, recover: bool, force: bool) -> int:
     """Create the new device; return its volume number.
 
     :raises PoolError: if that is not possible; there is no new device then
@@ -89,7 +136,8 @@ def _create(dm: Dm, store: Store, origin: Origin, found: Pool, wanted: Mapping, 
     try:
         made = dm.info(name)
         assert made is not None  # noqa: S101 - it was made just now
-        chosen = pools.allocate(dm, store, found, made, wanted.volume or None, recover=recover)
+        chosen = owners.allocate(dm, store, found, made, wanted.volume or None,
+                                  origin=sysfs.node(origin.number), recover=recover, force=force)
         dm.load(name, [dataclasses.replace(wanted, volume=chosen).line()])
         dm.resume(name)
     except BaseException as error:
@@ -141,6 +189,11 @@ def _check(dm: Dm, origin: Origin, found: Pool) -> None:
         raise PoolError(f"pool {found.info.name} is in state {found.state}, must be in state ok")
     if origin.number in sysfs.below([found.info.number, found.cache]):
         raise PoolError(f"pool {found.info.name} is itself on {origin.path}")
+    _check_unused(dm, origin)
+
+
+def _check_unused(dm: Dm, origin: Origin) -> None:
+    """Refuse a device that is in use."""
     info = dm.info(origin.number)
     if (info is not None and info.opened) or _claimed(origin) or _opened(origin.number):
         raise PoolError(f"{origin.path} is in use: stop what uses it first. What writes to it "

@@ -24,7 +24,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 
-from vcache_agent import pools, sysfs
+from vcache_agent import owners, pools, sysfs
 from vcache_agent.dm import HIDDEN, NAME_MAX, Dm, DmError, Info, KernelWords, Line, Lines
 from vcache_agent.pools import Mapping, PoolError
 from vcache_agent.store import Store
@@ -51,12 +51,14 @@ Say = Callable[[str], None]
 
 
 def attach(dm: Dm, store: Store, device: str, pool: str, *, mode: str = "writeback",
-           volume: int | None = None, scope: str | None = None, recover: bool = False) -> str:
+           volume: int | None = None, scope: str | None = None, recover: bool = False,
+           force: bool = False) -> str:
     """Add a cache to a device: make it a volume of a pool. Return a message.
 
     :param volume: volume number in the pool; None: the previous or the lowest free number
     :param scope: ``volume <tag>`` or ``filesystem``; None: keep the current scope
     :param recover: accept the pool's data of the volume as data of this device
+    :param force: accept it although the device has changed without its cache
     :raises PoolError: if that is not possible; the device is then unchanged
     """
     found = pools.pool(dm, pool)
@@ -71,33 +73,49 @@ def attach(dm: Dm, store: Store, device: str, pool: str, *, mode: str = "writeba
     lines = dm.table(info.name)
     if mapping is None:
         _check_table(info, lines)
-    chosen = pools.allocate(dm, store, found, info, volume, recover=recover)
+    chosen = owners.allocate(dm, store, found, info, volume, origin=info.path, recover=recover,
+                              force=force)
     with _Steps(dm, info, lines) as steps:
         if mapping is None:
             hidden = steps.hide()
             mapping = Mapping(length_of(lines), "flush-only", hidden.number, scope)
         steps.swap([dataclasses.replace(mapping, mode=mode, scope=scope, pool=found.info.number,
                                         volume=chosen).line()])
+    owners.attached(dm, found.info.name, chosen, pools.identity(info))
     return f"{info.name} is volume {chosen} of pool {found.info.name}, mode {mode}"
 
 
 def isolate(dm: Dm, device: str, scope: str) -> str:
-    """Give a device a table of the target without a pool, in mode flush-only. Return a message.
+    """Give a device that has no target one in mode flush-only. Return a message.
 
     :param scope: ``volume <tag>``
     :raises PoolError: if that is not possible; the device is then unchanged
     """
+    info = pools.find(dm, device)
+    if pools.mapping_of(dm, tidy(dm, info)) is not None:
+        raise PoolError(f"{info.name} is a vcache device already")
+    return attach_plain(dm, device, scope)
+
+
+def attach_plain(dm: Dm, device: str, scope: str | None = None) -> str:
+    """Give a device isolated flushes without a cache: mode flush-only. Return a message.
+
+    :param scope: ``volume <tag>`` or ``filesystem``
+    :raises PoolError: if that is not possible; the device is then unchanged
+    """
     info = tidy(dm, pools.find(dm, device))
     mapping = pools.mapping_of(dm, info)
+    if mapping is not None and (mapping.pool is not None or mapping.mode != "flush-only"):
+        raise PoolError(f"{info.name} is a vcache device in mode {mapping.mode}; detach it first")
+    scope = scope_of(dm, mapping, info.name, scope)
     if mapping is not None:
-        raise PoolError(f"{info.name} is a vcache device already")
-    scope = scope_of(dm, None, info.name, scope)
+        return f"{info.name} is in mode flush-only already"
     lines = dm.table(info.name)
     _check_table(info, lines)
     with _Steps(dm, info, lines) as steps:
         hidden = steps.hide()
         steps.swap([Mapping(length_of(lines), "flush-only", hidden.number, scope).line()])
-    return f"{info.name} is in mode flush-only"
+    return f"{info.name} is in mode flush-only, without a cache"
 
 
 def detach(dm: Dm, store: Store, device: str, say: Say, *, force: bool = False,
@@ -232,7 +250,7 @@ def _leave_pool(dm: Dm, store: Store, info: Info, mapping: Mapping, say: Say, *,
                         "and the origin then has older data")
     if state in pools.FAILED:
         # From now on the data in the cache is older than the origin.
-        store.forget_volume(found.info.name, mapping.volume)
+        owners.outdate(store, found.info.name, pools.identity(info), mapping.volume)
         return False
     if mapping.mode == "writeback":
         drain(dm, info, say)
@@ -475,7 +493,7 @@ class _Steps:
         """
         name = self._info.name
         if not force:
-            _flush(self._info)
+            flush(self._info)
         self._dm.load(name, lines)
         with _memory_locked():
             self._dm.suspend(name)
@@ -516,7 +534,7 @@ class _Steps:
         return ""
 
 
-def _flush(info: Info) -> None:
+def flush(info: Info) -> None:
     """Write all buffered data of a device to the origin.
 
     :raises PoolError: if the origin refuses it

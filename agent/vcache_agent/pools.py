@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools on cache devices, and the numbers of the volumes in them.
+"""Pools on cache devices.
 
-A volume is the data of one device in a pool. The pool identifies volumes by
-number only. The agent's store records which device has which number, by the
-UUID of the mapped device. A number is reused only if the store has no device
-for it, and the pool has no dirty data of it.
+A volume is the data of one device in a pool. owners.py assigns their numbers.
 """
 
 import dataclasses
@@ -13,7 +10,7 @@ import itertools
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from vcache_agent import sysfs
@@ -31,8 +28,6 @@ RESIZE_LOOK_S = 1.0
 
 _NAME = re.compile(rf"[A-Za-z0-9#+.:=@_-]{{1,{NAME_MAX}}}")
 _POOL_UUID = "VCACHE-POOL-"
-# Highest volume number that is tried in the search for a free one.
-_TRIES = 4096
 
 
 #: Lane sizes in bytes, or the number of lanes of equal size.
@@ -514,134 +509,6 @@ def drop(dm: Dm, store: Store, name: str, volume: int, *, force: bool) -> str:
     return f"volume {volume} of pool {name} is dropped"
 
 
-def _try_drop(dm: Dm, found: Pool, volume: int) -> bool:
-    """Discard the data of a volume if it has no dirty data.
-
-    :return: whether the pool has no data of the volume now
-    """
-    return _dropped(dm, found, volume) is not False
-
-
-def _dropped(dm: Dm, found: Pool, volume: int) -> bool | None:
-    """Discard the data of a volume if it has no dirty data.
-
-    :return: True: done; False: it may have dirty data; None: there is no such volume
-    """
-    try:
-        dm.message(found.info.name, f"drop {volume}")
-    except DmError as error:
-        return None if error.errno == errno.ENOENT else False
-    return True
-
-
-def disown_bypassed(dm: Dm, store: Store) -> list[tuple[str, str, int]]:
-    """Forget the volumes of devices that continue without their failed cache, or in part.
-
-    If the cache works again later, its data is older than the device, and the device
-    must not be attached to it again. The kernel records this in the cache as well, if
-    the cache still accepts a write.
-
-    :return: device, pool and volume of the devices that were found since the last call
-    """
-    found = []
-    for member in members(dm):
-        over = member.mapping.pool and dm.info(member.mapping.pool)
-        if not over or member.cache is None or member.cache.state not in OUTDATED:
-            continue
-        if member.mapping.volume in store.volumes(over.name).values():
-            store.forget_volume(over.name, member.mapping.volume)
-            found.append((member.info.name, over.name, member.mapping.volume))
-    return found
-
-
-def note_attached(dm: Dm, store: Store) -> None:
-    """Record the volumes of attached devices, which a store that was lost does not have."""
-    for member in members(dm):
-        over = member.mapping.pool and dm.info(member.mapping.pool)
-        if not over or (member.cache and member.cache.state in OUTDATED):
-            continue
-        volumes = store.volumes(over.name)
-        if identity(member.info) not in volumes \
-                and member.mapping.volume not in volumes.values():
-            store.remember_volume(over.name, identity(member.info), member.mapping.volume)
-
-
 def identity(info: Info) -> str:
     """Return the identity of a device in the store, which stays the same over restarts."""
     return info.uuid or f"name:{info.name}"
-
-
-def allocate(dm: Dm, store: Store, found: Pool, info: Info, wanted: int | None, *,
-             recover: bool) -> int:
-    """Choose the volume number of a device and save it in the store.
-
-    :param wanted: the number; None: the previous one of the device, or the lowest free one
-    :param recover: accept the pool's data of the wanted volume as data of this device
-    :raises PoolError: if the number is in use, or may have data of another device; without
-        a number, also if a volume has dirty data and no known device, which may be this one
-    """
-    noted = store.volumes(found.info.name)
-    mine = noted.get(identity(info))
-    others = {volume: device for device, volume in noted.items() if device != identity(info)}
-    attached = {member.mapping.volume: member.info.name for member in members(dm, found)}
-    chosen = wanted or mine
-    if wanted and mine and wanted != mine and not recover:
-        raise PoolError(f"{info.name} already has volume {mine} of pool {found.info.name}; omit "
-                        f"--volume, or first drop that volume: 'vcache pool drop "
-                        f"{found.info.name} {mine}'")
-    if chosen is None:
-        chosen = _free(dm, found, info, others.keys() | attached.keys(), len(attached))
-    elif chosen in attached:
-        raise PoolError(f"volume {chosen} of pool {found.info.name} is used by "
-                        f"{attached[chosen]}")
-    elif chosen in others and not recover:
-        raise PoolError(f"volume {chosen} of pool {found.info.name} belongs to "
-                        f"{others[chosen]}; omit --volume to use a free one")
-    elif not recover:
-        _check_content(dm, found, info, chosen, known=chosen == mine)
-    store.remember_volume(found.info.name, identity(info), chosen)
-    return chosen
-
-
-def _free(dm: Dm, found: Pool, info: Info, owned: Collection[int], attached: int) -> int:
-    """Return the lowest number of a volume that does not exist, or that nobody owns and is clean.
-
-    :param owned: numbers of volumes with a known device
-    :param attached: number of volumes that are attached
-    :raises PoolError: if there is none, or a volume that nobody owns may have dirty data
-    """
-    chosen, left = None, found.volumes - attached
-    for volume in range(1, _TRIES + 1):
-        if chosen is not None and not left:
-            break
-        if volume in owned:
-            continue
-        state = _dropped(dm, found, volume)
-        if state is False:
-            raise PoolError(
-                f"pool {found.info.name} may have dirty data of volume {volume}, and it is unknown "
-                f"which device that belongs to. If it is {info.name}: --volume {volume} --recover. "
-                f"If not, attach that device first, or use --volume with another number. 'vcache "
-                f"pool drop {found.info.name} {volume} --force' discards the data")
-        left -= state is True
-        chosen = volume if chosen is None else chosen
-    if chosen is None:
-        raise PoolError(f"pool {found.info.name} has no free volume number below {_TRIES}")
-    return chosen
-
-
-def _check_content(dm: Dm, found: Pool, info: Info, volume: int, *, known: bool) -> None:
-    """Refuse cached data that may belong to another device or be older than this device.
-
-    :param known: the store has this volume for this device
-    :raises PoolError: if the pool has such data
-    """
-    if known and not info.opened:
-        return  # as after a boot of the host: the device continues with its cache
-    if _try_drop(dm, found, volume):
-        return
-    why = (f"{info.name} is open and may have been written without its cache: close it first") \
-        if known else "it is unknown which device the data belongs to"
-    raise PoolError(f"volume {volume} of pool {found.info.name} may have dirty data, and {why}; "
-                    f"--recover accepts the data as that of {info.name}, 'vcache pool drop "
-                    f"{found.info.name} {volume} --force' discards it")

@@ -32,7 +32,7 @@ from typing import NoReturn
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from vcache_agent import admin_server, hook_server, pools, tags
+from vcache_agent import admin_server, hook_server, owners, pools, tags
 from vcache_agent.admission import Host, admit
 from vcache_agent.blockstack import BlockStack
 from vcache_agent.decide import division, steady
@@ -164,7 +164,8 @@ class Agent:
                        lambda request: hook_server.handle(request, callbacks),
                        request_bytes=hook_server.REQUEST_BYTES, seconds=hook_server.SECONDS),
             UnixServer(Path(conf.agent.admin_socket), admin.handle,
-                       request_bytes=admin_server.REQUEST_BYTES, seconds=admin_server.SECONDS)]
+                       request_bytes=admin_server.REQUEST_BYTES, seconds=admin_server.SECONDS,
+                       group=os.getegid() or None)]
         if conf.volumes.group:
             self._servers.append(UnixServer(
                 Path(conf.volumes.socket), admin.handle_volumes, group=_group(conf.volumes.group),
@@ -387,8 +388,8 @@ class Agent:
         """
         try:
             with Dm() as dm:
-                pools.note_attached(dm, self.store)
-                gone = pools.disown_bypassed(dm, self.store)
+                owners.note_attached(dm, self.store)
+                gone = owners.disown_bypassed(dm, self.store)
         except (OSError, sqlite3.Error) as error:
             LOG.warning("cannot check for failed caches: %s", error)
             return

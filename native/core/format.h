@@ -170,7 +170,7 @@ enum vcache_volume_mode {
  * @floor: chunks of older generations are dead
  * @sectors: size of the origin
  * @flags: not used, 0
- * @name: a label for administrators, ends with 0
+ * @name: a label, such as which device the volume belongs to; ends with 0
  * @unused: 0
  */
 struct vcache_slot_disk {

@@ -14,6 +14,7 @@ A further socket relays the agent's questions about migrations to other hosts (r
 
 import dataclasses
 import logging
+import os
 import random
 import threading
 import time
@@ -298,7 +299,7 @@ class Service:
             [Endpoint(self.host, relay)])
         self._relay = UnixServer(
             Path(group.relay_socket), relay.handle, request_bytes=MESSAGE_BYTES,
-            seconds=SECONDS) if group.relay_socket else None
+            seconds=SECONDS, group=os.getegid() or None) if group.relay_socket else None
         self._stopping = threading.Event()
         self._threads = [threading.Thread(target=self._look, name="look"),
                          threading.Thread(target=self._keeper.run, name="placement",

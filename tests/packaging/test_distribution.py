@@ -2,6 +2,7 @@
 """The contents of an installation of nova-vcache."""
 
 import configparser
+import email
 import importlib
 import pathlib
 import subprocess
@@ -43,6 +44,21 @@ def test_every_module_of_the_packages_is_installed(wheel: zipfile.ZipFile) -> No
     assert sources <= set(wheel.namelist())
     # Read at import.
     assert "nova_vcache/api/openapi.yaml" in wheel.namelist()
+
+
+def test_hook_units_and_samples_are_installed(wheel: zipfile.ZipFile) -> None:
+    share = {name.partition("/share/nova-vcache/")[2] for name in wheel.namelist()}
+    assert {"hooks/qemu", "vcache-generator", "vcache-udev", "vcache-agent.conf.sample",
+            "hook.conf.sample", "udev/99-vcache.rules", "systemd/vcache-agent.service",
+            "systemd/vcache-attach@.service", "systemd/vcache-host.service"} <= share
+
+
+def test_nothing_is_needed_without_an_extra(wheel: zipfile.ZipFile) -> None:
+    (name,) = (n for n in wheel.namelist() if n.endswith(".dist-info/METADATA"))
+    metadata = email.message_from_bytes(wheel.read(name))
+    needed = metadata.get_all("Requires-Dist") or []
+    assert [line for line in needed if "extra ==" not in line] == []
+    assert {"agent", "api", "cli", "host"} <= set(metadata.get_all("Provides-Extra") or [])
 
 
 def test_entry_points_exist(wheel: zipfile.ZipFile) -> None:

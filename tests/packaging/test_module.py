@@ -32,7 +32,7 @@ def test_builds_without_a_warning(release: str) -> None:
     # .ci/module fails on any warning.
     done = subprocess.run(
         [str(ROOT / ".ci" / "module"), release, str(output), "W=1"],
-        capture_output=True, text=True, check=False, timeout=600)
+        capture_output=True, text=True, check=False, timeout=3600)
     assert done.returncode == 0, done.stderr
     module = output / "dm-vcache.ko"
     assert modinfo(module, "vermagic").split()[0] == release
@@ -44,7 +44,7 @@ def test_builds_under_dkms() -> None:
         [str(ROOT / ".ci" / "kernel")], check=True, capture_output=True, text=True).stdout.strip()
     done = subprocess.run(
         [str(ROOT / ".ci" / "dkms"), release], capture_output=True, text=True, check=False,
-        timeout=600)
+        timeout=3600)
     assert done.returncode == 0, done.stdout + done.stderr
     module = pathlib.Path(done.stdout.splitlines()[-1])
     assert modinfo(module, "vermagic").split()[0] == release

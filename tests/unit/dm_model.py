@@ -43,6 +43,8 @@ class Kernel:
         self.numbers = itertools.count()
         #: sectors that only the cache has, by volume
         self.volumes: dict[int, int] = {}
+        #: label by volume
+        self.labels: dict[int, str] = {}
         self.refuse_resume: str = ""
         self.refuse_load: str = ""
         self.pool_status = "ok 2048 62 60 2 0 - - 0 18.01 0 1 0 75 0 1 0 20"
@@ -189,11 +191,21 @@ class Dm:
         volume = int(words[0])
         if volume not in self.kernel.volumes:
             raise DmError(errno.ENOENT, "there is no such volume")
+        if verb == "label":
+            self.kernel.labels[volume] = words[1]
+            return
         users = [mapping for other in self.kernel.devices
                  if (mapping := self.kernel.mapping(other)) and mapping.volume == volume]
         if users or (self.kernel.volumes[volume] and len(words) == 1):
             raise DmError(errno.EBUSY, "the volume may have dirty data in the cache")
         del self.kernel.volumes[volume]
+        self.kernel.labels.pop(volume, None)
+
+    def ask(self, name: str, text: str) -> str:
+        self._get(name)
+        assert text == "labels"
+        return "".join(f"{volume} {self.kernel.labels.get(volume, '')}".rstrip() + "\n"
+                       for volume in self.kernel.volumes)
 
 
 def host() -> Kernel:

@@ -24,7 +24,7 @@ RBD = DeviceNumber(252, 48)
 
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
-    monkeypatch.setattr("vcache_agent.attach._flush", lambda info: None)
+    monkeypatch.setattr("vcache_agent.attach.flush", lambda info: None)
     monkeypatch.setattr("vcache_agent.attach._memory_locked", contextlib.nullcontext)
     monkeypatch.setattr("vcache_agent.attach._LOOK", 0.0)
     monkeypatch.setattr("vcache_agent.above._claimed", lambda origin: False)
@@ -185,6 +185,6 @@ def test_the_option(monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
     monkeypatch.setattr(pool_cli, "mapper", contextlib.nullcontext)
     monkeypatch.setattr("vcache_agent.above.attach_above", record)
     assert cli.main(["attach", "/dev/mapper/luks", "--pool", "fast", "--above", "--tag", "7",
-                     "--state", str(tmp_path / "s")]) == 0
+                     "--state", str(tmp_path / "s"), "--no-setup"]) == 0
     assert called == [(("/dev/mapper/luks", "fast"), "volume 7")]
     assert capsys.readouterr().out == "done\n"

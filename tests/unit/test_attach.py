@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.dm_model import MIB, TABLE, Dm, Kernel, Killed, as_dm, host
-from vcache_agent import attach, pools
+from vcache_agent import attach, owners, pools
 from vcache_agent.cmd import cli, pool_cli
 from vcache_agent.dm import DmError, Line, Lines
 from vcache_agent.pools import PoolError
@@ -19,7 +19,7 @@ from vcache_agent.store import Store
 
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
-    monkeypatch.setattr("vcache_agent.attach._flush", lambda info: None)
+    monkeypatch.setattr("vcache_agent.attach.flush", lambda info: None)
     monkeypatch.setattr("vcache_agent.attach._memory_locked", contextlib.nullcontext)
     monkeypatch.setattr("vcache_agent.attach._LOOK", 0.0)
     monkeypatch.setattr("vcache_agent.attach._STALL", 0.05)
@@ -268,11 +268,11 @@ def test_a_lost_store_takes_over_the_volumes_of_attached_devices(
     do_attach(kernel, store, volume=5)
     fresh = Store(tmp_path / "fresh.sqlite")
     try:
-        pools.note_attached(as_dm(Dm(kernel)), fresh)
+        owners.note_attached(as_dm(Dm(kernel)), fresh)
         assert fresh.volumes("fast") == {"LVM-abc": 5}
         kernel.devices["lv"].state = "bypassed"
         fresh.forget_volume("fast", 5)
-        pools.note_attached(as_dm(Dm(kernel)), fresh)
+        owners.note_attached(as_dm(Dm(kernel)), fresh)
         assert not fresh.volumes("fast"), "its data is outdated"
     finally:
         fresh.close()
@@ -321,7 +321,7 @@ def test_a_detach_from_a_cache_that_has_failed(kernel: Kernel, store: Store,
     assert kernel.devices["lv"].live == plain
     assert list(kernel.devices) == ["fast", "lv"]
     # If the cache comes back, it no longer belongs to the device.
-    assert not store.volumes("fast")
+    assert store.volumes("fast") == {"outdated:LVM-abc": 1}
 
 
 @pytest.mark.parametrize("state", ["bypassed", "partly-lost"])
@@ -329,21 +329,20 @@ def test_a_bypassed_volume_is_not_the_devices_any_more(kernel: Kernel, store: St
                                                        state: str) -> None:
     """The cache comes back after a restart of the host: its old data is not used."""
     do_attach(kernel, store)
-    assert pools.disown_bypassed(as_dm(Dm(kernel)), store) == []
+    assert owners.disown_bypassed(as_dm(Dm(kernel)), store) == []
     kernel.devices["lv"].state = "lost"
-    assert pools.disown_bypassed(as_dm(Dm(kernel)), store) == []
+    assert owners.disown_bypassed(as_dm(Dm(kernel)), store) == []
     kernel.devices["lv"].state = state
-    assert pools.disown_bypassed(as_dm(Dm(kernel)), store) == [("lv", "fast", 1)]
-    assert not store.volumes("fast")
-    assert pools.disown_bypassed(as_dm(Dm(kernel)), store) == []
-    # Until it is checked, it may have data.
+    assert owners.disown_bypassed(as_dm(Dm(kernel)), store) == [("lv", "fast", 1)]
+    assert store.volumes("fast") == {"outdated:LVM-abc": 1}
+    assert owners.disown_bypassed(as_dm(Dm(kernel)), store) == []
+    # It may have data that somebody wants to look at.
     kernel.volumes[1] = 8
     kernel.devices["lv"].state = ""
     kernel.devices["lv"].live = TABLE
-    with pytest.raises(PoolError, match="pool drop fast 1 --force"):
-        do_attach(kernel, store)
-    do_attach(kernel, store, volume=2)
-    assert store.volumes("fast") == {"LVM-abc": 2}
+    do_attach(kernel, store)
+    assert store.volumes("fast") == {"outdated:LVM-abc": 1, "LVM-abc": 2}
+    assert kernel.volumes == {1: 8, 2: 0}
 
 
 def test_a_pool_that_lies_on_the_device(kernel: Kernel, store: Store) -> None:
@@ -457,7 +456,8 @@ def test_no_pool_and_its_users(kernel: Kernel, store: Store) -> None:
 
 
 @pytest.mark.parametrize("arguments", [
-    "attach lv", "attach lv --pool fast --mode none", "attach lv --pool fast --tag 0",
+    "attach lv --mode writeback", "attach lv --pool fast --mode none",
+    "attach lv --pool fast --tag 0",
     "attach lv --pool fast --tag 7 --filesystem", "attach lv --pool fast --volume 4294967296",
     "pool", "pool create fast", "pool create fast sdb --chunk-kib 100", "pool set fast",
     "pool set fast --reads-percent 101", "pool resize", "pool resize fast 0",

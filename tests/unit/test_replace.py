@@ -51,7 +51,7 @@ class Module:
 
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
-    monkeypatch.setattr("vcache_agent.attach._flush", lambda info: None)
+    monkeypatch.setattr("vcache_agent.attach.flush", lambda info: None)
     monkeypatch.setattr("vcache_agent.attach._memory_locked", contextlib.nullcontext)
     monkeypatch.setattr("vcache_agent.attach._LOOK", 0.0)
     monkeypatch.setattr("vcache_agent.attach._REMOVE", 0.05)

@@ -50,7 +50,7 @@ class World:
         self.settled = 0
         self.die_at = 0
         self.dms: list[Dm] = []
-        monkeypatch.setattr("vcache_agent.attach._flush", lambda info: None)
+        monkeypatch.setattr("vcache_agent.attach.flush", lambda info: None)
         monkeypatch.setattr("vcache_agent.attach._memory_locked", contextlib.nullcontext)
         monkeypatch.setattr("vcache_agent.attach._LOOK", 0.0)
         monkeypatch.setattr("vcache_agent.attach._STALL", 0.05)

@@ -16,6 +16,7 @@ from typing import Any
 
 from vcache_agent import tables, view
 from vcache_agent.admin_client import AdminDenied, AdminError, AgentNotRunning, ask
+from vcache_agent.boot.setup_file import SetupError
 from vcache_agent.cmd import (
     curve_cli,
     destage_cli,
@@ -27,6 +28,7 @@ from vcache_agent.cmd import (
     pool_cli,
     record_cli,
     replay_cli,
+    setup_cli,
     top_cli,
     why_cli,
 )
@@ -56,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(EXIT_PERMISSION if denied else EXIT_FAILED, f"kernel: {error.strerror}")
     except AdminDenied as error:
         return _fail(EXIT_PERMISSION, str(error))
-    except (AdminError, MapFileError, PoolError, StoreError, curve_cli.CurveError,
+    except (AdminError, MapFileError, PoolError, SetupError, StoreError, curve_cli.CurveError,
             mrc_cli.MrcError, record_cli.RecordError, replay_cli.ReplayError) as error:
         return _fail(EXIT_FAILED, str(error))
     except DmError as error:
@@ -136,6 +138,7 @@ def _parser() -> argparse.ArgumentParser:
     curve_cli.add_command(tag_commands, _integer(0, spec.TAG_MAX))
     map_cli.add_commands(tag_commands, _integer(0, spec.TAG_MAX))
     pool_cli.add_commands(commands)
+    setup_cli.add_commands(commands)
     destage_cli.add_command(commands, _integer)
     module_cli.add_commands(commands)
     policy_cli.add_commands(commands)

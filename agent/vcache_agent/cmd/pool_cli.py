@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from vcache_agent import above, attach, device_lock, pools, tables
+from vcache_agent.boot import setup_file
+from vcache_agent.boot.recording import Recorder, numbers_of
 from vcache_agent.dm import Dm
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.errors import ModuleNotLoaded
@@ -32,7 +34,7 @@ def add_commands(commands: Any) -> None:
     command = pool_commands.add_parser(
         "create", help="create a pool on a cache device, or activate an existing one",
         description="Create a pool on a cache device whose first 4 KiB are zero. If the device "
-                    "already has a pool, activate it. Run this again after each boot.")
+                    "already has a pool, activate it.")
     command.add_argument("name", metavar="NAME")
     command.add_argument("device", metavar="DEVICE",
                          help="block device, such as an SSD, a partition or a logical volume")
@@ -41,14 +43,14 @@ def add_commands(commands: Any) -> None:
                               "(1024)")
     _add_percents(command)
     _add_lanes(command)
+    _add_setup(command)
     command.set_defaults(run=_create)
     command = pool_commands.add_parser(
         "set", help="change the options of an active pool",
-        description="Change the options of an active pool. The change lasts until the pool is "
-                    "removed or the host is shut down; pass the same options to the next 'pool "
-                    "create'.")
+        description="Change the options of an active pool.")
     command.add_argument("name", metavar="NAME")
     _add_percents(command)
+    _add_setup(command)
     command.set_defaults(run=_set, usage=command.error)
     command = pool_commands.add_parser(
         "resize", help="grow or shrink an active pool",
@@ -69,6 +71,7 @@ def add_commands(commands: Any) -> None:
     command = pool_commands.add_parser(
         "remove", help="deactivate a pool; the data on its cache device is kept")
     command.add_argument("name", metavar="NAME")
+    _add_setup(command)
     command.set_defaults(run=_remove)
     command = pool_commands.add_parser(
         "drop", help="discard the cached data of a volume that no device uses")
@@ -88,11 +91,13 @@ def add_commands(commands: Any) -> None:
     command.add_argument("--force", action="store_true",
                          help="if the cache has failed, discard the data that is only there")
     add_state(command)
+    _add_setup(command)
     command.set_defaults(run=_detach)
     command = commands.add_parser("mode", help="change the mode of a cached device")
     command.add_argument("device", metavar="DEVICE", help="path or name of a mapped device")
     command.add_argument("mode", choices=attach.CACHED, metavar="|".join(attach.CACHED))
     add_state(command)
+    _add_setup(command)
     command.set_defaults(run=_mode)
 
 
@@ -133,9 +138,9 @@ def _add_attach(commands: Any) -> None:
                     "which becomes the origin. A vcache device in mode flush-only needs no "
                     "second device. For another device, use --above.")
     command.add_argument("device", metavar="DEVICE", help="path or name of a mapped device")
-    command.add_argument("--pool", required=True, metavar="NAME")
-    command.add_argument("--mode", choices=attach.CACHED, default="writeback",
-                         help="(%(default)s)")
+    command.add_argument("--pool", metavar="NAME")
+    command.add_argument("--mode", choices=(*attach.CACHED, "flush-only"),
+                         help="(writeback; without --pool: flush-only)")
     command.add_argument("--volume", type=_volume, metavar="N",
                          help="volume number in the pool (the previous number of the device, or "
                               "the lowest free one)")
@@ -150,8 +155,18 @@ def _add_attach(commands: Any) -> None:
                               "in use")
     command.add_argument("--recover", action="store_true",
                          help="accept the pool's data of volume N as data of this device")
+    command.add_argument("--force", action="store_true",
+                         help="use the pool's data although the device has changed without it")
     add_state(command)
-    command.set_defaults(run=_attach)
+    _add_setup(command)
+    command.set_defaults(run=_attach, usage=command.error)
+
+
+def _add_setup(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--setup", type=Path, default=setup_file.PATH, metavar="PATH",
+                         help="file that records it for the next start of the host (%(default)s)")
+    command.add_argument("--no-setup", dest="setup", action="store_const", const=None,
+                         help="do not record it")
 
 
 def add_state(command: argparse.ArgumentParser) -> None:
@@ -210,14 +225,16 @@ def mapper() -> Iterator[Dm]:
 
 
 @contextlib.contextmanager
-def locked_store(path: Path) -> Iterator[Store]:
+def locked_store(path: Path, seconds: float = 0.0) -> Iterator[Store]:
     """Open the agent's store and take the lock of the commands that change devices.
 
+    :param seconds: how long to wait for the lock
     :raises PoolError: if another such command is running, or the store cannot be written
     """
     store = Store(path)
     try:
-        with device_lock.held(path.with_suffix(".attach"), f"'vcache {' '.join(sys.argv[1:])}'"):
+        with device_lock.held(path.with_suffix(".attach"), f"'vcache {' '.join(sys.argv[1:])}'",
+                              seconds):
             yield store
     except device_lock.Busy as error:
         raise PoolError(str(error)) from None
@@ -233,10 +250,20 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
+def _warn(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _recorder(arguments: argparse.Namespace) -> Recorder:
+    return Recorder(arguments.setup, _warn)
+
+
 def _create(arguments: argparse.Namespace) -> None:
+    lanes = arguments.lanes or ()
     with mapper() as dm:
         say(pools.create(dm, arguments.name, arguments.device, arguments.chunk_kib,
-                          _percents(arguments), arguments.lanes or ()))
+                         _percents(arguments), lanes))
+    _recorder(arguments).pool(arguments.name, arguments.device, lanes, _percents(arguments))
 
 
 def _set(arguments: argparse.Namespace) -> None:
@@ -245,6 +272,7 @@ def _set(arguments: argparse.Namespace) -> None:
         arguments.usage("one of --reads-percent, --hot-percent is required")
     with mapper() as dm:
         say(pools.tune(dm, arguments.name, percents))
+    _recorder(arguments).percents(arguments.name, percents)
 
 
 def _resize(arguments: argparse.Namespace) -> None:
@@ -256,6 +284,7 @@ def _resize(arguments: argparse.Namespace) -> None:
 def _remove(arguments: argparse.Namespace) -> None:
     with mapper() as dm:
         say(pools.remove(dm, arguments.name))
+    _recorder(arguments).pool_removed(arguments.name)
 
 
 def _drop(arguments: argparse.Namespace) -> None:
@@ -264,23 +293,38 @@ def _drop(arguments: argparse.Namespace) -> None:
 
 
 def _attach(arguments: argparse.Namespace) -> None:
+    mode = arguments.mode or ("writeback" if arguments.pool else "flush-only")
+    if (mode == "flush-only") != (arguments.pool is None):
+        arguments.usage("a device has --pool and mode writeback or writethrough, or no --pool and "
+                        "mode flush-only")
     scope = "filesystem" if arguments.filesystem else None
     if arguments.tag is not None:
         scope = f"volume {arguments.tag}"
     with mapper() as dm, locked_store(arguments.state) as store:
-        function = above.attach_above if arguments.above else attach.attach
-        say(function(dm, store, arguments.device, arguments.pool, mode=arguments.mode,
-                     volume=arguments.volume, scope=scope, recover=arguments.recover))
+        if arguments.pool is None:
+            say(above.plain_above(dm, arguments.device, scope) if arguments.above
+                else attach.attach_plain(dm, arguments.device, scope))
+        else:
+            function = above.attach_above if arguments.above else attach.attach
+            say(function(dm, store, arguments.device, arguments.pool, mode=mode,
+                         volume=arguments.volume, scope=scope, recover=arguments.recover,
+                         force=arguments.force))
+        _recorder(arguments).device(dm, arguments.device, above=arguments.above)
 
 
 def _detach(arguments: argparse.Namespace) -> None:
     with mapper() as dm, locked_store(arguments.state) as store:
+        numbers = numbers_of(dm, pools.find(dm, arguments.device))
         say(attach.detach(dm, store, arguments.device, say, force=arguments.force))
+        _recorder(arguments).device_removed(numbers)
 
 
 def _mode(arguments: argparse.Namespace) -> None:
     with mapper() as dm, locked_store(arguments.state):
         say(attach.change_mode(dm, arguments.device, arguments.mode, say))
+        info = pools.find(dm, arguments.device)
+        lower = above.origin_path(dm, info)
+        _recorder(arguments).device(dm, lower or arguments.device, above=lower is not None)
 
 
 def _list(arguments: argparse.Namespace) -> None:

@@ -2,12 +2,13 @@
 """The HTTP listener for Prometheus."""
 
 import re
+import socket
+import socketserver
 import threading
-from typing import Any
-from wsgiref.simple_server import WSGIServer
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from oslo_log import log as logging
-from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
+from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
 from prometheus_client.registry import Collector
 
 LOG = logging.getLogger(__name__)
@@ -21,6 +22,21 @@ class AddressError(ValueError):
 
 # A client that sends nothing must not keep a thread for ever.
 _CLIENT_SECONDS = 10.0
+
+
+class _Server(socketserver.ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = _CLIENT_SECONDS
+
+    def log_message(self, *_: object) -> None:
+        """Log no requests."""
 
 
 def parse(text: str) -> tuple[str, int]:
@@ -60,15 +76,17 @@ class MetricsServer:
         if self._address is None:
             return
         address, port = self._address
+        # start_http_server() of prometheus_client before 0.20 cannot be stopped.
         try:
-            self._running = start_http_server(port, address, self._registry)
+            kind = _Server6 if ":" in address else _Server
+            server = make_server(address, port, make_wsgi_app(self._registry), kind, _Handler)
         except OSError as error:
             LOG.error("metrics: cannot listen on %s port %d: %s; there are no metrics", address,
                       port, error.strerror or error)
             return
-        server = self._running[0]
-        handler: Any = server.RequestHandlerClass
-        server.RequestHandlerClass = type("Handler", (handler,), {"timeout": _CLIENT_SECONDS})
+        thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+        thread.start()
+        self._running = server, thread
 
     def stop(self) -> None:
         """Stop to serve."""

@@ -21,6 +21,14 @@ void dm_internal_resume(struct mapped_device *md);
 typedef unsigned long (*vc_shrink_fn)(struct shrinker *shrinker,
 				      struct shrink_control *sc);
 
+/* The parameters of a function that ends a request. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 0, 0)
+#define VC_RQ_END_IO_ARGS \
+	struct request *rq, blk_status_t status, const struct io_comp_batch *iob
+#else
+#define VC_RQ_END_IO_ARGS struct request *rq, blk_status_t status
+#endif
+
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)
 #define vc_genl_op genl_split_ops
 #else

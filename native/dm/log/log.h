@@ -507,6 +507,8 @@ int vcache_pool_set_flags(struct vcache_pool *p, u32 flags);
 struct vcache_chunk_disk *vcache_table_entry(struct vcache_pool *p, u32 chunk);
 int vcache_table_save(struct vcache_pool *p, u32 chunk);
 int vcache_slot_save(struct vcache_volume *v);
+const char *vcache_slot_name(struct vcache_volume *v);
+int vcache_slot_label(struct vcache_volume *v, const char *text);
 void vcache_pool_unload(struct vcache_pool *p);
 int vcache_pool_load(struct vcache_pool *p, u32 chunk_blocks, const char **error);
 int vcache_table_save_all(struct vcache_pool *p);

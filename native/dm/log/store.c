@@ -174,6 +174,9 @@ int vcache_slot_save(struct vcache_volume *v)
 	u32 i = v->slot / VC_SLOTS_PER_BLOCK;
 
 	lockdep_assert_held(&v->pool->lock);
+	/* The label of the volume that had the slot before. */
+	if (d->volume != cpu_to_le32(v->id))
+		memset(d->name, 0, sizeof(d->name));
 	d->volume = cpu_to_le32(v->id);
 	d->mode = cpu_to_le32(v->mode);
 	d->floor = cpu_to_le64(v->floor);
@@ -182,6 +185,41 @@ int vcache_slot_save(struct vcache_volume *v)
 			      vcache_meta_save(&v->pool->store, &v->pool->g,
 					       VC_META_SLOTS, i, v->pool->slots +
 					       (size_t)i * VC_BLOCK_SIZE));
+}
+
+/**
+ * vcache_slot_name - get the label of a volume
+ * @v: the volume; its pool is loaded and locked
+ *
+ * Return: the label, valid until the pool is unlocked; empty if there is none.
+ */
+const char *vcache_slot_name(struct vcache_volume *v)
+{
+	struct vcache_slot_disk *d = vc_slot(v->pool, v->slot);
+
+	lockdep_assert_held(&v->pool->lock);
+	if (le32_to_cpu(d->volume) != v->id)
+		return "";
+	d->name[VC_VOLUME_NAME_MAX] = 0;
+	return (const char *)d->name;
+}
+
+/**
+ * vcache_slot_label - write the label of a volume
+ * @v: the volume; its pool is loaded and locked
+ * @text: at most VC_VOLUME_NAME_MAX characters
+ *
+ * Return: 0 or a negative errno.
+ */
+int vcache_slot_label(struct vcache_volume *v, const char *text)
+{
+	struct vcache_slot_disk *d = vc_slot(v->pool, v->slot);
+
+	lockdep_assert_held(&v->pool->lock);
+	d->volume = cpu_to_le32(v->id);
+	memset(d->name, 0, sizeof(d->name));
+	memcpy(d->name, text, strlen(text));
+	return vcache_slot_save(v);
 }
 
 /*

@@ -8,6 +8,11 @@
 /* fail.c */
 void vcache_fail_work(struct work_struct *work);
 
+/* label.c */
+int vcache_volume_label(struct vcache_pool *p, u32 id, const char *text,
+			const char **error);
+void vcache_pool_labels(struct vcache_pool *p, char *result, unsigned int maxlen);
+
 /* quiesce.c */
 void vcache_volume_close(struct vcache_volume *v);
 

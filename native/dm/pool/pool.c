@@ -62,7 +62,8 @@ struct vc_pool_target {
 #define VC_POOL_OPTIONS \
 	"chunk_kib <n>, reads_percent <n>, hot_percent <n>, lane <sectors>"
 #define VC_POOL_MESSAGES \
-	"drop <volume> [tag <tag>] [force], reads_percent <n>, hot_percent <n>, resize <sectors>"
+	"drop <volume> [tag <tag>] [force], reads_percent <n>, hot_percent <n>, " \
+	"resize <sectors>, label <volume> <text>, labels"
 
 /* Ranges of reads_percent and of hot_percent. */
 static const struct dm_arg vc_reads_arg = {
@@ -543,6 +544,13 @@ static int vc_pool_message(struct dm_target *ti, unsigned int argc,
 	else if (argc == 2 && !strcasecmp(argv[0], "resize") &&
 		 !kstrtou64(argv[1], 10, &sectors))
 		r = vcache_pool_resize(p, sectors, &error);
+	else if (argc == 3 && !strcasecmp(argv[0], "label") &&
+		 !kstrtou32(argv[1], 10, &id))
+		r = vcache_volume_label(p, id, argv[2], &error);
+	if (argc == 1 && !strcasecmp(argv[0], "labels")) {
+		vcache_pool_labels(p, result, maxlen);
+		return 1;
+	}
 	if (r)
 		DMERR("%s: %s", dm_device_name(p->md), error);
 	return r;

@@ -11,12 +11,15 @@
 
 static bool vc_log_sealed(struct vcache_log *log)
 {
-	bool sealed;
+	struct list_head *seal;
+	u32 n = 0;
 
+	/* Not list_count_nodes(): a part of the 6.1 kernels does not have it. */
 	spin_lock_irq(&log->lock);
-	sealed = list_count_nodes(&log->seals) == VC_SEALS;
+	list_for_each(seal, &log->seals)
+		n++;
 	spin_unlock_irq(&log->lock);
-	return sealed;
+	return n == VC_SEALS;
 }
 
 /**

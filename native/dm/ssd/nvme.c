@@ -15,6 +15,7 @@
 #include <linux/module.h>
 #include <linux/nvme.h>
 
+#include "../base/compat.h"
 #include "internal.h"
 
 /* Opcodes of the drive, see doc/source/reference/nvme.rst. */
@@ -141,8 +142,7 @@ static struct request *vc_nvme_flush_request(struct vcache_tag *tag)
 	return vc_nvme_request(tag->dev, &cmd, REQ_SYNC);
 }
 
-static enum rq_end_io_ret vc_nvme_flush_end(struct request *rq,
-					    blk_status_t status)
+static enum rq_end_io_ret vc_nvme_flush_end(VC_RQ_END_IO_ARGS)
 {
 	vcache_tagged_flushed(rq->end_io_data, status);
 	return RQ_END_IO_FREE;

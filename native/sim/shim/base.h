@@ -457,6 +457,9 @@ static inline void list_splice_tail_init(struct list_head *from,
 }
 #define list_splice list_splice_init
 #define list_splice_tail list_splice_tail_init
+#define list_for_each(pos, head) \
+	for (pos = (head)->next; pos != (head); pos = pos->next)
+
 static inline size_t list_count_nodes(struct list_head *l)
 {
 	struct list_head *n;
