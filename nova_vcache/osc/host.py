@@ -9,8 +9,8 @@ from typing import Any
 from osc_lib import exceptions
 from osc_lib.command import command
 
+from nova_vcache.client.rest import Client, path_of
 from nova_vcache.osc import options
-from nova_vcache.osc.client import Client, path_of
 from nova_vcache.osc.columns import Bytes, Words, size
 
 # Name of the agent's configured policy, which is null in the API.

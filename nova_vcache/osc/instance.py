@@ -10,9 +10,9 @@ from osc_lib import exceptions
 from osc_lib.command import command
 
 from nova_vcache import extra_specs
+from nova_vcache.client.rest import path_of
 from nova_vcache.extra_specs import OVERRIDABLE, Kind
 from nova_vcache.osc import options
-from nova_vcache.osc.client import path_of
 from nova_vcache.osc.columns import Bytes, Disks, Specs
 
 _KEYS = [key for key in extra_specs.KEYS if key.name in OVERRIDABLE]

@@ -7,7 +7,6 @@ from urllib.parse import quote
 
 from keystoneauth1 import adapter
 from keystoneauth1 import exceptions as ks_exc
-from osc_lib import exceptions
 
 #: Service type in Keystone's catalog.
 SERVICE_TYPE = "vcache"
@@ -16,7 +15,7 @@ SERVICE_TYPE = "vcache"
 _PAGE = 10000
 
 
-class ApiError(exceptions.CommandError):
+class ApiError(Exception):
     """vcache-api returned an error or cannot be reached."""
 
 
@@ -29,10 +28,12 @@ class Client:
     """Client of vcache-api.
 
     :param http: adapter for its endpoint
+    :param hint: what the user can do if the catalog has no endpoint, as sentences
     """
 
-    def __init__(self, http: adapter.Adapter) -> None:
+    def __init__(self, http: adapter.Adapter, hint: str = "") -> None:
         self._http = http
+        self._hint = hint
 
     def get(self, path: str, **query: Any) -> dict[str, Any]:
         """Return the answer to a GET request.
@@ -78,10 +79,7 @@ class Client:
         try:
             response = self._http.request(path, method, raise_exc=False, **options)
         except ks_exc.EndpointNotFound as error:
-            raise ApiError(
-                f"{error}. 'openstack catalog show {SERVICE_TYPE}' lists the endpoints. Select "
-                "one with --os-interface and --os-region-name, or set "
-                "--os-vcache-endpoint-override.") from error
+            raise ApiError(f"{error}. {self._hint}".rstrip()) from error
         if response.status_code == 204:
             return {}
         body = _json(response)
