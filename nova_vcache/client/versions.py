@@ -7,7 +7,7 @@ from keystoneauth1 import exceptions as ks_exc
 from nova_vcache.client.rest import ApiError
 
 #: Newest microversion that this release uses; an older API gets its newest.
-NEWEST = (1, 1)
+NEWEST = (1, 2)
 
 
 def negotiated(http: adapter.Adapter, wanted: str, option: str) -> str | None:
