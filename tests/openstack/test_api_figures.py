@@ -10,6 +10,7 @@ import requests_mock
 
 from nova_vcache.api import openapi
 from nova_vcache.rpc import host_side
+from nova_vcache.rpc.errors import HostError
 from tests.openstack.agents import GIB, FakeAgent, uuid_of
 from tests.openstack.apis import Api
 
@@ -215,7 +216,7 @@ def test_a_vcache_host_that_is_older(tmp_path):
             server.start()
             api._servers.append(server)
             api.backend.ready()
-            with pytest.raises(host_side.HostError, match="too old for instance_curves"):
+            with pytest.raises(HostError, match="too old for instance_curves"):
                 api.backend.hosts.instance_curves({}, "n1", MINE)
         finally:
             api.close()

@@ -6,7 +6,7 @@ Our own settings come from the files of which .ci/horizon-venv makes links, as i
 
 import os
 
-from openstack_dashboard.settings import *  # noqa: F403
+from openstack_dashboard.settings import *  # noqa: F403,H303
 
 _FOLDER = os.environ["HORIZON_FOLDER"]
 

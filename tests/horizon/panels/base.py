@@ -89,12 +89,14 @@ class Edge(helpers.TestCase):
     def has(self, page: str, *texts: str) -> None:
         """Check that a page, which is long, has texts."""
         for text in texts:
-            self.assertTrue(text in page, text)
+            if text not in page:
+                self.fail(f"the page has no {text!r}")
 
     def lacks(self, page: str, *texts: str) -> None:
         """Check that a page has none of the texts."""
         for text in texts:
-            self.assertTrue(text not in page, text)
+            if text in page:
+                self.fail(f"the page has {text!r}")
 
     def page(self, path: str, **options: Any) -> str:
         """Return a page that must be there."""

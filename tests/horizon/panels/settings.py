@@ -4,7 +4,7 @@
 import pathlib
 
 from openstack_dashboard import enabled
-from openstack_dashboard.test.settings import *  # noqa: F403
+from openstack_dashboard.test.settings import *  # noqa: F403,H303
 from openstack_dashboard.utils import settings as horizon_settings
 
 import nova_vcache.dashboard
