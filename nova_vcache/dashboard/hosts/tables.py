@@ -20,7 +20,8 @@ class Drain(tables.BatchAction):
 
     name = "drain"
     icon = "sign-out"
-    classes = ("btn-danger",)
+    # So that Horizon asks for a confirmation.
+    action_type = "danger"
     policy_rules = (("vcache", "vcache:hosts:update"),)
     help_text = _("The hosts accept no more instances and write all dirty data to the origins. "
                   "Running instances continue without writeback.")

@@ -18,6 +18,9 @@ class Index(Panels):
         page = self.page(INDEX)
         self.assertIn(DETAIL, page)
         self.has(page, "1 of 3 missed")
+        # Horizon asks for a confirmation.
+        self.assertRegex(page, r'class="[^"]*btn-danger[^"]*"[^>]*value="vcache_hosts__drain__n1"'
+                         r'|value="vcache_hosts__drain__n1"[^>]*class="[^"]*btn-danger')
         self.has(page, "8.0\xa0GB of 9.0\xa0GB free")
         headers = asked.last_request.headers
         self.assertEqual(headers["X-Auth-Token"], self.token.id)
