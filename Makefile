@@ -158,10 +158,14 @@ openstack-migration-test: openstack-parts ## test migration and evacuation betwe
 		-p no:cacheprovider -v --tb=short tests/openstack_migration $(TESTS)
 
 .PHONY: horizon-test
-horizon-test: venv ## test the dashboard with Django's test runner: five minutes
+horizon-test: venv ## test the dashboard with Django's test runner and in Chromium: twenty minutes; TESTS='-k flavor'
+	@.ci/deps build test horizon
 	@.ci/horizon-venv
+	@.ci/openstack-venv
 	@build/horizon/venv/bin/django-admin test tests.horizon.panels --pythonpath . \
 		--settings tests.horizon.panels.settings
+	@build/openstack/venv/bin/python -m pytest -p no:cacheprovider -v --tb=short \
+		tests/horizon/browser $(TESTS)
 
 .PHONY: dashboard-policy
 dashboard-policy: ## generate the dashboard's copy of the default policies
