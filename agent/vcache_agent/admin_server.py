@@ -26,6 +26,7 @@ from nova_vcache.extra_specs import InvalidExtraSpecs
 from vcache_agent import pools, recent, report, view, why
 from vcache_agent.admin_client import KINDS, AdminError, NotHere, Unfinished
 from vcache_agent.curves import Curves
+from vcache_agent.curves import points as curve_points
 from vcache_agent.dm import Dm, DmError
 from vcache_agent.migration.messages import BadMessage, encode_answer, parse_question
 from vcache_agent.model import TAG_MODES, Device, DeviceNumber, Tag
@@ -34,7 +35,7 @@ from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.observe import codec
 from vcache_agent.overrides import NONE
-from vcache_agent.plan.state import PoolDecision
+from vcache_agent.plan.state import DiskReport, PoolDecision
 from vcache_agent.policies import POLICIES
 from vcache_agent.store import SETTINGS, is_refusal
 
@@ -97,7 +98,9 @@ class AdminServer:
             "policy-set": self._policy_set, "host": self._host,
             "instance-set": self._instance_set, "drain-set": self._drain_set,
             "pool-set": self._pool_set, "events": self._events, "why": self._why,
-            "migration": self._migration, "claims": self._claims, **volumes}
+            "migration": self._migration, "claims": self._claims,
+            "instance-curves": self._instance_curves, "instance-why": self._instance_why,
+            **volumes}
 
     def handle_volumes(self, request: bytes) -> bytes:
         """Execute a request of the socket for volumes, which has only those operations."""
@@ -161,7 +164,8 @@ class AdminServer:
         start = self._agent.observer.ring.start_of(recent.PERIOD, now)
         return {**self._common(outcome, problem), **report.host(
             outcome, self._agent.store, devices, tags, recent.lately(tags, now, start),
-            self._curves.update(tags, now))}
+            self._curves.update(tags, now),
+            newest.lanes if (newest := self._agent.observer.ring.newest) else ())}
 
     def _events(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Return the events after a number.
@@ -206,6 +210,45 @@ class AdminServer:
                              + ", ".join(map(str, wanted)))
         return {"why": why.explain(number, self._inputs(
             number, wanted[0], outcome, devices, tags))}
+
+    def _instance_why(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Explain the decisions about all disks of an instance that have a tag."""
+        outcome, devices, tags, reports = self._disks_of(fields)
+        return {"disks": [
+            {"disk": item.state.source.target, "tag": item.tag, **{
+                name: value for name, value in why.explain(item.tag, self._inputs(
+                    item.tag, item.device, outcome, devices, tags)).items()
+                if name in ("device_name", "policy", "pool_bytes", "decisions", "notes")}}
+            for item in reports if item.tag is not None and item.device is not None]}
+
+    def _instance_curves(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Return the miss-ratio curves of an instance's disks that have cached data.
+
+        They are at most a minute old: however often they are requested, the kernel computes
+        them once a minute.
+        """
+        _outcome, _devices, tags, reports = self._disks_of(fields)
+        curves = self._curves.update(tags, time.monotonic())
+        found = {(tag.device, tag.id): tag for tag in tags}
+        return {"curves": [
+            {"disk": item.state.source.target, "reads": curve.reads, "writes": curve.writes,
+             "footprint_bytes": curve.footprint, "cached_bytes": found[item.key].cached_bytes,
+             "share_bytes": found[item.key].cache_share_bytes,
+             "points": curve_points(curve)}
+            for item in reports if item.key and (curve := curves.get(item.key))]}
+
+    def _disks_of(self, fields: dict[str, Any]) -> tuple[
+            "Outcome", list[Device], list[Tag], list[DiskReport]]:
+        """Return the result of the last pass, devices, tags, and the disks of an instance."""
+        outcome, devices, tags, problem = self._look()
+        if problem:
+            raise Unfinished(f"the state of the tags is unknown: {problem}")
+        uuid = fields.get("uuid")
+        known = {entry.domain.uuid for entry in outcome.snapshot.entries}
+        if not isinstance(uuid, str) or uuid not in known:
+            raise NotHere(f"instance {str(uuid)[:40]!r} is not on this host")
+        return outcome, devices, tags, [item for item in (outcome.plan.disks if outcome.plan
+                                        else ()) if item.state.domain.uuid == uuid]
 
     def _inputs(self, number: int, at: DeviceNumber, outcome: "Outcome", devices: list[Device],
                 tags: list[Tag]) -> why.Inputs:

@@ -4,8 +4,9 @@
 import contextlib
 import threading
 from collections.abc import Iterable
+from typing import Any
 
-from vcache_agent.model import Curve, Tag
+from vcache_agent.model import BLOCK_BYTES, Curve, Tag
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
 from vcache_agent.observe.sample import TagKey
@@ -39,6 +40,25 @@ class Curves:
                 with contextlib.suppress(NetlinkError), Client() as client:
                     self._kept |= {key: (now, _ask(client, key)) for key in missing}
             return {key: curve for key, (_, curve) in self._kept.items() if curve is not None}
+
+
+def points(curve: Curve, most: int = 64) -> list[dict[str, Any]]:
+    """Return miss ratios by cache size, from none to the whole footprint.
+
+    :param most: number of steps from point to point
+    :return: with ``size_bytes``, ``read_miss_ratio`` and ``write_miss_ratio``; a ratio is None
+        without accesses of the kind
+    """
+    blocks = -(-curve.footprint // BLOCK_BYTES)
+    sizes = sorted({-(-blocks * step // most) * BLOCK_BYTES for step in range(most + 1)})
+    found = []
+    for size in sizes:
+        reads, writes = curve.misses(size)
+        found.append({"size_bytes": size,
+                      "read_miss_ratio": round(reads / curve.reads, 4) if curve.reads else None,
+                      "write_miss_ratio": round(writes / curve.writes, 4) if curve.writes
+                      else None})
+    return found
 
 
 def _ask(client: Client, key: TagKey) -> Curve | None:

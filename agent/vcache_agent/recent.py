@@ -18,11 +18,17 @@ class Lately(NamedTuple):
     :param flushes: histogram of its flush latencies
     :param reads: histogram of its read latencies
     :param reads_per_s: read requests per second; None: not known yet
+    :param requests_per_s: read and write requests per second; None: not known yet
+    :param read_bytes: bytes that it read
+    :param hit_bytes: the part of them that did not come from the origin
     """
 
     flushes: Counts
     reads: Counts
     reads_per_s: float | None
+    requests_per_s: float | None = None
+    read_bytes: int = 0
+    hit_bytes: int = 0
 
 
 def lately(tags: Iterable[Tag], now: float, start: Sample | None) -> dict[TagKey, Lately]:
@@ -43,9 +49,24 @@ def merged(counts: Iterable[Counts]) -> Counts:
     return tuple(map(sum, zip(*(item for item in counts if item), strict=True)))
 
 
+def hit_ratio(items: Iterable[Lately]) -> float | None:
+    """Return the part of the read bytes that did not come from the origin; None: no reads."""
+    found = list(items)
+    read = sum(item.read_bytes for item in found)
+    return min(1.0, sum(item.hit_bytes for item in found) / read) if read else None
+
+
 def _lately(now: Stats, before: Tag | None, seconds: float) -> Lately:
     if before is None or recreated(now, before.stats):
-        return Lately(now.flush_hist, now.read_hist, None)
+        return Lately(now.flush_hist, now.read_hist, None, None, now.read_bytes, _hits(now))
     old = before.stats
-    return Lately(less(now.flush_hist, old.flush_hist), less(now.read_hist, old.read_hist),
-                  (now.reads - old.reads) / seconds if seconds > 0 else None)
+    known = seconds > 0
+    return Lately(
+        less(now.flush_hist, old.flush_hist), less(now.read_hist, old.read_hist),
+        (now.reads - old.reads) / seconds if known else None,
+        (now.reads + now.writes - old.reads - old.writes) / seconds if known else None,
+        now.read_bytes - old.read_bytes, _hits(now) - _hits(old))
+
+
+def _hits(stats: Stats) -> int:
+    return stats.read_hit_bytes + stats.cache_hit_bytes

@@ -7,15 +7,16 @@ are in bytes. The unit of a time is at the end of its name.
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nova_vcache import extra_specs
 from nova_vcache.extra_specs import Isolation
 from vcache_agent import histogram, lanes, marginal, pools, recent, view
 from vcache_agent.admission import specs_of
+from vcache_agent.decide.blame import Verdict
 from vcache_agent.dm import Dm, DmError
-from vcache_agent.model import Curve, Device, Owner, Tag, lanes_of
+from vcache_agent.model import Curve, Device, Lane, Owner, Tag, lanes_of
 from vcache_agent.netlink import spec
 from vcache_agent.observe.activity import Counts
 from vcache_agent.observe.sample import TagKey
@@ -30,15 +31,23 @@ Json = dict[str, Any]
 
 
 def host(outcome: "Outcome", store: "Store", devices: list[Device], tags: list[Tag],
-         lately: Mapping[TagKey, Lately], curves: Mapping[TagKey, Curve]) -> Json:
-    """Return devices, pools, domains and their disks."""
+         lately: Mapping[TagKey, Lately], curves: Mapping[TagKey, Curve],
+         lanes_now: Iterable[Lane] = ()) -> Json:
+    """Return devices, pools, domains and their disks.
+
+    :param lanes_now: the lanes of the newest sample
+    """
     found, problem = _pools()
     domains = _domains(outcome, store)
     disks = _disks(outcome, devices, tags, lately, {row["device"]: row["lanes_bytes"]
                                                     for row in found})
     lenders = _lenders(store, domains, disks)
+    lanes_now = list(lanes_now)
     for pool in found:
         pool["lanes_free"] = _lanes_free(pool, devices, tags, lenders)
+        pool["lanes"] = _lanes(pool, devices, tags, disks, lanes_now)
+    for domain in domains:
+        domain |= _figures(domain["uuid"], disks, lately)
     return {
         "draining": store.draining(),
         "tags_max": spec.TAG_MAX,
@@ -84,6 +93,29 @@ def _lanes_free(pool: Json, devices: list[Device], tags: list[Tag],
     return len(set(range(1, len(pool["lanes_bytes"]))) - held)
 
 
+def _lanes(pool: Json, devices: list[Device], tags: list[Tag], disks: list[Json],
+           lanes_now: Iterable[Lane]) -> list[Json]:
+    """Return the lanes of a pool: sizes, and the instance that has a lane for itself."""
+    inside = {item.number for item in devices if item.pool == pool["device"]}
+    owners = {(row["device"], row["tag"]): row["uuid"] for row in disks}
+    holders = {lane: owners.get((str(tag.device), tag.id), "") for tag in tags
+               if tag.device in inside for lane in lanes_of(tag.cache_lanes)}
+    free = {item.lane: item.free_bytes for item in lanes_now if str(item.pool) == pool["device"]}
+    return [{"size_bytes": size, "free_bytes": free.get(number),
+             "dedicated": number in holders, "uuid": holders.get(number, "")}
+            for number, size in enumerate(pool["lanes_bytes"])]
+
+
+def _figures(uuid: str, disks: list[Json], lately: Mapping[TagKey, Lately]) -> Json:
+    """Return the figures of all disks of a domain together, in about the last minute."""
+    by_text = {(str(device), tag): item for (device, tag), item in lately.items()}
+    found = [by_text[key] for row in disks if row["uuid"] == uuid
+             if (key := (row["device"], row["tag"])) in by_text]
+    flushes = recent.merged(item.flushes for item in found)
+    return {"hit_ratio": _ratio(found), "flush_p50_us": _us(flushes, 0.5),
+            "flush_p99_us": _us(flushes, 0.99)}
+
+
 def _domains(outcome: "Outcome", store: "Store") -> list[Json]:
     overrides = store.overrides()
     adjust = Adjust(overrides, store.draining())
@@ -113,6 +145,8 @@ def _disks(outcome: "Outcome", devices: list[Device], tags: list[Tag],
     found = {(str(item.device), item.id): item for item in tags}
     found_lately = {(str(number), tag): item for (number, tag), item in lately.items()}
     rows = [row for row in view.disks(outcome, tags) if row["owner"] == Owner.INSTANCE]
+    missed = outcome.plan.pools.history.missed if outcome.plan else {}
+    verdicts = {(str(device), tag): item for (device, tag), item in missed.items()}
     for row in rows:
         del row["owner"]
         key = (row["device"], row["tag"])
@@ -125,6 +159,10 @@ def _disks(outcome: "Outcome", devices: list[Device], tags: list[Tag],
                 "cache_share_bytes": tag.cache_share_bytes if tag else None,
                 "lanes_bytes": lanes.capacity(lane_sizes.get(pool, ()), tag.cache_lanes)
                 if tag else 0,
+                "missed": [_verdict(one) for one in verdicts.get(key, ())],
+                "requests_per_s": of.requests_per_s if of else None,
+                "hit_ratio": _ratio([of] if of else []),
+                "flush_p50_us": _us(of.flushes, 0.5) if of else None,
                 "flush_p99_us": _p99_us(of.flushes) if of else None,
                 "read_p99_us": _p99_us(recent.merged(
                     item.reads for item in ([of] if of else []) + also))}
@@ -148,6 +186,28 @@ def _loss_per_gb(tags: list[Tag], lately: Mapping[TagKey, Lately],
         if (rate := rates[key := (tag.device, tag.id)]) is not None and key in curves), 3)
 
 
+# The extra spec of an objective, and its unit in those of a verdict.
+_OBJECTIVES = {"flush": ("slo_flush_ms", 1e3), "read": ("slo_read_us", 1e6),
+               "iops": ("slo_iops", 1.0)}
+
+
+def _verdict(found: Verdict) -> Json:
+    """Return why an objective was missed in the last control period, in the unit of its key."""
+    name, scale = _OBJECTIVES[found.objective]
+    return {"objective": name, "cause": str(found.cause), "text": found.text,
+            "measured": round(found.measured * scale, 3),
+            "promised": round(found.promised * scale, 3)}
+
+
+def _ratio(items: Iterable[Lately]) -> float | None:
+    found = recent.hit_ratio(items)
+    return None if found is None else round(found, 4)
+
+
 def _p99_us(counts: Counts) -> float | None:
-    found = histogram.percentile(counts, 0.99)
+    return _us(counts, 0.99)
+
+
+def _us(counts: Counts, part: float) -> float | None:
+    found = histogram.percentile(counts, part)
     return None if found is None else round(found / 1000, 3)

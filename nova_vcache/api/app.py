@@ -44,12 +44,14 @@ HANDLERS: Mapping[str, Callable[..., Any]] = {
     "hosts_list": hosts.list_, "hosts_get": hosts.get, "hosts_update": hosts.update,
     "pools_list": pools.list_, "pools_get": pools.get, "pools_update": pools.update,
     "instances_list": instances.list_, "instances_get": instances.get,
+    "instances_curves": instances.curves, "instances_why": instances.why,
     "override_put": instances.put, "override_patch": instances.patch,
     "override_delete": instances.delete, "flavors_check": flavors.check}
 
 # Operations whose handlers check the policy, because the rule depends on the owner, and
 # because a resource that does not exist returns 404 before 403.
-_BY_HANDLER = frozenset({"instances_get", "override_put", "override_patch", "override_delete"})
+_BY_HANDLER = frozenset({"instances_get", "instances_curves", "instances_why", "override_put",
+                         "override_patch", "override_delete"})
 
 _CONFIG = "/etc/vcache/vcache-api.conf"
 
@@ -90,9 +92,12 @@ class Application:
             raise not_found(request.path[:200])
         version = microversions.MIN if operation.public else microversions.requested(
             dict(request.headers))
+        if not openapi.is_in(operation.since, version):
+            raise not_found(f"{request.path[:200]} with microversion {version}, but only from "
+                            f"{operation.since} on,")
         call = Call(
             self._backend, operation, context, allows,
-            operation.query(dict(request.args.lists())),
+            operation.query(dict(request.args.lists()), version),
             operation.check_body(request.get_data(), request.mimetype), version,
             request.host_url.rstrip("/") + request.root_path)
         if not operation.public:

@@ -9,11 +9,16 @@ version  changes
 =======  =====================================================================
 1.0      the first one
 1.1      a host has ``report_age_s`` and ``details_age_s``
+1.2      an instance has ``slo_state``, ``objectives``, ``hit_ratio``, ``flush_p50_us`` and
+         ``flush_p99_us``; a disk has ``hit_ratio``, ``flush_p50_us`` and ``requests_per_s``;
+         instances can be selected and sorted by ``slo_state``, ``mode`` and ``host``; an
+         instance has curves and reasons; a pool has ``lanes``; a host has ``drain``
 =======  =====================================================================
 
 A new version is needed for each change that a client can see: a new resource, parameter, field
-or allowed value, and a changed status. The handler checks ``call.version``. The OpenAPI
-document describes the newest version, and names the version in the description of what is new.
+or allowed value, and a changed status. The OpenAPI document describes the newest version, and
+names the version in the description of what is new. ``x-since`` of an operation, of a parameter
+or of a field is the first version that has it: openapi.py enforces it.
 """
 
 from collections.abc import Mapping
@@ -29,7 +34,7 @@ SERVICE_TYPE = "vcache"
 HEADER = "OpenStack-API-Version"
 
 MIN = Version(1, 0)
-MAX = Version(1, 1)
+MAX = Version(1, 2)
 
 
 def requested(headers: Mapping[str, str]) -> Version:

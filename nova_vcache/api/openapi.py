@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import jsonschema
+import microversion_parse
 import yaml
+from microversion_parse import Version
 from werkzeug.routing import Map, Rule
 
 from nova_vcache.api.errors import ApiError, bad_request
@@ -40,6 +42,7 @@ class Operation:
     :param policy: its policy rule; empty: none
     :param parameters: parameters of the path and the query, by (in, name)
     :param body: schema of the body; None: it has no body
+    :param since: the first microversion that has it; empty: the lowest
     """
 
     id: str
@@ -49,14 +52,18 @@ class Operation:
     policy: str
     parameters: Mapping[tuple[str, str], Mapping[str, Any]]
     body: Mapping[str, Any] | None
+    since: str = ""
 
-    def query(self, arguments: Mapping[str, list[str]]) -> dict[str, Any]:
+    def query(self, arguments: Mapping[str, list[str]], version: Version) -> dict[str, Any]:
         """Return the query parameters, validated and typed, with defaults for absent ones.
 
+        :param version: parameters of newer microversions have their defaults
         :raises ApiError: names the parameter, its value and the allowed values
         """
-        known = {name: item["schema"] for (where, name), item in self.parameters.items()
+        every = {name: item for (where, name), item in self.parameters.items()
                  if where == "query"}
+        known = {name: item["schema"] for name, item in every.items()
+                 if is_in(item.get("x-since", ""), version)}
         values: dict[str, Any] = {}
         for name, texts in arguments.items():
             if name not in known:
@@ -66,7 +73,11 @@ class Operation:
                 raise bad_request(f"Query parameter {name!r} occurs {len(texts)} times, must "
                                   "occur once.")
             values[name] = _typed(name, texts[0], known[name])
-        return {name: schema.get("default") for name, schema in known.items()} | values
+        return {name: item["schema"].get("default") for name, item in every.items()} | values
+
+    def default(self, name: str) -> Any:
+        """Return the default of a query parameter."""
+        return self.parameters["query", name]["schema"].get("default")
 
     def check_body(self, data: bytes, mimetype: str) -> Any:
         """Return the validated body.
@@ -91,6 +102,28 @@ class Operation:
         """Return False if the parameters of the path cannot be those of any resource."""
         return all(not _problem(value, self.parameters["path", name]["schema"])
                    and "\0" not in value for name, value in values.items())
+
+
+def is_in(since: str, version: Version) -> bool:
+    """Return True if a microversion has what exists since another one; empty: all have it."""
+    return not since or version >= microversion_parse.parse_version_string(since)
+
+
+@functools.cache
+def _fields(name: str, version: Version) -> frozenset[str]:
+    """Return the fields of a schema that a microversion has."""
+    properties = document()["components"]["schemas"][name]["properties"]
+    return frozenset(field for field, schema in properties.items()
+                     if is_in(schema.get("x-since", ""), version))
+
+
+def visible(name: str, values: Mapping[str, Any], version: Version) -> dict[str, Any]:
+    """Return the fields of a resource that its schema has in a microversion.
+
+    :param name: name of the schema
+    """
+    fields = _fields(name, version)
+    return {field: value for field, value in values.items() if field in fields}
 
 
 def _number(text: str) -> int | float:
@@ -212,7 +245,8 @@ def _operation(path: str, method: str, item: Mapping[str, Any]) -> Operation:
     return Operation(
         operation["operationId"], method.upper(), path, operation.get("security") == [],
         operation.get("x-policy", ""),
-        {(found["in"], found["name"]): found for found in parameters}, body)
+        {(found["in"], found["name"]): found for found in parameters}, body,
+        operation.get("x-since", ""))
 
 
 def routes() -> Map:

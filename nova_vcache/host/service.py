@@ -78,6 +78,7 @@ class Host:
         self._lock = threading.Lock()
         self._view: HostView | None = None
         self._looked = 0.0
+        self._drain_total: int | None = None
         self._problem = "the agent has not been queried yet"
         self._told: HostReport | None = None
         self._told_at = 0.0
@@ -99,6 +100,8 @@ class Host:
         else:
             with self._lock:
                 self._view, self._looked = view, asked
+                left = view.drain_left_bytes
+                self._drain_total = None if left is None else max(left, self._drain_total or 0)
             self._note(view.problem)
             return view
         self._note(problem)
@@ -109,7 +112,8 @@ class Host:
         with self._lock:
             if self._view is None:
                 return silent(self.node, self._problem)
-            return self._view.report(time.monotonic() - self._looked, self._problem)
+            return self._view.report(time.monotonic() - self._looked, self._problem,
+                                     self._drain_total)
 
     def stamp(self, report: HostReport, *, to_all: bool = False) -> HostReport:
         """Return a report with the fields by which a receiver finds out how old it is.
@@ -178,6 +182,19 @@ class Host:
         self.look()
         self.tell()
         return self.stamp(self.report())
+
+    def query(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the agent's answer to a query.
+
+        :raises InstanceNotHere: if the instance is not on this host
+        :raises AgentUnavailable: if the agent does not answer, or is too old for the query
+        """
+        try:
+            return self._ask(request, self._agent_timeout)
+        except NotHere as error:
+            raise InstanceNotHere(str(error)) from None
+        except AdminError as error:
+            raise AgentUnavailable(f"host {self.node}: {error}") from None
 
     def _note(self, problem: str) -> None:
         if problem != self._problem and problem:
@@ -257,6 +274,20 @@ class Endpoint:
         """Change options of an active pool."""
         return self._host.change({"op": "pool-set", "pool": pool, "values": values},
                                  _deadline(context)).to_json()
+
+    @messaging.expected_exceptions(InstanceNotHere, AgentUnavailable)
+    def instance_curves(self, _context: Mapping[str, Any], uuid: str) -> list[dict[str, Any]]:
+        """Return the miss-ratio curves of an instance's disks."""
+        found: list[dict[str, Any]] = self._host.query(
+            {"op": "instance-curves", "uuid": uuid})["curves"]
+        return found
+
+    @messaging.expected_exceptions(InstanceNotHere, AgentUnavailable)
+    def instance_why(self, _context: Mapping[str, Any], uuid: str) -> list[dict[str, Any]]:
+        """Return the reasons of the decisions about an instance's disks."""
+        found: list[dict[str, Any]] = self._host.query(
+            {"op": "instance-why", "uuid": uuid})["disks"]
+        return found
 
     def migration_ask(self, _context: Mapping[str, Any], node: str, number: str,
                       question: dict[str, Any]) -> None:

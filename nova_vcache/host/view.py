@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convert the agent's answer into the formats of Placement, the scheduler and the API.
 
-Pure functions of the agent's answer to ``{"op": "host"}`` (vcache_agent/report.py). The
-module imports only the standard library.
+Pure functions of the agent's answer to ``{"op": "host"}`` (vcache_agent/report.py). Of an older
+agent some figures are missing. The module imports only the standard library.
 """
 
 from collections import Counter
@@ -10,9 +10,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from nova_vcache.extra_specs import Mode
+from nova_vcache.host.objectives import objectives
 from nova_vcache.placement import names
 from nova_vcache.placement.capacity import Allocations, Capacity, guaranteed_mb
-from nova_vcache.rpc.report import DiskReport, HostReport, InstanceReport, PoolReport
+from nova_vcache.rpc.report import (
+    MET,
+    MISSED,
+    DiskReport,
+    HostReport,
+    InstanceReport,
+    LaneReport,
+    ObjectiveReport,
+    PoolReport,
+)
 from nova_vcache.summary import HostSummary
 
 Json = Mapping[str, Any]
@@ -73,17 +83,32 @@ class HostView:
             tagged_ssd=any(item["isolation"] == "tagged" for item in self._answer["devices"]),
             modes=self._modes, closed=self.draining)
 
-    def report(self, age_s: float, problem: str = "") -> HostReport:
+    @property
+    def drain_left_bytes(self) -> int | None:
+        """Bytes that a draining host still has to write to the origins; None: it does not drain.
+
+        The pools also count data of stopped instances.
+        """
+        if not self.draining:
+            return None
+        return sum(item["dirty_bytes"] for item in self._answer["pools"]) + sum(
+            disk["dirty_bytes"] or 0 for disk in self._answer["disks"])
+
+    def report(self, age_s: float, problem: str = "",
+               drain_total_bytes: int | None = None) -> HostReport:
         """Return the report for the API.
 
         :param age_s: seconds since the agent's answer
         :param problem: why there is no newer answer, or empty
+        :param drain_total_bytes: see :class:`.HostReport`
         """
         return HostReport(
             summary=self._summary(age_s), problem=problem or self.problem,
             policy=self._answer["policy"]["name"], draining=self.draining,
             dirty_bytes=sum(sum(filter(None, (disk["dirty_bytes"], disk["cache_dirty_bytes"])))
                             for disk in self._answer["disks"]),
+            drain_left_bytes=self.drain_left_bytes,
+            drain_total_bytes=drain_total_bytes if self.draining else None,
             pools=tuple(self._pool(item) for item in self._answer["pools"]),
             instances=tuple(self._instance(item) for item in self._domains.values()))
 
@@ -147,8 +172,11 @@ class HostView:
         free = [max(0, guaranteed_mb(item["size_bytes"]) - self._of_pool(item["device"]))
                 for item in self._pools]
         tags = max(0, int(self._answer["tags_max"]) - sum(self._answer["tags_of"].values()))
-        objectives = [missed for uuid, item in self._domains.items()
-                      for missed in self._misses(uuid, item)]
+        # By tag: the states of its objectives.
+        slo: dict[tuple[str, str], set[str]] = {}
+        for uuid, item in self._domains.items():
+            for one in self._objectives(uuid, item):
+                slo.setdefault((uuid, one.disk), set()).add(one.state)
         p99 = self._answer["flush_p99_us"]
         closed = self.draining or bool(self.problem)
         return HostSummary(
@@ -166,34 +194,24 @@ class HostView:
             loss_per_gb=self._answer["loss_per_gb"],
             flush_p99_ms=None if p99 is None else p99 / 1000,
             read_p99_us=self._answer["read_p99_us"],
-            slo_tags=len(objectives), slo_missed=sum(1 for missed in objectives if missed))
+            slo_tags=len(slo), slo_missed=sum(MISSED in states for states in slo.values()))
 
-    def _misses(self, uuid: str, item: Json) -> list[bool | None]:
-        """Return for each tagged disk whether it misses an objective; None: not measured.
-
-        The result is empty if the instance has no objective.
-        """
-        specs = item["specs"]
-        if not any(specs[name] for name in ("slo_flush_ms", "slo_read_us", "slo_iops")):
-            return []
-        found: list[bool | None] = []
-        for disk in self._disks.get(uuid, ()):
-            if disk["tag"] is None:
-                continue
-            told = [now > limit * scale for limit, scale, now in (
-                (specs["slo_flush_ms"], 1000, disk["flush_p99_us"]),
-                (specs["slo_read_us"], 1, disk["read_p99_us"]))
-                if limit is not None and now is not None]
-            found.append(any(told) if told else None)
-        return found
+    def _objectives(self, uuid: str, item: Json) -> list[ObjectiveReport]:
+        """Return the objectives of an instance's disks."""
+        return [found for disk in self._disks.get(uuid, ())
+                for found in objectives(item["specs"], disk)]
 
     def _instance(self, item: Json) -> InstanceReport:
-        misses = [missed for missed in self._misses(item["uuid"], item) if missed is not None]
+        found = self._objectives(item["uuid"], item)
+        states = {one.state for one in found}
         return InstanceReport(
             uuid=item["uuid"], name=item["name"], project=item["project"], phase=item["phase"],
             problem=item["problem"], specs=dict(item["specs"]), flavor=dict(item["flavor"]),
-            override=dict(item["override"]), slo_missed=any(misses) if misses else None,
-            disks=tuple(_disk(disk) for disk in self._disks.get(item["uuid"], ())))
+            override=dict(item["override"]),
+            slo_missed=MISSED in states if states & {MET, MISSED} else None,
+            disks=tuple(_disk(disk) for disk in self._disks.get(item["uuid"], ())),
+            objectives=tuple(found), flush_p50_us=item.get("flush_p50_us"),
+            flush_p99_us=item.get("flush_p99_us"), hit_ratio=item.get("hit_ratio"))
 
     def _pool(self, item: Json) -> PoolReport:
         return PoolReport(
@@ -202,7 +220,9 @@ class HostView:
             free_bytes=item["free_bytes"], used_bytes=item["used_bytes"],
             dirty_bytes=item["dirty_bytes"], volumes=item["volumes"],
             guaranteed_bytes=self._of_pool(item["device"]) * _MIB,
-            reads_percent=item["reads_percent"], hot_percent=item["hot_percent"])
+            reads_percent=item["reads_percent"], hot_percent=item["hot_percent"],
+            lanes=tuple(LaneReport(lane["size_bytes"], lane["free_bytes"], lane["dedicated"],
+                                   lane["uuid"]) for lane in item.get("lanes", ())))
 
 
 def silent(node: str, problem: str) -> HostReport:
@@ -217,4 +237,5 @@ def _disk(item: Json) -> DiskReport:
         tag=item["tag"], pool=item["pool"], cached_bytes=item["cached_bytes"],
         share_bytes=item["cache_share_bytes"],
         dirty_bytes=None if None in dirty else sum(dirty), flush_p99_us=item["flush_p99_us"],
-        read_p99_us=item["read_p99_us"])
+        read_p99_us=item["read_p99_us"], flush_p50_us=item.get("flush_p50_us"),
+        hit_ratio=item.get("hit_ratio"), requests_per_s=item.get("requests_per_s"))

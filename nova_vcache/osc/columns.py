@@ -28,6 +28,14 @@ class Bytes(columns.FormattableColumn[Any]):
         return size(self._value)
 
 
+class Drain(columns.FormattableColumn[Any]):
+    """The progress of a drain."""
+
+    def human_readable(self) -> str:
+        """Return the part that is done, and what is left."""
+        return f"{self._value['percent']} %, {size(self._value['left_bytes'])} left"
+
+
 class Words(columns.FormattableColumn[Any]):
     """A list of words."""
 
@@ -53,12 +61,28 @@ class Specs(columns.FormattableColumn[Any]):
                          if value is not None)
 
 
+class Objectives(columns.FormattableColumn[Any]):
+    """The objectives of an instance."""
+
+    def human_readable(self) -> str:
+        """Return one line for each objective."""
+        return "\n".join(f"{one['disk']}: {one['objective']} {verdict(one)}"
+                         for one in self._value)
+
+
 class Disks(columns.FormattableColumn[Any]):
     """The disks of an instance."""
 
     def human_readable(self) -> str:
         """Return one line for each disk."""
         return "\n".join(map(_disk, self._value))
+
+
+def verdict(one: dict[str, Any]) -> str:
+    """Return an objective's state, the measured and the promised value, and the cause."""
+    measured = "nothing measured" if one["measured"] is None else f"{one['measured']:g}"
+    text = f"{one['state']}: {measured}, promised {one['promised']:g}"
+    return f"{text} ({one['cause']})" if one["cause"] else text
 
 
 def _plain(value: Any) -> str:
@@ -75,6 +99,10 @@ def _disk(disk: dict[str, Any]) -> str:
             text += f" of {size(disk['share_bytes'])}"
     if disk.get("dirty_bytes") is not None:
         text += f", {size(disk['dirty_bytes'])} dirty"
+    if disk.get("hit_ratio") is not None:
+        text += f", hit ratio {disk['hit_ratio']:.3g}"
+    if disk.get("flush_p50_us") is not None:
+        text += f", flush p50 {disk['flush_p50_us']:g} us"
     if disk.get("flush_p99_us") is not None:
         text += f", flush p99 {disk['flush_p99_us']:g} us"
     if disk.get("read_p99_us") is not None:

@@ -15,9 +15,10 @@ from osc_lib.command import command
 
 from nova_vcache import extra_specs
 from nova_vcache.extra_specs import KEYS, PREFIX, InvalidExtraSpecs, Problem
-from nova_vcache.osc import options, plan
+from nova_vcache.osc import options
 from nova_vcache.osc.columns import Lines, Specs
 from nova_vcache.placement import flavor as compiler
+from nova_vcache.placement import plan
 
 _KNOWN = {key.key for key in KEYS}
 _OPTIONS = ", ".join(options.option_of(key) for key in KEYS)

@@ -9,9 +9,9 @@ from typing import Any
 from osc_lib import exceptions
 from osc_lib.command import command
 
+from nova_vcache.client.rest import Client, path_of
 from nova_vcache.osc import options
-from nova_vcache.osc.client import Client, path_of
-from nova_vcache.osc.columns import Bytes, Words, size
+from nova_vcache.osc.columns import Bytes, Drain, Words, size
 
 # Name of the agent's configured policy, which is null in the API.
 _CONFIGURED = "configured"
@@ -20,13 +20,14 @@ _SHORT = (("Node", "node"), ("State", "state"), ("Draining", "draining"),
           ("Instances", "instances"), ("Cache MiB", "cache_mb"),
           ("Cache Free MiB", "cache_free_mb"), ("Tags Free", "tags_free"),
           ("Dirty", "dirty_bytes"), ("Problem", "problem"))
-_LONG = (("Modes", "modes"), ("Policy", "policy"), ("Flush Isolation", "flush_isolation"),
+_LONG = (("Drain", "drain"), ("Modes", "modes"), ("Policy", "policy"),
+         ("Flush Isolation", "flush_isolation"),
          ("Pools", "pools"), ("Largest Free MiB", "largest_free_mb"), ("Idle MiB", "idle_mb"),
          ("Lanes Free", "lanes_free"), ("Flush p99 ms", "flush_p99_ms"),
          ("Read p99 us", "read_p99_us"),
          ("Objectives", "slo_tags"), ("Missed", "slo_missed"), ("Age s", "age_s"))
 
-_FORMATTERS = {"dirty_bytes": Bytes, "modes": Words}
+_FORMATTERS = {"dirty_bytes": Bytes, "drain": Drain, "modes": Words}
 
 # Seconds between two checks of a host that drains.
 _LOOK = 1.0

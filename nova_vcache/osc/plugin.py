@@ -6,18 +6,18 @@ import os
 import re
 from typing import Any
 
-from keystoneauth1 import adapter, discover
-from keystoneauth1 import exceptions as ks_exc
-from osc_lib import exceptions
+from keystoneauth1 import adapter
 
-from nova_vcache.osc.client import SERVICE_TYPE, Client
+from nova_vcache.client import versions
+from nova_vcache.client.rest import SERVICE_TYPE, Client
 
 DEFAULT_API_VERSION = "1"
 API_VERSION_OPTION = "os_vcache_api_version"
 #: Attribute of the client manager. The commands are in the group ``openstack.vcache.v1``.
 API_NAME = "vcache"
-#: Newest microversion that the commands use; an older API gets its newest.
-MICROVERSION = (1, 1)
+
+_NO_ENDPOINT = (f"'openstack catalog show {SERVICE_TYPE}' lists the endpoints. Select one with "
+                "--os-interface and --os-region-name, or set --os-vcache-endpoint-override.")
 
 
 def make_client(instance: Any) -> Client:
@@ -32,36 +32,8 @@ def make_client(instance: Any) -> Client:
         region_name=instance.region_name,
         endpoint_override=settings.get("vcache_endpoint_override"))
     wanted = str(settings.get("vcache_api_version") or DEFAULT_API_VERSION)
-    http.default_microversion = _negotiated(http, wanted)
-    return Client(http)
-
-
-def _negotiated(http: adapter.Adapter, wanted: str) -> str | None:
-    """Return the microversion for all requests; None: the API has no microversions.
-
-    :param wanted: ``1`` for the newest that both sides support, or ``1.N``
-    :raises CommandError: if the API does not support the wanted one
-    """
-    try:
-        data = http.get_endpoint_data()
-    except ks_exc.ClientException:
-        data = None
-    if data is None or not data.max_microversion:
-        # No endpoint, which the first request reports; or an older API, without a header.
-        if "." in wanted and data is not None:
-            raise exceptions.CommandError(
-                f"The vcache-api at {data.url} has no microversions, so --os-vcache-api-version "
-                f"must be 1, not {wanted}.")
-        return None
-    lowest, highest = data.min_microversion, data.max_microversion
-    if "." not in wanted:
-        return discover.version_to_string(max(lowest, min(highest, MICROVERSION)))
-    if not lowest <= discover.normalize_version_number(wanted) <= highest:
-        raise exceptions.CommandError(
-            f"--os-vcache-api-version {wanted} is not supported by the vcache-api at {data.url}, "
-            f"must be from {discover.version_to_string(lowest)} to "
-            f"{discover.version_to_string(highest)}.")
-    return wanted
+    http.default_microversion = versions.negotiated(http, wanted, "--os-vcache-api-version")
+    return Client(http, _NO_ENDPOINT)
 
 
 def _version(text: str) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 from osc_lib import exceptions
 from osc_lib.command import command
 
+from nova_vcache.client.rest import path_of
 from nova_vcache.osc import options
-from nova_vcache.osc.client import path_of
 from nova_vcache.osc.columns import Bytes
 
 _COLUMNS = (("ID", "id"), ("State", "state"), ("Host State", "host_state"),

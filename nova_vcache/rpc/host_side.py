@@ -11,6 +11,7 @@ version  changes
 1.1      ``pool_set(pool, values)`` called, returns a report
 1.2      between hosts: ``migration_ask(node, number, question)`` fanout,
          ``migration_answer(number, answer)`` cast (vcache_agent/migration/messages.py)
+1.3      ``instance_curves(uuid)``, ``instance_why(uuid)`` called, return a list
 =======  =====================================================================
 
 A new method or argument increments the minor version. Before its use, a client must
@@ -33,7 +34,7 @@ from nova_vcache.rpc.errors import BusDown, HostError, HostTimeout, as_raised
 from nova_vcache.rpc.report import BadReport, HostReport
 
 TOPIC = "vcache-host"
-VERSION = "1.2"
+VERSION = "1.3"
 
 # Part of the timeout of a call in which a host may begin and apply a change. The rest is for
 # its answer, and for the query of the new state.
@@ -153,24 +154,60 @@ class HostClient:
         return self._call(context, node, "pool_set", version="1.1", pool=pool,
                           values=dict(values))
 
+    def instance_curves(self, context: Mapping[str, Any], node: str,
+                        uuid: str) -> list[dict[str, Any]]:
+        """Return the miss-ratio curves of an instance's disks.
+
+        :raises HostError: one of its subclasses
+        """
+        return self._query(context, node, "instance_curves", uuid)
+
+    def instance_why(self, context: Mapping[str, Any], node: str,
+                     uuid: str) -> list[dict[str, Any]]:
+        """Return the decisions about an instance's disks, with their reasons.
+
+        :raises HostError: one of its subclasses
+        """
+        return self._query(context, node, "instance_why", uuid)
+
+    def _query(self, context: Mapping[str, Any], node: str, method: str,
+               uuid: str) -> list[dict[str, Any]]:
+        if not self.can("1.3"):
+            raise HostError(f"host {node}: {method} is not possible while rpc_host_cap is below "
+                            "1.3")
+        answer = self._send(context, node, method, version="1.3", uuid=uuid)
+        if not isinstance(answer, list) or not all(isinstance(item, dict) for item in answer):
+            raise HostError(f"host {node}: invalid answer to {method}: it is not a list of "
+                            "objects")
+        return answer
+
     def _call(self, context: Mapping[str, Any], node: str, method: str, *,
               version: str = "1.0", **arguments: Any) -> HostReport:
+        limits = {"deadline": time.time() + self._seconds, "seconds": self._seconds}
+        answer = self._send({**context, **limits}, node, method, version=version, **arguments)
+        try:
+            return HostReport.parse(answer)
+        except BadReport as error:
+            raise HostError(f"host {node}: invalid answer to {method}: {error}") from error
+
+    def _send(self, context: Mapping[str, Any], node: str, method: str, *, version: str,
+              **arguments: Any) -> Any:
         if not self._opened.wait(_OPEN_WAIT):
             raise BusDown("the message bus is not reachable: not connected since the start of "
                           "this process")
-        limits = {"deadline": time.time() + self._seconds, "seconds": self._seconds}
         try:
-            answer = self._client.prepare(server=node, version=version).call(
-                {**context, **limits}, method, **arguments)
-            return HostReport.parse(answer)
+            return self._client.prepare(server=node, version=version).call(
+                dict(context), method, **arguments)
         except HostError as error:
             raise as_raised(error) from None
         except messaging.MessagingTimeout:
             raise HostTimeout(f"host {node}: no answer to {method} in time; check that "
                               "vcache-host is running there") from None
-        except messaging.RemoteError as error:
+        except (messaging.UnsupportedVersion, messaging.RemoteError) as error:
+            # Which of the two depends on the driver.
+            if getattr(error, "exc_type", "UnsupportedVersion") == "UnsupportedVersion":
+                raise HostError(f"host {node}: its vcache-host is too old for {method}, upgrade "
+                                "it") from error
             raise HostError(f"host {node}: {method}: {error.exc_type}: {error.value}") from error
         except messaging.MessagingException as error:
             raise BusDown(f"the message bus is not reachable: {error}") from error
-        except BadReport as error:
-            raise HostError(f"host {node}: invalid answer to {method}: {error}") from error

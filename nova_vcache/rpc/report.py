@@ -16,6 +16,12 @@ from nova_vcache.summary import BadSummary, HostSummary, parse_host
 T = TypeVar("T")
 
 
+#: States of an objective, and of all objectives of an instance; NONE: it has no objective.
+MET, MISSED, UNKNOWN, NONE = "met", "missed", "unknown", "none"
+
+_OBJECTIVES = ("slo_flush_ms", "slo_read_us", "slo_iops")
+
+
 class BadReport(ValueError):
     """The document is not a valid report; the text names the part and the field."""
 
@@ -35,6 +41,10 @@ class DiskReport:
     :param dirty_bytes: dirty data in the write buffer and in the cache
     :param flush_p99_us: p99 of the flush latency in the last minute; None: no flush
     :param read_p99_us: p99 of the read latency in the last minute; None: no read
+    :param flush_p50_us: median of the flush latency in the last minute; None: no flush
+    :param hit_ratio: part of the bytes that it read in the last minute that did not come from
+        its origin; None: no read
+    :param requests_per_s: reads and writes per second in the last minute; None: not known yet
     """
 
     disk: str
@@ -48,6 +58,47 @@ class DiskReport:
     dirty_bytes: int | None = None
     flush_p99_us: float | None = None
     read_p99_us: float | None = None
+    flush_p50_us: float | None = None
+    hit_ratio: float | None = None
+    requests_per_s: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ObjectiveReport:
+    """One service-level objective of a disk.
+
+    :param disk: name of the disk in the instance
+    :param objective: name of the extra spec without prefix, such as ``slo_flush_ms``
+    :param promised: the objective, in the unit of the extra spec
+    :param measured: the same; None: there were no requests
+    :param state: ``met``, ``missed``, or ``unknown`` if too little was measured
+    :param cause: why it is missed or unknown, as in vcache_agent/decide/blame.py; ``unknown``: it
+        is missed, but the agent has found no cause; else empty
+    :param text: the cause as a sentence for operators, which may name another tag, or empty
+    """
+
+    disk: str
+    objective: str
+    promised: float
+    measured: float | None = None
+    state: str = UNKNOWN
+    cause: str = ""
+    text: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LaneReport:
+    """One lane of a pool; sizes in bytes.
+
+    :param free_bytes: free space; None: the module does not report it
+    :param dedicated: only one disk uses it
+    :param instance: UUID of that disk's instance; empty: none, or it is not running
+    """
+
+    size_bytes: int
+    free_bytes: int | None = None
+    dedicated: bool = False
+    instance: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,6 +115,10 @@ class InstanceReport:
     :param override: values that override the flavor, by name without prefix
     :param slo_missed: it misses an objective now; None: it has none, or none was measured
     :param disks: its disks
+    :param objectives: the objectives of its disks; empty: none, or an older host
+    :param flush_p50_us: median of the flush latency of all its disks in the last minute
+    :param flush_p99_us: p99 of the same
+    :param hit_ratio: that of all its disks
     """
 
     uuid: str
@@ -76,6 +131,19 @@ class InstanceReport:
     override: dict[str, Any] = dataclasses.field(default_factory=dict)
     slo_missed: bool | None = None
     disks: tuple[DiskReport, ...] = ()
+    objectives: tuple[ObjectiveReport, ...] = ()
+    flush_p50_us: float | None = None
+    flush_p99_us: float | None = None
+    hit_ratio: float | None = None
+
+    @property
+    def slo_state(self) -> str:
+        """State of its objectives: missed if one is, else met if one is."""
+        found = {item.state for item in self.objectives}
+        if not found and any(self.specs.get(name) for name in _OBJECTIVES):
+            # From an older host, or no disk has a tag.
+            found = {UNKNOWN if self.slo_missed is None else MISSED if self.slo_missed else MET}
+        return next((state for state in (MISSED, MET, UNKNOWN) if state in found), NONE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,6 +154,7 @@ class PoolReport:
     :param guaranteed_bytes: sum of the guarantees of its instances
     :param reads_percent: option of the pool; None: the module does not report it
     :param hot_percent: option of the pool; None: the module does not report it
+    :param lanes: its lanes; empty: an older host
     """
 
     name: str
@@ -100,6 +169,7 @@ class PoolReport:
     guaranteed_bytes: int = 0
     reads_percent: int | None = None
     hot_percent: int | None = None
+    lanes: tuple[LaneReport, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -114,6 +184,9 @@ class HostReport:
     :param pools: its pools
     :param instances: its instances
     :param dirty_bytes: data of its instances that is not on the origins yet; None: an older version
+    :param drain_left_bytes: dirty data that a draining host still has to write; None: it does
+        not drain, or an older version
+    :param drain_total_bytes: the largest such amount since vcache-host knows of the drain
     :param details: it has instances; otherwise they are those of an earlier report
     :param base: sequence of the last report with details that this process has sent to all
     :param boot_id: identifies the process of vcache-host that has sent the report; empty: an
@@ -130,6 +203,8 @@ class HostReport:
     pools: tuple[PoolReport, ...] = ()
     instances: tuple[InstanceReport, ...] = ()
     dirty_bytes: int | None = None
+    drain_left_bytes: int | None = None
+    drain_total_bytes: int | None = None
     details: bool = True
     base: int = 0
     boot_id: str = ""
@@ -164,6 +239,8 @@ class HostReport:
                 "policy": self.policy, "draining": self.draining, "boot_id": self.boot_id,
                 "sequence": self.sequence, "sent_at": self.sent_at,
                 "dirty_bytes": self.dirty_bytes, "details": self.details, "base": self.base,
+                "drain_left_bytes": self.drain_left_bytes,
+                "drain_total_bytes": self.drain_total_bytes,
                 "pools": [dataclasses.asdict(item) for item in self.pools],
                 "instances": [dataclasses.asdict(item) for item in self.instances]}
 
@@ -182,23 +259,31 @@ class HostReport:
         where = f"host {summary.node!r}"
         parts = {
             "summary": summary,
-            "pools": tuple(_read(PoolReport, item, f"{where}: pool")
+            "pools": tuple(_pool(item, f"{where}: pool")
                            for item in _list(document, "pools", where)),
             "instances": tuple(_instance(item, where)
                                for item in _list(document, "instances", where))}
         return _read(cls, document, where, parts)
 
 
+def _pool(item: Any, where: str) -> PoolReport:
+    return _read(PoolReport, item, where, {
+        "lanes": tuple(_read(LaneReport, lane, f"{where}: lane")
+                       for lane in _list(item, "lanes", where))})
+
+
 def _instance(item: Any, where: str) -> InstanceReport:
     name = item.get("uuid") if isinstance(item, dict) else None
     where = f"{where}: instance {name!r}"
-    disks = _list(item, "disks", where) if isinstance(item, dict) else []
     return _read(InstanceReport, item, where, {
-        "disks": tuple(_read(DiskReport, disk, f"{where}: disk") for disk in disks)})
+        "disks": tuple(_read(DiskReport, disk, f"{where}: disk")
+                       for disk in _list(item, "disks", where)),
+        "objectives": tuple(_read(ObjectiveReport, one, f"{where}: objective")
+                            for one in _list(item, "objectives", where))})
 
 
-def _list(item: Mapping[str, Any], name: str, where: str) -> list[Any]:
-    found = item.get(name, [])
+def _list(item: Any, name: str, where: str) -> list[Any]:
+    found = item.get(name, []) if isinstance(item, dict) else []
     if not isinstance(found, list | tuple):
         raise BadReport(f"{where}: {name} is not a list")
     return list(found)

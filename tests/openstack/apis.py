@@ -89,6 +89,7 @@ class Api:
                 user_domain_name="Default", project_name=name, project_domain_id="default",
                 project_domain_name="Default", **values)
         self._servers: list[Any] = []
+        self.hosts: dict[str, Host] = {}
 
     def close(self) -> None:
         # A listener in memory takes a second to end.
@@ -114,11 +115,20 @@ class Api:
             [Endpoint(host)])
         server.start()
         self._servers.append(server)
+        self.hosts[node] = host
         return host
 
+    def know(self, node: str) -> None:
+        """Have the API know what the agent of a host answers now."""
+        self.backend.ready()
+        self.hosts[node].look()
+        self.backend.directory.took(self.hosts[node].stamp(self.hosts[node].report()))
+
     def ask(self, method: str, path: str, token: str | None = "admin",  # noqa: S107
-            **options: Any) -> Answer:
+            version: str = "", **options: Any) -> Answer:
         headers = {"X-Auth-Token": token} if token else {}
+        if version:
+            headers["OpenStack-API-Version"] = f"vcache {version}"
         response = self.client.open(path, method=method, headers=headers, **options)
         answer = Answer(response)
         if answer.status != 401:

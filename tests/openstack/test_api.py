@@ -112,6 +112,11 @@ class TestWho:
         ("GET", "/v1/instances?host=n1", {"admin": 200, "member": 403}),
         ("GET", f"/v1/instances/{MINE}", {"admin": 200, "member": 200, "other": 404,
                                           "service": 404, "nobody": 404}),
+        ("GET", f"/v1/instances/{MINE}/curves", {"admin": 200, "member": 200, "other": 404,
+                                                 "service": 404, "nobody": 404}),
+        ("GET", f"/v1/instances/{MINE}/why", {"admin": 200, "member": 403, "other": 404,
+                                              "service": 404, "nobody": 404}),
+        ("GET", "/v1/instances?sort_key=host", {"admin": 200, "member": 403}),
         ("PUT", OVERRIDE, {"admin": 200, "member": 403, "other": 404, "nobody": 404}),
         ("PATCH", OVERRIDE, {"admin": 200, "member": 403, "other": 404, "service": 404}),
         ("DELETE", OVERRIDE, {"admin": 204, "member": 403, "other": 404, "nobody": 404}),
@@ -124,7 +129,7 @@ class TestWho:
     def test_each_role(self, api, method, path, table):
         what = "pools" if "/pools/" in path else path.split("/")[2]
         body = {} if method in ("GET", "DELETE") else {"json": self.BODIES[what]}
-        found = {token: api.ask(method, path, token, **body).status for token in table}
+        found = {token: api.ask(method, path, token, "latest", **body).status for token in table}
         assert found == table
 
     def test_every_operation_is_in_the_table(self):
@@ -143,8 +148,8 @@ class TestWho:
 
     def test_what_a_tenant_sees_tells_of_no_host_and_no_other_tenant(self, api):
         api.backend.ready()
-        for path in (f"/v1/instances/{MINE}", "/v1/instances"):
-            answer = api.ask("GET", path, "member")
+        for path in (f"/v1/instances/{MINE}", "/v1/instances", f"/v1/instances/{MINE}/curves"):
+            answer = api.ask("GET", path, "member", "latest")
             assert answer.status == 200
             for word in ("n1", "host", "pool", "254:9", "instance-", THEIRS, '"tag"', "note"):
                 assert word not in answer.text, word
@@ -244,25 +249,26 @@ class TestMicroversions:
         for path in ("/", "/v1"):
             found = api.ask("GET", path, None).json
             (version,) = found.get("versions", [found.get("version")])
-            assert (version["min_version"], version["max_version"]) == ("1.0", "1.1")
+            assert (version["min_version"], version["max_version"]) == ("1.0", "1.2")
 
     @pytest.mark.parametrize(("headers", "given"), [
         ((), "1.0"), (("vcache 1.0",), "1.0"), (("vcache 1.1",), "1.1"),
-        (("vcache latest",), "1.1"), (("compute 2.96, vcache 1.1",), "1.1"),
-        (("compute 2.96",), "1.0"), (("VCACHE 1.1",), "1.1")])
+        (("vcache latest",), "1.2"), (("vcache 1.2",), "1.2"),
+        (("compute 2.96, vcache 1.1",), "1.1"), (("compute 2.96",), "1.0"),
+        (("VCACHE 1.1",), "1.1")])
     def test_a_client_gets_the_version_that_it_asks_for(self, api, headers, given):
         answer = self.ask(api, *headers)
         assert answer.status == 200
         assert answer.headers["OpenStack-API-Version"] == f"vcache {given}"
         assert "OpenStack-API-Version" in answer.headers["Vary"]
-        assert ("report_age_s" in answer.json["host"]) is (given == "1.1")
+        assert ("report_age_s" in answer.json["host"]) is (given != "1.0")
 
-    @pytest.mark.parametrize("text", ["1.2", "0.9", "2.0", "1.10", "999.0"])
+    @pytest.mark.parametrize("text", ["1.3", "0.9", "2.0", "1.10", "999.0"])
     def test_one_that_is_not_supported(self, api, text):
         answer = self.ask(api, f"vcache {text}")
         (error,) = answer.json["errors"]
-        assert (answer.status, error["min_version"], error["max_version"]) == (406, "1.0", "1.1")
-        assert f"Microversion {text} is not supported, must be from 1.0 to 1.1" in error["detail"]
+        assert (answer.status, error["min_version"], error["max_version"]) == (406, "1.0", "1.2")
+        assert f"Microversion {text} is not supported, must be from 1.0 to 1.2" in error["detail"]
         # The documents that tell a client what it may ask for have no version.
         assert self.ask(api, f"vcache {text}", path="/").status == 200
 
@@ -270,7 +276,7 @@ class TestMicroversions:
         "1", "1.0.0", "new", "1.-1", "1.+1", "\u0661.0", "1." + "9" * 99])
     def test_one_that_is_none(self, api, text):
         answer = self.ask(api, f"vcache {text}")
-        assert answer.status == 400 and "vcache X.Y, with X.Y from 1.0 to 1.1" in answer.detail
+        assert answer.status == 400 and "vcache X.Y, with X.Y from 1.0 to 1.2" in answer.detail
 
     def test_each_operation_has_it(self):
         for item in openapi.operations():

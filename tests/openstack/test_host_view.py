@@ -116,6 +116,7 @@ def test_objectives(agent):
     agent.add(1, slo_flush_ms=1.0)
     agent.add(2, slo_flush_ms=0.5)
     agent.add(3, slo_iops=100.0)
+    agent.answer["disks"][2]["requests_per_s"] = 5.0
     agent.answer |= {"flush_p99_us": 900.0, "loss_per_gb": 12.5}
     report = view(agent).report(0.0)
     assert (report.summary.slo_tags, report.summary.slo_missed) == (3, 1)

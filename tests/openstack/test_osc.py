@@ -29,6 +29,14 @@ INSTANCE = {
                "read_p99_us": 120.5},
               {"disk": "vdb", "mode": "none", "state": "untagged", "cached_bytes": None,
                "share_bytes": None, "dirty_bytes": None, "flush_p99_us": None}]}
+NEWER = {**INSTANCE, "slo_state": "missed", "hit_ratio": 0.5, "flush_p50_us": 300.0,
+         "flush_p99_us": 900.0, "objectives": [
+             {"disk": "vda", "objective": "slo_flush_ms", "promised": 0.5, "measured": 0.9,
+              "state": "missed", "cause": "neighbour", "text": "tag 8"},
+             {"disk": "vda", "objective": "slo_iops", "promised": 5.0, "measured": None,
+              "state": "unknown", "cause": ""}],
+         "disks": [{**INSTANCE["disks"][0], "hit_ratio": 0.5,  # type: ignore[index]
+                    "flush_p50_us": 300.0, "requests_per_s": 5.0}]}
 OF_HOST = {**INSTANCE, "host": "n1", "name": "instance-1", "problem": ""}
 
 
@@ -42,7 +50,7 @@ def cloud(monkeypatch) -> Iterator[Cloud]:
 class TestPlugin:
     def test_each_command_can_be_loaded(self):
         found = entry_points(group="openstack.vcache.v1")
-        assert len(found) == 15
+        assert len(found) == 17
         assert all(callable(item.load()) for item in found)
 
     def test_completion_has_the_commands(self, cloud):
@@ -125,6 +133,13 @@ class TestHost:
         table = cloud.good("host", "list", "--long")
         assert "3.0 MiB" in table
         assert "flush-only, writeback" in table
+
+    def test_the_progress_of_a_drain(self, cloud):
+        drain = {"left_bytes": 1 << 30, "total_bytes": 2 << 30, "percent": 50, "done": False}
+        cloud.api("GET", "/v1/hosts", {"hosts": [{**HOST, "drain": drain},
+                                                 {**HOST, "drain": None}]})
+        assert [item["Drain"] for item in cloud.json("host", "list", "--long")] == [drain, None]
+        assert "50 %, 1.0 GiB left" in cloud.good("host", "list", "--long")
 
     def test_show_has_every_field(self, cloud):
         cloud.api("GET", "/v1/hosts/n1", {"host": HOST})
@@ -222,6 +237,67 @@ class TestInstance:
         cloud.good("instance", "list", "--project", "theirs")
         assert asked.last_request.query == f"project_id={'q' * 32}"
 
+    def test_what_a_newer_api_has(self, cloud):
+        cloud.microversions("1.0", "1.2")
+        asked = cloud.api("GET", "/v1/instances", {"instances": [NEWER]})
+        (found,) = cloud.json("instance", "list", "--slo-state", "missed", "--mode", "flush-only",
+                              "--sort", "slo_state:desc")
+        assert (found["SLO State"], found["Hit Ratio"], found["Flush p99 us"]) == (
+            "missed", 0.5, 900.0)
+        assert asked.last_request.query == (
+            "mode=flush-only&slo_state=missed&sort_key=slo_state&sort_dir=desc")
+        cloud.good("instance", "list", "--sort", "host")
+        assert asked.last_request.query == "sort_key=host&sort_dir=asc"
+        for word in ("name", "host:up"):
+            assert "must be one of uuid, host, mode, slo_state" in cloud.bad(
+                "instance", "list", "--sort", word, status=2)
+        assert "choose from" in cloud.bad("instance", "list", "--slo-state", "bad", status=2)
+
+    @pytest.mark.parametrize("words", [
+        ["list", "--sort", "mode"], ["list", "--slo-state", "met"], ["list", "--mode", "none"],
+        ["why", MINE], ["curve", MINE]])
+    def test_what_an_older_api_lacks(self, cloud, words):
+        for highest in ("1.1", None):
+            cloud.microversions("1.0" if highest else None, highest)
+            said = cloud.bad("instance", *words)
+            assert f"needs microversion 1.2 of vcache-api, but {highest or '1.0'} is used" in said
+
+    def test_why(self, cloud):
+        cloud.microversions("1.0", "1.2")
+        cloud.api("GET", f"/v1/instances/{MINE}", {"instance": NEWER})
+        cloud.api("GET", f"/v1/instances/{MINE}/why", {"disks": [{
+            "disk": "vda", "tag": 5, "notes": ["a note"], "decisions": [
+                {"what": "weight", "value": 7, "because": ["first", "second"]},
+                {"what": "share", "value": {"min_bytes": 0, "max_bytes": None}, "because": []},
+                {"what": "lanes", "value": [1, 2], "because": []},
+                {"what": "mode", "value": None, "because": []}]}]})
+        rows = cloud.json("instance", "why", MINE)
+        assert [(row["What"], row["Value"]) for row in rows] == [
+            ("slo_flush_ms", "missed: 0.9, promised 0.5 (neighbour)"),
+            ("slo_iops", "unknown: nothing measured, promised 5"), ("weight", "7"),
+            ("share", "min 0 B\nmax unlimited"), ("lanes", "1, 2"), ("mode", "unknown"),
+            ("notes", "")]
+        assert [row["Because"] for row in rows][:3] == [["tag 8"], [], ["first", "second"]]
+        assert rows[-1]["Because"] == ["a note"]
+        assert "first" in cloud.good("instance", "why", MINE)
+
+    def test_curves(self, cloud):
+        cloud.microversions("1.0", "1.2")
+        cloud.api("GET", f"/v1/instances/{MINE}/curves", {"curves": [{
+            "disk": "vda", "points": [
+                {"size_bytes": 0, "read_miss_ratio": 1.0, "write_miss_ratio": None},
+                {"size_bytes": 1 << 30, "read_miss_ratio": 0.25, "write_miss_ratio": None}]}]})
+        assert cloud.json("instance", "curve", MINE)[1] == {
+            "Disk": "vda", "Cache": 1 << 30, "Read Miss Ratio": 0.25, "Write Miss Ratio": None}
+        assert "1.0 GiB" in cloud.good("instance", "curve", MINE)
+
+    def test_show_what_a_newer_api_has(self, cloud):
+        cloud.api("GET", f"/v1/instances/{MINE}", {"instance": NEWER})
+        assert cloud.json("instance", "show", MINE) == NEWER
+        table = cloud.good("instance", "show", MINE)
+        assert "vda: slo_flush_ms missed: 0.9, promised 0.5 (neighbour)" in table
+        assert "hit ratio 0.5, flush p50 300 us, flush p99 900 us" in table
+
     def test_show(self, cloud):
         cloud.api("GET", f"/v1/instances/{MINE}", {"instance": OF_HOST})
         assert cloud.json("instance", "show", MINE) == OF_HOST
@@ -273,7 +349,7 @@ class TestInstance:
 class TestMicroversions:
     @pytest.mark.parametrize(("lowest", "highest", "wanted", "sent"), [
         ("1.0", "1.1", "1", "vcache 1.1"), ("1.0", "1.0", "1", "vcache 1.0"),
-        ("1.0", "1.99", "1", "vcache 1.1"), ("1.5", "1.9", "1", "vcache 1.5"),
+        ("1.0", "1.99", "1", "vcache 1.2"), ("1.5", "1.9", "1", "vcache 1.5"),
         ("1.0", "1.99", "1.57", "vcache 1.57"), (None, None, "1", None)])
     def test_the_newest_that_both_sides_support(self, cloud, lowest, highest, wanted, sent):
         cloud.microversions(lowest, highest)
@@ -283,7 +359,7 @@ class TestMicroversions:
         assert asked.last_request.headers.get("OpenStack-API-Version") == sent
 
     @pytest.mark.parametrize(("lowest", "wanted", "text"), [
-        ("1.0", "1.2", f"1.2 is not supported by the vcache-api at {VCACHE}/v1, must be from"),
+        ("1.0", "1.3", f"1.3 is not supported by the vcache-api at {VCACHE}/v1, must be from"),
         (None, "1.1", "has no microversions, so --os-vcache-api-version must be 1, not 1.1")])
     def test_one_that_the_api_does_not_support(self, cloud, lowest, wanted, text):
         cloud.microversions(lowest, "1.1")

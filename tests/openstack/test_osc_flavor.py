@@ -7,7 +7,7 @@ import pytest
 import requests_mock
 
 from nova_vcache.extra_specs import parse
-from nova_vcache.osc import plan
+from nova_vcache.placement import plan
 from nova_vcache.placement.flavor import disagreements, placement_keys
 from tests.openstack.clouds import Cloud
 

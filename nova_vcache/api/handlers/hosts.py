@@ -5,6 +5,7 @@ from typing import Any
 
 from microversion_parse import Version
 
+from nova_vcache.api import openapi
 from nova_vcache.api.directory import Entry
 from nova_vcache.api.errors import bad_request, not_found, of_host
 from nova_vcache.api.request import Call
@@ -15,16 +16,26 @@ from nova_vcache.summary import Summary
 
 def _shown(entry: Entry, version: Version) -> dict[str, Any]:
     report = entry.report
-    newer = {
+    return openapi.visible("Host", {
+        **entry.summary.to_json(), "state": entry.state, "problem": entry.problem,
         "report_age_s": round(entry.since, 3) if report else None,
-        "details_age_s": None if entry.details_since is None else round(entry.details_since, 3)}
-    return {**(newer if version >= (1, 1) else {}), **entry.summary.to_json(),
-            "state": entry.state, "problem": entry.problem,
-            "policy": report.policy if report else "",
-            "draining": report.draining if report else False,
-            "pools": len(report.pools) if report else 0,
-            "instances": len(report.instances) if report else 0,
-            "dirty_bytes": _dirty_bytes(report) if report else 0}
+        "details_age_s": None if entry.details_since is None else round(entry.details_since, 3),
+        "policy": report.policy if report else "",
+        "draining": report.draining if report else False,
+        "drain": _drain(report) if report else None,
+        "pools": len(report.pools) if report else 0,
+        "instances": len(report.instances) if report else 0,
+        "dirty_bytes": _dirty_bytes(report) if report else 0}, version)
+
+
+def _drain(report: HostReport) -> dict[str, Any] | None:
+    left, total = report.drain_left_bytes, report.drain_total_bytes
+    if left is None:
+        return None  # it does not drain, or it is older
+    total = max(left, total or 0)
+    # Round down: 100 only if nothing is left.
+    return {"left_bytes": left, "total_bytes": total, "done": left == 0,
+            "percent": 100 * (total - left) // total if total else 100}
 
 
 def _dirty_bytes(report: HostReport) -> int:

@@ -4,6 +4,9 @@
 import dataclasses
 from typing import Any
 
+from microversion_parse import Version
+
+from nova_vcache.api import openapi
 from nova_vcache.api.directory import Entry
 from nova_vcache.api.errors import not_found, of_host
 from nova_vcache.api.handlers import hosts
@@ -16,9 +19,10 @@ def _id(found: tuple[Entry, PoolReport]) -> str:
     return f"{found[0].node}/{found[1].name}"
 
 
-def _shown(found: tuple[Entry, PoolReport]) -> dict[str, Any]:
-    return {"id": _id(found), "host": found[0].node, "host_state": found[0].state,
-            **dataclasses.asdict(found[1])}
+def _shown(found: tuple[Entry, PoolReport], version: Version) -> dict[str, Any]:
+    return openapi.visible("Pool", {
+        "id": _id(found), "host": found[0].node, "host_state": found[0].state,
+        **dataclasses.asdict(found[1])}, version)
 
 
 def list_(call: Call) -> dict[str, Any]:
@@ -27,7 +31,7 @@ def list_(call: Call) -> dict[str, Any]:
     found = [(entry, pool) for entry in call.backend.directory.hosts()
              if entry.report and host in (None, entry.node) for pool in entry.report.pools]
     page, links = call.page(found, _id)
-    return {"pools": [_shown(item) for item in page], "links": links}
+    return {"pools": [_shown(item, call.version) for item in page], "links": links}
 
 
 def get(call: Call, node: str, pool: str) -> dict[str, Any]:
@@ -35,7 +39,7 @@ def get(call: Call, node: str, pool: str) -> dict[str, Any]:
     entry = hosts.find(call, node)
     for item in entry.report.pools if entry.report else ():
         if item.name == pool:
-            return {"pool": _shown((entry, item))}
+            return {"pool": _shown((entry, item), call.version)}
     raise not_found(f"Pool {pool[:60]!r} of host {node[:60]!r}")
 
 

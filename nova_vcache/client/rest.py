@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from keystoneauth1 import adapter
+from keystoneauth1 import adapter, discover
 from keystoneauth1 import exceptions as ks_exc
-from osc_lib import exceptions
 
 #: Service type in Keystone's catalog.
 SERVICE_TYPE = "vcache"
@@ -16,8 +15,19 @@ SERVICE_TYPE = "vcache"
 _PAGE = 10000
 
 
-class ApiError(exceptions.CommandError):
+class ApiError(Exception):
     """vcache-api returned an error or cannot be reached."""
+
+
+class NotFound(ApiError):
+    """The resource does not exist, or the user may not see it."""
+
+
+class Unauthorized(ApiError):
+    """The token is not valid any more."""
+
+
+_BY_STATUS: Mapping[int, type[ApiError]] = {401: Unauthorized, 404: NotFound}
 
 
 def path_of(*words: str) -> str:
@@ -29,10 +39,24 @@ class Client:
     """Client of vcache-api.
 
     :param http: adapter for its endpoint
+    :param hint: what the user can do if the catalog has no endpoint, as sentences
     """
 
-    def __init__(self, http: adapter.Adapter) -> None:
+    def __init__(self, http: adapter.Adapter, hint: str = "") -> None:
         self._http = http
+        self._hint = hint
+
+    def require(self, microversion: str, what: str) -> None:
+        """Ensure that requests use a microversion, or a newer one.
+
+        :param what: what needs it, for the message
+        :raises ApiError: if they do not
+        """
+        used = self._http.default_microversion or "1.0"
+        if discover.normalize_version_number(used) < discover.normalize_version_number(
+                microversion):
+            raise ApiError(f"{what} needs microversion {microversion} of vcache-api, but {used} is "
+                           "used. Check the version of vcache-api.")
 
     def get(self, path: str, **query: Any) -> dict[str, Any]:
         """Return the answer to a GET request.
@@ -78,15 +102,15 @@ class Client:
         try:
             response = self._http.request(path, method, raise_exc=False, **options)
         except ks_exc.EndpointNotFound as error:
-            raise ApiError(
-                f"{error}. 'openstack catalog show {SERVICE_TYPE}' lists the endpoints. Select "
-                "one with --os-interface and --os-region-name, or set "
-                "--os-vcache-endpoint-override.") from error
+            raise ApiError(f"{error}. {self._hint}".rstrip()) from error
+        except ks_exc.ConnectFailure as error:
+            raise ApiError(f"vcache-api cannot be reached: {error}") from error
         if response.status_code == 204:
             return {}
         body = _json(response)
         if response.status_code >= 400:
-            raise ApiError(_why(response, body, f"{method} {path}"))
+            kind = _BY_STATUS.get(response.status_code, ApiError)
+            raise kind(_why(response, body, f"{method} {path}"))
         if not isinstance(body, dict):
             raise ApiError(f"{method} {response.url}: the answer is not a JSON object. Check that "
                            "the URL is the endpoint of vcache-api, without a version.")

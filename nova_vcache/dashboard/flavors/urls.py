@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+"""URLs of the panel."""
+
+from django.urls import re_path
+
+from nova_vcache.dashboard.flavors import views
+
+urlpatterns = [
+    re_path(r"^$", views.IndexView.as_view(), name="index"),
+    re_path(r"^(?P<id>[^/]+)/edit/$", views.EditView.as_view(), name="edit"),
+]

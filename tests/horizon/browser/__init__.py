@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Horizon in Chromium, with a real Keystone, Nova API, vcache-api and vcache-host."""
