@@ -134,6 +134,12 @@ def message(name: str, text: str) -> None:
     _call(_MESSAGE, name, struct.pack("=Q", 0) + text.encode() + b"\0", what="message")
 
 
+def answer(name: str, text: str) -> str:
+    """Send a message and return what the target answers."""
+    _, data = _call(_MESSAGE, name, struct.pack("=Q", 0) + text.encode() + b"\0", what="message")
+    return data.split(b"\0", 1)[0].decode()
+
+
 def is_busy(error: DmError) -> bool:
     """Return whether a device could not be removed because it is in use."""
     return error.errno == errno.EBUSY
