@@ -193,6 +193,12 @@ class Dm:
         self._call(_MESSAGE, f"message {text!r} to", name,
                    struct.pack("=Q", 0) + text.encode() + b"\0")
 
+    def ask(self, name: str, text: str) -> str:
+        """Send a message to the target at sector 0, and return its answer."""
+        _, data = self._call(_MESSAGE, f"message {text!r} to", name,
+                             struct.pack("=Q", 0) + text.encode() + b"\0")
+        return _text(data)
+
     def _lines(self, device: str | DeviceNumber, flags: int) -> Lines:
         header, data = self._call(_TABLE, "status", device, flags=flags)
         found, at = [], 0
