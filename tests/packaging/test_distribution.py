@@ -52,7 +52,7 @@ def test_entry_points_exist(wheel: zipfile.ZipFile) -> None:
     points.optionxform = str  # type: ignore[assignment,method-assign]
     points.read_string(wheel.read(name).decode())
     assert set(points["console_scripts"]) == {
-        "vcache", "vcache-agent", "vcache-host", "nova-vcache-status"}
+        "vcache", "vcache-agent", "vcache-guest", "vcache-host", "nova-vcache-status"}
     for section in points.sections():
         for target in points[section].values():
             module, _, function = target.partition(":")
