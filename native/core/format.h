@@ -61,6 +61,14 @@
  * chunks of its log are stale, too, if any of their entries is superseded by any log: an
  * entry that is removed from the newer chunk may be the only one that hides them. If the
  * open chunk of a log becomes stale, no more records are written to it.
+ *
+ * DOC: Chunks of an elastic SSD
+ *
+ * A volume with mode VC_VOLUME_VSSD has no log and no origin. It maps blocks of the size of a
+ * chunk to whole chunks. The chunk table says which chunk has which block, in the field for clean
+ * generations, see vcache_direct_pack(). Such an entry is written when the chunk is zeroed and
+ * before a request for its block completes, and it is removed before the chunk is used for
+ * anything else. An entry of a volume that has no slot, or another mode, counts for nothing.
  */
 #ifndef VCACHE_CORE_FORMAT_H
 #define VCACHE_CORE_FORMAT_H
@@ -115,6 +123,8 @@ struct vcache_meta_head {
 #define VC_SUPER_CLEAN		1U
 /* Damaged metadata was found: vcache-check has to be run. */
 #define VC_SUPER_NEEDS_CHECK	2U
+/* The pool has, or had, a volume with mode VC_VOLUME_VSSD. */
+#define VC_SUPER_VSSD		4U
 
 /**
  * struct vcache_super_disk - the superblock
@@ -149,6 +159,8 @@ struct vcache_super_disk {
 #define VC_INCOMPAT_MAX_CHUNKS	1ULL
 /* Open chunks may have records with VC_RECORD_UNCHECKED. Not set with VC_SUPER_CLEAN. */
 #define VC_INCOMPAT_UNCHECKED	2ULL
+/* The chunk table may have chunks of an elastic SSD. Set with VC_SUPER_VSSD. */
+#define VC_INCOMPAT_VSSD	4ULL
 
 /*
  * A new pool has space in its table for so many times its chunks, and may shrink to one of
@@ -159,7 +171,11 @@ struct vcache_super_disk {
 enum vcache_volume_mode {
 	VC_VOLUME_WRITEBACK = 1,
 	VC_VOLUME_WRITETHROUGH = 2,
+	VC_VOLUME_VSSD = 3,
 };
+
+/* Of a volume with VC_VOLUME_VSSD: some blocks may have been taken by force, see ../dm/vssd. */
+#define VC_SLOT_TAKEN		1ULL
 
 #define VC_VOLUME_NAME_MAX	127U
 
@@ -168,8 +184,8 @@ enum vcache_volume_mode {
  * @volume: its number; 0: the slot is free
  * @mode: enum vcache_volume_mode
  * @floor: chunks of older generations are dead
- * @sectors: size of the origin
- * @flags: not used, 0
+ * @sectors: size of the origin, or of the elastic SSD
+ * @flags: VC_SLOT_*
  * @name: a label, such as which device the volume belongs to; ends with 0
  * @unused: 0
  */
@@ -190,7 +206,8 @@ struct vcache_slot_disk {
 /**
  * struct vcache_chunk_disk - the entry of a chunk in the chunk table
  * @dead: generations up to this one are dead
- * @clean: generations up to this one are clean
+ * @clean: generations up to this one are clean; or the block of an elastic SSD that the chunk
+ *	has, see vcache_direct_pack()
  */
 struct vcache_chunk_disk {
 	__le64 dead;

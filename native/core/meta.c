@@ -267,7 +267,8 @@ static int vc_super_decode(const void *block, u64 blocks,
 	int r;
 
 	if (le16_to_cpu(d->head.version) != VC_FORMAT_VERSION ||
-	    (needs & ~(VC_INCOMPAT_MAX_CHUNKS | VC_INCOMPAT_UNCHECKED)) || d->ro_compat)
+	    (needs & ~(VC_INCOMPAT_MAX_CHUNKS | VC_INCOMPAT_UNCHECKED | VC_INCOMPAT_VSSD)) ||
+	    d->ro_compat)
 		return -EOPNOTSUPP;
 	if ((u64)chunks * le32_to_cpu(d->chunk_blocks) > blocks)
 		return -ENXIO;
@@ -420,7 +421,8 @@ int vcache_super_save(const struct vcache_store *st, const struct vcache_geometr
 	d->flags = cpu_to_le32(sb->flags);
 	d->next_seq = cpu_to_le64(sb->next_seq);
 	d->incompat = cpu_to_le64(VC_INCOMPAT_MAX_CHUNKS |
-				  (sb->flags & VC_SUPER_CLEAN ? 0 : VC_INCOMPAT_UNCHECKED));
+				  (sb->flags & VC_SUPER_CLEAN ? 0 : VC_INCOMPAT_UNCHECKED) |
+				  (sb->flags & VC_SUPER_VSSD ? VC_INCOMPAT_VSSD : 0));
 	d->max_chunks = cpu_to_le32(g->max_chunks);
 	return vcache_meta_save(st, g, VC_META_SUPER, 0, block);
 }

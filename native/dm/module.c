@@ -9,6 +9,7 @@
 #include <linux/module.h>
 
 #include "control/control.h"
+#include "vssd/vssd.h"
 
 static const struct vcache_tag_ops vc_tag_calls = {
 	.write_out = vcache_tag_work,
@@ -55,7 +56,12 @@ static int __init vc_init(void)
 	r = vcache_target_init();
 	if (r)
 		goto bad_target;
+	r = vcache_vssd_init();
+	if (r)
+		goto bad_vssd;
 	return 0;
+bad_vssd:
+	vcache_target_exit();
 bad_target:
 	vcache_pool_exit();
 bad_pool:
@@ -69,6 +75,7 @@ bad_shrinker:
 
 static void __exit vc_exit(void)
 {
+	vcache_vssd_exit();
 	vcache_target_exit();
 	vcache_pool_exit();
 	vcache_netlink_exit();

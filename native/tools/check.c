@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "../core/direct.h"
 #include "pool.h"
 
 struct check {
@@ -46,7 +47,8 @@ static void check_slot(struct check *c, u32 i)
 	if (pool_volume(c->p, volume) != s)
 		PROBLEM(c, "slot %" PRIu32 ": volume %" PRIu32
 			" has another slot", i, volume);
-	if (mode != VC_VOLUME_WRITEBACK && mode != VC_VOLUME_WRITETHROUGH)
+	if (mode != VC_VOLUME_WRITEBACK && mode != VC_VOLUME_WRITETHROUGH &&
+	    mode != VC_VOLUME_VSSD)
 		PROBLEM(c, "slot %" PRIu32 ": unknown mode %" PRIu32,
 			i, mode);
 	if (s->name[VC_VOLUME_NAME_MAX])
@@ -82,6 +84,17 @@ static void check_entries(struct check *c, const struct view *v, u64 limit)
 	free(used);
 }
 
+/* A block of an elastic SSD must be inside it. */
+static void check_direct(struct check *c, const struct view *v)
+{
+	u64 blocks = le64_to_cpu(v->direct->sectors) / VC_BLOCK_SECTORS / c->p->g.chunk_blocks;
+
+	if (v->block >= blocks)
+		PROBLEM(c, "chunk %" PRIu32 ": block %" PRIu32 " is behind the end of volume %"
+			PRIu32, v->chunk, v->block, le32_to_cpu(v->direct->volume));
+}
+
+/* Sets @gen to a number that no two chunks may have, or 0. */
 static void check_chunk(struct check *c, u32 chunk, u64 *gen)
 {
 	const struct vcache_slot_disk *slot;
@@ -93,6 +106,11 @@ static void check_chunk(struct check *c, u32 chunk, u64 *gen)
 	if (v.unreadable)
 		PROBLEM(c, "chunk %" PRIu32 ": cannot be read", chunk);
 	*gen = v.found.gen;
+	if (v.direct) {
+		*gen = le64_to_cpu(pool_table(c->p, chunk)->clean);
+		check_direct(c, &v);
+		return;
+	}
 	if (!v.found.gen)
 		return;
 	slot = pool_volume(c->p, v.found.volume);
@@ -145,7 +163,12 @@ static void check_chunks(struct check *c)
 		check_chunk(c, c->p->g.first_chunk + i, &gen[i]);
 	qsort(gen, n, sizeof(*gen), compare);
 	for (i = 1; i < n; i++) {
-		if (gen[i] && gen[i] == gen[i - 1])
+		if (!gen[i] || gen[i] != gen[i - 1])
+			continue;
+		if (gen[i] & VC_DIRECT_BIT)
+			PROBLEM(c, "two chunks have block %" PRIu32 " of an elastic SSD",
+				(u32)gen[i]);
+		else
 			PROBLEM(c, "two chunks have generation %" PRIu64,
 				gen[i]);
 	}

@@ -7,6 +7,7 @@
 #include <linux/fs.h>
 
 #include "../core/crc32c.h"
+#include "../core/direct.h"
 #include "pool.h"
 
 static int pool_read(void *ctx, u64 block, u32 n, void *buf)
@@ -247,6 +248,26 @@ static void view_records(struct pool *p, struct view *v)
 }
 
 /**
+ * pool_direct - find the volume of a chunk of an elastic SSD
+ * @p: the device
+ * @chunk: the chunk
+ * @block: gets its block
+ *
+ * Return: the slot of the volume, or NULL if it is another chunk.
+ */
+const struct vcache_slot_disk *pool_direct(const struct pool *p, u32 chunk, u32 *block)
+{
+	const struct vcache_slot_disk *s;
+	u16 slot;
+
+	if (!vcache_direct_unpack(le64_to_cpu(pool_table(p, chunk)->clean), &slot, block) ||
+	    slot >= pool_slots(p))
+		return NULL;
+	s = pool_slot(p, slot);
+	return s->volume && le32_to_cpu(s->mode) == VC_VOLUME_VSSD ? s : NULL;
+}
+
+/**
  * pool_view - read a chunk
  * @p: the device
  * @chunk: its number
@@ -258,6 +279,9 @@ void pool_view(struct pool *p, u32 chunk, struct view *v)
 
 	memset(v, 0, sizeof(*v));
 	v->chunk = chunk;
+	v->direct = pool_direct(p, chunk, &v->block);
+	if (v->direct)
+		return;
 	if (vcache_chunk_scan(&p->st, &p->g, chunk,
 			      le64_to_cpu(pool_table(p, chunk)->dead), block,
 			      &v->found))

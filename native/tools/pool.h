@@ -50,6 +50,8 @@ struct pool {
 /**
  * struct view - the content of a chunk
  * @chunk: its number
+ * @direct: slot of the elastic SSD that has it, or NULL; then there is nothing but @block
+ * @block: block of the elastic SSD
  * @found: log and generation; generation 0: it is empty
  * @unreadable: the blocks that say so cannot be read
  * @sealed: it has a seal
@@ -60,6 +62,8 @@ struct pool {
  */
 struct view {
 	u32 chunk;
+	const struct vcache_slot_disk *direct;
+	u32 block;
 	struct vcache_found found;
 	bool unreadable;
 	bool sealed;
@@ -76,6 +80,7 @@ u32 pool_slots(const struct pool *p);
 const struct vcache_slot_disk *pool_slot(const struct pool *p, u32 i);
 const struct vcache_slot_disk *pool_volume(const struct pool *p, u32 volume);
 const struct vcache_chunk_disk *pool_table(const struct pool *p, u32 chunk);
+const struct vcache_slot_disk *pool_direct(const struct pool *p, u32 chunk, u32 *block);
 void pool_view(struct pool *p, u32 chunk, struct view *v);
 bool pool_data_good(struct pool *p, u32 chunk, const struct vcache_entry *e);
 

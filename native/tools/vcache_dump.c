@@ -40,6 +40,8 @@ static const char *mode_name(u32 mode)
 		return "writeback";
 	case VC_VOLUME_WRITETHROUGH:
 		return "writethrough";
+	case VC_VOLUME_VSSD:
+		return "vssd";
 	}
 	return "unknown";
 }
@@ -112,6 +114,15 @@ static void dump_entries(const struct view *v)
 		printf("]");
 }
 
+/* A chunk of an elastic SSD. */
+static void dump_direct(const struct view *v, const char *comma)
+{
+	printf(json ? "%s\n  {\"chunk\": %" PRIu32 ", \"volume\": %" PRIu32
+	       ", \"state\": \"vssd\", \"block\": %" PRIu32 "}" :
+	       "%schunk %" PRIu32 ": volume %" PRIu32 ", vssd, block %" PRIu32 "\n",
+	       comma, v->chunk, le32_to_cpu(v->direct->volume), v->block);
+}
+
 static void dump_chunks(struct pool *p)
 {
 	const char *comma = "";
@@ -124,6 +135,10 @@ static void dump_chunks(struct pool *p)
 		const struct vcache_chunk_disk *t = pool_table(p, c);
 
 		pool_view(p, c, &v);
+		if (v.direct) {
+			dump_direct(&v, json ? comma : "");
+			comma = ",";
+		}
 		if (!v.found.gen && !v.unreadable)
 			continue;
 		printf(json ? "%s\n  {\"chunk\": %" PRIu32 ", \"volume\": %"

@@ -32,13 +32,14 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 def test_nothing_but_our_packages_is_installed(wheel: zipfile.ZipFile) -> None:
     top = {name.split("/")[0] for name in wheel.namelist()}
     assert {name for name in top if not name.endswith((".dist-info", ".data"))} == {
-        "nova_vcache", "vcache_agent", "vcache_cinder"}
+        "nova_vcache", "vcache_agent", "vcache_cinder", "vcache_guest"}
 
 
 def test_every_module_of_the_packages_is_installed(wheel: zipfile.ZipFile) -> None:
     sources = {
         path.relative_to(base).as_posix()
         for base, package in ((ROOT, "nova_vcache"), (ROOT / "agent", "vcache_agent"),
+                              (ROOT / "agent", "vcache_guest"),
                               (ROOT / "cinder_driver", "vcache_cinder"))
         for path in (base / package).rglob("*.py")}
     assert sources <= set(wheel.namelist())
@@ -67,7 +68,7 @@ def test_entry_points_exist(wheel: zipfile.ZipFile) -> None:
     points.optionxform = str  # type: ignore[assignment,method-assign]
     points.read_string(wheel.read(name).decode())
     assert set(points["console_scripts"]) == {
-        "vcache", "vcache-agent", "vcache-host", "nova-vcache-status"}
+        "vcache", "vcache-agent", "vcache-guest", "vcache-host", "nova-vcache-status"}
     for section in points.sections():
         for target in points[section].values():
             module, _, function = target.partition(":")

@@ -171,6 +171,27 @@ def test_dump(clean: Path) -> None:
     assert "block 90, mask 0x00, place 2, blocks 3" in text
 
 
+def test_elastic_ssd(maker: Path, tmp_path: Path) -> None:
+    pool = tmp_path / "pool"
+    subprocess.run([str(maker), str(pool), "vssd"], check=True)
+    assert tool("check", "--data", pool) == (GOOD, "")
+    before = pool.read_bytes()
+    assert tool("repair", "--in-place", pool) == (GOOD, "")
+    assert pool.read_bytes() == before
+    found = json.loads(tool("dump", "--json", "--entries", pool)[1])
+    assert found["volumes"][2]["mode"] == "vssd"
+    assert [chunk for chunk in found["chunks"] if chunk["volume"] == 3] == [
+        {"chunk": 15, "volume": 3, "state": "vssd", "block": 1},
+        {"chunk": 16, "volume": 3, "state": "vssd", "block": 2}]
+    assert "chunk 16: volume 3, vssd, block 2" in tool("dump", pool)[1]
+    subprocess.run([str(maker), str(pool), "vssd-bad"], check=True)
+    status, text = tool("check", pool)
+    assert status == DAMAGE
+    assert text.splitlines() == [
+        f"{pool}: chunk 18: block 6 is behind the end of volume 3",
+        f"{pool}: two chunks have block 2 of an elastic SSD"]
+
+
 @pytest.mark.parametrize("name", ["check", "dump", "repair"])
 def test_refused(name: str, tmp_path: Path) -> None:
     how = ["--in-place"] if name == "repair" else []

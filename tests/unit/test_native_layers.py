@@ -10,10 +10,10 @@ DM = Path(__file__).resolve().parents[2] / "native" / "dm"
 
 # The lowest first, as in native/dm/README.md.
 LAYERS = ("base", "tag", "buffer", "ssd", "log", "cache", "destage", "reclaim", "pool", "io",
-          "target", "control")
+          "target", "vssd", "control")
 
 # What a layer may not include, although it is lower: requests are independent of cleaning.
-APART = {"io": {"destage", "reclaim", "pool"}}
+APART = {"io": {"destage", "reclaim", "pool"}, "vssd": {"io", "target"}}
 
 _INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
 

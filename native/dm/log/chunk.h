@@ -41,6 +41,7 @@ enum vcache_chunk_state {
 	VC_CHUNK_RECLAIM,
 	VC_CHUNK_BAD,
 	VC_CHUNK_OUTSIDE,
+	VC_CHUNK_DIRECT,
 };
 
 /**

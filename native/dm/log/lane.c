@@ -15,13 +15,13 @@
 /* Least chunks for data in a lane. */
 #define VC_LANE_CHUNKS_MIN 4U
 
-/* Chunks for data in a lane now. */
+/* Chunks in a lane that logs can have now. */
 static u32 vc_lane_size(const struct vcache_pool *p, const struct vcache_lane *l)
 {
 	u32 first = max(l->first, p->g.first_chunk);
 	u32 end = min(l->end, READ_ONCE(p->limit));
 
-	return end > first ? end - first : 0;
+	return end > first ? end - first - min(end - first, l->direct) : 0;
 }
 
 /**
@@ -35,6 +35,7 @@ void vcache_lanes_init(struct vcache_pool *p)
 	for (i = 0; i < VC_LANES_MAX; i++) {
 		INIT_LIST_HEAD(&p->lane[i].free);
 		p->lane[i].nfree = 0;
+		p->lane[i].direct = 0;
 		p->lane[i].owner = NULL;
 	}
 	p->lane[0].first = 0;
@@ -49,7 +50,8 @@ void vcache_lanes_init(struct vcache_pool *p)
  * vcache_lanes_count - count the chunks of shared and of dedicated lanes
  * @p: the pool, locked
  *
- * Called when a lane becomes dedicated or shared, and when the pool grows or shrinks.
+ * Called when a lane becomes dedicated or shared, when the pool grows or shrinks, and when an
+ * elastic SSD has got or returned chunks.
  */
 void vcache_lanes_count(struct vcache_pool *p)
 {
@@ -231,12 +233,14 @@ static void vc_lanes_sort(struct vcache_pool *p)
 	for (i = 0; i < VC_LANES_MAX; i++) {
 		list_splice_tail_init(&p->lane[i].free, &all);
 		p->lane[i].nfree = 0;
+		p->lane[i].direct = 0;
 	}
 	p->nfree = 0;
 	for (i = 0; i < vcache_map_chunks(p); i++) {
 		while (i >= p->lane[k].end)
 			k++;
 		p->chunk[i].lane = k;
+		p->lane[k].direct += p->chunk[i].state == VC_CHUNK_DIRECT;
 	}
 	list_for_each_entry_safe(c, next, &all, node)
 		vcache_lane_add(p, c);

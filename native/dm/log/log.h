@@ -19,7 +19,8 @@
  * of the pool. A CLOSED chunk is full, but some of its records or its seal are still
  * being written. A SEALED chunk becomes clean when all its valid data is on the origin.
  * Only a clean or an empty chunk may be reclaimed, and it must be the oldest of its log.
- * An OUTSIDE chunk is behind the part of the device that the pool uses, see resize.c.
+ * An OUTSIDE chunk is behind the part of the device that the pool uses, see resize.c. A DIRECT
+ * chunk belongs to an elastic SSD, see ../reclaim/direct.c.
  *
  * Blocks promoted by reads go to chunks of their own, the read chunks. These have no
  * records and no seal. The origin has all their data, and after a crash they are free.
@@ -76,6 +77,7 @@ struct vcache_round;
  * @nfree: how many
  * @first: its first chunk
  * @end: the chunk behind its last one; the largest number for the last lane
+ * @direct: its chunks of elastic SSDs; under vcache_pool.free_lock
  * @sectors: its size as given in the table
  * @owner: the log that it is dedicated to, or NULL if it is shared
  */
@@ -84,6 +86,7 @@ struct vcache_lane {
 	u32 nfree;
 	u32 first;
 	u32 end;
+	u32 direct;
 	u64 sectors;
 	struct vcache_log *owner;
 };
@@ -99,8 +102,10 @@ struct vcache_lane {
  * @slot: number of its slot
  * @mode: enum vcache_volume_mode
  * @floor: older generations than this are dead
+ * @flags: VC_SLOT_*
  * @sectors: size of the origin
  * @dev: the device that uses it, or NULL
+ * @vssd_used: an elastic SSD uses it
  * @origin: the origin of that device
  * @logs: its logs; only grows while the volume is in use
  * @replayed: the index knows its blocks
@@ -149,8 +154,10 @@ struct vcache_volume {
 	u16 slot;
 	u32 mode;
 	u64 floor;
+	u64 flags;
 	u64 sectors;
 	struct vcache_dev *dev;
+	bool vssd_used;
 	struct block_device *origin;
 	struct list_head logs;
 	bool replayed;
@@ -250,6 +257,7 @@ enum vcache_pool_state {
  * @nfree: free chunks in shared lanes
  * @shared: chunks in shared lanes
  * @foreign: chunks in a lane that is dedicated to another log; they are reclaimed
+ * @direct_wanted: chunks that elastic SSDs wait for; under @lock, read without it
  * @migrate_at: when blocks may migrate again, jiffies
  * @wq: for all work of the pool
  * @space_work: reclaims chunks, and reserves spare ones
@@ -324,6 +332,7 @@ struct vcache_pool {
 	u32 nfree;
 	u32 shared;
 	u32 foreign;
+	u32 direct_wanted;
 	unsigned long migrate_at;
 	struct workqueue_struct *wq;
 	struct delayed_work space_work;

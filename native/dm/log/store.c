@@ -12,6 +12,7 @@
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
+#include "../../core/direct.h"
 #include "internal.h"
 #include "round.h"
 
@@ -181,6 +182,7 @@ int vcache_slot_save(struct vcache_volume *v)
 	d->mode = cpu_to_le32(v->mode);
 	d->floor = cpu_to_le64(v->floor);
 	d->sectors = cpu_to_le64(v->sectors);
+	d->flags = cpu_to_le64(v->flags);
 	return vc_pool_broken(v->pool,
 			      vcache_meta_save(&v->pool->store, &v->pool->g,
 					       VC_META_SLOTS, i, v->pool->slots +
@@ -292,6 +294,9 @@ static int vc_pool_load_volume(struct vcache_pool *p, u16 slot)
 	v->mode = le32_to_cpu(d->mode);
 	v->floor = le64_to_cpu(d->floor);
 	v->sectors = le64_to_cpu(d->sectors);
+	v->flags = le64_to_cpu(d->flags);
+	/* There is nothing to replay. */
+	v->replayed = v->mode == VC_VOLUME_VSSD;
 	/* After a crash copies may be older than the origin. */
 	if (v->mode == VC_VOLUME_WRITETHROUGH &&
 	    !(p->sb.flags & VC_SUPER_CLEAN))
@@ -337,6 +342,31 @@ static void vc_pool_place_chunk(struct vcache_pool *p, u32 nr, int r)
 		   le64_to_cpu(vcache_table_entry(p, nr)->clean) >= f->gen;
 }
 
+/*
+ * Does a chunk belong to an elastic SSD? What the table has of one that is gone is removed: a log
+ * may use the chunk next. The pool is locked.
+ */
+static bool vc_pool_place_direct(struct vcache_pool *p, u32 nr)
+{
+	struct vcache_chunk_disk *t = vcache_table_entry(p, nr);
+	struct vcache_volume *v;
+	u32 block;
+	u16 slot;
+
+	if (!vcache_direct_unpack(le64_to_cpu(t->clean), &slot, &block))
+		return false;
+	list_for_each_entry(v, &p->volumes, node) {
+		if (v->slot == slot && v->mode == VC_VOLUME_VSSD) {
+			p->chunk[nr].state = VC_CHUNK_DIRECT;
+			p->lane[0].direct++;
+			return true;
+		}
+	}
+	t->clean = 0;
+	set_bit(nr / VC_CHUNKS_PER_BLOCK, p->table_dirty);
+	return false;
+}
+
 static void vc_pool_scan(struct vcache_pool *p, void *block)
 {
 	u64 seq = p->sb.next_seq;
@@ -344,12 +374,14 @@ static void vc_pool_scan(struct vcache_pool *p, void *block)
 
 	for (i = p->g.first_chunk; i < p->g.chunks; i++) {
 		u64 dead = le64_to_cpu(vcache_table_entry(p, i)->dead);
-		int r = vcache_chunk_scan(&p->store, &p->g, i, dead, block,
-					  &p->found[i]);
+		bool direct = vc_pool_place_direct(p, i);
+		int r = direct ? 0 : vcache_chunk_scan(&p->store, &p->g, i, dead, block,
+						       &p->found[i]);
 
 		seq = max3(seq, dead, p->found[i].last);
 		INIT_LIST_HEAD(&p->chunk[i].node);
-		vc_pool_place_chunk(p, i, r);
+		if (!direct)
+			vc_pool_place_chunk(p, i, r);
 		if (!(i % VC_SCAN_BATCH))
 			cond_resched();
 	}
@@ -483,7 +515,9 @@ int vcache_pool_load(struct vcache_pool *p, u32 chunk_blocks, const char **error
 		if (r)
 			return r;
 	}
-	r = vcache_pool_set_flags(p, p->sb.flags & ~VC_SUPER_CLEAN);
+	/* What was removed of elastic SSDs. */
+	r = vcache_table_save_all(p) ?:
+	    vcache_pool_set_flags(p, p->sb.flags & ~VC_SUPER_CLEAN);
 	p->loaded = !r;
 	return r;
 }

@@ -27,8 +27,16 @@ u64 vcache_volume_sectors(struct vcache_pool *p, u32 id)
 	return sectors;
 }
 
-/* Make a new volume in the first free slot. The pool is locked. */
-static struct vcache_volume *vc_volume_make(struct vcache_pool *p, u32 id)
+/**
+ * vcache_volume_make - make a new volume in the first free slot
+ * @p: the pool, locked
+ * @id: its number, which no other volume has
+ *
+ * The slot is not written.
+ *
+ * Return: the volume, or an ERR_PTR().
+ */
+struct vcache_volume *vcache_volume_make(struct vcache_pool *p, u32 id)
 {
 	u32 slots = p->g.slot_blocks * VC_SLOTS_PER_BLOCK;
 	unsigned long *used = bitmap_zalloc(slots, GFP_KERNEL);
@@ -56,6 +64,11 @@ static struct vcache_volume *vc_volume_make(struct vcache_pool *p, u32 id)
 static int vc_volume_claim(struct vcache_volume *v, struct vcache_dev *dev)
 {
 	lockdep_assert_held(&v->pool->lock);
+	if (v->mode == VC_VOLUME_VSSD) {
+		DMERR("%s: volume %u is an elastic SSD",
+		      dm_device_name(v->pool->md), v->id);
+		return -EBUSY;
+	}
 	if (v->dev) {
 		DMERR("%s: volume %u is in use by %s",
 		      dm_device_name(v->pool->md), v->id,
@@ -110,6 +123,26 @@ int vcache_volume_change(struct vcache_volume *v, u32 mode,
 	return r;
 }
 
+/**
+ * vcache_pool_begin_use - check that a pool can be used, and note that it is not clean any more
+ * @p: the pool, locked
+ *
+ * Return: 0, or -EROFS.
+ */
+int vcache_pool_begin_use(struct vcache_pool *p)
+{
+	lockdep_assert_held(&p->lock);
+	if (!p->loaded || p->state != VC_POOL_OK) {
+		DMERR("%s: the pool is not usable", dm_device_name(p->md));
+		return -EROFS;
+	}
+	/* The clean flag is set while the pool is suspended: clear it. */
+	if ((p->sb.flags & VC_SUPER_CLEAN) &&
+	    vcache_pool_set_flags(p, p->sb.flags & ~VC_SUPER_CLEAN))
+		return -EROFS;
+	return 0;
+}
+
 /* Find or make a volume, and claim it for a device. The pool is locked. */
 static struct vcache_volume *vc_volume_take(struct vcache_pool *p, u32 id,
 					    struct vcache_dev *dev)
@@ -118,16 +151,11 @@ static struct vcache_volume *vc_volume_take(struct vcache_pool *p, u32 id,
 	int r;
 
 	lockdep_assert_held(&p->lock);
-	if (!p->loaded || p->state != VC_POOL_OK) {
-		DMERR("%s: the pool is not usable", dm_device_name(p->md));
-		return ERR_PTR(-EROFS);
-	}
-	/* The clean flag is set while the pool is suspended: clear it. */
-	if ((p->sb.flags & VC_SUPER_CLEAN) &&
-	    vcache_pool_set_flags(p, p->sb.flags & ~VC_SUPER_CLEAN))
-		return ERR_PTR(-EROFS);
+	r = vcache_pool_begin_use(p);
+	if (r)
+		return ERR_PTR(r);
 	if (!v)
-		v = vc_volume_make(p, id);
+		v = vcache_volume_make(p, id);
 	r = PTR_ERR_OR_ZERO(v) ?: vc_volume_claim(v, dev);
 	return r ? ERR_PTR(r) : v;
 }

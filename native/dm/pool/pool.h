@@ -8,6 +8,8 @@
 #include "../reclaim/reclaim.h"
 
 /* attach.c */
+struct vcache_volume *vcache_volume_make(struct vcache_pool *p, u32 id);
+int vcache_pool_begin_use(struct vcache_pool *p);
 u64 vcache_volume_sectors(struct vcache_pool *p, u32 id);
 int vcache_volume_change(struct vcache_volume *v, u32 mode,
 			 struct block_device *origin, sector_t sectors);

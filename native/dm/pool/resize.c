@@ -277,6 +277,18 @@ static void vc_pool_shrink(struct vcache_pool *p, u32 chunks)
 	vcache_pool_count_leaving(p);
 }
 
+/* Has an elastic SSD a chunk behind so many? Nothing could move it. The pool is locked. */
+static bool vc_pool_keeps_end(const struct vcache_pool *p, u32 chunks)
+{
+	u32 i;
+
+	for (i = chunks; i < p->limit; i++) {
+		if (p->chunk[i].state == VC_CHUNK_DIRECT)
+			return true;
+	}
+	return false;
+}
+
 /* Compute the geometry for so many sectors. Return: 0 or a negative errno. */
 static int vc_resize_chunks(struct vcache_pool *p, u64 sectors,
 			    struct vcache_geometry *g, const char **error)
@@ -303,6 +315,10 @@ static int vc_resize_chunks(struct vcache_pool *p, u64 sectors,
 	if (!r && !vcache_lanes_fit(p, g->chunks)) {
 		*error = "only the last lane can shrink, to four chunks at least";
 		r = -EINVAL;
+	}
+	if (!r && vc_pool_keeps_end(p, g->chunks)) {
+		*error = "an elastic SSD has chunks behind the new end";
+		r = -EBUSY;
 	}
 	return r;
 }

@@ -146,7 +146,7 @@ static int vc_volume_erase(struct vcache_volume *v)
 
 	cancel_delayed_work_sync(&v->destage);
 	v->id = 0;
-	r = vcache_slot_save(v);
+	r = vcache_slot_save(v) ?: vcache_direct_forget(v);
 	if (r) {
 		v->id = id;
 		return r;
@@ -177,7 +177,7 @@ static struct vcache_volume *vc_volume_find_unused(struct vcache_pool *p, u32 id
 		*error = "there is no such volume";
 		return ERR_PTR(-ENOENT);
 	}
-	if (v->dev) {
+	if (v->dev || v->vssd_used) {
 		*error = "the volume is in use";
 		return ERR_PTR(-EBUSY);
 	}
@@ -201,12 +201,44 @@ int vcache_volume_drop(struct vcache_pool *p, u32 id, bool force, const char **e
 	mutex_lock(&p->lock);
 	v = vc_volume_find_unused(p, id, error);
 	r = PTR_ERR_OR_ZERO(v);
+	if (!r && !force && v->mode == VC_VOLUME_VSSD) {
+		*error = "the cache has the only copy of the data of an elastic SSD";
+		r = -EBUSY;
+	}
 	if (!r && !force && (!v->replayed || vcache_volume_dirty(v))) {
 		*error = "the volume may have dirty data in the cache";
 		r = -EBUSY;
 	}
 	if (!r)
 		r = vc_volume_erase(v);
+	mutex_unlock(&p->lock);
+	return r;
+}
+
+/**
+ * vcache_volume_drop_vssd - remove what an elastic SSD that was removed has left in a pool
+ * @p: the pool
+ * @id: number of its volume
+ * @error: set to what is wrong
+ *
+ * Return: 0 or a negative errno; -EBUSY if it is another volume, or in use.
+ */
+int vcache_volume_drop_vssd(struct vcache_pool *p, u32 id, const char **error)
+{
+	struct vcache_volume *v;
+	int r;
+
+	mutex_lock(&p->lock);
+	v = vc_volume_find_unused(p, id, error);
+	r = PTR_ERR_OR_ZERO(v);
+	if (!r && v->mode != VC_VOLUME_VSSD) {
+		*error = "the volume is one of a cache";
+		r = -EBUSY;
+	}
+	if (!r) {
+		*error = "the cache device cannot be written";
+		r = vc_volume_erase(v);
+	}
 	mutex_unlock(&p->lock);
 	return r;
 }

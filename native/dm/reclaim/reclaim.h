@@ -69,12 +69,24 @@ const char *vcache_tag_lanes_refuse(struct vcache_dev *dev, const struct vcache_
 int vcache_tag_set_lanes(struct vcache_tag *tag, u64 lanes);
 void vcache_tag_keep_lanes(struct vcache_tag *tag);
 
+/* direct.c */
+bool vcache_direct_take(struct vcache_pool *p, u32 *chunk);
+void vcache_direct_return(struct vcache_pool *p, u32 chunk);
+int vcache_direct_note(struct vcache_volume *v, u32 chunk, u32 block);
+int vcache_direct_unnote(struct vcache_volume *v, u32 chunk);
+bool vcache_direct_next(struct vcache_volume *v, u32 *chunk, u32 *block);
+int vcache_direct_forget(struct vcache_volume *v);
+u32 vcache_direct_space(const struct vcache_pool *p);
+u32 vcache_direct_left(const struct vcache_pool *p);
+void vcache_direct_want(struct vcache_pool *p, u32 before, u32 now);
+
 /* drop.c */
 int vcache_log_reclaim(struct vcache_log *log, u32 most);
 int vcache_volume_forget(struct vcache_volume *v);
 int vcache_logs_forget(struct vcache_volume *v);
 int vcache_volume_clear(struct vcache_volume *v);
 int vcache_volume_drop(struct vcache_pool *p, u32 id, bool force, const char **error);
+int vcache_volume_drop_vssd(struct vcache_pool *p, u32 id, const char **error);
 int vcache_volume_drop_tag(struct vcache_pool *p, u32 id, u32 tag, bool force,
 			   const char **error);
 int vcache_volume_start(struct vcache_volume *v);

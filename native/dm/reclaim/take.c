@@ -9,12 +9,13 @@
  * vcache_pool_reserve - free shared chunks that are for logs below their share
  * @p: the pool
  *
- * A tenth; and at least one chunk for a writer beside those for relocation.
+ * A tenth; and at least one chunk for a writer beside those for relocation. And what elastic SSDs
+ * wait for.
  */
 u32 vcache_pool_reserve(const struct vcache_pool *p)
 {
 	return max(READ_ONCE(p->shared) / VC_COMMON_OF,
-		   vcache_pool_relocate_reserve(p) + 1);
+		   vcache_pool_relocate_reserve(p) + 1) + READ_ONCE(p->direct_wanted);
 }
 
 /**

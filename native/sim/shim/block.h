@@ -304,7 +304,11 @@ struct dm_dev {
 typedef int (*iterate_devices_callout_fn)(struct dm_target *ti, struct dm_dev *dev,
 					  sector_t start, sector_t len, void *data);
 typedef enum { STATUSTYPE_INFO, STATUSTYPE_TABLE, STATUSTYPE_IMA } status_type_t;
-struct queue_limits;
+struct queue_limits {
+	unsigned int discard_granularity;
+	unsigned int max_discard_sectors;
+	unsigned int max_hw_discard_sectors;
+};
 struct target_type {
 	u64 features;
 	const char *name;
@@ -395,6 +399,12 @@ int dm_suspended(struct dm_target *ti);
 void *dm_per_bio_data(struct bio *bio, size_t size);
 struct bio *dm_bio_from_per_bio_data(void *data, size_t size);
 void dm_accept_partial_bio(struct bio *bio, unsigned int sectors);
+
+/* Elastic SSDs are compiled, but no history has one. */
+#define dm_set_target_max_io_len(ti, sectors) ((ti)->max_io_len = (sectors), 0)
+#define zero_fill_bio(bio) sim_check(false, "zero_fill_bio")
+#define blkdev_issue_zeroout(bdev, at, n, gfp, flags) ((void)(bdev), (void)(at), -EOPNOTSUPP)
+#define ZERO_PAGE(at) NULL
 
 /* ---- generic netlink: requests come from the history ---- */
 

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One elastic SSD: the session, the device, and the channel to the guest.
+
+The channel is the host's end of a virtio-serial port, which libvirt offers as a Unix socket. The
+guest may not read it. So nothing here waits for the channel: what does not fit is dropped, and
+the guest is asked again when it says hello.
+"""
+
+import contextlib
+import copy
+import logging
+import socket
+
+from vcache_agent.dm import DmError
+from vcache_agent.vssd.device import Device
+from vcache_agent.vssd.session import Action, Force, Release, Send, Session, SetQuota
+from vcache_guest.protocol import PREAMBLE, Decoder, Message, Welcome, encode
+
+LOG = logging.getLogger(__name__)
+
+#: Most bytes read at a time; a guest that sends without end delays the host no longer than that.
+_CHUNK = 1 << 16
+
+
+class Server:
+    """Serves one guest.
+
+    :param device: its elastic SSD
+    :param serial: serial number of the disk
+    """
+
+    def __init__(self, device: Device, serial: str) -> None:
+        self._device = device
+        self.session = Session(serial, device.block_bytes, device.persist, device.state())
+        self._channel: socket.socket | None = None
+        self._decoder = Decoder()
+
+    def connect(self, channel: socket.socket) -> None:
+        """Use a channel; the one before, if any, is closed."""
+        self.disconnect()
+        channel.setblocking(False)
+        self._channel, self._decoder = channel, Decoder()
+
+    def disconnect(self) -> None:
+        """Close the channel."""
+        if self._channel is not None:
+            self._channel.close()
+        self._channel = None
+        self.session.disconnected()
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a channel."""
+        return self._channel is not None
+
+    def resize(self, blocks: int, now: float, deadline: float) -> None:
+        """Give the guest another size, see :meth:`Session.resize`.
+
+        :raises DmError: if the kernel refuses it; then nothing has changed
+        """
+        before = copy.copy(self.session)
+        try:
+            self._do(self.session.resize(blocks, now, deadline))
+        except DmError:
+            # The change of the quota is the first action.
+            self.session = before
+            raise
+
+    def step(self, now: float) -> None:
+        """Read what the guest has sent, and go on. Call it each second, or when there is data."""
+        for message in self._receive():
+            self._do(self.session.received(message, now))
+        self._do(self.session.observed(self._device.state(), now))
+
+    def _receive(self) -> list[Message]:
+        if self._channel is None:
+            return []
+        try:
+            data = self._channel.recv(_CHUNK)
+        except BlockingIOError:
+            return []
+        except OSError as error:
+            LOG.info("the channel of an elastic SSD has ended: %s", error)
+            data = b""
+        if not data:
+            self.disconnect()
+        return self._decoder.feed(data)
+
+    def _do(self, actions: list[Action]) -> None:
+        for action in actions:
+            match action:
+                case Send(message):
+                    self._send(message)
+                case SetQuota(blocks):
+                    self._device.set_quota(blocks)
+                case Release(ranges):
+                    self._device.release(ranges)
+                case Force():
+                    self._do(self.session.forced(self._device.force()))
+
+    def _send(self, message: Message) -> None:
+        """Send a message whole, or end the channel: a part of one would be worse than none."""
+        if self._channel is None:
+            return
+        data = (PREAMBLE if isinstance(message, Welcome) else b"") + encode(message)
+        sent = 0
+        with contextlib.suppress(OSError):
+            sent = self._channel.send(data)
+        if sent != len(data):
+            LOG.warning("a guest does not read the channel of its elastic SSD")
+            self.disconnect()

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the host does with one elastic SSD, as a function of events. No I/O, no clock.
+
+The guest may lie, hang, reboot or never answer: nothing here waits for it longer than the
+deadline. The quota in the kernel is changed first, so a guest that ignores everything cannot get
+more, and after the deadline its blocks are taken.
+"""
+
+import dataclasses
+
+from vcache_guest.protocol import (
+    VERSION,
+    Deflate,
+    Done,
+    Forced,
+    Give,
+    Hello,
+    Inflate,
+    Message,
+    Range,
+    Welcome,
+    lists,
+)
+
+#: Longest time that a guest has to give up blocks, in seconds.
+DEADLINE_MAX = 3600.0
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    """What the kernel says of the device, in blocks.
+
+    :param most: its size
+    :param quota: how many it may own
+    :param owned: how many it owns
+    :param mapped: how many of these have data
+    :param ready: how many of these can take data at once
+    """
+
+    most: int
+    quota: int
+    owned: int
+    mapped: int
+    ready: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Send:
+    """Send a message to the guest."""
+
+    message: Message
+
+
+@dataclasses.dataclass(frozen=True)
+class SetQuota:
+    """Change the quota in the kernel."""
+
+    blocks: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Release:
+    """Release blocks in the kernel, which are inside the device."""
+
+    ranges: tuple[Range, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Force:
+    """Take blocks until the quota is kept; then call :meth:`Session.forced`."""
+
+
+Action = Send | SetQuota | Release | Force
+
+
+@dataclasses.dataclass
+class _Shrinking:
+    """A shrink under way."""
+
+    request: int
+    deadline: float
+
+
+def _inside(ranges: tuple[Range, ...], most: int) -> tuple[Range, ...]:
+    """Return the part of some ranges that is inside the device, each block once.
+
+    So one message costs the host no more than a pass over the device.
+    """
+    found: list[Range] = []
+    for first, count in sorted(ranges):
+        start = max(first, found[-1].first + found[-1].blocks) if found else first
+        end = min(first + count, most)
+        if start < end:
+            found.append(Range(start, end - start))
+    return tuple(found)
+
+
+class Session:
+    """An elastic SSD and its guest.
+
+    :param serial: serial number of the disk
+    :param block_bytes: size of a block
+    :param persist: as of the device
+    :param state: of the device; the guest may use its quota
+    """
+
+    def __init__(self, serial: str, block_bytes: int, persist: bool, state: State) -> None:
+        self._serial, self._block_bytes, self._persist = serial, block_bytes, persist
+        self._most = state.most
+        #: How many blocks the guest may use, as it was last told.
+        self.size = state.quota
+        #: How many it is to have.
+        self.target = state.quota
+        #: Whether a daemon in the guest has introduced itself, with a version that we speak.
+        self.present = False
+        #: How many blocks were taken by force so far.
+        self.taken = 0
+        self._request = 0
+        self._shrinking: _Shrinking | None = None
+        # A growing guest is told its new size when the kernel has the blocks.
+        self._grows = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether a change of the size is under way."""
+        return self._shrinking is not None or self._grows
+
+    def resize(self, blocks: int, now: float, deadline: float) -> list[Action]:
+        """Give the guest another size.
+
+        :param blocks: how many blocks, up to the size of the device
+        :param now: the time in seconds, of any clock
+        :param deadline: how long the guest may take to give up blocks, in seconds
+        :raises ValueError: if a value is out of range
+        """
+        if not 0 <= blocks <= self._most:
+            raise ValueError(f"size of {blocks} blocks, must be 0 to {self._most}")
+        if not 0 <= deadline <= DEADLINE_MAX:
+            raise ValueError(f"deadline of {deadline} s, must be 0 to {DEADLINE_MAX:g}")
+        self._shrinking, self._grows, self.target = None, False, blocks
+        actions: list[Action] = [SetQuota(blocks)]
+        if blocks < self.size:
+            self._request += 1
+            # Without a daemon nobody could answer.
+            wait = deadline if self.present else 0.0
+            self._shrinking = _Shrinking(self._request, now + wait)
+            # A guest that asks meanwhile must not be told the old size.
+            self.size = blocks
+            if self.present:
+                actions.append(Send(Deflate(self._request, blocks, round(deadline * 1000))))
+        elif blocks > self.size:
+            self._grows = True
+        return actions
+
+    def received(self, message: Message, now: float) -> list[Action]:
+        """Handle a message of the guest. What does not fit the state is ignored."""
+        match message:
+            case Hello():
+                return self._hello(message, now)
+            case Give():
+                return self._give(message)
+            case _:
+                # A Done of the guest asks for nothing: the kernel is asked what it has.
+                return []
+
+    def _hello(self, message: Hello, now: float) -> list[Action]:
+        if not message.oldest <= VERSION <= message.newest:
+            self.present = False
+            return []
+        self.present = True
+        actions: list[Action] = [Send(Welcome(self._block_bytes, self._most, self.size,
+                                              self._persist, self._serial))]
+        shrinking = self._shrinking
+        if shrinking is not None:
+            # The deadline stays: a guest that reboots must not gain time.
+            left = max(round((shrinking.deadline - now) * 1000), 0)
+            actions.append(Send(Deflate(shrinking.request, self.size, left)))
+        return actions
+
+    def _give(self, message: Give) -> list[Action]:
+        """Release what the guest gives up, whenever it does so: these are its own blocks."""
+        ranges = _inside(message.ranges, self._most)
+        return [Release(ranges)] if ranges else []
+
+    def observed(self, state: State, now: float) -> list[Action]:
+        """Go on after the state of the device was read, each second or more often."""
+        if self._shrinking is not None:
+            return self._shrink(state, now, self._shrinking)
+        if self._grows and state.owned >= min(state.quota, self.target) \
+                and state.ready >= state.owned - state.mapped:
+            self._grows = False
+            return self._tell(Inflate)
+        return []
+
+    def _shrink(self, state: State, now: float, shrinking: _Shrinking) -> list[Action]:
+        if state.owned <= state.quota:
+            self._shrinking = None
+            return [Send(Done(shrinking.request, self.size))] if self.present else []
+        if state.mapped > state.quota and now >= shrinking.deadline:
+            return [Force()]
+        # Blocks without data are on their way back to the pool.
+        return []
+
+    def _tell(self, kind: type[Inflate]) -> list[Action]:
+        self.size = self.target
+        self._request += 1
+        return [Send(kind(self._request, self.size))] if self.present else []
+
+    def forced(self, ranges: tuple[Range, ...]) -> list[Action]:
+        """Tell the guest what :class:`Force` has taken."""
+        shrinking = self._shrinking
+        self.taken += sum(one.blocks for one in ranges)
+        if shrinking is None or not self.present or not ranges:
+            return []
+        return [Send(message) for message in lists(Forced, shrinking.request, ranges)]
+
+    def disconnected(self) -> None:
+        """Note that the channel has ended. A shrink under way goes on without the guest."""
+        self.present = False

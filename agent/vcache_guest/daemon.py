@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command ``vcache-guest``: keeps a cache on the elastic SSD of this instance.
+
+It serves one origin. Start it before the file systems on the device it makes are mounted: that
+device is there at once, and gets a cache when the host answers.
+"""
+
+import argparse
+import logging
+import os
+import select
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from vcache_guest.cache import Cache, CacheError
+from vcache_guest.dm import Dm, DmError
+from vcache_guest.guest import Guest
+from vcache_guest.protocol import PREAMBLE, Decoder, encode
+
+LOG = logging.getLogger(__name__)
+
+#: The port of the channel, by the name that the host gives it.
+PORT = "/dev/virtio-ports/org.nova-vcache.vssd"
+
+#: How often the guest says hello until the host answers, in seconds.
+HELLO_EVERY = 5.0
+
+_CHUNK = 1 << 16
+
+
+def find_disk(serial: str, root: Path = Path("/sys/block")) -> str:
+    """Return the path of the disk with a serial number.
+
+    :raises CacheError: if there is none
+    """
+    for disk in sorted(root.iterdir()):
+        try:
+            text = (disk / "serial").read_text()
+        except OSError:
+            continue
+        if text.strip() == serial:
+            return f"/dev/{disk.name}"
+    raise CacheError(f"no disk has the serial number {serial!r}")
+
+
+class Daemon:
+    """The guest at its end of the channel.
+
+    :param guest: what to do
+    :param fd: the channel, which is read and written as a stream
+    """
+
+    def __init__(self, guest: Guest, fd: int) -> None:
+        self._guest, self._fd = guest, fd
+        self._decoder = Decoder()
+
+    def run(self, stop: int = -1) -> None:
+        """Serve until the channel ends, or until there is something to read at `stop`."""
+        # Bytes of a frame that an earlier daemon has begun.
+        self._write(PREAMBLE)
+        self._hello()
+        while True:
+            ready, _, _ = select.select([self._fd] + ([stop] if stop >= 0 else []), [], [],
+                                        HELLO_EVERY)
+            if stop in ready:
+                return
+            if not ready and not self._guest.welcome:
+                self._hello()
+            elif self._fd in ready and not self._read():
+                return
+
+    def _hello(self) -> None:
+        self._write(encode(self._guest.hello()))
+
+    def _read(self) -> bool:
+        data = os.read(self._fd, _CHUNK)
+        for message in self._decoder.feed(data):
+            LOG.info("host: %s", message)
+            for answer in self._guest.received(message):
+                self._write(encode(answer))
+        return bool(data)
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._fd, view):]
+
+
+def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="vcache-guest", description=__doc__.splitlines()[0])
+    parser.add_argument("--origin", required=True, help="the slow disk, which nobody else uses")
+    parser.add_argument("--name", default="vcache", help="name of the device to make (%(default)s)")
+    parser.add_argument("--port", default=PORT, help="channel to the host (%(default)s)")
+    parser.add_argument("--disk", help="the elastic SSD; default: by the serial number from the "
+                        "host")
+    parser.add_argument("--writeback", action="store_true",
+                        help="keep written data in the cache only; blocks that the host takes by "
+                        "force are lost then")
+    return parser.parse_args(words)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the daemon until a signal or the end of the channel. Return the exit status."""
+    options = _arguments(words)
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    try:
+        cache = Cache(Dm(), options.name, options.origin, writeback=options.writeback)
+        cache.open()
+        channel = os.open(options.port, os.O_RDWR | os.O_CLOEXEC)
+    except OSError as error:
+        LOG.error("%s", error)
+        return 1
+    guest = Guest(cache, lambda serial: options.disk or find_disk(serial), os.urandom(16))
+    reader, writer = os.pipe()
+    for number in signal.SIGTERM, signal.SIGINT:
+        signal.signal(number, lambda *_: os.write(writer, b"\0"))
+    try:
+        # The cache stays: file systems may be mounted on it.
+        Daemon(guest, channel).run(reader)
+    except (OSError, DmError) as error:
+        LOG.error("%s: %s", options.port, error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
