@@ -197,7 +197,7 @@ MUTATIONS = [
     Mutation("a link overwrites the block", "index",
              "(u64)(next >> 16) << VC_NEXT_SHIFT | own", "(u64)(next >> 16) << 40 | own"),
     Mutation("a dropped cell keeps its sectors", "index", "WRITE_ONCE(ix->where[cell], 0);", ""),
-    Mutation("all volumes are one", "index", 
+    Mutation("all volumes are one", "index",
              "== block && vcache_cell_slot(ix, cell) == slot", "== block"),
     Mutation("want of space is not learned", "pace",
              "delay += vc_lesser(p->stood, VC_PACE_STOOD_MAX) / 4;", ";"),

@@ -143,6 +143,11 @@ class Load(threading.Thread):
             want = pattern(seed, 128) if seed else bytes(128 * SECTOR)
             assert disk.read(place * 128, 128) == want, place
 
+    def ahead(self) -> Callable[[], bool]:
+        """Return a function that tells whether it has gone on from here."""
+        goal = self.turns + 5
+        return lambda: self.turns > goal
+
     def check(self) -> None:
         """Check everything."""
         assert not self.error
@@ -173,8 +178,7 @@ def test_the_cache_follows_the_size_under_load(writeback: bool) -> None:
                 assert status(both.vssd).owned == size
                 fast = both.cache.status().blocks if size > 6 else 0
                 assert fast == max(size - 5, 0) * 16
-                turns = work.turns
-                assert stack.wait_until(lambda turns=turns: work.turns > turns + 5, 120)
+                assert stack.wait_until(work.ahead(), 120)
         assert both.server.session.taken == 0
 
 

@@ -33,7 +33,8 @@ def usable(*found: tuple[int, int, int]) -> list[tuple[int, int]]:
     """Return (first sector, sector after the last) of extents, given as the kernel does."""
     starts: list[int] = []
     ends: list[int] = []
-    fiemap._use(*map(list, zip(*found, strict=True)), starts, ends)
+    physical, lengths, flags = ([item[at] for item in found] for at in range(3))
+    fiemap._use(physical, lengths, flags, starts, ends)
     return list(zip(starts, ends, strict=True))
 
 

@@ -13,7 +13,7 @@ from vcache_agent import settled, worker
 from vcache_agent.inventory import Snapshot
 from vcache_agent.locate import Located
 from vcache_agent.migration.moves import Move, Role
-from vcache_agent.model import DiskId, Domain, Phase, Stats, Tag
+from vcache_agent.model import DeviceNumber, DiskId, Domain, Phase, Stats, Tag
 from vcache_agent.outcome_events import Journal
 from vcache_agent.overrides import Override
 from vcache_agent.plan.actions import DeleteTag
@@ -67,7 +67,7 @@ class Quiet:
 def quiet(host: Host, monkeypatch: pytest.MonkeyPatch) -> Quiet:
     host.cgroups["a"] = 77
     made = Quiet(host, host.tell("a", host.image("a", 4)))
-    decide, devices = worker.decide, host.kernel.devices
+    decide, devices = worker.decide, host.kernel.devices  # type: ignore[attr-defined]
 
     def counted(*arguments: object) -> Plan:
         made.decisions += 1
@@ -176,7 +176,7 @@ def swapped(state: str) -> Swapped:
     return Swapped(AT, None, 1, state)  # type: ignore[arg-type]
 
 
-FILES = (254, 3)
+FILES = DeviceNumber(254, 3)
 NOTHING = Plan((), RowChanges(), (), ())
 
 

@@ -356,9 +356,9 @@ int vcache_write_bio(struct vcache_target *vt, struct bio *bio, struct vcache_io
 	/* The tag is not freed in this section, nor while it has pages reserved. */
 	rcu_read_lock();
 	tag = vcache_tag_of_write(vt, bio);
-	vc_write_time(tag, io);
 	if (vt->scope == VCACHE_SCOPE_VOLUME)
 		vcache_payer_note(tag);
+	vc_write_time(tag, io);
 	if (vc_write_large(tag, bio, io)) {
 		rcu_read_unlock();
 		srcu_read_unlock(&dev->writers, section);
