@@ -441,8 +441,8 @@ static void test_refused(void)
 	} cases[] = {
 		{ offsetof(struct vcache_super_disk, compat), 1, 0 },
 		{ offsetof(struct vcache_super_disk, ro_compat), 1, -EOPNOTSUPP },
-		{ offsetof(struct vcache_super_disk, incompat), 3, 0 },
-		{ offsetof(struct vcache_super_disk, incompat), 7, -EOPNOTSUPP },
+		{ offsetof(struct vcache_super_disk, incompat), 7, 0 },
+		{ offsetof(struct vcache_super_disk, incompat), 15, -EOPNOTSUPP },
 		{ offsetof(struct vcache_super_disk, max_chunks), 24, -EBADMSG },
 		{ offsetof(struct vcache_super_disk, max_chunks) + 3, 255, -EBADMSG },
 		{ offsetof(struct vcache_super_disk, incompat) + 7, 1,

@@ -160,8 +160,8 @@ MUTATIONS = [
              "for (copy = 0; copy < VC_COPIES && !r; copy++)\n\t\tr = st",
              "for (copy = 0; copy < VC_COPIES; copy++)\n\t\tr = st"),
     Mutation("unknown features are ignored", "meta",
-             "(needs & ~(VC_INCOMPAT_MAX_CHUNKS | VC_INCOMPAT_UNCHECKED)) || d->ro_compat",
-             "d->ro_compat"),
+             "(needs & ~(VC_INCOMPAT_MAX_CHUNKS | VC_INCOMPAT_UNCHECKED | VC_INCOMPAT_VSSD)) ||\n"
+             "\t    d->ro_compat", "d->ro_compat"),
     Mutation("a pool larger than its device", "meta",
              "if ((u64)chunks * le32_to_cpu(d->chunk_blocks) > blocks)", "if (0)"),
     Mutation("far superblocks are not found", "meta", "last = g.copy_blocks;\n", "last = 4096;\n"),
