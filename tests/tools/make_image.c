@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * make_image FILE clean|crashed|vssd|vssd-bad: create a small pool with two volumes and chunks of 16
- * blocks. The chunks for data are: 10 (volume 1, tag 1) and 11 (volume 1, tag 2), both
+ * make_image FILE clean|crashed|vssd|vssd-bad: create a small pool with two volumes and chunks of
+ * 16 blocks. The chunks for data are: 10 (volume 1, tag 1) and 11 (volume 1, tag 2), both
  * sealed; 12 (volume 2, tag 1), which a crash leaves open; 13, which is dead; and 14
  * (volume 1, tag 2), a read chunk.
  *

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dm-vcache: payers: the block cgroup that pays for what is written to the origin in the background.
+ * dm-vcache: payers: the block cgroup that pays for what is written to the origin in the
+ * background.
  *
- * Without it, workers of the module pay: the writes are those of the root cgroup, which has no limits
- * and no weight. So a cgroup could write to a slow disk as much as it likes, although its direct
- * writes there are limited (io.max, io.weight).
+ * Without it, workers of the module pay: the writes are those of the root cgroup, which has no
+ * limits and no weight. So a cgroup could write to a slow disk as much as it likes, although its
+ * direct writes there are limited (io.max, io.weight).
  *
  * The payer is the cgroup of the last write. Only a target in volume scope has one: all data of its
  * volume belongs to its tag. In filesystem scope, a window of destage has blocks of several tags,
