@@ -409,7 +409,8 @@ def test_once_is_enough_where_blocks_come_back_and_not_in_a_scan(
         before = promoted(device)
         read_blocks(disk, shuffled(4, range(7800, 8100)))
         time.sleep(0.5)
-        assert promoted(device) == before
+        # One block in a thousand is mistaken for one that was missed before, see core/ghost.h.
+        assert promoted(device) <= before + 3
 
 
 def test_what_was_missed_once_leaves_the_rest_alone(client: Client, origin: str) -> None:
