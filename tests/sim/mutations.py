@@ -216,8 +216,8 @@ MUTATIONS: tuple[Mutation, ...] = (
              "	vc_window_clean(r, w, v);"),
     ), ("directed", "bad-block"), narrow=True),
     Mutation("ranges-are-released-before-the-window-is-written", (
-        Edit("window.c", "	vc_window_send_write(w, v);\n	return 0;",
-             "	vc_window_send_write(w, v);\n	vc_window_release(w, v);\n	return 0;"),
+        Edit("window.c", "	vc_window_send_write(w, v, log);\n	return 0;",
+             "	vc_window_send_write(w, v, log);\n	vc_window_release(w, v);\n	return 0;"),
     ), ("directed", "stale-destage"), narrow=True),
     # A chunk is reclaimed before older ones.
     Mutation("chunk-does-not-pass-on-that-it-is-stale", (
@@ -250,8 +250,9 @@ MUTATIONS: tuple[Mutation, ...] = (
         Edit("saved.c", "static void vc_saved_check", "static void __maybe_unused vc_saved_check"),
     ), ("random",)),
     Mutation("a-fill-ignores-what-was-written-since", (
-        Edit("fill.c", "	return vcache_saved_has(log, block, 1) &&\n	       !", "	return !"),
-        Edit("fill.c", " && vcache_saved_has(log, block, n))", ")"),
+        Edit("cache/fill.c", "	return vcache_saved_has(log, block, 1) &&\n	       !",
+             "	return !"),
+        Edit("cache/fill.c", " && vcache_saved_has(log, block, n))", ")"),
     ), ("random",)),
     Mutation("nobody-wakes-a-paced-writer", (
         Edit("log/pace.c", "	hrtimer_start(&log->pace_timer, ns_to_ktime(wait), "
