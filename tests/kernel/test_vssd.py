@@ -4,6 +4,7 @@
 import contextlib
 import errno
 import itertools
+import operator
 import random
 import threading
 import time
@@ -398,6 +399,40 @@ def test_the_map_moves_under_an_elastic_ssd() -> None:
                 disk.write(block * MIB, pattern(block, 8))
             for block in range(60):
                 assert disk.read(block * MIB, 16) == pattern(block, 8).ljust(8192, b"\0")
+
+
+def test_a_write_does_not_wait_for_chunks_that_are_given_back() -> None:
+    """Its chunk is to be zeroed when a smaller quota returns it to the pool."""
+    # Zeroing takes long, so writes wait for it.
+    with (stack.null_blk(64, discard=True, completion_us=3000) as ssd, stack.pool(ssd) as pool,
+          stack.mapped(table(pool, 40, 0)) as device, Disk(device.path) as disk):
+        stop, turns = threading.Event(), [0] * 12
+
+        def write(block: int) -> None:
+            while not stop.is_set():
+                with contextlib.suppress(OSError):
+                    disk.write(block * MIB, pattern(block, 8))
+                turns[block] += 1
+
+        def go_on() -> bool:
+            """Return whether all writes that may wait now have ended."""
+            before = list(turns)
+            return stack.wait_until(lambda: all(map(operator.gt, turns, before)), 60)
+
+        writers = [threading.Thread(target=write, args=(block,)) for block in range(len(turns))]
+        with contextlib.ExitStack() as ends:
+            for writer in writers:
+                writer.start()
+                ends.enter_context(at_end(writer.join))
+            # With more chunks, whoever waits goes on.
+            ends.enter_context(at_end(device.message, "quota 40"))
+            ends.enter_context(at_end(stop.set))
+            for _ in range(30):
+                device.message("quota 40")
+                time.sleep(0.02)
+                device.message("quota 0")
+                device.message("force")
+                assert go_on(), turns
 
 
 class Guest(threading.Thread):

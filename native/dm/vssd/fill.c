@@ -112,11 +112,28 @@ static int vc_fill_zero(struct vcache_vssd *s, u32 chunk)
 	return blkdev_issue_zeroout(bdev, sector, 1U << s->shift, GFP_NOIO, 0);
 }
 
-/* Zero one raw chunk. Return: 1; 0 if there is none; or a negative errno: then it stays raw. */
-static int vc_fill_prepare(struct vcache_vssd *s)
+/* Let the writes that wait for a zeroed chunk look again, or fail them. */
+static void vc_fill_wake(struct vcache_vssd *s, bool failed)
 {
 	struct bio_list starved;
 	struct bio *bio;
+
+	spin_lock_irq(&s->lock);
+	starved = s->starved;
+	bio_list_init(&s->starved);
+	if (!failed) {
+		bio_list_merge(&s->deferred, &starved);
+		bio_list_init(&starved);
+	}
+	spin_unlock_irq(&s->lock);
+	while ((bio = bio_list_pop(&starved)))
+		bio_io_error(bio);
+	queue_work(s->wq, &s->work);
+}
+
+/* Zero one raw chunk. Return: 1; 0 if there is none; or a negative errno: then it stays raw. */
+static int vc_fill_prepare(struct vcache_vssd *s)
+{
 	u32 chunk = 0;
 	int r;
 
@@ -126,8 +143,11 @@ static int vc_fill_prepare(struct vcache_vssd *s)
 		s->zeroing++;
 	}
 	spin_unlock_irq(&s->lock);
-	if (!chunk)
+	if (!chunk) {
+		/* What they waited for may have gone back to the pool. */
+		vc_fill_wake(s, false);
 		return 0;
+	}
 	r = vc_fill_zero(s, chunk);
 	spin_lock_irq(&s->lock);
 	s->zeroing--;
@@ -135,17 +155,9 @@ static int vc_fill_prepare(struct vcache_vssd *s)
 		s->raw.chunk[s->raw.nr++] = chunk;
 	else
 		s->ready.chunk[s->ready.nr++] = chunk;
-	starved = s->starved;
-	bio_list_init(&s->starved);
-	if (!r) {
-		bio_list_merge(&s->deferred, &starved);
-		bio_list_init(&starved);
-	}
 	spin_unlock_irq(&s->lock);
-	/* After an error these fail, instead of waiting for a device that may be dead. */
-	while ((bio = bio_list_pop(&starved)))
-		bio_io_error(bio);
-	queue_work(s->wq, &s->work);
+	/* After an error they fail, instead of waiting for a device that may be dead. */
+	vc_fill_wake(s, r);
 	return r ?: 1;
 }
 
