@@ -13,12 +13,12 @@
 #include "internal.h"
 
 /*
- * Zeroed memory for @n elements that are read at random. With pages of 2 MiB, a hit does not
- * pay for a miss of the TLB in each of these arrays.
+ * Memory for @n elements that are read at random. With pages of 2 MiB, a hit does not pay for a
+ * miss of the TLB in each of these arrays. vcache_index_init() fills those of the index.
  */
-static void *vc_map_room(u32 n, size_t size)
+static void *vc_map_room(u32 n, size_t size, gfp_t zero)
 {
-	return vmalloc_huge(array_size(n, size), GFP_KERNEL | __GFP_ZERO);
+	return vmalloc_huge(array_size(n, size), GFP_KERNEL | zero);
 }
 
 /**
@@ -43,12 +43,12 @@ int vcache_map_alloc(struct vcache_pool *p, u32 chunks)
 	p->cell_clean = vzalloc(BITS_TO_LONGS(p->ix.cells) * sizeof(long));
 	p->cell_hot = vzalloc(BITS_TO_LONGS(p->ix.cells) * sizeof(long));
 	p->cell_bad = vzalloc(BITS_TO_LONGS(p->ix.cells) * sizeof(long));
-	p->ix.where = vc_map_room(p->ix.cells, sizeof(u64));
-	p->ix.next = vc_map_room(p->ix.cells, sizeof(u16));
-	p->ix.head = vc_map_room(p->ix.buckets, sizeof(u32));
+	p->ix.where = vc_map_room(p->ix.cells, sizeof(u64), 0);
+	p->ix.next = vc_map_room(p->ix.cells, sizeof(u16), 0);
+	p->ix.head = vc_map_room(p->ix.buckets, sizeof(u32), 0);
 	p->ix.slot = vzalloc(array_size(chunks, sizeof(u16)));
-	p->heat = vc_map_room(p->ix.cells, 1);
-	p->ghosts.entry = vc_map_room(p->ghosts.entries, sizeof(u16));
+	p->heat = vc_map_room(p->ix.cells, 1, __GFP_ZERO);
+	p->ghosts.entry = vc_map_room(p->ghosts.entries, sizeof(u16), __GFP_ZERO);
 	if (!p->table || !p->table_dirty || !p->chunk || !p->found ||
 	    !p->cell_clean || !p->cell_hot || !p->cell_bad || !p->ix.where ||
 	    !p->ix.next || !p->ix.head || !p->ix.slot || !p->heat ||
