@@ -108,14 +108,19 @@ class ListInstance(command.Lister):
         return columns, rows
 
 
-class ShowInstance(command.ShowOne):
-    """Show one instance."""
+class _OfInstance(command.Command):
+    """A command about one instance."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser."""
-        parser = super().get_parser(prog_name)
-        _add_server(parser)
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("server", metavar="<server>",
+                            help="UUID of the instance, or its name if it is in your project")
         return parser
+
+
+class ShowInstance(_OfInstance, command.ShowOne):
+    """Show one instance."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Any]:
         """Return names and values."""
@@ -126,14 +131,8 @@ class ShowInstance(command.ShowOne):
                             for name, value in item.items()]
 
 
-class ExplainInstance(command.Lister):
+class ExplainInstance(_OfInstance, command.Lister):
     """Explain what an instance gets: its objectives, and the decisions about its disks."""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser."""
-        parser = super().get_parser(prog_name)
-        _add_server(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Any]:
         """Return columns and rows."""
@@ -151,14 +150,8 @@ class ExplainInstance(command.Lister):
         return ("Disk", "What", "Value", "Because"), rows
 
 
-class CurveInstance(command.Lister):
+class CurveInstance(_OfInstance, command.Lister):
     """List the miss-ratio curves of an instance: what a smaller or larger cache would miss."""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser."""
-        parser = super().get_parser(prog_name)
-        _add_server(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Any]:
         """Return columns and rows."""
@@ -171,13 +164,12 @@ class CurveInstance(command.Lister):
                   point["write_miss_ratio"]] for curve in found for point in curve["points"]])
 
 
-class SetInstance(command.Command):
+class SetInstance(_OfInstance):
     """Set the weight and objectives of a running instance, which overrides its flavor."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser."""
         parser = super().get_parser(prog_name)
-        _add_server(parser)
         options.add_keys(parser, _KEYS)
         return parser
 
@@ -192,13 +184,12 @@ class SetInstance(command.Command):
             for name, text in texts.items()})
 
 
-class UnsetInstance(command.Command):
+class UnsetInstance(_OfInstance):
     """Return to the flavor's weight and objectives of an instance."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser."""
         parser = super().get_parser(prog_name)
-        _add_server(parser)
         options.add_flags(parser, _KEYS, "Return to the flavor's value of")
         parser.add_argument("--all", action="store_true",
                             help="Return to all values of the flavor")
@@ -229,11 +220,6 @@ def _decided(value: Any) -> str:
 
 def _change(manager: Any, server: str, values: dict[str, Any]) -> None:
     manager.vcache.patch(path_of("instances", _uuid(manager, server), "override"), values)
-
-
-def _add_server(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("server", metavar="<server>",
-                        help="UUID of the instance, or its name if it is in your project")
 
 
 def _uuid(manager: Any, server: str) -> str:
