@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.box.steps import at_end
+from tests.cloud import glance
 from tests.cloud.compute import ComputeHost
 from tests.cloud.control import Control
 from tests.cloud.database import Database
@@ -21,19 +22,6 @@ from tests.cloud.processes import BIN, Process, free_port, run, uwsgi, wait_for
 
 DATABASES = ["keystone", "placement", "glance", "nova_api", "nova_cell0", "nova_cell1"]
 
-_GLANCE = """
-[DEFAULT]
-enabled_backends = file:file
-[database]
-connection = {database}
-[glance_store]
-default_backend = file
-[file]
-filesystem_store_datadir = {folder}/images
-[paste_deploy]
-flavor = keystone
-config_file = {etc}/glance/glance-api-paste.ini
-"""
 _NOVA = """
 [DEFAULT]
 transport_url = {bus}
@@ -118,7 +106,7 @@ class AllInOne(Control):
         self._say("Keystone, Placement, RabbitMQ, vcache-api")
         super().start()
         self._say("Glance")
-        self._glance()
+        self.glance_url = glance.start(self, "glance")
         self._say("nova-api, nova-scheduler, nova-conductor")
         self._nova()
         for host in self.hosts:
@@ -147,23 +135,6 @@ class AllInOne(Control):
         made = "".join(f"[{name}]\nvalid_interfaces = {interface}\nregion_name = RegionOne\n{text}"
                        for name in _CLIENTS)
         return made + "[service_user]\nsend_service_user_token = true\n"
-
-    def _glance(self) -> None:
-        port = free_port()
-        path = self.write("glance-api.conf", _GLANCE, self.tokens("glance"),
-                          database=self.database("glance"), etc=BIN.parent / "etc")
-        run(self.folder, "glance-manage", "glance-manage", "--config-file", str(path), "db_sync")
-        made = uwsgi(self.folder, "glance", "glance.wsgi.api", port,
-                     OS_GLANCE_CONFIG_DIR=str(self.folder),
-                     OS_GLANCE_CONFIG_FILES="glance-api.conf")
-        self.at_end("glance", made.stop, made)
-        self.glance_url = f"http://127.0.0.1:{port}"
-        self.register("image", self.glance_url)
-        port = free_port()
-        made = uwsgi(self.folder, "network", "tests.cloud.network", port,
-                     PYTHONPATH=str(Path(__file__).parents[2]))
-        self.at_end("network", made.stop, made)
-        self.register("network", f"http://127.0.0.1:{port}")
 
     def _nova(self) -> None:
         etc = BIN.parent / "etc"

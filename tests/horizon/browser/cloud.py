@@ -5,7 +5,8 @@ import os
 import sys
 from pathlib import Path
 
-from tests.cloud.processes import BIN, Process, free_port, listens, run, uwsgi, wait_for
+from tests.cloud import glance
+from tests.cloud.processes import BIN, Process, free_port, listens, run, wait_for
 from tests.openstack.agents import GIB, uuid_of
 from tests.openstack_api.cloud import Cloud
 
@@ -13,19 +14,6 @@ ROOT = Path(__file__).parents[3]
 #: The environment that .ci/horizon-venv has made.
 VENV = ROOT / "build/horizon/venv"
 
-_GLANCE = """
-[DEFAULT]
-enabled_backends = file:file
-[database]
-connection = {database}
-[glance_store]
-default_backend = file
-[file]
-filesystem_store_datadir = {folder}/images
-[paste_deploy]
-flavor = keystone
-config_file = {etc}/glance/glance-api-paste.ini
-"""
 
 #: In the project "mine": name, host and number of its agent's instance.
 INSTANCES = (("database", "compute1", 1), ("web", "compute1", 2), ("build", "compute2", 3))
@@ -40,25 +28,10 @@ class HorizonCloud(Cloud):
     def start(self) -> None:
         """Start everything, in order."""
         super().start()
-        self._glance()
+        glance.start(self, self.service_user)
         self._nova()
         self._hosts()
         self._horizon()
-
-    def _glance(self) -> None:
-        port = free_port()
-        path = self.write("glance-api.conf", _GLANCE, self.tokens(self.service_user),
-                          database=self.database("glance"), etc=BIN.parent / "etc")
-        run(self.folder, "glance-manage", "glance-manage", "--config-file", str(path), "db_sync")
-        made = uwsgi(self.folder, "glance", "glance.wsgi.api", port,
-                     OS_GLANCE_CONFIG_DIR=str(self.folder),
-                     OS_GLANCE_CONFIG_FILES="glance-api.conf")
-        self.at_end("glance", made.stop, made)
-        self.register("image", f"http://127.0.0.1:{port}")
-        port = free_port()
-        made = uwsgi(self.folder, "network", "tests.cloud.network", port, PYTHONPATH=str(ROOT))
-        self.at_end("network", made.stop, made)
-        self.register("network", f"http://127.0.0.1:{port}")
 
     def _nova(self) -> None:
         self.nova = self.nova_api()
