@@ -168,8 +168,7 @@ def load(both: Pair) -> Iterator[Load]:
     work.check()
 
 
-@pytest.mark.parametrize("writeback", [False, pytest.param(True, marks=pytest.mark.skip(
-    "with write-back it does not end in the box with Linux 6.1; see known-limitations.rst"))])
+@pytest.mark.parametrize("writeback", [False, True])
 def test_the_cache_follows_the_size_under_load(writeback: bool) -> None:
     with pair(writeback=writeback) as both, both.daemon():
         with load(both) as work:
