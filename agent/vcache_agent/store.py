@@ -17,6 +17,7 @@ disk, changes fail as a whole and the stored state can be read: see :attr:`Store
 
 import contextlib
 import dataclasses
+import operator
 import os
 import sqlite3
 import threading
@@ -80,6 +81,10 @@ SETTINGS = ("weight", "mode", "lanes")
 # They may change while a plan is made, so a plan does not write them.
 _WRITE_DISK = _write("disks", DiskRow, ("domain", "target"), SETTINGS)
 _WRITE_LAYER = _write("layers", LayerRow, ("key",))
+# dataclasses.astuple copies each value.
+_DISK_VALUES, _LAYER_VALUES = (
+    operator.attrgetter(*(field.name for field in dataclasses.fields(row)))
+    for row in (DiskRow, LayerRow))
 
 
 class Store:
@@ -333,8 +338,8 @@ class Store:
                                  changes.forgotten)
             self._db.executemany("DELETE FROM layers WHERE key = ?",
                                  [(key,) for key in changes.forgotten_layers])
-            self._db.executemany(_WRITE_DISK, map(dataclasses.astuple, changes.disks))
-            self._db.executemany(_WRITE_LAYER, map(dataclasses.astuple, changes.layers))
+            self._db.executemany(_WRITE_DISK, map(_DISK_VALUES, changes.disks))
+            self._db.executemany(_WRITE_LAYER, map(_LAYER_VALUES, changes.layers))
             if changes.last_tag is not None:
                 self._db.execute("UPDATE meta SET value = ? WHERE name = 'last_tag'",
                                  (changes.last_tag,))
@@ -480,7 +485,7 @@ class Store:
             if tag is not None:
                 row = DiskRow(volume.id, VOLUME_TARGET, tag, f"volume-{volume.id}",
                               volume.device, "", "", VOLUME_TARGET)
-                self._db.execute(_WRITE_DISK, dataclasses.astuple(row))
+                self._db.execute(_WRITE_DISK, _DISK_VALUES(row))
                 self._db.execute("UPDATE meta SET value = ? WHERE name = 'last_tag'", (tag,))
 
     def unmanage(self, volume: str) -> None:

@@ -166,7 +166,9 @@ def plan(rows: Mapping[DiskId, DiskRow], layers: Mapping[str, LayerRow],
         stay in the cache as well?
     """
     by_name = {device.name: device for device in devices if device.pool}
-    void = set(names) - {folder.path(key_of(row)).name for row in rows.values()}
+    void = set(names)
+    if void:
+        void -= {folder.path(key_of(row)).name for row in rows.values()}
     back: dict[str, SwapIn] = {}
     for report in decided.disks:
         item = _back(report, rows, by_name)

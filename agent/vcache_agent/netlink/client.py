@@ -131,7 +131,7 @@ class _Socket:
         header = _HEADER.pack(_HEADER.size + len(body), kind, _NLM_F_REQUEST | _NLM_F_ACK | flags,
                               self._sequence, 0)
         deadline = time.monotonic() + self._timeout
-        self._set_timeout(deadline)
+        self._wait_at_most(self._timeout)
         try:
             self._socket.sendto(header + body, (0, 0))
         except TimeoutError:
@@ -139,7 +139,8 @@ class _Socket:
         answers: list[bytes] = []
         interrupted = False
         while True:
-            self._set_timeout(deadline)
+            if time.monotonic() > deadline:
+                raise NetlinkTimeout(errno.ETIMEDOUT, f"no answer within {self._timeout:g} s")
             for kind, flags, sequence, data in self._receive():
                 if sequence != self._sequence:
                     continue  # the late answer to a request that has timed out
@@ -159,17 +160,16 @@ class _Socket:
 
     def listen(self, seconds: float) -> list[tuple[int, bytes]]:
         """Return (type, message) of one datagram, or nothing after the time limit."""
-        self._set_timeout(time.monotonic() + seconds)
+        self._wait_at_most(seconds)
         try:
             return [(kind, data) for kind, _, _, data in self._receive()]
         except NetlinkTimeout:
             return []
 
-    def _set_timeout(self, deadline: float) -> None:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise NetlinkTimeout(errno.ETIMEDOUT, f"no answer within {self._timeout:g} s")
-        self._socket.settimeout(left)
+    def _wait_at_most(self, seconds: float) -> None:
+        """Limit each wait for a datagram; a system call is only needed for another limit."""
+        if self._socket.gettimeout() != seconds:
+            self._socket.settimeout(seconds)
 
     def _receive(self) -> Iterator[tuple[int, int, int, bytes]]:
         """Yield (type, flags, sequence, whole message) of one datagram."""
