@@ -92,8 +92,10 @@ class _Path:
         """Why its answer is missing or may be outdated, or empty."""
         if self.error:
             return self.error
-        unanswered = self.stalled or not self.answered
-        return f"{self.path} does not answer" if unanswered else ""
+        if self.stalled:
+            return f"{self.path} does not answer"
+        # After a start, the helpers need time for the disks of a large host.
+        return "" if self.answered else f"{self.path} has not been looked up yet"
 
 
 class _Known(NamedTuple):
@@ -288,7 +290,8 @@ class Locator:
         """
         answer = item.answer
         file = answer.file if answer else None
-        problem = item.problem or (f"{item.path} does not answer in time" if late else "")
+        problem = item.problem or (f"{item.path} has not been looked up again yet" if late
+                                   else "")
         return _View(item, answer, self._files.get(file) if file else None,
                      item.known, problem,
                      time.monotonic() - item.at if problem and answer else 0.0)

@@ -175,7 +175,7 @@ def test_a_deadline_ends_the_wait_before_the_path_counts_as_hanging(
     hanging.hang(image)
     found = host.locator.locate("file", str(image), host.stack,
                                 deadline=time.monotonic() + 0.05)
-    assert found == Located(None, f"{image} does not answer", 0.0, unknown=True)
+    assert found == Located(None, f"{image} has not been looked up yet", 0.0, unknown=True)
     host.locator.stop()
 
 
@@ -280,7 +280,7 @@ def test_what_nobody_asks_for_is_forgotten(host: Host, hanging: Hanging) -> None
     assert str(image) not in paths
     assert str(other) in paths, "it still occupies a helper"
     hanging.go_on(other)
-    until(lambda: paths[str(other)].problem == "")
+    until(lambda: paths[str(other)].answered == paths[str(other)].asked)
     host.locator.prune()
     assert not host.locator._paths
     assert not host.locator._files
