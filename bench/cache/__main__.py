@@ -17,7 +17,7 @@ from pathlib import Path
 from bench import virtual
 from bench.cache import figures, plot
 from bench.peers import result
-from bench.peers.result import STACKS, Result
+from bench.peers.result import Result
 
 OUT = virtual.ROOT / "build" / "bench"
 LOADS = ("reads", "mixed", "alone", "neighbours")
@@ -29,7 +29,8 @@ METHOD = ("fio psync in QEMU icount shift=0 (1 ns an instruction), one CPU; SSD:
 
 def record(raw: Path, module: Path, release: str, stack: str, tenants: int) -> list[Result]:
     """Run all loads on one stack, in a separate box."""
-    virtual.run("bench-cache", release, ["sh", "bench/cache/loads.sh", str(raw), str(module),
+    virtual.run("bench-cache", release, ["env", f"PYTHON={sys.executable}", "sh",
+                                         "bench/cache/loads.sh", str(raw), str(module),
                                          str(tenants), stack], memory="4G", timeout=7200)
     return [result.read(raw, stack, load, tenants) for load in LOADS]
 
@@ -52,11 +53,12 @@ def table(results: list[Result]) -> str:
 def main() -> int:
     """Measure and report."""
     parser = argparse.ArgumentParser(prog="python -m bench.cache", description=__doc__)
-    parser.add_argument("stack", nargs="*", metavar="STACK", help=f"some of {', '.join(STACKS)}")
+    parser.add_argument("stack", nargs="*", metavar="STACK",
+                        help=f"some of {', '.join(figures.STACKS)}")
     parser.add_argument("--boxes", type=int, default=1, help="boxes that run at a time (1)")
     arguments = parser.parse_args()
-    stacks = arguments.stack or list(STACKS)
-    if unknown := set(stacks) - set(STACKS):
+    stacks = arguments.stack or list(figures.STACKS)
+    if unknown := set(stacks) - set(figures.STACKS):
         parser.error(f"no such stack: {', '.join(sorted(unknown))}")
     release, module = virtual.built("bench-cache")
     raw = OUT / "cache"
@@ -66,7 +68,8 @@ def main() -> int:
         runs = pool.map(lambda case: record(raw, module, release, *case),
                         product(stacks, TENANTS))
         results = [one for run in runs for one in run]
-    summary = figures.summary(results) if set(stacks) > {"vcache"} else None
+    peers = set(stacks) - {figures.US, figures.WITH_MRC}
+    summary = figures.summary(results) if figures.US in stacks and peers else None
     figure = {"summary": summary, "runs": [asdict(one) for one in results],
               "definitions": figures.DEFINITIONS, "kernel": release, "method": METHOD}
     (OUT / "cache.json").write_text(json.dumps(figure, indent=1) + "\n")

@@ -3,9 +3,13 @@
 
 from collections.abc import Sequence
 
+from bench.peers import result
 from bench.peers.result import Result, Tenant
 
 US = "vcache"
+#: The same with shares by the policy mrc.
+WITH_MRC = "vcache-mrc"
+STACKS = (US, WITH_MRC, *(stack for stack in result.STACKS if stack != US))
 # The load and the number of tenants of the summary.
 _LOAD, _TENANTS = "mixed", 4
 
@@ -48,24 +52,29 @@ def loss(runs: Sequence[Result], stack: str, tenants: int) -> float:
     return 100 * (1 - among.tenants[0].reads / alone.tenants[0].reads)
 
 
-def summary(runs: Sequence[Result]) -> dict[str, object]:
+def summary(runs: Sequence[Result], us: str = US) -> dict[str, object]:
     """Return the figures that have an aim, and those of the peers.
 
     :param runs: our runs, and those of at least one peer
+    :param us: one of ours
     """
     stacks = list(dict.fromkeys(run.stack for run in runs))
-    peers = [stack for stack in stacks if stack != US]
-    ours = total(find(runs, US, _LOAD, _TENANTS))
+    peers = [stack for stack in stacks if stack not in (US, WITH_MRC)]
+    ours = total(find(runs, us, _LOAD, _TENANTS))
     totals = {peer: total(find(runs, peer, _LOAD, _TENANTS)) for peer in peers}
     worst = min(
         operations(mine) / max(operations(find(runs, peer, run.load, run.of).tenants[i])
                                for peer in peers)
-        for run in runs if run.stack == US and run.load in ("reads", "mixed")
+        for run in runs if run.stack == us and run.load in ("reads", "mixed")
         for i, mine in enumerate(run.tenants))
-    return {
+    found = {
         "total_vs_best_peer": ours / max(totals.values()),
         "worst_tenant_vs_best_peer": worst,
-        "neighbour_loss_pct": loss(runs, US, _TENANTS),
+        "neighbour_loss_pct": loss(runs, us, _TENANTS),
         "best_peer": max(totals, key=lambda peer: totals[peer]),
         "neighbour_loss_pct_of_peers": {peer: loss(runs, peer, _TENANTS) for peer in peers},
     }
+    if us == US and WITH_MRC in stacks:
+        found["with_mrc"] = {name: value for name, value in summary(runs, WITH_MRC).items()
+                             if "peers" not in name}
+    return found

@@ -55,11 +55,28 @@ neighbours() {
     done
 }
 
+# vcache whose shares follow the policy mrc while a load is warmed; see divide.py.
+vcache_mrc() {
+    control=/run/divide
+    mkdir -p $control
+    "$PYTHON" -m bench.cache.divide mrc $control >"$out/divide-$tenants.log" 2>&1 &
+    while [ ! -e $control/ready ]; do
+        kill -0 $! # ends the run if the process has failed
+        sleep 1
+    done
+    vcache vcache-mrc
+    touch $control/end
+    wait
+    rm -r $control
+}
+
 # Twice: the first run warms the cache, with another sequence.
 measure_load() { # load, seconds for warming
     seed=100
+    [ ! -d "${control:-}" ] || touch "$control/divide"
     "$1" | run "$stack-$1-$tenants-warm" "runtime=$2"
     seed=0
+    [ ! -d "${control:-}" ] || rm "$control/divide"
     "$1" | run "$stack-$1-$tenants" "runtime=${SECONDS_EACH:-3}"
 }
 

@@ -145,7 +145,7 @@ dm_writecache() {
     strip
 }
 
-vcache() {
+vcache() { # another name of the stack
     hardware
     dmsetup create pool --table "0 $(sectors $((tenants * slice))) vcache-pool /dev/ssd"
     for t in $(seq $tenants); do
@@ -153,7 +153,7 @@ vcache() {
             "0 $(sectors $region) vcache writeback /dev/mapper/origin$t volume $t 3 pool /dev/mapper/pool $t"
     done
     device() { echo "/dev/mapper/t$1"; }
-    measure vcache
+    measure "${1:-vcache}"
     dmsetup status pool >"$out/vcache.status"
     for t in $(seq $tenants); do
         dmsetup status "t$t" >>"$out/vcache.status"

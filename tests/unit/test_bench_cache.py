@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Input and figures of the benchmarks against other caches."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,17 @@ def test_summary() -> None:
         "neighbour_loss_pct": pytest.approx(1), "best_peer": "dm-cache",
         "neighbour_loss_pct_of_peers": {"bcache": pytest.approx(50),
                                         "dm-cache": pytest.approx(-25)}}
+
+
+def test_the_summary_of_another_policy_has_the_same_peers() -> None:
+    ours = [dataclasses.replace(one, stack="vcache-mrc", tenants=[
+        dataclasses.replace(tenant, reads=2 * tenant.reads) for tenant in one.tenants])
+        for one in RUNS if one.stack == "vcache"]
+    found = figures.summary([*RUNS, *ours])
+    assert found.pop("with_mrc") == {
+        "total_vs_best_peer": 4.0, "worst_tenant_vs_best_peer": 0.5,
+        "neighbour_loss_pct": pytest.approx(1), "best_peer": "dm-cache"}
+    assert found == figures.summary(RUNS)
 
 
 def test_a_picture(tmp_path: Path) -> None:
