@@ -290,8 +290,7 @@ class Locator:
         """
         answer = item.answer
         file = answer.file if answer else None
-        problem = item.problem or (f"{item.path} has not been looked up again yet" if late
-                                   else "")
+        problem = item.problem or (f"{item.path} does not answer in time" if late else "")
         return _View(item, answer, self._files.get(file) if file else None,
                      item.known, problem,
                      time.monotonic() - item.at if problem and answer else 0.0)
