@@ -31,10 +31,15 @@ from vcache_guest.guest import Guest
 pytestmark = pytest.mark.box
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _dm_cache() -> None:
+def need_dm_cache() -> None:
+    """Skip a test if the kernel has no dm-cache."""
     if subprocess.run(["modprobe", "-a", "dm-cache", "dm-cache-smq"], check=False).returncode:
         pytest.skip("this kernel has no dm-cache")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _dm_cache() -> None:
+    need_dm_cache()
 
 
 class Pair:
@@ -50,7 +55,7 @@ class Pair:
         self.name = stack.unique("cached")
         self.cache = Cache(self._mapper, self.name, origin, writeback=writeback)
         self.cache.open()
-        self.server = Server(Device(HostDm(), device.name), "vssd-1")
+        self.server = Server(Device(HostDm(), device.name))
         #: What the loads have written, by place.
         self.data: dict[int, int] = {}
 
@@ -64,7 +69,7 @@ class Pair:
         """Run the guest's daemon, until it has the size that it may have."""
         host, guest = socket.socketpair()
         with guest:
-            self.server.connect(host)
+            self.server.connect(host, "vssd-1")
             daemon = Daemon(Guest(self.cache, lambda serial: self.vssd.path, os.urandom(16)),
                             guest.fileno())
             reader, writer = os.pipe()
