@@ -21,7 +21,7 @@ from tests.box.steps import at_end
 from tests.kernel import dm, stack
 from tests.kernel.disk import Disk, pattern
 from tests.kernel.test_vssd import MIB, settle, status
-from tests.kernel.test_vssd_guest import Load, need_dm_cache
+from tests.kernel.test_vssd_guest import Load, hanging, need_dm_cache
 from vcache_agent.boot import restore
 from vcache_agent.boot.setup_file import VssdLine
 from vcache_agent.dm import Dm as HostDm
@@ -102,7 +102,13 @@ def host(folder: Path, *, persist: bool = False) -> Iterator[tuple[Instance, Sto
         made = devices.create(mapper, store, Wanted(stack.unique("vssd"), pool.name, 40 * BYTES,
                                                  30 * BYTES, persist))
         with at_end(devices.delete, mapper, store, made.info.name):
-            settle(stack.Mapped(made.info.name))
+            device = stack.Mapped(made.info.name)
+            settle(device)
+            # All that it owns has data, as in a cache that was used for long. Block 0 has the
+            # superblock of dm-cache, which must be zero at first.
+            with Disk(device.path) as disk:
+                for block in range(30):
+                    disk.write(block * MIB + 64, pattern(block, 8))
             with Instance(made.info.name, folder / "channel", origin) as instance:
                 yield instance, store, pool.name
 
@@ -160,20 +166,12 @@ def test_a_guest_that_hangs_loses_blocks_and_no_data(tmp_path: Path) -> None:
         with Disk(instance.mapper.path(instance.cache.name)) as disk:
             for place in range(400):
                 disk.write(place * 128, pattern(place, 128))
-        # All blocks have data, as in a cache that was used for long.
         until(lambda: instance.cache.size == 30, instance)
-        with Disk(instance.device.path) as disk:
-            for block in range(20, 30):
-                disk.write(block * MIB + 2000, pattern(block, 8))
-        hang = threading.Event()
-        resize = instance.cache.resize
-        instance.cache.resize = lambda *_: hang.wait()  # type: ignore[method-assign,assignment]
-        vssds.resize(name, 20 * BYTES, 1)
-        until(lambda: not vssds.guests()[name]["busy"], instance)
-        assert vssds.guests()[name]["forced_bytes"] > 0
+        with hanging(instance.cache):
+            vssds.resize(name, 20 * BYTES, 1)
+            until(lambda: not vssds.guests()[name]["busy"], instance)
+            assert vssds.guests()[name]["forced_bytes"] == 10 * BYTES
         assert "vssd-forced" in [event.kind for event in events.after(0)[0]]
-        instance.cache.resize = resize  # type: ignore[method-assign]
-        hang.set()
         until(lambda: status(instance.device).taken == 0 and instance.cache.size == 20, instance)
         vssds.resize(name, 30 * BYTES)
         until(lambda: instance.cache.size == 30, instance)

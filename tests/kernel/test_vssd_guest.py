@@ -173,6 +173,21 @@ def load(both: Pair) -> Iterator[Load]:
     work.check()
 
 
+@contextlib.contextmanager
+def hanging(cache: Cache) -> Iterator[None]:
+    """Let a change of a cache's size hang."""
+    hang, resize = threading.Event(), cache.resize
+
+    def late(size: int, seconds: float = float("inf")) -> None:
+        hang.wait()
+        resize(size, seconds)
+
+    cache.resize = late  # type: ignore[method-assign]
+    with at_end(hang.set):
+        yield
+        cache.resize = resize  # type: ignore[method-assign]
+
+
 @pytest.mark.parametrize("writeback", [False, True])
 def test_the_cache_follows_the_size_under_load(writeback: bool) -> None:
     with pair(writeback=writeback) as both, both.daemon():
@@ -209,9 +224,11 @@ def test_a_late_guest_is_told_what_was_taken() -> None:
     with pair() as both, both.daemon():
         with load(both):
             assert stack.wait_until(lambda: both.cache.status().used > 20, 120)
-        both.server.resize(10, time.monotonic(), 0)
-        both.until(lambda: not both.server.session.busy and both.cache.size == 10)
+        with hanging(both.cache):
+            both.server.resize(10, time.monotonic(), 0)
+            both.until(lambda: not both.server.session.busy)
         assert both.server.session.taken == 20
+        both.until(lambda: both.cache.size == 10)
         with load(both):
             pass
 
