@@ -135,7 +135,8 @@ def vssd(row: dict[str, Any]) -> str:
              ("with data", size(row["used_bytes"])), ("taken", size(row["taken_bytes"])),
              ("I/O errors", row["errors"]), ("refused writes", row["refused"]),
              ("domain", guest.get("domain")), ("UUID", guest.get("uuid")),
-             ("disk", guest.get("disk")), ("guest", guest.get("state", "unknown")),
+             ("disk", guest.get("disk")), ("guaranteed", size(guest.get("guaranteed_bytes"))),
+             ("note", guest.get("note") or None), ("guest", guest.get("state", "unknown")),
              ("told size", size(guest.get("told_bytes"))),
              ("forced so far", size(guest.get("forced_bytes"))), ("state", vssd_state(row))]
     width = max(len(name) for name, _ in lines)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.unit.dm_model import MIB, Dm, Kernel, Killed, as_dm, host
-from vcache_agent import owners, pools
+from vcache_agent import owners, pools, report
 from vcache_agent.admin_client import AgentNotRunning
 from vcache_agent.boot import restore, stopping
 from vcache_agent.boot.setup_file import SetupFile, VssdLine
@@ -144,7 +144,8 @@ class Agent:
             return {"size": blocks * MIB}
         return {"guests": {name: {
             "domain": "instance-1", "uuid": "u", "disk": "vdb", "state": "present", "problem": "",
-            "told_bytes": MIB, "busy": False, "seconds_left": None,
+            "note": "", "guaranteed_bytes": 0, "told_bytes": MIB, "busy": False,
+            "seconds_left": None,
             "forced_bytes": self.forced * MIB} for name in self.kernel.devices}}
 
 
@@ -199,6 +200,17 @@ def test_without_an_agent_nothing_is_resized(kernel: Kernel, agent: Agent, tmp_p
     assert devices.find(as_dm(Dm(kernel)), "vm1").quota == 40
     assert cli.main(["vssd", "list"]) == 0
     assert "unknown" in capsys.readouterr().out
+
+
+def test_vcache_host_is_told(kernel: Kernel, store: Store,
+                             monkeypatch: pytest.MonkeyPatch) -> None:
+    devices.create(as_dm(Dm(kernel)), store, VM1)
+    monkeypatch.setattr(report, "Dm", lambda: contextlib.nullcontext(Dm(kernel)))
+    monkeypatch.setattr(report.pools, "row", lambda pool, _members: {"name": pool.info.name})
+    rows, vssds, problem = report._pools({"vm1": {"uuid": "u"}})
+    assert (rows, problem) == ([{"name": "fast"}], "")
+    assert vssds == [{"name": "vm1", "pool": str(kernel.devices["fast"].number), "uuid": "u",
+                      "size_bytes": 10 * MIB, "max_bytes": 40 * MIB, "used_bytes": 0}]
 
 
 def test_one_in_use_is_not_deleted(kernel: Kernel, store: Store) -> None:

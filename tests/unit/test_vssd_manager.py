@@ -123,8 +123,9 @@ def until(done: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def domain(channel: str = "", *, serial: str = "serial-1", path: str = "/dev/mapper/vm1") -> Domain:
-    return Domain(UUID, "vm", {}, (
+def domain(channel: str = "", *, serial: str = "serial-1", path: str = "/dev/mapper/vm1",
+           **specs: str) -> Domain:
+    return Domain(UUID, "vm", {f"vcache:{name}": value for name, value in specs.items()}, (
         DiskSource("vda", "file", "/image"), DiskSource("vdb", "block", path, serial=serial)),
         channel=channel)
 
@@ -289,6 +290,35 @@ def test_one_channel_serves_one_disk(host: Host) -> None:
     assert other["problem"] == "the domain's channel serves another disk"
     assert qemu.connections == 1
     qemu.close()
+
+
+def test_the_flavor_guarantees_a_size(host: Host) -> None:
+    host.domains = [domain(str(host.socket), vssd_max_mb="20", vssd_mb="9", vssd_persist="true")]
+    until(lambda: host.mapper.quota == 9)
+    assert host.guest()["guaranteed_bytes"] == 9 * MIB
+    assert host.guest()["note"] == "the disk has 10 MiB, but vcache:vssd_max_mb is 20"
+    with pytest.raises(VssdError, match=r"guarantees 9 MiB \(vcache:vssd_mb\)"):
+        host.vssds.resize("vm1", 8 * MIB)
+    # What an operator has given beyond it stays.
+    host.vssds.resize("vm1", 10 * MIB)
+    until(lambda: host.mapper.quota == 10)
+    # A guarantee above the size of the disk is all of it.
+    host.domains = [domain(str(host.socket), vssd_max_mb="20", vssd_mb="15")]
+    host.vssds.resize("vm1", 10 * MIB)
+    # Without the key, a guarantee has no effect.
+    host.domains = [domain(str(host.socket), vssd_mb="9")]
+    until(lambda: host.guest()["guaranteed_bytes"] == 0)
+    host.vssds.resize("vm1", MIB)
+
+
+def test_a_guarantee_that_the_pool_does_not_have(host: Host) -> None:
+    host.mapper.refuse = True
+    host.domains = [domain(str(host.socket), vssd_max_mb="20", vssd_mb="9")]
+    until(lambda: "vssd" in host.kinds())
+    for _ in range(3):
+        host.guest()
+    assert host.kinds() == ["vssd"], "it is reported once"
+    assert host.guest()["told_bytes"] == 8 * MIB
 
 
 def test_requests_that_are_not_possible(host: Host) -> None:

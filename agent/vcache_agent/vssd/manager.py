@@ -18,6 +18,8 @@ from typing import Any
 
 from oslo_log import log as logging
 
+from nova_vcache.extra_specs import ExtraSpecs
+from vcache_agent.admission import specs_of
 from vcache_agent.dm import Dm, DmError, block_number
 from vcache_agent.events import EventLog
 from vcache_agent.model import DeviceNumber, Domain
@@ -64,6 +66,33 @@ class Link:
         return "" if self.problem else self.domain.channel
 
 
+    @property
+    def specs(self) -> ExtraSpecs:
+        """The extra specs of its flavor, or the defaults if these are invalid."""
+        return specs_of(self.domain.extra_specs)[0]
+
+    @property
+    def guaranteed(self) -> int:
+        """Bytes that its flavor guarantees."""
+        specs = self.specs
+        return 0 if specs.vssd_max_mb is None else specs.vssd_mb << 20
+
+    def shortcomings(self, most: int, persist: bool) -> str:
+        """Return what the disk lacks of what the flavor requests, or nothing.
+
+        :param most: size of the disk in bytes
+        :param persist: its data is kept
+        """
+        specs, notes = self.specs, []
+        if specs.vssd_max_mb is not None and most < specs.vssd_max_mb << 20:
+            notes.append(f"the disk has {most >> 20} MiB, but vcache:vssd_max_mb is "
+                         f"{specs.vssd_max_mb}")
+        if specs.vssd_max_mb is not None and specs.vssd_persist and not persist:
+            notes.append("the disk is made without persist, but the flavor has "
+                         "vcache:vssd_persist")
+        return "; ".join(notes)
+
+
 @dataclasses.dataclass
 class _Served:
     """An elastic SSD that is served.
@@ -72,6 +101,7 @@ class _Served:
     :param link: its guest; None: there is none
     :param path: the socket of the last channel
     :param problem: why the channel cannot be used, or empty
+    :param lacking: its pool cannot give it what the flavor guarantees
     """
 
     server: Server
@@ -79,6 +109,7 @@ class _Served:
     link: Link | None = None
     path: str = ""
     problem: str = ""
+    lacking: bool = False
 
 
 def links(domains: Iterable[Domain],
@@ -154,6 +185,10 @@ class Vssds:
                 raise VssdError(f"{name!r} is not an elastic SSD; those of this host: {there}")
             unit = served.server.block_bytes
             blocks = devices.blocks_of(size, unit)
+            least = served.link.guaranteed if served.link else 0
+            if blocks * unit < min(least, served.server.most * unit):
+                raise VssdError(f"{name}: the flavor of its instance guarantees "
+                                f"{least >> 20} MiB (vcache:vssd_mb)")
             try:
                 served.server.resize(blocks, time.monotonic(),
                                      self._deadline if deadline is None else deadline)
@@ -246,10 +281,12 @@ class Vssds:
         """Find the guests, and connect with their channels."""
         found = links(self._domains()) if self._served else {}
         numbers = {served.number: served for served in self._served.values()}
-        for served in self._served.values():
+        for name, served in self._served.items():
             link = served.link = found.get(served.number)
             if link is None or served.path != link.path:
                 served.server.disconnect()
+            if link is not None:
+                self._guarantee(name, served, link)
         used: set[str] = set()
         # In the order of the disks: the first one of a domain has its channel.
         for number, link in found.items():
@@ -260,6 +297,22 @@ class Vssds:
             elif one.server.fileno() < 0:
                 _connect(one, link)
             used.add(link.path)
+
+    def _guarantee(self, name: str, served: "_Served", link: Link) -> None:
+        """Give an instance what its flavor guarantees, up to the size of the disk."""
+        server = served.server
+        least = min(devices.blocks_of(link.guaranteed, server.block_bytes), server.most)
+        if server.session.target >= least:
+            return
+        try:
+            server.resize(least, time.monotonic(), self._deadline)
+        except DmError as error:
+            if not served.lacking:
+                self._say(name, "vssd", f"its pool does not have the {least} blocks that the "
+                          f"flavor guarantees: {error.strerror}")
+            served.lacking = True
+        else:
+            served.lacking = False
 
     def _step(self, name: str, served: "_Served") -> None:
         server, session = served.server, served.server.session
@@ -307,5 +360,8 @@ def _guest(served: "_Served") -> dict[str, Any]:
             "domain": link.domain.name if link else None,
             "disk": link.target if link else None, "state": state,
             "problem": (link.problem or served.problem) if link and state == "unreachable" else "",
+            "note": link.shortcomings(server.most * server.block_bytes, server.persist)
+            if link else "",
+            "guaranteed_bytes": link.guaranteed if link else 0,
             "told_bytes": session.size * server.block_bytes, "busy": session.busy,
             "seconds_left": left, "forced_bytes": session.taken * server.block_bytes}

@@ -58,6 +58,16 @@ class Server:
         """Size of a block."""
         return self._device.block_bytes
 
+    @property
+    def most(self) -> int:
+        """Size of the disk in blocks."""
+        return self.session.most
+
+    @property
+    def persist(self) -> bool:
+        """Whether its data is kept when the device is removed."""
+        return self._device.persist
+
     def fileno(self) -> int:
         """Return the descriptor of the channel; -1: there is none."""
         return -1 if self._channel is None else self._channel.fileno()

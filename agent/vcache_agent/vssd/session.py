@@ -116,7 +116,8 @@ class Session:
     def __init__(self, block_bytes: int, persist: bool, state: State, now: float = 0.0,
                  deadline: float = 0.0) -> None:
         self._block_bytes, self._persist = block_bytes, persist
-        self._most = state.most
+        #: How many blocks the disk has.
+        self.most = state.most
         #: Serial number of the disk, by which the guest finds it.
         self.serial = ""
         #: How many blocks the guest may use, as it was last told.
@@ -160,8 +161,8 @@ class Session:
         :param deadline: how long the guest may take to give up blocks, in seconds
         :raises ValueError: if a value is out of range
         """
-        if not 0 <= blocks <= self._most:
-            raise ValueError(f"size of {blocks} blocks, must be 0 to {self._most}")
+        if not 0 <= blocks <= self.most:
+            raise ValueError(f"size of {blocks} blocks, must be 0 to {self.most}")
         if not 0 <= deadline <= DEADLINE_MAX:
             raise ValueError(f"deadline of {deadline} s, must be 0 to {DEADLINE_MAX:g}")
         self._shrinking, self._grows, self.target = None, False, blocks
@@ -196,7 +197,7 @@ class Session:
             return []
         self.present = True
         # What a guest that was silent has lost may be inside a size that has grown again.
-        actions: list[Action] = [Send(Welcome(self._block_bytes, self._most, self.size,
+        actions: list[Action] = [Send(Welcome(self._block_bytes, self.most, self.size,
                                               self._persist, self.serial)), Recall()]
         shrinking = self._shrinking
         if shrinking is not None:
@@ -212,7 +213,7 @@ class Session:
 
     def _give(self, message: Give) -> list[Action]:
         """Release what the guest gives up, whenever it does so: these are its own blocks."""
-        ranges = _inside(message.ranges, self._most)
+        ranges = _inside(message.ranges, self.most)
         return [Release(ranges)] if ranges else []
 
     def observed(self, state: State, now: float) -> list[Action]:
